@@ -393,11 +393,11 @@ err --content-url must be an absolute http or https address without path, query 
 exit 2
 
 kist serve --base-url https://kist.example.org --content-url https://KIST.example.org:443
-err --content-url must have another host than the base URL, https://kist.example.org: …
+err --content-url must have another host than the base URL, https://kist.example.org, …
 exit 2
 
 kist serve --base-url https://kist.example.org --content-url http://kist-content.example.org
-err --content-url must be an https address as the base URL is: …
+err --content-url must be an https address like the base URL, …
 exit 2
 
 kist serve --tls-domain kist.example.org --content-url https://kist-content.example.org

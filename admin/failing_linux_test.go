@@ -102,7 +102,7 @@ func TestSyncsFail(t *testing.T) {
 	p.until("a write fails", func() bool { return create() == http.StatusServiceUnavailable })
 	status, _, body := ask("GET", "/readyz", "")
 	is.Equal(status, http.StatusServiceUnavailable)
-	is.True(strings.Contains(body, "cannot be written to"))
+	is.True(strings.Contains(body, "is not writable"))
 	status, _, _ = ask("GET", "/healthz", "")
 	is.Equal(status, http.StatusOK)
 	status, _, body = ask("GET", "/api/v1/notes?limit=500", "")
@@ -263,7 +263,7 @@ func TestUnwritableFolder(t *testing.T) {
 				is.True(strings.Contains(body, "cannot write to its folder for files"))
 				status, body = p.get("/readyz", "")
 				is.Equal(status, 503)
-				is.Equal(body, "The storage cannot be written to.\n")
+				is.Equal(body, "The storage is not writable.\n")
 			}
 			is.Equal(strings.Count(s.log.String(), "files cannot be stored"), 1)
 			is.True(strings.Contains(s.log.String(), "folder=kist-data/blobs "))

@@ -23,24 +23,23 @@ import (
 	"kist/kv/record"
 )
 
-// appPage is an address of the owner's app, and what it shows first.
+// appPage is a page of the owner's app, with the data that comes with it.
 type appPage struct {
 	path, id, title string
-	asks            []string // addresses below the API's prefix, without what the address of the page adds
-	filter          bool     // the page's own query narrows the lists
-	module          string   // the script that this page needs beside that of all
-	admin           bool     // for administrators
+	asks            []string // paths below the API's prefix, without the parameters of the page's address
+	filter          bool     // the query of the page's address filters the lists
+	module          string   // the extra script that this page needs
+	admin           bool     // only for administrators
 }
 
-// Pages of records show so many at first; home, of each kind.
+// The first page of a list; on the home page, of each kind.
 const (
 	firstOfList = "?brief=true&limit=50"
 	firstOfHome = "?brief=true&limit=12"
 )
 
-// maxAlong bounds, in bytes, each thing that comes with every page: of
-// thousands of tags, which no page shows at once, the weight would be felt on
-// all of them.
+// maxAlong is the largest answer, in bytes, that comes with every page. Thousands of tags,
+// which no page shows at once, would slow down all pages.
 const maxAlong = 48 << 10
 
 // appPages lists the addresses of the app.
@@ -92,8 +91,8 @@ func (s *Server) showApp(p appPage) web.Operation {
 	}
 }
 
-// appCaller is the caller that the app is for; nil sends a visitor, and a key
-// that may not read, to sign in.
+// appCaller is the user of the app. It is nil for visitors and for keys that may not read,
+// which have to sign in.
 func appCaller(c *web.Request) *people.Caller {
 	if c.Caller == nil || !c.Caller.Key.Allows(record.ScopeRead) {
 		return nil
@@ -101,12 +100,12 @@ func appCaller(c *web.Request) *people.Caller {
 	return c.Caller
 }
 
-// redirectToSignIn sends a browser to sign in, and back to the path afterwards.
+// redirectToSignIn sends a browser to the sign-in page, and then back to the path.
 func redirectToSignIn(c *web.Request, path string) error {
 	return session.Redirect(c, "/login?next="+url.QueryEscape(path))
 }
 
-// respondApp answers a page of the app, with the answers to what it asks first, so
+// respondApp answers with a page of the app and the API answers that it shows first, so
 // that showing it takes one round of requests.
 func (s *Server) respondApp(c *web.Request, p appPage) error {
 	if appCaller(c) == nil {
@@ -150,7 +149,7 @@ func (s *Server) respondApp(c *web.Request, p appPage) error {
 	for i, ask := range asks {
 		path, query, _ := strings.Cut(ask, "?")
 		if p.filter && query != "" && slices.Contains(owned, ask) {
-			query += "&" + c.R.URL.RawQuery // what is named twice counts as first named
+			query += "&" + c.R.URL.RawQuery // the first value of a parameter counts
 		}
 		if i > 0 {
 			data.WriteByte(',')
@@ -160,7 +159,7 @@ func (s *Server) respondApp(c *web.Request, p appPage) error {
 		if body := s.callAPI(c, path, query); body != nil && (slices.Contains(owned, ask) || len(body) <= maxAlong) {
 			data.Write(body)
 		} else {
-			data.WriteString("null") // the script asks, and says what is wrong
+			data.WriteString("null") // the script asks for it and shows the problem
 		}
 	}
 	data.WriteString("}}")
@@ -188,15 +187,15 @@ func (s *Server) routeFor(path string) *Route {
 	return &s.routes[i]
 }
 
-// callAPI is what the API answers the caller to a GET; nil if that is no
-// success. The caller passes the same door as with a request of its own.
+// callAPI is the API's answer to a GET of the caller; nil if it fails. The caller is
+// authorized as for a separate request.
 func (s *Server) callAPI(c *web.Request, path, query string) []byte {
 	row := s.routeFor(web.ApiPath + path)
 	if row == nil {
 		return nil
 	}
 	r := c.R.Clone(c.R.Context())
-	r.Header.Del("Accept-Encoding") // the page is compressed as a whole
+	r.Header.Del("Accept-Encoding") // the whole page is compressed instead
 	r.URL = &url.URL{Path: web.ApiPath + path, RawQuery: query}
 	answer := &recorder{header: http.Header{}}
 	one := &web.Request{
@@ -214,7 +213,7 @@ func (s *Server) callAPI(c *web.Request, path, query string) []byte {
 	return answer.body.Bytes()
 }
 
-// recorder is an answer that stays here.
+// recorder keeps an answer in memory.
 type recorder struct {
 	header http.Header
 	body   bytes.Buffer
@@ -250,12 +249,12 @@ const maxQRText = 1024
 
 var readQROp = web.Operation{
 	Tag: "app", Summary: "Draws a QR code.",
-	Args:  []web.Param{{In: "query", Name: "text", Doc: "What the code says; at most 1024 bytes.", Schema: web.Object{"type": "string", "maxLength": maxQRText}, Example: "https://kist.example.org/v/summer-24"}},
+	Args:  []web.Param{{In: "query", Name: "text", Doc: "The text of the code; at most 1024 bytes.", Schema: web.Object{"type": "string", "maxLength": maxQRText}, Example: "https://kist.example.org/v/summer-24"}},
 	Reply: web.Reply{Status: 200, Doc: "The picture.", Body: &web.Content{Media: "image/svg+xml", Schema: web.Object{"type": "string"}, Example: "<svg …>"}},
 	Serve: readQR,
 }
 
-// readQR draws a QR code, for the script's share dialog.
+// readQR draws a QR code for the share dialog.
 func readQR(c *web.Request) error {
 	q, err := c.Query()
 	if err != nil {
@@ -269,7 +268,7 @@ func readQR(c *web.Request) error {
 	if err != nil {
 		return err
 	}
-	// In a page it needs no namespace, as a file it does.
+	// In an HTML page SVG needs no namespace, but as a file it does.
 	b := []byte(strings.Replace(string(code), "<svg", `<svg xmlns="http://www.w3.org/2000/svg"`, 1))
 	h := c.W.Header()
 	h.Set("Content-Type", "image/svg+xml")
@@ -282,13 +281,13 @@ func readQR(c *web.Request) error {
 }
 
 var shareOp = web.Operation{
-	Tag: "app", Summary: "Keeps what a phone's share sheet sends: files, or a link as a bookmark, or text as a note; leads to what it made.",
-	Body: web.FormBody, Reply: web.Reply{Status: 303, Doc: "On to the new item, or to the page to sign in at.", Body: nil}, Fails: []int{403, 503, 507},
+	Tag: "app", Summary: "Saves what a phone's share sheet sends: files, a link as a bookmark, or text as a note. Redirects to the new item.",
+	Body: web.FormBody, Reply: web.Reply{Status: 303, Doc: "Redirects to the new item, or to the sign-in page.", Body: nil}, Fails: []int{403, 503, 507},
 	Serve: share,
 }
 
-// share keeps what a share sheet sends. Browsers send it like a page of
-// this server does, not like one of another site.
+// share saves what a share sheet sends. Browsers send it like a page of this server, not
+// like another site.
 func share(c *web.Request) error {
 	owned := appCaller(c) != nil && c.Caller.Key.Allows(record.ScopeWrite)
 	space := &upload.UploadBudget{File: upload.MaxTexts, Left: upload.MaxTexts, Disk: upload.MaxTexts, Look: true}
@@ -303,16 +302,16 @@ func share(c *web.Request) error {
 		for _, p := range parts {
 			if p.Stage != nil {
 				if err := p.Stage.Drop(); err != nil {
-					c.Site.Log.Warn("an upload's temporary file is left", "error", err)
+					c.Site.Log.Warn("cannot remove the temporary file of an upload", "error", err)
 				}
 			}
 		}
 	}()
-	parts = slices.DeleteFunc(parts, func(p upload.Part) bool { return len(p.Head) == 0 && p.Stage == nil }) // a field left empty
+	parts = slices.DeleteFunc(parts, func(p upload.Part) bool { return len(p.Head) == 0 && p.Stage == nil }) // an empty field
 	said := func(name string) string { t, _ := fields[name].(string); return strings.TrimSpace(t) }
 	if !owned {
-		// What was written waits in the box. Nothing of a stranger's is stored,
-		// so files have to be shared again, which the page then says.
+		// The text waits in the box of the home page. Nothing from a stranger is stored, so
+		// the page says that files must be shared again.
 		q := url.Values{}
 		if len(parts) > 0 {
 			q.Set("again", "files")
@@ -348,8 +347,8 @@ func share(c *web.Request) error {
 	return session.Redirect(c, "/"+k.Path+"/"+r.Slug)
 }
 
-// sharedRecord is what a share without files becomes. Many apps put the link
-// into the text, last.
+// sharedRecord is the record that a share without files becomes. Many apps put the link at
+// the end of the text.
 func sharedRecord(title, text, link string) (*record.Kind, field.Object) {
 	web := func(t string) bool {
 		u, err := url.Parse(t)
@@ -377,7 +376,7 @@ func keepSharedFiles(c *web.Request, parts []upload.Part, text string) error {
 	form.Body.(*record.File).Description = record.Cut(text, record.MaxDescription)
 	pins := make([]*blobs.Kept, 0, len(parts))
 	recorded := false
-	defer func() { upload.ReleasePins(c.Site, pins, recorded) }() // after the commit, whatever comes
+	defer func() { upload.ReleasePins(c.Site, pins, recorded) }() // after the commit, even if it fails
 	for i := range parts {
 		one, err := parts[i].Stage.Keep()
 		if err != nil {

@@ -7,9 +7,9 @@ import (
 	"sync"
 )
 
-// MaxConnections is how many connections the server has at once where the
-// configuration does not say; networkConnections is how many of one network,
-// an IPv4 address or a /64 of IPv6. Trusted proxies have no such limit.
+// MaxConnections is the default maximum number of connections. networkConnections is the
+// maximum from one network: an IPv4 address or a /64 of IPv6. It does not apply to trusted
+// proxies.
 const (
 	MaxConnections     = 2000
 	networkConnections = 100
@@ -22,8 +22,8 @@ type connectionCounts struct {
 	from map[netip.Prefix]int
 }
 
-// limitConnections is told of each connection as it comes and goes. What is one
-// too many is closed before anything of it is read.
+// limitConnections is called when a connection opens or closes. It closes connections
+// above the limits before anything is read from them.
 func (s *Server) limitConnections(conn net.Conn, state http.ConnState) {
 	if state != http.StateNew && state != http.StateClosed {
 		return
@@ -35,7 +35,7 @@ func (s *Server) limitConnections(conn net.Conn, state http.ConnState) {
 			if addr.Is6() {
 				bits = 64
 			}
-			network, _ = addr.Prefix(bits) // an address has so many
+			network, _ = addr.Prefix(bits) // fails only for an invalid number of bits
 		}
 	}
 	c := &s.crowd
@@ -49,7 +49,7 @@ func (s *Server) limitConnections(conn net.Conn, state http.ConnState) {
 		return
 	}
 	c.all++
-	c.from[network]++ // those that are refused too, until they are gone
+	c.from[network]++ // refused ones count too, until they are closed
 	if c.all > s.MaxConnections || network.IsValid() && c.from[network] > networkConnections {
 		_ = conn.Close()
 	}

@@ -66,11 +66,11 @@ func makeDocument() ([]byte, error) {
 		"code":              web.Object{"type": "string", "description": "A word for a program.", "example": "not_found"},
 		"fields":            web.Object{"type": "object", "additionalProperties": web.Object{"type": "string"}, "description": "With 422: what is wrong, by field.", "example": web.Object{}},
 		"captcha":           captchaAsked(),
-		"requestId":         web.Object{"type": "string", "description": "The request's name in the log.", "example": "5f2b6c0e9d1a4b7c8e3f0a12"},
-		"error_description": web.Object{"type": "string", "description": "In the device flow: the sentence; error is the code of RFC 8628.", "example": "The user has not decided yet."},
+		"requestId":         web.Object{"type": "string", "description": "Id of the request in the log.", "example": "5f2b6c0e9d1a4b7c8e3f0a12"},
+		"error_description": web.Object{"type": "string", "description": "In the device flow: the sentence. error is then the code of RFC 8628.", "example": "The user has not decided yet."},
 		"interval":          web.Object{"type": "integer", "description": "In the device flow: seconds to wait between two polls.", "example": 5},
 	}, "error", "code", "requestId")
-	d.schemas["Error"].(web.Object)["description"] = "What every failed operation of the API answers."
+	d.schemas["Error"].(web.Object)["description"] = "The answer of every failed operation of the API."
 	paths := web.Object{}
 	var tags []web.Object
 	seen := map[string]bool{}
@@ -100,10 +100,10 @@ func makeDocument() ([]byte, error) {
 			"title": "kist", "version": "1.0.0", "license": web.Object{"name": "MIT", "url": "https://spdx.org/licenses/MIT.html"},
 			"contact": web.Object{"name": "The administrator of this server", "url": placeholder + "/about"},
 			"description": "Keeps and shares files, bookmarks, notes, snippets, recipes, games and short links. " +
-				"Booleans may also be sent as \"true\" and \"false\", numbers as decimal text; unknown members are ignored; null on create means absent; " +
-				"the tags of a file may be sent back as they are answered. " +
-				"Every address that answers GET answers HEAD alike, without the body, and every address answers OPTIONS with the methods it knows; " +
-				"any other method is answered 405 with Allow. JSON answers of 1 KiB and more are compressed for clients that accept gzip. None of this is listed. " +
+				"Booleans may also be sent as \"true\" and \"false\", numbers as decimal text. Unknown members are ignored. When creating, null means absent. " +
+				"The tags of a file may be sent back in the form of an answer. " +
+				"The following is not listed for each operation. Every address with GET also has HEAD, with the same answer without the body. OPTIONS lists the methods of an address. " +
+				"Any other method gets 405 with Allow. JSON answers of 1 KiB or more are compressed for clients that accept gzip. " +
 				"Bookmarks, notes, snippets, recipes and games are experimental: their shapes may change.",
 		},
 		"servers":  []web.Object{{"url": placeholder}},
@@ -116,7 +116,7 @@ func makeDocument() ([]byte, error) {
 				"description": "An API key. It may be sent as Authorization: ApiKey … or Bearer … instead.",
 			}, "Session": web.Object{
 				"type": "apiKey", "in": "cookie", "name": "kist_session",
-				"description": "The session of a browser that is signed in; over HTTPS the cookie is __Host-kist_session. Unsafe methods are refused when another site sends them.",
+				"description": "The session of a browser that is signed in. Over HTTPS the cookie is __Host-kist_session. Unsafe methods are refused if another site sends them.",
 			}},
 			"schemas":    d.schemas,
 			"responses":  d.responses,
@@ -130,10 +130,10 @@ func makeDocument() ([]byte, error) {
 // captchaAsked is the schema of a challenge that is part of a refusal.
 func captchaAsked() web.Object {
 	v := web.Members(web.Object{
-		"provider":  web.Object{"type": "string", "enum": []string{string(record.CaptchaPow)}, "description": "What it is for.", "example": record.CaptchaPow},
+		"provider":  web.Object{"type": "string", "enum": []string{string(record.CaptchaPow)}, "description": "The provider of the challenge.", "example": record.CaptchaPow},
 		"challenge": web.Ref("CaptchaChallenge"),
 	}, "provider", "challenge")
-	v["description"] = "With the code captcha_required at a sign-in: what to solve and send in the header x-captcha-token."
+	v["description"] = "With the code captcha_required when signing in: the challenge whose solution must be sent in the header x-captcha-token."
 	return v
 }
 
@@ -167,26 +167,26 @@ type document struct{ schemas, responses, parameters, examples web.Object }
 var tagDocs = map[string]string{
 	"account":         "The caller's own account and its API keys.",
 	"admin":           "Accounts, settings and figures of the instance, for administrators.",
-	"app":             "What the app needs beside the rest.",
-	"bookmarks":       "Kept addresses of pages.",
-	"captcha":         "Proof that a visitor is no program.",
-	"files":           "Files, and uploads of them.",
-	"folders":         "Folders that files lie in.",
+	"app":             "Other operations for the app.",
+	"bookmarks":       "Addresses of web pages.",
+	"captcha":         "Proof that a visitor is not a bot.",
+	"files":           "Files and their uploads.",
+	"folders":         "Folders for files.",
 	"games":           "Entries of a game list.",
 	"moving":          "Import from other programs, and export of everything.",
 	"notes":           "Texts in Markdown.",
-	"public":          "What visitors may do with what is shared.",
+	"public":          "Operations for visitors on shared items and upload links.",
 	"recipes":         "Recipes.",
 	"remote upload":   "Files that the server fetches from an address.",
-	"search":          "Search in everything.",
+	"search":          "Search in all items.",
 	"server":          "The server itself.",
 	"session":         "Signing in, by password or by the device flow.",
 	"shorten":         "Short links.",
 	"snippets":        "Code and plain text.",
 	"tags":            "Tags, which are shared by all kinds. The paths that name a kind lead to the same tags.",
 	"tus":             "Resumable uploads by the protocol tus 1.0.0.",
-	"upload-requests": "Links at which others leave files.",
-	"webhooks":        "Addresses that are told of what happens.",
+	"upload-requests": "Links where others can send files.",
+	"webhooks":        "Addresses that are notified of events.",
 }
 
 // An enum is a named list of words.
@@ -199,30 +199,30 @@ type enum struct {
 // one refers to it by its name.
 func enums() []enum {
 	return []enum{
-		{"CaptchaProvider", "What tells people from programs.", field.Words(record.CaptchaProviders)},
-		{"DeliveryState", "How far a delivery is.", api.DeliveryStates},
-		{"DeviceAction", "What to do with a device that asks to be let in.", session.DeviceActions},
-		{"Event", "Something that happened.", api.EventNames},
+		{"CaptchaProvider", "How visitors prove that they are not bots.", field.Words(record.CaptchaProviders)},
+		{"DeliveryState", "State of a delivery.", api.DeliveryStates},
+		{"DeviceAction", "Decision about a device that asks to connect.", session.DeviceActions},
+		{"Event", "An event.", api.EventNames},
 		{"FileSort", "An order of files.", field.Words(catalog.Sorts(record.Files))},
 		{"FileType", "A coarse kind of content.", record.ClassNames()},
-		{"GameStatus", "How far one is with a game.", field.Words(record.GameStatuses)},
+		{"GameStatus", "State of a game.", field.Words(record.GameStatuses)},
 		{"ImportFormat", "A format of exports.", field.Words(format.Formats)},
-		{"ImportState", "How far an import is.", field.Words(record.ImportStates)},
-		{"IndexState", "How the search index is.", search.Phases()},
+		{"ImportState", "State of an import.", field.Words(record.ImportStates)},
+		{"IndexState", "State of the search index.", search.Phases()},
 		{"ItemKind", "A kind of item.", api.KindNames()},
 		{"LimitAction", "What happens when the limit of views is reached.", field.Words(record.Actions)},
 		{"ListSort", "An order of a short list.", field.Words(web.ShortSorts)},
-		{"Program", "A program that kist can be set up in.", field.Words(api.ProgramNames())},
+		{"Program", "A program that can be set up to use kist.", field.Words(api.ProgramNames())},
 		{"Reachability", "Whether a page can be reached.", field.Words(record.Reaches)},
 		{"RecordSort", "An order of records.", field.Words(catalog.Sorts(record.Notes))},
 		{"RemoteUploadAction", "What to do with a remote upload.", upload.FetchActions},
-		{"RemoteUploadState", "How far a remote upload is.", field.Words(record.FetchStates)},
+		{"RemoteUploadState", "State of a remote upload.", field.Words(record.FetchStates)},
 		{"Role", "What a user may do.", field.Words(record.Roles)},
 		{"Scope", "What an API key may be used for.", api.ScopeNames},
-		{"UploadAction", "What to do with a file that waits for approval.", record.Verdicts},
-		{"UploadState", "How far a file that was sent is.", field.Words(record.States)},
-		{"WebhookEvent", "An event that a webhook is told of; * is all.", api.WebhookEvents},
-		{"WebhookFormat", "The form of what a webhook is sent.", field.Words(record.Formats)},
+		{"UploadAction", "Decision about a file waiting for approval.", record.Verdicts},
+		{"UploadState", "State of a received file.", field.Words(record.States)},
+		{"WebhookEvent", "An event for a webhook; * means all.", api.WebhookEvents},
+		{"WebhookFormat", "The format of a webhook's deliveries.", field.Words(record.Formats)},
 	}
 }
 
@@ -357,7 +357,7 @@ func (d *document) failed(status int, plain bool) web.Object {
 	bodies := []*web.Content{web.JSONOf(web.Ref("Error"), failure(status))}
 	if plain {
 		name += "OrText"
-		bodies = append(bodies, web.TextOf("A sentence that says why.\n"))
+		bodies = append(bodies, web.TextOf("A sentence with the reason.\n"))
 	}
 	if d.responses[name] == nil {
 		d.responses[name] = d.answer(web.StatusText(status)+".", bodies...)
@@ -374,19 +374,19 @@ func failure(status int) web.Object {
 		http.StatusNotFound:                     {"not_found", "There is no such item."},
 		http.StatusConflict:                     {"slug_taken", "This slug is in use already."},
 		http.StatusGone:                         {"expired", "This item has expired."},
-		http.StatusPreconditionFailed:           {"precondition_failed", "The content is not the one that the request names."},
+		http.StatusPreconditionFailed:           {"precondition_failed", "The content has changed: it does not match the request's conditions."},
 		http.StatusRequestEntityTooLarge:        {"too_large", "The body is larger than 1048576 bytes."},
 		http.StatusUnsupportedMediaType:         {"unsupported_media_type", "The body must be JSON, with the Content-Type application/json."},
-		http.StatusRequestedRangeNotSatisfiable: {"bad_range", "The content does not have the range that was asked for."},
-		http.StatusMisdirectedRequest:           {"misdirected", "This server has another address than the one in your request. Its operator sets the address with --base-url."},
+		http.StatusRequestedRangeNotSatisfiable: {"bad_range", "The content does not have the requested range."},
+		http.StatusMisdirectedRequest:           {"misdirected", "This server does not answer at the address in your request. Its operator sets the address with --base-url."},
 		http.StatusUnprocessableEntity:          {"invalid_fields", "The title is required."},
-		http.StatusLocked:                       {"upload_busy", "Another request works on this upload."},
+		http.StatusLocked:                       {"upload_busy", "Another request is working on this upload."},
 		http.StatusTooManyRequests:              {"too_many_guesses", "Too many wrong passwords. Try again later."},
-		http.StatusInternalServerError:          {"internal", "Something went wrong on the server. The log says more under this request id."},
+		http.StatusInternalServerError:          {"internal", "Something went wrong on the server. The server's log has details under this request id."},
 		http.StatusServiceUnavailable:           {"busy", "Too many passwords are being checked; try again in a moment."},
 		http.StatusInsufficientStorage:          {"disk_full", "The server's disk is full. Nothing was stored."},
 		http.StatusMethodNotAllowed:             {"method_not_allowed", "This address does not support this method."},
-		web.StatusChecksum:                      {"checksum_mismatch", "The body is not what its checksum says. Nothing of it was kept."},
+		web.StatusChecksum:                      {"checksum_mismatch", "The body does not match its checksum. Nothing was stored."},
 	}[status]
 	e := web.Object{"code": of[0], "error": of[1], "requestId": "5f2b6c0e9d1a4b7c8e3f0a12"}
 	if status == http.StatusUnprocessableEntity {
@@ -397,12 +397,12 @@ func failure(status int) web.Object {
 
 // pathParams says what the parameters of paths are, with an example of each.
 var pathParams = map[string]struct{ doc, example string }{
-	"id":     {"Id; for records the slug does as well.", "01890a5d-ac96-774b-bcce-b302099a8057"},
-	"slug":   {"Slug; for files the id does as well.", "summer-24"},
+	"id":     {"Id. For records, also the slug.", "01890a5d-ac96-774b-bcce-b302099a8057"},
+	"slug":   {"Slug. For files, also the id.", "summer-24"},
 	"itemId": {"Id of the item.", "01890a5d-ac96-774b-bcce-b302099a8057"},
 	"secret": {"End of the upload's address, which only its sender knows.", "7Nc0yq…"},
 
-	"token": {"Token of the link, which is a secret.", "4Jc0…"},
+	"token": {"Token of the link. It is a secret.", "4Jc0…"},
 	"name":  {"Name of the file.", "kist.css"},
 
 	"username":   {"Name of the user.", "ann"},

@@ -15,12 +15,12 @@ import (
 	"kist/kv/record"
 )
 
-// mostUnsound is how many damaged files, and how many missing ones, are listed;
-// beyond that they are counted.
+// mostUnsound is how many damaged and how many missing files are listed. The rest is only
+// counted.
 const mostUnsound = 200
 
-// unsoundFile is a file, or an upload that waits for approval, whose bytes are
-// damaged or missing.
+// unsoundFile is a file, or an upload waiting for approval, whose bytes are damaged or
+// missing.
 type unsoundFile struct {
 	id          record.ID
 	name, owner string
@@ -31,12 +31,12 @@ type unsoundFile struct {
 func (v *unsoundFile) Fields(s *field.Set) {
 	s.ID("id", &v.id, field.Always).Says("Id of the file.", `"01890a5d-ac96-774b-bcce-b302099a8057"`)
 	s.LongText("name", &v.name, record.MaxContent).Says("Its name.", `"beach.jpg"`)
-	s.LongText("owner", &v.owner, record.MaxContent).Says("Name of the account that has it.", `"ann"`)
-	s.LongText("sha256", &v.sha256, 64).Says("What its bytes should hash to.", `"`+strings.Repeat("9f", 32)+`"`)
-	s.Time("foundAt", &v.found, field.Always).Says("When it was found.", `"2026-01-02T03:04:05.678Z"`)
+	s.LongText("owner", &v.owner, record.MaxContent).Says("Name of the account that owns it.", `"ann"`)
+	s.LongText("sha256", &v.sha256, 64).Says("Expected hash of its bytes.", `"`+strings.Repeat("9f", 32)+`"`)
+	s.Time("foundAt", &v.found, field.Always).Says("When the damage was found.", `"2026-01-02T03:04:05.678Z"`)
 }
 
-// filesHealth is how the stored files are.
+// filesHealth is the state of the stored files.
 type filesHealth struct {
 	checked           time.Time
 	damaged, missing  []unsoundFile
@@ -46,13 +46,13 @@ type filesHealth struct {
 func (v *filesHealth) Fields(s *field.Set) {
 	one := field.ObjectOf(new(unsoundFile))
 	list := field.Schema{Type: "array", MaxItems: mostUnsound, Items: &one}
-	s.Time("checkedAt", &v.checked).Says("When all stored files were last read and checked; null if they never were.", `"2026-01-02T03:04:05.678Z"`)
+	s.Time("checkedAt", &v.checked).Says("When all stored files were last read and checked; null if never.", `"2026-01-02T03:04:05.678Z"`)
 	s.Shown("damaged", list, func(dst []byte) []byte { return appendUnsound(dst, v.damaged) }).
-		Says("The first files whose stored bytes are damaged: they are answered with 503 to their owner and 410 to others. Uploading the same file again, or kist restore --missing, heals one.", `[]`)
-	s.Number("damagedTotal", &v.nDamaged, 0, 1<<53).Says("How many there are.", `0`)
+		Says("The first files whose stored bytes are damaged. Their owner gets 503, others get 410. To repair one, upload the same file again or run kist restore --missing.", `[]`)
+	s.Number("damagedTotal", &v.nDamaged, 0, 1<<53).Says("Number of damaged files.", `0`)
 	s.Shown("missing", list, func(dst []byte) []byte { return appendUnsound(dst, v.missing) }).
-		Says("The first files whose bytes are not there, as of the latest look: once a day, and at the start.", `[]`)
-	s.Number("missingTotal", &v.nAbsent, 0, 1<<53).Says("How many there are.", `0`)
+		Says("The first files whose bytes are missing. The server checks this once a day and when it starts.", `[]`)
+	s.Number("missingTotal", &v.nAbsent, 0, 1<<53).Says("Number of missing files.", `0`)
 }
 
 func appendUnsound(dst []byte, all []unsoundFile) []byte {
@@ -66,11 +66,11 @@ func appendUnsound(dst []byte, all []unsoundFile) []byte {
 	return append(dst, ']')
 }
 
-// journalHealth is how the journal is.
+// journalHealth is the state of the journal.
 type journalHealth struct{ kv.JournalHealth }
 
 func (v *journalHealth) Fields(s *field.Set) {
-	s.Time("checkedAt", &v.Checked).Says("When it was last read to its end since the server was started; null if it was not yet.", `"2026-01-02T03:04:05.678Z"`)
+	s.Time("checkedAt", &v.Checked).Says("When the journal was last read completely since the server started; null if not yet.", `"2026-01-02T03:04:05.678Z"`)
 	s.Shown("damaged", field.Schema{Type: "array", Items: &field.Schema{Type: "string"}}, func(dst []byte) []byte {
 		dst = append(dst, '[')
 		for i, text := range v.Damaged {
@@ -80,11 +80,11 @@ func (v *journalHealth) Fields(s *field.Set) {
 			dst = field.AppendString(dst, text)
 		}
 		return append(dst, ']')
-	}).Says("What was wrong when damage was last found.", `[]`)
-	s.Time("healedAt", &v.Healed).Says("When the damaged files were replaced; null if there was no damage or they could not be.", `null`)
+	}).Says("The damage that was found last.", `[]`)
+	s.Time("healedAt", &v.Healed).Says("When the damaged files were replaced; null if there was no damage or replacing them failed.", `null`)
 }
 
-// shownHealth is how the data of the instance is.
+// shownHealth is the state of the instance's data.
 type shownHealth struct {
 	journal journalHealth
 	files   filesHealth
@@ -97,7 +97,7 @@ func (v *shownHealth) Fields(s *field.Set) {
 		Says("The stored files.", `{"checkedAt":null,"damaged":[],"damagedTotal":0,"missing":[],"missingTotal":0}`)
 }
 
-// assessHealth gathers what is known to be wrong with the data. It reads no contents.
+// assessHealth collects the known problems of the data. It reads no file contents.
 func assessHealth(s *web.Site) (*shownHealth, error) {
 	v := &shownHealth{journal: journalHealth{s.Store.JournalHealth()}}
 	if s.Scrubbed != nil {
@@ -134,7 +134,7 @@ func assessHealth(s *web.Site) (*shownHealth, error) {
 				return err
 			}
 		}
-		back := 0 // files whose bytes are there again
+		back := 0 // files whose bytes exist again
 		for _, ref := range refs {
 			if _, err := s.Blobs.Stat(ref); !errors.Is(err, fs.ErrNotExist) {
 				back += len(tx.Having(ref))
@@ -150,8 +150,8 @@ func assessHealth(s *web.Site) (*shownHealth, error) {
 }
 
 var readHealthOp = web.Operation{
-	Tag: "admin", Summary: "Says what is known to be wrong with the data of the instance.",
-	Reply: web.Reply{Status: 200, Doc: "What is known.", Body: web.DataOf("Health")}, Serve: readHealth,
+	Tag: "admin", Summary: "Lists known problems of the instance's data.",
+	Reply: web.Reply{Status: 200, Doc: "The known problems.", Body: web.DataOf("Health")}, Serve: readHealth,
 }
 
 func readHealth(c *web.Request) error {

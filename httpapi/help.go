@@ -12,7 +12,7 @@ import (
 )
 
 var readHandbookOp = web.Operation{
-	Tag: "app", Summary: "The first page of the handbook or, with q, the pages that have all its words.",
+	Tag: "app", Summary: "The first page of the handbook or, with q, the pages that contain all its words.",
 	Reply: web.Reply{Status: 200, Doc: "The page.", Body: web.PageOf()}, Fails: []int{400, 503}, Serve: readHandbook,
 }
 
@@ -46,7 +46,7 @@ func help(c *web.Request, title, text string) error {
 	body, err := c.Site.Renders.Handbook(helpLink.ReplaceAllStringFunc(text, func(link string) string {
 		name, anchor, _ := strings.Cut(link[2:], ".md")
 		if anchor != "" {
-			anchor = "#h-" // which the renderer puts before the ids of headings
+			anchor = "#h-" // the renderer prefixes the ids of headings with h-
 		}
 		return "](" + base + "/help/" + name + anchor
 	}))
@@ -56,5 +56,5 @@ func help(c *web.Request, title, text string) error {
 	return c.RespondPage(http.StatusOK, embed.HelpPage{Base: base, Title: title, Body: body})
 }
 
-// helpLink begins a link from one file of the handbook to another.
+// helpLink matches the beginning of a link from one handbook page to another.
 var helpLink = regexp.MustCompile(`\]\([a-z-]+\.md#?`)

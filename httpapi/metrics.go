@@ -16,7 +16,7 @@ import (
 	"kist/search"
 )
 
-// A meter counts requests, and gathers what /metrics tells.
+// A meter counts requests and serves /metrics.
 type meter struct {
 	requests *prometheus.CounterVec // by operation and status
 	took     prometheus.Histogram
@@ -29,7 +29,7 @@ func newMeter(s *Server) *meter {
 	m := &meter{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "kist_http_requests_total", Help: "Requests answered, by operation of the API document and by status."}, []string{"op", "status"}),
 		took: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "kist_http_request_duration_seconds", Help: "How long requests took, the transfer of bodies included.",
+			Name: "kist_http_request_duration_seconds", Help: "Duration of requests, including the transfer of bodies.",
 			Buckets: []float64{.001, .005, .02, .1, .5, 2, 10, 60},
 		}),
 		sent: prometheus.NewCounter(prometheus.CounterOpts{Name: "kist_http_sent_bytes_total", Help: "Bytes of bodies sent."}),
@@ -44,7 +44,7 @@ func newMeter(s *Server) *meter {
 	return m
 }
 
-// note counts a request that was answered; on a nil meter it does nothing.
+// note counts an answered request; on a nil meter it does nothing.
 func (m *meter) note(w *web.AnswerWriter, took time.Duration) {
 	if m == nil {
 		return
@@ -58,7 +58,7 @@ func (m *meter) note(w *web.AnswerWriter, took time.Duration) {
 	m.sent.Add(float64(w.Bytes))
 }
 
-// figures collects what the instance keeps when it is asked.
+// figures collects figures about the instance on request.
 type figures struct{ s *Server }
 
 func figure(name, help string, labels ...string) *prometheus.Desc {
@@ -68,17 +68,17 @@ func figure(name, help string, labels ...string) *prometheus.Desc {
 var (
 	figureInfo      = figure("build_info", "1; the version is a label.", "version")
 	figureUsers     = figure("users", "Accounts.")
-	figureRecords   = figure("records", "Records kept, by kind.", "kind")
-	figureBytes     = figure("stored_bytes", "Bytes of all files, each record counted.")
-	figureRoom      = figure("disk_room_bytes", "Bytes of new content that the disk takes.")
-	figurePending   = figure("uploads_pending", "Files that strangers sent and that wait for approval.")
-	figureWaiting   = figure("webhook_deliveries_waiting", "Deliveries to webhooks that are not done.")
-	figureReady     = figure("search_ready", "1 if the search index is in use, 0 if records are read through instead.")
+	figureRecords   = figure("records", "Records, by kind.", "kind")
+	figureBytes     = figure("stored_bytes", "Bytes of all files, counted for each record.")
+	figureRoom      = figure("disk_room_bytes", "Bytes of new content that fit on the disk.")
+	figurePending   = figure("uploads_pending", "Received files waiting for approval.")
+	figureWaiting   = figure("webhook_deliveries_waiting", "Webhook deliveries that are still waiting.")
+	figureReady     = figure("search_ready", "1 if the search index is in use, 0 if searches read the records instead.")
 	figureBehind    = figure("search_behind", "Changes that are not in the search index yet.")
-	figureDoubted   = figure("clock_doubted", "1 if the machine's clock jumped and is not believed yet.")
+	figureDoubted   = figure("clock_doubted", "1 if the machine's clock jumped and is not trusted yet.")
 	figureDamaged   = figure("damaged_files", "Files whose stored bytes are known to be damaged.")
-	figureScrubbed  = figure("scrub_finished_seconds", "When all stored files were last read and checked, in Unix time; 0 if they never were.")
-	figureJournal   = figure("journal_damaged", "Damaged files of the journal that were found since the start, those that are healed included.")
+	figureScrubbed  = figure("scrub_finished_seconds", "When all stored files were last read and checked, in Unix time; 0 if never.")
+	figureJournal   = figure("journal_damaged", "Damaged journal files found since the start, including repaired ones.")
 	figureCollected = figure("collected", "1 if the store could be read, 0 if its figures are missing.")
 )
 
@@ -111,7 +111,7 @@ func (f *figures) Collect(to chan<- prometheus.Metric) {
 	}
 	tell(figureCollected, truth(err == nil))
 	if err != nil {
-		f.s.Log.Error("the figures cannot be collected", "error", err)
+		f.s.Log.Error("cannot collect the figures for metrics", "error", err)
 		return
 	}
 	tell(figureUsers, float64(v.Users))
@@ -141,9 +141,8 @@ var readMetricsOp = web.Operation{
 	Reply: web.Reply{Status: 200, Doc: "The figures.", Body: web.TextOf("kist_users 3\n")}, Fails: []int{404},
 }
 
-// readMetrics answers with the figures in the text format of Prometheus, where
-// that is turned on. They tell of every user: the key must be an
-// administrator's, with whatever scope.
+// readMetrics answers with the figures in Prometheus' text format if /metrics is on. They
+// are about all users, so the key must be an administrator's, with any scope.
 func (s *Server) readMetrics(c *web.Request) error {
 	if s.meter == nil {
 		return record.NotFound("address")

@@ -11,8 +11,8 @@ import (
 	"kist/kv/record"
 )
 
-// middleware is what every request passes: the client's address, the request id,
-// cross-origin headers, and one line in the log at the end.
+// middleware does what every request needs: the client's address, the request id,
+// cross-origin headers, and a log line at the end.
 func (s *Server) middleware(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
@@ -23,9 +23,9 @@ func (s *Server) middleware(next http.Handler) http.Handler {
 		aw := &web.AnswerWriter{ResponseWriter: w, Ctl: http.NewResponseController(w), Addr: s.Client(r), Away: s.AtContent(r), Renew: s.Renew}
 		if r.ContentLength != 0 {
 			aw.Body = web.Pace(aw.Ctl, r)
-			r = r.WithContext(r.Context()) // net/http looks at the body of its own
+			r = r.WithContext(r.Context()) // net/http looks at the body of its own request
 			r.Body = aw.Body
-			aw.Extend() // for "100 Continue", which reading the body may send
+			aw.Extend() // reading the body may send "100 Continue"
 		}
 		id := r.Header.Get("X-Request-Id")
 		if !web.SaneID(id) {
@@ -37,9 +37,9 @@ func (s *Server) middleware(next http.Handler) http.Handler {
 		h["X-Content-Type-Options"] = web.HeadNoSniff
 		h["Referrer-Policy"] = web.HeadNoReferrer
 		if r.ProtoMajor == 1 && len(r.TransferEncoding) > 0 {
-			// It may have had a Content-Length too, of which net/http keeps
-			// nothing, and a proxy that went by that holds what follows for
-			// another request (RFC 9112, section 6.1).
+			// The request may also have had a Content-Length, which net/http drops. A proxy
+			// that used it would take the following bytes for another request (RFC 9112,
+			// section 6.1).
 			h.Set("Connection", "close")
 		}
 		if s.BaseURL.Scheme == "https" && s.ByHTTPS(r) {
@@ -60,7 +60,7 @@ func (s *Server) middleware(next http.Handler) http.Handler {
 			s.meter.note(aw, took)
 			s.LogLine(aw, r, id, took)
 			if p != nil {
-				// The client must not take half an answer for a whole one.
+				// The client must not mistake a partial answer for a complete one.
 				panic(http.ErrAbortHandler)
 			}
 		}()
@@ -79,9 +79,9 @@ func (s *Server) middleware(next http.Handler) http.Handler {
 	})
 }
 
-// serveOperation answers a request for an operation by a function that answers or fails.
+// serveOperation answers a request with fn, or with the error that it returns.
 func (s *Server) serveOperation(w http.ResponseWriter, r *http.Request, op string, args httprouter.Params, fn func(*web.Request) error) {
-	aw := w.(*web.AnswerWriter) // around made it
+	aw := w.(*web.AnswerWriter) // made by middleware
 	aw.Op = op
 	c := &web.Request{Site: s.Site, W: aw, R: r, Args: args, ID: aw.Id, Addr: aw.Addr}
 	defer c.ReleaseJSON()

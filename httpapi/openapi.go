@@ -13,12 +13,12 @@ import (
 	"kist/httpapi/web"
 )
 
-// placeholder stands for the base address in the shipped document.
+// placeholder stands for the base address in the embedded document.
 const placeholder = "{base_url}"
 
-// A served document is the shipped one with the base address filled in.
+// A served document is the embedded one with the base address filled in.
 type served struct {
-	plain, packed       []byte // as it is, and compressed by gzip
+	plain, packed       []byte // uncompressed, and compressed by gzip
 	plainTag, packedTag string // strong entity tags
 }
 
@@ -48,7 +48,7 @@ var readSchemaOp = web.Operation{
 	Fails: []int{304},
 }
 
-// readSchema answers with the document.
+// readSchema answers with the OpenAPI document.
 func (s *Server) readSchema(c *web.Request) error {
 	v, err := s.schema()
 	if err != nil {

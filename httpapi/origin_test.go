@@ -158,7 +158,7 @@ func TestMisdirected(t *testing.T) {
 	// The answer is a plain sentence, for programs and browsers alike, whatever
 	// is asked with.
 	got := a.do(apiRequest{method: "GET", path: "/login", anyone: true, raw: true, header: withHeader("Host", "evil.example", "Accept", "text/html")}).want(421)
-	is.True(strings.HasPrefix(string(got.body), "This server has another address"))
+	is.True(strings.HasPrefix(string(got.body), "This server does not answer at the address"))
 	is.Equal(mediaOf(got.header), "text/plain")
 	got = a.do(apiRequest{method: "GET", path: "/api/v1/me", header: withHeader("Host", "evil.example")}).want(421)
 	is.Equal(got.text("code"), "misdirected")

@@ -16,12 +16,12 @@ import (
 )
 
 var viewAnythingOp = web.Operation{
-	Tag: "public", Summary: "Whatever the slug is: the page of an item, the target of a short link, or an upload link.",
+	Tag: "public", Summary: "Whatever has the slug: the page of an item, the target of a short link, or an upload link.",
 	Args: web.SharePassword, Reply: web.Reply{Status: 200, Doc: "The page.", Body: web.PageOf()}, Fails: []int{302, 303, 401, 404, 410, 429, 503},
 	Slugs: true, Serve: viewAnything,
 }
 
-// viewAnything answers at the root with whatever the slug is.
+// viewAnything answers at the root with whatever has the slug.
 func viewAnything(c *web.Request) error {
 	r, owned, err := public.Find(c, c.Arg("slug"), record.Kinds)
 	if web.IsMissing(err) {
@@ -48,8 +48,8 @@ var readAssetOp = web.Operation{
 	Args: []web.Param{web.IfNoneMatch}, Reply: web.Reply{Status: 200, Doc: "The file.", Body: web.BytesOf()}, Fails: []int{304, 404}, Serve: readAsset,
 }
 
-// readAsset answers with a file of the pages. Its name changes with its
-// content, so that it may be kept for good.
+// readAsset answers with a file for the pages. Its name changes with its content, so it
+// may be cached forever.
 func readAsset(c *web.Request) error {
 	a, ok := embed.Static(c.Arg("name"))
 	if !ok {

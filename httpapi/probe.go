@@ -12,19 +12,19 @@ import (
 	"kist/kv/record"
 )
 
-// probeTime is how long a probe's token holds.
+// probeTime is how long a probe's token is valid.
 const probeTime = time.Minute
 
-// probe lets the program ask itself by way of its public address what reaches
-// it there. One token at a time holds.
+// probe lets the program send requests to its own public address and see how they arrive.
+// One token is valid at a time.
 type probe struct {
 	mu    sync.Mutex
 	token string
 	until time.Time
 }
 
-// NewProbe makes a token with which /healthz/{token} says for a minute what it
-// sees of a request.
+// NewProbe makes a token. For a minute, /healthz/{token} reports what the server sees of
+// a request.
 func (s *Server) NewProbe() string {
 	s.probe.mu.Lock()
 	defer s.probe.mu.Unlock()
@@ -41,8 +41,8 @@ func (p *probe) holds(token string) bool {
 // seen is what the server sees of a probe's request.
 type seen struct {
 	Peer      string `json:"peer"`      // the address of the connection; "" for a socket
-	Client    string `json:"client"`    // who it takes for the client
-	Forwarded bool   `json:"forwarded"` // whether the request says that it was passed on
+	Client    string `json:"client"`    // the address that counts as the client's
+	Forwarded bool   `json:"forwarded"` // whether the request has headers of a proxy
 	Proto     string `json:"proto"`     // X-Forwarded-Proto
 	Host      string `json:"host"`
 	Apart     bool   `json:"apart"`   // whether it came to the origin for content
@@ -50,19 +50,19 @@ type seen struct {
 }
 
 var probeOp = web.Operation{
-	Tag: "server", Summary: "Tells kist doctor what reaches the server of a request.",
+	Tag: "server", Summary: "Tells kist doctor how a request reaches the server.",
 	Reply: web.Reply{Status: 200, Doc: "What the server sees.", Body: web.JSONOf(web.Object{"type": "object"}, web.Object{"client": "192.0.2.1"})},
 	Fails: []int{404}, AtContentOrigin: true,
 }
 
 var probeBodyOp = web.Operation{
-	Tag: "server", Summary: "Tells kist doctor that a body would reach the server; it is not read.",
+	Tag: "server", Summary: "Tells kist doctor that a body reaches the server. The body is not read.",
 	Reply: web.Reply{Status: 200, Doc: "What the server sees.", Body: web.JSONOf(web.Object{"type": "object"}, web.Object{"client": "192.0.2.1"})},
 	Fails: []int{404},
 }
 
-// probed answers a probe. The body, if there is one, is not read: that it was
-// let through is what the probe is about.
+// probed answers a probe. It does not read the body: the probe only tests whether the
+// proxy lets it through.
 func (s *Server) probed(c *web.Request) error {
 	if !s.probe.holds(c.Arg("token")) {
 		return record.NotFound("probe")

@@ -19,8 +19,8 @@ import (
 	"kist/kv/record"
 )
 
-// hasGrant reports whether the visitor has a grant for the item of an address's
-// name, which is a slug and may carry an extension.
+// hasGrant reports whether the visitor has a grant for the item with the name, which is a
+// slug, possibly with an extension.
 func hasGrant(c *web.Request, name string) bool {
 	for _, slug := range []string{name, strings.TrimSuffix(name, path.Ext(name))} {
 		var r *record.Record
@@ -36,15 +36,14 @@ func hasGrant(c *web.Request, name string) bool {
 	return err == nil
 }
 
-// How many addresses at which nothing is shared a visitor may try in
-// missWindow. Slugs that people choose can be guessed; what kist chooses has 58
-// bits.
+// A visitor may try a limited number of addresses without a shared item within missWindow,
+// because slugs that people choose can be guessed. Those that kist chooses have 58 bits.
 
 const missWindow = time.Minute
 
-// A counter counts events by what they fall under. A count begins with its first
-// event and holds for the window; until then nothing removes it. The zero
-// value is ready for use, by one goroutine at a time.
+// A counter counts events by key. A count starts with the first event and ends after the
+// window; nothing removes it earlier. The zero value is ready for use, by one goroutine at
+// a time.
 type counter[K comparable] struct {
 	counts map[K]guessLimits
 	swept  time.Time
@@ -55,7 +54,7 @@ type guessLimits struct {
 	since time.Time
 }
 
-// wait is how long the count stays at or above limit; 0 or less if it is below.
+// wait is how long the count stays at or above limit; at most 0 if it is below.
 func (t *counter[K]) wait(key K, limit int, window time.Duration, now time.Time) time.Duration {
 	if c := t.counts[key]; c.n >= limit {
 		return c.since.Add(window).Sub(now)
@@ -63,11 +62,11 @@ func (t *counter[K]) wait(key K, limit int, window time.Duration, now time.Time)
 	return 0
 }
 
-// add counts an event, and reports whether it did: what has no count yet finds
-// no room among room counts that hold.
+// add counts an event. It returns false if the key has no count yet and there are already
+// room unexpired counts.
 func (t *counter[K]) add(key K, room int, window time.Duration, now time.Time) bool {
 	c, there := t.counts[key]
-	if !there && len(t.counts) >= room && now.Sub(t.swept) >= time.Second { // it looks at all of them
+	if !there && len(t.counts) >= room && now.Sub(t.swept) >= time.Second { // at most once a second, because it looks at all counts
 		t.swept = now
 		maps.DeleteFunc(t.counts, func(_ K, c guessLimits) bool { return now.Sub(c.since) >= window })
 	}
@@ -85,24 +84,22 @@ func (t *counter[K]) add(key K, room int, window time.Duration, now time.Time) b
 	return true
 }
 
-// slugProbes counts for how many slugs a visitor asks that are not shared, so that
-// they cannot be tried out. Anyone who has missed too often is told nothing more
-// of any slug until the window is over, but of what they have a grant for; of requests that come at the same time
-// a few more may be answered. To ask for the same slug again is no guess and not
-// counted, if it is among the last. The zero value is ready for use. The counts
-// are gone when the process ends.
+// slugProbes counts the different slugs without a shared item that a visitor asks for, so
+// that slugs cannot be guessed. A visitor with too many misses can only see items for which
+// they have a grant, until the window is over. Requests at the same time may get a few more
+// answers. Asking for a recently missed slug again does not count. The zero value is ready
+// for use. The counts are lost when the process ends.
 //
-// It takes a bounded amount of memory: the misses of more than maxMissEntries
-// networks in one window are not counted, so that a crowd of guessers shuts
-// nobody else out.
+// Memory is bounded: misses of more than MaxMissEntries networks in one window are not
+// counted. So a crowd of guessers does not lock out anyone else.
 type slugProbes struct {
 	mu     sync.Mutex
 	tally  counter[netip.Prefix]
-	recent [session.RecentMisses]uint64 // hashes of who missed what, each in its one place
+	recent [session.RecentMisses]uint64 // hashes of network and slug, each at a fixed place
 }
 
-// allow reports whether the visitor may ask for another slug, or how long to
-// wait.
+// allow reports whether the visitor may ask for another slug. If not, wait is the time
+// until then.
 func (m *slugProbes) allow(from netip.Addr, now time.Time) (wait time.Duration, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -125,11 +122,11 @@ func (m *slugProbes) count(from netip.Addr, slug string, now time.Time) {
 	m.tally.add(grant.Network(from), session.MaxMissEntries, missWindow, now)
 }
 
-// find answers a visitor by way of a route on which slugs could be guessed.
+// find serves a route on which slugs could be guessed.
 func (m *slugProbes) find(c *web.Request, serve func(*web.Request) error) error {
-	name := c.Args[len(c.Args)-1].Value // the path ends in the slug
+	name := c.Args[len(c.Args)-1].Value // the slug is the last part of the path
 	if wait, ok := m.allow(c.Addr, c.Site.Store.Now()); !ok && !hasGrant(c, name) {
-		return &record.Error{Fault: record.TooMany, Code: "too_many_misses", Text: "Too many addresses were tried at which there is nothing. Try again later.", Retry: wait}
+		return &record.Error{Fault: record.TooMany, Code: "too_many_misses", Text: "You tried too many addresses that do not exist. Try again later.", Retry: wait}
 	}
 	err := serve(c)
 	if web.IsMissing(err) {

@@ -13,28 +13,28 @@ import (
 	"kist/kv/record"
 )
 
-// What is found out about the storage holds for readyKept, and is waited for
-// no longer than readyWait.
+// The result of a check of the storage is used for readyKept. Requests wait for a check at
+// most readyWait.
 const (
 	readyKept = time.Second
 	readyWait = 2 * time.Second
 )
 
-// readiness says whether the server can take what it is for: it is not being
-// stopped, and the storage can be written to.
+// readiness says whether the server can do its work: it is not stopping, and the storage
+// is writable.
 type readiness struct {
 	stopping atomic.Bool
-	turn     chan struct{} // holds one: who has put it there may look
+	turn     chan struct{} // a lock of capacity 1 for checking
 	looked   time.Time
-	err      error // what was found
+	err      error // the result
 }
 
 var (
-	errStopping = &record.Error{Fault: record.Busy, Code: "not_ready", Text: "The server is being stopped."}
+	errStopping = &record.Error{Fault: record.Busy, Code: "not_ready", Text: "The server is stopping."}
 	errNoAnswer = &record.Error{Fault: record.Busy, Code: "not_ready", Text: "The storage does not answer."}
 	errNoRoom   = &record.Error{Fault: record.Busy, Code: "not_ready", Text: "The disk is full."}
 	errJournal  = &record.Error{Fault: record.Busy, Code: "not_ready", Text: "The journal is damaged and could not be replaced yet; the log names the file. Make a backup now."}
-	errNoWrite  = &record.Error{Fault: record.Busy, Code: "not_ready", Text: "The storage cannot be written to."}
+	errNoWrite  = &record.Error{Fault: record.Busy, Code: "not_ready", Text: "The storage is not writable."}
 )
 
 var healthOp = web.Operation{
@@ -51,14 +51,14 @@ func health(c *web.Request) error {
 }
 
 var readyOp = web.Operation{
-	Tag: "server", Summary: "Says whether the server can store what it is sent, and is not being stopped.",
+	Tag: "server", Summary: "Says whether the server can store data and is not stopping.",
 	Reply: web.Reply{Status: 200, Doc: "Ready.", Body: web.TextOf("ok\n")}, Fails: []int{503},
 }
 
-// ready answers 200 when the server can take what it is for, else 503. A journal
-// that is damaged makes it 503 only while a kill would lose what was committed;
-// once that is healed a second line says so. It may be asked by anyone as often as they like: the disk is looked at once a
-// second, by one at a time.
+// ready answers 200 if the server can do its work, otherwise 503. A damaged journal gives
+// 503 only while a kill would lose committed data. Once that is repaired, a second line of
+// the answer says so. Anyone may ask at any rate: the disk is checked once a second, by one
+// request at a time.
 func (s *Server) ready(c *web.Request) error {
 	if s.readiness.stopping.Load() {
 		return errStopping
@@ -80,13 +80,12 @@ func (s *Server) ready(c *web.Request) error {
 	return nil
 }
 
-// Lives reports whether the server gets on: requests come to an answer, and who
-// writes the records has a turn. A disk that is full does not end a life.
-// It waits for some seconds at most.
+// Lives reports whether the server makes progress: the storage answers, and the writer of
+// records gets its turn. A full disk does not count as dead. It waits for at most readyWait.
 func (s *Server) Lives(ctx context.Context) bool { return !errors.Is(s.storage(ctx), errNoAnswer) }
 
-// storage reports why the storage cannot be written to. A disk that hangs is
-// waited for in the background, by one at a time, until the server is stopped.
+// storage returns the reason why the storage is not writable. One check at a time waits
+// for a hanging disk in the background, until the server stops.
 func (s *Server) storage(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readyWait)
 	defer cancel()
@@ -115,8 +114,8 @@ func (s *Server) storage(ctx context.Context) error {
 	}
 }
 
-// tryStorage looks whether the latest commit failed, has the one who writes the records take a turn, and writes a byte
-// to the disk, which it leaves no trace of.
+// tryStorage checks whether the latest commit failed, runs an empty write transaction, and
+// writes a byte to the disk, which it removes again.
 func (s *Server) tryStorage() error {
 	if s.Store.FreeForContent() == 0 {
 		return errNoRoom
@@ -132,7 +131,7 @@ func (s *Server) tryStorage() error {
 		return errNoRoom
 	}
 	if err != nil {
-		s.Log.Error("the storage cannot be written to", "error", err)
+		s.Log.Error("the storage is not writable", "error", err)
 		return errNoWrite
 	}
 	return nil

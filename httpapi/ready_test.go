@@ -29,7 +29,7 @@ func TestReady(t *testing.T) {
 		<-a.server.readiness.turn
 	}
 	again()
-	is.Equal(string(a.visit("/readyz").want(503).body), "The storage cannot be written to.\n")
+	is.Equal(string(a.visit("/readyz").want(503).body), "The storage is not writable.\n")
 	is.NoErr(a.server.Store.Close())
 	again()
 	a.visit("/readyz").want(503)
@@ -83,6 +83,6 @@ func TestReadyStopping(t *testing.T) {
 	_, stop, _ := a.serve(itself, time.Minute)
 	a.visit("/readyz").want(200)
 	is.NoErr(stop())
-	is.Equal(string(a.visit("/readyz").want(503).body), "The server is being stopped.\n")
+	is.Equal(string(a.visit("/readyz").want(503).body), "The server is stopping.\n")
 	a.visit("/healthz").want(200)
 }

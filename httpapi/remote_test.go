@@ -208,8 +208,8 @@ func TestRemoteUploadRefuses(t *testing.T) {
 		body any
 		want map[string]any
 	}{
-		{`{}`, map[string]any{"url": "is required, or urls or items"}},
-		{`{"urls":[],"items":null}`, map[string]any{"url": "is required, or urls or items"}},
+		{`{}`, map[string]any{"url": "is required, unless there are urls or items"}},
+		{`{"urls":[],"items":null}`, map[string]any{"url": "is required, unless there are urls or items"}},
 		{`{"url":"ftp://example.org/a","isPublic":"yes"}`, map[string]any{"url": "must be an absolute http or https address", "isPublic": "must be true or false"}},
 		{`{"url":""}`, map[string]any{"url": "must not be empty"}},
 		{`{"url":5}`, map[string]any{"url": "must be text"}},
@@ -371,10 +371,10 @@ func TestRemoteUploadHostile(t *testing.T) {
 		{name: "599", serve: status(599), state: "waiting", why: "The other server answered 599."},
 		{name: "to itself", serve: func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, r.URL.Path, http.StatusFound)
-		}, state: "failed", why: "The address is redirected more than 10 times."},
+		}, state: "failed", why: "The address has more than 10 redirects."},
 		{name: "inside", serve: status(302, "Location", "http://127.0.0.1:1/"), state: "failed", why: "The host 127.0.0.1 has the address 127.0.0.1, which is the server itself"},
 		{name: "to the metadata", serve: status(302, "Location", "http://169.254.169.254/latest/"), state: "failed", why: "The host 169.254.169.254 has the address"},
-		{name: "to a file", serve: status(302, "Location", "file:///etc/passwd"), state: "failed", why: "The host  is not reached by http or https."},
+		{name: "to a file", serve: status(302, "Location", "file:///etc/passwd"), state: "failed", why: "The host  is not an http or https address."},
 		{name: "to nowhere", serve: status(302, "Location", "http://nowhere.example/"), state: "waiting", why: "The other server cannot be reached: the host nowhere.example cannot be found"},
 		{name: "packed", serve: func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Encoding", "gzip")

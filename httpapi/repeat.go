@@ -15,14 +15,13 @@ import (
 	"kist/kv/record"
 )
 
-// maxRepeated bounds the body of a request that can be repeated in bytes: that of
-// the longest text.
+// maxRepeated is the maximum body of a repeatable request, in bytes: that of the longest
+// text.
 const maxRepeated = 4 << 20
 
-// idempotent answers a request with an Idempotency-Key like the one before it with the
-// same key. Of two at the same time the second waits for the first. The answer is
-// kept after what the request does is done, so that a crash in between leaves the
-// repeat to be done again.
+// idempotent gives a request with an Idempotency-Key the answer of an earlier request with
+// the same key. A second request at the same time waits for the first. The answer is stored
+// after the operation has committed, so after a crash in between, a repeat runs again.
 func (s *Server) idempotent(serve func(*web.Request) error) func(*web.Request) error {
 	return func(c *web.Request) error {
 		key, err := c.IdempotencyKey()
@@ -65,20 +64,20 @@ func (s *Server) idempotent(serve func(*web.Request) error) func(*web.Request) e
 			if err := s.Store.Update(func(tx *kv.Tx) error {
 				return jobs.SaveIdempotentAnswer(tx, c.Owner(), key, jobs.IdempotentAnswer{Request: request, Body: bytes.Clone(answer)})
 			}); err != nil {
-				s.Log.Warn("an answer is not kept for repeats", "requestId", c.ID, "error", err)
+				s.Log.Warn("cannot store an answer for repeats", "requestId", c.ID, "error", err)
 			}
 		}
 		return serve(c)
 	}
 }
 
-// repeatGuards lets one request with an Idempotency-Key of a user at a time go on.
+// repeatGuards lets one request of a user with the same Idempotency-Key run at a time.
 type repeatGuards struct {
 	mu sync.Mutex
 	of map[string]chan struct{}
 }
 
-// repeatTime is how long a request waits for the one before with the same key.
+// repeatTime is how long a request waits for an earlier one with the same key.
 const repeatTime = 10 * time.Second
 
 func (all *repeatGuards) enter(c *web.Request, key string) (leave func(), err error) {
@@ -108,6 +107,6 @@ func (all *repeatGuards) enter(c *web.Request, key string) (leave func(), err er
 		case <-end.C:
 		case <-c.R.Context().Done():
 		}
-		return nil, &record.Error{Fault: record.Busy, Code: "busy", Text: "Another request with this Idempotency-Key is under way.", Retry: time.Second}
+		return nil, &record.Error{Fault: record.Busy, Code: "busy", Text: "Another request with this Idempotency-Key is in progress.", Retry: time.Second}
 	}
 }

@@ -65,13 +65,13 @@ func TestLeavePlainly(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	a := start(t)
-	for approval, became := range map[bool]string{true: " waits for approval.\n", false: " came in.\n"} {
+	for approval, became := range map[bool]string{true: " is waiting for approval.\n", false: " was received.\n"} {
 		slug := a.post("/api/v1/upload-requests", map[string]any{"title": "In", "requiresApproval": approval, "allowedTypes": []string{".txt"}}).want(201).text("data.slug")
 		plainly := http.Header{"Accept": {"text/plain"}}
 		got := a.leave(slug, plainly, nil, file{"a.txt", "", "aaa"}, file{"../b c.txt", "", "bbb"}).want(201)
 		is.Equal(mediaOf(got.header), "text/plain")
 		is.Equal(string(got.body), "a.txt"+became+"b c.txt"+became)
-		is.Equal(string(a.leave(slug, plainly, nil, file{"a.png", "", "aaa"}).want(415).body), "This link takes only .txt. Nothing was stored.\n")
+		is.Equal(string(a.leave(slug, plainly, nil, file{"a.png", "", "aaa"}).want(415).body), "This link accepts only .txt. Nothing was stored.\n")
 		is.Equal(a.leave(slug, http.Header{"Accept": {"*/*"}}, nil, file{"c.txt", "", "ccc"}).want(201).text("items.0.fileName"), "c.txt")
 	}
 }

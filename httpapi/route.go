@@ -16,8 +16,8 @@ import (
 	"kist/kv/record"
 )
 
-// A Route is one operation of the server: the router, the check of the caller
-// and the OpenAPI document are all made from it.
+// A Route is one operation of the server. The router, the check of the caller and the
+// OpenAPI document are made from it.
 type Route struct {
 	Method, Path string // path as OpenAPI writes it: /files/{slug}
 	Id           string // operationId
@@ -25,14 +25,14 @@ type Route struct {
 	web.Operation
 }
 
-// Documented reports whether the operation is one for programs: it is in the
-// document, and pages are not.
+// Documented reports whether the operation is in the OpenAPI document. Those of programs
+// are; pages are not.
 func (r *Route) Documented() bool {
 	return strings.HasPrefix(r.Path, web.ApiPath) && (r.Reply.Body == nil || r.Reply.Body.Media != web.HTMLMedia)
 }
 
-// Statuses are those that the operation may answer with beside the one that it
-// is for: errors, 206, 304, and 200 with a page where that is a redirect.
+// Statuses are the statuses that the operation may answer with besides its usual one: errors,
+// 206, 304, and 200 with a page where the usual one is a redirect.
 func (r *Route) Statuses() []int {
 	all := append([]int{http.StatusBadRequest, http.StatusMisdirectedRequest, http.StatusInternalServerError}, r.Fails...)
 	if !r.Access.Open {
@@ -42,7 +42,7 @@ func (r *Route) Statuses() []int {
 		}
 	}
 	if r.Body != nil && (r.Access.Scope == record.ScopeWrite || r.Access.Scope == record.ScopeUpload) {
-		all = append(all, http.StatusTooManyRequests) // too much was written
+		all = append(all, http.StatusTooManyRequests) // the limit of written bytes
 	}
 	if r.Body != nil {
 		all = append(all, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity)
@@ -51,16 +51,16 @@ func (r *Route) Statuses() []int {
 	return slices.Compact(all)
 }
 
-// Repeatable reports whether the operation makes something out of a JSON body
-// for a caller who is known, and does not answer with an API key: answers are
-// kept for repeats, and secrets of keys are not kept at all.
+// Repeatable reports whether the operation creates something from a JSON body for a known
+// caller, and does not answer with an API key. Answers are stored for repeats, and the
+// secrets of keys are never stored.
 func (r *Route) Repeatable() bool {
 	return r.Method == http.MethodPost && (r.Reply.Status == http.StatusCreated || r.Reply.Status == http.StatusAccepted) &&
 		r.Body != nil && r.Body.Media == web.JsonType && !r.Access.Open && r.Id != "createKey" && r.Id != "createSetup"
 }
 
-// table is the operations as they are served: those that can be repeated have
-// their parameter and answer repeats.
+// table returns the operations as they are served. Repeatable ones have the extra parameter
+// and answer repeats.
 func (s *Server) table() []Route {
 	all := s.operations()
 	for i := range all {
@@ -78,10 +78,10 @@ func (s *Server) mount() http.Handler {
 	return s.middleware(s.routers[0])
 }
 
-// spread registers routes with routers, of which the first answers all requests.
-// httprouter allows no word beside a wildcard, so the routes that do not fit into
-// one router go into the next, words before wildcards, and a router that has no
-// answer asks the next. nothing answers what no route matches.
+// spread registers routes with routers, of which the first answers all requests. httprouter
+// does not allow a word beside a wildcard, so routes that conflict go into the next router,
+// words before wildcards. A router without an answer asks the next one. nothing answers
+// requests that match no route.
 func spread(routes []Route, handle func(Route) httprouter.Handle, nothing http.Handler) (routers []*httprouter.Router) {
 	order := slices.Clone(routes)
 	slices.SortStableFunc(order, func(a, b Route) int { return cmp.Compare(rank(a.Path), rank(b.Path)) })
@@ -119,9 +119,9 @@ func newRouter() *httprouter.Router {
 	return r
 }
 
-// firstFree is the first router that can hold the path: len(held) if none of
-// them can. It panics if the path is malformed, or if a request for it could
-// match a path that is there already and no rule tells which one it means.
+// firstFree is the index of the first router that can hold the path; len(held) if none can.
+// It panics if the path is malformed, or if a request could match both the path and an
+// existing one and no rule decides between them.
 func firstFree(held [][]string, method, path string) int {
 	if !wellFormed.MatchString(path) {
 		panic(fmt.Sprintf("malformed path %q", path))
@@ -134,11 +134,11 @@ func firstFree(held [][]string, method, path string) int {
 	return len(held)
 }
 
-// wellFormed is a path of words and wildcards; a wildcard fills its segment.
+// wellFormed matches paths of words and wildcards. A wildcard fills its segment.
 var wellFormed = regexp.MustCompile(`^(/|(/([A-Za-z0-9._~-]+|\{[A-Za-z]+\}))+)$`)
 
-// mixes reports whether one of the paths has a word where the other one has a
-// wildcard, after the same start. httprouter cannot hold both.
+// mixes reports whether one path has a word where the other has a wildcard, after the same
+// beginning. One httprouter cannot hold both.
 func mixes(method, path, other string) bool {
 	if path == other {
 		panic(method + " " + path + " is there twice")
@@ -157,12 +157,12 @@ func mixes(method, path, other string) bool {
 	return false
 }
 
-// pattern is the path as httprouter writes it.
+// pattern is the path in httprouter's syntax.
 func pattern(path string) string { return wildcards.Replace(path) }
 
 var wildcards = strings.NewReplacer("{", ":", "}", "")
 
-// rank orders words before wildcards, leftmost first.
+// rank sorts words before wildcards, comparing from the left.
 func rank(path string) string {
 	var b strings.Builder
 	for segment := range strings.SplitSeq(path[1:], "/") {
@@ -175,8 +175,8 @@ func rank(path string) string {
 	return b.String()
 }
 
-// handleNothing answers what no route matches: 405 where another method
-// would, 404 otherwise.
+// handleNothing answers requests without a route: 405 if another method has one, otherwise
+// 404.
 func (s *Server) handleNothing() http.Handler {
 	answer := func(c *web.Request) error {
 		if c.AtContentOrigin() {
@@ -196,8 +196,7 @@ func (s *Server) handleNothing() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.serveOperation(w, r, "", nil, answer) })
 }
 
-// allowed lists the methods that the path knows, as the header Allow does; ""
-// if it knows none.
+// allowed lists the methods for the path as in the Allow header; "" if there is none.
 func (s *Server) allowed(path string) string {
 	known := map[string]bool{}
 	for _, r := range s.routes {

@@ -9,8 +9,8 @@ import (
 	"kist/kv/record"
 )
 
-// operations lists every operation of the server: its method, path, operationId
-// and caller, and where it is described and served.
+// operations lists every operation of the server: its method, path, operationId and access,
+// and its description and handler.
 func (s *Server) operations() []Route {
 	all := []Route{
 		{"GET", "/healthz", "health", web.Anyone, healthOp},
@@ -152,7 +152,7 @@ func (s *Server) operations() []Route {
 		{"GET", "/help", "readHandbook", web.Anyone, readHandbookOp},
 		{"GET", "/help/{topic}", "readTopic", web.Anyone, readTopicOp},
 	}
-	for _, k := range record.Kinds[1:] { // files have no creation but their upload
+	for _, k := range record.Kinds[1:] { // files are created by uploads
 		name, at := web.Title(k.Name), web.ApiPath+k.Path
 		all = append(all,
 			Route{"GET", at, "list" + name + "s", web.Reads, api.ListRecords(k)},
@@ -171,7 +171,7 @@ func (s *Server) operations() []Route {
 	for _, p := range appPages() {
 		all = append(all, Route{"GET", p.path, p.id, web.Visitors, s.showApp(p)})
 	}
-	for _, of := range []string{"", "bookmark", "note", "snippet", "recipe", "shortlink"} { // the same tags, under all the names that clients use
+	for _, of := range []string{"", "bookmark", "note", "snippet", "recipe", "shortlink"} { // the same tags under all names that clients use
 		at, name := web.ApiPath+"tags", "Tag"
 		if of != "" {
 			at, name = web.ApiPath+of+"-tags", web.Title(of)+"Tag"

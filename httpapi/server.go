@@ -1,5 +1,5 @@
-// Package httpapi serves kist over HTTP: the API, the raw addresses of shared
-// items and the pages around them.
+// Package httpapi serves kist over HTTP: the API, shared items and their bytes, and the
+// pages.
 package httpapi
 
 import (
@@ -33,10 +33,10 @@ import (
 type Server struct {
 	*web.Site
 	routes    []Route
-	routers   []*httprouter.Router // that hold the routes: see mount
+	routers   []*httprouter.Router // hold the routes: see mount
 	handler   http.Handler
-	schema    func() (*served, error)        // made when first asked for
-	extension func() (*embed.Archive, error) // made when first asked for
+	schema    func() (*served, error)        // made on first use
+	extension func() (*embed.Archive, error) // made on first use
 	misses    slugProbes
 	repeats   repeatGuards
 	probe     probe
@@ -48,7 +48,7 @@ type Server struct {
 	serving   atomic.Int64 // requests
 }
 
-// Busy reports whether a request is being answered.
+// Busy reports whether any request is in progress.
 func (s *Server) Busy() bool { return s.serving.Load() > 0 }
 
 // New makes a server.
@@ -79,7 +79,7 @@ func New(c web.Config) (*Server, error) {
 	s.Challenges = captcha.NewIssuer()
 	s.CrossOrigin = http.NewCrossOriginProtection()
 	s.BaseURL, err = url.Parse(c.Base)
-	if err == nil { // a proxy may change the Host that Origin is held against
+	if err == nil { // a proxy may change the Host that Origin is compared with
 		err = s.CrossOrigin.AddTrustedOrigin(s.BaseURL.Scheme + "://" + s.BaseURL.Host)
 	}
 	if err != nil {
@@ -108,9 +108,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.handler.ServeHTTP(w, s.atRoot(r))
 }
 
-// atRoot is a request without the path of the base address, which proxies take
-// off as a rule. Where none does, and at the address that the server listens at,
-// links with it work all the same.
+// atRoot removes the path of the base address from a request. Most proxies remove it, but
+// some do not, and it is there at the server's own address. Links with it work everywhere.
 func (s *Server) atRoot(r *http.Request) *http.Request {
 	prefix := strings.TrimSuffix(s.BaseURL.Path, "/")
 	rest, ok := strings.CutPrefix(r.URL.Path, prefix+"/")
@@ -124,18 +123,18 @@ func (s *Server) atRoot(r *http.Request) *http.Request {
 	return &short
 }
 
-// Limits of connections (RFC 9110 leaves them to the server): a client gets
-// five seconds for the head of a request, of at most 32 KiB, and a minute
-// between two requests. Bodies are paced in body.go.
+// Limits of connections (RFC 9110 leaves them to the server). A client has five seconds for
+// the head of a request, which may have 32 KiB, and a minute between two requests. Pace limits
+// the time for bodies.
 const (
 	headTime  = 5 * time.Second
 	idleTime  = time.Minute
 	headBytes = 32 << 10
 )
 
-// Serve answers requests on the listener, delivers to webhooks, fetches remote
-// uploads and looks at the pages of bookmarks, until ctx ends. It then takes no new ones, lets those under way finish for up to grace,
-// and returns when all are done. With a TLS configuration it speaks HTTPS.
+// Serve answers requests on the listener, delivers to webhooks, fetches remote uploads and
+// checks bookmarked pages until ctx ends. Then it accepts no more requests, lets running ones
+// finish for up to grace, and returns. With a TLS configuration it serves HTTPS.
 func (s *Server) Serve(ctx context.Context, l net.Listener, t *tls.Config, grace time.Duration) error {
 	srv := &http.Server{
 		Handler: s, TLSConfig: t,

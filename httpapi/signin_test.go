@@ -335,7 +335,7 @@ func TestNewPasswordRevokes(t *testing.T) {
 			if c.revoke != nil {
 				form["revoke"] = c.revoke(ids)
 			}
-			is.Equal(a.do(as(cookie, "PATCH", "/api/v1/me", map[string]any{"displayName": "A", "revoke": []string{}})).want(422).text("fields.revoke"), "goes with a new password")
+			is.Equal(a.do(as(cookie, "PATCH", "/api/v1/me", map[string]any{"displayName": "A", "revoke": []string{}})).want(422).text("fields.revoke"), "can only be given together with a new password")
 			again := a.do(as(cookie, "PATCH", "/api/v1/me", form)).want(200).cookieOf(sessionName)
 			a.do(as(again, "GET", "/api/v1/me", nil)).want(200)
 			a.do(as(other, "GET", "/api/v1/me", nil)).want(401)
@@ -384,7 +384,7 @@ func TestPasswordResetRevokes(t *testing.T) {
 			add(bob, "laptop", "")
 			add(a.user, "other", "kist-extension")
 			path := "/api/v1/admin/users/" + bob.ID.String()
-			is.Equal(a.patch(path, map[string]any{"displayName": "B", "revoke": []string{}}).want(422).text("fields.revoke"), "goes with a new password")
+			is.Equal(a.patch(path, map[string]any{"displayName": "B", "revoke": []string{}}).want(422).text("fields.revoke"), "can only be given together with a new password")
 			for _, secret := range secrets {
 				a.do(apiRequest{method: "GET", path: "/api/v1/notes", key: secret}).want(200)
 			}

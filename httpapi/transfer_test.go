@@ -165,7 +165,7 @@ func TestImportCutShort(t *testing.T) {
 	}))
 	got := a.get("/api/v1/import/" + left.ID.String()).want(200)
 	is.Equal(got.text("data.state"), "stopped")
-	is.Equal(got.text("data.error"), "The server was stopped meanwhile. What was imported stays; import the file again to go on.")
+	is.Equal(got.text("data.error"), "The server was stopped during the import. Imported items stay. To continue, import the file again.")
 	for _, err := range a.server.Blobs.All() {
 		t.Error("the file was kept", err)
 	}

@@ -371,7 +371,7 @@ func (a *app) sending(at string, offset int, first string, length int64) (answer
 func TestTusBusy(t *testing.T) {
 	t.Parallel()
 	a := start(t)
-	busy := &record.Error{Fault: record.Busy, Code: "upload_busy", Text: "Another request works on this upload.", Retry: time.Second}
+	busy := &record.Error{Fault: record.Busy, Code: "upload_busy", Text: "Another request is working on this upload.", Retry: time.Second}
 	for _, of := range []struct {
 		method, version string
 		err             error

@@ -19,7 +19,7 @@ import (
 	"kist/search"
 )
 
-// MeForm is what a user may change of their own account.
+// MeForm is what users can change about their own account.
 type MeForm struct {
 	name              string
 	password, current field.Secret
@@ -29,27 +29,27 @@ type MeForm struct {
 func (f *MeForm) Fields(s *field.Set) {
 	s.Name("displayName", &f.name, record.MaxName).Says("Name to show.", `"Ann"`)
 	s.Secret("password", &f.password).Says("A new password of at least 8 bytes. The 10 000 most common passwords and those that contain the user name are refused.", `"correct horse battery"`)
-	s.Secret("currentPassword", &f.current).Says("The present password, needed for a new one.", `"open sesame"`)
+	s.Secret("currentPassword", &f.current).Says("The current password; required with a new one.", `"open sesame"`)
 	f.revoke.Fields(s)
 }
 
-// revoke are the ids of the keys that a new password revokes; nil is all devices.
+// revoke has the ids of the keys that a new password revokes; nil means all devices.
 type revoke []string
 
 func (f *revoke) Fields(s *field.Set) {
 	s.IDs("revoke", (*[]string)(f), maxRevoked).
-		Says("With a new password: ids of the account's API keys to revoke, those of connected devices included. If absent, all devices but the one that asks are revoked, and no other key. A new password ends all other sessions of the account in any case.", `[]`)
+		Says("Only with a new password: ids of the account's API keys to revoke, including those of connected devices. If absent, the keys of all connected devices are revoked, except the key of this request, and no other keys. A new password always ends all other sessions of the account.", `[]`)
 }
 
 // check refuses ids without a new password.
 func (f revoke) check(in field.Object, p *field.Secret) error {
 	if in["revoke"] != nil && !p.Said {
-		return record.Bad(map[string]string{"revoke": "goes with a new password"})
+		return record.Bad(map[string]string{"revoke": "can only be given together with a new password"})
 	}
 	return nil
 }
 
-// names says which keys are meant. The key that asks is no device among them.
+// names reports which keys to revoke. By default that is not the key of the request.
 func (f revoke) names(c *web.Request) func(*record.Key) bool {
 	return func(k *record.Key) bool {
 		if f == nil {
@@ -59,7 +59,7 @@ func (f revoke) names(c *web.Request) func(*record.Key) bool {
 	}
 }
 
-// maxRevoked is more than an account may have keys.
+// maxRevoked is more keys than an account can have.
 const maxRevoked = 1000
 
 var ReadMe = web.Operation{
@@ -67,8 +67,8 @@ var ReadMe = web.Operation{
 	Reply: web.Reply{Status: 200, Doc: "The account.", Body: web.DataOf("User")}, Serve: readMe,
 }
 
-// readMe is asked whenever the web app is opened, so that the cookie of a
-// session that is used lives on with it.
+// readMe renews the cookie of a session. The web app calls it whenever it is opened, so the
+// cookie lives as long as the session.
 func readMe(c *web.Request) error {
 	if c.Caller.Key.Session {
 		session.SetSession(c, c.Session())
@@ -107,7 +107,7 @@ func editMe(c *web.Request) error {
 			return err
 		}
 		if !right {
-			return record.Bad(map[string]string{"currentPassword": "is not the present password"})
+			return record.Bad(map[string]string{"currentPassword": "is wrong"})
 		}
 		if hash, err = c.Hash(form.password); err != nil {
 			return err
@@ -125,7 +125,7 @@ func editMe(c *web.Request) error {
 		u.DisplayName = form.name
 		if form.password.Said {
 			if u.Password != before {
-				return &record.Error{Fault: record.Taken, Code: "password_changed", Text: "The password has just been changed by another request."}
+				return &record.Error{Fault: record.Taken, Code: "password_changed", Text: "Another request has just changed the password."}
 			}
 			u.Password = hash
 			if _, err := people.Revoke(tx, u.ID, form.revoke.names(c)); err != nil {
@@ -145,7 +145,7 @@ func editMe(c *web.Request) error {
 	return session.AnswerUser(c, http.StatusOK, c.Owner())
 }
 
-// strong is the rule of a new password for the account with the name.
+// strong checks a new password for the account with the name.
 func strong(p *field.Secret, name string) error {
 	if !p.Said {
 		return nil
@@ -156,7 +156,7 @@ func strong(p *field.Secret, name string) error {
 	return nil
 }
 
-// userForm is what an administrator may say of an account.
+// userForm is what an administrator can set for an account.
 type userForm struct {
 	u        *record.User
 	password field.Secret
@@ -170,14 +170,14 @@ func (f *userForm) Fields(s *field.Set) {
 		required = append(required, field.Required)
 	}
 	s.Ruled("username", &f.u.Name, record.CleanUserName, record.UserNamePattern, 64, field.Required, field.Filled).
-		Says("Name to sign in with; unique without regard to case.", `"ann"`)
+		Says("Name to sign in with; unique, ignoring case.", `"ann"`)
 	s.Secret("password", &f.password, required...).Says("Password of at least 8 bytes. The 10 000 most common passwords and those that contain the user name are refused.", `"correct horse battery"`)
 	s.Name("displayName", &f.u.DisplayName, record.MaxName).Says("Name to show.", `"Ann"`)
 	field.Choice(s, "role", &f.u.Role, record.Roles).Says("What the user may do.", `"user"`)
-	s.Bool("disabled", &f.u.Disabled).Says("Shuts the account.", `false`)
+	s.Bool("disabled", &f.u.Disabled).Says("Disables the account.", `false`)
 	s.Bool("apiTokensDisabled", &f.u.TokensOff).Says("Turns the user's API keys off.", `false`)
 	s.MaybeNumber("quotaBytes", &f.u.Quota, 0, 1<<53).
-		Says("Bytes the user may keep; 0 is no limit, null the instance's default. It counts what usedBytes and unfinishedBytes count.", `10737418240`)
+		Says("Bytes that the user may store; 0 means no limit, null means the instance's default. The quota applies to the sum of usedBytes and unfinishedBytes.", `10737418240`)
 	if !f.fresh {
 		f.revoke.Fields(s)
 	}
@@ -191,7 +191,7 @@ func NewUserForm() *userForm {
 
 func NewUserEdit() *userForm { return &userForm{u: &record.User{Role: record.Member, Quota: -1}} }
 
-// users are everyone's accounts, which administrators manage.
+// users are all accounts, for administrators.
 var users = &web.Resource[record.User, *session.ShownUser]{
 	Name:  "user",
 	All:   func(tx *kv.Tx, _ record.ID) ([]record.User, error) { return people.Users(tx) },
@@ -210,7 +210,7 @@ var ListUsers = web.Operation{
 }
 
 var CreateUser = web.Operation{
-	Tag: "admin", Summary: "Makes an account.",
+	Tag: "admin", Summary: "Creates an account.",
 	Body: web.BodyOf("UserCreate"), Reply: web.Reply{Status: 201, Doc: "The account.", Body: web.DataOf("User")}, Fails: []int{409}, Serve: createUser,
 }
 
@@ -271,7 +271,7 @@ func editUser(c *web.Request) error {
 }
 
 var RemoveUser = web.Operation{
-	Tag: "admin", Summary: "Deletes an account and everything of it.",
+	Tag: "admin", Summary: "Deletes an account and everything in it.",
 	Reply: web.DoneReply, Fails: []int{404, 409}, Serve: users.Remove,
 }
 
@@ -281,12 +281,12 @@ type ShownKey struct{ record.Key }
 func (v *ShownKey) Fields(s *field.Set) {
 	s.ID("id", &v.ID, field.Always).Says("Id of the key.", web.SampleID)
 	s.Text("name", &v.Name, record.MaxName).Says("Its name.", `"laptop"`)
-	s.Shown("scopes", field.Schema{Type: "array", Items: &field.Schema{Type: "string", Enum: ScopeNames}}, v.appendScopes).Says("What it may be used for.", `["all"]`)
+	s.Shown("scopes", field.Schema{Type: "array", Items: &field.Schema{Type: "string", Enum: ScopeNames}}, v.appendScopes).Says("What the key may be used for.", `["all"]`)
 	s.Bool("disabled", &v.Disabled).Says("Whether it is turned off.", `false`)
-	s.Text("device", &v.Device, record.MaxName).Says("The client that got it by the device flow; empty for other keys.", `""`)
-	s.Time("createdAt", &v.Created, field.Always).Says("When it was made.", `"2026-01-02T03:04:05.678Z"`)
-	s.Time("expiresAt", &v.Expires).Says("When it ends; null is never.", `null`)
-	s.Time("lastUsedAt", &v.LastUsed).Says("When it was last used, to the minute.", `"2026-02-03T04:05:00.000Z"`)
+	s.Text("device", &v.Device, record.MaxName).Says("The client that got the key by the device flow; empty for other keys.", `""`)
+	s.Time("createdAt", &v.Created, field.Always).Says("When the key was created.", `"2026-01-02T03:04:05.678Z"`)
+	s.Time("expiresAt", &v.Expires).Says("When the key expires; null means never.", `null`)
+	s.Time("lastUsedAt", &v.LastUsed).Says("When the key was last used, to the minute.", `"2026-02-03T04:05:00.000Z"`)
 }
 
 var ScopeNames = field.Words(record.Scopes)
@@ -302,7 +302,7 @@ func (v *ShownKey) appendScopes(dst []byte) []byte {
 	return append(dst, ']')
 }
 
-// KeyForm is what may be said of an API key.
+// KeyForm is the form of an API key.
 type KeyForm struct {
 	name     string
 	scopes   []string
@@ -312,17 +312,17 @@ type KeyForm struct {
 }
 
 func (f *KeyForm) Fields(s *field.Set) {
-	s.Name("name", &f.name, record.MaxName, field.Required, field.Filled).Says("A name to know it by.", `"laptop"`)
+	s.Name("name", &f.name, record.MaxName, field.Required, field.Filled).Says("A name to recognise the key by.", `"laptop"`)
 	if f.Fresh {
 		s.Texts("scopes", &f.scopes, record.CleanScope, 5, 16, field.Filled).
-			Says("What it may be used for: all, read, write, upload, admin; all if absent.", `["all"]`).Among(ScopeNames)
-		s.Time("expiresAt", &f.expires).Says("When it ends; null is never.", `"2030-01-01T00:00:00.000Z"`)
+			Says("What the key may be used for: all, read, write, upload, admin. Default: all.", `["all"]`).Among(ScopeNames)
+		s.Time("expiresAt", &f.expires).Says("When the key expires; null means never.", `"2030-01-01T00:00:00.000Z"`)
 	} else {
-		s.Bool("disabled", &f.disabled).Says("Turns it off.", `true`)
+		s.Bool("disabled", &f.disabled).Says("Turns the key off.", `true`)
 	}
 }
 
-// ends is the rule of a new key's expiry.
+// ends checks the expiry of a new key.
 func (f *KeyForm) ends(now time.Time) error {
 	if err := record.CheckEnd(f.expires, now); err != nil {
 		return field.Problems{"expiresAt": err.Error()}
@@ -345,7 +345,7 @@ var ListKeys = web.Operation{
 }
 
 var CreateKey = web.Operation{
-	Tag: "account", Summary: "Makes an API key; the secret is shown this once.",
+	Tag: "account", Summary: "Creates an API key. The secret is shown only once.",
 	Body:  web.BodyOf("KeyCreate"),
 	Reply: web.Reply{Status: 201, Doc: "The key and its secret.", Body: web.Envelope("Key", "key", web.Object{"type": "string"}, "kist_…")},
 	Serve: createKey,
@@ -446,7 +446,7 @@ func editSettings(c *web.Request) error {
 	return c.RespondData(http.StatusOK, &set)
 }
 
-// Stats is what an administrator sees of the whole instance.
+// Stats are the figures about the whole instance for administrators.
 type Stats struct {
 	Users, Bytes     int64
 	Counts           map[string]int64
@@ -455,33 +455,33 @@ type Stats struct {
 }
 
 func (v *Stats) Fields(s *field.Set) {
-	s.Number("users", &v.Users, 0, 1<<53).Says("Accounts.", `3`)
-	s.Number("bytes", &v.Bytes, 0, 1<<53).Says("Bytes of all files, each record counted.", `48213`)
+	s.Number("users", &v.Users, 0, 1<<53).Says("Number of accounts.", `3`)
+	s.Number("bytes", &v.Bytes, 0, 1<<53).Says("Bytes of all files, counted for each record.", `48213`)
 	s.Shown("counts", field.Schema{Type: "object", Free: true, Items: &field.Schema{Type: "integer"}}, func(dst []byte) []byte {
 		return web.AppendCounts(dst, v.Counts)
-	}).Says("Records, by kind.", `{"file":3,"note":1}`)
-	s.Number("pendingUploads", &v.Pending, 0, 1<<53).Says("Files that strangers sent and that wait for approval.", `2`)
-	s.Number("waitingDeliveries", &v.Waiting, 0, 1<<53).Says("Deliveries to webhooks that are not done.", `0`)
+	}).Says("Number of records, by kind.", `{"file":3,"note":1}`)
+	s.Number("pendingUploads", &v.Pending, 0, 1<<53).Says("Received files waiting for approval.", `2`)
+	s.Number("waitingDeliveries", &v.Waiting, 0, 1<<53).Says("Webhook deliveries that are still waiting.", `0`)
 	s.Shown("index", field.ObjectOf(&indexState{&v.index}), func(dst []byte) []byte {
 		return field.AppendJSON(dst, &indexState{&v.index})
 	}).Says("The search index.", `{"state":"ready","documents":4,"behind":0,"problem":""}`)
 }
 
-// indexState is how the search index is.
+// indexState is the state of the search index.
 type indexState struct{ *search.State }
 
 func (v *indexState) Fields(s *field.Set) {
 	behind := int64(v.Latest - min(v.Latest, v.Place))
 	s.Shown("state", field.Schema{Type: "string", Enum: search.Phases()}, func(dst []byte) []byte {
 		return field.AppendString(dst, string(v.Phase))
-	}).Says("ready, or why records are read through instead.", `"ready"`)
-	s.Number("documents", &v.Documents, 0, 1<<53).Says("Records that were indexed since the start.", `4`)
-	s.Number("behind", &behind, 0, 1<<53).Says("Changes that are not in the index yet; they are found all the same.", `0`)
-	s.LongText("problem", &v.Problem, record.MaxContent).Says("What is wrong, if something is.", `""`)
+	}).Says("ready, or why searches read the records instead.", `"ready"`)
+	s.Number("documents", &v.Documents, 0, 1<<53).Says("Records indexed since the server started.", `4`)
+	s.Number("behind", &behind, 0, 1<<53).Says("Changes that are not in the index yet. Searches find them nevertheless.", `0`)
+	s.LongText("problem", &v.Problem, record.MaxContent).Says("The problem, if there is one.", `""`)
 }
 
 var ReadStats = web.Operation{
-	Tag: "admin", Summary: "Counts what the instance keeps.",
+	Tag: "admin", Summary: "Counts accounts, records and bytes of the instance.",
 	Reply: web.Reply{Status: 200, Doc: "The figures.", Body: web.DataOf("Stats")}, Serve: readStats,
 }
 
@@ -494,7 +494,7 @@ func readStats(c *web.Request) error {
 }
 
 var ReadClaim = web.Operation{
-	Tag: "server", Summary: "The page that makes the first administrator.",
+	Tag: "server", Summary: "The page that creates the first administrator.",
 	Reply: web.Reply{Status: 200, Doc: "The form.", Body: web.PageOf()}, Fails: []int{404}, Serve: readClaim,
 }
 
@@ -505,7 +505,7 @@ func readClaim(c *web.Request) error {
 	return c.RespondPage(http.StatusOK, embed.ClaimPage{Base: c.Site.Prefix(), Shortest: record.MinPassword})
 }
 
-// claimForm is what the claim page sends.
+// claimForm is the form of the claim page.
 type claimForm struct {
 	name             string
 	password, repeat field.Secret
@@ -515,17 +515,16 @@ func (f *claimForm) Fields(s *field.Set) {
 	s.Ruled("username", &f.name, record.CleanUserName, record.UserNamePattern, 64, field.Required, field.Filled).
 		Says("Name of the first administrator.", `"ann"`)
 	s.Secret("password", &f.password, field.Required).Says("Password of at least 8 bytes. The 10 000 most common passwords and those that contain the user name are refused.", `"correct horse battery"`)
-	s.Secret("repeat", &f.repeat).Says("The same password once more.", `"correct horse battery"`)
+	s.Secret("repeat", &f.repeat).Says("The same password again.", `"correct horse battery"`)
 }
 
 var Claim = web.Operation{
-	Tag: "server", Summary: "Makes the first administrator and an API key; works once.",
+	Tag: "server", Summary: "Creates the first administrator and an API key. Works only once.",
 	Body: web.FormBody, Reply: web.Reply{Status: 201, Doc: "The page with the key.", Body: web.PageOf()}, Fails: []int{400, 404, 409, 413, 415, 422, 503},
 	Serve: claim,
 }
 
-// claim makes the first administrator, and an API key to begin with, out of
-// a form.
+// claim creates the first administrator and a first API key from a form.
 func claim(c *web.Request) error {
 	token := c.Arg("token")
 	if err := session.RequireForm(c); err != nil {
@@ -578,7 +577,7 @@ func claim(c *web.Request) error {
 	}); err != nil {
 		return err
 	}
-	if err := session.StartSession(c, first); err != nil { // the account is there: who made it is signed in
+	if err := session.StartSession(c, first); err != nil { // sign the new administrator in
 		return err
 	}
 	return c.RespondPage(http.StatusCreated, embed.ClaimedPage{Base: c.Site.Prefix(), UserName: form.name, APIKey: secret, Address: c.Site.Base})
@@ -591,7 +590,7 @@ func sentence(subject, problem string) string {
 	return subject + " " + problem + "."
 }
 
-// CollectStats counts what the instance keeps.
+// CollectStats counts accounts, records and bytes of the instance.
 func CollectStats(s *web.Site) (*Stats, error) {
 	v := &Stats{Counts: map[string]int64{}}
 	err := s.Store.View(func(tx *kv.Tx) error {
@@ -617,7 +616,7 @@ func CollectStats(s *web.Site) (*Stats, error) {
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("cannot count what is kept: %w", err)
+		return nil, fmt.Errorf("cannot count the records: %w", err)
 	}
 	v.index = s.Search.State()
 	return v, nil

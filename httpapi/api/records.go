@@ -1,5 +1,5 @@
-// Package api is what owners do with what they keep: records, tags, folders,
-// keys, accounts, webhooks, search, import and export.
+// Package api has the owner's operations: records, tags, folders, keys, accounts, webhooks,
+// search, import and export.
 package api
 
 import (
@@ -21,7 +21,7 @@ import (
 
 func CreateRecord(k *record.Kind) web.Operation {
 	return web.Operation{
-		Tag: k.Path, Summary: "Makes a " + k.Name + ".",
+		Tag: k.Path, Summary: "Creates a " + k.Name + ".",
 		Body: web.BodyOf(web.Title(k.Name) + "Create"), Reply: web.Reply{Status: 201, Doc: "The record and its address.", Body: createdOf(k)},
 		Fails: []int{409}, Plain: web.BareAddress, Serve: createRecord(k),
 	}
@@ -36,7 +36,7 @@ func createRecord(k *record.Kind) func(*web.Request) error {
 		}
 		problems, ends := field.Create(form, in), form.CheckNew(c.Site.Store.Now())
 		target := func(tx *kv.Tx) error { return public.CheckTarget(c.Site, tx, form, [2]string{}) }
-		if web.JoinProblems(problems, ends) != nil { // all that is wrong is said at once
+		if web.JoinProblems(problems, ends) != nil { // report all problems at once
 			return web.JoinProblems(problems, ends, c.Site.Store.View(target))
 		}
 		hash, err := c.Hash(form.Password)
@@ -97,8 +97,8 @@ func readRecord(k *record.Kind, arg string) func(*web.Request) error {
 	}
 }
 
-// fileChange is what the patch of a file may name: slug, which names the file in
-// its record, is only refused beside newSlug.
+// fileChange is the form of a file's patch. slug, a member of a file's record, is accepted
+// and ignored, but not together with newSlug.
 type fileChange struct {
 	record.FileEdit
 	slug string
@@ -137,8 +137,8 @@ func editRecord(k *record.Kind, arg string) func(*web.Request) error {
 		if k == record.Files {
 			namesOnly(in, "tags")
 		}
-		// The first reading, outside the transaction, finds what is wrong and
-		// which password to hash; the second cannot fail on form.
+		// The first patch, outside the transaction, finds the problems and the password to
+		// hash. The second one cannot fail because of the form.
 		problems := form.Patch(in)
 		var two error
 		if k == record.Files && in["slug"] != nil && in["newSlug"] != nil {
@@ -183,8 +183,8 @@ func editRecord(k *record.Kind, arg string) func(*web.Request) error {
 	}
 }
 
-// namesOnly puts their names in the place of objects in a list, so that a
-// file's tags can be sent back as they are answered.
+// namesOnly replaces objects in a list by their names, so that clients can send a file's tags
+// back in the form in which they got them.
 func namesOnly(in field.Object, member string) {
 	list, _ := in[member].([]any)
 	for i, v := range list {
@@ -228,7 +228,7 @@ var ListFiles = web.Operation{
 }
 
 var ListUploads = web.Operation{
-	Tag: "files", Summary: "Lists files, as /files does.",
+	Tag: "files", Summary: "Lists files, like /files.",
 	Args: listParams(record.Files), Reply: web.Reply{Status: 200, Doc: "A page of files.", Body: web.PageOfRecords(record.Files)},
 	Serve: listRecords(record.Files),
 }
@@ -236,7 +236,7 @@ var ListUploads = web.Operation{
 func ListRecords(k *record.Kind) web.Operation {
 	return web.Operation{
 		Tag: k.Path, Summary: "Lists the caller's " + k.Name + "s.",
-		Args: listParams(k), Reply: web.Reply{Status: 200, Doc: "A page of them.", Body: web.PageOfRecords(k)}, Serve: listRecords(k),
+		Args: listParams(k), Reply: web.Reply{Status: 200, Doc: "A page of records.", Body: web.PageOfRecords(k)}, Serve: listRecords(k),
 	}
 }
 
@@ -288,14 +288,14 @@ func listRecords(k *record.Kind) func(*web.Request) error {
 	}
 }
 
-// listArgs reads the parameters of a list: what narrows it by name is
-// returned, the rest goes into q. All that is wrong is said at once.
+// listArgs reads the parameters of a list. It returns the names of tags and folder, and puts
+// the rest into q. It reports all problems at once.
 func listArgs(q *catalog.Query, values url.Values) (tags []string, folder string, err error) {
 	args := web.Arguments{Values: values}
 	page := args.Page(catalog.Sorts(q.Kind))
 	q.Limit, q.Offset, q.After, q.Sort = page.Limit, page.Offset, page.Cursor, page.Sort
 	q.Favorite, q.Public = args.Flag("favorite"), args.Flag("public")
-	_ = args.Flag("brief") // says what is wrong with it
+	_ = args.Flag("brief") // for its error
 	tags = tagNames(values)
 	if q.Kind == record.Files {
 		folder = args.Get("folder")
@@ -323,7 +323,7 @@ func listArgs(q *catalog.Query, values url.Values) (tags []string, folder string
 	return tags, folder, args.Err()
 }
 
-// tagNames reads the tags that a list is to be narrowed to.
+// tagNames reads the tags that filter a list.
 func tagNames(values url.Values) (tags []string) {
 	for _, t := range append(values["tag"], strings.Split(strings.Join(values["tags"], ","), ",")...) {
 		if t = strings.TrimSpace(t); t != "" {
@@ -333,8 +333,8 @@ func tagNames(values url.Values) (tags []string) {
 	return tags
 }
 
-// narrow turns names into ids. It reports false when the owner has no tag or
-// folder of a name: then no record has it.
+// narrow turns names into ids. It returns false if the owner has no tag or folder with a
+// name: then no record matches.
 func narrow(tx *kv.Tx, q *catalog.Query, tags []string, folder string) (bool, error) {
 	for _, name := range tags {
 		name, err := record.CleanTag(name)
@@ -377,10 +377,10 @@ func listParams(k *record.Kind) []web.Param {
 	flag := web.Object{"type": "boolean"}
 	all := append(web.PageParams(catalog.Sorts(k)),
 		web.Param{In: "query", Name: "q", Doc: "Text to look for.", Schema: text, Example: "beach"},
-		web.Param{In: "query", Name: "tag", Doc: "Name of a tag; repeat it to ask for several at once.", Schema: web.Object{"type": "array", "items": text}, Example: []string{"travel"}},
+		web.Param{In: "query", Name: "tag", Doc: "Name of a tag. Repeat it for several tags; all must match.", Schema: web.Object{"type": "array", "items": text}, Example: []string{"travel"}},
 		web.Param{In: "query", Name: "tags", Doc: "Names of tags, separated by commas; all must match.", Schema: text, Example: "travel,2024"},
-		web.Param{In: "query", Name: "favorite", Doc: "Favourites only, or all others.", Schema: flag, Example: true},
-		web.Param{In: "query", Name: "public", Doc: "Public ones only, or all others.", Schema: flag, Example: true},
+		web.Param{In: "query", Name: "favorite", Doc: "true for favourites only, false for all others.", Schema: flag, Example: true},
+		web.Param{In: "query", Name: "public", Doc: "true for public records only, false for all others.", Schema: flag, Example: true},
 		web.Param{In: "query", Name: "brief", Doc: "Cuts contents, ingredients and instructions to 300 characters.", Schema: flag, Example: false},
 	)
 	if k == record.Files {
@@ -390,21 +390,21 @@ func listParams(k *record.Kind) []web.Param {
 	}
 	if k == record.Bookmarks {
 		all = append(all,
-			web.Param{In: "query", Name: "url", Doc: "Bookmarks of the page that this address leads to, as far as addresses tell: a fragment, parameters that only track and a slash at the end do not count.", Schema: web.Object{"type": "string", "format": "uri"}, Example: "https://go.dev/"},
-			web.Param{In: "query", Name: "unreachable", Doc: "Bookmarks whose page cannot be reached, or all others.", Schema: flag, Example: true})
+			web.Param{In: "query", Name: "url", Doc: "Bookmarks of the page at this address. A fragment, tracking parameters and a final slash do not count.", Schema: web.Object{"type": "string", "format": "uri"}, Example: "https://go.dev/"},
+			web.Param{In: "query", Name: "unreachable", Doc: "true for bookmarks whose page cannot be reached, false for all others.", Schema: flag, Example: true})
 	}
 	return all
 }
 
-// createdOf is the answer to a new record of a kind.
+// createdOf is the answer to the creation of a record.
 func createdOf(k *record.Kind) *web.Content {
-	c := web.Envelope(web.Title(k.Name), "url", web.Object{"type": "string", "format": "uri", "description": "Where others reach it."}, "https://kist.example.org/v/summer-24")
+	c := web.Envelope(web.Title(k.Name), "url", web.Object{"type": "string", "format": "uri", "description": "Address for others."}, "https://kist.example.org/v/summer-24")
 	of, needed := c.Schema["properties"].(web.Object), []string{"data", "url", "deletionUrl"}
 	of["deletionUrl"] = web.DeletionLink()
 	if k == record.Bookmarks {
 		of["duplicateOf"] = web.Object{
 			"type": "array", "items": web.ShapeOf(new(web.Duplicate), web.Shown), "example": []any{},
-			"description": "Bookmarks of the same page that were there before, the oldest first, ten at most.",
+			"description": "Older bookmarks of the same page, oldest first, at most ten.",
 		}
 		needed = append(needed, "duplicateOf")
 	}

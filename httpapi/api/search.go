@@ -22,39 +22,37 @@ import (
 	"kist/search"
 )
 
-// searchWait is how long a request waits for the index to be ready and near
-// the store's latest change, and how long a search may read records through
-// when it is not.
+// searchWait is how long a request waits for the index to be ready and close to the store's
+// latest change, and how long a search may read records if it is not.
 const searchWait = time.Second
 
-// enough is how many results are not filled up with what fits but for a typing
-// error.
+// enough is the number of results from which a search does not add results with typing
+// errors.
 const enough = 20
 
-// maxTail is how many changes the index may lack that are read instead.
+// maxTail is how many changes that the index lacks are read directly.
 const maxTail = 1000
 
-// IndexLookup asks the index, and what it lacks, at the transaction's instant. There
-// are no hits without an error when the index cannot be asked: then records
-// are to be read through.
+// IndexLookup searches the index and the changes that it lacks, at the transaction's instant.
+// If the index cannot be used, the error is search.ErrUnusable and the caller has to read the
+// records.
 type IndexLookup func(*search.Finder) (*search.Hits, error)
 
 var noIndex IndexLookup = func(*search.Finder) (*search.Hits, error) { return nil, search.ErrUnusable }
 
-// ViewWithIndex runs fn in a View of the store. If it asks, the index is as it was
-// before that began, and the changes since then are added from the feed, so
-// that whatever was written before the request is found. fn may run a second
-// time, without the index, if its first error is ErrUnusable.
+// ViewWithIndex runs fn in a View of the store. If asks is set, fn can use the index as it was
+// before that View began. Later changes are added from the feed, so that everything written
+// before the request is found. If fn returns ErrUnusable, it runs again without the index.
 func ViewWithIndex(c *web.Request, asks bool, fn func(*kv.Tx, IndexLookup) error) error {
 	err := viewWithRecentIndex(c, asks, fn)
 	if err != nil && c.R.Context().Err() != nil {
-		// The client has gone, as those do that ask with every letter typed.
+		// The client is gone: some send a request for every typed letter and cancel it.
 		panic(http.ErrAbortHandler)
 	}
 	return err
 }
 
-// viewWithRecentIndex is looking, for a client that waits for the answer.
+// viewWithRecentIndex is ViewWithIndex while the client is still waiting.
 func viewWithRecentIndex(c *web.Request, asks bool, fn func(*kv.Tx, IndexLookup) error) error {
 	without := func() error {
 		return c.Site.Store.View(func(tx *kv.Tx) error { return fn(tx, noIndex) })
@@ -77,8 +75,8 @@ func viewWithRecentIndex(c *web.Request, asks bool, fn func(*kv.Tx, IndexLookup)
 	return without()
 }
 
-// viewAtIndex runs fn with the index as it is now, and says which place that has
-// reached. far says that it is too far from the latest change for fn to run.
+// viewAtIndex runs fn with the current index and returns the place that the index has reached.
+// far means that it is too far behind the latest change, and fn did not run.
 func viewAtIndex(c *web.Request, ctx context.Context, fn func(*kv.Tx, IndexLookup) error) (place uint64, far bool, err error) {
 	view, ok := c.Site.Search.View(ctx)
 	if !ok {
@@ -101,9 +99,8 @@ func viewAtIndex(c *web.Request, ctx context.Context, fn func(*kv.Tx, IndexLooku
 	return view.Place(), far, err
 }
 
-// list reads a page of records that fit what is looked for. Typing errors are
-// allowed for when nothing is found without: a list is not in the order of how
-// well its records fit.
+// list reads a page of matching records. It allows typing errors only if nothing is found
+// without them, because a list is not sorted by how well its records match.
 func list(c *web.Request, tx *kv.Tx, q catalog.Query, text *search.Query, look IndexLookup) (catalog.Page, error) {
 	if q.Text == "" {
 		return catalog.List(tx, q)
@@ -137,52 +134,51 @@ func list(c *web.Request, tx *kv.Tx, q catalog.Query, text *search.Query, look I
 	return page, err
 }
 
-// searchParams are the parameters of the search.
+// searchParams are the parameters of a search.
 func searchParams() []web.Param {
 	text := web.Object{"type": "string"}
 	return []web.Param{
-		{In: "query", Name: "q", Doc: "What to look for: words, of which the beginnings are enough, \"words in a row\", tag:x, kind:note, is:public, is:private, is:favorite; a minus in front of any of these excludes.", Schema: web.Object{"type": "string", "maxLength": search.MaxText}, Example: "summer tag:travel"},
-		{In: "query", Name: "kind", Doc: "One kind alone, by its name or that of its list.", Schema: text, Example: "note"},
-		{In: "query", Name: "tag", Doc: "Name of a tag; repeat it to ask for several at once.", Schema: web.Object{"type": "array", "items": text}, Example: []string{"travel"}},
-		{In: "query", Name: "limit", Doc: "Results of a page.", Schema: web.Object{"type": "integer", "minimum": 1, "maximum": web.MaxPage, "default": web.DefaultPage}, Example: 20},
-		{In: "query", Name: "cursor", Doc: "nextCursor of the page before.", Schema: text, Example: "AQ"},
+		{In: "query", Name: "q", Doc: "Words or their beginnings, \"words in a row\", tag:x, kind:note, is:public, is:private, is:favorite. A minus before any of these excludes it.", Schema: web.Object{"type": "string", "maxLength": search.MaxText}, Example: "summer tag:travel"},
+		{In: "query", Name: "kind", Doc: "Only this kind, by its name or that of its list.", Schema: text, Example: "note"},
+		{In: "query", Name: "tag", Doc: "Name of a tag. Repeat it for several tags; all must match.", Schema: web.Object{"type": "array", "items": text}, Example: []string{"travel"}},
+		{In: "query", Name: "limit", Doc: "Maximum number of results on a page.", Schema: web.Object{"type": "integer", "minimum": 1, "maximum": web.MaxPage, "default": web.DefaultPage}, Example: 20},
+		{In: "query", Name: "cursor", Doc: "nextCursor of the previous page.", Schema: text, Example: "AQ"},
 	}
 }
 
-// Result is one thing that was found, as the search shows it.
+// Result is a search result.
 type Result struct {
 	record.Shown
 	search.Highlight
-	whole []byte // the record as its list shows it, in brief
+	whole []byte // the record as in a list with brief
 }
 
-// Fields is the shape of a result, which is the same for all kinds.
+// Fields is the shape of a result, the same for all kinds.
 func (v *Result) Fields(s *field.Set) {
 	s.Shown("kind", schemaOfKind, func(dst []byte) []byte {
 		return field.AppendString(dst, v.Kind.Name)
-	}).Says("What it is.", `"note"`)
+	}).Says("The kind of the record.", `"note"`)
 	s.ID("id", &v.ID, field.ReadOnly, field.Always).Says("Its id.", `"01890a5d-ac96-774b-bcce-b302099a8057"`)
 	s.Text("slug", &v.Slug, record.MaxSlug, field.ReadOnly).Says("Its public identifier.", `"summer-24"`)
 	s.LongText("title", &v.Highlight.Title, field.MaxURL, field.ReadOnly).
-		Says("Its title; the name of a file; without one, what it begins with.", `"Summer"`)
+		Says("Its title or file name; without one, the beginning of its text.", `"Summer"`)
 	s.Shown("highlight", schemaOfHighlight, func(dst []byte) []byte {
 		return field.AppendJSON(dst, &highlight{&v.Highlight})
-	}).Says("Where the words are: plain text, and ranges [start, end) in it in UTF-16 code units, in order.",
+	}).Says("Where the words are: plain text, and ranges [start, end) of UTF-16 code units in it, in order.",
 		`{"title":[[0,6]],"text":"A summer by the sea","ranges":[[2,8]]}`)
 	s.Shown("tags", schemaOfNames, v.AppendTagNames).
 		Says("Names of its tags.", `["travel"]`)
 	s.Shown("url", field.Schema{Type: "string", Format: "uri"}, v.AppendURL).
-		Says("Where others reach it.", `"https://kist.example.org/v/summer-24"`)
+		Says("Address for others.", `"https://kist.example.org/v/summer-24"`)
 	s.Bool("isPublic", &v.Public, field.ReadOnly).Says("Whether others can see it.", `true`)
 	s.Bool("isFavorite", &v.Favorite, field.ReadOnly).Says("Whether it is a favourite.", `false`)
-	s.Time("createdAt", &v.Created, field.ReadOnly, field.Always).Says("When it was made.", `"2026-01-02T03:04:05.678Z"`)
+	s.Time("createdAt", &v.Created, field.ReadOnly, field.Always).Says("When it was created.", `"2026-01-02T03:04:05.678Z"`)
 	s.Time("updatedAt", &v.Updated, field.ReadOnly, field.Always).Says("When its owner last changed it.", `"2026-01-02T03:04:05.678Z"`)
 	s.Shown("record", field.Schema{Type: "object", Free: true}, func(dst []byte) []byte { return append(dst, v.whole...) }).
-		Says("The record as the list of its kind shows it, with brief=true.", `{"id":"01890a5d-ac96-774b-bcce-b302099a8057"}`)
+		Says("The record as in the list of its kind with brief=true.", `{"id":"01890a5d-ac96-774b-bcce-b302099a8057"}`)
 }
 
-// The schemas of members of a result. A result is bound for each record that is
-// found.
+// The schemas of a result's members, made once because every found record needs them.
 var (
 	schemaOfKind      = field.Schema{Type: "string", Enum: KindNames()}
 	schemaOfMarks     = field.Schema{Type: "array", Items: &field.Schema{Type: "array", Items: &field.Schema{Type: "integer"}}}
@@ -190,13 +186,13 @@ var (
 	schemaOfNames     = field.Schema{Type: "array", Items: &field.Schema{Type: "string"}}
 )
 
-// highlight is the part of a result that says where the words are.
+// highlight is the part of a result with the places of the words.
 type highlight struct{ *search.Highlight }
 
 func (h *highlight) Fields(s *field.Set) {
-	s.Shown("title", schemaOfMarks, func(dst []byte) []byte { return appendMarks(dst, h.TitleMarks) }).Says("In the title.", `[[0,6]]`)
+	s.Shown("title", schemaOfMarks, func(dst []byte) []byte { return appendMarks(dst, h.TitleMarks) }).Says("Ranges in the title.", `[[0,6]]`)
 	s.LongText("text", &h.Text, record.MaxContent, field.ReadOnly).Says("An excerpt of the rest.", `"A summer by the sea"`)
-	s.Shown("ranges", schemaOfMarks, func(dst []byte) []byte { return appendMarks(dst, h.TextMarks) }).Says("In the text.", `[[2,8]]`)
+	s.Shown("ranges", schemaOfMarks, func(dst []byte) []byte { return appendMarks(dst, h.TextMarks) }).Says("Ranges in the text.", `[[2,8]]`)
 }
 
 func resultsOf() *web.Content {
@@ -204,8 +200,8 @@ func resultsOf() *web.Content {
 		"data":       web.AllOf("SearchResult"),
 		"total":      web.WholeTotal,
 		"nextCursor": web.NextCursor,
-		"incomplete": web.Object{"type": "boolean", "description": "Whether there may be more: the index is being made, and not all records could be read in time."},
-		"tookMs":     web.Object{"type": "number", "description": "How long it took, in milliseconds.", "example": 1.25},
+		"incomplete": web.Object{"type": "boolean", "description": "Whether there may be more results: the index is being built, and not all records could be read in time."},
+		"tookMs":     web.Object{"type": "number", "description": "Duration of the search in milliseconds.", "example": 1.25},
 	}, "data", "total", "nextCursor", "incomplete", "tookMs"), nil))
 }
 
@@ -222,13 +218,13 @@ func appendMarks(dst []byte, marks []search.Range) []byte {
 }
 
 var Search = web.Operation{
-	Tag: "search", Summary: "Looks for records of every kind, the best first and of equals the newest.",
+	Tag: "search", Summary: "Searches records of all kinds. The best matches come first, and the newest among equals.",
 	Args:  searchParams(),
-	Reply: web.Reply{Status: 200, Doc: "A page of results. incomplete says that the index is being made and not all could be read.", Body: resultsOf()},
+	Reply: web.Reply{Status: 200, Doc: "A page of results. incomplete means that the index is being built and not all records could be read.", Body: resultsOf()},
 	Serve: searchAll,
 }
 
-// searchAll looks for records of every kind.
+// searchAll searches records of all kinds.
 func searchAll(c *web.Request) error {
 	begun := time.Now()
 	values, err := c.Query()
@@ -282,7 +278,7 @@ func searchAll(c *web.Request) error {
 					return err
 				}
 				r, err := catalog.Owned(tx, c.Owner(), h.Kind, h.ID)
-				if web.IsMissing(err) { // the store decides
+				if web.IsMissing(err) { // the index may be outdated
 					total--
 					continue
 				}
@@ -312,7 +308,7 @@ func searchAll(c *web.Request) error {
 	})
 }
 
-// searchHits asks the index, or reads records through for a while.
+// searchHits searches the index, or reads records for a limited time.
 func searchHits(c *web.Request, tx *kv.Tx, f *search.Finder, kind *record.Kind, look IndexLookup) (*search.Hits, bool, error) {
 	hits, err := look(f)
 	if !errors.Is(err, search.ErrUnusable) {
@@ -324,7 +320,7 @@ func searchHits(c *web.Request, tx *kv.Tx, f *search.Finder, kind *record.Kind, 
 	return hits, complete, c.R.Context().Err()
 }
 
-// everything yields the owner's records of a kind, or of all if that is nil.
+// everything yields the owner's records of a kind, or of all kinds if kind is nil.
 func everything(tx *kv.Tx, owner record.ID, kind *record.Kind) iter.Seq2[*record.Record, error] {
 	return func(yield func(*record.Record, error) bool) {
 		for _, k := range record.Kinds {
@@ -368,7 +364,7 @@ func KindNames() []string {
 	return all
 }
 
-// searchPrint tells searches apart whose cursors are not interchangeable.
+// searchPrint identifies searches whose cursors are interchangeable.
 func searchPrint(text string, kind *record.Kind, tags []string) []byte {
 	h := fnv.New64a()
 	name := ""
@@ -379,7 +375,7 @@ func searchPrint(text string, kind *record.Kind, tags []string) []byte {
 	return h.Sum([]byte{web.CursorVersion})
 }
 
-// hitSize is the length of a hit in a cursor: score, id.
+// hitSize is the length of a hit in a cursor: score and id.
 const hitSize = 4 + 16
 
 func writeHit(print []byte, h search.Hit) string {
@@ -387,7 +383,7 @@ func writeHit(print []byte, h search.Hit) string {
 	return base64.RawURLEncoding.EncodeToString(append(b, h.ID[:]...))
 }
 
-// readHit reads a cursor: the last hit of the page before, nil at the start.
+// readHit reads a cursor: the last hit of the previous page, nil at the start.
 func readHit(cursor string, print []byte) (*search.Hit, error) {
 	if cursor == "" {
 		return nil, nil //nolint:nilnil // there is none

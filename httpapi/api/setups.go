@@ -17,23 +17,23 @@ import (
 	"kist/kv/record"
 )
 
-// A setup is a program that kist can be used from, and how it is told of this
-// server and of an API key of its own.
+// A setup is a program that kist can be used from, and how to configure it with this server
+// and a separate API key.
 type setup struct {
 	Program string // in requests
-	Name    string // to people, and of the key
+	Name    string // for people, and the name of the key
 	does    string
-	Scopes  []record.Scope // of the key, the fewest that do; none: it needs no key
+	Scopes  []record.Scope // of the key, as few as possible; nil means no key
 	make    func(to setupTarget) (setupResult, error)
 }
 
-// A setupTarget is what a program is set up for.
+// A setupTarget is what a program is configured with.
 type setupTarget struct {
 	base, key string // the address of the server and the secret of the API key
 	public    bool   // what the program sends is public
 }
 
-// setupResult is what a setup consists of.
+// setupResult is what a user needs to set up a program.
 type setupResult struct {
 	files []setupFile
 	steps []setupStep
@@ -48,7 +48,7 @@ func (f *setupFile) Fields(s *field.Set) {
 	s.LongText("content", &f.Content, record.MaxContent).Says("Its content.", `"{…}"`)
 }
 
-// setupStep is one thing to do, and the text to copy for it.
+// setupStep is something to do, with text to copy for it.
 type setupStep struct{ Text, Copy string }
 
 func (t *setupStep) Fields(s *field.Set) {
@@ -60,7 +60,7 @@ func (t *setupStep) Fields(s *field.Set) {
 var Setups = []*setup{
 	{"sharex", "ShareX", "Screenshots, files, text and short links from Windows.", []record.Scope{record.ScopeWrite}, sharex},
 	{"flameshot", "Flameshot", "Screenshots from Linux: a script to put on a key.", []record.Scope{record.ScopeUpload}, flameshot},
-	{"shell", "Shell script", "Files, or what a command prints, from a terminal.", []record.Scope{record.ScopeUpload}, shell},
+	{"shell", "Shell script", "Files, or the output of a command, from a terminal.", []record.Scope{record.ScopeUpload}, shell},
 	{"shortcut", "Apple Shortcut", "Photos and files from the share sheet of an iPhone, iPad or Mac.", []record.Scope{record.ScopeUpload}, shortcut},
 	{"bookmarklet", "Bookmarklet", "The page that is open, from the bookmarks bar of any browser.", nil, bookmarklet},
 }
@@ -78,7 +78,7 @@ func ProgramNames() (names []programName) {
 type ShownSetup struct{ setup }
 
 func (v *ShownSetup) Fields(s *field.Set) {
-	s.Text("program", &v.Program, record.MaxName).Says("What a request calls it.", `"sharex"`)
+	s.Text("program", &v.Program, record.MaxName).Says("Name of the program in requests.", `"sharex"`)
 	s.Text("name", &v.Name, record.MaxName).Says("Its name.", `"ShareX"`)
 	s.Text("description", &v.does, record.MaxDescription).Says("What it sends, and from where.", `"Screenshots, files, text and short links from Windows."`)
 	s.Shown("scopes", field.Schema{Type: "array", Items: &field.Schema{Type: "string", Enum: ScopeNames}}, func(dst []byte) []byte {
@@ -86,7 +86,7 @@ func (v *ShownSetup) Fields(s *field.Set) {
 	}).Says("The scopes of its API key; empty if it needs none.", `["write"]`)
 }
 
-// SetupForm asks for a setup.
+// SetupForm is a request for a setup.
 type SetupForm struct {
 	program programName
 	public  bool
@@ -94,14 +94,14 @@ type SetupForm struct {
 
 func (f *SetupForm) Fields(s *field.Set) {
 	field.Choice(s, "program", &f.program, ProgramNames(), field.Required).Says("The program.", `"sharex"`)
-	s.Bool("isPublic", &f.public).Says("Whether what the program sends can be seen by others.", `true`)
+	s.Bool("isPublic", &f.public).Says("Whether others can see what the program sends.", `true`)
 }
 
-// MadeSetup is a setup as it is answered, this once.
+// MadeSetup is the answer with a setup. It is shown only once.
 type MadeSetup struct {
 	setup
 	setupResult
-	key *record.Key // nil if it needs none
+	key *record.Key // nil if the program needs none
 }
 
 func (v *MadeSetup) Fields(s *field.Set) {
@@ -114,9 +114,9 @@ func (v *MadeSetup) Fields(s *field.Set) {
 			return append(dst, "null"...)
 		}
 		return field.AppendJSON(dst, &ShownKey{*v.key})
-	}).Says("The API key that was made for it, without its secret, which is in the files or steps; null if it needs none.", `null`)
+	}).Says("The API key created for the program; null if it needs none. Its secret is in the files or steps.", `null`)
 	s.Shown("files", arrayAs(new(setupFile)), func(dst []byte) []byte { return web.AppendAll(dst, pointers(v.files)) }).
-		Says("Files to save. They may hold the secret of the key.", `[{"name":"kist-files.sxcu","mediaType":"application/json","content":"{…}"}]`)
+		Says("Files to save. They may contain the secret of the key.", `[{"name":"kist-files.sxcu","mediaType":"application/json","content":"{…}"}]`)
 	s.Shown("steps", arrayAs(new(setupStep)), func(dst []byte) []byte { return web.AppendAll(dst, pointers(v.steps)) }).
 		Says("What to do, in order.", `[{"text":"Open each file with a double click.","copy":""}]`)
 }
@@ -135,8 +135,8 @@ func pointers[T any](all []T) []*T {
 }
 
 var ListSetups = web.Operation{
-	Tag: "account", Summary: "Lists the programs that kist can be set up in.",
-	Reply: web.Reply{Status: 200, Doc: "All of them.", Body: web.ListOf("Setup")}, Serve: listSetups,
+	Tag: "account", Summary: "Lists the programs that can be set up to use kist.",
+	Reply: web.Reply{Status: 200, Doc: "All programs.", Body: web.ListOf("Setup")}, Serve: listSetups,
 }
 
 func listSetups(c *web.Request) error {
@@ -151,11 +151,11 @@ func listSetups(c *web.Request) error {
 }
 
 var CreateSetup = web.Operation{
-	Tag: "account", Summary: "Sets a program up: makes its API key, whose secret is shown this once, and the files and steps that it takes.",
+	Tag: "account", Summary: "Sets up a program: creates its API key and returns the necessary files and steps. The secret of the key is shown only once.",
 	Body: web.BodyOf("SetupCreate"), Reply: web.Reply{Status: 201, Doc: "The key, files and steps.", Body: web.DataOf("SetupMade")}, Serve: createSetup,
 }
 
-// createSetup makes a program's API key, and what it is set up with.
+// createSetup creates a program's API key, files and steps.
 func createSetup(c *web.Request) error {
 	form := new(SetupForm)
 	if err := c.DecodeNew(form); err != nil {
@@ -179,12 +179,12 @@ func createSetup(c *web.Request) error {
 	return c.RespondData(http.StatusCreated, out)
 }
 
-// audience says who sees what a program sends.
+// audience says who can see what a program sends.
 func audience(public bool) setupStep {
 	if public {
-		return setupStep{Text: "Anyone who has the address of something that it sent can see it."}
+		return setupStep{Text: "Anyone with the address of something that it sent can see it."}
 	}
-	return setupStep{Text: "What it sends is private: its address opens for you alone, where you are signed in, until you make it public."}
+	return setupStep{Text: "Everything that it sends is private. Only you can open the address, in a browser that is signed in, until you make the item public."}
 }
 
 // CustomUploader is a custom uploader of ShareX (getsharex.com/docs/custom-uploader).
@@ -200,15 +200,15 @@ type CustomUploader struct {
 	DeletionURL, ErrorMessage                                 string
 }
 
-// literally is text in an address of ShareX, which has a syntax of its own.
+// literally escapes text for ShareX's syntax of addresses.
 var literally = strings.NewReplacer(`\`, `\\`, `{`, `\{`, `}`, `\}`, `|`, `\|`)
 
-// sharex makes a custom uploader for each sort of thing that ShareX sends. Of a
-// body of JSON it replaces {input} alone, by text that is escaped for JSON.
+// sharex makes a custom uploader for each type of content that ShareX sends. In a JSON body
+// ShareX replaces only {input}, by text that is escaped for JSON.
 func sharex(to setupTarget) (setupResult, error) {
 	uploader := func(what, sort, path string) CustomUploader {
 		return CustomUploader{
-			Version: "14.0.0", // the first with {json:…}
+			Version: "14.0.0", // the first version with {json:…}
 			Name:    "kist: " + what, DestinationType: sort, RequestMethod: http.MethodPost,
 			RequestURL: literally.Replace(to.base + web.ApiPath + path), Headers: map[string]string{"x-api-key": to.key},
 			URL: "{json:url}", DeletionURL: "{json:deletionUrl}", ErrorMessage: "{json:error}",
@@ -237,7 +237,7 @@ func sharex(to setupTarget) (setupResult, error) {
 	}
 	out.steps = []setupStep{
 		{Text: "Save the files: one is for screenshots and files, one for text, one for short links."},
-		{Text: "Open each with a double click. ShareX asks whether to use it from now on; say yes."},
+		{Text: "Open each file with a double click. ShareX asks whether to make it the default. Answer yes."},
 		{Text: "To delete something that it sent, open its deletion URL from the history of ShareX, and press the button there."},
 		audience(to.public),
 	}
@@ -248,16 +248,16 @@ const scriptMedia = "application/x-sh"
 
 func shell(to setupTarget) (setupResult, error) {
 	return setupResult{[]setupFile{{"kist-upload", scriptMedia, embed.ShellScript(to.base, to.key, to.public)}}, []setupStep{
-		{Text: "Save the file to a folder on your PATH, such as ~/.local/bin, and let you alone read and run it: it holds the key.", Copy: "chmod 700 ~/.local/bin/kist-upload"},
-		{Text: "Name files, or send it what a command prints. It prints the addresses and copies them to the clipboard.", Copy: "kist-upload photo.jpg"},
+		{Text: "Save the file to a folder on your PATH, such as ~/.local/bin, and make sure that only you can read and run it, because it contains the key.", Copy: "chmod 700 ~/.local/bin/kist-upload"},
+		{Text: "Run it with the names of files, or pipe the output of a command into it. It prints the addresses and copies them to the clipboard.", Copy: "kist-upload photo.jpg"},
 		audience(to.public),
 	}}, nil
 }
 
 func flameshot(to setupTarget) (setupResult, error) {
 	return setupResult{[]setupFile{{"kist-screenshot", scriptMedia, embed.FlameshotScript(to.base, to.key, to.public)}}, []setupStep{
-		{Text: "Save the file to a folder on your PATH, such as ~/.local/bin, and let you alone read and run it: it holds the key.", Copy: "chmod 700 ~/.local/bin/kist-screenshot"},
-		{Text: "In the settings of your desktop, put the command on a key. The address of each screenshot is copied to the clipboard.", Copy: "kist-screenshot"},
+		{Text: "Save the file to a folder on your PATH, such as ~/.local/bin, and make sure that only you can read and run it, because it contains the key.", Copy: "chmod 700 ~/.local/bin/kist-screenshot"},
+		{Text: "In your desktop's settings, assign the command to a key. The address of each screenshot is copied to the clipboard.", Copy: "kist-screenshot"},
 		audience(to.public),
 	}}, nil
 }
@@ -265,21 +265,21 @@ func flameshot(to setupTarget) (setupResult, error) {
 func shortcut(to setupTarget) (setupResult, error) {
 	public := strconv.FormatBool(to.public)
 	return setupResult{nil, []setupStep{
-		{Text: "In Shortcuts make a new shortcut. In its details, turn on “Show in Share Sheet”; it receives images, media and files."},
+		{Text: "In Shortcuts, create a new shortcut. In its details, turn on “Show in Share Sheet” and let it receive images, media and files."},
 		{Text: "Add the action “Get Contents of URL” with this address.", Copy: to.base + web.ApiPath + "upload"},
-		{Text: "Unfold the action and choose the method POST."},
+		{Text: "Expand the action and choose the method POST."},
 		{Text: "Add a header x-api-key with this value.", Copy: to.key},
-		{Text: "Add a header Accept with this value, so that the answer is the address alone.", Copy: web.TextMedia},
-		{Text: "As the request body choose Form. Add a field of the type File with the key file, and as its value Shortcut Input."},
+		{Text: "Add a header Accept with this value, so that the answer is only the address.", Copy: web.TextMedia},
+		{Text: "Choose Form as the request body. Add a field of the type File with the key file and the value Shortcut Input."},
 		{Text: "Add a field of the type Text with the key isPublic and this value.", Copy: public},
 		{Text: "Add the action “Copy to Clipboard” for the contents of the URL. Now share a photo and choose the shortcut."},
 		audience(to.public),
 	}}, nil
 }
 
-// bookmarklet opens the editor of a new bookmark with the page that is open. It
-// has no key, which any page could read. An address has room for part of a long
-// selection: the server takes maxQuery, also of an address in an address.
+// bookmarklet opens the editor of a new bookmark with the open page. It contains no key,
+// because any page could read that. An address has space only for part of a long selection:
+// the server accepts MaxQuery, even for an address within an address.
 func bookmarklet(to setupTarget) (setupResult, error) {
 	at, err := json.Marshal(to.base + "/bookmarks/new?")
 	if err != nil {
@@ -289,8 +289,8 @@ func bookmarklet(to setupTarget) (setupResult, error) {
 		`do{u=` + string(at) + `+new URLSearchParams({url:location.href,title:document.title.slice(0,200),description:d});d=d.slice(0,d.length*.8)}while(u.length>4000&&d);` +
 		`open(u,'_blank','noopener')})()`
 	return setupResult{[]setupFile{{"kist-bookmarklet.txt", web.TextMedia, "javascript:" + url.PathEscape(code) + "\n"}}, []setupStep{
-		{Text: "Drag the link to the bookmarks bar, or make a bookmark with this as its address.", Copy: "javascript:" + url.PathEscape(code)},
-		{Text: "On a page that you want to keep, select a part of the text if you like, and press the bookmark. A new bookmark opens, filled in, for you to save."},
-		{Text: "It holds no key: it works in a browser that is signed in here."},
+		{Text: "Drag the link to the bookmarks bar, or create a bookmark with this address.", Copy: "javascript:" + url.PathEscape(code)},
+		{Text: "On a page that you want to save, select some text if you like, then click the bookmark. A form with a new bookmark opens. Save it."},
+		{Text: "It contains no key, so it works only in a browser that is signed in here."},
 	}}, nil
 }

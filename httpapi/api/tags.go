@@ -31,11 +31,11 @@ func (v *ShownTag) Fields(s *field.Set) {
 			sum += n
 		}
 		return strconv.AppendInt(dst, sum, 10)
-	}).Says("How many records have it.", `4`)
+	}).Says("Number of records with the tag.", `4`)
 	s.Shown("counts", field.Schema{Type: "object", Free: true, Items: &number}, func(dst []byte) []byte {
 		return web.AppendCounts(dst, v.counts)
-	}).Says("How many records have it, by kind.", `{"file":3,"note":1}`)
-	s.Time("createdAt", &v.Created, field.Always).Says("When it was made.", `"2026-01-02T03:04:05.678Z"`)
+	}).Says("Number of records with the tag, by kind.", `{"file":3,"note":1}`)
+	s.Time("createdAt", &v.Created, field.Always).Says("When the tag was created.", `"2026-01-02T03:04:05.678Z"`)
 }
 
 // ShownFolder is a folder as its owner sees it.
@@ -48,8 +48,8 @@ func (v *ShownFolder) Fields(s *field.Set) {
 	s.ID("id", &v.ID, field.Always).Says("Id of the folder.", web.SampleID)
 	s.Text("name", &v.Name, record.MaxName).Says("Its name.", `"Holidays"`)
 	s.Ruled("color", &v.Color, record.CleanColor, record.ColorPattern, 7).Says("Its colour.", `"#3B82F6"`)
-	s.Number("count", &v.count, 0, 1<<53).Says("How many files lie in it.", `12`)
-	s.Time("createdAt", &v.Created, field.Always).Says("When it was made.", `"2026-01-02T03:04:05.678Z"`)
+	s.Number("count", &v.count, 0, 1<<53).Says("Number of files in the folder.", `12`)
+	s.Time("createdAt", &v.Created, field.Always).Says("When the folder was created.", `"2026-01-02T03:04:05.678Z"`)
 }
 
 var tags = &web.Resource[record.Tag, *ShownTag]{
@@ -80,7 +80,7 @@ func listTags(c *web.Request) error {
 }
 
 var CreateTag = web.Operation{
-	Tag: "tags", Summary: "Makes a tag.",
+	Tag: "tags", Summary: "Creates a tag.",
 	Body: web.BodyOf("TagCreate"), Reply: web.Reply{Status: 201, Doc: "The tag.", Body: web.DataOf("Tag")}, Fails: []int{409}, Serve: createTag,
 }
 
@@ -115,19 +115,19 @@ func editTag(c *web.Request) error {
 }
 
 var RemoveTag = web.Operation{
-	Tag: "tags", Summary: "Deletes a tag; what had it stays.",
+	Tag: "tags", Summary: "Deletes a tag. Its records stay.",
 	Reply: web.DoneReply, Fails: []int{404}, Serve: tags.Remove,
 }
 
-// MergeForm names the tag that another is merged into.
+// MergeForm names the tag that another one is merged into.
 type MergeForm struct{ into record.ID }
 
 func (f *MergeForm) Fields(s *field.Set) {
-	s.ID("into", &f.into, field.Required, field.Filled).Says("Tag that takes the place of this one.", web.SampleID)
+	s.ID("into", &f.into, field.Required, field.Filled).Says("Id of the tag that replaces this one.", web.SampleID)
 }
 
 var MergeTag = web.Operation{
-	Tag: "tags", Summary: "Puts another tag in the place of this one.",
+	Tag: "tags", Summary: "Replaces this tag by another one.",
 	Body: web.BodyOf("TagMerge"), Reply: web.Reply{Status: 200, Doc: "The other tag.", Body: web.DataOf("Tag")}, Fails: []int{404}, Serve: mergeTag,
 }
 
@@ -140,7 +140,7 @@ func mergeTag(c *web.Request) error {
 	if err := c.DecodeNew(form); err != nil {
 		return err
 	}
-	if form.into == uuid.Nil { // to RemoveTag that is no tag
+	if form.into == uuid.Nil { // RemoveTag would take it for no tag
 		return record.Bad(map[string]string{"into": "names a tag that you do not have"})
 	}
 	if err := catalog.RemoveTag(c.Site.Store, c.Owner(), id, form.into); err != nil {
@@ -163,7 +163,7 @@ var ListFolders = web.Operation{
 }
 
 var CreateFolder = web.Operation{
-	Tag: "folders", Summary: "Makes a folder.",
+	Tag: "folders", Summary: "Creates a folder.",
 	Body: web.BodyOf("FolderCreate"), Reply: web.Reply{Status: 201, Doc: "The folder.", Body: web.DataOf("Folder")}, Fails: []int{409},
 	Serve: createFolder,
 }

@@ -18,7 +18,7 @@ import (
 	"kist/kv/transfer/format"
 )
 
-// ShowRunning is the import as it is now, and its progress in per cent.
+// ShowRunning is the current state of an import, with its progress in per cent.
 func ShowRunning(m *worker.RunningImport) *ShownImport {
 	m.Mu.Lock()
 	defer m.Mu.Unlock()
@@ -38,11 +38,11 @@ func (v *ShownImport) Fields(s *field.Set) {
 	s.ID("id", &v.ID, field.Always).Says("Id of the import.", web.SampleID)
 	s.Text("name", &v.Name, record.MaxFileName).Says("Name of the file.", `"bookmarks.html"`)
 	s.Text("format", &v.Moved.Format, 32).Says("Its format.", `"netscape"`)
-	s.Bool("dryRun", &v.Moved.DryRun).Says("Whether nothing is kept.", `false`)
+	s.Bool("dryRun", &v.Moved.DryRun).Says("Whether this is a dry run, which imports nothing.", `false`)
 	field.Choice(s, "state", &v.State, record.ImportStates).
-		Says("How far it is; stopped is by you, or by the server's end. What was imported by then stays, and the same file may be imported again.", `"done"`)
-	s.Number("progress", &v.Progress, 0, 100).Says("How much of the file was read, in per cent.", `100`)
-	count("entries", "Entries that were read.", `120`, &v.Moved.Entries)
+		Says("State of the import. It is stopped by its owner, or when the server stops. Items that were imported before that stay, and the same file may be imported again.", `"done"`)
+	s.Number("progress", &v.Progress, 0, 100).Says("Part of the file that was read, in per cent.", `100`)
+	count("entries", "Entries read.", `120`, &v.Moved.Entries)
 	s.Shown("made", field.Schema{Type: "object", Free: true, Items: &field.Schema{Type: "integer"}}, func(dst []byte) []byte {
 		dst = append(dst, '{')
 		for i, kind := range web.SortedKeys(v.Moved.Made) {
@@ -53,10 +53,10 @@ func (v *ShownImport) Fields(s *field.Set) {
 			dst = strconv.AppendInt(dst, v.Moved.Made[kind], 10)
 		}
 		return append(dst, '}')
-	}).Says("What was made, or would be by a dry run: how many of each kind, and of tags and folders.", `{"bookmark":117}`)
-	count("there", "Entries that were there already. Without update they were not changed.", `1`, &v.Moved.There)
-	count("updated", "Of those, how many were filled in, or would be by a dry run.", `0`, &v.Moved.Updated)
-	count("refused", "Entries that cannot be kept.", `2`, &v.Moved.Refused)
+	}).Says("Number of created items of each kind, tags and folders; for a dry run, what would be created.", `{"bookmark":117}`)
+	count("there", "Entries that already existed. Without update they were not changed.", `1`, &v.Moved.There)
+	count("updated", "Number of existing entries that were filled in, or would be without the dry run.", `0`, &v.Moved.Updated)
+	count("refused", "Entries that could not be imported.", `2`, &v.Moved.Refused)
 	remark := field.ObjectOf(new(shownRemark))
 	s.Shown("remarks", field.Schema{Type: "array", Items: &remark}, func(dst []byte) []byte {
 		all := make([]shownRemark, len(v.Moved.Remarks))
@@ -68,12 +68,12 @@ func (v *ShownImport) Fields(s *field.Set) {
 			dst = field.AppendJSON(dst, &shownRemark{v.Moved.Remarks[i]})
 		}
 		return append(dst, ']')
-	}).Says("A row for each entry that was refused or filled in, for what could not be kept of others, and for each column or member that was not read; 5000 at most. Lists of imports leave them out.",
+	}).Says("A row for each entry that was refused or filled in, for data of other entries that could not be imported, and for each column or member that was not read; at most 5000 rows. Lists of imports leave them out.",
 		`[{"at":"line 12","name":"A bookmarklet","refused":true,"text":"The URL must be an absolute http or https address."}]`)
-	count("moreRemarks", "Rows beyond those.", `0`, &v.Moved.More)
-	s.Text("error", &v.Problem, 1000).Says("Why it failed or was stopped; empty if it was not.", `""`)
-	s.Time("createdAt", &v.Created, field.Always).Says("When it began.", `"2026-01-02T03:04:05.678Z"`)
-	s.Time("endedAt", &v.Ended).Says("When it ended; null while it runs.", `"2026-01-02T03:04:15.678Z"`)
+	count("moreRemarks", "Number of further rows.", `0`, &v.Moved.More)
+	s.Text("error", &v.Problem, 1000).Says("Why the import failed or was stopped; otherwise empty.", `""`)
+	s.Time("createdAt", &v.Created, field.Always).Says("When the import started.", `"2026-01-02T03:04:05.678Z"`)
+	s.Time("endedAt", &v.Ended).Says("When the import ended; null while it is running.", `"2026-01-02T03:04:15.678Z"`)
 }
 
 // shownRemark is a row of a report.
@@ -86,25 +86,25 @@ func (v *shownRemark) Fields(s *field.Set) {
 	s.Text("text", &v.Text, record.MaxName).Says("Why, or what could not be kept.", `"The URL must be an absolute http or https address."`)
 }
 
-// importForm is what is said of a file that is imported.
+// importForm has the options of an import.
 type importForm struct {
 	format      format.Format
 	dry, update bool
 }
 
 func (f *importForm) Fields(s *field.Set) {
-	field.MaybeChoice(s, "format", &f.format, format.Formats).Says("The format; told by the content if absent.", `"netscape"`)
-	s.Bool("dryRun", &f.dry).Says("Says what would be made, and makes nothing.", `false`)
-	s.Bool("update", &f.update).Says("Fills in the empty fields of items that are there already and adds tags; nothing is overwritten.", `false`)
+	field.MaybeChoice(s, "format", &f.format, format.Formats).Says("The format. If absent, it is detected from the content.", `"netscape"`)
+	s.Bool("dryRun", &f.dry).Says("Reports what would be imported, and imports nothing.", `false`)
+	s.Bool("update", &f.update).Says("Fills in empty fields of existing items and adds tags. Nothing is overwritten.", `false`)
 }
 
 var StartImport = web.Operation{
-	Tag: "moving", Summary: "Takes in what another program, or kist, has exported. It goes on in the background; ask for it by its id.",
-	Body: importBody(), Reply: web.Reply{Status: 202, Doc: "The import, which has begun.", Body: web.DataOf("Import")}, Fails: []int{409},
+	Tag: "moving", Summary: "Imports an export of another program or of kist. The import runs in the background; ask for its state by its id.",
+	Body: importBody(), Reply: web.Reply{Status: 202, Doc: "The import, which has started.", Body: web.DataOf("Import")}, Fails: []int{409},
 	Serve: startImport,
 }
 
-// startImport takes a file and begins to import it.
+// startImport receives a file and starts to import it.
 func startImport(c *web.Request) error {
 	if err := c.Site.Imports.Claim(c.Owner()); err != nil {
 		return err
@@ -119,12 +119,12 @@ func startImport(c *web.Request) error {
 	if err != nil {
 		return err
 	}
-	room.Left = room.Disk // it is laid aside and not kept
+	room.Left = room.Disk // the file is only stored temporarily
 	parts, fields, err := upload.ReadMultipart(c, room)
 	defer func() {
 		for _, p := range parts {
 			if p.Stage != nil {
-				_ = p.Stage.Drop() // what cannot be removed now is removed by the next sweep
+				_ = p.Stage.Drop() // if this fails, the next sweep removes it
 			}
 		}
 	}()
@@ -177,7 +177,7 @@ func startImport(c *web.Request) error {
 	return c.RespondData(http.StatusAccepted, ShowRunning(m))
 }
 
-// runImport imports, and writes down what came of it.
+// runImport imports the source and stores the result.
 func runImport(s *web.Site, ctx context.Context, one *worker.RunningImport, source format.Source, limit int64) {
 	in := &transfer.Import{
 		Store: s.Store, Blobs: s.Blobs, Owner: one.Now.Owner, DryRun: one.Now.Moved.DryRun, Update: one.Fill, MaxFile: limit, Tell: one.Tell,
@@ -193,7 +193,7 @@ func runImport(s *web.Site, ctx context.Context, one *worker.RunningImport, sour
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
-	// It runs, for those who ask, until what came of it is written down.
+	// It counts as running until the result is stored.
 	one.Mu.Lock()
 	last := one.Now
 	one.Mu.Unlock()
@@ -203,30 +203,30 @@ func runImport(s *web.Site, ctx context.Context, one *worker.RunningImport, sour
 	case err == nil:
 		now.State = record.ImportDone
 	case errors.Is(err, context.Canceled):
-		now.State, now.Problem = record.ImportStopped, "It was stopped. What was imported stays."
+		now.State, now.Problem = record.ImportStopped, "The import was stopped. Imported items stay."
 	case errors.As(err, &why):
 		now.State, now.Problem = record.ImportFailed, string(why)
 	default:
 		e, status := web.ClientError(err)
 		if now.State, now.Problem = record.ImportFailed, e.Text; status == http.StatusInternalServerError {
 			s.Log.Error("an import failed", "import", now.ID, "error", err)
-			now.Problem = "Something went wrong on the server. The log says more under the import's id."
+			now.Problem = "Something went wrong on the server. The server's log has details under the import's id."
 		}
 	}
 	now.Ended = s.Store.Now()
 	if err := s.Store.Update(func(tx *kv.Tx) error { return jobs.SaveImport(tx, &last) }); err != nil && !web.IsMissing(err) {
-		s.Log.Error("what came of an import is not written down", "import", last.ID, "error", err)
+		s.Log.Error("cannot store the result of an import", "import", last.ID, "error", err)
 	}
 }
 
-// showImport is the import as its owner sees it.
+// showImport shows an import to its owner.
 func showImport(s *web.Site, i *record.Import) *ShownImport {
 	if one := s.Imports.Of(i.Owner, i.ID); one != nil {
 		return ShowRunning(one)
 	}
 	v := &ShownImport{*i, 100}
 	if i.State == record.ImportRuns {
-		v.State, v.Problem = record.ImportStopped, "The server was stopped meanwhile. What was imported stays; import the file again to go on."
+		v.State, v.Problem = record.ImportStopped, "The server was stopped during the import. Imported items stay. To continue, import the file again."
 	}
 	return v
 }
@@ -247,7 +247,7 @@ func listImports(c *web.Request) error {
 		})
 }
 
-// anImport reads the import that the path names.
+// anImport reads the import whose id is in the path.
 func anImport(c *web.Request) (i *record.Import, err error) {
 	id, err := c.IDArg("import")
 	if err != nil {
@@ -258,7 +258,7 @@ func anImport(c *web.Request) (i *record.Import, err error) {
 }
 
 var ReadImport = web.Operation{
-	Tag: "moving", Summary: "Says how far an import is, and what came of it.",
+	Tag: "moving", Summary: "Shows the state and the result of an import.",
 	Reply: web.Reply{Status: 200, Doc: "The import.", Body: web.DataOf("Import")}, Fails: []int{404}, Serve: readImport,
 }
 
@@ -271,11 +271,11 @@ func readImport(c *web.Request) error {
 }
 
 var StopImport = web.Operation{
-	Tag: "moving", Summary: "Stops an import; what was imported stays.",
+	Tag: "moving", Summary: "Stops an import. Imported items stay.",
 	Reply: web.DoneReply, Fails: []int{404}, Serve: stopImport,
 }
 
-// stopImport ends an import that runs; one that is over stays as it is.
+// stopImport stops a running import. One that has ended stays as it is.
 func stopImport(c *web.Request) error {
 	i, err := anImport(c)
 	if err != nil {
@@ -288,18 +288,18 @@ func stopImport(c *web.Request) error {
 }
 
 var Export = web.Operation{
-	Tag: "moving", Summary: "Everything that the caller keeps, as one zip. It has the hashes of items' passwords: keep it to yourself.",
+	Tag: "moving", Summary: "Everything that the caller has, as one zip. It contains the password hashes of items, so keep it private.",
 	Reply: web.Reply{Status: 200, Doc: "The export.", Body: &web.Content{Media: "application/zip", Schema: web.Object{"type": "string", "format": "binary"}, Example: "…"}},
 	Serve: export,
 }
 
-// export answers with all that the caller keeps.
+// export answers with everything that the caller has.
 func export(c *web.Request) error {
 	select {
 	case c.Site.Imports.Exporter <- struct{}{}:
 		defer func() { <-c.Site.Imports.Exporter }()
 	default:
-		return &record.Error{Fault: record.Busy, Code: "busy", Text: "Others are being exported; try again in a moment.", Retry: 10 * time.Second}
+		return &record.Error{Fault: record.Busy, Code: "busy", Text: "Too many exports are running. Try again in a moment.", Retry: 10 * time.Second}
 	}
 	h := c.W.Header()
 	web.SetContentHeaders(h, "application/zip", "kist-"+c.Caller.User.Name+c.Site.Store.Now().Format("-2006-01-02")+".zip", true, false)
@@ -319,7 +319,7 @@ func export(c *web.Request) error {
 // importBody is a form with the file to import.
 func importBody() *web.Content {
 	schema := web.ShapeOf(new(importForm), web.Create)
-	schema["properties"].(web.Object)["file"] = web.Object{"type": "string", "format": "binary", "description": "What was exported elsewhere.", "example": "…"}
+	schema["properties"].(web.Object)["file"] = web.Object{"type": "string", "format": "binary", "description": "The exported file.", "example": "…"}
 	schema["required"] = []string{"file"}
 	return &web.Content{Media: "multipart/form-data", Schema: schema}
 }

@@ -25,15 +25,15 @@ import (
 	"kist/kv/record"
 )
 
-// maxShownBody is how much of a request's body a log shows, in bytes.
+// maxShownBody is how much of a request's body the log shows, in bytes.
 const maxShownBody = 8 << 10
 
-// webhookAnswer is a webhook under both names.
+// webhookAnswer is a webhook under both of its names.
 func webhookAnswer() *web.Content {
 	return web.Named("WebhookAnswer", web.JSONOf(web.Members(web.Object{"webhook": web.Ref("Webhook"), "data": web.Ref("Webhook")}, "webhook", "data"), nil))
 }
 
-// Words of the API.
+// Enums of the API.
 var (
 	EventNames     = field.Words(record.Events())
 	WebhookEvents  = append([]string{string(record.AllEvents)}, EventNames...)
@@ -72,8 +72,8 @@ func showWebhook(c *web.Request, tx *kv.Tx, h *record.Webhook) *ShownWebhook {
 	return v
 }
 
-// mask takes all but the host out of the address of a webhook, which often is a
-// secret, unless the caller may change webhooks.
+// mask leaves only the host of a webhook's address, unless the caller may change webhooks. The
+// rest of such an address is often a secret.
 func mask(c *web.Request, address string) string {
 	u, err := url.Parse(address)
 	if c.Caller.Key.Allows(record.ScopeWrite) || err != nil {
@@ -85,11 +85,11 @@ func mask(c *web.Request, address string) string {
 func (v *ShownWebhook) Fields(s *field.Set) {
 	s.ID("id", &v.ID, field.Always).Says("Id of the webhook.", web.SampleID)
 	s.Text("name", &v.Name, record.MaxName).Says("Its name.", `"home automation"`)
-	s.URL("url", &v.URL, field.Always).Says("Where events are sent. A key without the scope write sees *** in place of path and query.", `"https://hooks.example.org/kist"`)
+	s.URL("url", &v.URL, field.Always).Says("Where events are sent. A key without the scope write sees *** instead of path and query.", `"https://hooks.example.org/kist"`)
 	s.Shown("events", field.Schema{Type: "array", Items: &field.Schema{Type: "string", Enum: WebhookEvents}}, func(dst []byte) []byte {
 		return appendEvents(dst, v.Events)
-	}).Says("The events that are sent; * is all.", `["file.uploaded","note.created"]`)
-	field.Choice(s, "format", &v.Format, record.Formats).Says("The form of what is sent.", `"json"`)
+	}).Says("The events to send; * means all.", `["file.uploaded","note.created"]`)
+	field.Choice(s, "format", &v.Format, record.Formats).Says("The format of deliveries.", `"json"`)
 	s.Shown("hasSecret", field.Schema{Type: "boolean"}, func(dst []byte) []byte {
 		return strconv.AppendBool(dst, v.Secret != "")
 	}).Says("Whether deliveries are signed.", `true`)
@@ -98,25 +98,25 @@ func (v *ShownWebhook) Fields(s *field.Set) {
 			return append(dst, "null"...)
 		}
 		return field.AppendString(dst, v.FormerEnds.UTC().Format(field.TimeLayout))
-	}).Says("Until when the secret before the present one signs too.", `null`)
+	}).Says("Until when deliveries are also signed with the previous secret.", `null`)
 	s.Bool("enabled", &v.Enabled).Says("Whether events are sent.", `true`)
 	s.Shown("queued", field.Schema{Type: "integer"}, func(dst []byte) []byte {
 		return strconv.AppendInt(dst, v.queued, 10)
-	}).Says("How many deliveries wait.", `0`)
+	}).Says("Number of waiting deliveries.", `0`)
 	s.Shown("lastStatus", field.Schema{Type: "integer", Nullable: true}, func(dst []byte) []byte {
 		return appendKnown(dst, int64(v.LastStatus))
-	}).Says("What the target answered last; null if it did not.", `204`)
-	s.Text("lastError", &v.LastError, record.MaxName).Says("What went wrong last; empty if nothing did.", `""`)
-	s.Time("lastTriedAt", &v.LastTried).Says("When something was sent last.", `"2026-02-03T04:05:06.789Z"`)
-	s.Time("lastDeliveredAt", &v.LastDelivered).Says("When something was delivered last.", `"2026-02-03T04:05:06.789Z"`)
+	}).Says("Status of the target's last answer; null if it did not answer.", `204`)
+	s.Text("lastError", &v.LastError, record.MaxName).Says("The last error; empty if there was none.", `""`)
+	s.Time("lastTriedAt", &v.LastTried).Says("When something was last sent.", `"2026-02-03T04:05:06.789Z"`)
+	s.Time("lastDeliveredAt", &v.LastDelivered).Says("When something was last delivered.", `"2026-02-03T04:05:06.789Z"`)
 	s.Shown("consecutiveFailures", field.Schema{Type: "integer"}, func(dst []byte) []byte {
 		return strconv.AppendInt(dst, int64(v.Failures), 10)
-	}).Says("How many tries in a row have failed.", `0`)
-	s.Time("pausedAt", &v.Paused).Says("Since when nothing is sent, because the target had failed for three days; a change or a good test ends that.", `null`)
-	s.Time("createdAt", &v.Created, field.Always).Says("When it was made.", `"2026-01-02T03:04:05.678Z"`)
+	}).Says("Number of failed attempts in a row.", `0`)
+	s.Time("pausedAt", &v.Paused).Says("Since when the webhook is paused because the target failed for three days. A change or a successful test ends the pause.", `null`)
+	s.Time("createdAt", &v.Created, field.Always).Says("When the webhook was created.", `"2026-01-02T03:04:05.678Z"`)
 }
 
-// webhookForm is what may be said of a webhook.
+// webhookForm is the form of a webhook.
 type webhookForm struct {
 	h      record.Webhook
 	events []string
@@ -136,17 +136,17 @@ func BlankWebhook() *webhookForm {
 }
 
 func (f *webhookForm) Fields(s *field.Set) {
-	s.Name("name", &f.h.Name, record.MaxName).Says("A name to know it by.", `"home automation"`)
-	s.URL("url", &f.h.URL, field.Required, field.Filled).Says("Where to send events: an absolute http or https address. What is not public must be allowed by an administrator.", `"https://hooks.example.org/kist"`)
+	s.Name("name", &f.h.Name, record.MaxName).Says("A name to recognise the webhook by.", `"home automation"`)
+	s.URL("url", &f.h.URL, field.Required, field.Filled).Says("Where to send events: an absolute http or https address. An administrator must allow addresses that are not public.", `"https://hooks.example.org/kist"`)
 	s.Texts("events", &f.events, record.CleanEvent, len(record.Events())+1, 64, field.Filled).
-		Says("The events to send; * is all, and the default.", `["file.uploaded","note.created"]`).Among(WebhookEvents)
-	field.Choice(s, "format", &f.h.Format, record.Formats).Says("json, which is the default, or discord for the address of a Discord webhook.", `"json"`)
+		Says("The events to send; * means all. Default: all.", `["file.uploaded","note.created"]`).Among(WebhookEvents)
+	field.Choice(s, "format", &f.h.Format, record.Formats).Says("json (the default), or discord for the address of a Discord webhook.", `"json"`)
 	s.Secret("secret", &f.secret).
-		Says("Signs deliveries: whsec_ and 24 to 64 bytes in base64, as Standard Webhooks has it, or any text. A new one leaves the one before valid for 24 hours; an empty one ends signing.", `"whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"`)
+		Says("Signs deliveries: whsec_ and 24 to 64 bytes in base64 (Standard Webhooks), or any text. After a change, the previous secret stays valid for 24 hours. An empty text stops signing.", `"whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"`)
 	s.Bool("enabled", &f.h.Enabled).Says("Whether to send events.", `true`)
 }
 
-// mayCall says what can be seen to be wrong with the address and the secret.
+// mayCall reports the problems of the address and the secret that can be found in advance.
 func (f *webhookForm) mayCall(client *outbound.Client) error {
 	bad := field.Problems{}
 	if why := web.RefusedTarget(client, f.h.URL); why != "" {
@@ -161,7 +161,7 @@ func (f *webhookForm) mayCall(client *outbound.Client) error {
 	return bad
 }
 
-// fill puts what the form says into h.
+// fill copies the form into h.
 func (f *webhookForm) fill(h *record.Webhook, now time.Time) {
 	h.Name, h.URL, h.Format, h.Enabled = f.h.Name, f.h.URL, f.h.Format, f.h.Enabled
 	h.Events = nil
@@ -212,7 +212,7 @@ var webhooks = &web.Resource[record.Webhook, *ShownWebhook]{
 }
 
 var CreateWebhook = web.Operation{
-	Tag: "webhooks", Summary: "Makes a webhook.",
+	Tag: "webhooks", Summary: "Creates a webhook.",
 	Body: web.BodyOf("WebhookCreate"), Reply: web.Reply{Status: 201, Doc: "The webhook, under both names.", Body: webhookAnswer()}, Serve: createWebhook,
 }
 
@@ -235,7 +235,7 @@ var ReadWebhook = web.Operation{
 }
 
 var EditWebhook = web.Operation{
-	Tag: "webhooks", Summary: "Changes a webhook, which ends a pause.",
+	Tag: "webhooks", Summary: "Changes a webhook. This also ends a pause.",
 	Body: web.BodyOf("WebhookEdit"), Reply: web.Reply{Status: 200, Doc: "The webhook, under both names.", Body: webhookAnswer()}, Fails: []int{404},
 	Serve: editWebhook,
 }
@@ -259,16 +259,16 @@ func editWebhook(c *web.Request) error {
 }
 
 var RemoveWebhook = web.Operation{
-	Tag: "webhooks", Summary: "Deletes a webhook and what waits for it.",
+	Tag: "webhooks", Summary: "Deletes a webhook and its waiting deliveries.",
 	Reply: web.DoneReply, Fails: []int{404}, Serve: webhooks.Remove,
 }
 
 var TestWebhook = web.Operation{
-	Tag: "webhooks", Summary: "Sends a test delivery at once, which ends a pause if it goes well.",
-	Reply: web.Reply{Status: 200, Doc: "What came of it, within ten seconds.", Body: web.Named("WebhookTest", web.JSONOf(web.Members(web.Object{
-		"ok":     web.Object{"type": "boolean", "description": "Whether the target took it."},
-		"status": web.Object{"type": "integer", "description": "What the target answered; 0 if it did not."},
-		"error":  web.Object{"type": "string", "description": "What went wrong; absent if nothing did."},
+	Tag: "webhooks", Summary: "Sends a test delivery immediately. If it succeeds, it ends a pause.",
+	Reply: web.Reply{Status: 200, Doc: "The result, within ten seconds.", Body: web.Named("WebhookTest", web.JSONOf(web.Members(web.Object{
+		"ok":     web.Object{"type": "boolean", "description": "Whether the target accepted the delivery."},
+		"status": web.Object{"type": "integer", "description": "Status of the target's answer; 0 if it did not answer."},
+		"error":  web.Object{"type": "string", "description": "The error; absent if there was none."},
 	}, "ok", "status"), web.Object{"ok": false, "status": 500, "error": "The target answered 500 Internal Server Error."}))},
 	Fails: []int{404}, Serve: testWebhook,
 }
@@ -296,7 +296,7 @@ func testWebhook(c *web.Request) error {
 		name = "Webhook"
 	}
 	m := webhook.Message{ID: delivery, Event: record.WebhookTest, At: c.Site.Store.Now(), Notice: &record.Notice{Title: name, Path: "/webhooks", Data: data}}
-	// A client that does not wait is no failure of the target.
+	// If the client stops waiting, the target has not failed.
 	try, err := c.Site.Webhooks.Test(context.WithoutCancel(c.R.Context()), h, m)
 	if err != nil {
 		return err
@@ -319,39 +319,39 @@ func testWebhook(c *web.Request) error {
 // ShownDelivery is a delivery as the log shows it.
 type ShownDelivery struct {
 	record.Delivery
-	headers http.Header // without the signatures; nil if nothing was sent, or it cannot be read
+	headers http.Header // without the signatures; nil if nothing was sent or it cannot be read
 	body    []byte      // cut to maxShownBody
 }
 
 func (v *ShownDelivery) Fields(s *field.Set) {
 	text := field.Schema{Type: "string"}
-	s.ID("id", &v.ID, field.Always).Says("Id of the delivery, which is its webhook-id.", web.SampleID)
-	s.Shown("event", field.Schema{Type: "string", Enum: EventNames}, func(dst []byte) []byte { return field.AppendString(dst, string(v.Event)) }).Says("What happened.", `"note.created"`)
+	s.ID("id", &v.ID, field.Always).Says("Id of the delivery; also its webhook-id.", web.SampleID)
+	s.Shown("event", field.Schema{Type: "string", Enum: EventNames}, func(dst []byte) []byte { return field.AppendString(dst, string(v.Event)) }).Says("The event.", `"note.created"`)
 	s.Shown("state", field.Schema{Type: "string", Enum: DeliveryStates}, func(dst []byte) []byte {
 		return field.AppendString(dst, string(v.State))
-	}).Says("done; waiting for another try; or parked, which is given up.", `"done"`)
-	s.Time("createdAt", &v.At, field.Always).Says("When it happened.", `"2026-02-03T04:05:06.789Z"`)
+	}).Says("done; waiting for another attempt; or parked, which means given up.", `"done"`)
+	s.Time("createdAt", &v.At, field.Always).Says("When the event happened.", `"2026-02-03T04:05:06.789Z"`)
 	s.Shown("tries", field.Schema{Type: "integer"}, func(dst []byte) []byte { return strconv.AppendInt(dst, int64(v.Tries), 10) }).
-		Says("How often it was sent.", `1`)
-	s.Time("triedAt", &v.Try.At).Says("When it was sent last; null if it never was.", `"2026-02-03T04:05:06.789Z"`)
-	s.Time("nextTryAt", &v.Due).Says("When it is sent again; null if it is not.", `null`)
+		Says("Number of attempts.", `1`)
+	s.Time("triedAt", &v.Try.At).Says("When it was last sent; null if never.", `"2026-02-03T04:05:06.789Z"`)
+	s.Time("nextTryAt", &v.Due).Says("When it will be sent again; null if it will not.", `null`)
 	s.Shown("tookMs", field.Schema{Type: "integer"}, func(dst []byte) []byte { return strconv.AppendInt(dst, v.Took.Milliseconds(), 10) }).
-		Says("How long the last try took.", `38`)
+		Says("Duration of the last attempt.", `38`)
 	s.Shown("status", field.Schema{Type: "integer", Nullable: true}, func(dst []byte) []byte { return appendKnown(dst, int64(v.Status)) }).
-		Says("What the target answered; null if it did not.", `204`)
+		Says("Status of the target's answer; null if it did not answer.", `204`)
 	s.Shown("error", text, func(dst []byte) []byte { return field.AppendString(dst, v.Error) }).
-		Says("What went wrong; empty if nothing did.", `""`)
+		Says("The error; empty if there was none.", `""`)
 	s.Shown("answer", text, func(dst []byte) []byte { return field.AppendString(dst, v.Answer) }).
 		Says("The beginning of the answer's body.", `"ok"`)
 	s.Shown("request", field.Schema{Type: "object", Nullable: true, Members: field.Of(new(sentOptions)).Members()}, v.appendRequest).
-		Says("What was sent last: url, headers without the signatures, and the first 8 KiB of the body as text; null if nothing was.", `{"url":"https://hooks.example.org/kist","headers":{"webhook-id":"01890a5d-ac96-774b-bcce-b302099a8057"},"body":"{}"}`)
+		Says("The last request: url, headers without the signatures, and the first 8 KiB of the body as text; null if nothing was sent.", `{"url":"https://hooks.example.org/kist","headers":{"webhook-id":"01890a5d-ac96-774b-bcce-b302099a8057"},"body":"{}"}`)
 }
 
-// sentOptions is the shape of what appendRequest writes.
+// sentOptions is the shape of appendRequest's output.
 type sentOptions struct{ url, body string }
 
 func (v *sentOptions) Fields(s *field.Set) {
-	s.URL("url", &v.url, field.Always).Says("Where it was sent.", `"https://hooks.example.org/kist"`)
+	s.URL("url", &v.url, field.Always).Says("Address to which it was sent.", `"https://hooks.example.org/kist"`)
 	s.Shown("headers", field.Schema{Type: "object", Free: true, Items: &field.Schema{Type: "string"}}, nil).
 		Says("The headers, without the signatures.", `{"webhook-id":"01890a5d-ac96-774b-bcce-b302099a8057"}`)
 	s.LongText("body", &v.body, maxShownBody).Says("The first 8 KiB of the body as text.", `"{}"`)
@@ -375,10 +375,10 @@ func (v *ShownDelivery) appendRequest(dst []byte) []byte {
 }
 
 var ListDeliveries = web.Operation{
-	Tag: "webhooks", Summary: "Lists the last 200 deliveries that were tried or given up, latest first.",
+	Tag: "webhooks", Summary: "Lists the last 200 deliveries that were attempted or given up, latest first.",
 	Args: []web.Param{
-		{In: "query", Name: "limit", Doc: "Deliveries of a page, which ends sooner at 4 MiB: go on with nextCursor.", Schema: web.Object{"type": "integer", "minimum": 1, "maximum": web.MaxPage, "default": jobs.LogLength}, Example: 50},
-		{In: "query", Name: "cursor", Doc: "nextCursor of the page before.", Schema: web.Object{"type": "string"}, Example: "AQ"},
+		{In: "query", Name: "limit", Doc: "Maximum number of deliveries on a page. A page also ends at 4 MiB. Continue with nextCursor.", Schema: web.Object{"type": "integer", "minimum": 1, "maximum": web.MaxPage, "default": jobs.LogLength}, Example: 50},
+		{In: "query", Name: "cursor", Doc: "nextCursor of the previous page.", Schema: web.Object{"type": "string"}, Example: "AQ"},
 	},
 	Reply: web.Reply{Status: 200, Doc: "A page of the deliveries.", Body: web.ListOf("Delivery")}, Fails: []int{404}, Serve: listDeliveries,
 }
@@ -417,7 +417,7 @@ func listDeliveries(c *web.Request) error {
 			if len(after) > 0 {
 				log = slices.DeleteFunc(log, func(d record.Delivery) bool { return bytes.Compare(placeInLog(&d), after) >= 0 })
 			}
-			for i := range log[:min(len(log), p.Limit+1)] { // one more shows whether there is another page
+			for i := range log[:min(len(log), p.Limit+1)] { // one more, to see whether there is another page
 				all = append(all, showDelivery(c, tx, h, &log[i]))
 			}
 			return nil
@@ -433,13 +433,12 @@ func listDeliveries(c *web.Request) error {
 	})
 }
 
-// placeInLog is where a delivery stands in the log: a later one has a larger
-// place.
+// placeInLog is the place of a delivery in the log. Later deliveries have larger places.
 func placeInLog(d *record.Delivery) []byte {
 	return append(binary.BigEndian.AppendUint64(nil, uint64(d.Noted.UnixMilli())), d.ID[:]...)
 }
 
-// showDelivery is a delivery as the log of the webhook shows it.
+// showDelivery shows a delivery in the log of the webhook.
 func showDelivery(c *web.Request, tx *kv.Tx, h *record.Webhook, d *record.Delivery) *ShownDelivery {
 	v := &ShownDelivery{Delivery: *d}
 	v.Error = upload.Hide(c, v.Error)
@@ -454,7 +453,7 @@ func showDelivery(c *web.Request, tx *kv.Tx, h *record.Webhook, d *record.Delive
 		body, err = m.Body(d.Format, c.Site.Base)
 	}
 	if err != nil {
-		c.Site.Log.Error("what was delivered cannot be shown", "webhook", h.ID, "delivery", d.ID, "error", err)
+		c.Site.Log.Error("cannot show a delivery", "webhook", h.ID, "delivery", d.ID, "error", err)
 		return v
 	}
 	v.headers, v.body = m.Headers(d.Try.At), bytes.Clone(body[:min(len(body), maxShownBody)])
@@ -462,7 +461,7 @@ func showDelivery(c *web.Request, tx *kv.Tx, h *record.Webhook, d *record.Delive
 }
 
 var Redeliver = web.Operation{
-	Tag: "webhooks", Summary: "Sends a delivery again, under the same webhook-id and with all its tries; 409 if the webhook is off or paused.",
+	Tag: "webhooks", Summary: "Sends a delivery again with the same webhook-id and all retries. The answer is 409 if the webhook is off or paused.",
 	Reply: web.DoneReply, Fails: []int{404, 409}, Serve: redeliver,
 }
 

@@ -12,12 +12,12 @@ import (
 	"time"
 )
 
-// powPrefix is what the key that solves a challenge of version 2 begins with:
-// one in 65 536 does.
+// powPrefix is the beginning of a key that solves a challenge of version 2. One key in
+// 65 536 has it.
 const powPrefix = "0000"
 
-// Parameters2 are the parameters of a challenge of ALTCHA's version 2. Their JSON,
-// with the names in this order, is what is signed.
+// Parameters2 are the parameters of a challenge of ALTCHA's version 2. The signature is of
+// their JSON, with the names in this order.
 type Parameters2 struct {
 	Algorithm string `json:"algorithm"`
 	Cost      int    `json:"cost"`
@@ -28,16 +28,15 @@ type Parameters2 struct {
 	Salt      string `json:"salt"`
 }
 
-// Challenge2 is a challenge of ALTCHA's version 2: the counter is to be found
-// with which the SHA-256 of salt, nonce and counter, as 32 bits, big end first,
-// begins with the prefix.
+// Challenge2 is a challenge of ALTCHA's version 2. A client has to find the counter (32
+// bits, big-endian) for which the SHA-256 of salt, nonce and counter begins with the prefix.
 type Challenge2 struct {
 	Parameters Parameters2 `json:"parameters"`
 	Signature  string      `json:"signature"`
 }
 
 func (p *Issuer) sign2(v Parameters2) string {
-	text, _ := json.Marshal(v) // of texts and numbers
+	text, _ := json.Marshal(v) // cannot fail: texts and numbers
 	return p.sign(string(text))
 }
 
@@ -51,8 +50,7 @@ func (p *Issuer) Challenge2(now time.Time) Challenge2 {
 	return Challenge2{v, p.sign2(v)}
 }
 
-// Key is what the counter makes of the parameters; "" if they are not as we make
-// them.
+// Key is the SHA-256 for the counter; "" if the parameters are malformed.
 func (v *Parameters2) Key(counter uint32) string {
 	salt, err := hex.DecodeString(v.Salt)
 	if err != nil {
@@ -66,7 +64,7 @@ func (v *Parameters2) Key(counter uint32) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// solved2 checks a payload of ALTCHA's version 2, as solved does.
+// solved2 checks a payload of ALTCHA's version 2, as Solved does.
 func (p *Issuer) solved2(payload []byte, now time.Time) error {
 	var in struct {
 		Challenge Challenge2

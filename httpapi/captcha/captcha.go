@@ -1,5 +1,5 @@
-// Package captcha makes challenges that cost work, checks their solutions, and
-// hands out passes for them.
+// Package captcha makes proof-of-work challenges, checks their solutions, and issues passes
+// for them.
 package captcha
 
 import (
@@ -27,31 +27,31 @@ import (
 
 // Bounds of captchas.
 const (
-	PowTime    = 10 * time.Minute // in which a challenge must be solved
-	PowMost    = 200_000          // numbers to try: a telephone tries as many in a second or two, and half of them on average
-	MaxSpent   = 100_000          // challenges that were solved and have not expired
+	PowTime    = 10 * time.Minute // time to solve a challenge
+	PowMost    = 200_000          // numbers to try: a phone needs a second or two for all, and half of them on average
+	MaxSpent   = 100_000          // solved challenges that have not expired
 	MaxCaptcha = 8 << 10          // bytes of a token
-	passTime   = 10 * time.Minute // that a pass holds
+	passTime   = 10 * time.Minute // validity of a pass
 
 	verifyTime  = 10 * time.Second // for a provider's answer
 	VerifyBytes = 64 << 10         // of a provider's answer
-	verifyMost  = 16               // questions to providers at a time
+	verifyMost  = 16               // requests to providers at a time
 )
 
-// Issuer tells people from programs where an upload request asks for it.
+// Issuer checks that visitors are not bots, if an upload request asks for it.
 //
-// The built-in way is a proof of work, in the format of ALTCHA (altcha.org,
-// "Proof-of-Work", version 1; captcha2.go has version 2): the number is to be found that, after the salt,
-// has the SHA-256 that the challenge names. Its key is made when the server
-// starts, so that what was solved before a restart, and is forgotten, does not
-// hold after it.
+// The built-in check is a proof of work in the format of ALTCHA (altcha.org,
+// "Proof-of-Work", version 1; altcha2.go has version 2): a client has to find the number
+// that, appended to the salt, has the SHA-256 in the challenge. The key is made when the
+// server starts. So solutions from before a restart, which the server no longer remembers,
+// are not valid after it.
 type Issuer struct {
 	key   [32]byte
 	Wait  time.Duration // for a provider's answer
 	Slots chan struct{}
 
 	mu    sync.Mutex
-	Spent map[[32]byte]time.Time // challenges, and when they expire
+	Spent map[[32]byte]time.Time // used challenges and their expiry
 }
 
 func NewIssuer() *Issuer {
@@ -78,8 +78,7 @@ type Challenge struct {
 	Signature string `json:"signature"`
 }
 
-// sign signs a challenge as ALTCHA's libraries do: the key is our own business,
-// the form is not.
+// sign signs a challenge as ALTCHA's libraries do. Only the key is our choice.
 func (p *Issuer) sign(challenge string) string {
 	h := hmac.New(sha256.New, p.mac("kist pow"))
 	_, _ = io.WriteString(h, challenge) // cannot fail
@@ -96,25 +95,25 @@ func (p *Issuer) Challenge(now time.Time) Challenge {
 	_, _ = rand.Read(salt[:])                                 // cannot fail
 	number, _ := rand.Int(rand.Reader, big.NewInt(PowMost+1)) // cannot fail
 	c := Challenge{Algorithm: "SHA-256", MaxNumber: PowMost}
-	// The & keeps digits of the number from being taken for ones of the time.
+	// The & separates the digits of the number from those of the time.
 	c.Salt = hex.EncodeToString(salt[:]) + "?expires=" + strconv.FormatInt(now.Add(PowTime).Unix(), 10) + "&"
 	c.Challenge = Solution(c.Salt, number.Int64())
 	c.Signature = p.sign(c.Challenge)
 	return c
 }
 
-// ErrCaptcha asks for a captcha; programs know it by its code.
+// ErrCaptcha asks for a captcha. Programs recognise it by its code.
 func ErrCaptcha(text string) *record.Error {
 	return &record.Error{Fault: record.Malformed, Code: "captcha_required", Text: text}
 }
 
 var (
-	ErrNoCaptcha  = ErrCaptcha("This link asks for a captcha, in the header x-captcha-token or x-captcha-pass.")
-	ErrBadCaptcha = ErrCaptcha("The captcha was not solved, or has expired. Solve a new one.")
+	ErrNoCaptcha  = ErrCaptcha("This link needs a captcha in the header x-captcha-token or x-captcha-pass.")
+	ErrBadCaptcha = ErrCaptcha("The captcha was not solved or has expired. Solve a new one.")
 )
 
-// Solved checks a payload of ALTCHA: the challenge is ours, has not expired, is
-// solved, and was not used before.
+// Solved checks a payload of ALTCHA: the challenge is ours, unexpired, solved, and not used
+// before.
 func (p *Issuer) Solved(token string, now time.Time) error {
 	text, err := base64.StdEncoding.DecodeString(token)
 	if err != nil {
@@ -146,8 +145,8 @@ func (p *Issuer) Solved(token string, now time.Time) error {
 	return p.spend(in.Challenge, ends, now)
 }
 
-// spend notes that a challenge, which holds until ends in seconds, was solved; it
-// fails if it was before.
+// spend marks a challenge, which expires at ends (in seconds), as used. It fails if the
+// challenge was used before.
 func (p *Issuer) spend(challenge string, ends int64, now time.Time) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -162,15 +161,15 @@ func (p *Issuer) spend(challenge string, ends int64, now time.Time) error {
 			}
 		}
 		if len(p.Spent) >= MaxSpent {
-			return &record.Error{Fault: record.Busy, Code: "busy", Text: "Too many captchas are being solved; try again in a moment.", Retry: time.Minute}
+			return &record.Error{Fault: record.Busy, Code: "busy", Text: "Too many captchas are being solved. Try again in a moment.", Retry: time.Minute}
 		}
 	}
 	p.Spent[id] = time.Unix(ends, 0)
 	return nil
 }
 
-// Pass is a proof that a visitor has solved a captcha. It is bound to the
-// visitor's network.
+// Pass makes a proof that a visitor has solved a captcha. It is bound to the visitor's
+// network.
 func (p *Issuer) Pass(from netip.Addr, now time.Time) (pass string, ends time.Time) {
 	ends = now.Add(passTime)
 	b := binary.BigEndian.AppendUint64(nil, uint64(ends.UnixMilli()))
@@ -187,9 +186,9 @@ func (p *Issuer) Passes(text string, from netip.Addr, now time.Time) bool {
 		subtle.ConstantTimeCompare(b[8:], p.passMAC(from, b[:8])) == 1
 }
 
-// Config is a provider of captchas and what it takes to use it.
+// Config is a captcha provider and its settings.
 type Config struct {
 	Provider        record.CaptchaProvider
-	SiteKey, Secret string // of turnstile and hcaptcha
-	VerifyURL       string // "" is the provider's own
+	SiteKey, Secret string // for turnstile and hcaptcha
+	VerifyURL       string // "" means the provider's own
 }

@@ -1,5 +1,5 @@
-// Package grant signs and checks what the server hands to visitors to bring
-// back: grants for items, addresses for deletion, and marks of known browsers.
+// Package grant signs and checks what visitors get from the server and send back: grants
+// for items, deletion addresses, and marks of known browsers.
 package grant
 
 import (
@@ -19,7 +19,7 @@ import (
 	"kist/kv/record"
 )
 
-// A deletion token is the key of the record's row and a MAC of it.
+// DeletionMAC is the size of the MAC in a deletion token, which follows the record's key.
 const DeletionMAC = 16
 
 func (g *Signer) DeletionMAC(key []byte) []byte {
@@ -33,31 +33,29 @@ func (g *Signer) DeletionToken(r *record.Record) string {
 	return GrantText.EncodeToString(append(key, g.DeletionMAC(key)...))
 }
 
-// A Kind says that the visitor who shows it has paid for an item already, by
-// a view that was counted or by its password. It is signed, holds for one item
-// and ends on its own, when the item's password changes, and, if it is for
-// reading, when its limit does.
+// A Kind is a kind of grant. A grant proves that the visitor may see an item because a view
+// was counted or the password was right. It is signed and valid for one item. It ends at
+// its time, when the item's password changes and, for reading, when the item's limit does.
 //
-// A cookie is its own proof of who the visitor is. In an address, where a page
-// embeds the item, it is bound to the visitor's network, so that the address
-// is of no use to those it is passed on to; but see roams.
+// A grant in a cookie identifies the visitor. A grant in an address, with which a page
+// embeds the item, is bound to the visitor's network, so that the address is useless to
+// others; but see roams in package public.
 //
-// The owner's names the session or the API key that it was given to, and holds
-// no longer than that can be used.
+// The owner's grant names the session or API key that received it and ends with it.
 type Kind byte
 
 const (
 	ToRead   Kind = 'r'
 	ToUnlock Kind = 'u'
-	ToOwn    Kind = 'o' // the owner, at the origin for content, which gets no credentials
+	ToOwn    Kind = 'o' // for the owner at the origin for content, which gets no credentials
 )
 
 // Signer makes and checks grants.
 type Signer struct {
 	key      [32]byte
 	seal     cipher.AEAD
-	deletion [32]byte // of deletion addresses
-	device   [32]byte // of device cookies
+	deletion [32]byte // for deletion addresses
+	device   [32]byte // for device cookies
 }
 
 func NewSigner(secret [32]byte) (*Signer, error) {
@@ -77,8 +75,7 @@ func NewSigner(secret [32]byte) (*Signer, error) {
 	return &Signer{[32]byte(derive("kist grants")), seal, [32]byte(derive("kist deletion addresses")), [32]byte(derive("kist device cookies"))}, nil
 }
 
-// DeviceMAC signs a device cookie for the account, as long as its password
-// stays.
+// DeviceMAC signs a device cookie of the account. It changes with the account's password.
 func (g *Signer) DeviceMAC(b []byte, u *record.User) []byte {
 	h := hmac.New(sha256.New, g.device[:])
 	password := sha256.Sum256([]byte(u.Password))
@@ -89,7 +86,7 @@ func (g *Signer) DeviceMAC(b []byte, u *record.User) []byte {
 
 const (
 	GrantMAC  = 16
-	GrantSize = 4 + GrantMAC // when it ends, in seconds since 1970; MAC; of toOwn then the id of the credential
+	GrantSize = 4 + GrantMAC // end in seconds since 1970; MAC; for ToOwn, the id of the credential follows
 )
 
 var GrantText = base64.RawURLEncoding
@@ -114,8 +111,8 @@ func (g *Signer) mac(kind Kind, r *record.Record, ends uint32, by record.ID, vis
 	return h.Sum(nil)[:GrantMAC]
 }
 
-// Make makes a grant that ends at the given instant. by is the credential of
-// the owner, for toOwn alone.
+// Make makes a grant that ends at the given time. by is the owner's credential, only for
+// ToOwn.
 func (g *Signer) Make(kind Kind, r *record.Record, ends time.Time, by record.ID, visitor string) string {
 	at := uint32(ends.Unix())
 	b := binary.BigEndian.AppendUint32(make([]byte, 0, GrantSize+len(by)), at)
@@ -126,8 +123,8 @@ func (g *Signer) Make(kind Kind, r *record.Record, ends time.Time, by record.ID,
 	return GrantText.EncodeToString(b)
 }
 
-// Holds reports whether the text is a grant for the item at the instant now,
-// when it ends, and, for toOwn, by which credential, which must be usable still.
+// Holds reports whether the text is a valid grant for the item at the time now, when it
+// ends and, for ToOwn, which credential it names. The caller must check that credential.
 func (g *Signer) Holds(text string, kind Kind, r *record.Record, now time.Time, visitor string) (ends time.Time, by record.ID, ok bool) {
 	b, err := GrantText.DecodeString(text)
 	size := GrantSize
@@ -145,13 +142,12 @@ func (g *Signer) Holds(text string, kind Kind, r *record.Record, now time.Time, 
 	return time.Unix(int64(at), 0), by, true
 }
 
-// A RemovedFile is what a removed file's last visitor needs to go on reading it:
-// the view that was counted last has removed the record, and its bytes stay
-// for a while.
+// A RemovedFile lets the last visitor of a removed file continue reading it. The last
+// counted view has removed the record, and the bytes stay for a while.
 type RemovedFile struct {
 	RemovedFileHead
 	Media, Name   string
-	Slug, Visitor string // that it is sealed for, and not in it
+	Slug, Visitor string // sealed with it but not contained in it
 }
 
 type RemovedFileHead struct {
@@ -162,11 +158,11 @@ type RemovedFileHead struct {
 	Terms     [16]byte // of the record
 }
 
-// sealedFor is what a passing is of use with alone. A slug has no NUL.
+// sealedFor is the additional data of the seal. A slug has no NUL.
 func sealedFor(slug, visitor string) []byte { return []byte(slug + "\x00" + visitor) }
 
-// SealRemovedFile seals a passing. It is encrypted, as it tells what nobody may know
-// who has but the address.
+// SealRemovedFile encrypts p, because someone who only has the address must not learn what
+// is in it.
 func (g *Signer) SealRemovedFile(p RemovedFile) (string, error) {
 	plain, err := binary.Append(nil, binary.BigEndian, p.RemovedFileHead)
 	if err != nil {
@@ -179,10 +175,10 @@ func (g *Signer) SealRemovedFile(p RemovedFile) (string, error) {
 	return GrantText.EncodeToString(g.seal.Seal(nonce, nonce, plain, sealedFor(p.Slug, p.Visitor))), nil
 }
 
-var ErrNoPassing = errors.New("not a passing")
+var ErrNoPassing = errors.New("not a sealed file")
 
-// OpenRemovedFile opens what passed sealed, if it holds for the visitor at the instant
-// now.
+// OpenRemovedFile decrypts what SealRemovedFile made, if it is valid for the visitor at the
+// time now.
 func (g *Signer) OpenRemovedFile(text, slug string, now time.Time, visitor string) (RemovedFile, error) {
 	p := RemovedFile{Slug: slug, Visitor: visitor}
 	b, err := GrantText.DecodeString(text)
@@ -207,8 +203,8 @@ func (g *Signer) OpenRemovedFile(text, slug string, now time.Time, visitor strin
 	return p, nil
 }
 
-// Network is what stands for one visitor: an IPv4 address, or the /64 of an
-// IPv6 one, which one household has at least.
+// Network is what counts as one visitor: an IPv4 address, or a /64 of IPv6, the least that
+// a household gets.
 func Network(a netip.Addr) netip.Prefix {
 	bits := 32
 	if a.Is6() {

@@ -5,17 +5,17 @@ import (
 	"net/netip"
 )
 
-// reach says who may have the server connect to an address.
+// reach says who may make the server connect to an address.
 type reach int
 
 const (
 	nobody  reach = iota
-	allowed       // anyone who names what an administrator allows
+	allowed       // anyone, if an administrator allows the address
 	anyone
 )
 
-// metadata are addresses at which clouds tell a machine its credentials, those
-// that are not link-local.
+// metadata are the addresses where clouds give a machine its credentials, including those that are
+// not link-local.
 var metadata = prefixes(
 	"fd00:ec2::254/128", "fd20:ce::254/128", "168.63.129.16/32", "100.100.100.200/32", "192.0.0.192/32", "169.254.0.0/16")
 
@@ -48,7 +48,7 @@ func within(a netip.Addr, all []netip.Prefix) bool {
 	return false
 }
 
-// leadsTo is the IPv4 address inside an IPv6 one, or the address itself.
+// leadsTo is the IPv4 address embedded in an IPv6 address, otherwise the address itself.
 func leadsTo(a netip.Addr) netip.Addr {
 	a = a.Unmap().WithZone("")
 	if nat64.Contains(a) {
@@ -62,15 +62,14 @@ func leadsTo(a netip.Addr) netip.Addr {
 // 2.5.4).
 const lan = 64
 
-// near says of an address that is public whether it is one of the server's
-// own, or in an IPv6 network that the server is in: behind it there is no NAT,
-// and what is next to the server may trust it.
+// near checks a public address. It says whether it is one of the server's own, or in one of its IPv6
+// networks: there is no NAT in front of those, and neighbours may trust the server.
 func near(a netip.Addr, owned []net.Addr) (why string, r reach) {
 	a = leadsTo(a)
 	for _, o := range owned {
 		p, err := netip.ParsePrefix(o.String())
 		if err != nil {
-			continue // of another kind
+			continue // not an IP address
 		}
 		switch mine := p.Addr().Unmap().WithZone(""); {
 		case mine == a:
@@ -82,13 +81,12 @@ func near(a netip.Addr, owned []net.Addr) (why string, r reach) {
 	return "", anyone
 }
 
-// judge says who may reach an address, and if not anyone, why. An IPv4 address
-// inside an IPv6 one counts as the IPv4 address it leads to; where that cannot
-// be told for sure, nobody may.
+// judge says who may reach an address, and the reason if not anyone. An IPv4 address embedded in an
+// IPv6 address counts as the IPv4 address. If that is uncertain, nobody may.
 func judge(a netip.Addr) (why string, r reach) {
 	switch a = leadsTo(a); {
 	case !a.IsValid():
-		return "is no address", nobody
+		return "is not an address", nobody
 	case a.IsUnspecified():
 		return "is unspecified", nobody
 	case a.IsMulticast():

@@ -1,7 +1,6 @@
-// Package outbound makes the requests that the server sends to addresses which
-// people name. What it connects to is decided by the address that a name has
-// at the moment of each connection, so that neither a name that changes its
-// address nor a redirect leads into the server's own network.
+// Package outbound sends requests to addresses that users enter. For each connection it checks the
+// address that the name has at that moment. So neither a name that changes its address nor a redirect
+// can lead into the server's own network.
 package outbound
 
 import (
@@ -18,36 +17,35 @@ import (
 	"time"
 )
 
-// Bounds of a request, beside the deadline of its context.
+// Bounds of a request, in addition to its deadline.
 const (
 	connectTime = 5 * time.Second // for each address of a host, and for TLS
-	headBytes   = 32 << 10        // of the head of an answer
-	maxTried    = 4               // addresses of a host
+	headBytes   = 32 << 10        // of an answer's head
+	maxTried    = 4               // addresses of a host that are tried
 )
 
-// Options are what a Client may be told.
+// Options configure a Client.
 type Options struct {
-	// Allow lists what may be reached beyond the public internet.
+	// Allow lists what may be reached besides the public internet.
 	Allow []Allowed
-	// Lookup resolves a host's name; nil is the system's resolver.
+	// Lookup resolves a host name; nil means the system's resolver.
 	Lookup func(ctx context.Context, host string) ([]netip.Addr, error)
-	// Dial connects to an address that was found to be allowed; nil is the
-	// network.
+	// Dial connects to an address that passed the check; nil means the network.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// Own lists the server's own addresses, with the lengths of their
-	// networks; nil is net.InterfaceAddrs.
+	// Own lists the server's addresses with the prefix lengths of their networks; nil means
+	// net.InterfaceAddrs.
 	Own func() ([]net.Addr, error)
 }
 
-// A Client sends requests by http and https. It heeds no proxy settings, keeps
-// no connection, asks for no compression and unpacks none: each request dials,
-// and each dial checks the address. It is safe for concurrent use.
+// A Client sends http and https requests. It ignores proxy settings, keeps no connections, and neither
+// requests nor decodes compression. Each request dials, and each dial checks the address. It is safe
+// for concurrent use.
 type Client struct {
 	allow     []Allowed
 	lookup    func(ctx context.Context, host string) ([]netip.Addr, error)
 	connect   func(ctx context.Context, network, address string) (net.Conn, error)
 	own       func() ([]net.Addr, error)
-	only      *string // the one host to which allow applies; nil is any
+	only      *string // the only host to which allow applies; nil means any
 	transport http.RoundTripper
 }
 
@@ -76,8 +74,8 @@ func (c *Client) dials() http.RoundTripper {
 	}
 }
 
-// Only is a client that reaches what is public, and of what c is allowed beyond
-// that the one host alone: for addresses that the host names, and no person.
+// Only is a client that reaches public addresses, and of those allowed beyond that only the one host.
+// It is for addresses that a host names, not a person.
 func (c *Client) Only(host string) *Client {
 	one, host := *c, canonical(host)
 	one.only = &host
@@ -85,10 +83,9 @@ func (c *Client) Only(host string) *Client {
 	return &one
 }
 
-// Do sends a request and follows up to the given number of redirects; one more
-// is answered as it is. The deadline is that of the request's context, and
-// covers reading the answer's body, of which the caller reads what it wants and
-// no more. An address that must not be reached is a *Refused.
+// Do sends a request and follows up to redirects redirects; a further one is returned as the answer.
+// The deadline of the request's context includes reading the body. The caller may stop reading it at
+// any point. The error for an address that must not be reached is a *Refused.
 func (c *Client) Do(r *http.Request, redirects int) (*http.Response, error) {
 	if err := acceptable(r.URL); err != nil {
 		return nil, err
@@ -102,27 +99,27 @@ func (c *Client) Do(r *http.Request, redirects int) (*http.Response, error) {
 	}}
 	res, err := client.Do(r)
 	var wrapped *url.Error
-	if errors.As(err, &wrapped) { // its text has the whole address, which may carry a secret
+	if errors.As(err, &wrapped) { // its text has the whole address, which may contain a secret
 		err = wrapped.Err
 	}
 	return res, err
 }
 
-// acceptable refuses addresses that are never asked.
+// acceptable refuses addresses that are never requested.
 func acceptable(u *url.URL) error {
 	switch {
 	case u.Scheme != "http" && u.Scheme != "https":
-		return &Refused{Host: u.Hostname(), Why: "is not reached by http or https"}
+		return &Refused{Host: u.Hostname(), Why: "is not an http or https address"}
 	case u.User != nil:
-		return &Refused{Host: u.Hostname(), Why: "must not be given with a user name or a password"}
+		return &Refused{Host: u.Hostname(), Why: "must not have a user name or a password"}
 	case canonical(u.Hostname()) == "":
-		return &Refused{Host: u.Hostname(), Why: "is no host"}
+		return &Refused{Host: u.Hostname(), Why: "is not a host"}
 	}
 	return nil
 }
 
-// Check refuses an address that can be seen to lead nowhere it may, without
-// asking the network. What a name leads to is only known when it is dialled.
+// Check refuses an address that is known to be forbidden without using the network. The address of a
+// name is known only when it is dialled.
 func (c *Client) Check(u *url.URL) error {
 	if err := acceptable(u); err != nil {
 		return err
@@ -142,11 +139,10 @@ func (c *Client) Check(u *url.URL) error {
 	return nil
 }
 
-// canonical is a host as it is compared: lower case, without the root's dot.
+// canonical is a host in the form for comparisons: lower case, without the final dot.
 func canonical(host string) string { return strings.TrimSuffix(strings.ToLower(host), ".") }
 
-// dial resolves the host and connects to the first of its addresses that may
-// be reached and answers.
+// dial resolves the host and connects to the first of its allowed addresses that answers.
 func (c *Client) dial(ctx context.Context, network, hostPort string) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(hostPort)
 	if err != nil {
@@ -198,10 +194,10 @@ func (c *Client) resolve(ctx context.Context, host string) ([]netip.Addr, error)
 	return slices.Clone(addrs), nil
 }
 
-// Refused says why an address is not connected to.
+// Refused says why the server does not connect to an address.
 type Refused struct {
 	Host    string
-	Addr    netip.Addr // the zero Addr if it did not come to that
+	Addr    netip.Addr // the zero Addr if the host was refused already
 	Why     string     // completes the sentence "The address …" or "The host …"
 	Private bool       // an administrator may allow it
 }
@@ -218,21 +214,21 @@ func (r *Refused) Error() string {
 	return text + "."
 }
 
-// What a sentence has around the address of a host.
+// The words around a host's address in a sentence.
 const hasAddress, whichAddress = " has the address ", ", which"
 
 var addressOfHost = regexp.MustCompile(hasAddress + `[0-9A-Fa-f:.]+` + whichAddress)
 
-// Hide takes the addresses of hosts out of a sentence that Refused or Explain
-// has made: they tell users of the network that the server is in.
+// Hide removes the addresses of hosts from a sentence made by Refused or Explain, because they reveal
+// the server's network to users.
 func Hide(text string) string { return addressOfHost.ReplaceAllString(text, "") }
 
-// refuse is nil if the host may be reached at the address.
+// refuse returns nil if the host may be reached at the address.
 func (c *Client) refuse(host string, a netip.Addr) error {
 	why, reach := judge(a)
 	if reach == anyone {
 		if owned, err := c.own(); err != nil {
-			why, reach = "cannot be told from the server's own addresses, which the system does not name", allowed
+			why, reach = "may be the server's own address, because the system does not list those", allowed
 		} else {
 			why, reach = near(a, owned)
 		}
@@ -248,21 +244,19 @@ func (c *Client) refuse(host string, a netip.Addr) error {
 	return &Refused{Host: host, Addr: a, Why: why, Private: reach == allowed}
 }
 
-// Allowed is a host or a range of addresses that may be reached though it is
-// not public.
+// Allowed is a host or a range of addresses that may be reached although it is not public.
 type Allowed struct {
 	host string
 	net  netip.Prefix
 }
 
-// UnmarshalText reads a host's name (nas.lan), an address (192.168.1.5) or a
-// range (192.168.0.0/16).
+// UnmarshalText reads a host name (nas.lan), an address (192.168.1.5) or a range (192.168.0.0/16).
 func (x *Allowed) UnmarshalText(text []byte) error {
 	t := strings.TrimSpace(string(text))
 	bad := fmt.Errorf("%q must be a host, an address or a range, such as nas.lan, 192.168.1.5 or 10.0.0.0/8", t)
 	if p, err := netip.ParsePrefix(t); err == nil {
 		if p.Addr().Is4In6() {
-			return fmt.Errorf("%q must be given as a range of IPv4 addresses, such as 10.0.0.0/8", t)
+			return fmt.Errorf("%q must be written as a range of IPv4 addresses, such as 10.0.0.0/8", t)
 		}
 		*x = Allowed{net: p.Masked()}
 		return nil

@@ -8,22 +8,21 @@ import (
 	"time"
 )
 
-// The head of an answer that is streamed must come within headTime, redirects
-// included, and its body at this rate or better.
+// The head of a streamed answer must arrive within headTime, including redirects, and its body at
+// least at this rate.
 const (
 	headTime  = 30 * time.Second
 	paceTime  = 30 * time.Second
-	paceBytes = 32 << 10 // in each paceTime that is spent on waiting for them
+	paceBytes = 32 << 10 // in each paceTime spent waiting for them
 )
 
-// ErrSlow says that an answer did not come, or came too slowly.
-var ErrSlow = errors.New("the answer does not come, or too slowly")
+// ErrSlow says that an answer did not arrive or arrived too slowly.
+var ErrSlow = errors.New("the answer did not arrive, or too slowly")
 
-// Stream gets what is at an address, however long that takes, as long as it
-// comes in at a pace: otherwise the error, of Stream or of reading the body, is
-// ErrSlow. Redirects are as with Do. The body is as it was sent; of the coding
-// that it may have, other than what was asked for, Content-Encoding tells. It
-// has no bound. The caller closes it.
+// Stream fetches the content at an address. It may take any time as long as bytes arrive fast enough.
+// Otherwise the error, of Stream or of reading the body, is ErrSlow. Redirects are handled as in Do.
+// The body is not decoded; Content-Encoding says whether the server encoded it against the request. It
+// has no size limit. The caller closes it.
 func (c *Client) Stream(ctx context.Context, address string, redirects int) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
@@ -46,14 +45,14 @@ func (c *Client) Stream(ctx context.Context, address string, redirects int) (*ht
 	return res, nil
 }
 
-// paced is a body that must keep coming in. What its reader does in between
-// counts for nothing.
+// paced is a body that must keep arriving. The time that its reader spends between reads does not
+// count.
 type paced struct {
 	body   io.ReadCloser
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	timer  *time.Timer
-	left   time.Duration // until so many bytes are due
+	left   time.Duration // until due bytes must have arrived
 	due    int
 }
 
@@ -77,7 +76,7 @@ func (p *paced) Close() error {
 	return p.body.Close()
 }
 
-// why is the error of a request that was perhaps ended here.
+// why is ErrSlow if the request was cut off here, otherwise err.
 func (p *paced) why(err error) error {
 	if errors.Is(context.Cause(p.ctx), ErrSlow) {
 		return ErrSlow

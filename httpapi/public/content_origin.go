@@ -13,9 +13,9 @@ import (
 	"kist/kv/record"
 )
 
-// ContentOrigin checks the address of an origin that stored bytes are to be
-// served from, beside a server at base, and returns it as [Config] takes it.
-// The error says what such an address must be.
+// ContentOrigin checks the address of a separate origin for stored bytes, for a server at
+// base, and returns it in the form that web.Config needs. The error says what the address
+// must be.
 func ContentOrigin(address, base string) (string, error) {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -23,22 +23,22 @@ func ContentOrigin(address, base string) (string, error) {
 	}
 	of, err := url.Parse(base)
 	if err != nil {
-		return "", fmt.Errorf("is beside a base address that cannot be read: %w", err)
+		return "", fmt.Errorf("cannot be compared with the base URL: %w", err)
 	}
 	origin := u.Scheme + "://" + web.CanonicalHost(u.Scheme, u.Host)
 	switch {
 	case u.Hostname() == "", u.User != nil, u.Path != "" && u.Path != "/", u.RawQuery != "", u.ForceQuery, u.Fragment != "", !embed.IsOrigin(origin):
 		return "", fmt.Errorf("must be an absolute http or https address without path, query and fragment, such as https://kist-content.example.org; it is %q", address)
 	case web.CanonicalHost(u.Scheme, u.Host) == web.CanonicalHost(u.Scheme, of.Host), web.CanonicalHost(of.Scheme, u.Host) == web.CanonicalHost(of.Scheme, of.Host):
-		return "", fmt.Errorf("must have another host than the base URL, %s: the point is that what is stored has an origin of its own", base)
+		return "", fmt.Errorf("must have another host than the base URL, %s, so that stored bytes have a separate origin", base)
 	case of.Scheme == "https" && u.Scheme == "http":
-		return "", errors.New("must be an https address as the base URL is: browsers show nothing of http in pages of https")
+		return "", errors.New("must be an https address like the base URL, because browsers block http content in https pages")
 	}
 	return origin, nil
 }
 
-// redirectToContent sends the caller on to the origin for content, with what the caller
-// has a right to here and for no longer.
+// redirectToContent redirects to the origin for content with grants for what the caller may
+// see here, which end when the caller's rights end.
 func redirectToContent(c *web.Request, r *record.Record, owned bool, at string) error {
 	rights, err := contentGrants(c, r, owned, false)
 	if err != nil {
@@ -57,7 +57,7 @@ func redirectToRemovedFile(c *web.Request, p grant.RemovedFile, at string) error
 	return redirectWithGrants(c, at, []string{"." + text}, false)
 }
 
-// redirectWithGrants redirects to the same name at a path of the origin for content.
+// redirectWithGrants redirects to a path at the origin for content, with the same slug.
 func redirectWithGrants(c *web.Request, at string, rights []string, open bool) error {
 	q := url.Values{}
 	if len(rights) > 0 {
@@ -77,20 +77,20 @@ func redirectWithGrants(c *web.Request, at string, rights []string, open bool) e
 func redirectContent(c *web.Request, to string, open bool) error {
 	h := c.W.Header()
 	web.SetContentHeaders(h, "text/plain", "", false, open)
-	h.Del("Content-Type") // there is none
+	h.Del("Content-Type") // no body
 	h.Set("Cache-Control", "private, no-store")
 	h.Set("Location", to)
 	c.W.WriteHeader(http.StatusFound)
 	return nil
 }
 
-// contentGrants are grants, for an address of content, of what the caller has a right
-// to; paid says that this request is a view. What a grant that was shown gave
-// ends when that does, however often it is passed on.
+// contentGrants are the grants for an address of content. They cover what the caller may
+// see. paid says that this request is a view. A grant based on another one ends at the same
+// time, however often this is repeated.
 func contentGrants(c *web.Request, r *record.Record, owned, paid bool) ([]string, error) {
 	now := c.Site.Store.Now()
 	ends := map[grant.Kind]time.Time{}
-	separate := c.Site.Content != "" // where the session and the cookie of the password are not
+	separate := c.Site.Content != "" // which gets neither the session nor the password's cookie
 	read, reads := grantEnds(c, grant.ToRead, r)
 	unlocked, unlocks := grantEnds(c, grant.ToUnlock, r)
 	switch {
@@ -122,7 +122,7 @@ func contentGrants(c *web.Request, r *record.Record, owned, paid bool) ([]string
 				soon = at
 			}
 			err = add(kind, soon, anywhere)
-			ok = at.After(soon) // for who comes from one network: a film is not over by then
+			ok = at.After(soon) // a longer one for the same network, since a film takes longer
 		}
 		if ok && err == nil {
 			err = add(kind, at, visitor(c))
@@ -134,9 +134,9 @@ func contentGrants(c *web.Request, r *record.Record, owned, paid bool) ([]string
 	return all, nil
 }
 
-// BackToPage sends a person who opens an address at the origin for content
-// that does not hold any more to the item's page, which asks for what is
-// missing or says what is wrong.
+// BackToPage handles an address at the origin for content that is no longer valid and that a
+// person opens. It redirects to the item's page, which asks for what is missing or says what
+// is wrong.
 func BackToPage(c *web.Request, err error) error {
 	_, status := web.ClientError(err)
 	slug := c.Arg("slug")

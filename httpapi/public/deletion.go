@@ -13,8 +13,8 @@ import (
 	"kist/kv/record"
 )
 
-// deletable finds what a deletion token is for; Missing if it is for nothing,
-// or if the owner's account is shut, Gone if that was removed.
+// deletable finds the item of a deletion token. It returns Missing if the token is invalid
+// or the owner's account is disabled, and Gone if the item was removed.
 func deletable(s *web.Site, tx *kv.Tx, token string) (*record.Record, error) {
 	b, err := grant.GrantText.DecodeString(token)
 	if err != nil || len(b) != record.KeySize+grant.DeletionMAC {
@@ -39,10 +39,10 @@ func deletable(s *web.Site, tx *kv.Tx, token string) (*record.Record, error) {
 	return r, err
 }
 
-var errDeleted = &record.Error{Fault: record.Gone, Code: "deleted", Text: "This was deleted already."}
+var errDeleted = &record.Error{Fault: record.Gone, Code: "deleted", Text: "This was already deleted."}
 
-// calledBy is the name that an item was given, or else its slug: nothing of
-// its content, which stands in for titles elsewhere.
+// calledBy is the name that the owner gave the item, or its slug. Unlike Title, it never
+// shows any of the content.
 func calledBy(r *record.Record) (string, error) {
 	b, err := r.Decode()
 	if err != nil {
@@ -68,12 +68,12 @@ func calledBy(r *record.Record) (string, error) {
 }
 
 var AskDeletion = web.Operation{
-	Tag: "public", Summary: "The page of a deletion address, which asks whether the item is to be deleted.",
+	Tag: "public", Summary: "The page of a deletion address. It asks whether to delete the item.",
 	Reply: web.Reply{Status: 200, Doc: "The page.", Body: web.PageOf()}, Fails: []int{404, 410, 429}, Slugs: true, Serve: askDeletion,
 }
 
-// askDeletion asks before it deletes, so that a program that merely looks at
-// the address deletes nothing.
+// askDeletion asks before it deletes, so that a program that only fetches the address
+// deletes nothing.
 func askDeletion(c *web.Request) error {
 	page := embed.DeletePage{Base: c.Site.Prefix()}
 	if err := c.Site.Store.View(func(tx *kv.Tx) error {
@@ -92,11 +92,11 @@ func askDeletion(c *web.Request) error {
 
 var DeleteByAddress = web.Operation{
 	Tag: "public", Summary: "Deletes the item of a deletion address.",
-	Reply: web.Reply{Status: 200, Doc: "The page that says so.", Body: web.PageOf()}, Fails: []int{404, 410, 429, 503, 507}, Slugs: true,
+	Reply: web.Reply{Status: 200, Doc: "The page that confirms it.", Body: web.PageOf()}, Fails: []int{404, 410, 429, 503, 507}, Slugs: true,
 	Serve: deleteByAddress,
 }
 
-// deleteByAddress deletes what the address is for.
+// deleteByAddress deletes the item of the address.
 func deleteByAddress(c *web.Request) error {
 	if err := c.Site.Store.Update(func(tx *kv.Tx) error {
 		r, err := deletable(c.Site, tx, c.Arg("token"))
@@ -107,5 +107,5 @@ func deleteByAddress(c *web.Request) error {
 	}); err != nil {
 		return err
 	}
-	return c.RespondPage(http.StatusOK, embed.MessagePage{Base: c.Site.Prefix(), Title: "Deleted", Text: "It is gone for good."})
+	return c.RespondPage(http.StatusOK, embed.MessagePage{Base: c.Site.Prefix(), Title: "Deleted", Text: "It was deleted permanently."})
 }

@@ -17,15 +17,15 @@ import (
 	"kist/kv/record"
 )
 
-// How long grants hold.
+// How long grants are valid.
 const (
-	ReadTime   = 10 * time.Minute // after a view that was counted
+	ReadTime   = 10 * time.Minute // after a counted view
 	UnlockTime = 12 * time.Hour   // after the right password
 	OwnTime    = 12 * time.Hour   // for the owner, at the origin for content
 )
 
-// grantParam carries a grant in the addresses that a page embeds, or several,
-// of which no more than maxGrants are looked at.
+// grantParam is the parameter for grants in addresses that a page embeds. Only the first
+// maxGrants values are read.
 const (
 	grantParam = "g"
 	maxGrants  = 2
@@ -34,25 +34,24 @@ const (
 // visitor is what a grant in an address is bound to.
 func visitor(c *web.Request) string { return "from " + grant.Network(c.Addr).String() }
 
-// anywhere is what a grant in an address is bound to that roams.
+// anywhere is what a roaming grant in an address is bound to.
 const anywhere = "anywhere"
 
-// roams reports whether grants for the item in addresses of the origin for
-// content may hold whatever network they come from, for readTime at most: the
-// visitor may reach the two origins by different ones, such as IPv4 and IPv6.
+// roams reports whether grants for the item in addresses of the origin for content are valid
+// from any network, for at most ReadTime. A visitor may reach the two origins from different
+// networks, such as by IPv4 and IPv6.
 //
-// Anyone who is given such an address has what its grant opens. That is nothing
-// of what its owner limits or locks, which counts and passwords must guard to
-// the byte: the grant does not hold once the item has either. Of what is public
-// besides, a read grant opens nothing, and only spares a count. Of what is
-// private, the owner's opens the bytes, which is why it is short, and ends with
-// the session. Other sites learn no such address: it is told to the owner
-// alone, is in no Referer, and stored bytes have no scripts. Against scripts
-// in the visitor's own browser the network was no guard.
+// Anyone who gets such an address can use its grant. So a grant roams only if the item has no
+// limit and no password, which must protect every byte, and it ends once the item gets one.
+// For a public item, a read grant opens nothing and only avoids a second count. For a private
+// item, the owner's grant opens the bytes. Therefore it is short and ends with the session.
+// Other sites cannot learn the address: only the owner sees it, no Referer has it, and stored
+// bytes run no scripts. Binding to the network would not stop scripts in the visitor's own
+// browser.
 func roams(r *record.Record) bool { return r.Limit == 0 && r.Password == "" }
 
-// CookieName is the name of the cookie with a grant for the item of the slug,
-// which has characters that names of cookies may not have.
+// CookieName is the name of the cookie with a grant for the item with the slug. It has a hash
+// because slugs may contain characters that cookie names may not.
 func CookieName(kind grant.Kind, slug string) string {
 	digest := sha256.Sum256([]byte(slug))
 	return CookiePrefix(kind) + hex.EncodeToString(digest[:8])
@@ -60,17 +59,15 @@ func CookieName(kind grant.Kind, slug string) string {
 
 func CookiePrefix(kind grant.Kind) string { return "kist_" + string(kind) + "_" }
 
-// How many grants of a kind a visitor keeps as cookies, and how many bytes
-// they may be: browsers send all of them with every request, whose head has at
-// most headBytes.
+// How many grants of a kind a visitor keeps as cookies, and their total size in bytes.
+// Browsers send all of them with every request, whose head may have at most headBytes.
 const (
 	MaxCookies     = 40
 	MaxCookieBytes = 10 << 10
 )
 
-// excess are the names of the cookies with grants of the kind that a visitor
-// has to give up for another: the oldest, by when they end, so that those that
-// have ended and those that are none go first.
+// excess are the names of the cookies with grants of the kind that must be removed for
+// another one: those that end first, so that expired and invalid ones are removed first.
 func excess(have []*http.Cookie, kind grant.Kind, another *http.Cookie) (names []string) {
 	type held struct {
 		*http.Cookie
@@ -98,8 +95,8 @@ func excess(have []*http.Cookie, kind grant.Kind, another *http.Cookie) (names [
 	return names
 }
 
-// grantsInRequest are the texts of grants for the item of the slug that the request
-// carries, and what each is bound to.
+// grantsInRequest yields the texts in the request that may be grants for the item with the
+// slug, and what each is bound to.
 func grantsInRequest(c *web.Request, kind grant.Kind, slug string) func(func(text, visitor string) bool) {
 	return func(yield func(text, visitor string) bool) {
 		if c.R.URL.RawQuery != "" {
@@ -122,7 +119,8 @@ func Granted(c *web.Request, kind grant.Kind, r *record.Record) bool {
 	return ok
 }
 
-// grantEnds is when the visitor's grant for the item ends, of several the last.
+// grantEnds is when the visitor's grant for the item ends; the latest time if there are
+// several.
 func grantEnds(c *web.Request, kind grant.Kind, r *record.Record) (ends time.Time, ok bool) {
 	now := c.Site.Store.Now()
 	for text, visitor := range grantsInRequest(c, kind, r.Slug) {
@@ -141,8 +139,8 @@ func grantEnds(c *web.Request, kind grant.Kind, r *record.Record) (ends time.Tim
 	return ends, ok
 }
 
-// removedFileOf is what a visitor may go on reading of a file that the visitor's own
-// view has removed.
+// removedFileOf returns the file that the visitor may continue to read although the visitor's
+// own view has removed it.
 func removedFileOf(c *web.Request, slug string) (grant.RemovedFile, error) {
 	for text, visitor := range grantsInRequest(c, grant.ToRead, slug) {
 		_, text, _ = strings.Cut(text, ".")
@@ -150,7 +148,7 @@ func removedFileOf(c *web.Request, slug string) (grant.RemovedFile, error) {
 		if err != nil {
 			continue
 		}
-		var spent bool // and not deleted by its owner
+		var spent bool // removed by its limit, not by its owner
 		err = c.Site.Store.View(func(tx *kv.Tx) (err error) { spent, err = catalog.Spent(tx, p.Owner, p.ID, p.Terms); return err })
 		if err == nil && spent {
 			return p, nil
@@ -184,12 +182,12 @@ func SetGrantCookie(c *web.Request, kind grant.Kind, r *record.Record) error {
 	return nil
 }
 
-// newAddressGrant makes a grant for the item, with a passing, by which it is read to
-// the end, if its limit may delete it.
+// newAddressGrant makes a grant for the item. If the item's limit may delete it, the grant also
+// has a sealed RemovedFile, with which it can be read to the end.
 func newAddressGrant(c *web.Request, kind grant.Kind, r *record.Record, ends time.Time, visitor string) (string, error) {
 	var by record.ID
 	if kind == grant.ToOwn {
-		by = c.Caller.Key.ID // who has it is known by that here, and by nothing else
+		by = c.Caller.Key.ID // the only thing that identifies the owner there
 	}
 	text := c.Site.Grants.Make(kind, r, ends, by, visitor)
 	if kind != grant.ToRead || r.AtLimit != record.Delete || r.Limit == 0 || r.Bytes == nil {

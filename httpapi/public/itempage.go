@@ -20,38 +20,35 @@ import (
 	"kist/kv/record"
 )
 
-// Viewing is an item that is about to be shown on its page. Who may see it has
-// been settled.
+// Viewing is an item to show on its page, after access was checked.
 type Viewing struct {
 	Shown *record.Shown
 	Body  record.Body
 	Owner record.User
-	// Raw shows the content, Download saves it, Thumb is the absolute address
-	// of a small picture of it, for other programs: of what is open to everyone
-	// alone. "" means none.
+	// Raw shows the content and Download downloads it. Thumb is the absolute address of a
+	// small picture for other programs, only if the item is open to everyone. "" means none.
 	Raw, Download, Thumb string
 	Icon                 string // address of the icon of a bookmark's site; "" means none
-	Address              string // of the page: absolute, without what only this visitor may use
-	Open                 bool   // to everyone: see openToAll
-	Large                bool   // a picture that a browser may not have the memory for: see tooLarge
+	Address              string // of the page: absolute, without this visitor's grants
+	Open                 bool   // open to everyone: see openToAll
+	Large                bool   // a picture that may need too much memory in a browser: see tooLarge
 	Own                  bool   // the owner looks
 	Left                 int64  // views left, for the owner
 	Text                 []byte // the start of a text file, at most maxPreview; nil for others
 }
 
-// maxPreview is the most of a text file that its page shows, in bytes, so that
-// pages are light.
+// maxPreview is how many bytes of a text file its page shows, to keep pages small.
 const maxPreview = 8 << 10
 
-// ItemPage is the page of an item. Addresses that others wrote lead somewhere
-// only if they are of the web.
+// ItemPage makes the page of an item. Addresses that users entered become links only if they
+// are web addresses.
 func ItemPage(s *web.Site, v Viewing) (embed.ItemPage, error) {
 	p := embed.ItemPage{
 		Base: s.Prefix(), Origin: s.Content, Address: v.Address, Title: v.Body.Title(), Owner: DisplayName(v.Owner),
 		Created: v.Shown.Created, Updated: v.Shown.Updated, Expires: v.Shown.Expires,
 		Own: v.Own, Left: v.Left, Limit: v.Shown.Limit, Open: v.Open,
 	}
-	// The instants differ by nothing if the owner never changed it.
+	// Treat times that differ by less than a second as equal: the item was never changed.
 	if p.Updated.Sub(p.Created) < time.Second {
 		p.Updated = time.Time{}
 	}
@@ -100,8 +97,8 @@ func ItemPage(s *web.Site, v Viewing) (embed.ItemPage, error) {
 	return p, nil
 }
 
-// maxQR is the longest address that is also shown as a QR code: a code of more
-// is too fine for a telephone to read from a screen.
+// maxQR is the longest address that is shown as a QR code. Phones cannot read the fine
+// code of a longer one from a screen.
 const maxQR = 300
 
 func DisplayName(u record.User) string {
@@ -197,7 +194,7 @@ func filePage(s *web.Site, p *embed.ItemPage, b *record.File, v Viewing) error {
 		f.Show = embed.ShowPDF
 	}
 	if !media.Inline(b.MimeType) {
-		p.Raw = "" // it would be saved, as by the other button
+		p.Raw = "" // browsers would download it, like the other button
 	}
 	p.Picture = v.Thumb
 	return nil
@@ -208,7 +205,7 @@ func Readable(text []byte) bool {
 	return utf8.Valid(dropPartialRune(text)) && bytes.IndexByte(text, 0) < 0
 }
 
-// dropPartialRune leaves out a character at the end that is not there whole.
+// dropPartialRune removes an incomplete character at the end.
 func dropPartialRune(text []byte) []byte {
 	for i := 1; i < utf8.UTFMax && i <= len(text); i++ {
 		if end := text[len(text)-i:]; utf8.RuneStart(end[0]) {
@@ -221,8 +218,7 @@ func dropPartialRune(text []byte) []byte {
 	return text
 }
 
-// WholeLines leaves out the last line, which may be cut, unless it is the only
-// one.
+// WholeLines removes the last line, which may be incomplete, unless it is the only line.
 func WholeLines(text []byte) []byte {
 	if end := bytes.LastIndexByte(text, '\n'); end > 0 {
 		return text[:end+1]
@@ -230,8 +226,7 @@ func WholeLines(text []byte) []byte {
 	return dropPartialRune(text)
 }
 
-// linkView shows an address. Only those of the web have a host, and a page
-// makes links of no others.
+// linkView shows an address. Only web addresses have a host, and pages link only to those.
 func linkView(address string) embed.LinkView {
 	v := embed.LinkView{Address: address}
 	u, err := url.Parse(address)
@@ -272,11 +267,11 @@ type ListedGame struct {
 	Address string
 }
 
-// GamesPage is the page of someone's public games, in the order given within
-// each status.
+// GamesPage makes the page of a user's public games. Games with the same status keep the
+// given order.
 func GamesPage(s *web.Site, owner record.User, address string, games []ListedGame) embed.GamesPage {
 	p := embed.GamesPage{Base: s.Prefix(), Address: address, Owner: DisplayName(owner)}
-	// What is being played is what visitors ask about.
+	// Games that are being played come first: visitors ask about those.
 	for _, status := range []record.GameStatus{"playing", "finished", "backlog", "wishlist", "dropped", ""} {
 		g := embed.GameGroup{Name: record.Spoken(string(status))}
 		if status == "" {
@@ -294,7 +289,7 @@ func GamesPage(s *web.Site, owner record.User, address string, games []ListedGam
 	return p
 }
 
-// SizeText is a size for people, in decimal units, as file managers count.
+// SizeText is a size for people, in decimal units like in file managers.
 func SizeText(n int64) string {
 	if n == 1 {
 		return "1 byte"
@@ -314,7 +309,7 @@ func SizeText(n int64) string {
 	return strconv.FormatFloat(value, 'f', digits, 64) + " " + " kMGTP"[unit:unit+1] + "B"
 }
 
-// mediaName is a word for what a file is.
+// mediaName is a name for the type of a file.
 func mediaName(mimeType, name string) string {
 	_, sub, _ := strings.Cut(mimeType, "/")
 	sub = strings.ToUpper(strings.TrimSuffix(strings.TrimPrefix(sub, "x-"), "+xml"))

@@ -1,5 +1,5 @@
-// Package public is what visitors reach: shared items, their pages and bytes,
-// short links, and the grants that passwords and views bring.
+// Package public serves visitors: shared items, their pages and bytes, short links, and the
+// grants for views and passwords.
 package public
 
 import (
@@ -29,17 +29,17 @@ import (
 	"kist/kv/record"
 )
 
-// shared finds the item of the slug and says whether the caller may have it:
-// its owner always, anyone else if it is open and the password, if it has
-// one, is right. kinds narrows what the address is for.
+// shared finds the item with the slug and checks access: its owner may always have it,
+// anyone else if it is open and the password, if any, is right. The item must be of one of
+// the kinds.
 func shared(c *web.Request, slug string, kinds ...*record.Kind) (r *record.Record, owned bool, err error) {
 	r, owned, err = Find(c, slug, kinds)
 	return r, owned, Unlock(c, r, owned, err)
 }
 
-// sharedFile is shared for addresses that may carry an extension after the
-// slug. A slug that has the extension itself comes first. Both are looked for
-// before a password is tried, which costs time and counts as a guess.
+// sharedFile is shared for addresses that may have an extension after the slug. A slug that
+// contains the extension comes first. It looks for both before it checks a password, because
+// that takes time and counts as a guess.
 func sharedFile(c *web.Request, name string, kinds ...*record.Kind) (r *record.Record, owned bool, err error) {
 	r, owned, err = Find(c, name, kinds)
 	if ext := path.Ext(name); web.IsMissing(err) && ext != "" && ext != name {
@@ -48,7 +48,7 @@ func sharedFile(c *web.Request, name string, kinds ...*record.Kind) (r *record.R
 	return r, owned, Unlock(c, r, owned, err)
 }
 
-// Find is shared without the password.
+// Find is shared without the check of the password.
 func Find(c *web.Request, slug string, kinds []*record.Kind) (r *record.Record, owned bool, err error) {
 	if r, err = catalog.Shared(c.Site.Store, slug); err != nil {
 		return nil, false, err
@@ -60,18 +60,18 @@ func Find(c *web.Request, slug string, kinds []*record.Kind) (r *record.Record, 
 	case c.Owns(r) || c.AtContentOrigin() && Granted(c, grant.ToOwn, r):
 		return r, true, nil
 	case r.Reached && !r.Expired(now) && Granted(c, grant.ToRead, r):
-		return r, false, nil // who had the last view goes on reading
+		return r, false, nil // the visitor of the last view may continue reading
 	}
 	return r, false, r.Open(now)
 }
 
 var errLocked = &record.Error{
 	Fault: record.Unauthorized, Code: "password_required",
-	Text: "This item needs a password, in the header x-share-password.",
+	Text: "This item needs a password in the header x-share-password.",
 }
 
-// Unlock checks the visitor's password for what was found, and returns the
-// error of what was not. A password for what is not there costs the same work.
+// Unlock checks the visitor's password for a found item. found is the error of Find. A
+// password for a missing item costs the same work.
 func Unlock(c *web.Request, r *record.Record, owned bool, found error) error {
 	password := c.R.Header.Get("X-Share-Password")
 	switch {
@@ -86,9 +86,9 @@ func Unlock(c *web.Request, r *record.Record, owned bool, found error) error {
 	return CheckItemPassword(c, r.ID.String(), r.Password, password, true)
 }
 
-// CheckItemPassword tries a password for an item against a hash. proves is as in guess.
+// CheckItemPassword checks a password for an item against a hash. proves is Guess.Proves.
 func CheckItemPassword(c *web.Request, item, hash, password string, proves bool) error {
-	if len(password) > field.MaxSecret { // no password is longer: nothing is tried out
+	if len(password) > field.MaxSecret { // no password is longer, so this is no guess
 		return errWrong
 	}
 	right, err := session.CheckPassword(c, session.Guess{At: item, Hash: hash, Password: password, Proves: proves})
@@ -103,11 +103,11 @@ func CheckItemPassword(c *web.Request, item, hash, password string, proves bool)
 
 var errWrong = &record.Error{Fault: record.Unauthorized, Code: "wrong_password", Text: "The password is wrong."}
 
-// IsPrefetchOrPreview reports whether no person asks for the item, not yet: a browser
-// fetches it in case it is wanted, or a messenger looks for a preview.
+// IsPrefetchOrPreview reports whether no person has asked for the item yet: a browser fetches
+// it in advance, or a messenger fetches a preview.
 func IsPrefetchOrPreview(c *web.Request) bool { return isPrefetch(c) || isPreview(c) }
 
-// isPrefetch reports whether a browser fetches in case the item is wanted.
+// isPrefetch reports whether a browser fetches the item in advance.
 func isPrefetch(c *web.Request) bool {
 	for _, name := range purposes {
 		for _, v := range c.R.Header[name] {
@@ -119,10 +119,10 @@ func isPrefetch(c *web.Request) bool {
 	return false
 }
 
-// purposes are the headers, as http.Header has them, in which browsers say so.
+// purposes are the headers that say so, in the form of http.Header.
 var purposes = []string{"Sec-Purpose", "Purpose", "X-Purpose", "X-Moz"}
 
-// isPreview reports whether a messenger looks for a preview of the link.
+// isPreview reports whether a messenger fetches a preview of the link.
 func isPreview(c *web.Request) bool {
 	agent := strings.ToLower(c.R.UserAgent())
 	for _, name := range previewers {
@@ -133,32 +133,32 @@ func isPreview(c *web.Request) bool {
 	return false
 }
 
-// previewers are in the User-Agent of what fetches previews of links.
+// previewers are parts of the User-Agent of programs that fetch link previews.
 var previewers = []string{
 	"slackbot", "slack-imgproxy", "discordbot", "telegrambot", "whatsapp", "facebookexternalhit", "facebot", "twitterbot",
 	"linkedinbot", "skypeuripreview", "pinterestbot", "redditbot", "mastodon", "bluesky", "cardyb", "iframely", "embedly",
 	"google-pagerenderer", "bingpreview", "viber", "vkshare", "mattermost-bot", "rocket.chat", "synapse", "zulip",
 }
 
-var errAhead = &record.Error{Fault: record.Busy, Code: "no_prefetch", Text: "This item is not delivered ahead of time."}
+var errAhead = &record.Error{Fault: record.Busy, Code: "no_prefetch", Text: "This item cannot be fetched in advance."}
 
 var FollowLink = web.Operation{
 	Tag: "public", Summary: "Redirects a short link and counts the click.",
-	Args: web.SharePassword, Reply: web.Reply{Status: 302, Doc: "On to the target, in Location.", Body: nil}, Fails: []int{200, 401, 404, 410, 429, 503},
+	Args: web.SharePassword, Reply: web.Reply{Status: 302, Doc: "Redirects to the target.", Body: nil}, Fails: []int{200, 401, 404, 410, 429, 503},
 	Slugs: true, Serve: followLink,
 }
 
-// followLink leads on to where a short link leads.
+// followLink redirects to the target of a short link.
 func followLink(c *web.Request) error {
 	r, owned, err := shared(c, c.Arg("slug"), record.Links)
 	return RedirectLink(c, r, owned, err)
 }
 
-// RedirectLink redirects the short link that was found, if it was (RFC 9110, section
-// 15.4.3), and counts the click. Of a link with a limit, where it leads is told
-// only with a click.
+// RedirectLink redirects a short link (RFC 9110, section 15.4.3) and counts the click. found
+// is the error of looking for the link. The target of a link with a limit is shown only in
+// exchange for a click.
 func RedirectLink(c *web.Request, r *record.Record, owned bool, found error) error {
-	if found == errLocked && web.TakesPage(c.W, c.R) { //nolint:errorlint // it is this very one
+	if found == errLocked && web.TakesPage(c.W, c.R) { //nolint:errorlint // never wrapped
 		return c.RespondPage(http.StatusUnauthorized, locked(c, r.Slug, thenLink, embed.Problem{}))
 	}
 	if found != nil {
@@ -174,7 +174,7 @@ func RedirectLink(c *web.Request, r *record.Record, owned bool, found error) err
 		if err := c.Site.Store.View(func(tx *kv.Tx) (err error) { back, err = leadsBack(c.Site, tx, r.Slug, target); return err }); err != nil {
 			return err
 		}
-		if back { // there is nowhere to go: the server's address may have changed
+		if back { // a loop, maybe because the server's address changed
 			return View(c, r, owned, nil)
 		}
 	}
@@ -200,12 +200,11 @@ func RedirectLink(c *web.Request, r *record.Record, owned bool, found error) err
 	return nil
 }
 
-// linkAt is the slug of the short link that an address follows, if it is one
-// of this server that does; "" if not. Readers of addresses differ: HTTP may
-// lead on to HTTPS, and a proxy may fold slashes.
+// linkAt is the slug if the address is a short link of this server, otherwise "". It must
+// consider how addresses vary: HTTP may redirect to HTTPS, and a proxy may merge slashes.
 func linkAt(s *web.Site, address string) string {
 	base := s.BaseURL
-	if !strings.Contains(strings.ToLower(address), strings.ToLower(base.Hostname())) { // almost none
+	if !strings.Contains(strings.ToLower(address), strings.ToLower(base.Hostname())) { // usually not
 		return ""
 	}
 	u, err := url.Parse(address)
@@ -220,13 +219,12 @@ func linkAt(s *web.Site, address string) string {
 	return name
 }
 
-// maxHops is how far short links that lead to others are followed, as far as
-// browsers do.
+// maxHops is how many short links in a row are followed, about as many as browsers follow.
 const maxHops = 20
 
-// leadsBack reports whether the target of the slug's short link is that link,
-// or leads to it by others that anyone may follow any time. What leads on by a
-// password or a click that is counted is its own business.
+// leadsBack reports whether the target of the slug's short link is that link itself, or leads
+// to it through others that anyone may follow at any time. It does not follow links with a
+// password or a limit.
 func leadsBack(s *web.Site, tx *kv.Tx, slug, target string) (bool, error) {
 	for range maxHops {
 		next := linkAt(s, target)
@@ -252,8 +250,7 @@ func leadsBack(s *web.Site, tx *kv.Tx, slug, target string) (bool, error) {
 	return false, nil
 }
 
-// LinkTarget is the slug and the target of a short link's form; of others the target
-// is "".
+// LinkTarget is the slug and the target in a short link's form. Other forms have no target.
 func LinkTarget(f *record.Form) (a [2]string) {
 	if link, ok := f.Body.(*record.Link); ok {
 		a = [2]string{f.Slug, link.URL}
@@ -261,9 +258,9 @@ func LinkTarget(f *record.Form) (a [2]string) {
 	return a
 }
 
-// CheckTarget refuses the form of a short link that would lead back to itself,
-// unless that is nothing new. was is the aim before; a slug that is made up is
-// not known to anyone yet.
+// CheckTarget refuses a form of a short link that would lead back to itself, unless it did so
+// before. before is the previous LinkTarget. A slug that is still to be chosen needs no
+// check, because nobody can know it yet.
 func CheckTarget(s *web.Site, tx *kv.Tx, f *record.Form, before [2]string) error {
 	now := LinkTarget(f)
 	if now[0] == "" {
@@ -280,13 +277,13 @@ func CheckTarget(s *web.Site, tx *kv.Tx, f *record.Form, before [2]string) error
 }
 
 var ReadRaw = web.Operation{
-	Tag: "public", Summary: "The bytes of a shared file, or the text of a shared note or snippet; an extension after the slug is ignored.",
+	Tag: "public", Summary: "The bytes of a shared file, or the text of a shared note or snippet. An extension after the slug is ignored.",
 	Args: slices.Concat(web.SharePassword, web.Conditional), Reply: web.Reply{Status: 200, Doc: "The content.", Body: web.BytesOf()},
 	Fails: []int{206, 302, 304, 401, 404, 410, 412, 416, 429, 503}, Slugs: true, AtContentOrigin: true, Serve: readRaw,
 }
 
-// readRaw answers with the bytes of a file, or the text of a note or snippet. The
-// address may carry an extension after the slug.
+// readRaw answers with the bytes of a file, or the text of a note or snippet. The address may
+// have an extension after the slug.
 func readRaw(c *web.Request) error {
 	r, owned, err := sharedFile(c, c.Arg("slug"), record.Files, record.Notes, record.Snippets)
 	if web.IsMissing(err) {
@@ -297,7 +294,7 @@ func readRaw(c *web.Request) error {
 			return sendRemovedFile(c, p)
 		}
 	}
-	if err == errLocked && web.TakesPage(c.W, c.R) { //nolint:errorlint // it is this very one
+	if err == errLocked && web.TakesPage(c.W, c.R) { //nolint:errorlint // never wrapped
 		return c.RespondPage(http.StatusUnauthorized, locked(c, r.Slug, thenContent, embed.Problem{}))
 	}
 	if err != nil {
@@ -316,8 +313,8 @@ func readRaw(c *web.Request) error {
 	var size int64
 	switch b := body.(type) {
 	case *record.File:
-		// Opened before the view is counted: it stays readable when the last
-		// view deletes the file.
+		// Opened before the view is counted, so that it stays readable if the last view
+		// deletes the file.
 		f, err := openContent(c, r, owned)
 		if err != nil {
 			return err
@@ -334,7 +331,7 @@ func readRaw(c *web.Request) error {
 	h.Set("Etag", etag(r, digest))
 	h.Set("Cache-Control", caching(r))
 	err = SendContent(c, content, size, func(status int) error { return countView(c, r, owned, status, size) })
-	if err == errCard { //nolint:errorlint // it is this very one
+	if err == errCard { //nolint:errorlint // never wrapped
 		web.ClearContentHeaders(c.W.Header())
 		if c.AtContentOrigin() {
 			return redirectContent(c, c.Site.Base+"/v/"+url.PathEscape(r.Slug), false)
@@ -344,8 +341,8 @@ func readRaw(c *web.Request) error {
 	return err
 }
 
-// SendContent answers with content of the size once pay, which is given the
-// status, lets it.
+// SendContent answers with the content. Before that it calls pay with the status and stops if
+// pay fails.
 func SendContent(c *web.Request, content io.ReadSeeker, size int64, pay func(status int) error) error {
 	conditions(c.R.Header, size)
 	g := &countingWriter{AnswerWriter: c.W, pay: pay}
@@ -353,10 +350,10 @@ func SendContent(c *web.Request, content io.ReadSeeker, size int64, pay func(sta
 	return g.err
 }
 
-// errCard says that the item's title is all that is told.
-var errCard = errors.New("a card in place of the item")
+// errCard says that the answer must show only the title of the item.
+var errCard = errors.New("a card instead of the item")
 
-// RemovedFileAt is passed for addresses that may carry an extension.
+// RemovedFileAt is removedFileOf for addresses that may have an extension after the slug.
 func RemovedFileAt(c *web.Request, name string) (grant.RemovedFile, error) {
 	p, err := removedFileOf(c, name)
 	if ext := path.Ext(name); err != nil && ext != "" {
@@ -365,8 +362,8 @@ func RemovedFileAt(c *web.Request, name string) (grant.RemovedFile, error) {
 	return p, err
 }
 
-// sendRemovedFile answers with the bytes of a file whose record is removed, to the
-// visitor whose view removed it.
+// sendRemovedFile answers with the bytes of a file whose record was removed, to the visitor
+// whose view removed it.
 func sendRemovedFile(c *web.Request, p grant.RemovedFile) error {
 	r := &record.Record{ID: p.ID, Kind: record.Files, Bytes: &record.Content{Ref: p.Ref, Size: p.Size}}
 	r.Limit = 1
@@ -382,16 +379,16 @@ func sendRemovedFile(c *web.Request, p grant.RemovedFile) error {
 	return SendContent(c, f, p.Size, func(status int) error { return countView(c, r, true, status, p.Size) })
 }
 
-// AsDownload reports whether the content is wanted as a file, not to be shown.
+// AsDownload reports whether the client wants to download the content, not to show it.
 func AsDownload(c *web.Request) bool {
 	return c.R.URL.RawQuery != "" && c.R.URL.Query().Has(saveParam)
 }
 
-// saveParam in the address of content has a browser save it.
+// saveParam in the address of content makes a browser download it.
 const saveParam = "download"
 
-// openContent opens the bytes of a file to send them. Before a view is counted
-// against a limit, all of the bytes are known to be right.
+// openContent opens the bytes of a file to send them. If a view is to be counted against a
+// limit, it first checks all of the bytes.
 func openContent(c *web.Request, r *record.Record, owned bool) (f io.ReadSeekCloser, err error) {
 	if r.Limit > 0 && !owned {
 		err = c.Site.Blobs.Prove(r.Bytes.Ref)
@@ -402,7 +399,7 @@ func openContent(c *web.Request, r *record.Record, owned bool) (f io.ReadSeekClo
 	return f, Unreadable(c, r.ID, owned, err)
 }
 
-// Stored opens content to answer the request with all of it or with a part.
+// Stored opens content to answer the request with all of it or a part.
 func Stored(c *web.Request, ref blobs.Ref, size int64) (io.ReadSeekCloser, error) {
 	if wanted := c.R.Header.Get("Range"); wanted != "" && wanted != "bytes=0-" && c.R.Method == http.MethodGet {
 		return c.Site.Blobs.SendPart(ref, size)
@@ -413,14 +410,13 @@ func Stored(c *web.Request, ref blobs.Ref, size int64) (io.ReadSeekCloser, error
 var (
 	errDamaged = &record.Error{
 		Fault: record.Busy, Code: web.CodeDamaged,
-		Text: "The stored bytes of this file are damaged, so they are not delivered. To repair it, upload the same file again, or run kist restore --missing with a backup.",
+		Text: "The stored bytes of this file are damaged, so the server does not send them. To repair the file, upload it again, or run kist restore --missing with a backup.",
 	}
-	errDamagedVisit = &record.Error{Fault: record.Gone, Code: web.CodeDamaged, Text: "The stored bytes of this file are damaged, so they are not delivered. Its owner can repair it."}
+	errDamagedVisit = &record.Error{Fault: record.Gone, Code: web.CodeDamaged, Text: "The stored bytes of this file are damaged, so the server does not send them. Its owner can repair the file."}
 )
 
-// Unreadable turns the error of opening a content into the one that its owner
-// or a visitor gets. Bytes of a record that came without them, out of a copy of
-// the data directory, are not there for anyone.
+// Unreadable turns the error of opening a content into the error for its owner or a visitor.
+// A record without bytes, from a copy of the data directory, is Missing for everyone.
 func Unreadable(c *web.Request, id record.ID, owned bool, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -436,9 +432,8 @@ func Unreadable(c *web.Request, id record.ID, owned bool, err error) error {
 	return err
 }
 
-// etag is the entity tag of content. That of an item with a limit does not
-// tell what the content is: it is given out without a view (with HEAD), and
-// short content could be found by trying.
+// etag is the entity tag of content. If the item has a limit, the tag is not the content's
+// hash: HEAD shows it without a view, and short content could be guessed from it.
 func etag(r *record.Record, digest [sha256.Size]byte) string {
 	if r.Limit > 0 {
 		digest = sha256.Sum256(append(r.ID[:], digest[:]...))
@@ -446,14 +441,12 @@ func etag(r *record.Record, digest [sha256.Size]byte) string {
 	return `"` + hex.EncodeToString(digest[:]) + `"`
 }
 
-// MaxRanges is how many ranges one request may ask for; one for more gets all
-// of the content.
+// MaxRanges is how many ranges one request may ask for. With more, it gets the whole content.
 const MaxRanges = 16
 
-// conditions makes the request's headers as http.ServeContent understands
-// them: lists in one line, no ranges in other units (RFC 9110, section 14.2:
-// they are ignored) or in several lines, which may not be, and none of empty
-// content, which has no bytes to choose.
+// conditions adapts the request's headers to http.ServeContent: it joins lists into one line
+// and removes ranges in other units (ignored according to RFC 9110, section 14.2), in several
+// lines, which is not allowed, and for empty content, which has no bytes.
 func conditions(h http.Header, size int64) {
 	for _, name := range []string{"If-Match", "If-None-Match"} {
 		if all := h[name]; len(all) > 1 {
@@ -472,8 +465,8 @@ func conditions(h http.Header, size int64) {
 	h.Set("Range", unit+ranges[len(unit):])
 }
 
-// countingWriter is passed by an answer once it is paid for: pay is called with the
-// status, before anything leaves, and if it fails nothing does.
+// countingWriter calls pay with the status before anything is sent. If pay fails, it sends
+// nothing.
 type countingWriter struct {
 	*web.AnswerWriter
 	pay func(status int) error
@@ -502,13 +495,13 @@ func (g *countingWriter) ReadFrom(r io.Reader) (int64, error) {
 	}
 	n, err := g.AnswerWriter.ReadFrom(r)
 	if errors.Is(err, blobs.ErrDamaged) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.EIO) {
-		// Part of the bytes is sent; the client must see that it is not all.
+		// Some bytes were sent. The client must notice that they are not all.
 		g.err = errDamaged
 	}
 	return n, err
 }
 
-// countView counts the view, if the answer with the status is one.
+// countView counts the view if the answer with this status is one.
 func countView(c *web.Request, r *record.Record, owned bool, status int, size int64) error {
 	if err := Refusal(c, status, size); err != nil || status == http.StatusNotModified {
 		return err
@@ -533,8 +526,8 @@ func countView(c *web.Request, r *record.Record, owned bool, status int, size in
 	return SetGrantCookie(c, grant.ToRead, r)
 }
 
-// Refusal is the error of an answer with a status that is no delivery, so that
-// it looks like every other error.
+// Refusal is the error for a status without content, so that the answer looks like every
+// other error.
 func Refusal(c *web.Request, status int, size int64) error {
 	h := c.W.Header()
 	switch {
@@ -549,15 +542,15 @@ func Refusal(c *web.Request, status int, size int64) error {
 	return nil
 }
 
-// fromStart reports whether one of the ranges, which http.ServeContent found
-// to be well formed, begins with the first byte. An answer with several does
-// not say so in its header.
+// fromStart reports whether one of the ranges begins with the first byte. They are well
+// formed, since http.ServeContent accepted them. The header of an answer with several ranges
+// does not show this.
 func fromStart(ranges string, size int64) bool {
 	for r := range strings.SplitSeq(ranges[strings.IndexByte(ranges, '=')+1:], ",") {
 		first, last, _ := strings.Cut(strings.TrimSpace(r), "-")
 		text := strings.TrimSpace(first)
 		if text == "" {
-			text = strings.TrimSpace(last) // how many bytes from the end
+			text = strings.TrimSpace(last) // number of bytes from the end
 		}
 		n, err := strconv.ParseInt(text, 10, 64)
 		if err == nil && (first != "" && n == 0 || first == "" && n >= size) {
@@ -567,10 +560,10 @@ func fromStart(ranges string, size int64) bool {
 	return false
 }
 
-// openToAll reports whether anyone may have the item at any time.
+// openToAll reports whether anyone may see the item at any time.
 func openToAll(r *record.Record) bool { return r.Public && r.Password == "" && r.Limit == 0 }
 
-// PasswordForm is what a public read may carry.
+// PasswordForm is the optional body of a public read.
 type PasswordForm struct{ password field.Secret }
 
 func (f *PasswordForm) Fields(s *field.Set) {
@@ -580,13 +573,13 @@ func (f *PasswordForm) Fields(s *field.Set) {
 func ReadShared(k *record.Kind) web.Operation {
 	name := web.Title(k.Name)
 	return web.Operation{
-		Tag: "public", Summary: name + "s that are shared, for visitors: reads one.",
+		Tag: "public", Summary: "Reads a shared " + kindName(k) + ", for visitors.",
 		Args: web.SharePassword, Body: web.Maybe(web.BodyOf("Password")), Reply: web.Reply{Status: 200, Doc: "The record.", Body: web.DataOf("Shared" + name)},
 		Fails: []int{401, 404, 410, 429, 503}, Slugs: true, Serve: readShared(k),
 	}
 }
 
-// readShared answers with a shared record as visitors see it, no matter who asks.
+// readShared answers with a shared record as visitors see it, even if its owner asks.
 func readShared(k *record.Kind) func(*web.Request) error {
 	return func(c *web.Request) error {
 		form := new(PasswordForm)
@@ -603,7 +596,7 @@ func readShared(k *record.Kind) func(*web.Request) error {
 			if err != nil {
 				return dst, err
 			}
-			// Read before the view is counted, which may delete it.
+			// Read before the view is counted, because that may delete it.
 			err = c.Site.Store.View(func(tx *kv.Tx) (err error) {
 				dst, err = c.Site.ShowVisitor(tx, append(dst, `{"data":`...), r)
 				return err

@@ -31,17 +31,17 @@ var ViewItem = web.Operation{
 	Serve: viewItem,
 }
 
-// viewItem shows an item to anyone who may see it. The address may carry an
-// extension, as those at the origin for content do that lead here.
+// viewItem shows an item to anyone who may see it. The address may have an extension, because
+// addresses at the origin for content that redirect here may have one.
 func viewItem(c *web.Request) error {
 	r, owned, err := sharedFile(c, c.Arg("slug"), record.Kinds...)
 	return View(c, r, owned, err)
 }
 
-// View shows what was found, if it was. It is a view like any other, and the
-// page's own fetch of the bytes belongs to it.
+// View shows the found item; found is the error of looking for it. Showing the page is a view.
+// The page's own requests for the bytes belong to the same view.
 func View(c *web.Request, r *record.Record, owned bool, found error) error {
-	if found == errLocked { //nolint:errorlint // it is this very one
+	if found == errLocked { //nolint:errorlint // never wrapped
 		return c.RespondPage(http.StatusUnauthorized, locked(c, r.Slug, "", embed.Problem{}))
 	}
 	if found != nil {
@@ -76,7 +76,7 @@ func View(c *web.Request, r *record.Record, owned bool, found error) error {
 	return c.RespondPage(http.StatusOK, page)
 }
 
-// viewing gathers what the page of an item shows.
+// viewing collects what the page of an item shows.
 func viewing(c *web.Request, r *record.Record, owned bool) (Viewing, error) {
 	body, err := r.Decode()
 	if err != nil {
@@ -98,7 +98,7 @@ func viewing(c *web.Request, r *record.Record, owned bool) (Viewing, error) {
 	v.Left = r.Limit - v.Shown.Views
 	switch b := body.(type) {
 	case *record.File:
-		// Known before a view is counted.
+		// Check this before a view is counted.
 		if err := checkIntact(c, r, owned); err != nil {
 			return v, err
 		}
@@ -119,15 +119,15 @@ func viewing(c *web.Request, r *record.Record, owned bool) (Viewing, error) {
 			v.Icon = c.Site.Prefix() + "/t/" + url.PathEscape(r.Slug)
 		}
 	case *record.Link:
-		if r.Limit > 0 && !owned { // where it leads is told with a click alone
+		if r.Limit > 0 && !owned { // the target is shown only in exchange for a click
 			b.URL = ""
 		}
 	}
 	return v, err
 }
 
-// rawAddresses are where the page finds the bytes of its item: with a grant,
-// so that they belong to the page's view.
+// rawAddresses are the addresses of the item's bytes for its page. They have a grant, so that
+// they belong to the page's view.
 func rawAddresses(c *web.Request, r *record.Record, owned bool) (raw, save string, err error) {
 	at := c.Site.Prefix() + "/x/" + url.PathEscape(r.Slug)
 	q := url.Values{}
@@ -149,8 +149,8 @@ func rawAddresses(c *web.Request, r *record.Record, owned bool) (raw, save strin
 	return raw, at + "?" + q.Encode(), nil
 }
 
-// checkIntact returns the error of a file whose bytes are damaged, as far as content
-// finds out. Bytes that are missing are the business of those who ask for them.
+// checkIntact returns an error if the bytes of a file are known to be damaged. Missing bytes
+// are not an error here; requests for the bytes report them.
 func checkIntact(c *web.Request, r *record.Record, owned bool) error {
 	f, err := openContent(c, r, owned)
 	if web.IsMissing(err) {
@@ -172,8 +172,8 @@ func beginning(c *web.Request, r *record.Record, owned bool) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, maxPreview))
 }
 
-// locked asks for the password of an item, and says where the right one leads:
-// see leads.
+// locked is the page that asks for the password of an item. then says where the right password
+// leads: see leads.
 func locked(c *web.Request, slug, then string, p embed.Problem) embed.Page {
 	c.W.Header().Set("Cross-Origin-Resource-Policy", "same-origin")
 	return embed.LockedPage{
@@ -181,8 +181,7 @@ func locked(c *web.Request, slug, then string, p embed.Problem) embed.Page {
 	}
 }
 
-// leads are the addresses of an item that the form of its locked page leads on
-// to, by what the form says.
+// leads maps the field then of a locked page's form to the item's address to go to.
 var leads = map[string]string{"": "/v/", thenLink: "/s/", thenContent: "/x/"}
 
 const (
@@ -190,8 +189,8 @@ const (
 	thenContent = "content"
 )
 
-// card tells a fetcher of link previews what the item is called and shows
-// nothing of it, nor where a short link leads.
+// card shows a fetcher of link previews the title of the item, but no content and no target of
+// a short link.
 func card(c *web.Request, r *record.Record) error {
 	b, err := r.Decode()
 	if err != nil {
@@ -212,13 +211,13 @@ func card(c *web.Request, r *record.Record) error {
 }
 
 var UnlockItem = web.Operation{
-	Tag: "public", Summary: "Takes the form of a locked item's page.",
-	Body: web.FormBody, Reply: web.Reply{Status: 303, Doc: "On to the item.", Body: nil}, Fails: []int{400, 401, 404, 410, 413, 415, 429, 503},
+	Tag: "public", Summary: "Receives the form of a locked item's page.",
+	Body: web.FormBody, Reply: web.Reply{Status: 303, Doc: "Redirects to the item.", Body: nil}, Fails: []int{400, 401, 404, 410, 413, 415, 429, 503},
 	Slugs: true, Serve: unlockItem,
 }
 
-// unlockItem takes the form of a locked item's page. A right password is kept in
-// a cookie, for that item alone.
+// unlockItem receives the form of a locked item's page. After the right password it sets a
+// cookie, only for that item.
 func unlockItem(c *web.Request) error {
 	values, err := session.ReadForm(c)
 	if err != nil {
@@ -246,14 +245,13 @@ func unlockItem(c *web.Request) error {
 }
 
 var ReadThumbnail = web.Operation{
-	Tag: "public", Summary: "A small picture: of a shared picture, 480 pixels at most, or the icon of the site that a shared bookmark leads to, 64 at most.",
+	Tag: "public", Summary: "A small version of a shared picture, at most 480 pixels, or the icon of a shared bookmark's site, at most 64 pixels.",
 	Args: slices.Concat(web.SharePassword, web.Conditional), Reply: web.Reply{Status: 200, Doc: "The picture.", Body: web.BytesOf()},
 	Fails: []int{206, 302, 304, 401, 404, 410, 412, 416, 429, 503}, Slugs: true, AtContentOrigin: true, Serve: readThumbnail,
 }
 
-// readThumbnail answers with a small picture of a picture, or the icon of a
-// bookmark's site. It is no view, so an item with a limit has one only for those
-// who have paid.
+// readThumbnail answers with a small version of a picture, or the icon of a bookmark's site.
+// This is not a view, so an item with a limit has one only for visitors whose view was counted.
 func readThumbnail(c *web.Request) error {
 	r, owned, err := sharedFile(c, c.Arg("slug"), record.Files, record.Bookmarks)
 	if err != nil {
@@ -271,8 +269,8 @@ func readThumbnail(c *web.Request) error {
 	return respondThumb(c, r, owned)
 }
 
-// How many games a public list shows, and how many of the user's public ones
-// are looked at for that: some have a password, a limit, or have expired.
+// How many games a public list shows, and how many of the user's public games are examined for
+// it. Some have a password or a limit, or have expired.
 const (
 	MaxGames       = web.MaxPage
 	maxGamesLooked = 20 * web.MaxPage
@@ -283,11 +281,11 @@ var ViewGames = web.Operation{
 	Reply: web.Reply{Status: 200, Doc: "The page.", Body: web.PageOf()}, Fails: []int{404, 429, 503}, Slugs: true, Serve: viewGames,
 }
 
-// viewGames is the public list of a user's games, of those that came last.
+// viewGames shows the newest public games of a user.
 func viewGames(c *web.Request) error {
 	owner, games, more, err := games(c, c.Arg("username"))
 	if err == nil && len(games) == 0 {
-		err = record.ErrMissing // whether there is such a user is nobody's business
+		err = record.ErrMissing // do not reveal whether the user exists
 	}
 	if web.IsMissing(err) {
 		return record.NotFound("list")
@@ -302,9 +300,9 @@ func viewGames(c *web.Request) error {
 	return c.RespondPage(http.StatusOK, p)
 }
 
-// games are the latest games of the user of the name that are open to all, and
-// whether there may be more. They are read a page at a time: a long look would
-// keep the store from using its space again.
+// games returns the newest games of the named user that are open to all, and whether there may
+// be more. It reads them page by page, because a long read transaction would keep the store
+// from reusing its space.
 func games(c *web.Request, name string) (owner record.User, games []ListedGame, more bool, err error) {
 	yes := true
 	q := catalog.Query{Kind: record.Games, Public: &yes, Limit: web.MaxPage}
@@ -347,7 +345,7 @@ func games(c *web.Request, name string) (owner record.User, games []ListedGame, 
 	return owner, games, true, nil
 }
 
-// respondThumb answers with the small picture of a file's content.
+// respondThumb answers with the small version of a picture.
 func respondThumb(c *web.Request, r *record.Record, owned bool) error {
 	if err := c.Site.Blobs.Damaged.Err(r.Bytes.Ref); err != nil {
 		return Unreadable(c, r.ID, owned, err)
@@ -359,15 +357,15 @@ func respondThumb(c *web.Request, r *record.Record, owned bool) error {
 	case errors.Is(err, thumb.ErrNone):
 		return record.ErrMissing
 	case errors.Is(err, thumb.ErrBusy):
-		return &record.Error{Fault: record.Busy, Code: "busy", Text: "Too many pictures are being made small; try again in a moment.", Retry: time.Second}
+		return &record.Error{Fault: record.Busy, Code: "busy", Text: "The server is busy with other pictures. Try again in a moment.", Retry: time.Second}
 	case err != nil:
 		return err
 	}
 	return small(c, r, t, caching(r))
 }
 
-// picture makes the thumbnail of a file's content, or has it from the cache. The
-// maker checks the bytes that it makes one of.
+// picture makes the thumbnail of a file, or takes it from the cache. The maker checks the
+// bytes that it reads.
 func picture(c *web.Request, ctx context.Context, r *record.Record) (*thumb.Thumb, error) {
 	t, err := c.Site.Thumbs.Get(ctx, r.Bytes.Ref, func() (*os.File, error) { return c.Site.Blobs.Get(r.Bytes.Ref) })
 	if errors.Is(err, blobs.ErrDamaged) {
@@ -376,7 +374,7 @@ func picture(c *web.Request, ctx context.Context, r *record.Record) (*thumb.Thum
 	return t, err
 }
 
-// small answers with a small picture, which belongs to a record.
+// small answers with the thumbnail or icon of a record.
 func small(c *web.Request, r *record.Record, t *thumb.Thumb, caching string) error {
 	h := c.W.Header()
 	web.SetContentHeaders(h, t.Type, "", false, openToAll(r) || c.AtContentOrigin())
@@ -386,9 +384,8 @@ func small(c *web.Request, r *record.Record, t *thumb.Thumb, caching string) err
 	return SendContent(c, bytes.NewReader(t.Bytes), size, func(status int) error { return countView(c, r, true, status, size) })
 }
 
-// icon answers with the icon of a bookmark's site. It was drawn by this server
-// and needs no other origin. If it was there and is not any more, it is got
-// again.
+// icon answers with the icon of a bookmark's site. This server has drawn it, so it needs no
+// separate origin. If the icon was lost, it is fetched again.
 func icon(c *web.Request, r *record.Record, owned bool) error {
 	if c.AtContentOrigin() {
 		return record.ErrMissing
@@ -404,22 +401,21 @@ func icon(c *web.Request, r *record.Record, owned bool) error {
 	if !got {
 		if c.Site.Icons.Missed(site) {
 			if err := c.Site.Store.Update(func(tx *kv.Tx) error { return catalog.RecheckPage(tx, r) }); err != nil {
-				c.Site.Log.Error("a lost icon will be got at the next look at the page", "requestId", c.ID, "id", r.ID.String(), "error", err)
+				c.Site.Log.Error("a lost icon is not fetched before the next check of the page", "requestId", c.ID, "id", r.ID.String(), "error", err)
 			}
 		}
 		return record.ErrMissing
 	}
-	if owned { // a list asks for many, and all that it tells is the site
+	if owned { // lists load many, and an icon reveals only the site
 		return small(c, r, t, "private, no-cache")
 	}
 	return small(c, r, t, caching(r))
 }
 
-// thumbWait is how long a page waits for the thumbnail that it names.
+// thumbWait is how long a page waits for its thumbnail.
 const thumbWait = time.Second
 
-// hasThumb reports whether a picture has a thumbnail. One that takes long to
-// make is taken for made.
+// hasThumb reports whether a picture has a thumbnail. It assumes so if making one takes long.
 func hasThumb(c *web.Request, r *record.Record, media string) bool {
 	if !Shrinks(media) {
 		return false
@@ -430,21 +426,21 @@ func hasThumb(c *web.Request, r *record.Record, media string) bool {
 	return !errors.Is(err, thumb.ErrNone)
 }
 
-// tooLarge reports whether a picture is too large for the server to make a
-// thumbnail of it, and so for a page to show it unasked.
+// tooLarge reports whether a picture is too large for a thumbnail, and therefore too large to
+// show on a page.
 func tooLarge(c *web.Request, r *record.Record, media string) bool {
 	if !Shrinks(media) {
 		return false
 	}
 	f, err := c.Site.Blobs.Get(r.Bytes.Ref)
 	if err != nil {
-		return false // which those find out who ask for the bytes
+		return false // a request for the bytes will report it
 	}
 	defer f.Close()
 	return thumb.TooLarge(f)
 }
 
-// Shrinks reports whether there are thumbnails of files of the media type.
+// Shrinks reports whether files of the media type can have thumbnails.
 func Shrinks(media string) bool {
 	switch media {
 	case "image/jpeg", "image/png", "image/gif", "image/webp":
@@ -453,8 +449,8 @@ func Shrinks(media string) bool {
 	return false
 }
 
-// caching is the rule of how long an answer with an item may be kept: what can
-// be taken back is asked for again each time.
+// caching is the Cache-Control value for an item. Whatever the owner can withdraw must be
+// requested each time.
 func caching(r *record.Record) string {
 	if r.Limit > 0 || r.Password != "" || !r.Public || !r.Expires.IsZero() {
 		return "private, no-store"

@@ -18,15 +18,15 @@ import (
 	"kist/kv/record"
 )
 
-// siteVerify is where the providers verify tokens.
+// siteVerify has the addresses where providers verify tokens.
 var siteVerify = map[record.CaptchaProvider]string{
 	record.CaptchaTurnstile: "https://challenges.cloudflare.com/turnstile/v0/siteverify",
 	record.CaptchaHCaptcha:  "https://api.hcaptcha.com/siteverify",
 }
 
-var errProvider = &record.Error{Fault: record.Busy, Code: "captcha_unavailable", Text: "The captcha cannot be checked at the moment; try again soon.", Retry: 10 * time.Second}
+var errProvider = &record.Error{Fault: record.Busy, Code: "captcha_unavailable", Text: "The captcha cannot be checked at the moment. Try again soon.", Retry: 10 * time.Second}
 
-// askProvider has a provider verify a token.
+// askProvider asks a provider to verify a token.
 func askProvider(c *web.Request, set *record.Settings, token string) error {
 	at := set.CaptchaURL
 	if at == "" {
@@ -49,16 +49,16 @@ func askProvider(c *web.Request, set *record.Settings, token string) error {
 		return err
 	}
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	answer, err := c.Site.Outbound.Do(r, 0) // a secret goes with it
+	answer, err := c.Site.Outbound.Do(r, 0) // no redirects: the request has a secret
 	var body []byte
 	if err == nil {
 		body, err = io.ReadAll(io.LimitReader(answer.Body, captcha.VerifyBytes+1))
-		_ = answer.Body.Close() // it was read
+		_ = answer.Body.Close() // the body has been read
 	}
 	var says struct{ Success *bool }
 	if err != nil || len(body) > captcha.VerifyBytes || answer.StatusCode >= 300 && answer.StatusCode < 400 || answer.StatusCode >= 500 ||
 		json.Unmarshal(bytes.TrimSpace(body), &says) != nil || says.Success == nil {
-		c.Site.Log.Warn("a captcha was not verified", "requestId", c.ID, "provider", string(set.Provider()), "error", err)
+		c.Site.Log.Warn("cannot verify a captcha", "requestId", c.ID, "provider", string(set.Provider()), "error", err)
 		return errProvider
 	}
 	if !*says.Success {
@@ -67,8 +67,8 @@ func askProvider(c *web.Request, set *record.Settings, token string) error {
 	return nil
 }
 
-// Settings are what holds: what an administrator has set, and the captcha of
-// the configuration where that says nothing of one.
+// Settings are the effective settings: those of the administrator, with the captcha of the
+// configuration if they have none.
 func Settings(s *web.Site, tx *kv.Tx) (record.Settings, error) {
 	set, err := people.Settings(tx)
 	if d := s.Captcha; set.Captcha == "" && d.Provider != "" {
@@ -81,7 +81,7 @@ func settings(c *web.Request) (set record.Settings, err error) {
 	return set, c.Site.Store.View(func(tx *kv.Tx) error { set, err = Settings(c.Site, tx); return err })
 }
 
-// checkCaptcha checks a token of the provider that is set.
+// checkCaptcha checks a token with the provider in the settings.
 func checkCaptcha(c *web.Request, set *record.Settings, token string) error {
 	switch {
 	case token == "" || len(token) > captcha.MaxCaptcha:
@@ -92,8 +92,8 @@ func checkCaptcha(c *web.Request, set *record.Settings, token string) error {
 	return askProvider(c, set, token)
 }
 
-// RequireCaptcha lets those pass who have solved a captcha, if the request asks for one
-// and the instance has a provider.
+// RequireCaptcha refuses visitors who have not solved a captcha, if the upload request asks
+// for one and the instance has a provider.
 func RequireCaptcha(c *web.Request, q *record.Request) error {
 	if !q.Captcha {
 		return nil
@@ -118,7 +118,7 @@ var errCaptchaOff = record.NotFound("captcha")
 
 var ReadChallenge = web.Operation{
 	Tag:     "captcha",
-	Summary: "A challenge of the built-in proof of work, in ALTCHA's format: find the number that, after the salt, has the SHA-256 of the challenge; in version 2, the counter with which the SHA-256 of salt, nonce and counter begins with the prefix.",
+	Summary: "A challenge of the built-in proof of work in ALTCHA's format. Find the number that, appended to the salt, has the SHA-256 in the challenge. In version 2, find the counter for which the SHA-256 of salt, nonce and counter begins with the prefix.",
 	Args:    []web.Param{captchaVersion},
 	Reply: web.Reply{Status: 200, Doc: "The challenge.", Body: web.Named("CaptchaChallenges", web.JSONOf(web.Object{"oneOf": []web.Object{web.Ref("CaptchaChallenge"), web.Ref("CaptchaChallenge2")}}, web.Object{
 		"algorithm": "SHA-256", "challenge": "2ad2cf53fd4c3b33…", "maxnumber": captcha.PowMost, "salt": "5d9f0ad4c1e2b7a38f604c2d?expires=1767348000&", "signature": "91b1c3f07c5d…",
@@ -150,15 +150,15 @@ func readChallenge(c *web.Request) error {
 	return c.RespondJSON(http.StatusOK, b)
 }
 
-// TokenOfCaptcha is what is traded for a pass.
+// TokenOfCaptcha is the form that is exchanged for a pass.
 type TokenOfCaptcha struct{ token string }
 
 func (f *TokenOfCaptcha) Fields(s *field.Set) {
-	s.Text("token", &f.token, captcha.MaxCaptcha, field.Required, field.Filled).Says("What solving the captcha gave.", `"eyJhbGdvcml0aG0iOiJTSEEtMjU2Iiwi…"`)
+	s.Text("token", &f.token, captcha.MaxCaptcha, field.Required, field.Filled).Says("The token from solving the captcha.", `"eyJhbGdvcml0aG0iOiJTSEEtMjU2Iiwi…"`)
 }
 
 var VerifyCaptcha = web.Operation{
-	Tag: "captcha", Summary: "Trades what solving a captcha gave, which works once, for a pass that holds ten minutes for the caller's address.",
+	Tag: "captcha", Summary: "Exchanges the token of a solved captcha, which is valid once, for a pass that is valid for ten minutes for the caller's address.",
 	Body: web.BodyOf("CaptchaToken"),
 	Reply: web.Reply{Status: 200, Doc: "The pass, for the header x-captcha-pass.", Body: web.Named("CaptchaPass", web.JSONOf(web.Members(web.Object{
 		"ok": web.Object{"type": "boolean"}, "pass": web.Object{"type": "string"}, "expiresAt": web.Object{"type": "string", "format": "date-time"},
@@ -185,4 +185,4 @@ func verifyCaptcha(c *web.Request) error {
 	return c.RespondJSON(http.StatusOK, []byte(`{"ok":true,"pass":"`+pass+`","expiresAt":"`+ends.UTC().Format(field.TimeLayout)+`"}`))
 }
 
-var captchaVersion = web.Param{In: "query", Name: "version", Doc: "Version of ALTCHA's format: 1, which is the default, or 2.", Schema: web.Object{"type": "string", "enum": []string{"1", "2"}}, Example: "2"}
+var captchaVersion = web.Param{In: "query", Name: "version", Doc: "Version of ALTCHA's format: 1 (the default) or 2.", Schema: web.Object{"type": "string", "enum": []string{"1", "2"}}, Example: "2"}

@@ -19,7 +19,7 @@ import (
 	"kist/kv/record"
 )
 
-// How many wrong passwords are taken in guessWindow.
+// The number of wrong passwords allowed in GuessWindow.
 const (
 	GuessWindow     = people.TryWindow
 	GuessesFrom     = 5  // for one thing from one network
@@ -28,8 +28,7 @@ const (
 	GuessesOnDevice = 10 // for one account from one browser that has signed in to it
 )
 
-// The kinds of limits (kv.Limit). They are on the disk for as long as a window
-// lasts.
+// The kinds of limits (kv.Limit). They are stored on disk until the window ends.
 const (
 	LimitFrom    = 'f' // network and thing
 	LimitAll     = 'n' // network
@@ -43,26 +42,25 @@ const MaxMissEntries = 100_000
 
 const RecentMisses = 4096
 
-// GuessSeed makes the hashes of misses unknown to visitors.
+// GuessSeed makes the hashes of misses unpredictable for visitors.
 var GuessSeed = maphash.MakeSeed()
 
-// A Guess is one try of a password.
+// A Guess is one attempt with a password.
 type Guess struct {
-	At       string // the thing it is for
+	At       string // what the password is for
 	Hash     string // what it must match; "" matches nothing and costs the same
 	Password string
-	device   string // the browser, if it has signed in to the account before; "" if not
-	Proves   bool   // a proof of work lets tries go on that guessesOverall would stop
+	device   string // the browser, if it has signed in to the account before; otherwise ""
+	Proves   bool   // a proof of work allows guesses beyond GuessesOverall
 }
 
-// CheckPassword says whether a guess is right. It counts wrong ones, so that passwords
-// cannot be tried out: a network that has made too many gets TooMany, before
-// anything is hashed. When there were too many for one thing from anywhere, a
-// guess that proves needs a proof of work, so that strangers cannot lock
-// everyone out; the error then is a *proofNeeded.
+// CheckPassword reports whether a guess is right. It counts wrong guesses: a network with
+// too many of them gets TooMany before anything is hashed. If there were too many guesses
+// for one thing from everywhere, a guess with Proves set needs a proof of work, so that
+// strangers cannot lock out everyone. The error is then a *web.ProofNeeded.
 //
-// A browser that has signed in to the account has a count of its own, and the
-// others neither stop it nor count its guesses (OWASP, "Device cookies").
+// A browser that has signed in to the account before has a separate count. The other limits
+// neither stop it nor count its guesses (OWASP, "Device cookies").
 func CheckPassword(c *web.Request, g Guess) (right bool, err error) {
 	now, tries := c.Site.Store.Now(), people.TriesOf(c.Site.Store)
 	from := grant.Network(c.Addr).String()
@@ -84,7 +82,7 @@ func CheckPassword(c *web.Request, g Guess) (right bool, err error) {
 			if err := checkProof(c, wait); err != nil {
 				return false, err
 			}
-			overall.Most = 0 // counted all the same
+			overall.Most = 0 // 0: count the guess but do not stop it
 		}
 		limits = append(limits, overall)
 	}
@@ -104,17 +102,17 @@ func CheckPassword(c *web.Request, g Guess) (right bool, err error) {
 
 var (
 	errSignInProof = captcha.ErrCaptcha("Too many wrong passwords. Solve the challenge in this answer and send the password again with the header x-captcha-token.")
-	errBadProof    = captcha.ErrCaptcha("The challenge was not solved, or has expired. Solve the one of this answer.")
+	errBadProof    = captcha.ErrCaptcha("The challenge was not solved or has expired. Solve the challenge in this answer.")
 )
 
-// proofOf asks for a proof. Without one, tries go on after wait.
+// proofOf is the error that asks for a proof. Without one, guesses are possible after wait.
 func proofOf(c *web.Request, err *record.Error, wait time.Duration) error {
 	e := &web.ProofNeeded{Err: *err, Challenge: c.Site.Challenges.Challenge(c.Site.Store.Now())}
 	e.Err.Retry = wait
 	return e
 }
 
-// checkProof checks the proof of work that the request brings; it holds once.
+// checkProof checks the proof of work in the request. A proof is valid once.
 func checkProof(c *web.Request, wait time.Duration) error {
 	token := c.R.Header.Get("X-Captcha-Token")
 	if token == "" {
@@ -124,29 +122,28 @@ func checkProof(c *web.Request, wait time.Duration) error {
 		return proofOf(c, errBadProof, wait)
 	}
 	err := c.Site.Challenges.Solved(token, c.Site.Store.Now())
-	if err == captcha.ErrBadCaptcha { //nolint:errorlint // it is this very one
+	if err == captcha.ErrBadCaptcha { //nolint:errorlint // never wrapped
 		return proofOf(c, errBadProof, wait)
 	}
 	return err
 }
 
-// ReadProofField takes the proof of work of a page's form.
+// ReadProofField reads the proof of work in a page's form.
 func ReadProofField(c *web.Request, form url.Values) {
 	if token := form.Get("captcha"); token != "" {
 		c.R.Header.Set("X-Captcha-Token", token)
 	}
 }
 
-// A deviceCookie is kept by a browser that has signed in: it names the account
-// and the browser, and is signed. It proves nothing but that, and not after the
-// account's password has changed.
+// The device cookie marks a browser that has signed in. It is signed and names the account
+// and the browser. It grants nothing else, and ends when the account's password changes.
 const DeviceTime = 365 * 24 * time.Hour
 
-const deviceSize = 16 + 8 + 8 // account; when it was given, in seconds since 1970; random
+const deviceSize = 16 + 8 + 8 // account; time of issue in seconds since 1970; random
 
 const deviceCookie = "kist_device"
 
-// setDevice has the browser keep that it has signed in to the account.
+// setDevice marks the browser as one that has signed in to the account.
 func setDevice(c *web.Request, u *record.User) {
 	b := append(make([]byte, 0, deviceSize+grant.GrantMAC), u.ID[:]...)
 	b = binary.BigEndian.AppendUint64(b, uint64(c.Site.Store.Now().Unix()))
@@ -160,8 +157,8 @@ func setDevice(c *web.Request, u *record.User) {
 	})
 }
 
-// device is what names the browser if it has signed in to the account; "" if it
-// has not. u may be nil.
+// device identifies the browser if it has signed in to the account before; otherwise it is
+// "". u may be nil.
 func device(c *web.Request, u *record.User) string {
 	cookie, err := c.R.Cookie(c.SiteCookie(deviceCookie))
 	if err != nil || u == nil {
@@ -180,7 +177,7 @@ func TooMany(wait time.Duration) error {
 	return &record.Error{Fault: record.TooMany, Code: "too_many_guesses", Text: "Too many wrong passwords. Try again " + roundedUp(wait) + ".", Retry: wait}
 }
 
-// roundedUp is a wait as people say it, rounded up.
+// roundedUp is a waiting time in words, rounded up.
 func roundedUp(wait time.Duration) string {
 	switch n := int(math.Ceil(wait.Seconds())); {
 	case n <= 1:

@@ -1,5 +1,5 @@
-// Package session lets people and devices in: signing in and out, the device
-// flow, and the limits on wrong passwords.
+// Package session signs people and devices in: sessions, the device flow, and the limits
+// on wrong passwords.
 package session
 
 import (
@@ -34,18 +34,18 @@ func (v *ShownUser) Fields(s *field.Set) {
 	s.Ruled("username", &v.Name, record.CleanUserName, record.UserNamePattern, 64).Says("Name to sign in with.", `"ann"`)
 	s.Text("displayName", &v.DisplayName, record.MaxName).Says("Name to show.", `"Ann"`)
 	field.Choice(s, "role", &v.Role, record.Roles).Says("What the user may do.", `"user"`)
-	s.Bool("disabled", &v.Disabled).Says("Whether the account is shut.", `false`)
+	s.Bool("disabled", &v.Disabled).Says("Whether the account is disabled.", `false`)
 	s.Bool("apiTokensDisabled", &v.TokensOff).Says("Whether the user's API keys are off.", `false`)
 	s.MaybeNumber("quotaBytes", &v.Quota, 0, 1<<53).
-		Says("Bytes the user may keep; 0 is no limit, null the instance's default. It counts what usedBytes and unfinishedBytes count.", `null`)
-	s.Number("usedBytes", &v.used, 0, 1<<53).Says("Bytes the user keeps: files, files sent to upload requests that wait for approval, and textBytes. A file whose stored bytes are damaged counts as long as it is not deleted.", `48213`)
-	s.Number("textBytes", &v.usage.Text, 0, 1<<53).Says("Bytes of text: the stored records of every kind, tags, the files that came in by upload requests with their senders' names and messages, and the metadata of unfinished uploads.", `1873`)
-	s.Number("unfinishedBytes", &v.usage.Begun, 0, 1<<53).Says("Bytes reserved for uploads and remote uploads that are not finished.", `0`)
-	s.Number("quotaEffectiveBytes", &v.usage.Quota, 0, 1<<53).Says("The quota that holds; 0 is no limit.", `0`)
+		Says("Bytes that the user may store; 0 means no limit, null means the instance's default. The quota applies to the sum of usedBytes and unfinishedBytes.", `null`)
+	s.Number("usedBytes", &v.used, 0, 1<<53).Says("Bytes that the user stores: files, received files waiting for approval, and textBytes. A damaged file counts until it is deleted.", `48213`)
+	s.Number("textBytes", &v.usage.Text, 0, 1<<53).Says("Bytes of text: the stored records of every kind, tags, files received through upload requests with their senders' names and messages, and the metadata of unfinished uploads.", `1873`)
+	s.Number("unfinishedBytes", &v.usage.Begun, 0, 1<<53).Says("Bytes reserved for unfinished uploads and remote uploads.", `0`)
+	s.Number("quotaEffectiveBytes", &v.usage.Quota, 0, 1<<53).Says("The effective quota; 0 means no limit.", `0`)
 	s.Shown("counts", field.Schema{Type: "object", Free: true, Items: &field.Schema{Type: "integer"}}, func(dst []byte) []byte {
 		return web.AppendCounts(dst, v.usage.Count)
-	}).Says("Records the user keeps, by kind.", `{"file":3,"note":1}`)
-	s.Time("createdAt", &v.Created, field.Always).Says("When the account was made.", `"2026-01-02T03:04:05.678Z"`)
+	}).Says("Number of the user's records, by kind.", `{"file":3,"note":1}`)
+	s.Time("createdAt", &v.Created, field.Always).Says("When the account was created.", `"2026-01-02T03:04:05.678Z"`)
 }
 
 func ShowUser(tx *kv.Tx, u *record.User) (*ShownUser, error) {
@@ -67,8 +67,7 @@ func AnswerUser(c *web.Request, status int, id record.ID) error {
 	return c.RespondData(status, v)
 }
 
-// SetSession has the browser keep a session's secret, or forget it if it is
-// "".
+// SetSession makes the browser store a session's secret, or forget it if secret is "".
 func SetSession(c *web.Request, secret string) {
 	cookie := &http.Cookie{ // #nosec G124 -- it is Secure on https
 		Name: c.SiteCookie(web.SessionCookie), Value: secret, Path: "/", MaxAge: int(record.SlideTime.Seconds()),
@@ -80,7 +79,7 @@ func SetSession(c *web.Request, secret string) {
 	http.SetCookie(c.W, cookie)
 }
 
-// LoginForm is what a user signs in with.
+// LoginForm is the form for signing in.
 type LoginForm struct {
 	name     string
 	password field.Secret
@@ -91,19 +90,19 @@ func (f *LoginForm) Fields(s *field.Set) {
 	s.Secret("password", &f.password, field.Required).Says("The user's password.", `"correct horse battery"`)
 }
 
-var errLogin = &record.Error{Fault: record.Unauthorized, Code: "wrong_login", Text: "The name or the password is not right."}
+var errLogin = &record.Error{Fault: record.Unauthorized, Code: "wrong_login", Text: "The name or the password is wrong."}
 
-// maxAgent is how much is kept of what a browser calls itself, in bytes.
+// maxAgent is how many bytes of a browser's User-Agent are stored.
 const maxAgent = 200
 
-// signIn makes a session for the user who has the password, and returns the
-// user. A wrong password is counted, and written to the log in a line that does
-// not change: programs that shut out attackers read it.
+// signIn checks the password, starts a session and returns the user. It counts a wrong
+// password and logs it in a line that must not change, because programs that block
+// attackers read it.
 func signIn(c *web.Request, name, password string) (*record.User, error) {
-	if len(password) > field.MaxSecret { // no password is longer: nothing is tried out
+	if len(password) > field.MaxSecret { // no password is longer, so this is no guess
 		return nil, errLogin
 	}
-	name = strings.TrimSpace(name) // no name has any there, and keyboards of telephones add one
+	name = strings.TrimSpace(name) // phone keyboards add a space; names have none there
 	var u *record.User
 	err := c.Site.Store.View(func(tx *kv.Tx) (err error) { u, err = people.UserNamed(tx, name); return err })
 	if err != nil && !web.IsMissing(err) {
@@ -127,18 +126,17 @@ func signIn(c *web.Request, name, password string) (*record.User, error) {
 	return u, StartSession(c, u)
 }
 
-// StartSession makes a session and gives it to the browser. One that the browser had
-// ends.
+// StartSession starts a session for the browser and ends the one that it had.
 func StartSession(c *web.Request, u *record.User) error {
 	old := c.Session()
 	var before *people.Caller
 	if old != "" {
-		before, _ = people.AuthenticateSession(c.Site.Store, old) // what cannot be used has ended
+		before, _ = people.AuthenticateSession(c.Site.Store, old) // an error means that it has ended
 	}
 	var secret string
 	err := c.Site.Store.Update(func(tx *kv.Tx) (err error) {
 		now, err := people.User(tx, u.ID)
-		if err != nil || now.Disabled || now.Password != u.Password { // changed since it was checked
+		if err != nil || now.Disabled || now.Password != u.Password { // changed since the check
 			return errLogin
 		}
 		if before != nil {
@@ -157,8 +155,7 @@ func StartSession(c *web.Request, u *record.User) error {
 	return err
 }
 
-// address is where the client asks from; "" if that is not known, as of one
-// that comes over a socket and by no proxy.
+// address is the client's address; "" if it is unknown, such as on a socket without a proxy.
 func address(c *web.Request) string {
 	if !c.Addr.IsValid() {
 		return ""
@@ -166,14 +163,14 @@ func address(c *web.Request) string {
 	return c.Addr.String()
 }
 
-// failedSignIn writes the line of a wrong sign-in.
+// failedSignIn logs a failed sign-in.
 func failedSignIn(c *web.Request, name string) {
 	client := cmp.Or(address(c), "local")
 	c.Site.Log.LogAttrs(c.R.Context(), slog.LevelWarn, "sign-in failed", slog.String("client", client), slog.String("user", web.CutTo(name, 64)))
 }
 
 var Login = web.Operation{
-	Tag: "session", Summary: "Signs a browser in: sets the session cookie.",
+	Tag: "session", Summary: "Signs a browser in and sets the session cookie.",
 	Args: []web.Param{web.ProofArg}, Body: web.BodyOf("Login"), Reply: web.Reply{Status: 200, Doc: "The account.", Body: web.DataOf("User")},
 	Fails: []int{400, 401, 403, 429, 503}, Serve: login,
 }
@@ -195,11 +192,11 @@ func login(c *web.Request) error {
 }
 
 var Logout = web.Operation{
-	Tag: "session", Summary: "Ends the session of the browser that asks.",
+	Tag: "session", Summary: "Ends the calling browser's session.",
 	Reply: web.DoneReply, Fails: []int{403}, Serve: logout,
 }
 
-// logout ends the session of the browser that asks, if it has one.
+// logout ends the calling browser's session, if it has one.
 func logout(c *web.Request) error {
 	if err := endSession(c); err != nil {
 		return err
@@ -218,7 +215,7 @@ func endSession(c *web.Request) error {
 	SetSession(c, "")
 	caller, err := people.AuthenticateSession(c.Site.Store, secret)
 	if err != nil {
-		return nil //nolint:nilerr // it has ended before
+		return nil //nolint:nilerr // it has already ended
 	}
 	err = c.Site.Store.Update(func(tx *kv.Tx) error { return people.RemoveKey(tx, caller.User.ID, caller.Key.ID) })
 	if web.IsMissing(err) {
@@ -235,12 +232,12 @@ type ShownSession struct {
 
 func (v *ShownSession) Fields(s *field.Set) {
 	s.ID("id", &v.ID, field.Always).Says("Id of the session.", web.SampleID)
-	s.Text("agent", &v.Agent, maxAgent).Says("What the browser calls itself.", `"Mozilla/5.0"`)
+	s.Text("agent", &v.Agent, maxAgent).Says("The browser's User-Agent.", `"Mozilla/5.0"`)
 	s.Text("address", &v.Address, 64).Says("Where it signed in from.", `"192.0.2.7"`)
-	s.Bool("current", &v.current).Says("Whether it is the one that asks.", `true`)
+	s.Bool("current", &v.current).Says("Whether this is the session of the request.", `true`)
 	s.Time("createdAt", &v.Created, field.Always).Says("When it signed in.", `"2026-01-02T03:04:05.678Z"`)
 	s.Time("lastUsedAt", &v.LastUsed, field.Always).Says("When it was last used, to the minute.", `"2026-01-02T03:04:00.000Z"`)
-	s.Time("expiresAt", &v.Expires, field.Always).Says("When it ends unless it is used.", `"2026-02-01T03:04:05.678Z"`)
+	s.Time("expiresAt", &v.Expires, field.Always).Says("When it ends if it is not used.", `"2026-02-01T03:04:05.678Z"`)
 }
 
 var ListSessions = web.Operation{
@@ -280,11 +277,11 @@ func removeSession(c *web.Request) error {
 }
 
 var RemoveSessions = web.Operation{
-	Tag: "session", Summary: "Ends all sessions but the one that asks.",
+	Tag: "session", Summary: "Ends all sessions except that of the request.",
 	Reply: web.DoneReply, Serve: removeSessions,
 }
 
-// removeSessions ends all sessions but the one that asks.
+// removeSessions ends all sessions except that of the request.
 func removeSessions(c *web.Request) error {
 	if err := c.Site.Store.Update(func(tx *kv.Tx) error {
 		all, err := people.Sessions(tx, c.Owner())
@@ -300,8 +297,8 @@ func removeSessions(c *web.Request) error {
 	return c.RespondOK()
 }
 
-// onward is where a page leads after the sign-in: a path of this server. Any
-// other address, and what browsers could take for one, is home.
+// onward is the path on this server to go to after signing in. Any other address, and
+// anything that a browser could take for one, becomes the home page.
 func onward(next string) string {
 	if !strings.HasPrefix(next, "/") || strings.HasPrefix(next, "//") || strings.ContainsFunc(next, func(r rune) bool { return r < ' ' || r == '\\' || r == 0x7f }) {
 		return "/"
@@ -314,12 +311,12 @@ func onward(next string) string {
 }
 
 var ReadLogin = web.Operation{
-	Tag: "session", Summary: "The page to sign in at.",
-	Args:  []web.Param{{In: "query", Name: "next", Doc: "Path to go on to.", Schema: web.Object{"type": "string"}, Example: "/files"}},
+	Tag: "session", Summary: "The sign-in page.",
+	Args:  []web.Param{{In: "query", Name: "next", Doc: "Path to continue to.", Schema: web.Object{"type": "string"}, Example: "/files"}},
 	Reply: web.Reply{Status: 200, Doc: "The page.", Body: web.PageOf()}, Fails: []int{303}, Serve: readLogin,
 }
 
-// readLogin is the page to sign in at; who is signed in is sent on.
+// readLogin shows the sign-in page. It redirects users who are already signed in.
 func readLogin(c *web.Request) error {
 	next := onward(c.R.URL.Query().Get("next"))
 	if c.Session() != "" {
@@ -338,7 +335,7 @@ func readLogin(c *web.Request) error {
 	return c.RespondPage(http.StatusOK, page)
 }
 
-// Redirect sends a browser on to a path of this server, with GET.
+// Redirect redirects to a path of this server, with GET.
 func Redirect(c *web.Request, path string) error {
 	c.W.Header().Set("Cache-Control", "no-store")
 	c.W.Header().Set("Location", web.ASCIIURL(c.Site.Prefix()+path))
@@ -347,12 +344,12 @@ func Redirect(c *web.Request, path string) error {
 }
 
 var PostLogin = web.Operation{
-	Tag: "session", Summary: "Takes the form of the page to sign in at.",
-	Body: web.FormBody, Reply: web.Reply{Status: 303, Doc: "On to the page that was wanted.", Body: nil}, Fails: []int{400, 401, 403, 413, 415, 429, 503},
+	Tag: "session", Summary: "Receives the form of the sign-in page.",
+	Body: web.FormBody, Reply: web.Reply{Status: 303, Doc: "Redirects to the requested page.", Body: nil}, Fails: []int{400, 401, 403, 413, 415, 429, 503},
 	Serve: postLogin,
 }
 
-// postLogin takes the form of the login page.
+// postLogin receives the form of the sign-in page.
 func postLogin(c *web.Request) error {
 	if err := c.SameOrigin(); err != nil {
 		return err
@@ -371,8 +368,8 @@ func postLogin(c *web.Request) error {
 	})
 }
 
-// Problem answers a page's form of which a password was not taken: with the
-// page again, which says why, and when to try again. Other errors are returned.
+// Problem answers a form whose password was not accepted: with the page again, which says
+// why and when to try again. It returns other errors.
 func Problem(c *web.Request, err error, page func(embed.Problem) embed.Page) error {
 	e, status := web.ClientError(err)
 	p := embed.Problem{Text: e.Text, Wait: e.Fault == record.TooMany || e.Fault == record.Busy}
@@ -393,10 +390,10 @@ func Problem(c *web.Request, err error, page func(embed.Problem) embed.Page) err
 
 var PostLogout = web.Operation{
 	Tag: "session", Summary: "Signs the browser out.",
-	Reply: web.Reply{Status: 303, Doc: "On to the page to sign in at.", Body: nil}, Fails: []int{403}, Serve: postLogout,
+	Reply: web.Reply{Status: 303, Doc: "Redirects to the sign-in page.", Body: nil}, Fails: []int{403}, Serve: postLogout,
 }
 
-// postLogout takes the form that signs out.
+// postLogout receives the form for signing out.
 func postLogout(c *web.Request) error {
 	if err := endSession(c); err != nil {
 		return err
@@ -404,19 +401,19 @@ func postLogout(c *web.Request) error {
 	return Redirect(c, "/login")
 }
 
-// DeviceForm is a client's request to be let in.
+// DeviceForm is a client's request to connect.
 type DeviceForm struct{ client string }
 
 func (f *DeviceForm) Fields(s *field.Set) {
-	s.Name("extension_id", &f.client, 128, field.Required, field.Filled).Says("What the client calls itself.", `"kist-extension"`)
+	s.Name("extension_id", &f.client, 128, field.Required, field.Filled).Says("Name of the client.", `"kist-extension"`)
 }
 
 var AuthorizeDevice = web.Operation{
-	Tag: "session", Summary: "Begins the device flow (RFC 8628): a client asks to be let in.",
+	Tag: "session", Summary: "Starts the device flow (RFC 8628): a client asks to connect.",
 	Body: web.BodyOf("Device"), Reply: web.Reply{Status: 200, Doc: "The codes.", Body: deviceCodes}, Fails: []int{403, 429}, Serve: authorizeDevice,
 }
 
-// authorizeDevice begins the device flow (RFC 8628, section 3.1).
+// authorizeDevice starts the device flow (RFC 8628, section 3.1).
 func authorizeDevice(c *web.Request) error {
 	form := new(DeviceForm)
 	if err := c.DecodeNew(form); err != nil {
@@ -457,7 +454,7 @@ func authorizeDevice(c *web.Request) error {
 type TokenForm struct{ code string }
 
 func (f *TokenForm) Fields(s *field.Set) {
-	s.Text("device_code", &f.code, 256, field.Required, field.Filled).Says("The code that the client was given.", `"…"`)
+	s.Text("device_code", &f.code, 256, field.Required, field.Filled).Says("The client's device code.", `"…"`)
 }
 
 var PollDevice = web.Operation{
@@ -493,15 +490,15 @@ func pollDevice(c *web.Request) error {
 }
 
 var RevokeDevice = web.Operation{
-	Tag: "session", Summary: "Revokes the key of the device flow that it is called with: the client leaves.",
+	Tag: "session", Summary: "Revokes the calling client's own key, if it comes from the device flow.",
 	Reply: web.DoneReply, Fails: []int{404}, Serve: revokeDevice,
 }
 
-// revokeDevice takes the key of the device flow away that the request has come
-// with, so that a client can leave; it may touch no other.
+// revokeDevice revokes the key that the request was sent with, so that a client can
+// disconnect. It cannot revoke other keys.
 func revokeDevice(c *web.Request) error {
 	if c.Caller.Key.Device == "" {
-		return &record.Error{Fault: record.Denied, Code: "no_device", Text: "This ends what was connected with a code; other keys are revoked under “Keys and devices”."}
+		return &record.Error{Fault: record.Denied, Code: "no_device", Text: "Only a client that connected with a code can revoke its key here. Revoke other keys under “Keys and devices”."}
 	}
 	if err := c.Site.Store.Update(func(tx *kv.Tx) error { return people.RemoveKey(tx, c.Owner(), c.Caller.Key.ID) }); err != nil {
 		return err
@@ -509,14 +506,13 @@ func revokeDevice(c *web.Request) error {
 	return c.RespondOK()
 }
 
-// invalidRequest tells a client of the device flow what is wrong with its
-// body.
+// invalidRequest tells a client of the device flow what is wrong with its body.
 func invalidRequest(c *web.Request, err error) error {
 	e, _ := web.ClientError(err)
 	return deviceError(c, http.StatusBadRequest, &record.DeviceError{Code: "invalid_request", Text: e.Text})
 }
 
-// deviceError answers in the form of OAuth (RFC 6749, section 5.2).
+// deviceError answers with an error in the format of OAuth (RFC 6749, section 5.2).
 func deviceError(c *web.Request, status int, e *record.DeviceError) error {
 	answer := map[string]any{"error": e.Code, "code": e.Code, "error_description": e.Text, "requestId": c.ID}
 	if e.Interval > 0 {
@@ -530,23 +526,22 @@ func deviceError(c *web.Request, status int, e *record.DeviceError) error {
 	return c.RespondJSON(status, body)
 }
 
-// VerifyForm is a user's decision.
+// VerifyForm is the user's decision.
 type VerifyForm struct{ code, action string }
 
 var DeviceActions = []string{"approve", "deny"}
 
 func (f *VerifyForm) Fields(s *field.Set) {
 	s.Text("user_code", &f.code, 64, field.Required, field.Filled).Says("The code that the client shows.", `"BCDF-GHJK"`)
-	field.Choice(s, "action", &f.action, DeviceActions, field.Required).Says("Whether it is let in.", `"approve"`)
+	field.Choice(s, "action", &f.action, DeviceActions, field.Required).Says("Whether the client may connect.", `"approve"`)
 }
 
-// tooManyCodes is tooMany for codes of the device flow.
+// tooManyCodes is TooMany for codes of the device flow.
 func tooManyCodes(wait time.Duration) error {
 	return &record.Error{Fault: record.TooMany, Code: "too_many_guesses", Text: "Too many wrong codes. Try again " + roundedUp(wait) + ".", Retry: wait}
 }
 
-// decideDevice lets the client of a code in, or refuses it. Codes cannot be tried
-// out.
+// decideDevice approves or denies the client with the code. Codes cannot be guessed.
 func decideDevice(c *web.Request, code string, approve bool) (*record.Device, error) {
 	var d *record.Device
 	err := tryCode(c, func() (err error) {
@@ -555,8 +550,7 @@ func decideDevice(c *web.Request, code string, approve bool) (*record.Device, er
 	return d, err
 }
 
-// tryCode runs what looks for a code, and counts a code that is not there as a
-// wrong guess.
+// tryCode runs look, which looks for a code, and counts a missing code as a wrong guess.
 func tryCode(c *web.Request, look func() error) error {
 	now, at, tries := c.Site.Store.Now(), "device:"+c.Owner().String(), people.TriesOf(c.Site.Store)
 	limits := []people.Limit{
@@ -574,7 +568,7 @@ func tryCode(c *web.Request, look func() error) error {
 }
 
 var VerifyDevice = web.Operation{
-	Tag: "session", Summary: "Lets a device in or refuses it; for a browser that is signed in.",
+	Tag: "session", Summary: "Approves or denies a device; only for a browser that is signed in.",
 	Body: web.BodyOf("DeviceDecision"), Reply: web.DoneReply, Fails: []int{404, 429}, Serve: verifyDevice,
 }
 
@@ -590,13 +584,13 @@ func verifyDevice(c *web.Request) error {
 }
 
 var ReadDevice = web.Operation{
-	Tag: "session", Summary: "The page where a user lets a device in.",
+	Tag: "session", Summary: "The page where a user approves a device.",
 	Args:  []web.Param{{In: "query", Name: "user_code", Doc: "The code that the device shows.", Schema: web.Object{"type": "string"}, Example: "BCDF-GHJK"}},
 	Reply: web.Reply{Status: 200, Doc: "The page.", Body: web.PageOf()}, Fails: []int{303, 404, 429}, Serve: readDevice,
 }
 
-// readDevice shows which client asks, to who is signed in; others sign in
-// first and come back with the code still filled in.
+// readDevice shows a signed-in user which client asks. Others sign in first and return with
+// the code filled in.
 func readDevice(c *web.Request) error {
 	code := record.CleanUserCode(c.R.URL.Query().Get("user_code"))
 	if c.Caller == nil || !c.Caller.Key.Session {
@@ -615,7 +609,7 @@ func answerDevice(c *web.Request, status int, code, problem string) error {
 		return c.Site.Store.View(func(tx *kv.Tx) (err error) { d, err = people.DeviceFor(tx, code); return err })
 	})
 	if web.IsMissing(err) {
-		page.Problem = "This code is not known, or its ten minutes are over. Look at the code again, or start again on the device."
+		page.Problem = "This code is unknown or has expired after ten minutes. Check the code, or start again on the device."
 		return c.RespondPage(http.StatusNotFound, page)
 	}
 	if err != nil {
@@ -626,12 +620,12 @@ func answerDevice(c *web.Request, status int, code, problem string) error {
 }
 
 var PostDevice = web.Operation{
-	Tag: "session", Summary: "Takes the form of the page where a user lets a device in.",
-	Body: web.FormBody, Reply: web.Reply{Status: 200, Doc: "What was done.", Body: web.PageOf()}, Fails: []int{303, 400, 404, 413, 415, 429},
+	Tag: "session", Summary: "Receives the form of the page where a user approves a device.",
+	Body: web.FormBody, Reply: web.Reply{Status: 200, Doc: "The result.", Body: web.PageOf()}, Fails: []int{303, 400, 404, 413, 415, 429},
 	Serve: postDevice,
 }
 
-// postDevice takes the form of the device page.
+// postDevice receives the form of the device page.
 func postDevice(c *web.Request) error {
 	values, err := ReadForm(c)
 	if err != nil {
@@ -640,23 +634,23 @@ func postDevice(c *web.Request) error {
 	code := record.CleanUserCode(values.Get("user_code"))
 	approve := values.Get("action") == "approve"
 	if !approve && values.Get("action") != "deny" {
-		return Redirect(c, "/device?user_code="+code) // the code was typed
+		return Redirect(c, "/device?user_code="+code) // the user has typed the code
 	}
 	d, err := decideDevice(c, code, approve)
 	if web.IsMissing(err) {
-		return answerDevice(c, http.StatusNotFound, code, "This code is not known any more. Start again on the device.")
+		return answerDevice(c, http.StatusNotFound, code, "This code is no longer valid. Start again on the device.")
 	}
 	if err != nil {
 		return err
 	}
 	page := embed.MessagePage{Base: c.Site.Prefix(), Title: "Not connected", Text: record.ClientName(d.Client) + " was refused. You can close this page."}
 	if approve {
-		page.Title, page.Text = "Connected", record.ClientName(d.Client)+" is connected to your account. You can close this page and go back to it."
+		page.Title, page.Text = "Connected", record.ClientName(d.Client)+" is connected to your account. You can close this page and return to it."
 	}
 	return c.RespondPage(http.StatusOK, page)
 }
 
-// RequireForm refuses a body that is no form of a page.
+// RequireForm refuses a body that is not a page's form.
 func RequireForm(c *web.Request) error {
 	media, _, err := mime.ParseMediaType(c.R.Header.Get("Content-Type"))
 	if err != nil || media != "application/x-www-form-urlencoded" {
@@ -665,7 +659,7 @@ func RequireForm(c *web.Request) error {
 	return nil
 }
 
-// ReadForm reads a body of a page's form.
+// ReadForm reads a page's form.
 func ReadForm(c *web.Request) (url.Values, error) {
 	if err := RequireForm(c); err != nil {
 		return nil, err

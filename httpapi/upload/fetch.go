@@ -29,16 +29,16 @@ import (
 	"kist/kv/record"
 )
 
-// Bounds of the work on remote uploads.
+// Bounds of remote uploads.
 const (
 	FetchesAtOnce  = 6
-	FetchesOfOwner = 2 // so that slow servers do not keep others waiting
+	FetchesOfOwner = 2 // at the same time, so that one user's slow servers do not delay others
 	fetchRedirects = 10
-	fetchLook      = time.Minute // between two looks at the queue
+	fetchLook      = time.Minute // at most between two checks of the queue
 )
 
-// NewFetches makes the queue of remote uploads. When it ends, it cuts off what
-// is under way and returns when that is back in the queue.
+// NewFetches makes the queue of remote uploads. When its Run ends, it stops the running
+// fetches and returns when they are back in the queue.
 func NewFetches(s *web.Site) *worker.Queue[record.ID] {
 	resumed := false
 	return worker.New(worker.Options[record.ID]{
@@ -57,7 +57,7 @@ func NewFetches(s *web.Site) *worker.Queue[record.ID] {
 			}); err != nil {
 				return nil, 0, err
 			}
-			if len(found) == 0 && wait == 0 { // nobody waits
+			if len(found) == 0 && wait == 0 { // the queue is empty
 				q.Forget(func(record.ID) bool { return false })
 			}
 			for _, one := range found {
@@ -72,7 +72,7 @@ func NewFetches(s *web.Site) *worker.Queue[record.ID] {
 	})
 }
 
-// runFetch makes one try and writes down what came of it.
+// runFetch makes one attempt and stores the result.
 func runFetch(s *web.Site, ctx context.Context, one jobs.DueFetch, read *atomic.Int64) {
 	var f *record.Fetch
 	err := s.Store.Update(func(tx *kv.Tx) (err error) { f, err = jobs.BeginFetch(tx, one.Owner, one.ID); return err })
@@ -80,7 +80,7 @@ func runFetch(s *web.Site, ctx context.Context, one jobs.DueFetch, read *atomic.
 	case nobodyWaits(err):
 		return
 	case err != nil:
-		s.Log.Error("a remote upload does not begin; it is tried again", "id", one.ID, "error", err)
+		s.Log.Error("cannot start a remote upload; trying again", "id", one.ID, "error", err)
 		worker.Pause(ctx)
 		return
 	}
@@ -100,20 +100,20 @@ func runFetch(s *web.Site, ctx context.Context, one jobs.DueFetch, read *atomic.
 	})
 }
 
-// nobodyWaits reports whether an error says that a try was cancelled, or
-// removed with or without its account.
+// nobodyWaits reports whether the error means that the fetch was cancelled, or was removed alone
+// or with its account.
 func nobodyWaits(err error) bool { return errors.Is(err, jobs.ErrNotRunning) || web.IsMissing(err) }
 
-// fetchError says what a try failed by.
+// fetchError is the reason why an attempt failed.
 type fetchError struct {
 	text   string        // for the owner
-	passes bool          // another try may go well
-	asked  time.Duration // until then
+	passes bool          // another attempt may succeed
+	asked  time.Duration // the other server's Retry-After
 }
 
 func (e *fetchError) Error() string { return e.text }
 
-// explainFetch is what any error means to the owner of a remote upload.
+// explainFetch turns any error into one for the owner of a remote upload.
 func explainFetch(s *web.Site, f *record.Fetch, err error) *fetchError {
 	var failed *fetchError
 	if errors.As(err, &failed) {
@@ -122,15 +122,15 @@ func explainFetch(s *web.Site, f *record.Fetch, err error) *fetchError {
 	e, status := web.ClientError(err)
 	if status == http.StatusInternalServerError {
 		s.Log.Error("a remote upload failed", "id", f.ID, "error", err)
-		return &fetchError{text: "Something went wrong on the server. The log says more under the id of the remote upload.", passes: true}
+		return &fetchError{text: "Something went wrong on the server. The server's log has details under the id of the remote upload.", passes: true}
 	}
 	return &fetchError{text: e.Text, passes: status == http.StatusServiceUnavailable || status == http.StatusInsufficientStorage}
 }
 
-// otherServer begins the sentences about it.
+// otherServer is the subject of sentences about the other server.
 const otherServer = "The other server"
 
-// fetchOne makes a try. The content is durable first, the record comes second.
+// fetchOne makes one attempt. The content is made durable before the record.
 func fetchOne(s *web.Site, ctx context.Context, f *record.Fetch, read *atomic.Int64) error {
 	form, err := FetchForm(f.Fields)
 	if err != nil {
@@ -164,7 +164,7 @@ func fetchOne(s *web.Site, ctx context.Context, f *record.Fetch, read *atomic.In
 	}
 	defer func() {
 		if err := st.Drop(); err != nil {
-			s.Log.Warn("a remote upload's temporary file is left", "error", err)
+			s.Log.Warn("cannot remove the temporary file of a remote upload", "error", err)
 		}
 	}()
 	if err := stageFetched(s, f, res.Body, st, room, read); err != nil {
@@ -175,14 +175,14 @@ func fetchOne(s *web.Site, ctx context.Context, f *record.Fetch, read *atomic.In
 		return err
 	}
 	recorded := false
-	defer func() { ReleasePins(s, []*blobs.Kept{kept}, recorded) }() // after the commit, whatever comes
+	defer func() { ReleasePins(s, []*blobs.Kept{kept}, recorded) }() // after the commit, even if it fails
 	head, err := head(s, kept.Ref)
 	if err != nil {
 		return err
 	}
 	p := Part{Name: f.Name, claimed: res.Header.Get("Content-Type"), Head: head}
 	if isEncoded(res.Header) {
-		p.claimed = "" // that of what is inside
+		p.claimed = "" // the type is that of the decoded content
 	}
 	one := fileForm(form, p, kept, true)
 	err = s.Store.Update(func(tx *kv.Tx) error {
@@ -193,7 +193,7 @@ func fetchOne(s *web.Site, ctx context.Context, f *record.Fetch, read *atomic.In
 	return err
 }
 
-// stageFetched stages a body, within the room that there is, and notes how far it is.
+// stageFetched stages a body within the budget and stores the progress.
 func stageFetched(s *web.Site, f *record.Fetch, body io.Reader, st *blobs.Stage, m *UploadBudget, read *atomic.Int64) error {
 	from := &readErrors{r: countedReader{body, read}}
 	for limit := min(m.File, m.Left, math.MaxInt64-1); ; {
@@ -201,7 +201,7 @@ func stageFetched(s *web.Site, f *record.Fetch, body io.Reader, st *blobs.Stage,
 		_, err := st.ReadFrom(some)
 		switch {
 		case from.err != nil && errors.Is(from.err, outbound.ErrSlow):
-			return &fetchError{text: fmt.Sprintf("%s stopped sending, or sent too slowly, after %d bytes.", otherServer, st.Size()), passes: true}
+			return &fetchError{text: fmt.Sprintf("%s stopped sending or became too slow after %d bytes.", otherServer, st.Size()), passes: true}
 		case from.err != nil:
 			return &fetchError{text: fmt.Sprintf("The connection broke off after %d bytes.", st.Size()), passes: true}
 		case err != nil:
@@ -220,12 +220,12 @@ func stageFetched(s *web.Site, f *record.Fetch, body io.Reader, st *blobs.Stage,
 	}
 }
 
-// saveFetchProgress writes down how far a try is.
+// saveFetchProgress stores the progress of an attempt.
 func saveFetchProgress(s *web.Site, f *record.Fetch) error {
 	return s.Store.Update(func(tx *kv.Tx) error { return jobs.NoteFetch(tx, f) })
 }
 
-// countedReader counts what is read.
+// countedReader counts the bytes read.
 type countedReader struct {
 	io.Reader
 	n *atomic.Int64
@@ -237,7 +237,7 @@ func (r countedReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// checkResponse is nil if an answer brings what was asked for.
+// checkResponse returns an error unless the answer has the file.
 func checkResponse(res *http.Response, now time.Time) error {
 	code := res.StatusCode
 	switch {
@@ -246,7 +246,7 @@ func checkResponse(res *http.Response, now time.Time) error {
 	case code == http.StatusNoContent, code == http.StatusResetContent:
 		return &fetchError{text: fmt.Sprintf("%s has no content there (%d).", otherServer, code)}
 	case code >= 300 && code < 400 && res.Header.Get("Location") != "":
-		return &fetchError{text: fmt.Sprintf("The address is redirected more than %d times.", fetchRedirects)}
+		return &fetchError{text: fmt.Sprintf("The address has more than %d redirects.", fetchRedirects)}
 	}
 	e := &fetchError{text: strings.TrimSpace(fmt.Sprintf("%s answered %d %s", otherServer, code, http.StatusText(code))) + "."}
 	switch {
@@ -256,16 +256,15 @@ func checkResponse(res *http.Response, now time.Time) error {
 	return e
 }
 
-// isEncoded reports whether a body is packed in a way that was not asked for. It
-// is kept so.
+// isEncoded reports whether a body is compressed although that was not requested. It is stored
+// that way.
 func isEncoded(h http.Header) bool {
 	c := strings.TrimSpace(h.Get("Content-Encoding"))
 	return c != "" && !strings.EqualFold(c, "identity")
 }
 
-// nameOf is the name of the file that an answer brings: what it says
-// (Content-Disposition, RFC 6266), else the end of the address that redirects
-// led to, else its host.
+// nameOf is the name of the file in an answer: that of the Content-Disposition header (RFC
+// 6266), else the end of the address after redirects, else its host.
 func nameOf(res *http.Response) string {
 	u := res.Request.URL
 	name := saidName(res.Header.Get("Content-Disposition"))
@@ -276,16 +275,15 @@ func nameOf(res *http.Response) string {
 	return name
 }
 
-// looseName finds a file name in a Content-Disposition that is not well-formed.
+// looseName finds a file name in a malformed Content-Disposition.
 var looseName = regexp.MustCompile(`(?i)(?:^|;)\s*filename\s*=\s*(?:"([^"]*)"|([^;"]*))`)
 
-// codedName finds a file name of RFC 8187 in an encoding of western Europe,
-// which package mime does not read.
+// codedName finds a file name according to RFC 8187 in a western European encoding, which
+// package mime does not support.
 var codedName = regexp.MustCompile(`(?i)(?:^|;)\s*filename\*\s*=\s*(?:iso-8859-1|windows-1252)'[^']*'([^;\s]*)`)
 
-// saidName is the file name in a Content-Disposition, "" if there is none. Many
-// servers write it with blanks and without quotes, and some as bytes of
-// Windows-1252.
+// saidName is the file name in a Content-Disposition; "" if it has none. Many servers write it
+// with spaces and without quotes, and some in Windows-1252.
 func saidName(disposition string) string {
 	_, params, err := mime.ParseMediaType(disposition)
 	name := params["filename"]
@@ -303,11 +301,11 @@ func saidName(disposition string) string {
 	return name
 }
 
-// windows1252 is the text of bytes in Windows-1252, which is ISO 8859-1 where that
-// has printable characters.
+// windows1252 decodes Windows-1252, which equals ISO 8859-1 for the printable characters of the
+// latter.
 func windows1252(bytes string) string {
 	text, err := charmap.Windows1252.NewDecoder().String(bytes)
-	if err != nil { // a decoder of single bytes has no errors
+	if err != nil { // a single-byte decoder cannot fail
 		return bytes
 	}
 	return text

@@ -1,5 +1,5 @@
-// Package upload takes files in: forms, resumable uploads of owners and of
-// senders, upload links with their queue, and remote uploads.
+// Package upload receives files: forms, resumable uploads of owners and senders, upload links
+// and their queue, and remote uploads.
 package upload
 
 import (
@@ -32,8 +32,8 @@ import (
 	"kist/kv/record"
 )
 
-// pictured reports whether a thumbnail can be made of what was uploaded, as far
-// as its header tells: decoding it is for who asks.
+// pictured reports whether an uploaded file can have a thumbnail, judging by its header. It is
+// decoded only when someone asks for the thumbnail.
 func pictured(c *web.Request, p Part, ref blobs.Ref) (bool, error) {
 	if !public.Shrinks(media.Of(p.claimed, p.Name, p.Head)) {
 		return false, nil
@@ -51,30 +51,30 @@ const (
 	MaxParts = 100
 	MaxField = 64 << 10 // bytes of one text field
 	MaxTexts = 1 << 20  // bytes of all text fields
-	maxHead  = 64 << 10 // bytes before a part's content: its header, and what precedes the first part
+	maxHead  = 64 << 10 // bytes before a part's content: its header, and text before the first part
 )
 
-// Part is a file of an upload whose bytes are on the disk, not yet kept; or, of an
-// upload that was answered before, their sum alone.
+// Part is a file of an upload, staged on the disk but not kept yet. For a repeated upload that was
+// already answered, it has only the checksum.
 type Part struct {
-	Stage   *blobs.Stage // nil if the content was only looked at
+	Stage   *blobs.Stage // nil if the content was only read
 	Sum     [sha256.Size]byte
-	Name    string // as the client has it, cleaned
-	unnamed bool   // the client says no name
-	claimed string // media type by the client's word
+	Name    string // as given by the client, cleaned
+	unnamed bool   // the client gave no name
+	claimed string // media type according to the client
 	Head    []byte
 
-	pictured bool // a thumbnail can be made of it
+	pictured bool // it can have a thumbnail
 }
 
-// discardParts removes what was staged of parts and not kept.
+// discardParts removes staged files that were not kept.
 func discardParts(c *web.Request, parts []Part) {
 	for _, p := range parts {
 		if p.Stage == nil {
 			continue
 		}
 		if err := p.Stage.Drop(); err != nil {
-			c.Site.Log.Warn("an upload's temporary file is left", "error", err)
+			c.Site.Log.Warn("cannot remove the temporary file of an upload", "error", err)
 		}
 	}
 }
@@ -82,12 +82,11 @@ func discardParts(c *web.Request, parts []Part) {
 var UploadFiles = web.Operation{
 	Tag: "files", Summary: "Uploads one or more files.",
 	Args: []web.Param{web.IdempotencyArg}, Body: multipartOf(),
-	Reply: web.Reply{Status: 201, Doc: "The record of the file; of several, a list in files.", Body: uploaded()}, Fails: []int{409},
+	Reply: web.Reply{Status: 201, Doc: "The record of the file. For several files, a list in files.", Body: uploaded()}, Fails: []int{409},
 	Plain: web.BareAddress, Serve: uploadFiles,
 }
 
-// uploadFiles keeps files and answers with their records: one flat, several in a
-// list.
+// uploadFiles stores files and answers with their records: a single one flat, several in a list.
 func uploadFiles(c *web.Request) error {
 	key, err := c.IdempotencyKey()
 	if err != nil {
@@ -104,7 +103,7 @@ func uploadFiles(c *web.Request) error {
 		}
 	}
 	parts, fields, err := ReadMultipart(c, room)
-	defer func() { discardParts(c, parts) }() // what is kept by then stays
+	defer func() { discardParts(c, parts) }() // files that were kept stay
 	if err != nil {
 		return err
 	}
@@ -126,7 +125,7 @@ func uploadFiles(c *web.Request) error {
 	}
 	kept := make([]*blobs.Kept, 0, len(parts))
 	recorded := false
-	defer func() { ReleasePins(c.Site, kept, recorded) }() // after the commit, whatever comes
+	defer func() { ReleasePins(c.Site, kept, recorded) }() // after the commit, even if it fails
 	for i := range parts {
 		one, err := parts[i].Stage.Keep()
 		if err != nil {
@@ -165,9 +164,9 @@ func uploadFiles(c *web.Request) error {
 	return c.AnswerUploaded(body)
 }
 
-// ReleasePins ends the pins. Content that got no record is unlinked at once: otherwise
-// refused uploads would fill the disk until the next sweep; but not what a
-// record had that was removed lately, which has its time.
+// ReleasePins releases the pins. It immediately unlinks content that got no record, because
+// refused uploads would otherwise fill the disk until the next sweep. Content of a recently
+// removed record stays for its usual time.
 func ReleasePins(s *web.Site, kept []*blobs.Kept, recorded bool) {
 	for _, k := range kept {
 		k.Release()
@@ -175,13 +174,13 @@ func ReleasePins(s *web.Site, kept []*blobs.Kept, recorded bool) {
 			continue
 		}
 		if _, err := s.Blobs.Unlink(k.Ref, func() (bool, error) { return catalog.ContentUnknown(s.Store, k.Ref) }); err != nil {
-			s.Log.Warn("content without a record is left to the sweep", "error", err)
+			s.Log.Warn("cannot remove content without a record; the sweep will remove it", "error", err)
 		}
 	}
 }
 
-// LoadIdempotentAnswer is the answer to an earlier request with the same key; Missing if
-// there was none.
+// LoadIdempotentAnswer is the answer to an earlier request with the same key; Missing if there is
+// none.
 func LoadIdempotentAnswer(c *web.Request, key string) (a *jobs.IdempotentAnswer, err error) {
 	if key == "" {
 		return nil, record.NotFound("answer")
@@ -193,13 +192,12 @@ func LoadIdempotentAnswer(c *web.Request, key string) (a *jobs.IdempotentAnswer,
 	return a, err
 }
 
-// Fingerprint tells an upload from every other: by its method and path, what
-// is said of its files and their content, in order, and the fields, in any
-// order. The Idempotency-Key goes into it, so that a password among the fields
-// cannot be found by trying out which makes the stored fingerprint.
+// Fingerprint identifies an upload by its method and path, by the names, types and contents of its
+// files in order, and by the fields in any order. It includes the Idempotency-Key, so that a
+// password among the fields cannot be found by trying passwords against the stored fingerprint.
 func Fingerprint(c *web.Request, key string, parts []Part, fields field.Object) []byte {
 	h := hmac.New(sha256.New, []byte(key))
-	add := func(text string) { // no two lists of texts are written alike
+	add := func(text string) { // different lists of texts give different bytes
 		_, _ = h.Write(binary.AppendUvarint(nil, uint64(len(text)))) // cannot fail
 		_, _ = io.WriteString(h, text)
 	}
@@ -213,34 +211,34 @@ func Fingerprint(c *web.Request, key string, parts []Part, fields field.Object) 
 	}
 	for _, name := range web.SortedKeys(fields) {
 		add(name)
-		text, _ := fields[name].(string) // receive reads nothing else
+		text, _ := fields[name].(string) // ReadMultipart reads only strings
 		add(text)
 	}
 	return h.Sum(nil)
 }
 
-// UploadBudget is what an upload may take.
+// UploadBudget is what an upload may use.
 type UploadBudget struct {
 	File  int64 // bytes of one file
 	Left  int64 // bytes until the quota is used up
-	Disk  int64 // bytes that the disk takes
+	Disk  int64 // bytes that fit on the disk
 	quota int64
-	Look  bool // the content is looked at and not staged
+	Look  bool // the content is only read, not staged
 
-	// Of what strangers send.
-	names []string                             // of the fields that are read; all if nil
-	next  func() error                         // is asked before a file is read, unless it is nil
-	takes func(name string, head []byte) error // is asked once the file's first bytes are there, unless it is nil
-	full  error                                // in place of the quota's
+	// For senders.
+	names []string                             // of the fields to read; nil means all
+	next  func() error                         // called before a file is read; may be nil
+	takes func(name string, head []byte) error // called with the file's first bytes; may be nil
+	full  error                                // the error to use instead of the quota's
 }
 
-// unlimitedBudget is the room of an upload that was answered before, which is only
-// looked at: clients read the answer when they have sent everything.
+// unlimitedBudget is the budget for a repeated upload that was already answered. It is only read,
+// because clients read the answer after they have sent everything.
 func unlimitedBudget() *UploadBudget {
 	return &UploadBudget{File: math.MaxInt64 - 1, Left: math.MaxInt64 - 1, Disk: math.MaxInt64 - 1, Look: true}
 }
 
-// ErrTooLarge is the error of a file of the given size that does not fit.
+// ErrTooLarge is the error for a file of this size if it does not fit; otherwise nil.
 func (m *UploadBudget) ErrTooLarge(size int64) error {
 	switch {
 	case size > m.File:
@@ -255,8 +253,8 @@ func (m *UploadBudget) ErrTooLarge(size int64) error {
 	return nil
 }
 
-// BudgetOf finds out what an upload of the owner may take now. The quota is decided in the
-// transaction; here it keeps what cannot fit from being read to the end.
+// BudgetOf returns what an upload of the owner may use now. The transaction decides about the
+// quota. The budget only prevents reading an upload to the end that cannot fit.
 func BudgetOf(s *web.Site, owner record.ID) (*UploadBudget, error) {
 	m := &UploadBudget{File: s.MaxUpload, Left: math.MaxInt64, Disk: s.Store.FreeForContent()}
 	return m, s.Store.View(func(tx *kv.Tx) error {
@@ -290,7 +288,7 @@ func fileProblems(form *record.Form, parts []Part) error {
 	return nil
 }
 
-// AddFiles makes the records and the answer.
+// AddFiles adds the records and makes the answer.
 func AddFiles(c *web.Request, tx *kv.Tx, form *record.Form, parts []Part, kept []*blobs.Kept, hash string) ([]byte, error) {
 	var body []byte
 	for i, p := range parts {
@@ -304,7 +302,7 @@ func AddFiles(c *web.Request, tx *kv.Tx, form *record.Form, parts []Part, kept [
 		if body, err = c.Site.Show(tx, body, r); err != nil {
 			return nil, err
 		}
-		body = c.Site.AppendLinks(body[:len(body)-1], r, p.pictured) // the record's object goes on
+		body = c.Site.AppendLinks(body[:len(body)-1], r, p.pictured) // more members of the record's object follow
 		body = append(body, '}')
 	}
 	if len(parts) > 1 {
@@ -313,8 +311,8 @@ func AddFiles(c *web.Request, tx *kv.Tx, form *record.Form, parts []Part, kept [
 	return body, nil
 }
 
-// fileForm is the form of one file of an upload. The name that the form gives
-// is for the first.
+// fileForm is the form for one file of an upload. The name in the upload's form applies only to
+// the first file.
 func fileForm(form *record.Form, p Part, kept *blobs.Kept, first bool) *record.Form {
 	said := form.Body.(*record.File) // the form is a file's
 	name := p.Name
@@ -331,9 +329,8 @@ func fileForm(form *record.Form, p Part, kept *blobs.Kept, first bool) *record.F
 
 var errMultipart = &record.Error{Fault: record.Malformed, Code: "malformed", Text: "The multipart body cannot be read."}
 
-// ReadMultipart reads a multipart body (RFC 7578): files are streamed to the disk,
-// fields come in any order. On an error it returns the parts so far, which
-// the caller drops in any case.
+// ReadMultipart reads a multipart body (RFC 7578). Files are streamed to the disk, and fields may
+// come in any order. The caller must discard the parts, which are also returned with an error.
 func ReadMultipart(c *web.Request, m *UploadBudget) (parts []Part, fields field.Object, err error) {
 	media, params, err := mime.ParseMediaType(c.R.Header.Get("Content-Type"))
 	if err != nil || media != "multipart/form-data" {
@@ -364,7 +361,7 @@ func ReadMultipart(c *web.Request, m *UploadBudget) (parts []Part, fields field.
 			return parts, nil, &record.Error{Fault: record.Malformed, Code: "malformed", Text: "The multipart body has more than " + strconv.Itoa(MaxParts) + " parts."}
 		}
 		name := p.FormName()
-		if name == "" && nameless(p) { // it may be a password, or a file of several
+		if name == "" && nameless(p) { // the part may be a password or one of several files
 			return parts, nil, &record.Error{Fault: record.Malformed, Code: "malformed", Text: "The multipart body has a part whose Content-Disposition cannot be read."}
 		}
 		if name == "file" {
@@ -399,9 +396,9 @@ func ReadMultipart(c *web.Request, m *UploadBudget) (parts []Part, fields field.
 	}
 }
 
-// endDetector reads no more than left. The end of what it reads is an error, for
-// multipart.Reader takes an end within a part's header for the end of the form;
-// a line end comes before it, which the last boundary may lack.
+// endDetector reads at most left bytes. At the end of the input it returns an error, because
+// multipart.Reader takes an end within a part's header for the end of the form. Before that it adds
+// a line end, which may be missing after the last boundary.
 type endDetector struct {
 	r              io.Reader
 	left           int64
@@ -431,7 +428,7 @@ func shorten(name string) string {
 	return name
 }
 
-// unreadable is the error of a multipart body that breaks off or is none.
+// unreadable is the error for a multipart body that is cut off or malformed.
 func unreadable(err error) error {
 	if _, status := web.ClientError(err); status != http.StatusInternalServerError {
 		return err
@@ -439,8 +436,8 @@ func unreadable(err error) error {
 	return errMultipart
 }
 
-// stagePart streams one file to the disk, or past it if it is only looked at, and
-// takes its size off the room that is left.
+// stagePart streams one file to the disk, or only reads it if the budget says so, and subtracts its
+// size from the budget.
 func stagePart(c *web.Request, p *multipart.Part, m *UploadBudget) (out Part, err error) {
 	sum := sha256.New()
 	to := io.Writer(sum)
@@ -448,7 +445,7 @@ func stagePart(c *web.Request, p *multipart.Part, m *UploadBudget) (out Part, er
 		if out.Stage, err = c.Site.Blobs.Stage(); err != nil {
 			return out, err
 		}
-		to = out.Stage // which sums on its own
+		to = out.Stage // it computes the sum itself
 	}
 	out.Name, out.claimed = FileName(p), p.Header.Get("Content-Type")
 	head := make([]byte, media.Sniffed)
@@ -466,12 +463,12 @@ func stagePart(c *web.Request, p *multipart.Part, m *UploadBudget) (out Part, er
 		}
 	}
 	from := &readErrors{r: bytes.NewReader(out.Head)}
-	if err == nil { // with the head, so that little content is one write
+	if err == nil { // together with the head, so that a small file is one write
 		from.r = io.MultiReader(from.r, io.LimitReader(p, min(m.File, m.Left)-int64(n)+1))
 	}
 	size, cerr := io.Copy(to, from)
 	if cerr != nil && from.err == nil {
-		return out, cerr // the disk's fault, not the client's
+		return out, cerr // an error of the disk, not of the client
 	}
 	if err = cmp.Or(from.err, err); err != nil && err != io.EOF { //nolint:errorlint // readers return it bare
 		return out, unreadable(err)
@@ -484,7 +481,7 @@ func stagePart(c *web.Request, p *multipart.Part, m *UploadBudget) (out Part, er
 	return out, nil
 }
 
-// readErrors tells errors of reading from errors of writing.
+// readErrors distinguishes read errors from write errors.
 type readErrors struct {
 	r   io.Reader
 	err error
@@ -498,17 +495,15 @@ func (s *readErrors) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// nameless reports whether the part has a header that should name it and cannot
-// be read.
+// nameless reports whether the part has an unreadable header that should have its name.
 func nameless(p *multipart.Part) bool {
 	said := p.Header.Get("Content-Disposition")
 	_, _, err := mime.ParseMediaType(said)
 	return said != "" && err != nil
 }
 
-// FileName is the name of the part's file. Browsers write a quote in it as
-// %22 and line ends as %0D and %0A (HTML standard, multipart/form-data
-// encoding).
+// FileName is the name of the part's file. Browsers write a quote in it as %22 and line ends as
+// %0D and %0A (HTML standard, multipart/form-data encoding).
 func FileName(p *multipart.Part) string {
 	_, params, _ := mime.ParseMediaType(p.Header.Get("Content-Disposition"))
 	name := formEscapes.Replace(params["filename"])
@@ -518,16 +513,16 @@ func FileName(p *multipart.Part) string {
 
 var formEscapes = strings.NewReplacer("%22", `"`, "%0D", "", "%0A", "", "%0d", "", "%0a", "")
 
-// uploaded is one file, or several.
+// uploaded is the answer with one file or several.
 func uploaded() *web.Content {
 	return web.Named("Uploaded", web.JSONOf(web.Object{"oneOf": []web.Object{web.Ref("UploadedFile"), web.Ref("UploadedFiles")}}, nil))
 }
 
-// FileSchema is the schema of a file as the answer to its upload has it.
+// FileSchema is the schema of a file in the answer to its upload.
 func FileSchema() web.Object {
 	file := web.ShapeOf(&record.Shown{Record: record.Record{Kind: record.Files}}, web.Shown)
 	of := file["properties"].(web.Object)
-	of["thumbnailUrl"] = web.Object{"type": "string", "format": "uri", "description": "A small picture of it; absent where none can be made.", "example": "https://kist.example.org/t/summer-24"}
+	of["thumbnailUrl"] = web.Object{"type": "string", "format": "uri", "description": "A small version of the picture; absent if there is none.", "example": "https://kist.example.org/t/summer-24"}
 	of["deletionUrl"] = web.DeletionLink()
 	file["required"] = append(file["required"].([]string), "deletionUrl")
 	return file
@@ -536,7 +531,7 @@ func FileSchema() web.Object {
 func multipartOf() *web.Content {
 	schema := web.ShapeOf(record.Upload{Form: record.NewForm(record.Files)}, web.Create)
 	of := schema["properties"].(web.Object)
-	of["file"] = web.Object{"type": "array", "items": web.Object{"type": "string", "format": "binary"}, "description": "The content; several parts make several files.", "example": []string{"…"}}
+	of["file"] = web.Object{"type": "array", "items": web.Object{"type": "string", "format": "binary"}, "description": "The content. Several parts become several files.", "example": []string{"…"}}
 	schema["required"] = []string{"file"}
 	return &web.Content{Media: "multipart/form-data", Schema: schema}
 }

@@ -26,15 +26,15 @@ import (
 var (
 	uploadPassword = web.Param{In: "header", Name: "x-upload-password", Doc: "Password of the link, if it has one.", Schema: web.Object{"type": "string", "maxLength": field.MaxSecret}, Example: "open sesame"}
 	captchaArgs    = []web.Param{
-		{In: "header", Name: "x-captcha-token", Doc: "What solving the captcha gave, if the link asks for one; it works once.", Schema: web.Object{"type": "string"}, Example: "eyJhbGdvcml0aG0iOiJTSEEtMjU2Iiwi…"},
-		{In: "header", Name: "x-captcha-pass", Doc: "In place of that, a pass of /captcha/verify.", Schema: web.Object{"type": "string"}, Example: "AAABm4…"},
+		{In: "header", Name: "x-captcha-token", Doc: "The token of a solved captcha, if the link asks for one. It is valid once.", Schema: web.Object{"type": "string"}, Example: "eyJhbGdvcml0aG0iOiJTSEEtMjU2Iiwi…"},
+		{In: "header", Name: "x-captcha-pass", Doc: "A pass of /captcha/verify instead of a token.", Schema: web.Object{"type": "string"}, Example: "AAABm4…"},
 	}
 )
 
-// senderBody is a form with files and what their sender says about them.
+// senderBody is a form with files and the sender's name and message.
 func senderBody() *web.Content {
 	sent := web.ShapeOf(new(record.SenderForm), web.Create)
-	sent["properties"].(web.Object)["file"] = web.Object{"type": "array", "items": web.Object{"type": "string", "format": "binary"}, "description": "The content; several parts make several items.", "example": []string{"…"}}
+	sent["properties"].(web.Object)["file"] = web.Object{"type": "array", "items": web.Object{"type": "string", "format": "binary"}, "description": "The content. Several parts become several items.", "example": []string{"…"}}
 	sent["required"] = []string{"file"}
 	return &web.Content{Media: "multipart/form-data", Schema: sent}
 }
@@ -44,7 +44,7 @@ func linkSchema() web.Object {
 	return web.Members(web.Object{
 		"title": text, "requiresPassword": flag, "authorized": flag,
 		"captcha": web.Object{
-			"type": "object", "nullable": true, "required": []string{"provider"}, "description": "What has to be solved; null is nothing.",
+			"type": "object", "nullable": true, "required": []string{"provider"}, "description": "The captcha to solve; null means none.",
 			"properties": web.Object{"provider": text, "siteKey": text, "challengeUrl": web.Object{"type": "string", "format": "uri"}},
 		},
 		"description": text, "owner": web.Members(web.Object{"displayName": text}, "displayName"), "isActive": flag, "requiresApproval": flag,
@@ -60,7 +60,7 @@ var linkExample = web.Object{
 	"limits": web.Object{"maxFileSize": 104857600, "maxUploads": 100, "remainingUploads": 93, "allowedTypes": []string{"image/*"}}, "brandColor": "#0F6B5C",
 }
 
-// OpenRequest finds the upload request of the slug, if it is open.
+// OpenRequest finds the upload request with the slug, if it is open.
 func OpenRequest(c *web.Request, slug string) (q *record.Request, err error) {
 	if err := c.Site.Store.View(func(tx *kv.Tx) error { q, err = inbox.RequestAt(tx, slug); return err }); err != nil {
 		return nil, err
@@ -68,17 +68,17 @@ func OpenRequest(c *web.Request, slug string) (q *record.Request, err error) {
 	return q, q.Open(c.Site.Store.Now())
 }
 
-// Lock is the request as grants know it.
+// Lock is the request in the form that grants need.
 func Lock(q *record.Request) *record.Record {
 	return &record.Record{ID: q.ID, Owner: q.Owner, Share: record.Share{Slug: q.Slug, Password: q.Password}}
 }
 
 var errUploadLocked = &record.Error{
-	Fault: record.Unauthorized, Code: "password_required", Text: "This upload link needs a password, in the header x-upload-password.",
+	Fault: record.Unauthorized, Code: "password_required", Text: "This upload link needs a password in the header x-upload-password.",
 }
 
-// requireOpenRequest says whether the visitor may know and use the link of the slug: by
-// its password, or by the cookie that its page gives for that.
+// requireOpenRequest checks that the visitor may use the upload link with the slug: by its
+// password, or by the cookie that its page sets after the password.
 func requireOpenRequest(c *web.Request, slug string) (*record.Request, error) {
 	q, err := OpenRequest(c, slug)
 	password := c.R.Header.Get("X-Upload-Password")
@@ -96,7 +96,7 @@ func requireOpenRequest(c *web.Request, slug string) (*record.Request, error) {
 	return q, public.CheckItemPassword(c, q.ID.String(), q.Password, password, false) // x-captcha-token is for the link's own captcha
 }
 
-// countRequestView counts that someone else than the owner looks.
+// countRequestView counts a visit by someone other than the owner.
 func countRequestView(c *web.Request, q *record.Request) {
 	if owned := c.Caller != nil && c.Caller.User.ID == q.Owner; !owned && c.R.Method != http.MethodHead && !public.IsPrefetchOrPreview(c) {
 		inbox.RequestSeen(c.Site.Store, q)
@@ -104,16 +104,16 @@ func countRequestView(c *web.Request, q *record.Request) {
 }
 
 var ReadUploadLink = web.Operation{
-	Tag: "public", Summary: "What a visitor may know of an upload link; little, until the password is given.",
+	Tag: "public", Summary: "Shows an upload link to a visitor; without its password, only a little.",
 	Args:  []web.Param{uploadPassword},
 	Reply: web.Reply{Status: 200, Doc: "The details.", Body: web.Named("UploadLink", web.JSONOf(linkSchema(), linkExample))},
 	Fails: []int{401, 404, 410, 429, 503}, Slugs: true, Serve: readUploadLink,
 }
 
-// readUploadLink answers with what a visitor may know.
+// readUploadLink shows an upload link to a visitor.
 func readUploadLink(c *web.Request) error {
 	q, err := requireOpenRequest(c, c.Arg("slug"))
-	locked := err == errUploadLocked //nolint:errorlint // it is this very one
+	locked := err == errUploadLocked //nolint:errorlint // never wrapped
 	if err != nil && !locked {
 		return err
 	}
@@ -174,7 +174,7 @@ func readUploadLink(c *web.Request) error {
 	})
 }
 
-// orNone is -1 for a limit of 0, which means no limit.
+// orNone turns a limit of 0, which means no limit, into -1.
 func orNone(limit int64) int64 {
 	if limit == 0 {
 		return -1
@@ -182,11 +182,11 @@ func orNone(limit int64) int64 {
 	return limit
 }
 
-// link is what an upload link shows beside its own fields.
+// link is what an upload link shows besides its own fields.
 type link struct {
 	owner   string
 	file    int64 // bytes of one file
-	left    int64 // files; -1 is any number
+	left    int64 // files; -1 means any number
 	captcha record.CaptchaProvider
 	siteKey string
 }
@@ -212,7 +212,7 @@ func findLink(c *web.Request, q *record.Request) (l link, err error) {
 	})
 }
 
-// largest is the largest file that the link takes, in bytes.
+// largest is the maximum size of a file at the link, in bytes.
 func largest(c *web.Request, q *record.Request, set *record.Settings) int64 {
 	maximum := c.Site.MaxUpload
 	for _, limit := range []int64{set.MaxUpload, q.MaxFile} {
@@ -223,15 +223,14 @@ func largest(c *web.Request, q *record.Request, set *record.Settings) int64 {
 	return maximum
 }
 
-// aroundFiles is how much of a multipart body may be other than files: texts,
-// headers and boundaries.
+// aroundFiles is the maximum part of a multipart body that is not files, in bytes: texts, headers
+// and boundaries.
 const aroundFiles = 64 << 10
 
-// mostPromised bounds what one transfer can reserve where nothing else does.
+// mostPromised is how many bytes one transfer can reserve if nothing else limits it.
 const mostPromised = 1 << 50
 
-// uploadBudgetAt is what one file may take that is left at a link; the link's other
-// limits are the store's.
+// uploadBudgetAt is the budget for one file at a link. The store checks the link's other limits.
 func uploadBudgetAt(c *web.Request, q *record.Request) (*UploadBudget, error) {
 	m := &UploadBudget{Disk: c.Site.Store.FreeForContent(), Left: math.MaxInt64, full: record.ErrNoRoom}
 	return m, c.Site.Store.View(func(tx *kv.Tx) error {
@@ -242,14 +241,14 @@ func uploadBudgetAt(c *web.Request, q *record.Request) (*UploadBudget, error) {
 	})
 }
 
-// codeType is the code of a file of a type that a link does not take.
+// codeType is the error code for a type that a link does not accept.
 const codeType = "type_not_allowed"
 
 func typeRefused(q *record.Request) error {
-	return &record.Error{Fault: record.WrongType, Code: codeType, Text: "This link takes only " + strings.Join(q.Types, ", ") + ". Nothing was stored."}
+	return &record.Error{Fault: record.WrongType, Code: codeType, Text: "This link accepts only " + strings.Join(q.Types, ", ") + ". Nothing was stored."}
 }
 
-// receiveFiles receives what a visitor who was admitted leaves at a link.
+// receiveFiles receives files from an admitted visitor at a link.
 func receiveFiles(c *web.Request, q *record.Request) (items []*record.Item, err error) {
 	if err := session.RequireCaptcha(c, q); err != nil {
 		return nil, err
@@ -260,7 +259,7 @@ func receiveFiles(c *web.Request, q *record.Request) (items []*record.Item, err 
 	}
 	m.names = []string{"name", "message"}
 	minimum, limit := max(0, c.R.ContentLength-aroundFiles), int64(mostPromised)
-	if m.File < limit/MaxParts { // no body of the link's can have more
+	if m.File < limit/MaxParts { // the maximum for a body at this link
 		limit = m.File * MaxParts
 	}
 	if told := c.R.ContentLength; told >= 0 {
@@ -278,14 +277,14 @@ func receiveFiles(c *web.Request, q *record.Request) (items []*record.Item, err 
 	}
 	defer func() {
 		if err := place.Release(); err != nil {
-			c.Site.Log.Error("a place for an upload was not given back", "requestId", c.ID, "error", err)
+			c.Site.Log.Error("cannot release the reservation of an upload", "requestId", c.ID, "error", err)
 		}
 	}()
 	m.Left = place.Bytes()
 	files := 0
 	m.next = func() error {
 		if files++; files == 1 {
-			return nil // it has its place
+			return nil // its place is already reserved
 		}
 		return place.Another()
 	}
@@ -296,11 +295,11 @@ func receiveFiles(c *web.Request, q *record.Request) (items []*record.Item, err 
 		return nil
 	}
 	parts, fields, err := ReadMultipart(c, m)
-	defer func() { discardParts(c, parts) }() // what is kept by then stays
+	defer func() { discardParts(c, parts) }() // files that were kept stay
 	if err != nil {
 		return nil, err
 	}
-	// A form without JavaScript sends a part for a file that nobody chose.
+	// A form without JavaScript sends an empty part if no file was chosen.
 	parts = slices.DeleteFunc(parts, func(p Part) bool { return p.unnamed && p.Stage.Size() == 0 })
 	form := new(record.SenderForm)
 	var none error
@@ -312,7 +311,7 @@ func receiveFiles(c *web.Request, q *record.Request) (items []*record.Item, err 
 	}
 	kept := make([]*blobs.Kept, 0, len(parts))
 	recorded := false
-	defer func() { ReleasePins(c.Site, kept, recorded) }() // after the commit, whatever comes
+	defer func() { ReleasePins(c.Site, kept, recorded) }() // after the commit, even if it fails
 	var came []inbox.Received
 	for _, p := range parts {
 		one, err := p.Stage.Keep()
@@ -331,11 +330,11 @@ func receiveFiles(c *web.Request, q *record.Request) (items []*record.Item, err 
 }
 
 var LeaveFiles = web.Operation{
-	Tag: "public", Summary: "Leaves files at an upload link. All of them are kept, or none.",
+	Tag: "public", Summary: "Sends files to an upload link. Either all of them are stored, or none.",
 	Args: append([]web.Param{uploadPassword}, captchaArgs...), Body: senderBody(),
-	Reply: web.Reply{Status: 201, Doc: "What waits for approval now, or is approved already.", Body: web.Named("UploadReceiptList", web.JSONOf(web.Members(web.Object{"items": web.AllOf("UploadReceipt")}, "items"), nil))},
+	Reply: web.Reply{Status: 201, Doc: "The received files, which are waiting for approval or already approved.", Body: web.Named("UploadReceiptList", web.JSONOf(web.Members(web.Object{"items": web.AllOf("UploadReceipt")}, "items"), nil))},
 	Fails: []int{401, 403, 404, 410, 429, 503, 507}, Slugs: true,
-	Plain: &web.TextForm{Doc: "a sentence about each file, one in a line", Example: "IMG_0042.jpg waits for approval.\n"}, Serve: leaveFiles,
+	Plain: &web.TextForm{Doc: "a sentence about each file, one per line", Example: "IMG_0042.jpg is waiting for approval.\n"}, Serve: leaveFiles,
 }
 
 func leaveFiles(c *web.Request) error {
@@ -350,9 +349,9 @@ func leaveFiles(c *web.Request) error {
 	if c.W.Plain {
 		var lines []string
 		for _, i := range items {
-			became := " came in."
+			became := " was received."
 			if i.State == record.Pending {
-				became = " waits for approval."
+				became = " is waiting for approval."
 			}
 			lines = append(lines, i.Name+became)
 		}
@@ -372,10 +371,10 @@ var ViewUploadLink = web.Operation{
 	Reply: web.Reply{Status: 200, Doc: "The page.", Body: web.PageOf()}, Fails: []int{401, 404, 410, 429, 503}, Slugs: true, Serve: viewUploadLink,
 }
 
-// viewUploadLink shows the page of a link, or asks for its password.
+// viewUploadLink shows the page of an upload link, or asks for its password.
 func viewUploadLink(c *web.Request) error {
 	q, err := requireOpenRequest(c, c.Arg("slug"))
-	if err == errUploadLocked { //nolint:errorlint // it is this very one
+	if err == errUploadLocked { //nolint:errorlint // never wrapped
 		return c.RespondPage(http.StatusUnauthorized, lockedLink(c, embed.Problem{Text: ""}))
 	}
 	if err != nil {
@@ -405,15 +404,15 @@ func showLink(c *web.Request, status int, q *record.Request, came []*record.Item
 }
 
 var PostFiles = web.Operation{
-	Tag: "public", Summary: "Takes the form of that page.",
-	Body: senderBody(), Reply: web.Reply{Status: 201, Doc: "The page, with what came in.", Body: web.PageOf()},
+	Tag: "public", Summary: "Receives the form of an upload link's page.",
+	Body: senderBody(), Reply: web.Reply{Status: 201, Doc: "The page with the received files.", Body: web.PageOf()},
 	Fails: []int{401, 403, 404, 410, 429, 503, 507}, Slugs: true, Serve: postFiles,
 }
 
-// postFiles takes the plain form of the page.
+// postFiles receives the form of the page without JavaScript.
 func postFiles(c *web.Request) error {
 	q, err := requireOpenRequest(c, c.Arg("slug"))
-	if err == errUploadLocked { //nolint:errorlint // it is this very one
+	if err == errUploadLocked { //nolint:errorlint // never wrapped
 		return c.RespondPage(http.StatusUnauthorized, lockedLink(c, embed.Problem{Text: ""}))
 	}
 	if err != nil {
@@ -425,7 +424,7 @@ func postFiles(c *web.Request) error {
 	}
 	e, status := web.ClientError(err)
 	if e.Code == captcha.ErrNoCaptcha.Code {
-		return showLink(c, status, q, nil, "Nothing was sent: this link needs JavaScript in your browser, which shows that you are no program.")
+		return showLink(c, status, q, nil, "Nothing was sent. This link needs JavaScript, because your browser has to prove that you are not a bot.")
 	}
 	switch e.Fault {
 	case record.Malformed, record.Denied, record.TooLarge, record.WrongType, record.Invalid, record.TooMany, record.Full:
@@ -436,18 +435,18 @@ func postFiles(c *web.Request) error {
 
 func lockedLink(c *web.Request, p embed.Problem) embed.Page {
 	return embed.LockedPage{
-		Base: c.Site.Prefix(), Action: "/up/" + url.PathEscape(c.Arg("slug")) + "/unlock", Button: "Go on", Problem: p,
+		Base: c.Site.Prefix(), Action: "/up/" + url.PathEscape(c.Arg("slug")) + "/unlock", Button: "Continue", Problem: p,
 	}
 }
 
 var UnlockUploadLink = web.Operation{
-	Tag: "public", Summary: "Takes the form that asks for the password of an upload link.",
-	Body: web.FormBody, Reply: web.Reply{Status: 303, Doc: "On to the page.", Body: nil}, Fails: []int{400, 401, 404, 410, 413, 415, 429, 503},
+	Tag: "public", Summary: "Receives the password form of an upload link.",
+	Body: web.FormBody, Reply: web.Reply{Status: 303, Doc: "Redirects to the page.", Body: nil}, Fails: []int{400, 401, 404, 410, 413, 415, 429, 503},
 	Slugs: true, Serve: unlockUploadLink,
 }
 
-// unlockUploadLink takes the form that asks for the password of a link. A right one
-// is kept in a cookie, for that link alone.
+// unlockUploadLink receives the password form of an upload link. After the right password it sets
+// a cookie, only for that link.
 func unlockUploadLink(c *web.Request) error {
 	values, err := session.ReadForm(c)
 	if err != nil {
@@ -455,7 +454,7 @@ func unlockUploadLink(c *web.Request) error {
 	}
 	c.R.Header.Set("X-Upload-Password", values.Get("password"))
 	q, err := requireOpenRequest(c, c.Arg("slug"))
-	if err == errUploadLocked { //nolint:errorlint // it is this very one
+	if err == errUploadLocked { //nolint:errorlint // never wrapped
 		return c.RespondPage(http.StatusUnauthorized, lockedLink(c, embed.Problem{Text: "Type the password."}))
 	}
 	if err != nil {

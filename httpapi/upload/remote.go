@@ -22,11 +22,11 @@ import (
 
 // Bounds of a request for remote uploads.
 const (
-	MaxSecrets  = 10 // different passwords: each takes a while to hash
-	MaxReported = 10 // entries of which it is said what is wrong with them
+	MaxSecrets  = 10 // different passwords, because each takes a while to hash
+	MaxReported = 10 // entries whose problems are reported
 )
 
-// remoteForm is what is said of a file that is to be fetched.
+// remoteForm is the form of a file to fetch.
 type remoteForm struct {
 	url string
 	*record.Form
@@ -39,8 +39,7 @@ func (f *remoteForm) Fields(s *field.Set) {
 	record.Upload{Form: f.Form}.Fields(s)
 }
 
-// keptNames are the members of a remoteForm that go into the queue with what is
-// said of the file.
+// keptNames are the members of a remoteForm that are stored in the queue.
 var keptNames = func() (names []string) {
 	for _, f := range field.Of(newRemoteForm()).Fields() {
 		if f.Name != "url" && f.Name != "password" {
@@ -50,30 +49,30 @@ var keptNames = func() (names []string) {
 	return names
 }()
 
-// FetchForm reads back what the queue has.
+// FetchForm reads the form of a queued file.
 func FetchForm(fields string) (*record.Form, error) {
 	in, err := field.Parse([]byte(fields))
 	form := record.NewForm(record.Files)
 	if err == nil {
 		err = field.Create(record.Upload{Form: form}, in)
 	}
-	if err != nil { // it is nobody's fault who asks now
+	if err != nil { // not an error of the current request
 		return nil, fmt.Errorf("the fields of a remote upload: %w", errors.New(err.Error()))
 	}
 	return form, nil
 }
 
-// remoteFile is one file of a request: where it stands there, and what is said of it.
+// remoteFile is one file of a request: its place in the request and its form.
 type remoteFile struct {
 	list string // "", urls or items
 	no   int    // in the list, from 1
 	in   field.Object
-	own  field.Object // of an item: what it says itself, without what is said of all
+	own  field.Object // an item's own members, without those for all files
 	form *remoteForm
 }
 
-// kept is what goes into the queue: of each name that was given the value as it
-// was read, which is bounded, and not as it was written.
+// kept is what is stored in the queue: the given members with their parsed values, which are
+// bounded, unlike the original text.
 func (w *remoteFile) kept() (string, error) {
 	read, err := field.Parse(field.AppendJSON(nil, w.form))
 	if err != nil {
@@ -89,10 +88,9 @@ func (w *remoteFile) kept() (string, error) {
 	return string(fields), err
 }
 
-// remoteFilesOf reads which files a request is for, of url, urls and items in this
-// order. One text counts as a list of it for urls, one object for items, as
-// Apple's Shortcuts send them. What is said beside them is said of each file,
-// except where an item says otherwise: null says nothing.
+// remoteFilesOf reads the files of a request, from url, urls and items in this order. urls may be a
+// single text and items a single object, as Apple's Shortcuts send them. Members beside these lists
+// apply to each file, unless an item has its own value; null does not count as one.
 func remoteFilesOf(in field.Object) ([]remoteFile, error) {
 	bad := field.Problems{}
 	list := func(name string) []any {
@@ -152,13 +150,13 @@ func remoteFilesOf(in field.Object) ([]remoteFile, error) {
 		}
 	}
 	if len(all) == 0 && len(bad) == 0 {
-		bad["url"] = "is required, or urls or items"
+		bad["url"] = "is required, unless there are urls or items"
 	}
 	return all, web.JoinProblems(bad)
 }
 
-// decodeRemoteFiles reads the forms of the files. Its error names what is wrong with each,
-// by the numbers of the entries.
+// decodeRemoteFiles reads the forms of the files. Its error names the problems by the numbers of
+// the entries.
 func decodeRemoteFiles(c *web.Request, all []remoteFile) error {
 	bad := field.Problems{}
 	entries, more := map[string][]string{}, map[string]int{}
@@ -184,7 +182,7 @@ func decodeRemoteFiles(c *web.Request, all []remoteFile) error {
 				owned[name] = why
 			case name == "url" && w.list != "":
 				text = " " + why
-			default: // what is said of all is wrong once
+			default: // report a problem that all share once
 				bad[name] = why
 			}
 		}
@@ -208,12 +206,12 @@ func decodeRemoteFiles(c *web.Request, all []remoteFile) error {
 }
 
 var StartRemoteUpload = web.Operation{
-	Tag: "remote upload", Summary: "Has the server fetch files from addresses, in the background: all that are named, or none. At most 100 wait at once.",
-	Body: remoteBody(), Reply: web.Reply{Status: 202, Doc: "The remote uploads, which wait for their turn.", Body: remoteUploadList()}, Fails: []int{409},
+	Tag: "remote upload", Summary: "Makes the server fetch files from addresses in the background. Either all of them are queued, or none. At most 100 can be waiting.",
+	Body: remoteBody(), Reply: web.Reply{Status: 202, Doc: "The queued remote uploads.", Body: remoteUploadList()}, Fails: []int{409},
 	Serve: startRemoteUpload,
 }
 
-// startRemoteUpload queues files to be fetched: all that the request names, or none.
+// startRemoteUpload queues all files in the request, or none.
 func startRemoteUpload(c *web.Request) error {
 	in, err := c.ReadObject(web.SmallBody, nil)
 	if err != nil {
@@ -266,8 +264,8 @@ func startRemoteUpload(c *web.Request) error {
 	return answerFetches(c, http.StatusAccepted, queued)
 }
 
-// asker is the API key that asks for a remote upload. A session is none: what its
-// user has asked for goes on after they have signed out.
+// asker is the API key that asks for a remote upload, or Nil for a session: what a user asked for
+// in a browser continues after signing out.
 func asker(c *web.Request) record.ID {
 	if c.Caller.Key.Session {
 		return uuid.Nil
@@ -278,43 +276,43 @@ func asker(c *web.Request) record.ID {
 // ShownFetch is a remote upload as its owner sees it.
 type ShownFetch struct {
 	record.Fetch
-	file []byte // JSON of the file that was made; nil if there is none
+	file []byte // JSON of the resulting file; nil if there is none
 }
 
 func (v *ShownFetch) Fields(s *field.Set) {
 	text := field.Schema{Type: "string"}
 	s.ID("id", &v.ID, field.Always).Says("Id of the remote upload.", web.SampleID)
 	s.URL("url", &v.URL, field.Always).Says("Address of the file.", `"https://example.org/holiday.mp4"`)
-	s.Text("name", &v.Name, record.MaxFileName).Says("Name of the file; empty as long as it is not known.", `"holiday.mp4"`)
+	s.Text("name", &v.Name, record.MaxFileName).Says("Name of the file; empty while unknown.", `"holiday.mp4"`)
 	field.Choice(s, "state", &v.State, record.FetchStates).
-		Says("How far it is; waiting is for its turn, or for another try. What is over is remembered for a week.", `"running"`)
-	s.Number("bytes", &v.Bytes, 0, 1<<62).Says("Bytes that came in.", `1048576`)
-	s.MaybeNumber("total", &v.Total, 0, 1<<62).Says("Bytes of the whole; null if that is not known.", `20971520`)
-	s.Shown("tries", field.Schema{Type: "integer"}, func(dst []byte) []byte { return fmt.Append(dst, v.Tries) }).Says("How often it was tried, of five times.", `1`)
-	s.Time("nextTryAt", &v.Due).Says("When it may be tried; null if it does not wait.", `null`)
+		Says("State of the remote upload; waiting means for a free slot or for another attempt. Finished ones are listed for a week.", `"running"`)
+	s.Number("bytes", &v.Bytes, 0, 1<<62).Says("Bytes received.", `1048576`)
+	s.MaybeNumber("total", &v.Total, 0, 1<<62).Says("Total bytes; null if unknown.", `20971520`)
+	s.Shown("tries", field.Schema{Type: "integer"}, func(dst []byte) []byte { return fmt.Append(dst, v.Tries) }).Says("Number of attempts, at most five.", `1`)
+	s.Time("nextTryAt", &v.Due).Says("When the next attempt may start; null if it is not waiting.", `null`)
 	s.Shown("error", text, func(dst []byte) []byte { return field.AppendString(dst, v.Problem) }).
-		Says("What the last try failed by; empty if it did not.", `""`)
+		Says("The error of the last attempt; empty if there was none.", `""`)
 	s.Shown("file", field.Schema{Type: "object", Nullable: true, Members: field.Of(new(madeFile)).Members()}, func(dst []byte) []byte {
 		if v.file == nil {
 			return append(dst, "null"...)
 		}
 		return append(dst, v.file...)
-	}).Says("The file that was made; null if there is none, or none any more.", `{"id":`+web.SampleID+`,"slug":"summer-24","url":"https://kist.example.org/x/summer-24"}`)
-	s.Time("createdAt", &v.Created, field.Always).Says("When it was asked for.", `"2026-01-02T03:04:05.678Z"`)
-	s.Time("endedAt", &v.Ended).Says("When it was over; null if it is not.", `null`)
+	}).Says("The resulting file; null if there is none or it was deleted.", `{"id":`+web.SampleID+`,"slug":"summer-24","url":"https://kist.example.org/x/summer-24"}`)
+	s.Time("createdAt", &v.Created, field.Always).Says("When it was requested.", `"2026-01-02T03:04:05.678Z"`)
+	s.Time("endedAt", &v.Ended).Says("When it ended; null if it has not.", `null`)
 }
 
-// madeFile names the file that a remote upload became.
+// madeFile is the file that resulted from a remote upload.
 type madeFile struct{ record.Shown }
 
 func (v *madeFile) Fields(s *field.Set) {
 	text := field.Schema{Type: "string"}
 	s.ID("id", &v.ID, field.Always).Says("Id of the file.", web.SampleID)
 	s.Shown("slug", text, func(dst []byte) []byte { return field.AppendString(dst, v.Slug) }).Says("Its slug.", `"summer-24"`)
-	s.Shown("url", field.Schema{Type: "string", Format: "uri"}, v.AppendURL).Says("Where others reach it.", `"https://kist.example.org/x/summer-24"`)
+	s.Shown("url", field.Schema{Type: "string", Format: "uri"}, v.AppendURL).Says("Address for others.", `"https://kist.example.org/x/summer-24"`)
 }
 
-// showFetch is a remote upload as it is at this moment.
+// showFetch shows the current state of a remote upload.
 func showFetch(s *web.Site, tx *kv.Tx, f *record.Fetch) (*ShownFetch, error) {
 	v := &ShownFetch{Fetch: *f}
 	if at := s.Fetches.Running(f.ID); at != nil && f.State == record.FetchRuns {
@@ -333,7 +331,7 @@ func showFetch(s *web.Site, tx *kv.Tx, f *record.Fetch) (*ShownFetch, error) {
 	return v, err
 }
 
-// answerFetches answers with remote uploads in the order given.
+// answerFetches answers with the remote uploads in this order.
 func answerFetches(c *web.Request, status int, all []record.Fetch) error {
 	shown := make([]*ShownFetch, len(all))
 	if err := c.Site.Store.View(func(tx *kv.Tx) (err error) {
@@ -354,12 +352,12 @@ func answerFetches(c *web.Request, status int, all []record.Fetch) error {
 
 var ListRemoteUploads = web.Operation{
 	Tag:     "remote upload",
-	Summary: "Lists the files that the server fetches or fetched, newest first; to a key without the scope read, those that it asked for. A check for keys of any scope.",
+	Summary: "Lists the files that the server is fetching or has fetched, newest first. A key without the scope read sees only those that it requested. Clients may use this to check a key of any scope.",
 	Reply:   web.Reply{Status: 200, Doc: "The remote uploads.", Body: remoteUploadList()}, Serve: listRemoteUploads,
 }
 
-// listRemoteUploads lists the caller's remote uploads, newest first. Clients try any
-// key here; one that may not read sees those that it asked for.
+// listRemoteUploads lists the caller's remote uploads, newest first. Clients use it to check any
+// key. A key without the scope read sees only those that it requested.
 func listRemoteUploads(c *web.Request) error {
 	var all []record.Fetch
 	if err := c.Site.Store.View(func(tx *kv.Tx) (err error) { all, err = jobs.Fetches(tx, c.Owner()); return err }); err != nil {
@@ -370,7 +368,7 @@ func listRemoteUploads(c *web.Request) error {
 	return answerFetches(c, http.StatusOK, all)
 }
 
-// requestedFetch reads a remote upload that the caller may know of.
+// requestedFetch reads a remote upload that the caller may see.
 func requestedFetch(c *web.Request, tx *kv.Tx, id record.ID) (*record.Fetch, error) {
 	f, err := jobs.Fetch(tx, c.Owner(), id)
 	if err == nil && !maySee(c, f.By) {
@@ -379,8 +377,8 @@ func requestedFetch(c *web.Request, tx *kv.Tx, id record.ID) (*record.Fetch, err
 	return f, err
 }
 
-// Hide takes the addresses of hosts out of a sentence of package outbound,
-// unless the caller is an administrator: they tell of the server's network.
+// Hide removes the addresses of hosts from a sentence of package outbound, unless the caller is an
+// administrator, because they reveal the server's network.
 func Hide(c *web.Request, text string) string {
 	if c.Caller.User.Role == record.Admin {
 		return text
@@ -388,7 +386,7 @@ func Hide(c *web.Request, text string) string {
 	return outbound.Hide(text)
 }
 
-// answerFetch answers with the remote upload that the path names.
+// answerFetch answers with the remote upload that has the id.
 func answerFetch(c *web.Request, id record.ID) error {
 	var v *ShownFetch
 	if err := c.Site.Store.View(func(tx *kv.Tx) error {
@@ -407,7 +405,7 @@ func answerFetch(c *web.Request, id record.ID) error {
 }
 
 var ReadRemoteUpload = web.Operation{
-	Tag: "remote upload", Summary: "Says how far a remote upload is, and what came of it.",
+	Tag: "remote upload", Summary: "Shows the state and the result of a remote upload.",
 	Reply: web.Reply{Status: 200, Doc: "The remote upload.", Body: web.DataOf("RemoteUpload")}, Fails: []int{404}, Serve: readRemoteUpload,
 }
 
@@ -419,10 +417,10 @@ func readRemoteUpload(c *web.Request) error {
 	return answerFetch(c, id)
 }
 
-// fetchAction is what is to be done with a remote upload.
+// fetchAction is an action on a remote upload.
 type fetchAction struct{ action string }
 
-// What may be done.
+// The actions.
 const (
 	cancelFetch = "cancel"
 	retryFetch  = "retry"
@@ -432,11 +430,11 @@ var FetchActions = []string{cancelFetch, retryFetch}
 
 func (f *fetchAction) Fields(s *field.Set) {
 	field.Choice(s, "action", &f.action, FetchActions, field.Required).
-		Says("cancel ends it; retry tries again what failed or was cancelled.", `"retry"`)
+		Says("cancel stops the remote upload; retry starts a failed or cancelled one again.", `"retry"`)
 }
 
 var DecideRemoteUpload = web.Operation{
-	Tag: "remote upload", Summary: "Cancels a remote upload, or tries it again.",
+	Tag: "remote upload", Summary: "Cancels or retries a remote upload.",
 	Body:  web.Named("RemoteUploadDecision", web.JSONOf(web.ShapeOf(new(fetchAction), web.Create), nil)),
 	Reply: web.Reply{Status: 200, Doc: "The remote upload.", Body: web.DataOf("RemoteUpload")}, Fails: []int{404, 409}, Serve: decideRemoteUpload,
 }
@@ -470,7 +468,7 @@ func decideRemoteUpload(c *web.Request) error {
 }
 
 var RemoveRemoteUpload = web.Operation{
-	Tag: "remote upload", Summary: "Cancels a remote upload if it is not over, and forgets it; the file it made stays.",
+	Tag: "remote upload", Summary: "Forgets a remote upload, and cancels it if it has not ended. Its file stays.",
 	Reply: web.DoneReply, Fails: []int{404}, Serve: removeRemoteUpload,
 }
 
@@ -492,7 +490,7 @@ func removeRemoteUpload(c *web.Request) error {
 }
 
 var ClearRemoteUploads = web.Operation{
-	Tag: "remote upload", Summary: "Forgets the remote uploads that are over; the files stay.",
+	Tag: "remote upload", Summary: "Forgets all remote uploads that have ended. Their files stay.",
 	Reply: web.DoneReply, Serve: clearRemoteUploads,
 }
 
@@ -503,7 +501,7 @@ func clearRemoteUploads(c *web.Request) error {
 	return c.RespondOK()
 }
 
-// remoteBody is what a request for remote uploads may say.
+// remoteBody is the body of a request for remote uploads.
 func remoteBody() *web.Content {
 	item := web.ShapeOf(newRemoteForm(), web.Create)
 	schema := web.ShapeOf(newRemoteForm(), web.Create)
@@ -512,11 +510,11 @@ func remoteBody() *web.Content {
 	of["url"].(web.Object)["nullable"] = true
 	of["urls"] = web.Object{
 		"type": "array", "nullable": true, "maxItems": jobs.MaxFetches, "items": web.Object{"type": "string", "format": "uri"},
-		"description": "Addresses of several files; one address may also stand without a list. What is said beside them is said of each; name and slug of one alone.", "example": []string{"https://example.org/a.pdf"},
+		"description": "Addresses of several files, or one address without a list. The other members apply to each file; name and slug only if there is one file.", "example": []string{"https://example.org/a.pdf"},
 	}
 	of["items"] = web.Object{
 		"type": "array", "nullable": true, "maxItems": jobs.MaxFetches, "items": item,
-		"description": "Several files, with what is said of each; one may also stand without a list. What is said beside them is said of each that does not say otherwise.", "example": []web.Object{{"url": "https://example.org/b.pdf", "slug": "b"}},
+		"description": "Several files with their own members, or one file without a list. The other members of the request apply to each file that does not have its own.", "example": []web.Object{{"url": "https://example.org/b.pdf", "slug": "b"}},
 	}
 	return web.Named("RemoteUploadCreate", web.JSONOf(schema, web.Object{"url": "https://example.org/holiday.mp4", "isPublic": true}))
 }

@@ -20,14 +20,13 @@ import (
 // uploadQueue is a page of a queue.
 var uploadQueue = web.Named("UploadItemList", web.JSONOf(web.Members(web.Object{"items": web.AllOf("UploadItem"), "total": web.WholeTotal, "nextCursor": web.NextCursor}, "items", "total", "nextCursor"), nil))
 
-// queueParams are the parameters of a queue that lists items of this status if
-// the request names none.
+// queueParams are the parameters of a queue. status is the default status.
 func queueParams(status string) []web.Param {
 	return []web.Param{
-		{In: "query", Name: "status", Doc: "How far the items are; " + status + " if absent.", Schema: web.Ref("UploadState"), Example: "pending"},
-		{In: "query", Name: "limit", Doc: "Items of a page, which ends sooner at 4 MiB: go on with nextCursor.", Schema: web.Object{"type": "integer", "minimum": 1, "maximum": web.MaxPage, "default": web.DefaultPage}, Example: 50},
-		{In: "query", Name: "offset", Doc: "Items to pass over; not together with cursor.", Schema: web.Object{"type": "integer", "minimum": 0, "maximum": web.MaxOffset}, Example: 0},
-		{In: "query", Name: "cursor", Doc: "nextCursor of the page before. It holds a place and not a number: what is decided in between hides nothing.", Schema: web.Object{"type": "string"}, Example: "AQ"},
+		{In: "query", Name: "status", Doc: "Status of the items; default " + status + ".", Schema: web.Ref("UploadState"), Example: "pending"},
+		{In: "query", Name: "limit", Doc: "Maximum number of items on a page. A page also ends at 4 MiB. Continue with nextCursor.", Schema: web.Object{"type": "integer", "minimum": 1, "maximum": web.MaxPage, "default": web.DefaultPage}, Example: 50},
+		{In: "query", Name: "offset", Doc: "Number of items to skip; not together with cursor.", Schema: web.Object{"type": "integer", "minimum": 0, "maximum": web.MaxOffset}, Example: 0},
+		{In: "query", Name: "cursor", Doc: "nextCursor of the previous page. Decisions between two pages do not hide any items.", Schema: web.Object{"type": "string"}, Example: "AQ"},
 	}
 }
 
@@ -43,12 +42,12 @@ var requests = &web.Resource[record.Request, *record.ShownRequest]{
 
 var ListUploadRequests = web.Operation{
 	Tag: "upload-requests", Summary: "Lists the caller's upload requests.",
-	Args: web.PageParams(web.ShortSorts), Reply: web.Reply{Status: 200, Doc: "A page of them.", Body: web.ListOf("UploadRequest")},
+	Args: web.PageParams(web.ShortSorts), Reply: web.Reply{Status: 200, Doc: "A page of upload requests.", Body: web.ListOf("UploadRequest")},
 	Serve: requests.List,
 }
 
 var CreateUploadRequest = web.Operation{
-	Tag: "upload-requests", Summary: "Makes an upload request: a link at which others leave files.",
+	Tag: "upload-requests", Summary: "Creates an upload request: a link where others can send files.",
 	Body: web.BodyOf("UploadRequestCreate"), Reply: web.Reply{Status: 201, Doc: "The upload request.", Body: web.DataOf("UploadRequest")},
 	Fails: []int{409}, Serve: createUploadRequest,
 }
@@ -111,17 +110,17 @@ func editUploadRequest(c *web.Request) error {
 }
 
 var RemoveUploadRequest = web.Operation{
-	Tag: "upload-requests", Summary: "Deletes an upload request and what waits in its queue; approved files stay.",
+	Tag: "upload-requests", Summary: "Deletes an upload request and the files waiting in its queue. Approved files stay.",
 	Reply: web.DoneReply, Fails: []int{404}, Serve: requests.Remove,
 }
 
 var ListPendingUploads = web.Operation{
-	Tag: "upload-requests", Summary: "Lists what came in by all upload requests, oldest first.",
+	Tag: "upload-requests", Summary: "Lists the files received through all upload requests, oldest first.",
 	Args: queueParams("pending"), Reply: web.Reply{Status: 200, Doc: "A page of the queue.", Body: uploadQueue}, Serve: listQueue,
 }
 
 var ListUploadItems = web.Operation{
-	Tag: "upload-requests", Summary: "Lists what came in by one upload request, oldest first.",
+	Tag: "upload-requests", Summary: "Lists the files received through one upload request, oldest first.",
 	Args: queueParams("any"), Reply: web.Reply{Status: 200, Doc: "A page of the queue.", Body: uploadQueue}, Fails: []int{404}, Serve: listQueue,
 }
 
@@ -188,7 +187,7 @@ func listQueue(c *web.Request) error {
 	})
 }
 
-// maxDecided is how many items one request decides.
+// maxDecided is how many items one request can decide.
 const maxDecided = 500
 
 // decisions is a decision on several items.
@@ -207,13 +206,13 @@ func decisionsBody() *web.Content {
 }
 
 var DecideUploads = web.Operation{
-	Tag: "upload-requests", Summary: "Approves or rejects pending items, " + strconv.Itoa(maxDecided) + " at most: all of them, or none.",
+	Tag: "upload-requests", Summary: "Approves or rejects pending items, " + strconv.Itoa(maxDecided) + " at most. Either all of them are decided, or none.",
 	Body:  decisionsBody(),
 	Reply: web.Reply{Status: 200, Doc: "The items, in the order given.", Body: web.Named("UploadItemsDecided", web.JSONOf(web.Members(web.Object{"items": web.AllOf("UploadItem")}, "items"), nil))},
 	Fails: []int{404, 409}, Serve: decideUploads,
 }
 
-// decideUploads decides several items alike.
+// decideUploads makes the same decision for several items.
 func decideUploads(c *web.Request) error {
 	request, err := c.IDArg("upload request")
 	if err != nil {
@@ -225,7 +224,7 @@ func decideUploads(c *web.Request) error {
 	}
 	var ids []record.ID
 	for _, t := range form.items {
-		if id := uuid.MustParse(t); !slices.Contains(ids, id) { // IDs are clean
+		if id := uuid.MustParse(t); !slices.Contains(ids, id) { // the form has checked them
 			ids = append(ids, id)
 		}
 	}
@@ -243,7 +242,7 @@ func decideUploads(c *web.Request) error {
 	})
 }
 
-// place reads which item the path names.
+// place reads which item is in the path.
 func place(c *web.Request) (request, item record.ID, err error) {
 	request, err = c.IDArg("upload request")
 	if err == nil {
@@ -255,7 +254,7 @@ func place(c *web.Request) (request, item record.ID, err error) {
 }
 
 var DecideUpload = web.Operation{
-	Tag: "upload-requests", Summary: "Approves a pending item, which makes a file of it, or rejects it.",
+	Tag: "upload-requests", Summary: "Approves a pending item, which turns it into a file, or rejects it.",
 	Body: web.BodyOf("UploadDecision"), Reply: web.Reply{Status: 200, Doc: "The item.", Body: web.DataOf("UploadItem")}, Fails: []int{404, 409},
 	Serve: decideUpload,
 }
@@ -280,13 +279,13 @@ func decideUpload(c *web.Request) error {
 }
 
 var ReadUploadContent = web.Operation{
-	Tag: "upload-requests", Summary: "The bytes of a pending item, for its owner alone.",
+	Tag: "upload-requests", Summary: "The bytes of a pending item; only for its owner.",
 	Args: web.Conditional, Reply: web.Reply{Status: 200, Doc: "The content.", Body: web.BytesOf()}, Fails: []int{206, 304, 404, 412, 416, 503},
 	Serve: readUploadContent,
 }
 
-// readUploadContent lets the owner look at what waits. It comes with the headers
-// of any stored byte: it is as hostile, and nobody has vouched for it.
+// readUploadContent shows the owner a pending item. It has the same headers as all stored bytes,
+// because it may be hostile and nobody has checked it.
 func readUploadContent(c *web.Request) error {
 	request, item, err := place(c)
 	if err != nil {

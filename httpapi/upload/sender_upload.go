@@ -16,43 +16,43 @@ import (
 	"kist/kv/record"
 )
 
-const aboutSentItem = "The answer's headers X-Kist-Item and X-Kist-Status name the item once it is made, and whether it waits for approval."
+const aboutSentItem = "When the upload is complete, the headers X-Kist-Item and X-Kist-Status of the answer have the id of the item and its status."
 
-// senderUploadState is what a sender is told about an upload.
+// senderUploadState is the state of an upload for its sender.
 var senderUploadState = web.Named("SentUploadAnswer", web.JSONOf(web.Members(web.Object{
 	"data": web.Ref("SentUpload"),
 	"item": web.Object{
 		"type": "object", "required": []string{"itemId", "status"}, "nullable": true, "example": nil,
-		"description": "What was made of the upload, as it was when it came in; null before.",
+		"description": "The resulting item, as it was when it was received; null before the upload is complete.",
 		"properties": web.Object{
 			"itemId": web.Object{"type": "string", "format": "uuid", "description": "Its id."},
-			"status": web.Object{"allOf": []web.Object{web.Ref("UploadState")}, "description": "Whether it waits for approval."},
+			"status": web.Object{"allOf": []web.Object{web.Ref("UploadState")}, "description": "Whether it is waiting for approval."},
 		},
 	},
 }, "data", "item"), nil))
 
 var DescribeSending = web.Operation{
-	Tag: "public", Summary: "Says what is offered of the protocol of resumable uploads (tus).",
+	Tag: "public", Summary: "Describes the supported parts of the protocol for resumable uploads (tus).",
 	Reply: tusDescribed, Tus: true, Serve: describeTus(tusSending),
 }
 
 var DescribeSendingOfOne = web.Operation{
-	Tag: "public", Summary: "Says what is offered of the protocol of resumable uploads (tus).",
+	Tag: "public", Summary: "Describes the supported parts of the protocol for resumable uploads (tus).",
 	Reply: tusDescribed, Tus: true, Serve: describeTus(tusSending),
 }
 
 var BeginSending = web.Operation{
 	Tag:     "public",
-	Summary: "Begins a resumable upload to an upload link, at the secret address in Location; a body is its first bytes. Its place and its bytes are reserved from now on. " + aboutSentItem,
+	Summary: "Starts a resumable upload to an upload link. Location has its secret address. A body has the first bytes. Its place and its bytes are reserved from now on. " + aboutSentItem,
 	Args: append([]web.Param{
-		tusArgs.version, tusArgs.length, tusArgs.concat, tusMetadata("filename, and the name and the message of the sender.", "filename YS50eHQ=,name Qm9i"), tusArgs.sum, uploadPassword,
+		tusArgs.version, tusArgs.length, tusArgs.concat, tusMetadata("filename, and the sender's name and message.", "filename YS50eHQ=,name Qm9i"), tusArgs.sum, uploadPassword,
 	}, captchaArgs...),
-	Body: tusPiece(), Reply: web.Reply{Status: 201, Doc: "How far it is.", Body: senderUploadState},
+	Body: tusPiece(), Reply: web.Reply{Status: 201, Doc: "The state of the upload.", Body: senderUploadState},
 	Fails: []int{401, 403, 404, 409, 410, 412, 429, 460, 503, 507}, Slugs: true, Tus: true, Serve: tus(beginSending),
 }
 
-// beginSending creates an upload for a sender. It asks at the start for
-// everything that the form asks for.
+// beginSending starts a sender's upload. It checks everything at the start that the form also
+// checks.
 func beginSending(c *web.Request) error {
 	q, err := requireOpenRequest(c, c.Arg("slug"))
 	if err != nil {
@@ -91,8 +91,7 @@ func beginSending(c *web.Request) error {
 	return finishBegin(c, made, b, room, web.SentPath+"/"+secret)
 }
 
-// sending is the upload that a sender's request begins, if what it says of the
-// file is good.
+// sending is the upload that a sender's request starts, if its metadata are valid.
 func (b *uploadOptions) sending(q *record.Request) (u inbox.Upload, err error) {
 	form := new(record.SenderForm)
 	if err := web.JoinProblems(field.Create(form, b.meta.fields())); err != nil {
@@ -104,10 +103,9 @@ func (b *uploadOptions) sending(q *record.Request) (u inbox.Upload, err error) {
 	return inbox.Upload{Length: b.length, Metadata: b.meta.shown(), Name: form.Name, Message: form.Message}, nil
 }
 
-// joinSent makes a sender's file of complete parts, which the limits of the link
-// hold for as for one that comes in one piece. That its sender is human was shown
-// when the parts began. If it fails, the parts are as they were, unless the link
-// does not take the type: then they are forgotten.
+// joinSent makes a sender's file of complete parts. The limits of the link apply to it as to any
+// other file. The captcha was solved when the parts were started. If joining fails, the parts stay
+// as they were, unless the link does not accept the type: then they are removed.
 func joinSent(c *web.Request, q *record.Request, b uploadOptions) error {
 	secrets, err := b.parts(web.SentPath)
 	if err != nil {
@@ -155,9 +153,9 @@ func joinSent(c *web.Request, q *record.Request, b uploadOptions) error {
 	return err
 }
 
-// SenderOperation is an operation at the address of a sender's upload. One that cannot be
-// finished, since the link takes no files any more or none of the type, is
-// forgotten, which gives back what was reserved for it.
+// SenderOperation wraps an operation at the address of a sender's upload. It removes an upload that
+// cannot be completed because the link no longer accepts files or the type. This releases its
+// reservation.
 func SenderOperation(serve func(*web.Request) error) func(*web.Request) error {
 	return func(c *web.Request) error {
 		var found bool
@@ -169,7 +167,7 @@ func SenderOperation(serve func(*web.Request) error) func(*web.Request) error {
 		}
 		err := serve(c)
 		var e *record.Error
-		// What was not there before may be an upload that another request begins now.
+		// If it did not exist before, another request may just be starting it.
 		if !found || !errors.As(err, &e) || e.Fault != record.Missing && e.Fault != record.Gone && e.Code != codeType {
 			return err
 		}
@@ -178,11 +176,11 @@ func SenderOperation(serve func(*web.Request) error) func(*web.Request) error {
 	}
 }
 
-// dropSent forgets a sender's upload that cannot be finished.
+// dropSent removes a sender's upload that cannot be completed.
 func dropSent(c *web.Request, secret string) {
 	var all []*inbox.Upload
 	if err := c.Site.Store.Update(func(tx *kv.Tx) (err error) { all, err = inbox.DropSenderUpload(tx, secret); return err }); err != nil && !web.IsMissing(err) {
-		c.Site.Log.Warn("an upload that cannot be finished is left to the sweep", "error", err)
+		c.Site.Log.Warn("cannot remove an upload that cannot be completed; the sweep will remove it", "error", err)
 		return
 	}
 	for _, u := range all {
@@ -190,7 +188,7 @@ func dropSent(c *web.Request, secret string) {
 	}
 }
 
-// respondSenderUpload answers how far a sender's upload is, and what was made of it.
+// respondSenderUpload answers with the state of a sender's upload and the resulting item.
 func respondSenderUpload(c *web.Request, status int, u *inbox.Upload) error {
 	return c.Respond(status, func(dst []byte) ([]byte, error) {
 		dst = field.AppendJSON(append(dst, `{"data":`...), showUpload(u))
@@ -203,19 +201,19 @@ func respondSenderUpload(c *web.Request, status int, u *inbox.Upload) error {
 	})
 }
 
-// requestOf is the upload request that a sender's upload is for.
+// requestOf is the upload request of a sender's upload.
 func requestOf(c *web.Request, u *inbox.Upload) (q *record.Request, err error) {
 	err = c.Site.Store.View(func(tx *kv.Tx) error { q, err = inbox.Request(tx, u.Owner, u.Request); return err })
 	return q, err
 }
 
-// headTaken reads the beginning of a sender's upload, as far as it is not there
-// yet, and fails if the link does not take what it is: before it is written, and
-// before the rest is read. What it returns reads all of in.
+// headTaken reads the first bytes of a sender's upload, unless they were received earlier. It fails
+// if the link does not accept their type, before anything is written and before the rest is read.
+// The returned reader has all of in.
 func headTaken(c *web.Request, u *inbox.Upload, in io.Reader) (io.Reader, error) {
 	whole := min(media.Sniffed, u.Length)
 	if u.Partial || u.Offset >= whole {
-		return in, nil // the type of a part is that of nothing
+		return in, nil // a part has no type
 	}
 	q, err := requestOf(c, u)
 	if err != nil || len(q.Types) == 0 {
@@ -226,7 +224,7 @@ func headTaken(c *web.Request, u *inbox.Upload, in io.Reader) (io.Reader, error)
 		return nil, err
 	}
 	had := len(head)
-	more, _ := io.ReadAll(io.LimitReader(in, whole-u.Offset)) // why it ended is told again by the next read
+	more, _ := io.ReadAll(io.LimitReader(in, whole-u.Offset)) // the next read repeats an error
 	if head = append(head, more...); int64(len(head)) == whole {
 		meta, err := parseMetadata(u.Metadata)
 		if err != nil {
@@ -239,8 +237,7 @@ func headTaken(c *web.Request, u *inbox.Upload, in io.Reader) (io.Reader, error)
 	return io.MultiReader(bytes.NewReader(head[had:]), in), nil
 }
 
-// finishSenderUpload makes an item of a sender's upload that has all its bytes, as finish
-// makes a file.
+// finishSenderUpload makes an item of a complete sender's upload, as finishUpload makes a file.
 func finishSenderUpload(c *web.Request, u *inbox.Upload, kept *blobs.Kept) error {
 	refused := false
 	defer func() {
@@ -275,6 +272,6 @@ func finishSenderUpload(c *web.Request, u *inbox.Upload, kept *blobs.Kept) error
 		return err
 	}
 	*u = done
-	removePart(c, u) // of content that was there already
+	removePart(c, u) // still there if the content existed already
 	return nil
 }

@@ -1,7 +1,7 @@
 package upload
 
 import (
-	"crypto/sha1" // #nosec G505 -- tus asks for it; it finds accidents
+	"crypto/sha1" // #nosec G505 -- tus requires it; it detects accidental errors
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
@@ -31,7 +31,7 @@ import (
 	"kist/kv/record"
 )
 
-// What is offered of tus, the protocol of resumable uploads
+// The supported parts of tus, the protocol for resumable uploads
 // (https://tus.io/protocols/resumable-upload).
 
 const TusPath = web.ApiPath + "tus"
@@ -44,20 +44,20 @@ const tusChecksums = "sha1,sha256"
 
 const TusBody = "application/offset+octet-stream"
 
-// A request notes how far it is after so many bytes or so long, so that a
-// server that is killed has lost no more.
+// A request stores its progress after this many bytes or this time, so that a killed server loses no
+// more than that.
 const (
 	NoteBytes = 32 << 20
 	noteTime  = 5 * time.Second
 )
 
-// tusArgs are the headers that requests of the protocol have.
+// tusArgs are the headers of requests of the protocol.
 var tusArgs = struct{ version, offset, length, concat, sum, override web.Param }{
-	version:  web.Param{In: "header", Name: "Tus-Resumable", Doc: "The version of tus; 412 if it is another.", Schema: web.Object{"type": "string", "enum": []string{web.TusVersion}}, Example: web.TusVersion},
-	offset:   web.Param{In: "header", Name: "Upload-Offset", Doc: "Where the bytes of the body belong; 409 if that is not where the upload is.", Schema: web.Object{"type": "integer", "minimum": 0}, Example: 1048576},
-	length:   web.Param{In: "header", Name: "Upload-Length", Doc: "Bytes of the whole.", Schema: web.Object{"type": "integer", "minimum": 0}, Example: 20971520},
-	concat:   web.Param{In: "header", Name: "Upload-Concat", Doc: "partial for a part of a file, which is no file on its own; final; and the addresses of complete parts, separated by blanks, for the file that they make together, which needs no length.", Schema: web.Object{"type": "string"}, Example: "partial"},
-	sum:      web.Param{In: "header", Name: "Upload-Checksum", Doc: "Algorithm (" + tusChecksums + ") and checksum of the body in base64; 460, with nothing of the body kept, if it is another.", Schema: web.Object{"type": "string"}, Example: "sha1 Kq5sNclPz7QV2+lfQIuc6R7oRu0="},
+	version:  web.Param{In: "header", Name: "Tus-Resumable", Doc: "The version of tus. Another version gives 412.", Schema: web.Object{"type": "string", "enum": []string{web.TusVersion}}, Example: web.TusVersion},
+	offset:   web.Param{In: "header", Name: "Upload-Offset", Doc: "Offset of the body's first byte. If the upload is at another offset, the answer is 409.", Schema: web.Object{"type": "integer", "minimum": 0}, Example: 1048576},
+	length:   web.Param{In: "header", Name: "Upload-Length", Doc: "Total bytes.", Schema: web.Object{"type": "integer", "minimum": 0}, Example: 20971520},
+	concat:   web.Param{In: "header", Name: "Upload-Concat", Doc: "partial for a part of a file. Or final; and the addresses of complete parts, separated by spaces, for the file that they make together. Such a file needs no length.", Schema: web.Object{"type": "string"}, Example: "partial"},
+	sum:      web.Param{In: "header", Name: "Upload-Checksum", Doc: "Algorithm (" + tusChecksums + ") and checksum of the body in base64. If it does not match, the answer is 460 and nothing is stored.", Schema: web.Object{"type": "string"}, Example: "sha1 Kq5sNclPz7QV2+lfQIuc6R7oRu0="},
 	override: web.Param{In: "header", Name: "X-HTTP-Method-Override", Doc: "PATCH, DELETE or HEAD.", Schema: web.Object{"type": "string", "enum": []string{"PATCH", "DELETE", "HEAD"}}, Example: "PATCH"},
 }
 
@@ -65,33 +65,33 @@ func tusPiece() *web.Content {
 	return web.Maybe(&web.Content{Media: TusBody, Schema: web.Object{"type": "string", "format": "binary"}, Example: "…"})
 }
 
-// tusMetadata is the header with what is said of an upload.
+// tusMetadata is the header with an upload's metadata.
 func tusMetadata(doc, example string) web.Param {
 	return web.Param{In: "header", Name: "Upload-Metadata", Doc: "Pairs of a name and a value in base64, separated by commas: " + doc, Schema: web.Object{"type": "string"}, Example: example}
 }
 
-const aboutUploadedFile = "The answer's headers X-Kist-Id, X-Kist-Slug and X-Kist-Url name the file once it is made."
+const aboutUploadedFile = "When the upload is complete, the headers X-Kist-Id, X-Kist-Slug and X-Kist-Url of the answer have the file's id, slug and address."
 
-// uploadState is what an owner is told about an upload.
+// uploadState is the state of an upload for its owner.
 var uploadState = web.Named("ResumableUploadAnswer", web.JSONOf(web.Members(web.Object{
 	"data": web.Ref("ResumableUpload"),
-	"file": web.Object{"allOf": []web.Object{web.Ref("MaybeFile")}, "description": "The file that was made of the upload, once all bytes are there.", "example": nil},
+	"file": web.Object{"allOf": []web.Object{web.Ref("MaybeFile")}, "description": "The resulting file, once the upload is complete.", "example": nil},
 }, "data", "file"), nil))
 
-// tusDescribed is the answer to a question about the protocol.
+// tusDescribed is the answer that describes the protocol.
 var tusDescribed = web.Reply{Status: 204, Doc: "In the headers Tus-Version, Tus-Extension, Tus-Max-Size and Tus-Checksum-Algorithm.", Body: nil}
 
 var DescribeTus = web.Operation{
-	Tag: "tus", Summary: "Says what is offered of the protocol of resumable uploads.",
+	Tag: "tus", Summary: "Describes the supported parts of the protocol for resumable uploads.",
 	Reply: tusDescribed, Tus: true, Serve: describeTus(tusExtensions),
 }
 
 var DescribeTusOfOne = web.Operation{
-	Tag: "tus", Summary: "Says what is offered of the protocol of resumable uploads.",
+	Tag: "tus", Summary: "Describes the supported parts of the protocol for resumable uploads.",
 	Reply: tusDescribed, Tus: true, Serve: describeTus(tusExtensions),
 }
 
-// tus is an operation of the protocol, which names its version.
+// tus wraps an operation of the protocol: it checks the version.
 func tus(serve func(*web.Request) error) func(*web.Request) error {
 	return func(c *web.Request) error {
 		h := c.W.Header()
@@ -104,7 +104,7 @@ func tus(serve func(*web.Request) error) func(*web.Request) error {
 	}
 }
 
-// describeTus says what is offered of the protocol: these extensions.
+// describeTus describes the supported protocol with these extensions.
 func describeTus(extensions string) func(*web.Request) error {
 	return func(c *web.Request) error { return respondTusOptions(c, extensions) }
 }
@@ -142,11 +142,11 @@ func (v *ShownUpload) Fields(s *field.Set) {
 		s.ID("id", &v.ID, field.Always).Says("Id of the upload, the end of its address.", web.SampleID)
 	}
 	s.Text("filename", &v.name, record.MaxFileName).Says("Name of the file, as it was uploaded.", `"holiday.mp4"`)
-	s.MaybeNumber("length", &v.Length, 0, math.MaxInt64).Says("Bytes of the whole; null if that is not known yet.", `20971520`)
-	s.Number("offset", &v.Offset, 0, math.MaxInt64).Says("Bytes that are there.", `1048576`)
-	s.Bool("complete", &v.done).Says("Whether the file has been made of it.", `false`)
-	s.Time("createdAt", &v.Created, field.Always).Says("When it was begun.", `"2026-01-02T03:04:05.678Z"`)
-	s.Time("expiresAt", &v.Expires, field.Always).Says("When it is forgotten, unless more bytes come.", `"2026-01-03T03:04:05.678Z"`)
+	s.MaybeNumber("length", &v.Length, 0, math.MaxInt64).Says("Total bytes; null while unknown.", `20971520`)
+	s.Number("offset", &v.Offset, 0, math.MaxInt64).Says("Bytes received.", `1048576`)
+	s.Bool("complete", &v.done).Says("Whether the upload has become a file.", `false`)
+	s.Time("createdAt", &v.Created, field.Always).Says("When the upload was started.", `"2026-01-02T03:04:05.678Z"`)
+	s.Time("expiresAt", &v.Expires, field.Always).Says("When the upload is removed if no more bytes arrive.", `"2026-01-03T03:04:05.678Z"`)
 }
 
 func showUpload(u *inbox.Upload) *ShownUpload {
@@ -158,7 +158,7 @@ func showUpload(u *inbox.Upload) *ShownUpload {
 }
 
 var ListUploadsBegun = web.Operation{
-	Tag: "tus", Summary: "Lists the resumable uploads that are not complete.",
+	Tag: "tus", Summary: "Lists incomplete resumable uploads.",
 	Args: web.PageParams(web.ShortSorts), Reply: web.Reply{Status: 200, Doc: "A page of uploads.", Body: web.ListOf("ResumableUpload")}, Tus: true,
 	Serve: listUploadsBegun,
 }
@@ -169,8 +169,8 @@ func listUploadsBegun(c *web.Request) error {
 		func(_ *kv.Tx, u *inbox.Upload) (*ShownUpload, error) { return showUpload(u), nil })
 }
 
-// findUpload reads the upload that the address names: the caller's own, or the one of
-// a sender who knows its secret.
+// findUpload reads the upload in the path: the caller's own, or that of a sender who knows its
+// secret.
 func findUpload(c *web.Request) (u *inbox.Upload, err error) {
 	if secret := c.Arg("secret"); secret != "" {
 		err = c.Site.Store.View(func(tx *kv.Tx) error { u, err = inbox.SenderUpload(tx, secret); return err })
@@ -190,14 +190,13 @@ func findUpload(c *web.Request) (u *inbox.Upload, err error) {
 	return u, err
 }
 
-// maySee reports whether the caller may know of an upload or a remote upload that
-// the credential began: one that may read sees all of its owner, others see
-// their own.
+// maySee reports whether the caller may see an upload or remote upload that the credential by
+// started. A credential with the scope read sees all of its owner, others see only their own.
 func maySee(c *web.Request, by record.ID) bool {
 	return c.Caller.Key.Allows(record.ScopeRead) || by == c.Caller.Key.ID
 }
 
-// setUploadHeaders sets the headers that tell how far the upload is.
+// setUploadHeaders sets the headers with the state of the upload.
 func setUploadHeaders(c *web.Request, u *inbox.Upload) error {
 	h := c.W.Header()
 	h.Set("Cache-Control", "no-store")
@@ -213,7 +212,7 @@ func setUploadHeaders(c *web.Request, u *inbox.Upload) error {
 	switch {
 	case u.Partial:
 		h.Set("Upload-Concat", "partial")
-	case u.Parts != nil && u.BySender(): // the store does not know the secret addresses of its parts
+	case u.Parts != nil && u.BySender(): // the store does not know the parts' secret addresses
 		h.Set("Upload-Concat", "final;")
 	case u.Parts != nil:
 		all := make([]string, len(u.Parts))
@@ -241,14 +240,13 @@ func setUploadHeaders(c *web.Request, u *inbox.Upload) error {
 		}
 		return err
 	})
-	if web.IsMissing(err) { // it was deleted since
+	if web.IsMissing(err) { // the file was deleted
 		return nil
 	}
 	return err
 }
 
-// answerUpload answers the upload and, if there is one, its file; a sender's with
-// what it was made.
+// answerUpload answers with the upload and its file, if there is one; for a sender, with its item.
 func answerUpload(c *web.Request, status int, u *inbox.Upload) error {
 	if err := setUploadHeaders(c, u); err != nil {
 		return err
@@ -278,21 +276,21 @@ func answerUpload(c *web.Request, status int, u *inbox.Upload) error {
 
 var ReadUpload = web.Operation{
 	Tag:     "tus",
-	Summary: "Says how far a resumable upload is, and shows the file that was made of it, for a day. HEAD with Tus-Resumable ends a request that is still sending bytes, and answers 423 if it must be asked again later.",
-	Reply:   web.Reply{Status: 200, Doc: "How far it is.", Body: uploadState}, Fails: []int{403, 404, 409, 410, 412, 413, 423, 507}, Tus: true,
+	Summary: "Shows the state of a resumable upload and, for a day, the resulting file. HEAD with Tus-Resumable ends a request that is still sending bytes. 423 means that the client must ask again later.",
+	Reply:   web.Reply{Status: 200, Doc: "The state of the upload.", Body: uploadState}, Fails: []int{403, 404, 409, 410, 412, 413, 423, 507}, Tus: true,
 	Serve: readUpload,
 }
 
 var ReadSending = web.Operation{
 	Tag:     "public",
-	Summary: "Says how far the upload is and, for a day, what was made of it. HEAD with Tus-Resumable ends a request that is still sending bytes, and answers 423 if it must be asked again later.",
-	Reply:   web.Reply{Status: 200, Doc: "How far it is.", Body: senderUploadState}, Fails: []int{403, 404, 409, 410, 412, 413, 415, 423, 429, 503, 507},
+	Summary: "Shows the state of the upload and, for a day, the resulting item. HEAD with Tus-Resumable ends a request that is still sending bytes. 423 means that the client must ask again later.",
+	Reply:   web.Reply{Status: 200, Doc: "The state of the upload.", Body: senderUploadState}, Fails: []int{403, 404, 409, 410, 412, 413, 415, 423, 429, 503, 507},
 	Tus: true, Serve: SenderOperation(readUpload),
 }
 
-// readUpload looks at an upload. HEAD with the version of tus is how a client
-// finds out where to go on: it ends the request that went before, and leaves
-// nothing undone. HEAD without it is GET without the body.
+// readUpload shows an upload. With HEAD and the version of tus, a client finds out where to
+// continue: this ends the previous request and completes unfinished work. HEAD without the version
+// is GET without the body.
 func readUpload(c *web.Request) error {
 	if c.R.Method == http.MethodHead && c.R.Header.Get("Tus-Resumable") != "" {
 		return tus(headUpload)(c)
@@ -308,8 +306,7 @@ func headUpload(c *web.Request) error {
 	return respondSettled(c, func(u *inbox.Upload) error { return answerUpload(c, http.StatusOK, u) })
 }
 
-// respondSettled gives the answer for an upload whose turn it is and of which nothing
-// is left undone.
+// respondSettled locks the upload, completes unfinished work and then answers.
 func respondSettled(c *web.Request, answer func(*inbox.Upload) error) error {
 	u, release, err := lockUpload(c)
 	if err != nil {
@@ -323,13 +320,13 @@ func respondSettled(c *web.Request, answer func(*inbox.Upload) error) error {
 }
 
 var OverrideUpload = web.Operation{
-	Tag: "tus", Summary: "Does what X-HTTP-Method-Override says, for clients that can only GET and POST.",
+	Tag: "tus", Summary: "Runs the method in X-HTTP-Method-Override, for clients that can only use GET and POST.",
 	Args: []web.Param{tusArgs.version, tusArgs.override, tusArgs.offset, tusArgs.length, tusArgs.sum}, Body: tusPiece(),
 	Reply: web.Reply{Status: 204, Doc: "Done.", Body: nil}, Fails: []int{403, 404, 405, 409, 410, 412, 460}, Tus: true, Serve: tus(overrideUpload),
 }
 
 var OverrideSending = web.Operation{
-	Tag: "public", Summary: "Does what X-HTTP-Method-Override says, for clients that can only GET and POST.",
+	Tag: "public", Summary: "Runs the method in X-HTTP-Method-Override, for clients that can only use GET and POST.",
 	Args: []web.Param{tusArgs.version, tusArgs.override, tusArgs.offset, tusArgs.length, tusArgs.sum}, Body: tusPiece(),
 	Reply: web.Reply{Status: 204, Doc: "Done.", Body: nil}, Fails: []int{403, 404, 405, 409, 410, 412, 429, 460, 503, 507}, Tus: true,
 	Serve: SenderOperation(tus(overrideUpload)),
@@ -348,7 +345,7 @@ func overrideUpload(c *web.Request) error {
 	return web.ErrMethod
 }
 
-// respondOffset answers without a body how far the upload is.
+// respondOffset answers with the state of the upload, without a body.
 func respondOffset(c *web.Request, u *inbox.Upload) error {
 	if err := setUploadHeaders(c, u); err != nil {
 		return err
@@ -358,14 +355,14 @@ func respondOffset(c *web.Request, u *inbox.Upload) error {
 }
 
 var CancelUpload = web.Operation{
-	Tag: "tus", Summary: "Forgets a resumable upload and its bytes.",
-	Args: []web.Param{tusArgs.version}, Reply: web.Reply{Status: 204, Doc: "Gone.", Body: nil}, Fails: []int{404, 409, 412}, Tus: true,
+	Tag: "tus", Summary: "Removes a resumable upload and its bytes.",
+	Args: []web.Param{tusArgs.version}, Reply: web.Reply{Status: 204, Doc: "Removed.", Body: nil}, Fails: []int{404, 409, 412}, Tus: true,
 	Serve: tus(cancelUpload),
 }
 
 var CancelSending = web.Operation{
-	Tag: "public", Summary: "Forgets the upload and its bytes, and gives back what was reserved for it.",
-	Args: []web.Param{tusArgs.version}, Reply: web.Reply{Status: 204, Doc: "Gone.", Body: nil}, Fails: []int{404, 409, 410, 412, 503, 507}, Tus: true,
+	Tag: "public", Summary: "Removes the upload and its bytes, and releases its reservation.",
+	Args: []web.Param{tusArgs.version}, Reply: web.Reply{Status: 204, Doc: "Removed.", Body: nil}, Fails: []int{404, 409, 410, 412, 503, 507}, Tus: true,
 	Serve: SenderOperation(tus(cancelUpload)),
 }
 
@@ -376,7 +373,7 @@ func cancelUpload(c *web.Request) error {
 	}
 	defer release()
 	if u.Done() || u.Joined() {
-		return &record.Error{Fault: record.Taken, Code: "upload_complete", Text: "The upload is complete; it cannot be cancelled."}
+		return &record.Error{Fault: record.Taken, Code: "upload_complete", Text: "The upload is complete and cannot be cancelled."}
 	}
 	if err := forgetUpload(c, u); err != nil {
 		return err
@@ -393,19 +390,19 @@ func forgetUpload(c *web.Request, u *inbox.Upload) error {
 	return nil
 }
 
-// removePart removes the bytes of an upload that nobody waits for.
+// removePart removes the bytes of an upload that are no longer needed.
 func removePart(c *web.Request, u *inbox.Upload) {
 	if err := c.Site.Blobs.Parts.Drop(u.ID.String()); err != nil {
-		c.Site.Log.Warn("the bytes of an upload are left to the sweep", "error", err)
+		c.Site.Log.Warn("cannot remove the bytes of an upload; the sweep will remove them", "error", err)
 	}
 }
 
-// uploadOptions is what a request says that begins an upload.
+// uploadOptions are the options of a request that starts an upload.
 type uploadOptions struct {
-	length int64 // -1 if it is not known
+	length int64 // -1 if unknown
 	meta   metadata
 	concat string // Upload-Concat
-	piece  bool   // its body is the first bytes
+	piece  bool   // the body has the first bytes
 	sum    *checksum
 }
 
@@ -414,10 +411,10 @@ func readUploadOptions(c *web.Request) (b uploadOptions, err error) {
 		return b, err
 	}
 	if b.length >= 0 && c.R.Header.Get("Upload-Defer-Length") != "" {
-		return b, badTus("Upload-Length and Upload-Defer-Length exclude each other.")
+		return b, badTus("Upload-Length and Upload-Defer-Length cannot be used together.")
 	}
 	if b.concat = strings.TrimSpace(c.R.Header.Get("Upload-Concat")); b.concat != "" && b.concat != "partial" && !strings.HasPrefix(b.concat, "final;") {
-		return b, badTus("Upload-Concat must be partial, or final; and addresses.")
+		return b, badTus("Upload-Concat must be partial, or final; followed by addresses.")
 	}
 	if b.meta, err = parseMetadata(strings.Join(c.R.Header.Values("Upload-Metadata"), ",")); err != nil {
 		return b, err
@@ -431,52 +428,51 @@ func readUploadOptions(c *web.Request) (b uploadOptions, err error) {
 	return b, err
 }
 
-// partial reports whether a part of a file begins.
+// partial reports whether the request starts a part of a file.
 func (b *uploadOptions) partial() bool { return b.concat == "partial" }
 
-// final reports whether a file is made of parts.
+// final reports whether the request makes a file of parts.
 func (b *uploadOptions) final() bool { return b.concat != "" && !b.partial() }
 
-// MaxJoined is how many parts an upload may be made of.
+// MaxJoined is the maximum number of parts of an upload.
 const MaxJoined = 50
 
-// parts are the ends of the addresses of the parts that a file is made of, which
-// are below a path.
+// parts are the last segments of the parts' addresses, which must be below a path.
 func (b *uploadOptions) parts(below string) ([]string, error) {
 	var all []string
 	for at := range strings.FieldsSeq(strings.TrimPrefix(b.concat, "final;")) {
 		where, err := url.Parse(at)
 		if err != nil {
-			return nil, badTus("Upload-Concat names no addresses of uploads.")
+			return nil, badTus("Upload-Concat must contain addresses of uploads.")
 		}
 		end := path.Base(where.Path)
 		if !strings.HasSuffix(path.Dir(where.Path), below) || slices.Contains(all, end) {
-			return nil, badTus("Upload-Concat must name addresses of partial uploads, each once.")
+			return nil, badTus("Upload-Concat must contain addresses of partial uploads, each once.")
 		}
 		all = append(all, end)
 	}
 	switch {
 	case len(all) == 0 || len(all) > MaxJoined:
-		return nil, badTus("Upload-Concat must name 1 to " + strconv.Itoa(MaxJoined) + " partial uploads.")
+		return nil, badTus("Upload-Concat must contain 1 to " + strconv.Itoa(MaxJoined) + " partial uploads.")
 	case b.length >= 0 || b.piece:
-		return nil, badTus("An upload that is made of others has neither a length nor bytes of its own.")
+		return nil, badTus("An upload made of others cannot have a length or bytes of its own.")
 	}
 	return all, nil
 }
 
 var BeginUpload = web.Operation{
-	Tag: "tus", Summary: "Begins a resumable upload, at the address in Location; a body is its first bytes. " + aboutUploadedFile,
+	Tag: "tus", Summary: "Starts a resumable upload. Location has its address. A body has the first bytes. " + aboutUploadedFile,
 	Args: []web.Param{
 		tusArgs.version, tusArgs.length, tusArgs.concat,
-		{In: "header", Name: "Upload-Defer-Length", Doc: "1 in place of Upload-Length, if the length is not known yet.", Schema: web.Object{"type": "integer", "enum": []int{1}}, Example: 1},
-		tusMetadata("filename, filetype, and the fields of an upload. They are checked now; the slug is kept free.", "filename YS50eHQ=,isPublic dHJ1ZQ=="),
+		{In: "header", Name: "Upload-Defer-Length", Doc: "1 instead of Upload-Length, if the length is still unknown.", Schema: web.Object{"type": "integer", "enum": []int{1}}, Example: 1},
+		tusMetadata("filename, filetype, and the fields of an upload. They are checked now, and the slug is reserved.", "filename YS50eHQ=,isPublic dHJ1ZQ=="),
 		tusArgs.sum,
 	},
-	Body: tusPiece(), Reply: web.Reply{Status: 201, Doc: "How far it is.", Body: uploadState}, Fails: []int{404, 409, 410, 412, 460}, Tus: true,
+	Body: tusPiece(), Reply: web.Reply{Status: 201, Doc: "The state of the upload.", Body: uploadState}, Fails: []int{404, 409, 410, 412, 460}, Tus: true,
 	Serve: tus(beginUpload),
 }
 
-// beginUpload makes an upload of the caller's.
+// beginUpload starts an upload of the caller.
 func beginUpload(c *web.Request) error {
 	b, err := readUploadOptions(c)
 	if err != nil {
@@ -490,7 +486,7 @@ func beginUpload(c *web.Request) error {
 		return badTus("The request needs Upload-Length, or Upload-Defer-Length: 1.")
 	}
 	form, problems := b.meta.form()
-	if u.Partial { // the whole has the metadata
+	if u.Partial { // the joined upload has the metadata
 		form, problems = record.NewForm(record.Files), nil
 	}
 	if err := web.JoinProblems(problems, form.CheckNew(c.Site.Store.Now())); err != nil {
@@ -513,8 +509,8 @@ func beginUpload(c *web.Request) error {
 	return finishBegin(c, u, b, room, TusPath+"/"+u.ID.String())
 }
 
-// joinUploads makes an upload of complete parts, and its file. If that fails, the
-// parts are as they were. Asked again after it succeeded, it answers as it did.
+// joinUploads makes an upload of complete parts, and its file. If that fails, the parts stay as they
+// were. A repetition after success gives the same answer.
 func joinUploads(c *web.Request, b uploadOptions) error {
 	u := &inbox.Upload{Owner: c.Owner(), By: c.Caller.Key.ID}
 	ends, err := b.parts(TusPath)
@@ -524,7 +520,7 @@ func joinUploads(c *web.Request, b uploadOptions) error {
 	for _, end := range ends {
 		id, err := uuid.Parse(end)
 		if err != nil || slices.Contains(u.Parts, id) {
-			return badTus("Upload-Concat must name addresses of partial uploads, each once.")
+			return badTus("Upload-Concat must contain addresses of partial uploads, each once.")
 		}
 		u.Parts = append(u.Parts, id)
 	}
@@ -566,8 +562,7 @@ func joinUploads(c *web.Request, b uploadOptions) error {
 	return finishBegin(c, u, b, room, TusPath+"/"+u.ID.String())
 }
 
-// join copies the parts of an upload one behind the other. What was copied
-// before is kept.
+// join appends the parts of an upload to each other. It keeps what an earlier attempt has copied.
 func join(c *web.Request, u *inbox.Upload) error {
 	var parts []*inbox.Upload
 	if err := c.Site.Store.View(func(tx *kv.Tx) (err error) { parts, err = inbox.PartsOfUpload(tx, u); return err }); err != nil {
@@ -577,7 +572,7 @@ func join(c *web.Request, u *inbox.Upload) error {
 	if err != nil {
 		return err
 	}
-	defer st.Drop() //nolint:errcheck // after Sync there is nothing to lose
+	defer st.Drop() //nolint:errcheck // after Sync nothing can be lost
 	behind := int64(0)
 	for _, part := range parts {
 		if err := copyPart(c, u, part, st, behind); err != nil {
@@ -586,7 +581,7 @@ func join(c *web.Request, u *inbox.Upload) error {
 		behind += part.Length
 	}
 	if u.Offset != u.Length {
-		return badTus("The parts have another length than before.")
+		return badTus("The length of the parts has changed.")
 	}
 	if err := st.Drop(); err != nil {
 		return err
@@ -600,8 +595,7 @@ func join(c *web.Request, u *inbox.Upload) error {
 	return nil
 }
 
-// copyPart copies the part that begins behind so many bytes, as far as that was
-// not done before.
+// copyPart copies the part that starts at the offset behind, except what was copied before.
 func copyPart(c *web.Request, u, part *inbox.Upload, st *blobs.Stage, behind int64) error {
 	done := max(0, u.Offset-behind)
 	if done >= part.Length {
@@ -609,7 +603,7 @@ func copyPart(c *web.Request, u, part *inbox.Upload, st *blobs.Stage, behind int
 	}
 	f, err := c.Site.Blobs.Parts.Open(part.ID.String(), part.Length)
 	if errors.Is(err, blobs.ErrPartLost) {
-		return &record.Error{Fault: record.Gone, Code: "upload_expired", Text: "The bytes of a partial upload are lost; send it again."}
+		return &record.Error{Fault: record.Gone, Code: "upload_expired", Text: "The bytes of a partial upload are lost. Send it again."}
 	}
 	if err != nil {
 		return err
@@ -619,7 +613,7 @@ func copyPart(c *web.Request, u, part *inbox.Upload, st *blobs.Stage, behind int
 		return err
 	}
 	for left := part.Length - done; left > 0; {
-		if err := c.R.Context().Err(); err != nil { // nobody waits for it any more
+		if err := c.R.Context().Err(); err != nil { // the client is gone
 			return web.BodyError(err)
 		}
 		if c.Site.Store.FreeForContent() == 0 {
@@ -640,9 +634,8 @@ func copyPart(c *web.Request, u, part *inbox.Upload, st *blobs.Stage, behind int
 	return nil
 }
 
-// finishBegin takes the first bytes of an upload that was made and answers with its
-// address. Whatever goes wrong leaves nothing: the client does not have the
-// address yet.
+// finishBegin receives the first bytes of a new upload and answers with its address. If anything
+// fails, it removes the upload, because the client does not have the address yet.
 func finishBegin(c *web.Request, u *inbox.Upload, b uploadOptions, room *UploadBudget, at string) error {
 	t, release, err := c.Site.UploadTurns.Take(c, u.ID)
 	if err == nil {
@@ -656,7 +649,7 @@ func finishBegin(c *web.Request, u *inbox.Upload, b uploadOptions, room *UploadB
 	}
 	if err != nil {
 		if e := forgetUpload(c, u); e != nil && !web.IsMissing(e) {
-			c.Site.Log.Warn("an upload that did not begin is left to the sweep", "error", e)
+			c.Site.Log.Warn("cannot remove an upload that did not start; the sweep will remove it", "error", e)
 		}
 		return err
 	}
@@ -665,16 +658,16 @@ func finishBegin(c *web.Request, u *inbox.Upload, b uploadOptions, room *UploadB
 }
 
 var ContinueUpload = web.Operation{
-	Tag: "tus", Summary: "Adds bytes to a resumable upload, and ends another request that does. " + aboutUploadedFile,
+	Tag: "tus", Summary: "Adds bytes to a resumable upload. This ends another request that adds bytes to it. " + aboutUploadedFile,
 	Args: []web.Param{tusArgs.version, tusArgs.offset, tusArgs.length, tusArgs.sum}, Body: tusPiece(),
-	Reply: web.Reply{Status: 204, Doc: "How far it is, in Upload-Offset.", Body: nil}, Fails: []int{403, 404, 409, 410, 412, 460}, Tus: true,
+	Reply: web.Reply{Status: 204, Doc: "The new offset, in Upload-Offset.", Body: nil}, Fails: []int{403, 404, 409, 410, 412, 460}, Tus: true,
 	Serve: tus(continueUpload),
 }
 
 var ContinueSending = web.Operation{
-	Tag: "public", Summary: "Adds bytes to the upload, and ends another request that does. " + aboutSentItem,
+	Tag: "public", Summary: "Adds bytes to the upload. This ends another request that adds bytes to it. " + aboutSentItem,
 	Args: []web.Param{tusArgs.version, tusArgs.offset, tusArgs.length, tusArgs.sum}, Body: tusPiece(),
-	Reply: web.Reply{Status: 204, Doc: "How far it is, in Upload-Offset.", Body: nil}, Fails: []int{403, 404, 409, 410, 412, 429, 460, 503, 507},
+	Reply: web.Reply{Status: 204, Doc: "The new offset, in Upload-Offset.", Body: nil}, Fails: []int{403, 404, 409, 410, 412, 429, 460, 503, 507},
 	Tus: true, Serve: SenderOperation(tus(continueUpload)),
 }
 
@@ -700,7 +693,7 @@ func continueUpload(c *web.Request) error {
 	}
 	defer release()
 	if u.Parts != nil {
-		return &record.Error{Fault: record.Denied, Code: "upload_is_final", Text: "This upload is made of others; it takes no bytes of its own."}
+		return &record.Error{Fault: record.Denied, Code: "upload_is_final", Text: "This upload is made of others and accepts no bytes of its own."}
 	}
 	if err := repairOffset(c, u); err != nil {
 		return err
@@ -709,7 +702,7 @@ func continueUpload(c *web.Request) error {
 		return withOffset(c, u, &record.Error{Fault: record.Taken, Code: "offset_mismatch", Text: "The upload is at " + strconv.FormatInt(u.Offset, 10) + ", not at " + strconv.FormatInt(at, 10) + "."})
 	}
 	room := new(UploadBudget)
-	if !u.BySender() { // the length of a sender's is known: nothing else bounds it
+	if !u.BySender() { // a sender's upload is limited only by its known length
 		if room, err = BudgetOf(c.Site, c.Owner()); err != nil {
 			return err
 		}
@@ -717,10 +710,10 @@ func continueUpload(c *web.Request) error {
 	switch {
 	case length < 0 || length == u.Length:
 	case u.Length >= 0:
-		return badTus("The length of the upload is known already, and is another.")
+		return badTus("The upload already has another length.")
 	default:
 		if length < u.Offset {
-			return badTus("The upload has more bytes already.")
+			return badTus("The upload already has more bytes.")
 		}
 		if length > room.File {
 			return room.ErrTooLarge(length)
@@ -731,7 +724,7 @@ func continueUpload(c *web.Request) error {
 		}
 	}
 	if u.Done() || u.Joined() {
-		if c.R.ContentLength == 0 { // sent again, for the answer was lost
+		if c.R.ContentLength == 0 { // repeated, because the answer was lost
 			return respondOffset(c, u)
 		}
 		return errPastEnd(c, u, room)
@@ -745,7 +738,7 @@ func continueUpload(c *web.Request) error {
 	return respondOffset(c, u)
 }
 
-// withOffset tells with an error where the upload is.
+// withOffset adds the offset of the upload to an error.
 func withOffset(c *web.Request, u *inbox.Upload, err error) error {
 	c.W.Header().Set("Upload-Offset", strconv.FormatInt(u.Offset, 10))
 	return err
@@ -755,7 +748,7 @@ func badTus(text string) error {
 	return &record.Error{Fault: record.Malformed, Code: "malformed", Text: text}
 }
 
-// lengthOf is Upload-Length, -1 if it is not there.
+// lengthOf is Upload-Length; -1 if it is absent.
 func lengthOf(c *web.Request) (int64, error) {
 	all := c.R.Header.Values("Upload-Length")
 	if len(all) == 0 {
@@ -763,12 +756,12 @@ func lengthOf(c *web.Request) (int64, error) {
 	}
 	n, err := number(all)
 	if err != nil {
-		return 0, badTus("Upload-Length must be a whole number, not negative.")
+		return 0, badTus("Upload-Length must be a whole number that is not negative.")
 	}
 	return n, nil
 }
 
-// number reads the one value of a header, of decimal digits alone.
+// number reads a header with a single value of decimal digits.
 func number(values []string) (int64, error) {
 	if len(values) != 1 || values[0] == "" || strings.Trim(values[0], "0123456789") != "" {
 		return 0, strconv.ErrSyntax
@@ -785,7 +778,7 @@ func isPiece(c *web.Request) error {
 	return nil
 }
 
-// checksum is what the body is to have; nil if the client does not say.
+// checksum is the expected checksum of the body; nil if the client sends none.
 type checksum struct {
 	hash.Hash
 	want []byte
@@ -794,7 +787,7 @@ type checksum struct {
 func readChecksum(c *web.Request) (*checksum, error) {
 	text := c.R.Header.Get("Upload-Checksum")
 	if text == "" {
-		return nil, nil //nolint:nilnil // no checksum is a good answer
+		return nil, nil //nolint:nilnil // the checksum is optional
 	}
 	name, value, _ := strings.Cut(text, " ")
 	sum := new(checksum)
@@ -808,13 +801,13 @@ func readChecksum(c *web.Request) (*checksum, error) {
 	}
 	var err error
 	if sum.want, err = base64.StdEncoding.DecodeString(value); err != nil || len(sum.want) != sum.Size() {
-		return nil, badTus("Upload-Checksum has no " + name + " in base64.")
+		return nil, badTus("Upload-Checksum must have a " + name + " checksum in base64.")
 	}
 	return sum, nil
 }
 
-// openPart opens the bytes of an upload at its offset. If they are not all there,
-// as in a copy of the data directory, the upload starts again.
+// openPart opens the bytes of an upload at its offset. If some are missing, such as in a copy of the
+// data directory, the upload starts from scratch.
 func openPart(c *web.Request, u *inbox.Upload) (*blobs.Stage, error) {
 	st, err := c.Site.Blobs.Resume(u.ID.String(), u.Offset, u.State)
 	if !errors.Is(err, blobs.ErrPartLost) {
@@ -827,13 +820,13 @@ func openPart(c *web.Request, u *inbox.Upload) (*blobs.Stage, error) {
 }
 
 func restartUpload(c *web.Request, u *inbox.Upload) error {
-	c.Site.Log.Warn("an upload is without its bytes and starts again", "id", u.ID.String(), "bytes", u.Offset)
+	c.Site.Log.Warn("the bytes of an upload are missing; it starts from scratch", "id", u.ID.String(), "bytes", u.Offset)
 	u.Offset, u.State = 0, nil
 	return c.Site.Store.Update(func(tx *kv.Tx) error { return inbox.SaveUpload(tx, u) })
 }
 
-// takePiece takes the bytes of the body. What came in is kept when the connection
-// breaks, unless it has a checksum, which is that of the whole.
+// takePiece receives the bytes of the body. If the connection breaks, the received bytes are kept,
+// unless there is a checksum, which is that of the whole body.
 func takePiece(c *web.Request, u *inbox.Upload, m *UploadBudget, sum *checksum, t *web.UploadLock) error {
 	left := min(m.File-u.Offset, m.Left)
 	if u.Length >= 0 {
@@ -854,7 +847,7 @@ func takePiece(c *web.Request, u *inbox.Upload, m *UploadBudget, sum *checksum, 
 	}
 	defer func() {
 		if err := st.Drop(); err != nil {
-			c.Site.Log.Warn("the bytes of an upload were not closed", "error", err)
+			c.Site.Log.Warn("cannot close the bytes of an upload", "error", err)
 		}
 	}()
 	body := &readErrors{r: c.R.Body}
@@ -872,7 +865,7 @@ func takePiece(c *web.Request, u *inbox.Upload, m *UploadBudget, sum *checksum, 
 		n, err := st.ReadFrom(some)
 		left -= n
 		if err != nil && body.err == nil {
-			return err // the disk's fault, not the client's
+			return err // an error of the disk, not of the client
 		}
 		ended = err != nil || some.ended
 		if left == 0 && !ended {
@@ -902,15 +895,15 @@ func takePiece(c *web.Request, u *inbox.Upload, m *UploadBudget, sum *checksum, 
 	case body.err == nil:
 		return nil
 	case t.Over.Load():
-		return &record.Error{Fault: record.Taken, Code: "upload_taken_over", Text: "Another request goes on with this upload."}
+		return &record.Error{Fault: record.Taken, Code: "upload_taken_over", Text: "Another request continues this upload."}
 	}
 	return web.BodyError(body.err)
 }
 
-// holdTime is what an upload has left at least while bytes of it come in.
+// holdTime is the minimum time until an upload expires while its bytes arrive.
 const holdTime = time.Hour
 
-// keepFromSweep lets the sweep leave an upload alone of which nothing new is noted yet.
+// keepFromSweep extends the time of an upload whose progress is not stored yet.
 func keepFromSweep(c *web.Request, u *inbox.Upload) error {
 	if u.Expires.Sub(c.Site.Store.Now()) >= holdTime {
 		return nil
@@ -918,7 +911,7 @@ func keepFromSweep(c *web.Request, u *inbox.Upload) error {
 	return c.Site.Store.Update(func(tx *kv.Tx) error { return inbox.SaveUpload(tx, u) })
 }
 
-// errPastEnd is the error of more bytes than there may be.
+// errPastEnd is the error for too many bytes.
 func errPastEnd(c *web.Request, u *inbox.Upload, m *UploadBudget) error {
 	if u.Length >= 0 {
 		return &record.Error{Fault: record.TooLarge, Code: "too_large", Text: "The body goes beyond the length of the upload, " + strconv.FormatInt(u.Length, 10) + " bytes."}
@@ -929,7 +922,7 @@ func errPastEnd(c *web.Request, u *inbox.Upload, m *UploadBudget) error {
 	return m.ErrTooLarge(m.File + 1)
 }
 
-// saveOffset makes durable what was written, and that it was.
+// saveOffset makes the written bytes durable, then stores the new offset.
 func saveOffset(c *web.Request, u *inbox.Upload, st *blobs.Stage) error {
 	if st.Size() == u.Offset {
 		return nil
@@ -951,7 +944,7 @@ func saveOffset(c *web.Request, u *inbox.Upload, st *blobs.Stage) error {
 	return nil
 }
 
-// piece reads up to left bytes, and not for longer than until.
+// piece reads up to left bytes, until a time.
 type piece struct {
 	r     io.Reader
 	left  int64
@@ -969,9 +962,8 @@ func (p *piece) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// repairOffset leaves an upload such that its offset is true: whose bytes are gone
-// starts again, and of one that has all of them the file is made, which may have
-// failed before.
+// repairOffset makes the offset of an upload true. If its bytes are missing, the upload starts from
+// scratch. If all are there, it becomes a file, which may have failed before.
 func repairOffset(c *web.Request, u *inbox.Upload) error {
 	switch {
 	case u.Done(), u.Joined():
@@ -988,8 +980,8 @@ func repairOffset(c *web.Request, u *inbox.Upload) error {
 	return st.Drop()
 }
 
-// finishUpload makes the file of an upload that has all its bytes: the content first,
-// the record second. If the second fails the content stays for another try.
+// finishUpload makes the file of a complete upload: first the content, then the record. If the record
+// fails, the content stays for another attempt.
 func finishUpload(c *web.Request, u *inbox.Upload) error {
 	kept, err := completeContent(c, u)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -1022,11 +1014,11 @@ func finishUpload(c *web.Request, u *inbox.Upload) error {
 		u.File = uuid.Nil
 		return err
 	}
-	removePart(c, u) // of content that was there already
+	removePart(c, u) // still there if the content existed already
 	return nil
 }
 
-// completeContent makes a blob of the bytes of an upload, unless that was done before.
+// completeContent makes a blob of the bytes of an upload, unless that was already done.
 func completeContent(c *web.Request, u *inbox.Upload) (*blobs.Kept, error) {
 	st, err := c.Site.Blobs.Resume(u.ID.String(), u.Offset, u.State)
 	if errors.Is(err, blobs.ErrPartLost) {
@@ -1035,7 +1027,7 @@ func completeContent(c *web.Request, u *inbox.Upload) (*blobs.Kept, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = st.Drop() }() // after Keep there is nothing to do
+	defer func() { _ = st.Drop() }() // does nothing after Keep
 	return st.Keep()
 }
 
@@ -1049,10 +1041,9 @@ func head(s *web.Site, ref blobs.Ref) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, media.Sniffed))
 }
 
-// lockWithBody waits for the caller's turn on the upload that the address names, and
-// reads it.
+// lockWithBody locks the upload in the path and reads it.
 func lockWithBody(c *web.Request) (u *inbox.Upload, t *web.UploadLock, release func(), err error) {
-	u, err = findUpload(c) // nobody waits for what is not there
+	u, err = findUpload(c) // do not wait for an upload that does not exist
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -1066,19 +1057,19 @@ func lockWithBody(c *web.Request) (u *inbox.Upload, t *web.UploadLock, release f
 	return u, t, release, nil
 }
 
-// lockUpload is lockWithBody of a request without a body.
+// lockUpload is lockWithBody for a request without a body.
 func lockUpload(c *web.Request) (*inbox.Upload, func(), error) {
 	u, _, release, err := lockWithBody(c)
 	return u, release, err
 }
 
-// metadata is what Upload-Metadata says.
+// metadata is the content of Upload-Metadata.
 type metadata []metadatum
 
 type metadatum struct{ name, value string }
 
-// parseMetadata reads pairs of a name and a value in base64, separated by
-// commas. A value may be missing, a name is there once.
+// parseMetadata reads pairs of a name and a value in base64, separated by commas. A value may be
+// missing. A name may occur only once.
 func parseMetadata(text string) (metadata, error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, nil
@@ -1117,7 +1108,7 @@ func (m metadata) fileName() string {
 	return name
 }
 
-// shown is the metadata in the form of the header, without the password.
+// shown is the metadata as a header, without the password.
 func (m metadata) shown() string {
 	var pairs []string
 	for _, d := range m {
@@ -1128,7 +1119,7 @@ func (m metadata) shown() string {
 	return strings.Join(pairs, ",")
 }
 
-// form is the form of the file, and what is wrong with it.
+// form is the form of the file, with an error if it has problems.
 func (m metadata) form() (*record.Form, error) {
 	form := record.NewForm(record.Files)
 	return form, field.Create(record.Upload{Form: form}, m.fields())

@@ -34,28 +34,28 @@ const (
 
 func SortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// A body must come in at this rate or better, over this time: otherwise the
+// A body must arrive at least at this rate, measured over this time. Otherwise the
 // connection is cut, so that slow senders do not hold the server.
 const (
 	PaceTime  = 30 * time.Second
 	PaceBytes = 32 << 10
 )
 
-// restBytes is how much of a body that was not asked for is taken before the
-// answer. Of a longer one the client is cut off, which net/http does.
+// restBytes is how much of an unread body is read before the answer. net/http cuts
+// off the client if its body is longer.
 const restBytes = 256 << 10
 
-// paced is the body of a request, for as long as bytes keep coming in: every
-// request with a body has one from its beginning, whether its handler reads
-// it or not, for net/http reads what the handler leaves.
+// paced is the body of a request. It extends the read deadline while bytes keep
+// arriving. Every body is wrapped from the beginning, even if its handler does not
+// read it, because net/http reads what the handler leaves.
 type paced struct {
 	body   io.ReadCloser
 	ctl    *http.ResponseController
-	left   int64 // bytes still to come; negative if that is not known
+	left   int64 // bytes still to come; negative if unknown
 	due    int64 // bytes until the deadline moves on
 	begun  bool
 	ended  bool
-	over   atomic.Bool // nothing more is to be read
+	over   atomic.Bool // reading was cut
 	expect bool        // the client sends nothing until the body is read
 }
 
@@ -67,13 +67,13 @@ func Pace(ctl *http.ResponseController, r *http.Request) *paced {
 
 func (p *paced) extend() {
 	p.due = PaceBytes
-	_ = p.ctl.SetReadDeadline(time.Now().Add(PaceTime)) // a connection without deadlines has none to keep
+	_ = p.ctl.SetReadDeadline(time.Now().Add(PaceTime)) // fails only if the connection has no deadlines
 	if p.over.Load() {
 		_ = p.ctl.SetReadDeadline(time.Now())
 	}
 }
 
-// cut ends reading, from another goroutine: what waits for bytes fails.
+// cut ends reading, from another goroutine: a read that waits for bytes fails.
 func (p *paced) cut() {
 	p.over.Store(true)
 	_ = p.ctl.SetReadDeadline(time.Now())
@@ -82,7 +82,7 @@ func (p *paced) cut() {
 func (p *paced) Read(b []byte) (int, error) {
 	if !p.begun {
 		p.begun = true
-		p.extend() // the time until now was the server's
+		p.extend() // the client does not pay for the server's time
 	}
 	n, err := p.body.Read(b)
 	p.left -= int64(n)
@@ -100,27 +100,27 @@ func (p *paced) Read(b []byte) (int, error) {
 
 func (p *paced) Close() error { return p.body.Close() }
 
-// rest takes what is left of the body, for many clients read the answer only
-// when they have sent everything.
+// rest reads what is left of the body, because many clients read the answer only
+// after they have sent everything.
 func (p *paced) rest() {
 	switch {
 	case p.ended, p.left > restBytes:
 		return
-	case p.expect && !p.begun: // nothing comes: net/http need not wait for it
+	case p.expect && !p.begun: // nothing will come, so net/http must not wait for it
 		_ = p.ctl.SetReadDeadline(time.Now())
 		return
 	}
-	_, _ = io.CopyN(io.Discard, p, restBytes) // the answer is the same if it breaks off
+	_, _ = io.CopyN(io.Discard, p, restBytes) // the answer is the same if this fails
 }
 
-// LimitBody is the request's body, bounded: reading past the bound fails with
+// LimitBody is the request's body with a limit. Reading beyond it fails with
 // http.MaxBytesError.
 func (c *Request) LimitBody(limit int64) io.ReadCloser {
 	return http.MaxBytesReader(c.W.ResponseWriter, c.R.Body, limit)
 }
 
-// ReadObject reads the JSON object of the body, of at most limit bytes. What the
-// shape does not know is not in the result; all is if that is nil.
+// ReadObject reads the body as a JSON object of at most limit bytes. It leaves out
+// members that shape does not have; a nil shape keeps all.
 func (c *Request) ReadObject(limit int64, shape field.Shaped) (field.Object, error) {
 	if enc := c.R.Header.Get("Content-Encoding"); enc != "" && !strings.EqualFold(enc, "identity") {
 		return nil, &record.Error{Fault: record.WrongType, Code: "unsupported_encoding", Text: "The body must not be compressed."}
@@ -139,7 +139,7 @@ func (c *Request) ReadObject(limit int64, shape field.Shaped) (field.Object, err
 	return field.ParseFor(shape, data)
 }
 
-// BodyError is the error of a body that could not be read to its end.
+// BodyError is the error for a body that could not be read completely.
 func BodyError(err error) error {
 	if _, status := ClientError(err); status != http.StatusInternalServerError {
 		return err
@@ -156,9 +156,9 @@ func (c *Request) DecodeNew(v field.Shaped) error {
 	return field.Create(v, in)
 }
 
-// DecodePatch reads the body of a patch, for a transaction to read into what is
-// stored. All that can be wrong with it shows on blank, a throw-away value of
-// the same shape, so that a bad request never takes the writer's time.
+// DecodePatch reads the body of a patch, which a transaction then applies to the
+// stored value. It first applies the patch to blank, an empty value of the same shape,
+// to find all problems, so that a bad request takes no time in a write transaction.
 func (c *Request) DecodePatch(blank field.Shaped) (field.Object, error) {
 	in, err := c.ReadObject(SmallBody, blank)
 	if err != nil {
@@ -167,8 +167,8 @@ func (c *Request) DecodePatch(blank field.Shaped) (field.Object, error) {
 	return in, field.Patch(blank, in)
 }
 
-// JoinProblems joins what several looks at one input found, so that one answer names
-// every bad field.
+// JoinProblems joins the problems that several checks of one input found, so that one
+// answer names every bad field.
 func JoinProblems(errs ...error) error {
 	all := field.Problems{}
 	for _, err := range errs {

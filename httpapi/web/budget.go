@@ -15,52 +15,51 @@ import (
 	"kist/kv/record"
 )
 
-// The memory that JSON may take: all bodies that are read, until they are
-// answered, and all answers that may be long, until they are written. One caller
-// has at most half of it, so that those who read or send slowly with one
-// credential, or from one network, do not block everyone. Who finds no room
-// waits for it and is told to come again.
+// The memory for JSON: all bodies, from reading until they are answered, and all
+// answers that may be long, until they are written. One caller gets at most half of
+// it, so that clients who send or read slowly with one credential, or from one
+// network, do not block everyone. A request that finds no space waits for jsonWait
+// and is then told to try again.
 const (
 	JsonBytes = 32 << 20
 	jsonShare = JsonBytes / 2
 	jsonWait  = 2 * time.Second
 
-	openBody  = 16 << 10 // bytes of a body of somebody who brings no credential
-	firstRead = 4 << 10  // bytes that a body of unknown length is read into at first
+	openBody  = 16 << 10 // limit of a body without a credential, in bytes
+	firstRead = 4 << 10  // first buffer for a body of unknown length, in bytes
 )
 
 var errCrowded = &record.Error{
 	Fault: record.Busy, Code: "busy", Retry: jsonWait,
-	Text: "The server has as many requests in its hands as it has memory for. Try again in a moment.",
+	Text: "The server has no memory left for more requests. Try again in a moment.",
 }
 
-// A budget is the bytes of JSON that are in use, in all and by each caller.
+// A budget counts the bytes of JSON in use, in total and for each caller.
 type budget struct {
 	All *semaphore.Weighted
 
 	mu     sync.Mutex
-	Shares map[spender]*share // of callers that have a call under way
+	Shares map[spender]*share // of callers with a request in progress
 }
 
-// A spender is whom a share belongs to: a credential, or the network of a
-// visitor.
+// A spender is the owner of a share: a credential, or the network of a visitor.
 type spender struct {
 	credential record.ID
 	network    netip.Prefix
 }
 
-// A share is what one caller has of the budget.
+// A share is one caller's part of the budget.
 type share struct {
 	*semaphore.Weighted
 	of    spender
-	calls int // that spend from it; guarded by budget.mu
+	calls int // requests that use it; guarded by budget.mu
 }
 
 func NewBudget() *budget {
 	return &budget{All: semaphore.NewWeighted(JsonBytes), Shares: map[spender]*share{}}
 }
 
-// join is the share of a caller for one call, which leaves it at its end.
+// join returns the caller's share for one request, which leaves it at the end.
 func (b *budget) join(of spender) *share {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -81,8 +80,8 @@ func (b *budget) leave(s *share) {
 	}
 }
 
-// reserveJSON takes n bytes of the budget, jsonShare at most, for the call, until
-// refund or releaseJSON.
+// reserveJSON takes n bytes of the budget for the request, at most jsonShare, until
+// releaseSomeJSON or ReleaseJSON.
 func (c *Request) reserveJSON(n int64) error {
 	if c.share == nil {
 		of := spender{network: grant.Network(c.Addr)}
@@ -104,8 +103,8 @@ func (c *Request) reserveJSON(n int64) error {
 	return nil
 }
 
-// errOverloaded is the error of a call that found no room in the budget. A client
-// that has gone gets no answer.
+// errOverloaded is the error for a request that found no space in the budget. A client
+// that is gone gets no answer.
 func (c *Request) errOverloaded() error {
 	if c.R.Context().Err() != nil {
 		panic(http.ErrAbortHandler)
@@ -119,7 +118,7 @@ func (c *Request) releaseSomeJSON(n int64) {
 	c.share.Release(n)
 }
 
-// ReleaseJSON gives back what the call has spent. It is the end of the call.
+// ReleaseJSON gives back everything at the end of the request.
 func (c *Request) ReleaseJSON() {
 	if c.share != nil {
 		c.releaseSomeJSON(c.held)
@@ -127,9 +126,8 @@ func (c *Request) ReleaseJSON() {
 	}
 }
 
-// ReadBody reads the whole body, of at most limit bytes, or openBody if nobody is
-// known to have sent it. The buffer grows as bytes arrive, whatever length the
-// request announces.
+// ReadBody reads the whole body, at most limit bytes, or openBody if there is no
+// credential. The buffer grows as bytes arrive, whatever length the request announces.
 func (c *Request) ReadBody(limit int64) ([]byte, error) {
 	if c.Caller == nil {
 		limit = min(limit, openBody)
@@ -144,7 +142,7 @@ func (c *Request) ReadBody(limit int64) ([]byte, error) {
 		if len(data) == cap(data) {
 			size := max(2*int64(cap(data)), firstRead)
 			if length >= 0 {
-				size = min(size, length+1) // one more, for the end to be found
+				size = min(size, length+1) // one more byte, to find the end
 			}
 			if size = min(size, limit+1); size <= int64(cap(data)) {
 				size = int64(cap(data)) + firstRead
@@ -165,8 +163,8 @@ func (c *Request) ReadBody(limit int64) ([]byte, error) {
 	}
 }
 
-// LongRecord is about how many bytes a long record of the kind has as JSON. A
-// body may be longer, as its sender may escape every character.
+// LongRecord is about the size of a long record of the kind as JSON, in bytes. A body
+// may be longer, because clients may escape every character.
 func LongRecord(k *record.Kind) int64 { return k.MaxBody / 4 }
 
 // RespondLarge is Respond for an answer that may be long, of about limit bytes and

@@ -18,8 +18,7 @@ import (
 	"kist/kv/record"
 )
 
-// Statuses is what each class of error is answered with (RFC 9110, RFC 4918,
-// RFC 6585).
+// Statuses maps each class of errors to its status (RFC 9110, RFC 4918, RFC 6585).
 var Statuses = map[record.Fault]int{
 	record.Malformed:    http.StatusBadRequest,
 	record.Unauthorized: http.StatusUnauthorized,
@@ -35,8 +34,7 @@ var Statuses = map[record.Fault]int{
 	record.Full:         http.StatusInsufficientStorage,
 }
 
-// StatusChecksum is the status that tus has for bytes that arrived damaged. It
-// is no registered one.
+// StatusChecksum is the status of tus for a wrong checksum. It is not registered.
 const StatusChecksum = 460
 
 // StatusText names a status.
@@ -55,12 +53,12 @@ var (
 	ErrPrecondition = errors.New("precondition failed")
 )
 
-// unavailableTime is when it is worth trying again after the disk or the
-// system has failed.
+// unavailableTime is when clients should try again after the disk or the system has
+// failed.
 const unavailableTime = 10 * time.Second
 
-// ClientError turns any error into one for the client, and its status. Errors
-// that are not the client's business become 500 without detail.
+// ClientError turns any error into one for the client, with its status. Errors that
+// clients should not see become 500 without details.
 func ClientError(err error) (*record.Error, int) {
 	if err == nil {
 		return nil, 0
@@ -82,43 +80,43 @@ func ClientError(err error) (*record.Error, int) {
 	case errors.Is(err, ErrMethod):
 		return &record.Error{Code: "method_not_allowed", Text: "This address does not support this method."}, http.StatusMethodNotAllowed
 	case errors.Is(err, ErrMisdirected):
-		return &record.Error{Code: "misdirected", Text: "This server has another address than the one in your request. Its operator sets the address with --base-url."}, http.StatusMisdirectedRequest
+		return &record.Error{Code: "misdirected", Text: "This server does not answer at the address in your request. Its operator sets the address with --base-url."}, http.StatusMisdirectedRequest
 	case errors.Is(err, ErrRange):
-		return &record.Error{Code: "bad_range", Text: "The content does not have the range that was asked for."}, http.StatusRequestedRangeNotSatisfiable
+		return &record.Error{Code: "bad_range", Text: "The content does not have the requested range."}, http.StatusRequestedRangeNotSatisfiable
 	case errors.Is(err, ErrTusVersion):
 		return &record.Error{Code: "tus_version", Text: "The request must have Tus-Resumable: " + TusVersion + "."}, http.StatusPreconditionFailed
 	case errors.Is(err, ErrTusChecksum):
-		return &record.Error{Code: "checksum_mismatch", Text: "The body is not what its checksum says. Nothing of it was kept."}, StatusChecksum
+		return &record.Error{Code: "checksum_mismatch", Text: "The body does not match its checksum. Nothing was stored."}, StatusChecksum
 	case errors.Is(err, ErrPrecondition):
-		return &record.Error{Code: "precondition_failed", Text: "The content is not the one that the request names."}, http.StatusPreconditionFailed
+		return &record.Error{Code: "precondition_failed", Text: "The content has changed: it does not match the request's conditions."}, http.StatusPreconditionFailed
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return &record.Error{Code: "disk_full", Text: "The server's disk is full. Nothing was stored."}, http.StatusInsufficientStorage
 	case errors.As(err, new(*blobs.Unwritable)):
-		return &record.Error{Code: "unavailable", Retry: unavailableTime, Text: "The server cannot write to its folder for files at the moment. Nothing was stored; what is there can be read."}, http.StatusServiceUnavailable
+		return &record.Error{Code: "unavailable", Retry: unavailableTime, Text: "The server cannot write to its folder for files at the moment. Nothing was stored. Existing files can be read."}, http.StatusServiceUnavailable
 	case errors.Is(err, syscall.EIO), errors.Is(err, syscall.EROFS), errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE), errors.Is(err, kv.ErrClosed):
 		return &record.Error{Code: "unavailable", Retry: unavailableTime, Text: "The server cannot use its disk at the moment. Nothing was stored."}, http.StatusServiceUnavailable
 	}
-	return &record.Error{Code: "internal", Text: "Something went wrong on the server. The log says more under this request id."}, http.StatusInternalServerError
+	return &record.Error{Code: "internal", Text: "Something went wrong on the server. The server's log has details under this request id."}, http.StatusInternalServerError
 }
 
-// inAPI reports whether a path is one that programs call: what is answered
-// there is JSON, errors too, and pages of any origin may read it.
+// inAPI reports whether a path belongs to the API: all answers there are JSON, errors
+// too, and pages of any origin may read them.
 func inAPI(path string) bool { return path == "/api" || strings.HasPrefix(path, "/api/") }
 
-// TakesPage reports whether who asks is a browser that shows a page. There is
-// none at the origin for content, nor what it needs.
+// TakesPage reports whether the client is a browser that shows a page. The origin for
+// content has no pages and none of the files that they need.
 func TakesPage(w *AnswerWriter, r *http.Request) bool {
 	return strings.Contains(r.Header.Get("Accept"), "text/html") && !w.Away
 }
 
-// Fail answers with an error: JSON below the API's prefix, unless the client
-// would rather have text, a page or a sentence elsewhere.
+// Fail answers with an error: JSON in the API unless the client prefers text, a page
+// for browsers elsewhere, otherwise a sentence.
 func (s *Site) Fail(w *AnswerWriter, r *http.Request, id string, err error) {
 	e, status := ClientError(err)
 	if status == http.StatusInternalServerError {
 		s.Log.Error("request failed", "requestId", id, "error", err)
 	}
-	if w.Status != 0 { // an answer is under way: cut it off
+	if w.Status != 0 { // the answer has begun: cut it off
 		s.Log.Debug("answer cut off", "requestId", id, "error", err)
 		panic(http.ErrAbortHandler)
 	}
@@ -129,7 +127,7 @@ func (s *Site) Fail(w *AnswerWriter, r *http.Request, id string, err error) {
 		h.Del("Content-Range")
 	}
 	h.Set("Cache-Control", "no-store")
-	h.Set("Cross-Origin-Resource-Policy", "same-origin") // what was open may not be any more
+	h.Set("Cross-Origin-Resource-Policy", "same-origin") // the item may no longer be open
 	SetRetry(h, e)
 	status = tusStatus(r, status)
 	if status == http.StatusUnauthorized {
@@ -146,7 +144,7 @@ func (s *Site) Fail(w *AnswerWriter, r *http.Request, id string, err error) {
 			body = appendError(nil, e, id, nil)
 		}
 		body = pack(h, r, body)
-	case TakesPage(w, r) && !w.Plain && status != http.StatusMisdirectedRequest: // a page would find none of its parts
+	case TakesPage(w, r) && !w.Plain && status != http.StatusMisdirectedRequest: // a page could not load its files
 		page := embed.MessagePage{Base: s.Prefix(), Title: titles[status], Text: e.Text}
 		if e.Code == CodeDamaged {
 			page.Title = "This file is damaged"
@@ -168,9 +166,8 @@ func (s *Site) Fail(w *AnswerWriter, r *http.Request, id string, err error) {
 	}
 }
 
-// tusStatus is the status that tells a client of the tus protocol that it can ask
-// later how far its upload is. Most clients begin a new upload after any other
-// status than 423.
+// tusStatus turns temporary failures into 423 for a tus client that asks for the offset.
+// After most other statuses, clients start a new upload instead of asking again.
 func tusStatus(r *http.Request, status int) int {
 	if r.Method == http.MethodHead && r.Header.Get("Tus-Resumable") != "" {
 		switch status {
@@ -181,14 +178,14 @@ func tusStatus(r *http.Request, status int) int {
 	return status
 }
 
-// SetRetry says when to come back, in whole seconds and never too early.
+// SetRetry sets Retry-After, rounded up to whole seconds.
 func SetRetry(h http.Header, e *record.Error) {
 	if e.Retry > 0 {
 		h.Set("Retry-After", strconv.Itoa(int(math.Ceil(e.Retry.Seconds()))))
 	}
 }
 
-// ClearContentHeaders takes back what was said of content that is not sent after all.
+// ClearContentHeaders removes headers about content that is not sent after all.
 func ClearContentHeaders(h http.Header) {
 	for _, name := range []string{"Content-Length", "Content-Disposition", "Etag", "Last-Modified", "Content-Encoding", "Accept-Ranges"} {
 		h.Del(name)
@@ -197,14 +194,14 @@ func ClearContentHeaders(h http.Header) {
 
 var titles = map[int]string{
 	http.StatusNotFound:            "Nothing here",
-	http.StatusGone:                "No longer here",
+	http.StatusGone:                "No longer available",
 	http.StatusUnauthorized:        "Locked",
-	http.StatusTooManyRequests:     "Too many tries",
+	http.StatusTooManyRequests:     "Too many attempts",
 	http.StatusInternalServerError: "Something went wrong",
 }
 
-// appendError writes the answer that errors have in the API, with the challenge
-// of a proof of work if there is one.
+// appendError appends the API's error answer, with the challenge of a proof of work if
+// there is one.
 func appendError(dst []byte, e *record.Error, id string, proof *captcha.Challenge) []byte {
 	dst = field.AppendString(append(dst, `{"error":`...), e.Text)
 	dst = field.AppendString(append(dst, `,"code":`...), e.Code)
@@ -227,8 +224,7 @@ func appendError(dst []byte, e *record.Error, id string, proof *captcha.Challeng
 	return append(dst, '}')
 }
 
-// ProofNeeded asks for a proof of work. The client finds what it needs for that
-// in the answer.
+// ProofNeeded is an error that asks for a proof of work. The answer has the challenge.
 type ProofNeeded struct {
 	Err       record.Error
 	Challenge captcha.Challenge
@@ -240,7 +236,7 @@ func (e *ProofNeeded) Unwrap() error { return &e.Err }
 
 // ProofArg is the header of a proof of work.
 var ProofArg = Param{
-	"header", "x-captcha-token", "What solving the challenge gave, where the answer before this one was 400 with the code captcha_required and a challenge; base64 of ALTCHA's payload. It works once.",
+	"header", "x-captcha-token", "The solution of the challenge, if the last answer was 400 with the code captcha_required and a challenge; ALTCHA's payload in base64. It is valid once.",
 	Object{"type": "string", "maxLength": captcha.MaxCaptcha},
 	"eyJhbGdvcml0aG0iOiJTSEEtMjU2Iiwi…",
 }

@@ -14,8 +14,8 @@ import (
 	"kist/kv/record"
 )
 
-// CanonicalHost is a host with its port as origins compare them (RFC 6454,
-// section 4): in lower case, without a port that is the scheme's own.
+// CanonicalHost is a host with its port as origins compare them (RFC 6454, section 4):
+// in lower case, without the scheme's default port.
 func CanonicalHost(scheme, host string) string {
 	port := ":80"
 	if scheme == "https" {
@@ -24,32 +24,32 @@ func CanonicalHost(scheme, host string) string {
 	return strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(host), port), ":")
 }
 
-// AtContent reports whether a request came to the origin for content, if there
-// is one apart.
+// AtContent reports whether a request came to the separate origin for content, if the
+// server has one.
 func (s *Site) AtContent(r *http.Request) bool {
 	return s.Content != "" && CanonicalHost(s.ContentScheme, s.host(r)) == s.ContentHost
 }
 
-// AtContentOrigin reports whether the call came to the origin for content, if there is
-// one apart. Nothing but content is there, and nobody is known there but by
-// grants.
+// AtContentOrigin reports whether the request came to the separate origin for content,
+// if the server has one. That origin serves only content, and only grants identify
+// visitors there.
 func (c *Request) AtContentOrigin() bool { return c.W.Away }
 
-// DeletionPath begins deletion addresses, by which anyone who has one deletes the
-// one item that it was made for: a program that cannot send a request of its
-// own opens it in a browser. The address is told once, to who makes the item,
-// and holds for as long as the item is there. Its first segment is no slug.
+// DeletionPath is the prefix of deletion addresses. Anyone who has such an address can
+// delete its one item, for as long as the item exists: a program that cannot send a
+// request opens the address in a browser. Only the answer to the creation of the item
+// has the address. The first segment of the path is not a valid slug.
 const DeletionPath = "/share/delete/"
 
-// Owns reports whether the credential of the id can be used now and may see
-// everything of r.
+// Owns reports whether the credential with the id is valid now and may see everything
+// in r.
 func (s *Site) Owns(id record.ID, r *record.Record) bool {
 	caller, err := people.Recognize(s.Store, r.Owner, id)
 	return err == nil && owns(caller, r)
 }
 
-// partOfPage reports whether a page can have content of the type for its
-// script (WHATWG MIME Sniffing, section 4.6) or style sheet.
+// partOfPage reports whether a page could use content of the type as a script (WHATWG
+// MIME Sniffing, section 4.6) or style sheet.
 func partOfPage(media string) bool {
 	_, sub, _ := strings.Cut(media, "/")
 	switch sub = strings.TrimPrefix(sub, "x-"); sub {
@@ -59,7 +59,7 @@ func partOfPage(media string) bool {
 	return strings.HasPrefix(sub, "javascript")
 }
 
-// ASCIIURL escapes what may not stand in a header.
+// ASCIIURL escapes the characters that a header may not contain.
 func ASCIIURL(t string) string {
 	if !strings.ContainsFunc(t, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
 		return t
@@ -75,11 +75,11 @@ func ASCIIURL(t string) string {
 	return b.String()
 }
 
-// CodeDamaged is the code of errors that say that stored bytes are damaged.
+// CodeDamaged is the error code for damaged stored bytes.
 const CodeDamaged = "content_damaged"
 
-// unchanged reports whether the answer will be 304 (RFC 9110, section
-// 13.1.2): none of the bytes leave.
+// unchanged reports whether the answer will be 304 without content (RFC 9110, section
+// 13.1.2).
 func unchanged(r *http.Request, tag string) bool {
 	for t := range strings.SplitSeq(strings.Join(r.Header.Values("If-None-Match"), ","), ",") {
 		if t = strings.TrimSpace(t); t == "*" || strings.TrimPrefix(t, "W/") == tag {
@@ -89,16 +89,16 @@ func unchanged(r *http.Request, tag string) bool {
 	return false
 }
 
-// Every stored byte is hostile: scripts never run, not even by opening it.
-// Viewers of PDF refuse the sandbox.
+// All stored bytes are treated as hostile: no script in them ever runs, even if the user
+// opens the file itself. PDF viewers do not work in the sandbox.
 const (
 	policyBytes = "default-src 'none'; style-src 'unsafe-inline'; img-src 'self' data:; media-src 'self'; sandbox"
 	policyPDF   = "default-src 'none'; style-src 'unsafe-inline'; img-src 'self' data:; object-src 'self'; plugin-types application/pdf"
 )
 
-// SetContentHeaders sets the headers that stored bytes are answered with, on every
-// status. Pages of other origins may embed what is open: to everyone, or at
-// the origin for content, where the address itself says who may have it.
+// SetContentHeaders sets the headers for stored bytes, whatever the status. open lets
+// pages of other origins embed the content: if everyone may see it, or at the origin for
+// content, where the address itself proves access.
 func SetContentHeaders(h http.Header, mimeType, name string, save, open bool) {
 	policy := policyBytes
 	if mimeType == "application/pdf" {
@@ -114,7 +114,7 @@ func SetContentHeaders(h http.Header, mimeType, name string, save, open bool) {
 		how = "inline"
 	}
 	if partOfPage(mimeType) {
-		mimeType = "text/plain" // the policies of pages let them have scripts and styles of this origin
+		mimeType = "text/plain" // the policies of pages allow scripts and styles of this origin
 	}
 	if strings.HasPrefix(mimeType, "text/") {
 		mimeType += "; charset=utf-8"
@@ -125,7 +125,7 @@ func SetContentHeaders(h http.Header, mimeType, name string, save, open bool) {
 	}
 }
 
-// Disposition names a file (RFC 6266; the extended form is RFC 8187).
+// Disposition is the header Content-Disposition with a file name (RFC 6266, RFC 8187).
 func Disposition(how, name string) string {
 	var plain, extended strings.Builder
 	same := true
@@ -135,7 +135,7 @@ func Disposition(how, name string) string {
 			plain.WriteByte('_')
 			same = false
 		case r == '"' || r == '\\' || r == '%' || r == '/':
-			plain.WriteByte('_') // readers disagree on escapes, and some take a path
+			plain.WriteByte('_') // clients disagree on escapes, and some accept a path
 			same = false
 		default:
 			plain.WriteRune(r)
@@ -156,7 +156,7 @@ func Disposition(how, name string) string {
 }
 
 // RefusedTarget says why the server may not call an address, as far as that can be
-// seen; it completes the sentence "<name> …".
+// known in advance. It completes the sentence "<name> …".
 func RefusedTarget(client *outbound.Client, address string) string {
 	var refused *outbound.Refused
 	if u, err := url.Parse(address); address == "" || err != nil || !errors.As(client.Check(u), &refused) {

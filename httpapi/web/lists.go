@@ -22,18 +22,17 @@ import (
 const (
 	DefaultPage = 50
 	MaxPage     = 500
-	PageBytes   = 4 << 20 // of JSON, beyond which a page ends after its first record
+	PageBytes   = 4 << 20 // of JSON; a page ends before a record that would exceed this, but not before its first
 	MaxOffset   = 10_000_000
 )
 
-// Arguments are the parameters of an address, and what was found to be wrong
-// with them.
+// Arguments are the query parameters of an address and the problems found in them.
 type Arguments struct {
 	url.Values
 	bad []string
 }
 
-// Refuse notes what is wrong; why begins with the name of the parameter.
+// Refuse notes a problem; why begins with the name of the parameter.
 func (a *Arguments) Refuse(why string) { a.bad = append(a.bad, why) }
 
 func (a *Arguments) Number(name string, minimum, limit, otherwise int) int {
@@ -48,8 +47,8 @@ func (a *Arguments) Number(name string, minimum, limit, otherwise int) int {
 	return n
 }
 
-// Flag reads a yes or no, in the words that people put into addresses; nil if
-// there is none.
+// Flag reads a yes or no in the words that people use in addresses. It returns nil if
+// the parameter is absent.
 func (a *Arguments) Flag(name string) *bool {
 	b := false
 	switch strings.ToLower(a.Get(name)) {
@@ -64,7 +63,7 @@ func (a *Arguments) Flag(name string) *bool {
 	return &b
 }
 
-// Page reads what every list has.
+// Page reads the parameters that every list has.
 func (a *Arguments) Page(sorts []catalog.Sort) Page {
 	p := Page{
 		Limit: a.Number("limit", 1, MaxPage, DefaultPage), Offset: a.Number("offset", 0, MaxOffset, 0),
@@ -80,7 +79,7 @@ func (a *Arguments) Page(sorts []catalog.Sort) Page {
 	return p
 }
 
-// Err names all that is wrong.
+// Err is an error that names all problems.
 func (a *Arguments) Err() error {
 	if len(a.bad) == 0 {
 		return nil
@@ -96,19 +95,19 @@ func Join[T ~string](words []T) string {
 	return strings.Join(all, ", ")
 }
 
-// Page is a part of a list, as it is asked for.
+// Page is the requested part of a list.
 type Page struct {
 	Limit, Offset int
 	Cursor        string
 	Sort          catalog.Sort
 }
 
-// ShortSorts are the orders of lists that are read whole: of folders, keys and
-// users, of which nobody has many.
+// ShortSorts are the orders of lists that are short enough to read whole: folders, keys
+// and users.
 var ShortSorts = []catalog.Sort{catalog.Newest, catalog.Oldest, catalog.Title}
 
-// AnswerList answers a page of a short list. place is the id and the name of a
-// thing; show is called for the things on the page alone.
+// AnswerList answers a page of a short list. place returns the id and name of an entry.
+// show is called only for the entries on the page.
 func AnswerList[T any, S field.Shaped](c *Request, all func(*kv.Tx) ([]T, error), place func(*T) (record.ID, string), show func(*kv.Tx, *T) (S, error)) error {
 	values, err := c.Query()
 	if err != nil {
@@ -147,12 +146,11 @@ func AnswerList[T any, S field.Shaped](c *Request, all func(*kv.Tx) ([]T, error)
 	})
 }
 
-// PageFull reports whether a page ends before its next thing: bytes are those that
-// it would have with it, and n is how many things it has.
+// PageFull reports whether a page ends before its next entry. bytes is the size of the
+// page with that entry, n the number of entries without it.
 func PageFull(bytes, n int) bool { return bytes > PageBytes && n > 0 }
 
-// AppendPage appends a page of things, limit of them at most, and returns how
-// many there are on it.
+// AppendPage appends a page of at most limit entries and returns how many it has.
 func AppendPage[T field.Shaped](dst []byte, all []T, limit int) ([]byte, int) {
 	dst = append(dst, '[')
 	first, n := len(dst), 0
@@ -179,14 +177,13 @@ func AppendEnd(dst []byte, total int, next string) []byte {
 	return append(field.AppendString(dst, next), '}')
 }
 
-// maxPlace bounds the name in a place in bytes, so that cursors stay short.
-// Names that begin alike for longer sort by age.
+// maxPlace limits the name in a cursor in bytes, to keep cursors short. Names with a
+// longer common beginning are sorted by age.
 const maxPlace = 48
 
-// pick is the page of all things of the named list, and the cursor of the next
-// one, "" at the end. A cursor holds the place of a thing and not how many
-// were before it, so that what comes and goes between two pages does not
-// disturb the walk.
+// pick returns one page of the named list and the cursor of the next page, "" at the
+// end. A cursor holds the place of an entry and not the number of entries before it, so
+// additions and removals between two pages do not disturb the reader.
 func pick[T any](p Page, list string, all []T, place func(*T) (record.ID, string)) (part []T, next string, err error) {
 	after, err := p.Position(list)
 	if err != nil {
@@ -229,7 +226,7 @@ func pick[T any](p Page, list string, all []T, place func(*T) (record.ID, string
 
 const CursorVersion = 1
 
-// mark begins every cursor of the list in the order.
+// mark is the beginning of all cursors of the list in this order.
 func (p *Page) mark(list string) []byte {
 	h := fnv.New64a()
 	_, _ = io.WriteString(h, list+" "+string(p.Sort)) // cannot fail
@@ -240,7 +237,7 @@ func (p *Page) Write(list string, place []byte) string {
 	return base64.RawURLEncoding.EncodeToString(append(p.mark(list), place...))
 }
 
-// Position reads the cursor; empty for the start of the list.
+// Position reads the cursor. An empty place is the start of the list.
 func (p *Page) Position(list string) (place []byte, err error) {
 	if p.Cursor == "" {
 		return []byte{}, nil

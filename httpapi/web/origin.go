@@ -8,12 +8,11 @@ import (
 	"strings"
 )
 
-// HSTS tells browsers to use HTTPS alone for a year (RFC 6797). It says nothing
-// of subdomains, which are not ours, and asks for no preload list, which is hard
-// to leave.
+// HSTS tells browsers to use only HTTPS for a year (RFC 6797). It leaves out subdomains,
+// which may not be ours, and preload lists, which are hard to leave.
 var HSTS = []string{"max-age=31536000"}
 
-// lastValue is the last value of a header that proxies add to; "" if there is none.
+// lastValue is the last value of a header to which proxies append; "" if there is none.
 func lastValue(h http.Header, name string) string {
 	values := h.Values(name)
 	if len(values) == 0 {
@@ -23,8 +22,8 @@ func lastValue(h http.Header, name string) string {
 	return strings.TrimSpace(last[strings.LastIndexByte(last, ',')+1:])
 }
 
-// proto is the scheme that a trusted proxy says the client used
-// (X-Forwarded-Proto), in lower case; "" if none says so.
+// proto is the client's scheme according to a trusted proxy (X-Forwarded-Proto), in lower
+// case; "" if no trusted proxy says it.
 func (s *Site) proto(r *http.Request) string {
 	if _, proxy := s.peer(r); !proxy {
 		return ""
@@ -32,8 +31,8 @@ func (s *Site) proto(r *http.Request) string {
 	return strings.ToLower(lastValue(r.Header, "X-Forwarded-Proto"))
 }
 
-// ByHTTPS reports whether the client reached the server over HTTPS. A trusted
-// proxy knows better than the connection, which leads to the proxy alone.
+// ByHTTPS reports whether the client used HTTPS. A trusted proxy knows better than the
+// connection, which leads only to the proxy.
 func (s *Site) ByHTTPS(r *http.Request) bool {
 	if proto := s.proto(r); proto != "" {
 		return proto == "https"
@@ -41,8 +40,8 @@ func (s *Site) ByHTTPS(r *http.Request) bool {
 	return r.TLS != nil
 }
 
-// Secure reports whether the cookies of this call are for HTTPS alone: the
-// address of the server is https, or the request came by HTTPS.
+// Secure reports whether the cookies of this request are only for HTTPS: the server's
+// address is https, or the request came by HTTPS.
 func (c *Request) Secure() bool {
 	of := c.Site.BaseURL.Scheme
 	if c.AtContentOrigin() {
@@ -51,10 +50,10 @@ func (c *Request) Secure() bool {
 	return of == "https" || c.Site.ByHTTPS(c.R)
 }
 
-// SiteCookie is the name of a cookie for the whole site. With the prefix,
-// browsers take it over HTTPS from this host alone (RFC 6265bis, section
-// 4.1.3). Without it, another host of the domain could have set the cookie, so
-// over HTTPS no other name is read.
+// SiteCookie is the name of a cookie for the whole site. Browsers accept a cookie with
+// the prefix only over HTTPS and only from this host (RFC 6265bis, section 4.1.3). Another
+// host of the domain could have set a cookie without it, so over HTTPS no other name is
+// read.
 func (c *Request) SiteCookie(name string) string {
 	if c.Secure() {
 		return "__Host-" + name
@@ -62,8 +61,8 @@ func (c *Request) SiteCookie(name string) string {
 	return name
 }
 
-// HostName is the name or address in a Host: in lower case, without port,
-// brackets and final dot.
+// HostName is the name or address in a Host header: in lower case, without port, brackets
+// and final dot.
 func HostName(host string) string {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -78,8 +77,8 @@ func (s *Site) isOwnHost(name string) bool {
 	return name == s.BaseName || s.Content != "" && name == s.ContentName
 }
 
-// isFixedHost reports whether a host name cannot be made to lead here by somebody's
-// DNS: localhost, an address, or none.
+// isFixedHost reports whether DNS cannot make a host name lead here: localhost, an
+// address, or an empty name.
 func isFixedHost(name string) bool {
 	if name == "" || name == "localhost" {
 		return true
@@ -88,21 +87,21 @@ func isFixedHost(name string) bool {
 	return err == nil
 }
 
-// AnswersFor reports whether the server answers a request for this host. It
-// refuses names that it does not know, so that a page of another site whose name
-// was made to lead here (DNS rebinding) reaches nothing.
+// AnswersFor reports whether the server answers a request for this host. It refuses
+// unknown names, so that another site's page reaches nothing under a name that DNS makes
+// lead here (DNS rebinding).
 func (s *Site) AnswersFor(r *http.Request) bool {
 	name := HostName(s.host(r))
 	return s.AnyHost || s.isOwnHost(name) || isFixedHost(name)
 }
 
-// IsProbe reports whether a path is one that monitors ask, by whatever name.
+// IsProbe reports whether a path is one for monitors, which may use any host name.
 func IsProbe(path string) bool {
 	return path == "/healthz" || strings.HasPrefix(path, "/healthz/") || path == "/readyz" || path == "/metrics"
 }
 
-// WarnProxyMismatch writes to the log, once for each, that what a trusted proxy says of
-// the client's scheme or host is not what the base URL says.
+// WarnProxyMismatch logs, once each, that a trusted proxy's scheme or host differs from
+// the base URL's.
 func (s *Site) WarnProxyMismatch(r *http.Request) {
 	if len(s.TrustedProxies) == 0 || s.toldProto.Load() && s.toldHost.Load() || IsProbe(r.URL.Path) {
 		return
@@ -117,18 +116,18 @@ func (s *Site) WarnProxyMismatch(r *http.Request) {
 		ours, scheme = s.Content, s.ContentScheme
 	}
 	if proto := s.proto(r); (proto == "http" || proto == "https") && proto != scheme && s.toldProto.CompareAndSwap(false, true) {
-		s.Log.Warn("a trusted proxy says that visitors use another scheme than the address in the settings has; set --base-url to the address that visitors use, or correct X-Forwarded-Proto",
+		s.Log.Warn("a trusted proxy reports another scheme than that of the base URL; set --base-url to the address that visitors use, or correct X-Forwarded-Proto",
 			"address", ours, "proxySays", proto)
 	}
 	if !s.isOwnHost(name) && !isFixedHost(name) && s.toldHost.CompareAndSwap(false, true) {
-		s.Log.Warn("a trusted proxy passes on requests for a host that is not the base URL's; set --base-url to the address that visitors use, or have the proxy pass the Host on",
+		s.Log.Warn("a trusted proxy forwards requests for a host that is not the base URL's; set --base-url to the address that visitors use, or make the proxy forward the Host header",
 			"address", ours, "proxySays", CutTo(name, maxLogged))
 	}
 }
 
-// HidesPath reports whether a path hides what separates segments or leads out of
-// them: an escaped slash, a backslash, or a segment of dots. The router sees
-// the path without escapes and would take them for what they hide.
+// HidesPath reports whether a path hides separators or leads out of its folder: an escaped
+// slash, a backslash, or a segment of dots. The router sees the path without escapes and
+// would act on what they hide.
 func HidesPath(u *url.URL) bool {
 	if strings.Contains(u.Path, `\`) || strings.Contains(strings.ToLower(u.RawPath), "%2f") {
 		return true

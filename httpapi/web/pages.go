@@ -32,9 +32,9 @@ func (c *Request) RespondPage(status int, p embed.Page) error {
 	return nil
 }
 
-// rendered renders a page, and sets the headers that go with it. It is
-// compressed if the client takes that, but for an API key, of which the length
-// could tell. Grants in pages differ each time.
+// rendered renders a page and sets its headers. It compresses the page if the client
+// accepts that, except a page with an API key: its length could reveal the key. Grants in
+// pages differ each time.
 func rendered(h http.Header, r *http.Request, p embed.Page) ([]byte, error) {
 	var b bytes.Buffer
 	h.Add("Vary", "Accept-Encoding, Cookie")
@@ -55,8 +55,7 @@ func rendered(h http.Header, r *http.Request, p embed.Page) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// Prefix is the path below which the server's addresses are, as it stands in
-// them: "" or "/kist".
+// Prefix is the path below which the server's addresses are, escaped: "" or "/kist".
 func (s *Site) Prefix() string {
 	u, err := url.Parse(s.Base)
 	if err != nil {
@@ -65,8 +64,8 @@ func (s *Site) Prefix() string {
 	return strings.TrimSuffix(u.EscapedPath(), "/")
 }
 
-// TakesGzip reports whether the client takes an answer that is compressed by
-// gzip (RFC 9110, section 12.5.3).
+// TakesGzip reports whether the client accepts an answer compressed by gzip (RFC 9110,
+// section 12.5.3).
 func TakesGzip(r *http.Request) bool {
 	for coding := range strings.SplitSeq(strings.Join(r.Header.Values("Accept-Encoding"), ","), ",") {
 		name, weight, _ := strings.Cut(coding, ";")
@@ -78,12 +77,12 @@ func TakesGzip(r *http.Request) bool {
 	return false
 }
 
-// packFrom is the length in bytes from which JSON is compressed. Less fits into
+// packFrom is the minimum length of JSON to compress, in bytes. A shorter answer fits into
 // one packet anyway.
 const packFrom = 1 << 10
 
-// packers are the compressors, of which each takes half a megabyte of memory and
-// a processor. A nil one is not made yet.
+// packers are the compressors. Each takes half a megabyte of memory and a processor. A nil
+// entry has not been made yet.
 var packers = func() chan *gzip.Writer {
 	all := make(chan *gzip.Writer, 2*runtime.GOMAXPROCS(0))
 	for range cap(all) {
@@ -92,10 +91,9 @@ var packers = func() chan *gzip.Writer {
 	return all
 }()
 
-// pack compresses the body of an answer with JSON if it is long enough and the
-// client takes that, and says so in h. What an answer has of secrets is made by
-// the request that it answers and differs each time, so that lengths tell nothing
-// of them.
+// pack compresses a JSON body if it is long enough and the client accepts that, and sets
+// the header. Secrets in answers are made for the request and differ each time, so lengths
+// reveal nothing about them.
 func pack(h http.Header, r *http.Request, body []byte) []byte {
 	if len(body) < packFrom || !TakesGzip(r) {
 		return body
@@ -103,7 +101,7 @@ func pack(h http.Header, r *http.Request, body []byte) []byte {
 	w := <-packers
 	defer func() { packers <- w }()
 	if w == nil {
-		w, _ = gzip.NewWriterLevel(nil, gzip.BestSpeed) // the level is a valid one
+		w, _ = gzip.NewWriterLevel(nil, gzip.BestSpeed) // fails only for an invalid level
 	}
 	var b bytes.Buffer
 	w.Reset(&b)
@@ -114,15 +112,15 @@ func pack(h http.Header, r *http.Request, body []byte) []byte {
 }
 
 const (
-	rendersAtOnce = 2                // of all pages
-	rendersBytes  = 16 << 20         // of HTML that is kept
-	rendersLong   = rendersBytes / 4 // what is longer is not kept
-	rendersKept   = 10 * time.Minute // a text that took too long is plain then, and may fare better later
+	rendersAtOnce = 2                // pages that are rendered at the same time
+	rendersBytes  = 16 << 20         // of cached HTML
+	rendersLong   = rendersBytes / 4 // longer HTML is not cached
+	rendersKept   = 10 * time.Minute // then a text that took too long, and is shown as plain text, gets another try
 )
 
-// renders makes HTML of texts, a few at a time, and keeps it, so that a page
-// that many people open costs little. The key is the text itself: what was
-// changed is another text. The zero value is ready for use.
+// renders makes HTML of texts, a few at a time, and caches it, so that a page that many
+// people open costs little. The key is the text itself, so a changed text is a new entry.
+// The zero value is ready for use.
 type renders struct {
 	mu    sync.Mutex
 	turns chan struct{}
@@ -137,8 +135,8 @@ type keptRender struct {
 	until time.Time
 }
 
-// keyOf is a digest of the parts. Each has its length before it, so that no two
-// lists of parts look alike.
+// keyOf is a digest of the parts. Each part follows its length, so that different lists of
+// parts have different digests.
 func keyOf(parts ...string) (key [sha256.Size]byte) {
 	h := sha256.New()
 	for _, p := range parts {
@@ -149,7 +147,7 @@ func keyOf(parts ...string) (key [sha256.Size]byte) {
 	return key
 }
 
-// Markdown renders a text; nothing stays nothing.
+// Markdown renders a text. A blank text gives "".
 func (r *renders) Markdown(text string) (template.HTML, error) {
 	if strings.TrimSpace(text) == "" {
 		return "", nil
@@ -183,8 +181,8 @@ func (r *renders) Code(text, language, filename string) (*embed.CodeView, error)
 	return &v, err
 }
 
-// get is what is kept under the key, or what fresh makes, which is kept then.
-// It fails with errCrowded if there is no turn for fresh within jsonWait.
+// get returns the cached view, or calls fresh and caches its result. It fails with
+// errCrowded if fresh could not start within jsonWait.
 func (r *renders) get(key [sha256.Size]byte, fresh func() (embed.CodeView, error)) (embed.CodeView, error) {
 	v, turns, ok := r.find(key)
 	if ok {
@@ -198,7 +196,7 @@ func (r *renders) get(key [sha256.Size]byte, fresh func() (embed.CodeView, error
 		return embed.CodeView{}, errCrowded
 	}
 	defer func() { <-turns }()
-	if v, _, ok := r.find(key); ok { // made while this one waited
+	if v, _, ok := r.find(key); ok { // rendered while this request waited
 		return v, nil
 	}
 	v, err := fresh()
@@ -208,7 +206,7 @@ func (r *renders) get(key [sha256.Size]byte, fresh func() (embed.CodeView, error
 	return v, err
 }
 
-// find is what is kept under the key, and the turns to take if nothing is.
+// find returns the cached view. turns is the semaphore to take if there is none.
 func (r *renders) find(key [sha256.Size]byte) (v embed.CodeView, turns chan struct{}, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -250,5 +248,5 @@ func (r *renders) drop(e *list.Element) {
 	r.bytes -= cost(one.view)
 }
 
-// cost is about what is held for a view.
+// cost is about the memory of a cached view, in bytes.
 func cost(v embed.CodeView) int { return len(v.Body) + len(v.Language) + 512 }

@@ -16,8 +16,8 @@ import (
 	"kist/kv/record"
 )
 
-// PrefersText reports whether a client would rather have text/plain than JSON
-// (RFC 9110, section 12.5.1). Who has no preference has JSON.
+// PrefersText reports whether a client prefers text/plain to JSON (RFC 9110, section
+// 12.5.1). A client without a preference gets JSON.
 func PrefersText(h http.Header) bool {
 	accept := strings.Join(h["Accept"], ",")
 	return accept != "" && weight(accept, TextMedia) > weight(accept, JsonType)
@@ -25,9 +25,8 @@ func PrefersText(h http.Header) bool {
 
 const TextMedia = "text/plain"
 
-// weight is what the header Accept gives a media type, which the range that is
-// narrowest decides; 0 if none has it in it. Ranges that cannot be read, and
-// parameters of types, are passed over.
+// weight is the quality that an Accept header gives a media type, from its most specific
+// range; 0 if no range matches. It ignores unreadable ranges and parameters of types.
 func weight(accept, media string) float64 {
 	of, _, _ := strings.Cut(media, "/")
 	ranges := []string{media, of + "/*", "*/*"}
@@ -57,8 +56,8 @@ func weight(accept, media string) float64 {
 	return out
 }
 
-// AppendLinks appends the addresses that the answer to a creation has beside
-// the record, as further members of an object.
+// AppendLinks appends the addresses that the answer to a creation has in addition to the
+// record, as further members of an object.
 func (s *Site) AppendLinks(dst []byte, r *record.Record, pictured bool) []byte {
 	add := func(name, path string) {
 		dst = append(dst, `,"`+name+`":"`+s.Base+path+`"`...)
@@ -70,12 +69,12 @@ func (s *Site) AppendLinks(dst []byte, r *record.Record, pictured bool) []byte {
 	return dst
 }
 
-// AnswerCreated answers with a record that was just made, and its addresses;
-// beside a bookmark with those of the same page that were there before.
+// AnswerCreated answers with a new record and its addresses. For a bookmark it adds the
+// older bookmarks of the same page.
 func (c *Request) AnswerCreated(v *ShownRecord, same []*Duplicate) error {
 	address := v.AppendURL(nil)
 	if c.W.Plain {
-		return c.RespondText(string(address[1 : len(address)-1])) // in quotes, which escape nothing
+		return c.RespondText(string(address[1 : len(address)-1])) // without the quotes; nothing in it is escaped
 	}
 	return c.Respond(http.StatusCreated, func(dst []byte) ([]byte, error) {
 		dst = v.AppendJSON(append(dst, `{"data":`...))
@@ -88,8 +87,8 @@ func (c *Request) AnswerCreated(v *ShownRecord, same []*Duplicate) error {
 	})
 }
 
-// AnswerUploaded answers an upload with JSON that was made for it, or with the
-// addresses in that.
+// AnswerUploaded answers an upload with the JSON made for it, or only with the addresses
+// in it.
 func (c *Request) AnswerUploaded(body []byte) error {
 	if !c.W.Plain {
 		return c.RespondJSON(http.StatusCreated, body)
@@ -113,8 +112,7 @@ func (c *Request) AnswerUploaded(body []byte) error {
 	return c.RespondText(all...)
 }
 
-// RespondText answers that something was made with text alone: its address, or a
-// sentence; of several, one in a line.
+// RespondText answers a creation with plain text: addresses or sentences, one per line.
 func (c *Request) RespondText(lines ...string) error {
 	body := []byte(strings.Join(lines, "\n") + "\n")
 	if c.Keep != nil {
@@ -129,11 +127,11 @@ func (c *Request) RespondText(lines ...string) error {
 	return nil
 }
 
-// shownPool keeps records bound to their shape for another use, by kind.
+// shownPool keeps records with their shapes for reuse, by kind.
 type shownPool [256]sync.Pool
 
-// A ShownRecord is a record as it is shown. It is read in a transaction and
-// may be written as JSON after it; Release keeps its memory for the next one.
+// A ShownRecord is a record for an answer. It is filled in a transaction and may be
+// written as JSON later; Release keeps its memory for the next one.
 type ShownRecord struct {
 	record.Shown
 	set  *field.Set
@@ -144,7 +142,7 @@ func (v *ShownRecord) AppendJSON(dst []byte) []byte { return v.set.AppendJSON(ds
 
 func (v *ShownRecord) Release() { v.pool.Put(v) }
 
-// Read reads what the owner of a record is shown.
+// Read reads a record as its owner sees it.
 func (s *Site) Read(tx *kv.Tx, r *record.Record) (*ShownRecord, error) {
 	return s.read(false, &s.shown, tx, r)
 }
@@ -184,20 +182,19 @@ func (s *Site) showTo(visitor bool, pools *shownPool, tx *kv.Tx, dst []byte, r *
 	return v.AppendJSON(dst), nil
 }
 
-// Hash hashes the password that a form names, before the transaction that
-// needs it.
+// Hash hashes the password in a form, before the transaction that needs it.
 func (c *Request) Hash(p field.Secret) (string, error) {
 	if p.Text == "" {
 		return "", nil
 	}
-	owner := "" // of a claim
+	owner := "" // for a claim
 	if c.Caller != nil {
 		owner = c.Owner().String()
 	}
 	return c.Site.Passwords.Hash(c.R.Context(), owner, p.Text)
 }
 
-// Duplicate is a bookmark of the same page as a new one.
+// Duplicate is an older bookmark of the same page as a new one.
 type Duplicate struct {
 	Id   record.ID
 	Slug string
@@ -208,7 +205,7 @@ func (d *Duplicate) Fields(s *field.Set) {
 	s.Ruled("slug", &d.Slug, record.CleanSlug, record.SlugPattern, record.MaxSlug).Says("Its slug.", `"summer-24"`)
 }
 
-// IsMissing reports whether the error says that there is no such thing.
+// IsMissing reports whether the error says that something does not exist.
 func IsMissing(err error) bool {
 	_, status := ClientError(err)
 	return err != nil && status == http.StatusNotFound
@@ -228,10 +225,10 @@ func AppendCounts(dst []byte, counts map[string]int64) []byte {
 	return append(dst, '}')
 }
 
-// IDArg is the id in the path; what names the thing that it must be of.
+// IDArg is the id in the path. what is the kind of thing, for the error.
 func (c *Request) IDArg(what string) (record.ID, error) {
 	id, err := uuid.Parse(c.Arg("id"))
-	if err != nil || id == uuid.Nil { // which stands for none elsewhere
+	if err != nil || id == uuid.Nil { // uuid.Nil means "none" elsewhere
 		return id, record.NotFound(what)
 	}
 	return id, nil
@@ -239,5 +236,5 @@ func (c *Request) IDArg(what string) (record.ID, error) {
 
 // DeletionLink is the schema of the address that AppendLinks writes.
 func DeletionLink() Object {
-	return Object{"type": "string", "format": "uri", "description": "Where anyone who knows the address can delete this, on a page that asks first. It is told this once.", "example": "https://kist.example.org" + DeletionPath + "AZClx2Jq"}
+	return Object{"type": "string", "format": "uri", "description": "Address of a page that deletes this item. Anyone who knows the address can use it; the page asks first. It is shown only once.", "example": "https://kist.example.org" + DeletionPath + "AZClx2Jq"}
 }

@@ -21,7 +21,7 @@ import (
 	"kist/kv/record"
 )
 
-// A Request is one request on its way to an answer.
+// A Request is a request that is being answered.
 type Request struct {
 	Site   *Site
 	W      *AnswerWriter
@@ -30,24 +30,24 @@ type Request struct {
 	ID     string         // of the request
 	Addr   netip.Addr     // of the client
 	Caller *people.Caller // nil for a visitor
-	held   int64          // bytes of Server.json
-	share  *share         // that they are of; nil while there are none
+	held   int64          // bytes of Site.Budget
+	share  *share         // the share that they belong to; nil if there are none
 
 	Made int          // the status that the operation answers with
-	Keep func([]byte) // keeps the body of a good answer; nil if nothing asks for it
+	Keep func([]byte) // keeps the body of a successful answer for repeats; may be nil
 }
 
-// AnswerWriter notes what is answered, for the log, and cuts off clients that
-// do not take their answer.
+// AnswerWriter notes what is answered, for the log, and cuts off clients that do not read
+// their answer.
 type AnswerWriter struct {
 	http.ResponseWriter
 	Ctl    *http.ResponseController
 	Addr   netip.Addr // of the client
 	Away   bool       // the request came to the origin for content
-	Plain  bool       // the client would rather have text than JSON, and may
+	Plain  bool       // the client prefers text to JSON and the operation has it
 	Body   *paced     // of the request; nil if it has none
 	Id     string     // of the request
-	Op     string     // that it is for
+	Op     string     // operationId
 	Status int
 	Bytes  int64
 	Caller *people.Caller
@@ -59,37 +59,36 @@ type AnswerWriter struct {
 	extended time.Time     // when the deadline for writing was last set
 }
 
-// An answer must be taken at this rate or better, so that a client that reads
-// slowly does not hold a connection and an open file for good.
+// A client must read an answer at least at this rate, so that it cannot hold a connection
+// and an open file forever.
 const (
 	writeTime  = time.Minute
 	writeBytes = 256 << 10
-	WriteRenew = time.Second // how old a deadline may be until it is set again
+	WriteRenew = time.Second // how old a deadline may be before it is set again
 )
 
-// Extend gives the client writeTime to take what is written next, or writeRenew
-// less: to set a deadline costs more than to look at the clock. What was set for
-// an answer is gone with it, as net/http sees to, so that each sets its own.
+// Extend gives the client writeTime for the next write, or up to writeRenew less, because
+// setting a deadline costs more than reading the clock. net/http removes the deadline after
+// each answer, so each answer sets its own.
 func (w *AnswerWriter) Extend() {
 	now := time.Now()
 	if now.Sub(w.extended) < w.Renew {
 		return
 	}
 	w.extended = now
-	_ = w.Ctl.SetWriteDeadline(now.Add(writeTime)) // a connection without deadlines has none to keep
+	_ = w.Ctl.SetWriteDeadline(now.Add(writeTime)) // fails only if the connection has no deadlines
 }
 
-// A connection is what is known of a connection beyond one request. HTTP/1 has one
-// request at a time on a connection; one of HTTP/2 has none, as its requests
-// run beside each other.
+// A connection caches what is known about a connection between requests. It is used only
+// for HTTP/1, where requests follow each other. Those of HTTP/2 run at the same time.
 type connection struct {
 	remote string     // as http.Request has it
-	addr   netip.Addr // what that says
+	addr   netip.Addr // remote, parsed
 }
 
 type connectionKey struct{}
 
-// Connected gives a new connection what connectionOf finds.
+// Connected prepares a new connection for connectionOf.
 func Connected(ctx context.Context, _ net.Conn) context.Context {
 	return context.WithValue(ctx, connectionKey{}, new(connection))
 }
@@ -119,7 +118,7 @@ func (w *AnswerWriter) Write(p []byte) (total int, err error) {
 		w.WriteHeader(http.StatusOK)
 	}
 	for {
-		n, err := w.ResponseWriter.Write(p[:min(len(p), writeBytes)]) // #nosec G705 -- what may be in it is up to the caller, who sets its type and policy
+		n, err := w.ResponseWriter.Write(p[:min(len(p), writeBytes)]) // #nosec G705 -- the caller sets its type and policy
 		w.Bytes += int64(n)
 		total += n
 		if p = p[n:]; err != nil || len(p) == 0 {
@@ -129,15 +128,14 @@ func (w *AnswerWriter) Write(p []byte) (total int, err error) {
 	}
 }
 
-// inMemory is what is written as it is, where others are copied by way of a
-// buffer.
+// inMemory is content that can be written directly, without a copy through a buffer.
 type inMemory interface {
 	io.WriterTo
 	Len() int
 }
 
-// ReadFrom lets the connection copy a file on its own (sendfile), which it
-// does for a file and for a limited part of one.
+// ReadFrom lets the connection copy a file, or a limited part of one, in the kernel
+// (sendfile).
 func (w *AnswerWriter) ReadFrom(r io.Reader) (total int64, err error) {
 	if w.Status == 0 {
 		w.WriteHeader(http.StatusOK)
@@ -166,8 +164,8 @@ func (w *AnswerWriter) ReadFrom(r io.Reader) (total int64, err error) {
 // Unwrap lets http.ResponseController reach the connection.
 func (w *AnswerWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// Values of headers that every answer has. They are put in the map as they are,
-// which spares an allocation each; nobody writes into them.
+// Header values of every answer. They are put into the map directly, which saves an
+// allocation each. Nobody changes them.
 var (
 	HeadNoSniff    = []string{"nosniff"}
 	HeadNoReferrer = []string{"no-referrer"}
@@ -175,16 +173,16 @@ var (
 	headJSON       = []string{JsonType}
 	headVary       = []string{"Origin, Accept-Encoding"}
 	headSameOrigin = []string{"same-origin"}
-	// Pages use the clipboard, the share sheet and full screen, which are theirs
-	// unless it is taken away, and nothing of this.
+	// Pages use the clipboard, the share sheet and full screen, which are allowed
+	// by default, and none of these.
 	headPermissions = []string{"accelerometer=(), camera=(), display-capture=(), geolocation=(), gyroscope=(), hid=(), magnetometer=(), microphone=(), midi=(), payment=(), serial=(), usb=()"}
 )
 
 // maxLogged is how much of a path is logged, in bytes.
 const maxLogged = 512
 
-// LogLine writes one line for the request. It holds no header, body or query,
-// and nothing of a path that may be a secret.
+// LogLine writes one line about the request. It contains no header, body or query, and
+// no part of the path that may be a secret.
 func (s *Site) LogLine(w *AnswerWriter, r *http.Request, id string, took time.Duration) {
 	client := "local" // a unix socket's peer has no address
 	if w.Addr.IsValid() {
@@ -192,7 +190,7 @@ func (s *Site) LogLine(w *AnswerWriter, r *http.Request, id string, took time.Du
 	}
 	level := slog.LevelInfo
 	if (w.Op == "health" || w.Op == "ready") && w.Status == http.StatusOK {
-		level = slog.LevelDebug // asked every few seconds, for ever
+		level = slog.LevelDebug // monitors ask every few seconds
 	}
 	attrs := append(
 		make([]slog.Attr, 0, 12),
@@ -218,12 +216,11 @@ func (s *Site) LogLine(w *AnswerWriter, r *http.Request, id string, took time.Du
 	s.Access.LogAttrs(r.Context(), level, "request", attrs...)
 }
 
-// secretPaths are those whose ends are secrets.
+// secretPaths are prefixes of paths that end in a secret.
 var secretPaths = []string{claimPath, DeletionPath, SentPath + "/"}
 
-// loggable is a path without the token of a claim link or a deletion address or
-// the secret of a sender's upload, wherever and however that stands in it, and
-// without API keys that went astray.
+// loggable is a path without secrets: the token of a claim link or a deletion address and
+// the secret of a sender's upload, in any case and at any place, and misplaced API keys.
 func loggable(path string) string {
 	for _, before := range secretPaths {
 		for i := 0; i+len(before) < len(path); i++ {
@@ -254,9 +251,8 @@ func SaneID(id string) bool {
 	return strings.Trim(id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == ""
 }
 
-// NewID makes a request id. It names a line of the log and is no secret: the
-// runtime's own generator, which no two processes share, does without a system
-// call.
+// NewID makes a request id. It identifies a line of the log and is not a secret. The
+// runtime's generator is different in each process and needs no system call.
 func NewID() string {
 	var b [16]byte
 	binary.BigEndian.PutUint64(b[:], rand.Uint64())  // #nosec G404 -- names a request, no secret
@@ -264,16 +260,16 @@ func NewID() string {
 	return hex.EncodeToString(b[:12])
 }
 
-// CrossOrigin lets pages of any origin call the API with a key (CORS, Fetch
-// standard), never with cookies. It reports whether the request is a
-// pre-flight, which is answered by these headers alone.
+// CrossOrigin lets pages of any origin call the API with a key (CORS, Fetch standard),
+// never with cookies. It reports whether the request is a pre-flight, which is answered
+// with these headers alone.
 func CrossOrigin(h http.Header, r *http.Request) (preflight bool) {
 	if !inAPI(r.URL.Path) {
 		return false
 	}
 	h["Vary"] = headVary
-	// Requests by CORS, as below, are not subject to it (Fetch standard, section
-	// 3.7): it keeps answers out of other sites' pages that embed them.
+	// CORS requests, as below, are not subject to it (Fetch standard, section 3.7). It
+	// stops pages of other sites from embedding answers.
 	h["Cross-Origin-Resource-Policy"] = headSameOrigin
 	if r.Header.Get("Origin") == "" {
 		return false
@@ -290,10 +286,9 @@ func CrossOrigin(h http.Header, r *http.Request) (preflight bool) {
 	return true
 }
 
-// Client is the address of the client: the connection's peer, or, behind
-// trusted proxies, the last address in X-Forwarded-For that is not one of
-// them. A peer without an address (a unix socket) counts as a trusted proxy
-// when there are any.
+// Client is the address of the client: the connection's peer, or, behind trusted proxies,
+// the last address in X-Forwarded-For that is not one of them. A peer without an address
+// (a unix socket) counts as a trusted proxy if there are any.
 func (s *Site) Client(r *http.Request) netip.Addr {
 	addr, proxy := s.peer(r)
 	if !proxy {
@@ -303,7 +298,7 @@ func (s *Site) Client(r *http.Request) netip.Addr {
 	for i := len(hops) - 1; i >= 0; i-- {
 		hop, err := netip.ParseAddr(strings.TrimSpace(hops[i]))
 		if err != nil {
-			break // what lies beyond is not to be believed
+			break // earlier entries cannot be trusted
 		}
 		if addr = hop.Unmap().WithZone(""); !s.Trusts(addr) {
 			break
@@ -312,8 +307,8 @@ func (s *Site) Client(r *http.Request) netip.Addr {
 	return addr
 }
 
-// host is the host that the client asked for: the request's own, or, behind a
-// trusted proxy that puts another in its place, the last in X-Forwarded-Host.
+// host is the host that the client asked for: the request's Host, or the last value of
+// X-Forwarded-Host if a trusted proxy sets it.
 func (s *Site) host(r *http.Request) string {
 	if _, proxy := s.peer(r); proxy {
 		if last := lastValue(r.Header, "X-Forwarded-Host"); last != "" {
@@ -323,8 +318,8 @@ func (s *Site) host(r *http.Request) string {
 	return r.Host
 }
 
-// peer is the address of the connection's other end, and whether that is a
-// trusted proxy.
+// peer is the address of the connection's other end. proxy says whether it is a trusted
+// proxy.
 func (s *Site) peer(r *http.Request) (addr netip.Addr, proxy bool) {
 	if l := connectionOf(r); l != nil {
 		if l.remote != r.RemoteAddr {
@@ -355,14 +350,13 @@ func (s *Site) Trusts(a netip.Addr) bool {
 	return false
 }
 
-// credential is the API key of a request; "" if there is none. Two different
-// ones are refused, so that no reader of the request can take another for the
-// caller than kist does.
+// credential is the API key of a request; "" if there is none. Two different keys are
+// refused, so that no other reader of the request can see another caller than kist does.
 func credential(h http.Header) (string, error) {
 	var key string
 	differ := false
 	found := func(v string) {
-		if v = strings.TrimSpace(v); v == "" { // a header without a value is none
+		if v = strings.TrimSpace(v); v == "" { // ignore an empty header
 			return
 		}
 		differ = differ || key != "" && v != key
@@ -383,8 +377,8 @@ func credential(h http.Header) (string, error) {
 	return key, nil
 }
 
-// Authorize lets the caller through a door or says why not. Where anyone may go, a
-// credential that cannot be used shuts nobody out: it makes a visitor.
+// Authorize checks that the caller may use the operation. Where anyone may, an invalid
+// credential is ignored: its sender is a visitor.
 func (c *Request) Authorize(d Access) error {
 	if d.Operator {
 		return record.NotFound("address")
@@ -393,7 +387,7 @@ func (c *Request) Authorize(d Access) error {
 		return nil
 	}
 	caller, err := c.authenticate()
-	if d.Open && err == errNoCredential { //nolint:errorlint // it is this very one: most visitors
+	if d.Open && err == errNoCredential { //nolint:errorlint // never wrapped; the usual case for visitors
 		return nil
 	}
 	if _, status := ClientError(err); d.Open && status == http.StatusUnauthorized {
@@ -411,7 +405,7 @@ func (c *Request) Authorize(d Access) error {
 	switch {
 	case d.Open, d.AnyKey && !d.Admin, caller.Key.Session && (d.Session || d.Browser):
 	case d.Browser:
-		return &record.Error{Fault: record.Denied, Code: "session_needed", Text: "Only a user who is signed in may do this, not an API key."}
+		return &record.Error{Fault: record.Denied, Code: "session_needed", Text: "Only a user who is signed in may do this. An API key may not."}
 	case !d.AnyKey && !caller.Key.Allows(d.Scope):
 		return &record.Error{Fault: record.Denied, Code: "scope_missing", Text: "This API key does not have the scope " + string(d.Scope) + "."}
 	case d.Admin && caller.User.Role != record.Admin:
@@ -421,11 +415,10 @@ func (c *Request) Authorize(d Access) error {
 }
 
 var errNoCredential = &record.Error{
-	Fault: record.Unauthorized, Code: "no_credential", Text: "This needs an API key, in the header x-api-key, or a browser that is signed in.",
+	Fault: record.Unauthorized, Code: "no_credential", Text: "This needs an API key in the header x-api-key, or a browser that is signed in.",
 }
 
-// authenticate tells who calls: by an API key, which decides if there is one, else
-// by a session.
+// authenticate identifies the caller by an API key if there is one, otherwise by a session.
 func (c *Request) authenticate() (*people.Caller, error) {
 	key, err := credential(c.R.Header)
 	if err != nil {
@@ -445,15 +438,15 @@ func safe(method string) bool {
 	return method == http.MethodGet || method == http.MethodHead || method == http.MethodOptions
 }
 
-// Owns reports whether the caller may see everything of r.
+// Owns reports whether the caller may see everything in r.
 func (c *Request) Owns(r *record.Record) bool { return c.Caller != nil && owns(c.Caller, r) }
 
 func owns(caller *people.Caller, r *record.Record) bool {
 	return caller.User.ID == r.Owner && caller.Key.Allows(record.ScopeRead)
 }
 
-// UpdateAsCaller is Store.Update for the end of a request that may have taken long.
-// It refuses a caller whose credential was revoked in the meantime.
+// UpdateAsCaller is Store.Update for the end of a request that may have taken long. It
+// refuses a caller whose credential was revoked in the meantime.
 func (c *Request) UpdateAsCaller(fn func(*kv.Tx) error) error {
 	return c.Site.Store.Update(func(tx *kv.Tx) error {
 		if err := people.CheckNotRevoked(tx, &c.Caller.Key); err != nil {
@@ -468,7 +461,7 @@ func (c *Request) Owner() record.ID { return c.Caller.User.ID }
 // Arg is a segment of the path.
 func (c *Request) Arg(name string) string { return c.Args.ByName(name) }
 
-// SessionCookie names the cookie of a browser that is signed in: see siteCookie.
+// SessionCookie is the name of the session cookie: see SiteCookie.
 const SessionCookie = "kist_session"
 
 // Session is the secret in the request's cookie; "" if there is none.
@@ -480,9 +473,9 @@ func (c *Request) Session() string {
 	return cookie.Value
 }
 
-// SameOrigin refuses what another site has a browser send, where the browser
-// would add a cookie on its own or keep one (the standard library's
-// CrossOriginProtection: Sec-Fetch-Site, else Origin).
+// SameOrigin refuses requests that another site makes a browser send, where the browser
+// would add a cookie or store one (CrossOriginProtection of the standard library:
+// Sec-Fetch-Site, else Origin).
 func (c *Request) SameOrigin() error {
 	if err := c.Site.CrossOrigin.Check(c.R); err != nil {
 		return &record.Error{Fault: record.Denied, Code: "cross_origin", Text: "The request comes from another site."}

@@ -8,13 +8,13 @@ import (
 	"kist/kv/record"
 )
 
-// A Resource is a kind of thing that its owner lists, reads, changes and
-// removes by id: T as it is stored, S as it is shown. The forms, and what is
-// checked before a transaction, stay with the handlers.
+// A Resource is a kind of thing that its owner lists, reads, changes and removes by id. T
+// is the stored form, S the form in answers. The handlers keep the forms and the checks
+// before a transaction.
 type Resource[T any, S field.Shaped] struct {
-	Name   string // as errors call it
+	Name   string // for errors
 	All    func(tx *kv.Tx, owner record.ID) ([]T, error)
-	Place  func(*T) (id record.ID, name string) // in the order of a list
+	Place  func(*T) (id record.ID, name string) // for the order of lists
 	Load   func(tx *kv.Tx, owner, id record.ID) (*T, error)
 	Save   func(*kv.Tx, *T) error
 	Drop   func(s *kv.Store, owner, id record.ID) error
@@ -22,14 +22,14 @@ type Resource[T any, S field.Shaped] struct {
 	Answer func(c *Request, status int, shown S) error // nil: as {"data": shown}
 }
 
-// List answers a page of all things.
+// List answers with a page of the list.
 func (r *Resource[T, S]) List(c *Request) error {
 	return AnswerList(c,
 		func(tx *kv.Tx) ([]T, error) { return r.All(tx, c.Owner()) }, r.Place,
 		func(tx *kv.Tx, t *T) (S, error) { return r.Show(c, tx, t) })
 }
 
-// Read answers with the thing that the path names.
+// Read answers with the thing whose id is in the path.
 func (r *Resource[T, S]) Read(c *Request) error {
 	id, err := c.IDArg(r.Name)
 	if err != nil {
@@ -38,18 +38,17 @@ func (r *Resource[T, S]) Read(c *Request) error {
 	return r.AnswerOne(c, id)
 }
 
-// AnswerOne answers with the thing of the id.
+// AnswerOne answers with the thing that has the id.
 func (r *Resource[T, S]) AnswerOne(c *Request, id record.ID) error {
 	return r.answer(c, http.StatusOK, c.Site.Store.View, func(tx *kv.Tx) (*T, error) { return r.Load(tx, c.Owner(), id) })
 }
 
-// Create adds a thing and answers with it, as the same transaction shows it.
+// Create adds a thing and answers with it, read in the same transaction.
 func (r *Resource[T, S]) Create(c *Request, add func(*kv.Tx) (*T, error)) error {
 	return r.answer(c, http.StatusCreated, c.Site.Store.Update, add)
 }
 
-// Edit changes the thing of the id and answers with it, as the same
-// transaction shows it.
+// Edit changes the thing that has the id and answers with it, read in the same transaction.
 func (r *Resource[T, S]) Edit(c *Request, id record.ID, change func(*kv.Tx, *T) error) error {
 	return r.answer(c, http.StatusOK, c.Site.Store.Update, func(tx *kv.Tx) (*T, error) {
 		t, err := r.Load(tx, c.Owner(), id)
@@ -63,7 +62,7 @@ func (r *Resource[T, S]) Edit(c *Request, id record.ID, change func(*kv.Tx, *T) 
 	})
 }
 
-// Remove removes the thing that the path names.
+// Remove removes the thing whose id is in the path.
 func (r *Resource[T, S]) Remove(c *Request) error {
 	id, err := c.IDArg(r.Name)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"kist/kv/record"
 )
 
-// Object is JSON of the document.
+// Object is a JSON object of the document.
 type Object = map[string]any
 
 // Param is a parameter of an operation.
@@ -21,7 +21,7 @@ type Param struct {
 // Content is a body: its media type, schema and an example.
 type Content struct {
 	Media    string
-	Name     string // of the schema in the document; "" leaves it where it stands
+	Name     string // of the schema in the document; "" writes the schema inline
 	Schema   Object
 	Example  any // nil: made from the schema
 	Optional bool
@@ -34,24 +34,24 @@ type Reply struct {
 	Body   *Content // nil: none
 }
 
-// MaybePrefix begins the names of enums that may also be null. OpenAPI 3.0 has
-// no other way to say this of a reference.
+// MaybePrefix begins the names of enums that may also be null. In OpenAPI 3.0, a reference
+// cannot be nullable in another way.
 const MaybePrefix = "Maybe"
 
 // Shapes of the document.
 
-// SchemasPath begins the addresses of named schemas.
+// SchemasPath is the prefix of references to named schemas.
 const SchemasPath = "#/components/schemas/"
 
 func Ref(name string) Object { return Object{"$ref": SchemasPath + name} }
 
-// EnumRef stands for the name of an enum until the document is written.
+// EnumRef is a placeholder for a reference to an enum until the document is written.
 type EnumRef struct {
 	Words    []string
 	Nullable bool
 }
 
-// enumOf refers to the enum of the words.
+// enumOf refers to the enum with these words.
 func enumOf(words []string, nullable bool) Object { return Object{"$ref": EnumRef{words, nullable}} }
 
 func Members(of Object, required ...string) Object {
@@ -72,7 +72,7 @@ func Named(name string, c *Content) *Content {
 	return c
 }
 
-// BodyOf is JSON of a component.
+// BodyOf is a JSON body with a named schema.
 func BodyOf(name string) *Content { return &Content{Media: JsonType, Name: name} }
 
 func Maybe(c *Content) *Content {
@@ -93,7 +93,7 @@ func ArrayOf(name string) *Content {
 	return Named(name+"List", JSONOf(AllOf(name), nil))
 }
 
-// AllOf is the schema of a list of a component.
+// AllOf is the schema of a list of named schemas.
 func AllOf(name string) Object {
 	return Object{"type": "array", "description": "The list, or a page of it.", "items": Ref(name)}
 }
@@ -104,8 +104,8 @@ func ListOf(name string) *Content {
 }
 
 var (
-	WholeTotal = Object{"type": "integer", "format": "int64", "description": "Of the whole list.", "example": 1}
-	NextCursor = Object{"type": "string", "nullable": true, "example": nil, "description": "Start of the next page; null at the end."}
+	WholeTotal = Object{"type": "integer", "format": "int64", "description": "Number of entries in the whole list.", "example": 1}
+	NextCursor = Object{"type": "string", "nullable": true, "example": nil, "description": "Cursor of the next page; null at the end."}
 )
 
 func PageOfRecords(k *record.Kind) *Content { return ListOf(Title(k.Name)) }
@@ -129,7 +129,7 @@ const HTMLMedia = "text/html"
 // FormBody is the body of a form of a page. It is not in the document.
 var FormBody = &Content{Media: "application/x-www-form-urlencoded"}
 
-// Mode says how a shape is used: shown, read to create, or read to change.
+// Mode says what a shape is used for: to show, to create or to change something.
 type Mode int
 
 const (
@@ -138,7 +138,7 @@ const (
 	Edit
 )
 
-// ShapeOf is the schema of an object of the shape in the given use.
+// ShapeOf is the schema of the shape for this use.
 func ShapeOf(v field.Shaped, m Mode) Object {
 	of := Object{}
 	var required []string
@@ -154,7 +154,7 @@ func ShapeOf(v field.Shaped, m Mode) Object {
 			as.Nullable = f.Clears()
 		}
 		s := schemaOf(as)
-		if at := s["$ref"]; at != nil { // nothing may stand beside a reference
+		if at := s["$ref"]; at != nil { // a reference may have no siblings
 			s = Object{"allOf": []Object{s}}
 		}
 		if f.Doc != "" {
@@ -175,7 +175,7 @@ func ShapeOf(v field.Shaped, m Mode) Object {
 	return out
 }
 
-// schemaOf writes a schema down.
+// schemaOf turns a field's schema into an object of the document.
 func schemaOf(s field.Schema) Object {
 	out := Object{"type": s.Type}
 	put := func(name string, v any, there bool) {
@@ -196,7 +196,7 @@ func schemaOf(s field.Schema) Object {
 		put("maximum", *s.Max, true)
 	}
 	switch {
-	case len(s.Enum) == 1: // a word that says what the object is
+	case len(s.Enum) == 1: // a word that identifies the type of the object
 		put("enum", s.Enum, true)
 	case s.Enum != nil && s.Nullable:
 		return enumOf(s.Enum, true)

@@ -1,5 +1,5 @@
-// Package web is what handlers are written with: the request and who sent it,
-// its body, the answer, errors, lists, and the rows that routes are made of.
+// Package web is the base for handlers: the request and its caller, bodies, answers,
+// errors, lists, and the type of routes.
 package web
 
 import (
@@ -24,57 +24,57 @@ import (
 	"kist/search"
 )
 
-// Config is what a Server is made of. All but Scrubbed, Absent, Content, Captcha,
-// AnyHost, TrustedProxies, MaxConnections, Metrics and Access is required.
+// Config is what a Server needs. All fields are required except Scrubbed, Absent, Content,
+// Captcha, AnyHost, TrustedProxies, MaxConnections, Metrics and Access.
 type Config struct {
 	Store     *kv.Store
 	Blobs     *blobs.Store
 	Passwords *people.Passwords
 	Thumbs    *thumb.Maker
 	Icons     *thumb.Icons
-	// Outbound sends the requests that go to addresses which people name.
+	// Outbound sends requests to addresses that users enter.
 	Outbound *outbound.Client
-	// Search finds records. While it does not run, they are read through.
+	// Search finds records. While it does not run, searches read the records.
 	Search *search.Index
-	// Scrubbed is when all stored files were last checked; zero if never.
+	// Scrubbed says when all stored files were last checked; zero if never.
 	Scrubbed func() time.Time
-	// Absent is the first contents that records have and that the latest look
-	// did not find on the disk, how many records have such contents, and when
-	// the look was.
+	// Absent returns the contents of records that the latest check did not find on the
+	// disk (only the first ones), how many records have such contents, and when the
+	// check was.
 	Absent func() (refs []blobs.Ref, files int, looked time.Time)
-	// Base is the absolute address under which visitors reach the server,
-	// without a slash at the end. Every generated address begins with it.
+	// Base is the absolute address by which visitors reach the server, without a final
+	// slash. Every generated address begins with it.
 	Base string
-	// Content is another origin from which stored bytes are served and nothing
-	// else, as ContentOrigin returns it; "" is Base's.
+	// Content is a separate origin that serves stored bytes and nothing else, as
+	// ContentOrigin returns it; "" means Base.
 	Content string
-	// MaxUpload bounds one file in bytes.
+	// MaxUpload is the maximum size of a file in bytes.
 	MaxUpload int64
-	// Captcha holds while the settings name no provider; zero is CaptchaPow.
+	// Captcha applies if the settings choose no provider; the zero value is CaptchaPow.
 	Captcha captcha.Config
-	// AnyHost takes requests for whatever Host. Otherwise those for a name that
-	// is neither in Base nor in Content are refused.
+	// AnyHost accepts requests for any Host. Otherwise the server refuses names that are
+	// neither in Base nor in Content.
 	AnyHost bool
-	// TrustedProxies may say who the client is (X-Forwarded-For), and under
-	// which scheme and host it asked (X-Forwarded-Proto, X-Forwarded-Host).
+	// TrustedProxies are believed about the client (X-Forwarded-For) and the scheme and
+	// host that it used (X-Forwarded-Proto, X-Forwarded-Host).
 	TrustedProxies []netip.Prefix
-	// MaxConnections bounds the connections at one time; 0 is MaxConnections.
+	// MaxConnections is the maximum number of connections; 0 means the constant.
 	MaxConnections int
 	// Metrics turns /metrics on.
 	Metrics bool
 	Version string // of the program
 	Log     *slog.Logger
-	// Access takes a line for each request; Log if nil.
+	// Access receives a line for each request; nil means Log.
 	Access *slog.Logger
 }
 
-// Site is what the handlers of all rooms share.
+// Site has what the handlers of all packages share.
 type Site struct {
 	Config
 	shown       shownPool // for owners
 	shared      shownPool // for visitors
 	Renders     renders
-	UploadTurns uploadLocks // on resumable uploads
+	UploadTurns uploadLocks // of resumable uploads
 	Webhooks    *webhook.Sender
 	Imports     worker.Imports
 	Fetches     *worker.Queue[record.ID] // remote uploads by id
@@ -84,13 +84,13 @@ type Site struct {
 
 	CrossOrigin *http.CrossOriginProtection
 
-	BaseURL                    *url.URL // Base
+	BaseURL                    *url.URL // Base, parsed
 	ContentScheme, ContentHost string   // of Content
-	BaseName, ContentName      string   // their host names: see hostName
+	BaseName, ContentName      string   // their host names: see HostName
 
-	toldProto, toldHost atomic.Bool // see compare
+	toldProto, toldHost atomic.Bool // see WarnProxyMismatch
 
-	Renew   time.Duration            // writeRenew, but for tests
-	Running sync.WaitGroup           // requests, and what they have begun
+	Renew   time.Duration            // WriteRenew, except in tests
+	Running sync.WaitGroup           // requests and what they started
 	Methods func(path string) string // Server.allowed
 }

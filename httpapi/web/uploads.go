@@ -13,8 +13,8 @@ import (
 
 const TusVersion = "1.0.0"
 
-// tusHeaders are those of tus that a page of another origin may read, and
-// tusAsked those that it may send.
+// tusHeaders are the tus headers that pages of other origins may read, tusAsked those that
+// they may send.
 const (
 	tusHeaders = "Tus-Resumable, Tus-Version, Tus-Extension, Tus-Max-Size, Tus-Checksum-Algorithm, " +
 		"Upload-Offset, Upload-Length, Upload-Defer-Length, Upload-Metadata, Upload-Expires, Upload-Concat, X-Kist-Id, X-Kist-Slug, X-Kist-Url, X-Kist-Item, X-Kist-Status"
@@ -22,13 +22,12 @@ const (
 )
 
 var (
-	ErrTusVersion  = errors.New("not a version of tus that is spoken here")
-	ErrTusChecksum = errors.New("the checksum is that of other bytes")
+	ErrTusVersion  = errors.New("unsupported version of tus")
+	ErrTusChecksum = errors.New("checksum mismatch")
 )
 
-// uploadLocks lets one request at a time work on an upload. The last that comes is
-// the one whose client is there: it ends the one before, which may be waiting
-// for a connection that is dead.
+// uploadLocks lets one request at a time work on an upload. A newer request ends the older
+// one, which may be waiting for a dead connection.
 type uploadLocks struct {
 	mu sync.Mutex
 	of map[record.ID]*UploadLock
@@ -36,15 +35,15 @@ type uploadLocks struct {
 
 type UploadLock struct {
 	call *Request
-	Over atomic.Bool // another request waits
+	Over atomic.Bool // another request is waiting
 	done chan struct{}
 }
 
-// lockTime is how long a request waits for the one before, which has to write
-// down what it has.
+// lockTime is how long a request waits for the previous one, which has to store what it
+// has received.
 const lockTime = 30 * time.Second
 
-// Take waits for the caller's turn, until release is called.
+// Take waits for the lock of an upload. The caller has it until release is called.
 func (all *uploadLocks) Take(c *Request, id record.ID) (mine *UploadLock, release func(), err error) {
 	mine = &UploadLock{call: c, done: make(chan struct{})}
 	end := time.NewTimer(lockTime)
@@ -67,20 +66,20 @@ func (all *uploadLocks) Take(c *Request, id record.ID) (mine *UploadLock, releas
 		}
 		before.Over.Store(true)
 		if before.call.W.Body != nil {
-			before.call.W.Body.cut() // while its connection is that of no other request
+			before.call.W.Body.cut() // under the lock, so that its connection cannot serve another request yet
 		}
 		all.mu.Unlock()
 		select {
 		case <-before.done:
 		case <-c.R.Context().Done():
-			return nil, nil, &record.Error{Fault: record.Busy, Code: "upload_busy", Text: "Another request works on this upload.", Retry: time.Second}
+			return nil, nil, &record.Error{Fault: record.Busy, Code: "upload_busy", Text: "Another request is working on this upload.", Retry: time.Second}
 		case <-end.C:
-			return nil, nil, &record.Error{Fault: record.Busy, Code: "upload_busy", Text: "Another request works on this upload.", Retry: lockTime}
+			return nil, nil, &record.Error{Fault: record.Busy, Code: "upload_busy", Text: "Another request is working on this upload.", Retry: lockTime}
 		}
 	}
 }
 
-// TakeAll waits for the caller's turn on all of the uploads.
+// TakeAll waits for the locks of all these uploads.
 func (all *uploadLocks) TakeAll(c *Request, ids []record.ID) (release func(), err error) {
 	var taken []func()
 	release = func() {
@@ -88,7 +87,7 @@ func (all *uploadLocks) TakeAll(c *Request, ids []record.ID) (release func(), er
 			release()
 		}
 	}
-	// In an order that all agree on, so that nobody waits for one another.
+	// All requests use the same order, so that they cannot wait for each other.
 	for _, id := range slices.SortedFunc(slices.Values(ids), func(a, b record.ID) int { return bytes.Compare(a[:], b[:]) }) {
 		_, one, err := all.Take(c, id)
 		if err != nil {

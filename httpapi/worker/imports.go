@@ -11,17 +11,17 @@ import (
 	"kist/kv/record"
 )
 
-// How many imports, and how many exports, are worked on at once; others wait,
-// and are told to come back.
+// How many imports and exports run at the same time. Other imports wait; other exports are
+// told to try again.
 const (
 	ImportsAtOnce = 2
 	ExportsAtOnce = 2
 )
 
-// Imports are the imports under way, one of an owner at most.
+// Imports are the running imports, at most one per owner.
 type Imports struct {
 	mu       sync.Mutex
-	running  map[record.ID]*RunningImport // by owner; nil: it is received
+	running  map[record.ID]*RunningImport // by owner; nil while it is being received
 	ended    bool
 	ctx      context.Context
 	stop     context.CancelFunc
@@ -30,14 +30,14 @@ type Imports struct {
 	Exporter chan struct{}
 }
 
-// Begin readies the movers. They end with end.
+// Begin prepares the imports. End ends them.
 func (m *Imports) Begin() {
 	m.running = map[record.ID]*RunningImport{}
 	m.ctx, m.stop = context.WithCancel(context.Background())
 	m.Imports, m.Exporter = make(chan struct{}, ImportsAtOnce), make(chan struct{}, ExportsAtOnce)
 }
 
-// End stops the imports and returns when all are written down.
+// End stops the imports and returns when the state of all is stored.
 func (m *Imports) End() {
 	m.mu.Lock()
 	m.ended = true
@@ -46,7 +46,7 @@ func (m *Imports) End() {
 	m.work.Wait()
 }
 
-// Claim keeps the owner's turn.
+// Claim reserves the owner's only slot.
 func (m *Imports) Claim(owner record.ID) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -54,20 +54,20 @@ func (m *Imports) Claim(owner record.ID) error {
 		return kv.ErrClosed
 	}
 	if _, busy := m.running[owner]; busy {
-		return &record.Error{Fault: record.Taken, Code: "import_running", Text: "An import of yours is under way; wait until it is done, or stop it."}
+		return &record.Error{Fault: record.Taken, Code: "import_running", Text: "One of your imports is running. Wait until it is done, or stop it."}
 	}
 	m.running[owner] = nil
 	return nil
 }
 
-// Free gives the owner's turn back.
+// Free releases the owner's slot.
 func (m *Imports) Free(owner record.ID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.running, owner)
 }
 
-// Of is the owner's import that runs, or nil.
+// Of is the owner's running import with the id, or nil.
 func (m *Imports) Of(owner, id record.ID) *RunningImport {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -77,17 +77,17 @@ func (m *Imports) Of(owner, id record.ID) *RunningImport {
 	return nil
 }
 
-// RunningImport is an import under way.
+// RunningImport is a running import.
 type RunningImport struct {
 	Mu   sync.Mutex
 	Now  record.Import
 	Read atomic.Int64 // bytes of the source
-	Size int64        // bytes that are read in all
-	Fill bool         // what is there already is filled in
+	Size int64        // total bytes to read
+	Fill bool         // fill in existing items
 	Stop context.CancelFunc
 }
 
-// Counting counts what is read of a source.
+// Counting counts the bytes read from a source.
 type Counting struct {
 	io.ReaderAt
 	N *atomic.Int64
@@ -99,7 +99,7 @@ func (c Counting) ReadAt(p []byte, at int64) (int, error) {
 	return n, err
 }
 
-// Tell notes how far the import is.
+// Tell updates the progress of the import.
 func (m *RunningImport) Tell(r *record.Moved) {
 	m.Mu.Lock()
 	defer m.Mu.Unlock()
@@ -107,7 +107,7 @@ func (m *RunningImport) Tell(r *record.Moved) {
 	m.Now.Moved.Made = maps.Clone(r.Made)
 }
 
-// Run works on an import in the background. It reports false if the server is ending.
+// Run works on an import in the background. It returns false if the server is stopping.
 func (m *Imports) Run(one *RunningImport, work func(context.Context)) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
