@@ -1,5 +1,5 @@
-// Package linkcheck looks at the pages that bookmarks lead to: for what a
-// bookmark lacks, for the icons of their sites, and to see which pages are gone.
+// Package linkcheck checks the pages of bookmarks: it fills in what bookmarks lack, fetches the
+// icons of their sites, and finds pages that are gone.
 package linkcheck
 
 import (
@@ -19,21 +19,21 @@ import (
 	"kist/kv/record"
 )
 
-// What a host and the server have to bear.
+// Limits for the load on sites and the server.
 const (
-	maxOut   = 4                // looks at once, each at another host
-	checkGap = 30 * time.Second // between two looks at a host
-	fillGap  = 2 * time.Second  // the same, if someone waits for what the page says
-	longest  = 10 * time.Minute // between two looks at the queue, or until the store is tried again when it fails over and over
-	maxHosts = 10_000           // of which it is remembered when they were asked
+	maxOut   = 4                // checks at the same time, each of another host
+	checkGap = 30 * time.Second // between two checks of a host
+	fillGap  = 2 * time.Second  // the same, if someone is waiting for the title
+	longest  = 10 * time.Minute // at most between two checks of the queue, and the longest pause after errors of the store
+	maxHosts = 10_000           // hosts whose last check is remembered
 )
 
-// queue is what a Checker needs of the store.
+// queue is the part of the store that a Checker needs.
 type queue interface {
 	// Find is catalog.DuePages.
 	Find(take func(catalog.DuePage) (more bool)) (wait time.Duration, err error)
-	// Load reads what is to be looked at; a record.Error of the class Missing if
-	// it is gone. idle says that nothing is to be asked now.
+	// Load reads a page to check. The error is a record.Error of the class Missing if it is
+	// gone. idle means that the page must not be requested now.
 	Load(catalog.DuePage) (p *record.Page, address string, idle bool, err error)
 	// Postpone is catalog.PostponePage.
 	Postpone(catalog.DuePage) error
@@ -43,7 +43,7 @@ type queue interface {
 	Due() <-chan struct{}
 }
 
-// A Checker looks.
+// A Checker checks pages.
 type Checker struct {
 	queue queue
 	ask   func(ctx context.Context, address string, fill bool) record.Look
@@ -51,8 +51,8 @@ type Checker struct {
 
 	mu    sync.Mutex
 	hosts map[uint64]host
-	held  time.Time     // nothing begins until then
-	hold  time.Duration // how long nothing begins when the store fails once more
+	held  time.Time     // no check starts before this time
+	hold  time.Duration // the pause after the next error of the store
 }
 
 // New makes a Checker.
@@ -60,7 +60,7 @@ func New(s *kv.Store, c *outbound.Client, icons *thumb.Icons, log *slog.Logger) 
 	return &Checker{queue: storeQueue{s}, ask: (&client{c, icons, log}).ask, log: log}
 }
 
-// storeQueue is the queue of a store.
+// storeQueue is the queue in a store.
 type storeQueue struct{ *kv.Store }
 
 func (s storeQueue) Due() <-chan struct{} { return catalog.PageCheckDue(s.Store) }
@@ -92,13 +92,13 @@ func (s storeQueue) Looked(p *record.Page, l record.Look) error {
 	return s.Update(func(tx *kv.Tx) error { return catalog.SavePageCheck(tx, p, l) })
 }
 
-// host is what is remembered of a host.
+// host is the state of a host.
 type host struct {
-	asked time.Time // when the latest look ended
-	free  time.Time // it wants to be left alone until then
+	asked time.Time // when the last check ended
+	free  time.Time // no request before this time, at the host's wish
 }
 
-// from is when the host may be asked again.
+// from is when the host may be checked again.
 func (h host) from(fill bool) time.Time {
 	gap := checkGap
 	if fill {
@@ -110,8 +110,8 @@ func (h host) from(fill bool) time.Time {
 	return h.free
 }
 
-// Run looks at what is due until ctx ends. It then cuts off what is under way,
-// which is looked at again after the next start, and returns when all is over.
+// Run checks due pages until ctx ends. Then it cuts off running checks, which are repeated after
+// the next start, and returns when all have ended.
 func (l *Checker) Run(ctx context.Context) {
 	l.hosts, l.hold = map[uint64]host{}, worker.Again
 	worker.New(worker.Options[uint64]{
@@ -119,7 +119,7 @@ func (l *Checker) Run(ctx context.Context) {
 	}).Run(ctx)
 }
 
-// find finds what may begin. Two looks are at one host only after its gap.
+// find returns the due checks that may start. A host is checked again only after its gap.
 func (l *Checker) find(q *worker.Queue[uint64], free int) (due []worker.Job[uint64], wait time.Duration, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -149,8 +149,8 @@ func (l *Checker) find(q *worker.Queue[uint64], free int) (due []worker.Job[uint
 	return due, min(cmp.Or(wait, held), held), err
 }
 
-// check looks at a page and remembers when its host may be asked again. While
-// the store fails, nothing is begun.
+// check checks a page and remembers when its host may be checked again. After an error of the
+// store it pauses all checks.
 func (l *Checker) check(ctx context.Context, t catalog.DuePage) {
 	wait, ok := l.look(ctx, t)
 	l.mu.Lock()
@@ -164,19 +164,18 @@ func (l *Checker) check(ctx context.Context, t catalog.DuePage) {
 	}
 }
 
-// look looks at a page and writes down what came of it. One that cannot be
-// read, or written, must not hold up the others. wait is what the host asks for;
-// ok is false if the store failed.
+// look checks a page and stores the result. A page that cannot be read or stored must not delay
+// the others. wait is the time that the host asks for; ok is false if the store failed.
 func (l *Checker) look(ctx context.Context, t catalog.DuePage) (wait time.Duration, ok bool) {
 	p, address, idle, err := l.queue.Load(t)
 	var gone *record.Error
 	if errors.As(err, &gone) && gone.Fault == record.Missing {
-		return 0, true // removed meanwhile
+		return 0, true // removed in the meantime
 	}
 	var found record.Look
 	if err == nil && !idle {
 		if found = l.ask(ctx, address, p.Fill); ctx.Err() != nil {
-			return 0, true // it was cut off
+			return 0, true // cut off
 		}
 		err = l.queue.Looked(p, found)
 	}
@@ -184,7 +183,7 @@ func (l *Checker) look(ctx context.Context, t catalog.DuePage) (wait time.Durati
 		return 0, false
 	}
 	if err != nil {
-		l.log.Error("a page cannot be looked at", "bookmark", t.ID, "error", err)
+		l.log.Error("cannot check a page", "bookmark", t.ID, "error", err)
 	}
 	if err != nil || idle {
 		err = l.queue.Postpone(t)

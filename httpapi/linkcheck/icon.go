@@ -18,25 +18,25 @@ import (
 	"kist/kv/record"
 )
 
-// Bounds of what is done for an icon.
+// Bounds for fetching an icon.
 const (
-	maxLinks  = 32 // to icons, that are read of a page
+	maxLinks  = 32 // links to icons that are read from a page
 	maxHref   = 2 << 10
-	maxLinked = 3                // pictures that a page links to which are asked for, beside /favicon.ico
-	iconTime  = 12 * time.Second // for all of them
+	maxLinked = 3                // linked pictures that are requested, in addition to /favicon.ico
+	iconTime  = 12 * time.Second // for all requests
 )
 
-// An iconLink is what a page says of an icon (HTML, section 4.6.7.8).
+// An iconLink is a page's link to an icon (HTML, section 4.6.7.8).
 type iconLink struct {
 	href  string
-	edge  int  // in pixels, of several the one that suits best; 0 if it is not said
-	ico   bool // it is likely to hold more than one picture
+	edge  int  // in pixels; the most suitable if there are several; 0 if unknown
+	ico   bool // probably contains several pictures
 	png   bool
-	touch bool // it is meant for the home screens of telephones
+	touch bool // meant for the home screens of phones
 }
 
-// readIconLink reads the attributes of a link; false if it leads to no icon
-// that could be shown.
+// readIconLink reads the attributes of a link. It returns false if the link is not to an icon that
+// can be shown.
 func readIconLink(attributes iter.Seq2[string, string]) (l iconLink, got bool) {
 	media, sizes := "", ""
 	for key, value := range attributes {
@@ -87,11 +87,11 @@ func readIconLink(attributes iter.Seq2[string, string]) (l iconLink, got bool) {
 	return l, true
 }
 
-// suits is a rank of an icon, the less the better: what is shown is 32 pixels
-// wide, or 64 where they are fine, and drawn for that size it looks best.
+// suits ranks an icon; less is better. Icons are shown 32 pixels wide, or 64 on fine screens, and
+// look best if they were drawn for that size.
 func (l iconLink) suits() int {
 	switch edge := l.edge; {
-	case edge == 0 && l.touch: // 180, as a rule
+	case edge == 0 && l.touch: // usually 180
 		return 1
 	case edge == 0:
 		return 2
@@ -105,7 +105,7 @@ func (l iconLink) suits() int {
 	return 4
 }
 
-// compareIcons is negative if a suits better than b.
+// compareIcons is negative if a is more suitable than b.
 func compareIcons(a, b iconLink) int {
 	if by := cmp.Compare(a.suits(), b.suits()); by != 0 {
 		return by
@@ -123,8 +123,7 @@ func compareIcons(a, b iconLink) int {
 	return cmp.Or(got(a.png)-got(b.png), got(!a.touch)-got(!b.touch), larger, got(a.ico)-got(b.ico))
 }
 
-// iconsOf are the addresses at which the icon of a page may be that was found
-// at an address, the best first.
+// iconsOf are the addresses where the icon of page p may be, best first. at is the page's address.
 func iconsOf(p page, at *url.URL) (all []*url.URL) {
 	base := at
 	if u, err := at.Parse(strings.TrimSpace(p.base)); err == nil && p.base != "" {
@@ -147,14 +146,14 @@ func iconsOf(p page, at *url.URL) (all []*url.URL) {
 	return all
 }
 
-// icon ensures that the icon of the site that answered for a page is stored,
-// if it has one, and returns the site; zero if there is none. read reads the
-// page; it is called if the site is to be asked.
+// icon ensures that the icon of the site that answered for a page is stored, if it has one. It
+// returns the site, or zero if there is no icon. It calls read, which reads the page, only if the
+// icon must be fetched.
 func (c *client) icon(ctx context.Context, by response, read func() response) record.ID {
 	site := record.SiteKey(by.at)
 	if !by.busy && c.icons.Wants(site) {
 		if p := read(); p.at != nil && !p.busy && record.SiteKey(p.at) == site {
-			owned := &client{c.Only(p.at.Hostname()), c.icons, c.log} // nobody but the page names the others
+			owned := &client{c.Only(p.at.Hostname()), c.icons, c.log} // only the page names other hosts, so do not extend what is allowed
 			owned.fetch(ctx, site, iconsOf(p.page, p.at))
 		}
 	}
@@ -164,7 +163,7 @@ func (c *client) icon(ctx context.Context, by response, read func() response) re
 	return site
 }
 
-// fetch keeps the first of the pictures that can be shown.
+// fetch stores the first of the pictures that can be shown.
 func (c *client) fetch(ctx context.Context, site record.ID, from []*url.URL) {
 	ctx, cancel := context.WithTimeout(ctx, iconTime)
 	defer cancel()
@@ -178,15 +177,15 @@ func (c *client) fetch(ctx context.Context, site record.ID, from []*url.URL) {
 			return
 		case errors.Is(err, errNoPicture), errors.Is(err, thumb.ErrNone):
 		default:
-			c.log.Error("an icon cannot be kept", "error", err)
+			c.log.Error("cannot store an icon", "error", err)
 			return
 		}
 	}
 }
 
-var errNoPicture = errors.New("linkcheck: no picture is there")
+var errNoPicture = errors.New("linkcheck: no picture")
 
-// picture gets what may be a picture, which its bytes have to tell.
+// picture fetches what may be a picture, to be judged by its bytes.
 func (c *client) picture(ctx context.Context, at *url.URL) ([]byte, error) {
 	res, err := c.send(ctx, http.MethodGet, at.String(), "image/png, image/*;q=0.8, */*;q=0.1")
 	if err != nil {

@@ -16,21 +16,21 @@ import (
 	"kist/kv/record"
 )
 
-// client asks for pages, and for the icons of their sites.
+// client requests pages and the icons of their sites.
 type client struct {
 	*outbound.Client
 	icons *thumb.Icons
 	log   *slog.Logger
 }
 
-// Bounds of a look.
+// Bounds of a check.
 const (
-	lookTime  = 30 * time.Second // for all of it, or for HEAD alone if that fails; a resolver that hears nothing gives up before
+	lookTime  = 30 * time.Second // for the whole check; GET after a failed HEAD has as much again. A resolver without an answer gives up earlier
 	redirects = 5
-	maxDrain  = 4 << 10 // bytes of a body that nobody wants
+	maxDrain  = 4 << 10 // bytes of an unwanted body
 )
 
-// ask asks for the page at an address; with fill, for what it says of itself.
+// ask requests the page at an address. With fill, it also reads the page's title and description.
 func (c *client) ask(all context.Context, address string, fill bool) record.Look {
 	ctx, cancel := context.WithTimeout(all, lookTime)
 	defer cancel()
@@ -44,7 +44,7 @@ func (c *client) ask(all context.Context, address string, fill bool) record.Look
 	res, err := c.head(ctx, http.MethodHead, address)
 	found := judge(res, err)
 	if found.Verdict == record.Fails || err == nil && res.StatusCode >= 400 && res.StatusCode != http.StatusTooManyRequests {
-		// Some know no HEAD, and say so in many ways, or not at all.
+		// Some sites do not support HEAD, and say so in various ways or not at all.
 		ctx, cancel = context.WithTimeout(all, lookTime)
 		defer cancel()
 		res, err = c.head(ctx, http.MethodGet, address)
@@ -59,18 +59,18 @@ func (c *client) ask(all context.Context, address string, fill bool) record.Look
 	return found
 }
 
-// response is who answered for a page, and what it says of itself.
+// response says who answered for a page, and has the page's data.
 type response struct {
 	page
-	at   *url.URL // after redirects; nil if nobody did
-	busy bool     // and wants to be left alone
+	at   *url.URL // after redirects; nil if there was no answer
+	busy bool     // the site asked for fewer requests
 }
 
 func from(res *http.Response) response {
 	return response{at: res.Request.URL, busy: res.StatusCode == http.StatusTooManyRequests}
 }
 
-// read asks for a page and reads it.
+// read requests a page and reads it.
 func (c *client) read(ctx context.Context, address string) (record.Look, response) {
 	res, err := c.send(ctx, http.MethodGet, address, acceptPage)
 	found := judge(res, err)
@@ -90,24 +90,23 @@ func (c *client) read(ctx context.Context, address string) (record.Look, respons
 	return found, a
 }
 
-// plain reports whether the answer's body is as it is meant: it was not asked
-// for in any coding.
+// plain reports whether the body of the answer is not encoded, as requested.
 func plain(res *http.Response) bool {
 	coding := res.Header.Get("Content-Encoding")
 	return coding == "" || coding == "identity"
 }
 
-// head sends a request of which the answer's head alone is wanted.
+// head sends a request and needs only the head of the answer.
 func (c *client) head(ctx context.Context, method, address string) (*http.Response, error) {
 	res, err := c.send(ctx, method, address, acceptPage)
 	if err == nil {
-		_, _ = io.CopyN(io.Discard, res.Body, maxDrain) // what comes of it is no matter
+		_, _ = io.CopyN(io.Discard, res.Body, maxDrain) // errors do not matter
 		err = res.Body.Close()
 	}
 	return res, err
 }
 
-// acceptPage is what is asked for at the address of a page.
+// acceptPage is the Accept header for pages.
 const acceptPage = "text/html, application/xhtml+xml, */*;q=0.5"
 
 func (c *client) send(ctx context.Context, method, address, accept string) (*http.Response, error) {
@@ -115,13 +114,13 @@ func (c *client) send(ctx context.Context, method, address, accept string) (*htt
 	if err != nil {
 		return nil, err
 	}
-	// Many sites turn away what does not say that it is like a browser.
+	// Many sites refuse clients that do not claim to be like a browser.
 	r.Header.Set("User-Agent", "Mozilla/5.0 (compatible; kist)")
 	r.Header.Set("Accept", accept)
 	return c.Do(r, redirects)
 }
 
-// judge says what an answer, or that there is none, tells of a page.
+// judge draws a conclusion about a page from an answer or an error.
 func judge(res *http.Response, err error) record.Look {
 	var refused *outbound.Refused
 	var name *net.DNSError
@@ -139,7 +138,7 @@ func judge(res *http.Response, err error) record.Look {
 		found.Verdict = record.Fails
 	}
 	if s := res.StatusCode; s != http.StatusTooManyRequests && s != http.StatusServiceUnavailable {
-		found.Wait = 0 // it is said of something else
+		found.Wait = 0 // Retry-After has another meaning with other statuses
 	}
 	return found
 }

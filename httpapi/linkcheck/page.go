@@ -13,25 +13,25 @@ import (
 	"golang.org/x/net/html/charset"
 )
 
-// Bounds of what is read of a page, in bytes.
+// Limits for reading a page, in bytes.
 const (
 	maxPage  = 1 << 20
 	maxTitle = 64 << 10
 )
 
-// page is what a page says of itself.
+// page is what a page says about itself.
 type page struct {
 	title, description string
 
-	base  string // that its links are relative to, itself relative to the page's address; "" is that
+	base  string // the base of its links, relative to the page's address; "" means that address
 	icons []iconLink
 }
 
-// parse reads a page of HTML, as far as maxPage, in the encoding that it or
-// its header names. What is not well-formed is read as browsers do it, nearly.
+// parse reads an HTML page, at most maxPage bytes, in the encoding that it or its header names. It
+// treats malformed HTML almost as browsers do.
 func parse(r io.Reader, contentType string) page {
 	r, err := charset.NewReader(io.LimitReader(r, maxPage), contentType)
-	if err != nil { // nothing in it
+	if err != nil { // empty
 		return page{}
 	}
 	z := html.NewTokenizer(r)
@@ -64,19 +64,19 @@ func parse(r io.Reader, contentType string) page {
 	}
 }
 
-// parser is a page that is being read.
+// parser has the state while reading a page.
 type parser struct {
 	title    bytes.Buffer
 	inTitle  bool
-	titled   bool // there was one
-	pictures int  // SVG around the present place, which has titles too
+	titled   bool // there was a title
+	pictures int  // depth in SVG, which has titles too
 	meta     map[string]string
 	base     string
 	icons    []iconLink
 	done     bool
 }
 
-// open takes what a tag says.
+// open reads a start tag.
 func (p *parser) open(z *html.Tokenizer) {
 	name, more := z.TagName()
 	switch atom.Lookup(name) {
@@ -85,7 +85,7 @@ func (p *parser) open(z *html.Tokenizer) {
 	case atom.Title:
 		p.inTitle = !p.titled && p.pictures == 0
 		p.titled = p.titled || p.inTitle
-	case atom.Body: // what is asked for was before it
+	case atom.Body: // everything needed comes before it
 		p.done = p.titled
 	case atom.Meta:
 		var name, content string
@@ -118,8 +118,8 @@ func (p *parser) open(z *html.Tokenizer) {
 	}
 }
 
-// attributes are those of the tag that was just read, whose names are in lower
-// case; more says whether it has any.
+// attributes are those of the tag that was just read, with names in lower case. more says whether
+// there are any.
 func attributes(z *html.Tokenizer, more bool) iter.Seq2[string, string] {
 	return func(yield func(string, string) bool) {
 		for more {
@@ -136,7 +136,7 @@ var wanted = map[string]bool{
 	"description": true, "og:title": true, "og:description": true, "twitter:title": true, "twitter:description": true,
 }
 
-// first is the first text with something in it, on one line.
+// first is the first text that is not blank, on one line.
 func first(texts ...string) string {
 	for _, t := range texts {
 		if t = oneLine(t); t != "" {
@@ -146,8 +146,8 @@ func first(texts ...string) string {
 	return ""
 }
 
-// oneLine makes foreign text into one line of valid UTF-8, without characters
-// that control a terminal or the direction of text.
+// oneLine turns foreign text into one line of valid UTF-8 without characters that control a
+// terminal or the direction of text.
 func oneLine(t string) string {
 	t = strings.Map(func(r rune) rune {
 		switch {
@@ -161,7 +161,7 @@ func oneLine(t string) string {
 	return strings.Join(strings.Fields(t), " ")
 }
 
-// isPage reports whether an answer of the media type is HTML.
+// isPage reports whether the media type is HTML.
 func isPage(contentType string) bool {
 	media, _, err := mime.ParseMediaType(contentType)
 	return media == "text/html" || media == "application/xhtml+xml" || contentType == "" && err != nil

@@ -13,9 +13,9 @@ import (
 	"kist/kv/record"
 )
 
-// A Message is an event as it is told to a webhook.
+// A Message is an event for a webhook.
 type Message struct {
-	ID     record.ID // the same at each try
+	ID     record.ID // the same at each attempt
 	Event  record.Event
 	At     time.Time // of the event
 	Notice *record.Notice
@@ -37,8 +37,7 @@ func (m *Message) Body(f record.Format, base string) ([]byte, error) {
 	return m.plain(v), nil
 }
 
-// plain is the body of the format json. v is nil if the notice is not of a
-// record.
+// plain is the body in the format json. v is nil if the notice is not about a record.
 func (m *Message) plain(v *record.Shown) []byte {
 	dst := append(append([]byte(`{"id":"`), m.ID.String()...), `","event":`...)
 	dst = field.AppendString(dst, string(m.Event))
@@ -54,8 +53,8 @@ func (m *Message) plain(v *record.Shown) []byte {
 	return append(dst, '}')
 }
 
-// Bounds of Discord's messages, in characters. Those that it counts together
-// (6000) cannot be reached with these.
+// Limits of Discord's messages, in characters. With these, its limit for the total (6000) cannot be
+// reached.
 const (
 	maxTitle = 256
 	maxValue = 1024
@@ -79,8 +78,8 @@ type discordEmbed struct {
 	} `json:"footer"`
 }
 
-// discordMessage is what Discord's webhooks take (Execute Webhook). Nobody is
-// mentioned by it, whatever a name says.
+// discordMessage is the body for Discord's webhooks (Execute Webhook). It never mentions anyone,
+// whatever a name contains.
 type discordMessage struct {
 	Mentions struct {
 		Parse []string `json:"parse"`
@@ -88,18 +87,18 @@ type discordMessage struct {
 	Embeds []discordEmbed `json:"embeds"`
 }
 
-// says is what an event is called in a message for people, and its colour.
+// says returns the words for an event in a message for people, and its colour.
 func says(e record.Event) (words string, color int) {
 	const good, neutral, bad = 0x0f6b5c, 0x3b82f6, 0xb45309
 	switch e {
 	case record.LimitReached:
-		return "Its limit is reached.", bad
+		return "It has reached its limit.", bad
 	case record.ItemExpired:
 		return "It has expired.", bad
 	case record.PageGone:
-		return "Its page cannot be reached any more.", bad
+		return "Its page can no longer be reached.", bad
 	case record.UploadReceived:
-		return "Received, and waiting for a decision.", neutral
+		return "Received, waiting for approval.", neutral
 	case record.UploadApproved:
 		return "Approved.", good
 	case record.UploadRejected:
@@ -187,16 +186,15 @@ func discordFields(v *record.Shown, b record.Body) []discordField {
 	return all
 }
 
-// linkable reports whether Discord takes an address: it refuses whole messages
-// for hosts like localhost.
+// linkable reports whether Discord accepts an address. It refuses whole messages because of hosts
+// like localhost.
 func linkable(address string) bool {
 	u, err := url.Parse(address)
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && strings.Contains(u.Hostname(), ".") && len(address) <= 2000
 }
 
-// escape writes a name so that Discord shows it as it is, in at most limit
-// characters (UTF-16 code units, which is the strictest way to count): no
-// links, no formatting, no mentions. Control characters are left out.
+// escape writes a name so that Discord shows it literally, in at most limit characters (UTF-16 code
+// units, the strictest count): no links, formatting or mentions. Control characters become spaces.
 func escape(t string, limit int) string {
 	var b strings.Builder
 	n, full := 0, false
@@ -208,7 +206,7 @@ func escape(t string, limit int) string {
 		case strings.ContainsRune("\\*_~`|<>[]()#@:-+", r):
 			size = 2
 		}
-		if n+size > limit-1 { // room for the ellipsis
+		if n+size > limit-1 { // leave space for the ellipsis
 			full = true
 			break
 		}

@@ -1,4 +1,4 @@
-// Package webhook brings what happens in the store to webhooks.
+// Package webhook delivers events of the store to webhooks.
 package webhook
 
 import (
@@ -16,31 +16,31 @@ import (
 	"kist/kv/record"
 )
 
-// Bounds of what is under way at once. A target is ill if its last try failed
-// or took long: it may hang, and others must not wait for it.
+// Limits for deliveries at the same time. A target is ill if its last attempt failed or took long. It
+// may hang, and other targets must not wait for it.
 const (
 	maxOut        = 64 // deliveries
-	maxIll        = 32 // of them to targets that are ill
-	maxOfOwner    = 16 // of them of one owner
-	maxIllOfOwner = 8  // of those to targets that are ill
-	maxOfHook     = 2  // of them to one target; one if it is ill
-	maxTests      = 16 // tests, beside them
-	maxTestsOf    = 4  // of them of one owner
+	maxIll        = 32 // to ill targets
+	maxOfOwner    = 16 // of one owner
+	maxIllOfOwner = 8  // of one owner to ill targets
+	maxOfHook     = 2  // to one target; one if it is ill
+	maxTests      = 16 // additional tests
+	maxTestsOf    = 4  // tests of one owner
 )
 
 // Times of the sender.
 const (
-	TryTime  = 10 * time.Second       // for one try
+	TryTime  = 10 * time.Second       // for one attempt
 	TestTime = 8 * time.Second        // for a test: clients wait for ten seconds
-	parting  = 3 * time.Second        // for the tries under way when the Sender is stopped
-	longest  = time.Minute            // between two looks at the queue: the clock may have been set
-	pace     = 100 * time.Millisecond // between two tries of a target that is dead, for each failure
-	maxPace  = 30 * time.Second       // between two tries of such a target, whatever waits for it
-	dead     = 10                     // failures in a row of such a target
-	slow     = time.Second            // a try that takes as long may hang the next time
+	parting  = 3 * time.Second        // for running attempts when the Sender stops
+	longest  = time.Minute            // at most between two checks of the queue
+	pace     = 100 * time.Millisecond // between two attempts at a dead target, times its failures
+	maxPace  = 30 * time.Second       // maximum time between two such attempts
+	dead     = 10                     // failures in a row that make a target dead
+	slow     = time.Second            // an attempt that takes this long makes a target ill
 )
 
-// queue is what a Sender needs of the store.
+// queue is the part of the store that a Sender needs.
 type queue interface {
 	// Find is jobs.DueDeliveries.
 	Find(room func(*record.Webhook) int, busy func(jobs.Due) bool) ([]jobs.Due, time.Duration, error)
@@ -52,7 +52,7 @@ type queue interface {
 	Due() <-chan struct{}
 }
 
-// A Sender delivers.
+// A Sender delivers messages.
 type Sender struct {
 	queue  queue
 	client *outbound.Client
@@ -60,12 +60,11 @@ type Sender struct {
 	log    *slog.Logger
 
 	mu      sync.Mutex
-	tests   int               // under way
+	tests   int               // running
 	testsOf map[record.ID]int // by owner
 }
 
-// New makes a Sender. base is the absolute address of the server, without a
-// slash at the end.
+// New makes a Sender. base is the absolute address of the server, without a final slash.
 func New(s *kv.Store, client *outbound.Client, base string, log *slog.Logger) *Sender {
 	return newSender(storeQueue{s}, client, base, log)
 }
@@ -74,7 +73,7 @@ func newSender(q queue, client *outbound.Client, base string, log *slog.Logger) 
 	return &Sender{queue: q, client: client, base: base, log: log, testsOf: map[record.ID]int{}}
 }
 
-// storeQueue is the queue of a store.
+// storeQueue is the queue in a store.
 type storeQueue struct{ *kv.Store }
 
 func (s storeQueue) Due() <-chan struct{} { return jobs.DueSignal(s.Store) }
@@ -102,21 +101,21 @@ func (s storeQueue) Tried(p jobs.Place, t record.Try) error {
 	return s.Update(func(tx *kv.Tx) error { return jobs.Tried(tx, p, t) })
 }
 
-// line is what arrives in order: deliveries to one webhook about one subject.
+// line is a sequence that must arrive in order: deliveries to one webhook about one subject.
 type line struct{ hook, subject record.ID }
 
 func lineOf(t jobs.Due) line { return line{t.Hook, t.Subject} }
 
-// What deliveries share.
+// The limits that running deliveries share.
 type (
 	toHook     record.ID
 	ofOwner    record.ID
 	illOfOwner record.ID // zero: all owners
 )
 
-// Run delivers what is due until ctx ends. It then begins nothing new, gives
-// the tries under way three seconds, and returns when all are over. A try that
-// is cut off is made again after the next start.
+// Run delivers what is due until ctx ends. Then it starts nothing new, gives running attempts three
+// seconds, and returns when all have ended. An attempt that is cut off is repeated after the next
+// start.
 func (c *Sender) Run(ctx context.Context) {
 	worker.New(worker.Options[line]{
 		Name: "webhooks", AtOnce: maxOut, Longest: longest, Parting: parting,
@@ -124,11 +123,11 @@ func (c *Sender) Run(ctx context.Context) {
 	}).Run(ctx)
 }
 
-// find finds what may begin, as far as its webhook has room. Webhooks take
+// find returns the deliveries that may start within the limits of their webhooks. Webhooks take
 // turns.
 func (c *Sender) find(q *worker.Queue[line], _ int) (due []worker.Job[line], wait time.Duration, err error) {
 	now, held := time.Now(), longest
-	ill := map[record.ID]bool{} // the webhooks for which something waits
+	ill := map[record.ID]bool{} // the webhooks with waiting deliveries
 	found, wait, err := c.queue.Find(func(h *record.Webhook) int {
 		ill[h.ID] = h.Failures > 0 || h.LastTook >= slow
 		if !ill[h.ID] {
@@ -165,22 +164,22 @@ func shares(t jobs.Due, ill bool) []worker.Share {
 		worker.Share{Of: illOfOwner(t.Owner), Max: maxIllOfOwner}, worker.Share{Of: illOfOwner{}, Max: maxIll})
 }
 
-// deliver makes one try of a delivery and writes down what came of it.
+// deliver makes one attempt at a delivery and stores the result.
 func (c *Sender) deliver(ctx context.Context, p jobs.Place) {
 	h, d, n, err := c.queue.Load(p)
 	var e *record.Error
 	if errors.As(err, &e) && e.Fault == record.Missing {
-		return // removed meanwhile
+		return // removed in the meantime
 	}
 	var t record.Try
 	if err == nil {
 		t = c.try(ctx, h, Message{ID: d.ID, Event: d.Event, At: d.At, Notice: n})
 	} else {
-		c.log.Error("a delivery cannot be read", "webhook", p.Hook, "delivery", p.ID, "error", err)
-		t = record.Try{At: time.Now().UTC(), Error: "The delivery cannot be read; the server's log says more."}
+		c.log.Error("cannot read a delivery", "webhook", p.Hook, "delivery", p.ID, "error", err)
+		t = record.Try{At: time.Now().UTC(), Error: "The delivery cannot be read. The server's log has details."}
 	}
 	if ctx.Err() != nil && t.Error != "" {
-		return // it was cut off
+		return // cut off
 	}
 	if t.Error != "" {
 		c.log.Debug("a delivery failed", "webhook", p.Hook, "delivery", p.ID, "status", t.Status)
@@ -188,11 +187,11 @@ func (c *Sender) deliver(ctx context.Context, p jobs.Place) {
 	worker.Persist(ctx, c.log.With("webhook", p.Hook, "delivery", p.ID), func() error { return c.queue.Tried(p, t) })
 }
 
-// Test sends a message to a webhook at once, outside of the queue. It takes
-// TestTime at most; Busy if too many tests are under way.
+// Test sends a message to a webhook immediately, without the queue. It takes at most TestTime. The
+// error is Busy if too many tests are running.
 func (c *Sender) Test(ctx context.Context, h *record.Webhook, m Message) (record.Try, error) {
 	if !c.testing(h.Owner, 1) {
-		return record.Try{}, &record.Error{Fault: record.Busy, Code: "busy", Text: "Too many webhooks are being tested; try again in a moment.", Retry: TestTime}
+		return record.Try{}, &record.Error{Fault: record.Busy, Code: "busy", Text: "Too many webhook tests are running. Try again in a moment.", Retry: TestTime}
 	}
 	defer c.testing(h.Owner, -1)
 	ctx, cancel := context.WithTimeout(ctx, TestTime)
@@ -200,7 +199,7 @@ func (c *Sender) Test(ctx context.Context, h *record.Webhook, m Message) (record
 	return c.try(ctx, h, m), nil
 }
 
-// testing counts one more or one less test of an owner, if that may be.
+// testing adds or removes a running test of an owner. It returns false if there are too many.
 func (c *Sender) testing(owner record.ID, by int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

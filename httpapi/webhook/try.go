@@ -20,14 +20,14 @@ import (
 	"kist/kv/record"
 )
 
-// Bounds of what is taken of an answer.
+// Limits for reading an answer.
 const (
-	maxAnswer = 64 << 10 // bytes that are read
-	maxShown  = 256      // bytes that are kept for the log
+	maxAnswer = 64 << 10 // bytes to read
+	maxShown  = 256      // bytes to keep for the log
 	bodyTime  = time.Second
 )
 
-// Headers are those of a message, the signatures aside. at is when it is sent.
+// Headers are the headers of a message without the signatures. at is the time of sending.
 func (m *Message) Headers(at time.Time) http.Header {
 	return http.Header{
 		"Content-Type":      {"application/json"},
@@ -38,8 +38,8 @@ func (m *Message) Headers(at time.Time) http.Header {
 	}
 }
 
-// sign adds the signatures: those of Standard Webhooks, by each secret, and
-// that of the body alone, whose key is the text of the present secret.
+// sign adds the signatures: those of Standard Webhooks with each secret, and one of only the body, whose
+// key is the text of the current secret.
 func sign(h http.Header, secrets []string, body []byte) {
 	if len(secrets) == 0 {
 		return
@@ -59,7 +59,7 @@ func sign(h http.Header, secrets []string, body []byte) {
 	h.Set("X-Kist-Signature", "sha256="+hex.EncodeToString(mac.Sum(nil)))
 }
 
-// try sends a message once.
+// try makes one attempt to send a message.
 func (c *Sender) try(ctx context.Context, h *record.Webhook, m Message) record.Try {
 	begun := time.Now()
 	t := record.Try{At: begun.UTC().Truncate(time.Millisecond), URL: h.URL, Format: h.Format}
@@ -78,9 +78,8 @@ func (c *Sender) try(ctx context.Context, h *record.Webhook, m Message) record.T
 	return t
 }
 
-// post sends a message and reads the beginning of the answer, for bodyTime at
-// most. What counts is its status: a body that does not end, or not well,
-// changes nothing.
+// post sends a message and reads the beginning of the answer, for at most bodyTime. Only the status of
+// the answer counts. Errors while reading the body are ignored.
 func (c *Sender) post(ctx context.Context, h *record.Webhook, m Message, at time.Time) (status int, wait time.Duration, answer []byte, err error) {
 	body, err := m.Body(h.Format, c.base)
 	if err != nil {

@@ -274,7 +274,7 @@ func TestSays(t *testing.T) {
 		is.Equal(strings.HasPrefix(words, "A new "), created[e])
 	}
 	words, color := says(record.PageGone)
-	is.Equal(words, "Its page cannot be reached any more.")
+	is.Equal(words, "Its page can no longer be reached.")
 	_, reached := says(record.LimitReached)
 	is.Equal(color, reached)
 }
