@@ -11,34 +11,31 @@ import (
 )
 
 const (
-	// maxCode is the most text that is highlighted.
+	// maxCode is the maximum length of highlighted text in bytes.
 	maxCode = 256 << 10
-	// maxTime is how long highlighting may take: of one piece of code, or of
-	// all of them in a Markdown text.
+	// maxTime is how long highlighting may take, for a single piece of code or for all code in
+	// a Markdown text together.
 	maxTime = 300 * time.Millisecond
-	// maxNumbered is the most lines that are numbered: each is a link.
+	// maxNumbered is the maximum number of numbered lines: each number is a link.
 	maxNumbered = 20_000
 )
 
-// Highlighted is code as HTML.
+// Highlighted is highlighted code as HTML.
 type Highlighted struct {
-	// HTML is a pre element. Tokens are in spans with classes, whose names are
-	// those of chroma and Pygments. Each line begins with an empty link with
-	// the ids L1, L2, …: its number is for the style sheet to draw, so that it
-	// is no part of what is selected or copied.
+	// HTML is a pre element. Tokens are spans with the class names of chroma and Pygments. Each
+	// line begins with an empty link with the id L1, L2, …. The style sheet draws its number, so
+	// that selected or copied text does not contain it.
 	HTML template.HTML
-	// Language is the name of the language it was read as, "" if that is not
-	// known or it is shown as plain text.
+	// Language is the name of the recognised language, "" if it is unknown or the code is shown
+	// as plain text.
 	Language string
-	// Lines is how many there are.
+	// Lines is the number of lines.
 	Lines int
 }
 
-// Code shows code in the language, which is a name, an alias or an extension,
-// or if that is "" or not known the one that goes with the file's name. The
-// text is shown whole in every case: without colours if the language is not
-// known, it is long, or highlighting takes too long. It fails only if the
-// binary was built wrongly.
+// Code highlights code in a language, which is a name, an alias or an extension. If language is "" or
+// unknown, the file's name decides. The whole text is always shown: without colours if the language is
+// unknown, the text is long, or highlighting takes too long. It fails only if the build is broken.
 func Code(src, language, filename string) (Highlighted, error) {
 	text := clean(src)
 	lines := strings.Count(text, "\n")
@@ -57,8 +54,8 @@ func Code(src, language, filename string) (Highlighted, error) {
 	return Highlighted{HTML: template.HTML(b.String()), Language: name, Lines: lines}, nil // #nosec G203 -- writeCode escapes the text
 }
 
-// highlight reads clean text. The tokens are the text, cut in pieces; if it
-// cannot be highlighted, it is one piece, and the language has no name.
+// highlight reads clean text and cuts it into tokens. If it cannot be highlighted, it is one token and
+// the language has no name.
 func highlight(text, language, filename string, deadline time.Time) (tokens []chroma.Token, name string, err error) {
 	whole := []chroma.Token{{Type: chroma.Text, Value: text}}
 	if len(text) > maxCode || text == "" || !time.Now().Before(deadline) {
@@ -81,7 +78,7 @@ func highlight(text, language, filename string, deadline time.Time) (tokens []ch
 	return tokens, g.Name, nil
 }
 
-// writeCode writes tokens, no span across the end of a line.
+// writeCode writes tokens. No span continues across the end of a line.
 func writeCode(b *strings.Builder, tokens []chroma.Token, numbered bool) {
 	line, begin := 0, numbered
 	open := ""
@@ -110,7 +107,7 @@ func writeCode(b *strings.Builder, tokens []chroma.Token, numbered bool) {
 					open = class
 				}
 			}
-			_, _ = escaper.WriteString(b, rest) // a Builder takes everything
+			_, _ = escaper.WriteString(b, rest) // a Builder never fails
 			if ended {
 				end()
 				b.WriteByte('\n')
@@ -121,8 +118,8 @@ func writeCode(b *strings.Builder, tokens []chroma.Token, numbered bool) {
 	end()
 }
 
-// classOf is the class of a token's type, or of what that is a sort of. Most
-// of a text, such as names and punctuation, has none, which keeps pages small.
+// classOf is the class of a token's type or of its parent types. Most tokens, such as names and
+// punctuation, have none, which keeps pages small.
 func classOf(t chroma.TokenType) string {
 	for ; t > 0; t = t.Parent() {
 		if class, ok := classes[t]; ok {
@@ -132,7 +129,7 @@ func classOf(t chroma.TokenType) string {
 	return ""
 }
 
-// classes are the types that look different; the style sheet has them all.
+// classes are the types that look different. The style sheet has all of them.
 var classes = map[chroma.TokenType]string{
 	chroma.Keyword: "k", chroma.KeywordConstant: "m", chroma.KeywordType: "kt",
 	chroma.NameAttribute: "na", chroma.NameProperty: "na", chroma.NameBuiltin: "nb", chroma.NameBuiltinPseudo: "nb",
@@ -148,8 +145,7 @@ var classes = map[chroma.TokenType]string{
 	chroma.GenericPrompt: "k", chroma.GenericOutput: "c",
 }
 
-// writeNumber writes the link of a line. Anyone who moves by keyboard or listens
-// is not led through all of them.
+// writeNumber writes the link of a line. Keyboard and screen reader users skip it.
 func writeNumber(b *strings.Builder, line int) {
 	id := "L" + strconv.Itoa(line)
 	b.WriteString(`<a id="` + id + `" href="#` + id + `" tabindex="-1" aria-hidden="true"></a>`)

@@ -17,12 +17,11 @@ import (
 	"github.com/dlclark/regexp2/v2"
 )
 
-// A grammar is a language that can be highlighted: one of chroma's, or with
-// rules one of our own.
+// A grammar is a language that can be highlighted: one of chroma's or, with rules, one of ours.
 type grammar struct {
 	Name     string
 	Aliases  []string
-	Files    []string // patterns of path.Match
+	Files    []string // patterns for path.Match
 	Priority float32
 	lexer    *chroma.RegexLexer
 	rules    func() chroma.Rules
@@ -33,8 +32,8 @@ type library struct {
 	all    []*grammar
 }
 
-// grammars is made when code is first shown. Lexers of chroma that are made of
-// others, in Go, are left out: their steps could not be guarded.
+// grammars is made when code is first shown. It leaves out lexers of chroma that combine others in Go
+// code, because their steps cannot be guarded.
 var grammars = sync.OnceValue(func() *library {
 	l := &library{byName: make(map[string]*grammar), all: slices.Clone(ours)}
 	for _, lexer := range lexers.GlobalLexerRegistry.Lexers {
@@ -60,8 +59,7 @@ var grammars = sync.OnceValue(func() *library {
 
 var errUnknown = errors.New("unknown language")
 
-// find is the grammar for a language or, if there is none, for the file's
-// name, else errUnknown.
+// find is the grammar for a language or, if there is none, for the file's name; otherwise errUnknown.
 func find(language, filename string) (*grammar, error) {
 	l := grammars()
 	language = strings.ToLower(strings.TrimSpace(language))
@@ -77,8 +75,8 @@ func find(language, filename string) (*grammar, error) {
 	return nil, errUnknown
 }
 
-// match is the grammar whose patterns the name of a file matches, the one that
-// says most surely so if there are several, or nil.
+// match is the grammar with a pattern that matches the name of a file, that with the highest priority
+// if there are several, or nil.
 func (l *library) match(name string) *grammar {
 	var best *grammar
 	for _, pattern := range []string{name, strings.ToLower(name)} {
@@ -97,33 +95,31 @@ func (l *library) match(name string) *grammar {
 	return best
 }
 
-// maxMatch is how long one regular expression may take. chroma's package
-// allows 250 ms for each of the dozens that are tried at every character.
+// maxMatch is the time limit for one regular expression. chroma's own limit is 250 ms for each of the
+// dozens that are tried at every character.
 const maxMatch = 10 * time.Millisecond
 
-// errGivenUp says that the text is better shown as it is.
+// errGivenUp says that the text should be shown as plain text.
 var errGivenUp = errors.New("not highlighted")
 
-// slot is held while one text is read: by one at a time, so that anyone who sends
-// the worst of texts keeps one processor busy for maxTime and no longer. It
-// guards reading and compiled.
+// slot is held while a text is read. Only one text is read at a time, so that the worst text keeps one
+// processor busy for at most maxTime. It also guards reading and compiled.
 var slot = make(chan struct{}, 1)
 
-// reading is what is left to the text that is being read.
+// reading is what the text that is being read has left.
 var reading struct {
 	deadline time.Time
-	bytes    int // of text given to a grammar inside another or itself
+	bytes    int // of text for nested grammars
 }
 
-// compiled are the grammars that were used, each with those that it uses. The
-// rules of one take up to a megabyte.
+// compiled are the grammars used so far, each with those that it uses. The rules of one take up to a
+// megabyte.
 var compiled = make(map[*grammar]chroma.Lexer)
 
 const maxCompiled = 24
 
-// tokens cuts clean text into tokens, which are together the same text. It
-// gives up at the deadline, in any case soon after it: the longest step is the
-// rules of one state, tried at one character.
+// tokens cuts clean text into tokens, which together are the same text. It gives up at the deadline or
+// shortly after it: the longest step is the rules of one state, tried at one character.
 func (g *grammar) tokens(text string, deadline time.Time) (tokens []chroma.Token, err error) {
 	wait := time.NewTimer(time.Until(deadline))
 	defer wait.Stop()
@@ -146,13 +142,13 @@ func (g *grammar) tokens(text string, deadline time.Time) (tokens []chroma.Token
 		compiled[g] = lexer
 	}
 	defer func() {
-		// An error inside an iterator is a panic in chroma. Which grammar
-		// does what on which text is not known, so all of them count.
+		// chroma panics on errors in an iterator. We don't know which grammar does that on which
+		// text, so all panics count.
 		if p := recover(); p != nil {
 			tokens, err = nil, fmt.Errorf("%w: %v", errGivenUp, p)
 		}
 	}()
-	// The end of a line is what many rules wait for.
+	// Many rules wait for the end of a line.
 	next, err := lexer.Tokenise(&chroma.TokeniseOptions{State: "root"}, text+"\n")
 	if err != nil {
 		return nil, fmt.Errorf("render: grammar %s: %w", g.Name, err)
@@ -179,8 +175,8 @@ func (g *grammar) tokens(text string, deadline time.Time) (tokens []chroma.Token
 	return tokens, nil
 }
 
-// spend is called at every step inside a grammar and panics when it has to
-// end, which tokens recovers.
+// spend is called at every step inside a grammar. It panics when the grammar has to stop; tokens
+// recovers.
 func spend(bytes int) {
 	reading.bytes -= bytes
 	if reading.bytes < 0 || time.Now().After(reading.deadline) {
@@ -188,10 +184,10 @@ func spend(bytes int) {
 	}
 }
 
-// using finds the grammars that a grammar needs.
+// using matches the names of the grammars that a grammar needs.
 var using = regexp.MustCompile(`<using lexer="([^"]+)"`)
 
-// load reads the grammar, and those that it uses, into a registry of its own.
+// load reads the grammar and those that it uses into a separate registry.
 func (g *grammar) load() (chroma.Lexer, error) {
 	l := grammars()
 	registry := chroma.NewLexerRegistry()
@@ -221,20 +217,20 @@ func (g *grammar) load() (chroma.Lexer, error) {
 	return first, nil
 }
 
-// read makes a grammar's lexer, each step of it guarded. uses are the names of
-// the grammars that it needs.
+// read makes a grammar's lexer with guards at each step. uses are the names of the grammars that it
+// needs.
 func (g *grammar) read() (lexer chroma.Lexer, uses []string, err error) {
-	// The names that registries know it by; no patterns, which would let a
-	// text choose a grammar by a file's name.
+	// Names for the registry. There are no patterns, because a text could choose a grammar by a
+	// file name with them.
 	config := &chroma.Config{Name: g.Name, Aliases: g.Aliases}
 	var rules chroma.Rules
 	if g.rules != nil {
 		rules = g.rules()
 	} else {
-		// A copy of its own, and the only form that names what it uses.
+		// A separate copy, in the only form that names the grammars it uses.
 		text, err := chroma.Marshal(g.lexer)
 		if errors.Is(err, chroma.ErrNotSerialisable) {
-			return nil, nil, errGivenUp // a rule of it is a Go function
+			return nil, nil, errGivenUp // one of its rules is a Go function
 		}
 		if err != nil {
 			return nil, nil, err
@@ -263,8 +259,8 @@ func (g *grammar) read() (lexer chroma.Lexer, uses []string, err error) {
 	return lexer, uses, err
 }
 
-// guardRule makes a rule spend. What only names a type does not have to: the
-// token it makes is seen by the loop in tokens.
+// guardRule makes a rule call spend. Rules that only name a type need no guard, because the loop in
+// tokens sees the tokens that they make.
 func guardRule(r *chroma.Rule) {
 	if _, static := r.Type.(chroma.TokenType); r.Type != nil && !static {
 		r.Type = guardedEmitter{r.Type}
@@ -291,9 +287,8 @@ func (m guardedMutator) Mutate(s *chroma.LexerState) error {
 	return m.inner.Mutate(s)
 }
 
-// hasty shortens the time that a lexer's regular expressions have, when they
-// are compiled, and is gone then.
-type hasty struct{ _ byte } // not empty: chroma tells mutators apart by address
+// hasty sets the time limit of a lexer's regular expressions when they are compiled, then removes itself.
+type hasty struct{ _ byte } // not empty, because chroma distinguishes mutators by address
 
 const hastyState = "kist: hasty"
 

@@ -23,20 +23,18 @@ import (
 	"github.com/yuin/goldmark/util"
 )
 
-// maxMarkdown is the most text that is read as Markdown.
+// maxMarkdown is the maximum length of text that is read as Markdown, in bytes.
 const maxMarkdown = 512 << 10
 
-// Markdown renders CommonMark with tables, strikethrough, task lists and bare
-// addresses as links. The end of a line ends a line, as people who write notes
-// expect. HTML in it is shown as the text that it is. Addresses other than of
-// the web, mail and telephones are dropped; pictures are shown from this
-// origin and are links otherwise. The ids of headings begin with "h-", and so
-// do links to them. Text that is longer than 512 KiB or takes too long is
-// shown as it is. It fails only if the binary was built wrongly.
+// Markdown renders CommonMark with tables, strikethrough, task lists and bare addresses as links. Line
+// ends are line breaks, as people who write notes expect. HTML is shown as text. Links that are not for
+// the web, mail or phones are removed. Pictures of this origin are shown; others become links. The ids of
+// headings begin with "h-", and so do links to them. Text that is longer than 512 KiB or takes too long is
+// shown as plain text. It fails only if the build is broken.
 func Markdown(src []byte) (template.HTML, error) { return convert(converter(), src) }
 
-// Wrapped is like [Markdown], but for text in lines of a fixed length, such as
-// the handbook's: the end of a line is a space.
+// Wrapped is like [Markdown], but for text wrapped at a fixed width, such as the handbook: the end of a
+// line is a space.
 func Wrapped(src []byte) (template.HTML, error) { return convert(wrapped(), src) }
 
 func convert(m goldmark.Markdown, src []byte) (template.HTML, error) {
@@ -54,12 +52,12 @@ func convert(m goldmark.Markdown, src []byte) (template.HTML, error) {
 	return template.HTML(out), nil // #nosec G203 -- goldmark escapes the text, and this package what it writes
 }
 
-// markdown fails with errGivenUp at the deadline, or soon after it.
+// markdown fails with errGivenUp at or shortly after the deadline.
 func markdown(m goldmark.Markdown, source []byte, deadline time.Time) (out []byte, err error) {
 	c := &clock{deadline: deadline}
 	defer func() {
-		// That is how the parser is left at the deadline; and if it stumbles,
-		// the text can be read all the same.
+		// The parser panics at the deadline. If it panics for another reason, the text can still
+		// be shown as plain text.
 		if p := recover(); p != nil {
 			out, err = nil, fmt.Errorf("%w: %v", errGivenUp, p)
 		}
@@ -77,7 +75,7 @@ func markdown(m goldmark.Markdown, source []byte, deadline time.Time) (out []byt
 
 const deadlineMeta = "deadline"
 
-// The converters are made when the first text is shown.
+// The converters are made on first use.
 var (
 	converter = sync.OnceValue(func() goldmark.Markdown { return newConverter(html.WithHardWraps()) })
 	wrapped   = sync.OnceValue(func() goldmark.Markdown { return newConverter() })
@@ -85,7 +83,7 @@ var (
 
 func newConverter(options ...html.Option) goldmark.Markdown {
 	var blocks, inlines []util.PrioritizedValue
-	for i, p := range []parser.BlockParser{ // in the order in which they are asked
+	for i, p := range []parser.BlockParser{ // in order of priority
 		parser.NewSetextHeadingParser(parser.WithAutoHeadingID()), parser.NewThematicBreakParser(),
 		nested{parser.NewListParser()},
 		nested{parser.NewListItemParser()},
@@ -131,16 +129,14 @@ func newConverter(options ...html.Option) goldmark.Markdown {
 	)
 }
 
-// A clock ends the reading of one text at its deadline. goldmark's time can
-// grow with the square of the text: hundreds of thousands of brackets or
-// asterisks would take minutes.
+// A clock stops the rendering of a text at its deadline. goldmark's time can grow with the square of the
+// text's length: hundreds of thousands of brackets or asterisks would take minutes.
 type clock struct{ deadline time.Time }
 
 var clockKey = parser.NewContextKey()
 
-// check is called at every step that goldmark lets others take part in, and
-// panics at the deadline, which markdown recovers. One step may read all that
-// is left of the text, so none goes by without a look at the time.
+// check is called at every step at which goldmark calls other code. It panics at the deadline; markdown
+// recovers. One step may read all of the remaining text, so every step checks the time.
 func (c *clock) check() {
 	if time.Now().After(c.deadline) {
 		panic(errGivenUp)
@@ -166,8 +162,8 @@ func (p timedBlock) Close(node ast.Node, reader text.Reader, pc parser.Context) 
 	p.BlockParser.Close(node, reader, pc)
 }
 
-// maxNested is how deep quotes and lists are nested, a list and its item
-// counting as two; what would be deeper is text.
+// maxNested is how deep quotes and lists can be nested; a list and its item count as two. Deeper ones
+// stay text.
 const maxNested = 48
 
 type nested struct{ parser.BlockParser }
@@ -179,8 +175,8 @@ func (p nested) Open(parent ast.Node, reader text.Reader, pc parser.Context) (as
 	return p.BlockParser.Open(parent, reader, pc)
 }
 
-// shortLines keeps a parser from lines that are longer than maxTag: one regular
-// expression of goldmark over half a megabyte takes longer than a page may.
+// shortLines does not let a parser read lines longer than maxTag, because one regular expression of
+// goldmark takes too long on half a megabyte.
 type shortLines struct{ parser.BlockParser }
 
 const maxTag = 16 << 10
@@ -195,7 +191,7 @@ func (p shortLines) Open(parent ast.Node, reader text.Reader, pc parser.Context)
 type timedInline struct{ parser.InlineParser }
 
 func (p timedInline) Parse(parent ast.Node, block text.Reader, pc parser.Context) ast.Node {
-	pc.Get(clockKey).(*clock).check() // each may look as far as the end
+	pc.Get(clockKey).(*clock).check() // each may read to the end
 	n := p.InlineParser.Parse(parent, block, pc)
 	if d, ok := n.(*parser.Delimiter); ok {
 		d.Processor = timedDelimiters{d.Processor, pc.Get(clockKey).(*clock)}
@@ -208,8 +204,8 @@ type timedCloser struct {
 	parser.CloseBlocker
 }
 
-// timedDelimiters ticks whenever two delimiters are compared, which is what
-// takes the time.
+// timedDelimiters checks the time whenever two delimiters are compared, because that takes most of the
+// time.
 type timedDelimiters struct {
 	parser.DelimiterProcessor
 	clock *clock
@@ -227,8 +223,8 @@ func (p timedParagraph) Transform(node *ast.Paragraph, reader text.Reader, pc pa
 	p.ParagraphTransformer.Transform(node, reader, pc)
 }
 
-// maxDefinitions is the most lines of a paragraph in which references are
-// defined. goldmark moves all of them for each.
+// maxDefinitions is the maximum number of lines of a paragraph with reference definitions, because
+// goldmark moves all of them for each definition.
 const maxDefinitions = 4096
 
 type references struct{ parser.ParagraphTransformer }
@@ -239,8 +235,8 @@ func (p references) Transform(node *ast.Paragraph, reader text.Reader, pc parser
 	}
 }
 
-// maxCells is the most cells of a table. Rows that are too short are filled up,
-// so that a wide head over many empty rows would take all memory.
+// maxCells is the maximum number of cells in a table. Rows that are too short get more cells, so a wide
+// head over many empty rows would use up all memory.
 const maxCells = 100_000
 
 type tables struct{ parser.ParagraphTransformer }
@@ -255,14 +251,13 @@ func (p tables) Transform(node *ast.Paragraph, reader text.Reader, pc parser.Con
 	}
 }
 
-// finish lets lists and quotes have the direction of their text. It refuses
-// texts that use long references so often that what is written would be many
-// times the text.
+// finish gives lists and quotes the direction of their text. It refuses texts that use long references so
+// often that the output would be many times as long as the text.
 type finish struct{}
 
 func (finish) Transform(doc *ast.Document, _ text.Reader, _ parser.Context) {
 	left := 4 * maxMarkdown
-	// The function does not fail.
+	// Walk fails only if the function does.
 	_ = ast.Walk(doc, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
 		switch n := n.(type) {
 		case *ast.List, *ast.Blockquote:
@@ -279,7 +274,7 @@ func (finish) Transform(doc *ast.Document, _ text.Reader, _ parser.Context) {
 	})
 }
 
-// headings gives headings their ids.
+// headings makes the ids of headings.
 type headings struct{ used map[string]int }
 
 const (
@@ -314,7 +309,7 @@ func (h *headings) Generate(value []byte, _ ast.NodeKind) []byte {
 // Put implements [parser.IDs].
 func (h *headings) Put(value []byte) { h.used[string(value)]++ }
 
-// nodes writes what goldmark's own renderer writes too freely or otherwise.
+// nodes writes what goldmark's own renderer allows too freely or writes differently.
 type nodes struct{}
 
 func (n nodes) RegisterFuncs(r renderer.NodeRendererFuncRegisterer) {
@@ -328,25 +323,23 @@ func (n nodes) RegisterFuncs(r renderer.NodeRendererFuncRegisterer) {
 	r.Register(extast.KindTaskCheckBox, n.checkBox)
 }
 
-// rel is said of every link that leads away: it vouches for nothing and tells
-// nothing.
+// rel is an attribute of every link to another site: it does not endorse the site and sends no referrer.
 const rel = ` rel="nofollow noopener noreferrer ugc"`
 
 var schemes = map[string]bool{"http": true, "https": true, "mailto": true, "tel": true}
 
-// address is where a link leads, ready for an attribute, with its entities
-// resolved and escaped again; ok is false when it must not be one. local says
-// that it cannot leave this origin.
+// address is the target of a link, ready for an attribute, with its entities resolved and escaped again.
+// ok is false if it must not be a link. local means that it cannot leave this origin.
 func address(destination []byte) (href string, local, ok bool) {
 	dest := string(util.URLEscape(destination, true))
 	if strings.ContainsFunc(dest, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
-		return "", false, false // browsers take some of these out
+		return "", false, false // browsers remove some of these
 	}
 	u, err := url.Parse(dest)
 	if err != nil || u.Scheme != "" && !schemes[strings.ToLower(u.Scheme)] {
 		return "", false, false
 	}
-	local = u.Scheme == "" && !strings.HasPrefix(dest, "//") // backslashes, which browsers take for slashes, are escaped
+	local = u.Scheme == "" && !strings.HasPrefix(dest, "//") // backslashes are escaped, because browsers treat them as slashes
 	if strings.HasPrefix(dest, "#") {
 		dest = "#" + headingPrefix + dest[1:]
 	}
@@ -354,7 +347,7 @@ func address(destination []byte) (href string, local, ok bool) {
 }
 
 func open(w util.BufWriter, href, attributes string) {
-	_, _ = w.WriteString(`<a href="` + href + `"` + attributes + `>`) // errors come back from Flush
+	_, _ = w.WriteString(`<a href="` + href + `"` + attributes + `>`) // Flush returns errors
 }
 
 func (nodes) link(w util.BufWriter, _ []byte, node ast.Node, entering bool) (ast.WalkStatus, error) {
@@ -397,8 +390,8 @@ func (nodes) autoLink(w util.BufWriter, source []byte, node ast.Node, entering b
 	return ast.WalkContinue, nil
 }
 
-// image shows pictures of this server; one from elsewhere is a link, for it
-// would tell that server who reads the page.
+// image shows pictures of this server. Those of others become links, because loading them would reveal
+// the visitor to the other server.
 func (nodes) image(w util.BufWriter, source []byte, node ast.Node, entering bool) (ast.WalkStatus, error) {
 	if !entering {
 		return ast.WalkContinue, nil
@@ -464,8 +457,7 @@ func (nodes) htmlBlock(w util.BufWriter, source []byte, node ast.Node, entering 
 	return ast.WalkContinue, nil
 }
 
-// code highlights code in a language that is named. All code of a text has
-// the time of the text.
+// code highlights code in the given language. All code in a text shares the time of the text.
 func (nodes) code(w util.BufWriter, source []byte, node ast.Node, entering bool) (ast.WalkStatus, error) {
 	if !entering {
 		return ast.WalkContinue, nil

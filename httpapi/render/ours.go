@@ -2,8 +2,7 @@ package render
 
 import "github.com/alecthomas/chroma/v2"
 
-// ours are grammars of languages whose grammar in chroma is Go code, which
-// cannot be guarded.
+// ours are grammars for languages whose grammar in chroma is Go code, which cannot be guarded.
 var ours = []*grammar{
 	{Name: "Go", Aliases: []string{"golang"}, Files: []string{"*.go"}, Priority: 1, rules: goRules},
 	{Name: "Markdown", Aliases: []string{"md", "mkd"}, Files: []string{"*.md", "*.mkd", "*.markdown"}, Priority: 1, rules: markdownRules},

@@ -9,12 +9,11 @@ import (
 	"rsc.io/qr"
 )
 
-// quiet is the width of the empty border that readers need (ISO/IEC 18004).
+// quiet is the width of the empty border that scanners need (ISO/IEC 18004).
 const quiet = 4
 
-// QR draws text as a QR code: an SVG image of black on white in any theme,
-// because many readers do not see the reverse. It fails if the text is too
-// long for a code, which takes more than two thousand bytes.
+// QR draws text as a QR code: an SVG image, black on white in every theme, because many scanners cannot
+// read inverted codes. It fails if the text is too long for a code, over two thousand bytes.
 func QR(text string) (template.HTML, error) {
 	code, err := qr.Encode(text, qr.M)
 	if err != nil {

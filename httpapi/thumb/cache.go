@@ -18,11 +18,10 @@ import (
 	"kist/blobs"
 )
 
-// A cache keeps one file for each content, named by its ref, in a folder
-// named by the first two digits of that:
+// A cache stores one file for each content, named by its ref, in a folder named by the first two digits of the ref:
 //
-//	 0  8  magic, which has the version of the format in it
-//	 8  1  what it is: a reason why there is no thumbnail, JPEG, PNG
+//	 0  8  magic, which contains the version of the format
+//	 8  1  type: a reason why there is no thumbnail, JPEG, PNG
 //	 9  3  zero
 //	12  2  width
 //	14  2  height
@@ -30,13 +29,11 @@ import (
 //	20  4  CRC-32C of the ref, the 20 bytes before and the payload
 //	24     payload
 //
-// Files appear whole and are not synced: what a power cut leaves of one fails
-// its sum. What is not such a file is as good as missing and is replaced. A
-// version that can make more thumbnails must have another magic, so that the
-// reasons of the version before are forgotten.
+// Files appear complete and are not synced. After a power cut, an incomplete file fails its checksum. A file that
+// is not in this format counts as missing and is replaced. A version that can make more thumbnails must use another
+// magic, so that the reasons of the previous version are forgotten.
 //
-// The folder is opened again each time, which takes a few microseconds: it may
-// have been removed since.
+// The folder is opened again each time, which takes a few microseconds, because it may have been removed.
 type cache struct {
 	dir     string
 	writing sync.Mutex // held while there is an unfinished file
@@ -45,14 +42,14 @@ type cache struct {
 const (
 	magic      = "kistthm1"
 	headSize   = 24
-	maxPayload = 2 << 20 // PNG makes no more of 480 by 480 pixels than 1 MiB
+	maxPayload = 2 << 20 // a PNG of 480 by 480 pixels has at most 1 MiB
 	maxReason  = 200     // bytes
 
-	// unfinished begins the names of files that are not whole yet.
+	// unfinished begins the names of incomplete files.
 	unfinished = ".new-"
 )
 
-// What a cache file is.
+// Types of cache files.
 const (
 	isReason = iota
 	isJPEG
@@ -61,7 +58,7 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// An entry is what is known of a content: its thumbnail, or a refusal.
+// An entry is what is known about a content: its thumbnail, or a refusal.
 type entry struct {
 	thumb *Thumb
 	err   error
@@ -71,7 +68,7 @@ func folderOf(ref blobs.Ref) string { return ref.String()[:2] }
 
 func pathOf(ref blobs.Ref) string { return folderOf(ref) + "/" + ref.String() }
 
-// open makes the folder if it is missing and removes unfinished files.
+// open creates the folder if it is missing and removes unfinished files.
 func (c *cache) open() error {
 	root, err := c.folder()
 	if err != nil {
@@ -88,7 +85,7 @@ func (c *cache) folder() (*os.Root, error) {
 	return os.OpenRoot(c.dir)
 }
 
-// tidy removes what a crash left unfinished.
+// tidy removes files that a crash left unfinished.
 func (c *cache) tidy(root *os.Root) error {
 	c.writing.Lock()
 	defer c.writing.Unlock()
@@ -110,8 +107,7 @@ func list(root *os.Root, name string) ([]string, error) {
 	return dir.Readdirnames(-1)
 }
 
-// get reports whether the content has an entry. One that cannot be read is
-// none.
+// get reports whether the content has an entry. An unreadable entry counts as missing.
 func (c *cache) get(ref blobs.Ref) (entry, bool) {
 	root, err := os.OpenRoot(c.dir)
 	if err != nil {
@@ -134,9 +130,8 @@ func (c *cache) get(ref blobs.Ref) (entry, bool) {
 	return parse(ref, data)
 }
 
-// age is for how long the content has had the entry that it has, if it has one.
-// Of a file from the future, as a clock that was wrong leaves it, it is for
-// ever.
+// age is the age of the content's entry, if it has one. A file from the future, caused by a wrong clock, counts as
+// infinitely old.
 func (c *cache) age(ref blobs.Ref) (time.Duration, bool) {
 	info, err := os.Lstat(filepath.Join(c.dir, pathOf(ref)))
 	if err != nil {
@@ -199,7 +194,7 @@ func format(ref blobs.Ref, e entry) []byte {
 	return data
 }
 
-// put keeps the entry, in place of whatever has its name.
+// put stores the entry and replaces whatever has its name.
 func (c *cache) put(ref blobs.Ref, e entry) error {
 	root, err := c.folder()
 	if err != nil {
@@ -217,13 +212,12 @@ func (c *cache) put(ref blobs.Ref, e entry) error {
 		if gone := root.Remove(temp); !errors.Is(gone, fs.ErrNotExist) {
 			err = errors.Join(err, gone)
 		}
-		return fmt.Errorf("thumb: keeping a thumbnail: %w", err)
+		return fmt.Errorf("thumb: storing a thumbnail: %w", err)
 	}
 	return nil
 }
 
-// place gives the file the name of the ref's, and clears away what it cannot
-// replace.
+// place renames the file to the name for the ref, and removes what is in the way.
 func place(root *os.Root, temp string, ref blobs.Ref) error {
 	folder, path := folderOf(ref), pathOf(ref)
 	err := root.Rename(temp, path)
@@ -245,14 +239,13 @@ func place(root *os.Root, temp string, ref blobs.Ref) error {
 	return root.Rename(temp, path)
 }
 
-// Sweep removes what is kept of contents that known does not know, and what a
-// crash left unfinished. It goes on after a file that cannot be removed, and
-// stops when known fails. Files that the cache does not make are left alone.
+// Sweep removes the entries of contents that known does not know, and unfinished files. It continues after a file that
+// cannot be removed, and stops when known fails. It does not touch files that the cache does not make.
 func (m *Maker) Sweep(known func(blobs.Ref) (bool, error)) (removed int, err error) {
 	return m.cache.sweep(known)
 }
 
-// sweep is what Maker.Sweep does.
+// sweep implements Maker.Sweep.
 func (c *cache) sweep(known func(blobs.Ref) (bool, error)) (removed int, err error) {
 	root, err := c.folder()
 	if err != nil {

@@ -2,14 +2,13 @@ package thumb
 
 import "encoding/binary"
 
-// An orientation says how a camera was held, as EXIF counts it: 1 to 8. From 5
-// on, width and height change places.
+// An orientation says how the camera was held, 1 to 8 as in EXIF. From 5 on, width and height are
+// swapped.
 type orientation uint8
 
 const upright orientation = 1
 
-// The most of an EXIF block that is read; a segment of a JPEG file has no
-// more.
+// The maximum length of an EXIF block that is read, in bytes. A segment of a JPEG file cannot be longer.
 const maxExif = 64 << 10
 
 const (
@@ -17,9 +16,8 @@ const (
 	typeShort      = 3
 )
 
-// exifOrientation finds the orientation in a TIFF structure, which is what
-// EXIF is. It looks at the first directory only, as that is the one of the
-// picture, once and forwards; what it cannot make sense of is upright.
+// exifOrientation finds the orientation in a TIFF structure, the format of EXIF. It reads only the first
+// directory, which is that of the picture, once and forwards. Anything malformed counts as upright.
 func exifOrientation(tiff []byte) orientation {
 	if len(tiff) < 8 {
 		return upright
@@ -54,11 +52,10 @@ func exifOrientation(tiff []byte) orientation {
 	return upright
 }
 
-// turns reports whether width and height change places.
+// turns reports whether width and height are swapped.
 func (o orientation) turns() bool { return o >= 5 }
 
-// source is the place in a picture of w by h pixels, as it is stored, of the
-// pixel that is shown at x, y.
+// source is the position in a stored picture of w by h pixels of the pixel shown at x, y.
 func (o orientation) source(x, y, w, h int) (int, int) {
 	if o.turns() {
 		x, y = y, x

@@ -16,9 +16,8 @@ import (
 	"golang.org/x/image/webp"
 )
 
-// What a picture may be at most. The last two bound what the headers cannot
-// tell: a scan of a JPEG file is a walk over the whole picture that some ten
-// bytes can ask for, and no encoder makes more than some twenty.
+// Limits for pictures. The last two are for what headers do not tell. A scan of a JPEG file needs about
+// ten bytes and makes the decoder walk over the whole picture; encoders write at most about twenty scans.
 const (
 	maxFile   = 256 << 20
 	maxPixels = 40_000_000
@@ -28,8 +27,7 @@ const (
 	maxChunks = 1000
 )
 
-// A refusal says why there will never be a thumbnail of some bytes. It is an
-// ErrNone.
+// A refusal says why some bytes will never have a thumbnail. It is an ErrNone.
 type refusal struct{ why string }
 
 func (r *refusal) Error() string { return "thumb: no thumbnail: " + r.why }
@@ -37,17 +35,17 @@ func (r *refusal) Unwrap() error { return ErrNone }
 
 func refuse(format string, a ...any) error { return &refusal{fmt.Sprintf(format, a...)} }
 
-// A header is what is known of a picture before it is decoded.
+// A header is what is known about a picture before it is decoded.
 type header struct {
 	decode      func(io.Reader) (image.Image, error)
 	width       int // as stored
 	height      int
 	orientation orientation
-	memory      int64 // bytes that decoding allocates at most, garbage too
+	memory      int64 // maximum bytes that decoding allocates, including garbage
 }
 
-// readHeader looks at a picture without decoding it. What it returns is
-// within the limits; all else is a refusal, or r's own error.
+// readHeader reads the header of a picture without decoding it. The result is within the limits. The
+// error is a refusal, or an error of r.
 func readHeader(r *io.SectionReader) (header, error) {
 	if r.Size() > maxFile {
 		return header{}, refuse("the file has more than %d bytes", maxFile)
@@ -71,7 +69,7 @@ func readHeader(r *io.SectionReader) (header, error) {
 	case n >= 16 && string(magic[:4]) == "RIFF" && string(magic[8:15]) == "WEBPVP8":
 		config, h.decode, details = webp.DecodeConfig, decodeWebP, (*header).webp
 	default:
-		return header{}, refuse("not a picture of a known kind")
+		return header{}, refuse("not a picture in a known format")
 	}
 	c, err := config(buffered(r))
 	if err != nil {
@@ -88,7 +86,7 @@ func readHeader(r *io.SectionReader) (header, error) {
 		return header{}, err
 	}
 	if h.memory > maxMemory {
-		return header{}, refuse("decoding %d by %d pixels of this kind takes up to %d MiB", c.Width, c.Height, h.memory>>20)
+		return header{}, refuse("decoding %d by %d pixels in this format takes up to %d MiB", c.Width, c.Height, h.memory>>20)
 	}
 	return h, nil
 }
@@ -100,7 +98,7 @@ func buffered(r *io.SectionReader) *bufio.Reader {
 
 func (h *header) pixels() int64 { return int64(h.width) * int64(h.height) }
 
-// png reads the first chunk, which has a fixed place and form.
+// png reads the first chunk, which has a fixed place and format.
 func (h *header) png(r *io.SectionReader) error {
 	var ihdr [29]byte
 	if _, err := r.ReadAt(ihdr[:], 0); err != nil {
@@ -114,15 +112,15 @@ func (h *header) png(r *io.SectionReader) error {
 	case colour == 3: // palette
 		each = 1
 	}
-	if interlaced { // each pass is a picture of its own
+	if interlaced { // each pass is a separate picture
 		each *= 2
 	}
 	h.memory = each * h.pixels()
 	return nil
 }
 
-// gif counts the frame and, as it may be interlaced, its copy. A frame is
-// within the picture, or the decoder refuses it.
+// gif counts the frame and a copy of it, because it may be interlaced. The decoder refuses a frame that is
+// not within the picture.
 func (h *header) gif(*io.SectionReader) error {
 	h.memory = 2 * h.pixels()
 	return nil
@@ -136,8 +134,8 @@ const (
 	markAPP1, markAPP14          = 0xe1, 0xee
 )
 
-// jpeg walks over all markers as the decoder does, which stops at the first
-// that it does not like, so that none it acts on is missed here.
+// jpeg reads all markers as the decoder does. The decoder stops at the first bad one, so this misses no
+// marker that the decoder uses.
 func (h *header) jpeg(r *io.SectionReader) error {
 	b := buffered(r)
 	_, _ = b.Discard(2) // SOI
@@ -146,7 +144,7 @@ func (h *header) jpeg(r *io.SectionReader) error {
 	for scans := 0; ; {
 		marker, segment, err := nextSegment(b)
 		if err != nil || marker == markEOI {
-			break // the decoder may have enough, and says so if not
+			break // this may be enough for the decoder; otherwise it fails
 		}
 		switch marker {
 		case markSOF0, markSOF1, markSOF2:
@@ -169,8 +167,7 @@ func (h *header) jpeg(r *io.SectionReader) error {
 	return h.jpegFrame(frame, progressive, adobe)
 }
 
-// nextSegment reads the next marker and what belongs to it, which is the
-// caller's to keep.
+// nextSegment reads the next marker and its segment, which the caller may keep.
 func nextSegment(b *bufio.Reader) (marker byte, segment []byte, err error) {
 	for marker == 0 || markRST0 <= marker && marker <= markRST7 {
 		if _, err := b.ReadSlice(0xff); errors.Is(err, bufio.ErrBufferFull) {
@@ -205,9 +202,9 @@ func nextSegment(b *bufio.Reader) (marker byte, segment []byte, err error) {
 	return marker, segment, err
 }
 
-// jpegFrame works out what decoding takes: a byte for each sample, four more
-// in a progressive file for its coefficient, and four for each pixel if the
-// result is converted. Samples come in whole units of blocks.
+// jpegFrame computes the memory for decoding: a byte for each sample, four more for its coefficient in a
+// progressive file, and four for each pixel if the result is converted. Samples come in whole units of
+// blocks.
 func (h *header) jpegFrame(frame []byte, progressive, adobe bool) error {
 	if len(frame) < 9 || len(frame) != 6+3*int(frame[5]) {
 		return refuse("the frame header is malformed")
@@ -222,7 +219,7 @@ func (h *header) jpegFrame(frame []byte, progressive, adobe bool) error {
 		names += string(c[0])
 		x, y := int64(c[1]>>4), int64(c[1]&15)
 		if frame[5] == 1 {
-			x, y = 1, 1 // nothing to be finer than
+			x, y = 1, 1 // a single component has no subsampling
 		}
 		blocks += x * y
 		across, down = max(across, x), max(down, y)
@@ -238,19 +235,19 @@ func (h *header) jpegFrame(frame []byte, progressive, adobe bool) error {
 	return nil
 }
 
-// vp8lTrees is what the Huffman trees of a lossless picture can take: 2600
-// groups with up to 3136 symbols, of which a few bytes can ask for each.
+// vp8lTrees is the maximum memory for the Huffman trees of a lossless picture: 2600 groups with up to 3136
+// symbols. A few bytes can require each group.
 const vp8lTrees = 2600 * 52_000
 
-// webp looks for the chunks that say how the picture is kept. The decoder has
-// made sure that the sizes in all of them agree, or does before it allocates.
+// webp finds the chunks that say how the picture is stored. The decoder checks that their sizes agree before
+// it allocates memory.
 func (h *header) webp(r *io.SectionReader) error {
 	lossless, alpha, found := false, false, false
 	at := int64(12)
 	for chunks := 0; ; chunks++ {
 		var head [8]byte
 		if _, err := r.ReadAt(head[:], at); err != nil {
-			break // the decoder may have enough, and says so if not
+			break // this may be enough for the decoder; otherwise it fails
 		}
 		if chunks == maxChunks {
 			return refuse("the file has more than %d chunks", maxChunks)
@@ -264,14 +261,14 @@ func (h *header) webp(r *io.SectionReader) error {
 			lossless = lossless || !found
 			found = true
 		case "VP8 ":
-			if !found { // it is read as a whole
+			if !found { // the decoder reads all of it
 				h.memory += min(size, r.Size())
 			}
 			found = true
 		case "EXIF":
 			exif := make([]byte, min(size, maxExif))
 			n, _ := r.ReadAt(exif, at)
-			exif, _ = bytes.CutPrefix(exif[:n], []byte("Exif\x00\x00")) // as some write it
+			exif, _ = bytes.CutPrefix(exif[:n], []byte("Exif\x00\x00")) // some encoders write this
 			h.orientation = exifOrientation(exif)
 		}
 		at += size + size&1
@@ -288,7 +285,7 @@ func (h *header) webp(r *io.SectionReader) error {
 	return nil
 }
 
-// decodeWebP decodes what webp.Decode decodes, with the colours that are meant.
+// decodeWebP is webp.Decode with the right colours.
 func decodeWebP(r io.Reader) (image.Image, error) {
 	img, err := webp.Decode(r)
 	switch m := img.(type) {
@@ -300,13 +297,13 @@ func decodeWebP(r io.Reader) (image.Image, error) {
 	return img, err
 }
 
-// video is a picture with the samples of video: black is 16 and white 235.
+// video is a picture with video samples: black is 16 and white 235.
 type video struct {
 	*image.YCbCr
-	alpha *image.NYCbCrA // nil if it is opaque
+	alpha *image.NYCbCrA // nil if opaque
 }
 
-// RGBA64At is the colour of a pixel, which is all that [draw.Draw] asks for.
+// RGBA64At is the colour of a pixel. [draw.Draw] needs only this method.
 func (m video) RGBA64At(x, y int) color.RGBA64 {
 	c := m.COffset(x, y)
 	p := color.NRGBA{A: 0xff}

@@ -12,29 +12,27 @@ import (
 
 // Bounds of ICO files.
 const (
-	maxICOEntries = 64 // of the list of pictures, that are looked at
+	maxICOEntries = 64 // entries of the list of pictures that are read
 	maxICOTried   = 4  // pictures that are decoded
 	maxICOEdge    = 256
 	bmpHead       = 40 // bytes of a BITMAPINFOHEADER
 )
 
-// isICO reports whether the bytes are those of an ICO file: a list of pictures,
-// each a PNG file or a bitmap of Windows without the head of its file.
+// isICO reports whether the bytes are an ICO file: a list of pictures, each a PNG file or a Windows bitmap
+// without its file header.
 func isICO(data []byte) bool {
 	return len(data) >= 6+16 && string(data[:4]) == "\x00\x00\x01\x00"
 }
 
-// icoEntry is what the list says of a picture. It may say anything: it is good
-// for choosing, and nothing else.
+// icoEntry is an entry in the list. It may contain anything, so it serves only to choose a picture.
 type icoEntry struct {
 	edge, depth int
 	data        []byte
 }
 
-// icoIcon makes the icon of the picture in an ICO file that suits best and can
-// be read.
+// icoIcon makes an icon of the most suitable readable picture in an ICO file.
 func icoIcon(data []byte) (t *Thumb, err error) {
-	err = refuse("no picture is in the list")
+	err = refuse("the list of pictures is empty")
 	for i, e := range icoEntries(data) {
 		if i == maxICOTried {
 			break
@@ -46,8 +44,8 @@ func icoIcon(data []byte) (t *Thumb, err error) {
 	return nil, err
 }
 
-// icoEntries lists the pictures, the best first: the smallest that fill an
-// icon, then the largest of the others; of equals the one with more colours.
+// icoEntries lists the pictures, best first: the smallest that fill an icon, then the largest of the others.
+// Among equals, the one with more colours comes first.
 func icoEntries(data []byte) (all []icoEntry) {
 	count := min(int(binary.LittleEndian.Uint16(data[4:])), maxICOEntries)
 	for list := data[6:]; count > 0 && len(list) >= 16; count, list = count-1, list[16:] {
@@ -85,9 +83,8 @@ func (e icoEntry) icon() (*Thumb, error) {
 	return iconOf(h, inMemory(e.data))
 }
 
-// bmpHeader looks at a bitmap as ICO files have them: its lines of colours, from
-// the bottom up, and then as many that say with a bit for each pixel that it is
-// transparent.
+// bmpHeader reads the header of a bitmap in an ICO file. The bitmap has its lines of colours, from bottom to
+// top, and then as many lines of a mask with one bit per pixel, set if it is transparent.
 func bmpHeader(data []byte) (header, error) {
 	if len(data) < bmpHead {
 		return header{}, refuse("the bitmap is cut off")
@@ -101,13 +98,13 @@ func bmpHeader(data []byte) (header, error) {
 	colours := int64(le.Uint32(data[32:]))
 	switch {
 	case head < bmpHead || head > int64(len(data)):
-		return header{}, refuse("the head of the bitmap is of an unknown kind")
+		return header{}, refuse("the header of the bitmap is unknown")
 	case b.width < 1 || b.height < 1 || b.width > maxICOEdge || b.height > maxICOEdge:
-		return header{}, refuse("a bitmap of %d by %d pixels", b.width, b.height)
+		return header{}, refuse("the bitmap has %d by %d pixels", b.width, b.height)
 	case le.Uint32(data[16:]) != 0:
-		return header{}, refuse("the bitmap is packed")
+		return header{}, refuse("the bitmap is compressed")
 	case !slices.Contains([]int{1, 4, 8, 24, 32}, b.depth):
-		return header{}, refuse("the bitmap has %d bits a pixel", b.depth)
+		return header{}, refuse("the bitmap has %d bits per pixel", b.depth)
 	}
 	data = data[head:]
 	if b.depth <= 8 {
@@ -119,27 +116,27 @@ func bmpHeader(data []byte) (header, error) {
 		}
 		b.palette, data = data[:4*colours], data[4*colours:]
 	}
-	// Lines are padded to whole words of 32 bits.
+	// Lines are padded to multiples of 32 bits.
 	b.stride, b.maskStride = (b.width*b.depth+31)/32*4, (b.width+31)/32*4
 	if len(data) < b.stride*b.height {
 		return header{}, refuse("the bitmap is cut off")
 	}
 	b.pixels, b.mask = data[:b.stride*b.height], data[b.stride*b.height:]
 	if len(b.mask) < b.maskStride*b.height {
-		b.mask = nil // some leave it out
+		b.mask = nil // some files leave it out
 	}
 	return header{
-		decode: func(io.Reader) (image.Image, error) { return b.decode() }, // of what is in memory
+		decode: func(io.Reader) (image.Image, error) { return b.decode() }, // the bytes are in memory already
 		width:  b.width, height: b.height, orientation: upright,
 		memory: 4 * int64(b.width) * int64(b.height),
 	}, nil
 }
 
-// A bitmap is one of a known size and depth.
+// A bitmap has a checked size and depth.
 type bitmap struct {
 	width, height, depth int
-	palette              []byte // blue, green, red, nothing
-	pixels, mask         []byte // mask is nil if there is none
+	palette              []byte // blue, green, red, unused
+	pixels, mask         []byte // mask may be nil
 	stride, maskStride   int
 }
 
@@ -147,7 +144,7 @@ var errPalette = errors.New("a colour is not in the palette of the bitmap")
 
 func (b *bitmap) decode() (image.Image, error) {
 	m := image.NewNRGBA(image.Rect(0, 0, b.width, b.height))
-	blank := b.depth == 32 // so far, by its alpha channel
+	blank := b.depth == 32 // its alpha channel is 0 so far
 	for y := range b.height {
 		line, to := b.pixels[(b.height-1-y)*b.stride:], m.Pix[y*m.Stride:]
 		for x := range b.width {
@@ -157,7 +154,7 @@ func (b *bitmap) decode() (image.Image, error) {
 			case 24, 32:
 				from = line[x*b.depth/8:]
 			default:
-				each := 8 / b.depth // in a byte, the first in its highest bits
+				each := 8 / b.depth // pixels in a byte, the first in its highest bits
 				n := 4 * (int(line[x/each]) >> (8 - b.depth*(x%each+1)) & (1<<b.depth - 1))
 				if n >= len(b.palette) {
 					return nil, errPalette
@@ -171,7 +168,7 @@ func (b *bitmap) decode() (image.Image, error) {
 			}
 		}
 	}
-	if blank { // of the time before alpha channels: the mask alone tells
+	if blank { // an old file without alpha channel: only the mask counts
 		for i := 3; i < len(m.Pix); i += 4 {
 			m.Pix[i] = 0xff
 		}

@@ -17,9 +17,9 @@ import (
 
 // Bounds of icons.
 const (
-	// IconEdge is the longest edge of an icon that is kept, in pixels.
+	// IconEdge is the longest edge of a stored icon, in pixels.
 	IconEdge = 64
-	// MaxIcon is the most that a file may have of which one is made, in bytes.
+	// MaxIcon is the maximum size of a file to make an icon of, in bytes.
 	MaxIcon = 64 << 10
 
 	maxIconPixels = 1 << 20
@@ -27,33 +27,31 @@ const (
 
 // Times of icons.
 const (
-	iconAge         = 30 * 24 * time.Hour // from which on an icon is asked for again
-	iconAgain       = 24 * time.Hour      // between two times that a site is asked
+	iconAge         = 30 * 24 * time.Hour // age from which an icon is fetched again
+	iconAgain       = 24 * time.Hour      // minimum time between two requests to a site
 	iconAgainMissed = time.Hour           // the same if its icon was lost
-	iconYoung       = time.Hour           // that an icon stays which nothing refers to: what does may be on its way
-	maxAsked        = 10_000              // sites of which it is remembered when they were asked
+	iconYoung       = time.Hour           // an unused icon stays this long, because its bookmark may be about to be stored
+	maxAsked        = 10_000              // sites whose last request is remembered
 )
 
-// Icons keeps the icons of sites, as PNG, in a folder like that of thumbnails.
-// A site is named by a key, which is all that is kept of its address. Its
-// methods may be called by any number of goroutines at once.
+// Icons stores the icons of sites as PNG, in a folder like that of thumbnails. A site is identified by a key,
+// and nothing else of its address is stored. All methods are safe for concurrent use.
 type Icons struct {
 	cache cache
-	turn  chan struct{} // the maker's
+	turn  chan struct{} // that of the Maker
 
 	mu    sync.Mutex
 	asked map[record.ID]asking
 }
 
-// asking is what is remembered of a site.
+// asking is the state of a site.
 type asking struct {
-	at     time.Time // when it was last asked; zero if it may be again
-	missed time.Time // when it was last found that its icon is not there any more
+	at     time.Time // when its icon was last requested; zero if it may be requested again
+	missed time.Time // when its icon was last found to be lost
 }
 
-// Icons uses the folder, which is made if it is missing; its parent must exist.
-// It may be removed at any time: all in it can be asked for again. Its pictures
-// take turns with the maker's.
+// Icons opens the folder and creates it if it is missing; its parent must exist. The folder may be removed at
+// any time, because all icons can be fetched again. Decoding icons and thumbnails takes turns.
 func (m *Maker) Icons(dir string) (*Icons, error) {
 	s := &Icons{cache: cache{dir: dir}, turn: m.turn, asked: make(map[record.ID]asking)}
 	if err := s.cache.open(); err != nil {
@@ -62,19 +60,19 @@ func (m *Maker) Icons(dir string) (*Icons, error) {
 	return s, nil
 }
 
-// iconRef is the name of the site's file.
+// iconRef is the name of a site's file.
 func iconRef(site record.ID) blobs.Ref { return sha256.Sum256(site[:]) }
 
-// Get is the icon of the site, if there is one.
+// Get returns the icon of the site, if there is one.
 func (s *Icons) Get(site record.ID) (*Thumb, bool) {
 	e, got := s.cache.get(iconRef(site))
 	return e.thumb, got && e.err == nil
 }
 
-// Wants reports whether the site should be asked for its icon: there is none or
-// an old one, and nobody was told so within the last day.
+// Wants reports whether the site's icon should be requested: there is none or an old one, and Wants has not
+// returned true in the last day.
 func (s *Icons) Wants(site record.ID) bool {
-	if _, got := s.Get(site); got { // and whole
+	if _, got := s.Get(site); got { // and it is intact
 		if age, got := s.cache.age(iconRef(site)); got && age < iconAge {
 			return false
 		}
@@ -89,8 +87,8 @@ func (s *Icons) Wants(site record.ID) bool {
 	return true
 }
 
-// Missed notes that the icon of a site, which it had, is not there: Wants will
-// say so at once. It reports whether that is news of this hour.
+// Missed notes that the icon of a site was lost, so that Wants returns true. It returns false if this was
+// already noted in the last hour.
 func (s *Icons) Missed(site record.ID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,8 +100,8 @@ func (s *Icons) Missed(site record.ID) bool {
 	return true
 }
 
-// remember forgets others where it has to: those that say nothing any more, and
-// half of all if these are too few.
+// remember may have to forget other sites: first those whose times are over, then any until half of them are
+// left.
 func (s *Icons) remember(site record.ID, a asking) {
 	if len(s.asked) >= maxAsked {
 		maps.DeleteFunc(s.asked, func(_ record.ID, before asking) bool {
@@ -119,9 +117,8 @@ func (s *Icons) remember(site record.ID, a asking) {
 	s.asked[site] = a
 }
 
-// Put makes an icon of the bytes of a picture, MaxIcon at most, and keeps it in
-// place of the one before. The error is ErrNone if it cannot be made of them,
-// or ctx's, which ends the waiting for the turn.
+// Put makes an icon of a picture of at most MaxIcon bytes and stores it in place of the previous one. The error
+// is ErrNone if that is impossible, or ctx's if ctx ends while waiting.
 func (s *Icons) Put(ctx context.Context, site record.ID, data []byte) error {
 	select {
 	case s.turn <- struct{}{}:
@@ -136,7 +133,7 @@ func (s *Icons) Put(ctx context.Context, site record.ID, data []byte) error {
 	return s.cache.put(iconRef(site), entry{thumb: t})
 }
 
-// icon makes the icon of the bytes of a picture.
+// icon makes an icon of the bytes of a picture.
 func icon(data []byte) (*Thumb, error) {
 	if len(data) > MaxIcon {
 		return nil, refuse("the file has more than %d bytes", MaxIcon)
@@ -147,12 +144,12 @@ func icon(data []byte) (*Thumb, error) {
 	return fileIcon(data)
 }
 
-// fileIcon makes the icon of the bytes of a file of one picture.
+// fileIcon makes an icon of the bytes of a file with one picture.
 func fileIcon(data []byte) (*Thumb, error) {
 	r := inMemory(data)
 	h, err := readHeader(r)
 	if err != nil {
-		if !errors.Is(err, ErrNone) { // memory is read without errors but for its end
+		if !errors.Is(err, ErrNone) { // reading memory fails only at its end
 			err = refuse("%v", err)
 		}
 		return nil, err
@@ -164,7 +161,7 @@ func inMemory(data []byte) *io.SectionReader {
 	return io.NewSectionReader(bytes.NewReader(data), 0, int64(len(data)))
 }
 
-// iconOf makes the icon of a picture within the limits.
+// iconOf makes an icon of a picture within the limits.
 func iconOf(h header, r *io.SectionReader) (*Thumb, error) {
 	if h.pixels() > maxIconPixels {
 		return nil, refuse("%d by %d pixels are too many for an icon", h.width, h.height)
@@ -172,9 +169,8 @@ func iconOf(h header, r *io.SectionReader) (*Thumb, error) {
 	return draft(h, r, IconEdge, lossless)
 }
 
-// Sweep removes the icons that nothing refers to. used lists the sites that
-// are referred to; it is asked if there are icons at all, and its error ends
-// the sweep.
+// Sweep removes unused icons. used lists the sites in use. It is called only if there are icons, and its error
+// ends the sweep.
 func (s *Icons) Sweep(used func() ([]record.ID, error)) (removed int, err error) {
 	var stay map[blobs.Ref]bool
 	return s.cache.sweep(func(ref blobs.Ref) (bool, error) {

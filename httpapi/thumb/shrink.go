@@ -10,14 +10,12 @@ import (
 	"golang.org/x/image/draw"
 )
 
-// Edge is the longest edge of a thumbnail in pixels. A picture that is
-// smaller keeps its size.
+// Edge is the longest edge of a thumbnail in pixels. Smaller pictures keep their size.
 const Edge = 480
 
 const jpegQuality = 82
 
-// fit is the size of a picture of w by h pixels when neither edge may be longer
-// than edge.
+// fit scales a size of w by h pixels down so that neither edge is longer than edge.
 func fit(w, h, edge int) (int, int) {
 	longest := max(w, h)
 	if longest <= edge {
@@ -27,12 +25,10 @@ func fit(w, h, edge int) (int, int) {
 	return scale(w), scale(h)
 }
 
-// shrink makes the small picture, no edge of it longer than edge, of one whose
-// pixels outside of what img has are transparent. It averages over blocks first,
-// which is cheap, down to between one and a half and three times the size. A
-// Catmull-Rom filter does the rest. That looks nearly as good as the filter
-// alone, which takes many times as long and 32 bytes for each pixel of a picture
-// that is as wide as the small one and as high as the large one.
+// shrink scales a picture down so that neither edge is longer than edge. Pixels outside of img's bounds are
+// transparent. It first averages over blocks, which is cheap, down to one and a half to three times the final
+// size. A Catmull-Rom filter does the rest. This looks nearly as good as only the filter, which takes many times
+// as long and 32 bytes for each pixel of a picture as wide as the result and as high as the original.
 func shrink(img image.Image, h header, edge int) *image.RGBA {
 	block := max(1, 2*max(h.width, h.height)/(3*edge))
 	small := average(img, h.width, h.height, max(1, h.width/block), max(1, h.height/block))
@@ -44,7 +40,7 @@ func shrink(img image.Image, h header, edge int) *image.RGBA {
 	return turn(small, h.orientation)
 }
 
-// turn shows the picture as the camera was held.
+// turn rotates the picture according to its orientation.
 func turn(m *image.RGBA, o orientation) *image.RGBA {
 	if o == upright {
 		return m
@@ -64,8 +60,8 @@ func turn(m *image.RGBA, o orientation) *image.RGBA {
 	return turned
 }
 
-// average divides w by h pixels into across by down cells, as even as can be,
-// and makes one pixel of each. A cell has at most 1<<16 pixels.
+// average divides w by h pixels into across by down cells, as evenly as possible, and turns each into one pixel.
+// A cell has at most 1<<16 pixels.
 func average(img image.Image, w, h, across, down int) *image.RGBA {
 	cells := image.NewRGBA(image.Rect(0, 0, across, down))
 	edges := make([]int, across+1)
@@ -100,8 +96,8 @@ func average(img image.Image, w, h, across, down int) *image.RGBA {
 	return cells
 }
 
-// encode writes what is opaque as JPEG, without colour if there is none, and
-// what is not as PNG. Nothing but pixels goes in.
+// encode writes opaque pictures as JPEG, in grey if they have no colours, and others as PNG. It writes only
+// pixels, no metadata.
 func encode(m *image.RGBA) (data []byte, mediaType string, err error) {
 	if m.Opaque() {
 		var b bytes.Buffer
@@ -128,7 +124,7 @@ func lossless(m *image.RGBA) (data []byte, mediaType string, err error) {
 	return b.Bytes(), "image/png", err
 }
 
-// colourless is the picture without colours, or nil if it has some.
+// colourless is the picture in grey, or nil if it has colours.
 func colourless(m *image.RGBA) *image.Gray {
 	g := image.NewGray(m.Rect)
 	for i := range g.Pix {
@@ -141,8 +137,7 @@ func colourless(m *image.RGBA) *image.Gray {
 	return g
 }
 
-// palette is the picture with its colours in a palette, or nil if there are
-// too many of them.
+// palette is the picture with a palette, or nil if it has too many colours.
 func palette(m *image.NRGBA) *image.Paletted {
 	p := image.NewPaletted(m.Rect, nil)
 	index := make(map[color.NRGBA]uint8)

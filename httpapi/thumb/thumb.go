@@ -1,23 +1,21 @@
-// Package thumb makes small pictures of JPEG, PNG, GIF and WebP files and
-// keeps them in a folder. It does the same with the icons of sites, which may
-// be ICO files too.
+// Package thumb makes small versions of JPEG, PNG, GIF and WebP pictures and stores them in a folder. It does the
+// same with the icons of sites, which may also be ICO files.
 //
-// Files are hostile. A picture is decoded only after its header has shown that
-// this takes at most 200 MiB and that it has at most 40 million pixels:
+// Files are hostile. A picture is decoded only if its header shows that this takes at most 200 MiB and that the
+// picture has at most 40 million pixels:
 //
 //	JPEG   40 million; progressive 27 with 4:2:0 samples and 13 with 4:4:4;
 //	       CMYK 26; RGB 29
 //	PNG    40 million; 26 with 16 bits a sample or interlaced
-//	GIF    40 million; of an animation, the first frame
-//	WebP   40 million; 12 without loss; 8 with loss and alpha; no animations
+//	GIF    40 million; only the first frame of an animation
+//	WebP   40 million; 12 lossless; 8 lossy with alpha; no animations
 //
-// One picture is decoded at a time, and few wait for that. The decoders are
-// those of the standard library and golang.org/x/image; if one panics, there
-// is no thumbnail. What was made, and that nothing can be made, is kept in a
-// file for each content, so that a picture is decoded once.
+// One picture is decoded at a time, and only a few can wait. The decoders are those of the standard library and
+// golang.org/x/image; if one panics, there is no thumbnail. Each content has a file with its thumbnail or with the
+// reason why there is none, so that a picture is decoded only once.
 //
-// No metadata gets into a thumbnail: it is encoded again from pixels. The
-// orientation that JPEG and WebP files have in theirs is applied.
+// A thumbnail has no metadata, because it is encoded from pixels. The orientation in the metadata of JPEG and WebP
+// files is applied.
 package thumb
 
 import (
@@ -34,37 +32,35 @@ import (
 )
 
 var (
-	// ErrNone says that there is no thumbnail of a content and will not be.
+	// ErrNone says that a content does not have a thumbnail and never will.
 	ErrNone = errors.New("no thumbnail")
 
-	// ErrBusy says that too many pictures wait to be decoded.
-	ErrBusy = errors.New("thumb: too many pictures wait")
+	// ErrBusy says that too many pictures are waiting to be decoded.
+	ErrBusy = errors.New("thumb: too many pictures are waiting")
 
-	// ErrClosed says that the Maker was closed.
+	// ErrClosed says that the Maker is closed.
 	ErrClosed = errors.New("thumb: closed")
 )
 
-// queueLength is how many contents may wait for the one that is decoded.
+// queueLength is how many contents may wait while one is decoded.
 const queueLength = 8
 
-// bigDecode is the size in bytes from which memory is given back to the
-// system at once. The collector would wait until the heap has grown by as much
-// again, which a second picture does.
+// bigDecode is the memory for decoding, in bytes, from which it is returned to the system immediately. The garbage
+// collector would wait until the heap has grown by as much again, which a second picture does.
 const bigDecode = 32 << 20
 
-// A Thumb is a thumbnail. Callers share Bytes, which must not be changed.
+// A Thumb is a thumbnail. Callers share Bytes and must not change them.
 type Thumb struct {
 	Bytes         []byte
 	Type          string // image/jpeg or image/png
 	Width, Height int
 }
 
-// A Maker makes thumbnails and keeps them. Its methods may be called by any
-// number of goroutines at once.
+// A Maker makes and stores thumbnails. All methods are safe for concurrent use.
 type Maker struct {
 	cache cache
 
-	// alive ends with Close, and with it reading.
+	// alive ends with Close, which stops reading.
 	alive context.Context
 	end   context.CancelFunc
 	work  sync.WaitGroup // the flights
@@ -76,18 +72,18 @@ type Maker struct {
 	failure error // of the latest write to the cache
 }
 
-// A flight is the making of one thumbnail, for all who want it.
+// A flight is the making of one thumbnail for all callers that want it.
 type flight struct {
 	waiting int           // callers; under Maker.mu
 	begun   bool          // no longer in the queue; under Maker.mu
-	given   chan struct{} // closed when nobody has waited for its turn
-	done    chan struct{} // closed when what follows is set
+	given   chan struct{} // closed if all callers left before its turn
+	done    chan struct{} // closed when the following fields are set
 	thumb   *Thumb
 	err     error
 }
 
-// New uses the folder, which is made if it is missing; its parent must exist.
-// It may be removed at any time: all in it can be made again.
+// New opens the folder and creates it if it is missing; its parent must exist. The folder may be removed at any
+// time, because all thumbnails can be made again.
 func New(dir string) (*Maker, error) {
 	m := &Maker{cache: cache{dir: dir}, turn: make(chan struct{}, 1), flights: make(map[blobs.Ref]*flight)}
 	if err := m.cache.open(); err != nil {
@@ -97,8 +93,7 @@ func New(dir string) (*Maker, error) {
 	return m, nil
 }
 
-// Close waits for the picture that is being decoded, which stops when it next
-// reads. Get fails from then on.
+// Close waits for the picture that is being decoded, which stops at its next read. From then on, Get fails.
 func (m *Maker) Close() error {
 	m.mu.Lock()
 	m.closed = true
@@ -108,22 +103,20 @@ func (m *Maker) Close() error {
 	return nil
 }
 
-// Failure is why the latest thumbnail could not be kept, or nil if it could.
-// It was returned all the same, and is made again for the next who asks.
+// Failure is why the latest thumbnail could not be stored, or nil. Get returned that thumbnail nevertheless, and
+// makes it again for the next caller.
 func (m *Maker) Failure() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.failure
 }
 
-// Get returns the thumbnail of the content, which open opens. It is made once,
-// however many ask: open is called at most once, by another goroutine, maybe
-// after Get has returned. The file is closed.
+// Get returns the thumbnail of the content, which open opens. It is made only once for all callers: open is called
+// at most once, from another goroutine, maybe after Get has returned. The file is closed.
 //
-// The error is ErrNone if there is no thumbnail of these bytes and never will
-// be, which is remembered; ErrBusy; ErrClosed; blobs.ErrDamaged if the bytes
-// are not those of the ref; open's; or ctx's, which ends the waiting and not
-// the work that has begun.
+// The error is ErrNone if these bytes do not have a thumbnail and never will, which is stored; ErrBusy; ErrClosed;
+// blobs.ErrDamaged if the bytes are not those of the ref; open's; or ctx's, which ends the waiting but not the work
+// that has started.
 func (m *Maker) Get(ctx context.Context, ref blobs.Ref, open func() (*os.File, error)) (*Thumb, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -144,8 +137,8 @@ func (m *Maker) Get(ctx context.Context, ref blobs.Ref, open func() (*os.File, e
 	}
 }
 
-// TooLarge reports whether a picture has more pixels or bytes than thumbnails
-// are made of, by its header. It is false if that cannot be read.
+// TooLarge reports whether a picture has more pixels or bytes than thumbnails are made of, according to its header.
+// It returns false if the header cannot be read.
 func TooLarge(f *os.File) bool {
 	info, err := f.Stat()
 	if err != nil {
@@ -158,8 +151,8 @@ func TooLarge(f *os.File) bool {
 	return err == nil && (c.Width > maxEdge || c.Height > maxEdge || int64(c.Width)*int64(c.Height) > maxPixels)
 }
 
-// Likely reports whether a thumbnail can be made of the file, by its header: it
-// does not decode it, which may fail still.
+// Likely reports whether the file can have a thumbnail, according to its header. It does not decode the picture,
+// which may still fail.
 func Likely(f *os.File) (bool, error) {
 	info, err := f.Stat()
 	if err == nil {
@@ -171,7 +164,7 @@ func Likely(f *os.File) (bool, error) {
 	return err == nil, err
 }
 
-// join is the flight for the content, begun if there is none.
+// join returns the flight for the content and starts one if there is none.
 func (m *Maker) join(ref blobs.Ref, open func() (*os.File, error)) (*flight, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -191,7 +184,7 @@ func (m *Maker) join(ref blobs.Ref, open func() (*os.File, error)) (*flight, err
 	return f, nil
 }
 
-// leave takes a caller away, and the flight out of the queue with the last.
+// leave removes a caller, and with the last one also the flight from the queue.
 func (m *Maker) leave(ref blobs.Ref, f *flight) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -222,8 +215,7 @@ func (m *Maker) fly(ref blobs.Ref, f *flight, open func() (*os.File, error)) {
 	m.mu.Unlock()
 }
 
-// make returns what is kept, as it may have come since, or makes it and keeps
-// it.
+// make returns the stored thumbnail, which may be new, or makes and stores it.
 func (m *Maker) make(ref blobs.Ref, open func() (*os.File, error)) (*Thumb, error) {
 	if m.alive.Err() != nil {
 		return nil, ErrClosed
@@ -245,7 +237,7 @@ func (m *Maker) make(ref blobs.Ref, open func() (*os.File, error)) (*Thumb, erro
 	if e.err != nil && !errors.Is(e.err, ErrNone) {
 		return nil, e.err
 	}
-	// What is kept is kept for good, so it must be of the right bytes.
+	// The result is stored permanently, so it must be of the right bytes.
 	if s.size <= maxFile {
 		if err := blobs.CheckBytes(ref, io.NewSectionReader(s, 0, s.size)); err != nil {
 			return nil, err
@@ -258,12 +250,12 @@ func (m *Maker) make(ref blobs.Ref, open func() (*os.File, error)) (*Thumb, erro
 	return e.thumb, e.err
 }
 
-// A source is the file that a thumbnail is made of.
+// A source is the file to make a thumbnail of.
 type source struct {
 	file  *os.File
 	alive context.Context
 	size  int64
-	err   error // the first that reading met, except for the end of the file
+	err   error // the first read error, except for the end of the file
 }
 
 func (s *source) ReadAt(b []byte, at int64) (int, error) {
@@ -284,7 +276,7 @@ func (s *source) ReadAt(b []byte, at int64) (int, error) {
 func (s *source) thumb() (*Thumb, error) {
 	info, err := s.file.Stat()
 	if err != nil {
-		return nil, fmt.Errorf("thumb: looking at a picture: %w", err)
+		return nil, fmt.Errorf("thumb: examining a picture: %w", err)
 	}
 	if !info.Mode().IsRegular() {
 		return nil, refuse("not a regular file")
@@ -298,7 +290,7 @@ func (s *source) thumb() (*Thumb, error) {
 	return draft(h, r, Edge, encode)
 }
 
-// draft decodes, shrinks to the edge and encodes. What panics is a refusal.
+// draft decodes, shrinks to the edge and encodes. A panic becomes a refusal.
 func draft(h header, r *io.SectionReader, edge int, encode func(*image.RGBA) ([]byte, string, error)) (t *Thumb, err error) {
 	defer func() {
 		if p := recover(); p != nil {
