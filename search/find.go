@@ -21,8 +21,8 @@ import (
 	"kist/kv/record"
 )
 
-// The fields of the index. A change of them, of what is in them or of words
-// is a new mappingVersion.
+// The fields of the index. Changing them, their content or how words are cut requires a new
+// mappingVersion.
 const (
 	titleField = "t"
 	textField  = "b"
@@ -34,32 +34,31 @@ const (
 	mappingVersion = 3
 )
 
-// A Hit is a record that was found.
+// A Hit is a found record.
 type Hit struct {
 	Kind  *record.Kind
 	ID    record.ID
 	Score int
 }
 
-// before reports whether the hit comes before another in an answer: the better
-// one first, then the newer.
+// before reports whether h comes before x in an answer: the better one first, then the newer.
 func (h *Hit) before(x *Hit) bool {
 	return h.Score > x.Score || h.Score == x.Score && bytes.Compare(h.ID[:], x.ID[:]) > 0
 }
 
-// Hits is what a query finds. It holds as long as the View that it is from.
+// Hits are the results of a query. They are valid as long as their View.
 type Hits struct {
 	parts []found
 	loose []Hit // from outside the index, best first
 }
 
-// found are the hits within a segment, by score.
+// found are the hits in a segment, by score.
 type found struct {
 	order  *order
 	scores map[int]*roaring.Bitmap
 }
 
-// Total is how many there are.
+// Total is the number of hits.
 func (h *Hits) Total() int {
 	n := len(h.loose)
 	for _, p := range h.parts {
@@ -70,7 +69,7 @@ func (h *Hits) Total() int {
 	return n
 }
 
-// sort brings the loose hits into their order.
+// sort sorts the loose hits.
 func (h *Hits) sort() *Hits {
 	slices.SortFunc(h.loose, func(a, b Hit) int {
 		if a.before(&b) {
@@ -81,8 +80,8 @@ func (h *Hits) sort() *Hits {
 	return h
 }
 
-// Page lists up to limit hits that come after a hit, or the first ones if that
-// is nil: the better before the worse, the newer before the older.
+// Page lists up to limit hits after a hit, or the first ones if after is nil: better before worse,
+// newer before older.
 func (h *Hits) Page(after *Hit, limit int) []Hit {
 	scores := map[int]bool{}
 	for _, p := range h.parts {
@@ -102,7 +101,7 @@ func (h *Hits) Page(after *Hit, limit int) []Hit {
 		if after != nil && s > after.Score {
 			continue
 		}
-		// The newest of each part, of which the newest of all are some.
+		// The newest of each part include the newest of all.
 		var some []Hit
 		for _, p := range h.parts {
 			if b := p.scores[s]; b != nil {
@@ -120,7 +119,7 @@ func (h *Hits) Page(after *Hit, limit int) []Hit {
 	return page
 }
 
-// IDs lists all hits by their ids, in ascending order.
+// IDs lists the ids of all hits in ascending order.
 func (h *Hits) IDs() []record.ID {
 	ids := make([]record.ID, 0, h.Total())
 	for _, l := range h.loose {
@@ -153,13 +152,12 @@ func union(scores map[int]*roaring.Bitmap) *roaring.Bitmap {
 	return all
 }
 
-// order is the ids of a segment's documents. Segments never change, so it is
-// made once for each.
+// order has the ids of a segment's documents. Segments never change, so it is made once for each.
 type order struct {
 	ids  []record.ID // by document
 	kind []byte      // by document
-	down []uint32    // documents, the newest first
-	rank []uint32    // where a document stands in down
+	down []uint32    // documents, newest first
+	rank []uint32    // the index of a document in down
 }
 
 func newOrder(s segment.Segment) (*order, error) {
@@ -182,15 +180,14 @@ func newOrder(s segment.Segment) (*order, error) {
 	return o, nil
 }
 
-// docIDSize is the length of a document's id: kind, id.
+// docIDSize is the length of a document's id: kind and id.
 const docIDSize = 1 + 16
 
 func docID(k *record.Kind, id record.ID) string {
 	return string(append([]byte{k.Code}, id[:]...))
 }
 
-// newest appends up to limit of the documents in b, the newest first, of those
-// that come after a hit.
+// newest appends up to limit documents of b that come after a hit, newest first.
 func (o *order) newest(to []Hit, b *roaring.Bitmap, score int, after *Hit, limit int) []Hit {
 	from := 0
 	if after != nil && after.Score == score {
@@ -200,7 +197,7 @@ func (o *order) newest(to []Hit, b *roaring.Bitmap, score int, after *Hit, limit
 		}
 	}
 	add := func(doc uint32) { to = append(to, Hit{record.KindOf(o.kind[doc]), o.ids[doc], score}) }
-	// Few are sorted; of many the newest are soon met.
+	// If there are few, sort them. If there are many, the newest are found quickly.
 	if n := b.GetCardinality(); n < uint64(len(o.down))/64+uint64(limit) {
 		ranks := make([]uint32, 0, n)
 		for it := b.Iterator(); it.HasNext(); {
@@ -226,10 +223,10 @@ func (o *order) newest(to []Hit, b *roaring.Bitmap, score int, after *Hit, limit
 	return to
 }
 
-// ascending appends the ids of the documents in b in their order.
+// ascending appends the ids of the documents in b in ascending order.
 func (o *order) ascending(to []record.ID, b *roaring.Bitmap) []record.ID {
 	n := b.GetCardinality()
-	if n > uint64(len(o.down))/16 { // to look through all is faster than to sort many
+	if n > uint64(len(o.down))/16 { // looking at all is faster than sorting many
 		for _, doc := range slices.Backward(o.down) {
 			if b.Contains(doc) {
 				to = append(to, o.ids[doc])
@@ -248,7 +245,7 @@ func (o *order) ascending(to []record.ID, b *roaring.Bitmap) []record.ID {
 	return to
 }
 
-// A View is the index as it is at one moment. It must be closed.
+// A View is the index at one moment. It must be closed.
 type View struct {
 	x    *Index
 	snap *scorch.IndexSnapshot
@@ -258,16 +255,15 @@ type View struct {
 // Place is the place in the feed of changes that the index has reached.
 func (v *View) Place() uint64 { return v.at }
 
-// Close gives the view back.
+// Close releases the view.
 func (v *View) Close() {
-	_ = v.snap.Close() // counts down; what it could not close is closed with the index
+	_ = v.snap.Close() // counts references; an error is repeated when the index is closed
 	v.x.mu.RUnlock()
 }
 
-// Find looks the query up. tail are the changes after Place, which the index
-// does not have yet: of these records, what is found is what they are now.
-// An error is ErrUnusable: the index is rebuilt, and the records have to be
-// read through; or that of ctx.
+// Find runs the query. tail are the changes after Place, which the index lacks: their records are
+// matched in their current state. The error is ErrUnusable, which means that the index is being rebuilt
+// and the caller has to read the records, or ctx's.
 func (v *View) Find(ctx context.Context, f *Finder, tail []record.Change) (h *Hits, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -282,7 +278,7 @@ func (v *View) Find(ctx context.Context, f *Finder, tail []record.Change) (h *Hi
 	if f.q.nothing {
 		return h, nil
 	}
-	var newer []string // their documents count no more
+	var newer []string // their documents are outdated
 	for i := range tail {
 		c := &tail[i]
 		if c.Owner != f.owner {
@@ -295,7 +291,7 @@ func (v *View) Find(ctx context.Context, f *Finder, tail []record.Change) (h *Hi
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		if score, ok, err := f.score(c.Record, v.x.content); err == nil && ok { // a row that cannot be read is not there
+		if score, ok, err := f.score(c.Record, v.x.content); err == nil && ok { // an unreadable row counts as missing
 			h.loose = append(h.loose, Hit{c.Kind, c.ID, score})
 		}
 	}
@@ -324,17 +320,17 @@ func (v *View) Find(ctx context.Context, f *Finder, tail []record.Change) (h *Hi
 	return h, nil
 }
 
-// ErrUnusable says that the index cannot answer.
+// ErrUnusable says that the index cannot be used.
 var ErrUnusable = errors.New("the search index cannot be used")
 
-// lookup evaluates a query within a segment. The bitmaps that it reads are the
-// index's own memory: they are not changed.
+// lookup evaluates a query in a segment. The bitmaps that it reads are memory of the index and must not be
+// changed.
 type lookup struct {
 	ctx   context.Context
 	f     *Finder
 	seg   segment.Segment
 	dicts map[string]segment.TermDictionary
-	all   *roaring.Bitmap // that may be found
+	all   *roaring.Bitmap // the documents that may match
 	err   error
 }
 
@@ -359,7 +355,7 @@ func (e *lookup) dict(field string) segment.TermDictionary {
 	return d
 }
 
-// postings are those of e.all that have the term.
+// postings are the documents of e.all with the term.
 func (e *lookup) postings(field, term string) *roaring.Bitmap {
 	out := roaring.New()
 	if d := e.dict(field); d != nil {
@@ -369,7 +365,7 @@ func (e *lookup) postings(field, term string) *roaring.Bitmap {
 	return out
 }
 
-// addTerm adds the documents with the term.
+// addTerm adds the documents with the term. again is a list to reuse.
 func (e *lookup) addTerm(to *roaring.Bitmap, d segment.TermDictionary, term []byte, again segment.PostingsList) segment.PostingsList {
 	p, err := d.PostingsList(term, nil, again)
 	if err != nil {
@@ -380,8 +376,7 @@ func (e *lookup) addTerm(to *roaring.Bitmap, d segment.TermDictionary, term []by
 	return p
 }
 
-// terms yields the terms of a field that the automaton takes, from one up to,
-// but not including, another.
+// terms yields the terms of a field that the automaton accepts, from from up to but not including to.
 func (e *lookup) terms(field string, a segment.Automaton, from, to []byte, yield func(d segment.TermDictionary, term string)) {
 	d := e.dict(field)
 	if d == nil {
@@ -406,7 +401,7 @@ func (e *lookup) terms(field string, a segment.Automaton, from, to []byte, yield
 	}
 }
 
-// anyOf are those of e.all that have one of the terms that the automaton takes.
+// anyOf are the documents of e.all with one of the terms that the automaton accepts.
 func (e *lookup) anyOf(field string, a segment.Automaton, from, to []byte) *roaring.Bitmap {
 	out := roaring.New()
 	var again segment.PostingsList
@@ -417,7 +412,7 @@ func (e *lookup) anyOf(field string, a segment.Automaton, from, to []byte) *roar
 	return out
 }
 
-// prefixEnd is the first key after all that begin with a prefix.
+// prefixEnd is the first key after all keys with a prefix.
 func prefixEnd(prefix string) []byte {
 	b := []byte(prefix)
 	for i := len(b) - 1; i >= 0; i-- {
@@ -428,8 +423,8 @@ func prefixEnd(prefix string) []byte {
 	return nil
 }
 
-// base finds what may be found at all: the owner's documents that are there,
-// of which nothing newer is known, and that the filters let through.
+// base finds the documents that may match: the owner's existing documents that are not outdated and that pass
+// the filters.
 func (e *lookup) base(deleted *roaring.Bitmap, newer []string) error {
 	e.all = roaring.New()
 	if d := e.dict(ownerField); d != nil {
@@ -458,7 +453,7 @@ func (e *lookup) base(deleted *roaring.Bitmap, newer []string) error {
 		case x.id != record.ID{}:
 			b = e.postings(tagField, string(x.id[:]))
 		default:
-			b = roaring.New() // there is no such tag
+			b = roaring.New() // the tag does not exist
 		}
 		if x.not {
 			e.all.AndNot(b)
@@ -469,7 +464,7 @@ func (e *lookup) base(deleted *roaring.Bitmap, newer []string) error {
 	return e.err
 }
 
-// scores finds what fits all clauses, by score.
+// scores finds the documents that match all clauses, by score.
 func (e *lookup) scores() (map[int]*roaring.Bitmap, error) {
 	for i := range e.f.q.not {
 		if e.all.IsEmpty() {
@@ -506,8 +501,7 @@ func (e *lookup) scores() (map[int]*roaring.Bitmap, error) {
 	return scores, e.err
 }
 
-// levels finds the documents that fit a clause of q.must (0) or q.not (1), by
-// their best level.
+// levels finds the documents that match a clause of q.must (0) or q.not (1), by their best level.
 func (e *lookup) levels(of, i int) map[int]*roaring.Bitmap {
 	c := &[2][]clause{e.f.q.must, e.f.q.not}[of][i]
 	tags := &e.f.words[of][i]
@@ -545,7 +539,7 @@ func (e *lookup) levels(of, i int) map[int]*roaring.Bitmap {
 	return levels
 }
 
-// tagged are those of e.all that have one of the tags.
+// tagged are the documents of e.all with one of the tags.
 func (e *lookup) tagged(ids map[record.ID]bool) *roaring.Bitmap {
 	out := roaring.New()
 	if len(ids) == 0 {
@@ -560,8 +554,7 @@ func (e *lookup) tagged(ids map[record.ID]bool) *roaring.Bitmap {
 	return out
 }
 
-// field finds a clause in a field: as it stands, and with its last part as the
-// beginning of a word.
+// field finds a clause in a field: exactly, and with its last part as the beginning of a word.
 func (e *lookup) field(field string, c *clause) (exact, begun *roaring.Bitmap) {
 	last := c.parts[len(c.parts)-1]
 	if len(c.parts) > 1 {
@@ -574,12 +567,12 @@ func (e *lookup) field(field string, c *clause) (exact, begun *roaring.Bitmap) {
 	return exact, begun
 }
 
-// errorAutomata makes the automata that take a word with one typing error.
+// errorAutomata makes automata that accept a word with one typing error.
 var errorAutomata = sync.OnceValues(func() (*levenshtein.LevenshteinAutomatonBuilder, error) {
 	return levenshtein.NewLevenshteinAutomatonBuilder(1, true)
 })
 
-// automaton takes a word with one typing error, or without one.
+// automaton accepts a word with at most one typing error.
 func (f *Finder) automaton(term string) (segment.Automaton, error) {
 	if a := f.automata[term]; a != nil {
 		return a, nil
@@ -599,8 +592,7 @@ func (f *Finder) automaton(term string) (segment.Automaton, error) {
 	return a, nil
 }
 
-// misspelt are those of e.all that have the word with a typing error, or
-// without one.
+// misspelt are the documents of e.all that have the word with at most one typing error.
 func (e *lookup) misspelt(field, term string) *roaring.Bitmap {
 	a, err := e.f.automaton(term)
 	if err != nil {
@@ -611,8 +603,8 @@ func (e *lookup) misspelt(field, term string) *roaring.Bitmap {
 	return e.anyOf(field, a, []byte(term[:first]), prefixEnd(term[:first]))
 }
 
-// phrase finds several words in a row by their positions, which it reads only
-// in documents that have all of the words.
+// phrase finds several words in a row by their positions. It reads positions only in documents that have all
+// the words.
 func (e *lookup) phrase(field string, c *clause) (exact, begun *roaring.Bitmap) {
 	exact, begun = roaring.New(), roaring.New()
 	d := e.dict(field)
@@ -648,7 +640,7 @@ func (e *lookup) phrase(field string, c *clause) (exact, begun *roaring.Bitmap) 
 	}
 
 	docs := complete.ToArray()
-	var ends [][]uint64 // where the row so far ends, by document, in the order of docs
+	var ends [][]uint64 // positions where the words so far end, for each of docs
 	for i, p := range head {
 		next := make([][]uint64, len(docs))
 		e.positions(d, p.term, complete, docs, func(at int, pos uint64) {
@@ -668,16 +660,14 @@ func (e *lookup) phrase(field string, c *clause) (exact, begun *roaring.Bitmap) 
 	return exact, begun
 }
 
-// within reports whether the place is one of those, which are in their order.
-// There may be as many as words in a text.
+// within reports whether places, which are sorted, contain the place. There may be as many as words in a text.
 func within(places []uint64, place uint64) bool {
 	_, got := slices.BinarySearch(places, place)
 	return got
 }
 
-// positions yields where the term stands in those of some that have it, from
-// the beginning of each on. docs is a list that has all of some; at counts
-// within it.
+// positions yields the positions of the term in the documents of some that have it, in ascending order for
+// each document. docs is a list with all of some; at is an index into it.
 func (e *lookup) positions(d segment.TermDictionary, term string, some *roaring.Bitmap, docs []uint32, yield func(at int, pos uint64)) {
 	p, err := d.PostingsList([]byte(term), nil, nil)
 	if err != nil {

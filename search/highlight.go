@@ -10,27 +10,24 @@ import (
 	"kist/kv/record"
 )
 
-// Bounds of an excerpt, in characters: its length, and how much of that comes
-// before what was found.
+// Limits of an excerpt in characters: its length, and how much of it comes before the match.
 const (
 	excerptLength = 240
 	excerptBefore = 60
 )
 
-// A Range is a part of a text, [start, end), in UTF-16 code units, as
-// JavaScript, Java and Swift count characters.
+// A Range is a part of a text, [start, end), in UTF-16 code units, the unit of strings in JavaScript and Java.
 type Range [2]int
 
-// A Highlight shows what was found of a record: it is plain text, and where in
-// it the words are. Nothing in it is markup.
+// A Highlight shows where a record matches: plain text and the places of the words. It contains no markup.
 type Highlight struct {
 	Title      string
 	TitleMarks []Range
-	Text       string // an excerpt of the rest; "" if there is no more
+	Text       string // an excerpt of the rest; "" if there is none
 	TextMarks  []Range
 }
 
-// Highlight says what of a record the query has found.
+// Highlight finds where the query matches a record.
 func (x *Index) Highlight(f *Finder, r *record.Record) (Highlight, error) {
 	d, err := proseOf(r, nil)
 	if err != nil {
@@ -66,7 +63,7 @@ func (x *Index) Highlight(f *Finder, r *record.Record) (Highlight, error) {
 	return h, nil
 }
 
-// excerpt is the text around a place, with its white space folded.
+// excerpt is the text around a place, with its white space normalised.
 func excerpt(t string, at int) string {
 	from := at
 	for range excerptBefore {
@@ -74,7 +71,7 @@ func excerpt(t string, at int) string {
 		from -= size
 	}
 	cutOff := from > 0
-	if cutOff { // not within a word
+	if cutOff { // start at the beginning of a word
 		if space := strings.IndexAny(t[from:at], " \t\n"); space >= 0 {
 			from += space
 		}
@@ -91,8 +88,7 @@ func excerpt(t string, at int) string {
 	return part
 }
 
-// spans yields where the words of the query are in a text, one word of the query
-// after another.
+// spans yields the places of the query's words in a text, word by word.
 func (f *Finder) spans(text string) iter.Seq[span] {
 	return func(yield func(span) bool) {
 		if len(f.q.must) == 0 || text == "" {
@@ -118,14 +114,14 @@ func (f *Finder) spans(text string) iter.Seq[span] {
 	}
 }
 
-// span is a part of a text in bytes.
+// span is a part of a text, in bytes.
 type span struct {
 	fit        fit
 	start, end int
 }
 
-// marks are the words of the query in a text, in order, those that touch
-// joined, and how well the best of them fits.
+// marks are the places of the query's words in a text, in order and with adjacent ones joined. best is how well the best of
+// them fits.
 func (f *Finder) marks(text string) (best fit, _ []Range) {
 	found := slices.SortedFunc(f.spans(text), func(a, b span) int { return a.start - b.start })
 	for _, s := range found {

@@ -1,6 +1,6 @@
-// Package search finds records by their words. It keeps an index beside the
-// store, which is derived from it and rebuilt whenever it is not proven
-// whole. The index only proposes: who asks reads each record from the store.
+// Package search finds records by their words. It keeps an index beside the store, which is derived from the
+// store and rebuilt unless it is proven intact. The index only suggests ids: callers read each record from the
+// store.
 package search
 
 import (
@@ -25,125 +25,119 @@ import (
 	"kist/kv/record"
 )
 
-// Options are what an Index is made of. All but Room, Relax, Mapped and Content are required.
+// Options configure an Index. All fields are required except Room, Relax, Mapped and Content.
 type Options struct {
-	Dir   string // the folder of the index, which is made; its content may be deleted while nobody has it open
-	Store string // names the store whose records these are: another one's index is rebuilt
-	// Feed reads up to limit changes after a place, with the records as they
-	// are now, the latest place there is, and the place up to which removals
-	// may be forgotten.
+	Dir   string // the folder of the index, created if missing; its content may be deleted while it is not open
+	Store string // identifies the store; an index of another store is rebuilt
+	// Feed reads up to limit changes after a place, with the current state of the records. It also returns
+	// the latest place, and the place up to which removals may be forgotten.
 	Feed func(since uint64, limit int) (some []record.Change, latest, trimmed uint64, err error)
-	// Trim forgets the removals at the places, which are in the index.
+	// Trim forgets the removals at the places, which the index has applied.
 	Trim func(places []uint64) error
-	Wake <-chan struct{} // receives when there are changes
-	// Room is how many bytes the disk takes at present: without room the index
-	// waits, so that it takes no one else's.
+	Wake <-chan struct{} // receives if there are changes
+	// Room is how many bytes the disk has free for the index. With none, the index waits, so that it takes
+	// no space from others.
 	Room func() int64
-	// Relax gives back the memory that reading records through took.
+	// Relax releases the memory that reading records took.
 	Relax func() error
-	// Mapped is how many bytes of files the process has in its memory; 0 if
-	// nobody can tell.
+	// Mapped is how many bytes of files the process has in its memory; 0 if unknown.
 	Mapped func() int64
 	// Content reads the first MaxContent bytes of a file.
 	Content func(*record.Record) ([]byte, error)
 	Log     *slog.Logger
 }
 
-// Bounds of a batch: of changes, of those while the index is rebuilt, when
-// larger ones leave less to merge, and of the text in it, in bytes.
+// Limits of a batch: the number of changes, the same during a rebuild, when larger batches leave less to merge,
+// and the bytes of text.
 const (
 	batchChanges = 500
 	batchAnew    = 2000
 	batchText    = 1 << 20
-	// batchMemory is the least memory limit for batches of batchAnew changes:
-	// two at a time take up to 70 MB.
+	// batchMemory is the minimum memory limit for batches of batchAnew changes: two at a time take up to
+	// 70 MB.
 	batchMemory = 256 << 20
 )
 
-// largeBuild is how many changes make an index that is settled once it is made:
-// its segments are merged into one, and it is opened again, which gives back the
-// memory that making it took. segmentsAnew is how many segments of a size may
-// come together until then: to merge them earlier is work that is done again.
+// largeBuild is the number of changes from which a new index is optimised after it was built: its segments are
+// merged into one, and it is opened again, which releases the memory for building it. segmentsAnew is how many
+// segments of a size may exist until then. Merging them earlier would only mean to merge them twice.
 const (
 	largeBuild   = 5000
 	segmentsAnew = 64
 )
 
-// mostGone bounds the marks of removals that are kept in mind while they cannot
-// be taken away. Others go when the index is next rebuilt.
+// mostGone is how many marks of removals are remembered while they cannot be removed. Others are removed when the
+// index is next rebuilt.
 const mostGone = 100_000
 
-// idle is how long nothing must have changed until memory is given back, and how
-// often what searches took is given back from then on.
+// idle is how long nothing must have changed before memory is released, and how often memory taken by searches is
+// released after that.
 const idle = time.Minute
 
-// linger is how long changes may wait for more of them, so that a few are not
-// a batch of their own. They are found meanwhile: see View.Find.
+// linger is how long changes may wait for more, so that a few changes do not become a separate batch. Searches find
+// them nevertheless: see View.Find.
 const linger = time.Second
 
-// retryAfter is how long the index is let be after something went wrong, such
-// as a full disk.
+// retryAfter is the pause after an error, such as a full disk.
 const retryAfter = 10 * time.Second
 
-// An Index is the search index of a store. Run keeps it; it is safe for
-// concurrent use.
+// An Index is the search index of a store. Run maintains it. It is safe for concurrent use.
 type Index struct {
 	o     Options
 	queue *index.AnalysisQueue
 
-	mu   sync.RWMutex   // held for reading by each View
-	live *scorch.Scorch // nil while there is none to be asked
+	mu   sync.RWMutex   // read-locked by each View
+	live *scorch.Scorch // nil while the index cannot be used
 
 	ordersMu sync.Mutex
 	orders   map[uint64]*order // by segment
 
 	stateMu sync.Mutex
 	state   State
-	moved   chan struct{} // closed when the state has changed
+	moved   chan struct{} // closed when the state changes
 
-	asked      atomic.Bool   // since memory was last given back
-	flood      chan struct{} // many changes came at once
-	hurry      chan struct{} // somebody waits for the index to catch up
-	broken     chan error    // why the index that is open cannot go on
-	rebuildNow chan struct{} // it is to be rebuilt
+	asked      atomic.Bool   // whether there was a search since memory was last released
+	flood      chan struct{} // many changes arrived at once
+	hurry      chan struct{} // a caller is waiting for the index to catch up
+	broken     chan error    // why the open index cannot continue
+	rebuildNow chan struct{} // a rebuild was requested
 }
 
-// State is how an index is.
+// State is the state of an index.
 type State struct {
 	Phase Phase `json:"state"`
-	// Documents is how many this process has written since it began, or began
-	// the index again.
+	// Documents is how many documents this process has written since it started or since the last rebuild
+	// began.
 	Documents int64 `json:"documents"`
-	// Place is the place in the feed of changes that it has reached, Latest
-	// the last one that was there when it looked.
+	// Place is the place in the feed of changes that the index has reached. Latest is the last known place in
+	// the feed.
 	Place  uint64 `json:"place"`
 	Latest uint64 `json:"latest"`
-	// Problem is why it is not ready, if something is wrong.
+	// Problem is why it is not ready, if there is a problem.
 	Problem string `json:"problem,omitempty"`
-	Built   int    `json:"-"` // how often it was rebuilt by this process
+	Built   int    `json:"-"` // number of rebuilds by this process
 }
 
-// Phase is what an index does.
+// Phase is what an index is doing.
 type Phase string
 
-// The phases. An index that is not Ready is not asked: records are read
-// through instead.
+// The phases. An index is used only when it is Ready. Otherwise, searches read the records.
 const (
 	Opening  Phase = "opening"
 	Building Phase = "building"
 	Ready    Phase = "ready"
-	Failed   Phase = "failed" // it is tried again
+	Failed   Phase = "failed" // it will try again
 	Closed   Phase = "closed"
 )
 
-// Phases are all phases.
+// Phases lists all phases.
 func Phases() []string {
 	return []string{string(Opening), string(Building), string(Ready), string(Failed), string(Closed)}
 }
 
 var errDamaged = errors.New("the search index is damaged")
 
-// New makes an index, which is not open until Run is called.
+// New makes an index, which is closed until Run is called.
 func New(o Options) *Index {
 	return &Index{
 		o: o, state: State{Phase: Closed}, moved: make(chan struct{}),
@@ -151,14 +145,14 @@ func New(o Options) *Index {
 	}
 }
 
-// State tells how the index is.
+// State returns the state of the index.
 func (x *Index) State() State {
 	x.stateMu.Lock()
 	defer x.stateMu.Unlock()
 	return x.state
 }
 
-// change changes the state and tells those who wait for that.
+// change changes the state and wakes those who wait for that.
 func (x *Index) change(fn func(*State)) {
 	x.stateMu.Lock()
 	defer x.stateMu.Unlock()
@@ -167,8 +161,7 @@ func (x *Index) change(fn func(*State)) {
 	x.moved = make(chan struct{})
 }
 
-// Await returns when the state satisfies a condition, with it, or when ctx is
-// over, with its error.
+// Await returns the state when it satisfies a condition, or ctx's error.
 func (x *Index) Await(ctx context.Context, got func(State) bool) (State, error) {
 	for {
 		x.stateMu.Lock()
@@ -185,8 +178,8 @@ func (x *Index) Await(ctx context.Context, got func(State) bool) (State, error) 
 	}
 }
 
-// Hurry lets what waits for more changes go on at once, and returns when the
-// index is beyond the place, is not ready any more, or ctx is over.
+// Hurry makes waiting changes go into the index immediately. It returns when the index is beyond the place, is no
+// longer ready, or ctx ends.
 func (x *Index) Hurry(ctx context.Context, place uint64) {
 	select {
 	case x.hurry <- struct{}{}:
@@ -195,8 +188,7 @@ func (x *Index) Hurry(ctx context.Context, place uint64) {
 	_, _ = x.Await(ctx, func(s State) bool { return s.Phase != Ready || s.Place > place })
 }
 
-// Rebuild has the index rebuilt. It returns at once; State tells how far it
-// is.
+// Rebuild starts a rebuild of the index and returns at once. State shows its progress.
 func (x *Index) Rebuild() {
 	x.change(func(s *State) { s.Phase = Building })
 	select {
@@ -205,9 +197,8 @@ func (x *Index) Rebuild() {
 	}
 }
 
-// View is the index as it is now; false if it is not ready. While it is being
-// opened, which takes a moment at the start and once it was made, it waits for
-// that.
+// View returns the current index; false if it is not ready. It waits while the index is being opened, which takes a
+// moment at the start and after a rebuild.
 func (x *Index) View(ctx context.Context) (*View, bool) {
 	if _, err := x.Await(ctx, func(s State) bool { return s.Phase != Opening }); err != nil {
 		return nil, false
@@ -227,7 +218,7 @@ func (x *Index) View(ctx context.Context) (*View, bool) {
 	return &View{x: x, snap: snap, at: placeOf(snap)}, true
 }
 
-// markDamaged notes that the index that is open must not be asked any more.
+// markDamaged notes that the open index must not be used any longer.
 func (x *Index) markDamaged(err error) {
 	x.change(func(s *State) {
 		if s.Phase == Ready || s.Phase == Building {
@@ -240,20 +231,20 @@ func (x *Index) markDamaged(err error) {
 	}
 }
 
-// content is what of a file is searched.
+// content is the searchable text of a file.
 func (x *Index) content(r *record.Record) string {
 	if x.o.Content == nil {
 		return ""
 	}
 	b, err := x.o.Content(r)
 	if err != nil {
-		x.o.Log.Warn("a file is searched by its name alone: it cannot be read", "id", r.ID, "error", err)
+		x.o.Log.Warn("cannot read a file, so searches find it only by its name", "id", r.ID, "error", err)
 		return ""
 	}
 	return textOf(b)
 }
 
-// orderOf is the order of a segment.
+// orderOf returns the order of a segment.
 func (x *Index) orderOf(s *scorch.SegmentSnapshot) (*order, error) {
 	x.ordersMu.Lock()
 	o := x.orders[s.Id()]
@@ -274,7 +265,7 @@ func (x *Index) orderOf(s *scorch.SegmentSnapshot) (*order, error) {
 	return o, nil
 }
 
-// forget drops the orders of segments that are no more.
+// forget drops the orders of segments that no longer exist.
 func (x *Index) forget(s *scorch.IndexSnapshot) {
 	there := map[uint64]bool{}
 	if s != nil {
@@ -291,8 +282,7 @@ func (x *Index) forget(s *scorch.IndexSnapshot) {
 	}
 }
 
-// Run opens the index, keeps it up to date until ctx is over, and closes it.
-// It is called once.
+// Run opens the index, keeps it up to date until ctx ends, and closes it. It is called once.
 func (x *Index) Run(ctx context.Context) {
 	x.change(func(s *State) { s.Phase = Opening })
 	x.queue = index.NewAnalysisQueue(1)
@@ -310,14 +300,14 @@ func (x *Index) Run(ctx context.Context) {
 		err := x.openAndFollow(ctx, wipe)
 		if ctx.Err() != nil {
 			if !errors.Is(err, ctx.Err()) && !errors.Is(err, errSettled) {
-				x.o.Log.Warn("the search index is rebuilt at the next start", "error", err)
+				x.o.Log.Warn("the search index will be rebuilt at the next start", "error", err)
 			}
 			return
 		}
 		if errors.Is(err, errSettled) {
 			wipe = false
 			x.relaxStore()
-			debug.FreeOSMemory() // making the index took more than keeping it does
+			debug.FreeOSMemory() // building the index takes more memory than using it
 			continue
 		}
 		var again *rebuild
@@ -327,19 +317,18 @@ func (x *Index) Run(ctx context.Context) {
 			}
 			continue
 		}
-		x.o.Log.Error("the search index cannot be kept; it is tried again, and searches take longer meanwhile", "error", err, "after", retryAfter)
+		x.o.Log.Error("the search index failed and will try again; searches take longer in the meantime", "error", err, "after", retryAfter)
 		x.change(func(s *State) { s.Phase, s.Problem = Failed, err.Error() })
 		select {
 		case <-ctx.Done():
 		case <-x.rebuildNow:
-			x.Rebuild() // keep looks again
+			x.Rebuild() // openAndFollow sees the request
 		case <-time.After(retryAfter):
 		}
 	}
 }
 
-// rebuild says that the index must be rebuilt, and why if that is not what
-// somebody wanted.
+// rebuild says that the index must be rebuilt. why is nil if someone requested it.
 type rebuild struct{ why error }
 
 func (r *rebuild) Error() string { return fmt.Sprintf("the search index must be rebuilt: %v", r.why) }
@@ -347,11 +336,10 @@ func (r *rebuild) Unwrap() error { return r.why }
 
 func (x *Index) folder() string { return filepath.Join(x.o.Dir, "scorch") }
 
-// openAndFollow opens the index, or begins a new one, and follows the feed until ctx is
-// over or something is wrong.
+// openAndFollow opens the index, or starts a new one, and follows the feed until ctx ends or there is an error.
 func (x *Index) openAndFollow(ctx context.Context, wipe bool) (err error) {
 	select {
-	case <-x.broken: // of the one before
+	case <-x.broken: // an error of the previous index
 	default:
 	}
 	select {
@@ -395,7 +383,7 @@ func (x *Index) openAndFollow(ctx context.Context, wipe bool) (err error) {
 	ended := false
 	defer func() {
 		if failed := x.end(live, ended); failed != nil && ended {
-			err = failed // what it ended by is no matter
+			err = failed // the reason for the end does not matter
 		} else {
 			err = errors.Join(err, failed)
 		}
@@ -407,17 +395,17 @@ func (x *Index) openAndFollow(ctx context.Context, wipe bool) (err error) {
 	has := placeOf(snap)
 	_ = snap.Close()
 	if has != at {
-		return &rebuild{fmt.Errorf("%w: it is at %d and should be at %d", errDamaged, has, at)}
+		return &rebuild{fmt.Errorf("%w: it is at %d but should be at %d", errDamaged, has, at)}
 	}
 	x.mu.Lock()
 	x.live = live
 	x.mu.Unlock()
 	x.change(func(s *State) {
 		if s.Place, s.Latest, s.Problem = at, latest, ""; !wipe {
-			s.Phase = Ready // perhaps behind
+			s.Phase = Ready // maybe behind
 		}
 	})
-	mapped(live, release) // opening it has read here and there
+	mapped(live, release) // opening reads scattered pages
 	err = x.follow(ctx, live, at, wipe, large)
 	if ended = errors.Is(err, errSettled); ctx.Err() != nil {
 		ended = ended || errors.Is(err, ctx.Err())
@@ -425,14 +413,14 @@ func (x *Index) openAndFollow(ctx context.Context, wipe bool) (err error) {
 	return err
 }
 
-// end closes the index that was open; if it ended well, it proves it whole.
+// end closes the open index. If it ended well, it writes the proof that it is intact.
 func (x *Index) end(live *scorch.Scorch, well bool) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("%w: %v", errDamaged, p)
 		}
 	}()
-	x.mu.Lock() // waits for those who are looking
+	x.mu.Lock() // waits for open Views
 	x.live = nil
 	x.mu.Unlock()
 	x.forget(nil)
@@ -450,9 +438,8 @@ func (x *Index) end(live *scorch.Scorch, well bool) (err error) {
 	return nil
 }
 
-// open opens what is in the folder. A damaged index makes an error, whatever
-// the library does about it. large says that it is rebuilt and settled then:
-// its segments are hardly merged before.
+// open opens the index in the folder. A damaged index gives an error, whatever the library does about it. large means
+// that it is rebuilt and merged at the end, so that its segments are hardly merged before.
 func (x *Index) open(large bool) (s *scorch.Scorch, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -472,7 +459,7 @@ func (x *Index) open(large bool) (s *scorch.Scorch, err error) {
 	}
 	s, ok := made.(*scorch.Scorch)
 	if !ok {
-		return nil, fmt.Errorf("%w: not the kind of index that was made", errDamaged)
+		return nil, fmt.Errorf("%w: unexpected type of index", errDamaged)
 	}
 	if err := s.Open(); err != nil {
 		return nil, fmt.Errorf("cannot open the search index: %w", err)
@@ -480,8 +467,7 @@ func (x *Index) open(large bool) (s *scorch.Scorch, err error) {
 	return s, nil
 }
 
-// The library calls by name anyone who should hear of what goes wrong behind the
-// calls, with the path of the index.
+// The library reports background errors to listeners by name, with the path of the index.
 const listener = "kist"
 
 var listeners sync.Map // of *Index, by path
@@ -489,7 +475,7 @@ var listeners sync.Map // of *Index, by path
 func init() {
 	scorch.RegistryAsyncErrorCallbacks[listener] = func(err error, path string) {
 		if x, ok := listeners.Load(path); ok {
-			x.(*Index).markDamaged(err) //nolint:errcheck // nothing else is in it
+			x.(*Index).markDamaged(err) //nolint:errcheck // it has only indexes
 		}
 	}
 }
@@ -506,18 +492,18 @@ func snapshot(s *scorch.Scorch) (*scorch.IndexSnapshot, error) {
 	return snap, nil
 }
 
-// follow applies changes as they come. building says that the index is made
-// again, large that it is settled then.
+// follow applies changes as they arrive. building means that the index is being rebuilt, large that it is merged at
+// the end.
 func (x *Index) follow(ctx context.Context, live *scorch.Scorch, at uint64, building, large bool) error {
 	begun := time.Now()
 	w := &writer{x: x, live: live}
-	defer func() { _ = w.flush() }() // where that fails, something else has
-	var gone []uint64                // the places of removals that were applied
-	last := uint64(0)                // the latest change when it looked before
+	defer func() { _ = w.flush() }() // if this fails, something else has failed before
+	var gone []uint64                // the places of applied removals
+	last := uint64(0)                // the latest change at the previous check
 	for {
 		started := time.Now()
 		limit := batchChanges
-		if building && debug.SetMemoryLimit(-1) >= batchMemory { // which only reads it
+		if building && debug.SetMemoryLimit(-1) >= batchMemory { // -1 only reads the limit
 			limit = batchAnew
 		}
 		some, latest, _, err := x.o.Feed(at, limit)
@@ -546,8 +532,8 @@ func (x *Index) follow(ctx context.Context, live *scorch.Scorch, at uint64, buil
 		}
 		caught := len(some) == 0 || at >= latest
 		if caught && at < latest {
-			// The places in between are empty: the removals there are forgotten,
-			// or never came to be.
+			// The places in between are empty: removals there were forgotten, or the places
+			// were never used.
 			if err := w.write(index.NewBatch(), latest); err != nil {
 				return err
 			}
@@ -562,7 +548,7 @@ func (x *Index) follow(ctx context.Context, live *scorch.Scorch, at uint64, buil
 			} else if err := x.o.Trim(gone); err == nil || len(gone) > mostGone {
 				gone = gone[:0]
 			} else {
-				x.o.Log.Warn("marks of removals were not taken away yet", "error", err)
+				x.o.Log.Warn("cannot remove marks of removals yet", "error", err)
 			}
 		}
 		x.change(func(s *State) {
@@ -586,7 +572,7 @@ func (x *Index) follow(ctx context.Context, live *scorch.Scorch, at uint64, buil
 			_ = snap.Close()
 		}
 		pause := time.Duration(0)
-		if !building && latest > last { // while others write, they have half of the time to themselves
+		if !building && latest > last { // leave half of the time to writers
 			pause = time.Since(started)
 		}
 		last = latest
@@ -596,12 +582,11 @@ func (x *Index) follow(ctx context.Context, live *scorch.Scorch, at uint64, buil
 	}
 }
 
-// errSettled says that the index is to be closed and opened again.
-var errSettled = errors.New("the search index is made")
+// errSettled says that the index must be closed and opened again.
+var errSettled = errors.New("the search index is complete")
 
-// mergeSegments merges the segments of an index that was just made into one, if the
-// disk has room for that beside them. Who asks waits from then on until the
-// index is opened again.
+// mergeSegments merges the segments of a new index into one, if the disk has space for both. Then searches wait until
+// the index is open again.
 func (x *Index) mergeSegments(ctx context.Context, live *scorch.Scorch) error {
 	volume := int64(0)
 	mapped(live, func(file []byte) { volume += int64(len(file)) })
@@ -623,8 +608,8 @@ func (x *Index) mergeSegments(ctx context.Context, live *scorch.Scorch) error {
 	return errSettled
 }
 
-// mergeDurably merges segments and returns when the folder says so: ForceMerge
-// alone returns before, and closing the index then would undo it.
+// mergeDurably merges segments and returns when the folder has the result. ForceMerge alone returns earlier, and
+// closing the index then would undo the merge.
 func mergeDurably(ctx context.Context, live *scorch.Scorch, how *mergeplan.MergePlanOptions) error {
 	snap, err := snapshot(live)
 	if err != nil {
@@ -634,7 +619,7 @@ func mergeDurably(ctx context.Context, live *scorch.Scorch, how *mergeplan.Merge
 	if err := errors.Join(snap.Close(), live.ForceMerge(ctx, how)); err != nil {
 		return err
 	}
-	b := index.NewBatch() // waits until all before it is written
+	b := index.NewBatch() // is written after everything before it
 	b.SetInternal(placeKey, binary.BigEndian.AppendUint64(nil, place))
 	return live.Batch(b)
 }
@@ -653,18 +638,18 @@ func mapped(live *scorch.Scorch, fn func(file []byte)) {
 	}
 }
 
-// relaxStore has the store give back what was read of it.
+// relaxStore makes the store release the memory that reading it took.
 func (x *Index) relaxStore() {
 	if x.o.Relax == nil {
 		return
 	}
 	if err := x.o.Relax(); err != nil {
-		x.o.Log.Warn("memory stays taken", "error", err)
+		x.o.Log.Warn("cannot release memory of the store", "error", err)
 	}
 }
 
-// waitForChanges waits for changes if there are none, and then a little for more; for the
-// pause if there are, or until somebody waits for the index.
+// waitForChanges waits for changes, and then a little for more. If there are changes already, it waits for the pause,
+// or until a caller is waiting for the index.
 func (x *Index) waitForChanges(ctx context.Context, live *scorch.Scorch, caught bool, pause time.Duration) error {
 	if !caught {
 		_, err := x.wait(ctx, x.hurry, time.After(pause))
@@ -680,7 +665,7 @@ func (x *Index) waitForChanges(ctx context.Context, live *scorch.Scorch, caught 
 			x.relaxStore()
 		}
 		if asked {
-			debug.FreeOSMemory() // many searches at a time take much more than a few
+			debug.FreeOSMemory() // concurrent searches take much memory
 		}
 		woken, err = x.wait(ctx, x.o.Wake, time.After(idle))
 	}
@@ -693,8 +678,7 @@ func (x *Index) waitForChanges(ctx context.Context, live *scorch.Scorch, caught 
 	return err
 }
 
-// wait returns when one of the two receives, and whether it was the first; or
-// when the index cannot go on.
+// wait returns when wake or after receives; woken says whether it was wake. It fails when the index cannot continue.
 func (x *Index) wait(ctx context.Context, wake <-chan struct{}, after <-chan time.Time) (woken bool, err error) {
 	select {
 	case <-ctx.Done():
@@ -710,8 +694,7 @@ func (x *Index) wait(ctx context.Context, wake <-chan struct{}, after <-chan tim
 	}
 }
 
-// causeOf is what follows from an error that was told behind the calls. Anyone who
-// else waits for the index that is open hears of it too.
+// causeOf is the consequence of a background error. It also passes the error on to others that wait for the open index.
 func (x *Index) causeOf(err error) error {
 	select {
 	case x.broken <- err:
@@ -723,23 +706,22 @@ func (x *Index) causeOf(err error) error {
 	return &rebuild{err}
 }
 
-// persists reports whether an error is one of writing, which a full disk
-// makes: what is on the disk is whole.
+// persists reports whether the error comes from writing, for example to a full disk. Then the files on the disk are
+// intact.
 func persists(err error) bool {
 	var e *scorch.ScorchError
 	return errors.As(err, &e) && errors.Is(e, scorch.ErrPersist)
 }
 
-// writer writes batches to an index, one at a time. The next one is made
-// meanwhile.
+// writer writes batches to an index, one at a time, while the next one is prepared.
 type writer struct {
 	x    *Index
 	live *scorch.Scorch
 	busy func() error // waits for the batch that is being written; nil if there is none
 }
 
-// apply writes changes in batches, of which it begins each when the one before
-// is on the disk. It returns when the last one is begun.
+// apply writes changes in batches. Each batch starts when the previous one is on the disk. apply returns when the last
+// batch has started.
 func (w *writer) apply(some []record.Change) error {
 	b := index.NewBatch()
 	volume := 0
@@ -761,7 +743,7 @@ func (w *writer) apply(some []record.Change) error {
 	return nil
 }
 
-// write begins to write a batch that brings the index to a place in the feed.
+// write starts to write a batch that brings the index to a place in the feed.
 func (w *writer) write(b *index.Batch, at uint64) error {
 	if err := w.flush(); err != nil {
 		return err
@@ -781,9 +763,8 @@ func (w *writer) flush() error {
 	return wait()
 }
 
-// begin runs a call of the library; wait returns when it has ended. The
-// library's own goroutines may have died of a damaged file, in which case the
-// call never returns.
+// begin starts a call of the library; wait returns when it has ended. The library's goroutines may have died because of
+// a damaged file. Then the call never returns, but wait does.
 func (x *Index) begin(call func() error) (wait func() error) {
 	done := make(chan error, 1)
 	go func() {
@@ -804,15 +785,13 @@ func (x *Index) begin(call func() error) (wait func() error) {
 	}
 }
 
-// Score is how well a record fits, read through without the index; false if it
-// does not fit.
+// Score is how well a record matches, read without the index; false if it does not match.
 func (x *Index) Score(f *Finder, r *record.Record) (int, bool) {
 	score, ok, err := f.score(r, x.content)
-	return score, ok && err == nil // a row that cannot be read is not there
+	return score, ok && err == nil // an unreadable row counts as missing
 }
 
-// Scan reads records through in place of an index that is not ready, until ctx
-// is over: then it reports that there may be more.
+// Scan reads the records instead of an index that is not ready. When ctx ends, it stops and complete is false.
 func (x *Index) Scan(ctx context.Context, f *Finder, all iter.Seq2[*record.Record, error]) (h *Hits, complete bool) {
 	h = new(Hits)
 	for r, err := range all {
@@ -820,7 +799,7 @@ func (x *Index) Scan(ctx context.Context, f *Finder, all iter.Seq2[*record.Recor
 			return h.sort(), false
 		}
 		if err != nil {
-			continue // as above
+			continue // an unreadable record counts as missing
 		}
 		if score, ok := x.Score(f, r); ok {
 			h.loose = append(h.loose, Hit{r.Kind, r.ID, score})

@@ -7,18 +7,17 @@ import (
 	"time"
 )
 
-// Bounds of memory in a flood of changes, such as an import. Without them the
-// process would map all of the store and of the index, and let the heap grow to
-// several times of what is in use.
+// Limits for memory during a flood of changes, such as an import. Without them the process would map all of the store and
+// the index, and let the heap grow to several times of what is in use.
 const (
-	floodChanges = 100                   // that come at once make a flood
-	floodCalm    = 5 * time.Second       // without so many ends it
-	leanEvery    = 20 * time.Millisecond // memory is looked at
-	leanMapped   = 44 << 20              // bytes of files that stay mapped, the program among them
-	leanHeap     = 88 << 20              // bytes that the runtime takes, unless twice of what is in use is more
+	floodChanges = 100                   // changes at once that make a flood
+	floodCalm    = 5 * time.Second       // time without so many changes that ends it
+	leanEvery    = 20 * time.Millisecond // interval between checks of memory
+	leanMapped   = 44 << 20              // bytes of files that stay mapped, including the program
+	leanHeap     = 88 << 20              // bytes for the runtime, unless twice the live heap is more
 )
 
-// noteFlood says that many changes came at once.
+// noteFlood says that many changes arrived at once.
 func (x *Index) noteFlood() {
 	select {
 	case x.flood <- struct{}{}:
@@ -26,7 +25,7 @@ func (x *Index) noteFlood() {
 	}
 }
 
-// watchFloods bounds memory while there are floods, until ctx ends.
+// watchFloods limits memory during floods, until ctx ends.
 func (x *Index) watchFloods(ctx context.Context) {
 	for {
 		select {
@@ -38,7 +37,7 @@ func (x *Index) watchFloods(ctx context.Context) {
 	}
 }
 
-// leanFlood bounds memory until a flood is over.
+// leanFlood limits memory until a flood is over.
 func (x *Index) leanFlood(ctx context.Context) {
 	before := debug.SetMemoryLimit(-1)
 	defer func() {

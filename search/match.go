@@ -11,21 +11,21 @@ import (
 	"kist/kv/record"
 )
 
-// How much of a text is searched, in bytes.
+// How many bytes of a text are searched.
 const (
 	maxField = 64 << 10
-	// MaxContent is how much of a text file.
+	// MaxContent is how many bytes of a text file are searched.
 	MaxContent = 256 << 10
 )
 
-// prose is what of a record is searched.
+// prose is the searchable text of a record.
 type prose struct {
 	title string
 	texts []string
 }
 
-// proseOf reads what of a record is searched: its title, and what else
-// people wrote in it. content, if not nil, reads the beginning of a file.
+// proseOf reads the searchable text of a record: its title and everything else that people wrote in it. content, if not
+// nil, reads the beginning of a file.
 func proseOf(r *record.Record, content func(*record.Record) string) (prose, error) {
 	b, err := r.Decode()
 	if err != nil {
@@ -34,7 +34,7 @@ func proseOf(r *record.Record, content func(*record.Record) string) (prose, erro
 	d := prose{title: readable(b.Title())}
 	for t := range field.Of(b).Strings() {
 		if t = readable(t); t != d.title && t != "" {
-			d.texts = append(d.texts, strings.ToValidUTF8(t[:min(len(t), maxField)], "")) // no half of a character
+			d.texts = append(d.texts, strings.ToValidUTF8(t[:min(len(t), maxField)], "")) // no partial character
 		}
 	}
 	if r.Slug != "" {
@@ -48,7 +48,7 @@ func proseOf(r *record.Record, content func(*record.Record) string) (prose, erro
 	return d, nil
 }
 
-// readable is an address as people would write it; other text is as it is.
+// readable unescapes an address. Other text is returned unchanged.
 func readable(t string) string {
 	if strings.HasPrefix(t, "http") && strings.Contains(t, "%") {
 		if plain, err := url.PathUnescape(t); err == nil && utf8.ValidString(plain) {
@@ -58,8 +58,7 @@ func readable(t string) string {
 	return t
 }
 
-// textOf is what of a file's first bytes is searched: nothing if they are no
-// text in UTF-8.
+// textOf is the searchable part of a file's first bytes; "" if they are not UTF-8 text.
 func textOf(b []byte) string {
 	t := string(b[:min(len(b), MaxContent)])
 	if len(b) >= MaxContent { // may end within a character
@@ -77,9 +76,8 @@ func textOf(b []byte) string {
 	return t
 }
 
-// How well a clause fits a record. What fits in several ways counts for the
-// best of them; the levels of all clauses of a query are added up. A typing
-// error is far from everything else.
+// How well a clause matches a record. If it matches in several ways, the best counts. The score of a query is the sum of the
+// levels of all clauses. A typing error counts far less than everything else.
 const (
 	textErrorLevel   = 0
 	titleErrorLevel  = 1
@@ -90,8 +88,7 @@ const (
 	noLevel          = -1
 )
 
-// line is the terms of a text, or of several, in their order. Where two texts
-// meet there is a "" between them.
+// line has the terms of one or more texts in order. Between two texts there is a "".
 type line []string
 
 func lineOf(texts ...string) line {
@@ -107,7 +104,7 @@ func lineOf(texts ...string) line {
 	return l
 }
 
-// fit is how a clause is found in a line.
+// fit is how well a clause matches a line.
 type fit int
 
 const (
@@ -129,14 +126,14 @@ func (c *clause) in(l line) fit {
 	return best
 }
 
-// at is how the clause fits the line at a place.
+// at is how the clause matches the line at a place.
 func (c *clause) at(l line, at int) fit {
 	for i, p := range c.parts {
 		term := l[at+i]
 		switch {
 		case term == p.term:
 		case p.prefix && strings.HasPrefix(term, p.term):
-			return begun // of the last part alone
+			return begun // only the last part can be a prefix
 		case c.fuzzy && near(term, p.term):
 			return misspelt
 		default:
@@ -146,30 +143,27 @@ func (c *clause) at(l line, at int) fit {
 	return exactly
 }
 
-// A Finder is a query made ready for one owner: the names of tags are looked
-// up.
+// A Finder is a query prepared for one owner: the names of tags are resolved.
 type Finder struct {
 	owner   record.ID
 	q       *Query
 	strict  bool
-	words   [2][]taggedIDs // for each clause of q.must and q.not, the tags whose names it fits
+	words   [2][]taggedIDs // for each clause of q.must and q.not, the tags whose names match
 	filters []resolvedFilter
 
 	automata map[string]segment.Automaton // by word: see automaton
 }
 
-// taggedIDs are the ids of tags by how a clause fits their names.
+// taggedIDs are the ids of tags by how well a clause matches their names.
 type taggedIDs [exactly + 1]map[record.ID]bool
 
-// resolvedFilter is a filter whose tag, if it has one, is known by its id; the zero id
-// is no tag.
+// resolvedFilter is a filter with the id of its tag, if it has one. The zero id means that the tag does not exist.
 type resolvedFilter struct {
 	filter
 	id record.ID
 }
 
-// For makes the query ready. names yields the owner's tags by their folded
-// names. strict leaves typing errors out.
+// For prepares the query. names yields the owner's tags with their folded names. strict excludes typing errors.
 func (q *Query) For(owner record.ID, strict bool, names func(yield func(record.ID, string) bool)) *Finder {
 	f := &Finder{owner: owner, q: q, strict: strict}
 	all := [2][]clause{q.must, q.not}
@@ -207,7 +201,7 @@ func (q *Query) For(owner record.ID, strict bool, names func(yield func(record.I
 	return f
 }
 
-// passes reports whether the filters let a record through.
+// passes reports whether a record passes the filters.
 func (f *Finder) passes(r *record.Record) bool {
 	for _, x := range f.filters {
 		var got bool
@@ -237,7 +231,7 @@ func has(ids []record.ID, set map[record.ID]bool) bool {
 	return false
 }
 
-// score is how well a record fits; false if it does not.
+// score is how well a record matches; false if it does not.
 func (f *Finder) score(r *record.Record, content func(*record.Record) string) (int, bool, error) {
 	if f.q.nothing || r.Owner != f.owner || !f.passes(r) {
 		return 0, false, nil
@@ -266,7 +260,7 @@ func (f *Finder) score(r *record.Record, content func(*record.Record) string) (i
 	return score, true, nil
 }
 
-// level is how well one clause fits: of q.must (0) or q.not (1).
+// level is how well one clause of q.must (0) or q.not (1) matches.
 func (f *Finder) level(of, i int, r *record.Record, title, text line) int {
 	c := &[2][]clause{f.q.must, f.q.not}[of][i]
 	tags := &f.words[of][i]

@@ -2,5 +2,5 @@
 
 package search
 
-// release does nothing where the system is not told.
+// release does nothing on other systems.
 func release([]byte) {}

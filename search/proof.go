@@ -12,14 +12,13 @@ import (
 	"strings"
 )
 
-// proof is what a clean stop leaves behind: that the files are those of a
-// whole index, of which store, and how far it is. An index without one is not
-// opened, as the library may panic or hang on one that is torn.
+// proof is written at a clean stop. It proves that the files are an intact index, of which store, and which place it has
+// reached. An index without a proof is not opened, because the library may panic or hang on a damaged one.
 type proof struct {
 	Mapping int              `json:"Mapping"`
 	Store   string           `json:"Store"`
 	Place   uint64           `json:"Place"`
-	Root    uint32           `json:"Root"`  // CRC-32 of root.bolt, which says what the segments are
+	Root    uint32           `json:"Root"`  // CRC-32 of root.bolt, which lists the segments
 	Files   map[string]int64 `json:"Files"` // sizes of all files
 }
 
@@ -48,14 +47,13 @@ func (x *Index) prove(at uint64) error {
 	return os.Rename(aside, x.proofFile())
 }
 
-// proven reads the proof and holds it against what is there. It returns the
-// place that the index has reached; the error says why it cannot be used, and
-// is os.ErrNotExist where there is none.
+// proven reads the proof and checks it against the files. It returns the place that the index has reached. The error says why
+// the index cannot be used, and is os.ErrNotExist if there is none.
 func (x *Index) proven(latest, trimmed uint64) (at uint64, err error) {
 	text, err := os.ReadFile(x.proofFile())
 	if errors.Is(err, os.ErrNotExist) {
 		if _, there := os.Stat(x.folder()); there == nil {
-			return 0, errors.New("its last stop was not a clean one")
+			return 0, errors.New("its last stop was not clean")
 		}
 	}
 	if err != nil {
@@ -67,13 +65,13 @@ func (x *Index) proven(latest, trimmed uint64) (at uint64, err error) {
 	}
 	switch {
 	case p.Mapping != mappingVersion:
-		return 0, fmt.Errorf("it is of version %d and this program's is %d", p.Mapping, mappingVersion)
+		return 0, fmt.Errorf("it has version %d but this program needs %d", p.Mapping, mappingVersion)
 	case p.Store != x.o.Store:
-		return 0, errors.New("it is of another store")
+		return 0, errors.New("it belongs to another store")
 	case p.Place > latest:
-		return 0, fmt.Errorf("it is at change %d and the store at %d", p.Place, latest)
+		return 0, fmt.Errorf("it is at change %d but the store at %d", p.Place, latest)
 	case p.Place < trimmed:
-		return 0, fmt.Errorf("it is at change %d and removals up to %d are forgotten", p.Place, trimmed)
+		return 0, fmt.Errorf("it is at change %d but removals up to %d are forgotten", p.Place, trimmed)
 	}
 	files, err := sizes(x.folder())
 	if err != nil {
@@ -81,12 +79,12 @@ func (x *Index) proven(latest, trimmed uint64) (at uint64, err error) {
 	}
 	for name, size := range p.Files {
 		if got, ok := files[name]; !ok || got != size {
-			return 0, fmt.Errorf("%w: %s has %d bytes and should have %d", errDamaged, name, got, size)
+			return 0, fmt.Errorf("%w: %s has %d bytes but should have %d", errDamaged, name, got, size)
 		}
 		path := filepath.Join(x.folder(), name)
 		if name == rootName {
 			if sum, _, err := checksum(path, 0); err != nil || sum != p.Root {
-				return 0, errors.Join(err, fmt.Errorf("%w: %s is not what it was", errDamaged, name))
+				return 0, errors.Join(err, fmt.Errorf("%w: %s has changed", errDamaged, name))
 			}
 		}
 		if strings.HasSuffix(name, ".zap") {
@@ -115,8 +113,7 @@ func sizes(folder string) (map[string]int64, error) {
 	return files, nil
 }
 
-// checksum is the CRC-32 (IEEE) of a file except its last bytes, which it
-// returns.
+// checksum is the CRC-32 (IEEE) of a file without its last bytes, which it returns as end.
 func checksum(path string, last int64) (sum uint32, end []byte, err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -142,7 +139,7 @@ func checkSegment(path string) error {
 		return err
 	}
 	if len(end) != 4 || binary.BigEndian.Uint32(end) != sum {
-		return fmt.Errorf("%w: %s is not what it was", errDamaged, filepath.Base(path))
+		return fmt.Errorf("%w: %s has changed", errDamaged, filepath.Base(path))
 	}
 	return nil
 }

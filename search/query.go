@@ -13,45 +13,41 @@ import (
 // Bounds of a query.
 const (
 	MaxText  = 1000 // bytes
-	MaxTerms = 32   // words, those of phrases and filters included
+	MaxTerms = 32   // words, including those of phrases and filters
 )
 
-// A Query is what somebody looks for. The zero Query finds everything.
+// A Query is a search. The zero Query finds everything.
 //
-// Words are to be found all; a word of two characters or more is also found as
-// the beginning of a longer one, and from four on with one typing error.
-// "Words in quotes" are found as they stand, in a row. What is joined without
-// a space, such as main.go, is looked for in a row too. tag:x, tag:"x y",
-// kind:note, is:public, is:private and is:favorite narrow it. A minus before
-// any of these excludes. Everything else is text, whatever it looks like.
+// All words must be found. A word of two characters or more is also found as the beginning of a longer one, and from four
+// characters on with one typing error. "Words in quotes" are found exactly and in a row. Words joined without a space, such
+// as main.go, are also searched in a row. tag:x, tag:"x y", kind:note, is:public, is:private and is:favorite are filters. A
+// minus before any of these excludes it. Everything else is text, whatever it looks like.
 type Query struct {
 	must, not []clause
 	filters   []filter
-	nothing   bool // there was text, and nothing in it that could be looked for
+	nothing   bool // there was text, but nothing that can be searched
 }
 
 // clause is a word, or several in a row.
 type clause struct {
 	parts []part
-	fuzzy bool // may have a typing error; of one word alone
+	fuzzy bool // may have a typing error; only for single words
 }
 
 type part struct {
 	term   string
-	prefix bool // also as the beginning of a longer one; the last part only
+	prefix bool // also as the beginning of a longer word; only the last part
 }
 
-// filter is what narrows a query by something else than text: exactly one of
-// tag, kind and flag is set.
+// filter filters by something other than text: exactly one of tag, kind and flag is set.
 type filter struct {
 	not  bool
-	tag  string // as record.Fold makes it
+	tag  string // folded by record.Fold
 	kind *record.Kind
 	flag byte
 }
 
-// Parse reads what somebody typed. It fails, as Malformed, only where it is
-// too long.
+// Parse reads what a user typed. It fails, as Malformed, only if the text is too long.
 func Parse(text string) (*Query, error) {
 	if len(text) > MaxText {
 		return nil, tooLong(fmt.Sprintf("The text to search for must be at most %d bytes long.", MaxText))
@@ -88,7 +84,7 @@ func tooLong(text string) error {
 
 // Narrow adds filters, as if kind:… and tag:… were in the text. k may be nil.
 func (q *Query) Narrow(k *record.Kind, tags []string) {
-	q.filters = slices.Clip(q.filters) // a copy of the query has its own
+	q.filters = slices.Clip(q.filters) // copies of the query must not share them
 	if k != nil {
 		q.filters = append(q.filters, filter{kind: k})
 	}
@@ -102,8 +98,7 @@ func (q *Query) MayErr() bool {
 	return slices.ContainsFunc(q.must, func(c clause) bool { return c.fuzzy })
 }
 
-// tagOf is the name of a tag as the store compares it; of what can be no name,
-// what no tag has.
+// tagOf is the name of a tag in the form in which the store compares it. An invalid name becomes one that no tag has.
 func tagOf(name string) string {
 	clean, err := record.CleanTag(name)
 	if err != nil {
@@ -112,12 +107,12 @@ func tagOf(name string) string {
 	return record.Fold(clean)
 }
 
-// clauseOf makes a clause of text; exact says that it is meant as it stands.
+// clauseOf makes a clause of text. exact means without prefixes and typing errors.
 func clauseOf(text string, exact bool) clause {
 	all := slices.Collect(words(text))
 	n := len(all)
 	if n > 1 && all[n-1].open && all[n-2].end == all[n-1].end {
-		n-- // the pair before it has the character in it
+		n-- // the previous pair contains the character
 	}
 	var c clause
 	for _, t := range all[:n] {
@@ -130,7 +125,7 @@ func clauseOf(text string, exact bool) clause {
 	first, _ := utf8.DecodeRuneInString(last.term)
 	switch long := utf8.RuneCountInString(last.term); {
 	case all[n-1].open:
-		last.prefix = true // of the pairs that begin with it
+		last.prefix = true // of pairs that begin with it
 	case !exact && !isUnspaced(first):
 		last.prefix = long >= 2
 		c.fuzzy = n == 1 && long >= 4 && letters(last.term)
@@ -138,19 +133,18 @@ func clauseOf(text string, exact bool) clause {
 	return c
 }
 
-// letters reports whether there is a letter in a word: numbers are not typed
-// wrong, they are others.
+// letters reports whether a word has a letter. Numbers have no typing errors: a different number is a different word.
 func letters(term string) bool { return strings.ContainsFunc(term, unicode.IsLetter) }
 
-// parser takes a text apart at its spaces and quotes.
+// parser splits a text at its spaces and quotes.
 type parser struct {
 	rest string
 
-	// The piece at hand: [-][name:]text, the text in quotes or not.
+	// The current piece: [-][name:]text, with the text in quotes or not.
 	not        bool
 	name, text string
-	closed     bool   // the text is in quotes, and the second one is there
-	whole      string // text with name, as it was written
+	closed     bool   // the text is in quotes, including the closing one
+	whole      string // text with name, as typed
 }
 
 var quotes = map[rune]string{'"': `"`, '“': "”\"", '”': "”\"", '„': "“”\"", '«': "»", '»': "«"}
@@ -192,8 +186,8 @@ func (p *parser) next() bool {
 	return true
 }
 
-// quote takes text in quotes off the rest, if that begins with one. The last
-// quote may be missing, as somebody may be typing it.
+// quote removes text in quotes from the rest, if it begins with a quote. The closing quote may be missing, because the user
+// may still be typing.
 func (p *parser) quote() bool {
 	r, size := utf8.DecodeRuneInString(p.rest)
 	ends := quotes[r]
@@ -218,8 +212,7 @@ const (
 	isFavorite = 'f'
 )
 
-// filter is the piece at hand as a filter, if it is one. What only looks like
-// one becomes text again.
+// filter returns the current piece as a filter, if it is one. What only looks like a filter becomes text again.
 func (p *parser) filter() (filter, bool) {
 	f := filter{not: p.not}
 	switch value := strings.ToLower(p.text); p.name {
@@ -250,8 +243,7 @@ func (p *parser) filter() (filter, bool) {
 	return f, false
 }
 
-// KindNamed is the kind that kind:name means: its name, its collection, or
-// either in the plural; nil if there is none.
+// KindNamed is the kind for kind:name: by its name, its collection, or either in the plural; nil if there is none.
 func KindNamed(name string) *record.Kind {
 	name = strings.ToLower(name)
 	for _, k := range record.Kinds {

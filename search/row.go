@@ -6,8 +6,8 @@ import (
 	"kist/kv/record"
 )
 
-// row is a document of the index, its terms counted already: it needs no
-// analysis by the library. It implements [index.Document].
+// row is a document of the index with its terms already counted, so that the library does not analyse it. It implements
+// [index.Document].
 type row struct {
 	id     string
 	fields []index.Field
@@ -28,7 +28,7 @@ func (r *row) VisitFields(visit index.FieldVisitor) {
 	}
 }
 
-// AddIDField adds the id, by which the library finds a document again.
+// AddIDField adds the id, by which the library finds the document.
 func (r *row) AddIDField() {
 	f := &column{name: "_id", options: index.IndexField | index.StoreField, value: []byte(r.id)}
 	f.terms = index.TokenFrequencies{r.id: new(index.TokenFreq)}
@@ -40,7 +40,7 @@ func (r *row) AddIDField() {
 type column struct {
 	name    string
 	options index.FieldIndexingOptions
-	value   []byte // what is stored
+	value   []byte // stored value
 	terms   index.TokenFrequencies
 }
 
@@ -50,11 +50,11 @@ func (c *column) ArrayPositions() []uint64                         { return nil 
 func (c *column) EncodedFieldType() byte                           { return 't' }
 func (c *column) Analyze()                                         {}
 func (c *column) Options() index.FieldIndexingOptions              { return c.options }
-func (c *column) AnalyzedLength() int                              { return 1 } // for the library's scores, which are not asked for
+func (c *column) AnalyzedLength() int                              { return 1 } // for the library's scores, which are not used
 func (c *column) AnalyzedTokenFrequencies() index.TokenFrequencies { return c.terms }
 func (c *column) NumPlainTextBytes() uint64                        { return 0 }
 
-// words adds terms without places.
+// words adds terms without positions.
 func (r *row) words(name string, terms ...string) {
 	if len(terms) == 0 {
 		return
@@ -67,12 +67,12 @@ func (r *row) words(name string, terms ...string) {
 	r.fields = append(r.fields, c)
 }
 
-// text adds the terms of a line with their places.
+// text adds the terms of a line with their positions.
 func (r *row) text(name string, l line) {
 	c := &column{name: name, options: index.IndexField | index.IncludeTermVectors, terms: make(index.TokenFrequencies, len(l))}
 	places := make([]index.TokenLocation, len(l))
 	all := make([]index.TokenFreq, len(l))
-	first := make([]*index.TokenLocation, len(l)) // where a term stands first; few stand anywhere else
+	first := make([]*index.TokenLocation, len(l)) // the first positions of terms; few have more
 	for i, term := range l {
 		if term == "" {
 			continue
@@ -90,7 +90,7 @@ func (r *row) text(name string, l line) {
 	r.fields = append(r.fields, c)
 }
 
-// row is what is indexed of a record; nil if it is not there.
+// row makes the document of a record; nil if the record does not exist.
 func (x *Index) row(c *record.Change) *row {
 	r := c.Record
 	if r == nil {
@@ -98,7 +98,7 @@ func (x *Index) row(c *record.Change) *row {
 	}
 	text, err := proseOf(r, x.content)
 	if err != nil {
-		x.o.Log.Error("a record cannot be indexed", "error", err)
+		x.o.Log.Error("cannot index a record", "error", err)
 		return nil
 	}
 	d := &row{id: docID(c.Kind, c.ID), fields: make([]index.Field, 0, 10), volume: len(text.title)}

@@ -12,24 +12,21 @@ import (
 	"kist/kv/record"
 )
 
-// maxTerm is how much of a word counts, in characters. Longer ones are found
-// by their beginning.
+// maxTerm is how many characters of a word count. Longer words are found by their beginning.
 const maxTerm = 64
 
-// A token is a word as it is looked for, and where it stands in its text.
+// A token is a word in searchable form, with its place in the text.
 type token struct {
 	term       string
 	start, end int // in bytes
-	// open says that the word goes on after the term: it is the last character
-	// of a run in a script without spaces. See words.
+	// open says that the word continues after the term: it is the last character of a run in a script without
+	// spaces. See words.
 	open bool
 }
 
-// words yields the words of a text: runs of letters, digits and marks, each
-// folded, and symbols such as emoji, each on its own. Scripts that put no space
-// between words (see unspaced) are cut into pairs of characters, each
-// character with the next one; the last of a run stands alone. So any two
-// characters in a row are one term, and three are two terms in a row.
+// words yields the words of a text: runs of letters, digits and marks, folded, and symbols such as emoji, each on its own.
+// Runs in scripts without spaces between words (see unspaced) are cut into pairs of characters, each character with the next
+// one; the last character stands alone. So any two characters in a row are one term, and three are two terms in a row.
 func words(text string) iter.Seq[token] {
 	return func(yield func(token) bool) {
 		for i := 0; i < len(text); {
@@ -87,8 +84,7 @@ func words(text string) iter.Seq[token] {
 	}
 }
 
-// pairs yields the terms of a run in a script without spaces that begins at
-// i; it returns where the run ends.
+// pairs yields the terms of a run in a script without spaces that begins at i. It returns the end of the run.
 func pairs(text string, i int, yield func(token) bool) (int, bool) {
 	before, begun := "", i
 	for {
@@ -123,18 +119,17 @@ var asciiWord = func() (got [utf8.RuneSelf]bool) {
 	return got
 }()
 
-// symbol reports what is a word on its own.
+// symbol reports whether a character is a word on its own.
 func symbol(r rune) bool {
 	return r >= utf8.RuneSelf && r != utf8.RuneError && (unicode.Is(unicode.So, r) || unicode.Is(unicode.Sc, r))
 }
 
 func inWord(r rune) bool { return unicode.IsLetter(r) || unicode.IsNumber(r) }
 
-// joins reports characters that nobody sees and that part no word.
+// joins reports whether a character is invisible and does not separate words.
 func joins(r rune) bool { return r == '\u200c' || r == '\u200d' || r == '\u00ad' || r == '\u2060' }
 
-// unspaced are the scripts whose words no space parts, and Hangul, whose words
-// have their endings attached.
+// unspaced are the scripts without spaces between words, and Hangul, whose words have attached endings.
 var unspaced = []*unicode.RangeTable{
 	unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Hangul, unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar,
 }
@@ -147,9 +142,8 @@ func isUnspaced(r rune) bool {
 	return r == 'ー' || r == 'ｰ' || r == 'ﾞ' || r == 'ﾟ' || unicode.IsLetter(r) && unicode.In(r, unspaced...)
 }
 
-// fold is the form in which words are compared: without regard to case, to
-// compatibility forms such as full width and ligatures, and to accents and
-// other signs that people leave out when they type.
+// fold converts a word to the form for comparisons: ignoring case, compatibility forms such as full width and ligatures, and
+// accents and other marks that people leave out when they type.
 func fold(t string) string {
 	plain := true
 	for i := range len(t) {
@@ -173,14 +167,13 @@ func fold(t string) string {
 	return norm.NFC.String(b.String())
 }
 
-// latin has the letters that are typed as others and do not decompose.
+// latin has letters that do not decompose but are typed as other letters.
 var latin = map[rune]string{
 	'ø': "o", 'đ': "d", 'ð': "d", 'ħ': "h", 'ı': "i", 'ł': "l", 'ŧ': "t", 'þ': "th", 'æ': "ae", 'œ': "oe",
 }
 
-// leftOut reports signs that do not tell words apart for those who search:
-// accents, the points of Hebrew and Arabic, variation selectors. The signs of
-// other scripts, such as the vowels of Indic ones and the voicing of kana, do.
+// leftOut reports whether a mark does not distinguish words in a search: accents, the points of Hebrew and Arabic, variation
+// selectors. Marks of other scripts, such as vowels of Indic ones and the voicing of kana, do distinguish words.
 func leftOut(r rune) bool {
 	switch {
 	case r < 0x300:
@@ -193,9 +186,8 @@ func leftOut(r rune) bool {
 	return false
 }
 
-// near reports whether one typing error makes b out of a: a character left
-// out, added, changed, or two next to each other exchanged. The first
-// character must be right.
+// near reports whether at most one typing error turns a into b: a character left out, added or changed, or two adjacent ones
+// exchanged. The first character must be right.
 func near(a, b string) bool {
 	if d := len(a) - len(b); d > utf8.UTFMax || d < -utf8.UTFMax {
 		return false

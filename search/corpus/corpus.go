@@ -1,5 +1,4 @@
-// Package corpus makes the notes that benchmarks of the search look through:
-// the same ones each time.
+// Package corpus makes the notes for benchmarks of the search, always the same ones.
 package corpus
 
 import (
@@ -13,9 +12,9 @@ import (
 	"kist/kv/record"
 )
 
-// A Corpus writes texts in words of Zipf's frequency.
+// A Corpus writes texts with words distributed according to Zipf's law.
 type Corpus struct {
-	Words []string // 20 000, the most frequent first
+	Words []string // 20 000, most frequent first
 	zipf  *rand.Zipf
 }
 
@@ -42,8 +41,7 @@ func (c *Corpus) Text(n int) string {
 	return b.String()
 }
 
-// Fill adds n notes of an owner, with two tags each, and the content that is
-// made for each.
+// Fill adds n notes of an owner, each with two tags and content from the function.
 func (c *Corpus) Fill(s *kv.Store, owner record.ID, n int, content func() string) error {
 	for done := 0; done < n; {
 		if err := s.Update(func(tx *kv.Tx) error {
