@@ -157,7 +157,7 @@ func TestDoorNextRequest(t *testing.T) {
 	edit(func(k *record.Key) { k.Expires = time.Time{} })
 	me().want(200)
 
-	// An administrator who is none any more keeps the key but not the reach.
+	// A former administrator keeps the key but not the access to admin routes.
 	eve := a.addUser("eve", record.Admin)
 	admin := a.addKey(eve, record.ScopeAdmin)
 	stats := func() *answer { return a.do(apiRequest{method: "GET", path: "/api/v1/admin/stats", key: admin}) }

@@ -203,7 +203,7 @@ func TestBrowserSending(t *testing.T) {
 }
 
 // widgets are what the providers' scripts do, as far as a page sees it: they
-// take an element for their place as both do, show a frame of theirs in it, and
+// take an element to draw in, as both do, show their frame in it, and
 // call back once the visitor has clicked.
 var widgets = map[record.CaptchaProvider]struct{ script, frame, code string }{
 	record.CaptchaTurnstile: {"https://challenges.cloudflare.com/turnstile/v0/api.js?render=explicit", "https://challenges.cloudflare.com/frame", "turnstile"},
@@ -279,7 +279,7 @@ func TestBrowserCaptchaWidgets(t *testing.T) {
 		s.until(`document.getElementById('work').textContent === 'Please solve the captcha.'`)
 		s.js(`solve()`)
 		s.until(`document.getElementById('said').textContent === 'Thank you. One file received.'`)
-		s.until(`window.again === 7`) // for a token holds once
+		s.until(`window.again === 7`) // because a token is valid once
 
 		// What comes next has the pass of the first.
 		s.drop("b.txt", "2", "c.txt", "3")

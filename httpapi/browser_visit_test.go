@@ -77,7 +77,7 @@ func TestBrowserClaim(t *testing.T) {
 	b.fill("Add anything", "the first note")
 	b.press("Add note")
 	b.until(`document.querySelectorAll('#main .item').length === 1`)
-	b.open("/claim/" + token) // it holds once
+	b.open("/claim/" + token) // it is valid once
 	b.until(`document.body.textContent.includes('has been used')`)
 }
 
@@ -107,7 +107,7 @@ func TestBrowserSignIn(t *testing.T) {
 }
 
 // TestBrowserSignInProof: when strangers have tried too often, the page proves
-// that it is no program, and the user types the password once more.
+// that it is not a bot, and the user types the password again.
 func TestBrowserSignInProof(t *testing.T) {
 	b := openStranger(t)
 	for i := range session.GuessesOverall {

@@ -143,7 +143,7 @@ func (l *lair) script(name string) string {
 })();`, l.url, l.beacon.URL, name)
 }
 
-// hostiles are uploads of all sorts that browsers could take for programs.
+// hostiles are uploads of many types that browsers could run as programs.
 func (l *lair) hostiles() map[string]file {
 	html := func(name string) string {
 		return `<!DOCTYPE html><html><head><title>x</title><meta http-equiv="refresh" content="0;url=` + l.url + `/login?canary=` + name + `"></head><body>` +

@@ -18,7 +18,7 @@ import (
 	"kist/kv/record"
 )
 
-// A principal is somebody who calls, with what is true of the credential.
+// A principal is a caller, with the properties of its credential.
 type principal struct {
 	name    string
 	header  []string

@@ -120,7 +120,7 @@ func TestSignaturesByBase64(t *testing.T) {
 	is.NoErr(plain.Verify(r.body, r.header))
 }
 
-// The simple header is what openssl dgst -sha256 -hmac SECRET makes of the body.
+// The simple header is what openssl dgst -sha256 -hmac SECRET computes from the body.
 func TestSimpleSignature(t *testing.T) {
 	is := is.New(t)
 	h := http.Header{}

@@ -1,5 +1,5 @@
 // Creates, lists, reads, edits and removes one thing of every kind, with the
-// client that oapi-codegen makes of the document. KIST_URL and KIST_KEY name the
+// client that oapi-codegen generates from the document. KIST_URL and KIST_KEY name the
 // server and an API key.
 package main
 
