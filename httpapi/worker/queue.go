@@ -24,7 +24,7 @@ const Again = 5 * time.Second
 type Options[K comparable] struct {
 	Name    string          // for the log
 	AtOnce  int             // jobs at most
-	Longest time.Duration   // between two scans: the clock may have been set
+	Longest time.Duration   // at most between two scans, because the clock may have been set
 	Parting time.Duration   // for running jobs when the queue stops
 	Due     <-chan struct{} // receives a value when something may be due; nil if only Rescan says so
 	// Find scans the store for jobs that are due. free is how many more can
@@ -70,7 +70,7 @@ type turn struct {
 	at time.Time
 }
 
-// New makes a Queue.
+// New makes a queue.
 func New[K comparable](o Options[K]) *Queue[K] {
 	return &Queue[K]{
 		Options: o, rescan: make(chan struct{}, 1),
@@ -104,7 +104,7 @@ func (q *Queue[K]) Run(ctx context.Context) {
 	work.Wait()
 }
 
-// next starts what is due and has room. wait is how long to wait if nothing
+// next starts due jobs within the limits. wait is how long to wait if nothing
 // happens.
 func (q *Queue[K]) next(ctx context.Context) (some []*Job[K], wait time.Duration) {
 	q.mu.Lock()
@@ -115,7 +115,7 @@ func (q *Queue[K]) next(ctx context.Context) (some []*Job[K], wait time.Duration
 	}
 	due, wait, err := q.Find(q, free)
 	if err != nil {
-		q.Log.Error("the queue of "+q.Name+" cannot be read; it is tried again", "error", err)
+		q.Log.Error("cannot read the queue of "+q.Name+"; trying again", "error", err)
 		return nil, Again
 	}
 	if wait == 0 {
@@ -178,11 +178,11 @@ func (q *Queue[K]) do(j *Job[K]) {
 	j.Do(j.ctx)
 }
 
-// Rescan has the store scanned for due jobs.
+// Rescan makes the queue scan the store for due jobs.
 func (q *Queue[K]) Rescan() {
 	select {
 	case q.rescan <- struct{}{}:
-	default: // a scan is to come already
+	default: // a scan is already pending
 	}
 }
 
@@ -193,23 +193,23 @@ func (q *Queue[K]) Running(key K) *Job[K] {
 	return q.running[key]
 }
 
-// Cancel cancels the running job with a key, if there is one. The store must
-// know before that nobody wants the job any more.
+// Cancel cancels the running job with a key, if there is one. Before that, the
+// store must say that the job is cancelled.
 func (q *Queue[K]) Cancel(key K) {
 	if j := q.Running(key); j != nil {
 		j.stop()
 	}
 }
 
-// Served is when the latest job of a turn started, zero if that is not known.
+// Served is when the latest job of a turn started, zero if unknown.
 func (q *Queue[K]) Served(id record.ID) time.Time {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.served[id].at
 }
 
-// Forget forgets when the latest jobs of turns started, unless more of them
-// wait. Find calls it, so that the memory is bounded.
+// Forget forgets when the latest jobs of turns started, except those for which
+// waits returns true. Find calls it to bound the memory.
 func (q *Queue[K]) Forget(waits func(record.ID) bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -220,23 +220,22 @@ func (q *Queue[K]) Forget(waits func(record.ID) bool) {
 	}
 }
 
-// Persist writes down the result of a job until the store takes it: otherwise
-// the job would be due again at once. The store takes over when ctx ends or it
-// is closed.
+// Persist calls write until the result of a job is stored: otherwise the job would
+// be due again immediately. It gives up when ctx ends or the store is closed.
 func Persist(ctx context.Context, log *slog.Logger, write func() error) {
 	for {
 		err := write()
 		if err == nil || errors.Is(err, kv.ErrClosed) {
 			return
 		}
-		log.Error("what came of a job is not written down; it is tried again", "error", err)
+		log.Error("cannot store the result of a job; trying again", "error", err)
 		if !Pause(ctx) {
 			return // the next start does the job again
 		}
 	}
 }
 
-// Pause waits after a failure. It reports false if ctx ends before.
+// Pause waits after a failure. It returns false if ctx ends first.
 func Pause(ctx context.Context) bool {
 	timer := time.NewTimer(Again)
 	defer timer.Stop()

@@ -306,7 +306,7 @@ func TestStoreFails(t *testing.T) {
 		synctest.Wait()
 		is.Equal(s.begun(), []int{1})
 		stop()
-		is.True(strings.Contains(s.log.String(), "the queue of tests cannot be read; it is tried again"))
+		is.True(strings.Contains(s.log.String(), "cannot read the queue of tests; trying again"))
 	})
 }
 
