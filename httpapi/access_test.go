@@ -523,7 +523,7 @@ func TestDoorMissesCount(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	addr := netip.MustParseAddr
 	var m slugProbes
-	for i := range session.MissesFrom {
+	for i := range session.MaxMisses {
 		_, ok := m.allow(addr("2001:db8::1"), now)
 		is.True(ok)
 		m.count(addr(fmt.Sprintf("2001:db8::%x", i)), strconv.Itoa(i), now) // one /64
@@ -533,7 +533,7 @@ func TestDoorMissesCount(t *testing.T) {
 	is.Equal(wait, missWindow-time.Second)
 	_, ok = m.allow(addr("2001:db8:0:1::1"), now)
 	is.True(ok)
-	for range 2 * session.MissesFrom { // of the same slug
+	for range 2 * session.MaxMisses { // of the same slug
 		m.count(addr("1.1.1.1"), "a", now)
 	}
 	_, ok = m.allow(addr("1.1.1.1"), now)

@@ -190,13 +190,13 @@ func (s *Server) routeFor(path string) *Route {
 // callAPI is the API's answer to a GET of the caller; nil if it fails. The caller is
 // authorized as for a separate request.
 func (s *Server) callAPI(c *web.Request, path, query string) []byte {
-	row := s.routeFor(web.ApiPath + path)
+	row := s.routeFor(web.APIPath + path)
 	if row == nil {
 		return nil
 	}
 	r := c.R.Clone(c.R.Context())
 	r.Header.Del("Accept-Encoding") // the whole page is compressed instead
-	r.URL = &url.URL{Path: web.ApiPath + path, RawQuery: query}
+	r.URL = &url.URL{Path: web.APIPath + path, RawQuery: query}
 	answer := &recorder{header: http.Header{}}
 	one := &web.Request{
 		Site: c.Site, R: r, Args: c.Args, ID: c.ID, Addr: c.Addr,

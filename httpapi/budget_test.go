@@ -21,6 +21,6 @@ func TestBudgetIsReturned(t *testing.T) {
 		a.do(as(cookie, "GET", path, nil)).want(200)
 	}
 	a.server.Running.Wait()
-	is.True(a.server.Budget.All.TryAcquire(web.JsonBytes))
+	is.True(a.server.Budget.All.TryAcquire(web.JSONBytes))
 	is.Equal(len(a.server.Budget.Shares), 0)
 }

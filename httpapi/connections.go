@@ -38,7 +38,7 @@ func (s *Server) limitConnections(conn net.Conn, state http.ConnState) {
 			network, _ = addr.Prefix(bits) // fails only for an invalid number of bits
 		}
 	}
-	c := &s.crowd
+	c := &s.connections
 	c.Lock()
 	defer c.Unlock()
 	if state == http.StateClosed {

@@ -287,7 +287,7 @@ func TestContentMisses(t *testing.T) {
 	a.share("0123456789", "slug", "hidden", "isPublic", "false")
 	a.share("0123456789", "slug", "other", "isPublic", "false")
 	at := rawApart(a.get("/v/hidden").want(200))
-	for i := range session.MissesFrom {
+	for i := range session.MaxMisses {
 		a.send("GET", fmt.Sprint("/x/none", i), "Host", contentHost).want(404)
 	}
 	a.send("GET", "/x/hidden", "Host", contentHost).want(429)

@@ -79,7 +79,7 @@ func TestContract(t *testing.T) {
 	a := start(t)
 	const none = "00000000-0000-0000-0000-000000000000"
 	for _, path := range []string{"tags", "folders", "keys", "upload-requests", "integrations/webhooks"} {
-		a.delete(web.ApiPath + path + "/" + none).want(404)
+		a.delete(web.APIPath + path + "/" + none).want(404)
 	}
 	slug := a.upload(nil, file{"a.txt", "text/plain", "a"}).want(201).text("slug")
 	at := "/api/v1/files/" + slug

@@ -119,7 +119,7 @@ func TestQuarantine(t *testing.T) {
 	}
 	for who, header := range callers {
 		for _, r := range a.server.routes {
-			if r.Id == "logout" || r.Id == "removeUser" || strings.HasPrefix(r.Id, "removeSession") {
+			if r.ID == "logout" || r.ID == "removeUser" || strings.HasPrefix(r.ID, "removeSession") {
 				continue // it would end what the walk is made with
 			}
 			if r.Method == http.MethodDelete && who == "an administrator" && strings.Contains(r.Path, "/admin/") {
@@ -159,7 +159,7 @@ func TestQuarantine(t *testing.T) {
 					if strings.Contains(path, "/admin/") || strings.HasSuffix(path, "/logout") {
 						continue
 					}
-					try(who, header, r.Method, path, `{"action":"approve","into":"`+items[0]+`"}`, web.JsonType)
+					try(who, header, r.Method, path, `{"action":"approve","into":"`+items[0]+`"}`, web.JSONType)
 				}
 			}
 		}

@@ -15,20 +15,20 @@ import (
 	"kist/kv/record"
 )
 
-// mostUnsound is how many damaged and how many missing files are listed. The rest is only
+// maxListed is how many damaged and how many missing files are listed. The rest is only
 // counted.
-const mostUnsound = 200
+const maxListed = 200
 
-// unsoundFile is a file, or an upload waiting for approval, whose bytes are damaged or
+// damagedFile is a file, or an upload waiting for approval, whose bytes are damaged or
 // missing.
-type unsoundFile struct {
+type damagedFile struct {
 	id          record.ID
 	name, owner string
 	sha256      string
 	found       time.Time
 }
 
-func (v *unsoundFile) Fields(s *field.Set) {
+func (v *damagedFile) Fields(s *field.Set) {
 	s.ID("id", &v.id, field.Always).Says("Id of the file.", `"01890a5d-ac96-774b-bcce-b302099a8057"`)
 	s.LongText("name", &v.name, record.MaxContent).Says("Its name.", `"beach.jpg"`)
 	s.LongText("owner", &v.owner, record.MaxContent).Says("Name of the account that owns it.", `"ann"`)
@@ -39,23 +39,23 @@ func (v *unsoundFile) Fields(s *field.Set) {
 // filesHealth is the state of the stored files.
 type filesHealth struct {
 	checked           time.Time
-	damaged, missing  []unsoundFile
+	damaged, missing  []damagedFile
 	nDamaged, nAbsent int64
 }
 
 func (v *filesHealth) Fields(s *field.Set) {
-	one := field.ObjectOf(new(unsoundFile))
-	list := field.Schema{Type: "array", MaxItems: mostUnsound, Items: &one}
+	one := field.ObjectOf(new(damagedFile))
+	list := field.Schema{Type: "array", MaxItems: maxListed, Items: &one}
 	s.Time("checkedAt", &v.checked).Says("When all stored files were last read and checked; null if never.", `"2026-01-02T03:04:05.678Z"`)
-	s.Shown("damaged", list, func(dst []byte) []byte { return appendUnsound(dst, v.damaged) }).
+	s.Shown("damaged", list, func(dst []byte) []byte { return appendDamaged(dst, v.damaged) }).
 		Says("The first files whose stored bytes are damaged. Their owner gets 503, others get 410. To repair one, upload the same file again or run kist restore --missing.", `[]`)
 	s.Number("damagedTotal", &v.nDamaged, 0, 1<<53).Says("Number of damaged files.", `0`)
-	s.Shown("missing", list, func(dst []byte) []byte { return appendUnsound(dst, v.missing) }).
+	s.Shown("missing", list, func(dst []byte) []byte { return appendDamaged(dst, v.missing) }).
 		Says("The first files whose bytes are missing. The server checks this once a day and when it starts.", `[]`)
 	s.Number("missingTotal", &v.nAbsent, 0, 1<<53).Says("Number of missing files.", `0`)
 }
 
-func appendUnsound(dst []byte, all []unsoundFile) []byte {
+func appendDamaged(dst []byte, all []damagedFile) []byte {
 	dst = append(dst, '[')
 	for i := range all {
 		if i > 0 {
@@ -111,9 +111,9 @@ func assessHealth(s *web.Site) (*shownHealth, error) {
 	}
 	return v, s.Store.View(func(tx *kv.Tx) error {
 		owners := map[record.ID]string{}
-		list := func(to []unsoundFile, total *int64, ref blobs.Ref, found time.Time) ([]unsoundFile, error) {
+		list := func(to []damagedFile, total *int64, ref blobs.Ref, found time.Time) ([]damagedFile, error) {
 			for _, h := range tx.Having(ref) {
-				if *total++; len(to) == mostUnsound {
+				if *total++; len(to) == maxListed {
 					continue
 				}
 				if _, known := owners[h.Owner]; !known {
@@ -123,7 +123,7 @@ func assessHealth(s *web.Site) (*shownHealth, error) {
 					}
 					owners[h.Owner] = u.Name
 				}
-				to = append(to, unsoundFile{h.ID, h.Name, owners[h.Owner], ref.String(), found})
+				to = append(to, damagedFile{h.ID, h.Name, owners[h.Owner], ref.String(), found})
 			}
 			return to, nil
 		}

@@ -85,7 +85,7 @@ func (j *judge) schema(method, path string, status int) (*jsonschema.Schema, err
 	if found, _ := j.find(at); found["$ref"] != nil {
 		at = strings.Split(strings.TrimPrefix(found["$ref"].(string), "#/"), "/")
 	}
-	at = append(at, "content", web.JsonType, "schema")
+	at = append(at, "content", web.JSONType, "schema")
 	if _, ok := j.find(at); !ok {
 		return nil, fmt.Errorf("no JSON is documented for %s %s with %d", method, path, status)
 	}
@@ -118,7 +118,7 @@ func TestJudge(t *testing.T) {
 	t.Parallel()
 	const (
 		good = `{"data":{"id":"01890a5d-ac96-774b-bcce-b302099a8057","name":"a","color":"#AABBCC","createdAt":"2026-01-02T03:04:05.678Z","count":1,"counts":{"note":1}}}`
-		path = web.ApiPath + "tags"
+		path = web.APIPath + "tags"
 	)
 	for _, tt := range []struct{ name, body, want string }{
 		{"good", good, ""},

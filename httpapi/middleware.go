@@ -31,7 +31,7 @@ func (s *Server) middleware(next http.Handler) http.Handler {
 		if !web.SaneID(id) {
 			id = web.NewID()
 		}
-		aw.Id = id
+		aw.ID = id
 		h := w.Header()
 		h["X-Request-Id"] = []string{id}
 		h["X-Content-Type-Options"] = web.HeadNoSniff
@@ -83,7 +83,7 @@ func (s *Server) middleware(next http.Handler) http.Handler {
 func (s *Server) serveOperation(w http.ResponseWriter, r *http.Request, op string, args httprouter.Params, fn func(*web.Request) error) {
 	aw := w.(*web.AnswerWriter) // made by middleware
 	aw.Op = op
-	c := &web.Request{Site: s.Site, W: aw, R: r, Args: args, ID: aw.Id, Addr: aw.Addr}
+	c := &web.Request{Site: s.Site, W: aw, R: r, Args: args, ID: aw.ID, Addr: aw.Addr}
 	defer c.ReleaseJSON()
 	err := fn(c)
 	aw.Caller = c.Caller

@@ -55,7 +55,7 @@ func (s *Server) readSchema(c *web.Request) error {
 		return err
 	}
 	h := c.W.Header()
-	h.Set("Content-Type", web.JsonType)
+	h.Set("Content-Type", web.JSONType)
 	h.Set("Cache-Control", "no-cache")
 	body, tag := v.plain, v.plainTag
 	if web.TakesGzip(c.R) {

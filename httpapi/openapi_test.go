@@ -86,7 +86,7 @@ func TestOpenAPIHoldsTheRoutes(t *testing.T) {
 			is.True(op.OperationID != "" && op.Summary != "" && op.Description != "" && len(op.Tags) == 1) // every operation is described
 			is.True(!ids[op.OperationID])                                                                  // operation ids are unique
 			ids[op.OperationID] = true
-			is.True(strings.HasPrefix(path, web.ApiPath)) // pages, assets and probes are no business of a program's
+			is.True(strings.HasPrefix(path, web.APIPath)) // pages, assets and probes are no business of a program's
 			// And the router leads there: it does not answer 404 for the
 			// address itself, nor 405.
 			path := strings.NewReplacer("{slug}", "none", "{id}", "01890a5d-ac96-774b-bcce-b302099a8057", "{token}", "none", "{name}", "none").Replace(path)
@@ -102,12 +102,12 @@ func TestOpenAPIHoldsTheRoutes(t *testing.T) {
 			rows = append(rows, "HEAD "+r.Path) // by the document's description
 		}
 		if !r.Documented() {
-			is.True(!strings.HasPrefix(r.Path, web.ApiPath) || r.Id == "readReference") // what is below the API's prefix is documented, but for a page
+			is.True(!strings.HasPrefix(r.Path, web.APIPath) || r.ID == "readReference") // what is below the API's prefix is documented, but for a page
 			continue
 		}
 		operations--
 		item := doc.Paths.Value(r.Path)
-		is.True(item != nil && item.GetOperation(r.Method) != nil && item.GetOperation(r.Method).OperationID == r.Id)
+		is.True(item != nil && item.GetOperation(r.Method) != nil && item.GetOperation(r.Method).OperationID == r.ID)
 	}
 	is.Equal(operations, 0) // nothing is documented that is not there
 	slices.Sort(rows)

@@ -57,7 +57,7 @@ func (o *operator) mount(more map[string]func(http.ResponseWriter, *http.Request
 		}})
 	}
 	for _, r := range new(Server).operations() {
-		if slices.Contains(instanceOps, r.Id) || slices.Contains(accountOps, r.Id) {
+		if slices.Contains(instanceOps, r.ID) || slices.Contains(accountOps, r.ID) {
 			rows = append(rows, r)
 		}
 	}
@@ -71,10 +71,10 @@ func (o *operator) mount(more map[string]func(http.ResponseWriter, *http.Request
 
 func (o *operator) handle(row Route) httprouter.Handle {
 	return func(w http.ResponseWriter, r *http.Request, args httprouter.Params) {
-		o.serve(w, r, row.Id, args, func(c *web.Request) error {
+		o.serve(w, r, row.ID, args, func(c *web.Request) error {
 			c.Made = row.Reply.Status
 			var u *record.User
-			if slices.Contains(accountOps, row.Id) {
+			if slices.Contains(accountOps, row.ID) {
 				c.W.Account = r.URL.Query().Get("user")
 				err := o.Store.View(func(tx *kv.Tx) (err error) { u, err = people.UserNamed(tx, c.W.Account); return err })
 				if e, ok := errors.AsType[*record.Error](err); ok && e.Fault == record.Missing {
@@ -101,14 +101,14 @@ type withoutDeadlines struct{ http.ResponseWriter }
 func (o *operator) serve(w http.ResponseWriter, r *http.Request, op string, args httprouter.Params, fn func(*web.Request) error) {
 	start := time.Now()
 	w = withoutDeadlines{w}
-	aw := &web.AnswerWriter{ResponseWriter: w, Ctl: http.NewResponseController(w), Id: web.NewID(), Op: op}
+	aw := &web.AnswerWriter{ResponseWriter: w, Ctl: http.NewResponseController(w), ID: web.NewID(), Op: op}
 	aw.Caller = &people.Caller{User: record.User{Name: operatorName}}
 	defer func() {
 		if r.Method != http.MethodGet || aw.Status != http.StatusOK { // commands ask over and over how far something is
-			o.LogLine(aw, r, aw.Id, time.Since(start))
+			o.LogLine(aw, r, aw.ID, time.Since(start))
 		}
 	}()
-	c := &web.Request{Site: o.Site, W: aw, R: r, Args: args, ID: aw.Id}
+	c := &web.Request{Site: o.Site, W: aw, R: r, Args: args, ID: aw.ID}
 	defer c.ReleaseJSON()
 	if err := fn(c); err != nil {
 		o.fail(aw, err)
@@ -125,12 +125,12 @@ func (o *operator) fail(w *web.AnswerWriter, err error) {
 		e = &record.Error{Code: e.Code, Text: err.Error()}
 	}
 	w.Code = e.Code
-	body, err := json.Marshal(map[string]any{"error": e.Text, "code": e.Code, "fields": e.Fields, "requestId": w.Id})
+	body, err := json.Marshal(map[string]any{"error": e.Text, "code": e.Code, "fields": e.Fields, "requestId": w.ID})
 	if err != nil { // texts cannot fail
 		panic(err)
 	}
 	web.ClearContentHeaders(w.Header())
-	w.Header().Set("Content-Type", web.JsonType)
+	w.Header().Set("Content-Type", web.JSONType)
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
 	_, _ = w.Write(body) // the command may be gone

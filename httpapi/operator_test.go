@@ -88,7 +88,7 @@ func TestOperatorErrors(t *testing.T) {
 		is.Equal(got["code"], "unknown_command")
 	}
 	for _, id := range slices.Concat(instanceOps, accountOps) {
-		is.True(slices.ContainsFunc(a.server.routes, func(r Route) bool { return r.Id == id })) // a row of the table
+		is.True(slices.ContainsFunc(a.server.routes, func(r Route) bool { return r.ID == id })) // a row of the table
 	}
 	is.NoErr(a.server.Store.Close())
 	status, got := operate(t, op, "GET", "/api/v1/admin/users", "")
@@ -105,16 +105,16 @@ func TestOperatorAlone(t *testing.T) {
 	op := Operator(web.Config{Store: a.server.Store, Passwords: cheapPasswords(), Log: quiet, Access: quiet}, nil)
 	fill := strings.NewReplacer("{id}", a.user.ID.String())
 	for _, r := range a.server.routes {
-		if r.Id == "removeUser" || !slices.Contains(instanceOps, r.Id) && !slices.Contains(accountOps, r.Id) {
+		if r.ID == "removeUser" || !slices.Contains(instanceOps, r.ID) && !slices.Contains(accountOps, r.ID) {
 			continue
 		}
 		body := map[string]string{
 			"createUser": `{"username":"bob","password":"correct horse"}`, "createKey": `{"name":"laptop"}`,
 			"editUser": `{"password":"another horse"}`, "editSettings": `{"linkChecks":false}`,
-		}[r.Id]
+		}[r.ID]
 		status, got := operate(t, op, r.Method, fill.Replace(r.Path)+"?user=ann", body)
-		if want := r.Reply.Status; status != want && r.Id != "removeKey" || r.Id == "removeKey" && status != 404 {
-			t.Errorf("%s: %d %v", r.Id, status, got)
+		if want := r.Reply.Status; status != want && r.ID != "removeKey" || r.ID == "removeKey" && status != 404 {
+			t.Errorf("%s: %d %v", r.ID, status, got)
 		}
 	}
 	status, _ := operate(t, op, "DELETE", "/api/v1/admin/users/"+a.user.ID.String(), "")
@@ -132,7 +132,7 @@ func TestOperatorIsNotOnTheNetwork(t *testing.T) {
 	fill := strings.NewReplacer("{id}", a.user.ID.String())
 	rows := 0
 	for _, r := range a.server.routes {
-		if !slices.Contains(instanceOps, r.Id) && !slices.Contains(accountOps, r.Id) {
+		if !slices.Contains(instanceOps, r.ID) && !slices.Contains(accountOps, r.ID) {
 			continue
 		}
 		rows++
@@ -146,7 +146,7 @@ func TestOperatorIsNotOnTheNetwork(t *testing.T) {
 			is.Equal(a.do(q).status, 401)
 			q.anyone, q.key = false, key
 			got := a.do(q)
-			switch r.Id {
+			switch r.ID {
 			case "readMe":
 				is.Equal(got.text("data.username"), "bob")
 			case "listWebhooks":

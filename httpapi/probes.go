@@ -106,7 +106,7 @@ func (m *slugProbes) allow(from netip.Addr, now time.Time) (wait time.Duration, 
 	if len(m.tally.counts) == 0 {
 		return 0, true
 	}
-	wait = m.tally.wait(grant.Network(from), session.MissesFrom, missWindow, now)
+	wait = m.tally.wait(grant.Network(from), session.MaxMisses, missWindow, now)
 	return wait, wait <= 0
 }
 

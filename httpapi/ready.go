@@ -23,10 +23,10 @@ const (
 // readiness says whether the server can do its work: it is not stopping, and the storage
 // is writable.
 type readiness struct {
-	stopping atomic.Bool
-	turn     chan struct{} // a lock of capacity 1 for checking
-	looked   time.Time
-	err      error // the result
+	stopping  atomic.Bool
+	lock      chan struct{} // a lock of capacity 1 for checking
+	checkedAt time.Time
+	err       error // the result
 }
 
 var (
@@ -91,19 +91,19 @@ func (s *Server) storage(ctx context.Context) error {
 	defer cancel()
 	r := &s.readiness
 	select {
-	case r.turn <- struct{}{}:
+	case r.lock <- struct{}{}:
 	case <-ctx.Done():
 		return errNoAnswer
 	}
-	if time.Since(r.looked) < readyKept {
-		defer func() { <-r.turn }()
+	if time.Since(r.checkedAt) < readyKept {
+		defer func() { <-r.lock }()
 		return r.err
 	}
 	found := make(chan error, 1)
 	s.Running.Go(func() {
-		defer func() { <-r.turn }()
+		defer func() { <-r.lock }()
 		r.err = s.tryStorage()
-		r.looked = time.Now()
+		r.checkedAt = time.Now()
 		found <- r.err
 	})
 	select {

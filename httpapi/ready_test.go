@@ -17,16 +17,16 @@ func TestReady(t *testing.T) {
 	a := start(t)
 	is.Equal(string(a.visit("/readyz").want(200).body), "ok\n")
 	is.Equal(len(a.staged()), 0)
-	a.server.readiness.turn <- struct{}{} // as while someone waits for a disk that hangs
+	a.server.readiness.lock <- struct{}{} // as while someone waits for a disk that hangs
 	a.visit("/readyz").want(503)
 	a.visit("/healthz").want(200)
-	<-a.server.readiness.turn
+	<-a.server.readiness.lock
 
 	is.NoErr(a.server.Blobs.Close())
 	again := func() {
-		a.server.readiness.turn <- struct{}{}
-		a.server.readiness.looked = time.Time{}
-		<-a.server.readiness.turn
+		a.server.readiness.lock <- struct{}{}
+		a.server.readiness.checkedAt = time.Time{}
+		<-a.server.readiness.lock
 	}
 	again()
 	is.Equal(string(a.visit("/readyz").want(503).body), "The storage is not writable.\n")

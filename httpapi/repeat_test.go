@@ -34,7 +34,7 @@ func TestCreatesAreRepeatable(t *testing.T) {
 			is := is.New(t)
 			a := start(t)
 			send := func(body, key string) *answer {
-				return a.do(apiRequest{method: "POST", path: web.ApiPath + tt.path, json: body, header: http.Header{"Idempotency-Key": {key}}})
+				return a.do(apiRequest{method: "POST", path: web.APIPath + tt.path, json: body, header: http.Header{"Idempotency-Key": {key}}})
 			}
 			first := send(tt.body, "one").want(tt.status)
 			again := send(tt.body, "one").want(tt.status)

@@ -473,7 +473,7 @@ func (a *app) solve() string {
 	a.Helper()
 	c := a.visit("/api/v1/captcha/challenge").want(200)
 	salt, want := c.text("salt"), c.text("challenge")
-	for n := range captcha.PowMost + 1 {
+	for n := range captcha.PowMax + 1 {
 		if sum := sha256.Sum256([]byte(salt + strconv.Itoa(n))); hex.EncodeToString(sum[:]) == want {
 			b, err := json.Marshal(map[string]any{"algorithm": "SHA-256", "challenge": want, "number": n, "salt": salt, "signature": c.text("signature"), "took": 12})
 			a.fatal(err)
@@ -705,7 +705,7 @@ func TestRequestSlugsAreNotTriedOut(t *testing.T) {
 	is := is.New(t)
 	a := start(t)
 	_, slug := a.ask(nil)
-	for i := range session.MissesFrom {
+	for i := range session.MaxMisses {
 		switch i % 3 {
 		case 0:
 			a.visit(fmt.Sprintf("/up/guess%d", i)).want(404)

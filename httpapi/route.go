@@ -20,7 +20,7 @@ import (
 // OpenAPI document are made from it.
 type Route struct {
 	Method, Path string // path as OpenAPI writes it: /files/{slug}
-	Id           string // operationId
+	ID           string // operationId
 	Access       web.Access
 	web.Operation
 }
@@ -28,7 +28,7 @@ type Route struct {
 // Documented reports whether the operation is in the OpenAPI document. Those of programs
 // are; pages are not.
 func (r *Route) Documented() bool {
-	return strings.HasPrefix(r.Path, web.ApiPath) && (r.Reply.Body == nil || r.Reply.Body.Media != web.HTMLMedia)
+	return strings.HasPrefix(r.Path, web.APIPath) && (r.Reply.Body == nil || r.Reply.Body.Media != web.HTMLMedia)
 }
 
 // Statuses are the statuses that the operation may answer with besides its usual one: errors,
@@ -56,7 +56,7 @@ func (r *Route) Statuses() []int {
 // secrets of keys are never stored.
 func (r *Route) Repeatable() bool {
 	return r.Method == http.MethodPost && (r.Reply.Status == http.StatusCreated || r.Reply.Status == http.StatusAccepted) &&
-		r.Body != nil && r.Body.Media == web.JsonType && !r.Access.Open && r.Id != "createKey" && r.Id != "createSetup"
+		r.Body != nil && r.Body.Media == web.JSONType && !r.Access.Open && r.ID != "createKey" && r.ID != "createSetup"
 }
 
 // table returns the operations as they are served. Repeatable ones have the extra parameter
@@ -253,6 +253,6 @@ func (s *Server) handle(r Route) httprouter.Handle {
 		return err
 	}
 	return func(w http.ResponseWriter, req *http.Request, args httprouter.Params) {
-		s.serveOperation(w, req, r.Id, args, answer)
+		s.serveOperation(w, req, r.ID, args, answer)
 	}
 }

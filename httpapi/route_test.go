@@ -120,27 +120,27 @@ func TestHandlerNames(t *testing.T) {
 		if strings.HasPrefix(last, "func") {
 			made++
 			if maker := parts[len(parts)-2]; !slices.Contains(constructors, maker) {
-				t.Errorf("%s is served by a function literal in %s", r.Id, name)
+				t.Errorf("%s is served by a function literal in %s", r.ID, name)
 			}
 			continue
 		}
-		want := r.Id
+		want := r.ID
 		if strings.Contains(name, "/web.(*Resource[") { // listX is served by List
 			made++
-			if !strings.HasPrefix(r.Id, strings.ToLower(last)) {
-				t.Errorf("%s is served by %s of a resource", r.Id, last)
+			if !strings.HasPrefix(r.ID, strings.ToLower(last)) {
+				t.Errorf("%s is served by %s of a resource", r.ID, last)
 			}
 			continue
 		}
-		if of, _, ok := strings.Cut(strings.TrimPrefix(r.Path, web.ApiPath), "-tags"); ok { // another name of the tags
-			want = strings.Replace(r.Id, web.Title(of)+"Tag", "Tag", 1)
+		if of, _, ok := strings.Cut(strings.TrimPrefix(r.Path, web.APIPath), "-tags"); ok { // another name of the tags
+			want = strings.Replace(r.ID, web.Title(of)+"Tag", "Tag", 1)
 		}
-		if other := sharedHandlers[r.Id]; other != "" {
+		if other := sharedHandlers[r.ID]; other != "" {
 			want = other
 			shared++
 		}
 		if named++; last != want {
-			t.Errorf("%s is served by %s", r.Id, name)
+			t.Errorf("%s is served by %s", r.ID, name)
 		}
 	}
 	if shared != len(sharedHandlers) || made == 0 || named < 70 {

@@ -15,7 +15,7 @@ func (s *Server) operations() []Route {
 	all := []Route{
 		{"GET", "/healthz", "health", web.Anyone, healthOp},
 		{"GET", "/readyz", "ready", web.Anyone, readyOp.By(s.ready)},
-		{"GET", "/metrics", "readMetrics", web.Watches, readMetricsOp.By(s.readMetrics)},
+		{"GET", "/metrics", "readMetrics", web.ReadsMetrics, readMetricsOp.By(s.readMetrics)},
 		{"GET", "/healthz/{token}", "probe", web.Anyone, probeOp.By(s.probed)},
 		{"POST", "/healthz/{token}", "probeBody", web.Anyone, probeBodyOp.By(s.probed)},
 		{"GET", "/api/v1/openapi", "readSchema", web.Anyone, readSchemaOp.By(s.readSchema)},
@@ -69,7 +69,7 @@ func (s *Server) operations() []Route {
 		{"DELETE", "/api/v1/me/sessions/{id}", "removeSession", web.OwnAccount, session.RemoveSession},
 		{"POST", "/api/v1/auth/device/authorize", "authorizeDevice", web.Anyone, session.AuthorizeDevice},
 		{"POST", "/api/v1/auth/device/token", "pollDevice", web.Anyone, session.PollDevice},
-		{"POST", "/api/v1/auth/device/revoke", "revokeDevice", web.Holders, session.RevokeDevice},
+		{"POST", "/api/v1/auth/device/revoke", "revokeDevice", web.AnyKeyHolder, session.RevokeDevice},
 		{"POST", "/api/v1/auth/device/verify", "verifyDevice", web.Browsers, session.VerifyDevice},
 		{"GET", "/login", "readLogin", web.Anyone, session.ReadLogin},
 		{"POST", "/login", "postLogin", web.Anyone, session.PostLogin},
@@ -130,11 +130,11 @@ func (s *Server) operations() []Route {
 		{"DELETE", "/api/v1/upload-requests/tus/{secret}", "cancelSending", web.Anyone, upload.CancelSending},
 		{"POST", "/api/v1/upload-requests/tus/{secret}", "overrideSending", web.Anyone, upload.OverrideSending},
 
-		{"POST", "/api/v1/import", "startImport", web.Wholes, api.StartImport},
-		{"GET", "/api/v1/import", "listImports", web.Wholes, api.ListImports},
-		{"GET", "/api/v1/import/{id}", "readImport", web.Wholes, api.ReadImport},
-		{"DELETE", "/api/v1/import/{id}", "stopImport", web.Wholes, api.StopImport},
-		{"GET", "/api/v1/export", "export", web.Wholes, api.Export},
+		{"POST", "/api/v1/import", "startImport", web.FullScope, api.StartImport},
+		{"GET", "/api/v1/import", "listImports", web.FullScope, api.ListImports},
+		{"GET", "/api/v1/import/{id}", "readImport", web.FullScope, api.ReadImport},
+		{"DELETE", "/api/v1/import/{id}", "stopImport", web.FullScope, api.StopImport},
+		{"GET", "/api/v1/export", "export", web.FullScope, api.Export},
 
 		{"GET", "/api/v1/setups", "listSetups", web.OwnAccount, api.ListSetups},
 		{"POST", "/api/v1/setups", "createSetup", web.OwnAccount, api.CreateSetup},
@@ -142,7 +142,7 @@ func (s *Server) operations() []Route {
 		{"GET", "/share/delete/{token}", "askDeletion", web.Anyone, public.AskDeletion},
 		{"POST", "/share/delete/{token}", "deleteByAddress", web.Anyone, public.DeleteByAddress},
 
-		{"GET", "/api/v1/remote-upload", "listRemoteUploads", web.Holders, upload.ListRemoteUploads},
+		{"GET", "/api/v1/remote-upload", "listRemoteUploads", web.AnyKeyHolder, upload.ListRemoteUploads},
 		{"POST", "/api/v1/remote-upload", "startRemoteUpload", web.Uploads, upload.StartRemoteUpload},
 		{"DELETE", "/api/v1/remote-upload", "clearRemoteUploads", web.Writes, upload.ClearRemoteUploads},
 		{"GET", "/api/v1/remote-upload/{id}", "readRemoteUpload", web.Uploads, upload.ReadRemoteUpload},
@@ -153,7 +153,7 @@ func (s *Server) operations() []Route {
 		{"GET", "/help/{topic}", "readTopic", web.Anyone, readTopicOp},
 	}
 	for _, k := range record.Kinds[1:] { // files are created by uploads
-		name, at := web.Title(k.Name), web.ApiPath+k.Path
+		name, at := web.Title(k.Name), web.APIPath+k.Path
 		all = append(all,
 			Route{"GET", at, "list" + name + "s", web.Reads, api.ListRecords(k)},
 			Route{"POST", at, "create" + name, web.Writes, api.CreateRecord(k)},
@@ -172,9 +172,9 @@ func (s *Server) operations() []Route {
 		all = append(all, Route{"GET", p.path, p.id, web.Visitors, s.showApp(p)})
 	}
 	for _, of := range []string{"", "bookmark", "note", "snippet", "recipe", "shortlink"} { // the same tags under all names that clients use
-		at, name := web.ApiPath+"tags", "Tag"
+		at, name := web.APIPath+"tags", "Tag"
 		if of != "" {
-			at, name = web.ApiPath+of+"-tags", web.Title(of)+"Tag"
+			at, name = web.APIPath+of+"-tags", web.Title(of)+"Tag"
 		}
 		all = append(all,
 			Route{"GET", at, "list" + name + "s", web.Reads, api.ListTags},

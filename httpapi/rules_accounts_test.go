@@ -31,11 +31,11 @@ func TestScopes(t *testing.T) {
 		if !strings.HasPrefix(r.Path, "/api/v1/") || r.Access.Open || r.Access.Browser {
 			continue
 		}
-		if r.Id == "revokeDevice" { // takes a device's own key alone: see TestDeviceRevoke
+		if r.ID == "revokeDevice" { // takes a device's own key alone: see TestDeviceRevoke
 			continue
 		}
 		q := apiRequest{method: r.Method, path: fill.Replace(r.Path), raw: true}
-		if r.Body != nil && r.Body.Media == web.JsonType {
+		if r.Body != nil && r.Body.Media == web.JSONType {
 			q.json = "{}"
 		}
 		allowed := map[string]bool{"ann admin": true}

@@ -43,9 +43,9 @@ type Server struct {
 	links     *linkcheck.Checker
 	meter     *meter // nil while /metrics is off
 
-	readiness readiness
-	crowd     connectionCounts
-	serving   atomic.Int64 // requests
+	readiness   readiness
+	connections connectionCounts
+	serving     atomic.Int64 // requests
 }
 
 // Busy reports whether any request is in progress.
@@ -64,8 +64,8 @@ func New(c web.Config) (*Server, error) {
 	if s.MaxConnections == 0 {
 		s.MaxConnections = MaxConnections
 	}
-	s.crowd.from = map[netip.Prefix]int{}
-	s.readiness.turn = make(chan struct{}, 1)
+	s.connections.from = map[netip.Prefix]int{}
+	s.readiness.lock = make(chan struct{}, 1)
 	s.Imports.Begin()
 	s.Fetches = upload.NewFetches(s.Site)
 	s.routes = s.table()

@@ -420,7 +420,7 @@ func TestDeviceAddress(t *testing.T) {
 	} {
 		r := httptest.NewRequest("POST", "/api/v1/auth/device/authorize", strings.NewReader(`{"extension_id":"x"}`))
 		r.Host = "localhost"
-		r.Header.Set("Content-Type", web.JsonType)
+		r.Header.Set("Content-Type", web.JSONType)
 		r.RemoteAddr = "@" // a socket
 		if from != "" {
 			r.RemoteAddr = "127.0.0.1:1"

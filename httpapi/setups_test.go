@@ -281,7 +281,7 @@ func TestDeletionAddress(t *testing.T) {
 	press(a.path(one.text("deletionUrl"))).want(404)
 	is.True(!strings.Contains(a.log.String(), a.path(made.text("deletionUrl"))[len(web.DeletionPath):]))
 
-	for i := range session.MissesFrom {
+	for i := range session.MaxMisses {
 		visit(web.DeletionPath + "guess" + strings.Repeat("x", i))
 	}
 	visit(web.DeletionPath + "one-more").want(429)
@@ -333,5 +333,5 @@ func TestBareAddresses(t *testing.T) {
 		is.True(strings.HasSuffix(string(got.body), ".\n") && !strings.Contains(string(got.body), `"code"`))
 		is.True(strings.Contains(string(got.body), c.says))
 	}
-	is.Equal(mediaOf(bare(apiRequest{method: "GET", path: "/api/v1/notes"}).want(200).header), web.JsonType) // lists have no other form
+	is.Equal(mediaOf(bare(apiRequest{method: "GET", path: "/api/v1/notes"}).want(200).header), web.JSONType) // lists have no other form
 }

@@ -124,7 +124,7 @@ func (a *app) flood(connections int, from func(n int) string) (end func()) {
 					a.Error(err)
 					return
 				}
-				req.Header = http.Header{"Content-Type": {web.JsonType}, "X-Forwarded-For": {from(i)}}
+				req.Header = http.Header{"Content-Type": {web.JSONType}, "X-Forwarded-For": {from(i)}}
 				res, err := plain.Do(req)
 				if err != nil {
 					a.Error(err)

@@ -366,11 +366,11 @@ func (e *lookup) postings(field, term string) *roaring.Bitmap {
 }
 
 // addTerm adds the documents with the term. again is a list to reuse.
-func (e *lookup) addTerm(to *roaring.Bitmap, d segment.TermDictionary, term []byte, again segment.PostingsList) segment.PostingsList {
-	p, err := d.PostingsList(term, nil, again)
+func (e *lookup) addTerm(to *roaring.Bitmap, d segment.TermDictionary, term []byte, reuse segment.PostingsList) segment.PostingsList {
+	p, err := d.PostingsList(term, nil, reuse)
 	if err != nil {
 		e.fail(err)
-		return again
+		return reuse
 	}
 	p.(interface{ OrInto(*roaring.Bitmap) }).OrInto(to) //nolint:errcheck // all versions of zap have it; a panic is recovered
 	return p
@@ -404,9 +404,9 @@ func (e *lookup) terms(field string, a segment.Automaton, from, to []byte, yield
 // anyOf are the documents of e.all with one of the terms that the automaton accepts.
 func (e *lookup) anyOf(field string, a segment.Automaton, from, to []byte) *roaring.Bitmap {
 	out := roaring.New()
-	var again segment.PostingsList
+	var reuse segment.PostingsList
 	e.terms(field, a, from, to, func(d segment.TermDictionary, term string) {
-		again = e.addTerm(out, d, []byte(term), again)
+		reuse = e.addTerm(out, d, []byte(term), reuse)
 	})
 	out.And(e.all)
 	return out

@@ -25,7 +25,7 @@ import (
 	"kist/kv/record"
 )
 
-// Options configure an Index. All fields are required except Room, Relax, Mapped and Content.
+// Options configure an Index. All fields are required except FreeSpace, Relax, Mapped and Content.
 type Options struct {
 	Dir   string // the folder of the index, created if missing; its content may be deleted while it is not open
 	Store string // identifies the store; an index of another store is rebuilt
@@ -35,9 +35,9 @@ type Options struct {
 	// Trim forgets the removals at the places, which the index has applied.
 	Trim func(places []uint64) error
 	Wake <-chan struct{} // receives if there are changes
-	// Room is how many bytes the disk has free for the index. With none, the index waits, so that it takes
+	// FreeSpace is how many bytes the disk has free for the index. With none, the index waits, so that it takes
 	// no space from others.
-	Room func() int64
+	FreeSpace func() int64
 	// Relax releases the memory that reading records took.
 	Relax func() error
 	// Mapped is how many bytes of files the process has in its memory; 0 if unknown.
@@ -51,24 +51,24 @@ type Options struct {
 // and the bytes of text.
 const (
 	batchChanges = 500
-	batchAnew    = 2000
+	batchRebuild = 2000
 	batchText    = 1 << 20
-	// batchMemory is the minimum memory limit for batches of batchAnew changes: two at a time take up to
+	// batchMemory is the minimum memory limit for batches of batchRebuild changes: two at a time take up to
 	// 70 MB.
 	batchMemory = 256 << 20
 )
 
 // largeBuild is the number of changes from which a new index is optimised after it was built: its segments are
-// merged into one, and it is opened again, which releases the memory for building it. segmentsAnew is how many
+// merged into one, and it is opened again, which releases the memory for building it. segmentsRebuild is how many
 // segments of a size may exist until then. Merging them earlier would only mean to merge them twice.
 const (
-	largeBuild   = 5000
-	segmentsAnew = 64
+	largeBuild      = 5000
+	segmentsRebuild = 64
 )
 
-// mostGone is how many marks of removals are remembered while they cannot be removed. Others are removed when the
+// maxRemovals is how many marks of removals are remembered while they cannot be removed. Others are removed when the
 // index is next rebuilt.
-const mostGone = 100_000
+const maxRemovals = 100_000
 
 // idle is how long nothing must have changed before memory is released, and how often memory taken by searches is
 // released after that.
@@ -310,10 +310,10 @@ func (x *Index) Run(ctx context.Context) {
 			debug.FreeOSMemory() // building the index takes more memory than using it
 			continue
 		}
-		var again *rebuild
-		if wipe = errors.As(err, &again); wipe {
-			if again.why != nil {
-				x.o.Log.Warn("the search index is rebuilt", "error", again.why)
+		var needed *rebuild
+		if wipe = errors.As(err, &needed); wipe {
+			if needed.why != nil {
+				x.o.Log.Warn("the search index is rebuilt", "error", needed.why)
 			}
 			continue
 		}
@@ -451,7 +451,7 @@ func (x *Index) open(large bool) (s *scorch.Scorch, err error) {
 	}
 	config := map[string]any{"path": x.folder(), "bolt_timeout": "1s", "asyncErrorCallbackName": listener}
 	if large {
-		config["scorchMergePlanOptions"] = map[string]any{"MaxSegmentsPerTier": segmentsAnew, "SegmentsPerMergeTask": segmentsAnew}
+		config["scorchMergePlanOptions"] = map[string]any{"MaxSegmentsPerTier": segmentsRebuild, "SegmentsPerMergeTask": segmentsRebuild}
 	}
 	made, err := scorch.NewScorch(scorch.Name, config, x.queue)
 	if err != nil {
@@ -504,14 +504,14 @@ func (x *Index) follow(ctx context.Context, live *scorch.Scorch, at uint64, buil
 		started := time.Now()
 		limit := batchChanges
 		if building && debug.SetMemoryLimit(-1) >= batchMemory { // -1 only reads the limit
-			limit = batchAnew
+			limit = batchRebuild
 		}
 		some, latest, _, err := x.o.Feed(at, limit)
 		if err != nil {
 			return err
 		}
 		if len(some) > 0 {
-			if x.o.Room != nil && x.o.Room() <= 0 {
+			if x.o.FreeSpace != nil && x.o.FreeSpace() <= 0 {
 				if _, err := x.wait(ctx, nil, time.After(retryAfter)); err != nil {
 					return err
 				}
@@ -545,7 +545,7 @@ func (x *Index) follow(ctx context.Context, live *scorch.Scorch, at uint64, buil
 			}
 			if len(gone) == 0 {
 				// Nothing was removed.
-			} else if err := x.o.Trim(gone); err == nil || len(gone) > mostGone {
+			} else if err := x.o.Trim(gone); err == nil || len(gone) > maxRemovals {
 				gone = gone[:0]
 			} else {
 				x.o.Log.Warn("cannot remove marks of removals yet", "error", err)
@@ -590,7 +590,7 @@ var errSettled = errors.New("the search index is complete")
 func (x *Index) mergeSegments(ctx context.Context, live *scorch.Scorch) error {
 	volume := int64(0)
 	mapped(live, func(file []byte) { volume += int64(len(file)) })
-	if x.o.Room == nil || x.o.Room() > volume {
+	if x.o.FreeSpace == nil || x.o.FreeSpace() > volume {
 		one := mergeplan.SingleSegmentMergePlanOptions
 		one.SegmentsPerMergeTask = math.MaxInt // all at once
 		if err := x.begin(func() error { return mergeDurably(ctx, live, &one) })(); err != nil {

@@ -465,7 +465,7 @@ func TestNoRoom(t *testing.T) {
 	full := make(chan struct{})
 	asked := make(chan struct{}, 100)
 	l.open(func(o *Options) {
-		o.Room = func() int64 {
+		o.FreeSpace = func() int64 {
 			select {
 			case asked <- struct{}{}:
 			default:
@@ -489,7 +489,7 @@ func TestNoRoom(t *testing.T) {
 	// One that is there is asked meanwhile, and kept.
 	l.close()
 	l.add(ann, record.Notes, `{"title":"Boats","content":"even more"}`)
-	l.open(func(o *Options) { o.Room = func() int64 { return 0 } })
+	l.open(func(o *Options) { o.FreeSpace = func() int64 { return 0 } })
 	is.Equal(l.ready().Built, 0)
 	is.Equal(l.titles(ann, "boats"), "Boats|Boats|Boats")
 	l.close()
@@ -564,7 +564,7 @@ func TestSettleNeedsRoom(t *testing.T) {
 			is := is.New(t)
 			l := newLibrary(t)
 			l.add(l.user("ann"), record.Notes, `{"title":"Boats","content":""}`)
-			l.open(func(o *Options) { o.Room = func() int64 { return room } })
+			l.open(func(o *Options) { o.FreeSpace = func() int64 { return room } })
 			l.caught()
 			l.x.mu.RLock()
 			live := l.x.live
@@ -580,7 +580,7 @@ func TestSettleIsWritten(t *testing.T) {
 	is := is.New(t)
 	l := newLibrary(t)
 	ann := l.user("ann")
-	l.open(func(o *Options) { o.Room = func() int64 { return 1 << 40 } })
+	l.open(func(o *Options) { o.FreeSpace = func() int64 { return 1 << 40 } })
 	for i := range 5 {
 		l.add(ann, record.Notes, fmt.Sprintf(`{"title":"Boat %d","content":""}`, i))
 		l.caught()

@@ -63,7 +63,7 @@ func createRecord(k *record.Kind) func(*web.Request) error {
 		defer v.Release()
 		same := make([]*web.Duplicate, len(twins))
 		for i, twin := range twins {
-			same[i] = &web.Duplicate{Id: twin.ID, Slug: twin.Slug}
+			same[i] = &web.Duplicate{ID: twin.ID, Slug: twin.Slug}
 		}
 		return c.AnswerCreated(v, same)
 	}

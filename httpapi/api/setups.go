@@ -210,7 +210,7 @@ func sharex(to setupTarget) (setupResult, error) {
 		return CustomUploader{
 			Version: "14.0.0", // the first version with {json:…}
 			Name:    "kist: " + what, DestinationType: sort, RequestMethod: http.MethodPost,
-			RequestURL: literally.Replace(to.base + web.ApiPath + path), Headers: map[string]string{"x-api-key": to.key},
+			RequestURL: literally.Replace(to.base + web.APIPath + path), Headers: map[string]string{"x-api-key": to.key},
 			URL: "{json:url}", DeletionURL: "{json:deletionUrl}", ErrorMessage: "{json:error}",
 		}
 	}
@@ -233,7 +233,7 @@ func sharex(to setupTarget) (setupResult, error) {
 		if err := e.Encode(f.CustomUploader); err != nil {
 			return setupResult{}, err
 		}
-		out.files = append(out.files, setupFile{f.name, web.JsonType, b.String()})
+		out.files = append(out.files, setupFile{f.name, web.JSONType, b.String()})
 	}
 	out.steps = []setupStep{
 		{Text: "Save the files: one is for screenshots and files, one for text, one for short links."},
@@ -266,7 +266,7 @@ func shortcut(to setupTarget) (setupResult, error) {
 	public := strconv.FormatBool(to.public)
 	return setupResult{nil, []setupStep{
 		{Text: "In Shortcuts, create a new shortcut. In its details, turn on “Show in Share Sheet” and let it receive images, media and files."},
-		{Text: "Add the action “Get Contents of URL” with this address.", Copy: to.base + web.ApiPath + "upload"},
+		{Text: "Add the action “Get Contents of URL” with this address.", Copy: to.base + web.APIPath + "upload"},
 		{Text: "Expand the action and choose the method POST."},
 		{Text: "Add a header x-api-key with this value.", Copy: to.key},
 		{Text: "Add a header Accept with this value, so that the answer is only the address.", Copy: web.TextMedia},

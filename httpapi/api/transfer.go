@@ -115,12 +115,12 @@ func startImport(c *web.Request) error {
 			c.Site.Imports.Free(c.Owner())
 		}
 	}()
-	room, err := upload.BudgetOf(c.Site, c.Owner())
+	budget, err := upload.BudgetOf(c.Site, c.Owner())
 	if err != nil {
 		return err
 	}
-	room.Left = room.Disk // the file is only stored temporarily
-	parts, fields, err := upload.ReadMultipart(c, room)
+	budget.Left = budget.Disk // the file is only stored temporarily
+	parts, fields, err := upload.ReadMultipart(c, budget)
 	defer func() {
 		for _, p := range parts {
 			if p.Stage != nil {
@@ -170,7 +170,7 @@ func startImport(c *web.Request) error {
 	}
 	if begun = c.Site.Imports.Run(m, func(ctx context.Context) {
 		defer done()
-		runImport(c.Site, ctx, m, source, room.File)
+		runImport(c.Site, ctx, m, source, budget.File)
 	}); !begun {
 		return kv.ErrClosed
 	}
@@ -247,8 +247,8 @@ func listImports(c *web.Request) error {
 		})
 }
 
-// anImport reads the import whose id is in the path.
-func anImport(c *web.Request) (i *record.Import, err error) {
+// importInPath reads the import whose id is in the path.
+func importInPath(c *web.Request) (i *record.Import, err error) {
 	id, err := c.IDArg("import")
 	if err != nil {
 		return nil, err
@@ -263,7 +263,7 @@ var ReadImport = web.Operation{
 }
 
 func readImport(c *web.Request) error {
-	i, err := anImport(c)
+	i, err := importInPath(c)
 	if err != nil {
 		return err
 	}
@@ -277,7 +277,7 @@ var StopImport = web.Operation{
 
 // stopImport stops a running import. One that has ended stays as it is.
 func stopImport(c *web.Request) error {
-	i, err := anImport(c)
+	i, err := importInPath(c)
 	if err != nil {
 		return err
 	}

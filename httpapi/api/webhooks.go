@@ -146,8 +146,8 @@ func (f *webhookForm) Fields(s *field.Set) {
 	s.Bool("enabled", &f.h.Enabled).Says("Whether to send events.", `true`)
 }
 
-// mayCall reports the problems of the address and the secret that can be found in advance.
-func (f *webhookForm) mayCall(client *outbound.Client) error {
+// checkTarget reports the problems of the address and the secret that can be found in advance.
+func (f *webhookForm) checkTarget(client *outbound.Client) error {
 	bad := field.Problems{}
 	if why := web.RefusedTarget(client, f.h.URL); why != "" {
 		bad["url"] = why
@@ -218,7 +218,7 @@ var CreateWebhook = web.Operation{
 
 func createWebhook(c *web.Request) error {
 	form := BlankWebhook()
-	if err := web.JoinProblems(c.DecodeNew(form), form.mayCall(c.Site.Outbound)); err != nil {
+	if err := web.JoinProblems(c.DecodeNew(form), form.checkTarget(c.Site.Outbound)); err != nil {
 		return err
 	}
 	return webhooks.Create(c, func(tx *kv.Tx) (*record.Webhook, error) {
@@ -247,7 +247,7 @@ func editWebhook(c *web.Request) error {
 	}
 	blank := BlankWebhook()
 	in, err := c.DecodePatch(blank)
-	if err := web.JoinProblems(err, blank.mayCall(c.Site.Outbound)); err != nil {
+	if err := web.JoinProblems(err, blank.checkTarget(c.Site.Outbound)); err != nil {
 		return err
 	}
 	return webhooks.Edit(c, id, func(tx *kv.Tx, h *record.Webhook) error {

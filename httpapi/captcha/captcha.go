@@ -28,14 +28,14 @@ import (
 // Bounds of captchas.
 const (
 	PowTime    = 10 * time.Minute // time to solve a challenge
-	PowMost    = 200_000          // numbers to try: a phone needs a second or two for all, and half of them on average
+	PowMax     = 200_000          // numbers to try: a phone needs a second or two for all, and half of them on average
 	MaxSpent   = 100_000          // solved challenges that have not expired
 	MaxCaptcha = 8 << 10          // bytes of a token
 	passTime   = 10 * time.Minute // validity of a pass
 
-	verifyTime  = 10 * time.Second // for a provider's answer
-	VerifyBytes = 64 << 10         // of a provider's answer
-	verifyMost  = 16               // requests to providers at a time
+	verifyTime   = 10 * time.Second // for a provider's answer
+	VerifyBytes  = 64 << 10         // of a provider's answer
+	maxVerifying = 16               // requests to providers at a time
 )
 
 // Issuer checks that visitors are not bots, if an upload request asks for it.
@@ -55,7 +55,7 @@ type Issuer struct {
 }
 
 func NewIssuer() *Issuer {
-	p := &Issuer{Wait: verifyTime, Slots: make(chan struct{}, verifyMost), Spent: map[[32]byte]time.Time{}}
+	p := &Issuer{Wait: verifyTime, Slots: make(chan struct{}, maxVerifying), Spent: map[[32]byte]time.Time{}}
 	_, _ = rand.Read(p.key[:]) // cannot fail
 	return p
 }
@@ -92,9 +92,9 @@ func Solution(salt string, number int64) string {
 
 func (p *Issuer) Challenge(now time.Time) Challenge {
 	var salt [12]byte
-	_, _ = rand.Read(salt[:])                                 // cannot fail
-	number, _ := rand.Int(rand.Reader, big.NewInt(PowMost+1)) // cannot fail
-	c := Challenge{Algorithm: "SHA-256", MaxNumber: PowMost}
+	_, _ = rand.Read(salt[:])                                // cannot fail
+	number, _ := rand.Int(rand.Reader, big.NewInt(PowMax+1)) // cannot fail
+	c := Challenge{Algorithm: "SHA-256", MaxNumber: PowMax}
 	// The & separates the digits of the number from those of the time.
 	c.Salt = hex.EncodeToString(salt[:]) + "?expires=" + strconv.FormatInt(now.Add(PowTime).Unix(), 10) + "&"
 	c.Challenge = Solution(c.Salt, number.Int64())
@@ -127,7 +127,7 @@ func (p *Issuer) Solved(token string, now time.Time) error {
 		Algorithm, Challenge, Salt, Signature string
 		Number                                int64
 	}
-	if json.Unmarshal(text, &in) != nil || in.Algorithm != "SHA-256" || in.Number < 0 || in.Number > PowMost {
+	if json.Unmarshal(text, &in) != nil || in.Algorithm != "SHA-256" || in.Number < 0 || in.Number > PowMax {
 		return ErrBadCaptcha
 	}
 	_, query, _ := strings.Cut(in.Salt, "?")

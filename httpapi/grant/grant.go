@@ -175,7 +175,7 @@ func (g *Signer) SealRemovedFile(p RemovedFile) (string, error) {
 	return GrantText.EncodeToString(g.seal.Seal(nonce, nonce, plain, sealedFor(p.Slug, p.Visitor))), nil
 }
 
-var ErrNoPassing = errors.New("not a sealed file")
+var ErrNotSealed = errors.New("not a sealed file")
 
 // OpenRemovedFile decrypts what SealRemovedFile made, if it is valid for the visitor at the
 // time now.
@@ -184,20 +184,20 @@ func (g *Signer) OpenRemovedFile(text, slug string, now time.Time, visitor strin
 	b, err := GrantText.DecodeString(text)
 	n := g.seal.NonceSize()
 	if err != nil || len(b) < n {
-		return p, ErrNoPassing
+		return p, ErrNotSealed
 	}
 	plain, err := g.seal.Open(nil, b[:n], b[n:], sealedFor(slug, visitor))
 	if err != nil {
-		return p, ErrNoPassing
+		return p, ErrNotSealed
 	}
 	n, err = binary.Decode(plain, binary.BigEndian, &p.RemovedFileHead)
 	if err != nil || len(plain) < n+2 || now.Unix() >= int64(p.Ends) {
-		return p, ErrNoPassing
+		return p, ErrNotSealed
 	}
 	plain = plain[n:]
 	n = 2 + int(binary.BigEndian.Uint16(plain))
 	if len(plain) < n {
-		return p, ErrNoPassing
+		return p, ErrNotSealed
 	}
 	p.Media, p.Name = string(plain[2:n]), string(plain[n:])
 	return p, nil

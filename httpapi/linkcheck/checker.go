@@ -21,11 +21,11 @@ import (
 
 // Limits for the load on sites and the server.
 const (
-	maxOut   = 4                // checks at the same time, each of another host
-	checkGap = 30 * time.Second // between two checks of a host
-	fillGap  = 2 * time.Second  // the same, if someone is waiting for the title
-	longest  = 10 * time.Minute // at most between two checks of the queue, and the longest pause after errors of the store
-	maxHosts = 10_000           // hosts whose last check is remembered
+	maxOut       = 4                // checks at the same time, each of another host
+	checkGap     = 30 * time.Second // between two checks of a host
+	fillGap      = 2 * time.Second  // the same, if someone is waiting for the title
+	maxCheckTime = 10 * time.Minute // at most between two checks of the queue, and the longest pause after errors of the store
+	maxHosts     = 10_000           // hosts whose last check is remembered
 )
 
 // queue is the part of the store that a Checker needs.
@@ -115,7 +115,7 @@ func (h host) from(fill bool) time.Time {
 func (l *Checker) Run(ctx context.Context) {
 	l.hosts, l.hold = map[uint64]host{}, worker.Again
 	worker.New(worker.Options[uint64]{
-		Name: "link checks", AtOnce: maxOut, Longest: longest, Due: l.queue.Due(), Find: l.find, Log: l.log,
+		Name: "link checks", AtOnce: maxOut, Longest: maxCheckTime, Due: l.queue.Due(), Find: l.find, Log: l.log,
 	}).Run(ctx)
 }
 
@@ -130,7 +130,7 @@ func (l *Checker) find(q *worker.Queue[uint64], free int) (due []worker.Job[uint
 	if len(l.hosts) > maxHosts {
 		maps.DeleteFunc(l.hosts, func(_ uint64, h host) bool { return !now.Before(h.from(false)) })
 	}
-	held := longest
+	held := maxCheckTime
 	chosen := map[uint64]bool{}
 	wait, err = l.queue.Find(func(t catalog.DuePage) bool {
 		if chosen[t.Host] || q.Running(t.Host) != nil {
@@ -160,7 +160,7 @@ func (l *Checker) check(ctx context.Context, t catalog.DuePage) {
 	if ok {
 		l.hold = worker.Again
 	} else if !now.Before(l.held) {
-		l.held, l.hold = now.Add(l.hold), min(2*l.hold, longest)
+		l.held, l.hold = now.Add(l.hold), min(2*l.hold, maxCheckTime)
 	}
 }
 

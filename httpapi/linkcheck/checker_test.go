@@ -309,7 +309,7 @@ func TestStoreFails(t *testing.T) {
 			m.full = false
 			m.mu.Unlock()
 			before := w.count()
-			time.Sleep(longest + time.Second)
+			time.Sleep(maxCheckTime + time.Second)
 			is.Equal(w.count(), before+1)
 			m.add(3, true, time.Now())
 			synctest.Wait()

@@ -41,9 +41,9 @@ func deletable(s *web.Site, tx *kv.Tx, token string) (*record.Record, error) {
 
 var errDeleted = &record.Error{Fault: record.Gone, Code: "deleted", Text: "This was already deleted."}
 
-// calledBy is the name that the owner gave the item, or its slug. Unlike Title, it never
+// givenName is the name that the owner gave the item, or its slug. Unlike Title, it never
 // shows any of the content.
-func calledBy(r *record.Record) (string, error) {
+func givenName(r *record.Record) (string, error) {
 	b, err := r.Decode()
 	if err != nil {
 		return "", err

@@ -154,7 +154,7 @@ func removedFileOf(c *web.Request, slug string) (grant.RemovedFile, error) {
 			return p, nil
 		}
 	}
-	return grant.RemovedFile{}, grant.ErrNoPassing
+	return grant.RemovedFile{}, grant.ErrNotSealed
 }
 
 // SetGrantCookie gives the visitor a grant as a cookie.

@@ -121,7 +121,7 @@ var ReadChallenge = web.Operation{
 	Summary: "A challenge of the built-in proof of work in ALTCHA's format. Find the number that, appended to the salt, has the SHA-256 in the challenge. In version 2, find the counter for which the SHA-256 of salt, nonce and counter begins with the prefix.",
 	Args:    []web.Param{captchaVersion},
 	Reply: web.Reply{Status: 200, Doc: "The challenge.", Body: web.Named("CaptchaChallenges", web.JSONOf(web.Object{"oneOf": []web.Object{web.Ref("CaptchaChallenge"), web.Ref("CaptchaChallenge2")}}, web.Object{
-		"algorithm": "SHA-256", "challenge": "2ad2cf53fd4c3b33…", "maxnumber": captcha.PowMost, "salt": "5d9f0ad4c1e2b7a38f604c2d?expires=1767348000&", "signature": "91b1c3f07c5d…",
+		"algorithm": "SHA-256", "challenge": "2ad2cf53fd4c3b33…", "maxnumber": captcha.PowMax, "salt": "5d9f0ad4c1e2b7a38f604c2d?expires=1767348000&", "signature": "91b1c3f07c5d…",
 	}))},
 	Fails: []int{404}, Serve: readChallenge,
 }

@@ -36,7 +36,7 @@ const (
 	limitDevice  = 'd' // browser and account
 )
 
-const MissesFrom = 60
+const MaxMisses = 60
 
 const MaxMissEntries = 100_000
 

@@ -297,9 +297,9 @@ func removeSessions(c *web.Request) error {
 	return c.RespondOK()
 }
 
-// onward is the path on this server to go to after signing in. Any other address, and
+// nextPath is the path on this server to go to after signing in. Any other address, and
 // anything that a browser could take for one, becomes the home page.
-func onward(next string) string {
+func nextPath(next string) string {
 	if !strings.HasPrefix(next, "/") || strings.HasPrefix(next, "//") || strings.ContainsFunc(next, func(r rune) bool { return r < ' ' || r == '\\' || r == 0x7f }) {
 		return "/"
 	}
@@ -318,7 +318,7 @@ var ReadLogin = web.Operation{
 
 // readLogin shows the sign-in page. It redirects users who are already signed in.
 func readLogin(c *web.Request) error {
-	next := onward(c.R.URL.Query().Get("next"))
+	next := nextPath(c.R.URL.Query().Get("next"))
 	if c.Session() != "" {
 		if _, err := people.AuthenticateSession(c.Site.Store, c.Session()); err == nil {
 			return Redirect(c, next)
@@ -359,7 +359,7 @@ func postLogin(c *web.Request) error {
 		return err
 	}
 	ReadProofField(c, values)
-	next, name := onward(values.Get("next")), values.Get("username")
+	next, name := nextPath(values.Get("next")), values.Get("username")
 	if _, err = signIn(c, name, values.Get("password")); err == nil {
 		return Redirect(c, next)
 	}

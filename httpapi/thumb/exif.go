@@ -52,12 +52,12 @@ func exifOrientation(tiff []byte) orientation {
 	return upright
 }
 
-// turns reports whether width and height are swapped.
-func (o orientation) turns() bool { return o >= 5 }
+// swapsEdges reports whether width and height are swapped.
+func (o orientation) swapsEdges() bool { return o >= 5 }
 
 // source is the position in a stored picture of w by h pixels of the pixel shown at x, y.
 func (o orientation) source(x, y, w, h int) (int, int) {
-	if o.turns() {
+	if o.swapsEdges() {
 		x, y = y, x
 	}
 	mirrorX := o == 2 || o == 3 || o == 7 || o == 8

@@ -29,7 +29,7 @@ func FuzzExif(f *testing.F) {
 		is.True(1 <= o && o <= 8)
 		seen := make(map[[2]int]bool)
 		w, h := 3, 5
-		if o.turns() {
+		if o.swapsEdges() {
 			w, h = h, w
 		}
 		for y := range h {

@@ -27,18 +27,18 @@ const (
 
 // Times of icons.
 const (
-	iconAge         = 30 * 24 * time.Hour // age from which an icon is fetched again
-	iconAgain       = 24 * time.Hour      // minimum time between two requests to a site
-	iconAgainMissed = time.Hour           // the same if its icon was lost
-	iconYoung       = time.Hour           // an unused icon stays this long, because its bookmark may be about to be stored
-	maxAsked        = 10_000              // sites whose last request is remembered
+	iconAge             = 30 * 24 * time.Hour // age from which an icon is fetched again
+	iconRetryTime       = 24 * time.Hour      // minimum time between two requests to a site
+	iconMissedRetryTime = time.Hour           // the same if its icon was lost
+	iconYoung           = time.Hour           // an unused icon stays this long, because its bookmark may be about to be stored
+	maxAsked            = 10_000              // sites whose last request is remembered
 )
 
 // Icons stores the icons of sites as PNG, in a folder like that of thumbnails. A site is identified by a key,
 // and nothing else of its address is stored. All methods are safe for concurrent use.
 type Icons struct {
 	cache cache
-	turn  chan struct{} // that of the Maker
+	slot  chan struct{} // that of the Maker
 
 	mu    sync.Mutex
 	asked map[record.ID]asking
@@ -53,7 +53,7 @@ type asking struct {
 // Icons opens the folder and creates it if it is missing; its parent must exist. The folder may be removed at
 // any time, because all icons can be fetched again. Decoding icons and thumbnails takes turns.
 func (m *Maker) Icons(dir string) (*Icons, error) {
-	s := &Icons{cache: cache{dir: dir}, turn: m.turn, asked: make(map[record.ID]asking)}
+	s := &Icons{cache: cache{dir: dir}, slot: m.slot, asked: make(map[record.ID]asking)}
 	if err := s.cache.open(); err != nil {
 		return nil, fmt.Errorf("thumb: opening the cache of icons: %w", err)
 	}
@@ -80,7 +80,7 @@ func (s *Icons) Wants(site record.ID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now, before := time.Now(), s.asked[site]
-	if now.Sub(before.at) < iconAgain {
+	if now.Sub(before.at) < iconRetryTime {
 		return false
 	}
 	s.remember(site, asking{now, before.missed})
@@ -93,7 +93,7 @@ func (s *Icons) Missed(site record.ID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	if now.Sub(s.asked[site].missed) < iconAgainMissed {
+	if now.Sub(s.asked[site].missed) < iconMissedRetryTime {
 		return false
 	}
 	s.remember(site, asking{missed: now})
@@ -105,7 +105,7 @@ func (s *Icons) Missed(site record.ID) bool {
 func (s *Icons) remember(site record.ID, a asking) {
 	if len(s.asked) >= maxAsked {
 		maps.DeleteFunc(s.asked, func(_ record.ID, before asking) bool {
-			return time.Since(before.at) >= iconAgain && time.Since(before.missed) >= iconAgainMissed
+			return time.Since(before.at) >= iconRetryTime && time.Since(before.missed) >= iconMissedRetryTime
 		})
 		for k := range s.asked {
 			if len(s.asked) <= maxAsked/2 {
@@ -121,8 +121,8 @@ func (s *Icons) remember(site record.ID, a asking) {
 // is ErrNone if that is impossible, or ctx's if ctx ends while waiting.
 func (s *Icons) Put(ctx context.Context, site record.ID, data []byte) error {
 	select {
-	case s.turn <- struct{}{}:
-		defer func() { <-s.turn }()
+	case s.slot <- struct{}{}:
+		defer func() { <-s.slot }()
 	case <-ctx.Done():
 		return ctx.Err()
 	}

@@ -304,7 +304,7 @@ func TestIconsWanted(t *testing.T) {
 	again := func(site record.ID) bool { // a day later
 		s.mu.Lock()
 		was := s.asked[site]
-		s.asked[site] = asking{was.at.Add(-iconAgain), was.missed}
+		s.asked[site] = asking{was.at.Add(-iconRetryTime), was.missed}
 		s.mu.Unlock()
 		return s.Wants(site)
 	}

@@ -37,17 +37,17 @@ func shrink(img image.Image, h header, edge int) *image.RGBA {
 		draw.CatmullRom.Scale(scaled, scaled.Rect, small, small.Rect, draw.Src, nil)
 		small = scaled
 	}
-	return turn(small, h.orientation)
+	return rotate(small, h.orientation)
 }
 
-// turn rotates the picture according to its orientation.
-func turn(m *image.RGBA, o orientation) *image.RGBA {
+// rotate rotates the picture according to its orientation.
+func rotate(m *image.RGBA, o orientation) *image.RGBA {
 	if o == upright {
 		return m
 	}
 	w, h := m.Rect.Dx(), m.Rect.Dy()
 	size := image.Rect(0, 0, w, h)
-	if o.turns() {
+	if o.swapsEdges() {
 		size = image.Rect(0, 0, h, w)
 	}
 	turned := image.NewRGBA(size)

@@ -64,7 +64,7 @@ type Maker struct {
 	alive context.Context
 	end   context.CancelFunc
 	work  sync.WaitGroup // the flights
-	turn  chan struct{}  // holds a value while a picture is decoded
+	slot  chan struct{}  // holds a value while a picture is decoded
 
 	mu      sync.Mutex
 	closed  bool
@@ -85,7 +85,7 @@ type flight struct {
 // New opens the folder and creates it if it is missing; its parent must exist. The folder may be removed at any
 // time, because all thumbnails can be made again.
 func New(dir string) (*Maker, error) {
-	m := &Maker{cache: cache{dir: dir}, turn: make(chan struct{}, 1), flights: make(map[blobs.Ref]*flight)}
+	m := &Maker{cache: cache{dir: dir}, slot: make(chan struct{}, 1), flights: make(map[blobs.Ref]*flight)}
 	if err := m.cache.open(); err != nil {
 		return nil, fmt.Errorf("thumb: opening the cache: %w", err)
 	}
@@ -197,8 +197,8 @@ func (m *Maker) leave(ref blobs.Ref, f *flight) {
 func (m *Maker) fly(ref blobs.Ref, f *flight, open func() (*os.File, error)) {
 	defer close(f.done)
 	select {
-	case m.turn <- struct{}{}:
-		defer func() { <-m.turn }()
+	case m.slot <- struct{}{}:
+		defer func() { <-m.slot }()
 	case <-f.given:
 		return
 	case <-m.alive.Done():

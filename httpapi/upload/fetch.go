@@ -34,7 +34,7 @@ const (
 	FetchesAtOnce  = 6
 	FetchesOfOwner = 2 // at the same time, so that one user's slow servers do not delay others
 	fetchRedirects = 10
-	fetchLook      = time.Minute // at most between two checks of the queue
+	fetchCheckTime = time.Minute // at most between two checks of the queue
 )
 
 // NewFetches makes the queue of remote uploads. When its Run ends, it stops the running
@@ -42,7 +42,7 @@ const (
 func NewFetches(s *web.Site) *worker.Queue[record.ID] {
 	resumed := false
 	return worker.New(worker.Options[record.ID]{
-		Name: "remote uploads", AtOnce: FetchesAtOnce, Longest: fetchLook, Log: s.Log,
+		Name: "remote uploads", AtOnce: FetchesAtOnce, Longest: fetchCheckTime, Log: s.Log,
 		Find: func(q *worker.Queue[record.ID], free int) (due []worker.Job[record.ID], wait time.Duration, err error) {
 			if !resumed {
 				if err := s.Store.Update(jobs.ResumeFetches); err != nil {
@@ -77,7 +77,7 @@ func runFetch(s *web.Site, ctx context.Context, one jobs.DueFetch, read *atomic.
 	var f *record.Fetch
 	err := s.Store.Update(func(tx *kv.Tx) (err error) { f, err = jobs.BeginFetch(tx, one.Owner, one.ID); return err })
 	switch {
-	case nobodyWaits(err):
+	case isCancelled(err):
 		return
 	case err != nil:
 		s.Log.Error("cannot start a remote upload; trying again", "id", one.ID, "error", err)
@@ -86,23 +86,23 @@ func runFetch(s *web.Site, ctx context.Context, one jobs.DueFetch, read *atomic.
 	}
 	outcome := func(tx *kv.Tx) error { return jobs.RequeueFetch(tx, f) }
 	switch err := fetchOne(s, ctx, f, read); {
-	case err == nil, nobodyWaits(err):
+	case err == nil, isCancelled(err):
 		return
 	case ctx.Err() == nil && !errors.Is(err, jobs.ErrDisabled):
 		e := explainFetch(s, f, err)
 		outcome = func(tx *kv.Tx) error { return jobs.FailFetch(tx, f, e.text, e.passes, e.asked) }
 	}
 	worker.Persist(ctx, s.Log.With("remoteUpload", f.ID), func() error {
-		if err := s.Store.Update(outcome); !nobodyWaits(err) {
+		if err := s.Store.Update(outcome); !isCancelled(err) {
 			return err
 		}
 		return nil
 	})
 }
 
-// nobodyWaits reports whether the error means that the fetch was cancelled, or was removed alone
+// isCancelled reports whether the error means that the fetch was cancelled, or was removed alone
 // or with its account.
-func nobodyWaits(err error) bool { return errors.Is(err, jobs.ErrNotRunning) || web.IsMissing(err) }
+func isCancelled(err error) bool { return errors.Is(err, jobs.ErrNotRunning) || web.IsMissing(err) }
 
 // fetchError is the reason why an attempt failed.
 type fetchError struct {
@@ -139,7 +139,7 @@ func fetchOne(s *web.Site, ctx context.Context, f *record.Fetch, read *atomic.In
 	if err := s.Store.View(func(tx *kv.Tx) error { return jobs.CheckAsker(tx, f) }); err != nil {
 		return err
 	}
-	room, err := BudgetOf(s, f.Owner)
+	budget, err := BudgetOf(s, f.Owner)
 	if err != nil {
 		return err
 	}
@@ -152,7 +152,7 @@ func fetchOne(s *web.Site, ctx context.Context, f *record.Fetch, read *atomic.In
 		return err
 	}
 	f.Name, f.Total = cmp.Or(form.Body.(*record.File).OriginalName, nameOf(res)), max(res.ContentLength, -1)
-	if err := room.ErrTooLarge(f.Total); err != nil {
+	if err := budget.ErrTooLarge(f.Total); err != nil {
 		return err
 	}
 	if err := saveFetchProgress(s, f); err != nil {
@@ -167,7 +167,7 @@ func fetchOne(s *web.Site, ctx context.Context, f *record.Fetch, read *atomic.In
 			s.Log.Warn("cannot remove the temporary file of a remote upload", "error", err)
 		}
 	}()
-	if err := stageFetched(s, f, res.Body, st, room, read); err != nil {
+	if err := stageFetched(s, f, res.Body, st, budget, read); err != nil {
 		return err
 	}
 	kept, err := st.Keep()

@@ -96,13 +96,13 @@ func uploadFiles(c *web.Request) error {
 	if err != nil && !web.IsMissing(err) {
 		return err
 	}
-	room := unlimitedBudget()
+	budget := unlimitedBudget()
 	if earlier == nil {
-		if room, err = BudgetOf(c.Site, c.Owner()); err != nil {
+		if budget, err = BudgetOf(c.Site, c.Owner()); err != nil {
 			return err
 		}
 	}
-	parts, fields, err := ReadMultipart(c, room)
+	parts, fields, err := ReadMultipart(c, budget)
 	defer func() { discardParts(c, parts) }() // files that were kept stay
 	if err != nil {
 		return err

@@ -134,7 +134,7 @@ func readUploadLink(c *web.Request) error {
 		} else {
 			dst = field.AppendString(append(dst, `{"provider":`...), string(link.captcha))
 			if link.captcha == record.CaptchaPow {
-				dst = field.AppendString(append(dst, `,"challengeUrl":`...), c.Site.Base+web.ApiPath+"captcha/challenge")
+				dst = field.AppendString(append(dst, `,"challengeUrl":`...), c.Site.Base+web.APIPath+"captcha/challenge")
 			} else {
 				dst = field.AppendString(append(dst, `,"siteKey":`...), link.siteKey)
 			}
@@ -223,12 +223,12 @@ func largest(c *web.Request, q *record.Request, set *record.Settings) int64 {
 	return maximum
 }
 
-// aroundFiles is the maximum part of a multipart body that is not files, in bytes: texts, headers
+// formOverhead is the maximum part of a multipart body that is not files, in bytes: texts, headers
 // and boundaries.
-const aroundFiles = 64 << 10
+const formOverhead = 64 << 10
 
-// mostPromised is how many bytes one transfer can reserve if nothing else limits it.
-const mostPromised = 1 << 50
+// maxReserved is how many bytes one transfer can reserve if nothing else limits it.
+const maxReserved = 1 << 50
 
 // uploadBudgetAt is the budget for one file at a link. The store checks the link's other limits.
 func uploadBudgetAt(c *web.Request, q *record.Request) (*UploadBudget, error) {
@@ -258,7 +258,7 @@ func receiveFiles(c *web.Request, q *record.Request) (items []*record.Item, err 
 		return nil, err
 	}
 	m.names = []string{"name", "message"}
-	minimum, limit := max(0, c.R.ContentLength-aroundFiles), int64(mostPromised)
+	minimum, limit := max(0, c.R.ContentLength-formOverhead), int64(maxReserved)
 	if m.File < limit/MaxParts { // the maximum for a body at this link
 		limit = m.File * MaxParts
 	}

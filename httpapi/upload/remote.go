@@ -64,11 +64,11 @@ func FetchForm(fields string) (*record.Form, error) {
 
 // remoteFile is one file of a request: its place in the request and its form.
 type remoteFile struct {
-	list string // "", urls or items
-	no   int    // in the list, from 1
-	in   field.Object
-	own  field.Object // an item's own members, without those for all files
-	form *remoteForm
+	list       string // "", urls or items
+	no         int    // in the list, from 1
+	in         field.Object
+	ownMembers field.Object // an item's own members, without those for all files
+	form       *remoteForm
 }
 
 // kept is what is stored in the queue: the given members with their parsed values, which are
@@ -140,7 +140,7 @@ func remoteFilesOf(in field.Object) ([]remoteFile, error) {
 		if !ok {
 			bad["items"] = fmt.Sprintf("has a bad entry: number %d must be an object", i+1)
 		}
-		all = append(all, remoteFile{list: "items", no: i + 1, in: with(one), own: one})
+		all = append(all, remoteFile{list: "items", no: i + 1, in: with(one), ownMembers: one})
 	}
 	if len(all) > 1 {
 		for _, name := range []string{"slug", "name"} {
@@ -178,7 +178,7 @@ func decodeRemoteFiles(c *web.Request, all []remoteFile) error {
 		owned := field.Problems{}
 		for name, why := range wrong.Fields {
 			switch {
-			case w.own[name] != nil, w.list == "items" && name == "url":
+			case w.ownMembers[name] != nil, w.list == "items" && name == "url":
 				owned[name] = why
 			case name == "url" && w.list != "":
 				text = " " + why
@@ -244,7 +244,7 @@ func startRemoteUpload(c *web.Request) error {
 			return err
 		}
 		queued[i] = record.Fetch{
-			Owner: c.Owner(), By: asker(c), URL: w.form.url, Fields: fields, Password: hashes[w.form.Password.Text], Slug: w.form.Slug,
+			Owner: c.Owner(), By: askingKey(c), URL: w.form.url, Fields: fields, Password: hashes[w.form.Password.Text], Slug: w.form.Slug,
 			Name: w.form.Body.(*record.File).OriginalName,
 		}
 	}
@@ -264,9 +264,9 @@ func startRemoteUpload(c *web.Request) error {
 	return answerFetches(c, http.StatusAccepted, queued)
 }
 
-// asker is the API key that asks for a remote upload, or Nil for a session: what a user asked for
+// askingKey is the API key that asks for a remote upload, or Nil for a session: what a user asked for
 // in a browser continues after signing out.
-func asker(c *web.Request) record.ID {
+func askingKey(c *web.Request) record.ID {
 	if c.Caller.Key.Session {
 		return uuid.Nil
 	}
@@ -450,7 +450,7 @@ func decideRemoteUpload(c *web.Request) error {
 	}
 	verb := jobs.CancelFetch
 	if form.action == retryFetch {
-		verb = func(tx *kv.Tx, owner, id record.ID) error { return jobs.RetryFetch(tx, owner, id, asker(c)) }
+		verb = func(tx *kv.Tx, owner, id record.ID) error { return jobs.RetryFetch(tx, owner, id, askingKey(c)) }
 	}
 	if err := c.Site.Store.Update(func(tx *kv.Tx) error {
 		if _, err := requestedFetch(c, tx, id); err != nil {

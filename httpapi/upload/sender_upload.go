@@ -74,9 +74,9 @@ func beginSending(c *web.Request) error {
 			return err
 		}
 	}
-	room, err := uploadBudgetAt(c, q)
+	budget, err := uploadBudgetAt(c, q)
 	if err == nil {
-		err = room.ErrTooLarge(b.length)
+		err = budget.ErrTooLarge(b.length)
 	}
 	if err == nil {
 		err = session.RequireCaptcha(c, q)
@@ -88,7 +88,7 @@ func beginSending(c *web.Request) error {
 	if err != nil {
 		return err
 	}
-	return finishBegin(c, made, b, room, web.SentPath+"/"+secret)
+	return finishBegin(c, made, b, budget, web.SentPath+"/"+secret)
 }
 
 // sending is the upload that a sender's request starts, if its metadata are valid.
@@ -115,7 +115,7 @@ func joinSent(c *web.Request, q *record.Request, b uploadOptions) error {
 	if err != nil {
 		return err
 	}
-	room, err := uploadBudgetAt(c, q)
+	budget, err := uploadBudgetAt(c, q)
 	if err != nil {
 		return err
 	}
@@ -126,8 +126,8 @@ func joinSent(c *web.Request, q *record.Request, b uploadOptions) error {
 			if err != nil {
 				return err
 			}
-			if part.Length > room.File-length {
-				return room.ErrTooLarge(room.File + 1)
+			if part.Length > budget.File-length {
+				return budget.ErrTooLarge(budget.File + 1)
 			}
 			ids[i], length = part.ID, length+part.Length
 		}
@@ -135,7 +135,7 @@ func joinSent(c *web.Request, q *record.Request, b uploadOptions) error {
 	}); err != nil {
 		return err
 	}
-	release, err := c.Site.UploadTurns.TakeAll(c, ids)
+	release, err := c.Site.UploadLocks.TakeAll(c, ids)
 	if err != nil {
 		return err
 	}
@@ -144,7 +144,7 @@ func joinSent(c *web.Request, q *record.Request, b uploadOptions) error {
 	if err != nil {
 		return err
 	}
-	err = finishBegin(c, made, b, room, web.SentPath+"/"+secret)
+	err = finishBegin(c, made, b, budget, web.SentPath+"/"+secret)
 	if e := (*record.Error)(nil); errors.As(err, &e) && e.Code == codeType {
 		for _, secret := range secrets {
 			dropSent(c, secret)
@@ -207,10 +207,10 @@ func requestOf(c *web.Request, u *inbox.Upload) (q *record.Request, err error) {
 	return q, err
 }
 
-// headTaken reads the first bytes of a sender's upload, unless they were received earlier. It fails
+// checkHead reads the first bytes of a sender's upload, unless they were received earlier. It fails
 // if the link does not accept their type, before anything is written and before the rest is read.
 // The returned reader has all of in.
-func headTaken(c *web.Request, u *inbox.Upload, in io.Reader) (io.Reader, error) {
+func checkHead(c *web.Request, u *inbox.Upload, in io.Reader) (io.Reader, error) {
 	whole := min(media.Sniffed, u.Length)
 	if u.Partial || u.Offset >= whole {
 		return in, nil // a part has no type

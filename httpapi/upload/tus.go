@@ -34,7 +34,7 @@ import (
 // The supported parts of tus, the protocol for resumable uploads
 // (https://tus.io/protocols/resumable-upload).
 
-const TusPath = web.ApiPath + "tus"
+const TusPath = web.APIPath + "tus"
 
 const tusExtensions = "creation,creation-with-upload,creation-defer-length,expiration,checksum,termination,concatenation"
 
@@ -492,9 +492,9 @@ func beginUpload(c *web.Request) error {
 	if err := web.JoinProblems(problems, form.CheckNew(c.Site.Store.Now())); err != nil {
 		return err
 	}
-	room, err := BudgetOf(c.Site, c.Owner())
+	budget, err := BudgetOf(c.Site, c.Owner())
 	if err == nil {
-		err = room.ErrTooLarge(max(u.Length, 0))
+		err = budget.ErrTooLarge(max(u.Length, 0))
 	}
 	if err != nil {
 		return err
@@ -506,7 +506,7 @@ func beginUpload(c *web.Request) error {
 	if err := c.Site.Store.Update(func(tx *kv.Tx) (err error) { u, err = inbox.AddUpload(tx, *u); return err }); err != nil {
 		return err
 	}
-	return finishBegin(c, u, b, room, TusPath+"/"+u.ID.String())
+	return finishBegin(c, u, b, budget, TusPath+"/"+u.ID.String())
 }
 
 // joinUploads makes an upload of complete parts, and its file. If that fails, the parts stay as they
@@ -528,12 +528,12 @@ func joinUploads(c *web.Request, b uploadOptions) error {
 	if err := web.JoinProblems(problems, form.CheckNew(c.Site.Store.Now())); err != nil {
 		return err
 	}
-	release, err := c.Site.UploadTurns.TakeAll(c, u.Parts)
+	release, err := c.Site.UploadLocks.TakeAll(c, u.Parts)
 	if err != nil {
 		return err
 	}
 	defer release()
-	room, err := BudgetOf(c.Site, c.Owner())
+	budget, err := BudgetOf(c.Site, c.Owner())
 	if err != nil {
 		return err
 	}
@@ -549,17 +549,17 @@ func joinUploads(c *web.Request, b uploadOptions) error {
 				return record.NotFound("upload")
 			}
 		}
-		if u, err = inbox.JoinUploads(tx, *u); err == nil && !u.Done() && u.Length > room.File {
-			err = room.ErrTooLarge(u.Length)
+		if u, err = inbox.JoinUploads(tx, *u); err == nil && !u.Done() && u.Length > budget.File {
+			err = budget.ErrTooLarge(u.Length)
 		}
-		if err == nil && !u.Done() && u.Length > room.Disk {
+		if err == nil && !u.Done() && u.Length > budget.Disk {
 			err = kv.ErrFull
 		}
 		return err
 	}); err != nil {
 		return err
 	}
-	return finishBegin(c, u, b, room, TusPath+"/"+u.ID.String())
+	return finishBegin(c, u, b, budget, TusPath+"/"+u.ID.String())
 }
 
 // join appends the parts of an upload to each other. It keeps what an earlier attempt has copied.
@@ -636,13 +636,13 @@ func copyPart(c *web.Request, u, part *inbox.Upload, st *blobs.Stage, behind int
 
 // finishBegin receives the first bytes of a new upload and answers with its address. If anything
 // fails, it removes the upload, because the client does not have the address yet.
-func finishBegin(c *web.Request, u *inbox.Upload, b uploadOptions, room *UploadBudget, at string) error {
-	t, release, err := c.Site.UploadTurns.Take(c, u.ID)
+func finishBegin(c *web.Request, u *inbox.Upload, b uploadOptions, budget *UploadBudget, at string) error {
+	t, release, err := c.Site.UploadLocks.Take(c, u.ID)
 	if err == nil {
 		defer release()
 	}
 	if err == nil && b.piece {
-		err = takePiece(c, u, room, b.sum, t)
+		err = takePiece(c, u, budget, b.sum, t)
 	}
 	if err == nil {
 		err = repairOffset(c, u)
@@ -701,9 +701,9 @@ func continueUpload(c *web.Request) error {
 	if at != u.Offset {
 		return withOffset(c, u, &record.Error{Fault: record.Taken, Code: "offset_mismatch", Text: "The upload is at " + strconv.FormatInt(u.Offset, 10) + ", not at " + strconv.FormatInt(at, 10) + "."})
 	}
-	room := new(UploadBudget)
+	budget := new(UploadBudget)
 	if !u.BySender() { // a sender's upload is limited only by its known length
-		if room, err = BudgetOf(c.Site, c.Owner()); err != nil {
+		if budget, err = BudgetOf(c.Site, c.Owner()); err != nil {
 			return err
 		}
 	}
@@ -715,8 +715,8 @@ func continueUpload(c *web.Request) error {
 		if length < u.Offset {
 			return badTus("The upload already has more bytes.")
 		}
-		if length > room.File {
-			return room.ErrTooLarge(length)
+		if length > budget.File {
+			return budget.ErrTooLarge(length)
 		}
 		u.Length = length
 		if err := c.Site.Store.Update(func(tx *kv.Tx) error { return inbox.SaveUpload(tx, u) }); err != nil {
@@ -727,9 +727,9 @@ func continueUpload(c *web.Request) error {
 		if c.R.ContentLength == 0 { // repeated, because the answer was lost
 			return respondOffset(c, u)
 		}
-		return errPastEnd(c, u, room)
+		return errPastEnd(c, u, budget)
 	}
-	if err := takePiece(c, u, room, sum, t); err != nil {
+	if err := takePiece(c, u, budget, sum, t); err != nil {
 		return err
 	}
 	if err := repairOffset(c, u); err != nil {
@@ -853,7 +853,7 @@ func takePiece(c *web.Request, u *inbox.Upload, m *UploadBudget, sum *checksum, 
 	body := &readErrors{r: c.R.Body}
 	in := io.Reader(body)
 	if u.BySender() {
-		if in, err = headTaken(c, u, in); err != nil {
+		if in, err = checkHead(c, u, in); err != nil {
 			return err
 		}
 	}
@@ -1047,7 +1047,7 @@ func lockWithBody(c *web.Request) (u *inbox.Upload, t *web.UploadLock, release f
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	if t, release, err = c.Site.UploadTurns.Take(c, u.ID); err != nil {
+	if t, release, err = c.Site.UploadLocks.Take(c, u.ID); err != nil {
 		return nil, nil, nil, err
 	}
 	if u, err = findUpload(c); err != nil {

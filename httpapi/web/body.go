@@ -19,13 +19,13 @@ import (
 
 // Types of bodies.
 const (
-	JsonType = "application/json"
+	JSONType = "application/json"
 	htmlType = "text/html; charset=utf-8"
 	TextType = "text/plain; charset=utf-8"
 )
 
 const (
-	ApiPath   = "/api/v1/"
+	APIPath   = "/api/v1/"
 	claimPath = "/claim/"
 	MaxQuery  = 8 << 10 // bytes of a query
 	MaxArgs   = 100     // parameters of a query
@@ -126,7 +126,7 @@ func (c *Request) ReadObject(limit int64, shape field.Shaped) (field.Object, err
 		return nil, &record.Error{Fault: record.WrongType, Code: "unsupported_encoding", Text: "The body must not be compressed."}
 	}
 	media, params, err := mime.ParseMediaType(c.R.Header.Get("Content-Type"))
-	if err != nil || media != JsonType || params["charset"] != "" && !strings.EqualFold(params["charset"], "utf-8") {
+	if err != nil || media != JSONType || params["charset"] != "" && !strings.EqualFold(params["charset"], "utf-8") {
 		return nil, &record.Error{Fault: record.WrongType, Code: "unsupported_media_type", Text: "The body must be JSON, with the Content-Type application/json."}
 	}
 	data, err := c.ReadBody(limit)

@@ -21,15 +21,15 @@ import (
 // network, do not block everyone. A request that finds no space waits for jsonWait
 // and is then told to try again.
 const (
-	JsonBytes = 32 << 20
-	jsonShare = JsonBytes / 2
+	JSONBytes = 32 << 20
+	jsonShare = JSONBytes / 2
 	jsonWait  = 2 * time.Second
 
-	openBody  = 16 << 10 // limit of a body without a credential, in bytes
-	firstRead = 4 << 10  // first buffer for a body of unknown length, in bytes
+	anonymousBody = 16 << 10 // limit of a body without a credential, in bytes
+	firstRead     = 4 << 10  // first buffer for a body of unknown length, in bytes
 )
 
-var errCrowded = &record.Error{
+var errBusy = &record.Error{
 	Fault: record.Busy, Code: "busy", Retry: jsonWait,
 	Text: "The server has no memory left for more requests. Try again in a moment.",
 }
@@ -56,7 +56,7 @@ type share struct {
 }
 
 func NewBudget() *budget {
-	return &budget{All: semaphore.NewWeighted(JsonBytes), Shares: map[spender]*share{}}
+	return &budget{All: semaphore.NewWeighted(JSONBytes), Shares: map[spender]*share{}}
 }
 
 // join returns the caller's share for one request, which leaves it at the end.
@@ -109,7 +109,7 @@ func (c *Request) errOverloaded() error {
 	if c.R.Context().Err() != nil {
 		panic(http.ErrAbortHandler)
 	}
-	return errCrowded
+	return errBusy
 }
 
 func (c *Request) releaseSomeJSON(n int64) {
@@ -126,11 +126,11 @@ func (c *Request) ReleaseJSON() {
 	}
 }
 
-// ReadBody reads the whole body, at most limit bytes, or openBody if there is no
+// ReadBody reads the whole body, at most limit bytes, or anonymousBody if there is no
 // credential. The buffer grows as bytes arrive, whatever length the request announces.
 func (c *Request) ReadBody(limit int64) ([]byte, error) {
 	if c.Caller == nil {
-		limit = min(limit, openBody)
+		limit = min(limit, anonymousBody)
 	}
 	length := c.R.ContentLength
 	if length > limit {

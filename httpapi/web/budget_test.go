@@ -28,7 +28,7 @@ func TestBudgetShares(t *testing.T) {
 		first, second := by(1, "192.0.2.1"), by(1, "192.0.2.2")
 		is.NoErr(first.reserveJSON(jsonShare - 10))
 		is.NoErr(second.reserveJSON(10))
-		is.Equal(second.reserveJSON(1), errCrowded) // half is all that one key has
+		is.Equal(second.reserveJSON(1), errBusy) // half is all that one key has
 		other := by(2, "192.0.2.1")
 		is.NoErr(other.reserveJSON(jsonShare - 20))
 		for _, addr := range []string{"192.0.2.1", "2001:db8::1"} {
@@ -38,7 +38,7 @@ func TestBudgetShares(t *testing.T) {
 		}
 		late := by(3, "192.0.2.3")
 		is.NoErr(late.reserveJSON(10))
-		is.Equal(late.reserveJSON(1), errCrowded) // there is no more at all
+		is.Equal(late.reserveJSON(1), errBusy) // there is no more at all
 		is.Equal(late.held, int64(10))
 
 		done := make(chan error)
@@ -54,7 +54,7 @@ func TestBudgetShares(t *testing.T) {
 
 		visitor := by(0, "2001:db8::2") // of one network with the one before
 		is.NoErr(visitor.reserveJSON(jsonShare - 5))
-		is.Equal(visitor.reserveJSON(1), errCrowded)
+		is.Equal(visitor.reserveJSON(1), errBusy)
 		visitor.ReleaseJSON()
 		by(4, "192.0.2.4").ReleaseJSON() // spent nothing
 	})

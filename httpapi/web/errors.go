@@ -136,7 +136,7 @@ func (s *Site) Fail(w *AnswerWriter, r *http.Request, id string, err error) {
 	var body []byte
 	switch {
 	case inAPI(r.URL.Path) && !w.Plain:
-		h.Set("Content-Type", JsonType)
+		h.Set("Content-Type", JSONType)
 		var proof *ProofNeeded
 		if errors.As(err, &proof) {
 			body = appendError(nil, e, id, &proof.Challenge)

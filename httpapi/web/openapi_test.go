@@ -20,7 +20,7 @@ func TestOpenAPITellsOfConditions(t *testing.T) {
 	for _, name := range []string{"Range", "If-Range", "If-Match", "If-None-Match", "If-Modified-Since"} {
 		is.True(doc.Paths.Value(RequestsPath+"/{id}/queue/{itemId}/content").Get.Parameters.GetByInAndName("header", name) != nil)
 	}
-	schema := doc.Paths.Value(ApiPath + "openapi").Get
+	schema := doc.Paths.Value(APIPath + "openapi").Get
 	is.True(schema.Parameters.GetByInAndName("header", "If-None-Match") != nil)
 	is.True(schema.Responses.Status(304) != nil)
 	for _, word := range []string{"HEAD", "OPTIONS", "405"} {

@@ -103,7 +103,7 @@ func IsProbe(path string) bool {
 // WarnProxyMismatch logs, once each, that a trusted proxy's scheme or host differs from
 // the base URL's.
 func (s *Site) WarnProxyMismatch(r *http.Request) {
-	if len(s.TrustedProxies) == 0 || s.toldProto.Load() && s.toldHost.Load() || IsProbe(r.URL.Path) {
+	if len(s.TrustedProxies) == 0 || s.warnedProto.Load() && s.warnedHost.Load() || IsProbe(r.URL.Path) {
 		return
 	}
 	if _, proxy := s.peer(r); !proxy {
@@ -115,11 +115,11 @@ func (s *Site) WarnProxyMismatch(r *http.Request) {
 	if s.AtContent(r) {
 		ours, scheme = s.Content, s.ContentScheme
 	}
-	if proto := s.proto(r); (proto == "http" || proto == "https") && proto != scheme && s.toldProto.CompareAndSwap(false, true) {
+	if proto := s.proto(r); (proto == "http" || proto == "https") && proto != scheme && s.warnedProto.CompareAndSwap(false, true) {
 		s.Log.Warn("a trusted proxy reports another scheme than that of the base URL; set --base-url to the address that visitors use, or correct X-Forwarded-Proto",
 			"address", ours, "proxySays", proto)
 	}
-	if !s.isOwnHost(name) && !isFixedHost(name) && s.toldHost.CompareAndSwap(false, true) {
+	if !s.isOwnHost(name) && !isFixedHost(name) && s.warnedHost.CompareAndSwap(false, true) {
 		s.Log.Warn("a trusted proxy forwards requests for a host that is not the base URL's; set --base-url to the address that visitors use, or make the proxy forward the Host header",
 			"address", ours, "proxySays", CutTo(name, maxLogged))
 	}

@@ -123,7 +123,7 @@ const (
 // The zero value is ready for use.
 type renders struct {
 	mu    sync.Mutex
-	turns chan struct{}
+	slots chan struct{}
 	kept  map[[sha256.Size]byte]*list.Element
 	used  list.List // of *rendered, the latest used first
 	bytes int
@@ -182,20 +182,20 @@ func (r *renders) Code(text, language, filename string) (*embed.CodeView, error)
 }
 
 // get returns the cached view, or calls fresh and caches its result. It fails with
-// errCrowded if fresh could not start within jsonWait.
+// errBusy if fresh could not start within jsonWait.
 func (r *renders) get(key [sha256.Size]byte, fresh func() (embed.CodeView, error)) (embed.CodeView, error) {
-	v, turns, ok := r.find(key)
+	v, slots, ok := r.find(key)
 	if ok {
 		return v, nil
 	}
 	wait := time.NewTimer(jsonWait)
 	defer wait.Stop()
 	select {
-	case turns <- struct{}{}:
+	case slots <- struct{}{}:
 	case <-wait.C:
-		return embed.CodeView{}, errCrowded
+		return embed.CodeView{}, errBusy
 	}
-	defer func() { <-turns }()
+	defer func() { <-slots }()
 	if v, _, ok := r.find(key); ok { // rendered while this request waited
 		return v, nil
 	}
@@ -206,25 +206,25 @@ func (r *renders) get(key [sha256.Size]byte, fresh func() (embed.CodeView, error
 	return v, err
 }
 
-// find returns the cached view. turns is the semaphore to take if there is none.
-func (r *renders) find(key [sha256.Size]byte) (v embed.CodeView, turns chan struct{}, ok bool) {
+// find returns the cached view. slots is the semaphore to take if there is none.
+func (r *renders) find(key [sha256.Size]byte) (v embed.CodeView, slots chan struct{}, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.turns == nil {
-		r.turns = make(chan struct{}, rendersAtOnce)
+	if r.slots == nil {
+		r.slots = make(chan struct{}, rendersAtOnce)
 		r.kept = map[[sha256.Size]byte]*list.Element{}
 	}
 	e := r.kept[key]
 	if e == nil {
-		return v, r.turns, false
+		return v, r.slots, false
 	}
 	one := e.Value.(*keptRender)
 	if !time.Now().Before(one.until) {
 		r.drop(e)
-		return v, r.turns, false
+		return v, r.slots, false
 	}
 	r.used.MoveToFront(e)
-	return one.view, r.turns, true
+	return one.view, r.slots, true
 }
 
 func (r *renders) put(key [sha256.Size]byte, v embed.CodeView) {

@@ -20,7 +20,7 @@ import (
 // 12.5.1). A client without a preference gets JSON.
 func PrefersText(h http.Header) bool {
 	accept := strings.Join(h["Accept"], ",")
-	return accept != "" && weight(accept, TextMedia) > weight(accept, JsonType)
+	return accept != "" && weight(accept, TextMedia) > weight(accept, JSONType)
 }
 
 const TextMedia = "text/plain"
@@ -196,12 +196,12 @@ func (c *Request) Hash(p field.Secret) (string, error) {
 
 // Duplicate is an older bookmark of the same page as a new one.
 type Duplicate struct {
-	Id   record.ID
+	ID   record.ID
 	Slug string
 }
 
 func (d *Duplicate) Fields(s *field.Set) {
-	s.ID("id", &d.Id, field.Always).Says("Id of the bookmark.", `"01890a5d-ac96-774b-bcce-b302099a8057"`)
+	s.ID("id", &d.ID, field.Always).Says("Id of the bookmark.", `"01890a5d-ac96-774b-bcce-b302099a8057"`)
 	s.Ruled("slug", &d.Slug, record.CleanSlug, record.SlugPattern, record.MaxSlug).Says("Its slug.", `"summer-24"`)
 }
 

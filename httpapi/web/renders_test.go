@@ -57,7 +57,7 @@ func TestRenders(t *testing.T) {
 		}
 		synctest.Wait()
 		_, err = one(200, 10, 0)
-		is.Equal(err, errCrowded)
+		is.Equal(err, errBusy)
 		_, err = one(0, 10, 0) // what is kept needs no turn
 		is.NoErr(err)
 		is.NoErr(<-errs)

@@ -46,7 +46,7 @@ type AnswerWriter struct {
 	Away   bool       // the request came to the origin for content
 	Plain  bool       // the client prefers text to JSON and the operation has it
 	Body   *paced     // of the request; nil if it has none
-	Id     string     // of the request
+	ID     string     // of the request
 	Op     string     // operationId
 	Status int
 	Bytes  int64
@@ -170,7 +170,7 @@ var (
 	HeadNoSniff    = []string{"nosniff"}
 	HeadNoReferrer = []string{"no-referrer"}
 	HeadNoStore    = []string{"no-store"}
-	headJSON       = []string{JsonType}
+	headJSON       = []string{JSONType}
 	headVary       = []string{"Origin, Accept-Encoding"}
 	headSameOrigin = []string{"same-origin"}
 	// Pages use the clipboard, the share sheet and full screen, which are allowed

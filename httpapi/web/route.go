@@ -27,7 +27,7 @@ var IdempotencyArg = Param{
 	Example: "3f1c9b1e",
 }
 
-const RequestsPath = ApiPath + "upload-requests"
+const RequestsPath = APIPath + "upload-requests"
 
 // An Operation is a handler with its description for the OpenAPI document. It is declared
 // next to the handler. The table of routes says at which path it is served, and to whom.
@@ -70,18 +70,18 @@ type Access struct {
 }
 
 var (
-	Anyone     = Access{Open: true}
-	Visitors   = Access{Open: true, optional: true}
-	Holders    = Access{AnyKey: true}
-	Watches    = Access{AnyKey: true, Admin: true}
-	Reads      = Access{Scope: record.ScopeRead}
-	Writes     = Access{Scope: record.ScopeWrite}
-	Uploads    = Access{Scope: record.ScopeUpload}
-	Wholes     = Access{Scope: record.ScopeAll}
-	Manages    = Access{Scope: record.ScopeAdmin, Admin: true}
-	OwnAccount = Access{Scope: record.ScopeAdmin, Admin: true, Session: true}
-	Browsers   = Access{Browser: true}
-	Operators  = Access{Operator: true}
+	Anyone       = Access{Open: true}
+	Visitors     = Access{Open: true, optional: true}
+	AnyKeyHolder = Access{AnyKey: true}
+	ReadsMetrics = Access{AnyKey: true, Admin: true}
+	Reads        = Access{Scope: record.ScopeRead}
+	Writes       = Access{Scope: record.ScopeWrite}
+	Uploads      = Access{Scope: record.ScopeUpload}
+	FullScope    = Access{Scope: record.ScopeAll}
+	Manages      = Access{Scope: record.ScopeAdmin, Admin: true}
+	OwnAccount   = Access{Scope: record.ScopeAdmin, Admin: true, Session: true}
+	Browsers     = Access{Browser: true}
+	Operators    = Access{Operator: true}
 )
 
 func Title(word string) string { return strings.ToUpper(word[:1]) + word[1:] }

@@ -63,7 +63,7 @@ func Members(of Object, required ...string) Object {
 }
 
 func JSONOf(schema Object, example any) *Content {
-	return &Content{Media: JsonType, Schema: schema, Example: example}
+	return &Content{Media: JSONType, Schema: schema, Example: example}
 }
 
 // Named gives the schema of a body a name in the document.
@@ -73,7 +73,7 @@ func Named(name string, c *Content) *Content {
 }
 
 // BodyOf is a JSON body with a named schema.
-func BodyOf(name string) *Content { return &Content{Media: JsonType, Name: name} }
+func BodyOf(name string) *Content { return &Content{Media: JSONType, Name: name} }
 
 func Maybe(c *Content) *Content {
 	c.Optional = true

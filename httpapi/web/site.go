@@ -74,7 +74,7 @@ type Site struct {
 	shown       shownPool // for owners
 	shared      shownPool // for visitors
 	Renders     renders
-	UploadTurns uploadLocks // of resumable uploads
+	UploadLocks uploadLocks // of resumable uploads
 	Webhooks    *webhook.Sender
 	Imports     worker.Imports
 	Fetches     *worker.Queue[record.ID] // remote uploads by id
@@ -88,7 +88,7 @@ type Site struct {
 	ContentScheme, ContentHost string   // of Content
 	BaseName, ContentName      string   // their host names: see HostName
 
-	toldProto, toldHost atomic.Bool // see WarnProxyMismatch
+	warnedProto, warnedHost atomic.Bool // see WarnProxyMismatch
 
 	Renew   time.Duration            // WriteRenew, except in tests
 	Running sync.WaitGroup           // requests and what they started

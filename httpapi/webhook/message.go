@@ -87,8 +87,8 @@ type discordMessage struct {
 	Embeds []discordEmbed `json:"embeds"`
 }
 
-// says returns the words for an event in a message for people, and its colour.
-func says(e record.Event) (words string, color int) {
+// eventWords returns the words for an event in a message for people, and its colour.
+func eventWords(e record.Event) (words string, color int) {
 	const good, neutral, bad = 0x0f6b5c, 0x3b82f6, 0xb45309
 	switch e {
 	case record.LimitReached:
@@ -120,7 +120,7 @@ func says(e record.Event) (words string, color int) {
 }
 
 func (m *Message) discord(v *record.Shown, base string) ([]byte, error) {
-	words, color := says(m.Event)
+	words, color := eventWords(m.Event)
 	e := discordEmbed{Title: escape(m.Notice.Title, maxTitle), Description: words, Color: color, Timestamp: m.At.UTC().Format(field.TimeLayout)}
 	e.Footer.Text = string(m.Event)
 	address := ""

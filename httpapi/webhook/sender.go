@@ -30,14 +30,14 @@ const (
 
 // Times of the sender.
 const (
-	TryTime  = 10 * time.Second       // for one attempt
-	TestTime = 8 * time.Second        // for a test: clients wait for ten seconds
-	parting  = 3 * time.Second        // for running attempts when the Sender stops
-	longest  = time.Minute            // at most between two checks of the queue
-	pace     = 100 * time.Millisecond // between two attempts at a dead target, times its failures
-	maxPace  = 30 * time.Second       // maximum time between two such attempts
-	dead     = 10                     // failures in a row that make a target dead
-	slow     = time.Second            // an attempt that takes this long makes a target ill
+	TryTime      = 10 * time.Second       // for one attempt
+	TestTime     = 8 * time.Second        // for a test: clients wait for ten seconds
+	stopTime     = 3 * time.Second        // for running attempts when the Sender stops
+	maxCheckTime = time.Minute            // at most between two checks of the queue
+	pace         = 100 * time.Millisecond // between two attempts at a dead target, times its failures
+	maxPace      = 30 * time.Second       // maximum time between two such attempts
+	dead         = 10                     // failures in a row that make a target dead
+	slow         = time.Second            // an attempt that takes this long makes a target ill
 )
 
 // queue is the part of the store that a Sender needs.
@@ -118,7 +118,7 @@ type (
 // start.
 func (c *Sender) Run(ctx context.Context) {
 	worker.New(worker.Options[line]{
-		Name: "webhooks", AtOnce: maxOut, Longest: longest, Parting: parting,
+		Name: "webhooks", AtOnce: maxOut, Longest: maxCheckTime, Parting: stopTime,
 		Due: c.queue.Due(), Find: c.find, Log: c.log,
 	}).Run(ctx)
 }
@@ -126,7 +126,7 @@ func (c *Sender) Run(ctx context.Context) {
 // find returns the deliveries that may start within the limits of their webhooks. Webhooks take
 // turns.
 func (c *Sender) find(q *worker.Queue[line], _ int) (due []worker.Job[line], wait time.Duration, err error) {
-	now, held := time.Now(), longest
+	now, held := time.Now(), maxCheckTime
 	ill := map[record.ID]bool{} // the webhooks with waiting deliveries
 	found, wait, err := c.queue.Find(func(h *record.Webhook) int {
 		ill[h.ID] = h.Failures > 0 || h.LastTook >= slow

@@ -445,7 +445,7 @@ func TestShares(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		is := is.New(t)
 		var offered []worker.Job[line]
-		q := worker.New(worker.Options[line]{AtOnce: maxOut, Longest: longest, Log: quiet, Find: func(*worker.Queue[line], int) (due []worker.Job[line], _ time.Duration, _ error) {
+		q := worker.New(worker.Options[line]{AtOnce: maxOut, Longest: maxCheckTime, Log: quiet, Find: func(*worker.Queue[line], int) (due []worker.Job[line], _ time.Duration, _ error) {
 			due, offered = offered, nil
 			return due, 0, nil
 		}})
@@ -507,7 +507,7 @@ func TestTurnsAreForgotten(t *testing.T) {
 		is := is.New(t)
 		m, w := newMemory(), newWires(t, map[string]http.HandlerFunc{"done.example": accept, "waits.example": refuse})
 		c := newSender(m, w.client(), "", quiet)
-		q := worker.New(worker.Options[line]{AtOnce: maxOut, Longest: longest, Due: m.Due(), Find: c.find, Log: quiet})
+		q := worker.New(worker.Options[line]{AtOnce: maxOut, Longest: maxCheckTime, Due: m.Due(), Find: c.find, Log: quiet})
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() { defer close(ended); q.Run(ctx) }()
@@ -662,7 +662,7 @@ func TestStop(t *testing.T) {
 		synctest.Wait()
 		begun := time.Now()
 		stop()
-		is.Equal(time.Since(begun), parting)
+		is.Equal(time.Since(begun), stopTime)
 		is.Equal(m.states(), map[record.DeliveryState]int{record.Done: 2, record.Waiting: 18})
 		_, written := m.counts()
 		is.Equal(written, 2)

@@ -270,12 +270,12 @@ func TestSays(t *testing.T) {
 		created[k.Created()] = true
 	}
 	for _, e := range record.Events() {
-		words, _ := says(e)
+		words, _ := eventWords(e)
 		is.Equal(strings.HasPrefix(words, "A new "), created[e])
 	}
-	words, color := says(record.PageGone)
+	words, color := eventWords(record.PageGone)
 	is.Equal(words, "Its page can no longer be reached.")
-	_, reached := says(record.LimitReached)
+	_, reached := eventWords(record.LimitReached)
 	is.Equal(color, reached)
 }
 
