@@ -10,12 +10,12 @@ import (
 	"github.com/matryer/is"
 )
 
-// schema is what the tests need of a schema of the API.
+// schema has the members of an API schema that the tests need.
 type schema struct {
 	Enum []any
 }
 
-// schemas are those of the document that is served.
+// schemas returns the schemas of the served document.
 func schemas(t *testing.T) map[string]schema {
 	t.Helper()
 	var document struct {

@@ -36,7 +36,7 @@ func (a *app) browse(path string) *answer {
 	return a.do(apiRequest{method: "GET", path: path, header: http.Header{"Accept": {"text/html"}}})
 }
 
-// first is what came with a page under a name.
+// first returns the data that came with a page under a name.
 func (g *answer) first(name string) any {
 	g.app.Helper()
 	found := startData.FindSubmatch(g.body)
@@ -286,7 +286,7 @@ func TestQR(t *testing.T) {
 	a.do(apiRequest{method: "GET", path: "/api/v1/qr?text=a", anyone: true}).want(401)
 }
 
-// shareSheet sends what a phone's share sheet does.
+// shareSheet sends the request of a phone's share sheet.
 func (a *app) shareSheet(fields map[string]string, files ...file) apiRequest {
 	q := a.uploadRequest(fields, files...)
 	q.path = "/share"

@@ -17,7 +17,7 @@ import (
 	"kist/kv/record"
 )
 
-// discard is an answer that nobody reads.
+// discard is an answer that is not read.
 type discard struct {
 	h      http.Header
 	status int

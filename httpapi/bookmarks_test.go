@@ -66,7 +66,7 @@ func TestDuplicateBookmarks(t *testing.T) {
 	a.do(apiRequest{method: "GET", path: "/api/v1/bookmarks?url=javascript:1", raw: true}).want(400)
 	a.do(apiRequest{method: "GET", path: "/api/v1/bookmarks?unreachable=maybe", raw: true}).want(400)
 
-	// Another's are nobody's business.
+	// Another user's are hidden.
 	bob := a.addUser("bob", record.Member)
 	made := a.do(apiRequest{method: "POST", path: "/api/v1/bookmarks", key: a.addKey(bob, record.ScopeAll), json: map[string]any{"url": "https://example.org/a"}}).want(201)
 	is.Equal(made.at("duplicateOf"), []any{})

@@ -40,7 +40,7 @@ type tab struct {
 	ctx context.Context
 
 	mu       sync.Mutex
-	bad      []string // what went wrong in the page
+	bad      []string // errors in the page
 	expected []string // what may, by how its message begins
 }
 
@@ -230,7 +230,7 @@ func (b *tab) ask(expression string, as ...chromedp.EvaluateOption) (v any, err 
 	return v, err
 }
 
-// until waits for an expression, or what it promises, to be true.
+// until waits for an expression, or the result of its promise, to be true.
 func (b *tab) until(expression string, as ...chromedp.EvaluateOption) {
 	b.Helper()
 	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {

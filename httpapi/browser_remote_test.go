@@ -10,7 +10,7 @@ import (
 )
 
 // TestBrowserRemote has the server fetch files: sees one come in, cancels it,
-// tries it again, sees another fail, and forgets what is over.
+// tries it again, sees another fail, and clears the finished ones.
 func TestBrowserRemote(t *testing.T) {
 	is := is.New(t)
 	b := openBrowser(t)

@@ -37,7 +37,7 @@ func (a *app) flip(content string) blobs.Ref {
 	return ref
 }
 
-// fetch reads an address to its end; the error is that of a connection which
+// fetch reads an address to its end. The error is that of a connection which
 // ends before the answer does.
 func (a *app) fetch(path string, header http.Header) (status int, body []byte, cut error) {
 	a.Helper()

@@ -266,7 +266,7 @@ func (e *enum) orNull() web.Object {
 	return web.Object{"type": "string", "nullable": true, "enum": append(words, nil), "description": e.doc, "example": e.words[0]}
 }
 
-// dropUnused leaves out the enums that nothing refers to.
+// dropUnused removes the enums that nothing refers to.
 func (d *document) dropUnused(paths web.Object) error {
 	used, err := json.Marshal([]web.Object{paths, d.schemas, d.parameters})
 	if err != nil {
@@ -395,7 +395,7 @@ func failure(status int) web.Object {
 	return e
 }
 
-// pathParams says what the parameters of paths are, with an example of each.
+// pathParams describes the parameters of paths, with an example of each.
 var pathParams = map[string]struct{ doc, example string }{
 	"id":     {"Id. For records, also the slug.", "01890a5d-ac96-774b-bcce-b302099a8057"},
 	"slug":   {"Slug. For files, also the id.", "summer-24"},
@@ -439,7 +439,7 @@ func (d *document) media(c *web.Content) web.Object {
 	return web.Object{c.Media: web.Object{"schema": web.Ref(c.Name), "examples": web.Object{"default": web.Object{"$ref": "#/components/examples/" + c.Name}}}}
 }
 
-// example makes an example of a schema out of those of its members.
+// example makes an example of a schema from the examples of its members.
 func (d *document) example(schema web.Object) any {
 	if at, ok := schema["$ref"].(string); ok {
 		named, _ := d.schemas[strings.TrimPrefix(at, web.SchemasPath)].(web.Object)

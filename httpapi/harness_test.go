@@ -112,7 +112,7 @@ func start(t testing.TB, with ...func(*web.Config)) *app {
 // origin for content where that has port 0.
 func atHome(c *web.Config) { c.Base = "" }
 
-// startEmpty starts a server that nobody has an account on.
+// startEmpty starts a server without accounts.
 func startEmpty(t testing.TB, with ...func(*web.Config)) *app {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "data")
@@ -204,7 +204,7 @@ func (a *app) addKey(u *record.User, scopes ...record.Scope) string {
 	return secret
 }
 
-// apiRequest is what a test sends.
+// apiRequest is a request of a test.
 type apiRequest struct {
 	method, path string
 	key          string // in place of the app's
@@ -215,7 +215,7 @@ type apiRequest struct {
 	raw          bool // the request does not keep to the document: only the answer is checked
 }
 
-// answer is what came back.
+// answer is the answer to a request.
 type answer struct {
 	app    *app
 	status int

@@ -120,7 +120,7 @@ func (l *lair) call(what string) {
 	l.called = append(l.called, what)
 }
 
-// calls are what was called since the last time.
+// calls returns the addresses called since the last time.
 func (l *lair) calls() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

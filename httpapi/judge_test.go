@@ -64,7 +64,7 @@ func strict(v any) {
 	}
 }
 
-// answer says what is wrong with the body of an answer with JSON.
+// answer returns the errors in the body of a JSON answer.
 func (j *judge) answer(method, path string, status int, body []byte) error {
 	schema, err := j.schema(method, path, status)
 	if err != nil {
@@ -113,7 +113,7 @@ func (j *judge) find(at []string) (found map[string]any, ok bool) {
 	return found, true
 }
 
-// TestJudge: the judge sees what it is there for.
+// TestJudge: the judge finds the errors that it must find.
 func TestJudge(t *testing.T) {
 	t.Parallel()
 	const (

@@ -22,7 +22,7 @@ import (
 type principal struct {
 	name    string
 	header  []string
-	broken  bool // there is no credential, or none that holds
+	broken  bool // there is no valid credential
 	session bool
 	foreign bool // the request is sent by another site's page
 	twice   bool // there are two credentials that differ
@@ -127,7 +127,7 @@ func (a *app) operations() (all []operation) {
 	return all
 }
 
-// covers is what each scope is good for.
+// covers has the scopes that each scope includes.
 var covers = map[record.Scope][]record.Scope{
 	record.ScopeRead:   {record.ScopeRead},
 	record.ScopeWrite:  {record.ScopeWrite, record.ScopeUpload},

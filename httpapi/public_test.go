@@ -252,7 +252,7 @@ func TestPublicConditions(t *testing.T) {
 	is.Equal(a.send("GET", "/x/"+slug, "If-Unmodified-Since", "Fri, 01 Jan 1999 00:00:00 GMT").status, 200)
 	is.Equal(a.send("GET", "/x/"+slug, "If-Modified-Since", "Fri, 01 Jan 2100 00:00:00 GMT").status, 200) // there are no dates
 
-	// What fails a condition is an error like any other.
+	// A failed condition is an error like any other.
 	r := httptest.NewRequest("GET", "/x/"+slug, nil)
 	r.Host = "localhost"
 	r.Header.Set("If-Match", `"other"`)
@@ -505,7 +505,7 @@ func TestPublicCaching(t *testing.T) {
 		is.Equal(got.header.Get("Cache-Control"), c.want)
 		is.True(got.header.Get("Etag") != "")
 	}
-	// What is taken back is gone at the next request, for caches too.
+	// An item made private is gone at the next request, for caches too.
 	etag := a.visit("/x/is-public").want(200).header.Get("Etag")
 	a.patch("/api/v1/files/is-public", `{"isPublic":false}`).want(200)
 	a.send("GET", "/x/is-public", "If-None-Match", etag).want(404)

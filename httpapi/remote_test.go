@@ -301,7 +301,7 @@ func TestRemoteUploadUnbounded(t *testing.T) {
 	is.Equal(a.stateOf(a.remote(map[string]any{"url": target.URL}), "done").at("data.bytes"), 7.0)
 }
 
-// badServer is what a server of these tests does to one request.
+// badServer is how a server of these tests answers one request.
 type badServer struct {
 	name  string
 	serve http.HandlerFunc
@@ -638,7 +638,7 @@ func TestRemoteUploadTurns(t *testing.T) {
 	is.Equal(running(), upload.FetchesAtOnce)
 	queue("b", ben, 1)
 	end <- struct{}{}
-	is.Equal(next(1), "e") // who had none yet
+	is.Equal(next(1), "e") // its owner had none yet
 	end <- struct{}{}
 	is.True(strings.Contains("ab", next(1))) // whose turn was longest ago, of those with room
 	is.Equal(running(), upload.FetchesAtOnce)

@@ -253,7 +253,7 @@ func TestUploadLink(t *testing.T) {
 	is.Equal(a.get("/api/v1/files").want(200).at("data.0.originalName"), "z.txt")
 	is.Equal(a.get("/api/v1/files").want(200).at("data.0.isPublic"), false)
 
-	// An account that is shut takes nothing.
+	// A disabled account accepts nothing.
 	a.fatal(a.server.Store.Update(func(tx *kv.Tx) error {
 		u, err := people.AddUser(tx, record.User{Name: "other", Role: record.Admin, Quota: -1})
 		if err != nil {

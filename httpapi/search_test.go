@@ -107,7 +107,7 @@ func TestSearch(t *testing.T) {
 	}
 }
 
-// Pages of a search are what is found in one.
+// The pages of a search together have the results of one long page.
 func TestSearchPages(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

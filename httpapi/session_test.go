@@ -39,7 +39,7 @@ func (a *app) withPassword(u *record.User, password string) {
 	}))
 }
 
-// cookieOf is what an answer has the browser keep, as it sends it; "" if it is
+// cookieOf is the cookie that an answer sets, as the browser sends it; "" if it is
 // to forget.
 func (got *answer) cookieOf(name string) string {
 	got.app.Helper()

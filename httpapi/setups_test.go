@@ -84,7 +84,7 @@ func memberOf(a *app, body []byte, name string) string {
 	return text
 }
 
-// send sends what ShareX would: a file, or text in place of {input}.
+// send sends a request like ShareX: a file, or text in place of {input}.
 func (u *uploader) send(name, input string) *answer {
 	u.app.Helper()
 	at, err := url.Parse(u.filled(u.RequestURL, nil))
@@ -213,7 +213,7 @@ func TestSetups(t *testing.T) {
 	a.do(apiRequest{method: "POST", path: "/api/v1/setups", json: `{"program":"shell"}`, key: a.addKey(a.user, record.ScopeAll)}).want(403)
 }
 
-// TestDeletionAddress: who has it deletes the one item, by a button and once;
+// TestDeletionAddress: anyone who has it can delete the one item, by a button and once;
 // nothing is told of the item but its name, and nothing of what is not there.
 func TestDeletionAddress(t *testing.T) {
 	t.Parallel()

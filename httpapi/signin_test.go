@@ -266,7 +266,7 @@ func TestDeviceCookie(t *testing.T) {
 		a.login("198.51.100.9", "ann", "wrong horse", "Cookie", device).want(401)
 	}
 	a.login("198.51.100.9", "ann", "correct horse", "Cookie", device).want(429)
-	a.login("198.51.100.9", "ann", "correct horse").want(200) // what came of the cookie counts for nobody else
+	a.login("198.51.100.9", "ann", "correct horse").want(200) // attempts with the cookie do not count for others
 	a.clock.advance(session.GuessWindow)
 
 	a.withPassword(a.user, "battery staple")

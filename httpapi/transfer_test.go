@@ -171,7 +171,7 @@ func TestImportCutShort(t *testing.T) {
 	}
 }
 
-// What is exported over the API goes into another account of another server.
+// An export over the API is imported into another account of another server.
 func TestExport(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

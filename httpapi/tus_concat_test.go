@@ -68,7 +68,7 @@ func TestTusConcatenation(t *testing.T) {
 	is.Equal(a.get("/api/v1/files").want(200).at("total"), 1.0)
 }
 
-// What cannot be joined leaves the parts as they were.
+// Parts that cannot be joined stay as they were.
 func TestTusConcatenationRefuses(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

@@ -180,7 +180,7 @@ func TestTus(t *testing.T) {
 	is.Equal(a.get(at).want(410).code(), "upload_expired")
 }
 
-// TestTusRefuses sends what is refused at the beginning; nothing is left.
+// TestTusRefuses begins uploads that are refused and leave nothing behind.
 func TestTusRefuses(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -454,7 +454,7 @@ func TestTusWithoutItsBytes(t *testing.T) {
 	is.Equal(string(a.get("/x/"+got.header.Get("X-Kist-Slug")).want(200).body), "hello world")
 }
 
-// An end that fails, such as for want of room, loses nothing: asking again
+// An end that fails, such as without free space, loses nothing: asking again
 // tries again. So it is when the process ends before the record is made.
 func TestTusEndFails(t *testing.T) {
 	t.Parallel()

@@ -160,7 +160,7 @@ func TestUploadSeveral(t *testing.T) {
 	is.Equal(a.get("/api/v1/files").want(200).at("total"), 3.0)
 }
 
-// TestUploadRefused sends what is refused; nothing of it may be left.
+// TestUploadRefused sends uploads that are refused and must leave nothing behind.
 func TestUploadRefused(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -244,7 +244,7 @@ func TestUploadRefused(t *testing.T) {
 	}
 }
 
-// sweep unlinks what no record has.
+// sweep removes the content that no record refers to.
 func (a *app) sweep() {
 	a.Helper()
 	for _, path := range a.blobNames() {
@@ -447,7 +447,7 @@ func TestUploadIdempotent(t *testing.T) {
 	is.True(send(bobs, "k1", "one", "").want(201).text("id") != first.text("id")) // another owner's key is another key
 	is.True(send(a.key, "k2", "one", "").want(201).text("id") != first.text("id"))
 
-	// What failed is not repeated.
+	// An error is not kept as the answer to repeat.
 	a.post("/api/v1/notes", `{"content":"x","slug":"busy"}`).want(201)
 	send(a.key, "k3", "three", "busy").want(409)
 	a.delete("/api/v1/notes/busy").want(200)

@@ -390,13 +390,13 @@ func TestEventsOfEveryPath(t *testing.T) {
 		of(want...)
 	}
 
-	// What phones share.
+	// Shared by phones.
 	a.do(a.shareSheet(map[string]string{"title": "t", "text": "hello"})).want(303)
 	a.do(a.shareSheet(map[string]string{"url": "https://go.dev"})).want(303)
 	a.do(a.shareSheet(map[string]string{}, file{"a.txt", "text/plain", "aaa"}, file{"b.txt", "text/plain", "bbb"})).want(303)
 	of("note.created", "bookmark.created", "file.uploaded", "file.uploaded")
 
-	// A tag or a folder that changes is no change of what has it.
+	// A change of a tag or folder is not a change of its items.
 	tag := a.get("/api/v1/tags").text("0.id")
 	a.patch("/api/v1/tags/"+tag, `{"name":"other"}`).want(200)
 	a.delete("/api/v1/tags/" + tag).want(200)

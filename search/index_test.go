@@ -185,7 +185,7 @@ func (l *library) remove(r *record.Record) {
 	}))
 }
 
-// find looks a text up in the index, with what it does not have yet.
+// find looks up a text in the index and in the records that it lacks.
 func (l *library) find(owner record.ID, text string, strict bool) (all []Hit) {
 	l.Helper()
 	q, err := Parse(text)
@@ -229,7 +229,7 @@ func (l *library) find(owner record.ID, text string, strict bool) (all []Hit) {
 	return all
 }
 
-// titles are the titles of what is found, in order.
+// titles returns the titles of the results, in order.
 func (l *library) titles(owner record.ID, text string) string {
 	l.Helper()
 	var all []string
@@ -247,7 +247,7 @@ func (l *library) titles(owner record.ID, text string) string {
 	return strings.Join(all, "|")
 }
 
-// What is found, and in which order; before and after it is in the index.
+// The results and their order, before and after the records are in the index.
 func TestFind(t *testing.T) {
 	is := is.New(t)
 	l := newLibrary(t)

@@ -628,7 +628,7 @@ func TestFeedFails(t *testing.T) {
 	s := l.until(func(s State) bool { return s.Phase == Failed })
 	is.Equal(s.Problem, errNoFeed.Error())
 	_, ok := l.x.View(l.Context())
-	is.True(!ok) // nothing is asked
+	is.True(!ok) // the failed index is not used
 	close(fails)
 	l.x.Rebuild()
 	l.until(func(s State) bool { return s.Phase == Ready })

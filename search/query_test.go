@@ -97,7 +97,7 @@ func TestParse(t *testing.T) {
 		{"is:odd -is:odd", "is+odd* -is+odd"},
 		{`kind:"note"`, "[kind=note]"},
 		{`is:"odd one"`, "is+odd+one"},
-		// What means something to search engines is text here.
+		// Operators of web search engines are text here.
 		{"owner:ann", "owner+ann*"},
 		{"_id:7 t:x b:y", "id+7 t+x b+y"},
 		{"+a -b^2 c~2", "a c+2 -b+2"},

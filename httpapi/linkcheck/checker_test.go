@@ -19,7 +19,7 @@ import (
 )
 
 // memory is a queue for tests in which time is not real, where bbolt cannot be.
-// What a look means is decided by the code that decides it in the store.
+// The store's own code decides what a result means.
 type memory struct {
 	mu       sync.Mutex
 	pages    []*record.Page
@@ -204,7 +204,7 @@ func TestPolite(t *testing.T) {
 	})
 }
 
-// What was just kept is looked at before what waits.
+// New bookmarks are checked before waiting ones.
 func TestLatestFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		is := is.New(t)

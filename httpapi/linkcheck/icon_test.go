@@ -229,7 +229,7 @@ func TestIconOfOtherHost(t *testing.T) {
 	}
 }
 
-// What cannot be kept fails no look.
+// A check does not fail if the icon cannot be stored.
 func TestIconCannotBeKept(t *testing.T) {
 	is := is.New(t)
 	s := newSite(t, func(w http.ResponseWriter, r *http.Request) {

@@ -86,7 +86,7 @@ func siteOf(t testing.TB, address string) record.ID {
 	return record.SiteKey(u)
 }
 
-// What sites answer, and what it says of a page.
+// The answers of sites, and the resulting state of the page.
 func TestAsk(t *testing.T) {
 	s := newSite(t, func(w http.ResponseWriter, r *http.Request) {
 		var status int
@@ -175,7 +175,7 @@ func TestAskWithoutHead(t *testing.T) {
 	})
 }
 
-// What a page says of itself.
+// The title and icons in a page's HTML.
 func TestAskFill(t *testing.T) {
 	s := newSite(t, func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {

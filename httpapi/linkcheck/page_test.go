@@ -55,7 +55,7 @@ func TestIsPage(t *testing.T) {
 	is.True(!isPage("text/htmlx"))
 }
 
-// Whatever a page holds, what is taken of it is one line of text.
+// Whatever a page contains, its title becomes one line of text.
 func FuzzParse(f *testing.F) {
 	f.Add("<title>a &amp; b</title><meta name=description content='c\nd'>", "text/html")
 	f.Add("<meta charset=shift_jis><title>\x83\x65</title>", "text/html; charset=utf-16")

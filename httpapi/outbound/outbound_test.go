@@ -268,7 +268,7 @@ func TestAllowedHosts(t *testing.T) {
 	is.Equal(reached.Load(), int64(1))
 }
 
-// Who may reach one host alone of what is allowed is led to no other one.
+// A client for one host does not reach other hosts, not even allowed ones.
 func TestOnly(t *testing.T) {
 	is := is.New(t)
 	var port string

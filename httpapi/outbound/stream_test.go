@@ -102,7 +102,7 @@ func TestStreamPace(t *testing.T) {
 	}
 }
 
-// What the reader does in between does not count.
+// The reader's own time between reads does not count.
 func TestStreamWaitsForItsReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		is := is.New(t)

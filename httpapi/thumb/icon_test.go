@@ -193,7 +193,7 @@ func TestICOChoice(t *testing.T) {
 	}
 }
 
-// What is no picture, or more than one should be, makes no icon.
+// Data that is not a picture, or too large a picture, makes no icon.
 func TestNoIcon(t *testing.T) {
 	square := func(int, int) uint32 { return 0 }
 	whole := bmp(16, 16, 32, nil, square, nil)
@@ -316,7 +316,7 @@ func TestIconsWanted(t *testing.T) {
 	s.aged(t, a, -time.Hour) // of a clock that was ahead
 	is.True(again(a))
 
-	// What is no picture does not take the place of the icon.
+	// Data that is not a picture does not replace the icon.
 	is.True(errors.Is(s.Put(t.Context(), a, []byte("<html>")), ErrNone))
 	_, has = s.Get(a)
 	is.True(has)
@@ -337,7 +337,7 @@ func TestIconsWanted(t *testing.T) {
 	is.True(len(s.asked) <= maxAsked)
 }
 
-// What a crash leaves of an icon is none, and goes.
+// A partial icon after a crash is not used, and is removed.
 func TestIconsTorn(t *testing.T) {
 	is := is.New(t)
 	d := newDesk(t)

@@ -484,7 +484,7 @@ func TestOneMaking(t *testing.T) {
 	}
 }
 
-// TestCacheHeals: what is in the cache and is not right is made again.
+// TestCacheHeals: a damaged thumbnail in the cache is made again.
 func TestCacheHeals(t *testing.T) {
 	file := encodeJPEG(t, paint(image.NewRGBA(image.Rect(0, 0, 96, 64))))
 	other := encodeJPEG(t, photo(50, 50))
@@ -579,7 +579,7 @@ func TestCacheFails(t *testing.T) {
 	is.True(errors.Is(err, os.ErrNotExist))
 }
 
-// TestNotRemembered: what may change is tried again.
+// TestNotRemembered: after an error that may be temporary, the next call tries again.
 func TestNotRemembered(t *testing.T) {
 	is := is.New(t)
 	d := newDesk(t)
@@ -695,7 +695,7 @@ func TestCancelled(t *testing.T) {
 	is.Equal(d.opens.Load(), int32(1))
 }
 
-// TestLeftWhileMade: what has begun is finished and kept.
+// TestLeftWhileMade: a thumbnail that was begun is finished and kept.
 func TestLeftWhileMade(t *testing.T) {
 	is := is.New(t)
 	d := newDesk(t)
@@ -798,7 +798,7 @@ func TestSweep(t *testing.T) {
 	is.True(errors.Is(err, os.ErrNotExist))
 }
 
-// TestKept: a restart finds what was kept, and removes what was not finished.
+// TestKept: a restart finds finished thumbnails and removes unfinished ones.
 func TestKept(t *testing.T) {
 	is := is.New(t)
 	d := newDesk(t)

@@ -29,7 +29,7 @@ import (
 var quiet = slog.New(slog.DiscardHandler)
 
 // memory is a queue for tests in which time is not real, where bbolt cannot be.
-// What a result means is decided by the code that decides it in the store.
+// The store's own code decides what a result means.
 type memory struct {
 	mu      sync.Mutex
 	hooks   []*record.Webhook

@@ -343,7 +343,7 @@ func TestCancel(t *testing.T) {
 	})
 }
 
-// What came of a job is written until the store takes it, is closed, or ctx ends.
+// Persist repeats the write until it succeeds, the store is closed, or ctx ends.
 func TestPersist(t *testing.T) {
 	full := errors.New("the disk is full")
 	for name, test := range map[string]struct {
