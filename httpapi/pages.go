@@ -77,7 +77,7 @@ var readExtensionOp = web.Operation{
 var readKindsOp = web.Operation{
 	Tag: "app", Summary: "Describes the kinds of records and their forms to the browser extension.",
 	Args:  []web.Param{web.IfNoneMatch},
-	Reply: web.Reply{Status: 200, Doc: "The kinds.", Body: &web.Content{Media: web.JsonType, Schema: web.Object{"type": "array", "items": web.Object{"type": "object"}}, Example: []any{}}},
+	Reply: web.Reply{Status: 200, Doc: "The kinds.", Body: &web.Content{Media: web.JSONType, Schema: web.Object{"type": "array", "items": web.Object{"type": "object"}}, Example: []any{}}},
 	Fails: []int{304},
 	Serve: readKinds,
 }
@@ -90,7 +90,7 @@ var kindsTag = sync.OnceValue(func() string {
 // readKinds answers with the views of the kinds.
 func readKinds(c *web.Request) error {
 	h := c.W.Header()
-	h.Set("Content-Type", web.JsonType)
+	h.Set("Content-Type", web.JSONType)
 	h.Set("Cache-Control", "public, no-cache")
 	return c.UnlessUnchanged(kindsTag(), record.Views)
 }

@@ -10,6 +10,8 @@ import (
 	"github.com/matryer/is"
 
 	"kist/kv"
+	"kist/kv/datadir"
+	"kist/kv/tables"
 )
 
 // A command that waits for a server to listen ends when it is interrupted.
@@ -17,14 +19,14 @@ func TestConnectIsInterrupted(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	dir := t.TempDir()
-	store, err := kv.Open(dir, kv.Options{})
+	store, err := kv.Open(dir, kv.Options{Schema: tables.All})
 	is.NoErr(err)
 	defer store.Close()
 	synctest.Test(t, func(t *testing.T) {
 		is := is.New(t)
 		begun := time.Now()
-		_, err := kv.Open(dir, kv.Options{}) // waits for the lock a little
-		_, held := errors.AsType[*kv.InUse](err)
+		_, err := kv.Open(dir, kv.Options{Schema: tables.All}) // waits for the lock a little
+		_, held := errors.AsType[*datadir.InUse](err)
 		is.True(held)
 		within := time.Since(begun) + startStep/2
 

@@ -82,7 +82,7 @@ func askDeletion(c *web.Request) error {
 			return err
 		}
 		page.Kind = web.Title(r.Kind.View().One)
-		page.Title, err = calledBy(r)
+		page.Title, err = givenName(r)
 		return err
 	}); err != nil {
 		return err

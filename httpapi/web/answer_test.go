@@ -80,7 +80,7 @@ func TestLongAnswerHoldsItsBuffer(t *testing.T) {
 	}
 	answerLong(t, site, 100, func(c *Request, _ []byte) { is.True(c.held <= keptBuffer) }) // what the buffer grew to before
 	is.Equal(len(site.Budget.Shares), 0)
-	is.True(site.Budget.All.TryAcquire(JsonBytes))
+	is.True(site.Budget.All.TryAcquire(JSONBytes))
 }
 
 // Two answers at the same time never share a buffer.

@@ -151,7 +151,7 @@ func (q *Queue[K]) start(ctx context.Context, j Job[K]) *Job[K] {
 	}
 	q.started++
 	q.served[j.Turn] = turn{q.started, time.Now()}
-	j.ctx, j.stop = context.WithCancel(ctx)
+	j.ctx, j.stop = context.WithCancel(ctx) // #nosec G118 -- called when the job ends, or is cancelled
 	q.running[j.Key] = &j
 	return &j
 }

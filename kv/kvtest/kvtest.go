@@ -117,7 +117,7 @@ func LeftOf(t testing.TB, s *kv.Store) string {
 		}
 		text, err := os.ReadFile(filepath.Join(from, e.Name()))
 		if err == nil {
-			err = os.WriteFile(filepath.Join(to, e.Name()), text, 0o600)
+			err = os.WriteFile(filepath.Join(to, e.Name()), text, 0o600) // #nosec G703 -- folders of a test
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -597,7 +597,7 @@ func FilesIn(t testing.TB, dir string) map[string]string {
 		if err != nil || d.IsDir() {
 			return err
 		}
-		b, err := os.ReadFile(path)
+		b, err := os.ReadFile(path) // #nosec G122 -- a folder of a test
 		all[path] = string(b)
 		return err
 	}); err != nil {
