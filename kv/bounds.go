@@ -26,6 +26,8 @@ const (
 	WritesPerHour = 4 << 30
 )
 
+// TooMany refuses one more of what an owner has as many of as allowed. what is in the
+// plural; code ends the code of the error.
 func TooMany(what, code string, limit int64) error {
 	return &record.Error{Fault: record.Denied, Code: "too_many_" + code, Text: fmt.Sprintf("You have %d %s already, and more are not possible. Delete some first.", limit, what)}
 }

@@ -29,33 +29,23 @@ var (
 	RequestBucket = table.Bucket{No: 31, Name: "request"}
 )
 
-var MetaInstant = []byte("instant") // uint64, milliseconds: the latest transaction's
-
-var metaMonotonic = []byte("steady") // uint64, milliseconds: the clock of retries, where it was ahead of the instant
-
-var metaDoubt = []byte("doubt") // while the wall clock is doubted: what it shows, and for how long it has; both uint64, milliseconds
-
-var metaTried = []byte("tried") // any bytes, 8 but for a moment: written to find out whether the disk works again
-
-var metaLast = []byte("last") // the latest id
-
-var MetaSeq = []byte("seq") // uint64: the latest number of the feed of changes
-
-var MetaTrimmed = []byte("trimmed") // uint64: the last mark of a removal that was taken out of the feed
-
-var MetaSettings = []byte("settings") // JSON
-
-var MetaClaim = []byte("claim") // SHA-256 of the claim token
-
-var MetaSecret = []byte("secret") // 32 random bytes
-
-var MetaOrphans = []byte("orphans") // there: contents without a record are kept
-
-var MetaTry = []byte("try ") // begins the keys of wrong tries: see Tries
-
-var metaText = []byte("text ") // begins the keys of the sums of text: see text.go
-
-var MetaTexts = []byte("texts") // what metaSeq and metaInstant were when the sums of text were right
+// Keys of workcopy.MetaBucket.
+var (
+	MetaInstant   = []byte("instant")  // uint64, milliseconds: the latest transaction's
+	metaMonotonic = []byte("steady")   // uint64, milliseconds: the clock of retries, where it was ahead of the instant
+	metaDoubt     = []byte("doubt")    // while the wall clock is doubted: what it shows, and for how long it has; both uint64, milliseconds
+	metaTried     = []byte("tried")    // any bytes, 8 but for a moment: written to find out whether the disk works again
+	metaLast      = []byte("last")     // the latest id
+	MetaSeq       = []byte("seq")      // uint64: the latest number of the feed of changes
+	MetaTrimmed   = []byte("trimmed")  // uint64: the last mark of a removal that was taken out of the feed
+	MetaSettings  = []byte("settings") // JSON
+	MetaClaim     = []byte("claim")    // SHA-256 of the claim token
+	MetaSecret    = []byte("secret")   // 32 random bytes
+	MetaOrphans   = []byte("orphans")  // there: contents without a record are kept
+	MetaTry       = []byte("try ")     // begins the keys of wrong tries: see people.Tries
+	metaText      = []byte("text ")    // begins the keys of the sums of text: see Tx.Text
+	MetaTexts     = []byte("texts")    // what MetaSeq and MetaInstant were when the sums of text were right
+)
 
 // A Schema says what a store holds.
 type Schema struct {
@@ -106,7 +96,7 @@ type Table struct {
 	// stored, and what is reserved for content that is on its way.
 	Bytes func(tx *Tx, owner record.ID) (stored, reserved int64)
 
-	// Text adds up the bytes of text that owners have in the rows: see text.go.
+	// Text adds up the bytes of text that owners have in the rows: see Tx.Text.
 	Text func(tx *Tx, add func(owner record.ID, n int64))
 
 	// Redate takes times that have not come yet out of the rows, and returns how
@@ -231,6 +221,7 @@ func OwnedKey(owner record.ID, rest ...byte) []byte {
 	return append(append(make([]byte, 0, 16+len(rest)), owner[:]...), rest...)
 }
 
+// OwnedNameKey is the key of something that is filed under its name, in any case.
 func OwnedNameKey(owner record.ID, name string) []byte {
 	return OwnedKey(owner, []byte(record.Fold(name))...)
 }

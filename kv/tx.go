@@ -318,6 +318,7 @@ func UserError(err error, what string) error {
 
 var takenWords = map[string]string{"slug": "slug", "tag": "tag name", "folder": "folder name", "username": "user name"}
 
+// Missing reports whether an error says that something is not there.
 func Missing(err error) bool {
 	var e *record.Error
 	return errors.As(err, &e) && e.Fault == record.Missing

@@ -10,6 +10,7 @@ import (
 	"kist/kv/workcopy"
 )
 
+// UnreferencedTable keeps which contents no record has any more.
 var UnreferencedTable = kv.Table{
 	Buckets: []table.Bucket{UnreferencedBucket},
 	Refill:  func(r *kv.Refill) error { return r.Copy(UnreferencedBucket, nil) },

@@ -70,6 +70,7 @@ var RecordRows = &table.Table[record.Record]{
 	Bytes: func(r *record.Record, length int) (table.Bucket, []byte, int) { return kv.TextSum(r.Owner, length) },
 }
 
+// RecordTable keeps records of all kinds.
 var RecordTable = kv.Table{
 	Watched: []table.Bucket{kv.RecordBucket, people.UserBucket},
 	Changed: sharedCache.Renew,
@@ -85,7 +86,7 @@ var RecordTable = kv.Table{
 				a.Refers(folderBucket, kv.OwnedKey(r.Owner, r.Folder[:]...), r.Kind.Name, r.ID)
 			}
 			a.Owe(recordOrder, 1)
-			a.Refers(recordOrder, ViewOrder(r, recordViews(a.Tx, r).Total), r.Kind.Name, r.ID)
+			a.Refers(recordOrder, ViewOrder(r, recordViews(a.Tx, r).total), r.Kind.Name, r.ID)
 			if a.Get(ViewBucket, r.ID[:]) != nil {
 				a.Owe(ViewBucket, 1)
 			}
@@ -179,7 +180,7 @@ func refillRecords(r *kv.Refill) error {
 					return err
 				}
 			}
-			return errors.Join(RefillViews(r, v.ID), r.Put(recordOrder, ViewOrder(v, recordViews(r.Before, v).Total), nil))
+			return errors.Join(RefillViews(r, v.ID), r.Put(recordOrder, ViewOrder(v, recordViews(r.Before, v).total), nil))
 		},
 	}); err != nil {
 		return err
@@ -279,6 +280,7 @@ func numbered(r *record.Record, by byte, n uint64) []byte {
 	return append(binary.BigEndian.AppendUint64(ordered(r, by, 8), n), r.ID[:]...)
 }
 
+// ViewOrder is the key under which a record with n views is filed by views.
 func ViewOrder(r *record.Record, n int64) []byte { return numbered(r, byViews, uint64(n)) }
 
 // bytesOf is where the size of an owner's files is summed up. Kind 0 means none.
@@ -488,7 +490,7 @@ func Save(tx *kv.Tx, r *record.Record, f *record.Form, password string) error {
 	grew = grew || tx.Text(r.Owner) > text // by new tags
 	if restart {
 		old := recordViews(tx, r)
-		if err := setViews(tx, r, old, views{old.Total, 0}); err != nil {
+		if err := setViews(tx, r, old, views{old.total, 0}); err != nil {
 			return err
 		}
 	}
@@ -533,7 +535,7 @@ func Remove(tx *kv.Tx, r *record.Record) error {
 	if err := emit(tx, r.Kind.Removed(), r); err != nil {
 		return err
 	}
-	n := recordViews(tx, r).Total
+	n := recordViews(tx, r).total
 	if _, err := RecordRows.Delete(tx.Tx, r.Key()); err != nil {
 		return kv.UserError(err, "item")
 	}
@@ -597,7 +599,7 @@ func Slug(tx *kv.Tx, slug string) (*record.Record, error) {
 // Show fills v with the record and what belongs to it. r may have been read
 // in an earlier transaction: a tag or a folder that is gone since is left out.
 func Show(tx *kv.Tx, r *record.Record, v *record.Shown) error {
-	v.Record, v.Views = *r, recordViews(tx, r).Total
+	v.Record, v.Views = *r, recordViews(tx, r).total
 	v.TagList = v.TagList[:0]
 	for _, id := range r.Tags {
 		switch t, err := tag(tx, r.Owner, id); {

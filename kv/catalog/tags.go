@@ -15,6 +15,7 @@ import (
 	"kist/kv/table"
 )
 
+// TagRows are the tags.
 var TagRows = func() *table.Table[record.Tag] {
 	all := kv.JsonTable(tagBucket, func(t *record.Tag) []byte { return kv.OwnedKey(t.Owner, t.ID[:]...) },
 		table.Index[record.Tag]{Bucket: tagName, Name: "tag", Unique: true, Keys: func(t *record.Tag, file func([]byte)) {
@@ -24,11 +25,13 @@ var TagRows = func() *table.Table[record.Tag] {
 	return all
 }()
 
+// FolderRows are the folders.
 var FolderRows = kv.JsonTable(folderBucket, func(f *record.Folder) []byte { return kv.OwnedKey(f.Owner, f.ID[:]...) },
 	table.Index[record.Folder]{Bucket: folderName, Name: "folder", Unique: true, Keys: func(f *record.Folder, file func([]byte)) {
 		file(kv.OwnedNameKey(f.Owner, f.Name))
 	}})
 
+// TagTable keeps tags.
 var TagTable = kv.Table{
 	Buckets: []table.Bucket{tagBucket, tagName},
 	Check:   people.CheckOwned(TagRows, "tag"),
@@ -41,6 +44,7 @@ var TagTable = kv.Table{
 	Text: kv.RowText(tagBucket),
 }
 
+// FolderTable keeps folders.
 var FolderTable = kv.Table{
 	Buckets: []table.Bucket{folderBucket, folderName},
 	Check:   people.CheckOwned(FolderRows, "folder"),

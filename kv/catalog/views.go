@@ -93,28 +93,31 @@ func RefillViews(r *kv.Refill, id record.ID) error {
 }
 
 // views is a record's counter: all views, and those against its limit.
-type views struct{ Total, used int64 }
+type views struct{ total, used int64 }
 
 func (v views) row() []byte {
-	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, uint64(v.Total)), uint64(v.used))
+	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, uint64(v.total)), uint64(v.used))
 }
 
-func recordViews(tx *kv.Tx, r *record.Record) views { return ViewsOf(tx, r.ID) }
+func recordViews(tx *kv.Tx, r *record.Record) views { return viewsOf(tx, r.ID) }
 
-func ViewsOf(tx *kv.Tx, id record.ID) views {
+func viewsOf(tx *kv.Tx, id record.ID) views {
 	if b := tx.Get(ViewBucket, id[:]); len(b) == 16 {
 		return views{int64(binary.BigEndian.Uint64(b)), int64(binary.BigEndian.Uint64(b[8:]))}
 	}
 	return views{}
 }
 
+// ViewCount is how often the record or upload request with the id was opened.
+func ViewCount(tx *kv.Tx, id record.ID) int64 { return viewsOf(tx, id).total }
+
 // Used is how many views have counted against the record's limit.
 func Used(tx *kv.Tx, r *record.Record) int64 { return recordViews(tx, r).used }
 
 func setViews(tx *kv.Tx, r *record.Record, before, got views) error {
 	return errors.Join(
-		tx.Delete(recordOrder, ViewOrder(r, before.Total)),
-		tx.Put(recordOrder, ViewOrder(r, got.Total), nil),
+		tx.Delete(recordOrder, ViewOrder(r, before.total)),
+		tx.Put(recordOrder, ViewOrder(r, got.total), nil),
 		tx.Put(ViewBucket, r.ID[:], got.row()),
 	)
 }
@@ -123,7 +126,7 @@ func setViews(tx *kv.Tx, r *record.Record, before, got views) error {
 // without a limit counts: if it has one by now, they came before it.
 func count(tx *kv.Tx, r *record.Record, n int64) error {
 	before := recordViews(tx, r)
-	return setViews(tx, r, before, views{before.Total + n, before.used})
+	return setViews(tx, r, before, views{before.total + n, before.used})
 }
 
 // countRequest adds views that were counted in memory; key is the request's.
@@ -132,8 +135,8 @@ func countRequest(tx *kv.Tx, key []byte, n int64) error {
 		return nil // removed meanwhile
 	}
 	id := key[len(key)-len(record.ID{}):]
-	before := ViewsOf(tx, record.ID(id))
-	return tx.Put(ViewBucket, bytes.Clone(id), views{before.Total + n, before.used}.row())
+	before := viewsOf(tx, record.ID(id))
+	return tx.Put(ViewBucket, bytes.Clone(id), views{before.total + n, before.used}.row())
 }
 
 // Seen counts one view of an item by someone other than its owner and says
@@ -158,7 +161,7 @@ func Seen(s *kv.Store, r *record.Record) error {
 		before := recordViews(tx, now)
 		used, due, err := now.Spend(before.used)
 		if verdict = err; err == nil {
-			if err := setViews(tx, now, before, views{before.Total + 1, used}); err != nil {
+			if err := setViews(tx, now, before, views{before.total + 1, used}); err != nil {
 				return err
 			}
 		}
@@ -186,6 +189,7 @@ func limitReached(tx *kv.Tx, r *record.Record) error {
 	return save(tx, r)
 }
 
+// SpentTable keeps which records their limit has deleted.
 var SpentTable = kv.Table{Buckets: []table.Bucket{spentBucket}, Refill: func(r *kv.Refill) error { return r.Copy(spentBucket, nil) }, Redate: kv.RedateInstants(spentBucket)}
 
 // spentTime is how long it is known that a limit has deleted a record.

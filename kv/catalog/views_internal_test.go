@@ -11,5 +11,5 @@ import (
 func TestStoredViews(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	is.Equal(hex.EncodeToString(views{Total: 0x1122, used: 3}.row()), "00000000000011220000000000000003")
+	is.Equal(hex.EncodeToString(views{total: 0x1122, used: 3}.row()), "00000000000011220000000000000003")
 }

@@ -29,6 +29,8 @@ func (e *InUse) Error() string {
 	return fmt.Sprintf("the data directory is in use by process %d", e.PID)
 }
 
+// Acquire locks the file, which it makes if it is not there, and writes the process id
+// into it. It waits for a second before it fails with InUse.
 func Acquire(path string) (*Lock, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -64,6 +66,7 @@ func writeText(f *os.File, text string) error {
 	return err
 }
 
+// Holder is the process id in a lock file; 0 if there is none.
 func Holder(f *os.File) int {
 	var b [32]byte
 	n, _ := f.ReadAt(b[:], 0)
@@ -71,4 +74,5 @@ func Holder(f *os.File) int {
 	return pid
 }
 
+// Release lets others lock the file. It stays.
 func (l *Lock) Release() error { return l.file.Close() }

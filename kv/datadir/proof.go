@@ -38,6 +38,7 @@ type Identity struct {
 	Size   int64  `json:"size"`
 }
 
+// State is what the journal led to.
 func (p Proof) State() journal.State { return journal.State{Seq: p.Seq, Digest: p.Digest} }
 
 // Holds reports whether the working copy is the one of the proof.
@@ -67,4 +68,5 @@ func ReadProof(dir string) (Proof, bool) {
 	return p, true
 }
 
+// LineSum is the checksum of a line, as the file has it in the next.
 func LineSum(line string) string { return fmt.Sprintf("%016x", xxhash.Sum64String(line)) }

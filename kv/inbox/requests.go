@@ -30,11 +30,13 @@ import (
 // of slugs, so that a slug is unique over both.
 func requestKey(owner, id record.ID) []byte { return append(kv.OwnedKey(owner, 0), id[:]...) }
 
+// RequestRows are the upload links.
 var RequestRows = kv.JsonTable(kv.RequestBucket, func(q *record.Request) []byte { return requestKey(q.Owner, q.ID) },
 	table.Index[record.Request]{Bucket: kv.RecordSlug, Name: "slug", Unique: true, Keys: func(q *record.Request, file func([]byte)) {
 		file([]byte(q.Slug))
 	}})
 
+// RequestTable keeps upload links.
 var RequestTable = kv.Table{
 	Buckets: []table.Bucket{kv.RequestBucket},
 	Check: kv.CheckRows(RequestRows, func(a *kv.Audit, q *record.Request) {
@@ -91,6 +93,7 @@ var ItemRows = func() *table.Table[record.Item] {
 	return t
 }()
 
+// ItemTable keeps what senders have left.
 var ItemTable = kv.Table{
 	Buckets: []table.Bucket{itemBucket, itemState, itemBlob},
 	Check: kv.CheckRows(ItemRows, func(a *kv.Audit, i *record.Item) {
@@ -198,7 +201,7 @@ func ShowRequest(tx *kv.Tx, q *record.Request, v *record.ShownRequest) {
 	v.Request = *q
 	v.Uploads = countReceived(tx, q)
 	v.Pending = ItemRows.Sum(tx.Tx, inRequest(q.Owner, q.ID, record.Pending))
-	v.Views = catalog.ViewsOf(tx, q.ID).Total
+	v.Views = catalog.ViewCount(tx, q.ID)
 }
 
 // countReceived is how many files came in, whatever became of them.

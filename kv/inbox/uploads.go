@@ -130,6 +130,7 @@ var reservedKey = reservedKeyOf(uuid.Nil)
 // senderReservedKey is the part of that which strangers have announced.
 var senderReservedKey = kv.OwnedKey(uuid.Nil, 0, 'u')
 
+// UploadRows are the uploads that are not finished.
 var UploadRows = func() *table.Table[Upload] {
 	t := kv.JsonTable(uploadBucket, func(u *Upload) []byte { return kv.OwnedKey(u.Owner, u.ID[:]...) },
 		table.Index[Upload]{Bucket: jobs.UploadSlug, Name: "slug", Unique: true, Keys: func(u *Upload, file func([]byte)) {
@@ -166,6 +167,7 @@ var UploadRows = func() *table.Table[Upload] {
 	return t
 }()
 
+// UploadTable keeps uploads that are not finished.
 var UploadTable = kv.Table{
 	Buckets: []table.Bucket{uploadBucket, jobs.UploadSlug, uploadSecret},
 	Check: kv.CheckRows(UploadRows, func(a *kv.Audit, u *Upload) {
@@ -548,6 +550,8 @@ func BeginSenderUpload(s *kv.Store, ctx context.Context, q *record.Request, u Up
 	return made, secret, err
 }
 
+// AddSenderUpload begins an upload through a link and returns it with the secret that
+// goes on with it. from is the sender, disk how many bytes the disk takes.
 func AddSenderUpload(tx *kv.Tx, q *record.Request, u Upload, from string, disk int64) (*Upload, string, error) {
 	secret := strings.TrimPrefix(people.NewSecret(), people.KeyPrefix)
 	made, err := addSentAt(tx, secret, q, u, from, disk)

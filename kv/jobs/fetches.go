@@ -28,6 +28,7 @@ const (
 	lineOver    = 'o' // by when they ended
 )
 
+// FetchRows are the remote uploads.
 var FetchRows = func() *table.Table[record.Fetch] {
 	t := kv.JsonTable(fetchBucket, func(f *record.Fetch) []byte { return kv.OwnedKey(f.Owner, f.ID[:]...) },
 		table.Index[record.Fetch]{Bucket: UploadSlug, Name: "slug", Unique: true, Keys: func(f *record.Fetch, file func([]byte)) {
@@ -53,6 +54,7 @@ var FetchRows = func() *table.Table[record.Fetch] {
 	return t
 }()
 
+// FetchTable keeps remote uploads.
 var FetchTable = kv.Table{
 	Buckets: []table.Bucket{fetchBucket, fetchLine}, Check: people.CheckOwned(FetchRows, "remote upload"), Refill: people.RefillOwned(FetchRows),
 	Paid: []table.Bucket{fetchBucket},

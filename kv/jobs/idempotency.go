@@ -16,6 +16,7 @@ import (
 // answerFor is how long an answer is kept for a repeated request.
 const answerFor = 24 * time.Hour
 
+// AnswerTable keeps the answers that a repeated request gets again.
 var AnswerTable = kv.Table{
 	Buckets: []table.Bucket{answerBucket},
 	Check: func(a *kv.Audit) {
@@ -52,6 +53,7 @@ func (a *IdempotentAnswer) For(request []byte) ([]byte, error) {
 	return a.Body, nil
 }
 
+// A StoredAnswer is a row of AnswerTable.
 type StoredAnswer struct {
 	Expires time.Time `json:"Expires"`
 	IdempotentAnswer

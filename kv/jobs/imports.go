@@ -17,6 +17,7 @@ const keptImports = 10
 
 var importRows = kv.JsonTable(importBucket, func(i *record.Import) []byte { return kv.OwnedKey(i.Owner, i.ID[:]...) })
 
+// ImportTable keeps what became of imports.
 var ImportTable = kv.Table{
 	Buckets: []table.Bucket{importBucket, importRemarks},
 	Check: func(a *kv.Audit) {

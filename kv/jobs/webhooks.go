@@ -45,9 +45,11 @@ const (
 	logWaiting = 2 // all that wait, by the time of the event
 )
 
+// WebhookRows are the webhooks.
 var WebhookRows = kv.JsonTable(hookBucket, func(h *record.Webhook) []byte { return kv.OwnedKey(h.Owner, h.ID[:]...) })
 
-var HookTable = kv.Table{
+// WebhookTable keeps webhooks.
+var WebhookTable = kv.Table{
 	Buckets: []table.Bucket{hookBucket}, Check: people.CheckOwned(WebhookRows, "webhook"), Refill: people.RefillOwned(WebhookRows),
 	Paid: []table.Bucket{hookBucket},
 	Drop: dropWebhooks,
@@ -56,6 +58,7 @@ var HookTable = kv.Table{
 	}),
 }
 
+// DeliveryRows are the deliveries, those that wait and the log.
 var DeliveryRows = func() *table.Table[record.Delivery] {
 	t := kv.JsonTable(deliveryBucket, func(d *record.Delivery) []byte { return kv.OwnedKey(d.Hook, d.ID[:]...) },
 		table.Index[record.Delivery]{Bucket: deliveryLine, Keys: func(d *record.Delivery, file func([]byte)) {
@@ -97,6 +100,7 @@ var DeliveryRows = func() *table.Table[record.Delivery] {
 	return t
 }()
 
+// DeliveryTable keeps deliveries and the notices that they carry.
 var DeliveryTable = kv.Table{
 	Buckets: []table.Bucket{deliveryBucket, deliveryLine, deliveryDue, deliveryLog, deliverySum, noticeBucket},
 	Check: func(a *kv.Audit) {
@@ -182,6 +186,7 @@ func Emit(tx *kv.Tx, owner record.ID, e record.Event, subject record.ID, n recor
 	return Deliver(tx, owner, e, subject, func() (record.Notice, error) { return n, nil })
 }
 
+// Deliver is Emit with a notice that is only made if a webhook wants the event.
 func Deliver(tx *kv.Tx, owner record.ID, e record.Event, subject record.ID, tell func() (record.Notice, error)) error {
 	all, err := Webhooks(tx, owner)
 	if err != nil {

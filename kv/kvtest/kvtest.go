@@ -44,21 +44,26 @@ func Key(t testing.TB, s *kv.Store, owner record.ID, k record.Key) (made *record
 	return made, secret
 }
 
+// Limit is a limit of five tries.
 func Limit(of string) people.Limit { return people.Limit{Kind: 'p', Of: of, Most: 5} }
 
 // Clock is a wall clock that tests set.
 type Clock struct{ Ms atomic.Int64 }
 
+// NewClock is a clock that shows the beginning of 2026.
 func NewClock() *Clock {
 	c := new(Clock)
 	c.Ms.Store(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC).UnixMilli())
 	return c
 }
 
+// Now is what the clock shows.
 func (c *Clock) Now() time.Time { return time.UnixMilli(c.Ms.Load()) }
 
+// Add sets the clock forward, or back.
 func (c *Clock) Add(d time.Duration) { c.Ms.Add(d.Milliseconds()) }
 
+// Quiet logs nothing.
 var Quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 
 // OpenAt opens a store that is closed with the test.
@@ -67,6 +72,7 @@ func OpenAt(t testing.TB, dir string, now func() time.Time) *kv.Store {
 	return Opened(t, dir, kv.Options{Schema: tables.All, Now: now, Log: Quiet})
 }
 
+// Opened opens a store that is closed with the test.
 func Opened(t testing.TB, dir string, o kv.Options) *kv.Store {
 	t.Helper()
 	s, err := kv.Open(dir, o)
@@ -81,6 +87,7 @@ func Opened(t testing.TB, dir string, o kv.Options) *kv.Store {
 	return s
 }
 
+// Open opens a new store that is closed with the test.
 func Open(t testing.TB) *kv.Store {
 	t.Helper()
 	return OpenAt(t, filepath.Join(t.TempDir(), "data"), nil)
@@ -214,8 +221,10 @@ func Content(k *record.Kind, ref byte, size int64) *record.Content {
 	return &record.Content{Ref: [32]byte{ref}, Size: size}
 }
 
+// AsError finds the error for people in err.
 func AsError(err error, e **record.Error) bool { return errors.As(err, e) }
 
+// Code is the code of an error for people; "" if it is none.
 func Code(err error) string {
 	var e *record.Error
 	if AsError(err, &e) {
@@ -553,6 +562,7 @@ func DeliveriesOf(t testing.TB, tx *kv.Tx, hook record.ID) []record.Delivery {
 	return all
 }
 
+// ErrPlanned is what a test fails with on purpose.
 var ErrPlanned = errors.New("planned")
 
 // OpenEnv makes the test binary another process that opens a store.
@@ -606,6 +616,7 @@ func FilesIn(t testing.TB, dir string) map[string]string {
 	return all
 }
 
+// FirstError is the first error that is not nil.
 func FirstError(errs ...error) error {
 	for _, err := range errs {
 		if err != nil {
@@ -615,6 +626,7 @@ func FirstError(errs ...error) error {
 	return nil
 }
 
+// RequestForm is the form of a new upload link.
 func RequestForm(set func(*record.RequestForm)) *record.RequestForm {
 	f := &record.RequestForm{Request: record.NewRequest()}
 	f.Title = "Photos"
@@ -624,6 +636,7 @@ func RequestForm(set func(*record.RequestForm)) *record.RequestForm {
 	return f
 }
 
+// AddRequest makes an upload link.
 func AddRequest(t testing.TB, s *kv.Store, owner record.ID, set func(*record.RequestForm)) *record.Request {
 	t.Helper()
 	var q *record.Request
@@ -634,6 +647,7 @@ func AddRequest(t testing.TB, s *kv.Store, owner record.ID, set func(*record.Req
 	return q
 }
 
+// Came is a file that has come in.
 func Came(ref byte, size int64) inbox.Received {
 	return inbox.Received{Name: fmt.Sprintf("f%d.bin", ref), MimeType: "application/octet-stream", Ref: [32]byte{ref}, Size: size}
 }
@@ -729,10 +743,12 @@ func Anyone(t *testing.T, s *kv.Store) (id record.ID) {
 	return id
 }
 
+// BeginSent begins the upload of a sender.
 func BeginSent(s *kv.Store, q *record.Request, from string, length int64) (*inbox.Upload, string, error) {
 	return inbox.BeginSenderUpload(s, context.Background(), q, inbox.Upload{Length: length, Name: "Bob", Message: "hello"}, from)
 }
 
+// Receive ends the upload of a sender.
 func Receive(s *kv.Store, u *inbox.Upload, ref byte) (i *record.Item, err error) {
 	err = s.Update(func(tx *kv.Tx) error { i, err = inbox.ReceiveUpload(tx, u, Came(ref, u.Length)); return err })
 	return i, err
@@ -763,6 +779,7 @@ var StoredJSON = map[string]any{
 	"report":         repair.Repaired{},
 }
 
+// BeginUpload begins an upload of an owner.
 func BeginUpload(s *kv.Store, u inbox.Upload) (made *inbox.Upload, err error) {
 	err = s.Update(func(tx *kv.Tx) error { made, err = inbox.AddUpload(tx, u); return err })
 	return made, err
@@ -858,6 +875,7 @@ func Edit(t testing.TB, s *kv.Store, r *record.Record, text string) *record.Reco
 	return now
 }
 
+// HookFor makes a webhook.
 func HookFor(t testing.TB, s *kv.Store, owner record.ID, events ...record.Event) (h record.Webhook) {
 	t.Helper()
 	Update(t, s, func(tx *kv.Tx) (err error) {
@@ -881,6 +899,7 @@ func Due(t testing.TB, s *kv.Store) (found []jobs.Place, wait time.Duration) {
 	return found, wait
 }
 
+// Tried records a try; problem is why it failed, "" if it did not.
 func Tried(t testing.TB, s *kv.Store, p jobs.Place, problem string) {
 	t.Helper()
 	Update(t, s, func(tx *kv.Tx) error { return jobs.Tried(tx, p, record.Try{Error: problem}) })

@@ -21,11 +21,13 @@ import (
 	"kist/kv/workcopy"
 )
 
+// UserRows are the accounts.
 var UserRows = kv.JsonTable(UserBucket, func(u *record.User) []byte { return kv.OwnedKey(u.ID) }, // a copy: what is put must not change
 	table.Index[record.User]{Bucket: userName, Name: "username", Unique: true, Keys: func(u *record.User, file func([]byte)) {
 		file([]byte(record.Fold(u.Name)))
 	}})
 
+// KeyRows are the credentials: API keys and sessions.
 var KeyRows = kv.JsonTable(keyBucket, func(k *record.Key) []byte { return kv.OwnedKey(k.Owner, k.ID[:]...) },
 	table.Index[record.Key]{Bucket: keyDigest, Name: "key", Unique: true, Keys: func(k *record.Key, file func([]byte)) {
 		file(k.Digest[:])
@@ -39,6 +41,7 @@ var callers kv.Cache[sync.Map]
 // say whether pages are looked at.
 var PagesDue kv.Signal
 
+// UserTable keeps accounts.
 var UserTable = kv.Table{
 	Buckets: []table.Bucket{UserBucket, userName},
 	Check:   kv.CheckRows(UserRows, nil),
@@ -50,6 +53,7 @@ var UserTable = kv.Table{
 	},
 }
 
+// KeyTable keeps API keys and sessions.
 var KeyTable = kv.Table{
 	Buckets: []table.Bucket{keyBucket, keyDigest}, Check: CheckOwned(KeyRows, "key"), Refill: RefillOwned(KeyRows),
 	Paid: []table.Bucket{keyBucket},

@@ -23,6 +23,7 @@ var deviceRows = kv.JsonTable(deviceBucket, func(d *record.Device) []byte { retu
 		file([]byte(d.Code))
 	}})
 
+// DeviceTable keeps devices that wait to be allowed in.
 var DeviceTable = kv.Table{
 	Buckets: []table.Bucket{deviceBucket, deviceCode},
 	Check:   kv.CheckRows(deviceRows, nil),

@@ -31,6 +31,7 @@ func UsageOf(tx *kv.Tx, u *record.User) (Usage, error) {
 	return sum, err
 }
 
+// Quota is how many bytes the account may store; 0 is no bound.
 func Quota(tx *kv.Tx, u *record.User) (int64, error) {
 	if u.Quota >= 0 {
 		return u.Quota, nil

@@ -20,8 +20,8 @@ var All = &kv.Schema{
 		catalog.UnreferencedTable, catalog.SpentTable, // before records and items, whose contents are referenced again
 		catalog.RecordTable, catalog.PageTable,
 		inbox.RequestTable, inbox.ItemTable, inbox.SenderTable, inbox.UploadTable,
-		catalog.ViewTable,                  // after records and requests, which say how many counters there are
-		jobs.HookTable, jobs.DeliveryTable, // an owner's go first: nothing is told of a removed account
+		catalog.ViewTable,                     // after records and requests, which say how many counters there are
+		jobs.WebhookTable, jobs.DeliveryTable, // an owner's go first: nothing is told of a removed account
 		jobs.AnswerTable, // after all that a repair makes accounts for
 	},
 	Migrations: [workcopy.Format]kv.Migration{1: catalog.FillPages},

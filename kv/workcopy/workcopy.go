@@ -177,13 +177,11 @@ func Everything(tx *bolt.Tx, buckets *table.Buckets) func(func(journal.Op) bool)
 	}
 }
 
-// The buckets. Numbers and names are for good; DESIGN.md has what each holds.
-
+// MetaBucket has what the store keeps of itself.
 var MetaBucket = table.Bucket{No: 1, Name: "meta"}
 
-// Keys of the meta bucket.
-
-var MetaFormat = []byte("format") // uint32
+// MetaFormat is the key of MetaBucket with the version of the data format, a uint32.
+var MetaFormat = []byte("format")
 
 // NoRoom reports whether an error says that the disk, or what a quota leaves of
 // it, is full.
