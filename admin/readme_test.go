@@ -76,7 +76,7 @@ func TestFailedSession(t *testing.T) {
 	status, _ := p.get("/healthz", "")
 	is.Equal(status, 200) // the server goes on
 	p.reap()
-	p.until("the server has ended", func() bool { return !p.exists(p.data("kist.sock")) })
+	p.until("the server has ended", func() bool { return p.exists(p.data("CLEAN")) })
 }
 
 const usual = "127.0.0.1:7080"

@@ -12,10 +12,10 @@ import (
 // address from data in the HTML, so that it can show something without waiting for requests.
 type AppPage struct {
 	Base    string
-	Title   string // of the tab until the script knows better
-	Module  string // of the script, without .js, that the page needs beside that of all; "" means none
-	Admin   bool   // whether the administration is offered
-	Content string // absolute address of the origin that stored bytes come from; "" is the page's own
+	Title   string // of the tab until the script sets another
+	Module  string // an extra script that the page needs, without .js; "" means none
+	Admin   bool   // shows the link to the admin page
+	Content string // absolute address of the origin for stored bytes; "" means the page's own
 	Kinds   []AppKind
 	Data    []byte // JSON, for the script
 }
@@ -23,7 +23,7 @@ type AppPage struct {
 // An AppKind is a kind of records in the navigation.
 type AppKind struct{ Name, Page, Many, Icon string }
 
-// Start is the data as it may stand in a script element: no text in it can end the element or open a comment.
+// Start is Data escaped for a script element: no text in it can end the element or open a comment.
 func (p AppPage) Start() template.JS {
 	var safe bytes.Buffer
 	json.HTMLEscape(&safe, p.Data)

@@ -27,9 +27,9 @@ const (
 	kindsFile  = "kinds.json"
 )
 
-// Extension returns the files of the browser extension by path, with slashes, as Chromium and Firefox load it from a
-// folder. server is the address that it offers to connect to; "" leaves that to the user. kinds are the views of the kinds
-// as JSON.
+// Extension returns the files of the browser extension by slash-separated path. Chromium and Firefox can load a folder
+// with these files. server is the suggested address to connect to; "" suggests none. kinds are the views of the kinds as
+// JSON.
 func Extension(server string, kinds []byte) (map[string][]byte, error) {
 	files := make(map[string][]byte)
 	err := fs.WalkDir(extensionFiles, "extension", func(at string, d fs.DirEntry, err error) error {
@@ -58,8 +58,8 @@ type Archive struct {
 	ETag  string // strong and quoted
 }
 
-// ExtensionZip is the browser extension in one zip file, without a folder around it. The same binary makes the same
-// bytes for the same server and kinds, see [Extension].
+// ExtensionZip is the browser extension as one zip file, without a top folder. The same binary makes the same bytes for
+// the same server and kinds, see [Extension].
 func ExtensionZip(server string, kinds []byte) (*Archive, error) {
 	files, err := Extension(server, kinds)
 	if err != nil {

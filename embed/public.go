@@ -7,7 +7,7 @@ import (
 )
 
 // ItemPage shows a shared item of any kind. At most one of File, Note, Snippet, Bookmark, Game, Link and Fields is
-// set; the rest is common to all. Whatever is empty is left out.
+// set; the other fields are common to all kinds. Empty fields are left out.
 //
 // All fields may come from strangers, except those of type [template.HTML]. Addresses may be relative to the page.
 type ItemPage struct {

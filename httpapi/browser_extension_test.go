@@ -400,7 +400,7 @@ func TestBrowserExtension(t *testing.T) {
 	p.says("Platform must be at most 512 characters long.")
 	p.fill("Platform", "PC")
 	p.click("#save")
-	told("Saved the game.")
+	told("Game saved.")
 	game := a.get("/api/v1/games").want(200)
 	is.Equal(game.at("data.0.title"), "Tide tables")
 	is.Equal(game.at("data.0.status"), "playing")

@@ -216,7 +216,7 @@ func TestBrowserDevice(t *testing.T) {
 	b.at("Connect a device")
 	b.fill("Code", "bcdf-ghjk")
 	b.keys(kb.Enter)
-	b.until(`document.querySelector('[role=alert]')?.textContent.startsWith('This code is not known')`)
+	b.until(`document.querySelector('[role=alert]')?.textContent.startsWith('This code is unknown')`)
 	b.fill("Code", strings.ToLower(strings.ReplaceAll(code, "-", "")))
 	b.keys(kb.Enter)
 	b.press("Allow")

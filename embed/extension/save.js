@@ -36,10 +36,10 @@ export async function copy(text, tab) {
   }
 }
 
-/** fit is the beginning of a text that a field of a kind has room for. */
+/** fit cuts a text to what a field of a kind takes. */
 export const fit = (k, name, text) => cut(text, k.fields.find((f) => f.name === name).maxLength);
 
-/** share are the fields that all kinds have. */
+/** share has the fields that all kinds have. */
 const share = ({ isPublic, password, limit, atLimit }, name = 'maxViews') => ({
   isPublic: !!isPublic, ...(password && { password }), ...(limit && { [name]: Number(limit), maxViewsAction: atLimit || 'make_private' }),
 });
@@ -62,9 +62,9 @@ export async function bookmark(f) {
 
 /** note saves a text with the address of its page. */
 export async function note(f) {
-  if (!f.text?.trim() && !f.title?.trim()) throw new Problem('There is no text to keep: select some first, or write some.');
+  if (!f.text?.trim() && !f.title?.trim()) throw new Problem('There is no text to save. Select some text first, or write some.');
   const { data } = await api('POST', 'notes', { title: fit(await formOf('note'), 'title', f.title), content: f.text ?? '', ...(isWeb(f.url) && { sourceUrl: f.url }), tags: tagsOf(f.tags), ...share(f) });
-  return done(data, 'Saved the note.');
+  return done(data, 'Note saved.');
 }
 
 /** link creates a short link. */
@@ -72,16 +72,16 @@ export async function link(f) {
   needWeb(f.url);
   const k = await formOf('shortlink');
   const { data } = await api('POST', 'shorten', { originalUrl: f.url, ...(f.title && { description: fit(k, 'description', f.title) }), tags: tagsOf(f.tags), ...share(f, k.limit) });
-  return done(data, 'Made the short link.');
+  return done(data, 'Short link created.');
 }
 
-/** record keeps what was typed into the form of a kind that the extension knows by its form alone. */
+/** record saves an item of a kind that the extension knows only by its form. */
 export async function record(f) {
   const k = await formOf(f.kind);
-  if (!k) throw new Problem('Your server does not keep this any more. Open the pop-up again.');
+  if (!k) throw new Problem('Your server no longer has this kind of item. Open the pop-up again.');
   try {
     const { data } = await api('POST', k.api, { ...f.values, tags: tagsOf(f.tags), ...share(f, k.limit) });
-    return done(data, `Saved the ${k.one}.`);
+    return done(data, `${k.one[0].toUpperCase()}${k.one.slice(1)} saved.`);
   } catch (e) {
     const label = (name) => k.fields.find((x) => x.name === name)?.label ?? name;
     if (e.fields) e.message = Object.entries(e.fields).map(([name, what]) => `${label(name)} ${what}.`).join(' ');
@@ -246,7 +246,7 @@ export async function bookmarkOf(address) {
   return data[0] ?? null;
 }
 
-/** recent are the newest things of all kinds, the newest first. */
+/** recent are the newest items of all kinds, newest first. */
 export async function recent(most = 6) {
   const lists = await Promise.all((await forms()).map((k) => api('GET', `${k.api}?brief=true&limit=${most}`)));
   return lists.flatMap((l) => l.data).sort((a, b) => b.createdAt.localeCompare(a.createdAt)).slice(0, most);

@@ -80,10 +80,10 @@ func (v *ShownImport) Fields(s *field.Set) {
 type shownRemark struct{ record.Remark }
 
 func (v *shownRemark) Fields(s *field.Set) {
-	s.Text("at", &v.At, record.MaxName).Says("Where the entry stands.", `"line 12"`)
-	s.Text("name", &v.Name, record.MaxName).Says("What people know it by.", `"A bookmarklet"`)
-	s.Bool("refused", &v.Refused).Says("Whether it was not kept.", `true`)
-	s.Text("text", &v.Text, record.MaxName).Says("Why, or what could not be kept.", `"The URL must be an absolute http or https address."`)
+	s.Text("at", &v.At, record.MaxName).Says("Place of the entry in the file.", `"line 12"`)
+	s.Text("name", &v.Name, record.MaxName).Says("Name of the entry for people.", `"A bookmarklet"`)
+	s.Bool("refused", &v.Refused).Says("Whether the entry was skipped.", `true`)
+	s.Text("text", &v.Text, record.MaxName).Says("Why it was skipped, or which data could not be imported.", `"The URL must be an absolute http or https address."`)
 }
 
 // importForm has the options of an import.

@@ -218,7 +218,7 @@ var (
 	bookmarkView = View{
 		Icon: "bookmark", Quick: "url", Prompt: "Paste an address to keep",
 		Inputs: []Input{{Name: "url", Label: "Address"}, {Name: "title"}, {Name: "description"}},
-		None:   "Paste the address of a page above, or use the browser extension. It gets its title on its own.",
+		None:   "Paste the address of a page above, or use the browser extension. Kist fills in its title.",
 	}
 	noteView = View{
 		Icon: "note", Quick: "content", Prompt: "Write a note …",
@@ -239,17 +239,17 @@ var (
 			}},
 			{Name: "content", Label: "Code", Code: true},
 		},
-		None: "Paste a command or a piece of code above, to have it at hand on every device.",
+		None: "Paste a command or some code above to have it on every device.",
 	}
 	recipeView = View{
 		Icon: "recipe", Quick: "title", Prompt: "Name of a dish", Full: true,
 		Inputs: []Input{
 			{Name: "title", Label: "Dish"},
 			{Name: "description"},
-			{Name: "ingredients", Lines: 2, Hint: "One on each line, as a list: - 2 eggs"},
-			{Name: "instructions", Hint: "One step on each line: 1. Whisk"},
+			{Name: "ingredients", Lines: 2, Hint: "One per line, as a list: - 2 eggs"},
+			{Name: "instructions", Hint: "One step per line: 1. Whisk"},
 		},
-		None: "Write down the first dish: type its name above and go on to the ingredients.",
+		None: "Type the name of a dish above, then add its ingredients.",
 	}
 	gameView = View{
 		Icon: "game", Quick: "title", Prompt: "Title of a game",

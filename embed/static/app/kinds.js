@@ -1,4 +1,4 @@
-// The kinds of records. The server describes them; what is said here is only how a list shows a record.
+// The kinds of records. The server describes them. This file only says how a list shows a record.
 import { bytes, h, hostOf, icon } from './dom.js';
 import { base, start } from './session.js';
 
