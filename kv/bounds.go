@@ -13,27 +13,27 @@ import (
 	"kist/kv/workcopy"
 )
 
-// What one owner may have, so that no account makes the store slow for all.
+// Bounds for each owner, so that no account makes the store slow for everyone.
 const (
-	MaxEach    = 200       // API keys, folders and upload requests, of each
-	MaxRecords = 1_000_000 // of all kinds
+	MaxEach    = 200       // each of API keys, folders and upload requests
+	MaxRecords = 1_000_000 // records of all kinds together
 
-	// MaxSessions is how many browsers are signed in to an account. One more
-	// signs the one out that was used longest ago.
+	// MaxSessions bounds the browsers signed in to one account. A further sign-in
+	// signs out the one that was used longest ago.
 	MaxSessions = 200
 
 	// WritesPerHour is the default of Options.WritesPerHour.
 	WritesPerHour = 4 << 30
 )
 
-// TooMany refuses one more of what an owner has as many of as allowed. what is in the
-// plural; code ends the code of the error.
+// TooMany is the error for an owner who has reached a limit. what names the things in
+// the plural; code is the end of the error's code.
 func TooMany(what, code string, limit int64) error {
 	return &record.Error{Fault: record.Denied, Code: "too_many_" + code, Text: fmt.Sprintf("You have %d %s already, and more are not possible. Delete some first.", limit, what)}
 }
 
-// CheckBound refuses a row of the owner's beyond MaxEach. It reads no more keys
-// than that.
+// CheckBound refuses another row when the owner already has MaxEach. It reads at most
+// MaxEach keys.
 func (tx *Tx) CheckBound(b table.Bucket, owner record.ID, what, code string) error {
 	n := int64(0)
 	for range tx.Walk(b, owner[:], nil, false) {
@@ -44,11 +44,11 @@ func (tx *Tx) CheckBound(b table.Bucket, owner record.ID, what, code string) err
 	return nil
 }
 
-// Bounds are MaxEach (and MaxSessions) and MaxRecords, but for tests.
+// Bounds are MaxEach (also used for MaxSessions) and MaxRecords; tests lower them.
 type Bounds struct{ Each, Records int64 }
 
-// writes is how much each owner has had written to the journal recently. It is
-// forgotten when the process ends.
+// writes counts how much was recently written to the journal for each owner. The
+// counts end with the process.
 type writes struct {
 	perHour int64
 
@@ -56,7 +56,7 @@ type writes struct {
 	of map[record.ID]spending
 }
 
-// spending counts bytes, of which perHour are forgotten in an hour, evenly.
+// spending is a count of bytes that drains evenly, by perHour in an hour.
 type spending struct {
 	bytes float64
 	at    time.Time
@@ -64,10 +64,10 @@ type spending struct {
 
 func (w *writes) now(owner record.ID, now time.Time) float64 {
 	got := w.of[owner]
-	return max(0, got.bytes-max(0, now.Sub(got.at).Hours())*float64(w.perHour)) // a clock may be set back
+	return max(0, got.bytes-max(0, now.Sub(got.at).Hours())*float64(w.perHour)) // the clock can be set back
 }
 
-// add counts what a commit has written.
+// add counts the bytes that a commit wrote.
 func (w *writes) add(owner record.ID, bytes int, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -77,8 +77,8 @@ func (w *writes) add(owner record.ID, bytes int, now time.Time) {
 	w.of[owner] = spending{w.now(owner, now) + float64(bytes), now}
 }
 
-// setBack is called when the clock was ahead and has been set back to now:
-// bytes that were counted then are forgotten from now on.
+// setBack is called when the clock was ahead and has been set back to now. Bytes
+// counted while it was ahead start draining now.
 func (w *writes) setBack(now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -90,8 +90,7 @@ func (w *writes) setBack(now time.Time) {
 	}
 }
 
-// wait is how long the owner has to wait before more is written; 0 if not at
-// all.
+// wait is how long the owner has to wait before writing more; 0 means not at all.
 func (w *writes) wait(owner record.ID, now time.Time) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -102,7 +101,7 @@ func (w *writes) wait(owner record.ID, now time.Time) time.Duration {
 	return max(time.Second, time.Duration((bytes-limit)/limit*float64(time.Hour)))
 }
 
-// MayWrite refuses records while their owner has had too much written.
+// MayWrite refuses records while too much was recently written for their owner.
 func (tx *Tx) MayWrite(owner record.ID) error {
 	if wait := tx.s.writes.wait(owner, tx.Now); wait > 0 {
 		return &record.Error{Fault: record.TooMany, Code: "too_many_writes", Text: "Too much was written for this account in the last hour. Try again later.", Retry: wait}
@@ -110,36 +109,35 @@ func (tx *Tx) MayWrite(owner record.ID) error {
 	return nil
 }
 
-// The text of an owner is the length of the stored rows of their records and tags,
-// of those of the files that came in by their upload requests, and what was said
-// of uploads that are not done. The sum is kept in meta, as a new bucket or a new
-// sum over records would be a new format. Programs that do not know the sums leave
-// them as they are, and older ones sum up records alone, so metaTexts has what
-// only this program writes: the number of the feed and the instant of the latest
-// commit. If it is anything else, the sums are made again at the next start.
+// An owner's text is the total length of the stored rows of their records, tags and
+// files received through upload requests, plus the metadata of unfinished uploads.
+// The sum is kept in meta, because a new bucket or a new sum over records would be a
+// new format. Older programs leave the sums as they are or count only records. So
+// MetaTexts holds a value that only this program writes: the feed number and instant
+// of the latest commit. If it differs, the next start computes the sums again.
 
-// textOf is the key of the sum of the owner's text.
+// textOf is the key of an owner's sum of text.
 func textOf(owner record.ID) []byte { return append(bytes.Clone(metaText), owner[:]...) }
 
-// TextSum says for the Bytes of a table that n bytes are text of the owner's.
+// TextSum is what the Bytes function of a table returns for n bytes of the owner's text.
 func TextSum(owner record.ID, n int) (table.Bucket, []byte, int) {
 	return workcopy.MetaBucket, textOf(owner), n
 }
 
-// Text is how many bytes of text the owner has.
+// Text returns how many bytes of text the owner has.
 func (tx *Tx) Text(owner record.ID) int64 { return tx.Sum(workcopy.MetaBucket, textOf(owner)) }
 
-// TextsMark is what metaTexts is after a commit that leaves the sums right, given
-// what metaSeq and metaInstant are.
+// TextsMark is the value of MetaTexts after a commit that keeps the sums correct,
+// given the values of MetaSeq and MetaInstant.
 func TextsMark(seq, instant []byte) []byte { return slices.Concat(seq, instant) }
 
-// textsHold reports whether the sums of text belong to the rows as they are.
+// textsHold reports whether the sums of text match the present rows.
 func (tx *Tx) textsHold() bool {
 	at := tx.Get(workcopy.MetaBucket, MetaTexts)
 	return at != nil && bytes.Equal(at, TextsMark(tx.Get(workcopy.MetaBucket, MetaSeq), tx.Get(workcopy.MetaBucket, MetaInstant)))
 }
 
-// texts sums the text of each owner up from the rows.
+// texts adds up each owner's text from the rows.
 func (tx *Tx) texts() map[record.ID]int64 {
 	all := map[record.ID]int64{}
 	for _, t := range tx.s.schema.Tables {
@@ -154,7 +152,7 @@ func (tx *Tx) texts() map[record.ID]int64 {
 	return all
 }
 
-// RowText is the Text of a table whose rows count as they are stored.
+// RowText is the Text function of a table whose rows count with their stored length.
 func RowText(b table.Bucket) func(*Tx, func(record.ID, int64)) {
 	return func(tx *Tx, add func(record.ID, int64)) {
 		for k, row := range tx.Walk(b, nil, nil, false) {
@@ -165,7 +163,7 @@ func RowText(b table.Bucket) func(*Tx, func(record.ID, int64)) {
 	}
 }
 
-// sumTexts makes the sums of text again.
+// sumTexts computes the sums of text from scratch.
 func (tx *Tx) sumTexts() error {
 	all := tx.texts()
 	var gone [][]byte
@@ -189,7 +187,7 @@ func (tx *Tx) sumTexts() error {
 
 // checkTexts compares the sums of text with the rows.
 func (tx *Tx) checkTexts(problem func(error)) {
-	if !tx.textsHold() { // the next start makes them
+	if !tx.textsHold() { // the next start computes them
 		return
 	}
 	all := tx.texts()

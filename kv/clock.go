@@ -12,41 +12,41 @@ import (
 	"kist/kv/workcopy"
 )
 
-// When a wall clock that leaps forward is believed. DESIGN.md has the reasons.
+// These decide when a wall clock that leaps forward is believed. DESIGN.md has the
+// reasons.
 const (
 	leapMost   = 24 * time.Hour       // a longer leap is doubted
-	leapLasts  = time.Hour            // until it has lasted this long
-	leapStart  = 400 * 24 * time.Hour // at a start: the machine may have been off
-	leapSettle = 10 * time.Minute     // how long a start takes: the system may set its clock late
+	leapLasts  = time.Hour            // a doubted leap is believed after this long
+	leapStart  = 400 * 24 * time.Hour // the longest leap believed at a start: the machine may have been off
+	leapSettle = 10 * time.Minute     // how long a start counts as one: the system may set its clock late
 )
 
-// clockSet is earlier than any time that a set clock can show. A store whose
-// time is before it was made on a machine whose clock was not set yet.
+// clockSet is earlier than any time on a correctly set clock. A store whose time is
+// before clockSet was made on a machine whose clock was not set yet.
 var clockSet = time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// A reading is what two clocks show at one moment: the wall clock, and one
-// that nobody sets and that starts at any value.
+// A reading is what two clocks show at one moment: the wall clock, and a monotonic
+// clock that starts at any value.
 type reading struct {
 	wall    time.Time
 	elapsed time.Duration
 }
 
-// after is what the wall clock should show when the other clock shows elapsed.
+// after returns what the wall clock should show when the monotonic clock shows elapsed.
 func (r reading) after(elapsed time.Duration) time.Time { return r.wall.Add(elapsed - r.elapsed) }
 
-// belief is what a store knows of the time.
+// belief is what a store knows about the time.
 type belief struct {
-	start  reading // wall: where the store's time stood when it was opened
-	sure   reading // wall: the store's time when the wall clock was last believed
-	doubt  reading // wall: what the clock showed when it leaped; zero: it is believed
-	noted  time.Duration
-	stored bool // a doubt is in the store
+	start  reading       // wall: the store's time when it was opened
+	sure   reading       // wall: the store's time when the wall clock was last believed
+	doubt  reading       // wall: what the clock showed when it leaped; zero if it is believed
+	noted  time.Duration // when the doubt was last saved, on the monotonic clock
+	stored bool          // the store holds a saved doubt
 }
 
-// judge decides whether the reading's wall clock is believed, which is the case
-// if the belief it returns has no doubt. The time it returns is what the store
-// goes by: the wall clock's, or that of the last sure reading and what has
-// passed since; never earlier than last.
+// judge decides whether to believe the reading's wall clock. It does if the belief it
+// returns has no doubt. It also returns the store's time: the wall clock's time, or
+// the last sure time plus what has elapsed since. That time is never before last.
 func (b belief) judge(last time.Time, now reading) (time.Time, belief) {
 	expected := b.sure.after(now.elapsed)
 	goesOn := !b.doubt.wall.IsZero() && now.wall.Sub(b.doubt.after(now.elapsed)).Abs() <= leapMost
@@ -65,9 +65,9 @@ func (b belief) judge(last time.Time, now reading) (time.Time, belief) {
 	return later(last, expected), b
 }
 
-// resume is the belief at a start. The doubt that an earlier process had is
-// what the clock showed last and for how long; it goes on if the clock is
-// still there or later, so that a restart makes nothing believed.
+// resume is the belief at a start. An earlier process saved what the doubted clock
+// last showed and how long the doubt had lasted. The doubt continues if the clock is
+// still there or later, so that a restart alone makes no clock believed.
 func (b belief) resume(doubted time.Time, lasted time.Duration, now reading) belief {
 	if ahead := now.wall.Sub(doubted); !doubted.IsZero() && ahead >= -leapMost && ahead <= leapStart {
 		b.doubt = reading{now.wall.Add(-lasted), now.elapsed - lasted}
@@ -86,20 +86,19 @@ func later(a, b time.Time) time.Time {
 type timekeeper struct {
 	log     *slog.Logger
 	now     func() time.Time     // the wall clock
-	uptime  func() time.Duration // by a clock that nobody sets
+	uptime  func() time.Duration // a monotonic clock
 	instant atomic.Int64         // the latest instant of a transaction, in milliseconds
-	steady  monotonicClock       // the clock of retries
+	steady  monotonicClock       // the retry clock
 
 	sync.Mutex
-	elapsed  func() time.Duration // nil: the wall clock is always believed
+	elapsed  func() time.Duration // nil if the wall clock is always believed
 	belief   belief
 	doubting atomic.Bool
 }
 
-// wall is the time that the store goes by, in whole milliseconds: the wall
-// clock, as far as it is believed, held back from going behind the latest
-// transaction, be it a View, so that what has expired stays expired when the
-// clock is set back.
+// wall is the store's time in whole milliseconds: the wall clock, as far as it is
+// believed. It is never earlier than the latest transaction, including a View, so
+// that an expired item stays expired when the clock is set back.
 func (c *timekeeper) wall() time.Time {
 	now := c.now().UnixMilli()
 	if c.elapsed != nil && (now-c.instant.Load() >= leapMost.Milliseconds() || c.doubting.Load()) {
@@ -108,8 +107,8 @@ func (c *timekeeper) wall() time.Time {
 	return c.advance(now)
 }
 
-// advance brings the store's time to ms or leaves it where it is, if that is
-// later. It returns the store's time.
+// advance moves the store's time forward to ms, unless it is already later. It
+// returns the store's time.
 func (c *timekeeper) advance(ms int64) time.Time {
 	for {
 		last := c.instant.Load()
@@ -122,15 +121,15 @@ func (c *timekeeper) advance(ms int64) time.Time {
 	}
 }
 
-// check compares the wall clock with the one that nobody sets, and says
-// so in the log when it begins or ceases to be doubted.
+// check compares the wall clock with the monotonic one. It logs when a doubt
+// starts or ends.
 func (c *timekeeper) check() time.Time {
 	if c.elapsed == nil {
 		return c.wall()
 	}
 	c.Lock()
 	defer c.Unlock()
-	now := reading{c.now().Round(0), c.elapsed()} // Round: a time.Now has more than the wall clock in it
+	now := reading{c.now().Round(0), c.elapsed()} // Round drops the monotonic reading in time.Now
 	before := c.belief.doubt
 	var at time.Time
 	at, c.belief = c.belief.judge(time.UnixMilli(c.instant.Load()), now)
@@ -144,23 +143,23 @@ func (c *timekeeper) check() time.Time {
 	case !doubts && !before.wall.IsZero() && now.wall.Sub(before.after(now.elapsed)).Abs() <= leapMost:
 		c.log.Warn("the clock's jump has lasted and is believed now; if the clock is wrong, set it and run kist doctor --reset-clock", "storeTime", at)
 	case !doubts && !before.wall.IsZero():
-		c.log.Info("the clock is back and is believed again", "storeTime", at)
+		c.log.Info("the clock is right again and is believed", "storeTime", at)
 	}
 	return at
 }
 
-// MonotonicNow is the time on the clock that retries go by: that of the store, or
-// later, and it never stands still.
+// MonotonicNow is the time on the retry clock. It is the store's time or later, and
+// it never stands still.
 func (s *Store) MonotonicNow() time.Time { return s.clock.monotonic() }
 
 // A ClockDoubt says that the wall clock has jumped and is not believed yet.
 type ClockDoubt struct {
-	Clock  time.Time     `json:"clock"`  // what it shows
-	Lasted time.Duration `json:"lasted"` // since it jumped
-	Wait   time.Duration `json:"wait"`   // until it is believed
+	Clock  time.Time     `json:"clock"`  // what the wall clock shows
+	Lasted time.Duration `json:"lasted"` // since the jump
+	Wait   time.Duration `json:"wait"`   // until the clock is believed
 }
 
-// ClockDoubt is the present doubt; ok is false if the clock is believed.
+// ClockDoubt returns the current doubt; ok is false if the clock is believed.
 func (s *Store) ClockDoubt() (d ClockDoubt, ok bool) {
 	s.clock.Lock()
 	defer s.clock.Unlock()
@@ -172,11 +171,11 @@ func (s *Store) ClockDoubt() (d ClockDoubt, ok bool) {
 	return d, true
 }
 
-// doubtNoted is how often a doubt that goes on is written down.
+// doubtNoted is how often a continuing doubt is saved.
 const doubtNoted = time.Minute
 
-// watch is called every second: it keeps the two clocks compared, and
-// writes down how long a doubt has lasted.
+// watch is called every second. It compares the two clocks and saves how long a
+// doubt has lasted.
 func (c *timekeeper) watch(s *Store, closing bool) error {
 	if c.elapsed == nil {
 		return nil
@@ -205,7 +204,7 @@ func (c *timekeeper) watch(s *Store, closing bool) error {
 	return nil
 }
 
-// start reads what the store knew of the time when it was closed.
+// start reads what the store knew about the time when it was closed.
 func (c *timekeeper) start(tx *table.Tx) {
 	var at time.Time
 	if v := tx.Get(workcopy.MetaBucket, MetaInstant); len(v) == 8 {
@@ -228,23 +227,22 @@ func (c *timekeeper) start(tx *table.Tx) {
 	c.doubting.Store(!b.doubt.wall.IsZero())
 }
 
-// stop writes down the time as the store is closed.
+// stop saves the time when the store is closed.
 func (c *timekeeper) stop(s *Store) error {
 	return errors.Join(c.watch(s, true), s.Update(func(tx *Tx) error {
 		return errors.Join(tx.Put(workcopy.MetaBucket, MetaInstant, tx.Instant()), c.saveMonotonic(tx.Tx, tx.Now))
 	}))
 }
 
-// monotonicClock is the clock that retries go by. The store's own time stands still
-// after a clock that was ahead has been set back; this one goes on.
+// monotonicClock is the retry clock. The store's own time stands still after a clock
+// that was ahead has been set back; this clock keeps running.
 type monotonicClock struct {
 	sync.Mutex
 	at      time.Time
 	elapsed time.Duration
 }
 
-// monotonic is the time on the clock that retries go by: that of the store, or
-// later, and it never stands still.
+// monotonic is the time on the retry clock; see Store.MonotonicNow.
 func (c *timekeeper) monotonic() time.Time {
 	c.steady.Lock()
 	defer c.steady.Unlock()
@@ -257,9 +255,8 @@ func (c *timekeeper) monotonic() time.Time {
 	return at.Truncate(time.Millisecond)
 }
 
-// saveMonotonic writes down the clock of retries where it is ahead of the instant
-// of the transaction by more than a second, so that it goes on from there after
-// a restart.
+// saveMonotonic saves the retry clock if it is more than a second ahead of the
+// transaction's instant, so that it continues from there after a restart.
 func (c *timekeeper) saveMonotonic(t *table.Tx, instant time.Time) error {
 	if at := c.monotonic(); at.Sub(instant) > time.Second {
 		return t.Put(workcopy.MetaBucket, metaMonotonic, binary.BigEndian.AppendUint64(nil, uint64(at.UnixMilli())))

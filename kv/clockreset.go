@@ -13,25 +13,25 @@ import (
 
 // A ClockReset says what ResetClock did.
 type ClockReset struct {
-	Was      time.Time `json:"was"` // the store's time before
+	Was      time.Time `json:"was"` // the store's time before the reset
 	Now      time.Time `json:"now"`
-	Reopened int       `json:"reopened"` // items whose end had come and been told to webhooks, and that are open again
-	Redated  int       `json:"redated"`  // rows with a time that has not come yet
+	Reopened int       `json:"reopened"` // items that had expired, with webhooks notified, and are open again
+	Redated  int       `json:"redated"`  // rows that had a time in the future
 }
 
 // ErrClockUnset says that the machine's clock shows a time before 2025.
 var ErrClockUnset = errors.New("the machine's clock is not set; set it first (timedatectl set-ntp true)")
 
-// resetBatch is how many rows are changed in one transaction.
+// resetBatch is how many rows one transaction changes.
 const resetBatch = 200
 
-// ResetClock sets the store's time to what the wall clock shows, be that
-// earlier than any transaction, and takes times that have not come yet out of
-// what is kept: what is to be tried again moves by as much as the time does,
-// what has happened is dated now. It may be called again if it fails.
+// ResetClock sets the store's time to what the wall clock shows, even if that is
+// earlier than past transactions, and corrects stored times in the future. Retries
+// move back by as much as the time does; past events are dated now. It may be called
+// again if it fails.
 //
-// What expires is open again, as that is computed. What was removed because
-// its time had come stays removed. Ids go on rising.
+// Expired items are open again, because expiry is computed. Items that were removed
+// because they expired stay removed. Ids keep rising.
 func (s *Store) ResetClock() (ClockReset, error) {
 	var done ClockReset
 	wall := s.clock.now().Round(0).Truncate(time.Millisecond).UTC()
@@ -65,7 +65,7 @@ func (s *Store) ResetClock() (ClockReset, error) {
 		n, err := t.Redate(r)
 		done.Redated += n
 		if err != nil {
-			return done, fmt.Errorf("the store's time is set back, but not all that was kept is corrected: %w", err)
+			return done, fmt.Errorf("the store's time was set back, but not all stored times were corrected: %w", err)
 		}
 	}
 	everySlot{s}.refresh()
@@ -73,16 +73,16 @@ func (s *Store) ResetClock() (ClockReset, error) {
 	return done, nil
 }
 
-// A Redate is a ResetClock that has set the store's time back, and takes times that
-// have not come yet out of the rows.
+// A Redate is the second part of ResetClock: the store's time is set back, and times
+// in the future are being corrected in the rows.
 type Redate struct {
 	*Store
 	Now  time.Time
-	back time.Duration // by which the time was set back
+	back time.Duration // how far the time was set back
 	Done *ClockReset
 }
 
-// Past dates what has happened now if it lies ahead.
+// Past corrects times of past events: one in the future becomes now.
 func (r *Redate) Past(all ...*time.Time) (changed bool) {
 	for _, t := range all {
 		if t.After(r.Now) {
@@ -92,7 +92,7 @@ func (r *Redate) Past(all ...*time.Time) (changed bool) {
 	return changed
 }
 
-// Limit brings an end that is further off than it can be to where it can be.
+// Limit moves an end that is more than d in the future to d from now.
 func (r *Redate) Limit(t *time.Time, d time.Duration) bool {
 	if !t.After(r.Now.Add(d)) {
 		return false
@@ -101,7 +101,8 @@ func (r *Redate) Limit(t *time.Time, d time.Duration) bool {
 	return true
 }
 
-// Due brings a time of the clock of retries to where it would be.
+// Due corrects a time on the retry clock that is more than d in the future. It moves
+// back by as much as the store's time did, or becomes now if that is still wrong.
 func (r *Redate) Due(t *time.Time, d time.Duration) bool {
 	if !t.After(r.Now.Add(d)) {
 		return false
@@ -112,20 +113,21 @@ func (r *Redate) Due(t *time.Time, d time.Duration) bool {
 	return true
 }
 
-// RedateRows is the Redate of a table whose rows are put as fix changes them.
+// RedateRows is the Redate function of a table. fix corrects a row and reports whether
+// it changed.
 func RedateRows[T any](t *table.Table[T], fix func(*Redate, *T) bool) func(*Redate) (int, error) {
 	return func(r *Redate) (int, error) {
 		return Correct(r, t, func(tx *Tx, v *T) error { return t.Put(tx.Tx, v) }, func(v *T) bool { return fix(r, v) })
 	}
 }
 
-// RedateInstants is the Redate of a bucket whose values begin with an instant.
+// RedateInstants is the Redate function of a bucket whose values begin with an instant.
 func RedateInstants(b table.Bucket) func(*Redate) (int, error) {
 	return func(r *Redate) (int, error) { return correctInstants(r.Store, b, r.Now) }
 }
 
-// Correct has fix look at each row of the table and writes those that it
-// changes with put. It returns how many there were.
+// Correct calls fix with each row of the table and writes the changed ones with put.
+// It returns how many it wrote.
 func Correct[T any](r *Redate, t *table.Table[T], put func(*Tx, *T) error, fix func(*T) bool) (n int, err error) {
 	err = r.InBatches(t.Rows, func(key, row []byte) (bool, error) {
 		v, err := t.Decode(key, row)
@@ -144,8 +146,8 @@ func Correct[T any](r *Redate, t *table.Table[T], put func(*Tx, *T) error, fix f
 	return n, err
 }
 
-// InBatches walks a bucket, asks which about each row, and runs change for the
-// keys that it says, resetBatch to a transaction.
+// InBatches walks a bucket and runs change for the keys of the rows that which
+// selects, resetBatch in a transaction.
 func (s *Store) InBatches(b table.Bucket, which func(key, row []byte) (bool, error), change func(*Tx, []byte) error) error {
 	for after, more := []byte(nil), true; more; {
 		var found [][]byte
@@ -187,8 +189,7 @@ func (s *Store) InBatches(b table.Bucket, which func(key, row []byte) (bool, err
 	return nil
 }
 
-// correctInstants brings instants that have not come yet, with which the values
-// of a bucket begin, to now.
+// correctInstants sets future instants at the start of the values of a bucket to now.
 func correctInstants(s *Store, b table.Bucket, now time.Time) (n int, err error) {
 	ahead := func(_, v []byte) (bool, error) {
 		return len(v) >= 8 && int64(binary.BigEndian.Uint64(v)) > now.UnixMilli(), nil

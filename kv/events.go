@@ -10,7 +10,7 @@ import (
 	"kist/kv/workcopy"
 )
 
-// Collect reads all rows below a prefix.
+// Collect reads all rows with a key prefix.
 func Collect[T any](t *table.Table[T], tx *Tx, prefix []byte) ([]T, error) {
 	all := []T{}
 	for v, err := range t.All(tx.Tx, prefix) {
@@ -22,14 +22,13 @@ func Collect[T any](t *table.Table[T], tx *Tx, prefix []byte) ([]T, error) {
 	return all, nil
 }
 
-// Bounds of what Changes reads at once, in bytes of rows.
+// changesVolume bounds the bytes of rows that Changes reads at once.
 const changesVolume = 4 << 20
 
 // Changes lists up to limit changes after the place since, in order, with the
-// records as they are now. Each record that is there occurs once, at the place
-// of its latest change. Fewer are listed, but at least one, when their rows
-// are large. A row that cannot be read counts as one that is not there; Audit
-// tells of it.
+// records as they are now. Each existing record occurs once, at the place of its
+// latest change. It lists fewer, but at least one, when rows are large. An unreadable
+// row counts as missing; Audit reports it.
 func (tx *Tx) Changes(since uint64, limit int) ([]record.Change, error) {
 	var all []record.Change
 	volume := 0
@@ -52,7 +51,7 @@ func (tx *Tx) Changes(since uint64, limit int) ([]record.Change, error) {
 	return all, nil
 }
 
-// Latest is the place of the latest change in the feed.
+// Latest returns the place of the latest change in the feed.
 func (tx *Tx) Latest() uint64 {
 	if v := tx.Get(workcopy.MetaBucket, MetaSeq); len(v) == 8 {
 		return binary.BigEndian.Uint64(v)
@@ -60,8 +59,8 @@ func (tx *Tx) Latest() uint64 {
 	return 0
 }
 
-// Trimmed is a place of the feed such that marks of removals up to it may be
-// gone: a reader that stopped before it has to start again.
+// Trimmed returns a place in the feed. Marks of removals up to it may be gone, so a
+// reader that stopped before it has to start again.
 func (tx *Tx) Trimmed() uint64 {
 	if v := tx.Get(workcopy.MetaBucket, MetaTrimmed); len(v) == 8 {
 		return binary.BigEndian.Uint64(v)
@@ -69,11 +68,11 @@ func (tx *Tx) Trimmed() uint64 {
 	return 0
 }
 
-// trimBatch bounds a transaction of Trim, in marks.
+// trimBatch is how many marks Trim removes in one transaction.
 const trimBatch = 500
 
-// Trim takes away the marks of removals at the given places, once the reader
-// of the feed needs them no more. Places of records that are there are let be.
+// Trim removes the marks of removals at the given places, which the reader of the
+// feed no longer needs. It leaves places of existing records alone.
 func (s *Store) Trim(places []uint64) error {
 	for some := range slices.Chunk(places, trimBatch) {
 		if err := s.Update(func(tx *Tx) error {
@@ -101,12 +100,12 @@ func (s *Store) Trim(places []uint64) error {
 	return nil
 }
 
-// Changed receives after commits that made changes, once for several if it is
-// not listened to meanwhile. It is for one reader.
+// Changed receives a value after commits that made changes. Several commits are one
+// value if nobody receives in between. It is for one reader.
 func (s *Store) Changed() <-chan struct{} { return s.changed }
 
-// Feed reads changes as Tx.Changes does, with the latest place and that of the
-// last mark that was taken away.
+// Feed reads changes as Tx.Changes does. It also returns the latest place in the feed
+// and the place of the last removed mark.
 func (s *Store) Feed(since uint64, limit int) (some []record.Change, latest, trimmed uint64, err error) {
 	err = s.View(func(tx *Tx) (err error) {
 		latest, trimmed = tx.Latest(), tx.Trimmed()

@@ -12,17 +12,17 @@ import (
 	"kist/kv/workcopy"
 )
 
-// A Refill is a repair's copying of the rows that were salvaged into an empty
-// store. What is derived from the rows is worked out again.
+// A Refill copies the salvaged rows into an empty store during a repair, and derives
+// everything else from them again.
 type Refill struct {
 	*Tx                 // the empty store
-	Before *Tx          // what was salvaged
-	Lost   func(error)  // told what cannot be copied, and what is changed for that
+	Before *Tx          // the salvaged rows
+	Lost   func(error)  // receives what cannot be copied, and the changes made because of that
 	Renew  func() error // ends the transaction and begins another
 }
 
-// Rederive copies the rows of a store into an empty one, and what is derived
-// from them is worked out again.
+// Rederive copies the rows of a store into an empty one and derives everything else
+// from them again.
 func (schema *Schema) Rederive(from, to *bolt.DB, lost func(error)) error {
 	return from.View(func(old *bolt.Tx) error {
 		b, err := to.Begin(true)
@@ -67,7 +67,7 @@ func (schema *Schema) Rederive(from, to *bolt.DB, lost func(error)) error {
 	})
 }
 
-// Copy copies the entries of a bucket whose keys fit; nil for all.
+// Copy copies the entries of a bucket whose keys fits accepts; all if fits is nil.
 func (r *Refill) Copy(b table.Bucket, fits func(key []byte) bool) error {
 	for k, v := range r.Before.Walk(b, nil, nil, false) {
 		if fits != nil && !fits(k) {
@@ -80,32 +80,32 @@ func (r *Refill) Copy(b table.Bucket, fits func(key []byte) bool) error {
 	return nil
 }
 
-// Rename gives a row another name, as can be needed when the removal or the
-// renaming of the one that has it is lost.
+// Rename gives a row another name. That is needed when another row has its name
+// because the commit that removed or renamed that row is lost.
 func (r *Refill) Rename(name *string, what string, id record.ID) error {
 	*name += fmt.Sprintf("-%x", id[12:])
 	r.Lost(fmt.Errorf("%s %s: another has its name; it is called %s now", what, id, *name))
 	return nil
 }
 
-// Mending is how the rows of a table are changed as they are copied. A function
-// that is nil has nothing to do.
+// Mending says how the rows of a table change while they are copied. A nil function
+// does nothing.
 type Mending[T any] struct {
-	Mend   func(*Refill, *T) error // makes the row refer to nothing that is lost
-	Rename func(*Refill, *T) error // the row has the name of another: gives it one that is free
-	Then   func(*Refill, *T) error // the row was put
+	Mend   func(*Refill, *T) error // removes references to lost rows
+	Rename func(*Refill, *T) error // gives the row a free name, because another row has its name
+	Then   func(*Refill, *T) error // is called after the row was put
 }
 
-// RefillBatch is how many rows go into a transaction: bbolt's cost grows with
-// the square of what is added to a page in one.
+// RefillBatch is how many rows go into a transaction: bbolt's cost grows with the
+// square of what one transaction adds to a page.
 const RefillBatch = 1000
 
-// RefillRows is the Refill of a table of which nothing else is to be copied.
+// RefillRows is the Refill function of a table that needs only its rows copied.
 func RefillRows[T any](t *table.Table[T], m Mending[T]) func(*Refill) error {
 	return func(r *Refill) error { return CopyRows(r, t, m) }
 }
 
-// CopyRows copies the rows of a table that can be read.
+// CopyRows copies the readable rows of a table.
 func CopyRows[T any](r *Refill, t *table.Table[T], m Mending[T]) error {
 	n := 0
 	for v, err := range t.All(r.Before.Tx, nil) {

@@ -23,10 +23,10 @@ import (
 	"kist/kv/workcopy"
 )
 
-// belongs refuses a journal of another instance than the file INSTANCE names:
-// two data directories were mixed up, and which of them is wanted is for the
-// owner to say. db is a working copy of the journal. A store that has no secret
-// yet belongs nowhere.
+// belongs refuses a journal that belongs to another instance than the file INSTANCE
+// names. Two data directories were mixed up then, and the owner has to say which one
+// is wanted. db is a working copy of the journal. A store without a secret belongs to
+// no instance.
 func belongs(dir string, db *bolt.DB) error {
 	secret, err := secretOf(db)
 	if err != nil {
@@ -41,20 +41,20 @@ func belongs(dir string, db *bolt.DB) error {
 	case secret == nil:
 		return fmt.Errorf("journal/ has no records in %s, but the file %s says that there were some. Nothing was removed. Put journal/ back from a backup or from another copy; to start from scratch, use another data directory", dir, datadir.InstanceName)
 	case named != "" && named != datadir.InstanceOf(secret):
-		return fmt.Errorf("journal/ in %s is of instance %s, but the file %s names instance %s: two data directories were mixed. Nothing was removed. Restore a backup into an empty directory; or, if journal/ and blobs/ are the ones you want, remove %[3]s and start again", dir, datadir.InstanceOf(secret), datadir.InstanceName, named)
+		return fmt.Errorf("journal/ in %s belongs to instance %s, but the file %s names instance %s: two data directories were mixed. Nothing was removed. Restore a backup into an empty directory; or, if journal/ and blobs/ are the ones you want, remove %[3]s and start again", dir, datadir.InstanceOf(secret), datadir.InstanceName, named)
 	}
 	return nil
 }
 
-// keepInstance writes the file INSTANCE if it is missing or cannot be
-// understood. The store has its secret.
+// keepInstance writes the file INSTANCE if it is missing or cannot be parsed. The
+// store must have its secret.
 func (s *Store) keepInstance() error {
 	named, err := datadir.ReadInstance(s.dir)
 	if err == nil && named != "" || err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	if err == nil {
-		s.log.Warn("the file " + datadir.InstanceName + " could not be understood; it is written again")
+		s.log.Warn("the file " + datadir.InstanceName + " cannot be parsed; writing it again")
 	}
 	secret, err := secretOf(s.bolt)
 	if err == nil {
@@ -66,13 +66,13 @@ func (s *Store) keepInstance() error {
 	return nil
 }
 
-// Instance is the instance that was read, as Origin returns it.
+// Instance returns the instance of the inspected journal, as Origin does.
 func (i *Inspection) Instance() (string, error) {
 	secret, err := secretOf(i.s.bolt)
 	return datadir.InstanceOf(secret), err
 }
 
-// secretOf is the secret of the store in a working copy, nil if it has none yet.
+// secretOf returns the secret of the store in a working copy; nil if it has none yet.
 func secretOf(db *bolt.DB) (secret []byte, err error) {
 	err = db.View(func(tx *bolt.Tx) error {
 		if b := tx.Bucket([]byte(workcopy.MetaBucket.Name)); b != nil {
@@ -83,9 +83,9 @@ func secretOf(db *bolt.DB) (secret []byte, err error) {
 	return secret, err
 }
 
-// load opens the working copy: as it is if a clean stop left it so and nothing
-// has touched it since, and rebuilt from the journal otherwise. A copy that
-// is not proven whole is never opened: torn ones panic, hang, or look empty.
+// load opens the working copy. It uses the existing copy if a clean stop proves it
+// whole and nothing has touched it since; otherwise it rebuilds the copy from the
+// journal. An unproven copy is never opened: torn ones panic, hang, or look empty.
 func (s *Store) load() error {
 	cache := filepath.Join(s.dir, "cache")
 	path := filepath.Join(cache, "kist.db")
@@ -97,7 +97,7 @@ func (s *Store) load() error {
 		if err := unused(s.dir); err != nil {
 			return err
 		}
-		// Before there is a working copy: one without a journal is refused.
+		// The journal must exist before the working copy, which is refused without one.
 		if err := s.journal.Begin(s.state); err != nil {
 			return err
 		}
@@ -116,10 +116,10 @@ func (s *Store) load() error {
 			s.state = clean.State()
 			return errors.Join(workcopy.Current(s.bolt), belongs(s.dir, s.bolt))
 		}
-		s.log.Warn("the working copy cannot be opened; it is rebuilt", "error", err)
+		s.log.Warn("the working copy cannot be opened; rebuilding it", "error", err)
 	}
 
-	begun := time.Now()
+	start := time.Now()
 	var progress func(share float64)
 	if !fresh && s.rebuilding != nil {
 		if progress, err = s.rebuilding(); err != nil {
@@ -145,9 +145,9 @@ func (s *Store) load() error {
 	switch {
 	case !certified || done.Seq >= clean.Seq:
 	case !clean.Here(s.dir):
-		// A copy may read the journal, and then the proof of a later stop. One
+		// The journal may have been copied before the proof of a later stop. A copy
 		// that was cut short looks the same.
-		s.log.Warn("this copy of the data has what there was when its journal was read; a stop that came later had more",
+		s.log.Warn("this copy of the data ends when its journal was read; a later stop had more commits",
 			"commits", done.Seq, "atTheStop", clean.Seq)
 	default:
 		harm := workcopy.Inconsistent(fmt.Sprintf("journal/%s is damaged: it ends at record %d, and the last stop was at %d", clean.Log, done.Seq, clean.Seq))
@@ -169,19 +169,19 @@ func (s *Store) load() error {
 	}
 	s.state = done.State
 	if !fresh {
-		s.log.Info("the store was rebuilt from the journal, as the last stop was not a clean one or the data was copied",
-			"records", entries, "snapshot", done.Snapshot, "commits", done.Records, "cut", done.Cut, "took", time.Since(begun).Round(time.Millisecond))
+		s.log.Info("the store was rebuilt from the journal, because the last stop was not clean or the data was copied",
+			"records", entries, "snapshot", done.Snapshot, "commits", done.Records, "cut", done.Cut, "took", time.Since(start).Round(time.Millisecond))
 		for _, bad := range done.Bad {
 			s.log.Warn("a snapshot is damaged; an older one and the logs after it were used", "error", bad)
 		}
 		s.gen.due = true
-		debug.FreeOSMemory() // sorting took more than serving does
+		debug.FreeOSMemory() // sorting takes more memory than serving
 	}
 	return s.journal.Begin(s.state)
 }
 
-// refusal is the error of a start that cannot read the journal. It says what to
-// do about that; a repair is advised against damage and nothing else.
+// refusal is the error of a start that cannot read the journal. It says what to do;
+// it advises a repair only for damage.
 func refusal(err error) error {
 	switch {
 	case errors.As(err, new(*workcopy.Newer)):
@@ -193,12 +193,12 @@ func refusal(err error) error {
 	case workcopy.IsDamage(err):
 		return fmt.Errorf("%w. Nothing was changed. Restore a backup, or run kist verify --repair to go on with what can be read", err)
 	}
-	return fmt.Errorf("%w. Nothing was changed. The disk or the system has failed, and the data may be sound: the system's log says more. Start again when it works; if the disk is broken, restore a backup to another one", err)
+	return fmt.Errorf("%w. Nothing was changed. The disk or the system has failed; the data may be intact. See the system's log. Start again when it works; if the disk is broken, restore a backup to another one", err)
 }
 
-// examine looks at a working copy before it takes the place of the one that is
-// there: that one may be all that is left of another instance. It returns the
-// store's secret, nil if there is none.
+// examine checks a new working copy before it replaces the existing one, which may be
+// all that is left of another instance. It returns the store's secret, nil if there is
+// none.
 func examine(dir string, path string) (secret []byte, err error) {
 	db, err := workcopy.OpenCopy(path)
 	if err != nil {
@@ -208,23 +208,23 @@ func examine(dir string, path string) (secret []byte, err error) {
 	return secret, errors.Join(err, belongs(dir, db), db.Close())
 }
 
-// lastRecord is the damage to the last record of the journal if the working copy
-// in the data directory shows that there is some: it is what the record leads
-// to, so the record was whole when it was written. Otherwise the record is one
-// that a crash cut short, which was never acknowledged.
+// lastRecord returns an error if the last record of the journal is damaged. The
+// working copy in the data directory shows damage if it has the digest that the record
+// leads to: then the record was whole when it was written. Otherwise a crash cut the
+// record short, and it was never acknowledged.
 func lastRecord(dir string, buckets *table.Buckets, done journal.Replayed) error {
 	if done.Torn == nil {
 		return nil
 	}
-	// What cannot be read shows nothing.
+	// An unreadable working copy shows nothing.
 	if digest, err := workcopy.CopyDigest(filepath.Join(dir, "cache", "kist.db"), buckets); err != nil || digest != done.Torn.To.Digest {
 		return nil
 	}
-	return fmt.Errorf("%w; cache/kist.db has what that held", &done.Torn.Damaged)
+	return fmt.Errorf("%w; cache/kist.db has the lost data", &done.Torn.Damaged)
 }
 
-// makeCache makes the folder of derived files, marked as such for programs
-// that make backups (https://bford.info/cachedir/).
+// makeCache makes the folder of derived files and marks it for backup programs
+// (https://bford.info/cachedir/).
 func makeCache(dir string) error {
 	if err := disk.MakeFolder(dir); err != nil {
 		return fmt.Errorf("cannot make the cache directory: %w", err)
@@ -239,11 +239,11 @@ func makeCache(dir string) error {
 	return nil
 }
 
-// unused refuses a data directory without a journal that has held data: to
-// begin an empty one there would lose what can still be saved.
+// unused refuses a data directory that held data but has no journal: a new empty
+// journal would lose what can still be saved.
 func unused(dir string) error {
 	if all, err := datadir.Interrupted(dir); err != nil || len(all) > 0 {
-		return errors.Join(err, fmt.Errorf("journal/ is empty or missing in %s, as a repair was interrupted. Nothing was changed. Run kist verify --repair again", dir))
+		return errors.Join(err, fmt.Errorf("journal/ is empty or missing in %s, because a repair was interrupted. Nothing was changed. Run kist verify --repair again", dir))
 	}
 	if _, err := os.Lstat(filepath.Join(dir, datadir.InstanceName)); err == nil {
 		return fmt.Errorf("journal/ is empty or missing in %s, but the file %s says that there were records. Nothing was changed. Put journal/ back from a backup or from another copy, or run kist verify --repair if cache/kist.db is there; to start from scratch, use another data directory", dir, datadir.InstanceName)
@@ -265,8 +265,8 @@ func unused(dir string) error {
 	return err
 }
 
-// certify writes the proof; everything is closed and on the disk. Where files
-// cannot be told from their copies there is none.
+// certify writes the proof of a clean stop, after everything is closed and on the
+// disk. It writes none where files cannot be told from their copies.
 func certify(dir string, at journal.State, log string, size int64) error {
 	got, err := datadir.Identify(filepath.Join(dir, "cache", "kist.db"))
 	if errors.Is(err, errors.ErrUnsupported) {
@@ -275,11 +275,11 @@ func certify(dir string, at journal.State, log string, size int64) error {
 	if err != nil {
 		return err
 	}
-	of, err := datadir.Identify(filepath.Join(dir, "journal"))
+	folderID, err := datadir.Identify(filepath.Join(dir, "journal"))
 	if err != nil {
 		return err
 	}
-	line, err := json.Marshal(datadir.Proof{Identity: got, Seq: at.Seq, Digest: at.Digest, Log: log, LogSize: size, JournalDevice: of.Device, JournalInode: of.Inode})
+	line, err := json.Marshal(datadir.Proof{Identity: got, Seq: at.Seq, Digest: at.Digest, Log: log, LogSize: size, JournalDevice: folderID.Device, JournalInode: folderID.Inode})
 	if err != nil {
 		return err
 	}
@@ -294,7 +294,7 @@ func certify(dir string, at journal.State, log string, size int64) error {
 	})
 }
 
-// unproven takes the proof away, before the first write.
+// unproven removes the proof before the first write.
 func unproven(dir string) error {
 	if err := workcopy.Remove(filepath.Join(dir, datadir.CleanName)); err != nil {
 		return fmt.Errorf("cannot write to the data directory: %w", err)
@@ -307,7 +307,7 @@ func unproven(dir string) error {
 	return folder.Sync()
 }
 
-// logger is where background work reports.
+// logger returns the logger for background work.
 func (o Options) logger() *slog.Logger {
 	if o.Log == nil {
 		return slog.Default()

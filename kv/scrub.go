@@ -17,42 +17,41 @@ import (
 	"kist/kv/workcopy"
 )
 
-// The journal is read through scrubFirst after the store was opened and every
-// scrubEvery after that; scrubRetry after damage that could not be healed.
+// The first scrub starts scrubFirst after the store is opened, and the next ones every
+// scrubEvery, or scrubRetry after damage that could not be healed.
 const (
 	scrubFirst = 5 * time.Second
 	scrubEvery = 24 * time.Hour
 	scrubRetry = 15 * time.Minute
-	// scrubShare is the part of the time that a scrub may be at work: one in
-	// scrubShare. The rest it sleeps, but no longer than that the whole journal
-	// is read within scrubMost.
+	// scrubShare limits a scrub to one part in scrubShare of the time. It sleeps for
+	// the rest, but no longer than allows reading the whole journal within scrubMost.
 	scrubShare = 20
 	scrubMost  = 30 * time.Minute
 )
 
-// metaHealed holds the number of commits there were when a damaged journal was
-// last replaced (8 bytes).
+// metaHealed is the number of commits when a damaged journal was last replaced
+// (8 bytes).
 var metaHealed = []byte("healed")
 
-// JournalHealth is what reading the journal in the background has shown since
-// the store was opened.
+// JournalHealth is what background reading of the journal has found since the store
+// was opened.
 type JournalHealth struct {
-	Checked time.Time // when it was last read to its end; zero if it was not yet
-	Damaged []string  // what was wrong when damage was last found; nil if there was none
-	Healed  time.Time // when a new generation had replaced that; zero if that has not succeeded
+	Checked time.Time // when the journal was last read to its end; zero if never
+	Damaged []string  // the damage found last; nil if there was none
+	Healed  time.Time // when a new generation replaced the damage; zero if it has not yet
 }
 
 // A scrubber reads the journal of a store in the background.
 type scrubber struct {
 	s      *Store
-	timer  func(time.Duration) <-chan time.Time // how it waits
+	timer  func(time.Duration) <-chan time.Time // waits between reads
 	wanted chan struct{}                        // see ScrubNow
 
 	sync.Mutex
 	health JournalHealth
 }
 
-// JournalHealth says whether the journal is whole, as far as that is known.
+// JournalHealth reports whether the journal is whole, as far as the store knows.
 func (s *Store) JournalHealth() JournalHealth {
 	s.scrubs.Lock()
 	defer s.scrubs.Unlock()
@@ -65,7 +64,7 @@ func (c *scrubber) note(change func(*JournalHealth)) {
 	change(&c.health)
 }
 
-// loop reads the journal now and then, and replaces it when it is damaged.
+// loop reads the journal regularly and replaces it when it is damaged.
 func (c *scrubber) loop() {
 	for wait := scrubFirst; ; {
 		select {
@@ -81,24 +80,24 @@ func (c *scrubber) loop() {
 	}
 }
 
-// ScrubNow has the journal read through in the background at once. It is for
-// when somebody else has found damage.
+// ScrubNow starts reading the journal in the background at once. Callers that have
+// found damage use it.
 func (s *Store) ScrubNow() {
 	select {
 	case s.scrubs.wanted <- struct{}{}:
-	default: // it is about to be
+	default: // a scrub is already about to start
 	}
 }
 
-// scrubAndHeal reads the journal and begins a new generation if it is damaged.
-// It reports whether the journal is whole in the end.
+// scrubAndHeal reads the journal and begins a new generation if it is damaged. It
+// reports whether the journal is whole afterwards.
 func (c *scrubber) scrubAndHeal() bool {
 	s := c.s
 	wrong, err := c.scrub()
 	if err == nil && wrong != nil {
-		// The working copy holds everything, and the digest proves it: a snapshot
-		// of it makes the damaged part superfluous.
-		s.log.Error("the journal is damaged; a new generation is begun from the working copy", "damage", wrong)
+		// The working copy holds everything, as its digest proves. A snapshot of it
+		// makes the damaged part unnecessary.
+		s.log.Error("the journal is damaged; starting a new generation from the working copy", "damage", wrong)
 		damage := wrong
 		wrong, err = c.heal()
 		c.note(func(h *JournalHealth) {
@@ -108,9 +107,9 @@ func (c *scrubber) scrubAndHeal() bool {
 			}
 		})
 		if err == nil && wrong == nil {
-			s.log.Warn("the journal is whole again: a new generation has replaced what was damaged", "damage", damage)
+			s.log.Warn("the journal is whole again: a new generation has replaced the damaged one", "damage", damage)
 		} else if s.stopping.Err() == nil {
-			s.log.Error("the damaged journal could not be replaced: what was committed since the damage would be lost with the working copy; make a backup now",
+			s.log.Error("the damaged journal could not be replaced: commits since the damage exist only in the working copy; make a backup now",
 				"damage", damage, "error", errors.Join(err, wrong))
 		}
 	}
@@ -118,19 +117,19 @@ func (c *scrubber) scrubAndHeal() bool {
 	case s.stopping.Err() != nil:
 		return false
 	case err != nil:
-		s.log.Error("the journal could not be read through; it is tried again", "error", err)
+		s.log.Error("the journal could not be read to its end; will try again", "error", err)
 		return false
 	}
 	c.note(func(h *JournalHealth) {
 		h.Checked = s.clock.now().UTC()
-		if wrong == nil && h.Damaged != nil && h.Healed.IsZero() { // an earlier try failed, and a generation has begun since
+		if wrong == nil && h.Damaged != nil && h.Healed.IsZero() { // an earlier attempt failed, and a new generation has begun since
 			h.Healed = h.Checked
 		}
 	})
 	return wrong == nil
 }
 
-// scrub reads what a start would read, as of now. It is slow on purpose.
+// scrub reads what a start would read now. It is slow on purpose.
 func (c *scrubber) scrub() (wrong, err error) {
 	s := c.s
 	defer s.journal.Hold()()
@@ -160,21 +159,21 @@ func (c *scrubber) scrub() (wrong, err error) {
 
 // pace says how long a scrub sleeps between two reads.
 type pace struct {
-	total int64     // bytes there are to read, at most
+	total int64     // most bytes that the scrub can read
 	last  time.Time // when the last read began
 }
 
-// wait is how long to sleep before n bytes are read.
+// wait is how long to sleep before reading n bytes.
 func (p *pace) wait(n int, now time.Time) time.Duration {
 	busy := max(now.Sub(p.last), 0) * (scrubShare - 1)
 	limit := time.Duration(float64(scrubMost) * float64(n) / float64(max(p.total, int64(n))))
 	return min(busy, limit)
 }
 
-// heal replaces a damaged journal by a new generation, and reads that.
+// heal replaces a damaged journal with a new generation and then reads it.
 func (c *scrubber) heal() (wrong, err error) {
 	s := c.s
-	// One commit more: the new log must not have the name of one that is there.
+	// Make one more commit, so that the new log does not get the name of an existing one.
 	if err := s.Update(func(tx *Tx) error {
 		return tx.Put(workcopy.MetaBucket, metaHealed, binary.BigEndian.AppendUint64(nil, s.state.Seq))
 	}); err != nil {
@@ -183,7 +182,7 @@ func (c *scrubber) heal() (wrong, err error) {
 	for begun := false; !begun; {
 		var written <-chan struct{}
 		if err := s.between(func() error {
-			for range 2 { // the first may but learn that the snapshot before has failed
+			for range 2 { // the first call may only learn that the previous snapshot failed
 				s.gen.due, s.gen.retry = true, time.Time{}
 				if s.gen.renew(s); !s.gen.due || s.gen.busy != nil {
 					break
@@ -191,13 +190,13 @@ func (c *scrubber) heal() (wrong, err error) {
 			}
 			begun, written = !s.gen.due, s.gen.written
 			if !begun && s.gen.busy == nil {
-				return errors.New("no new log could be begun")
+				return errors.New("cannot start a new log")
 			}
 			return nil
 		}); err != nil {
 			return nil, err
 		}
-		select { // for this snapshot, or for one that was under way
+		select { // wait for this snapshot, or for one that was under way
 		case <-s.stopping.Done():
 			return nil, ErrClosed
 		case <-written:
@@ -210,15 +209,15 @@ func (c *scrubber) heal() (wrong, err error) {
 	return wrong, err
 }
 
-// restart opens the working copy that a clean stop has proven whole, beside a
-// journal that is damaged, and writes a new generation from it before anything
-// else. It does nothing if the journal has records that the copy has not: then
-// one of the two is of another time. Nor does it if they are of two instances:
-// secret is what the journal says, nil if that is not known.
+// restart handles a damaged journal beside a working copy that a clean stop proved
+// whole. It opens the copy and writes a new generation from it before anything else.
+// It does nothing if the journal has records after the copy, because then one of the
+// two is from another time. It refuses a copy of another instance: secret is the
+// journal's secret, nil if unknown.
 func (s *Store) restart(path string, clean datadir.Proof, secret []byte, damage error) (done bool, err error) {
 	survey, err := s.journal.Survey(0, func(int64) {})
 	if err != nil || survey.Last() > clean.Seq {
-		return false, nil //nolint:nilerr // the damage is what is told
+		return false, nil //nolint:nilerr // the caller reports the damage
 	}
 	db, err := workcopy.OpenCopy(path)
 	if err != nil {
@@ -226,12 +225,12 @@ func (s *Store) restart(path string, clean datadir.Proof, secret []byte, damage 
 	}
 	mine, err := secretOf(db)
 	if err == nil && secret != nil && !bytes.Equal(secret, mine) {
-		err = fmt.Errorf("journal/ in %s is of instance %s, but CLEAN and cache/kist.db are of instance %s: two data directories were mixed. Nothing was changed. Put the right journal/ back; or, if journal/ and blobs/ are the ones you want, remove CLEAN and %s and start again", s.dir, datadir.InstanceOf(secret), datadir.InstanceOf(mine), datadir.InstanceName)
+		err = fmt.Errorf("journal/ in %s belongs to instance %s, but CLEAN and cache/kist.db belong to instance %s: two data directories were mixed. Nothing was changed. Put the right journal/ back; or, if journal/ and blobs/ are the ones you want, remove CLEAN and %s and start again", s.dir, datadir.InstanceOf(secret), datadir.InstanceOf(mine), datadir.InstanceName)
 	}
 	if err = errors.Join(err, workcopy.Current(db), belongs(s.dir, db)); err != nil {
 		return false, errors.Join(err, db.Close())
 	}
-	s.log.Error("the journal is damaged; the working copy is whole, as the last stop has proven, and a new generation is begun from it", "damage", damage)
+	s.log.Error("the journal is damaged; starting a new generation from the working copy, which the last stop proved whole", "damage", damage)
 	err = s.journal.Begin(clean.State())
 	if err == nil {
 		err = db.View(func(tx *bolt.Tx) error {
@@ -245,6 +244,6 @@ func (s *Store) restart(path string, clean datadir.Proof, secret []byte, damage 
 	s.bolt, s.state = db, clean.State()
 	now := s.clock.now().UTC()
 	s.scrubs.note(func(h *JournalHealth) { h.Damaged, h.Healed = []string{damage.Error()}, now })
-	s.log.Warn("the journal is whole again: a new generation has replaced what was damaged", "damage", damage)
+	s.log.Warn("the journal is whole again: a new generation has replaced the damaged one", "damage", damage)
 	return true, nil
 }

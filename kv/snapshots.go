@@ -11,29 +11,29 @@ import (
 	"kist/kv/workcopy"
 )
 
-// When a new generation of the journal is begun: after this many bytes, or as
-// many as the newest snapshot has, so that snapshots cost no more than the
-// logs; and once a day, if there was a change.
+// A new generation of the journal begins after generationBytes, or after as many
+// bytes as the newest snapshot if it is larger, so that snapshots cost no more than
+// the logs. One also begins every generationEvery if there was a change.
 const (
 	generationBytes = 64 << 20
 	generationEvery = 24 * time.Hour
-	// snapshotRetry is how long a snapshot that failed waits for its next try.
+	// snapshotRetry is how long to wait after a failed snapshot.
 	snapshotRetry = 15 * time.Minute
 )
 
-// generation is what the committer knows about the present one.
+// generation is what the committer knows about the current generation.
 type generation struct {
-	due   bool  // whatever its size and age
-	size  int64 // of the newest snapshot, in bytes, about
+	due   bool  // a new one is due, whatever the size and age of this one
+	size  int64 // approximate size of the newest snapshot in bytes
 	begun time.Time
 	from  uint64     // the number of the record it begins after
-	retry time.Time  // no try before, as the last one failed
-	busy  chan int64 // tells the size of the snapshot that is being written, 0 if it failed
+	retry time.Time  // no attempt before this time, because the last one failed
+	busy  chan int64 // receives the size of the snapshot being written, 0 if it failed
 
-	written chan struct{} // closed when the snapshot that was begun last is written or has failed
+	written chan struct{} // closed when the latest snapshot is written or has failed
 }
 
-// renew begins a new generation if it is time. It is the committer's, between
+// renew begins a new generation if one is due. The committer calls it between
 // commits.
 func (g *generation) renew(s *Store) {
 	_, end := s.journal.End()
@@ -65,7 +65,7 @@ func (g *generation) renew(s *Store) {
 	}
 	if err != nil {
 		g.retry = now.Add(snapshotRetry)
-		s.log.Error("no new part of the journal begun; the present one goes on", "error", err)
+		s.log.Error("cannot start a new part of the journal; continuing with the current one", "error", err)
 		return
 	}
 	at := s.state
@@ -78,10 +78,10 @@ func (g *generation) renew(s *Store) {
 	})
 }
 
-// snapshot writes what the transaction sees, and ends it. It returns how large
-// that is, in bytes, or 0 if it failed; the logs are all there still.
+// snapshot writes what the transaction sees and ends the transaction. It returns the
+// size in bytes, or 0 if it failed; then all logs are still there.
 func (s *Store) snapshot(tx *bolt.Tx, at journal.State) int64 {
-	begun := time.Now()
+	start := time.Now()
 	err := s.journal.Snapshot(s.stopping, at, workcopy.Format, unmapped(s, workcopy.Everything(tx, s.buckets)))
 	size := tx.Size()
 	err = errors.Join(err, tx.Rollback())
@@ -90,28 +90,28 @@ func (s *Store) snapshot(tx *bolt.Tx, at journal.State) int64 {
 	}
 	if err == nil {
 		if err := s.journal.Pack(s.stopping, at); err != nil && s.stopping.Err() == nil {
-			s.log.Warn("old logs are not compressed; they stay as they are", "error", err)
+			s.log.Warn("cannot compress old logs; they stay as they are", "error", err)
 		}
 	}
 	if err != nil {
 		if s.stopping.Err() == nil {
-			s.log.Error("no snapshot written; what is in the logs is safe", "error", err)
+			s.log.Error("cannot write a snapshot; the data in the logs is safe", "error", err)
 		}
 		return 0
 	}
-	s.log.Debug("snapshot written", "commits", at.Seq, "took", time.Since(begun).Round(time.Millisecond))
+	s.log.Debug("snapshot written", "commits", at.Seq, "took", time.Since(start).Round(time.Millisecond))
 	return size
 }
 
-// unmapped yields the operations and gives back the memory that reading them
-// takes, so that a snapshot does not map all of the working copy.
+// unmapped yields the operations and gives back the memory used to read them, so that
+// a snapshot does not keep the whole working copy in memory.
 func unmapped(s *Store, all func(func(journal.Op) bool)) func(func(journal.Op) bool) {
 	return func(yield func(journal.Op) bool) {
 		read := 0
 		all(func(op journal.Op) bool {
 			if read += len(op.Key) + len(op.Value); read > 2<<20 {
 				if read = 0; FileMemory() > MostMapped {
-					_ = s.SetRelaxed() // what stays taken now is given back later
+					_ = s.SetRelaxed() // if this fails, the memory is given back later
 				}
 			}
 			return yield(op)
@@ -119,21 +119,21 @@ func unmapped(s *Store, all func(func(journal.Op) bool)) func(func(journal.Op) b
 	}
 }
 
-// between runs fn on the committer's goroutine while nothing is under way.
+// between runs fn on the committer's goroutine while no commit is under way.
 func (s *Store) between(fn func() error) error {
 	j := &job{between: fn, done: make(chan struct{})}
 	return s.submit(j)
 }
 
-// Compact begins a new generation of the journal and returns when it is written.
-// The store does so on its own when the logs have grown.
+// Compact begins a new generation of the journal and returns when it is written. The
+// store does this on its own when the logs have grown.
 func (s *Store) Compact() error {
 	return s.between(func() error { return s.upgrade(workcopy.Format) })
 }
 
-// upgrade begins a log of the present format, and writes a snapshot of the
-// store as it is, in the format that it has. An older program goes on from
-// there when both files are moved away: the logs before lead to the same state.
+// upgrade begins a log in the current format and writes a snapshot of the store as it
+// is, in its old format. An older program can continue from there if both files are
+// moved away, because the earlier logs lead to the same state.
 func (s *Store) upgrade(from uint32) error {
 	if err := s.journal.Begin(s.state); err != nil {
 		return err

@@ -1,7 +1,7 @@
-// Package kv is the engine of the store: transactions, each at one instant, the
-// one committer, the clock, disk space and the health of the journal. It knows
-// tables by the Schema that it is opened with. The packages beside it keep one
-// noun each; their verbs take a Tx.
+// Package kv is the engine of the store: transactions, the committer, the clock, disk
+// space and the health of the journal. It knows tables only through the Schema that it
+// is opened with. The packages below it (people, jobs, catalog, inbox) hold the data
+// of the program; their functions take a Tx.
 package kv
 
 import (
@@ -32,29 +32,28 @@ import (
 // ErrClosed says that the store is closed or closing.
 var ErrClosed = errors.New("the store is closed")
 
-// Options are what a Store may be told.
+// Options configure a Store.
 type Options struct {
-	Schema *Schema          // what is stored; required
+	Schema *Schema          // defines what is stored; required
 	Now    func() time.Time // the wall clock; time.Now if nil
-	// Elapsed is a clock that nobody sets, against which leaps of Now are held.
-	// If it is nil, it is the system's, or, with a Now of the caller's, none:
-	// that Now is always believed.
+	// Elapsed is a monotonic clock; leaps of Now are measured against it. If it is
+	// nil and Now is nil too, it is the system's. If only Elapsed is nil, Now is
+	// always believed.
 	Elapsed func() time.Duration
-	Log     *slog.Logger // where background work reports; slog.Default if nil
-	// Rebuild is called when Open is about to rebuild the working copy, which
-	// may take long; the directory is locked then. progress is told how much is
-	// done, from 0 to 1, and often. An error ends Open, which returns it. It
-	// may be nil.
+	Log     *slog.Logger // for background work; slog.Default if nil
+	// Rebuild is called before Open rebuilds the working copy, which may take long.
+	// The directory is locked then. progress is called often, with the share that is
+	// done, from 0 to 1. If Rebuild fails, Open returns its error. It may be nil.
 	Rebuild func() (progress func(share float64), err error)
 
-	// WritesPerHour is how many bytes of records, and of what belongs to them,
-	// an owner may have written to the journal in an hour; 0 is the constant of
-	// that name, less than 0 is no limit.
+	// WritesPerHour is how many bytes of records and of what belongs to them may be
+	// written to the journal for one owner in an hour. 0 means the constant of that
+	// name; less than 0 means no limit.
 	WritesPerHour int64
 
-	Space     func() (disk.Room, error)            // of the disk; asked for if nil
-	Timer     func(time.Duration) <-chan time.Time // how a scrub waits; time.After if nil
-	Monotonic func() time.Duration                 // the clock of retries, which nobody sets; the system's if nil
+	Space     func() (disk.Room, error)            // of the disk; the system is asked if nil
+	Timer     func(time.Duration) <-chan time.Time // waits for a scrub; time.After if nil
+	Monotonic func() time.Duration                 // the monotonic clock of retries; the system's if nil
 }
 
 // A Store is an open data directory. It is safe for concurrent use.
@@ -70,40 +69,39 @@ type Store struct {
 	bolt *bolt.DB
 
 	journal *journal.Journal
-	record  journal.Record // the committer's
-	state   journal.State  // what the last commit led to; the committer's
-	gen     generation     // the committer's
+	record  journal.Record // used by the committer only
+	state   journal.State  // after the last commit; used by the committer only
+	gen     generation     // used by the committer only
 	space   diskSpace
 
 	closing sync.RWMutex // held for reading while a job is handed over
 	closed  bool
 	jobs    chan *job
-	crowd   bool           // the commit before was of several callers; the committer's
-	after   *job           // runs when the commit under way has ended; the committer's
+	crowd   bool           // the previous commit had several callers; used by the committer only
+	after   *job           // runs when the current commit has ended; used by the committer only
 	work    sync.WaitGroup // the committer and a snapshot
-	ticking sync.WaitGroup // flushLoop and scrubLoop
+	ticking sync.WaitGroup // flushLoop and scrubs.loop
 
 	scrubs scrubber
 
 	clock   timekeeper    // whether the wall clock is believed
-	last    record.ID     // the latest id; the committer's
-	seq     uint64        // the latest place of the feed of changes; the committer's
+	last    record.ID     // the latest id; used by the committer only
+	seq     uint64        // the latest place in the feed of changes; used by the committer only
 	changed chan struct{} // see Changed
 
 	slots    sync.Map      // see Slot
-	drops    atomic.Uint64 // how often caches were dropped, see Cache
+	drops    atomic.Uint64 // how often caches were dropped; see Cache
 	most     Bounds
 	writes   writes
 	paid     [table.MaxBucket + 1]bool // see Table.Paid
-	stopping context.Context           // over when the store is being closed
+	stopping context.Context           // done when the store is being closed
 	stop     context.CancelFunc
 	once     sync.Once
 }
 
-// Open opens the data directory, which is made with mode 0700 if it does not
-// exist. A directory that others may write to, one that another process has
-// open, and one of a newer format are refused with nothing changed, the file
-// LOCK included.
+// Open opens the data directory. It makes the directory with mode 0700 if it does not
+// exist. It refuses a directory that others may write to, that another process has
+// open, or that has a newer format. It changes nothing then, not even the file LOCK.
 func Open(dir string, o Options) (*Store, error) {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -124,8 +122,8 @@ func Open(dir string, o Options) (*Store, error) {
 	s := &Store{dir: dir, schema: o.Schema, buckets: o.Schema.Buckets(), log: o.logger(), rebuilding: o.Rebuild, lock: l, jobs: make(chan *job, 256), changed: make(chan struct{}, 1)}
 	s.clock.log, s.clock.now, s.clock.elapsed = s.log, o.Now, o.Elapsed
 	if s.clock.uptime = o.Monotonic; o.Monotonic == nil {
-		begun := time.Now()
-		s.clock.uptime = func() time.Duration { return time.Since(begun) }
+		start := time.Now()
+		s.clock.uptime = func() time.Duration { return time.Since(start) }
 	}
 	s.most = Bounds{Each: MaxEach, Records: MaxRecords}
 	s.paid = s.schema.paid()
@@ -164,7 +162,7 @@ func secure(dir string) error {
 	return nil
 }
 
-// open opens what is in the directory and brings it to the present format.
+// open opens the contents of the directory and brings them to the current format.
 func (s *Store) open() error {
 	j, err := journal.Open(filepath.Join(s.dir, "journal"), workcopy.Format)
 	if err != nil {
@@ -188,7 +186,7 @@ func (s *Store) open() error {
 	}
 	if err == nil {
 		if err := datadir.DropUnfinished(s.dir); err != nil {
-			s.log.Warn("what a repair has left could not be removed", "error", err)
+			s.log.Warn("cannot remove the remains of an unfinished repair", "error", err)
 		}
 	}
 	if err != nil {
@@ -200,8 +198,8 @@ func (s *Store) open() error {
 	return err
 }
 
-// prepare brings the store to the present format in one commit and reads what
-// the committer needs to know.
+// prepare brings the store to the current format in one commit and reads what the
+// committer needs to know.
 func (s *Store) prepare() error {
 	if err := s.bolt.Update(func(b *bolt.Tx) error { return table.Create(b, s.buckets) }); err != nil {
 		return err
@@ -262,14 +260,13 @@ func (s *Store) prepare() error {
 	})
 }
 
-// Log is where background work reports.
+// Log returns the logger for background work.
 func (s *Store) Log() *slog.Logger { return s.log }
 
-// Dir is the data directory.
+// Dir returns the data directory.
 func (s *Store) Dir() string { return s.dir }
 
-// Secret is 32 random bytes that only this store has, the same for as long as
-// it lives.
+// Secret returns 32 random bytes that are unique to this store and never change.
 func (s *Store) Secret() ([32]byte, error) {
 	var secret [32]byte
 	return secret, s.View(func(tx *Tx) error {
@@ -280,12 +277,11 @@ func (s *Store) Secret() ([32]byte, error) {
 	})
 }
 
-// Now is the instant of a transaction that would begin now.
+// Now returns the instant that a transaction would have if it began now.
 func (s *Store) Now() time.Time { return s.clock.wall() }
 
-// flushEvery is how late the views of unlimited items, the last use of keys
-// and wrong tries may be written; a killed process loses no more of them than
-// that.
+// flushEvery is how long views of unlimited items, the last use of keys and wrong
+// tries may stay in memory. A killed process loses at most that much of them.
 const flushEvery = time.Second
 
 func (s *Store) flushLoop() {
@@ -299,7 +295,7 @@ func (s *Store) flushLoop() {
 			s.space.check()
 			s.retryWrite()
 			if err := s.clock.watch(s, false); err != nil {
-				s.log.Error("the doubt of the clock is not written down; it is tried again", "error", err)
+				s.log.Error("cannot save the doubt about the clock; will try again", "error", err)
 			}
 			for _, t := range s.schema.Tables {
 				if t.Tick != nil {
@@ -307,13 +303,13 @@ func (s *Store) flushLoop() {
 				}
 			}
 			if err := s.Flush(); err != nil {
-				s.log.Error("counts not written; they are kept for the next try", "error", err)
+				s.log.Error("cannot write counts; they are kept for the next attempt", "error", err)
 			}
 		}
 	}
 }
 
-// Flush writes what is counted in memory. What cannot be written stays.
+// Flush writes the counts in memory. Counts that cannot be written stay in memory.
 func (s *Store) Flush() error {
 	var writes []func(*Tx) error
 	var back []func()
@@ -344,13 +340,14 @@ func (s *Store) Flush() error {
 	return err
 }
 
-// Close waits for the transactions under way, writes what is counted in
-// memory, proves that the working copy is whole, and gives the data directory free. A second call does nothing.
+// Close waits for running transactions, writes the counts in memory, writes the proof
+// that the working copy is whole, and unlocks the data directory. A second call does
+// nothing.
 func (s *Store) Close() error {
 	var err error
 	s.once.Do(func() {
 		s.stop()
-		s.ticking.Wait() // it may have counts in its hands
+		s.ticking.Wait() // flushLoop may be writing counts
 		err = errors.Join(s.Flush(), s.clock.stop(s))
 		s.closing.Lock()
 		s.closed = true

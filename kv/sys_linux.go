@@ -9,37 +9,36 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// monotonic returns a clock that nobody sets. It goes on while the machine is
-// suspended, as time.Since does not (clock_gettime(2), CLOCK_BOOTTIME).
+// monotonic returns a monotonic clock. Unlike time.Since, it keeps running while the
+// machine is suspended (clock_gettime(2), CLOCK_BOOTTIME).
 func monotonic() func() time.Duration {
-	begun := time.Now()
+	start := time.Now()
 	return func() time.Duration {
 		var t unix.Timespec
 		if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &t); err != nil {
-			return time.Since(begun)
+			return time.Since(start)
 		}
 		return time.Duration(t.Nano())
 	}
 }
 
-// MostMapped is how many bytes of files long work leaves in this process's
-// memory, the program itself among them.
+// MostMapped is how many bytes of files, including the program itself, long jobs may
+// leave in this process's memory.
 const MostMapped = 44 << 20
 
-// SetRelaxed takes the pages of the working copy that were read out of this
-// process's memory. They come back from the system's cache when they are read
-// again.
+// SetRelaxed drops the pages of the working copy from this process's memory. They come
+// back from the system's cache when they are read again.
 func (s *Store) SetRelaxed() error {
-	return s.read(func(b *bolt.Tx) error { // while it runs, the map stays where it is
+	return s.read(func(b *bolt.Tx) error { // bbolt does not move the map during a read
 		if _, _, fault := unix.Syscall(unix.SYS_MADVISE, s.bolt.Info().Data, uintptr(b.Size()), unix.MADV_DONTNEED); fault != 0 {
-			return fmt.Errorf("cannot give memory back: %w", fault)
+			return fmt.Errorf("cannot release memory: %w", fault)
 		}
 		return nil
 	})
 }
 
-// FileMemory is how many bytes of files this process has in its memory, the
-// program itself among them; 0 if nobody can tell.
+// FileMemory returns how many bytes of files, including the program itself, are in
+// this process's memory; 0 if unknown.
 func FileMemory() int64 {
 	text, err := os.ReadFile("/proc/self/statm")
 	if err != nil {

@@ -6,18 +6,17 @@ import (
 	"time"
 )
 
-// monotonic returns a clock that nobody sets.
+// monotonic returns a monotonic clock.
 func monotonic() func() time.Duration {
-	begun := time.Now()
-	return func() time.Duration { return time.Since(begun) }
+	start := time.Now()
+	return func() time.Duration { return time.Since(start) }
 }
 
-// MostMapped is how many bytes of files long work leaves in this process's
-// memory.
+// MostMapped is how many bytes of files long jobs may leave in this process's memory.
 const MostMapped = 44 << 20
 
-// SetRelaxed does nothing where the system is not told.
+// SetRelaxed does nothing on this system.
 func (s *Store) SetRelaxed() error { return nil }
 
-// FileMemory is 0: nobody can tell.
+// FileMemory returns 0: unknown on this system.
 func FileMemory() int64 { return 0 }

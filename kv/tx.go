@@ -22,19 +22,19 @@ import (
 // Tx is one transaction: a consistent view of the store at one instant.
 type Tx struct {
 	*table.Tx
-	// Now is the instant of the transaction, in whole milliseconds. It never
-	// goes back, unless an administrator sets it back (ResetClock).
+	// Now is the instant of the transaction in whole milliseconds. It never goes back
+	// unless an administrator sets it back (ResetClock).
 	Now time.Time
 
 	s     *Store
 	write bool
-	drops uint64      // Store.drops before the transaction began; of a View
-	after []refresher // what is done when the transaction is committed
+	drops uint64      // Store.drops before the transaction began; only in a View
+	after []refresher // refreshed when the transaction is committed
 }
 
-// View runs fn on what is committed. Nothing that fn reads by way of the
-// embedded table.Tx may outlive it; the values that verbs return may. fn must
-// not call Update, which may have to wait for it.
+// View runs fn on the committed data. Nothing that fn reads directly from the embedded
+// table.Tx may outlive fn; values returned by functions of other packages may. fn must
+// not call Update, which may have to wait for fn.
 func (s *Store) View(fn func(*Tx) error) error {
 	drops := s.drops.Load() // before the transaction begins: see Cache
 	return s.read(func(b *bolt.Tx) error {
@@ -42,7 +42,7 @@ func (s *Store) View(fn func(*Tx) error) error {
 	})
 }
 
-// read runs fn on what is committed; ErrClosed if the store is.
+// read runs fn on the committed data. It returns ErrClosed if the store is closed.
 func (s *Store) read(fn func(*bolt.Tx) error) error {
 	err := s.bolt.View(fn)
 	if errors.Is(err, berrors.ErrDatabaseNotOpen) {
@@ -51,7 +51,7 @@ func (s *Store) read(fn func(*bolt.Tx) error) error {
 	return err
 }
 
-// Instant is the instant of the transaction as it is stored.
+// Instant returns the instant of the transaction as it is stored.
 func (tx *Tx) Instant() []byte {
 	return binary.BigEndian.AppendUint64(nil, uint64(tx.Now.UnixMilli()))
 }
@@ -64,11 +64,10 @@ type job struct {
 	done    chan struct{}
 }
 
-// Update runs fn in a transaction and returns when its changes are on the
-// disk. If fn fails, its changes are taken back and its error is returned.
-// Callers that wait at the same time share one commit; a lone caller does not
-// wait for others. fn runs once, on a goroutine of the store: it must do no
-// slow work, and must not call View or Update.
+// Update runs fn in a transaction and returns when its changes are on the disk. If fn
+// fails, its changes are undone and its error is returned. Callers that wait at the
+// same time share one commit; a lone caller does not wait for others. fn runs once, on
+// a goroutine of the store. It must not do slow work or call View or Update.
 func (s *Store) Update(fn func(*Tx) error) error {
 	return s.submit(&job{fn: fn, done: make(chan struct{})})
 }
@@ -86,16 +85,16 @@ func (s *Store) submit(j *job) error {
 	return j.err
 }
 
-// Waiting is how many callers wait for the committer.
+// Waiting returns how many callers wait for the committer.
 func (s *Store) Waiting() int { return len(s.jobs) }
 
-// Bounds of how many callers share a commit, and of the bytes they change.
+// These bound how many callers share a commit and how many bytes they change.
 const (
 	maxBatch  = 512
 	MaxVolume = 8 << 20
 )
 
-// commitLoop is the only writer. It takes whatever waits into one commit.
+// commitLoop is the only writer. It puts all waiting jobs into one commit.
 func (s *Store) commitLoop() {
 	batch := make([]*job, 0, maxBatch)
 	s.gen.renew(s)
@@ -123,7 +122,7 @@ func (s *Store) commitLoop() {
 	}
 }
 
-// nextJob is a job that waits, or nil. It does not wait for one.
+// nextJob returns a waiting job, or nil at once if there is none.
 func (s *Store) nextJob() *job {
 	select {
 	case j := <-s.jobs: // nil when the store is closing
@@ -133,9 +132,9 @@ func (s *Store) nextJob() *job {
 	}
 }
 
-// commit runs the job of the batch, and those that come to wait meanwhile, one
-// after another in one transaction; it returns them all. A job that fails is
-// taken back and keeps its own error; the error returned is for all others.
+// commit runs the job of the batch and those that arrive meanwhile, one after another
+// in one transaction, and returns them all. A failed job is undone and keeps its own
+// error; the returned error is for all others.
 func (s *Store) commit(batch []*job) ([]*job, error) {
 	b, err := s.bolt.Begin(true)
 	if err != nil {
@@ -164,7 +163,7 @@ func (s *Store) commit(batch []*job) ([]*job, error) {
 		if len(batch) < maxBatch && t.Volume() < MaxVolume && s.after == nil {
 			next := s.nextJob()
 			if next == nil && (s.crowd || n > 0) {
-				runtime.Gosched() // those on their way here need the processor
+				runtime.Gosched() // lets other callers hand over their jobs
 				next = s.nextJob()
 			}
 			switch {
@@ -224,7 +223,7 @@ func (s *Store) commit(batch []*job) ([]*job, error) {
 	if s.seq != seq {
 		select {
 		case s.changed <- struct{}{}:
-		default: // it was not received yet
+		default: // the previous one was not received yet
 		}
 	}
 	for _, r := range after {
@@ -241,17 +240,17 @@ func (s *Store) commit(batch []*job) ([]*job, error) {
 	return batch, nil
 }
 
-// failed is the error of a commit that could not be written, for the client.
+// failed turns the error of a commit that could not be written into one for the client.
 func (s *Store) failed(err error) error {
 	err = s.space.commitFailed(err)
 	if errors.Is(err, ErrUnwritable) {
-		s.gen.due = true // a snapshot, when it works again: what the disk has of the log may be bad too
+		s.gen.due = true // write a snapshot when the disk works again: its part of the log may be bad too
 	}
 	return err
 }
 
-// run turns a panic of fn into an error, so that one caller's mistake does not
-// end the others' transaction.
+// run turns a panic of fn into an error, so that one caller's mistake does not abort
+// the others' transaction.
 func run(fn func(*Tx) error, tx *Tx) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -261,16 +260,16 @@ func run(fn func(*Tx) error, tx *Tx) (err error) {
 	return fn(tx)
 }
 
-// NewID makes an id of the transaction's instant (UUID version 7, RFC 9562,
-// section 6.2, method 2): ids of one store sort in the order of their making.
+// NewID makes an id from the transaction's instant (UUID version 7, RFC 9562,
+// section 6.2, method 2). Ids of one store sort in the order in which they were made.
 func (tx *Tx) NewID() record.ID {
 	var id record.ID
 	Random(id[6:])
 	binary.BigEndian.PutUint64(id[:8], uint64(tx.Now.UnixMilli())<<16|uint64(id[6]&0x07)<<8|uint64(id[7]))
 	id[6], id[8] = id[6]&0x0f|0x70, id[8]&0x3f|0x80
 	if last := tx.s.last; string(id[:8]) <= string(last[:8]) {
-		// The same millisecond: count on in the 12 bits after the version, and
-		// into the next millisecond when they are full.
+		// In the same millisecond, count up in the 12 bits after the version, and
+		// carry into the next millisecond when they are full.
 		n := binary.BigEndian.Uint64(last[:8])
 		ms, seq := n>>16, n&0x0fff+1
 		ms, seq = ms+seq>>12, seq&0x0fff
@@ -280,10 +279,10 @@ func (tx *Tx) NewID() record.ID {
 	return id
 }
 
-// IdAt makes an id of an earlier instant, to the millisecond, which the other
-// ids of the store do not move. It sorts after the id after if that is of the
-// same millisecond (RFC 9562, section 6.2, method 2: the rest is a random number
-// that is raised by a random step).
+// IdAt makes an id for an earlier instant, to the millisecond, independent of the
+// store's other ids. It sorts after the id after if both are of the same millisecond
+// (RFC 9562, section 6.2, method 2: the rest is a random number that grows by a random
+// step).
 func IdAt(at time.Time, after record.ID) record.ID {
 	ms := uint64(max(at.UnixMilli(), 0)) & (1<<48 - 1)
 	var hi, lo uint64 // 12 and 62 bits
@@ -304,7 +303,7 @@ func IdAt(at time.Time, after record.ID) record.ID {
 	return id
 }
 
-// UserError turns an error of a table into one for people. what names the thing.
+// UserError turns a table's error into one for users. what names the thing.
 func UserError(err error, what string) error {
 	var taken *table.Taken
 	switch {
@@ -318,27 +317,27 @@ func UserError(err error, what string) error {
 
 var takenWords = map[string]string{"slug": "slug", "tag": "tag name", "folder": "folder name", "username": "user name"}
 
-// Missing reports whether an error says that something is not there.
+// Missing reports whether an error says that something does not exist.
 func Missing(err error) bool {
 	var e *record.Error
 	return errors.As(err, &e) && e.Fault == record.Missing
 }
 
-// NextSeq is the next place in the feed. The commit writes down how far it is;
-// a place that a failed job took stays empty.
+// NextSeq takes the next place in the feed. The commit saves the latest place. A place
+// that a failed job took stays empty.
 func (tx *Tx) NextSeq() uint64 {
 	tx.s.seq++
 	return tx.s.seq
 }
 
-// Store is the store that the transaction is of.
+// Store returns the transaction's store.
 func (tx *Tx) Store() *Store { return tx.s }
 
-// Schema is what the store holds.
+// Schema returns the store's schema.
 func (tx *Tx) Schema() *Schema { return tx.s.schema }
 
 // DiskFull reports whether there is no room for new records.
 func (tx *Tx) DiskFull() bool { return tx.s.space.None() }
 
-// Bounds are how much an owner may have.
+// Bounds returns how much an owner may have.
 func (tx *Tx) Bounds() Bounds { return tx.s.most }

@@ -18,21 +18,21 @@ import (
 	"kist/kv/workcopy"
 )
 
-// An Inspection is what the journal of a data directory holds, read into a
-// working copy of its own. The directory itself is not changed, and a server
-// may be running on it: what was acknowledged before Inspect began is seen.
+// An Inspection is the contents of a data directory's journal, read into a separate
+// working copy. The directory itself is not changed, and a server may be running on
+// it. An Inspection sees everything acknowledged before Inspect began.
 type Inspection struct {
 	journal.Replayed
-	Entries int // keys of the store
+	Entries int // number of keys in the store
 	s       *Store
 	path    string
 }
 
-// Inspect reads the journal of the data directory dir, the parts that a start
-// would not need included, and writes a working copy into the folder scratch.
-// read is told how many more bytes were read, problem what is wrong. The error
-// is for what makes it impossible to go on; for a damaged journal the
-// Inspection has what can be read.
+// Inspect reads the whole journal of the data directory dir, including parts that a
+// start would not need, and writes a working copy into the folder scratch. It calls
+// read with the number of further bytes read, and problem with each problem. It fails
+// only if it cannot continue. For a damaged journal the Inspection has everything
+// readable.
 func (schema *Schema) Inspect(dir, scratch string, read func(int64), problem func(error)) (*Inspection, error) {
 	j, err := journal.Read(filepath.Join(dir, "journal"), workcopy.Format)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -63,7 +63,7 @@ func (schema *Schema) Inspect(dir, scratch string, read func(int64), problem fun
 	case workcopy.Harmed(err):
 		once(err)
 	case workcopy.NoRoom(err):
-		return nil, errors.Join(fmt.Errorf("there is no room left in %s, into which the journal is read (%w); make room there, or name another folder with --scratch", scratch, err), workcopy.Remove(i.path))
+		return nil, errors.Join(fmt.Errorf("there is no room left in %s to read the journal (%w); make room there, or name another folder with --scratch", scratch, err), workcopy.Remove(i.path))
 	default: // a newer format, or a failure of the system
 		return nil, errors.Join(err, workcopy.Remove(i.path))
 	}
@@ -81,7 +81,7 @@ func (schema *Schema) Inspect(dir, scratch string, read func(int64), problem fun
 	}
 	i.s = &Store{dir: dir, bolt: db, schema: schema}
 	i.s.clock.now = time.Now
-	if whole { // otherwise the secret may be among what cannot be read
+	if whole { // otherwise the secret may be in an unreadable part
 		if err := belongs(i.s.dir, db); err != nil {
 			once(err)
 		}
@@ -89,13 +89,13 @@ func (schema *Schema) Inspect(dir, scratch string, read func(int64), problem fun
 	return i, nil
 }
 
-// View runs fn on what was read.
+// View runs fn on the inspected data.
 func (i *Inspection) View(fn func(*Tx) error) error { return i.s.View(fn) }
 
 // Close removes the working copy.
 func (i *Inspection) Close() error { return errors.Join(i.s.bolt.Close(), workcopy.Remove(i.path)) }
 
-// An Audit is what the Check of a table is given.
+// An Audit is the argument of a table's Check function.
 type Audit struct {
 	*Tx
 	Problem func(error)
@@ -105,7 +105,7 @@ type Audit struct {
 // Say reports a problem.
 func (a *Audit) Say(format string, args ...any) { a.Problem(fmt.Errorf(format, args...)) }
 
-// Refers reports a problem if what a row refers to is not there.
+// Refers reports a problem if the target of a row's reference does not exist.
 func (a *Audit) Refers(b table.Bucket, key []byte, from string, id record.ID) {
 	if a.Get(b, key) == nil {
 		a.Say("%s %s refers to %s %x, which is not there", from, id, b.Name, key)
@@ -115,8 +115,8 @@ func (a *Audit) Refers(b table.Bucket, key []byte, from string, id record.ID) {
 // Owe notes that a bucket should have n more entries.
 func (a *Audit) Owe(b table.Bucket, n int) { a.Owed[b] += n }
 
-// CheckRows is the Check of a table. It calls each, if that is not nil, with the
-// rows that can be read.
+// CheckRows is the Check function of a table. It calls each, if not nil, with every
+// readable row.
 func CheckRows[T any](t *table.Table[T], each func(*Audit, *T)) func(*Audit) {
 	return func(a *Audit) {
 		for b, n := range t.Check(a.Tx.Tx, func(v *T) {
@@ -129,9 +129,8 @@ func CheckRows[T any](t *table.Table[T], each func(*Audit, *T)) func(*Audit) {
 	}
 }
 
-// Audit looks whether every row can be read, every entry that is derived from
-// rows is there with the right value, and no other; and whether everything
-// that is referred to is there.
+// Audit checks that every row can be read, that the entries derived from rows are
+// complete and correct with no others, and that every reference has a target.
 func (tx *Tx) Audit(problem func(error)) error {
 	a := &Audit{tx, problem, map[table.Bucket]int{}}
 	for _, t := range tx.s.schema.Tables {
@@ -148,17 +147,17 @@ func (tx *Tx) Audit(problem func(error)) error {
 	return nil
 }
 
-// A ContentIndex files the rows of a table under the contents that they have.
+// A ContentIndex finds the rows of a table by their contents.
 type ContentIndex struct {
 	Bucket table.Bucket // its keys are the SHA-256 of a content and the key of a row
-	// Size is how many bytes of content the row with the key has, Holder what the
-	// row is to people. They find nothing in a row that cannot be read.
+	// Size returns how many bytes of content the row with the key has. Holder
+	// describes the row to users. They find nothing in an unreadable row.
 	Size   func(tx *Tx, key []byte) (size int64, found bool)
 	Holder func(tx *Tx, key []byte) (h Holder, found bool)
 }
 
-// IndexContents is the ContentIndex of a table. size is less than 0 of a row that
-// has no content.
+// IndexContents returns the ContentIndex of a table. size returns less than 0 for a
+// row without content.
 func IndexContents[T any](b table.Bucket, t *table.Table[T], size func(*T) int64, holder func(*T) Holder) *ContentIndex {
 	return &ContentIndex{
 		Bucket: b,
@@ -178,7 +177,7 @@ func IndexContents[T any](b table.Bucket, t *table.Table[T], size func(*T) int64
 	}
 }
 
-// Contents are all ContentIndexes.
+// Contents returns the ContentIndexes of all tables.
 func (schema *Schema) Contents() (all []*ContentIndex) {
 	for _, t := range schema.Tables {
 		if t.Contents != nil {
@@ -188,12 +187,11 @@ func (schema *Schema) Contents() (all []*ContentIndex) {
 	return all
 }
 
-// Contents yields each content that records or pending uploads have, once, in
-// the order of their refs, and its size in bytes.
+// Contents yields each content of records and pending uploads once, in the order of
+// their refs, with its size in bytes.
 func (tx *Tx) Contents() iter.Seq2[[32]byte, int64] { return tx.ContentsAfter(nil) }
 
-// ContentsAfter is Contents of the refs that come after one; of all if that is
-// nil.
+// ContentsAfter is Contents for the refs after ref; for all if ref is nil.
 func (tx *Tx) ContentsAfter(ref []byte) iter.Seq2[[32]byte, int64] {
 	return func(yield func([32]byte, int64) bool) {
 		first := func(b table.Bucket, past []byte) []byte {
@@ -221,7 +219,7 @@ func (tx *Tx) ContentsAfter(ref []byte) iter.Seq2[[32]byte, int64] {
 				return
 			}
 			at := [32]byte(heads[next])
-			if size, found := all[next].Size(tx, heads[next][32:]); found && !yield(at, size) { // Audit tells of rows that cannot be read
+			if size, found := all[next].Size(tx, heads[next][32:]); found && !yield(at, size) { // Audit reports unreadable rows
 				return
 			}
 			past, more = following(at[:])
@@ -234,7 +232,7 @@ func (tx *Tx) ContentsAfter(ref []byte) iter.Seq2[[32]byte, int64] {
 	}
 }
 
-// following is the ref after one; there is none after the last.
+// following returns the ref after ref. found is false after the last one.
 func following(ref []byte) (next []byte, found bool) {
 	next = bytes.Clone(ref)
 	for i := len(next) - 1; i >= 0; i-- {
@@ -245,14 +243,14 @@ func following(ref []byte) (next []byte, found bool) {
 	return next, ref == nil
 }
 
-// A Holder is a file, or an upload that waits for approval.
+// A Holder is a file, or an upload waiting for approval.
 type Holder struct {
 	ID    record.ID
 	Name  string // empty if it cannot be read
 	Owner record.ID
 }
 
-// Having lists what has the content.
+// Having lists the holders of the content.
 func (tx *Tx) Having(ref [32]byte) []Holder {
 	var all []Holder
 	for _, ix := range tx.s.schema.Contents() {
@@ -265,15 +263,15 @@ func (tx *Tx) Having(ref [32]byte) []Holder {
 	return all
 }
 
-// Holders is which files, and uploads that wait for approval, have which
-// content, by bucket and key: what a journal holds tells it to Begin and Note
-// when they are given to its Replay. It takes about 200 bytes of memory a file.
+// Holders tracks which files and uploads waiting for approval have which content, by
+// bucket and key. Pass Begin and Note to Replay of a journal. It takes about 200 bytes
+// of memory for each file.
 type Holders struct {
 	of   [table.MaxBucket + 1]bool // the buckets of all ContentIndexes
 	rows map[string]struct{}
 }
 
-// Holders follow a journal from its beginning.
+// Holders returns an empty Holders, to follow a journal from its beginning.
 func (schema *Schema) Holders() *Holders {
 	h := &Holders{rows: map[string]struct{}{}}
 	for _, ix := range schema.Contents() {
@@ -285,7 +283,7 @@ func (schema *Schema) Holders() *Holders {
 // Begin forgets what was noted.
 func (h *Holders) Begin() error { clear(h.rows); return nil }
 
-// Note takes up the next of what a journal holds.
+// Note takes the next operations of the journal.
 func (h *Holders) Note(ops []journal.Op) error {
 	for _, op := range ops {
 		if int(op.Bucket) >= len(h.of) || !h.of[op.Bucket] || len(op.Key) < 32 {
@@ -301,11 +299,11 @@ func (h *Holders) Note(ops []journal.Op) error {
 	return nil
 }
 
-// Len is how many holders there are.
+// Len returns how many holders there are.
 func (h *Holders) Len() int { return len(h.rows) }
 
-// Refs yields the content of each holder, in no order; one that several have
-// comes several times.
+// Refs yields the content of each holder in no particular order. It yields a content
+// once for each of its holders.
 func (h *Holders) Refs() iter.Seq[[32]byte] {
 	return func(yield func([32]byte) bool) {
 		for key := range h.rows {
@@ -316,8 +314,8 @@ func (h *Holders) Refs() iter.Seq[[32]byte] {
 	}
 }
 
-// CheckCopy looks at the working copy of the running store: whether its pages
-// are sound and it holds what the journal says.
+// CheckCopy checks the working copy of the running store: whether its pages are sound
+// and its contents are those of the journal.
 func (s *Store) CheckCopy(problem func(error)) error {
 	var at journal.State
 	var tx *bolt.Tx
@@ -347,13 +345,13 @@ func checkCopy(tx *bolt.Tx, buckets *table.Buckets, at journal.State, problem fu
 		scratch = digest.Add(op, scratch)
 	}
 	if digest != at.Digest {
-		problem(fmt.Errorf("cache/kist.db has the digest %016x, and should have %016x", uint64(digest), uint64(at.Digest)))
+		problem(fmt.Errorf("cache/kist.db has the digest %016x but should have %016x", uint64(digest), uint64(at.Digest)))
 	}
 	return nil
 }
 
-// Origin says which store a journal is of, and how far it goes. The instance
-// is the same for a store, its copies and what is restored of them.
+// Origin returns the instance that a journal belongs to and its last record. A store,
+// its copies and anything restored from them have the same instance.
 func Origin(dir string) (instance string, seq uint64, err error) {
 	j, err := journal.Read(filepath.Join(dir, "journal"), workcopy.Format)
 	if err != nil {
