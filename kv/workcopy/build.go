@@ -20,42 +20,41 @@ import (
 	"kist/kv/table"
 )
 
-// Memory of a builder, in bytes of keys and values.
+// These bound the memory of a builder, in bytes of keys and values.
 const (
 	sortBytes  = 8 << 20 // sorted at once
-	batchBytes = 2 << 20 // of a bbolt transaction; its dirty pages take as much again
-	mergeBytes = 4 << 20 // read ahead of all runs together
+	batchBytes = 2 << 20 // in a bbolt transaction; its dirty pages take as much again
+	mergeBytes = 4 << 20 // read ahead, for all runs together
 )
 
-// RunsSuffix ends the name of the file that a builder sorts in.
+// RunsSuffix is the end of the name of the file in which a builder sorts.
 const RunsSuffix = ".runs"
 
-// A Builder writes what a journal holds into a new bbolt file, whatever the
-// order it is given in and in bounded memory: by an external merge sort.
-// Changes are sorted in memory, a part at a time, and each part is written to
-// a file of sorted runs. finish merges the runs; of several changes of a key
-// the last wins, and removals vanish. bbolt is then filled in the order of its
-// keys, which packs its pages full.
+// A Builder writes the contents of a journal into a new bbolt file. It takes changes
+// in any order and uses bounded memory, by an external merge sort. It sorts changes in
+// memory, a part at a time, and writes each part to a file of sorted runs. Finish
+// merges the runs: the last change of a key wins, and removals vanish. Finish then
+// fills bbolt in the order of its keys, so that its pages are full.
 type Builder struct {
 	Path    string
 	Buckets *table.Buckets
 	sort    int             // bytes sorted at once; sortBytes if 0
-	tell    func(n, of int) // told by finish how many of how many bytes are written; may be nil
+	tell    func(n, of int) // Finish reports n of so many bytes written; may be nil
 
 	db   *bolt.DB
 	part part
-	file *os.File // of runs; nil if none was written
+	file *os.File // the runs; nil if none were written
 	end  int64    // of file
 	size int      // bytes of keys and values in it
-	runs []extent // the oldest first
+	runs []extent // oldest first
 	last []byte   // the last key of the last run
 }
 
-// An extent is where a run lies in the file: changes in the order of their keys, each
-// key once.
+// An extent is the place of a run in the file. A run is changes in the order of their
+// keys, each key once.
 type extent struct{ from, to int64 }
 
-// Start begins a new file, in place of anything that has the path.
+// Start begins a new file. It replaces any existing file at the path.
 func (b *Builder) Start() error {
 	if err := b.drop(); err != nil {
 		return err
@@ -71,7 +70,7 @@ func (b *Builder) Start() error {
 	return b.db.Update(func(tx *bolt.Tx) error { return table.Create(tx, b.Buckets) })
 }
 
-// Apply takes up changes, which come after those before.
+// Apply takes the next changes of the journal.
 func (b *Builder) Apply(ops []journal.Op) error {
 	for _, op := range ops {
 		if _, found := b.Buckets.Find(op.Bucket); !found {
@@ -87,9 +86,8 @@ func (b *Builder) Apply(ops []journal.Op) error {
 	return nil
 }
 
-// spill writes the part in memory to the file of runs: as a run of its own, or
-// at the end of the last one if it comes after that, as the parts of a
-// snapshot do.
+// spill writes the part in memory to the file of runs as a new run. A part whose keys
+// follow those of the last run extends that run, as the parts of a snapshot do.
 func (b *Builder) spill() error {
 	b.part.order()
 	if b.file == nil {
@@ -149,7 +147,7 @@ func (b *Builder) spill() error {
 	return nil
 }
 
-// Finish writes everything that was applied into the bbolt file.
+// Finish writes all applied changes into the bbolt file.
 func (b *Builder) Finish() error {
 	all, err := b.streams()
 	if err != nil {
@@ -196,7 +194,7 @@ func (b *Builder) Finish() error {
 	return b.dropRuns()
 }
 
-// streams are the runs and the part in memory, each at its first key.
+// streams returns the runs and the part in memory, each at its first key.
 func (b *Builder) streams() (merge, error) {
 	var all merge
 	for i, r := range b.runs {
@@ -221,7 +219,7 @@ func (b *Builder) streams() (merge, error) {
 	return all, nil
 }
 
-// Close closes the bbolt file, which stays.
+// Close closes the bbolt file and leaves it in place.
 func (b *Builder) Close() error {
 	err := b.dropRuns()
 	if b.db != nil {
@@ -247,16 +245,16 @@ func (b *Builder) dropRuns() error {
 	return errors.Join(err, Remove(b.Path+RunsSuffix))
 }
 
-// A part is what of the changes is in memory. A key begins with the number of
-// its bucket there, so that keys sort as buckets and keys do.
+// A part is the changes in memory. Each key has the number of its bucket in front, so
+// that changes sort by bucket and then by key.
 type part struct {
 	mem   []byte
 	items []item
-	at    int // of step
+	at    int // position of step
 }
 
-// item is a change: where its key begins in memory, how long that is and how
-// long the value behind it; -1 for a removal.
+// item is a change: where its key begins in memory, and the lengths of the key and of
+// the value after it; -1 is a removal.
 type item struct {
 	at         uint32
 	key, value int32
@@ -288,7 +286,7 @@ func (p *part) value(i int) []byte {
 	return p.mem[from : from+uint32(it.value)]
 }
 
-// order sorts the changes by key, those of one key by age.
+// order sorts the changes by key, and changes of the same key by age.
 func (p *part) order() {
 	compare := func(x, y item) int { return bytes.Compare(p.keyOf(x), p.keyOf(y)) }
 	if !slices.IsSortedFunc(p.items, compare) {
@@ -301,7 +299,7 @@ func (p *part) outdone(i int) bool {
 	return i+1 < len(p.items) && bytes.Equal(p.key(i), p.key(i+1))
 }
 
-// reset empties the part. What one large change took is given back.
+// reset empties the part. It releases memory that one large change needed.
 func (p *part) reset(limit int) {
 	if cap(p.mem) > 2*limit {
 		p.mem = nil
@@ -323,15 +321,15 @@ func (p *part) step(s *stream) (bool, error) {
 
 // A stream yields changes in the order of their keys, each key once.
 type stream struct {
-	key, value []byte // of the change it is at, until the next step
+	key, value []byte // of the current change; valid until the next step
 	age        int    // larger is newer
 	step       func(*stream) (bool, error)
 }
 
 func (s *stream) next() (more bool, err error) { return s.step(s) }
 
-// merge is a heap of streams: the first has the smallest key, and of those
-// with the same key it is the newest.
+// merge is a heap of streams. The first has the smallest key, and is the newest of
+// those with the same key.
 type merge []*stream
 
 func (m merge) Len() int { return len(m) }
@@ -379,7 +377,7 @@ func (f *runReader) step(s *stream) (bool, error) {
 		return err == nil, err
 	}
 	if cap(f.value) > batchBytes {
-		f.value = nil // one large value must not hold memory
+		f.value = nil // releases the memory of one large value
 	}
 	if f.value, err = f.fill(f.value, 0, int(n-1)); err != nil {
 		return false, err
@@ -390,15 +388,14 @@ func (f *runReader) step(s *stream) (bool, error) {
 	return true, nil
 }
 
-// fill reads n bytes behind the first keep of b.
+// fill reads n bytes and puts them after the first keep bytes of b.
 func (f *runReader) fill(b []byte, keep, n int) ([]byte, error) {
 	b = slices.Grow(b[:keep], n)[:keep+n]
 	_, err := io.ReadFull(f.r, b[keep:])
 	return b, err
 }
 
-// A batch fills a bbolt file with keys in their order, a transaction at a
-// time.
+// A batch fills a bbolt file with keys in order, one transaction at a time.
 type batch struct {
 	db      *bolt.DB
 	buckets *table.Buckets
@@ -420,7 +417,7 @@ func (o *batch) put(key, value []byte) error {
 	}
 	if o.number != key[0] {
 		o.number, o.bucket = key[0], o.tx.Bucket([]byte(o.buckets[key[0]].Name))
-		o.bucket.FillPercent = 1 // every key comes after those that are there
+		o.bucket.FillPercent = 1 // every key comes after the existing ones
 	}
 	switch at := len(o.values); {
 	case at+len(value) <= cap(o.values):
@@ -438,7 +435,7 @@ func (o *batch) put(key, value []byte) error {
 	return o.flush()
 }
 
-// flush ends the transaction under way.
+// flush commits the current transaction.
 func (o *batch) flush() error {
 	if o.tx == nil {
 		return nil
@@ -453,9 +450,9 @@ func (o *batch) flush() error {
 	return nil
 }
 
-// giveUp takes back the transaction under way, if there is one.
+// giveUp rolls back the current transaction, if there is one.
 func (o *batch) giveUp() {
 	if o.tx != nil {
-		_ = o.tx.Rollback() // nothing of it is wanted
+		_ = o.tx.Rollback() // its changes are not needed
 	}
 }

@@ -23,29 +23,28 @@ import (
 	"kist/kv/table"
 )
 
-// ChildEnv makes a process one that reads a working copy that may be torn: see
-// Child.
+// ChildEnv is the environment variable that makes a process read a working copy that
+// may be torn: see Child.
 const ChildEnv = "KIST_INTERNAL_READ_COPY"
 
-// order is what the value of that variable says, as JSON.
+// order is the value of that variable, as JSON.
 type order struct {
 	From    string         `json:"from"` // the bbolt file
 	Buckets *table.Buckets `json:"buckets"`
-	To      string         `json:"to"` // the folder of a journal that is made; if "", the digest is printed
+	To      string         `json:"to"` // the folder for the new journal; if "", the digest is printed
 }
 
-// ExitNoRoom is how that process ends if there is no room for what it writes,
-// which says nothing about what it reads.
+// ExitNoRoom is the exit code of that process if it has no room for its output. It
+// says nothing about the working copy.
 const ExitNoRoom = 3
 
-// childMemory is what reading a working copy may take, in bytes. It needs next
-// to nothing, unless pages of a torn file lead in a circle.
+// childMemory bounds the memory for reading a working copy, in bytes. Reading needs
+// very little unless the pages of a torn file form a cycle.
 const childMemory = 512 << 20
 
-// Child does not return in a process that a repair has started to read a
-// working copy that nothing has proven; in any other it does nothing. A torn
-// bbolt file makes anyone who reads it panic, fault or hang. The programs that
-// call Repair call it first of all.
+// Child does not return in a process that was started to read an unproven working
+// copy; in any other process it does nothing. Reading a torn bbolt file can panic,
+// fault or hang. Programs that call Repair must call Child first.
 func Child() {
 	text, got := os.LookupEnv(ChildEnv)
 	if !got {
@@ -67,21 +66,20 @@ func Child() {
 	os.Exit(0)
 }
 
-// Guard ends the process when it takes more memory than reading a working copy
-// may.
+// Guard ends the process when it uses more memory than reading a working copy may.
 func Guard() {
 	debug.SetMemoryLimit(childMemory / 2)
 	used := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
 	for range time.Tick(10 * time.Millisecond) {
 		if metrics.Read(used); used[0].Value.Uint64() > childMemory {
-			fmt.Fprintln(os.Stderr, "it takes too much memory")
+			fmt.Fprintln(os.Stderr, "reading it takes too much memory")
 			os.Exit(1)
 		}
 	}
 }
 
-// export writes what a working copy holds as a journal with one snapshot, of
-// record 1. The checksums of that tell anyone who reads it that it is whole.
+// export writes a working copy as a journal with one snapshot, of record 1. The
+// checksums in the journal show a reader that it is whole.
 func export(o order) error {
 	info, err := os.Lstat(o.From)
 	if err != nil {
@@ -98,7 +96,7 @@ func export(o order) error {
 		for op := range Everything(tx, o.Buckets) {
 			scratch = at.Digest.Add(op, scratch)
 			if size += int64(len(scratch)); size > info.Size() {
-				return errors.New("its pages lead in a circle")
+				return errors.New("its pages form a cycle")
 			}
 		}
 		if o.To == "" {
@@ -112,24 +110,23 @@ func export(o order) error {
 // errTorn says that a working copy cannot be read.
 var errTorn = errors.New("cache/kist.db cannot be read")
 
-// A CopyReader has another process read working copies.
+// A CopyReader reads working copies in another process.
 type CopyReader struct {
 	Buckets *table.Buckets
-	Env     []string      // more of the environment of that process; for tests
-	Timeout time.Duration // of reading; 0 is one that fits the size
+	Env     []string      // further environment variables of that process; for tests
+	Timeout time.Duration // for reading; 0 means one that depends on the size
 }
 
-// Read has another process read the working copy and write it as a journal
-// into the folder to, and returns its digest. The error is errTorn if that
-// cannot be read, fs.ErrNotExist if there is none, and ENOSPC if there is no room
-// in the folder.
+// Read makes another process read the working copy and write it as a journal into the
+// folder to. It returns the digest. The error is errTorn if the copy cannot be read,
+// fs.ErrNotExist if there is none, and ENOSPC if the folder has no room.
 func (r *CopyReader) Read(from, to string) (digest journal.Digest, err error) {
 	if _, err := r.run(from, to); err != nil {
 		return 0, err
 	}
 	j, err := journal.Read(to, Format)
 	if errors.Is(err, fs.ErrNotExist) {
-		return 0, fmt.Errorf("%w: the process that was to read it has done nothing", errTorn)
+		return 0, fmt.Errorf("%w: the process that should read it wrote nothing", errTorn)
 	}
 	if err != nil {
 		return 0, fmt.Errorf("%w: %w", errTorn, err)
@@ -142,10 +139,10 @@ func (r *CopyReader) Read(from, to string) (digest journal.Digest, err error) {
 	return done.Digest, nil
 }
 
-// CopyDigest has another process read the working copy, and returns its digest.
+// CopyDigest makes another process read the working copy and returns its digest.
 func CopyDigest(from string, buckets *table.Buckets) (journal.Digest, error) {
 	if os.Getenv(ChildEnv) != "" {
-		return 0, errors.New("this process is the other one")
+		return 0, errors.New("this process is already the one that reads a working copy")
 	}
 	said, err := (&CopyReader{Buckets: buckets}).run(from, "")
 	if err != nil {
@@ -155,8 +152,8 @@ func CopyDigest(from string, buckets *table.Buckets) (journal.Digest, error) {
 	return journal.Digest(digest), err
 }
 
-// run has another process read the working copy, and returns what that
-// printed. Its errors are those of read.
+// run makes another process read the working copy and returns its output. Its errors
+// are those of Read.
 func (r *CopyReader) run(from, to string) (printed string, err error) {
 	info, err := os.Lstat(from)
 	if err != nil {
@@ -186,7 +183,7 @@ func (r *CopyReader) run(from, to string) (printed string, err error) {
 	case err != nil && cmd.ProcessState != nil && cmd.ProcessState.ExitCode() == ExitNoRoom:
 		return "", fmt.Errorf("there is no room to read cache/kist.db into %s: %w", filepath.Dir(to), syscall.ENOSPC)
 	case ctx.Err() != nil:
-		return "", fmt.Errorf("%w: reading it does not end", errTorn)
+		return "", fmt.Errorf("%w: reading it took too long", errTorn)
 	case err != nil:
 		line, _, _ := strings.Cut(strings.TrimSpace(string(said.b)), "\n")
 		return "", fmt.Errorf("%w: %w: %s", errTorn, err, line)
@@ -194,7 +191,7 @@ func (r *CopyReader) run(from, to string) (printed string, err error) {
 	return string(out.b), nil
 }
 
-// patience is how long reading a working copy of the size may take.
+// patience returns how long reading a working copy of the given size may take.
 func (r *CopyReader) patience(size int64) time.Duration {
 	if r.Timeout > 0 {
 		return r.Timeout
@@ -202,7 +199,7 @@ func (r *CopyReader) patience(size int64) time.Duration {
 	return time.Minute + time.Duration(size>>20)*time.Second/4
 }
 
-// tail keeps the beginning of what is written to it.
+// tail keeps the first 1000 bytes written to it.
 type tail struct{ b []byte }
 
 func (t *tail) Write(p []byte) (int, error) {
@@ -210,7 +207,7 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// WriteJournal makes a journal that begins with what the transaction sees.
+// WriteJournal makes a journal that begins with a snapshot of the transaction.
 func WriteJournal(path string, tx *bolt.Tx, buckets *table.Buckets, at journal.State) error {
 	if err := disk.MakeFolder(path); err != nil {
 		return err

@@ -1,5 +1,5 @@
-// Package workcopy builds, opens and reads the working copy: a bbolt file with
-// everything that the journal says. What makes commits durable is the journal.
+// Package workcopy builds, opens and reads the working copy: a bbolt file with the
+// contents of the journal. The journal alone makes commits durable.
 package workcopy
 
 import (
@@ -21,9 +21,8 @@ import (
 	"kist/kv/table"
 )
 
-// Readable reports whether this version of kist can read the data directory:
-// the error is about data of a newer version, and nothing has been changed,
-// created or locked. What else may be wrong is for others to find.
+// Readable refuses a data directory with data of a newer version of kist. It changes,
+// creates and locks nothing. It does not look for other problems.
 func Readable(dir string) error {
 	j, err := journal.Read(filepath.Join(dir, "journal"), Format)
 	if err == nil {
@@ -39,18 +38,18 @@ func Readable(dir string) error {
 	return err
 }
 
-// mapSize is how much address space the working copy has from the start. A map
-// that grows has to wait for all readers, a snapshot in the background among
-// them, and they for it; address space is free.
+// mapSize is how much address space the working copy gets at the start. Growing the
+// map has to wait for all readers, including a background snapshot, and they wait for
+// it. Address space costs nothing.
 func mapSize() int {
-	if bits.UintSize == 64 && runtime.GOOS != "windows" { // where the file would be made as long
+	if bits.UintSize == 64 && runtime.GOOS != "windows" { // Windows would make the file as long
 		return 8 << 30
 	}
 	return 256 << 20
 }
 
-// OpenCopy opens a bbolt file. It is a working copy: what makes commits durable
-// is the journal.
+// OpenCopy opens a bbolt file as a working copy, without syncing: the journal makes
+// commits durable.
 func OpenCopy(path string) (*bolt.DB, error) {
 	db, err := bolt.Open(path, 0o600, &bolt.Options{
 		Timeout: time.Second, FreelistType: bolt.FreelistMapType, InitialMmapSize: mapSize(), NoSync: true, NoGrowSync: true,
@@ -75,31 +74,29 @@ func Current(db *bolt.DB) error {
 	})
 }
 
-// Newer says that the store has a format that this program does not know.
+// Newer is the error for a store in a format that this program does not know.
 type Newer struct{ Format uint32 }
 
 func (e *Newer) Error() string {
 	return fmt.Sprintf("the data directory has format %d; this version of kist reads formats up to %d: install the version that wrote it or a newer one (nothing was changed)", e.Format, Format)
 }
 
-// Inconsistent says that the journal can be read, and that what it holds cannot
-// be right.
+// Inconsistent is the error for a journal that can be read but has impossible contents.
 type Inconsistent string
 
 func (e Inconsistent) Error() string { return string(e) }
 
-// IsDamage reports whether the error is about the data in the journal and not
-// about the disk or the system: a repair may help.
+// IsDamage reports whether the error is about the data in the journal and not about
+// the disk or the system, so that a repair may help.
 func IsDamage(err error) bool { return journal.IsDamage(err) || errors.As(err, new(Inconsistent)) }
 
-// Harmed reports whether the error says that a part of the journal is damaged,
-// or that the disk cannot read it.
+// Harmed reports whether the error says that part of the journal is damaged or that
+// the disk cannot read it.
 func Harmed(err error) bool { return IsDamage(err) || errors.Is(err, journal.ErrRead) }
 
-// Rebuild makes a working copy from the journal, in place of anything that
-// has the path. When it fails there is no such file, unless what can be read
-// of a damaged journal is wanted. tell is told how far it is, from 0 to 1; it
-// may be nil.
+// Rebuild makes a working copy from the journal and replaces any file at the path. If
+// it fails there is no file, unless damaged asks for the readable part of a damaged
+// journal. tell is called with the share that is done, from 0 to 1; it may be nil.
 func Rebuild(j *journal.Journal, path string, buckets *table.Buckets, damaged bool, tell func(share float64)) (_ journal.Replayed, entries int, err error) {
 	b := &Builder{Path: path, Buckets: buckets}
 	if tell != nil {
@@ -129,7 +126,7 @@ func Rebuild(j *journal.Journal, path string, buckets *table.Buckets, damaged bo
 	if err == nil {
 		var digest journal.Digest
 		if digest, entries, err = ContentDigest(b.db, buckets); err == nil && digest != done.Digest {
-			err = Inconsistent(fmt.Sprintf("the journal is damaged: what it holds has the digest %016x, and should have %016x", uint64(digest), uint64(done.Digest)))
+			err = Inconsistent(fmt.Sprintf("the journal is damaged: its contents have the digest %016x but should have %016x", uint64(digest), uint64(done.Digest)))
 		}
 	}
 	if err != nil && !damaged {
@@ -138,7 +135,7 @@ func Rebuild(j *journal.Journal, path string, buckets *table.Buckets, damaged bo
 	return done, entries, errors.Join(err, b.Close())
 }
 
-// Remove removes a file; that there is none is no error.
+// Remove removes a file. A missing file is not an error.
 func Remove(path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -146,7 +143,7 @@ func Remove(path string) error {
 	return nil
 }
 
-// ContentDigest is the digest of everything in a working copy.
+// ContentDigest returns the digest of everything in a working copy.
 func ContentDigest(db *bolt.DB, buckets *table.Buckets) (digest journal.Digest, entries int, err error) {
 	err = db.View(func(tx *bolt.Tx) error {
 		var scratch []byte
@@ -159,7 +156,7 @@ func ContentDigest(db *bolt.DB, buckets *table.Buckets) (digest journal.Digest, 
 	return digest, entries, err
 }
 
-// Everything yields all that the store holds.
+// Everything yields all entries of the store.
 func Everything(tx *bolt.Tx, buckets *table.Buckets) func(func(journal.Op) bool) {
 	return func(yield func(journal.Op) bool) {
 		for b := range buckets.All() {
@@ -177,14 +174,13 @@ func Everything(tx *bolt.Tx, buckets *table.Buckets) func(func(journal.Op) bool)
 	}
 }
 
-// MetaBucket has what the store keeps of itself.
+// MetaBucket holds the store's own data.
 var MetaBucket = table.Bucket{No: 1, Name: "meta"}
 
-// MetaFormat is the key of MetaBucket with the version of the data format, a uint32.
+// MetaFormat is the key in MetaBucket of the data format's version, a uint32.
 var MetaFormat = []byte("format")
 
-// NoRoom reports whether an error says that the disk, or what a quota leaves of
-// it, is full.
+// NoRoom reports whether an error says that the disk is full or a quota is used up.
 func NoRoom(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
 
 // Format is the version of the data format that this program writes.
