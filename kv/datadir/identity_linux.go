@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Identify says which file the path leads to.
+// Identify returns the identity of the file at the path.
 func Identify(path string) (Identity, error) {
 	var s unix.Stat_t
 	if err := unix.Stat(path, &s); err != nil {

@@ -4,5 +4,5 @@ package datadir
 
 import "errors"
 
-// identify is not to be had here: every start rebuilds the working copy.
+// Identify is not supported here, so every start rebuilds the working copy.
 func Identify(string) (Identity, error) { return Identity{}, errors.ErrUnsupported }

@@ -1,5 +1,5 @@
 // Package datadir reads and writes the small files of a data directory: the lock, the
-// instance, the proof of a clean stop, and the folders of repairs.
+// instance, the proof of a clean stop and the folders of repairs.
 package datadir
 
 import (
@@ -15,34 +15,34 @@ import (
 	"kist/blobs/disk"
 )
 
-// InstanceName is the file in the data directory that says which instance it
-// belongs to. It is outside journal/, so that a copy whose journal is missing
-// is never taken for a new data directory.
+// InstanceName is the file that names the instance of the data directory. It is
+// outside journal/, so that a copy without its journal is never taken for a new data
+// directory.
 const InstanceName = "INSTANCE"
 
 // instanceFormat is the version of that file.
 const instanceFormat = 1
 
-// InstanceFile is what the file holds, as one line of JSON.
+// InstanceFile is the content of the file, one line of JSON.
 type InstanceFile struct {
 	Format   int    `json:"format"`
-	Instance string `json:"instance"` // as Origin returns it
+	Instance string `json:"instance"` // as kv.Origin returns it
 }
 
-// InstanceOf is the public name of the instance that has the secret.
+// InstanceOf returns the public name of the instance with the secret.
 func InstanceOf(secret []byte) string {
 	digest := sha256.Sum256(append([]byte("kist instance "), secret...))
 	return hex.EncodeToString(digest[:8])
 }
 
-// InstanceText is what the file INSTANCE of the instance holds.
+// InstanceText returns the text of the file INSTANCE.
 func InstanceText(instance string) ([]byte, error) {
 	text, err := json.Marshal(InstanceFile{instanceFormat, instance})
 	return append(text, '\n'), err
 }
 
-// WriteInstance names the instance, as Origin returns it, in the file INSTANCE
-// of the data directory. The file is on stable storage when it returns.
+// WriteInstance writes the instance, as kv.Origin returns it, to the file INSTANCE of
+// the data directory. The file is on stable storage when it returns.
 func WriteInstance(dir, instance string) error {
 	if named, err := ReadInstance(dir); err == nil && named == instance {
 		return nil
@@ -60,8 +60,8 @@ func WriteInstance(dir, instance string) error {
 	return errors.Join(err, f.Close())
 }
 
-// ReadInstance is the instance that the file INSTANCE names, "" if the file
-// cannot be understood. The error is fs.ErrNotExist if there is no such file.
+// ReadInstance returns the instance that the file INSTANCE names, "" if the file cannot
+// be parsed. The error is fs.ErrNotExist if there is no such file.
 func ReadInstance(dir string) (string, error) {
 	path := filepath.Join(dir, InstanceName)
 	text, err := os.ReadFile(path)
@@ -81,7 +81,7 @@ func ReadInstance(dir string) (string, error) {
 	return got.Instance, nil
 }
 
-// Irregular is the error of something that should be a file and is none.
+// Irregular is the error for something that should be a file but is not.
 type Irregular struct{ path string }
 
 func (e *Irregular) Error() string { return e.path + " is not a file; remove it and try again" }

@@ -11,12 +11,11 @@ import (
 	"kist/blobs/disk"
 )
 
-// Lock keeps a second process out of the data directory. It ends with the
-// process, however that ends.
+// Lock keeps a second process out of the data directory. It ends with the process,
+// even if the process is killed.
 type Lock struct{ file *os.File }
 
-// lockWait is how long acquire tries: a process that is just stopping needs
-// a moment.
+// lockWait is how long Acquire tries, because a stopping process needs a moment.
 const lockWait = time.Second
 
 // InUse says that another process has the data directory open.
@@ -29,8 +28,8 @@ func (e *InUse) Error() string {
 	return fmt.Sprintf("the data directory is in use by process %d", e.PID)
 }
 
-// Acquire locks the file, which it makes if it is not there, and writes the process id
-// into it. It waits for a second before it fails with InUse.
+// Acquire locks the file and writes the process id into it. It makes the file if it
+// does not exist. It tries for a second before it fails with InUse.
 func Acquire(path string) (*Lock, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -66,7 +65,7 @@ func writeText(f *os.File, text string) error {
 	return err
 }
 
-// Holder is the process id in a lock file; 0 if there is none.
+// Holder returns the process id in a lock file; 0 if there is none.
 func Holder(f *os.File) int {
 	var b [32]byte
 	n, _ := f.ReadAt(b[:], 0)
@@ -74,5 +73,5 @@ func Holder(f *os.File) int {
 	return pid
 }
 
-// Release lets others lock the file. It stays.
+// Release unlocks the file and leaves it in place.
 func (l *Lock) Release() error { return l.file.Close() }

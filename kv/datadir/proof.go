@@ -15,9 +15,9 @@ import (
 // CleanName is the file that proves a clean stop.
 const CleanName = "CLEAN"
 
-// Proof says what the working copy and the journal were like when the store
-// was closed. Copies of the file, and the file when it was written to, have
-// another inode or another time of change.
+// Proof describes the working copy and the journal when the store was closed. A copy
+// of the working copy, or one that was written to since, has another inode or another
+// time of change.
 type Proof struct {
 	Identity
 	Seq     uint64         `json:"seq"`
@@ -25,12 +25,12 @@ type Proof struct {
 	Log     string         `json:"log"`
 	LogSize int64          `json:"logSize"`
 
-	// The folder of the journal.
+	// These identify the folder of the journal.
 	JournalDevice uint64 `json:"journalDevice"`
 	JournalInode  uint64 `json:"journalInode"`
 }
 
-// Identity tells a file from its copies.
+// Identity distinguishes a file from its copies.
 type Identity struct {
 	Device uint64 `json:"device"`
 	Inode  uint64 `json:"inode"`
@@ -38,23 +38,23 @@ type Identity struct {
 	Size   int64  `json:"size"`
 }
 
-// State is what the journal led to.
+// State returns the state at the end of the journal.
 func (p Proof) State() journal.State { return journal.State{Seq: p.Seq, Digest: p.Digest} }
 
-// Holds reports whether the working copy is the one of the proof.
+// Holds reports whether the proof is about the working copy at the path.
 func (p Proof) Holds(path string) bool {
 	got, err := Identify(path)
 	return err == nil && got == p.Identity
 }
 
-// Here reports whether the journal is in the very folder that the proof tells
-// of and not in a copy of it, whatever was done in it since.
+// Here reports whether journal/ is the same folder as in the proof and not a copy,
+// whatever changed in it since.
 func (p Proof) Here(dir string) bool {
 	got, err := Identify(filepath.Join(dir, "journal"))
 	return err == nil && got.Device == p.JournalDevice && got.Inode == p.JournalInode
 }
 
-// ReadProof reads the proof that is there, if there is one.
+// ReadProof reads the proof. It returns false if there is no valid one.
 func ReadProof(dir string) (Proof, bool) {
 	var p Proof
 	text, err := os.ReadFile(filepath.Join(dir, CleanName))
@@ -68,5 +68,5 @@ func ReadProof(dir string) (Proof, bool) {
 	return p, true
 }
 
-// LineSum is the checksum of a line, as the file has it in the next.
+// LineSum returns the checksum of a line, which the file has in the next line.
 func LineSum(line string) string { return fmt.Sprintf("%016x", xxhash.Sum64String(line)) }

@@ -9,18 +9,18 @@ import (
 	"time"
 )
 
-// AsidePrefix begins the names of the folders in which a repair keeps what it
-// has replaced, repairPrefix those in which it works, and dryPrefix those in
-// which a dry run works.
+// These begin the names of folders. AsidePrefix is for the files that a repair
+// replaced, RepairPrefix for a repair in progress, and DryPrefix for a dry run in
+// progress.
 const (
 	AsidePrefix  = "damaged-"
 	RepairPrefix = "repair-"
 	DryPrefix    = ".kist-repair-"
 
-	RepairTime = "20060102T150405.000Z" // comes after the first two
+	RepairTime = "20060102T150405.000Z" // follows the first two prefixes
 )
 
-// Interrupted lists the folders of repairs that did not come to their end.
+// Interrupted lists the folders of repairs that did not finish.
 func Interrupted(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -29,15 +29,15 @@ func Interrupted(dir string) ([]string, error) {
 	var all []string
 	for _, e := range entries {
 		when, got := strings.CutPrefix(e.Name(), RepairPrefix)
-		if _, err := time.Parse(RepairTime, when); got && err == nil && e.IsDir() { // others' folders are left alone
+		if _, err := time.Parse(RepairTime, when); got && err == nil && e.IsDir() { // leaves other folders alone
 			all = append(all, filepath.Join(dir, e.Name()))
 		}
 	}
 	return all, nil
 }
 
-// DropUnfinished removes what repairs have left that were killed before they
-// changed anything.
+// DropUnfinished removes the folders of repairs that were killed before they changed
+// anything.
 func DropUnfinished(dir string) error {
 	all, err := Interrupted(dir)
 	for _, scratch := range all {
