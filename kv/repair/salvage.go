@@ -1,4 +1,4 @@
-// Package repair makes a journal of what can be read of a damaged one.
+// Package repair makes a new journal from the readable parts of a damaged one.
 package repair
 
 import (
@@ -27,63 +27,62 @@ import (
 	"kist/kv/workcopy"
 )
 
-// RepairOptions are what Repair may be told.
+// RepairOptions configure Repair.
 type RepairOptions struct {
-	Schema *kv.Schema // what is stored; required
+	Schema *kv.Schema // defines what is stored; required
 	DryRun bool       // change nothing
-	// Unproven takes the working copy though no digest proves it, where that
-	// can be read in full.
+	// Unproven uses a fully readable working copy even if no digest proves it.
 	Unproven bool
-	// Scratch is where a dry run works, and where it removes what killed ones
-	// have left; the system's folder for temporary files if empty.
+	// Scratch is the folder where a dry run works and removes the remains of killed
+	// ones; the system's folder for temporary files if empty.
 	Scratch string
 
-	env     []string           // more of the environment of the process that reads the working copy; for tests
-	timeout time.Duration      // of reading the working copy; 0 is the usual one
+	env     []string           // further environment variables of the process that reads the working copy; for tests
+	timeout time.Duration      // for reading the working copy; 0 means the default
 	step    func(string) error // called before each step that changes the data directory; for tests
 }
 
-// Repaired says what a repair has done, or would do.
+// Repaired reports what a repair did or would do.
 type Repaired struct {
-	From    string         `json:"from"`    // what the new journal was made of
-	Seq     uint64         `json:"seq"`     // of the last commit that is in it
-	Missing uint64         `json:"missing"` // commits that are lost
-	Gaps    []journal.Span `json:"gaps"`    // which
-	// Partial says that more is lost and nobody knows how much.
+	From    string         `json:"from"`    // the source of the new journal
+	Seq     uint64         `json:"seq"`     // the last commit in the new journal
+	Missing uint64         `json:"missing"` // number of lost commits
+	Gaps    []journal.Span `json:"gaps"`    // which commits are lost
+	// Partial says that an unknown amount of further data is lost.
 	Partial bool     `json:"partial"`
-	Damage  []string `json:"damage"` // what is damaged, missing or no file
-	// Touched are items that lost commits have changed or made, at most
-	// mostTouched; TouchedTotal is how many are known.
+	Damage  []string `json:"damage"` // what is damaged, missing or not a file
+	// Touched are items that lost commits changed or made, at most mostTouched;
+	// TouchedTotal is how many are known.
 	Touched      []kv.Touched `json:"touched"`
 	TouchedTotal int          `json:"touchedTotal"`
-	Changes      uint64       `json:"changes"` // of items, that the lost commits made, at most
-	Lost         []string     `json:"lost"`    // what could not be brought over, and what was changed for that
+	Changes      uint64       `json:"changes"` // how many changes of items the lost commits made at most
+	Lost         []string     `json:"lost"`    // what could not be copied, and the changes made because of that
 	Unknown      []string     `json:"unknown"` // what cannot be known
 	Aside        string       `json:"aside,omitempty"`
 	// Earlier are the folders of earlier repairs that lost something. The file
-	// report.json in each says what.
+	// report.json in each says what was lost.
 	Earlier []string `json:"earlier,omitempty"`
 }
 
 const mostTouched = 100
 
-// Whole reports whether nothing was lost, neither by this repair nor by an
-// earlier one whose folder is still there.
+// Whole reports whether nothing was lost in this repair or in an earlier one whose
+// folder still exists.
 func (r *Repaired) Whole() bool { return r.complete() && len(r.Earlier) == 0 }
 
 // complete reports whether this repair lost nothing.
 func (r *Repaired) complete() bool { return r.Missing == 0 && !r.Partial && len(r.Lost) == 0 }
 
-// reportName is the file among what a repair has replaced that holds its
-// Repaired as JSON. A repair may be killed before anyone has read what it says.
+// reportName is the file beside the replaced files that holds the repair's Repaired as
+// JSON. A repair may be killed before anyone has read its output.
 const reportName = "report.json"
 
-// Repair rebuilds the journal of a data directory from the best that there
-// is: the working copy, if its digest proves what it is, or the newest whole
-// snapshot; and every record after that which is whole, whatever is damaged
-// before it. Indexes and counters are worked out again from the rows. What is
-// replaced is kept in a folder of its own. A repair that is interrupted is
-// done over by the next one. No store may be open on the directory.
+// Repair rebuilds the journal of a data directory from the best source: the working
+// copy if its digest proves its state, or else the newest whole snapshot. To that it
+// adds every later record that is whole, whatever is damaged before it. It derives
+// indexes and counters from the rows again and keeps the replaced files in a separate
+// folder. The next repair redoes or finishes an interrupted one. No store may be open
+// on the directory.
 func Repair(dir string, o RepairOptions) (_ *Repaired, err error) {
 	if err := workcopy.Readable(dir); err != nil {
 		return nil, err
@@ -139,14 +138,14 @@ func lossyRepairs(dir string) ([]string, error) {
 		if err == nil {
 			err = json.Unmarshal(text, &r)
 		}
-		if err != nil || !r.complete() { // a report that cannot be read may tell of a loss
+		if err != nil || !r.complete() { // an unreadable report may be about a loss
 			all = append(all, e.Name())
 		}
 	}
 	return all, nil
 }
 
-// writeReport writes what the repair did among what it replaces, and syncs it.
+// writeReport writes the report beside the replaced files and syncs it.
 func writeReport(folder string, r *Repaired) error {
 	text, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
@@ -160,11 +159,11 @@ func writeReport(folder string, r *Repaired) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// hold keeps others out of the data directory. Without a trace, it leaves the
-// lock file as it is.
-func hold(dir string, trace bool) (release func() error, err error) {
+// hold keeps others out of the data directory. If dry is true, it leaves the lock file
+// as it is.
+func hold(dir string, dry bool) (release func() error, err error) {
 	path := filepath.Join(dir, "LOCK")
-	if !trace {
+	if !dry {
 		l, err := datadir.Acquire(path)
 		if err != nil {
 			return nil, err
@@ -175,7 +174,7 @@ func hold(dir string, trace bool) (release func() error, err error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return func() error { return nil }, nil
 	}
-	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) { // a file system that cannot be written to has no server on it
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) { // no server runs on a file system that is not writable
 		return func() error { return nil }, nil
 	}
 	if err != nil {
@@ -200,13 +199,13 @@ func (o *RepairOptions) build(dir, scratch string) (_ *Repaired, err error) {
 	copied := filepath.Join(scratch, "copy")
 	reader := workcopy.CopyReader{Buckets: o.Schema.Buckets(), Env: o.env, Timeout: o.timeout}
 	digest, torn := reader.Read(filepath.Join(dir, "cache", "kist.db"), copied)
-	if workcopy.NoRoom(torn) { // without it more might be lost than has to be
+	if workcopy.NoRoom(torn) { // going on without the copy might lose more than necessary
 		return nil, fmt.Errorf("%w. Nothing was changed. Make room there, or name another folder with --scratch for a dry run", torn)
 	}
 	clean, certified := datadir.ReadProof(dir)
 
 	j, err := journal.Read(filepath.Join(dir, "journal"), workcopy.Format)
-	if errors.Is(err, fs.ErrNotExist) { // an empty one says as much
+	if errors.Is(err, fs.ErrNotExist) { // an empty folder means the same
 		err = os.Mkdir(filepath.Join(scratch, "none"), 0o700)
 		if err == nil {
 			j, err = journal.Read(filepath.Join(scratch, "none"), workcopy.Format)
@@ -239,8 +238,8 @@ func (o *RepairOptions) build(dir, scratch string) (_ *Repaired, err error) {
 	proven := false
 	if torn == nil {
 		like := survey.Like
-		// CLEAN goes before the first record that comes after it: a journal that
-		// has more is of another time, or of another store.
+		// CLEAN is removed before the next record is written. A journal with more
+		// records is from another time or another store.
 		if certified && clean.Digest == digest && survey.Last() <= clean.Seq {
 			like = append(like, clean.Seq)
 		}
@@ -250,7 +249,7 @@ func (o *RepairOptions) build(dir, scratch string) (_ *Repaired, err error) {
 		} else if o.Unproven {
 			at := max(survey.Reached, survey.Last(), 1)
 			from = &at
-			r.Unknown = append(r.Unknown, "the working copy was taken as you asked, though nothing proves that it is the latest, or whole")
+			r.Unknown = append(r.Unknown, "the working copy was used as you asked, although nothing proves that it is whole or the latest state")
 		}
 	} else if !errors.Is(torn, fs.ErrNotExist) {
 		r.Damage = append(r.Damage, torn.Error())
@@ -261,9 +260,9 @@ func (o *RepairOptions) build(dir, scratch string) (_ *Repaired, err error) {
 	if from == nil && survey.Last() == 0 {
 		switch {
 		case torn == nil:
-			return nil, errors.New("nothing can be read of journal/. cache/kist.db can be read in full, but nothing proves that it is the latest state, or whole; to make the journal from it, run kist verify --repair --unproven-copy, or restore a backup (nothing was changed)")
+			return nil, errors.New("nothing in journal/ can be read. cache/kist.db can be read in full, but nothing proves that it is whole or the latest state; to make the journal from it, run kist verify --repair --unproven-copy, or restore a backup (nothing was changed)")
 		default:
-			return nil, errors.New("nothing can be read of journal/, nor of the working copy; restore a backup (nothing was changed)")
+			return nil, errors.New("nothing can be read in journal/ or in the working copy; restore a backup (nothing was changed)")
 		}
 	}
 
@@ -285,7 +284,7 @@ func (o *RepairOptions) build(dir, scratch string) (_ *Repaired, err error) {
 	case from == nil:
 		r.From = fmt.Sprintf("the snapshot of commit %d and the logs", done.Base)
 	case done.Seq > *from:
-		r.From = fmt.Sprintf("the working copy, which is of commit %d, and the logs", *from)
+		r.From = fmt.Sprintf("the working copy of commit %d and the logs", *from)
 	}
 	r.Seq, r.Partial = done.Seq, done.Partial || from != nil && !proven
 	if len(done.Gaps) == 0 && !done.Partial && (from == nil || proven) {
@@ -295,11 +294,11 @@ func (o *RepairOptions) build(dir, scratch string) (_ *Repaired, err error) {
 		}
 		if has != done.Digest {
 			r.Partial = true
-			r.Unknown = append(r.Unknown, fmt.Sprintf("every commit up to %d could be read, but what they lead to has the digest %016x, and the last one says %016x: something was lost or changed that no checksum shows, and nobody knows what it was", done.Seq, uint64(has), uint64(done.Digest)))
+			r.Unknown = append(r.Unknown, fmt.Sprintf("every commit up to %d could be read, but the result has the digest %016x and the last commit says %016x: an unknown part was lost or changed, which no checksum shows", done.Seq, uint64(has), uint64(done.Digest)))
 		}
 	}
 	if done.Partial {
-		r.Unknown = append(r.Unknown, "no snapshot is whole: what was in its damaged parts and was not changed later is lost, and nobody knows what it was")
+		r.Unknown = append(r.Unknown, "no snapshot is whole: data in the damaged parts that did not change later is lost, and it is not known what it was")
 	}
 	r.Gaps = append(r.Gaps, done.Gaps...)
 	last := done.Seq
@@ -308,7 +307,7 @@ func (o *RepairOptions) build(dir, scratch string) (_ *Repaired, err error) {
 			r.Gaps = append(r.Gaps, journal.Span{First: last + 1, Last: clean.Seq})
 			last = clean.Seq
 		} else {
-			r.Unknown = append(r.Unknown, fmt.Sprintf("CLEAN tells of %d commits: it was copied later than the journal, or the end of the journal is lost", clean.Seq))
+			r.Unknown = append(r.Unknown, fmt.Sprintf("CLEAN records %d commits: it was copied later than the journal, or the end of the journal is lost", clean.Seq))
 		}
 	}
 	if survey.Blind && !(certified && clean.Digest == digest && clean.Seq == done.Seq) {
@@ -316,26 +315,26 @@ func (o *RepairOptions) build(dir, scratch string) (_ *Repaired, err error) {
 		r.Unknown = append(r.Unknown, "the newest log is missing, or nothing in it can be read: how many commits it had is not known")
 	}
 	for _, name := range survey.Unplaced {
-		// A working copy that is as the last commit left it shows that there was no
-		// later one.
+		// A working copy in the state of the last commit shows that there was no later
+		// commit.
 		if from == nil || !proven || done.Seq != *from {
 			r.Partial = true
 		}
-		r.Unknown = append(r.Unknown, fmt.Sprintf("nothing in journal/%s can be read, and nothing else tells of commits after %d: either it is no file of the journal, or what it held is lost", name, survey.Reached))
+		r.Unknown = append(r.Unknown, fmt.Sprintf("nothing in journal/%s can be read, and nothing else shows commits after %d: either the file is not part of the journal, or its contents are lost", name, survey.Reached))
 	}
 	if survey.Tail > 0 && done.Seq <= survey.Last() {
-		r.Unknown = append(r.Unknown, fmt.Sprintf("the last %d bytes of the newest log are no whole commit: a crash leaves that of one that was never acknowledged, and damage to the last one looks the same", survey.Tail))
+		r.Unknown = append(r.Unknown, fmt.Sprintf("the last %d bytes of the newest log are not a whole commit: either a crash cut short a commit that was never acknowledged, or the last commit is damaged; both look the same", survey.Tail))
 	}
 	for _, g := range r.Gaps {
 		r.Missing += g.Last - g.First + 1
 	}
 	if r.Missing > 0 || r.Partial {
-		r.Unknown = append(r.Unknown, "items that were made or removed by missing commits, and that nothing later tells of, cannot be named; what was removed by them is back")
+		r.Unknown = append(r.Unknown, "items that only the missing commits made or removed cannot be named; items that they removed are back")
 	}
 	return r, o.rewrite(dir, scratch, last+1, s, r, torn == nil && from == nil && !proven, copied)
 }
 
-// digestOf is the digest of everything in a bbolt file.
+// digestOf returns the digest of everything in a bbolt file.
 func digestOf(path string, buckets *table.Buckets) (journal.Digest, error) {
 	db, err := workcopy.OpenCopy(path)
 	if err != nil {
@@ -345,8 +344,8 @@ func digestOf(path string, buckets *table.Buckets) (journal.Digest, error) {
 	return digest, errors.Join(err, db.Close())
 }
 
-// rewrite copies the rows of what was salvaged, works out the rest, and writes
-// that as a journal. seq is the number of its first record.
+// rewrite copies the salvaged rows, derives the rest, and writes the result as a
+// journal. seq is the number of its first record.
 func (o *RepairOptions) rewrite(dir, scratch string, seq uint64, s *salvager, r *Repaired, compare bool, copied string) (err error) {
 	from, err := workcopy.OpenCopy(s.b.Path)
 	if err != nil {
@@ -389,9 +388,9 @@ func (o *RepairOptions) rewrite(dir, scratch string, seq uint64, s *salvager, r 
 	})
 }
 
-// markUndecided notes in a store that has lost commits that contents without a
-// record are kept, as their records may be in the old journal; and it makes all
-// readers of the feed start again, as numbers of it are lost.
+// markUndecided prepares a store that has lost commits. Contents without a record are
+// kept, because their records may be in the old journal. All readers of the feed start
+// again, because some of its numbers are lost.
 func markUndecided(b *bolt.Tx, missing uint64) error {
 	meta := b.Bucket([]byte(workcopy.MetaBucket.Name))
 	seq := uint64(0)
@@ -403,19 +402,19 @@ func markUndecided(b *bolt.Tx, missing uint64) error {
 	return errors.Join(meta.Put(kv.MetaOrphans, []byte{1}), meta.Put(kv.MetaSeq, now), meta.Put(kv.MetaTexts, kv.TextsMark(now, meta.Get(kv.MetaInstant))), meta.Put(kv.MetaTrimmed, now))
 }
 
-// salvager takes what Salvage hands over to a builder, and notes what later
-// records tell of those that are missing.
+// salvager passes the output of Salvage to a builder and notes what later records show
+// about missing ones.
 type salvager struct {
 	b      *workcopy.Builder
-	copied string // the journal of the working copy that it begins with; "" for none
+	copied string // the journal of the working copy to begin with; "" for none
 
-	latest  uint64         // number of the feed that is known
+	latest  uint64         // latest known number in the feed
 	gap     bool           // records are missing before the next one
-	feed    []journal.Span // numbers of the feed that missing records have given
+	feed    []journal.Span // feed numbers given by missing records
 	touched map[string]bool
 
 	schema    *kv.Schema
-	described map[byte]func(key, row []byte) (kv.Touched, bool) // see Schema.described
+	described map[byte]func(key, row []byte) (kv.Touched, bool) // see Schema.Described
 }
 
 func (s *salvager) Start() error {
@@ -438,7 +437,7 @@ func (s *salvager) Entries(ops []journal.Op) error {
 	return s.b.Apply(ops)
 }
 
-// note takes up the latest number of the feed.
+// note updates the latest number in the feed.
 func (s *salvager) note(op journal.Op) {
 	if op.Bucket == workcopy.MetaBucket.No && bytes.Equal(op.Key, kv.MetaSeq) && len(op.Value) == 8 {
 		s.latest = max(s.latest, binary.BigEndian.Uint64(op.Value))
@@ -451,7 +450,7 @@ func (s *salvager) Gap(journal.Span) error {
 }
 
 func (s *salvager) Record(_ uint64, ops []journal.Op) error {
-	first := uint64(0) // the lowest number of the feed that this record gives
+	first := uint64(0) // the lowest feed number in this record
 	for _, op := range ops {
 		if op.Bucket == kv.ChangeBucket.No && op.Value != nil && len(op.Key) == 8 {
 			if n := binary.BigEndian.Uint64(op.Key); first == 0 || n < first {
@@ -465,7 +464,8 @@ func (s *salvager) Record(_ uint64, ops []journal.Op) error {
 		}
 		s.gap = false
 	}
-	// A number of a missing record is taken away when its item changes again.
+	// When an item changes again, its previous feed number is removed. If a missing
+	// record gave that number, the missing record had changed the item.
 	for _, op := range ops {
 		if op.Bucket != kv.ChangeBucket.No || op.Value != nil || len(op.Key) != 8 || !s.missing(binary.BigEndian.Uint64(op.Key)) {
 			continue
@@ -498,15 +498,14 @@ func (r *Repaired) tell(t kv.Touched) {
 	}
 }
 
-// name tells which items missing commits have changed, as far as later ones
-// show it.
+// name reports which items missing commits changed, as far as later commits show it.
 func (s *salvager) name(db *bolt.DB, r *Repaired) error {
 	return db.View(func(b *bolt.Tx) error {
 		for bucket, describe := range s.described {
 			rows := b.Bucket([]byte(s.b.Buckets[bucket].Name))
 			for _, key := range slices.Sorted(maps.Keys(s.touched)) {
 				if t, ok := describe([]byte(key), rows.Get([]byte(key))); ok {
-					t.Why = "a missing commit changed it, and so did a later one; it is as the later one left it, or was removed"
+					t.Why = "a missing commit changed it and a later one changed it again; it is as the later one left it, or was removed"
 					r.tell(t)
 				}
 			}
@@ -515,8 +514,7 @@ func (s *salvager) name(db *bolt.DB, r *Repaired) error {
 	})
 }
 
-// compare tells which items are otherwise in a working copy that could be read
-// and that nothing proves.
+// compare reports which items differ in a working copy that is readable but unproven.
 func (s *salvager) compare(db *bolt.DB, copied string, r *Repaired) error {
 	j, err := journal.Read(copied, workcopy.Format)
 	if err != nil {
@@ -531,7 +529,7 @@ func (s *salvager) compare(db *bolt.DB, copied string, r *Repaired) error {
 					continue
 				}
 				if t, ok := describe(op.Key, op.Value); ok {
-					t.Why = "it is otherwise, or only, in the working copy, which nothing proves"
+					t.Why = "it differs in the working copy, which nothing proves, or exists only there"
 					r.tell(t)
 					more++
 				}
@@ -540,18 +538,17 @@ func (s *salvager) compare(db *bolt.DB, copied string, r *Repaired) error {
 		})
 	})
 	if more > 0 {
-		r.Unknown = append(r.Unknown, fmt.Sprintf("cache/kist.db could be read and has %d items otherwise; nothing proves that it is right. To take it in place of the journal, run kist verify --repair --unproven-copy", more))
+		r.Unknown = append(r.Unknown, fmt.Sprintf("cache/kist.db could be read, and %d items differ in it; nothing proves that it is right. To use it instead of the journal, run kist verify --repair --unproven-copy", more))
 	}
 	return errors.Join(err, j.Close())
 }
 
-// replaced is what a repair puts aside.
+// replaced lists the files that a repair puts aside.
 var replaced = []string{"journal", datadir.CleanName, datadir.InstanceName, filepath.Join("cache", "kist.db")}
 
-// replace puts the new journal in the place of the old one and that aside. A
-// crash on the way leaves what putBack understands: until the new journal has
-// its name, everything goes back; after that, all that is left is to give the
-// folder of old files its name.
+// replace puts the old files aside and the new journal in place. After a crash,
+// putBack undoes or finishes it: until the new journal has its name, everything goes
+// back; after that, only the folder of old files still has to get its name.
 func (o *RepairOptions) replace(dir, scratch string, r *Repaired) error {
 	step := func(what string, do func() error) error {
 		if o.step != nil {
@@ -587,10 +584,10 @@ func (o *RepairOptions) replace(dir, scratch string, r *Repaired) error {
 	}); err != nil {
 		return err
 	}
-	return step("name what is aside", func() error { return finishRepair(dir, scratch, r.Aside) })
+	return step("name the folder of old files", func() error { return finishRepair(dir, scratch, r.Aside) })
 }
 
-// finishRepair gives what was put aside its name.
+// finishRepair gives the folder of old files its name.
 func finishRepair(dir, scratch, aside string) error {
 	if err := os.Rename(filepath.Join(scratch, "old"), filepath.Join(dir, aside)); err != nil {
 		return err
@@ -606,8 +603,8 @@ func syncFolder(path string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// putBack undoes a repair that was interrupted before the new journal had its
-// name, and finishes one that was interrupted after that.
+// putBack undoes a repair that was interrupted before the new journal had its name,
+// and finishes one that was interrupted later.
 func putBack(dir string, dry bool) error {
 	all, err := datadir.Interrupted(dir)
 	if err != nil {
@@ -619,7 +616,7 @@ func putBack(dir string, dry bool) error {
 		_, errNew := os.Lstat(filepath.Join(scratch, "journal"))
 		switch {
 		case dry && errOld == nil:
-			return fmt.Errorf("a repair was interrupted in %s; run kist verify --repair without --dry-run to do it over", dir)
+			return fmt.Errorf("a repair was interrupted in %s; run kist verify --repair without --dry-run to complete it", dir)
 		case dry:
 			continue
 		case errOld == nil && errNew != nil: // the new journal is in place
@@ -629,7 +626,7 @@ func putBack(dir string, dry bool) error {
 			}
 			continue
 		case errOld == nil:
-			if err := workcopy.Remove(filepath.Join(old, reportName)); err != nil { // what it tells of did not happen
+			if err := workcopy.Remove(filepath.Join(old, reportName)); err != nil { // the report is about a repair that did not happen
 				return err
 			}
 			for _, name := range replaced {
@@ -641,7 +638,7 @@ func putBack(dir string, dry bool) error {
 			if err != nil {
 				return err
 			}
-			if len(left) > 0 { // others have taken the places: keep it
+			if len(left) > 0 { // other files have taken the names: keep these
 				aside := datadir.AsidePrefix + strings.TrimPrefix(filepath.Base(scratch), datadir.RepairPrefix)
 				if err := finishRepair(dir, scratch, aside); err != nil {
 					return err
@@ -656,8 +653,8 @@ func putBack(dir string, dry bool) error {
 	return nil
 }
 
-// returnMapped renames a file or folder to where it was, unless something is there
-// that is more than an empty folder.
+// returnMapped renames a file or folder back to its place, unless something other than
+// an empty folder is there.
 func returnMapped(from, to string) error {
 	info, err := os.Lstat(to)
 	if err == nil && info.IsDir() {
@@ -676,8 +673,8 @@ func returnMapped(from, to string) error {
 	return nil
 }
 
-// move renames a file or folder. A file is copied if it has to go to another
-// file system, as cache/ may be on one.
+// move renames a file or folder. It copies a file that has to go to another file
+// system, because cache/ may be on one.
 func move(from, to string) error {
 	err := os.Rename(from, to)
 	if !errors.Is(err, syscall.EXDEV) {
