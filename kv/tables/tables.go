@@ -1,4 +1,4 @@
-// Package tables lists all tables of this program. The order matters: see kv.Schema.
+// Package tables lists all tables of the program. Their order matters: see kv.Schema.
 package tables
 
 import (
@@ -10,19 +10,19 @@ import (
 	"kist/kv/workcopy"
 )
 
-// All is what a store of this program holds.
+// All is the schema of this program's store.
 var All = &kv.Schema{
 	Tables: []kv.Table{
 		kv.MetaTable, people.TryTable,
 		people.UserTable, people.KeyTable, people.DeviceTable,
 		catalog.TagTable, catalog.FolderTable,
 		jobs.FetchTable, jobs.ImportTable,
-		catalog.UnreferencedTable, catalog.SpentTable, // before records and items, whose contents are referenced again
+		catalog.UnreferencedTable, catalog.SpentTable, // before records and items, which reference contents again
 		catalog.RecordTable, catalog.PageTable,
 		inbox.RequestTable, inbox.ItemTable, inbox.SenderTable, inbox.UploadTable,
-		catalog.ViewTable,                     // after records and requests, which say how many counters there are
-		jobs.WebhookTable, jobs.DeliveryTable, // an owner's go first: nothing is told of a removed account
-		jobs.AnswerTable, // after all that a repair makes accounts for
+		catalog.ViewTable,                     // after records and requests, which determine the counters
+		jobs.WebhookTable, jobs.DeliveryTable, // deleted first with an owner: a removed account has no events
+		jobs.AnswerTable, // after all tables for which a repair makes accounts
 	},
 	Migrations: [workcopy.Format]kv.Migration{1: catalog.FillPages},
 }
