@@ -1,4 +1,4 @@
-// Package kvtest has what the tests of the store share.
+// Package kvtest has helpers shared by the tests of the store.
 package kvtest
 
 import (
@@ -33,7 +33,7 @@ import (
 	"kist/kv/workcopy"
 )
 
-// Key makes an API key of the owner's.
+// Key makes an API key for the owner.
 func Key(t testing.TB, s *kv.Store, owner record.ID, k record.Key) (made *record.Key, secret string) {
 	t.Helper()
 	k.Owner = owner
@@ -47,32 +47,32 @@ func Key(t testing.TB, s *kv.Store, owner record.ID, k record.Key) (made *record
 // Limit is a limit of five tries.
 func Limit(of string) people.Limit { return people.Limit{Kind: 'p', Of: of, Most: 5} }
 
-// Clock is a wall clock that tests set.
+// Clock is a wall clock set by tests.
 type Clock struct{ Ms atomic.Int64 }
 
-// NewClock is a clock that shows the beginning of 2026.
+// NewClock returns a clock set to the beginning of 2026.
 func NewClock() *Clock {
 	c := new(Clock)
 	c.Ms.Store(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC).UnixMilli())
 	return c
 }
 
-// Now is what the clock shows.
+// Now returns what the clock shows.
 func (c *Clock) Now() time.Time { return time.UnixMilli(c.Ms.Load()) }
 
-// Add sets the clock forward, or back.
+// Add moves the clock forward or back.
 func (c *Clock) Add(d time.Duration) { c.Ms.Add(d.Milliseconds()) }
 
 // Quiet logs nothing.
 var Quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 
-// OpenAt opens a store that is closed with the test.
+// OpenAt opens a store and closes it when the test ends.
 func OpenAt(t testing.TB, dir string, now func() time.Time) *kv.Store {
 	t.Helper()
 	return Opened(t, dir, kv.Options{Schema: tables.All, Now: now, Log: Quiet})
 }
 
-// Opened opens a store that is closed with the test.
+// Opened opens a store with options and closes it when the test ends.
 func Opened(t testing.TB, dir string, o kv.Options) *kv.Store {
 	t.Helper()
 	s, err := kv.Open(dir, o)
@@ -87,20 +87,20 @@ func Opened(t testing.TB, dir string, o kv.Options) *kv.Store {
 	return s
 }
 
-// Open opens a new store that is closed with the test.
+// Open opens a new store and closes it when the test ends.
 func Open(t testing.TB) *kv.Store {
 	t.Helper()
 	return OpenAt(t, filepath.Join(t.TempDir(), "data"), nil)
 }
 
-// CopyOf opens a copy of the store's journal as it is on the disk now: what a
-// process that is killed at this moment leaves behind.
+// CopyOf opens a copy of the store's journal as it is on the disk now, like the one
+// left by a process killed at this moment.
 func CopyOf(t testing.TB, s *kv.Store) *kv.Store {
 	t.Helper()
 	return OpenAt(t, LeftOf(t, s), s.Now)
 }
 
-// LeftOf is copyOf, not opened yet.
+// LeftOf makes the same copy as CopyOf without opening it.
 func LeftOf(t testing.TB, s *kv.Store) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "copy")
@@ -114,9 +114,9 @@ func LeftOf(t testing.TB, s *kv.Store) string {
 	}
 	for _, e := range all {
 		if strings.HasPrefix(e.Name(), ".new-") {
-			continue // not finished; it may be gone by now
+			continue // unfinished; it may be gone by now
 		}
-		if e.IsDir() { // in the place of a file, as some tests have it
+		if e.IsDir() { // some tests put a folder in the place of a file
 			if err := os.CopyFS(filepath.Join(to, e.Name()), os.DirFS(filepath.Join(from, e.Name()))); err != nil {
 				t.Fatal(err)
 			}
@@ -133,7 +133,7 @@ func LeftOf(t testing.TB, s *kv.Store) string {
 	return dir
 }
 
-// Update and view end the test when the transaction fails.
+// Update runs a transaction and ends the test if it fails.
 func Update(t testing.TB, s *kv.Store, fn func(*kv.Tx) error) {
 	t.Helper()
 	if err := s.Update(fn); err != nil {
@@ -141,6 +141,7 @@ func Update(t testing.TB, s *kv.Store, fn func(*kv.Tx) error) {
 	}
 }
 
+// View runs a reading transaction and ends the test if it fails.
 func View(t testing.TB, s *kv.Store, fn func(*kv.Tx) error) {
 	t.Helper()
 	if err := s.View(fn); err != nil {
@@ -194,7 +195,7 @@ func User(t testing.TB, s *kv.Store, name string) *record.User {
 	return u
 }
 
-// TextNow is the text that counts against the owner's quota now.
+// TextNow returns how many bytes of text count against the owner's quota now.
 func TextNow(t testing.TB, s *kv.Store, owner record.ID) (n int64) {
 	t.Helper()
 	View(t, s, func(tx *kv.Tx) error { n = tx.Text(owner); return nil })
@@ -213,7 +214,7 @@ func Add(t testing.TB, s *kv.Store, owner record.ID, k *record.Kind, text string
 	return r
 }
 
-// Content is bytes for a file, nil for other kinds.
+// Content returns content for a file, nil for other kinds.
 func Content(k *record.Kind, ref byte, size int64) *record.Content {
 	if k != record.Files {
 		return nil
@@ -221,10 +222,10 @@ func Content(k *record.Kind, ref byte, size int64) *record.Content {
 	return &record.Content{Ref: [32]byte{ref}, Size: size}
 }
 
-// AsError finds the error for people in err.
+// AsError finds the record.Error in err.
 func AsError(err error, e **record.Error) bool { return errors.As(err, e) }
 
-// Code is the code of an error for people; "" if it is none.
+// Code returns the code of a record.Error; "" for other errors.
 func Code(err error) string {
 	var e *record.Error
 	if AsError(err, &e) {
@@ -233,7 +234,7 @@ func Code(err error) string {
 	return ""
 }
 
-// Commits is how many commits the journal has.
+// Commits returns how many commits the journal has.
 func Commits(t testing.TB, s *kv.Store) int {
 	t.Helper()
 	_, n, err := kv.Origin(s.Dir())
@@ -243,7 +244,7 @@ func Commits(t testing.TB, s *kv.Store) int {
 	return int(n)
 }
 
-// Tick does what becomes due with time.
+// Tick calls the Tick function of all tables.
 func Tick(s *kv.Store) {
 	for _, row := range tables.All.Tables {
 		if row.Tick != nil {
@@ -252,7 +253,7 @@ func Tick(s *kv.Store) {
 	}
 }
 
-// Viewed is the stored counter of a record: all views, and those against its limit.
+// Viewed returns the stored counter of a record: all views, and views against its limit.
 func Viewed(tx *kv.Tx, r *record.Record) (n [2]int64) {
 	if row := tx.Get(Bucket("view"), r.ID[:]); len(row) == 16 {
 		n = [2]int64{int64(binary.BigEndian.Uint64(row)), int64(binary.BigEndian.Uint64(row[8:]))}
@@ -260,7 +261,7 @@ func Viewed(tx *kv.Tx, r *record.Record) (n [2]int64) {
 	return n
 }
 
-// keyOfRequest is the key of an upload request.
+// keyOfRequest returns the key of an upload request.
 func keyOfRequest(owner, id record.ID) []byte { return slices.Concat(owner[:], []byte{0}, id[:]) }
 
 // Bucket finds a bucket by its name.
@@ -273,7 +274,7 @@ func Bucket(name string) table.Bucket {
 	panic("there is no bucket " + name)
 }
 
-// Dump is everything in the store, by bucket and key.
+// Dump returns everything in the store, by bucket and key.
 func Dump(tx *kv.Tx) map[string]string {
 	out := map[string]string{}
 	for b := range tables.All.Buckets().All() {
@@ -284,8 +285,8 @@ func Dump(tx *kv.Tx) map[string]string {
 	return out
 }
 
-// Audit derives from the rows everything that is derived from rows and says
-// where the store differs, and what refers to something that is not there.
+// Audit derives all derived entries from the rows itself and reports where the store
+// differs. It also reports references to missing rows.
 func Audit(tx *kv.Tx) error {
 	var errs []error
 	if err := tx.Audit(func(err error) { errs = append(errs, err) }); err != nil {
@@ -537,8 +538,8 @@ func Audit(tx *kv.Tx) error {
 	return errors.Join(append(errs, err, err2, err3, err4, err5, err6, err7, err8, err9)...)
 }
 
-// LeftOver finds what names the account, the marks in the feed of changes
-// aside.
+// LeftOver finds the entries that name the account, except marks in the feed of
+// changes.
 func LeftOver(tx *kv.Tx, id record.ID) []string {
 	var out []string
 	for b := range tables.All.Buckets().All() {
@@ -562,13 +563,14 @@ func DeliveriesOf(t testing.TB, tx *kv.Tx, hook record.ID) []record.Delivery {
 	return all
 }
 
-// ErrPlanned is what a test fails with on purpose.
+// ErrPlanned is an error that tests return on purpose.
 var ErrPlanned = errors.New("planned")
 
-// OpenEnv makes the test binary another process that opens a store.
+// OpenEnv is the environment variable that makes the test binary only open a store.
 const OpenEnv = "KIST_TEST_OPEN"
 
-// RunTests runs the tests of a package, or what they start this program for.
+// RunTests runs the tests of a package. In a process that a test started, it does the
+// work of that process instead.
 func RunTests(m *testing.M) {
 	if os.Getenv(HangEnv) != "" && os.Getenv(workcopy.ChildEnv) != "" {
 		misbehave(os.Getenv(HangEnv))
@@ -588,7 +590,7 @@ func RunTests(m *testing.M) {
 	fmt.Print(used.PID)
 }
 
-// SetFormat writes another format into a store and closes it.
+// SetFormat writes another format version into a store and closes it.
 func SetFormat(t testing.TB, s *kv.Store, n uint32) {
 	t.Helper()
 	Update(t, s, func(tx *kv.Tx) error {
@@ -599,7 +601,7 @@ func SetFormat(t testing.TB, s *kv.Store, n uint32) {
 	}
 }
 
-// FilesIn is what all files in a folder hold.
+// FilesIn returns the contents of all files in a folder by path.
 func FilesIn(t testing.TB, dir string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -616,7 +618,7 @@ func FilesIn(t testing.TB, dir string) map[string]string {
 	return all
 }
 
-// FirstError is the first error that is not nil.
+// FirstError returns the first error that is not nil.
 func FirstError(errs ...error) error {
 	for _, err := range errs {
 		if err != nil {
@@ -626,7 +628,7 @@ func FirstError(errs ...error) error {
 	return nil
 }
 
-// RequestForm is the form of a new upload link.
+// RequestForm returns the form of a new upload request.
 func RequestForm(set func(*record.RequestForm)) *record.RequestForm {
 	f := &record.RequestForm{Request: record.NewRequest()}
 	f.Title = "Photos"
@@ -636,7 +638,7 @@ func RequestForm(set func(*record.RequestForm)) *record.RequestForm {
 	return f
 }
 
-// AddRequest makes an upload link.
+// AddRequest makes an upload request.
 func AddRequest(t testing.TB, s *kv.Store, owner record.ID, set func(*record.RequestForm)) *record.Request {
 	t.Helper()
 	var q *record.Request
@@ -647,18 +649,18 @@ func AddRequest(t testing.TB, s *kv.Store, owner record.ID, set func(*record.Req
 	return q
 }
 
-// Came is a file that has come in.
+// Came returns a received file.
 func Came(ref byte, size int64) inbox.Received {
 	return inbox.Received{Name: fmt.Sprintf("f%d.bin", ref), MimeType: "application/octet-stream", Ref: [32]byte{ref}, Size: size}
 }
 
-// Leave is one transfer of a sender's from its beginning to its end.
+// Leave makes one complete transfer by a sender.
 func Leave(s *kv.Store, q *record.Request, from string, files ...inbox.Received) ([]*record.Item, error) {
 	size := int64(0)
 	for _, f := range files {
 		size += f.Size
 	}
-	r, err := inbox.Reserve(s, context.Background(), q, from, size/2, size+3) // as one knows it from the length of a body
+	r, err := inbox.Reserve(s, context.Background(), q, from, size/2, size+3) // as estimated from the length of a body
 	for i := 1; err == nil && i < len(files); i++ {
 		err = r.Another()
 	}
@@ -676,8 +678,8 @@ func Leave(s *kv.Store, q *record.Request, from string, files ...inbox.Received)
 	return got, errors.Join(err, r.Release())
 }
 
-// HangEnv makes a process that reads a working copy for a repair one that
-// misbehaves as torn files make it do.
+// HangEnv is the environment variable that makes a process reading a working copy for
+// a repair misbehave as a torn file would.
 const HangEnv = "KIST_TEST_CHILD"
 
 func misbehave(how string) {
@@ -701,7 +703,7 @@ func misbehave(how string) {
 	}
 }
 
-// Flip changes a bit in the middle of a file.
+// Flip flips a bit of a file. A negative place counts from the end.
 func Flip(t *testing.T, path string, at int64) {
 	t.Helper()
 	b, err := os.ReadFile(path)
@@ -722,7 +724,7 @@ func Flip(t *testing.T, path string, at int64) {
 	}
 }
 
-// NewestFile is the newest log or snapshot of a data directory.
+// NewestFile returns the path of the newest log or snapshot of a data directory.
 func NewestFile(t *testing.T, dir, kind string) string {
 	t.Helper()
 	all, err := filepath.Glob(filepath.Join(dir, "journal", kind+"-*"))
@@ -732,7 +734,7 @@ func NewestFile(t *testing.T, dir, kind string) string {
 	return all[len(all)-1]
 }
 
-// Anyone is a user of the store.
+// Anyone returns the id of a user of the store.
 func Anyone(t *testing.T, s *kv.Store) (id record.ID) {
 	t.Helper()
 	View(t, s, func(tx *kv.Tx) error {
@@ -743,19 +745,19 @@ func Anyone(t *testing.T, s *kv.Store) (id record.ID) {
 	return id
 }
 
-// BeginSent begins the upload of a sender.
+// BeginSent begins an upload by a sender.
 func BeginSent(s *kv.Store, q *record.Request, from string, length int64) (*inbox.Upload, string, error) {
 	return inbox.BeginSenderUpload(s, context.Background(), q, inbox.Upload{Length: length, Name: "Bob", Message: "hello"}, from)
 }
 
-// Receive ends the upload of a sender.
+// Receive ends an upload by a sender.
 func Receive(s *kv.Store, u *inbox.Upload, ref byte) (i *record.Item, err error) {
 	err = s.Update(func(tx *kv.Tx) error { i, err = inbox.ReceiveUpload(tx, u, Came(ref, u.Length)); return err })
 	return i, err
 }
 
-// StoredJSON are the structs that are kept as JSON, by the name of their bucket
-// or file.
+// StoredJSON has the structs that are stored as JSON, by the name of their bucket or
+// file.
 var StoredJSON = map[string]any{
 	"user":           record.User{},
 	"key":            record.Key{},
@@ -779,13 +781,13 @@ var StoredJSON = map[string]any{
 	"report":         repair.Repaired{},
 }
 
-// BeginUpload begins an upload of an owner.
+// BeginUpload begins an upload by an owner.
 func BeginUpload(s *kv.Store, u inbox.Upload) (made *inbox.Upload, err error) {
 	err = s.Update(func(tx *kv.Tx) error { made, err = inbox.AddUpload(tx, u); return err })
 	return made, err
 }
 
-// Inhabited is a store with something of everything, closed.
+// Inhabited returns a closed store with some of everything, and an owner in it.
 func Inhabited(t *testing.T) (dir string, owner record.ID) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "data")
@@ -841,7 +843,7 @@ func Inhabited(t *testing.T) (dir string, owner record.ID) {
 	return dir, u.ID
 }
 
-// ContentOf is everything in the store, what a repair may change in meta aside.
+// ContentOf returns everything in the store except what a repair may change in meta.
 func ContentOf(t *testing.T, s *kv.Store) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -858,7 +860,7 @@ func ContentOf(t *testing.T, s *kv.Store) map[string]string {
 	return all
 }
 
-// Edit changes a record as JSON says.
+// Edit applies a JSON patch object to a record.
 func Edit(t testing.TB, s *kv.Store, r *record.Record, text string) *record.Record {
 	t.Helper()
 	var now *record.Record
@@ -885,7 +887,7 @@ func HookFor(t testing.TB, s *kv.Store, owner record.ID, events ...record.Event)
 	return h
 }
 
-// Due lists what may go out, without bounds.
+// Due lists the deliveries that may be sent, without bounds.
 func Due(t testing.TB, s *kv.Store) (found []jobs.Place, wait time.Duration) {
 	t.Helper()
 	View(t, s, func(tx *kv.Tx) error {
@@ -899,7 +901,7 @@ func Due(t testing.TB, s *kv.Store) (found []jobs.Place, wait time.Duration) {
 	return found, wait
 }
 
-// Tried records a try; problem is why it failed, "" if it did not.
+// Tried records a delivery attempt; problem is why it failed, "" if it succeeded.
 func Tried(t testing.TB, s *kv.Store, p jobs.Place, problem string) {
 	t.Helper()
 	Update(t, s, func(tx *kv.Tx) error { return jobs.Tried(tx, p, record.Try{Error: problem}) })
