@@ -17,8 +17,8 @@ import (
 	"kist/kv/workcopy"
 )
 
-// fill makes n notes, a hundredth of which have a tag of their own, and
-// returns that.
+// fill makes n notes, gives a hundredth of them a separate tag, and returns that
+// tag.
 func fill(b *testing.B, s *kv.Store, owner record.ID, n int) *record.Tag {
 	b.Helper()
 	body := strings.Repeat("x", 200)
@@ -45,8 +45,8 @@ func fill(b *testing.B, s *kv.Store, owner record.ID, n int) *record.Tag {
 	return tag
 }
 
-// BenchmarkPage50 reads and shows pages of 50. What it costs must not depend
-// on how many records there are.
+// BenchmarkPage50 reads and shows pages of 50. The cost must not depend on the number
+// of records.
 func BenchmarkPage50(b *testing.B) {
 	for _, n := range []int{1_000, 100_000} {
 		s := kvtest.Open(b)

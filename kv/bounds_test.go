@@ -18,7 +18,7 @@ import (
 	"kist/kv/tables"
 )
 
-// Whatever an owner may have is bounded, and deleting makes room again.
+// The rows of an owner are bounded, and deleting some makes room again.
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -80,7 +80,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// An owner has so much written in an hour, and others are not held up.
+// The bytes written for an owner in an hour are bounded, and others are not held up.
 func TestWritesPerHour(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

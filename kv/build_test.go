@@ -15,7 +15,7 @@ import (
 	"kist/kv/workcopy"
 )
 
-// A start removes what one before it that was killed has left, also when the
+// A start removes the remains of an earlier start that was killed, also when the
 // working copy is proven.
 func TestUnfinishedCopyIsRemoved(t *testing.T) {
 	t.Parallel()

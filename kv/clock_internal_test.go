@@ -45,7 +45,7 @@ func TestJudgeClock(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
-			const booted = 17 * time.Hour // the other clock starts anywhere
+			const booted = 17 * time.Hour // the monotonic clock starts anywhere
 			start := reading{row.start, booted}
 			b, last := belief{start: start, sure: start}, row.start
 			for i, s := range row.steps {

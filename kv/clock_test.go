@@ -19,7 +19,7 @@ import (
 
 const day = 24 * time.Hour
 
-// clocks are a wall clock and one that nobody sets, both set by a test.
+// clocks are a wall clock and a monotonic clock, both driven by a test.
 type clocks struct {
 	kvtest.Clock
 	elapsed atomic.Int64
@@ -35,14 +35,14 @@ func (c *clocks) options() kv.Options {
 	return kv.Options{Schema: tables.All, Now: c.Now, Log: kvtest.Quiet, Elapsed: func() time.Duration { return time.Duration(c.elapsed.Load()) }}
 }
 
-// pass has time pass on both clocks.
+// pass moves both clocks forward.
 func (c *clocks) pass(d time.Duration) {
 	c.elapsed.Add(int64(d))
 	c.Add(d)
 }
 
-// Nothing ends because of a clock that jumps for a while, not over a restart
-// either, and everything goes on when it is back.
+// Nothing expires because a clock jumps for a while, even over a restart, and
+// everything continues when the clock is right again.
 func TestClockJumps(t *testing.T) {
 	is := is.New(t)
 	c := newClocks()
@@ -134,8 +134,8 @@ func TestClockAfterPause(t *testing.T) {
 	is.True(!doubts)
 }
 
-// Writers that race with a clock that leaps to and fro never see it, and ids
-// rise in the order of their making.
+// Writers that race with a clock leaping back and forth never see the leaps, and ids
+// rise in the order in which they are made.
 func TestClockRaces(t *testing.T) {
 	is := is.New(t)
 	c := newClocks()

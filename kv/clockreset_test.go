@@ -16,9 +16,9 @@ import (
 	"kist/kv/record"
 )
 
-// A store whose clock showed 2099 for long comes back to the present: what had
-// expired is open, its end is told again when it really comes, what was to be
-// tried again is, and ids go on rising.
+// A store whose clock showed 2099 for long comes back to the present. Expired items
+// are open, their expiry is announced again when it really comes, retries happen, and
+// ids keep rising.
 func TestResetClock(t *testing.T) {
 	for _, restarted := range []bool{false, true} {
 		t.Run(fmt.Sprint("restarted ", restarted), func(t *testing.T) {
@@ -117,8 +117,8 @@ func TestResetClock(t *testing.T) {
 	}
 }
 
-// Wrong tries, sign-ins and bytes that were counted while the clock was ahead
-// keep nobody waiting after it was set back.
+// Wrong tries, sign-ins and bytes counted while the clock was ahead keep nobody
+// waiting after it was set back.
 func TestResetClockEndsWaits(t *testing.T) {
 	is := is.New(t)
 	c := newClocks()
@@ -151,7 +151,7 @@ func TestResetClockEndsWaits(t *testing.T) {
 	is.True(!people.TriesOf(s).Familiar("198.51.100.0/24", s.Now()))
 }
 
-// A clock that is not set is no time to go back to.
+// ResetClock refuses a machine clock that is not set.
 func TestResetToUnsetClock(t *testing.T) {
 	is := is.New(t)
 	c := newClocks()

@@ -20,9 +20,8 @@ import (
 	"kist/kv/table"
 )
 
-// A writer that is alone gets a commit of its own, at once: no timer holds it
-// back for others that do not come. A transaction that changes nothing is no
-// commit.
+// A lone writer gets a separate commit at once: no timer makes it wait for others. A
+// transaction without changes makes no commit.
 func TestLoneWriter(t *testing.T) {
 	is := is.New(t)
 	s := kvtest.Open(t)
@@ -94,8 +93,8 @@ func TestSharedCommit(t *testing.T) {
 	}
 }
 
-// Of jobs that share a commit, those that fail or panic leave nothing, and
-// the others lose nothing.
+// When jobs share a commit, failing or panicking ones leave nothing behind, and the
+// others lose nothing.
 func TestFailuresAreTakenBack(t *testing.T) {
 	is := is.New(t)
 	s := kvtest.Open(t)
@@ -155,8 +154,8 @@ func TestFailuresAreTakenBack(t *testing.T) {
 	})
 }
 
-// What a verb refuses leaves nothing behind even if the caller goes on in the
-// same transaction.
+// A refused change leaves nothing behind even if the caller continues in the same
+// transaction.
 func TestTakenInTheSameTransaction(t *testing.T) {
 	is := is.New(t)
 	s := kvtest.Open(t)
@@ -228,8 +227,8 @@ func TestClosed(t *testing.T) {
 	})
 }
 
-// Ids sort in the order they were made, however many a millisecond has to
-// give and wherever the clock goes.
+// Ids sort in the order in which they were made, however many are made in a
+// millisecond and wherever the clock goes.
 func TestNewID(t *testing.T) {
 	is := is.New(t)
 	c := kvtest.NewClock()
@@ -266,8 +265,8 @@ func TestNewID(t *testing.T) {
 	some(10)
 }
 
-// A verb that reads within a transaction sees what the transaction wrote
-// before, whole pages emptied or not.
+// A read within a transaction sees earlier writes of the transaction, even if they
+// emptied whole pages.
 func TestListAfterRemovalInOneTransaction(t *testing.T) {
 	is := is.New(t)
 	s := kvtest.Open(t)
@@ -340,7 +339,7 @@ func TestCursorErrors(t *testing.T) {
 			_, err := catalog.List(tx, other)
 			is.Equal(kvtest.Code(err), "bad_cursor")
 		}
-		q.After, q.Limit = good, 7 // another page size is no other list
+		q.After, q.Limit = good, 7 // another page size does not make another list
 		page, err = catalog.List(tx, q)
 		is.NoErr(err)
 		is.Equal(len(page.Records), 2)
@@ -348,7 +347,7 @@ func TestCursorErrors(t *testing.T) {
 	})
 }
 
-// An answer is one place, kept for a day.
+// An answer is stored in one place and kept for a day.
 func TestAnswers(t *testing.T) {
 	is := is.New(t)
 	c := kvtest.NewClock()

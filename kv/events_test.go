@@ -11,8 +11,8 @@ import (
 	"kist/kv/record"
 )
 
-// Marks of removals go when they were read; what stands in the feed for a
-// record that is there does not, no matter who asks.
+// Marks of removals are removed after they were read. Entries of existing records stay
+// in the feed, no matter who trims them.
 func TestTrim(t *testing.T) {
 	is := is.New(t)
 	s := kvtest.Open(t)

@@ -15,8 +15,8 @@ import (
 	"kist/kv/record"
 )
 
-// An end that cannot be recorded leaves nothing behind, does not delay the ends
-// after it, and is told once it can be recorded.
+// An expiry that cannot be recorded leaves nothing behind, does not delay later ones,
+// and is announced once it can be recorded.
 func TestEndThatCannotBeRecorded(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

@@ -11,7 +11,7 @@ import (
 	"kist/kv/workcopy"
 )
 
-// What follows lets the tests outside of the package reach into it.
+// The names below give tests outside of the package access to its internals.
 
 func StoreBolt(s *Store) *bolt.DB { return s.bolt }
 
@@ -57,14 +57,15 @@ func WriteWait(s *Store, id record.ID) time.Duration { return s.writes.wait(id, 
 
 func SpendWrites(s *Store, id record.ID, bytes int, at time.Time) { s.writes.add(id, bytes, at) }
 
-// SetClosed makes the store refuse callers, or take them again.
+// SetClosed makes the store refuse callers or accept them again.
 func SetClosed(s *Store, closed bool) {
 	s.closing.Lock()
 	s.closed = closed
 	s.closing.Unlock()
 }
 
-// Rederived is a store on a new file with what a repair works out of the store's rows.
+// Rederived returns a store on a new file with everything a repair derives from the
+// rows of s.
 func Rederived(s *Store, path string, lost func(error)) (*Store, error) {
 	db, err := workcopy.OpenCopy(path)
 	if err != nil {

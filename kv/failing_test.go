@@ -22,13 +22,13 @@ import (
 	"kist/kv/workcopy"
 )
 
-// failingFolder is the folder of a journal whose files cannot be synced while
-// told so.
+// failingFolder is the folder of a journal whose files cannot be synced while the test
+// says so.
 type failingFolder struct {
 	*disk.Folder
 	fail  atomic.Bool
-	cause error        // of what fails; EIO if nil
-	most  atomic.Int64 // syncs of files of at most that many bytes work; -1 for none
+	cause error        // the error of failing syncs; EIO if nil
+	most  atomic.Int64 // syncs of files with at most this many bytes work; -1 for none
 }
 
 type failingFile struct {
@@ -85,9 +85,9 @@ func failing(t *testing.T, s *kv.Store) *failingFolder {
 	return f
 }
 
-// While the disk fails to sync, nothing is stored and everything can be read;
-// it shows when the disk works again, be there writers or not; and what was
-// acknowledged is there after a kill at any time.
+// While the disk fails to sync, nothing is stored and everything can be read. The
+// store notices when the disk works again, with or without writers. Acknowledged data
+// survives a kill at any time.
 func TestFailingDisk(t *testing.T) {
 	is := is.New(t)
 	s := kvtest.Open(t)
@@ -209,7 +209,7 @@ func TestQuotaUsedUp(t *testing.T) {
 			is.NoErr(s.Close())
 			s = kvtest.OpenAt(t, s.Dir(), nil)
 			kvtest.View(t, s, func(tx *kv.Tx) error {
-				is.True(len(tx.Get(kvtest.Bucket("meta"), []byte("tried"))) <= 8) // what was written to find out is gone
+				is.True(len(tx.Get(kvtest.Bucket("meta"), []byte("tried"))) <= 8) // the large test value is gone
 				return kvtest.Audit(tx)
 			})
 		})

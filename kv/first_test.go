@@ -22,8 +22,8 @@ import (
 	"kist/kv/tables"
 )
 
-// madeAt is a moment after the directory in admin/testdata/first was made, at
-// which nothing in it has ended yet.
+// madeAt is a moment after the directory in admin/testdata/first was made, when
+// nothing in it has expired yet.
 var madeAt = time.Date(2026, 11, 22, 11, 44, 0, 0, time.UTC)
 
 // unpack writes a tar of a data directory to a new folder.
@@ -54,8 +54,8 @@ func unpack(t *testing.T, name string) string {
 	}
 }
 
-// TestFirstDirectory opens a data directory of the first round's program. Every
-// row in it must say the same when this program writes it again.
+// TestFirstDirectory opens a data directory of the first round's program. Every row
+// must stay the same when this program writes it again.
 func TestFirstDirectory(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

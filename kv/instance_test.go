@@ -25,7 +25,7 @@ import (
 	"kist/kv/tables"
 )
 
-// inhabitedBy is a closed data directory with an account.
+// inhabitedBy returns a closed data directory with an account.
 func inhabitedBy(t *testing.T, name string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "data")
@@ -35,8 +35,8 @@ func inhabitedBy(t *testing.T, name string) string {
 	return dir
 }
 
-// A data directory that has an instance is never started again, even if nothing
-// else is left of it.
+// A data directory with an instance is never taken for a new one, even if nothing else
+// is left of it.
 func TestInstanceWithoutJournal(t *testing.T) {
 	t.Parallel()
 	for name, harm := range map[string]func(dir string) error{
@@ -67,8 +67,8 @@ func TestInstanceWithoutJournal(t *testing.T) {
 	}
 }
 
-// The file is written by the first start, also of a directory that is older
-// than the file; it stays the same; and one that is damaged is written again.
+// The first start writes the file, also in a directory older than the file. It stays
+// the same, and a damaged one is written again.
 func TestInstanceIsKept(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -102,8 +102,8 @@ func TestInstanceIsKept(t *testing.T) {
 	is.True(err != nil && strings.Contains(err.Error(), "has format 2"))
 }
 
-// A journal under the file of another instance is refused, and removing the
-// file says that the journal is the right one.
+// A journal beside the INSTANCE of another instance is refused. Removing the file
+// confirms that the journal is the right one.
 func TestInstanceOfAnother(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -125,9 +125,9 @@ func TestInstanceOfAnother(t *testing.T) {
 	is.NoErr(kvtest.OpenAt(t, dir, nil).Close())
 }
 
-// The files of another instance's journal in the place of those that were there
-// are refused, be they more commits or fewer, with the working copy and both
-// journals as they were: each may be all that is left of its instance.
+// A journal of another instance in the place of the old one is refused, whether it has
+// more commits or fewer. The working copy and both journals stay as they were: each
+// may be all that is left of its instance.
 func TestJournalOfAnother(t *testing.T) {
 	t.Parallel()
 	for name, more := range map[string]bool{"more": true, "fewer": false} {
@@ -177,8 +177,8 @@ func TestJournalOfAnother(t *testing.T) {
 	}
 }
 
-// A folder in the place of INSTANCE is refused with what to do, and a repair puts
-// it aside.
+// A folder in the place of INSTANCE is refused with advice, and a repair puts it
+// aside.
 func TestInstanceIsFolder(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -195,7 +195,7 @@ func TestInstanceIsFolder(t *testing.T) {
 	is.NoErr(kvtest.OpenAt(t, dir, nil).Close())
 }
 
-// A repair may lose what the instance is known by. What it leaves starts.
+// A repair may lose the secret that identifies the instance. The result still starts.
 func TestInstanceAfterRepair(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -207,7 +207,7 @@ func TestInstanceAfterRepair(t *testing.T) {
 	is.NoErr(err)
 }
 
-// touched is every name below a folder with mode, time of change and bytes.
+// touched returns every name below a folder with mode, time of change and bytes.
 func touched(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	all := kvtest.FilesIn(t, dir)
@@ -226,7 +226,7 @@ func touched(t *testing.T, dir string) map[string]string {
 	return all
 }
 
-// Data of a newer version is refused with nothing touched, not even LOCK.
+// Data of a newer version is refused and nothing is touched, not even LOCK.
 func TestNewerTouchesNothing(t *testing.T) {
 	t.Parallel()
 	for name, at := range map[string]int{"layout": 8, "format": 12} {

@@ -15,7 +15,7 @@ import (
 	"kist/kv/tables"
 )
 
-// What is given back is read again as it was.
+// Released memory is read again unchanged.
 func TestRelax(t *testing.T) {
 	is := is.New(t)
 	dir := t.TempDir()

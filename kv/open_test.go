@@ -31,7 +31,7 @@ import (
 
 func TestMain(m *testing.M) { kvtest.RunTests(m) }
 
-// A second process gives up soon, and says which one is there.
+// A second process gives up soon and names the process that holds the directory.
 func TestSecondProcess(t *testing.T) {
 	is := is.New(t)
 	s := kvtest.Open(t)
@@ -90,8 +90,7 @@ func TestUnsafeDirectory(t *testing.T) {
 	is.True(err != nil)
 }
 
-// A newer format is refused whichever of the places says so, and nothing is
-// touched.
+// A newer format is refused wherever it is recorded, and nothing is touched.
 func TestNewerFormat(t *testing.T) {
 	for _, clean := range []bool{true, false} {
 		t.Run(fmt.Sprintf("clean=%v", clean), func(t *testing.T) {
@@ -115,8 +114,8 @@ func TestNewerFormat(t *testing.T) {
 	}
 }
 
-// A store of an older format is brought to the present one in one commit, by
-// steps that see it as any transaction does; if one fails, nothing changed.
+// A store of an older format is migrated in one commit, by steps that see it as any
+// transaction does. If a step fails, nothing has changed.
 func TestMigration(t *testing.T) {
 	is := is.New(t)
 	c := kvtest.NewClock()
@@ -184,7 +183,7 @@ func TestMigration(t *testing.T) {
 	}
 }
 
-// A first start that was cut short is started again.
+// A first start that was cut short can be repeated.
 func TestEmptyFile(t *testing.T) {
 	is := is.New(t)
 	dir := filepath.Join(t.TempDir(), "data")
@@ -193,7 +192,7 @@ func TestEmptyFile(t *testing.T) {
 	kvtest.User(t, kvtest.OpenAt(t, dir, nil), "ann")
 }
 
-// What has held data and has no journal is not started again.
+// A directory that held data but has no journal is not taken for a new one.
 func TestNoJournal(t *testing.T) {
 	for name, take := range map[string]string{"copy": "blobs", "blobs": "cache"} {
 		t.Run(name, func(t *testing.T) {
@@ -215,7 +214,7 @@ func TestNoJournal(t *testing.T) {
 	}
 }
 
-// A working copy that is torn, emptied, gone or another's is rebuilt; the
+// A working copy that is torn, empty, missing or from another store is rebuilt. The
 // proof of another copy proves nothing.
 func TestWorkingCopyHeals(t *testing.T) {
 	for name, harm := range map[string]func(path string) error{
@@ -257,8 +256,7 @@ func TestWorkingCopyHeals(t *testing.T) {
 	}
 }
 
-// After a clean stop the working copy is used as it is, and goes on in the
-// same log.
+// After a clean stop the working copy is used as it is, and the same log continues.
 func TestCleanStart(t *testing.T) {
 	is := is.New(t)
 	dir := filepath.Join(t.TempDir(), "data")
@@ -285,8 +283,8 @@ func TestCleanStart(t *testing.T) {
 	}
 }
 
-// A journal that ends before the last clean stop has lost what was
-// acknowledged: it is refused.
+// A journal that ends before the last clean stop has lost acknowledged data and is
+// refused.
 func TestShortJournal(t *testing.T) {
 	is := is.New(t)
 	dir := filepath.Join(t.TempDir(), "data")
@@ -308,7 +306,7 @@ func TestShortJournal(t *testing.T) {
 	is.True(maps.Equal(after, before))
 }
 
-// The numbers and names of buckets are for good.
+// The numbers and names of buckets never change.
 func TestBuckets(t *testing.T) {
 	is := is.New(t)
 	want := strings.Fields(`meta user user.name key key.digest record record.slug record.label record.order sum view change
@@ -328,8 +326,8 @@ func TestBuckets(t *testing.T) {
 	}
 }
 
-// Before a migration the store is kept as it was: an older program goes on
-// from the logs before when the files of the newer one are moved away.
+// Before a migration the store is kept as it was: an older program continues from the
+// earlier logs when the files of the newer one are moved away.
 func TestUpgradeIsTakenBack(t *testing.T) {
 	is := is.New(t)
 	dir := filepath.Join(t.TempDir(), "data")

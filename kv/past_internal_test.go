@@ -10,7 +10,7 @@ import (
 	"kist/kv/record"
 )
 
-// Ids of one earlier millisecond sort in the order of their making.
+// Ids of one earlier millisecond sort in the order in which they are made.
 func TestIDsOfThePast(t *testing.T) {
 	is := is.New(t)
 	at := time.Date(2020, 1, 2, 3, 4, 5, 678e6, time.UTC)

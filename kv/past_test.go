@@ -12,8 +12,8 @@ import (
 	"kist/kv/record"
 )
 
-// A past that lies ahead of the transaction is now, and nothing was changed
-// before it was made.
+// A creation time after the transaction becomes now, and no record was changed before
+// it was created.
 func TestRestoredTimes(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

@@ -14,8 +14,8 @@ import (
 	"kist/kv/workcopy"
 )
 
-// A repair is advised against damage alone: it mends neither a disk nor a system
-// that fails.
+// Errors advise a repair only for damage: it fixes neither a failing disk nor a
+// failing system.
 func TestRefusal(t *testing.T) {
 	t.Parallel()
 	damage := &journal.Damaged{Name: "log-0", At: 5, Why: "w"}

@@ -7,8 +7,8 @@ import (
 	"github.com/matryer/is"
 )
 
-// A scrub works one part of the time in scrubShare, and is not slower than it
-// takes to read everything in scrubMost.
+// A scrub works for one part in scrubShare of the time, but fast enough to read
+// everything within scrubMost.
 func TestScrubPace(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

@@ -21,8 +21,8 @@ import (
 	"kist/kv/tables"
 )
 
-// scrubs is a timer that a test drives: the long waits between scrubs end when
-// the test says so, the short ones within a scrub at once.
+// scrubs is a timer driven by a test: the long waits between scrubs end when the test
+// says so, the short ones within a scrub at once.
 type scrubs struct{ ticks, ended chan time.Time }
 
 func newScrubs() scrubs { return scrubs{make(chan time.Time), make(chan time.Time, 100)} }
@@ -37,7 +37,7 @@ func (c scrubs) after(d time.Duration) <-chan time.Time {
 	return now
 }
 
-// run lets a scrub begin and waits until it has ended.
+// run starts a scrub and waits for its end.
 func (c scrubs) run(t *testing.T, s *kv.Store) kv.JournalHealth {
 	t.Helper()
 	<-c.ended // the one before, or the start
@@ -46,16 +46,16 @@ func (c scrubs) run(t *testing.T, s *kv.Store) kv.JournalHealth {
 	return s.JournalHealth()
 }
 
-// killed is everything that a store holds that is opened on what a process that
-// is killed now leaves.
+// killed returns everything in a store opened on the files that a process killed now
+// would leave.
 func killed(t *testing.T, s *kv.Store) map[string]string {
 	t.Helper()
 	c := kvtest.CopyOf(t, s)
 	return kvtest.ContentOf(t, c)
 }
 
-// Whatever happens to the journal of a store that is open: the next scrub finds
-// it, and from then on a kill loses nothing.
+// The next scrub finds any damage to the journal of an open store, and from then on a
+// kill loses nothing.
 func TestScrubHeals(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -129,7 +129,7 @@ func TestScrubHeals(t *testing.T) {
 	}
 }
 
-// A scrub that is asked for does not wait for its turn.
+// A requested scrub starts at once.
 func TestScrubNow(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -147,8 +147,7 @@ func TestScrubNow(t *testing.T) {
 	is.True(!h.Healed.IsZero())
 }
 
-// Damage that cannot be healed is told as such, and healed as soon as that is
-// possible.
+// Damage that cannot be healed is reported as such, and healed as soon as possible.
 func TestScrubCannotHeal(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -158,7 +157,7 @@ func TestScrubCannotHeal(t *testing.T) {
 	kvtest.Add(t, s, u.ID, record.Notes, `{"content":"note"}`)
 	kvtest.Add(t, s, u.ID, record.Notes, `{"content":"note"}`)
 	kvtest.Flip(t, kvtest.NewestFile(t, s.Dir(), "log"), 300)
-	// What the digest does not prove is never written as a snapshot.
+	// A state that the digest does not prove is never written as a snapshot.
 	is.NoErr(kv.Between(s, func() error { kv.StoreState(s).Digest++; return nil }))
 	h := c.run(t, s)
 	is.Equal(len(h.Damaged), 1)
@@ -199,7 +198,7 @@ func TestScrubWhileWriting(t *testing.T) {
 	<-done
 }
 
-// A store is closed in the middle of a scrub at once.
+// A store closes at once in the middle of a scrub.
 func TestCloseEndsScrub(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -265,8 +264,8 @@ func TestStartHeals(t *testing.T) {
 	}
 }
 
-// A newest snapshot that is missing or is no file does not keep a store from
-// starting: the one before and the logs lead to the same state.
+// A store starts even if the newest snapshot is missing or not a file: the previous one
+// and the logs lead to the same state.
 func TestStartWithoutSnapshot(t *testing.T) {
 	t.Parallel()
 	for name, harm := range map[string]func(path string) error{
@@ -297,8 +296,8 @@ func TestStartWithoutSnapshot(t *testing.T) {
 	}
 }
 
-// BenchmarkCreateWhileScrubbed is BenchmarkCreate with a journal of 100 000
-// notes that is read all the time, at the pace of a scrub, and without.
+// BenchmarkCreateWhileScrubbed is BenchmarkCreate with a journal of 100 000 notes,
+// while it is read continuously at the pace of a scrub, and without reading.
 func BenchmarkCreateWhileScrubbed(b *testing.B) {
 	for _, scrubbed := range []bool{false, true} {
 		b.Run(fmt.Sprintf("scrub=%v", scrubbed), func(b *testing.B) {

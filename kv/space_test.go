@@ -17,9 +17,8 @@ import (
 	"kist/kv/tables"
 )
 
-// On a disk without room nothing new is taken; removals, views of limited
-// items and what makes things smaller go on; and all goes on on its own when
-// there is room again.
+// On a full disk nothing new is stored. Removals, views of limited items and edits that
+// shrink something continue. Everything resumes on its own when there is room again.
 func TestFullDisk(t *testing.T) {
 	is := is.New(t)
 	const total = 1 << 40
@@ -84,7 +83,7 @@ func TestFullDisk(t *testing.T) {
 	is.NoErr(err)
 }
 
-// Whatever stands in the place of the ballast, the store opens.
+// The store opens whatever has the name of the ballast.
 func TestBallastIrregular(t *testing.T) {
 	t.Parallel()
 	for name, put := range map[string]func(path string) error{

@@ -22,8 +22,8 @@ import (
 	"kist/kv/tables"
 )
 
-// rowsOf is how many bytes of text the owner has: the stored rows of records, tags
-// and items of the queue, and what was said of uploads that are not done.
+// rowsOf returns how many bytes of text the owner has: the stored rows of records, tags
+// and items of the queue, and the metadata of unfinished uploads.
 func rowsOf(t testing.TB, s *kv.Store, owner record.ID) (n int64) {
 	t.Helper()
 	kvtest.View(t, s, func(tx *kv.Tx) error {
@@ -45,8 +45,8 @@ func rowsOf(t testing.TB, s *kv.Store, owner record.ID) (n int64) {
 	return n
 }
 
-// addOtherText leaves text of every sort that is not a record's: a tag, a file that
-// waits for approval, and uploads of the owner's and of a sender's.
+// addOtherText adds text of every sort outside of records: a tag, a file waiting for
+// approval, and uploads by the owner and by a sender.
 func addOtherText(t testing.TB, s *kv.Store, owner record.ID) {
 	t.Helper()
 	kvtest.Update(t, s, func(tx *kv.Tx) error { _, err := catalog.AddTag(tx, owner, "a tag", ""); return err })
@@ -62,8 +62,8 @@ func addOtherText(t testing.TB, s *kv.Store, owner record.ID) {
 	}
 }
 
-// Text that is no record's counts against the quota, from when it is stored until
-// it is gone.
+// Text outside of records counts against the quota from when it is stored until it is
+// removed.
 func TestQuotaOfOtherText(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -82,7 +82,7 @@ func TestQuotaOfOtherText(t *testing.T) {
 	}
 	long := strings.Repeat("x", 900)
 
-	// Tags, by themselves and with a record, new or changed.
+	// Tags, alone and with a record, new or changed.
 	note := kvtest.Add(t, s, u.ID, record.Notes, `{"content":"c"}`)
 	before := used()
 	var tag *record.Tag
@@ -125,7 +125,7 @@ func TestQuotaOfOtherText(t *testing.T) {
 	is.NoErr(catalog.RemoveTag(s, u.ID, tag.ID, record.ID{}))
 	is.Equal(used(), before)
 
-	// What is said of an upload of the owner's, until it is done or forgotten.
+	// The metadata of an upload by the owner, until it is done or forgotten.
 	begin := func() (*inbox.Upload, error) {
 		return kvtest.BeginUpload(s, inbox.Upload{Owner: u.ID, Length: 10, Metadata: long})
 	}
@@ -155,7 +155,7 @@ func TestQuotaOfOtherText(t *testing.T) {
 	is.True(used() < before+900)
 	quota(0)
 
-	// What strangers say, and what became of that.
+	// The text of strangers, and the later states of their uploads.
 	q := kvtest.AddRequest(t, s, u.ID, nil)
 	before = used()
 	said := inbox.Upload{Length: 10, Name: "Bob", Message: long[:890], Metadata: "1234567"}
@@ -211,8 +211,8 @@ func TestQuotaOfOtherText(t *testing.T) {
 	is.Equal(used(), int64(0))
 }
 
-// The text of records of every kind counts against the quota, exactly: what does
-// not fit is refused, whether it is new or an edit that grows.
+// The text of records of every kind counts exactly against the quota. A new record or a
+// growing edit that does not fit is refused.
 func TestQuotaOfText(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -297,8 +297,7 @@ func TestQuotaOfText(t *testing.T) {
 	})
 }
 
-// A job that fails leaves the sum as it was, though others of the same commit
-// change it.
+// A failing job leaves the sum as it was, although others in the same commit change it.
 func TestTextOfFailedJob(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -317,8 +316,7 @@ func TestTextOfFailedJob(t *testing.T) {
 	kvtest.View(t, s, kvtest.Audit)
 }
 
-// asOlder commits changes of meta as a program that does not know the sums of
-// text would.
+// asOlder commits changes of meta like a program that does not know the sums of text.
 func asOlder(t *testing.T, s *kv.Store, change func(tx *table.Tx) error) {
 	t.Helper()
 	if err := kv.Between(s, func() error {
@@ -345,9 +343,9 @@ func asOlder(t *testing.T, s *kv.Store, change func(tx *table.Tx) error) {
 	}
 }
 
-// A store that has no sums of text, or those of an earlier state because an older
-// program has written to it meanwhile, has the right ones once it is opened;
-// before, it is not damaged.
+// A store without sums of text, or with outdated ones because an older program has
+// written to it, has the right ones once it is opened. Before that it does not count
+// as damaged.
 func TestTextOfOlderStore(t *testing.T) {
 	for name, change := range map[string]func(s *kv.Store, tx *table.Tx) error{
 		"none": func(_ *kv.Store, tx *table.Tx) error {
@@ -375,7 +373,7 @@ func TestTextOfOlderStore(t *testing.T) {
 			*kv.StoreSeq(s)++
 			return tx.Put(kvtest.Bucket("meta"), []byte("seq"), binary.BigEndian.AppendUint64(nil, *kv.StoreSeq(s)))
 		},
-		// Such a program has changed nothing but rows that take no number of the feed.
+		// Such a program has changed only rows without a number in the feed.
 		"outdated by other rows": func(_ *kv.Store, tx *table.Tx) error {
 			later := binary.BigEndian.Uint64(tx.Get(kvtest.Bucket("meta"), []byte("instant"))) + 1
 			return errors.Join(
@@ -383,7 +381,7 @@ func TestTextOfOlderStore(t *testing.T) {
 				tx.Put(kvtest.Bucket("meta"), []byte("instant"), binary.BigEndian.AppendUint64(nil, later)),
 			)
 		},
-		// A program that sums up records alone.
+		// A program that counts only records.
 		"of records alone": func(s *kv.Store, tx *table.Tx) error {
 			only := map[record.ID]int64{}
 			for k, row := range tx.Walk(kvtest.Bucket("record"), nil, nil, false) {
@@ -429,8 +427,8 @@ func TestTextOfOlderStore(t *testing.T) {
 	}
 }
 
-// Audit finds a sum of text that is missing, wrong or nobody's, and a repair
-// makes it right.
+// Audit finds a sum of text that is missing, wrong or without an owner, and a repair
+// corrects it.
 func TestTextDamaged(t *testing.T) {
 	for name, change := range map[string]func(tx *table.Tx, owner record.ID) error{
 		"missing": func(tx *table.Tx, owner record.ID) error { return tx.Delete(kvtest.Bucket("meta"), kv.TextOf(owner)) },

@@ -15,8 +15,8 @@ import (
 	"kist/kv/record"
 )
 
-// A failed end changes nothing; what the form names and is gone meanwhile does
-// not make one.
+// A failed end of an upload changes nothing. The end does not fail because something
+// named in the form was removed meanwhile.
 func TestFinishUpload(t *testing.T) {
 	is := is.New(t)
 	c := kvtest.NewClock()

@@ -27,8 +27,7 @@ import (
 	"kist/kv/tables"
 )
 
-// Audit finds every entry that is missing, wrong or too many, in each bucket
-// that is derived from others.
+// Audit finds every missing, wrong or extra entry in each derived bucket.
 func TestAuditFinds(t *testing.T) {
 	dir, _ := kvtest.Inhabited(t)
 	for _, b := range []table.Bucket{kvtest.Bucket("page"), kvtest.Bucket("page.due"), kvtest.Bucket("user.name"), kvtest.Bucket("key.digest"), kvtest.Bucket("record.slug"), kvtest.Bucket("record.label"), kvtest.Bucket("record.order"), kvtest.Bucket("sum"), kvtest.Bucket("tag.name"), kvtest.Bucket("folder.name"), kvtest.Bucket("blob"), kvtest.Bucket("change"), kvtest.Bucket("item.state"), kvtest.Bucket("item.blob"), kvtest.Bucket("upload.slug"), kvtest.Bucket("upload.secret"), kvtest.Bucket("fetch.line"), kvtest.Bucket("item.state"), kvtest.Bucket("item.blob"), kvtest.Bucket("delivery.line"), kvtest.Bucket("delivery.due"), kvtest.Bucket("delivery.log"), kvtest.Bucket("delivery.sum"), kvtest.Bucket("notice"), kvtest.Bucket("record.end"), kvtest.Bucket("device.code")} {
@@ -62,8 +61,8 @@ func TestAuditFinds(t *testing.T) {
 	}
 }
 
-// Audit names everything that a row refers to and that is not there. It reports
-// nothing where all is well, also after removals, which leave their marks.
+// Audit reports every reference to a missing row. It reports nothing when all is well,
+// also after removals, which leave marks.
 func TestAuditOfReferences(t *testing.T) {
 	t.Parallel()
 	dir, _ := kvtest.Inhabited(t)
@@ -144,8 +143,8 @@ func TestAuditOfReferences(t *testing.T) {
 	}
 }
 
-// Holders follows a journal: who has a content is known, and forgotten when it is
-// removed or the journal is read again.
+// Holders follows a journal. It knows the holders of a content, and forgets them when
+// they are removed or the journal is read again.
 func TestHolders(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -173,8 +172,8 @@ func TestHolders(t *testing.T) {
 	is.Equal(refs(), "")
 }
 
-// Deliveries whose webhook cannot be read are lost in a repair, which says so,
-// and nothing is left of them.
+// A repair drops deliveries whose webhook cannot be read, reports that, and leaves
+// nothing of them.
 func TestRepairOfOrphans(t *testing.T) {
 	t.Parallel()
 	for name, b := range map[string]table.Bucket{"webhook": kvtest.Bucket("webhook"), "notice": kvtest.Bucket("notice")} {
@@ -210,8 +209,8 @@ func TestRepairOfOrphans(t *testing.T) {
 	}
 }
 
-// Rows that have the name of another are there after a repair, under names of
-// their own, and the repair says so.
+// A repair keeps rows that have the name of another row, gives them new names, and
+// reports that.
 func TestRepairOfNames(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -277,8 +276,8 @@ func rewrite[T any](tx *kv.Tx, t *table.Table[T], v *T) error {
 	return errors.Join(err, tx.Put(t.Rows, t.Key(v), row))
 }
 
-// What can be read of a damaged store is all there after a repair, and what is
-// derived is right again.
+// A repair keeps all readable rows of a damaged store, and everything derived from them
+// is right again.
 func TestRepair(t *testing.T) {
 	log := "journal/log-0000000000000000"
 	for name, row := range map[string]struct {
@@ -346,7 +345,7 @@ func TestRepair(t *testing.T) {
 	}
 }
 
-// A store that is open is not repaired under its feet.
+// An open store is not repaired.
 func TestRepairInUse(t *testing.T) {
 	is := is.New(t)
 	s := kvtest.Open(t)
@@ -356,7 +355,7 @@ func TestRepairInUse(t *testing.T) {
 	is.True(errors.As(err, &used))
 }
 
-// The working copy of a store that runs is looked at between two commits.
+// The working copy of a running store is checked between two commits.
 func TestCheckCopy(t *testing.T) {
 	is := is.New(t)
 	s := kvtest.Open(t)
@@ -378,8 +377,8 @@ func TestCheckCopy(t *testing.T) {
 	is.Equal(found, 0)
 }
 
-// A working copy whose pages are damaged is named as such, and nothing more is
-// concluded from it.
+// A working copy with damaged pages is reported as such, and nothing else is concluded
+// from it.
 func TestCheckCopyOfDamagedPages(t *testing.T) {
 	is := is.New(t)
 	s := kvtest.Open(t)
@@ -422,8 +421,8 @@ func TestCheckCopyOfDamagedPages(t *testing.T) {
 	})
 }
 
-// Each content comes once and in order, no matter who has it, and a listing goes on
-// after any ref.
+// Each content comes once and in order, no matter who has it, and a listing can
+// continue after any ref.
 func TestContents(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

@@ -12,7 +12,7 @@ import (
 	"kist/kv/record"
 )
 
-// What cannot be written is kept for the next try.
+// Counts that cannot be written are kept for the next attempt.
 func TestCountsAreKept(t *testing.T) {
 	is := is.New(t)
 	s := kvtest.Open(t)
