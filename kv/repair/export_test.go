@@ -4,7 +4,7 @@ import (
 	"time"
 )
 
-// What follows lets the tests outside of the package reach into it.
+// The names below give tests outside of the package access to its internals.
 
 func WithStep(o RepairOptions, step func(string) error) RepairOptions {
 	o.step = step

@@ -14,8 +14,8 @@ import (
 	"kist/kv/tables"
 )
 
-// A repair works where cache/ is on another file system than journal/, and so
-// does undoing one that was interrupted.
+// A repair works if cache/ is on another file system than journal/, and so does undoing
+// an interrupted repair.
 func TestRepairWithCacheElsewhere(t *testing.T) {
 	t.Parallel()
 	for _, interrupt := range []bool{false, true} {

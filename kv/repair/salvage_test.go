@@ -25,8 +25,8 @@ import (
 	"kist/kv/tables"
 )
 
-// written is a data directory as a kill leaves it: a generation, and commits
-// after it.
+// written returns a data directory as a kill leaves it: a generation, and commits after
+// it.
 func written(t *testing.T, notes int) (dir string, all map[string]string) {
 	t.Helper()
 	s := kvtest.Open(t)
@@ -78,8 +78,8 @@ func titles(t *testing.T, s *kv.Store) map[string]bool {
 	return all
 }
 
-// After a kill the working copy is what the last record says, whatever is
-// damaged before that: nothing is lost.
+// After a kill the working copy has the state of the last record, so nothing is lost,
+// whatever is damaged before that record.
 func TestRepairTakesWorkingCopy(t *testing.T) {
 	t.Parallel()
 	for name, harm := range map[string]func(t *testing.T, dir string){
@@ -121,8 +121,8 @@ func TestRepairTakesWorkingCopy(t *testing.T) {
 	}
 }
 
-// A last record that is damaged is not taken for one that a crash cut short if
-// the working copy has what it held. Without the working copy nobody can tell.
+// A damaged last record is not taken for one that a crash cut short if the working copy
+// has its contents. Without the working copy nobody can tell.
 func TestLastRecordDamaged(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -156,7 +156,7 @@ func TestLastRecordDamaged(t *testing.T) {
 	is.Equal(len(titles(t, kvtest.OpenAt(t, bare, nil))), 19)
 }
 
-// Without the working copy, what is whole behind the damage is kept.
+// Without the working copy, a repair keeps everything whole after the damage.
 func TestRepairGoesOnBehindDamage(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -264,8 +264,8 @@ func TestRepairGoesOnBehindDamage(t *testing.T) {
 	}
 }
 
-// A repair that is killed before any of its steps is done over by the next one,
-// with the same result; until then no start takes the data for something else.
+// When a repair is killed before any of its steps, the next one completes it with the
+// same result. Until then no start takes the data for something else.
 func TestRepairKilled(t *testing.T) {
 	t.Parallel()
 	for n := range 9 {
@@ -299,8 +299,8 @@ func TestRepairKilled(t *testing.T) {
 	}
 }
 
-// What a repair and a dry run have left that were killed while they read is
-// removed: it holds copies of everything.
+// The remains of a repair or dry run that was killed while reading are removed, because
+// they hold copies of everything.
 func TestKilledRepairLeavesNothing(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -333,8 +333,8 @@ func TestKilledRepairLeavesNothing(t *testing.T) {
 	is.Equal(len(entries), 0)
 }
 
-// A step that fails is undone: the data directory is as it was, and starts if it
-// did before.
+// A failed step is undone: the data directory is as it was, and starts if it did
+// before.
 func TestRepairFails(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -353,8 +353,8 @@ func TestRepairFails(t *testing.T) {
 	is.True(maps.Equal(kvtest.ContentOf(t, s), before))
 }
 
-// What a repair lost is told by the next one as well, wherever the first was
-// killed, until its folder is removed.
+// The next repair also reports what an earlier one lost, wherever that was killed,
+// until its folder is removed.
 func TestRepairTellsOfEarlierLoss(t *testing.T) {
 	t.Parallel()
 	for n := range 9 {
@@ -388,7 +388,7 @@ func TestRepairTellsOfEarlierLoss(t *testing.T) {
 	}
 }
 
-// A working copy alone is taken when somebody says so.
+// A repair uses the working copy alone only when told to.
 func TestRepairFromCopyAlone(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -407,9 +407,9 @@ func TestRepairFromCopyAlone(t *testing.T) {
 	is.True(maps.Equal(got, before))
 }
 
-// A file that has the name of a log and holds nothing of one is not taken for
-// lost commits. With the working copy nothing is lost; without it nobody knows
-// whether the file held something, and the report says that and no more.
+// A file with the name of a log but no contents of one does not count as lost commits.
+// With the working copy nothing is lost. Without it nobody knows whether the file held
+// something, and the report says only that.
 func TestRepairWithStrayLog(t *testing.T) {
 	t.Parallel()
 	for _, cache := range []bool{true, false} {
@@ -439,8 +439,8 @@ func TestRepairWithStrayLog(t *testing.T) {
 	}
 }
 
-// A commit that is not what was written, though its checksum is right, is found
-// by the digest that the last one has, and a repair does not call that whole.
+// A commit that differs from what was written, although its checksum is right, is found
+// by the digest of the last commit, and a repair does not call the result whole.
 func TestRepairComparesDigest(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -475,8 +475,8 @@ func TestRepairComparesDigest(t *testing.T) {
 	kvtest.View(t, kvtest.OpenAt(t, dir, nil), kvtest.Audit)
 }
 
-// A repair that has no room to read the working copy ends before it changes
-// anything. To go on without the copy could lose what that has.
+// A repair without room to read the working copy ends before it changes anything.
+// Continuing without the copy could lose its data.
 func TestRepairWithoutRoom(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
