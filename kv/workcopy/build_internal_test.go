@@ -18,7 +18,7 @@ import (
 	"kist/kv/table"
 )
 
-// built is what a builder made, by bucket and key.
+// built returns the contents of a built file, by bucket and key.
 func built(t *testing.T, b *Builder) map[string]string {
 	t.Helper()
 	is := is.New(t)
@@ -38,8 +38,8 @@ func built(t *testing.T, b *Builder) map[string]string {
 // layout has the buckets that these tests write to.
 var layout = &table.Buckets{1: {No: 1, Name: "one"}, 6: {No: 6, Name: "six"}, 7: {No: 7, Name: "seven"}, 9: {No: 9, Name: "nine"}, 50: {No: 50, Name: "fifty"}, 51: {No: 51, Name: "fifty-one"}}
 
-// A builder keeps the last change of each key, however little it sorts at
-// once, and uses no memory of what it was given.
+// A builder keeps the last change of each key, however little it sorts at once, and
+// does not keep references to its input.
 func TestBuilderModel(t *testing.T) {
 	t.Parallel()
 	numbers := []byte{1, 6, 7, 9, 50, 51}
@@ -140,8 +140,8 @@ func TestBuilderPacks(t *testing.T) {
 	is.NoErr(b.Close())
 }
 
-// However large single changes are and however many runs there are, a builder
-// holds no more than its bounds say, and gives back what one large change took.
+// A builder stays within its memory bounds, however large single changes are and
+// however many runs there are, and releases the memory of one large change.
 func TestBuilderBounds(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -165,7 +165,7 @@ func TestBuilderBounds(t *testing.T) {
 	is.Equal(cap(b.part.mem)+cap(b.part.items), 0)
 	is.NoErr(b.Close())
 
-	// A reader of a run gives back the memory of a large value at the next.
+	// A reader of a run releases the memory of a large value at the next value.
 	values := []int{large, 10, 10}
 	var run []byte
 	for i, n := range values {
@@ -181,7 +181,7 @@ func TestBuilderBounds(t *testing.T) {
 		is.True(n == large || cap(f.value) <= batchBytes)
 	}
 
-	// A transaction ends as soon as it has its measure.
+	// A transaction ends as soon as it has batchBytes.
 	db, err := OpenCopy(filepath.Join(t.TempDir(), "kist.db"))
 	is.NoErr(err)
 	is.NoErr(db.Update(func(tx *bolt.Tx) error { return table.Create(tx, layout) }))
@@ -200,8 +200,8 @@ func TestBuilderBounds(t *testing.T) {
 	is.NoErr(db.Close())
 }
 
-// A disk that is full while the journal is sorted, or while the working copy
-// is written, leaves nothing behind.
+// A build that fails on a full disk, while sorting or while writing the working copy,
+// leaves nothing behind.
 func TestBuilderOnFullDisk(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux has /dev/full")

@@ -8,8 +8,8 @@ import (
 	"github.com/matryer/is"
 )
 
-// A snapshot that is damaged where it begins is given up before anything was
-// written, and the next one is begun with at once.
+// A snapshot that is damaged at its beginning is given up before anything was written,
+// and the rebuild starts with the next one at once.
 func TestBuilderBeginsAnew(t *testing.T) {
 	is := is.New(t)
 	b := &Builder{Buckets: layout, Path: filepath.Join(t.TempDir(), "kist.db")}
