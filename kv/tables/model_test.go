@@ -23,7 +23,7 @@ import (
 	"kist/kv/table"
 )
 
-// The model: what a store must know, in plain structs.
+// The model holds everything that a store must know, in plain structs.
 type (
 	modelTag struct {
 		id    record.ID
@@ -60,8 +60,8 @@ type (
 	}
 )
 
-// try runs fn in a transaction that is to fail every now and then, and reports
-// whether it was kept.
+// try runs fn in a transaction that sometimes fails on purpose, and reports whether it
+// was committed.
 func (m *model) try(fn func(*kv.Tx) error) bool {
 	m.t.Helper()
 	m.clock.Add(time.Duration(m.rnd.IntN(4)) * time.Millisecond)
@@ -87,7 +87,7 @@ func (m *model) try(fn func(*kv.Tx) error) bool {
 	return true
 }
 
-// label finds or makes the owner's tag or folder of the name.
+// label finds or makes the owner's tag or folder with the name.
 func (m *model) label(list *[]*modelTag, owner int, name string) *modelTag {
 	for _, t := range *list {
 		if t.owner == owner && strings.EqualFold(t.name, name) {
@@ -99,7 +99,7 @@ func (m *model) label(list *[]*modelTag, owner int, name string) *modelTag {
 	return t
 }
 
-// learn notes the ids of tags and folders that came into being by name.
+// learn notes the ids of tags and folders that the store made by name.
 func (m *model) learn() {
 	m.t.Helper()
 	kvtest.View(m.t, m.s, func(tx *kv.Tx) error {
@@ -373,8 +373,8 @@ func (m *model) relabel() {
 	}
 }
 
-// ordered is all records in the order in which labels are changed: by kind,
-// then by age.
+// ordered returns all records in the order in which their labels change: by kind, then
+// by age.
 func (m *model) ordered() []*modelRecord {
 	all := slices.Clone(m.records)
 	slices.SortFunc(all, func(a, b *modelRecord) int {
@@ -401,7 +401,8 @@ func (m *model) rename() {
 	}
 }
 
-// query makes up a query, and what of the model it is to find, in order.
+// query makes up a query and returns the part of the model that it should find, in
+// order.
 func (m *model) query() (catalog.Query, []*modelRecord) {
 	owner := m.rnd.IntN(len(m.users))
 	q := catalog.Query{Owner: m.users[owner], Kind: record.Kinds[m.rnd.IntN(3)], Limit: 1 + m.rnd.IntN(9)}
@@ -620,8 +621,8 @@ func (m *model) check() {
 	})
 }
 
-// The store is compared with a model through a long history of changes, some
-// of which fail or panic, with the store closed and opened again in between.
+// The store stays equal to a model through a long history of changes. Some changes fail
+// or panic, and the store is closed and opened again in between.
 func TestModel(t *testing.T) {
 	is := is.New(t)
 	m := &model{t: t, rnd: rand.New(rand.NewPCG(11, 12)), clock: kvtest.NewClock(), dir: filepath.Join(t.TempDir(), "data"), loose: map[byte]bool{}}
@@ -665,7 +666,7 @@ func TestModel(t *testing.T) {
 	}
 	is.True(len(m.records) > 30)
 
-	// One account goes, with everything of it; the other keeps everything.
+	// One account is removed with all its data; the other keeps everything.
 	is.Equal(kvtest.Code(catalog.RemoveTag(m.s, m.users[0], uuid.New(), uuid.Nil)), "not_found")
 	is.NoErr(people.RemoveUser(m.s, m.users[0]))
 	for _, r := range slices.Clone(m.records) {

@@ -26,7 +26,7 @@ import (
 var pin = flag.Bool("pin", false, "write what is missing in testdata/stored")
 
 // TestStoredJSON holds the bytes of every stored struct, with each field set.
-// A field that is renamed, retyped or removed would lose what is on the disk.
+// Renaming, retyping or removing a field would lose data on the disk.
 func TestStoredJSON(t *testing.T) {
 	t.Parallel()
 	for name, zero := range kvtest.StoredJSON {
@@ -48,7 +48,7 @@ func TestStoredJSON(t *testing.T) {
 	}
 }
 
-// TestStoredTables finds a table that TestStoredJSON has forgotten.
+// TestStoredTables finds tables missing from TestStoredJSON.
 func TestStoredTables(t *testing.T) {
 	t.Parallel()
 	// Buckets whose rows are not JSON: indexes, sums and marks, and those that
@@ -99,8 +99,8 @@ func TestStoredRecords(t *testing.T) {
 	}
 }
 
-// golden is the file in testdata/stored. A file that is there is never written
-// again: it is what a disk somewhere has.
+// golden returns the file in testdata/stored. An existing file is never written again:
+// some disk somewhere has these bytes.
 func golden(t *testing.T, name string, now []byte) []byte {
 	t.Helper()
 	path := filepath.Join("testdata", "stored", name)
@@ -114,7 +114,7 @@ func golden(t *testing.T, name string, now []byte) []byte {
 	return text
 }
 
-// lines is a row in hexadecimal, 32 bytes a line.
+// lines returns a row in hexadecimal, 32 bytes a line.
 func lines(row []byte) (text []byte) {
 	for len(row) > 0 {
 		n := min(32, len(row))
@@ -124,7 +124,7 @@ func lines(row []byte) (text []byte) {
 	return text
 }
 
-// explicit fails the test unless every field that is stored says its name.
+// explicit fails the test unless every stored field has its name in a tag.
 func explicit(t *testing.T, typ reflect.Type) {
 	t.Helper()
 	switch typ.Kind() {
@@ -147,7 +147,7 @@ func explicit(t *testing.T, typ reflect.Type) {
 	}
 }
 
-// fields are those of a struct that JSON sees.
+// fields yields the fields of a struct that JSON sees.
 func fields(typ reflect.Type) func(func(reflect.StructField) bool) {
 	return func(yield func(reflect.StructField) bool) {
 		for f := range typ.Fields() {
@@ -164,7 +164,7 @@ func filled(t *testing.T, typ reflect.Type) reflect.Value {
 	return v
 }
 
-// fillIn sets every exported field to a value that is made of its name.
+// fillIn sets every exported field to a value made from its name.
 func fillIn(t *testing.T, v reflect.Value, name string) {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(name)) // cannot fail

@@ -18,7 +18,7 @@ import (
 	"kist/kv/tables"
 )
 
-// Each bucket belongs to one table, and a table names no other's.
+// Each bucket belongs to one table, and a table names only its own buckets.
 func TestTablesHaveAllBuckets(t *testing.T) {
 	t.Parallel()
 	owners := map[table.Bucket]int{}
@@ -47,8 +47,8 @@ func TestTablesHaveAllBuckets(t *testing.T) {
 	}
 }
 
-// An account has something in every bucket and is removed: nothing names it any
-// more. A new table has to be filled here.
+// After an account with something in every bucket is removed, nothing names it. A new
+// table has to be filled here.
 func TestRemoveUserEmptiesAllTables(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
