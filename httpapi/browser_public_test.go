@@ -135,9 +135,9 @@ func TestPublicIsLight(t *testing.T) {
 	is := is.New(t)
 	a := start(t)
 	pages := a.publicPages(t)
-	source, err := os.ReadFile("public/public.go")
+	source, err := os.ReadFile("public/raw.go")
 	is.NoErr(err)
-	a.upload(map[string]string{"isPublic": "true", "slug": "the-source"}, file{"public.go", "", string(source)}).want(201)
+	a.upload(map[string]string{"isPublic": "true", "slug": "the-source"}, file{"raw.go", "", string(source)}).want(201)
 	a.upload(map[string]string{"isPublic": "true", "slug": "the-log"}, file{"a.log", "", strings.Repeat("2026-11-20T10:00:00Z request method=GET path=/v/item status=200 bytes=4821 ms=1.25\n", 3000)}).want(201)
 	pages["source"], pages["log"] = "/v/the-source", "/v/the-log"
 	gzipped := http.Header{"Accept-Encoding": {"gzip"}, "Accept": {"text/html"}}

@@ -211,20 +211,6 @@ func (b *snapshot) copyJournal(dest string) error {
 	return errors.Join(err, to.Sync())
 }
 
-// check reads a copy of the journal back and compares its state.
-func (b *snapshot) check(path string) error {
-	j, err := journal.Read(path, workcopy.Format)
-	if err != nil {
-		return err
-	}
-	defer j.Close()
-	done, err := j.Replay(func() error { return nil }, func([]journal.Op) error { return nil })
-	if err == nil && done.State != b.state.State {
-		err = errors.New("the copy of the journal is not what was written")
-	}
-	return err
-}
-
 // contents returns how many bytes the contents have.
 func (b *snapshot) contents() (total int64) {
 	_ = b.state.View(func(tx *kv.Tx) error { // the function returns no error

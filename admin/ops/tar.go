@@ -104,25 +104,6 @@ func (b *snapshot) writeTar(w io.Writer) error {
 	return t.Close()
 }
 
-// checkTar reads a tar back.
-func (b *snapshot) checkTar(r io.Reader) error {
-	aside := filepath.Join(b.scratch, "check")
-	if err := os.Mkdir(aside, 0o700); err != nil {
-		return err
-	}
-	files := 0
-	if err := unpack(r, filepath.Join(aside, "journal"), func(ref blobs.Ref, r io.Reader) error {
-		files++
-		return blobs.CheckBytes(ref, r)
-	}); err != nil {
-		return err
-	}
-	if files != b.result.Files {
-		return fmt.Errorf("the tar has %d files and should have %d", files, b.result.Files)
-	}
-	return b.check(filepath.Join(aside, "journal"))
-}
-
 // The names in a tar. Anything may come before them, because the names in a tar of
 // a data directory may begin with the name of its folder.
 var (

@@ -16,7 +16,6 @@ import (
 
 	"github.com/julienschmidt/httprouter"
 
-	"kist/kv"
 	"kist/kv/people"
 	"kist/kv/record"
 )
@@ -350,135 +349,7 @@ func (s *Site) Trusts(a netip.Addr) bool {
 	return false
 }
 
-// credential is the API key of a request; "" if there is none. Two different keys are
-// refused, so that no other reader of the request can see another caller than kist does.
-func credential(h http.Header) (string, error) {
-	var key string
-	differ := false
-	found := func(v string) {
-		if v = strings.TrimSpace(v); v == "" { // ignore an empty header
-			return
-		}
-		differ = differ || key != "" && v != key
-		key = v
-	}
-	for _, v := range h["X-Api-Key"] {
-		found(v)
-	}
-	for _, v := range h["Authorization"] {
-		scheme, rest, _ := strings.Cut(strings.TrimSpace(strings.ReplaceAll(v, "\t", " ")), " ")
-		if strings.EqualFold(scheme, "ApiKey") || strings.EqualFold(scheme, "Bearer") {
-			found(rest)
-		}
-	}
-	if differ {
-		return "", &record.Error{Fault: record.Malformed, Code: "conflicting_credentials", Text: "The request carries two different credentials."}
-	}
-	return key, nil
-}
-
-// Authorize checks that the caller may use the operation. Where anyone may, an invalid
-// credential is ignored: its sender is a visitor.
-func (c *Request) Authorize(d Access) error {
-	if d.Operator {
-		return record.NotFound("address")
-	}
-	if d.Open && (!d.optional || c.AtContentOrigin()) {
-		return nil
-	}
-	caller, err := c.authenticate()
-	if d.Open && err == errNoCredential { //nolint:errorlint // never wrapped; the usual case for visitors
-		return nil
-	}
-	if _, status := ClientError(err); d.Open && status == http.StatusUnauthorized {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if caller.Key.Session && !safe(c.R.Method) {
-		if err := c.SameOrigin(); err != nil {
-			return err
-		}
-	}
-	c.Caller = caller
-	switch {
-	case d.Open, d.AnyKey && !d.Admin, caller.Key.Session && (d.Session || d.Browser):
-	case d.Browser:
-		return &record.Error{Fault: record.Denied, Code: "session_needed", Text: "Only a user who is signed in may do this. An API key may not."}
-	case !d.AnyKey && !caller.Key.Allows(d.Scope):
-		return &record.Error{Fault: record.Denied, Code: "scope_missing", Text: "This API key does not have the scope " + string(d.Scope) + "."}
-	case d.Admin && caller.User.Role != record.Admin:
-		return &record.Error{Fault: record.Denied, Code: "not_admin", Text: "Only an administrator may do this."}
-	}
-	return nil
-}
-
-var errNoCredential = &record.Error{
-	Fault: record.Unauthorized, Code: "no_credential", Text: "This needs an API key in the header x-api-key, or a browser that is signed in.",
-}
-
-// authenticate identifies the caller by an API key if there is one, otherwise by a session.
-func (c *Request) authenticate() (*people.Caller, error) {
-	key, err := credential(c.R.Header)
-	if err != nil {
-		return nil, err
-	}
-	if key != "" {
-		return people.Authenticate(c.Site.Store, key)
-	}
-	if secret := c.Session(); secret != "" {
-		return people.AuthenticateSession(c.Site.Store, secret)
-	}
-	return nil, errNoCredential
-}
-
-// safe reports whether a method changes nothing (RFC 9110, section 9.2.1).
-func safe(method string) bool {
-	return method == http.MethodGet || method == http.MethodHead || method == http.MethodOptions
-}
-
-// Owns reports whether the caller may see everything in r.
-func (c *Request) Owns(r *record.Record) bool { return c.Caller != nil && owns(c.Caller, r) }
-
-func owns(caller *people.Caller, r *record.Record) bool {
-	return caller.User.ID == r.Owner && caller.Key.Allows(record.ScopeRead)
-}
-
-// UpdateAsCaller is Store.Update for the end of a request that may have taken long. It
-// refuses a caller whose credential was revoked in the meantime.
-func (c *Request) UpdateAsCaller(fn func(*kv.Tx) error) error {
-	return c.Site.Store.Update(func(tx *kv.Tx) error {
-		if err := people.CheckNotRevoked(tx, &c.Caller.Key); err != nil {
-			return err
-		}
-		return fn(tx)
-	})
-}
-
 func (c *Request) Owner() record.ID { return c.Caller.User.ID }
 
 // Arg is a segment of the path.
 func (c *Request) Arg(name string) string { return c.Args.ByName(name) }
-
-// SessionCookie is the name of the session cookie: see SiteCookie.
-const SessionCookie = "kist_session"
-
-// Session is the secret in the request's cookie; "" if there is none.
-func (c *Request) Session() string {
-	cookie, err := c.R.Cookie(c.SiteCookie(SessionCookie))
-	if err != nil {
-		return ""
-	}
-	return cookie.Value
-}
-
-// SameOrigin refuses requests that another site makes a browser send, where the browser
-// would add a cookie or store one (CrossOriginProtection of the standard library:
-// Sec-Fetch-Site, else Origin).
-func (c *Request) SameOrigin() error {
-	if err := c.Site.CrossOrigin.Check(c.R); err != nil {
-		return &record.Error{Fault: record.Denied, Code: "cross_origin", Text: "The request comes from another site."}
-	}
-	return nil
-}

@@ -55,35 +55,6 @@ type TextForm struct{ Doc, Example string }
 
 var BareAddress = &TextForm{"only the address, one per line", "https://kist.example.org/v/summer-24\n"}
 
-// Access says who may call.
-type Access struct {
-	Open     bool         // anyone
-	optional bool         // with Open: a valid credential identifies the caller
-	AnyKey   bool         // any valid API key, whatever its scope
-	Scope    record.Scope // the scope that an API key needs
-	Admin    bool         // the user must be an administrator
-
-	Browser bool // only a session, not an API key
-	Session bool // a session is enough, without the scope and the role
-
-	Operator bool // only a command of the operator; the network has no such row and refuses it
-}
-
-var (
-	Anyone       = Access{Open: true}
-	Visitors     = Access{Open: true, optional: true}
-	AnyKeyHolder = Access{AnyKey: true}
-	ReadsMetrics = Access{AnyKey: true, Admin: true}
-	Reads        = Access{Scope: record.ScopeRead}
-	Writes       = Access{Scope: record.ScopeWrite}
-	Uploads      = Access{Scope: record.ScopeUpload}
-	FullScope    = Access{Scope: record.ScopeAll}
-	Manages      = Access{Scope: record.ScopeAdmin, Admin: true}
-	OwnAccount   = Access{Scope: record.ScopeAdmin, Admin: true, Session: true}
-	Browsers     = Access{Browser: true}
-	Operators    = Access{Operator: true}
-)
-
 func Title(word string) string { return strings.ToUpper(word[:1]) + word[1:] }
 
 var SharePassword = []Param{{"header", "x-share-password", "Password of the item, if it has one.", Object{"type": "string", "maxLength": field.MaxSecret}, "open sesame"}, ProofArg}

@@ -20,88 +20,12 @@ import (
 	"kist/blobs"
 	"kist/embed"
 	"kist/httpapi/grant"
-	"kist/httpapi/session"
 	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/catalog"
 	"kist/kv/field"
-	"kist/kv/people"
 	"kist/kv/record"
 )
-
-// shared finds the item with the slug and checks access: its owner may always have it,
-// anyone else if it is open and the password, if any, is right. The item must be of one of
-// the kinds.
-func shared(c *web.Request, slug string, kinds ...*record.Kind) (r *record.Record, owned bool, err error) {
-	r, owned, err = Find(c, slug, kinds)
-	return r, owned, Unlock(c, r, owned, err)
-}
-
-// sharedFile is shared for addresses that may have an extension after the slug. A slug that
-// contains the extension comes first. It looks for both before it checks a password, because
-// that takes time and counts as a guess.
-func sharedFile(c *web.Request, name string, kinds ...*record.Kind) (r *record.Record, owned bool, err error) {
-	r, owned, err = Find(c, name, kinds)
-	if ext := path.Ext(name); web.IsMissing(err) && ext != "" && ext != name {
-		r, owned, err = Find(c, strings.TrimSuffix(name, ext), kinds)
-	}
-	return r, owned, Unlock(c, r, owned, err)
-}
-
-// Find is shared without the check of the password.
-func Find(c *web.Request, slug string, kinds []*record.Kind) (r *record.Record, owned bool, err error) {
-	if r, err = catalog.Shared(c.Site.Store, slug); err != nil {
-		return nil, false, err
-	}
-	now := c.Site.Store.Now()
-	switch {
-	case !slices.Contains(kinds, r.Kind):
-		return nil, false, record.ErrMissing
-	case c.Owns(r) || c.AtContentOrigin() && Granted(c, grant.ToOwn, r):
-		return r, true, nil
-	case r.Reached && !r.Expired(now) && Granted(c, grant.ToRead, r):
-		return r, false, nil // the visitor of the last view may continue reading
-	}
-	return r, false, r.Open(now)
-}
-
-var errLocked = &record.Error{
-	Fault: record.Unauthorized, Code: "password_required",
-	Text: "This item needs a password in the header x-share-password.",
-}
-
-// Unlock checks the visitor's password for a found item. found is the error of Find. A
-// password for a missing item costs the same work.
-func Unlock(c *web.Request, r *record.Record, owned bool, found error) error {
-	password := c.R.Header.Get("X-Share-Password")
-	switch {
-	case web.IsMissing(found) && password != "":
-		_ = CheckItemPassword(c, "missing", "", password, false)
-		return found
-	case found != nil, owned, r.Password == "", Granted(c, grant.ToUnlock, r), Granted(c, grant.ToRead, r):
-		return found
-	case password == "":
-		return errLocked
-	}
-	return CheckItemPassword(c, r.ID.String(), r.Password, password, true)
-}
-
-// CheckItemPassword checks a password for an item against a hash. proves is Guess.Proves.
-func CheckItemPassword(c *web.Request, item, hash, password string, proves bool) error {
-	if len(password) > field.MaxSecret { // no password is longer, so this is no guess
-		return errWrong
-	}
-	right, err := session.CheckPassword(c, session.Guess{At: item, Hash: hash, Password: password, Proves: proves})
-	if err != nil {
-		return err
-	}
-	if !right {
-		return errWrong
-	}
-	return nil
-}
-
-var errWrong = &record.Error{Fault: record.Unauthorized, Code: "wrong_password", Text: "The password is wrong."}
 
 // IsPrefetchOrPreview reports whether no person has asked for the item yet: a browser fetches
 // it in advance, or a messenger fetches a preview.
@@ -141,140 +65,6 @@ var previewers = []string{
 }
 
 var errAhead = &record.Error{Fault: record.Busy, Code: "no_prefetch", Text: "This item cannot be fetched in advance."}
-
-var FollowLink = web.Operation{
-	Tag: "public", Summary: "Redirects a short link and counts the click.",
-	Args: web.SharePassword, Reply: web.Reply{Status: 302, Doc: "Redirects to the target.", Body: nil}, Fails: []int{200, 401, 404, 410, 429, 503},
-	Slugs: true, Serve: followLink,
-}
-
-// followLink redirects to the target of a short link.
-func followLink(c *web.Request) error {
-	r, owned, err := shared(c, c.Arg("slug"), record.Links)
-	return RedirectLink(c, r, owned, err)
-}
-
-// RedirectLink redirects a short link (RFC 9110, section 15.4.3) and counts the click. found
-// is the error of looking for the link. The target of a link with a limit is shown only in
-// exchange for a click.
-func RedirectLink(c *web.Request, r *record.Record, owned bool, found error) error {
-	if found == errLocked && web.TakesPage(c.W, c.R) { //nolint:errorlint // never wrapped
-		return c.RespondPage(http.StatusUnauthorized, locked(c, r.Slug, thenLink, embed.Problem{}))
-	}
-	if found != nil {
-		return found
-	}
-	b, err := r.Decode()
-	if err != nil {
-		return err
-	}
-	target := b.(*record.Link).URL // the kind is checked
-	if linkAt(c.Site, target) != "" {
-		var back bool
-		if err := c.Site.Store.View(func(tx *kv.Tx) (err error) { back, err = leadsBack(c.Site, tx, r.Slug, target); return err }); err != nil {
-			return err
-		}
-		if back { // a loop, maybe because the server's address changed
-			return View(c, r, owned, nil)
-		}
-	}
-	head := c.R.Method == http.MethodHead
-	h := c.W.Header()
-	h["Cache-Control"] = web.HeadNoStore
-	switch {
-	case owned:
-	case r.Limit > 0 && head:
-		c.W.WriteHeader(http.StatusOK)
-		return nil
-	case r.Limit > 0 && isPreview(c):
-		return card(c, r)
-	case r.Limit > 0 && IsPrefetchOrPreview(c):
-		return errAhead
-	case !head && !IsPrefetchOrPreview(c):
-		if err := catalog.Seen(c.Site.Store, r); err != nil {
-			return err
-		}
-	}
-	h["Location"] = []string{web.ASCIIURL(target)}
-	c.W.WriteHeader(http.StatusFound)
-	return nil
-}
-
-// linkAt is the slug if the address is a short link of this server, otherwise "". It must
-// consider how addresses vary: HTTP may redirect to HTTPS, and a proxy may merge slashes.
-func linkAt(s *web.Site, address string) string {
-	base := s.BaseURL
-	if !strings.Contains(strings.ToLower(address), strings.ToLower(base.Hostname())) { // usually not
-		return ""
-	}
-	u, err := url.Parse(address)
-	if err != nil || strings.TrimSuffix(web.CanonicalHost(u.Scheme, u.Host), ".") != web.CanonicalHost(base.Scheme, base.Host) || strings.HasSuffix(u.Path, "/") {
-		return ""
-	}
-	name, ok := strings.CutPrefix(path.Clean(u.Path), strings.TrimSuffix(base.Path, "/")+"/")
-	name = strings.TrimPrefix(name, "s/")
-	if !ok || strings.Contains(name, "/") {
-		return ""
-	}
-	return name
-}
-
-// maxHops is how many short links in a row are followed, about as many as browsers follow.
-const maxHops = 20
-
-// leadsBack reports whether the target of the slug's short link is that link itself, or leads
-// to it through others that anyone may follow at any time. It does not follow links with a
-// password or a limit.
-func leadsBack(s *web.Site, tx *kv.Tx, slug, target string) (bool, error) {
-	for range maxHops {
-		next := linkAt(s, target)
-		if next == slug || next == "" {
-			return next != "", nil
-		}
-		r, err := catalog.Slug(tx, next)
-		if web.IsMissing(err) || err == nil && (r.Kind != record.Links || !openToAll(r) || r.Open(tx.Now) != nil) {
-			return false, nil
-		}
-		if err != nil {
-			return false, err
-		}
-		if shut, err := people.Disabled(tx, r.Owner); shut || err != nil {
-			return false, err
-		}
-		b, err := r.Decode()
-		if err != nil {
-			return false, err
-		}
-		target = b.(*record.Link).URL // the kind is checked
-	}
-	return false, nil
-}
-
-// LinkTarget is the slug and the target in a short link's form. Other forms have no target.
-func LinkTarget(f *record.Form) (a [2]string) {
-	if link, ok := f.Body.(*record.Link); ok {
-		a = [2]string{f.Slug, link.URL}
-	}
-	return a
-}
-
-// CheckTarget refuses a form of a short link that would lead back to itself, unless it did so
-// before. before is the previous LinkTarget. A slug that is still to be chosen needs no
-// check, because nobody can know it yet.
-func CheckTarget(s *web.Site, tx *kv.Tx, f *record.Form, before [2]string) error {
-	now := LinkTarget(f)
-	if now[0] == "" {
-		now[0] = before[0]
-	}
-	if now == before || now[0] == "" || now[1] == "" {
-		return nil
-	}
-	back, err := leadsBack(s, tx, now[0], now[1])
-	if back {
-		err = field.Problems{"originalUrl": "must not lead back to this short link"}
-	}
-	return err
-}
 
 var ReadRaw = web.Operation{
 	Tag: "public", Summary: "The bytes of a shared file, or the text of a shared note or snippet. An extension after the slug is ignored.",
@@ -559,9 +349,6 @@ func fromStart(ranges string, size int64) bool {
 	}
 	return false
 }
-
-// openToAll reports whether anyone may see the item at any time.
-func openToAll(r *record.Record) bool { return r.Public && r.Password == "" && r.Limit == 0 }
 
 // PasswordForm is the optional body of a public read.
 type PasswordForm struct{ password field.Secret }

@@ -1,0 +1,91 @@
+package public
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	"kist/httpapi/grant"
+	"kist/httpapi/session"
+	"kist/httpapi/web"
+	"kist/kv/catalog"
+	"kist/kv/field"
+	"kist/kv/record"
+)
+
+// shared finds the item with the slug and checks access: its owner may always have it,
+// anyone else if it is open and the password, if any, is right. The item must be of one of
+// the kinds.
+func shared(c *web.Request, slug string, kinds ...*record.Kind) (r *record.Record, owned bool, err error) {
+	r, owned, err = Find(c, slug, kinds)
+	return r, owned, Unlock(c, r, owned, err)
+}
+
+// sharedFile is shared for addresses that may have an extension after the slug. A slug that
+// contains the extension comes first. It looks for both before it checks a password, because
+// that takes time and counts as a guess.
+func sharedFile(c *web.Request, name string, kinds ...*record.Kind) (r *record.Record, owned bool, err error) {
+	r, owned, err = Find(c, name, kinds)
+	if ext := path.Ext(name); web.IsMissing(err) && ext != "" && ext != name {
+		r, owned, err = Find(c, strings.TrimSuffix(name, ext), kinds)
+	}
+	return r, owned, Unlock(c, r, owned, err)
+}
+
+// Find is shared without the check of the password.
+func Find(c *web.Request, slug string, kinds []*record.Kind) (r *record.Record, owned bool, err error) {
+	if r, err = catalog.Shared(c.Site.Store, slug); err != nil {
+		return nil, false, err
+	}
+	now := c.Site.Store.Now()
+	switch {
+	case !slices.Contains(kinds, r.Kind):
+		return nil, false, record.ErrMissing
+	case c.Owns(r) || c.AtContentOrigin() && Granted(c, grant.ToOwn, r):
+		return r, true, nil
+	case r.Reached && !r.Expired(now) && Granted(c, grant.ToRead, r):
+		return r, false, nil // the visitor of the last view may continue reading
+	}
+	return r, false, r.Open(now)
+}
+
+var errLocked = &record.Error{
+	Fault: record.Unauthorized, Code: "password_required",
+	Text: "This item needs a password in the header x-share-password.",
+}
+
+// Unlock checks the visitor's password for a found item. found is the error of Find. A
+// password for a missing item costs the same work.
+func Unlock(c *web.Request, r *record.Record, owned bool, found error) error {
+	password := c.R.Header.Get("X-Share-Password")
+	switch {
+	case web.IsMissing(found) && password != "":
+		_ = CheckItemPassword(c, "missing", "", password, false)
+		return found
+	case found != nil, owned, r.Password == "", Granted(c, grant.ToUnlock, r), Granted(c, grant.ToRead, r):
+		return found
+	case password == "":
+		return errLocked
+	}
+	return CheckItemPassword(c, r.ID.String(), r.Password, password, true)
+}
+
+// CheckItemPassword checks a password for an item against a hash. proves is Guess.Proves.
+func CheckItemPassword(c *web.Request, item, hash, password string, proves bool) error {
+	if len(password) > field.MaxSecret { // no password is longer, so this is no guess
+		return errWrong
+	}
+	right, err := session.CheckPassword(c, session.Guess{At: item, Hash: hash, Password: password, Proves: proves})
+	if err != nil {
+		return err
+	}
+	if !right {
+		return errWrong
+	}
+	return nil
+}
+
+var errWrong = &record.Error{Fault: record.Unauthorized, Code: "wrong_password", Text: "The password is wrong."}
+
+// openToAll reports whether anyone may see the item at any time.
+func openToAll(r *record.Record) bool { return r.Public && r.Password == "" && r.Limit == 0 }

@@ -1,0 +1,150 @@
+package public
+
+import (
+	"net/http"
+	"net/url"
+	"path"
+	"strings"
+
+	"kist/embed"
+	"kist/httpapi/web"
+	"kist/kv"
+	"kist/kv/catalog"
+	"kist/kv/field"
+	"kist/kv/people"
+	"kist/kv/record"
+)
+
+var FollowLink = web.Operation{
+	Tag: "public", Summary: "Redirects a short link and counts the click.",
+	Args: web.SharePassword, Reply: web.Reply{Status: 302, Doc: "Redirects to the target.", Body: nil}, Fails: []int{200, 401, 404, 410, 429, 503},
+	Slugs: true, Serve: followLink,
+}
+
+// followLink redirects to the target of a short link.
+func followLink(c *web.Request) error {
+	r, owned, err := shared(c, c.Arg("slug"), record.Links)
+	return RedirectLink(c, r, owned, err)
+}
+
+// RedirectLink redirects a short link (RFC 9110, section 15.4.3) and counts the click. found
+// is the error of looking for the link. The target of a link with a limit is shown only in
+// exchange for a click.
+func RedirectLink(c *web.Request, r *record.Record, owned bool, found error) error {
+	if found == errLocked && web.TakesPage(c.W, c.R) { //nolint:errorlint // never wrapped
+		return c.RespondPage(http.StatusUnauthorized, locked(c, r.Slug, thenLink, embed.Problem{}))
+	}
+	if found != nil {
+		return found
+	}
+	b, err := r.Decode()
+	if err != nil {
+		return err
+	}
+	target := b.(*record.Link).URL // the kind is checked
+	if linkAt(c.Site, target) != "" {
+		var back bool
+		if err := c.Site.Store.View(func(tx *kv.Tx) (err error) { back, err = leadsBack(c.Site, tx, r.Slug, target); return err }); err != nil {
+			return err
+		}
+		if back { // a loop, maybe because the server's address changed
+			return View(c, r, owned, nil)
+		}
+	}
+	head := c.R.Method == http.MethodHead
+	h := c.W.Header()
+	h["Cache-Control"] = web.HeadNoStore
+	switch {
+	case owned:
+	case r.Limit > 0 && head:
+		c.W.WriteHeader(http.StatusOK)
+		return nil
+	case r.Limit > 0 && isPreview(c):
+		return card(c, r)
+	case r.Limit > 0 && IsPrefetchOrPreview(c):
+		return errAhead
+	case !head && !IsPrefetchOrPreview(c):
+		if err := catalog.Seen(c.Site.Store, r); err != nil {
+			return err
+		}
+	}
+	h["Location"] = []string{web.ASCIIURL(target)}
+	c.W.WriteHeader(http.StatusFound)
+	return nil
+}
+
+// linkAt is the slug if the address is a short link of this server, otherwise "". It must
+// consider how addresses vary: HTTP may redirect to HTTPS, and a proxy may merge slashes.
+func linkAt(s *web.Site, address string) string {
+	base := s.BaseURL
+	if !strings.Contains(strings.ToLower(address), strings.ToLower(base.Hostname())) { // usually not
+		return ""
+	}
+	u, err := url.Parse(address)
+	if err != nil || strings.TrimSuffix(web.CanonicalHost(u.Scheme, u.Host), ".") != web.CanonicalHost(base.Scheme, base.Host) || strings.HasSuffix(u.Path, "/") {
+		return ""
+	}
+	name, ok := strings.CutPrefix(path.Clean(u.Path), strings.TrimSuffix(base.Path, "/")+"/")
+	name = strings.TrimPrefix(name, "s/")
+	if !ok || strings.Contains(name, "/") {
+		return ""
+	}
+	return name
+}
+
+// maxHops is how many short links in a row are followed, about as many as browsers follow.
+const maxHops = 20
+
+// leadsBack reports whether the target of the slug's short link is that link itself, or leads
+// to it through others that anyone may follow at any time. It does not follow links with a
+// password or a limit.
+func leadsBack(s *web.Site, tx *kv.Tx, slug, target string) (bool, error) {
+	for range maxHops {
+		next := linkAt(s, target)
+		if next == slug || next == "" {
+			return next != "", nil
+		}
+		r, err := catalog.Slug(tx, next)
+		if web.IsMissing(err) || err == nil && (r.Kind != record.Links || !openToAll(r) || r.Open(tx.Now) != nil) {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		if shut, err := people.Disabled(tx, r.Owner); shut || err != nil {
+			return false, err
+		}
+		b, err := r.Decode()
+		if err != nil {
+			return false, err
+		}
+		target = b.(*record.Link).URL // the kind is checked
+	}
+	return false, nil
+}
+
+// LinkTarget is the slug and the target in a short link's form. Other forms have no target.
+func LinkTarget(f *record.Form) (a [2]string) {
+	if link, ok := f.Body.(*record.Link); ok {
+		a = [2]string{f.Slug, link.URL}
+	}
+	return a
+}
+
+// CheckTarget refuses a form of a short link that would lead back to itself, unless it did so
+// before. before is the previous LinkTarget. A slug that is still to be chosen needs no
+// check, because nobody can know it yet.
+func CheckTarget(s *web.Site, tx *kv.Tx, f *record.Form, before [2]string) error {
+	now := LinkTarget(f)
+	if now[0] == "" {
+		now[0] = before[0]
+	}
+	if now == before || now[0] == "" || now[1] == "" {
+		return nil
+	}
+	back, err := leadsBack(s, tx, now[0], now[1])
+	if back {
+		err = field.Problems{"originalUrl": "must not lead back to this short link"}
+	}
+	return err
+}
