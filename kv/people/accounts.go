@@ -1,5 +1,5 @@
-// Package people keeps accounts, their keys, sessions and devices, their quotas, and
-// how often wrong passwords were tried.
+// Package people keeps accounts with their keys, sessions, devices and quotas, and
+// counts wrong passwords.
 package people
 
 import (
@@ -21,24 +21,24 @@ import (
 	"kist/kv/workcopy"
 )
 
-// UserRows are the accounts.
-var UserRows = kv.JsonTable(UserBucket, func(u *record.User) []byte { return kv.OwnedKey(u.ID) }, // a copy: what is put must not change
+// UserRows is the table of accounts.
+var UserRows = kv.JsonTable(UserBucket, func(u *record.User) []byte { return kv.OwnedKey(u.ID) }, // a copy: the key of a stored row must not change
 	table.Index[record.User]{Bucket: userName, Name: "username", Unique: true, Keys: func(u *record.User, file func([]byte)) {
 		file([]byte(record.Fold(u.Name)))
 	}})
 
-// KeyRows are the credentials: API keys and sessions.
+// KeyRows is the table of credentials: API keys and sessions.
 var KeyRows = kv.JsonTable(keyBucket, func(k *record.Key) []byte { return kv.OwnedKey(k.Owner, k.ID[:]...) },
 	table.Index[record.Key]{Bucket: keyDigest, Name: "key", Unique: true, Keys: func(k *record.Key, file func([]byte)) {
 		file(k.Digest[:])
 	}})
 
-// callers has credentials by digest, and whether accounts are disabled by id, as of
-// the last commit that touched them.
+// callers caches credentials by digest, and by account id whether the account is
+// disabled. It reflects the last commit that touched them.
 var callers kv.Cache[sync.Map]
 
-// PagesDue tells that a page may be due, or that the settings have changed, which
-// say whether pages are looked at.
+// PagesDue signals that a page may be due, or that the settings have changed. The
+// settings turn page checks on and off.
 var PagesDue kv.Signal
 
 // UserTable keeps accounts.
@@ -74,8 +74,8 @@ var KeyTable = kv.Table{
 	Flush: flushKeys,
 }
 
-// CheckOwned is the Check of a table whose keys begin with the id of an owner and
-// end with that of the row.
+// CheckOwned is the Check of a table whose keys begin with the owner's id and end
+// with the row's id.
 func CheckOwned[T any](t *table.Table[T], what string) func(*kv.Audit) {
 	return kv.CheckRows(t, func(a *kv.Audit, v *T) {
 		k := t.Key(v)
@@ -83,19 +83,19 @@ func CheckOwned[T any](t *table.Table[T], what string) func(*kv.Audit) {
 	})
 }
 
-// RefillOwned is the Refill of a table whose keys begin with the id of an owner,
-// and whose rows refer to nothing else.
+// RefillOwned is the Refill of a table whose keys begin with the owner's id and
+// whose rows refer to nothing else.
 func RefillOwned[T any](t *table.Table[T]) func(*kv.Refill) error {
 	return kv.RefillRows(t, kv.Mending[T]{Mend: func(r *kv.Refill, v *T) error { return StandIn(r, record.ID(t.Key(v)[:16])) }})
 }
 
-// StandIn makes a disabled account for rows whose owner is lost.
+// StandIn creates a disabled account for rows whose owner is lost.
 func StandIn(r *kv.Refill, owner record.ID) error {
 	if r.Get(UserBucket, owner[:]) != nil {
 		return nil
 	}
 	u := &record.User{ID: owner, Name: fmt.Sprintf("recovered-%x", owner[10:]), Role: record.Member, Disabled: true, Quota: -1, Created: time.UnixMilli(int64(binary.BigEndian.Uint64(owner[:8]) >> 16)).UTC()}
-	r.Lost(fmt.Errorf("account %s: it is lost, and %s, which is disabled, stands in for it", owner, u.Name))
+	r.Lost(fmt.Errorf("account %s is lost; the disabled account %s takes its place", owner, u.Name))
 	return UserRows.Put(r.Tx.Tx, u)
 }
 
@@ -108,8 +108,8 @@ func User(tx *kv.Tx, id record.ID) (*record.User, error) {
 	return u, kv.UserError(err, "user")
 }
 
-// RequireOwner refuses what is to belong to an account that is gone: a request may
-// still be under way when its user is removed, and nothing may be left over.
+// RequireOwner fails if the account is gone. A request may still be running when
+// its user is removed, and it must not leave rows behind.
 func RequireOwner(tx *kv.Tx, id record.ID) error {
 	if tx.Get(UserBucket, id[:]) == nil {
 		return record.NotFound("user")
@@ -117,13 +117,13 @@ func RequireOwner(tx *kv.Tx, id record.ID) error {
 	return nil
 }
 
-// Disabled reports whether the account is disabled or gone. A View takes it from
-// what earlier ones read, until a commit changes an account.
+// Disabled reports whether the account is disabled or gone. Views share a cached
+// answer until a commit changes an account.
 func Disabled(tx *kv.Tx, id record.ID) (bool, error) {
 	kept := callers.In(tx)
 	if kept != nil {
-		if shut, ok := kept.Load(id); ok {
-			return shut.(bool), nil //nolint:errcheck // nothing else is filed by id
+		if disabled, ok := kept.Load(id); ok {
+			return disabled.(bool), nil //nolint:errcheck // an id always maps to a bool
 		}
 	}
 	u, err := UserRows.Get(tx.Tx, id[:])
@@ -131,20 +131,20 @@ func Disabled(tx *kv.Tx, id record.ID) (bool, error) {
 	if err != nil && !gone {
 		return false, err
 	}
-	shut := gone || u.Disabled
+	disabled := gone || u.Disabled
 	if kept != nil && !gone {
-		kept.Store(id, shut)
+		kept.Store(id, disabled)
 	}
-	return shut, nil
+	return disabled, nil
 }
 
-// UserNamed reads the account with the name, in any case.
+// UserNamed reads the account with the name, ignoring case.
 func UserNamed(tx *kv.Tx, name string) (*record.User, error) {
 	u, err := UserRows.Find(tx.Tx, userName, []byte(record.Fold(name)))
 	return u, kv.UserError(err, "user")
 }
 
-// AddUser makes an account; its password is a hash. The first administrator
+// AddUser creates an account; u.Password is already a hash. The first administrator
 // ends the claim.
 func AddUser(tx *kv.Tx, u record.User) (*record.User, error) {
 	u.ID, u.Created = tx.NewID(), tx.Now
@@ -158,10 +158,10 @@ func putUser(tx *kv.Tx, u *record.User) error {
 	return tx.Delete(workcopy.MetaBucket, kv.MetaClaim)
 }
 
-// SaveUser changes an account, which must have been read in the same
-// transaction. The last administrator who can sign in stays one. A new password
-// ends the account's sessions, and so does disabling it: enabling it again does
-// not bring them back.
+// SaveUser changes an account, which must have been read in the same transaction.
+// It refuses to leave the instance without an administrator who can sign in. A new
+// password ends the account's sessions. Disabling the account ends them too, and
+// enabling it again does not bring them back.
 func SaveUser(tx *kv.Tx, u *record.User) error {
 	callers.Drop(tx)
 	before, err := User(tx, u.ID)
@@ -199,9 +199,9 @@ func requireAdmin(tx *kv.Tx) error {
 	return &record.Error{Fault: record.Taken, Code: "last_admin", Text: "This is the last administrator; make another one first."}
 }
 
-// RemoveUser takes an account and everything of it away. The account is shut
-// first; its content goes in several transactions, so that others are not
-// kept waiting. When it is cut short, calling it again goes on.
+// RemoveUser deletes an account and everything it owns. It disables the account
+// first and deletes the content in several transactions, so that other writers are
+// not kept waiting. If it is interrupted, calling it again continues.
 func RemoveUser(s *kv.Store, id record.ID) error {
 	err := s.Update(func(tx *kv.Tx) error {
 		u, err := User(tx, id)
@@ -242,7 +242,7 @@ func SetSettings(tx *kv.Tx, set record.Settings) error {
 	return tx.Put(workcopy.MetaBucket, kv.MetaSettings, v)
 }
 
-// KeyPrefix begins every API key.
+// KeyPrefix is the prefix of every API key.
 const KeyPrefix = "kist_"
 
 const base62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -259,7 +259,7 @@ func NewSecret() string {
 	return KeyPrefix + string(digits)
 }
 
-// AddKey makes an API key. The secret is returned this once.
+// AddKey creates an API key. The secret is returned only here.
 func AddKey(tx *kv.Tx, k record.Key) (key *record.Key, secret string, err error) {
 	if err := record.CheckEnd(k.Expires, tx.Now); err != nil {
 		return nil, "", record.Bad(map[string]string{"expiresAt": err.Error()})
@@ -275,8 +275,8 @@ func AddKey(tx *kv.Tx, k record.Key) (key *record.Key, secret string, err error)
 	return &k, secret, KeyRows.Put(tx.Tx, &k)
 }
 
-// secretDigest is what is kept of a secret. That of a session cannot be used
-// as an API key, nor the other way round.
+// secretDigest is the stored form of a secret. The secret of a session cannot be
+// used as an API key, nor the other way round.
 func secretDigest(secret string, session bool) [32]byte {
 	if session {
 		secret = "session " + secret
@@ -284,7 +284,7 @@ func secretDigest(secret string, session bool) [32]byte {
 	return sha256.Sum256([]byte(secret))
 }
 
-// AddSession signs a browser in. The secret is returned this once.
+// AddSession signs a browser in. The secret is returned only here.
 func AddSession(tx *kv.Tx, owner record.ID, agent, address string) (key *record.Key, secret string, err error) {
 	return AddKey(tx, record.Key{
 		Owner: owner, Scopes: []record.Scope{record.ScopeAdmin}, Session: true, Agent: agent, Address: address,
@@ -298,7 +298,7 @@ func Keys(tx *kv.Tx, owner record.ID) ([]record.Key, error) { return credentials
 // AllKeys lists everyone's API keys.
 func AllKeys(tx *kv.Tx) ([]record.Key, error) { return credentials(tx, nil, false) }
 
-// Sessions lists the owner's sessions that hold, oldest first.
+// Sessions lists the owner's unexpired sessions, oldest first.
 func Sessions(tx *kv.Tx, owner record.ID) ([]record.Key, error) {
 	all, err := credentials(tx, owner[:], true)
 	return slices.DeleteFunc(all, func(k record.Key) bool { return !tx.Now.Before(k.Expires) }), err
@@ -309,8 +309,8 @@ func credentials(tx *kv.Tx, prefix []byte, sessions bool) ([]record.Key, error) 
 	return slices.DeleteFunc(all, func(k record.Key) bool { return k.Session != sessions }), err
 }
 
-// EndSessions signs all browsers of the owner out; what they have approved and
-// was not fetched yet ends too.
+// EndSessions signs out all of the owner's browsers. Devices that the owner approved
+// and that have not fetched their key yet are dropped too.
 func EndSessions(tx *kv.Tx, owner record.ID) error {
 	waiting, err := kv.Collect(deviceRows, tx, nil)
 	for i := 0; err == nil && i < len(waiting); i++ {
@@ -357,15 +357,14 @@ func SaveKey(tx *kv.Tx, k *record.Key) error {
 	return KeyRows.Put(tx.Tx, k)
 }
 
-// RemoveKey takes an API key away; it is refused from the next request on.
+// RemoveKey deletes an API key or a session; the next request with it is refused.
 func RemoveKey(tx *kv.Tx, owner, id record.ID) error {
 	callers.Drop(tx)
 	_, err := KeyRows.Delete(tx.Tx, kv.OwnedKey(owner, id[:]...))
 	return kv.UserError(err, "key")
 }
 
-// Revoke takes those API keys of the owner away that which names, and returns
-// them.
+// Revoke deletes the owner's API keys that which selects, and returns them.
 func Revoke(tx *kv.Tx, owner record.ID, which func(*record.Key) bool) ([]record.Key, error) {
 	all, err := Keys(tx, owner)
 	all = slices.DeleteFunc(all, func(k record.Key) bool { return !which(&k) })
@@ -375,7 +374,7 @@ func Revoke(tx *kv.Tx, owner record.ID, which func(*record.Key) bool) ([]record.
 	return all, err
 }
 
-// Caller is who a credential stands for. It must not be changed.
+// Caller is the user and credential of a request. It must not be changed.
 type Caller struct {
 	User      record.User
 	Key       record.Key
@@ -386,20 +385,20 @@ func forbidden(code, text string) error {
 	return &record.Error{Fault: record.Unauthorized, Code: code, Text: text}
 }
 
-// Authenticate tells who presents the secret of an API key, or refuses with
-// Unauthorized. It sees every commit that ended before the call, and notes the
-// key's use, to the minute.
+// Authenticate finds the caller for the secret of an API key, or fails with
+// Unauthorized. It sees every commit that ended before the call, and records the
+// time of use to the minute.
 func Authenticate(s *kv.Store, secret string) (*Caller, error) { return authenticate(s, secret, false) }
 
-// AuthenticateSession is Authenticate for the secret of a session. That API
-// keys are turned off does not concern it.
+// AuthenticateSession is Authenticate for the secret of a session. Sessions keep
+// working while API keys are turned off.
 func AuthenticateSession(s *kv.Store, secret string) (*Caller, error) {
 	return authenticate(s, secret, true)
 }
 
 func authenticate(s *kv.Store, secret string, session bool) (*Caller, error) {
 	digest := secretDigest(secret, session)
-	known := callers.Of(s) // before the look: what is filed after a commit goes to a map nobody reads
+	known := callers.Of(s) // before the lookup: a result from before a commit then goes to a map nobody reads
 	v, ok := known.Load(digest)
 	if !ok {
 		var c *Caller
@@ -426,8 +425,8 @@ func authenticate(s *kv.Store, secret string, session bool) (*Caller, error) {
 	return c, nil
 }
 
-// Recognize is Authenticate for what was derived from one of the owner's
-// credentials and names it by its id, an API key or a session. It notes no use.
+// Recognize is Authenticate for a token that was derived from an API key or a
+// session of the owner's and names it by id. It doesn't record a use.
 func Recognize(s *kv.Store, owner, id record.ID) (*Caller, error) {
 	var c *Caller
 	if err := s.View(func(tx *kv.Tx) error {
@@ -445,9 +444,9 @@ func Recognize(s *kv.Store, owner, id record.ID) (*Caller, error) {
 	return c, nil
 }
 
-// CheckNotRevoked refuses a credential that was revoked or turned off, or whose
-// account was disabled, after a request that carried it had begun. It belongs in
-// the transaction that ends such a request. A credential may expire meanwhile.
+// CheckNotRevoked fails if a credential was revoked or turned off, or its account
+// was disabled, since the request that carried it started. Call it in the
+// transaction that ends the request. A credential may expire in between.
 func CheckNotRevoked(tx *kv.Tx, k *record.Key) error {
 	now, err := KeyRows.Get(tx.Tx, kv.OwnedKey(k.Owner, k.ID[:]...))
 	if k.Session && errors.Is(err, table.ErrMissing) {
@@ -463,7 +462,7 @@ func CheckNotRevoked(tx *kv.Tx, k *record.Key) error {
 	return c.turnedOff()
 }
 
-// turnedOff says why the credential cannot be used at any time.
+// turnedOff returns why the credential cannot be used at all.
 func (c *Caller) turnedOff() error {
 	switch {
 	case !c.Key.Session && (c.tokensOff || c.User.TokensOff):
@@ -476,7 +475,7 @@ func (c *Caller) turnedOff() error {
 	return nil
 }
 
-// usable says why the credential cannot be used at the instant now.
+// usable returns why the credential cannot be used at the given instant.
 func (c *Caller) usable(now time.Time) error {
 	if err := c.turnedOff(); err != nil {
 		return err
@@ -500,7 +499,7 @@ func unknownKey(err error) error {
 	return err
 }
 
-// caller is who the credential stands for.
+// caller reads the account and the settings that belong to a credential.
 func caller(tx *kv.Tx, k *record.Key) (*Caller, error) {
 	u, err := User(tx, k.Owner)
 	if err != nil {
@@ -510,7 +509,7 @@ func caller(tx *kv.Tx, k *record.Key) (*Caller, error) {
 	return &Caller{*u, *k, set.TokensOff}, err
 }
 
-// used notes the use of a key, unless it is noted for this minute.
+// used records the use of a key, unless this minute is already recorded.
 func used(s *kv.Store, c *Caller, now time.Time) {
 	at := now.Truncate(time.Minute)
 	if !c.Key.LastUsed.Before(at) {
@@ -526,9 +525,9 @@ func used(s *kv.Store, c *Caller, now time.Time) {
 	}
 }
 
-// Claim makes the token of the one-time claim that creates the first
-// administrator, in place of an earlier one; "" if there is an administrator.
-// Only its digest is kept.
+// Claim makes the token for the one-time claim that creates the first
+// administrator. It replaces an earlier token. It returns "" if there is an
+// administrator. Only the token's digest is stored.
 func Claim(tx *kv.Tx) (string, error) {
 	all, err := Users(tx)
 	if err != nil {
@@ -544,8 +543,7 @@ func Claim(tx *kv.Tx) (string, error) {
 	return token, tx.Put(workcopy.MetaBucket, kv.MetaClaim, digest[:])
 }
 
-// Claimable says whether the token is the one of the open claim; Missing if
-// not.
+// Claimable fails with Missing unless the token belongs to the open claim.
 func Claimable(tx *kv.Tx, token string) error {
 	digest := sha256.Sum256([]byte(token))
 	if v := tx.Get(workcopy.MetaBucket, kv.MetaClaim); v == nil || string(v) != string(digest[:]) {
@@ -554,7 +552,7 @@ func Claimable(tx *kv.Tx, token string) error {
 	return nil
 }
 
-// DropSessions drops the sessions that are over.
+// DropSessions deletes expired sessions.
 func DropSessions(tx *kv.Tx) error {
 	all, err := credentials(tx, nil, true)
 	for i := 0; err == nil && i < len(all); i++ {
@@ -565,11 +563,11 @@ func DropSessions(tx *kv.Tx) error {
 	return err
 }
 
-// keyUses are when keys were last used, by owner and id, until the next flush.
+// keyUses has the times keys were last used, by owner and id, until the next flush.
 type keyUses struct {
 	sync.Mutex
 	keys  map[[32]byte]time.Time
-	noted map[[32]byte]time.Time // what of keys was on its way to the disk last
+	noted map[[32]byte]time.Time // the latest use of each key that a flush has taken
 }
 
 var uses kv.Slot[keyUses]
@@ -581,7 +579,7 @@ func (u *keyUses) note(key [32]byte, at time.Time) {
 	u.keys[key] = at
 }
 
-// flushKeys takes what is counted of the use of keys.
+// flushKeys takes the recorded uses of keys.
 func flushKeys(s *kv.Store) (write func(*kv.Tx) error, giveBack func()) {
 	u := uses.Of(s)
 	u.Lock()
@@ -602,7 +600,7 @@ func flushKeys(s *kv.Store) (write func(*kv.Tx) error, giveBack func()) {
 					continue
 				}
 				if err != nil { // must not hold up the others
-					s.Log().Error("use of a key not noted", "error", err)
+					s.Log().Error("cannot record the use of a key", "error", err)
 					continue
 				}
 				k.LastUsed = at
@@ -625,8 +623,8 @@ func flushKeys(s *kv.Store) (write func(*kv.Tx) error, giveBack func()) {
 		}
 }
 
-// checkKeyBound refuses an API key beyond MaxEach, and ends the session that was
-// used longest ago where one more would be beyond MaxSessions.
+// checkKeyBound refuses an API key beyond MaxEach. At MaxSessions sessions it ends
+// the least recently used one instead.
 func checkKeyBound(tx *kv.Tx, k *record.Key) error {
 	all, err := credentials(tx, k.Owner[:], k.Session)
 	if err != nil || int64(len(all)) < tx.Bounds().Each {

@@ -67,8 +67,8 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// What shuts a key out takes effect with the next Authenticate, and so does
-// what lets it in again.
+// Every change that locks a key out or lets it in again takes effect with the next
+// Authenticate.
 func TestKeysAreShutOut(t *testing.T) {
 	is := is.New(t)
 	c := kvtest.NewClock()
@@ -84,7 +84,7 @@ func TestKeysAreShutOut(t *testing.T) {
 		_, err = people.Recognize(s, u.ID, k.ID)
 		is.Equal(kvtest.Code(err), want)
 		if want == "key_expired" {
-			want = "" // a request that has begun may end
+			want = "" // a request that has started may finish
 		}
 		is.Equal(kvtest.Code(s.Update(func(tx *kv.Tx) error { return people.CheckNotRevoked(tx, k) })), want)
 	}
@@ -122,7 +122,7 @@ func TestKeysAreShutOut(t *testing.T) {
 		row.on()
 		try("")
 	}
-	// A change that is taken back shuts nobody out.
+	// A change that is rolled back locks nobody out.
 	_ = s.Update(func(tx *kv.Tx) error { _ = people.RemoveKey(tx, u.ID, k.ID); return kvtest.ErrPlanned })
 	try("")
 	c.Ms.Store(end.UnixMilli() - 1)
@@ -136,14 +136,13 @@ func TestKeysAreShutOut(t *testing.T) {
 	k, secret = kvtest.Key(t, s, u.ID, record.Key{})
 	try("")
 	_, err := people.Recognize(s, k.ID, u.ID)
-	is.Equal(kvtest.Code(err), "unknown_key") // it is nobody else's
+	is.Equal(kvtest.Code(err), "unknown_key") // nobody else owns it
 	is.NoErr(people.RemoveUser(s, u.ID))
 	try("unknown_key")
 }
 
 // One goroutine turns a key off and on while others authenticate all the
-// time: none gets in between the end of the one Update and the beginning of
-// the other.
+// time: none gets in between the end of one Update and the start of the next.
 func TestShutOutRace(t *testing.T) {
 	is := is.New(t)
 	s := kvtest.Open(t)
@@ -198,7 +197,7 @@ func TestShutOutRace(t *testing.T) {
 	is.Equal(wrong.Load(), int64(0))
 }
 
-// The use of a key is noted once a minute, whatever the traffic.
+// The use of a key is recorded once a minute, whatever the traffic.
 func TestLastUsed(t *testing.T) {
 	is := is.New(t)
 	c := kvtest.NewClock()
@@ -230,13 +229,13 @@ func TestLastUsed(t *testing.T) {
 			_, err := people.Authenticate(s, secret)
 			is.NoErr(err)
 			noted := people.NotedUses(s)
-			is.Equal(noted, 0) // known already: nothing to write
+			is.Equal(noted, 0) // already recorded: nothing to write
 			c.Add(10 * time.Second)
 		}
 		is.Equal(kvtest.Commits(t, s), n+minute+1)
 		c.Ms.Store(want.Add(time.Minute).UnixMilli())
 	}
-	// A refused key has not been used.
+	// Refusing a key is not a use of it.
 	kvtest.Update(t, s, func(tx *kv.Tx) error {
 		off, err := people.Key(tx, u.ID, k.ID)
 		if err != nil {
@@ -285,7 +284,7 @@ func TestUsers(t *testing.T) {
 	kvtest.Update(t, s, func(tx *kv.Tx) (err error) { token, err = people.Claim(tx); return err })
 	is.Equal(token, "")
 
-	// The last administrator stays one.
+	// The last administrator cannot be demoted.
 	off := *eve
 	off.Disabled = true
 	is.Equal(save(&off), "last_admin")
@@ -312,7 +311,7 @@ func TestUsers(t *testing.T) {
 		return kvtest.Audit(tx)
 	})
 
-	// One variable for several accounts: what was put does not change with it.
+	// One variable for several accounts: changing it must not change stored rows.
 	kvtest.Update(t, s, func(tx *kv.Tx) error {
 		all, err := people.Users(tx)
 		var u record.User
@@ -328,7 +327,7 @@ func TestUsers(t *testing.T) {
 	kvtest.View(t, s, kvtest.Audit)
 }
 
-// Nothing comes into being for an account that is gone.
+// Nothing can be created for an account that is gone.
 func TestNoOwner(t *testing.T) {
 	is := is.New(t)
 	s := kvtest.Open(t)
@@ -349,8 +348,8 @@ func TestNoOwner(t *testing.T) {
 	}
 }
 
-// All of an account goes, in as many transactions as it takes, and nothing of
-// another's, whose id begins alike.
+// Everything an account owns is deleted, in as many transactions as it takes. An
+// account whose id begins alike keeps everything.
 func TestRemoveUser(t *testing.T) {
 	is := is.New(t)
 	s := kvtest.Open(t)
@@ -383,7 +382,7 @@ func TestRemoveUser(t *testing.T) {
 	_, err := people.Authenticate(s, secret)
 	is.NoErr(err)
 	is.NoErr(people.RemoveUser(s, ann.ID))
-	is.NoErr(s.Flush()) // the note of the key's use has nowhere to go
+	is.NoErr(s.Flush()) // the key whose use is recorded is gone
 	kvtest.View(t, s, func(tx *kv.Tx) error {
 		is.Equal(kvtest.LeftOver(tx, ann.ID), nil)
 		use, err := people.UsageOf(tx, root)
@@ -394,14 +393,14 @@ func TestRemoveUser(t *testing.T) {
 		is.Equal(len(catalog.UnreferencedRefs(tx, tx.Now.Add(-time.Hour), 1000)), 0)
 		is.True(catalog.Referenced(tx, [32]byte{1}) && !catalog.Unreferenced(tx, [32]byte{1}, tx.Now))
 		is.True(catalog.Unreferenced(tx, [32]byte{2}, tx.Now) && !catalog.Unreferenced(tx, [32]byte{2}, tx.Now.Add(-time.Hour)))
-		is.True(!catalog.Unreferenced(tx, [32]byte{200}, tx.Now) && catalog.NeverReferenced(tx, [32]byte{200})) // never known
+		is.True(!catalog.Unreferenced(tx, [32]byte{200}, tx.Now) && catalog.NeverReferenced(tx, [32]byte{200})) // as if it had never been known
 		return kvtest.Audit(tx)
 	})
 	kvtest.Update(t, s, func(tx *kv.Tx) error { return catalog.Unlinked(tx, [32]byte{2}) })
 	kvtest.View(t, s, func(tx *kv.Tx) error { is.Equal(len(catalog.UnreferencedRefs(tx, tx.Now, 1000)), 118); return nil })
 }
 
-// Tags and folders of many records go in several transactions.
+// Tags and folders of many records are removed in several transactions.
 func TestRelabel(t *testing.T) {
 	is := is.New(t)
 	s := kvtest.Open(t)
@@ -454,7 +453,7 @@ func TestRelabel(t *testing.T) {
 func TestQuota(t *testing.T) {
 	is := is.New(t)
 	s := kvtest.Open(t)
-	u := kvtest.User(t, s, "ann") // the default quota is theirs
+	u := kvtest.User(t, s, "ann") // has the default quota
 	f := kvtest.Form(t, record.Files, `{}`)
 	upload := func(ref byte, size int64) (r *record.Record, err error) {
 		err = s.Update(func(tx *kv.Tx) error {
@@ -465,7 +464,7 @@ func TestQuota(t *testing.T) {
 	}
 	small, err := upload(98, 10) // no limit yet
 	is.NoErr(err)
-	row := kvtest.TextNow(t, s, u.ID) // of each file
+	row := kvtest.TextNow(t, s, u.ID) // text of each file
 	kvtest.Update(t, s, func(tx *kv.Tx) error { return catalog.Remove(tx, small) })
 	_, err = upload(0, 1<<40)
 	is.NoErr(err)
@@ -494,7 +493,7 @@ func TestQuota(t *testing.T) {
 	kvtest.Update(t, s, func(tx *kv.Tx) error { return catalog.Remove(tx, made[i]) })
 	_, err = upload(99, 10)
 	is.NoErr(err)
-	kvtest.Update(t, s, func(tx *kv.Tx) error { // their own, which is no limit
+	kvtest.Update(t, s, func(tx *kv.Tx) error { // a quota of the account's own: no limit
 		u, err := people.User(tx, u.ID)
 		if err != nil {
 			return err
@@ -513,7 +512,7 @@ func TestQuota(t *testing.T) {
 	})
 }
 
-// Deliveries are part of the transaction that they tell of.
+// Deliveries are part of the transaction that they report.
 func TestDeliveries(t *testing.T) {
 	is := is.New(t)
 	s := kvtest.Open(t)
@@ -581,7 +580,7 @@ func TestDeliveries(t *testing.T) {
 	kvtest.View(t, s, kvtest.Audit)
 }
 
-// Unknown, another's and of another kind look the same.
+// An unknown record, another owner's and one of another kind get the same answer.
 func TestOneAnswerForMissing(t *testing.T) {
 	is := is.New(t)
 	s := kvtest.Open(t)
@@ -607,7 +606,7 @@ func TestOneAnswerForMissing(t *testing.T) {
 	})
 }
 
-// A form names tags and folders of its owner's, or the record is not made.
+// A form may only name tags and folders of its owner, or the record is not created.
 func TestFileUnder(t *testing.T) {
 	is := is.New(t)
 	s := kvtest.Open(t)

@@ -14,8 +14,8 @@ import (
 const (
 	DeviceTime     = 10 * time.Minute // in which a request must be approved
 	DeviceInterval = 5 * time.Second  // between two polls
-	maxDevices     = 200              // requests that wait, of all
-	maxDevicesFrom = 5                // of one network
+	maxDevices     = 200              // waiting requests in all
+	maxDevicesFrom = 5                // waiting requests from one network
 )
 
 var deviceRows = kv.JsonTable(deviceBucket, func(d *record.Device) []byte { return append([]byte{}, d.Digest[:]...) },
@@ -23,7 +23,7 @@ var deviceRows = kv.JsonTable(deviceBucket, func(d *record.Device) []byte { retu
 		file([]byte(d.Code))
 	}})
 
-// DeviceTable keeps devices that wait to be allowed in.
+// DeviceTable keeps devices that wait for approval.
 var DeviceTable = kv.Table{
 	Buckets: []table.Bucket{deviceBucket, deviceCode},
 	Check:   kv.CheckRows(deviceRows, nil),
@@ -34,15 +34,15 @@ var DeviceTable = kv.Table{
 	}),
 }
 
-// AddDevice keeps a client's request to be let in. The codes are returned this
-// once: the client polls with the one, the user types the other.
+// AddDevice stores a client's request for access. The client polls with the secret,
+// and the user types d.Code. The secret is returned only here.
 func AddDevice(tx *kv.Tx, client, address, network string) (d *record.Device, secret string, err error) {
 	all, err := kv.Collect(deviceRows, tx, nil)
 	if err != nil {
 		return nil, "", err
 	}
 	waiting, from := 0, 0
-	var room, roomFrom time.Time // when the first of them is over
+	var room, roomFrom time.Time // when the first of them expires
 	for i := range all {
 		d := &all[i]
 		if !tx.Now.Before(d.Expires) {
@@ -77,8 +77,8 @@ func AddDevice(tx *kv.Tx, client, address, network string) (d *record.Device, se
 	return d, secret, deviceRows.Put(tx.Tx, d)
 }
 
-// DeviceFor reads the request that waits under a code that a user typed, in
-// any case, with or without its hyphen.
+// DeviceFor reads the waiting request for a code that a user typed, in any case,
+// with or without its hyphen.
 func DeviceFor(tx *kv.Tx, code string) (*record.Device, error) {
 	d, err := deviceRows.Find(tx.Tx, deviceCode, []byte(record.CleanUserCode(code)))
 	if err = kv.UserError(err, "code"); err != nil {
@@ -90,8 +90,8 @@ func DeviceFor(tx *kv.Tx, code string) (*record.Device, error) {
 	return d, nil
 }
 
-// DecideDevice lets a waiting client in for the owner, or refuses it. With API
-// keys turned off nobody is let in: Denied, and the client waits on.
+// DecideDevice gives a waiting client access for the owner, or refuses it. While API
+// keys are turned off an approval fails with Denied, and the client keeps waiting.
 func DecideDevice(tx *kv.Tx, code string, owner record.ID, approve bool) (*record.Device, error) {
 	d, err := DeviceFor(tx, code)
 	if err != nil {
@@ -115,8 +115,9 @@ func DecideDevice(tx *kv.Tx, code string, owner record.ID, approve bool) (*recor
 	return d, deviceRows.Put(tx.Tx, d)
 }
 
-// PollDevice is one poll of a client: the API key if its request was approved,
-// once; else why there is none, or how it has to go on.
+// PollDevice handles one poll of a client. Once its request is approved, the client
+// gets the API key a single time. Otherwise wait says why there is no key, or how to
+// go on polling.
 func PollDevice(tx *kv.Tx, secret string) (key string, wait *record.DeviceError, err error) {
 	digest := sha256.Sum256([]byte(secret))
 	d, err := deviceRows.Get(tx.Tx, digest[:])
@@ -172,6 +173,6 @@ func PollDevice(tx *kv.Tx, secret string) (key string, wait *record.DeviceError,
 	return "", wait, deviceRows.Put(tx.Tx, d)
 }
 
-// pollSlack keeps a client that polls at exactly the interval from being too
-// fast by the network's jitter.
+// pollSlack allows for network jitter, so that a client that polls at exactly the
+// interval is not told to slow down.
 const pollSlack = time.Second

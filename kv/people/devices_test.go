@@ -16,7 +16,7 @@ import (
 	"kist/kv/record"
 )
 
-// device asks for a client to be let in.
+// device requests access for a client.
 func device(t *testing.T, s *kv.Store, client string) (d *record.Device, secret string) {
 	t.Helper()
 	kvtest.Update(t, s, func(tx *kv.Tx) (err error) {
@@ -26,7 +26,7 @@ func device(t *testing.T, s *kv.Store, client string) (d *record.Device, secret 
 	return d, secret
 }
 
-// poll asks once; it returns the key or the code of the answer.
+// poll polls once and returns the key or the code of the answer.
 func poll(t *testing.T, s *kv.Store, secret string) (key, code string) {
 	t.Helper()
 	kvtest.Update(t, s, func(tx *kv.Tx) error {
@@ -68,7 +68,7 @@ func TestDeviceFlow(t *testing.T) {
 
 	is.True(decide("XXXX-XXXX", true) != nil)
 	is.NoErr(decide(strings.ToLower(strings.ReplaceAll(d.Code, "-", " ")), true)) // as people type
-	is.True(decide(d.Code, true) != nil)                                          // it waits no more
+	is.True(decide(d.Code, true) != nil)                                          // it no longer waits
 	// Many polls at once yield one key.
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -118,7 +118,7 @@ func TestDeviceFlow(t *testing.T) {
 	is.Equal(code, "access_denied")
 }
 
-// What was decided no longer counts against its network.
+// A decided request no longer counts against its network.
 func TestDecidedDevicesMakeRoom(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -132,9 +132,8 @@ func TestDecidedDevicesMakeRoom(t *testing.T) {
 	}
 }
 
-// Requests that wait are bounded; those that are over make room.
-// A new password, or an account that is disabled, ends what was approved before:
-// the client gets no key afterwards.
+// A new password, or disabling the account, ends earlier approvals: the client gets
+// no key afterwards.
 func TestDeviceApprovedBeforePassword(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*record.User){
@@ -175,6 +174,7 @@ func TestDeviceApprovedBeforePassword(t *testing.T) {
 	}
 }
 
+// The number of waiting requests is bounded; expired ones make room.
 func TestDeviceBounds(t *testing.T) {
 	is := is.New(t)
 	c := kvtest.NewClock()
@@ -188,7 +188,7 @@ func TestDeviceBounds(t *testing.T) {
 	var e *record.Error
 	is.True(errors.As(add("192.0.2.1"), &e))
 	is.Equal(e.Fault, record.TooMany)
-	is.Equal(e.Retry, people.DeviceTime) // when the first of them is over
+	is.Equal(e.Retry, people.DeviceTime) // when the first of them expires
 	c.Add(time.Minute)
 	is.True(errors.As(add("192.0.2.1"), &e))
 	is.Equal(e.Retry, people.DeviceTime-time.Minute)
@@ -210,9 +210,9 @@ func TestDeviceBounds(t *testing.T) {
 	})
 }
 
-// A session holds while it is used, for a year at most; its secret is no API
-// key; turning keys off leaves it; a new password, and shutting the account, end
-// it.
+// A session lasts while it is used, for a year at most. Its secret doesn't work as an
+// API key. Turning keys off leaves it alone. A new password and disabling the account
+// end it.
 func TestSessions(t *testing.T) {
 	is := is.New(t)
 	c := kvtest.NewClock()
@@ -248,7 +248,7 @@ func TestSessions(t *testing.T) {
 	kvtest.View(t, s, func(tx *kv.Tx) error {
 		all, err := people.Sessions(tx, u.ID)
 		is.NoErr(err)
-		is.Equal(len(all), 1) // those that are over are not listed
+		is.Equal(len(all), 1) // expired ones are not listed
 		keys, err := people.Keys(tx, u.ID)
 		is.NoErr(err)
 		is.Equal(len(keys), 0)

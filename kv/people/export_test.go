@@ -2,7 +2,7 @@ package people
 
 import "kist/kv"
 
-// What follows lets the tests outside of the package reach into it.
+// The declarations below give external tests access to internals.
 
 const (
 	MaxDevices     = maxDevices
@@ -12,7 +12,7 @@ const (
 
 var DeviceRows = deviceRows
 
-// NotedUses is how many uses of keys wait to be written.
+// NotedUses is how many recorded uses of keys wait to be written.
 func NotedUses(s *kv.Store) int {
 	u := uses.Of(s)
 	u.Lock()

@@ -16,51 +16,51 @@ import (
 	"kist/kv/workcopy"
 )
 
-// TryWindow is how long a count of wrong tries holds, from its first one.
+// TryWindow is how long a count of wrong tries lasts, from the first one.
 const TryWindow = 5 * time.Minute
 
-// Bounds of what Tries keeps, in memory and on the disk.
+// Bounds of Tries, in memory and on the disk.
 const (
 	maxTries    = 100_000
 	sharedTries = 1024 // for each kind of limit, on top of maxTries
 
 	maxNetworks = 1000
-	networkTime = 90 * 24 * time.Hour // that a network is familiar after a sign-in
-	networkStep = 24 * time.Hour      // by which a later sign-in moves that
+	networkTime = 90 * 24 * time.Hour // how long a network is familiar after a sign-in
+	networkStep = 24 * time.Hour      // how often a later sign-in renews it
 
 	triesPerFlush = 2000 // rows that one flush writes
 	trySweep      = time.Minute
 )
 
-// A Limit bounds the wrong tries that are counted under a name.
+// A Limit bounds the wrong tries counted under a name.
 type Limit struct {
 	Kind byte   // limits of different kinds share nothing
 	Of   string // the name; a keyed hash of it is stored, never the name itself
 	Most int    // tries in a TryWindow; 0 only counts
 }
 
-// Tries counts wrong passwords, and knows the networks that have signed in. It
+// Tries counts wrong passwords and remembers networks that users signed in from. It
 // is safe for concurrent use. Counts are kept in memory and written with the
-// next flush, so a killed process forgets those of its last second at most.
+// next flush, so a killed process loses at most the last second.
 //
-// Memory and disk are bounded. A try for which there is no room falls under one
-// of sharedTries counts, chosen by the keyed hash: every try is counted, no
-// attacker can push a count out by making others, and at worst a visitor waits
-// because of tries that someone else made.
+// Memory and disk are bounded. When the table is full, a try goes to one of
+// sharedTries counts, chosen by the keyed hash. So every try is counted, and an
+// attacker cannot push a count out by making others. At worst a visitor waits
+// because of someone else's tries.
 type Tries struct {
 	secret [32]byte
 
 	mu       sync.Mutex
 	counts   map[tryKey]tries
 	networks map[tryKey]time.Time // when they last signed in
-	changed  map[tryKey]struct{}  // not on the disk as they are here
+	changed  map[tryKey]struct{}  // not yet written to the disk
 	swept    time.Time
 }
 
 // tryKey is a kind and the first half of a keyed hash (HMAC-SHA256).
 type tryKey [17]byte
 
-// networkKind is the kind of the keys of networks.
+// networkKind is the kind of network keys.
 const networkKind = 'N'
 
 type tries struct {
@@ -68,7 +68,7 @@ type tries struct {
 	since time.Time
 }
 
-// TryTable are the rows of Tries, which have no bucket of their own.
+// TryTable keeps the rows of Tries, which have no bucket of their own.
 var TryTable = kv.Table{
 	Check: func(a *kv.Audit) {
 		for k, v := range a.Walk(workcopy.MetaBucket, kv.MetaTry, nil, false) {
@@ -112,7 +112,7 @@ func (t *Tries) key(kind byte, of string) tryKey {
 	return tryKey(append([]byte{kind}, h.Sum(nil)[:16]...))
 }
 
-// shared is the count that a key falls under for which there is no room.
+// shared is the key of the count to use when there is no room for the key itself.
 func (k tryKey) shared() tryKey {
 	n := binary.BigEndian.Uint16(k[15:]) % sharedTries
 	out := tryKey{0: k[0]}
@@ -120,7 +120,7 @@ func (k tryKey) shared() tryKey {
 	return out
 }
 
-// Wait is how long any of the limits is reached for; 0 if none is.
+// Wait is how long until none of the limits is reached; 0 if none is now.
 func (t *Tries) Wait(now time.Time, limits ...Limit) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -128,11 +128,11 @@ func (t *Tries) Wait(now time.Time, limits ...Limit) time.Duration {
 	return wait
 }
 
-// Settle says whether the outcome of a try may be told, and counts the try
-// under all limits if it may and was wrong. Checking a password takes a while
-// and several checks may be under way at once; no more outcomes are told than
-// if they had come one by one. If a limit is reached, Settle returns the index
-// of the one that holds longest and how long that is; otherwise -1 and 0.
+// Settle says whether the outcome of a try may be revealed. If it may and the try
+// was wrong, Settle counts it under all limits. Checking a password takes a while
+// and several checks may run at once; no more outcomes are revealed than if they
+// had run one by one. If a limit is reached, Settle returns the index of the one
+// that lasts longest and how long that is; otherwise -1 and 0.
 func (t *Tries) Settle(now time.Time, right bool, limits ...Limit) (which int, wait time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -142,7 +142,7 @@ func (t *Tries) Settle(now time.Time, right bool, limits ...Limit) (which int, w
 	for _, l := range limits {
 		key := t.key(l.Kind, l.Of)
 		if !t.add(key, maxTries, now) {
-			t.add(key.shared(), maxTries+256*sharedTries, now) // there is always room: a kind is a byte
+			t.add(key.shared(), maxTries+256*sharedTries, now) // always fits: there are at most 256 kinds
 		}
 	}
 	return which, wait
@@ -168,7 +168,7 @@ func (t *Tries) reached(now time.Time, limits []Limit) (which int, wait time.Dur
 func (t *Tries) add(key tryKey, room int, now time.Time) bool {
 	c, there := t.counts[key]
 	if !there && len(t.counts) >= room {
-		if now.Sub(t.swept) >= time.Second { // it looks at all of them
+		if now.Sub(t.swept) >= time.Second { // a sweep visits every entry
 			t.sweep(now)
 		}
 		if len(t.counts) >= room {
@@ -184,7 +184,7 @@ func (t *Tries) add(key tryKey, room int, now time.Time) bool {
 	return true
 }
 
-// sweep forgets counts and networks whose time is over.
+// sweep drops expired counts and networks.
 func (t *Tries) sweep(now time.Time) {
 	t.swept = now
 	maps.DeleteFunc(t.counts, func(k tryKey, c tries) bool {
@@ -203,7 +203,7 @@ func (t *Tries) sweep(now time.Time) {
 	})
 }
 
-// SignedIn notes that a user has signed in from a network.
+// SignedIn records that a user signed in from a network.
 func (t *Tries) SignedIn(network string, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -231,7 +231,7 @@ func (t *Tries) Familiar(network string, now time.Time) bool {
 	return there && now.Sub(at) < networkTime
 }
 
-// Rows are kept in the meta bucket, below metaTry: programs that do not know
+// Rows are kept in the meta bucket, below kv.MetaTry: versions that do not know
 // them leave them alone.
 
 // triesRow is a count (4 bytes) and the instant of its first try (8).
@@ -246,8 +246,8 @@ func networkRow(at time.Time) []byte {
 
 func tryRowKey(k tryKey) []byte { return append(bytes.Clone(kv.MetaTry), k[:]...) }
 
-// readTryRow reads what tryRowKey, triesRow and networkRow wrote. An instant
-// after now, which a clock that was wrong has left, counts as now.
+// readTryRow reads the rows that tryRowKey, triesRow and networkRow make. An instant
+// after now comes from a wrong clock and counts as now.
 func readTryRow(key, row []byte, now time.Time) (k tryKey, c tries, ok bool) {
 	if len(key) != len(kv.MetaTry)+len(k) {
 		return k, c, false
@@ -269,12 +269,12 @@ func readTryRow(key, row []byte, now time.Time) (k tryKey, c tries, ok bool) {
 	return k, c, true
 }
 
-// load reads what an earlier process counted.
+// load reads the counts of an earlier process.
 func (t *Tries) load(tx *table.Tx, now time.Time) {
 	for key, row := range tx.Walk(workcopy.MetaBucket, kv.MetaTry, nil, false) {
 		k, c, ok := readTryRow(key, row, now)
 		switch {
-		case !ok: // Audit tells of it
+		case !ok: // Audit reports it
 		case k[0] == networkKind:
 			t.networks[k] = c.since
 		default:
@@ -284,8 +284,8 @@ func (t *Tries) load(tx *table.Tx, now time.Time) {
 	t.sweep(now)
 }
 
-// setBack brings counts and sign-ins that are later than now to now: the clock
-// was ahead and has been set back.
+// setBack changes instants later than now to now. It is called after a clock that
+// was ahead has been set back.
 func (t *Tries) setBack(now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -303,7 +303,7 @@ func (t *Tries) setBack(now time.Time) {
 	t.swept = now
 }
 
-// take hands over keys that are to be written, at most limit.
+// take removes up to limit keys from those to be written and returns them.
 func (t *Tries) take(now time.Time, limit int) []tryKey {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -321,7 +321,7 @@ func (t *Tries) take(now time.Time, limit int) []tryKey {
 	return some
 }
 
-// releaseJSON takes keys back that could not be written.
+// giveBack takes back keys that could not be written.
 func (t *Tries) giveBack(some []tryKey) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -330,7 +330,7 @@ func (t *Tries) giveBack(some []tryKey) {
 	}
 }
 
-// saveTries writes what is counted under the keys.
+// saveTries writes the counts and networks of the keys.
 func saveTries(tx *kv.Tx, some []tryKey) error {
 	for _, k := range some {
 		var row []byte

@@ -28,7 +28,7 @@ func TestTriesCount(t *testing.T) {
 		for range 5 {
 			is.True(tell(is, c, false, triedAt, passwordLimit("a")))
 		}
-		is.True(!tell(is, c, true, triedAt, passwordLimit("a"))) // the right one tells nothing any more
+		is.True(!tell(is, c, true, triedAt, passwordLimit("a"))) // even the right one reveals nothing now
 		is.True(tell(is, c, true, triedAt, passwordLimit("b")))
 		is.True(tell(is, c, true, triedAt, Limit{Kind: 'q', Of: "a", Most: 5}))
 		is.Equal(c.Wait(triedAt.Add(time.Minute), passwordLimit("b"), passwordLimit("a")), 4*time.Minute)
@@ -69,7 +69,7 @@ func TestTriesCount(t *testing.T) {
 			which, _ := c.Settle(triedAt, false, passwordLimit("a"))
 			is.Equal(which, -1)
 		}
-		for _, right := range []bool{true, false} { // begun before the fifth was counted
+		for _, right := range []bool{true, false} { // started before the fifth was counted
 			which, _ := c.Settle(triedAt, right, passwordLimit("a"))
 			is.Equal(which, 0)
 		}
@@ -80,7 +80,7 @@ func TestTriesCount(t *testing.T) {
 		for i := range 5 { // before the crowd comes
 			c.Settle(triedAt.Add(time.Duration(i)), false, passwordLimit("a"))
 		}
-		for i := range maxTries + 50_000 { // everyone at a thing of their own
+		for i := range maxTries + 50_000 { // each under a name of its own
 			c.Settle(triedAt, false, passwordLimit(fmt.Sprint("crowd ", i)))
 		}
 		is.True(len(c.counts) <= maxTries+sharedTries)
@@ -94,7 +94,7 @@ func TestTriesCount(t *testing.T) {
 		is.True(told <= 5)
 		late := triedAt.Add(TryWindow + 5)
 		is.True(tell(is, c, false, late, passwordLimit("c")))
-		is.Equal(len(c.counts), 1) // what is over goes
+		is.Equal(len(c.counts), 1) // expired counts are dropped
 	})
 	t.Run("networks", func(t *testing.T) {
 		is := is.New(t)
@@ -113,8 +113,7 @@ func TestTriesCount(t *testing.T) {
 	})
 }
 
-// The rows on the disk are these bytes, for good.
-// TestStoredTries holds the rows of wrong tries.
+// TestStoredTries pins the bytes of the rows on the disk. They never change.
 func TestStoredTries(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -136,7 +135,7 @@ func TestTriesRows(t *testing.T) {
 	is.True(ok)
 	is.Equal(k, c.key('p', "192.0.2.7/32 login:ann"))
 	is.Equal(got, tries{7, triedAt})
-	_, got, ok = readTryRow(key, row, triedAt.Add(-time.Hour)) // a clock was ahead
+	_, got, ok = readTryRow(key, row, triedAt.Add(-time.Hour)) // the clock was ahead
 	is.True(ok)
 	is.Equal(got.since, triedAt.Add(-time.Hour))
 	for _, bad := range [][2][]byte{{key[1:], row}, {append(key, 0), row}, {key, row[1:]}, {key, append(row, 0)}, {key, nil}, {tryRowKey(c.key(networkKind, "x")), row}} {

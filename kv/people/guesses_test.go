@@ -12,8 +12,7 @@ import (
 	"kist/kv/people"
 )
 
-// What is counted is there after a kill and after a stop, and goes from the
-// disk when its time is over.
+// Counts survive a kill and a stop, and are deleted from the disk when they expire.
 func TestTriesLast(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

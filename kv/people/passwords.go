@@ -27,29 +27,28 @@ const (
 	argonSum    = 32
 )
 
-// Passwords hashes and checks passwords with Argon2id (RFC 9106), at most as
-// many at once as there are cores, and two at most, so that a flood of
-// guesses takes neither all memory nor all processors. A bounded number wait
-// for their turn. Some places in the queue are reserved for seats that are
-// known, and no seat has more than its share, so a flood from one network, or
-// from many unknown ones, does not keep users out.
+// Passwords hashes and checks passwords with Argon2id (RFC 9106). It runs one at a
+// time per core and at most two, so that a flood of guesses cannot take all memory
+// or all processors. A bounded number of calls wait in a queue. Some of its places
+// are reserved for known seats, and no seat gets more than its share. So a flood
+// from one network, or from many unknown ones, does not lock users out.
 type Passwords struct {
-	// Memory (KiB) and Passes are the cost of a new hash, as NewPasswords sets
-	// it. Only tests that need many hashes lower it.
+	// Memory (KiB) and Passes are the cost of a new hash. NewPasswords sets them;
+	// only tests that need many hashes lower them.
 	Memory, Passes uint32
 
 	slots chan struct{}
 
 	mu       sync.Mutex
-	all      int            // places that are taken, by hashes under way too
-	unknown  int            // of these, by seats that are not known
-	occupied map[string]int // of these, by seat
+	all      int            // places taken, including running hashes
+	unknown  int            // those of unknown seats
+	occupied map[string]int // those of each seat
 }
 
-// A Seat is for whom a password is checked.
+// A Seat says for whom a password is checked.
 type Seat struct {
 	Of    string // a network, a browser
-	Known bool   // it has signed in before: it may take the reserved places
+	Known bool   // it has signed in before and may use the reserved places
 }
 
 // How many may wait for a slot, and for how long.
@@ -57,9 +56,9 @@ const (
 	maxWaiting = 8
 	maxWait    = 2 * time.Second
 
-	reservedPlaces = 4                // for seats that are known
-	placesOfSeat   = 2                // to check passwords
-	placesOfOwner  = 2 + maxWaiting/2 // to hash an owner's new ones
+	reservedPlaces = 4                // for known seats
+	placesOfSeat   = 2                // a seat may use to check passwords
+	placesOfOwner  = 2 + maxWaiting/2 // an owner may use to hash new passwords
 )
 
 // NewPasswords makes a hasher; a process needs one.
@@ -112,10 +111,9 @@ func (p *Passwords) enter(ctx context.Context, seat Seat, limit int) (leave func
 	}
 }
 
-// Hash hashes a new password with a random salt, as a PHC string. It is for
-// callers who are signed in; owner names them, so that one of them does not
-// take all places. It takes tens of milliseconds: never call it inside a
-// transaction.
+// Hash hashes a new password with a random salt and returns a PHC string. It is for
+// signed-in callers; owner identifies the caller, so that one caller cannot take all
+// places. It takes tens of milliseconds: never call it inside a transaction.
 func (p *Passwords) Hash(ctx context.Context, owner, password string) (string, error) {
 	leave, err := p.enter(ctx, Seat{Of: "owner " + owner, Known: true}, placesOfOwner)
 	if err != nil {
@@ -129,9 +127,9 @@ func (p *Passwords) Hash(ctx context.Context, owner, password string) (string, e
 		base64.RawStdEncoding.EncodeToString(salt), base64.RawStdEncoding.EncodeToString(sum)), nil
 }
 
-// Check reports whether the password is the one of the PHC string. Given ""
-// it does the same work and reports false, so that the time it takes does not
-// tell whether there is anything to guess.
+// Check reports whether the password matches the PHC string. Given an empty string
+// it does the same work and reports false, so that its timing does not reveal
+// whether there is a password.
 func (p *Passwords) Check(ctx context.Context, seat Seat, phc, password string) (bool, error) {
 	leave, err := p.enter(ctx, seat, placesOfSeat)
 	if err != nil {
@@ -150,7 +148,7 @@ func (p *Passwords) Check(ctx context.Context, seat Seat, phc, password string) 
 	return subtle.ConstantTimeCompare(got, h.sum) == 1, nil
 }
 
-// hash is what a PHC string says.
+// hash is a parsed PHC string.
 type hash struct {
 	memory, passes uint32
 	lanes          uint8
@@ -176,8 +174,8 @@ func parseHash(phc string) (h hash, err error) {
 	return h, nil
 }
 
-// ValidHash reports whether a text from outside is a hash as Hash makes them,
-// and so costs no more to check.
+// ValidHash reports whether a string from outside is a hash of the kind Hash makes.
+// Checking it then costs no more than checking one of ours.
 func ValidHash(phc string) bool {
 	h, err := parseHash(phc)
 	return err == nil && len(phc) <= 256 && h.memory <= argonMemory && h.passes <= argonTime && h.lanes <= argonLanes && len(h.salt) >= 8

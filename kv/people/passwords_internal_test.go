@@ -14,16 +14,16 @@ import (
 	"kist/kv/record"
 )
 
-// A flood of guesses waits in a short queue; what does not fit in it, or waits
-// for too long, is turned away. Known seats find a place all the same, and no
-// seat has more than its share.
+// A flood of guesses waits in a short queue. Guesses that do not fit, or wait too
+// long, are turned away. Known seats still get a place, and no seat gets more than
+// its share.
 func TestPasswordsBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		is := is.New(t)
 		p := NewPasswords()
 		var refused *record.Error
 		slots := cap(p.slots)
-		for range slots { // all at work, and at it for long
+		for range slots { // all busy, for a long time
 			is.True(p.take(Seat{Of: "long"}, placesOfSeat))
 			p.slots <- struct{}{}
 		}
@@ -44,7 +44,7 @@ func TestPasswordsBusy(t *testing.T) {
 		for range placesOfSeat {
 			waiting = append(waiting, check(Seat{Of: "flood"}))
 		}
-		atOnce(Seat{Of: "flood"}) // no more of one network
+		atOnce(Seat{Of: "flood"}) // one network gets no more places
 		for i := range maxWaiting - reservedPlaces - placesOfSeat {
 			waiting = append(waiting, check(Seat{Of: fmt.Sprint(i)}))
 		}

@@ -35,9 +35,9 @@ func TestPasswords(t *testing.T) {
 	is.True(one != two) // salted
 	ok, err = p.Check(ctx, people.Seat{}, "", "")
 	is.NoErr(err)
-	is.True(!ok) // where there is nothing to guess, nothing is right
+	is.True(!ok) // no hash: no password matches
 
-	// A known answer: the reference implementation's, of other parameters.
+	// A known answer from the reference implementation, with other parameters.
 	known := "$argon2id$v=19$m=65536,t=2,p=1$c29tZXNhbHQ$CTFhFdXPJO1aFaMaO6Mm5c8y7cJHAph8ArZWb2GRPPc"
 	ok, err = p.Check(ctx, people.Seat{}, known, "password")
 	is.NoErr(err)
@@ -53,7 +53,7 @@ func TestPasswords(t *testing.T) {
 	}
 }
 
-// A hash from outside must cost no more to check than those made here.
+// A hash from outside must not cost more to check than one made here.
 func TestValidHash(t *testing.T) {
 	is := is.New(t)
 	hash, err := people.NewPasswords().Hash(t.Context(), "", "open sesame")

@@ -7,20 +7,20 @@ import (
 	"kist/kv/record"
 )
 
-// Usage is what an owner keeps.
+// Usage is how much an owner stores.
 type Usage struct {
-	Bytes int64            // of files, damaged ones included, and of what waits for approval
-	Text  int64            // bytes of text: see text.go
-	Begun int64            // reserved for files that are being uploaded in pieces, or fetched
-	Quota int64            // of all three; 0 is no limit
-	Count map[string]int64 // of records, by kind
+	Bytes int64            // of files, including damaged ones and those that wait for approval
+	Text  int64            // bytes of text: see kv.TextSum
+	Begun int64            // bytes reserved for resumable and remote uploads
+	Quota int64            // limit for the sum of all three; 0 is no limit
+	Count map[string]int64 // number of records, by kind
 }
 
-// Used is how many bytes are kept and count against the quota. What is reserved
-// counts too, and is not in it.
+// Used is how many stored bytes count against the quota. Reserved bytes count too
+// but are not included.
 func (u *Usage) Used() int64 { return u.Bytes + u.Text }
 
-// UsageOf sums up what the user keeps.
+// UsageOf adds up how much the user stores.
 func UsageOf(tx *kv.Tx, u *record.User) (Usage, error) {
 	quota, err := Quota(tx, u)
 	sum := Usage{Text: tx.Text(u.ID), Quota: quota, Count: map[string]int64{}}
@@ -31,7 +31,7 @@ func UsageOf(tx *kv.Tx, u *record.User) (Usage, error) {
 	return sum, err
 }
 
-// Quota is how many bytes the account may store; 0 is no bound.
+// Quota is how many bytes the account may store; 0 is no limit.
 func Quota(tx *kv.Tx, u *record.User) (int64, error) {
 	if u.Quota >= 0 {
 		return u.Quota, nil
@@ -40,15 +40,15 @@ func Quota(tx *kv.Tx, u *record.User) (int64, error) {
 	return set.DefaultQuota, err
 }
 
-// Charge refuses size more bytes if they do not fit the owner's quota beside
-// everything that counts already.
+// Charge fails if size more bytes do not fit the owner's quota on top of everything
+// that already counts.
 func Charge(tx *kv.Tx, owner record.ID, size int64) error {
 	return withinQuota(tx, owner, ChargedBytes(tx, owner)+size)
 }
 
-// ChargeAwaited is charge for content that had its place reserved until now.
-// Text that came since then counts, but an upload must not fail at its last
-// byte because of it.
+// ChargeAwaited is Charge for content whose space was reserved until now. It leaves
+// out text: an upload must not fail at its last byte because text was added since
+// it began.
 func ChargeAwaited(tx *kv.Tx, owner record.ID, size int64) error {
 	return withinQuota(tx, owner, ContentBytes(tx, owner)+size)
 }
@@ -65,8 +65,8 @@ func withinQuota(tx *kv.Tx, owner record.ID, bytes int64) error {
 	return &record.Error{Fault: record.Denied, Code: "quota_exceeded", Text: fmt.Sprintf("This does not fit your storage quota of %d bytes.", quota)}
 }
 
-// ChargeText refuses a change that was made and has left the owner with more text
-// than before, if that does not fit the quota.
+// ChargeText fails if a change that was just made left the owner with more text than
+// before and the total does not fit the quota.
 func ChargeText(tx *kv.Tx, owner record.ID, before int64) error {
 	if tx.Text(owner) <= before {
 		return nil
@@ -75,7 +75,7 @@ func ChargeText(tx *kv.Tx, owner record.ID, before int64) error {
 }
 
 // bytesOf is how many bytes of content the owner has stored, and how many are
-// reserved for content that is on its way.
+// reserved for unfinished uploads.
 func bytesOf(tx *kv.Tx, owner record.ID) (stored, reserved int64) {
 	for _, t := range tx.Schema().Tables {
 		if t.Bytes != nil {
@@ -92,7 +92,7 @@ func ContentBytes(tx *kv.Tx, owner record.ID) int64 {
 	return stored + reserved
 }
 
-// ChargedBytes is how many bytes count against the owner's quota: contentBytes and text.
+// ChargedBytes is how many bytes count against the owner's quota: ContentBytes and text.
 func ChargedBytes(tx *kv.Tx, owner record.ID) int64 {
 	return ContentBytes(tx, owner) + tx.Text(owner)
 }
