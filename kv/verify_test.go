@@ -102,7 +102,7 @@ func TestAuditOfReferences(t *testing.T) {
 				return err
 			}
 			return nil
-		}, []string{"notice * is told by no delivery"}},
+		}, []string{"notice * belongs to no delivery"}},
 		"view": {func(tx *kv.Tx) error {
 			return tx.Put(kvtest.Bucket("view"), bytes.Repeat([]byte{7}, 16), make([]byte, 16))
 		}, []string{"1 counters of views belong to no item"}},

@@ -4,7 +4,7 @@ import (
 	"kist/kv/table"
 )
 
-// The buckets. Their numbers and names are for good; kv/DESIGN.md has what each holds.
+// The buckets. Their numbers and names never change; kv/DESIGN.md says what each holds.
 var (
 	hookBucket     = table.Bucket{No: 19, Name: "webhook"}
 	deliveryBucket = table.Bucket{No: 20, Name: "delivery"}

@@ -1,6 +1,6 @@
 package jobs
 
-// What follows lets the tests outside of the package reach into it.
+// The declarations below give external tests access to internals.
 
 const (
 	FetchTime      = fetchTime

@@ -16,19 +16,19 @@ import (
 
 // Bounds of remote uploads.
 const (
-	MaxFetches  = 100                // of an owner that are not over
-	keptFetches = 100                // of an owner that are over
-	fetchTime   = 7 * 24 * time.Hour // that one is remembered when it is over
+	MaxFetches  = 100                // unfinished ones of an owner
+	keptFetches = 100                // finished ones of an owner
+	fetchTime   = 7 * 24 * time.Hour // how long a finished one is remembered
 )
 
-// The parts of the line of remote uploads. The bytes are stored.
+// The parts of the queue of remote uploads. The bytes are stored.
 const (
-	lineWaiting = 'w' // by when they are due
+	lineWaiting = 'w' // ordered by when they are due
 	lineRunning = 'r'
-	lineOver    = 'o' // by when they ended
+	lineOver    = 'o' // ordered by when they ended
 )
 
-// FetchRows are the remote uploads.
+// FetchRows is the table of remote uploads.
 var FetchRows = func() *table.Table[record.Fetch] {
 	t := kv.JsonTable(fetchBucket, func(f *record.Fetch) []byte { return kv.OwnedKey(f.Owner, f.ID[:]...) },
 		table.Index[record.Fetch]{Bucket: UploadSlug, Name: "slug", Unique: true, Keys: func(f *record.Fetch, file func([]byte)) {
@@ -68,26 +68,26 @@ var FetchTable = kv.Table{
 	}),
 }
 
-// fetchReservedKey is where the bytes are summed up that are reserved for remote
+// fetchReservedKey is the key of the sum of bytes reserved for an owner's remote
 // uploads.
 func fetchReservedKey(owner record.ID) []byte { return kv.OwnedKey(owner, 0, 'g') }
 
-// StillToFetch is where the bytes that all of them wait for are summed up.
+// StillToFetch is the key of the sum of bytes that all remote uploads still expect.
 var StillToFetch = fetchReservedKey(record.ID{})
 
-// fetchLineKey is what the entries of an owner in a part of the line begin with.
+// fetchLineKey is the prefix of an owner's entries in a part of the queue.
 func fetchLineKey(part byte, owner record.ID) []byte {
 	return append(append(make([]byte, 0, 1+16+8+16), part), owner[:]...)
 }
 
-// Where an entry of the line has what.
+// Offsets in the key of a queue entry.
 const (
 	lineOwner = 1
 	lineTime  = lineOwner + 16
 	lineID    = lineTime + 8
 )
 
-// countFetches counts the owner's remote uploads in a part of the line.
+// countFetches counts the owner's remote uploads in a part of the queue.
 func countFetches(tx *kv.Tx, part byte, owner record.ID) int {
 	n := 0
 	for range tx.Walk(fetchLine, fetchLineKey(part, owner), nil, false) {
@@ -96,9 +96,9 @@ func countFetches(tx *kv.Tx, part byte, owner record.ID) int {
 	return n
 }
 
-// AddFetch queues a remote upload and keeps its slug free. It fails with Taken
-// if the slug is in use, with Denied if MaxFetches wait already, and with
-// ErrFull while the disk has no room.
+// AddFetch queues a remote upload and reserves its slug. It fails with Taken if the
+// slug is in use, with Denied if MaxFetches are already unfinished, and with ErrFull
+// while the disk is full.
 func AddFetch(tx *kv.Tx, f record.Fetch) (*record.Fetch, error) {
 	if tx.DiskFull() {
 		return nil, kv.ErrFull
@@ -111,7 +111,7 @@ func AddFetch(tx *kv.Tx, f record.Fetch) (*record.Fetch, error) {
 	return &f, enqueueFetch(tx, &f)
 }
 
-// enqueueFetch puts a remote upload in line.
+// enqueueFetch puts a remote upload in the queue.
 func enqueueFetch(tx *kv.Tx, f *record.Fetch) error {
 	if countFetches(tx, lineWaiting, f.Owner)+countFetches(tx, lineRunning, f.Owner) >= MaxFetches {
 		return &record.Error{Fault: record.Denied, Code: "too_many_remote_uploads", Text: fmt.Sprintf("%d remote uploads wait already, and more are not possible. Wait until some are done, or cancel them.", MaxFetches)}
@@ -133,15 +133,14 @@ func Fetches(tx *kv.Tx, owner record.ID) ([]record.Fetch, error) {
 	return kv.Collect(FetchRows, tx, owner[:])
 }
 
-// A DueFetch names a remote upload whose turn it may be.
+// A DueFetch names a remote upload that may be due.
 type DueFetch struct{ Owner, ID record.ID }
 
-// DueFetches finds remote uploads whose time has come, of each owner at most
-// limit, those that are due for longest. busy says which to skip. wait is as in
-// findDue.
+// DueFetches finds remote uploads that are due: for each owner at most limit, the
+// longest due first. busy says which to skip. wait is as in kv.FindDue.
 func DueFetches(tx *kv.Tx, limit int, busy func(record.ID) bool) (found []DueFetch, wait time.Duration, err error) {
 	return kv.FindDue(tx, fetchLine, []byte{lineWaiting}, 16, func(owner []byte) (int, error) {
-		if shut, err := people.Disabled(tx, record.ID(owner)); err != nil || shut { // it waits until the account is open again
+		if disabled, err := people.Disabled(tx, record.ID(owner)); err != nil || disabled { // it waits until the account is enabled again
 			return -1, err
 		}
 		return limit, nil
@@ -151,16 +150,16 @@ func DueFetches(tx *kv.Tx, limit int, busy func(record.ID) bool) (found []DueFet
 	})
 }
 
-// ErrNotRunning says of a try that nobody waits for it any more: it was
-// cancelled.
-var ErrNotRunning = &record.Error{Fault: record.Taken, Code: "not_running", Text: "This remote upload does not run any more."}
+// ErrNotRunning means that a try is no longer wanted, because the remote upload was
+// cancelled or started again.
+var ErrNotRunning = &record.Error{Fault: record.Taken, Code: "not_running", Text: "This remote upload is no longer running."}
 
-// ErrDisabled says of a try that its owner's account was shut meanwhile: it waits
-// until that is open again.
-var ErrDisabled = errors.New("the account is shut")
+// ErrDisabled means that the owner's account was disabled during a try. The remote
+// upload waits until the account is enabled again.
+var ErrDisabled = errors.New("the account is disabled")
 
-// BeginFetch begins a try. It fails with Taken if the remote upload does not
-// wait any more.
+// BeginFetch starts a try. It fails with Taken if the remote upload is no longer
+// waiting.
 func BeginFetch(tx *kv.Tx, owner, id record.ID) (*record.Fetch, error) {
 	f, err := Fetch(tx, owner, id)
 	if err != nil {
@@ -174,7 +173,8 @@ func BeginFetch(tx *kv.Tx, owner, id record.ID) (*record.Fetch, error) {
 	return f, FetchRows.Put(tx.Tx, f)
 }
 
-// runningFetch reads the row of a try that is under way.
+// runningFetch reads the stored row of a try. It fails with ErrNotRunning if that try
+// is no longer running.
 func runningFetch(tx *kv.Tx, f *record.Fetch) (*record.Fetch, error) {
 	before, err := Fetch(tx, f.Owner, f.ID)
 	if err == nil && (before.State != record.FetchRuns || before.Tries != f.Tries) {
@@ -183,14 +183,14 @@ func runningFetch(tx *kv.Tx, f *record.Fetch) (*record.Fetch, error) {
 	return before, err
 }
 
-// errAskerRevoked says of a remote upload that the API key that asked for it is gone.
+// errAskerRevoked means that the API key that requested a remote upload is gone.
 var errAskerRevoked = &record.Error{
 	Fault: record.Denied, Code: "key_revoked",
 	Text: "The API key that asked for this was revoked or turned off. Try again to fetch it in your own name.",
 }
 
-// CheckAsker refuses a remote upload if the API key that asked for it was revoked
-// or turned off.
+// CheckAsker fails if the API key that requested a remote upload was revoked or
+// turned off.
 func CheckAsker(tx *kv.Tx, f *record.Fetch) error {
 	if f.By == uuid.Nil {
 		return nil
@@ -203,15 +203,15 @@ func CheckAsker(tx *kv.Tx, f *record.Fetch) error {
 	return err
 }
 
-// RunningOfEnabled is runningFetch for an owner whose account is open, ErrDisabled
-// if it is not, and for an API key that was not revoked.
+// RunningOfEnabled is runningFetch that also fails with ErrDisabled if the owner's
+// account is disabled, and with Denied if the requesting API key was revoked.
 func RunningOfEnabled(tx *kv.Tx, f *record.Fetch) (*record.Fetch, error) {
 	before, err := runningFetch(tx, f)
 	if err != nil {
 		return nil, err
 	}
-	shut, err := people.Disabled(tx, f.Owner)
-	if shut {
+	disabled, err := people.Disabled(tx, f.Owner)
+	if disabled {
 		err = ErrDisabled
 	}
 	if err == nil {
@@ -220,10 +220,10 @@ func RunningOfEnabled(tx *kv.Tx, f *record.Fetch) (*record.Fetch, error) {
 	return before, err
 }
 
-// NoteFetch notes how far the try is that is under way. It fails with Denied if
-// what it takes has grown over the owner's quota, with Missing or Taken if
-// nobody waits for it any more, with ErrDisabled while the owner's account is shut,
-// and with Denied if the API key that asked for it was revoked.
+// NoteFetch records the progress of a running try. It fails with Denied if its size
+// has grown over the owner's quota or the requesting API key was revoked, with
+// Missing or Taken if the try is no longer wanted, and with ErrDisabled while the
+// owner's account is disabled.
 func NoteFetch(tx *kv.Tx, f *record.Fetch) error {
 	before, err := RunningOfEnabled(tx, f)
 	if err != nil {
@@ -237,7 +237,7 @@ func NoteFetch(tx *kv.Tx, f *record.Fetch) error {
 	return FetchRows.Put(tx.Tx, f)
 }
 
-// FailFetch notes that a try failed, as record.Fetch.Failed does.
+// FailFetch records that a try failed, as record.Fetch.Failed does.
 func FailFetch(tx *kv.Tx, f *record.Fetch, why string, passes bool, asked time.Duration) error {
 	before, err := runningFetch(tx, f)
 	if err != nil {
@@ -247,8 +247,8 @@ func FailFetch(tx *kv.Tx, f *record.Fetch, why string, passes bool, asked time.D
 	return EndFetch(tx, before)
 }
 
-// RequeueFetch puts a try back in line that was cut short by no fault of the
-// other server; it counts for none.
+// RequeueFetch puts a remote upload back in the queue when a try was interrupted
+// through no fault of the other server. The try doesn't count.
 func RequeueFetch(tx *kv.Tx, f *record.Fetch) error {
 	before, err := runningFetch(tx, f)
 	if err != nil {
@@ -259,7 +259,7 @@ func RequeueFetch(tx *kv.Tx, f *record.Fetch) error {
 	return FetchRows.Put(tx.Tx, before)
 }
 
-// CancelFetch ends a remote upload that is not over; Taken if it is.
+// CancelFetch cancels an unfinished remote upload; Taken if it is over.
 func CancelFetch(tx *kv.Tx, owner, id record.ID) error {
 	f, err := Fetch(tx, owner, id)
 	if err != nil {
@@ -272,8 +272,9 @@ func CancelFetch(tx *kv.Tx, owner, id record.ID) error {
 	return EndFetch(tx, f)
 }
 
-// RetryFetch queues a remote upload again that failed or was cancelled; Taken if
-// it is another, or its slug is in use by now. From now on by is who asked for it.
+// RetryFetch queues a failed or cancelled remote upload again. It fails with Taken if
+// it is in another state or its slug has been taken since. by becomes the requesting
+// API key.
 func RetryFetch(tx *kv.Tx, owner, id, by record.ID) error {
 	f, err := Fetch(tx, owner, id)
 	if err != nil {
@@ -287,14 +288,14 @@ func RetryFetch(tx *kv.Tx, owner, id, by record.ID) error {
 	return enqueueFetch(tx, f)
 }
 
-// RemoveFetch forgets a remote upload, and cancels it if it is not over.
+// RemoveFetch deletes a remote upload, and cancels it if it is not over.
 func RemoveFetch(tx *kv.Tx, owner, id record.ID) error {
 	_, err := FetchRows.Delete(tx.Tx, kv.OwnedKey(owner, id[:]...))
 	return kv.UserError(err, "remote upload")
 }
 
-// EndFetch writes a remote upload that a try of is over, and forgets the oldest of the
-// owner's that are over if they are too many.
+// EndFetch stores a remote upload after a try, and deletes the owner's oldest
+// finished ones if there are too many.
 func EndFetch(tx *kv.Tx, f *record.Fetch) error {
 	if err := FetchRows.Put(tx.Tx, f); err != nil {
 		return kv.UserError(err, "remote upload")
@@ -302,10 +303,10 @@ func EndFetch(tx *kv.Tx, f *record.Fetch) error {
 	return dropFetches(tx, f.Owner, keptFetches)
 }
 
-// ClearFetches forgets those of the owner's remote uploads that are over.
+// ClearFetches deletes the owner's finished remote uploads.
 func ClearFetches(tx *kv.Tx, owner record.ID) error { return dropFetches(tx, owner, 0) }
 
-// dropFetches forgets the oldest of the owner's that are over, down to keep.
+// dropFetches deletes the owner's oldest finished remote uploads, down to keep.
 func dropFetches(tx *kv.Tx, owner record.ID, keep int) error {
 	var over [][]byte
 	for k := range tx.Walk(fetchLine, fetchLineKey(lineOver, owner), nil, false) {
@@ -314,7 +315,7 @@ func dropFetches(tx *kv.Tx, owner record.ID, keep int) error {
 	return forgetFetches(tx, over[:max(0, len(over)-keep)])
 }
 
-// DropFetches forgets the remote uploads that were over a week ago.
+// DropFetches deletes the remote uploads that ended at least a week ago.
 func DropFetches(tx *kv.Tx) error {
 	var over [][]byte
 	last := kv.Signed(tx.Now.Add(-fetchTime))
@@ -335,8 +336,8 @@ func forgetFetches(tx *kv.Tx, all [][]byte) error {
 	return nil
 }
 
-// ResumeFetches puts back in line what ran when the process ended. It is for
-// one that has just begun: nothing runs yet.
+// ResumeFetches puts remote uploads that were running when the last process ended
+// back in the queue. Call it at start, before any is running.
 func ResumeFetches(tx *kv.Tx) error {
 	var ran [][]byte
 	for k := range tx.Walk(fetchLine, []byte{lineRunning}, nil, false) {
@@ -345,7 +346,7 @@ func ResumeFetches(tx *kv.Tx) error {
 	for _, key := range ran {
 		f, err := FetchRows.Get(tx.Tx, key)
 		if err == nil {
-			f.Failed("The server was stopped meanwhile.", true, 0, tx.Now, tx.Store().MonotonicNow())
+			f.Failed("The server was stopped during the transfer.", true, 0, tx.Now, tx.Store().MonotonicNow())
 			if !f.Over() {
 				f.Due = tx.Store().MonotonicNow()
 			}

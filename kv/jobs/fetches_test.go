@@ -36,8 +36,8 @@ func readFetch(t testing.TB, s *kv.Store, f *record.Fetch) (now *record.Fetch) {
 	return now
 }
 
-// What a try takes is reserved while it runs, and at no other time; the slug
-// as long as it is not over.
+// Space is reserved only while a try is running. The slug is reserved until the
+// remote upload is over.
 func TestFetchIsSetAside(t *testing.T) {
 	is := is.New(t)
 	s := kvtest.Open(t)
@@ -54,17 +54,17 @@ func TestFetchIsSetAside(t *testing.T) {
 		})
 		return use.Begun
 	}
-	is.Equal(begun(), int64(0)) // it waits
+	is.Equal(begun(), int64(0)) // it is waiting
 	run := beginFetch(t, s, one)
 	is.Equal(run.Tries, 1)
-	is.Equal(kvtest.Code(s.Update(func(tx *kv.Tx) error { _, err := jobs.BeginFetch(tx, u.ID, one.ID); return err })), "not_running") // it runs already
+	is.Equal(kvtest.Code(s.Update(func(tx *kv.Tx) error { _, err := jobs.BeginFetch(tx, u.ID, one.ID); return err })), "not_running") // already running
 	run.Total = 101
 	is.Equal(kvtest.Code(s.Update(func(tx *kv.Tx) error { return jobs.NoteFetch(tx, run) })), "quota_exceeded")
 	run.Total = 60
 	kvtest.Update(t, s, func(tx *kv.Tx) error { return jobs.NoteFetch(tx, run) })
 	is.Equal(begun(), int64(60))
 	_, err = kvtest.BeginUpload(s, inbox.Upload{Owner: u.ID, Length: 41})
-	is.Equal(kvtest.Code(err), "quota_exceeded") // others feel it
+	is.Equal(kvtest.Code(err), "quota_exceeded") // the reservation counts for other uploads
 	run.Bytes = 20
 	kvtest.Update(t, s, func(tx *kv.Tx) error { return jobs.NoteFetch(tx, run) })
 	kvtest.View(t, s, func(tx *kv.Tx) error {
@@ -75,7 +75,7 @@ func TestFetchIsSetAside(t *testing.T) {
 	kvtest.Update(t, s, func(tx *kv.Tx) error { return jobs.NoteFetch(tx, run) })
 	is.Equal(begun(), int64(70))
 
-	// The slug is nobody else's: not a record's, an upload's or an upload request's.
+	// Nothing else can take the slug: no record, upload or upload request.
 	kvtest.Update(t, s, func(tx *kv.Tx) error { return people.SetSettings(tx, record.Settings{}) })
 	is.Equal(kvtest.Code(s.Update(func(tx *kv.Tx) error {
 		_, err := catalog.Add(tx, u.ID, record.Notes, kvtest.Form(t, record.Notes, `{"content":"c","slug":"mine"}`), nil, "")
@@ -97,7 +97,7 @@ func TestFetchIsSetAside(t *testing.T) {
 	is.Equal(readFetch(t, s, one).Problem, "It broke off.")
 	run = beginFetch(t, s, one)
 	is.Equal(run.Tries, 2)
-	is.Equal(run.Bytes, int64(0)) // from the beginning
+	is.Equal(run.Bytes, int64(0)) // from the start
 	mine := kvtest.Form(t, record.Files, `{}`)
 	mine.Slug, mine.Folder, mine.AddTags = "mine", uuid.Max, []string{uuid.Max.String()}
 	var r *record.Record
@@ -117,7 +117,7 @@ func TestFetchIsSetAside(t *testing.T) {
 	kvtest.View(t, s, kvtest.Audit)
 }
 
-// Of a try that was cancelled, removed or started again meanwhile nothing comes.
+// A try that was cancelled, removed or started again in the meantime has no effect.
 func TestFetchIsCancelled(t *testing.T) {
 	is := is.New(t)
 	s := kvtest.Open(t)
@@ -157,7 +157,7 @@ func TestFetchIsCancelled(t *testing.T) {
 	run := beginFetch(t, s, two)
 	is.Equal(run.Tries, 1)
 	kvtest.Update(t, s, func(tx *kv.Tx) error { return jobs.RequeueFetch(tx, run) })
-	is.Equal(readFetch(t, s, two).Tries, 0) // it was no fault of the other server
+	is.Equal(readFetch(t, s, two).Tries, 0) // the other server was not at fault
 	run = beginFetch(t, s, two)
 	kvtest.Update(t, s, func(tx *kv.Tx) error { return jobs.RemoveFetch(tx, u.ID, two.ID) })
 	nothing(run, "not_found")
@@ -176,7 +176,7 @@ func TestFetchIsCancelled(t *testing.T) {
 	})
 }
 
-// Each owner's first are found, once they are due, of those who may.
+// DueFetches finds the first due remote uploads of each owner whose account is enabled.
 func TestDueFetches(t *testing.T) {
 	is := is.New(t)
 	c := kvtest.NewClock()
@@ -241,7 +241,7 @@ func TestDueFetches(t *testing.T) {
 	is.True(wait > 15*time.Second && wait <= 20*time.Second)
 }
 
-// So many wait, and so many and for so long are remembered.
+// Waiting and finished remote uploads are bounded, and finished ones expire.
 func TestFetchesAreBounded(t *testing.T) {
 	is := is.New(t)
 	c := kvtest.NewClock()
@@ -292,7 +292,7 @@ func TestFetchesAreBounded(t *testing.T) {
 	is.Equal(count(), jobs.KeptFetches+1)
 	c.Add(time.Minute)
 	kvtest.Update(t, s, jobs.DropFetches)
-	is.Equal(count(), 1) // what waits stays
+	is.Equal(count(), 1) // the waiting one stays
 	kvtest.Update(t, s, func(tx *kv.Tx) error { return jobs.ClearFetches(tx, u.ID) })
 	is.Equal(count(), 1)
 	kvtest.Update(t, s, func(tx *kv.Tx) error { return jobs.CancelFetch(tx, u.ID, last.ID) })
@@ -301,8 +301,8 @@ func TestFetchesAreBounded(t *testing.T) {
 	kvtest.View(t, s, kvtest.Audit)
 }
 
-// What ran when the process ended waits again, with nothing reserved; but not
-// for ever.
+// Remote uploads that were running when the process ended wait again, with nothing
+// reserved, but not for ever.
 func TestResumeFetches(t *testing.T) {
 	is := is.New(t)
 	dir := filepath.Join(t.TempDir(), "data")
@@ -326,7 +326,7 @@ func TestResumeFetches(t *testing.T) {
 		})
 		if now.Over() {
 			is.Equal(n, 5)
-			is.Equal(now.Problem, "The server was stopped meanwhile.")
+			is.Equal(now.Problem, "The server was stopped during the transfer.")
 			break
 		}
 		is.True(!now.Due.After(s.MonotonicNow())) // at once
@@ -334,8 +334,8 @@ func TestResumeFetches(t *testing.T) {
 	is.Equal(readFetch(t, s, waits).Tries, 0)
 }
 
-// What came of a remote upload and was not reserved counts at its end as what is
-// new does, beside text. What was reserved has its place.
+// At the end of a remote upload, bytes that were not reserved are charged on top of
+// text, like a new file. Reserved bytes always fit.
 func TestFetchOfUnknownLengthIsCharged(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -373,7 +373,7 @@ func TestFetchOfUnknownLengthIsCharged(t *testing.T) {
 
 	quota(kvtest.TextNow(t, s, u.ID) + 1600 + 1000)
 	one = run(1000)
-	kvtest.Update(t, s, func(tx *kv.Tx) error { // text comes in between
+	kvtest.Update(t, s, func(tx *kv.Tx) error { // text is added in between
 		_, err := catalog.Add(tx, u.ID, record.Files, kvtest.Form(t, record.Files, `{"description":"d"}`), kvtest.Content(record.Files, 4, 0), "")
 		return err
 	})

@@ -16,7 +16,7 @@ import (
 // answerFor is how long an answer is kept for a repeated request.
 const answerFor = 24 * time.Hour
 
-// AnswerTable keeps the answers that a repeated request gets again.
+// AnswerTable keeps answers, to give a repeated request the same one again.
 var AnswerTable = kv.Table{
 	Buckets: []table.Bucket{answerBucket},
 	Check: func(a *kv.Audit) {
@@ -34,14 +34,14 @@ var AnswerTable = kv.Table{
 	Redate: forgetAnswers,
 }
 
-// An IdempotentAnswer is what a request with an idempotency key was answered.
+// An IdempotentAnswer is the answer to a request with an idempotency key.
 type IdempotentAnswer struct {
 	Request []byte `json:"Request"` // fingerprint of the request
 	Body    []byte `json:"Body"`
 }
 
-// For is the body if the request is the one that was answered; Invalid if it
-// is another, which must not be taken for done.
+// For returns the body if request is the one that was answered. A different request
+// must not be mistaken for it and fails with Invalid.
 func (a *IdempotentAnswer) For(request []byte) ([]byte, error) {
 	if !bytes.Equal(a.Request, request) {
 		return nil, &record.Error{
@@ -64,8 +64,8 @@ func answerKey(owner record.ID, key string) []byte {
 	return kv.OwnedKey(owner, digest[:]...)
 }
 
-// FindAnswer is what the owner's request with the idempotency key was answered in
-// the last 24 hours; Missing if it was not.
+// FindAnswer finds the answer given in the last 24 hours to the owner's request with
+// the idempotency key; Missing if there is none.
 func FindAnswer(tx *kv.Tx, owner record.ID, key string) (*IdempotentAnswer, error) {
 	missing := record.NotFound("answer")
 	v := tx.Get(answerBucket, answerKey(owner, key))
@@ -94,7 +94,7 @@ func SaveIdempotentAnswer(tx *kv.Tx, owner record.ID, key string, a IdempotentAn
 	return tx.Put(answerBucket, answerKey(owner, key), v)
 }
 
-// DropIdempotentAnswers forgets the answers whose time is over.
+// DropIdempotentAnswers deletes expired answers.
 func DropIdempotentAnswers(tx *kv.Tx) error {
 	var old [][]byte
 	for k, v := range tx.Walk(answerBucket, nil, nil, false) {
@@ -111,7 +111,8 @@ func DropIdempotentAnswers(tx *kv.Tx) error {
 	return nil
 }
 
-// forgetAnswers forgets the answers that would be kept for too long.
+// forgetAnswers deletes the answers that would be kept too long after the clock was
+// set back.
 func forgetAnswers(r *kv.Redate) (n int, err error) {
 	err = r.InBatches(answerBucket, func(_, v []byte) (bool, error) {
 		var a StoredAnswer

@@ -17,7 +17,7 @@ const keptImports = 10
 
 var importRows = kv.JsonTable(importBucket, func(i *record.Import) []byte { return kv.OwnedKey(i.Owner, i.ID[:]...) })
 
-// ImportTable keeps what became of imports.
+// ImportTable keeps the state and results of imports.
 var ImportTable = kv.Table{
 	Buckets: []table.Bucket{importBucket, importRemarks},
 	Check: func(a *kv.Audit) {
@@ -45,8 +45,8 @@ var ImportTable = kv.Table{
 	},
 }
 
-// AddImport writes down that an import has begun. The oldest of the owner's are
-// forgotten.
+// AddImport records that an import has started, and deletes the owner's oldest
+// imports beyond keptImports.
 func AddImport(tx *kv.Tx, owner record.ID, name string, moved record.Moved) (*record.Import, error) {
 	if err := people.RequireOwner(tx, owner); err != nil {
 		return nil, err
@@ -65,8 +65,7 @@ func AddImport(tx *kv.Tx, owner record.ID, name string, moved record.Moved) (*re
 	return i, SaveImport(tx, i)
 }
 
-// SaveImport writes down how far an import is; Missing if it, or the account,
-// is gone.
+// SaveImport records the progress of an import; Missing if the account is gone.
 func SaveImport(tx *kv.Tx, i *record.Import) error {
 	if err := people.RequireOwner(tx, i.Owner); err != nil {
 		return err
@@ -76,7 +75,7 @@ func SaveImport(tx *kv.Tx, i *record.Import) error {
 		return fmt.Errorf("import: %w", err)
 	}
 	row := *i
-	row.Moved.Remarks = nil // apart, so that a list need not read them
+	row.Moved.Remarks = nil // stored separately, so that a list need not read them
 	return errors.Join(importRows.Put(tx.Tx, &row), tx.Put(importRemarks, kv.OwnedKey(i.Owner, i.ID[:]...), remarks))
 }
 
@@ -100,7 +99,7 @@ func Import(tx *kv.Tx, owner, id record.ID) (*record.Import, error) {
 	return i, nil
 }
 
-// dropImport forgets an import.
+// dropImport deletes an import and its remarks.
 func dropImport(tx *kv.Tx, key []byte) error {
 	_, err := importRows.Delete(tx.Tx, key)
 	return errors.Join(err, tx.Delete(importRemarks, key))

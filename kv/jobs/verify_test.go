@@ -14,8 +14,8 @@ import (
 	"kist/kv/tables"
 )
 
-// A delivery whose forerunner cannot be read is due after a repair, and Audit
-// tells of one that is not.
+// After a repair a delivery is due if the one before it cannot be read. Audit reports
+// one that is not.
 func TestRepairOfQueue(t *testing.T) {
 	is := is.New(t)
 	dir := filepath.Join(t.TempDir(), "data")

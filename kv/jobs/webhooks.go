@@ -1,5 +1,5 @@
-// Package jobs keeps what is to be done later: webhook deliveries, remote uploads and
-// imports, and the answers that a repeated request gets again.
+// Package jobs keeps work to be done later: webhook deliveries, remote uploads and
+// imports. It also keeps the answers to requests with an idempotency key.
 package jobs
 
 import (
@@ -21,15 +21,15 @@ import (
 
 // Bounds of webhooks.
 const (
-	MaxWebhooks    = 50       // of an owner: each event is written down for every one that wants it
-	maxQueued      = 20_000   // deliveries of a webhook
-	maxQueuedBytes = 64 << 20 // of what they tell
-	LogLength      = 200      // deliveries of a webhook that are kept when they are over
-	maxLogBytes    = 8 << 20  // of what those tell
+	MaxWebhooks    = 50       // per owner: each event is stored for every one that wants it
+	maxQueued      = 20_000   // waiting deliveries of a webhook
+	maxQueuedBytes = 64 << 20 // size of their notices
+	LogLength      = 200      // finished deliveries that a webhook keeps
+	maxLogBytes    = 8 << 20  // size of their notices
 )
 
-// What the sums of a webhook's deliveries are of, or with an owner's notice,
-// how many deliveries tell it. The bytes are stored.
+// The kinds of sums over a webhook's deliveries. sumTelling is per notice of an
+// owner: how many deliveries carry it. The bytes are stored.
 const (
 	sumWaiting   = 'w'
 	sumWaitBytes = 'W'
@@ -40,12 +40,12 @@ const (
 
 // The parts of a webhook's log.
 const (
-	logOver    = 0 // done, or parked
-	logRetried = 1 // tried, and waiting for the next try
-	logWaiting = 2 // all that wait, by the time of the event
+	logOver    = 0 // done or parked
+	logRetried = 1 // tried and waiting for the next try
+	logWaiting = 2 // all waiting ones, ordered by the time of the event
 )
 
-// WebhookRows are the webhooks.
+// WebhookRows is the table of webhooks.
 var WebhookRows = kv.JsonTable(hookBucket, func(h *record.Webhook) []byte { return kv.OwnedKey(h.Owner, h.ID[:]...) })
 
 // WebhookTable keeps webhooks.
@@ -58,7 +58,7 @@ var WebhookTable = kv.Table{
 	}),
 }
 
-// DeliveryRows are the deliveries, those that wait and the log.
+// DeliveryRows is the table of deliveries: those that wait, and the log.
 var DeliveryRows = func() *table.Table[record.Delivery] {
 	t := kv.JsonTable(deliveryBucket, func(d *record.Delivery) []byte { return kv.OwnedKey(d.Hook, d.ID[:]...) },
 		table.Index[record.Delivery]{Bucket: deliveryLine, Keys: func(d *record.Delivery, file func([]byte)) {
@@ -108,7 +108,7 @@ var DeliveryTable = kv.Table{
 			a.Refers(hookBucket, kv.OwnedKey(d.Owner, d.Hook[:]...), "delivery", d.ID)
 			a.Refers(noticeBucket, noticeKey(d), "delivery", d.ID)
 			if misplaced(a.Tx, d) {
-				a.Say("delivery %s is due, and another one about the same comes first; or it is not, and comes first", d.ID)
+				a.Say("delivery %s is due although an earlier one for its subject waits, or is not due although it is the first", d.ID)
 			}
 		})(a)
 		for k, v := range a.Walk(noticeBucket, nil, nil, false) {
@@ -116,7 +116,7 @@ var DeliveryTable = kv.Table{
 				a.Say("%s %x cannot be read: %w", noticeBucket.Name, k, err)
 			}
 			if len(k) != 32 || DeliveryRows.Sum(a.Tx.Tx, telling(record.ID(k[:16]), record.ID(k[16:]))) == 0 {
-				a.Say("%s %x is told by no delivery", noticeBucket.Name, k)
+				a.Say("%s %x belongs to no delivery", noticeBucket.Name, k)
 			}
 		}
 	},
@@ -124,7 +124,7 @@ var DeliveryTable = kv.Table{
 		if err := kv.CopyRows(r, DeliveryRows, kv.Mending[record.Delivery]{Then: func(r *kv.Refill, d *record.Delivery) error {
 			notice := r.Before.Get(noticeBucket, noticeKey(d))
 			if notice == nil || r.Get(hookBucket, kv.OwnedKey(d.Owner, d.Hook[:]...)) == nil {
-				r.Lost(fmt.Errorf("delivery %s: its webhook, or what it tells, is not there", d.ID))
+				r.Lost(fmt.Errorf("delivery %s: its webhook or its notice is missing", d.ID))
 				_, err := DeliveryRows.Delete(r.Tx.Tx, DeliveryRows.Key(d))
 				return err
 			}
@@ -141,8 +141,8 @@ var DeliveryTable = kv.Table{
 	}),
 }
 
-// realign makes due the first delivery of each subject, and no other: those
-// before it may be lost.
+// realign makes only the first delivery of each subject due. Earlier ones may have
+// been lost.
 func realign(r *kv.Refill) error {
 	var wrong [][]byte
 	for d, err := range DeliveryRows.All(r.Tx.Tx, nil) {
@@ -172,21 +172,22 @@ func realign(r *kv.Refill) error {
 	return nil
 }
 
-// telling is the key of the sum of the deliveries that tell a notice.
+// telling is the key of the number of deliveries that carry a notice.
 func telling(owner, id record.ID) []byte { return append(kv.OwnedKey(owner, sumTelling), id[:]...) }
 
-// noticeKey is where what a delivery tells is kept. The deliveries of one
-// event to several webhooks share their id and it.
+// noticeKey is the key of a delivery's notice. The deliveries of one event to
+// several webhooks share their id and the notice.
 func noticeKey(d *record.Delivery) []byte { return kv.OwnedKey(d.Owner, d.ID[:]...) }
 
-// Emit writes a delivery for each of the owner's webhooks that wants an event
-// that is not a change of a record. Those of one subject arrive in the order
-// of their making.
+// Emit adds a delivery for each of the owner's webhooks that wants the event. It is
+// for events that are not changes of a record. Deliveries of one subject arrive in
+// the order in which they were added.
 func Emit(tx *kv.Tx, owner record.ID, e record.Event, subject record.ID, n record.Notice) error {
 	return Deliver(tx, owner, e, subject, func() (record.Notice, error) { return n, nil })
 }
 
-// Deliver is Emit with a notice that is only made if a webhook wants the event.
+// Deliver is Emit with a function that makes the notice. It is called only if a
+// webhook wants the event.
 func Deliver(tx *kv.Tx, owner record.ID, e record.Event, subject record.ID, tell func() (record.Notice, error)) error {
 	all, err := Webhooks(tx, owner)
 	if err != nil {
@@ -222,13 +223,12 @@ func Deliver(tx *kv.Tx, owner record.ID, e record.Event, subject record.ID, tell
 	return nil
 }
 
-// queueFull is what the log says of a delivery that had no room. It is for
-// people.
+// queueFull is the log's text for a delivery that was parked because the queue was full.
 var queueFull = "The queue of this webhook was full: it holds " + strconv.Itoa(maxQueued) + " deliveries and " +
 	strconv.Itoa(maxQueuedBytes>>20) + " MiB, and then gives up the oldest for each new one."
 
-// enqueue puts a delivery at the end of the webhook's queue. Where that is
-// full, the oldest are parked.
+// enqueue puts a delivery at the end of the webhook's queue. If the queue is full,
+// it parks the oldest deliveries.
 func enqueue(tx *kv.Tx, h *record.Webhook, d *record.Delivery) error {
 	for {
 		n := DeliveryRows.Sum(tx.Tx, kv.OwnedKey(h.ID, sumWaiting))
@@ -249,7 +249,7 @@ func enqueue(tx *kv.Tx, h *record.Webhook, d *record.Delivery) error {
 func parkOldest(tx *kv.Tx, h *record.Webhook) error {
 	key := oldest(tx, h.ID, logWaiting)
 	if key == nil {
-		return errors.New("the sums of deliveries are wrong")
+		return errors.New("the delivery counters are wrong")
 	}
 	oldest, err := DeliveryRows.Get(tx.Tx, key)
 	if err != nil {
@@ -274,8 +274,7 @@ func oldest(tx *kv.Tx, hook record.ID, part byte) []byte {
 	return nil
 }
 
-// first is the key of the delivery that is the next of its subject; nil if
-// none waits.
+// first is the key of the next delivery of a subject; nil if none is waiting.
 func first(tx *kv.Tx, hook, subject record.ID) []byte {
 	for k := range tx.Walk(deliveryLine, kv.OwnedKey(hook, subject[:]...), nil, false) {
 		return kv.OwnedKey(hook, k[32:]...)
@@ -283,15 +282,15 @@ func first(tx *kv.Tx, hook, subject record.ID) []byte {
 	return nil
 }
 
-// misplaced reports whether a delivery is due though it is not the next of its
+// misplaced reports whether a delivery is due although it is not the next of its
 // subject, or the other way round.
 func misplaced(tx *kv.Tx, d *record.Delivery) bool {
 	next := d.State == record.Waiting && bytes.Equal(first(tx, d.Hook, d.Subject), DeliveryRows.Key(d))
 	return next == d.Due.IsZero()
 }
 
-// settle writes a delivery that was due, makes the next of its subject due if
-// that is another one now, and keeps the log within its bounds.
+// settle stores a delivery that was due. If another one is next for its subject now,
+// settle makes that one due. It also keeps the log within its bounds.
 func settle(tx *kv.Tx, d *record.Delivery) error {
 	if err := DeliveryRows.Put(tx.Tx, d); err != nil {
 		return err
@@ -308,7 +307,7 @@ func settle(tx *kv.Tx, d *record.Delivery) error {
 				return err
 			}
 		}
-		if next.ID != d.ID && d.State == record.Waiting && !d.Due.IsZero() { // one before it was sent again meanwhile
+		if next.ID != d.ID && d.State == record.Waiting && !d.Due.IsZero() { // an earlier one has been redelivered since
 			d.Due = time.Time{}
 			if err := DeliveryRows.Put(tx.Tx, d); err != nil {
 				return err
@@ -326,7 +325,7 @@ func settle(tx *kv.Tx, d *record.Delivery) error {
 	}
 }
 
-// dropDelivery forgets a delivery, and what it tells if no other one tells it.
+// dropDelivery deletes a delivery, and its notice if no other delivery carries it.
 func dropDelivery(tx *kv.Tx, key []byte) error {
 	d, err := DeliveryRows.Delete(tx.Tx, key)
 	if err != nil || DeliveryRows.Sum(tx.Tx, telling(d.Owner, d.ID)) > 0 {
@@ -346,8 +345,8 @@ func Webhook(tx *kv.Tx, owner, id record.ID) (*record.Webhook, error) {
 	return h, kv.UserError(err, "webhook")
 }
 
-// AddWebhook keeps a webhook: the changes of the same and later transactions
-// are delivered to it. An owner has MaxWebhooks at most.
+// AddWebhook adds a webhook. It gets later changes of the same transaction and all
+// changes of later ones. An owner has MaxWebhooks at most.
 func AddWebhook(tx *kv.Tx, h record.Webhook) (record.Webhook, error) {
 	if err := people.RequireOwner(tx, h.Owner); err != nil {
 		return h, err
@@ -364,7 +363,7 @@ func AddWebhook(tx *kv.Tx, h record.Webhook) (record.Webhook, error) {
 }
 
 // SaveWebhook changes a webhook, which must have been read in the same
-// transaction. A change ends a pause: what waits is tried again.
+// transaction. A change ends a pause: waiting deliveries are tried again.
 func SaveWebhook(tx *kv.Tx, h *record.Webhook) error {
 	h.Resume()
 	h.Forget(tx.Now)
@@ -372,13 +371,13 @@ func SaveWebhook(tx *kv.Tx, h *record.Webhook) error {
 	return WebhookRows.Put(tx.Tx, h)
 }
 
-// dropBatch is how many deliveries of a webhook that goes are dropped in one
+// dropBatch is how many deliveries of a removed webhook are deleted in one
 // transaction.
 const dropBatch = 500
 
-// RemoveWebhook takes a webhook and its deliveries away. It is turned off
-// first; the deliveries go in several transactions, so that others are not
-// kept waiting. When it is cut short, calling it again goes on.
+// RemoveWebhook deletes a webhook and its deliveries. It turns the webhook off first
+// and deletes the deliveries in several transactions, so that other writers are not
+// kept waiting. If it is interrupted, calling it again continues.
 func RemoveWebhook(s *kv.Store, owner, id record.ID) error {
 	err := s.Update(func(tx *kv.Tx) error {
 		h, err := Webhook(tx, owner, id)
@@ -397,9 +396,9 @@ func RemoveWebhook(s *kv.Store, owner, id record.ID) error {
 	return err
 }
 
-// dropWebhook drops so many of a webhook's deliveries, and the webhook itself
-// if none is left. The latest go first: should it be cut short, what is left
-// of a subject begins with the one that is due.
+// dropWebhook deletes up to limit of a webhook's deliveries, and the webhook itself
+// once none is left. It deletes the latest first: if it is interrupted, the remaining
+// deliveries of a subject still start with the one that is due.
 func dropWebhook(tx *kv.Tx, owner, id record.ID, limit int) (done bool, err error) {
 	var some [][]byte
 	for k := range tx.Walk(deliveryBucket, id[:], nil, true) {
@@ -418,8 +417,8 @@ func dropWebhook(tx *kv.Tx, owner, id record.ID, limit int) (done bool, err erro
 	return done, kv.UserError(err, "webhook")
 }
 
-// dropWebhooks drops dropBatch deliveries of one of the owner's webhooks, and
-// the webhook itself if none is left. It says whether the owner has none.
+// dropWebhooks deletes up to dropBatch deliveries of one of the owner's webhooks, and
+// the webhook itself once none is left. done reports that the owner had no webhook.
 func dropWebhooks(tx *kv.Tx, owner record.ID) (done bool, err error) {
 	all, err := Webhooks(tx, owner)
 	if err != nil || len(all) == 0 {
@@ -429,11 +428,11 @@ func dropWebhooks(tx *kv.Tx, owner record.ID) (done bool, err error) {
 	return false, err
 }
 
-// deliveriesDue tells that a delivery may be due.
+// deliveriesDue signals that a delivery may be due.
 var deliveriesDue kv.Signal
 
-// DueSignal tells by a value that a delivery may be due since it was last asked. It
-// is for one reader.
+// DueSignal delivers a value when a delivery may have become due since the last
+// receive. It is for one reader.
 func DueSignal(s *kv.Store) <-chan struct{} { return deliveriesDue.Of(s) }
 
 // A Place names a delivery.
@@ -447,18 +446,18 @@ type Due struct {
 	Subject record.ID
 }
 
-// DueDeliveries finds deliveries whose time has come, of each webhook those
-// that are due for longest. room says how many more of a webhook may go out;
-// it is asked of every webhook for which something waits and that is on. busy
-// says of which subjects a delivery is out. wait is as in findDue.
+// DueDeliveries finds deliveries that are due, for each webhook the longest due
+// first. room says how many more a webhook may be sent; it is called for every
+// enabled webhook with waiting deliveries. busy says whether a delivery of the same
+// subject is being sent. wait is as in kv.FindDue.
 func DueDeliveries(tx *kv.Tx, room func(*record.Webhook) int, busy func(Due) bool) (found []Due, wait time.Duration, err error) {
 	return kv.FindDue(tx, deliveryDue, nil, 32, func(hook []byte) (int, error) {
 		h, err := WebhookRows.Get(tx.Tx, hook)
 		if err != nil { // must not hold up the others
-			tx.Store().Log().Error("a webhook cannot be read, and nothing is sent to it", "webhook", record.ID(hook[16:]), "error", err)
+			tx.Store().Log().Error("cannot read a webhook; nothing is sent to it", "webhook", record.ID(hook[16:]), "error", err)
 			return -1, nil
 		}
-		if shut, err := people.Disabled(tx, h.Owner); err != nil || shut || !h.Enabled || !h.Paused.IsZero() {
+		if disabled, err := people.Disabled(tx, h.Owner); err != nil || disabled || !h.Enabled || !h.Paused.IsZero() {
 			return -1, err
 		}
 		return room(h), nil
@@ -468,7 +467,7 @@ func DueDeliveries(tx *kv.Tx, room func(*record.Webhook) int, busy func(Due) boo
 	})
 }
 
-// Delivery reads a delivery and what it tells.
+// Delivery reads a delivery and its notice.
 func Delivery(tx *kv.Tx, p Place) (*record.Delivery, *record.Notice, error) {
 	d, err := DeliveryRows.Get(tx.Tx, p.key())
 	if err == nil && d.Owner != p.Owner {
@@ -484,8 +483,8 @@ func Delivery(tx *kv.Tx, p Place) (*record.Delivery, *record.Notice, error) {
 	return d, n, nil
 }
 
-// Tried writes down what came of sending a delivery. One that is gone is none
-// of the caller's business any more.
+// Tried records the result of sending a delivery. It does nothing if the delivery or
+// its webhook is gone.
 func Tried(tx *kv.Tx, p Place, t record.Try) error {
 	monotonic := tx.Store().MonotonicNow()
 	if err := note(tx, p.Owner, p.Hook, t, monotonic); err != nil {
@@ -505,20 +504,20 @@ func Tried(tx *kv.Tx, p Place, t record.Try) error {
 	return settle(tx, d)
 }
 
-// note writes down at the webhook what came of a try.
+// note records the result of a try in the webhook.
 func note(tx *kv.Tx, owner, hook record.ID, t record.Try, monotonic time.Time) error {
 	h, err := Webhook(tx, owner, hook)
 	if err != nil {
 		return err
 	}
-	if t.Error == "" && h.Failures > 0 { // what was held back may go
+	if t.Error == "" && h.Failures > 0 { // deliveries that were held back may be sent
 		deliveriesDue.Raise(tx)
 	}
 	h.Record(t, tx.Now, monotonic)
 	return WebhookRows.Put(tx.Tx, h)
 }
 
-// Tested writes down a delivery that was sent by hand, outside of the queue.
+// Tested records a delivery that was sent by hand, outside the queue.
 func Tested(tx *kv.Tx, p Place, e record.Event, at time.Time, n record.Notice, t record.Try) error {
 	if err := note(tx, p.Owner, p.Hook, t, tx.Store().MonotonicNow()); err != nil {
 		return err
@@ -535,9 +534,9 @@ func Tested(tx *kv.Tx, p Place, e record.Event, at time.Time, n record.Notice, t
 	return errors.Join(tx.Put(noticeBucket, noticeKey(d), notice), settle(tx, d))
 }
 
-// Redeliver has a delivery sent again, at once and with all its tries. Later
-// ones of the same subject wait for it. It fails with Taken if the webhook
-// sends nothing.
+// Redeliver queues a delivery to be sent again at once, with a full set of tries.
+// Later ones of the same subject wait for it. It fails with Taken if the webhook is
+// off or paused.
 func Redeliver(tx *kv.Tx, p Place) (*record.Delivery, error) {
 	h, err := Webhook(tx, p.Owner, p.Hook)
 	if err != nil {

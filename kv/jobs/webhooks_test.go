@@ -21,7 +21,7 @@ import (
 	"kist/kv/tables"
 )
 
-// openStill opens a store whose clock of retries goes with the store's own.
+// openStill opens a store whose retry clock follows the store's clock.
 func openStill(t testing.TB, dir string, now func() time.Time) *kv.Store {
 	t.Helper()
 	return kvtest.Opened(t, dir, kv.Options{Schema: tables.All, Now: now, Log: kvtest.Quiet, Monotonic: func() time.Duration { return 0 }})
@@ -33,8 +33,8 @@ func hookNow(t testing.TB, s *kv.Store, h record.Webhook) (now *record.Webhook) 
 	return now
 }
 
-// A delivery is tried at once and then as the schedule says, and is parked
-// after the eighth try. Nothing of that is lost when the store is opened again.
+// A delivery is tried at once and then on the schedule, and is parked after the
+// eighth try. All of this survives reopening the store.
 func TestRetrySchedule(t *testing.T) {
 	is := is.New(t)
 	c := kvtest.NewClock()
@@ -86,7 +86,7 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// A delivery that fails holds back the later ones of its record, and no other.
+// A failing delivery holds back only the later ones of its record.
 func TestHeadOfLine(t *testing.T) {
 	is := is.New(t)
 	c := kvtest.NewClock()
@@ -122,18 +122,18 @@ func TestHeadOfLine(t *testing.T) {
 	first := found[0]
 	found, _ = kvtest.Due(t, s)
 
-	// What is sent again by hand comes before what is later.
+	// A redelivery goes before later deliveries.
 	kvtest.Update(t, s, func(tx *kv.Tx) error { _, err := jobs.Redeliver(tx, first); return err })
 	is.Equal(events(), []string{"note.created one"})
-	kvtest.Tried(t, s, found[0], "no") // was on its way
+	kvtest.Tried(t, s, found[0], "no") // it was being sent
 	is.Equal(events(), []string{"note.created one"})
 	kvtest.Tried(t, s, first, "")
 	is.Equal(events(), []string{"note.updated one"})
 	is.Equal(hookNow(t, s, h).Failures, 0)
 }
 
-// A target that has failed for three days is paused; a change of the webhook,
-// or a delivery that goes well, ends that. What happened meanwhile waits.
+// A target that has failed for three days is paused. A change of the webhook, or a
+// successful delivery, ends the pause. Events during the pause wait.
 func TestPause(t *testing.T) {
 	is := is.New(t)
 	c := kvtest.NewClock()
@@ -174,8 +174,8 @@ func TestPause(t *testing.T) {
 	for _, p := range found {
 		kvtest.Tried(t, s, p, "")
 	}
-	// Two failures with a long time between, in which nothing was sent, are no
-	// three days of failures.
+	// Two failures far apart, with nothing sent in between, do not count as three
+	// days of failures.
 	fail()
 	c.Add(1000 * time.Hour)
 	fail()
@@ -203,8 +203,8 @@ func TestPause(t *testing.T) {
 	})
 }
 
-// A clock that is set back does not hold up retries, though the store's time
-// stands still then.
+// Setting the clock back does not hold up retries, although the store's time then
+// stands still.
 func TestRetriesGoOnWhenTheClockIsSetBack(t *testing.T) {
 	is := is.New(t)
 	c := kvtest.NewClock()
@@ -227,13 +227,13 @@ func TestRetriesGoOnWhenTheClockIsSetBack(t *testing.T) {
 	elapsed += time.Second
 	found, _ = kvtest.Due(t, s)
 	is.Equal(len(found), 1)
-	// Nor does a restart, by a stop or a kill.
+	// Nor does a restart after a stop or a kill.
 	kvtest.Tried(t, s, found[0], "no")
 	elapsed += 10 * time.Second
-	was := s.MonotonicNow()
+	before := s.MonotonicNow()
 	is.NoErr(s.Close())
 	s = kvtest.Opened(t, s.Dir(), o)
-	is.True(!s.MonotonicNow().Before(was))
+	is.True(!s.MonotonicNow().Before(before))
 	_, wait = kvtest.Due(t, s)
 	is.True(wait <= 20*time.Second)
 	elapsed += 20 * time.Second
@@ -243,12 +243,12 @@ func TestRetriesGoOnWhenTheClockIsSetBack(t *testing.T) {
 	s = openStill(t, kvtest.LeftOf(t, s), c.Now)
 	_, wait = kvtest.Due(t, s)
 	is.True(wait > 110*time.Second && wait < 130*time.Second)
-	was = s.MonotonicNow()
+	before = s.MonotonicNow()
 	c.Add(2000 * time.Hour) // and forward
-	is.Equal(s.MonotonicNow().Sub(was) > 900*time.Hour, true)
+	is.Equal(s.MonotonicNow().Sub(before) > 900*time.Hour, true)
 }
 
-// A webhook of which too much waits gives up the oldest, and says so.
+// A webhook with a full queue gives up the oldest deliveries and reports it.
 func TestFullQueue(t *testing.T) {
 	is := is.New(t)
 	c := kvtest.NewClock()
@@ -273,7 +273,7 @@ func TestFullQueue(t *testing.T) {
 	is.True(strings.Contains(hookNow(t, s, h).LastError, "was full"))
 	kvtest.View(t, s, func(tx *kv.Tx) error {
 		all := kvtest.DeliveriesOf(t, tx, h.ID)
-		is.Equal(all[0].State, record.Parked) // the oldest but those that the log let go
+		is.Equal(all[0].State, record.Parked) // the oldest except those that the log dropped
 		is.Equal(all[1].State, record.Waiting)
 		is.Equal(jobs.Oldest(tx, h.ID, jobs.LogWaiting), kv.OwnedKey(h.ID, all[1].ID[:]...))
 		return nil
@@ -282,8 +282,8 @@ func TestFullQueue(t *testing.T) {
 	is.Equal(len(found), 2)
 }
 
-// However much is queued for a target, looking for what is due reads what is
-// due. What cannot be read holds up no other.
+// However much is queued for a target, DueDeliveries reads only what is due. An
+// unreadable webhook holds up no other.
 func TestDueIsCheap(t *testing.T) {
 	is := is.New(t)
 	s := kvtest.Open(t)
@@ -332,7 +332,7 @@ func TestDueIsCheap(t *testing.T) {
 	})
 }
 
-// The log keeps the last 200 that are over, and shows what fails beside them.
+// The log keeps the last 200 finished deliveries and also shows failing ones.
 func TestDeliveryLog(t *testing.T) {
 	is := is.New(t)
 	c := kvtest.NewClock()
@@ -361,7 +361,7 @@ func TestDeliveryLog(t *testing.T) {
 	})
 }
 
-// A removal that is cut short leaves a queue that goes on.
+// An interrupted removal leaves a working queue.
 func TestRemovalCutShort(t *testing.T) {
 	is := is.New(t)
 	s := kvtest.Open(t)
@@ -395,7 +395,7 @@ func TestWebhookBounds(t *testing.T) {
 	is.Equal(kvtest.Code(err), "too_many_webhooks")
 	is.NoErr(jobs.RemoveWebhook(s, u.ID, h.ID))
 	kvtest.HookFor(t, s, u.ID)
-	// What is gone is not written to.
+	// Results for deleted deliveries are ignored.
 	p := jobs.Place{Owner: u.ID, Hook: h.ID, ID: record.ID{1}}
 	kvtest.Tried(t, s, p, "no")
 	is.Equal(kvtest.Code(s.Update(func(tx *kv.Tx) error {
@@ -404,7 +404,7 @@ func TestWebhookBounds(t *testing.T) {
 	is.Equal(kvtest.Code(s.Update(func(tx *kv.Tx) error { _, err := jobs.Redeliver(tx, p); return err })), "not_found")
 }
 
-// An account that is shut is told of nothing until it is open again.
+// A disabled account gets no deliveries until it is enabled again.
 func TestShutAccountsAreNotTold(t *testing.T) {
 	is := is.New(t)
 	s := kvtest.Open(t)
@@ -412,7 +412,7 @@ func TestShutAccountsAreNotTold(t *testing.T) {
 	u := kvtest.User(t, s, "ann")
 	kvtest.HookFor(t, s, u.ID, "*")
 	kvtest.Add(t, s, u.ID, record.Notes, `{"content":"c"}`)
-	shut := func(yes bool) {
+	disable := func(yes bool) {
 		kvtest.Update(t, s, func(tx *kv.Tx) error {
 			u, err := people.User(tx, u.ID)
 			is.NoErr(err)
@@ -420,21 +420,21 @@ func TestShutAccountsAreNotTold(t *testing.T) {
 			return people.SaveUser(tx, u)
 		})
 	}
-	shut(true)
+	disable(true)
 	found, _ := kvtest.Due(t, s)
 	is.Equal(len(found), 0)
-	shut(false)
+	disable(false)
 	found, _ = kvtest.Due(t, s)
 	is.Equal(len(found), 1)
 }
 
-// The model of the queue: every delivery, in the order of making.
+// The model of the queue: every delivery, in the order of creation.
 type queued struct {
 	id      record.ID
 	hook    int
 	subject byte
 	state   record.DeliveryState
-	due     int64 // after start; only of the first that waits of a subject
+	due     int64 // after start; only for the first waiting one of a subject
 	tries   int
 }
 
@@ -442,10 +442,10 @@ type queueModel struct {
 	all     []*queued
 	failing map[int]int64 // since when, by webhook
 	paused  map[int]bool
-	tried   map[int]int64 // the last that failed, by webhook
+	tried   map[int]int64 // the last failure, by webhook
 }
 
-// first is the one of the subject that is next; nil if none waits.
+// first is the subject's next delivery; nil if none is waiting.
 func (m *queueModel) first(hook int, subject byte) *queued {
 	for _, q := range m.all {
 		if q.hook == hook && q.subject == subject && q.state == record.Waiting {
@@ -455,9 +455,8 @@ func (m *queueModel) first(hook int, subject byte) *queued {
 	return nil
 }
 
-// Random histories, with restarts from what a kill leaves behind, a clock that
-// jumps both ways, results that come late, and webhooks that are paused, agree
-// with the model.
+// Random histories agree with the model. They include restarts after a kill, a clock
+// that jumps both ways, late results and paused webhooks.
 func TestQueueModel(t *testing.T) {
 	for seed := range uint64(2) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { queueHistory(t, rand.New(rand.NewPCG(seed, 1))) })
@@ -502,7 +501,7 @@ func queueHistory(t *testing.T, rnd *rand.Rand) {
 				})
 				m.all = append(m.all, q)
 			}
-		case op < 14 && len(m.all) > 0: // a result, of what was due or comes late
+		case op < 14 && len(m.all) > 0: // a result, of a due delivery or a late one
 			q := m.all[rnd.IntN(len(m.all))]
 			if first := m.first(q.hook, q.subject); first != nil && rnd.IntN(6) > 0 {
 				q = first
