@@ -118,7 +118,7 @@ func TestAuditOfReferences(t *testing.T) {
 				}
 			}
 			return nil
-		}, []string{"file * has content that is marked as nobody's", "upload * has content that is marked as nobody's"}},
+		}, []string{"file * has content that is marked as unreferenced", "upload * has content that is marked as unreferenced"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)

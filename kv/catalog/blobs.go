@@ -10,15 +10,15 @@ import (
 	"kist/kv/workcopy"
 )
 
-// UnreferencedTable keeps which contents no record has any more.
+// UnreferencedTable keeps the contents that no record uses any more.
 var UnreferencedTable = kv.Table{
 	Buckets: []table.Bucket{UnreferencedBucket},
 	Refill:  func(r *kv.Refill) error { return r.Copy(UnreferencedBucket, nil) },
 	Redate:  kv.RedateInstants(UnreferencedBucket),
 }
 
-// Referenced reports whether a record has the content, or an item that waits
-// for approval.
+// Referenced reports whether a record or an item that waits for approval uses the
+// content.
 func Referenced(tx *kv.Tx, ref [32]byte) bool {
 	for _, ix := range tx.Schema().Contents() {
 		for range tx.Walk(ix.Bucket, ref[:], nil, false) {
@@ -28,8 +28,7 @@ func Referenced(tx *kv.Tx, ref [32]byte) bool {
 	return false
 }
 
-// MarkUnreferenced notes that the content has lost what had it, unless something else
-// has it.
+// MarkUnreferenced marks the content as unreferenced, unless something still uses it.
 func MarkUnreferenced(tx *kv.Tx, ref [32]byte) error {
 	if Referenced(tx, ref) {
 		return nil
@@ -37,9 +36,9 @@ func MarkUnreferenced(tx *kv.Tx, ref [32]byte) error {
 	return tx.Put(UnreferencedBucket, bytes.Clone(ref[:]), tx.Instant())
 }
 
-// Unreferenced reports whether the content may be unlinked: no record has it, and it
-// was noted not later than the given instant that none has. What was never
-// noted stays: the store may have lost the record, and the content not.
+// Unreferenced reports whether the content may be unlinked: nothing uses it, and it
+// was marked no later than the given instant. Unmarked content stays: the store may
+// have lost only the record.
 func Unreferenced(tx *kv.Tx, ref [32]byte, since time.Time) bool {
 	if Referenced(tx, ref) {
 		return false
@@ -48,8 +47,8 @@ func Unreferenced(tx *kv.Tx, ref [32]byte, since time.Time) bool {
 	return len(at) == 8 && int64(binary.BigEndian.Uint64(at)) <= since.UnixMilli()
 }
 
-// UnreferencedRefs lists up to limit contents that no record has had since the given
-// instant.
+// UnreferencedRefs lists up to limit contents that were marked as unreferenced no
+// later than the given instant.
 func UnreferencedRefs(tx *kv.Tx, since time.Time, limit int) [][32]byte {
 	var refs [][32]byte
 	for ref, at := range tx.Walk(UnreferencedBucket, nil, nil, false) {
@@ -63,11 +62,11 @@ func UnreferencedRefs(tx *kv.Tx, since time.Time, limit int) [][32]byte {
 	return refs
 }
 
-// Unlinked notes that the content is gone from the disk.
+// Unlinked records that the content is gone from the disk.
 func Unlinked(tx *kv.Tx, ref [32]byte) error { return tx.Delete(UnreferencedBucket, ref[:]) }
 
-// NoteOrphans notes that no record has the contents, from now on, unless that
-// was noted before. It does nothing while orphans are to be kept.
+// NoteOrphans marks the contents that nothing uses as unreferenced from now on. It
+// leaves earlier marks as they are, and does nothing while orphans are to be kept.
 func NoteOrphans(tx *kv.Tx, refs [][32]byte) error {
 	if tx.Get(workcopy.MetaBucket, kv.MetaOrphans) != nil {
 		return nil
@@ -83,18 +82,18 @@ func NoteOrphans(tx *kv.Tx, refs [][32]byte) error {
 	return nil
 }
 
-// FreeOrphans ends that contents without a record are kept, as they are after
-// a repair that has lost records.
+// FreeOrphans stops keeping contents without a record. A repair that lost records
+// starts keeping them.
 func FreeOrphans(tx *kv.Tx) error { return tx.Delete(workcopy.MetaBucket, kv.MetaOrphans) }
 
-// NeverReferenced reports whether no record has or has had the content, as far as is
-// known: it came with an upload that got no record. While orphans are to be
-// kept nothing is.
+// NeverReferenced reports whether, as far as is known, no record has ever used the
+// content: it came with an upload that did not become a record. While orphans are to
+// be kept it is always false.
 func NeverReferenced(tx *kv.Tx, ref [32]byte) bool {
 	return !Referenced(tx, ref) && tx.Get(UnreferencedBucket, ref[:]) == nil && tx.Get(workcopy.MetaBucket, kv.MetaOrphans) == nil
 }
 
-// ContentUnknown is NeverReferenced in a transaction of its own, as blobs.Store.Unlink asks.
+// ContentUnknown is NeverReferenced in a transaction of its own, for blobs.Store.Unlink.
 func ContentUnknown(s *kv.Store, ref [32]byte) (unknown bool, err error) {
 	err = s.View(func(tx *kv.Tx) error { unknown = NeverReferenced(tx, ref); return nil })
 	return unknown, err

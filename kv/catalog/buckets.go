@@ -4,7 +4,7 @@ import (
 	"kist/kv/table"
 )
 
-// The buckets. Their numbers and names are for good; kv/DESIGN.md has what each holds.
+// The buckets. Their numbers and names never change; kv/DESIGN.md says what each holds.
 var (
 	recordFacet        = table.Bucket{No: 8, Name: "record.label"}
 	recordOrder        = table.Bucket{No: 9, Name: "record.order"}

@@ -9,18 +9,18 @@ import (
 	"kist/kv/record"
 )
 
-// endBatch is how many ends are told in one transaction, at most.
+// endBatch is how many expired items one transaction reports at most.
 const endBatch = 100
 
 // tellExpired is the Tick of records.
 func tellExpired(s *kv.Store) {
 	if err := emitExpired(s); err != nil {
-		s.Log().Error("ends not told; they are tried again", "error", err)
+		s.Log().Error("cannot report expired items; will retry", "error", err)
 	}
 }
 
-// emitExpired tells the webhooks of items that have expired since it last looked.
-// What has expired is refused the instant it does; this is not what does it.
+// emitExpired sends webhook events for items that have expired since the last call.
+// It does not enforce expiry: expired items are refused from that instant anyway.
 func emitExpired(s *kv.Store) error {
 	for {
 		due := false
@@ -46,7 +46,7 @@ func emitExpired(s *kv.Store) error {
 					told++
 					continue
 				}
-				s.Log().Error("an end is not told", "error", err) // it must not hold up the others
+				s.Log().Error("cannot report an expired item", "error", err) // it must not hold up the others
 				if err := tx.Undo(mark); err != nil {
 					return err
 				}
@@ -58,7 +58,7 @@ func emitExpired(s *kv.Store) error {
 	}
 }
 
-// emitExpiry tells of the end of the record at key.
+// emitExpiry sends the event for the expired record at key.
 func emitExpiry(tx *kv.Tx, key []byte) error {
 	r, err := RecordRows.Get(tx.Tx, key)
 	if err != nil {
@@ -71,7 +71,7 @@ func emitExpiry(tx *kv.Tx, key []byte) error {
 	return save(tx, r)
 }
 
-// expiredKeys yields the keys of items that have expired and were not told of.
+// expiredKeys yields the keys of expired items that were not reported yet.
 func expiredKeys(tx *kv.Tx) func(func([]byte) bool) {
 	return func(yield func([]byte) bool) {
 		n := 0

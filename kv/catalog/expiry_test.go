@@ -15,8 +15,8 @@ import (
 	"kist/kv/record"
 )
 
-// An end is told once, when it is there; a new end is told again, one that is
-// taken away is not; and telling changes nothing that visitors see.
+// An expiry is reported once, when it comes. A new expiry is reported again, a removed
+// one is not. Reporting changes nothing that visitors see.
 func TestEnds(t *testing.T) {
 	is := is.New(t)
 	c := kvtest.NewClock()

@@ -2,7 +2,7 @@ package catalog
 
 import "kist/kv"
 
-// What follows lets the tests outside of the package reach into it.
+// The declarations below give external tests access to internals.
 
 const (
 	EndBatch     = endBatch
@@ -15,5 +15,5 @@ const (
 
 var Bookmark = bookmark
 
-// SharedSize is how many bytes of records are kept by slug.
+// SharedSize is how many bytes of records are cached by slug.
 func SharedSize(s *kv.Store) int64 { return sharedCache.Of(s).size.Load() }

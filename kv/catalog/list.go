@@ -18,7 +18,7 @@ import (
 // Sort is the order of a list.
 type Sort string
 
-// The orders. BySize is for files alone.
+// The orders. Only files have Size.
 const (
 	Newest  Sort = "newest"
 	Oldest  Sort = "oldest"
@@ -37,7 +37,7 @@ func Sorts(k *record.Kind) []Sort {
 	return all
 }
 
-// ways says how each order is walked: byte 0 is the order by age.
+// ways says how each order is walked; 0 in by means the order by age.
 var ways = map[Sort]struct {
 	by   byte
 	down bool
@@ -54,20 +54,20 @@ type Query struct {
 	Favorite, Public *bool
 	Folder           *record.ID // the zero id: in none
 	Class            *record.Class
-	Unreachable      *bool      // bookmarks by what is known of their pages
-	Page             *record.ID // bookmarks of the page with the key
-	// Match, if not nil, decides further. Among, if not nil, are the only ones
-	// that may be listed, in ascending order: records of the owner's and of the
-	// kind. The total may count one that is not there; the pages pass it over.
-	// Text is what both were made from.
+	Unreachable      *bool      // only bookmarks whose page is, or is not, unreachable
+	Page             *record.ID // only bookmarks of the page with this key
+	// Match, if not nil, is a further filter. If Among is not nil, only its records
+	// may be listed. It holds ids of the owner's records of the kind, in ascending
+	// order. Missing ones may be counted in the total but are skipped. Text is the
+	// search that both were made from.
 	Match  func(*record.Record) bool
 	Among  []record.ID
 	Text   string
-	Limit  int    // records of a page, at least 1
-	Most   int    // bytes of their bodies, beyond which a page has no second record; 0: any
-	Brief  bool   // long texts are cut (record.Brief)
-	Offset int    // records to pass over first
-	After  string // the Next of an earlier page of the same query
+	Limit  int    // records per page, at least 1
+	Most   int    // bytes per page, about; the first record may be longer; 0: no limit
+	Brief  bool   // cut long texts (record.Brief)
+	Offset int    // records to skip first
+	After  string // Next of an earlier page of the same query
 }
 
 // Page is a part of a list.
@@ -77,19 +77,19 @@ type Page struct {
 	Next    string // where the next page starts; "" at the end
 }
 
-// rowSize is about what a record takes beside its body.
+// rowSize is roughly how many bytes a record takes in addition to its body.
 const rowSize = 1 << 10
 
-// List reads a page. An After that is not from a page of the same query is
-// Malformed.
+// List reads a page. It fails with Malformed if After is not from a page of the same
+// query.
 //
-// Without filters, and by age with one label (a tag, a folder, a class,
-// favourite, public, unfiled), it costs what the page and the offset cost,
-// however long the list is. Of several filters it walks the entries of the
-// rarest label, to the end for the total. In an order other than by age, and
-// for what is not favourite or not public, it walks the list until the page is
-// full. With Among and by age, it costs what those that it names cost. Rows are
-// read for the page alone, unless Match has to see them.
+// Without filters, or by age with one facet (a tag, a folder, a class, favourite,
+// public, unfiled), the cost depends on the page and the offset only, not on the
+// length of the list. With several filters it walks all entries of the rarest facet,
+// to get the total. In other orders, and for records that are not favourite or not
+// public, it walks the list until the page is full. With Among and by age, the cost
+// depends on the length of Among. It reads only the rows of the page, unless Match
+// needs more.
 func List(tx *kv.Tx, q Query) (Page, error) {
 	if q.Sort == "" {
 		q.Sort = Newest
@@ -101,8 +101,8 @@ func List(tx *kv.Tx, q Query) (Page, error) {
 		return Page{}, err
 	}
 
-	// The source is the primary order, an order of its own, or, if the list is
-	// by age, those that may be listed or the entries of the rarest label.
+	// The source is the table itself or the index of another order. For a list by age
+	// it may also be Among or the entries of the rarest facet.
 	from := source{tx: tx, q: &q, bucket: kv.RecordBucket, prefix: kv.OwnedKey(q.Owner, q.Kind.Code)}
 	total := RecordRows.Sum(tx.Tx, from.prefix)
 	if way.by != 0 {
@@ -124,7 +124,7 @@ func List(tx *kv.Tx, q Query) (Page, error) {
 		}
 	case len(from.tests) == 0:
 	case len(from.tests) == 1 && from.bucket != recordFacet:
-		// One filter alone: its sum is the total.
+		// A single filter: its sum is the total.
 		n := RecordRows.Sum(tx.Tx, from.tests[0].key[:labelSize])
 		if total -= n; from.tests[0].has {
 			total = n
@@ -135,7 +135,7 @@ func List(tx *kv.Tx, q Query) (Page, error) {
 
 	size := 0
 	page := Page{Total: int(total), Records: make([]*record.Record, 0, min(q.Limit, 50))}
-	var at []byte // place of the last record on the page
+	var at []byte // position of the last record on the page
 	for k, v := range from.walk(after, way.down) {
 		r, ok, err := from.fits(k, v)
 		switch {
@@ -182,17 +182,17 @@ func List(tx *kv.Tx, q Query) (Page, error) {
 	return page, nil
 }
 
-// source is where a list comes from, and what is left to sift.
+// source is where a list comes from, and the filters still to apply.
 type source struct {
 	tx     *kv.Tx
 	q      *Query
 	bucket table.Bucket
 	prefix []byte
-	among  bool // of the bucket, only those that the query names
+	among  bool // read only the records in Among
 	tests  []test
 }
 
-// walk yields the entries of the source after a place.
+// walk yields the entries of the source after a position.
 func (s *source) walk(after []byte, down bool) iter.Seq2[[]byte, []byte] {
 	if !s.among {
 		return s.tx.Walk(s.bucket, s.prefix, after, down)
@@ -223,13 +223,13 @@ func (s *source) walk(after []byte, down bool) iter.Seq2[[]byte, []byte] {
 	}
 }
 
-// place is where an id stands or would stand among others in order.
+// place is the position of an id in a sorted list, and whether the list has it.
 func place(all []record.ID, id []byte) (int, bool) {
 	return slices.BinarySearchFunc(all, id[:len(record.ID{})], func(x record.ID, id []byte) int { return bytes.Compare(x[:], id) })
 }
 
-// test is the key of a label's entry, its last 16 bytes still to be filled in
-// with a record's id, and whether that is to be there.
+// test is the key of a facet's entry, with room for a record's id in its last 16
+// bytes, and whether the entry must exist.
 type test struct {
 	key []byte
 	has bool
@@ -244,8 +244,8 @@ func (s *source) keep(want, without []facet) {
 	}
 }
 
-// fits reports whether the record of an entry belongs to the list. It is
-// returned if it had to be read for that.
+// fits reports whether the record of an entry belongs to the list. It also returns
+// the record if it had to read it.
 func (s *source) fits(k, v []byte) (*record.Record, bool, error) {
 	for _, t := range s.tests {
 		copy(t.key[labelSize:], k[len(k)-16:])
@@ -277,7 +277,7 @@ func (s *source) read(k, v []byte) (*record.Record, error) {
 	return r, nil
 }
 
-// facets splits the filters into labels that records must and must not have.
+// facets splits the filters into facets that records must and must not have.
 func (q *Query) facets() (want, without []facet) {
 	for _, t := range q.Tags {
 		if l := (facet{hasTag, t}); !slices.Contains(want, l) {
@@ -312,7 +312,7 @@ func (q *Query) facets() (want, without []facet) {
 	return want, without
 }
 
-// rarest is the label that fewest records have; n is -1 if there is none.
+// rarest is the facet that the fewest records have; n is -1 if all is empty.
 func rarest(tx *kv.Tx, q Query, all []facet) (rare facet, n int64) {
 	n = -1
 	for _, l := range all {
@@ -325,7 +325,7 @@ func rarest(tx *kv.Tx, q Query, all []facet) (rare facet, n int64) {
 
 const cursorVersion = 1
 
-// fingerprint tells queries apart whose places are not interchangeable.
+// fingerprint identifies a query, so that a cursor is only used with its own query.
 func (q *Query) fingerprint() []byte {
 	h := fnv.New64a()
 	want, without := q.facets()
@@ -333,14 +333,14 @@ func (q *Query) fingerprint() []byte {
 	return h.Sum(nil)
 }
 
-// cursor writes a place down: version, fingerprint of the query, place.
+// cursor encodes a position: version, fingerprint of the query, position.
 func (q *Query) cursor(place []byte) string {
 	b := append([]byte{cursorVersion}, q.fingerprint()...)
 	return base64.RawURLEncoding.EncodeToString(append(b, place...))
 }
 
-// maxCursor is the longest cursor in bytes: a title with its id is the
-// longest place.
+// maxCursor is the longest cursor in bytes. The longest position is a title with
+// its id.
 const maxCursor = 200
 
 // position reads a cursor; nil for the start.

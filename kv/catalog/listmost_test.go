@@ -13,8 +13,8 @@ import (
 	"kist/kv/record"
 )
 
-// A page ends at its bytes, after one record at least, and the next one goes on
-// from there, in every order; texts that are cut count as they are.
+// A page ends at its limit of bytes, but has at least one record, and the next page
+// continues there, in every order. Cut texts count with their cut length.
 func TestListBytes(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

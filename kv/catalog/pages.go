@@ -15,8 +15,8 @@ import (
 	"kist/kv/table"
 )
 
-// PageRows is the table of what is known of the pages of bookmarks: each bookmark
-// has one.
+// PageRows is the table of the pages that bookmarks lead to: each bookmark has one
+// row.
 var PageRows = &table.Table[record.Page]{
 	Rows:   pageBucket,
 	Key:    func(p *record.Page) []byte { return kv.OwnedKey(p.Owner, p.ID[:]...) },
@@ -52,7 +52,7 @@ var PageRows = &table.Table[record.Page]{
 	},
 }
 
-// PageTable has no Refill: pages come over with their bookmarks.
+// PageTable has no Refill: pages are copied with their bookmarks.
 var PageTable = kv.Table{
 	Buckets: []table.Bucket{pageBucket, pageDue},
 	Check: kv.CheckRows(PageRows, func(a *kv.Audit, p *record.Page) {
@@ -65,7 +65,7 @@ var PageTable = kv.Table{
 	}),
 }
 
-// pageFacets is what a page says of its bookmark.
+// pageFacets are the facets that a page gives its bookmark.
 func pageFacets(p *record.Page) []facet {
 	all := []facet{{samePage, p.Key}}
 	if p.State == record.Unreachable {
@@ -74,7 +74,7 @@ func pageFacets(p *record.Page) []facet {
 	return all
 }
 
-// What an entry of pageDue says of the look that is due. The bytes are stored.
+// The kinds of check in an entry of pageDue. The bytes are stored.
 const (
 	lookFill  byte = 'f'
 	lookCheck byte = 'c'
@@ -83,8 +83,8 @@ const (
 // pageDueSize is the length of a key of pageDue: when, what, host, owner, id.
 const pageDueSize = 8 + 1 + 8 + 16 + 16
 
-// addPage begins to know the page of a new bookmark. One that came in with
-// others and has a title waits for its turn.
+// addPage adds the page of a new bookmark. If past is set (an import) and the
+// bookmark has a title, the page is checked on the normal schedule instead of at once.
 func addPage(tx *kv.Tx, r *record.Record, f *record.Form, past bool) error {
 	b, ok := f.Body.(*record.Bookmark)
 	if !ok {
@@ -98,8 +98,8 @@ func addPage(tx *kv.Tx, r *record.Record, f *record.Form, past bool) error {
 	return PageRows.Put(tx.Tx, p)
 }
 
-// turnPage looks at the page of a bookmark again if that leads elsewhere now,
-// or has lost its title. was is the bookmark before.
+// turnPage has a changed bookmark's page checked if the bookmark leads elsewhere now
+// or has lost its title.
 func turnPage(tx *kv.Tx, r *record.Record, before, got *record.Bookmark) error {
 	p, err := PageRows.Get(tx.Tx, kv.OwnedKey(r.Owner, r.ID[:]...))
 	if err != nil {
@@ -126,7 +126,7 @@ func bookmark(r *record.Record) (*record.Bookmark, error) {
 	return b.(*record.Bookmark), nil
 }
 
-// bookmarked is the bookmark that leads to a page.
+// bookmarked reads the bookmark that leads to a page.
 func bookmarked(tx *kv.Tx, p *record.Page) (*record.Record, *record.Bookmark, error) {
 	r, err := Owned(tx, p.Owner, record.Bookmarks, p.ID)
 	if err != nil {
@@ -136,8 +136,8 @@ func bookmarked(tx *kv.Tx, p *record.Page) (*record.Record, *record.Bookmark, er
 	return r, b, err
 }
 
-// FillPages makes a page for each bookmark of a store of format 1. All of a
-// bucket is written in the order of its keys: see builder.flush.
+// FillPages adds a page for each bookmark of a store of format 1. It writes each
+// bucket in the order of its keys: see builder.flush.
 func FillPages(tx *kv.Tx) error {
 	all, err := people.Users(tx)
 	if err != nil {
@@ -195,8 +195,8 @@ func FillPages(tx *kv.Tx) error {
 // pagesFormat is the first format in which each bookmark has a page.
 const pagesFormat = 2
 
-// repairPage takes over what is known of a bookmark's page. If that cannot be
-// read, it is looked at again.
+// repairPage copies the page of a bookmark. If the row cannot be read, the page is
+// checked again.
 func repairPage(before, tx *kv.Tx, r *record.Record) error {
 	address := ""
 	if b, err := bookmark(r); err == nil {
@@ -209,11 +209,11 @@ func repairPage(before, tx *kv.Tx, r *record.Record) error {
 	return PageRows.Put(tx.Tx, p)
 }
 
-// maxSame is how many bookmarks of one page SamePages names.
+// maxSame is how many bookmarks of one page SamePages lists.
 const maxSame = 10
 
-// SamePage is the oldest of the owner's bookmarks of the page that an address
-// leads to, Missing if there is none.
+// SamePage reads the owner's oldest bookmark of the page at an address; Missing if
+// there is none.
 func SamePage(tx *kv.Tx, owner record.ID, address string) (*record.Record, error) {
 	l := facet{samePage, record.PageKey(address)}
 	for k := range tx.Walk(recordFacet, l.key(owner, record.Bookmarks), nil, false) {
@@ -222,8 +222,8 @@ func SamePage(tx *kv.Tx, owner record.ID, address string) (*record.Record, error
 	return nil, record.NotFound("bookmark")
 }
 
-// SamePages lists the owner's bookmarks of the page that an address leads to,
-// but for the one with the id other: the oldest, ten at most.
+// SamePages lists the owner's ten oldest bookmarks of the page at an address, without
+// the one whose id is other.
 func SamePages(tx *kv.Tx, owner record.ID, address string, other record.ID) ([]*record.Record, error) {
 	var all []*record.Record
 	key := record.PageKey(address)
@@ -244,24 +244,24 @@ func SamePages(tx *kv.Tx, owner record.ID, address string, other record.ID) ([]*
 	return all, nil
 }
 
-// PageCheckDue tells by a value that a page may be due since it was last asked, or
-// that the settings have changed. It is for one reader.
+// PageCheckDue delivers a value when a page may have become due, or the settings have
+// changed, since the last receive. It is for one reader.
 func PageCheckDue(s *kv.Store) <-chan struct{} { return people.PagesDue.Of(s) }
 
-// A DuePage names a page that is to be looked at.
+// A DuePage names a page that is due for a check.
 type DuePage struct {
 	Owner, ID record.ID // of the bookmark
 	Host      uint64    // see record.Page
-	Fill      bool      // something of it is wanted for the bookmark
+	Fill      bool      // the bookmark lacks something that the page may provide
 }
 
-// maxDuePages bounds what DuePages steps over.
+// maxDuePages is how many pages DuePages offers at most.
 const maxDuePages = 20_000
 
-// DuePages offers pages whose time has come to take, those that came last
-// first, until it says that it takes no more: who has just kept a bookmark waits
-// for it. wait is how long until the next one is due, if nothing changes; 0 if
-// there is none, or if the settings say that nothing is to be looked at.
+// DuePages calls take with the pages that are due, until take returns false. The last
+// to become due come first, because the user who has just saved a bookmark is waiting.
+// wait is how long until the next page is due, if nothing changes. It is 0 if there is
+// none or if link checks are turned off.
 func DuePages(tx *kv.Tx, take func(DuePage) (more bool)) (wait time.Duration, err error) {
 	set, err := people.Settings(tx)
 	if err != nil || !set.LinkChecks {
@@ -283,9 +283,8 @@ func DuePages(tx *kv.Tx, take func(DuePage) (more bool)) (wait time.Duration, er
 	return 0, nil
 }
 
-// LoadDuePage reads what is known of a page, and the bookmark that leads to it;
-// Missing if that is gone. idle says that nothing is to be asked on its owner's
-// behalf.
+// LoadDuePage reads a page and the bookmark that leads to it; Missing if either is
+// gone. idle says that the owner is disabled and the page must not be fetched.
 func LoadDuePage(tx *kv.Tx, t DuePage) (p *record.Page, b *record.Bookmark, idle bool, err error) {
 	p, err = PageRows.Get(tx.Tx, kv.OwnedKey(t.Owner, t.ID[:]...))
 	if err != nil {
@@ -297,7 +296,7 @@ func LoadDuePage(tx *kv.Tx, t DuePage) (p *record.Page, b *record.Bookmark, idle
 	return p, b, idle, err
 }
 
-// PostponePage leaves a page alone until its next turn.
+// PostponePage postpones a page to its next scheduled check.
 func PostponePage(tx *kv.Tx, t DuePage) error {
 	p, err := PageRows.Get(tx.Tx, kv.OwnedKey(t.Owner, t.ID[:]...))
 	if errors.Is(err, table.ErrMissing) {
@@ -310,7 +309,7 @@ func PostponePage(tx *kv.Tx, t DuePage) error {
 	return PageRows.Put(tx.Tx, p)
 }
 
-// PageIcon is the site whose icon a bookmark has, zero if it has none.
+// PageIcon is the site whose icon a bookmark shows; zero if it has none.
 func PageIcon(tx *kv.Tx, r *record.Record) (record.ID, error) {
 	p, err := PageRows.Get(tx.Tx, kv.OwnedKey(r.Owner, r.ID[:]...))
 	if errors.Is(err, table.ErrMissing) {
@@ -322,8 +321,8 @@ func PageIcon(tx *kv.Tx, r *record.Record) (record.ID, error) {
 	return p.Icon, nil
 }
 
-// RecheckPage has the page of a bookmark looked at as soon as may be, unless the
-// settings say that nothing is.
+// RecheckPage makes the page of a bookmark due at once, unless link checks are turned
+// off.
 func RecheckPage(tx *kv.Tx, r *record.Record) error {
 	set, err := people.Settings(tx)
 	if err != nil || !set.LinkChecks {
@@ -344,8 +343,8 @@ func RecheckPage(tx *kv.Tx, r *record.Record) error {
 // pagesAtOnce is how many pages a transaction of Icons reads.
 const pagesAtOnce = 1000
 
-// Icons lists the sites whose icons bookmarks have, each once. It reads all
-// pages, some at a time: what changes meanwhile may be in it or not.
+// Icons lists the sites whose icons bookmarks show, each once. It reads all pages in
+// several transactions, so it may or may not see changes made while it runs.
 func Icons(s *kv.Store) ([]record.ID, error) {
 	sites := map[record.ID]bool{}
 	var after []byte
@@ -353,7 +352,7 @@ func Icons(s *kv.Store) ([]record.ID, error) {
 		if err := s.View(func(tx *kv.Tx) error {
 			n = 0
 			for k, row := range tx.Walk(pageBucket, nil, after, false) {
-				// One that is damaged has none: icons can be got again.
+				// A damaged row has no icon: it can be fetched again.
 				if p, err := PageRows.Decode(k, row); err == nil && p.Icon != (record.ID{}) {
 					sites[p.Icon] = true
 				}
@@ -370,11 +369,11 @@ func Icons(s *kv.Store) ([]record.ID, error) {
 	return slices.Collect(maps.Keys(sites)), nil
 }
 
-// SavePageCheck writes down what came of a look at the page was. What the bookmark
-// lacks, now and not when the look began, is filled in; what its owner wrote is
-// left as it is. That is no edit of the owner's: updatedAt stays. What does not
-// fit the quota or the disk is left out, and the page is asked again later. If the
-// bookmark is gone, or leads elsewhere since, nothing is written.
+// SavePageCheck stores the result of checking the page before. It fills in what the
+// bookmark lacks now and keeps everything that its owner wrote. That doesn't count as
+// an edit: updatedAt stays. Text that does not fit the quota or the disk is left out,
+// and the page is fetched again later. If the bookmark is gone or leads elsewhere by
+// now, nothing is written.
 func SavePageCheck(tx *kv.Tx, before *record.Page, l record.Look) error {
 	p, err := PageRows.Get(tx.Tx, PageRows.Key(before))
 	if errors.Is(err, table.ErrMissing) || err == nil && p.Key != before.Key {

@@ -20,7 +20,7 @@ import (
 	"kist/kv/workcopy"
 )
 
-// duePages lists what is due.
+// duePages lists the pages that are due.
 func duePages(t testing.TB, s *kv.Store) (all []catalog.DuePage, wait time.Duration) {
 	t.Helper()
 	kvtest.View(t, s, func(tx *kv.Tx) (err error) {
@@ -30,7 +30,7 @@ func duePages(t testing.TB, s *kv.Store) (all []catalog.DuePage, wait time.Durat
 	return all, wait
 }
 
-// looked looks at the page of a bookmark.
+// looked saves a check of a bookmark's page.
 func looked(t testing.TB, s *kv.Store, r *record.Record, l record.Look) {
 	t.Helper()
 	kvtest.Update(t, s, func(tx *kv.Tx) error {
@@ -57,7 +57,7 @@ func shown(t testing.TB, s *kv.Store, r *record.Record) (v record.Shown, b *reco
 	return v, b
 }
 
-// listed lists bookmarks by what is known of their pages.
+// listed lists bookmarks by the state of their pages.
 func listed(t testing.TB, s *kv.Store, q catalog.Query) (ids []record.ID, total int) {
 	t.Helper()
 	q.Kind, q.Limit = record.Bookmarks, 100
@@ -114,8 +114,8 @@ func TestSamePages(t *testing.T) {
 	kvtest.View(t, s, func(tx *kv.Tx) error { is.Equal(kvtest.LeftOver(tx, bob.ID), nil); return kvtest.Audit(tx) })
 }
 
-// A page is due as soon as it is kept, the latest first, and when it leads
-// elsewhere or loses its title; an edit of anything else changes nothing.
+// A page is due as soon as its bookmark is saved, the latest first, and when the
+// bookmark leads elsewhere or loses its title. Other edits change nothing.
 func TestDuePages(t *testing.T) {
 	is := is.New(t)
 	c := kvtest.NewClock()
@@ -143,7 +143,7 @@ func TestDuePages(t *testing.T) {
 	looked(t, s, b, read)
 	v, kept := shown(t, s, a)
 	is.Equal(kept.Name, "Of the page")
-	is.Equal(v.Updated, before) // it was no edit
+	is.Equal(v.Updated, before) // not an edit
 	is.Equal(v.Page.State, record.Reachable)
 	is.True(!v.Page.Checked.IsZero())
 	_, kept = shown(t, s, b)
@@ -179,7 +179,7 @@ func TestDuePages(t *testing.T) {
 	kvtest.View(t, s, kvtest.Audit)
 }
 
-// What its owner does while a page is read is left as it is.
+// Edits that the owner makes while a page is read are kept.
 func TestLookedMeanwhile(t *testing.T) {
 	is := is.New(t)
 	s := kvtest.Open(t)
@@ -225,7 +225,7 @@ func TestLookedMeanwhile(t *testing.T) {
 		u.Disabled = true
 		return kvtest.FirstError(err, people.SaveUser(tx, u))
 	})
-	is.True(idle()) // nothing is asked on behalf of who cannot sign in
+	is.True(idle()) // nothing is fetched for a user who cannot sign in
 
 	p = of(r)
 	kvtest.Update(t, s, func(tx *kv.Tx) error { return catalog.Remove(tx, r) })
@@ -233,7 +233,8 @@ func TestLookedMeanwhile(t *testing.T) {
 	kvtest.View(t, s, kvtest.Audit)
 }
 
-// A page that is gone is told of once, found by that, and mends on its own.
+// A page that is gone is reported once and listed as unreachable. It recovers on its
+// own.
 func TestPageIsGone(t *testing.T) {
 	is := is.New(t)
 	c := kvtest.NewClock()
@@ -265,7 +266,7 @@ func TestPageIsGone(t *testing.T) {
 		is.True(!v.Page.Gone.IsZero())
 		now, err := catalog.Owned(tx, u.ID, record.Bookmarks, r.ID)
 		is.NoErr(err)
-		is.Equal(now.Seq, seq) // the index need not be told
+		is.Equal(now.Seq, seq) // the index need not change
 		return kvtest.Audit(tx)
 	})
 	looked(t, s, r, record.Look{Verdict: record.Answers})
@@ -273,8 +274,8 @@ func TestPageIsGone(t *testing.T) {
 	kvtest.View(t, s, kvtest.Audit)
 }
 
-// What is known of a page's icon is no edit, moves no record in the feed, is
-// told of to nobody, and is there after a restart without the working copy.
+// A page's icon is not an edit: it moves no record in the feed and sends no event. It
+// survives a restart without the working copy.
 func TestPageIcons(t *testing.T) {
 	is := is.New(t)
 	dir := filepath.Join(t.TempDir(), "data")
@@ -317,7 +318,7 @@ func TestPageIcons(t *testing.T) {
 	all, _ = duePages(t, s)
 	is.Equal(len(all), 1)
 	is.Equal(all[0].ID, a.ID)
-	is.True(!all[0].Fill) // nothing of it is wanted for the bookmark
+	is.True(!all[0].Fill) // the bookmark lacks nothing
 	looked(t, s, a, record.Look{Verdict: record.Fails})
 	v, _ = shown(t, s, a)
 	is.Equal(v.Page.Icon, site) // it stays while nobody answers
@@ -335,14 +336,14 @@ func TestPageIcons(t *testing.T) {
 	kvtest.View(t, s, func(tx *kv.Tx) error {
 		p, _, _, err := catalog.LoadDuePage(tx, catalog.DuePage{Owner: a.Owner, ID: a.ID})
 		is.NoErr(err)
-		is.True(p.Due.After(tx.Store().MonotonicNow())) // nothing is looked at
+		is.True(p.Due.After(tx.Store().MonotonicNow())) // nothing is checked
 		got, err := catalog.PageIcon(tx, b)
 		is.Equal(got, record.ID{})
 		return kvtest.FirstError(err, kvtest.Audit(tx))
 	})
 }
 
-// All icons are listed, of however many pages.
+// Icons lists all icons, however many pages there are.
 func TestIconsOfMany(t *testing.T) {
 	is := is.New(t)
 	s := kvtest.Open(t)
@@ -392,8 +393,8 @@ func TestPagesOfFormat1(t *testing.T) {
 	is.Equal(all[0].ID, r.ID)
 }
 
-// What is known of pages is kept by a repair where it can be read, and looked
-// for again where it cannot; a store of format 1 is brought to the present one.
+// A repair keeps the pages that it can read and has the others checked again. It
+// converts a store of format 1 to the current format.
 func TestRepairOfPages(t *testing.T) {
 	for _, format := range []uint32{1, workcopy.Format} {
 		t.Run(fmt.Sprint(format), func(t *testing.T) {
@@ -430,8 +431,8 @@ func TestRepairOfPages(t *testing.T) {
 	}
 }
 
-// What a page says of itself counts as text: it is left out if it does not fit
-// the quota, and filled in later if it does then. The look counts all the same.
+// Text from a page counts against the quota. If it does not fit, it is left out and
+// filled in later. The check counts in any case.
 func TestFillWithinQuota(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -439,13 +440,13 @@ func TestFillWithinQuota(t *testing.T) {
 	u := kvtest.User(t, s, "ann")
 	read := record.Look{Verdict: record.Answers, Read: true, Title: "Of the page", Description: "It says this of itself."}
 	before := kvtest.Add(t, s, u.ID, record.Bookmarks, `{"url":"https://example.org/a"}`)
-	was := kvtest.TextNow(t, s, u.ID)
+	text := kvtest.TextNow(t, s, u.ID)
 	looked(t, s, before, read)
-	growth := kvtest.TextNow(t, s, u.ID) - was
+	growth := kvtest.TextNow(t, s, u.ID) - text
 	is.True(growth > 0)
 
 	r := kvtest.Add(t, s, u.ID, record.Bookmarks, `{"url":"https://example.org/b"}`)
-	was = kvtest.TextNow(t, s, u.ID)
+	text = kvtest.TextNow(t, s, u.ID)
 	quota := func(n int64) {
 		kvtest.Update(t, s, func(tx *kv.Tx) error {
 			set, err := people.Settings(tx)
@@ -453,22 +454,22 @@ func TestFillWithinQuota(t *testing.T) {
 			return kvtest.FirstError(err, people.SetSettings(tx, set))
 		})
 	}
-	quota(was + growth - 1)
+	quota(text + growth - 1)
 	looked(t, s, r, read)
 	v, b := shown(t, s, r)
 	is.Equal(b.Name+b.Description, "")
-	is.Equal(kvtest.TextNow(t, s, u.ID), was)
+	is.Equal(kvtest.TextNow(t, s, u.ID), text)
 	is.Equal(v.Seq, r.Seq) // no change
 	is.Equal(v.Page.State, record.Reachable)
 	is.True(!v.Page.Checked.IsZero())
 	is.True(v.Page.Fill)
 
-	quota(was + growth)
+	quota(text + growth)
 	looked(t, s, r, read)
 	v, b = shown(t, s, r)
 	is.Equal(b.Name, read.Title)
 	is.Equal(b.Description, read.Description)
-	is.Equal(kvtest.TextNow(t, s, u.ID), was+growth)
+	is.Equal(kvtest.TextNow(t, s, u.ID), text+growth)
 	is.True(!v.Page.Fill)
 	kvtest.View(t, s, kvtest.Audit)
 }

@@ -94,18 +94,18 @@ var RecordTable = kv.Table{
 				b, err := bookmark(r)
 				p, err2 := PageRows.Get(a.Tx.Tx, kv.OwnedKey(r.Owner, r.ID[:]...))
 				if err != nil || err2 != nil || p.Key != record.PageKey(b.URL) {
-					a.Say("bookmark %s: what is known of its page is of another one, or is not there", r.ID)
+					a.Say("bookmark %s: the row of its page is missing or belongs to another page", r.ID)
 				}
 			}
 			if r.Public && r.Reached {
 				a.Say("%s %s is public and used up", r.Kind.Name, r.ID)
 			}
 			if r.Bytes != nil && a.Get(UnreferencedBucket, r.Bytes.Ref[:]) != nil {
-				a.Say("%s %s has content that is marked as nobody's", r.Kind.Name, r.ID)
+				a.Say("%s %s has content that is marked as unreferenced", r.Kind.Name, r.ID)
 			}
 		})(a)
 		for _, k := range a.Walk(kv.ChangeBucket, nil, nil, false) {
-			if a.Get(kv.RecordBucket, k) == nil { // the mark of a removal
+			if a.Get(kv.RecordBucket, k) == nil { // marks a removal
 				a.Owe(kv.ChangeBucket, 1)
 			}
 		}
@@ -156,7 +156,7 @@ func refillRecords(r *kv.Refill) error {
 			}
 			return people.StandIn(r, v.Owner)
 		},
-		Rename: func(r *kv.Refill, v *record.Record) error { // the one that was changed last keeps the slug
+		Rename: func(r *kv.Refill, v *record.Record) error { // the record that was changed last keeps the slug
 			older := v
 			if other, err := RecordRows.Find(r.Tx.Tx, kv.RecordSlug, []byte(v.Slug)); err == nil && other.Seq < v.Seq {
 				older = other
@@ -190,7 +190,7 @@ func refillRecords(r *kv.Refill) error {
 		if len(k) == 8 {
 			latest = max(latest, binary.BigEndian.Uint64(k))
 		}
-		if r.Get(kv.RecordBucket, v) == nil { // the mark of a removal
+		if r.Get(kv.RecordBucket, v) == nil { // marks a removal
 			if err := r.Load(kv.ChangeBucket, bytes.Clone(k), bytes.Clone(v)); err != nil {
 				return err
 			}
@@ -202,27 +202,27 @@ func refillRecords(r *kv.Refill) error {
 	return nil
 }
 
-// facet is something that a list can be narrowed to by walking an index.
+// facet is a property of records by which an index can filter a list.
 type facet struct {
 	what byte
 	id   record.ID
 }
 
-// What a label says of a record. The bytes are stored.
+// The kinds of facets. The bytes are stored.
 const (
 	isPublic   = 'p'
 	isFavorite = 'f'
-	hasTag     = 't' // and which
-	inFolder   = 'd' // and which
+	hasTag     = 't' // id is the tag
+	inFolder   = 'd' // id is the folder
 	unfiled    = 'u'
-	ofClass    = 'c' // and which, in the first byte of the id
+	ofClass    = 'c' // the first byte of id is the class
 
-	// Of bookmarks, by what is known of their pages.
-	samePage      = 's' // and which, by its key
+	// Of bookmarks, from their pages.
+	samePage      = 's' // id is the key of the page
 	isUnreachable = 'x'
 )
 
-// facetsOf yields what is to be said of a record.
+// facetsOf yields the facets of a record.
 func facetsOf(r *record.Record) iter.Seq[facet] {
 	return func(yield func(facet) bool) {
 		if r.Public && !yield(facet{what: isPublic}) {
@@ -252,13 +252,13 @@ func facetsOf(r *record.Record) iter.Seq[facet] {
 	}
 }
 
-// key is what the entries of the label begin with; there is room for the id.
+// key is the prefix of the facet's entries, with capacity for a record's id.
 func (l facet) key(owner record.ID, k *record.Kind) []byte {
 	key := append(make([]byte, 0, labelSize+16), owner[:]...)
 	return append(append(key, k.Code, l.what), l.id[:]...)
 }
 
-// labelSize is the length of a label's key: owner, kind, what, which.
+// labelSize is the length of a facet's key: owner, kind, what, id.
 const labelSize = 16 + 1 + 1 + 16
 
 // The orders of a list other than by age. The bytes are stored.
@@ -269,8 +269,8 @@ const (
 	byViews   = 'v'
 )
 
-// ordered is what an order's entry of r begins with; there is room for size
-// bytes and the id.
+// ordered is the prefix of r's entry in an order, with capacity for size bytes and
+// the id.
 func ordered(r *record.Record, by byte, size int) []byte {
 	key := append(make([]byte, 0, 16+1+1+size+16), r.Owner[:]...)
 	return append(key, r.Kind.Code, by)
@@ -283,15 +283,16 @@ func numbered(r *record.Record, by byte, n uint64) []byte {
 // ViewOrder is the key under which a record with n views is filed by views.
 func ViewOrder(r *record.Record, n int64) []byte { return numbered(r, byViews, uint64(n)) }
 
-// bytesOf is where the size of an owner's files is summed up. Kind 0 means none.
+// bytesOf is the key of the total size of an owner's files. Kind 0 is not a kind of
+// record.
 func bytesOf(owner record.ID) []byte { return kv.OwnedKey(owner, 0, 'b') }
 
-// Add makes a record out of a form: the row, its indexes and counters, the
-// mark in the feed of changes and the deliveries. bytes is for files, nil
-// otherwise; password is the hash of the form's password. It fails with Taken
-// if the slug is in use, with Denied if the content of a file, or the text of
-// another record, does not fit the owner's quota, with Invalid if the form does not hold at this instant, and with
-// ErrFull while the disk has no room.
+// Add creates a record from a form: the row, its indexes and counters, the entry in
+// the feed of changes and the deliveries. bytes is for files, nil otherwise; password
+// is the hash of the form's password. It fails with Taken if the slug is in use, with
+// Denied if a file's content or another record's text does not fit the owner's quota,
+// with Invalid if the form is not valid at this instant, and with ErrFull while the
+// disk is full.
 func Add(tx *kv.Tx, owner record.ID, k *record.Kind, f *record.Form, bytes *record.Content, password string) (*record.Record, error) {
 	if bytes != nil {
 		if err := people.Charge(tx, owner, bytes.Size); err != nil {
@@ -301,7 +302,7 @@ func Add(tx *kv.Tx, owner record.ID, k *record.Kind, f *record.Form, bytes *reco
 	return AddCharged(tx, owner, k, f, bytes, password)
 }
 
-// AddCharged is Add of content that was charged before.
+// AddCharged is Add for content that has already been charged.
 func AddCharged(tx *kv.Tx, owner record.ID, k *record.Kind, f *record.Form, bytes *record.Content, password string) (*record.Record, error) {
 	if tx.DiskFull() {
 		return nil, kv.ErrFull
@@ -315,17 +316,17 @@ func AddCharged(tx *kv.Tx, owner record.ID, k *record.Kind, f *record.Form, byte
 	return addChecked(tx, owner, k, f, bytes, password)
 }
 
-// addChecked is Add of what was charged and found good, at whatever instant.
+// addChecked is Add for content that has been charged and a form that was checked
+// earlier.
 func addChecked(tx *kv.Tx, owner record.ID, k *record.Kind, f *record.Form, bytes *record.Content, password string) (*record.Record, error) {
 	r := &record.Record{ID: tx.NewID(), Owner: owner, Kind: k, Created: tx.Now, Updated: tx.Now, Bytes: bytes}
 	return r, add(tx, r, f, record.Past{Password: password})
 }
 
-// Restore is Add for what has a past: something that was kept elsewhere, or
-// here before. It may have expired already, which is not told again. Its id is
-// made of the instant of its making, so that it stands in its place in lists by
-// age; of what was made in the same millisecond as the record with the id
-// after, that instant's next. A past that lies ahead of the transaction is now.
+// Restore is Add for a record with a past: it was kept elsewhere, or here before. It
+// may have expired already; that is not reported again. Its id is made from its time
+// of creation, so that lists by age show it in its place. If that is the millisecond of
+// the record with the id after, it gets the next id. Times in the future become now.
 func Restore(tx *kv.Tx, owner record.ID, k *record.Kind, f *record.Form, bytes *record.Content, p record.Past, after record.ID) (*record.Record, error) {
 	if p.Password != "" && !people.ValidHash(p.Password) {
 		return nil, record.Bad(map[string]string{"passwordHash": "is not one that kist makes"})
@@ -358,8 +359,8 @@ func Restore(tx *kv.Tx, owner record.ID, k *record.Kind, f *record.Form, bytes *
 	return r, add(tx, r, f, p)
 }
 
-// add is what Add, and all that is like it, have in common. What was made
-// before may have expired without being told again.
+// add is the common part of Add, AddCharged and Restore. For a restored record that
+// has expired, no event is sent.
 func add(tx *kv.Tx, r *record.Record, f *record.Form, p record.Past) error {
 	if err := errors.Join(people.RequireOwner(tx, r.Owner), checkRecordBound(tx, r.Owner), tx.MayWrite(r.Owner)); err != nil {
 		return err
@@ -377,7 +378,7 @@ func add(tx *kv.Tx, r *record.Record, f *record.Form, p record.Past) error {
 	if err := save(tx, r); err != nil {
 		return err
 	}
-	if r.Bytes == nil { // of a file the content decides, which has been sent
+	if r.Bytes == nil { // a file's content has been charged already
 		if err := people.Charge(tx, r.Owner, 0); err != nil {
 			return err
 		}
@@ -409,8 +410,8 @@ func NewSlug(tx *kv.Tx) string {
 	}
 }
 
-// fileUnder gives the record the tags and the folder that the form names, and
-// makes those that are only named.
+// fileUnder gives the record the form's tags and folder, and creates those that the
+// form gives by name and that do not exist yet.
 func fileUnder(tx *kv.Tx, r *record.Record, f *record.Form) error {
 	bad := map[string]string{}
 	if f.Tags != nil {
@@ -460,9 +461,9 @@ func fileUnder(tx *kv.Tx, r *record.Record, f *record.Form) error {
 	return errors.Join(err, record.Bad(bad))
 }
 
-// Save changes a record as a form says; password is the hash of the form's
-// password, if it says one. r must have been read in the same transaction. It
-// fails as Add does.
+// Save changes a record according to a form; password is the hash of the form's
+// password, if it has one. r must have been read in the same transaction. It fails
+// as Add does.
 func Save(tx *kv.Tx, r *record.Record, f *record.Form, password string) error {
 	if f.Password.Said {
 		r.Password = password
@@ -487,7 +488,7 @@ func Save(tx *kv.Tx, r *record.Record, f *record.Form, password string) error {
 	if err := fileUnder(tx, r, f); err != nil {
 		return err
 	}
-	grew = grew || tx.Text(r.Owner) > text // by new tags
+	grew = grew || tx.Text(r.Owner) > text // because of new tags
 	if restart {
 		old := recordViews(tx, r)
 		if err := setViews(tx, r, old, views{old.total, 0}); err != nil {
@@ -511,7 +512,7 @@ func Save(tx *kv.Tx, r *record.Record, f *record.Form, password string) error {
 	return emit(tx, r.Kind.Edited(), r)
 }
 
-// save writes the row, at a new place in the feed of changes.
+// save writes the row and moves it to the end of the feed of changes.
 func save(tx *kv.Tx, r *record.Record) error {
 	if err := SlugFree(tx, r.Slug); err != nil {
 		return err
@@ -520,7 +521,8 @@ func save(tx *kv.Tx, r *record.Record) error {
 	return kv.UserError(RecordRows.Put(tx.Tx, r), "item")
 }
 
-// SlugFree refuses a slug that the file of an upload under way is to have.
+// SlugFree fails with Taken if the slug is reserved for the file of an unfinished
+// upload.
 func SlugFree(tx *kv.Tx, slug string) error {
 	if tx.Get(jobs.UploadSlug, []byte(slug)) != nil {
 		return kv.UserError(&table.Taken{Index: "slug"}, "item")
@@ -528,9 +530,8 @@ func SlugFree(tx *kv.Tx, slug string) error {
 	return nil
 }
 
-// Remove takes a record away for good. Its bytes, if no other record has the
-// same, are unlinked by a later sweep. In the feed of changes a mark stays
-// that leads to nothing.
+// Remove deletes a record for good. A later sweep unlinks its content unless another
+// record uses it. The feed of changes keeps an entry whose record is missing.
 func Remove(tx *kv.Tx, r *record.Record) error {
 	if err := emit(tx, r.Kind.Removed(), r); err != nil {
 		return err
@@ -562,7 +563,7 @@ func Record(tx *kv.Tx, owner record.ID, k *record.Kind, idOrSlug string) (*recor
 	}
 	r, err := Slug(tx, idOrSlug)
 	if errors.Is(err, record.ErrMissing) || err == nil && (r.Owner != owner || r.Kind != k) {
-		return nil, record.NotFound(k.Name) // one answer for both
+		return nil, record.NotFound(k.Name) // same answer for both
 	}
 	return r, err
 }
@@ -596,8 +597,8 @@ func Slug(tx *kv.Tx, slug string) (*record.Record, error) {
 	return r, err
 }
 
-// Show fills v with the record and what belongs to it. r may have been read
-// in an earlier transaction: a tag or a folder that is gone since is left out.
+// Show fills v with the record, its tags, folder, page and views. r may have been
+// read in an earlier transaction: a tag or a folder deleted since is left out.
 func Show(tx *kv.Tx, r *record.Record, v *record.Shown) error {
 	v.Record, v.Views = *r, recordViews(tx, r).total
 	v.TagList = v.TagList[:0]
@@ -632,8 +633,8 @@ func Show(tx *kv.Tx, r *record.Record, v *record.Shown) error {
 	return nil
 }
 
-// redateRecords is the Redate of records. One whose end was told and has not come
-// is open again.
+// redateRecords is the Redate of records. A record whose expiry was reported too
+// early opens again.
 func redateRecords(r *kv.Redate) (int, error) {
 	return kv.Correct(r, RecordRows, func(tx *kv.Tx, v *record.Record) error {
 		if before, err := RecordRows.Get(tx.Tx, v.Key()); err == nil && before.Ended && !v.Ended {
@@ -661,8 +662,8 @@ func checkRecordBound(tx *kv.Tx, owner record.ID) error {
 	return nil
 }
 
-// emit writes a delivery for each of the owner's webhooks that wants the
-// event, with the record as it is now.
+// emit adds a delivery for each of the owner's webhooks that wants the event, with
+// the record as it is now.
 func emit(tx *kv.Tx, e record.Event, r *record.Record) error {
 	var v record.Shown
 	return jobs.Deliver(tx, r.Owner, e, r.ID, func() (record.Notice, error) {
@@ -671,9 +672,9 @@ func emit(tx *kv.Tx, e record.Event, r *record.Record) error {
 	})
 }
 
-// FinishFetch makes the file of a remote upload whose content is complete, as
-// FinishUpload does. Bytes that were not reserved are charged as new ones are. It
-// fails as NoteFetch and Add do.
+// FinishFetch creates the file of a remote upload whose content is complete, like
+// inbox.FinishUpload. Bytes that were not reserved are charged like new ones. It
+// fails as jobs.NoteFetch and Add do.
 func FinishFetch(tx *kv.Tx, f *record.Fetch, form *record.Form, content *record.Content) (*record.Record, error) {
 	if tx.DiskFull() {
 		return nil, kv.ErrFull
@@ -687,7 +688,7 @@ func FinishFetch(tx *kv.Tx, f *record.Fetch, form *record.Form, content *record.
 			return nil, err
 		}
 	}
-	if _, err := jobs.FetchRows.Delete(tx.Tx, jobs.FetchRows.Key(before)); err != nil { // frees what was reserved
+	if _, err := jobs.FetchRows.Delete(tx.Tx, jobs.FetchRows.Key(before)); err != nil { // frees the reservation
 		return nil, err
 	}
 	r, err := AddFromUpload(tx, f.Owner, form, content, before.Password)
@@ -698,8 +699,8 @@ func FinishFetch(tx *kv.Tx, f *record.Fetch, form *record.Form, content *record.
 	return r, jobs.EndFetch(tx, f)
 }
 
-// AddFromUpload makes a file, as Add does, of a form that was good a while ago: a
-// folder and tags that are gone meanwhile are left out, and an end that has
+// AddFromUpload creates a file, as Add does, from a form that was checked when the
+// upload began. A folder or tags deleted since are left out, and an expiry that has
 // passed is kept.
 func AddFromUpload(tx *kv.Tx, owner record.ID, f *record.Form, content *record.Content, password string) (*record.Record, error) {
 	if f.Folder != uuid.Nil && tx.Get(folderBucket, kv.OwnedKey(owner, f.Folder[:]...)) == nil {
@@ -718,7 +719,7 @@ func AddFromUpload(tx *kv.Tx, owner record.ID, f *record.Form, content *record.C
 	return addChecked(tx, owner, record.Files, f, content, password)
 }
 
-// describeRecord is an item by its key and its row.
+// describeRecord describes an item from its key and its row.
 func describeRecord(key, row []byte) (kv.Touched, bool) {
 	if len(key) != record.KeySize {
 		return kv.Touched{}, false

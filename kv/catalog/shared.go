@@ -9,16 +9,15 @@ import (
 	"kist/kv/record"
 )
 
-// Bounds of the records that are kept, in bytes: of all, and of each.
+// Bounds of the cached records in bytes: in all, and for each.
 const (
 	maxShared    = 2 << 20
 	maxSharedOne = 8 << 10
-	sharedOver   = 1 << 10 // what a record takes beside its body, about
+	sharedOver   = 1 << 10 // roughly what a record takes in addition to its body
 )
 
-// shared are records by slug, as of the last commit that changed a record or an
-// account. Views change neither, so that what is asked for again and again is
-// read once.
+// shared caches records by slug, as of the last commit that changed a record or an
+// account. Views change neither, so a popular record is read only once.
 type shared struct {
 	bySlug sync.Map // of *record.Record
 	size   atomic.Int64
@@ -26,13 +25,13 @@ type shared struct {
 
 var sharedCache kv.Cache[shared]
 
-// Shared reads the record with the given slug, no matter who owns it, unless the
-// owner's account is shut: that shares nothing. It is what is committed; the
-// caller may set its fields, but must not write into what they point to.
+// Shared reads the committed record with the given slug, no matter who owns it. It
+// fails with Missing if the owner's account is disabled. The caller may set the
+// record's fields, but must not change what they point to.
 func Shared(s *kv.Store, slug string) (*record.Record, error) {
 	kept := sharedCache.Of(s) // before the transaction begins
 	if v, ok := kept.bySlug.Load(slug); ok {
-		r := *v.(*record.Record) //nolint:errcheck // nothing else is in it
+		r := *v.(*record.Record) //nolint:errcheck // every value is a record
 		return &r, nil
 	}
 	var r *record.Record
@@ -40,8 +39,8 @@ func Shared(s *kv.Store, slug string) (*record.Record, error) {
 		if r, err = Slug(tx, slug); err != nil {
 			return err
 		}
-		shut, err := people.Disabled(tx, r.Owner)
-		if shut {
+		disabled, err := people.Disabled(tx, r.Owner)
+		if disabled {
 			return record.ErrMissing
 		}
 		return err

@@ -16,17 +16,17 @@ import (
 	"kist/kv/record"
 )
 
-// What is read by its slug again and again is kept; a change of the record, or
-// of its owner's account, is seen by anyone who asks after it was acknowledged.
+// A record read by its slug is cached. Everyone who asks after a change of the record
+// or of its owner's account was acknowledged sees the change.
 func TestShared(t *testing.T) {
 	is := is.New(t)
 	s := kvtest.Open(t)
 	u := kvtest.User(t, s, "ann")
-	kvtest.User(t, s, "bob") // who may stay when ann is shut out
+	kvtest.User(t, s, "bob") // remains an administrator when ann is disabled
 	r := kvtest.Add(t, s, u.ID, record.Links, `{"originalUrl":"https://example.org/1","slug":"go"}`)
 	same := func(slug string) {
 		t.Helper()
-		for range 2 { // read, and kept
+		for range 2 { // read, then cached
 			got, err := catalog.Shared(s, slug)
 			kvtest.View(t, s, func(tx *kv.Tx) error {
 				want, missing := catalog.Slug(tx, slug)
@@ -48,20 +48,20 @@ func TestShared(t *testing.T) {
 	got.Public, got.Slug = false, "mine" // the caller's own
 	same("went")
 
-	shut := func(is bool) {
+	disable := func(yes bool) {
 		kvtest.Update(t, s, func(tx *kv.Tx) error {
 			u, err := people.User(tx, u.ID)
 			if err != nil {
 				return err
 			}
-			u.Disabled = is
+			u.Disabled = yes
 			return people.SaveUser(tx, u)
 		})
 	}
-	shut(true)
+	disable(true)
 	_, err = catalog.Shared(s, "went")
 	is.Equal(kvtest.Code(err), "not_found")
-	shut(false)
+	disable(false)
 	same("went")
 
 	limited := kvtest.Add(t, s, u.ID, record.Notes, `{"content":"","slug":"once","isPublic":true,"maxViews":1}`)
@@ -78,8 +78,8 @@ func TestShared(t *testing.T) {
 	same("went")
 }
 
-// However many read meanwhile, none of them leaves behind what a commit has
-// changed.
+// However many readers run at once, none of them leaves an outdated record in the
+// cache.
 func TestSharedRace(t *testing.T) {
 	is := is.New(t)
 	s := kvtest.Open(t)
@@ -104,7 +104,7 @@ func TestSharedRace(t *testing.T) {
 	readers.Wait()
 }
 
-// What is kept is bounded.
+// The cache is bounded.
 func TestSharedBounds(t *testing.T) {
 	is := is.New(t)
 	s := kvtest.Open(t)
@@ -118,7 +118,7 @@ func TestSharedBounds(t *testing.T) {
 	}
 	_, err := catalog.Shared(s, "long")
 	is.NoErr(err)
-	is.Equal(catalog.SharedSize(s), int64(0)) // too long to be kept
+	is.Equal(catalog.SharedSize(s), int64(0)) // too long to be cached
 	for i := range n {
 		_, err := catalog.Shared(s, fmt.Sprint("n", i))
 		is.NoErr(err)

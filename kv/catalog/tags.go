@@ -15,7 +15,7 @@ import (
 	"kist/kv/table"
 )
 
-// TagRows are the tags.
+// TagRows is the table of tags.
 var TagRows = func() *table.Table[record.Tag] {
 	all := kv.JsonTable(tagBucket, func(t *record.Tag) []byte { return kv.OwnedKey(t.Owner, t.ID[:]...) },
 		table.Index[record.Tag]{Bucket: tagName, Name: "tag", Unique: true, Keys: func(t *record.Tag, file func([]byte)) {
@@ -25,7 +25,7 @@ var TagRows = func() *table.Table[record.Tag] {
 	return all
 }()
 
-// FolderRows are the folders.
+// FolderRows is the table of folders.
 var FolderRows = kv.JsonTable(folderBucket, func(f *record.Folder) []byte { return kv.OwnedKey(f.Owner, f.ID[:]...) },
 	table.Index[record.Folder]{Bucket: folderName, Name: "folder", Unique: true, Keys: func(f *record.Folder, file func([]byte)) {
 		file(kv.OwnedNameKey(f.Owner, f.Name))
@@ -59,16 +59,15 @@ var FolderTable = kv.Table{
 // Tags lists the owner's tags, oldest first.
 func Tags(tx *kv.Tx, owner record.ID) ([]record.Tag, error) { return kv.Collect(TagRows, tx, owner[:]) }
 
-// tagCache has tags by id.
+// tagCache caches tags by id.
 var tagCache kv.Cache[sync.Map]
 
-// tag reads a tag that a record has. A View takes it from what earlier ones
-// read, until a commit changes a tag.
+// tag reads a tag of a record. Views share cached tags until a commit changes a tag.
 func tag(tx *kv.Tx, owner, id record.ID) (record.Tag, error) {
 	kept := tagCache.In(tx)
 	if kept != nil {
 		if t, ok := kept.Load(id); ok {
-			return t.(record.Tag), nil //nolint:errcheck // nothing else is in it
+			return t.(record.Tag), nil //nolint:errcheck // every value is a tag
 		}
 	}
 	t, err := Tag(tx, owner, id)
@@ -87,14 +86,14 @@ func Tag(tx *kv.Tx, owner, id record.ID) (*record.Tag, error) {
 	return t, kv.UserError(err, "tag")
 }
 
-// TagNamed reads the owner's tag with the name, in any case.
+// TagNamed reads the owner's tag with the name, ignoring case.
 func TagNamed(tx *kv.Tx, owner record.ID, name string) (*record.Tag, error) {
 	t, err := TagRows.Find(tx.Tx, tagName, kv.OwnedNameKey(owner, name))
 	return t, kv.UserError(err, "tag")
 }
 
-// TagNames yields the ids of the owner's tags and their names, folded as
-// record.Fold does, in the order of the names.
+// TagNames yields the ids and names of the owner's tags, in the order of the names.
+// The names are folded by record.Fold.
 func TagNames(tx *kv.Tx, owner record.ID) iter.Seq2[record.ID, string] {
 	return func(yield func(record.ID, string) bool) {
 		for k, v := range tx.Walk(tagName, owner[:], nil, false) {
@@ -105,7 +104,7 @@ func TagNames(tx *kv.Tx, owner record.ID) iter.Seq2[record.ID, string] {
 	}
 }
 
-// AddTag makes a tag; Taken if the owner has one of that name, Denied if it does
+// AddTag creates a tag; Taken if the owner has one of that name, Denied if it does
 // not fit the owner's quota.
 func AddTag(tx *kv.Tx, owner record.ID, name, color string) (*record.Tag, error) {
 	before := tx.Text(owner)
@@ -116,7 +115,7 @@ func AddTag(tx *kv.Tx, owner record.ID, name, color string) (*record.Tag, error)
 	return t, people.ChargeText(tx, owner, before)
 }
 
-// makeTag is AddTag of a tag whose text is charged with the record that it is for.
+// makeTag is AddTag without the charge: its text is charged with that of its record.
 func makeTag(tx *kv.Tx, owner record.ID, name, color string) (*record.Tag, error) {
 	if err := people.RequireOwner(tx, owner); err != nil {
 		return nil, err
@@ -129,8 +128,8 @@ func makeTag(tx *kv.Tx, owner record.ID, name, color string) (*record.Tag, error
 }
 
 // SaveTag changes a tag, which must have been read in the same transaction.
-// Records name it by id, so that a new name shows on all of them at once. It fails
-// as AddTag does.
+// Records refer to it by id, so a new name shows on all of them at once. It fails as
+// AddTag does.
 func SaveTag(tx *kv.Tx, t *record.Tag) error {
 	before := tx.Text(t.Owner)
 	tagCache.Drop(tx)
@@ -140,8 +139,7 @@ func SaveTag(tx *kv.Tx, t *record.Tag) error {
 	return people.ChargeText(tx, t.Owner, before)
 }
 
-// tagIDs finds the owner's tags of the given names and makes those that are
-// not there.
+// tagIDs finds the owner's tags with the given names and creates the missing ones.
 func tagIDs(tx *kv.Tx, owner record.ID, names []string) ([]record.ID, error) {
 	var ids []record.ID
 	for _, name := range names {
@@ -171,9 +169,9 @@ func TagCounts(tx *kv.Tx, t *record.Tag) map[string]int64 {
 	return counts
 }
 
-// RemoveTag takes a tag off all records, in several transactions, and then
-// away. Given another tag of the owner's, those records get that one in its
-// place: the two are merged.
+// RemoveTag removes a tag from all records, in several transactions, and then deletes
+// it. If into is another tag of the owner's, the records get that one instead: the
+// two are merged.
 func RemoveTag(s *kv.Store, owner, id, into record.ID) error {
 	if id == into {
 		return record.Bad(map[string]string{"into": "must be another tag"})
@@ -199,8 +197,8 @@ func RemoveTag(s *kv.Store, owner, id, into record.ID) error {
 	})
 }
 
-// retag changes every record that has the label, a batch at a time, and
-// ends with the transaction that finds none left.
+// retag changes every record that has the facet, one batch per transaction. The
+// transaction that finds no more of them also calls end.
 func retag(s *kv.Store, owner record.ID, l facet, check func(*kv.Tx) error, change func(*record.Record), end func(*kv.Tx) error) error {
 	for {
 		done := false
@@ -217,7 +215,7 @@ func retag(s *kv.Store, owner record.ID, l facet, check func(*kv.Tx) error, chan
 					}
 					r, err := RecordRows.Get(tx.Tx, record.RowKey(owner, k, record.ID(e[len(prefix):])))
 					if err != nil {
-						return fmt.Errorf("label %x: %w", e, err)
+						return fmt.Errorf("facet %x: %w", e, err)
 					}
 					some = append(some, r)
 				}
@@ -250,13 +248,13 @@ func Folder(tx *kv.Tx, owner, id record.ID) (*record.Folder, error) {
 	return f, kv.UserError(err, "folder")
 }
 
-// FolderNamed reads the owner's folder with the name, in any case.
+// FolderNamed reads the owner's folder with the name, ignoring case.
 func FolderNamed(tx *kv.Tx, owner record.ID, name string) (*record.Folder, error) {
 	f, err := FolderRows.Find(tx.Tx, folderName, kv.OwnedNameKey(owner, name))
 	return f, kv.UserError(err, "folder")
 }
 
-// AddFolder makes a folder; Taken if the owner has one of that name.
+// AddFolder creates a folder; Taken if the owner has one of that name.
 func AddFolder(tx *kv.Tx, owner record.ID, name, color string) (*record.Folder, error) {
 	if err := people.RequireOwner(tx, owner); err != nil {
 		return nil, err
@@ -295,7 +293,7 @@ func FolderCount(tx *kv.Tx, f *record.Folder) int64 {
 	return RecordRows.Sum(tx.Tx, facet{inFolder, f.ID}.key(f.Owner, record.Files))
 }
 
-// RemoveFolder takes a folder away. Its files stay, in no folder.
+// RemoveFolder deletes a folder. Its files stay, in no folder.
 func RemoveFolder(s *kv.Store, owner, id record.ID) error {
 	check := func(tx *kv.Tx) error {
 		_, err := Folder(tx, owner, id)

@@ -13,8 +13,8 @@ import (
 	"kist/kv/table"
 )
 
-// ViewTable is the counters of views, of records and of upload requests, which
-// bring them over in a repair.
+// ViewTable keeps the view counters of records and upload requests. A repair copies
+// them together with those.
 var ViewTable = kv.Table{
 	Buckets: []table.Bucket{ViewBucket},
 	Check: func(a *kv.Audit) {
@@ -26,7 +26,7 @@ var ViewTable = kv.Table{
 	Flush: flushViews,
 }
 
-// viewCounts are views that are counted in memory until the next flush.
+// viewCounts counts views in memory until the next flush.
 type viewCounts struct {
 	sync.Mutex
 	views map[[record.KeySize]byte]int64
@@ -34,8 +34,8 @@ type viewCounts struct {
 
 var pendingViews kv.Slot[viewCounts]
 
-// CountLater counts views of the record or upload request with the key, to be
-// written within a second.
+// CountLater counts n views of the record or upload request with the key. The count
+// is written within a second.
 func CountLater(s *kv.Store, key [record.KeySize]byte, n int64) {
 	c := pendingViews.Of(s)
 	c.Lock()
@@ -46,7 +46,7 @@ func CountLater(s *kv.Store, key [record.KeySize]byte, n int64) {
 	c.views[key] += n
 }
 
-// flushViews takes the views that are counted in memory.
+// flushViews takes the views counted in memory.
 func flushViews(s *kv.Store) (write func(*kv.Tx) error, giveBack func()) {
 	c := pendingViews.Of(s)
 	c.Lock()
@@ -92,7 +92,7 @@ func RefillViews(r *kv.Refill, id record.ID) error {
 	return nil
 }
 
-// views is a record's counter: all views, and those against its limit.
+// views is a record's counter: all views, and those that count against its limit.
 type views struct{ total, used int64 }
 
 func (v views) row() []byte {
@@ -108,7 +108,7 @@ func viewsOf(tx *kv.Tx, id record.ID) views {
 	return views{}
 }
 
-// ViewCount is how often the record or upload request with the id was opened.
+// ViewCount is how many times the record or upload request with the id was opened.
 func ViewCount(tx *kv.Tx, id record.ID) int64 { return viewsOf(tx, id).total }
 
 // Used is how many views have counted against the record's limit.
@@ -122,14 +122,14 @@ func setViews(tx *kv.Tx, r *record.Record, before, got views) error {
 	)
 }
 
-// count adds n views that were counted in memory, which is where an item
-// without a limit counts: if it has one by now, they came before it.
+// count adds n views that were counted in memory. Only items without a limit are
+// counted there, so if the item has a limit now, the views came before it.
 func count(tx *kv.Tx, r *record.Record, n int64) error {
 	before := recordViews(tx, r)
 	return setViews(tx, r, before, views{before.total + n, before.used})
 }
 
-// countRequest adds views that were counted in memory; key is the request's.
+// countRequest adds n views that were counted in memory to the request with the key.
 func countRequest(tx *kv.Tx, key []byte, n int64) error {
 	if tx.Get(kv.RequestBucket, key) == nil {
 		return nil // removed meanwhile
@@ -139,11 +139,11 @@ func countRequest(tx *kv.Tx, key []byte, n int64) error {
 	return tx.Put(ViewBucket, bytes.Clone(id), views{before.total + n, before.used}.row())
 }
 
-// Seen counts one view of an item by someone other than its owner and says
-// whether it may be delivered: nil, Missing or Gone. For an item with a limit
-// the count, and the action if this was the last view, are on the disk when
-// Seen returns; otherwise the count is written within a second. r is as the
-// caller read it; what decides is the record as it is now.
+// Seen counts one view of an item by someone other than its owner and returns nil,
+// Missing or Gone: whether the item may be delivered. For an item with a limit the
+// count, and the action after the last view, are on the disk when Seen returns.
+// Otherwise the count is written within a second. r is the record as the caller read
+// it, but the current record decides.
 func Seen(s *kv.Store, r *record.Record) error {
 	if r.Limit == 0 {
 		CountLater(s, [record.KeySize]byte(r.Key()), 1)
@@ -176,7 +176,7 @@ func Seen(s *kv.Store, r *record.Record) error {
 	return verdict
 }
 
-// limitReached does what the owner wants done when the limit is spent.
+// limitReached takes the action that the owner chose for when the limit is used up.
 func limitReached(tx *kv.Tx, r *record.Record) error {
 	if err := emit(tx, record.LimitReached, r); err != nil {
 		return err
@@ -189,25 +189,25 @@ func limitReached(tx *kv.Tx, r *record.Record) error {
 	return save(tx, r)
 }
 
-// SpentTable keeps which records their limit has deleted.
+// SpentTable remembers records that were deleted on reaching their limit.
 var SpentTable = kv.Table{Buckets: []table.Bucket{spentBucket}, Refill: func(r *kv.Refill) error { return r.Copy(spentBucket, nil) }, Redate: kv.RedateInstants(spentBucket)}
 
-// spentTime is how long it is known that a limit has deleted a record.
+// spentTime is how long such a record is remembered.
 const spentTime = time.Hour
 
 const spentSize = 8 + 16 // when, and the record's terms
 
-// Spent reports whether the owner's record was deleted by its limit a while
-// ago, when it had these terms, and the account is open.
+// Spent reports whether the owner's record was deleted recently on reaching its limit,
+// had these terms then, and the account is enabled.
 func Spent(tx *kv.Tx, owner, id record.ID, terms [16]byte) (bool, error) {
 	if v := tx.Get(spentBucket, id[:]); len(v) != spentSize || [16]byte(v[8:]) != terms {
 		return false, nil
 	}
-	shut, err := people.Disabled(tx, owner)
-	return !shut, err
+	disabled, err := people.Disabled(tx, owner)
+	return !disabled, err
 }
 
-// DropSpent forgets which records limits have deleted when that is long ago.
+// DropSpent deletes the rows of SpentTable that are older than spentTime.
 func DropSpent(tx *kv.Tx) error {
 	var over [][]byte
 	for k, v := range tx.Walk(spentBucket, nil, nil, false) {

@@ -7,7 +7,7 @@ import (
 	"github.com/matryer/is"
 )
 
-// TestStoredViews holds the row of a counter.
+// TestStoredViews pins the stored bytes of a counter.
 func TestStoredViews(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

@@ -15,8 +15,8 @@ import (
 	"kist/kv/record"
 )
 
-// However many race for it, an item with a limit is delivered exactly that
-// often; what is counted, and the action, are on the disk by then.
+// However many visitors race, an item with a limit is delivered exactly that many
+// times. The count and the action are on the disk by then.
 func TestExactLimits(t *testing.T) {
 	for _, limit := range []int{1, 7} {
 		for _, action := range []string{"null", `"make_private"`, `"delete"`} {
@@ -65,7 +65,7 @@ func TestExactLimits(t *testing.T) {
 	}
 }
 
-// see counts views until one is refused, at most limit.
+// see counts views until one is refused, up to limit.
 func see(t testing.TB, s *kv.Store, r *record.Record, most int) int {
 	t.Helper()
 	for n := range most {
@@ -83,12 +83,12 @@ func TestLimitStartsAnew(t *testing.T) {
 	r := kvtest.Add(t, s, u.ID, record.Links, `{"originalUrl":"https://example.org/","isPublic":true,"maxClicks":2}`)
 	is.Equal(see(t, s, r, 9), 2)
 	r = kvtest.Edit(t, s, r, `{"maxClicks":5}`)
-	is.Equal(see(t, s, r, 9), 0) // more is not again
+	is.Equal(see(t, s, r, 9), 0) // raising the limit does not restart the count
 	r = kvtest.Edit(t, s, r, `{"isPublic":true}`)
 	is.Equal(see(t, s, r, 9), 5)
 	r = kvtest.Edit(t, s, r, `{"isPublic":true,"maxClicks":9}`)
 	is.Equal(see(t, s, r, 3), 3)
-	r = kvtest.Edit(t, s, r, `{"maxClicks":2}`) // fewer than were seen: the next is refused, and ends it
+	r = kvtest.Edit(t, s, r, `{"maxClicks":2}`) // fewer than were seen: the next view is refused and closes it
 	is.Equal(see(t, s, r, 9), 0)
 	kvtest.View(t, s, func(tx *kv.Tx) error {
 		now, err := catalog.Record(tx, u.ID, record.Links, r.ID.String())
@@ -103,7 +103,7 @@ func TestLimitStartsAnew(t *testing.T) {
 	r = kvtest.Add(t, s, u.ID, record.Notes, `{"content":"c","isPublic":true}`)
 	is.Equal(see(t, s, r, 5), 5)
 	limited := kvtest.Edit(t, s, r, `{"maxViews":3}`)
-	is.NoErr(catalog.Seen(s, r)) // by one who read the record before
+	is.NoErr(catalog.Seen(s, r)) // by a visitor who read the record before
 	is.NoErr(s.Flush())
 	is.Equal(see(t, s, limited, 9), 3)
 	kvtest.View(t, s, func(tx *kv.Tx) error {
@@ -113,8 +113,8 @@ func TestLimitStartsAnew(t *testing.T) {
 	is.Equal(kvtest.Code(catalog.Seen(s, &record.Record{Owner: u.ID, Kind: record.Notes, Share: record.Share{Limit: 1}})), "not_found")
 }
 
-// Views of unlimited items are counted in memory, and all there once they are
-// written, which Close does too.
+// Views of unlimited items are counted in memory. None is lost when they are written,
+// by a flush or by Close.
 func TestUnlimitedViews(t *testing.T) {
 	is := is.New(t)
 	dir := filepath.Join(t.TempDir(), "data")
@@ -159,8 +159,8 @@ func TestExpiry(t *testing.T) {
 	c.Ms.Store(end.UnixMilli()) // nothing is written from here on
 	is.Equal(openNow(s), "expired")
 
-	// The clock is set back: what has expired stays expired, here, after a
-	// stop, and in what a killed process leaves, as far as it wrote.
+	// The clock is set back: expired items stay expired, here, after a stop, and in
+	// the files that a killed process leaves, as far as it wrote.
 	c.Ms.Store(end.UnixMilli() - 1000)
 	is.Equal(openNow(s), "expired")
 	is.Equal(kvtest.Code(catalog.Seen(s, r)), "expired")
@@ -178,7 +178,7 @@ func TestExpiry(t *testing.T) {
 		return err
 	})
 	is.Equal(kvtest.Code(err), "invalid_fields")
-	r = kvtest.Edit(t, s, r, `{"expiresAt":"1970-01-01T00:00:00Z"}`) // a patch may say so
+	r = kvtest.Edit(t, s, r, `{"expiresAt":"1970-01-01T00:00:00Z"}`) // a patch may set it
 	is.Equal(openNow(s), "expired")
 	kvtest.View(t, s, func(tx *kv.Tx) error {
 		now, err := catalog.Record(tx, u.ID, record.Notes, r.ID.String())

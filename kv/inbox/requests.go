@@ -99,7 +99,7 @@ var ItemTable = kv.Table{
 	Check: kv.CheckRows(ItemRows, func(a *kv.Audit, i *record.Item) {
 		a.Refers(kv.RequestBucket, requestKey(i.Owner, i.Request), "upload", i.ID)
 		if i.State == record.Pending && a.Get(catalog.UnreferencedBucket, i.Ref[:]) != nil {
-			a.Say("upload %s has content that is marked as nobody's", i.ID)
+			a.Say("upload %s has content that is marked as unreferenced", i.ID)
 		}
 	}),
 	Refill: kv.RefillRows(ItemRows, kv.Mending[record.Item]{
