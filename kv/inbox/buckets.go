@@ -4,7 +4,7 @@ import (
 	"kist/kv/table"
 )
 
-// The buckets. Their numbers and names are for good; kv/DESIGN.md has what each holds.
+// The buckets. Their numbers and names never change; kv/DESIGN.md says what each holds.
 var (
 	itemBucket   = table.Bucket{No: 32, Name: "item"}
 	itemState    = table.Bucket{No: 33, Name: "item.state"}

@@ -4,7 +4,7 @@ import (
 	"kist/kv"
 )
 
-// What follows lets the tests outside of the package reach into it.
+// The declarations below give external tests access to internals.
 
 func PromisedRequests(s *kv.Store) int { return len(promises.Of(s).requests) }
 

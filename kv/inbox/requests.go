@@ -1,5 +1,5 @@
-// Package inbox keeps upload links, what senders have left through them, and uploads
-// that are not finished.
+// Package inbox keeps upload requests, the files that senders left through them, and
+// unfinished uploads.
 package inbox
 
 import (
@@ -25,18 +25,18 @@ import (
 	"kist/kv/workcopy"
 )
 
-// requestKey is the primary key of an upload request. It has the form of a
-// record's key, of kind 0, which is none: requests and records share the index
-// of slugs, so that a slug is unique over both.
+// requestKey is the primary key of an upload request. It has the form of a record's
+// key with kind 0, which no record has. Requests and records share the index of
+// slugs, so a slug is unique across both.
 func requestKey(owner, id record.ID) []byte { return append(kv.OwnedKey(owner, 0), id[:]...) }
 
-// RequestRows are the upload links.
+// RequestRows is the table of upload requests.
 var RequestRows = kv.JsonTable(kv.RequestBucket, func(q *record.Request) []byte { return requestKey(q.Owner, q.ID) },
 	table.Index[record.Request]{Bucket: kv.RecordSlug, Name: "slug", Unique: true, Keys: func(q *record.Request, file func([]byte)) {
 		file([]byte(q.Slug))
 	}})
 
-// RequestTable keeps upload links.
+// RequestTable keeps upload requests.
 var RequestTable = kv.Table{
 	Buckets: []table.Bucket{kv.RequestBucket},
 	Check: kv.CheckRows(RequestRows, func(a *kv.Audit, q *record.Request) {
@@ -66,7 +66,7 @@ func itemKey(owner, request record.ID, rest ...byte) []byte {
 	return append(kv.OwnedKey(owner, request[:]...), rest...)
 }
 
-// ItemRows is the queue of what came in by upload requests.
+// ItemRows is the queue of files that came in through upload requests.
 var ItemRows = func() *table.Table[record.Item] {
 	key := func(i *record.Item) []byte { return itemKey(i.Owner, i.Request, i.ID[:]...) }
 	t := kv.JsonTable(
@@ -93,7 +93,7 @@ var ItemRows = func() *table.Table[record.Item] {
 	return t
 }()
 
-// ItemTable keeps what senders have left.
+// ItemTable keeps the files that senders left.
 var ItemTable = kv.Table{
 	Buckets: []table.Bucket{itemBucket, itemState, itemBlob},
 	Check: kv.CheckRows(ItemRows, func(a *kv.Audit, i *record.Item) {
@@ -122,13 +122,13 @@ var ItemTable = kv.Table{
 	}),
 }
 
-// standInRequest makes a closed upload request for an item whose own is lost.
+// standInRequest creates a closed upload request for an item whose request is lost.
 func standInRequest(r *kv.Refill, i *record.Item) error {
 	if r.Get(kv.RequestBucket, requestKey(i.Owner, i.Request)) == nil {
 		q := record.NewRequest()
 		q.ID, q.Owner, q.Slug, q.Title, q.Active = i.Request, i.Owner, catalog.NewSlug(r.Tx), "Recovered", false
 		q.Created, q.Updated = i.Created, i.Created
-		r.Lost(fmt.Errorf("upload request %s: it is lost, and a closed one stands in for it, for what was sent to it", q.ID))
+		r.Lost(fmt.Errorf("upload request %s is lost; a closed one takes its place for the files sent to it", q.ID))
 		if err := errors.Join(people.StandIn(r, q.Owner), RequestRows.Put(r.Tx.Tx, &q)); err != nil {
 			return err
 		}
@@ -136,7 +136,7 @@ func standInRequest(r *kv.Refill, i *record.Item) error {
 	return people.StandIn(r, i.Owner)
 }
 
-// SenderTable says when a sender's files came in, by upload request.
+// SenderTable keeps when a sender's files came in, by upload request.
 var SenderTable = kv.Table{
 	Buckets: []table.Bucket{senderBucket},
 	Check: func(a *kv.Audit) {
@@ -152,7 +152,7 @@ var SenderTable = kv.Table{
 	Redate: kv.RedateInstants(senderBucket),
 }
 
-// Where sums over items are kept. Kind 0 means none.
+// Keys of sums over items. Kind 0 is not a kind of record.
 func inState(owner record.ID, s record.State) []byte { return kv.OwnedKey(owner, 0, 'i', s[0]) }
 
 func inRequest(owner, request record.ID, s record.State) []byte {
@@ -171,8 +171,8 @@ func Request(tx *kv.Tx, owner, id record.ID) (*record.Request, error) {
 	return q, kv.UserError(err, "upload request")
 }
 
-// RequestAt reads the upload request with the slug, no matter who owns it. One of an
-// account that is shut is Missing, as it shares nothing.
+// RequestAt reads the upload request with the slug, no matter who owns it. It fails
+// with Missing if the owner's account is disabled.
 func RequestAt(tx *kv.Tx, slug string) (*record.Request, error) {
 	if slug == "" {
 		return nil, record.ErrNoRequest
@@ -184,8 +184,8 @@ func RequestAt(tx *kv.Tx, slug string) (*record.Request, error) {
 	if err != nil {
 		return nil, err
 	}
-	shut, err := people.Disabled(tx, q.Owner)
-	if shut {
+	disabled, err := people.Disabled(tx, q.Owner)
+	if disabled {
 		return nil, record.ErrNoRequest
 	}
 	return q, err
@@ -196,7 +196,7 @@ func Requests(tx *kv.Tx, owner record.ID) ([]record.Request, error) {
 	return kv.Collect(RequestRows, tx, owner[:])
 }
 
-// ShowRequest fills v with the request and what is counted of it.
+// ShowRequest fills v with the request and its counts.
 func ShowRequest(tx *kv.Tx, q *record.Request, v *record.ShownRequest) {
 	v.Request = *q
 	v.Uploads = countReceived(tx, q)
@@ -204,7 +204,7 @@ func ShowRequest(tx *kv.Tx, q *record.Request, v *record.ShownRequest) {
 	v.Views = catalog.ViewCount(tx, q.ID)
 }
 
-// countReceived is how many files came in, whatever became of them.
+// countReceived is how many files came in, in any state.
 func countReceived(tx *kv.Tx, q *record.Request) (n int64) {
 	for _, s := range record.States {
 		n += ItemRows.Sum(tx.Tx, inRequest(q.Owner, q.ID, s))
@@ -212,12 +212,12 @@ func countReceived(tx *kv.Tx, q *record.Request) (n int64) {
 	return n
 }
 
-// Remaining is how many files the request still takes; -1 is any number.
+// Remaining is how many more files the request takes; -1 is any number.
 func Remaining(tx *kv.Tx, q *record.Request) int64 { return q.Remaining(countReceived(tx, q)) }
 
-// AddRequest makes an upload request; password is the hash of the form's. It
-// fails with Taken if the slug is in use and with Invalid if it ends before it
-// begins.
+// AddRequest creates an upload request; password is the hash of the form's password.
+// It fails with Taken if the slug is in use and with Invalid if it would have ended
+// already.
 func AddRequest(tx *kv.Tx, owner record.ID, f *record.RequestForm, password string) (*record.Request, error) {
 	if tx.DiskFull() {
 		return nil, kv.ErrFull
@@ -247,8 +247,8 @@ func putRequest(tx *kv.Tx, q *record.Request) error {
 }
 
 // SaveRequest changes an upload request, which must have been read in the same
-// transaction. A slug that was emptied stays as it was. When it is closed,
-// uploads at it that are not done are forgotten.
+// transaction. An empty slug keeps the old one. If the request is closed now, its
+// unfinished uploads are deleted.
 func SaveRequest(tx *kv.Tx, q *record.Request) error {
 	if q.Slug == "" {
 		before, err := Request(tx, q.Owner, q.ID)
@@ -266,15 +266,15 @@ func SaveRequest(tx *kv.Tx, q *record.Request) error {
 	return putRequest(tx, q)
 }
 
-// dropSenderUploads forgets those of the uploads at a request that which says.
+// dropSenderUploads deletes the uploads at a request that which selects.
 func dropSenderUploads(tx *kv.Tx, q *record.Request, which func(*Upload) bool) error {
 	_, err := dropUploads(tx, q.Owner[:], func(u *Upload) (bool, error) { return u.Request == q.ID && which(u), nil })
 	return err
 }
 
-// RemoveRequest takes an upload request away, and its queue with it. What was
-// approved stays. It goes in several transactions, the first of which switches
-// the request off; when it is cut short, calling it again goes on.
+// RemoveRequest deletes an upload request and its queue. Approved files stay. It
+// takes several transactions, the first of which turns the request off. If it is
+// interrupted, calling it again continues.
 func RemoveRequest(s *kv.Store, owner, id record.ID) error {
 	err := s.Update(func(tx *kv.Tx) error {
 		q, err := Request(tx, owner, id)
@@ -296,8 +296,8 @@ func RemoveRequest(s *kv.Store, owner, id record.ID) error {
 	return err
 }
 
-// dropRequest removes up to limit items of a request, and the request itself if
-// that leaves none.
+// dropRequest deletes up to limit items of a request, and the request itself once
+// none is left.
 func dropRequest(tx *kv.Tx, q *record.Request, limit int) (done bool, err error) {
 	var some []*record.Item
 	for i, err := range ItemRows.All(tx.Tx, itemKey(q.Owner, q.ID)) {
@@ -330,12 +330,12 @@ func dropRequest(tx *kv.Tx, q *record.Request, limit int) (done bool, err error)
 		err = errors.Join(err, tx.Delete(senderBucket, k))
 	}
 	err = errors.Join(err, dropSenderUploads(tx, q, func(*Upload) bool { return true }))
-	_, gone := RequestRows.Delete(tx.Tx, requestKey(q.Owner, q.ID))
-	return true, errors.Join(err, kv.UserError(gone, "upload request"), tx.Delete(catalog.ViewBucket, bytes.Clone(q.ID[:])))
+	_, failed := RequestRows.Delete(tx.Tx, requestKey(q.Owner, q.ID))
+	return true, errors.Join(err, kv.UserError(failed, "upload request"), tx.Delete(catalog.ViewBucket, bytes.Clone(q.ID[:])))
 }
 
-// dropRequests removes requests of an account, with up to removeBatch items of
-// the last, and says whether that were all.
+// dropRequests deletes requests of an account, with up to kv.RemoveBatch items of each,
+// and says whether none is left.
 func dropRequests(tx *kv.Tx, owner record.ID) (done bool, err error) {
 	all, err := Requests(tx, owner)
 	for i := range all {
@@ -346,21 +346,21 @@ func dropRequests(tx *kv.Tx, owner record.ID) (done bool, err error) {
 	return err == nil, err
 }
 
-// RequestSeen counts that someone other than the owner opened the link. The
-// count is written within a second.
+// RequestSeen counts a view of the link by someone other than the owner. The count is
+// written within a second.
 func RequestSeen(s *kv.Store, q *record.Request) {
 	catalog.CountLater(s, [record.KeySize]byte(requestKey(q.Owner, q.ID)), 1)
 }
 
-// reservations is what is promised to transfers that are under way. It is the
-// committer's: promises and what the transactions count are read and changed by
-// one goroutine, one job after another, and a promise becomes a row in one job.
-// So no two transfers can be promised the same place, and none is counted twice
-// or not at all. A restart forgets all promises, of which nothing was kept.
+// reservations is the space promised to running transfers. Only the committer uses
+// it: one goroutine reads and changes the promises and the stored counts, one job
+// after another, and turns a promise into a row within one job. So no two transfers
+// are promised the same space, and each is counted exactly once. A restart forgets
+// all promises; nothing of those transfers was stored.
 type reservations struct {
 	requests map[record.ID]*reserved
 	owners   map[record.ID]int64 // bytes
-	given    chan struct{}       // is closed when something was given back; nil if nobody waits
+	given    chan struct{}       // closed when space is given back; nil if nobody waits
 }
 
 var promises kv.Slot[reservations]
@@ -370,31 +370,31 @@ type reserved struct {
 	senders      map[sender]int64 // files
 }
 
-// sender is a sender's address as it is kept: hashed with the store's secret,
-// for one request alone.
+// sender is the stored form of a sender's address: hashed with the store's secret,
+// differently for each request.
 type sender [16]byte
 
-// A Reservation is the place that is kept for a transfer: files and bytes that
-// count against the limits of the request, the sender and the owner as if they
-// were there already. It must be released, however the transfer ends.
+// A Reservation is the space reserved for a transfer: files and bytes that already
+// count against the limits of the request, the sender and the owner. It must be
+// released, however the transfer ends.
 type Reservation struct {
 	s              *kv.Store
 	owner, request record.ID
-	from           string // "" where the sender is known
+	from           string // "" if sender is already set
 	sender         sender
-	files, bytes   int64 // the committer's
+	files, bytes   int64 // used by the committer only
 }
 
-// waitTime is how long a transfer waits for others to end.
+// waitTime is how long a transfer waits for others to finish.
 const waitTime = 10 * time.Second
 
-// Reserve keeps a place for a file from a sender who is known by an address.
-// The whole transfer will have minimum to maximum bytes; the reservation is for maximum
-// of them, or for all that are left: Bytes says. Where others are promised
-// what this one needs, Reserve waits a while for them to end, and then fails
-// with Busy. It fails with Missing or Gone if the request is not open, with
-// Denied when a limit of the request or the owner's quota is reached, with
-// TooMany when the sender's is, and with ErrFull while the disk has no room.
+// Reserve reserves space for a file from the sender with the given address. The whole
+// transfer will have minimum to limit bytes. The reservation is for limit bytes, or
+// for as many as are left: Bytes returns the number. If the space it needs is promised
+// to others, Reserve waits for them for up to waitTime and then fails with Busy. It
+// fails with Missing or Gone if the request is not open, with Denied when a limit of
+// the request or the owner's quota is reached, with TooMany when the sender's limit
+// is, and with ErrFull while the disk is full.
 func Reserve(s *kv.Store, ctx context.Context, q *record.Request, from string, minimum, limit int64) (*Reservation, error) {
 	r := &Reservation{s: s, owner: q.Owner, request: q.ID, from: from}
 	err := retryWhenFreed(s, ctx, func(tx *kv.Tx) error {
@@ -404,14 +404,14 @@ func Reserve(s *kv.Store, ctx context.Context, q *record.Request, from string, m
 		}
 		return err
 	})
-	if err != nil && r.files > 0 { // promised in a commit that others made fail
+	if err != nil && r.files > 0 { // promised, but another job made the commit fail
 		return nil, errors.Join(err, r.Release())
 	}
 	return r, err
 }
 
-// retryWhenFreed runs fn in a transaction, and again when something was given back as
-// long as it fails with ErrWait, for up to waitTime.
+// retryWhenFreed runs fn in a transaction. While fn fails with ErrWait, it runs fn
+// again each time space is given back, for up to waitTime.
 func retryWhenFreed(s *kv.Store, ctx context.Context, fn func(*kv.Tx) error) error {
 	ctx, cancel := context.WithTimeout(ctx, waitTime)
 	defer cancel()
@@ -419,7 +419,7 @@ func retryWhenFreed(s *kv.Store, ctx context.Context, fn func(*kv.Tx) error) err
 		var given chan struct{}
 		err := s.Update(func(tx *kv.Tx) error {
 			err := fn(tx)
-			if err == record.ErrWait { //nolint:errorlint // it is this very one
+			if err == record.ErrWait { //nolint:errorlint // exactly this value
 				in := promises.Of(tx.Store())
 				if in.given == nil {
 					in.given = make(chan struct{})
@@ -428,7 +428,7 @@ func retryWhenFreed(s *kv.Store, ctx context.Context, fn func(*kv.Tx) error) err
 			}
 			return err
 		})
-		if err != record.ErrWait { //nolint:errorlint // it is this very one
+		if err != record.ErrWait { //nolint:errorlint // exactly this value
 			return err
 		}
 		select {
@@ -442,9 +442,8 @@ func retryWhenFreed(s *kv.Store, ctx context.Context, fn func(*kv.Tx) error) err
 // Bytes is how many bytes the transfer may have.
 func (r *Reservation) Bytes() int64 { return r.bytes }
 
-// Another keeps a place for another file of the same transfer. It fails as
-// Reserve does, but not because the owner's text has grown since; what was kept
-// before stays kept.
+// Another reserves space for another file of the same transfer. It fails as Reserve
+// does, but not because the owner's text has grown since. Earlier reservations stay.
 func (r *Reservation) Another() error {
 	return r.s.Update(func(tx *kv.Tx) error {
 		q, _, err := checkReservation(tx, r, people.ContentBytes, 1, 0, 0)
@@ -455,12 +454,12 @@ func (r *Reservation) Another() error {
 	})
 }
 
-// Release gives the place back; a second time, or once the files are received,
-// it does nothing.
+// Release gives the space back. It does nothing when called again or once the files
+// have been received.
 func (r *Reservation) Release() error {
 	err := r.s.Update(func(tx *kv.Tx) error { promises.Of(tx.Store()).drop(r); return nil })
 	if errors.Is(err, kv.ErrClosed) {
-		return nil // and forgotten with all others
+		return nil // all reservations are forgotten
 	}
 	return err
 }
@@ -505,8 +504,8 @@ func (in *reservations) drop(r *Reservation) {
 	}
 }
 
-// requireOpenRequest reads a request and its owner: Missing or Gone if the request takes
-// nothing now.
+// requireOpenRequest reads a request and its owner. It fails with Missing or Gone if
+// the request takes no files now.
 func requireOpenRequest(tx *kv.Tx, owner, request record.ID) (*record.Request, *record.User, error) {
 	q, err := Request(tx, owner, request)
 	if err == nil {
@@ -525,12 +524,12 @@ func requireOpenRequest(tx *kv.Tx, owner, request record.ID) (*record.Request, *
 	return q, u, err
 }
 
-// checkReservation reads the request of the reservation and says whether so many more
-// files may come, and how many of minimum to maximum more bytes. kept says which bytes
-// of the owner's count against the quota: chargedBytes for a transfer that begins,
-// contentBytes for one that has its place already. What is reserved for uploads that
-// are over is free before anything is refused for its sake.
-func checkReservation(tx *kv.Tx, r *Reservation, kept func(*kv.Tx, record.ID) int64, files, minimum, maximum int64) (q *record.Request, size int64, err error) {
+// checkReservation reads the request of the reservation and checks whether it may take
+// files more files. size is how many more bytes it may take, from minimum to maximum.
+// charged returns which of the owner's bytes count against the quota: people.ChargedBytes
+// for a new transfer, people.ContentBytes for one that already has its space. Before
+// refusing, it frees the space reserved for uploads that are over.
+func checkReservation(tx *kv.Tx, r *Reservation, charged func(*kv.Tx, record.ID) int64, files, minimum, maximum int64) (q *record.Request, size int64, err error) {
 	if tx.DiskFull() {
 		return nil, 0, kv.ErrFull
 	}
@@ -543,7 +542,7 @@ func checkReservation(tx *kv.Tx, r *Reservation, kept func(*kv.Tx, record.ID) in
 			return nil, 0, err
 		}
 	}
-	size, err = checkLimits(tx, q, u, kept, r.sender, files, minimum, maximum)
+	size, err = checkLimits(tx, q, u, charged, r.sender, files, minimum, maximum)
 	var limit *record.Error
 	if errors.As(err, &limit) && UploadRows.Sum(tx.Tx, reservedKeyOf(q.Owner)) > 0 {
 		n, failed := dropUploads(tx, q.Owner[:], func(u *Upload) (bool, error) { return expiredUpload(tx, u) })
@@ -551,13 +550,13 @@ func checkReservation(tx *kv.Tx, r *Reservation, kept func(*kv.Tx, record.ID) in
 			return nil, 0, failed
 		}
 		if n > 0 {
-			size, err = checkLimits(tx, q, u, kept, r.sender, files, minimum, maximum)
+			size, err = checkLimits(tx, q, u, charged, r.sender, files, minimum, maximum)
 		}
 	}
 	return q, size, err
 }
 
-func checkLimits(tx *kv.Tx, q *record.Request, u *record.User, kept func(*kv.Tx, record.ID) int64, from sender, files, minimum, limit int64) (size int64, err error) {
+func checkLimits(tx *kv.Tx, q *record.Request, u *record.User, charged func(*kv.Tx, record.ID) int64, from sender, files, minimum, limit int64) (size int64, err error) {
 	begun := UploadRows.Sum(tx.Tx, senderUploadsAt(q.Owner, q.ID))
 	taken := record.Intake{
 		Files: countReceived(tx, q) + begun, Pending: ItemRows.Sum(tx.Tx, inRequest(q.Owner, q.ID, record.Pending)) + begun,
@@ -590,8 +589,8 @@ func checkLimits(tx *kv.Tx, q *record.Request, u *record.User, kept func(*kv.Tx,
 		return 0, err
 	}
 	quota, err := people.Quota(tx, u)
-	if err == nil { // what the owner may keep is no business of a stranger's: it has no error of its own
-		limit, err = record.Promise(quota, kept(tx, q.Owner), promises.Of(tx.Store()).owners[q.Owner], min(minimum, limit), limit)
+	if err == nil { // no error of its own: the owner's quota is not a stranger's business
+		limit, err = record.Promise(quota, charged(tx, q.Owner), promises.Of(tx.Store()).owners[q.Owner], min(minimum, limit), limit)
 	}
 	return limit, err
 }
@@ -608,25 +607,25 @@ func senderOf(tx *kv.Tx, q *record.Request, from string) (sender, error) {
 	return sender(h.Sum(nil)[:len(sender{})]), nil
 }
 
-// A Received is a file that came in, whose content is kept and pinned.
+// A Received is a file that came in. Its content is stored and pinned.
 type Received struct {
 	Name, MimeType string
 	Ref            [32]byte
 	Size           int64
 }
 
-// Receive makes items of the queue out of what a sender left, and files at once
-// if the request needs no approval. It turns the reservation into what is
-// counted, by what really came; it fails as Reserve does, but not because the
-// owner's text has grown since.
+// Receive adds the files that a sender left to the queue, and makes them the owner's
+// files at once if the request needs no approval. It replaces the reservation with
+// the actual counts. It fails as Reserve does, but not because the owner's text has
+// grown since.
 func Receive(tx *kv.Tx, r *Reservation, f *record.SenderForm, came []Received) ([]*record.Item, error) {
-	promises.Of(tx.Store()).drop(r) // all or nothing of it is counted from here on
+	promises.Of(tx.Store()).drop(r) // from here on the files count as received, or not at all
 	size := int64(0)
 	for _, c := range came {
 		size += c.Size
 	}
 	q, room, err := checkReservation(tx, r, people.ContentBytes, int64(len(came)), size, size)
-	if err == record.ErrWait || err == nil && room < size { //nolint:errorlint // it is this very one
+	if err == record.ErrWait || err == nil && room < size { //nolint:errorlint // exactly this value
 		err = record.ErrNoRoom
 	}
 	if err != nil {
@@ -662,7 +661,7 @@ func Receive(tx *kv.Tx, r *Reservation, f *record.SenderForm, came []Received) (
 	return all, nil
 }
 
-// approve makes a file of the owner's out of an item.
+// approve turns an item into one of the owner's files.
 func approve(tx *kv.Tx, q *record.Request, i *record.Item, d *record.Decision) error {
 	f := record.NewForm(record.Files)
 	f.Public, f.Tags, f.FolderName = d.Public, d.Tags, d.FolderName
@@ -688,8 +687,8 @@ func Item(tx *kv.Tx, owner, request, id record.ID) (*record.Item, error) {
 	return i, kv.UserError(err, "upload")
 }
 
-// DecideAll decides several pending items of one request alike: all of them, or
-// none if one is missing or decided.
+// DecideAll makes the same decision for several pending items of one request: for all
+// of them, or for none if one is missing or already decided.
 func DecideAll(tx *kv.Tx, owner, request record.ID, ids []record.ID, d *record.Decision) ([]*record.Item, error) {
 	all := make([]*record.Item, 0, len(ids))
 	for _, id := range ids {
@@ -702,9 +701,9 @@ func DecideAll(tx *kv.Tx, owner, request record.ID, ids []record.ID, d *record.D
 	return all, nil
 }
 
-// Decide approves or rejects a pending item; Taken if it was decided. An
-// approved one becomes a file; of a rejected one nothing is left but its row,
-// and its bytes are unlinked by a later sweep unless they are also a file's.
+// Decide approves or rejects a pending item; Taken if it was decided. An approved item
+// becomes a file. A rejected item keeps only its row, and a later sweep unlinks its
+// content unless a file also uses it.
 func Decide(tx *kv.Tx, owner, request, id record.ID, d *record.Decision) (*record.Item, error) {
 	i, err := Item(tx, owner, request, id)
 	if err != nil {
@@ -734,23 +733,23 @@ func Decide(tx *kv.Tx, owner, request, id record.ID, d *record.Decision) (*recor
 	return i, emitItem(tx, event, i)
 }
 
-// emitItem tells the owner's webhooks of an item, as the queue shows it.
+// emitItem sends an event about an item, as the queue shows it, to the owner's webhooks.
 func emitItem(tx *kv.Tx, e record.Event, i *record.Item) error {
 	return jobs.Emit(tx, i.Owner, e, i.ID, record.Notice{Title: i.Name, Path: "/upload-requests", Data: field.AppendJSON(nil, i)})
 }
 
-// A Queue says which items are wanted.
+// A Queue says which items to list.
 type Queue struct {
 	Owner         record.ID
-	Request       record.ID    // zero: of all requests, which takes a State
+	Request       record.ID    // zero: all requests; State must be set then
 	State         record.State // "": any
 	Limit, Offset int
-	After         record.ID // the item before the first; zero: from the oldest on
+	After         record.ID // start after this item; zero: at the oldest
 }
 
-// ListQueue lists items, oldest first, and says how many there are in all. To find
-// those of one request in one state it looks at what came in by the request or
-// at what the owner has in that state, whichever is less.
+// ListQueue lists items, oldest first, and says how many there are in all. For one
+// request in one state it walks the items of the request or the owner's items in that
+// state, whichever are fewer.
 func ListQueue(tx *kv.Tx, q Queue) (page []*record.Item, total int64, err error) {
 	byState := q.Request == uuid.Nil
 	if byState {
@@ -821,13 +820,13 @@ func ListQueue(tx *kv.Tx, q Queue) (page []*record.Item, total int64, err error)
 	return page, total, nil
 }
 
-// PendingCount is how many items wait for the owner.
+// PendingCount is how many items wait for the owner's decision.
 func PendingCount(tx *kv.Tx, owner record.ID) int64 {
 	return ItemRows.Sum(tx.Tx, inState(owner, record.Pending))
 }
 
-// DropSenders forgets who sent what when that is longer ago than the window of
-// the request, or when the request has no limit for senders any more.
+// DropSenders deletes rows of SenderTable that are older than the window of their
+// request, or whose request no longer limits senders.
 func DropSenders(tx *kv.Tx) error {
 	windows := map[record.ID]int64{} // in milliseconds, by request
 	var over [][]byte

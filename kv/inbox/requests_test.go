@@ -24,7 +24,7 @@ import (
 	"kist/kv/table"
 )
 
-// The model of upload requests: what is to be there, in plain structs.
+// The model of upload requests: the expected state, in plain structs.
 type (
 	modelItem struct {
 		id    record.ID
@@ -43,8 +43,8 @@ type (
 	}
 )
 
-// Requests and their queues are compared with a model through a long history,
-// with the store closed and opened again in between.
+// Requests and their queues agree with a model through a long history, with the
+// store closed and reopened in between.
 func TestRequestsModel(t *testing.T) {
 	is := is.New(t)
 	clock, dir := kvtest.NewClock(), filepath.Join(t.TempDir(), "data")
@@ -92,7 +92,7 @@ func TestRequestsModel(t *testing.T) {
 					is.NoErr(err)
 					is.Equal(at.ID, q.ID)
 					_, err = catalog.Slug(tx, q.Slug)
-					is.Equal(kvtest.Code(err), "not_found") // it is no record's
+					is.Equal(kvtest.Code(err), "not_found") // the slug is not a record's
 					for _, state := range []record.State{"", record.Pending, record.Approved, record.Rejected} {
 						var want []record.ID
 						for _, i := range m.items {
@@ -285,16 +285,16 @@ func TestRequestsModel(t *testing.T) {
 		}
 	}
 	is.True(len(all) > 2)
-	is.Equal(inbox.PromisedRequests(s)+inbox.PromisedOwners(s), 0) // every place was given back or taken
+	is.Equal(inbox.PromisedRequests(s)+inbox.PromisedOwners(s), 0) // every reservation was released or used
 
-	is.NoErr(people.RemoveUser(s, users[0])) // with all requests and what waits there
+	is.NoErr(people.RemoveUser(s, users[0])) // with all requests and their queues
 	kvtest.View(t, s, func(tx *kv.Tx) error {
 		is.Equal(kvtest.LeftOver(tx, users[0]), nil)
 		return kvtest.Audit(tx)
 	})
 }
 
-// What one transfer was promised is not promised to another while it lasts.
+// Space promised to one transfer is not promised to another while the first runs.
 func TestPromisedBytes(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -307,7 +307,7 @@ func TestPromisedBytes(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err = inbox.Reserve(s, ctx, q, "192.0.2.1", 10, 10)
-	is.True(err != nil) // there is room once the others have ended
+	is.True(err != nil) // there is space once the others have ended
 	is.NoErr(one.Release())
 	three, err := inbox.Reserve(s, t.Context(), q, "192.0.2.1", 10, 10)
 	is.NoErr(err)
@@ -315,8 +315,8 @@ func TestPromisedBytes(t *testing.T) {
 	kvtest.View(t, s, kvtest.Audit)
 }
 
-// TestReserve: of a hundred senders who race, as many get a place as there are
-// places, and each limit holds on its own.
+// TestReserve: a hundred senders race. As many get a place as there are places, and
+// each limit holds on its own.
 func TestReserve(t *testing.T) {
 	for name, set := range map[string]func(*record.RequestForm){
 		"files":  func(f *record.RequestForm) { f.MaxUploads = 7 },
@@ -333,7 +333,7 @@ func TestReserve(t *testing.T) {
 				for i := range 100 {
 					all.Go(func() {
 						r, err := inbox.Reserve(s, t.Context(), q, "192.0.2.1", 10, 10)
-						if err == nil && i%2 == 0 { // half of them break off
+						if err == nil && i%2 == 0 { // half of them abort
 							err = r.Release()
 							mu.Lock()
 							defer mu.Unlock()
@@ -360,7 +360,7 @@ func TestReserve(t *testing.T) {
 				return won, errs
 			}
 			won := 0
-			for won < 7 { // those that broke off have left places
+			for won < 7 { // aborted transfers have freed their places
 				n, errs := race()
 				is.NoErr(errors.Join(errs...))
 				won += n
@@ -378,7 +378,7 @@ func TestReserve(t *testing.T) {
 	}
 }
 
-// TestReserveAll: senders who all go on to the end take every place.
+// TestReserveAll: senders who all finish take every place.
 func TestReserveAll(t *testing.T) {
 	is := is.New(t)
 	s := kvtest.Open(t)
@@ -405,8 +405,8 @@ func TestReserveAll(t *testing.T) {
 	kvtest.View(t, s, func(tx *kv.Tx) error { is.Equal(inbox.CountReceived(tx, q), int64(10)); return kvtest.Audit(tx) })
 }
 
-// TestRestartForgetsReservations: a place that nobody came for is free again
-// after a restart, and what came is still counted.
+// TestRestartForgetsReservations: a restart frees unused reservations, and received
+// files are still counted.
 func TestRestartForgetsReservations(t *testing.T) {
 	is := is.New(t)
 	dir := filepath.Join(t.TempDir(), "data")
@@ -419,7 +419,7 @@ func TestRestartForgetsReservations(t *testing.T) {
 	_, err = inbox.Reserve(s, t.Context(), q, "c", 1, 1)
 	is.Equal(kvtest.Code(err), "limit_reached")
 	is.NoErr(s.Close())
-	is.NoErr(r.Release()) // late, of a store that is closed
+	is.NoErr(r.Release()) // late: the store is closed
 	s = kvtest.OpenAt(t, dir, time.Now)
 	_, err = kvtest.Leave(s, q, "c", kvtest.Came(2, 1))
 	is.NoErr(err)
@@ -427,8 +427,8 @@ func TestRestartForgetsReservations(t *testing.T) {
 	is.Equal(kvtest.Code(err), "limit_reached")
 }
 
-// TestReserveChanges: what a request has become while a transfer was under way
-// decides, and the owner's quota counts what waits.
+// TestReserveChanges: changes of a request during a transfer apply to it, and waiting
+// files count against the owner's quota.
 func TestReserveChanges(t *testing.T) {
 	is := is.New(t)
 	clock := kvtest.NewClock()
@@ -467,7 +467,7 @@ func TestReserveChanges(t *testing.T) {
 		return inbox.SaveRequest(tx, now)
 	})
 	_, err = inbox.Reserve(s, t.Context(), q, "a", 11, 11)
-	is.Equal(kvtest.Code(err), "limit_reached") // and not a word of a quota
+	is.Equal(kvtest.Code(err), "limit_reached") // without mentioning a quota
 	r, err = inbox.Reserve(s, t.Context(), q, "a", 6, 6)
 	is.NoErr(err)
 	gone, leave2 := context.WithCancel(t.Context())
@@ -475,7 +475,7 @@ func TestReserveChanges(t *testing.T) {
 	_, err = inbox.Reserve(s, gone, q, "b", 6, 6)
 	is.Equal(kvtest.Code(err), "busy")
 	is.NoErr(receive(r, kvtest.Came(1, 6)))
-	quota(10 + kvtest.TextNow(t, s, ann.ID)) // its row has its place
+	quota(10 + kvtest.TextNow(t, s, ann.ID)) // its row counts as text
 	_, err = inbox.Reserve(s, t.Context(), q, "b", 6, 6)
 	is.Equal(kvtest.Code(err), "limit_reached")
 	f := record.NewForm(record.Files)
@@ -486,7 +486,7 @@ func TestReserveChanges(t *testing.T) {
 	})
 	is.Equal(kvtest.Code(err), "quota_exceeded")
 
-	// The window of a sender moves on, and old rows go.
+	// The window of a sender moves on, and old rows are deleted.
 	_, err = kvtest.Leave(s, q, "a", kvtest.Came(2, 1))
 	is.Equal(kvtest.Code(err), "sender_limit")
 	clock.Add(25 * time.Hour)
@@ -505,7 +505,7 @@ func TestReserveChanges(t *testing.T) {
 	})), "slug_taken")
 }
 
-// TestRequestEvents: each of the three is written in the transaction of its
+// TestRequestEvents: each of the three events is written in the transaction of its
 // change.
 func TestRequestEvents(t *testing.T) {
 	is := is.New(t)
@@ -535,15 +535,15 @@ func TestRequestEvents(t *testing.T) {
 	is.Equal(events, []record.Event{record.UploadReceived, record.UploadReceived, "file.uploaded", record.UploadApproved, record.UploadRejected})
 }
 
-// TestReserveInAFailedCommit: a place that was kept in a commit which others
-// made fail is free again.
+// TestReserveInAFailedCommit: a reservation is released if another job makes its
+// commit fail.
 func TestReserveInAFailedCommit(t *testing.T) {
 	is := is.New(t)
 	s := kvtest.Open(t)
 	q := kvtest.AddRequest(t, s, kvtest.User(t, s, "ann").ID, func(f *record.RequestForm) { f.MaxUploads, f.MaxTotal = 3, 100 })
 	held, err := inbox.Reserve(s, t.Context(), q, "a", 10, 10)
 	is.NoErr(err)
-	broken := &table.Table[int]{ // no bucket takes so long a key, which shows at the end
+	broken := &table.Table[int]{ // no bucket takes such a long key; the error comes at the commit
 		Rows: kvtest.Bucket("answer"), Key: func(*int) []byte { return []byte("k") }, Encode: func(*int) ([]byte, error) { return []byte("v"), nil },
 		Decode: func([]byte, []byte) (*int, error) { return new(int), nil },
 		Sums:   kvtest.Bucket("sum"), Tally: func(_ *int, add func([]byte, int64)) { add(make([]byte, 40_000), 1) },
@@ -562,7 +562,7 @@ func TestReserveInAFailedCommit(t *testing.T) {
 	close(gate)
 	for range 3 {
 		err := <-failed
-		is.True(err != nil && kvtest.Code(err) == "") // nobody's own fault
+		is.True(err != nil && kvtest.Code(err) == "") // not a client error
 	}
 	is.NoErr(held.Release())
 	is.Equal(inbox.PromisedRequests(s)+inbox.PromisedOwners(s), 0)
@@ -570,15 +570,15 @@ func TestReserveInAFailedCommit(t *testing.T) {
 	is.NoErr(err)
 }
 
-// TestReserveBesideUploads: what is reserved for an owner's own uploads that
-// are under way is not for strangers: their bytes, and their slugs.
+// TestReserveBesideUploads: strangers cannot use the bytes and slugs reserved for an
+// owner's own unfinished uploads.
 func TestReserveBesideUploads(t *testing.T) {
 	is := is.New(t)
 	s := kvtest.Open(t)
 	ann := kvtest.User(t, s, "ann")
 	kvtest.Update(t, s, func(tx *kv.Tx) error { return people.SetSettings(tx, record.Settings{DefaultQuota: 100}) })
 	q := kvtest.AddRequest(t, s, ann.ID, nil)
-	own, err := kvtest.BeginUpload(s, inbox.Upload{Owner: ann.ID, Length: 60, Slug: "mine"})
+	upload, err := kvtest.BeginUpload(s, inbox.Upload{Owner: ann.ID, Length: 60, Slug: "mine"})
 	is.NoErr(err)
 	_, err = kvtest.Leave(s, q, "a", kvtest.Came(1, 41))
 	is.Equal(kvtest.Code(err), "limit_reached")
@@ -596,7 +596,7 @@ func TestReserveBesideUploads(t *testing.T) {
 	})), "slug_taken")
 	f := kvtest.Form(t, record.Files, `{"slug":"mine"}`)
 	kvtest.Update(t, s, func(tx *kv.Tx) error {
-		r, err := inbox.FinishUpload(tx, own, f, kvtest.Content(record.Files, 9, 60))
+		r, err := inbox.FinishUpload(tx, upload, f, kvtest.Content(record.Files, 9, 60))
 		is.NoErr(err)
 		is.Equal(r.Slug, "mine")
 		return nil

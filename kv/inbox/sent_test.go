@@ -16,9 +16,9 @@ import (
 	"kist/kv/record"
 )
 
-// What a sender's upload will take is reserved from its beginning, beside what
-// others were promised and what came in, over restarts, and is free again when
-// it is forgotten.
+// The space of a sender's upload is reserved from its start, across restarts, in
+// addition to other promises and received files. It is free again when the upload is
+// deleted.
 func TestSentIsSetAside(t *testing.T) {
 	for name, c := range map[string]struct {
 		set  func(*record.RequestForm)
@@ -34,7 +34,7 @@ func TestSentIsSetAside(t *testing.T) {
 			clock, dir := kvtest.NewClock(), filepath.Join(t.TempDir(), "data")
 			s := kvtest.OpenAt(t, dir, clock.Now)
 			ann := kvtest.User(t, s, "ann")
-			settle := func(begin int64) {} // gives text its place, and that of so many more uploads, so that content alone decides
+			settle := func(begin int64) {} // leaves room for text, also that of begin more uploads, so that only content counts
 			if c.set == nil {
 				settle = func(begin int64) {
 					text := kvtest.TextNow(t, s, ann.ID) + begin*int64(len("Bob"+"hello"))
@@ -62,7 +62,7 @@ func TestSentIsSetAside(t *testing.T) {
 			s = kvtest.OpenAt(t, dir, clock.Now)
 			full()
 
-			// It ends in the queue, and counts on.
+			// It ends in the queue and still counts.
 			i, err := kvtest.Receive(s, one, 2)
 			is.NoErr(err)
 			is.Equal(i.State, record.Pending)
@@ -101,8 +101,8 @@ func TestSentIsSetAside(t *testing.T) {
 	}
 }
 
-// What is kept of a sender's address is the same at one link and different at
-// each other link.
+// The stored form of a sender's address is the same at one link and different at
+// every other link.
 func TestSenderAtEachLink(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -123,7 +123,7 @@ func TestSenderAtEachLink(t *testing.T) {
 	})
 }
 
-// The uploads of strangers are none of the owner's, and do not count as such.
+// Strangers' uploads are not the owner's uploads and do not count as such.
 func TestSentIsNotTheOwners(t *testing.T) {
 	is := is.New(t)
 	s := kvtest.Open(t)
@@ -152,7 +152,8 @@ func TestSentIsNotTheOwners(t *testing.T) {
 	}
 }
 
-// Senders can begin so many and have no more than half of the disk promised.
+// The number of senders' uploads is bounded, and they are promised at most half of the
+// disk.
 func TestSentIsBounded(t *testing.T) {
 	is := is.New(t)
 	s := kvtest.Open(t)
@@ -185,8 +186,8 @@ func TestSentIsBounded(t *testing.T) {
 	kvtest.View(t, s, kvtest.Audit)
 }
 
-// When a link is closed, what came in by it is remembered, and the uploads at
-// other links go on.
+// When a link is closed, finished uploads are remembered, and the uploads at other
+// links continue.
 func TestSentOfClosedLink(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -219,14 +220,13 @@ func TestSentOfClosedLink(t *testing.T) {
 	})
 }
 
-// Of what nobody goes on with the place is free at once, and so it is when the
-// link is closed.
+// An upload that expires frees its space at once, and so does closing the link.
 func TestSentEnds(t *testing.T) {
 	is := is.New(t)
 	c := kvtest.NewClock()
 	s := kvtest.OpenAt(t, filepath.Join(t.TempDir(), "data"), c.Now)
 	ann := kvtest.User(t, s, "ann")
-	kvtest.User(t, s, "root") // the last administrator cannot be shut
+	kvtest.User(t, s, "root") // the last administrator cannot be disabled
 	q := kvtest.AddRequest(t, s, ann.ID, func(f *record.RequestForm) { f.MaxUploads = 1 })
 	at := func(secret string) error {
 		return s.View(func(tx *kv.Tx) error { _, err := inbox.SenderUpload(tx, secret); return err })
@@ -235,7 +235,7 @@ func TestSentEnds(t *testing.T) {
 	is.NoErr(err)
 	c.Add(inbox.EmptyTime)
 	is.Equal(kvtest.Code(at(empty)), "upload_expired")
-	u, begun, err := kvtest.BeginSent(s, q, "here", 10) // whose client never knew of the first
+	u, begun, err := kvtest.BeginSent(s, q, "here", 10) // its client never knew of the first upload
 	is.NoErr(err)
 	is.Equal(kvtest.Code(at(empty)), "not_found")
 	u.Offset = 1
@@ -250,7 +250,8 @@ func TestSentEnds(t *testing.T) {
 	is.Equal(kvtest.Code(at(begun)), "not_found")
 	kvtest.View(t, s, kvtest.Audit)
 
-	// Switched off, the link has none any more; over, or with its owner shut, none goes on.
+	// Turning the link off deletes its uploads. If it expires or its owner is disabled,
+	// they cannot be continued.
 	save := func(set func(*record.Request)) {
 		t.Helper()
 		kvtest.Update(t, s, func(tx *kv.Tx) error {
@@ -274,7 +275,7 @@ func TestSentEnds(t *testing.T) {
 	_, err = kvtest.Receive(s, u, 1)
 	is.Equal(kvtest.Code(err), "expired")
 	save(func(q *record.Request) { q.Expires = time.Time{} })
-	is.NoErr(at(over)) // it was there all the time
+	is.NoErr(at(over)) // it was kept
 	kvtest.Update(t, s, func(tx *kv.Tx) error {
 		me, err := people.User(tx, ann.ID)
 		is.NoErr(err)
@@ -289,8 +290,8 @@ func TestSentEnds(t *testing.T) {
 	})
 }
 
-// Of a hundred who begin and send at the same time as many get a place as the
-// limit says.
+// A hundred senders begin and send at the same time. As many get a place as the limit
+// allows.
 func TestSentRaces(t *testing.T) {
 	is := is.New(t)
 	s := kvtest.Open(t)
@@ -324,8 +325,8 @@ func TestSentRaces(t *testing.T) {
 	kvtest.View(t, s, kvtest.Audit)
 }
 
-// What a sender was promised stays promised though the owner's text grows
-// meanwhile. The text counts again for what begins after that.
+// Space promised to a sender stays promised when the owner's text grows. The text
+// counts for uploads that begin later.
 func TestTextGrowsWhileSending(t *testing.T) {
 	t.Parallel()
 	for name, finish := range map[string]func(s *kv.Store, q *record.Request) error{
@@ -381,7 +382,7 @@ func TestTextGrowsWhileSending(t *testing.T) {
 			quota(1001 + text + int64(len("Bob"+"hello")))
 			u, _, err := kvtest.BeginSent(s, q, "here", 1)
 			is.NoErr(err)
-			quota(1000) // content has limits to the end
+			quota(1000) // content is limited to the end
 			_, err = kvtest.Receive(s, u, 3)
 			is.Equal(kvtest.Code(err), "limit_reached")
 			kvtest.View(t, s, kvtest.Audit)

@@ -21,65 +21,65 @@ import (
 	"kist/kv/table"
 )
 
-// Bounds of uploads that come in pieces.
+// Bounds of resumable uploads.
 const (
-	UploadTime = 24 * time.Hour     // that an upload waits for its next bytes, and is remembered when it is complete
-	uploadMost = 7 * 24 * time.Hour // from its beginning to its end, whatever comes
-	maxUploads = 100                // that an owner may have begun
+	UploadTime = 24 * time.Hour     // how long an upload waits for its next bytes, and is remembered once complete
+	uploadMost = 7 * 24 * time.Hour // the longest an upload may take in all
+	maxUploads = 100                // unfinished uploads of an owner
 
-	emptyTime = 10 * time.Minute // that a sender's upload waits for its first bytes: it may have begun without its client's knowing
-	maxSentBy = 50               // that one sender may have begun at a request, parts included
-	maxSentAt = 500              // that all senders may have begun at a request, parts included
+	emptyTime = 10 * time.Minute // how long a sender's upload waits for its first bytes: its client may not know of it
+	maxSentBy = 50               // unfinished uploads of one sender at a request, parts included
+	maxSentAt = 500              // unfinished uploads of all senders at a request, parts included
 )
 
-// An Upload is content that comes in pieces, over restarts, and of which a file
-// is made at the end. Its bytes, as long as they are not all there, are a part
-// of package blobs under its id.
+// An Upload is a resumable upload: content that arrives in pieces, across restarts,
+// and becomes a file at the end. Until it is complete, its bytes are a part of package
+// blobs under its id.
 type Upload struct {
 	ID    record.ID `json:"ID"`
-	Owner record.ID `json:"Owner"` // who pays: what it may take is counted against their quota from the beginning
+	Owner record.ID `json:"Owner"` // its reserved bytes count against this user's quota from the start
 
 	Created time.Time `json:"Created"`
-	Expires time.Time `json:"Expires"` // when it is forgotten
-	Length  int64     `json:"Length"`  // in bytes; -1 as long as it is not known
-	Offset  int64     `json:"Offset"`  // bytes that are on stable storage
-	State   []byte    `json:"State"`   // of their hash
+	Expires time.Time `json:"Expires"` // when it is deleted
+	Length  int64     `json:"Length"`  // in bytes; -1 if not known yet
+	Offset  int64     `json:"Offset"`  // bytes on stable storage
+	State   []byte    `json:"State"`   // of the hash of those bytes
 
 	Metadata string    `json:"Metadata"`          // as the client sent it, without the password
 	Password string    `json:"Password"`          // hash; "" means none
-	Slug     string    `json:"Slug"`              // kept free for the file; "" has one made
-	File     record.ID `json:"File"`              // that was made of it; zero until then
-	FileName string    `json:"FileName,omitzero"` // under which it was complete; "" until then
-	By       record.ID `json:"By,omitzero"`       // the credential that began it; zero of strangers and of older ones
+	Slug     string    `json:"Slug"`              // reserved for the file; "" for a random one
+	File     record.ID `json:"File"`              // the file made from it; zero until then
+	FileName string    `json:"FileName,omitzero"` // the file's name when it was completed; "" until then
+	By       record.ID `json:"By,omitzero"`       // the credential that started it; zero for strangers and older rows
 
-	// Of an upload that is a part of another one (tus concatenation): Partial, and
-	// Into is what it was joined into; zero until then. Parts are what an upload is
-	// joined of, in order; nil if it is not.
+	// For tus concatenation. Partial marks an upload that is a part of another one.
+	// Into is the upload it was joined into; zero until then. Parts are the parts of
+	// a joined upload, in order; nil for other uploads.
 	Partial bool        `json:"Partial,omitzero"`
 	Into    record.ID   `json:"Into,omitzero"`
 	Parts   []record.ID `json:"Parts,omitzero"`
 
-	// Of what a stranger sends to an upload request; zero of the owner's own.
+	// For a stranger's upload to an upload request; zero for the owner's own.
 	Request record.ID    `json:"Request,omitzero"`
 	From    sender       `json:"From,omitzero"`
 	Secret  [32]byte     `json:"Secret,omitzero"` // SHA-256 of the secret that its address ends in
 	Name    string       `json:"Name,omitzero"`   // of the sender
 	Message string       `json:"Message,omitzero"`
-	Item    record.ID    `json:"Item,omitzero"`    // that was made of it; zero until then
-	Arrived record.State `json:"Arrived,omitzero"` // what that item was then
+	Item    record.ID    `json:"Item,omitzero"`    // the item made from it; zero until then
+	Arrived record.State `json:"Arrived,omitzero"` // the state of that item then
 }
 
-// Done reports whether a file, or an item of a queue, was made of it.
+// Done reports whether the upload has become a file or an item of a queue.
 func (u *Upload) Done() bool { return u.File != uuid.Nil || u.Item != uuid.Nil }
 
-// Joined reports whether it has become a part of another upload, which has its
-// place in the quota.
+// Joined reports whether the upload was joined into another one, which has taken over
+// its space in the quota.
 func (u *Upload) Joined() bool { return u.Into != uuid.Nil }
 
-// BySender reports whether it is a stranger's, at an upload request.
+// BySender reports whether a stranger is uploading to an upload request.
 func (u *Upload) BySender() bool { return u.Request != uuid.Nil }
 
-// reserved is how many bytes are reserved for it.
+// reserved is how many bytes are reserved for the upload.
 func (u *Upload) reserved() int64 {
 	if u.Done() || u.Joined() {
 		return 0
@@ -87,8 +87,8 @@ func (u *Upload) reserved() int64 {
 	return max(u.Length, u.Offset)
 }
 
-// text is how many bytes were said of it. What is left of that when it is done is
-// in the row of the file or of the item.
+// text is how many bytes of text the upload carries. Once it is done, the text counts
+// with the file or the item.
 func (u *Upload) text() int {
 	if u.Done() {
 		return 0
@@ -96,14 +96,15 @@ func (u *Upload) text() int {
 	return len(u.Metadata) + len(u.Name) + len(u.Message)
 }
 
-// Entries of the sums over uploads.
-func reservedKeyOf(owner record.ID) []byte { return kv.OwnedKey(owner, 0, 'r') } // bytes that are reserved
+// Keys of sums over uploads.
+func reservedKeyOf(owner record.ID) []byte { return kv.OwnedKey(owner, 0, 'r') } // reserved bytes
 
-func openUploadsKey(owner record.ID) []byte { return kv.OwnedKey(owner, 0, 'p') } // the owner's uploads that are not done
+func openUploadsKey(owner record.ID) []byte { return kv.OwnedKey(owner, 0, 'p') } // the owner's unfinished uploads
 
-// Those of strangers that are not done: how many at a request, from a sender
-// there, and the bytes that are reserved for them. Parts are counted apart, as a
-// part is not a file that the request takes; their bytes are not.
+// Keys of sums over strangers' unfinished uploads: how many a request has, how many
+// one sender has there, and the bytes reserved for them. Parts are counted separately,
+// because a part is not one of the files that the request takes. Their bytes are not
+// kept separately.
 func senderUploadsAt(owner, request record.ID) []byte {
 	return kv.OwnedKey(owner, append([]byte{0, 't'}, request[:]...)...)
 }
@@ -124,13 +125,13 @@ func senderBytesAt(owner, request record.ID) []byte {
 	return kv.OwnedKey(owner, append([]byte{0, 'u'}, request[:]...)...)
 }
 
-// reservedKey is where the bytes that all uploads wait for are summed up.
+// reservedKey is the key of the sum of bytes that all uploads still expect.
 var reservedKey = reservedKeyOf(uuid.Nil)
 
-// senderReservedKey is the part of that which strangers have announced.
+// senderReservedKey is the key of the same sum for strangers' uploads only.
 var senderReservedKey = kv.OwnedKey(uuid.Nil, 0, 'u')
 
-// UploadRows are the uploads that are not finished.
+// UploadRows is the table of unfinished uploads and recently finished ones.
 var UploadRows = func() *table.Table[Upload] {
 	t := kv.JsonTable(uploadBucket, func(u *Upload) []byte { return kv.OwnedKey(u.Owner, u.ID[:]...) },
 		table.Index[Upload]{Bucket: jobs.UploadSlug, Name: "slug", Unique: true, Keys: func(u *Upload, file func([]byte)) {
@@ -167,7 +168,7 @@ var UploadRows = func() *table.Table[Upload] {
 	return t
 }()
 
-// UploadTable keeps uploads that are not finished.
+// UploadTable keeps unfinished uploads and recently finished ones.
 var UploadTable = kv.Table{
 	Buckets: []table.Bucket{uploadBucket, jobs.UploadSlug, uploadSecret},
 	Check: kv.CheckRows(UploadRows, func(a *kv.Audit, u *Upload) {
@@ -194,7 +195,7 @@ var UploadTable = kv.Table{
 	},
 	Text: func(tx *kv.Tx, add func(record.ID, int64)) {
 		for u, err := range UploadRows.All(tx.Tx, nil) {
-			if err == nil { // Audit tells of rows that cannot be read
+			if err == nil { // Audit reports rows that cannot be read
 				add(u.Owner, int64(u.text()))
 			}
 		}
@@ -205,11 +206,10 @@ var UploadTable = kv.Table{
 	}),
 }
 
-// AddUpload begins an upload and reserves what it takes of the owner's quota,
-// and its slug. It fails with Taken if the slug is in use, with Denied if it
-// does not fit the quota or too many have been begun, and with ErrFull while the
-// disk has no room. The text of what is joined of parts cannot make it fail: the
-// parts were admitted when they began.
+// AddUpload starts an upload and reserves its space in the owner's quota and its slug.
+// It fails with Taken if the slug is in use, with Denied if it does not fit the quota
+// or too many are unfinished, and with ErrFull while the disk is full. The text of a
+// joined upload cannot make it fail, because its parts were admitted when they started.
 func AddUpload(tx *kv.Tx, u Upload) (*Upload, error) {
 	if tx.DiskFull() {
 		return nil, kv.ErrFull
@@ -218,7 +218,7 @@ func AddUpload(tx *kv.Tx, u Upload) (*Upload, error) {
 		return nil, err
 	}
 	if UploadRows.Sum(tx.Tx, openUploadsKey(u.Owner)) >= maxUploads {
-		return nil, &record.Error{Fault: record.Denied, Code: "too_many_uploads", Text: "Too many uploads have been begun and not finished. Finish or cancel some; those that nobody goes on with end after 24 hours."}
+		return nil, &record.Error{Fault: record.Denied, Code: "too_many_uploads", Text: "Too many uploads were started and not finished. Finish or cancel some; those that are not continued end after 24 hours."}
 	}
 	if u.Slug != "" && tx.Get(kv.RecordSlug, []byte(u.Slug)) != nil {
 		return nil, kv.UserError(&table.Taken{Index: "slug"}, "item")
@@ -236,11 +236,11 @@ func AddUpload(tx *kv.Tx, u Upload) (*Upload, error) {
 	return &u, kv.UserError(UploadRows.Put(tx.Tx, &u), "upload")
 }
 
-// JoinUploads begins an upload, as AddUpload does, of the owner's complete parts
-// that u.Parts names, in order; their place in the quota becomes its own. If they
-// were joined before, and a file was made of that, it returns that upload. One
-// that came to nothing is forgotten. It fails with Missing or Gone if a part is
-// not there, and with Taken if one is not complete.
+// JoinUploads starts an upload, as AddUpload does, from the complete parts in u.Parts,
+// in order. It takes over their space in the quota. If the same parts were joined
+// before and that upload became a file, it returns that upload. An earlier unfinished
+// join is deleted. It fails with Missing or Gone if a part is not there, and with Taken
+// if one is not complete or belongs to another file.
 func JoinUploads(tx *kv.Tx, u Upload) (*Upload, error) {
 	parts := make([]*Upload, len(u.Parts))
 	for i, id := range u.Parts {
@@ -252,7 +252,7 @@ func JoinUploads(tx *kv.Tx, u Upload) (*Upload, error) {
 	return join(tx, &u, parts, func() (*Upload, error) { return AddUpload(tx, u) })
 }
 
-// join begins the upload that add adds, of parts.
+// join starts an upload from parts; add adds its row.
 func join(tx *kv.Tx, u *Upload, parts []*Upload, add func() (*Upload, error)) (*Upload, error) {
 	u.Parts, u.Length = make([]record.ID, len(parts)), 0
 	for i, part := range parts {
@@ -280,7 +280,7 @@ func join(tx *kv.Tx, u *Upload, parts []*Upload, add func() (*Upload, error)) (*
 		case before.Done() && slices.Equal(before.Parts, u.Parts):
 			return before, nil
 		case before.Done():
-			return nil, &record.Error{Fault: record.Taken, Code: "upload_complete", Text: "A partial upload is a part of another file already."}
+			return nil, &record.Error{Fault: record.Taken, Code: "upload_complete", Text: "A partial upload is already a part of another file."}
 		default:
 			if err := RemoveUpload(tx, u.Owner, before.ID); err != nil {
 				return nil, err
@@ -297,7 +297,7 @@ func join(tx *kv.Tx, u *Upload, parts []*Upload, add func() (*Upload, error)) (*
 		}
 		return nil
 	}
-	if err := set(tx.NewID()); err != nil { // some id, which frees their place
+	if err := set(tx.NewID()); err != nil { // any id: it frees the space of the parts
 		return nil, err
 	}
 	made, err := add()
@@ -307,7 +307,7 @@ func join(tx *kv.Tx, u *Upload, parts []*Upload, add func() (*Upload, error)) (*
 	return made, set(made.ID)
 }
 
-// PartsOfUpload reads the parts that an upload is joined of, in order.
+// PartsOfUpload reads the parts of a joined upload, in order.
 func PartsOfUpload(tx *kv.Tx, u *Upload) ([]*Upload, error) {
 	parts := make([]*Upload, len(u.Parts))
 	for i, id := range u.Parts {
@@ -324,7 +324,7 @@ func PartsOfUpload(tx *kv.Tx, u *Upload) ([]*Upload, error) {
 }
 
 // FindUpload reads one of the owner's uploads: Missing if there is none, Gone if it
-// waited too long. What strangers send is none of them.
+// has expired. It doesn't find strangers' uploads.
 func FindUpload(tx *kv.Tx, owner, id record.ID) (*Upload, error) {
 	u, err := UploadRows.Get(tx.Tx, kv.OwnedKey(owner, id[:]...))
 	if err == nil && u.BySender() {
@@ -336,16 +336,16 @@ func FindUpload(tx *kv.Tx, owner, id record.ID) (*Upload, error) {
 	return u, checkNotExpired(tx, u)
 }
 
-// checkNotExpired fails with Gone once the upload is over.
+// checkNotExpired fails with Gone if the upload has expired.
 func checkNotExpired(tx *kv.Tx, u *Upload) error {
 	if tx.Now.Before(u.Expires) {
 		return nil
 	}
-	return &record.Error{Fault: record.Gone, Code: "upload_expired", Text: "This upload was not gone on with in time; begin it again."}
+	return &record.Error{Fault: record.Gone, Code: "upload_expired", Text: "This upload was not continued in time; start it again."}
 }
 
-// Uploads lists the owner's uploads that are not done, oldest first. What
-// strangers send is none of them.
+// Uploads lists the owner's unfinished uploads, oldest first. It leaves out
+// strangers' uploads.
 func Uploads(tx *kv.Tx, owner record.ID) ([]Upload, error) {
 	var all []Upload
 	for u, err := range UploadRows.All(tx.Tx, owner[:]) {
@@ -359,10 +359,10 @@ func Uploads(tx *kv.Tx, owner record.ID) ([]Upload, error) {
 	return all, nil
 }
 
-// SaveUpload notes how far an upload is that is not done; its time starts again.
-// It fails with Missing if there is no such upload any more and with Denied if
-// what it takes has grown over the owner's quota; for a stranger's with Missing
-// or Gone once the link is closed.
+// SaveUpload records the progress of an unfinished upload and restarts its time. It
+// fails with Missing if the upload is gone and with Denied if its size has grown over
+// the owner's quota. A stranger's upload also fails with Missing or Gone once the link
+// is closed.
 func SaveUpload(tx *kv.Tx, u *Upload) error {
 	before, err := UploadRows.Get(tx.Tx, kv.OwnedKey(u.Owner, u.ID[:]...))
 	if err != nil {
@@ -385,7 +385,7 @@ func SaveUpload(tx *kv.Tx, u *Upload) error {
 	return UploadRows.Put(tx.Tx, u)
 }
 
-// prolong gives an upload its time again.
+// prolong restarts an upload's time, within uploadMost.
 func prolong(tx *kv.Tx, u *Upload) {
 	u.Expires = tx.Now.Add(UploadTime)
 	if last := u.Created.Add(uploadMost); u.Expires.After(last) {
@@ -393,15 +393,14 @@ func prolong(tx *kv.Tx, u *Upload) {
 	}
 }
 
-// FinishUpload makes the file of an upload whose content is complete, as Add
-// does, out of the form that was good when it began: a folder and tags that are
-// gone meanwhile are left out, and an end that has passed is kept. The upload
-// is remembered for a while, so that a client that missed the answer finds out.
+// FinishUpload creates the file of an upload whose content is complete, from the form
+// that was checked when it began: see catalog.AddFromUpload. The upload is remembered
+// for a while, so that a client that missed the answer can ask again.
 func FinishUpload(tx *kv.Tx, u *Upload, f *record.Form, content *record.Content) (*record.Record, error) {
 	if tx.DiskFull() {
 		return nil, kv.ErrFull
 	}
-	before, err := UploadRows.Delete(tx.Tx, kv.OwnedKey(u.Owner, u.ID[:]...)) // frees what was reserved
+	before, err := UploadRows.Delete(tx.Tx, kv.OwnedKey(u.Owner, u.ID[:]...)) // frees the reservation
 	if err != nil {
 		return nil, kv.UserError(err, "upload")
 	}
@@ -417,8 +416,8 @@ func FinishUpload(tx *kv.Tx, u *Upload, f *record.Form, content *record.Content)
 	return r, UploadRows.Put(tx.Tx, u)
 }
 
-// RemoveUpload forgets an upload. Its bytes are for the caller to remove. What it
-// is joined of is as it was before.
+// RemoveUpload deletes the row of an upload. The caller must remove its bytes. The
+// parts of a joined upload become separate uploads again.
 func RemoveUpload(tx *kv.Tx, owner, id record.ID) error {
 	before, err := UploadRows.Delete(tx.Tx, kv.OwnedKey(owner, id[:]...))
 	if err != nil {
@@ -427,8 +426,8 @@ func RemoveUpload(tx *kv.Tx, owner, id record.ID) error {
 	return releaseParts(tx, before)
 }
 
-// releaseParts gives the parts of a join that was deleted their place in the quota
-// back. Those that were deleted too are skipped.
+// releaseParts gives the parts of a deleted join their space in the quota back. It
+// skips parts that were deleted too.
 func releaseParts(tx *kv.Tx, join *Upload) error {
 	for _, id := range join.Parts {
 		part, err := UploadRows.Get(tx.Tx, kv.OwnedKey(join.Owner, id[:]...))
@@ -446,14 +445,14 @@ func releaseParts(tx *kv.Tx, join *Upload) error {
 	return nil
 }
 
-// DropUploads forgets the uploads whose time is over, and those of strangers
-// whose link is closed.
+// DropUploads deletes expired uploads, and strangers' unfinished uploads whose link is
+// closed.
 func DropUploads(tx *kv.Tx) error {
 	_, err := dropUploads(tx, nil, func(u *Upload) (bool, error) { return expiredUpload(tx, u) })
 	return err
 }
 
-// expiredUpload reports whether nobody can go on with the upload any more.
+// expiredUpload reports whether the upload can no longer be continued.
 func expiredUpload(tx *kv.Tx, u *Upload) (bool, error) {
 	if !tx.Now.Before(u.Expires) {
 		return true, nil
@@ -469,8 +468,8 @@ func expiredUpload(tx *kv.Tx, u *Upload) (bool, error) {
 	return false, err
 }
 
-// dropUploads forgets those uploads below a prefix that which says. Their bytes
-// are left to the sweep. What they are joined of is as it was before.
+// dropUploads deletes the uploads with a prefix that which selects. The sweep removes
+// their bytes. The parts of a joined upload become separate uploads again.
 func dropUploads(tx *kv.Tx, prefix []byte, which func(*Upload) (bool, error)) (n int, err error) {
 	var over [][]byte
 	for u, err := range UploadRows.All(tx.Tx, prefix) {
@@ -495,7 +494,7 @@ func dropUploads(tx *kv.Tx, prefix []byte, which func(*Upload) (bool, error)) (n
 			joins = append(joins, u)
 		}
 	}
-	for _, u := range joins { // now that the parts that end in this run are deleted
+	for _, u := range joins { // after the parts that expired with them are deleted
 		if err := releaseParts(tx, u); err != nil {
 			return 0, err
 		}
@@ -503,8 +502,8 @@ func dropUploads(tx *kv.Tx, prefix []byte, which func(*Upload) (bool, error)) (n
 	return len(over), nil
 }
 
-// OpenUploads are the ids of all uploads that are not done: they have bytes.
-// So have parts until a file was made of what they were joined into.
+// OpenUploads returns the ids of all uploads that have bytes: the unfinished ones, and
+// parts until the upload they were joined into is done.
 func OpenUploads(tx *kv.Tx) (map[string]bool, error) {
 	all := map[string]bool{}
 	for u, err := range UploadRows.All(tx.Tx, nil) {
@@ -527,20 +526,20 @@ func OpenUploads(tx *kv.Tx) (map[string]bool, error) {
 	return all, nil
 }
 
-// ReservedBytes is how many bytes the uploads that have been begun wait for,
-// remote ones too, of all owners; their place on the disk is promised.
+// ReservedBytes is how many bytes all owners' unfinished uploads, including remote
+// ones, still expect. Their space on the disk is promised.
 func ReservedBytes(tx *kv.Tx) int64 {
 	return UploadRows.Sum(tx.Tx, reservedKey) + jobs.FetchRows.Sum(tx.Tx, jobs.StillToFetch)
 }
 
-// BeginSenderUpload begins an upload that a sender, who is known by an address, makes at
-// an upload request; u says its length, its metadata and what the sender says.
-// It returns the secret that the upload's address ends in, this once. All that
-// the file will take of the limits of the request and of the sender, and of the
-// owner's quota, is reserved from here on, over restarts, until the upload is
-// received, forgotten or over. It waits and fails as Reserve does, with Denied if
-// too many have been begun, and with ErrFull if strangers were promised more than
-// half of what the disk has left for them and for owners.
+// BeginSenderUpload starts an upload to an upload request by the sender with the
+// address from. u has its length, its metadata and the sender's name and message. The
+// secret, which the upload's address ends in, is returned only here. From now on,
+// across restarts, the file counts against the limits of the request and the sender
+// and against the owner's quota, until the upload is received, deleted or expired.
+// It waits and fails as Reserve does. It also fails with Denied if too many uploads
+// are unfinished, and with ErrFull if strangers would be promised more than half of
+// the disk space left for them and for owners.
 func BeginSenderUpload(s *kv.Store, ctx context.Context, q *record.Request, u Upload, from string) (made *Upload, secret string, err error) {
 	disk := s.FreeForContent()
 	err = retryWhenFreed(s, ctx, func(tx *kv.Tx) (err error) {
@@ -550,8 +549,9 @@ func BeginSenderUpload(s *kv.Store, ctx context.Context, q *record.Request, u Up
 	return made, secret, err
 }
 
-// AddSenderUpload begins an upload through a link and returns it with the secret that
-// goes on with it. from is the sender, disk how many bytes the disk takes.
+// AddSenderUpload starts an upload through a link and returns it with the secret
+// needed to continue it. from is the sender's address, disk how many bytes fit on the
+// disk.
 func AddSenderUpload(tx *kv.Tx, q *record.Request, u Upload, from string, disk int64) (*Upload, string, error) {
 	secret := strings.TrimPrefix(people.NewSecret(), people.KeyPrefix)
 	made, err := addSentAt(tx, secret, q, u, from, disk)
@@ -560,11 +560,11 @@ func AddSenderUpload(tx *kv.Tx, q *record.Request, u Upload, from string, disk i
 
 func addSentAt(tx *kv.Tx, secret string, q *record.Request, u Upload, from string, disk int64) (*Upload, error) {
 	r := &Reservation{owner: q.Owner, request: q.ID, from: from}
-	kept := func(tx *kv.Tx, owner record.ID) int64 { return people.ChargedBytes(tx, owner) + int64(u.text()) }
+	charged := func(tx *kv.Tx, owner record.ID) int64 { return people.ChargedBytes(tx, owner) + int64(u.text()) }
 	if u.Parts != nil { // see AddUpload
-		kept = people.ContentBytes
+		charged = people.ContentBytes
 	}
-	q, room, err := checkReservation(tx, r, kept, 1, u.Length, u.Length)
+	q, room, err := checkReservation(tx, r, charged, 1, u.Length, u.Length)
 	strangers := UploadRows.Sum(tx.Tx, senderReservedKey)
 	switch {
 	case err != nil:
@@ -573,7 +573,7 @@ func addSentAt(tx *kv.Tx, secret string, q *record.Request, u Upload, from strin
 		return nil, record.ErrNoRoom
 	case UploadRows.Sum(tx.Tx, senderUploadsFrom(q.Owner, q.ID, r.sender))+UploadRows.Sum(tx.Tx, partsBy(q.Owner, q.ID, r.sender)) >= maxSentBy,
 		UploadRows.Sum(tx.Tx, senderUploadsAt(q.Owner, q.ID))+UploadRows.Sum(tx.Tx, partsTo(q.Owner, q.ID)) >= maxSentAt:
-		return nil, &record.Error{Fault: record.Denied, Code: "too_many_uploads", Text: "Too many files have been begun here and not finished. Finish or cancel some; those that nobody goes on with end after 24 hours."}
+		return nil, &record.Error{Fault: record.Denied, Code: "too_many_uploads", Text: "Too many uploads were started here and not finished. Finish or cancel some; those that are not continued end after 24 hours."}
 	case strangers+u.Length > (disk-ReservedBytes(tx)+strangers)/2:
 		return nil, kv.ErrFull
 	}
@@ -582,10 +582,10 @@ func addSentAt(tx *kv.Tx, secret string, q *record.Request, u Upload, from strin
 	return &u, UploadRows.Put(tx.Tx, &u)
 }
 
-// JoinSent begins a sender's upload, as BeginSenderUpload does, of complete parts that the
-// same sender has begun there; secrets are those of their addresses, in order. It
-// is to JoinUploads what BeginSenderUpload is to AddUpload. The secret of the new address
-// follows from those of the parts: who asks again gets the same.
+// JoinSent is JoinUploads for a sender. It starts an upload, as BeginSenderUpload does,
+// from complete parts that the same sender uploaded to the request. secrets are those
+// of the parts' addresses, in order. The new address's secret is derived from them, so
+// a repeated call returns the same one.
 func JoinSent(s *kv.Store, ctx context.Context, q *record.Request, u Upload, from string, secrets []string) (made *Upload, secret string, err error) {
 	disk := s.FreeForContent()
 	secret = joinedSecret(secrets)
@@ -612,16 +612,16 @@ func JoinSent(s *kv.Store, ctx context.Context, q *record.Request, u Upload, fro
 	return made, secret, err
 }
 
-// joinedSecret is the secret of what is joined of parts with these.
+// joinedSecret is the secret of an upload joined from parts with these secrets.
 func joinedSecret(secrets []string) string {
 	digest := sha256.Sum256([]byte("kist joined " + strings.Join(secrets, " ")))
 	return base64.RawURLEncoding.EncodeToString(digest[:])
 }
 
-// errNoSent is the one answer for a sender's upload that is not there.
+// errNoSent is the answer whenever a sender's upload is not there.
 var errNoSent = &record.Error{
 	Fault: record.Missing, Code: "not_found",
-	Text: "There is no such upload: it was cancelled or not gone on with in time, or the link takes no files any more.",
+	Text: "There is no such upload: it was cancelled or not continued in time, or the link no longer takes files.",
 }
 
 func senderUpload(tx *kv.Tx, secret string) (*Upload, error) {
@@ -643,9 +643,9 @@ func HasSenderUpload(tx *kv.Tx, secret string) (bool, error) {
 	return err == nil, err
 }
 
-// SenderUpload reads a sender's upload by the secret that its address ends in:
-// Missing if there is none, Gone if it waited too long, and either if it is not
-// done and its link is closed.
+// SenderUpload reads a sender's upload by the secret that its address ends in. It
+// fails with Missing if there is none and with Gone if it has expired. If it is
+// unfinished and its link is closed, it fails with either.
 func SenderUpload(tx *kv.Tx, secret string) (*Upload, error) {
 	u, err := senderUpload(tx, secret)
 	if err == nil {
@@ -660,9 +660,9 @@ func SenderUpload(tx *kv.Tx, secret string) (*Upload, error) {
 	return u, nil
 }
 
-// DropSenderUpload forgets a sender's upload that is not done, and the parts that it is
-// joined of, whatever became of its link. It returns all of them: their bytes are
-// for the caller to remove.
+// DropSenderUpload deletes a sender's unfinished upload and the parts it was joined
+// from, even if its link is closed. It returns all of them: the caller must remove
+// their bytes.
 func DropSenderUpload(tx *kv.Tx, secret string) ([]*Upload, error) {
 	u, err := senderUpload(tx, secret)
 	if err == nil && u.Done() {
@@ -690,13 +690,12 @@ func DropSenderUpload(tx *kv.Tx, secret string) ([]*Upload, error) {
 	return all, nil
 }
 
-// ReceiveUpload makes an item of the queue of a sender's upload whose content is
-// complete, as Receive does, and a file at once if the request needs no approval.
-// It turns what was reserved into what is counted. The upload is remembered for
-// a while, with the file's name, what the item was when it came in, and nothing
-// else that the sender said.
+// ReceiveUpload is Receive for a sender's upload whose content is complete. It replaces
+// the upload's reservation with the actual counts. The upload is remembered for a
+// while, with the file's name and the item's first state, but nothing else from the
+// sender.
 func ReceiveUpload(tx *kv.Tx, u *Upload, one Received) (*record.Item, error) {
-	before, err := UploadRows.Delete(tx.Tx, UploadRows.Key(u)) // frees what was reserved
+	before, err := UploadRows.Delete(tx.Tx, UploadRows.Key(u)) // frees the reservation
 	if errors.Is(err, table.ErrMissing) || err == nil && before.Done() {
 		return nil, errNoSent
 	}

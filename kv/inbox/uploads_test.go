@@ -15,8 +15,8 @@ import (
 	"kist/kv/record"
 )
 
-// What an upload takes is reserved from the beginning, and is free again when
-// it is done, ends or is cancelled.
+// The space of an upload is reserved from the start and is free again when it is
+// done, expires or is cancelled.
 func TestUploadIsSetAside(t *testing.T) {
 	is := is.New(t)
 	s := kvtest.Open(t)
@@ -33,9 +33,9 @@ func TestUploadIsSetAside(t *testing.T) {
 	is.NoErr(err)
 	_, err = kvtest.BeginUpload(s, inbox.Upload{Owner: u.ID, Length: 41})
 	is.Equal(kvtest.Code(err), "quota_exceeded")
-	is.Equal(kvtest.Code(plain(1, 41)), "quota_exceeded") // other uploads feel it
+	is.Equal(kvtest.Code(plain(1, 41)), "quota_exceeded") // it counts for other uploads
 	is.NoErr(plain(1, 10))
-	quota := func(content int64) { // beside the text
+	quota := func(content int64) { // in addition to the text
 		n := content + kvtest.TextNow(t, s, u.ID)
 		kvtest.Update(t, s, func(tx *kv.Tx) error { return people.SetSettings(tx, record.Settings{DefaultQuota: n}) })
 	}
@@ -97,8 +97,8 @@ func TestUploadIsSetAside(t *testing.T) {
 	})
 }
 
-// Uploads end a day after their last bytes, a week after they were begun, and
-// are no more than so many.
+// Uploads expire a day after their last bytes and a week after they were started. Their
+// number is bounded.
 func TestUploadsEnd(t *testing.T) {
 	is := is.New(t)
 	c := kvtest.NewClock()
@@ -139,7 +139,7 @@ func TestUploadsEnd(t *testing.T) {
 	is.NoErr(err)
 }
 
-// However often parts are joined, they end a week after their beginning.
+// However often parts are joined, they expire a week after they were started.
 func TestPartsEnd(t *testing.T) {
 	is := is.New(t)
 	clock := kvtest.NewClock()
@@ -182,8 +182,7 @@ func TestPartsEnd(t *testing.T) {
 	})
 }
 
-// A join that nobody goes on with gives its place back to its parts, unless they
-// end with it.
+// A join that expires gives its space back to its parts, unless they expire with it.
 func TestJoinExpires(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -228,8 +227,8 @@ func TestJoinExpires(t *testing.T) {
 	left(0, 0)
 }
 
-// Parts that were admitted can be joined to the end, though text that came since
-// fills the quota. Content has its limit, and what begins again feels the text.
+// Admitted parts can be joined and finished even if text added since fills the quota.
+// Content is still limited, and the text counts for new uploads.
 func TestJoinWithFullQuota(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
