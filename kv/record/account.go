@@ -53,7 +53,7 @@ type Key struct {
 	LastUsed time.Time `json:"LastUsed"` // to the minute
 
 	Session bool          `json:"Session,omitempty"` // a session, not an API key
-	Slides  time.Duration `json:"Slides,omitempty"`  // if not 0, use moves Expires to so much later
+	Slides  time.Duration `json:"Slides,omitempty"`  // if not 0, use moves Expires this far ahead
 	Device  string        `json:"Device,omitempty"`  // the client that got the key by the device flow
 	Agent   string        `json:"Agent,omitempty"`   // of a session: the browser, as it calls itself
 	Address string        `json:"Address,omitempty"` // of a session: where it signed in from
@@ -188,15 +188,15 @@ func (v *Settings) Check() error {
 func (v *Settings) Fields(s *field.Set) {
 	s.Bool("apiTokensDisabled", &v.TokensOff).Says("Turns all API keys off, from the next request on.", `false`)
 	s.MaybeNumber("defaultQuotaBytes", &v.DefaultQuota, 1, 1<<53).
-		Says("Bytes a user may keep unless told otherwise, of all that counts as usedBytes and unfinishedBytes; null is no limit.", `107374182400`)
+		Says("Default quota of a user in bytes, for usedBytes and unfinishedBytes together; null is no limit.", `107374182400`)
 	s.MaybeNumber("maxUploadBytes", &v.MaxUpload, 1, 1<<53).
-		Says("Bytes of one file; null leaves it to --max-upload-size, which it cannot exceed.", `5368709120`)
+		Says("Maximum size of one file in bytes; null uses --max-upload-size, which it cannot exceed.", `5368709120`)
 	s.Bool("linkChecks", &v.LinkChecks).
-		Says("Whether the server asks for the pages of bookmarks: for titles, descriptions and icons that are missing, and to see which pages are gone.", `true`)
+		Says("Whether the server fetches the pages of bookmarks to fill in missing titles, descriptions and icons, and to find pages that are gone.", `true`)
 	field.MaybeChoice(s, "captchaProvider", &v.Captcha, CaptchaProviders).
-		Says("What tells people from programs where an upload request asks for a captcha: pow, a proof of work that needs no other server; turnstile; hcaptcha; or none. Null leaves it to --captcha, with the keys that are given there.", `"pow"`)
-	s.Text("captchaSiteKey", &v.CaptchaSiteKey, 255).Says("Site key that turnstile or hcaptcha gave.", `"0x4AAAAAAA"`)
-	s.Text("captchaSecret", &v.CaptchaSecret, 255, field.WriteOnly).Says("Secret that they gave; it is never shown.", `"0x4AAAAAAA-secret"`)
+		Says("Captcha for the upload requests that ask for one: pow, a proof of work that needs no other server; turnstile; hcaptcha; or none. Null uses --captcha, with the keys given there.", `"pow"`)
+	s.Text("captchaSiteKey", &v.CaptchaSiteKey, 255).Says("Site key from turnstile or hcaptcha.", `"0x4AAAAAAA"`)
+	s.Text("captchaSecret", &v.CaptchaSecret, 255, field.WriteOnly).Says("Secret from turnstile or hcaptcha; it is never shown.", `"0x4AAAAAAA-secret"`)
 	s.Shown("hasCaptchaSecret", field.Schema{Type: "boolean"}, func(dst []byte) []byte {
 		return strconv.AppendBool(dst, v.CaptchaSecret != "")
 	}).Says("Whether there is a secret.", `false`)

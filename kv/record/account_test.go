@@ -48,7 +48,7 @@ func TestCheckEnd(t *testing.T) {
 	is.True(record.CheckEnd(now.Add(-time.Hour), now) != nil)
 }
 
-// A name that is a part of many words is not searched for.
+// A name so short that many words contain it is ignored.
 func TestCheckPasswordShortName(t *testing.T) {
 	is := is.New(t)
 	never := func(string) bool { return false }
@@ -61,7 +61,7 @@ func TestNewUserCode(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	next, count := 0, map[rune]int{}
-	for range 30 { // 240 letters: each of the bytes that are taken once
+	for range 30 { // 240 letters: each accepted byte once
 		code := record.NewUserCode(func(b []byte) { b[0] = byte(next); next++ })
 		is.Equal(len(code), 9)
 		is.Equal(code[4], byte('-'))
@@ -97,15 +97,15 @@ func TestCleanUserCode(t *testing.T) {
 	}
 }
 
-// Use moves the end of a key by at least an hour, and the end of a session not
-// beyond its longest time.
+// Use moves the expiry of a key by at least an hour, and that of a session no further
+// than its maximum life.
 func TestSlide(t *testing.T) {
 	t.Parallel()
 	born := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for name, c := range map[string]struct {
 		key  record.Key
 		used time.Duration // after it was made
-		want time.Duration // the end, after it was made
+		want time.Duration // the expiry, after it was created
 	}{
 		"a fixed end":             {record.Key{Expires: born.Add(time.Hour)}, time.Minute, time.Hour},
 		"less than an hour later": {record.Key{Expires: born.Add(24 * time.Hour), Slides: 24 * time.Hour}, time.Hour - 1, 24 * time.Hour},

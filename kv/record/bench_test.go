@@ -25,8 +25,8 @@ func BenchmarkDecode(b *testing.B) {
 	}
 }
 
-// BenchmarkShow appends a file with two tags as its owner sees it, as a list
-// does for each item.
+// BenchmarkShow appends the JSON of a file with two tags for its owner, as a list does
+// for each item.
 func BenchmarkShow(b *testing.B) {
 	r := Record{Kind: Files, Share: Share{Slug: "holiday"}, Bytes: new(Content)}
 	r.SetBody(&File{OriginalName: "a.png", MimeType: "image/png"})

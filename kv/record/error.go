@@ -38,7 +38,7 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Text }
 
-// Bad is the Invalid error that names every bad field; nil if all are good.
+// Bad returns an Invalid error that names every bad field; nil if there are none.
 func Bad(fields map[string]string) error {
 	if len(fields) == 0 {
 		return nil
@@ -54,8 +54,8 @@ func Bad(fields map[string]string) error {
 	return &Error{Fault: Invalid, Code: "invalid_fields", Text: strings.ToUpper(text[:1]) + text[1:], Fields: fields}
 }
 
-// spoken has the words for fields in sentences. A sentence never begins with
-// the name of a member.
+// spoken has the words for fields in sentences. A sentence never starts with the
+// name of a JSON member.
 var spoken = map[string]string{
 	"action":          "the action",
 	"allowedTypes":    "the list of allowed types",

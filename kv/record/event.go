@@ -95,9 +95,9 @@ type Webhook struct {
 	LastTook      time.Duration `json:"LastTook"`
 	LastDelivered time.Time     `json:"LastDelivered"`
 	Failures      int           `json:"Failures"` // failed tries in a row
-	Failing       time.Time     `json:"Failing"`  // when the present run of failures began; zero if the last try succeeded
-	Tried         time.Time     `json:"Tried"`    // the last try, by the clock of Failing
-	Paused        time.Time     `json:"Paused"`   // since when nothing is sent because Failing is long ago; zero if it is not paused
+	Failing       time.Time     `json:"Failing"`  // when the current run of failures started; zero if the last try succeeded
+	Tried         time.Time     `json:"Tried"`    // the last try, by the same clock as Failing
+	Paused        time.Time     `json:"Paused"`   // since when nothing is sent after a long run of failures; zero if it is not paused
 }
 
 // Wants reports whether the webhook wants the event e.
@@ -127,7 +127,7 @@ func (w *Webhook) Forget(now time.Time) {
 	}
 }
 
-// Secrets are those that sign at the given time, the present one first.
+// Secrets returns the secrets that sign at the given time, the current one first.
 func (w *Webhook) Secrets(now time.Time) []string {
 	switch {
 	case w.Secret == "":
@@ -227,7 +227,7 @@ type Try struct {
 	Status int           `json:"Status"` // 0: no answer
 	Error  string        `json:"Error"`  // a sentence; "" on success
 	Answer string        `json:"Answer"` // the beginning of the answer's body
-	Wait   time.Duration `json:"-"`      // that the target asks for
+	Wait   time.Duration `json:"-"`      // the wait that the target asks for
 }
 
 // Record records a try at the given time of the clock for retries.
@@ -283,7 +283,7 @@ type Notice struct {
 	Data  json.RawMessage `json:"Data,omitempty"`  // a JSON object
 }
 
-// NoticeOf returns a notice with the present state of a record.
+// NoticeOf returns a notice with the current state of a record.
 func NoticeOf(v *Shown) Notice {
 	n := Notice{Key: v.Key(), Row: v.AppendRow(nil), Views: v.Views, Tags: v.TagList, Folder: v.FolderName}
 	if v.Kind == Bookmarks {

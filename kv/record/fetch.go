@@ -25,7 +25,7 @@ type Fetch struct {
 	Fields   string `json:"Fields"`      // the file's fields as JSON, without the password
 	Password string `json:"Password"`    // hash; "" means none
 	Slug     string `json:"Slug"`        // reserved for the file; "" generates one
-	By       ID     `json:"By,omitzero"` // the API key that asked for it; zero if a session did, because it ends when its user signs out
+	By       ID     `json:"By,omitzero"` // the API key that requested it; zero for a session, which ends when its user signs out
 
 	State   FetchState `json:"State"`
 	Created time.Time  `json:"Created"`
@@ -35,7 +35,7 @@ type Fetch struct {
 	Problem string     `json:"Problem"` // the error of the last try; "" if it had none
 
 	Name  string `json:"Name"`  // of the file, once known
-	Bytes int64  `json:"Bytes"` // received bytes of the present or latest try
+	Bytes int64  `json:"Bytes"` // received bytes of the current or latest try
 	Total int64  `json:"Total"` // expected bytes; -1 is unknown
 	File  ID     `json:"File"`  // the resulting file; zero until then
 }
@@ -52,7 +52,7 @@ func (f *Fetch) Reserved() int64 {
 }
 
 // fetchWaits are the waits after each try that failed for a temporary reason.
-// After the last of them the upload has failed.
+// After the last of them the upload fails for good.
 var fetchWaits = []time.Duration{10 * time.Second, time.Minute, 5 * time.Minute, 30 * time.Minute}
 
 // Failed records that a try failed, and why. passes says that another try may
@@ -78,7 +78,7 @@ func (f *Fetch) Cancel(now time.Time) { f.end(FetchCancelled, now) }
 
 func (f *Fetch) end(s FetchState, now time.Time) { f.State, f.Due, f.Ended = s, time.Time{}, now }
 
-// Again restarts it with all its tries.
+// Again restarts it with a full set of tries.
 func (f *Fetch) Again(monotonic time.Time) {
 	f.State, f.Due, f.Ended, f.Tries, f.Problem, f.Bytes, f.Total = FetchWaits, monotonic, time.Time{}, 0, "", 0, -1
 }

@@ -9,7 +9,7 @@ import (
 	"kist/kv/record"
 )
 
-// What a failed try leads to.
+// The consequences of a failed try.
 func TestFetchFailed(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	steady := now.Add(time.Hour)

@@ -22,8 +22,8 @@ type Form struct {
 	// DropTags are ids. NewTags are names of further tags to add.
 	Tags, NewTags     []string
 	AddTags, DropTags []string
-	// Folder is a file's folder. FolderName, if not "", names it instead and
-	// makes it if no folder has that name.
+	// Folder is a file's folder. FolderName, if not "", names it instead; a missing
+	// folder is created.
 	Folder     ID
 	FolderName string
 
@@ -46,8 +46,8 @@ func (r *Record) Form() (*Form, error) {
 	}, nil
 }
 
-// Patch reads the input of a patch into the form. Saying again that an item is
-// private has a meaning: its owner wants it private, whatever its limit did.
+// Patch reads the input of a patch into the form. Making a private item private
+// again has a meaning: its owner wants it private, whatever its limit did.
 func (f *Form) Patch(in field.Object) error {
 	_, f.published = in["isPublic"]
 	if f.kind == Files {
@@ -66,22 +66,22 @@ func (f *Form) Fields(s *field.Set) {
 
 func (f *Form) slug(s *field.Set, name string) {
 	s.Ruled(name, &f.Slug, CleanSlug, SlugPattern, MaxSlug).
-		Says("Public identifier, unique over all items; made up if absent.", `"summer-24"`)
+		Says("Public identifier, unique among all items; generated if absent.", `"summer-24"`)
 }
 
 func (f *Form) tags(s *field.Set) {
 	s.Texts("tags", &f.Tags, CleanTag, MaxTags, MaxTag).
-		Says("Tag names; unknown ones come into being.", `["travel","2024"]`)
+		Says("Tag names; unknown tags are created.", `["travel","2024"]`)
 }
 
 func (f *Form) sharing(s *field.Set) {
 	s.Bool("isPublic", &f.Public).Says("Whether others can see it.", `true`)
 	s.Bool("isFavorite", &f.Favorite).Says("Marks a favourite.", `false`)
 	s.Secret("password", &f.Password).Says("Password that visitors need; \"\" removes it.", `"open sesame"`)
-	s.Count(f.kind.Limit, &f.Limit).Says("How often others may see it; null is no limit.", `10`)
+	s.Count(f.kind.Limit, &f.Limit).Says("How many times others may open it; null is no limit.", `10`)
 	field.MaybeChoice(s, "maxViewsAction", &f.AtLimit, Actions).
 		Says("What happens when the limit is reached; without it, make_private.", `"make_private"`)
-	s.Time("expiresAt", &f.Expires).Says("When it ends for others.", `"2030-01-01T00:00:00.000Z"`)
+	s.Time("expiresAt", &f.Expires).Says("When it expires for others; null is never.", `"2030-01-01T00:00:00.000Z"`)
 }
 
 // Upload is the shape of the fields of an upload beside the files.
@@ -90,7 +90,7 @@ type Upload struct{ *Form }
 func (u Upload) Fields(s *field.Set) {
 	b := u.Body.(*File)
 	s.Ruled("name", &b.OriginalName, CleanFileName, "", field.MaxURL).
-		Says("A name for the file in place of the part's own.", `"holiday.jpg"`)
+		Says("A name for the file instead of the part's own.", `"holiday.jpg"`)
 	s.Text("description", &b.Description, MaxDescription).Says("Free text.", `"Beach at noon"`)
 	u.slug(s, "slug")
 	s.ID("folderId", &u.Folder).Says("Folder to put it in.", `"01890a5d-ac96-774b-bcce-b302099a8057"`)
@@ -116,7 +116,7 @@ func (e FileEdit) Fields(s *field.Set) {
 }
 
 func (f *Form) folderName(s *field.Set) {
-	s.Name("folderName", &f.FolderName, MaxName).Says("Folder by name; made if there is none.", `"Holidays"`)
+	s.Name("folderName", &f.FolderName, MaxName).Says("Folder by name; created if it does not exist.", `"Holidays"`)
 }
 
 // CheckNew says what is wrong with the form of a new record at the given
@@ -137,8 +137,7 @@ func CheckEnd(at, now time.Time) error {
 	return nil
 }
 
-// Past is the history of an imported record. The zero value is that of a new
-// one.
+// Past is the history of an imported record. The zero value is for a new record.
 type Past struct {
 	Created, Updated time.Time // zero: now
 	Password         string    // hash; "" means none

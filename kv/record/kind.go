@@ -15,14 +15,14 @@ const (
 	MaxMediaType   = 255
 )
 
-// A Kind is a row of Kinds. It has everything that is particular to one kind of
+// A Kind is a row of Kinds. It has everything that is specific to one kind of
 // content.
 type Kind struct {
 	Code byte   // as stored; never given to another kind
 	Name string // in answers and events
 	Path string // the collection, below the API's prefix
-	// Shape counts the versions of the kind's own fields. When a row of an
-	// older shape is next shown, it is read by the present one.
+	// Shape is the version of the kind's own fields. A row of an older shape is
+	// converted to the current one when it is read.
 	Shape byte
 	// Counter and Limit are what clients call the views and their limit.
 	Counter, Limit string
@@ -65,7 +65,7 @@ func KindOf(code byte) *Kind {
 	return Kinds[code-1]
 }
 
-// File is the data of a file beside its bytes. The server sets all of it except
+// File is the data of a file apart from its bytes. The server sets all of it except
 // the description and the name.
 type File struct {
 	OriginalName, MimeType, SHA256, Description string
@@ -150,7 +150,7 @@ func (b *Recipe) Fields(f *field.Set) {
 
 func (b *Recipe) Title() string { return b.Name }
 
-// GameStatus is how far somebody is with a game.
+// GameStatus is a player's progress in a game.
 type GameStatus string
 
 // The states of a game.
@@ -166,7 +166,7 @@ type Game struct {
 func (b *Game) Fields(f *field.Set) {
 	f.Ruled("title", &b.Name, CleanTitle, "", MaxName, field.Required, field.Filled).Says("Name of the game.", `"Outer Wilds"`)
 	f.Text("platform", &b.Platform, MaxName).Says("What it is played on.", `"Steam Deck"`)
-	field.MaybeChoice(f, "status", &b.Status, GameStatuses).Says("How far one is with it.", `"playing"`)
+	field.MaybeChoice(f, "status", &b.Status, GameStatuses).Says("Progress in the game.", `"playing"`)
 	f.MaybeNumber("rating", &b.Rating, 0, 10).Says("0 (worst) to 10 (best).", `9`)
 	f.MaybeNumber("playtimeMinutes", &b.Playtime, 0, field.MaxCount).Says("Time played, in minutes.", `1260`)
 	f.URL("coverUrl", &b.CoverURL).Says("Address of the cover picture.", `"https://example.org/cover.jpg"`)

@@ -107,7 +107,7 @@ const (
 func CleanTag(t string) (string, error) {
 	t = norm.NFC.String(strings.Join(strings.Fields(t), " "))
 	switch n := utf8.RuneCountInString(t); {
-	case !utf8.ValidString(t): // it would be filed under a different text than it is kept as
+	case !utf8.ValidString(t): // its index key would differ from its stored name
 		return "", errors.New("must be valid UTF-8")
 	case n == 0:
 		return "", errors.New("must not be empty")
@@ -306,7 +306,7 @@ var oneLine = field.CleanName(MaxName)
 // UserNamePattern describes user names to readers of the schema.
 const UserNamePattern = `^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`
 
-// CleanUserName is the rule for user names. They are compared without case.
+// CleanUserName is the rule for user names. They are compared ignoring case.
 func CleanUserName(t string) (string, error) {
 	for i := range len(t) {
 		c := t[i]

@@ -395,12 +395,12 @@ func TestTitlesAreOneLine(t *testing.T) {
 	}
 	for _, k := range record.Kinds {
 		if len(bodies[k]) == 0 {
-			own := make(map[string]json.RawMessage)
-			if err := json.Unmarshal([]byte(samples[k]), &own); err != nil || own["title"] == nil {
+			fields := make(map[string]json.RawMessage)
+			if err := json.Unmarshal([]byte(samples[k]), &fields); err != nil || fields["title"] == nil {
 				t.Errorf("%s is not tested", k.Name)
 			}
-			own["title"] = json.RawMessage(`"` + hostile + `"`)
-			text, err := json.Marshal(own)
+			fields["title"] = json.RawMessage(`"` + hostile + `"`)
+			text, err := json.Marshal(fields)
 			if err != nil {
 				t.Fatal(err)
 			}

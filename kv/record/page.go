@@ -33,7 +33,7 @@ type Page struct {
 	Host uint64 `json:"Host"` // the same for all pages of the host
 
 	Due   time.Time `json:"Due"`             // the next check, by the clock for retries
-	Fill  bool      `json:"Fill,omitempty"`  // the bookmark wants data from the page
+	Fill  bool      `json:"Fill,omitempty"`  // the bookmark lacks data from the page
 	Tries int       `json:"Tries,omitempty"` // checks since then that did not provide it
 
 	State    Reach     `json:"State,omitempty"`    // "" is NotKnown
@@ -87,7 +87,7 @@ const (
 	Answers Verdict = iota + 1 // the site answered, and did not say that the page is gone
 	Fails                      // the page is missing, or nobody answers for it
 	Offline                    // the server could not reach anybody
-	Barred                     // the server must not ask this host
+	Barred                     // the server must not contact this host
 )
 
 // A Look is the outcome of one check of a page.
@@ -107,9 +107,9 @@ const MaxLook = 14 * 24 * time.Hour
 // Times between two checks.
 const (
 	checkEvery = MaxLook
-	checkEarly = 2 * 24 * time.Hour // at most so much earlier, to spread pages that were added together
+	checkEarly = 2 * 24 * time.Hour // at most this much earlier, to spread pages that were added together
 	failEvery  = 36 * time.Hour     // while it fails
-	filledIn   = 24 * time.Hour     // until a page that was added with a title is checked
+	filledIn   = 24 * time.Hour     // at most, until a page added with a title is checked
 
 	goneLooks = 3 // failed checks, and their duration, until the page counts as gone
 	goneTime  = 3 * 24 * time.Hour
@@ -155,22 +155,22 @@ func (p *Page) Record(l Look, now time.Time) (gone bool) {
 	return gone
 }
 
-// Refill has the page asked again for what the bookmark lacks.
+// Refill makes the page due at once, to get data that the bookmark lacks.
 func (p *Page) Refill(now time.Time) { p.Fill, p.Tries, p.Due = true, 0, now }
 
-// Settle returns when a page is first checked that was added with others, and
-// whose bookmark has a title.
+// Settle sets the first check of an imported bookmark's page if the bookmark has a
+// title. It spreads such checks over filledIn.
 func (p *Page) Settle(now time.Time) { p.Due = now.Add(p.spread(filledIn)) }
 
-// Postpone leaves the page alone for the usual time between two checks.
+// Postpone postpones the next check by the usual time between two checks.
 func (p *Page) Postpone(now time.Time) { p.Due = now.Add(checkEvery - p.spread(checkEarly)) }
 
-// spread is a part of a duration that differs between bookmarks.
+// spread is a duration below limit that differs between bookmarks.
 func (p *Page) spread(limit time.Duration) time.Duration {
 	return time.Duration(binary.BigEndian.Uint64(p.ID[8:]) % uint64(limit)).Truncate(time.Millisecond)
 }
 
-// Take fills in what the bookmark lacks from the page's own data. It reports
+// Take fills in missing fields of the bookmark from the page's own data. It reports
 // whether it filled in anything.
 func (b *Bookmark) Take(l Look) bool {
 	before := *b

@@ -1,4 +1,4 @@
-// Package record has the data that kist keeps and its rules: the kinds of
+// Package record has the data that kist stores and its rules: the kinds of
 // content, the forms of names, who may see an item and when its limit is used
 // up. It does no I/O and reads no clock.
 package record
@@ -16,7 +16,7 @@ import (
 	"kist/kv/field"
 )
 
-// ID is the permanent name of a thing: a UUID version 7 (RFC 9562), so ids sort
+// ID is the permanent id of any object: a UUID version 7 (RFC 9562), so ids sort
 // by the time of creation.
 type ID = uuid.UUID
 
@@ -36,7 +36,7 @@ var Actions = []Action{MakePrivate, Delete}
 type Record struct {
 	ID, Owner ID
 	Kind      *Kind
-	Seq       uint64 // its place in the feed of changes
+	Seq       uint64 // its position in the feed of changes
 	Created   time.Time
 	Updated   time.Time
 	Share

@@ -35,7 +35,7 @@ var (
 	born  = time.Date(2026, 1, 2, 3, 4, 5, 678_000_000, time.UTC)
 )
 
-// make1 makes a record from a form like a store.
+// make1 makes a record from a form, as a store does.
 func make1(k *record.Kind, f *record.Form) *record.Record {
 	r := &record.Record{ID: record.ID{6: 0x70, 15: 9}, Owner: owner, Kind: k, Seq: 7, Created: born, Updated: born}
 	if b, ok := f.Body.(*record.File); ok {
@@ -106,13 +106,13 @@ func init() {
 		if samples[k] != "" {
 			continue
 		}
-		own := make(map[string]json.RawMessage)
+		fields := make(map[string]json.RawMessage)
 		for _, f := range field.Of(k.New()).Fields() {
 			if f.Traits&field.ReadOnly == 0 {
-				own[f.Name] = json.RawMessage(f.Example)
+				fields[f.Name] = json.RawMessage(f.Example)
 			}
 		}
-		text, err := json.Marshal(own)
+		text, err := json.Marshal(fields)
 		if err != nil {
 			panic(err)
 		}
@@ -180,7 +180,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// A record that has only the required values.
+// A record may have only the required values.
 func TestShownEmpty(t *testing.T) {
 	is := is.New(t)
 	r, _ := create(t, record.Games, `{"title":"G"}`)
@@ -206,8 +206,8 @@ func randomRecord(rnd *rand.Rand) *record.Record {
 		return id
 	}
 	maybe := func() bool { return rnd.IntN(2) == 0 }
-	text := func(most int) string {
-		b := make([]byte, rnd.IntN(most+1))
+	text := func(limit int) string {
+		b := make([]byte, rnd.IntN(limit+1))
 		for i := range b {
 			b[i] = byte(rnd.Uint32())
 		}
@@ -254,7 +254,7 @@ func TestRowRoundTrip(t *testing.T) {
 			t.Fatalf("\n got %+v\nwant %+v", got, r)
 		}
 	}
-	// The first instant that clocks know is not the zero time.
+	// The Unix epoch is not the zero time.
 	r := randomRecord(rnd)
 	r.Expires = time.UnixMilli(0).UTC()
 	is.Equal(again(t, r).Expires, r.Expires)
@@ -286,10 +286,10 @@ func TestDamagedRows(t *testing.T) {
 		_, err := record.ParseRow(key, row)
 		is.True(err != nil)
 	}
-	for _, most := range []uint64{field.MaxCount + 1, 1 << 63} {
+	for _, limit := range []uint64{field.MaxCount + 1, 1 << 63} {
 		over := bytes.Clone(row[:35]) // up to the limit
 		over[2] = 0
-		over = append(binary.AppendUvarint(over, most), 0, 0, 0, 0)
+		over = append(binary.AppendUvarint(over, limit), 0, 0, 0, 0)
 		_, err := record.ParseRow(r.Key(), over)
 		is.True(err != nil)
 	}
@@ -300,7 +300,7 @@ func TestDamagedRows(t *testing.T) {
 	is.True(strings.Contains(err.Error(), "version 2"))
 }
 
-// Values that no record can have make a row unreadable.
+// Impossible values make a row unreadable.
 func TestParseRowOfWrongValues(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -499,12 +499,12 @@ func checkBounds(t testing.TB, r *record.Record, f *record.Form) {
 	if err != nil {
 		t.Fatal(err) // its own JSON can be read
 	}
-	most := map[string]int{"title": record.MaxName, "description": record.MaxDescription, "sourceUrl": field.MaxURL, "language": 64, "platform": record.MaxName, "notes": record.MaxDescription}
+	limits := map[string]int{"title": record.MaxName, "description": record.MaxDescription, "sourceUrl": field.MaxURL, "language": 64, "platform": record.MaxName, "notes": record.MaxDescription}
 	var v map[string]any
 	if err := json.Unmarshal(field.AppendJSON(nil, b), &v); err != nil {
 		t.Fatal(err)
 	}
-	for name, n := range most {
+	for name, n := range limits {
 		if s, ok := v[name].(string); ok && utf8.RuneCountInString(s) > n {
 			t.Errorf("%s has %d characters", name, utf8.RuneCountInString(s))
 		}

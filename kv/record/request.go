@@ -69,26 +69,26 @@ func (f *RequestForm) Fields(s *field.Set) {
 }
 
 func (q *Request) fields(s *field.Set) {
-	s.Name("title", &q.Title, MaxName, field.Required, field.Filled).Says("What is asked for.", `"Photos of the wedding"`)
+	s.Name("title", &q.Title, MaxName, field.Required, field.Filled).Says("What the owner asks for.", `"Photos of the wedding"`)
 	s.Text("description", &q.Description, MaxDescription).Says("Free text for senders.", `"The originals, please."`)
 	s.Ruled("slug", &q.Slug, CleanSlug, SlugPattern, MaxSlug).
-		Says("End of the link, unique over all items; made up if absent.", `"wedding"`)
-	s.Name("folderName", &q.FolderName, MaxName).Says("Folder for what comes in; made if there is none.", `"Wedding"`)
+		Says("Last part of the link, unique among all items; generated if absent.", `"wedding"`)
+	s.Name("folderName", &q.FolderName, MaxName).Says("Folder for received files; created if it does not exist.", `"Wedding"`)
 	s.Bool("isActive", &q.Active).Says("Whether the link takes files.", `true`)
 	s.Bool("requiresApproval", &q.Approval).Says("Whether files wait for the owner's approval.", `true`)
 	s.Bool("requiresCaptcha", &q.Captcha).Says("Whether senders must pass a captcha.", `false`)
-	s.Time("expiresAt", &q.Expires).Says("When the link ends.", `"2030-01-01T00:00:00.000Z"`)
-	s.Limit("maxUploads", &q.MaxUploads, field.MaxCount).Says("Files that it takes in all; 0 or null is no limit.", `100`)
-	s.Limit("maxFileSize", &q.MaxFile, 1<<53).Says("Bytes of one file; 0 or null is no limit.", `104857600`)
-	s.Limit("maxTotalSize", &q.MaxTotal, 1<<53).Says("Bytes of all files that come in; 0 or null is no limit.", `1073741824`)
+	s.Time("expiresAt", &q.Expires).Says("When the link expires.", `"2030-01-01T00:00:00.000Z"`)
+	s.Limit("maxUploads", &q.MaxUploads, field.MaxCount).Says("Maximum number of files in all; 0 or null is no limit.", `100`)
+	s.Limit("maxFileSize", &q.MaxFile, 1<<53).Says("Maximum size of one file in bytes; 0 or null is no limit.", `104857600`)
+	s.Limit("maxTotalSize", &q.MaxTotal, 1<<53).Says("Maximum size of all received files in bytes; 0 or null is no limit.", `1073741824`)
 	s.Texts("allowedTypes", &q.Types, CleanFileType, maxTypes, 128).
-		Says("Media types (image/png, image/*) or extensions (.pdf) that it takes; empty is all.", `["image/*",".pdf"]`)
-	s.Limit("perUserUploadLimit", &q.PerSender, field.MaxCount).Says("Files that one sender may leave in the window; 0 or null is no limit.", `10`)
-	s.Limit("perUserWindowHours", &q.Window, maxWindow).Says("The window in hours; 0 or null is 24.", `24`)
-	s.Ruled("brandColor", &q.Color, CleanColor, `^(#?([0-9A-Fa-f]{3}|[0-9A-Fa-f]{6}))?$`, 7).Says("Colour of the page; empty is the usual one.", `"#0F6B5C"`)
+		Says("Accepted media types (image/png, image/*) or extensions (.pdf); empty accepts all.", `["image/*",".pdf"]`)
+	s.Limit("perUserUploadLimit", &q.PerSender, field.MaxCount).Says("Maximum number of files from one sender within the window; 0 or null is no limit.", `10`)
+	s.Limit("perUserWindowHours", &q.Window, maxWindow).Says("Length of the window in hours; 0 or null is 24.", `24`)
+	s.Ruled("brandColor", &q.Color, CleanColor, `^(#?([0-9A-Fa-f]{3}|[0-9A-Fa-f]{6}))?$`, 7).Says("Colour of the page; empty is the default colour.", `"#0F6B5C"`)
 }
 
-// Finish fills in what was left out, after input was read into the form.
+// Finish sets the defaults after input was read into the form.
 func (f *RequestForm) Finish() {
 	if f.Window == 0 {
 		f.Window = defaultWindow
@@ -104,7 +104,7 @@ type ShownRequest struct {
 
 // Fields is the shape of a request in an answer.
 func (v *ShownRequest) Fields(s *field.Set) {
-	s.ID("id", &v.ID, field.Always).Says("Id, for good.", `"01890a5d-ac96-774b-bcce-b302099a8057"`)
+	s.ID("id", &v.ID, field.Always).Says("Permanent id.", `"01890a5d-ac96-774b-bcce-b302099a8057"`)
 	v.fields(s)
 	s.Shown("hasPassword", field.Schema{Type: "boolean"}, func(dst []byte) []byte {
 		return fmt.Appendf(dst, "%t", v.Password != "")
@@ -112,14 +112,14 @@ func (v *ShownRequest) Fields(s *field.Set) {
 	s.Shown("url", field.Schema{Type: "string", Format: "uri"}, func(dst []byte) []byte {
 		return field.AppendString(dst, v.Base+"/up/"+v.Slug)
 	}).Says("The link.", `"https://kist.example.org/up/wedding"`)
-	s.Number("uploadsCount", &v.Uploads, 0, 1<<53).Says("Files that came in, whatever became of them.", `7`)
-	s.Number("viewsCount", &v.Views, 0, 1<<53).Says("How often others have opened the link.", `12`)
-	s.Number("pendingCount", &v.Pending, 0, 1<<53).Says("Files that wait for a decision.", `2`)
-	s.Time("createdAt", &v.Created, field.Always).Says("When it was made.", `"2026-01-02T03:04:05.678Z"`)
+	s.Number("uploadsCount", &v.Uploads, 0, 1<<53).Says("Number of files received, in any state.", `7`)
+	s.Number("viewsCount", &v.Views, 0, 1<<53).Says("How many times others have opened the link.", `12`)
+	s.Number("pendingCount", &v.Pending, 0, 1<<53).Says("Number of files that wait for a decision.", `2`)
+	s.Time("createdAt", &v.Created, field.Always).Says("When it was created.", `"2026-01-02T03:04:05.678Z"`)
 	s.Time("updatedAt", &v.Updated, field.Always).Says("When its owner last changed it.", `"2026-01-02T03:04:05.678Z"`)
 }
 
-// ErrNoRequest is the one answer for a link that is unknown or switched off.
+// ErrNoRequest is the answer for any link that is unknown or turned off.
 var ErrNoRequest = NotFound("upload link")
 
 // Open says whether others may use the link at the given instant: nil, Missing
@@ -176,8 +176,8 @@ var ErrNoRoom = errFull("This is more than the link has room for. Nothing was st
 var ErrWait = &Error{Fault: Busy, Code: "busy", Text: "Others are sending files to this link at the moment. Try again soon.", Retry: 5 * time.Second}
 
 // Promise says how many bytes of a limit to promise to a transfer that needs
-// least to most bytes. It is most if so much is free, or all that is left if
-// nobody else has a promise. The error is ErrWait if promises to others are in
+// minimum to maximum bytes. It is maximum if that much is free, or all that is left
+// if nobody else has a promise. The error is ErrWait if promises to others are in
 // the way, and ErrNoRoom if stored bytes are. A limit of 0 means no limit.
 func Promise(limit, kept, promised, minimum, maximum int64) (int64, error) {
 	free := limit - kept
@@ -281,17 +281,17 @@ func (i *Item) Decide(to State, now time.Time) error {
 func (i *Item) Fields(s *field.Set) {
 	const id = `"01890a5d-ac96-774b-bcce-b302099a8057"`
 	s.ID("itemId", &i.ID, field.Always).Says("Id of the item.", id)
-	s.ID("id", &i.ID, field.Always).Says("The same.", id)
+	s.ID("id", &i.ID, field.Always).Says("The same as itemId.", id)
 	s.ID("uploadRequestId", &i.Request, field.Always).Says("Id of the upload request.", id)
-	field.Choice(s, "status", &i.State, States).Says("How far it is.", `"pending"`)
+	field.Choice(s, "status", &i.State, States).Says("Whether the file waits for a decision, was approved or was rejected.", `"pending"`)
 	s.Text("fileName", &i.Name, MaxFileName).Says("The file's name, cleaned.", `"IMG_0042.jpg"`)
 	s.Number("fileSize", &i.Size, 0, 1<<53).Says("Size in bytes.", `48213`)
 	s.Text("mimeType", &i.MimeType, MaxMediaType).Says("Media type, worked out from the bytes and the name.", `"image/jpeg"`)
-	s.Text("uploaderName", &i.Sender, MaxSenderName).Says("What the sender calls themselves.", `"Bob"`)
-	s.Text("message", &i.Message, MaxMessage).Says("What the sender says.", `"From the second roll"`)
-	s.Time("createdAt", &i.Created, field.Always).Says("When it came in.", `"2026-01-02T03:04:05.678Z"`)
-	s.Time("decidedAt", &i.Decided).Says("When it was decided; null before.", `null`)
-	s.ID("fileId", &i.File).Says("Id of the file that it became; null if none.", `null`)
+	s.Text("uploaderName", &i.Sender, MaxSenderName).Says("Name that the sender gave.", `"Bob"`)
+	s.Text("message", &i.Message, MaxMessage).Says("Message from the sender.", `"From the second roll"`)
+	s.Time("createdAt", &i.Created, field.Always).Says("When the file was received.", `"2026-01-02T03:04:05.678Z"`)
+	s.Time("decidedAt", &i.Decided).Says("When the owner decided; null if not yet.", `null`)
+	s.ID("fileId", &i.File).Says("Id of the approved file; null if there is none.", `null`)
 	s.Shown("fileSlug", field.Schema{Type: "string", Nullable: true}, func(dst []byte) []byte {
 		if i.FileSlug == "" {
 			return append(dst, "null"...)
@@ -303,21 +303,21 @@ func (i *Item) Fields(s *field.Set) {
 // Receipt is an item as its sender sees it.
 type Receipt struct{ *Item }
 
-// Fields is everything that a sender learns.
+// Fields is the shape of a receipt: everything that the sender may know.
 func (r Receipt) Fields(s *field.Set) {
 	s.ID("itemId", &r.ID, field.Always).Says("Id of the item.", `"01890a5d-ac96-774b-bcce-b302099a8057"`)
-	field.Choice(s, "status", &r.State, States).Says("Whether it waits for approval.", `"pending"`)
+	field.Choice(s, "status", &r.State, States).Says("Whether the file waits for approval, was approved or was rejected.", `"pending"`)
 	s.Text("fileName", &r.Name, MaxFileName).Says("The file's name, cleaned.", `"IMG_0042.jpg"`)
 	s.Number("fileSize", &r.Size, 0, 1<<53).Says("Size in bytes.", `48213`)
 }
 
-// SenderForm is the input of a sender beside the files.
+// SenderForm is a sender's input in addition to the files.
 type SenderForm struct{ Name, Message string }
 
 // Fields is the shape of the input.
 func (f *SenderForm) Fields(s *field.Set) {
-	s.Name("name", &f.Name, MaxSenderName).Says("What the sender calls themselves.", `"Bob"`)
-	s.Ruled("message", &f.Message, cleanMessage, "", MaxMessage).Says("What the sender says; a line end counts as one character.", `"From the second roll"`)
+	s.Name("name", &f.Name, MaxSenderName).Says("Name of the sender.", `"Bob"`)
+	s.Ruled("message", &f.Message, cleanMessage, "", MaxMessage).Says("Message to the owner; a line break counts as one character.", `"From the second roll"`)
 }
 
 // cleanMessage is the rule for messages. Browsers count a line end as one
@@ -346,8 +346,8 @@ var Verdicts = []string{"approve", "reject"}
 
 // Fields is the shape of a decision.
 func (d *Decision) Fields(s *field.Set) {
-	field.Choice(s, "action", &d.Action, Verdicts, field.Required).Says("What to do.", `"approve"`)
-	s.Bool("isPublic", &d.Public).Says("Whether others can see the file; they cannot unless said.", `false`)
-	s.Name("folderName", &d.FolderName, MaxName).Says("Folder in place of the request's.", `"Wedding"`)
+	field.Choice(s, "action", &d.Action, Verdicts, field.Required).Says("Whether to approve or reject the file.", `"approve"`)
+	s.Bool("isPublic", &d.Public).Says("Whether others can see the file; false if absent.", `false`)
+	s.Name("folderName", &d.FolderName, MaxName).Says("Folder to use instead of the request's.", `"Wedding"`)
 	s.Texts("tags", &d.Tags, CleanTag, MaxTags, MaxTag).Says("Tag names for the file.", `["wedding"]`)
 }

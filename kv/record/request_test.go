@@ -53,13 +53,13 @@ func TestPromise(t *testing.T) {
 	is := is.New(t)
 	const lot = 1<<63 - 1
 	for _, c := range []struct {
-		limit, kept, promised, least, most int64
-		want                               int64
-		err                                error
+		limit, kept, promised, minimum, maximum int64
+		want                                    int64
+		err                                     error
 	}{
 		{0, lot, lot, 5, 9, 9, nil},
 		{100, 90, 0, 10, 10, 10, nil},
-		{100, 90, 0, 5, 20, 10, nil}, // gets all that is left, as nobody else has a promise
+		{100, 90, 0, 5, 20, 10, nil}, // gets all that is left, because nobody else has a promise
 		{100, 90, 0, 11, 20, 0, ErrNoRoom},
 		{100, 50, 40, 5, 10, 10, nil},
 		{100, 50, 40, 5, 20, 0, ErrWait}, // the others may need less
@@ -70,7 +70,7 @@ func TestPromise(t *testing.T) {
 		{100, 50, 0, lot, lot, 0, ErrNoRoom},
 		{100, 0, 0, 0, lot, 100, nil}, // of unknown length
 	} {
-		got, err := Promise(c.limit, c.kept, c.promised, c.least, c.most)
+		got, err := Promise(c.limit, c.kept, c.promised, c.minimum, c.maximum)
 		is.Equal(got, c.want) // in each row
 		is.Equal(err, c.err)
 	}
@@ -188,7 +188,7 @@ func TestRequestForm(t *testing.T) {
 	}
 }
 
-// A line end counts as one character, however it is sent.
+// A line break counts as one character, however it is sent.
 func TestMessages(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

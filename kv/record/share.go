@@ -12,14 +12,14 @@ type Share struct {
 	Public   bool
 	Favorite bool
 	Password string // PHC string; "" means none
-	Limit    int64  // views for others; 0 is no limit
+	Limit    int64  // views by others; 0 is no limit
 	AtLimit  Action
 	Reached  bool      // made private by the limit, not by its owner
 	Expires  time.Time // zero: never
 	Ended    bool      // its expiry was reported
 }
 
-// ErrMissing is the one answer for items that are unknown, private, or another
+// ErrMissing is the answer for all items that are unknown, private, or another
 // owner's.
 var ErrMissing = NotFound("item")
 
@@ -51,9 +51,9 @@ func (s *Share) Terms() (digest [16]byte) {
 	return [16]byte(sum[:])
 }
 
-// Publish sets the visibility that the owner wants and forgets what the limit
-// did. It reports whether the count of the limit starts again, which is when
-// the item becomes public.
+// Publish sets the visibility that the owner wants and clears Reached. It reports
+// whether the count against the limit starts again: it does when the item becomes
+// public.
 func (s *Share) Publish(public bool) (restart bool) {
 	restart = public && !s.Public
 	s.Public, s.Reached = public, false

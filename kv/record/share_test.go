@@ -45,7 +45,7 @@ func TestOpen(t *testing.T) {
 		{"used up", record.Share{Reached: true}, at, "limit_reached"},
 		{"used up and expired", record.Share{Reached: true, Expires: at}, at, "limit_reached"},
 		{"limit not reached", record.Share{Public: true, Limit: 1}, at, ""},
-		{"password", record.Share{Public: true, Password: "$"}, at, ""}, // not Open's business
+		{"password", record.Share{Public: true, Password: "$"}, at, ""}, // Open ignores it
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			is := is.New(t)
@@ -102,7 +102,7 @@ func TestPublishAndClose(t *testing.T) {
 	want := s
 	s.Close()
 	want.Public, want.Reached = false, true
-	is.Equal(s, want) // nothing else of it changes
+	is.Equal(s, want) // nothing else changes
 	is.True(!s.Publish(false))
 	is.True(!s.Reached) // now private by its owner
 	s.Close()

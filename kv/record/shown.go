@@ -7,7 +7,7 @@ import (
 	"kist/kv/field"
 )
 
-// Shown is a record as its owner or a visitor sees it, with additions of the
+// Shown is a record as its owner or a visitor sees it, with additional data from the
 // store. Its shape depends on the kind and on Visitor, which must be set before
 // the fields are bound. The rest may change between uses of the set.
 type Shown struct {
@@ -23,11 +23,11 @@ type Shown struct {
 // Fields is the shape of a record in an answer.
 func (v *Shown) Fields(s *field.Set) {
 	k := v.Kind
-	s.ID("id", &v.ID, field.ReadOnly, field.Always).Says("Id, for good.", `"01890a5d-ac96-774b-bcce-b302099a8057"`)
+	s.ID("id", &v.ID, field.ReadOnly, field.Always).Says("Permanent id.", `"01890a5d-ac96-774b-bcce-b302099a8057"`)
 	s.Shown("kind", field.Schema{Type: "string", Enum: []string{k.Name}}, func(dst []byte) []byte {
 		return field.AppendString(dst, v.Kind.Name)
-	}).Says("What it is.", strconv.Quote(k.Name))
-	s.Ruled("slug", &v.Slug, CleanSlug, SlugPattern, MaxSlug).Says("Public identifier, unique over all items.", `"summer-24"`)
+	}).Says("Kind of the item.", strconv.Quote(k.Name))
+	s.Ruled("slug", &v.Slug, CleanSlug, SlugPattern, MaxSlug).Says("Public identifier, unique among all items.", `"summer-24"`)
 	s.Splice(&v.Body, k.New())
 	s.Bool("isPublic", &v.Public).Says("Whether others can see it.", `true`)
 	if !v.Visitor {
@@ -39,7 +39,7 @@ func (v *Shown) Fields(s *field.Set) {
 	if k == Files {
 		folder := field.Schema{Type: "object", Nullable: true, Members: field.Of(&FolderRef{}).Fields()}
 		s.Shown("folder", folder, v.appendFolder).
-			Says("Where the file lies.", `{"id":"01890a5d-ac96-774b-bcce-b302099a8057","name":"Holidays"}`)
+			Says("Folder of the file; null if it is in none.", `{"id":"01890a5d-ac96-774b-bcce-b302099a8057","name":"Holidays"}`)
 		tag := field.ObjectOf(&TagRef{})
 		s.Shown("tags", field.Schema{Type: "array", Items: &tag}, v.appendTagRefs).
 			Says("Its tags.", `[{"id":"01890a5d-ac96-774b-bcce-b302099a8057","name":"travel","color":"#3B82F6"}]`)
@@ -47,12 +47,12 @@ func (v *Shown) Fields(s *field.Set) {
 		s.Shown("tags", field.Schema{Type: "array", Items: &field.Schema{Type: "string"}}, v.AppendTagNames).
 			Says("Names of its tags.", `["travel","2024"]`)
 	}
-	s.Number(k.Counter, &v.Views, 0, 1<<53, field.ReadOnly).Says("How often others have seen it.", `3`)
-	s.Count(k.Limit, &v.Limit).Says("How often others may see it; null is no limit.", `10`)
+	s.Number(k.Counter, &v.Views, 0, 1<<53, field.ReadOnly).Says("How many times others have opened it.", `3`)
+	s.Count(k.Limit, &v.Limit).Says("How many times others may open it; null is no limit.", `10`)
 	field.MaybeChoice(s, "maxViewsAction", &v.AtLimit, Actions).
 		Says("What happens when the limit is reached; null is make_private.", `"make_private"`)
-	s.Time("expiresAt", &v.Expires).Says("When it ends for others.", `"2030-01-01T00:00:00.000Z"`)
-	s.Time("createdAt", &v.Created, field.ReadOnly, field.Always).Says("When it was made.", `"2026-01-02T03:04:05.678Z"`)
+	s.Time("expiresAt", &v.Expires).Says("When it expires for others; null is never.", `"2030-01-01T00:00:00.000Z"`)
+	s.Time("createdAt", &v.Created, field.ReadOnly, field.Always).Says("When it was created.", `"2026-01-02T03:04:05.678Z"`)
 	s.Time("updatedAt", &v.Updated, field.ReadOnly, field.Always).Says("When its owner last changed it.", `"2026-01-02T03:04:05.678Z"`)
 	if k == Bookmarks && !v.Visitor {
 		v.pageFields(s)
@@ -60,9 +60,9 @@ func (v *Shown) Fields(s *field.Set) {
 	address := field.Schema{Type: "string", Format: "uri"}
 	at := "url"
 	if k == Bookmarks {
-		at = "shareUrl" // url is the page that is kept
+		at = "shareUrl" // url is the address of the page
 	}
-	s.Shown(at, address, v.AppendURL).Says("Where others reach it.", `"https://kist.example.org/v/summer-24"`)
+	s.Shown(at, address, v.AppendURL).Says("Address of the item for others.", `"https://kist.example.org/v/summer-24"`)
 	if k == Files {
 		s.Shown("viewUrl", address, func(dst []byte) []byte { return v.appendURL(dst, "/v/") }).
 			Says("Page that shows the file.", `"https://kist.example.org/v/summer-24"`)
@@ -73,16 +73,16 @@ func (v *Shown) Fields(s *field.Set) {
 func (v *Shown) pageFields(s *field.Set) {
 	s.Shown("reachable", field.Schema{Type: "string", Enum: field.Words(Reaches)}, func(dst []byte) []byte {
 		return field.AppendString(dst, string(cmp.Or(v.Page.State, NotKnown)))
-	}).Says("Whether the page can be reached: no when it could not for three days; unknown before the first look.", `"yes"`)
-	s.Time("checkedAt", &v.Page.Checked, field.ReadOnly).Says("When the page was last asked for; null is never.", `"2026-01-02T03:04:05.678Z"`)
+	}).Says("Whether the page can be reached: no after three days of failures; unknown before the first check.", `"yes"`)
+	s.Time("checkedAt", &v.Page.Checked, field.ReadOnly).Says("When the page was last checked; null is never.", `"2026-01-02T03:04:05.678Z"`)
 	s.Time("unreachableSince", &v.Page.Gone, field.ReadOnly).
-		Says("Since when the page cannot be reached; null if it can, or if that is not known.", `null`)
+		Says("Since when the page has been unreachable; null if it is reachable or its state is unknown.", `null`)
 	s.Shown("iconUrl", field.Schema{Type: "string", Format: "uri", Nullable: true}, func(dst []byte) []byte {
 		if v.Page.Icon == (ID{}) {
 			return append(dst, "null"...)
 		}
 		return v.appendURL(dst, "/t/")
-	}).Says("Address at this server of a small picture of the page's site, PNG of 64 pixels at most, for those who may see the bookmark; null if there is none. The server gets it in the background.", `"https://kist.example.org/t/summer-24"`)
+	}).Says("Address on this server of the icon of the page's site, a PNG of at most 64 pixels, for everyone who may see the bookmark; null if there is none. The server fetches it in the background.", `"https://kist.example.org/t/summer-24"`)
 }
 
 // AppendURL appends the item's address as JSON text: the raw bytes of a file,

@@ -31,7 +31,7 @@ type Folder struct {
 type LabelForm struct {
 	Name, Color string
 	rule        field.Rule
-	most        int
+	max         int
 }
 
 // TagForm and FolderForm are the forms of tags and folders.
@@ -44,6 +44,6 @@ func FolderForm(f Folder) *LabelForm {
 
 // Fields is the shape of a create and a patch.
 func (f *LabelForm) Fields(s *field.Set) {
-	s.Ruled("name", &f.Name, f.rule, "", f.most, field.Required, field.Filled).Says("The name; unique without regard to case.", `"travel"`)
+	s.Ruled("name", &f.Name, f.rule, "", f.max, field.Required, field.Filled).Says("Name; unique, ignoring case.", `"travel"`)
 	s.Ruled("color", &f.Color, CleanColor, `^#?([0-9A-Fa-f]{3}|[0-9A-Fa-f]{6})$`, 7).Says("Colour; # may be left out and three digits stand for six.", `"#3B82F6"`)
 }

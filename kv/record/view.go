@@ -11,8 +11,8 @@ import (
 	"kist/kv/field"
 )
 
-// A View is how people see a kind: what it is called, and the form that the app,
-// the extension and the page of an item draw. Kind.View fills in what a row of
+// A View is how people see a kind: its names, and the form that the app, the
+// extension and the page of an item draw. Kind.View fills in the parts that a row of
 // Kinds leaves out.
 type View struct {
 	Name    string  `json:"name"` // the kind's
@@ -35,7 +35,7 @@ type Input struct {
 	Name  string   `json:"name"`
 	Label string   `json:"label"`
 	Hint  string   `json:"hint,omitempty"`
-	Lines int      `json:"-"`              // of text; 0 is as many as the bound asks for
+	Lines int      `json:"-"`              // of text; 0 derives them from the field's maximum length
 	Half  bool     `json:"half,omitempty"` // half as wide as the form
 	Code  bool     `json:"mono,omitempty"` // text of a program, not Markdown
 	List  []string `json:"list,omitempty"` // suggestions
@@ -51,8 +51,8 @@ type Input struct {
 	MaxLength  int     `json:"maxLength,omitempty"`
 }
 
-// Choices are the values of a choice. In JSON they are the names of an object, whose
-// members are what people read.
+// Choices are the values of a choice. In JSON they become an object that maps each
+// value to its words for people.
 type Choices []string
 
 // MarshalJSON implements json.Marshaler. It keeps the order.
@@ -98,14 +98,14 @@ var views = sync.OnceValue(func() map[*Kind]View {
 	return all
 })
 
-// View returns the kind's view with all that follows from its fields. Callers must
-// not change what it refers to. It panics if the view names a field that the kind
-// does not have.
+// View returns the kind's view, completed from its fields. Callers must not change the
+// data that it refers to. It panics if the view names a field that the kind does not
+// have.
 func (k *Kind) View() View {
 	if v, ok := views()[k]; ok {
 		return v
 	}
-	return k.filledView() // of a kind that is not in Kinds, as tests have
+	return k.filledView() // a kind that is not in Kinds, used in tests
 }
 
 func (k *Kind) filledView() View {
@@ -150,7 +150,7 @@ func (k *Kind) filledView() View {
 	return v
 }
 
-// filled returns the control with what follows from its field.
+// filled returns the control with the properties that its field determines.
 func (in Input) filled(f field.Field) Input {
 	s := f.Schema()
 	if in.Label == "" {
@@ -165,7 +165,7 @@ func (in Input) filled(f field.Field) Input {
 		in.Type, in.Choices = "choice", s.Enum
 	case s.Type == "integer":
 		in.Type, in.Min = "number", s.Min
-		if s.Max != nil && *s.Max < field.MaxCount { // larger ones are no help
+		if s.Max != nil && *s.Max < field.MaxCount { // larger bounds do not help people
 			in.Max = s.Max
 		}
 	case s.Type == "boolean":

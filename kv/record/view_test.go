@@ -45,7 +45,7 @@ func TestViewsAreWhole(t *testing.T) {
 	}
 }
 
-// A cellar is a kind of which nothing is said but its fields.
+// A cellar is a kind that specifies only its fields.
 type cellar struct {
 	Name, Region, Remarks, Text, Shop string
 	Colour                            string
