@@ -89,7 +89,7 @@ func TestMoving(t *testing.T) {
 			}{
 				{[]string{"import", "bookmarks.html", "--user", "ann"}, 3, "There is no file or folder at bookmarks.html."},
 				{[]string{"import", "torn.zip", "--user", "nobody"}, 3, `There is no user named "nobody"; kist user list shows the names.`},
-				{[]string{"import", "torn.zip", "--user", "ann"}, 1, "It is no whole zip."},
+				{[]string{"import", "torn.zip", "--user", "ann"}, 1, "It is not a complete zip."},
 				{[]string{"import", "what.bin", "--user", "ann"}, 1, "Unknown file format. Known formats: " + formats + ". Most programs can also export bookmarks as HTML: import that."},
 				{[]string{"import", "torn.zip", "--user", "ann", "--format", "x"}, 2, "--format must be one of: " + formats + "."},
 				{[]string{"export", "x.zip", "--user", "nobody"}, 3, `There is no user named "nobody"; kist user list shows the names.`},

@@ -72,7 +72,7 @@ func TestImport(t *testing.T) {
 
 	failed := a.movedIn(a.moveIn(map[string]string{"format": "linkding"}, "x.json", `{"results":[{"url":"https://kept.test"},`))
 	is.Equal(failed.text("data.state"), "failed")
-	is.Equal(failed.text("data.error"), "It is no whole JSON: it ends too early.")
+	is.Equal(failed.text("data.error"), "It is not complete JSON: it ends too early.")
 	is.Equal(failed.at("data.made.bookmark"), 1.0)
 
 	a.moveIn(nil, "what.bin", "nothing known").want(422)

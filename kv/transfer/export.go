@@ -44,15 +44,15 @@ type part struct {
 }
 
 // NewExport reads the records of an account in one transaction and saves them
-// in a temporary file in the data directory's cache. The transaction is as
-// short as the disk is fast: if it waited for a client that downloads the
-// export, the store would grow. The caller must Close the export.
+// in a temporary file in the data directory's cache. The transaction only waits for
+// the disk: if it waited for a client that downloads the export, the store would
+// grow. The caller must Close the export.
 func NewExport(store *kv.Store, content *blobs.Store, owner record.ID) (x *Export, err error) {
 	spool, err := os.CreateTemp(filepath.Join(store.Dir(), "cache"), "export-*")
 	if err != nil {
 		return nil, fmt.Errorf("cannot write the export to a temporary file: %w", err)
 	}
-	_ = os.Remove(spool.Name()) // a crash leaves nothing; where this is impossible, Close removes it
+	_ = os.Remove(spool.Name()) // so that a crash leaves nothing; if this fails, Close removes it
 	x = &Export{blobs: content, spool: spool}
 	if err = store.View(func(tx *kv.Tx) error { return x.read(tx, owner) }); err != nil {
 		return nil, errors.Join(err, x.Close())
@@ -63,13 +63,13 @@ func NewExport(store *kv.Store, content *blobs.Store, owner record.ID) (x *Expor
 // Close removes the temporary data of the export.
 func (x *Export) Close() error {
 	err := x.spool.Close()
-	if gone := os.Remove(x.spool.Name()); gone != nil && !errors.Is(gone, fs.ErrNotExist) {
-		err = errors.Join(err, gone)
+	if failed := os.Remove(x.spool.Name()); failed != nil && !errors.Is(failed, fs.ErrNotExist) {
+		err = errors.Join(err, failed)
 	}
 	return err
 }
 
-// read saves what the transaction sees.
+// read saves the account's data as the transaction sees it.
 func (x *Export) read(tx *kv.Tx, owner record.ID) error {
 	u, err := people.User(tx, owner)
 	if err != nil {

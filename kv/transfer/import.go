@@ -61,7 +61,7 @@ type entry struct {
 	id   [16]byte
 	file *record.Content
 	kept *blobs.Kept
-	made bool
+	made bool      // it became a record
 	old  record.ID // the existing record to fill in; zero if it is not known yet
 }
 
@@ -114,7 +114,7 @@ func (m *Import) add(row format.Row) error {
 		return nil
 	}
 	if row.Whole {
-		err := m.flush() // it comes after the rows of earlier entries
+		err := m.flush() // the remark follows those of earlier entries
 		for _, n := range row.Notes {
 			m.report.RemarkWhole(row.At, n)
 		}
@@ -193,10 +193,10 @@ func (m *Import) ready(e *entry) (bool, error) {
 	return true, nil
 }
 
-// identity decides when two records are the same. It is the page of a bookmark,
-// the slug and target of a short link, the name and content of a file. For any
-// other record, and for rows of kist's own export, it is all fields and the
-// time of creation.
+// identity is equal for two records that count as the same. It is made from the page
+// of a bookmark, the slug and target of a short link, or the name and content of a
+// file. For any other record, and for rows of kist's own export, it is made from all
+// fields and the time of creation.
 func identity(k *record.Kind, slug string, b record.Body, created time.Time, exact bool) [16]byte {
 	text := ""
 	switch b := b.(type) {
@@ -220,7 +220,7 @@ func identity(k *record.Kind, slug string, b record.Body, created time.Time, exa
 	return [16]byte(sum[:])
 }
 
-// page is how many records one transaction reads to learn what exists.
+// page is how many records are read at a time.
 const page = 500
 
 // known returns the identities of the owner's records of a kind.
@@ -282,7 +282,7 @@ func (m *Import) bytes(e *entry) error {
 		if stage, err = m.Blobs.Stage(); err != nil {
 			return err
 		}
-		defer stage.Drop() //nolint:errcheck // the next sweep removes what stays
+		defer stage.Drop() //nolint:errcheck // the next sweep removes leftovers
 		to = stage
 	}
 	if _, err := to.Write(head); err != nil {
@@ -323,8 +323,8 @@ func (m *Import) bytes(e *entry) error {
 	return nil
 }
 
-// unread is the error for bytes that could not be read. It is the source's
-// error if the source is gone, otherwise the file's.
+// unread returns the error for bytes that could not be read: err if the source is
+// gone or the import was cancelled, otherwise damaged.
 func (m *Import) unread(err error, damaged error) error {
 	if errors.As(err, new(*fs.PathError)) || errors.Is(err, context.Canceled) {
 		return err
@@ -357,7 +357,7 @@ func (m *Import) flush() error {
 	err := m.commit(batch)
 	var one *record.Error
 	if errors.As(err, &one) && one.Fault != record.Full {
-		// The store refuses something in it: try each entry on its own.
+		// The store refused an entry of the batch: try each on its own.
 		for _, e := range batch {
 			var refused *record.Error
 			if err = m.commit([]*entry{e}); errors.As(err, &refused) && refused.Fault != record.Full && refused.Fault != record.Missing {
@@ -378,8 +378,8 @@ func (m *Import) flush() error {
 // checked.
 const releaseEvery = 20
 
-// releaseMemory returns the memory that reading the store has used, if it is large.
-// Otherwise the whole store would end up mapped.
+// releaseMemory releases the memory used by reading the store if there is a lot of
+// it. Otherwise the whole store would end up mapped.
 func (m *Import) releaseMemory() error {
 	if kv.FileMemory() <= kv.MostMapped {
 		return nil
@@ -394,8 +394,7 @@ type outcome struct {
 	remark string
 }
 
-// progress is what a transaction did that the import remembers once it is
-// committed.
+// progress is what the import remembers of a transaction once it is committed.
 type progress struct {
 	slugs map[string]bool   // slugs that a dry run would have given
 	pages map[[16]byte]bool // pages of new bookmarks
@@ -520,7 +519,7 @@ func (m *Import) keep(tx *kv.Tx, e *entry, now *progress) (o outcome, err error)
 		case e.Kind == record.Links:
 			return o, &record.Error{Fault: record.Taken, Text: fmt.Sprintf("The slug %q is in use already, for something else.", form.Slug)}
 		default:
-			o.remark = fmt.Sprintf("The slug %q is in use already, so that it got another one.", form.Slug)
+			o.remark = fmt.Sprintf("The slug %q is in use already, so it got another one.", form.Slug)
 			form.Slug = ""
 		}
 	}
@@ -564,8 +563,8 @@ func (m *Import) existing(tx *kv.Tx, e *entry, r *record.Record, err error) (o o
 	return o, err
 }
 
-// merge adds the data of an entry to r, which has the same page and came from
-// the same source.
+// merge adds the data of an entry to r, the bookmark of an earlier entry of the same
+// source with the same page.
 func (m *Import) merge(tx *kv.Tx, e *entry, r *record.Record) (o outcome, err error) {
 	added, err := m.fill(tx, e, r)
 	if len(added) > 0 {
@@ -634,7 +633,7 @@ func (m *Import) releaseBatch(batch []*entry) {
 		}
 		e.kept.Release()
 		if !e.made {
-			// The sweep removes what cannot be unlinked now.
+			// The sweep removes content that cannot be unlinked now.
 			_, _ = m.Blobs.Unlink(e.kept.Ref, func() (bool, error) { return catalog.ContentUnknown(m.Store, e.kept.Ref) })
 		}
 	}

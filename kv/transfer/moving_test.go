@@ -215,8 +215,8 @@ func TestExportImportExport(t *testing.T) {
 		is.True(bytes.Equal(h.exportZip(), want))
 	}
 
-	// Another account of the same instance gets other slugs, and no second set
-	// of items either. Short links are useless without their slugs.
+	// Another account of the same instance gets other slugs. A second import creates
+	// no second set of items. Short links are useless without their slugs.
 	first := to.user
 	to.user = to.account("ben")
 	for range 2 {
@@ -247,7 +247,7 @@ func TestExportImportExport(t *testing.T) {
 	}
 }
 
-// Foreign formats are imported once, however often they come.
+// Foreign formats are imported once, however often the import runs.
 func TestImportTwice(t *testing.T) {
 	is := is.New(t)
 	h := newHome(t)
@@ -559,7 +559,7 @@ func TestImportMemory(t *testing.T) {
 		dry  bool
 	}{{100_000, true}, {10_000, false}} { // more would take long and no more memory
 		rows, dryly := c.rows, c.dry
-		most := uint64(0)
+		peak := uint64(0)
 		var before runtime.MemStats
 		runtime.GC()
 		runtime.ReadMemStats(&before)
@@ -567,15 +567,15 @@ func TestImportMemory(t *testing.T) {
 			if r.Entries%5000 == 0 {
 				var now runtime.MemStats
 				runtime.ReadMemStats(&now)
-				most = max(most, now.HeapInuse+now.StackInuse)
+				peak = max(peak, now.HeapInuse+now.StackInuse)
 			}
 		}}
 		begun := time.Now()
 		report, err := m.Run(context.Background(), format.Pocket, format.Read(format.Pocket, manyPocket(rows)))
 		is.NoErr(err)
 		is.Equal(report.Made["bookmark"], int64(rows))
-		used := int64(most-before.HeapInuse) >> 20
+		used := int64(peak-before.HeapInuse) >> 20
 		t.Logf("%d rows: %v, at most %d MiB", rows, time.Since(begun), used)
-		is.True(most > 0 && used < 100)
+		is.True(peak > 0 && used < 100)
 	}
 }

@@ -115,7 +115,7 @@ func ofColumns(r io.Reader, needed string, left *unread, row func(at string, l *
 			}
 			var bad *csv.ParseError
 			if errors.As(err, &bad) {
-				err = unreadable("It is no CSV: %v.", bad)
+				err = unreadable("It is not valid CSV: %v.", bad)
 			}
 			if err != nil {
 				yield(Row{}, err)

@@ -32,12 +32,12 @@ const (
 	Linkwarden Format = "linkwarden" // JSON of Linkwarden
 	Wallabag   Format = "wallabag"   // JSON of wallabag
 	Omnivore   Format = "omnivore"   // the zip of Omnivore, or a list in it
-	Firefox    Format = "firefox"    // the JSON in which Firefox backs bookmarks up
-	Chrome     Format = "chrome"     // the file Bookmarks of Chrome and its kin
-	Pocket     Format = "pocket"     // CSV of Pocket, or the zip of it
+	Firefox    Format = "firefox"    // JSON of a bookmark backup of Firefox
+	Chrome     Format = "chrome"     // the file Bookmarks of Chrome and related browsers
+	Pocket     Format = "pocket"     // CSV of Pocket, or its zip
 	Raindrop   Format = "raindrop"   // CSV of Raindrop
 	Instapaper Format = "instapaper" // CSV of Instapaper
-	CSV        Format = "csv"        // bookmarks in any other CSV that names a column url
+	CSV        Format = "csv"        // bookmarks in any other CSV with a column url
 	Shlink     Format = "shlink"     // CSV of Shlink's web client
 	Folder     Format = "folder"     // files, in a tar or a zip
 	Kist       Format = "kist"       // an export of kist
@@ -94,8 +94,7 @@ type Source struct {
 // stream reads the source from its beginning.
 func (s Source) stream() io.Reader { return io.NewSectionReader(s.R, 0, s.Size) }
 
-// Unreadable says, for people, why a source cannot be read or cannot be read
-// further.
+// Unreadable says, for people, why a source cannot be read, or not to its end.
 type Unreadable string
 
 func (e Unreadable) Error() string { return string(e) }
@@ -210,7 +209,7 @@ func detectJSON(list bool, has func(string) bool) Format {
 	return ""
 }
 
-// Passes is how often a source of the format is read from end to end.
+// Passes is how many times a source of the format is read from end to end.
 func (f Format) Passes() int64 {
 	switch f {
 	case Karakeep, Firefox, Chrome, Linkwarden:
@@ -271,7 +270,7 @@ func (b *builder) note(format string, args ...any) {
 	b.Notes = append(b.Notes, fmt.Sprintf(format, args...))
 }
 
-// text sets a field, cut to limit characters.
+// text sets a field to value, cut to limit characters.
 func (b *builder) text(name, value string, limit int) {
 	value = clean(value)
 	if utf8.RuneCountInString(value) > limit {

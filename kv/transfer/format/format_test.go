@@ -185,8 +185,8 @@ func TestFormats(t *testing.T) {
 			`member "id": ` + once,
 		}},
 		{Linkding, ` [{"url":"https://a.test","tag_names":[]}]`, []string{`entry 1: bookmark {"description":"","url":"https://a.test"}`[:0] + `entry 1: bookmark {"url":"https://a.test"}`}},
-		{Linkding, `{"results":[{"url":"https://a.test"`, []string{"error: It is no whole JSON: it ends too early."}},
-		{Linkding, `{"results":[{"url":"https://a.test"},}`, []string{`entry 1: bookmark {"url":"https://a.test"}`, "error: It is no JSON: invalid character '}' looking for beginning of value (byte 34)."}},
+		{Linkding, `{"results":[{"url":"https://a.test"`, []string{"error: It is not complete JSON: it ends too early."}},
+		{Linkding, `{"results":[{"url":"https://a.test"},}`, []string{`entry 1: bookmark {"url":"https://a.test"}`, "error: It is not valid JSON: invalid character '}' looking for beginning of value (byte 34)."}},
 		{Linkding, `{"other":[{"a":[1,2]}],"more":{}}`, []string{`member "document.other": ` + once, `error: It cannot be read: there is no list "results" in it.`}},
 		{Karakeep, karakeepSample, []string{
 			`entry 1: bookmark {"description":"my note","isFavorite":true,"tags":["x","Reading","archived"],"title":"A link","url":"https://example.org"} 2023-11-14T22:13:20Z`,
@@ -224,7 +224,7 @@ func TestFormats(t *testing.T) {
 			`etc/c.txt: file {"originalName":"c.txt"} 2023-11-14T22:13:20Z in etc "../../etc/c.txt"`,
 		}},
 		{Folder, zipped("x/", "", `x\y/../../z.txt`, "z"), []string{`x/y/z.txt: file {"originalName":"z.txt"} 2023-11-14T22:13:20Z in x/y "z"`}},
-		{Folder, "no tar at all" + strings.Repeat("x", 600), []string{"error: It is no whole tar."}},
+		{Folder, "no tar at all" + strings.Repeat("x", 600), []string{"error: It is not a complete tar."}},
 		{Kist, kistSample, []string{
 			`tags.jsonl, line 1: label {Folder:false Name:t Color:#102030}`,
 			`tags.jsonl, line 2: "" refused: The name must not be empty.`,
@@ -237,9 +237,9 @@ func TestFormats(t *testing.T) {
 			`notes.jsonl, line 2: note {"content":"hello","slug":"n2","views":3} 3 views`,
 		}},
 		{Kist, zipped(ManifestName, `{"format":"kist","version":2}`), []string{"error: It is an export of version 2, and this kist reads up to 1; use a newer kist."}},
-		{Kist, zipped("a", "b"), []string{"error: It is no export of kist: kist.json is not in it."}},
+		{Kist, zipped("a", "b"), []string{"error: It is not an export of kist: kist.json is not in it."}},
 		{Kist, zipped(ManifestName, `{"format":"kist","version":1}`, "a", "", "a", ""), []string{`error: "a" is in it twice.`}},
-		{Kist, "PK\x03\x04", []string{"error: It is no whole zip."}},
+		{Kist, "PK\x03\x04", []string{"error: It is not a complete zip."}},
 	} {
 		is := is.New(t)
 		got := rowsOf(c.format, source(c.data))

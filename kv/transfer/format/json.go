@@ -44,7 +44,7 @@ func entries(r io.Reader, name string, other func(member string, value any), eac
 		return list()
 	}
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return broken(err, "it is no JSON object")
+		return broken(err, "it is not a JSON object")
 	}
 	found := false
 	for d.More() {
@@ -121,9 +121,9 @@ func broken(err error, why string) error {
 	case errors.As(err, &known):
 		return known
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return unreadable("It is no whole JSON: it ends too early.")
+		return unreadable("It is not complete JSON: it ends too early.")
 	case errors.As(err, &syntax):
-		return unreadable("It is no JSON: %v (byte %d).", syntax, syntax.Offset)
+		return unreadable("It is not valid JSON: %v (byte %d).", syntax, syntax.Offset)
 	case err != nil:
 		return err
 	}

@@ -27,7 +27,7 @@ const (
 // KindName is the name of the entry with the records of a kind.
 func KindName(k *record.Kind) string { return k.Path + ".jsonl" }
 
-// BlobName is the name of the entry with the content of that SHA-256.
+// BlobName is the name of the entry with the content that has this SHA-256.
 func BlobName(ref [32]byte) string { return "blobs/" + hex.EncodeToString(ref[:]) }
 
 // version is the version of new exports; older versions can be read.
@@ -89,7 +89,7 @@ func (l *line) Fields(s *field.Set) {
 	l.past.Fields(s)
 }
 
-// past is the part of a line that a create does not have.
+// past has the members of a line that a create does not have.
 type past struct {
 	*record.Past
 	folder *string // of a file; nil for other kinds
@@ -195,7 +195,7 @@ func leftOver(left *unread, path string, o field.Object, known map[string]bool) 
 
 func checkManifest(f *zip.File) error {
 	if f == nil {
-		return unreadable("It is no export of kist: %s is not in it.", ManifestName)
+		return unreadable("It is not an export of kist: %s is not in it.", ManifestName)
 	}
 	r, err := f.Open()
 	if err != nil {
@@ -208,7 +208,7 @@ func checkManifest(f *zip.File) error {
 	}
 	o, err := field.Parse(text)
 	if err != nil || text == nil || o["format"] != "kist" {
-		return unreadable("It is no export of kist.")
+		return unreadable("It is not an export of kist.")
 	}
 	if n, err := strconv.Atoi(number(o, "version")); err != nil || n < 1 || n > version {
 		return unreadable("It is an export of version %s, and this kist reads up to %d; use a newer kist.", number(o, "version"), version)

@@ -37,7 +37,7 @@ func netscape(r io.Reader) Rows {
 // folderOf is a folder. A folder without a name gives no tag.
 type folderOf struct {
 	name string
-	list bool // a list of Pocket or Instapaper, which tells how far one has read
+	list bool // a list of Pocket or Instapaper, which gives the reading state
 }
 
 type bookmarks struct {

@@ -226,7 +226,7 @@ func TestUnread(t *testing.T) {
 		}
 	}
 	is := is.New(t)
-	is.Equal(len(tested), len(Formats)-1) // all but files, which have no members
+	is.Equal(len(tested), len(Formats)-1) // all except files, which have no members
 }
 
 // A report names a limited number of columns, however many a source has.
@@ -267,8 +267,8 @@ func TestTrees(t *testing.T) {
 	folder := `{"title":"f","type":"text/x-moz-place-container","children":[`
 	deep := strings.Repeat(folder, maxTreeDepth+1) + strings.Repeat("]}", maxTreeDepth+1)
 	is.Equal(rowsOf(Firefox, source(deep)), []string{"error: Its folders are nested deeper than 500 levels."})
-	is.Equal(rowsOf(Firefox, source(folder)), []string{"error: It is no whole JSON: it ends too early."})
-	is.Equal(rowsOf(Chrome, source(`[1]`)), []string{"error: It cannot be read: it is no JSON object."})
+	is.Equal(rowsOf(Firefox, source(folder)), []string{"error: It is not complete JSON: it ends too early."})
+	is.Equal(rowsOf(Chrome, source(`[1]`)), []string{"error: It cannot be read: it is not a JSON object."})
 	is.Equal(rowsOf(Chrome, source(`{"roots":{"a":{"children":[{"type":"url","url":"https://a.test","name":"x","name":"y"}]}}}`)), []string{`entry 1: "" refused: The entry names "name" twice.`})
 	long := `{"a":"` + strings.Repeat("x", MaxEntry-100) + `","children":[`
 	is.Equal(rowsOf(Firefox, source(strings.Repeat(long, 3))), []string{"error: An entry is longer than 16777216 bytes."})

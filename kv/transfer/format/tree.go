@@ -19,7 +19,7 @@ import (
 type tree struct {
 	// branch reports whether a member holds objects of the tree: one, or a list.
 	branch func(member string) bool
-	// folder is the name of a folder, "" if it has no meaning.
+	// folder returns the name of a folder, "" if it has no meaning.
 	folder func(e *entry, n *node) string
 	// row makes a row of an object without children; an object with nothing to
 	// keep is not an entry.
@@ -34,8 +34,8 @@ const (
 
 // node is an object of a tree.
 type node struct {
-	number    int     // in the order of their beginnings
-	ancestors []*node // its ancestors, the outermost first
+	number    int     // in the order in which objects begin
+	ancestors []*node // the outermost first
 	key       string  // the member of the parent that it is in
 	holds     bool    // it has a member that holds objects
 
@@ -83,7 +83,7 @@ func (t tree) read(s Source) Rows {
 			}
 			return true
 		})
-		if err != nil && !errors.As(err, new(Unreadable)) { // the error shows again below
+		if err != nil && !errors.As(err, new(Unreadable)) { // the second pass reports an Unreadable
 			yield(Row{}, err)
 			return
 		}
@@ -136,12 +136,12 @@ func (n *node) entry(left *unread, path string) (*entry, error) {
 }
 
 // walk reads a source. It calls leave at the end of each object, inner ones
-// first, and stray for a value that should be an object and is not.
+// first, and stray for a value that should be an object but isn't.
 func (t tree) walk(r io.Reader, stray func(string), leave func(*node) bool) error {
 	w := &walk{tree: t, limit: &gauge{r: skipBOM(r), left: MaxEntry}, stray: stray, leave: leave}
 	w.d = json.NewDecoder(w.limit)
 	if t, err := w.d.Token(); err != nil || t != json.Delim('{') {
-		return broken(err, "it is no JSON object")
+		return broken(err, "it is not a JSON object")
 	}
 	if err := w.object(""); !errors.Is(err, errStop) {
 		return err
@@ -319,8 +319,8 @@ var chrome = tree{
 	},
 }
 
-// since1601 parses an instant in microseconds since 1601, as Windows counts;
-// zero if it is before 1970 or after 9999.
+// since1601 converts microseconds since 1601, as Windows counts them; zero if the
+// instant is before 1970 or after 9999.
 func since1601(n int64) time.Time {
 	const between = 11_644_473_600 // seconds from 1601 to 1970
 	at := time.UnixMicro(n - between*1e6).UTC()

@@ -14,7 +14,7 @@ import (
 // maxUnread is how many unread columns or members a report names.
 const maxUnread = 100
 
-// unread counts what a source has and its reader does not read: how many
+// unread counts the data of a source that its reader does not read: how many
 // entries have a value in each column, member or attribute. A reader yields its
 // rows at the end of the source, so that nothing is lost silently.
 type unread struct {

@@ -34,8 +34,8 @@ func (b *budget) ReadAt(p []byte, at int64) (int, error) {
 	return b.ReaderAt.ReadAt(p, at)
 }
 
-// A zip may unpack to so many times its size, and so many bytes more. Text and
-// pictures stay far below that. A zip above it was made to fill disks.
+// A zip may unpack to unpackedRatio times its size plus unpackedSlack bytes. Text and
+// pictures stay far below that. A larger one was made to fill disks.
 const (
 	unpackedRatio = 200
 	unpackedSlack = 256 << 20
@@ -52,7 +52,7 @@ func openZip(s Source) (*zip.Reader, error) {
 		return nil, known
 	}
 	if err != nil && !errors.Is(err, zip.ErrInsecurePath) { // no path in it is used as a path
-		return nil, unreadable("It is no whole zip.")
+		return nil, unreadable("It is not a complete zip.")
 	}
 	b.free = true
 	limit := unpackedRatio*uint64(s.Size) + unpackedSlack // for all files, because entries may share their bytes
@@ -115,7 +115,7 @@ func eachCSV(s Source, read func(io.Reader) Rows) Rows {
 	}
 }
 
-// eachPart reads one after another the files of a zip for which which is true.
+// eachPart reads the files of a zip that which selects, one after another.
 func eachPart(z *zip.Reader, which func(*zip.File) bool, read func(io.Reader) Rows) Rows {
 	return func(yield func(Row, error) bool) {
 		for _, f := range z.File {
@@ -177,7 +177,7 @@ func Tar(r io.Reader) Rows {
 			}
 			if err != nil {
 				if errors.Is(err, tar.ErrHeader) || errors.Is(err, tar.ErrFieldTooLong) || errors.Is(err, io.ErrUnexpectedEOF) {
-					err = unreadable("It is no whole tar.")
+					err = unreadable("It is not a complete tar.")
 				}
 				yield(Row{}, err)
 				return
