@@ -1,4 +1,5 @@
-// Package tables lists all tables of the program. Their order matters: see kv.Schema.
+// Package tables lists all tables of the program. A repair fills them in this order; the
+// rows of a removed account are deleted in the reverse order.
 package tables
 
 import (

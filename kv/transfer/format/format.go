@@ -6,8 +6,6 @@ package format
 
 import (
 	"bufio"
-	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -128,85 +126,6 @@ func Read(f Format, s Source) Rows {
 			}
 		}
 	}
-}
-
-// detected is how many bytes of a source are read to detect its format.
-const detected = 64 << 10
-
-// Detect detects the format of a source.
-func Detect(s Source) (Format, error) {
-	head := make([]byte, min(detected, max(s.Size, 0)))
-	if n, err := s.R.ReadAt(head, 0); err != nil && !errors.Is(err, io.EOF) {
-		return "", err
-	} else {
-		head = head[:n]
-	}
-	if bytes.HasPrefix(head, []byte("PK\x03\x04")) || bytes.HasPrefix(head, []byte("PK\x05\x06")) {
-		return detectZip(s)
-	}
-	if len(head) > 262 && string(head[257:262]) == "ustar" {
-		return Folder, nil
-	}
-	text := bytes.TrimLeft(bytes.TrimPrefix(head, []byte("\ufeff")), " \t\r\n")
-	lower := bytes.ToLower(text)
-	has := func(part string) bool { return bytes.Contains(lower, []byte(part)) }
-	switch {
-	case has("<!doctype netscape-bookmark"), bytes.HasPrefix(text, []byte("<")) && (has("<dl") || has("<a ")):
-		return Netscape, nil
-	case bytes.HasPrefix(text, []byte("{")) || bytes.HasPrefix(text, []byte("[")):
-		if f := detectJSON(text[0] == '[', has); f != "" {
-			return f, nil
-		}
-		return "", errUnknown
-	case bytes.HasPrefix(head, []byte("mozLz40\x00")):
-		return "", unreadable("It is a compressed backup of Firefox. In Firefox, open the bookmarks' library, choose Backup, and import that file.")
-	}
-	columns := map[string]bool{}
-	line, _, _ := bytes.Cut(text, []byte("\n"))
-	for _, c := range strings.FieldsFunc(string(line), func(r rune) bool { return r == ',' || r == ';' }) {
-		columns[column(c)] = true
-	}
-	switch {
-	case columns["longurl"]:
-		return Shlink, nil
-	case !columns["url"]:
-		return "", errUnknown
-	case columns["timeadded"]:
-		return Pocket, nil
-	case columns["excerpt"] && columns["created"]:
-		return Raindrop, nil
-	case columns["selection"] && columns["timestamp"]:
-		return Instapaper, nil
-	}
-	return CSV, nil
-}
-
-var errUnknown = unreadable("Unknown file format. Known formats: %s. Most programs can also export bookmarks as HTML: import that.", Known())
-
-// detectJSON detects a format by members at the beginning of a document; "" if
-// the format is unknown.
-func detectJSON(list bool, has func(string) bool) Format {
-	switch {
-	case list && has(`"is_archived"`) && has(`"is_starred"`):
-		return Wallabag
-	case list && has(`"tag_names"`):
-		return Linkding
-	case list && has(`"savedat"`) && has(`"slug"`):
-		return Omnivore
-	case list:
-		return ""
-	case has(`"text/x-moz-place-container"`):
-		return Firefox
-	case has(`"roots"`) && has(`"bookmark_bar"`):
-		return Chrome
-	case has(`"bookmarks"`) && has(`"content"`) && has(`"createdat"`):
-		return Karakeep
-	case has(`"collections"`) && (has(`"links"`) || has(`"pinnedlinks"`)):
-		return Linkwarden
-	case has(`"results"`) && has(`"url"`):
-		return Linkding
-	}
-	return ""
 }
 
 // Passes is how many times a source of the format is read from end to end.
