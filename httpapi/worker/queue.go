@@ -59,6 +59,7 @@ type Queue[K comparable] struct {
 
 	mu      sync.Mutex
 	running map[K]*Job[K]
+	ended   map[K]bool  // jobs that have ended since the scan under way began; nil between scans
 	used    map[any]int // of the shares
 	served  map[record.ID]turn
 	started int
@@ -109,11 +110,16 @@ func (q *Queue[K]) Run(ctx context.Context) {
 func (q *Queue[K]) next(ctx context.Context) (some []*Job[K], wait time.Duration) {
 	q.mu.Lock()
 	free := q.AtOnce - len(q.running)
-	q.mu.Unlock()
 	if free == 0 {
+		q.mu.Unlock()
 		return nil, q.Longest
 	}
+	q.ended = map[K]bool{} // the store may have been read before they were stored
+	q.mu.Unlock()
 	due, wait, err := q.Find(q, free)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	defer func() { q.ended = nil }()
 	if err != nil {
 		q.Log.Error("cannot read the queue of "+q.Name+"; trying again", "error", err)
 		return nil, Again
@@ -121,8 +127,6 @@ func (q *Queue[K]) next(ctx context.Context) (some []*Job[K], wait time.Duration
 	if wait == 0 {
 		wait = q.Longest
 	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
 	slices.SortStableFunc(due, func(a, b Job[K]) int { return cmp.Compare(q.served[a.Turn].n, q.served[b.Turn].n) })
 	for len(due) > 0 { // each round starts one job of each turn
 		had := map[record.ID]bool{}
@@ -141,7 +145,7 @@ func (q *Queue[K]) next(ctx context.Context) (some []*Job[K], wait time.Duration
 }
 
 func (q *Queue[K]) hasRoom(j Job[K]) bool {
-	return len(q.running) < q.AtOnce && q.running[j.Key] == nil &&
+	return len(q.running) < q.AtOnce && q.running[j.Key] == nil && !q.ended[j.Key] &&
 		!slices.ContainsFunc(j.Shares, func(s Share) bool { return q.used[s.Of] >= s.Max })
 }
 
@@ -168,6 +172,9 @@ func (q *Queue[K]) do(j *Job[K]) {
 		q.mu.Lock()
 		defer q.mu.Unlock()
 		delete(q.running, j.Key)
+		if q.ended != nil {
+			q.ended[j.Key] = true
+		}
 		for _, s := range j.Shares {
 			if q.used[s.Of]--; q.used[s.Of] == 0 {
 				delete(q.used, s.Of)

@@ -467,3 +467,37 @@ func TestAnyHistory(t *testing.T) {
 		})
 	}
 }
+
+// A scan that read the store before a job ended finds it due still. It is not
+// started again.
+func TestScanBesideAnEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		is := is.New(t)
+		scans, started, end := 0, 0, make(chan struct{})
+		job := Job[int]{Key: 1, Do: func(context.Context) { started++; <-end }}
+		q := New(Options[int]{AtOnce: 2, Longest: time.Minute, Log: slog.New(slog.DiscardHandler), Find: func(q *Queue[int], _ int) ([]Job[int], time.Duration, error) {
+			switch scans++; scans {
+			case 1:
+				return []Job[int]{job}, 0, nil
+			case 2: // the job ends after this has read the store
+				close(end)
+				for q.Running(1) != nil {
+					time.Sleep(time.Millisecond)
+				}
+				return []Job[int]{job}, 0, nil
+			}
+			return nil, 0, nil
+		}})
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { defer close(ended); q.Run(ctx) }()
+		synctest.Wait()
+		q.Rescan()
+		time.Sleep(time.Second)
+		stop()
+		<-ended
+		is.Equal(started, 1)
+		is.True(scans > 2)
+	})
+}
