@@ -83,7 +83,7 @@ type LoginPage struct {
 
 // A Problem says why a password was not accepted.
 type Problem struct {
-	Text string // a sentence; "" if there is none
+	Text string // a sentence, or ""
 	Wait bool   // typing it again immediately does not help
 
 	// Challenge is a proof of work that the browser has to solve first, as JSON. The solution goes into the form field

@@ -26,7 +26,7 @@ type Asset struct {
 	Name     string // contains the hash: kist.3f2a9c81d0.css
 	Type     string // for the Content-Type header
 	ETag     string // strong and quoted, of the plain form
-	GzipETag string // strong and quoted, of the compressed form; "" if there is none
+	GzipETag string // strong and quoted, of the compressed form, or ""
 
 	modules     []string // names of its imports and their imports
 	plain, gzip func() []byte

@@ -196,7 +196,7 @@ func (s *Server) handleNothing() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.serveOperation(w, r, "", nil, answer) })
 }
 
-// allowed lists the methods for the path as in the Allow header; "" if there is none.
+// allowed lists the methods for the path as in the Allow header, or "".
 func (s *Server) allowed(path string) string {
 	known := map[string]bool{}
 	for _, r := range s.routes {

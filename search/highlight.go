@@ -23,7 +23,7 @@ type Range [2]int
 type Highlight struct {
 	Title      string
 	TitleMarks []Range
-	Text       string // an excerpt of the rest; "" if there is none
+	Text       string // an excerpt of the rest, or ""
 	TextMarks  []Range
 }
 

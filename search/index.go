@@ -717,7 +717,7 @@ func persists(err error) bool {
 type writer struct {
 	x    *Index
 	live *scorch.Scorch
-	busy func() error // waits for the batch that is being written; nil if there is none
+	busy func() error // waits for the batch that is being written, or nil
 }
 
 // apply writes changes in batches. Each batch starts when the previous one is on the disk. apply returns when the last

@@ -243,7 +243,7 @@ func (p *parser) filter() (filter, bool) {
 	return f, false
 }
 
-// KindNamed is the kind for kind:name: by its name, its collection, or either in the plural; nil if there is none.
+// KindNamed is the kind for kind:name: by its name, its collection, or either in the plural, or nil.
 func KindNamed(name string) *record.Kind {
 	name = strings.ToLower(name)
 	for _, k := range record.Kinds {

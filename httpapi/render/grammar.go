@@ -59,7 +59,7 @@ var grammars = sync.OnceValue(func() *library {
 
 var errUnknown = errors.New("unknown language")
 
-// find is the grammar for a language or, if there is none, for the file's name; otherwise errUnknown.
+// find is the grammar for a language or else for the file's name; otherwise errUnknown.
 func find(language, filename string) (*grammar, error) {
 	l := grammars()
 	language = strings.ToLower(strings.TrimSpace(language))

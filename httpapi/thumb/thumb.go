@@ -164,7 +164,7 @@ func Likely(f *os.File) (bool, error) {
 	return err == nil, err
 }
 
-// join returns the flight for the content and starts one if there is none.
+// join returns the flight for the content and starts one if nobody has.
 func (m *Maker) join(ref blobs.Ref, open func() (*os.File, error)) (*flight, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

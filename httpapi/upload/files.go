@@ -522,7 +522,7 @@ func uploaded() *web.Content {
 func FileSchema() web.Object {
 	file := web.ShapeOf(&record.Shown{Record: record.Record{Kind: record.Files}}, web.Shown)
 	of := file["properties"].(web.Object)
-	of["thumbnailUrl"] = web.Object{"type": "string", "format": "uri", "description": "A small version of the picture; absent if there is none.", "example": "https://kist.example.org/t/summer-24"}
+	of["thumbnailUrl"] = web.Object{"type": "string", "format": "uri", "description": "A small version of the picture; absent if no thumbnail exists.", "example": "https://kist.example.org/t/summer-24"}
 	of["deletionUrl"] = web.DeletionLink()
 	file["required"] = append(file["required"].([]string), "deletionUrl")
 	return file

@@ -276,7 +276,7 @@ func askingKey(c *web.Request) record.ID {
 // ShownFetch is a remote upload as its owner sees it.
 type ShownFetch struct {
 	record.Fetch
-	file []byte // JSON of the resulting file; nil if there is none
+	file []byte // JSON of the resulting file, or nil
 }
 
 func (v *ShownFetch) Fields(s *field.Set) {
@@ -297,7 +297,7 @@ func (v *ShownFetch) Fields(s *field.Set) {
 			return append(dst, "null"...)
 		}
 		return append(dst, v.file...)
-	}).Says("The resulting file; null if there is none or it was deleted.", `{"id":`+web.SampleID+`,"slug":"summer-24","url":"https://kist.example.org/x/summer-24"}`)
+	}).Says("The resulting file; null before it exists and after it was deleted.", `{"id":`+web.SampleID+`,"slug":"summer-24","url":"https://kist.example.org/x/summer-24"}`)
 	s.Time("createdAt", &v.Created, field.Always).Says("When it was requested.", `"2026-01-02T03:04:05.678Z"`)
 	s.Time("endedAt", &v.Ended).Says("When it ended; null if it has not.", `null`)
 }

@@ -65,7 +65,7 @@ func (c *Request) authenticate() (*people.Caller, error) {
 	return nil, errNoCredential
 }
 
-// credential is the API key of a request; "" if there is none. Two different keys are
+// credential is the API key of a request, or "". Two different keys are
 // refused, so that no other reader of the request can see another caller than kist does.
 func credential(h http.Header) (string, error) {
 	var key string
@@ -115,7 +115,7 @@ func (c *Request) UpdateAsCaller(fn func(*kv.Tx) error) error {
 	})
 }
 
-// Session is the secret in the request's cookie; "" if there is none.
+// Session is the secret in the request's cookie, or "".
 func (c *Request) Session() string {
 	cookie, err := c.R.Cookie(c.SiteCookie(SessionCookie))
 	if err != nil {

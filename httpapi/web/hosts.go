@@ -12,7 +12,7 @@ import (
 // which may not be ours, and preload lists, which are hard to leave.
 var HSTS = []string{"max-age=31536000"}
 
-// lastValue is the last value of a header to which proxies append; "" if there is none.
+// lastValue is the last value of a header to which proxies append, or "".
 func lastValue(h http.Header, name string) string {
 	values := h.Values(name)
 	if len(values) == 0 {
