@@ -395,6 +395,7 @@ func TestVerifyOfWorkingCopy(t *testing.T) {
 		}
 		is.True(n > 0)
 	}
+	s.must("verify") // the working copy has everything now
 	rewrite("what is written", "what is damaged")
 	r := s.run("", "verify")
 	is.Equal(r.code, 4)

@@ -1,6 +1,7 @@
 package kv
 
 import (
+	"errors"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
@@ -13,7 +14,26 @@ import (
 
 // The names below give tests outside of the package access to its internals.
 
-func StoreBolt(s *Store) *bolt.DB { return s.bolt }
+// StoreBolt returns the working copy with all commits in it.
+func StoreBolt(s *Store) *bolt.DB {
+	if s.jobs != nil {
+		if err := s.between(s.behind.drain); err != nil && !errors.Is(err, ErrClosed) {
+			panic(err)
+		}
+	}
+	return s.bolt
+}
+
+// Bolt returns the working copy as it is.
+func Bolt(s *Store) *bolt.DB { return s.bolt }
+
+// ErrCopy is a copyError in comparisons with errors.Is.
+var ErrCopy = new(copyError)
+
+func (e *copyError) Is(target error) bool { return target == ErrCopy }
+
+// Drain brings all commits to the working copy. Call it in Between.
+func Drain(s *Store) (*bolt.DB, error) { return s.bolt, s.behind.drain() }
 
 func StoreJournal(s *Store) **journal.Journal { return &s.journal }
 
@@ -25,7 +45,9 @@ func StoreSeq(s *Store) *uint64 { return &s.seq }
 
 func InspectedStore(i *Inspection) *Store { return i.s }
 
-func BareTx(s *Store, b *bolt.Tx) *Tx { return &Tx{Tx: table.On(b), s: s, Now: time.Now()} }
+func BareTx(s *Store, b *bolt.Tx) *Tx {
+	return &Tx{Tx: table.Write(b, 1, new(table.Mem)), s: s, Now: time.Now()}
+}
 
 func Between(s *Store, fn func() error) error { return s.between(fn) }
 
@@ -73,7 +95,8 @@ func Rederived(s *Store, path string, lost func(error)) (*Store, error) {
 	}
 	other := &Store{bolt: db, schema: s.schema}
 	other.clock.now = s.clock.now
-	return other, s.schema.Rederive(s.bolt, db, lost)
+	other.behind.start()
+	return other, s.schema.Rederive(StoreBolt(s), db, lost)
 }
 
 const (

@@ -25,27 +25,33 @@ type Refill struct {
 // from them again.
 func (schema *Schema) Rederive(from, to *bolt.DB, lost func(error)) error {
 	return from.View(func(old *bolt.Tx) error {
-		b, err := to.Begin(true)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = b.Rollback() }() // after a commit there is nothing to roll back
-		if err := table.Create(b, schema.Buckets()); err != nil {
-			return err
-		}
-		r := &Refill{Tx: &Tx{Tx: table.On(b)}, Before: &Tx{Tx: table.On(old)}, Lost: lost}
-		r.Renew = func() error {
-			if err := r.Flush(); err != nil {
-				return err
-			}
-			if err := b.Commit(); err != nil {
-				return err
-			}
+		buckets := schema.Buckets()
+		r := &Refill{Tx: &Tx{}, Before: &Tx{Tx: table.On(old, 0)}, Lost: lost}
+		var b *bolt.Tx
+		var added *table.Mem
+		begin := func() (err error) {
 			if b, err = to.Begin(true); err != nil {
 				return err
 			}
-			r.Tx.Tx = table.On(b)
-			return nil
+			added = new(table.Mem)
+			r.Tx.Tx = table.Write(b, 1, added)
+			return table.Create(b, buckets)
+		}
+		commit := func() error {
+			if err := errors.Join(r.Flush(), added.Apply(b, buckets)); err != nil {
+				return err
+			}
+			return b.Commit()
+		}
+		if err := begin(); err != nil {
+			return err
+		}
+		defer func() { _ = b.Rollback() }() // after a commit there is nothing to roll back
+		r.Renew = func() error {
+			if err := commit(); err != nil {
+				return err
+			}
+			return begin()
 		}
 		for _, t := range schema.Tables {
 			if t.Refill == nil {
@@ -60,10 +66,7 @@ func (schema *Schema) Rederive(from, to *bolt.DB, lost func(error)) error {
 				return err
 			}
 		}
-		if err := r.Flush(); err != nil {
-			return err
-		}
-		return b.Commit()
+		return commit()
 	})
 }
 

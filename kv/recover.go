@@ -56,9 +56,9 @@ func (s *Store) keepInstance() error {
 	if err == nil {
 		s.log.Warn("the file " + datadir.InstanceName + " cannot be parsed; writing it again")
 	}
-	secret, err := secretOf(s.bolt)
+	secret, err := s.Secret() // the commit that made it may be in memory only
 	if err == nil {
-		err = datadir.WriteInstance(s.dir, datadir.InstanceOf(secret))
+		err = datadir.WriteInstance(s.dir, datadir.InstanceOf(secret[:]))
 	}
 	if err != nil {
 		return fmt.Errorf("cannot write the file %s: %w", datadir.InstanceName, err)

@@ -233,8 +233,9 @@ func (s *Store) restart(path string, clean datadir.Proof, secret []byte, damage 
 	s.log.Error("the journal is damaged; starting a new generation from the working copy, which the last stop proved whole", "damage", damage)
 	err = s.journal.Begin(clean.State())
 	if err == nil {
-		err = db.View(func(tx *bolt.Tx) error {
-			format := (&Tx{Tx: table.On(tx)}).Format()
+		err = db.View(func(b *bolt.Tx) error {
+			tx := table.On(b, 0)
+			format := (&Tx{Tx: tx}).Format()
 			return s.journal.Snapshot(context.Background(), clean.State(), format, workcopy.Everything(tx, s.buckets))
 		})
 	}

@@ -2,10 +2,7 @@ package kv
 
 import (
 	"context"
-	"errors"
 	"time"
-
-	bolt "go.etcd.io/bbolt"
 
 	"kist/kv/journal"
 	"kist/kv/workcopy"
@@ -57,10 +54,10 @@ func (g *generation) renew(s *Store) {
 	default:
 		return
 	}
-	tx, err := s.bolt.Begin(false)
+	v, err := s.pin()
 	if err == nil {
 		if err = s.journal.Begin(s.state); err != nil {
-			err = errors.Join(err, tx.Rollback())
+			v.release()
 		}
 	}
 	if err != nil {
@@ -74,17 +71,17 @@ func (g *generation) renew(s *Store) {
 	g.busy, g.written = busy, written
 	s.work.Go(func() {
 		defer close(written)
-		busy <- s.snapshot(tx, at)
+		busy <- s.snapshot(v, at)
 	})
 }
 
-// snapshot writes what the transaction sees and ends the transaction. It returns the
-// size in bytes, or 0 if it failed; then all logs are still there.
-func (s *Store) snapshot(tx *bolt.Tx, at journal.State) int64 {
+// snapshot writes the view and releases it. It returns the approximate size in bytes,
+// or 0 if it failed; then all logs are still there.
+func (s *Store) snapshot(v view, at journal.State) int64 {
 	start := time.Now()
-	err := s.journal.Snapshot(s.stopping, at, workcopy.Format, unmapped(s, workcopy.Everything(tx, s.buckets)))
-	size := tx.Size()
-	err = errors.Join(err, tx.Rollback())
+	err := s.journal.Snapshot(s.stopping, at, workcopy.Format, unmapped(s, workcopy.Everything(v.read(), s.buckets)))
+	size := v.bolt.Size()
+	v.release()
 	if err == nil {
 		err = s.journal.Prune()
 	}
@@ -138,7 +135,7 @@ func (s *Store) upgrade(from uint32) error {
 	if err := s.journal.Begin(s.state); err != nil {
 		return err
 	}
-	return s.bolt.View(func(tx *bolt.Tx) error {
-		return s.journal.Snapshot(context.Background(), s.state, from, workcopy.Everything(tx, s.buckets))
+	return s.View(func(tx *Tx) error {
+		return s.journal.Snapshot(context.Background(), s.state, from, workcopy.Everything(tx.Tx, s.buckets))
 	})
 }

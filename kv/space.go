@@ -161,20 +161,6 @@ func (d *diskSpace) check() {
 	}
 }
 
-// commitGrowth is how much the working copy may grow in one commit.
-const commitGrowth = 1 << 20
-
-// freeForCommit removes the ballast if a bbolt commit may not find room for its pages.
-// Unlike an append to the journal, that commit cannot be tried again.
-func (d *diskSpace) freeForCommit() {
-	if !d.held.Load() {
-		return
-	}
-	if r, err := d.space(); err == nil && r.Free < commitGrowth {
-		d.removeBallast()
-	}
-}
-
 // removeBallast makes room for removals and reports whether it did.
 func (d *diskSpace) removeBallast() bool {
 	if !d.held.Swap(false) {
@@ -199,7 +185,7 @@ func (d *diskSpace) commitFailed(err error) error {
 		}
 		return fmt.Errorf("%w (%w)", ErrFull, err)
 	}
-	if !errors.As(err, new(syscall.Errno)) {
+	if !errors.As(err, new(syscall.Errno)) && !errors.As(err, new(*copyError)) {
 		return err // not the disk's fault
 	}
 	if !d.failed.Swap(true) {

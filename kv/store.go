@@ -72,6 +72,7 @@ type Store struct {
 	record  journal.Record // used by the committer only
 	state   journal.State  // after the last commit; used by the committer only
 	gen     generation     // used by the committer only
+	behind  behind
 	space   diskSpace
 
 	closing sync.RWMutex // held for reading while a job is handed over
@@ -79,7 +80,7 @@ type Store struct {
 	jobs    chan *job
 	crowd   bool           // the previous commit had several callers; used by the committer only
 	after   *job           // runs when the current commit has ended; used by the committer only
-	work    sync.WaitGroup // the committer and a snapshot
+	work    sync.WaitGroup // the committer, applyLoop and a snapshot
 	ticking sync.WaitGroup // flushLoop and scrubs.loop
 
 	scrubs scrubber
@@ -138,10 +139,12 @@ func Open(dir string, o Options) (*Store, error) {
 	if s.space.space = o.Space; o.Space == nil {
 		s.space.space = func() (disk.Room, error) { return disk.Space(dir) }
 	}
+	s.behind.start()
 	if err := s.open(); err != nil {
 		return nil, errors.Join(err, l.Release())
 	}
 	s.work.Go(s.commitLoop)
+	s.work.Go(s.applyLoop)
 	s.ticking.Go(s.flushLoop)
 	s.ticking.Go(s.scrubs.loop)
 	return s, nil
@@ -205,9 +208,8 @@ func (s *Store) prepare() error {
 		return err
 	}
 	from := uint32(workcopy.Format)
-	err := s.bolt.View(func(b *bolt.Tx) error {
-		tx := table.On(b)
-		s.clock.start(tx)
+	err := s.View(func(tx *Tx) error {
+		s.clock.start(tx.Tx)
 		if v := tx.Get(workcopy.MetaBucket, metaLast); len(v) == 16 {
 			s.last = record.ID(v)
 		}
@@ -249,11 +251,10 @@ func (s *Store) prepare() error {
 	if err = errors.Join(err, j.err); err != nil {
 		return err
 	}
-	return s.bolt.View(func(b *bolt.Tx) error {
-		tx := table.On(b)
+	return s.View(func(tx *Tx) error {
 		for _, t := range s.schema.Tables {
 			if t.Load != nil {
-				t.Load(s, tx)
+				t.Load(s, tx.Tx)
 			}
 		}
 		return nil
@@ -293,6 +294,7 @@ func (s *Store) flushLoop() {
 			return
 		case <-tick.C:
 			s.space.check()
+			s.behind.retry()
 			s.retryWrite()
 			if err := s.clock.watch(s, false); err != nil {
 				s.log.Error("cannot save the doubt about the clock; will try again", "error", err)
@@ -354,6 +356,7 @@ func (s *Store) Close() error {
 		close(s.jobs)
 		s.closing.Unlock()
 		s.work.Wait()
+		err = errors.Join(err, s.behind.failure())
 		log, size := s.journal.End()
 		err = errors.Join(err, s.bolt.Sync(), s.bolt.Close(), s.journal.Close(), s.space.folder.Close())
 		if err == nil {

@@ -5,7 +5,6 @@ import (
 	"os"
 	"time"
 
-	bolt "go.etcd.io/bbolt"
 	"golang.org/x/sys/unix"
 )
 
@@ -29,12 +28,15 @@ const MostMapped = 44 << 20
 // SetRelaxed drops the pages of the working copy from this process's memory. They come
 // back from the system's cache when they are read again.
 func (s *Store) SetRelaxed() error {
-	return s.read(func(b *bolt.Tx) error { // bbolt does not move the map during a read
-		if _, _, fault := unix.Syscall(unix.SYS_MADVISE, s.bolt.Info().Data, uintptr(b.Size()), unix.MADV_DONTNEED); fault != 0 {
-			return fmt.Errorf("cannot release memory: %w", fault)
-		}
-		return nil
-	})
+	v, err := s.pin()
+	if err != nil {
+		return err
+	}
+	defer v.release() // bbolt does not move the map during a read
+	if _, _, fault := unix.Syscall(unix.SYS_MADVISE, s.bolt.Info().Data, uintptr(v.bolt.Size()), unix.MADV_DONTNEED); fault != 0 {
+		return fmt.Errorf("cannot release memory: %w", fault)
+	}
+	return nil
 }
 
 // FileMemory returns how many bytes of files, including the program itself, are in

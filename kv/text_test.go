@@ -320,11 +320,16 @@ func TestTextOfFailedJob(t *testing.T) {
 func asOlder(t *testing.T, s *kv.Store, change func(tx *table.Tx) error) {
 	t.Helper()
 	if err := kv.Between(s, func() error {
-		b, err := kv.StoreBolt(s).Begin(true)
+		db, err := kv.Drain(s)
 		if err != nil {
 			return err
 		}
-		tx := table.On(b)
+		b, err := db.Begin(true)
+		if err != nil {
+			return err
+		}
+		changes := new(table.Mem)
+		tx := table.Write(b, 1, changes)
 		if err := change(tx); err != nil {
 			return err
 		}
@@ -337,7 +342,7 @@ func asOlder(t *testing.T, s *kv.Store, change func(tx *table.Tx) error) {
 			return err
 		}
 		*kv.StoreState(s) = to
-		return b.Commit()
+		return errors.Join(changes.Apply(b, tables.All.Buckets()), b.Commit())
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -10,9 +10,6 @@ import (
 	"slices"
 	"time"
 
-	bolt "go.etcd.io/bbolt"
-	berrors "go.etcd.io/bbolt/errors"
-
 	"kist/kv/journal"
 	"kist/kv/record"
 	"kist/kv/table"
@@ -36,19 +33,13 @@ type Tx struct {
 // table.Tx may outlive fn; values returned by functions of other packages may. fn must
 // not call Update, which may have to wait for fn.
 func (s *Store) View(fn func(*Tx) error) error {
-	drops := s.drops.Load() // before the transaction begins: see Cache
-	return s.read(func(b *bolt.Tx) error {
-		return fn(&Tx{Tx: table.On(b), Now: s.clock.wall(), s: s, drops: drops})
-	})
-}
-
-// read runs fn on the committed data. It returns ErrClosed if the store is closed.
-func (s *Store) read(fn func(*bolt.Tx) error) error {
-	err := s.bolt.View(fn)
-	if errors.Is(err, berrors.ErrDatabaseNotOpen) {
-		return ErrClosed
+	drops := s.drops.Load() // before the view is taken: see Cache
+	v, err := s.pin()
+	if err != nil {
+		return err
 	}
-	return err
+	defer v.release()
+	return fn(&Tx{Tx: v.read(), Now: s.clock.wall(), s: s, drops: drops})
 }
 
 // Instant returns the instant of the transaction as it is stored.
@@ -98,7 +89,18 @@ const (
 func (s *Store) commitLoop() {
 	batch := make([]*job, 0, maxBatch)
 	s.gen.renew(s)
-	for first := range s.jobs {
+	for {
+		var first *job
+		select {
+		case first = <-s.jobs:
+		case <-s.behind.timer.C:
+			s.behind.tick()
+			continue
+		}
+		if first == nil { // the store is closing
+			s.behind.stop()
+			return
+		}
 		s.crowd = len(batch) > 1
 		var err error
 		s.after = nil
@@ -114,6 +116,7 @@ func (s *Store) commitLoop() {
 		for _, j := range batch {
 			close(j.done)
 		}
+		s.behind.proceed()
 		s.gen.renew(s)
 		if s.after != nil {
 			s.after.err = s.after.between()
@@ -136,16 +139,20 @@ func (s *Store) nextJob() *job {
 // in one transaction, and returns them all. A failed job is undone and keeps its own
 // error; the returned error is for all others.
 func (s *Store) commit(batch []*job) ([]*job, error) {
-	b, err := s.bolt.Begin(true)
-	if err != nil {
-		return batch, fmt.Errorf("begin: %w", err)
+	if err := s.behind.failure(); err != nil {
+		return batch, s.failed(err)
 	}
+	v, err := s.pin()
+	if err != nil {
+		return batch, err
+	}
+	defer v.release()
 	last, seq := s.last, s.seq
 	var after []refresher
-	t := table.On(b)
+	t := s.behind.write(v)
 	rollback := func(err error) ([]*job, error) {
 		s.last, s.seq = last, seq
-		return batch, errors.Join(err, b.Rollback())
+		return batch, errors.Join(err, t.Undo(0))
 	}
 	var now time.Time
 	for n := 0; n < len(batch); n++ {
@@ -210,11 +217,7 @@ func (s *Store) commit(batch []*job) ([]*job, error) {
 	if err != nil {
 		return rollback(s.failed(err))
 	}
-	s.space.freeForCommit()
-	if err := b.Commit(); err != nil {
-		s.last, s.seq = last, seq
-		return batch, errors.Join(s.failed(fmt.Errorf("commit: %w", err)), s.journal.Retract())
-	}
+	s.behind.show()
 	s.state = to
 	s.space.commitSucceeded()
 	for owner, bytes := range paid {

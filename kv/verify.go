@@ -81,6 +81,7 @@ func (schema *Schema) Inspect(dir, scratch string, read func(int64), problem fun
 	}
 	i.s = &Store{dir: dir, bolt: db, schema: schema}
 	i.s.clock.now = time.Now
+	i.s.behind.start()
 	if whole { // otherwise the secret may be in an unreadable part
 		if err := belongs(i.s.dir, db); err != nil {
 			once(err)
@@ -320,6 +321,9 @@ func (s *Store) CheckCopy(problem func(error)) error {
 	var at journal.State
 	var tx *bolt.Tx
 	if err := s.between(func() (err error) {
+		if err := s.behind.drain(); err != nil {
+			return err
+		}
 		at = s.state
 		tx, err = s.bolt.Begin(false)
 		return err
@@ -341,7 +345,7 @@ func checkCopy(tx *bolt.Tx, buckets *table.Buckets, at journal.State, problem fu
 	}
 	var digest journal.Digest
 	var scratch []byte
-	for op := range workcopy.Everything(tx, buckets) {
+	for op := range workcopy.Everything(table.On(tx, 0), buckets) {
 		scratch = digest.Add(op, scratch)
 	}
 	if digest != at.Digest {

@@ -40,6 +40,10 @@ func written(t *testing.T, notes int) (dir string, all map[string]string) {
 		kvtest.Add(t, s, u.ID, record.Notes, fmt.Sprintf(`{"title":"note %d","content":"c","tags":["t%d"],"slug":"note-%d"}`, i, i%7, i))
 	}
 	dir = filepath.Join(t.TempDir(), "killed")
+	// The working copy gets the last commits a moment after they are acknowledged.
+	if err := s.CheckCopy(func(err error) { t.Error(err) }); err != nil {
+		t.Fatal(err)
+	}
 	if err := errors.Join(os.Mkdir(dir, 0o700), os.CopyFS(dir, os.DirFS(s.Dir()))); err != nil {
 		t.Fatal(err)
 	}

@@ -75,11 +75,12 @@ var things = &table.Table[thing]{
 	},
 }
 
-// database opens a database with the buckets. These tests do not concern the
+// database opens a database with the buckets. Its map never grows, because that would
+// wait for the views of a test. These tests do not concern the
 // loss of power.
 func database(t testing.TB) *bolt.DB {
 	t.Helper()
-	db, err := bolt.Open(filepath.Join(t.TempDir(), "test.db"), 0o600, &bolt.Options{NoSync: true})
+	db, err := bolt.Open(filepath.Join(t.TempDir(), "test.db"), 0o600, &bolt.Options{NoSync: true, InitialMmapSize: 64 << 20})
 	if err == nil {
 		err = db.Update(func(tx *bolt.Tx) error { return table.Create(tx, all) })
 	}
@@ -92,6 +93,61 @@ func database(t testing.TB) *bolt.DB {
 		}
 	})
 	return db
+}
+
+// store is a database with layers of changes that it does not have yet.
+type store struct {
+	db      *bolt.DB
+	layers  []*table.Mem // newest first
+	version uint64       // of the last commit
+	latest  uint64       // of the last transaction
+}
+
+func newStore(t testing.TB) *store {
+	return &store{db: database(t), layers: []*table.Mem{new(table.Mem)}}
+}
+
+// update runs fn in a transaction, which is committed if fn says so.
+func (s *store) update(t testing.TB, fn func(*table.Tx) bool) {
+	t.Helper()
+	s.read(t, func(b *bolt.Tx) {
+		s.latest++
+		tx := table.Write(b, s.latest, s.layers...)
+		if fn(tx) {
+			s.version = s.latest
+		} else if err := tx.Undo(0); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func (s *store) view(t testing.TB, fn func(*table.Tx)) {
+	t.Helper()
+	s.read(t, func(b *bolt.Tx) { fn(table.On(b, s.version, s.layers...)) })
+}
+
+func (s *store) read(t testing.TB, fn func(*bolt.Tx)) {
+	t.Helper()
+	if err := s.db.View(func(b *bolt.Tx) error { fn(b); return nil }); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// freeze puts an empty layer on top.
+func (s *store) freeze() {
+	s.layers = append([]*table.Mem{new(table.Mem)}, s.layers...)
+}
+
+// apply writes the oldest layer to the database.
+func (s *store) apply(t testing.TB) {
+	t.Helper()
+	last := len(s.layers) - 1
+	if err := s.db.Update(func(b *bolt.Tx) error { return s.layers[last].Apply(b, all) }); err != nil {
+		t.Fatal(err)
+	}
+	if s.layers = slices.Clone(s.layers[:last]); last == 0 {
+		s.layers = []*table.Mem{new(table.Mem)}
+	}
 }
 
 // dump is everything a transaction sees, in the order it is stored.
@@ -213,45 +269,71 @@ func step(t testing.TB, rnd *rand.Rand, tx *table.Tx, model map[uint32]thing) {
 }
 
 // The table is compared with plain maps through long histories: transactions of
-// several jobs, some jobs undone, and some transactions rolled back as a whole.
+// several jobs, some jobs undone, and some transactions rolled back as a whole. In
+// between, changes move from memory to the database, and older views stay as they
+// were.
 func TestTableModel(t *testing.T) {
 	is := is.New(t)
-	db := database(t)
+	s := newStore(t)
 	rnd := rand.New(rand.NewPCG(1, 2))
 	model := map[uint32]thing{}
-	for range 50 {
-		b, err := db.Begin(true)
-		is.NoErr(err)
-		tx, next := table.On(b), maps.Clone(model)
-		for range 1 + rnd.IntN(4) {
-			mark, before, kept := tx.Mark(), dump(tx), maps.Clone(next)
-			for range rnd.IntN(12) {
-				step(t, rnd, tx, next)
+	type view struct {
+		b        *bolt.Tx
+		tx       *table.Tx
+		expected []string
+	}
+	var views []view
+	look := func(v view) {
+		is.Equal(sorted(dump(v.tx)), v.expected)
+		is.NoErr(v.b.Rollback())
+	}
+	for range 100 {
+		s.update(t, func(tx *table.Tx) bool {
+			next := maps.Clone(model)
+			for range 1 + rnd.IntN(4) {
+				mark, before, kept := tx.Mark(), dump(tx), maps.Clone(next)
+				for range rnd.IntN(12) {
+					step(t, rnd, tx, next)
+				}
+				if rnd.IntN(3) == 0 {
+					is.NoErr(tx.Undo(mark))
+					is.Equal(tx.Mark(), mark)
+					is.Equal(dump(tx), before) // byte for byte as before
+					next = kept
+				}
 			}
-			if rnd.IntN(3) == 0 {
-				is.NoErr(tx.Undo(mark))
-				is.Equal(tx.Mark(), mark)
-				is.Equal(dump(tx), before) // byte for byte as before
-				next = kept
+			is.NoErr(tx.Flush())
+			is.Equal(sorted(dump(tx)), expected(t, next)) // in the transaction that wrote it
+			if rnd.IntN(5) == 0 {
+				return false
 			}
-		}
-		is.NoErr(tx.Flush())
-		is.Equal(sorted(dump(tx)), expected(t, next)) // in the transaction that wrote it
-		if rnd.IntN(5) == 0 {
-			is.NoErr(b.Rollback())
-		} else {
-			is.NoErr(b.Commit())
 			model = next
+			return true
+		})
+		s.view(t, func(tx *table.Tx) { is.Equal(sorted(dump(tx)), expected(t, model)) }) // in a later one
+		switch rnd.IntN(6) {
+		case 0:
+			s.freeze()
+		case 1:
+			s.apply(t)
+			s.view(t, func(tx *table.Tx) { is.Equal(sorted(dump(tx)), expected(t, model)) })
+		case 2:
+			b, err := s.db.Begin(false)
+			is.NoErr(err)
+			views = append(views, view{b, table.On(b, s.version, s.layers...), expected(t, model)})
 		}
-		is.NoErr(db.View(func(b *bolt.Tx) error {
-			is.Equal(sorted(dump(table.On(b))), expected(t, model)) // in a later one
-			return nil
-		}))
+		if len(views) > 3 {
+			look(views[0])
+			views = views[1:]
+		}
+	}
+	for _, v := range views {
+		look(v)
 	}
 	is.True(len(model) > 25) // the history had an effect
 
-	is.NoErr(db.View(func(b *bolt.Tx) error {
-		tx, n := table.On(b), 0
+	s.view(t, func(tx *table.Tx) {
+		n := 0
 		for v, err := range things.All(tx, nil) {
 			is.NoErr(err)
 			is.Equal(fmt.Sprint(*v), fmt.Sprint(model[v.ID]))
@@ -274,15 +356,13 @@ func TestTableModel(t *testing.T) {
 		is.True(errors.Is(err, table.ErrMissing))
 		_, err = things.Find(tx, nameBucket, []byte("none"))
 		is.True(errors.Is(err, table.ErrMissing))
-		return nil
-	}))
+	})
 }
 
 func TestWritesThatChangeNothing(t *testing.T) {
 	is := is.New(t)
-	db := database(t)
-	is.NoErr(db.Update(func(b *bolt.Tx) error {
-		tx := table.On(b)
+	s := newStore(t)
+	s.update(t, func(tx *table.Tx) bool {
 		v := &thing{ID: 1, Names: []string{"a"}, Colors: []string{"r"}, Weight: 2}
 		is.NoErr(things.Put(tx, v))
 		mark := tx.Mark()
@@ -292,14 +372,14 @@ func TestWritesThatChangeNothing(t *testing.T) {
 		v.Weight = 3 // of the index entries and sums, one sum changes
 		is.NoErr(things.Put(tx, v))
 		is.Equal(tx.Mark(), mark+2)
-		return nil
-	}))
+		return true
+	})
 }
 
 // An empty value is a value, before and after its commit, and for Undo.
 func TestEmptyValues(t *testing.T) {
 	is := is.New(t)
-	db := database(t)
+	s := newStore(t)
 	look := func(tx *table.Tx) {
 		for _, k := range []string{"nil", "empty"} {
 			v := tx.Get(rowsBucket, []byte(k))
@@ -308,16 +388,14 @@ func TestEmptyValues(t *testing.T) {
 		}
 		is.True(tx.Get(rowsBucket, []byte("none")) == nil)
 	}
-	is.NoErr(db.Update(func(b *bolt.Tx) error {
-		tx := table.On(b)
+	s.update(t, func(tx *table.Tx) bool {
 		is.NoErr(tx.Put(rowsBucket, []byte("nil"), nil))
 		is.NoErr(tx.Put(rowsBucket, []byte("empty"), []byte{}))
 		look(tx)
 		is.Equal(tx.Mark(), 2)
-		return nil
-	}))
-	is.NoErr(db.Update(func(b *bolt.Tx) error {
-		tx := table.On(b)
+		return true
+	})
+	s.update(t, func(tx *table.Tx) bool {
 		look(tx)
 		is.NoErr(tx.Put(rowsBucket, []byte("nil"), nil))
 		is.Equal(tx.Mark(), 0)
@@ -325,21 +403,18 @@ func TestEmptyValues(t *testing.T) {
 		is.NoErr(tx.Delete(rowsBucket, []byte("empty")))
 		is.NoErr(tx.Undo(0))
 		look(tx)
-		return nil
-	}))
+		return true
+	})
 }
 
 func TestWriteErrors(t *testing.T) {
 	is := is.New(t)
-	db := database(t)
-	is.NoErr(db.View(func(b *bolt.Tx) error {
-		tx := table.On(b)
+	s := newStore(t)
+	s.view(t, func(tx *table.Tx) {
 		is.True(tx.Put(rowsBucket, []byte("k"), nil) != nil)
 		is.Equal(tx.Mark(), 0)
-		return nil
-	}))
-	is.NoErr(db.Update(func(b *bolt.Tx) error {
-		tx := table.On(b)
+	})
+	s.update(t, func(tx *table.Tx) bool {
 		is.True(tx.Put(rowsBucket, nil, []byte("no key")) != nil)
 		is.NoErr(tx.Put(rowsBucket, key(1), []byte("{")))
 		_, err := things.Get(tx, key(1))
@@ -349,8 +424,8 @@ func TestWriteErrors(t *testing.T) {
 		_, err = things.Delete(tx, key(1))
 		is.True(err != nil)
 		is.Equal(tx.Mark(), mark)
-		return nil
-	}))
+		return true
+	})
 }
 
 // brute is what Walk must yield.
@@ -387,7 +462,7 @@ func walked(tx *table.Tx, prefix, after []byte, down bool) []string {
 // committed pages, and a transaction that has emptied whole pages.
 func TestWalk(t *testing.T) {
 	is := is.New(t)
-	db := database(t)
+	s := newStore(t)
 	rnd := rand.New(rand.NewPCG(3, 4))
 	alphabet := []byte{0, 1, 'a', 'b', 0xfe, 0xff}
 	word := func(most int) []byte {
@@ -417,8 +492,7 @@ func TestWalk(t *testing.T) {
 		}
 	}
 	var keys [][]byte
-	is.NoErr(db.Update(func(b *bolt.Tx) error {
-		tx := table.On(b)
+	s.update(t, func(tx *table.Tx) bool {
 		check(tx, nil)
 		for len(keys) < 500 {
 			k := append(word(4), alphabet[rnd.IntN(len(alphabet))])
@@ -428,12 +502,14 @@ func TestWalk(t *testing.T) {
 			}
 		}
 		check(tx, keys)
-		return nil
-	}))
-	is.NoErr(db.View(func(b *bolt.Tx) error { check(table.On(b), keys); return nil }))
+		return true
+	})
+	for _, move := range []func(){func() {}, s.freeze, func() { s.apply(t) }} {
+		move()
+		s.view(t, func(tx *table.Tx) { check(tx, keys) })
+	}
 
-	is.NoErr(db.Update(func(b *bolt.Tx) error {
-		tx := table.On(b)
+	s.update(t, func(tx *table.Tx) bool {
 		remove := func(from, to int) {
 			for _, k := range keys[from:to] {
 				is.NoErr(tx.Delete(rowsBucket, k))
@@ -449,6 +525,6 @@ func TestWalk(t *testing.T) {
 		remove(0, 1)
 		is.NoErr(tx.Undo(0))
 		is.Equal(len(walked(tx, nil, nil, true)), 500)
-		return nil
-	}))
+		return true
+	})
 }

@@ -49,11 +49,15 @@ func (all *Buckets) All() iter.Seq[Bucket] {
 	}
 }
 
-// Tx is a bbolt transaction in which every change passes through write. It
-// keeps the previous values, so that Undo can revert what one of several
-// callers in the same transaction did.
+// Tx is a view of a bbolt transaction and of layers of changes that bbolt does
+// not have yet. A writer's changes go to the newest layer and pass through
+// write. It keeps the previous values, so that Undo can revert what one of
+// several callers in the same transaction did.
 type Tx struct {
 	bolt    *bolt.Tx
+	layers  []*Mem // newest first
+	version uint64 // changes of later versions in layers are not seen
+	writes  bool   // to layers[0]
 	buckets [MaxBucket + 1]*bolt.Bucket
 	cursors [MaxBucket + 1]*bolt.Cursor // of Get: a reused cursor allocates nothing
 	before  []change
@@ -75,8 +79,21 @@ type sumKey struct {
 	key    string
 }
 
-// On wraps a transaction that the caller begins and ends.
-func On(tx *bolt.Tx) *Tx { return &Tx{bolt: tx} }
+// ErrReadOnly says that a transaction that only reads was asked to write.
+var ErrReadOnly = errors.New("the transaction is read-only")
+
+// On returns a view of a bbolt transaction, which the caller begins and ends, and
+// of the changes up to version in layers, the newest layer first.
+func On(tx *bolt.Tx, version uint64, layers ...*Mem) *Tx {
+	return &Tx{bolt: tx, version: version, layers: layers}
+}
+
+// Write is like On, and the view can be changed. Its changes go to the first layer
+// under the version. They are committed when the caller shows them to others by
+// giving them this version; until then Undo can revert them.
+func Write(tx *bolt.Tx, version uint64, layers ...*Mem) *Tx {
+	return &Tx{bolt: tx, version: version, layers: layers, writes: true}
+}
 
 // Create makes the buckets that do not exist yet.
 func Create(tx *bolt.Tx, buckets *Buckets) error {
@@ -93,16 +110,20 @@ func Create(tx *bolt.Tx, buckets *Buckets) error {
 func (tx *Tx) bucket(b Bucket) *bolt.Bucket {
 	if tx.buckets[b.No] == nil {
 		tx.buckets[b.No] = tx.bolt.Bucket([]byte(b.Name))
-		if b.Append && tx.buckets[b.No] != nil {
-			tx.buckets[b.No].FillPercent = 0.9
-		}
 	}
 	return tx.buckets[b.No]
 }
 
 // Get returns the value of key, nil if there is none. The bytes are valid until
-// the next write of the transaction and must not be changed.
+// the transaction ends and must not be changed.
 func (tx *Tx) Get(b Bucket, key []byte) []byte {
+	for _, m := range tx.layers {
+		if l := &m.lists[b.No]; !l.empty() {
+			if value, found := l.get(key, tx.version); found {
+				return value
+			}
+		}
+	}
 	c := tx.cursors[b.No]
 	if c == nil {
 		bucket := tx.bucket(b)
@@ -137,9 +158,6 @@ func (tx *Tx) write(b Bucket, key, value []byte) error {
 	if old == nil && value == nil || old != nil && value != nil && bytes.Equal(old, value) {
 		return nil
 	}
-	if old != nil {
-		old = append([]byte{}, old...) // writes move the pages that it is in
-	}
 	return tx.change(b, key, value, old)
 }
 
@@ -158,21 +176,18 @@ func (tx *Tx) change(b Bucket, key, value, old []byte) error {
 }
 
 func (tx *Tx) apply(b Bucket, key, value []byte) error {
-	var err error
-	if value == nil {
-		err = tx.bucket(b).Delete(key)
-	} else {
-		err = tx.bucket(b).Put(key, value)
+	if !tx.writes {
+		return ErrReadOnly
 	}
-	if err != nil {
-		return fmt.Errorf("bucket %s: %w", b.Name, err)
+	if len(key) == 0 || len(key) > bolt.MaxKeySize {
+		return fmt.Errorf("bucket %s: a key of %d bytes cannot be stored", b.Name, len(key))
 	}
+	tx.layers[0].set(b.No, key, tx.version, value)
 	return nil
 }
 
 // Load sets the value of key, or removes key if value is nil. It does not read
-// the previous value, and Undo cannot revert it. The caller must not change
-// value until the transaction ends.
+// the previous value, and Undo cannot revert it.
 func (tx *Tx) Load(b Bucket, key, value []byte) error { return tx.apply(b, key, value) }
 
 // Volume is about how many bytes have changed so far.
@@ -261,40 +276,37 @@ func (tx *Tx) Flush() error {
 
 // Walk yields the keys that begin with prefix and their values, up or down in
 // byte order. It starts after prefix+after, or at the end of the range if after
-// is nil. The yielded bytes are valid until the next write. The caller must not
-// write to the transaction during the walk.
+// is nil. The yielded bytes are valid until the transaction ends. The caller must
+// not write to the transaction during the walk.
 func (tx *Tx) Walk(b Bucket, prefix, after []byte, down bool) iter.Seq2[[]byte, []byte] {
 	return func(yield func(k, v []byte) bool) {
 		bucket := tx.bucket(b)
 		if bucket == nil {
 			return
 		}
-		c := bucket.Cursor()
-		var k, v []byte
+		c := cursor{tx: tx, bolt: bucket.Cursor()}
+		for _, m := range tx.layers {
+			if l := &m.lists[b.No]; !l.empty() {
+				c.lists = append(c.lists, l)
+			}
+		}
+		c.nodes = make([]*node, len(c.lists))
 		from := append(bytes.Clone(prefix), after...)
-		if down && after == nil {
-			from = past(from)
+		next := c.up
+		if down {
+			if after == nil {
+				from = past(from)
+			}
+			c.seekBefore(from)
+			next = c.down
+		} else {
+			c.seek(from)
 		}
-		switch {
-		case !down:
-			if k, v = c.Seek(from); after != nil && bytes.Equal(k, from) {
-				k, v = c.Next()
-			}
-		case from == nil:
-			k, v = tx.last(b, c)
-		default:
-			if k, _ = c.Seek(from); k == nil {
-				k, v = tx.last(b, c)
-			} else {
-				k, v = tx.previous(b, c, k)
-			}
+		k, v := next()
+		if !down && after != nil && bytes.Equal(k, from) {
+			k, v = next()
 		}
-		for k != nil && bytes.HasPrefix(k, prefix) && yield(k, v) {
-			if down {
-				k, v = tx.previous(b, c, k)
-			} else {
-				k, v = c.Next()
-			}
+		for ; k != nil && bytes.HasPrefix(k, prefix) && yield(k, v); k, v = next() {
 		}
 	}
 }
@@ -308,29 +320,4 @@ func past(key []byte) []byte {
 		}
 	}
 	return nil
-}
-
-// last moves the cursor to the last key. The cursor's own Last never returns if
-// deletions of the same transaction have emptied every page.
-func (tx *Tx) last(b Bucket, c *bolt.Cursor) (k, v []byte) {
-	if first, _ := c.First(); first == nil {
-		return nil, nil
-	}
-	return c.Last()
-}
-
-// previous moves the cursor back from the key at, its present place. The
-// cursor's own Prev returns nil at the beginning, and also at every page that
-// deletions of the same transaction have emptied. Another call then continues.
-func (tx *Tx) previous(b Bucket, c *bolt.Cursor, at []byte) (k, v []byte) {
-	if k, v = c.Prev(); k != nil || !tx.bolt.Writable() {
-		return k, v
-	}
-	if first, _ := tx.bucket(b).Cursor().First(); bytes.Equal(first, at) {
-		return nil, nil
-	}
-	for k == nil {
-		k, v = c.Prev()
-	}
-	return k, v
 }

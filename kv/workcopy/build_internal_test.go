@@ -27,7 +27,7 @@ func built(t *testing.T, b *Builder) map[string]string {
 		for err := range tx.Check() {
 			return err
 		}
-		for op := range Everything(tx, layout) {
+		for op := range Everything(table.On(tx, 0), layout) {
 			got[string(append([]byte{op.Bucket}, op.Key...))] = string(op.Value)
 		}
 		return nil

@@ -93,7 +93,7 @@ func export(o order) error {
 		at := journal.State{Seq: 1}
 		var scratch []byte
 		size := int64(0)
-		for op := range Everything(tx, o.Buckets) {
+		for op := range Everything(table.On(tx, 0), o.Buckets) {
 			scratch = at.Digest.Add(op, scratch)
 			if size += int64(len(scratch)); size > info.Size() {
 				return errors.New("its pages form a cycle")
@@ -218,7 +218,7 @@ func WriteJournal(path string, tx *bolt.Tx, buckets *table.Buckets, at journal.S
 	}
 	err = j.Begin(at)
 	if err == nil {
-		err = j.Snapshot(context.Background(), at, Format, Everything(tx, buckets))
+		err = j.Snapshot(context.Background(), at, Format, Everything(table.On(tx, 0), buckets))
 	}
 	return errors.Join(err, j.Close())
 }

@@ -147,7 +147,7 @@ func Remove(path string) error {
 func ContentDigest(db *bolt.DB, buckets *table.Buckets) (digest journal.Digest, entries int, err error) {
 	err = db.View(func(tx *bolt.Tx) error {
 		var scratch []byte
-		for op := range Everything(tx, buckets) {
+		for op := range Everything(table.On(tx, 0), buckets) {
 			scratch = digest.Add(op, scratch)
 			entries++
 		}
@@ -157,15 +157,10 @@ func ContentDigest(db *bolt.DB, buckets *table.Buckets) (digest journal.Digest, 
 }
 
 // Everything yields all entries of the store.
-func Everything(tx *bolt.Tx, buckets *table.Buckets) func(func(journal.Op) bool) {
+func Everything(tx *table.Tx, buckets *table.Buckets) func(func(journal.Op) bool) {
 	return func(yield func(journal.Op) bool) {
 		for b := range buckets.All() {
-			bucket := tx.Bucket([]byte(b.Name))
-			if bucket == nil {
-				continue
-			}
-			c := bucket.Cursor()
-			for k, v := c.First(); k != nil; k, v = c.Next() {
+			for k, v := range tx.Walk(b, nil, nil, false) {
 				if !yield(journal.Op{Bucket: b.No, Key: k, Value: v}) {
 					return
 				}

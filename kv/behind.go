@@ -1,0 +1,240 @@
+package kv
+
+import (
+	"errors"
+	"sync/atomic"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
+
+	"kist/kv/table"
+	"kist/kv/workcopy"
+)
+
+// A commit is over when the journal has it. Its changes stay in memory, where readers
+// see them, until the working copy has them too: after behindCommits commits,
+// behindBytes bytes or behindTime, whichever comes first.
+const (
+	behindCommits = 512
+	behindBytes   = 2 << 20
+	behindTime    = 50 * time.Millisecond
+)
+
+// behind holds the changes that the working copy does not have yet, and brings them
+// there. The committer adds changes and freezes them; applyLoop writes frozen ones to
+// bbolt. At most two lots are in memory.
+type behind struct {
+	layers  atomic.Pointer[layers]
+	version atomic.Uint64 // of the latest commit: see table.Mem
+
+	latest  uint64      // the version of the latest attempt to commit; used by the committer only
+	commits int         // since the last freeze; used by the committer only
+	timer   *time.Timer // ends the wait for more commits; used by the committer only
+
+	frozen  chan *table.Mem // to applyLoop
+	applied chan struct{}   // from applyLoop: it is done with a lot, or cannot write it
+	again   chan struct{}   // makes applyLoop try again at once
+
+	broken atomic.Pointer[error] // why the working copy cannot be written; nil if it can
+}
+
+// noChanges is the frozen layer when there is none.
+var noChanges = new(table.Mem)
+
+// layers are the changes in memory. Only the committer freezes the active ones, when
+// there are no frozen ones. Only applyLoop removes frozen ones.
+type layers struct {
+	active, frozen *table.Mem
+	applied        uint64 // how many lots went to the working copy
+}
+
+func (h *behind) start() {
+	h.layers.Store(&layers{active: new(table.Mem), frozen: noChanges})
+	h.timer = time.NewTimer(time.Hour)
+	h.timer.Stop()
+	h.frozen, h.applied, h.again = make(chan *table.Mem, 1), make(chan struct{}, 1), make(chan struct{}, 1)
+}
+
+// A view is the store at one instant: the working copy and what it does not have yet.
+type view struct {
+	bolt    *bolt.Tx
+	version uint64
+	layers  *layers
+}
+
+// pin returns the store as it is after the latest commit. The caller rolls back
+// view.bolt when it is done. The error is ErrClosed if the store is closed.
+func (s *Store) pin() (view, error) {
+	for {
+		applied := s.behind.layers.Load().applied
+		b, err := s.bolt.Begin(false)
+		if err != nil {
+			if errors.Is(err, berrors.ErrDatabaseNotOpen) {
+				err = ErrClosed
+			}
+			return view{}, err
+		}
+		// Whatever bbolt has is of this version or earlier, because it was committed
+		// before it went there. What bbolt does not have is in the layers, unless it
+		// went there and was removed from them in between.
+		v := view{bolt: b, version: s.behind.version.Load(), layers: s.behind.layers.Load()}
+		if v.layers.applied == applied {
+			return v, nil
+		}
+		if err := b.Rollback(); err != nil {
+			return view{}, err
+		}
+	}
+}
+
+// release ends the view.
+func (v view) release() { _ = v.bolt.Rollback() } // only fails if it has ended already
+
+// read returns a transaction that reads the view.
+func (v view) read() *table.Tx { return table.On(v.bolt, v.version, v.layers.active, v.layers.frozen) }
+
+// write returns a transaction that changes the view under the next version.
+func (h *behind) write(v view) *table.Tx {
+	h.latest++
+	return table.Write(v.bolt, h.latest, v.layers.active, v.layers.frozen)
+}
+
+// show makes the latest version the one that readers see.
+func (h *behind) show() {
+	h.version.Store(h.latest)
+	if h.commits++; h.commits == 1 {
+		h.timer.Reset(behindTime)
+	}
+}
+
+// proceed freezes the changes in memory if it is time, so that applyLoop writes them. It
+// waits for applyLoop if there are too many. The committer calls it between commits.
+func (h *behind) proceed() {
+	now := h.layers.Load()
+	if h.commits < behindCommits && now.active.Volume() < behindBytes {
+		return
+	}
+	if now.frozen != noChanges && h.failure() == nil {
+		<-h.applied
+	}
+	h.freeze()
+}
+
+// tick is called when the timer has fired.
+func (h *behind) tick() {
+	if h.layers.Load().frozen != noChanges && h.commits > 0 {
+		h.timer.Reset(behindTime) // applyLoop is still busy
+		return
+	}
+	h.freeze()
+}
+
+// freeze hands the changes in memory to applyLoop, unless it has some already.
+func (h *behind) freeze() {
+	now := h.layers.Load()
+	if now.frozen != noChanges || now.active.Volume() == 0 {
+		return
+	}
+	select {
+	case <-h.applied: // of the lot before
+	default:
+	}
+	h.layers.Store(&layers{active: new(table.Mem), frozen: now.active, applied: now.applied})
+	h.commits = 0
+	h.frozen <- now.active
+}
+
+// drain brings everything in memory to the working copy. It returns an error if the
+// working copy cannot be written. The committer calls it between commits.
+func (h *behind) drain() error {
+	for {
+		now := h.layers.Load()
+		if now.frozen != noChanges {
+			h.retry()
+			<-h.applied
+			if err := h.failure(); err != nil {
+				return err
+			}
+			continue
+		}
+		if now.active.Volume() == 0 {
+			return nil
+		}
+		h.freeze()
+	}
+}
+
+// stop brings everything to the working copy, if it can be written, and ends applyLoop.
+// Nobody may call retry any more.
+func (h *behind) stop() {
+	_ = h.drain() // failure keeps the error
+	close(h.frozen)
+	close(h.again)
+}
+
+// failure returns why the working copy cannot be written, nil if it can.
+func (h *behind) failure() error {
+	if err := h.broken.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// retry makes applyLoop try again at once if the working copy cannot be written.
+func (h *behind) retry() {
+	select {
+	case h.again <- struct{}{}:
+	default:
+	}
+}
+
+// applyLoop writes frozen changes to the working copy. If that fails, nothing new is
+// stored, reading goes on, and it tries again every second. If it never succeeds, the
+// next start makes a new working copy from the journal.
+func (s *Store) applyLoop() {
+	h := &s.behind
+	for m := range h.frozen {
+		for {
+			err := s.apply(m)
+			if err != nil {
+				_ = s.space.commitFailed(err) // for the log; callers get it when they write
+				h.broken.Store(&err)
+			} else {
+				h.broken.Store(nil)
+				now := h.layers.Load()
+				h.layers.Store(&layers{active: now.active, frozen: noChanges, applied: now.applied + 1})
+			}
+			select {
+			case h.applied <- struct{}{}:
+			default:
+			}
+			if err == nil {
+				break
+			}
+			if _, open := <-h.again; !open {
+				return
+			}
+		}
+	}
+}
+
+// apply writes changes to bbolt.
+func (s *Store) apply(m *table.Mem) error {
+	write := func(b *bolt.Tx) error { return m.Apply(b, s.buckets) }
+	err := s.bolt.Update(write)
+	if workcopy.NoRoom(err) && s.space.removeBallast() {
+		err = s.bolt.Update(write)
+	}
+	if err != nil {
+		return &copyError{err}
+	}
+	return nil
+}
+
+// copyError says that the working copy cannot be written.
+type copyError struct{ cause error }
+
+func (e *copyError) Error() string { return "cannot write the working copy: " + e.cause.Error() }
+
+func (e *copyError) Unwrap() error { return e.cause }
