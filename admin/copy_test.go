@@ -1,6 +1,7 @@
 package admin_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -243,6 +244,30 @@ func TestRsync(t *testing.T) {
 	l.content(c.addr, o, from, true)
 	c.stop()
 	s.stop()
+}
+
+// rsync compares sizes and times in whole seconds. So each record must change
+// the size of a file: a copy is brought up to date however soon it is made again.
+func TestRsyncAtOnce(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	needs(t, "copies with rsync", "rsync", "sh")
+	s := newPlace(t).serve()
+	s.ann()
+	key := s.must("key", "create", "--user", "ann", "--name", "load")
+	by := tool("rsync", `rsync -a --delete --exclude /cache "$1/" "$2"`)
+	for n := range times(40, 1000) {
+		addNotes(t, s.place, key, n, 1)
+		is.NoErr(by.copy(nil, s.data(), s.path("copy")))
+		log, _ := newest(t, s.place)
+		b, err := os.ReadFile(s.path("copy", "journal", log))
+		is.NoErr(err)
+		is.True(bytes.Contains(b, fmt.Appendf(nil, "text of %d\"", n)))
+	}
+	s.kill()
+	c := s.serveCopy("copy")
+	hasNotes(t, c.place, key, times(40, 1000))
+	c.stop()
 }
 
 // So does a copy that began before the server was killed, or stopped, and

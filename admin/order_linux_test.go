@@ -115,7 +115,8 @@ func TestOrderOfSyncs(t *testing.T) {
 		sum = c.live()[1].sum
 	}
 	blobs := regexp.QuoteMeta(p.data("blobs"))
-	journal := regexp.QuoteMeta(p.data("journal")) + `/log-[0-9a-f]+>`
+	journal := regexp.QuoteMeta(p.data("journal")) + `/recent>`
+	logs := regexp.QuoteMeta(p.data("journal")) + `/log-[0-9a-f]+>`
 	named := []string{
 		`^linkat\(.*, "` + sum + `"`,
 		`^fsync\(\d+<` + blobs + "/" + sum[:2] + `>\) += 0`,
@@ -129,12 +130,13 @@ func TestOrderOfSyncs(t *testing.T) {
 		`^(write|pwrite64)\(\d+<` + blobs + `/.*bytes of the first file`,
 		`^fsync\(\d+<` + blobs + `/.*\) += 0`,
 	}, named...),
+		`^pwrite64\(\d+<`+logs,
 		`^pwrite64\(\d+<`+journal,
 		`^fdatasync\(\d+<`+journal+`\) += 0`,
 		`^writev?\(\d+<(socket|TCP).*HTTP/1.1 201`,
 	)...)
 	inOrder(upload, `^fsync\(\d+<`+blobs+`>\) += 0`, `^fdatasync\(\d+<`+journal+`\) += 0`) // the new folder's name
-	inOrder(note, `^pwrite64\(\d+<`+journal, `^fdatasync\(\d+<`+journal+`\) += 0`, `^writev?\(\d+<(socket|TCP).*HTTP/1.1 201`)
+	inOrder(note, `^pwrite64\(\d+<`+logs, `^pwrite64\(\d+<`+journal, `^fdatasync\(\d+<`+journal+`\) += 0`, `^writev?\(\d+<(socket|TCP).*HTTP/1.1 201`)
 
 	// Nothing is answered before: of all answers, the first comes after the
 	// first sync of the journal.

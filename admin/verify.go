@@ -196,8 +196,10 @@ func lossError(r *repair.Repaired) error {
 func (c *Call) consult(dir string, v *ops.Verified) error {
 	client, err := control.Running(context.Background(), dir)
 	if err != nil {
-		return nil //nolint:nilerr // without a server: the working copy is derived, and the next start checks it
+		v.Notes = append(v.Notes, v.Mended...) // a power cut leaves such a log
+		return nil                             //nolint:nilerr // without a server: the working copy is derived, and the next start checks it
 	}
+	v.Problems = append(v.Problems, v.Mended...)
 	var problems []string
 	err = client.Call(context.Background(), http.MethodGet, "/copy", control.Nothing{}, &problems)
 	v.Problems = append(v.Problems, problems...)

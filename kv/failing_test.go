@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -28,7 +29,8 @@ type failingFolder struct {
 	*disk.Folder
 	fail  atomic.Bool
 	cause error        // the error of failing syncs; EIO if nil
-	most  atomic.Int64 // syncs of files with at most this many bytes work; -1 for none
+	most  atomic.Int64 // syncs work while the log has at most this many bytes; -1 for never
+	log   *os.File     // the newest
 }
 
 type failingFile struct {
@@ -38,6 +40,9 @@ type failingFile struct {
 
 func (f *failingFolder) Open(name string) (journal.File, error) {
 	file, err := f.Folder.Open(name)
+	if strings.HasPrefix(name, "log-") {
+		f.log = file
+	}
 	return failingFile{file, f}, err
 }
 
@@ -48,7 +53,7 @@ func (f failingFile) Size() (int64, error) {
 
 func (f failingFile) Datasync() error {
 	if f.in.fail.Load() {
-		size, err := f.Size()
+		size, err := failingFile{f.in.log, f.in}.Size()
 		if err != nil {
 			return err
 		}

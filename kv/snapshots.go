@@ -33,6 +33,7 @@ type generation struct {
 // renew begins a new generation if one is due. The committer calls it between
 // commits.
 func (g *generation) renew(s *Store) {
+	s.journal.Drain()
 	_, end := s.journal.End()
 	now := time.Now()
 	if g.busy != nil {

@@ -29,6 +29,7 @@ type Verified struct {
 	Missing  []Lost           `json:"missing"`  // records without their bytes
 	Problems []string         `json:"problems"`
 	Notes    []string         `json:"notes,omitempty"`      // what is wrong but does no harm
+	Mended   []string         `json:"-"`                    // damage to the newest log that the next start mends; it is a problem if a server runs
 	Told     bool             `json:"toldServer,omitempty"` // the running server now checks what was found
 	Repaired *repair.Repaired `json:"repaired,omitempty"`
 }
@@ -61,6 +62,10 @@ func (j Job) Verify() (*Verified, error) {
 	problem := func(err error) {
 		if errors.As(err, new(*journal.Superseded)) {
 			v.Notes = append(v.Notes, err.Error())
+			return
+		}
+		if errors.As(err, new(*journal.Mended)) {
+			v.Mended = append(v.Mended, err.Error())
 			return
 		}
 		v.Problems = append(v.Problems, err.Error())

@@ -2,6 +2,7 @@ package journal
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"math/rand/v2"
 	"syscall"
@@ -40,51 +41,59 @@ func TestAppendFails(t *testing.T) {
 		"sync, and behind truncate": {failures{"sync": 3}, 2},
 		"everything":                {failures{"write": 2, "sync": 4, "truncate": 3}, 8},
 	} {
-		t.Run(name, func(t *testing.T) {
-			is := is.New(t)
-			m := newMemory(rand.New(rand.NewPCG(1, 50)))
-			j, b := opened(t, m)
-			b = add(t, j, b, "one")
-			_, size := j.End()
-			log, before := j.name, maps.Clone(test.fail)
-			m.fail = test.fail.next
-			failed := 0
-			for {
-				next, err := try(j, b, "two")
-				if err == nil {
-					b = next
-					break
-				}
-				failed++
-				name, end := j.End()
-				want := size
-				if name != log {
-					want = headerSize
-				}
-				is.Equal(end, want)
-				is.True(errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EIO))
-				for range 10 { // at most the failed record exists
-					is.True(holds(t, m.cut(m.rnd)).Seq-b.Seq <= 1)
-				}
-				if !j.dirty {
-					is.True(holds(t, m.cut(m.rnd)).is(b))
-					is.Equal(int64(len(m.seen[j.name].data)), want)
-				}
-			}
-			is.Equal(failed, test.tries)
-			if test.fail["sync"] < before["sync"] { // nothing was added to the log that failed
-				is.True(j.name != log)
-				is.Equal(int64(len(m.seen[log].data)), size)
-			} else {
-				is.Equal(j.name, log)
-			}
-			for range 10 {
-				is.True(holds(t, m.cut(m.rnd)).is(b))
-			}
-			b = add(t, j, b, "three")
-			is.True(holds(t, m.cut(m.rnd)).is(b))
-		})
+		for _, recent := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, recent %v", name, recent), func(t *testing.T) { appendFails(t, maps.Clone(test.fail), test.tries, recent) })
+		}
 	}
+}
+
+func appendFails(t *testing.T, fail failures, tries int, recent bool) {
+	is := is.New(t)
+	m := newMemory(rand.New(rand.NewPCG(1, 50)))
+	j, b := opened(t, m)
+	if !recent {
+		j.OnDisk(noRoom)
+	}
+	b = add(t, j, b, "one")
+	is.Equal(j.recent != nil, recent)
+	_, size := j.End()
+	log, before := j.name, maps.Clone(fail)
+	m.fail = fail.next
+	failed := 0
+	for {
+		next, err := try(j, b, "two")
+		if err == nil {
+			b = next
+			break
+		}
+		failed++
+		name, end := j.End()
+		want := size
+		if name != log {
+			want = headerSize
+		}
+		is.Equal(end, want)
+		is.True(errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EIO))
+		for range 10 { // at most the failed record exists
+			is.True(holds(t, m.cut(m.rnd)).Seq-b.Seq <= 1)
+		}
+		if !j.dirty {
+			is.True(holds(t, m.cut(m.rnd)).is(b))
+			is.Equal(int64(len(m.seen[j.name].data)), want)
+		}
+	}
+	is.Equal(failed, tries)
+	if fail["sync"] < before["sync"] && !recent { // nothing was added to the log that failed
+		is.True(j.name != log)
+		is.Equal(int64(len(m.seen[log].data)), size)
+	} else {
+		is.Equal(j.name, log)
+	}
+	for range 10 {
+		is.True(holds(t, m.cut(m.rnd)).is(b))
+	}
+	b = add(t, j, b, "three")
+	is.True(holds(t, m.cut(m.rnd)).is(b))
 }
 
 // If a sync fails before the log has a record, another log of the same name
@@ -93,6 +102,7 @@ func TestSyncFailsAgain(t *testing.T) {
 	is := is.New(t)
 	m := newMemory(rand.New(rand.NewPCG(1, 54)))
 	j, b := opened(t, m)
+	j.OnDisk(noRoom)
 	m.fail = failures{"sync": 6}.next
 	first := j.log
 	for {

@@ -15,9 +15,20 @@ func (e *Superseded) Error() string { return e.Err.Error() + "; a newer snapshot
 
 func (e *Superseded) Unwrap() error { return e.Err }
 
+// Mended says that the newest log is damaged and that recent has the records. A
+// power cut leaves such a log. While a server runs it shows that the disk has
+// failed.
+type Mended struct{ Err error }
+
+func (e *Mended) Error() string {
+	return e.Err.Error() + "; journal/" + recentName + " has the same data"
+}
+
+func (e *Mended) Unwrap() error { return e.Err }
+
 // Check reads every byte of the journal, including the parts that Replay does
-// not need. It calls problem with each error, as Superseded if it does no harm,
-// and read with the number of bytes read.
+// not need. It calls problem with each error, as Superseded or Mended if it does
+// no harm to a start, and read with the number of bytes read.
 func (j *Journal) Check(read func(bytes int64), problem func(error)) error {
 	g, err := j.files.list()
 	if err != nil {
@@ -63,6 +74,11 @@ func (j *Journal) Check(read func(bytes int64), problem func(error)) error {
 		}
 		if err == nil {
 			err = j.files.readLog(&Replayed{State: h.State}, g.logs[i], next, nothing)
+		}
+		if err == nil && next == 0 {
+			if err := j.files.unmended(g.logs[i], h.State); unusable(err) {
+				problem(&Mended{err})
+			}
 		}
 		if unusable(err) {
 			tell(g.logs[i], err)

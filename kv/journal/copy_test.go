@@ -63,6 +63,7 @@ func liveCopies(t *testing.T, f, read Folder, copies int64) {
 				t.Errorf("append: %v", err)
 				return
 			}
+			j.Drain()
 			b = next
 			digests[b.State] = true
 			acked.Store(int64(b.Seq))

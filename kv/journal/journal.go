@@ -1,7 +1,7 @@
 // Package journal is the write-ahead log of a store of (bucket, key, value). It
 // has append-only logs, with one record and one sync for each commit, and
 // immutable snapshots of the whole store. These files alone can restore the
-// store. DESIGN.md of package kv has the formats.
+// store, except after a power cut: then the file recent has the newest records. DESIGN.md of package kv has the formats.
 //
 // When Append returns, its record is on stable storage. A crash may leave one
 // record more than were acknowledged, never one less. A copy of the folder
@@ -121,6 +121,13 @@ type Journal struct {
 	failed    bool   // a sync of log failed: nothing more is written to it
 	pending   *State // the state of a log that may exist and is not in use because Begin failed
 	unsynced  extent // the last record that Replay read, until it is on stable storage
+
+	head       []byte // of log
+	recent     File   // nil if each Append syncs log
+	base       int64  // where in log recent begins
+	stale      bool   // recent may have a record that was not acknowledged
+	lost       bool   // a sync of log failed: the records in recent must be written to it again
+	wantRecent bool   // the next Append tries to make recent
 }
 
 // extent is a part of a file.
@@ -212,7 +219,7 @@ func (j *Journal) Close() error {
 		err = errors.Join(err, f.Close())
 	}
 	if j.log != nil {
-		err = errors.Join(err, j.log.Close())
+		err = errors.Join(err, j.closeRecent(), j.log.Close())
 	}
 	return errors.Join(err, j.files.folder.Close())
 }
@@ -242,6 +249,7 @@ type files struct {
 	folder Folder
 	format uint32      // of the data that this program writes
 	onRead func(int64) // nil, or called with the number of bytes read: see Watch
+	bare   bool        // recent is not read
 }
 
 func (s *files) list() (generations, error) {
@@ -277,10 +285,14 @@ func (j *Journal) Begin(at State) error {
 	if name == j.name && j.data == j.files.format && j.pending == nil && !j.failed {
 		return nil // nothing was written since it began
 	}
-	if err := j.harden(); err != nil {
+	if err := errors.Join(j.harden(), j.flush()); err != nil {
 		return fmt.Errorf("cannot begin a log: %w", err)
 	}
-	head := header{plainLayout, j.files.format, at, j.now().UnixMilli()}.append(nil, logMagic)
+	h := header{plainLayout, j.files.format, at, j.now().UnixMilli()}
+	if old, err := j.files.header(name); err == nil { // recent tells logs apart by their heads
+		h.created = max(h.created, old.created+1)
+	}
+	head := h.append(nil, logMagic)
 	// Publish may replace a log that began here and has no acknowledged record.
 	// Its bytes were never acknowledged, or Replay would have reached past
 	// them.
@@ -300,23 +312,34 @@ func (j *Journal) Begin(at State) error {
 	}
 	j.log, j.name, j.data, j.pending = log, name, j.files.format, nil
 	j.end, j.lastStart, j.dirty, j.failed = int64(len(head)), int64(len(head)), false, false
-	j.at, j.prevState = at, at
+	j.at, j.prevState, j.head = at, at, head
+	if j.stale && j.recent != nil { // its record must not follow this head
+		_ = j.recent.Close()
+		j.recent = nil
+	}
+	j.stale, j.lost, j.wantRecent = false, false, j.recent == nil
+	j.aim(j.end, at.Seq)
 	return err
 }
 
-// harden puts the last record that Replay read on stable storage. A process
-// that died in Append may leave a record that is readable but not yet on the
-// disk. The next log must not outlive it. harden writes the record again: after
-// a failed sync, later syncs skip the bytes that it lost.
+// harden puts the last record that Replay read, and all that recent has, on
+// stable storage in the log. A process that died may leave records that are
+// readable but not yet on the disk. The next log must not outlive them. harden
+// writes them again: after a failed sync, later syncs skip the bytes that it
+// lost.
 func (j *Journal) harden() error {
 	if j.unsynced.size == 0 {
 		return nil
 	}
-	f, err := j.files.folder.Open(j.unsynced.name)
+	f, err := j.files.openFile(j.unsynced.name)
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(io.NewOffsetWriter(f, j.unsynced.at), io.NewSectionReader(f, j.unsynced.at, j.unsynced.size))
+	from, end := j.unsynced.at, j.unsynced.at+j.unsynced.size
+	if m, mended := f.(*mendedLog); mended {
+		from = min(from, m.base)
+	}
+	_, err = io.Copy(io.NewOffsetWriter(f, from), io.NewSectionReader(f, from, end-from))
 	if err == nil {
 		err = f.Datasync()
 	}
@@ -348,7 +371,7 @@ func (j *Journal) Resume(at State, name string, size int64) error {
 		return errors.Join(err, log.Close())
 	}
 	j.log, j.name, j.data, j.end, j.lastStart = log, name, h.format, size, size
-	j.at, j.prevState = at, at
+	j.at, j.prevState, j.head, j.wantRecent = at, at, h.append(nil, logMagic), true
 	return nil
 }
 
@@ -384,11 +407,20 @@ func (j *Journal) Append(r *Record, to State) error {
 			return err
 		}
 	}
+	if j.wantRecent {
+		j.wantRecent = false
+		_ = j.renewRecent() // without it each commit syncs the log
+	}
 	frame := r.seal(to)
+	if n := int64(len(frame)); j.recent != nil && n <= recentSize && j.end-j.base+n > recentSize {
+		if err := j.drain(); err != nil {
+			return fmt.Errorf("cannot write to the journal: %w", err)
+		}
+	}
 	j.lastStart, j.dirty = j.end, true
 	_, err := j.log.WriteAt(frame, j.end)
 	if err == nil {
-		err = j.sync()
+		err = j.keep(frame)
 	}
 	if err != nil {
 		return errors.Join(fmt.Errorf("cannot write to the journal: %w", err), j.settle())
@@ -403,6 +435,7 @@ func (j *Journal) Append(r *Record, to State) error {
 // happened. Nothing else is written until that works.
 func (j *Journal) Retract() error {
 	j.end, j.at, j.dirty = j.lastStart, j.prevState, true
+	j.stale = j.recent != nil
 	return j.settle()
 }
 
@@ -414,7 +447,19 @@ func (j *Journal) settle() error {
 	if err := j.log.Truncate(j.end); err != nil {
 		return fmt.Errorf("cannot cut the journal back: %w", err)
 	}
-	if err := j.sync(); err != nil {
+	err := error(nil)
+	if j.recent != nil {
+		if j.stale { // as programs see it; renewRecent makes it permanent
+			_, _ = j.recent.WriteAt(make([]byte, frameHead), recentHead+max(0, j.end-j.base))
+		}
+		err = j.flush()
+	} else {
+		err = j.sync()
+	}
+	if err == nil && j.stale {
+		err = j.renewRecent()
+	}
+	if err != nil {
 		return fmt.Errorf("cannot cut the journal back: %w", err)
 	}
 	j.dirty = false

@@ -18,7 +18,9 @@ import (
 func layouts(m *memory) map[string]byte {
 	all := map[string]byte{}
 	for name, f := range m.seen {
-		all[name] = f.data[11]
+		if name != recentName {
+			all[name] = f.data[11]
+		}
 	}
 	return all
 }

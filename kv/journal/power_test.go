@@ -114,6 +114,25 @@ func (h *history) append() {
 	if err == nil || h.settled() {
 		h.maybe = nil
 	}
+	h.j.Drain()
+}
+
+// stop closes the journal and continues it, as a clean stop and start do.
+func (h *history) stop() {
+	name, size := h.j.End()
+	j, err := h.j, h.j.Close()
+	if err == nil && h.settled() {
+		if h.j, err = New(h.disk, format); err == nil {
+			err = h.j.Resume(h.acked.State, name, size)
+		}
+	}
+	if err != nil || !h.settled() {
+		h.j = j
+		h.begin()
+		return
+	}
+	h.j.now = func() time.Time { return h.clock }
+	h.last = false
 }
 
 // settled reports whether unacknowledged bytes are permanently gone.
@@ -161,6 +180,8 @@ func (h *history) live(steps int, restarts bool) {
 		case n < 92:
 			h.rotate()
 		case !restarts:
+		case n < 94:
+			h.stop()
 		case n < 97:
 			h.begin()
 		default:

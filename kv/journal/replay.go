@@ -174,7 +174,7 @@ func lacks(g generations, seq uint64) error {
 
 // open opens a file of the journal and reads past its header.
 func (s *files) open(name string) (File, *reader, header, error) {
-	f, err := s.folder.Open(name)
+	f, err := s.openFile(name)
 	if errors.As(err, new(*Irregular)) {
 		return nil, nil, header{}, err
 	}

@@ -350,7 +350,7 @@ func (r *reader) find(from int64, likely func(first []byte) bool) (at int64, fou
 // behindHead opens a file whose head may be damaged, at the place of its first
 // frame. It trusts the layout in the head: if that is wrong, no frame is valid.
 func (s *files) behindHead(name string) (File, *reader, error) {
-	f, err := s.folder.Open(name)
+	f, err := s.openFile(name)
 	if err != nil {
 		return nil, nil, err
 	}

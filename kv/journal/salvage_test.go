@@ -43,7 +43,7 @@ func TestSalvageRandomDamage(t *testing.T) {
 			b = b.with(&r, someOps(rnd))
 			is.NoErr(j.Append(&r, b.State))
 		}
-		log := m.seen[fileName(logName, 0)]
+		log := withoutRecent(m).seen[fileName(logName, 0)]
 		marks, end := frames(t, log.data)
 		hit := map[int]bool{}
 		for range 1 + rnd.IntN(4) {
@@ -100,7 +100,7 @@ func TestSurvey(t *testing.T) {
 			is := is.New(t)
 			m := newMemory(rand.New(rand.NewPCG(1, 78)))
 			j, _ := generationsOf(t, m, 3)
-			c.harm(t, m)
+			c.harm(t, withoutRecent(m))
 			s, err := j.Survey(0, func(int64) {})
 			is.NoErr(err)
 			t.Log(s.Harm)
@@ -186,7 +186,7 @@ func TestSurveyHarmIsBounded(t *testing.T) {
 		b = b.with(&r, []Op{{Bucket: 1, Key: []byte("key"), Value: someBytes(rnd, 8)}})
 		is.NoErr(j.Append(&r, b.State))
 	}
-	log := m.seen[fileName(logName, 0)]
+	log := withoutRecent(m).seen[fileName(logName, 0)]
 	marks, _ := frames(t, log.data)
 	harmed := 0
 	for n := 0; n < len(marks)-1; n += 2 {
@@ -283,7 +283,7 @@ func TestTorn(t *testing.T) {
 			is := is.New(t)
 			m := newMemory(rand.New(rand.NewPCG(1, 81)))
 			generationsOf(t, m, 1)
-			log := m.seen[fileName(logName, 0)]
+			log := withoutRecent(m).seen[fileName(logName, 0)]
 			marks, end := frames(t, log.data)
 			last := marks[len(marks)-1]
 			log.data = c.harm(log.data[:end], last)

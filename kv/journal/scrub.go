@@ -24,7 +24,7 @@ type Mark struct {
 // returned as err. The caller must hold the journal.
 func (j *Journal) Scrub(to Mark, pace func(bytes int) error) (wrong, err error) {
 	p := &paced{Folder: j.files.folder, to: to, pace: pace}
-	wrong = (&files{folder: p, format: j.files.format}).scrub(to)
+	wrong = (&files{folder: p, format: j.files.format, bare: true}).scrub(to)
 	switch {
 	case p.err != nil:
 		return nil, p.err

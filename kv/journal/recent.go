@@ -1,0 +1,282 @@
+package journal
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"strings"
+)
+
+// The file recent has the records at the end of the newest log a second time,
+// from the byte base of that log on. It has a fixed size and is written over and
+// over. A commit syncs only this file: a log grows, so syncing it also writes
+// metadata of the file system. The records before base are on stable storage in
+// the log. DESIGN.md of package kv has more.
+//
+// Programs see each record in the log before it is acknowledged, so a copy does
+// not need recent. After a power cut the log may lack what recent has.
+const (
+	recentName  = "recent"
+	recentMagic = "kistlast"
+	recentHead  = 4096 // where its records begin; what comes before is the head, and zeros
+	recentSums  = len(recentMagic) + headerSize + 8 + 8
+)
+
+// recentSize is how many bytes of records fit into recent. Tests make it smaller.
+var recentSize int64 = 1 << 20
+
+// openFile opens a file of the journal. What the newest log lacks after a
+// power cut is read from recent.
+func (s *files) openFile(name string) (File, error) {
+	f, err := s.folder.Open(name)
+	if err != nil || s.bare || !strings.HasPrefix(name, logName) {
+		return f, err
+	}
+	mended, err := s.mend(f)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("cannot read journal/%s: %w", recentName, err), f.Close())
+	}
+	return mended, nil
+}
+
+// mendedLog is a log to which recent belongs. Reading it returns the bytes of
+// rest where they belong in the log.
+type mendedLog struct {
+	File
+	base int64
+	at   int64  // where the whole records from base on end
+	rest []byte // the records after them, which only recent has
+}
+
+// mend returns the log with what recent has in addition, or the log itself if
+// recent does not belong to it. Whole records of the log are preferred, because
+// a copy may have an older recent.
+func (s *files) mend(f File) (File, error) {
+	recent, err := s.folder.Open(recentName)
+	if errors.Is(err, fs.ErrNotExist) || errors.As(err, new(*Irregular)) {
+		return f, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer recent.Close()
+	head, own := make([]byte, recentSums+4), make([]byte, headerSize)
+	if _, err := recent.ReadAt(head, 0); err != nil {
+		return f, unread(err)
+	}
+	if _, err := f.ReadAt(own, 0); err != nil { // the caller reads it, too
+		return f, nil //nolint:nilerr // see above
+	}
+	size, err := f.Size()
+	if err != nil {
+		return nil, err
+	}
+	at, seq := int64(binary.BigEndian.Uint64(head[recentSums-16:])), binary.BigEndian.Uint64(head[recentSums-8:])
+	if crc32.Checksum(head[:recentSums], castagnoli) != binary.BigEndian.Uint32(head[recentSums:]) || !bytes.Equal(head[len(recentMagic):recentSums-16], own) || at < headerSize || at > size {
+		return f, nil
+	}
+	m := &mendedLog{File: f, base: at}
+	m.at, seq = consecutive(&reader{file: f, at: at, size: size}, seq)
+	room, err := recent.Size()
+	if err != nil {
+		return nil, err
+	}
+	from := recentHead + m.at - m.base
+	if m.rest = make([]byte, max(0, min(room, recentHead+recentSize)-from)); len(m.rest) > 0 {
+		if _, err := recent.ReadAt(m.rest, from); unread(err) != nil {
+			return nil, unread(err)
+		}
+	}
+	end, _ := consecutive(&reader{file: bytes.NewReader(m.rest), size: int64(len(m.rest))}, seq)
+	m.rest = m.rest[:end]
+	return m, nil
+}
+
+// unread returns the error of a read, nil if the file was only too short.
+func unread(err error) error {
+	if err == nil || errors.Is(err, io.EOF) {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", ErrRead, err)
+}
+
+// consecutive reads whole records that follow the one with the number seq. It
+// returns where they end, and the number of the last one.
+func consecutive(r *reader, seq uint64) (end int64, last uint64) {
+	for {
+		end = r.at
+		payload, err := r.frame()
+		if err != nil || !claims(payload, seq, seq+1) {
+			return end, seq
+		}
+		seq++
+	}
+}
+
+func (m *mendedLog) ReadAt(b []byte, off int64) (int, error) {
+	n, err := m.File.ReadAt(b, off)
+	from, to := max(off, m.at), min(off+int64(len(b)), m.at+int64(len(m.rest)))
+	if from < to && from <= off+int64(n) {
+		copy(b[from-off:to-off], m.rest[from-m.at:])
+		n = max(n, int(to-off))
+	}
+	if n == len(b) {
+		err = nil
+	}
+	return n, err
+}
+
+func (m *mendedLog) Size() (int64, error) {
+	size, err := m.File.Size()
+	return max(size, m.at+int64(len(m.rest))), err
+}
+
+// unmended returns what is wrong with the newest log, if recent mends it.
+func (s *files) unmended(seq uint64, from State) error {
+	f, err := s.openFile(fileName(logName, seq))
+	if err != nil {
+		return err
+	}
+	m, mended := f.(*mendedLog)
+	if err := f.Close(); err != nil || !mended || len(m.rest) == 0 {
+		return err
+	}
+	bare := files{folder: s.folder, format: s.format, bare: true}
+	return bare.readLog(&Replayed{State: from}, seq, 0, nothing)
+}
+
+// keep puts the frame at the end of the log, which was just written, on stable
+// storage.
+func (j *Journal) keep(frame []byte) error {
+	if j.recent == nil {
+		return j.sync()
+	}
+	if int64(len(frame)) > recentSize {
+		err := j.flush()
+		if err == nil {
+			j.aim(j.end+int64(len(frame)), j.at.Seq+1)
+		}
+		return err
+	}
+	j.stale = true
+	_, err := j.recent.WriteAt(frame, recentHead+j.end-j.base)
+	if err == nil {
+		err = j.recent.Datasync()
+	}
+	if err == nil {
+		j.stale = false
+	}
+	return err
+}
+
+// Drain syncs the log if recent is nearly full, so that no Append has to. If
+// that fails, the first Append that finds no room in recent reports it.
+func (j *Journal) Drain() {
+	if j.recent != nil && !j.dirty && j.end-j.base > recentSize*3/4 {
+		_ = j.drain()
+	}
+}
+
+// drain puts all records on stable storage in the log, and empties recent.
+func (j *Journal) drain() error {
+	if err := j.flush(); err != nil {
+		return err
+	}
+	j.aim(j.end, j.at.Seq)
+	return nil
+}
+
+// flush puts what was written to the log on stable storage there. After a
+// failed sync it writes the records in recent again, because later syncs skip
+// what that one lost.
+func (j *Journal) flush() error {
+	if j.recent == nil {
+		return nil
+	}
+	var err error
+	if j.lost && j.end > j.base {
+		_, err = io.Copy(io.NewOffsetWriter(j.log, j.base), io.NewSectionReader(j.recent, recentHead, j.end-j.base))
+	}
+	if err == nil {
+		err = j.log.Datasync()
+	}
+	j.lost = err != nil
+	return err
+}
+
+// aim lets recent begin at a byte of the log, after the record with the number
+// seq. Everything before it must be on stable storage in the log. The sync of
+// the next record includes the new head. Until then recent has no record that
+// the log lacks, whichever head survives. Without recent, each Append syncs the
+// log.
+func (j *Journal) aim(base int64, seq uint64) {
+	if j.recent == nil {
+		return
+	}
+	if _, err := j.recent.WriteAt(j.recentHead(base, seq), 0); err != nil {
+		_ = j.recent.Close() // it has nothing that the log lacks
+		j.recent = nil
+		return
+	}
+	j.base = base
+}
+
+func (j *Journal) recentHead(base int64, seq uint64) []byte {
+	b := append([]byte(recentMagic), j.head...)
+	b = binary.BigEndian.AppendUint64(b, uint64(base))
+	b = binary.BigEndian.AppendUint64(b, seq)
+	return binary.BigEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
+}
+
+// renewRecent replaces recent by an empty file, or removes it if there is no room.
+// The acknowledged records must be on stable storage in the log. The error says
+// that recent may still have another record.
+func (j *Journal) renewRecent() error {
+	if j.recent != nil {
+		_ = j.recent.Close() // it is replaced
+		j.recent = nil
+	}
+	s, known := j.disk()
+	err := error(nil)
+	if !known || s.Free-s.Reserve > 2*recentSize {
+		if err = j.files.folder.Publish(recentName, func(w io.Writer) error {
+			_, err := w.Write(append(j.recentHead(j.end, j.at.Seq), make([]byte, recentHead+int(recentSize)-recentSums-4)...))
+			return err
+		}); err == nil {
+			j.stale = false
+			if f, err := j.files.folder.Open(recentName); err == nil {
+				j.recent, j.base, j.lost = f, j.end, false
+			}
+			return nil
+		}
+	}
+	if j.stale {
+		if failed := j.files.folder.Remove(recentName); failed != nil && !errors.Is(failed, fs.ErrNotExist) {
+			return errors.Join(err, failed)
+		}
+		if failed := j.files.folder.Sync(); failed != nil {
+			return errors.Join(err, failed)
+		}
+		j.stale = false
+	}
+	return nil
+}
+
+// closeRecent syncs the log and makes recent belong to no log.
+func (j *Journal) closeRecent() error {
+	if j.recent == nil {
+		return nil
+	}
+	err := j.flush()
+	if err == nil {
+		_, err = j.recent.WriteAt(make([]byte, recentSums+4), 0)
+	}
+	if err == nil {
+		err = j.recent.Datasync()
+	}
+	return errors.Join(err, j.recent.Close())
+}

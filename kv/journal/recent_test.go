@@ -1,0 +1,331 @@
+package journal
+
+import (
+	"bytes"
+	"errors"
+	"math/rand/v2"
+	"syscall"
+	"testing"
+
+	"github.com/matryer/is"
+)
+
+// grown is a journal whose newest log has records on stable storage and, from
+// base on, records that only recent is sure to have.
+func grown(t *testing.T, seed uint64) (m *memory, j *Journal, b book, log string) {
+	t.Helper()
+	is := is.New(t)
+	m = newMemory(rand.New(rand.NewPCG(seed, 90)))
+	j, b = opened(t, m)
+	var r Record
+	for drained := 0; drained < 2 || j.end-j.base < recentSize/2; {
+		base := j.base
+		b = b.with(&r, []Op{{1, someBytes(m.rnd, 8), someBytes(m.rnd, m.rnd.IntN(2000))}})
+		is.NoErr(j.Append(&r, b.State))
+		if j.base != base {
+			drained++
+		}
+	}
+	return m, j, b, j.name
+}
+
+// Most records are synced in recent alone.
+func TestRecentIsSynced(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m := newMemory(rand.New(rand.NewPCG(1, 91)))
+	j, b := opened(t, m)
+	b = add(t, j, b, "one")
+	synced := map[string]int{}
+	m.fail = func(step, name string) error {
+		if step == "sync" {
+			synced[name]++
+		}
+		return nil
+	}
+	var r Record
+	for range 1000 {
+		b = b.with(&r, []Op{{1, []byte("key"), someBytes(m.rnd, 200)}})
+		is.NoErr(j.Append(&r, b.State))
+		j.Drain()
+	}
+	is.Equal(synced[recentName], 1000)
+	is.True(synced[j.name] >= 10)
+	is.True(synced[j.name] < 100)
+	is.True(holds(t, m.cut(m.rnd)).is(b))
+}
+
+// Whatever a power cut left of the log from base on, a replay, a copy and a
+// salvage have all records, and nothing is damaged. After the next start the
+// logs have them without recent.
+func TestRecentMends(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(40) {
+		is := is.New(t)
+		m, j, b, name := grown(t, seed)
+		c := m.copied()
+		log, base := c.seen[name], int(j.base)
+		switch seed % 5 {
+		case 0:
+			log.data = log.data[:base]
+		case 1:
+			log.data = log.data[:base+c.rnd.IntN(len(log.data)-base)]
+		case 2:
+			clear(log.data[base:])
+		case 3: // blocks
+			for at := base; at < len(log.data); at++ {
+				if at/sector%3 == int(seed)%3 {
+					log.data[at] = 0
+				}
+			}
+		case 4:
+			copy(log.data[base:], someBytes(c.rnd, len(log.data)-base))
+		}
+		is.True(!bytes.Equal(log.data, m.seen[name].data))
+		is.True(holds(t, c).is(b))
+
+		cj, err := New(c, format)
+		is.NoErr(err)
+		parts, err := cj.Files()
+		is.NoErr(err)
+		is.True(holds(t, copyOf(t, cj, parts)).is(b))
+
+		s, err := cj.Survey(b.Digest, func(int64) {})
+		is.NoErr(err)
+		is.Equal(len(s.Harm), 0)
+		n := &counted{t: t}
+		done, err := s.Salvage(nil, n)
+		is.NoErr(err)
+		is.Equal(done.State(), b.State)
+		is.Equal(n.records, int(b.Seq))
+
+		_, again := opened(t, c)
+		is.True(again.is(b))
+		is.True(holds(t, withoutRecent(c.cut(c.rnd))).is(b))
+	}
+}
+
+// State is the state that the salvage reached.
+func (s Salvaged) State() State { return State{s.Seq, s.Digest} }
+
+// Check tells of damage that recent mends.
+func TestCheckMended(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m, j, _, name := grown(t, 5)
+	found := func() (all []error) {
+		is.NoErr(newJournal(t, m).Check(func(int64) {}, func(err error) { all = append(all, err) }))
+		return all
+	}
+	is.Equal(len(found()), 0)
+	m.seen[name].data[j.base+frameHead+stateSize] ^= 1
+	all := found()
+	is.Equal(len(all), 1)
+	is.True(errors.As(all[0], new(*Mended)))
+	var damage *Damaged
+	is.True(errors.As(all[0], &damage))
+	is.Equal(damage.At, j.base)
+	is.Equal(damage.Name, name)
+}
+
+// Damage to recent alone does no harm. Damage to both never leads to a state
+// that did not exist.
+func TestRecentFlipped(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m, j, b, name := grown(t, 1)
+	flip := func(f *inode, from int) { f.data[from+m.rnd.IntN(len(f.data)-from)] ^= 1 << m.rnd.IntN(8) }
+	refused, earlier := 0, 0
+	for range 600 {
+		c := m.copied()
+		flip(c.seen[recentName], 0)
+		is.True(holds(t, c).is(b))
+		used := recentHead + int(j.end-j.base)
+		c.seen[recentName].data = c.seen[recentName].data[:used]
+		flip(c.seen[name], int(j.base))
+		if m.rnd.IntN(2) == 0 {
+			flip(c.seen[recentName], 0)
+		}
+		cj, err := New(c, format)
+		is.NoErr(err)
+		got, _, err := replay(cj)
+		switch {
+		case err != nil:
+			is.True(errors.As(err, new(*Damaged)))
+			refused++
+		case !got.is(b):
+			is.Equal(got.Seq, b.Seq-1) // the last record was damaged in both places
+			earlier++
+		}
+	}
+	t.Logf("%d refused, %d without the last record", refused, earlier)
+	is.True(refused > 0)
+}
+
+// A copy may have an older recent than log, even one with a record that was
+// retracted. The log decides.
+func TestRecentOlderThanLog(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m, j, b, _ := grown(t, 2)
+	older := []*inode{m.copied().seen[recentName]}
+	var r Record
+	for n := range 200 {
+		next := b.with(&r, someOps(m.rnd))
+		is.NoErr(j.Append(&r, next.State))
+		older = append(older, m.copied().seen[recentName])
+		if n%5 == 0 {
+			is.NoErr(j.Retract())
+			next = b.with(&r, someOps(m.rnd))
+			is.NoErr(j.Append(&r, next.State))
+		}
+		b = next
+		c := m.copied()
+		c.seen[recentName] = older[m.rnd.IntN(len(older))]
+		is.True(holds(t, c).is(b))
+		c.seen[recentName].data = bytes.Clone(c.seen[recentName].data)
+		for at := 0; at < len(c.seen[recentName].data); at += sector { // a copy made while it changes
+			if m.rnd.IntN(2) == 0 {
+				copy(c.seen[recentName].data[at:at+sector], m.seen[recentName].data[at:])
+			}
+		}
+		is.True(holds(t, c).is(b))
+	}
+}
+
+// After a clean stop recent belongs to no log: damage is reported, not mended.
+func TestRecentAfterStop(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m, j, b, name := grown(t, 3)
+	base := int(j.base)
+	_, size := j.End()
+	is.NoErr(j.Close())
+	is.True(holds(t, withoutRecent(m.cut(m.rnd))).is(b))
+	c := m.copied()
+	c.seen[name].data[base+100] ^= 1
+	is.True(errors.As(problems(newJournal(t, c)), new(*Damaged)))
+
+	j = newJournal(t, m)
+	is.NoErr(j.Resume(b.State, name, size))
+	b = add(t, j, b, "one")
+	is.True(j.base >= size)
+	is.True(holds(t, m.cut(m.rnd)).is(b))
+}
+
+func newJournal(t *testing.T, m *memory) *Journal {
+	t.Helper()
+	j, err := New(m, format)
+	is.New(t).NoErr(err)
+	return j
+}
+
+// If the log cannot be synced, nothing is lost: recent keeps its records, and
+// Append fails when recent is full. Then everything is written again.
+func TestRecentFull(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(10) {
+		is := is.New(t)
+		m, j, b, name := grown(t, seed)
+		m.fail = func(step, file string) error {
+			if step == "sync" && file == name {
+				return syscall.EIO
+			}
+			return nil
+		}
+		var err error
+		for err == nil {
+			var next book
+			if next, err = try(j, b, "key"); err == nil {
+				b = next
+			}
+			j.Drain()
+			is.True(holds(t, m.cut(m.rnd)).is(b))
+		}
+		is.True(errors.Is(err, syscall.EIO))
+		is.True(errors.Is(j.Begin(b.State), syscall.EIO))
+		m.fail = nil
+		b = add(t, j, b, "two")
+		is.Equal(j.name, name)
+		is.True(holds(t, m.cut(m.rnd)).is(b))
+		is.NoErr(j.Begin(b.State))
+		is.True(holds(t, withoutRecent(m.cut(m.rnd))).is(b))
+	}
+}
+
+// A long record is synced in the log. If an earlier sync of the log failed, what
+// that lost is written again before.
+func TestRecentAndLongRecord(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(10) {
+		is := is.New(t)
+		m, j, b, name := grown(t, seed)
+		for j.base < j.end && !j.lost {
+			b = add(t, j, b, "key")
+			m.fail = func(step, file string) error {
+				if step == "sync" && file == name {
+					return syscall.EIO
+				}
+				return nil
+			}
+			j.Drain()
+			m.fail = nil
+		}
+		var r Record
+		next := b.with(&r, []Op{{1, []byte("long"), make([]byte, 2*recentSize)}})
+		is.NoErr(j.Append(&r, next.State))
+		for range 10 {
+			is.True(holds(t, m.cut(m.rnd)).is(next))
+		}
+		add(t, j, next, "one")
+		is.NoErr(j.Retract())
+		for range 10 {
+			is.True(holds(t, m.cut(m.rnd)).is(next))
+		}
+	}
+}
+
+// A record that failed, and could not be cut off, does not come back in the next
+// log.
+func TestRecentWithFailedRecord(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m, j, b, _ := grown(t, 6)
+	is.NoErr(j.drain())
+	m.fail = func(step, file string) error {
+		if step == "truncate" || step == "sync" && file == recentName {
+			return syscall.EIO
+		}
+		return nil
+	}
+	_, err := try(j, b, "key")
+	is.True(errors.Is(err, syscall.EIO))
+	is.NoErr(j.Begin(b.State))
+	for range 10 {
+		is.True(holds(t, m.copied()).is(b))
+		is.True(holds(t, m.cut(m.rnd)).is(b))
+	}
+	m.fail = nil
+	b = add(t, j, b, "one")
+	is.True(holds(t, m.cut(m.rnd)).is(b))
+}
+
+// Without room for recent each record is synced in the log. With room, the next
+// log has a recent again.
+func TestRecentWithoutRoom(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m := newMemory(rand.New(rand.NewPCG(1, 92)))
+	j, b := opened(t, m)
+	j.OnDisk(noRoom)
+	for range 10 {
+		b = add(t, j, b, "one")
+		is.True(holds(t, m.cut(m.rnd)).is(b))
+	}
+	is.True(m.seen[recentName] == nil)
+	j.OnDisk(func() (Space, error) { return Space{Free: 1 << 40}, nil })
+	is.NoErr(j.Begin(b.State))
+	b = add(t, j, b, "two")
+	is.True(m.seen[recentName] != nil)
+	is.True(holds(t, m.cut(m.rnd)).is(b))
+}
