@@ -157,42 +157,6 @@ func TestAppendWithoutRoom(t *testing.T) {
 	is.True(holds(t, m.cut(m.rnd)).is(next))
 }
 
-// A retracted record has not happened. Nothing else is written until that is on
-// stable storage.
-func TestRetract(t *testing.T) {
-	for name, fail := range map[string]failures{
-		"works":          {},
-		"truncate fails": {"truncate": 2},
-		"sync fails":     {"sync": 2},
-	} {
-		t.Run(name, func(t *testing.T) {
-			is := is.New(t)
-			m := newMemory(rand.New(rand.NewPCG(1, 52)))
-			j, b := opened(t, m)
-			b = add(t, j, b, "one")
-			gone := add(t, j, b, "two")
-			broken := len(fail) > 0
-			m.fail = fail.next
-			err := j.Retract()
-			is.Equal(err != nil, broken)
-			if broken {
-				left := holds(t, m.cut(m.rnd))
-				is.True(left.is(b) || left.is(gone))
-				_, err := try(j, b, "three")
-				is.True(errors.Is(err, syscall.EIO))
-				left = holds(t, m.cut(m.rnd))
-				is.True(left.is(b) || left.is(gone))
-			}
-			for range 3 {
-				b = add(t, j, b, "three")
-				is.True(holds(t, m.cut(m.rnd)).is(b))
-			}
-			is.Equal(b.Seq, uint64(4))
-			is.Equal(b.entries["\x01two"], "")
-		})
-	}
-}
-
 // Resume continues at a clean stop and nowhere else.
 func TestResume(t *testing.T) {
 	is := is.New(t)

@@ -110,17 +110,15 @@ type Journal struct {
 	space     func() (Space, error)
 	parts     []File // opened by Files
 
-	log       File   // nil until Begin or Resume
-	name      string // of log
-	data      uint32 // the format in its head
-	end       int64  // the end of the last acknowledged record of log
-	lastStart int64  // the beginning of that record
-	at        State  // the state after that record
-	prevState State  // the state before that record
-	dirty     bool   // log may have bytes after end
-	failed    bool   // a sync of log failed: nothing more is written to it
-	pending   *State // the state of a log that may exist and is not in use because Begin failed
-	unsynced  extent // the last record that Replay read, until it is on stable storage
+	log      File   // nil until Begin or Resume
+	name     string // of log
+	data     uint32 // the format in its head
+	end      int64  // the end of the last acknowledged record of log
+	at       State  // the state after that record
+	dirty    bool   // log may have bytes after end
+	failed   bool   // a sync of log failed: nothing more is written to it
+	pending  *State // the state of a log that may exist and is not in use because Begin failed
+	unsynced extent // the last record that Replay read, until it is on stable storage
 
 	head       []byte // of log
 	recent     File   // nil if each Append syncs log
@@ -311,8 +309,8 @@ func (j *Journal) Begin(at State) error {
 		err = j.log.Close() // its acknowledged records are synced
 	}
 	j.log, j.name, j.data, j.pending = log, name, j.files.format, nil
-	j.end, j.lastStart, j.dirty, j.failed = int64(len(head)), int64(len(head)), false, false
-	j.at, j.prevState, j.head = at, at, head
+	j.end, j.dirty, j.failed = int64(len(head)), false, false
+	j.at, j.head = at, head
 	if j.stale && j.recent != nil { // its record must not follow this head
 		_ = j.recent.Close()
 		j.recent = nil
@@ -370,8 +368,8 @@ func (j *Journal) Resume(at State, name string, size int64) error {
 	if err := endsWith(r, name, h, at); err != nil {
 		return errors.Join(err, log.Close())
 	}
-	j.log, j.name, j.data, j.end, j.lastStart = log, name, h.format, size, size
-	j.at, j.prevState, j.head, j.wantRecent = at, at, h.append(nil, logMagic), true
+	j.log, j.name, j.data, j.end = log, name, h.format, size
+	j.at, j.head, j.wantRecent = at, h.append(nil, logMagic), true
 	return nil
 }
 
@@ -417,7 +415,7 @@ func (j *Journal) Append(r *Record, to State) error {
 			return fmt.Errorf("cannot write to the journal: %w", err)
 		}
 	}
-	j.lastStart, j.dirty = j.end, true
+	j.dirty = true
 	_, err := j.log.WriteAt(frame, j.end)
 	if err == nil {
 		err = j.keep(frame)
@@ -426,17 +424,9 @@ func (j *Journal) Append(r *Record, to State) error {
 		return errors.Join(fmt.Errorf("cannot write to the journal: %w", err), j.settle())
 	}
 	j.end += int64(len(frame))
-	j.prevState, j.at = j.at, to
+	j.at = to
 	j.dirty = false
 	return nil
-}
-
-// Retract removes the last record that Append wrote, so that its commit has not
-// happened. Nothing else is written until that works.
-func (j *Journal) Retract() error {
-	j.end, j.at, j.dirty = j.lastStart, j.prevState, true
-	j.stale = j.recent != nil
-	return j.settle()
 }
 
 // settle cuts off bytes that were not acknowledged.

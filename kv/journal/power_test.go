@@ -24,8 +24,6 @@ type history struct {
 	rec   Record
 
 	acked book   // what was acknowledged
-	prev  book   // the state before, if the last record can be retracted
-	last  bool   // it can be retracted
 	maybe []book // states that are possible in place of acked
 
 	one  int // one of so many steps is followed by a check
@@ -98,7 +96,7 @@ func (h *history) begin() {
 	if err := h.j.Begin(got.State); err != nil {
 		h.Fatal(err)
 	}
-	h.acked, h.maybe, h.last = got, nil, false
+	h.acked, h.maybe = got, nil
 	h.disk.fail = fail
 }
 
@@ -107,9 +105,7 @@ func (h *history) append() {
 	h.maybe = append(h.maybe, next)
 	err := h.j.Append(&h.rec, next.State)
 	if err == nil {
-		h.prev, h.acked, h.last = h.acked, next, true
-	} else {
-		h.last = false
+		h.acked = next
 	}
 	if err == nil || h.settled() {
 		h.maybe = nil
@@ -132,26 +128,13 @@ func (h *history) stop() {
 		return
 	}
 	h.j.now = func() time.Time { return h.clock }
-	h.last = false
 }
 
 // settled reports whether unacknowledged bytes are permanently gone.
 func (h *history) settled() bool { return !h.j.dirty && h.j.pending == nil }
 
-func (h *history) retract() {
-	if !h.last {
-		return
-	}
-	h.maybe = append(h.maybe, h.acked)
-	h.acked, h.last = h.prev, false
-	if h.j.Retract() == nil {
-		h.maybe = nil
-	}
-}
-
 func (h *history) rotate() {
 	h.clock = h.clock.Add(time.Duration(h.rnd.IntN(100)) * time.Hour)
-	h.last = false
 	if h.j.Begin(h.acked.State) != nil {
 		return
 	}
@@ -173,10 +156,8 @@ func (h *history) rotate() {
 func (h *history) live(steps int, restarts bool) {
 	for range steps {
 		switch n := h.rnd.IntN(100); {
-		case n < 70:
-			h.append()
 		case n < 78:
-			h.retract()
+			h.append()
 		case n < 92:
 			h.rotate()
 		case !restarts:
