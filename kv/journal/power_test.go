@@ -200,7 +200,7 @@ func troubles(rnd *rand.Rand) func(step, name string) error {
 // Whatever happens to the power, the process and the disk: a replay afterwards
 // returns everything that was acknowledged and at most one record more.
 func TestPowerCuts(t *testing.T) {
-	histories := uint64(7)
+	histories := uint64(20)
 	if *long {
 		histories = 2000
 	}
