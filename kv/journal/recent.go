@@ -244,7 +244,13 @@ func (j *Journal) renewRecent() error {
 	err := error(nil)
 	if !known || s.Free-s.Reserve > 2*recentSize {
 		if err = j.files.folder.Publish(recentName, func(w io.Writer) error {
-			_, err := w.Write(append(j.recentHead(j.end, j.at.Seq), make([]byte, recentHead+int(recentSize)-recentSums-4)...))
+			// In small pieces: Linux keeps a large write in the cache as one piece
+			// and would write all of it again with each record.
+			_, err := w.Write(append(j.recentHead(j.end, j.at.Seq), make([]byte, recentHead-recentSums-4)...))
+			zeros := make([]byte, 4<<10)
+			for n := int64(0); n < recentSize && err == nil; n += int64(len(zeros)) {
+				_, err = w.Write(zeros[:min(int64(len(zeros)), recentSize-n)])
+			}
 			return err
 		}); err == nil {
 			j.stale = false
