@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -121,6 +122,25 @@ func BenchmarkPage(b *testing.B) {
 			b.Run("last", func(b *testing.B) { a.bench(b, 200, "GET", "/api/v1/notes?cursor="+cursor, "") })
 		})
 	}
+}
+
+// BenchmarkPages makes the first page for 16 clients at the same time.
+func BenchmarkPages(b *testing.B) {
+	a := start(b, quiet)
+	a.fill(1000)
+	b.SetParallelism(16 / runtime.GOMAXPROCS(0))
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			w := &discard{h: http.Header{}}
+			r := httptest.NewRequest("GET", "/api/v1/notes", nil)
+			r.Host = "localhost"
+			r.Header["X-Api-Key"] = []string{a.key}
+			if a.server.ServeHTTP(w, r); w.status != 200 {
+				b.Errorf("status %d", w.status)
+			}
+		}
+	})
 }
 
 func BenchmarkCreate(b *testing.B) {

@@ -1,6 +1,8 @@
 package httpapi
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/matryer/is"
@@ -23,4 +25,27 @@ func TestBudgetIsReturned(t *testing.T) {
 	a.server.Running.Wait()
 	is.True(a.server.Budget.All.TryAcquire(web.JSONBytes))
 	is.Equal(len(a.server.Budget.Shares), 0)
+}
+
+// Records of any length are answered whole, one by one and in lists.
+func TestLongRecordsAreWhole(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := start(t)
+	texts := map[string]string{}
+	for _, n := range []int{10, 300 << 10, 1 << 20, 20} {
+		slug := fmt.Sprint("n", n)
+		texts[slug] = strings.Repeat("x", n)
+		a.post("/api/v1/notes", map[string]any{"slug": slug, "content": texts[slug]}).want(201)
+		is.Equal(a.get("/api/v1/notes/"+slug).want(200).text("data.content"), texts[slug])
+	}
+	for _, query := range []string{"", "?sort=updated", "?sort=oldest&limit=2"} {
+		list := a.get("/api/v1/notes" + query).want(200)
+		for _, at := range []string{"0", "1"} {
+			is.Equal(list.text("data."+at+".content"), texts[list.text("data."+at+".slug")])
+		}
+	}
+	list := a.get("/api/v1/notes?brief=true").want(200)
+	is.Equal(len(list.text("data.1.content")), 300)
+	is.Equal(list.text("data.3.content"), texts["n10"])
 }

@@ -83,11 +83,14 @@ func ReadRecord(k *record.Kind) web.Operation {
 
 func readRecord(k *record.Kind, arg string) func(*web.Request) error {
 	return func(c *web.Request) error {
-		return c.RespondLarge(http.StatusOK, web.LongRecord(k), func(dst []byte) ([]byte, error) {
+		return c.RespondShort(http.StatusOK, web.LongRecord(k), func(dst []byte, room int) ([]byte, error) {
 			err := c.Site.Store.View(func(tx *kv.Tx) error {
-				r, err := catalog.Record(tx, c.Owner(), k, c.Arg(arg))
+				r, err := catalog.Borrow(tx, c.Owner(), k, c.Arg(arg))
 				if err != nil {
 					return err
+				}
+				if room > 0 && len(r.Body) > room {
+					return catalog.ErrLong
 				}
 				dst, err = c.Site.Show(tx, append(dst, `{"data":`...), r)
 				return err
@@ -256,8 +259,10 @@ func listRecords(k *record.Kind) func(*web.Request) error {
 			return err
 		}
 		brief := (&web.Arguments{Values: args}).Flag("brief")
-		q.Brief, q.Most = brief != nil && *brief, web.PageBytes
-		return c.RespondLarge(http.StatusOK, web.PageBytes, func(dst []byte) ([]byte, error) {
+		q.Brief, q.Borrow, q.Most = brief != nil && *brief, true, web.PageBytes
+		return c.RespondShort(http.StatusOK, web.PageBytes, func(dst []byte, room int) ([]byte, error) {
+			q := q
+			q.Room = room
 			err := ViewWithIndex(c, q.Text != "", func(tx *kv.Tx, look IndexLookup) error {
 				var page catalog.Page
 				known, err := narrow(tx, &q, names, folder)

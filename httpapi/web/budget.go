@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"kist/httpapi/grant"
+	"kist/kv/catalog"
 	"kist/kv/record"
 )
 
@@ -90,6 +91,22 @@ func (c *Request) reserveJSON(n int64) error {
 		}
 		c.share = c.Site.Budget.join(of)
 	}
+	if err := c.acquireJSON(n); err != nil {
+		return err
+	}
+	c.held += n
+	return nil
+}
+
+// acquireJSON takes n bytes of the share and of the budget. It sets up waiting only if
+// it has to wait.
+func (c *Request) acquireJSON(n int64) error {
+	if c.share.TryAcquire(n) {
+		if c.Site.Budget.All.TryAcquire(n) {
+			return nil
+		}
+		c.share.Release(n)
+	}
 	ctx, cancel := context.WithTimeout(c.R.Context(), jsonWait)
 	defer cancel()
 	if c.share.Acquire(ctx, n) != nil {
@@ -99,7 +116,6 @@ func (c *Request) reserveJSON(n int64) error {
 		c.share.Release(n)
 		return c.errOverloaded()
 	}
-	c.held += n
 	return nil
 }
 
@@ -186,4 +202,23 @@ func (c *Request) RespondLarge(status int, limit int64, write func(dst []byte) (
 		}
 		return dst, err
 	})
+}
+
+// shortRoom is how many bytes of records a short answer may be made from. A page of 50
+// records of 4 KiB fits.
+const shortRoom = 256 << 10
+
+// RespondShort is RespondLarge for an answer that is usually made from few bytes of
+// records. It calls write with the number of bytes that may be read. If write fails
+// with ErrLong, it waits until there is memory for an answer of limit bytes and calls
+// write again, with 0 for no limit. So short answers do not wait for memory that only
+// long ones need.
+func (c *Request) RespondShort(status int, limit int64, write func(dst []byte, room int) ([]byte, error)) error {
+	before := c.held
+	err := c.RespondLarge(status, shortRoom, func(dst []byte) ([]byte, error) { return write(dst, shortRoom) })
+	if !errors.Is(err, catalog.ErrLong) {
+		return err
+	}
+	c.releaseSomeJSON(c.held - before)
+	return c.RespondLarge(status, limit, func(dst []byte) ([]byte, error) { return write(dst, 0) })
 }

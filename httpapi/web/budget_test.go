@@ -1,6 +1,7 @@
 package web
 
 import (
+	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"testing"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"kist/kv/catalog"
 	"kist/kv/people"
 	"kist/kv/record"
 )
@@ -57,5 +59,49 @@ func TestBudgetShares(t *testing.T) {
 		is.Equal(visitor.reserveJSON(1), errBusy)
 		visitor.ReleaseJSON()
 		by(4, "192.0.2.4").ReleaseJSON() // spent nothing
+	})
+}
+
+// A short answer is made while there is no memory for a long one. An answer that turns
+// out to be long waits for that, and gets as much as it needs.
+func TestRespondShort(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		is := is.New(t)
+		s := &Site{Budget: NewBudget()}
+		by := func(addr string) *Request {
+			w := httptest.NewRecorder()
+			return &Request{
+				Site: s, R: httptest.NewRequest("GET", "/", nil), Addr: netip.MustParseAddr(addr),
+				W: &AnswerWriter{ResponseWriter: w, Ctl: http.NewResponseController(w)},
+			}
+		}
+		others := []*Request{by("192.0.2.1"), by("192.0.2.2")}
+		is.NoErr(others[0].reserveJSON(jsonShare))
+		is.NoErr(others[1].reserveJSON(jsonShare - 3*shortRoom))
+
+		var rooms []int
+		answer := func(c *Request, n int) error {
+			defer c.ReleaseJSON()
+			return c.RespondShort(http.StatusOK, PageBytes, func(dst []byte, room int) ([]byte, error) {
+				if rooms = append(rooms, room); room > 0 && n > room {
+					return dst, catalog.ErrLong
+				}
+				return append(dst, make([]byte, n)...), nil
+			})
+		}
+		is.NoErr(answer(by("192.0.2.3"), shortRoom))
+		is.Equal(rooms, []int{shortRoom})
+		is.Equal(answer(by("192.0.2.3"), shortRoom+1), errBusy)
+
+		rooms = nil
+		done := make(chan error)
+		go func() { done <- answer(by("192.0.2.3"), shortRoom+1) }()
+		synctest.Wait()
+		others[0].ReleaseJSON()
+		is.NoErr(<-done)
+		is.Equal(rooms, []int{shortRoom, 0})
+		others[1].ReleaseJSON()
+		is.True(s.Budget.All.TryAcquire(JSONBytes))
 	})
 }

@@ -140,7 +140,10 @@ type ShownRecord struct {
 
 func (v *ShownRecord) AppendJSON(dst []byte) []byte { return v.set.AppendJSON(dst) }
 
-func (v *ShownRecord) Release() { v.pool.Put(v) }
+func (v *ShownRecord) Release() {
+	v.Body = nil // may be memory of the store
+	v.pool.Put(v)
+}
 
 // Read reads a record as its owner sees it.
 func (s *Site) Read(tx *kv.Tx, r *record.Record) (*ShownRecord, error) {

@@ -3,6 +3,7 @@ package catalog
 import (
 	"bytes"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"iter"
@@ -65,10 +66,15 @@ type Query struct {
 	Text   string
 	Limit  int    // records per page, at least 1
 	Most   int    // bytes per page, about; the first record may be longer; 0: no limit
+	Room   int    // bytes of records that may be read for the page, about: see ErrLong; 0: no limit
 	Brief  bool   // cut long texts (record.Brief)
+	Borrow bool   // the bodies of the records are valid only during the transaction
 	Offset int    // records to skip first
 	After  string // Next of an earlier page of the same query
 }
+
+// ErrLong says that records are longer than the caller has memory for.
+var ErrLong = errors.New("the records are too long")
 
 // Page is a part of a list.
 type Page struct {
@@ -81,7 +87,7 @@ type Page struct {
 const rowSize = 1 << 10
 
 // List reads a page. It fails with Malformed if After is not from a page of the same
-// query.
+// query, and with ErrLong if Room is too small for the page.
 //
 // Without filters, or by age with one facet (a tag, a folder, a class, favourite,
 // public, unfiled), the cost depends on the page and the offset only, not on the
@@ -133,7 +139,7 @@ func List(tx *kv.Tx, q Query) (Page, error) {
 		known = false
 	}
 
-	size := 0
+	size, room := 0, q.Room
 	page := Page{Total: int(total), Records: make([]*record.Record, 0, min(q.Limit, 50))}
 	var at []byte // position of the last record on the page
 	for k, v := range from.walk(after, way.down) {
@@ -155,6 +161,9 @@ func List(tx *kv.Tx, q Query) (Page, error) {
 			if r, err = from.read(k, v); err != nil {
 				return Page{}, err
 			}
+		}
+		if room -= len(r.Body) + rowSize; q.Room > 0 && room < 0 {
+			return Page{}, ErrLong
 		}
 		if q.Brief {
 			if r, err = r.Brief(); err != nil {
@@ -267,14 +276,17 @@ func (s *source) fits(k, v []byte) (*record.Record, bool, error) {
 
 // read reads the record of an entry.
 func (s *source) read(k, v []byte) (*record.Record, error) {
-	if s.bucket == kv.RecordBucket {
-		return record.ParseRow(k, v)
+	if s.bucket != kv.RecordBucket {
+		entry := k
+		k = record.RowKey(s.q.Owner, s.q.Kind, record.ID(k[len(k)-16:]))
+		if v = s.tx.Get(kv.RecordBucket, k); v == nil {
+			return nil, fmt.Errorf("list entry %x: %w", entry, table.ErrMissing)
+		}
 	}
-	r, err := RecordRows.Get(s.tx.Tx, record.RowKey(s.q.Owner, s.q.Kind, record.ID(k[len(k)-16:])))
-	if err != nil {
-		return nil, fmt.Errorf("list entry %x: %w", k, err)
+	if s.q.Borrow {
+		return record.BorrowRow(k, v)
 	}
-	return r, nil
+	return record.ParseRow(k, v)
 }
 
 // facets splits the filters into facets that records must and must not have.

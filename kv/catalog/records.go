@@ -558,14 +558,28 @@ func Remove(tx *kv.Tx, r *record.Record) error {
 
 // Record reads the owner's record of the kind with the given id or slug.
 func Record(tx *kv.Tx, owner record.ID, k *record.Kind, idOrSlug string) (*record.Record, error) {
+	r, err := Borrow(tx, owner, k, idOrSlug)
+	if err != nil {
+		return nil, err
+	}
+	r.Body = bytes.Clone(r.Body)
+	return r, nil
+}
+
+// Borrow is Record for a record that is only read: its Body is valid until the next
+// write of the transaction, or its end.
+func Borrow(tx *kv.Tx, owner record.ID, k *record.Kind, idOrSlug string) (*record.Record, error) {
+	var key []byte
 	if id, err := uuid.Parse(idOrSlug); err == nil {
-		return Owned(tx, owner, k, id)
+		key = record.RowKey(owner, k, id)
+	} else if key = tx.Get(kv.RecordSlug, []byte(idOrSlug)); !bytes.HasPrefix(key, kv.OwnedKey(owner, k.Code)) {
+		return nil, record.NotFound(k.Name) // same answer if another owner has it
 	}
-	r, err := Slug(tx, idOrSlug)
-	if errors.Is(err, record.ErrMissing) || err == nil && (r.Owner != owner || r.Kind != k) {
-		return nil, record.NotFound(k.Name) // same answer for both
+	row := tx.Get(kv.RecordBucket, key)
+	if row == nil {
+		return nil, record.NotFound(k.Name)
 	}
-	return r, err
+	return record.BorrowRow(key, row)
 }
 
 // Owned reads the owner's record of the kind with the given id.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -210,6 +211,17 @@ var errRow = errors.New("the row is damaged")
 // ParseRow reads a stored record. The result does not share memory with the
 // row.
 func ParseRow(key, row []byte) (*Record, error) {
+	r, err := BorrowRow(key, row)
+	if err != nil {
+		return nil, err
+	}
+	r.Body = append([]byte(nil), r.Body...)
+	return r, nil
+}
+
+// BorrowRow is ParseRow for a record that is used only while the row exists and does
+// not change: its Body is a part of the row.
+func BorrowRow(key, row []byte) (*Record, error) {
 	owner, kind, id := SplitKey(key)
 	if kind == nil {
 		return nil, fmt.Errorf("record %x: %w", key, errRow)
@@ -242,7 +254,16 @@ func ParseRow(key, row []byte) (*Record, error) {
 			in.bad = true
 		}
 	}
-	r.Slug, r.Password, r.Order = in.string(), in.string(), in.string()
+	texts := in.data
+	slug, password, order := in.take(in.uvarint()), in.take(in.uvarint()), in.take(in.uvarint())
+	if !in.bad {
+		all := string(texts[:len(texts)-len(in.data)]) // one allocation for the three
+		text := func(part []byte) string {
+			at := cap(texts) - cap(part)
+			return all[at : at+len(part)]
+		}
+		r.Slug, r.Password, r.Order = text(slug), text(password), text(order)
+	}
 	if n := in.uvarint(); n > 0 && n <= uint64(len(in.data))/16 {
 		r.Tags = make([]ID, n)
 		for i := range r.Tags {
@@ -254,7 +275,7 @@ func ParseRow(key, row []byte) (*Record, error) {
 	if in.bad {
 		return nil, fmt.Errorf("record %s: %w", r.ID, errRow)
 	}
-	r.Body = append([]byte(nil), in.data...)
+	r.Body = slices.Clip(in.data)
 	if shape != r.Kind.Shape {
 		b, err := r.Decode()
 		if err != nil {
@@ -313,5 +334,3 @@ func (in *rowReader) number(limit uint64) int64 {
 	}
 	return int64(n)
 }
-
-func (in *rowReader) string() string { return string(in.take(in.uvarint())) }
