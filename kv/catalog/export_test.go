@@ -17,3 +17,18 @@ var Bookmark = bookmark
 
 // SharedSize is how many bytes of records are cached by slug.
 func SharedSize(s *kv.Store) int64 { return sharedCache.Of(s).size.Load() }
+
+// SkipBy says how many entries a page of the list walks to get to its offset.
+func SkipBy(tx *kv.Tx, q Query) int {
+	from := source{tx: tx, q: &q, bucket: kv.RecordBucket, prefix: kv.OwnedKey(q.Owner, q.Kind.Code)}
+	total := RecordRows.Sum(tx.Tx, from.prefix)
+	way := ways[q.Sort]
+	if way.by != 0 {
+		from.bucket, from.prefix = recordOrder, append(from.prefix, way.by)
+	}
+	_, left := from.skip(q.Offset, int(total), way.down)
+	return left
+}
+
+// RankStep is the least number of entries between two positions in memory.
+const RankStep = rankStep

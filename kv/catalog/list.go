@@ -90,8 +90,9 @@ const rowSize = 1 << 10
 // query, and with ErrLong if Room is too small for the page.
 //
 // Without filters, or by age with one facet (a tag, a folder, a class, favourite,
-// public, unfiled), the cost depends on the page and the offset only, not on the
-// length of the list. With several filters it walks all entries of the rarest facet,
+// public, unfiled), the cost depends on the page only, not on the offset or the length
+// of the list, but for the first deep offset: see ranks. By views, and with facets of
+// bookmarked pages, it depends on the offset too. With several filters it walks all entries of the rarest facet,
 // to get the total. In other orders, and for records that are not favourite or not
 // public, it walks the list until the page is full. With Among and by age, the cost
 // depends on the length of Among. It reads only the rows of the page, unless Match
@@ -139,6 +140,12 @@ func List(tx *kv.Tx, q Query) (Page, error) {
 		known = false
 	}
 
+	if known && len(from.tests) == 0 && !from.among && after == nil {
+		if q.Offset > 0 && q.Offset >= int(total) {
+			return Page{Total: int(total), Records: []*record.Record{}}, nil
+		}
+		after, q.Offset = from.skip(q.Offset, int(total), way.down)
+	}
 	size, room := 0, q.Room
 	page := Page{Total: int(total), Records: make([]*record.Record, 0, min(q.Limit, 50))}
 	var at []byte // position of the last record on the page

@@ -36,13 +36,7 @@ var RecordRows = &table.Table[record.Record]{
 				file(append(l.key(r.Owner, r.Kind), r.ID[:]...))
 			}
 		}},
-		{Bucket: recordOrder, Keys: func(r *record.Record, file func([]byte)) {
-			file(numbered(r, byUpdated, uint64(r.Updated.UnixMilli())))
-			file(append(append(append(ordered(r, byTitle, len(r.Order)+1), r.Order...), 0), r.ID[:]...))
-			if r.Bytes != nil {
-				file(numbered(r, bySize, uint64(r.Bytes.Size)))
-			}
-		}},
+		{Bucket: recordOrder, Keys: orders},
 		{Bucket: kv.ChangeBucket, Name: "change", Unique: true, Keys: func(r *record.Record, file func([]byte)) {
 			file(binary.BigEndian.AppendUint64(nil, r.Seq))
 		}},
@@ -274,6 +268,15 @@ const (
 func ordered(r *record.Record, by byte, size int) []byte {
 	key := append(make([]byte, 0, 16+1+1+size+16), r.Owner[:]...)
 	return append(key, r.Kind.Code, by)
+}
+
+// orders files a record in the orders but that by views, which changes without it.
+func orders(r *record.Record, file func([]byte)) {
+	file(numbered(r, byUpdated, uint64(r.Updated.UnixMilli())))
+	file(append(append(append(ordered(r, byTitle, len(r.Order)+1), r.Order...), 0), r.ID[:]...))
+	if r.Bytes != nil {
+		file(numbered(r, bySize, uint64(r.Bytes.Size)))
+	}
 }
 
 func numbered(r *record.Record, by byte, n uint64) []byte {
