@@ -75,20 +75,13 @@ func appPages() []appPage {
 	return pages
 }
 
-var readAboutOp = web.Operation{
-	Tag: "app", Summary: "Tells visitors what this server is.",
-	Reply: web.Reply{Status: 200, Doc: "The page.", Body: web.PageOf()}, Serve: readAbout,
-}
-
+// readAbout tells visitors what this server is.
 func readAbout(c *web.Request) error {
 	return c.RespondPage(http.StatusOK, embed.HomePage{Base: c.Site.Prefix()})
 }
 
 func (s *Server) showApp(p appPage) web.Operation {
-	return web.Operation{
-		Tag: "app", Summary: "The app: " + strings.ToLower(p.title) + ".",
-		Reply: web.Reply{Status: 200, Doc: "The page.", Body: web.PageOf()}, Fails: []int{303, 503}, Serve: func(c *web.Request) error { return s.respondApp(c, p) },
-	}
+	return web.PageOp(func(c *web.Request) error { return s.respondApp(c, p) }, 303, 503)
 }
 
 // appCaller is the user of the app. It is nil for visitors and for keys that may not read,
@@ -227,12 +220,7 @@ func (k *recorder) Write(p []byte) (int, error) { return k.body.Write(p) }
 
 const manifestType = "application/manifest+json"
 
-var readManifestOp = web.Operation{
-	Tag: "app", Summary: "Describes the app to a browser that installs it.",
-	Reply: web.Reply{Status: 200, Doc: "The manifest.", Body: &web.Content{Media: manifestType, Schema: web.Object{"type": "object"}, Example: web.Object{"name": "kist"}}},
-	Serve: readManifest,
-}
-
+// readManifest describes the app to a browser that installs it.
 func readManifest(c *web.Request) error {
 	b, err := embed.Manifest(c.Site.Prefix())
 	if err != nil {
@@ -278,12 +266,6 @@ func readQR(c *web.Request) error {
 	c.W.WriteHeader(http.StatusOK)
 	_, _ = c.W.Write(b) // the client may be gone
 	return nil
-}
-
-var shareOp = web.Operation{
-	Tag: "app", Summary: "Saves what a phone's share sheet sends: files, a link as a bookmark, or text as a note. Redirects to the new item.",
-	Body: web.FormBody, Reply: web.Reply{Status: 303, Doc: "Redirects to the new item, or to the sign-in page.", Body: nil}, Fails: []int{403, 503, 507},
-	Serve: share,
 }
 
 // share saves what a share sheet sends. Browsers send it like a page of this server, not

@@ -341,7 +341,7 @@ func (d *document) operation(r Route) web.Object {
 	}
 	for _, status := range r.Statuses() {
 		if status < 400 {
-			answers[strconv.Itoa(status)] = d.answer(web.StatusText(status)+".", map[int]*web.Content{http.StatusPartialContent: r.Reply.Body}[status])
+			answers[strconv.Itoa(status)] = d.answer(statusText(status)+".", map[int]*web.Content{http.StatusPartialContent: r.Reply.Body}[status])
 		} else {
 			answers[strconv.Itoa(status)] = d.failed(status, r.Plain != nil)
 		}
@@ -353,14 +353,14 @@ func (d *document) operation(r Route) web.Object {
 // failed refers to the answer with an error status, which is the same for all
 // operations but those that answer with text too.
 func (d *document) failed(status int, plain bool) web.Object {
-	name := strings.NewReplacer(" ", "", "-", "").Replace(web.StatusText(status))
+	name := strings.NewReplacer(" ", "", "-", "").Replace(statusText(status))
 	bodies := []*web.Content{web.JSONOf(web.Ref("Error"), failure(status))}
 	if plain {
 		name += "OrText"
 		bodies = append(bodies, web.TextOf("A sentence with the reason.\n"))
 	}
 	if d.responses[name] == nil {
-		d.responses[name] = d.answer(web.StatusText(status)+".", bodies...)
+		d.responses[name] = d.answer(statusText(status)+".", bodies...)
 	}
 	return web.Object{"$ref": "#/components/responses/" + name}
 }
@@ -536,4 +536,38 @@ func components() []component {
 		}
 	}
 	return all
+}
+
+// Documented reports whether the operation is in the OpenAPI document. Those of programs
+// are; pages are not.
+func (r *Route) Documented() bool {
+	return strings.HasPrefix(r.Path, web.APIPath) && r.ID != "readReference"
+}
+
+// Statuses are the statuses that the operation may answer with besides its usual one: errors,
+// 206, 304, and 200 with a page where the usual one is a redirect.
+func (r *Route) Statuses() []int {
+	all := append([]int{http.StatusBadRequest, http.StatusMisdirectedRequest, http.StatusInternalServerError}, r.Fails...)
+	if !r.Access.Open {
+		all = append(all, http.StatusUnauthorized, http.StatusForbidden, http.StatusServiceUnavailable)
+		if r.Method != http.MethodGet {
+			all = append(all, http.StatusInsufficientStorage)
+		}
+	}
+	if r.Body != nil && (r.Access.Scope == record.ScopeWrite || r.Access.Scope == record.ScopeUpload) {
+		all = append(all, http.StatusTooManyRequests) // the limit of written bytes
+	}
+	if r.Body != nil {
+		all = append(all, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// statusText names a status.
+func statusText(status int) string {
+	if status == web.StatusChecksum {
+		return "Checksum Mismatch"
+	}
+	return http.StatusText(status)
 }

@@ -149,10 +149,7 @@ func assessHealth(s *web.Site) (*shownHealth, error) {
 	})
 }
 
-var readHealthOp = web.Operation{
-	Tag: "admin", Summary: "Lists known problems of the instance's data.",
-	Reply: web.Reply{Status: 200, Doc: "The known problems.", Body: web.DataOf("Health")}, Serve: readHealth,
-}
+var readHealthOp = web.ReadOp("admin", "Lists known problems of the instance's data.", "The known problems.", "Health", readHealth)
 
 func readHealth(c *web.Request) error {
 	v, err := assessHealth(c.Site)

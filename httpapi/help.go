@@ -11,11 +11,6 @@ import (
 	"kist/kv/record"
 )
 
-var readHandbookOp = web.Operation{
-	Tag: "app", Summary: "The first page of the handbook or, with q, the pages that contain all its words.",
-	Reply: web.Reply{Status: 200, Doc: "The page.", Body: web.PageOf()}, Fails: []int{400, 503}, Serve: readHandbook,
-}
-
 func readHandbook(c *web.Request) error {
 	q, err := c.Query()
 	if err != nil {
@@ -26,11 +21,6 @@ func readHandbook(c *web.Request) error {
 		return c.RespondPage(http.StatusOK, embed.HelpPage{Base: c.Site.Prefix(), Title: fmt.Sprintf("Found: %d", len(found)), Query: words, Found: found})
 	}
 	return help(c, "Handbook", embed.HelpIndex())
-}
-
-var readTopicOp = web.Operation{
-	Tag: "app", Summary: "A page of the handbook.",
-	Reply: web.Reply{Status: 200, Doc: "The page.", Body: web.PageOf()}, Fails: []int{404, 503}, Serve: readTopic,
 }
 
 func readTopic(c *web.Request) error {

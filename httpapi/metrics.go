@@ -136,11 +136,6 @@ func truth(got bool) float64 {
 	return 0
 }
 
-var readMetricsOp = web.Operation{
-	Tag: "server", Summary: "Figures in the text format of Prometheus; 404 unless they are turned on.",
-	Reply: web.Reply{Status: 200, Doc: "The figures.", Body: web.TextOf("kist_users 3\n")}, Fails: []int{404},
-}
-
 // readMetrics answers with the figures in Prometheus' text format if /metrics is on. They
 // are about all users, so the key must be an administrator's, with any scope.
 func (s *Server) readMetrics(c *web.Request) error {

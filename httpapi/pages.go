@@ -15,12 +15,6 @@ import (
 	"kist/kv/record"
 )
 
-var viewAnythingOp = web.Operation{
-	Tag: "public", Summary: "Whatever has the slug: the page of an item, the target of a short link, or an upload link.",
-	Args: web.SharePassword, Reply: web.Reply{Status: 200, Doc: "The page.", Body: web.PageOf()}, Fails: []int{302, 303, 401, 404, 410, 429, 503},
-	Slugs: true, Serve: viewAnything,
-}
-
 // viewAnything answers at the root with whatever has the slug.
 func viewAnything(c *web.Request) error {
 	r, owned, err := public.Find(c, c.Arg("slug"), record.Kinds)
@@ -36,17 +30,7 @@ func viewAnything(c *web.Request) error {
 	return public.View(c, r, owned, err)
 }
 
-var readReferenceOp = web.Operation{
-	Tag: "server", Summary: "An interactive view of the schema.",
-	Reply: web.Reply{Status: 200, Doc: "The page.", Body: web.PageOf()}, Serve: readReference,
-}
-
 func readReference(c *web.Request) error { return c.RespondPage(http.StatusOK, embed.ReferencePage{}) }
-
-var readAssetOp = web.Operation{
-	Tag: "server", Summary: "A style sheet, script or picture of the pages.",
-	Args: []web.Param{web.IfNoneMatch}, Reply: web.Reply{Status: 200, Doc: "The file.", Body: web.BytesOf()}, Fails: []int{304, 404}, Serve: readAsset,
-}
 
 // readAsset answers with a file for the pages. Its name changes with its content, so it
 // may be cached forever.
@@ -65,21 +49,6 @@ func readAsset(c *web.Request) error {
 		body, tag = a.Gzip, a.GzipETag
 	}
 	return c.UnlessUnchanged(tag, body)
-}
-
-var readExtensionOp = web.Operation{
-	Tag: "server", Summary: "The browser extension for Chromium and Firefox, ready to load.",
-	Args:  []web.Param{web.IfNoneMatch},
-	Reply: web.Reply{Status: 200, Doc: "The archive.", Body: &web.Content{Media: "application/zip", Schema: web.Object{"type": "string", "format": "binary"}, Example: "…"}},
-	Fails: []int{304},
-}
-
-var readKindsOp = web.Operation{
-	Tag: "app", Summary: "Describes the kinds of records and their forms to the browser extension.",
-	Args:  []web.Param{web.IfNoneMatch},
-	Reply: web.Reply{Status: 200, Doc: "The kinds.", Body: &web.Content{Media: web.JSONType, Schema: web.Object{"type": "array", "items": web.Object{"type": "object"}}, Example: []any{}}},
-	Fails: []int{304},
-	Serve: readKinds,
 }
 
 var kindsTag = sync.OnceValue(func() string {

@@ -49,18 +49,6 @@ type seen struct {
 	Refused   bool   `json:"refused"` // whether other requests for this host are refused
 }
 
-var probeOp = web.Operation{
-	Tag: "server", Summary: "Tells kist doctor how a request reaches the server.",
-	Reply: web.Reply{Status: 200, Doc: "What the server sees.", Body: web.JSONOf(web.Object{"type": "object"}, web.Object{"client": "192.0.2.1"})},
-	Fails: []int{404}, AtContentOrigin: true,
-}
-
-var probeBodyOp = web.Operation{
-	Tag: "server", Summary: "Tells kist doctor that a body reaches the server. The body is not read.",
-	Reply: web.Reply{Status: 200, Doc: "What the server sees.", Body: web.JSONOf(web.Object{"type": "object"}, web.Object{"client": "192.0.2.1"})},
-	Fails: []int{404},
-}
-
 // probed answers a probe. It does not read the body: the probe only tests whether the
 // proxy lets it through.
 func (s *Server) probed(c *web.Request) error {

@@ -37,22 +37,12 @@ var (
 	errNoWrite  = &record.Error{Fault: record.Busy, Code: "not_ready", Text: "The storage is not writable."}
 )
 
-var healthOp = web.Operation{
-	Tag: "server", Summary: "Says whether the server is alive.",
-	Reply: web.Reply{Status: 200, Doc: "Alive.", Body: web.TextOf("ok\n")}, AtContentOrigin: true, Serve: health,
-}
-
 func health(c *web.Request) error {
 	h := c.W.Header()
 	h.Set("Content-Type", web.TextType)
 	h.Set("Cache-Control", "no-store")
 	_, _ = c.W.Write([]byte("ok\n")) // the client may be gone
 	return nil
-}
-
-var readyOp = web.Operation{
-	Tag: "server", Summary: "Says whether the server can store data and is not stopping.",
-	Reply: web.Reply{Status: 200, Doc: "Ready.", Body: web.TextOf("ok\n")}, Fails: []int{503},
 }
 
 // ready answers 200 if the server can do its work, otherwise 503. A damaged journal gives

@@ -25,32 +25,6 @@ type Route struct {
 	web.Operation
 }
 
-// Documented reports whether the operation is in the OpenAPI document. Those of programs
-// are; pages are not.
-func (r *Route) Documented() bool {
-	return strings.HasPrefix(r.Path, web.APIPath) && (r.Reply.Body == nil || r.Reply.Body.Media != web.HTMLMedia)
-}
-
-// Statuses are the statuses that the operation may answer with besides its usual one: errors,
-// 206, 304, and 200 with a page where the usual one is a redirect.
-func (r *Route) Statuses() []int {
-	all := append([]int{http.StatusBadRequest, http.StatusMisdirectedRequest, http.StatusInternalServerError}, r.Fails...)
-	if !r.Access.Open {
-		all = append(all, http.StatusUnauthorized, http.StatusForbidden, http.StatusServiceUnavailable)
-		if r.Method != http.MethodGet {
-			all = append(all, http.StatusInsufficientStorage)
-		}
-	}
-	if r.Body != nil && (r.Access.Scope == record.ScopeWrite || r.Access.Scope == record.ScopeUpload) {
-		all = append(all, http.StatusTooManyRequests) // the limit of written bytes
-	}
-	if r.Body != nil {
-		all = append(all, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity)
-	}
-	slices.Sort(all)
-	return slices.Compact(all)
-}
-
 // Repeatable reports whether the operation creates something from a JSON body for a known
 // caller, and does not answer with an API key. Answers are stored for repeats, and the
 // secrets of keys are never stored.

@@ -13,16 +13,16 @@ import (
 // and its description and handler.
 func (s *Server) operations() []Route {
 	all := []Route{
-		{"GET", "/healthz", "health", web.Anyone, healthOp},
-		{"GET", "/readyz", "ready", web.Anyone, readyOp.By(s.ready)},
-		{"GET", "/metrics", "readMetrics", web.ReadsMetrics, readMetricsOp.By(s.readMetrics)},
-		{"GET", "/healthz/{token}", "probe", web.Anyone, probeOp.By(s.probed)},
-		{"POST", "/healthz/{token}", "probeBody", web.Anyone, probeBodyOp.By(s.probed)},
+		{"GET", "/healthz", "health", web.Anyone, web.Operation{Reply: web.Reply{Status: 200}, AtContentOrigin: true, Serve: health}},
+		{"GET", "/readyz", "ready", web.Anyone, web.PageOp(s.ready, 503)},
+		{"GET", "/metrics", "readMetrics", web.ReadsMetrics, web.PageOp(s.readMetrics, 404)},
+		{"GET", "/healthz/{token}", "probe", web.Anyone, web.Operation{Reply: web.Reply{Status: 200}, Fails: []int{404}, AtContentOrigin: true, Serve: s.probed}},
+		{"POST", "/healthz/{token}", "probeBody", web.Anyone, web.PageOp(s.probed, 404)},
 		{"GET", "/api/v1/openapi", "readSchema", web.Anyone, readSchemaOp.By(s.readSchema)},
-		{"GET", "/api/v1/reference", "readReference", web.Anyone, readReferenceOp},
-		{"GET", "/static/{name}", "readAsset", web.Anyone, readAssetOp},
-		{"GET", "/extension.zip", "readExtension", web.Anyone, readExtensionOp.By(s.readExtension)},
-		{"GET", "/kinds.json", "readKinds", web.Anyone, readKindsOp},
+		{"GET", "/api/v1/reference", "readReference", web.Anyone, web.PageOp(readReference)},
+		{"GET", "/static/{name}", "readAsset", web.Anyone, web.PageOp(readAsset, 304, 404)},
+		{"GET", "/extension.zip", "readExtension", web.Anyone, web.PageOp(s.readExtension, 304)},
+		{"GET", "/kinds.json", "readKinds", web.Anyone, web.PageOp(readKinds, 304)},
 		{"GET", "/claim/{token}", "readClaim", web.Anyone, api.ReadClaim},
 		{"POST", "/claim/{token}", "claim", web.Anyone, api.Claim},
 
@@ -82,7 +82,7 @@ func (s *Server) operations() []Route {
 		{"GET", "/t/{slug}", "readThumbnail", web.Visitors, public.ReadThumbnail},
 		{"GET", "/g/{username}", "viewGames", web.Visitors, public.ViewGames},
 
-		{"GET", "/{slug}", "viewAnything", web.Visitors, viewAnythingOp},
+		{"GET", "/{slug}", "viewAnything", web.Visitors, web.PageOp(viewAnything, 302, 303, 401, 404, 410, 429, 503).ForVisitors()},
 
 		{"GET", "/api/v1/integrations/webhooks", "listWebhooks", web.Reads, api.ListWebhooks},
 		{"POST", "/api/v1/integrations/webhooks", "createWebhook", web.Writes, api.CreateWebhook},
@@ -149,8 +149,8 @@ func (s *Server) operations() []Route {
 		{"PATCH", "/api/v1/remote-upload/{id}", "decideRemoteUpload", web.Uploads, upload.DecideRemoteUpload},
 		{"DELETE", "/api/v1/remote-upload/{id}", "removeRemoteUpload", web.Uploads, upload.RemoveRemoteUpload},
 
-		{"GET", "/help", "readHandbook", web.Anyone, readHandbookOp},
-		{"GET", "/help/{topic}", "readTopic", web.Anyone, readTopicOp},
+		{"GET", "/help", "readHandbook", web.Anyone, web.PageOp(readHandbook, 400, 503)},
+		{"GET", "/help/{topic}", "readTopic", web.Anyone, web.PageOp(readTopic, 404, 503)},
 	}
 	for _, k := range record.Kinds[1:] { // files are created by uploads
 		name, at := web.Title(k.Name), web.APIPath+k.Path
@@ -163,9 +163,9 @@ func (s *Server) operations() []Route {
 			Route{"POST", at + "/p/{slug}", "readShared" + name, web.Visitors, public.ReadShared(k)})
 	}
 	all = append(all, []Route{
-		{"GET", "/about", "readAbout", web.Anyone, readAboutOp},
-		{"GET", "/manifest.webmanifest", "readManifest", web.Anyone, readManifestOp},
-		{"POST", "/share", "share", web.Visitors, shareOp},
+		{"GET", "/about", "readAbout", web.Anyone, web.PageOp(readAbout)},
+		{"GET", "/manifest.webmanifest", "readManifest", web.Anyone, web.PageOp(readManifest)},
+		{"POST", "/share", "share", web.Visitors, web.FormOp(303, share, 403, 503, 507)},
 		{"GET", "/api/v1/qr", "readQR", web.Reads, readQROp},
 	}...)
 	for _, p := range appPages() {

@@ -62,10 +62,7 @@ func (f revoke) names(c *web.Request) func(*record.Key) bool {
 // maxRevoked is more keys than an account can have.
 const maxRevoked = 1000
 
-var ReadMe = web.Operation{
-	Tag: "account", Summary: "Reads the caller's account, with usage and quota.",
-	Reply: web.Reply{Status: 200, Doc: "The account.", Body: web.DataOf("User")}, Serve: readMe,
-}
+var ReadMe = web.ReadOp("account", "Reads the caller's account, with usage and quota.", "The account.", "User", readMe)
 
 // readMe renews the cookie of a session. The web app calls it whenever it is opened, so the
 // cookie lives as long as the session.
@@ -204,15 +201,9 @@ var users = &web.Resource[record.User, *session.ShownUser]{
 	},
 }
 
-var ListUsers = web.Operation{
-	Tag: "admin", Summary: "Lists accounts.",
-	Args: web.PageParams(web.ShortSorts), Reply: web.Reply{Status: 200, Doc: "A page of accounts.", Body: web.ListOf("User")}, Serve: users.List,
-}
+var ListUsers = web.ListOp("admin", "Lists accounts.", "A page of accounts.", "User", users.List)
 
-var CreateUser = web.Operation{
-	Tag: "admin", Summary: "Creates an account.",
-	Body: web.BodyOf("UserCreate"), Reply: web.Reply{Status: 201, Doc: "The account.", Body: web.DataOf("User")}, Fails: []int{409}, Serve: createUser,
-}
+var CreateUser = web.CreateOp("admin", "Creates an account.", "The account.", "User", createUser, 409)
 
 func createUser(c *web.Request) error {
 	form := NewUserForm()
@@ -226,15 +217,9 @@ func createUser(c *web.Request) error {
 	return users.Create(c, func(tx *kv.Tx) (*record.User, error) { return people.AddUser(tx, *form.u) })
 }
 
-var ReadUser = web.Operation{
-	Tag: "admin", Summary: "Reads an account.",
-	Reply: web.Reply{Status: 200, Doc: "The account.", Body: web.DataOf("User")}, Fails: []int{404}, Serve: users.Read,
-}
+var ReadUser = web.ReadOp("admin", "Reads an account.", "The account.", "User", users.Read, 404)
 
-var EditUser = web.Operation{
-	Tag: "admin", Summary: "Changes an account.",
-	Body: web.BodyOf("UserEdit"), Reply: web.Reply{Status: 200, Doc: "The account.", Body: web.DataOf("User")}, Fails: []int{404, 409}, Serve: editUser,
-}
+var EditUser = web.EditOp("admin", "Changes an account.", "The account.", "User", editUser, 404, 409)
 
 func editUser(c *web.Request) error {
 	id, err := c.IDArg("user")
@@ -270,10 +255,7 @@ func editUser(c *web.Request) error {
 	})
 }
 
-var RemoveUser = web.Operation{
-	Tag: "admin", Summary: "Deletes an account and everything in it.",
-	Reply: web.DoneReply, Fails: []int{404, 409}, Serve: users.Remove,
-}
+var RemoveUser = web.DoneOp("admin", "Deletes an account and everything in it.", users.Remove, 404, 409)
 
 // ShownKey is an API key without its secret.
 type ShownKey struct{ record.Key }
@@ -339,10 +321,7 @@ var keys = &web.Resource[record.Key, *ShownKey]{
 	Show:  func(_ *web.Request, _ *kv.Tx, k *record.Key) (*ShownKey, error) { return &ShownKey{*k}, nil },
 }
 
-var ListKeys = web.Operation{
-	Tag: "account", Summary: "Lists the caller's API keys.",
-	Args: web.PageParams(web.ShortSorts), Reply: web.Reply{Status: 200, Doc: "A page of keys.", Body: web.ListOf("Key")}, Serve: keys.List,
-}
+var ListKeys = web.ListOp("account", "Lists the caller's API keys.", "A page of keys.", "Key", keys.List)
 
 var CreateKey = web.Operation{
 	Tag: "account", Summary: "Creates an API key. The secret is shown only once.",
@@ -378,10 +357,7 @@ func createKey(c *web.Request) error {
 	})
 }
 
-var EditKey = web.Operation{
-	Tag: "account", Summary: "Renames an API key, or turns it off or on.",
-	Body: web.BodyOf("KeyEdit"), Reply: web.Reply{Status: 200, Doc: "The key.", Body: web.DataOf("Key")}, Fails: []int{404}, Serve: editKey,
-}
+var EditKey = web.EditOp("account", "Renames an API key, or turns it off or on.", "The key.", "Key", editKey, 404)
 
 func editKey(c *web.Request) error {
 	id, err := c.IDArg("key")
@@ -400,15 +376,9 @@ func editKey(c *web.Request) error {
 	})
 }
 
-var RemoveKey = web.Operation{
-	Tag: "account", Summary: "Revokes an API key.",
-	Reply: web.DoneReply, Fails: []int{404}, Serve: keys.Remove,
-}
+var RemoveKey = web.DoneOp("account", "Revokes an API key.", keys.Remove, 404)
 
-var ReadSettings = web.Operation{
-	Tag: "admin", Summary: "Reads the settings of the instance.",
-	Reply: web.Reply{Status: 200, Doc: "The settings.", Body: web.DataOf("Settings")}, Serve: readSettings,
-}
+var ReadSettings = web.ReadOp("admin", "Reads the settings of the instance.", "The settings.", "Settings", readSettings)
 
 func readSettings(c *web.Request) error {
 	var set record.Settings
@@ -421,10 +391,7 @@ func readSettings(c *web.Request) error {
 	return c.RespondData(http.StatusOK, &set)
 }
 
-var EditSettings = web.Operation{
-	Tag: "admin", Summary: "Changes the settings of the instance.",
-	Body: web.BodyOf("SettingsEdit"), Reply: web.Reply{Status: 200, Doc: "The settings.", Body: web.DataOf("Settings")}, Serve: editSettings,
-}
+var EditSettings = web.EditOp("admin", "Changes the settings of the instance.", "The settings.", "Settings", editSettings)
 
 func editSettings(c *web.Request) error {
 	in, err := c.DecodePatch(new(record.Settings))
@@ -480,10 +447,7 @@ func (v *indexState) Fields(s *field.Set) {
 	s.LongText("problem", &v.Problem, record.MaxContent).Says("The problem, if there is one.", `""`)
 }
 
-var ReadStats = web.Operation{
-	Tag: "admin", Summary: "Counts accounts, records and bytes of the instance.",
-	Reply: web.Reply{Status: 200, Doc: "The figures.", Body: web.DataOf("Stats")}, Serve: readStats,
-}
+var ReadStats = web.ReadOp("admin", "Counts accounts, records and bytes of the instance.", "The figures.", "Stats", readStats)
 
 func readStats(c *web.Request) error {
 	v, err := CollectStats(c.Site)
@@ -493,10 +457,7 @@ func readStats(c *web.Request) error {
 	return c.RespondData(http.StatusOK, v)
 }
 
-var ReadClaim = web.Operation{
-	Tag: "server", Summary: "The page that creates the first administrator.",
-	Reply: web.Reply{Status: 200, Doc: "The form.", Body: web.PageOf()}, Fails: []int{404}, Serve: readClaim,
-}
+var ReadClaim = web.PageOp(readClaim, 404)
 
 func readClaim(c *web.Request) error {
 	if err := c.Site.Store.View(func(tx *kv.Tx) error { return people.Claimable(tx, c.Arg("token")) }); err != nil {
@@ -518,11 +479,7 @@ func (f *claimForm) Fields(s *field.Set) {
 	s.Secret("repeat", &f.repeat).Says("The same password again.", `"correct horse battery"`)
 }
 
-var Claim = web.Operation{
-	Tag: "server", Summary: "Creates the first administrator and an API key. Works only once.",
-	Body: web.FormBody, Reply: web.Reply{Status: 201, Doc: "The page with the key.", Body: web.PageOf()}, Fails: []int{400, 404, 409, 413, 415, 422, 503},
-	Serve: claim,
-}
+var Claim = web.FormOp(201, claim, 400, 404, 409, 413, 415, 422, 503)
 
 // claim creates the first administrator and a first API key from a form.
 func claim(c *web.Request) error {

@@ -69,16 +69,10 @@ func createRecord(k *record.Kind) func(*web.Request) error {
 	}
 }
 
-var ReadFile = web.Operation{
-	Tag: "files", Summary: "Reads the record of a file, by slug or id.",
-	Reply: web.Reply{Status: 200, Doc: "The record.", Body: web.DataOf("File")}, Fails: []int{404}, Serve: readRecord(record.Files, "slug"),
-}
+var ReadFile = web.ReadOp("files", "Reads the record of a file, by slug or id.", "The record.", "File", readRecord(record.Files, "slug"), 404)
 
 func ReadRecord(k *record.Kind) web.Operation {
-	return web.Operation{
-		Tag: k.Path, Summary: "Reads a " + k.Name + ", by id or slug.",
-		Reply: web.Reply{Status: 200, Doc: "The record.", Body: web.DataOf(web.Title(k.Name))}, Fails: []int{404}, Serve: readRecord(k, "id"),
-	}
+	return web.ReadOp(k.Path, "Reads a "+k.Name+", by id or slug.", "The record.", web.Title(k.Name), readRecord(k, "id"), 404)
 }
 
 func readRecord(k *record.Kind, arg string) func(*web.Request) error {
@@ -112,18 +106,10 @@ func (f *fileChange) Fields(s *field.Set) {
 	s.Text("slug", &f.slug, field.MaxURL)
 }
 
-var EditFile = web.Operation{
-	Tag: "files", Summary: "Changes the record of a file.",
-	Body: web.BodyOf("FileEdit"), Reply: web.Reply{Status: 200, Doc: "The record.", Body: web.DataOf("File")}, Fails: []int{404, 409},
-	Serve: editRecord(record.Files, "slug"),
-}
+var EditFile = web.EditOp("files", "Changes the record of a file.", "The record.", "File", editRecord(record.Files, "slug"), 404, 409)
 
 func EditRecord(k *record.Kind) web.Operation {
-	return web.Operation{
-		Tag: k.Path, Summary: "Changes a " + k.Name + ".",
-		Body: web.BodyOf(web.Title(k.Name) + "Edit"), Reply: web.Reply{Status: 200, Doc: "The record.", Body: web.DataOf(web.Title(k.Name))},
-		Fails: []int{404, 409}, Serve: editRecord(k, "id"),
-	}
+	return web.EditOp(k.Path, "Changes a "+k.Name+".", "The record.", web.Title(k.Name), editRecord(k, "id"), 404, 409)
 }
 
 func editRecord(k *record.Kind, arg string) func(*web.Request) error {
@@ -197,16 +183,10 @@ func namesOnly(in field.Object, member string) {
 	}
 }
 
-var RemoveFile = web.Operation{
-	Tag: "files", Summary: "Deletes a file.",
-	Reply: web.DoneReply, Fails: []int{404}, Serve: removeRecord(record.Files, "slug"),
-}
+var RemoveFile = web.DoneOp("files", "Deletes a file.", removeRecord(record.Files, "slug"), 404)
 
 func RemoveRecord(k *record.Kind) web.Operation {
-	return web.Operation{
-		Tag: k.Path, Summary: "Deletes a " + k.Name + ".",
-		Reply: web.DoneReply, Fails: []int{404}, Serve: removeRecord(k, "id"),
-	}
+	return web.DoneOp(k.Path, "Deletes a "+k.Name+".", removeRecord(k, "id"), 404)
 }
 
 func removeRecord(k *record.Kind, arg string) func(*web.Request) error {

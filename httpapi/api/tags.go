@@ -79,10 +79,7 @@ func listTags(c *web.Request) error {
 	return c.Respond(http.StatusOK, func(dst []byte) ([]byte, error) { return web.AppendAll(dst, all), nil })
 }
 
-var CreateTag = web.Operation{
-	Tag: "tags", Summary: "Creates a tag.",
-	Body: web.BodyOf("TagCreate"), Reply: web.Reply{Status: 201, Doc: "The tag.", Body: web.DataOf("Tag")}, Fails: []int{409}, Serve: createTag,
-}
+var CreateTag = web.CreateOp("tags", "Creates a tag.", "The tag.", "Tag", createTag, 409)
 
 func createTag(c *web.Request) error {
 	form := record.TagForm(record.Tag{})
@@ -92,10 +89,7 @@ func createTag(c *web.Request) error {
 	return tags.Create(c, func(tx *kv.Tx) (*record.Tag, error) { return catalog.AddTag(tx, c.Owner(), form.Name, form.Color) })
 }
 
-var EditTag = web.Operation{
-	Tag: "tags", Summary: "Renames or recolours a tag.",
-	Body: web.BodyOf("TagEdit"), Reply: web.Reply{Status: 200, Doc: "The tag.", Body: web.DataOf("Tag")}, Fails: []int{404, 409}, Serve: editTag,
-}
+var EditTag = web.EditOp("tags", "Renames or recolours a tag.", "The tag.", "Tag", editTag, 404, 409)
 
 func editTag(c *web.Request) error {
 	id, err := c.IDArg("tag")
@@ -114,10 +108,7 @@ func editTag(c *web.Request) error {
 	})
 }
 
-var RemoveTag = web.Operation{
-	Tag: "tags", Summary: "Deletes a tag. Its records stay.",
-	Reply: web.DoneReply, Fails: []int{404}, Serve: tags.Remove,
-}
+var RemoveTag = web.DoneOp("tags", "Deletes a tag. Its records stay.", tags.Remove, 404)
 
 // MergeForm names the tag that another one is merged into.
 type MergeForm struct{ into record.ID }
@@ -157,16 +148,9 @@ var folders = &web.Resource[record.Folder, *ShownFolder]{
 	},
 }
 
-var ListFolders = web.Operation{
-	Tag: "folders", Summary: "Lists folders.",
-	Args: web.PageParams(web.ShortSorts), Reply: web.Reply{Status: 200, Doc: "A page of folders.", Body: web.ListOf("Folder")}, Serve: folders.List,
-}
+var ListFolders = web.ListOp("folders", "Lists folders.", "A page of folders.", "Folder", folders.List)
 
-var CreateFolder = web.Operation{
-	Tag: "folders", Summary: "Creates a folder.",
-	Body: web.BodyOf("FolderCreate"), Reply: web.Reply{Status: 201, Doc: "The folder.", Body: web.DataOf("Folder")}, Fails: []int{409},
-	Serve: createFolder,
-}
+var CreateFolder = web.CreateOp("folders", "Creates a folder.", "The folder.", "Folder", createFolder, 409)
 
 func createFolder(c *web.Request) error {
 	form := record.FolderForm(record.Folder{})
@@ -178,11 +162,7 @@ func createFolder(c *web.Request) error {
 	})
 }
 
-var EditFolder = web.Operation{
-	Tag: "folders", Summary: "Changes a folder.",
-	Body: web.BodyOf("FolderEdit"), Reply: web.Reply{Status: 200, Doc: "The folder.", Body: web.DataOf("Folder")}, Fails: []int{404, 409},
-	Serve: editFolder,
-}
+var EditFolder = web.EditOp("folders", "Changes a folder.", "The folder.", "Folder", editFolder, 404, 409)
 
 func editFolder(c *web.Request) error {
 	id, err := c.IDArg("folder")
@@ -201,7 +181,4 @@ func editFolder(c *web.Request) error {
 	})
 }
 
-var RemoveFolder = web.Operation{
-	Tag: "folders", Summary: "Deletes a folder; its files stay.",
-	Reply: web.DoneReply, Fails: []int{404}, Serve: folders.Remove,
-}
+var RemoveFolder = web.DoneOp("folders", "Deletes a folder; its files stay.", folders.Remove, 404)

@@ -231,10 +231,7 @@ func showImport(s *web.Site, i *record.Import) *ShownImport {
 	return v
 }
 
-var ListImports = web.Operation{
-	Tag: "moving", Summary: "Lists the last ten imports.",
-	Args: web.PageParams(web.ShortSorts), Reply: web.Reply{Status: 200, Doc: "A page of imports.", Body: web.ListOf("Import")}, Serve: listImports,
-}
+var ListImports = web.ListOp("moving", "Lists the last ten imports.", "A page of imports.", "Import", listImports)
 
 func listImports(c *web.Request) error {
 	return web.AnswerList(c,
@@ -257,10 +254,7 @@ func importInPath(c *web.Request) (i *record.Import, err error) {
 	return i, err
 }
 
-var ReadImport = web.Operation{
-	Tag: "moving", Summary: "Shows the state and the result of an import.",
-	Reply: web.Reply{Status: 200, Doc: "The import.", Body: web.DataOf("Import")}, Fails: []int{404}, Serve: readImport,
-}
+var ReadImport = web.ReadOp("moving", "Shows the state and the result of an import.", "The import.", "Import", readImport, 404)
 
 func readImport(c *web.Request) error {
 	i, err := importInPath(c)
@@ -270,10 +264,7 @@ func readImport(c *web.Request) error {
 	return c.RespondData(http.StatusOK, showImport(c.Site, i))
 }
 
-var StopImport = web.Operation{
-	Tag: "moving", Summary: "Stops an import. Imported items stay.",
-	Reply: web.DoneReply, Fails: []int{404}, Serve: stopImport,
-}
+var StopImport = web.DoneOp("moving", "Stops an import. Imported items stay.", stopImport, 404)
 
 // stopImport stops a running import. One that has ended stays as it is.
 func stopImport(c *web.Request) error {

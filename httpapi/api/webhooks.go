@@ -258,10 +258,7 @@ func editWebhook(c *web.Request) error {
 	})
 }
 
-var RemoveWebhook = web.Operation{
-	Tag: "webhooks", Summary: "Deletes a webhook and its waiting deliveries.",
-	Reply: web.DoneReply, Fails: []int{404}, Serve: webhooks.Remove,
-}
+var RemoveWebhook = web.DoneOp("webhooks", "Deletes a webhook and its waiting deliveries.", webhooks.Remove, 404)
 
 var TestWebhook = web.Operation{
 	Tag: "webhooks", Summary: "Sends a test delivery immediately. If it succeeds, it ends a pause.",
@@ -460,10 +457,7 @@ func showDelivery(c *web.Request, tx *kv.Tx, h *record.Webhook, d *record.Delive
 	return v
 }
 
-var Redeliver = web.Operation{
-	Tag: "webhooks", Summary: "Sends a delivery again with the same webhook-id and all retries. The answer is 409 if the webhook is off or paused.",
-	Reply: web.DoneReply, Fails: []int{404, 409}, Serve: redeliver,
-}
+var Redeliver = web.DoneOp("webhooks", "Sends a delivery again with the same webhook-id and all retries. The answer is 409 if the webhook is off or paused.", redeliver, 404, 409)
 
 func redeliver(c *web.Request) error {
 	id, err := c.IDArg("webhook")

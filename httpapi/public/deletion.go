@@ -67,10 +67,7 @@ func givenName(r *record.Record) (string, error) {
 	return name, nil
 }
 
-var AskDeletion = web.Operation{
-	Tag: "public", Summary: "The page of a deletion address. It asks whether to delete the item.",
-	Reply: web.Reply{Status: 200, Doc: "The page.", Body: web.PageOf()}, Fails: []int{404, 410, 429}, Slugs: true, Serve: askDeletion,
-}
+var AskDeletion = web.PageOp(askDeletion, 404, 410, 429).ForVisitors()
 
 // askDeletion asks before it deletes, so that a program that only fetches the address
 // deletes nothing.
@@ -90,11 +87,7 @@ func askDeletion(c *web.Request) error {
 	return c.RespondPage(http.StatusOK, page)
 }
 
-var DeleteByAddress = web.Operation{
-	Tag: "public", Summary: "Deletes the item of a deletion address.",
-	Reply: web.Reply{Status: 200, Doc: "The page that confirms it.", Body: web.PageOf()}, Fails: []int{404, 410, 429, 503, 507}, Slugs: true,
-	Serve: deleteByAddress,
-}
+var DeleteByAddress = web.PageOp(deleteByAddress, 404, 410, 429, 503, 507).ForVisitors()
 
 // deleteByAddress deletes the item of the address.
 func deleteByAddress(c *web.Request) error {

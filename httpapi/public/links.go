@@ -15,11 +15,7 @@ import (
 	"kist/kv/record"
 )
 
-var FollowLink = web.Operation{
-	Tag: "public", Summary: "Redirects a short link and counts the click.",
-	Args: web.SharePassword, Reply: web.Reply{Status: 302, Doc: "Redirects to the target.", Body: nil}, Fails: []int{200, 401, 404, 410, 429, 503},
-	Slugs: true, Serve: followLink,
-}
+var FollowLink = web.Operation{Tag: "public", Reply: web.Reply{Status: 302}, Fails: []int{200, 401, 404, 410, 429, 503}, Slugs: true, Serve: followLink}
 
 // followLink redirects to the target of a short link.
 func followLink(c *web.Request) error {

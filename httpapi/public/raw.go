@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"net/url"
 	"path"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -66,11 +65,7 @@ var previewers = []string{
 
 var errAhead = &record.Error{Fault: record.Busy, Code: "no_prefetch", Text: "This item cannot be fetched in advance."}
 
-var ReadRaw = web.Operation{
-	Tag: "public", Summary: "The bytes of a shared file, or the text of a shared note or snippet. An extension after the slug is ignored.",
-	Args: slices.Concat(web.SharePassword, web.Conditional), Reply: web.Reply{Status: 200, Doc: "The content.", Body: web.BytesOf()},
-	Fails: []int{206, 302, 304, 401, 404, 410, 412, 416, 429, 503}, Slugs: true, AtContentOrigin: true, Serve: readRaw,
-}
+var ReadRaw = web.Operation{Tag: "public", Reply: web.Reply{Status: 200}, Fails: []int{206, 302, 304, 401, 404, 410, 412, 416, 429, 503}, Slugs: true, AtContentOrigin: true, Serve: readRaw}
 
 // readRaw answers with the bytes of a file, or the text of a note or snippet. The address may
 // have an extension after the slug.

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"slices"
 	"time"
 
 	"kist/blobs"
@@ -25,11 +24,7 @@ import (
 	"kist/kv/record"
 )
 
-var ViewItem = web.Operation{
-	Tag: "public", Summary: "The page of a shared item.",
-	Args: web.SharePassword, Reply: web.Reply{Status: 200, Doc: "The page.", Body: web.PageOf()}, Fails: []int{401, 404, 410, 429, 503}, Slugs: true,
-	Serve: viewItem,
-}
+var ViewItem = web.PageOp(viewItem, 401, 404, 410, 429, 503).ForVisitors()
 
 // viewItem shows an item to anyone who may see it. The address may have an extension, because
 // addresses at the origin for content that redirect here may have one.
@@ -210,11 +205,7 @@ func card(c *web.Request, r *record.Record) error {
 	return c.RespondPage(http.StatusOK, page)
 }
 
-var UnlockItem = web.Operation{
-	Tag: "public", Summary: "Receives the form of a locked item's page.",
-	Body: web.FormBody, Reply: web.Reply{Status: 303, Doc: "Redirects to the item.", Body: nil}, Fails: []int{400, 401, 404, 410, 413, 415, 429, 503},
-	Slugs: true, Serve: unlockItem,
-}
+var UnlockItem = web.FormOp(303, unlockItem, 400, 401, 404, 410, 413, 415, 429, 503).ForVisitors()
 
 // unlockItem receives the form of a locked item's page. After the right password it sets a
 // cookie, only for that item.
@@ -244,11 +235,7 @@ func unlockItem(c *web.Request) error {
 	return session.Redirect(c, leads[then]+url.PathEscape(slug))
 }
 
-var ReadThumbnail = web.Operation{
-	Tag: "public", Summary: "A small version of a shared picture, at most 480 pixels, or the icon of a shared bookmark's site, at most 64 pixels.",
-	Args: slices.Concat(web.SharePassword, web.Conditional), Reply: web.Reply{Status: 200, Doc: "The picture.", Body: web.BytesOf()},
-	Fails: []int{206, 302, 304, 401, 404, 410, 412, 416, 429, 503}, Slugs: true, AtContentOrigin: true, Serve: readThumbnail,
-}
+var ReadThumbnail = web.Operation{Tag: "public", Reply: web.Reply{Status: 200}, Fails: []int{206, 302, 304, 401, 404, 410, 412, 416, 429, 503}, Slugs: true, AtContentOrigin: true, Serve: readThumbnail}
 
 // readThumbnail answers with a small version of a picture, or the icon of a bookmark's site.
 // This is not a view, so an item with a limit has one only for visitors whose view was counted.
@@ -276,10 +263,7 @@ const (
 	maxGamesLooked = 20 * web.MaxPage
 )
 
-var ViewGames = web.Operation{
-	Tag: "public", Summary: "The public games of a user.",
-	Reply: web.Reply{Status: 200, Doc: "The page.", Body: web.PageOf()}, Fails: []int{404, 429, 503}, Slugs: true, Serve: viewGames,
-}
+var ViewGames = web.PageOp(viewGames, 404, 429, 503).ForVisitors()
 
 // viewGames shows the newest public games of a user.
 func viewGames(c *web.Request) error {

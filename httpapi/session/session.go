@@ -191,10 +191,7 @@ func login(c *web.Request) error {
 	return AnswerUser(c, http.StatusOK, u.ID)
 }
 
-var Logout = web.Operation{
-	Tag: "session", Summary: "Ends the calling browser's session.",
-	Reply: web.DoneReply, Fails: []int{403}, Serve: logout,
-}
+var Logout = web.DoneOp("session", "Ends the calling browser's session.", logout, 403)
 
 // logout ends the calling browser's session, if it has one.
 func logout(c *web.Request) error {
@@ -240,10 +237,7 @@ func (v *ShownSession) Fields(s *field.Set) {
 	s.Time("expiresAt", &v.Expires, field.Always).Says("When it ends if it is not used.", `"2026-02-01T03:04:05.678Z"`)
 }
 
-var ListSessions = web.Operation{
-	Tag: "session", Summary: "Lists the browsers that are signed in.",
-	Args: web.PageParams(web.ShortSorts), Reply: web.Reply{Status: 200, Doc: "A page of sessions.", Body: web.ListOf("Session")}, Serve: listSessions,
-}
+var ListSessions = web.ListOp("session", "Lists the browsers that are signed in.", "A page of sessions.", "Session", listSessions)
 
 func listSessions(c *web.Request) error {
 	return web.AnswerList(c,
@@ -254,10 +248,7 @@ func listSessions(c *web.Request) error {
 		})
 }
 
-var RemoveSession = web.Operation{
-	Tag: "session", Summary: "Ends a session.",
-	Reply: web.DoneReply, Fails: []int{404}, Serve: removeSession,
-}
+var RemoveSession = web.DoneOp("session", "Ends a session.", removeSession, 404)
 
 func removeSession(c *web.Request) error {
 	id, err := c.IDArg("session")
@@ -276,10 +267,7 @@ func removeSession(c *web.Request) error {
 	return c.RespondOK()
 }
 
-var RemoveSessions = web.Operation{
-	Tag: "session", Summary: "Ends all sessions except that of the request.",
-	Reply: web.DoneReply, Serve: removeSessions,
-}
+var RemoveSessions = web.DoneOp("session", "Ends all sessions except that of the request.", removeSessions)
 
 // removeSessions ends all sessions except that of the request.
 func removeSessions(c *web.Request) error {
@@ -310,11 +298,7 @@ func nextPath(next string) string {
 	return next
 }
 
-var ReadLogin = web.Operation{
-	Tag: "session", Summary: "The sign-in page.",
-	Args:  []web.Param{{In: "query", Name: "next", Doc: "Path to continue to.", Schema: web.Object{"type": "string"}, Example: "/files"}},
-	Reply: web.Reply{Status: 200, Doc: "The page.", Body: web.PageOf()}, Fails: []int{303}, Serve: readLogin,
-}
+var ReadLogin = web.PageOp(readLogin, 303)
 
 // readLogin shows the sign-in page. It redirects users who are already signed in.
 func readLogin(c *web.Request) error {
@@ -343,11 +327,7 @@ func Redirect(c *web.Request, path string) error {
 	return nil
 }
 
-var PostLogin = web.Operation{
-	Tag: "session", Summary: "Receives the form of the sign-in page.",
-	Body: web.FormBody, Reply: web.Reply{Status: 303, Doc: "Redirects to the requested page.", Body: nil}, Fails: []int{400, 401, 403, 413, 415, 429, 503},
-	Serve: postLogin,
-}
+var PostLogin = web.FormOp(303, postLogin, 400, 401, 403, 413, 415, 429, 503)
 
 // postLogin receives the form of the sign-in page.
 func postLogin(c *web.Request) error {
@@ -388,10 +368,7 @@ func Problem(c *web.Request, err error, page func(embed.Problem) embed.Page) err
 	return c.RespondPage(status, page(p))
 }
 
-var PostLogout = web.Operation{
-	Tag: "session", Summary: "Signs the browser out.",
-	Reply: web.Reply{Status: 303, Doc: "Redirects to the sign-in page.", Body: nil}, Fails: []int{403}, Serve: postLogout,
-}
+var PostLogout = web.Operation{Reply: web.Reply{Status: 303}, Fails: []int{403}, Serve: postLogout}
 
 // postLogout receives the form for signing out.
 func postLogout(c *web.Request) error {
@@ -489,10 +466,7 @@ func pollDevice(c *web.Request) error {
 	return c.RespondJSON(http.StatusOK, body)
 }
 
-var RevokeDevice = web.Operation{
-	Tag: "session", Summary: "Revokes the calling client's own key, if it comes from the device flow.",
-	Reply: web.DoneReply, Fails: []int{404}, Serve: revokeDevice,
-}
+var RevokeDevice = web.DoneOp("session", "Revokes the calling client's own key, if it comes from the device flow.", revokeDevice, 404)
 
 // revokeDevice revokes the key that the request was sent with, so that a client can
 // disconnect. It cannot revoke other keys.
@@ -583,11 +557,7 @@ func verifyDevice(c *web.Request) error {
 	return c.RespondOK()
 }
 
-var ReadDevice = web.Operation{
-	Tag: "session", Summary: "The page where a user approves a device.",
-	Args:  []web.Param{{In: "query", Name: "user_code", Doc: "The code that the device shows.", Schema: web.Object{"type": "string"}, Example: "BCDF-GHJK"}},
-	Reply: web.Reply{Status: 200, Doc: "The page.", Body: web.PageOf()}, Fails: []int{303, 404, 429}, Serve: readDevice,
-}
+var ReadDevice = web.PageOp(readDevice, 303, 404, 429)
 
 // readDevice shows a signed-in user which client asks. Others sign in first and return with
 // the code filled in.
@@ -619,11 +589,7 @@ func answerDevice(c *web.Request, status int, code, problem string) error {
 	return c.RespondPage(status, page)
 }
 
-var PostDevice = web.Operation{
-	Tag: "session", Summary: "Receives the form of the page where a user approves a device.",
-	Body: web.FormBody, Reply: web.Reply{Status: 200, Doc: "The result.", Body: web.PageOf()}, Fails: []int{303, 400, 404, 413, 415, 429},
-	Serve: postDevice,
-}
+var PostDevice = web.FormOp(200, postDevice, 303, 400, 404, 413, 415, 429)
 
 // postDevice receives the form of the device page.
 func postDevice(c *web.Request) error {

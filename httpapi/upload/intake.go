@@ -366,10 +366,7 @@ func leaveFiles(c *web.Request) error {
 	})
 }
 
-var ViewUploadLink = web.Operation{
-	Tag: "public", Summary: "The page of an upload link.",
-	Reply: web.Reply{Status: 200, Doc: "The page.", Body: web.PageOf()}, Fails: []int{401, 404, 410, 429, 503}, Slugs: true, Serve: viewUploadLink,
-}
+var ViewUploadLink = web.PageOp(viewUploadLink, 401, 404, 410, 429, 503).ForVisitors()
 
 // viewUploadLink shows the page of an upload link, or asks for its password.
 func viewUploadLink(c *web.Request) error {
@@ -403,11 +400,7 @@ func showLink(c *web.Request, status int, q *record.Request, came []*record.Item
 	return c.RespondPage(status, page)
 }
 
-var PostFiles = web.Operation{
-	Tag: "public", Summary: "Receives the form of an upload link's page.",
-	Body: senderBody(), Reply: web.Reply{Status: 201, Doc: "The page with the received files.", Body: web.PageOf()},
-	Fails: []int{401, 403, 404, 410, 429, 503, 507}, Slugs: true, Serve: postFiles,
-}
+var PostFiles = web.FormOp(201, postFiles, 401, 403, 404, 410, 429, 503, 507).ForVisitors()
 
 // postFiles receives the form of the page without JavaScript.
 func postFiles(c *web.Request) error {
@@ -439,11 +432,7 @@ func lockedLink(c *web.Request, p embed.Problem) embed.Page {
 	}
 }
 
-var UnlockUploadLink = web.Operation{
-	Tag: "public", Summary: "Receives the password form of an upload link.",
-	Body: web.FormBody, Reply: web.Reply{Status: 303, Doc: "Redirects to the page.", Body: nil}, Fails: []int{400, 401, 404, 410, 413, 415, 429, 503},
-	Slugs: true, Serve: unlockUploadLink,
-}
+var UnlockUploadLink = web.FormOp(303, unlockUploadLink, 400, 401, 404, 410, 413, 415, 429, 503).ForVisitors()
 
 // unlockUploadLink receives the password form of an upload link. After the right password it sets
 // a cookie, only for that link.

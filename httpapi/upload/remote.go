@@ -404,10 +404,7 @@ func answerFetch(c *web.Request, id record.ID) error {
 	return c.RespondData(http.StatusOK, v)
 }
 
-var ReadRemoteUpload = web.Operation{
-	Tag: "remote upload", Summary: "Shows the state and the result of a remote upload.",
-	Reply: web.Reply{Status: 200, Doc: "The remote upload.", Body: web.DataOf("RemoteUpload")}, Fails: []int{404}, Serve: readRemoteUpload,
-}
+var ReadRemoteUpload = web.ReadOp("remote upload", "Shows the state and the result of a remote upload.", "The remote upload.", "RemoteUpload", readRemoteUpload, 404)
 
 func readRemoteUpload(c *web.Request) error {
 	id, err := c.IDArg("remote upload")
@@ -467,10 +464,7 @@ func decideRemoteUpload(c *web.Request) error {
 	return answerFetch(c, id)
 }
 
-var RemoveRemoteUpload = web.Operation{
-	Tag: "remote upload", Summary: "Forgets a remote upload, and cancels it if it has not ended. Its file stays.",
-	Reply: web.DoneReply, Fails: []int{404}, Serve: removeRemoteUpload,
-}
+var RemoveRemoteUpload = web.DoneOp("remote upload", "Forgets a remote upload, and cancels it if it has not ended. Its file stays.", removeRemoteUpload, 404)
 
 func removeRemoteUpload(c *web.Request) error {
 	id, err := c.IDArg("remote upload")
@@ -489,10 +483,7 @@ func removeRemoteUpload(c *web.Request) error {
 	return c.RespondOK()
 }
 
-var ClearRemoteUploads = web.Operation{
-	Tag: "remote upload", Summary: "Forgets all remote uploads that have ended. Their files stay.",
-	Reply: web.DoneReply, Serve: clearRemoteUploads,
-}
+var ClearRemoteUploads = web.DoneOp("remote upload", "Forgets all remote uploads that have ended. Their files stay.", clearRemoteUploads)
 
 func clearRemoteUploads(c *web.Request) error {
 	if err := c.Site.Store.Update(func(tx *kv.Tx) error { return jobs.ClearFetches(tx, c.Owner()) }); err != nil {

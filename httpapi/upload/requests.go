@@ -40,17 +40,9 @@ var requests = &web.Resource[record.Request, *record.ShownRequest]{
 	},
 }
 
-var ListUploadRequests = web.Operation{
-	Tag: "upload-requests", Summary: "Lists the caller's upload requests.",
-	Args: web.PageParams(web.ShortSorts), Reply: web.Reply{Status: 200, Doc: "A page of upload requests.", Body: web.ListOf("UploadRequest")},
-	Serve: requests.List,
-}
+var ListUploadRequests = web.ListOp("upload-requests", "Lists the caller's upload requests.", "A page of upload requests.", "UploadRequest", requests.List)
 
-var CreateUploadRequest = web.Operation{
-	Tag: "upload-requests", Summary: "Creates an upload request: a link where others can send files.",
-	Body: web.BodyOf("UploadRequestCreate"), Reply: web.Reply{Status: 201, Doc: "The upload request.", Body: web.DataOf("UploadRequest")},
-	Fails: []int{409}, Serve: createUploadRequest,
-}
+var CreateUploadRequest = web.CreateOp("upload-requests", "Creates an upload request: a link where others can send files.", "The upload request.", "UploadRequest", createUploadRequest, 409)
 
 func createUploadRequest(c *web.Request) error {
 	form := &record.RequestForm{Request: record.NewRequest()}
@@ -70,16 +62,9 @@ func createUploadRequest(c *web.Request) error {
 	return requests.Create(c, func(tx *kv.Tx) (*record.Request, error) { return inbox.AddRequest(tx, c.Owner(), form, hash) })
 }
 
-var ReadUploadRequest = web.Operation{
-	Tag: "upload-requests", Summary: "Reads an upload request.",
-	Reply: web.Reply{Status: 200, Doc: "The upload request.", Body: web.DataOf("UploadRequest")}, Fails: []int{404}, Serve: requests.Read,
-}
+var ReadUploadRequest = web.ReadOp("upload-requests", "Reads an upload request.", "The upload request.", "UploadRequest", requests.Read, 404)
 
-var EditUploadRequest = web.Operation{
-	Tag: "upload-requests", Summary: "Changes an upload request.",
-	Body: web.BodyOf("UploadRequestEdit"), Reply: web.Reply{Status: 200, Doc: "The upload request.", Body: web.DataOf("UploadRequest")},
-	Fails: []int{404, 409}, Serve: editUploadRequest,
-}
+var EditUploadRequest = web.EditOp("upload-requests", "Changes an upload request.", "The upload request.", "UploadRequest", editUploadRequest, 404, 409)
 
 func editUploadRequest(c *web.Request) error {
 	id, err := c.IDArg("upload request")
@@ -109,10 +94,7 @@ func editUploadRequest(c *web.Request) error {
 	})
 }
 
-var RemoveUploadRequest = web.Operation{
-	Tag: "upload-requests", Summary: "Deletes an upload request and the files waiting in its queue. Approved files stay.",
-	Reply: web.DoneReply, Fails: []int{404}, Serve: requests.Remove,
-}
+var RemoveUploadRequest = web.DoneOp("upload-requests", "Deletes an upload request and the files waiting in its queue. Approved files stay.", requests.Remove, 404)
 
 var ListPendingUploads = web.Operation{
 	Tag: "upload-requests", Summary: "Lists the files received through all upload requests, oldest first.",

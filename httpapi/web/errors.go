@@ -37,14 +37,6 @@ var Statuses = map[record.Fault]int{
 // StatusChecksum is the status of tus for a wrong checksum. It is not registered.
 const StatusChecksum = 460
 
-// StatusText names a status.
-func StatusText(status int) string {
-	if status == StatusChecksum {
-		return "Checksum Mismatch"
-	}
-	return http.StatusText(status)
-}
-
 var (
 	ErrMethod       = errors.New("method not allowed")
 	ErrInternal     = errors.New("internal")

@@ -50,6 +50,47 @@ func (o Operation) By(serve func(*Request) error) Operation {
 	return o
 }
 
+// ForVisitors returns the operation for a path with slugs that visitors could guess.
+func (o Operation) ForVisitors() Operation {
+	o.Tag, o.Slugs = "public", true
+	return o
+}
+
+// PageOp is an operation that the document leaves out: a page or a file for one.
+func PageOp(serve func(*Request) error, fails ...int) Operation {
+	return Operation{Reply: Reply{Status: http.StatusOK}, Fails: fails, Serve: serve}
+}
+
+// FormOp receives the form of a page and answers with the status.
+func FormOp(status int, serve func(*Request) error, fails ...int) Operation {
+	return Operation{Body: FormBody, Reply: Reply{Status: status}, Fails: fails, Serve: serve}
+}
+
+// ReadOp answers with the thing that has the named schema.
+func ReadOp(tag, summary, doc, name string, serve func(*Request) error, fails ...int) Operation {
+	return Operation{Tag: tag, Summary: summary, Reply: Reply{http.StatusOK, doc, DataOf(name)}, Fails: fails, Serve: serve}
+}
+
+// ListOp answers with a page of a short list of things that have the named schema.
+func ListOp(tag, summary, doc, name string, serve func(*Request) error) Operation {
+	return Operation{Tag: tag, Summary: summary, Args: PageParams(ShortSorts), Reply: Reply{http.StatusOK, doc, ListOf(name)}, Serve: serve}
+}
+
+// CreateOp makes a thing that has the named schema. That of its body ends in Create.
+func CreateOp(tag, summary, doc, name string, serve func(*Request) error, fails ...int) Operation {
+	return Operation{Tag: tag, Summary: summary, Body: BodyOf(name + "Create"), Reply: Reply{http.StatusCreated, doc, DataOf(name)}, Fails: fails, Serve: serve}
+}
+
+// EditOp changes a thing that has the named schema. That of its body ends in Edit.
+func EditOp(tag, summary, doc, name string, serve func(*Request) error, fails ...int) Operation {
+	return Operation{Tag: tag, Summary: summary, Body: BodyOf(name + "Edit"), Reply: Reply{http.StatusOK, doc, DataOf(name)}, Fails: fails, Serve: serve}
+}
+
+// DoneOp does something and answers only that it is done.
+func DoneOp(tag, summary string, serve func(*Request) error, fails ...int) Operation {
+	return Operation{Tag: tag, Summary: summary, Reply: DoneReply, Fails: fails, Serve: serve}
+}
+
 // TextForm describes an answer in plain text.
 type TextForm struct{ Doc, Example string }
 
