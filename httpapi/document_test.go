@@ -28,12 +28,12 @@ import (
 // challengeSchemas are the schemas of challenges of both versions.
 func challengeSchemas() (one, two web.Object) {
 	text, number := web.Object{"type": "string"}, web.Object{"type": "integer"}
-	one = web.Members(web.Object{"algorithm": text, "challenge": text, "maxnumber": number, "salt": text, "signature": text},
+	one = members(web.Object{"algorithm": text, "challenge": text, "maxnumber": number, "salt": text, "signature": text},
 		"algorithm", "challenge", "maxnumber", "salt", "signature")
-	parameters := web.Members(web.Object{
+	parameters := members(web.Object{
 		"algorithm": text, "cost": number, "expiresAt": web.Object{"type": "integer", "description": "In seconds since 1970."}, "keyLength": number, "keyPrefix": text, "nonce": text, "salt": text,
 	}, "algorithm", "cost", "expiresAt", "keyLength", "keyPrefix", "nonce", "salt")
-	return one, web.Members(web.Object{"parameters": parameters, "signature": text}, "parameters", "signature")
+	return one, members(web.Object{"parameters": parameters, "signature": text}, "parameters", "signature")
 }
 
 // makeDocument is the OpenAPI document of the API (version 3.0.3), made from the
@@ -45,23 +45,23 @@ func makeDocument() ([]byte, error) {
 	d := &document{schemas: web.Object{}, responses: web.Object{}, parameters: web.Object{}, examples: web.Object{}}
 	for _, e := range enums() {
 		d.schemas[e.name] = web.Object{"type": "string", "enum": e.words, "description": e.doc, "example": e.words[0]}
-		d.schemas[web.MaybePrefix+e.name] = e.orNull()
+		d.schemas[maybePrefix+e.name] = e.orNull()
 	}
 	for _, c := range components() {
-		schema := web.ShapeOf(c.value, c.mode)
+		schema := shapeOf(c.value, c.mode)
 		nameEnums(schema)
 		d.schemas[c.name] = schema
 	}
-	file := upload.FileSchema()
+	file := fileSchema()
 	nameEnums(file)
 	d.schemas["UploadedFile"] = file
 	d.schemas["CaptchaChallenge"], d.schemas["CaptchaChallenge2"] = challengeSchemas()
-	d.schemas["UploadedFiles"] = web.Members(web.Object{"files": web.Object{"type": "array", "description": "The files, in the order sent.", "items": web.Ref("UploadedFile")}}, "files")
-	maybe := web.ShapeOf(&record.Shown{Record: record.Record{Kind: record.Files}}, web.Shown)
+	d.schemas["UploadedFiles"] = members(web.Object{"files": web.Object{"type": "array", "description": "The files, in the order sent.", "items": web.Ref("UploadedFile")}}, "files")
+	maybe := shapeOf(&record.Shown{Record: record.Record{Kind: record.Files}}, showing)
 	maybe["nullable"] = true
 	nameEnums(maybe)
 	d.schemas["MaybeFile"] = maybe
-	d.schemas["Error"] = web.Members(web.Object{
+	d.schemas["Error"] = members(web.Object{
 		"error":             web.Object{"type": "string", "description": "A sentence for a person.", "example": "There is no such note."},
 		"code":              web.Object{"type": "string", "description": "A word for a program.", "example": "not_found"},
 		"fields":            web.Object{"type": "object", "additionalProperties": web.Object{"type": "string"}, "description": "With 422: what is wrong, by field.", "example": web.Object{}},
@@ -129,7 +129,7 @@ func makeDocument() ([]byte, error) {
 
 // captchaAsked is the schema of a challenge that is part of a refusal.
 func captchaAsked() web.Object {
-	v := web.Members(web.Object{
+	v := members(web.Object{
 		"provider":  web.Object{"type": "string", "enum": []string{string(record.CaptchaPow)}, "description": "The provider of the challenge.", "example": record.CaptchaPow},
 		"challenge": web.Ref("CaptchaChallenge"),
 	}, "provider", "challenge")
@@ -188,6 +188,10 @@ var tagDocs = map[string]string{
 	"upload-requests": "Links where others can send files.",
 	"webhooks":        "Addresses that are notified of events.",
 }
+
+// maybePrefix begins the names of enums that may also be null. In OpenAPI 3.0, a reference
+// cannot be nullable in another way.
+const maybePrefix = "Maybe"
 
 // An enum is a named list of words.
 type enum struct {
@@ -250,7 +254,7 @@ func enumAddress(e web.EnumRef) string {
 			continue
 		}
 		if e.Nullable {
-			return web.SchemasPath + web.MaybePrefix + one.name
+			return web.SchemasPath + maybePrefix + one.name
 		}
 		return web.SchemasPath + one.name
 	}
@@ -273,7 +277,7 @@ func (d *document) dropUnused(paths web.Object) error {
 		return err
 	}
 	for _, e := range enums() {
-		for _, name := range []string{e.name, web.MaybePrefix + e.name} {
+		for _, name := range []string{e.name, maybePrefix + e.name} {
 			if !bytes.Contains(used, []byte(`/`+name+`"`)) {
 				delete(d.schemas, name)
 			}
@@ -333,15 +337,15 @@ func (d *document) operation(r Route) web.Object {
 		op["description"] = "An API key needs the scope " + string(r.Access.Scope) + "."
 	}
 	if r.Body != nil {
-		op["requestBody"] = web.Object{"required": !r.Body.Optional, "content": d.media(r.Body)}
+		op["requestBody"] = web.Object{"required": !r.Body.Optional, "content": d.media(r.ID, r.Body)}
 	}
-	answers := web.Object{strconv.Itoa(r.Reply.Status): d.answer(r.Reply.Doc, r.Reply.Body)}
+	answers := web.Object{strconv.Itoa(r.Reply.Status): d.answer(r.Reply.Doc, d.media(r.ID, r.Reply.Body))}
 	if r.Plain != nil {
-		answers[strconv.Itoa(r.Reply.Status)] = d.answer(r.Reply.Doc+" As text, to Accept: text/plain, "+r.Plain.Doc+".", r.Reply.Body, web.TextOf(r.Plain.Example))
+		answers[strconv.Itoa(r.Reply.Status)] = d.answer(r.Reply.Doc+" As text, to Accept: text/plain, "+r.Plain.Doc+".", d.media(r.ID, r.Reply.Body), textOf(r.Plain.Example))
 	}
 	for _, status := range r.Statuses() {
 		if status < 400 {
-			answers[strconv.Itoa(status)] = d.answer(statusText(status)+".", map[int]*web.Content{http.StatusPartialContent: r.Reply.Body}[status])
+			answers[strconv.Itoa(status)] = d.answer(statusText(status)+".", d.media(r.ID, map[int]*web.Content{http.StatusPartialContent: r.Reply.Body}[status]))
 		} else {
 			answers[strconv.Itoa(status)] = d.failed(status, r.Plain != nil)
 		}
@@ -354,10 +358,10 @@ func (d *document) operation(r Route) web.Object {
 // operations but those that answer with text too.
 func (d *document) failed(status int, plain bool) web.Object {
 	name := strings.NewReplacer(" ", "", "-", "").Replace(statusText(status))
-	bodies := []*web.Content{web.JSONOf(web.Ref("Error"), failure(status))}
+	bodies := []web.Object{{web.JSONType: web.Object{"schema": web.Ref("Error"), "example": failure(status)}}}
 	if plain {
 		name += "OrText"
-		bodies = append(bodies, web.TextOf("A sentence with the reason.\n"))
+		bodies = append(bodies, textOf("A sentence with the reason.\n"))
 	}
 	if d.responses[name] == nil {
 		d.responses[name] = d.answer(statusText(status)+".", bodies...)
@@ -409,33 +413,44 @@ var pathParams = map[string]struct{ doc, example string }{
 	"deliveryId": {"Id of the delivery.", "01890a5d-ac96-774b-bcce-b302099a8057"},
 }
 
+// textOf is a body of text.
+func textOf(example string) web.Object {
+	return web.Object{web.TextMedia: web.Object{"schema": web.Object{"type": "string"}, "example": example}}
+}
+
 // answer is an answer with a body in one of several types; nil bodies are left out.
-func (d *document) answer(doc string, bodies ...*web.Content) web.Object {
+func (d *document) answer(doc string, bodies ...web.Object) web.Object {
 	a := web.Object{"description": doc}
 	of := web.Object{}
 	for _, body := range bodies {
 		if body != nil {
-			maps.Copy(of, d.media(body))
+			maps.Copy(of, body)
 			a["content"] = of
 		}
 	}
 	return a
 }
 
-func (d *document) media(c *web.Content) web.Object {
-	if c.Schema == nil {
-		c.Schema = d.schemas[c.Name].(web.Object)
+// media describes a body of the operation; nil if there is none.
+func (d *document) media(op string, c *web.Content) web.Object {
+	if c == nil {
+		return nil
 	}
-	nameEnums(c.Schema)
-	example := c.Example
-	if example == nil {
-		example = d.example(c.Schema)
+	var s schema
+	if c.Name == "" {
+		s = schemaOfBody(op, c)
+	} else {
+		s = d.schemaNamed(c.Name)
+	}
+	nameEnums(s.of)
+	if s.example == nil {
+		s.example = d.example(s.of)
 	}
 	if c.Name == "" {
-		return web.Object{c.Media: web.Object{"schema": c.Schema, "example": example}}
+		return web.Object{c.Media: web.Object{"schema": s.of, "example": s.example}}
 	}
-	d.schemas[c.Name] = c.Schema
-	d.examples[c.Name] = web.Object{"value": example}
+	d.schemas[c.Name] = s.of
+	d.examples[c.Name] = web.Object{"value": s.example}
 	return web.Object{c.Media: web.Object{"schema": web.Ref(c.Name), "examples": web.Object{"default": web.Object{"$ref": "#/components/examples/" + c.Name}}}}
 }
 
@@ -477,62 +492,62 @@ func (d *document) example(schema web.Object) any {
 type component struct {
 	name  string
 	value field.Shaped
-	mode  web.Mode
+	mode  mode
 }
 
 func components() []component {
 	file := record.NewForm(record.Files)
 	all := []component{
-		{"FileEdit", record.FileEdit{Form: file}, web.Edit},
-		{"Folder", new(api.ShownFolder), web.Shown},
-		{"FolderCreate", record.FolderForm(record.Folder{}), web.Create},
-		{"FolderEdit", record.FolderForm(record.Folder{}), web.Edit},
-		{"Tag", new(api.ShownTag), web.Shown},
-		{"TagCreate", record.TagForm(record.Tag{}), web.Create},
-		{"TagEdit", record.TagForm(record.Tag{}), web.Edit},
-		{"TagMerge", new(api.MergeForm), web.Create},
-		{"User", new(session.ShownUser), web.Shown},
-		{"UserCreate", api.NewUserForm(), web.Create},
-		{"UserEdit", api.NewUserEdit(), web.Edit},
-		{"MeEdit", new(api.MeForm), web.Edit},
-		{"Key", new(api.ShownKey), web.Shown},
-		{"KeyCreate", &api.KeyForm{Fresh: true}, web.Create},
-		{"KeyEdit", new(api.KeyForm), web.Edit},
-		{"Settings", new(record.Settings), web.Shown},
-		{"SettingsEdit", new(record.Settings), web.Edit},
-		{"Stats", new(api.Stats), web.Shown},
-		{"Health", new(shownHealth), web.Shown},
-		{"SearchResult", &api.Result{Shown: record.Shown{Record: record.Record{Kind: record.Notes}}}, web.Shown},
-		{"Password", new(public.PasswordForm), web.Create},
-		{"Login", new(session.LoginForm), web.Create},
-		{"Session", new(session.ShownSession), web.Shown},
-		{"Device", new(session.DeviceForm), web.Create},
-		{"DevicePoll", new(session.TokenForm), web.Create},
-		{"DeviceDecision", new(session.VerifyForm), web.Create},
-		{"Webhook", new(api.ShownWebhook), web.Shown},
-		{"WebhookCreate", api.BlankWebhook(), web.Create},
-		{"WebhookEdit", api.BlankWebhook(), web.Edit},
-		{"Delivery", new(api.ShownDelivery), web.Shown},
-		{"UploadRequest", new(record.ShownRequest), web.Shown},
-		{"UploadRequestCreate", new(record.RequestForm), web.Create},
-		{"UploadRequestEdit", new(record.RequestForm), web.Edit},
-		{"UploadItem", new(record.Item), web.Shown},
-		{"UploadDecision", new(record.Decision), web.Create},
-		{"UploadReceipt", record.Receipt{Item: new(record.Item)}, web.Shown},
-		{"CaptchaToken", new(session.TokenOfCaptcha), web.Create},
-		{"ResumableUpload", new(upload.ShownUpload), web.Shown},
-		{"SentUpload", &upload.ShownUpload{Upload: inbox.Upload{Request: uuid.Max}}, web.Shown},
-		{"Import", new(api.ShownImport), web.Shown},
-		{"Setup", new(api.ShownSetup), web.Shown},
-		{"SetupCreate", new(api.SetupForm), web.Create},
-		{"SetupMade", new(api.MadeSetup), web.Shown},
-		{"RemoteUpload", new(upload.ShownFetch), web.Shown},
+		{"FileEdit", record.FileEdit{Form: file}, editing},
+		{"Folder", new(api.ShownFolder), showing},
+		{"FolderCreate", record.FolderForm(record.Folder{}), creating},
+		{"FolderEdit", record.FolderForm(record.Folder{}), editing},
+		{"Tag", new(api.ShownTag), showing},
+		{"TagCreate", record.TagForm(record.Tag{}), creating},
+		{"TagEdit", record.TagForm(record.Tag{}), editing},
+		{"TagMerge", new(api.MergeForm), creating},
+		{"User", new(session.ShownUser), showing},
+		{"UserCreate", api.NewUserForm(), creating},
+		{"UserEdit", api.NewUserEdit(), editing},
+		{"MeEdit", new(api.MeForm), editing},
+		{"Key", new(api.ShownKey), showing},
+		{"KeyCreate", &api.KeyForm{Fresh: true}, creating},
+		{"KeyEdit", new(api.KeyForm), editing},
+		{"Settings", new(record.Settings), showing},
+		{"SettingsEdit", new(record.Settings), editing},
+		{"Stats", new(api.Stats), showing},
+		{"Health", new(shownHealth), showing},
+		{"SearchResult", &api.Result{Shown: record.Shown{Record: record.Record{Kind: record.Notes}}}, showing},
+		{"Password", new(public.PasswordForm), creating},
+		{"Login", new(session.LoginForm), creating},
+		{"Session", new(session.ShownSession), showing},
+		{"Device", new(session.DeviceForm), creating},
+		{"DevicePoll", new(session.TokenForm), creating},
+		{"DeviceDecision", new(session.VerifyForm), creating},
+		{"Webhook", new(api.ShownWebhook), showing},
+		{"WebhookCreate", api.BlankWebhook(), creating},
+		{"WebhookEdit", api.BlankWebhook(), editing},
+		{"Delivery", new(api.ShownDelivery), showing},
+		{"UploadRequest", new(record.ShownRequest), showing},
+		{"UploadRequestCreate", new(record.RequestForm), creating},
+		{"UploadRequestEdit", new(record.RequestForm), editing},
+		{"UploadItem", new(record.Item), showing},
+		{"UploadDecision", new(record.Decision), creating},
+		{"UploadReceipt", record.Receipt{Item: new(record.Item)}, showing},
+		{"CaptchaToken", new(session.TokenOfCaptcha), creating},
+		{"ResumableUpload", new(upload.ShownUpload), showing},
+		{"SentUpload", &upload.ShownUpload{Upload: inbox.Upload{Request: uuid.Max}}, showing},
+		{"Import", new(api.ShownImport), showing},
+		{"Setup", new(api.ShownSetup), showing},
+		{"SetupCreate", new(api.SetupForm), creating},
+		{"SetupMade", new(api.MadeSetup), showing},
+		{"RemoteUpload", new(upload.ShownFetch), showing},
 	}
 	for _, k := range record.Kinds {
-		all = append(all, component{web.Title(k.Name), &record.Shown{Record: record.Record{Kind: k}}, web.Shown})
+		all = append(all, component{web.Title(k.Name), &record.Shown{Record: record.Record{Kind: k}}, showing})
 		if k != record.Files {
-			all = append(all, component{web.Title(k.Name) + "Create", record.NewForm(k), web.Create}, component{web.Title(k.Name) + "Edit", record.NewForm(k), web.Edit},
-				component{"Shared" + web.Title(k.Name), &record.Shown{Record: record.Record{Kind: k}, Visitor: true}, web.Shown})
+			all = append(all, component{web.Title(k.Name) + "Create", record.NewForm(k), creating}, component{web.Title(k.Name) + "Edit", record.NewForm(k), editing},
+				component{"Shared" + web.Title(k.Name), &record.Shown{Record: record.Record{Kind: k}, Visitor: true}, showing})
 		}
 	}
 	return all

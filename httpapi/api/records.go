@@ -22,7 +22,7 @@ import (
 func CreateRecord(k *record.Kind) web.Operation {
 	return web.Operation{
 		Tag: k.Path, Summary: "Creates a " + k.Name + ".",
-		Body: web.BodyOf(web.Title(k.Name) + "Create"), Reply: web.Reply{Status: 201, Doc: "The record and its address.", Body: createdOf(k)},
+		Body: web.BodyOf(web.Title(k.Name) + "Create"), Reply: web.Reply{Status: 201, Doc: "The record and its address.", Body: web.BodyOf(web.Title(k.Name) + "Created")},
 		Fails: []int{409}, Plain: web.BareAddress, Serve: createRecord(k),
 	}
 }
@@ -206,20 +206,20 @@ func removeRecord(k *record.Kind, arg string) func(*web.Request) error {
 
 var ListFiles = web.Operation{
 	Tag: "files", Summary: "Lists files.",
-	Args: listParams(record.Files), Reply: web.Reply{Status: 200, Doc: "A page of files.", Body: web.PageOfRecords(record.Files)},
+	Args: listParams(record.Files), Reply: web.Reply{Status: 200, Doc: "A page of files.", Body: web.ListOf("File")},
 	Serve: listRecords(record.Files),
 }
 
 var ListUploads = web.Operation{
 	Tag: "files", Summary: "Lists files, like /files.",
-	Args: listParams(record.Files), Reply: web.Reply{Status: 200, Doc: "A page of files.", Body: web.PageOfRecords(record.Files)},
+	Args: listParams(record.Files), Reply: web.Reply{Status: 200, Doc: "A page of files.", Body: web.ListOf("File")},
 	Serve: listRecords(record.Files),
 }
 
 func ListRecords(k *record.Kind) web.Operation {
 	return web.Operation{
 		Tag: k.Path, Summary: "Lists the caller's " + k.Name + "s.",
-		Args: listParams(k), Reply: web.Reply{Status: 200, Doc: "A page of records.", Body: web.PageOfRecords(k)}, Serve: listRecords(k),
+		Args: listParams(k), Reply: web.Reply{Status: 200, Doc: "A page of records.", Body: web.ListOf(web.Title(k.Name))}, Serve: listRecords(k),
 	}
 }
 
@@ -379,20 +379,4 @@ func listParams(k *record.Kind) []web.Param {
 			web.Param{In: "query", Name: "unreachable", Doc: "true for bookmarks whose page cannot be reached, false for all others.", Schema: flag, Example: true})
 	}
 	return all
-}
-
-// createdOf is the answer to the creation of a record.
-func createdOf(k *record.Kind) *web.Content {
-	c := web.Envelope(web.Title(k.Name), "url", web.Object{"type": "string", "format": "uri", "description": "Address for others."}, "https://kist.example.org/v/summer-24")
-	of, needed := c.Schema["properties"].(web.Object), []string{"data", "url", "deletionUrl"}
-	of["deletionUrl"] = web.DeletionLink()
-	if k == record.Bookmarks {
-		of["duplicateOf"] = web.Object{
-			"type": "array", "items": web.ShapeOf(new(web.Duplicate), web.Shown), "example": []any{},
-			"description": "Older bookmarks of the same page, oldest first, at most ten.",
-		}
-		needed = append(needed, "duplicateOf")
-	}
-	c.Schema["required"] = needed
-	return c
 }

@@ -195,16 +195,6 @@ func (h *highlight) Fields(s *field.Set) {
 	s.Shown("ranges", schemaOfMarks, func(dst []byte) []byte { return appendMarks(dst, h.TextMarks) }).Says("Ranges in the text.", `[[2,8]]`)
 }
 
-func resultsOf() *web.Content {
-	return web.Named("SearchResultList", web.JSONOf(web.Members(web.Object{
-		"data":       web.AllOf("SearchResult"),
-		"total":      web.WholeTotal,
-		"nextCursor": web.NextCursor,
-		"incomplete": web.Object{"type": "boolean", "description": "Whether there may be more results: the index is being built, and not all records could be read in time."},
-		"tookMs":     web.Object{"type": "number", "description": "Duration of the search in milliseconds.", "example": 1.25},
-	}, "data", "total", "nextCursor", "incomplete", "tookMs"), nil))
-}
-
 func appendMarks(dst []byte, marks []search.Range) []byte {
 	dst = append(dst, '[')
 	for i, m := range marks {
@@ -220,7 +210,7 @@ func appendMarks(dst []byte, marks []search.Range) []byte {
 var Search = web.Operation{
 	Tag: "search", Summary: "Searches records of all kinds. The best matches come first, and the newest among equals.",
 	Args:  searchParams(),
-	Reply: web.Reply{Status: 200, Doc: "A page of results. incomplete means that the index is being built and not all records could be read.", Body: resultsOf()},
+	Reply: web.Reply{Status: 200, Doc: "A page of results. incomplete means that the index is being built and not all records could be read.", Body: web.ListOf("SearchResult")},
 	Serve: searchAll,
 }
 

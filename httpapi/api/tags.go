@@ -62,7 +62,7 @@ var tags = &web.Resource[record.Tag, *ShownTag]{
 
 var ListTags = web.Operation{
 	Tag: "tags", Summary: "Lists the caller's tags.",
-	Reply: web.Reply{Status: 200, Doc: "All tags.", Body: web.ArrayOf("Tag")}, Serve: listTags,
+	Reply: web.Reply{Status: 200, Doc: "All tags.", Body: web.ListOf("Tag")}, Serve: listTags,
 }
 
 func listTags(c *web.Request) error {

@@ -86,13 +86,13 @@ func (v *shownRemark) Fields(s *field.Set) {
 	s.Text("text", &v.Text, record.MaxName).Says("Why it was skipped, or which data could not be imported.", `"The URL must be an absolute http or https address."`)
 }
 
-// importForm has the options of an import.
-type importForm struct {
+// ImportForm has the options of an import.
+type ImportForm struct {
 	format      format.Format
 	dry, update bool
 }
 
-func (f *importForm) Fields(s *field.Set) {
+func (f *ImportForm) Fields(s *field.Set) {
 	field.MaybeChoice(s, "format", &f.format, format.Formats).Says("The format. If absent, it is detected from the content.", `"netscape"`)
 	s.Bool("dryRun", &f.dry).Says("Reports what would be imported, and imports nothing.", `false`)
 	s.Bool("update", &f.update).Says("Fills in empty fields of existing items and adds tags. Nothing is overwritten.", `false`)
@@ -100,7 +100,7 @@ func (f *importForm) Fields(s *field.Set) {
 
 var StartImport = web.Operation{
 	Tag: "moving", Summary: "Imports an export of another program or of kist. The import runs in the background; ask for its state by its id.",
-	Body: importBody(), Reply: web.Reply{Status: 202, Doc: "The import, which has started.", Body: web.DataOf("Import")}, Fails: []int{409},
+	Body: web.MultipartForm, Reply: web.Reply{Status: 202, Doc: "The import, which has started.", Body: web.DataOf("Import")}, Fails: []int{409},
 	Serve: startImport,
 }
 
@@ -131,7 +131,7 @@ func startImport(c *web.Request) error {
 	if err != nil {
 		return err
 	}
-	form := new(importForm)
+	form := new(ImportForm)
 	var one error
 	if len(parts) != 1 {
 		one = field.Problems{"file": "must be one file"}
@@ -280,7 +280,7 @@ func stopImport(c *web.Request) error {
 
 var Export = web.Operation{
 	Tag: "moving", Summary: "Everything that the caller has, as one zip. It contains the password hashes of items, so keep it private.",
-	Reply: web.Reply{Status: 200, Doc: "The export.", Body: &web.Content{Media: "application/zip", Schema: web.Object{"type": "string", "format": "binary"}, Example: "…"}},
+	Reply: web.Reply{Status: 200, Doc: "The export.", Body: &web.Content{Media: "application/zip"}},
 	Serve: export,
 }
 
@@ -305,12 +305,4 @@ func export(c *web.Request) error {
 	}
 	defer x.Close()
 	return x.Write(c.W)
-}
-
-// importBody is a form with the file to import.
-func importBody() *web.Content {
-	schema := web.ShapeOf(new(importForm), web.Create)
-	schema["properties"].(web.Object)["file"] = web.Object{"type": "string", "format": "binary", "description": "The exported file.", "example": "…"}
-	schema["required"] = []string{"file"}
-	return &web.Content{Media: "multipart/form-data", Schema: schema}
 }

@@ -28,11 +28,6 @@ import (
 // maxShownBody is how much of a request's body the log shows, in bytes.
 const maxShownBody = 8 << 10
 
-// webhookAnswer is a webhook under both of its names.
-func webhookAnswer() *web.Content {
-	return web.Named("WebhookAnswer", web.JSONOf(web.Members(web.Object{"webhook": web.Ref("Webhook"), "data": web.Ref("Webhook")}, "webhook", "data"), nil))
-}
-
 // Enums of the API.
 var (
 	EventNames     = field.Words(record.Events())
@@ -175,7 +170,7 @@ func (f *webhookForm) fill(h *record.Webhook, now time.Time) {
 
 var ListWebhooks = web.Operation{
 	Tag: "webhooks", Summary: "Lists webhooks, oldest first.",
-	Reply: web.Reply{Status: 200, Doc: "All webhooks, under both names.", Body: web.Named("WebhookList", web.JSONOf(web.Members(web.Object{"webhooks": web.AllOf("Webhook"), "data": web.AllOf("Webhook")}, "webhooks", "data"), nil))},
+	Reply: web.Reply{Status: 200, Doc: "All webhooks, under both names.", Body: web.ListOf("Webhook")},
 	Serve: listWebhooks,
 }
 
@@ -211,10 +206,7 @@ var webhooks = &web.Resource[record.Webhook, *ShownWebhook]{
 	},
 }
 
-var CreateWebhook = web.Operation{
-	Tag: "webhooks", Summary: "Creates a webhook.",
-	Body: web.BodyOf("WebhookCreate"), Reply: web.Reply{Status: 201, Doc: "The webhook, under both names.", Body: webhookAnswer()}, Serve: createWebhook,
-}
+var CreateWebhook = web.CreateOp("webhooks", "Creates a webhook.", "The webhook, under both names.", "Webhook", createWebhook)
 
 func createWebhook(c *web.Request) error {
 	form := BlankWebhook()
@@ -229,16 +221,9 @@ func createWebhook(c *web.Request) error {
 	})
 }
 
-var ReadWebhook = web.Operation{
-	Tag: "webhooks", Summary: "Reads a webhook.",
-	Reply: web.Reply{Status: 200, Doc: "The webhook, under both names.", Body: webhookAnswer()}, Fails: []int{404}, Serve: webhooks.Read,
-}
+var ReadWebhook = web.ReadOp("webhooks", "Reads a webhook.", "The webhook, under both names.", "Webhook", webhooks.Read, 404)
 
-var EditWebhook = web.Operation{
-	Tag: "webhooks", Summary: "Changes a webhook. This also ends a pause.",
-	Body: web.BodyOf("WebhookEdit"), Reply: web.Reply{Status: 200, Doc: "The webhook, under both names.", Body: webhookAnswer()}, Fails: []int{404},
-	Serve: editWebhook,
-}
+var EditWebhook = web.EditOp("webhooks", "Changes a webhook. This also ends a pause.", "The webhook, under both names.", "Webhook", editWebhook, 404)
 
 func editWebhook(c *web.Request) error {
 	id, err := c.IDArg("webhook")
@@ -262,11 +247,7 @@ var RemoveWebhook = web.DoneOp("webhooks", "Deletes a webhook and its waiting de
 
 var TestWebhook = web.Operation{
 	Tag: "webhooks", Summary: "Sends a test delivery immediately. If it succeeds, it ends a pause.",
-	Reply: web.Reply{Status: 200, Doc: "The result, within ten seconds.", Body: web.Named("WebhookTest", web.JSONOf(web.Members(web.Object{
-		"ok":     web.Object{"type": "boolean", "description": "Whether the target accepted the delivery."},
-		"status": web.Object{"type": "integer", "description": "Status of the target's answer; 0 if it did not answer."},
-		"error":  web.Object{"type": "string", "description": "The error; absent if there was none."},
-	}, "ok", "status"), web.Object{"ok": false, "status": 500, "error": "The target answered 500 Internal Server Error."}))},
+	Reply: web.Reply{Status: 200, Doc: "The result, within ten seconds.", Body: web.BodyOf("WebhookTest")},
 	Fails: []int{404}, Serve: testWebhook,
 }
 

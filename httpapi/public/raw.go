@@ -356,7 +356,7 @@ func ReadShared(k *record.Kind) web.Operation {
 	name := web.Title(k.Name)
 	return web.Operation{
 		Tag: "public", Summary: "Reads a shared " + k.View().One + ", for visitors.",
-		Args: web.SharePassword, Body: web.Maybe(web.BodyOf("Password")), Reply: web.Reply{Status: 200, Doc: "The record.", Body: web.DataOf("Shared" + name)},
+		Args: web.SharePassword, Body: &web.Content{Media: web.JSONType, Name: "Password", Optional: true}, Reply: web.Reply{Status: 200, Doc: "The record.", Body: web.DataOf("Shared" + name)},
 		Fails: []int{401, 404, 410, 429, 503}, Slugs: true, Serve: readShared(k),
 	}
 }

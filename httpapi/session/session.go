@@ -387,7 +387,7 @@ func (f *DeviceForm) Fields(s *field.Set) {
 
 var AuthorizeDevice = web.Operation{
 	Tag: "session", Summary: "Starts the device flow (RFC 8628): a client asks to connect.",
-	Body: web.BodyOf("Device"), Reply: web.Reply{Status: 200, Doc: "The codes.", Body: deviceCodes}, Fails: []int{403, 429}, Serve: authorizeDevice,
+	Body: web.BodyOf("Device"), Reply: web.Reply{Status: 200, Doc: "The codes.", Body: web.BodyOf("DeviceCodes")}, Fails: []int{403, 429}, Serve: authorizeDevice,
 }
 
 // authorizeDevice starts the device flow (RFC 8628, section 3.1).
@@ -436,7 +436,7 @@ func (f *TokenForm) Fields(s *field.Set) {
 
 var PollDevice = web.Operation{
 	Tag: "session", Summary: "Polls for the key of a device.",
-	Body: web.BodyOf("DevicePoll"), Reply: web.Reply{Status: 200, Doc: "The key, once.", Body: deviceKey}, Fails: []int{403}, Serve: pollDevice,
+	Body: web.BodyOf("DevicePoll"), Reply: web.Reply{Status: 200, Doc: "The key, once.", Body: web.BodyOf("DeviceKey")}, Fails: []int{403}, Serve: pollDevice,
 }
 
 // pollDevice answers a poll (RFC 8628, section 3.4).
@@ -640,18 +640,3 @@ func ReadForm(c *web.Request) (url.Values, error) {
 	}
 	return values, nil
 }
-
-// deviceCodes and deviceKey are the answers of the device flow.
-var (
-	deviceCodes = web.Named("DeviceCodes", web.JSONOf(web.Members(web.Object{
-		"device_code": aText, "user_code": aText, "verification_uri": aURI, "verification_uri_complete": aURI, "expires_in": aNumber, "interval": aNumber,
-	}, "device_code", "user_code", "verification_uri", "verification_uri_complete", "expires_in", "interval"), web.Object{
-		"device_code": "…", "user_code": "BCDF-GHJK", "verification_uri": "https://kist.example.org/device",
-		"verification_uri_complete": "https://kist.example.org/device?user_code=BCDF-GHJK", "expires_in": 600, "interval": 5,
-	}))
-	deviceKey = web.Named("DeviceKey", web.JSONOf(web.Members(web.Object{"token_type": aText, "api_key": aText, "expires_in": aNumber, "interval": aNumber},
-		"token_type", "api_key", "expires_in", "interval"), web.Object{"token_type": "ApiKey", "api_key": "kist_…", "expires_in": 2592000, "interval": 5}))
-
-	aText, aNumber = web.Object{"type": "string"}, web.Object{"type": "integer"}
-	aURI           = web.Object{"type": "string", "format": "uri"}
-)

@@ -81,8 +81,8 @@ func discardParts(c *web.Request, parts []Part) {
 
 var UploadFiles = web.Operation{
 	Tag: "files", Summary: "Uploads one or more files.",
-	Args: []web.Param{web.IdempotencyArg}, Body: multipartOf(),
-	Reply: web.Reply{Status: 201, Doc: "The record of the file. For several files, a list in files.", Body: uploaded()}, Fails: []int{409},
+	Args: []web.Param{web.IdempotencyArg}, Body: web.MultipartForm,
+	Reply: web.Reply{Status: 201, Doc: "The record of the file. For several files, a list in files.", Body: web.BodyOf("Uploaded")}, Fails: []int{409},
 	Plain: web.BareAddress, Serve: uploadFiles,
 }
 
@@ -512,26 +512,3 @@ func FileName(p *multipart.Part) string {
 }
 
 var formEscapes = strings.NewReplacer("%22", `"`, "%0D", "", "%0A", "", "%0d", "", "%0a", "")
-
-// uploaded is the answer with one file or several.
-func uploaded() *web.Content {
-	return web.Named("Uploaded", web.JSONOf(web.Object{"oneOf": []web.Object{web.Ref("UploadedFile"), web.Ref("UploadedFiles")}}, nil))
-}
-
-// FileSchema is the schema of a file in the answer to its upload.
-func FileSchema() web.Object {
-	file := web.ShapeOf(&record.Shown{Record: record.Record{Kind: record.Files}}, web.Shown)
-	of := file["properties"].(web.Object)
-	of["thumbnailUrl"] = web.Object{"type": "string", "format": "uri", "description": "A small version of the picture; absent if no thumbnail exists.", "example": "https://kist.example.org/t/summer-24"}
-	of["deletionUrl"] = web.DeletionLink()
-	file["required"] = append(file["required"].([]string), "deletionUrl")
-	return file
-}
-
-func multipartOf() *web.Content {
-	schema := web.ShapeOf(record.Upload{Form: record.NewForm(record.Files)}, web.Create)
-	of := schema["properties"].(web.Object)
-	of["file"] = web.Object{"type": "array", "items": web.Object{"type": "string", "format": "binary"}, "description": "The content. Several parts become several files.", "example": []string{"…"}}
-	schema["required"] = []string{"file"}
-	return &web.Content{Media: "multipart/form-data", Schema: schema}
-}

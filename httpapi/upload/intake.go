@@ -31,35 +31,6 @@ var (
 	}
 )
 
-// senderBody is a form with files and the sender's name and message.
-func senderBody() *web.Content {
-	sent := web.ShapeOf(new(record.SenderForm), web.Create)
-	sent["properties"].(web.Object)["file"] = web.Object{"type": "array", "items": web.Object{"type": "string", "format": "binary"}, "description": "The content. Several parts become several items.", "example": []string{"…"}}
-	sent["required"] = []string{"file"}
-	return &web.Content{Media: "multipart/form-data", Schema: sent}
-}
-
-func linkSchema() web.Object {
-	text, flag, count := web.Object{"type": "string"}, web.Object{"type": "boolean"}, web.Object{"type": "integer", "nullable": true}
-	return web.Members(web.Object{
-		"title": text, "requiresPassword": flag, "authorized": flag,
-		"captcha": web.Object{
-			"type": "object", "nullable": true, "required": []string{"provider"}, "description": "The captcha to solve; null means none.",
-			"properties": web.Object{"provider": text, "siteKey": text, "challengeUrl": web.Object{"type": "string", "format": "uri"}},
-		},
-		"description": text, "owner": web.Members(web.Object{"displayName": text}, "displayName"), "isActive": flag, "requiresApproval": flag,
-		"expiresAt":  web.Object{"type": "string", "format": "date-time", "nullable": true},
-		"limits":     web.Members(web.Object{"maxFileSize": count, "maxUploads": count, "remainingUploads": count, "allowedTypes": web.Object{"type": "array", "items": text}}, "maxFileSize", "maxUploads", "remainingUploads", "allowedTypes"),
-		"brandColor": text,
-	}, "title", "requiresPassword", "authorized", "captcha")
-}
-
-var linkExample = web.Object{
-	"title": "Photos of the wedding", "requiresPassword": false, "authorized": true, "captcha": nil, "description": "The originals, please.",
-	"owner": web.Object{"displayName": "Ann"}, "isActive": true, "requiresApproval": true, "expiresAt": "2030-01-01T00:00:00.000Z",
-	"limits": web.Object{"maxFileSize": 104857600, "maxUploads": 100, "remainingUploads": 93, "allowedTypes": []string{"image/*"}}, "brandColor": "#0F6B5C",
-}
-
 // OpenRequest finds the upload request with the slug, if it is open.
 func OpenRequest(c *web.Request, slug string) (q *record.Request, err error) {
 	if err := c.Site.Store.View(func(tx *kv.Tx) error { q, err = inbox.RequestAt(tx, slug); return err }); err != nil {
@@ -106,7 +77,7 @@ func countRequestView(c *web.Request, q *record.Request) {
 var ReadUploadLink = web.Operation{
 	Tag: "public", Summary: "Shows an upload link to a visitor; without its password, only a little.",
 	Args:  []web.Param{uploadPassword},
-	Reply: web.Reply{Status: 200, Doc: "The details.", Body: web.Named("UploadLink", web.JSONOf(linkSchema(), linkExample))},
+	Reply: web.Reply{Status: 200, Doc: "The details.", Body: web.BodyOf("UploadLink")},
 	Fails: []int{401, 404, 410, 429, 503}, Slugs: true, Serve: readUploadLink,
 }
 
@@ -331,8 +302,8 @@ func receiveFiles(c *web.Request, q *record.Request) (items []*record.Item, err 
 
 var LeaveFiles = web.Operation{
 	Tag: "public", Summary: "Sends files to an upload link. Either all of them are stored, or none.",
-	Args: append([]web.Param{uploadPassword}, captchaArgs...), Body: senderBody(),
-	Reply: web.Reply{Status: 201, Doc: "The received files, which are waiting for approval or already approved.", Body: web.Named("UploadReceiptList", web.JSONOf(web.Members(web.Object{"items": web.AllOf("UploadReceipt")}, "items"), nil))},
+	Args: append([]web.Param{uploadPassword}, captchaArgs...), Body: web.MultipartForm,
+	Reply: web.Reply{Status: 201, Doc: "The received files, which are waiting for approval or already approved.", Body: web.ListOf("UploadReceipt")},
 	Fails: []int{401, 403, 404, 410, 429, 503, 507}, Slugs: true,
 	Plain: &web.TextForm{Doc: "a sentence about each file, one per line", Example: "IMG_0042.jpg is waiting for approval.\n"}, Serve: leaveFiles,
 }

@@ -32,7 +32,7 @@ type remoteForm struct {
 	*record.Form
 }
 
-func newRemoteForm() *remoteForm { return &remoteForm{Form: record.NewForm(record.Files)} }
+func NewRemoteForm() *remoteForm { return &remoteForm{Form: record.NewForm(record.Files)} }
 
 func (f *remoteForm) Fields(s *field.Set) {
 	s.URL("url", &f.url, field.Required, field.Filled).Says("Address of the file.", `"https://example.org/holiday.mp4"`)
@@ -41,7 +41,7 @@ func (f *remoteForm) Fields(s *field.Set) {
 
 // keptNames are the members of a remoteForm that are stored in the queue.
 var keptNames = func() (names []string) {
-	for _, f := range field.Of(newRemoteForm()).Fields() {
+	for _, f := range field.Of(NewRemoteForm()).Fields() {
 		if f.Name != "url" && f.Name != "password" {
 			names = append(names, f.Name)
 		}
@@ -162,7 +162,7 @@ func decodeRemoteFiles(c *web.Request, all []remoteFile) error {
 	entries, more := map[string][]string{}, map[string]int{}
 	for i := range all {
 		w := &all[i]
-		w.form = newRemoteForm()
+		w.form = NewRemoteForm()
 		problems := field.Create(w.form, w.in)
 		var refused error
 		if why := web.RefusedTarget(c.Site.Outbound, w.form.url); why != "" {
@@ -207,7 +207,7 @@ func decodeRemoteFiles(c *web.Request, all []remoteFile) error {
 
 var StartRemoteUpload = web.Operation{
 	Tag: "remote upload", Summary: "Makes the server fetch files from addresses in the background. Either all of them are queued, or none. At most 100 can be waiting.",
-	Body: remoteBody(), Reply: web.Reply{Status: 202, Doc: "The queued remote uploads.", Body: remoteUploadList()}, Fails: []int{409},
+	Body: web.BodyOf("RemoteUploadCreate"), Reply: web.Reply{Status: 202, Doc: "The queued remote uploads.", Body: web.ListOf("RemoteUpload")}, Fails: []int{409},
 	Serve: startRemoteUpload,
 }
 
@@ -353,7 +353,7 @@ func answerFetches(c *web.Request, status int, all []record.Fetch) error {
 var ListRemoteUploads = web.Operation{
 	Tag:     "remote upload",
 	Summary: "Lists the files that the server is fetching or has fetched, newest first. A key without the scope read sees only those that it requested. Clients may use this to check a key of any scope.",
-	Reply:   web.Reply{Status: 200, Doc: "The remote uploads.", Body: remoteUploadList()}, Serve: listRemoteUploads,
+	Reply:   web.Reply{Status: 200, Doc: "The remote uploads.", Body: web.ListOf("RemoteUpload")}, Serve: listRemoteUploads,
 }
 
 // listRemoteUploads lists the caller's remote uploads, newest first. Clients use it to check any
@@ -414,8 +414,8 @@ func readRemoteUpload(c *web.Request) error {
 	return answerFetch(c, id)
 }
 
-// fetchAction is an action on a remote upload.
-type fetchAction struct{ action string }
+// FetchAction is an action on a remote upload.
+type FetchAction struct{ action string }
 
 // The actions.
 const (
@@ -425,14 +425,14 @@ const (
 
 var FetchActions = []string{cancelFetch, retryFetch}
 
-func (f *fetchAction) Fields(s *field.Set) {
+func (f *FetchAction) Fields(s *field.Set) {
 	field.Choice(s, "action", &f.action, FetchActions, field.Required).
 		Says("cancel stops the remote upload; retry starts a failed or cancelled one again.", `"retry"`)
 }
 
 var DecideRemoteUpload = web.Operation{
 	Tag: "remote upload", Summary: "Cancels or retries a remote upload.",
-	Body:  web.Named("RemoteUploadDecision", web.JSONOf(web.ShapeOf(new(fetchAction), web.Create), nil)),
+	Body:  web.BodyOf("RemoteUploadDecision"),
 	Reply: web.Reply{Status: 200, Doc: "The remote upload.", Body: web.DataOf("RemoteUpload")}, Fails: []int{404, 409}, Serve: decideRemoteUpload,
 }
 
@@ -441,7 +441,7 @@ func decideRemoteUpload(c *web.Request) error {
 	if err != nil {
 		return err
 	}
-	form := new(fetchAction)
+	form := new(FetchAction)
 	if err := web.JoinProblems(c.DecodeNew(form)); err != nil {
 		return err
 	}
@@ -490,27 +490,4 @@ func clearRemoteUploads(c *web.Request) error {
 		return err
 	}
 	return c.RespondOK()
-}
-
-// remoteBody is the body of a request for remote uploads.
-func remoteBody() *web.Content {
-	item := web.ShapeOf(newRemoteForm(), web.Create)
-	schema := web.ShapeOf(newRemoteForm(), web.Create)
-	delete(schema, "required")
-	of := schema["properties"].(web.Object)
-	of["url"].(web.Object)["nullable"] = true
-	of["urls"] = web.Object{
-		"type": "array", "nullable": true, "maxItems": jobs.MaxFetches, "items": web.Object{"type": "string", "format": "uri"},
-		"description": "Addresses of several files, or one address without a list. The other members apply to each file; name and slug only if there is one file.", "example": []string{"https://example.org/a.pdf"},
-	}
-	of["items"] = web.Object{
-		"type": "array", "nullable": true, "maxItems": jobs.MaxFetches, "items": item,
-		"description": "Several files with their own members, or one file without a list. The other members of the request apply to each file that does not have its own.", "example": []web.Object{{"url": "https://example.org/b.pdf", "slug": "b"}},
-	}
-	return web.Named("RemoteUploadCreate", web.JSONOf(schema, web.Object{"url": "https://example.org/holiday.mp4", "isPublic": true}))
-}
-
-// remoteUploadList is a list of remote uploads.
-func remoteUploadList() *web.Content {
-	return web.Named("RemoteUploadList", web.JSONOf(web.Members(web.Object{"jobs": web.AllOf("RemoteUpload")}, "jobs"), nil))
 }

@@ -17,9 +17,6 @@ import (
 	"kist/kv/record"
 )
 
-// uploadQueue is a page of a queue.
-var uploadQueue = web.Named("UploadItemList", web.JSONOf(web.Members(web.Object{"items": web.AllOf("UploadItem"), "total": web.WholeTotal, "nextCursor": web.NextCursor}, "items", "total", "nextCursor"), nil))
-
 // queueParams are the parameters of a queue. status is the default status.
 func queueParams(status string) []web.Param {
 	return []web.Param{
@@ -98,12 +95,12 @@ var RemoveUploadRequest = web.DoneOp("upload-requests", "Deletes an upload reque
 
 var ListPendingUploads = web.Operation{
 	Tag: "upload-requests", Summary: "Lists the files received through all upload requests, oldest first.",
-	Args: queueParams("pending"), Reply: web.Reply{Status: 200, Doc: "A page of the queue.", Body: uploadQueue}, Serve: listQueue,
+	Args: queueParams("pending"), Reply: web.Reply{Status: 200, Doc: "A page of the queue.", Body: web.ListOf("UploadItem")}, Serve: listQueue,
 }
 
 var ListUploadItems = web.Operation{
 	Tag: "upload-requests", Summary: "Lists the files received through one upload request, oldest first.",
-	Args: queueParams("any"), Reply: web.Reply{Status: 200, Doc: "A page of the queue.", Body: uploadQueue}, Fails: []int{404}, Serve: listQueue,
+	Args: queueParams("any"), Reply: web.Reply{Status: 200, Doc: "A page of the queue.", Body: web.ListOf("UploadItem")}, Fails: []int{404}, Serve: listQueue,
 }
 
 // listQueue lists the items of one request, or the pending ones of all.
@@ -172,25 +169,21 @@ func listQueue(c *web.Request) error {
 // maxDecided is how many items one request can decide.
 const maxDecided = 500
 
-// decisions is a decision on several items.
-type decisions struct {
+// Decisions is a decision on several items.
+type Decisions struct {
 	items []string
 	record.Decision
 }
 
-func (d *decisions) Fields(s *field.Set) {
+func (d *Decisions) Fields(s *field.Set) {
 	s.IDs("items", &d.items, maxDecided, field.Required, field.Filled).Says("Ids of the items.", `["01890a5d-ac96-774b-bcce-b302099a8057"]`)
 	d.Decision.Fields(s)
 }
 
-func decisionsBody() *web.Content {
-	return web.Named("UploadDecisions", web.JSONOf(web.ShapeOf(new(decisions), web.Create), nil))
-}
-
 var DecideUploads = web.Operation{
 	Tag: "upload-requests", Summary: "Approves or rejects pending items, " + strconv.Itoa(maxDecided) + " at most. Either all of them are decided, or none.",
-	Body:  decisionsBody(),
-	Reply: web.Reply{Status: 200, Doc: "The items, in the order given.", Body: web.Named("UploadItemsDecided", web.JSONOf(web.Members(web.Object{"items": web.AllOf("UploadItem")}, "items"), nil))},
+	Body:  web.BodyOf("UploadDecisions"),
+	Reply: web.Reply{Status: 200, Doc: "The items, in the order given.", Body: web.BodyOf("UploadItemsDecided")},
 	Fails: []int{404, 409}, Serve: decideUploads,
 }
 
@@ -200,7 +193,7 @@ func decideUploads(c *web.Request) error {
 	if err != nil {
 		return err
 	}
-	form := new(decisions)
+	form := new(Decisions)
 	if err := c.DecodeNew(form); err != nil {
 		return err
 	}

@@ -18,19 +18,6 @@ import (
 
 const aboutSentItem = "When the upload is complete, the headers X-Kist-Item and X-Kist-Status of the answer have the id of the item and its status."
 
-// senderUploadState is the state of an upload for its sender.
-var senderUploadState = web.Named("SentUploadAnswer", web.JSONOf(web.Members(web.Object{
-	"data": web.Ref("SentUpload"),
-	"item": web.Object{
-		"type": "object", "required": []string{"itemId", "status"}, "nullable": true, "example": nil,
-		"description": "The resulting item, as it was when it was received; null before the upload is complete.",
-		"properties": web.Object{
-			"itemId": web.Object{"type": "string", "format": "uuid", "description": "Its id."},
-			"status": web.Object{"allOf": []web.Object{web.Ref("UploadState")}, "description": "Whether it is waiting for approval."},
-		},
-	},
-}, "data", "item"), nil))
-
 var DescribeSending = web.Operation{
 	Tag: "public", Summary: "Describes the supported parts of the protocol for resumable uploads (tus).",
 	Reply: tusDescribed, Tus: true, Serve: describeTus(tusSending),
@@ -47,7 +34,7 @@ var BeginSending = web.Operation{
 	Args: append([]web.Param{
 		tusArgs.version, tusArgs.length, tusArgs.concat, tusMetadata("filename, and the sender's name and message.", "filename YS50eHQ=,name Qm9i"), tusArgs.sum, uploadPassword,
 	}, captchaArgs...),
-	Body: tusPiece(), Reply: web.Reply{Status: 201, Doc: "The state of the upload.", Body: senderUploadState},
+	Body: tusPiece, Reply: web.Reply{Status: 201, Doc: "The state of the upload.", Body: web.DataOf("SentUpload")},
 	Fails: []int{401, 403, 404, 409, 410, 412, 429, 460, 503, 507}, Slugs: true, Tus: true, Serve: tus(beginSending),
 }
 

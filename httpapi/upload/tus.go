@@ -61,9 +61,8 @@ var tusArgs = struct{ version, offset, length, concat, sum, override web.Param }
 	override: web.Param{In: "header", Name: "X-HTTP-Method-Override", Doc: "PATCH, DELETE or HEAD.", Schema: web.Object{"type": "string", "enum": []string{"PATCH", "DELETE", "HEAD"}}, Example: "PATCH"},
 }
 
-func tusPiece() *web.Content {
-	return web.Maybe(&web.Content{Media: TusBody, Schema: web.Object{"type": "string", "format": "binary"}, Example: "…"})
-}
+// tusPiece is a body with bytes of an upload.
+var tusPiece = &web.Content{Media: TusBody, Optional: true}
 
 // tusMetadata is the header with an upload's metadata.
 func tusMetadata(doc, example string) web.Param {
@@ -71,12 +70,6 @@ func tusMetadata(doc, example string) web.Param {
 }
 
 const aboutUploadedFile = "When the upload is complete, the headers X-Kist-Id, X-Kist-Slug and X-Kist-Url of the answer have the file's id, slug and address."
-
-// uploadState is the state of an upload for its owner.
-var uploadState = web.Named("ResumableUploadAnswer", web.JSONOf(web.Members(web.Object{
-	"data": web.Ref("ResumableUpload"),
-	"file": web.Object{"allOf": []web.Object{web.Ref("MaybeFile")}, "description": "The resulting file, once the upload is complete.", "example": nil},
-}, "data", "file"), nil))
 
 // tusDescribed is the answer that describes the protocol.
 var tusDescribed = web.Reply{Status: 204, Doc: "In the headers Tus-Version, Tus-Extension, Tus-Max-Size and Tus-Checksum-Algorithm.", Body: nil}
@@ -277,14 +270,14 @@ func answerUpload(c *web.Request, status int, u *inbox.Upload) error {
 var ReadUpload = web.Operation{
 	Tag:     "tus",
 	Summary: "Shows the state of a resumable upload and, for a day, the resulting file. HEAD with Tus-Resumable ends a request that is still sending bytes. 423 means that the client must ask again later.",
-	Reply:   web.Reply{Status: 200, Doc: "The state of the upload.", Body: uploadState}, Fails: []int{403, 404, 409, 410, 412, 413, 423, 507}, Tus: true,
+	Reply:   web.Reply{Status: 200, Doc: "The state of the upload.", Body: web.DataOf("ResumableUpload")}, Fails: []int{403, 404, 409, 410, 412, 413, 423, 507}, Tus: true,
 	Serve: readUpload,
 }
 
 var ReadSending = web.Operation{
 	Tag:     "public",
 	Summary: "Shows the state of the upload and, for a day, the resulting item. HEAD with Tus-Resumable ends a request that is still sending bytes. 423 means that the client must ask again later.",
-	Reply:   web.Reply{Status: 200, Doc: "The state of the upload.", Body: senderUploadState}, Fails: []int{403, 404, 409, 410, 412, 413, 415, 423, 429, 503, 507},
+	Reply:   web.Reply{Status: 200, Doc: "The state of the upload.", Body: web.DataOf("SentUpload")}, Fails: []int{403, 404, 409, 410, 412, 413, 415, 423, 429, 503, 507},
 	Tus: true, Serve: SenderOperation(readUpload),
 }
 
@@ -321,13 +314,13 @@ func respondSettled(c *web.Request, answer func(*inbox.Upload) error) error {
 
 var OverrideUpload = web.Operation{
 	Tag: "tus", Summary: "Runs the method in X-HTTP-Method-Override, for clients that can only use GET and POST.",
-	Args: []web.Param{tusArgs.version, tusArgs.override, tusArgs.offset, tusArgs.length, tusArgs.sum}, Body: tusPiece(),
+	Args: []web.Param{tusArgs.version, tusArgs.override, tusArgs.offset, tusArgs.length, tusArgs.sum}, Body: tusPiece,
 	Reply: web.Reply{Status: 204, Doc: "Done.", Body: nil}, Fails: []int{403, 404, 405, 409, 410, 412, 460}, Tus: true, Serve: tus(overrideUpload),
 }
 
 var OverrideSending = web.Operation{
 	Tag: "public", Summary: "Runs the method in X-HTTP-Method-Override, for clients that can only use GET and POST.",
-	Args: []web.Param{tusArgs.version, tusArgs.override, tusArgs.offset, tusArgs.length, tusArgs.sum}, Body: tusPiece(),
+	Args: []web.Param{tusArgs.version, tusArgs.override, tusArgs.offset, tusArgs.length, tusArgs.sum}, Body: tusPiece,
 	Reply: web.Reply{Status: 204, Doc: "Done.", Body: nil}, Fails: []int{403, 404, 405, 409, 410, 412, 429, 460, 503, 507}, Tus: true,
 	Serve: SenderOperation(tus(overrideUpload)),
 }
@@ -468,7 +461,7 @@ var BeginUpload = web.Operation{
 		tusMetadata("filename, filetype, and the fields of an upload. They are checked now, and the slug is reserved.", "filename YS50eHQ=,isPublic dHJ1ZQ=="),
 		tusArgs.sum,
 	},
-	Body: tusPiece(), Reply: web.Reply{Status: 201, Doc: "The state of the upload.", Body: uploadState}, Fails: []int{404, 409, 410, 412, 460}, Tus: true,
+	Body: tusPiece, Reply: web.Reply{Status: 201, Doc: "The state of the upload.", Body: web.DataOf("ResumableUpload")}, Fails: []int{404, 409, 410, 412, 460}, Tus: true,
 	Serve: tus(beginUpload),
 }
 
@@ -659,14 +652,14 @@ func finishBegin(c *web.Request, u *inbox.Upload, b uploadOptions, budget *Uploa
 
 var ContinueUpload = web.Operation{
 	Tag: "tus", Summary: "Adds bytes to a resumable upload. This ends another request that adds bytes to it. " + aboutUploadedFile,
-	Args: []web.Param{tusArgs.version, tusArgs.offset, tusArgs.length, tusArgs.sum}, Body: tusPiece(),
+	Args: []web.Param{tusArgs.version, tusArgs.offset, tusArgs.length, tusArgs.sum}, Body: tusPiece,
 	Reply: web.Reply{Status: 204, Doc: "The new offset, in Upload-Offset.", Body: nil}, Fails: []int{403, 404, 409, 410, 412, 460}, Tus: true,
 	Serve: tus(continueUpload),
 }
 
 var ContinueSending = web.Operation{
 	Tag: "public", Summary: "Adds bytes to the upload. This ends another request that adds bytes to it. " + aboutSentItem,
-	Args: []web.Param{tusArgs.version, tusArgs.offset, tusArgs.length, tusArgs.sum}, Body: tusPiece(),
+	Args: []web.Param{tusArgs.version, tusArgs.offset, tusArgs.length, tusArgs.sum}, Body: tusPiece,
 	Reply: web.Reply{Status: 204, Doc: "The new offset, in Upload-Offset.", Body: nil}, Fails: []int{403, 404, 409, 410, 412, 429, 460, 503, 507},
 	Tus: true, Serve: SenderOperation(tus(continueUpload)),
 }

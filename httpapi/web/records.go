@@ -236,8 +236,3 @@ func (c *Request) IDArg(what string) (record.ID, error) {
 	}
 	return id, nil
 }
-
-// DeletionLink is the schema of the address that AppendLinks writes.
-func DeletionLink() Object {
-	return Object{"type": "string", "format": "uri", "description": "Address of a page that deletes this item. Anyone who knows the address can use it; the page asks first. It is shown only once.", "example": "https://kist.example.org" + DeletionPath + "AZClx2Jq"}
-}
