@@ -2,6 +2,7 @@ package admin
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -220,12 +221,8 @@ func (d *checkup) address(about control.About) {
 	}
 	switch {
 	case seen.Forwarded && !trusted:
-		from := seen.Peer
-		if from == "" {
-			from = "127.0.0.1"
-		}
 		d.Add(ops.Problem, "proxy", "requests come by way of a proxy that is not trusted: all visitors look alike, and limits of guesses hold for all together",
-			"set --trusted-proxies "+from)
+			"set --trusted-proxies "+cmp.Or(seen.Peer, "127.0.0.1"))
 	case !seen.Forwarded && trusted && len(about.TrustedProxies) > 0:
 		d.Add(ops.Problem, "proxy", "the proxy is trusted but does not say for whom it asks", "have it set X-Forwarded-For")
 	case seen.Forwarded && seen.Proto != "" && !strings.EqualFold(seen.Proto, base.Scheme):
@@ -319,8 +316,7 @@ func probe(method, address string, length int64) (*seen, int, error) {
 	client := &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	resp, err := client.Do(req)
 	if err != nil {
-		var u *url.Error
-		if errors.As(err, &u) {
+		if u, ok := errors.AsType[*url.Error](err); ok {
 			err = u.Err // without the address, which has the token
 		}
 		return nil, 0, err

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"bytes"
+	"cmp"
 	"embed"
 	"fmt"
 	"net/url"
@@ -43,9 +44,7 @@ type site struct {
 
 func siteOf(u *url.URL) site {
 	s := site{Host: strings.TrimSuffix(u.Host, ":"+u.Port()), Port: u.Port(), Plain: u.Scheme == "http", Path: u.Path}
-	if s.Port == "" {
-		s.Port = s.Usual()
-	}
+	s.Port = cmp.Or(s.Port, s.Usual())
 	return s
 }
 

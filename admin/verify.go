@@ -39,10 +39,7 @@ func bytesMissing(n int) error {
 }
 
 func (cmd *verifyCommand) Run(c *Call) error {
-	dir := cmd.Dir
-	if dir == "" {
-		dir = c.DataDir
-	}
+	dir := cmp.Or(cmd.Dir, c.DataDir)
 	if !cmd.Repair && (cmd.DryRun || cmd.UnprovenCopy) {
 		return exit.Misused("--dry-run and --unproven-copy need --repair")
 	}

@@ -213,7 +213,7 @@ func enums() []enum {
 		{"ImportFormat", "A format of exports.", field.Words(format.Formats)},
 		{"ImportState", "State of an import.", field.Words(record.ImportStates)},
 		{"IndexState", "State of the search index.", search.Phases()},
-		{"ItemKind", "A kind of item.", api.KindNames()},
+		{"ItemKind", "A kind of item.", web.KindNames()},
 		{"LimitAction", "What happens when the limit of views is reached.", field.Words(record.Actions)},
 		{"ListSort", "An order of a short list.", field.Words(web.ShortSorts)},
 		{"Program", "A program that can be set up to use kist.", field.Words(api.ProgramNames())},

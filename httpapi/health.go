@@ -56,14 +56,7 @@ func (v *filesHealth) Fields(s *field.Set) {
 }
 
 func appendDamaged(dst []byte, all []damagedFile) []byte {
-	dst = append(dst, '[')
-	for i := range all {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = field.AppendJSON(dst, &all[i])
-	}
-	return append(dst, ']')
+	return field.AppendList(dst, all, func(dst []byte, f damagedFile) []byte { return field.AppendJSON(dst, &f) })
 }
 
 // journalHealth is the state of the journal.
@@ -71,16 +64,8 @@ type journalHealth struct{ kv.JournalHealth }
 
 func (v *journalHealth) Fields(s *field.Set) {
 	s.Time("checkedAt", &v.Checked).Says("When the journal was last read completely since the server started; null if not yet.", `"2026-01-02T03:04:05.678Z"`)
-	s.Shown("damaged", field.Schema{Type: "array", Items: &field.Schema{Type: "string"}}, func(dst []byte) []byte {
-		dst = append(dst, '[')
-		for i, text := range v.Damaged {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			dst = field.AppendString(dst, text)
-		}
-		return append(dst, ']')
-	}).Says("The damage that was found last.", `[]`)
+	s.Shown("damaged", field.Schema{Type: "array", Items: &field.Schema{Type: "string"}}, func(dst []byte) []byte { return field.AppendStrings(dst, v.Damaged) }).
+		Says("The damage that was found last.", `[]`)
 	s.Time("healedAt", &v.Healed).Says("When the damaged files were replaced; null if there was no damage or replacing them failed.", `null`)
 }
 

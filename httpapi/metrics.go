@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"net/http"
 	"runtime"
 	"strconv"
@@ -49,10 +50,7 @@ func (m *meter) note(w *web.AnswerWriter, took time.Duration) {
 	if m == nil {
 		return
 	}
-	op := w.Op
-	if op == "" {
-		op = "none"
-	}
+	op := cmp.Or(w.Op, "none")
 	m.requests.WithLabelValues(op, strconv.Itoa(w.Status)).Inc()
 	m.took.Observe(took.Seconds())
 	m.sent.Add(float64(w.Bytes))

@@ -3,6 +3,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -61,9 +62,7 @@ func New(c web.Config) (*Server, error) {
 	if s.Access == nil {
 		s.Access = s.Log
 	}
-	if s.MaxConnections == 0 {
-		s.MaxConnections = MaxConnections
-	}
+	s.MaxConnections = cmp.Or(s.MaxConnections, MaxConnections)
 	s.connections.from = map[netip.Prefix]int{}
 	s.readiness.lock = make(chan struct{}, 1)
 	s.Imports.Begin()

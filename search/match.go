@@ -2,6 +2,7 @@ package search
 
 import (
 	"net/url"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -223,12 +224,7 @@ func (f *Finder) passes(r *record.Record) bool {
 }
 
 func has(ids []record.ID, set map[record.ID]bool) bool {
-	for _, id := range ids {
-		if set[id] {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(ids, func(id record.ID) bool { return set[id] })
 }
 
 // score is how well a record matches; false if it does not.

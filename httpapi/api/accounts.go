@@ -263,7 +263,7 @@ type ShownKey struct{ record.Key }
 func (v *ShownKey) Fields(s *field.Set) {
 	s.ID("id", &v.ID, field.Always).Says("Id of the key.", web.SampleID)
 	s.Text("name", &v.Name, record.MaxName).Says("Its name.", `"laptop"`)
-	s.Shown("scopes", field.Schema{Type: "array", Items: &field.Schema{Type: "string", Enum: ScopeNames}}, v.appendScopes).Says("What the key may be used for.", `["all"]`)
+	s.Shown("scopes", field.Schema{Type: "array", Items: &field.Schema{Type: "string", Enum: ScopeNames}}, func(dst []byte) []byte { return field.AppendStrings(dst, v.Scopes) }).Says("What the key may be used for.", `["all"]`)
 	s.Bool("disabled", &v.Disabled).Says("Whether it is turned off.", `false`)
 	s.Text("device", &v.Device, record.MaxName).Says("The client that got the key by the device flow; empty for other keys.", `""`)
 	s.Time("createdAt", &v.Created, field.Always).Says("When the key was created.", `"2026-01-02T03:04:05.678Z"`)
@@ -272,17 +272,6 @@ func (v *ShownKey) Fields(s *field.Set) {
 }
 
 var ScopeNames = field.Words(record.Scopes)
-
-func (v *ShownKey) appendScopes(dst []byte) []byte {
-	dst = append(dst, '[')
-	for i, scope := range v.Scopes {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = field.AppendString(dst, string(scope))
-	}
-	return append(dst, ']')
-}
 
 // KeyForm is the form of an API key.
 type KeyForm struct {
@@ -504,8 +493,7 @@ func claim(c *web.Request) error {
 		repeat = field.Problems{"repeat": "must be the same password"}
 	}
 	err = web.JoinProblems(problems, strong(&form.password, form.name), repeat)
-	var e *record.Error
-	if errors.As(err, &e) && e.Fault == record.Invalid {
+	if e, ok := errors.AsType[*record.Error](err); ok && e.Fault == record.Invalid {
 		return c.RespondPage(http.StatusUnprocessableEntity, embed.ClaimPage{
 			Base: c.Site.Prefix(), UserName: values.Get("username"), Shortest: record.MinPassword,
 			Errors: embed.ClaimErrors{UserName: sentence("The name", e.Fields["username"]), Password: sentence("The password", e.Fields["password"]), Repeat: sentence("This", e.Fields["repeat"])},

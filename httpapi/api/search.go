@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"hash/fnv"
 	"io"
 	"iter"
@@ -180,7 +181,7 @@ func (v *Result) Fields(s *field.Set) {
 
 // The schemas of a result's members, made once because every found record needs them.
 var (
-	schemaOfKind      = field.Schema{Type: "string", Enum: KindNames()}
+	schemaOfKind      = field.Schema{Type: "string", Enum: web.KindNames()}
 	schemaOfMarks     = field.Schema{Type: "array", Items: &field.Schema{Type: "array", Items: &field.Schema{Type: "integer"}}}
 	schemaOfHighlight = field.ObjectOf(&highlight{new(search.Highlight)})
 	schemaOfNames     = field.Schema{Type: "array", Items: &field.Schema{Type: "string"}}
@@ -196,15 +197,7 @@ func (h *highlight) Fields(s *field.Set) {
 }
 
 func appendMarks(dst []byte, marks []search.Range) []byte {
-	dst = append(dst, '[')
-	for i, m := range marks {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = strconv.AppendInt(append(dst, '['), int64(m[0]), 10)
-		dst = append(strconv.AppendInt(append(dst, ','), int64(m[1]), 10), ']')
-	}
-	return append(dst, ']')
+	return field.AppendList(dst, marks, func(dst []byte, m search.Range) []byte { return fmt.Appendf(dst, "[%d,%d]", m[0], m[1]) })
 }
 
 var Search = web.Operation{
@@ -226,7 +219,7 @@ func searchAll(c *web.Request) error {
 	var kind *record.Kind
 	if t := args.Get("kind"); t != "" {
 		if kind = search.KindNamed(t); kind == nil {
-			args.Refuse("kind must be one of: " + web.Join(KindNames()))
+			args.Refuse("kind must be one of: " + web.Join(web.KindNames()))
 		}
 	}
 	if err := args.Err(); err != nil {
@@ -344,14 +337,6 @@ func showResult(c *web.Request, tx *kv.Tx, dst []byte, f *search.Finder, r *reco
 	}
 	v.Base = c.Site.Base
 	return field.AppendJSON(dst, &v), nil
-}
-
-func KindNames() []string {
-	var all []string
-	for _, k := range record.Kinds {
-		all = append(all, k.Name)
-	}
-	return all
 }
 
 // searchPrint identifies searches whose cursors are interchangeable.

@@ -81,9 +81,8 @@ func (v *ShownSetup) Fields(s *field.Set) {
 	s.Text("program", &v.Program, record.MaxName).Says("Name of the program in requests.", `"sharex"`)
 	s.Text("name", &v.Name, record.MaxName).Says("Its name.", `"ShareX"`)
 	s.Text("description", &v.does, record.MaxDescription).Says("What it sends, and from where.", `"Screenshots, files, text and short links from Windows."`)
-	s.Shown("scopes", field.Schema{Type: "array", Items: &field.Schema{Type: "string", Enum: ScopeNames}}, func(dst []byte) []byte {
-		return (&ShownKey{record.Key{Scopes: v.Scopes}}).appendScopes(dst)
-	}).Says("The scopes of its API key; empty if it needs none.", `["write"]`)
+	s.Shown("scopes", field.Schema{Type: "array", Items: &field.Schema{Type: "string", Enum: ScopeNames}}, func(dst []byte) []byte { return field.AppendStrings(dst, v.Scopes) }).
+		Says("The scopes of its API key; empty if it needs none.", `["write"]`)
 }
 
 // SetupForm is a request for a setup.
@@ -115,23 +114,19 @@ func (v *MadeSetup) Fields(s *field.Set) {
 		}
 		return field.AppendJSON(dst, &ShownKey{*v.key})
 	}).Says("The API key created for the program; null if it needs none. Its secret is in the files or steps.", `null`)
-	s.Shown("files", arrayAs(new(setupFile)), func(dst []byte) []byte { return web.AppendAll(dst, pointers(v.files)) }).
+	s.Shown("files", arrayAs(new(setupFile)), func(dst []byte) []byte {
+		return field.AppendList(dst, v.files, func(dst []byte, f setupFile) []byte { return field.AppendJSON(dst, &f) })
+	}).
 		Says("Files to save. They may contain the secret of the key.", `[{"name":"kist-files.sxcu","mediaType":"application/json","content":"{…}"}]`)
-	s.Shown("steps", arrayAs(new(setupStep)), func(dst []byte) []byte { return web.AppendAll(dst, pointers(v.steps)) }).
+	s.Shown("steps", arrayAs(new(setupStep)), func(dst []byte) []byte {
+		return field.AppendList(dst, v.steps, func(dst []byte, s setupStep) []byte { return field.AppendJSON(dst, &s) })
+	}).
 		Says("What to do, in order.", `[{"text":"Open each file with a double click.","copy":""}]`)
 }
 
 func arrayAs(of field.Shaped) field.Schema {
 	item := field.ObjectOf(of)
 	return field.Schema{Type: "array", Items: &item}
-}
-
-func pointers[T any](all []T) []*T {
-	out := make([]*T, len(all))
-	for i := range all {
-		out[i] = &all[i]
-	}
-	return out
 }
 
 var ListSetups = web.Operation{

@@ -44,30 +44,14 @@ func (v *ShownImport) Fields(s *field.Set) {
 	s.Number("progress", &v.Progress, 0, 100).Says("Part of the file that was read, in per cent.", `100`)
 	count("entries", "Entries read.", `120`, &v.Moved.Entries)
 	s.Shown("made", field.Schema{Type: "object", Free: true, Items: &field.Schema{Type: "integer"}}, func(dst []byte) []byte {
-		dst = append(dst, '{')
-		for i, kind := range web.SortedKeys(v.Moved.Made) {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			dst = append(field.AppendString(dst, kind), ':')
-			dst = strconv.AppendInt(dst, v.Moved.Made[kind], 10)
-		}
-		return append(dst, '}')
+		return web.AppendNumbers(dst, web.SortedKeys(v.Moved.Made), v.Moved.Made)
 	}).Says("Number of created items of each kind, tags and folders; for a dry run, what would be created.", `{"bookmark":117}`)
 	count("there", "Entries that already existed. Without update they were not changed.", `1`, &v.Moved.There)
 	count("updated", "Number of existing entries that were filled in, or would be without the dry run.", `0`, &v.Moved.Updated)
 	count("refused", "Entries that could not be imported.", `2`, &v.Moved.Refused)
 	remark := field.ObjectOf(new(shownRemark))
 	s.Shown("remarks", field.Schema{Type: "array", Items: &remark}, func(dst []byte) []byte {
-		all := make([]shownRemark, len(v.Moved.Remarks))
-		dst = append(dst, '[')
-		for i := range all {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			dst = field.AppendJSON(dst, &shownRemark{v.Moved.Remarks[i]})
-		}
-		return append(dst, ']')
+		return field.AppendList(dst, v.Moved.Remarks, func(dst []byte, r record.Remark) []byte { return field.AppendJSON(dst, &shownRemark{r}) })
 	}).Says("A row for each entry that was refused or filled in, for data of other entries that could not be imported, and for each column or member that was not read; at most 5000 rows. Lists of imports leave them out.",
 		`[{"at":"line 12","name":"A bookmarklet","refused":true,"text":"The URL must be an absolute http or https address."}]`)
 	count("moreRemarks", "Number of further rows.", `0`, &v.Moved.More)

@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -34,18 +35,6 @@ var (
 	WebhookEvents  = append([]string{string(record.AllEvents)}, EventNames...)
 	DeliveryStates = []string{string(record.Waiting), string(record.Done), string(record.Parked)}
 )
-
-// appendEvents writes a list of events.
-func appendEvents(dst []byte, events []record.Event) []byte {
-	dst = append(dst, '[')
-	for i, e := range events {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = field.AppendString(dst, string(e))
-	}
-	return append(dst, ']')
-}
 
 // appendKnown writes a number, or null for 0.
 func appendKnown(dst []byte, n int64) []byte {
@@ -81,9 +70,8 @@ func (v *ShownWebhook) Fields(s *field.Set) {
 	s.ID("id", &v.ID, field.Always).Says("Id of the webhook.", web.SampleID)
 	s.Text("name", &v.Name, record.MaxName).Says("Its name.", `"home automation"`)
 	s.URL("url", &v.URL, field.Always).Says("Where events are sent. A key without the scope write sees *** instead of path and query.", `"https://hooks.example.org/kist"`)
-	s.Shown("events", field.Schema{Type: "array", Items: &field.Schema{Type: "string", Enum: WebhookEvents}}, func(dst []byte) []byte {
-		return appendEvents(dst, v.Events)
-	}).Says("The events to send; * means all.", `["file.uploaded","note.created"]`)
+	s.Shown("events", field.Schema{Type: "array", Items: &field.Schema{Type: "string", Enum: WebhookEvents}}, func(dst []byte) []byte { return field.AppendStrings(dst, v.Events) }).
+		Says("The events to send; * means all.", `["file.uploaded","note.created"]`)
 	field.Choice(s, "format", &v.Format, record.Formats).Says("The format of deliveries.", `"json"`)
 	s.Shown("hasSecret", field.Schema{Type: "boolean"}, func(dst []byte) []byte {
 		return strconv.AppendBool(dst, v.Secret != "")
@@ -269,11 +257,7 @@ func testWebhook(c *web.Request) error {
 	if err != nil {
 		return err
 	}
-	name := h.Name
-	if name == "" {
-		name = "Webhook"
-	}
-	m := webhook.Message{ID: delivery, Event: record.WebhookTest, At: c.Site.Store.Now(), Notice: &record.Notice{Title: name, Path: "/webhooks", Data: data}}
+	m := webhook.Message{ID: delivery, Event: record.WebhookTest, At: c.Site.Store.Now(), Notice: &record.Notice{Title: cmp.Or(h.Name, "Webhook"), Path: "/webhooks", Data: data}}
 	// If the client stops waiting, the target has not failed.
 	try, err := c.Site.Webhooks.Test(context.WithoutCancel(c.R.Context()), h, m)
 	if err != nil {
@@ -340,15 +324,12 @@ func (v *ShownDelivery) appendRequest(dst []byte) []byte {
 		return append(dst, "null"...)
 	}
 	dst = field.AppendString(append(dst, `{"url":`...), v.URL)
-	dst = append(dst, `,"headers":{`...)
-	for i, name := range web.SortedKeys(v.headers) {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = append(field.AppendString(dst, strings.ToLower(name)), ':')
-		dst = field.AppendString(dst, v.headers.Get(name))
+	names := web.SortedKeys(v.headers)
+	for i, name := range names {
+		names[i] = strings.ToLower(name)
 	}
-	dst = field.AppendString(append(dst, `},"body":`...), strings.ToValidUTF8(string(v.body), ""))
+	dst = field.AppendMembers(append(dst, `,"headers":`...), names, func(dst []byte, name string) []byte { return field.AppendString(dst, v.headers.Get(name)) })
+	dst = field.AppendString(append(dst, `,"body":`...), strings.ToValidUTF8(string(v.body), ""))
 	return append(dst, '}')
 }
 

@@ -168,8 +168,7 @@ func (l *Checker) check(ctx context.Context, t catalog.DuePage) {
 // the others. wait is the time that the host asks for; ok is false if the store failed.
 func (l *Checker) look(ctx context.Context, t catalog.DuePage) (wait time.Duration, ok bool) {
 	p, address, idle, err := l.queue.Load(t)
-	var gone *record.Error
-	if errors.As(err, &gone) && gone.Fault == record.Missing {
+	if gone, ok := errors.AsType[*record.Error](err); ok && gone.Fault == record.Missing {
 		return 0, true // removed in the meantime
 	}
 	var found record.Look

@@ -3,6 +3,7 @@ package outbound
 import (
 	"net"
 	"net/netip"
+	"slices"
 )
 
 // reach says who may make the server connect to an address.
@@ -40,12 +41,7 @@ func prefixes(texts ...string) []netip.Prefix {
 }
 
 func within(a netip.Addr, all []netip.Prefix) bool {
-	for _, p := range all {
-		if p.Contains(a) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(all, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
 // leadsTo is the IPv4 address embedded in an IPv6 address, otherwise the address itself.

@@ -1,6 +1,7 @@
 package public
 
 import (
+	"cmp"
 	"crypto/subtle"
 	"net/http"
 
@@ -61,9 +62,7 @@ func givenName(r *record.Record) (string, error) {
 	default:
 		name = b.Title()
 	}
-	if name == "" {
-		name = r.Slug
-	}
+	name = cmp.Or(name, r.Slug)
 	return name, nil
 }
 

@@ -2,6 +2,7 @@ package public
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -102,10 +103,7 @@ func ItemPage(s *web.Site, v Viewing) (embed.ItemPage, error) {
 const maxQR = 300
 
 func DisplayName(u record.User) string {
-	if u.DisplayName == "" {
-		return u.Name
-	}
-	return u.DisplayName
+	return cmp.Or(u.DisplayName, u.Name)
 }
 
 // fieldsPage shows the fields of a kind in the order and under the labels of its

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -48,12 +49,7 @@ var purposes = []string{"Sec-Purpose", "Purpose", "X-Purpose", "X-Moz"}
 // isPreview reports whether a messenger fetches a preview of the link.
 func isPreview(c *web.Request) bool {
 	agent := strings.ToLower(c.R.UserAgent())
-	for _, name := range previewers {
-		if strings.Contains(agent, name) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(previewers, func(name string) bool { return strings.Contains(agent, name) })
 }
 
 // previewers are parts of the User-Agent of programs that fetch link previews.

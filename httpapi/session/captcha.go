@@ -2,6 +2,7 @@ package session
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"io"
@@ -28,10 +29,6 @@ var errProvider = &record.Error{Fault: record.Busy, Code: "captcha_unavailable",
 
 // askProvider asks a provider to verify a token.
 func askProvider(c *web.Request, set *record.Settings, token string) error {
-	at := set.CaptchaURL
-	if at == "" {
-		at = siteVerify[set.Provider()]
-	}
 	ctx, cancel := context.WithTimeout(c.R.Context(), c.Site.Challenges.Wait)
 	defer cancel()
 	select {
@@ -44,7 +41,7 @@ func askProvider(c *web.Request, set *record.Settings, token string) error {
 	if c.Addr.IsValid() {
 		form.Set("remoteip", c.Addr.String())
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, at, strings.NewReader(form.Encode()))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, cmp.Or(set.CaptchaURL, siteVerify[set.Provider()]), strings.NewReader(form.Encode()))
 	if err != nil {
 		return err
 	}

@@ -115,8 +115,7 @@ func (e *fetchError) Error() string { return e.text }
 
 // explainFetch turns any error into one for the owner of a remote upload.
 func explainFetch(s *web.Site, f *record.Fetch, err error) *fetchError {
-	var failed *fetchError
-	if errors.As(err, &failed) {
+	if failed, ok := errors.AsType[*fetchError](err); ok {
 		return failed
 	}
 	e, status := web.ClientError(err)
@@ -304,9 +303,6 @@ func saidName(disposition string) string {
 // windows1252 decodes Windows-1252, which equals ISO 8859-1 for the printable characters of the
 // latter.
 func windows1252(bytes string) string {
-	text, err := charmap.Windows1252.NewDecoder().String(bytes)
-	if err != nil { // a single-byte decoder cannot fail
-		return bytes
-	}
+	text, _ := charmap.Windows1252.NewDecoder().String(bytes) // a single-byte decoder cannot fail
 	return text
 }

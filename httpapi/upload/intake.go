@@ -133,14 +133,8 @@ func readUploadLink(c *web.Request) error {
 		number(`,"limits":{"maxFileSize":`, link.file)
 		number(`,"maxUploads":`, orNone(q.MaxUploads))
 		number(`,"remainingUploads":`, link.left)
-		dst = append(dst, `,"allowedTypes":[`...)
-		for i, t := range q.Types {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			dst = field.AppendString(dst, t)
-		}
-		dst = field.AppendString(append(dst, `]},"brandColor":`...), q.Color)
+		dst = field.AppendStrings(append(dst, `,"allowedTypes":`...), q.Types)
+		dst = field.AppendString(append(dst, `},"brandColor":`...), q.Color)
 		return append(dst, '}'), nil
 	})
 }

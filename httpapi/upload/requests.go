@@ -1,6 +1,7 @@
 package upload
 
 import (
+	"cmp"
 	"encoding/hex"
 	"net/http"
 	"slices"
@@ -125,9 +126,7 @@ func listQueue(c *web.Request) error {
 		return err
 	}
 	if c.Arg("id") == "" {
-		if q.State == "" {
-			q.State = record.Pending
-		}
+		q.State = cmp.Or(q.State, record.Pending)
 	} else if q.Request, err = c.IDArg("upload request"); err != nil {
 		return err
 	}

@@ -213,14 +213,7 @@ func (c *Request) RespondData(status int, v field.Shaped) error {
 }
 
 func AppendAll[T field.Shaped](dst []byte, all []T) []byte {
-	dst = append(dst, '[')
-	for i, v := range all {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = field.AppendJSON(dst, v)
-	}
-	return append(dst, ']')
+	return field.AppendList(dst, all, func(dst []byte, v T) []byte { return field.AppendJSON(dst, v) })
 }
 
 // RespondOK answers {"ok": true}.

@@ -129,8 +129,7 @@ func (s *Site) Fail(w *AnswerWriter, r *http.Request, id string, err error) {
 	switch {
 	case inAPI(r.URL.Path) && !w.Plain:
 		h.Set("Content-Type", JSONType)
-		var proof *ProofNeeded
-		if errors.As(err, &proof) {
+		if proof, ok := errors.AsType[*ProofNeeded](err); ok {
 			body = appendError(nil, e, id, &proof.Challenge)
 		} else {
 			body = appendError(nil, e, id, nil)
@@ -198,15 +197,9 @@ func appendError(dst []byte, e *record.Error, id string, proof *captcha.Challeng
 	dst = field.AppendString(append(dst, `{"error":`...), e.Text)
 	dst = field.AppendString(append(dst, `,"code":`...), e.Code)
 	if len(e.Fields) > 0 {
-		dst = append(dst, `,"fields":{`...)
-		for i, name := range SortedKeys(e.Fields) {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			dst = append(field.AppendString(dst, name), ':')
-			dst = field.AppendString(dst, e.Fields[name])
-		}
-		dst = append(dst, '}')
+		dst = field.AppendMembers(append(dst, `,"fields":`...), SortedKeys(e.Fields), func(dst []byte, name string) []byte {
+			return field.AppendString(dst, e.Fields[name])
+		})
 	}
 	if proof != nil {
 		b, _ := json.Marshal(proof) // texts and numbers: it cannot fail

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -132,10 +133,5 @@ func HidesPath(u *url.URL) bool {
 	if strings.Contains(u.Path, `\`) || strings.Contains(strings.ToLower(u.RawPath), "%2f") {
 		return true
 	}
-	for segment := range strings.SplitSeq(u.Path, "/") {
-		if segment == "." || segment == ".." {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(strings.Split(u.Path, "/"), func(segment string) bool { return segment == "." || segment == ".." })
 }

@@ -2,6 +2,7 @@ package web
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"container/list"
 	"crypto/sha256"
@@ -172,11 +173,7 @@ func (r *renders) Handbook(text string) (template.HTML, error) {
 func (r *renders) Code(text, language, filename string) (*embed.CodeView, error) {
 	v, err := r.get(keyOf("code", language, filename, text), func() (embed.CodeView, error) {
 		code, err := render.Code(text, language, filename)
-		name := code.Language
-		if name == "" {
-			name = language
-		}
-		return embed.CodeView{Body: code.HTML, Language: name, Lines: code.Lines}, err
+		return embed.CodeView{Body: code.HTML, Language: cmp.Or(code.Language, language), Lines: code.Lines}, err
 	})
 	return &v, err
 }

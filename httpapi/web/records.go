@@ -217,15 +217,21 @@ func IsMissing(err error) bool {
 const SampleID = `"01890a5d-ac96-774b-bcce-b302099a8057"`
 
 func AppendCounts(dst []byte, counts map[string]int64) []byte {
-	dst = append(dst, '{')
-	for i, k := range record.Kinds {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = append(field.AppendString(dst, k.Name), ':')
-		dst = strconv.AppendInt(dst, counts[k.Name], 10)
+	return AppendNumbers(dst, KindNames(), counts)
+}
+
+// AppendNumbers appends the numbers with these names as an object.
+func AppendNumbers(dst []byte, names []string, numbers map[string]int64) []byte {
+	return field.AppendMembers(dst, names, func(dst []byte, name string) []byte { return strconv.AppendInt(dst, numbers[name], 10) })
+}
+
+// KindNames are the names of the kinds of records.
+func KindNames() []string {
+	var all []string
+	for _, k := range record.Kinds {
+		all = append(all, k.Name)
 	}
-	return append(dst, '}')
+	return all
 }
 
 // IDArg is the id in the path. what is the kind of thing, for the error.

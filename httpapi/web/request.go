@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -341,12 +342,7 @@ func parsePeer(remote string) netip.Addr {
 }
 
 func (s *Site) Trusts(a netip.Addr) bool {
-	for _, p := range s.TrustedProxies {
-		if p.Contains(a) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.TrustedProxies, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
 func (c *Request) Owner() record.ID { return c.Caller.User.ID }

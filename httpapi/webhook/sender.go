@@ -167,8 +167,7 @@ func shares(t jobs.Due, ill bool) []worker.Share {
 // deliver makes one attempt at a delivery and stores the result.
 func (c *Sender) deliver(ctx context.Context, p jobs.Place) {
 	h, d, n, err := c.queue.Load(p)
-	var e *record.Error
-	if errors.As(err, &e) && e.Fault == record.Missing {
+	if e, ok := errors.AsType[*record.Error](err); ok && e.Fault == record.Missing {
 		return // removed in the meantime
 	}
 	var t record.Try

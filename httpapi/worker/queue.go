@@ -124,9 +124,7 @@ func (q *Queue[K]) next(ctx context.Context) (some []*Job[K], wait time.Duration
 		q.Log.Error("cannot read the queue of "+q.Name+"; trying again", "error", err)
 		return nil, Again
 	}
-	if wait == 0 {
-		wait = q.Longest
-	}
+	wait = cmp.Or(wait, q.Longest)
 	slices.SortStableFunc(due, func(a, b Job[K]) int { return cmp.Compare(q.served[a.Turn].n, q.served[b.Turn].n) })
 	for len(due) > 0 { // each round starts one job of each turn
 		had := map[record.ID]bool{}

@@ -242,8 +242,7 @@ type formed interface{ load(v any) error }
 func (s *Set) Load(stored []byte) error {
 	w := walker{data: stored}
 	if err := s.load(&w); err != nil {
-		var m Malformed
-		if errors.As(err, &m) {
+		if _, ok := errors.AsType[Malformed](err); ok {
 			return fmt.Errorf("stored JSON is damaged near byte %d", w.at)
 		}
 		return err

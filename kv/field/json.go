@@ -565,6 +565,33 @@ func codeUnit(esc []byte) (uint16, bool) {
 	return unit, true
 }
 
+// AppendList appends an array of values, each as one appends it.
+func AppendList[T any](dst []byte, all []T, one func(dst []byte, v T) []byte) []byte {
+	dst = append(dst, '[')
+	for i, v := range all {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = one(dst, v)
+	}
+	return append(dst, ']')
+}
+
+// AppendStrings appends an array of texts.
+func AppendStrings[T ~string](dst []byte, all []T) []byte {
+	return AppendList(dst, all, func(dst []byte, t T) []byte { return AppendString(dst, string(t)) })
+}
+
+// AppendMembers appends an object with these names, each with the value that one appends.
+func AppendMembers(dst []byte, names []string, value func(dst []byte, name string) []byte) []byte {
+	from := len(dst)
+	dst = AppendList(dst, names, func(dst []byte, name string) []byte {
+		return value(append(AppendString(dst, name), ':'), name)
+	})
+	dst[from], dst[len(dst)-1] = '{', '}'
+	return dst
+}
+
 // AppendString appends s to dst as a JSON string. It also escapes characters
 // that end a script or a line in HTML and JavaScript, so that the text may be
 // in a page. Bytes that are not UTF-8 become U+FFFD.

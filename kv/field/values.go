@@ -615,14 +615,7 @@ func split(t string) any {
 func (b *texts) clear() bool { *b.p = []string{}; return true }
 
 func (b *texts) append(dst []byte) []byte {
-	dst = append(dst, '[')
-	for i, t := range *b.p {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = AppendString(dst, t)
-	}
-	return append(dst, ']')
+	return AppendStrings(dst, *b.p)
 }
 
 func (b *texts) schema() Schema {

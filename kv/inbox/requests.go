@@ -4,6 +4,7 @@ package inbox
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -543,8 +544,7 @@ func checkReservation(tx *kv.Tx, r *Reservation, charged func(*kv.Tx, record.ID)
 		}
 	}
 	size, err = checkLimits(tx, q, u, charged, r.sender, files, minimum, maximum)
-	var limit *record.Error
-	if errors.As(err, &limit) && UploadRows.Sum(tx.Tx, reservedKeyOf(q.Owner)) > 0 {
+	if _, ok := errors.AsType[*record.Error](err); ok && UploadRows.Sum(tx.Tx, reservedKeyOf(q.Owner)) > 0 {
 		n, failed := dropUploads(tx, q.Owner[:], func(u *Upload) (bool, error) { return expiredUpload(tx, u) })
 		if failed != nil {
 			return nil, 0, failed
@@ -665,9 +665,7 @@ func Receive(tx *kv.Tx, r *Reservation, f *record.SenderForm, came []Received) (
 func approve(tx *kv.Tx, q *record.Request, i *record.Item, d *record.Decision) error {
 	f := record.NewForm(record.Files)
 	f.Public, f.Tags, f.FolderName = d.Public, d.Tags, d.FolderName
-	if f.FolderName == "" {
-		f.FolderName = q.FolderName
-	}
+	f.FolderName = cmp.Or(f.FolderName, q.FolderName)
 	f.Body = &record.File{OriginalName: i.Name, MimeType: i.MimeType, SHA256: hex.EncodeToString(i.Ref[:]), Size: i.Size}
 	content := &record.Content{Ref: i.Ref, Size: i.Size}
 	if err := i.Decide(record.Approved, tx.Now); err != nil {

@@ -461,8 +461,7 @@ func expiredUpload(tx *kv.Tx, u *Upload) (bool, error) {
 		return false, nil
 	}
 	_, _, err := requireOpenRequest(tx, u.Owner, u.Request)
-	var closed *record.Error
-	if errors.As(err, &closed) {
+	if _, ok := errors.AsType[*record.Error](err); ok {
 		return true, nil
 	}
 	return false, err

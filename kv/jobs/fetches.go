@@ -196,8 +196,7 @@ func CheckAsker(tx *kv.Tx, f *record.Fetch) error {
 		return nil
 	}
 	err := people.CheckNotRevoked(tx, &record.Key{Owner: f.Owner, ID: f.By})
-	var revoked *record.Error
-	if errors.As(err, &revoked) {
+	if _, ok := errors.AsType[*record.Error](err); ok {
 		return errAskerRevoked
 	}
 	return err

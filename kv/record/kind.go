@@ -1,6 +1,7 @@
 package record
 
 import (
+	"cmp"
 	"strings"
 
 	"kist/kv/field"
@@ -97,10 +98,7 @@ func (b *Bookmark) Fields(f *field.Set) {
 }
 
 func (b *Bookmark) Title() string {
-	if b.Name == "" {
-		return b.URL
-	}
-	return b.Name
+	return cmp.Or(b.Name, b.URL)
 }
 
 // Note is text in Markdown.

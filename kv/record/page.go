@@ -1,6 +1,7 @@
 package record
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"hash/fnv"
@@ -59,10 +60,8 @@ func PageKey(address string) ID {
 // SiteKey is the same for all addresses of a site, which is a scheme, host and
 // port.
 func SiteKey(u *url.URL) ID {
-	scheme, port := strings.ToLower(u.Scheme), u.Port()
-	if port == "" {
-		port = map[string]string{"http": "80", "https": "443"}[scheme]
-	}
+	scheme := strings.ToLower(u.Scheme)
+	port := cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[scheme])
 	sum := sha256.Sum256([]byte(scheme + "://" + hostName(u) + ":" + port))
 	return ID(sum[:16])
 }
@@ -174,11 +173,7 @@ func (p *Page) spread(limit time.Duration) time.Duration {
 // whether it filled in anything.
 func (b *Bookmark) Take(l Look) bool {
 	before := *b
-	if b.Name == "" {
-		b.Name = Cut(l.Title, MaxName)
-	}
-	if b.Description == "" {
-		b.Description = Cut(l.Description, MaxDescription)
-	}
+	b.Name = cmp.Or(b.Name, Cut(l.Title, MaxName))
+	b.Description = cmp.Or(b.Description, Cut(l.Description, MaxDescription))
 	return *b != before
 }

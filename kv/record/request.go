@@ -1,6 +1,7 @@
 package record
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path"
@@ -89,11 +90,7 @@ func (q *Request) fields(s *field.Set) {
 }
 
 // Finish sets the defaults after input was read into the form.
-func (f *RequestForm) Finish() {
-	if f.Window == 0 {
-		f.Window = defaultWindow
-	}
-}
+func (f *RequestForm) Finish() { f.Window = cmp.Or(f.Window, defaultWindow) }
 
 // ShownRequest is a request as its owner sees it, with the store's counts.
 type ShownRequest struct {

@@ -112,25 +112,11 @@ func (v *Shown) appendFolder(dst []byte) []byte {
 
 // AppendTagNames appends the names of the tags as a JSON array.
 func (v *Shown) AppendTagNames(dst []byte) []byte {
-	dst = append(dst, '[')
-	for i := range v.TagList {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = field.AppendString(dst, v.TagList[i].Name)
-	}
-	return append(dst, ']')
+	return field.AppendList(dst, v.TagList, func(dst []byte, t Tag) []byte { return field.AppendString(dst, t.Name) })
 }
 
 func (v *Shown) appendTagRefs(dst []byte) []byte {
-	dst = append(dst, '[')
-	for i, t := range v.TagList {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = field.AppendJSON(dst, &TagRef{t.ID, t.Name, t.Color})
-	}
-	return append(dst, ']')
+	return field.AppendList(dst, v.TagList, func(dst []byte, t Tag) []byte { return field.AppendJSON(dst, &TagRef{t.ID, t.Name, t.Color}) })
 }
 
 // FolderRef is a folder as a file names it.

@@ -1,6 +1,7 @@
 package record
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -57,16 +58,7 @@ type Choices []string
 
 // MarshalJSON implements json.Marshaler. It keeps the order.
 func (c Choices) MarshalJSON() ([]byte, error) {
-	out := []byte{'{'}
-	for i, value := range c {
-		if i > 0 {
-			out = append(out, ',')
-		}
-		out = field.AppendString(out, value)
-		out = append(out, ':')
-		out = field.AppendString(out, Spoken(value))
-	}
-	return append(out, '}'), nil
+	return field.AppendMembers(nil, c, func(dst []byte, value string) []byte { return field.AppendString(dst, Spoken(value)) }), nil
 }
 
 // Spoken is the name of a field or a choice in words: "Cover url" for coverUrl, and
@@ -110,11 +102,7 @@ func (k *Kind) View() View {
 
 func (k *Kind) filledView() View {
 	v := k.view
-	word := func(p *string, otherwise string) {
-		if *p == "" {
-			*p = otherwise
-		}
-	}
+	word := func(p *string, otherwise string) { *p = cmp.Or(*p, otherwise) }
 	v.Name, v.API, v.Counter, v.Limit = k.Name, k.Path, k.Counter, k.Limit
 	word(&v.Page, k.Path)
 	word(&v.One, k.Name)
@@ -153,9 +141,7 @@ func (k *Kind) filledView() View {
 // filled returns the control with the properties that its field determines.
 func (in Input) filled(f field.Field) Input {
 	s := f.Schema()
-	if in.Label == "" {
-		in.Label = Spoken(in.Name)
-	}
+	in.Label = cmp.Or(in.Label, Spoken(in.Name))
 	in.Required = f.Traits&field.Filled != 0
 	in.KeepSpaces = f.Traits&(field.Required|field.Filled) == field.Required
 	switch {

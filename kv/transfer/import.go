@@ -157,8 +157,7 @@ func (m *Import) ready(e *entry) (bool, error) {
 		e.form.FolderName = e.Folder
 	}
 	if err := field.Create(e.form, e.Fields); err != nil {
-		var problems field.Problems
-		if errors.As(err, &problems) {
+		if problems, ok := errors.AsType[field.Problems](err); ok {
 			err = record.Bad(problems)
 		}
 		return m.refuse(e, err)
@@ -166,8 +165,7 @@ func (m *Import) ready(e *entry) (bool, error) {
 	e.form.Password = field.Secret{} // the row has a hash or no password
 	if e.Kind == record.Files {
 		if err := m.bytes(e); err != nil {
-			var unfit *record.Error
-			if errors.As(err, &unfit) && unfit.Fault != record.Full {
+			if unfit, ok := errors.AsType[*record.Error](err); ok && unfit.Fault != record.Full {
 				return m.refuse(e, err)
 			}
 			return false, err
@@ -355,8 +353,7 @@ func (m *Import) flush() error {
 	}
 	defer m.releaseBatch(batch)
 	err := m.commit(batch)
-	var one *record.Error
-	if errors.As(err, &one) && one.Fault != record.Full {
+	if one, ok := errors.AsType[*record.Error](err); ok && one.Fault != record.Full {
 		// The store refused an entry of the batch: try each on its own.
 		for _, e := range batch {
 			var refused *record.Error

@@ -113,8 +113,7 @@ func ofColumns(r io.Reader, needed string, left *unread, row func(at string, l *
 				}
 				return
 			}
-			var bad *csv.ParseError
-			if errors.As(err, &bad) {
+			if bad, ok := errors.AsType[*csv.ParseError](err); ok {
 				err = unreadable("It is not valid CSV: %v.", bad)
 			}
 			if err != nil {

@@ -6,9 +6,11 @@ package format
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"io"
 	"iter"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -215,9 +217,7 @@ func (b *builder) title(value string) {
 func (b *builder) address(name, value string) {
 	value = strings.TrimSpace(value)
 	b.Fields[name] = value
-	if b.Name == "" {
-		b.Name = value
-	}
+	b.Name = cmp.Or(b.Name, value)
 }
 
 // tags adds tags and fits them to the rule for tags.
@@ -253,12 +253,7 @@ func (b *builder) tags(names ...string) {
 }
 
 func contains(list []any, tag string) bool {
-	for _, t := range list {
-		if name, _ := t.(string); record.Fold(name) == record.Fold(tag) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(list, func(t any) bool { name, _ := t.(string); return record.Fold(name) == record.Fold(tag) })
 }
 
 // clean removes the characters that no text may have.

@@ -68,16 +68,7 @@ func (l *line) Fields(s *field.Set) {
 	s.Splice(&l.Body, l.Kind.New())
 	s.Bool("isPublic", &l.Public)
 	s.Bool("isFavorite", &l.Favorite)
-	s.Shown("tags", field.Schema{Type: "array", Items: &text}, func(dst []byte) []byte {
-		dst = append(dst, '[')
-		for i, t := range l.TagList {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			dst = field.AppendString(dst, t.Name)
-		}
-		return append(dst, ']')
-	})
+	s.Shown("tags", field.Schema{Type: "array", Items: &text}, l.AppendTagNames)
 	s.Count(l.Kind.Limit, &l.Limit)
 	s.Shown("maxViewsAction", text, func(dst []byte) []byte {
 		if l.AtLimit == "" {
@@ -305,8 +296,7 @@ func kistRow(at string, k *record.Kind, o field.Object, files map[string]*zip.Fi
 
 // sentence turns an error of fields into a sentence for people.
 func sentence(err error) string {
-	var problems field.Problems
-	if errors.As(err, &problems) {
+	if problems, ok := errors.AsType[field.Problems](err); ok {
 		err = record.Bad(problems)
 	}
 	return err.Error()

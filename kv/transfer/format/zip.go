@@ -47,8 +47,7 @@ var errBomb = unreadable("The zip would unpack to more than %d times its size; u
 func openZip(s Source) (*zip.Reader, error) {
 	b := &budget{ReaderAt: s.R, left: maxDirectory}
 	z, err := zip.NewReader(b, s.Size)
-	var known Unreadable
-	if errors.As(err, &known) {
+	if known, ok := errors.AsType[Unreadable](err); ok {
 		return nil, known
 	}
 	if err != nil && !errors.Is(err, zip.ErrInsecurePath) { // no path in it is used as a path
