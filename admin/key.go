@@ -70,7 +70,6 @@ type newKey struct {
 	Secret string `json:"key"`
 }
 
-// keysOf lists the keys of a user.
 func keysOf(from *control.Client, u user) ([]key, error) {
 	all, err := list[key](from, keysPath, u.Name)
 	for i := range all {
@@ -107,7 +106,6 @@ func revoke(to *control.Client, k key) error {
 	return to.Call(context.Background(), http.MethodDelete, as(k.User, keysPath+"/"+k.ID.String()), nil, new(struct{}))
 }
 
-// scope is one of the scopes of keys.
 type scope string
 
 func (s *scope) UnmarshalText(text []byte) error {

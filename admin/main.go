@@ -353,7 +353,6 @@ func readAll(r io.Reader) (string, error) {
 	return string(b), err
 }
 
-// progress starts to show work on standard error.
 func (c *Call) progress(what string, total int64) *console.Progress {
 	return console.NewProgress(c.Stderr, what, total)
 }

@@ -63,7 +63,6 @@ func (cmd *importCommand) Run(c *Call) error {
 	return fmt.Errorf("the import stopped early: %s What was imported stays. Importing again creates no duplicates", console.Sentence(done.Problem))
 }
 
-// send sends the source to the handler.
 func (cmd *importCommand) send(ctx context.Context, c *Call, to *control.Client, done *control.Imported) error {
 	ask := url.Values{"user": {cmd.User}, "format": {cmd.Format}}
 	if cmd.DryRun {
@@ -161,7 +160,6 @@ func pack(w io.Writer, dir string, skip func(string, error)) error {
 	return errors.Join(err, t.Close())
 }
 
-// importReport returns the report of an import for people.
 func importReport(m record.Moved) string {
 	verb := "Imported"
 	if m.DryRun {
@@ -260,7 +258,6 @@ func (cmd *exportCommand) fetch(ctx context.Context, c *Call, from *control.Clie
 	return x, errors.Join(dir.Sync(), dir.Close())
 }
 
-// readBack reads an export and sums it up.
 func readBack(s format.Source) (x transfer.Exported, err error) {
 	seen := map[[32]byte]bool{}
 	for row, err := range format.Read(format.Kist, s) {

@@ -79,7 +79,6 @@ type account struct {
 	Bytes int64 `json:"bytes"` // of files, those that wait for approval too
 }
 
-// accountNamed reads the account with the name.
 func accountNamed(from *control.Client, name string) (account, error) {
 	got, err := call[struct {
 		user
@@ -140,7 +139,6 @@ func (cmd *userPasswd) Run(c *Call) error {
 	return c.say(u, "%s has a new password.", u.Name)
 }
 
-// set sets the password of u and revokes keys.
 func (cmd *userPasswd) set(to *control.Client, u user, password string) (user, error) {
 	before, err := keysOf(to, u)
 	if err != nil {
@@ -240,7 +238,6 @@ func (cmd *userRemove) Run(c *Call) error {
 	return c.say(u, "Removed %s and everything the account kept (%s).", u.Name, contentsOf(&u))
 }
 
-// contentsOf says what an account keeps.
 func contentsOf(a *account) string {
 	return fmt.Sprintf("%s, %s of files", console.Count(a.Items, "item"), console.Bytes(a.Bytes))
 }
@@ -334,7 +331,6 @@ func (c *Call) typed(prompt string) (string, error) {
 // chomp removes one line end.
 func chomp(t string) string { return strings.TrimSuffix(strings.TrimSuffix(t, "\n"), "\r") }
 
-// userName is the name of a new account.
 type userName string
 
 func (n *userName) UnmarshalText(text []byte) error {
@@ -343,7 +339,6 @@ func (n *userName) UnmarshalText(text []byte) error {
 	return err
 }
 
-// label is a display name.
 type label string
 
 func (l *label) UnmarshalText(text []byte) error {

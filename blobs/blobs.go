@@ -87,7 +87,6 @@ type Store struct {
 	temps   temps
 }
 
-// newStore returns the store in a folder that is open.
 func newStore(root *os.Root, reading bool) *Store {
 	steps := &steps{}
 	t := &tree{Root: root, steps: steps, syncStep: "sync top"}

@@ -321,7 +321,6 @@ func (c *checks) run() {
 	}
 }
 
-// stop ends the background check permanently.
 func (c *checks) stop() {
 	c.mu.Lock()
 	if c.over == nil {

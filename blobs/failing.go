@@ -66,7 +66,6 @@ func (f *failing) note(folder *tree, err error) {
 	}
 }
 
-// failed reports whether the latest write to the folder failed.
 func (f *failing) failed(folder *tree) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -113,7 +112,6 @@ func (s *Store) Try() error {
 	return nil
 }
 
-// try writes some bytes and drops the stage.
 func (st *Stage) try(thoroughly bool) error {
 	n := 1
 	if thoroughly {

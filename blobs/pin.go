@@ -103,7 +103,6 @@ func (n *nameLocks) hold(ref Ref) *nameLock {
 	return lock
 }
 
-// drop ends a hold.
 func (n *nameLocks) drop(ref Ref) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -153,7 +153,6 @@ func (s *Scrubber) pause(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// wait waits for the duration or until ctx ends.
 func wait(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()

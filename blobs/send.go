@@ -201,7 +201,6 @@ func (p *proven) once(ref Ref, info fs.FileInfo, prove func() error) error {
 	return reading.err
 }
 
-// memory is a blob in memory.
 type memory struct{ *bytes.Reader }
 
 func (memory) Close() error { return nil }

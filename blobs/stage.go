@@ -80,7 +80,6 @@ func canLink(s *Store) bool {
 	return st.openUnnamed() == nil && st.linkTemp() == nil
 }
 
-// openUnnamed opens the staged file without a name.
 func (st *Stage) openUnnamed() (err error) {
 	st.file, err = disk.CreateUnnamed(st.store.root.Root)
 	return err

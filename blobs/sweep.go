@@ -72,7 +72,6 @@ type temps struct {
 	used map[string]struct{} // names that a Stage is using
 }
 
-// claim returns a new name.
 func (t *temps) claim() string {
 	name := rand.Text()
 	t.mu.Lock()
@@ -81,7 +80,6 @@ func (t *temps) claim() string {
 	return name
 }
 
-// release frees a name whose file is gone.
 func (t *temps) release(name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

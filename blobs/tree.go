@@ -18,7 +18,6 @@ type steps struct {
 	hook func(step string) error
 }
 
-// do takes one step.
 func (s *steps) do(step string, act func() error) error {
 	if s.hook != nil {
 		if err := s.hook(step); err != nil {
@@ -39,7 +38,6 @@ type tree struct {
 	durable sync.Map   // the names of folders in it that are on stable storage
 }
 
-// makeFolder makes a folder in the tree unless it exists.
 func (t *tree) makeFolder(name string) error {
 	t.making.Lock()
 	defer t.making.Unlock()

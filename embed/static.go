@@ -195,7 +195,6 @@ func newAssets(sources []source) (assets, error) {
 	return all, nil
 }
 
-// unique removes repeated names.
 func unique(names []string) []string {
 	var out []string
 	for _, name := range names {

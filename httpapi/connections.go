@@ -15,7 +15,6 @@ const (
 	networkConnections = 100
 )
 
-// connectionCounts counts connections.
 type connectionCounts struct {
 	sync.Mutex
 	all  int

@@ -36,7 +36,6 @@ func (v *damagedFile) Fields(s *field.Set) {
 	s.Time("foundAt", &v.found, field.Always).Says("When the damage was found.", `"2026-01-02T03:04:05.678Z"`)
 }
 
-// filesHealth is the state of the stored files.
 type filesHealth struct {
 	checked           time.Time
 	damaged, missing  []damagedFile
@@ -59,7 +58,6 @@ func appendDamaged(dst []byte, all []damagedFile) []byte {
 	return field.AppendList(dst, all, func(dst []byte, f damagedFile) []byte { return field.AppendJSON(dst, &f) })
 }
 
-// journalHealth is the state of the journal.
 type journalHealth struct{ kv.JournalHealth }
 
 func (v *journalHealth) Fields(s *field.Set) {
@@ -69,7 +67,6 @@ func (v *journalHealth) Fields(s *field.Set) {
 	s.Time("healedAt", &v.Healed).Says("When the damaged files were replaced; null if there was no damage or replacing them failed.", `null`)
 }
 
-// shownHealth is the state of the instance's data.
 type shownHealth struct {
 	journal journalHealth
 	files   filesHealth

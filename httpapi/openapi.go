@@ -48,7 +48,6 @@ var readSchemaOp = web.Operation{
 	Fails: []int{304},
 }
 
-// readSchema answers with the OpenAPI document.
 func (s *Server) readSchema(c *web.Request) error {
 	v, err := s.schema()
 	if err != nil {

@@ -46,7 +46,6 @@ func (s *Server) table() []Route {
 	return all
 }
 
-// mount registers the routes.
 func (s *Server) mount() http.Handler {
 	s.routers = spread(s.routes, s.handle, s.handleNothing())
 	return s.middleware(s.routers[0])
@@ -193,7 +192,6 @@ func (s *Server) allowed(path string) string {
 	return strings.Join(slices.Sorted(maps.Keys(known)), ", ")
 }
 
-// handle runs a route for a matched request.
 func (s *Server) handle(r Route) httprouter.Handle {
 	answer := func(c *web.Request) error {
 		c.Made = r.Reply.Status

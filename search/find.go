@@ -69,7 +69,6 @@ func (h *Hits) Total() int {
 	return n
 }
 
-// sort sorts the loose hits.
 func (h *Hits) sort() *Hits {
 	slices.SortFunc(h.loose, func(a, b Hit) int {
 		if a.before(&b) {

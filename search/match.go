@@ -202,7 +202,6 @@ func (q *Query) For(owner record.ID, strict bool, names func(yield func(record.I
 	return f
 }
 
-// passes reports whether a record passes the filters.
 func (f *Finder) passes(r *record.Record) bool {
 	for _, x := range f.filters {
 		var got bool

@@ -96,7 +96,6 @@ func (x *Index) proven(latest, trimmed uint64) (at uint64, err error) {
 	return p.Place, nil
 }
 
-// sizes are the sizes of the files in the folder.
 func sizes(folder string) (map[string]int64, error) {
 	all, err := os.ReadDir(folder)
 	if err != nil {

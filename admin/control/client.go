@@ -109,7 +109,6 @@ func (c *Client) Do(ctx context.Context, method, path string, body io.Reader) (*
 // faults are the classes of errors, by status, that commands tell apart.
 var faults = map[int]record.Fault{http.StatusNotFound: record.Missing, http.StatusConflict: record.Taken, http.StatusUnprocessableEntity: record.Invalid}
 
-// inProcess passes requests to a handler in the same process.
 type inProcess struct{ handler http.Handler }
 
 // RoundTrip returns as soon as the handler starts its answer. The Close of the body

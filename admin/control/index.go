@@ -18,7 +18,6 @@ func (got Indexing) Over(before Indexing) bool {
 	return got.Built > before.Built && got.Phase != search.Building && got.Phase != search.Opening
 }
 
-// indexState returns how far the search index is.
 func (v handler) indexState(*http.Request, Nothing) (Indexing, error) {
 	x, err := v.Index()
 	if err != nil {

@@ -22,7 +22,6 @@ type Imported struct {
 	Problem string `json:"error,omitempty"`
 }
 
-// importRecords imports the body of a request.
 func (v handler) importRecords(r *http.Request) (out Imported, err error) {
 	ask := r.URL.Query()
 	u, err := view(v, func(tx *kv.Tx) (*record.User, error) { return named(tx, ask.Get("user")) })

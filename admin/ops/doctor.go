@@ -62,7 +62,6 @@ func (d *Checkup) Data() error {
 	return d.records()
 }
 
-// disk checks the free space.
 func (d *Checkup) disk() {
 	room, err := disk.Space(d.Dir)
 	if errors.Is(err, errors.ErrUnsupported) {
@@ -162,7 +161,6 @@ func (d *Checkup) copies() {
 	d.OK("copies", "%s", text)
 }
 
-// sample is how many contents are read.
 const sample = 50
 
 // records reads the journal and some of the contents.
@@ -236,7 +234,6 @@ func (d *Checkup) records() error {
 	return nil
 }
 
-// missing reports n files whose content is missing.
 func (d *Checkup) missing(n int) {
 	if n > 0 {
 		d.Add(Problem, "contents", console.Count(n, "file")+console.Word(n == 1, " is without its bytes and answers", " are without their bytes and answer")+" 404",
@@ -244,7 +241,6 @@ func (d *Checkup) missing(n int) {
 	}
 }
 
-// lastBackup returns when the data directory was last backed up.
 func lastBackup(dir string) (time.Time, error) {
 	info, err := os.Stat(filepath.Join(dir, backupMark))
 	if err != nil {

@@ -167,7 +167,6 @@ func keep(to *blobs.Store, ref blobs.Ref, r io.Reader) error {
 	return nil
 }
 
-// copyJournal replaces the journal in dest.
 func (b *snapshot) copyJournal(dest string) error {
 	from, err := disk.ReadFolder(filepath.Join(b.scratch, "journal"))
 	if err != nil {

@@ -181,7 +181,6 @@ func (s *Sweeper) Within(ctx context.Context) func(ctx context.Context, now bool
 	}
 }
 
-// A sweep is one run of a Sweeper.
 type sweep struct {
 	*Sweeper
 	since  time.Time          // contents without a record since then may go

@@ -57,7 +57,6 @@ func (b *snapshot) toTar(dest string) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// writeTar writes a tar of the journal and the contents.
 func (b *snapshot) writeTar(w io.Writer) error {
 	t := tar.NewWriter(w)
 	now := time.Now().Truncate(time.Second)

@@ -104,7 +104,6 @@ func (v *Verified) miss(tx *kv.Tx, ref blobs.Ref, why string) {
 	}
 }
 
-// contents reads the bytes of all files.
 func (v *Verified) contents(j Job, i *kv.Inspection, store *blobs.Store) error {
 	return i.View(func(tx *kv.Tx) error {
 		for _, n := range tx.Contents() {

@@ -119,7 +119,6 @@ func (c *certificate) load() error {
 	return nil
 }
 
-// current returns the certificate for a handshake.
 func (c *certificate) current(now time.Time) *tls.Certificate {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -41,7 +41,6 @@ func (f *revoke) Fields(s *field.Set) {
 		Says("Only with a new password: ids of the account's API keys to revoke, including those of connected devices. If absent, the keys of all connected devices are revoked, except the key of this request, and no other keys. A new password always ends all other sessions of the account.", `[]`)
 }
 
-// check refuses ids without a new password.
 func (f revoke) check(in field.Object, p *field.Secret) error {
 	if in["revoke"] != nil && !p.Said {
 		return record.Bad(map[string]string{"revoke": "can only be given together with a new password"})
@@ -293,7 +292,6 @@ func (f *KeyForm) Fields(s *field.Set) {
 	}
 }
 
-// ends checks the expiry of a new key.
 func (f *KeyForm) ends(now time.Time) error {
 	if err := record.CheckEnd(f.expires, now); err != nil {
 		return field.Problems{"expiresAt": err.Error()}
@@ -423,7 +421,6 @@ func (v *Stats) Fields(s *field.Set) {
 	}).Says("The search index.", `{"state":"ready","documents":4,"behind":0,"problem":""}`)
 }
 
-// indexState is the state of the search index.
 type indexState struct{ *search.State }
 
 func (v *indexState) Fields(s *field.Set) {
@@ -455,7 +452,6 @@ func readClaim(c *web.Request) error {
 	return c.RespondPage(http.StatusOK, embed.ClaimPage{Base: c.Site.Prefix(), Shortest: record.MinPassword})
 }
 
-// claimForm is the form of the claim page.
 type claimForm struct {
 	name             string
 	password, repeat field.Secret

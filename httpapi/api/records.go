@@ -356,7 +356,6 @@ func narrow(tx *kv.Tx, q *catalog.Query, tags []string, folder string) (bool, er
 	return err == nil, err
 }
 
-// listParams are the parameters of a list of the kind.
 func listParams(k *record.Kind) []web.Param {
 	text := web.Object{"type": "string"}
 	flag := web.Object{"type": "boolean"}

@@ -135,7 +135,6 @@ func list(c *web.Request, tx *kv.Tx, q catalog.Query, text *search.Query, look I
 	return page, err
 }
 
-// searchParams are the parameters of a search.
 func searchParams() []web.Param {
 	text := web.Object{"type": "string"}
 	return []web.Param{
@@ -207,7 +206,6 @@ var Search = web.Operation{
 	Serve: searchAll,
 }
 
-// searchAll searches records of all kinds.
 func searchAll(c *web.Request) error {
 	begun := time.Now()
 	values, err := c.Query()

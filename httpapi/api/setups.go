@@ -39,7 +39,6 @@ type setupResult struct {
 	steps []setupStep
 }
 
-// setupFile is a file to save.
 type setupFile struct{ Name, Media, Content string }
 
 func (f *setupFile) Fields(s *field.Set) {
@@ -150,7 +149,6 @@ var CreateSetup = web.Operation{
 	Body: web.BodyOf("SetupCreate"), Reply: web.Reply{Status: 201, Doc: "The key, files and steps.", Body: web.DataOf("SetupMade")}, Serve: createSetup,
 }
 
-// createSetup creates a program's API key, files and steps.
 func createSetup(c *web.Request) error {
 	form := new(SetupForm)
 	if err := c.DecodeNew(form); err != nil {

@@ -88,7 +88,6 @@ var StartImport = web.Operation{
 	Serve: startImport,
 }
 
-// startImport receives a file and starts to import it.
 func startImport(c *web.Request) error {
 	if err := c.Site.Imports.Claim(c.Owner()); err != nil {
 		return err
@@ -161,7 +160,6 @@ func startImport(c *web.Request) error {
 	return c.RespondData(http.StatusAccepted, ShowRunning(m))
 }
 
-// runImport imports the source and stores the result.
 func runImport(s *web.Site, ctx context.Context, one *worker.RunningImport, source format.Source, limit int64) {
 	in := &transfer.Import{
 		Store: s.Store, Blobs: s.Blobs, Owner: one.Now.Owner, DryRun: one.Now.Moved.DryRun, Update: one.Fill, MaxFile: limit, Tell: one.Tell,
@@ -203,7 +201,6 @@ func runImport(s *web.Site, ctx context.Context, one *worker.RunningImport, sour
 	}
 }
 
-// showImport shows an import to its owner.
 func showImport(s *web.Site, i *record.Import) *ShownImport {
 	if one := s.Imports.Of(i.Owner, i.ID); one != nil {
 		return ShowRunning(one)
@@ -228,7 +225,6 @@ func listImports(c *web.Request) error {
 		})
 }
 
-// importInPath reads the import whose id is in the path.
 func importInPath(c *web.Request) (i *record.Import, err error) {
 	id, err := c.IDArg("import")
 	if err != nil {
@@ -268,7 +264,6 @@ var Export = web.Operation{
 	Serve: export,
 }
 
-// export answers with everything that the caller has.
 func export(c *web.Request) error {
 	select {
 	case c.Site.Imports.Exporter <- struct{}{}:

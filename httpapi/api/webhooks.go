@@ -99,7 +99,6 @@ func (v *ShownWebhook) Fields(s *field.Set) {
 	s.Time("createdAt", &v.Created, field.Always).Says("When the webhook was created.", `"2026-01-02T03:04:05.678Z"`)
 }
 
-// webhookForm is the form of a webhook.
 type webhookForm struct {
 	h      record.Webhook
 	events []string
@@ -144,7 +143,6 @@ func (f *webhookForm) checkTarget(client *outbound.Client) error {
 	return bad
 }
 
-// fill copies the form into h.
 func (f *webhookForm) fill(h *record.Webhook, now time.Time) {
 	h.Name, h.URL, h.Format, h.Enabled = f.h.Name, f.h.URL, f.h.Format, f.h.Enabled
 	h.Events = nil
@@ -397,7 +395,6 @@ func placeInLog(d *record.Delivery) []byte {
 	return append(binary.BigEndian.AppendUint64(nil, uint64(d.Noted.UnixMilli())), d.ID[:]...)
 }
 
-// showDelivery shows a delivery in the log of the webhook.
 func showDelivery(c *web.Request, tx *kv.Tx, h *record.Webhook, d *record.Delivery) *ShownDelivery {
 	v := &ShownDelivery{Delivery: *d}
 	v.Error = upload.Hide(c, v.Error)

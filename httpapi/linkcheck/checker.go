@@ -60,7 +60,6 @@ func New(s *kv.Store, c *outbound.Client, icons *thumb.Icons, log *slog.Logger) 
 	return &Checker{queue: storeQueue{s}, ask: (&client{c, icons, log}).ask, log: log}
 }
 
-// storeQueue is the queue in a store.
 type storeQueue struct{ *kv.Store }
 
 func (s storeQueue) Due() <-chan struct{} { return catalog.PageCheckDue(s.Store) }
@@ -92,7 +91,6 @@ func (s storeQueue) Looked(p *record.Page, l record.Look) error {
 	return s.Update(func(tx *kv.Tx) error { return catalog.SavePageCheck(tx, p, l) })
 }
 
-// host is the state of a host.
 type host struct {
 	asked time.Time // when the last check ended
 	free  time.Time // no request before this time, at the host's wish

@@ -70,7 +70,6 @@ func from(res *http.Response) response {
 	return response{at: res.Request.URL, busy: res.StatusCode == http.StatusTooManyRequests}
 }
 
-// read requests a page and reads it.
 func (c *client) read(ctx context.Context, address string) (record.Look, response) {
 	res, err := c.send(ctx, http.MethodGet, address, acceptPage)
 	found := judge(res, err)

@@ -161,7 +161,6 @@ func oneLine(t string) string {
 	return strings.Join(strings.Fields(t), " ")
 }
 
-// isPage reports whether the media type is HTML.
 func isPage(contentType string) bool {
 	media, _, err := mime.ParseMediaType(contentType)
 	return media == "text/html" || media == "application/xhtml+xml" || contentType == "" && err != nil

@@ -27,7 +27,6 @@ var siteVerify = map[record.CaptchaProvider]string{
 
 var errProvider = &record.Error{Fault: record.Busy, Code: "captcha_unavailable", Text: "The captcha cannot be checked at the moment. Try again soon.", Retry: 10 * time.Second}
 
-// askProvider asks a provider to verify a token.
 func askProvider(c *web.Request, set *record.Settings, token string) error {
 	ctx, cancel := context.WithTimeout(c.R.Context(), c.Site.Challenges.Wait)
 	defer cancel()
@@ -78,7 +77,6 @@ func settings(c *web.Request) (set record.Settings, err error) {
 	return set, c.Site.Store.View(func(tx *kv.Tx) error { set, err = Settings(c.Site, tx); return err })
 }
 
-// checkCaptcha checks a token with the provider in the settings.
 func checkCaptcha(c *web.Request, set *record.Settings, token string) error {
 	switch {
 	case token == "" || len(token) > captcha.MaxCaptcha:

@@ -163,7 +163,6 @@ func address(c *web.Request) string {
 	return c.Addr.String()
 }
 
-// failedSignIn logs a failed sign-in.
 func failedSignIn(c *web.Request, name string) {
 	client := cmp.Or(address(c), "local")
 	c.Site.Log.LogAttrs(c.R.Context(), slog.LevelWarn, "sign-in failed", slog.String("client", client), slog.String("user", web.CutTo(name, 64)))
@@ -175,7 +174,6 @@ var Login = web.Operation{
 	Fails: []int{400, 401, 403, 429, 503}, Serve: login,
 }
 
-// login signs a browser in.
 func login(c *web.Request) error {
 	if err := c.SameOrigin(); err != nil {
 		return err
@@ -193,7 +191,6 @@ func login(c *web.Request) error {
 
 var Logout = web.DoneOp("session", "Ends the calling browser's session.", logout, 403)
 
-// logout ends the calling browser's session, if it has one.
 func logout(c *web.Request) error {
 	if err := endSession(c); err != nil {
 		return err
@@ -269,7 +266,6 @@ func removeSession(c *web.Request) error {
 
 var RemoveSessions = web.DoneOp("session", "Ends all sessions except that of the request.", removeSessions)
 
-// removeSessions ends all sessions except that of the request.
 func removeSessions(c *web.Request) error {
 	if err := c.Site.Store.Update(func(tx *kv.Tx) error {
 		all, err := people.Sessions(tx, c.Owner())

@@ -133,7 +133,6 @@ func (s *Icons) Put(ctx context.Context, site record.ID, data []byte) error {
 	return s.cache.put(iconRef(site), entry{thumb: t})
 }
 
-// icon makes an icon of the bytes of a picture.
 func icon(data []byte) (*Thumb, error) {
 	if len(data) > MaxIcon {
 		return nil, refuse("the file has more than %d bytes", MaxIcon)

@@ -40,7 +40,6 @@ func shrink(img image.Image, h header, edge int) *image.RGBA {
 	return rotate(small, h.orientation)
 }
 
-// rotate rotates the picture according to its orientation.
 func rotate(m *image.RGBA, o orientation) *image.RGBA {
 	if o == upright {
 		return m

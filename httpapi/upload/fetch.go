@@ -72,7 +72,6 @@ func NewFetches(s *web.Site) *worker.Queue[record.ID] {
 	})
 }
 
-// runFetch makes one attempt and stores the result.
 func runFetch(s *web.Site, ctx context.Context, one jobs.DueFetch, read *atomic.Int64) {
 	var f *record.Fetch
 	err := s.Store.Update(func(tx *kv.Tx) (err error) { f, err = jobs.BeginFetch(tx, one.Owner, one.ID); return err })
@@ -219,12 +218,10 @@ func stageFetched(s *web.Site, f *record.Fetch, body io.Reader, st *blobs.Stage,
 	}
 }
 
-// saveFetchProgress stores the progress of an attempt.
 func saveFetchProgress(s *web.Site, f *record.Fetch) error {
 	return s.Store.Update(func(tx *kv.Tx) error { return jobs.NoteFetch(tx, f) })
 }
 
-// countedReader counts the bytes read.
 type countedReader struct {
 	io.Reader
 	n *atomic.Int64

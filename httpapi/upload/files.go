@@ -67,7 +67,6 @@ type Part struct {
 	pictured bool // it can have a thumbnail
 }
 
-// discardParts removes staged files that were not kept.
 func discardParts(c *web.Request, parts []Part) {
 	for _, p := range parts {
 		if p.Stage == nil {

@@ -81,7 +81,6 @@ var ReadUploadLink = web.Operation{
 	Fails: []int{401, 404, 410, 429, 503}, Slugs: true, Serve: readUploadLink,
 }
 
-// readUploadLink shows an upload link to a visitor.
 func readUploadLink(c *web.Request) error {
 	q, err := requireOpenRequest(c, c.Arg("slug"))
 	locked := err == errUploadLocked //nolint:errorlint // never wrapped
@@ -213,7 +212,6 @@ func typeRefused(q *record.Request) error {
 	return &record.Error{Fault: record.WrongType, Code: codeType, Text: "This link accepts only " + strings.Join(q.Types, ", ") + ". Nothing was stored."}
 }
 
-// receiveFiles receives files from an admitted visitor at a link.
 func receiveFiles(c *web.Request, q *record.Request) (items []*record.Item, err error) {
 	if err := session.RequireCaptcha(c, q); err != nil {
 		return nil, err

@@ -26,7 +26,6 @@ const (
 	MaxReported = 10 // entries whose problems are reported
 )
 
-// remoteForm is the form of a file to fetch.
 type remoteForm struct {
 	url string
 	*record.Form
@@ -211,7 +210,6 @@ var StartRemoteUpload = web.Operation{
 	Serve: startRemoteUpload,
 }
 
-// startRemoteUpload queues all files in the request, or none.
 func startRemoteUpload(c *web.Request) error {
 	in, err := c.ReadObject(web.SmallBody, nil)
 	if err != nil {
@@ -302,7 +300,6 @@ func (v *ShownFetch) Fields(s *field.Set) {
 	s.Time("endedAt", &v.Ended).Says("When it ended; null if it has not.", `null`)
 }
 
-// madeFile is the file that resulted from a remote upload.
 type madeFile struct{ record.Shown }
 
 func (v *madeFile) Fields(s *field.Set) {
@@ -312,7 +309,6 @@ func (v *madeFile) Fields(s *field.Set) {
 	s.Shown("url", field.Schema{Type: "string", Format: "uri"}, v.AppendURL).Says("Address for others.", `"https://kist.example.org/x/summer-24"`)
 }
 
-// showFetch shows the current state of a remote upload.
 func showFetch(s *web.Site, tx *kv.Tx, f *record.Fetch) (*ShownFetch, error) {
 	v := &ShownFetch{Fetch: *f}
 	if at := s.Fetches.Running(f.ID); at != nil && f.State == record.FetchRuns {
@@ -331,7 +327,6 @@ func showFetch(s *web.Site, tx *kv.Tx, f *record.Fetch) (*ShownFetch, error) {
 	return v, err
 }
 
-// answerFetches answers with the remote uploads in this order.
 func answerFetches(c *web.Request, status int, all []record.Fetch) error {
 	shown := make([]*ShownFetch, len(all))
 	if err := c.Site.Store.View(func(tx *kv.Tx) (err error) {
@@ -386,7 +381,6 @@ func Hide(c *web.Request, text string) string {
 	return outbound.Hide(text)
 }
 
-// answerFetch answers with the remote upload that has the id.
 func answerFetch(c *web.Request, id record.ID) error {
 	var v *ShownFetch
 	if err := c.Site.Store.View(func(tx *kv.Tx) error {

@@ -186,7 +186,6 @@ var DecideUploads = web.Operation{
 	Fails: []int{404, 409}, Serve: decideUploads,
 }
 
-// decideUploads makes the same decision for several items.
 func decideUploads(c *web.Request) error {
 	request, err := c.IDArg("upload request")
 	if err != nil {

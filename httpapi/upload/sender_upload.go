@@ -163,7 +163,6 @@ func SenderOperation(serve func(*web.Request) error) func(*web.Request) error {
 	}
 }
 
-// dropSent removes a sender's upload that cannot be completed.
 func dropSent(c *web.Request, secret string) {
 	var all []*inbox.Upload
 	if err := c.Site.Store.Update(func(tx *kv.Tx) (err error) { all, err = inbox.DropSenderUpload(tx, secret); return err }); err != nil && !web.IsMissing(err) {
@@ -188,7 +187,6 @@ func respondSenderUpload(c *web.Request, status int, u *inbox.Upload) error {
 	})
 }
 
-// requestOf is the upload request of a sender's upload.
 func requestOf(c *web.Request, u *inbox.Upload) (q *record.Request, err error) {
 	err = c.Site.Store.View(func(tx *kv.Tx) error { q, err = inbox.Request(tx, u.Owner, u.Request); return err })
 	return q, err

@@ -51,7 +51,6 @@ const (
 	noteTime  = 5 * time.Second
 )
 
-// tusArgs are the headers of requests of the protocol.
 var tusArgs = struct{ version, offset, length, concat, sum, override web.Param }{
 	version:  web.Param{In: "header", Name: "Tus-Resumable", Doc: "The version of tus. Another version gives 412.", Schema: web.Object{"type": "string", "enum": []string{web.TusVersion}}, Example: web.TusVersion},
 	offset:   web.Param{In: "header", Name: "Upload-Offset", Doc: "Offset of the body's first byte. If the upload is at another offset, the answer is 409.", Schema: web.Object{"type": "integer", "minimum": 0}, Example: 1048576},
@@ -64,7 +63,6 @@ var tusArgs = struct{ version, offset, length, concat, sum, override web.Param }
 // tusPiece is a body with bytes of an upload.
 var tusPiece = &web.Content{Media: TusBody, Optional: true}
 
-// tusMetadata is the header with an upload's metadata.
 func tusMetadata(doc, example string) web.Param {
 	return web.Param{In: "header", Name: "Upload-Metadata", Doc: "Pairs of a name and a value in base64, separated by commas: " + doc, Schema: web.Object{"type": "string"}, Example: example}
 }
@@ -189,7 +187,6 @@ func maySee(c *web.Request, by record.ID) bool {
 	return c.Caller.Key.Allows(record.ScopeRead) || by == c.Caller.Key.ID
 }
 
-// setUploadHeaders sets the headers with the state of the upload.
 func setUploadHeaders(c *web.Request, u *inbox.Upload) error {
 	h := c.W.Header()
 	h.Set("Cache-Control", "no-store")
@@ -383,7 +380,6 @@ func forgetUpload(c *web.Request, u *inbox.Upload) error {
 	return nil
 }
 
-// removePart removes the bytes of an upload that are no longer needed.
 func removePart(c *web.Request, u *inbox.Upload) {
 	if err := c.Site.Blobs.Parts.Drop(u.ID.String()); err != nil {
 		c.Site.Log.Warn("cannot remove the bytes of an upload; the sweep will remove them", "error", err)
@@ -421,10 +417,8 @@ func readUploadOptions(c *web.Request) (b uploadOptions, err error) {
 	return b, err
 }
 
-// partial reports whether the request starts a part of a file.
 func (b *uploadOptions) partial() bool { return b.concat == "partial" }
 
-// final reports whether the request makes a file of parts.
 func (b *uploadOptions) final() bool { return b.concat != "" && !b.partial() }
 
 // MaxJoined is the maximum number of parts of an upload.
@@ -465,7 +459,6 @@ var BeginUpload = web.Operation{
 	Serve: tus(beginUpload),
 }
 
-// beginUpload starts an upload of the caller.
 func beginUpload(c *web.Request) error {
 	b, err := readUploadOptions(c)
 	if err != nil {
@@ -731,7 +724,6 @@ func continueUpload(c *web.Request) error {
 	return respondOffset(c, u)
 }
 
-// withOffset adds the offset of the upload to an error.
 func withOffset(c *web.Request, u *inbox.Upload, err error) error {
 	c.W.Header().Set("Upload-Offset", strconv.FormatInt(u.Offset, 10))
 	return err
@@ -1024,7 +1016,6 @@ func completeContent(c *web.Request, u *inbox.Upload) (*blobs.Kept, error) {
 	return st.Keep()
 }
 
-// head is the beginning of a content.
 func head(s *web.Site, ref blobs.Ref) ([]byte, error) {
 	f, err := s.Blobs.Get(ref)
 	if err != nil {

@@ -59,7 +59,6 @@ func sign(h http.Header, secrets []string, body []byte) {
 	h.Set("X-Kist-Signature", "sha256="+hex.EncodeToString(mac.Sum(nil)))
 }
 
-// try makes one attempt to send a message.
 func (c *Sender) try(ctx context.Context, h *record.Webhook, m Message) record.Try {
 	begun := time.Now()
 	t := record.Try{At: begun.UTC().Truncate(time.Millisecond), URL: h.URL, Format: h.Format}

@@ -73,7 +73,6 @@ func newSender(q queue, client *outbound.Client, base string, log *slog.Logger) 
 	return &Sender{queue: q, client: client, base: base, log: log, testsOf: map[record.ID]int{}}
 }
 
-// storeQueue is the queue in a store.
 type storeQueue struct{ *kv.Store }
 
 func (s storeQueue) Due() <-chan struct{} { return jobs.DueSignal(s.Store) }
@@ -164,7 +163,6 @@ func shares(t jobs.Due, ill bool) []worker.Share {
 		worker.Share{Of: illOfOwner(t.Owner), Max: maxIllOfOwner}, worker.Share{Of: illOfOwner{}, Max: maxIll})
 }
 
-// deliver makes one attempt at a delivery and stores the result.
 func (c *Sender) deliver(ctx context.Context, p jobs.Place) {
 	h, d, n, err := c.queue.Load(p)
 	if e, ok := errors.AsType[*record.Error](err); ok && e.Fault == record.Missing {

@@ -79,7 +79,6 @@ func (u *Upload) Joined() bool { return u.Into != uuid.Nil }
 // BySender reports whether a stranger is uploading to an upload request.
 func (u *Upload) BySender() bool { return u.Request != uuid.Nil }
 
-// reserved is how many bytes are reserved for the upload.
 func (u *Upload) reserved() int64 {
 	if u.Done() || u.Joined() {
 		return 0
@@ -611,7 +610,6 @@ func JoinSent(s *kv.Store, ctx context.Context, q *record.Request, u Upload, fro
 	return made, secret, err
 }
 
-// joinedSecret is the secret of an upload joined from parts with these secrets.
 func joinedSecret(secrets []string) string {
 	digest := sha256.Sum256([]byte("kist joined " + strings.Join(secrets, " ")))
 	return base64.RawURLEncoding.EncodeToString(digest[:])

@@ -87,7 +87,6 @@ const (
 	lineID    = lineTime + 8
 )
 
-// countFetches counts the owner's remote uploads in a part of the queue.
 func countFetches(tx *kv.Tx, part byte, owner record.ID) int {
 	n := 0
 	for range tx.Walk(fetchLine, fetchLineKey(part, owner), nil, false) {
@@ -111,7 +110,6 @@ func AddFetch(tx *kv.Tx, f record.Fetch) (*record.Fetch, error) {
 	return &f, enqueueFetch(tx, &f)
 }
 
-// enqueueFetch puts a remote upload in the queue.
 func enqueueFetch(tx *kv.Tx, f *record.Fetch) error {
 	if countFetches(tx, lineWaiting, f.Owner)+countFetches(tx, lineRunning, f.Owner) >= MaxFetches {
 		return &record.Error{Fault: record.Denied, Code: "too_many_remote_uploads", Text: fmt.Sprintf("%d remote uploads wait already, and more are not possible. Wait until some are done, or cancel them.", MaxFetches)}

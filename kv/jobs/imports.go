@@ -99,7 +99,6 @@ func Import(tx *kv.Tx, owner, id record.ID) (*record.Import, error) {
 	return i, nil
 }
 
-// dropImport deletes an import and its remarks.
 func dropImport(tx *kv.Tx, key []byte) error {
 	_, err := importRows.Delete(tx.Tx, key)
 	return errors.Join(err, tx.Delete(importRemarks, key))

@@ -504,7 +504,6 @@ func Tried(tx *kv.Tx, p Place, t record.Try) error {
 	return settle(tx, d)
 }
 
-// note records the result of a try in the webhook.
 func note(tx *kv.Tx, owner, hook record.ID, t record.Try, monotonic time.Time) error {
 	h, err := Webhook(tx, owner, hook)
 	if err != nil {

@@ -579,7 +579,6 @@ func (u *keyUses) note(key [32]byte, at time.Time) {
 	u.keys[key] = at
 }
 
-// flushKeys takes the recorded uses of keys.
 func flushKeys(s *kv.Store) (write func(*kv.Tx) error, giveBack func()) {
 	u := uses.Of(s)
 	u.Lock()

@@ -60,7 +60,6 @@ type Tries struct {
 // tryKey is a kind and the first half of a keyed hash (HMAC-SHA256).
 type tryKey [17]byte
 
-// networkKind is the kind of network keys.
 const networkKind = 'N'
 
 type tries struct {
@@ -269,7 +268,6 @@ func readTryRow(key, row []byte, now time.Time) (k tryKey, c tries, ok bool) {
 	return k, c, true
 }
 
-// load reads the counts of an earlier process.
 func (t *Tries) load(tx *table.Tx, now time.Time) {
 	for key, row := range tx.Walk(workcopy.MetaBucket, kv.MetaTry, nil, false) {
 		k, c, ok := readTryRow(key, row, now)
@@ -330,7 +328,6 @@ func (t *Tries) giveBack(some []tryKey) {
 	}
 }
 
-// saveTries writes the counts and networks of the keys.
 func saveTries(tx *kv.Tx, some []tryKey) error {
 	for _, k := range some {
 		var row []byte

@@ -44,7 +44,6 @@ func (m *Moved) Remark(at, name, text string, refused bool) {
 // however many entries have rows.
 func (m *Moved) RemarkWhole(at, text string) { m.add(at, "", text, false, MaxRemarks) }
 
-// add adds a row if there are fewer than limit.
 func (m *Moved) add(at, name, text string, refused bool, limit int) {
 	if len(m.Remarks) >= limit {
 		m.More++

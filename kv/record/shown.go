@@ -69,7 +69,6 @@ func (v *Shown) Fields(s *field.Set) {
 	}
 }
 
-// pageFields is what the server knows about the page of a bookmark.
 func (v *Shown) pageFields(s *field.Set) {
 	s.Shown("reachable", field.Schema{Type: "string", Enum: field.Words(Reaches)}, func(dst []byte) []byte {
 		return field.AppendString(dst, string(cmp.Or(v.Page.State, NotKnown)))

@@ -81,7 +81,6 @@ func Spoken(name string) string {
 	return b.String()
 }
 
-// views are the views of Kinds.
 var views = sync.OnceValue(func() map[*Kind]View {
 	all := make(map[*Kind]View, len(Kinds))
 	for _, k := range Kinds {

@@ -106,7 +106,6 @@ func (m *Import) forget() {
 	}
 }
 
-// add prepares a row and adds it to the batch.
 func (m *Import) add(row format.Row) error {
 	if row.Refused != "" {
 		m.report.Entries++
@@ -143,7 +142,6 @@ func (m *Import) add(row format.Row) error {
 	return m.flush()
 }
 
-// refuse records that an entry cannot be kept.
 func (m *Import) refuse(e *entry, why error) (bool, error) {
 	m.report.Remark(e.At, e.Name, why.Error(), true)
 	return false, nil
@@ -344,7 +342,6 @@ func (s *reader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// flush writes the batch to the store.
 func (m *Import) flush() error {
 	batch := m.batch
 	m.batch, m.volume = nil, 0
@@ -398,7 +395,6 @@ type progress struct {
 	last  record.ID
 }
 
-// commit writes entries to the store in one transaction.
 func (m *Import) commit(batch []*entry) error {
 	for _, e := range batch {
 		if e.Exact { // read before the transaction that uses it
@@ -535,7 +531,6 @@ func (m *Import) keep(tx *kv.Tx, e *entry, now *progress) (o outcome, err error)
 	return o, nil
 }
 
-// absent reports whether an error says that something does not exist.
 func absent(err error) bool {
 	var one *record.Error
 	return errors.As(err, &one) && one.Fault == record.Missing

@@ -98,7 +98,6 @@ func (p past) Fields(s *field.Set) {
 	s.Bool("limitReached", &p.Reached)
 }
 
-// kist reads an export of kist.
 func kist(s Source) Rows {
 	return func(yield func(Row, error) bool) {
 		left := notRead("member")

@@ -222,7 +222,6 @@ func (in *bookmarks) close(tag atom.Atom) bool {
 // linkding's notes are in the description, between marks.
 const notesBegin, notesEnd = "[linkding-notes]", "[/linkding-notes]"
 
-// flush yields the current bookmark.
 func (in *bookmarks) flush() bool {
 	if in.text == &in.about && clean(in.about.String()) != "" {
 		in.left.add("folder.description")

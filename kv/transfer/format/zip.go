@@ -43,7 +43,6 @@ const (
 
 var errBomb = unreadable("The zip would unpack to more than %d times its size; unpack it yourself and import the folder, or a tar of it.", unpackedRatio)
 
-// openZip reads the directory of a zip.
 func openZip(s Source) (*zip.Reader, error) {
 	b := &budget{ReaderAt: s.R, left: maxDirectory}
 	z, err := zip.NewReader(b, s.Size)
