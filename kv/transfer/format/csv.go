@@ -194,9 +194,7 @@ func links(r io.Reader, left *unread) Rows {
 		if state := l.cell("status", "state"); state != "" && !b.state(state) {
 			b.note("The state %q is not imported.", shown(state))
 		}
-		if l.yes("favorite", "favourite", "starred") {
-			b.Fields["isFavorite"] = true
-		}
+		b.set("isFavorite", l.yes("favorite", "favourite", "starred"))
 		b.Past.Created = l.when("created", "timeadded", "timestamp", "createdat", "dateadded", "savedat", "added", "date")
 		b.Past.Updated = l.when("updated", "updatedat", "modified", "lastupdate")
 		return b.Row

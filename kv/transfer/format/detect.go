@@ -13,11 +13,11 @@ const detected = 64 << 10
 // Detect detects the format of a source.
 func Detect(s Source) (Format, error) {
 	head := make([]byte, min(detected, max(s.Size, 0)))
-	if n, err := s.R.ReadAt(head, 0); err != nil && !errors.Is(err, io.EOF) {
+	n, err := s.R.ReadAt(head, 0)
+	if err != nil && !errors.Is(err, io.EOF) {
 		return "", err
-	} else {
-		head = head[:n]
 	}
+	head = head[:n]
 	if bytes.HasPrefix(head, []byte("PK\x03\x04")) || bytes.HasPrefix(head, []byte("PK\x05\x06")) {
 		return detectZip(s)
 	}

@@ -141,11 +141,7 @@ func (f Format) Passes() int64 {
 
 // Known names the formats for people.
 func Known() string {
-	names := make([]string, len(Formats))
-	for i, f := range Formats {
-		names[i] = string(f)
-	}
-	return strings.Join(names, ", ")
+	return strings.Join(field.Words(Formats), ", ")
 }
 
 // Parse parses the name of a format.
@@ -218,6 +214,20 @@ func (b *builder) address(name, value string) {
 	value = strings.TrimSpace(value)
 	b.Fields[name] = value
 	b.Name = cmp.Or(b.Name, value)
+}
+
+// set sets a flag of the record if it is on.
+func (b *builder) set(name string, on bool) {
+	if on {
+		b.Fields[name] = true
+	}
+}
+
+// mark adds the tag if the entry says yes in the member.
+func (b *builder) mark(e *entry, member, tag string) {
+	if e.yes(member) {
+		b.tags(tag)
+	}
 }
 
 // tags adds tags and fits them to the rule for tags.

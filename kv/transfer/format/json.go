@@ -74,13 +74,7 @@ func entries(r io.Reader, name string, other func(member string, value any), eac
 				}
 				other(member, value)
 			}
-			switch t {
-			case json.Delim('{'), json.Delim('['):
-				depth++
-			case json.Delim('}'), json.Delim(']'):
-				depth--
-			}
-			if depth == 0 {
+			if depth += nesting(t); depth == 0 {
 				break
 			}
 		}
@@ -197,16 +191,10 @@ func linkding(s Source) Rows {
 		b.address("url", e.text("url"))
 		b.text("description", join(e.first("description", "website_description"), e.text("notes")), record.MaxDescription)
 		b.pictureOf(e, "preview_image_url")
-		if e.yes("shared") {
-			b.Fields["isPublic"] = true
-		}
+		b.set("isPublic", e.yes("shared"))
 		b.tags(e.texts("tag_names")...)
-		if e.yes("unread") {
-			b.tags(tagUnread)
-		}
-		if e.yes("is_archived") {
-			b.tags(tagArchived)
-		}
+		b.mark(e, "unread", tagUnread)
+		b.mark(e, "is_archived", tagArchived)
 		b.Past.Created, b.Past.Updated = e.when("date_added"), e.when("date_modified")
 		return b.Row
 	}))
@@ -296,16 +284,12 @@ func karakeepRow(at string, e *entry, lists map[string]string) Row {
 	default:
 		return Row{At: at, Name: clean(e.text("title")), Refused: "It is a file that was uploaded, and the export does not have its bytes."}
 	}
-	if e.yes("favourited") {
-		b.Fields["isFavorite"] = true
-	}
+	b.set("isFavorite", e.yes("favourited"))
 	b.tags(e.texts("tags")...)
 	for _, id := range e.texts("lists") {
 		b.tags(lists[id])
 	}
-	if e.yes("archived") {
-		b.tags(tagArchived)
-	}
+	b.mark(e, "archived", tagArchived)
 	b.Past.Created = e.when("createdAt")
 	return b.Row
 }
@@ -328,12 +312,8 @@ func wallabag(s Source) Rows {
 		for _, t := range e.objects("tags") { // the form of the API
 			b.tags(t.text("label"))
 		}
-		if e.yes("is_archived") {
-			b.tags(tagArchived)
-		}
-		if e.yes("is_starred") {
-			b.Fields["isFavorite"] = true
-		}
+		b.mark(e, "is_archived", tagArchived)
+		b.set("isFavorite", e.yes("is_starred"))
 		b.Past.Created, b.Past.Updated = e.when("created_at"), e.when("updated_at")
 		return b.Row
 	}))

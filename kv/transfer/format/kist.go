@@ -99,18 +99,16 @@ func (p past) Fields(s *field.Set) {
 }
 
 func kist(s Source) Rows {
-	return func(yield func(Row, error) bool) {
-		left := notRead("member")
-		left.after(func(yield func(Row, error) bool) {
-			z, err := openZip(s)
-			if err == nil {
-				err = readKist(z, left, func(row Row) bool { return yield(row, nil) })
-			}
-			if err != nil && !errors.Is(err, errStop) {
-				yield(Row{}, err)
-			}
-		})(yield)
-	}
+	left := notRead("member")
+	return left.after(func(yield func(Row, error) bool) {
+		z, err := openZip(s)
+		if err == nil {
+			err = readKist(z, left, func(row Row) bool { return yield(row, nil) })
+		}
+		if err != nil && !errors.Is(err, errStop) {
+			yield(Row{}, err)
+		}
+	})
 }
 
 func readKist(z *zip.Reader, left *unread, yield func(Row) bool) error {

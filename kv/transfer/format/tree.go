@@ -359,9 +359,7 @@ var linkwarden = tree{
 		for _, t := range e.objects("tags") {
 			b.tags(t.text("name"))
 		}
-		if n.key == "pinnedLinks" {
-			b.Fields["isFavorite"] = true
-		}
+		b.set("isFavorite", n.key == "pinnedLinks")
 		b.Past.Created = e.when("importDate")
 		if b.Past.Created.IsZero() {
 			b.Past.Created = e.when("createdAt")

@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -197,13 +198,7 @@ func Tar(r io.Reader) Rows {
 // fileRow is a row for a file. Its name is a path with either kind of slash.
 func fileRow(name string, mode fs.FileMode, changed time.Time, open func() (io.ReadCloser, error)) Row {
 	way := strings.FieldsFunc(strings.ReplaceAll(clean(name), `\`, "/"), func(r rune) bool { return r == '/' })
-	for i := 0; i < len(way); {
-		if way[i] == "." || way[i] == ".." {
-			way = append(way[:i], way[i+1:]...)
-			continue
-		}
-		i++
-	}
+	way = slices.DeleteFunc(way, func(part string) bool { return part == "." || part == ".." })
 	at := strings.Join(way, "/")
 	switch {
 	case len(way) == 0:
