@@ -76,13 +76,10 @@ func CheckItemPassword(c *web.Request, item, hash, password string, proves bool)
 		return errWrong
 	}
 	right, err := session.CheckPassword(c, session.Guess{At: item, Hash: hash, Password: password, Proves: proves})
-	if err != nil {
-		return err
+	if err == nil && !right {
+		err = errWrong
 	}
-	if !right {
-		return errWrong
-	}
-	return nil
+	return err
 }
 
 var errWrong = &record.Error{Fault: record.Unauthorized, Code: "wrong_password", Text: "The password is wrong."}

@@ -188,13 +188,8 @@ func canAdminister(u *record.User) bool { return u.Role == record.Admin && !u.Di
 // requireAdmin refuses to leave the instance without an administrator.
 func requireAdmin(tx *kv.Tx) error {
 	all, err := Users(tx)
-	if err != nil {
+	if err != nil || slices.ContainsFunc(all, func(u record.User) bool { return canAdminister(&u) }) {
 		return err
-	}
-	for i := range all {
-		if canAdminister(&all[i]) {
-			return nil
-		}
 	}
 	return &record.Error{Fault: record.Taken, Code: "last_admin", Text: "This is the last administrator; make another one first."}
 }
@@ -294,9 +289,6 @@ func AddSession(tx *kv.Tx, owner record.ID, agent, address string) (key *record.
 
 // Keys lists the owner's API keys, oldest first.
 func Keys(tx *kv.Tx, owner record.ID) ([]record.Key, error) { return credentials(tx, owner[:], false) }
-
-// AllKeys lists everyone's API keys.
-func AllKeys(tx *kv.Tx) ([]record.Key, error) { return credentials(tx, nil, false) }
 
 // Sessions lists the owner's unexpired sessions, oldest first.
 func Sessions(tx *kv.Tx, owner record.ID) ([]record.Key, error) {
@@ -530,13 +522,8 @@ func used(s *kv.Store, c *Caller, now time.Time) {
 // administrator. Only the token's digest is stored.
 func Claim(tx *kv.Tx) (string, error) {
 	all, err := Users(tx)
-	if err != nil {
+	if err != nil || slices.ContainsFunc(all, func(u record.User) bool { return u.Role == record.Admin }) {
 		return "", err
-	}
-	for _, u := range all {
-		if u.Role == record.Admin {
-			return "", nil
-		}
 	}
 	token := strings.TrimPrefix(NewSecret(), KeyPrefix)
 	digest := sha256.Sum256([]byte(token))
@@ -632,11 +619,6 @@ func checkKeyBound(tx *kv.Tx, k *record.Key) error {
 	if !k.Session {
 		return kv.TooMany("API keys", "keys", int64(len(all)))
 	}
-	oldest := &all[0]
-	for i := range all {
-		if all[i].LastUsed.Before(oldest.LastUsed) {
-			oldest = &all[i]
-		}
-	}
+	oldest := slices.MinFunc(all, func(a, b record.Key) int { return a.LastUsed.Compare(b.LastUsed) })
 	return RemoveKey(tx, k.Owner, oldest.ID)
 }

@@ -1,6 +1,9 @@
 package people
 
-import "kist/kv"
+import (
+	"kist/kv"
+	"kist/kv/record"
+)
 
 // The declarations below give external tests access to internals.
 
@@ -19,3 +22,6 @@ func NotedUses(s *kv.Store) int {
 	defer u.Unlock()
 	return len(u.keys)
 }
+
+// AllKeys lists everyone's API keys.
+func AllKeys(tx *kv.Tx) ([]record.Key, error) { return credentials(tx, nil, false) }

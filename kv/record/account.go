@@ -176,6 +176,14 @@ var CaptchaProviders = []CaptchaProvider{CaptchaNone, CaptchaPow, CaptchaTurnsti
 // Provider is the captcha provider to use if nothing else was configured.
 func (v *Settings) Provider() CaptchaProvider { return cmp.Or(v.Captcha, CaptchaPow) }
 
+// Largest is the largest file in bytes that may be sent; limit is that of the command line.
+func (v *Settings) Largest(limit int64) int64 {
+	if v.MaxUpload > 0 {
+		return min(limit, v.MaxUpload)
+	}
+	return limit
+}
+
 // Check says what is wrong with the settings together.
 func (v *Settings) Check() error {
 	if p := v.Provider(); (p == CaptchaTurnstile || p == CaptchaHCaptcha) && (v.CaptchaSiteKey == "" || v.CaptchaSecret == "") {
