@@ -197,21 +197,13 @@ func (p *Parts) Head(name string, size int64) ([]byte, error) {
 	if size == 0 {
 		return nil, nil
 	}
-	if !partName(name) {
-		return nil, errForeign(partFolder + "/" + name)
-	}
-	f, err := p.uploads.Open(partFolder + "/" + name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, ErrPartLost
-	}
+	f, err := p.Open(name, size)
 	if err != nil {
-		return nil, fmt.Errorf("blobs: opening a part: %w", err)
+		return nil, err
 	}
 	defer f.Close()
 	head := make([]byte, size)
-	if _, err := io.ReadFull(f, head); errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return nil, ErrPartLost
-	} else if err != nil {
+	if _, err := io.ReadFull(f, head); err != nil {
 		return nil, fmt.Errorf("blobs: reading a part: %w", err)
 	}
 	return head, nil
