@@ -12,6 +12,7 @@ import (
 
 	"kist/admin/console"
 	"kist/admin/control"
+	"kist/kv/field"
 	"kist/kv/record"
 )
 
@@ -144,11 +145,7 @@ func (cmd *keyList) Run(c *Call) error {
 	}
 	rows := [][]string{{"ID", "USER", "NAME", "SCOPES", "STATE", "EXPIRES", "LAST USED"}}
 	for _, k := range all {
-		var scopes []string
-		for _, s := range k.Scopes {
-			scopes = append(scopes, string(s))
-		}
-		rows = append(rows, []string{k.ID.String(), k.User, k.Name, strings.Join(scopes, ","), console.Word(k.Disabled, "disabled", "active"), console.Day(k.Expires), console.Day(k.LastUsed)})
+		rows = append(rows, []string{k.ID.String(), k.User, k.Name, strings.Join(field.Words(k.Scopes), ","), console.Word(k.Disabled, "disabled", "active"), console.Day(k.Expires), console.Day(k.LastUsed)})
 	}
 	return c.say(all, "%s", console.Table(rows))
 }

@@ -110,9 +110,7 @@ func (s *Server) respondApp(c *web.Request, p appPage) error {
 	if err := c.Site.Store.View(func(tx *kv.Tx) error {
 		pending = inbox.PendingCount(tx, c.Owner())
 		set, err := people.Settings(tx)
-		if set.MaxUpload > 0 {
-			limit = min(limit, set.MaxUpload)
-		}
+		limit = set.Largest(limit)
 		return err
 	}); err != nil {
 		return err

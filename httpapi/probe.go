@@ -3,8 +3,8 @@ package httpapi
 import (
 	"crypto/rand"
 	"crypto/subtle"
-	"encoding/json"
 	"net"
+	"net/http"
 	"sync"
 	"time"
 
@@ -66,9 +66,5 @@ func (s *Server) probed(c *web.Request) error {
 	for _, name := range []string{"X-Forwarded-For", "Forwarded", "Via"} {
 		v.Forwarded = v.Forwarded || c.R.Header.Get(name) != ""
 	}
-	body, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	return c.RespondJSON(200, body)
+	return c.RespondValue(http.StatusOK, v)
 }

@@ -114,7 +114,7 @@ func (s *Server) operations() []Route {
 		{"POST", "/api/v1/captcha/verify", "verifyCaptcha", web.Anyone, session.VerifyCaptcha},
 
 		{"OPTIONS", "/api/v1/tus", "describeTus", web.Anyone, upload.DescribeTus},
-		{"OPTIONS", "/api/v1/tus/{id}", "describeTusOfOne", web.Anyone, upload.DescribeTusOfOne},
+		{"OPTIONS", "/api/v1/tus/{id}", "describeTusOfOne", web.Anyone, upload.DescribeTus},
 		{"POST", "/api/v1/tus", "beginUpload", web.Uploads, upload.BeginUpload},
 		{"GET", "/api/v1/tus", "listUploadsBegun", web.Reads, upload.ListUploadsBegun},
 		{"GET", "/api/v1/tus/{id}", "readUpload", web.Uploads, upload.ReadUpload},
@@ -124,7 +124,7 @@ func (s *Server) operations() []Route {
 
 		{"OPTIONS", "/api/v1/upload-requests/p/{slug}/tus", "describeSending", web.Anyone, upload.DescribeSending},
 		{"POST", "/api/v1/upload-requests/p/{slug}/tus", "beginSending", web.Anyone, upload.BeginSending},
-		{"OPTIONS", "/api/v1/upload-requests/tus/{secret}", "describeSendingOfOne", web.Anyone, upload.DescribeSendingOfOne},
+		{"OPTIONS", "/api/v1/upload-requests/tus/{secret}", "describeSendingOfOne", web.Anyone, upload.DescribeSending},
 		{"GET", "/api/v1/upload-requests/tus/{secret}", "readSending", web.Anyone, upload.ReadSending},
 		{"PATCH", "/api/v1/upload-requests/tus/{secret}", "continueSending", web.Anyone, upload.ContinueSending},
 		{"DELETE", "/api/v1/upload-requests/tus/{secret}", "cancelSending", web.Anyone, upload.CancelSending},

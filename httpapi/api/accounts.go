@@ -347,15 +347,7 @@ func createKey(c *web.Request) error {
 var EditKey = web.EditOp("account", "Renames an API key, or turns it off or on.", "The key.", "Key", editKey, 404)
 
 func editKey(c *web.Request) error {
-	id, err := c.IDArg("key")
-	if err != nil {
-		return err
-	}
-	in, err := c.DecodePatch(new(KeyForm))
-	if err != nil {
-		return err
-	}
-	return keys.Edit(c, id, func(_ *kv.Tx, k *record.Key) error {
+	return keys.EditBy(c, new(KeyForm), func(k *record.Key, in field.Object) error {
 		form := &KeyForm{name: k.Name, disabled: k.Disabled}
 		err := field.Patch(form, in)
 		k.Name, k.Disabled = form.name, form.disabled

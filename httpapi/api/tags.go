@@ -92,15 +92,7 @@ func createTag(c *web.Request) error {
 var EditTag = web.EditOp("tags", "Renames or recolours a tag.", "The tag.", "Tag", editTag, 404, 409)
 
 func editTag(c *web.Request) error {
-	id, err := c.IDArg("tag")
-	if err != nil {
-		return err
-	}
-	in, err := c.DecodePatch(record.TagForm(record.Tag{}))
-	if err != nil {
-		return err
-	}
-	return tags.Edit(c, id, func(_ *kv.Tx, t *record.Tag) error {
+	return tags.EditBy(c, record.TagForm(record.Tag{}), func(t *record.Tag, in field.Object) error {
 		form := record.TagForm(*t)
 		err := field.Patch(form, in)
 		t.Name, t.Color = form.Name, cmp.Or(form.Color, record.DefaultColor)
@@ -165,15 +157,7 @@ func createFolder(c *web.Request) error {
 var EditFolder = web.EditOp("folders", "Changes a folder.", "The folder.", "Folder", editFolder, 404, 409)
 
 func editFolder(c *web.Request) error {
-	id, err := c.IDArg("folder")
-	if err != nil {
-		return err
-	}
-	in, err := c.DecodePatch(record.FolderForm(record.Folder{}))
-	if err != nil {
-		return err
-	}
-	return folders.Edit(c, id, func(_ *kv.Tx, f *record.Folder) error {
+	return folders.EditBy(c, record.FolderForm(record.Folder{}), func(f *record.Folder, in field.Object) error {
 		form := record.FolderForm(*f)
 		err := field.Patch(form, in)
 		f.Name, f.Color = form.Name, cmp.Or(form.Color, record.DefaultColor)

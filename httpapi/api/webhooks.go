@@ -106,11 +106,7 @@ type webhookForm struct {
 }
 
 func newWebhookForm(h record.Webhook) *webhookForm {
-	f := &webhookForm{h: h}
-	for _, e := range h.Events {
-		f.events = append(f.events, string(e))
-	}
-	return f
+	return &webhookForm{h: h, events: field.Words(h.Events)}
 }
 
 func BlankWebhook() *webhookForm {

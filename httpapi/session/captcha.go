@@ -136,11 +136,7 @@ func readChallenge(c *web.Request) error {
 	default:
 		return &record.Error{Fault: record.Malformed, Code: "bad_query", Text: "The parameter version must be 1 or 2."}
 	}
-	b, err := json.Marshal(challenge)
-	if err != nil {
-		return err
-	}
-	return c.RespondJSON(http.StatusOK, b)
+	return c.RespondValue(http.StatusOK, challenge)
 }
 
 // TokenOfCaptcha is the form that is exchanged for a pass.

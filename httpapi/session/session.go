@@ -412,15 +412,11 @@ func authorizeDevice(c *web.Request) error {
 	if err != nil {
 		return err
 	}
-	body, err := json.Marshal(map[string]any{
+	return c.RespondValue(http.StatusOK, map[string]any{
 		"device_code": secret, "user_code": d.Code, "verification_uri": c.Site.Base + "/device",
 		"verification_uri_complete": c.Site.Base + "/device?user_code=" + d.Code,
 		"expires_in":                int(people.DeviceTime.Seconds()), "interval": int(d.Interval.Seconds()),
 	})
-	if err != nil {
-		return err
-	}
-	return c.RespondJSON(http.StatusOK, body)
 }
 
 // TokenForm is a poll.
@@ -453,13 +449,9 @@ func pollDevice(c *web.Request) error {
 		}
 		return deviceError(c, status, wait)
 	}
-	body, err := json.Marshal(map[string]any{
+	return c.RespondValue(http.StatusOK, map[string]any{
 		"token_type": "ApiKey", "api_key": key, "expires_in": int(record.SlideTime.Seconds()), "interval": int(people.DeviceInterval.Seconds()),
 	})
-	if err != nil {
-		return err
-	}
-	return c.RespondJSON(http.StatusOK, body)
 }
 
 var RevokeDevice = web.DoneOp("session", "Revokes the calling client's own key, if it comes from the device flow.", revokeDevice, 404)
@@ -488,12 +480,8 @@ func deviceError(c *web.Request, status int, e *record.DeviceError) error {
 	if e.Interval > 0 {
 		answer["interval"] = int(e.Interval.Seconds())
 	}
-	body, err := json.Marshal(answer)
-	if err != nil {
-		return err
-	}
 	c.W.Code = e.Code
-	return c.RespondJSON(status, body)
+	return c.RespondValue(status, answer)
 }
 
 // VerifyForm is the user's decision.

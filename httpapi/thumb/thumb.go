@@ -103,14 +103,6 @@ func (m *Maker) Close() error {
 	return nil
 }
 
-// Failure is why the latest thumbnail could not be stored, or nil. Get returned that thumbnail nevertheless, and
-// makes it again for the next caller.
-func (m *Maker) Failure() error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.failure
-}
-
 // Get returns the thumbnail of the content, which open opens. It is made only once for all callers: open is called
 // at most once, from another goroutine, maybe after Get has returned. The file is closed.
 //

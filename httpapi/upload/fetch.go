@@ -26,6 +26,7 @@ import (
 	"kist/kv"
 	"kist/kv/catalog"
 	"kist/kv/jobs"
+	"kist/kv/media"
 	"kist/kv/record"
 )
 
@@ -174,7 +175,7 @@ func fetchOne(s *web.Site, ctx context.Context, f *record.Fetch, read *atomic.In
 	}
 	recorded := false
 	defer func() { ReleasePins(s, []*blobs.Kept{kept}, recorded) }() // after the commit, even if it fails
-	head, err := head(s, kept.Ref)
+	head, err := s.Blobs.Head(kept.Ref, media.Sniffed)
 	if err != nil {
 		return err
 	}

@@ -261,9 +261,7 @@ func BudgetOf(s *web.Site, owner record.ID) (*UploadBudget, error) {
 		if err != nil {
 			return err
 		}
-		if set.MaxUpload > 0 {
-			m.File = min(m.File, set.MaxUpload)
-		}
+		m.File = set.Largest(m.File)
 		u, err := people.User(tx, owner)
 		if err != nil {
 			return err

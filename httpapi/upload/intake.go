@@ -178,11 +178,9 @@ func findLink(c *web.Request, q *record.Request) (l link, err error) {
 
 // largest is the maximum size of a file at the link, in bytes.
 func largest(c *web.Request, q *record.Request, set *record.Settings) int64 {
-	maximum := c.Site.MaxUpload
-	for _, limit := range []int64{set.MaxUpload, q.MaxFile} {
-		if limit > 0 {
-			maximum = min(maximum, limit)
-		}
+	maximum := set.Largest(c.Site.MaxUpload)
+	if q.MaxFile > 0 {
+		return min(maximum, q.MaxFile)
 	}
 	return maximum
 }

@@ -23,11 +23,6 @@ var DescribeSending = web.Operation{
 	Reply: tusDescribed, Tus: true, Serve: describeTus(tusSending),
 }
 
-var DescribeSendingOfOne = web.Operation{
-	Tag: "public", Summary: "Describes the supported parts of the protocol for resumable uploads (tus).",
-	Reply: tusDescribed, Tus: true, Serve: describeTus(tusSending),
-}
-
 var BeginSending = web.Operation{
 	Tag:     "public",
 	Summary: "Starts a resumable upload to an upload link. Location has its secret address. A body has the first bytes. Its place and its bytes are reserved from now on. " + aboutSentItem,
@@ -236,7 +231,7 @@ func finishSenderUpload(c *web.Request, u *inbox.Upload, kept *blobs.Kept) error
 	if err != nil {
 		return err
 	}
-	head, err := head(c.Site, kept.Ref)
+	head, err := c.Site.Blobs.Head(kept.Ref, media.Sniffed)
 	if err != nil {
 		return err
 	}

@@ -77,11 +77,6 @@ var DescribeTus = web.Operation{
 	Reply: tusDescribed, Tus: true, Serve: describeTus(tusExtensions),
 }
 
-var DescribeTusOfOne = web.Operation{
-	Tag: "tus", Summary: "Describes the supported parts of the protocol for resumable uploads.",
-	Reply: tusDescribed, Tus: true, Serve: describeTus(tusExtensions),
-}
-
 // tus wraps an operation of the protocol: it checks the version.
 func tus(serve func(*web.Request) error) func(*web.Request) error {
 	return func(c *web.Request) error {
@@ -97,28 +92,24 @@ func tus(serve func(*web.Request) error) func(*web.Request) error {
 
 // describeTus describes the supported protocol with these extensions.
 func describeTus(extensions string) func(*web.Request) error {
-	return func(c *web.Request) error { return respondTusOptions(c, extensions) }
-}
-
-func respondTusOptions(c *web.Request, extensions string) error {
-	limit := c.Site.MaxUpload
-	if err := c.Site.Store.View(func(tx *kv.Tx) error {
-		set, err := people.Settings(tx)
-		if set.MaxUpload > 0 {
-			limit = min(limit, set.MaxUpload)
+	return func(c *web.Request) error {
+		limit := c.Site.MaxUpload
+		if err := c.Site.Store.View(func(tx *kv.Tx) error {
+			set, err := people.Settings(tx)
+			limit = set.Largest(limit)
+			return err
+		}); err != nil {
+			return err
 		}
-		return err
-	}); err != nil {
-		return err
+		h := c.W.Header()
+		h.Set("Allow", c.Site.Methods(c.R.URL.Path))
+		h.Set("Tus-Version", web.TusVersion)
+		h.Set("Tus-Extension", extensions)
+		h.Set("Tus-Checksum-Algorithm", tusChecksums)
+		h.Set("Tus-Max-Size", strconv.FormatInt(limit, 10))
+		c.W.WriteHeader(http.StatusNoContent)
+		return nil
 	}
-	h := c.W.Header()
-	h.Set("Allow", c.Site.Methods(c.R.URL.Path))
-	h.Set("Tus-Version", web.TusVersion)
-	h.Set("Tus-Extension", extensions)
-	h.Set("Tus-Checksum-Algorithm", tusChecksums)
-	h.Set("Tus-Max-Size", strconv.FormatInt(limit, 10))
-	c.W.WriteHeader(http.StatusNoContent)
-	return nil
 }
 
 // ShownUpload is a resumable upload as its owner sees it.
@@ -987,7 +978,7 @@ func finishUpload(c *web.Request, u *inbox.Upload) error {
 	if problems != nil {
 		return problems
 	}
-	head, err := head(c.Site, kept.Ref)
+	head, err := c.Site.Blobs.Head(kept.Ref, media.Sniffed)
 	if err != nil {
 		return err
 	}
@@ -1014,15 +1005,6 @@ func completeContent(c *web.Request, u *inbox.Upload) (*blobs.Kept, error) {
 	}
 	defer func() { _ = st.Drop() }() // does nothing after Keep
 	return st.Keep()
-}
-
-func head(s *web.Site, ref blobs.Ref) ([]byte, error) {
-	f, err := s.Blobs.Get(ref)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, media.Sniffed))
 }
 
 // lockWithBody locks the upload in the path and reads it.

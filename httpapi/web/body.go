@@ -1,6 +1,7 @@
 package web
 
 import (
+	"encoding/json"
 	"errors"
 	"io"
 	"maps"
@@ -202,6 +203,15 @@ func (c *Request) Query() (url.Values, error) {
 // RespondJSON answers with JSON that is there already.
 func (c *Request) RespondJSON(status int, body []byte) error {
 	return c.Respond(status, func(dst []byte) ([]byte, error) { return append(dst, body...), nil })
+}
+
+// RespondValue answers with v as encoding/json writes it.
+func (c *Request) RespondValue(status int, v any) error {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return c.RespondJSON(status, body)
 }
 
 // RespondData answers {"data": v}.

@@ -88,11 +88,7 @@ func (a *Arguments) Err() error {
 }
 
 func Join[T ~string](words []T) string {
-	all := make([]string, len(words))
-	for i, w := range words {
-		all[i] = string(w)
-	}
-	return strings.Join(all, ", ")
+	return strings.Join(field.Words(words), ", ")
 }
 
 // Page is the requested part of a list.

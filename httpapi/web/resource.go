@@ -62,6 +62,20 @@ func (r *Resource[T, S]) Edit(c *Request, id record.ID, change func(*kv.Tx, *T) 
 	})
 }
 
+// EditBy changes the thing whose id is in the path by the body, which is first read into
+// blank, and answers with it.
+func (r *Resource[T, S]) EditBy(c *Request, blank field.Shaped, change func(t *T, in field.Object) error) error {
+	id, err := c.IDArg(r.Name)
+	if err != nil {
+		return err
+	}
+	in, err := c.DecodePatch(blank)
+	if err != nil {
+		return err
+	}
+	return r.Edit(c, id, func(_ *kv.Tx, t *T) error { return change(t, in) })
+}
+
 // Remove removes the thing whose id is in the path.
 func (r *Resource[T, S]) Remove(c *Request) error {
 	id, err := c.IDArg(r.Name)
