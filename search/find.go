@@ -41,9 +41,9 @@ type Hit struct {
 	Score int
 }
 
-// before reports whether h comes before x in an answer: the better one first, then the newer.
-func (h *Hit) before(x *Hit) bool {
-	return h.Score > x.Score || h.Score == x.Score && bytes.Compare(h.ID[:], x.ID[:]) > 0
+// compare orders hits as in an answer: the better one first, then the newer.
+func (h Hit) compare(x Hit) int {
+	return cmp.Or(cmp.Compare(x.Score, h.Score), bytes.Compare(x.ID[:], h.ID[:]))
 }
 
 // Hits are the results of a query. They are valid as long as their View.
@@ -70,12 +70,7 @@ func (h *Hits) Total() int {
 }
 
 func (h *Hits) sort() *Hits {
-	slices.SortFunc(h.loose, func(a, b Hit) int {
-		if a.before(&b) {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(h.loose, Hit.compare)
 	return h
 }
 
@@ -108,11 +103,11 @@ func (h *Hits) Page(after *Hit, limit int) []Hit {
 			}
 		}
 		for _, l := range h.loose {
-			if l.Score == s && (after == nil || after.before(&l)) {
+			if l.Score == s && (after == nil || after.compare(l) < 0) {
 				some = append(some, l)
 			}
 		}
-		slices.SortFunc(some, func(a, b Hit) int { return bytes.Compare(b.ID[:], a.ID[:]) })
+		slices.SortFunc(some, Hit.compare)
 		page = append(page, some[:min(len(some), limit-len(page))]...)
 	}
 	return page
@@ -124,31 +119,17 @@ func (h *Hits) IDs() []record.ID {
 	for _, l := range h.loose {
 		ids = append(ids, l.ID)
 	}
-	runs := 0
 	for _, p := range h.parts {
-		all := union(p.scores)
-		if all == nil {
-			continue
-		}
-		runs++
-		ids = p.order.ascending(ids, all)
+		ids = p.order.ascending(ids, union(p.scores))
 	}
-	if runs > 1 || len(h.loose) > 0 {
+	if len(h.parts) > 1 || len(h.loose) > 0 {
 		slices.SortFunc(ids, func(a, b record.ID) int { return bytes.Compare(a[:], b[:]) })
 	}
 	return ids
 }
 
 func union(scores map[int]*roaring.Bitmap) *roaring.Bitmap {
-	var all *roaring.Bitmap
-	for _, b := range scores {
-		if all == nil {
-			all = b
-		} else {
-			all = roaring.Or(all, b)
-		}
-	}
-	return all
+	return roaring.FastOr(slices.Collect(maps.Values(scores))...)
 }
 
 // order has the ids of a segment's documents. Segments never change, so it is made once for each.
@@ -299,7 +280,7 @@ func (v *View) Find(ctx context.Context, f *Finder, tail []record.Change) (h *Hi
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		e := lookup{ctx: ctx, f: f, seg: s.Segment()}
+		e := lookup{ctx: ctx, f: f, seg: s.Segment(), dicts: map[string]segment.TermDictionary{}}
 		if err := e.base(s.Deleted(), newer); err != nil {
 			return nil, err
 		}
@@ -345,9 +326,6 @@ func (e *lookup) dict(field string) segment.TermDictionary {
 		var err error
 		if d, err = e.seg.Dictionary(field); err != nil {
 			e.fail(err)
-		}
-		if e.dicts == nil {
-			e.dicts = map[string]segment.TermDictionary{}
 		}
 		e.dicts[field] = d
 	}
@@ -507,24 +485,12 @@ func (e *lookup) levels(of, i int) map[int]*roaring.Bitmap {
 	title, titleBegun := e.field(titleField, c)
 	text, textBegun := e.field(textField, c)
 	levels := map[int]*roaring.Bitmap{}
-	var done *roaring.Bitmap
+	done := roaring.New()
 	take := func(level int, some ...*roaring.Bitmap) {
-		b := roaring.New()
-		for _, x := range some {
-			if x != nil {
-				b.Or(x)
-			}
-		}
-		if done != nil {
-			b.AndNot(done)
-		}
-		if b.IsEmpty() {
-			return
-		}
-		if levels[level] = b; done == nil {
-			done = b
-		} else {
-			done = roaring.Or(done, b)
+		b := roaring.FastOr(some...)
+		if b.AndNot(done); !b.IsEmpty() {
+			levels[level] = b
+			done.Or(b)
 		}
 	}
 	take(titleLevel, title, e.tagged(tags[exactly]))
@@ -559,7 +525,7 @@ func (e *lookup) field(field string, c *clause) (exact, begun *roaring.Bitmap) {
 	if len(c.parts) > 1 {
 		return e.phrase(field, c)
 	}
-	exact = e.postings(field, last.term)
+	exact, begun = e.postings(field, last.term), roaring.New()
 	if last.prefix {
 		begun = e.anyOf(field, new(vellum.AlwaysMatch), []byte(last.term), prefixEnd(last.term))
 	}
@@ -583,9 +549,6 @@ func (f *Finder) automaton(term string) (segment.Automaton, error) {
 	a, err := all.BuildDfa(term, 1)
 	if err != nil {
 		return nil, err
-	}
-	if f.automata == nil {
-		f.automata = map[string]segment.Automaton{}
 	}
 	f.automata[term] = a
 	return a, nil

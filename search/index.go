@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -140,7 +141,7 @@ var errDamaged = errors.New("the search index is damaged")
 // New makes an index, which is closed until Run is called.
 func New(o Options) *Index {
 	return &Index{
-		o: o, state: State{Phase: Closed}, moved: make(chan struct{}),
+		o: o, state: State{Phase: Closed}, moved: make(chan struct{}), orders: map[uint64]*order{},
 		flood: make(chan struct{}, 1), hurry: make(chan struct{}, 1), broken: make(chan error, 1), rebuildNow: make(chan struct{}, 1),
 	}
 }
@@ -181,18 +182,20 @@ func (x *Index) Await(ctx context.Context, got func(State) bool) (State, error) 
 // Hurry makes waiting changes go into the index immediately. It returns when the index is beyond the place, is no
 // longer ready, or ctx ends.
 func (x *Index) Hurry(ctx context.Context, place uint64) {
-	select {
-	case x.hurry <- struct{}{}:
-	default:
-	}
+	offer(x.hurry, struct{}{})
 	_, _ = x.Await(ctx, func(s State) bool { return s.Phase != Ready || s.Place > place })
 }
 
 // Rebuild starts a rebuild of the index and returns at once. State shows its progress.
 func (x *Index) Rebuild() {
 	x.change(func(s *State) { s.Phase = Building })
+	offer(x.rebuildNow, struct{}{})
+}
+
+// offer sends unless the channel has something already.
+func offer[T any](to chan<- T, v T) {
 	select {
-	case x.rebuildNow <- struct{}{}:
+	case to <- v:
 	default:
 	}
 }
@@ -208,9 +211,8 @@ func (x *Index) View(ctx context.Context) (*View, bool) {
 		x.mu.RUnlock()
 		return nil, false
 	}
-	r, err := x.live.Reader()
-	snap, ok := r.(*scorch.IndexSnapshot)
-	if err != nil || !ok || snap == nil {
+	snap, err := snapshot(x.live)
+	if err != nil {
 		x.mu.RUnlock()
 		return nil, false
 	}
@@ -225,10 +227,7 @@ func (x *Index) markDamaged(err error) {
 			s.Phase, s.Problem = Failed, err.Error()
 		}
 	})
-	select {
-	case x.broken <- err:
-	default:
-	}
+	offer(x.broken, err)
 }
 
 // content is the searchable text of a file.
@@ -258,9 +257,6 @@ func (x *Index) orderOf(s *scorch.SegmentSnapshot) (*order, error) {
 	}
 	x.ordersMu.Lock()
 	defer x.ordersMu.Unlock()
-	if x.orders == nil {
-		x.orders = map[uint64]*order{}
-	}
 	x.orders[s.Id()] = o
 	return o, nil
 }
@@ -275,11 +271,7 @@ func (x *Index) forget(s *scorch.IndexSnapshot) {
 	}
 	x.ordersMu.Lock()
 	defer x.ordersMu.Unlock()
-	for id := range x.orders {
-		if !there[id] {
-			delete(x.orders, id)
-		}
-	}
+	maps.DeleteFunc(x.orders, func(id uint64, _ *order) bool { return !there[id] })
 }
 
 // Run opens the index, keeps it up to date until ctx ends, and closes it. It is called once.
@@ -521,7 +513,7 @@ func (x *Index) follow(ctx context.Context, live *scorch.Scorch, at uint64, buil
 				return err
 			}
 			if !building && len(some) >= floodChanges {
-				x.noteFlood()
+				offer(x.flood, struct{}{})
 			}
 			at = some[len(some)-1].Seq
 			for _, c := range some {
@@ -696,10 +688,7 @@ func (x *Index) wait(ctx context.Context, wake <-chan struct{}, after <-chan tim
 
 // causeOf is the consequence of a background error. It also passes the error on to others that wait for the open index.
 func (x *Index) causeOf(err error) error {
-	select {
-	case x.broken <- err:
-	default:
-	}
+	offer(x.broken, err)
 	if persists(err) {
 		return err
 	}

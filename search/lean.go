@@ -17,14 +17,6 @@ const (
 	leanHeap     = 88 << 20              // bytes for the runtime, unless twice the live heap is more
 )
 
-// noteFlood says that many changes arrived at once.
-func (x *Index) noteFlood() {
-	select {
-	case x.flood <- struct{}{}:
-	default:
-	}
-}
-
 // watchFloods limits memory during floods, until ctx ends.
 func (x *Index) watchFloods(ctx context.Context) {
 	for {

@@ -166,7 +166,7 @@ type resolvedFilter struct {
 
 // For prepares the query. names yields the owner's tags with their folded names. strict excludes typing errors.
 func (q *Query) For(owner record.ID, strict bool, names func(yield func(record.ID, string) bool)) *Finder {
-	f := &Finder{owner: owner, q: q, strict: strict}
+	f := &Finder{owner: owner, q: q, strict: strict, automata: map[string]segment.Automaton{}}
 	all := [2][]clause{q.must, q.not}
 	for i, clauses := range all {
 		f.words[i] = make([]taggedIDs, len(clauses))
