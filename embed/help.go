@@ -4,6 +4,7 @@ import (
 	"embed"
 	"html/template"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -29,12 +30,11 @@ func Topics() []Topic { return handbook().topics }
 
 // HelpTopic finds a page of the handbook by its name.
 func HelpTopic(name string) (t Topic, ok bool) {
-	for _, t := range Topics() {
-		if t.Name == name {
-			return t, true
-		}
+	i := slices.IndexFunc(Topics(), func(t Topic) bool { return t.Name == name })
+	if i < 0 {
+		return t, false
 	}
-	return Topic{}, false
+	return Topics()[i], true
 }
 
 type book struct {

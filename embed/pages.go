@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"io/fs"
+	"path"
 	"strings"
 	"sync"
 	"time"
@@ -185,28 +187,16 @@ var templates = sync.OnceValues(func() (map[string]*template.Template, error) {
 		return nil, err
 	}
 	set := make(map[string]*template.Template)
-	for _, page := range []Page{
-		ClaimPage{},
-		ClaimedPage{},
-		LoginPage{},
-		DevicePage{},
-		MessagePage{},
-		DeletePage{},
-		HomePage{},
-		ReferencePage{},
-		AppPage{},
-		ItemPage{},
-		LockedPage{},
-		CardPage{},
-		GamesPage{},
-		HelpPage{},
-		UploadPage{},
-	} {
+	names, err := fs.Glob(pageFiles, "pages/*.html")
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
 		t, err := layout.Clone()
 		if err != nil {
 			return nil, err
 		}
-		if set[page.file()], err = t.ParseFS(pageFiles, "pages/"+page.file()); err != nil {
+		if set[path.Base(name)], err = t.ParseFS(pageFiles, name); err != nil {
 			return nil, err
 		}
 	}
