@@ -54,7 +54,6 @@ func convert(m goldmark.Markdown, src []byte) (template.HTML, error) {
 
 // markdown fails with errGivenUp at or shortly after the deadline.
 func markdown(m goldmark.Markdown, source []byte, deadline time.Time) (out []byte, err error) {
-	c := &clock{deadline: deadline}
 	defer func() {
 		// The parser panics at the deadline. If it panics for another reason, the text can still
 		// be shown as plain text.
@@ -63,7 +62,7 @@ func markdown(m goldmark.Markdown, source []byte, deadline time.Time) (out []byt
 		}
 	}()
 	pc := parser.NewContext(parser.WithIDs(&headings{used: make(map[string]int)}))
-	pc.Set(clockKey, c)
+	pc.Set(deadlineKey, deadline)
 	doc := m.Parser().Parse(text.NewReader(source), parser.WithContext(pc))
 	doc.(*ast.Document).AddMeta(deadlineMeta, deadline)
 	var b bytes.Buffer
@@ -129,21 +128,17 @@ func newConverter(options ...html.Option) goldmark.Markdown {
 	)
 }
 
-// A clock stops the rendering of a text at its deadline. goldmark's time can grow with the square of the
-// text's length: hundreds of thousands of brackets or asterisks would take minutes.
-type clock struct{ deadline time.Time }
+var deadlineKey = parser.NewContextKey()
 
-var clockKey = parser.NewContextKey()
-
-// check is called at every step at which goldmark calls other code. It panics at the deadline; markdown
-// recovers. One step may read all of the remaining text, so every step checks the time.
-func (c *clock) check() {
-	if time.Now().After(c.deadline) {
+// tick is called at every step at which goldmark calls other code. It panics at the deadline; markdown
+// recovers. One step may read all of the remaining text, so every step checks the time. goldmark's time
+// can grow with the square of the text's length: hundreds of thousands of brackets or asterisks would
+// take minutes.
+func tick(pc parser.Context) {
+	if time.Now().After(pc.Get(deadlineKey).(time.Time)) {
 		panic(errGivenUp)
 	}
 }
-
-func tick(pc parser.Context) { pc.Get(clockKey).(*clock).check() }
 
 type timedBlock struct{ parser.BlockParser }
 
@@ -191,10 +186,10 @@ func (p shortLines) Open(parent ast.Node, reader text.Reader, pc parser.Context)
 type timedInline struct{ parser.InlineParser }
 
 func (p timedInline) Parse(parent ast.Node, block text.Reader, pc parser.Context) ast.Node {
-	pc.Get(clockKey).(*clock).check() // each may read to the end
+	tick(pc) // each may read to the end
 	n := p.InlineParser.Parse(parent, block, pc)
 	if d, ok := n.(*parser.Delimiter); ok {
-		d.Processor = timedDelimiters{d.Processor, pc.Get(clockKey).(*clock)}
+		d.Processor = timedDelimiters{d.Processor, pc}
 	}
 	return n
 }
@@ -208,18 +203,18 @@ type timedCloser struct {
 // time.
 type timedDelimiters struct {
 	parser.DelimiterProcessor
-	clock *clock
+	pc parser.Context
 }
 
 func (p timedDelimiters) CanOpenCloser(opener, closer *parser.Delimiter) bool {
-	p.clock.check()
+	tick(p.pc)
 	return p.DelimiterProcessor.CanOpenCloser(opener, closer)
 }
 
 type timedParagraph struct{ parser.ParagraphTransformer }
 
 func (p timedParagraph) Transform(node *ast.Paragraph, reader text.Reader, pc parser.Context) {
-	pc.Get(clockKey).(*clock).check()
+	tick(pc)
 	p.ParagraphTransformer.Transform(node, reader, pc)
 }
 
@@ -314,13 +309,23 @@ type nodes struct{}
 
 func (n nodes) RegisterFuncs(r renderer.NodeRendererFuncRegisterer) {
 	r.Register(ast.KindLink, n.link)
-	r.Register(ast.KindAutoLink, n.autoLink)
-	r.Register(ast.KindImage, n.image)
-	r.Register(ast.KindRawHTML, n.rawHTML)
-	r.Register(ast.KindHTMLBlock, n.htmlBlock)
+	r.Register(ast.KindAutoLink, whole(n.autoLink))
+	r.Register(ast.KindImage, whole(n.image))
+	r.Register(ast.KindRawHTML, whole(n.rawHTML))
+	r.Register(ast.KindHTMLBlock, whole(n.htmlBlock))
 	r.Register(ast.KindCodeBlock, n.code)
 	r.Register(ast.KindFencedCodeBlock, n.code)
-	r.Register(extast.KindTaskCheckBox, n.checkBox)
+	r.Register(extast.KindTaskCheckBox, whole(n.checkBox))
+}
+
+// whole makes a renderer of a function that writes a node with everything below it.
+func whole(write func(w util.BufWriter, source []byte, node ast.Node)) renderer.NodeRendererFunc {
+	return func(w util.BufWriter, source []byte, node ast.Node, entering bool) (ast.WalkStatus, error) {
+		if entering {
+			write(w, source, node)
+		}
+		return ast.WalkSkipChildren, nil
+	}
 }
 
 // rel is an attribute of every link to another site: it does not endorse the site and sends no referrer.
@@ -370,10 +375,7 @@ func (nodes) link(w util.BufWriter, _ []byte, node ast.Node, entering bool) (ast
 	return ast.WalkContinue, nil
 }
 
-func (nodes) autoLink(w util.BufWriter, source []byte, node ast.Node, entering bool) (ast.WalkStatus, error) {
-	if !entering {
-		return ast.WalkContinue, nil
-	}
+func (nodes) autoLink(w util.BufWriter, source []byte, node ast.Node) {
 	n := node.(*ast.AutoLink)
 	label := escape(string(n.Label(source)))
 	dest := n.URL(source)
@@ -381,21 +383,16 @@ func (nodes) autoLink(w util.BufWriter, source []byte, node ast.Node, entering b
 		dest = append([]byte("mailto:"), dest...)
 	}
 	href, _, ok := address(dest)
-	if !ok {
-		_, _ = w.WriteString(label)
-		return ast.WalkContinue, nil
+	if ok {
+		open(w, href, rel)
+		label += "</a>"
 	}
-	open(w, href, rel)
-	_, _ = w.WriteString(label + "</a>")
-	return ast.WalkContinue, nil
+	_, _ = w.WriteString(label)
 }
 
 // image shows pictures of this server. Those of others become links, because loading them would reveal
 // the visitor to the other server.
-func (nodes) image(w util.BufWriter, source []byte, node ast.Node, entering bool) (ast.WalkStatus, error) {
-	if !entering {
-		return ast.WalkContinue, nil
-	}
+func (nodes) image(w util.BufWriter, source []byte, node ast.Node) {
 	n := node.(*ast.Image)
 	var alt strings.Builder
 	plainText(&alt, source, n)
@@ -403,7 +400,7 @@ func (nodes) image(w util.BufWriter, source []byte, node ast.Node, entering bool
 	switch {
 	case ok && local && strings.HasPrefix(href, "/"):
 		_, _ = w.WriteString(`<img src="` + href + `" alt="` + escape(alt.String()) + `" loading="lazy">`)
-		return ast.WalkSkipChildren, nil
+		return
 	case alt.Len() == 0:
 		alt.Write(n.Destination)
 	}
@@ -417,7 +414,6 @@ func (nodes) image(w util.BufWriter, source []byte, node ast.Node, entering bool
 	} else {
 		_, _ = w.WriteString(escape(alt.String()))
 	}
-	return ast.WalkSkipChildren, nil
 }
 
 // plainText collects the text below a node.
@@ -437,24 +433,17 @@ func plainText(b *strings.Builder, source []byte, n ast.Node) {
 	}
 }
 
-func (nodes) rawHTML(w util.BufWriter, source []byte, node ast.Node, entering bool) (ast.WalkStatus, error) {
-	if entering {
-		_, _ = w.WriteString(escape(string(node.(*ast.RawHTML).Segments.Value(source))))
-	}
-	return ast.WalkSkipChildren, nil
+func (nodes) rawHTML(w util.BufWriter, source []byte, node ast.Node) {
+	_, _ = w.WriteString(escape(string(node.(*ast.RawHTML).Segments.Value(source))))
 }
 
-func (nodes) htmlBlock(w util.BufWriter, source []byte, node ast.Node, entering bool) (ast.WalkStatus, error) {
-	if !entering {
-		return ast.WalkContinue, nil
-	}
+func (nodes) htmlBlock(w util.BufWriter, source []byte, node ast.Node) {
 	n := node.(*ast.HTMLBlock)
 	value := string(n.Lines().Value(source))
 	if n.HasClosure() {
 		value += string(n.ClosureLine.Value(source))
 	}
 	_, _ = w.WriteString("<p>" + strings.ReplaceAll(escape(strings.TrimSpace(value)), "\n", "<br>\n") + "</p>\n")
-	return ast.WalkContinue, nil
 }
 
 // code highlights code in the given language. All code in a text shares the time of the text.
@@ -477,14 +466,10 @@ func (nodes) code(w util.BufWriter, source []byte, node ast.Node, entering bool)
 	return ast.WalkContinue, nil
 }
 
-func (nodes) checkBox(w util.BufWriter, _ []byte, node ast.Node, entering bool) (ast.WalkStatus, error) {
-	if !entering {
-		return ast.WalkContinue, nil
-	}
+func (nodes) checkBox(w util.BufWriter, _ []byte, node ast.Node) {
 	box := `<input type="checkbox" disabled aria-label="open"> `
 	if node.(*extast.TaskCheckBox).IsChecked {
 		box = `<input type="checkbox" disabled checked aria-label="done"> `
 	}
 	_, _ = w.WriteString(box)
-	return ast.WalkContinue, nil
 }
