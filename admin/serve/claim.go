@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"kist/blobs/disk"
@@ -60,14 +61,12 @@ func openClaim(store *kv.Store) (token string, err error) {
 		if err != nil {
 			return err
 		}
-		for _, u := range all {
-			if u.Role == record.Admin {
-				return record.NotFound("claim")
-			}
+		if slices.ContainsFunc(all, func(u record.User) bool { return u.Role == record.Admin }) {
+			return record.NotFound("claim")
 		}
 		return people.Claimable(tx, token)
 	})
-	if e, ok := errors.AsType[*record.Error](err); ok && e.Fault == record.Missing {
+	if kv.Missing(err) {
 		if err := os.Remove(name); err != nil {
 			return "", fmt.Errorf("cannot remove the claim link: %w", err)
 		}

@@ -166,7 +166,7 @@ func (l *Checker) check(ctx context.Context, t catalog.DuePage) {
 // the others. wait is the time that the host asks for; ok is false if the store failed.
 func (l *Checker) look(ctx context.Context, t catalog.DuePage) (wait time.Duration, ok bool) {
 	p, address, idle, err := l.queue.Load(t)
-	if gone, ok := errors.AsType[*record.Error](err); ok && gone.Fault == record.Missing {
+	if kv.Missing(err) {
 		return 0, true // removed in the meantime
 	}
 	var found record.Look

@@ -107,9 +107,6 @@ func (l iconLink) suits() int {
 
 // compareIcons is negative if a is more suitable than b.
 func compareIcons(a, b iconLink) int {
-	if by := cmp.Compare(a.suits(), b.suits()); by != 0 {
-		return by
-	}
 	larger := cmp.Compare(b.edge, a.edge)
 	if a.edge > thumb.IconEdge {
 		larger = -larger
@@ -120,7 +117,7 @@ func compareIcons(a, b iconLink) int {
 		}
 		return 1
 	}
-	return cmp.Or(got(a.png)-got(b.png), got(!a.touch)-got(!b.touch), larger, got(a.ico)-got(b.ico))
+	return cmp.Or(cmp.Compare(a.suits(), b.suits()), got(a.png)-got(b.png), got(!a.touch)-got(!b.touch), larger, got(a.ico)-got(b.ico))
 }
 
 // iconsOf are the addresses where the icon of page p may be, best first. at is the page's address.

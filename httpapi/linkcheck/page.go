@@ -2,6 +2,7 @@ package linkcheck
 
 import (
 	"bytes"
+	"cmp"
 	"io"
 	"iter"
 	"mime"
@@ -35,7 +36,7 @@ func parse(r io.Reader, contentType string) page {
 		return page{}
 	}
 	z := html.NewTokenizer(r)
-	var p parser
+	p := parser{meta: map[string]string{}}
 	for !p.done {
 		switch z.Next() {
 		case html.ErrorToken:
@@ -51,28 +52,24 @@ func parse(r io.Reader, contentType string) page {
 				p.pictures = max(0, p.pictures-1)
 			}
 		case html.TextToken:
-			if p.inTitle && p.title.Len() < maxTitle {
-				p.title.Write(z.Text())
+			if p.inTitle && p.text.Len() < maxTitle {
+				p.text.Write(z.Text())
 			}
 		}
 	}
-	return page{
-		title:       first(p.title.String(), p.meta["og:title"], p.meta["twitter:title"]),
-		description: first(p.meta["description"], p.meta["og:description"], p.meta["twitter:description"]),
-		base:        p.base,
-		icons:       p.icons,
-	}
+	p.title = cmp.Or(oneLine(p.text.String()), oneLine(p.meta["og:title"]), oneLine(p.meta["twitter:title"]))
+	p.description = cmp.Or(oneLine(p.meta["description"]), oneLine(p.meta["og:description"]), oneLine(p.meta["twitter:description"]))
+	return p.page
 }
 
 // parser has the state while reading a page.
 type parser struct {
-	title    bytes.Buffer
+	page
+	text     bytes.Buffer // of the title
 	inTitle  bool
 	titled   bool // there was a title
 	pictures int  // depth in SVG, which has titles too
 	meta     map[string]string
-	base     string
-	icons    []iconLink
 	done     bool
 }
 
@@ -98,9 +95,6 @@ func (p *parser) open(z *html.Tokenizer) {
 			}
 		}
 		if wanted[name] && p.meta[name] == "" {
-			if p.meta == nil {
-				p.meta = map[string]string{}
-			}
 			p.meta[name] = content
 		}
 	case atom.Base:
@@ -134,16 +128,6 @@ func attributes(z *html.Tokenizer, more bool) iter.Seq2[string, string] {
 
 var wanted = map[string]bool{
 	"description": true, "og:title": true, "og:description": true, "twitter:title": true, "twitter:description": true,
-}
-
-// first is the first text that is not blank, on one line.
-func first(texts ...string) string {
-	for _, t := range texts {
-		if t = oneLine(t); t != "" {
-			return t
-		}
-	}
-	return ""
 }
 
 // oneLine turns foreign text into one line of valid UTF-8 without characters that control a

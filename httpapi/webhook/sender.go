@@ -4,7 +4,6 @@ package webhook
 import (
 	"cmp"
 	"context"
-	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -165,7 +164,7 @@ func shares(t jobs.Due, ill bool) []worker.Share {
 
 func (c *Sender) deliver(ctx context.Context, p jobs.Place) {
 	h, d, n, err := c.queue.Load(p)
-	if e, ok := errors.AsType[*record.Error](err); ok && e.Fault == record.Missing {
+	if kv.Missing(err) {
 		return // removed in the meantime
 	}
 	var t record.Try

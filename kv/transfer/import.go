@@ -263,14 +263,11 @@ func (m *Import) bytes(e *entry) error {
 		room = m.Store.FreeForContent() // before the file takes space
 	}
 	in := &reader{r: io.LimitReader(from, limit+1)}
-	head := make([]byte, media.Sniffed)
-	n, err := io.ReadFull(in, head)
-	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+	head, err := io.ReadAll(io.LimitReader(in, media.Sniffed))
+	if err != nil {
 		return m.unread(err, damaged)
 	}
-	head = head[:n]
 	sum := sha256.New()
-	size := int64(0)
 	var ref [32]byte
 	to := io.Writer(sum)
 	var stage *blobs.Stage
@@ -284,8 +281,8 @@ func (m *Import) bytes(e *entry) error {
 	if _, err := to.Write(head); err != nil {
 		return err
 	}
-	more, err := io.Copy(to, &io.LimitedReader{R: in, N: max(0, min(limit, room)-int64(n)+1)})
-	size = int64(n) + more
+	more, err := io.Copy(to, &io.LimitedReader{R: in, N: max(0, min(limit, room)-int64(len(head))+1)})
+	size := int64(len(head)) + more
 	switch {
 	case in.err != nil:
 		return m.unread(in.err, damaged)
@@ -478,7 +475,7 @@ func (m *Import) label(tx *kv.Tx, l *format.Label) (o outcome, err error) {
 func (m *Import) keep(tx *kv.Tx, e *entry, now *progress) (o outcome, err error) {
 	if e.old != uuid.Nil {
 		r, err := catalog.Owned(tx, m.Owner, e.Kind, e.old)
-		if absent(err) {
+		if kv.Missing(err) {
 			return o, nil // it was just removed
 		}
 		return m.existing(tx, e, r, err)
@@ -490,7 +487,7 @@ func (m *Import) keep(tx *kv.Tx, e *entry, now *progress) (o outcome, err error)
 			return m.merge(tx, e, old)
 		case err == nil:
 			return m.existing(tx, e, old, nil)
-		case !absent(err):
+		case !kv.Missing(err):
 			return o, err
 		case twice: // by a dry run, or it was just removed
 			return o, nil
@@ -500,7 +497,7 @@ func (m *Import) keep(tx *kv.Tx, e *entry, now *progress) (o outcome, err error)
 	form := *e.form
 	if form.Slug != "" {
 		r, err := catalog.Slug(tx, form.Slug)
-		if err != nil && !absent(err) {
+		if err != nil && !kv.Missing(err) {
 			return o, err
 		}
 		switch {
@@ -529,11 +526,6 @@ func (m *Import) keep(tx *kv.Tx, e *entry, now *progress) (o outcome, err error)
 	}
 	now.last = r.ID
 	return o, nil
-}
-
-func absent(err error) bool {
-	var one *record.Error
-	return errors.As(err, &one) && one.Fault == record.Missing
 }
 
 // has reports whether the owner has a record with the entry's identity.
@@ -601,7 +593,7 @@ func (m *Import) fill(tx *kv.Tx, e *entry, r *record.Record) (added []string, er
 	}
 	for _, name := range e.form.Tags {
 		t, err := catalog.TagNamed(tx, m.Owner, name)
-		if err != nil && !absent(err) {
+		if err != nil && !kv.Missing(err) {
 			return nil, err
 		}
 		if err == nil && slices.Contains(r.Tags, t.ID) || len(r.Tags)+len(form.NewTags) == record.MaxTags {
