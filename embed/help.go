@@ -96,14 +96,12 @@ type HelpHit struct{ Name, Title, Line string }
 
 // HelpPage shows a page of the handbook or, with a Query, what was found for it.
 type HelpPage struct {
+	formPage
 	Base  string
 	Title string
 	Body  template.HTML
 	Query string
 	Found []HelpHit
 }
-
-// Policy implements [Page].
-func (HelpPage) Policy() string { return policyPage }
 
 func (HelpPage) file() string { return "help.html" }

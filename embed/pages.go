@@ -32,9 +32,16 @@ type Page interface {
 	file() string
 }
 
+// formPage is a page without scripts.
+type formPage struct{}
+
+// Policy implements [Page].
+func (formPage) Policy() string { return policyPage }
+
 // ClaimPage asks for the first administrator's name and password. The form is posted to the page's own address, with
 // the fields username, password and repeat.
 type ClaimPage struct {
+	formPage
 	Base     string
 	UserName string // as typed before; passwords are never sent back
 	Shortest int    // minimum length of a password in bytes
@@ -60,6 +67,7 @@ func (p ClaimPage) First() string {
 
 // ClaimedPage shows the new administrator the API key. It is shown only once, so the answer must not be stored.
 type ClaimedPage struct {
+	formPage
 	Base     string
 	UserName string
 	APIKey   string
@@ -107,6 +115,7 @@ func (p Problem) policy() string {
 // DevicePage asks whether a client may use the account. If Client is set, its form is posted to /device with user_code
 // and action, approve or deny. Otherwise it asks for the code.
 type DevicePage struct {
+	formPage
 	Base     string
 	UserName string // of the account
 	Code     string
@@ -118,6 +127,7 @@ type DevicePage struct {
 
 // MessagePage shows a short message, such as that an item no longer exists.
 type MessagePage struct {
+	formPage
 	Base   string
 	Status int // shown above the title unless 0
 	Title  string
@@ -127,13 +137,17 @@ type MessagePage struct {
 // DeletePage asks whether to delete an item and shows nothing else about it. Its form is posted, empty, to the page's
 // own address.
 type DeletePage struct {
+	formPage
 	Base  string
 	Title string
 	Kind  string
 }
 
 // HomePage tells visitors what this server is.
-type HomePage struct{ Base string }
+type HomePage struct {
+	formPage
+	Base string
+}
 
 // ReferencePage is the interactive view of the schema. Its addresses are relative to its own, two segments below the root
 // (/api/v1/reference, without a final slash), so that it needs no Base field.
@@ -143,25 +157,7 @@ type ReferencePage struct{}
 func (ReferencePage) Base() string { return "../.." }
 
 // Policy implements [Page].
-func (ClaimPage) Policy() string { return policyPage }
-
-// Policy implements [Page].
-func (ClaimedPage) Policy() string { return policyPage }
-
-// Policy implements [Page].
 func (p LoginPage) Policy() string { return p.Problem.policy() }
-
-// Policy implements [Page].
-func (DevicePage) Policy() string { return policyPage }
-
-// Policy implements [Page].
-func (MessagePage) Policy() string { return policyPage }
-
-// Policy implements [Page].
-func (DeletePage) Policy() string { return policyPage }
-
-// Policy implements [Page].
-func (HomePage) Policy() string { return policyPage }
 
 // Policy implements [Page]. Scripts may reach this server and nothing else.
 func (ReferencePage) Policy() string { return policyReference }

@@ -134,6 +134,7 @@ type LockedPage struct {
 
 // CardPage is what link preview programs get instead of the item. It has no content, and nothing is counted.
 type CardPage struct {
+	formPage
 	Base    string
 	Address string
 	Title   string // "" if not everyone may see it
@@ -143,6 +144,7 @@ type CardPage struct {
 
 // GamesPage is someone's public list of games.
 type GamesPage struct {
+	formPage
 	Base    string
 	Address string
 	Owner   string
@@ -187,12 +189,6 @@ func (p LockedPage) Policy() string {
 	}
 	return p.Problem.policy()
 }
-
-// Policy implements [Page].
-func (CardPage) Policy() string { return policyPage }
-
-// Policy implements [Page].
-func (GamesPage) Policy() string { return policyPage }
 
 func (ItemPage) file() string   { return "item.html" }
 func (LockedPage) file() string { return "locked.html" }
