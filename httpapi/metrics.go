@@ -50,8 +50,7 @@ func (m *meter) note(w *web.AnswerWriter, took time.Duration) {
 	if m == nil {
 		return
 	}
-	op := cmp.Or(w.Op, "none")
-	m.requests.WithLabelValues(op, strconv.Itoa(w.Status)).Inc()
+	m.requests.WithLabelValues(cmp.Or(w.Op, "none"), strconv.Itoa(w.Status)).Inc()
 	m.took.Observe(took.Seconds())
 	m.sent.Add(float64(w.Bytes))
 }
@@ -59,8 +58,11 @@ func (m *meter) note(w *web.AnswerWriter, took time.Duration) {
 // figures collects figures about the instance on request.
 type figures struct{ s *Server }
 
+var described []*prometheus.Desc // all figures
+
 func figure(name, help string, labels ...string) *prometheus.Desc {
-	return prometheus.NewDesc("kist_"+name, help, labels, nil)
+	described = append(described, prometheus.NewDesc("kist_"+name, help, labels, nil))
+	return described[len(described)-1]
 }
 
 var (
@@ -82,9 +84,7 @@ var (
 
 // Describe implements prometheus.Collector.
 func (f *figures) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{
-		figureInfo, figureUsers, figureRecords, figureBytes, figureRoom, figurePending, figureWaiting, figureReady, figureBehind, figureDoubted, figureJournal, figureDamaged, figureScrubbed, figureCollected,
-	} {
+	for _, d := range described {
 		to <- d
 	}
 }

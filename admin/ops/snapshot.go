@@ -102,13 +102,9 @@ func (j Job) freeze(dir, scratch string) (_ *snapshot, err error) {
 // each calls copy with each content of the snapshot and its size, and notes the
 // contents that cannot be read. copy returns whether the content was there already.
 func (b *snapshot) each(what string, copy func(ref blobs.Ref, n int64, p *console.Progress) (had bool, err error)) error {
+	p := b.job.progress(what, b.contents())
+	defer p.End()
 	return b.state.View(func(tx *kv.Tx) error {
-		total := int64(0)
-		for _, n := range tx.Contents() {
-			total += n
-		}
-		p := b.job.progress(what, total)
-		defer p.End()
 		for ref, n := range tx.Contents() {
 			had, err := copy(ref, n, p)
 			var why string

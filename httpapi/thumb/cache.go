@@ -177,10 +177,9 @@ func format(ref blobs.Ref, e entry) []byte {
 	data := make([]byte, headSize)
 	copy(data, magic)
 	var why *refusal
-	switch {
-	case errors.As(e.err, &why):
+	if errors.As(e.err, &why) {
 		data = append(data, why.why[:min(len(why.why), maxReason)]...)
-	default:
+	} else {
 		data[8] = isJPEG
 		if e.thumb.Type == "image/png" {
 			data[8] = isPNG
@@ -245,7 +244,6 @@ func (m *Maker) Sweep(known func(blobs.Ref) (bool, error)) (removed int, err err
 	return m.cache.sweep(known)
 }
 
-// sweep implements Maker.Sweep.
 func (c *cache) sweep(known func(blobs.Ref) (bool, error)) (removed int, err error) {
 	root, err := c.folder()
 	if err != nil {

@@ -56,18 +56,14 @@ func icoEntries(data []byte) (all []icoEntry) {
 		edge := func(b byte) int { return cmp.Or(int(b), maxICOEdge) }
 		all = append(all, icoEntry{max(edge(list[0]), edge(list[1])), int(binary.LittleEndian.Uint16(list[6:])), data[at : at+size]})
 	}
-	slices.SortStableFunc(all, func(a, b icoEntry) int {
-		if small := a.edge < IconEdge; small != (b.edge < IconEdge) {
-			if small {
-				return 1
-			}
-			return -1
-		} else if by := cmp.Compare(a.edge, b.edge); by != 0 && small {
-			return -by
-		} else if by != 0 {
-			return by
+	rank := func(e icoEntry) int {
+		if e.edge < IconEdge {
+			return 2*maxICOEdge - e.edge // after all that fill an icon
 		}
-		return cmp.Compare(b.depth, a.depth)
+		return e.edge
+	}
+	slices.SortStableFunc(all, func(a, b icoEntry) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(b.depth, a.depth))
 	})
 	return all
 }
