@@ -14,6 +14,7 @@ import (
 	"github.com/matryer/is"
 
 	"kist/httpapi/web"
+	"kist/kv"
 	"kist/kv/record"
 )
 
@@ -201,5 +202,5 @@ func TestOperatorCommands(t *testing.T) {
 	}
 	r := httptest.NewRequest("POST", "/gc", http.NoBody)
 	r.Header.Set("X-Api-Key", a.key)
-	is.True(web.IsMissing((&web.Request{Site: a.server.Site, R: r}).Authorize(web.Operators)))
+	is.True(kv.Missing((&web.Request{Site: a.server.Site, R: r}).Authorize(web.Operators)))
 }

@@ -12,13 +12,14 @@ import (
 	"kist/httpapi/session"
 	"kist/httpapi/upload"
 	"kist/httpapi/web"
+	"kist/kv"
 	"kist/kv/record"
 )
 
 // viewAnything answers at the root with whatever has the slug.
 func viewAnything(c *web.Request) error {
 	r, owned, err := public.Find(c, c.Arg("slug"), record.Kinds)
-	if web.IsMissing(err) {
+	if kv.Missing(err) {
 		if q, err := upload.OpenRequest(c, c.Arg("slug")); err == nil {
 			return session.Redirect(c, "/up/"+url.PathEscape(q.Slug))
 		}

@@ -129,7 +129,7 @@ func (m *slugProbes) find(c *web.Request, serve func(*web.Request) error) error 
 		return &record.Error{Fault: record.TooMany, Code: "too_many_misses", Text: "You tried too many addresses that do not exist. Try again later.", Retry: wait}
 	}
 	err := serve(c)
-	if web.IsMissing(err) {
+	if kv.Missing(err) {
 		m.count(c.Addr, name, c.Site.Store.Now())
 	}
 	return err

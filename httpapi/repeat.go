@@ -56,7 +56,7 @@ func (s *Server) idempotent(serve func(*web.Request) error) func(*web.Request) e
 			}
 			return c.RespondJSON(c.Made, again)
 		}
-		if !web.IsMissing(err) {
+		if !kv.Missing(err) {
 			return err
 		}
 		c.R.Body = io.NopCloser(bytes.NewReader(body))

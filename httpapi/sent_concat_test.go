@@ -301,7 +301,7 @@ func TestSendingPartsWhileAsked(t *testing.T) {
 		return record.NotFound("upload") // as it was a moment ago
 	})
 	c := &web.Request{Site: a.server.Site, R: httptest.NewRequest("HEAD", "/", nil), Args: httprouter.Params{{Key: "secret", Value: secret}}}
-	if err := asked(c); !web.IsMissing(err) {
+	if err := asked(c); !kv.Missing(err) {
 		t.Error(err)
 	}
 	a.stranger("HEAD", web.RequestsPath+"/tus/"+secret, "").want(200)

@@ -327,7 +327,7 @@ func narrow(tx *kv.Tx, q *catalog.Query, tags []string, folder string) (bool, er
 			return false, nil
 		}
 		t, err := catalog.TagNamed(tx, q.Owner, name)
-		if web.IsMissing(err) {
+		if kv.Missing(err) {
 			return false, nil
 		}
 		if err != nil {
@@ -344,10 +344,10 @@ func narrow(tx *kv.Tx, q *catalog.Query, tags []string, folder string) (bool, er
 	}
 	id, _ := uuid.Parse(folder)
 	f, err := catalog.Folder(tx, q.Owner, id)
-	if web.IsMissing(err) {
+	if kv.Missing(err) {
 		f, err = catalog.FolderNamed(tx, q.Owner, strings.Join(strings.Fields(folder), " "))
 	}
-	if web.IsMissing(err) {
+	if kv.Missing(err) {
 		return false, nil
 	}
 	if err == nil {

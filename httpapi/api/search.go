@@ -259,7 +259,7 @@ func searchAll(c *web.Request) error {
 					return err
 				}
 				r, err := catalog.Owned(tx, c.Owner(), h.Kind, h.ID)
-				if web.IsMissing(err) { // the index may be outdated
+				if kv.Missing(err) { // the index may be outdated
 					total--
 					continue
 				}

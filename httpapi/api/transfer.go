@@ -196,7 +196,7 @@ func runImport(s *web.Site, ctx context.Context, one *worker.RunningImport, sour
 		}
 	}
 	now.Ended = s.Store.Now()
-	if err := s.Store.Update(func(tx *kv.Tx) error { return jobs.SaveImport(tx, &last) }); err != nil && !web.IsMissing(err) {
+	if err := s.Store.Update(func(tx *kv.Tx) error { return jobs.SaveImport(tx, &last) }); err != nil && !kv.Missing(err) {
 		s.Log.Error("cannot store the result of an import", "import", last.ID, "error", err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"kist/httpapi/grant"
 	"kist/httpapi/session"
 	"kist/httpapi/web"
+	"kist/kv"
 	"kist/kv/catalog"
 	"kist/kv/field"
 	"kist/kv/record"
@@ -26,7 +27,7 @@ func shared(c *web.Request, slug string, kinds ...*record.Kind) (r *record.Recor
 // that takes time and counts as a guess.
 func sharedFile(c *web.Request, name string, kinds ...*record.Kind) (r *record.Record, owned bool, err error) {
 	r, owned, err = Find(c, name, kinds)
-	if ext := path.Ext(name); web.IsMissing(err) && ext != "" && ext != name {
+	if ext := path.Ext(name); kv.Missing(err) && ext != "" && ext != name {
 		r, owned, err = Find(c, strings.TrimSuffix(name, ext), kinds)
 	}
 	return r, owned, Unlock(c, r, owned, err)
@@ -59,7 +60,7 @@ var errLocked = &record.Error{
 func Unlock(c *web.Request, r *record.Record, owned bool, found error) error {
 	password := c.R.Header.Get("X-Share-Password")
 	switch {
-	case web.IsMissing(found) && password != "":
+	case kv.Missing(found) && password != "":
 		_ = CheckItemPassword(c, "missing", "", password, false)
 		return found
 	case found != nil, owned, r.Password == "", Granted(c, grant.ToUnlock, r), Granted(c, grant.ToRead, r):

@@ -34,7 +34,7 @@ func deletable(s *web.Site, tx *kv.Tx, token string) (*record.Record, error) {
 		return nil, err
 	}
 	r, err := catalog.Owned(tx, owner, kind, id)
-	if web.IsMissing(err) {
+	if kv.Missing(err) {
 		return nil, errDeleted
 	}
 	return r, err

@@ -67,7 +67,7 @@ var ReadRaw = web.Operation{Tag: "public", Reply: web.Reply{Status: 200}, Fails:
 // have an extension after the slug.
 func readRaw(c *web.Request) error {
 	r, owned, err := sharedFile(c, c.Arg("slug"), record.Files, record.Notes, record.Snippets)
-	if web.IsMissing(err) {
+	if kv.Missing(err) {
 		if p, gone := RemovedFileAt(c, c.Arg("slug")); gone == nil {
 			if c.Site.Content != "" && !c.AtContentOrigin() {
 				return redirectToRemovedFile(c, p, "/x/")

@@ -148,7 +148,7 @@ func rawAddresses(c *web.Request, r *record.Record, owned bool) (raw, save strin
 // are not an error here; requests for the bytes report them.
 func checkIntact(c *web.Request, r *record.Record, owned bool) error {
 	f, err := openContent(c, r, owned)
-	if web.IsMissing(err) {
+	if kv.Missing(err) {
 		return nil
 	}
 	if err != nil {
@@ -271,7 +271,7 @@ func viewGames(c *web.Request) error {
 	if err == nil && len(games) == 0 {
 		err = record.ErrMissing // do not reveal whether the user exists
 	}
-	if web.IsMissing(err) {
+	if kv.Missing(err) {
 		return record.NotFound("list")
 	}
 	if err != nil {

@@ -105,7 +105,7 @@ func signIn(c *web.Request, name, password string) (*record.User, error) {
 	name = strings.TrimSpace(name) // phone keyboards add a space; names have none there
 	var u *record.User
 	err := c.Site.Store.View(func(tx *kv.Tx) (err error) { u, err = people.UserNamed(tx, name); return err })
-	if err != nil && !web.IsMissing(err) {
+	if err != nil && !kv.Missing(err) {
 		return nil, err
 	}
 	g := Guess{At: "login:" + record.Fold(web.CutTo(name, 64)), Password: password, Proves: true} // no name is longer
@@ -140,7 +140,7 @@ func StartSession(c *web.Request, u *record.User) error {
 			return errLogin
 		}
 		if before != nil {
-			if err := people.RemoveKey(tx, before.User.ID, before.Key.ID); err != nil && !web.IsMissing(err) {
+			if err := people.RemoveKey(tx, before.User.ID, before.Key.ID); err != nil && !kv.Missing(err) {
 				return err
 			}
 		}
@@ -212,7 +212,7 @@ func endSession(c *web.Request) error {
 		return nil //nolint:nilerr // it has already ended
 	}
 	err = c.Site.Store.Update(func(tx *kv.Tx) error { return people.RemoveKey(tx, caller.User.ID, caller.Key.ID) })
-	if web.IsMissing(err) {
+	if kv.Missing(err) {
 		return nil
 	}
 	return err
@@ -519,7 +519,7 @@ func tryCode(c *web.Request, look func() error) error {
 		return tooManyCodes(wait)
 	}
 	err := look()
-	if _, wait := tries.Settle(now, !web.IsMissing(err), limits...); wait > 0 {
+	if _, wait := tries.Settle(now, !kv.Missing(err), limits...); wait > 0 {
 		return tooManyCodes(wait)
 	}
 	return err
@@ -562,7 +562,7 @@ func answerDevice(c *web.Request, status int, code, problem string) error {
 	err := tryCode(c, func() error {
 		return c.Site.Store.View(func(tx *kv.Tx) (err error) { d, err = people.DeviceFor(tx, code); return err })
 	})
-	if web.IsMissing(err) {
+	if kv.Missing(err) {
 		page.Problem = "This code is unknown or has expired after ten minutes. Check the code, or start again on the device."
 		return c.RespondPage(http.StatusNotFound, page)
 	}
@@ -587,7 +587,7 @@ func postDevice(c *web.Request) error {
 		return Redirect(c, "/device?user_code="+code) // the user has typed the code
 	}
 	d, err := decideDevice(c, code, approve)
-	if web.IsMissing(err) {
+	if kv.Missing(err) {
 		return answerDevice(c, http.StatusNotFound, code, "This code is no longer valid. Start again on the device.")
 	}
 	if err != nil {

@@ -102,7 +102,7 @@ func runFetch(s *web.Site, ctx context.Context, one jobs.DueFetch, read *atomic.
 
 // isCancelled reports whether the error means that the fetch was cancelled, or was removed alone
 // or with its account.
-func isCancelled(err error) bool { return errors.Is(err, jobs.ErrNotRunning) || web.IsMissing(err) }
+func isCancelled(err error) bool { return errors.Is(err, jobs.ErrNotRunning) || kv.Missing(err) }
 
 // fetchError is the reason why an attempt failed.
 type fetchError struct {

@@ -92,7 +92,7 @@ func uploadFiles(c *web.Request) error {
 		return err
 	}
 	earlier, err := LoadIdempotentAnswer(c, key)
-	if err != nil && !web.IsMissing(err) {
+	if err != nil && !kv.Missing(err) {
 		return err
 	}
 	budget := unlimitedBudget()
@@ -144,7 +144,7 @@ func uploadFiles(c *web.Request) error {
 			if err == nil {
 				body, err = earlier.For(request)
 			}
-			if !web.IsMissing(err) {
+			if !kv.Missing(err) {
 				return err
 			}
 		}

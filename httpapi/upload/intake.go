@@ -54,7 +54,7 @@ func requireOpenRequest(c *web.Request, slug string) (*record.Request, error) {
 	q, err := OpenRequest(c, slug)
 	password := c.R.Header.Get("X-Upload-Password")
 	switch {
-	case web.IsMissing(err) && password != "":
+	case kv.Missing(err) && password != "":
 		_ = public.CheckItemPassword(c, "missing", "", password, false) // costs the same work
 		return nil, err
 	case err != nil:
@@ -162,7 +162,7 @@ func findLink(c *web.Request, q *record.Request) (l link, err error) {
 			return err
 		}
 		u, err := people.User(tx, q.Owner)
-		if web.IsMissing(err) {
+		if kv.Missing(err) {
 			return record.ErrNoRequest
 		}
 		if err != nil {

@@ -318,7 +318,7 @@ func showFetch(s *web.Site, tx *kv.Tx, f *record.Fetch) (*ShownFetch, error) {
 		return v, nil
 	}
 	r, err := catalog.Owned(tx, f.Owner, record.Files, f.File)
-	if web.IsMissing(err) {
+	if kv.Missing(err) {
 		return v, nil
 	}
 	if err == nil {

@@ -272,7 +272,7 @@ func readUploadContent(c *web.Request) error {
 		return record.NotFound("content")
 	}
 	f, err := public.Stored(c, i.Ref, i.Size)
-	if err = public.Unreadable(c, i.ID, true, err); web.IsMissing(err) {
+	if err = public.Unreadable(c, i.ID, true, err); kv.Missing(err) {
 		return record.NotFound("content")
 	}
 	if err != nil {

@@ -160,7 +160,7 @@ func SenderOperation(serve func(*web.Request) error) func(*web.Request) error {
 
 func dropSent(c *web.Request, secret string) {
 	var all []*inbox.Upload
-	if err := c.Site.Store.Update(func(tx *kv.Tx) (err error) { all, err = inbox.DropSenderUpload(tx, secret); return err }); err != nil && !web.IsMissing(err) {
+	if err := c.Site.Store.Update(func(tx *kv.Tx) (err error) { all, err = inbox.DropSenderUpload(tx, secret); return err }); err != nil && !kv.Missing(err) {
 		c.Site.Log.Warn("cannot remove an upload that cannot be completed; the sweep will remove it", "error", err)
 		return
 	}

@@ -221,7 +221,7 @@ func setUploadHeaders(c *web.Request, u *inbox.Upload) error {
 		}
 		return err
 	})
-	if web.IsMissing(err) { // the file was deleted
+	if kv.Missing(err) { // the file was deleted
 		return nil
 	}
 	return err
@@ -248,7 +248,7 @@ func answerUpload(c *web.Request, status int, u *inbox.Upload) error {
 				return err
 			})
 		}
-		if web.IsMissing(err) {
+		if kv.Missing(err) {
 			dst, err = append(dst, "null"...), nil
 		}
 		return append(dst, '}'), err
@@ -625,7 +625,7 @@ func finishBegin(c *web.Request, u *inbox.Upload, b uploadOptions, budget *Uploa
 		err = repairOffset(c, u)
 	}
 	if err != nil {
-		if e := forgetUpload(c, u); e != nil && !web.IsMissing(e) {
+		if e := forgetUpload(c, u); e != nil && !kv.Missing(e) {
 			c.Site.Log.Warn("cannot remove an upload that did not start; the sweep will remove it", "error", e)
 		}
 		return err

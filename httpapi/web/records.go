@@ -208,12 +208,6 @@ func (d *Duplicate) Fields(s *field.Set) {
 	s.Ruled("slug", &d.Slug, record.CleanSlug, record.SlugPattern, record.MaxSlug).Says("Its slug.", `"summer-24"`)
 }
 
-// IsMissing reports whether the error says that something does not exist.
-func IsMissing(err error) bool {
-	_, status := ClientError(err)
-	return err != nil && status == http.StatusNotFound
-}
-
 const SampleID = `"01890a5d-ac96-774b-bcce-b302099a8057"`
 
 func AppendCounts(dst []byte, counts map[string]int64) []byte {
