@@ -57,7 +57,7 @@ const (
 // quick ones before slow ones.
 func TestMutants(t *testing.T) {
 	if *mutants == 0 {
-		return
+		leaveOut(t, "changes of the program that no test notices", "no -mutants")
 	}
 	is := is.New(t)
 	root := t.TempDir()

@@ -37,6 +37,14 @@ func run(name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
+// leaveOut ends a test that cannot run here. It prints the line that tests of
+// admin and httpapi print for theirs.
+func leaveOut(t *testing.T, what, why string) {
+	t.Helper()
+	fmt.Printf("left out: %s (%s)\n", what, why)
+	t.SkipNow()
+}
+
 var crashContent = []byte("the process ends while this is uploaded")
 
 // crash uploads to the store in a folder and ends the process just before a

@@ -100,8 +100,8 @@ func TestUploadsOnAnotherDisk(t *testing.T) {
 	dir := t.TempDir()
 	other, err := os.MkdirTemp("/dev/shm", "kist")
 	if err != nil {
-		t.Logf("only told, not tried: %v", err)
-		return
+		t.Log(err)
+		leaveOut(t, "uploads on another disk", "there is no /dev/shm")
 	}
 	defer os.RemoveAll(other)
 	is.NoErr(os.Symlink(other, filepath.Join(dir, "blobs")))
