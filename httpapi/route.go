@@ -116,16 +116,18 @@ func mixes(method, path, other string) bool {
 	if path == other {
 		panic(method + " " + path + " is there twice")
 	}
-	a, b := strings.Split(path, "/"), strings.Split(other, "/")
-	for i := range min(len(a), len(b)) {
-		if a[i] == b[i] {
+	for left, otherLeft, more, otherMore := path, other, true, true; more && otherMore; {
+		var word, otherWord string
+		word, left, more = strings.Cut(left, "/")
+		otherWord, otherLeft, otherMore = strings.Cut(otherLeft, "/")
+		if word == otherWord {
 			continue
 		}
-		wild, otherWild := strings.HasPrefix(a[i], "{"), strings.HasPrefix(b[i], "{")
+		wild, otherWild := strings.HasPrefix(word, "{"), strings.HasPrefix(otherWord, "{")
 		if wild && otherWild {
-			panic(method + " " + path + " has " + a[i] + " where " + other + " has " + b[i])
+			panic(method + " " + path + " has " + word + " where " + other + " has " + otherWord)
 		}
-		return (wild || otherWild) && a[i] != "" && b[i] != ""
+		return (wild || otherWild) && word != "" && otherWord != ""
 	}
 	return false
 }
