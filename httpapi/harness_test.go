@@ -22,8 +22,10 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/getkin/kin-openapi/openapi3filter"
 	"github.com/getkin/kin-openapi/routers"
+	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"kist/blobs"
+	"kist/blobs/disk"
 	"kist/embed"
 	"kist/httpapi/outbound"
 	"kist/httpapi/thumb"
@@ -112,13 +114,18 @@ func start(t testing.TB, with ...func(*web.Config)) *app {
 // origin for content where that has port 0.
 func atHome(c *web.Config) { c.Base = "" }
 
+// smallDisk is a disk with room for all that tests store. On a small one a store
+// keeps little ballast: the 8 MiB of a real one, which each test would write and
+// sync, cost more than most tests do.
+func smallDisk() (disk.Room, error) { return disk.Room{Free: 1 << 40, Total: 1 << 20}, nil }
+
 // startEmpty starts a server without accounts.
 func startEmpty(t testing.TB, with ...func(*web.Config)) *app {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "data")
 	front := httptest.NewUnstartedServer(nil)
 	a := &app{TB: t, clock: new(clock), log: new(syncBuffer), url: "http://" + front.Listener.Addr().String()}
-	store, err := kv.Open(dir, kv.Options{Schema: tables.All, Now: a.clock.now})
+	store, err := kv.Open(dir, kv.Options{Schema: tables.All, Now: a.clock.now, Space: smallDisk})
 	a.fatal(err)
 	files, err := blobs.OpenIn(dir)
 	a.fatal(err)
@@ -221,6 +228,16 @@ type answer struct {
 	status int
 	header http.Header
 	body   []byte
+
+	parse sync.Once
+	json  any // the body, by value
+	err   error
+}
+
+// value is the JSON of the body, parsed once. Nobody changes it.
+func (g *answer) value() (any, error) {
+	g.parse.Do(func() { g.json, g.err = jsonschema.UnmarshalJSON(bytes.NewReader(g.body)) })
+	return g.json, g.err
 }
 
 var plain = &http.Client{
@@ -274,7 +291,7 @@ func (a *app) do(q apiRequest) *answer {
 	defer res.Body.Close()
 	got, err := io.ReadAll(res.Body)
 	a.fatal(err)
-	out := &answer{a, res.StatusCode, res.Header, got}
+	out := &answer{app: a, status: res.StatusCode, header: res.Header, body: got}
 	a.conforms(req, sent, out, q.raw)
 	if id := res.Header.Get("X-Request-Id"); id == "" {
 		a.Errorf("%s %s: no X-Request-Id", q.method, q.path)
@@ -348,7 +365,7 @@ func (a *app) conforms(req *http.Request, sent []byte, got *answer, raw bool) {
 	}
 	judge, err := theJudge()
 	a.fatal(err)
-	if err := judge.answer(row.Method, row.Path, got.status, got.body); err != nil {
+	if err := judge.answer(row.Method, row.Path, got); err != nil {
 		a.Errorf("%s %s -> %d: the answer is not as documented: %v\n%s", req.Method, req.URL.Path, got.status, err, cutText(got.body))
 	}
 	out.SetBodyBytes(got.body)
@@ -377,8 +394,8 @@ func (a *app) keepsRules(req *http.Request, got *answer) {
 		a.Errorf("%s %s -> %d: the answer is %q, not JSON", req.Method, path, got.status, got.header.Get("Content-Type"))
 		return
 	}
-	var v any
-	if err := json.Unmarshal(got.body, &v); err != nil {
+	v, err := got.value()
+	if err != nil {
 		a.Errorf("%s %s -> %d: %v", req.Method, path, got.status, err)
 		return
 	}
@@ -427,14 +444,16 @@ func mediaOf(h http.Header) string {
 }
 
 func matches(template, path string, params map[string]string) bool {
-	a, b := strings.Split(template, "/"), strings.Split(path, "/")
-	if len(a) != len(b) {
+	if strings.Count(template, "/") != strings.Count(path, "/") {
 		return false
 	}
-	for i := range a {
-		if name, ok := strings.CutPrefix(a[i], "{"); ok && b[i] != "" {
-			params[strings.TrimSuffix(name, "}")] = b[i]
-		} else if a[i] != b[i] {
+	for more := true; more; {
+		var word, given string
+		word, template, more = strings.Cut(template, "/")
+		given, path, _ = strings.Cut(path, "/")
+		if name, ok := strings.CutPrefix(word, "{"); ok && given != "" {
+			params[strings.TrimSuffix(name, "}")] = given
+		} else if word != given {
 			return false
 		}
 	}
@@ -453,10 +472,8 @@ func (g *answer) want(status int) *answer {
 // at reads a value of the JSON answer by path: data.tags.0
 func (g *answer) at(path string) any {
 	g.app.Helper()
-	var v any
-	d := json.NewDecoder(bytes.NewReader(g.body))
-	d.UseNumber()
-	g.app.fatal(d.Decode(&v))
+	v, err := g.value()
+	g.app.fatal(err)
 	for part := range strings.SplitSeq(path, ".") {
 		switch t := v.(type) {
 		case map[string]any:

@@ -418,14 +418,14 @@ func (l *lair) red() bool {
 	picture, err := png.Decode(bytes.NewReader(shot))
 	l.fatal(err)
 	n := 0
-	for x := range picture.Bounds().Dx() {
-		for y := range picture.Bounds().Dy() {
+	for x := 0; x < picture.Bounds().Dx(); x += 8 { // the race detector makes looking at all of them slow
+		for y := 0; y < picture.Bounds().Dy(); y += 8 {
 			if r, g, b, _ := picture.At(x, y).RGBA(); r > 0xf000 && g < 0x1000 && b < 0x1000 {
 				n++
 			}
 		}
 	}
-	return n > 1000
+	return n > 1000/(8*8)
 }
 
 // film is a WebM video with a frame a second, which is the same one of 1 by 1

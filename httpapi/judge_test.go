@@ -65,12 +65,12 @@ func strict(v any) {
 }
 
 // answer returns the errors in the body of a JSON answer.
-func (j *judge) answer(method, path string, status int, body []byte) error {
-	schema, err := j.schema(method, path, status)
+func (j *judge) answer(method, path string, got *answer) error {
+	schema, err := j.schema(method, path, got.status)
 	if err != nil {
 		return err
 	}
-	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(body))
+	v, err := got.value()
 	if err != nil {
 		return err
 	}
@@ -133,7 +133,7 @@ func TestJudge(t *testing.T) {
 			is := is.New(t)
 			j, err := theJudge()
 			is.NoErr(err)
-			err = j.answer("POST", path, 201, []byte(tt.body))
+			err = j.answer("POST", path, &answer{status: 201, body: []byte(tt.body)})
 			if tt.want == "" {
 				is.NoErr(err)
 				return

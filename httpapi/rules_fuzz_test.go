@@ -32,7 +32,7 @@ func (a *app) glance(path, query string) (*http.Request, *answer) {
 	r.Header.Set("X-Api-Key", a.key)
 	w := httptest.NewRecorder()
 	a.server.ServeHTTP(w, r)
-	return r, &answer{a, w.Code, w.Header(), w.Body.Bytes()}
+	return r, &answer{app: a, status: w.Code, header: w.Header(), body: w.Body.Bytes()}
 }
 
 // FuzzCursor: whatever a cursor says, it is refused, or leads to a stretch of

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"encoding/json"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -91,7 +92,7 @@ func (g *answer) object(path string) map[string]any {
 	if !ok {
 		g.app.Fatalf("%s is no object in %s", path, cutText(g.body))
 	}
-	return o
+	return maps.Clone(o)
 }
 
 // tags are the names of the tags of the app's user, in order.

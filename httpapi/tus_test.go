@@ -495,7 +495,7 @@ func (a *app) tusZeros(size int64, at func()) *answer {
 	defer res.Body.Close()
 	body, err := io.ReadAll(res.Body)
 	a.fatal(err)
-	return (&answer{a, res.StatusCode, res.Header, body}).want(204)
+	return (&answer{app: a, status: res.StatusCode, header: res.Header, body: body}).want(204)
 }
 
 // TestTusLong uploads 20 GiB of zeros, for which the heap never grows past 48
