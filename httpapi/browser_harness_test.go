@@ -3,10 +3,13 @@ package httpapi
 import (
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
+	goruntime "runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -54,12 +57,27 @@ var chrome struct {
 }
 
 func TestMain(m *testing.M) {
+	flag.Parse()
+	raiseParallel()
 	code := m.Run()
 	if chrome.end != nil {
 		chrome.end()
 	}
 	printLeftOut()
 	os.Exit(code)
+}
+
+// raiseParallel lets more tests run at once than there are cores, unless the command
+// line says how many. Many wait a second for the store to write what it has counted.
+func raiseParallel() {
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if given {
+		return
+	}
+	if err := flag.Set("test.parallel", strconv.Itoa(4*goruntime.GOMAXPROCS(0))); err != nil {
+		panic(err)
+	}
 }
 
 // browserPath is where Chromium is. A test of the app ends where there is none.
