@@ -292,7 +292,9 @@ func TestBrowserExtension(t *testing.T) {
 	shotDir, shotAt := a.unpacked("<all_urls>") // of a tab's picture, see the end
 	b := a.withExtensions([]string{dir, shotDir}, []string{at, shotAt})
 	b.signIn()
-	b.do(browser.GrantPermissions([]browser.PermissionType{browser.PermissionTypeClipboardReadWrite}))
+	for _, name := range []string{"clipboard-read", "clipboard-write"} {
+		b.do(browser.SetPermission(&browser.PermissionDescriptor{Name: name}, browser.PermissionSettingGranted))
+	}
 
 	// It opens the page to connect on its own, once it is installed.
 	page := b.other(at + "options.html")

@@ -389,5 +389,29 @@ func (b *tab) gone(path string) {
 // go as fast as it can.
 func (b *tab) slow(rate float64) {
 	b.Helper()
-	b.do(cdpnet.EmulateNetworkConditions(false, 0, -1, rate))
+	b.do(network(false, rate))
+}
+
+// offline takes the network away from the page; slow gives it back.
+func (b *tab) offline() {
+	b.Helper()
+	b.do(network(true, -1))
+}
+
+// network has no function in cdproto any more: what the protocol has in its place
+// is not in older browsers.
+func network(offline bool, up float64) chromedp.Action {
+	return sent("Network.emulateNetworkConditions", map[string]any{"offline": offline, "latency": 0, "downloadThroughput": -1, "uploadThroughput": up})
+}
+
+// block has the page not reach addresses that match the patterns; no patterns
+// block nothing.
+func (b *tab) block(patterns ...string) {
+	b.Helper()
+	b.do(sent("Network.setBlockedURLs", map[string]any{"urls": append([]string{}, patterns...)}))
+}
+
+// sent is a command of the protocol by its name.
+func sent(method string, params map[string]any) chromedp.Action {
+	return chromedp.ActionFunc(func(ctx context.Context) error { return cdp.Execute(ctx, method, params, nil) })
 }

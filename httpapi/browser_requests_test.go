@@ -175,7 +175,7 @@ func TestBrowserSending(t *testing.T) {
 	s.do(chromedp.Reload())
 	begin()
 	s.until(moved)
-	s.do(cdpnet.EmulateNetworkConditions(true, 0, -1, -1))
+	s.offline()
 	s.until(`document.getElementById('list').textContent.includes('trying again')`)
 	s.slow(-1)
 	s.until(`document.getElementById('said').textContent === 'Thank you. One file received.'`)

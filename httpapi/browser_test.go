@@ -135,7 +135,7 @@ func TestBrowserUpload(t *testing.T) {
 
 	// Without a connection it tries again, and keeps the file once.
 	b.press("Close")
-	b.do(cdpnet.EmulateNetworkConditions(true, 0, -1, -1))
+	b.offline()
 	b.do(chromedp.SetUploadFiles("input[type=file]", []string{filepath.Join(dir, "small.txt")}, chromedp.NodeReady))
 	b.until(`document.querySelector('#uploads').textContent.includes('trying again')`)
 	b.slow(-1)
@@ -149,7 +149,7 @@ func TestBrowserUpload(t *testing.T) {
 	b.until(`document.querySelector('#uploads [role=progressbar]')?.ariaValueNow > 0`)
 	b.press("Cancel")
 	b.until(`document.querySelector('#uploads').hidden`)
-	b.do(cdpnet.EmulateNetworkConditions(true, 0, -1, -1))
+	b.offline()
 	b.do(chromedp.SetUploadFiles("input[type=file]", []string{filepath.Join(dir, "middle.bin")}, chromedp.NodeReady))
 	b.until(`document.querySelector('#uploads').textContent.includes('trying again')`)
 	b.js(`document.querySelector('#uploads .item').upload.tries = 3`) // as after ten seconds
@@ -183,7 +183,7 @@ func TestBrowserLargeUpload(t *testing.T) {
 	b.js(`BeforeUnloadEvent.prototype.preventDefault = () => {}`) // it asks whether to leave
 	begin()
 	b.until(moved)
-	b.do(cdpnet.EmulateNetworkConditions(true, 0, -1, -1))
+	b.offline()
 	b.until(`document.querySelector('#uploads').textContent.includes('trying again')`)
 	b.slow(-1)
 	b.says("“film.bin” is uploaded.")
@@ -240,7 +240,7 @@ func TestBrowserLateScripts(t *testing.T) {
 	is := is.New(t)
 	b := openBrowser(t)
 	b.open("/notes")
-	b.do(cdpnet.SetBlockedURLs([]string{"*/static/uploads.*", "*/static/help.*"}))
+	b.block("*/static/uploads.*", "*/static/help.*")
 	b.keys("?")
 	b.says("The server cannot be reached.")
 	b.press("Dismiss")
@@ -248,7 +248,7 @@ func TestBrowserLateScripts(t *testing.T) {
 	b.says("The server cannot be reached.")
 	b.press("Try again")
 	b.says("The server cannot be reached.")
-	b.do(cdpnet.SetBlockedURLs([]string{}))
+	b.block()
 	b.press("Try again")
 	b.says("“a.txt” is uploaded.")
 	b.keys("?")
@@ -490,7 +490,7 @@ func TestBrowserDrafts(t *testing.T) {
 	b.open("/notes/" + slug)
 	b.until(`document.querySelector('dialog textarea')?.value === 'was'`)
 	b.fill("Text", "typed for an hour")
-	b.do(cdpnet.EmulateNetworkConditions(true, 0, -1, -1))
+	b.offline()
 	b.click(`dialog .main`)
 	b.says("cannot be reached")
 	b.slow(-1)
@@ -777,7 +777,7 @@ func TestBrowserLate(t *testing.T) {
 	is.Equal(b.browse("/files").first("folders"), nil)
 
 	// They do not come.
-	b.do(cdpnet.SetBlockedURLs([]string{"*/api/v1/tags", "*/api/v1/folders?*"}))
+	b.block("*/api/v1/tags", "*/api/v1/folders?*")
 	b.open("/files?folder=" + folder)
 	b.says("Tags and folders are missing here.")
 	is.Equal(b.js(tagged), false)
@@ -786,7 +786,7 @@ func TestBrowserLate(t *testing.T) {
 	b.says("“b.txt” is uploaded.")
 	is.Equal(b.one("files", "folder.id"), folder)
 	b.until(`document.querySelectorAll('#main .item').length === 2`)
-	b.do(cdpnet.SetBlockedURLs([]string{}))
+	b.block()
 	b.press("Try again")
 	b.until(tagged)
 	b.until(`document.querySelectorAll('#main .folders a').length === 112 && document.querySelector('#main .folders [aria-current]').textContent.includes(' 2')`)
@@ -795,10 +795,10 @@ func TestBrowserLate(t *testing.T) {
 	b.open("/files") // they come late
 	b.until(tagged)
 
-	b.do(cdpnet.SetBlockedURLs([]string{"*/api/v1/tags"}))
+	b.block("*/api/v1/tags")
 	b.open("/tags")
 	b.until(`document.querySelector('#main .alert')?.textContent.includes('cannot be reached')`)
-	b.do(cdpnet.SetBlockedURLs([]string{}))
+	b.block()
 	b.press("Try again")
 	b.until(`document.querySelectorAll('#main .item').length === 421`)
 }
