@@ -149,15 +149,19 @@ func TestSignInUnderFlood(t *testing.T) {
 		"new addresses": func(n int) string { return fmt.Sprintf("2001:db8:%x:%x::1", n>>16, n&0xffff) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			is := is.New(t)
 			a := start(t, behindProxy, realPasswords)
 			a.withPassword(a.user, "correct horse")
-			begun := time.Now()
 			device := a.login("192.0.2.7", "ann", "correct horse").want(200).cookieOf("__Host-kist_device")
+			var quiet time.Duration // the longest of some, since others may use the machine
+			for range 5 {
+				begun := time.Now()
+				a.login("192.0.2.7", "ann", "correct horse").want(200)
+				quiet = max(quiet, time.Since(begun))
+			}
 			// A machine that is slow without a flood has no two seconds with it, and the
 			// race detector makes hashing many times slower, so that a turn may not come in
 			// time: the gate runs this without it, and with it for data races alone.
-			limit, rounds := max(2*2*time.Second, 16*time.Since(begun)), 18
+			limit, rounds := max(2*2*time.Second, 16*quiet), 18
 			if raceEnabled {
 				limit, rounds = time.Minute, 2
 			}
@@ -174,7 +178,9 @@ func TestSignInUnderFlood(t *testing.T) {
 				}
 				signIn("192.0.2.7")                      // a network that has signed in before
 				signIn("198.51.100.9", "Cookie", device) // a browser that has, elsewhere
-				is.True(time.Since(begun) < limit)
+				if took := time.Since(begun); took >= limit {
+					t.Errorf("signed in twice within %v, and within %v without a flood", took, quiet)
+				}
 			}
 		})
 	}
