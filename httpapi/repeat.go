@@ -3,6 +3,7 @@ package httpapi
 import (
 	"bytes"
 	"io"
+	"net/http"
 	"strings"
 	"sync"
 	"time"
@@ -14,6 +15,14 @@ import (
 	"kist/kv/jobs"
 	"kist/kv/record"
 )
+
+// Repeatable reports whether the operation creates something from a JSON body for a known
+// caller, and does not answer with an API key. Answers are stored for repeats, and the
+// secrets of keys are never stored.
+func (r *Route) Repeatable() bool {
+	return r.Method == http.MethodPost && (r.Reply.Status == http.StatusCreated || r.Reply.Status == http.StatusAccepted) &&
+		r.Body != nil && r.Body.Media == web.JSONType && !r.Access.Open && r.ID != "createKey" && r.ID != "createSetup"
+}
 
 // maxRepeated is the maximum body of a repeatable request, in bytes: that of the longest
 // text.

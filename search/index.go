@@ -334,24 +334,11 @@ func (x *Index) openAndFollow(ctx context.Context, wipe bool) (err error) {
 	case <-x.broken: // an error of the previous index
 	default:
 	}
-	select {
-	case <-x.rebuildNow:
-		wipe = true
-	default:
-	}
 	_, latest, trimmed, err := x.o.Feed(^uint64(0)>>1, 1)
 	if err != nil {
 		return err
 	}
-	at := uint64(0)
-	if !wipe {
-		if at, err = x.proven(latest, trimmed); err != nil {
-			if !errors.Is(err, os.ErrNotExist) {
-				x.o.Log.Info("the search index is rebuilt", "because", err)
-			}
-			wipe = true
-		}
-	}
+	at, wipe := x.mustRebuild(wipe, latest, trimmed)
 	if err := os.Remove(x.proofFile()); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
@@ -360,7 +347,6 @@ func (x *Index) openAndFollow(ctx context.Context, wipe bool) (err error) {
 			return fmt.Errorf("cannot remove the old search index: %w", err)
 		}
 		x.change(func(s *State) { *s = State{Phase: Building, Latest: latest, Built: s.Built + 1} })
-		at = 0
 	} else {
 		x.change(func(s *State) { *s = State{Phase: Opening, Latest: latest, Documents: s.Documents, Built: s.Built} })
 	}

@@ -25,14 +25,6 @@ type Route struct {
 	web.Operation
 }
 
-// Repeatable reports whether the operation creates something from a JSON body for a known
-// caller, and does not answer with an API key. Answers are stored for repeats, and the
-// secrets of keys are never stored.
-func (r *Route) Repeatable() bool {
-	return r.Method == http.MethodPost && (r.Reply.Status == http.StatusCreated || r.Reply.Status == http.StatusAccepted) &&
-		r.Body != nil && r.Body.Media == web.JSONType && !r.Access.Open && r.ID != "createKey" && r.ID != "createSetup"
-}
-
 // table returns the operations as they are served. Repeatable ones have the extra parameter
 // and answer repeats.
 func (s *Server) table() []Route {

@@ -47,6 +47,24 @@ func (x *Index) prove(at uint64) error {
 	return os.Rename(aside, x.proofFile())
 }
 
+// mustRebuild decides whether the index is built from scratch: if asked says so, if Rebuild was called, or if no proof shows
+// that the existing one is intact. Otherwise it returns the place that the existing one has reached.
+func (x *Index) mustRebuild(asked bool, latest, trimmed uint64) (at uint64, rebuild bool) {
+	select {
+	case <-x.rebuildNow:
+		return 0, true
+	default:
+	}
+	if asked {
+		return 0, true
+	}
+	at, err := x.proven(latest, trimmed)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		x.o.Log.Info("the search index is rebuilt", "because", err)
+	}
+	return at, err != nil
+}
+
 // proven reads the proof and checks it against the files. It returns the place that the index has reached. The error says why
 // the index cannot be used, and is os.ErrNotExist if there is none.
 func (x *Index) proven(latest, trimmed uint64) (at uint64, err error) {
