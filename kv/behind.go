@@ -25,6 +25,8 @@ const (
 // there. The committer adds changes and freezes them; applyLoop writes frozen ones to
 // bbolt. At most two lots are in memory.
 type behind struct {
+	s *Store
+
 	layers  atomic.Pointer[layers]
 	version atomic.Uint64 // of the latest commit: see table.Mem
 
@@ -49,7 +51,8 @@ type layers struct {
 	applied        uint64 // how many lots went to the working copy
 }
 
-func (h *behind) start() {
+func (h *behind) start(s *Store) {
+	h.s = s
 	h.layers.Store(&layers{active: new(table.Mem), frozen: noChanges})
 	h.timer = time.NewTimer(time.Hour)
 	h.timer.Stop()
@@ -65,10 +68,10 @@ type view struct {
 
 // pin returns the store as it is after the latest commit. The caller rolls back
 // view.bolt when it is done. The error is ErrClosed if the store is closed.
-func (s *Store) pin() (view, error) {
+func (h *behind) pin() (view, error) {
 	for {
-		applied := s.behind.layers.Load().applied
-		b, err := s.bolt.Begin(false)
+		applied := h.layers.Load().applied
+		b, err := h.s.bolt.Begin(false)
 		if err != nil {
 			if errors.Is(err, berrors.ErrDatabaseNotOpen) {
 				err = ErrClosed
@@ -78,7 +81,7 @@ func (s *Store) pin() (view, error) {
 		// Whatever bbolt has is of this version or earlier, because it was committed
 		// before it went there. What bbolt does not have is in the layers, unless it
 		// went there and was removed from them in between.
-		v := view{bolt: b, version: s.behind.version.Load(), layers: s.behind.layers.Load()}
+		v := view{bolt: b, version: h.version.Load(), layers: h.layers.Load()}
 		if v.layers.applied == applied {
 			return v, nil
 		}
@@ -192,13 +195,12 @@ func (h *behind) retry() {
 // applyLoop writes frozen changes to the working copy. If that fails, nothing new is
 // stored, reading goes on, and it tries again every second. If it never succeeds, the
 // next start makes a new working copy from the journal.
-func (s *Store) applyLoop() {
-	h := &s.behind
+func (h *behind) applyLoop() {
 	for m := range h.frozen {
 		for {
-			err := s.apply(m)
+			err := h.apply(m)
 			if err != nil {
-				_ = s.space.commitFailed(err) // for the log; callers get it when they write
+				_ = h.s.space.commitFailed(err) // for the log; callers get it when they write
 				h.broken.Store(&err)
 			} else {
 				h.broken.Store(nil)
@@ -220,7 +222,8 @@ func (s *Store) applyLoop() {
 }
 
 // apply writes changes to bbolt.
-func (s *Store) apply(m *table.Mem) error {
+func (h *behind) apply(m *table.Mem) error {
+	s := h.s
 	write := func(b *bolt.Tx) error { return m.Apply(b, s.buckets) }
 	err := s.bolt.Update(write)
 	if workcopy.NoRoom(err) && s.space.removeBallast() {

@@ -95,7 +95,7 @@ func Rederived(s *Store, path string, lost func(error)) (*Store, error) {
 	}
 	other := &Store{bolt: db, schema: s.schema}
 	other.clock.now = s.clock.now
-	other.behind.start()
+	other.behind.start(other)
 	return other, s.schema.Rederive(StoreBolt(s), db, lost)
 }
 

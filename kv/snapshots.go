@@ -55,7 +55,7 @@ func (g *generation) renew(s *Store) {
 	default:
 		return
 	}
-	v, err := s.pin()
+	v, err := s.behind.pin()
 	if err == nil {
 		if err = s.journal.Begin(s.state); err != nil {
 			v.release()

@@ -139,12 +139,12 @@ func Open(dir string, o Options) (*Store, error) {
 	if s.space.space = o.Space; o.Space == nil {
 		s.space.space = func() (disk.Room, error) { return disk.Space(dir) }
 	}
-	s.behind.start()
+	s.behind.start(s)
 	if err := s.open(); err != nil {
 		return nil, errors.Join(err, l.Release())
 	}
 	s.work.Go(s.commitLoop)
-	s.work.Go(s.applyLoop)
+	s.work.Go(s.behind.applyLoop)
 	s.ticking.Go(s.flushLoop)
 	s.ticking.Go(s.scrubs.loop)
 	return s, nil

@@ -28,7 +28,7 @@ const MostMapped = 44 << 20
 // SetRelaxed drops the pages of the working copy from this process's memory. They come
 // back from the system's cache when they are read again.
 func (s *Store) SetRelaxed() error {
-	v, err := s.pin()
+	v, err := s.behind.pin()
 	if err != nil {
 		return err
 	}

@@ -34,7 +34,7 @@ type Tx struct {
 // not call Update, which may have to wait for fn.
 func (s *Store) View(fn func(*Tx) error) error {
 	drops := s.drops.Load() // before the view is taken: see Cache
-	v, err := s.pin()
+	v, err := s.behind.pin()
 	if err != nil {
 		return err
 	}
@@ -142,7 +142,7 @@ func (s *Store) commit(batch []*job) ([]*job, error) {
 	if err := s.behind.failure(); err != nil {
 		return batch, s.failed(err)
 	}
-	v, err := s.pin()
+	v, err := s.behind.pin()
 	if err != nil {
 		return batch, err
 	}

@@ -81,7 +81,7 @@ func (schema *Schema) Inspect(dir, scratch string, read func(int64), problem fun
 	}
 	i.s = &Store{dir: dir, bolt: db, schema: schema}
 	i.s.clock.now = time.Now
-	i.s.behind.start()
+	i.s.behind.start(i.s)
 	if whole { // otherwise the secret may be in an unreadable part
 		if err := belongs(i.s.dir, db); err != nil {
 			once(err)

@@ -88,7 +88,7 @@ func (m *Mem) set(b byte, key []byte, version uint64, value []byte) {
 		return
 	}
 	height := 1
-	for r := rand.Uint32(); height < maxHeight && r&3 == 0; r >>= 2 {
+	for r := rand.Uint32(); height < maxHeight && r&3 == 0; r >>= 2 { // #nosec G404 -- the height of a node is no secret
 		height++
 	}
 	n = &carve(&m.nodes, 1, 64)[0]
