@@ -39,6 +39,7 @@ type behind struct {
 	again   chan struct{}   // makes applyLoop try again at once
 
 	broken atomic.Pointer[error] // why the working copy cannot be written; nil if it can
+	left   error                 // why stop could not bring everything to the working copy
 }
 
 // noChanges is the frozen layer when there is none.
@@ -91,6 +92,20 @@ func (h *behind) pin() (view, error) {
 	}
 }
 
+// SetRelaxed drops the pages of the working copy from this process's memory. They come
+// back from the system's cache when they are read again. Not all systems can do that.
+func (s *Store) SetRelaxed() error {
+	v, err := s.behind.pin()
+	if err != nil {
+		return err
+	}
+	defer v.release()
+	return relax(s.bolt, v.bolt)
+}
+
+// SetRelaxed is Store.SetRelaxed within a transaction.
+func (tx *Tx) SetRelaxed() error { return relax(tx.s.bolt, tx.view.bolt) }
+
 // release ends the view.
 func (v view) release() { _ = v.bolt.Rollback() } // only fails if it has ended already
 
@@ -111,11 +126,26 @@ func (h *behind) show() {
 	}
 }
 
+// full reports whether it is time to freeze the changes in memory.
+func (h *behind) full() bool {
+	return h.commits >= behindCommits || h.layers.Load().active.Volume() >= behindBytes
+}
+
+// refuse returns an error if nothing may be committed, because the working copy cannot be
+// written. While it only lacks room on the disk, a few commits are taken: removals make
+// room.
+func (h *behind) refuse() error {
+	if err := h.failure(); err != nil && (!workcopy.NoRoom(err) || h.full()) {
+		return err
+	}
+	return nil
+}
+
 // proceed freezes the changes in memory if it is time, so that applyLoop writes them. It
 // waits for applyLoop if there are too many. The committer calls it between commits.
 func (h *behind) proceed() {
 	now := h.layers.Load()
-	if h.commits < behindCommits && now.active.Volume() < behindBytes {
+	if !h.full() {
 		return
 	}
 	if now.frozen != noChanges && h.failure() == nil {
@@ -154,6 +184,11 @@ func (h *behind) drain() error {
 	for {
 		now := h.layers.Load()
 		if now.frozen != noChanges {
+			select {
+			case <-h.applied: // of an earlier attempt
+				continue
+			default:
+			}
 			h.retry()
 			<-h.applied
 			if err := h.failure(); err != nil {
@@ -171,7 +206,7 @@ func (h *behind) drain() error {
 // stop brings everything to the working copy, if it can be written, and ends applyLoop.
 // Nobody may call retry any more.
 func (h *behind) stop() {
-	_ = h.drain() // failure keeps the error
+	h.left = h.drain()
 	close(h.frozen)
 	close(h.again)
 }

@@ -80,7 +80,7 @@ func (g *generation) renew(s *Store) {
 // or 0 if it failed; then all logs are still there.
 func (s *Store) snapshot(v view, at journal.State) int64 {
 	start := time.Now()
-	err := s.journal.Snapshot(s.stopping, at, workcopy.Format, unmapped(s, workcopy.Everything(v.read(), s.buckets)))
+	err := s.journal.Snapshot(s.stopping, at, workcopy.Format, unmapped(s, v, workcopy.Everything(v.read(), s.buckets)))
 	size := v.bolt.Size()
 	v.release()
 	if err == nil {
@@ -103,13 +103,13 @@ func (s *Store) snapshot(v view, at journal.State) int64 {
 
 // unmapped yields the operations and gives back the memory used to read them, so that
 // a snapshot does not keep the whole working copy in memory.
-func unmapped(s *Store, all func(func(journal.Op) bool)) func(func(journal.Op) bool) {
+func unmapped(s *Store, v view, all func(func(journal.Op) bool)) func(func(journal.Op) bool) {
 	return func(yield func(journal.Op) bool) {
 		read := 0
 		all(func(op journal.Op) bool {
 			if read += len(op.Key) + len(op.Value); read > 2<<20 {
 				if read = 0; FileMemory() > MostMapped {
-					_ = s.SetRelaxed() // if this fails, the memory is given back later
+					_ = relax(s.bolt, v.bolt) // if this fails, the memory is given back later
 				}
 			}
 			return yield(op)

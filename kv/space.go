@@ -203,7 +203,10 @@ func (d *diskSpace) commitSucceeded() {
 
 // Failing reports whether the latest commit could not be written because the disk
 // failed. The store tries again every second.
-func (s *Store) Failing() bool { return s.space.failed.Load() }
+func (s *Store) Failing() bool {
+	err := s.behind.failure()
+	return s.space.failed.Load() || err != nil && !workcopy.NoRoom(err)
+}
 
 // retryBytes is the size of a commit that shows that there is room again. A smaller
 // one might fit into the last block of a file.
@@ -220,7 +223,7 @@ func (s *Store) retryWrite() {
 			return tx.Put(workcopy.MetaBucket, metaTried, value)
 		})
 	}
-	if s.space.full.Load() && !s.space.low.Load() && try(retryBytes) == nil && try(8) == nil {
+	if s.space.full.Load() && !s.space.low.Load() && s.behind.failure() == nil && try(retryBytes) == nil && try(8) == nil {
 		s.space.full.Store(false)
 		s.log.Info("a write found room on the disk again")
 	}

@@ -356,7 +356,7 @@ func (s *Store) Close() error {
 		close(s.jobs)
 		s.closing.Unlock()
 		s.work.Wait()
-		err = errors.Join(err, s.behind.failure())
+		err = errors.Join(err, s.behind.left)
 		log, size := s.journal.End()
 		err = errors.Join(err, s.bolt.Sync(), s.bolt.Close(), s.journal.Close(), s.space.folder.Close())
 		if err == nil {

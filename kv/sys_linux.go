@@ -5,6 +5,7 @@ import (
 	"os"
 	"time"
 
+	bolt "go.etcd.io/bbolt"
 	"golang.org/x/sys/unix"
 )
 
@@ -25,15 +26,10 @@ func monotonic() func() time.Duration {
 // leave in this process's memory.
 const MostMapped = 44 << 20
 
-// SetRelaxed drops the pages of the working copy from this process's memory. They come
-// back from the system's cache when they are read again.
-func (s *Store) SetRelaxed() error {
-	v, err := s.behind.pin()
-	if err != nil {
-		return err
-	}
-	defer v.release() // bbolt does not move the map during a read
-	if _, _, fault := unix.Syscall(unix.SYS_MADVISE, s.bolt.Info().Data, uintptr(v.bolt.Size()), unix.MADV_DONTNEED); fault != 0 {
+// relax drops the pages of the working copy from this process's memory. bbolt does not
+// move the map during the transaction b.
+func relax(db *bolt.DB, b *bolt.Tx) error {
+	if _, _, fault := unix.Syscall(unix.SYS_MADVISE, db.Info().Data, uintptr(b.Size()), unix.MADV_DONTNEED); fault != 0 {
 		return fmt.Errorf("cannot release memory: %w", fault)
 	}
 	return nil

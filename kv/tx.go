@@ -24,6 +24,7 @@ type Tx struct {
 	Now time.Time
 
 	s     *Store
+	view  view
 	write bool
 	drops uint64      // Store.drops before the transaction began; only in a View
 	after []refresher // refreshed when the transaction is committed
@@ -39,7 +40,7 @@ func (s *Store) View(fn func(*Tx) error) error {
 		return err
 	}
 	defer v.release()
-	return fn(&Tx{Tx: v.read(), Now: s.clock.wall(), s: s, drops: drops})
+	return fn(&Tx{Tx: v.read(), Now: s.clock.wall(), s: s, view: v, drops: drops})
 }
 
 // Instant returns the instant of the transaction as it is stored.
@@ -139,7 +140,7 @@ func (s *Store) nextJob() *job {
 // in one transaction, and returns them all. A failed job is undone and keeps its own
 // error; the returned error is for all others.
 func (s *Store) commit(batch []*job) ([]*job, error) {
-	if err := s.behind.failure(); err != nil {
+	if err := s.behind.refuse(); err != nil {
 		return batch, s.failed(err)
 	}
 	v, err := s.behind.pin()
@@ -157,7 +158,7 @@ func (s *Store) commit(batch []*job) ([]*job, error) {
 	var now time.Time
 	for n := 0; n < len(batch); n++ {
 		now = s.clock.wall()
-		tx := &Tx{Tx: t, Now: now, s: s, write: true}
+		tx := &Tx{Tx: t, Now: now, s: s, view: v, write: true}
 		mark := t.Mark()
 		j := batch[n]
 		j.err = run(j.fn, tx)
@@ -246,7 +247,7 @@ func (s *Store) commit(batch []*job) ([]*job, error) {
 // failed turns the error of a commit that could not be written into one for the client.
 func (s *Store) failed(err error) error {
 	err = s.space.commitFailed(err)
-	if errors.Is(err, ErrUnwritable) {
+	if errors.Is(err, ErrUnwritable) && !errors.As(err, new(*copyError)) {
 		s.gen.due = true // write a snapshot when the disk works again: its part of the log may be bad too
 	}
 	return err

@@ -362,7 +362,7 @@ func (m *Import) flush() error {
 	if m.Tell != nil && err == nil {
 		m.Tell(m.report)
 	}
-	return errors.Join(err, m.releaseMemory())
+	return errors.Join(err, releaseMemory(m.Store))
 }
 
 // releaseEvery is after how many entries of a transaction the memory use is
@@ -370,12 +370,13 @@ func (m *Import) flush() error {
 const releaseEvery = 20
 
 // releaseMemory releases the memory used by reading the store if there is a lot of
-// it. Otherwise the whole store would end up mapped.
-func (m *Import) releaseMemory() error {
+// it. Otherwise the whole store would end up mapped. from is the store, or the
+// transaction that runs.
+func releaseMemory(from interface{ SetRelaxed() error }) error {
 	if kv.FileMemory() <= kv.MostMapped {
 		return nil
 	}
-	return m.Store.SetRelaxed()
+	return from.SetRelaxed()
 }
 
 // outcome is the result of an entry in a transaction.
@@ -407,7 +408,7 @@ func (m *Import) commit(batch []*entry) error {
 			var o outcome
 			var err error
 			if i%releaseEvery == releaseEvery-1 {
-				if err := m.releaseMemory(); err != nil {
+				if err := releaseMemory(tx); err != nil {
 					return err
 				}
 			}
