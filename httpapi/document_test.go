@@ -569,8 +569,8 @@ func (r *Route) Statuses() []int {
 			all = append(all, http.StatusInsufficientStorage)
 		}
 	}
-	if r.Body != nil && (r.Access.Scope == record.ScopeWrite || r.Access.Scope == record.ScopeUpload) {
-		all = append(all, http.StatusTooManyRequests) // the limit of written bytes
+	if r.writes() {
+		all = append(all, http.StatusTooManyRequests)
 	}
 	if r.Body != nil {
 		all = append(all, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity)

@@ -186,6 +186,12 @@ func (s *Server) allowed(path string) string {
 	return strings.Join(slices.Sorted(maps.Keys(known)), ", ")
 }
 
+// writes reports whether the operation stores something from a body for its caller. The
+// limit of written bytes applies to it.
+func (r *Route) writes() bool {
+	return r.Body != nil && (r.Access.Scope == record.ScopeWrite || r.Access.Scope == record.ScopeUpload)
+}
+
 func (s *Server) handle(r Route) httprouter.Handle {
 	answer := func(c *web.Request) error {
 		c.Made = r.Reply.Status
@@ -206,6 +212,11 @@ func (s *Server) handle(r Route) httprouter.Handle {
 		}
 		if err := c.Authorize(r.Access); err != nil {
 			return err
+		}
+		if r.writes() && c.Caller != nil {
+			if err := c.Site.Store.MayWrite(c.Owner()); err != nil {
+				return err
+			}
 		}
 		var err error
 		if r.Slugs && c.Caller == nil {

@@ -101,9 +101,14 @@ func (w *writes) wait(owner record.ID, now time.Time) time.Duration {
 	return max(time.Second, time.Duration((bytes-limit)/limit*float64(time.Hour)))
 }
 
-// MayWrite refuses records while too much was recently written for their owner.
-func (tx *Tx) MayWrite(owner record.ID) error {
-	if wait := tx.s.writes.wait(owner, tx.Now); wait > 0 {
+// MayWrite refuses writes while too much was recently written for their owner.
+func (tx *Tx) MayWrite(owner record.ID) error { return tx.s.writes.allow(owner, tx.Now) }
+
+// MayWrite is Tx.MayWrite for a check before a transaction.
+func (s *Store) MayWrite(owner record.ID) error { return s.writes.allow(owner, s.Now()) }
+
+func (w *writes) allow(owner record.ID, now time.Time) error {
+	if wait := w.wait(owner, now); wait > 0 {
 		return &record.Error{Fault: record.TooMany, Code: "too_many_writes", Text: "Too much was written for this account in the last hour. Try again later.", Retry: wait}
 	}
 	return nil

@@ -1,0 +1,57 @@
+package httpapi
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"kist/httpapi/web"
+	"kist/kv"
+	"kist/kv/tables"
+)
+
+// writesPerHour gives the server a store with another limit of written bytes.
+func writesPerHour(t *testing.T, limit int64) func(*web.Config) {
+	return func(c *web.Config) {
+		dir := c.Store.Dir()
+		err := c.Store.Close()
+		if err == nil {
+			c.Store, err = kv.Open(dir, kv.Options{Schema: tables.All, Space: smallDisk, WritesPerHour: limit})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := c.Store.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// The limit of written bytes applies to everything that an owner writes, not only to
+// records. Reading and deleting go on.
+func TestWritesOfAllKindsAreLimited(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := start(t, writesPerHour(t, 2000))
+	tag := "/api/v1/tags/" + a.post("/api/v1/tags", `{"name":"first"}`).want(http.StatusCreated).text("data.id")
+	n, status := 0, http.StatusOK
+	for ; n < 60 && status == http.StatusOK; n++ {
+		status = a.patch(tag, fmt.Sprintf(`{"name":"name %d"}`, n)).status
+	}
+	is.True(n > 5)
+	is.Equal(status, http.StatusTooManyRequests)
+	for path, body := range map[string]string{
+		"/api/v1/tags": `{"name":"t"}`, "/api/v1/folders": `{"name":"f"}`, "/api/v1/notes": `{"content":"c"}`,
+		"/api/v1/integrations/webhooks": `{"url":"https://example.org/"}`,
+	} {
+		got := a.post(path, body)
+		is.Equal(got.status, http.StatusTooManyRequests)
+		is.True(got.header.Get("Retry-After") != "")
+	}
+	is.Equal(a.get("/api/v1/tags").status, http.StatusOK)
+	is.True(a.delete(tag).status < 300)
+}
