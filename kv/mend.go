@@ -26,7 +26,7 @@ type Refill struct {
 func (schema *Schema) Rederive(from, to *bolt.DB, lost func(error)) error {
 	return from.View(func(old *bolt.Tx) error {
 		buckets := schema.Buckets()
-		r := &Refill{Tx: &Tx{}, Before: &Tx{Tx: table.On(old, 0)}, Lost: lost}
+		r := &Refill{Tx: &Tx{s: &Store{schema: schema}}, Before: &Tx{Tx: table.On(old, 0)}, Lost: lost}
 		var b *bolt.Tx
 		var added *table.Mem
 		begin := func() (err error) {
@@ -43,10 +43,14 @@ func (schema *Schema) Rederive(from, to *bolt.DB, lost func(error)) error {
 			}
 			return b.Commit()
 		}
+		defer func() {
+			if b != nil {
+				_ = b.Rollback() // after a commit there is nothing to roll back
+			}
+		}()
 		if err := begin(); err != nil {
 			return err
 		}
-		defer func() { _ = b.Rollback() }() // after a commit there is nothing to roll back
 		r.Renew = func() error {
 			if err := commit(); err != nil {
 				return err

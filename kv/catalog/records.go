@@ -94,9 +94,6 @@ var RecordTable = kv.Table{
 			if r.Public && r.Reached {
 				a.Say("%s %s is public and used up", r.Kind.Name, r.ID)
 			}
-			if r.Bytes != nil && a.Get(UnreferencedBucket, r.Bytes.Ref[:]) != nil {
-				a.Say("%s %s has content that is marked as unreferenced", r.Kind.Name, r.ID)
-			}
 		})(a)
 		for _, k := range a.Walk(kv.ChangeBucket, nil, nil, false) {
 			if a.Get(kv.RecordBucket, k) == nil { // marks a removal
@@ -164,11 +161,6 @@ func refillRecords(r *kv.Refill) error {
 			return nil
 		},
 		Then: func(r *kv.Refill, v *record.Record) error {
-			if v.Bytes != nil {
-				if err := r.Delete(UnreferencedBucket, v.Bytes.Ref[:]); err != nil {
-					return err
-				}
-			}
 			if v.Kind == record.Bookmarks {
 				if err := repairPage(r.Before, r.Tx, v); err != nil {
 					return err
@@ -569,8 +561,8 @@ func Record(tx *kv.Tx, owner record.ID, k *record.Kind, idOrSlug string) (*recor
 	return r, nil
 }
 
-// Borrow is Record for a record that is only read: its Body is valid until the next
-// write of the transaction, or its end.
+// Borrow is Record for a record that is only read: its Body is valid until the
+// transaction ends.
 func Borrow(tx *kv.Tx, owner record.ID, k *record.Kind, idOrSlug string) (*record.Record, error) {
 	var key []byte
 	if id, err := uuid.Parse(idOrSlug); err == nil {

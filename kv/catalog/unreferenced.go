@@ -13,8 +13,17 @@ import (
 // UnreferencedTable keeps the contents that no record uses any more.
 var UnreferencedTable = kv.Table{
 	Buckets: []table.Bucket{UnreferencedBucket},
-	Refill:  func(r *kv.Refill) error { return r.Copy(UnreferencedBucket, nil) },
-	Redate:  kv.RedateInstants(UnreferencedBucket),
+	Check: func(a *kv.Audit) {
+		for ref := range a.Walk(UnreferencedBucket, nil, nil, false) {
+			if len(ref) == 32 && Referenced(a.Tx, [32]byte(ref)) {
+				a.Say("content %x is in use and marked as unreferenced", ref)
+			}
+		}
+	},
+	Refill: func(r *kv.Refill) error {
+		return r.Copy(UnreferencedBucket, func(ref []byte) bool { return len(ref) == 32 && !Referenced(r.Tx, [32]byte(ref)) })
+	},
+	Redate: kv.RedateInstants(UnreferencedBucket),
 }
 
 // Referenced reports whether a record or an item that waits for approval uses the

@@ -99,18 +99,9 @@ var ItemTable = kv.Table{
 	Buckets: []table.Bucket{itemBucket, itemState, itemBlob},
 	Check: kv.CheckRows(ItemRows, func(a *kv.Audit, i *record.Item) {
 		a.Refers(kv.RequestBucket, requestKey(i.Owner, i.Request), "upload", i.ID)
-		if i.State == record.Pending && a.Get(catalog.UnreferencedBucket, i.Ref[:]) != nil {
-			a.Say("upload %s has content that is marked as unreferenced", i.ID)
-		}
 	}),
 	Refill: kv.RefillRows(ItemRows, kv.Mending[record.Item]{
 		Mend: func(r *kv.Refill, i *record.Item) error { return standInRequest(r, i) },
-		Then: func(r *kv.Refill, i *record.Item) error {
-			if i.State != record.Pending {
-				return nil
-			}
-			return r.Delete(catalog.UnreferencedBucket, bytes.Clone(i.Ref[:]))
-		},
 	}),
 	Paid: []table.Bucket{itemBucket},
 	Contents: kv.IndexContents(itemBlob, ItemRows, func(i *record.Item) int64 { return i.Size }, func(i *record.Item) kv.Holder {

@@ -51,6 +51,7 @@ var UserTable = kv.Table{
 		_, err := UserRows.Delete(tx.Tx, owner[:])
 		return true, kv.UserError(err, "user")
 	},
+	Redate: kv.RedateRows(UserRows, func(r *kv.Redate, u *record.User) bool { return r.Past(&u.Created) }),
 }
 
 // KeyTable keeps API keys and sessions.

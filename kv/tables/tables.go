@@ -18,9 +18,9 @@ var All = &kv.Schema{
 		people.UserTable, people.KeyTable, people.DeviceTable,
 		catalog.TagTable, catalog.FolderTable,
 		jobs.FetchTable, jobs.ImportTable,
-		catalog.UnreferencedTable, catalog.SpentTable, // before records and items, which reference contents again
-		catalog.RecordTable, catalog.PageTable,
+		catalog.SpentTable, catalog.RecordTable, catalog.PageTable,
 		inbox.RequestTable, inbox.ItemTable, inbox.SenderTable, inbox.UploadTable,
+		catalog.UnreferencedTable,             // after all tables with contents
 		catalog.ViewTable,                     // after records and requests, which determine the counters
 		jobs.WebhookTable, jobs.DeliveryTable, // deleted first with an owner: a removed account has no events
 		jobs.AnswerTable, // after all tables for which a repair makes accounts
