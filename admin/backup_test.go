@@ -1,8 +1,10 @@
 package admin_test
 
 import (
+	"archive/tar"
 	"bytes"
 	"crypto/sha256"
+	big "encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -185,6 +187,37 @@ func TestBackupAndRestore(t *testing.T) {
 		is.NoErr(os.Chmod(p.data(), 0o700))
 		is.True(maps.Equal(p.serve().everything(key), want))
 	})
+}
+
+// After a power cut the newest commits may be in journal/recent alone. A tar of the
+// data directory has them.
+func TestRestoreTarAfterPowerCut(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newPlace(t).serve()
+	s.ann()
+	key := s.must("key", "create", "--user", "ann", "--name", "load")
+	addNotes(t, s.place, key, 0, 50)
+	s.kill()
+	recent, err := os.ReadFile(s.data("journal", "recent"))
+	is.NoErr(err)
+	base := int64(big.BigEndian.Uint64(recent[52:]))
+	log, size := newest(t, s.place)
+	is.True(base < size)
+	is.NoErr(os.Truncate(s.data("journal", log), base))
+	is.NoErr(os.CopyFS(s.path("cut", "journal"), os.DirFS(s.data("journal"))))
+
+	var b bytes.Buffer
+	to := tar.NewWriter(&b)
+	is.NoErr(to.AddFS(os.DirFS(s.path("cut"))))
+	is.NoErr(to.Close())
+	p := newPlace(t)
+	r := p.run(b.String(), "restore", "-")
+	is.Equal(r.err, "")
+	is.Equal(r.code, 0)
+	again := p.serve()
+	hasNotes(t, p, key, 50)
+	again.stop()
 }
 
 // A folder that is no backup, and a data directory, are left alone.

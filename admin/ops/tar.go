@@ -106,7 +106,7 @@ func (b *snapshot) writeTar(w io.Writer) error {
 // The names in a tar. Anything may come before them, because the names in a tar of
 // a data directory may begin with the name of its folder.
 var (
-	journalEntry = regexp.MustCompile(`^(|.*/)journal/((?:log|snap)-[0-9a-f]{16})$`)
+	journalEntry = regexp.MustCompile(`^(|.*/)journal/(recent|(log|snap)-[0-9a-f]{16})$`)
 	contentEntry = regexp.MustCompile(`^(|.*/)blobs/[0-9a-f]{2}/([0-9a-f]{64})$`)
 )
 
@@ -152,7 +152,7 @@ func unpack(r io.Reader, folder string, content func(blobs.Ref, io.Reader) error
 		}
 		seen[m[2]] = true
 		if journal {
-			whole = true
+			whole = whole || m[3] != "" // recent alone is no journal
 			err = to.Create(m[2], t)
 		} else {
 			var ref blobs.Ref
