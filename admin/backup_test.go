@@ -21,6 +21,8 @@ import (
 	"testing"
 
 	"github.com/matryer/is"
+
+	"kist/kv/journal"
 )
 
 // upload stores a file over the API and returns its id.
@@ -189,7 +191,7 @@ func TestBackupAndRestore(t *testing.T) {
 	})
 }
 
-// After a power cut the newest commits may be in journal/recent alone. A tar of the
+// After a power cut the newest commits may be in journal.RecentName alone. A tar of the
 // data directory has them.
 func TestRestoreTarAfterPowerCut(t *testing.T) {
 	t.Parallel()
@@ -199,9 +201,9 @@ func TestRestoreTarAfterPowerCut(t *testing.T) {
 	key := s.must("key", "create", "--user", "ann", "--name", "load")
 	addNotes(t, s.place, key, 0, 50)
 	s.kill()
-	recent, err := os.ReadFile(s.data("journal", "recent"))
+	recent, err := os.ReadFile(s.data("journal", journal.RecentName))
 	is.NoErr(err)
-	base := int64(big.BigEndian.Uint64(recent[52:]))
+	base := int64(big.BigEndian.Uint64(recent[88:]))
 	log, size := newest(t, s.place)
 	is.True(base < size)
 	is.NoErr(os.Truncate(s.data("journal", log), base))

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/matryer/is"
+
+	"kist/kv/journal"
 )
 
 // A copier copies a folder. The load goes on meanwhile.
@@ -145,10 +147,10 @@ func copyBlocks(l *load, from, to string) error {
 	return nil
 }
 
-// passing tells the names that come and go while a server runs or starts.
+// passing tells the names that come and go while a server runs, starts or stops.
 func passing(name string) bool {
 	base := filepath.Base(name)
-	return base == "CLEAN" || base == "CLAIM" || strings.HasPrefix(name, "cache/")
+	return base == "CLEAN" || base == "CLAIM" || base == journal.RecentName || strings.HasPrefix(name, "cache/")
 }
 
 // pacer makes a function that waits until the load has got on a little, so

@@ -22,6 +22,8 @@ import (
 	"time"
 
 	"github.com/matryer/is"
+
+	"kist/kv/journal"
 )
 
 // A damage changes what stands at a path. rnd decides where.
@@ -205,7 +207,7 @@ func (r *ruin) victims() map[string]string {
 		return names
 	}
 	for _, kind := range []string{"log", "snap"} {
-		names := list("journal/" + kind + "-*")
+		names := slices.DeleteFunc(list("journal/"+kind+"-*"), func(path string) bool { return filepath.Base(path) == journal.RecentName })
 		all["oldest "+kind], all["newest "+kind] = names[0], names[len(names)-1]
 		all["middle "+kind] = names[len(names)/2]
 	}

@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/matryer/is"
+
+	"kist/kv/journal"
 )
 
 // A harm is something that happens to a file while no server runs.
@@ -251,6 +253,7 @@ func newest(t *testing.T, p *place) (name string, size int64) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	logs = slices.DeleteFunc(logs, func(path string) bool { return filepath.Base(path) == journal.RecentName })
 	path := slices.Max(logs)
 	info, err := os.Stat(path)
 	if err != nil {

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/matryer/is"
+
+	"kist/kv/journal"
 )
 
 // A syscall is one line of a trace: when it began and when it ended, in lines.
@@ -115,8 +117,8 @@ func TestOrderOfSyncs(t *testing.T) {
 		sum = c.live()[1].sum
 	}
 	blobs := regexp.QuoteMeta(p.data("blobs"))
-	journal := regexp.QuoteMeta(p.data("journal")) + `/recent>`
-	logs := regexp.QuoteMeta(p.data("journal")) + `/log-[0-9a-f]+>`
+	recent := regexp.QuoteMeta(p.data("journal")) + `/` + journal.RecentName + `>`
+	logs := regexp.QuoteMeta(p.data("journal")) + `/log-0[0-9a-f]+>`
 	named := []string{
 		`^linkat\(.*, "` + sum + `"`,
 		`^fsync\(\d+<` + blobs + "/" + sum[:2] + `>\) += 0`,
@@ -131,12 +133,12 @@ func TestOrderOfSyncs(t *testing.T) {
 		`^fsync\(\d+<` + blobs + `/.*\) += 0`,
 	}, named...),
 		`^pwrite64\(\d+<`+logs,
-		`^pwrite64\(\d+<`+journal,
-		`^fdatasync\(\d+<`+journal+`\) += 0`,
+		`^pwrite64\(\d+<`+recent,
+		`^fdatasync\(\d+<`+recent+`\) += 0`,
 		`^writev?\(\d+<(socket|TCP).*HTTP/1.1 201`,
 	)...)
-	inOrder(upload, `^fsync\(\d+<`+blobs+`>\) += 0`, `^fdatasync\(\d+<`+journal+`\) += 0`) // the new folder's name
-	inOrder(note, `^pwrite64\(\d+<`+logs, `^pwrite64\(\d+<`+journal, `^fdatasync\(\d+<`+journal+`\) += 0`, `^writev?\(\d+<(socket|TCP).*HTTP/1.1 201`)
+	inOrder(upload, `^fsync\(\d+<`+blobs+`>\) += 0`, `^fdatasync\(\d+<`+recent+`\) += 0`) // the new folder's name
+	inOrder(note, `^pwrite64\(\d+<`+logs, `^pwrite64\(\d+<`+recent, `^fdatasync\(\d+<`+recent+`\) += 0`, `^writev?\(\d+<(socket|TCP).*HTTP/1.1 201`)
 
 	// Nothing is answered before: of all answers, the first comes after the
 	// first sync of the journal.
@@ -146,7 +148,7 @@ func TestOrderOfSyncs(t *testing.T) {
 			if strings.Contains(call.text, "HTTP/1.1 201") && call.begin < answered {
 				answered = call.begin
 			}
-			if regexp.MustCompile(`^fdatasync\(\d+<`+journal).MatchString(call.text) && call.end < synced {
+			if regexp.MustCompile(`^fdatasync\(\d+<`+recent).MatchString(call.text) && call.end < synced {
 				synced = call.end
 			}
 		}

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/matryer/is"
+
+	"kist/kv/journal"
 )
 
 // addNotes makes notes numbered from first on, all acknowledged.
@@ -131,7 +133,7 @@ func TestFlippedBitIsRepaired(t *testing.T) {
 	addNotes(t, p, key, 0, 600)
 	s.kill()
 	log := flipBit(t, p)
-	is.NoErr(os.Remove(p.data("journal", "recent"))) // it would mend the log
+	is.NoErr(os.Remove(p.data("journal", journal.RecentName))) // it would mend the log
 	s = p.start()
 	is.Equal(s.end(), 1)
 	is.True(strings.Contains(s.log.String(), "journal/"+log+" is damaged"))
@@ -165,7 +167,7 @@ func TestRepairTellsWhatIsLost(t *testing.T) {
 	s.kill()
 	is.NoErr(os.RemoveAll(p.data("cache")))
 	flipBit(t, p)
-	is.NoErr(os.Remove(p.data("journal", "recent"))) // it would mend the log
+	is.NoErr(os.Remove(p.data("journal", journal.RecentName))) // it would mend the log
 	for _, args := range [][]string{{"--dry-run"}, nil} {
 		r := p.run("", append([]string{"verify", "--repair"}, args...)...)
 		is.Equal(r.code, 4)

@@ -40,7 +40,7 @@ type failingFile struct {
 
 func (f *failingFolder) Open(name string) (journal.File, error) {
 	file, err := f.Folder.Open(name)
-	if strings.HasPrefix(name, "log-") {
+	if strings.HasPrefix(name, "log-") && name != journal.RecentName {
 		f.log = file
 	}
 	return failingFile{file, f}, err

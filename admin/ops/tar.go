@@ -16,6 +16,7 @@ import (
 	"kist/blobs"
 	"kist/blobs/disk"
 	"kist/kv/datadir"
+	"kist/kv/journal"
 )
 
 // toTar writes a tar beside dest, reads it back, and renames it to dest.
@@ -106,7 +107,7 @@ func (b *snapshot) writeTar(w io.Writer) error {
 // The names in a tar. Anything may come before them, because the names in a tar of
 // a data directory may begin with the name of its folder.
 var (
-	journalEntry = regexp.MustCompile(`^(|.*/)journal/(recent|(log|snap)-[0-9a-f]{16})$`)
+	journalEntry = regexp.MustCompile(`^(|.*/)journal/((?:log|snap)-[0-9a-f]{16})$`)
 	contentEntry = regexp.MustCompile(`^(|.*/)blobs/[0-9a-f]{2}/([0-9a-f]{64})$`)
 )
 
@@ -135,9 +136,9 @@ func unpack(r io.Reader, folder string, content func(blobs.Ref, io.Reader) error
 			continue
 		}
 		name := path.Clean(h.Name)
-		m, journal := journalEntry.FindStringSubmatch(name), true
+		m, records := journalEntry.FindStringSubmatch(name), true
 		if m == nil {
-			m, journal = contentEntry.FindStringSubmatch(name), false
+			m, records = contentEntry.FindStringSubmatch(name), false
 		}
 		switch {
 		case m == nil:
@@ -151,8 +152,8 @@ func unpack(r io.Reader, folder string, content func(blobs.Ref, io.Reader) error
 			return fmt.Errorf("the tar has %s twice", console.Printable(name))
 		}
 		seen[m[2]] = true
-		if journal {
-			whole = whole || m[3] != "" // recent alone is no journal
+		if records {
+			whole = whole || m[2] != journal.RecentName // it alone is no journal
 			err = to.Create(m[2], t)
 		} else {
 			var ref blobs.Ref

@@ -21,7 +21,7 @@ func (e *Superseded) Unwrap() error { return e.Err }
 type Mended struct{ Err error }
 
 func (e *Mended) Error() string {
-	return e.Err.Error() + "; journal/" + recentName + " has the same data"
+	return e.Err.Error() + "; journal/" + RecentName + " has the same data"
 }
 
 func (e *Mended) Unwrap() error { return e.Err }

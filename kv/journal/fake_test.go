@@ -353,7 +353,7 @@ func init() { recentSize = 6 << 10 }
 func withoutRecent(m *memory) *memory {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.seen, recentName)
+	delete(m.seen, RecentName)
 	return m
 }
 

@@ -135,7 +135,7 @@ func TestFlippedBytes(t *testing.T) {
 func newestLog(m *memory) string {
 	name := ""
 	for other := range m.seen {
-		if strings.HasPrefix(other, logName) {
+		if strings.HasPrefix(other, logName) && other != RecentName {
 			name = max(name, other)
 		}
 	}

@@ -203,7 +203,7 @@ type watched struct {
 
 func (w watched) Open(name string) (File, error) {
 	f, err := w.memory.Open(name)
-	if name == recentName {
+	if name == RecentName {
 		return f, err // it is as long as it is
 	}
 	return watchedFile{f, w}, err

@@ -1,7 +1,8 @@
 // Package journal is the write-ahead log of a store of (bucket, key, value). It
 // has append-only logs, with one record and one sync for each commit, and
 // immutable snapshots of the whole store. These files alone can restore the
-// store, except after a power cut: then the file recent has the newest records. DESIGN.md of package kv has the formats.
+// store, except after a power cut: then the file recent has the newest records.
+// DESIGN.md of package kv has the formats.
 //
 // When Append returns, its record is on stable storage. A crash may leave one
 // record more than were acknowledged, never one less. A copy of the folder
@@ -258,7 +259,7 @@ func (s *files) list() (generations, error) {
 	var g generations
 	for _, name := range names {
 		for kind, seqs := range map[string]*[]uint64{logName: &g.logs, snapName: &g.snaps} {
-			if seq, err := strconv.ParseUint(strings.TrimPrefix(name, kind), 16, 64); err == nil && name == fileName(kind, seq) {
+			if seq, err := strconv.ParseUint(strings.TrimPrefix(name, kind), 16, 64); err == nil && name == fileName(kind, seq) && name != RecentName {
 				*seqs = append(*seqs, seq)
 			}
 		}

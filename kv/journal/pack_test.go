@@ -18,7 +18,7 @@ import (
 func layouts(m *memory) map[string]byte {
 	all := map[string]byte{}
 	for name, f := range m.seen {
-		if name != recentName {
+		if name != RecentName {
 			all[name] = f.data[11]
 		}
 	}

@@ -8,23 +8,32 @@ import (
 	"hash/crc32"
 	"io"
 	"io/fs"
+	"slices"
 	"strings"
 )
 
-// The file recent has the records at the end of the newest log a second time,
-// from the byte base of that log on. It has a fixed size and is written over and
-// over. A commit syncs only this file: a log grows, so syncing it also writes
-// metadata of the file system. The records before base are on stable storage in
-// the log. DESIGN.md of package kv has more.
+// RecentName is the name of a file that is called recent here. It has the records
+// at the end of the newest log a second time, from the byte base of that log on.
+// It has a fixed size and is written over and over. A commit syncs only this file:
+// a log grows, so syncing it also writes metadata of the file system. The records
+// before base are on stable storage in the log. DESIGN.md of package kv has more.
 //
 // Programs see each record in the log before it is acknowledged, so a copy does
-// not need recent. After a power cut the log may lack what recent has.
+// not need recent. After a power cut the log may lack what recent has. A clean
+// stop removes recent.
+const RecentName = logName + "ffffffffffffffff"
+
 const (
-	recentName  = "recent"
-	recentMagic = "kistlast"
-	recentHead  = 4096 // where its records begin; what comes before is the head, and zeros
-	recentSums  = len(recentMagic) + headerSize + 8 + 8
+	recentLayout = 3
+	recentHead   = 4096 // where its records begin; what comes before is the head, and zeros
+	recentSums   = headerSize + headerSize + 8 + 8
 )
+
+// recentMark is the beginning of recent. Programs that do not know recent take it
+// for a log of a newer layout and refuse the journal. Otherwise they would lose
+// the records that recent alone may have. In the place of the checksum are zeros,
+// which fit no layout that they know.
+var recentMark = append(binary.BigEndian.AppendUint32([]byte(logMagic), recentLayout), make([]byte, headerSize-12)...)
 
 // recentSize is how many bytes of records fit into recent. Tests make it smaller.
 var recentSize int64 = 1 << 20
@@ -38,7 +47,7 @@ func (s *files) openFile(name string) (File, error) {
 	}
 	mended, err := s.mend(f)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("cannot read journal/%s: %w", recentName, err), f.Close())
+		return nil, errors.Join(fmt.Errorf("cannot read journal/%s: %w", RecentName, err), f.Close())
 	}
 	return mended, nil
 }
@@ -56,7 +65,7 @@ type mendedLog struct {
 // recent does not belong to it. Whole records of the log are preferred, because
 // a copy may have an older recent.
 func (s *files) mend(f File) (File, error) {
-	recent, err := s.folder.Open(recentName)
+	recent, err := s.folder.Open(RecentName)
 	if errors.Is(err, fs.ErrNotExist) || errors.As(err, new(*Irregular)) {
 		return f, nil
 	}
@@ -76,7 +85,7 @@ func (s *files) mend(f File) (File, error) {
 		return nil, err
 	}
 	at, seq := int64(binary.BigEndian.Uint64(head[recentSums-16:])), binary.BigEndian.Uint64(head[recentSums-8:])
-	if crc32.Checksum(head[:recentSums], castagnoli) != binary.BigEndian.Uint32(head[recentSums:]) || !bytes.Equal(head[len(recentMagic):recentSums-16], own) || at < headerSize || at > size {
+	if crc32.Checksum(head[:recentSums], castagnoli) != binary.BigEndian.Uint32(head[recentSums:]) || !bytes.Equal(head[:headerSize], recentMark) || !bytes.Equal(head[headerSize:recentSums-16], own) || at < headerSize || at > size {
 		return f, nil
 	}
 	m := &mendedLog{File: f, base: at}
@@ -226,7 +235,7 @@ func (j *Journal) aim(base int64, seq uint64) {
 }
 
 func (j *Journal) recentHead(base int64, seq uint64) []byte {
-	b := append([]byte(recentMagic), j.head...)
+	b := slices.Concat(recentMark, j.head)
 	b = binary.BigEndian.AppendUint64(b, uint64(base))
 	b = binary.BigEndian.AppendUint64(b, seq)
 	return binary.BigEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
@@ -243,7 +252,7 @@ func (j *Journal) renewRecent() error {
 	s, known := j.disk()
 	err := error(nil)
 	if !known || s.Free-s.Reserve > 2*recentSize {
-		if err = j.files.folder.Publish(recentName, func(w io.Writer) error {
+		if err = j.files.folder.Publish(RecentName, func(w io.Writer) error {
 			// In small pieces: Linux keeps a large write in the cache as one piece
 			// and would write all of it again with each record.
 			_, err := w.Write(append(j.recentHead(j.end, j.at.Seq), make([]byte, recentHead-recentSums-4)...))
@@ -254,17 +263,14 @@ func (j *Journal) renewRecent() error {
 			return err
 		}); err == nil {
 			j.stale = false
-			if f, err := j.files.folder.Open(recentName); err == nil {
+			if f, err := j.files.folder.Open(RecentName); err == nil {
 				j.recent, j.base, j.lost = f, j.end, false
 			}
 			return nil
 		}
 	}
 	if j.stale {
-		if failed := j.files.folder.Remove(recentName); failed != nil && !errors.Is(failed, fs.ErrNotExist) {
-			return errors.Join(err, failed)
-		}
-		if failed := j.files.folder.Sync(); failed != nil {
+		if failed := j.removeRecent(); failed != nil {
 			return errors.Join(err, failed)
 		}
 		j.stale = false
@@ -272,17 +278,28 @@ func (j *Journal) renewRecent() error {
 	return nil
 }
 
-// closeRecent syncs the log and makes recent belong to no log.
+// closeRecent syncs the log and removes recent, so that an older program may
+// continue.
 func (j *Journal) closeRecent() error {
-	if j.recent == nil {
+	err := j.flush()
+	if j.recent != nil {
+		err = errors.Join(err, j.recent.Close())
+		j.recent = nil
+	}
+	if err != nil {
+		return err
+	}
+	return j.removeRecent()
+}
+
+// removeRecent removes recent if it exists.
+func (j *Journal) removeRecent() error {
+	err := j.files.folder.Remove(RecentName)
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	err := j.flush()
 	if err == nil {
-		_, err = j.recent.WriteAt(make([]byte, recentSums+4), 0)
+		err = j.files.folder.Sync()
 	}
-	if err == nil {
-		err = j.recent.Datasync()
-	}
-	return errors.Join(err, j.recent.Close())
+	return err
 }

@@ -2,8 +2,11 @@ package journal
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
+	"hash/crc32"
 	"math/rand/v2"
+	"regexp"
 	"syscall"
 	"testing"
 
@@ -49,7 +52,7 @@ func TestRecentIsSynced(t *testing.T) {
 		is.NoErr(j.Append(&r, b.State))
 		j.Drain()
 	}
-	is.Equal(synced[recentName], 1000)
+	is.Equal(synced[RecentName], 1000)
 	is.True(synced[j.name] >= 10)
 	is.True(synced[j.name] < 100)
 	is.True(holds(t, m.cut(m.rnd)).is(b))
@@ -138,13 +141,13 @@ func TestRecentFlipped(t *testing.T) {
 	refused, earlier := 0, 0
 	for range 600 {
 		c := m.copied()
-		flip(c.seen[recentName], 0)
+		flip(c.seen[RecentName], 0)
 		is.True(holds(t, c).is(b))
 		used := recentHead + int(j.end-j.base)
-		c.seen[recentName].data = c.seen[recentName].data[:used]
+		c.seen[RecentName].data = c.seen[RecentName].data[:used]
 		flip(c.seen[name], int(j.base))
 		if m.rnd.IntN(2) == 0 {
-			flip(c.seen[recentName], 0)
+			flip(c.seen[RecentName], 0)
 		}
 		cj, err := New(c, format)
 		is.NoErr(err)
@@ -168,14 +171,14 @@ func TestRecentOlderThanLog(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	m, j, b, _ := grown(t, 2)
-	older := []*inode{m.copied().seen[recentName]}
+	older := []*inode{m.copied().seen[RecentName]}
 	var r Record
 	for n := range 200 {
 		if n%5 == 0 {
 			next := b.with(&r, someOps(m.rnd))
 			m.fail = func(step, file string) error {
-				if step == "sync" && file == recentName {
-					older = append(older, m.copied().seen[recentName])
+				if step == "sync" && file == RecentName {
+					older = append(older, m.copied().seen[RecentName])
 					return syscall.EIO
 				}
 				return nil
@@ -185,22 +188,83 @@ func TestRecentOlderThanLog(t *testing.T) {
 		}
 		next := b.with(&r, someOps(m.rnd))
 		is.NoErr(j.Append(&r, next.State))
-		older = append(older, m.copied().seen[recentName])
+		older = append(older, m.copied().seen[RecentName])
 		b = next
 		c := m.copied()
-		c.seen[recentName] = older[m.rnd.IntN(len(older))]
+		c.seen[RecentName] = older[m.rnd.IntN(len(older))]
 		is.True(holds(t, c).is(b))
-		c.seen[recentName].data = bytes.Clone(c.seen[recentName].data)
-		for at := 0; at < len(c.seen[recentName].data); at += sector { // a copy made while it changes
+		c.seen[RecentName].data = bytes.Clone(c.seen[RecentName].data)
+		for at := 0; at < len(c.seen[RecentName].data); at += sector { // a copy made while it changes
 			if m.rnd.IntN(2) == 0 {
-				copy(c.seen[recentName].data[at:at+sector], m.seen[recentName].data[at:])
+				copy(c.seen[RecentName].data[at:at+sector], m.seen[RecentName].data[at:])
 			}
 		}
 		is.True(holds(t, c).is(b))
 	}
 }
 
-// After a clean stop recent belongs to no log: damage is reported, not mended.
+// olderReads reports whether the programs from before recent read the journal.
+// Their rules for names and headers are repeated here.
+func olderReads(t *testing.T, m *memory) bool {
+	t.Helper()
+	reads := true
+	for name, f := range m.seen {
+		h := f.data[:44]
+		known := regexp.MustCompile(`^(log|snap)-[0-9a-f]{16}$`).MatchString(name) && string(h[:8]) == map[byte]string{'l': "kist-log", 's': "kistsnap"}[name[0]]
+		if !known || binary.BigEndian.Uint32(h[8:]) <= 2 {
+			continue
+		}
+		misread := false
+		for n := range uint32(2) {
+			before := bytes.Clone(h[:40])
+			binary.BigEndian.PutUint32(before[8:], n+1)
+			misread = misread || crc32.Checksum(before, castagnoli) == binary.BigEndian.Uint32(h[40:])
+		}
+		reads = reads && misread
+	}
+	return reads
+}
+
+// An older program would lose what recent alone has. So it refuses the journal,
+// except after a clean stop.
+func TestRecentAndOlderPrograms(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(10) {
+		is := is.New(t)
+		m, j, b, _ := grown(t, seed)
+		is.True(!olderReads(t, m.copied()))
+		left := m.cut(m.rnd)
+		is.True(!olderReads(t, left))
+		is.NoErr(j.Close())
+		is.True(olderReads(t, m.cut(m.rnd)))
+
+		j, again := opened(t, left) // and nothing is appended
+		is.True(again.is(b))
+		is.NoErr(j.Close())
+		is.True(olderReads(t, left.cut(m.rnd)))
+		is.True(holds(t, left.cut(m.rnd)).is(b))
+	}
+}
+
+// A stop is not clean if the log cannot be synced. Then recent stays.
+func TestRecentStaysIfStopFails(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m, j, b, name := grown(t, 7)
+	m.fail = func(step, file string) error {
+		if step == "sync" && file == name {
+			return syscall.EIO
+		}
+		return nil
+	}
+	is.True(errors.Is(j.Close(), syscall.EIO))
+	m.fail = nil
+	for range 10 {
+		is.True(holds(t, m.cut(m.rnd)).is(b))
+	}
+}
+
+// After a clean stop there is no recent: damage is reported, not mended.
 func TestRecentAfterStop(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -299,7 +363,7 @@ func TestRecentWithFailedRecord(t *testing.T) {
 	m, j, b, _ := grown(t, 6)
 	is.NoErr(j.drain())
 	m.fail = func(step, file string) error {
-		if step == "truncate" || step == "sync" && file == recentName {
+		if step == "truncate" || step == "sync" && file == RecentName {
 			return syscall.EIO
 		}
 		return nil
@@ -328,10 +392,10 @@ func TestRecentWithoutRoom(t *testing.T) {
 		b = add(t, j, b, "one")
 		is.True(holds(t, m.cut(m.rnd)).is(b))
 	}
-	is.True(m.seen[recentName] == nil)
+	is.True(m.seen[RecentName] == nil)
 	j.OnDisk(func() (Space, error) { return Space{Free: 1 << 40}, nil })
 	is.NoErr(j.Begin(b.State))
 	b = add(t, j, b, "two")
-	is.True(m.seen[recentName] != nil)
+	is.True(m.seen[RecentName] != nil)
 	is.True(holds(t, m.cut(m.rnd)).is(b))
 }

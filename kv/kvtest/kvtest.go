@@ -31,6 +31,8 @@ import (
 	"kist/kv/table"
 	"kist/kv/tables"
 	"kist/kv/workcopy"
+
+	"kist/kv/journal"
 )
 
 // Key makes an API key for the owner.
@@ -116,7 +118,7 @@ func LeftOf(t testing.TB, s *kv.Store) string {
 		if strings.HasPrefix(e.Name(), ".new-") {
 			continue // unfinished; it may be gone by now
 		}
-		if e.Name() == "recent" {
+		if e.Name() == journal.RecentName {
 			continue // the log alone suffices unless the power fails
 		}
 		if e.IsDir() { // some tests put a folder in the place of a file
@@ -731,6 +733,7 @@ func Flip(t *testing.T, path string, at int64) {
 func NewestFile(t *testing.T, dir, kind string) string {
 	t.Helper()
 	all, err := filepath.Glob(filepath.Join(dir, "journal", kind+"-*"))
+	all = slices.DeleteFunc(all, func(path string) bool { return filepath.Base(path) == journal.RecentName })
 	if err != nil || len(all) == 0 {
 		t.Fatal("there is no "+kind, err)
 	}

@@ -23,6 +23,8 @@ import (
 	"kist/kv/record"
 	"kist/kv/repair"
 	"kist/kv/tables"
+
+	"kist/kv/journal"
 )
 
 // written returns a data directory as a kill leaves it: a generation, and commits after
@@ -45,7 +47,7 @@ func written(t *testing.T, notes int) (dir string, all map[string]string) {
 	if err := s.CheckCopy(func(err error) { t.Error(err) }); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(os.Mkdir(dir, 0o700), os.CopyFS(dir, os.DirFS(s.Dir())), os.Remove(filepath.Join(dir, "journal", "recent"))); err != nil {
+	if err := errors.Join(os.Mkdir(dir, 0o700), os.CopyFS(dir, os.DirFS(s.Dir())), os.Remove(filepath.Join(dir, "journal", journal.RecentName))); err != nil {
 		t.Fatal(err)
 	}
 	return dir, kvtest.ContentOf(t, s)
