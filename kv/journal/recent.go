@@ -88,20 +88,16 @@ func (s *files) mend(f File) (File, error) {
 	if crc32.Checksum(head[:recentSums], castagnoli) != binary.BigEndian.Uint32(head[recentSums:]) || !bytes.Equal(head[:headerSize], recentMark) || !bytes.Equal(head[headerSize:recentSums-16], own) || at < headerSize || at > size {
 		return f, nil
 	}
-	m := &mendedLog{File: f, base: at}
-	m.at, seq = consecutive(&reader{file: f, at: at, size: size}, seq)
 	room, err := recent.Size()
 	if err != nil {
 		return nil, err
 	}
-	from := recentHead + m.at - m.base
-	if m.rest = make([]byte, max(0, min(room, recentHead+recentSize)-from)); len(m.rest) > 0 {
-		if _, err := recent.ReadAt(m.rest, from); unread(err) != nil {
-			return nil, unread(err)
-		}
+	room = min(room, recentHead+recentSize)
+	m := &mendedLog{File: f, base: at}
+	m.at, seq = m.whole(size, seq)
+	if m.rest, err = consecutive(recent, recentHead+m.at-at, room, seq); err != nil {
+		return nil, err
 	}
-	end, _ := consecutive(&reader{file: bytes.NewReader(m.rest), size: int64(len(m.rest))}, seq)
-	m.rest = m.rest[:end]
 	return m, nil
 }
 
@@ -113,9 +109,10 @@ func unread(err error) error {
 	return fmt.Errorf("%w: %w", ErrRead, err)
 }
 
-// consecutive reads whole records that follow the one with the number seq. It
-// returns where they end, and the number of the last one.
-func consecutive(r *reader, seq uint64) (end int64, last uint64) {
+// whole returns where the whole records of the log end that follow the one with
+// the number seq, and the number of the last one.
+func (m *mendedLog) whole(size int64, seq uint64) (end int64, last uint64) {
+	r := &reader{file: m.File, at: m.base, size: size}
 	for {
 		end = r.at
 		payload, err := r.frame()
@@ -124,6 +121,33 @@ func consecutive(r *reader, seq uint64) (end int64, last uint64) {
 		}
 		seq++
 	}
+}
+
+// consecutive returns the frames of the whole records that follow the one with
+// the number seq. It reads nothing after them but what may be the beginning of
+// the next: other parts of recent may not be readable.
+func consecutive(recent io.ReaderAt, at, end int64, seq uint64) (frames []byte, err error) {
+	var head [frameHead + stateSize]byte
+	for end-at >= int64(len(head)) {
+		if _, err := recent.ReadAt(head[:], at); err != nil {
+			return frames, unread(err)
+		}
+		n := frameHead + int64(binary.BigEndian.Uint32(head[:]))
+		if n < int64(len(head)) || n > end-at || !claims(head[frameHead:], seq, seq+1) {
+			break
+		}
+		frame := make([]byte, n)
+		if _, err := recent.ReadAt(frame, at); err != nil {
+			return frames, unread(err)
+		}
+		if crc32.Checksum(frame[frameHead:], castagnoli) != binary.BigEndian.Uint32(frame[4:]) {
+			break
+		}
+		frames = append(frames, frame...)
+		at += n
+		seq++
+	}
+	return frames, nil
 }
 
 func (m *mendedLog) ReadAt(b []byte, off int64) (int, error) {

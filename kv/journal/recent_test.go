@@ -284,7 +284,49 @@ func TestRecentAfterStop(t *testing.T) {
 	is.True(holds(t, m.cut(m.rnd)).is(b))
 }
 
-func newJournal(t *testing.T, m *memory) *Journal {
+// unreadable is a folder with a byte of recent that cannot be read.
+type unreadable struct {
+	*memory
+	at int64
+}
+
+func (u unreadable) Open(name string) (File, error) {
+	f, err := u.memory.Open(name)
+	if name == RecentName && err == nil {
+		f = unreadableFile{f, u.at}
+	}
+	return f, err
+}
+
+type unreadableFile struct {
+	File
+	at int64
+}
+
+func (f unreadableFile) ReadAt(b []byte, off int64) (int, error) {
+	if off <= f.at && f.at < off+int64(len(b)) {
+		return 0, syscall.EIO
+	}
+	return f.File.ReadAt(b, off)
+}
+
+// A part of recent that cannot be read does not matter behind its last record,
+// and where the log has the same records. Otherwise it is an error.
+func TestRecentUnreadable(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m, j, b, name := grown(t, 8)
+	used := recentHead + j.end - j.base
+	is.True(holds(t, unreadable{m, used + 100}).is(b))
+	is.True(holds(t, unreadable{m, recentHead + 100}).is(b))
+	c := m.copied()
+	c.seen[name].data = c.seen[name].data[:j.base]
+	is.True(holds(t, unreadable{c, used + 100}).is(b))
+	_, _, err := replay(newJournal(t, unreadable{c, recentHead + 100}))
+	is.True(errors.Is(err, ErrRead))
+}
+
+func newJournal(t *testing.T, m Folder) *Journal {
 	t.Helper()
 	j, err := New(m, format)
 	is.New(t).NoErr(err)
