@@ -57,13 +57,14 @@ func (s *files) openFile(name string) (File, error) {
 type mendedLog struct {
 	File
 	base int64
-	at   int64  // where the whole records from base on end
-	rest []byte // the records after them, which only recent has
+	at   int64  // from where on recent decides
+	rest []byte // the records of recent from there on
 }
 
 // mend returns the log with what recent has in addition, or the log itself if
-// recent does not belong to it. Whole records of the log are preferred, because
-// a copy may have an older recent.
+// recent does not belong to it. A copy may have an older log or an older recent,
+// which may end with a record that failed. So the one that reaches further
+// decides. If both reach the same record, the log does.
 func (s *files) mend(f File) (File, error) {
 	recent, err := s.folder.Open(RecentName)
 	if errors.Is(err, fs.ErrNotExist) || errors.As(err, new(*Irregular)) {
@@ -93,9 +94,15 @@ func (s *files) mend(f File) (File, error) {
 		return nil, err
 	}
 	room = min(room, recentHead+recentSize)
-	m := &mendedLog{File: f, base: at}
-	m.at, seq = m.whole(size, seq)
-	if m.rest, err = consecutive(recent, recentHead+m.at-at, room, seq); err != nil {
+	m := &mendedLog{File: f, base: at, at: at}
+	rest, last, err := consecutive(recent, recentHead, room, seq)
+	end, has := m.whole(size, seq)
+	if err == nil && last > has {
+		m.rest = rest
+		return m, nil
+	}
+	m.at = end
+	if m.rest, _, err = consecutive(recent, recentHead+end-at, room, has); err != nil {
 		return nil, err
 	}
 	return m, nil
@@ -124,13 +131,14 @@ func (m *mendedLog) whole(size int64, seq uint64) (end int64, last uint64) {
 }
 
 // consecutive returns the frames of the whole records that follow the one with
-// the number seq. It reads nothing after them but what may be the beginning of
-// the next: other parts of recent may not be readable.
-func consecutive(recent io.ReaderAt, at, end int64, seq uint64) (frames []byte, err error) {
+// the number seq, and the number of the last one. It reads nothing after them
+// but what may be the beginning of the next: other parts of recent may not be
+// readable.
+func consecutive(recent io.ReaderAt, at, end int64, seq uint64) (frames []byte, last uint64, err error) {
 	var head [frameHead + stateSize]byte
 	for end-at >= int64(len(head)) {
 		if _, err := recent.ReadAt(head[:], at); err != nil {
-			return frames, unread(err)
+			return frames, seq, unread(err)
 		}
 		n := frameHead + int64(binary.BigEndian.Uint32(head[:]))
 		if n < int64(len(head)) || n > end-at || !claims(head[frameHead:], seq, seq+1) {
@@ -138,7 +146,7 @@ func consecutive(recent io.ReaderAt, at, end int64, seq uint64) (frames []byte, 
 		}
 		frame := make([]byte, n)
 		if _, err := recent.ReadAt(frame, at); err != nil {
-			return frames, unread(err)
+			return frames, seq, unread(err)
 		}
 		if crc32.Checksum(frame[frameHead:], castagnoli) != binary.BigEndian.Uint32(frame[4:]) {
 			break
@@ -147,7 +155,7 @@ func consecutive(recent io.ReaderAt, at, end int64, seq uint64) (frames []byte, 
 		at += n
 		seq++
 	}
-	return frames, nil
+	return frames, seq, nil
 }
 
 func (m *mendedLog) ReadAt(b []byte, off int64) (int, error) {

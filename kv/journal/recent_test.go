@@ -284,6 +284,35 @@ func TestRecentAfterStop(t *testing.T) {
 	is.True(holds(t, m.cut(m.rnd)).is(b))
 }
 
+// A copy may have a log with a record that failed, and a recent from later with
+// other records. The record that failed is followed by none, so recent decides.
+func TestRecentNewerThanLog(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(20) {
+		is := is.New(t)
+		m, j, b, name := grown(t, seed)
+		var older *inode
+		m.fail = func(step, file string) error {
+			if step == "sync" && file == RecentName && older == nil {
+				older = m.copied().seen[name]
+				return syscall.EIO
+			}
+			return nil
+		}
+		var r Record
+		next := b.with(&r, []Op{{1, []byte("failed"), someBytes(m.rnd, m.rnd.IntN(2000))}})
+		is.True(errors.Is(j.Append(&r, next.State), syscall.EIO))
+		m.fail = nil
+		b = add(t, j, b, "one")
+		for range 2 {
+			b = add(t, j, b, "two")
+			c := m.copied()
+			c.seen[name] = older
+			is.True(holds(t, c).is(b))
+		}
+	}
+}
+
 // unreadable is a folder with a byte of recent that cannot be read.
 type unreadable struct {
 	*memory
