@@ -211,14 +211,15 @@ func (e *Newer) Error() string {
 	return fmt.Sprintf("journal/%s has data of format %d; this version of kist reads formats up to %d: install the version that wrote it or a newer one (nothing was changed)", e.Name, e.Format, e.Reads)
 }
 
-// Close closes the journal.
+// Close closes the journal. Without an error the log has, on stable storage, the
+// acknowledged records and nothing else.
 func (j *Journal) Close() error {
 	var err error
 	for _, f := range j.parts {
 		err = errors.Join(err, f.Close())
 	}
 	if j.log != nil {
-		err = errors.Join(err, j.closeRecent(), j.log.Close())
+		err = errors.Join(err, j.settle(), j.closeRecent(), j.log.Close())
 	}
 	return errors.Join(err, j.files.folder.Close())
 }

@@ -264,6 +264,40 @@ func TestRecentStaysIfStopFails(t *testing.T) {
 	}
 }
 
+// A record that failed and could not be cut off yet is cut off at a stop. Until
+// that works the stop is not clean.
+func TestStopCutsFailedRecord(t *testing.T) {
+	t.Parallel()
+	for _, heals := range []bool{true, false} {
+		for _, recent := range []bool{true, false} {
+			is := is.New(t)
+			m := newMemory(rand.New(rand.NewPCG(1, 93)))
+			j, b := opened(t, m)
+			if !recent {
+				j.OnDisk(noRoom)
+			}
+			b = add(t, j, b, "one")
+			is.Equal(j.recent != nil, recent)
+			m.fail = failing(syscall.EIO, "sync", "truncate")
+			_, err := try(j, b, "two")
+			is.True(errors.Is(err, syscall.EIO))
+			if heals {
+				m.fail = nil
+			} else {
+				m.fail = failing(syscall.EIO, "truncate")
+			}
+			_, size := j.End()
+			err = j.Close()
+			is.Equal(err == nil, heals)
+			if m.fail = nil; heals {
+				is.True(holds(t, m.copied()).is(b))
+				is.True(holds(t, m.cut(m.rnd)).is(b))
+				is.Equal(len(m.seen[j.name].data), int(size))
+			}
+		}
+	}
+}
+
 // After a clean stop there is no recent: damage is reported, not mended.
 func TestRecentAfterStop(t *testing.T) {
 	t.Parallel()
