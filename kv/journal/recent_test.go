@@ -246,6 +246,20 @@ func TestRecentAndOlderPrograms(t *testing.T) {
 	}
 }
 
+// A file that begins in another way is not taken for recent.
+func TestRecentBeginsOtherwise(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m, j, b, name := grown(t, 9)
+	c := m.copied()
+	c.seen[name].data = c.seen[name].data[:j.base]
+	is.True(holds(t, c).is(b))
+	other := c.seen[RecentName].data
+	other[11]++
+	binary.BigEndian.PutUint32(other[recentSums:], crc32.Checksum(other[:recentSums], castagnoli))
+	is.True(holds(t, c).Seq < b.Seq)
+}
+
 // A stop is not clean if the log cannot be synced. Then recent stays.
 func TestRecentStaysIfStopFails(t *testing.T) {
 	t.Parallel()
