@@ -70,6 +70,14 @@ func TestViewsWhileChangesMove(t *testing.T) {
 			}
 		})
 	}
+	var problems []error
+	writers.Go(func() {
+		for range 10 {
+			if err := s.CheckCopy(func(err error) { problems = append(problems, err) }); err != nil {
+				t.Error(err)
+			}
+		}
+	})
 	writers.Go(func() { // the moves do not wait for enough commits
 		for range 30 {
 			is.NoErr(kv.Between(s, func() error { _, err := kv.Drain(s); return err }))
@@ -78,7 +86,6 @@ func TestViewsWhileChangesMove(t *testing.T) {
 	writers.Wait()
 	close(done)
 	readers.Wait()
-	var problems []error
 	is.NoErr(s.CheckCopy(func(err error) { problems = append(problems, err) }))
 	is.Equal(len(problems), 0)
 }

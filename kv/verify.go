@@ -316,33 +316,39 @@ func (h *Holders) Refs() iter.Seq[[32]byte] {
 }
 
 // CheckCopy checks the working copy of the running store: whether its pages are sound
-// and its contents are those of the journal.
+// and its contents are those of the journal. While it looks at the pages, commits stay
+// in memory; writers wait if there are too many.
 func (s *Store) CheckCopy(problem func(error)) error {
 	var at journal.State
-	var tx *bolt.Tx
-	if err := s.between(func() (err error) {
+	var tx, writer *bolt.Tx
+	err := s.between(func() (err error) {
 		if err := s.behind.drain(); err != nil {
 			return err
 		}
 		at = s.state
-		tx, err = s.bolt.Begin(false)
+		if tx, err = s.bolt.Begin(false); err == nil {
+			writer, err = s.bolt.Begin(true) // bbolt's check must not run beside a writer
+		}
 		return err
-	}); err != nil {
+	})
+	sound := true
+	if writer != nil {
+		for err := range writer.Check() {
+			sound = false
+			problem(fmt.Errorf("cache/kist.db: %w", err))
+		}
+		err = errors.Join(err, writer.Rollback())
+	}
+	if tx == nil {
 		return err
 	}
-	err := checkCopy(tx, s.buckets, at, problem)
+	if err == nil && sound {
+		checkContents(tx, s.buckets, at, problem)
+	}
 	return errors.Join(err, tx.Rollback())
 }
 
-func checkCopy(tx *bolt.Tx, buckets *table.Buckets, at journal.State, problem func(error)) error {
-	sound := true
-	for err := range tx.Check() {
-		sound = false
-		problem(fmt.Errorf("cache/kist.db: %w", err))
-	}
-	if !sound {
-		return nil
-	}
+func checkContents(tx *bolt.Tx, buckets *table.Buckets, at journal.State, problem func(error)) {
 	var digest journal.Digest
 	var scratch []byte
 	for op := range workcopy.Everything(table.On(tx, 0), buckets) {
@@ -351,7 +357,6 @@ func checkCopy(tx *bolt.Tx, buckets *table.Buckets, at journal.State, problem fu
 	if digest != at.Digest {
 		problem(fmt.Errorf("cache/kist.db has the digest %016x but should have %016x", uint64(digest), uint64(at.Digest)))
 	}
-	return nil
 }
 
 // Origin returns the instance that a journal belongs to and its last record. A store,
