@@ -42,7 +42,7 @@ type behind struct {
 	left   error                 // why stop could not bring everything to the working copy
 }
 
-// noChanges is the frozen layer when there is none.
+// noChanges is the frozen layer while nothing is frozen.
 var noChanges = new(table.Mem)
 
 // layers are the changes in memory. Only the committer freezes the active ones, when

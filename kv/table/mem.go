@@ -157,80 +157,43 @@ func (m *Mem) Apply(tx *bolt.Tx, buckets *Buckets) error {
 	return nil
 }
 
-// cursor walks over what a transaction sees of a bucket: the layers and bbolt. A newer
-// layer hides the same key of an older one, and a removal hides it altogether.
+// cursor walks up or down over what a transaction sees of a bucket: the layers and
+// bbolt. A newer layer hides the same key of an older one, and a removal hides it
+// altogether.
 type cursor struct {
-	tx    *Tx
-	lists []*list // newest first, without empty ones
-	nodes []*node // the current one of each list
-	bolt  *bolt.Cursor
-	k, v  []byte // the current entry of bbolt
+	version uint64
+	down    bool
+	lists   []*list // newest first, without empty ones
+	nodes   []*node // the current one of each list
+	bolt    *bolt.Cursor
+	k, v    []byte // the current entry of bbolt
 }
 
-// seek moves every source to its first entry at or after key.
+// seek moves every source to its first entry at or after key; or, on the way down, to
+// its last entry before key, or to its last one if key is nil.
 func (c *cursor) seek(key []byte) {
 	for i, l := range c.lists {
-		c.nodes[i] = l.seek(key, c.tx.version, nil)
-		c.skipLater(i)
-	}
-	c.k, c.v = c.bolt.Seek(key)
-}
-
-// skipLater moves a list on to a node that the transaction may see.
-func (c *cursor) skipLater(i int) {
-	n := c.nodes[i]
-	for n != nil && n.version > c.tx.version {
-		n = n.next[0].Load()
-	}
-	c.nodes[i] = n
-}
-
-// up returns the smallest current entry that is not removed and moves on.
-func (c *cursor) up() (k, v []byte) {
-	for {
-		k, v = c.k, c.v
-		for _, n := range c.nodes {
-			if n != nil && (k == nil || bytes.Compare(n.key, k) < 0) {
-				k = n.key
-			}
-		}
-		if k == nil {
-			return nil, nil
-		}
-		if bytes.Equal(c.k, k) {
-			v = c.v
-			c.k, c.v = c.bolt.Next()
-		}
-		for i := len(c.nodes) - 1; i >= 0; i-- {
-			n := c.nodes[i]
-			if n == nil || !bytes.Equal(n.key, k) {
-				continue
-			}
-			v = n.value
-			for n = n.next[0].Load(); n != nil && bytes.Equal(n.key, k); n = n.next[0].Load() { // older versions
-			}
-			c.nodes[i] = n
-			c.skipLater(i)
-		}
-		if v != nil {
-			return k, v
+		if c.down {
+			c.nodes[i] = l.previous(key, c.version)
+		} else {
+			c.nodes[i] = l.seek(key, c.version, nil).visible(c.version)
 		}
 	}
-}
-
-// seekBefore moves every source to its last entry before key, or to its last entry if key
-// is nil.
-func (c *cursor) seekBefore(key []byte) {
-	for i, l := range c.lists {
-		c.nodes[i] = l.previous(key, c.tx.version)
-	}
-	if key == nil {
+	switch c.k, c.v = c.bolt.Seek(key); {
+	case c.down && (key == nil || c.k == nil):
 		c.k, c.v = c.bolt.Last()
-	} else if k, _ := c.bolt.Seek(key); k == nil {
-		c.k, c.v = c.bolt.Last()
-	} else {
+	case c.down:
 		c.k, c.v = c.bolt.Prev()
 	}
+}
+
+// visible returns the node itself, or the first one after it that is not of a later
+// version.
+func (n *node) visible(version uint64) *node {
+	for n != nil && n.version > version {
+		n = n.next[0].Load()
+	}
+	return n
 }
 
 // previous returns the last entry before key that a reader of this version may see, or
@@ -254,12 +217,13 @@ func (l *list) previous(key []byte, version uint64) *node {
 	}
 }
 
-// down returns the largest current entry that is not removed and moves on.
-func (c *cursor) down() (k, v []byte) {
+// next returns the entry that comes first on the way, and moves on. Removed ones are
+// left out. At the end k is nil.
+func (c *cursor) next() (k, v []byte) {
 	for {
-		k, v = c.k, c.v
+		k = c.k
 		for _, n := range c.nodes {
-			if n != nil && (k == nil || bytes.Compare(n.key, k) > 0) {
+			if n != nil && (k == nil || (bytes.Compare(n.key, k) < 0) != c.down) {
 				k = n.key
 			}
 		}
@@ -267,17 +231,33 @@ func (c *cursor) down() (k, v []byte) {
 			return nil, nil
 		}
 		if bytes.Equal(c.k, k) {
-			v = c.v
-			c.k, c.v = c.bolt.Prev()
+			if v = c.v; c.down {
+				c.k, c.v = c.bolt.Prev()
+			} else {
+				c.k, c.v = c.bolt.Next()
+			}
 		}
-		for i := len(c.nodes) - 1; i >= 0; i-- {
+		for i := len(c.nodes) - 1; i >= 0; i-- { // the newest one decides
 			if n := c.nodes[i]; n != nil && bytes.Equal(n.key, k) {
 				v = n.value
-				c.nodes[i] = c.lists[i].previous(k, c.tx.version)
+				c.nodes[i] = c.after(i)
 			}
 		}
 		if v != nil {
 			return k, v
 		}
 	}
+}
+
+// after returns the node of another key that follows the current one of a list.
+func (c *cursor) after(i int) *node {
+	at := c.nodes[i]
+	if c.down {
+		return c.lists[i].previous(at.key, c.version)
+	}
+	n := at.next[0].Load()
+	for n != nil && bytes.Equal(n.key, at.key) { // an older version
+		n = n.next[0].Load()
+	}
+	return n.visible(c.version)
 }

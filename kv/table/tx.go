@@ -284,7 +284,7 @@ func (tx *Tx) Walk(b Bucket, prefix, after []byte, down bool) iter.Seq2[[]byte, 
 		if bucket == nil {
 			return
 		}
-		c := cursor{tx: tx, bolt: bucket.Cursor()}
+		c := cursor{version: tx.version, down: down, bolt: bucket.Cursor()}
 		for _, m := range tx.layers {
 			if l := &m.lists[b.No]; !l.empty() {
 				c.lists = append(c.lists, l)
@@ -292,21 +292,15 @@ func (tx *Tx) Walk(b Bucket, prefix, after []byte, down bool) iter.Seq2[[]byte, 
 		}
 		c.nodes = make([]*node, len(c.lists))
 		from := append(bytes.Clone(prefix), after...)
-		next := c.up
-		if down {
-			if after == nil {
-				from = past(from)
-			}
-			c.seekBefore(from)
-			next = c.down
-		} else {
-			c.seek(from)
+		if down && after == nil {
+			from = past(from)
 		}
-		k, v := next()
+		c.seek(from)
+		k, v := c.next()
 		if !down && after != nil && bytes.Equal(k, from) {
-			k, v = next()
+			k, v = c.next()
 		}
-		for ; k != nil && bytes.HasPrefix(k, prefix) && yield(k, v); k, v = next() {
+		for ; k != nil && bytes.HasPrefix(k, prefix) && yield(k, v); k, v = c.next() {
 		}
 	}
 }
