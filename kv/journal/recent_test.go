@@ -3,6 +3,7 @@ package journal
 import (
 	"bytes"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"hash/crc32"
 	"math/rand/v2"
@@ -517,4 +518,14 @@ func TestRecentWithoutRoom(t *testing.T) {
 	b = add(t, j, b, "two")
 	is.True(m.seen[RecentName] != nil)
 	is.True(holds(t, m.cut(m.rnd)).is(b))
+}
+
+// The head of recent never changes: every build reads what an earlier one has written.
+func TestRecentIsPinned(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	j := Journal{head: header{plainLayout, 2, State{Seq: 7, Digest: 0x0123456789abcdef}, 1_700_000_000_000}.append(nil, logMagic)}
+	is.Equal(hex.EncodeToString(j.recentHead(4321, 9)), "6b6973742d6c6f670000000300000000000000000000000000000000000000000000000000000000000000006b6973742d6c6f67000000010000000200000000000000070123456789abcdef0000018bcfe56800b56ed88f00000000000010e10000000000000009c3963d62")
+	is.Equal(RecentName, "log-ffffffffffffffff")
+	is.Equal(recentHead, 4096)
 }
