@@ -59,7 +59,7 @@ func TestRelax(t *testing.T) {
 		}))
 		return n
 	}
-	is.NoErr(kv.Between(s, func() error { _, err := kv.Drain(s); return err })) // the working copy has all
+	is.NoErr(drain(s)) // the working copy has all
 	is.Equal(read(), 1_000_000)
 	before := resident()
 	is.NoErr(s.SetRelaxed())
