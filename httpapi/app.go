@@ -122,7 +122,7 @@ func (s *Server) respondApp(c *web.Request, p appPage) error {
 	text(c.Site.Base)
 	data.WriteString(`,"maxUpload":` + strconv.FormatInt(limit, 10))
 	data.WriteString(`,"pending":` + strconv.FormatInt(pending, 10))
-	for i, module := range []string{"admin", "bookmarks", "keys", "moving", "remote", "requests", "tus", "webhooks"} {
+	for i, module := range []string{"admin", "bookmarks", "keys", "moving", "reader", "remote", "requests", "tus", "viewer", "webhooks"} {
 		name, err := embed.Name(module + ".js")
 		if err != nil {
 			return err
@@ -324,7 +324,7 @@ func share(c *web.Request) error {
 	}); err != nil {
 		return err
 	}
-	return session.Redirect(c, "/"+k.Path+"/"+r.Slug)
+	return session.Redirect(c, "/"+k.Path+"/"+r.Slug+"?edit=1") // to add a tag
 }
 
 // sharedRecord is the record that a share without files becomes. Many apps put the link at

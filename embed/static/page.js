@@ -1,48 +1,114 @@
-// Adds Copy buttons to listings and to elements with data-copy, and removes an icon that does not load. It stores nothing and sends no requests.
-"use strict";
+// What scripts add to an item: Copy buttons, and ticks and amounts in recipes. The public page and the reader of the app
+// share it. It stores nothing and sends no requests. Without it the page is complete.
 
-(() => {
-  // Without HTTPS, browsers offer only the older way, which copies the selection.
-  const copy = async (node) => {
-    if (navigator.clipboard) {
-      try {
-        await navigator.clipboard.writeText(node.textContent);
-        return true;
-      } catch { /* not allowed: try the other way */ }
-    }
-    const chosen = getSelection();
-    chosen.selectAllChildren(node);
-    const done = document.execCommand("copy");
-    if (done) chosen.removeAllRanges();
-    return done;
-  };
+// el makes an element with properties.
+const el = (name, props, ...children) => { const e = Object.assign(document.createElement(name), props); e.append(...children); return e; };
 
-  const add = (node, place) => {
-    const button = document.createElement("button");
-    const said = document.createElement("span");
-    button.type = "button";
-    button.className = "quiet";
-    button.textContent = "Copy";
-    said.className = "sr";
-    said.setAttribute("role", "status");
-    let timer;
-    button.addEventListener("click", async () => {
-      button.textContent = said.textContent = (await copy(node)) ? "Copied" : "Select and copy";
-      clearTimeout(timer);
-      timer = setTimeout(() => { button.textContent = "Copy"; said.textContent = ""; }, 2000);
-    });
-    place.append(button, said);
-  };
+// ---- Copying ----
 
-  for (const listing of document.querySelectorAll(".listing")) {
-    const code = listing.querySelector("code");
-    if (code) add(code, listing.querySelector("figcaption"));
+// Without HTTPS, browsers offer only the older way, which copies the selection.
+async function copy(node) {
+  if (navigator.clipboard) {
+    try {
+      await navigator.clipboard.writeText(node.textContent);
+      return true;
+    } catch { /* not allowed: try the other way */ }
   }
-  for (const node of document.querySelectorAll("[data-copy]")) add(node, node.parentNode);
+  const chosen = getSelection();
+  chosen.selectAllChildren(node);
+  const done = document.execCommand('copy');
+  if (done) chosen.removeAllRanges();
+  return done;
+}
+
+function addCopy(node, place) {
+  const button = el('button', { type: 'button', className: 'quiet', textContent: 'Copy' });
+  const said = el('span', { className: 'sr', role: 'status' });
+  let timer;
+  button.addEventListener('click', async () => {
+    button.textContent = said.textContent = (await copy(node)) ? 'Copied' : 'Select and copy';
+    clearTimeout(timer);
+    timer = setTimeout(() => { button.textContent = 'Copy'; said.textContent = ''; }, 2000);
+  });
+  place.append(button, said);
+}
+
+// ---- Recipes ----
+
+const fractions = { '½': 1 / 2, '⅓': 1 / 3, '⅔': 2 / 3, '¼': 1 / 4, '¾': 3 / 4, '⅛': 1 / 8 };
+const one = String.raw`\d+\s+\d+/\d+|\d+/\d+|\d+(?:[.,]\d+)?(?:\s?[½⅓⅔¼¾⅛])?|[½⅓⅔¼¾⅛]`;
+const amount = new RegExp(String.raw`^(\s*(?:[a-z]{1,6}\.?\s)?)(${one})(?:(\s*[-–]\s*)(${one}))?(?![\d/])`, 'i');
+
+// valueOf reads an amount such as 2, 1.5, 1,5, 3/4, 1 1/2, ½ and 1½.
+function valueOf(text) {
+  let sum = 0;
+  for (const part of text.replace(/([½⅓⅔¼¾⅛])/, ' $1').trim().split(/\s+/)) {
+    const [over, under] = part.split('/');
+    sum += fractions[part] ?? Number(over.replace(',', '.')) / (under ? Number(under) : 1);
+  }
+  return sum;
+}
+
+// spoken writes an amount for a kitchen: 1½ and not 1.5, and never more digits than a scale shows.
+function spoken(value) {
+  const whole = Math.floor(value + 0.02), rest = value - whole;
+  const close = Object.entries(fractions).find(([, f]) => Math.abs(f - rest) < 0.02);
+  if (value < 10 && close) return (whole || '') + close[0];
+  if (Math.abs(rest) < 0.02) return String(whole);
+  return new Intl.NumberFormat(undefined, { maximumSignificantDigits: 3, useGrouping: false }).format(value);
+}
+
+// scaled is a line of a list of ingredients for a number of times the recipe. Only the amount at its beginning changes.
+export const scaled = (line, times) => times === 1 ? line : line.replace(amount, (all, before, from, dash, to) =>
+  before + spoken(valueOf(from) * times) + (to ? dash + spoken(valueOf(to) * times) : ''));
+
+// addTicks lets a cook tick the lines of a list, and take half or twice of everything.
+function addTicks(section) {
+  const prose = section.querySelector('.prose');
+  if (!prose || prose.querySelector('input')) return;
+  // Lines that are no list are one paragraph with breaks.
+  for (const p of prose.querySelectorAll(':scope > p:has(br)')) {
+    const lines = [[]];
+    for (const node of [...p.childNodes]) if (node.nodeName === 'BR') lines.push([]); else lines.at(-1).push(node);
+    p.replaceWith(el('ul', {}, ...lines.map((line) => el('li', {}, ...line))));
+  }
+  const first = [];
+  for (const li of prose.querySelectorAll('li')) {
+    const label = el('label', {}, el('input', { type: 'checkbox' }), el('span', {}, ...[...li.childNodes].filter((n) => !/^[UO]L$/.test(n.nodeName))));
+    li.prepend(label);
+    li.classList.add('tick');
+    const text = label.lastChild.firstChild;
+    if (text?.nodeType === Node.TEXT_NODE && amount.test(text.data)) first.push([text, text.data]);
+  }
+  if (!first.length) return;
+  const choices = [[0.5, '½×'], [1, '1×'], [2, '2×'], [3, '3×']].map(([times, label]) => {
+    const b = el('button', { type: 'button', className: 'quiet', textContent: label, ariaPressed: String(times === 1) });
+    b.addEventListener('click', () => {
+      for (const [node, line] of first) node.data = scaled(line, times);
+      for (const other of b.parentNode.children) other.ariaPressed = String(other === b);
+    });
+    return b;
+  });
+  const group = el('div', { className: 'amounts', ariaLabel: 'Amounts' }, ...choices);
+  group.setAttribute('role', 'group');
+  section.querySelector('h2').after(group);
+}
+
+// enhance adds all of this to the item below a node.
+export function enhance(root) {
+  for (const listing of root.querySelectorAll('.listing')) {
+    const code = listing.querySelector('code');
+    if (code) addCopy(code, listing.querySelector('figcaption'));
+  }
+  for (const node of root.querySelectorAll('[data-copy]')) addCopy(node, node.parentNode);
+  for (const section of root.querySelectorAll('.field-ingredients')) addTicks(section);
 
   // An icon that does not load leaves no gap.
-  for (const icon of document.querySelectorAll(".favicon")) {
+  for (const icon of root.querySelectorAll('.favicon')) {
     if (icon.complete && !icon.naturalWidth) icon.remove();
-    else icon.addEventListener("error", () => icon.remove());
+    else icon.addEventListener('error', () => icon.remove());
   }
-})();
+}
+
+const shared = document.querySelector('main.shared');
+if (shared) enhance(shared);

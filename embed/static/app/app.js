@@ -3,8 +3,8 @@
 import { addActions, all, find, h, runAction, toast } from './dom.js';
 import { openShare } from './editor.js';
 import { copyLink, openDialog } from './forms.js';
-import { kinds, pageOf, shareAddressOf } from './kinds.js';
-import { currentRow, deselectAll, moveFocus, redrawAll, removeRecords, saveRecord, selection } from './list.js';
+import { editorOf, kinds, shareAddressOf } from './kinds.js';
+import { currentRow, deselectAll, moveFocus, moveFocusVertically, redrawAll, removeRecords, saveRecord, selection } from './list.js';
 import './pages.js';
 import { addPages, go, removeRow, showFirst } from './router.js';
 import { base, countChange, labelsComeLater, loadLabels, loadModule, Problem, problemOf, showProblem, start, storage, view } from './session.js';
@@ -68,7 +68,7 @@ function letterAction(key, row) {
   }
   if (!r) return null;
   switch (key) {
-    case 'e': return () => go(pageOf(r));
+    case 'e': return () => go(editorOf(r));
     case 's': return () => openShare(r);
     case 'c': return () => copyLink(shareAddressOf(r));
     case 'f': return () => saveRecord(r, { isFavorite: !r.isFavorite });
@@ -106,8 +106,7 @@ document.addEventListener('keydown', (e) => {
   const menu = e.target.closest?.('details.menu[open]'), grid = find('#main .list.grid');
   if (down || e.key === 'ArrowUp') {
     if (menu) return run(() => moveInMenu(menu, down ? 1 : -1));
-    const columns = grid ? Math.max(1, getComputedStyle(grid).gridTemplateColumns.split(' ').length) : 1;
-    if (find('#main .item')) run(() => moveFocus(down ? columns : -columns));
+    if (find('#main .item')) run(() => (grid ? moveFocusVertically : moveFocus)(down ? 1 : -1));
     return;
   }
   const row = currentRow();
@@ -154,3 +153,5 @@ async function addLabels() {
 if (labelsComeLater) addLabels();
 if (!start.answers.me) showProblem(new Problem('Your account could not be read. Load the page again in a moment.'));
 showFirst();
+// Most visits open an item.
+(window.requestIdleCallback ?? setTimeout)(() => { for (const name of ['reader', 'viewer']) loadModule(name).catch(() => {}); });

@@ -116,6 +116,14 @@ function day(time) {
   return d.toLocaleDateString(undefined, { day: 'numeric', month: 'short', year });
 }
 
+// dayName is a heading for what happened on a day: a recent day, or the month of an older one.
+export function dayName(time) {
+  const d = new Date(time), midnight = new Date().setHours(0, 0, 0, 0), days = Math.ceil((midnight - d) / 864e5);
+  if (days <= 1) return capitalize(new Intl.RelativeTimeFormat(undefined, { numeric: 'auto' }).format(-Math.max(0, days), 'day'));
+  if (days < 7) return d.toLocaleDateString(undefined, { weekday: 'long', day: 'numeric', month: 'long' });
+  return d.toLocaleDateString(undefined, { month: 'long', year: 'numeric' });
+}
+
 export const when = (time) => h('time', { datetime: time, title: new Date(time).toLocaleString() }, ago(time));
 
 // localDateTime formats a time for a datetime-local field.

@@ -48,13 +48,15 @@ function changesOf(k, old, now, fresh) {
 // editor is the open dialog.
 let editor = null;
 
-export const closeEditor = (reason) => editor?.el.close(reason);
+const closeEditor = (reason) => editor?.el.close(reason);
 
 // openEditor opens the editor for a record, or for a new one if r is null. values replaces empty fields of a new
-// record, draft names the draft that this browser keeps, and onclose is called with the reason.
+// record, draft names the draft that this browser keeps, and onclose is called with the reason and
+// what was saved, if anything was.
 export async function openEditor(k, r, { values = {}, draft: draftName = 'new', onclose = null } = {}) {
   closeEditor('replaced');
   const fresh = !r;
+  let saved = null;
   const old = valuesOf(k, r), initial = { ...old, ...values };
   const key = draftKey(`${k.name}.${fresh ? draftName : r.id}`);
   let timer = 0;
@@ -63,7 +65,7 @@ export async function openEditor(k, r, { values = {}, draft: draftName = 'new', 
       clearTimeout(timer);
       if (reason !== 'done') keepDraft();
       if (editor === d) editor = null;
-      onclose?.(reason);
+      onclose?.(reason, saved);
     },
   });
   editor = d;
@@ -97,6 +99,7 @@ export async function openEditor(k, r, { values = {}, draft: draftName = 'new', 
     try {
       const answer = fresh ? await api('POST', k.api, body) : await api('PATCH', apiPathOf(r), body);
       dropDraft();
+      saved = answer.data;
       d.el.close('done');
       showSaved(answer.data, fresh, answer.duplicateOf);
     } catch (problem) {

@@ -65,8 +65,12 @@ export const kindOf = (r) => kinds[r.kind];
 export const titleOf = (r) => kindOf(r).title(r);
 export const apiPathOf = (r) => `${kindOf(r).api}/${r.id}`;
 export const pageOf = (r) => `${base}/${kindOf(r).path}/${r.slug}`;
+export const editorOf = (r) => pageOf(r) + '?edit=1';
 export const shareAddressOf = (r) => r.shareUrl ?? r.viewUrl ?? r.url;
 export const tagNames = (r) => (r.tags ?? []).map((t) => t.name ?? t);
+
+// isMedia reports whether the viewer can show a record.
+export const isMedia = (r) => isPicture(r) || r.kind === 'file' && /^video\/(mp4|webm|ogg|quicktime)/.test(r.mimeType);
 
 // isPicture reports whether browsers can show a file in an img element.
 export const isPicture = (r) => r.kind === 'file' && /^image\/(png|jpe?g|gif|webp|avif|bmp)/.test(r.mimeType);

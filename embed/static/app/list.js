@@ -1,6 +1,6 @@
 // Lists of records: their sources, their rows, and the selection.
-import { add, addActions, ago, all, button, find, h, icon, iconButton, itemOf, number, plural, shorten, toast, when } from './dom.js';
-import { apiPathOf, isPicture, kindOf, kinds, pageOf, tagNames, titleOf } from './kinds.js';
+import { add, addActions, ago, dayName, all, button, find, h, icon, iconButton, itemOf, number, plural, shorten, toast, when } from './dom.js';
+import { apiPathOf, isMedia, isPicture, kindOf, kinds, pageOf, tagNames, titleOf } from './kinds.js';
 import { api, base, countChange, countItems, deleteLater, localAddress, Problem, refreshTags, showProblem, tagColor, takeAnswer, view } from './session.js';
 
 // ---- Sources ----
@@ -55,7 +55,7 @@ export const fetchRecord = async (r) => (await api('GET', apiPathOf(r))).data;
 
 // ---- Rows ----
 
-function tagChip(name) {
+export function tagChip(name) {
   const el = h('a.chip', { href: `${base}/search?tag=${encodeURIComponent(name)}` }, h('i'), name);
   const color = tagColor(name);
   if (color) el.style.setProperty('--tag', color);
@@ -63,7 +63,7 @@ function tagChip(name) {
 }
 
 // sharing says how an item is shared; nothing if it is simply private.
-function sharing(r) {
+export function sharing(r) {
   const k = kindOf(r), out = [];
   const over = r.expiresAt && Date.parse(r.expiresAt) <= Date.now();
   if (r.isPublic && !over) out.push(h('span.badge.on', {}, 'public'));
@@ -84,6 +84,18 @@ function thumbnail(r) {
   }
   return pic;
 }
+
+// shapes are the widths of pictures divided by their heights, by id. A grid learns them as the pictures load.
+const shapes = new Map();
+const maxShapes = 2000;
+
+document.addEventListener('load', (e) => {
+  const row = e.target.matches?.('.pic img') && itemOf(e.target);
+  if (!row) return;
+  if (shapes.size > maxShapes) shapes.clear();
+  shapes.set(row.dataset.id, Math.min(3, Math.max(0.4, e.target.naturalWidth / e.target.naturalHeight)).toFixed(3));
+  row.style.setProperty('--shape', shapes.get(row.dataset.id));
+}, true);
 
 // marked is a text with search matches marked. Ranges count UTF-16 code units, as JavaScript does.
 function marked(text, ranges) {
@@ -110,10 +122,12 @@ function recordRow(r) {
     add(same, marked(excerpt, hit.highlight.ranges));
     excerpt = '';
   }
-  const row = h('li.item', {},
-    h('label.pick', {}, h('input', { type: 'checkbox', 'aria-label': `Select ${title}`, act: 'pick', checked: selected.has(r.id) }), thumbnail(r)),
+  const open = href ? { href, target: '_blank', rel: 'noopener noreferrer' } : { href: pageOf(r) };
+  const row = h(isMedia(r) ? 'li.item.media' : 'li.item', {},
+    h('label.pick', {}, h('input', { type: 'checkbox', 'aria-label': `Select ${title}`, act: 'pick', checked: selected.has(r.id) })),
+    h('a.see', { ...open, tabindex: '-1', 'aria-hidden': 'true' }, thumbnail(r)),
     h('div.what', {},
-      href ? h('a.name', { href, target: '_blank', rel: 'noopener noreferrer' }, name) : h('a.name', { href: pageOf(r) }, name),
+      h('a.name', open, name),
       excerpt && h('div.excerpt', {}, marked(excerpt, hit.highlight.ranges)),
       h('div.meta', {}, meta, asNodes(sharing(r)), tagNames(r).map(tagChip), r.createdAt && when(r.createdAt))),
     h('div.acts', {},
@@ -122,6 +136,7 @@ function recordRow(r) {
       h('details.menu', {}, h('summary.quiet.square', { 'aria-label': `More for ${title}`, title: 'More' }, icon('more')), h('div.pop'))));
   row.record = r;
   row.dataset.id = r.id;
+  if (shapes.has(r.id)) row.style.setProperty('--shape', shapes.get(r.id));
   return row;
 }
 
@@ -151,7 +166,7 @@ const rowsOf = (r) => all(`.item[data-id="${r.id}"]`);
 // focusedAction is the action of the focused button in an element.
 const focusedAction = (el) => el.contains(document.activeElement) && document.activeElement.dataset.act;
 
-// updateRows redraws the rows of a changed record.
+// updateRows redraws the rows of a changed record. Dialogs that show the record listen to the event.
 export function updateRows(r) {
   countChange();
   for (const row of rowsOf(r)) {
@@ -161,6 +176,7 @@ export function updateRows(r) {
     if (act) find(`[data-act="${act}"]`, next)?.focus();
   }
   view?.list?.showSelection();
+  document.dispatchEvent(new CustomEvent('record', { detail: r }));
 }
 
 // redrawAll redraws every row that does not have the focus.
@@ -171,8 +187,8 @@ export function redrawAll() {
 // ---- The list of a page ----
 
 // listOf shows the records of a source, with a button for more and a bar for the selection. empty makes what replaces an
-// empty list; counted is called with the number of records.
-export function listOf(source, { page = 50, empty, grid = false, counted = null }) {
+// empty list; counted is called with the number of records. dated puts headings between days.
+export function listOf(source, { page = 50, empty, grid = false, dated = false, counted = null }) {
   const ul = h(grid ? 'ul.list.grid' : 'ul.list', { 'aria-label': 'Items' });
   const state = h('div.state', { 'aria-live': 'polite' });
   const more = h('button.wide', { type: 'button', act: 'more', hidden: true });
@@ -183,10 +199,13 @@ export function listOf(source, { page = 50, empty, grid = false, counted = null 
     if (busy) return;
     busy = true;
     more.disabled = true;
-    if (!ul.children.length) state.replaceChildren(h('p.soft', {}, 'Loading …'));
+    if (!ul.firstChild) state.replaceChildren(h('p.soft', {}, 'Loading …'));
     try {
       const rows = (await source.next(page, signal)).filter((r) => !find(`.item[data-id="${r.id}"]`, ul)).map(recordRow);
-      ul.append(...rows);
+      for (const row of rows) {
+        showDay(row);
+        ul.append(row);
+      }
       showState();
     } catch (e) {
       if (e.name === 'AbortError') return;
@@ -197,8 +216,14 @@ export function listOf(source, { page = 50, empty, grid = false, counted = null 
     }
   }
 
+  // showDay adds a heading at the end if a row is the first of its day. The style sheet hides headings without rows.
+  function showDay(row) {
+    const day = dated && dayName(row.record.createdAt);
+    if (day && all('.date', ul).at(-1)?.textContent !== day) ul.append(h('li.date', {}, h('h2', {}, day)));
+  }
+
   function showState() {
-    const n = ul.children.length;
+    const n = all('.item', ul).length;
     ul.hidden = !n;
     more.hidden = source.ended;
     more.textContent = `Show more (${number(n)} of ${number(source.total)})`;
@@ -219,6 +244,8 @@ export function listOf(source, { page = 50, empty, grid = false, counted = null 
     const row = recordRow(r);
     row.classList.add('new');
     ul.prepend(row);
+    if (dated && row.nextElementSibling?.textContent === dayName(r.createdAt)) row.before(row.nextElementSibling);
+    else if (dated) row.before(h('li.date', {}, h('h2', {}, dayName(r.createdAt))));
     showState();
   }
 
@@ -247,7 +274,7 @@ export function listOf(source, { page = 50, empty, grid = false, counted = null 
   if ('IntersectionObserver' in window) {
     new IntersectionObserver((seen) => { if (seen.some((s) => s.isIntersecting) && !more.hidden) load(view?.signal); }, { rootMargin: '400px' }).observe(more);
   }
-  return { ul, node: h('section', { 'aria-label': 'List' }, ul, state, more, bar), load, count, prepend, showSelection };
+  return { ul, node: h('section', { 'aria-label': 'List' }, ul, state, more, bar), load, count, prepend, showSelection, ended: () => source.ended };
 }
 
 // ---- The selection ----
@@ -306,6 +333,22 @@ export function moveFocus(by) {
   const row = at < 0 ? rows[by > 0 ? 0 : rows.length - 1] : rows[Math.max(0, Math.min(rows.length - 1, at + by))];
   (find('a.name', row) ?? find('a, button, input', row))?.focus();
   row.scrollIntoView({ block: 'nearest' });
+}
+
+// moveFocusVertically moves the focus to the nearest item of the next or the previous line of a grid.
+export function moveFocusVertically(by) {
+  const now = currentRow()?.getBoundingClientRect();
+  if (!now) return moveFocus(by);
+  let best = null, least = Infinity;
+  for (const row of all('#main .item')) {
+    const box = row.getBoundingClientRect(), lines = (box.top - now.top) * by;
+    if (lines < 1) continue;
+    const distance = lines * 10 + Math.abs(box.left + box.width / 2 - now.left - now.width / 2);
+    if (distance < least) [best, least] = [row, distance];
+  }
+  find('a.name', best ?? document.createElement('i'))?.focus();
+  best?.scrollIntoView({ block: 'nearest' });
+  return null;
 }
 
 // ---- Changing records ----

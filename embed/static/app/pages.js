@@ -63,12 +63,13 @@ addPages({
     const k = v.kind, p = v.params, file = k === kinds.file, home = `${base}/${k.path}`;
     const count = h('small.soft');
     const filtered = filterNames.some((n) => p.get(n));
-    const grid = file && storage.get('grid', false);
+    const grid = file && storage.get('grid', ['image', 'video'].includes(p.get('type')));
     v.box = addBox({ kind: k.name, fields: () => ({ ...(file && folderFields(p)), ...(p.getAll('tag').length && { tags: p.getAll('tag') }) }) });
     const query = new URLSearchParams();
     for (const [name, value] of p) if ([...filterNames, 'sort'].includes(name)) query.append(name, value);
     v.list = listOf(new Source([k.name], query, 50), {
-      grid, counted: (n) => { count.textContent = plural(n, k.one); filters.hidden = !n && !filtered; },
+      grid, dated: grid && !p.get('sort'),
+      counted: (n) => { count.textContent = plural(n, k.one); filters.hidden = !n && !filtered; v.box.node.hidden = grid && n > 0; },
       empty: () => filtered
         ? emptyState('No matches.', 'Nothing matches these filters.', h('a.button', { href: home }, 'Show all'))
         : emptyState(`No ${k.many.toLowerCase()} yet.`, k.none),
@@ -97,6 +98,7 @@ addPages({
       k === kinds.bookmark && p.get('url') && remove('url', h('span.cutoff', {}, p.get('url'))),
       p.get('q') && remove('q', `“${p.get('q')}”`));
     add(v.out, heading(k.many, count,
+      grid && tileSize(),
       file && iconButton('view-list', 'list', 'As a list', { 'aria-pressed': String(!grid) }),
       file && iconButton('view-grid', 'grid', 'As a grid', { 'aria-pressed': String(grid) }),
       button('new', '', { class: file ? 'main upload' : 'main', 'aria-keyshortcuts': 'n' }, icon(file ? 'upload' : 'plus'), file ? 'Upload' : 'New')),
@@ -104,6 +106,15 @@ addPages({
     return k.many;
   },
 });
+
+// tileSize is a slider for the height of the rows of a grid.
+function tileSize() {
+  const el = h('input.tile', { type: 'range', min: 100, max: 340, step: 20, value: storage.get('tile', 180), 'aria-label': 'Size of pictures' });
+  const show = () => document.documentElement.style.setProperty('--tile', el.value + 'px');
+  el.oninput = () => { storage.set('tile', Number(el.value)); show(); };
+  show();
+  return el;
+}
 
 const showAs = (grid) => { storage.set('grid', grid); rerender(); };
 

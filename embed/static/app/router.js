@@ -1,10 +1,10 @@
 // Finding and showing the page of an address, and the actions of its records.
-import { addActions, button, find, h, itemOf, plural, toast } from './dom.js';
-import { closeEditor, openEditor, openShare } from './editor.js';
+import { addActions, all, button, find, h, itemOf, plural, toast } from './dom.js';
+import { openEditor, openShare } from './editor.js';
 import { copyLink, openForm } from './forms.js';
-import { kindByPath, kinds, pageOf, shareAddressOf, tagNames } from './kinds.js';
+import { editorOf, isMedia, kindByPath, kinds, pageOf, shareAddressOf, tagNames } from './kinds.js';
 import { clearSelection, removeRecords, saveEach, saveRecord, selection } from './list.js';
-import { api, base, changes, countChange, markCurrent, Problem, refreshFolders, setView, showProblem, takeAnswer, view } from './session.js';
+import { api, base, changes, countChange, loadModule, markCurrent, Problem, refreshFolders, setView, showProblem, takeAnswer, view } from './session.js';
 
 // ---- Addresses ----
 
@@ -18,10 +18,11 @@ export const addPages = (more) => { Object.assign(pages, more); };
 function parse(url) {
   const path = url.pathname.slice(base.length).replace(/^\/+|\/+$/g, '');
   const [place, id] = path.split('/');
-  const params = url.searchParams;
-  const key = place + url.search;
+  const params = new URLSearchParams(url.search), edit = params.has('edit');
+  params.delete('edit');
+  const key = place + withParam(params, '', '');
   if (!place) return { name: 'home', key: 'home', params };
-  if (kindByPath[place]) return { name: 'kind', kind: kindByPath[place], id: id && decodeURIComponent(id), key, params };
+  if (kindByPath[place]) return { name: 'kind', kind: kindByPath[place], id: id && decodeURIComponent(id), edit, key, params };
   if (pages[place] && !id && place !== 'home' && place !== 'kind') return { name: place, key, params };
   return null;
 }
@@ -48,7 +49,7 @@ async function show(to, { back = false } = {}) {
     openItem(to);
     return;
   }
-  closeEditor('left');
+  for (const dialog of all('dialog:is(.panel, .viewer)')) dialog.close('left');
   if (view && view.key === to.key && back) return;
   leave();
   const aborter = new AbortController();
@@ -142,7 +143,10 @@ async function openItem(to) {
   const answer = takeAnswer(`${to.kind.api}/{${to.kind === kinds.file ? 'slug' : 'id'}}`);
   try {
     const r = answer?.data ?? (await api('GET', `${to.kind.api}/${encodeURIComponent(to.id)}`)).data;
-    await openEditor(to.kind, r, { onclose: (reason) => closeItem(to, reason) });
+    const onclose = (reason) => closeItem(to, reason);
+    if (to.edit) await openEditor(to.kind, r, { onclose });
+    else if (isMedia(r)) (await loadModule('viewer')).openViewer(r, { onclose, onmove: (next) => history.replaceState(history.state, '', pageOf(next)) });
+    else await (await loadModule('reader')).openReader(r, { onclose });
   } catch (e) {
     showProblem(e.status === 404 ? new Problem(`This ${to.kind.one} does not exist. It may have been deleted.`) : e);
     closeItem(to, '');
@@ -201,7 +205,7 @@ addActions({
     saveRecord(r, { isFavorite: !r.isFavorite });
   },
   'share-item': (el) => openShare(recordOf(el)),
-  edit: (el) => go(pageOf(recordOf(el))),
+  edit: (el) => go(editorOf(recordOf(el))),
   copy: (el) => copyLink(shareAddressOf(recordOf(el))),
   async publish(el) {
     const r = recordOf(el);

@@ -1,0 +1,95 @@
+// The reader shows one item as visitors see it, and what only its owner sees. The editor is one key away.
+import { add, ago, all, find, h, icon, iconButton } from './dom.js';
+import { openEditor, openShare } from './editor.js';
+import { copyLink, openDialog } from './forms.js';
+import { kindOf, shareAddressOf, tagNames, titleOf } from './kinds.js';
+import { removeRecords, saveRecord, sharing, tagChip } from './list.js';
+import { enhance } from './page.js';
+import { base, localAddress, problemOf, showProblem, storage } from './session.js';
+
+// fetchShown returns what the public page of an item shows below its title.
+async function fetchShown(r) {
+  const at = new URL(`${base}/v/${r.slug}`, location.href);
+  let answer;
+  try { answer = await fetch(at, { headers: { accept: 'text/html' } }); } catch { throw problemOf(0); }
+  if (!answer.ok) throw problemOf(answer.status);
+  const page = new DOMParser().parseFromString(await answer.text(), 'text/html');
+  for (const name of ['src', 'href']) {
+    for (const el of all(`article.sheet [${name}]`, page)) if (!el.getAttribute(name).startsWith('#')) el.setAttribute(name, new URL(el.getAttribute(name), at));
+  }
+  return all('article.sheet > :not(header, details)', page);
+}
+
+// stateLine says who can see an item, and when it was changed.
+function stateLine(r) {
+  const edited = Date.parse(r.updatedAt) - Date.parse(r.createdAt) > 1000;
+  const shared = sharing(r);
+  return h('div.meta', {}, r.isPublic ? null : h('span', {}, icon('lock'), ' private'),
+    shared.map((part) => typeof part === 'string' ? h('span', {}, part) : part),
+    h('time', { datetime: edited ? r.updatedAt : r.createdAt, title: new Date(edited ? r.updatedAt : r.createdAt).toLocaleString() }, edited ? `edited ${ago(r.updatedAt)}` : `added ${ago(r.createdAt)}`),
+    tagNames(r).map(tagChip));
+}
+
+// keepAwake keeps the screen on until the returned function is called: a cook's hands are wet.
+function keepAwake() {
+  let lock = null, over = false;
+  const ask = async () => {
+    if (over || document.hidden) return;
+    try {
+      lock = await navigator.wakeLock?.request('screen');
+      if (over) lock?.release();
+    } catch { /* not allowed, for example with a low battery */ }
+  };
+  document.addEventListener('visibilitychange', ask);
+  ask();
+  return () => { over = true; document.removeEventListener('visibilitychange', ask); lock?.release(); };
+}
+
+// openReader opens the reader for a record. onclose is called with the reason.
+export async function openReader(r, { onclose }) {
+  let shown;
+  try {
+    shown = await fetchShown(r);
+  } catch (e) {
+    showProblem(e);
+    return openEditor(kindOf(r), r, { onclose });
+  }
+  const rest = r.kind === 'recipe' ? keepAwake() : null;
+  const d = openDialog(titleOf(r), { panel: true, onclose: (reason) => { rest?.(); document.removeEventListener('record', changed); onclose(reason); } });
+  d.el.classList.add('reader');
+  const state = h('div');
+  const body = h('article.shared', {}, shown.map((node) => document.importNode(node, true)));
+  const star = iconButton('none', 'star', 'Favourite', { class: 'quiet square star' });
+  const draw = () => { star.setAttribute('aria-pressed', String(!!r.isFavorite)); state.replaceChildren(stateLine(r)); };
+  const changed = (e) => { if (e.detail.id === r.id) { r = e.detail; draw(); } };
+  document.addEventListener('record', changed);
+  const edit = () => {
+    d.el.close('replaced');
+    openEditor(kindOf(r), r, { onclose: (reason, saved) => reason === 'left' || reason === 'deleted' ? onclose(reason) : openReader(saved ?? r, { onclose }) });
+  };
+  const actions = {
+    e: edit,
+    s: () => openShare(r),
+    c: () => copyLink(shareAddressOf(r)),
+    f: () => saveRecord(r, { isFavorite: !r.isFavorite }),
+    Delete: () => { d.el.close('deleted'); removeRecords([r]); },
+  };
+  const tool = (key, name, label) => {
+    const b = key === 'f' ? star : iconButton('none', name, label, { 'aria-keyshortcuts': key });
+    b.onclick = actions[key];
+    return b;
+  };
+  d.tools.prepend(tool('e', 'edit', 'Edit'), tool('s', 'share', 'Share'), tool('f'),
+    h('a.button.quiet.square', { href: localAddress(r.kind === 'bookmark' ? r.url : shareAddressOf(r)), target: '_blank', rel: 'noopener noreferrer', 'aria-label': 'Open', title: 'Open' }, icon('open')),
+    tool('Delete', 'trash', 'Delete'));
+  d.el.addEventListener('keydown', (e) => {
+    if (e.defaultPrevented || e.ctrlKey || e.metaKey || e.altKey || find('dialog[open] ~ dialog[open]') || e.target.closest('input:not([type=checkbox]), textarea, select')) return;
+    if (!actions[e.key] || e.key.length === 1 && !storage.get('keys', true)) return;
+    e.preventDefault();
+    actions[e.key]();
+  });
+  add(d.body, d.heading, state, body);
+  d.heading.focus(); // moving it took the focus away
+  draw();
+  enhance(body);
+}

@@ -1,0 +1,139 @@
+// The viewer shows the pictures and films of the current list, one at a time and as large as the screen.
+import { add, all, bytes, find, h, icon, iconButton, number, when } from './dom.js';
+import { openEditor, openShare } from './editor.js';
+import { copyLink, openDialog } from './forms.js';
+import { isMedia, isPicture, kinds, pageOf, shareAddressOf, tagNames, titleOf } from './kinds.js';
+import { removeRecords, saveRecord, sharing, tagChip } from './list.js';
+import { base, localAddress, storage, view } from './session.js';
+
+// Larger pictures show their thumbnail until they are loaded.
+const largePicture = 2e6;
+const slideMilliseconds = 5000;
+const swipePixels = 50;
+
+// sequence is the records that the viewer can show: those of the list, or only r.
+function sequence(r) {
+  const listed = all('.item', view?.list?.ul ?? document.createElement('ul')).map((row) => row.record).filter(isMedia);
+  return listed.some((x) => x.id === r.id) ? listed : [r];
+}
+
+function stageOf(r) {
+  const src = localAddress(r.url);
+  if (!isPicture(r)) return h('video', { src, controls: true, playsinline: true, preload: 'metadata', 'aria-label': titleOf(r) });
+  const img = h('img', { src, alt: r.description || titleOf(r), draggable: 'false' });
+  if (r.size < largePicture) return img;
+  const box = h('div.loading', {}, h('img', { src: `${base}/t/${r.slug}`, alt: '' }), img);
+  img.addEventListener('load', () => box.classList.remove('loading'));
+  return box;
+}
+
+function factsOf(r) {
+  const fact = (label, ...value) => h('div', {}, h('dt', {}, label), h('dd', {}, value));
+  return h('div', {}, h('h3', {}, titleOf(r)), r.description && h('p.text', {}, r.description),
+    h('dl', {}, fact('Size', bytes(r.size)), fact('Type', r.mimeType), fact('Added', when(r.createdAt)), r.folder && fact('Folder', r.folder.name),
+      fact('Visibility', r.isPublic ? sharing(r) : 'private')), h('div.row', {}, tagNames(r).map(tagChip)));
+}
+
+// openViewer opens the viewer for a record. onclose is called with the reason, onmove with each further record.
+export function openViewer(r, { onclose, onmove }) {
+  let slides = 0;
+  const d = openDialog('', {
+    onclose: (reason) => {
+      clearInterval(slides);
+      document.removeEventListener('record', changed);
+      onclose(reason);
+      if (reason === 'replaced') return;
+      const row = find(`.item[data-id="${r.id}"]`);
+      row?.scrollIntoView({ block: 'nearest' });
+      find('a.name', row ?? document.createElement('i'))?.focus({ preventScroll: true });
+    },
+  });
+  d.el.classList.add('viewer');
+  const count = h('span.count', { 'aria-live': 'polite' });
+  const stage = h('div.stage');
+  const panel = h('aside', { 'aria-label': 'About this file', hidden: true });
+  const star = iconButton('none', 'star', 'Favourite', { class: 'quiet square star', 'aria-keyshortcuts': 'f' });
+  const download = h('a.button.quiet.square', { 'aria-label': 'Download', title: 'Download' }, icon('upload'));
+  download.firstChild.classList.add('down');
+  const back = iconButton('none', 'back', 'Previous', { class: 'step back' }), next = iconButton('none', 'next', 'Next', { class: 'step next' });
+
+  const film = () => find('video', stage);
+  function draw() {
+    const list = sequence(r), at = list.findIndex((x) => x.id === r.id);
+    d.heading.textContent = titleOf(r);
+    count.textContent = `${number(at + 1)} of ${number(list.length)}${view?.list && !view.list.ended() && list.length > 1 ? '+' : ''}`;
+    star.setAttribute('aria-pressed', String(!!r.isFavorite));
+    Object.assign(download, { href: localAddress(r.url), download: r.originalName });
+    back.hidden = at === 0;
+    next.hidden = at === list.length - 1;
+    if (!panel.hidden) panel.replaceChildren(factsOf(r));
+    return [list, at];
+  }
+  const changed = (e) => { if (e.detail.id === r.id) { r = e.detail; draw(); } };
+  document.addEventListener('record', changed);
+  function show(to) {
+    r = to;
+    stage.replaceChildren(stageOf(r));
+    const [list, at] = draw();
+    for (const near of [list[at + 1], list[at - 1]]) if (near && isPicture(near) && near.size < 10 * largePicture) new Image().src = localAddress(near.url);
+    if (at > list.length - 4 && view?.list && !view.list.ended()) view.list.load(view.signal).then(() => d.el.open && draw());
+  }
+  function move(by) {
+    const list = sequence(r), to = list[list.findIndex((x) => x.id === r.id) + by];
+    if (!to) return false;
+    show(to);
+    onmove(to);
+    return true;
+  }
+  function play() {
+    const video = film();
+    if (video) return video.paused ? video.play() : video.pause();
+    if (slides) { clearInterval(slides); slides = 0; return null; }
+    slides = setInterval(() => { if (!film() && !move(1)) { clearInterval(slides); slides = 0; } }, slideMilliseconds);
+    return null;
+  }
+  const actions = {
+    ArrowRight: () => move(1), ArrowLeft: () => move(-1), ' ': play,
+    i: () => { panel.hidden = !panel.hidden; info.setAttribute('aria-pressed', String(!panel.hidden)); draw(); },
+    e: () => {
+      d.el.close('replaced');
+      openEditor(kinds.file, r, { onclose: (reason, saved) => reason === 'left' || reason === 'deleted' ? onclose(reason) : openViewer(saved ?? r, { onclose, onmove }) });
+    },
+    s: () => openShare(r),
+    c: () => copyLink(shareAddressOf(r)),
+    f: () => saveRecord(r, { isFavorite: !r.isFavorite }),
+    Delete: () => {
+      const gone = r;
+      if (!move(1) && !move(-1)) d.el.close('deleted');
+      removeRecords([gone]);
+      if (d.el.open) draw();
+    },
+  };
+  const tool = (key, name, label) => { const b = iconButton('none', name, label, { 'aria-keyshortcuts': key }); b.onclick = actions[key]; return b; };
+  const info = tool('i', 'info', 'Details');
+  star.onclick = actions.f;
+  back.onclick = actions.ArrowLeft;
+  next.onclick = actions.ArrowRight;
+  d.tools.prepend(info, tool('s', 'share', 'Share'), star, tool('e', 'edit', 'Edit'), download, tool('Delete', 'trash', 'Delete'));
+  d.heading.after(count);
+  add(d.body, stage, back, next, panel);
+
+  d.el.addEventListener('keydown', (e) => {
+    if (e.defaultPrevented || e.ctrlKey || e.metaKey || e.altKey || e.target.closest('input, textarea, select, dialog:not(.viewer)')) return;
+    if (e.key === ' ' && e.target.closest('button, a, video') || e.target.matches('video') && e.key.startsWith('Arrow')) return;
+    if (!actions[e.key] || e.key.length === 1 && e.key !== ' ' && !storage.get('keys', true)) return;
+    e.preventDefault();
+    actions[e.key]();
+  });
+  let from = null;
+  stage.addEventListener('pointerdown', (e) => { from = e.isPrimary && e.pointerType !== 'mouse' && !e.target.matches('video') ? e : null; });
+  stage.addEventListener('pointerup', (e) => {
+    if (!from) return;
+    const x = e.clientX - from.clientX, y = e.clientY - from.clientY;
+    from = null;
+    if (Math.abs(x) > swipePixels && Math.abs(x) > 2 * Math.abs(y)) move(x < 0 ? 1 : -1);
+    else if (y > 2 * swipePixels && y > 2 * Math.abs(x)) d.el.close('');
+  });
+  stage.addEventListener('click', (e) => { if (e.target === stage) d.el.close(''); });
+  show(r);
+}

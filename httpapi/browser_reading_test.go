@@ -1,0 +1,134 @@
+package httpapi
+
+import (
+	"bytes"
+	"image"
+	"image/color"
+	"image/jpeg"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp/kb"
+	"github.com/matryer/is"
+)
+
+// jpegOf is a picture of one colour.
+func jpegOf(w, h int, c color.Color) string {
+	m := image.NewRGBA(image.Rect(0, 0, w, h))
+	for i := range w * h {
+		m.Set(i%w, i/w, c)
+	}
+	var b bytes.Buffer
+	_ = jpeg.Encode(&b, m, nil) // a buffer takes everything
+	return b.String()
+}
+
+// TestBrowserReads opens items to read them. The editor is one key away and leads back.
+func TestBrowserReads(t *testing.T) {
+	is := is.New(t)
+	b := openBrowser(t)
+	b.post("/api/v1/notes", map[string]any{"title": "Harbour", "content": "Boats arrive **daily**.", "tags": []string{"sea"}}).want(201)
+	b.open("/notes")
+	b.click("#main a.name") // one action
+	b.until(`document.querySelector('dialog.reader .prose strong')?.textContent === 'daily'`)
+	is.Equal(b.js(`document.querySelector('dialog.reader textarea')`), nil)
+	b.until(`document.activeElement.textContent === 'Harbour'`)
+	is.True(strings.Contains(b.js(`document.querySelector('.reader .meta').innerText`).(string), "private"))
+
+	b.keys("f")
+	b.until(`document.querySelector('.reader .star').getAttribute('aria-pressed') === 'true'`)
+	is.Equal(b.one("notes", "isFavorite"), true)
+	b.keys("e")
+	b.until(`document.querySelector('dialog.panel:not(.reader) [name=content]')`)
+	b.fill("Text", "Boats arrive *rarely*.")
+	b.press("Save")
+	b.until(`document.querySelector('dialog.reader .prose em')?.textContent === 'rarely'`)
+	b.keys(kb.Escape)
+	b.until(`!document.querySelector('dialog') && location.pathname === '/notes'`)
+
+	// Ticks and amounts of a recipe, with and without a list.
+	for _, lines := range []string{"- 250 g flour\n- 1/2 l milk\n- 1-2 eggs\n- salt", "250 g flour  \n1/2 l milk  \n1-2 eggs  \nsalt"} {
+		slug := b.post("/api/v1/recipes", map[string]any{"title": "Pancakes", "ingredients": lines, "instructions": "1. Whisk", "isPublic": true}).want(201).text("data.slug")
+		for _, at := range []string{"/recipes/" + slug, "/v/" + slug} {
+			b.open(at)
+			b.until(`document.querySelectorAll('.field-ingredients .tick input').length === 4`)
+			b.press("2×")
+			is.Equal(b.js(`[...document.querySelectorAll('.tick')].map((li) => li.innerText.trim()).join(', ')`), "500 g flour, 1 l milk, 2-4 eggs, salt")
+			b.press("1×")
+			is.Equal(b.js(`[...document.querySelectorAll('.tick')].map((li) => li.innerText.trim()).join(', ')`), "250 g flour, 1/2 l milk, 1-2 eggs, salt")
+		}
+	}
+}
+
+// TestBrowserAmounts scales the lines of ingredients.
+func TestBrowserAmounts(t *testing.T) {
+	is := is.New(t)
+	b := openBrowser(t)
+	slug := b.post("/api/v1/recipes", map[string]any{"title": "x", "ingredients": "- 1 x", "isPublic": true}).want(201).text("data.slug")
+	b.open("/v/" + slug)
+	for _, c := range []struct {
+		line  string
+		times string
+		want  string
+	}{
+		{"2 eggs", "2", "4 eggs"},
+		{"1½ tbsp sugar", "2", "3 tbsp sugar"},
+		{"1 1/2 cups", "2", "3 cups"},
+		{"3/4 l", "2", "1½ l"},
+		{"0.5 l", "0.5", "¼ l"},
+		{"1,5 kg", "2", "3 kg"},
+		{"2–3 apples", "3", "6–9 apples"},
+		{"ca. 200 g", "0.5", "ca. 100 g"},
+		{"125 ml", "3", "375 ml"},
+		{"1 egg", "0.5", "½ egg"},
+		{"250 g", "1", "250 g"},
+		{"salt to taste", "2", "salt to taste"},
+		{"flour type 405", "2", "flour type 405"},
+		{"", "2", ""},
+	} {
+		is.Equal(b.js(`import(document.querySelector('script[type=module]').src).then((m) => m.scaled(`+quoted(c.line)+`, `+c.times+`))`), c.want) // line, times, want
+	}
+}
+
+// TestBrowserLooks counts what it takes to look at pictures: one action to open one, one to see the next.
+func TestBrowserLooks(t *testing.T) {
+	is := is.New(t)
+	b := openBrowser(t)
+	for i, name := range []string{"a.jpg", "b.jpg", "c.jpg"} {
+		b.upload(nil, file{name, "image/jpeg", jpegOf(300, 200+i*50, color.RGBA{uint8(80 * i), 90, 120, 255})}).want(201)
+	}
+	b.upload(nil, file{"text.txt", "text/plain", "not a picture"}).want(201)
+	b.open("/files?type=image")
+	b.until(`document.querySelectorAll('.grid .media').length === 3`)
+	is.Equal(b.js(`document.querySelector('.date h2').textContent`), "Today")
+	b.until(`[...document.querySelectorAll('.grid .media')].every((row) => row.style.getPropertyValue('--shape'))`)
+	is.Equal(b.js(`document.querySelector('.grid .media').style.getPropertyValue('--shape')`), "1.000") // c.jpg
+
+	b.click(".grid .media .see")
+	title := func(name string) { b.Helper(); b.until(`document.querySelector('.viewer h2')?.textContent === ` + quoted(name)) }
+	title("c.jpg")
+	is.Equal(b.js(`document.querySelectorAll('.pick input:checked').length`), 0.0)
+	is.Equal(b.js(`document.querySelector('.viewer .count').textContent`), "1 of 3")
+	b.keys(kb.ArrowRight)
+	title("b.jpg")
+	b.until(`document.querySelector('.stage img').complete && document.querySelector('.stage img').naturalHeight === 250`)
+	is.Equal(b.js(`location.pathname === new URL([...document.querySelectorAll('a.name')].find((a) => a.textContent === 'b.jpg').href).pathname`), true)
+	b.keys("i")
+	b.until(`document.querySelector('.viewer aside').innerText.includes('image/jpeg')`)
+	b.keys(kb.Delete)
+	title("a.jpg")
+	is.Equal(b.js(`document.querySelector('.viewer .count').textContent`), "2 of 2")
+	b.press("Undo")
+	b.keys(kb.Escape)
+	b.until(`!document.querySelector('dialog') && location.pathname === '/files'`)
+	b.until(`document.activeElement.textContent === 'a.jpg'`) // the tile of the last picture
+	b.until(`document.querySelectorAll('.grid .media').length === 3`)
+
+	b.keys(kb.ArrowUp, kb.ArrowLeft) // in a grid, arrows move in both directions
+	b.until(`document.activeElement.matches('a.name') && document.activeElement.textContent !== 'a.jpg'`)
+
+	// On a page of files without a picture beside it, the viewer has one picture.
+	b.open(b.js(`new URL([...document.querySelectorAll('a.name')].find((a) => a.textContent === 'b.jpg').href).pathname + '?type=text'`).(string))
+	title("b.jpg")
+	is.Equal(b.js(`document.querySelector('.viewer .count').textContent`), "1 of 1")
+}
