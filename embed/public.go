@@ -1,6 +1,7 @@
 package embed
 
 import (
+	"cmp"
 	"html/template"
 	"strings"
 	"time"
@@ -31,6 +32,8 @@ type ItemPage struct {
 	// Open is set for items that anyone may see at any time. Their title and picture may appear elsewhere.
 	Open    bool
 	Picture string // absolute address of a picture of the item
+	Video   string // address of the film itself
+	About   string // what the item is, for link previews of an item without a description
 
 	Raw      string // address of the unchanged content
 	Download string // address that downloads it
@@ -56,7 +59,11 @@ type FileView struct {
 	Type   string // the media type
 	SHA256 string
 	Show   Show
-	Text   *CodeView // for ShowText
+	Text   *CodeView     // for ShowText
+	Prose  template.HTML // for ShowProse
+	Rows   [][]string    // for ShowTable; the first is the header
+	Cut    bool          // only the beginning is shown, of ShowProse and ShowTable
+	Screen string        // address of a smaller version, for ShowImage; "" means none
 }
 
 // Show is how a page shows a file.
@@ -69,6 +76,8 @@ const (
 	ShowAudio Show = "audio"
 	ShowPDF   Show = "pdf"
 	ShowText  Show = "text"
+	ShowProse Show = "prose"
+	ShowTable Show = "table"
 )
 
 // NoteView is a note.
@@ -197,12 +206,12 @@ func (GamesPage) file() string  { return "games.html" }
 
 // Wide reports whether the page needs more space than a column of text.
 func (p ItemPage) Wide() bool {
-	return p.Snippet != nil || p.File != nil && (p.File.Show == ShowText || p.File.Show == ShowPDF)
+	return p.Snippet != nil || p.File != nil && (p.File.Show == ShowText || p.File.Show == ShowPDF || p.File.Show == ShowTable)
 }
 
 // Summary is the beginning of the description in one line, for cards in other programs.
 func (p ItemPage) Summary() string {
-	words := strings.Fields(p.Description)
+	words := strings.Fields(cmp.Or(p.Description, p.About))
 	const maxLength = 200
 	text := strings.Join(words[:min(len(words), maxLength)], " ")
 	for i := range text {

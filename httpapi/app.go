@@ -69,7 +69,7 @@ func appPages() []appPage {
 		asks := []string{k.Path + firstOfList}
 		pages = append(pages,
 			appPage{path: "/" + name, id: "show" + web.Title(name), title: web.Title(name), asks: asks, filter: true},
-			appPage{path: "/" + name + "/" + arg, id: "showOneOf" + web.Title(name), title: web.Title(name), asks: append(asks, k.Path+"/"+arg), filter: true},
+			appPage{path: "/" + name + "/" + arg, id: "showOneOf" + web.Title(name), title: web.Title(name), asks: append(asks, k.Path+"/"+arg), filter: true, module: "reader"},
 		)
 	}
 	return pages

@@ -257,8 +257,7 @@ func TestBrowserPublic(t *testing.T) {
 	look("toomany")
 }
 
-// TestBrowserFilePreview: beside what can be changed of a file its owner finds
-// what visitors see of it, from the origin for content too if there is one.
+// TestBrowserFilePreview: the owner of a file sees what visitors see of it, also with a separate origin for content.
 func TestBrowserFilePreview(t *testing.T) {
 	for name, with := range map[string]func(*web.Config){
 		"one address":    func(*web.Config) {},
@@ -274,16 +273,16 @@ func TestBrowserFilePreview(t *testing.T) {
 				b.upload(map[string]string{"slug": slug}, f).want(201)
 			}
 			b.open("/files/sound")
-			b.until(`document.querySelector('dialog .preview audio')?.duration === 2`)
+			b.until(`document.querySelector('dialog.reader .shown audio')?.duration === 2`)
 			b.open("/files/film")
-			b.until(`document.querySelector('dialog .preview video[controls]')?.getAttribute('src').includes('/x/film')`)
+			b.until(`document.querySelector('dialog.viewer video[controls]')?.getAttribute('src').includes('/x/film')`)
 			b.open("/files/text")
-			b.until(`document.querySelector('dialog .preview pre')?.textContent.includes('a: <b>1</b>')`)
-			is.Equal(b.js(`document.querySelector('dialog .preview pre b')`), nil)
+			b.until(`document.querySelector('dialog.reader .shown pre')?.textContent.includes('a: <b>1</b>')`)
+			is.Equal(b.js(`document.querySelector('dialog.reader .shown pre b')`), nil)
 			b.open("/files/pdf")
-			b.until(`document.querySelector('dialog .preview iframe')?.getAttribute('src').includes('/x/pdf')`)
+			b.until(`document.querySelector('dialog.reader .shown iframe')?.getAttribute('src').includes('/x/pdf')`)
 			b.open("/files/zip")
-			b.until(`document.querySelector('dialog .preview .pic')`)
+			b.until(`document.querySelector('dialog.reader a[download]')`)
 			is.True(b.sound())
 			is.Equal(b.get("/api/v1/files/sound").at("data.views"), 0.0)
 		})

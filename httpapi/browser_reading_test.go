@@ -105,7 +105,10 @@ func TestBrowserLooks(t *testing.T) {
 	is.Equal(b.js(`document.querySelector('.grid .media').style.getPropertyValue('--shape')`), "1.000") // c.jpg
 
 	b.click(".grid .media .see")
-	title := func(name string) { b.Helper(); b.until(`document.querySelector('.viewer h2')?.textContent === ` + quoted(name)) }
+	title := func(name string) {
+		b.Helper()
+		b.until(`document.querySelector('.viewer h2')?.textContent === ` + quoted(name))
+	}
 	title("c.jpg")
 	is.Equal(b.js(`document.querySelectorAll('.pick input:checked').length`), 0.0)
 	is.Equal(b.js(`document.querySelector('.viewer .count').textContent`), "1 of 3")

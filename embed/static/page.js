@@ -103,6 +103,9 @@ export function enhance(root) {
   for (const node of root.querySelectorAll('[data-copy]')) addCopy(node, node.parentNode);
   for (const section of root.querySelectorAll('.field-ingredients')) addTicks(section);
 
+  // If the smaller version cannot be made, the picture itself is shown.
+  for (const img of root.querySelectorAll('.shown a > img')) img.addEventListener('error', () => { img.src = img.parentNode.href; }, { once: true });
+
   // An icon that does not load leaves no gap.
   for (const icon of root.querySelectorAll('.favicon')) {
     if (icon.complete && !icon.naturalWidth) icon.remove();

@@ -66,6 +66,9 @@ func redirectWithGrants(c *web.Request, at string, rights []string, open bool) e
 	if AsDownload(c) {
 		q.Set(saveParam, "1")
 	}
+	if size := c.R.URL.Query().Get(sizeParam); size != "" {
+		q.Set(sizeParam, size)
+	}
 	to := c.Site.Content + at + url.PathEscape(c.Arg("slug"))
 	if len(q) > 0 {
 		to += "?" + q.Encode()

@@ -3,8 +3,11 @@ package public
 import (
 	"bytes"
 	"cmp"
+	"encoding/csv"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net/url"
 	"path"
 	"slices"
@@ -29,6 +32,7 @@ type Viewing struct {
 	// Raw shows the content and Download downloads it. Thumb is the absolute address of a
 	// small picture for other programs, only if the item is open to everyone. "" means none.
 	Raw, Download, Thumb string
+	Screen               string // a version of a large picture for a screen; "" means none
 	Icon                 string // address of the icon of a bookmark's site; "" means none
 	Address              string // of the page: absolute, without this visitor's grants
 	Open                 bool   // open to everyone: see openToAll
@@ -38,8 +42,12 @@ type Viewing struct {
 	Text                 []byte // the start of a text file, at most maxPreview; nil for others
 }
 
-// maxPreview is how many bytes of a text file its page shows, to keep pages small.
-const maxPreview = 8 << 10
+// maxPreview is how many bytes of a text file are read for its page, and maxCode how many of them the page shows as
+// they are. Markdown and tables are shown in full up to maxPreview.
+const (
+	maxPreview = 64 << 10
+	maxCode    = 8 << 10
+)
 
 // ItemPage makes the page of an item. Addresses that users entered become links only if they
 // are web addresses.
@@ -170,17 +178,9 @@ func filePage(s *web.Site, p *embed.ItemPage, b *record.File, v Viewing) error {
 	class := record.ClassOf(b.MimeType)
 	switch {
 	case v.Text != nil && Readable(v.Text):
-		text := v.Text[:min(len(v.Text), maxPreview)]
-		cut := int64(len(text)) < b.Size
-		if cut {
-			text = WholeLines(text)
-		}
-		code, err := s.Renders.Code(string(text), "", b.OriginalName)
-		if err != nil {
+		if err := textPage(s, f, b, v.Text); err != nil {
 			return err
 		}
-		code.Cut = cut
-		f.Show, f.Text = embed.ShowText, code
 	case v.Raw == "" || !media.Inline(b.MimeType):
 	case class == record.Image && !v.Large:
 		f.Show = embed.ShowImage
@@ -195,7 +195,83 @@ func filePage(s *web.Site, p *embed.ItemPage, b *record.File, v Viewing) error {
 		p.Raw = "" // browsers would download it, like the other button
 	}
 	p.Picture = v.Thumb
+	if f.Show == embed.ShowImage {
+		f.Screen = v.Screen
+	}
+	if v.Open && f.Show == embed.ShowVideo {
+		p.Video = s.Base + "/x/" + url.PathEscape(v.Shown.Slug)
+	}
+	if p.Description == "" {
+		p.About = p.Kind + ", " + f.Size
+	}
 	return nil
+}
+
+// textPage shows the start of a text file: rendered if it is Markdown, as a table if it has comma-separated values, and
+// otherwise as it is.
+func textPage(s *web.Site, f *embed.FileView, b *record.File, start []byte) (err error) {
+	shown := func(most int) (string, bool) {
+		text := start[:min(len(start), most)]
+		cut := int64(len(text)) < b.Size
+		if cut {
+			text = WholeLines(text)
+		}
+		return string(text), cut
+	}
+	f.Show = embed.ShowText
+	text, cut := shown(maxPreview)
+	switch ext := strings.ToLower(path.Ext(b.OriginalName)); ext {
+	case ".md", ".markdown":
+		f.Show, f.Cut = embed.ShowProse, cut
+		f.Prose, err = s.Renders.Markdown(text)
+		return err
+	case ".csv", ".tsv":
+		if rows, more, ok := tableOf(text, ext == ".tsv"); ok {
+			f.Show, f.Rows, f.Cut = embed.ShowTable, rows, cut || more
+			return nil
+		}
+	}
+	text, cut = shown(maxCode)
+	f.Text, err = s.Renders.Code(text, "", b.OriginalName)
+	if err != nil {
+		return err
+	}
+	f.Text.Cut = cut
+	return nil
+}
+
+// The most rows and columns of a table that a page shows.
+const (
+	maxRows    = 200
+	maxColumns = 40
+)
+
+// tableOf reads comma-separated values (RFC 4180), or values separated by tabs or semicolons. more is set if it leaves
+// out rows or columns. ok is false if the text is not a table.
+func tableOf(text string, tabs bool) (rows [][]string, more, ok bool) {
+	r := csv.NewReader(strings.NewReader(strings.TrimPrefix(text, "\ufeff")))
+	first, _, _ := strings.Cut(text, "\n")
+	switch {
+	case tabs:
+		r.Comma = '\t'
+	case strings.Count(first, ";") > strings.Count(first, ","): // spreadsheets in much of Europe
+		r.Comma = ';'
+	}
+	r.FieldsPerRecord, r.LazyQuotes = -1, true
+	for {
+		row, err := r.Read()
+		if errors.Is(err, io.EOF) {
+			return rows, more, len(rows) > 0
+		}
+		if err != nil {
+			return nil, false, false
+		}
+		if len(rows) == maxRows {
+			return rows, true, true
+		}
+		more = more || len(row) > maxColumns
+		rows = append(rows, row[:min(len(row), maxColumns)])
+	}
 }
 
 // Readable reports whether the start of a file is text that a page can show.

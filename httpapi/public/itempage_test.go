@@ -1,6 +1,8 @@
 package public
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/matryer/is"
@@ -23,4 +25,33 @@ func TestWords(t *testing.T) {
 	is.Equal(playtime(0), "0 min")
 	is.Equal(playtime(65), "1 h 5 min")
 	is.Equal(playtime(120), "2 h")
+}
+
+func TestTables(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		text string
+		tabs bool
+		want [][]string
+		more bool
+	}{
+		"commas":     {text: "a,b\n1,\"two, three\"\n", want: [][]string{{"a", "b"}, {"1", "two, three"}}},
+		"semicolons": {text: "a;b\n1,5;2\n", want: [][]string{{"a", "b"}, {"1,5", "2"}}},
+		"tabs":       {text: "a\tb\n1\t2\n", tabs: true, want: [][]string{{"a", "b"}, {"1", "2"}}},
+		"a mark":     {text: "\ufeffa,b\n", want: [][]string{{"a", "b"}}},
+		"uneven":     {text: "a,b\n1\n1,2,3\n", want: [][]string{{"a", "b"}, {"1"}, {"1", "2", "3"}}},
+		"quotes":     {text: "a\"b,c\n", want: [][]string{{"a\"b", "c"}}},
+		"wide":       {text: strings.Repeat("x,", maxColumns) + "x\n", want: [][]string{slices.Repeat([]string{"x"}, maxColumns)}, more: true},
+		"long":       {text: strings.Repeat("x\n", maxRows+1), want: slices.Repeat([][]string{{"x"}}, maxRows), more: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			rows, more, ok := tableOf(c.text, c.tabs)
+			is.True(ok)
+			is.Equal(rows, c.want)
+			is.Equal(more, c.more)
+		})
+	}
+	_, _, ok := tableOf("", false)
+	is.New(t).True(!ok)
 }

@@ -71,6 +71,9 @@ func View(c *web.Request, r *record.Record, owned bool, found error) error {
 	return c.RespondPage(http.StatusOK, page)
 }
 
+// largePicture is the size in bytes from which a page shows a smaller version of a photo first.
+const largePicture = 2_000_000
+
 // viewing collects what the page of an item shows.
 func viewing(c *web.Request, r *record.Record, owned bool) (Viewing, error) {
 	body, err := r.Decode()
@@ -106,6 +109,9 @@ func viewing(c *web.Request, r *record.Record, owned bool) (Viewing, error) {
 		}
 		if record.ClassOf(b.MimeType) == record.Text {
 			v.Text, err = beginning(c, r, owned)
+		}
+		if b.MimeType == "image/jpeg" && b.Size > largePicture && !v.Large {
+			v.Screen = c.Site.Prefix() + "/t/" + url.PathEscape(r.Slug) + "?" + sizeParam + "=screen"
 		}
 	case *record.Note, *record.Snippet:
 		v.Raw, v.Download, err = rawAddresses(c, r, owned)
@@ -164,7 +170,7 @@ func beginning(c *web.Request, r *record.Record, owned bool) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, maxPreview))
+	return io.ReadAll(io.LimitReader(f, maxPreview+1))
 }
 
 // locked is the page that asks for the password of an item. then says where the right password
@@ -334,7 +340,11 @@ func respondThumb(c *web.Request, r *record.Record, owned bool) error {
 	if err := c.Site.Blobs.Damaged.Err(r.Bytes.Ref); err != nil {
 		return Unreadable(c, r.ID, owned, err)
 	}
-	t, err := picture(c, c.R.Context(), r)
+	size, err := thumbSize(c)
+	if err != nil {
+		return err
+	}
+	t, err := picture(c, c.R.Context(), r, size)
 	switch {
 	case errors.Is(err, blobs.ErrDamaged), errors.Is(err, fs.ErrNotExist):
 		return Unreadable(c, r.ID, owned, err)
@@ -348,10 +358,28 @@ func respondThumb(c *web.Request, r *record.Record, owned bool) error {
 	return small(c, r, t, caching(r))
 }
 
+// sizeParam asks for a thumbnail of another size: row or screen.
+const sizeParam = "size"
+
+// thumbSize is the size of a thumbnail that a request asks for.
+func thumbSize(c *web.Request) (thumb.Size, error) {
+	q, err := c.Query()
+	if err != nil {
+		return 0, err
+	}
+	switch q.Get(sizeParam) {
+	case "row":
+		return thumb.Row, nil
+	case "screen":
+		return thumb.Screen, nil
+	}
+	return thumb.Tile, nil
+}
+
 // picture makes the thumbnail of a file, or takes it from the cache. The maker checks the
 // bytes that it reads.
-func picture(c *web.Request, ctx context.Context, r *record.Record) (*thumb.Thumb, error) {
-	t, err := c.Site.Thumbs.Get(ctx, r.Bytes.Ref, func() (*os.File, error) { return c.Site.Blobs.Get(r.Bytes.Ref) })
+func picture(c *web.Request, ctx context.Context, r *record.Record, size thumb.Size) (*thumb.Thumb, error) {
+	t, err := c.Site.Thumbs.Get(ctx, r.Bytes.Ref, size, func() (*os.File, error) { return c.Site.Blobs.Get(r.Bytes.Ref) })
 	if errors.Is(err, blobs.ErrDamaged) {
 		c.Site.Blobs.CheckSoon(r.Bytes.Ref)
 	}
@@ -406,7 +434,7 @@ func hasThumb(c *web.Request, r *record.Record, media string) bool {
 	}
 	ctx, cancel := context.WithTimeout(c.R.Context(), thumbWait)
 	defer cancel()
-	_, err := picture(c, ctx, r)
+	_, err := picture(c, ctx, r, thumb.Tile)
 	return !errors.Is(err, thumb.ErrNone)
 }
 

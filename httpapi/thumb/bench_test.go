@@ -52,7 +52,7 @@ func BenchmarkMake(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				if _, err := draft(h, r, Edge, encode); err != nil {
+				if _, err := draft(h, r, edges[Tile], encode); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -74,7 +74,7 @@ func BenchmarkGetCached(b *testing.B) {
 	ref := blobs.Ref(sha256.Sum256(data))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := m.Get(b.Context(), ref, func() (*os.File, error) { return os.Open(name) }); err != nil {
+		if _, err := m.Get(b.Context(), ref, Tile, func() (*os.File, error) { return os.Open(name) }); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -42,7 +42,7 @@ type cache struct {
 const (
 	magic      = "kistthm1"
 	headSize   = 24
-	maxPayload = 2 << 20 // a PNG of 480 by 480 pixels has at most 1 MiB
+	maxPayload = 2 << 20 // a PNG of 480 by 480 pixels has at most 1 MiB; of Screen, larger ones are refused
 	maxReason  = 200     // bytes
 
 	// unfinished begins the names of incomplete files.
@@ -241,7 +241,14 @@ func place(root *os.Root, temp string, ref blobs.Ref) error {
 // Sweep removes the entries of contents that known does not know, and unfinished files. It continues after a file that
 // cannot be removed, and stops when known fails. It does not touch files that the cache does not make.
 func (m *Maker) Sweep(known func(blobs.Ref) (bool, error)) (removed int, err error) {
-	return m.cache.sweep(known)
+	for i := range m.caches {
+		n, failed := m.caches[i].sweep(known)
+		removed += n
+		if failed != nil {
+			return removed, failed
+		}
+	}
+	return removed, nil
 }
 
 func (c *cache) sweep(known func(blobs.Ref) (bool, error)) (removed int, err error) {

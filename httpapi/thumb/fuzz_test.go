@@ -61,7 +61,7 @@ func FuzzGet(f *testing.F) {
 	f.Cleanup(func() { m.Close() })
 	f.Fuzz(func(t *testing.T, data []byte) {
 		is := is.New(t)
-		d := &desk{TB: t, Maker: m, dir: m.cache.dir}
+		d := &desk{TB: t, Maker: m, dir: m.caches[Tile].dir}
 		made, err := d.get(data)
 		again, same := d.get(data)
 		is.Equal(again, made)

@@ -10,8 +10,19 @@ import (
 	"golang.org/x/image/draw"
 )
 
-// Edge is the longest edge of a thumbnail in pixels. Smaller pictures keep their size.
-const Edge = 480
+// A Size is a kind of thumbnail. Smaller pictures keep their own size.
+type Size int
+
+// The sizes, named by what shows them.
+const (
+	Tile   Size = iota // a grid or a link preview
+	Row                // a row of a list
+	Screen             // a page, in place of a picture of many megabytes
+	sizes
+)
+
+// edges are the longest edges in pixels.
+var edges = [sizes]int{Tile: 480, Row: 128, Screen: 1600}
 
 const jpegQuality = 82
 

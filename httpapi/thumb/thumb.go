@@ -19,12 +19,14 @@
 package thumb
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"image"
 	"io"
 	"os"
+	"path/filepath"
 	"runtime/debug"
 	"sync"
 
@@ -58,7 +60,7 @@ type Thumb struct {
 
 // A Maker makes and stores thumbnails. All methods are safe for concurrent use.
 type Maker struct {
-	cache cache
+	caches [sizes]cache
 
 	// alive ends with Close, which stops reading.
 	alive context.Context
@@ -68,8 +70,14 @@ type Maker struct {
 
 	mu      sync.Mutex
 	closed  bool
-	flights map[blobs.Ref]*flight
+	flights map[wanted]*flight
 	failure error // of the latest write to the cache
+}
+
+// wanted is a thumbnail of a content.
+type wanted struct {
+	ref  blobs.Ref
+	size Size
 }
 
 // A flight is the making of one thumbnail for all callers that want it.
@@ -85,9 +93,12 @@ type flight struct {
 // New opens the folder and creates it if it is missing; its parent must exist. The folder may be removed at any
 // time, because all thumbnails can be made again.
 func New(dir string) (*Maker, error) {
-	m := &Maker{cache: cache{dir: dir}, slot: make(chan struct{}, 1), flights: make(map[blobs.Ref]*flight)}
-	if err := m.cache.open(); err != nil {
-		return nil, fmt.Errorf("thumb: opening the cache: %w", err)
+	m := &Maker{slot: make(chan struct{}, 1), flights: make(map[wanted]*flight)}
+	for size, name := range [sizes]string{Row: "row", Screen: "screen"} {
+		m.caches[size].dir = filepath.Join(dir, name)
+		if err := m.caches[size].open(); err != nil {
+			return nil, fmt.Errorf("thumb: opening the cache: %w", err)
+		}
 	}
 	m.alive, m.end = context.WithCancel(context.Background())
 	return m, nil
@@ -103,20 +114,21 @@ func (m *Maker) Close() error {
 	return nil
 }
 
-// Get returns the thumbnail of the content, which open opens. It is made only once for all callers: open is called
+// Get returns a thumbnail of the content, which open opens. It is made only once for all callers: open is called
 // at most once, from another goroutine, maybe after Get has returned. The file is closed.
 //
 // The error is ErrNone if these bytes do not have a thumbnail and never will, which is stored; ErrBusy; ErrClosed;
 // blobs.ErrDamaged if the bytes are not those of the ref; open's; or ctx's, which ends the waiting but not the work
 // that has started.
-func (m *Maker) Get(ctx context.Context, ref blobs.Ref, open func() (*os.File, error)) (*Thumb, error) {
+func (m *Maker) Get(ctx context.Context, ref blobs.Ref, size Size, open func() (*os.File, error)) (*Thumb, error) {
+	want := wanted{ref, size}
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if e, got := m.cache.get(ref); got {
+	if e, got := m.caches[size].get(ref); got {
 		return e.thumb, e.err
 	}
-	f, err := m.join(ref, open)
+	f, err := m.join(want, open)
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +136,7 @@ func (m *Maker) Get(ctx context.Context, ref blobs.Ref, open func() (*os.File, e
 	case <-f.done:
 		return f.thumb, f.err
 	case <-ctx.Done():
-		m.leave(ref, f)
+		m.leave(want, f)
 		return nil, ctx.Err()
 	}
 }
@@ -157,36 +169,36 @@ func Likely(f *os.File) (bool, error) {
 }
 
 // join returns the flight for the content and starts one if nobody has.
-func (m *Maker) join(ref blobs.Ref, open func() (*os.File, error)) (*flight, error) {
+func (m *Maker) join(want wanted, open func() (*os.File, error)) (*flight, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
 		return nil, ErrClosed
 	}
-	f := m.flights[ref]
+	f := m.flights[want]
 	if f == nil {
 		if len(m.flights) > queueLength {
 			return nil, ErrBusy
 		}
 		f = &flight{given: make(chan struct{}), done: make(chan struct{})}
-		m.flights[ref] = f
-		m.work.Go(func() { m.fly(ref, f, open) })
+		m.flights[want] = f
+		m.work.Go(func() { m.fly(want, f, open) })
 	}
 	f.waiting++
 	return f, nil
 }
 
 // leave removes a caller, and with the last one also the flight from the queue.
-func (m *Maker) leave(ref blobs.Ref, f *flight) {
+func (m *Maker) leave(want wanted, f *flight) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if f.waiting--; f.waiting == 0 && !f.begun {
-		delete(m.flights, ref)
+		delete(m.flights, want)
 		close(f.given)
 	}
 }
 
-func (m *Maker) fly(ref blobs.Ref, f *flight, open func() (*os.File, error)) {
+func (m *Maker) fly(want wanted, f *flight, open func() (*os.File, error)) {
 	defer close(f.done)
 	select {
 	case m.slot <- struct{}{}:
@@ -201,19 +213,31 @@ func (m *Maker) fly(ref blobs.Ref, f *flight, open func() (*os.File, error)) {
 	if !f.begun {
 		return
 	}
-	f.thumb, f.err = m.make(ref, open)
+	f.thumb, f.err = m.make(want, open)
 	m.mu.Lock()
-	delete(m.flights, ref)
+	delete(m.flights, want)
 	m.mu.Unlock()
 }
 
 // make returns the stored thumbnail, which may be new, or makes and stores it.
-func (m *Maker) make(ref blobs.Ref, open func() (*os.File, error)) (*Thumb, error) {
+func (m *Maker) make(want wanted, open func() (*os.File, error)) (*Thumb, error) {
 	if m.alive.Err() != nil {
 		return nil, ErrClosed
 	}
-	if e, got := m.cache.get(ref); got {
+	if e, got := m.caches[want.size].get(want.ref); got {
 		return e.thumb, e.err
+	}
+	if want.size == Row {
+		tile, err := m.make(wanted{want.ref, Tile}, open)
+		if err != nil {
+			return nil, err
+		}
+		row, err := tile.shrunk(edges[Row])
+		if err != nil {
+			return nil, err
+		}
+		m.store(want, entry{thumb: row})
+		return row, nil
 	}
 	file, err := open()
 	if err != nil {
@@ -222,7 +246,7 @@ func (m *Maker) make(ref blobs.Ref, open func() (*os.File, error)) (*Thumb, erro
 	defer file.Close()
 	s := &source{file: file, alive: m.alive}
 	var e entry
-	e.thumb, e.err = s.thumb()
+	e.thumb, e.err = s.thumb(edges[want.size])
 	if s.err != nil {
 		return nil, s.err
 	}
@@ -231,15 +255,30 @@ func (m *Maker) make(ref blobs.Ref, open func() (*os.File, error)) (*Thumb, erro
 	}
 	// The result is stored permanently, so it must be of the right bytes.
 	if s.size <= maxFile {
-		if err := blobs.CheckBytes(ref, io.NewSectionReader(s, 0, s.size)); err != nil {
+		if err := blobs.CheckBytes(want.ref, io.NewSectionReader(s, 0, s.size)); err != nil {
 			return nil, err
 		}
 	}
-	err = m.cache.put(ref, e)
+	m.store(want, e)
+	return e.thumb, e.err
+}
+
+// store puts an entry into the cache. A failure is only remembered, because the thumbnail can be made again.
+func (m *Maker) store(want wanted, e entry) {
+	err := m.caches[want.size].put(want.ref, e)
 	m.mu.Lock()
 	m.failure = err
 	m.mu.Unlock()
-	return e.thumb, e.err
+}
+
+// shrunk is a smaller version of a thumbnail.
+func (t *Thumb) shrunk(edge int) (*Thumb, error) {
+	r := io.NewSectionReader(bytes.NewReader(t.Bytes), 0, int64(len(t.Bytes)))
+	h, err := readHeader(r)
+	if err != nil {
+		return nil, err
+	}
+	return draft(h, r, edge, encode)
 }
 
 // A source is the file to make a thumbnail of.
@@ -265,7 +304,7 @@ func (s *source) ReadAt(b []byte, at int64) (int, error) {
 	return n, err
 }
 
-func (s *source) thumb() (*Thumb, error) {
+func (s *source) thumb(edge int) (*Thumb, error) {
 	info, err := s.file.Stat()
 	if err != nil {
 		return nil, fmt.Errorf("thumb: examining a picture: %w", err)
@@ -279,7 +318,11 @@ func (s *source) thumb() (*Thumb, error) {
 	if err != nil {
 		return nil, err
 	}
-	return draft(h, r, Edge, encode)
+	t, err := draft(h, r, edge, encode)
+	if err == nil && len(t.Bytes) > maxPayload {
+		return nil, refuse("its thumbnail has %d bytes", len(t.Bytes))
+	}
+	return t, err
 }
 
 // draft decodes, shrinks to the edge and encodes. A panic becomes a refusal.

@@ -46,7 +46,7 @@ func newDesk(t testing.TB) *desk {
 
 // get asks for the thumbnail of the bytes.
 func (d *desk) get(data []byte) (*Thumb, error) {
-	return d.Get(d.Context(), refOf(data), d.opener(data))
+	return d.Get(d.Context(), refOf(data), Tile, d.opener(data))
 }
 
 func refOf(data []byte) blobs.Ref { return sha256.Sum256(data) }
@@ -71,7 +71,7 @@ func show(t testing.TB, th *Thumb) image.Image {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if "image/"+kind != th.Type || m.Bounds() != image.Rect(0, 0, th.Width, th.Height) || max(th.Width, th.Height) > Edge {
+	if "image/"+kind != th.Type || m.Bounds() != image.Rect(0, 0, th.Width, th.Height) || max(th.Width, th.Height) > edges[Tile] {
 		t.Fatalf("a %s of %v is said to be %s of %d by %d", kind, m.Bounds(), th.Type, th.Width, th.Height)
 	}
 	return m
@@ -454,7 +454,7 @@ func TestTooLargeFile(t *testing.T) {
 		return f, f.Truncate(maxFile + 1)
 	}
 	for range 2 {
-		_, err := d.Get(t.Context(), blobs.Ref{1}, open)
+		_, err := d.Get(t.Context(), blobs.Ref{1}, Tile, open)
 		is.True(errors.Is(err, ErrNone))
 	}
 	is.Equal(opens, 1)
@@ -463,7 +463,7 @@ func TestTooLargeFile(t *testing.T) {
 // TestPanic: a decoder that panics has no thumbnail.
 func TestPanic(t *testing.T) {
 	is := is.New(t)
-	_, err := draft(header{decode: func(io.Reader) (image.Image, error) { panic("at the disco") }}, io.NewSectionReader(bytes.NewReader(nil), 0, 0), Edge, encode)
+	_, err := draft(header{decode: func(io.Reader) (image.Image, error) { panic("at the disco") }}, io.NewSectionReader(bytes.NewReader(nil), 0, 0), edges[Tile], encode)
 	is.True(errors.Is(err, ErrNone))
 }
 
@@ -586,9 +586,9 @@ func TestNotRemembered(t *testing.T) {
 	file := encodeJPEG(t, photo(50, 50))
 	ref := refOf(file)
 	fails := errors.New("no disk")
-	_, err := d.Get(t.Context(), ref, func() (*os.File, error) { return nil, fails })
+	_, err := d.Get(t.Context(), ref, Tile, func() (*os.File, error) { return nil, fails })
 	is.Equal(err, fails)
-	_, err = d.Get(t.Context(), ref, func() (*os.File, error) { // cannot be read
+	_, err = d.Get(t.Context(), ref, Tile, func() (*os.File, error) { // cannot be read
 		f, err := d.opener(file)()
 		is.NoErr(err)
 		name := filepath.Join(t.TempDir(), "x")
@@ -599,11 +599,11 @@ func TestNotRemembered(t *testing.T) {
 	is.True(err != nil)
 	is.True(!errors.Is(err, ErrNone))
 	for _, damaged := range [][]byte{file[:60], append(bytes.Clone(file), 0), nil, encodeJPEG(t, photo(40, 40)), []byte("text")} {
-		_, err = d.Get(t.Context(), ref, d.opener(damaged))
+		_, err = d.Get(t.Context(), ref, Tile, d.opener(damaged))
 		is.True(errors.Is(err, blobs.ErrDamaged))
 		is.True(!errors.Is(err, ErrNone))
 	}
-	_, err = d.Get(t.Context(), ref, func() (*os.File, error) { return os.Open(t.TempDir()) })
+	_, err = d.Get(t.Context(), ref, Tile, func() (*os.File, error) { return os.Open(t.TempDir()) })
 	is.True(!errors.Is(err, ErrNone))
 	_, err = d.get(file)
 	is.NoErr(err)
@@ -614,7 +614,7 @@ func (d *desk) busy() (letGo func()) {
 	begun, gate, over := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(over)
-		_, _ = d.Get(context.Background(), blobs.Ref{}, func() (*os.File, error) {
+		_, _ = d.Get(context.Background(), blobs.Ref{}, Tile, func() (*os.File, error) {
 			close(begun)
 			<-gate
 			return nil, errors.New("never mind")
@@ -638,14 +638,14 @@ func TestBusy(t *testing.T) {
 	defer letGo()
 	joined := make(chan *flight, queueLength)
 	for i := range queueLength {
-		f, err := d.join(blobs.Ref{1, byte(i)}, func() (*os.File, error) { return nil, io.EOF })
+		f, err := d.join(wanted{ref: blobs.Ref{1, byte(i)}}, func() (*os.File, error) { return nil, io.EOF })
 		is.NoErr(err)
 		joined <- f
 	}
 	close(joined)
-	_, err := d.Get(t.Context(), blobs.Ref{2}, nil)
+	_, err := d.Get(t.Context(), blobs.Ref{2}, Tile, nil)
 	is.Equal(err, ErrBusy)
-	_, err = d.join(blobs.Ref{1, 0}, nil) // who wants what is in the queue may wait for it
+	_, err = d.join(wanted{ref: blobs.Ref{1, 0}}, nil) // who wants what is in the queue may wait for it
 	is.NoErr(err)
 	letGo()
 	for f := range joined {
@@ -666,7 +666,7 @@ func TestCancelled(t *testing.T) {
 	defer letGo()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := d.Get(ctx, blobs.Ref{3}, nil)
+	_, err := d.Get(ctx, blobs.Ref{3}, Tile, nil)
 	is.Equal(err, context.Canceled)
 
 	file := encodeJPEG(t, photo(50, 50))
@@ -674,18 +674,18 @@ func TestCancelled(t *testing.T) {
 	ctx, cancel = context.WithCancel(t.Context())
 	errs := make(chan error)
 	go func() {
-		_, err := d.Get(ctx, ref, d.opener(file))
+		_, err := d.Get(ctx, ref, Tile, d.opener(file))
 		errs <- err
 	}()
 	for d.flying() < 2 { // until it is in the queue
 		runtime.Gosched()
 	}
-	f, err := d.join(ref, nil) // another who waits for it
+	f, err := d.join(wanted{ref: ref}, nil) // another who waits for it
 	is.NoErr(err)
 	cancel()
 	is.Equal(<-errs, context.Canceled)
 	is.Equal(d.flying(), 2)
-	d.leave(ref, f)
+	d.leave(wanted{ref: ref}, f)
 	is.Equal(d.flying(), 1)
 	<-f.done
 	letGo()
@@ -704,7 +704,7 @@ func TestLeftWhileMade(t *testing.T) {
 	begun, gate := make(chan struct{}), make(chan struct{})
 	errs := make(chan error)
 	go func() {
-		_, err := d.Get(ctx, refOf(file), func() (*os.File, error) {
+		_, err := d.Get(ctx, refOf(file), Tile, func() (*os.File, error) {
 			close(begun)
 			<-gate
 			return d.opener(file)()
@@ -714,7 +714,7 @@ func TestLeftWhileMade(t *testing.T) {
 	<-begun
 	cancel()
 	is.Equal(<-errs, context.Canceled)
-	f, err := d.join(refOf(file), nil)
+	f, err := d.join(wanted{ref: refOf(file)}, nil)
 	is.NoErr(err)
 	close(gate)
 	<-f.done
@@ -732,7 +732,7 @@ func TestClose(t *testing.T) {
 	errs := make(chan error)
 	for range 2 {
 		go func() {
-			_, err := d.Get(t.Context(), refOf(file), func() (*os.File, error) {
+			_, err := d.Get(t.Context(), refOf(file), Tile, func() (*os.File, error) {
 				close(begun)
 				<-gate
 				return d.opener(file)()
@@ -741,7 +741,7 @@ func TestClose(t *testing.T) {
 		}()
 	}
 	<-begun
-	queued, err := d.join(blobs.Ref{1}, nil)
+	queued, err := d.join(wanted{ref: blobs.Ref{1}}, nil)
 	is.NoErr(err)
 	closed := make(chan struct{})
 	go func() { d.Close(); close(closed) }()
@@ -811,7 +811,7 @@ func TestKept(t *testing.T) {
 	m, err := New(d.dir)
 	is.NoErr(err)
 	defer m.Close()
-	again, err := m.Get(t.Context(), refOf(file), nil)
+	again, err := m.Get(t.Context(), refOf(file), Tile, nil)
 	is.NoErr(err)
 	is.Equal(again, first)
 	_, err = os.Stat(left)
@@ -819,4 +819,31 @@ func TestKept(t *testing.T) {
 	info, err := os.Stat(filepath.Join(d.dir, pathOf(refOf(file))))
 	is.NoErr(err)
 	is.Equal(info.Mode().Perm(), os.FileMode(0o600))
+}
+
+// Every size is made of the same picture, and only once. A row is made of the tile.
+func TestSizes(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	d := newDesk(t)
+	data := encodeJPEG(t, photo(2000, 1000))
+	opened := 0
+	open := func() (*os.File, error) { opened++; return d.opener(data)() }
+	for range 2 {
+		for size, want := range map[Size][2]int{Row: {128, 64}, Tile: {480, 240}, Screen: {1600, 800}} {
+			got, err := d.Get(t.Context(), refOf(data), size, open)
+			is.NoErr(err)
+			is.Equal([2]int{got.Width, got.Height}, want)
+		}
+	}
+	is.Equal(opened, 2) // for Tile and Screen
+	removed, err := d.Sweep(func(blobs.Ref) (bool, error) { return false, nil })
+	is.NoErr(err)
+	is.Equal(removed, 3)
+
+	// What has no thumbnail has none of any size.
+	for _, size := range []Size{Row, Screen} {
+		_, err := d.Get(t.Context(), refOf([]byte("text")), size, d.opener([]byte("text")))
+		is.True(errors.Is(err, ErrNone))
+	}
 }

@@ -1,7 +1,7 @@
 // The dialogs for one record: the editor and the share dialog.
-import { addActions, ago, all, button, bytes, capitalize, find, grow, h, hasPointer, icon, iconButton, plural, toast, when } from './dom.js';
+import { addActions, ago, all, button, capitalize, find, grow, h, hasPointer, icon, iconButton, plural, toast } from './dom.js';
 import { copyLink, copyText, Form, openDialog, openForm } from './forms.js';
-import { apiPathOf, fieldOf, isPicture, kindOf, kinds, shareAddressOf, tagNames, titleOf } from './kinds.js';
+import { apiPathOf, fieldOf, kindOf, kinds, shareAddressOf, tagNames, titleOf } from './kinds.js';
 import { fetchRecord, removeRecords, updateRows } from './list.js';
 import { api, base, countChange, countItems, draftKey, loadModule, localAddress, Problem, refreshFolders, refreshTags, showProblem, storage, tagColor, view } from './session.js';
 
@@ -117,7 +117,6 @@ export async function openEditor(k, r, { values = {}, draft: draftName = 'new', 
     d.tools.prepend(
       h('a.button.quiet.square', { href: localAddress(r.kind === 'bookmark' ? r.url : shareAddressOf(r)), target: '_blank', rel: 'noopener noreferrer', 'aria-label': 'Open', title: 'Open' }, icon('open')),
       iconButton('editor-share', 'share', 'Share'), iconButton('editor-delete', 'trash', 'Delete'));
-    if (r.kind === 'file') d.body.append(preview(r));
   }
   d.body.append(node);
   const draft = storage.get(key);
@@ -130,22 +129,6 @@ export async function openEditor(k, r, { values = {}, draft: draftName = 'new', 
   for (const area of all('textarea', node)) grow(area);
   const first = form.controls.find((c) => fresh && c.f.type !== 'check' && !c.input.value) ?? form.controls[0];
   if (fresh || hasPointer()) first.input.focus();
-}
-
-// preview shows a file above its form.
-function preview(r) {
-  const picture = isPicture(r) || r.mimeType.startsWith('image/') && r.size < 2e7;
-  const el = picture ? h('img', { src: localAddress(r.url), alt: r.description || '' }) : h('span.pic', {}, icon('file'));
-  if (!picture) fetchPreview(r).then((shown) => shown && el.replaceWith(shown), () => {});
-  return h('div.preview', {}, el,
-    h('p.soft', {}, `${bytes(r.size)} · ${r.mimeType} · added `, when(r.createdAt)),
-    h('div.row', {}, h('a.button', { href: localAddress(r.url), download: r.originalName }, icon('file'), 'Download'), button('editor-copy', 'Copy link', {}, icon('copy'), 'Copy link')));
-}
-
-// fetchPreview takes the player or the text from the public page of a file; null if that page shows neither.
-async function fetchPreview(r) {
-  const page = await fetch(`${base}/v/${r.slug}`, { headers: { accept: 'text/html' } });
-  return new DOMParser().parseFromString(await page.text(), 'text/html').querySelector('.shown');
 }
 
 // withBookmarks uses the module of bookmarks. Nothing waits for it, and nothing is lost if it cannot be loaded.
@@ -237,6 +220,5 @@ export async function openShare(r) {
 
 addActions({
   'editor-share': () => share(editor.record),
-  'editor-copy': () => copyLink(shareAddressOf(editor.record)),
   'editor-delete': () => { const r = editor.record; closeEditor('deleted'); removeRecords([r]); },
 });

@@ -80,7 +80,7 @@ function thumbnail(r) {
   const letters = kindOf(r).badge?.(r);
   const pic = h('span.pic', {}, letters ? h('b', {}, letters) : icon(kindOf(r).icon));
   if (isPicture(r) || r.iconUrl) {
-    pic.append(h(r.iconUrl ? 'img.favicon' : 'img', { src: `${base}/t/${r.slug}`, alt: '', loading: 'lazy', decoding: 'async' }));
+    pic.append(h(r.iconUrl ? 'img.favicon' : 'img', { src: `${base}/t/${r.slug}${r.iconUrl || view?.grid ? '' : '?size=row'}`, alt: '', loading: 'lazy', decoding: 'async' }));
   }
   return pic;
 }

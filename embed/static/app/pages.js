@@ -64,6 +64,7 @@ addPages({
     const count = h('small.soft');
     const filtered = filterNames.some((n) => p.get(n));
     const grid = file && storage.get('grid', ['image', 'video'].includes(p.get('type')));
+    v.grid = grid;
     v.box = addBox({ kind: k.name, fields: () => ({ ...(file && folderFields(p)), ...(p.getAll('tag').length && { tags: p.getAll('tag') }) }) });
     const query = new URLSearchParams();
     for (const [name, value] of p) if ([...filterNames, 'sort'].includes(name)) query.append(name, value);

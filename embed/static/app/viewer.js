@@ -6,7 +6,7 @@ import { isMedia, isPicture, kinds, pageOf, shareAddressOf, tagNames, titleOf } 
 import { removeRecords, saveRecord, sharing, tagChip } from './list.js';
 import { base, localAddress, storage, view } from './session.js';
 
-// Larger pictures show their thumbnail until they are loaded.
+// Larger pictures show a smaller version until they are loaded.
 const largePicture = 2e6;
 const slideMilliseconds = 5000;
 const swipePixels = 50;
@@ -22,7 +22,7 @@ function stageOf(r) {
   if (!isPicture(r)) return h('video', { src, controls: true, playsinline: true, preload: 'metadata', 'aria-label': titleOf(r) });
   const img = h('img', { src, alt: r.description || titleOf(r), draggable: 'false' });
   if (r.size < largePicture) return img;
-  const box = h('div.loading', {}, h('img', { src: `${base}/t/${r.slug}`, alt: '' }), img);
+  const box = h('div.loading', {}, h('img', { src: `${base}/t/${r.slug}?size=screen`, alt: '' }), img);
   img.addEventListener('load', () => box.classList.remove('loading'));
   return box;
 }
