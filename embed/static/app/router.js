@@ -4,7 +4,7 @@ import { openEditor, openShare } from './editor.js';
 import { copyLink, openForm } from './forms.js';
 import { editorOf, isMedia, kindByPath, kinds, pageOf, shareAddressOf, tagNames } from './kinds.js';
 import { clearSelection, removeRecords, saveEach, saveRecord, selection } from './list.js';
-import { api, base, changes, countChange, loadModule, markCurrent, Problem, refreshFolders, setView, showProblem, takeAnswer, view } from './session.js';
+import { api, base, changes, countChange, draftKey, loadModule, markCurrent, Problem, refreshFolders, setView, showProblem, storage, takeAnswer, view } from './session.js';
 
 // ---- Addresses ----
 
@@ -144,7 +144,8 @@ async function openItem(to) {
   try {
     const r = answer?.data ?? (await api('GET', `${to.kind.api}/${encodeURIComponent(to.id)}`)).data;
     const onclose = (reason) => closeItem(to, reason);
-    if (to.edit) await openEditor(to.kind, r, { onclose });
+    // What the user has not saved yet comes first.
+    if (to.edit || storage.get(draftKey(`${to.kind.name}.${r.id}`))) await openEditor(to.kind, r, { onclose });
     else if (isMedia(r)) (await loadModule('viewer')).openViewer(r, { onclose, onmove: (next) => history.replaceState(history.state, '', pageOf(next)) });
     else await (await loadModule('reader')).openReader(r, { onclose });
   } catch (e) {
