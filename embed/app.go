@@ -2,10 +2,14 @@ package embed
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"html/template"
 	"slices"
+	"strings"
 )
 
 // AppPage is the HTML shell of the owner's app. One page serves all its addresses. The script draws the page for the
@@ -55,6 +59,28 @@ func (p AppPage) Modules() ([]string, error) {
 		return nil, fmt.Errorf("no script %q", p.Module)
 	}
 	return unique(slices.Concat(names, module.modules, []string{module.Name})), nil
+}
+
+// Worker is the script of the app's service worker. base is the prefix of all addresses, kinds are the paths of the kinds
+// in the API and pages their paths in the app. Its bytes change when a script or a style of the app does.
+func Worker(base string, kinds, pages []string) ([]byte, error) {
+	var assets []string
+	for _, s := range sources() {
+		if strings.HasPrefix(s.path, "static/app/") || slices.Contains([]string{"app.css", "kist.css", "kist.svg", "page.js", "tus.js"}, s.logical) {
+			assets = append(assets, base+"/static/"+must(Name(s.logical)))
+		}
+	}
+	slices.Sort(assets)
+	sum := sha256.Sum256([]byte(strings.Join(assets, "\n")))
+	settings, err := json.Marshal(map[string]any{"base": base, "version": hex.EncodeToString(sum[:5]), "assets": assets, "kinds": kinds, "pages": pages})
+	if err != nil {
+		return nil, err
+	}
+	asset, ok := catalogue().byLogical["sw.js"]
+	if !ok {
+		return nil, errors.New("no script sw.js")
+	}
+	return slices.Concat([]byte("const settings = "), settings, []byte(";\n"), asset.Bytes()), nil
 }
 
 // Manifest describes the app to a browser that installs it. base is the prefix of all addresses. The result is JSON of

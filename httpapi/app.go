@@ -122,7 +122,7 @@ func (s *Server) respondApp(c *web.Request, p appPage) error {
 	text(c.Site.Base)
 	data.WriteString(`,"maxUpload":` + strconv.FormatInt(limit, 10))
 	data.WriteString(`,"pending":` + strconv.FormatInt(pending, 10))
-	for i, module := range []string{"admin", "bookmarks", "keys", "moving", "reader", "remote", "requests", "tus", "viewer", "webhooks"} {
+	for i, module := range []string{"admin", "bookmarks", "keys", "moving", "offline", "reader", "remote", "requests", "tus", "viewer", "webhooks"} {
 		name, err := embed.Name(module + ".js")
 		if err != nil {
 			return err
@@ -216,6 +216,24 @@ func (k *recorder) WriteHeader(int) {}
 
 func (k *recorder) Write(p []byte) (int, error) { return k.body.Write(p) }
 
+// readWorker answers with the service worker of the app. Browsers compare its bytes to find a new version.
+func readWorker(c *web.Request) error {
+	var kinds, pages []string
+	for _, k := range record.Kinds {
+		kinds, pages = append(kinds, k.Path), append(pages, k.View().Page)
+	}
+	b, err := embed.Worker(c.Site.Prefix(), kinds, pages)
+	if err != nil {
+		return err
+	}
+	h := c.W.Header()
+	h.Set("Content-Type", "text/javascript; charset=utf-8")
+	h.Set("Content-Security-Policy", "default-src 'none'; connect-src 'self'")
+	h.Set("Cache-Control", "no-cache")
+	_, _ = c.W.Write(b) // the client may be gone
+	return nil
+}
+
 const manifestType = "application/manifest+json"
 
 // readManifest describes the app to a browser that installs it.
@@ -290,11 +308,20 @@ func share(c *web.Request) error {
 	parts = slices.DeleteFunc(parts, func(p upload.Part) bool { return len(p.Head) == 0 && p.Stage == nil }) // an empty field
 	said := func(name string) string { t, _ := fields[name].(string); return strings.TrimSpace(t) }
 	if !owned {
-		// The text waits in the box of the home page. Nothing from a stranger is stored, so
+		// A text waits in the box of the home page. Nothing from a stranger is stored, so
 		// the page says that files must be shared again.
 		q := url.Values{}
 		if len(parts) > 0 {
 			q.Set("again", "files")
+		}
+		// A link waits in the form of a new bookmark.
+		if k, in := sharedRecord(said("title"), said("text"), said("url")); k == record.Bookmarks && len(parts) == 0 {
+			for _, name := range []string{"url", "title", "description"} {
+				if t, _ := in[name].(string); t != "" && len(t) < web.MaxQuery/8 {
+					q.Set(name, t)
+				}
+			}
+			return redirectToSignIn(c, "/bookmarks/new?"+q.Encode())
 		}
 		for _, name := range []string{"title", "text", "url"} {
 			if t := said(name); t != "" && len(t) < web.MaxQuery/8 {

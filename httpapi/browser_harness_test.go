@@ -181,7 +181,10 @@ func (b *tab) watch() error {
 			}
 		}
 	})
-	return chromedp.Run(b.ctx, cdplog.Enable(), cdpnet.Enable(), emulation.SetFocusEmulationEnabled(true))
+	// Copies for a time without the server would hide what the server does. The test of them turns them on.
+	const online = `try { if (!localStorage['kist.offline']) localStorage['kist.offline'] = 'false' } catch {}`
+	return chromedp.Run(b.ctx, cdplog.Enable(), cdpnet.Enable(), emulation.SetFocusEmulationEnabled(true),
+		sent("Page.addScriptToEvaluateOnNewDocument", map[string]any{"source": online}))
 }
 
 // isLeaving reports whether a page did not answer because it was being left for

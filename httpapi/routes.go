@@ -165,6 +165,7 @@ func (s *Server) operations() []Route {
 	all = append(all, []Route{
 		{"GET", "/about", "readAbout", web.Anyone, web.PageOp(readAbout)},
 		{"GET", "/manifest.webmanifest", "readManifest", web.Anyone, web.PageOp(readManifest)},
+		{"GET", "/sw.js", "readServiceWorker", web.Anyone, web.PageOp(readWorker)},
 		{"POST", "/share", "share", web.Visitors, web.FormOp(303, share, 403, 503, 507)},
 		{"GET", "/api/v1/qr", "readQR", web.Reads, readQROp},
 	}...)

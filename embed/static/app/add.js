@@ -3,7 +3,7 @@ import { addActions, button, find, grow, h, hasPointer, icon, isAddress, localDa
 import { showSaved } from './editor.js';
 import { fieldOf, kinds } from './kinds.js';
 import { go } from './router.js';
-import { api, base, draftKey, problemOf, storage, view } from './session.js';
+import { api, base, create, draftKey, problemOf, storage, view } from './session.js';
 
 const publicFields = (isPublic) => isPublic && { isPublic: true };
 
@@ -55,7 +55,7 @@ export function addBox({ kind = null, fields = () => ({}) } = {}) {
     grow(area);
     const [first, ...others] = choices();
     buttons.replaceChildren(
-      ...others.map(([other, text]) => { const b = h('button', { type: 'button', value: other.name }, text); b.onclick = () => create(other); return b; }),
+      ...others.map(([other, text]) => { const b = h('button', { type: 'button', value: other.name }, text); b.onclick = () => createOf(other); return b; }),
       ...(!k && isAddress(area.value) ? [h('button', { type: 'button', act: 'fetch-it' }, 'Fetch the file')] : []),
       ...(k && !file && !k.full ? [h('button.quiet', { type: 'button', act: 'new' }, 'All fields')] : []),
       ...(first ? [h('button.main', {}, first[1])] : []));
@@ -79,7 +79,7 @@ export function addBox({ kind = null, fields = () => ({}) } = {}) {
     problem.hidden = false;
   }
 
-  async function create(of) {
+  async function createOf(of) {
     if (of.full || !area.value.trim()) return go(`${base}/${of.path}/new`);
     const body = { ...typed(of), ...fields(), ...publicFields(visibility.value) };
     problem.hidden = true;
@@ -87,9 +87,9 @@ export function addBox({ kind = null, fields = () => ({}) } = {}) {
     const save = find('.main', buttons);
     if (save) save.disabled = true;
     try {
-      const answer = await api('POST', of.api, body);
+      const answer = await create(of.api, body);
       clear();
-      showSaved(answer.data, true, answer.duplicateOf);
+      if (answer) showSaved(answer.data, true, answer.duplicateOf);
     } catch (e) {
       complain(e);
     } finally {
@@ -119,7 +119,7 @@ export function addBox({ kind = null, fields = () => ({}) } = {}) {
     draw();
   }
 
-  form.addEventListener('submit', (e) => { e.preventDefault(); const [first] = choices(); if (first) create(first[0]); });
+  form.addEventListener('submit', (e) => { e.preventDefault(); const [first] = choices(); if (first) createOf(first[0]); });
   area.addEventListener('input', () => { problem.hidden = true; draw(); });
   area.addEventListener('keydown', (e) => {
     const severalLines = !k || fieldOf(k, k.quick).type === 'text';

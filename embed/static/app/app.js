@@ -154,4 +154,4 @@ if (labelsComeLater) addLabels();
 if (!start.answers.me) showProblem(new Problem('Your account could not be read. Load the page again in a moment.'));
 showFirst();
 // Most visits open an item.
-(window.requestIdleCallback ?? setTimeout)(() => { for (const name of ['reader', 'viewer']) loadModule(name).catch(() => {}); });
+(window.requestIdleCallback ?? setTimeout)(() => { for (const name of ['reader', 'viewer']) loadModule(name).catch(() => {}); loadModule('offline').then((m) => m.begin(), () => {}); });

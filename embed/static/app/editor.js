@@ -3,7 +3,7 @@ import { addActions, ago, all, button, capitalize, find, grow, h, hasPointer, ic
 import { copyLink, copyText, Form, openDialog, openForm } from './forms.js';
 import { apiPathOf, fieldOf, kindOf, kinds, shareAddressOf, tagNames, titleOf } from './kinds.js';
 import { fetchRecord, removeRecords, updateRows } from './list.js';
-import { api, base, countChange, countItems, draftKey, loadModule, localAddress, Problem, refreshFolders, refreshTags, showProblem, storage, tagColor, view } from './session.js';
+import { api, base, countChange, create, countItems, draftKey, loadModule, localAddress, Problem, refreshFolders, refreshTags, showProblem, storage, tagColor, view } from './session.js';
 
 const visibilityFields = [
   { name: 'isPublic', label: 'Anyone with the link can see it', type: 'check' },
@@ -97,10 +97,11 @@ export async function openEditor(k, r, { values = {}, draft: draftName = 'new', 
     save.disabled = true;
     keepDraft();
     try {
-      const answer = fresh ? await api('POST', k.api, body) : await api('PATCH', apiPathOf(r), body);
+      const answer = fresh ? await create(k.api, body) : await api('PATCH', apiPathOf(r), body);
       dropDraft();
-      saved = answer.data;
+      saved = answer?.data;
       d.el.close('done');
+      if (!answer) return;
       showSaved(answer.data, fresh, answer.duplicateOf);
     } catch (problem) {
       form.showProblem(problem);

@@ -5,7 +5,7 @@ import { openForm, settingsForm } from './forms.js';
 import { fileTypes, kinds } from './kinds.js';
 import { listOf, moveFocus, Source } from './list.js';
 import { addPages, go, rerender, withParam } from './router.js';
-import { api, base, countChange, deleteLater, folderFields, folderOf, folders, heading, hideFolder, hideTag, load, loadLabels, me, refreshFolders, refreshTags, setMe, showProblem, storage, tags, takeAnswer, view } from './session.js';
+import { api, base, countChange, deleteLater, folderFields, folderOf, folders, heading, hideFolder, hideTag, load, loadLabels, loadModule, me, refreshFolders, refreshTags, setMe, showProblem, storage, tags, takeAnswer, view } from './session.js';
 
 // ---- Home and the pages of kinds ----
 
@@ -49,7 +49,8 @@ addPages({
     const shared = ['title', 'text', 'url'].map((n) => v.params.get(n)).filter(Boolean).join('\n');
     if (shared) v.box.type(shared);
     if (v.params.get('again') === 'files') toast('You were signed out, so the files were not kept. Share the files again.', { bad: true });
-    if (shared || v.params.has('again')) history.replaceState(null, '', base + '/');
+    if (v.params.has('queued')) toast('The server cannot be reached. Saved on this device, and sent when the server is back.');
+    if (shared || v.params.has('again') || v.params.has('queued')) history.replaceState(null, '', base + '/');
     v.list = listOf(new Source(Object.keys(kinds), {}, 12), {
       page: 40,
       empty: () => emptyState('Nothing is here yet.', 'Drop a file on this page, paste a link, or write something in the box above.'),
@@ -330,12 +331,23 @@ export const sessionList = (sessions) => [h('div.head', {}, h('h2', {}, 'Signed 
   h('ul.list', { 'aria-label': 'Browsers that are signed in' }, sessions.map(sessionRow)),
   sessions.length > 1 && h('div.row', {}, button('sessions-end', 'Sign out all others'))];
 
+// deviceCard has the choices for this browser.
+async function deviceCard() {
+  const offline = await loadModule('offline').catch(() => null);
+  if (!offline?.supported) return null;
+  const box = h('input', { type: 'checkbox', role: 'switch', checked: offline.chosen() });
+  box.onchange = () => offline.choose(box.checked);
+  return h('section.card', { 'aria-label': 'This device' }, h('h2', {}, 'This device'),
+    h('label.check', {}, box, h('span', {}, 'Use the app offline')),
+    h('p.hint', {}, 'This browser keeps a copy of your newest 200 items to read without the server. What you add or share meanwhile is sent later. Turning it off or signing out removes the copy.'));
+}
+
 addPages({
   async account(v) {
     const [sessions, keys] = await Promise.all([load('me/sessions', 'me/sessions?limit=500', v.signal), load('keys', 'keys?limit=500', v.signal)]);
     const signOut = h('form', { method: 'post', action: `${base}/logout` }, h('button', {}, 'Sign out'));
     add(v.out, heading('Account', h('small.soft', {}, `${me.username}${me.role === 'admin' ? ', administrator' : ''}`), signOut),
-      h('div.cards', {}, storageCard(), profileForm(), passwordForm(keys?.data ?? [])), sessions && sessionList(sessions.data));
+      h('div.cards', {}, storageCard(), profileForm(), passwordForm(keys?.data ?? []), await deviceCard()), sessions && sessionList(sessions.data));
     return 'Account';
   },
 });

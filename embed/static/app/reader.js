@@ -3,7 +3,7 @@ import { add, ago, all, find, h, icon, iconButton } from './dom.js';
 import { openEditor, openShare } from './editor.js';
 import { copyLink, openDialog } from './forms.js';
 import { kindOf, shareAddressOf, tagNames, titleOf } from './kinds.js';
-import { removeRecords, saveRecord, sharing, tagChip } from './list.js';
+import { fetchRecord, removeRecords, saveRecord, sharing, tagChip } from './list.js';
 import { enhance } from './page.js';
 import { base, localAddress, problemOf, showProblem, storage } from './session.js';
 
@@ -63,9 +63,10 @@ export async function openReader(r, { onclose }) {
   const draw = () => { star.setAttribute('aria-pressed', String(!!r.isFavorite)); state.replaceChildren(stateLine(r)); };
   const changed = (e) => { if (e.detail.id === r.id) { r = e.detail; draw(); } };
   document.addEventListener('record', changed);
-  const edit = () => {
+  const edit = async () => {
+    try { if (r.brief) r = await fetchRecord(r); } catch (e) { return showProblem(e); }
     d.el.close('replaced');
-    openEditor(kindOf(r), r, { onclose: (reason, saved) => reason === 'left' || reason === 'deleted' ? onclose(reason) : openReader(saved ?? r, { onclose }) });
+    return openEditor(kindOf(r), r, { onclose: (reason, saved) => reason === 'left' || reason === 'deleted' ? onclose(reason) : openReader(saved ?? r, { onclose }) });
   };
   const actions = {
     e: edit,

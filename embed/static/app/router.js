@@ -138,11 +138,22 @@ function openNew(to) {
   });
 }
 
+// readItem reads the record of an address. Without the server, a record of the list does for reading.
+async function readItem(to) {
+  try {
+    return (await api('GET', `${to.kind.api}/${encodeURIComponent(to.id)}`)).data;
+  } catch (e) {
+    const listed = all('#main .item').map((row) => row.record).find((r) => r?.slug === to.id);
+    if (e.status !== 0 || to.edit || !listed) throw e;
+    return { ...listed, brief: true };
+  }
+}
+
 async function openItem(to) {
   if (to.id === 'new') return openNew(to);
   const answer = takeAnswer(`${to.kind.api}/{${to.kind === kinds.file ? 'slug' : 'id'}}`);
   try {
-    const r = answer?.data ?? (await api('GET', `${to.kind.api}/${encodeURIComponent(to.id)}`)).data;
+    const r = answer?.data ?? await readItem(to);
     const onclose = (reason) => closeItem(to, reason);
     // What the user has not saved yet comes first.
     if (to.edit || storage.get(draftKey(`${to.kind.name}.${r.id}`))) await openEditor(to.kind, r, { onclose });

@@ -58,12 +58,12 @@ export function problemOf(status, data) {
   return new Problem(status === 500 && data?.requestId ? `${text} (${data.requestId})` : text, status, data?.fields);
 }
 
-export async function api(method, path, body, options) {
+export async function api(method, path, body, { id = null, ...options } = {}) {
   let answer;
   try {
     answer = await fetch(`${base}/api/v1/${path}`, {
       method, ...options,
-      ...(body === undefined ? {} : body instanceof FormData ? { body } : { headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) }),
+      ...(body === undefined ? {} : body instanceof FormData ? { body } : { headers: { 'content-type': 'application/json', ...(id && { 'idempotency-key': id }) }, body: JSON.stringify(body) }),
     });
   } catch (e) {
     if (e.name === 'AbortError') throw e;
@@ -72,6 +72,18 @@ export async function api(method, path, body, options) {
   const data = await answer.json().catch(() => null);
   if (!answer.ok) throw problemOf(answer.status, data);
   return data;
+}
+
+// create makes a record and returns the answer. If the server cannot be reached, this device may keep the record until
+// it can; then the result is null.
+export async function create(path, body) {
+  const id = crypto.randomUUID?.(); // only with HTTPS, like a service worker
+  try {
+    return await api('POST', path, body, { id });
+  } catch (e) {
+    if (e.status !== 0 || !id || !await (await loadModule('offline')).sendLater({ path, body, id })) throw e;
+    return null;
+  }
 }
 
 // load returns an answer that came with the page, or asks for it. It returns null if the user may not read it.

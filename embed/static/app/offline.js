@@ -1,0 +1,66 @@
+// What the app does with its service worker: items can be read and added while the server does not answer. Browsers have
+// service workers only on HTTPS and on localhost. The user can turn it off on this device.
+import { plural, toast } from './dom.js';
+import { base, me, Problem, showProblem, storage } from './session.js';
+
+const supported = 'serviceWorker' in navigator && isSecureContext;
+
+// chosen is whether the user wants it on this device.
+export const chosen = () => storage.get('offline', true);
+export { supported };
+
+// The newest items are copied at most this often.
+const keepMilliseconds = 10 * 60e3;
+
+let worker = null;
+
+// begin starts the service worker, sends what waits and keeps a copy of the newest items.
+export async function begin() {
+  if (!supported || !chosen()) return;
+  try {
+    const registration = await navigator.serviceWorker.register(`${base}/sw.js`, { scope: `${base}/`, updateViaCache: 'none' });
+    worker = (await navigator.serviceWorker.ready).active ?? registration.active;
+  } catch { return; /* for example in a private window */ }
+  worker.postMessage({ want: 'send' });
+  const kept = storage.get('kept', 0);
+  if (Date.now() - kept < keepMilliseconds && Date.now() > kept) return;
+  storage.set('kept', Date.now());
+  worker.postMessage({ want: 'keep', user: me.id });
+}
+
+// end removes the service worker and everything that it keeps on this device, except what still waits to be sent.
+export async function end() {
+  for (const registration of await navigator.serviceWorker.getRegistrations()) if (new URL(registration.scope).pathname === `${base}/`) await registration.unregister();
+  for (const name of await caches.keys()) if (name.startsWith('kist-')) await caches.delete(name);
+  storage.set('kept', null);
+  worker = null;
+}
+
+export async function choose(on) {
+  storage.set('offline', on);
+  await (on ? begin() : end());
+}
+
+const request = (message) => new Promise((done) => {
+  const channel = new MessageChannel();
+  channel.port1.onmessage = (e) => done(e.data);
+  setTimeout(() => done(null), 3000);
+  worker.postMessage(message, [channel.port2]);
+});
+
+// sendLater keeps a new record on this device until the server answers. It reports whether it could.
+export async function sendLater({ path, body, id }) {
+  if (!worker) return false;
+  const answer = await request({ later: { path: `${base}/api/v1/${path}`, body: JSON.stringify(body), id } });
+  if (!answer?.kept) return false;
+  toast('The server cannot be reached. Saved on this device, and sent when the server is back.');
+  return true;
+}
+
+if (supported) {
+  navigator.serviceWorker.addEventListener('message', (e) => {
+    if (e.data.sent) toast(`${plural(e.data.sent, 'item')} saved on this device ${e.data.sent === 1 ? 'was' : 'were'} sent.`, { action: 'Show', run: () => location.reload() });
+    if (e.data.refused) showProblem(new Problem(`Something that was saved on this device was refused: ${e.data.refused}`));
+  });
+  addEventListener('online', () => worker?.postMessage({ want: 'send' }));
+}

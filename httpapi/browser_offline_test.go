@@ -1,0 +1,121 @@
+package httpapi
+
+import (
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/matryer/is"
+)
+
+// A gate stands before a server and can be shut, as if the server were off.
+type gate struct {
+	testing.TB
+	to, at string
+	work   sync.WaitGroup
+
+	mu    sync.Mutex
+	ln    net.Listener
+	conns []net.Conn
+}
+
+func newGate(t testing.TB, to string) *gate {
+	g := &gate{TB: t, to: to, at: "127.0.0.1:0"}
+	g.open()
+	t.Cleanup(func() { g.shut(); g.work.Wait() })
+	return g
+}
+
+func (g *gate) open() {
+	g.Helper()
+	ln, err := net.Listen("tcp", g.at)
+	if err != nil {
+		g.Fatal(err)
+	}
+	g.mu.Lock()
+	g.ln, g.at = ln, ln.Addr().String()
+	g.mu.Unlock()
+	g.work.Go(func() {
+		for {
+			in, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			out, err := net.Dial("tcp", g.to)
+			if err != nil {
+				_ = in.Close()
+				continue
+			}
+			g.mu.Lock()
+			g.conns = append(g.conns, in, out)
+			g.mu.Unlock()
+			for _, pair := range [][2]net.Conn{{in, out}, {out, in}} {
+				g.work.Go(func() { _, _ = io.Copy(pair[0], pair[1]); _ = pair[0].Close() })
+			}
+		}
+	})
+}
+
+func (g *gate) shut() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	_ = g.ln.Close()
+	for _, c := range g.conns {
+		_ = c.Close()
+	}
+	g.conns = nil
+}
+
+// TestBrowserOffline reads and adds while the server is off.
+func TestBrowserOffline(t *testing.T) {
+	is := is.New(t)
+	b := openBrowser(t)
+	slug := b.post("/api/v1/notes", map[string]any{"title": "Harbour", "content": "Boats arrive **daily**."}).want(201).text("data.slug")
+	b.post("/api/v1/bookmarks", map[string]any{"url": "https://go.dev/", "title": "Go"}).want(201)
+	g := newGate(t, strings.TrimPrefix(b.url, "http://"))
+	server := b.url
+	b.url = "http://" + g.at
+	b.signIn()
+	b.open("/account")
+	b.js(`localStorage.setItem('kist.offline', 'true')`)
+	b.open("/")
+	const kept = `caches.open('kist-data').then((c) => c.keys()).then((all) => all.map((r) => new URL(r.url).pathname))`
+	b.until(kept + `.then((all) => all.includes('/v/` + slug + `'))`)
+	b.until(`!!navigator.serviceWorker.controller`)
+	b.open("/") // through the service worker
+
+	g.shut()
+	b.open("/notes")
+	b.until(`document.querySelector('#main a.name')?.textContent === 'Harbour'`)
+	b.click("#main a.name")
+	b.until(`document.querySelector('dialog.reader .prose strong')?.textContent === 'daily'`)
+	b.open("/notes")
+	b.fill("New note", "written on the train")
+	b.press("Add note")
+	b.says("Saved on this device")
+	b.js(`(() => {
+		const f = document.createElement('form');
+		Object.assign(f, { method: 'post', action: '/share', enctype: 'multipart/form-data' });
+		for (const [name, value] of [['title', 'Shared'], ['url', 'https://example.org/shared']]) { const i = document.createElement('input'); Object.assign(i, { name, value }); f.append(i); }
+		document.body.append(f);
+		f.submit();
+	})()`)
+	b.says("Saved on this device")
+
+	g.open()
+	b.open("/")
+	there := b.url
+	b.url = server
+	b.becomes("notes", "content", "written on the train")
+	b.becomes("bookmarks", "url", "https://example.org/shared")
+	is.Equal(b.get("/api/v1/notes").at("total"), 2.0) // once
+	b.url = there
+
+	// Nothing of the user stays after signing out.
+	b.open("/account")
+	b.press("Sign out")
+	b.until(`location.pathname === '/login'`)
+	b.until(`caches.has('kist-data').then((has) => !has)`)
+}
