@@ -506,6 +506,8 @@ func components() []component {
 		{"TagCreate", record.TagForm(record.Tag{}), creating},
 		{"TagEdit", record.TagForm(record.Tag{}), editing},
 		{"TagMerge", new(api.MergeForm), creating},
+		{"Markdown", new(api.Markdown), creating},
+		{"HTML", new(api.HTML), showing},
 		{"User", new(session.ShownUser), showing},
 		{"UserCreate", api.NewUserForm(), creating},
 		{"UserEdit", api.NewUserEdit(), editing},

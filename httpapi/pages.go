@@ -52,6 +52,21 @@ func readAsset(c *web.Request) error {
 	return c.UnlessUnchanged(tag, body)
 }
 
+// readRobots asks search engines to stay away from the API. Pages say for themselves that they are not to be listed.
+func readRobots(c *web.Request) error {
+	c.W.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	return c.UnlessUnchanged(`"1"`, func() []byte { return []byte("User-agent: *\nDisallow: " + c.Site.Prefix() + "/api/\n") })
+}
+
+// readFavicon redirects programs that ask for the icon at its old address.
+func readFavicon(c *web.Request) error {
+	name, err := embed.Name("app-192.png")
+	if err != nil {
+		return err
+	}
+	return session.Redirect(c, "/static/"+name)
+}
+
 var kindsTag = sync.OnceValue(func() string {
 	sum := sha256.Sum256(record.Views())
 	return `"` + hex.EncodeToString(sum[:10]) + `"`

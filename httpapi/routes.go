@@ -168,6 +168,9 @@ func (s *Server) operations() []Route {
 		{"GET", "/sw.js", "readServiceWorker", web.Anyone, web.PageOp(readWorker)},
 		{"POST", "/share", "share", web.Visitors, web.FormOp(303, share, 403, 503, 507)},
 		{"GET", "/api/v1/qr", "readQR", web.Reads, readQROp},
+		{"POST", "/api/v1/markdown", "renderMarkdown", web.Reads, api.RenderMarkdown},
+		{"GET", "/robots.txt", "readRobots", web.Anyone, web.PageOp(readRobots)},
+		{"GET", "/favicon.ico", "readFavicon", web.Anyone, web.PageOp(readFavicon, 303)},
 	}...)
 	for _, p := range appPages() {
 		all = append(all, Route{"GET", p.path, p.id, web.Visitors, s.showApp(p)})

@@ -1,6 +1,6 @@
 // Forms and dialogs.
 import { addActions, all, button, bytes, find, grow, h, icon, iconButton, localDateTime, newID, parseBytes, toast } from './dom.js';
-import { folders, tagColor, tagOptions } from './session.js';
+import { api, folders, showProblem, tagColor, tagOptions } from './session.js';
 
 // ---- Fields ----
 
@@ -17,6 +17,7 @@ function control(f, value) {
     case 'text':
       el = h('textarea', { ...common, rows: f.tall ? 8 : 2, spellcheck: f.mono ? 'false' : null, class: [f.mono && 'mono', f.tall && 'tall'].filter(Boolean).join(' ') || null });
       el.addEventListener('input', () => grow(el));
+      if (f.maxLength > longestPlain && !f.mono) c.extra = preview(el, f.label);
       break;
     case 'choice':
       el = h('select', common, f.required ? null : h('option', { value: '' }, f.none ?? '—'), Object.entries(f.choices).map(([v, t]) => h('option', { value: v }, t)));
@@ -61,6 +62,30 @@ function control(f, value) {
   };
   c.set(value);
   return wrap(c);
+}
+
+// Longer texts than this are Markdown.
+const longestPlain = 10_000;
+
+// preview lets the user switch between a text area and its text as pages show it.
+function preview(area, label) {
+  const shown = h('div.prose.rendered', { hidden: true, 'aria-label': `${label}, preview`, role: 'region', tabindex: '0' });
+  const write = h('button.quiet', { type: 'button', 'aria-pressed': 'true' }, 'Write'), read = h('button.quiet', { type: 'button', 'aria-pressed': 'false' }, 'Preview');
+  const show = (reading) => {
+    area.hidden = reading;
+    shown.hidden = !reading;
+    write.setAttribute('aria-pressed', String(!reading));
+    read.setAttribute('aria-pressed', String(reading));
+  };
+  write.onclick = () => { show(false); area.focus(); };
+  read.onclick = async () => {
+    try {
+      const { html } = (await api('POST', 'markdown', { text: area.value })).data;
+      shown.replaceChildren(...new DOMParser().parseFromString(html, 'text/html').body.childNodes);
+      show(true);
+    } catch (e) { showProblem(e); }
+  };
+  return [h('div.tabs', { role: 'group', 'aria-label': label }, write, read), shown];
 }
 
 // wrap puts the label, the hint and the place for an error around a control.
