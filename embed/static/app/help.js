@@ -5,7 +5,7 @@ import { base, storage } from './session.js';
 
 const shortcuts = [
   ['/', 'Search'], ['n', 'New'], ['↑ ↓ or j k', 'Move through the list'], ['Enter', 'Open'], ['e', 'Edit'], ['s', 'Share'], ['c', 'Copy the link'], ['f', 'Favourite'],
-  ['x', 'Select'], ['Delete', 'Delete, with five seconds to undo'], ['u', 'Undo'], ['Ctrl Enter', 'Save'], ['Esc', 'Close, or clear the selection'], ['g then h f b n s r a l t', 'Go to home, files, bookmarks, notes, snippets, recipes, games, links, tags'], ['?', 'This list'],
+  ['x', 'Select'], ['Delete', 'Delete, with five seconds to undo'], ['u', 'Undo'], ['Ctrl Enter', 'Save'], ['← → Space i', 'In the viewer: previous, next, play, details'], ['Esc', 'Close, or clear the selection'], ['g then h f b n s r a l t', 'Go to home, files, bookmarks, notes, snippets, recipes, games, links, tags'], ['?', 'This list'],
 ];
 
 export function showHelp() {
