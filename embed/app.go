@@ -83,9 +83,9 @@ func Worker(base string, kinds, pages []string) ([]byte, error) {
 	return slices.Concat([]byte("const settings = "), settings, []byte(";\n"), asset.Bytes()), nil
 }
 
-// Manifest describes the app to a browser that installs it. base is the prefix of all addresses. The result is JSON of
+// Manifest describes the app to a browser that installs it, in a language. base is the prefix of all addresses. The result is JSON of
 // the type application/manifest+json.
-func Manifest(base string) ([]byte, error) {
+func Manifest(base string, l Lang) ([]byte, error) {
 	type object = map[string]any
 	icon := func(logical, size, media string) object {
 		return object{"src": base + "/static/" + must(Name(logical)), "sizes": size, "type": media, "purpose": "any"}
@@ -94,12 +94,12 @@ func Manifest(base string) ([]byte, error) {
 	maskable["purpose"] = "maskable"
 	at := func(name, path string) object { return object{"name": name, "url": base + path} }
 	return json.Marshal(object{
-		"id": base + "/", "name": "kist", "short_name": "kist", "lang": "en",
-		"description": "Your files, bookmarks, notes, snippets, recipes, games and short links.",
+		"id": base + "/", "name": "kist", "short_name": "kist", "lang": l, "dir": l.T("format.dir"),
+		"description": l.T("manifest.description"),
 		"start_url":   base + "/", "scope": base + "/", "display": "standalone",
 		"background_color": "#fbfaf8", "theme_color": "#0f6b5c",
 		"icons":     []object{icon("app-192.png", "192x192", "image/png"), icon("app-512.png", "512x512", "image/png"), maskable},
-		"shortcuts": []object{at("New note", "/notes/new"), at("New bookmark", "/bookmarks/new"), at("Files", "/files")},
+		"shortcuts": []object{at(l.T("manifest.newNote"), "/notes/new"), at(l.T("manifest.newBookmark"), "/bookmarks/new"), at(l.T("manifest.files"), "/files")},
 		"share_target": object{
 			"action": base + "/share", "method": "POST", "enctype": "multipart/form-data",
 			"params": object{

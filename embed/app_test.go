@@ -70,10 +70,10 @@ func TestAppNamesEveryChoice(t *testing.T) {
 	all := schemas(t)
 	for _, c := range []struct{ module, after, schema string }{
 		{"kinds.js", "const fileTypes = ", "FileType"},
-		{"pages.js", "filter('sort', 'Order', ", "FileSort"},
+		{"pages.js", "filter('sort', ", "FileSort"},
 		{"editor.js", "name: 'maxViewsAction'", "MaybeLimitAction"},
 		{"admin.js", "name: 'role'", "Role"},
-		{"admin.js", "name: 'captchaProvider', label: 'Provider'", "MaybeCaptchaProvider"},
+		{"admin.js", "name: 'captchaProvider'", "MaybeCaptchaProvider"},
 		{"keys.js", "const scopes = ", "Scope"},
 		{"moving.js", "const formats = ", "MaybeImportFormat"},
 		{"moving.js", "const states = ", "ImportState"},

@@ -45,6 +45,19 @@ func Extension(server string, kinds []byte) (map[string][]byte, error) {
 	if files["kist.css"], err = staticFiles.ReadFile("static/kist.css"); err != nil { // the extension looks like the app
 		return nil, fmt.Errorf("cannot read the extension: %w", err)
 	}
+	// The texts come before everything that uses them.
+	if files["text.js"], err = staticFiles.ReadFile("static/text.js"); err != nil {
+		return nil, fmt.Errorf("cannot read the extension: %w", err)
+	}
+	files["text.js"] = append([]byte("import './texts.js';\n"), files["text.js"]...)
+	if files["texts.js"], err = extensionTexts(); err != nil {
+		return nil, fmt.Errorf("texts of the extension: %w", err)
+	}
+	for _, l := range Langs() {
+		if files["_locales/"+string(l)+"/messages.json"], err = l.manifestTexts(); err != nil {
+			return nil, fmt.Errorf("texts of the extension: %w", err)
+		}
+	}
 	if files[serverFile], err = json.Marshal(map[string]string{"url": server}); err != nil {
 		return nil, fmt.Errorf("address of the server: %w", err)
 	}

@@ -174,11 +174,36 @@ func (ReferencePage) file() string { return "reference.html" }
 //go:embed pages
 var pageFiles embed.FS
 
-// templates parses every page once, on first use.
-var templates = sync.OnceValues(func() (map[string]*template.Template, error) {
-	layout, err := template.New("layout.html").
-		Funcs(template.FuncMap{"static": Name, "date": date, "instant": instant}).
-		ParseFS(pageFiles, "pages/layout.html")
+// templates parses every page once for each language, on first use.
+var templates = sync.OnceValues(func() (map[Lang]map[string]*template.Template, error) {
+	all := make(map[Lang]map[string]*template.Template)
+	for _, l := range Langs() {
+		set, err := l.templates()
+		if err != nil {
+			return nil, err
+		}
+		all[l] = set
+	}
+	return all, nil
+})
+
+func (l Lang) templates() (map[string]*template.Template, error) {
+	element := func(name string) func(string) template.HTML {
+		return func(text string) template.HTML {
+			return template.HTML("<" + name + ">" + template.HTMLEscapeString(text) + "</" + name + ">") // #nosec G203 -- the text is escaped
+		}
+	}
+	layout, err := template.New("layout.html").Funcs(template.FuncMap{
+		"static": Name, "texts": func(name string) (string, error) { return Name(l.scriptName(name)) },
+		"lang": func() Lang { return l }, "t": l.T, "th": l.HTML, "bdi": element("bdi"), "bold": element("b"), "code": element("code"),
+		"link": func(address, text string) template.HTML {
+			return template.HTML(`<a href="` + template.HTMLEscapeString(address) + `">` + template.HTMLEscapeString(text) + "</a>") // #nosec G203 -- both are escaped, and the address is ours
+		},
+		"at": func(t time.Time, text string) template.HTML {
+			return template.HTML(`<time datetime="` + instant(t) + `">` + template.HTMLEscapeString(text) + "</time>") // #nosec G203 -- the text is escaped
+		},
+		"date": l.Date, "time": l.Time, "instant": instant, "size": l.Size, "number": l.Number,
+	}).ParseFS(pageFiles, "pages/layout.html")
 	if err != nil {
 		return nil, err
 	}
@@ -197,17 +222,17 @@ var templates = sync.OnceValues(func() (map[string]*template.Template, error) {
 		}
 	}
 	return set, nil
-})
+}
 
-// Render writes a page as UTF-8 HTML. If the page cannot be rendered, it writes nothing.
+// Render writes a page as UTF-8 HTML in a language. If the page cannot be rendered, it writes nothing.
 // It is safe for concurrent use.
-func Render(w io.Writer, page Page) error {
-	set, err := templates()
+func Render(w io.Writer, l Lang, page Page) error {
+	all, err := templates()
 	if err != nil {
 		return fmt.Errorf("embed: %w", err)
 	}
 	var body bytes.Buffer
-	if err := set[page.file()].Execute(&body, page); err != nil {
+	if err := all[l][page.file()].Execute(&body, page); err != nil {
 		return fmt.Errorf("embed: %w", err)
 	}
 	_, err = w.Write(body.Bytes())

@@ -55,7 +55,7 @@ type Chip struct{ Name, Color string }
 // FileView is a file and how to show it.
 type FileView struct {
 	Size   string // for people: "4.1 MB"
-	Bytes  string // exactly
+	Bytes  string // exactly, for people: "4,123,456 bytes"
 	Type   string // the media type
 	SHA256 string
 	Show   Show
@@ -230,6 +230,5 @@ func (c Chip) Dot() string {
 	return c.Color
 }
 
-// date formats a time for people, instant for programs.
-func date(t time.Time) string    { return t.UTC().Format("2 January 2006") }
+// instant formats a time for programs.
 func instant(t time.Time) string { return t.UTC().Format(time.RFC3339) }

@@ -40,11 +40,11 @@ func fill(v reflect.Value, text string) {
 	}
 }
 
-var texts = []string{hostile, "javascript:alert(1)", "JaVaScRiPt:alert(1)", "data:text/html,<script>alert(1)</script>", " \tjavascript:alert(1)", "' onload=alert(1) x='", "\u202e</title>"}
+var plainTexts = []string{hostile, "javascript:alert(1)", "JaVaScRiPt:alert(1)", "data:text/html,<script>alert(1)</script>", " \tjavascript:alert(1)", "' onload=alert(1) x='", "\u202e</title>"}
 
 // Nothing that someone wrote runs, styles or is fetched, wherever it stands.
 func TestPublicPagesTakeNothingActive(t *testing.T) {
-	for _, text := range texts {
+	for _, text := range plainTexts {
 		for _, show := range []Show{ShowImage, ShowVideo, ShowAudio, ShowPDF, ShowText, ""} {
 			var item ItemPage
 			var games GamesPage

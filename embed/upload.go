@@ -59,6 +59,9 @@ func (UploadPage) file() string { return "up.html" }
 // Accept is the accept attribute of the file field.
 func (p UploadPage) Accept() string { return strings.Join(p.Types, ",") }
 
+// TypeList are the accepted types for people.
+func (p UploadPage) TypeList() string { return strings.Join(p.Types, ", ") }
+
 // Full reports whether the link accepts no more files.
 func (p UploadPage) Full() bool { return p.Left == 0 }
 

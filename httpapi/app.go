@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"kist/blobs"
 	"kist/embed"
@@ -25,11 +24,12 @@ import (
 
 // appPage is a page of the owner's app, with the data that comes with it.
 type appPage struct {
-	path, id, title string
-	asks            []string // paths below the API's prefix, without the parameters of the page's address
-	filter          bool     // the query of the page's address filters the lists
-	module          string   // the extra script that this page needs
-	admin           bool     // only for administrators
+	path, id, title string       // title is the key of a text
+	asks            []string     // paths below the API's prefix, without the parameters of the page's address
+	filter          bool         // the query of the page's address filters the lists
+	kind            *record.Kind // whose list it is; nil for others
+	module          string       // the extra script that this page needs
+	admin           bool         // only for administrators
 }
 
 // The first page of a list; on the home page, of each kind.
@@ -50,16 +50,16 @@ func appPages() []appPage {
 		all = append(all, k.Path+firstOfHome)
 	}
 	pages = append(pages,
-		appPage{path: "/", id: "showHome", title: "Home", asks: all},
-		appPage{path: "/search", id: "showSearch", title: "Search", asks: []string{"search?limit=40"}, filter: true},
-		appPage{path: "/upload-requests", id: "showUploadRequests", title: "Upload requests", asks: []string{"upload-requests?limit=500", "upload-requests/queue?limit=50"}, module: "requests"},
-		appPage{path: "/tags", id: "showTags", title: "Tags"},
-		appPage{path: "/keys", id: "showKeys", title: "Keys and devices", asks: []string{"keys?limit=500", "me/sessions?limit=500"}, module: "keys"},
-		appPage{path: "/webhooks", id: "showWebhooks", title: "Webhooks", asks: []string{"integrations/webhooks"}, module: "webhooks"},
-		appPage{path: "/import", id: "showImport", title: "Import and export", asks: []string{"import"}, module: "moving"},
-		appPage{path: "/remote-upload", id: "showRemoteUpload", title: "Fetch from an address", asks: []string{"remote-upload"}, module: "remote"},
-		appPage{path: "/account", id: "showAccount", title: "Account", asks: []string{"me/sessions?limit=500", "keys?limit=500"}},
-		appPage{path: "/admin", id: "showAdmin", title: "Admin", asks: []string{"admin/users?limit=500&sort=title", "admin/settings", "admin/stats", "admin/health"}, module: "admin", admin: true},
+		appPage{path: "/", id: "showHome", title: "home.title", asks: all},
+		appPage{path: "/search", id: "showSearch", title: "search.title", asks: []string{"search?limit=40"}, filter: true},
+		appPage{path: "/upload-requests", id: "showUploadRequests", title: "requests.title", asks: []string{"upload-requests?limit=500", "upload-requests/queue?limit=50"}, module: "requests"},
+		appPage{path: "/tags", id: "showTags", title: "tags.title"},
+		appPage{path: "/keys", id: "showKeys", title: "keys.pageTitle", asks: []string{"keys?limit=500", "me/sessions?limit=500"}, module: "keys"},
+		appPage{path: "/webhooks", id: "showWebhooks", title: "webhooks.title", asks: []string{"integrations/webhooks"}, module: "webhooks"},
+		appPage{path: "/import", id: "showImport", title: "import.pageTitle", asks: []string{"import"}, module: "moving"},
+		appPage{path: "/remote-upload", id: "showRemoteUpload", title: "remote.title", asks: []string{"remote-upload"}, module: "remote"},
+		appPage{path: "/account", id: "showAccount", title: "account.title", asks: []string{"me/sessions?limit=500", "keys?limit=500"}},
+		appPage{path: "/admin", id: "showAdmin", title: "admin.title", asks: []string{"admin/users?limit=500&sort=title", "admin/settings", "admin/stats", "admin/health"}, module: "admin", admin: true},
 	)
 	for _, k := range record.Kinds {
 		name, arg := k.View().Page, "{id}"
@@ -68,8 +68,8 @@ func appPages() []appPage {
 		}
 		asks := []string{k.Path + firstOfList}
 		pages = append(pages,
-			appPage{path: "/" + name, id: "show" + web.Title(name), title: web.Title(name), asks: asks, filter: true},
-			appPage{path: "/" + name + "/" + arg, id: "showOneOf" + web.Title(name), title: web.Title(name), asks: append(asks, k.Path+"/"+arg), filter: true, module: "reader"},
+			appPage{path: "/" + name, id: "show" + web.Title(name), kind: k, asks: asks, filter: true},
+			appPage{path: "/" + name + "/" + arg, id: "showOneOf" + web.Title(name), kind: k, asks: append(asks, k.Path+"/"+arg), filter: true, module: "reader"},
 		)
 	}
 	return pages
@@ -133,7 +133,7 @@ func (s *Server) respondApp(c *web.Request, p appPage) error {
 		text(c.Site.Prefix() + "/static/" + name)
 	}
 	data.WriteString(`},"kinds":`)
-	data.Write(record.Views())
+	data.Write(web.Views(c.Lang()))
 	data.WriteString(`,"answers":{`)
 	owned := p.asks
 	asks := append([]string{"me", "tags", "folders?limit=500&sort=title"}, owned...)
@@ -154,20 +154,24 @@ func (s *Server) respondApp(c *web.Request, p appPage) error {
 		}
 	}
 	data.WriteString("}}")
+	title := c.Lang().T(p.title)
+	if p.kind != nil {
+		title = web.ViewOf(p.kind, c.Lang()).Many
+	}
 	return c.RespondPage(http.StatusOK, embed.AppPage{
-		Base: c.Site.Prefix(), Title: p.title, Module: p.module, Admin: c.Caller.User.Role == record.Admin, Content: c.Site.Content, Kinds: appKinds(), Data: data.Bytes(),
+		Base: c.Site.Prefix(), Title: title, Module: p.module, Admin: c.Caller.User.Role == record.Admin, Content: c.Site.Content, Kinds: appKinds(c.Lang()), Data: data.Bytes(),
 	})
 }
 
 // appKinds are the kinds as the navigation of the app names them.
-var appKinds = sync.OnceValue(func() []embed.AppKind {
+func appKinds(l embed.Lang) []embed.AppKind {
 	var all []embed.AppKind
 	for _, k := range record.Kinds {
-		v := k.View()
+		v := web.ViewOf(k, l)
 		all = append(all, embed.AppKind{Name: v.Name, Page: v.Page, Many: v.Many, Icon: v.Icon})
 	}
 	return all
-})
+}
 
 // routeFor is the route that answers GET at a path as the table writes it.
 func (s *Server) routeFor(path string) *Route {
@@ -238,12 +242,13 @@ const manifestType = "application/manifest+json"
 
 // readManifest describes the app to a browser that installs it.
 func readManifest(c *web.Request) error {
-	b, err := embed.Manifest(c.Site.Prefix())
+	b, err := embed.Manifest(c.Site.Prefix(), c.Lang())
 	if err != nil {
 		return err
 	}
 	h := c.W.Header()
 	h.Set("Content-Type", manifestType)
+	h.Set("Vary", "Accept-Language, Cookie")
 	h.Set("Cache-Control", "no-cache")
 	_, _ = c.W.Write(b) // the client may be gone
 	return nil

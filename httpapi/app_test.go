@@ -64,7 +64,7 @@ func TestAppAddresses(t *testing.T) {
 		is.Equal(page.header.Get("Cache-Control"), "no-store")
 		is.True(page.first("me") != nil)
 		is.True(page.first("tags") != nil)
-		is.Equal(bytes.Count(page.body, []byte("</script>")), 2) // none of the data's
+		is.Equal(bytes.Count(page.body, []byte("</script>")), 3) // none of the data's
 
 		for _, stranger := range []*answer{a.visit(path + "?q=a+b"), uploads.browse(path + "?q=a+b")} {
 			stranger.want(303)
@@ -147,12 +147,12 @@ func TestFormsMatchTheDocument(t *testing.T) {
 	var came struct{ Kinds []record.View }
 	text := startData.FindSubmatch(start(t).browse("/").want(200).body)[1]
 	text = regexp.MustCompile(`"choices":\{[^}]*\}`).ReplaceAllFunc(text, func(object []byte) []byte { // the names alone
-		names := regexp.MustCompile(`"(\w+)":"`).FindAllSubmatch(object[len(`"choices":`):], -1)
-		list := make([]string, len(names))
+		names := regexp.MustCompile(`"(\w+)":"([^"]*)"`).FindAllSubmatch(object[len(`"choices":`):], -1)
+		list := make(record.Choices, len(names))
 		for i, n := range names {
-			list[i] = string(n[1])
+			list[i] = record.Choice{Value: string(n[1]), Words: string(n[2])}
 		}
-		out, err := json.Marshal(list)
+		out, err := json.Marshal([]record.Choice(list))
 		is.NoErr(err)
 		return append([]byte(`"choices":`), out...)
 	})
@@ -180,7 +180,7 @@ func TestFormsMatchTheDocument(t *testing.T) {
 			for _, of := range property.AllOf {
 				for _, choice := range all[strings.TrimPrefix(of.Ref, web.SchemasPath)].Enum {
 					if choice != nil { // which stands for none
-						choices = append(choices, choice.(string))
+						choices = append(choices, record.Choice{Value: choice.(string), Words: record.Spoken(choice.(string))})
 					}
 				}
 			}
@@ -251,7 +251,7 @@ func TestAppIsLight(t *testing.T) {
 			total += len(asset.body)
 		}
 		t.Logf("%s: %d bytes, %d of them the page", path, total, len(got.body))
-		is.True(total < 75_000)
+		is.True(total < 75<<10)
 	}
 }
 
@@ -386,6 +386,36 @@ func TestKinds(t *testing.T) {
 	shipped, err := fs.ReadFile(files, "kinds.json")
 	is.NoErr(err)
 	is.Equal(shipped, record.Views())
+
+	german := a.visit("/kinds.json", "Accept-Language", "de-AT,de;q=0.9").want(200)
+	is.Equal(german.header.Get("Vary"), "Accept-Language")
+	is.True(bytes.Contains(german.body, []byte(`"one":"Lesezeichen"`)))
+}
+
+// The translated views have all texts of the kinds, and no others.
+func TestKindsInEveryLanguage(t *testing.T) {
+	t.Parallel()
+	for _, l := range embed.Langs() {
+		if l == embed.English {
+			continue
+		}
+		is.New(t).True(slices.Contains(record.Languages, record.Language(l)))
+		for _, k := range record.Kinds {
+			asked := make(map[string]bool)
+			k.View().Translated(func(key, english string) string {
+				asked[key] = true
+				if english != "" && !l.Has("kinds."+k.Name+"."+key) {
+					t.Errorf("%s has no text for %s of a %s: %q", l, key, k.Name, english)
+				}
+				return english
+			})
+			for _, key := range l.Keys("kinds", k.Name+".") {
+				if !asked[key] {
+					t.Errorf("%s: nothing uses kinds.%s.%s", l, k.Name, key)
+				}
+			}
+		}
+	}
 }
 
 // Anyone gets the extension, in a form that browsers take, and gets it once.

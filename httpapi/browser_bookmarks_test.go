@@ -34,10 +34,10 @@ func TestBrowserBookmarks(t *testing.T) {
 	b.press("Add bookmark")
 	b.until(`document.querySelectorAll('#main .item').length === 3`)
 	b.js(`document.querySelector('#main [data-act=new]').click()`)
-	b.fill("Address", "https://example.org/a/")
+	b.fill("URL", "https://example.org/a/")
 	b.js(`document.querySelector('dialog [type=url]').dispatchEvent(new Event('change', { bubbles: true }))`)
 	b.until(`document.querySelector('dialog').textContent.includes('You already have this.')`)
-	b.fill("Address", "https://example.org/c")
+	b.fill("URL", "https://example.org/c")
 	b.js(`document.querySelector('dialog [type=url]').dispatchEvent(new Event('change', { bubbles: true }))`)
 	b.until(`!document.querySelector('dialog').textContent.includes('You already have this.')`)
 

@@ -212,7 +212,7 @@ func rules(page *tab) {
 		"bücher.example":                 "https://xn--bcher-kva.example",
 		"":                               "! Type the address of your server",
 		"my server":                      "! An address cannot contain spaces",
-		"ftp://example.org":              "! The address must begin with https:// or http://, not with ftp://",
+		"ftp://example.org":              "! The URL must begin with https:// or http://, not with ftp://",
 		"https://ann:secret@example.org": "! Leave out the user name and password",
 		"https://":                       "! This is not an address.",
 		"https://exa%mple":               "! This is not an address.",
@@ -301,10 +301,10 @@ func TestBrowserExtension(t *testing.T) {
 	page.until(`document.querySelector('#server')?.value === ` + quoted(a.url))
 	rules(page)
 	is.Equal(page.js(`document.querySelectorAll('#keys kbd').length`), 4.0) // the browser has no other use for them
-	page.fill("Address of your server", "ftp://kist.example.org")
+	page.fill("Server URL", "ftp://kist.example.org")
 	page.click("#server-form button")
 	page.says("must begin with https:// or http://")
-	page.fill("Address of your server", " "+a.url+"/ ")
+	page.fill("Server URL", " "+a.url+"/ ")
 	page.hasten(50) // it polls too fast, and is told to slow down
 	page.click("#server-form button")
 	ask := b.other(a.url + "/device?user_code=")
@@ -350,12 +350,12 @@ func TestBrowserExtension(t *testing.T) {
 	p.js(`(() => { const e = document.querySelector('#isPublic'); e.value = '1'; e.dispatchEvent(new Event('input', { bubbles: true })); })()`)
 	p.click("summary")
 	p.fill("Password", "open sesame")
-	p.fill("Maximum views", "no")
+	p.fill("View limit", "no")
 	p.click("#save")
 	p.says("The limit must be a whole number")
-	p.fill("Maximum views", "7")
+	p.fill("View limit", "7")
 	p.click("#save")
-	told("Bookmark saved. The link is copied.")
+	told("Bookmark saved. Link copied.")
 	got := a.get("/api/v1/bookmarks").want(200)
 	is.Equal(got.at("total"), 1.0)
 	is.Equal(got.at("data.0.url"), site+"/tides?utm_source=x")
@@ -478,7 +478,7 @@ func TestBrowserExtension(t *testing.T) {
 		let clock = 0;
 		return remote({ url: ` + quoted(pictures+"/later.png") + ` }, { sleep: async (seconds) => { clock += seconds * 1000; }, now: () => clock });
 	})`).(map[string]any)
-	is.Equal(later["text"], "Your server is still fetching the file. It will then appear in your files.")
+	is.Equal(later["text"], "Your server is still downloading the file. It will then appear in your files.")
 	is.Equal(later["see"], a.url+"/remote-upload")
 	a.fetching(t)
 	b.becomes("files", "originalName", "later.png")
@@ -491,7 +491,7 @@ func TestBrowserExtension(t *testing.T) {
 	} })`).(map[string]any)
 	b.becomes("files", "originalName", "chart of May.png")
 	is.Equal(asked["saved"].(map[string]any)["address"], b.one("files", "viewUrl"))
-	is.Equal(asked["saved"].(map[string]any)["text"], "Your server has fetched the file and saved it.")
+	is.Equal(asked["saved"].(map[string]any)["text"], "Your server has downloaded the file and saved it.")
 	got = a.get("/api/v1/files").want(200)
 	is.Equal(got.at("data.0.description"), "From the harbour.")
 	is.Equal(got.at("data.0.tags.1.name"), "boats")
@@ -504,12 +504,12 @@ func TestBrowserExtension(t *testing.T) {
 	p.js(`chrome.runtime.sendMessage({ save: 'note', fields: { text: 'seen' } })`)
 	worker.comes(sign, "✓")
 	menu(worker, "link:file", map[string]any{"linkUrl": "http://10.0.0.1/chart.png"})
-	worker.comes(problem, shut+", and your server refuses to fetch it. The address must be an address that the server may call: the host 10.0.0.1 has the address 10.0.0.1, which is private; "+
+	worker.comes(problem, shut+", and your server refuses to download it. The URL must be an address that the server may call: the host 10.0.0.1 has the address 10.0.0.1, which is private; "+
 		"an administrator can allow it with --allow-outbound 10.0.0.1. "+instead)
 	worker.comes(sign, "!")
 	b.expects("Access to fetch at '" + pictures + "/none.png' from origin '" + site + "' has been blocked by CORS policy: ")
 	menu(worker, "media:file", map[string]any{"srcUrl": pictures + "/none.png"})
-	worker.comes(problem, shut+", and your server could not fetch it: The other server answered 404 Not Found. "+instead)
+	worker.comes(problem, shut+", and your server could not download it: The other server answered 404 Not Found. "+instead)
 	is.Equal(a.get("/api/v1/files").want(200).at("total"), 6.0)
 
 	// What is in the page can neither read the key nor have anything saved.

@@ -371,7 +371,7 @@ func TestBrowserExtensionFirefox(t *testing.T) {
 	f.until(`!document.querySelector('#already').hidden && document.querySelector('#recent').textContent.includes('own.png')`)
 	f.click(`[value=link]`)
 	f.click("#save")
-	f.until(`document.querySelector('#saved-text').textContent.startsWith('Short link created. The link is copied')`)
+	f.until(`document.querySelector('#saved-text').textContent.startsWith('Short link created. Link copied')`)
 	is.Equal(a.one("shorten", "originalUrl"), site+"/tides")
 	is.Equal(f.inside(`return win.navigator.clipboard.readText()`), a.one("shorten", "url"))
 

@@ -45,7 +45,7 @@ func TestBrowserRequests(t *testing.T) {
 	b.open("/upload-requests")
 	b.press("New request")
 	b.fill("Title", "Photos of the wedding")
-	b.fill("End of the link", "wedding")
+	b.fill("Custom link", "wedding")
 	b.fill("Colour of the page", "#AA0000")
 	b.fill("Folder for received files", "Wedding")
 	b.js(`document.querySelector('dialog[open] [name=requiresCaptcha]').click()`)
@@ -91,7 +91,7 @@ func TestBrowserRequests(t *testing.T) {
 	b.press("Requests")
 	b.until(`document.querySelectorAll('#main .queue .item').length === 3`)
 	b.until(`document.querySelector('#main .queue').textContent.includes('from the second roll')`)
-	b.press("Look at first.txt")
+	b.press("Preview first.txt")
 	b.until(`document.querySelector('dialog[open] pre')?.textContent === 'hello <b>owner</b>'`)
 	b.click(`dialog[open] [data-act="look-approve"]`)
 	b.says("1 file approved")
@@ -105,7 +105,7 @@ func TestBrowserRequests(t *testing.T) {
 	is.Equal(b.js(`getComputedStyle(document.querySelector('.queue .pick input')).opacity`), "1")
 	is.Equal(b.js(`document.documentElement.scrollWidth <= 320`), true)
 	b.do(emulation.ClearDeviceMetricsOverride())
-	b.press("Choose all")
+	b.press("Select all")
 	b.press("Approve 1")
 	b.until(`document.querySelector('.rail .waits').hidden`)
 	files := b.get("/api/v1/files").want(200)
@@ -113,7 +113,7 @@ func TestBrowserRequests(t *testing.T) {
 	is.Equal(files.at("data.0.isPublic"), false)
 	is.Equal(files.at("data.1.folder.name"), "Wedding")
 	b.press("Photos of the wedding")
-	b.until(`document.querySelectorAll('#main ul[aria-label=Decided] .item').length === 3`)
+	b.until(`document.querySelectorAll('#main ul[aria-label=Reviewed] .item').length === 3`)
 
 	// A link that is switched off, and one that is full.
 	b.patch("/api/v1/upload-requests/"+id, map[string]any{"isActive": false}).want(200)
@@ -123,7 +123,7 @@ func TestBrowserRequests(t *testing.T) {
 	s.do(chromedp.Navigate(b.url + "/up/wedding"))
 	s.drop("big.txt", "too large for it", "a.txt", "1", "b.txt", "2")
 	s.click("#send")
-	s.until(`document.getElementById('list').textContent.includes('Too large') && document.getElementById('list').textContent.includes('as many files')`)
+	s.until(`document.getElementById('list').textContent.includes('Too large') && document.getElementById('list').textContent.includes('file limit')`)
 	s.click(`[aria-label="Remove b.txt"]`)
 	s.until(`document.querySelectorAll('#list li').length === 2`)
 	is.Equal(context.Cause(s.ctx), nil)
@@ -139,7 +139,7 @@ func TestBrowserChosenEarly(t *testing.T) {
 	s.do(chromedp.Navigate(b.url + "/up/" + slug))
 	s.js(`(() => { const early = new DataTransfer(); early.items.add(new File(['salt'], 'early.txt')); document.getElementById('file').files = early.files; })()`) // without an event
 	s.click("#send")
-	s.until(`document.getElementById('said').textContent === 'Thank you. One file received.'`)
+	s.until(`document.getElementById('said').textContent === 'Thank you! 1 file received.'`)
 	is.Equal(b.get("/api/v1/upload-requests/queue").at("total"), 1.0)
 }
 
@@ -176,9 +176,9 @@ func TestBrowserSending(t *testing.T) {
 	begin()
 	s.until(moved)
 	s.offline()
-	s.until(`document.getElementById('list').textContent.includes('trying again')`)
+	s.until(`document.getElementById('list').textContent.includes('retrying in')`)
 	s.slow(-1)
-	s.until(`document.getElementById('said').textContent === 'Thank you. One file received.'`)
+	s.until(`document.getElementById('said').textContent === 'Thank you! 1 file received.'`)
 	is.Equal(s.js(`localStorage.length`), 0.0)
 	is.Equal(s.js(`document.getElementById('left').textContent`), "No more files")
 	queue := b.get("/api/v1/upload-requests/" + id + "/queue").want(200)
@@ -278,7 +278,7 @@ func TestBrowserCaptchaWidgets(t *testing.T) {
 		is.Equal(s.js(`document.documentElement.scrollWidth <= 320`), true)
 		s.until(`document.getElementById('work').textContent === 'Please solve the captcha.'`)
 		s.js(`solve()`)
-		s.until(`document.getElementById('said').textContent === 'Thank you. One file received.'`)
+		s.until(`document.getElementById('said').textContent === 'Thank you! 1 file received.'`)
 		s.until(`window.again === 7`) // because a token is valid once
 
 		// What comes next has the pass of the first.
@@ -295,7 +295,7 @@ func TestBrowserCaptchaWidgets(t *testing.T) {
 		s.click("#send")
 		s.until(`document.getElementById('work').textContent === 'Please solve the captcha.'`)
 		s.js(`solve()`)
-		s.until(`document.getElementById('said').textContent === 'Thank you. One file received.'`)
+		s.until(`document.getElementById('said').textContent === 'Thank you! 1 file received.'`)
 		mu.Lock()
 		for _, at := range fetched {
 			is.True(at == w.script || at == w.frame) // nothing else is let in

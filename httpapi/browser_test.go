@@ -45,7 +45,7 @@ func TestBrowserKinds(t *testing.T) {
 		b.open("/" + c.page)
 		b.fill("New "+c.one, c.typed)
 		if c.page == "recipes" {
-			b.press("Write the recipe") // there is more to say
+			b.press("Write recipe") // there is more to say
 			b.fill("Ingredients", "- 2 eggs")
 			b.click("dialog .main")
 		} else {
@@ -140,7 +140,7 @@ func TestBrowserUpload(t *testing.T) {
 	b.do(chromedp.SetUploadFiles("input[type=file]", []string{filepath.Join(dir, "small.txt")}, chromedp.NodeReady))
 	b.until(`document.querySelector('#uploads').textContent.includes('trying again')`)
 	b.slow(-1)
-	b.says("“small.txt” is uploaded.")
+	b.says("“small.txt” uploaded.")
 	is.Equal(b.get("/api/v1/files").at("total"), 3.0)
 
 	// What is cancelled leaves nothing, and what gave up can be tried again.
@@ -157,7 +157,7 @@ func TestBrowserUpload(t *testing.T) {
 	b.until(`document.querySelector('#uploads').textContent.includes('cannot be reached')`)
 	b.slow(-1)
 	b.press("Retry")
-	b.says("“middle.bin” is uploaded.")
+	b.says("“middle.bin” uploaded.")
 	is.Equal(b.get("/api/v1/files").at("total"), 4.0)
 }
 
@@ -187,7 +187,7 @@ func TestBrowserLargeUpload(t *testing.T) {
 	b.offline()
 	b.until(`document.querySelector('#uploads').textContent.includes('trying again')`)
 	b.slow(-1)
-	b.says("“film.bin” is uploaded.")
+	b.says("“film.bin” uploaded.")
 	is.Equal(b.get("/api/v1/files").at("total"), 1.0)
 	sum := sha256.Sum256([]byte(content))
 	is.Equal(b.one("files", "sha256"), hex.EncodeToString(sum[:]))
@@ -219,7 +219,7 @@ func TestBrowserDrop(t *testing.T) {
 		data.items.add(new File(['abc'], 'dropped.txt', { type: 'text/plain' }));
 		document.querySelector('main').dispatchEvent(new DragEvent('drop', { dataTransfer: data, bubbles: true, cancelable: true }));
 	})()`)
-	b.says("“dropped.txt” is uploaded.")
+	b.says("“dropped.txt” uploaded.")
 	b.js(`(() => {
 		const data = new DataTransfer();
 		data.items.add(new File(['\x89PNG'], 'image.png', { type: 'image/png' }));
@@ -251,7 +251,7 @@ func TestBrowserLateScripts(t *testing.T) {
 	b.says("The server cannot be reached.")
 	b.block()
 	b.press("Try again")
-	b.says("“a.txt” is uploaded.")
+	b.says("“a.txt” uploaded.")
 	b.keys("?")
 	b.until(`document.querySelector('dialog h2')?.textContent === 'Keyboard and help'`)
 	is.Equal(b.get("/api/v1/files").at("total"), 1.0)
@@ -327,7 +327,7 @@ func TestBrowserKeyboard(t *testing.T) {
 	b.open("/")
 	// Tab goes from the link that skips the navigation through all that is
 	// seen, in the order it is read in, and what has the focus shows it.
-	for i, name := range []string{"Skip to the content", "kist", "Home", "Files", "Bookmarks", "Notes", "Snippets", "Recipes", "Games", "Links", "Requests", "Tags", "Keys and devices", "Webhooks", "Import and export", "Account", "Admin", "Help", "API reference", "Search everything", "Keyboard and help", "Add anything", "Choose files", "Who can see what is added"} {
+	for i, name := range []string{"Skip to content", "kist", "Home", "Files", "Bookmarks", "Notes", "Snippets", "Recipes", "Games", "Links", "Requests", "Tags", "Keys and devices", "Webhooks", "Import and export", "Account", "Admin", "Help", "API reference", "Search everything", "Keyboard and help", "Add anything", "Choose files", "Who can see new items"} {
 		b.keys(kb.Tab)
 		got := b.js(`(() => { const e = document.activeElement; return [(e.getAttribute('aria-label') || e.labels?.[0]?.textContent || e.innerText).trim(), getComputedStyle(e).outlineStyle !== 'none' || !!e.closest('.add')] })()`).([]any)
 		is.Equal(got[0], name)
@@ -399,7 +399,7 @@ func TestBrowserGrid(t *testing.T) {
 		b.upload(nil, file{fmt.Sprintf("%d.txt", i), "text/plain", "text"}).want(201)
 	}
 	b.open("/files")
-	b.press("As a grid")
+	b.press("Grid view")
 	b.until(`document.querySelectorAll('#main .list.grid .item').length === 9`)
 	at := func(i int) {
 		b.Helper()
@@ -458,11 +458,11 @@ func TestBrowserShare(t *testing.T) {
 	b.until(`document.querySelector('.qr img')?.naturalWidth > 0`)
 	b.click(`dialog [name=isPublic]`)
 	b.fill("Password", "open sesame")
-	b.fill("Maximum views", "0")
+	b.fill("View limit", "0")
 	b.click(`dialog form .main`)
-	b.until(`document.querySelector('dialog .error:not([hidden])')?.textContent.startsWith('Maximum views')`)
+	b.until(`document.querySelector('dialog .error:not([hidden])')?.textContent.startsWith('View limit')`)
 	is.Equal(b.js(`document.querySelector('dialog [name=password]').value`), "open sesame") // nothing typed is lost
-	b.fill("Maximum views", "3")
+	b.fill("View limit", "3")
 	b.js(`(() => { const s = document.querySelector('dialog [name=ends]'); s.value = 'week'; s.dispatchEvent(new Event('change', { bubbles: true })); })()`)
 	b.click(`dialog form .main`)
 	b.until(`!document.querySelector('dialog')`)
@@ -472,8 +472,8 @@ func TestBrowserShare(t *testing.T) {
 	is.True(b.one("notes", "expiresAt") != nil)
 	b.until(`document.querySelector('#main .item .meta').textContent.includes('0 of 3')`)
 	b.press("Share Shared")
-	b.press("Remove the password")
-	b.fill("Maximum views", "")
+	b.press("Remove password")
+	b.fill("View limit", "")
 	b.js(`(() => { const s = document.querySelector('dialog [name=ends]'); s.value = 'never'; s.dispatchEvent(new Event('change', { bubbles: true })); })()`)
 	b.click(`dialog form .main`)
 	b.until(`!document.querySelector('dialog')`)
@@ -528,11 +528,11 @@ func TestBrowserKeys(t *testing.T) {
 	secret := b.js(`document.querySelector('dialog pre.copy').textContent`).(string)
 	b.press("Done")
 	b.as(secret).get("/api/v1/me").want(200)
-	b.press("Turn off laptop")
-	b.until(`document.querySelector('#main .list')?.textContent.includes('Turn on')`)
+	b.press("Disable laptop")
+	b.until(`document.querySelector('#main .list')?.textContent.includes('Enable')`)
 	b.as(secret).get("/api/v1/me").want(401)
-	b.press("Turn on laptop")
-	b.until(`document.querySelector('#main .list') && !document.querySelector('#main .list')?.textContent.includes('Turn on')`)
+	b.press("Enable laptop")
+	b.until(`document.querySelector('#main .list') && !document.querySelector('#main .list')?.textContent.includes('Enable')`)
 
 	b.press("New key")
 	b.fill("Name", "camera")
@@ -571,13 +571,13 @@ func TestBrowserMoving(t *testing.T) {
 	b.open("/import")
 	b.do(chromedp.SetUploadFiles("input[name=import]", []string{name}, chromedp.NodeReady))
 	b.js(`document.querySelector('form[aria-label=Import] [type=checkbox]').click()`)
-	b.press("Import file")
-	b.shows("1\u00a0bookmark would be imported. Of 2\u00a0entries, 0 were there already and 1 would be skipped.")
-	b.says("The import of bookmarks.html is done.")
+	b.press("Import")
+	b.shows("Would create: 1 bookmark. 1 to import, 0 duplicates, 1 to skip (of 2).")
+	b.says("Import of bookmarks.html: done.")
 	is.Equal(b.get("/api/v1/bookmarks").at("total"), 0.0)
 	b.js(`document.querySelector('form[aria-label=Import] [type=checkbox]').click()`)
-	b.press("Import file")
-	b.shows("1\u00a0bookmark imported.")
+	b.press("Import")
+	b.shows("1 imported, 0 duplicates, 1 skipped (of 2).")
 	b.shows("Skipped line 4, evil: The URL must be an absolute http or https address.")
 	is.Equal(b.get("/api/v1/bookmarks").at("total"), 1.0)
 	b.open("/import") // what was done is remembered, and its report is fetched when it is opened
@@ -596,19 +596,19 @@ func TestBrowserWebhooks(t *testing.T) {
 	b.runDeliveries(t)
 	address, got := b.receiver(t, 200)
 	b.open("/webhooks")
-	b.shows("No webhooks yet.")
+	b.shows("No webhooks yet")
 	b.press("New webhook")
 	b.fill("Name", "automation")
-	b.fill("Address", "ftp")
+	b.fill("Webhook URL", "ftp")
 	b.press("Add webhook")
 	b.until(`document.querySelector('dialog .error:not([hidden])')?.textContent.includes('absolute http')`)
-	b.fill("Address", address)
-	b.press("Generate a secret")
+	b.fill("Webhook URL", address)
+	b.press("Generate secret")
 	b.until(`/^whsec_.{44}$/.test(document.querySelector('dialog [name=secret]').value)`)
 	b.press("Add webhook")
 	b.shows("not used yet")
 	b.press("Test automation")
-	b.says("Delivered: the target answered 200.")
+	b.says("Delivered. The target answered 200.")
 	b.shows("works")
 	is.Equal(next(t, got).event, "webhook.test")
 	b.post("/api/v1/notes", `{"title":"<b>T</b>","content":"c"}`).want(201)
@@ -621,7 +621,7 @@ func TestBrowserWebhooks(t *testing.T) {
 	b.js(`document.querySelector('dialog details summary').click()`)
 	b.shows(sent.id)
 	b.shows("heard")
-	b.press("Send note.created again")
+	b.press("Resend note.created")
 	is.Equal(next(t, got).id, sent.id)
 	b.says("Sending again.")
 	b.press("Close")
@@ -631,7 +631,7 @@ func TestBrowserWebhooks(t *testing.T) {
 	b.js(`document.querySelector('dialog [name=url]').value = ''`)
 	closed := httptest.NewServer(nil)
 	closed.Close()
-	b.fill("Address", closed.URL)
+	b.fill("Webhook URL", closed.URL)
 	b.press("Save")
 	b.until(`!document.querySelector('dialog')`)
 	b.press("Test automation")
@@ -658,10 +658,10 @@ func TestBrowserAdmin(t *testing.T) {
 	is.Equal(b.js(asked), true)
 
 	b.press("Allow API keys")
-	b.says("API keys are off for everyone.")
+	b.says("API keys are blocked for everyone.")
 	is.Equal(b.get("/api/v1/me").want(401).text("code"), "api_tokens_disabled")
 	b.press("Allow API keys")
-	b.says("API keys work again.")
+	b.says("API keys are allowed again.")
 	b.get("/api/v1/me").want(200)
 
 	b.fill("Default quota per user", "nonsense")
@@ -677,7 +677,7 @@ func TestBrowserAdmin(t *testing.T) {
 	b.app.until("/api/v1/admin/settings", func(g *answer) bool { return g.at("data.linkChecks") == false })
 
 	b.press("New user")
-	b.fill("User name", "ben")
+	b.fill("Username", "ben")
 	b.fill("Password", "short")
 	b.click(`dialog .main`)
 	b.until(`document.querySelector('dialog .error:not([hidden])')?.textContent.startsWith('Password must be')`)
@@ -780,11 +780,11 @@ func TestBrowserLate(t *testing.T) {
 	// They do not come.
 	b.block("*/api/v1/tags", "*/api/v1/folders?*")
 	b.open("/files?folder=" + folder)
-	b.says("Tags and folders are missing here.")
+	b.says("Tags and folders could not be loaded.")
 	is.Equal(b.js(tagged), false)
 	// The file goes where the page says that one is.
 	b.drop("b.txt", "b")
-	b.says("“b.txt” is uploaded.")
+	b.says("“b.txt” uploaded.")
 	is.Equal(b.one("files", "folder.id"), folder)
 	b.until(`document.querySelectorAll('#main .item').length === 2`)
 	b.block()

@@ -39,7 +39,7 @@ func (b *tab) at(heading string) {
 func (b *tab) enterAs(name, password string) {
 	b.Helper()
 	b.at("Sign in")
-	b.fill("User name", name)
+	b.fill("Username", name)
 	b.fill("Password", password)
 	b.keys(kb.Enter)
 }
@@ -57,9 +57,9 @@ func TestBrowserClaim(t *testing.T) {
 	b.until(`document.querySelector('.alert').textContent.startsWith('There is no account yet.')`)
 
 	b.open("/claim/" + token)
-	b.at("Set up Kist")
+	b.at("Claim this kist")
 	b.until(`document.activeElement.name === 'username'`) // a browser gives the focus when it has drawn the page
-	b.fill("User name", "eve")
+	b.fill("Username", "eve")
 	b.fill("Password", "correct horse")
 	b.fill("Confirm password", "correct house")
 	b.press("Create account")
@@ -72,7 +72,7 @@ func TestBrowserClaim(t *testing.T) {
 	key := b.js(`document.querySelector('pre.copy').textContent`).(string)
 	b.as(key).get("/api/v1/admin/users").want(200)
 
-	b.press("Open your kist")
+	b.press("Open kist")
 	b.until(`document.title === 'Home · kist'`)
 	b.fill("Add anything", "the first note")
 	b.press("Add note")
@@ -138,7 +138,7 @@ func TestBrowserSessions(t *testing.T) {
 	b.until(`document.querySelectorAll('[aria-label="Browsers that are signed in"] .item').length === 2`)
 	is.Equal(b.js(`document.querySelectorAll('[aria-label="Browsers that are signed in"] .badge').length`), 1.0) // this one
 	b.press("Sign out Chrome")
-	b.says("Signed out that browser.")
+	b.says("Browser signed out.")
 	b.until(`document.querySelectorAll('[aria-label="Browsers that are signed in"] .item').length === 1`)
 	other.fill("New note", "typed meanwhile")
 	other.press("Add note")
@@ -212,7 +212,7 @@ func TestBrowserDevice(t *testing.T) {
 	}
 	is.Equal(patient.every, 10.0)
 	b.open("/keys")
-	b.press("Enter a code")
+	b.press("Enter code")
 	b.at("Connect a device")
 	b.fill("Code", "bcdf-ghjk")
 	b.keys(kb.Enter)
@@ -256,7 +256,7 @@ func TestBrowserSharedWithPassword(t *testing.T) {
 	b.until(`!document.querySelector('dialog')`)
 
 	visitor.open("/v/" + slug)
-	visitor.at("This needs a password")
+	visitor.at("This is protected by a password")
 	is.True(!strings.Contains(visitor.js(`document.documentElement.outerHTML`).(string), "guests"))
 	visitor.fill("Password", "open barley")
 	visitor.keys(kb.Enter)

@@ -221,6 +221,7 @@ func enums() []enum {
 		{"RecordSort", "An order of records.", field.Words(catalog.Sorts(record.Notes))},
 		{"RemoteUploadAction", "What to do with a remote upload.", upload.FetchActions},
 		{"RemoteUploadState", "State of a remote upload.", field.Words(record.FetchStates)},
+		{"Language", "A language of pages and the app.", field.Words(record.Languages)},
 		{"Role", "What a user may do.", field.Words(record.Roles)},
 		{"Scope", "What an API key may be used for.", api.ScopeNames},
 		{"UploadAction", "Decision about a file waiting for approval.", record.Verdicts},

@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"fmt"
 	"net/http"
 	"regexp"
 	"strings"
@@ -18,9 +17,9 @@ func readHandbook(c *web.Request) error {
 	}
 	if words := strings.TrimSpace(q.Get("q")); words != "" {
 		found := embed.FindHelp(words)
-		return c.RespondPage(http.StatusOK, embed.HelpPage{Base: c.Site.Prefix(), Title: fmt.Sprintf("Found: %d", len(found)), Query: words, Found: found})
+		return c.RespondPage(http.StatusOK, embed.HelpPage{Base: c.Site.Prefix(), Title: c.Lang().T("page.found", "n", len(found)), Query: words, Found: found})
 	}
-	return help(c, "Handbook", embed.HelpIndex())
+	return help(c, c.Lang().T("page.handbook"), embed.HelpIndex())
 }
 
 func readTopic(c *web.Request) error {

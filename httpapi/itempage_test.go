@@ -151,7 +151,7 @@ func renderPage(t *testing.T, p embed.Page) string {
 	t.Helper()
 	is := is.New(t)
 	var b strings.Builder
-	is.NoErr(embed.Render(&b, p))
+	is.NoErr(embed.Render(&b, embed.English, p))
 	return b.String()
 }
 
@@ -183,7 +183,7 @@ func TestGallery(t *testing.T) {
 		write(name, p)
 	}
 	game := samples()["game"].Body.(*record.Game)
-	games := public.GamesPage(pageServer(), record.User{Name: "ann"}, "", []public.ListedGame{
+	games := public.GamesPage(pageServer(), embed.English, record.User{Name: "ann"}, "", []public.ListedGame{
 		{Game: game, Address: "/v/a"},
 		{Game: &record.Game{Name: "Chess", Platform: "board", Status: "playing", Rating: -1, Playtime: -1}, Address: "/v/b"},
 		{Game: &record.Game{Name: "Elden Ring", Platform: "PC", Status: "backlog", Rating: -1, Playtime: 300}, Address: "/v/c"},
@@ -378,7 +378,7 @@ func TestHostileFieldsStayText(t *testing.T) {
 func TestGamesPage(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	p := public.GamesPage(pageServer(), record.User{Name: "ann"}, "https://kist.example.org/g/ann", []public.ListedGame{
+	p := public.GamesPage(pageServer(), embed.English, record.User{Name: "ann"}, "https://kist.example.org/g/ann", []public.ListedGame{
 		{Game: &record.Game{Name: "A", Status: "backlog", Rating: -1, Playtime: -1}, Address: "/v/a"},
 		{Game: &record.Game{Name: "B", Status: "playing", Rating: 10, Playtime: 60}, Address: "/v/b"},
 		{Game: &record.Game{Name: "C", Rating: -1, Playtime: -1}, Address: "javascript:alert(1)"},

@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"net/http"
 	"net/url"
-	"sync"
 
 	"kist/embed"
 	"kist/httpapi/public"
@@ -67,17 +66,15 @@ func readFavicon(c *web.Request) error {
 	return session.Redirect(c, "/static/"+name)
 }
 
-var kindsTag = sync.OnceValue(func() string {
-	sum := sha256.Sum256(record.Views())
-	return `"` + hex.EncodeToString(sum[:10]) + `"`
-})
-
-// readKinds answers with the views of the kinds.
+// readKinds answers with the views of the kinds, in the language that the client prefers.
 func readKinds(c *web.Request) error {
 	h := c.W.Header()
 	h.Set("Content-Type", web.JSONType)
 	h.Set("Cache-Control", "public, no-cache")
-	return c.UnlessUnchanged(kindsTag(), record.Views)
+	h.Set("Vary", "Accept-Language")
+	views := web.Views(embed.Preferred(c.R.Header.Get("Accept-Language")))
+	sum := sha256.Sum256(views)
+	return c.UnlessUnchanged(`"`+hex.EncodeToString(sum[:10])+`"`, func() []byte { return views })
 }
 
 // readExtension answers with the browser extension. Its address stays when it

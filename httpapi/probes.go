@@ -126,7 +126,7 @@ func (m *slugProbes) count(from netip.Addr, slug string, now time.Time) {
 func (m *slugProbes) find(c *web.Request, serve func(*web.Request) error) error {
 	name := c.Args[len(c.Args)-1].Value // the slug is the last part of the path
 	if wait, ok := m.allow(c.Addr, c.Site.Store.Now()); !ok && !hasGrant(c, name) {
-		return &record.Error{Fault: record.TooMany, Code: "too_many_misses", Text: "You tried too many addresses that do not exist. Try again later.", Retry: wait}
+		return &record.Error{Fault: record.TooMany, Code: "too_many_misses", Text: "You opened too many links that do not exist. Try again " + record.In(wait) + ".", Retry: wait}
 	}
 	err := serve(c)
 	if kv.Missing(err) {

@@ -332,7 +332,7 @@ func TestPlainForm(t *testing.T) {
 	}
 	is.True(strings.Contains(string(post(file{"", "application/octet-stream", ""}).want(422).body), "The file is required"))
 	is.True(strings.Contains(string(post(file{"<b>.txt", "", "x"}).want(201).body), "&lt;b&gt;.txt"))
-	is.True(strings.Contains(string(post(file{"c.txt", "", "x"}).want(403).body), "as many files"))
+	is.True(strings.Contains(string(post(file{"c.txt", "", "x"}).want(403).body), "reached its file limit"))
 	a.patch("/api/v1/upload-requests/"+id, map[string]any{"maxUploads": nil, "requiresCaptcha": true}).want(200)
 	is.True(strings.Contains(string(post(file{"c.txt", "", "x"}).want(400).body), "needs JavaScript"))
 	eventually(t, "the view of the page is not counted", func() bool { // within a second

@@ -109,7 +109,7 @@ func (s *Store) MayWrite(owner record.ID) error { return s.writes.allow(owner, s
 
 func (w *writes) allow(owner record.ID, now time.Time) error {
 	if wait := w.wait(owner, now); wait > 0 {
-		return &record.Error{Fault: record.TooMany, Code: "too_many_writes", Text: "Too much was written for this account in the last hour. Try again later.", Retry: wait}
+		return &record.Error{Fault: record.TooMany, Code: "too_many_writes", Text: "Too much was written for this account in the last hour. Try again " + record.In(wait) + ".", Retry: wait}
 	}
 	return nil
 }

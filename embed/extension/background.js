@@ -2,23 +2,24 @@
 import { ext } from './browser.js';
 import { connection, settings } from './client.js';
 import { copy, isWeb, kinds, selectionOf } from './save.js';
+import { t } from './text.js';
 
 // Scripts that run in web pages must not be able to read the key.
 ext.storage.local.setAccessLevel?.({ accessLevel: 'TRUSTED_CONTEXTS' });
 
 const media = ['image', 'video', 'audio'];
 const entries = [
-  ['page:bookmark', 'Page as a bookmark', ['page']],
-  ['page:link', 'Page as a short link', ['page']],
-  ['page:file', 'Page as a file', ['page']],
-  ['page:screenshot', 'Screenshot of the visible part', ['page', 'image']],
-  ['selection:note', 'Selected text as a note', ['selection']],
-  ['link:bookmark', 'Link as a bookmark', ['link']],
-  ['link:link', 'Link as a short link', ['link']],
-  ['link:file', 'Linked file', ['link']],
-  ['media:file', 'Picture, video or audio as a file', media],
-  ['media:bookmark', 'Its address as a bookmark', media],
-  ['media:link', 'Its address as a short link', media],
+  ['page:bookmark', t('extension.pageBookmark'), ['page']],
+  ['page:link', t('extension.pageLink'), ['page']],
+  ['page:file', t('extension.pageFile'), ['page']],
+  ['page:screenshot', t('extension.shot'), ['page', 'image']],
+  ['selection:note', t('extension.selectionNote'), ['selection']],
+  ['link:bookmark', t('extension.linkBookmark'), ['link']],
+  ['link:link', t('extension.linkLink'), ['link']],
+  ['link:file', t('extension.linkFile'), ['link']],
+  ['media:file', t('extension.mediaFile'), media],
+  ['media:bookmark', t('extension.mediaBookmark'), media],
+  ['media:link', t('extension.mediaLink'), media],
 ];
 
 ext.runtime.onInstalled.addListener(async ({ reason }) => {
@@ -49,7 +50,7 @@ async function quickly(kind, f) {
       if (kind === 'note') f.text = await selectionOf(f.tab, f.frame) || f.fallback;
       return kinds[kind]({ ...f, isPublic: chosen.isPublic });
     });
-    const told = chosen.copy && saved.address && await copy(saved.address, f.tab) ? `${saved.text} The link is copied.` : saved.text;
+    const told = chosen.copy && saved.address && await copy(saved.address, f.tab) ? `${saved.text} ${t('extension.linkCopied')}` : saved.text;
     if (chosen.notify) await tell(told, saved.address || saved.see);
   } catch (e) {
     await tell(e.message, e.connect ? own + 'options.html' : '');
@@ -81,7 +82,7 @@ let savings = 0; // in progress
 const recovered = ext.storage.session.get('saving').then(async ({ saving }) => {
   if (!saving) return;
   await ext.storage.session.remove('saving');
-  await failed('The browser ended the extension while it was saving. Check whether the item was saved before you try again.');
+  await failed(t('extension.interrupted'));
 });
 
 // Browsers stop this script 30 seconds after the last event or extension API call, even if it is waiting for an answer.

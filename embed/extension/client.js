@@ -1,6 +1,7 @@
 // The connected server and the requests to it.
 import { ext, originsOf } from './browser.js';
 import { Problem, unreachable } from './connect.js';
+import { known, t } from './text.js';
 
 const defaults = { isPublic: false, copy: true, notify: true };
 
@@ -68,7 +69,7 @@ export async function disconnect() {
 /** api sends a request to the connected server and returns the answer. It throws a Problem. */
 export async function api(method, path, body) {
   const at = await connection();
-  if (!at) throw new Problem(await ended() || 'The extension is not connected to a server.', { connect: true });
+  if (!at) throw new Problem(await ended() || t('extension.unconnected'), { connect: true });
   return request(at, method, path, body);
 }
 
@@ -114,26 +115,26 @@ async function request({ server, key }, method, path, body) {
     });
   } catch {
     if (await allowed(server)) throw unreachable(server);
-    throw new Problem(`The browser no longer lets the extension reach ${host}. Allow it again in the extension's settings.`, { connect: true });
+    throw new Problem(t('extension.notAllowed', { host }), { connect: true });
   }
   if (answer.type === 'opaqueredirect') {
-    throw new Problem(`${host} redirects to another address, and the extension does not send its key there. Disconnect, then connect to the address that your browser shows when you are signed in.`, { connect: true });
+    throw new Problem(t('extension.redirects', { host }), { connect: true });
   }
   const json = await answer.json().catch(() => null);
   if (answer.ok && json) return json;
   if (answer.status === 401 && json?.code === 'api_tokens_disabled') {
-    throw new Problem(`API keys are currently turned off on ${host}. Ask its administrator.`, { status: 401, code: json.code });
+    throw new Problem(t('extension.keysBlocked', { host }), { status: 401, code: json.code });
   }
   if (answer.status === 401 && json?.requestId) { // kist's answers have a request id; those of a proxy do not
-    const why = `${host} no longer accepts this connection: it was revoked, or unused for thirty days. Connect again.`;
+    const why = t('extension.lost', { host });
     await lost(key, why);
     throw new Problem(why, { status: 401, connect: true });
   }
-  const fields = Object.entries(json?.fields ?? {}).map(([name, what]) => `${labels[name] ?? name} ${what}.`);
-  throw new Problem(fields.join(' ') || json?.error || `${host} gave an unexpected answer (${answer.status}).`, { status: answer.status, code: json?.code, fields: json?.fields });
+  const fields = Object.entries(json?.fields ?? {}).map(([name, what]) => `${labels[name] ?? name} ${known(`problems.${what}`, what)}.`);
+  throw new Problem(fields.join(' ') || json?.error || t('extension.unexpected', { host, status: String(answer.status) }), { status: answer.status, code: json?.code, fields: json?.fields });
 }
 
 const labels = {
-  url: 'The address', originalUrl: 'The address', title: 'The title', content: 'The text', description: 'The description', tags: 'A tag', newTags: 'A tag',
-  password: 'The password', maxViews: 'The limit', maxClicks: 'The limit',
+  url: t('extension.theURL'), originalUrl: t('extension.theURL'), title: t('extension.theTitle'), content: t('extension.theText'), description: t('extension.theDescription'), tags: t('extension.aTag'), newTags: t('extension.aTag'),
+  password: t('extension.thePassword'), maxViews: t('extension.theLimit'), maxClicks: t('extension.theLimit'),
 };

@@ -1,4 +1,5 @@
 // Connecting to a server by the device flow (RFC 8628). Nothing here uses the browser's extension API.
+import { t } from './text.js';
 
 /** A Problem is an error to show to the user. Its message is a sentence. */
 export class Problem extends Error {
@@ -29,14 +30,14 @@ function isLocal(host) {
  */
 export function serverOf(typed) {
   let text = typed.trim();
-  if (!text) throw new Problem('Type the address of your server, such as https://kist.example.org.');
-  if (/\s/.test(text)) throw new Problem('An address cannot contain spaces.');
+  if (!text) throw new Problem(t('extension.needServer'));
+  if (/\s/.test(text)) throw new Problem(t('extension.noSpaces'));
   const scheme = /^([a-z][a-z0-9+.-]*):\/\//i.exec(text)?.[1].toLowerCase();
-  if (scheme && scheme !== 'http' && scheme !== 'https') throw new Problem(`The address must begin with https:// or http://, not with ${scheme}://.`);
+  if (scheme && scheme !== 'http' && scheme !== 'https') throw new Problem(t('extension.badScheme', { scheme }));
   if (!scheme) text = `https://${text.replace(/^\/+/, '')}`;
   let url;
-  try { url = new URL(text); } catch { throw new Problem('This is not an address. Type one such as https://kist.example.org or http://nas.lan:7080.'); }
-  if (url.username || url.password) throw new Problem('Leave out the user name and password: you sign in on the next page.');
+  try { url = new URL(text); } catch { throw new Problem(t('extension.notURL')); }
+  if (url.username || url.password) throw new Problem(t('extension.noPassword'));
   if (!scheme && isLocal(url.hostname)) {
     url = new URL(text.replace(/^https/, 'http'));
   }
@@ -52,8 +53,7 @@ export function unsafe(server) {
 /** unreachable describes a server that did not answer. */
 export function unreachable(server) {
   const { protocol, host } = new URL(server);
-  return new Problem(`No answer from ${host}. Check that the server runs and can be reached from here, and that its address begins with ${
-    protocol === 'https:' ? 'https:// – if it has no certificate, or one that the browser does not trust, https:// fails and http:// may be right' : 'http:// – if it is behind a proxy with a certificate, https:// is right'}.`, { offline: true });
+  return new Problem(t(protocol === 'https:' ? 'extension.noAnswerHTTPS' : 'extension.noAnswerHTTP', { host }), { offline: true });
 }
 
 /**
@@ -85,11 +85,11 @@ export async function begin(server, client, now = Date.now()) {
       interval: Math.max(1, Number(body.interval) || 5), ends: now + (Number(body.expires_in) || 600) * 1000,
     };
   }
-  if (redirected && new URL(url).origin !== new URL(server).origin) throw new Problem(`The server redirects to ${new URL(url).origin}. Use that address.`);
-  if (status === 403) throw new Problem('API keys are turned off on this server. Ask its administrator.');
-  if (status === 429) throw new Problem('Too many devices are waiting to connect. Try again in a few minutes.');
-  if (status >= 500) throw new Problem(`The server failed (${status}). Try again in a moment.`);
-  throw new Problem(`There is a server at ${server}, but it does not seem to be kist. Check the address: sign in there, and take what your browser shows up to the part that changes from page to page.`);
+  if (redirected && new URL(url).origin !== new URL(server).origin) throw new Problem(t('extension.redirectsTo', { url: new URL(url).origin }));
+  if (status === 403) throw new Problem(t('extension.keysOff'));
+  if (status === 429) throw new Problem(t('extension.tooMany'));
+  if (status >= 500) throw new Problem(t('extension.failed', { status: String(status) }));
+  throw new Problem(t('extension.notKist', { server }));
 }
 
 /** after interprets the answer to a poll: {key}, or {wait: seconds until the next poll}. It may throw a Problem. */
@@ -101,15 +101,15 @@ export function after({ status, body }, interval) {
     case 'slow_down': // RFC 8628, section 3.5
       return { wait: Math.max(interval + 5, Number(body.interval) || 0) };
     case 'access_denied':
-      throw new Problem(status === 403 ? 'API keys are turned off on this server, or for you. Ask its administrator.' : 'You refused the connection. Connect again if that was a mistake.');
+      throw new Problem(status === 403 ? t('extension.keysOffForYou') : t('extension.denied'));
     case 'expired_token':
-      throw new Problem('The code has expired: it is valid for ten minutes. Connect again.');
+      throw new Problem(t('extension.codeExpired'));
     case 'invalid_grant':
-      throw new Problem('The server no longer knows this code. Connect again.');
+      throw new Problem(t('extension.codeUnknown'));
   }
-  if (status === 0) throw new Problem('The server redirects to another address. Connect again, to the address that your browser shows when you are signed in.');
+  if (status === 0) throw new Problem(t('extension.redirectsAway'));
   if (status === 429 || status >= 500) return { wait: Math.min(60, interval * 2) };
-  throw new Problem(body?.error_description ?? `The server gave an unexpected answer (${status}). Connect again.`);
+  throw new Problem(body?.error_description ?? t('extension.unexpectedConnect', { status: String(status) }));
 }
 
 /** pause waits for a number of seconds, or throws the reason of the signal. */
@@ -127,7 +127,7 @@ export async function poll(pending, { signal, ask = (p) => post(p.server, 'token
   for (let wait = pending.interval; ;) {
     await sleep(wait, signal);
     signal?.throwIfAborted();
-    if (now() >= pending.ends) throw new Problem('The code has expired: it is valid for ten minutes. Connect again.');
+    if (now() >= pending.ends) throw new Problem(t('extension.codeExpired'));
     try {
       const next = after(await ask(pending), wait);
       signal?.throwIfAborted();

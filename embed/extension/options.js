@@ -2,6 +2,10 @@
 import { clientName, ext, firefox, originsOf } from './browser.js';
 import { allowed, connected, connection, disconnect, ended, giveBack, pending, setPending, setSettings, settings } from './client.js';
 import { begin, poll, Problem, serverOf, unsafe } from './connect.js';
+import { t } from './text.js';
+import { translate } from './translate.js';
+
+translate();
 
 const at = (id) => document.getElementById(id);
 let waiting; // the AbortController of the polling
@@ -16,7 +20,7 @@ async function show() {
   at('ended').textContent = why;
   if (now) {
     at('connected-server').href = at('connected-server').textContent = now.server;
-    at('connected-user').textContent = now.user && ` as ${now.user}`;
+    at('connected-user').textContent = now.user && ' ' + t('extension.as', { name: now.user });
     at('barred').hidden = at('allow').hidden = await allowed(now.server);
   } else if (p) {
     at('waiting-server').textContent = new URL(p.server).host;
@@ -71,7 +75,7 @@ at('server-form').onsubmit = async (event) => {
   const asked = ext.permissions.request({ origins: originsOf(server) });
   button.disabled = true;
   try {
-    if (!await asked) throw new Problem('The extension needs your permission to reach your server. Press Connect again and allow it.');
+    if (!await asked) throw new Problem(t('extension.needPermission'));
     at('server').value = server;
     const p = await begin(server, clientName());
     await setPending(p);
@@ -88,9 +92,9 @@ at('server-form').onsubmit = async (event) => {
 
 at('server').oninput = () => {
   problem('');
-  let text = 'The address that your browser shows when you are signed in there.';
+  let text = t('extension.serverHint');
   try {
-    if (unsafe(serverOf(at('server').value))) text = 'With http://, others on the network can read what you save and use your account. Use https:// outside your own network.';
+    if (unsafe(serverOf(at('server').value))) text = t('extension.unsafe');
   } catch { /* not typed to the end yet */ }
   at('server-hint').textContent = text;
 };
@@ -117,14 +121,14 @@ at('allow').onclick = async () => {
 at('disconnect').onclick = async () => {
   const { server } = await connection() ?? {};
   const told = await disconnect();
-  at('told').textContent = told ? '' : `Disconnected here. ${new URL(server).host} could not be reached: revoke the extension there, under “Keys and devices”.`;
+  at('told').textContent = told ? '' : t('extension.disconnectedHere', { host: new URL(server).host });
   at('told').hidden = told;
   await show();
   at('server').value = server ?? '';
   at('server').focus();
 };
 
-at('settings').onchange = ({ target: t }) => setSettings({ [t.name]: t.type === 'checkbox' ? t.checked : !!t.value });
+at('settings').onchange = ({ target }) => setSettings({ [target.name]: target.type === 'checkbox' ? target.checked : !!target.value });
 
 ext.storage.onChanged.addListener((changed, area) => {
   if (area === 'local' && ('connection' in changed || 'ended' in changed)) show();
@@ -137,11 +141,11 @@ at('settings').elements.notify.checked = chosen.notify;
 
 for (const { name, description, shortcut } of await ext.commands.getAll()) {
   const [what, key] = [document.createElement('dt'), document.createElement('dd')];
-  what.textContent = name === '_execute_action' ? 'Open the pop-up' : description;
-  key.append(shortcut ? Object.assign(document.createElement('kbd'), { textContent: shortcut }) : 'none');
+  what.textContent = name === '_execute_action' ? t('extension.openPopup') : description;
+  key.append(shortcut ? Object.assign(document.createElement('kbd'), { textContent: shortcut }) : t('extension.none'));
   at('keys').append(what, key);
 }
-at('keys-hint').textContent = firefox ? 'To change them, open about:addons and choose Manage Extension Shortcuts in the menu of the gear.' : 'To change them, open chrome://extensions/shortcuts.';
+at('keys-hint').textContent = firefox ? t('extension.firefoxKeys') : t('extension.chromeKeys');
 
 // A server that offers the extension for download writes its address here.
 const from = await (await fetch('server.json')).json();

@@ -2,8 +2,11 @@
 import { ext } from './browser.js';
 import { api, connection, ended, forms, freshForms, settings } from './client.js';
 import { draw, h, valuesOf } from './form.js';
+import { locale, t } from './text.js';
 import { addressOf, bookmarkOf, copy, cut, isWeb, recent, selectionOf } from './save.js';
+import { translate } from './translate.js';
 
+translate();
 const at = (id) => document.getElementById(id);
 const form = at('form');
 let tab;
@@ -18,7 +21,7 @@ function problem(text) {
 }
 
 async function unconnected(why) {
-  at('why').textContent = why || await ended() || 'The extension saves to your own kist server. It is not connected to one yet.';
+  at('why').textContent = why || await ended() || t('extension.notYet');
   at('unconnected').hidden = false;
   form.hidden = at('recent-section').hidden = true;
   at('connect').focus();
@@ -73,19 +76,19 @@ function adapt() {
   const own = all.find((k) => `own:${k.name}` === kind);
   showOwn(own ?? null);
   if (own) {
-    at('limit-label').textContent = `How many ${own.counter}`;
-    at('save').textContent = `Save ${own.one}`;
+    at('limit-label').textContent = own.counter === 'clicks' ? t('extension.clickLimit') : t('extension.viewLimit');
+    at('save').textContent = t('extension.saveOf', { kind: own.one });
     at('already').hidden = true;
     return;
   }
   const fields = all.find((k) => places[k.name] === (kind === 'screenshot' ? 'file' : kind)).fields;
   const most = (name) => fields.find((f) => f.name === name).maxLength;
   const edits = kind === 'bookmark' && kept;
-  at('title-label').textContent = { note: 'Title', bookmark: 'Title', link: 'Description', file: 'Name of the file', screenshot: 'Name' }[kind];
-  at('text-label').textContent = kind === 'note' ? 'Text' : 'Description';
+  at('title-label').textContent = { note: t('extension.formTitle'), bookmark: t('extension.formTitle'), link: t('extension.formDescription'), file: t('extension.formFileName'), screenshot: t('extension.formName') }[kind];
+  at('text-label').textContent = kind === 'note' ? t('extension.formText') : t('extension.formDescription');
   at('text-field').hidden = kind === 'link';
-  at('limit-label').textContent = kind === 'link' ? 'Maximum clicks' : 'Maximum views';
-  at('save').textContent = edits ? 'Save changes' : { bookmark: 'Save bookmark', note: 'Save note', link: 'Create short link', file: 'Save page as file', screenshot: 'Save screenshot' }[kind];
+  at('limit-label').textContent = kind === 'link' ? t('extension.clickLimit') : t('extension.viewLimit');
+  at('save').textContent = edits ? t('extension.saveChanges') : { bookmark: t('extension.saveBookmark'), note: t('extension.saveNote'), link: t('extension.saveLink'), file: t('extension.saveFile'), screenshot: t('extension.saveShot') }[kind];
   at('already').hidden = !edits;
   at('title').maxLength = most({ link: 'description', file: 'originalName', screenshot: 'originalName' }[kind] ?? 'title');
   at('text').maxLength = most(kind === 'note' ? 'content' : 'description');
@@ -95,7 +98,7 @@ function adapt() {
   };
   fill('title', edits ? kept.title : kind === 'file' ? '' : tab.title ?? '');
   fill('text', edits ? kept.description ?? '' : kind === 'note' || kind === 'bookmark' ? selection : '');
-  fill('tags', edits ? kept.tags.map((t) => t.name ?? t).join(', ') : '');
+  fill('tags', edits ? kept.tags.map((tag) => tag.name ?? tag).join(', ') : '');
   fill('isPublic', edits ? (kept.isPublic ? '1' : '') : usual);
 }
 form.addEventListener('change', ({ target }) => { if (target.name === 'kind') adapt(); });
@@ -108,7 +111,7 @@ form.onsubmit = async (event) => {
   problem('');
   at('saved').hidden = true;
   if (f.limit && !/^[1-9]\d{0,9}$/.test(f.limit.trim())) {
-    problem('The limit must be a whole number, 1 or more. Leave it empty for no limit.');
+    problem(t('extension.badLimit'));
     at('limit').focus();
     return;
   }
@@ -117,7 +120,7 @@ form.onsubmit = async (event) => {
     password: f.password, limit: f.limit.trim(), atLimit: f.atLimit, tab: { id: tab.id, windowId: tab.windowId }, ...(kind === 'bookmark' && kept && { id: kept.id }),
   };
   at('save').disabled = true;
-  at('save').textContent = 'Saving …';
+  at('save').textContent = t('extension.saving');
   if (drawn) Object.assign(fields, { kind: drawn.name, values: valuesOf(drawn.fields, at('own')) });
   const answer = await ext.runtime.sendMessage({ save: drawn ? 'record' : kind, fields }).catch((e) => ({ problem: e.message }));
   at('save').disabled = false;
@@ -126,7 +129,7 @@ form.onsubmit = async (event) => {
     saved = answer.saved.address;
     const copied = (await settings()).copy && saved && await copy(saved);
     at('saved').hidden = false;
-    at('saved-text').textContent = copied ? `${answer.saved.text} The link is copied${f.isPublic ? '' : '; only you can open it'}.` : answer.saved.text;
+    at('saved-text').textContent = [answer.saved.text, copied && t(f.isPublic ? 'extension.linkCopied' : 'extension.linkCopiedPrivate')].filter(Boolean).join(' ');
     at('copy-saved').hidden = !saved;
     wrote.clear();
     drawn = null;
@@ -136,7 +139,7 @@ form.onsubmit = async (event) => {
     freshTags();
   } else {
     if (answer) await seen();
-    failed({ connect: answer?.connect, message: answer?.problem ?? 'The browser ended the extension while it was saving. Check whether the item was saved before you try again.' });
+    failed({ connect: answer?.connect, message: answer?.problem ?? t('extension.interrupted') });
   }
   adapt();
 };
@@ -149,7 +152,7 @@ form.onkeydown = (event) => {
 async function copying(button, text) {
   clearTimeout(button.timer);
   button.label ??= button.textContent;
-  at('said').textContent = button.textContent = await copy(text) ? 'Copied' : 'Not copied';
+  at('said').textContent = button.textContent = await copy(text) ? t('extension.copied') : t('extension.notCopied');
   button.timer = setTimeout(() => { button.textContent = button.label; at('said').textContent = ''; }, 1500);
 }
 
@@ -164,8 +167,8 @@ async function showRecent() {
   const list = await recent();
   at('recent').replaceChildren(...list.map((r) => {
     const title = r.title || r.originalName || r.description || r.originalUrl || r.content?.split('\n')[0] || r.url;
-    const button = h('button', { className: 'quiet', type: 'button', textContent: 'Copy' });
-    button.setAttribute('aria-label', `Copy the link of ${title}`);
+    const button = h('button', { className: 'quiet', type: 'button', textContent: t('extension.copy') });
+    button.setAttribute('aria-label', t('extension.copyOf', { title }));
     button.onclick = () => copying(button, addressOf(r));
     return h('li', {}, h('a', { href: addressOf(r), target: '_blank', rel: 'noopener', title }, h('span', {}, title)),
       h('small', {}, capitalized(all.find((k) => k.name === r.kind)?.one ?? 'file')), button);
@@ -188,12 +191,12 @@ function suggest() {
   const names = input.value.split(',');
   const part = names.pop().trim().toLowerCase();
   const had = new Set(names.map((n) => n.trim().toLowerCase()));
-  const left = tags.filter((t) => !had.has(t.name.toLowerCase()) && t.name.toLowerCase() !== part);
-  const found = !part ? [] : [...new Set([...left.filter((t) => t.name.toLowerCase().startsWith(part)), ...left.filter((t) => t.name.toLowerCase().includes(part))])].slice(0, 6);
-  list.replaceChildren(...found.map((t, i) => {
-    const el = h('li', { id: `tag-${i}`, role: 'option' }, h('span', {}, t.name), h('small', { className: 'hint' }, String(t.count)));
-    el.onpointerdown = (event) => { event.preventDefault(); choose(t.name); };
-    el.dataset.name = t.name;
+  const left = tags.filter(({ name }) => !had.has(name.toLowerCase()) && name.toLowerCase() !== part);
+  const found = !part ? [] : [...new Set([...left.filter(({ name }) => name.toLowerCase().startsWith(part)), ...left.filter(({ name }) => name.toLowerCase().includes(part))])].slice(0, 6);
+  list.replaceChildren(...found.map(({ name, count }, i) => {
+    const el = h('li', { id: `tag-${i}`, role: 'option' }, h('span', {}, name), h('small', { className: 'hint' }, String(count)));
+    el.onpointerdown = (event) => { event.preventDefault(); choose(name); };
+    el.dataset.name = name;
     return el;
   }));
   move(-1);
@@ -243,7 +246,7 @@ const before = await seen();
 if (!now) {
   await unconnected();
 } else {
-  if (before) problem(`Last time: ${before}`);
+  if (before) problem(t('extension.lastTime', { problem: before }));
   at('where').textContent = tab.url ?? '';
   for (const el of form.elements.kind) {
     el.disabled = !isWeb(tab.url) && !['note', 'screenshot'].includes(el.value);
@@ -260,7 +263,7 @@ if (!now) {
     selectionOf(tab, 0).then((text) => { selection = text; }),
     bookmarkOf(tab.url).then((b) => {
       kept = b;
-      if (b) at('already').replaceChildren('You saved this page on ', new Date(b.createdAt).toLocaleDateString(), '. ', h('a', { href: addressOf(b), target: '_blank', rel: 'noopener' }, 'Show it'));
+      if (b) at('already').replaceChildren(t('extension.savedOn', { date: new Date(b.createdAt).toLocaleDateString(locale) }), ' ', h('a', { href: addressOf(b), target: '_blank', rel: 'noopener' }, t('extension.showIt')));
     }),
     freshTags(), showRecent(),
     freshForms().then(forms).then((kinds) => {

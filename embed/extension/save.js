@@ -3,6 +3,7 @@ import { ext } from './browser.js';
 import { api, connection, formOf, forms } from './client.js';
 import { passes, pause, Problem } from './connect.js';
 import { copied, fetched, selected } from './page.js';
+import { known, t } from './text.js';
 
 /** addressOf is the address where others can open an item. */
 export const addressOf = (r) => r.shareUrl ?? r.viewUrl ?? r.url;
@@ -48,7 +49,7 @@ const share = ({ isPublic, password, limit, atLimit }, name = 'maxViews') => ({
 const tagsOf = (text) => [...new Set((text ?? '').split(',').map((t) => t.trim()).filter(Boolean))];
 
 const needWeb = (address) => {
-  if (!isWeb(address)) throw new Problem('Only addresses that begin with http:// or https:// can be saved.');
+  if (!isWeb(address)) throw new Problem(t('extension.needWeb'));
 };
 
 /** bookmark saves an address. With an id, it changes that bookmark. */
@@ -57,14 +58,14 @@ export async function bookmark(f) {
   const k = await formOf('bookmark');
   const fields = { title: fit(k, 'title', f.title), description: fit(k, 'description', f.text), tags: tagsOf(f.tags), ...share(f) };
   const { data } = f.id ? await api('PATCH', `bookmarks/${f.id}`, fields) : await api('POST', 'bookmarks', { url: f.url, ...fields });
-  return done(data, f.id ? 'Bookmark changed.' : 'Bookmark saved.');
+  return done(data, f.id ? t('extension.bookmarkChanged') : t('extension.bookmarkSaved'));
 }
 
 /** note saves a text with the address of its page. */
 export async function note(f) {
-  if (!f.text?.trim() && !f.title?.trim()) throw new Problem('There is no text to save. Select some text first, or write some.');
+  if (!f.text?.trim() && !f.title?.trim()) throw new Problem(t('extension.noText'));
   const { data } = await api('POST', 'notes', { title: fit(await formOf('note'), 'title', f.title), content: f.text ?? '', ...(isWeb(f.url) && { sourceUrl: f.url }), tags: tagsOf(f.tags), ...share(f) });
-  return done(data, 'Note saved.');
+  return done(data, t('extension.noteSaved'));
 }
 
 /** link creates a short link. */
@@ -72,19 +73,19 @@ export async function link(f) {
   needWeb(f.url);
   const k = await formOf('shortlink');
   const { data } = await api('POST', 'shorten', { originalUrl: f.url, ...(f.title && { description: fit(k, 'description', f.title) }), tags: tagsOf(f.tags), ...share(f, k.limit) });
-  return done(data, 'Short link created.');
+  return done(data, t('extension.linkCreated'));
 }
 
 /** record saves an item of a kind that the extension knows only by its form. */
 export async function record(f) {
   const k = await formOf(f.kind);
-  if (!k) throw new Problem('Your server no longer has this kind of item. Open the pop-up again.');
+  if (!k) throw new Problem(t('extension.noKind'));
   try {
     const { data } = await api('POST', k.api, { ...f.values, tags: tagsOf(f.tags), ...share(f, k.limit) });
-    return done(data, `${k.one[0].toUpperCase()}${k.one.slice(1)} saved.`);
+    return done(data, t('extension.kindSaved', { kind: k.one[0].toUpperCase() + k.one.slice(1) }));
   } catch (e) {
     const label = (name) => k.fields.find((x) => x.name === name)?.label ?? name;
-    if (e.fields) e.message = Object.entries(e.fields).map(([name, what]) => `${label(name)} ${what}.`).join(' ');
+    if (e.fields) e.message = Object.entries(e.fields).map(([name, what]) => `${label(name)} ${known(`problems.${what}`, what)}.`).join(' ');
     throw e;
   }
 }
@@ -100,18 +101,15 @@ async function upload(blob, name, f) {
 /** The largest file that a page can hand over, in bytes. */
 const maxInPage = 32 << 20;
 
-const shut = 'The site does not let the extension read this';
-const instead = 'Open it in a separate tab and save the page as a file there.';
-
 /**
  * file uploads what is at an address. The extension or the page in the tab reads it, if the site allows that. Otherwise
  * the server fetches it, if it may.
  */
 export async function file(f) {
   const got = await grab(f.url, f.tab, f.frame);
-  if (got) return done(await upload(got.blob, nameOf(f.name, got, f.url), f), 'File saved.');
+  if (got) return done(await upload(got.blob, nameOf(f.name, got, f.url), f), t('extension.fileSaved'));
   if (isWeb(f.url)) return remote(f);
-  throw new Problem(`${shut}. ${instead}`);
+  throw new Problem(t('extension.notReadable'));
 }
 
 /** How long remote follows a fetch by the server, in milliseconds. Nobody watches a button for longer. */
@@ -132,8 +130,8 @@ export async function remote(f, { sleep = pause, now = Date.now } = {}) {
       url: f.url, ...(name && { name }), ...(f.text && { description: fit(await formOf('file'), 'description', f.text) }), tags: tagsOf(f.tags), ...share(f),
     }));
   } catch (e) {
-    if ([403, 404, 405].includes(e.status)) throw new Problem(`${shut}. ${instead}`); // the server does not fetch files, or this key does not allow it
-    if (e.fields?.url) throw new Problem(`${shut}, and your server refuses to fetch it. The address ${e.fields.url}. ${instead}`);
+    if ([403, 404, 405].includes(e.status)) throw new Problem(t('extension.notReadable')); // the server does not fetch files, or this key does not allow it
+    if (e.fields?.url) throw new Problem(t('extension.refused', { why: e.fields.url }));
     throw e;
   }
   const { id } = job;
@@ -147,20 +145,20 @@ export async function remote(f, { sleep = pause, now = Date.now } = {}) {
   }
   switch (job.state) {
     case 'done': {
-      const text = 'Your server has fetched the file and saved it.';
+      const text = t('extension.fetched');
       if (!job.file) return { address: '', text };
       const { data } = await api('GET', `files/${job.file.id}`).catch(() => ({ data: job.file }));
       return done(data, text);
     }
     case 'failed':
-      throw new Problem(`${shut}, and your server could not fetch it: ${job.error} ${instead}`);
+      throw new Problem(t('extension.failedToo', { why: job.error }));
     case 'cancelled':
-      throw new Problem('The fetch was cancelled on your server.');
+      throw new Problem(t('extension.cancelled'));
   }
   const { server } = await connection();
   return {
     address: '', later: true, see: `${server}/remote-upload`,
-    text: job.error ? `Your server could not fetch the file yet and will try again: ${job.error}` : 'Your server is still fetching the file. It will then appear in your files.',
+    text: job.error ? t('extension.retrying', { why: job.error }) : t('extension.fetching'),
   };
 }
 
@@ -226,13 +224,13 @@ export async function screenshot(f) {
   try {
     shot = await ext.tabs.captureVisibleTab(f.tab.windowId, { format: 'png' });
   } catch {
-    throw new Problem('The browser does not let extensions take a picture of this page.');
+    throw new Problem(t('extension.noShot'));
   }
   const blob = await (await fetch(shot)).blob();
   const now = new Date(Date.now() - new Date().getTimezoneOffset() * 60_000).toISOString();
-  const name = `${cut(f.title || 'Screenshot', 120)} ${now.slice(0, 10)} ${now.slice(11, 19).replaceAll(':', '.')}.png`;
+  const name = `${cut(f.title || t('extension.screenshot'), 120)} ${now.slice(0, 10)} ${now.slice(11, 19).replaceAll(':', '.')}.png`;
   const note = f.text || (isWeb(f.url) ? f.url : '');
-  return done(await upload(blob, nameOf(name, { blob }, ''), { ...f, text: note }), 'Saved the screenshot.');
+  return done(await upload(blob, nameOf(name, { blob }, ''), { ...f, text: note }), t('extension.shotSaved'));
 }
 
 const done = (record, text) => ({ id: record.id, address: addressOf(record), text });

@@ -2,6 +2,7 @@
 "use strict";
 
 (() => {
+  const texts = document.currentScript.dataset;
   const form = document.querySelector("form[data-challenge]");
   const challenge = JSON.parse(form.dataset.challenge);
   const note = document.getElementById("proof");
@@ -10,7 +11,7 @@
 
   note.hidden = false;
   const worker = new Worker(form.dataset.worker);
-  worker.onerror = () => { note.textContent = "The check that you are not a bot failed. Reload the page."; };
+  worker.onerror = () => { note.textContent = texts.failed; };
   worker.onmessage = (e) => {
     worker.terminate();
     const { algorithm, challenge: asked, salt, signature } = challenge;
@@ -23,6 +24,6 @@
     if (field.value) return;
     e.preventDefault();
     wanted = true;
-    note.textContent = "One moment: your browser is checking that you are not a bot.";
+    note.textContent = texts.runs;
   });
 })();

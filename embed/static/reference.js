@@ -13,22 +13,23 @@ function withoutAlignment(schema) {
 }
 
 (async () => {
+  const texts = document.currentScript.dataset;
   const main = document.getElementById("reference");
   const state = document.getElementById("state");
   const explanation = Array.from(state.childNodes);
-  state.textContent = "Loading …";
+  state.textContent = texts.loading;
 
   let schema;
   try {
     const answer = await fetch(main.dataset.schema, { headers: { accept: "application/json" } });
-    if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
+    if (!answer.ok) throw new Error(texts.status.replace("{status}", answer.status));
     schema = withoutAlignment(await answer.json());
   } catch (problem) {
-    state.replaceChildren(`The schema could not be loaded: ${problem.message}. Reload the page to try again.`);
+    state.replaceChildren(texts.failed.replace("{why}", problem.message));
     return;
   }
   if (typeof SwaggerUIBundle !== "function") {
-    explanation[0].textContent = "The viewer could not be loaded. The OpenAPI schema is at ";
+    explanation[0].textContent = texts.noViewer;
     state.replaceChildren(...explanation);
     return;
   }

@@ -1,7 +1,7 @@
 // Sends files from the page of an upload link, one after another, and shows the progress. It sends large files in pieces.
 // They continue after a pause or a lost connection, and when the user closes the page and chooses the same file again.
 // Without this script, the form itself sends the files.
-"use strict";
+import { bytes as size, seconds as time, t } from './text.js';
 
 (() => {
   const form = document.getElementById("up");
@@ -21,14 +21,6 @@
   $("hint").hidden = false;
   input.required = false;
 
-  const size = (n) => {
-    let unit = -1;
-    if (n < 1000) return n === 1 ? "1 byte" : `${n} bytes`;
-    do { n /= 1000; unit++; } while (n >= 999.5 && unit < 3);
-    return `${n.toFixed(n < 99.95 ? 1 : 0)} ${["kB", "MB", "GB", "TB"][unit]}`;
-  };
-  const time = (s) => s < 60 ? `${Math.max(1, Math.round(s))} s` : s < 3600 ? `${Math.round(s / 60)} min` : `${Math.floor(s / 3600)} h ${Math.round(s % 3600 / 60)} min`;
-
   const make = (name, text, props) => Object.assign(document.createElement(name), { textContent: text ?? "" }, props);
 
   // ---- The list ----
@@ -39,13 +31,13 @@
       f.again = make("button", "", { type: "button", className: "quiet", onclick: () => { if (f.state === "sends") return halt(f); mark(f, "waits", size(file.size)); run(); } });
       f.drop = make("button", "", { type: "button", className: "quiet", onclick: () => remove(f) });
       mark(f, "waits", size(file.size));
-      f.bar.setAttribute("aria-label", `Progress of ${file.name}`);
+      f.bar.setAttribute("aria-label", t("up.progressOf", { name: file.name }));
       const tools = make("span");
       tools.append(f.again, f.drop);
       f.row.append(make("b", file.name), f.note, tools, f.bar);
       files.push(f);
       list.append(f.row);
-      if (file.size > max) mark(f, "refused", `Too large: the limit is ${size(max)}`);
+      if (file.size > max) mark(f, "refused", t("up.tooLarge", { size: size(file.size), limit: size(max) }));
     }
     if (files.length && captcha === "pow") pass().catch(() => {});
     if (captcha && captcha !== "pow") widget();
@@ -72,8 +64,8 @@
       b.textContent = text;
       b.setAttribute("aria-label", `${text} ${f.file.name}`);
     };
-    label(f.again, { failed: "Retry", halts: "Resume", sends: f.file.size > large ? "Pause" : "" }[state] ?? "");
-    label(f.drop, { sends: "Cancel", halts: "Cancel", done: "" }[state] ?? "Remove");
+    label(f.again, { failed: t("up.retry"), halts: t("up.resume"), sends: f.file.size > large ? t("up.pause") : "" }[state] ?? "");
+    label(f.drop, { sends: t("up.cancel"), halts: t("up.cancel"), done: "" }[state] ?? t("up.remove"));
   }
 
   input.addEventListener("change", take);
@@ -99,7 +91,7 @@
   async function json(path, body) {
     const answer = await fetch(api + path, body && { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
     const data = await answer.json().catch(() => ({}));
-    if (!answer.ok) throw new Error(data.error ?? "The server cannot be reached.");
+    if (!answer.ok) throw new Error(data.error ?? t("up.unreachable"));
     return data;
   }
 
@@ -109,13 +101,13 @@
   }
 
   async function prove() {
-    work.textContent = "Checking that you are not a bot. This takes a few seconds …";
+    work.textContent = t("up.checking");
     try {
       const c = await json("captcha/challenge");
       const number = await new Promise((done, fail) => {
         const w = new Worker(worker);
         w.onmessage = (e) => { w.terminate(); done(e.data); };
-        w.onerror = () => { w.terminate(); fail(new Error("The captcha could not be solved. Reload the page.")); };
+        w.onerror = () => { w.terminate(); fail(new Error(t("up.captchaFailed"))); };
         w.postMessage(c);
       });
       return await trade(btoa(JSON.stringify({ algorithm: c.algorithm, challenge: c.challenge, number, salt: c.salt, signature: c.signature })));
@@ -132,7 +124,7 @@
     const broken = () => { // this widget is lost: the next try makes a new one
       if (shown === mine) shown = null;
       mine.script.remove();
-      work.textContent = "The captcha could not be loaded. Check whether something blocks it.";
+      work.textContent = t("up.captchaMissing");
       mine.fail?.(new Error(work.textContent));
     };
     const place = $("widget");
@@ -158,7 +150,7 @@
     widget();
     const mine = shown;
     if (!mine.token) {
-      work.textContent = "Please solve the captcha.";
+      work.textContent = t("up.solve");
       await new Promise((done, fail) => { mine.wake = done; mine.fail = fail; });
       work.textContent = "";
     }
@@ -191,7 +183,7 @@
       rate = rate ? rate * 0.7 + speed * 0.3 : speed;
       since = now;
       before = gone;
-      f.note.textContent = `${size(gone)} of ${size(total)}, ${size(rate)}/s` + (rate ? `, ${time((total - gone) / rate)} left` : "");
+      f.note.textContent = t(rate ? "up.progressLeft" : "up.progress", { sent: size(gone), all: size(total), rate: size(rate), time: rate && time((total - gone) / rate) });
     };
   }
 
@@ -199,16 +191,17 @@
     sent++;
     const left = document.getElementById("left");
     if (left) {
-      const n = Math.max(0, parseInt(left.textContent, 10) - 1 || 0);
-      left.textContent = n ? `${n} more ${n === 1 ? "file" : "files"}` : "No more files";
+      const n = Math.max(0, Number(left.dataset.n) - 1);
+      left.dataset.n = n;
+      left.textContent = n ? t("up.left", { n }) : t("up.noneLeft");
     }
-    mark(f, "done", item?.status === "pending" ? "Sent; waiting for approval" : "Sent");
+    mark(f, "done", item?.status === "pending" ? t("up.waiting") : t("up.sent"));
   }
 
   // missed shows why a file was not received, and whether another try may help.
   function missed(f, status, text) {
     if (status === 401) return location.reload();
-    mark(f, status === 0 || status >= 429 || status === 400 ? "failed" : "refused", text ?? (status ? `The server answered with status ${status}.` : "The server cannot be reached."));
+    mark(f, status === 0 || status >= 429 || status === 400 ? "failed" : "refused", text ?? (status ? t("up.status", { status: String(status) }) : t("up.unreachable")));
   }
 
   // ---- In pieces ----
@@ -226,13 +219,13 @@
   function halt(f) {
     f.timer = clearTimeout(f.timer);
     f.tus?.pause(f);
-    mark(f, "halts", `Paused at ${size(f.sent ?? 0)} of ${size(f.file.size)}`);
+    mark(f, "halts", t("up.paused", { sent: size(f.sent ?? 0), all: size(f.file.size) }));
     f.leave?.();
   }
 
   // pieces returns when the file was received, or when only the user can continue.
   async function pieces(f) {
-    mark(f, "sends", "Sending …");
+    mark(f, "sends", t("up.sending"));
     let tus;
     try { tus = await import(form.dataset.tus); } catch { return missed(f, 0); }
     if (f.state !== "sends") return; // removed or paused
@@ -269,7 +262,7 @@
             return done();
           }
           const wait = Math.min(30000, 1000 * 3 ** f.tries++);
-          f.note.textContent = `Interrupted; trying again in ${time(wait / 1000)}`;
+          f.note.textContent = t("up.retrying", { time: time(wait / 1000) });
           f.timer = setTimeout(go, wait);
         },
       };
@@ -307,7 +300,7 @@
 
   async function one(f) {
     if (f.file.size > large) return pieces(f);
-    mark(f, "sends", "Sending …");
+    mark(f, "sends", t("up.sending"));
     for (let tries = 0; ; tries++) {
       let answer;
       try { answer = await transfer(f, await pass()); } catch (e) { answer = { status: 0, data: { error: e.message } }; }
@@ -327,7 +320,7 @@
     busy = send.disabled = false;
     const halts = files.filter((f) => f.state === "halts").length;
     const left = files.filter((f) => f.state !== "done").length - halts;
-    said.textContent = halts && !left ? `Paused. You can resume now, or come back and choose the same ${halts === 1 ? "file" : "files"}.` : sent && !left ? `Thank you. ${sent === 1 ? "One file" : `${sent} files`} received.` : left ? `${left} of ${files.length} could not be sent.` : "";
+    said.textContent = halts && !left ? t("up.pausedHelp", { n: halts }) : sent && !left ? t("up.thanks", { n: sent }) : left ? t("up.notSent", { left, n: files.length }) : "";
   }
 
   // take adds the files in the field to the list. They may have been chosen before this script ran, or restored by the browser.
@@ -342,6 +335,6 @@
     e.preventDefault();
     take();
     if (files.some((f) => f.state === "waits")) run();
-    else { said.textContent = "Choose a file first."; input.focus(); }
+    else { said.textContent = t("up.chooseFirst"); input.focus(); }
   });
 })();

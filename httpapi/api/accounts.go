@@ -22,12 +22,14 @@ import (
 // MeForm is what users can change about their own account.
 type MeForm struct {
 	name              string
+	language          record.Language
 	password, current field.Secret
 	revoke            revoke
 }
 
 func (f *MeForm) Fields(s *field.Set) {
 	s.Name("displayName", &f.name, record.MaxName).Says("Name to show.", `"Ann"`)
+	field.MaybeChoice(s, "language", &f.language, record.Languages).Says("Language of pages and the app; null leaves it to the browser.", `"de"`)
 	s.Secret("password", &f.password).Says("A new password of at least 8 bytes. The 10 000 most common passwords and those that contain the user name are refused.", `"correct horse battery"`)
 	s.Secret("currentPassword", &f.current).Says("The current password; required with a new one.", `"open sesame"`)
 	f.revoke.Fields(s)
@@ -73,7 +75,7 @@ func readMe(c *web.Request) error {
 }
 
 var EditMe = web.Operation{
-	Tag: "account", Summary: "Changes the caller's name or password.",
+	Tag: "account", Summary: "Changes the caller's name, language or password.",
 	Body: web.BodyOf("MeEdit"), Reply: web.Reply{Status: 200, Doc: "The account.", Body: web.DataOf("User")}, Fails: []int{409, 429}, Serve: editMe,
 }
 
@@ -114,11 +116,11 @@ func editMe(c *web.Request) error {
 		if err != nil {
 			return err
 		}
-		form := &MeForm{name: u.DisplayName}
+		form := &MeForm{name: u.DisplayName, language: u.Language}
 		if err := field.Patch(form, in); err != nil {
 			return err
 		}
-		u.DisplayName = form.name
+		u.DisplayName, u.Language = form.name, form.language
 		if form.password.Said {
 			if u.Password != before {
 				return &record.Error{Fault: record.Taken, Code: "password_changed", Text: "Another request has just changed the password."}
@@ -484,7 +486,7 @@ func claim(c *web.Request) error {
 	if e, ok := errors.AsType[*record.Error](err); ok && e.Fault == record.Invalid {
 		return c.RespondPage(http.StatusUnprocessableEntity, embed.ClaimPage{
 			Base: c.Site.Prefix(), UserName: values.Get("username"), Shortest: record.MinPassword,
-			Errors: embed.ClaimErrors{UserName: sentence("The name", e.Fields["username"]), Password: sentence("The password", e.Fields["password"]), Repeat: sentence("This", e.Fields["repeat"])},
+			Errors: embed.ClaimErrors{UserName: claimProblem(c, "claim.nameProblem", e.Fields["username"]), Password: claimProblem(c, "claim.passwordProblem", e.Fields["password"]), Repeat: claimProblem(c, "claim.repeatProblem", e.Fields["repeat"])},
 		})
 	}
 	if err != nil {
@@ -516,11 +518,12 @@ func claim(c *web.Request) error {
 	return c.RespondPage(http.StatusCreated, embed.ClaimedPage{Base: c.Site.Prefix(), UserName: form.name, APIKey: secret, Address: c.Site.Base})
 }
 
-func sentence(subject, problem string) string {
+// claimProblem is a sentence about a field; "" if nothing is wrong with it.
+func claimProblem(c *web.Request, key, problem string) string {
 	if problem == "" {
 		return ""
 	}
-	return subject + " " + problem + "."
+	return c.Lang().T(key, "problem", c.Lang().Problem(problem))
 }
 
 // CollectStats counts accounts, records and bytes of the instance.

@@ -77,7 +77,7 @@ func askDeletion(c *web.Request) error {
 		if err != nil {
 			return err
 		}
-		page.Kind = web.Title(r.Kind.View().One)
+		page.Kind = web.Title(web.ViewOf(r.Kind, c.Lang()).One)
 		page.Title, err = givenName(r)
 		return err
 	}); err != nil {
@@ -99,5 +99,5 @@ func deleteByAddress(c *web.Request) error {
 	}); err != nil {
 		return err
 	}
-	return c.RespondPage(http.StatusOK, embed.MessagePage{Base: c.Site.Prefix(), Title: "Deleted", Text: "It was deleted permanently."})
+	return c.RespondPage(http.StatusOK, embed.MessagePage{Base: c.Site.Prefix(), Title: c.Lang().T("delete.deleted"), Text: c.Lang().T("delete.done")})
 }

@@ -26,6 +26,7 @@ import (
 
 // Viewing is an item to show on its page, after access was checked.
 type Viewing struct {
+	Lang  embed.Lang // of the page; "" is English
 	Shown *record.Shown
 	Body  record.Body
 	Owner record.User
@@ -52,6 +53,7 @@ const (
 // ItemPage makes the page of an item. Addresses that users entered become links only if they
 // are web addresses.
 func ItemPage(s *web.Site, v Viewing) (embed.ItemPage, error) {
+	v.Lang = cmp.Or(v.Lang, embed.English)
 	p := embed.ItemPage{
 		Base: s.Prefix(), Origin: s.Content, Address: v.Address, Title: v.Body.Title(), Owner: DisplayName(v.Owner),
 		Created: v.Shown.Created, Updated: v.Shown.Updated, Expires: v.Shown.Expires,
@@ -71,27 +73,26 @@ func ItemPage(s *web.Site, v Viewing) (embed.ItemPage, error) {
 		}
 		p.QR = code
 	}
+	p.Kind = web.Title(web.ViewOf(v.Shown.Kind, v.Lang).One)
 	var err error
 	switch b := v.Body.(type) {
 	case *record.File:
 		err = filePage(s, &p, b, v)
 	case *record.Note:
-		p.Kind, p.Raw = "Note", v.Raw
+		p.Raw = v.Raw
 		p.Note = &embed.NoteView{Source: linkView(b.SourceURL)}
 		p.Note.Body, err = s.Renders.Markdown(b.Content)
 	case *record.Snippet:
-		p.Kind, p.Raw, p.Download = "Snippet", v.Raw, v.Download
+		p.Raw, p.Download = v.Raw, v.Download
 		p.Snippet, err = s.Renders.Code(b.Content, b.Language, b.Name)
 	case *record.Bookmark:
-		p.Kind, p.Description = "Bookmark", b.Description
+		p.Description = b.Description
 		link := linkView(b.URL)
 		p.Bookmark, p.Icon = &link, v.Icon
 	case *record.Game:
-		p.Kind = "Game"
-		game := gameView(b, "")
+		game := gameView(v.Lang, b, "")
 		p.Game = &game
 	case *record.Link:
-		p.Kind = "Short link"
 		if b.Description == "" {
 			p.Title = v.Shown.Slug
 		}
@@ -117,19 +118,19 @@ func DisplayName(u record.User) string {
 // fieldsPage shows the fields of a kind in the order and under the labels of its
 // form.
 func fieldsPage(s *web.Site, p *embed.ItemPage, v Viewing) error {
-	view := v.Shown.Kind.View()
+	view := web.ViewOf(v.Shown.Kind, v.Lang)
 	values, err := field.Parse(field.AppendJSON(nil, v.Body))
 	if err != nil {
 		return err
 	}
-	p.Kind, p.Fields = web.Title(view.One), new(embed.FieldsView)
+	p.Fields = new(embed.FieldsView)
 	for _, in := range view.Inputs {
 		text, _ := values[in.Name].(string)
 		switch value := values[in.Name].(type) {
 		case json.Number:
 			text = value.String()
 		case bool:
-			text = map[bool]string{true: "Yes", false: "No"}[value]
+			text = v.Lang.T(map[bool]string{true: "page.yes", false: "page.no"}[value])
 		}
 		if strings.TrimSpace(text) == "" || text == p.Title {
 			continue
@@ -142,13 +143,13 @@ func fieldsPage(s *web.Site, p *embed.ItemPage, v Viewing) error {
 		case in.Type == "url":
 			f.Links = append(f.Links, embed.NamedLink{Label: in.Label, LinkView: linkView(text)})
 		case in.Type == "choice":
-			f.Facts = append(f.Facts, embed.Fact{Label: in.Label, Value: record.Spoken(text)})
+			f.Facts = append(f.Facts, embed.Fact{Label: in.Label, Value: in.Choices.Words(text)})
 		case in.Type == "time":
 			at, err := time.Parse(time.RFC3339, text)
 			if err != nil {
 				return err
 			}
-			f.Facts = append(f.Facts, embed.Fact{Label: in.Label, Value: at.UTC().Format("2 January 2006, 15:04 UTC")})
+			f.Facts = append(f.Facts, embed.Fact{Label: in.Label, Value: v.Lang.Time(at)})
 		case in.Type != "text":
 			f.Facts = append(f.Facts, embed.Fact{Label: in.Label, Value: text})
 		case in.Code:
@@ -170,9 +171,9 @@ func fieldsPage(s *web.Site, p *embed.ItemPage, v Viewing) error {
 }
 
 func filePage(s *web.Site, p *embed.ItemPage, b *record.File, v Viewing) error {
-	p.Kind, p.Description, p.Raw, p.Download = mediaName(b.MimeType, b.OriginalName), b.Description, v.Raw, v.Download
+	p.Kind, p.Description, p.Raw, p.Download = mediaName(v.Lang, b.MimeType, b.OriginalName), b.Description, v.Raw, v.Download
 	f := &embed.FileView{
-		Size: SizeText(b.Size), Bytes: strconv.FormatInt(b.Size, 10), Type: b.MimeType, SHA256: b.SHA256,
+		Size: v.Lang.Size(b.Size), Bytes: v.Lang.T("format.bytes", "n", b.Size), Type: b.MimeType, SHA256: b.SHA256,
 	}
 	p.File = f
 	class := record.ClassOf(b.MimeType)
@@ -310,18 +311,27 @@ func linkView(address string) embed.LinkView {
 	return v
 }
 
-func gameView(b *record.Game, address string) embed.GameView {
+func gameView(l embed.Lang, b *record.Game, address string) embed.GameView {
 	v := embed.GameView{
-		Title: b.Name, Address: address, Platform: b.Platform, Status: record.Spoken(string(b.Status)), Notes: b.Notes,
+		Title: b.Name, Address: address, Platform: b.Platform, Status: statusName(l, b.Status), Notes: b.Notes,
 		Store: linkView(b.StoreURL), Cover: linkView(b.CoverURL),
 	}
 	if b.Rating >= 0 {
-		v.Rating = strconv.FormatInt(b.Rating, 10) + " of 10"
+		v.Rating = l.T("games.rating", "n", b.Rating)
 	}
 	if b.Playtime >= 0 {
 		v.Played = playtime(b.Playtime)
 	}
 	return v
+}
+
+// statusName is the status of a game in words; "" if it has none.
+func statusName(l embed.Lang, status record.GameStatus) string {
+	if status == "" {
+		return ""
+	}
+	view := web.ViewOf(record.Games, l)
+	return view.Input("status").Choices.Words(string(status))
 }
 
 func playtime(minutes int64) string {
@@ -343,17 +353,17 @@ type ListedGame struct {
 
 // GamesPage makes the page of a user's public games. Games with the same status keep the
 // given order.
-func GamesPage(s *web.Site, owner record.User, address string, games []ListedGame) embed.GamesPage {
+func GamesPage(s *web.Site, l embed.Lang, owner record.User, address string, games []ListedGame) embed.GamesPage {
 	p := embed.GamesPage{Base: s.Prefix(), Address: address, Owner: DisplayName(owner)}
 	// Games that are being played come first: visitors ask about those.
 	for _, status := range []record.GameStatus{"playing", "finished", "backlog", "wishlist", "dropped", ""} {
-		g := embed.GameGroup{Name: record.Spoken(string(status))}
+		g := embed.GameGroup{Name: statusName(l, status)}
 		if status == "" {
-			g.Name = "Others"
+			g.Name = l.T("games.others")
 		}
 		for _, game := range games {
 			if game.Game.Status == status {
-				g.Games = append(g.Games, gameView(game.Game, game.Address))
+				g.Games = append(g.Games, gameView(l, game.Game, game.Address))
 			}
 		}
 		if len(g.Games) > 0 {
@@ -363,28 +373,8 @@ func GamesPage(s *web.Site, owner record.User, address string, games []ListedGam
 	return p
 }
 
-// SizeText is a size for people, in decimal units like in file managers.
-func SizeText(n int64) string {
-	if n == 1 {
-		return "1 byte"
-	}
-	if n < 1000 {
-		return strconv.FormatInt(n, 10) + " bytes"
-	}
-	value, unit := float64(n), 0
-	for value >= 999.5 && unit < len(" kMGTP")-1 {
-		value /= 1000
-		unit++
-	}
-	digits := 0
-	if value < 9.95 {
-		digits = 1
-	}
-	return strconv.FormatFloat(value, 'f', digits, 64) + " " + " kMGTP"[unit:unit+1] + "B"
-}
-
 // mediaName is a name for the type of a file.
-func mediaName(mimeType, name string) string {
+func mediaName(l embed.Lang, mimeType, name string) string {
 	_, sub, _ := strings.Cut(mimeType, "/")
 	sub = strings.ToUpper(strings.TrimSuffix(strings.TrimPrefix(sub, "x-"), "+xml"))
 	if other := map[string]string{"MPEG": "MP3", "QUICKTIME": "QuickTime", "MATROSKA": "Matroska", "VND.MICROSOFT.ICON": "Icon"}[sub]; other != "" {
@@ -393,26 +383,26 @@ func mediaName(mimeType, name string) string {
 	known := media.Inline(mimeType) || len(sub) <= len("QuickTime")
 	switch class := record.ClassOf(mimeType); {
 	case class == record.PDF:
-		return "PDF document"
+		return l.T("media.pdf")
 	case class == record.Text:
-		return "Text file"
+		return l.T("media.text")
 	case class == record.Image && known:
-		return sub + " picture"
+		return l.T("media.imageOf", "type", sub)
 	case class == record.Image:
-		return "Picture"
+		return l.T("media.image")
 	case class == record.Video && known:
-		return sub + " video"
+		return l.T("media.videoOf", "type", sub)
 	case class == record.Video:
-		return "Video"
+		return l.T("media.video")
 	case class == record.Audio && known:
-		return sub + " audio"
+		return l.T("media.audioOf", "type", sub)
 	case class == record.Audio:
-		return "Audio"
+		return l.T("media.audio")
 	}
 	ext := strings.ToUpper(strings.TrimPrefix(path.Ext(name), "."))
 	plain := func(r rune) bool { return (r < 'A' || r > 'Z') && (r < '0' || r > '9') }
 	if ext == "" || len(ext) > 5 || slices.ContainsFunc([]rune(ext), plain) {
-		return "File"
+		return l.T("media.file")
 	}
-	return ext + " file"
+	return l.T("media.fileOf", "type", ext)
 }

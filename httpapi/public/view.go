@@ -80,7 +80,7 @@ func viewing(c *web.Request, r *record.Record, owned bool) (Viewing, error) {
 	if err != nil {
 		return Viewing{}, err
 	}
-	v := Viewing{Shown: new(record.Shown), Body: body, Own: owned, Address: c.Site.Base + "/v/" + r.Slug}
+	v := Viewing{Lang: c.Lang(), Shown: new(record.Shown), Body: body, Own: owned, Address: c.Site.Base + "/v/" + r.Slug}
 	if err := c.Site.Store.View(func(tx *kv.Tx) error {
 		u, err := people.User(tx, r.Owner)
 		if err != nil {
@@ -178,7 +178,7 @@ func beginning(c *web.Request, r *record.Record, owned bool) ([]byte, error) {
 func locked(c *web.Request, slug, then string, p embed.Problem) embed.Page {
 	c.W.Header().Set("Cross-Origin-Resource-Policy", "same-origin")
 	return embed.LockedPage{
-		Base: c.Site.Prefix(), Action: leads[""] + url.PathEscape(slug), Then: then, Leaves: then == thenLink, Button: "Unlock", Problem: p,
+		Base: c.Site.Prefix(), Action: leads[""] + url.PathEscape(slug), Then: then, Leaves: then == thenLink, Button: c.Lang().T("locked.unlock"), Problem: p,
 	}
 }
 
@@ -201,7 +201,7 @@ func card(c *web.Request, r *record.Record) error {
 	if err := c.Site.Store.View(func(tx *kv.Tx) (err error) { u, err = people.User(tx, r.Owner); return err }); err != nil {
 		return err
 	}
-	page := embed.CardPage{Base: c.Site.Prefix(), Address: c.Site.Base + "/v/" + r.Slug, Title: b.Title(), Owner: DisplayName(*u), Kind: r.Kind.View().One}
+	page := embed.CardPage{Base: c.Site.Prefix(), Address: c.Site.Base + "/v/" + r.Slug, Title: b.Title(), Owner: DisplayName(*u), Kind: web.ViewOf(r.Kind, c.Lang()).One}
 	if link, ok := b.(*record.Link); ok {
 		page.Address = c.Site.Base + "/s/" + r.Slug
 		if link.Description == "" {
@@ -228,7 +228,7 @@ func unlockItem(c *web.Request) error {
 	c.R.Header.Set("X-Share-Password", values.Get("password"))
 	r, owned, err := Find(c, slug, record.Kinds)
 	if err == nil && values.Get("password") == "" && r.Password != "" && !owned {
-		return c.RespondPage(http.StatusUnauthorized, locked(c, slug, then, embed.Problem{Text: "Type the password."}))
+		return c.RespondPage(http.StatusUnauthorized, locked(c, slug, then, embed.Problem{Text: c.Lang().T("locked.type")}))
 	}
 	if err = Unlock(c, r, owned, err); err != nil {
 		return session.Problem(c, err, func(p embed.Problem) embed.Page { return locked(c, slug, then, p) })
@@ -283,7 +283,7 @@ func viewGames(c *web.Request) error {
 	if err != nil {
 		return err
 	}
-	p := GamesPage(c.Site, owner, c.Site.Base+"/g/"+url.PathEscape(owner.Name), games)
+	p := GamesPage(c.Site, c.Lang(), owner, c.Site.Base+"/g/"+url.PathEscape(owner.Name), games)
 	if more {
 		p.Most = len(games)
 	}

@@ -4,9 +4,7 @@ import (
 	"crypto/rand"
 	"crypto/subtle"
 	"encoding/binary"
-	"fmt"
 	"hash/maphash"
-	"math"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -174,19 +172,7 @@ func device(c *web.Request, u *record.User) string {
 }
 
 func TooMany(wait time.Duration) error {
-	return &record.Error{Fault: record.TooMany, Code: "too_many_guesses", Text: "Too many wrong passwords. Try again " + roundedUp(wait) + ".", Retry: wait}
-}
-
-// roundedUp is a waiting time in words, rounded up.
-func roundedUp(wait time.Duration) string {
-	switch n := int(math.Ceil(wait.Seconds())); {
-	case n <= 1:
-		return "in a second"
-	case n < 90:
-		return fmt.Sprintf("in %d seconds", n)
-	default:
-		return fmt.Sprintf("in %d minutes", (n+59)/60)
-	}
+	return &record.Error{Fault: record.TooMany, Code: "too_many_guesses", Text: "Too many wrong passwords. Try again " + record.In(wait) + ".", Retry: wait}
 }
 
 type SlugProbe struct {

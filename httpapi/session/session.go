@@ -33,6 +33,7 @@ func (v *ShownUser) Fields(s *field.Set) {
 	s.ID("id", &v.ID, field.Always).Says("Id of the user.", web.SampleID)
 	s.Ruled("username", &v.Name, record.CleanUserName, record.UserNamePattern, 64).Says("Name to sign in with.", `"ann"`)
 	s.Text("displayName", &v.DisplayName, record.MaxName).Says("Name to show.", `"Ann"`)
+	field.MaybeChoice(s, "language", &v.Language, record.Languages).Says("Language of pages and the app; null leaves it to the browser.", `"de"`)
 	field.Choice(s, "role", &v.Role, record.Roles).Says("What the user may do.", `"user"`)
 	s.Bool("disabled", &v.Disabled).Says("Whether the account is disabled.", `false`)
 	s.Bool("apiTokensDisabled", &v.TokensOff).Says("Whether the user's API keys are off.", `false`)
@@ -348,14 +349,14 @@ func postLogin(c *web.Request) error {
 // why and when to try again. It returns other errors.
 func Problem(c *web.Request, err error, page func(embed.Problem) embed.Page) error {
 	e, status := web.ClientError(err)
-	p := embed.Problem{Text: e.Text, Wait: e.Fault == record.TooMany || e.Fault == record.Busy}
+	p := embed.Problem{Text: web.ErrorText(e, c.Lang()), Wait: e.Fault == record.TooMany || e.Fault == record.Busy}
 	switch needed, ok := errors.AsType[*web.ProofNeeded](err); {
 	case ok:
 		challenge, err := json.Marshal(needed.Challenge)
 		if err != nil {
 			return err
 		}
-		p.Text, p.Challenge, p.Without = "Too many wrong passwords.", string(challenge), roundedUp(e.Retry)
+		p.Text, p.Challenge, p.Without = c.Lang().T("login.tooMany"), string(challenge), c.Lang().Wait(e.Retry)
 	case !p.Wait && e.Fault != record.Unauthorized:
 		return err
 	}
@@ -496,7 +497,7 @@ func (f *VerifyForm) Fields(s *field.Set) {
 
 // tooManyCodes is TooMany for codes of the device flow.
 func tooManyCodes(wait time.Duration) error {
-	return &record.Error{Fault: record.TooMany, Code: "too_many_guesses", Text: "Too many wrong codes. Try again " + roundedUp(wait) + ".", Retry: wait}
+	return &record.Error{Fault: record.TooMany, Code: "too_many_guesses", Text: "Too many wrong codes. Try again " + record.In(wait) + ".", Retry: wait}
 }
 
 // decideDevice approves or denies the client with the code. Codes cannot be guessed.
@@ -563,7 +564,7 @@ func answerDevice(c *web.Request, status int, code, problem string) error {
 		return c.Site.Store.View(func(tx *kv.Tx) (err error) { d, err = people.DeviceFor(tx, code); return err })
 	})
 	if kv.Missing(err) {
-		page.Problem = "This code is unknown or has expired after ten minutes. Check the code, or start again on the device."
+		page.Problem = c.Lang().T("device.unknown")
 		return c.RespondPage(http.StatusNotFound, page)
 	}
 	if err != nil {
@@ -588,14 +589,15 @@ func postDevice(c *web.Request) error {
 	}
 	d, err := decideDevice(c, code, approve)
 	if kv.Missing(err) {
-		return answerDevice(c, http.StatusNotFound, code, "This code is no longer valid. Start again on the device.")
+		return answerDevice(c, http.StatusNotFound, code, c.Lang().T("device.invalid"))
 	}
 	if err != nil {
 		return err
 	}
-	page := embed.MessagePage{Base: c.Site.Prefix(), Title: "Not connected", Text: record.ClientName(d.Client) + " was refused. You can close this page."}
+	l, client := c.Lang(), record.ClientName(d.Client)
+	page := embed.MessagePage{Base: c.Site.Prefix(), Title: l.T("device.notConnected"), Text: l.T("device.denied", "client", client)}
 	if approve {
-		page.Title, page.Text = "Connected", record.ClientName(d.Client)+" is connected to your account. You can close this page and return to it."
+		page.Title, page.Text = l.T("device.connected"), l.T("device.allowed", "client", client)
 	}
 	return c.RespondPage(http.StatusOK, page)
 }

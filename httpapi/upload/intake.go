@@ -349,14 +349,14 @@ func showLink(c *web.Request, status int, q *record.Request, came []*record.Item
 	}
 	page := embed.UploadPage{
 		Base: c.Site.Prefix(), Slug: q.Slug, Title: q.Title, Description: q.Description, Owner: l.owner, Expires: q.Expires,
-		Approval: q.Approval, Color: q.Color, MaxFile: l.file, FileSize: public.SizeText(l.file), Left: l.left, Types: q.Types,
+		Approval: q.Approval, Color: q.Color, MaxFile: l.file, FileSize: c.Lang().Size(l.file), Left: l.left, Types: q.Types,
 		SiteKey: l.siteKey, Problem: problem,
 	}
 	if l.captcha != record.CaptchaNone {
 		page.Captcha = string(l.captcha)
 	}
 	for _, i := range came {
-		page.Came = append(page.Came, embed.CameView{Name: i.Name, Size: public.SizeText(i.Size)})
+		page.Came = append(page.Came, embed.CameView{Name: i.Name, Size: c.Lang().Size(i.Size)})
 	}
 	return c.RespondPage(status, page)
 }
@@ -378,18 +378,18 @@ func postFiles(c *web.Request) error {
 	}
 	e, status := web.ClientError(err)
 	if e.Code == captcha.ErrNoCaptcha.Code {
-		return showLink(c, status, q, nil, "Nothing was sent. This link needs JavaScript, because your browser has to prove that you are not a bot.")
+		return showLink(c, status, q, nil, c.Lang().T("receive.captchaNeedsScript"))
 	}
 	switch e.Fault {
 	case record.Malformed, record.Denied, record.TooLarge, record.WrongType, record.Invalid, record.TooMany, record.Full:
-		return showLink(c, status, q, nil, e.Text)
+		return showLink(c, status, q, nil, web.ErrorText(e, c.Lang()))
 	}
 	return err
 }
 
 func lockedLink(c *web.Request, p embed.Problem) embed.Page {
 	return embed.LockedPage{
-		Base: c.Site.Prefix(), Action: "/up/" + url.PathEscape(c.Arg("slug")) + "/unlock", Button: "Continue", Problem: p,
+		Base: c.Site.Prefix(), Action: "/up/" + url.PathEscape(c.Arg("slug")) + "/unlock", Button: c.Lang().T("locked.continue"), Problem: p,
 	}
 }
 
@@ -405,7 +405,7 @@ func unlockUploadLink(c *web.Request) error {
 	c.R.Header.Set("X-Upload-Password", values.Get("password"))
 	q, err := requireOpenRequest(c, c.Arg("slug"))
 	if err == errUploadLocked { //nolint:errorlint // never wrapped
-		return c.RespondPage(http.StatusUnauthorized, lockedLink(c, embed.Problem{Text: "Type the password."}))
+		return c.RespondPage(http.StatusUnauthorized, lockedLink(c, embed.Problem{Text: c.Lang().T("locked.type")}))
 	}
 	if err != nil {
 		return session.Problem(c, err, func(p embed.Problem) embed.Page { return lockedLink(c, p) })

@@ -136,14 +136,18 @@ func (s *Site) Fail(w *AnswerWriter, r *http.Request, id string, err error) {
 		}
 		body = pack(h, r, body)
 	case TakesPage(w, r) && !w.Plain && status != http.StatusMisdirectedRequest: // a page could not load its files
-		page := embed.MessagePage{Base: s.Prefix(), Title: titles[status], Text: e.Text}
+		l := langOf(w.Caller, r)
+		page := embed.MessagePage{Base: s.Prefix(), Title: http.StatusText(status), Text: ErrorText(e, l)}
+		if e.Text == record.ErrMissing.Error() {
+			page.Text = l.T("status.missing")
+		}
 		if e.Code == CodeDamaged {
-			page.Title = "This file is damaged"
-		} else if page.Title == "" {
-			page.Title = http.StatusText(status)
+			page.Title = l.T("status.damaged")
+		} else if key := titles[status]; key != "" {
+			page.Title = l.T(key)
 		}
 		var err error
-		if body, err = rendered(h, r, page); err != nil {
+		if body, err = rendered(h, r, l, page); err != nil {
 			s.Log.Error("page not rendered", "error", err)
 		}
 	default:
@@ -183,12 +187,13 @@ func ClearContentHeaders(h http.Header) {
 	}
 }
 
+// titles are the keys of the titles of error pages.
 var titles = map[int]string{
-	http.StatusNotFound:            "Nothing here",
-	http.StatusGone:                "No longer available",
-	http.StatusUnauthorized:        "Locked",
-	http.StatusTooManyRequests:     "Too many attempts",
-	http.StatusInternalServerError: "Something went wrong",
+	http.StatusNotFound:            "status.404",
+	http.StatusGone:                "status.410",
+	http.StatusUnauthorized:        "status.401",
+	http.StatusTooManyRequests:     "status.429",
+	http.StatusInternalServerError: "status.500",
 }
 
 // appendError appends the API's error answer, with the challenge of a proof of work if

@@ -7,6 +7,7 @@ import (
 	"container/list"
 	"crypto/sha256"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"html/template"
 	"net/http"
@@ -19,11 +20,13 @@ import (
 
 	"kist/embed"
 	"kist/httpapi/render"
+	"kist/kv/people"
+	"kist/kv/record"
 )
 
 // RespondPage answers with an HTML page.
 func (c *Request) RespondPage(status int, p embed.Page) error {
-	body, err := rendered(c.W.Header(), c.R, p)
+	body, err := rendered(c.W.Header(), c.R, c.Lang(), p)
 	if err != nil {
 		return err
 	}
@@ -33,19 +36,63 @@ func (c *Request) RespondPage(status int, p embed.Page) error {
 	return nil
 }
 
+// Lang is the language for the client: the one that the caller has chosen, otherwise the one
+// that the browser prefers.
+func (c *Request) Lang() embed.Lang { return langOf(c.Caller, c.R) }
+
+func langOf(caller *people.Caller, r *http.Request) embed.Lang {
+	if caller != nil && caller.User.Language != "" {
+		return embed.Lang(caller.User.Language)
+	}
+	return embed.Preferred(r.Header.Get("Accept-Language"))
+}
+
+// ViewOf is the view of a kind in a language.
+func ViewOf(k *record.Kind, l embed.Lang) record.View {
+	return k.View().Translated(func(key, english string) string {
+		if key = "kinds." + k.Name + "." + key; l.Has(key) {
+			return l.T(key)
+		}
+		return english
+	})
+}
+
+// ErrorText is the text of an error for a page. The API's errors are always in English.
+func ErrorText(e *record.Error, l embed.Lang) string {
+	if key := "errors." + e.Code; l.Has(key) {
+		return l.T(key, "when", l.Wait(e.Retry))
+	}
+	return e.Text
+}
+
+// Views is the list of the kinds' views in a language, as JSON. Callers must not change it.
+func Views(l embed.Lang) []byte { return views()[l] }
+
+var views = sync.OnceValue(func() map[embed.Lang][]byte {
+	all := make(map[embed.Lang][]byte)
+	for _, l := range embed.Langs() {
+		list := make([]record.View, len(record.Kinds))
+		for i, k := range record.Kinds {
+			list[i] = ViewOf(k, l)
+		}
+		all[l], _ = json.Marshal(list) // texts and numbers: it cannot fail
+	}
+	return all
+})
+
 // rendered renders a page and sets its headers. It compresses the page if the client
 // accepts that, except a page with an API key: its length could reveal the key. Grants in
 // pages differ each time.
-func rendered(h http.Header, r *http.Request, p embed.Page) ([]byte, error) {
+func rendered(h http.Header, r *http.Request, l embed.Lang, p embed.Page) ([]byte, error) {
 	var b bytes.Buffer
-	h.Add("Vary", "Accept-Encoding, Cookie")
+	h.Add("Vary", "Accept-Encoding, Accept-Language, Cookie")
 	if _, secret := p.(embed.ClaimedPage); TakesGzip(r) && !secret {
 		w := gzip.NewWriter(&b)
-		if err := errors.Join(embed.Render(w, p), w.Close()); err != nil {
+		if err := errors.Join(embed.Render(w, l, p), w.Close()); err != nil {
 			return nil, err
 		}
 		h.Set("Content-Encoding", "gzip")
-	} else if err := embed.Render(&b, p); err != nil {
+	} else if err := embed.Render(&b, l, p); err != nil {
 		return nil, err
 	}
 	h.Set("Content-Type", htmlType)

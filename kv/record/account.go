@@ -37,7 +37,14 @@ type User struct {
 	Quota       int64     `json:"Quota"`     // bytes; -1 is the instance's default
 	Password    string    `json:"Password"`
 	Created     time.Time `json:"Created"`
+	Language    Language  `json:"Language,omitempty"`
 }
+
+// Language is the language that a user has chosen; "" leaves it to the browser.
+type Language string
+
+// Languages lists the languages.
+var Languages = []Language{"de", "en"}
 
 // Key is a credential: an API key, or the session of a browser that is signed
 // in. Only the SHA-256 of its secret is kept.

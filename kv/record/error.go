@@ -3,7 +3,9 @@ package record
 import (
 	"cmp"
 	"maps"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -67,10 +69,10 @@ var spoken = map[string]string{
 	"description":     "the description",
 	"displayName":     "the display name",
 	"events":          "the list of events",
-	"expiresAt":       "the end",
+	"expiresAt":       "the expiry",
 	"file":            "the file",
 	"folderName":      "the name of the folder",
-	"imageUrl":        "the URL of the picture",
+	"imageUrl":        "the URL of the image",
 	"ingredients":     "the list of ingredients",
 	"instructions":    "the instructions",
 	"items":           "the list of items",
@@ -78,7 +80,7 @@ var spoken = map[string]string{
 	"maxViews":        "the limit of views",
 	"message":         "the message",
 	"name":            "the name",
-	"newSlug":         "the new slug",
+	"newSlug":         "the new link name",
 	"newTags":         "the list of new tags",
 	"notes":           "the notes",
 	"originalName":    "the name of the file",
@@ -87,14 +89,29 @@ var spoken = map[string]string{
 	"rating":          "the rating",
 	"scopes":          "the list of scopes",
 	"secret":          "the secret",
-	"slug":            "the slug",
+	"slug":            "the link name",
 	"sourceUrl":       "the source",
-	"storeUrl":        "the URL of the shop page",
+	"storeUrl":        "the URL of the store page",
 	"tags":            "the list of tags",
 	"title":           "the title",
 	"url":             "the URL",
 	"urls":            "the list of URLs",
-	"username":        "the user name",
+	"username":        "the username",
+}
+
+// In is a waiting time in words, rounded up: "in 4 minutes".
+func In(wait time.Duration) string {
+	n, unit := int(math.Ceil(wait.Seconds())), "second"
+	switch {
+	case n >= 90*60:
+		n, unit = (n+3599)/3600, "hour"
+	case n >= 90:
+		n, unit = (n+59)/60, "minute"
+	}
+	if n = max(n, 1); n > 1 {
+		unit += "s"
+	}
+	return "in " + strconv.Itoa(n) + " " + unit
 }
 
 // NotFound says that nothing with that name is visible to the caller.

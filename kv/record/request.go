@@ -152,11 +152,11 @@ func (q *Request) Admit(taken, more Intake, again time.Duration) error {
 		if taken.Files < q.MaxUploads {
 			return errFull(fmt.Sprintf("This link takes %d more of the files, not all.", q.MaxUploads-taken.Files))
 		}
-		return errFull("This link has taken as many files as its owner allowed.")
+		return errFull("This link has reached its file limit.")
 	case q.Approval && over(taken.Pending, more.Pending, MaxPending):
 		return errFull("Too many files wait for approval here. Try again when the owner has looked at them.")
 	case over(taken.Sender, more.Sender, q.PerSender):
-		return &Error{Fault: TooMany, Code: "sender_limit", Text: fmt.Sprintf("You have left as many files here as one sender may (%d in %d h). Try again later.", q.PerSender, q.Window), Retry: max(again, time.Second)}
+		return &Error{Fault: TooMany, Code: "sender_limit", Text: fmt.Sprintf("You have reached this link's limit per sender (%d files in %d h). Try again %s.", q.PerSender, q.Window, In(again)), Retry: max(again, time.Second)}
 	}
 	return nil
 }

@@ -21,6 +21,7 @@ type View struct {
 	Page    string  `json:"path"` // its list, in the app
 	One     string  `json:"one"`
 	Many    string  `json:"many"`
+	Count   Count   `json:"count"`          // a number of items; {n} stands for the number
 	Icon    string  `json:"icon"`           // a symbol of the app
 	Counter string  `json:"counter"`        // the kind's
 	Limit   string  `json:"limit"`          // the kind's
@@ -52,13 +53,65 @@ type Input struct {
 	MaxLength  int     `json:"maxLength,omitempty"`
 }
 
+// A Count is a text with a number, for the plural categories of English and German.
+type Count struct {
+	One   string `json:"one"`
+	Other string `json:"other"`
+}
+
 // Choices are the values of a choice. In JSON they become an object that maps each
 // value to its words for people.
-type Choices []string
+type Choices []Choice
+
+// A Choice is a value and its words for people.
+type Choice struct{ Value, Words string }
 
 // MarshalJSON implements json.Marshaler. It keeps the order.
 func (c Choices) MarshalJSON() ([]byte, error) {
-	return field.AppendMembers(nil, c, func(dst []byte, value string) []byte { return field.AppendString(dst, Spoken(value)) }), nil
+	values := make([]string, len(c))
+	for i, choice := range c {
+		values[i] = choice.Value
+	}
+	return field.AppendMembers(nil, values, func(dst []byte, value string) []byte { return field.AppendString(dst, c.Words(value)) }), nil
+}
+
+// Words are the words for a value.
+func (c Choices) Words(value string) string {
+	for _, choice := range c {
+		if choice.Value == value {
+			return choice.Words
+		}
+	}
+	return value
+}
+
+// Input returns the control of a field.
+func (v *View) Input(name string) Input {
+	return v.Inputs[slices.IndexFunc(v.Inputs, func(in Input) bool { return in.Name == name })]
+}
+
+// Translated is the view in another language. word returns the text for a key, or the
+// English that it is given. The keys are one, many, count.one, count.other, prompt, none,
+// and FIELD, FIELD.hint and FIELD.CHOICE.
+func (v View) Translated(word func(key, english string) string) View {
+	for key, text := range map[string]*string{
+		"one": &v.One, "many": &v.Many, "count.one": &v.Count.One, "count.other": &v.Count.Other, "prompt": &v.Prompt, "none": &v.None,
+	} {
+		*text = word(key, *text)
+	}
+	v.Inputs = slices.Clone(v.Inputs)
+	for i := range v.Inputs {
+		in := &v.Inputs[i]
+		in.Label = word(in.Name, in.Label)
+		if in.Hint != "" {
+			in.Hint = word(in.Name+".hint", in.Hint)
+		}
+		in.Choices = slices.Clone(in.Choices)
+		for j := range in.Choices {
+			in.Choices[j].Words = word(in.Name+"."+in.Choices[j].Value, in.Choices[j].Words)
+		}
+	}
+	return v
 }
 
 // Spoken is the name of a field or a choice in words: "Cover url" for coverUrl, and
@@ -107,6 +160,8 @@ func (k *Kind) filledView() View {
 	word(&v.One, k.Name)
 	word(&v.Many, Spoken(k.Path))
 	word(&v.Icon, "list")
+	word(&v.Count.One, "{n} "+v.One)
+	word(&v.Count.Other, "{n} "+v.One+"s")
 	word(&v.None, "Add the first one above.")
 
 	form := NewForm(k)
@@ -147,7 +202,10 @@ func (in Input) filled(f field.Field) Input {
 	case in.Name == "folderName":
 		in.Type, in.MaxLength = "folder", s.MaxLength
 	case len(s.Enum) > 0:
-		in.Type, in.Choices = "choice", s.Enum
+		in.Type = "choice"
+		for _, value := range s.Enum {
+			in.Choices = append(in.Choices, Choice{value, Spoken(value)})
+		}
 	case s.Type == "integer":
 		in.Type, in.Min = "number", s.Min
 		if s.Max != nil && *s.Max < field.MaxCount { // larger bounds do not help people
@@ -201,15 +259,15 @@ var (
 		None: "Drop a file here, paste a picture, or choose some. They stay private until you share them.",
 	}
 	bookmarkView = View{
-		Icon: "bookmark", Quick: "url", Prompt: "Paste an address to keep",
-		Inputs: []Input{{Name: "url", Label: "Address"}, {Name: "title"}, {Name: "description"}},
-		None:   "Paste the address of a page above, or use the browser extension. Kist fills in its title.",
+		Icon: "bookmark", Quick: "url", Prompt: "Paste a URL to save",
+		Inputs: []Input{{Name: "url", Label: "URL"}, {Name: "title"}, {Name: "description"}},
+		None:   "Paste a URL above, or use the browser extension. Kist fills in the title.",
 	}
 	noteView = View{
 		Icon: "note", Quick: "content", Prompt: "Write a note …",
 		Inputs: []Input{
 			{Name: "title"},
-			{Name: "content", Label: "Text", Hint: "Markdown: # heading, **bold**, - list, [link](address)."},
+			{Name: "content", Label: "Text", Hint: "Markdown: # heading, **bold**, - list, [link](URL)."},
 			{Name: "sourceUrl", Label: "Source", Lines: 1},
 		},
 		None: "Write one above. Notes are Markdown. A note without a title shows its first line.",
@@ -227,7 +285,7 @@ var (
 		None: "Paste a command or some code above to have it on every device.",
 	}
 	recipeView = View{
-		Icon: "recipe", Quick: "title", Prompt: "Name of a dish", Full: true,
+		Icon: "recipe", Quick: "title", Prompt: "Name of the dish", Full: true,
 		Inputs: []Input{
 			{Name: "title", Label: "Dish"},
 			{Name: "description"},
@@ -243,16 +301,16 @@ var (
 			{Name: "platform", Half: true, List: []string{"PC", "Steam Deck", "Switch", "PlayStation", "Xbox", "Board"}},
 			{Name: "status", Half: true},
 			{Name: "rating", Label: "Rating, 0 to 10", Half: true},
-			{Name: "playtimeMinutes", Label: "Minutes played", Half: true},
+			{Name: "playtimeMinutes", Label: "Playtime in minutes", Half: true},
 			{Name: "notes"},
-			{Name: "coverUrl", Label: "Cover picture (address)"},
-			{Name: "storeUrl", Label: "Shop page (address)"},
+			{Name: "coverUrl", Label: "Cover image URL"},
+			{Name: "storeUrl", Label: "Store page URL"},
 		},
 		None: "Type a title above. Wishlist, backlog, finished: the list can be shared.",
 	}
 	linkView = View{
-		Page: "links", One: "short link", Many: "Links", Icon: "shortlink", Quick: "originalUrl", Prompt: "Paste a long address to shorten",
-		Inputs: []Input{{Name: "originalUrl", Label: "Leads to"}, {Name: "description", Lines: 1}},
-		None:   "Paste a long address above to get a short one, and see how often it is used.",
+		Page: "links", One: "short link", Many: "Links", Icon: "shortlink", Quick: "originalUrl", Prompt: "Paste a long URL to shorten",
+		Inputs: []Input{{Name: "originalUrl", Label: "Target URL"}, {Name: "description", Lines: 1}},
+		None:   "Paste a long URL above to get a short link, and see how often it is used.",
 	}
 )

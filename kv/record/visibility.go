@@ -28,7 +28,7 @@ var ErrMissing = NotFound("item")
 func (s *Share) Open(now time.Time) error {
 	switch {
 	case s.Reached:
-		return &Error{Fault: Gone, Code: "limit_reached", Text: "This item has been viewed as often as its owner allowed."}
+		return &Error{Fault: Gone, Code: "limit_reached", Text: "This link has reached its view limit."}
 	case !s.Public:
 		return ErrMissing
 	case s.Expired(now):
@@ -69,7 +69,7 @@ func (s *Share) Spend(used int64) (after int64, due bool, err error) {
 		return used + 1, false, nil
 	}
 	if used >= s.Limit {
-		return used, true, &Error{Fault: Gone, Code: "limit_reached", Text: "This item has been viewed as often as its owner allowed."}
+		return used, true, &Error{Fault: Gone, Code: "limit_reached", Text: "This link has reached its view limit."}
 	}
 	return used + 1, used+1 == s.Limit, nil
 }

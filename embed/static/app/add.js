@@ -1,6 +1,7 @@
 // Adding items: the box for text, links and files, and files or text dropped or pasted anywhere on a page.
-import { addActions, button, find, grow, h, hasPointer, icon, isAddress, localDateTime, toast } from './dom.js';
+import { addActions, button, find, grow, h, hasPointer, icon, isAddress, localDateTime, t, toast } from './dom.js';
 import { showSaved } from './editor.js';
+import { problemText } from './forms.js';
 import { fieldOf, kinds } from './kinds.js';
 import { go } from './router.js';
 import { api, base, create, draftKey, problemOf, storage, view } from './session.js';
@@ -15,7 +16,7 @@ async function upload(files, fields) {
   try {
     uploads = await loadUploads();
   } catch {
-    toast(problemOf(0).message, { bad: true, action: 'Try again', run: () => upload(files, fields) });
+    toast(problemOf(0).message, { bad: true, action: t('common.again'), run: () => upload(files, fields) });
     return;
   }
   uploads.sendFiles(files, fields);
@@ -26,28 +27,28 @@ export function addBox({ kind = null, fields = () => ({}) } = {}) {
   const k = kind && kinds[kind], file = k === kinds.file, any = !k || file;
   const key = draftKey('box.' + (kind ?? 'any'));
   const mono = k && fieldOf(k, k.quick).mono;
-  const label = any ? 'Add anything' : `New ${k.one}`;
+  const label = any ? t('add.anything') : t('editor.new', { kind: k.one });
   const area = h('textarea', {
     rows: '1', 'aria-label': label, spellcheck: mono ? 'false' : null, class: mono ? 'mono' : null,
-    placeholder: file ? 'Drop files here or paste a picture' : any ? 'Drop files, paste a picture, a link or some text …' : k.prompt, value: storage.get(key, ''),
+    placeholder: file ? t('add.dropFiles') : any ? t('add.dropAny') : k.prompt, value: storage.get(key, ''),
   });
   const picker = h('input', { type: 'file', multiple: true, hidden: true });
-  const visibility = h('select', { 'aria-label': 'Who can see what is added' }, h('option', { value: '' }, 'Only me'), h('option', { value: '1' }, 'Anyone with the link'));
+  const visibility = h('select', { 'aria-label': t('add.whoSees') }, h('option', { value: '' }, t('common.onlyMe')), h('option', { value: '1' }, t('common.anyone')));
   visibility.value = storage.get('public', '');
   visibility.onchange = () => storage.set('public', visibility.value);
   const buttons = h('span.does');
   const problem = h('p.error', { role: 'alert', hidden: true });
   const form = h('form.add', { 'aria-label': label, novalidate: true },
-    file ? h('p.soft', {}, icon('upload'), h('span', {}, 'Drop files or folders here, paste a picture, or choose.')) : area, problem,
-    h('div.row', {}, h('span.row', {}, any && button('choose', 'Choose files', {}, icon('upload'), 'Choose files'), visibility), buttons,
-      file && h('a.button', { href: `${base}/remote-upload` }, 'From an address')), picker);
+    file ? h('p.soft', {}, icon('upload'), h('span', {}, t('add.dropFolders'))) : area, problem,
+    h('div.row', {}, h('span.row', {}, any && button('choose', t('add.choose'), {}, icon('upload'), t('add.choose')), visibility), buttons,
+      file && h('a.button', { href: `${base}/remote-upload` }, t('add.fromURL'))), picker);
 
   // choices are the kinds that the text can become, each with the label of its button. Enter creates the first.
   function choices() {
     const text = area.value.trim();
     if (file || !k && !text) return [];
-    if (k) return [[k, k.full ? `Write the ${k.one}` : `Add ${k.one}`]];
-    return isAddress(text) ? [[kinds.bookmark, 'Add bookmark'], [kinds.shortlink, 'Shorten']] : [[kinds.note, 'Add note'], [kinds.snippet, 'As snippet']];
+    if (k) return [[k, k.full ? t('add.write', { kind: k.one }) : t('editor.add', { kind: k.one })]];
+    return isAddress(text) ? [[kinds.bookmark, t('add.addBookmark')], [kinds.shortlink, t('add.shorten')]] : [[kinds.note, t('add.addNote')], [kinds.snippet, t('add.asSnippet')]];
   }
 
   function draw() {
@@ -56,8 +57,8 @@ export function addBox({ kind = null, fields = () => ({}) } = {}) {
     const [first, ...others] = choices();
     buttons.replaceChildren(
       ...others.map(([other, text]) => { const b = h('button', { type: 'button', value: other.name }, text); b.onclick = () => createOf(other); return b; }),
-      ...(!k && isAddress(area.value) ? [h('button', { type: 'button', act: 'fetch-it' }, 'Fetch the file')] : []),
-      ...(k && !file && !k.full ? [h('button.quiet', { type: 'button', act: 'new' }, 'All fields')] : []),
+      ...(!k && isAddress(area.value) ? [h('button', { type: 'button', act: 'fetch-it' }, t('add.fetch'))] : []),
+      ...(k && !file && !k.full ? [h('button.quiet', { type: 'button', act: 'new' }, t('add.allFields'))] : []),
       ...(first ? [h('button.main', {}, first[1])] : []));
   }
 
@@ -75,7 +76,7 @@ export function addBox({ kind = null, fields = () => ({}) } = {}) {
 
   function complain(e) {
     const texts = Object.values(e.fields ?? {});
-    problem.textContent = texts.length ? `This ${texts.join(' and ')}.` : e.message;
+    problem.textContent = texts.length ? t('add.invalid', { why: texts.map(problemText).join(t('add.and')) }) : e.message;
     problem.hidden = false;
   }
 
@@ -104,7 +105,7 @@ export function addBox({ kind = null, fields = () => ({}) } = {}) {
     try {
       await api('POST', 'remote-upload', { url: area.value.trim(), ...publicFields(visibility.value) });
       clear();
-      toast('The server is fetching the file.', { action: 'Show', run: () => go(`${base}/remote-upload`) });
+      toast(t('add.fetching'), { action: t('common.show'), run: () => go(`${base}/remote-upload`) });
     } catch (e) { complain(e); }
   }
 
@@ -175,14 +176,14 @@ async function droppedFiles(data) {
   return out.length ? out : [...(data.files ?? [])];
 }
 
-const veil = h('div.veil', { hidden: true, 'aria-hidden': 'true' }, h('p', {}, icon('upload'), 'Drop to add'));
+const veil = h('div.veil', { hidden: true, 'aria-hidden': 'true' }, h('p', {}, icon('upload'), t('add.drop')));
 document.body.append(veil);
 
 // depth counts the elements that a drag has entered but not left.
 let depth = 0;
 // ownDrag is true while a part of this page is dragged, which cannot be dropped here.
 let ownDrag = false;
-const carries = (e, ...types) => types.some((t) => [...(e.dataTransfer?.types ?? [])].includes(t));
+const carries = (e, ...types) => types.some((type) => [...(e.dataTransfer?.types ?? [])].includes(type));
 const canDrop = (e) => !ownDrag && carries(e, 'Files', 'text/uri-list', 'text/plain');
 const inField = (e) => e.target.matches?.('textarea, input');
 
@@ -214,7 +215,7 @@ addEventListener('paste', (e) => {
     e.preventDefault();
     // Pictures from the clipboard all have the same name.
     const stamp = localDateTime(new Date()).replace('T', ' ').replace(':', '.');
-    return addFiles(files.map((f) => /^image\.\w+$/.test(f.name) ? new File([f], f.name.replace('image', `pasted ${stamp}`), { type: f.type }) : f));
+    return addFiles(files.map((f) => /^image\.\w+$/.test(f.name) ? new File([f], f.name.replace('image', t('add.pasted', { stamp })), { type: f.type }) : f));
   }
   if (find('dialog[open]') || inField(e)) return;
   const text = e.clipboardData?.getData('text/plain');

@@ -1,6 +1,6 @@
 // The owner's app. One HTML page serves all its addresses. The scripts show the page of the address, using the data that
 // came with the HTML and the API.
-import { addActions, all, find, h, runAction, toast } from './dom.js';
+import { addActions, all, find, h, runAction, t, toast } from './dom.js';
 import { openShare } from './editor.js';
 import { copyLink, openDialog } from './forms.js';
 import { editorOf, kinds, shareAddressOf } from './kinds.js';
@@ -36,8 +36,8 @@ function createNew() {
 
 // showMenu lists all pages. It replaces the navigation where there is no space for it.
 function showMenu() {
-  const d = openDialog('Everything');
-  d.body.append(h('nav.sheet-nav', { 'aria-label': 'All pages' }, all('.rail a:not(.brand)').map((a) => { const c = a.cloneNode(true); c.className = ''; return c; })));
+  const d = openDialog(t('app.everything'));
+  d.body.append(h('nav.sheet-nav', { 'aria-label': t('app.pages') }, all('.rail a:not(.brand)').map((a) => { const c = a.cloneNode(true); c.className = ''; return c; })));
   d.body.addEventListener('click', (e) => { if (e.target.closest('a')) d.el.close(); });
 }
 
@@ -51,7 +51,7 @@ function focusSearch() {
 }
 
 function undoLast() {
-  all('.toast').reverse().find((t) => find('[data-act="toast-run"]', t)?.textContent === 'Undo')?.end(true);
+  all('.toast').reverse().find((el) => find('[data-act="toast-run"]', el)?.textContent === t('common.undo'))?.end(true);
 }
 
 // letterAction returns the action of a key that types a character. row is the row that has the focus.
@@ -146,12 +146,12 @@ async function addLabels() {
     view?.redraw?.();
   } catch (e) {
     // The page of tags shows its own error.
-    if (view?.name !== 'tags' && e.status !== 401) toast(`Tags and folders are missing here. ${e.message}`, { bad: true, action: 'Try again', run: addLabels });
+    if (view?.name !== 'tags' && e.status !== 401) toast(t('app.nolabels', { why: e.message }), { bad: true, action: t('common.again'), run: addLabels });
   }
 }
 
 if (labelsComeLater) addLabels();
-if (!start.answers.me) showProblem(new Problem('Your account could not be read. Load the page again in a moment.'));
+if (!start.answers.me) showProblem(new Problem(t('app.noaccount')));
 showFirst();
 // Most visits open an item.
 (window.requestIdleCallback ?? setTimeout)(() => { for (const name of ['reader', 'viewer']) loadModule(name).catch(() => {}); loadModule('offline').then((m) => m.begin(), () => {}); });

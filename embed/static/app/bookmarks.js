@@ -1,6 +1,6 @@
 // Messages about a new bookmark: that the page is already bookmarked, and the page's title and icon once the server has
 // read them.
-import { find, h, isAddress, toast } from './dom.js';
+import { find, h, isAddress, t, toast } from './dom.js';
 import { fetchRecord, updateRows } from './list.js';
 import { go } from './router.js';
 import { api, base } from './session.js';
@@ -20,13 +20,13 @@ export function watch(control) {
     const url = checked = control.get();
     if (!url || !isAddress(url)) return;
     const { total } = await api('GET', `bookmarks?limit=1&url=${encodeURIComponent(url)}`).catch(() => ({ total: 0 }));
-    if (total && checked === url) hint.replaceChildren('You already have this. ', h('a', { href: listOfAddress(url) }, 'Show'));
+    if (total && checked === url) hint.replaceChildren(t('bookmark.known'), ' ', h('a', { href: listOfAddress(url) }, t('common.show')));
   }
 }
 
 // showSaved says whether there are duplicates, and redraws the bookmark when the server has read the page.
 export function showSaved(r, duplicates) {
-  if (duplicates?.length) toast('Bookmark added. You already had one of this page.', { action: 'Show', run: () => go(listOfAddress(r.url)) });
+  if (duplicates?.length) toast(t('bookmark.duplicate'), { action: t('common.show'), run: () => go(listOfAddress(r.url)) });
   awaitPage(r, [2000, 5000, 15000]);
 }
 

@@ -1,4 +1,7 @@
 // Elements, formats, actions of buttons, and short messages. No text is ever read as HTML.
+import { lang, locale, t } from './text.js';
+
+export { bytes, fill, known, number, seconds, t, tn } from './text.js';
 
 // ---- Elements ----
 
@@ -51,8 +54,9 @@ export function emptyState(title, text, ...more) {
 
 // meter is a progress bar; part is between 0 and 1.
 export function meter(part) {
-  const el = h('div.bar', { role: 'img', 'aria-label': `${Math.round(part * 100)} percent` }, h('i'));
-  el.firstChild.style.width = Math.min(100, part * 100) + '%';
+  const percent = Math.min(100, part * 100);
+  const el = h('div.bar', { role: 'img', 'aria-label': t('common.percent', { n: Math.round(percent) }) }, h('i'));
+  el.firstChild.style.width = percent + '%';
   return el;
 }
 
@@ -72,17 +76,10 @@ export function grow(area) {
 
 // ---- Numbers, sizes, times and addresses as people read and write them ----
 
-export const number = (n) => new Intl.NumberFormat().format(n);
-export const plural = (n, one, many = one + 's') => `${number(n)}\u00a0${n === 1 ? one : many}`;
+// lower makes the first letter small where nouns are written so: in English.
+export const lower = (word) => lang === 'en' ? word[0].toLowerCase() + word.slice(1) : word;
 export const capitalize = (word) => word[0].toUpperCase() + word.slice(1);
 export const shorten = (text) => text.length > 48 ? text.slice(0, 46) + '…' : text;
-
-export function bytes(n) {
-  if (n < 1000) return plural(n, 'byte');
-  let unit = -1;
-  do { n /= 1000; unit++; } while (n >= 999.5 && unit < 4);
-  return `${n < 99.95 ? n.toFixed(1).replace(/\.0$/, '') : Math.round(n)}\u00a0${['kB', 'MB', 'GB', 'TB', 'PB'][unit]}`;
-}
 
 // parseBytes reads a size such as "10 GB". It returns null for an empty text and NaN for a text that is not a size.
 export function parseBytes(text) {
@@ -92,39 +89,34 @@ export function parseBytes(text) {
   return Math.round(Number(m[1].replace(',', '.')) * (m[3] ? 1024 : 1000) ** ' kmgtp'.indexOf(m[2].toLowerCase() || ' '));
 }
 
-export function seconds(s) {
-  if (s < 60) return `${Math.max(1, Math.round(s))} s`;
-  if (s < 3600) return `${Math.round(s / 60)} min`;
-  return `${Math.floor(s / 3600)} h ${Math.round((s % 3600) / 60)} min`;
-}
-
-const relative = new Intl.RelativeTimeFormat(undefined, { numeric: 'auto', style: 'short' });
+const relative = new Intl.RelativeTimeFormat(locale, { numeric: 'auto', style: 'short' });
 
 export function ago(time) {
   const s = (Date.parse(time) - Date.now()) / 1000;
   const size = Math.abs(s);
-  if (size < 45) return s > 0 ? 'in a moment' : 'just now';
+  if (size < 45) return s > 0 ? t('format.soon') : t('format.now');
   if (size < 3600) return relative.format(Math.round(s / 60), 'minute');
   if (size < 86400) return relative.format(Math.round(s / 3600), 'hour');
   if (size < 7 * 86400) return relative.format(Math.round(s / 86400), 'day');
   return day(time);
 }
 
-function day(time) {
+// day writes a date, with the year unless it is this one.
+export function day(time) {
   const d = new Date(time);
   const year = d.getFullYear() === new Date().getFullYear() ? undefined : 'numeric';
-  return d.toLocaleDateString(undefined, { day: 'numeric', month: 'short', year });
+  return d.toLocaleDateString(locale, { day: 'numeric', month: 'short', year });
 }
 
 // dayName is a heading for what happened on a day: a recent day, or the month of an older one.
 export function dayName(time) {
   const d = new Date(time), midnight = new Date().setHours(0, 0, 0, 0), days = Math.ceil((midnight - d) / 864e5);
-  if (days <= 1) return capitalize(new Intl.RelativeTimeFormat(undefined, { numeric: 'auto' }).format(-Math.max(0, days), 'day'));
-  if (days < 7) return d.toLocaleDateString(undefined, { weekday: 'long', day: 'numeric', month: 'long' });
-  return d.toLocaleDateString(undefined, { month: 'long', year: 'numeric' });
+  if (days <= 1) return capitalize(new Intl.RelativeTimeFormat(locale, { numeric: 'auto' }).format(-Math.max(0, days), 'day'));
+  if (days < 7) return d.toLocaleDateString(locale, { weekday: 'long', day: 'numeric', month: 'long' });
+  return d.toLocaleDateString(locale, { month: 'long', year: 'numeric' });
 }
 
-export const when = (time) => h('time', { datetime: time, title: new Date(time).toLocaleString() }, ago(time));
+export const when = (time) => h('time', { datetime: time, title: new Date(time).toLocaleString(locale) }, ago(time));
 
 // localDateTime formats a time for a datetime-local field.
 export function localDateTime(time) {
@@ -168,7 +160,7 @@ document.addEventListener('click', (e) => {
 // was pressed.
 export function toast(text, { action = '', run = null, bad = false, time = 5000, done = null } = {}) {
   const el = h('div.toast', { role: bad ? 'alert' : null, class: bad ? 'toast bad' : 'toast' }, h('p', {}, text),
-    action && button('toast-run', action), iconButton('toast-close', 'close', 'Dismiss'));
+    action && button('toast-run', action), iconButton('toast-close', 'close', t('common.dismiss')));
   let left = time, since = 0, timer = 0;
   const pause = () => { clearTimeout(timer); if (since) left -= performance.now() - since; since = 0; };
   const resume = () => { pause(); if (bad) return; since = performance.now(); timer = setTimeout(() => el.end(), Math.max(left, 800)); };

@@ -1,17 +1,17 @@
 // The dialogs for one record: the editor and the share dialog.
-import { addActions, ago, all, button, capitalize, find, grow, h, hasPointer, icon, iconButton, plural, toast } from './dom.js';
+import { addActions, ago, all, button, capitalize, find, grow, h, hasPointer, icon, iconButton, t, toast } from './dom.js';
 import { copyLink, copyText, Form, openDialog, openForm } from './forms.js';
-import { apiPathOf, fieldOf, kindOf, kinds, shareAddressOf, tagNames, titleOf } from './kinds.js';
+import { apiPathOf, fieldOf, kindOf, kinds, shareAddressOf, tagNames, titleOf, visits } from './kinds.js';
 import { fetchRecord, removeRecords, updateRows } from './list.js';
 import { api, base, countChange, create, countItems, draftKey, loadModule, localAddress, Problem, refreshFolders, refreshTags, showProblem, storage, tagColor, view } from './session.js';
 
 const visibilityFields = [
-  { name: 'isPublic', label: 'Anyone with the link can see it', type: 'check' },
-  { name: 'isFavorite', label: 'Favourite', type: 'check' },
+  { name: 'isPublic', label: t('editor.anyone'), type: 'check' },
+  { name: 'isFavorite', label: t('kind.favourite'), type: 'check' },
 ];
 const slugField = (k) => ({
-  name: 'slug', label: 'Address', plain: true, alias: 'newSlug',
-  hint: `The end of its address: letters, digits and . _ ~ @ -. Leave it empty for a random one${k.name === 'shortlink' ? ', such as …/s/k7Qm2xWb9a' : ''}.`,
+  name: 'slug', label: t('editor.slug'), plain: true, alias: 'newSlug',
+  hint: t('editor.slugHint'),
 });
 
 // valuesOf returns the values that the editor shows for a record; r is null for a new one.
@@ -60,7 +60,7 @@ export async function openEditor(k, r, { values = {}, draft: draftName = 'new', 
   const old = valuesOf(k, r), initial = { ...old, ...values };
   const key = draftKey(`${k.name}.${fresh ? draftName : r.id}`);
   let timer = 0;
-  const d = openDialog(fresh ? `New ${k.one}` : titleOf(r), {
+  const d = openDialog(fresh ? t('editor.new', { kind: k.one }) : titleOf(r), {
     panel: true, onclose: (reason) => {
       clearTimeout(timer);
       if (reason !== 'done') keepDraft();
@@ -70,11 +70,11 @@ export async function openEditor(k, r, { values = {}, draft: draftName = 'new', 
   });
   editor = d;
   d.record = r;
-  const form = new Form([...k.fields, { name: 'tags', label: 'Tags', type: 'tags' }, slugField(k), ...visibilityFields], initial);
+  const form = new Form([...k.fields, { name: 'tags', label: t('tags.title'), type: 'tags' }, slugField(k), ...visibilityFields], initial);
   const status = h('small.soft', { 'aria-live': 'polite' });
-  const save = h('button.main', {}, fresh ? `Add ${k.one}` : 'Save');
-  const node = h('form', { novalidate: true }, form.node, h('div.row.foot', {}, save, button('dialog-close', 'Cancel'), status));
-  form.node.append(h('details.field', {}, h('summary', {}, 'Address and visibility'), form.controls.slice(-3).map((c) => c.node)));
+  const save = h('button.main', {}, fresh ? t('editor.add', { kind: k.one }) : t('common.save'));
+  const node = h('form', { novalidate: true }, form.node, h('div.row.foot', {}, save, button('dialog-close', t('common.cancel')), status));
+  form.node.append(h('details.field', {}, h('summary', {}, t('editor.linkAndVisibility')), form.controls.slice(-3).map((c) => c.node)));
 
   function keepDraft() {
     const now = form.draft;
@@ -87,7 +87,7 @@ export async function openEditor(k, r, { values = {}, draft: draftName = 'new', 
 
   node.addEventListener('input', () => {
     clearTimeout(timer);
-    timer = setTimeout(() => { keepDraft(); status.textContent = storage.get(key) ? 'Kept on this device until you save' : ''; }, 300);
+    timer = setTimeout(() => { keepDraft(); status.textContent = storage.get(key) ? t('editor.kept') : ''; }, 300);
   });
   node.addEventListener('submit', async (e) => {
     e.preventDefault();
@@ -116,14 +116,14 @@ export async function openEditor(k, r, { values = {}, draft: draftName = 'new', 
   }
   if (!fresh) {
     d.tools.prepend(
-      h('a.button.quiet.square', { href: localAddress(r.kind === 'bookmark' ? r.url : shareAddressOf(r)), target: '_blank', rel: 'noopener noreferrer', 'aria-label': 'Open', title: 'Open' }, icon('open')),
-      iconButton('editor-share', 'share', 'Share'), iconButton('editor-delete', 'trash', 'Delete'));
+      h('a.button.quiet.square', { href: localAddress(r.kind === 'bookmark' ? r.url : shareAddressOf(r)), target: '_blank', rel: 'noopener noreferrer', 'aria-label': t('common.open'), title: t('common.open') }, icon('open')),
+      iconButton('editor-share', 'share', t('common.share')), iconButton('editor-delete', 'trash', t('common.delete')));
   }
   d.body.append(node);
   const draft = storage.get(key);
   if (draft && !equal(draft.values, initial)) {
     form.set(draft.values);
-    const note = h('p.note', {}, h('span', {}, `What you typed ${ago(draft.at)} was kept and is shown here. `), button('none', 'Start over'));
+    const note = h('p.note', {}, h('span', {}, t('editor.draft', { when: ago(draft.at) })), button(t('share.none'), t('editor.discard')));
     find('button', note).onclick = () => { storage.set(key, null); form.set(initial); note.remove(); };
     node.prepend(note);
   }
@@ -142,7 +142,7 @@ export function showSaved(r, fresh, duplicates) {
   if (r.kind === 'file') refreshFolders().then(() => view?.redraw?.());
   if (!fresh) {
     updateRows(r);
-    toast('Saved.', { time: 2500 });
+    toast(t('common.saved'), { time: 2500 });
     return;
   }
   countChange();
@@ -150,13 +150,13 @@ export function showSaved(r, fresh, duplicates) {
   if (view?.accepts?.(r)) view.list.prepend(r);
   // The module of bookmarks shows its own message for duplicates.
   if (duplicates?.length) return;
-  const action = r.isPublic || r.kind === 'shortlink' ? 'Copy link' : 'Share';
-  toast(`${capitalize(kindOf(r).one)} added.`, { action, run: () => r.isPublic ? copyLink(shareAddressOf(r)) : share(r) });
+  const action = r.isPublic || r.kind === 'shortlink' ? t('common.copyLink') : t('common.share');
+  toast(t('editor.added', { kind: capitalize(kindOf(r).one) }), { action, run: () => r.isPublic ? copyLink(shareAddressOf(r)) : share(r) });
 }
 
 // ---- Sharing ----
 
-const ends = { never: 'Never', hour: 'In an hour', day: 'In a day', week: 'In a week', month: 'In a month', other: 'At …' };
+const ends = { never: t('share.never'), hour: t('share.hour'), day: t('share.day'), week: t('share.week'), month: t('share.month'), other: t('share.pick') };
 const milliseconds = { hour: 36e5, day: 864e5, week: 6048e5, month: 2592e6 };
 
 // shareChanges returns the changes in the share dialog to send to the server.
@@ -169,7 +169,7 @@ function shareChanges(r, k, now) {
   if (now[k.limit] && now.maxViewsAction !== (r.maxViewsAction ?? 'make_private')) body.maxViewsAction = now.maxViewsAction;
   const span = milliseconds[now.ends];
   const end = now.ends === 'never' ? null : span ? new Date(Date.now() + span).toISOString() : now.expiresAt;
-  if (now.ends === 'other' && !end) throw new Problem('', 0, { expiresAt: 'is needed' });
+  if (now.ends === 'other' && !end) throw new Problem('', 0, { expiresAt: t('forms.required') });
   const sameMinute = end && r.expiresAt && Math.abs(Date.parse(end) - Date.parse(r.expiresAt)) < 60e3;
   if (!sameMinute && end !== (r.expiresAt ?? null)) body.expiresAt = end;
   return body;
@@ -179,24 +179,24 @@ function share(r) {
   const k = kindOf(r);
   const address = shareAddressOf(r);
   const linkField = (text, label) => h('div.field', {}, h('span.label', {}, label),
-    h('span.join', {}, h('input.mono', { readonly: true, value: text, 'aria-label': label }), button('copy-text', '', { 'data-text': text, 'aria-label': `Copy: ${label}` }, icon('copy'), 'Copy')));
-  const links = h('div.shared', {}, linkField(address, r.kind === 'file' ? 'Link to its page' : 'Link'),
-    r.kind === 'file' && linkField(r.url, 'Link to the file itself'),
-    h('details.qr', {}, h('summary', {}, 'QR code')),
-    h('p.soft', {}, `${plural(r[k.counter] ?? 0, k.unit)} so far.`));
+    h('span.join', {}, h('input.mono', { readonly: true, value: text, 'aria-label': label }), button('copy-text', '', { 'data-text': text, 'aria-label': t('common.copyOf', { label }) }, icon('copy'), t('common.copy'))));
+  const links = h('div.shared', {}, linkField(address, r.kind === 'file' ? t('share.page') : t('forms.link')),
+    r.kind === 'file' && linkField(r.url, t('share.file')),
+    h('details.qr', {}, h('summary', {}, t('common.qr'))),
+    h('p.soft', {}, t('share.soFar', { count: visits(k, r[k.counter] ?? 0) })));
   find('.qr', links).addEventListener('toggle', (e) => {
-    if (e.target.open && !find('img', e.target)) e.target.append(h('img', { src: `${base}/api/v1/qr?text=${encodeURIComponent(address)}`, alt: `QR code of ${address}`, width: '200', height: '200' }));
+    if (e.target.open && !find('img', e.target)) e.target.append(h('img', { src: `${base}/api/v1/qr?text=${encodeURIComponent(address)}`, alt: t('common.qrOf', { address }), width: '200', height: '200' }));
   });
   const d = openForm({
-    title: `Share ${titleOf(r)}`,
+    title: t('share.title', { title: titleOf(r) }),
     fields: [
-      { name: 'isPublic', label: 'Anyone with the link can see it', type: 'check' },
-      { name: 'password', label: r.hasPassword ? 'New password' : 'Password', type: 'password', autocomplete: 'new-password', placeholder: r.hasPassword ? 'set; type to change it' : 'none' },
-      ...(r.hasPassword ? [{ name: 'noPassword', label: 'Remove the password', type: 'check' }] : []),
-      { name: k.limit, label: `Maximum ${k.unit}s`, type: 'number', min: 1, half: true, placeholder: 'no limit' },
-      { name: 'maxViewsAction', label: 'After that', type: 'choice', required: true, half: true, choices: { make_private: 'make it private', delete: 'delete it' } },
-      { name: 'ends', label: 'Ends', type: 'choice', required: true, half: true, choices: ends },
-      { name: 'expiresAt', label: 'Date and time', type: 'time', half: true, onlyFor: { ends: ['other'] } },
+      { name: 'isPublic', label: t('editor.anyone'), type: 'check' },
+      { name: 'password', label: r.hasPassword ? t('share.newPassword') : t('share.password'), type: 'password', autocomplete: 'new-password', placeholder: r.hasPassword ? t('share.passwordSet') : t('share.none') },
+      ...(r.hasPassword ? [{ name: 'noPassword', label: t('share.removePassword'), type: 'check' }] : []),
+      { name: k.limit, label: k.counter === 'clicks' ? t('share.clickLimit') : t('share.viewLimit'), type: 'number', min: 1, half: true, placeholder: t('common.noLimit') },
+      { name: 'maxViewsAction', label: t('share.atLimit'), type: 'choice', required: true, half: true, choices: { make_private: t('share.makePrivate'), delete: t('share.delete') } },
+      { name: 'ends', label: t('share.expires'), type: 'choice', required: true, half: true, choices: ends },
+      { name: 'expiresAt', label: t('share.expiresAt'), type: 'time', half: true, onlyFor: { ends: ['other'] } },
     ],
     values: { ...r, password: '', maxViewsAction: r.maxViewsAction ?? 'make_private', ends: r.expiresAt ? 'other' : 'never' },
     run: async (now) => {
@@ -205,8 +205,8 @@ function share(r) {
       const saved = (await api('PATCH', apiPathOf(r), body)).data;
       updateRows(saved);
       if (editor?.record?.id === r.id) editor.record = saved;
-      if (saved.isPublic && !r.isPublic) toast(await copyText(address) ? 'Public. The link is copied.' : 'Public.');
-      else toast(saved.isPublic ? 'Saved.' : 'Private: only you can see it.', { time: 3000 });
+      if (saved.isPublic && !r.isPublic) toast(await copyText(address) ? t('share.publicCopied') : t('share.public'));
+      else toast(saved.isPublic ? t('common.saved') : t('list.nowPrivate'), { time: 3000 });
     },
   });
   d.body.prepend(links);

@@ -1,5 +1,5 @@
 // Forms and dialogs.
-import { addActions, all, button, bytes, find, grow, h, icon, iconButton, localDateTime, newID, parseBytes, toast } from './dom.js';
+import { addActions, all, button, bytes, find, grow, h, icon, iconButton, known, localDateTime, newID, parseBytes, t, toast } from './dom.js';
 import { api, folders, showProblem, tagColor, tagOptions } from './session.js';
 
 // ---- Fields ----
@@ -20,14 +20,14 @@ function control(f, value) {
       if (f.maxLength > longestPlain && !f.mono) c.extra = preview(el, f.label);
       break;
     case 'choice':
-      el = h('select', common, f.required ? null : h('option', { value: '' }, f.none ?? '—'), Object.entries(f.choices).map(([v, t]) => h('option', { value: v }, t)));
+      el = h('select', common, f.required ? null : h('option', { value: '' }, f.none ?? '—'), Object.entries(f.choices).map(([v, text]) => h('option', { value: v }, text)));
       break;
     case 'check':
       el = h('input', { ...common, type: 'checkbox' });
       break;
     case 'checks':
-      el = h('div.checks', { id, role: 'group', 'aria-label': f.label }, Object.entries(f.choices).map(([v, t]) =>
-        h('label.check', {}, h('input', { type: 'checkbox', value: v, name: f.name }), h('span', {}, t))));
+      el = h('div.checks', { id, role: 'group', 'aria-label': f.label }, Object.entries(f.choices).map(([v, text]) =>
+        h('label.check', {}, h('input', { type: 'checkbox', value: v, name: f.name }), h('span', {}, text))));
       break;
     case 'tags':
       return tagControl(c, value);
@@ -111,14 +111,14 @@ function wrap(c) {
 // tagControl is a field for tags: a chip for each, and an input that suggests the known tags.
 function tagControl(c, value) {
   let names = [];
-  const input = h('input', { id: c.id, type: 'text', list: 'tag-names', placeholder: 'Add a tag', autocomplete: 'off', enterkeyhint: 'enter' });
+  const input = h('input', { id: c.id, type: 'text', list: 'tag-names', placeholder: t('forms.addTag'), autocomplete: 'off', enterkeyhint: 'enter' });
   const el = h('div.tags', {}, input);
   if (!find('#tag-names')) document.body.append(h('datalist', { id: 'tag-names' }, tagOptions()));
   const changed = () => el.dispatchEvent(new Event('input', { bubbles: true }));
   const draw = () => {
     for (const old of all('.chip', el)) old.remove();
     for (const name of names) {
-      const chip = h('span.chip', {}, h('i'), name, h('button', { type: 'button', 'aria-label': `Remove tag ${name}` }, icon('close')));
+      const chip = h('span.chip', {}, h('i'), name, h('button', { type: 'button', 'aria-label': t('forms.removeTag', { name }) }, icon('close')));
       const color = tagColor(name);
       if (color) chip.style.setProperty('--tag', color);
       find('button', chip).onclick = () => { names = names.filter((n) => n !== name); draw(); input.focus(); changed(); };
@@ -145,6 +145,9 @@ function tagControl(c, value) {
   c.set(value);
   return wrap(c);
 }
+
+// problemText is what the server says is wrong with a field.
+export const problemText = (text) => known(`problems.${text}`, text);
 
 // A Form is a set of fields with a place for problems above them.
 export class Form {
@@ -179,8 +182,8 @@ export class Form {
     for (const c of this.controls) c.showError('');
     for (const [name, text] of Object.entries(problem?.fields ?? {})) {
       const c = this.controls.find((x) => x.f.name === name || x.f.alias === name);
-      if (!c) { rest.push(`${name} ${text}.`); continue; }
-      c.showError(text);
+      if (!c) { rest.push(`${name} ${problemText(text)}.`); continue; }
+      c.showError(problemText(text));
       c.node.closest('details')?.setAttribute('open', '');
       first ??= c;
     }
@@ -196,9 +199,9 @@ export class Form {
     const fields = {};
     for (const c of this.controls) {
       const v = c.get();
-      if (c.f.required && (v === '' || v === null)) fields[c.f.name] = 'is needed';
-      if (c.f.type === 'size' && Number.isNaN(v)) fields[c.f.name] = 'must be a size such as 500 MB or 10 GB';
-      if (c.f.same && v !== this.control(c.f.same).get()) fields[c.f.name] = 'must be the same';
+      if (c.f.required && (v === '' || v === null)) fields[c.f.name] = t('forms.required');
+      if (c.f.type === 'size' && Number.isNaN(v)) fields[c.f.name] = t('forms.badSize');
+      if (c.f.same && v !== this.control(c.f.same).get()) fields[c.f.name] = t('forms.differs');
     }
     if (!Object.keys(fields).length) return true;
     this.showProblem({ fields });
@@ -228,7 +231,7 @@ export function openDialog(title, { panel = false, onclose = null } = {}) {
   const opener = document.activeElement;
   // Without autofocus here, the close button would get the focus.
   const heading = h('h2', { id, tabindex: '-1', autofocus: true }, title);
-  const tools = h('div.tools', {}, iconButton('dialog-close', 'close', 'Close'));
+  const tools = h('div.tools', {}, iconButton('dialog-close', 'close', t('common.close')));
   const body = h('div.body');
   const el = h(panel ? 'dialog.panel' : 'dialog', { 'aria-labelledby': id }, h('header', {}, heading, tools), body);
   el.addEventListener('close', () => {
@@ -245,12 +248,12 @@ export function openDialog(title, { panel = false, onclose = null } = {}) {
 }
 
 // openForm opens a dialog with a form and calls run with its values. The form shows the problem that run throws.
-export function openForm({ title, text = '', fields = [], values = {}, button: label = 'Save', danger = false, run = null, after = null, onclose = null }) {
+export function openForm({ title, text = '', fields = [], values = {}, button: label = t('common.save'), danger = false, run = null, after = null, onclose = null }) {
   const d = openDialog(title, { onclose });
   const form = new Form(fields, values);
   const save = label && h('button', { class: danger ? 'danger' : 'main' }, label);
   const node = h('form', { novalidate: true }, text && h('p.soft', {}, text), form.node, after,
-    h('div.row.foot', {}, save, button('dialog-close', label ? 'Cancel' : 'Close')));
+    h('div.row.foot', {}, save, button('dialog-close', label ? t('common.cancel') : t('common.close'))));
   node.addEventListener('submit', async (e) => {
     e.preventDefault();
     if (!form.check()) return;
@@ -288,8 +291,8 @@ export async function copyText(text) {
 }
 
 export async function copyLink(address) {
-  if (await copyText(address)) toast('Link copied.');
-  else openForm({ title: 'Copy the link', text: 'This browser does not let the page copy. Select the address and copy it.', fields: [{ name: 'at', label: 'Address', readonly: true }], values: { at: address }, button: '' });
+  if (await copyText(address)) toast(t('common.linkCopied'));
+  else openForm({ title: t('forms.copyTitle'), text: t('forms.copyHint'), fields: [{ name: 'at', label: t('forms.link'), readonly: true }], values: { at: address }, button: '' });
 }
 
 addActions({

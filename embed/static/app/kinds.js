@@ -1,8 +1,8 @@
 // The kinds of records. The server describes them. This file only says how a list shows a record.
-import { bytes, h, hostOf, icon } from './dom.js';
+import { bytes, day, fill, h, hostOf, icon, t } from './dom.js';
 import { base, start } from './session.js';
 
-export const fileTypes = { image: 'Pictures', video: 'Videos', audio: 'Audio', text: 'Text', pdf: 'PDF', other: 'Other' };
+export const fileTypes = { image: t('kind.image'), video: t('kind.video'), audio: t('kind.audio'), text: t('kind.text'), pdf: t('kind.pdf'), other: t('kind.other') };
 
 const excerpt = (text) => (text ?? '').replace(/^[#>\s*-]+/gm, '').replace(/\*\*|__|\x60/g, '').replace(/\s+/g, ' ').trim().slice(0, 140);
 const firstLine = (text) => (text ?? '').split('\n').find((l) => l.trim())?.trim().slice(0, 120) ?? '';
@@ -16,7 +16,7 @@ const look = {
     const f = [fieldOf(this, 'title'), fieldOf(this, this.quick)].find((x) => x && r[x.name]);
     if (f && f.type !== 'text') return String(r[f.name]);
     const line = firstLine(f && r[f.name]);
-    return (f?.mono ? line : line.replace(/^#+\s*/, '')) || `Untitled ${this.one}`;
+    return (f?.mono ? line : line.replace(/^#+\s*/, '')) || t('kind.untitled', { kind: this.one });
   },
   meta(r) {
     const title = this.title(r);
@@ -25,7 +25,7 @@ const look = {
       if (f.choices) return h('span.badge', {}, f.choices[v]);
       if (f.type === 'number') return `${f.label} ${v}`;
       if (f.type === 'check') return f.label;
-      if (f.type === 'time') return `${f.label} ${new Date(v).toLocaleDateString()}`;
+      if (f.type === 'time') return `${f.label} ${day(v)}`;
       return v !== title && cutoff(f.type === 'url' ? hostOf(v) : excerpt(v));
     });
   },
@@ -39,7 +39,7 @@ const looks = {
   bookmark: {
     href: (r) => r.url,
     badge: (r) => hostOf(r.url)[0].toUpperCase(),
-    meta: (r) => [r.reachable === 'no' && h('span.badge.warn', { title: `The page could not be reached since ${new Date(r.unreachableSince).toLocaleDateString()}` }, 'unreachable'), cutoff(hostOf(r.url)), cutoff(excerpt(r.description))],
+    meta: (r) => [r.reachable === 'no' && h('span.badge.warn', { title: t('kind.unreachableSince', { date: day(r.unreachableSince) }) }, t('kind.unreachable')), cutoff(hostOf(r.url)), cutoff(excerpt(r.description))],
   },
   note: { meta: (r) => [r.title && cutoff(excerpt(r.content))] },
   snippet: {
@@ -57,9 +57,13 @@ const looks = {
   },
 };
 
-// A kind is what the server says of it, its look, and unit: what one visit is called.
-export const kinds = Object.fromEntries(start.kinds.map((k) => [k.name, { ...look, ...k, ...looks[k.name], unit: k.counter.slice(0, -1) }]));
+// A kind is what the server says of it, and its look.
+export const kinds = Object.fromEntries(start.kinds.map((k) => [k.name, { ...look, ...k, ...looks[k.name] }]));
 export const kindByPath = Object.fromEntries(Object.values(kinds).map((k) => [k.path, k]));
+
+// countOf writes a number of items of a kind, and visits a number of views or clicks.
+export const countOf = (k, n) => fill(k.count, { n });
+export const visits = (k, n) => t(k.counter === 'clicks' ? 'kind.clicks' : 'kind.views', { n });
 
 export const kindOf = (r) => kinds[r.kind];
 export const titleOf = (r) => kindOf(r).title(r);
@@ -67,7 +71,7 @@ export const apiPathOf = (r) => `${kindOf(r).api}/${r.id}`;
 export const pageOf = (r) => `${base}/${kindOf(r).path}/${r.slug}`;
 export const editorOf = (r) => pageOf(r) + '?edit=1';
 export const shareAddressOf = (r) => r.shareUrl ?? r.viewUrl ?? r.url;
-export const tagNames = (r) => (r.tags ?? []).map((t) => t.name ?? t);
+export const tagNames = (r) => (r.tags ?? []).map((tag) => tag.name ?? tag);
 
 // isMedia reports whether the viewer can show a record.
 export const isMedia = (r) => isPicture(r) || r.kind === 'file' && /^video\/(mp4|webm|ogg|quicktime)/.test(r.mimeType);

@@ -1,6 +1,6 @@
 // Lists of records: their sources, their rows, and the selection.
-import { add, addActions, ago, dayName, all, button, find, h, icon, iconButton, itemOf, number, plural, shorten, toast, when } from './dom.js';
-import { apiPathOf, isMedia, isPicture, kindOf, kinds, pageOf, tagNames, titleOf } from './kinds.js';
+import { add, addActions, ago, all, button, dayName, find, h, icon, iconButton, itemOf, number, shorten, t, toast, when } from './dom.js';
+import { apiPathOf, isMedia, isPicture, kindOf, kinds, pageOf, tagNames, titleOf, visits } from './kinds.js';
 import { api, base, countChange, countItems, deleteLater, localAddress, Problem, refreshTags, showProblem, tagColor, takeAnswer, view } from './session.js';
 
 // ---- Sources ----
@@ -66,13 +66,13 @@ export function tagChip(name) {
 export function sharing(r) {
   const k = kindOf(r), out = [];
   const over = r.expiresAt && Date.parse(r.expiresAt) <= Date.now();
-  if (r.isPublic && !over) out.push(h('span.badge.on', {}, 'public'));
-  if (over) out.push(h('span.badge.warn', {}, 'expired'));
-  else if (r.expiresAt) out.push(`ends ${ago(r.expiresAt)}`);
-  if (r.hasPassword) out.push(h('span', { title: 'Visitors need a password' }, icon('lock'), ' password'));
+  if (r.isPublic && !over) out.push(h('span.badge.on', {}, t('list.public')));
+  if (over) out.push(h('span.badge.warn', {}, t('list.expired')));
+  else if (r.expiresAt) out.push(t('list.expires', { when: ago(r.expiresAt) }));
+  if (r.hasPassword) out.push(h('span', { title: t('list.needsPassword') }, icon('lock'), ' ', t('list.password')));
   const n = r[k.counter] ?? 0;
-  if (r[k.limit]) out.push(`${number(n)} of ${plural(r[k.limit], k.unit)}`);
-  else if (n || k.unit === 'click') out.push(plural(n, k.unit));
+  if (r[k.limit]) out.push(t('list.ofLimit', { some: n, all: visits(k, r[k.limit]) }));
+  else if (n || k.counter === 'clicks') out.push(visits(k, n));
   return out;
 }
 
@@ -124,16 +124,16 @@ function recordRow(r) {
   }
   const open = href ? { href, target: '_blank', rel: 'noopener noreferrer' } : { href: pageOf(r) };
   const row = h(isMedia(r) ? 'li.item.media' : 'li.item', {},
-    h('label.pick', {}, h('input', { type: 'checkbox', 'aria-label': `Select ${title}`, act: 'pick', checked: selected.has(r.id) })),
+    h('label.pick', {}, h('input', { type: 'checkbox', 'aria-label': t('list.select', { title }), act: 'pick', checked: selected.has(r.id) })),
     h('a.see', { ...open, tabindex: '-1', 'aria-hidden': 'true' }, thumbnail(r)),
     h('div.what', {},
       h('a.name', open, name),
       excerpt && h('div.excerpt', {}, marked(excerpt, hit.highlight.ranges)),
       h('div.meta', {}, meta, asNodes(sharing(r)), tagNames(r).map(tagChip), r.createdAt && when(r.createdAt))),
     h('div.acts', {},
-      iconButton('star', 'star', 'Favourite', { 'aria-pressed': String(!!r.isFavorite), class: 'quiet square star' }),
-      iconButton('share-item', 'share', `Share ${title}`),
-      h('details.menu', {}, h('summary.quiet.square', { 'aria-label': `More for ${title}`, title: 'More' }, icon('more')), h('div.pop'))));
+      iconButton('star', 'star', t('list.favourite'), { 'aria-pressed': String(!!r.isFavorite), class: 'quiet square star' }),
+      iconButton('share-item', 'share', t('list.shareOf', { title })),
+      h('details.menu', {}, h('summary.quiet.square', { 'aria-label': t('list.more', { title }), title: t('common.more') }, icon('more')), h('div.pop'))));
   row.record = r;
   row.dataset.id = r.id;
   if (shapes.has(r.id)) row.style.setProperty('--shape', shapes.get(r.id));
@@ -146,12 +146,12 @@ function fillMenu(menu) {
   const item = (act, name, label) => button(act, label, {}, icon(name), label);
   const pop = find('.pop', menu);
   pop.replaceChildren(
-    h('a.button', { href: r.kind === 'bookmark' ? r.url : localAddress(r.url), target: '_blank', rel: 'noopener noreferrer' }, icon('open'), 'Open'),
-    item('edit', 'edit', 'Edit'),
-    item('share-item', 'share', 'Share …'),
-    item('copy', 'copy', 'Copy link'),
-    item('publish', r.isPublic ? 'lock' : 'check', r.isPublic ? 'Make private' : 'Make public'),
-    item('delete', 'trash', 'Delete'));
+    h('a.button', { href: r.kind === 'bookmark' ? r.url : localAddress(r.url), target: '_blank', rel: 'noopener noreferrer' }, icon('open'), t('common.open')),
+    item('edit', 'edit', t('common.edit')),
+    item('share-item', 'share', t('list.share')),
+    item('copy', 'copy', t('common.copyLink')),
+    item('publish', r.isPublic ? 'lock' : 'check', r.isPublic ? t('list.private') : t('list.publish')),
+    item('delete', 'trash', t('common.delete')));
   pop.classList.remove('up');
   pop.classList.toggle('up', pop.getBoundingClientRect().bottom > innerHeight - 70 && menu.getBoundingClientRect().top > pop.offsetHeight);
 }
@@ -189,17 +189,17 @@ export function redrawAll() {
 // listOf shows the records of a source, with a button for more and a bar for the selection. empty makes what replaces an
 // empty list; counted is called with the number of records. dated puts headings between days.
 export function listOf(source, { page = 50, empty, grid = false, dated = false, counted = null }) {
-  const ul = h(grid ? 'ul.list.grid' : 'ul.list', { 'aria-label': 'Items' });
+  const ul = h(grid ? 'ul.list.grid' : 'ul.list', { 'aria-label': t('list.items') });
   const state = h('div.state', { 'aria-live': 'polite' });
   const more = h('button.wide', { type: 'button', act: 'more', hidden: true });
-  const bar = h('div.bulk', { role: 'toolbar', 'aria-label': 'Actions for the selection', hidden: true });
+  const bar = h('div.bulk', { role: 'toolbar', 'aria-label': t('list.selectionActions'), hidden: true });
   let busy = false;
 
   async function load(signal) {
     if (busy) return;
     busy = true;
     more.disabled = true;
-    if (!ul.firstChild) state.replaceChildren(h('p.soft', {}, 'Loading …'));
+    if (!ul.firstChild) state.replaceChildren(h('p.soft', {}, t('common.loading')));
     try {
       const rows = (await source.next(page, signal)).filter((r) => !find(`.item[data-id="${r.id}"]`, ul)).map(recordRow);
       for (const row of rows) {
@@ -209,7 +209,7 @@ export function listOf(source, { page = 50, empty, grid = false, dated = false, 
       showState();
     } catch (e) {
       if (e.name === 'AbortError') return;
-      state.replaceChildren(h('p.alert', { role: 'alert' }, e.message), button('more', 'Try again'));
+      state.replaceChildren(h('p.alert', { role: 'alert' }, e.message), button('more', t('common.again')));
     } finally {
       busy = false;
       more.disabled = false;
@@ -226,7 +226,7 @@ export function listOf(source, { page = 50, empty, grid = false, dated = false, 
     const n = all('.item', ul).length;
     ul.hidden = !n;
     more.hidden = source.ended;
-    more.textContent = `Show more (${number(n)} of ${number(source.total)})`;
+    more.textContent = t('list.showMore', { n, total: source.total });
     if (n) state.replaceChildren();
     else if (source.ended) state.replaceChildren(empty());
     counted?.(Math.max(source.total, n));
@@ -261,20 +261,20 @@ export function listOf(source, { page = 50, empty, grid = false, dated = false, 
     const files = [...selected.values()].every((r) => r.kind === 'file');
     bar.replaceChildren();
     add(bar,
-      h('b', { 'aria-live': 'polite' }, number(n), h('span', {}, ' selected')),
-      n < shown.length && button('pick-all', 'All'),
-      files && button('bulk-folder', 'Move', {}, icon('folder'), 'Move'),
-      button('bulk-tag', 'Tag', {}, icon('tag'), 'Tag'),
-      button('bulk-share', 'Sharing', {}, icon('share'), 'Sharing'),
-      button('bulk-delete', 'Delete', { class: 'danger' }, icon('trash'), 'Delete'),
-      iconButton('pick-none', 'close', 'Clear the selection'));
+      h('b', { 'aria-live': 'polite' }, number(n), h('span', {}, ' ', t('list.selected'))),
+      n < shown.length && button('pick-all', t('list.all')),
+      files && button('bulk-folder', t('list.move'), {}, icon('folder'), t('list.move')),
+      button('bulk-tag', t('list.tag'), {}, icon('tag'), t('list.tag')),
+      button('bulk-share', t('list.sharing'), {}, icon('share'), t('list.sharing')),
+      button('bulk-delete', t('common.delete'), { class: 'danger' }, icon('trash'), t('common.delete')),
+      iconButton('pick-none', 'close', t('list.clear')));
     if (act) find(`[data-act="${act}"]`, bar)?.focus();
   }
 
   if ('IntersectionObserver' in window) {
     new IntersectionObserver((seen) => { if (seen.some((s) => s.isIntersecting) && !more.hidden) load(view?.signal); }, { rootMargin: '400px' }).observe(more);
   }
-  return { ul, node: h('section', { 'aria-label': 'List' }, ul, state, more, bar), load, count, prepend, showSelection, ended: () => source.ended };
+  return { ul, node: h('section', { 'aria-label': t('list.list') }, ul, state, more, bar), load, count, prepend, showSelection, ended: () => source.ended };
 }
 
 // ---- The selection ----
@@ -362,7 +362,7 @@ export async function saveRecord(r, body) {
 export async function saveEach(records, bodyOf, done) {
   const queue = [...records];
   let problem = null, failures = 0;
-  const progress = records.length > 8 && toast(`Changing ${plural(records.length, 'item')} …`, { time: 60000 });
+  const progress = records.length > 8 && toast(t('list.changing', { n: records.length }), { time: 60000 });
   await Promise.all(Array.from({ length: 4 }, async () => {
     for (let r; (r = queue.shift());) {
       try { updateRows((await api('PATCH', apiPathOf(r), bodyOf(r))).data); } catch (e) { problem = e; failures++; }
@@ -370,7 +370,7 @@ export async function saveEach(records, bodyOf, done) {
   }));
   if (progress) progress.end();
   refreshTags();
-  if (problem) showProblem(new Problem(`${plural(failures, 'item')} could not be changed: ${problem.message}`));
+  if (problem) showProblem(new Problem(t('list.notChanged', { n: failures, why: problem.message })));
   else toast(done, { time: 3000 });
 }
 
@@ -391,7 +391,7 @@ export function removeRecords(records) {
   const list = view?.list, listed = removed.length ? records : [];
   list?.showSelection();
   list?.count(listed, -1);
-  const text = records.length === 1 ? `Deleted “${shorten(titleOf(records[0]))}”.` : `Deleted ${number(records.length)} items.`;
+  const text = records.length === 1 ? t('list.deletedOne', { title: shorten(titleOf(records[0])) }) : t('list.deleted', { n: records.length });
   deleteLater(text, records.map(apiPathOf), () => {
     for (const [row, mark] of removed) if (mark.isConnected) mark.replaceWith(row);
     for (const r of records) countItems(r.kind, 1);

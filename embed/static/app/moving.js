@@ -1,30 +1,32 @@
 // The import and export page.
-import { add, addActions, button, h, meter, newID, number, plural, toast, when } from './dom.js';
-import { kinds } from './kinds.js';
+import { add, addActions, button, h, meter, newID, t, toast, when } from './dom.js';
+import { countOf, kinds } from './kinds.js';
 import { api, base, heading, load, showProblem } from './session.js';
 
 const formats = {
-  '': 'Detect automatically', netscape: 'Browser bookmarks (HTML)', firefox: 'Firefox backup (JSON)', chrome: 'Chrome’s Bookmarks file', linkding: 'linkding (JSON)', karakeep: 'Karakeep (JSON)',
-  linkwarden: 'Linkwarden (JSON)', wallabag: 'wallabag (JSON)', omnivore: 'Omnivore (zip)', pocket: 'Pocket (CSV or zip)', raindrop: 'Raindrop (CSV)', instapaper: 'Instapaper (CSV)', csv: 'Other bookmarks (CSV)', shlink: 'Shlink (CSV)', folder: 'Files (zip or tar)', kist: 'Kist export',
+  '': t('import.detect'), netscape: t('import.netscape'), firefox: t('import.firefox'), chrome: t('import.chrome'), linkding: 'linkding (JSON)', karakeep: 'Karakeep (JSON)',
+  linkwarden: 'Linkwarden (JSON)', wallabag: 'wallabag (JSON)', omnivore: 'Omnivore (zip)', pocket: t('import.pocket'), raindrop: 'Raindrop (CSV)', instapaper: 'Instapaper (CSV)', csv: t('import.csv'), shlink: 'Shlink (CSV)', folder: t('import.folder'), kist: t('import.kist'),
 };
-const states = { running: 'running', done: 'done', stopped: 'stopped', failed: 'failed' };
-const nouns = { tag: 'tag', folder: 'folder', ...Object.fromEntries(Object.values(kinds).map((k) => [k.name, k.one])) };
+const states = { running: t('import.running'), done: t('import.done'), stopped: t('import.stopped'), failed: t('import.failed') };
+const made = (kind, n) => kind === 'tag' ? t('tags.count', { n }) : kind === 'folder' ? t('folder.count', { n }) : countOf(kinds[kind], n);
 
-// summaryOf says what an import did.
+// summaryOf says what an import did: what it made, and how its entries ended.
 function summaryOf(x) {
-  const made = Object.entries(x.made).map(([kind, n]) => plural(n, nouns[kind] ?? kind)).join(', ') || 'Nothing';
-  return `${made} ${x.dryRun ? 'would be imported' : 'imported'}. Of ${plural(x.entries, 'entry', 'entries')}, ${number(x.there)} ${x.there === 1 ? 'was' : 'were'} there already${x.updated ? ` (${number(x.updated)} ${x.dryRun ? 'would be ' : ''}filled in)` : ''} and ${number(x.refused)} ${x.dryRun ? 'would be ' : ''}skipped.`;
+  const list = Object.entries(x.made).filter(([kind]) => kinds[kind] || ['tag', 'folder'].includes(kind)).map(([kind, n]) => made(kind, n)).join(', ');
+  const imported = Math.max(0, x.entries - x.there - x.refused);
+  const counts = t(x.dryRun ? 'import.wouldCounts' : 'import.counts', { n: x.entries, imported, there: x.there, refused: x.refused });
+  return [list && t(x.dryRun ? 'import.wouldMake' : 'import.made', { list }), counts, x.updated && t(x.dryRun ? 'import.wouldUpdate' : 'import.updated', { n: x.updated })].filter(Boolean).join(' ');
 }
 
 // draw shows an import in its row.
 function draw(row, x) {
   const running = x.state === 'running';
   row.replaceChildren(h('summary', {}, h('span', {}, x.name), h(x.state === 'done' ? 'span.badge.on' : running ? 'span.badge' : 'span.badge.warn', {}, states[x.state]),
-    x.dryRun && h('span.badge', {}, 'dry run'), when(x.createdAt)),
+    x.dryRun && h('span.badge', {}, t('import.dryRun')), when(x.createdAt)),
   running ? meter(x.progress / 100) : '', h('p', {}, summaryOf(x)), x.error ? h('p.alert', {}, x.error) : '',
-  x.remarks.length ? h('ul', { 'aria-label': 'Report' }, x.remarks.map((r) => h('li', {}, h('b', {}, r.refused ? 'Skipped' : 'Note'), ` ${r.at}${r.name ? `, ${r.name}` : ''}: ${r.text}`))) : '',
-  x.moreRemarks ? h('p.soft', {}, `… and ${number(x.moreRemarks)} more.`) : '',
-  running ? h('div.row', {}, button('import-stop', 'Stop', { 'aria-label': `Stop the import of ${x.name}` })) : '');
+  x.remarks.length ? h('section.report', {}, h('h3', {}, t('import.report')), h('ul', {}, x.remarks.map((r) => h('li', {}, h('b', {}, r.refused ? t('import.skipped') : t('import.note')), ` ${r.at}${r.name ? `, ${r.name}` : ''}: ${r.text}`)))) : '',
+  x.moreRemarks ? h('p.soft', {}, t('import.moreRemarks', { n: x.moreRemarks })) : '',
+  running ? h('div.row', {}, button('import-stop', t('import.stop'), { 'aria-label': t('import.stopOf', { name: x.name }) })) : '');
   row.import = x;
 }
 
@@ -35,7 +37,7 @@ async function follow(row, signal) {
       await new Promise((done) => setTimeout(done, wait));
       draw(row, (await api('GET', `import/${row.import.id}`, undefined, { signal })).data);
     }
-    if (row.import.state !== 'running') toast(`The import of ${row.import.name} is ${states[row.import.state]}.`, { bad: row.import.state === 'failed' });
+    if (row.import.state !== 'running') toast(t('import.ended', { name: row.import.name, state: states[row.import.state] }), { bad: row.import.state === 'failed' });
   } catch (e) { showProblem(e); }
 }
 
@@ -64,13 +66,13 @@ export default async function page(v) {
   const format = h('select', { id: newID() }, Object.entries(formats).map(([value, label]) => h('option', { value }, label)));
   const update = h('input', { type: 'checkbox', id: newID() });
   const dry = h('input', { type: 'checkbox', id: newID() });
-  const submit = h('button.main', {}, 'Import file');
+  const submit = h('button.main', {}, t('import.importFile'));
   const rows = h('div', {}, list.map((x) => rowOf(x, v.signal)));
-  const form = h('form.card', { 'aria-label': 'Import' }, h('h2', {}, 'Import'),
-    h('p.soft', {}, 'Import an export of another program or of kist. Duplicates are skipped.'),
-    h('div.field', {}, h('label', { for: file.id }, 'File'), file), h('div.field', {}, h('label', { for: format.id }, 'Format'), format),
-    h('label.check', { for: dry.id }, dry, h('span', {}, 'Dry run (change nothing)')),
-    h('label.check', { for: update.id }, update, h('span', {}, 'Fill in empty fields of existing items and add tags')), h('div.row', {}, submit));
+  const form = h('form.card', { 'aria-label': t('import.title') }, h('h2', {}, t('import.title')),
+    h('p.soft', {}, t('import.intro')),
+    h('div.field', {}, h('label', { for: file.id }, t('import.file')), file), h('div.field', {}, h('label', { for: format.id }, t('import.format')), format),
+    h('label.check', { for: dry.id }, dry, h('span', {}, t('import.dry'))),
+    h('label.check', { for: update.id }, update, h('span', {}, t('import.update'))), h('div.row', {}, submit));
   form.onsubmit = async (e) => {
     e.preventDefault();
     const body = new FormData();
@@ -79,13 +81,13 @@ export default async function page(v) {
     if (dry.checked) body.append('dryRun', 'true');
     body.append('file', file.files[0], file.files[0].name);
     submit.disabled = true;
-    submit.textContent = 'Sending …';
+    submit.textContent = t('import.sending');
     try {
       rows.prepend(rowOf((await api('POST', 'import', body)).data, v.signal));
-    } catch (problem) { showProblem(problem); } finally { submit.disabled = false; submit.textContent = 'Import file'; }
+    } catch (problem) { showProblem(problem); } finally { submit.disabled = false; submit.textContent = t('import.importFile'); }
   };
-  add(v.out, heading('Import and export'), h('div.cards', {}, form,
-    h('div.card', {}, h('h2', {}, 'Export'), h('p.soft', {}, 'Everything you have, in one zip that another instance of Kist can import. It contains the password hashes of locked items. Keep it private.'),
-      h('div.row', {}, h('a.button', { href: `${base}/api/v1/export`, download: '' }, 'Export everything')))), rows);
-  return 'Import and export';
+  add(v.out, heading(t('import.pageTitle')), h('div.cards', {}, form,
+    h('div.card', {}, h('h2', {}, t('import.export')), h('p.soft', {}, t('import.exportHint')),
+      h('div.row', {}, h('a.button', { href: `${base}/api/v1/export`, download: '' }, t('import.exportAll'))))), rows);
+  return t('import.pageTitle');
 };

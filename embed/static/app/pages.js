@@ -1,8 +1,8 @@
 // The pages that every visit loads: home, the kinds, search, tags and the account.
 import { addBox } from './add.js';
-import { add, addActions, all, button, bytes, emptyState, find, h, icon, iconButton, itemOf, meter, number, plural, shorten, toast, when } from './dom.js';
+import { add, addActions, all, button, bytes, emptyState, find, h, icon, iconButton, itemOf, lower, meter, number, shorten, t, tn, toast, when } from './dom.js';
 import { openForm, settingsForm } from './forms.js';
-import { fileTypes, kinds } from './kinds.js';
+import { countOf, fileTypes, kinds } from './kinds.js';
 import { listOf, moveFocus, Source } from './list.js';
 import { addPages, go, rerender, withParam } from './router.js';
 import { api, base, countChange, deleteLater, folderFields, folderOf, folders, heading, hideFolder, hideTag, load, loadLabels, loadModule, me, refreshFolders, refreshTags, setMe, showProblem, storage, tags, takeAnswer, view } from './session.js';
@@ -14,7 +14,7 @@ const filterNames = ['tag', 'favorite', 'public', 'type', 'folder', 'unreachable
 
 // filter is a select that changes one parameter of the page's address.
 function filter(name, label, choices, params, otherwise = '') {
-  const el = h('select', { 'aria-label': label, 'data-param': name }, Object.entries(choices).map(([v, t]) => h('option', { value: v }, t)));
+  const el = h('select', { 'aria-label': label, 'data-param': name }, Object.entries(choices).map(([v, text]) => h('option', { value: v }, text)));
   el.value = params.get(name) ?? otherwise;
   if (el.selectedIndex < 0) el.value = otherwise;
   return el;
@@ -29,16 +29,16 @@ document.addEventListener('change', async (e) => {
 });
 
 function tagFilter(k, p) {
-  const names = tags.filter((t) => t.counts?.[k.name] || p.get('tag') === t.name).map((t) => t.name);
-  return names.length ? filter('tag', 'Tag', { '': 'All tags', ...Object.fromEntries(names.map((n) => [n, n])) }, p) : document.createComment('');
+  const names = tags.filter((tag) => tag.counts?.[k.name] || p.get('tag') === tag.name).map((tag) => tag.name);
+  return names.length ? filter('tag', t('tags.tag'), { '': t('tags.all'), ...Object.fromEntries(names.map((n) => [n, n])) }, p) : document.createComment('');
 }
 
 function folderBar(p) {
   const folder = folderOf(p);
   const link = (label, value, count) => h('a.chip.big', { href: `${base}/files${withParam(p, 'folder', value)}`, 'aria-current': (p.get('folder') ?? '') === value ? 'true' : null }, value && value !== 'unfiled' ? icon('folder') : null, label, count !== undefined && h('small', {}, ' ' + number(count)));
-  return h('div.filters.folders', { role: 'group', 'aria-label': 'Folders' }, link('All files', ''), link('Unfiled', 'unfiled'),
-    folders.map((f) => link(f.name, f.id, f.count)), iconButton('folder-new', 'plus', 'New folder'),
-    folder && iconButton('folder-rename', 'edit', `Rename the folder ${folder.name}`), folder && iconButton('folder-delete', 'trash', `Delete the folder ${folder.name}; its files stay`));
+  return h('div.filters.folders', { role: 'group', 'aria-label': t('kind.folders') }, link(t('kind.allFiles'), ''), link(t('kind.unfiled'), 'unfiled'),
+    folders.map((f) => link(f.name, f.id, f.count)), iconButton('folder-new', 'plus', t('folder.new')),
+    folder && iconButton('folder-rename', 'edit', t('folder.renameOf', { name: folder.name })), folder && iconButton('folder-delete', 'trash', t('folder.deleteOf', { name: folder.name })));
 }
 
 addPages({
@@ -48,16 +48,16 @@ addPages({
     // If another app shared something before the user signed in, the address has it.
     const shared = ['title', 'text', 'url'].map((n) => v.params.get(n)).filter(Boolean).join('\n');
     if (shared) v.box.type(shared);
-    if (v.params.get('again') === 'files') toast('You were signed out, so the files were not kept. Share the files again.', { bad: true });
-    if (v.params.has('queued')) toast('The server cannot be reached. Saved on this device, and sent when the server is back.');
+    if (v.params.get('again') === 'files') toast(t('home.signedOut'), { bad: true });
+    if (v.params.has('queued')) toast(t('offline.kept'));
     if (shared || v.params.has('again') || v.params.has('queued')) history.replaceState(null, '', base + '/');
     v.list = listOf(new Source(Object.keys(kinds), {}, 12), {
       page: 40,
-      empty: () => emptyState('Nothing is here yet.', 'Drop a file on this page, paste a link, or write something in the box above.'),
+      empty: () => emptyState(t('home.empty'), t('home.emptyHint')),
     });
     v.accepts = () => true;
-    add(v.out, v.box.node, h('div.head', {}, h('h1', {}, 'Recent'), total > 0 && h('small.soft', {}, `${plural(total, 'item')} · ${bytes(me.usedBytes ?? 0)}`)), v.list.node);
-    return 'Home';
+    add(v.out, v.box.node, h('div.head', {}, h('h1', {}, t('home.recent')), total > 0 && h('small.soft', {}, t('home.summary', { n: total, size: bytes(me.usedBytes ?? 0) }))), v.list.node);
+    return t('home.title');
   },
 
   kind(v) {
@@ -71,10 +71,10 @@ addPages({
     for (const [name, value] of p) if ([...filterNames, 'sort'].includes(name)) query.append(name, value);
     v.list = listOf(new Source([k.name], query, 50), {
       grid, dated: grid && !p.get('sort'),
-      counted: (n) => { count.textContent = plural(n, k.one); filters.hidden = !n && !filtered; v.box.node.hidden = grid && n > 0; },
+      counted: (n) => { count.textContent = countOf(k, n); filters.hidden = !n && !filtered; v.box.node.hidden = grid && n > 0; },
       empty: () => filtered
-        ? emptyState('No matches.', 'Nothing matches these filters.', h('a.button', { href: home }, 'Show all'))
-        : emptyState(`No ${k.many.toLowerCase()} yet.`, k.none),
+        ? emptyState(t('list.noMatches'), t('list.noMatchesHint'), h('a.button', { href: home }, t('list.showAll')))
+        : emptyState(t('list.none', { kinds: lower(k.many) }), k.none),
     });
     v.accepts = (r) => r.kind === k.name && !p.get('q') && !p.get('type') && (!p.get('folder') || [r.folder?.id ?? 'unfiled', r.folder?.name].includes(p.get('folder')));
 
@@ -91,19 +91,19 @@ addPages({
     const toggle = (name, ...label) => h('a.chip.big', { href: home + withParam(p, name, p.get(name) ? '' : 'true'), 'aria-current': p.get(name) ? 'true' : null }, label);
     const remove = (name, ...label) => h('a.chip', { href: home + withParam(p, name, '') }, label, icon('close'));
     const filters = h('div.filters', {},
-      file && filter('type', 'Type', { '': 'All types', ...fileTypes }, p),
+      file && filter('type', t('kind.type'), { '': t('kind.allTypes'), ...fileTypes }, p),
       byTag,
-      toggle('favorite', icon('star'), 'Favourites'),
-      k === kinds.bookmark && toggle('unreachable', 'Unreachable'),
-      filter('public', 'Visibility', { '': 'Public and private', true: 'Public', false: 'Private' }, p),
-      filter('sort', 'Order', { newest: 'Newest', oldest: 'Oldest', updated: 'Last changed', title: 'By name', views: `Most ${k.unit}s`, ...(file && { size: 'Largest' }) }, p, 'newest'),
+      toggle('favorite', icon('star'), t('kind.favourites')),
+      k === kinds.bookmark && toggle('unreachable', t('kind.unreachableOnes')),
+      filter('public', t('kind.visibility'), { '': t('kind.anyVisibility'), true: t('kind.public'), false: t('kind.private') }, p),
+      filter('sort', t('kind.order'), { newest: t('kind.newest'), oldest: t('kind.oldest'), updated: t('kind.updated'), title: t('kind.byName'), views: t('kind.mostViewed'), ...(file && { size: t('kind.largest') }) }, p, 'newest'),
       k === kinds.bookmark && p.get('url') && remove('url', h('span.cutoff', {}, p.get('url'))),
       p.get('q') && remove('q', `“${p.get('q')}”`));
     add(v.out, heading(k.many, count,
       grid && tileSize(),
-      file && iconButton('view-list', 'list', 'As a list', { 'aria-pressed': String(!grid) }),
-      file && iconButton('view-grid', 'grid', 'As a grid', { 'aria-pressed': String(grid) }),
-      button('new', '', { class: file ? 'main upload' : 'main', 'aria-keyshortcuts': 'n' }, icon(file ? 'upload' : 'plus'), file ? 'Upload' : 'New')),
+      file && iconButton('view-list', 'list', t('kind.asList'), { 'aria-pressed': String(!grid) }),
+      file && iconButton('view-grid', 'grid', t('kind.asGrid'), { 'aria-pressed': String(grid) }),
+      button('new', '', { class: file ? 'main upload' : 'main', 'aria-keyshortcuts': 'n' }, icon(file ? 'upload' : 'plus'), file ? t('common.upload') : t('common.new'))),
     bar, v.box.node, filters, v.list.node);
     return k.many;
   },
@@ -125,7 +125,7 @@ addActions({
   'view-grid': () => showAs(true),
 
   'folder-new': () => openForm({
-    title: 'New folder', fields: [{ name: 'name', label: 'Name', required: true }], button: 'Create folder',
+    title: t('folder.new'), fields: [{ name: 'name', label: t('forms.name'), required: true }], button: t('folder.create'),
     run: async (now) => {
       const folder = (await api('POST', 'folders', now)).data;
       await refreshFolders();
@@ -135,7 +135,7 @@ addActions({
   'folder-rename'() {
     const folder = folderOf(view.params);
     openForm({
-      title: `Rename ${folder.name}`, fields: [{ name: 'name', label: 'Name', required: true }], values: folder,
+      title: t('folder.rename', { name: folder.name }), fields: [{ name: 'name', label: t('forms.name'), required: true }], values: folder,
       run: async (now) => { await api('PATCH', `folders/${folder.id}`, now); await refreshFolders(); rerender(); },
     });
   },
@@ -143,7 +143,7 @@ addActions({
     const folder = folderOf(view.params);
     const restore = hideFolder(folder);
     go(`${base}/files`);
-    deleteLater(`Deleted the folder “${shorten(folder.name)}”; its files stay.`, [`folders/${folder.id}`], () => { restore(); rerender(); });
+    deleteLater(t('folder.deleted', { name: shorten(folder.name) }), [`folders/${folder.id}`], () => { restore(); rerender(); });
   },
 });
 
@@ -176,21 +176,21 @@ addPages({
   search(v) {
     const p = v.params;
     const words = (p.get('q') ?? '').trim(), tagged = p.getAll('tag'), kind = kinds[p.get('kind')] ? p.get('kind') : '';
-    if (document.activeElement !== field) field.value = words || tagged.map((t) => `tag:${t.includes(' ') ? `"${t}"` : t}`).join(' ');
+    if (document.activeElement !== field) field.value = words || tagged.map((name) => `tag:${name.includes(' ') ? `"${name}"` : name}`).join(' ');
     const query = new URLSearchParams(words && { q: words });
     if (kind) query.set('kind', kind);
-    for (const t of tagged) query.append('tag', t);
+    for (const name of tagged) query.append('tag', name);
     const count = h('small.soft', { 'aria-live': 'polite' });
     const source = new Search(query);
     v.list = listOf(source, {
-      page: 40, counted: (n) => { count.textContent = plural(n, 'item') + (source.incomplete ? ' so far: the search index is being built' : ''); },
-      empty: () => emptyState('Nothing was found.', 'Try fewer or other words. "words in a row", tag:x, kind:note, is:favorite and -word narrow a search.'),
+      page: 40, counted: (n) => { count.textContent = t(source.incomplete ? 'search.incomplete' : 'search.count', { n }); },
+      empty: () => emptyState(t('search.empty'), t('search.emptyHint')),
     });
-    const title = words ? `“${words}”` : tagged.join(' + ') || 'Everything';
-    add(v.out, heading(title, count), h('div.filters', { role: 'group', 'aria-label': 'Kind' },
-      [['', 'All'], ...Object.values(kinds).map((k) => [k.name, k.many])].map(([n, t]) =>
-        h('a.chip.big', { href: `${base}/search${withParam(p, 'kind', n)}`, 'aria-current': n === kind ? 'true' : null }, t))), v.list.node);
-    return words ? `Search: ${words}` : 'Search';
+    const title = words ? `“${words}”` : tagged.join(' + ') || t('search.everything');
+    add(v.out, heading(title, count), h('div.filters', { role: 'group', 'aria-label': t('search.kind') },
+      [['', t('search.all')], ...Object.values(kinds).map((k) => [k.name, k.many])].map(([n, label]) =>
+        h('a.chip.big', { href: `${base}/search${withParam(p, 'kind', n)}`, 'aria-current': n === kind ? 'true' : null }, label))), v.list.node);
+    return words ? t('search.titleOf', { words }) : t('search.title');
   },
 });
 
@@ -217,14 +217,14 @@ const palette = ['#0F6B5C', '#3F7FD0', '#D98A2B', '#8A5BC7', '#C2473D', '#2E8B57
 
 const tagOf = (el) => itemOf(el).tag;
 
-function tagRow(t) {
-  const tagged = `tag=${encodeURIComponent(t.name)}`;
-  const row = h('li.item.plain', {}, h('input.color', { type: 'color', value: t.color.toLowerCase(), 'aria-label': `Colour of ${t.name}`, act: 'tag-color' }),
-    h('div.what', {}, h('a.name', { href: `${base}/search?${tagged}` }, t.name),
-      h('div.meta', {}, t.count ? Object.values(kinds).filter((k) => t.counts?.[k.name]).map((k) =>
-        h('a', { href: `${base}/${k.path}?${tagged}` }, plural(t.counts[k.name], k.one))) : h('span', {}, 'not in use'))),
-    h('div.acts', {}, iconButton('tag-rename', 'edit', `Rename ${t.name}`), tags.length > 1 && button('tag-merge', 'Merge', { 'aria-label': `Merge ${t.name} into another tag` }), iconButton('tag-delete', 'trash', `Delete ${t.name}`)));
-  row.tag = t;
+function tagRow(tag) {
+  const tagged = `tag=${encodeURIComponent(tag.name)}`;
+  const row = h('li.item.plain', {}, h('input.color', { type: 'color', value: tag.color.toLowerCase(), 'aria-label': t('tags.colour', { name: tag.name }), act: 'tag-color' }),
+    h('div.what', {}, h('a.name', { href: `${base}/search?${tagged}` }, tag.name),
+      h('div.meta', {}, tag.count ? Object.values(kinds).filter((k) => tag.counts?.[k.name]).map((k) =>
+        h('a', { href: `${base}/${k.path}?${tagged}` }, countOf(k, tag.counts[k.name]))) : h('span', {}, t('tags.unused')))),
+    h('div.acts', {}, iconButton('tag-rename', 'edit', t('tags.rename', { name: tag.name })), tags.length > 1 && button('tag-merge', t('tags.merge'), { 'aria-label': t('tags.mergeOf', { name: tag.name }) }), iconButton('tag-delete', 'trash', t('tags.deleteOf', { name: tag.name }))));
+  row.tag = tag;
   return row;
 }
 
@@ -232,8 +232,8 @@ addPages({
   async tags(v) {
     await loadLabels();
     const sorted = [...tags].sort((a, b) => b.count - a.count || a.name.localeCompare(b.name));
-    const input = h('input', { 'aria-label': 'New tag', placeholder: 'New tag' });
-    const form = h('form.quick', { novalidate: true, 'aria-label': 'New tag' }, input, h('button.main', {}, 'Add'));
+    const input = h('input', { 'aria-label': t('tags.new'), placeholder: t('tags.new') });
+    const form = h('form.quick', { novalidate: true, 'aria-label': t('tags.new') }, input, h('button.main', {}, t('common.add')));
     form.onsubmit = async (e) => {
       e.preventDefault();
       if (!input.value.trim()) return input.focus();
@@ -244,9 +244,9 @@ addPages({
         find('form.quick input').focus();
       } catch (problem) { showProblem(problem); }
     };
-    add(v.out, heading('Tags', h('small.soft', {}, plural(tags.length, 'tag'))), form,
-      sorted.length ? h('ul.list', { 'aria-label': 'Tags' }, sorted.map(tagRow)) : emptyState('No tags yet.', 'Add tags to your items, and they appear here.'));
-    return 'Tags';
+    add(v.out, heading(t('tags.title'), h('small.soft', {}, t('tags.count', { n: tags.length }))), form,
+      sorted.length ? h('ul.list', { 'aria-label': t('tags.title') }, sorted.map(tagRow)) : emptyState(t('tags.empty'), t('tags.emptyHint')));
+    return t('tags.title');
   },
 });
 
@@ -261,25 +261,25 @@ document.addEventListener('change', async (e) => {
 
 addActions({
   'tag-rename'(el) {
-    const t = tagOf(el);
+    const tag = tagOf(el);
     openForm({
-      title: `Rename ${t.name}`, fields: [{ name: 'name', label: 'Name', required: true }], values: t,
-      run: async (now) => { await api('PATCH', `tags/${t.id}`, now); await refreshTags(); rerender(); },
+      title: t('tags.rename', { name: tag.name }), fields: [{ name: 'name', label: t('forms.name'), required: true }], values: tag,
+      run: async (now) => { await api('PATCH', `tags/${tag.id}`, now); await refreshTags(); rerender(); },
     });
   },
   'tag-merge'(el) {
-    const t = tagOf(el);
+    const tag = tagOf(el);
     openForm({
-      title: `Merge ${t.name}`, text: `Items with the tag “${t.name}” get the other tag instead. This cannot be undone.`, button: 'Merge',
-      fields: [{ name: 'into', label: 'Into', type: 'choice', required: true, choices: Object.fromEntries(tags.filter((x) => x !== t).map((x) => [x.id, x.name])) }],
-      run: async (now) => { await api('POST', `tags/${t.id}/merge`, now); await refreshTags(); rerender(); toast(`Merged “${t.name}”.`); },
+      title: t('tags.mergeTitle', { name: tag.name }), text: t('tags.mergeHint', { name: tag.name }), button: t('tags.merge'),
+      fields: [{ name: 'into', label: t('tags.into'), type: 'choice', required: true, choices: Object.fromEntries(tags.filter((x) => x !== tag).map((x) => [x.id, x.name])) }],
+      run: async (now) => { await api('POST', `tags/${tag.id}/merge`, now); await refreshTags(); rerender(); toast(t('tags.merged', { name: tag.name })); },
     });
   },
   'tag-delete'(el) {
-    const row = itemOf(el), t = row.tag, mark = document.createComment('');
+    const row = itemOf(el), tag = row.tag, mark = document.createComment('');
     row.replaceWith(mark);
-    const restore = hideTag(t);
-    deleteLater(`Deleted the tag “${t.name}”; the items stay.`, [`tags/${t.id}`], () => { restore(); if (mark.isConnected) mark.replaceWith(row); });
+    const restore = hideTag(tag);
+    deleteLater(t('tags.deleted', { name: tag.name }), [`tags/${tag.id}`], () => { restore(); if (mark.isConnected) mark.replaceWith(row); });
   },
 });
 
@@ -287,49 +287,56 @@ addActions({
 
 function storageCard() {
   const quota = me.quotaEffectiveBytes;
-  return h('div.card', {}, h('h2', {}, 'Storage'), h('p', {}, quota ? `${bytes(me.usedBytes)} of ${bytes(quota)}` : `${bytes(me.usedBytes)}, no limit`),
+  return h('div.card', {}, h('h2', {}, t('account.storage')), h('p', {}, quota ? t('account.usedOf', { used: bytes(me.usedBytes), limit: bytes(quota) }) : t('account.usedUnlimited', { used: bytes(me.usedBytes) })),
     quota ? meter(me.usedBytes / quota) : null,
-    h('p.soft', {}, Object.values(kinds).map((k) => plural(me.counts[k.name] ?? 0, k.one)).join(' · ')));
+    h('p.soft', {}, Object.values(kinds).map((k) => countOf(k, me.counts[k.name] ?? 0)).join(' · ')));
 }
 
-const profileForm = () => settingsForm('Profile', [{ name: 'displayName', label: 'Display name', autocomplete: 'name' }], me, 'Save', async (now) => {
+const languages = { en: 'English', de: 'Deutsch' };
+
+const profileForm = () => settingsForm(t('account.profile'), [
+  { name: 'displayName', label: t('account.displayName'), autocomplete: 'name' },
+  { name: 'language', label: t('account.language'), type: 'choice', none: t('account.browserLanguage'), choices: languages },
+], me, t('common.save'), async (now) => {
+  const before = me.language;
   setMe((await api('PATCH', 'me', now)).data);
-  toast('Saved.');
+  if (me.language !== before) return location.reload();
+  toast(t('common.saved'));
 });
 
-const passwordForm = (keys) => settingsForm('Password', [
-  { name: 'currentPassword', label: 'Current password', type: 'password', autocomplete: 'current-password', required: true },
-  { name: 'password', label: 'New password', type: 'password', autocomplete: 'new-password', required: true, hint: 'At least 8 characters. A few unrelated words are easy to remember and hard to guess.' },
-  { name: 'repeat', label: 'Confirm new password', type: 'password', autocomplete: 'new-password', required: true, same: 'password' },
+const passwordForm = (keys) => settingsForm(t('account.password'), [
+  { name: 'currentPassword', label: t('account.currentPassword'), type: 'password', autocomplete: 'current-password', required: true },
+  { name: 'password', label: t('account.newPassword'), type: 'password', autocomplete: 'new-password', required: true, hint: t('account.passwordHint') },
+  { name: 'repeat', label: t('account.confirmPassword'), type: 'password', autocomplete: 'new-password', required: true, same: 'password' },
   ...(keys.length ? [{
-    name: 'revoke', label: 'Also revoke', type: 'checks', choices: Object.fromEntries(keys.map((k) => [k.id, k.device ? `${k.name} (connected device)` : `${k.name} (API key)`])),
+    name: 'revoke', label: t('account.alsoRevoke'), type: 'checks', choices: Object.fromEntries(keys.map((k) => [k.id, k.device ? t('account.device', { name: k.name }) : t('account.key', { name: k.name })])),
   }] : []),
-], { revoke: keys.filter((k) => k.device).map((k) => k.id) }, 'Change password', async ({ repeat, ...now }, form) => {
+], { revoke: keys.filter((k) => k.device).map((k) => k.id) }, t('account.changePassword'), async ({ repeat, ...now }, form) => {
   await api('PATCH', 'me', now);
   form.set({ currentPassword: '', password: '', repeat: '' });
-  toast(`Password changed. Other browsers are signed out.${now.revoke?.length ? ` ${plural(now.revoke.length, 'key')} revoked.` : ''}`);
+  toast(t('account.passwordChanged') + (now.revoke?.length ? ' ' + t('account.keysRevoked', { n: now.revoke.length }) : ''));
   rerender();
 });
 
 function browserName(agent) {
-  const name = /Edg\//.test(agent) ? 'Edge' : /Firefox\//.test(agent) ? 'Firefox' : /Chrome\//.test(agent) ? 'Chrome' : /Safari\//.test(agent) ? 'Safari' : agent.slice(0, 40) || 'Browser';
+  const name = /Edg\//.test(agent) ? 'Edge' : /Firefox\//.test(agent) ? 'Firefox' : /Chrome\//.test(agent) ? 'Chrome' : /Safari\//.test(agent) ? 'Safari' : agent.slice(0, 40) || t('sessions.browser');
   const system = /Android/.test(agent) ? 'Android' : /iPhone|iPad/.test(agent) ? 'iOS' : /Windows/.test(agent) ? 'Windows' : /Mac OS/.test(agent) ? 'macOS' : /Linux/.test(agent) ? 'Linux' : '';
-  return system ? `${name} on ${system}` : name;
+  return system ? t('sessions.on', { name, system }) : name;
 }
 
 function sessionRow(s) {
   const name = browserName(s.agent);
   const row = h('li.item.plain', {}, h('span.pic', {}, icon('user')), h('div.what', {}, h('span.name', {}, name),
-    h('div.meta', {}, s.current && h('span.badge.on', {}, 'this browser'), h('span', {}, s.address), h('span', {}, 'since ', when(s.createdAt)), s.lastUsedAt && h('span', {}, 'used ', when(s.lastUsedAt)))),
-  h('div.acts', {}, !s.current && button('session-end', 'Sign out', { 'aria-label': `Sign out ${name}` })));
+    h('div.meta', {}, s.current && h('span.badge.on', {}, t('sessions.this')), h('span', {}, s.address), h('span', {}, tn('sessions.since', { when: when(s.createdAt) })), s.lastUsedAt && h('span', {}, tn('sessions.used', { when: when(s.lastUsedAt) })))),
+  h('div.acts', {}, !s.current && button('session-end', t('sessions.signOut'), { 'aria-label': t('sessions.signOutOf', { name }) })));
   row.session = s;
   return row;
 }
 
 // sessionList lists the browsers that are signed in.
-export const sessionList = (sessions) => [h('div.head', {}, h('h2', {}, 'Signed in'), h('small.soft', {}, plural(sessions.length, 'browser'))),
-  h('ul.list', { 'aria-label': 'Browsers that are signed in' }, sessions.map(sessionRow)),
-  sessions.length > 1 && h('div.row', {}, button('sessions-end', 'Sign out all others'))];
+export const sessionList = (sessions) => [h('div.head', {}, h('h2', {}, t('sessions.title')), h('small.soft', {}, t('sessions.count', { n: sessions.length }))),
+  h('ul.list', { 'aria-label': t('sessions.list') }, sessions.map(sessionRow)),
+  sessions.length > 1 && h('div.row', {}, button('sessions-end', t('sessions.signOutOthers')))];
 
 // deviceCard has the choices for this browser.
 async function deviceCard() {
@@ -345,19 +352,19 @@ async function deviceCard() {
 addPages({
   async account(v) {
     const [sessions, keys] = await Promise.all([load('me/sessions', 'me/sessions?limit=500', v.signal), load('keys', 'keys?limit=500', v.signal)]);
-    const signOut = h('form', { method: 'post', action: `${base}/logout` }, h('button', {}, 'Sign out'));
-    add(v.out, heading('Account', h('small.soft', {}, `${me.username}${me.role === 'admin' ? ', administrator' : ''}`), signOut),
+    const signOut = h('form', { method: 'post', action: `${base}/logout` }, h('button', {}, t('sessions.signOut')));
+    add(v.out, heading(t('account.title'), h('small.soft', {}, me.role === 'admin' ? t('account.adminName', { name: me.username }) : me.username), signOut),
       h('div.cards', {}, storageCard(), profileForm(), passwordForm(keys?.data ?? []), await deviceCard()), sessions && sessionList(sessions.data));
-    return 'Account';
+    return t('account.title');
   },
 });
 
 addActions({
   async 'session-end'(el) {
     const row = itemOf(el);
-    try { await api('DELETE', `me/sessions/${row.session.id}`); row.remove(); toast('Signed out that browser.'); } catch (e) { showProblem(e); }
+    try { await api('DELETE', `me/sessions/${row.session.id}`); row.remove(); toast(t('sessions.ended')); } catch (e) { showProblem(e); }
   },
   async 'sessions-end'() {
-    try { await api('DELETE', 'me/sessions'); rerender(); toast('Signed out everywhere else.'); } catch (e) { showProblem(e); }
+    try { await api('DELETE', 'me/sessions'); rerender(); toast(t('sessions.othersEnded')); } catch (e) { showProblem(e); }
   },
 });

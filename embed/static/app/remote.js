@@ -1,8 +1,10 @@
 // The page of remote uploads: files that the server fetches from other addresses.
-import { add, addActions, button, bytes, emptyState, find, h, meter, newID, plural, when } from './dom.js';
+import { add, addActions, button, bytes, emptyState, find, h, meter, newID, t, tn, when } from './dom.js';
+import { problemText } from './forms.js';
 import { api, base, heading, load, Problem, showProblem } from './session.js';
 
 const badges = { waiting: 'span.badge', running: 'span.badge', done: 'span.badge.on', failed: 'span.badge.warn', cancelled: 'span.badge.warn' };
+const states = { waiting: t('remote.queued'), running: t('remote.running'), done: t('remote.done'), failed: t('remote.failed'), cancelled: t('remote.cancelled') };
 const isOpen = (x) => x.state === 'waiting' || x.state === 'running';
 
 // nameOf is the name of a file, or the end of its address while the name is unknown.
@@ -13,10 +15,10 @@ let shown = null;
 
 // progress says how much of a file has been fetched.
 function progress(x) {
-  if (x.state === 'running') return x.total ? `${bytes(x.bytes)} of ${bytes(x.total)}` : x.bytes ? bytes(x.bytes) : 'Connecting …';
+  if (x.state === 'running') return x.total ? t('uploads.of', { sent: bytes(x.bytes), all: bytes(x.total) }) : x.bytes ? bytes(x.bytes) : t('remote.connecting');
   if (x.state === 'done') return bytes(x.bytes);
-  if (x.state === 'waiting' && x.tries) return ['Next try ', when(x.nextTryAt)];
-  return x.state === 'waiting' ? 'Waiting' : '';
+  if (x.state === 'waiting' && x.tries) return tn('remote.nextTry', { when: when(x.nextTryAt) });
+  return '';
 }
 
 function rowOf(x) {
@@ -24,12 +26,12 @@ function rowOf(x) {
   const ending = (/\.([a-z0-9]{1,4})$/i.exec(x.name)?.[1] ?? '').toUpperCase();
   const row = h('li.item.plain', { 'data-id': x.id }, h('span.pic', { 'aria-hidden': 'true' }, h('b', {}, ending)), h('div.what', {},
     x.file ? h('a.name', { href: `${base}/files/${x.file.slug}` }, name) : h('span.name', {}, name),
-    h('div.meta', {}, h(badges[x.state], {}, x.state), h('span', {}, progress(x)), h('span.cutoff', { title: x.url }, x.url)),
+    h('div.meta', {}, h(badges[x.state], {}, states[x.state]), h('span', {}, progress(x)), h('span.cutoff', { title: x.url }, x.url)),
     x.state === 'running' && x.total ? meter(x.bytes / x.total) : null, x.error ? h('p.error', {}, x.error) : null),
   h('div.acts', {},
-    isOpen(x) ? button('fetch-cancel', 'Cancel', { 'aria-label': `Cancel ${name}` }) : null,
-    x.state === 'failed' || x.state === 'cancelled' ? button('fetch-retry', 'Try again', { 'aria-label': `Try ${name} again` }) : null,
-    isOpen(x) ? null : button('fetch-forget', 'Forget', { 'aria-label': `Forget ${name}` })));
+    isOpen(x) ? button('fetch-cancel', t('common.cancel'), { 'aria-label': t('remote.cancelOf', { name }) }) : null,
+    x.state === 'failed' || x.state === 'cancelled' ? button('fetch-retry', t('remote.retry'), { 'aria-label': t('remote.retryOf', { name }) }) : null,
+    isOpen(x) ? null : button('fetch-forget', t('remote.clear'), { 'aria-label': t('remote.clearOf', { name }) })));
   row.job = x;
   return row;
 }
@@ -48,7 +50,7 @@ function draw(jobs) {
   });
   if (rows.length !== shown.list.children.length || rows.some((row, i) => shown.list.children[i] !== row)) shown.list.replaceChildren(...rows);
   const n = jobs.filter(isOpen).length;
-  shown.status.textContent = jobs.length ? (n ? `${plural(n, 'file')} to go` : 'All done') : '';
+  shown.status.textContent = jobs.length ? (n ? t('uploads.toGo', { n }) : t('remote.allDone')) : '';
   shown.clear.hidden = n === jobs.length;
   shown.none.hidden = jobs.length > 0;
 }
@@ -94,12 +96,12 @@ export default async function page(v) {
   const jobs = (await load('remote-upload', 'remote-upload', v.signal))?.jobs ?? [];
   const urls = h('textarea', { id: newID(), rows: '3', spellcheck: 'false', required: true });
   const folder = h('input', { id: newID(), autocomplete: 'off' });
-  const visibility = h('select', { 'aria-label': 'Who can see the files' }, h('option', { value: '' }, 'Only me'), h('option', { value: '1' }, 'Anyone with the link'));
+  const visibility = h('select', { 'aria-label': t('remote.whoSees') }, h('option', { value: '' }, t('common.onlyMe')), h('option', { value: '1' }, t('common.anyone')));
   const problem = h('p.error', { role: 'alert', id: newID(), hidden: true });
-  const submit = h('button.main', {}, 'Fetch');
-  const form = h('form.card', { 'aria-label': 'Fetch from an address', novalidate: true },
-    h('div.field', {}, h('label', { for: urls.id }, 'Addresses, one per line'), urls, problem),
-    h('div.field', {}, h('label', { for: folder.id }, 'Folder'), folder), h('div.row', {}, submit, visibility));
+  const submit = h('button.main', {}, t('remote.fetch'));
+  const form = h('form.card', { 'aria-label': t('remote.title'), novalidate: true },
+    h('div.field', {}, h('label', { for: urls.id }, t('remote.urls')), urls, problem),
+    h('div.field', {}, h('label', { for: folder.id }, t('list.folder')), folder), h('div.row', {}, submit, visibility));
   urls.setAttribute('aria-describedby', problem.id);
   const showError = (text) => {
     problem.textContent = text;
@@ -109,7 +111,7 @@ export default async function page(v) {
   form.onsubmit = async (e) => {
     e.preventDefault();
     const lines = urls.value.split(/\s+/).filter(Boolean);
-    if (!lines.length) { showError('Type the address of a file.'); urls.focus(); return; }
+    if (!lines.length) { showError(t('remote.needURL')); urls.focus(); return; }
     showError('');
     await change(submit, async () => {
       try {
@@ -117,18 +119,18 @@ export default async function page(v) {
         urls.value = '';
       } catch (x) {
         if (!(x instanceof Problem) || !x.fields) throw x;
-        showError(x.fields.urls ? `The list ${x.fields.urls}.` : x.message);
+        showError(x.fields.urls ? t('remote.invalid', { why: problemText(x.fields.urls) }) : x.message);
       }
     });
   };
   shown = {
-    jobs, list: h('ul.list', { 'aria-label': 'Fetched files' }), status: h('small.soft', { role: 'status' }), wake: null,
-    clear: button('fetch-clear', 'Forget finished fetches'), none: emptyState('No recent fetches.', 'Finished fetches are listed here for a week. The files are in your files.'),
+    jobs, list: h('ul.list', { 'aria-label': t('remote.list') }), status: h('small.soft', { role: 'status' }), wake: null,
+    clear: button('fetch-clear', t('remote.clearAll')), none: emptyState(t('remote.none'), t('remote.noneHint')),
   };
-  add(v.out, heading('Fetch from an address'), h('p.soft', {}, 'The server fetches the files. You can close this page.'), h('div.cards', {}, form),
-    h('div.head', {}, h('h2', {}, 'Recent'), shown.status, h('div.row', {}, shown.clear)), shown.list, shown.none);
+  add(v.out, heading(t('remote.title')), h('p.soft', {}, t('remote.hint')), h('div.cards', {}, form),
+    h('div.head', {}, h('h2', {}, t('remote.recent')), shown.status, h('div.row', {}, shown.clear)), shown.list, shown.none);
   draw(jobs);
   v.signal.addEventListener('abort', () => shown.wake?.());
   follow(v.signal);
-  return 'Fetch from an address';
+  return t('remote.title');
 };

@@ -1,5 +1,5 @@
 // The page of upload requests: links where others can send files, and the files waiting for approval.
-import { addActions, all, button, bytes, emptyState, find, h, icon, iconButton, itemOf, plural, toast, when } from './dom.js';
+import { addActions, all, button, bytes, emptyState, find, h, icon, iconButton, itemOf, t, tn, toast, when } from './dom.js';
 import { openDialog, openForm } from './forms.js';
 import { rerender } from './router.js';
 import { addPending, api, base, heading, load, localAddress, Problem, setPending, showProblem } from './session.js';
@@ -16,32 +16,32 @@ const chosen = () => all('#main .queue .pick input:checked').map((x) => itemOf(x
 
 function queueRow(i, titles, picks) {
   const pic = h('span.pic', {}, icon('file'), isPicture(i) && i.status === 'pending' && i.fileSize < 8e6 && h('img', { src: contentOf(i), alt: '', loading: 'lazy' }));
-  const pick = picks && h('label.pick', {}, h('input', { type: 'checkbox', 'aria-label': `Choose ${i.fileName}`, act: 'upload-pick' }), pic);
+  const pick = picks && h('label.pick', {}, h('input', { type: 'checkbox', 'aria-label': t('requests.choose', { name: i.fileName }), act: 'upload-pick' }), pic);
   const what = h('div.what', {},
     i.status === 'approved' && i.fileSlug ? h('a.name', { href: `${base}/files/${i.fileId}` }, i.fileName) : h('span.name', {}, i.fileName),
-    h('div.meta', {}, h('span', {}, bytes(i.fileSize)), i.uploaderName && h('span', {}, `from ${i.uploaderName}`), titles && h('span', {}, titles.get(i.uploadRequestId) ?? ''), when(i.createdAt),
-      i.status === 'approved' && h('span.badge.on', {}, 'approved'), i.status === 'rejected' && h('span.badge.warn', {}, 'rejected')),
+    h('div.meta', {}, h('span', {}, bytes(i.fileSize)), i.uploaderName && h('span', {}, t('requests.from', { name: i.uploaderName })), titles && h('span', {}, titles.get(i.uploadRequestId) ?? ''), when(i.createdAt),
+      i.status === 'approved' && h('span.badge.on', {}, t('requests.approved')), i.status === 'rejected' && h('span.badge.warn', {}, t('requests.rejected'))),
     i.message && h('p.soft.said', {}, i.message));
   const row = h('li.item.plain', {}, pick || pic, what, i.status === 'pending' && h('div.acts', {},
-    button('upload-look', 'Look', { 'aria-label': `Look at ${i.fileName}` }),
-    iconButton('upload-approve', 'check', `Approve ${i.fileName}`), iconButton('upload-reject', 'trash', `Reject ${i.fileName}`)));
+    button('upload-look', t('requests.preview'), { 'aria-label': t('requests.previewOf', { name: i.fileName }) }),
+    iconButton('upload-approve', 'check', t('requests.approveOf', { name: i.fileName })), iconButton('upload-reject', 'trash', t('requests.rejectOf', { name: i.fileName }))));
   row.upload = i;
   return row;
 }
 
 function queue(items, total, titles) {
-  const bulk = h('div.row.decide', { role: 'toolbar', 'aria-label': 'Actions for the chosen files' }, button('upload-all', 'Choose all'), button('upload-approve-chosen', 'Approve', { disabled: true }), button('upload-reject-chosen', 'Reject', { disabled: true, class: 'danger' }));
-  return [bulk, h('ul.list.queue', { 'aria-label': 'Files waiting for approval' }, items.map((i) => queueRow(i, titles, true))), total > items.length && h('p.soft', {}, `${plural(total - items.length, 'more file')} after these.`)];
+  const bulk = h('div.row.decide', { role: 'toolbar', 'aria-label': t('requests.chosenActions') }, button('upload-all', t('requests.chooseAll')), button('upload-approve-chosen', t('requests.approve'), { disabled: true }), button('upload-reject-chosen', t('requests.reject'), { disabled: true, class: 'danger' }));
+  return [bulk, h('ul.list.queue', { 'aria-label': t('requests.waitingFiles') }, items.map((i) => queueRow(i, titles, true))), total > items.length && h('p.soft', {}, t('requests.moreFiles', { n: total - items.length }))];
 }
 
 // showChosen enables the buttons for the chosen files and shows how many there are.
 function showChosen() {
   const n = chosen().length;
-  for (const [act, label] of [['upload-approve-chosen', 'Approve'], ['upload-reject-chosen', 'Reject']]) {
+  for (const [act, none, some] of [['upload-approve-chosen', 'requests.approve', 'requests.approveSome'], ['upload-reject-chosen', 'requests.reject', 'requests.rejectSome']]) {
     const b = find(`[data-act="${act}"]`);
     if (!b) continue;
     b.disabled = !n;
-    b.textContent = n ? `${label} ${n}` : label;
+    b.textContent = n ? t(some, { n }) : t(none);
   }
 }
 
@@ -59,7 +59,7 @@ async function decide(uploads, action) {
     }
   } catch (e) { showProblem(e); }
   addPending(-done);
-  if (done) toast(action === 'approve' ? `${plural(done, 'file')} approved. Approved files are private.` : `${plural(done, 'file')} rejected.`);
+  if (done) toast(action === 'approve' ? t('requests.approvedText', { n: done }) : t('requests.rejectedText', { n: done }));
   await rerender();
 }
 
@@ -67,17 +67,17 @@ async function look(i) {
   const d = openDialog(i.fileName);
   const body = h('div.look', {}, h('p.soft', {}, `${bytes(i.fileSize)}, ${i.mimeType}`));
   d.body.append(body, h('div.row', {},
-    button('look-approve', 'Approve', { class: 'main' }), button('look-reject', 'Reject', { class: 'danger' }),
-    h('a.button', { href: contentOf(i), target: '_blank', rel: 'noopener' }, 'Open in a new tab')));
+    button('look-approve', t('requests.approve'), { class: 'main' }), button('look-reject', t('requests.reject'), { class: 'danger' }),
+    h('a.button', { href: contentOf(i), target: '_blank', rel: 'noopener' }, t('requests.openTab'))));
   find('[data-act="look-approve"]', d.el).upload = find('[data-act="look-reject"]', d.el).upload = i;
-  if (isPicture(i)) body.prepend(h('img', { src: contentOf(i), alt: `The picture ${i.fileName}` }));
+  if (isPicture(i)) body.prepend(h('img', { src: contentOf(i), alt: t('requests.picture', { name: i.fileName }) }));
   else if (isText(i)) {
     try {
       const answer = await fetch(contentOf(i), { headers: i.fileSize ? { range: 'bytes=0-65535' } : {} });
-      if (!answer.ok) throw new Problem('The file cannot be read.');
-      body.prepend(h('pre', { tabindex: '0' }, await answer.text()), i.fileSize > 65536 ? h('p.soft', {}, 'This is the beginning of the file.') : '');
+      if (!answer.ok) throw new Problem(t('requests.unreadable'));
+      body.prepend(h('pre', { tabindex: '0' }, await answer.text()), i.fileSize > 65536 ? h('p.soft', {}, t('requests.beginning')) : '');
     } catch (e) { showProblem(e); }
-  } else body.prepend(h('p', {}, 'There is no preview for this kind of file.'));
+  } else body.prepend(h('p', {}, t('requests.noPreview')));
 }
 
 // ---- The links ----
@@ -86,51 +86,51 @@ function requestRow(r) {
   const over = r.expiresAt && Date.parse(r.expiresAt) < Date.now();
   const row = h('li.item.plain', {}, h('span.pic', {}, icon('upload')),
     h('div.what', {}, h('a.name', { href: `${base}/upload-requests?request=${r.id}` }, r.title),
-      h('div.meta', {}, !r.isActive && h('span.badge.warn', {}, 'off'), over && h('span.badge.warn', {}, 'expired'), r.pendingCount ? h('span.badge.on', {}, `${r.pendingCount} waiting`) : null,
-        h('span', {}, r.maxUploads ? `${r.uploadsCount} of ${plural(r.maxUploads, 'file')}` : plural(r.uploadsCount, 'file')), h('span', {}, plural(r.viewsCount, 'visit')),
-        r.hasPassword && h('span', {}, 'password'), r.requiresCaptcha && h('span', {}, 'captcha'), !r.requiresApproval && h('span', {}, 'without approval'), r.expiresAt && !over && h('span', {}, 'ends ', when(r.expiresAt)))),
-    h('div.acts', {}, button('request-link', 'Link', { 'aria-label': `Link of ${r.title}` }), iconButton('request-edit', 'edit', `Edit ${r.title}`), iconButton('request-delete', 'trash', `Delete ${r.title}`)));
+      h('div.meta', {}, !r.isActive && h('span.badge.warn', {}, t('requests.off')), over && h('span.badge.warn', {}, t('list.expired')), r.pendingCount ? h('span.badge.on', {}, t('requests.waitingCount', { n: r.pendingCount })) : null,
+        h('span', {}, r.maxUploads ? t('requests.filesOf', { some: r.uploadsCount, n: r.maxUploads }) : t('uploads.files', { n: r.uploadsCount })), h('span', {}, t('requests.visits', { n: r.viewsCount })),
+        r.hasPassword && h('span', {}, t('list.password')), r.requiresCaptcha && h('span', {}, t('requests.captcha')), !r.requiresApproval && h('span', {}, t('requests.noReview')), r.expiresAt && !over && h('span', {}, tn('list.expires', { when: when(r.expiresAt) })))),
+    h('div.acts', {}, button('request-link', t('requests.link'), { 'aria-label': t('requests.linkOf', { title: r.title }) }), iconButton('request-edit', 'edit', t('requests.editOf', { title: r.title })), iconButton('request-delete', 'trash', t('requests.deleteOf', { title: r.title }))));
   row.request = r;
   return row;
 }
 
 function showLink(r) {
   const address = localAddress(r.url).startsWith('/') ? location.origin + localAddress(r.url) : r.url;
-  const d = openDialog(`Link of ${r.title}`);
-  d.body.append(h('p.soft', {}, 'Anyone with this link can send you files.'),
-    h('span.join', {}, h('input.mono', { readonly: true, value: address, 'aria-label': 'Link' }), button('copy-text', '', { 'data-text': address }, icon('copy'), 'Copy')),
-    h('img.qr', { src: `${base}/api/v1/qr?text=${encodeURIComponent(address)}`, alt: `QR code of ${address}`, width: '200', height: '200' }),
-    h('div.row', {}, h('a.button', { href: address, target: '_blank', rel: 'noopener' }, 'Open the page')));
+  const d = openDialog(t('requests.linkOf', { title: r.title }));
+  d.body.append(h('p.soft', {}, t('requests.anyoneSends')),
+    h('span.join', {}, h('input.mono', { readonly: true, value: address, 'aria-label': t('forms.link') }), button('copy-text', '', { 'data-text': address }, icon('copy'), t('common.copy'))),
+    h('img.qr', { src: `${base}/api/v1/qr?text=${encodeURIComponent(address)}`, alt: t('common.qrOf', { address }), width: '200', height: '200' }),
+    h('div.row', {}, h('a.button', { href: address, target: '_blank', rel: 'noopener' }, t('requests.openPage'))));
 }
 
 function editRequest(r) {
   const old = r ? { ...r, password: '', allowedTypes: r.allowedTypes.join(', ') } : { isActive: true, requiresApproval: true, perUserWindowHours: 24 };
   const d = openForm({
-    title: r ? `Edit ${r.title}` : 'New upload request', button: r ? 'Save' : 'Create link', values: old,
+    title: r ? t('requests.editOf', { title: r.title }) : t('requests.new'), button: r ? t('common.save') : t('requests.create'), values: old,
     fields: [
-      { name: 'title', label: 'Title', required: true, placeholder: 'Photos of the wedding' },
-      { name: 'description', label: 'Message to senders', type: 'text' },
-      { name: 'folderName', label: 'Folder for received files', type: 'folder', half: true },
-      { name: 'slug', label: 'End of the link', plain: true, half: true, placeholder: 'random' },
-      { name: 'requiresApproval', label: 'Files wait until I approve them', type: 'check' },
-      { name: 'isActive', label: 'The link accepts files', type: 'check' },
-      { name: 'requiresCaptcha', label: 'Senders must solve a captcha', type: 'check' },
-      { name: 'password', label: r?.hasPassword ? 'New password' : 'Password', type: 'password', autocomplete: 'new-password', placeholder: r?.hasPassword ? 'set; type to change it' : 'none' },
-      ...(r?.hasPassword ? [{ name: 'noPassword', label: 'Remove the password', type: 'check' }] : []),
-      { name: 'expiresAt', label: 'Ends', type: 'time', half: true },
-      { name: 'maxUploads', label: 'Maximum number of files', type: 'number', min: 1, half: true, placeholder: 'no limit' },
-      { name: 'maxFileSize', label: 'Largest file', type: 'size', half: true, placeholder: 'no limit' },
-      { name: 'maxTotalSize', label: 'All files together', type: 'size', half: true, placeholder: 'no limit' },
-      { name: 'allowedTypes', label: 'Allowed types', plain: true, placeholder: 'image/*, .pdf' },
-      { name: 'perUserUploadLimit', label: 'Maximum files per sender', type: 'number', min: 1, half: true, placeholder: 'no limit' },
-      { name: 'perUserWindowHours', label: 'within this many hours', type: 'number', min: 1, half: true },
-      { name: 'brandColor', label: 'Colour of the page', plain: true, half: true, placeholder: '#0F6B5C' },
+      { name: 'title', label: t('requests.formTitle'), required: true, placeholder: t('requests.sample') },
+      { name: 'description', label: t('requests.message'), type: 'text' },
+      { name: 'folderName', label: t('requests.folder'), type: 'folder', half: true },
+      { name: 'slug', label: t('requests.slug'), plain: true, half: true, placeholder: t('requests.generated') },
+      { name: 'requiresApproval', label: t('requests.review'), type: 'check' },
+      { name: 'isActive', label: t('requests.accept'), type: 'check' },
+      { name: 'requiresCaptcha', label: t('requests.requireCaptcha'), type: 'check' },
+      { name: 'password', label: r?.hasPassword ? t('share.newPassword') : t('share.password'), type: 'password', autocomplete: 'new-password', placeholder: r?.hasPassword ? t('common.unchanged') : t('share.none') },
+      ...(r?.hasPassword ? [{ name: 'noPassword', label: t('share.removePassword'), type: 'check' }] : []),
+      { name: 'expiresAt', label: t('share.expires'), type: 'time', half: true },
+      { name: 'maxUploads', label: t('requests.maxFiles'), type: 'number', min: 1, half: true, placeholder: t('common.noLimit') },
+      { name: 'maxFileSize', label: t('admin.largestFile'), type: 'size', half: true, placeholder: t('common.noLimit') },
+      { name: 'maxTotalSize', label: t('requests.totalSize'), type: 'size', half: true, placeholder: t('common.noLimit') },
+      { name: 'allowedTypes', label: t('requests.types'), plain: true, placeholder: 'image/*, .pdf' },
+      { name: 'perUserUploadLimit', label: t('requests.perSender'), type: 'number', min: 1, half: true, placeholder: t('common.noLimit') },
+      { name: 'perUserWindowHours', label: t('requests.perHours'), type: 'number', min: 1, half: true },
+      { name: 'brandColor', label: t('requests.colour'), plain: true, half: true, placeholder: '#0F6B5C' },
     ],
     run: async (now) => {
       const body = {};
       for (const [name, value] of Object.entries(now)) {
         if (name === 'noPassword' || name === 'password' || value === before[name]) continue;
-        if (Number.isNaN(value)) throw new Problem('', 0, { [name]: 'must be a size such as 50 MB' });
+        if (Number.isNaN(value)) throw new Problem('', 0, { [name]: t('requests.badSize') });
         if (name === 'slug' && !value) continue;
         body[name] = value;
       }
@@ -152,8 +152,8 @@ addActions({
   'request-delete'(el) {
     const r = itemOf(el).request;
     openForm({
-      title: `Delete ${r.title}?`, danger: true, button: 'Delete link',
-      text: r.pendingCount ? `${plural(r.pendingCount, 'file')} waiting for approval will be deleted too. Approved files are kept.` : 'Approved files are kept.',
+      title: t('requests.deleteTitle', { title: r.title }), danger: true, button: t('requests.deleteLink'),
+      text: r.pendingCount ? t('requests.deleteText', { n: r.pendingCount }) : t('requests.kept'),
       run: async () => {
         await api('DELETE', path(r));
         addPending(-r.pendingCount);
@@ -184,18 +184,18 @@ export default async function page(v) {
     const from = Math.max(0, r.data.uploadsCount - maxShown);
     const done = (await api('GET', `upload-requests/${encodeURIComponent(id)}/queue?limit=${maxShown}&offset=${from}`, undefined, { signal: v.signal })).items.filter((i) => i.status !== 'pending').reverse();
     const waiting = q.items;
-    v.out.append(heading(r.data.title, h('small.soft', {}, plural(r.data.uploadsCount, 'file'))), h('ul.list', { 'aria-label': 'Link' }, requestRow(r.data)));
-    if (waiting.length) v.out.append(h('div.head', {}, h('h2', {}, 'Waiting for you')), ...queue(waiting, q.total, null).filter(Boolean));
-    if (done.length) v.out.append(h('div.head', {}, h('h2', {}, 'Decided')), h('ul.list', { 'aria-label': 'Decided' }, done.map((i) => queueRow(i, null, false))));
-    if (!r.data.uploadsCount) v.out.append(emptyState('No files received yet.', 'Send the link to the people who have the files.'));
+    v.out.append(heading(r.data.title, h('small.soft', {}, t('uploads.files', { n: r.data.uploadsCount }))), h('ul.list', { 'aria-label': t('forms.link') }, requestRow(r.data)));
+    if (waiting.length) v.out.append(h('div.head', {}, h('h2', {}, t('requests.waiting'))), ...queue(waiting, q.total, null).filter(Boolean));
+    if (done.length) v.out.append(h('div.head', {}, h('h2', {}, t('requests.decided'))), h('ul.list', { 'aria-label': t('requests.decided') }, done.map((i) => queueRow(i, null, false))));
+    if (!r.data.uploadsCount) v.out.append(emptyState(t('requests.empty'), t('requests.emptyHint')));
     return r.data.title;
   }
   const [list, waiting] = await Promise.all([load('upload-requests', 'upload-requests?limit=500', v.signal), load('upload-requests/queue', 'upload-requests/queue?limit=50', v.signal)]);
   const links = list?.data ?? [], items = waiting?.items ?? [];
   setPending(waiting?.total ?? 0);
-  v.out.append(heading('Upload requests', h('small.soft', {}, plural(links.length, 'link')), button('request-new', '', { class: 'main', 'aria-label': 'New request' }, icon('plus'), 'New')),
-    h('p.soft', {}, 'A link where others can send you files without an account.'));
-  if (items.length) v.out.append(h('div.head', {}, h('h2', {}, 'Waiting for you'), h('small.soft', {}, plural(waiting.total, 'file'))), ...queue(items, waiting.total, new Map(links.map((r) => [r.id, r.title]))).filter(Boolean), h('div.head', {}, h('h2', {}, 'Links')));
-  v.out.append(links.length ? h('ul.list', { 'aria-label': 'Upload requests' }, links.map(requestRow)) : emptyState('No links yet.', 'Create one and send it to others.'));
-  return 'Upload requests';
+  v.out.append(heading(t('requests.title'), h('small.soft', {}, t('requests.links', { n: links.length })), button('request-new', '', { class: 'main', 'aria-label': t('requests.newRequest') }, icon('plus'), t('common.new'))),
+    h('p.soft', {}, t('requests.intro')));
+  if (items.length) v.out.append(h('div.head', {}, h('h2', {}, t('requests.waiting')), h('small.soft', {}, t('uploads.files', { n: waiting.total }))), ...queue(items, waiting.total, new Map(links.map((r) => [r.id, r.title]))).filter(Boolean), h('div.head', {}, h('h2', {}, t('requests.linksTitle'))));
+  v.out.append(links.length ? h('ul.list', { 'aria-label': t('requests.title') }, links.map(requestRow)) : emptyState(t('requests.none'), t('requests.noneHint')));
+  return t('requests.title');
 };

@@ -1,5 +1,5 @@
 // Finding and showing the page of an address, and the actions of its records.
-import { addActions, all, button, find, h, itemOf, plural, toast } from './dom.js';
+import { addActions, all, button, find, h, itemOf, t, toast } from './dom.js';
 import { openEditor, openShare } from './editor.js';
 import { copyLink, openForm } from './forms.js';
 import { editorOf, isMedia, kindByPath, kinds, pageOf, shareAddressOf, tagNames } from './kinds.js';
@@ -73,7 +73,7 @@ async function show(to, { back = false } = {}) {
     document.title = `${title} · kist`;
   } catch (e) {
     if (e.name === 'AbortError') return;
-    main.replaceChildren(h('p.alert', { role: 'alert' }, e.message), button('again', 'Try again'));
+    main.replaceChildren(h('p.alert', { role: 'alert' }, e.message), button('again', t('common.again')));
   }
   if (!back) scrollTo(0, 0);
   await page.list?.load(page.signal);
@@ -160,7 +160,7 @@ async function openItem(to) {
     else if (isMedia(r)) (await loadModule('viewer')).openViewer(r, { onclose, onmove: (next) => history.replaceState(history.state, '', pageOf(next)) });
     else await (await loadModule('reader')).openReader(r, { onclose });
   } catch (e) {
-    showProblem(e.status === 404 ? new Problem(`This ${to.kind.one} does not exist. It may have been deleted.`) : e);
+    showProblem(e.status === 404 ? new Problem(t('list.missing', { kind: to.kind.one })) : e);
     closeItem(to, '');
   }
 }
@@ -222,8 +222,8 @@ addActions({
   async publish(el) {
     const r = recordOf(el);
     if (!await saveRecord(r, { isPublic: !r.isPublic })) return;
-    if (r.isPublic) toast('Private: only you can see it.');
-    else toast('Public: anyone with the link can see it.', { action: 'Copy link', run: () => copyLink(shareAddressOf(r)) });
+    if (r.isPublic) toast(t('list.nowPrivate'));
+    else toast(t('list.nowPublic'), { action: t('common.copyLink'), run: () => copyLink(shareAddressOf(r)) });
   },
   delete: (el) => removeRow(itemOf(el)),
 
@@ -232,21 +232,21 @@ addActions({
     const records = selection();
     const present = [...new Set(records.flatMap(tagNames))];
     openForm({
-      title: `Tags of ${plural(records.length, 'item')}`, button: 'Change',
-      fields: [{ name: 'more', label: 'Add', type: 'tags' }, ...(present.length ? [{ name: 'less', label: 'Remove', type: 'checks', choices: Object.fromEntries(present.map((n) => [n, n])) }] : [])],
+      title: t('list.tagsTitle', { n: records.length }), button: t('common.apply'),
+      fields: [{ name: 'more', label: t('list.addTags'), type: 'tags' }, ...(present.length ? [{ name: 'less', label: t('list.removeTags'), type: 'checks', choices: Object.fromEntries(present.map((n) => [n, n])) }] : [])],
       run: ({ more, less = [] }) => {
-        saveEach(records, (r) => ({ tags: [...new Set([...tagNames(r), ...more])].filter((n) => !less.includes(n)) }), 'Tags changed.');
+        saveEach(records, (r) => ({ tags: [...new Set([...tagNames(r), ...more])].filter((n) => !less.includes(n)) }), t('list.tagsChanged'));
       },
     });
   },
   'bulk-folder'() {
     const records = selection();
     openForm({
-      title: `Move ${plural(records.length, 'file')}`, button: 'Move', text: 'If there is no such folder, it is created. Leave the field empty to remove the files from their folders.',
-      fields: [{ name: 'folderName', label: 'Folder', type: 'folder' }],
+      title: t('list.moveTitle', { n: records.length }), button: t('list.move'), text: t('list.moveHint'),
+      fields: [{ name: 'folderName', label: t('list.folder'), type: 'folder' }],
       run: ({ folderName }) => {
         const move = async () => {
-          await saveEach(records, () => folderName.trim() ? { folderName } : { folderId: null }, 'Moved.');
+          await saveEach(records, () => folderName.trim() ? { folderName } : { folderId: null }, t('list.moved'));
           await refreshFolders();
           rerender();
         };
@@ -257,12 +257,12 @@ addActions({
   'bulk-share'() {
     const records = selection();
     openForm({
-      title: `Sharing of ${plural(records.length, 'item')}`, button: 'Change',
-      fields: [{ name: 'isPublic', label: 'Who can see them', type: 'choice', choices: { true: 'Anyone with the link', false: 'Only me' } },
-        { name: 'isFavorite', label: 'Favourites', type: 'choice', choices: { true: 'Mark as favourites', false: 'Remove the mark' } }],
+      title: t('list.shareTitle', { n: records.length }), button: t('common.apply'),
+      fields: [{ name: 'isPublic', label: t('list.whoSeesThem'), type: 'choice', choices: { true: t('common.anyone'), false: t('common.onlyMe') } },
+        { name: 'isFavorite', label: t('kind.favourites'), type: 'choice', choices: { true: t('list.mark'), false: t('list.unmark') } }],
       run: (now) => {
         const body = Object.fromEntries(Object.entries(now).filter(([, v]) => v !== null).map(([n, v]) => [n, v === 'true']));
-        if (Object.keys(body).length) saveEach(records, () => body, 'Changed.');
+        if (Object.keys(body).length) saveEach(records, () => body, t('list.changed'));
       },
     });
   },

@@ -1,5 +1,5 @@
 // State of the app: the user, the answers of the server, and the current page.
-import { all, find, h, toast } from './dom.js';
+import { all, fill, find, h, known, t, toast } from './dom.js';
 
 // ---- The user ----
 
@@ -49,12 +49,12 @@ export class Problem extends Error {
 
 // problemOf describes a failed request. Status 0 means that there was no answer.
 export function problemOf(status, data) {
-  if (status === 0) return new Problem('The server cannot be reached. Check the connection and try again. What you typed is still here.');
+  if (status === 0) return new Problem(t('app.unreachable'));
   if (status === 401) {
     showSignedOut();
-    return new Problem('You are signed out. Sign in again. What you typed is still here.', status);
+    return new Problem(t('app.signedOutHelp'), status);
   }
-  const text = data?.error ?? `The server answered with status ${status}. Try again in a moment.`;
+  const text = (data?.code && fill(known(`errors.${data.code}`, data.error), { when: t('format.soon') })) ?? data?.error ?? t('app.status', { status: String(status) });
   return new Problem(status === 500 && data?.requestId ? `${text} (${data.requestId})` : text, status, data?.fields);
 }
 
@@ -108,8 +108,8 @@ let signedOutShown = false;
 function showSignedOut() {
   if (signedOutShown) return;
   signedOutShown = true;
-  toast('You are signed out.', {
-    bad: true, action: 'Sign in', done: () => { signedOutShown = false; },
+  toast(t('app.signedOut'), {
+    bad: true, action: t('app.signIn'), done: () => { signedOutShown = false; },
     run: () => { location.href = `${base}/login?next=${encodeURIComponent(location.pathname.slice(base.length) + location.search)}`; },
   });
 }
@@ -138,8 +138,8 @@ export const labelsComeLater = missing.length > 0;
 let loading = null;
 export const loadLabels = () => loading ??= Promise.all(missing.map((read) => read())).catch((e) => { loading = null; throw e; });
 
-export const tagOptions = () => tags.map((t) => h('option', { value: t.name }));
-export const tagColor = (name) => tags.find((t) => t.name.toLowerCase() === name.toLowerCase())?.color;
+export const tagOptions = () => tags.map((tag) => h('option', { value: tag.name }));
+export const tagColor = (name) => tags.find((tag) => tag.name.toLowerCase() === name.toLowerCase())?.color;
 
 // folderOf is the folder named by the parameters of an address.
 export const folderOf = (params) => folders.find((f) => f.id === params.get('folder') || f.name === params.get('folder'));
@@ -154,7 +154,7 @@ export function folderFields(params) {
 
 // hideTag and hideFolder hide what is about to be deleted. They return a function that shows it again.
 export function hideTag(tag) {
-  tags = tags.filter((t) => t !== tag);
+  tags = tags.filter((other) => other !== tag);
   return () => { tags.push(tag); };
 }
 export function hideFolder(folder) {
@@ -172,7 +172,7 @@ export function deleteLater(text, paths, undo) {
   const deletion = { paths };
   waiting.add(deletion);
   toast(text, {
-    action: 'Undo',
+    action: t('common.undo'),
     done: async (pressed) => {
       if (!waiting.delete(deletion)) return;
       if (pressed) return undo();
@@ -208,7 +208,7 @@ const topics = { search: 'search', bookmark: 'bookmarks', 'upload-requests': 'co
 
 export function heading(title, count, ...tools) {
   const topic = topics[view.kind?.name ?? view.name];
-  return h('div.head', {}, h('h1', {}, title), count, topic && h('a.button.quiet', { href: `${base}/help/${topic}` }, 'Help'), h('div.row', {}, tools));
+  return h('div.head', {}, h('h1', {}, title), count, topic && h('a.button.quiet', { href: `${base}/help/${topic}` }, t('common.help')), h('div.row', {}, tools));
 }
 
 // markCurrent marks the navigation links that isCurrent accepts.

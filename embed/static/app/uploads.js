@@ -1,5 +1,5 @@
 // Uploads: a queue that sends a few files at once and shows their progress. It is loaded when the first file is added.
-import { addActions, button, bytes, find, h, icon, itemOf, plural, seconds, shorten, toast } from './dom.js';
+import { addActions, button, bytes, find, h, icon, itemOf, seconds, shorten, t, toast } from './dom.js';
 import { copyLink, copyText } from './forms.js';
 import { shareAddressOf, tagNames } from './kinds.js';
 import { saveEach } from './list.js';
@@ -23,18 +23,18 @@ const idempotencyKey = () => [...crypto.getRandomValues(new Uint8Array(16))].map
 // sendFiles queues files. The fields are sent with each of them.
 export function sendFiles(files, fields = {}) {
   if (!files.length) return;
-  if (!find('ul', panel)) panel.append(h('div.head', {}, h('h2', {}, 'Uploads'), h('small.soft', { 'aria-live': 'polite' }), button('uploads-clear', 'Close', { class: 'quiet' })), h('ul.list'));
+  if (!find('ul', panel)) panel.append(h('div.head', {}, h('h2', {}, t('uploads.title')), h('small.soft', { 'aria-live': 'polite' }), button('uploads-clear', t('common.close'), { class: 'quiet' })), h('ul.list'));
   for (const file of files) {
     const u = { file, fields: { ...fields, ...file.kist }, key: idempotencyKey(), state: 'waiting', sent: 0, rate: 0, tries: 0, text: '' };
     u.bar = h('i');
     u.status = h('span');
     u.acts = h('div.acts');
-    u.track = h('div.bar', { role: 'progressbar', 'aria-label': `Upload of ${file.name}`, 'aria-valuemin': '0', 'aria-valuemax': '100' }, u.bar);
+    u.track = h('div.bar', { role: 'progressbar', 'aria-label': t('uploads.uploadOf', { name: file.name }), 'aria-valuemin': '0', 'aria-valuemax': '100' }, u.bar);
     u.row = h('li.item', {}, h('span.pic', {}, icon('upload')), h('div.what', {}, h('span.name', {}, file.name), h('div.meta', {}, u.status), u.track), u.acts);
     u.row.upload = u;
     queue.push(u);
     find('ul', panel).append(u.row);
-    if (file.size > start.maxUpload) fail(u, `The file is ${bytes(file.size)}; the limit is ${bytes(start.maxUpload)}. An administrator can raise it.`, true);
+    if (file.size > start.maxUpload) fail(u, t('uploads.tooLarge', { size: bytes(file.size), limit: bytes(start.maxUpload) }), true);
   }
   panel.hidden = false;
   startNext();
@@ -104,7 +104,7 @@ function retry(u, status, data) {
   if (!temporary || u.tries >= (u.at ? maxTriesInParts : maxTries)) return fail(u, problemOf(status, data).message, !temporary);
   u.state = 'retrying';
   const wait = Math.min(30000, 1000 * 3 ** u.tries++);
-  u.text = `Interrupted; trying again in ${seconds(wait / 1000)}`;
+  u.text = t('uploads.retrying', { time: seconds(wait / 1000) });
   u.timer = setTimeout(() => { u.state = 'waiting'; startNext(); }, wait);
   startNext();
 }
@@ -141,15 +141,14 @@ async function showAllDone() {
   refreshFolders().then(() => view?.redraw?.());
   const links = records.map(shareAddressOf).join('\n'), one = records.length === 1;
   const copied = await copyText(links);
-  const text = one ? `“${shorten(records[0].originalName)}” is uploaded.` : `${plural(records.length, 'file')} uploaded.`;
+  const text = one ? t('uploads.one', { name: shorten(records[0].originalName) }) : t('uploads.many', { n: records.length });
   if (!copied) {
-    toast(text, { time: 10000, action: 'Copy link', run: () => copyLink(links) });
+    toast(text, { time: 10000, action: t('common.copyLink'), run: () => copyLink(links) });
     return;
   }
-  const linksCopied = `${text} The ${one ? 'link is' : 'links are'} copied`;
-  if (records.every((r) => r.isPublic)) toast(`${linksCopied}.`);
-  else toast(`${linksCopied}. Only you can open ${one ? 'it' : 'them'} until you share.`, {
-    time: 8000, action: 'Make public', run: () => saveEach(records, () => ({ isPublic: true }), 'Public. The link works for everyone now.'),
+  if (records.every((r) => r.isPublic)) toast(`${text} ${t('uploads.linksCopied', { n: records.length })}`);
+  else toast(`${text} ${t('uploads.linksCopiedPrivate', { n: records.length })}`, {
+    time: 8000, action: t('list.publish'), run: () => saveEach(records, () => ({ isPublic: true }), t('uploads.publicNow')),
   });
 }
 
@@ -157,26 +156,27 @@ async function showAllDone() {
 
 function statusOf(u, part) {
   switch (u.state) {
-    case 'waiting': return `${bytes(u.file.size)}, waiting`;
-    case 'paused': return `Paused at ${bytes(u.sent)} of ${bytes(u.file.size)}`;
-    case 'done': return `${bytes(u.file.size)}, done`;
+    case 'waiting': return t('uploads.waiting');
+    case 'paused': return t('uploads.paused', { sent: bytes(u.sent), all: bytes(u.file.size) });
+    case 'done': return t('uploads.done', { size: bytes(u.file.size) });
     case 'running': break;
     default: return u.text;
   }
-  if (part >= 1) return 'Saving …';
-  const left = u.rate ? ` · ${bytes(u.rate)}/s · ${seconds((u.file.size - u.sent) / u.rate)} left` : '';
-  return `${bytes(u.sent)} of ${bytes(u.file.size)}${left}`;
+  if (part >= 1) return t('uploads.saving');
+  const values = { sent: bytes(u.sent), all: bytes(u.file.size) };
+  if (!u.rate) return t('uploads.of', values);
+  return t('uploads.left', { ...values, rate: bytes(u.rate), time: seconds((u.file.size - u.sent) / u.rate) });
 }
 
 function buttonsOf(u) {
-  const cancel = button('upload-cancel', 'Cancel');
+  const cancel = button('upload-cancel', t('common.cancel'));
   switch (u.state) {
     case 'waiting': return [cancel];
-    case 'running': return u.file.size > large ? [button('upload-pause', 'Pause'), cancel] : [cancel];
-    case 'paused': return [button('upload-retry', 'Resume'), cancel];
-    case 'retrying': return [button('upload-retry', 'Retry now'), cancel];
-    case 'failed': return [...(u.forGood ? [] : [button('upload-retry', 'Retry')]), button('upload-cancel', 'Remove', { class: 'quiet' })];
-    default: return [button('copy-text', 'Copy link', { 'data-text': shareAddressOf(u.record) })];
+    case 'running': return u.file.size > large ? [button('upload-pause', t('uploads.pause')), cancel] : [cancel];
+    case 'paused': return [button('upload-retry', t('uploads.resume')), cancel];
+    case 'retrying': return [button('upload-retry', t('uploads.retryNow')), cancel];
+    case 'failed': return [...(u.forGood ? [] : [button('upload-retry', t('uploads.retry'))]), button('upload-cancel', t('uploads.remove'), { class: 'quiet' })];
+    default: return [button('copy-text', t('common.copyLink'), { 'data-text': shareAddressOf(u.record) })];
   }
 }
 
@@ -194,7 +194,7 @@ function draw() {
     if (focused) find('button', u.acts)?.focus();
   }
   const open = queue.filter(isOpen).length, done = queue.filter((u) => u.state === 'done').length;
-  const summary = open ? `${plural(open, 'file')} to go` : done ? `${plural(done, 'file')} done` : '';
+  const summary = open ? t('uploads.toGo', { n: open }) : done ? t('uploads.allDone', { n: done }) : '';
   const label = find('small', panel);
   if (label.textContent !== summary) label.textContent = summary; // a screen reader reads every change
   find('[data-act="uploads-clear"]', panel).hidden = open > 0;

@@ -1,5 +1,5 @@
 // The page of webhooks.
-import { add, addActions, button, capitalize, emptyState, h, hostOf, icon, iconButton, itemOf, number, plural, shorten, toast, when } from './dom.js';
+import { add, addActions, button, capitalize, emptyState, h, hostOf, icon, iconButton, itemOf, number, shorten, t, tn, toast, when } from './dom.js';
 import { openDialog, openForm } from './forms.js';
 import { kinds } from './kinds.js';
 import { rerender } from './router.js';
@@ -7,26 +7,26 @@ import { api, base, deleteLater, heading, load, showProblem } from './session.js
 
 const path = 'integrations/webhooks';
 
-const events = { '*': 'All events' };
+const events = { '*': t('webhooks.all') };
 for (const [name, k] of Object.entries(kinds)) {
   const one = capitalize(k.one);
-  events[name === 'file' ? 'file.uploaded' : `${name}.created`] = `${one} added`;
-  events[`${name}.updated`] = `${one} changed`;
-  events[`${name}.deleted`] = `${one} deleted`;
+  events[name === 'file' ? 'file.uploaded' : `${name}.created`] = t('webhooks.kindAdded', { kind: one });
+  events[`${name}.updated`] = t('webhooks.kindChanged', { kind: one });
+  events[`${name}.deleted`] = t('webhooks.kindDeleted', { kind: one });
 }
 Object.assign(events, {
-  'upload_request.received': 'Upload received', 'upload_request.approved': 'Upload approved', 'upload_request.rejected': 'Upload rejected',
-  'bookmark.unreachable': 'Bookmarked page unreachable', 'limit.reached': 'Limit reached', 'item.expired': 'Item expired', 'webhook.test': 'Test',
+  'upload_request.received': t('webhooks.received'), 'upload_request.approved': t('webhooks.approved'), 'upload_request.rejected': t('webhooks.rejected'),
+  'bookmark.unreachable': t('webhooks.unreachable'), 'limit.reached': t('webhooks.limit'), 'item.expired': t('webhooks.expired'), 'webhook.test': t('webhooks.testEvent'),
 });
-const states = { done: 'delivered', waiting: 'will be retried', parked: 'given up' };
+const states = { done: t('webhooks.delivered'), waiting: t('webhooks.retrying'), parked: t('webhooks.failedState') };
 const nameOf = (hook) => hook.name || hostOf(hook.url);
 
 // stateBadge says whether a webhook works.
 function stateBadge(hook) {
-  if (!hook.enabled) return h('span.badge', {}, 'off');
-  if (hook.pausedAt) return h('span.badge.warn', { title: 'The target has failed for three days. Save a change or send a test to resume.' }, 'paused');
-  if (hook.consecutiveFailures) return h('span.badge.warn', {}, 'failing');
-  return hook.lastDeliveredAt ? h('span.badge.on', {}, 'works') : h('span.badge', {}, 'not used yet');
+  if (!hook.enabled) return h('span.badge', {}, t('webhooks.off'));
+  if (hook.pausedAt) return h('span.badge.warn', { title: t('webhooks.pausedHint') }, t('webhooks.paused'));
+  if (hook.consecutiveFailures) return h('span.badge.warn', {}, t('webhooks.failing'));
+  return hook.lastDeliveredAt ? h('span.badge.on', {}, t('webhooks.works')) : h('span.badge', {}, t('webhooks.unused'));
 }
 
 function hookRow(hook) {
@@ -34,12 +34,12 @@ function hookRow(hook) {
   const row = h('li.item.plain', {}, h('span.pic', {}, icon('hook')),
     h('div.what', {}, h('span.name', {}, name),
       h('div.meta', {}, stateBadge(hook), h('span.cutoff', {}, hook.format === 'discord' ? 'Discord' : hostOf(hook.url)),
-        h('span', {}, hook.events.includes('*') ? 'everything' : plural(hook.events.length, 'event')),
-        hook.lastDeliveredAt && h('span', {}, 'delivered ', when(hook.lastDeliveredAt)),
-        hook.queued > 0 && h('span', {}, `${number(hook.queued)} waiting`),
+        h('span', {}, hook.events.includes('*') ? t('webhooks.everything') : t('webhooks.eventCount', { n: hook.events.length })),
+        hook.lastDeliveredAt && h('span', {}, tn('webhooks.lastDelivered', { when: when(hook.lastDeliveredAt) })),
+        hook.queued > 0 && h('span', {}, t('webhooks.waiting', { n: hook.queued })),
         (hook.consecutiveFailures > 0 || hook.pausedAt) && hook.lastError && h('span', {}, hook.lastError))),
-    h('div.acts', {}, button('hook-test', 'Test', { 'aria-label': `Test ${name}` }), button('hook-log', 'Log', { 'aria-label': `Log of ${name}` }),
-      iconButton('hook-edit', 'edit', `Edit ${name}`), iconButton('hook-delete', 'trash', `Delete ${name}`)));
+    h('div.acts', {}, button('hook-test', t('webhooks.test'), { 'aria-label': t('webhooks.testOf', { name }) }), button('hook-log', t('webhooks.log'), { 'aria-label': t('webhooks.logOf', { name }) }),
+      iconButton('hook-edit', 'edit', t('webhooks.editOf', { name })), iconButton('hook-delete', 'trash', t('webhooks.deleteOf', { name }))));
   row.hook = hook;
   return row;
 }
@@ -47,29 +47,29 @@ function hookRow(hook) {
 export default async function page(v) {
   const answer = await load(path, path, v.signal);
   const list = answer?.data ?? [];
-  add(v.out, heading('Webhooks', h('small.soft', {}, plural(list.length, 'webhook')), button('hook-new', '', { class: 'main', 'aria-label': 'New webhook' }, icon('plus'), 'New')),
-    h('p.soft', {}, 'A webhook immediately tells another program or a Discord channel what happens here. ', h('a', { href: `${base}/api/v1/reference` }, 'API reference')),
-    list.length ? h('ul.list', { 'aria-label': 'Webhooks' }, list.map(hookRow)) : emptyState('No webhooks yet.', 'Add the address of your automation or of a Discord channel’s webhook.'));
-  return 'Webhooks';
+  add(v.out, heading(t('webhooks.title'), h('small.soft', {}, t('webhooks.count', { n: list.length })), button('hook-new', '', { class: 'main', 'aria-label': t('webhooks.new') }, icon('plus'), t('common.new'))),
+    h('p.soft', {}, t('webhooks.intro'), ' ', h('a', { href: `${base}/api/v1/reference` }, t('common.reference'))),
+    list.length ? h('ul.list', { 'aria-label': t('webhooks.title') }, list.map(hookRow)) : emptyState(t('webhooks.none'), t('webhooks.noneHint')));
+  return t('webhooks.title');
 }
 
 let form = null; // of the edited webhook
 
 function edit(hook) {
   ({ form } = openForm({
-    title: hook ? `Edit ${nameOf(hook)}` : 'New webhook', button: hook ? 'Save' : 'Add webhook',
-    text: hook?.pausedAt ? 'This webhook is paused because its target has failed for three days. Saving resumes it.' : '',
+    title: hook ? t('webhooks.editTitle', { name: nameOf(hook) }) : t('webhooks.new'), button: hook ? t('common.save') : t('webhooks.add'),
+    text: hook?.pausedAt ? t('webhooks.pausedText') : '',
     fields: [
-      { name: 'name', label: 'Name', half: true, placeholder: 'home automation' },
-      { name: 'format', label: 'Format', type: 'choice', required: true, half: true, choices: { json: 'JSON', discord: 'Discord message' } },
-      { name: 'url', label: 'Address', type: 'url', required: true },
-      { name: 'events', label: 'Events', type: 'checks', choices: events },
-      { name: 'secret', label: hook?.hasSecret ? 'New secret' : 'Secret', plain: true, placeholder: hook?.hasSecret ? 'unchanged' : 'not signed', hint: 'Signs deliveries so that the target can verify the sender. It is not shown again. If you replace it, the old secret stays valid for a day.' },
-      ...(hook?.hasSecret ? [{ name: 'unsigned', label: 'Stop signing', type: 'check' }] : []),
-      { name: 'enabled', label: 'Send events', type: 'check' },
+      { name: 'name', label: t('forms.name'), half: true, placeholder: t('webhooks.sample') },
+      { name: 'format', label: t('webhooks.format'), type: 'choice', required: true, half: true, choices: { json: 'JSON', discord: t('webhooks.discord') } },
+      { name: 'url', label: t('webhooks.url'), type: 'url', required: true },
+      { name: 'events', label: t('webhooks.events'), type: 'checks', choices: events },
+      { name: 'secret', label: hook?.hasSecret ? t('webhooks.newSecret') : t('webhooks.secret'), plain: true, placeholder: hook?.hasSecret ? t('common.unchanged') : t('webhooks.unsigned'), hint: t('webhooks.secretHint') },
+      ...(hook?.hasSecret ? [{ name: 'unsigned', label: t('webhooks.stopSigning'), type: 'check' }] : []),
+      { name: 'enabled', label: t('webhooks.send'), type: 'check' },
     ],
     values: hook ?? { format: 'json', events: ['*'], enabled: true },
-    after: h('div.row', {}, button('hook-secret', 'Generate a secret')),
+    after: h('div.row', {}, button('hook-secret', t('webhooks.generate'))),
     run: async ({ secret, unsigned, ...now }) => {
       if (now.events.includes('*')) now.events = ['*'];
       if (secret) now.secret = secret;
@@ -92,20 +92,20 @@ function entry(hook, d) {
   const el = h('details', { 'data-id': d.id },
     h('summary', {}, h('span', {}, d.event), h(d.state === 'done' ? 'span.badge.on' : 'span.badge.warn', {}, states[d.state]), d.status && h('span', {}, String(d.status)), when(d.triedAt ?? d.createdAt)),
     d.error && h('p.alert', {}, d.error),
-    h('p.soft', {}, [d.tries && plural(d.tries, 'try', 'tries'), d.triedAt && `${number(d.tookMs)} ms`].filter(Boolean).join(' · '), d.nextTryAt && [' · again ', when(d.nextTryAt)]),
-    sent && [h('h3', {}, 'Sent'), h('pre', { tabindex: '0', 'aria-label': 'What was sent' }, sent)],
-    d.answer && [h('h3', {}, 'Answered'), h('pre', { tabindex: '0', 'aria-label': 'What was answered' }, d.answer)],
-    h('div.row', {}, button('hook-again', 'Send again', { 'aria-label': `Send ${d.event} again` })));
+    h('p.soft', {}, [d.tries && t('webhooks.tries', { n: d.tries }), d.triedAt && `${number(d.tookMs)} ms`].filter(Boolean).join(' · '), d.nextTryAt && tn('webhooks.nextTry', { when: when(d.nextTryAt) })),
+    sent && [h('h3', {}, t('webhooks.sent')), h('pre', { tabindex: '0', 'aria-label': t('webhooks.whatSent') }, sent)],
+    d.answer && [h('h3', {}, t('webhooks.answered')), h('pre', { tabindex: '0', 'aria-label': t('webhooks.whatAnswered') }, d.answer)],
+    h('div.row', {}, button('hook-again', t('webhooks.again'), { 'aria-label': t('webhooks.againOf', { event: d.event }) })));
   el.hook = hook;
   return el;
 }
 
 async function log(hook) {
-  const d = openDialog(`Log of ${nameOf(hook)}`, { panel: true });
+  const d = openDialog(t('webhooks.logTitle', { name: nameOf(hook) }), { panel: true });
   const fill = async () => {
     const { data } = await api('GET', `${path}/${hook.id}/deliveries`);
-    d.body.replaceChildren(h('div.row', {}, button('hook-reload', 'Load again')),
-      ...(data.length ? data.map((x) => entry(hook, x)) : [emptyState('Nothing has been sent yet.', 'Deliveries and the target’s answers are listed here.')]));
+    d.body.replaceChildren(h('div.row', {}, button('hook-reload', t('webhooks.reload'))),
+      ...(data.length ? data.map((x) => entry(hook, x)) : [emptyState(t('webhooks.logEmpty'), t('webhooks.logEmptyHint'))]));
   };
   d.body.reload = fill;
   try { await fill(); } catch (e) { showProblem(e); }
@@ -121,26 +121,26 @@ addActions({
   'hook-secret'() {
     const bytes = crypto.getRandomValues(new Uint8Array(32));
     form.set({ secret: 'whsec_' + btoa(String.fromCharCode(...bytes)) });
-    toast('Copy the secret before you save: it is not shown again.');
+    toast(t('webhooks.copySecret'));
   },
   async 'hook-test'(el) {
     el.disabled = true;
     try {
       const answer = await api('POST', `${path}/${itemOf(el).hook.id}/test`);
       await rerender();
-      toast(answer.ok ? `Delivered: the target answered ${answer.status}.` : answer.error, { bad: !answer.ok });
+      toast(answer.ok ? t('webhooks.deliveredText', { status: String(answer.status) }) : answer.error, { bad: !answer.ok });
     } catch (e) { showProblem(e); } finally { el.disabled = false; }
   },
   'hook-delete'(el) {
     const row = itemOf(el), mark = document.createComment('');
     row.replaceWith(mark);
-    deleteLater(`Deleted “${shorten(nameOf(row.hook))}”.`, [`${path}/${row.hook.id}`], () => mark.replaceWith(row));
+    deleteLater(t('webhooks.deleted', { name: shorten(nameOf(row.hook)) }), [`${path}/${row.hook.id}`], () => mark.replaceWith(row));
   },
   async 'hook-again'(el) {
     const d = el.closest('details');
     try {
       await api('POST', `${path}/${d.hook.id}/deliveries/${d.dataset.id}/redeliver`);
-      toast('Sending again.');
+      toast(t('webhooks.sendingAgain'));
       await reload(el);
     } catch (e) { showProblem(e); }
   },

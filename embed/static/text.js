@@ -1,0 +1,42 @@
+// Texts in the reader's language. Another script, loaded before, has put them into globalThis.kist. Numbers, sizes and
+// times follow the browser's region if it has the same language.
+const { texts } = globalThis.kist;
+export const { lang } = globalThis.kist;
+
+export const locale = (navigator.languages ?? []).find((l) => l.split('-')[0] === lang) ?? lang;
+
+const numbers = new Intl.NumberFormat(locale);
+const tenths = new Intl.NumberFormat(locale, { maximumFractionDigits: 1 });
+const plurals = new Intl.PluralRules(lang);
+
+export const number = (n) => numbers.format(n);
+
+// form chooses the plural form of a text for the number n.
+const form = (text, n) => typeof text === 'object' ? text[plurals.select(n)] ?? text.other : text;
+const shown = (value) => typeof value === 'number' ? number(value) : value;
+
+// fill replaces the names in braces of a text by the values.
+export const fill = (text, values = {}) => form(text, values.n).replace(/\{(\w+)\}/g, (whole, name) => name in values ? shown(values[name]) : whole);
+
+// t is the text of a key. The value n chooses its plural form.
+export const t = (key, values) => fill(texts[key] ?? key, values);
+
+// tn is t for a text with elements in it: the result is a list of texts and nodes.
+export const tn = (key, values) => form(texts[key], values.n).split(/\{(\w+)\}/).map((part, i) => i % 2 ? shown(values[part]) : part);
+
+// known is the text of a key, or the other text if there is none.
+export const known = (key, otherwise) => texts[key] ?? otherwise;
+
+export function bytes(n) {
+  if (n < 1000) return t('format.bytes', { n });
+  let unit = -1;
+  do { n /= 1000; unit++; } while (n >= 999.5 && unit < 4);
+  return `${n < 99.95 ? tenths.format(n) : number(Math.round(n))}\u00a0${['kB', 'MB', 'GB', 'TB', 'PB'][unit]}`;
+}
+
+// seconds writes a duration.
+export function seconds(s) {
+  if (s < 60) return `${Math.max(1, Math.round(s))} s`;
+  if (s < 3600) return `${Math.round(s / 60)} min`;
+  return `${Math.floor(s / 3600)} h ${Math.round((s % 3600) / 60)} min`;
+}
