@@ -260,7 +260,7 @@ var (
 	}
 	bookmarkView = View{
 		Icon: "bookmark", Quick: "url", Prompt: "Paste a URL to save",
-		Inputs: []Input{{Name: "url", Label: "URL"}, {Name: "title"}, {Name: "description"}},
+		Inputs: []Input{{Name: "url", Label: "URL"}, {Name: "title"}, {Name: "description"}, {Name: "imageUrl", Label: "Image URL"}},
 		None:   "Paste a URL above, or use the browser extension. Kist fills in the title.",
 	}
 	noteView = View{
