@@ -188,14 +188,14 @@ var templates = sync.OnceValues(func() (map[Lang]map[string]*template.Template, 
 })
 
 func (l Lang) templates() (map[string]*template.Template, error) {
-	element := func(name string) func(string) template.HTML {
+	element := func(name, attributes string) func(string) template.HTML {
 		return func(text string) template.HTML {
-			return template.HTML("<" + name + ">" + template.HTMLEscapeString(text) + "</" + name + ">") // #nosec G203 -- the text is escaped
+			return template.HTML("<" + name + attributes + ">" + template.HTMLEscapeString(text) + "</" + name + ">") // #nosec G203 -- the text is escaped
 		}
 	}
 	layout, err := template.New("layout.html").Funcs(template.FuncMap{
 		"static": Name, "texts": func(name string) (string, error) { return Name(l.scriptName(name)) },
-		"lang": func() Lang { return l }, "t": l.T, "th": l.HTML, "bdi": element("bdi"), "bold": element("b"), "code": element("code"),
+		"lang": func() Lang { return l }, "t": l.T, "th": l.HTML, "bdi": element("bdi", ""), "bold": element("b", ` dir="auto"`), "code": element("code", ""),
 		"link": func(address, text string) template.HTML {
 			return template.HTML(`<a href="` + template.HTMLEscapeString(address) + `">` + template.HTMLEscapeString(text) + "</a>") // #nosec G203 -- both are escaped, and the address is ours
 		},

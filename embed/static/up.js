@@ -39,6 +39,7 @@ import { bytes as size, seconds as time, t } from './text.js';
       list.append(f.row);
       if (file.size > max) mark(f, "refused", t("up.tooLarge", { size: size(file.size), limit: size(max) }));
     }
+    form.classList.toggle("chosen", files.length > 0);
     if (files.length && captcha === "pow") pass().catch(() => {});
     if (captcha && captcha !== "pow") widget();
   }
@@ -50,6 +51,7 @@ import { bytes as size, seconds as time, t } from './text.js';
     else f.xhr?.abort();
     f.leave?.();
     files.splice(files.indexOf(f), 1);
+    form.classList.toggle("chosen", files.length > 0);
     f.row.remove();
     input.focus();
   }

@@ -279,7 +279,9 @@ addActions({
     const row = itemOf(el), tag = row.tag, mark = document.createComment('');
     row.replaceWith(mark);
     const restore = hideTag(tag);
-    deleteLater(t('tags.deleted', { name: tag.name }), [`tags/${tag.id}`], () => { restore(); if (mark.isConnected) mark.replaceWith(row); });
+    const count = () => { find('#main .head small').textContent = t('tags.count', { n: tags.length }); };
+    count();
+    deleteLater(t('tags.deleted', { name: tag.name }), [`tags/${tag.id}`], () => { restore(); if (mark.isConnected) { mark.replaceWith(row); count(); } });
   },
 });
 
@@ -362,7 +364,7 @@ addPages({
 addActions({
   async 'session-end'(el) {
     const row = itemOf(el);
-    try { await api('DELETE', `me/sessions/${row.session.id}`); row.remove(); toast(t('sessions.ended')); } catch (e) { showProblem(e); }
+    try { await api('DELETE', `me/sessions/${row.session.id}`); await rerender(); toast(t('sessions.ended')); } catch (e) { showProblem(e); }
   },
   async 'sessions-end'() {
     try { await api('DELETE', 'me/sessions'); rerender(); toast(t('sessions.othersEnded')); } catch (e) { showProblem(e); }

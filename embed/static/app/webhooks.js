@@ -1,5 +1,5 @@
 // The page of webhooks.
-import { add, addActions, button, capitalize, emptyState, h, hostOf, icon, iconButton, itemOf, number, shorten, t, tn, toast, when } from './dom.js';
+import { add, addActions, all, button, capitalize, emptyState, find, h, hostOf, icon, iconButton, itemOf, number, shorten, t, tn, toast, when } from './dom.js';
 import { openDialog, openForm } from './forms.js';
 import { kinds } from './kinds.js';
 import { rerender } from './router.js';
@@ -133,8 +133,10 @@ addActions({
   },
   'hook-delete'(el) {
     const row = itemOf(el), mark = document.createComment('');
+    const count = () => { find('#main .head small').textContent = t('webhooks.count', { n: all('#main .item').length }); };
     row.replaceWith(mark);
-    deleteLater(t('webhooks.deleted', { name: shorten(nameOf(row.hook)) }), [`${path}/${row.hook.id}`], () => mark.replaceWith(row));
+    count();
+    deleteLater(t('webhooks.deleted', { name: shorten(nameOf(row.hook)) }), [`${path}/${row.hook.id}`], () => { if (mark.isConnected) { mark.replaceWith(row); count(); } });
   },
   async 'hook-again'(el) {
     const d = el.closest('details');

@@ -1,0 +1,92 @@
+package httpapi
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	cdpnet "github.com/chromedp/cdproto/network"
+	"github.com/chromedp/chromedp"
+	"github.com/matryer/is"
+
+	"kist/embed"
+)
+
+// TestBrowserLanguage: the account chooses the language of the app, and a visitor's browser
+// that of the pages.
+func TestBrowserLanguage(t *testing.T) {
+	is := is.New(t)
+	b := openBrowser(t)
+	slug := b.post("/api/v1/notes", map[string]any{"title": "Ausflug", "content": "Morgen", "isPublic": true, "expiresAt": "2199-03-05T12:00:00Z"}).want(201).text("data.slug")
+	b.open("/account")
+	is.Equal(b.js(`document.documentElement.lang + ' ' + document.documentElement.dir`), "en ltr")
+	b.js(`(() => { const s = document.querySelector('[name=language]'); s.value = 'de'; s.form.requestSubmit(); })()`)
+	b.until(`document.documentElement.lang === 'de' && document.querySelector('#main h1')?.textContent === 'Konto'`)
+	is.Equal(b.get("/api/v1/me").text("data.language"), "de")
+
+	b.open("/")
+	is.Equal(b.js(`document.title`), "Start · kist")
+	is.Equal(b.js(`[...document.querySelectorAll('.rail a span')].slice(0, 4).map((e) => e.textContent).join()`), "Start,Dateien,Lesezeichen,Notizen")
+	b.until(`document.querySelector('#main .head small').textContent.startsWith('1 Eintrag · ')`)
+	b.post("/api/v1/notes", `{"title":"Zwei","content":"x"}`).want(201)
+	b.open("/notes")
+	b.until(`document.querySelector('#main .head small').textContent === '2 Notizen'`)
+	is.Equal(b.js(`document.querySelector('#main .add textarea').placeholder`), "Notiz schreiben …")
+	b.until(`/^\d+\.\d+\.\d{4}, \d\d:\d\d:\d\d$/.test(document.querySelector('#main time').title)`)
+	b.until(`document.querySelector('#main .list').textContent.includes('Ablauf: 5. März 2199')`)
+	b.press("Neu")
+	b.fill("Titel", "Drei")
+	b.click("dialog .main")
+	b.says("Notiz hinzugefügt.")
+	b.open("/files?folder=none")
+	b.shows("Keine Treffer")
+
+	v := b.profile()
+	v.do(cdpnet.SetExtraHTTPHeaders(cdpnet.Headers{"Accept-Language": "de-AT,de;q=0.9,en;q=0.8"}), chromedp.Navigate(b.url+"/v/"+slug))
+	is.Equal(v.js(`document.documentElement.lang`), "de")
+	is.True(v.js(`document.querySelector('.meta').textContent.includes('bis 5. März 2199')`) == true)
+	is.Equal(v.js(`document.querySelector('summary').textContent`), "Details")
+	is.True(v.js(`document.querySelector('.foot').textContent.startsWith('geteilt mit')`) == true)
+	is.Equal(v.js(`document.querySelector('[data-copy]').parentNode.querySelector('button').textContent`), "Kopieren")
+	v.do(chromedp.Navigate(b.url + "/v/none"))
+	is.True(v.js(`document.body.textContent.includes('Diese Seite gibt es nicht')`) == true)
+
+	_, link := b.app.ask(map[string]any{"maxUploads": 2})
+	v.do(chromedp.Navigate(b.url + "/up/" + link))
+	v.until(`document.getElementById('left')?.textContent === 'Noch 2 Dateien'`)
+	v.drop("a.txt", "1")
+	v.until(`getComputedStyle(document.getElementById('file')).color === 'rgba(0, 0, 0, 0)'`)
+	v.click("#send")
+	v.until(`document.getElementById('said').textContent === 'Danke! 1 Datei erhalten.'`)
+	is.Equal(v.js(`document.getElementById('left').textContent`), "Noch 1 Datei")
+	is.True(b.sound())
+}
+
+// TestLanguage: pages follow the account, then the browser, and say so to caches. The API
+// answers in English.
+func TestLanguage(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := start(t)
+	german := http.Header{"Accept": {"text/html"}, "Accept-Language": {"de"}}
+	page := func(path string) string {
+		got := a.do(apiRequest{method: "GET", path: path, header: german.Clone()}).want(200)
+		is.True(strings.Contains(strings.Join(got.header.Values("Vary"), ", "), "Accept-Language"))
+		return string(got.body)
+	}
+	is.True(strings.Contains(page("/"), `<html lang="de"`))
+	a.patch("/api/v1/me", `{"language":"en"}`).want(200)
+	is.True(strings.Contains(page("/"), `<html lang="en"`))
+	a.patch("/api/v1/me", `{"displayName":"Ann"}`).want(200)
+	is.Equal(a.get("/api/v1/me").text("data.language"), "en") // another change leaves it
+	a.patch("/api/v1/me", `{"language":null}`).want(200)
+	is.Equal(a.get("/api/v1/me").at("data.language"), nil)
+	a.patch("/api/v1/me", `{"language":"xx"}`).want(422)
+
+	missing := a.do(apiRequest{method: "GET", path: "/v/none", header: german.Clone(), anyone: true}).want(404)
+	is.True(strings.Contains(string(missing.body), embed.Lang("de").T("status.missing")))
+	answer := a.do(apiRequest{method: "GET", path: "/api/v1/notes/none", header: http.Header{"Accept-Language": {"de"}}}).want(404)
+	is.True(strings.Contains(string(answer.body), "There is no such"))
+	manifest := a.visit("/manifest.webmanifest", "Accept-Language", "de").want(200)
+	is.True(strings.Contains(string(manifest.body), `"lang":"de"`))
+}
