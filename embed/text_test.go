@@ -70,6 +70,36 @@ func placeholders(text string) []string {
 	return slices.Compact(slices.Sorted(slices.Values(placeholder.FindAllString(text, -1))))
 }
 
+// What is translated of the code is in the code.
+func TestTranslationsOfCode(t *testing.T) {
+	var code strings.Builder
+	for _, root := range []string{"../kv", "../httpapi"} {
+		if err := filepath.WalkDir(root, func(at string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() || filepath.Ext(at) != ".go" || strings.HasSuffix(at, "_test.go") {
+				return err
+			}
+			b, err := os.ReadFile(at)
+			code.Write(b)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	source := code.String()
+	for _, l := range Langs() {
+		for name := range texts()[l]["errors"] {
+			if !strings.Contains(source, `"`+name+`"`) {
+				t.Errorf("%s: no error has the code %s", l, name)
+			}
+		}
+		for english := range texts()[l]["problems"] {
+			if pattern := regexp.MustCompile(`\d+`).ReplaceAllString(english, "%d"); !strings.Contains(source, english) && !strings.Contains(source, pattern) {
+				t.Errorf("%s: no field has the problem %q", l, english)
+			}
+		}
+	}
+}
+
 // textSources are the files that use texts, by path.
 func textSources(t *testing.T) map[string]string {
 	t.Helper()

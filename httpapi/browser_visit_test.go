@@ -63,7 +63,7 @@ func TestBrowserClaim(t *testing.T) {
 	b.fill("Password", "correct horse")
 	b.fill("Confirm password", "correct house")
 	b.press("Create account")
-	b.until(`document.querySelector('#repeat-error')?.textContent === 'This must be the same password.'`)
+	b.until(`document.querySelector('#repeat-error')?.textContent === 'The two passwords differ.'`)
 	is.Equal(b.js(`document.querySelector('#username').value`), "eve") // what was typed is still there
 	b.fill("Password", "correct horse")
 	b.fill("Confirm password", "correct horse")
@@ -315,7 +315,7 @@ func TestBrowserShareTarget(t *testing.T) {
 	b.shareSheet(map[string]string{"text": "read this https://example.org/"}, file{"c.txt", "text/plain", "ccc"})
 	b.enterAs("ann", "correct horse")
 	b.until(`document.querySelector('.add textarea')?.value === 'read this https://example.org/'`)
-	b.says("Share the files again")
+	b.says("Share them again")
 	is.Equal(b.js(`location.search`), "")
 	is.Equal(b.get("/api/v1/files").at("total"), 2.0)
 }
