@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"html/template"
+	"io/fs"
 	"slices"
 	"strings"
 )
@@ -64,11 +65,16 @@ func (p AppPage) Modules() ([]string, error) {
 // Worker is the script of the app's service worker. base is the prefix of all addresses, kinds are the paths of the kinds
 // in the API and pages their paths in the app. Its bytes change when a script or a style of the app does.
 func Worker(base string, kinds, pages []string) ([]byte, error) {
+	files := []string{"app.css", "kist.css", "kist.svg", "page.js", "text.js", "tus.js"}
+	for _, entry := range must(fs.ReadDir(staticFiles, "static/app")) {
+		files = append(files, entry.Name())
+	}
+	for _, l := range Langs() {
+		files = append(files, l.scriptName("app-text"))
+	}
 	var assets []string
-	for _, s := range sources() {
-		if strings.HasPrefix(s.path, "static/app/") || slices.Contains([]string{"app.css", "kist.css", "kist.svg", "page.js", "tus.js"}, s.logical) {
-			assets = append(assets, base+"/static/"+must(Name(s.logical)))
-		}
+	for _, file := range files {
+		assets = append(assets, base+"/static/"+must(Name(file)))
 	}
 	slices.Sort(assets)
 	sum := sha256.Sum256([]byte(strings.Join(assets, "\n")))

@@ -185,7 +185,7 @@ var proper = []string{
 	"Cloudflare Turnstile", "Karakeep (JSON)", "Linkwarden (JSON)", "Omnivore (zip)", "Raindrop (CSV)", "Instapaper (CSV)", "Shlink (CSV)", "linkding (JSON)", "wallabag (JSON)",
 	"kist restore --missing", "kist verify", "photo.jpg", "Enter", "Delete", "Escape", "Backspace", "ArrowDown", "ArrowUp", "ArrowLeft", "ArrowRight", "Ctrl Enter", "Tab", "Esc",
 	"(pointer: fine)", "Location", "https://kist.example.org", "· kist", "x · kist", "POST x", "x h x min", "x x x.png", "kist extension (x)", "data-challenge=\"\" data-worker=\"/static/\"",
-	"GET", "POST", "PATCH", "DELETE", "HEAD", "Files", "AbortError", "DOMContentLoaded", "↑ ↓ or j k", "g then h f b n s r a l t", "use strict",
+	"GET", "POST", "PATCH", "DELETE", "HEAD", "Files", "AbortError", "DOMContentLoaded", "↑ ↓ or j k", "g then h f b n s r a l t", "← → Space i", "use strict",
 }
 
 // No template and no script has a text of its own.

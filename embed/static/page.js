@@ -21,14 +21,14 @@ async function copy(node) {
   return done;
 }
 
-function addCopy(node, place) {
-  const button = el('button', { type: 'button', className: 'quiet', textContent: 'Copy' });
+function addCopy(node, place, texts) {
+  const button = el('button', { type: 'button', className: 'quiet', textContent: texts.copy });
   const said = el('span', { className: 'sr', role: 'status' });
   let timer;
   button.addEventListener('click', async () => {
-    button.textContent = said.textContent = (await copy(node)) ? 'Copied' : 'Select and copy';
+    button.textContent = said.textContent = (await copy(node)) ? texts.copied : texts.select;
     clearTimeout(timer);
-    timer = setTimeout(() => { button.textContent = 'Copy'; said.textContent = ''; }, 2000);
+    timer = setTimeout(() => { button.textContent = texts.copy; said.textContent = ''; }, 2000);
   });
   place.append(button, said);
 }
@@ -63,7 +63,7 @@ export const scaled = (line, times) => times === 1 ? line : line.replace(amount,
   before + spoken(valueOf(from) * times) + (to ? dash + spoken(valueOf(to) * times) : ''));
 
 // addTicks lets a cook tick the lines of a list, and take half or twice of everything.
-function addTicks(section) {
+function addTicks(section, texts) {
   const prose = section.querySelector('.prose');
   if (!prose || prose.querySelector('input')) return;
   // Lines that are no list are one paragraph with breaks.
@@ -89,19 +89,19 @@ function addTicks(section) {
     });
     return b;
   });
-  const group = el('div', { className: 'amounts', ariaLabel: 'Amounts' }, ...choices);
+  const group = el('div', { className: 'amounts', ariaLabel: texts.amounts }, ...choices);
   group.setAttribute('role', 'group');
   section.querySelector('h2').after(group);
 }
 
-// enhance adds all of this to the item below a node.
-export function enhance(root) {
+// enhance adds all of this to the item below a node. texts has the texts copy, copied, select and amounts.
+export function enhance(root, texts) {
   for (const listing of root.querySelectorAll('.listing')) {
     const code = listing.querySelector('code');
-    if (code) addCopy(code, listing.querySelector('figcaption'));
+    if (code) addCopy(code, listing.querySelector('figcaption'), texts);
   }
-  for (const node of root.querySelectorAll('[data-copy]')) addCopy(node, node.parentNode);
-  for (const section of root.querySelectorAll('.field-ingredients')) addTicks(section);
+  for (const node of root.querySelectorAll(':not(script)[data-copy]')) addCopy(node, node.parentNode, texts);
+  for (const section of root.querySelectorAll('.field-ingredients')) addTicks(section, texts);
 
   // If the smaller version cannot be made, the picture itself is shown.
   for (const img of root.querySelectorAll('.shown a > img')) img.addEventListener('error', () => { img.src = img.parentNode.href; }, { once: true });
@@ -114,4 +114,4 @@ export function enhance(root) {
 }
 
 const shared = document.querySelector('main.shared');
-if (shared) enhance(shared);
+if (shared) enhance(shared, document.querySelector('script[data-copy]').dataset);

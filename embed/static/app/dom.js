@@ -1,7 +1,7 @@
 // Elements, formats, actions of buttons, and short messages. No text is ever read as HTML.
 import { lang, locale, t } from './text.js';
 
-export { bytes, fill, known, number, seconds, t, tn } from './text.js';
+export { bytes, fill, known, locale, number, seconds, t, tn } from './text.js';
 
 // ---- Elements ----
 

@@ -69,8 +69,8 @@ const longestPlain = 10_000;
 
 // preview lets the user switch between a text area and its text as pages show it.
 function preview(area, label) {
-  const shown = h('div.prose.rendered', { hidden: true, 'aria-label': `${label}, preview`, role: 'region', tabindex: '0' });
-  const write = h('button.quiet', { type: 'button', 'aria-pressed': 'true' }, 'Write'), read = h('button.quiet', { type: 'button', 'aria-pressed': 'false' }, 'Preview');
+  const shown = h('div.prose.rendered', { hidden: true, 'aria-label': t('forms.previewOf', { label }), role: 'region', tabindex: '0' });
+  const write = h('button.quiet', { type: 'button', 'aria-pressed': 'true' }, t('forms.write')), read = h('button.quiet', { type: 'button', 'aria-pressed': 'false' }, t('forms.preview'));
   const show = (reading) => {
     area.hidden = reading;
     shown.hidden = !reading;

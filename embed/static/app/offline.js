@@ -1,6 +1,6 @@
 // What the app does with its service worker: items can be read and added while the server does not answer. Browsers have
 // service workers only on HTTPS and on localhost. The user can turn it off on this device.
-import { plural, toast } from './dom.js';
+import { t, toast } from './dom.js';
 import { base, me, Problem, showProblem, storage } from './session.js';
 
 const supported = 'serviceWorker' in navigator && isSecureContext;
@@ -12,10 +12,12 @@ export { supported };
 // The newest items are copied at most this often.
 const keepMilliseconds = 10 * 60e3;
 
-let worker = null;
+let worker = null, started = null;
 
 // begin starts the service worker, sends what waits and keeps a copy of the newest items.
-export async function begin() {
+export const begin = () => started ??= start();
+
+async function start() {
   if (!supported || !chosen()) return;
   try {
     const registration = await navigator.serviceWorker.register(`${base}/sw.js`, { scope: `${base}/`, updateViaCache: 'none' });
@@ -33,7 +35,7 @@ export async function end() {
   for (const registration of await navigator.serviceWorker.getRegistrations()) if (new URL(registration.scope).pathname === `${base}/`) await registration.unregister();
   for (const name of await caches.keys()) if (name.startsWith('kist-')) await caches.delete(name);
   storage.set('kept', null);
-  worker = null;
+  worker = started = null;
 }
 
 export async function choose(on) {
@@ -50,17 +52,18 @@ const request = (message) => new Promise((done) => {
 
 // sendLater keeps a new record on this device until the server answers. It reports whether it could.
 export async function sendLater({ path, body, id }) {
+  await begin();
   if (!worker) return false;
   const answer = await request({ later: { path: `${base}/api/v1/${path}`, body: JSON.stringify(body), id } });
   if (!answer?.kept) return false;
-  toast('The server cannot be reached. Saved on this device, and sent when the server is back.');
+  toast(t('offline.kept'));
   return true;
 }
 
 if (supported) {
   navigator.serviceWorker.addEventListener('message', (e) => {
-    if (e.data.sent) toast(`${plural(e.data.sent, 'item')} saved on this device ${e.data.sent === 1 ? 'was' : 'were'} sent.`, { action: 'Show', run: () => location.reload() });
-    if (e.data.refused) showProblem(new Problem(`Something that was saved on this device was refused: ${e.data.refused}`));
+    if (e.data.sent) toast(t('offline.sent', { n: e.data.sent }), { action: t('common.show'), run: () => location.reload() });
+    if (e.data.refused) showProblem(new Problem(t('offline.refused', { why: e.data.refused })));
   });
   addEventListener('online', () => worker?.postMessage({ want: 'send' }));
 }

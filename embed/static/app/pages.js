@@ -111,7 +111,7 @@ addPages({
 
 // tileSize is a slider for the height of the rows of a grid.
 function tileSize() {
-  const el = h('input.tile', { type: 'range', min: 100, max: 340, step: 20, value: storage.get('tile', 180), 'aria-label': 'Size of pictures' });
+  const el = h('input.tile', { type: 'range', min: 100, max: 340, step: 20, value: storage.get('tile', 180), 'aria-label': t('kind.tileSize') });
   const show = () => document.documentElement.style.setProperty('--tile', el.value + 'px');
   el.oninput = () => { storage.set('tile', Number(el.value)); show(); };
   show();
@@ -346,9 +346,9 @@ async function deviceCard() {
   if (!offline?.supported) return null;
   const box = h('input', { type: 'checkbox', role: 'switch', checked: offline.chosen() });
   box.onchange = () => offline.choose(box.checked);
-  return h('section.card', { 'aria-label': 'This device' }, h('h2', {}, 'This device'),
-    h('label.check', {}, box, h('span', {}, 'Use the app offline')),
-    h('p.hint', {}, 'This browser keeps a copy of your newest 200 items to read without the server. What you add or share meanwhile is sent later. Turning it off or signing out removes the copy.'));
+  return h('section.card', { 'aria-label': t('offline.device') }, h('h2', {}, t('offline.device')),
+    h('label.check', {}, box, h('span', {}, t('offline.use'))),
+    h('p.hint', {}, t('offline.hint')));
 }
 
 addPages({

@@ -1,5 +1,5 @@
 // The reader shows one item as visitors see it, and what only its owner sees. The editor is one key away.
-import { add, ago, all, find, h, icon, iconButton } from './dom.js';
+import { add, ago, all, find, h, icon, iconButton, locale, t } from './dom.js';
 import { openEditor, openShare } from './editor.js';
 import { copyLink, openDialog } from './forms.js';
 import { kindOf, shareAddressOf, tagNames, titleOf } from './kinds.js';
@@ -24,9 +24,9 @@ async function fetchShown(r) {
 function stateLine(r) {
   const edited = Date.parse(r.updatedAt) - Date.parse(r.createdAt) > 1000;
   const shared = sharing(r);
-  return h('div.meta', {}, r.isPublic ? null : h('span', {}, icon('lock'), ' private'),
+  return h('div.meta', {}, r.isPublic ? null : h('span', {}, icon('lock'), ' ', t('reader.private')),
     shared.map((part) => typeof part === 'string' ? h('span', {}, part) : part),
-    h('time', { datetime: edited ? r.updatedAt : r.createdAt, title: new Date(edited ? r.updatedAt : r.createdAt).toLocaleString() }, edited ? `edited ${ago(r.updatedAt)}` : `added ${ago(r.createdAt)}`),
+    h('time', { datetime: edited ? r.updatedAt : r.createdAt, title: new Date(edited ? r.updatedAt : r.createdAt).toLocaleString(locale) }, edited ? t('reader.edited', { when: ago(r.updatedAt) }) : t('reader.added', { when: ago(r.createdAt) })),
     tagNames(r).map(tagChip));
 }
 
@@ -59,7 +59,7 @@ export async function openReader(r, { onclose }) {
   d.el.classList.add('reader');
   const state = h('div');
   const body = h('article.shared', {}, shown.map((node) => document.importNode(node, true)));
-  const star = iconButton('none', 'star', 'Favourite', { class: 'quiet square star' });
+  const star = iconButton('none', 'star', t('list.favourite'), { class: 'quiet square star' });
   const draw = () => { star.setAttribute('aria-pressed', String(!!r.isFavorite)); state.replaceChildren(stateLine(r)); };
   const changed = (e) => { if (e.detail.id === r.id) { r = e.detail; draw(); } };
   document.addEventListener('record', changed);
@@ -80,9 +80,9 @@ export async function openReader(r, { onclose }) {
     b.onclick = actions[key];
     return b;
   };
-  d.tools.prepend(tool('e', 'edit', 'Edit'), tool('s', 'share', 'Share'), tool('f'),
-    h('a.button.quiet.square', { href: localAddress(r.kind === 'bookmark' ? r.url : shareAddressOf(r)), target: '_blank', rel: 'noopener noreferrer', 'aria-label': 'Open', title: 'Open' }, icon('open')),
-    tool('Delete', 'trash', 'Delete'));
+  d.tools.prepend(tool('e', 'edit', t('common.edit')), tool('s', 'share', t('common.share')), tool('f'),
+    h('a.button.quiet.square', { href: localAddress(r.kind === 'bookmark' ? r.url : shareAddressOf(r)), target: '_blank', rel: 'noopener noreferrer', 'aria-label': t('common.open'), title: t('common.open') }, icon('open')),
+    tool('Delete', 'trash', t('common.delete')));
   d.el.addEventListener('keydown', (e) => {
     if (e.defaultPrevented || e.ctrlKey || e.metaKey || e.altKey || find('dialog[open] ~ dialog[open]') || e.target.closest('input:not([type=checkbox]), textarea, select')) return;
     if (!actions[e.key] || e.key.length === 1 && !storage.get('keys', true)) return;
@@ -92,5 +92,5 @@ export async function openReader(r, { onclose }) {
   add(d.body, d.heading, state, body);
   d.heading.focus(); // moving it took the focus away
   draw();
-  enhance(body);
+  enhance(body, { copy: t('common.copy'), copied: t('reader.copied'), select: t('reader.select'), amounts: t('reader.amounts') });
 }

@@ -1,5 +1,5 @@
 // The viewer shows the pictures and films of the current list, one at a time and as large as the screen.
-import { add, all, bytes, find, h, icon, iconButton, number, when } from './dom.js';
+import { add, all, bytes, find, h, icon, iconButton, t, when } from './dom.js';
 import { openEditor, openShare } from './editor.js';
 import { copyLink, openDialog } from './forms.js';
 import { isMedia, isPicture, kinds, pageOf, shareAddressOf, tagNames, titleOf } from './kinds.js';
@@ -30,8 +30,8 @@ function stageOf(r) {
 function factsOf(r) {
   const fact = (label, ...value) => h('div', {}, h('dt', {}, label), h('dd', {}, value));
   return h('div', {}, h('h3', {}, titleOf(r)), r.description && h('p.text', {}, r.description),
-    h('dl', {}, fact('Size', bytes(r.size)), fact('Type', r.mimeType), fact('Added', when(r.createdAt)), r.folder && fact('Folder', r.folder.name),
-      fact('Visibility', r.isPublic ? sharing(r) : 'private')), h('div.row', {}, tagNames(r).map(tagChip)));
+    h('dl', {}, fact(t('viewer.size'), bytes(r.size)), fact(t('viewer.type'), r.mimeType), fact(t('viewer.added'), when(r.createdAt)), r.folder && fact(t('viewer.folder'), r.folder.name),
+      fact(t('viewer.visibility'), r.isPublic ? sharing(r) : t('reader.private'))), h('div.row', {}, tagNames(r).map(tagChip)));
 }
 
 // openViewer opens the viewer for a record. onclose is called with the reason, onmove with each further record.
@@ -51,17 +51,17 @@ export function openViewer(r, { onclose, onmove }) {
   d.el.classList.add('viewer');
   const count = h('span.count', { 'aria-live': 'polite' });
   const stage = h('div.stage');
-  const panel = h('aside', { 'aria-label': 'About this file', hidden: true });
-  const star = iconButton('none', 'star', 'Favourite', { class: 'quiet square star', 'aria-keyshortcuts': 'f' });
-  const download = h('a.button.quiet.square', { 'aria-label': 'Download', title: 'Download' }, icon('upload'));
+  const panel = h('aside', { 'aria-label': t('viewer.details'), hidden: true });
+  const star = iconButton('none', 'star', t('list.favourite'), { class: 'quiet square star', 'aria-keyshortcuts': 'f' });
+  const download = h('a.button.quiet.square', { 'aria-label': t('common.download'), title: t('common.download') }, icon('upload'));
   download.firstChild.classList.add('down');
-  const back = iconButton('none', 'back', 'Previous', { class: 'step back' }), next = iconButton('none', 'next', 'Next', { class: 'step next' });
+  const back = iconButton('none', 'back', t('viewer.previous'), { class: 'step back' }), next = iconButton('none', 'next', t('viewer.next'), { class: 'step next' });
 
   const film = () => find('video', stage);
   function draw() {
     const list = sequence(r), at = list.findIndex((x) => x.id === r.id);
     d.heading.textContent = titleOf(r);
-    count.textContent = `${number(at + 1)} of ${number(list.length)}${view?.list && !view.list.ended() && list.length > 1 ? '+' : ''}`;
+    count.textContent = t(view?.list && !view.list.ended() && list.length > 1 ? 'viewer.countSoFar' : 'viewer.count', { at: at + 1, all: list.length });
     star.setAttribute('aria-pressed', String(!!r.isFavorite));
     Object.assign(download, { href: localAddress(r.url), download: r.originalName });
     back.hidden = at === 0;
@@ -110,17 +110,17 @@ export function openViewer(r, { onclose, onmove }) {
     },
   };
   const tool = (key, name, label) => { const b = iconButton('none', name, label, { 'aria-keyshortcuts': key }); b.onclick = actions[key]; return b; };
-  const info = tool('i', 'info', 'Details');
+  const info = tool('i', 'info', t('viewer.details'));
   star.onclick = actions.f;
   back.onclick = actions.ArrowLeft;
   next.onclick = actions.ArrowRight;
-  d.tools.prepend(info, tool('s', 'share', 'Share'), star, tool('e', 'edit', 'Edit'), download, tool('Delete', 'trash', 'Delete'));
+  d.tools.prepend(info, tool('s', 'share', t('common.share')), star, tool('e', 'edit', t('common.edit')), download, tool('Delete', 'trash', t('common.delete')));
   d.heading.after(count);
   add(d.body, stage, back, next, panel);
 
   d.el.addEventListener('keydown', (e) => {
-    if (e.defaultPrevented || e.ctrlKey || e.metaKey || e.altKey || e.target.closest('input, textarea, select, dialog:not(.viewer)')) return;
-    if (e.key === ' ' && e.target.closest('button, a, video') || e.target.matches('video') && e.key.startsWith('Arrow')) return;
+    if (e.defaultPrevented || e.ctrlKey || e.metaKey || e.altKey || e.target.closest('input, textarea, select') || e.target.closest('dialog') !== d.el) return;
+    if (e.key === ' ' && e.target.closest('button, a, video') || e.target.matches('video') && /^Arrow/.test(e.key)) return;
     if (!actions[e.key] || e.key.length === 1 && e.key !== ' ' && !storage.get('keys', true)) return;
     e.preventDefault();
     actions[e.key]();
