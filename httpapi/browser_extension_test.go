@@ -210,12 +210,12 @@ func rules(page *tab) {
 		"[2001:db8::1]":                  "https://[2001:db8::1]",
 		"localhost:7080/kist":            "http://localhost:7080/kist",
 		"bücher.example":                 "https://xn--bcher-kva.example",
-		"":                               "! Type the address of your server",
-		"my server":                      "! An address cannot contain spaces",
+		"":                               "! Enter the URL of your server",
+		"my server":                      "! A URL cannot contain spaces",
 		"ftp://example.org":              "! The URL must begin with https:// or http://, not with ftp://",
-		"https://ann:secret@example.org": "! Leave out the user name and password",
-		"https://":                       "! This is not an address.",
-		"https://exa%mple":               "! This is not an address.",
+		"https://ann:secret@example.org": "! Leave out the username and password",
+		"https://":                       "! This is not a URL.",
+		"https://exa%mple":               "! This is not a URL.",
 	} {
 		got := page.js(`import('./connect.js').then(({ serverOf }) => { try { return serverOf(` + quoted(typed) + `); } catch (e) { return '! ' + e.message; } })`).(string)
 		if got != want && !(strings.HasPrefix(want, "! ") && strings.HasPrefix(got, want)) {
@@ -253,13 +253,13 @@ func rules(page *tab) {
 		`{ status: 429, body: { error: 'slow_down' } }, ` + key: "5 10: k",
 		`'offline', 'offline', ` + key:                          "5 10 20: k",
 		`{ status: 502, body: null }, ` + key:                   "5 10: k",
-		`{ status: 400, body: { error: 'access_denied' } }`:     "5: You refused the connection. ",
-		`{ status: 403, body: { error: 'access_denied' } }`:     "5: API keys are turned off on t",
-		`{ status: 400, body: { error: 'expired_token' } }`:     "5: The code has expired: it is ",
+		`{ status: 400, body: { error: 'access_denied' } }`:     "5: You denied the connection. C",
+		`{ status: 403, body: { error: 'access_denied' } }`:     "5: API keys are disabled on thi",
+		`{ status: 400, body: { error: 'expired_token' } }`:     "5: The code has expired. It is ",
 		`{ status: 400, body: { error: 'invalid_grant' } }`:     "5: The server no longer knows t",
 		`{ status: 404, body: null }`:                           "5: The server gave an unexpecte",
 		`{ status: 0, body: null }`:                             "5: The server redirects to anot",
-		`...Array(30).fill({ status: 503, body: null })`:        "5 10 20 40" + strings.Repeat(" 60", 9) + ": The code has expired: it is ",
+		`...Array(30).fill({ status: 503, body: null })`:        "5 10 20 40" + strings.Repeat(" 60", 9) + ": The code has expired. It is ",
 	} {
 		want = want[:min(len(want), strings.Index(want, ":")+2+28)]
 		if got := polls("[" + answers + "]"); got != want {
@@ -384,7 +384,7 @@ func TestBrowserExtension(t *testing.T) {
 	told("Short link created.")
 	is.Equal(b.one("shorten", "originalUrl"), site+"/tides?utm_source=x")
 	p.click(`[value=file]`)
-	p.fill("Name of the file", "tides")
+	p.fill("File name", "tides")
 	p.click("#save")
 	told("File saved.")
 	is.Equal(b.one("files", "originalName"), "tides.html")
@@ -525,7 +525,7 @@ func TestBrowserExtension(t *testing.T) {
 	// the browser bars that one, it is told.
 	worker.js(connection(site+"/moved", key))
 	menu(worker, "page:bookmark", map[string]any{})
-	worker.comes(problem, "redirects to another address, and the extension does not send its key there.")
+	worker.comes(problem, "redirects to another URL, and the extension does not send its key there.")
 	is.Equal(taken(), "")
 	is.Equal(page.js(`document.querySelector('#barred').hidden`), true)
 	worker.js(connection(pictures, key))
@@ -544,7 +544,7 @@ func TestBrowserExtension(t *testing.T) {
 	p.js(`chrome.runtime.sendMessage({ save: 'note', fields: { text: 'afterwards' } })`)
 	b.becomes("notes", "content", "afterwards")
 	worker = b.other(at + "background.js")
-	worker.comes(problem, "The browser ended the extension while it was saving.")
+	worker.comes(problem, "The browser stopped the extension while it was saving.")
 	worker.comes(sign, "!")
 	worker.js(tabOf + `.then((t) => chrome.commands.onCommand.dispatch('save-page', { ...t, url: t.url + '&by=key' }))`)
 	b.becomes("bookmarks", "url", site+"/tides?utm_source=x&by=key")

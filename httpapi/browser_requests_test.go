@@ -46,8 +46,8 @@ func TestBrowserRequests(t *testing.T) {
 	b.press("New request")
 	b.fill("Title", "Photos of the wedding")
 	b.fill("Custom link", "wedding")
-	b.fill("Colour of the page", "#AA0000")
-	b.fill("Folder for received files", "Wedding")
+	b.fill("Page colour", "#AA0000")
+	b.fill("Save files to folder", "Wedding")
 	b.js(`document.querySelector('dialog[open] [name=requiresCaptcha]').click()`)
 	b.press("Create link")
 	b.until(`document.querySelector('dialog[open] input[aria-label=Link]')?.value.endsWith('/up/wedding')`)
@@ -72,7 +72,7 @@ func TestBrowserRequests(t *testing.T) {
 	s.fill("Your name", "Bob")
 	s.fill("Message", "from the second roll")
 	s.click("#send")
-	s.until(`document.getElementById('said').textContent === 'Thank you. 2 files received.'`)
+	s.until(`document.getElementById('said').textContent === 'Thank you! 2 files received.'`)
 	is.Equal(b.get("/api/v1/upload-requests/queue").want(200).at("total"), 2.0)
 
 	// The plain form, without JavaScript; that link asks for no captcha.
@@ -284,7 +284,7 @@ func TestBrowserCaptchaWidgets(t *testing.T) {
 		// What comes next has the pass of the first.
 		s.drop("b.txt", "2", "c.txt", "3")
 		s.click("#send")
-		s.until(`document.getElementById('said').textContent === 'Thank you. 3 files received.'`)
+		s.until(`document.getElementById('said').textContent === 'Thank you! 3 files received.'`)
 		is.Equal(s.js(`window.solved`), 1.0)
 
 		// A token that has expired is not sent.
