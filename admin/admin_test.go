@@ -473,12 +473,12 @@ err --gc-delay: "soon" must be a length of time such as 90d, 24h or 30s; kist se
 exit 2
 
 kist version
-out kist 1.2.3-test, data format 2, go…
+out kist 1.2.3-test, data format 3, go…
 
 kist version --json
 out {
 out   "version": "1.2.3-test",
-out   "dataFormat": 2,
+out   "dataFormat": 3,
 out   "go": "go…"
 out }
 `)

@@ -29,6 +29,8 @@ type ItemPage struct {
 	Own         bool
 	Left, Limit int64
 
+	Logged bool // the owner sees each visit
+
 	// Open is set for items that anyone may see at any time. Their title and picture may appear elsewhere.
 	Open    bool
 	Picture string // absolute address of a picture of the item

@@ -191,7 +191,7 @@ func TestDoorScopes(t *testing.T) {
 			return browserAlone // the last, what was connected with a code alone: see TestDeviceRevoke
 		case strings.HasPrefix(p, "auth/"), strings.HasPrefix(p, "captcha/"), p == r.Path, p == "openapi", p == "reference", strings.Contains(p, "/p/{slug}"), p == "upload-requests/tus/{secret}":
 			return ""
-		case strings.HasPrefix(p, "admin/"), p == "keys", p == "setups", strings.HasPrefix(p, "keys/"), strings.HasPrefix(p, "me/sessions"):
+		case strings.HasPrefix(p, "admin/"), p == "keys", p == "setups", p == "activity", strings.HasPrefix(p, "keys/"), strings.HasPrefix(p, "me/sessions"):
 			return record.ScopeAdmin
 		case p == "export", p == "import", strings.HasPrefix(p, "import/"):
 			return record.ScopeAll

@@ -203,9 +203,12 @@ type enum struct {
 // one refers to it by its name.
 func enums() []enum {
 	return []enum{
+		{"ActivityEvent", "What happened in an account.", field.Words(record.ActivityEvents)},
 		{"CaptchaProvider", "How visitors prove that they are not bots.", field.Words(record.CaptchaProviders)},
 		{"DeliveryState", "State of a delivery.", api.DeliveryStates},
+		{"Delivered", "What a visit delivered.", field.Words(record.AllDelivered)},
 		{"DeviceAction", "Decision about a device that asks to connect.", session.DeviceActions},
+		{"DeviceClass", "A kind of device.", field.Words(record.DeviceClasses)},
 		{"Event", "An event.", api.EventNames},
 		{"FileSort", "An order of files.", field.Words(catalog.Sorts(record.Files))},
 		{"FileType", "A coarse kind of content.", record.ClassNames()},
@@ -531,6 +534,8 @@ func components() []component {
 		{"WebhookCreate", api.BlankWebhook(), creating},
 		{"WebhookEdit", api.BlankWebhook(), editing},
 		{"Delivery", new(api.ShownDelivery), showing},
+		{"Visits", new(api.ShownVisits), showing},
+		{"Activity", new(api.ShownActivity), showing},
 		{"UploadRequest", new(record.ShownRequest), showing},
 		{"UploadRequestCreate", new(record.RequestForm), creating},
 		{"UploadRequestEdit", new(record.RequestForm), editing},

@@ -35,6 +35,7 @@ func (s *Server) operations() []Route {
 		{"GET", "/api/v1/files/{slug}", "readFile", web.Reads, api.ReadFile},
 		{"PATCH", "/api/v1/files/{slug}", "editFile", web.Writes, api.EditFile},
 		{"DELETE", "/api/v1/files/{slug}", "removeFile", web.Writes, api.RemoveFile},
+		{"GET", "/api/v1/files/{slug}/visits", "readFileVisits", web.Reads, api.ReadFileVisits},
 
 		{"GET", "/api/v1/folders", "listFolders", web.Reads, api.ListFolders},
 		{"POST", "/api/v1/folders", "createFolder", web.Writes, api.CreateFolder},
@@ -43,6 +44,9 @@ func (s *Server) operations() []Route {
 
 		{"GET", "/api/v1/me", "readMe", web.Reads, api.ReadMe},
 		{"PATCH", "/api/v1/me", "editMe", web.Writes, api.EditMe},
+
+		{"GET", "/api/v1/activity", "listActivity", web.OwnAccount, api.ListActivity},
+		{"GET", "/api/v1/admin/activity", "listAdminActivity", web.Manages, api.ListAdminActivity},
 
 		{"GET", "/api/v1/keys", "listKeys", web.OwnAccount, api.ListKeys},
 		{"POST", "/api/v1/keys", "createKey", web.OwnAccount, api.CreateKey},
@@ -160,6 +164,7 @@ func (s *Server) operations() []Route {
 			Route{"GET", at + "/{id}", "read" + name, web.Reads, api.ReadRecord(k)},
 			Route{"PATCH", at + "/{id}", "edit" + name, web.Writes, api.EditRecord(k)},
 			Route{"DELETE", at + "/{id}", "remove" + name, web.Writes, api.RemoveRecord(k)},
+			Route{"GET", at + "/{id}/visits", "read" + name + "Visits", web.Reads, api.ReadVisits(k, "id")},
 			Route{"POST", at + "/p/{slug}", "readShared" + name, web.Visitors, public.ReadShared(k)})
 	}
 	all = append(all, []Route{

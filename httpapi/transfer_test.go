@@ -134,7 +134,7 @@ func TestImportWhose(t *testing.T) {
 	is.Equal(a.moveIn(nil, "bookmarks.html", browserBookmarks).want(409).text("code"), "import_running")
 	a.moveIn(nil, "bookmarks.html", browserBookmarks, key).want(202) // ben's is another matter
 	a.server.Imports.Free(a.user.ID)
-	is.NoErr(people.RemoveUser(a.server.Store, ben.ID)) // with all that is remembered of his
+	is.NoErr(people.RemoveUser(a.server.Store, ben.ID, "root")) // with all that is remembered of his
 	a.fatal(a.server.Store.View(func(tx *kv.Tx) error { return tx.Audit(func(err error) { t.Error(err) }) }))
 }
 

@@ -199,7 +199,7 @@ func BenchmarkSeenUnlimited(b *testing.B) {
 	r := kvtest.Add(b, s, u.ID, record.Notes, `{"content":"c","isPublic":true}`)
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := catalog.Seen(s, r); err != nil {
+		if err := catalog.Seen(s, r, record.Visit{}); err != nil {
 			b.Fatal(err)
 		}
 	}

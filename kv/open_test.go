@@ -129,12 +129,12 @@ func TestMigration(t *testing.T) {
 	t.Cleanup(func() { tables.All.Migrations[0] = was })
 	c.Add(-time.Hour)
 
-	tables.All.Migrations[0] = func(tx *kv.Tx) error {
+	tables.All.Migrations[0] = []kv.Migration{func(tx *kv.Tx) error {
 		if _, err := people.AddUser(tx, record.User{Name: "bob"}); err != nil {
 			return err
 		}
 		return kvtest.ErrPlanned
-	}
+	}}
 	contents := func() map[string]string {
 		db, err := bolt.Open(path, 0o600, &bolt.Options{ReadOnly: true})
 		is.NoErr(err)
@@ -154,13 +154,13 @@ func TestMigration(t *testing.T) {
 	is.Equal(contents(), before)
 
 	var id record.ID
-	tables.All.Migrations[0] = func(tx *kv.Tx) error {
+	tables.All.Migrations[0] = []kv.Migration{func(tx *kv.Tx) error {
 		bob, err := people.AddUser(tx, record.User{Name: "bob"})
 		if err == nil {
 			id = bob.ID
 		}
 		return err
-	}
+	}}
 	n := 0
 	for range 2 { // the second time there is nothing to do
 		s = kvtest.OpenAt(t, dir, c.Now)
@@ -310,9 +310,9 @@ func TestShortJournal(t *testing.T) {
 // program would take it for damage.
 func TestBuckets(t *testing.T) {
 	is := is.New(t)
-	is.Equal(workcopy.Format, 2) // the format with the buckets below
+	is.Equal(workcopy.Format, 3) // the format with the buckets below
 	want := strings.Fields(`meta user user.name key key.digest record record.slug record.label record.order sum view change
-		tag tag.name folder folder.name blob blob.loose webhook delivery answer record.end device device.code spent notice delivery.line delivery.due delivery.log delivery.sum request item item.state item.blob sender 40:upload upload.slug upload.secret import import.remarks 46:fetch fetch.line 50:page page.due`)
+		tag tag.name folder folder.name blob blob.loose webhook delivery answer record.end device device.code spent notice delivery.line delivery.due delivery.log delivery.sum request item item.state item.blob sender 40:upload upload.slug upload.secret import import.remarks 46:fetch fetch.line 50:page page.due activity history.index visit visit.log`)
 	all := slices.Collect(tables.All.Buckets().All())
 	is.Equal(len(all), len(want))
 	no := 0
@@ -338,7 +338,7 @@ func TestUpgradeIsTakenBack(t *testing.T) {
 	kvtest.SetFormat(t, s, 0)
 	was := tables.All.Migrations[0]
 	t.Cleanup(func() { tables.All.Migrations[0] = was })
-	tables.All.Migrations[0] = func(tx *kv.Tx) error { return nil }
+	tables.All.Migrations[0] = nil
 	old := kvtest.FilesIn(t, filepath.Join(dir, "journal"))
 	s = kvtest.OpenAt(t, dir, nil)
 	kvtest.Add(t, s, u.ID, record.Notes, `{"content":"new"}`)

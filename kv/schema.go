@@ -54,11 +54,11 @@ type Schema struct {
 	Tables []Table
 
 	// Migrations bring the store from one format to the next. The index is the format
-	// that a migration starts from.
-	Migrations [workcopy.Format]Migration
+	// that the steps start from. New tables that start empty need no step.
+	Migrations [workcopy.Format][]Migration
 }
 
-// A Migration changes the data of a store from one format to the next.
+// A Migration is a step from one format to the next.
 type Migration func(*Tx) error
 
 // Buckets returns the buckets of all tables.

@@ -234,8 +234,10 @@ func (s *Store) prepare() error {
 			}
 		}
 		for ; from < workcopy.Format; from++ {
-			if err := s.schema.Migrations[from](tx); err != nil {
-				return fmt.Errorf("cannot bring the data from format %d to %d: %w", from, from+1, err)
+			for _, step := range s.schema.Migrations[from] {
+				if err := step(tx); err != nil {
+					return fmt.Errorf("cannot bring the data from format %d to %d: %w", from, from+1, err)
+				}
 			}
 		}
 		if tx.Get(workcopy.MetaBucket, MetaSecret) == nil {

@@ -207,7 +207,7 @@ func TestQuotaOfOtherText(t *testing.T) {
 	s = kvtest.OpenAt(t, dir, c.Now)
 	is.Equal(used(), now)
 	kvtest.User(t, s, "another")
-	is.NoErr(people.RemoveUser(s, u.ID))
+	is.NoErr(people.RemoveUser(s, u.ID, "root"))
 	is.Equal(used(), int64(0))
 }
 
@@ -290,7 +290,7 @@ func TestQuotaOfText(t *testing.T) {
 		})
 		is.Equal(kvtest.TextNow(t, s, u.ID), rowsOf(t, s, u.ID))
 	}
-	is.NoErr(people.RemoveUser(s, u.ID))
+	is.NoErr(people.RemoveUser(s, u.ID, "root"))
 	kvtest.View(t, s, func(tx *kv.Tx) error {
 		is.Equal(tx.Get(kvtest.Bucket("meta"), kv.TextOf(u.ID)), nil)
 		return kvtest.Audit(tx)

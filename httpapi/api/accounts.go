@@ -3,7 +3,9 @@ package api
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"reflect"
 	"slices"
 	"time"
 
@@ -88,19 +90,19 @@ func editMe(c *web.Request) error {
 	if err := form.revoke.check(in, &form.password); err != nil {
 		return err
 	}
-	var before, hash string
+	var read, hash string
 	var changed *record.User
 	if form.password.Said {
 		if err := c.Site.Store.View(func(tx *kv.Tx) error {
 			u, err := people.User(tx, c.Owner())
 			if err == nil {
-				before = u.Password
+				read = u.Password
 			}
 			return err
 		}); err != nil {
 			return err
 		}
-		right, err := session.CheckPassword(c, session.Guess{At: "user:" + c.Owner().String(), Hash: before, Password: form.current.Text})
+		right, err := session.CheckPassword(c, session.Guess{At: "user:" + c.Owner().String(), Hash: read, Password: form.current.Text})
 		if err != nil {
 			return err
 		}
@@ -116,22 +118,22 @@ func editMe(c *web.Request) error {
 		if err != nil {
 			return err
 		}
-		form := &MeForm{name: u.DisplayName, language: u.Language}
+		before, form := *u, &MeForm{name: u.DisplayName, language: u.Language}
 		if err := field.Patch(form, in); err != nil {
 			return err
 		}
 		u.DisplayName, u.Language = form.name, form.language
 		if form.password.Said {
-			if u.Password != before {
+			if u.Password != read {
 				return &record.Error{Fault: record.Taken, Code: "password_changed", Text: "Another request has just changed the password."}
 			}
 			u.Password = hash
-			if _, err := people.Revoke(tx, u.ID, form.revoke.names(c)); err != nil {
+			if _, err := people.Revoke(tx, u.ID, "", form.revoke.names(c)); err != nil {
 				return err
 			}
 		}
 		changed = u
-		return people.SaveUser(tx, u)
+		return errors.Join(people.SaveUser(tx, u), noteAccount(c, tx, before, *u))
 	}); err != nil {
 		return err
 	}
@@ -196,7 +198,6 @@ var users = &web.Resource[record.User, *session.ShownUser]{
 	Place: func(u *record.User) (record.ID, string) { return u.ID, u.Name },
 	Load:  func(tx *kv.Tx, _, id record.ID) (*record.User, error) { return people.User(tx, id) },
 	Save:  people.SaveUser,
-	Drop:  func(s *kv.Store, _, id record.ID) error { return people.RemoveUser(s, id) },
 	Show: func(_ *web.Request, tx *kv.Tx, u *record.User) (*session.ShownUser, error) {
 		return session.ShowUser(tx, u)
 	},
@@ -215,7 +216,13 @@ func createUser(c *web.Request) error {
 	if form.u.Password, err = c.Hash(form.password); err != nil {
 		return err
 	}
-	return users.Create(c, func(tx *kv.Tx) (*record.User, error) { return people.AddUser(tx, *form.u) })
+	return users.Create(c, func(tx *kv.Tx) (*record.User, error) {
+		u, err := people.AddUser(tx, *form.u)
+		if err != nil {
+			return nil, err
+		}
+		return u, people.Note(tx, record.Activity{Event: record.AccountCreated, Name: u.Name, By: c.Caller.User.Name})
+	})
 }
 
 var ReadUser = web.ReadOp("admin", "Reads an account.", "The account.", "User", users.Read, 404)
@@ -240,7 +247,7 @@ func editUser(c *web.Request) error {
 		return err
 	}
 	return users.Edit(c, id, func(tx *kv.Tx, u *record.User) error {
-		form := &userForm{u: u}
+		before, form := *u, &userForm{u: u}
 		if err := field.Patch(form, in); err != nil {
 			return err
 		}
@@ -248,15 +255,54 @@ func editUser(c *web.Request) error {
 			return err
 		}
 		if !form.password.Said {
-			return nil
+			return noteAccount(c, tx, before, *u)
 		}
 		u.Password = hash
-		_, err := people.Revoke(tx, u.ID, form.revoke.names(c))
-		return err
+		_, err := people.Revoke(tx, u.ID, doneBy(c, u.ID), form.revoke.names(c))
+		return errors.Join(err, noteAccount(c, tx, before, *u))
 	})
 }
 
-var RemoveUser = web.DoneOp("admin", "Deletes an account and everything in it.", users.Remove, 404, 409)
+// doneBy is the name of the caller, for the activity of an account that is not the caller's.
+func doneBy(c *web.Request, owner record.ID) string {
+	if c.Owner() == owner {
+		return ""
+	}
+	return c.Caller.User.Name
+}
+
+// noteAccount adds a change of an account to its activity.
+func noteAccount(c *web.Request, tx *kv.Tx, before, got record.User) error {
+	names := changes(&userForm{u: &before}, &userForm{u: &got})
+	if before.Password != got.Password {
+		names = append(names, "password")
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	return people.Note(tx, record.Activity{Owner: got.ID, Event: record.AccountChanged, Name: got.Name, By: doneBy(c, got.ID), Changes: names})
+}
+
+// changes are the names of the shown fields that differ.
+func changes(before, got field.Shaped) []string {
+	was, _ := field.Parse(field.AppendJSON(nil, before)) // its own output
+	is, _ := field.Parse(field.AppendJSON(nil, got))
+	maps.DeleteFunc(is, func(name string, value any) bool { return reflect.DeepEqual(value, was[name]) })
+	return slices.Sorted(maps.Keys(is))
+}
+
+var RemoveUser = web.DoneOp("admin", "Deletes an account and everything in it.", removeUser, 404, 409)
+
+func removeUser(c *web.Request) error {
+	id, err := c.IDArg("user")
+	if err != nil {
+		return err
+	}
+	if err := people.RemoveUser(c.Site.Store, id, c.Caller.User.Name); err != nil {
+		return err
+	}
+	return c.RespondOK()
+}
 
 // ShownKey is an API key without its secret.
 type ShownKey struct{ record.Key }
@@ -304,7 +350,13 @@ func (f *KeyForm) ends(now time.Time) error {
 var keys = &web.Resource[record.Key, *ShownKey]{
 	Name: "key", All: people.Keys, Load: people.Key, Save: people.SaveKey,
 	Drop: func(s *kv.Store, owner, id record.ID) error {
-		return s.Update(func(tx *kv.Tx) error { return people.RemoveKey(tx, owner, id) })
+		return s.Update(func(tx *kv.Tx) error {
+			k, err := people.Key(tx, owner, id)
+			if err != nil {
+				return err
+			}
+			return people.RevokeOne(tx, k, "")
+		})
 	},
 	Place: func(k *record.Key) (record.ID, string) { return k.ID, k.Name },
 	Show:  func(_ *web.Request, _ *kv.Tx, k *record.Key) (*ShownKey, error) { return &ShownKey{*k}, nil },
@@ -384,10 +436,18 @@ func editSettings(c *web.Request) error {
 		if set, err = people.Settings(tx); err != nil {
 			return err
 		}
+		before := set
 		if err := errors.Join(field.Patch(&set, in), set.Check()); err != nil {
 			return err
 		}
-		return people.SetSettings(tx, set)
+		names := changes(&before, &set)
+		if before.CaptchaSecret != set.CaptchaSecret {
+			names = append(names, "captchaSecret")
+		}
+		if len(names) == 0 {
+			return nil
+		}
+		return errors.Join(people.SetSettings(tx, set), people.Note(tx, record.Activity{Event: record.SettingsChanged, By: c.Caller.User.Name, Changes: names}))
 	}); err != nil {
 		return err
 	}
@@ -507,6 +567,9 @@ func claim(c *web.Request) error {
 			return err
 		}
 		first = u
+		if err := people.Note(tx, record.Activity{Event: record.AccountCreated, Name: u.Name}); err != nil {
+			return err
+		}
 		_, secret, err = people.AddKey(tx, record.Key{Owner: u.ID, Name: "first key", Scopes: []record.Scope{record.ScopeAdmin}})
 		return err
 	}); err != nil {

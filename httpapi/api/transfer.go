@@ -13,6 +13,7 @@ import (
 	"kist/kv"
 	"kist/kv/field"
 	"kist/kv/jobs"
+	"kist/kv/people"
 	"kist/kv/record"
 	"kist/kv/transfer"
 	"kist/kv/transfer/format"
@@ -196,7 +197,13 @@ func runImport(s *web.Site, ctx context.Context, one *worker.RunningImport, sour
 		}
 	}
 	now.Ended = s.Store.Now()
-	if err := s.Store.Update(func(tx *kv.Tx) error { return jobs.SaveImport(tx, &last) }); err != nil && !kv.Missing(err) {
+	if err := s.Store.Update(func(tx *kv.Tx) error {
+		a := record.Activity{Owner: last.Owner, Event: record.ImportFinished, Name: last.Name}
+		if last.Moved.DryRun || last.State != record.ImportDone {
+			return jobs.SaveImport(tx, &last)
+		}
+		return errors.Join(jobs.SaveImport(tx, &last), people.Note(tx, a))
+	}); err != nil && !kv.Missing(err) {
 		s.Log.Error("cannot store the result of an import", "import", last.ID, "error", err)
 	}
 }

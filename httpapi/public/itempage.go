@@ -57,7 +57,7 @@ func ItemPage(s *web.Site, v Viewing) (embed.ItemPage, error) {
 	p := embed.ItemPage{
 		Base: s.Prefix(), Origin: s.Content, Address: v.Address, Title: v.Body.Title(), Owner: DisplayName(v.Owner),
 		Created: v.Shown.Created, Updated: v.Shown.Updated, Expires: v.Shown.Expires,
-		Own: v.Own, Left: v.Left, Limit: v.Shown.Limit, Open: v.Open,
+		Own: v.Own, Left: v.Left, Limit: v.Shown.Limit, Open: v.Open, Logged: v.Shown.Logged,
 	}
 	// Treat times that differ by less than a second as equal: the item was never changed.
 	if p.Updated.Sub(p.Created) < time.Second {

@@ -60,7 +60,7 @@ func RedirectLink(c *web.Request, r *record.Record, owned bool, found error) err
 	case r.Limit > 0 && IsPrefetchOrPreview(c):
 		return errAhead
 	case !head && !IsPrefetchOrPreview(c):
-		if err := catalog.Seen(c.Site.Store, r); err != nil {
+		if err := catalog.Seen(c.Site.Store, r, visit(c, r, record.VisitRedirect)); err != nil {
 			return err
 		}
 	}

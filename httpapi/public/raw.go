@@ -301,7 +301,7 @@ func countView(c *web.Request, r *record.Record, owned bool, status int, size in
 	case r.Limit == 0 && status == http.StatusPartialContent && !fromStart(c.R.Header.Get("Range"), size):
 		return nil
 	}
-	if err := catalog.Seen(c.Site.Store, r); err != nil {
+	if err := catalog.Seen(c.Site.Store, r, visit(c, r, record.VisitFile)); err != nil {
 		return err
 	}
 	return SetGrantCookie(c, grant.ToRead, r)
@@ -380,7 +380,7 @@ func readShared(k *record.Kind) func(*web.Request) error {
 				return err
 			})
 			if err == nil && !owned {
-				err = catalog.Seen(c.Site.Store, r)
+				err = catalog.Seen(c.Site.Store, r, visit(c, r, record.VisitPage))
 			}
 			return append(dst, '}'), err
 		})

@@ -61,7 +61,7 @@ func View(c *web.Request, r *record.Record, owned bool, found error) error {
 		return err
 	}
 	if counts {
-		if err := catalog.Seen(c.Site.Store, r); err != nil {
+		if err := catalog.Seen(c.Site.Store, r, visit(c, r, record.VisitPage)); err != nil {
 			return err
 		}
 		if err := SetGrantCookie(c, grant.ToRead, r); err != nil {

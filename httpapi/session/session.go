@@ -258,7 +258,7 @@ func removeSession(c *web.Request) error {
 		if err != nil {
 			return err
 		}
-		return people.RemoveKey(tx, k.Owner, k.ID)
+		return people.RevokeOne(tx, k, "")
 	}); err != nil {
 		return err
 	}
@@ -272,7 +272,7 @@ func removeSessions(c *web.Request) error {
 		all, err := people.Sessions(tx, c.Owner())
 		for i := 0; err == nil && i < len(all); i++ {
 			if all[i].ID != c.Caller.Key.ID {
-				err = people.RemoveKey(tx, all[i].Owner, all[i].ID)
+				err = people.RevokeOne(tx, &all[i], "")
 			}
 		}
 		return err
@@ -463,7 +463,7 @@ func revokeDevice(c *web.Request) error {
 	if c.Caller.Key.Device == "" {
 		return &record.Error{Fault: record.Denied, Code: "no_device", Text: "Only a client that connected with a code can revoke its key here. Revoke other keys under “Keys and devices”."}
 	}
-	if err := c.Site.Store.Update(func(tx *kv.Tx) error { return people.RemoveKey(tx, c.Owner(), c.Caller.Key.ID) }); err != nil {
+	if err := c.Site.Store.Update(func(tx *kv.Tx) error { return people.RevokeOne(tx, &c.Caller.Key, "") }); err != nil {
 		return err
 	}
 	return c.RespondOK()

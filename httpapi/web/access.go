@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 
+	"kist/httpapi/grant"
 	"kist/kv"
 	"kist/kv/people"
 	"kist/kv/record"
@@ -57,7 +58,11 @@ func (c *Request) authenticate() (*people.Caller, error) {
 		return nil, err
 	}
 	if key != "" {
-		return people.Authenticate(c.Site.Store, key)
+		caller, err := people.Authenticate(c.Site.Store, key)
+		if err == nil && c.Addr.IsValid() {
+			people.UsedFrom(c.Site.Store, &caller.Key, c.Addr, grant.Network(c.Addr))
+		}
+		return caller, err
 	}
 	if secret := c.Session(); secret != "" {
 		return people.AuthenticateSession(c.Site.Store, secret)

@@ -73,8 +73,8 @@ func HostName(host string) string {
 	return strings.ToLower(strings.TrimSuffix(host, "."))
 }
 
-// isOwnHost reports whether a host name is the base URL's or the content URL's.
-func (s *Site) isOwnHost(name string) bool {
+// IsOwnHost reports whether a host name is the base URL's or the content URL's.
+func (s *Site) IsOwnHost(name string) bool {
 	return name == s.BaseName || s.Content != "" && name == s.ContentName
 }
 
@@ -93,7 +93,7 @@ func isFixedHost(name string) bool {
 // lead here (DNS rebinding).
 func (s *Site) AnswersFor(r *http.Request) bool {
 	name := HostName(s.host(r))
-	return s.AnyHost || s.isOwnHost(name) || isFixedHost(name)
+	return s.AnyHost || s.IsOwnHost(name) || isFixedHost(name)
 }
 
 // IsProbe reports whether a path is one for monitors, which may use any host name.
@@ -120,7 +120,7 @@ func (s *Site) WarnProxyMismatch(r *http.Request) {
 		s.Log.Warn("a trusted proxy reports another scheme than that of the base URL; set --base-url to the address that visitors use, or correct X-Forwarded-Proto",
 			"address", ours, "proxySays", proto)
 	}
-	if !s.isOwnHost(name) && !isFixedHost(name) && s.warnedHost.CompareAndSwap(false, true) {
+	if !s.IsOwnHost(name) && !isFixedHost(name) && s.warnedHost.CompareAndSwap(false, true) {
 		s.Log.Warn("a trusted proxy forwards requests for a host that is not the base URL's; set --base-url to the address that visitors use, or make the proxy forward the Host header",
 			"address", ours, "proxySays", CutTo(name, maxLogged))
 	}

@@ -93,6 +93,8 @@ func eventWords(e record.Event) (words string, color int) {
 	switch e {
 	case record.LimitReached:
 		return "It has reached its limit.", bad
+	case record.ShareOpened:
+		return "Someone has opened it.", neutral
 	case record.ItemExpired:
 		return "It has expired.", bad
 	case record.PageGone:

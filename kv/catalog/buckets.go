@@ -19,4 +19,6 @@ var (
 	spentBucket        = table.Bucket{No: 25, Name: "spent"}
 	pageBucket         = table.Bucket{No: 50, Name: "page"}
 	pageDue            = table.Bucket{No: 51, Name: "page.due"}
+	visitBucket        = table.Bucket{No: 54, Name: "visit"}
+	visitLog           = table.Bucket{No: 55, Name: "visit.log"}
 )

@@ -32,3 +32,20 @@ func SkipBy(tx *kv.Tx, q Query) int {
 
 // RankStep is the least number of entries between two positions in memory.
 const RankStep = rankStep
+
+// Bounds of visits in memory.
+const (
+	MaxHosts = maxHosts
+	MaxLog   = maxLog
+)
+
+// PendingVisits is what waits for the next flush.
+func PendingVisits(s *kv.Store) (days, hosts, log int) {
+	c := pendingViews.Of(s)
+	c.Lock()
+	defer c.Unlock()
+	for _, d := range c.days {
+		hosts += len(d.Hosts)
+	}
+	return len(c.days), hosts, len(c.log)
+}

@@ -110,7 +110,7 @@ func TestSamePages(t *testing.T) {
 		mark(bob.ID, "https://example.org/many")
 	}
 	is.Equal(len(same(bob.ID, "https://example.org/many", record.ID{})), catalog.MaxSame)
-	is.NoErr(people.RemoveUser(s, bob.ID))
+	is.NoErr(people.RemoveUser(s, bob.ID, "root"))
 	kvtest.View(t, s, func(tx *kv.Tx) error { is.Equal(kvtest.LeftOver(tx, bob.ID), nil); return kvtest.Audit(tx) })
 }
 

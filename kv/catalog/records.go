@@ -393,6 +393,11 @@ func add(tx *kv.Tx, r *record.Record, f *record.Form, p record.Past) error {
 			return err
 		}
 	}
+	if r.Public && p.Created.IsZero() { // imported items are one entry together
+		if err := note(tx, record.ItemShared, r); err != nil {
+			return err
+		}
+	}
 	return emit(tx, r.Kind.Created(), r)
 }
 
@@ -473,11 +478,16 @@ func Save(tx *kv.Tx, r *record.Record, f *record.Form, password string) error {
 	if err := tx.MayWrite(r.Owner); err != nil {
 		return err
 	}
-	old := len(r.Body)
+	old, private := len(r.Body), !r.Public
 	restart := f.Fill(r)
 	grew := len(r.Body) > old
 	if grew && tx.DiskFull() {
 		return kv.ErrFull
+	}
+	if r.Public && private {
+		if err := note(tx, record.ItemShared, r); err != nil {
+			return err
+		}
 	}
 	text := tx.Text(r.Owner)
 	if err := fileUnder(tx, r, f); err != nil {
@@ -539,6 +549,7 @@ func Remove(tx *kv.Tx, r *record.Record) error {
 	err := errors.Join(
 		tx.Delete(recordOrder, ViewOrder(r, n)),
 		tx.Delete(ViewBucket, r.ID[:]),
+		dropVisits(tx, r),
 		tx.Put(kv.ChangeBucket, binary.BigEndian.AppendUint64(nil, seq), r.Key()),
 	)
 	if r.Bytes != nil {
@@ -679,6 +690,15 @@ func emit(tx *kv.Tx, e record.Event, r *record.Record) error {
 		err := Show(tx, r, &v)
 		return record.NoticeOf(&v), err
 	})
+}
+
+// note adds an event of a record to its owner's activity.
+func note(tx *kv.Tx, e record.ActivityEvent, r *record.Record) error {
+	b, err := r.Decode()
+	if err != nil {
+		return err
+	}
+	return people.Note(tx, record.Activity{Owner: r.Owner, Event: e, Name: b.Title(), Kind: r.Kind.Name, Item: r.ID})
 }
 
 // FinishFetch creates the file of a remote upload whose content is complete, like

@@ -66,7 +66,7 @@ func TestShared(t *testing.T) {
 
 	limited := kvtest.Add(t, s, u.ID, record.Notes, `{"content":"","slug":"once","isPublic":true,"maxViews":1}`)
 	same("once")
-	is.NoErr(catalog.Seen(s, limited))
+	is.NoErr(catalog.Seen(s, limited, record.Visit{}))
 	same("once")
 	kvtest.Update(t, s, func(tx *kv.Tx) error {
 		r, err := catalog.Slug(tx, "went")

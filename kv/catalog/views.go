@@ -29,13 +29,27 @@ var ViewTable = kv.Table{
 // viewCounts counts views in memory until the next flush.
 type viewCounts struct {
 	sync.Mutex
-	views map[[record.KeySize]byte]int64
+	views map[[record.KeySize]byte]int64 // of upload requests
+	days  map[itemDay]*record.VisitDay   // of records
+	hosts int                            // in days
+	log   []record.LoggedVisit
 }
+
+type itemDay struct {
+	item [record.KeySize]byte
+	day  record.Day
+}
+
+// Bounds of what is kept in memory about visits. Beyond them, visits are only counted.
+const (
+	maxHosts = 20_000
+	maxLog   = 2000
+)
 
 var pendingViews kv.Slot[viewCounts]
 
-// CountLater counts n views of the record or upload request with the key. The count
-// is written within a second.
+// CountLater counts n views of the upload request with the key. The count is written
+// within a second.
 func CountLater(s *kv.Store, key [record.KeySize]byte, n int64) {
 	c := pendingViews.Of(s)
 	c.Lock()
@@ -46,42 +60,119 @@ func CountLater(s *kv.Store, key [record.KeySize]byte, n int64) {
 	c.views[key] += n
 }
 
+// visitLater is CountLater for one visit of a record.
+func visitLater(s *kv.Store, r *record.Record, v record.Visit) {
+	at := itemDay{[record.KeySize]byte(r.Key()), record.DayOf(v.At)}
+	c := pendingViews.Of(s)
+	c.Lock()
+	defer c.Unlock()
+	if c.days == nil {
+		c.days = map[itemDay]*record.VisitDay{}
+	}
+	d := c.days[at]
+	if d == nil {
+		d = &record.VisitDay{Item: at.item, Day: at.day}
+		c.days[at] = d
+	}
+	if r.Logged && len(c.log) < maxLog {
+		c.log = append(c.log, record.LoggedVisit{Item: at.item, Visit: v})
+	}
+	if c.hosts >= maxHosts {
+		v.Referrer = ""
+	}
+	before := len(d.Hosts)
+	d.Count(v)
+	c.hosts += len(d.Hosts) - before
+}
+
 // flushViews takes the views counted in memory.
 func flushViews(s *kv.Store) (write func(*kv.Tx) error, giveBack func()) {
 	c := pendingViews.Of(s)
 	c.Lock()
 	defer c.Unlock()
-	views := c.views
-	c.views = nil
-	if len(views) == 0 {
+	views, days, log := c.views, c.days, c.log
+	c.views, c.days, c.log, c.hosts = nil, nil, nil, 0
+	if len(views) == 0 && len(days) == 0 {
 		return nil, nil
 	}
 	return func(tx *kv.Tx) error {
 			for key, n := range views {
-				if key[len(record.ID{})] == 0 { // kind 0 means none
-					if err := countRequest(tx, key[:], n); err != nil {
-						return err
-					}
-					continue
-				}
-				r, err := RecordRows.Get(tx.Tx, key[:])
-				if errors.Is(err, table.ErrMissing) {
-					continue // removed meanwhile
-				}
-				if err != nil { // must not hold up the others' counts
-					s.Log().Error("views not counted", "views", n, "error", err)
-					continue
-				}
-				if err := count(tx, r, n); err != nil {
+				if err := countRequest(tx, key[:], n); err != nil {
 					return err
 				}
 			}
-			return nil
+			for _, d := range days {
+				if err := alone(tx, func() error { return countDay(tx, d) }); err != nil {
+					return err
+				}
+			}
+			return logAll(tx, log)
 		}, func() {
 			for key, n := range views {
 				CountLater(s, key, n)
 			}
+			c.Lock()
+			defer c.Unlock()
+			c.log = append(log, c.log...)[:min(len(log)+len(c.log), maxLog)]
+			if c.days == nil {
+				c.days = map[itemDay]*record.VisitDay{}
+			}
+			for at, d := range days {
+				if since := c.days[at]; since != nil {
+					c.hosts -= len(since.Hosts)
+					d.Merge(since)
+				}
+				c.hosts += len(d.Hosts)
+				c.days[at] = d
+			}
 		}
+}
+
+// alone runs a part of a flush. If it fails, it is undone and logged, because it must not
+// hold up the others' counts.
+func alone(tx *kv.Tx, part func() error) error {
+	mark := tx.Mark()
+	err := part()
+	if err == nil {
+		return nil
+	}
+	tx.Store().Log().Error("views not counted", "error", err)
+	return tx.Undo(mark)
+}
+
+// countDay adds visits that were counted in memory to a record's views and days.
+func countDay(tx *kv.Tx, d *record.VisitDay) error {
+	r, err := RecordRows.Get(tx.Tx, d.Item[:])
+	if errors.Is(err, table.ErrMissing) {
+		return nil // removed meanwhile
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(count(tx, r, d.Views()), addDay(tx, d))
+}
+
+// logAll adds the visits to the logs of their items.
+func logAll(tx *kv.Tx, log []record.LoggedVisit) error {
+	of := map[[record.KeySize]byte][]record.Visit{}
+	for i := range log {
+		of[log[i].Item] = append(of[log[i].Item], log[i].Visit)
+	}
+	for item, all := range of {
+		if err := alone(tx, func() error {
+			r, err := RecordRows.Get(tx.Tx, item[:])
+			if errors.Is(err, table.ErrMissing) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			return logVisits(tx, r, all)
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // RefillViews copies the counter of a record or an upload request.
@@ -143,10 +234,11 @@ func countRequest(tx *kv.Tx, key []byte, n int64) error {
 // Missing or Gone: whether the item may be delivered. For an item with a limit the
 // count, and the action after the last view, are on the disk when Seen returns.
 // Otherwise the count is written within a second. r is the record as the caller read
-// it, but the current record decides.
-func Seen(s *kv.Store, r *record.Record) error {
+// it, but the current record decides. v is the visit; Seen sets its time.
+func Seen(s *kv.Store, r *record.Record, v record.Visit) error {
 	if r.Limit == 0 {
-		CountLater(s, [record.KeySize]byte(r.Key()), 1)
+		v.At = s.Now()
+		visitLater(s, r, v)
 		return nil
 	}
 	var verdict error
@@ -161,7 +253,13 @@ func Seen(s *kv.Store, r *record.Record) error {
 		before := recordViews(tx, now)
 		used, due, err := now.Spend(before.used)
 		if verdict = err; err == nil {
-			if err := setViews(tx, now, before, views{before.total + 1, used}); err != nil {
+			v.At = tx.Now
+			d := &record.VisitDay{Item: [record.KeySize]byte(now.Key()), Day: record.DayOf(v.At)}
+			d.Count(v)
+			if err := errors.Join(
+				setViews(tx, now, before, views{before.total + 1, used}),
+				addDay(tx, d), logVisits(tx, now, []record.Visit{v}),
+			); err != nil {
 				return err
 			}
 		}
@@ -178,7 +276,7 @@ func Seen(s *kv.Store, r *record.Record) error {
 
 // limitReached takes the action that the owner chose for when the limit is used up.
 func limitReached(tx *kv.Tx, r *record.Record) error {
-	if err := emit(tx, record.LimitReached, r); err != nil {
+	if err := errors.Join(emit(tx, record.LimitReached, r), note(tx, record.ItemSpent, r)); err != nil {
 		return err
 	}
 	if r.AtLimit == record.Delete {

@@ -638,7 +638,10 @@ func Receive(tx *kv.Tx, r *Reservation, f *record.SenderForm, came []Received) (
 		if err := ItemRows.Put(tx.Tx, i); err != nil {
 			return nil, err
 		}
-		if err := emitItem(tx, record.UploadReceived, i); err != nil {
+		if err := errors.Join(
+			emitItem(tx, record.UploadReceived, i),
+			people.Note(tx, record.Activity{Owner: q.Owner, Event: record.FileReceived, Name: q.Title, Item: q.ID}),
+		); err != nil {
 			return nil, err
 		}
 		if q.PerSender > 0 {

@@ -287,7 +287,7 @@ func TestRequestsModel(t *testing.T) {
 	is.True(len(all) > 2)
 	is.Equal(inbox.PromisedRequests(s)+inbox.PromisedOwners(s), 0) // every reservation was released or used
 
-	is.NoErr(people.RemoveUser(s, users[0])) // with all requests and their queues
+	is.NoErr(people.RemoveUser(s, users[0], "root")) // with all requests and their queues
 	kvtest.View(t, s, func(tx *kv.Tx) error {
 		is.Equal(kvtest.LeftOver(tx, users[0]), nil)
 		return kvtest.Audit(tx)

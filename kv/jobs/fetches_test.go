@@ -167,7 +167,7 @@ func TestFetchIsCancelled(t *testing.T) {
 	run = beginFetch(t, s, three)
 	run.Total = 1000
 	kvtest.Update(t, s, func(tx *kv.Tx) error { return jobs.NoteFetch(tx, run) })
-	is.NoErr(people.RemoveUser(s, u.ID))
+	is.NoErr(people.RemoveUser(s, u.ID, "root"))
 	nothing(run, "not_found")
 	kvtest.View(t, s, func(tx *kv.Tx) error {
 		is.Equal(kvtest.LeftOver(tx, u.ID), nil)

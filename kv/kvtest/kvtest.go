@@ -290,6 +290,22 @@ func Dump(tx *kv.Tx) map[string]string {
 	return out
 }
 
+// derive files the plain entries of the rows of a table and adds up their tallies.
+func derive[T any](tx *kv.Tx, t *table.Table[T], file func(table.Bucket, []byte, []byte), sums map[string]int64) error {
+	for v, err := range t.All(tx.Tx, nil) {
+		if err != nil {
+			return err
+		}
+		for _, ix := range t.Indexes {
+			ix.Keys(v, func(e []byte) { file(ix.Bucket, e, nil) })
+		}
+		if t.Tally != nil {
+			t.Tally(v, func(k []byte, n int64) { sums[string(k)] += n })
+		}
+	}
+	return nil
+}
+
 // Audit derives all derived entries from the rows itself and reports where the store
 // differs. It also reports references to missing rows.
 func Audit(tx *kv.Tx) error {
@@ -441,6 +457,7 @@ func Audit(tx *kv.Tx) error {
 	if n := marked[record.Bookmarks]; n != known {
 		say("%d bookmarks have %d pages", n, known)
 	}
+	errs = append(errs, derive(tx, people.ActivityRows, file, sums), derive(tx, catalog.VisitRows, file, sums), derive(tx, catalog.VisitLogRows, file, sums))
 	for k, n := range sums {
 		if n != 0 {
 			file(Bucket("sum"), []byte(k), binary.BigEndian.AppendUint64(nil, uint64(n)))
@@ -520,7 +537,7 @@ func Audit(tx *kv.Tx) error {
 	for k := range tx.Walk(Bucket("answer"), nil, nil, false) {
 		there(Bucket("user"), k[:16], "an answer")
 	}
-	derived := []table.Bucket{Bucket("upload.slug"), Bucket("upload.secret"), Bucket("fetch.line"), Bucket("page.due"), Bucket("record.end"), Bucket("record.slug"), Bucket("record.label"), Bucket("record.order"), Bucket("sum"), Bucket("blob"), Bucket("item.state"), Bucket("item.blob"), Bucket("user.name"), Bucket("key.digest"), Bucket("tag.name"), Bucket("folder.name"), Bucket("delivery.line"), Bucket("delivery.due"), Bucket("delivery.log"), Bucket("delivery.sum")}
+	derived := []table.Bucket{Bucket("upload.slug"), Bucket("upload.secret"), Bucket("fetch.line"), Bucket("page.due"), Bucket("history.index"), Bucket("record.end"), Bucket("record.slug"), Bucket("record.label"), Bucket("record.order"), Bucket("sum"), Bucket("blob"), Bucket("item.state"), Bucket("item.blob"), Bucket("user.name"), Bucket("key.digest"), Bucket("tag.name"), Bucket("folder.name"), Bucket("delivery.line"), Bucket("delivery.due"), Bucket("delivery.log"), Bucket("delivery.sum")}
 	n := 0
 	for _, b := range derived {
 		for k, v := range tx.Walk(b, nil, nil, false) {
@@ -779,6 +796,9 @@ var StoredJSON = map[string]any{
 	"import.remarks": []record.Remark{},
 	"fetch":          record.Fetch{},
 	"page":           record.Page{},
+	"activity":       record.Activity{},
+	"visit":          record.VisitDay{},
+	"visit.log":      record.LoggedVisit{},
 	"upload":         inbox.Upload{},
 	"answer":         jobs.StoredAnswer{},
 	"meta.settings":  record.Settings{},
@@ -817,8 +837,14 @@ func Inhabited(t *testing.T) (dir string, owner record.ID) {
 	sent, _ := Due(t, s)
 	Tried(t, s, sent[0], "")
 	gone := Add(t, s, u.ID, record.Notes, `{"content":"gone"}`)
-	for _, text := range []string{`{"content":"one","tags":["a","b"],"isPublic":true}`, `{"content":"two","tags":["b"],"isFavorite":true,"expiresAt":"2999-01-01T00:00:00Z"}`} {
-		Add(t, s, u.ID, record.Notes, text)
+	for _, text := range []string{`{"content":"one","tags":["a","b"],"isPublic":true,"logVisits":true}`, `{"content":"two","tags":["b"],"isFavorite":true,"expiresAt":"2999-01-01T00:00:00Z"}`} {
+		r := Add(t, s, u.ID, record.Notes, text)
+		if !r.Public {
+			continue
+		}
+		if err := catalog.Seen(s, r, record.Visit{Referrer: "example.org"}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	Add(t, s, u.ID, record.Bookmarks, `{"url":"https://example.org/"}`)
 	Update(t, s, func(tx *kv.Tx) error {

@@ -197,19 +197,24 @@ func requireAdmin(tx *kv.Tx) error {
 
 // RemoveUser deletes an account and everything it owns. It disables the account
 // first and deletes the content in several transactions, so that other writers are
-// not kept waiting. If it is interrupted, calling it again continues.
-func RemoveUser(s *kv.Store, id record.ID) error {
+// not kept waiting. If it is interrupted, calling it again continues. by is the user who
+// removes it.
+func RemoveUser(s *kv.Store, id record.ID, by string) error {
+	name := ""
 	err := s.Update(func(tx *kv.Tx) error {
 		u, err := User(tx, id)
 		if err != nil {
 			return err
 		}
+		name = u.Name
 		u.Disabled = true
 		return SaveUser(tx, u)
 	})
 	for done := false; err == nil && !done; {
 		err = s.Update(func(tx *kv.Tx) (err error) {
-			done, err = tx.Drop(id)
+			if done, err = tx.Drop(id); err == nil && done {
+				err = Note(tx, record.Activity{Event: record.AccountRemoved, Name: name, By: by})
+			}
 			return err
 		})
 	}
@@ -268,7 +273,15 @@ func AddKey(tx *kv.Tx, k record.Key) (key *record.Key, secret string, err error)
 	}
 	secret = NewSecret()
 	k.ID, k.Created, k.Digest = tx.NewID(), tx.Now, secretDigest(secret, k.Session)
-	return &k, secret, KeyRows.Put(tx.Tx, &k)
+	a := record.Activity{Owner: k.Owner, Event: record.KeyCreated, Name: k.Name, Key: k.ID}
+	switch {
+	case k.Session:
+		// Programs sign in again and again: rows without the session can repeat.
+		a.Event, a.Name, a.Address, a.Key = record.SignedIn, k.Agent, k.Address, record.ID{}
+	case k.Device != "":
+		a.Event = record.DeviceConnected
+	}
+	return &k, secret, errors.Join(KeyRows.Put(tx.Tx, &k), Note(tx, a))
 }
 
 // secretDigest is the stored form of a secret. The secret of a session cannot be
@@ -357,14 +370,27 @@ func RemoveKey(tx *kv.Tx, owner, id record.ID) error {
 	return kv.UserError(err, "key")
 }
 
-// Revoke deletes the owner's API keys that which selects, and returns them.
-func Revoke(tx *kv.Tx, owner record.ID, which func(*record.Key) bool) ([]record.Key, error) {
+// Revoke deletes the owner's API keys that which selects, and returns them. by is the
+// user who revokes them; "" is the owner.
+func Revoke(tx *kv.Tx, owner record.ID, by string, which func(*record.Key) bool) ([]record.Key, error) {
 	all, err := Keys(tx, owner)
 	all = slices.DeleteFunc(all, func(k record.Key) bool { return !which(&k) })
 	for i := 0; err == nil && i < len(all); i++ {
-		err = RemoveKey(tx, owner, all[i].ID)
+		err = RevokeOne(tx, &all[i], by)
 	}
 	return all, err
+}
+
+// RevokeOne is Revoke for one API key or session.
+func RevokeOne(tx *kv.Tx, k *record.Key, by string) error {
+	a := record.Activity{Owner: k.Owner, Event: record.KeyRevoked, Name: k.Name, Key: k.ID, By: by}
+	switch {
+	case k.Session:
+		a.Event, a.Name, a.Address = record.SessionRevoked, k.Agent, k.Address
+	case k.Device != "":
+		a.Event = record.DeviceRevoked
+	}
+	return errors.Join(RemoveKey(tx, k.Owner, k.ID), Note(tx, a))
 }
 
 // Caller is the user and credential of a request. It must not be changed.

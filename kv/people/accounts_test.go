@@ -137,7 +137,7 @@ func TestKeysAreShutOut(t *testing.T) {
 	try("")
 	_, err := people.Recognize(s, k.ID, u.ID)
 	is.Equal(kvtest.Code(err), "unknown_key") // nobody else owns it
-	is.NoErr(people.RemoveUser(s, u.ID))
+	is.NoErr(people.RemoveUser(s, u.ID, "root"))
 	try("unknown_key")
 }
 
@@ -291,7 +291,7 @@ func TestUsers(t *testing.T) {
 	off = *eve
 	off.Role = record.Member
 	is.Equal(save(&off), "last_admin")
-	is.Equal(kvtest.Code(people.RemoveUser(s, eve.ID)), "last_admin")
+	is.Equal(kvtest.Code(people.RemoveUser(s, eve.ID, "root")), "last_admin")
 	ann := kvtest.User(t, s, "ann")
 	is.Equal(save(&off), "")
 
@@ -333,7 +333,7 @@ func TestNoOwner(t *testing.T) {
 	s := kvtest.Open(t)
 	kvtest.User(t, s, "root")
 	gone := kvtest.User(t, s, "ann").ID
-	is.NoErr(people.RemoveUser(s, gone))
+	is.NoErr(people.RemoveUser(s, gone, "root"))
 	f := kvtest.Form(t, record.Notes, `{"content":"c"}`)
 	for _, fn := range []func(*kv.Tx) error{
 		func(tx *kv.Tx) error { _, err := catalog.Add(tx, gone, record.Notes, f, nil, ""); return err },
@@ -381,7 +381,7 @@ func TestRemoveUser(t *testing.T) {
 	_, secret := kvtest.Key(t, s, ann.ID, record.Key{})
 	_, err := people.Authenticate(s, secret)
 	is.NoErr(err)
-	is.NoErr(people.RemoveUser(s, ann.ID))
+	is.NoErr(people.RemoveUser(s, ann.ID, "root"))
 	is.NoErr(s.Flush()) // the key whose use is recorded is gone
 	kvtest.View(t, s, func(tx *kv.Tx) error {
 		is.Equal(kvtest.LeftOver(tx, ann.ID), nil)
@@ -558,7 +558,7 @@ func TestDeliveries(t *testing.T) {
 	is.Equal(kvtest.Code(s.Update(func(tx *kv.Tx) error { _, err := catalog.Add(tx, ann.ID, record.Notes, f, nil, ""); return err })), "slug_taken")
 	is.Equal(waiting(all), []record.Event{"note.created"})
 	r = kvtest.Edit(t, s, r, `{"title":"x"}`)
-	is.NoErr(catalog.Seen(s, r))
+	is.NoErr(catalog.Seen(s, r, record.Visit{}))
 	is.Equal(waiting(all), []record.Event{"note.created", "note.updated", "limit.reached", "note.deleted"})
 	is.Equal(waiting(some), []record.Event{"note.updated"})
 	is.Equal(len(waiting(off)), 0)

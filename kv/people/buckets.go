@@ -12,4 +12,7 @@ var (
 	keyDigest    = table.Bucket{No: 5, Name: "key.digest"}
 	deviceBucket = table.Bucket{No: 23, Name: "device"}
 	deviceCode   = table.Bucket{No: 24, Name: "device.code"}
+
+	ActivityBucket = table.Bucket{No: 52, Name: "activity"}
+	HistoryIndex   = table.Bucket{No: 53, Name: "history.index"}
 )

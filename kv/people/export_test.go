@@ -25,3 +25,25 @@ func NotedUses(s *kv.Store) int {
 
 // AllKeys lists everyone's API keys.
 func AllKeys(tx *kv.Tx) ([]record.Key, error) { return credentials(tx, nil, false) }
+
+// Bounds of the places in memory.
+const (
+	MaxPlaces    = maxPlaces
+	MaxNewPlaces = maxNewPlaces
+)
+
+// Places is how many places are in memory, and how many of them wait for the next flush.
+func Places(s *kv.Store) (known, waiting int) {
+	p := keyPlaces.Of(s)
+	p.Lock()
+	defer p.Unlock()
+	return len(p.known), len(p.waiting)
+}
+
+// ForgetPlaces forgets the places in memory.
+func ForgetPlaces(s *kv.Store) {
+	p := keyPlaces.Of(s)
+	p.Lock()
+	defer p.Unlock()
+	p.known = nil
+}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -18,6 +19,7 @@ type Event string
 // Events that do not belong to one kind.
 const (
 	LimitReached   Event = "limit.reached"
+	ShareOpened    Event = "share.opened"
 	ItemExpired    Event = "item.expired"
 	PageGone       Event = "bookmark.unreachable"
 	UploadReceived Event = "upload_request.received"
@@ -49,7 +51,7 @@ func Events() []Event {
 	for _, k := range Kinds {
 		all = append(all, k.Created(), k.Edited(), k.Removed())
 	}
-	return append(all, PageGone, UploadReceived, UploadApproved, UploadRejected, LimitReached, ItemExpired, WebhookTest)
+	return append(all, PageGone, UploadReceived, UploadApproved, UploadRejected, LimitReached, ShareOpened, ItemExpired, WebhookTest)
 }
 
 // CleanEvent is the rule for the events in a webhook's list.
@@ -249,4 +251,71 @@ type Change struct {
 	Kind   *Kind
 	ID     ID
 	Record *Record // nil: it was removed
+}
+
+// ActivityEvent is something that happened in an account.
+type ActivityEvent string
+
+// What happens in an account.
+const (
+	SignedIn        ActivityEvent = "signed_in"
+	SessionRevoked  ActivityEvent = "session_revoked"
+	DeviceConnected ActivityEvent = "device_connected"
+	DeviceRevoked   ActivityEvent = "device_revoked"
+	KeyCreated      ActivityEvent = "key_created"
+	KeyUsed         ActivityEvent = "key_used" // from a network that it was not used from before
+	KeyRevoked      ActivityEvent = "key_revoked"
+	AccountCreated  ActivityEvent = "account_created"
+	AccountChanged  ActivityEvent = "account_changed"
+	AccountRemoved  ActivityEvent = "account_removed"
+	SettingsChanged ActivityEvent = "settings_changed"
+	ItemShared      ActivityEvent = "item_shared"
+	ItemSpent       ActivityEvent = "limit_reached"
+	FileReceived    ActivityEvent = "request_received"
+	ImportFinished  ActivityEvent = "import_finished"
+)
+
+// ActivityEvents lists what happens in an account. Those from ItemShared on concern only
+// its owner; administrators see the others.
+var ActivityEvents = []ActivityEvent{
+	SignedIn, SessionRevoked, DeviceConnected, DeviceRevoked, KeyCreated, KeyUsed, KeyRevoked,
+	AccountCreated, AccountChanged, AccountRemoved, SettingsChanged,
+	ItemShared, ItemSpent, FileReceived, ImportFinished,
+}
+
+// ForAdmins reports whether administrators see the event in every account.
+func (e ActivityEvent) ForAdmins() bool {
+	return slices.Index(ActivityEvents, e) < slices.Index(ActivityEvents, ItemShared)
+}
+
+// Activity is an entry in the history of an account. Without an owner, it is about the
+// whole instance.
+type Activity struct {
+	ID      ID            `json:"ID"`
+	Owner   ID            `json:"Owner"`
+	At      time.Time     `json:"At"`
+	Event   ActivityEvent `json:"Event"`
+	Name    string        `json:"Name,omitempty"`    // of the browser, key, device, item, file or account
+	By      string        `json:"By,omitempty"`      // the user who did it, if not the owner
+	Address string        `json:"Address,omitempty"` // of the client
+	Network string        `json:"Network,omitempty"` // of a key that was used
+	Key     ID            `json:"Key,omitzero"`      // the session or API key
+	Kind    string        `json:"Kind,omitempty"`    // of the item
+	Item    ID            `json:"Item,omitzero"`
+	Changes []string      `json:"Changes,omitempty"` // the fields
+	More    int64         `json:"More,omitempty"`    // how often it happened again
+}
+
+// Bounds of the activity of an account.
+const (
+	MaxActivity  = 10_000
+	ActivityTime = 400 * 24 * time.Hour
+	againWithin  = time.Hour
+)
+
+// Repeats reports whether the activity is the same as an earlier one, and soon after it.
+func (a *Activity) Repeats(earlier *Activity) bool {
+	x, y := *a, *earlier
+	x.ID, x.At, x.More = y.ID, y.At, y.More
+	return reflect.DeepEqual(x, y) && a.At.Sub(earlier.At) < againWithin
 }

@@ -12,6 +12,7 @@ import (
 type Form struct {
 	Slug             string // "" keeps the slug, or generates one
 	Public, Favorite bool
+	Logged           bool // see Share
 	Password         field.Secret
 	Limit            int64
 	AtLimit          Action
@@ -41,7 +42,7 @@ func (r *Record) Form() (*Form, error) {
 		return nil, err
 	}
 	return &Form{
-		Slug: r.Slug, Public: r.Public, Favorite: r.Favorite, Limit: r.Limit, AtLimit: r.AtLimit,
+		Slug: r.Slug, Public: r.Public, Favorite: r.Favorite, Logged: r.Logged, Limit: r.Limit, AtLimit: r.AtLimit,
 		Expires: r.Expires, Folder: r.Folder, Body: b, kind: r.Kind,
 	}, nil
 }
@@ -82,6 +83,7 @@ func (f *Form) sharing(s *field.Set) {
 	field.MaybeChoice(s, "maxViewsAction", &f.AtLimit, Actions).
 		Says("What happens when the limit is reached; without it, make_private.", `"make_private"`)
 	s.Time("expiresAt", &f.Expires).Says("When it expires for others; null is never.", `"2030-01-01T00:00:00.000Z"`)
+	s.Bool("logVisits", &f.Logged).Says("Whether its owner can see each visit. Its page says so to visitors.", `false`)
 }
 
 // Upload is the shape of the fields of an upload beside the files.
@@ -160,7 +162,7 @@ func (f *Form) Fill(r *Record) (restart bool) {
 	r.Reached = r.Reached && f.Limit > 0
 	restart = restart || r.Limit == 0 && f.Limit > 0
 	r.Ended = r.Ended && f.Expires.Equal(r.Expires)
-	r.Favorite, r.Limit, r.AtLimit, r.Expires = f.Favorite, f.Limit, f.AtLimit, f.Expires
+	r.Favorite, r.Logged, r.Limit, r.AtLimit, r.Expires = f.Favorite, f.Logged, f.Limit, f.AtLimit, f.Expires
 	r.SetBody(f.Body)
 	return restart
 }

@@ -125,7 +125,11 @@ func orderOf(title string) string {
 	return t
 }
 
-const rowVersion = 1
+// The versions of a row. rowWide has a second byte of flags.
+const (
+	rowNarrow = 1
+	rowWide   = 2
+)
 
 // Bits of a row's flags.
 const (
@@ -138,6 +142,10 @@ const (
 	rowContent
 	rowEnded
 )
+
+// Bits of the second byte of flags. A row in which none is set does not have the byte,
+// because most rows were written without it.
+const rowLogged byte = 1
 
 // KeySize is the length of a record's key: owner, kind, id.
 const KeySize = 16 + 1 + 16
@@ -168,7 +176,11 @@ func (r *Record) AppendRow(dst []byte) []byte {
 	flags := bit(r.Public, rowPublic) | bit(r.Favorite, rowFavorite) | bit(r.Reached, rowReached) |
 		bit(r.AtLimit == Delete, rowDelete) | bit(r.AtLimit == MakePrivate, rowPrivate) |
 		bit(r.Folder != uuid.Nil, rowFolder) | bit(r.Bytes != nil, rowContent) | bit(r.Ended, rowEnded)
-	dst = append(dst, rowVersion, r.Kind.Shape, flags)
+	if more := bit(r.Logged, rowLogged); more != 0 {
+		dst = append(dst, rowWide, r.Kind.Shape, flags, more)
+	} else {
+		dst = append(dst, rowNarrow, r.Kind.Shape, flags)
+	}
 	dst = binary.BigEndian.AppendUint64(dst, r.Seq)
 	for _, t := range []time.Time{r.Created, r.Updated, r.Expires} {
 		dst = binary.BigEndian.AppendUint64(dst, millis(t))
@@ -229,7 +241,11 @@ func BorrowRow(key, row []byte) (*Record, error) {
 	r := &Record{Owner: owner, Kind: kind, ID: id}
 	in := rowReader{data: row}
 	version, shape, flags := in.byte(), in.byte(), in.byte()
-	if version != rowVersion && !in.bad {
+	switch {
+	case in.bad, version == rowNarrow:
+	case version == rowWide:
+		r.Logged = in.byte()&rowLogged != 0
+	default:
 		return nil, fmt.Errorf("record %s: row version %d is not known", r.ID, version)
 	}
 	r.Public, r.Favorite, r.Reached = flags&rowPublic != 0, flags&rowFavorite != 0, flags&rowReached != 0

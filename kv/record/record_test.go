@@ -86,7 +86,7 @@ func shown(t testing.TB, v *record.Shown) map[string]any {
 	return out
 }
 
-const common = `"slug":"my-slug","isPublic":true,"isFavorite":true,"password":"secret","maxViewsAction":"delete","expiresAt":"2030-01-01T01:00:00+01:00"`
+const common = `"slug":"my-slug","isPublic":true,"logVisits":true,"isFavorite":true,"password":"secret","maxViewsAction":"delete","expiresAt":"2030-01-01T01:00:00+01:00"`
 
 // samples has the fields of each kind as a caller sends and gets them, without
 // the fields that all kinds have.
@@ -148,7 +148,7 @@ func TestRoundTrip(t *testing.T) {
 			for name, v := range map[string]any{
 				"id": r.ID.String(), "kind": k.Name, "slug": "my-slug", "isPublic": true, "isFavorite": true, "hasPassword": true,
 				"tags": []any{`a"<b`, "c"}, k.Counter: 41.0, k.Limit: 3.0, "maxViewsAction": "delete", "expiresAt": "2030-01-01T00:00:00.000Z",
-				"createdAt": "2026-01-02T03:04:05.678Z", "updatedAt": "2026-01-02T03:04:05.678Z", "url": "https://kist.example/v/my-slug",
+				"logVisits": true, "createdAt": "2026-01-02T03:04:05.678Z", "updatedAt": "2026-01-02T03:04:05.678Z", "url": "https://kist.example/v/my-slug",
 			} {
 				want[name] = v
 			}
@@ -187,7 +187,7 @@ func TestShownEmpty(t *testing.T) {
 	v := record.Shown{Record: *again(t, r), Base: "https://kist.example"}
 	is.Equal(string(field.AppendJSON(nil, &v)), `{"id":"00000000-0000-7000-0000-000000000009","kind":"game","slug":"made",`+
 		`"title":"G","platform":"","status":null,"rating":null,"playtimeMinutes":null,"coverUrl":null,"storeUrl":null,"notes":"",`+
-		`"isPublic":false,"isFavorite":false,"hasPassword":false,"tags":[],"views":0,"maxViews":null,"maxViewsAction":null,"expiresAt":null,`+
+		`"isPublic":false,"isFavorite":false,"hasPassword":false,"tags":[],"views":0,"maxViews":null,"maxViewsAction":null,"expiresAt":null,"logVisits":false,`+
 		`"createdAt":"2026-01-02T03:04:05.678Z","updatedAt":"2026-01-02T03:04:05.678Z","url":"https://kist.example/v/made"}`)
 
 	f, _ := create(t, record.Files, `{}`)
@@ -222,7 +222,7 @@ func randomRecord(rnd *rand.Rand) *record.Record {
 	r := &record.Record{
 		ID: id(), Owner: id(), Kind: record.Kinds[rnd.IntN(len(record.Kinds))], Seq: rnd.Uint64(), Created: when(), Updated: when(),
 		Share: record.Share{
-			Slug: text(200), Public: maybe(), Favorite: maybe(), Password: text(200), Limit: rnd.Int64N(field.MaxCount + 1),
+			Slug: text(200), Public: maybe(), Favorite: maybe(), Logged: maybe(), Password: text(200), Limit: rnd.Int64N(field.MaxCount + 1),
 			AtLimit: []record.Action{"", record.MakePrivate, record.Delete}[rnd.IntN(3)], Reached: maybe(), Expires: when(),
 		},
 		Order: text(48),
@@ -294,10 +294,10 @@ func TestDamagedRows(t *testing.T) {
 		is.True(err != nil)
 	}
 	newer := bytes.Clone(row)
-	newer[0]++
+	newer[0] = 3
 	_, err := record.ParseRow(r.Key(), newer)
 	is.True(err != nil)
-	is.True(strings.Contains(err.Error(), "version 2"))
+	is.True(strings.Contains(err.Error(), "version 3"))
 }
 
 // Impossible values make a row unreadable.

@@ -3,6 +3,7 @@ package record_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -216,4 +217,109 @@ func TestBad(t *testing.T) {
 	is.Equal(fault(err), record.Invalid)
 	is.Equal(fault(record.NotFound("tag")), record.Missing)
 	is.Equal(record.NotFound("tag").Error(), "There is no such tag.")
+}
+
+func TestDeviceOf(t *testing.T) {
+	t.Parallel()
+	for agent, want := range map[string]record.DeviceClass{
+		"":                     record.Program,
+		"curl/8.5.0":           record.Program,
+		"Wget/1.24":            record.Program,
+		"python-requests/2.32": record.Program,
+		"Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)":                                                                                                           record.Program,
+		"Mozilla/5.0 (Linux; Android 6.0.1; Nexus 5X) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/141.0 Mobile Safari/537.36 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)": record.Program,
+		"Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) HeadlessChrome/141.0 Safari/537.36":                                                                          record.Program,
+		"Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/18.0 Mobile/15E148 Safari/604.1":                                            record.Phone,
+		"Mozilla/5.0 (Linux; Android 15; Pixel 9) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/141.0.0.0 Mobile Safari/537.36":                                                              record.Phone,
+		"Mozilla/5.0 (Android 15; Mobile; rv:140.0) Gecko/140.0 Firefox/140.0":                                                                                                               record.Phone,
+		"Mozilla/5.0 (Linux; Android 13; SM-X906C) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/141.0.0.0 Safari/537.36":                                                                    record.Phone, // a tablet
+		"Mozilla/5.0 (iPad; CPU OS 12_0 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/12.0 Mobile/15E148 Safari/604.1":                                                     record.Phone,
+		"Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0":                                                                                                             record.Desktop,
+		"Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/141.0.0.0 Safari/537.36 Edg/141.0":                                                          record.Desktop,
+		"Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/18.0 Safari/605.1.15":                                                              record.Desktop,
+	} {
+		if got := record.DeviceOf(agent); got != want {
+			t.Errorf("%q is a %s", agent, got)
+		}
+	}
+}
+
+var referrers = map[string]string{
+	"":                                                 "",
+	"https://example.org/a?secret=1":                   "example.org",
+	"HTTPS://WWW.Example.ORG:8443/":                    "www.example.org",
+	"http://example.org.":                              "example.org",
+	"http://user:password@example.org/":                "example.org",
+	"http://192.0.2.1/":                                "192.0.2.1",
+	"http://[2001:DB8::1]:80/":                         "2001:db8::1",
+	"http://[fe80::1%25eth0]/":                         "",
+	"android-app://com.slack/":                         "",
+	"about:blank":                                      "",
+	"example.org":                                      "",
+	"https://":                                         "",
+	"https:///path":                                    "",
+	"https://exa mple.org/":                            "",
+	"https://example.org<script>/":                     "",
+	"https://münchen.example/":                         "",
+	"https://xn--mnchen-3ya.example/":                  "xn--mnchen-3ya.example",
+	"https://" + strings.Repeat("a.", 126) + "a/":      strings.Repeat("a.", 126) + "a",
+	"https://" + strings.Repeat("a.", 127) + "a/":      "",
+	"https://example.org/" + strings.Repeat("a", 5000): "example.org",
+}
+
+func TestReferringHost(t *testing.T) {
+	t.Parallel()
+	for header, want := range referrers {
+		if got := record.ReferringHost(header); got != want {
+			t.Errorf("%.100q: %q", header, got)
+		}
+	}
+}
+
+func FuzzReferringHost(f *testing.F) {
+	for header := range referrers {
+		f.Add(header)
+	}
+	f.Fuzz(func(t *testing.T, header string) {
+		host := record.ReferringHost(header)
+		if len(host) > 253 || strings.ContainsFunc(host, func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune(`/"<>@?#%`, r) }) {
+			t.Errorf("%q has the host %q", header, host)
+		}
+		if host != "" && !strings.Contains(host, ":") && record.ReferringHost("https://"+host+"/") != host {
+			t.Errorf("%q is not stable", host)
+		}
+	})
+}
+
+// However many hosts visitors make up, a day keeps few, and a common one is among them.
+func TestMadeUpReferrers(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	var d record.VisitDay
+	for i := range 100_000 {
+		d.Count(record.Visit{Device: record.Desktop, Referrer: fmt.Sprintf("host%d.example", i)})
+		if i%10 == 0 {
+			d.Count(record.Visit{Referrer: "real.example"})
+		}
+		if len(d.Hosts) > 2*record.ShownHosts {
+			t.Fatal(len(d.Hosts))
+		}
+	}
+	is.Equal(d.Views(), int64(110_000))
+	is.Equal(len(d.Referrers()), record.ShownHosts)
+	is.Equal(d.Referrers()[0], "real.example")
+}
+
+func TestDays(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	for text, want := range map[string]bool{"2026-01-31": true, "1970-01-01": true, "2026-02-30": false, "1969-12-31": false, "2026-1-1": false, "": false, "2026-01-01T00:00:00Z": false} {
+		d, ok := record.ParseDay(text)
+		is.Equal(ok, want)
+		if ok {
+			is.Equal(d.String(), text)
+			is.Equal(record.DayOf(d.Start()), d)
+			is.Equal(record.DayOf(d.Start().Add(24*time.Hour-1)), d)
+		}
+	}
 }

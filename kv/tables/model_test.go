@@ -316,7 +316,7 @@ func (m *model) see() {
 		return err
 	})
 	for range 1 + m.rnd.IntN(3) {
-		if err := catalog.Seen(m.s, now); err != nil {
+		if err := catalog.Seen(m.s, now, record.Visit{}); err != nil {
 			m.t.Fatal(err)
 		}
 		r.views++
@@ -668,7 +668,7 @@ func TestModel(t *testing.T) {
 
 	// One account is removed with all its data; the other keeps everything.
 	is.Equal(kvtest.Code(catalog.RemoveTag(m.s, m.users[0], uuid.New(), uuid.Nil)), "not_found")
-	is.NoErr(people.RemoveUser(m.s, m.users[0]))
+	is.NoErr(people.RemoveUser(m.s, m.users[0], "root"))
 	for _, r := range slices.Clone(m.records) {
 		if r.owner == 0 {
 			m.forget(r)
@@ -685,6 +685,6 @@ func TestModel(t *testing.T) {
 		is.Equal(n, len(m.records))
 		return nil
 	})
-	is.Equal(kvtest.Code(people.RemoveUser(m.s, m.users[0])), "not_found")
-	is.Equal(kvtest.Code(people.RemoveUser(m.s, m.users[1])), "last_admin")
+	is.Equal(kvtest.Code(people.RemoveUser(m.s, m.users[0], "root")), "not_found")
+	is.Equal(kvtest.Code(people.RemoveUser(m.s, m.users[1], "root")), "last_admin")
 }

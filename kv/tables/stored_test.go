@@ -78,15 +78,20 @@ func TestStoredTables(t *testing.T) {
 }
 
 // TestStoredRecords holds the row of a record of every kind, with each field
-// set.
+// set, and with those set that every row has had.
 func TestStoredRecords(t *testing.T) {
 	t.Parallel()
-	for _, k := range record.Kinds {
-		t.Run(k.Name, func(t *testing.T) {
+	for i := range 2 * len(record.Kinds) {
+		k, wide := record.Kinds[i/2], i%2 == 1
+		name := "record." + k.Name
+		if wide {
+			name += ".wide"
+		}
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
 			r := filled(t, reflect.TypeFor[record.Record]()).Interface().(record.Record)
-			r.Kind, r.AtLimit, r.Body = k, record.MakePrivate, nil
+			r.Kind, r.AtLimit, r.Body, r.Logged = k, record.MakePrivate, nil, wide
 			if k != record.Files {
 				r.Bytes = nil
 			} else {
@@ -99,7 +104,7 @@ func TestStoredRecords(t *testing.T) {
 			}
 			r.SetBody(body)
 			row := r.AppendRow(nil)
-			pinned, err := hex.DecodeString(string(bytes.Join(bytes.Fields(golden(t, "record."+k.Name+".hex", lines(row))), nil)))
+			pinned, err := hex.DecodeString(string(bytes.Join(bytes.Fields(golden(t, name+".hex", lines(row))), nil)))
 			is.NoErr(err)
 			is.Equal(row, pinned)
 

@@ -15,15 +15,19 @@ import (
 var All = &kv.Schema{
 	Tables: []kv.Table{
 		kv.MetaTable, people.TryTable,
-		people.UserTable, people.KeyTable, people.DeviceTable,
+		people.UserTable, people.KeyTable, people.DeviceTable, people.ActivityTable,
 		catalog.TagTable, catalog.FolderTable,
 		jobs.FetchTable, jobs.ImportTable,
 		catalog.SpentTable, catalog.RecordTable, catalog.PageTable,
 		inbox.RequestTable, inbox.ItemTable, inbox.SenderTable, inbox.UploadTable,
 		catalog.UnreferencedTable,             // after all tables with contents
 		catalog.ViewTable,                     // after records and requests, which determine the counters
+		catalog.VisitTable,                    // after records, so that an owner's visits are dropped before them
 		jobs.WebhookTable, jobs.DeliveryTable, // deleted first with an owner: a removed account has no events
 		jobs.AnswerTable, // after all tables for which a repair makes accounts
 	},
-	Migrations: [workcopy.Format]kv.Migration{1: catalog.FillPages},
+	Migrations: [workcopy.Format][]kv.Migration{
+		1: {catalog.FillPages},
+		2: {}, // activity and visits, which begin empty
+	},
 }

@@ -66,7 +66,10 @@ func TestRemoveUserEmptiesAllTables(t *testing.T) {
 	_, err := kvtest.Leave(s, q, "here", kvtest.Came(4, 3))
 	is.NoErr(err)
 	limited := kvtest.Add(t, s, owner, record.Notes, `{"content":"seen","isPublic":true,"maxViews":1,"maxViewsAction":"delete"}`)
-	is.NoErr(catalog.Seen(s, limited))
+	is.NoErr(catalog.Seen(s, limited, record.Visit{}))
+	logged := kvtest.Add(t, s, owner, record.Notes, `{"content":"seen","isPublic":true,"logVisits":true}`)
+	is.NoErr(catalog.Seen(s, logged, record.Visit{Referrer: "example.org"}))
+	is.NoErr(s.Flush())
 	kvtest.Update(t, s, func(tx *kv.Tx) error {
 		moved := record.Moved{Remarks: []record.Remark{{}}}
 		if _, err := jobs.AddImport(tx, owner, "bookmarks.html", moved); err != nil {
@@ -107,7 +110,7 @@ func TestRemoveUserEmptiesAllTables(t *testing.T) {
 		}
 		return nil
 	})
-	is.NoErr(people.RemoveUser(s, owner))
+	is.NoErr(people.RemoveUser(s, owner, "root"))
 	kvtest.View(t, s, func(tx *kv.Tx) error {
 		is.Equal(kvtest.LeftOver(tx, owner), nil)
 		return kvtest.Audit(tx)

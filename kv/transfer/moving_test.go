@@ -169,7 +169,7 @@ func TestExportImportExport(t *testing.T) {
 	for i := range 30 { // in one millisecond, in the order of their ids
 		from.add(record.Notes, field.Object{"content": fmt.Sprintf("note %d", i*7%30), "tags": []any{"a", "b"}}, long, "")
 	}
-	from.add(record.Bookmarks, field.Object{"url": "https://example.org", "title": "<T> \u2028", "isPublic": true, "isFavorite": true, "tags": []any{"Ä tag", "a"}}, long.Add(time.Second), "")
+	from.add(record.Bookmarks, field.Object{"url": "https://example.org", "title": "<T> \u2028", "isPublic": true, "isFavorite": true, "logVisits": true, "tags": []any{"Ä tag", "a"}}, long.Add(time.Second), "")
 	from.add(record.Bookmarks, field.Object{"url": "https://example.org"}, long.Add(2*time.Second), "") // twice
 	from.add(record.Snippets, field.Object{"content": strings.Repeat("x\n", 1000), "language": "go"}, time.Time{}, "")
 	from.add(record.Recipes, field.Object{"title": "Bread", "instructions": "Knead"}, time.Time{}, "")
@@ -178,9 +178,9 @@ func TestExportImportExport(t *testing.T) {
 	from.add(record.Files, field.Object{"originalName": "b.txt"}, long, "hello")
 	from.add(record.Files, field.Object{"originalName": "empty"}, long, "")
 	limited := from.add(record.Links, field.Object{"originalUrl": "https://example.org/x", "slug": "limited", "isPublic": true, "maxClicks": "2", "maxViewsAction": "make_private"}, long, "")
-	is.NoErr(catalog.Seen(from.store, limited))
+	is.NoErr(catalog.Seen(from.store, limited, record.Visit{}))
 	spent := from.add(record.Links, field.Object{"originalUrl": "https://example.org/y", "slug": "spent", "isPublic": true, "maxClicks": "1"}, long, "")
-	is.NoErr(catalog.Seen(from.store, spent))
+	is.NoErr(catalog.Seen(from.store, spent, record.Visit{}))
 	form := record.NewForm(record.Notes)
 	is.NoErr(field.Create(form, field.Object{"content": "locked and over", "slug": "old", "isPublic": true, "expiresAt": "2021-01-01T00:00:00Z"}))
 	from.update(func(tx *kv.Tx) error {
@@ -235,8 +235,8 @@ func TestExportImportExport(t *testing.T) {
 		is.NoErr(to.store.View(func(tx *kv.Tx) (err error) { r, err = catalog.Slug(tx, slug); return err }))
 		switch slug {
 		case "limited":
-			is.NoErr(catalog.Seen(to.store, r))
-			is.True(catalog.Seen(to.store, r) != nil)
+			is.NoErr(catalog.Seen(to.store, r, record.Visit{}))
+			is.True(catalog.Seen(to.store, r, record.Visit{}) != nil)
 		case "spent":
 			is.True(r.Reached && !r.Public)
 		default:

@@ -179,4 +179,4 @@ var MetaFormat = []byte("format")
 func NoRoom(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
 
 // Format is the version of the data format that this program writes.
-const Format = 2
+const Format = 3

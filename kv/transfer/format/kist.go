@@ -77,6 +77,9 @@ func (l *line) Fields(s *field.Set) {
 		return field.AppendString(dst, string(l.AtLimit))
 	})
 	s.Time("expiresAt", &l.Expires)
+	if l.Logged {
+		s.Bool("logVisits", &l.Logged)
+	}
 	l.past.Fields(s)
 }
 
@@ -136,7 +139,7 @@ func readKist(z *zip.Reader, left *unread, yield func(Row) bool) error {
 		return err
 	}
 	for _, k := range record.Kinds {
-		known := members(&line{&record.Shown{Record: record.Record{Kind: k}}, past{new(record.Past), nil}})
+		known := members(&line{&record.Shown{Record: record.Record{Kind: k, Share: record.Share{Logged: true}}}, past{new(record.Past), nil}})
 		known["folderName"] = k == record.Files
 		if err := each(KindName(k), func(at string, o field.Object) Row {
 			row := kistRow(at, k, o, files)

@@ -1,0 +1,263 @@
+package catalog
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"slices"
+	"time"
+
+	"kist/kv"
+	"kist/kv/people"
+	"kist/kv/record"
+	"kist/kv/table"
+)
+
+// VisitRows is the table of the visits of items, by day. VisitLogRows has each visit of
+// the items that are logged.
+var (
+	VisitRows = &table.Table[record.VisitDay]{
+		Rows:   visitBucket,
+		Key:    func(d *record.VisitDay) []byte { return visitKey(d.Item, d.Day) },
+		Encode: func(d *record.VisitDay) ([]byte, error) { return json.Marshal(d) },
+		Decode: func(key, row []byte) (*record.VisitDay, error) {
+			if len(key) != record.KeySize+4 {
+				return nil, errVisitKey
+			}
+			d := &record.VisitDay{Item: [record.KeySize]byte(key), Day: record.Day(binary.BigEndian.Uint32(key[record.KeySize:]))}
+			return d, json.Unmarshal(row, d)
+		},
+		Indexes: []table.Index[record.VisitDay]{{Bucket: people.HistoryIndex, Keys: func(d *record.VisitDay, file func([]byte)) {
+			file(people.AgeKey(people.AgedVisits, d.Day.Start(), visitKey(d.Item, d.Day)))
+		}}},
+	}
+	VisitLogRows = &table.Table[record.LoggedVisit]{
+		Rows:   visitLog,
+		Key:    logKey,
+		Encode: func(v *record.LoggedVisit) ([]byte, error) { return json.Marshal(v) },
+		Decode: func(key, row []byte) (*record.LoggedVisit, error) {
+			if len(key) != record.KeySize+16 {
+				return nil, errVisitKey
+			}
+			v := &record.LoggedVisit{Item: [record.KeySize]byte(key), ID: record.ID(key[record.KeySize:])}
+			return v, json.Unmarshal(row, v)
+		},
+		Indexes: []table.Index[record.LoggedVisit]{{Bucket: people.HistoryIndex, Keys: func(v *record.LoggedVisit, file func([]byte)) {
+			file(people.AgeKey(people.AgedVisitLog, v.At, logKey(v)))
+		}}},
+		Sums:  kv.SumBucket,
+		Tally: func(v *record.LoggedVisit, add func([]byte, int64)) { add(logSum(v.Item), 1) },
+	}
+	errVisitKey = errors.New("the key is damaged")
+)
+
+func visitKey(item [record.KeySize]byte, day record.Day) []byte {
+	return binary.BigEndian.AppendUint32(bytes.Clone(item[:]), uint32(day))
+}
+
+func logKey(v *record.LoggedVisit) []byte { return slices.Concat(v.Item[:], v.ID[:]) }
+
+// logSum is the key of the number of logged visits of an item.
+func logSum(item [record.KeySize]byte) []byte {
+	return append(kv.OwnedKey(record.ID(item[:16]), 0, 'L'), item[16:]...)
+}
+
+// VisitTable keeps visits. Visitors cause them, so owners do not pay for the writes.
+var VisitTable = kv.Table{
+	Buckets: []table.Bucket{visitBucket, visitLog},
+	Check: func(a *kv.Audit) {
+		kv.CheckRows(VisitRows, func(a *kv.Audit, d *record.VisitDay) {
+			a.Refers(kv.RecordBucket, d.Item[:], "visits", record.ID(d.Item[17:]))
+		})(a)
+		kv.CheckRows(VisitLogRows, func(a *kv.Audit, v *record.LoggedVisit) {
+			a.Refers(kv.RecordBucket, v.Item[:], "visit", v.ID)
+		})(a)
+	},
+	Refill: func(r *kv.Refill) error { // those of lost records are lost with them
+		return errors.Join(
+			kv.CopyRows(r, VisitRows, kv.Mending[record.VisitDay]{Then: func(r *kv.Refill, d *record.VisitDay) error {
+				return dropOrphan(r, VisitRows, d.Item, d)
+			}}),
+			kv.CopyRows(r, VisitLogRows, kv.Mending[record.LoggedVisit]{Then: func(r *kv.Refill, v *record.LoggedVisit) error {
+				return dropOrphan(r, VisitLogRows, v.Item, v)
+			}}))
+	},
+	Drop: func(tx *kv.Tx, owner record.ID) (bool, error) {
+		if done, err := kv.DropRows(VisitRows)(tx, owner); err != nil || !done {
+			return false, err
+		}
+		return kv.DropRows(VisitLogRows)(tx, owner)
+	},
+	Redate: redateVisits,
+	Tick: func(s *kv.Store) {
+		people.DropAged(s, people.AgedVisits, record.VisitDays*24*time.Hour, dropRow(VisitRows))
+		people.DropAged(s, people.AgedVisitLog, record.VisitLogTime, dropRow(VisitLogRows))
+	},
+}
+
+func dropRow[T any](t *table.Table[T]) func(*kv.Tx, []byte) error {
+	return func(tx *kv.Tx, key []byte) error {
+		_, err := t.Delete(tx.Tx, key)
+		return err
+	}
+}
+
+func dropOrphan[T any](r *kv.Refill, t *table.Table[T], item [record.KeySize]byte, v *T) error {
+	if r.Get(kv.RecordBucket, item[:]) != nil {
+		return nil
+	}
+	return dropRow(t)(r.Tx, t.Key(v))
+}
+
+// redateVisits moves the visits of days in the future to today.
+func redateVisits(r *kv.Redate) (n int, err error) {
+	err = r.InBatches(visitBucket, func(key, row []byte) (bool, error) {
+		d, err := VisitRows.Decode(key, row)
+		return err == nil && (d.Day > record.DayOf(r.Now) || d.Last.After(r.Now)), err
+	}, func(tx *kv.Tx, key []byte) error {
+		d, err := VisitRows.Delete(tx.Tx, key)
+		if errors.Is(err, table.ErrMissing) {
+			return nil
+		}
+		n++
+		return errors.Join(err, addDay(tx, d))
+	})
+	if err != nil {
+		return n, err
+	}
+	more, err := kv.RedateRows(VisitLogRows, func(r *kv.Redate, v *record.LoggedVisit) bool { return r.Past(&v.At) })(r)
+	return n + more, err
+}
+
+// addDay adds visits to those of the same day, or to today's if their day is in the
+// future.
+func addDay(tx *kv.Tx, d *record.VisitDay) error {
+	sum := *d
+	sum.Day, sum.Hosts = min(d.Day, record.DayOf(tx.Now)), nil
+	switch before, err := VisitRows.Get(tx.Tx, VisitRows.Key(&sum)); {
+	case err == nil:
+		sum = *before
+		sum.Merge(d)
+	case errors.Is(err, table.ErrMissing):
+		sum.Hosts = d.Hosts
+	default:
+		return err
+	}
+	if sum.Last.After(tx.Now) {
+		sum.Last = tx.Now
+	}
+	return VisitRows.Put(tx.Tx, &sum)
+}
+
+// openedEvery is the least time between two events record.ShareOpened of an item.
+const openedEvery = 10 * time.Minute
+
+// logVisits adds visits, in order, to the log of the record, and the event if it is due.
+func logVisits(tx *kv.Tx, r *record.Record, all []record.Visit) error {
+	if !r.Logged || len(all) == 0 { // turned off meanwhile
+		return nil
+	}
+	item := [record.KeySize]byte(r.Key())
+	told, err := lastTold(tx, r)
+	if err != nil {
+		return err
+	}
+	tell := false
+	for _, v := range all[max(0, len(all)-record.VisitLogSize):] {
+		row := &record.LoggedVisit{Item: item, ID: tx.NewID(), Visit: v}
+		if row.At.After(tx.Now) {
+			row.At = tx.Now
+		}
+		if row.At.Sub(told) >= openedEvery {
+			row.Told, told, tell = true, row.At, true
+		}
+		if err := VisitLogRows.Put(tx.Tx, row); err != nil {
+			return err
+		}
+		if VisitLogRows.Sum(tx.Tx, logSum(item)) > record.VisitLogSize {
+			if err := dropFirst(tx, visitLog, item[:], dropRow(VisitLogRows)); err != nil {
+				return err
+			}
+		}
+	}
+	if !tell {
+		return nil
+	}
+	return emit(tx, record.ShareOpened, r)
+}
+
+// dropFirst calls drop with the first key that begins with prefix.
+func dropFirst(tx *kv.Tx, b table.Bucket, prefix []byte, drop func(*kv.Tx, []byte) error) error {
+	for key := range tx.Walk(b, prefix, nil, false) {
+		return drop(tx, bytes.Clone(key))
+	}
+	return nil
+}
+
+// lastTold is when the last event for a visit of the record was, if that is less than
+// openedEvery ago.
+func lastTold(tx *kv.Tx, r *record.Record) (at time.Time, err error) {
+	for key, row := range tx.Walk(visitLog, r.Key(), nil, true) {
+		v, err := VisitLogRows.Decode(key, row)
+		switch {
+		case err != nil:
+			return at, err
+		case v.Told:
+			return v.At, nil
+		case tx.Now.Sub(v.At) >= openedEvery:
+			return at, nil
+		}
+	}
+	return at, nil
+}
+
+// dropVisits deletes the visits of a record.
+func dropVisits(tx *kv.Tx, r *record.Record) error {
+	for _, one := range []struct {
+		b    table.Bucket
+		drop func(*kv.Tx, []byte) error
+	}{{visitBucket, dropRow(VisitRows)}, {visitLog, dropRow(VisitLogRows)}} {
+		var keys [][]byte
+		for key := range tx.Walk(one.b, r.Key(), nil, false) {
+			keys = append(keys, bytes.Clone(key))
+		}
+		for _, key := range keys {
+			if err := one.drop(tx, key); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Visits are the visits of an item.
+type Visits struct {
+	Days []*record.VisitDay    // those with visits, oldest first
+	Last time.Time             // the last visit of all; zero if none is known
+	Log  []*record.LoggedVisit // latest first
+}
+
+// VisitsOf reads the visits of a record on the days from the first to the last. Visits
+// of the last second may be missing.
+func VisitsOf(tx *kv.Tx, r *record.Record, first, last record.Day) (v Visits, err error) {
+	for d, err := range VisitRows.All(tx.Tx, r.Key()) {
+		if err != nil {
+			return v, err
+		}
+		v.Last = d.Last
+		if d.Day >= first && d.Day <= last {
+			v.Days = append(v.Days, d)
+		}
+	}
+	for key, row := range tx.Walk(visitLog, r.Key(), nil, true) {
+		one, err := VisitLogRows.Decode(key, row)
+		if err != nil {
+			return v, err
+		}
+		if day := record.DayOf(one.At); day >= first && day <= last {
+			v.Log = append(v.Log, one)
+		}
+	}
+	return v, nil
+}

@@ -1,0 +1,249 @@
+package catalog_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+
+	"kist/kv"
+	"kist/kv/catalog"
+	"kist/kv/kvtest"
+	"kist/kv/record"
+)
+
+// visits reads all visits of a record.
+func visits(t *testing.T, s *kv.Store, r *record.Record) (v catalog.Visits) {
+	t.Helper()
+	kvtest.View(t, s, func(tx *kv.Tx) (err error) { v, err = catalog.VisitsOf(tx, r, 0, 1<<32-1); return err })
+	return v
+}
+
+func seen(t *testing.T, s *kv.Store, r *record.Record, v record.Visit) {
+	t.Helper()
+	if err := catalog.Seen(s, r, v); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The counts by day are those of a model, whatever the clock does and however often the
+// store is opened again.
+func TestVisitsByDay(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	rnd := rand.New(rand.NewPCG(1, 2))
+	c := kvtest.NewClock()
+	dir := filepath.Join(t.TempDir(), "data")
+	s := kvtest.OpenAt(t, dir, c.Now)
+	u := kvtest.User(t, s, "ann")
+	type model map[record.Day]*record.VisitDay
+	var items []*record.Record
+	var want []model
+	for _, text := range []string{`{"content":"a","isPublic":true}`, `{"content":"b","isPublic":true,"logVisits":true}`, `{"content":"c","isPublic":true,"maxViews":1000000}`} {
+		items, want = append(items, kvtest.Add(t, s, u.ID, record.Notes, text)), append(want, model{})
+	}
+	total := make([]int64, len(items))
+	for range 1000 {
+		switch n := rnd.IntN(100); {
+		case n < 80:
+			i, now := rnd.IntN(len(items)), s.Now()
+			v := record.Visit{What: record.VisitPage, Device: record.DeviceClasses[rnd.IntN(3)], Referrer: []string{"", "a.example", "b.example"}[rnd.IntN(3)]}
+			seen(t, s, items[i], v)
+			day := record.DayOf(now)
+			if want[i][day] == nil {
+				want[i][day] = new(record.VisitDay)
+			}
+			v.At = now
+			want[i][day].Count(v)
+			total[i]++
+		case n < 90:
+			c.Add(time.Duration(rnd.Int64N(int64(40 * time.Hour))))
+		case n < 93:
+			c.Add(-time.Duration(rnd.Int64N(int64(50 * time.Hour)))) // the store's time stands still
+		case n < 97:
+			is.NoErr(s.Flush())
+		case n < 98:
+			is.NoErr(s.Close())
+			s = kvtest.OpenAt(t, dir, c.Now)
+		case n < 99:
+			is.NoErr(s.Flush())
+			c.Add(-time.Duration(rnd.Int64N(int64(100 * time.Hour))))
+			_, err := s.ResetClock()
+			is.NoErr(err)
+			today := record.DayOf(s.Now())
+			for _, m := range want {
+				for day, d := range m {
+					if day > today {
+						if m[today] == nil {
+							m[today] = new(record.VisitDay)
+						}
+						m[today].Merge(d)
+						delete(m, day)
+					}
+				}
+			}
+		default:
+			is.NoErr(s.Flush())
+			kvtest.View(t, s, kvtest.Audit)
+			for i, r := range items {
+				got := visits(t, s, r)
+				is.Equal(len(got.Days), len(want[i]))
+				sum := int64(0)
+				for _, d := range got.Days {
+					w := want[i][d.Day]
+					is.True(w != nil)
+					is.Equal([]int64{d.Phone, d.Desktop, d.Program}, []int64{w.Phone, w.Desktop, w.Program})
+					is.Equal(d.Hosts, w.Hosts)
+					sum += d.Views()
+				}
+				is.Equal(sum, total[i])
+				kvtest.View(t, s, func(tx *kv.Tx) error { is.Equal(kvtest.Viewed(tx, r)[0], total[i]); return nil })
+				is.True(!got.Last.After(s.Now()))
+			}
+		}
+	}
+	is.True(len(want[0]) > 5)
+}
+
+// Days are kept for 400 days, the log for 30 days and 1000 visits, and all of it as long
+// as the record.
+func TestVisitsAreDropped(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	c := kvtest.NewClock()
+	s := kvtest.OpenAt(t, filepath.Join(t.TempDir(), "data"), c.Now)
+	u := kvtest.User(t, s, "ann")
+	r := kvtest.Add(t, s, u.ID, record.Notes, `{"content":"a","isPublic":true,"logVisits":true}`)
+	start := s.Now()
+	for i := range record.VisitLogSize + 10 {
+		seen(t, s, r, record.Visit{What: record.VisitFile, Referrer: fmt.Sprint("n", i)})
+	}
+	is.NoErr(s.Flush())
+	got := visits(t, s, r)
+	is.Equal(len(got.Log), record.VisitLogSize)
+	is.Equal(got.Log[0].Referrer, fmt.Sprint("n", record.VisitLogSize+9)) // the latest
+
+	tick := func() {
+		for range record.VisitLogSize/kv.RemoveBatch + 1 {
+			kvtest.Tick(s)
+		}
+		kvtest.View(t, s, kvtest.Audit)
+		got = visits(t, s, r)
+	}
+	c.Ms.Store(start.Add(record.VisitLogTime).UnixMilli())
+	tick()
+	is.Equal(len(got.Log), record.VisitLogSize)
+	c.Add(time.Millisecond)
+	tick()
+	is.Equal(len(got.Log), 0)
+	is.Equal(len(got.Days), 1)
+	seen(t, s, r, record.Visit{})
+	is.NoErr(s.Flush())
+
+	c.Ms.Store(record.DayOf(start).Start().Add(400 * 24 * time.Hour).UnixMilli())
+	tick()
+	is.Equal(len(got.Days), 2)
+	c.Add(time.Millisecond)
+	tick()
+	is.Equal(len(got.Days), 1)
+	is.Equal(len(got.Log), 0)
+
+	seen(t, s, r, record.Visit{})
+	is.NoErr(s.Flush())
+	seen(t, s, r, record.Visit{}) // counted after the record is gone
+	kvtest.Update(t, s, func(tx *kv.Tx) error {
+		now, err := catalog.Owned(tx, u.ID, record.Notes, r.ID)
+		if err != nil {
+			return err
+		}
+		return catalog.Remove(tx, now)
+	})
+	is.NoErr(s.Flush())
+	kvtest.View(t, s, func(tx *kv.Tx) error {
+		is.Equal(tx.Count(kvtest.Bucket("visit")), 0)
+		is.Equal(tx.Count(kvtest.Bucket("visit.log")), 0)
+		return kvtest.Audit(tx)
+	})
+}
+
+// An item is logged only while its owner wants that. A view against a limit is logged in
+// its own commit.
+func TestVisitLog(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	c := kvtest.NewClock()
+	s := kvtest.OpenAt(t, filepath.Join(t.TempDir(), "data"), c.Now)
+	u := kvtest.User(t, s, "ann")
+	hook := kvtest.HookFor(t, s, u.ID, record.ShareOpened)
+	events := func() (n int) {
+		kvtest.View(t, s, func(tx *kv.Tx) error { n = len(kvtest.DeliveriesOf(t, tx, hook.ID)); return nil })
+		return n
+	}
+	v := record.Visit{What: record.VisitPage, Device: record.Phone, Referrer: "example.org", Network: "192.0.2.0/24"}
+	r := kvtest.Add(t, s, u.ID, record.Notes, `{"content":"a","isPublic":true}`)
+	seen(t, s, r, v)
+	is.NoErr(s.Flush())
+	is.Equal(len(visits(t, s, r).Log), 0)
+	r = kvtest.Edit(t, s, r, `{"logVisits":true}`)
+	is.Equal(events(), 0)
+
+	// One event, then at most one in ten minutes.
+	for i, want := range []int{1, 1, 1, 2, 2, 2, 3} {
+		seen(t, s, r, v)
+		seen(t, s, r, v)
+		is.NoErr(s.Flush())
+		is.Equal(len(visits(t, s, r).Log), 2*(i+1))
+		is.Equal(events(), want)
+		c.Add(4 * time.Minute)
+	}
+	want := visits(t, s, r).Log[0].Visit
+	is.Equal(want.At, c.Now().Add(-4*time.Minute).UTC())
+	want.At = time.Time{}
+	is.Equal(want, v)
+
+	seen(t, s, r, v) // turned off before the flush
+	r = kvtest.Edit(t, s, r, `{"logVisits":false}`)
+	is.NoErr(s.Flush())
+	is.Equal(len(visits(t, s, r).Log), 14) // what there was stays
+
+	limited := kvtest.Add(t, s, u.ID, record.Links, `{"originalUrl":"https://example.org","isPublic":true,"maxClicks":2,"logVisits":true}`)
+	seen(t, s, limited, v)
+	is.Equal(len(visits(t, s, limited).Log), 1)
+	is.Equal(visits(t, s, limited).Days[0].Phone, int64(1))
+	is.Equal(events(), 4)
+	killed := kvtest.CopyOf(t, s)
+	is.Equal(len(visits(t, killed, limited).Log), 1)
+}
+
+// What hostile visitors can make the server keep in memory is bounded, and their views
+// count all the same.
+func TestVisitsInMemory(t *testing.T) {
+	is := is.New(t)
+	c := kvtest.NewClock()
+	s := kvtest.OpenAt(t, filepath.Join(t.TempDir(), "data"), c.Now)
+	u := kvtest.User(t, s, "ann")
+	var items []*record.Record
+	for i := range 100 {
+		items = append(items, kvtest.Add(t, s, u.ID, record.Notes, fmt.Sprintf(`{"content":"%d","isPublic":true,"logVisits":true}`, i)))
+	}
+	host := fmt.Sprintf("%0230d", 0)
+	for i := range 100_000 {
+		seen(t, s, items[i%len(items)], record.Visit{Referrer: fmt.Sprintf("%s%d", host, i)})
+	}
+	views, hosts, log := catalog.PendingVisits(s)
+	is.True(views > 0)
+	is.True(hosts <= catalog.MaxHosts)
+	is.True(log <= catalog.MaxLog)
+	is.NoErr(s.Flush())
+	sum := int64(0)
+	for _, r := range items {
+		v := visits(t, s, r)
+		is.Equal(len(v.Days), 1)
+		sum += v.Days[0].Views()
+	}
+	is.Equal(sum, int64(100_000))
+	kvtest.View(t, s, kvtest.Audit)
+}

@@ -1,0 +1,282 @@
+package people
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"hash/fnv"
+	"io"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"kist/kv"
+	"kist/kv/record"
+	"kist/kv/table"
+)
+
+// The kinds of entries of HistoryIndex. The bytes are stored.
+const (
+	agedActivity   byte = 'a'
+	adminsActivity byte = 'A' // those that administrators see
+	keyPlace       byte = 'k' // a key and a network that it was used from
+	AgedVisits     byte = 'd'
+	AgedVisitLog   byte = 'l'
+)
+
+// ActivityRows is the table of what happened in accounts. Rows without an owner are about
+// the whole instance.
+var ActivityRows = func() *table.Table[record.Activity] {
+	t := kv.JsonTable(ActivityBucket, activityKey, table.Index[record.Activity]{Bucket: HistoryIndex, Keys: func(a *record.Activity, file func([]byte)) {
+		key := activityKey(a)
+		file(AgeKey(agedActivity, a.At, key))
+		if a.Event.ForAdmins() {
+			file(slices.Concat([]byte{adminsActivity}, a.ID[:], a.Owner[:])) // in the order in which it happened
+		}
+		if a.Event == record.KeyUsed {
+			file(append(placeKey(a.Key, a.Network), key...))
+		}
+	}})
+	t.Sums = kv.SumBucket
+	t.Tally = func(a *record.Activity, add func([]byte, int64)) {
+		add(activitySum(a.Owner), 1)
+		if a.Event.ForAdmins() {
+			add(adminsSum, 1)
+		}
+	}
+	return t
+}()
+
+func activityKey(a *record.Activity) []byte { return kv.OwnedKey(a.Owner, a.ID[:]...) }
+
+// activitySum is the key of the number of an owner's rows, and adminsSum of those that
+// administrators see.
+func activitySum(owner record.ID) []byte { return kv.OwnedKey(owner, 0, 'a') }
+
+var adminsSum = kv.OwnedKey(uuid.Nil, 0, 'A')
+
+// placeKey is the prefix of the entries for the use of a key from a network.
+func placeKey(key record.ID, network string) []byte {
+	h := fnv.New64a()
+	_, _ = io.WriteString(h, network) // cannot fail
+	return h.Sum(append([]byte{keyPlace}, key[:]...))
+}
+
+// ActivityTable keeps what happened in accounts.
+var ActivityTable = kv.Table{
+	Buckets: []table.Bucket{ActivityBucket, HistoryIndex},
+	Paid:    []table.Bucket{ActivityBucket},
+	Check: kv.CheckRows(ActivityRows, func(a *kv.Audit, v *record.Activity) {
+		if v.Owner != uuid.Nil {
+			a.Refers(UserBucket, v.Owner[:], "activity", v.ID)
+		}
+	}),
+	Refill: kv.RefillRows(ActivityRows, kv.Mending[record.Activity]{Mend: func(r *kv.Refill, v *record.Activity) error {
+		if v.Owner == uuid.Nil {
+			return nil
+		}
+		return StandIn(r, v.Owner)
+	}}),
+	Drop:   kv.DropRows(ActivityRows),
+	Redate: kv.RedateRows(ActivityRows, func(r *kv.Redate, v *record.Activity) bool { return r.Past(&v.At) }),
+	Tick: func(s *kv.Store) {
+		DropAged(s, agedActivity, record.ActivityTime, func(tx *kv.Tx, key []byte) error {
+			_, err := ActivityRows.Delete(tx.Tx, key)
+			return err
+		})
+	},
+	Flush: flushPlaces,
+}
+
+// AgeKey is the entry of HistoryIndex for a row of an age.
+func AgeKey(what byte, at time.Time, key []byte) []byte {
+	return append(binary.BigEndian.AppendUint64([]byte{what}, kv.Signed(at)), key...)
+}
+
+const ageSize = 1 + 8 // of an entry of HistoryIndex, before the key of the row
+
+// DropAged calls drop with the keys of the oldest rows of the kind that are older than
+// age, up to kv.RemoveBatch, in one transaction. An error is logged.
+func DropAged(s *kv.Store, what byte, age time.Duration, drop func(tx *kv.Tx, key []byte) error) {
+	aged := func(tx *kv.Tx, limit int) (keys [][]byte) {
+		last := AgeKey(what, tx.Now.Add(-age), nil)
+		for k := range tx.Walk(HistoryIndex, []byte{what}, nil, false) {
+			if len(keys) == limit || bytes.Compare(k[:ageSize], last) >= 0 {
+				break
+			}
+			keys = append(keys, bytes.Clone(k[ageSize:]))
+		}
+		return keys
+	}
+	due := false
+	err := s.View(func(tx *kv.Tx) error { due = len(aged(tx, 1)) > 0; return nil })
+	if err == nil && due {
+		err = s.Update(func(tx *kv.Tx) error {
+			for _, key := range aged(tx, kv.RemoveBatch) {
+				if err := drop(tx, key); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	if err != nil {
+		s.Log().Error("cannot delete what is too old; will retry", "error", err)
+	}
+}
+
+// Note adds a row to the activity of an account, in the transaction of what it reports.
+// If the latest row is the same and less than an hour old, it counts there. The oldest
+// rows beyond record.MaxActivity are deleted. For an account that is gone Note does
+// nothing.
+func Note(tx *kv.Tx, a record.Activity) error {
+	if a.Owner != uuid.Nil && tx.Get(UserBucket, a.Owner[:]) == nil {
+		return nil
+	}
+	a.At, a.Name = tx.Now, record.Cut(a.Name, maxNoted)
+	for key := range tx.Walk(ActivityBucket, a.Owner[:], nil, true) {
+		latest, err := ActivityRows.Get(tx.Tx, bytes.Clone(key))
+		if err != nil {
+			return err
+		}
+		if a.Repeats(latest) {
+			latest.More++
+			return ActivityRows.Put(tx.Tx, latest)
+		}
+		break
+	}
+	a.ID = tx.NewID()
+	if err := ActivityRows.Put(tx.Tx, &a); err != nil {
+		return err
+	}
+	if ActivityRows.Sum(tx.Tx, activitySum(a.Owner)) > record.MaxActivity {
+		for key := range tx.Walk(ActivityBucket, a.Owner[:], nil, false) {
+			_, err := ActivityRows.Delete(tx.Tx, bytes.Clone(key))
+			return err
+		}
+	}
+	return nil
+}
+
+// maxNoted is how many characters of a name are kept.
+const maxNoted = 200
+
+// An ActivityPage is a part of the activity, latest first.
+type ActivityPage struct {
+	Rows  []record.Activity
+	Total int64
+	Next  []byte // where the next page begins; nil at the end
+}
+
+// ActivityOf reads up to limit rows of an account after the place after, nil for the
+// latest.
+func ActivityOf(tx *kv.Tx, owner record.ID, after []byte, limit int) (ActivityPage, error) {
+	p := ActivityPage{Total: ActivityRows.Sum(tx.Tx, activitySum(owner))}
+	return p, p.read(tx, ActivityBucket, owner[:], after, limit, func(k []byte) []byte { return k })
+}
+
+// AdminActivity is ActivityOf for the events of all accounts and of the instance that
+// administrators see.
+func AdminActivity(tx *kv.Tx, after []byte, limit int) (ActivityPage, error) {
+	p := ActivityPage{Total: ActivityRows.Sum(tx.Tx, adminsSum)}
+	return p, p.read(tx, HistoryIndex, []byte{adminsActivity}, after, limit, func(k []byte) []byte { return slices.Concat(k[17:], k[1:17]) })
+}
+
+func (p *ActivityPage) read(tx *kv.Tx, b table.Bucket, prefix, after []byte, limit int, key func([]byte) []byte) error {
+	var last []byte
+	for k := range tx.Walk(b, prefix, after, true) {
+		if len(p.Rows) == limit {
+			p.Next = last
+			break
+		}
+		a, err := ActivityRows.Get(tx.Tx, key(k))
+		if err != nil {
+			return err
+		}
+		p.Rows, last = append(p.Rows, *a), bytes.Clone(k[len(prefix):])
+	}
+	return nil
+}
+
+// A place is a network that a key is used from.
+type place struct {
+	owner, key record.ID
+	network    netip.Prefix
+}
+
+// places are the places of the latest requests.
+type places struct {
+	sync.Mutex
+	known   map[place]struct{}
+	waiting map[place]netip.Addr // until the next flush
+}
+
+// Bounds of the places in memory. A place that is not there is looked up in the store.
+const (
+	maxPlaces    = 10_000
+	maxNewPlaces = 1000
+)
+
+var keyPlaces kv.Slot[places]
+
+// UsedFrom notes that an API key was used from an address of a network. If that is new,
+// the activity has it within a second.
+func UsedFrom(s *kv.Store, k *record.Key, address netip.Addr, network netip.Prefix) {
+	at, p := place{k.Owner, k.ID, network}, keyPlaces.Of(s)
+	p.Lock()
+	defer p.Unlock()
+	if _, known := p.known[at]; known || len(p.waiting) >= maxNewPlaces {
+		return
+	}
+	if p.known == nil || len(p.known) >= maxPlaces {
+		p.known = map[place]struct{}{}
+	}
+	if p.waiting == nil {
+		p.waiting = map[place]netip.Addr{}
+	}
+	p.known[at], p.waiting[at] = struct{}{}, address
+}
+
+func flushPlaces(s *kv.Store) (write func(*kv.Tx) error, giveBack func()) {
+	p := keyPlaces.Of(s)
+	p.Lock()
+	defer p.Unlock()
+	if len(p.waiting) == 0 {
+		return nil, nil
+	}
+	waiting := p.waiting
+	p.waiting = nil
+	return func(tx *kv.Tx) error {
+			for at, address := range waiting {
+				if err := notePlace(tx, at, address); err != nil {
+					return err
+				}
+			}
+			return nil
+		}, func() {
+			p.Lock()
+			defer p.Unlock()
+			for at := range waiting { // the next request notes it again
+				delete(p.known, at)
+			}
+		}
+}
+
+func notePlace(tx *kv.Tx, at place, address netip.Addr) error {
+	for range tx.Walk(HistoryIndex, placeKey(at.key, at.network.String()), nil, false) {
+		return nil
+	}
+	k, err := KeyRows.Get(tx.Tx, kv.OwnedKey(at.owner, at.key[:]...))
+	if errors.Is(err, table.ErrMissing) {
+		return nil // revoked meanwhile
+	}
+	if err != nil {
+		return err
+	}
+	return Note(tx, record.Activity{
+		Owner: at.owner, Event: record.KeyUsed, Name: k.Name, Key: k.ID, Address: address.String(), Network: at.network.String(),
+	})
+}
