@@ -16,7 +16,7 @@ for (const [name, k] of Object.entries(kinds)) {
 }
 Object.assign(events, {
   'upload_request.received': t('webhooks.received'), 'upload_request.approved': t('webhooks.approved'), 'upload_request.rejected': t('webhooks.rejected'),
-  'bookmark.unreachable': t('webhooks.unreachable'), 'limit.reached': t('webhooks.limit'), 'item.expired': t('webhooks.expired'), 'webhook.test': t('webhooks.testEvent'),
+  'bookmark.unreachable': t('webhooks.unreachable'), 'limit.reached': t('webhooks.limit'), 'share.opened': t('webhooks.opened'), 'item.expired': t('webhooks.expired'), 'webhook.test': t('webhooks.testEvent'),
 });
 const states = { done: t('webhooks.delivered'), waiting: t('webhooks.retrying'), parked: t('webhooks.failedState') };
 const nameOf = (hook) => hook.name || hostOf(hook.url);
