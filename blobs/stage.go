@@ -20,7 +20,7 @@ import (
 // copyBuffer is the unit in which content is read and written. The parts of a
 // multipart form arrive in pieces of 4 KiB at most. Gathering them saves most
 // of the system calls.
-type copyBuffer [128 << 10]byte
+type copyBuffer [256 << 10]byte
 
 var copyBuffers = sync.Pool{New: func() any { return new(copyBuffer) }}
 

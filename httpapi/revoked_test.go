@@ -80,7 +80,7 @@ func (a *app) allButLast(method, path, body string, header http.Header) (last fu
 // A key that is revoked while it uploads makes no file.
 func TestRevokedWhileUploading(t *testing.T) {
 	t.Parallel()
-	content := strings.Repeat("0123456789", 20_000)
+	content := strings.Repeat("0123456789", 40_000)
 	for name, of := range revocations {
 		t.Run("form, "+name, func(t *testing.T) {
 			t.Parallel()

@@ -404,16 +404,16 @@ func TestTusTakesOver(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
 			a := start(t)
-			content := strings.Repeat("0123456789", 20_000)
+			content := strings.Repeat("0123456789", 40_000)
 			at := a.begin(len(content))
-			status, end := a.sending(at, 0, content[:150_000], int64(len(content)))
+			status, end := a.sending(at, 0, content[:300_000], int64(len(content)))
 			defer end()
 			begun := time.Now()
 			offset := 0
 			_, err := fmt.Sscan(come(a, at), &offset)
 			is.NoErr(err)
 			is.True(time.Since(begun) < 5*time.Second) // not the time of a slow body
-			is.True(offset <= 150_000)
+			is.True(offset <= 300_000)
 			end()
 			if got := <-status; got != 409 && got != 0 {
 				t.Errorf("the one before was answered %d", got)
@@ -429,12 +429,12 @@ func TestTusBreaksOff(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	a := start(t)
-	at := a.begin(200_000)
-	status, end := a.sending(at, 0, strings.Repeat("x", 150_000), 200_000)
+	at := a.begin(400_000)
+	status, end := a.sending(at, 0, strings.Repeat("x", 300_000), 400_000)
 	end()
 	<-status
-	eventually(t, "the upload is not where it broke off", func() bool { return a.get(at).at("data.offset") == 150_000.0 })
-	is.Equal(a.offset(at), "150000")
+	eventually(t, "the upload is not where it broke off", func() bool { return a.get(at).at("data.offset") == 300_000.0 })
+	is.Equal(a.offset(at), "300000")
 }
 
 // Where the bytes are not there, as in a backup, the upload starts again.

@@ -3,6 +3,7 @@
 package upload
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"crypto/hmac"
@@ -17,6 +18,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"kist/blobs"
 	"kist/httpapi/public"
@@ -324,6 +326,10 @@ func fileForm(form *record.Form, p Part, kept *blobs.Kept, first bool) *record.F
 	return &one
 }
 
+// formBuffers are between a connection and multipart.Reader, which reads 4 KiB at a time: one system
+// call for each of those would take longer than everything else about a large upload.
+var formBuffers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, 256<<10) }}
+
 var errMultipart = &record.Error{Fault: record.Malformed, Code: "malformed", Text: "The multipart body cannot be read."}
 
 // ReadMultipart reads a multipart body (RFC 7578). Files are streamed to the disk, and fields may
@@ -340,7 +346,13 @@ func ReadMultipart(c *web.Request, m *UploadBudget) (parts []Part, fields field.
 	if m.File < whole/MaxParts-MaxTexts {
 		whole = (m.File + MaxTexts) * MaxParts
 	}
-	from := &endDetector{r: c.LimitBody(whole)}
+	buffer := formBuffers.Get().(*bufio.Reader)
+	buffer.Reset(c.LimitBody(whole))
+	defer func() {
+		buffer.Reset(nil) // the pool must not keep the request
+		formBuffers.Put(buffer)
+	}()
+	from := &endDetector{r: buffer}
 	in := multipart.NewReader(from, params["boundary"])
 	fields = field.Object{}
 	texts := 0
