@@ -2,12 +2,15 @@ package kv
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"sync/atomic"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
 
+	"kist/kv/journal"
 	"kist/kv/table"
 	"kist/kv/workcopy"
 )
@@ -19,6 +22,15 @@ const (
 	behindCommits = 512
 	behindBytes   = 2 << 20
 	behindTime    = 50 * time.Millisecond
+)
+
+// The working copy is compacted when there were fewer than compactCalm commits a second
+// for compactTicks times flushEvery. compactMissed is how many bytes may be committed
+// meanwhile.
+const (
+	compactCalm   = 20
+	compactTicks  = 10
+	compactMissed = 16 << 20
 )
 
 // behind holds the changes that the working copy does not have yet, and brings them
@@ -37,6 +49,10 @@ type behind struct {
 	frozen  chan *table.Mem // to applyLoop
 	applied chan struct{}   // from applyLoop: it is done with a lot, or cannot write it
 	again   chan struct{}   // makes applyLoop try again at once
+
+	ticks      int                        // of watch
+	seen       uint64                     // the version that watch saw
+	compaction atomic.Pointer[compaction] // nil if there is none
 
 	broken atomic.Pointer[error] // why the working copy cannot be written; nil if it can
 	left   error                 // why stop could not bring everything to the working copy
@@ -72,11 +88,15 @@ type view struct {
 func (h *behind) pin() (view, error) {
 	for {
 		applied := h.layers.Load().applied
-		b, err := h.s.bolt.Begin(false)
-		if err != nil {
-			if errors.Is(err, berrors.ErrDatabaseNotOpen) {
-				err = ErrClosed
+		db := h.s.bolt.Load()
+		b, err := db.Begin(false)
+		if errors.Is(err, berrors.ErrDatabaseNotOpen) {
+			if h.s.bolt.Load() != db { // compact has just replaced it
+				continue
 			}
+			err = ErrClosed
+		}
+		if err != nil {
 			return view{}, err
 		}
 		// Whatever bbolt has is of this version or earlier, because it was committed
@@ -100,11 +120,11 @@ func (s *Store) SetRelaxed() error {
 		return err
 	}
 	defer v.release()
-	return relax(s.bolt, v.bolt)
+	return relax(v.bolt)
 }
 
 // SetRelaxed is Store.SetRelaxed within a transaction.
-func (tx *Tx) SetRelaxed() error { return relax(tx.s.bolt, tx.view.bolt) }
+func (tx *Tx) SetRelaxed() error { return relax(tx.view.bolt) }
 
 // release ends the view.
 func (v view) release() { _ = v.bolt.Rollback() } // only fails if it has ended already
@@ -239,6 +259,7 @@ func (h *behind) applyLoop() {
 				h.broken.Store(&err)
 			} else {
 				h.broken.Store(nil)
+				h.compaction.Load().missed(m)
 				now := h.layers.Load()
 				h.layers.Store(&layers{active: now.active, frozen: noChanges, applied: now.applied + 1})
 			}
@@ -256,13 +277,117 @@ func (h *behind) applyLoop() {
 	}
 }
 
+// watch is called every flushEvery. It begins to compact the working copy when that is
+// worth it and there were few commits for a while.
+func (h *behind) watch() {
+	if h.ticks++; h.ticks < compactTicks {
+		return
+	}
+	now := h.version.Load()
+	few := now-h.seen < compactTicks*compactCalm
+	h.seen, h.ticks = now, 0
+	if !few || h.compaction.Load() != nil || h.failure() != nil || !workcopy.Loose(h.s.bolt.Load()) {
+		return
+	}
+	h.compaction.Store(&compaction{})
+	h.s.work.Go(func() {
+		if err := h.compact(); err != nil && !errors.Is(err, ErrClosed) && !errors.Is(err, workcopy.ErrGaveUp) {
+			h.s.log.Warn("cannot compact the working copy; it is used as it is", "error", err)
+		}
+	})
+}
+
+// A compaction is a working copy that is about to replace the current one. While it is
+// written, it lacks the lots that go to the current one.
+type compaction struct {
+	begun  bool         // lots are collected; used between commits and by applyLoop, which is idle then
+	lots   []*table.Mem // as begun
+	volume atomic.Int64 // of lots, in bytes
+}
+
+// missed notes a lot that went to the working copy while another one is written.
+func (c *compaction) missed(m *table.Mem) {
+	if c != nil && c.begun {
+		c.lots = append(c.lots, m)
+		c.volume.Add(int64(m.Volume()))
+	}
+}
+
+// compact replaces the working copy by one with full pages. The error is ErrGaveUp if the
+// disk has no room for both or too much is committed meanwhile. Nobody waits for it.
+func (h *behind) compact() error {
+	defer h.compaction.Store(nil)
+	v, at, err := h.collect()
+	if err != nil {
+		return err
+	}
+	db, err := h.fullCopy(v, at)
+	if err != nil {
+		return err
+	}
+	old, err := h.replace(db)
+	if err != nil {
+		return err
+	}
+	return old.Close() // waits for those who still read it
+}
+
+// collect returns the store as it is now, with nothing behind, and begins to collect the
+// lots that come later.
+func (h *behind) collect() (v view, at journal.State, err error) {
+	return v, at, h.s.between(func() (err error) {
+		if err = h.drain(); err == nil {
+			v, err = h.pin()
+			at, h.compaction.Load().begun = h.s.state, true
+		}
+		return err
+	})
+}
+
+// fullCopy writes a working copy of the view and releases it.
+func (h *behind) fullCopy(v view, at journal.State) (*bolt.DB, error) {
+	defer v.release()
+	if h.s.FreeForContent() < v.bolt.Size() {
+		return nil, workcopy.ErrGaveUp
+	}
+	c := h.compaction.Load()
+	giveUp := func() bool { return h.s.stopping.Err() != nil || c.volume.Load() > compactMissed }
+	return workcopy.Compact(h.copyPath()+".new", h.s.buckets, unmapped(h.s, v, workcopy.Everything(v.read(), h.s.buckets)), at.Digest, giveUp)
+}
+
+func (h *behind) copyPath() string { return filepath.Join(h.s.dir, "cache", "kist.db") }
+
+// replace brings the collected lots to the new working copy and puts it in place of the
+// old one.
+func (h *behind) replace(db *bolt.DB) (old *bolt.DB, err error) {
+	if err := h.s.between(func() error {
+		if err := h.drain(); err != nil {
+			return err
+		}
+		for _, m := range h.compaction.Load().lots {
+			if err := db.Update(func(b *bolt.Tx) error { return m.Apply(b, h.s.buckets) }); err != nil {
+				return err
+			}
+		}
+		if err := os.Rename(h.copyPath()+".new", h.copyPath()); err != nil { // not every system can replace an open file
+			return err
+		}
+		h.compaction.Store(nil)
+		old = h.s.bolt.Swap(db)
+		return nil
+	}); err != nil {
+		return nil, errors.Join(err, db.Close(), workcopy.Remove(h.copyPath()+".new"))
+	}
+	return old, nil
+}
+
 // apply writes changes to bbolt.
 func (h *behind) apply(m *table.Mem) error {
 	s := h.s
 	write := func(b *bolt.Tx) error { return m.Apply(b, s.buckets) }
-	err := s.bolt.Update(write)
+	err := s.bolt.Load().Update(write)
 	if workcopy.NoRoom(err) && s.space.removeBallast() {
-		err = s.bolt.Update(write)
+		err = s.bolt.Load().Update(write)
 	}
 	if err != nil {
 		return &copyError{err}

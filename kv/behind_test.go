@@ -1,9 +1,14 @@
 package kv_test
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
+	"runtime"
+	"strings"
 	"sync"
 	"testing"
 
@@ -15,6 +20,7 @@ import (
 	"kist/kv/kvtest"
 	"kist/kv/record"
 	"kist/kv/tables"
+	"kist/kv/workcopy"
 )
 
 // drain brings all commits to the working copy.
@@ -89,11 +95,88 @@ func TestViewsWhileChangesMove(t *testing.T) {
 			}
 		}
 	})
+	writers.Go(func() { // another working copy takes the place of the one that moves go to
+		for range 30 {
+			if err := kv.Compact(s, func() {}); err != nil {
+				t.Error(err)
+			}
+		}
+	})
 	writers.Wait()
 	close(done)
 	readers.Wait()
 	is.NoErr(s.CheckCopy(func(err error) { problems = append(problems, err) }))
 	is.Equal(len(problems), 0)
+}
+
+// Compacting gives the disk back what half-full pages took. Readers of the former working
+// copy keep it, and the next start trusts the new one.
+func TestCompact(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	dir := filepath.Join(t.TempDir(), "data")
+	s := kvtest.OpenAt(t, dir, nil)
+	u := kvtest.User(t, s, "ann")
+	kvtest.Update(t, s, func(tx *kv.Tx) error {
+		for i := range 3000 {
+			form := kvtest.Form(t, record.Notes, fmt.Sprintf(`{"title":"%x","content":"c","tags":["t"]}`, sha256.Sum256([]byte{byte(i), byte(i >> 8)})))
+			if _, err := catalog.Add(tx, u.ID, record.Notes, form, nil, ""); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	file := filepath.Join(dir, "cache", "kist.db")
+	size := func() int64 { info, err := os.Stat(file); is.NoErr(err); return info.Size() }
+	is.NoErr(drain(s))
+	before, first := size(), kv.Bolt(s)
+	is.True(workcopy.Loose(first))
+	kvtest.View(t, s, func(tx *kv.Tx) error { // of the former copy
+		is.NoErr(kv.Compact(s, func() {
+			kvtest.Add(t, s, u.ID, record.Notes, `{"content":"meanwhile"}`)
+			is.NoErr(drain(s))
+		}))
+		kvtest.Add(t, s, u.ID, record.Notes, `{"content":"later"}`)
+		return kvtest.Audit(tx)
+	})
+	is.True(kv.Bolt(s) != first)
+	is.True(size() < before*3/4)
+	is.True(!workcopy.Loose(kv.Bolt(s)))
+	is.NoErr(s.CheckCopy(func(err error) { t.Error(err) }))
+	kvtest.View(t, s, kvtest.Audit)
+	is.NoErr(s.Close())
+
+	s, err := kv.Open(dir, kv.Options{Schema: tables.All, Rebuild: func() (func(float64), error) { return nil, errors.New("rebuilt") }})
+	is.NoErr(err)
+	kvtest.View(t, s, kvtest.Audit)
+	is.NoErr(s.Close())
+}
+
+// A stop, or many commits, end a compaction, which leaves no file.
+func TestCompactGivesUp(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	dir := filepath.Join(t.TempDir(), "data")
+	s := kvtest.OpenAt(t, dir, nil)
+	u := kvtest.User(t, s, "ann")
+	first := kv.Bolt(s)
+	is.True(errors.Is(kv.Compact(s, func() {
+		for range 300 {
+			kvtest.Add(t, s, u.ID, record.Notes, fmt.Sprintf(`{"content":%q}`, strings.Repeat("x", 60_000)))
+		}
+		is.NoErr(drain(s))
+	}), workcopy.ErrGaveUp))
+	is.Equal(kv.Bolt(s), first)
+	var closing sync.WaitGroup
+	is.True(errors.Is(kv.Compact(s, func() {
+		closing.Go(func() { is.NoErr(s.Close()) })
+		for !errors.Is(s.View(func(*kv.Tx) error { return nil }), kv.ErrClosed) && !errors.Is(s.Update(func(*kv.Tx) error { return nil }), kv.ErrClosed) {
+			runtime.Gosched()
+		}
+	}), workcopy.ErrGaveUp))
+	closing.Wait()
+	_, err := os.Stat(filepath.Join(dir, "cache", "kist.db.new"))
+	is.True(errors.Is(err, fs.ErrNotExist))
 }
 
 // While the working copy cannot be written, everything acknowledged can be read and

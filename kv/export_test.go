@@ -21,11 +21,11 @@ func StoreBolt(s *Store) *bolt.DB {
 			panic(err)
 		}
 	}
-	return s.bolt
+	return s.bolt.Load()
 }
 
 // Bolt returns the working copy as it is.
-func Bolt(s *Store) *bolt.DB { return s.bolt }
+func Bolt(s *Store) *bolt.DB { return s.bolt.Load() }
 
 // ErrCopy is a copyError in comparisons with errors.Is.
 var ErrCopy = new(copyError)
@@ -33,7 +33,7 @@ var ErrCopy = new(copyError)
 func (e *copyError) Is(target error) bool { return target == ErrCopy }
 
 // Drain brings all commits to the working copy. Call it in Between.
-func Drain(s *Store) (*bolt.DB, error) { return s.bolt, s.behind.drain() }
+func Drain(s *Store) (*bolt.DB, error) { return s.bolt.Load(), s.behind.drain() }
 
 func StoreJournal(s *Store) **journal.Journal { return &s.journal }
 
@@ -47,6 +47,27 @@ func InspectedStore(i *Inspection) *Store { return i.s }
 
 func BareTx(s *Store, b *bolt.Tx) *Tx {
 	return &Tx{Tx: table.Write(b, 1, new(table.Mem)), s: s, Now: time.Now()}
+}
+
+// Compact compacts the working copy and calls during when the new one lacks what is
+// committed from then on.
+func Compact(s *Store, during func()) error {
+	h := &s.behind
+	h.compaction.Store(&compaction{})
+	v, at, err := h.collect()
+	if err != nil {
+		return err
+	}
+	during()
+	db, err := h.fullCopy(v, at)
+	if err != nil {
+		return err
+	}
+	old, err := h.replace(db)
+	if err == nil {
+		s.work.Go(func() { _ = old.Close() }) // waits for readers
+	}
+	return err
 }
 
 func Between(s *Store, fn func() error) error { return s.between(fn) }
@@ -93,7 +114,8 @@ func Rederived(s *Store, path string, lost func(error)) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	other := &Store{bolt: db, schema: s.schema}
+	other := &Store{schema: s.schema}
+	other.bolt.Store(db)
 	other.clock.now = s.clock.now
 	other.behind.start(other)
 	return other, s.schema.Rederive(StoreBolt(s), db, lost)

@@ -242,7 +242,8 @@ func (s *Store) restart(path string, clean datadir.Proof, secret []byte, damage 
 	if err != nil {
 		return false, errors.Join(fmt.Errorf("the journal is damaged (%w), and a new generation cannot be written", damage), err, db.Close())
 	}
-	s.bolt, s.state = db, clean.State()
+	s.bolt.Store(db)
+	s.state = clean.State()
 	now := s.clock.now().UTC()
 	s.scrubs.note(func(h *JournalHealth) { h.Damaged, h.Healed = []string{damage.Error()}, now })
 	s.log.Warn("the journal is whole again: a new generation has replaced the damaged one", "damage", damage)

@@ -109,7 +109,7 @@ func unmapped(s *Store, v view, all func(func(journal.Op) bool)) func(func(journ
 		all(func(op journal.Op) bool {
 			if read += len(op.Key) + len(op.Value); read > 2<<20 {
 				if read = 0; FileMemory() > MostMapped {
-					_ = relax(s.bolt, v.bolt) // if this fails, the memory is given back later
+					_ = relax(v.bolt) // if this fails, the memory is given back later
 				}
 			}
 			return yield(op)

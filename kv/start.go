@@ -68,7 +68,7 @@ func (s *Store) keepInstance() error {
 
 // Instance returns the instance of the inspected journal, as Origin does.
 func (i *Inspection) Instance() (string, error) {
-	secret, err := secretOf(i.s.bolt)
+	secret, err := secretOf(i.s.bolt.Load())
 	return datadir.InstanceOf(secret), err
 }
 
@@ -112,9 +112,11 @@ func (s *Store) load() error {
 	clean, certified := datadir.ReadProof(s.dir)
 	proven := certified && clean.Holds(path)
 	if proven && s.journal.Resume(clean.State(), clean.Log, clean.LogSize) == nil {
-		if s.bolt, err = workcopy.OpenCopy(path); err == nil {
+		db, err := workcopy.OpenCopy(path)
+		if err == nil {
+			s.bolt.Store(db)
 			s.state = clean.State()
-			return errors.Join(workcopy.Current(s.bolt), belongs(s.dir, s.bolt))
+			return errors.Join(workcopy.Current(db), belongs(s.dir, db))
 		}
 		s.log.Warn("the working copy cannot be opened; rebuilding it", "error", err)
 	}
@@ -164,9 +166,11 @@ func (s *Store) load() error {
 	if err := os.Rename(path+".new", path); err != nil {
 		return fmt.Errorf("cannot put the new working copy in place: %w", err)
 	}
-	if s.bolt, err = workcopy.OpenCopy(path); err != nil {
+	db, err := workcopy.OpenCopy(path)
+	if err != nil {
 		return err
 	}
+	s.bolt.Store(db)
 	s.state = done.State
 	if !fresh {
 		s.log.Info("the store was rebuilt from the journal, because the last stop was not clean or the data was copied",

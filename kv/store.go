@@ -66,7 +66,7 @@ type Store struct {
 
 	rebuilding func() (progress func(share float64), err error) // see Options.Rebuild; may be nil
 
-	bolt *bolt.DB
+	bolt atomic.Pointer[bolt.DB] // the working copy; only compact replaces it
 
 	journal *journal.Journal
 	record  journal.Record // used by the committer only
@@ -80,7 +80,7 @@ type Store struct {
 	jobs    chan *job
 	crowd   bool           // the previous commit had several callers; used by the committer only
 	after   *job           // runs when the current commit has ended; used by the committer only
-	work    sync.WaitGroup // the committer, applyLoop and a snapshot
+	work    sync.WaitGroup // the committer, applyLoop, a snapshot and the end of a replaced working copy
 	ticking sync.WaitGroup // flushLoop and scrubs.loop
 
 	scrubs scrubber
@@ -194,8 +194,8 @@ func (s *Store) open() error {
 	}
 	if err != nil {
 		err = errors.Join(err, j.Close())
-		if s.bolt != nil {
-			err = errors.Join(err, s.bolt.Close())
+		if db := s.bolt.Load(); db != nil {
+			err = errors.Join(err, db.Close())
 		}
 	}
 	return err
@@ -204,7 +204,7 @@ func (s *Store) open() error {
 // prepare brings the store to the current format in one commit and reads what the
 // committer needs to know.
 func (s *Store) prepare() error {
-	if err := s.bolt.Update(func(b *bolt.Tx) error { return table.Create(b, s.buckets) }); err != nil {
+	if err := s.bolt.Load().Update(func(b *bolt.Tx) error { return table.Create(b, s.buckets) }); err != nil {
 		return err
 	}
 	from := uint32(workcopy.Format)
@@ -298,6 +298,7 @@ func (s *Store) flushLoop() {
 			s.space.check()
 			s.behind.retry()
 			s.retryWrite()
+			s.behind.watch()
 			if err := s.clock.watch(s, false); err != nil {
 				s.log.Error("cannot save the doubt about the clock; will try again", "error", err)
 			}
@@ -360,7 +361,8 @@ func (s *Store) Close() error {
 		s.work.Wait()
 		err = errors.Join(err, s.behind.left)
 		log, size := s.journal.End()
-		err = errors.Join(err, s.bolt.Sync(), s.bolt.Close(), s.journal.Close(), s.space.folder.Close())
+		db := s.bolt.Load()
+		err = errors.Join(err, db.Sync(), db.Close(), s.journal.Close(), s.space.folder.Close())
 		if err == nil {
 			err = certify(s.dir, s.state, log, size)
 		}

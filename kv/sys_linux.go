@@ -26,10 +26,10 @@ func monotonic() func() time.Duration {
 // leave in this process's memory.
 const MostMapped = 44 << 20
 
-// relax drops the pages of the working copy from this process's memory. bbolt does not
-// move the map during the transaction b.
-func relax(db *bolt.DB, b *bolt.Tx) error {
-	if _, _, fault := unix.Syscall(unix.SYS_MADVISE, db.Info().Data, uintptr(b.Size()), unix.MADV_DONTNEED); fault != 0 {
+// relax drops the pages of the working copy that b reads from this process's memory.
+// bbolt does not move the map during the transaction.
+func relax(b *bolt.Tx) error {
+	if _, _, fault := unix.Syscall(unix.SYS_MADVISE, b.DB().Info().Data, uintptr(b.Size()), unix.MADV_DONTNEED); fault != 0 {
 		return fmt.Errorf("cannot release memory: %w", fault)
 	}
 	return nil

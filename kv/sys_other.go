@@ -18,7 +18,7 @@ func monotonic() func() time.Duration {
 const MostMapped = 44 << 20
 
 // relax does nothing on this system.
-func relax(*bolt.DB, *bolt.Tx) error { return nil }
+func relax(*bolt.Tx) error { return nil }
 
 // FileMemory returns 0: unknown on this system.
 func FileMemory() int64 { return 0 }

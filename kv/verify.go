@@ -79,7 +79,8 @@ func (schema *Schema) Inspect(dir, scratch string, read func(int64), problem fun
 	if err != nil {
 		return nil, err
 	}
-	i.s = &Store{dir: dir, bolt: db, schema: schema}
+	i.s = &Store{dir: dir, schema: schema}
+	i.s.bolt.Store(db)
 	i.s.clock.now = time.Now
 	i.s.behind.start(i.s)
 	if whole { // otherwise the secret may be in an unreadable part
@@ -94,7 +95,9 @@ func (schema *Schema) Inspect(dir, scratch string, read func(int64), problem fun
 func (i *Inspection) View(fn func(*Tx) error) error { return i.s.View(fn) }
 
 // Close removes the working copy.
-func (i *Inspection) Close() error { return errors.Join(i.s.bolt.Close(), workcopy.Remove(i.path)) }
+func (i *Inspection) Close() error {
+	return errors.Join(i.s.bolt.Load().Close(), workcopy.Remove(i.path))
+}
 
 // An Audit is the argument of a table's Check function.
 type Audit struct {
@@ -326,8 +329,9 @@ func (s *Store) CheckCopy(problem func(error)) error {
 			return err
 		}
 		at = s.state
-		if tx, err = s.bolt.Begin(false); err == nil {
-			writer, err = s.bolt.Begin(true) // bbolt's check must not run beside a writer
+		db := s.bolt.Load()
+		if tx, err = db.Begin(false); err == nil {
+			writer, err = db.Begin(true) // bbolt's check must not run beside a writer
 		}
 		return err
 	})
