@@ -213,7 +213,13 @@ func (s *Site) LogLine(w *AnswerWriter, r *http.Request, id string, took time.Du
 	if w.Code != "" {
 		attrs = append(attrs, slog.String("code", w.Code))
 	}
-	s.Access.LogAttrs(r.Context(), level, "request", attrs...)
+	// Not Logger.LogAttrs: it looks up which line of the program called it, which no
+	// handler writes.
+	if h := s.Access.Handler(); h.Enabled(r.Context(), level) {
+		line := slog.NewRecord(time.Now(), level, "request", 0)
+		line.AddAttrs(attrs...)
+		_ = h.Handle(r.Context(), line) // as Logger does
+	}
 }
 
 // secretPaths are prefixes of paths that end in a secret.

@@ -55,14 +55,22 @@ func (all *Buckets) All() iter.Seq[Bucket] {
 // several callers in the same transaction did.
 type Tx struct {
 	bolt    *bolt.Tx
-	layers  []*Mem // newest first
-	version uint64 // changes of later versions in layers are not seen
-	writes  bool   // to layers[0]
-	buckets [MaxBucket + 1]*bolt.Bucket
-	cursors [MaxBucket + 1]*bolt.Cursor // of Get: a reused cursor allocates nothing
+	layers  []*Mem               // newest first
+	version uint64               // changes of later versions in layers are not seen
+	writes  bool                 // to layers[0]
+	opened  []opened             // the buckets that were needed so far
+	places  [MaxBucket + 1]uint8 // of each bucket in opened, counted from 1; 0 if it is not there
+	first   [6]opened            // room for opened: most transactions need no more
 	before  []change
 	volume  int              // bytes
 	sums    map[sumKey]int64 // changes of tallies that are not written yet
+}
+
+// opened is a bucket of bbolt; it is nil if the store does not have it, for instance
+// because an older program wrote it, and counts as empty then.
+type opened struct {
+	bucket *bolt.Bucket
+	get    *bolt.Cursor // of Get: a reused cursor allocates nothing
 }
 
 // change is a key with its values before and after a write, nil for no value.
@@ -85,14 +93,18 @@ var ErrReadOnly = errors.New("the transaction is read-only")
 // On returns a view of a bbolt transaction, which the caller begins and ends, and
 // of the changes up to version in layers, the newest layer first.
 func On(tx *bolt.Tx, version uint64, layers ...*Mem) *Tx {
-	return &Tx{bolt: tx, version: version, layers: layers}
+	t := &Tx{bolt: tx, version: version, layers: layers}
+	t.opened = t.first[:0]
+	return t
 }
 
 // Write is like On, and the view can be changed. Its changes go to the first layer
 // under the version. They are committed when the caller shows them to others by
 // giving them this version; until then Undo can revert them.
 func Write(tx *bolt.Tx, version uint64, layers ...*Mem) *Tx {
-	return &Tx{bolt: tx, version: version, layers: layers, writes: true}
+	t := On(tx, version, layers...)
+	t.writes = true
+	return t
 }
 
 // Create makes the buckets that do not exist yet.
@@ -105,13 +117,12 @@ func Create(tx *bolt.Tx, buckets *Buckets) error {
 	return nil
 }
 
-// bucket is nil if the store does not have the bucket, for instance because an
-// older program wrote it; it counts as empty then.
-func (tx *Tx) bucket(b Bucket) *bolt.Bucket {
-	if tx.buckets[b.No] == nil {
-		tx.buckets[b.No] = tx.bolt.Bucket([]byte(b.Name))
+func (tx *Tx) open(b Bucket) *opened {
+	if tx.places[b.No] == 0 {
+		tx.opened = append(tx.opened, opened{bucket: tx.bolt.Bucket([]byte(b.Name))})
+		tx.places[b.No] = uint8(len(tx.opened))
 	}
-	return tx.buckets[b.No]
+	return &tx.opened[tx.places[b.No]-1]
 }
 
 // Get returns the value of key, nil if there is none. The bytes are valid until
@@ -124,16 +135,14 @@ func (tx *Tx) Get(b Bucket, key []byte) []byte {
 			}
 		}
 	}
-	c := tx.cursors[b.No]
-	if c == nil {
-		bucket := tx.bucket(b)
-		if bucket == nil {
-			return nil
-		}
-		c = bucket.Cursor()
-		tx.cursors[b.No] = c
+	at := tx.open(b)
+	if at.bucket == nil {
+		return nil
 	}
-	if k, v := c.Seek(key); bytes.Equal(k, key) {
+	if at.get == nil {
+		at.get = at.bucket.Cursor()
+	}
+	if k, v := at.get.Seek(key); bytes.Equal(k, key) {
 		return v
 	}
 	return nil
@@ -280,7 +289,7 @@ func (tx *Tx) Flush() error {
 // not write to the transaction during the walk.
 func (tx *Tx) Walk(b Bucket, prefix, after []byte, down bool) iter.Seq2[[]byte, []byte] {
 	return func(yield func(k, v []byte) bool) {
-		bucket := tx.bucket(b)
+		bucket := tx.open(b).bucket
 		if bucket == nil {
 			return
 		}
