@@ -3,6 +3,9 @@
 package search
 
 import (
+	"io/fs"
+	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,12 +15,24 @@ import (
 	"kist/search/corpus"
 )
 
-// notes adds notes of about 300 characters, each with a sentence that is in all
-// of them.
+// notes adds notes, each with a sentence that is in all of them.
 func (l *library) notes(owner record.ID, n int) {
 	l.Helper()
 	c := corpus.New()
-	l.fatal(c.Fill(l.store, owner, n, func() string { return c.Text(20) + "the old harbour by the sea " + c.Text(20) }))
+	l.fatal(c.Fill(l.store, owner, record.Notes, n, func() record.Body { return c.Note("the old harbour by the sea ") }))
+}
+
+// bytes is the size of the index on the disk.
+func (l *library) bytes() (n int64) {
+	l.Helper()
+	l.fatal(filepath.WalkDir(filepath.Join(l.dir, "cache", "index"), func(path string, e fs.DirEntry, err error) error {
+		if err == nil && !e.IsDir() {
+			info, _ := e.Info()
+			n += info.Size()
+		}
+		return nil
+	}))
+	return n
 }
 
 // BenchmarkBuild rebuilds the index of 50 000 notes, and tells how many of
@@ -43,6 +58,7 @@ func BenchmarkBuild(b *testing.B) {
 	}
 	b.ReportMetric(float64(n*b.N)/took.Seconds(), "docs/s")
 	b.ReportMetric(float64((cpu()-busy).Microseconds())/float64(n*b.N), "cpu-µs/doc")
+	b.ReportMetric(float64(l.bytes())/n, "bytes/doc")
 }
 
 // cpu is how long this process has computed.
@@ -54,26 +70,87 @@ func cpu() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// BenchmarkPhrase looks up phrases in an index of 100 000 notes, all of which
-// have the words.
-func BenchmarkPhrase(b *testing.B) {
+// BenchmarkFollow lets 5000 records a second arrive, as 64 clients create
+// them, and tells what the index costs:
+//
+//	go test ./search -run xxx -bench Follow -benchtime 1x
+func BenchmarkFollow(b *testing.B) {
+	const n = 100_000
+	c := corpus.New()
+	for _, as := range []struct {
+		name string
+		kind *record.Kind
+		body func() record.Body
+	}{
+		{"notes", record.Notes, func() record.Body { return c.Note("") }},
+		{"bookmarks", record.Bookmarks, c.Bookmark},
+	} {
+		b.Run(as.name, func(b *testing.B) {
+			for b.Loop() {
+				l := newLibrary(b)
+				l.fatal(c.Fill(l.store, l.user("ann"), as.kind, n, as.body))
+				_, all, _, err := l.store.Feed(1<<62, 1)
+				l.fatal(err)
+				var shown atomic.Uint64
+				wake := make(chan struct{}, 1)
+				l.open(func(o *Options) {
+					o.Wake = wake
+					o.Feed = func(since uint64, limit int) ([]record.Change, uint64, uint64, error) {
+						shown := shown.Load()
+						some, _, trimmed, err := l.store.Feed(since, min(limit, int(max(shown, since)-since)+1))
+						for len(some) > 0 && some[len(some)-1].Seq > shown {
+							some = some[:len(some)-1]
+						}
+						return some, shown, trimmed, err
+					}
+				})
+				l.ready()
+				busy := cpu()
+				tick := time.NewTicker(10 * time.Millisecond)
+				for at := uint64(0); at < all; {
+					<-tick.C
+					at = min(at+50, all)
+					shown.Store(at)
+					offer(wake, struct{}{})
+				}
+				l.until(func(s State) bool { return s.Place >= all })
+				b.ReportMetric(float64((cpu()-busy).Microseconds())/n, "cpu-µs/doc")
+				b.ReportMetric(float64(l.bytes())/n, "bytes/doc")
+				l.close()
+				b.ReportMetric(float64(l.bytes())/n, "bytes/doc-closed")
+			}
+		})
+	}
+}
+
+// BenchmarkFind asks an index of 100 000 notes:
+//
+//	go test ./search -run xxx -bench Find -benchtime 300x
+func BenchmarkFind(b *testing.B) {
 	l := newLibrary(b)
 	ann := l.user("ann")
 	l.notes(ann, 100_000)
 	l.open()
 	l.settled(1)
 	l.ready()
-	for _, text := range []string{`"old harbour"`, `"old harbour by"`, `"the old harbour by the sea"`, `"harbour old"`, `"by harb`, `"harbour by th`, `"the sea" -"old sea"`} {
-		b.Run(text, func(b *testing.B) {
-			q, err := Parse(text)
+	for _, of := range []struct{ name, text string }{
+		{"rare", "dulu"}, {"common", "sa"}, {"prefix", "lof"}, {"two", "sa lida"}, {"phrase", `"sa ta"`}, {"error", "dulx"},
+		{"phrase in all", `"old harbour"`}, {"six in all", `"the old harbour by the sea"`}, {"begun", `"harbour by th`}, {"not", `"the sea" -"old sea"`},
+	} {
+		b.Run(of.name, func(b *testing.B) {
+			q, err := Parse(of.text)
 			l.fatal(err)
+			b.ReportAllocs()
+			busy := cpu()
 			for b.Loop() {
 				v, _ := l.x.View(b.Context())
-				h, err := v.Find(b.Context(), q.For(ann, true, func(func(record.ID, string) bool) {}), nil)
+				h, err := v.Find(b.Context(), q.For(ann, of.name != "error", func(func(record.ID, string) bool) {}), nil)
 				l.fatal(err)
+				h.Page(nil, 21)
 				b.ReportMetric(float64(h.Total()), "hits")
 				v.Close()
 			}
+			b.ReportMetric(float64((cpu()-busy).Microseconds())/float64(b.N), "cpu-µs/op")
 		})
 	}
 }

@@ -31,7 +31,7 @@ const (
 	tagField   = "g"
 	flagField  = "f"
 
-	mappingVersion = 3
+	mappingVersion = 4
 )
 
 // A Hit is a found record.
@@ -280,7 +280,11 @@ func (v *View) Find(ctx context.Context, f *Finder, tail []record.Change) (h *Hi
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		e := lookup{ctx: ctx, f: f, seg: s.Segment(), dicts: map[string]segment.TermDictionary{}}
+		p, err := v.x.shardOf(s.Segment())
+		if err != nil {
+			return nil, err
+		}
+		e := lookup{ctx: ctx, f: f, shard: p}
 		if err := e.base(s.Deleted(), newer); err != nil {
 			return nil, err
 		}
@@ -291,7 +295,7 @@ func (v *View) Find(ctx context.Context, f *Finder, tail []record.Change) (h *Hi
 		if len(scores) == 0 {
 			continue
 		}
-		o, err := v.x.orderOf(s)
+		o, err := p.order()
 		if err != nil {
 			return nil, err
 		}
@@ -303,15 +307,16 @@ func (v *View) Find(ctx context.Context, f *Finder, tail []record.Change) (h *Hi
 // ErrUnusable says that the index cannot be used.
 var ErrUnusable = errors.New("the search index cannot be used")
 
-// lookup evaluates a query in a segment. The bitmaps that it reads are memory of the index and must not be
-// changed.
+// lookup evaluates a query in a segment.
 type lookup struct {
-	ctx   context.Context
-	f     *Finder
-	seg   segment.Segment
-	dicts map[string]segment.TermDictionary
-	all   *roaring.Bitmap // the documents that may match
-	err   error
+	*shard
+	ctx context.Context
+	f   *Finder
+	all *roaring.Bitmap // the documents that may match
+	err error
+
+	read  roaring.Bitmap // the documents of a term; memory of the index, which must not be changed
+	dense []uint64       // see anyOf
 }
 
 func (e *lookup) fail(err error) {
@@ -320,71 +325,75 @@ func (e *lookup) fail(err error) {
 	}
 }
 
-func (e *lookup) dict(field string) segment.TermDictionary {
-	d, ok := e.dicts[field]
-	if !ok {
-		var err error
-		if d, err = e.seg.Dictionary(field); err != nil {
-			e.fail(err)
-		}
-		e.dicts[field] = d
+// term reads the documents with a term into e.read. at is the value of the term in its dictionary.
+func (e *lookup) term(field, term string) (at uint64, ok bool) {
+	d := e.fields[field]
+	if d == nil || e.err != nil {
+		return 0, false
 	}
-	return d
+	at, ok, err := d.Get([]byte(term))
+	if err != nil {
+		e.fail(err)
+	}
+	return at, ok && err == nil && e.documentsOf(at)
+}
+
+func (e *lookup) documentsOf(at uint64) bool {
+	if err := e.documents(at, &e.read); err != nil {
+		e.fail(err)
+	}
+	return e.err == nil
 }
 
 // postings are the documents of e.all with the term.
 func (e *lookup) postings(field, term string) *roaring.Bitmap {
-	out := roaring.New()
-	if d := e.dict(field); d != nil {
-		e.addTerm(out, d, []byte(term), nil)
-		out.And(e.all)
+	if _, ok := e.term(field, term); !ok {
+		return roaring.New()
 	}
-	return out
+	return roaring.And(&e.read, e.all)
 }
 
-// addTerm adds the documents with the term. again is a list to reuse.
-func (e *lookup) addTerm(to *roaring.Bitmap, d segment.TermDictionary, term []byte, reuse segment.PostingsList) segment.PostingsList {
-	p, err := d.PostingsList(term, nil, reuse)
-	if err != nil {
-		e.fail(err)
-		return reuse
-	}
-	p.(interface{ OrInto(*roaring.Bitmap) }).OrInto(to) //nolint:errcheck // all versions of zap have it; a panic is recovered
-	return p
-}
-
-// terms yields the terms of a field that the automaton accepts, from from up to but not including to.
-func (e *lookup) terms(field string, a segment.Automaton, from, to []byte, yield func(d segment.TermDictionary, term string)) {
-	d := e.dict(field)
-	if d == nil {
+// terms calls each with the terms of a field that a accepts, or all if a is nil, from from up to but not including to,
+// after it has read their documents.
+func (e *lookup) terms(field string, a vellum.Automaton, from, to []byte, each func(at uint64)) {
+	d := e.fields[field]
+	if d == nil || e.err != nil {
 		return
 	}
-	it := d.AutomatonIterator(a, from, to)
-	if x, ok := d.(interface {
-		AutomatonIteratorOmitCount(segment.Automaton, []byte, []byte) segment.DictionaryIterator
-	}); ok {
-		it = x.AutomatonIteratorOmitCount(a, from, to)
+	if a == nil {
+		a = new(vellum.AlwaysMatch)
 	}
-	for {
-		entry, err := it.Next()
-		if err != nil {
-			e.fail(err)
-			return
+	it, err := d.Search(a, from, to)
+	for ; err == nil; err = it.Next() {
+		if _, at := it.Current(); e.documentsOf(at) {
+			each(at)
 		}
-		if entry == nil {
-			return
-		}
-		yield(d, entry.Term)
+	}
+	if !errors.Is(err, vellum.ErrIteratorDone) {
+		e.fail(err)
 	}
 }
 
-// anyOf are the documents of e.all with one of the terms that the automaton accepts.
-func (e *lookup) anyOf(field string, a segment.Automaton, from, to []byte) *roaring.Bitmap {
-	out := roaring.New()
-	var reuse segment.PostingsList
-	e.terms(field, a, from, to, func(d segment.TermDictionary, term string) {
-		reuse = e.addTerm(out, d, []byte(term), reuse)
+// sparse is the number of documents up to which a bitmap has only lists of documents: roaring keeps others as bits.
+const sparse = 4096
+
+// anyOf are the documents of e.all with one of the terms that the automaton accepts. There may be thousands of them, most of
+// them in few documents.
+func (e *lookup) anyOf(field string, a vellum.Automaton, from, to []byte) *roaring.Bitmap {
+	many := roaring.New()
+	clear(e.dense)
+	e.terms(field, a, from, to, func(uint64) {
+		if e.read.GetCardinality() > sparse {
+			many.Or(&e.read)
+			return
+		}
+		if e.dense == nil {
+			e.dense = make([]uint64, e.size/64+1)
+		}
+		e.read.WriteDenseTo(e.dense)
 	})
+	out := roaring.FromDense(e.dense, true)
+	out.Or(many)
 	out.And(e.all)
 	return out
 }
@@ -404,8 +413,8 @@ func prefixEnd(prefix string) []byte {
 // the filters.
 func (e *lookup) base(deleted *roaring.Bitmap, newer []string) error {
 	e.all = roaring.New()
-	if d := e.dict(ownerField); d != nil {
-		e.addTerm(e.all, d, e.f.owner[:], nil)
+	if _, ok := e.term(ownerField, string(e.f.owner[:])); ok {
+		e.all.Or(&e.read)
 	}
 	if deleted != nil {
 		e.all.AndNot(deleted)
@@ -510,9 +519,9 @@ func (e *lookup) tagged(ids map[record.ID]bool) *roaring.Bitmap {
 	if len(ids) == 0 {
 		return out
 	}
-	if d := e.dict(tagField); d != nil {
-		for id := range ids {
-			e.addTerm(out, d, id[:], nil)
+	for id := range ids {
+		if _, ok := e.term(tagField, string(id[:])); ok {
+			out.Or(&e.read)
 		}
 	}
 	out.And(e.all)
@@ -527,7 +536,7 @@ func (e *lookup) field(field string, c *clause) (exact, begun *roaring.Bitmap) {
 	}
 	exact, begun = e.postings(field, last.term), roaring.New()
 	if last.prefix {
-		begun = e.anyOf(field, new(vellum.AlwaysMatch), []byte(last.term), prefixEnd(last.term))
+		begun = e.anyOf(field, nil, []byte(last.term), prefixEnd(last.term))
 	}
 	return exact, begun
 }
@@ -538,7 +547,7 @@ var errorAutomata = sync.OnceValues(func() (*levenshtein.LevenshteinAutomatonBui
 })
 
 // automaton accepts a word with at most one typing error.
-func (f *Finder) automaton(term string) (segment.Automaton, error) {
+func (f *Finder) automaton(term string) (vellum.Automaton, error) {
 	if a := f.automata[term]; a != nil {
 		return a, nil
 	}
@@ -569,103 +578,102 @@ func (e *lookup) misspelt(field, term string) *roaring.Bitmap {
 // the words.
 func (e *lookup) phrase(field string, c *clause) (exact, begun *roaring.Bitmap) {
 	exact, begun = roaring.New(), roaring.New()
-	d := e.dict(field)
-	if d == nil {
-		return exact, begun
-	}
 	head, last := c.parts[:len(c.parts)-1], c.parts[len(c.parts)-1]
 	some := e.all
 	for _, p := range head {
-		if some = roaring.And(some, e.postings(field, p.term)); some.IsEmpty() {
+		if _, ok := e.term(field, p.term); !ok {
+			return exact, begun
+		}
+		if some = roaring.And(some, &e.read); some.IsEmpty() {
 			return exact, begun
 		}
 	}
-
 	type ending struct {
-		term string
-		to   *roaring.Bitmap
+		at uint64
+		to *roaring.Bitmap
 	}
 	var endings []ending
 	complete := roaring.New() // documents that have all of head and one of endings
-	add := func(term string, to *roaring.Bitmap) {
-		if docs := roaring.And(some, e.postings(field, term)); !docs.IsEmpty() {
+	add := func(at uint64, to *roaring.Bitmap) {
+		if docs := roaring.And(some, &e.read); !docs.IsEmpty() {
 			complete.Or(docs)
-			endings = append(endings, ending{term, to})
+			endings = append(endings, ending{at, to})
 		}
 	}
-	add(last.term, exact)
-	if last.prefix {
-		e.terms(field, new(vellum.AlwaysMatch), []byte(last.term), prefixEnd(last.term), func(_ segment.TermDictionary, term string) { add(term, begun) })
+	if at, ok := e.term(field, last.term); ok {
+		add(at, exact)
 	}
-	if len(endings) == 0 {
-		return exact, begun
+	if last.prefix {
+		e.terms(field, nil, []byte(last.term), prefixEnd(last.term), func(at uint64) { add(at, begun) })
 	}
 
 	docs := complete.ToArray()
-	var ends [][]uint64 // positions where the words so far end, for each of docs
+	ends := make([]uint32, 0, 2*len(docs)) // positions where the words so far end, of each document in a row
+	from, upTo := make([]uint32, len(docs)), make([]uint32, len(docs))
 	for i, p := range head {
-		next := make([][]uint64, len(docs))
-		e.positions(d, p.term, complete, docs, func(at int, pos uint64) {
-			if i == 0 || within(ends[at], pos-1) {
-				next[at] = append(next[at], pos)
+		at, _ := e.term(field, p.term)
+		e.positions(at, docs, func(doc int, places []uint32) {
+			if i == 0 {
+				from[doc] = uint32(len(ends))
+				ends = append(ends, places...)
+				upTo[doc] = uint32(len(ends))
+				return
 			}
+			some := ends[from[doc]:upTo[doc]]
+			upTo[doc] = from[doc] + uint32(len(follow(some[:0], some, places)))
 		})
-		ends = next
 	}
+	var after, hits []uint32
 	for _, x := range endings {
-		e.positions(d, x.term, complete, docs, func(at int, pos uint64) {
-			if within(ends[at], pos-1) {
-				x.to.Add(docs[at])
+		hits = hits[:0]
+		e.positions(x.at, docs, func(doc int, places []uint32) {
+			if after = follow(after[:0], ends[from[doc]:upTo[doc]], places); len(after) > 0 {
+				hits = append(hits, docs[doc])
 			}
 		})
+		x.to.AddMany(hits)
 	}
 	return exact, begun
 }
 
-// within reports whether places, which are sorted, contain the place. There may be as many as words in a text.
-func within(places []uint64, place uint64) bool {
-	_, got := slices.BinarySearch(places, place)
-	return got
+// positions calls each with the positions of a term in those of some documents that have it. doc is an index of docs.
+func (e *lookup) positions(at uint64, docs []uint32, each func(doc int, places []uint32)) {
+	if !e.documentsOf(at) {
+		return
+	}
+	p := e.positionsOf(at, &e.read)
+	var places []uint32
+	for i, doc := range docs {
+		if i&0xfff == 0 && e.ctx.Err() != nil {
+			e.fail(e.ctx.Err())
+			return
+		}
+		var more bool
+		if places, more = p.in(doc, places[:0]); !more {
+			return
+		}
+		if len(places) > 0 {
+			each(i, places)
+		}
+	}
 }
 
-// positions yields the positions of the term in the documents of some that have it, in ascending order for
-// each document. docs is a list with all of some; at is an index into it.
-func (e *lookup) positions(d segment.TermDictionary, term string, some *roaring.Bitmap, docs []uint32, yield func(at int, pos uint64)) {
-	p, err := d.PostingsList([]byte(term), nil, nil)
-	if err != nil {
-		e.fail(err)
-		return
-	}
-	with := roaring.New()
-	p.(interface{ OrInto(*roaring.Bitmap) }).OrInto(with) //nolint:errcheck // as in addTerm
-	if with.And(some); with.IsEmpty() {
-		return
-	}
-	it := p.Iterator(true, true, true, nil)
-	if x, ok := it.(segment.OptimizablePostingsIterator); ok {
-		x.ReplaceActual(with)
-	}
-	at := 0
-	for {
-		posting, err := it.Next()
-		if err = cmp.Or(err, e.ctx.Err()); err != nil {
-			e.fail(err)
-			return
-		}
-		if posting == nil {
-			return
-		}
-		doc := uint32(posting.Number())
-		for at < len(docs) && docs[at] < doc {
-			at++
-		}
-		if at == len(docs) || docs[at] != doc {
-			continue
-		}
-		for _, l := range posting.Locations() {
-			yield(at, l.Pos())
+// follow appends the places of here that come directly after one of before. All ascend.
+func follow(to, before, here []uint32) []uint32 {
+	i, j := 0, 0
+	for i < len(before) && j < len(here) {
+		switch after := before[i] + 1; {
+		case after < here[j]:
+			i++
+		case after > here[j]:
+			j++
+		default:
+			to = append(to, after)
+			i++
+			j++
 		}
 	}
+	return to
 }
 
 // placeOf reads the place in the feed that a snapshot has reached.

@@ -47,7 +47,7 @@ func (x *Index) Highlight(f *Finder, r *record.Record) (Highlight, error) {
 			}
 		}
 	}
-	for _, t := range d.texts {
+	for _, t := range append(d.texts, d.slug) {
 		if found != exactly {
 			look(t)
 		}
@@ -55,7 +55,7 @@ func (x *Index) Highlight(f *Finder, r *record.Record) (Highlight, error) {
 	if found == nowhere && best == nowhere && r.Bytes != nil && r.Bytes.Class == record.Text && len(f.q.must) > 0 {
 		look(x.content(r))
 	}
-	if found == nowhere && len(d.texts) > 0 && d.texts[0] != r.Slug {
+	if found == nowhere && len(d.texts) > 0 {
 		shown = d.texts[0]
 	}
 	h.Text = excerpt(shown, at)

@@ -22,6 +22,7 @@ import (
 	"github.com/blevesearch/bleve/v2/index/scorch"
 	"github.com/blevesearch/bleve/v2/index/scorch/mergeplan"
 	index "github.com/blevesearch/bleve_index_api"
+	segment "github.com/blevesearch/scorch_segment_api/v2"
 
 	"kist/kv/record"
 )
@@ -90,8 +91,8 @@ type Index struct {
 	mu   sync.RWMutex   // read-locked by each View
 	live *scorch.Scorch // nil while the index cannot be used
 
-	ordersMu sync.Mutex
-	orders   map[uint64]*order // by segment
+	shardsMu sync.Mutex
+	shards   map[segment.Segment]*shard
 
 	stateMu sync.Mutex
 	state   State
@@ -141,7 +142,7 @@ var errDamaged = errors.New("the search index is damaged")
 // New makes an index, which is closed until Run is called.
 func New(o Options) *Index {
 	return &Index{
-		o: o, state: State{Phase: Closed}, moved: make(chan struct{}), orders: map[uint64]*order{},
+		o: o, state: State{Phase: Closed}, moved: make(chan struct{}), shards: map[segment.Segment]*shard{},
 		flood: make(chan struct{}, 1), hurry: make(chan struct{}, 1), broken: make(chan error, 1), rebuildNow: make(chan struct{}, 1),
 	}
 }
@@ -243,35 +244,40 @@ func (x *Index) content(r *record.Record) string {
 	return textOf(b)
 }
 
-// orderOf returns the order of a segment.
-func (x *Index) orderOf(s *scorch.SegmentSnapshot) (*order, error) {
-	x.ordersMu.Lock()
-	o := x.orders[s.Id()]
-	x.ordersMu.Unlock()
-	if o != nil {
-		return o, nil
+// A shard is a segment. Segments never change, so what searches need of all of one is kept.
+type shard struct {
+	*dictionaries
+	seg   segment.Segment
+	order func() (*order, error)
+}
+
+// shardOf returns the shard of a segment.
+func (x *Index) shardOf(s segment.Segment) (*shard, error) {
+	x.shardsMu.Lock()
+	defer x.shardsMu.Unlock()
+	if p := x.shards[s]; p != nil {
+		return p, nil
 	}
-	o, err := newOrder(s.Segment())
+	d, err := openDictionaries(s)
 	if err != nil {
 		return nil, err
 	}
-	x.ordersMu.Lock()
-	defer x.ordersMu.Unlock()
-	x.orders[s.Id()] = o
-	return o, nil
+	p := &shard{d, s, sync.OnceValues(func() (*order, error) { return newOrder(s) })}
+	x.shards[s] = p
+	return p, nil
 }
 
-// forget drops the orders of segments that no longer exist.
+// forget drops the shards of segments that no longer exist.
 func (x *Index) forget(s *scorch.IndexSnapshot) {
-	there := map[uint64]bool{}
+	there := map[segment.Segment]bool{}
 	if s != nil {
 		for _, seg := range s.Segments() {
-			there[seg.Id()] = true
+			there[seg.Segment()] = true
 		}
 	}
-	x.ordersMu.Lock()
-	defer x.ordersMu.Unlock()
-	maps.DeleteFunc(x.orders, func(id uint64, _ *order) bool { return !there[id] })
+	x.shardsMu.Lock()
+	defer x.shardsMu.Unlock()
+	maps.DeleteFunc(x.shards, func(s segment.Segment, _ *shard) bool { return !there[s] })
 }
 
 // Run opens the index, keeps it up to date until ctx ends, and closes it. It is called once.

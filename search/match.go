@@ -6,7 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	segment "github.com/blevesearch/scorch_segment_api/v2"
+	"github.com/blevesearch/vellum"
 
 	"kist/kv/field"
 	"kist/kv/record"
@@ -22,7 +22,13 @@ const (
 // prose is the searchable text of a record.
 type prose struct {
 	title string
+	slug  string
 	texts []string
+}
+
+// lines are the title and the rest.
+func (p *prose) lines() (title, text line) {
+	return lineOf(p.title), lineOf(append([]string{p.slug}, p.texts...)...)
 }
 
 // proseOf reads the searchable text of a record: its title and everything else that people wrote in it. content, if not
@@ -32,14 +38,11 @@ func proseOf(r *record.Record, content func(*record.Record) string) (prose, erro
 	if err != nil {
 		return prose{}, err
 	}
-	d := prose{title: readable(b.Title())}
+	d := prose{title: readable(b.Title()), slug: r.Slug}
 	for t := range field.Of(b).Strings() {
 		if t = readable(t); t != d.title && t != "" {
 			d.texts = append(d.texts, strings.ToValidUTF8(t[:min(len(t), maxField)], "")) // no partial character
 		}
-	}
-	if r.Slug != "" {
-		d.texts = append(d.texts, r.Slug)
 	}
 	if content != nil && r.Bytes != nil && r.Bytes.Class == record.Text {
 		if t := content(r); t != "" {
@@ -94,8 +97,8 @@ type line []string
 
 func lineOf(texts ...string) line {
 	var l line
-	for i, t := range texts {
-		if i > 0 {
+	for _, t := range texts {
+		if len(l) > 0 {
 			l = append(l, "")
 		}
 		for w := range words(t) {
@@ -152,7 +155,7 @@ type Finder struct {
 	words   [2][]taggedIDs // for each clause of q.must and q.not, the tags whose names match
 	filters []resolvedFilter
 
-	automata map[string]segment.Automaton // by word: see automaton
+	automata map[string]vellum.Automaton // by word: see automaton
 }
 
 // taggedIDs are the ids of tags by how well a clause matches their names.
@@ -166,7 +169,7 @@ type resolvedFilter struct {
 
 // For prepares the query. names yields the owner's tags with their folded names. strict excludes typing errors.
 func (q *Query) For(owner record.ID, strict bool, names func(yield func(record.ID, string) bool)) *Finder {
-	f := &Finder{owner: owner, q: q, strict: strict, automata: map[string]segment.Automaton{}}
+	f := &Finder{owner: owner, q: q, strict: strict, automata: map[string]vellum.Automaton{}}
 	all := [2][]clause{q.must, q.not}
 	for i, clauses := range all {
 		f.words[i] = make([]taggedIDs, len(clauses))
@@ -238,7 +241,7 @@ func (f *Finder) score(r *record.Record, content func(*record.Record) string) (i
 	if err != nil {
 		return 0, false, err
 	}
-	title, text := lineOf(d.title), lineOf(d.texts...)
+	title, text := d.lines()
 	for i := range f.q.not {
 		if f.level(1, i, r, title, text) != noLevel {
 			return 0, false, nil

@@ -1,6 +1,8 @@
 package search
 
 import (
+	"slices"
+
 	index "github.com/blevesearch/bleve_index_api"
 
 	"kist/kv/record"
@@ -54,11 +56,8 @@ func (c *column) AnalyzedLength() int                              { return 1 } 
 func (c *column) AnalyzedTokenFrequencies() index.TokenFrequencies { return c.terms }
 func (c *column) NumPlainTextBytes() uint64                        { return 0 }
 
-// words adds terms without positions.
+// words adds terms without positions. Each row has each field: merging segments that have different fields takes much longer.
 func (r *row) words(name string, terms ...string) {
-	if len(terms) == 0 {
-		return
-	}
 	all := make([]index.TokenFreq, len(terms))
 	c := &column{name: name, options: index.IndexField | index.SkipFreqNorm, terms: make(index.TokenFrequencies, len(terms))}
 	for i, t := range terms {
@@ -70,22 +69,38 @@ func (r *row) words(name string, terms ...string) {
 // text adds the terms of a line with their positions.
 func (r *row) text(name string, l line) {
 	c := &column{name: name, options: index.IndexField | index.IncludeTermVectors, terms: make(index.TokenFrequencies, len(l))}
-	places := make([]index.TokenLocation, len(l))
-	all := make([]index.TokenFreq, len(l))
-	first := make([]*index.TokenLocation, len(l)) // the first positions of terms; few have more
+	all := make([]index.TokenFreq, 0, len(l))
+	before := make([]int, len(l)) // the place before of the same word, plus 1
 	for i, term := range l {
 		if term == "" {
 			continue
 		}
-		places[i].Position = i + 1
 		t := c.terms[term]
 		if t == nil {
-			t = &all[i]
-			t.Locations = first[i : i : i+1]
+			all = append(all, index.TokenFreq{})
+			t = &all[len(all)-1]
 			c.terms[term] = t
 		}
-		t.Locations = append(t.Locations, &places[i])
-		t.SetFrequency(len(t.Locations))
+		before[i] = t.Frequency()
+		t.SetFrequency(i + 1)
+	}
+	var places []uint32
+	for i := range all {
+		places = places[:0]
+		for at := all[i].Frequency(); at > 0; at = before[at-1] {
+			places = append(places, uint32(at-1))
+		}
+		slices.Reverse(places)
+		freq, ok := pack(places)
+		if !ok {
+			freq = len(places)
+			list := make([]index.TokenLocation, freq)
+			for j, at := range places {
+				list[j].Position = int(at) + 1
+				all[i].Locations = append(all[i].Locations, &list[j])
+			}
+		}
+		all[i].SetFrequency(freq)
 	}
 	r.fields = append(r.fields, c)
 }
@@ -102,6 +117,7 @@ func (x *Index) row(c *record.Change) *row {
 		return nil
 	}
 	d := &row{id: docID(c.Kind, c.ID), fields: make([]index.Field, 0, 10), volume: len(text.title)}
+	title, rest := text.lines()
 	for _, t := range text.texts {
 		d.volume += len(t)
 	}
@@ -120,7 +136,7 @@ func (x *Index) row(c *record.Change) *row {
 		flags = append(flags, string(isFavorite))
 	}
 	d.words(flagField, flags...)
-	d.text(titleField, lineOf(text.title))
-	d.text(textField, lineOf(text.texts...))
+	d.text(titleField, title)
+	d.text(textField, rest)
 	return d
 }

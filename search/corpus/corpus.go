@@ -1,55 +1,79 @@
-// Package corpus makes the notes for benchmarks of the search, always the same ones.
+// Package corpus makes records for benchmarks of the search, always the same ones.
 package corpus
 
 import (
-	"fmt"
+	"math"
 	"math/rand/v2"
 	"strconv"
-	"strings"
 
 	"kist/kv"
 	"kist/kv/catalog"
 	"kist/kv/record"
 )
 
-// A Corpus writes texts with words distributed according to Zipf's law.
-type Corpus struct {
-	Words []string // 20 000, most frequent first
-	zipf  *rand.Zipf
-}
+// ranks is the number of different words.
+const ranks = 20_000
+
+// A Corpus writes texts as a household would: words, of which that of rank r occurs about 1/r times as often as the
+// first, and among 25 words a number and an address.
+type Corpus struct{ rnd *rand.Rand }
 
 // New makes a corpus.
-func New() *Corpus {
-	syllables := strings.Fields("ba re mi to ku la ne so vi da po ge ri ta mo fu hi ze wa lu")
-	words := make([]string, 20000)
-	for i := range words {
-		for x, k := i*7919+13, 0; k < 3+i%2; k++ {
-			words[i] += syllables[x%20]
-			x = x/20 + i
+func New() *Corpus { return &Corpus{rand.New(rand.NewPCG(1, 2))} } // #nosec G404 -- the same words every time, for tests
+
+// Word is the word of a rank, from 0. It has two syllables or more, and the most frequent 64 words have one.
+func Word(rank int) string {
+	const consonants, vowels = "bdfghklmnprstvz", "aeiou"
+	var word []byte
+	for v := rank + 11; ; v /= 75 {
+		word = append(word, consonants[v%15], vowels[v/15%5])
+		if v < 75 {
+			return string(word)
 		}
-		words[i] += strconv.Itoa(i % 7)
 	}
-	return &Corpus{words, rand.NewZipf(rand.New(rand.NewPCG(1, 2)), 1.1, 8, uint64(len(words)-1))} // #nosec G404 -- the same words every time, for tests
 }
 
 // Text is the next n words.
 func (c *Corpus) Text(n int) string {
-	var b strings.Builder
-	for range n {
-		b.WriteString(c.Words[c.zipf.Uint64()] + " ")
+	var text []byte
+	for i := range n {
+		if i > 0 {
+			text = append(text, ' ')
+		}
+		switch c.rnd.IntN(25) {
+		case 0:
+			text = strconv.AppendInt(text, int64(c.rnd.IntN(100_000)), 10)
+		case 1:
+			text = append(text, "https://"+Word(c.rnd.IntN(ranks))+".example/"+Word(c.rnd.IntN(ranks))...)
+		default:
+			text = append(text, Word(int(math.Pow(ranks, c.rnd.Float64()))-1)...)
+		}
 	}
-	return b.String()
+	return string(text)
 }
 
-// Fill adds n notes of an owner, each with two tags and content from the function.
-func (c *Corpus) Fill(s *kv.Store, owner record.ID, n int, content func() string) error {
+// Note is a note of 45 words, or of those and extra ones in their middle.
+func (c *Corpus) Note(extra string) record.Body {
+	return &record.Note{Name: c.Text(5), Content: c.Text(20) + " " + extra + c.Text(20)}
+}
+
+// Bookmark is a bookmark whose members take 177 bytes as JSON on average.
+func (c *Corpus) Bookmark() record.Body {
+	return &record.Bookmark{
+		Name:        c.Text(5),
+		URL:         "https://" + Word(c.rnd.IntN(ranks)) + ".example/" + Word(c.rnd.IntN(ranks)) + "/" + strconv.Itoa(c.rnd.IntN(100_000)),
+		Description: c.Text(6),
+	}
+}
+
+// Fill adds n records of a kind to an owner, with two tags each.
+func (c *Corpus) Fill(s *kv.Store, owner record.ID, k *record.Kind, n int, body func() record.Body) error {
 	for done := 0; done < n; {
 		if err := s.Update(func(tx *kv.Tx) error {
 			for range min(500, n-done) {
-				f := record.NewForm(record.Notes)
-				f.Body = &record.Note{Name: fmt.Sprint("note ", done, " ", c.Text(3)), Content: content()}
-				f.Tags = []string{"bench", c.Words[done%50]}
-				if _, err := catalog.Add(tx, owner, record.Notes, f, nil, ""); err != nil {
+				f := record.NewForm(k)
+				f.Body, f.Tags = body(), []string{"bench", Word(done % 50)}
+				if _, err := catalog.Add(tx, owner, k, f, nil, ""); err != nil {
 					return err
 				}
 				done++
