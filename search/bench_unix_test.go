@@ -75,7 +75,7 @@ func cpu() time.Duration {
 //
 //	go test ./search -run xxx -bench Follow -benchtime 1x
 func BenchmarkFollow(b *testing.B) {
-	const n = 100_000
+	const n = 50_000
 	c := corpus.New()
 	for _, as := range []struct {
 		name string
@@ -113,7 +113,8 @@ func BenchmarkFollow(b *testing.B) {
 					shown.Store(at)
 					offer(wake, struct{}{})
 				}
-				l.until(func(s State) bool { return s.Place >= all })
+				_, err = l.x.Await(b.Context(), func(s State) bool { return s.Place >= all })
+				l.fatal(err)
 				b.ReportMetric(float64((cpu()-busy).Microseconds())/n, "cpu-µs/doc")
 				b.ReportMetric(float64(l.bytes())/n, "bytes/doc")
 				l.close()
@@ -134,8 +135,16 @@ func BenchmarkFind(b *testing.B) {
 	l.settled(1)
 	l.ready()
 	for _, of := range []struct{ name, text string }{
-		{"rare", "dulu"}, {"common", "sa"}, {"prefix", "lof"}, {"two", "sa lida"}, {"phrase", `"sa ta"`}, {"error", "dulx"},
-		{"phrase in all", `"old harbour"`}, {"six in all", `"the old harbour by the sea"`}, {"begun", `"harbour by th`}, {"not", `"the sea" -"old sea"`},
+		{"rare", "dulu"},
+		{"common", "sa"},
+		{"prefix", "lof"},
+		{"two", "sa lida"},
+		{"phrase", `"sa ta"`},
+		{"error", "dulx"},
+		{"phrase in all", `"old harbour"`},
+		{"six in all", `"the old harbour by the sea"`},
+		{"begun", `"harbour by th`},
+		{"not", `"the sea" -"old sea"`},
 	} {
 		b.Run(of.name, func(b *testing.B) {
 			q, err := Parse(of.text)

@@ -94,10 +94,10 @@ func (f *Finder) spans(text string) iter.Seq[span] {
 		if len(f.q.must) == 0 || text == "" {
 			return
 		}
-		all := slices.Collect(words(text))
-		l := make(line, len(all))
-		for i, t := range all {
-			l[i] = t.term
+		all := make([]token, 0, len(text)/wordLength+1)
+		l := make(line, 0, cap(all))
+		for t := range words(text) {
+			all, l = append(all, t), append(l, t.term)
 		}
 		for i := range f.q.must {
 			c := &f.q.must[i]

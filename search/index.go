@@ -4,6 +4,7 @@
 package search
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -47,18 +48,25 @@ type Options struct {
 	// Content reads the first MaxContent bytes of a file.
 	Content func(*record.Record) ([]byte, error)
 	Log     *slog.Logger
+
+	idle time.Duration // instead of idle, for tests
 }
 
-// Limits of a batch: the number of changes, the same during a rebuild, when larger batches leave less to merge,
-// and the bytes of text.
+// Limits of a batch: the number of changes and the bytes of text. Larger batches take less time for each change, and leave
+// less to merge, but more memory, and a search may have to wait for one. So a batch has more than batchChanges only during a
+// rebuild, or while nobody searches and it takes at most batchTime.
 const (
 	batchChanges = 500
-	batchRebuild = 2000
+	batchLarge   = 4000
+	batchTime    = 300 * time.Millisecond
 	batchText    = 1 << 20
-	// batchMemory is the minimum memory limit for batches of batchRebuild changes: two at a time take up to
+	// batchMemory is the minimum memory limit for batches of batchLarge changes: two at a time take up to
 	// 70 MB.
 	batchMemory = 256 << 20
 )
+
+// searching is how long after a search another one is expected.
+const searching = 5 * time.Second
 
 // largeBuild is the number of changes from which a new index is optimised after it was built: its segments are
 // merged into one, and it is opened again, which releases the memory for building it. segmentsRebuild is how many
@@ -85,8 +93,9 @@ const retryAfter = 10 * time.Second
 
 // An Index is the search index of a store. Run maintains it. It is safe for concurrent use.
 type Index struct {
-	o     Options
-	queue *index.AnalysisQueue
+	o      Options
+	queue  *index.AnalysisQueue
+	memory int64 // the limit of the process, unless in a flood of changes
 
 	mu   sync.RWMutex   // read-locked by each View
 	live *scorch.Scorch // nil while the index cannot be used
@@ -99,6 +108,7 @@ type Index struct {
 	moved   chan struct{} // closed when the state changes
 
 	asked      atomic.Bool   // whether there was a search since memory was last released
+	searched   atomic.Int64  // when there last was one, in nanoseconds
 	flood      chan struct{} // many changes arrived at once
 	hurry      chan struct{} // a caller is waiting for the index to catch up
 	broken     chan error    // why the open index cannot continue
@@ -141,6 +151,7 @@ var errDamaged = errors.New("the search index is damaged")
 
 // New makes an index, which is closed until Run is called.
 func New(o Options) *Index {
+	o.idle = cmp.Or(o.idle, idle)
 	return &Index{
 		o: o, state: State{Phase: Closed}, moved: make(chan struct{}), shards: map[segment.Segment]*shard{},
 		flood: make(chan struct{}, 1), hurry: make(chan struct{}, 1), broken: make(chan error, 1), rebuildNow: make(chan struct{}, 1),
@@ -218,6 +229,7 @@ func (x *Index) View(ctx context.Context) (*View, bool) {
 		return nil, false
 	}
 	x.asked.Store(true)
+	x.searched.Store(time.Now().UnixNano())
 	return &View{x: x, snap: snap, at: placeOf(snap)}, true
 }
 
@@ -283,6 +295,7 @@ func (x *Index) forget(s *scorch.IndexSnapshot) {
 // Run opens the index, keeps it up to date until ctx ends, and closes it. It is called once.
 func (x *Index) Run(ctx context.Context) {
 	x.change(func(s *State) { s.Phase = Opening })
+	x.memory = debug.SetMemoryLimit(-1) // only reads it
 	x.queue = index.NewAnalysisQueue(1)
 	defer x.queue.Close()
 	listeners.Store(x.folder(), x)
@@ -484,11 +497,16 @@ func (x *Index) follow(ctx context.Context, live *scorch.Scorch, at uint64, buil
 	defer func() { _ = w.flush() }() // if this fails, something else has failed before
 	var gone []uint64                // the places of applied removals
 	last := uint64(0)                // the latest change at the previous check
+	limit := batchChanges
 	for {
 		started := time.Now()
-		limit := batchChanges
-		if building && debug.SetMemoryLimit(-1) >= batchMemory { // -1 only reads the limit
-			limit = batchRebuild
+		if building {
+			limit = batchLarge
+		} else if started.UnixNano()-x.searched.Load() < int64(searching) {
+			limit = batchChanges
+		}
+		if x.memory < batchMemory {
+			limit = batchChanges
 		}
 		some, latest, _, err := x.o.Feed(at, limit)
 		if err != nil {
@@ -555,9 +573,15 @@ func (x *Index) follow(ctx context.Context, live *scorch.Scorch, at uint64, buil
 			x.forget(snap)
 			_ = snap.Close()
 		}
-		pause := time.Duration(0)
+		took, pause := time.Since(started), time.Duration(0)
 		if !building && latest > last { // leave half of the time to writers
-			pause = time.Since(started)
+			pause = took
+		}
+		switch {
+		case took > batchTime:
+			limit = max(limit/2, batchChanges)
+		case took < batchTime/2:
+			limit = min(2*limit, batchLarge)
 		}
 		last = latest
 		if err := x.waitForChanges(ctx, live, caught, pause); err != nil {
@@ -569,15 +593,49 @@ func (x *Index) follow(ctx context.Context, live *scorch.Scorch, at uint64, buil
 // errSettled says that the index must be closed and opened again.
 var errSettled = errors.New("the search index is complete")
 
+// tidyFrom and tidyShare say when segments are merged while nothing changes: if there are so many documents outside the largest
+// segment, and this share of all. So an index that grows is merged a few times in all, and one to which a little was added is not.
+const (
+	tidyFrom  = 500
+	tidyShare = 5 // one in 5
+)
+
+// tidy merges all segments into one, which takes less of the disk and answers faster, if that is worth it and there is space.
+// It gives up when there are changes; woken says so.
+func (x *Index) tidy(ctx context.Context, live *scorch.Scorch) (woken bool, err error) {
+	snap, err := snapshot(live)
+	if err != nil {
+		return false, err
+	}
+	volume, all, largest := int64(0), int64(0), int64(0)
+	for _, s := range snap.Segments() {
+		volume += s.FileSize()
+		all += s.FullSize()
+		largest = max(largest, s.LiveSize())
+	}
+	_ = snap.Close()
+	if rest := all - largest; rest < tidyFrom || rest < all/tidyShare || x.o.FreeSpace != nil && x.o.FreeSpace() <= volume {
+		return false, nil
+	}
+	within, stop := context.WithCancel(ctx)
+	defer stop()
+	ended := make(chan time.Time)
+	wait := x.begin(func() error {
+		defer close(ended)
+		return mergeDurably(within, live)
+	})
+	woken, err = x.wait(ctx, x.o.Wake, ended)
+	stop()
+	return woken, errors.Join(err, wait())
+}
+
 // mergeSegments merges the segments of a new index into one, if the disk has space for both. Then searches wait until
 // the index is open again.
 func (x *Index) mergeSegments(ctx context.Context, live *scorch.Scorch) error {
 	volume := int64(0)
 	mapped(live, func(file []byte) { volume += int64(len(file)) })
 	if x.o.FreeSpace == nil || x.o.FreeSpace() > volume {
-		one := mergeplan.SingleSegmentMergePlanOptions
-		one.SegmentsPerMergeTask = math.MaxInt // all at once
-		if err := x.begin(func() error { return mergeDurably(ctx, live, &one) })(); err != nil {
+		if err := x.begin(func() error { return mergeDurably(ctx, live) })(); err != nil {
 			return err
 		}
 	}
@@ -592,15 +650,17 @@ func (x *Index) mergeSegments(ctx context.Context, live *scorch.Scorch) error {
 	return errSettled
 }
 
-// mergeDurably merges segments and returns when the folder has the result. ForceMerge alone returns earlier, and
-// closing the index then would undo the merge.
-func mergeDurably(ctx context.Context, live *scorch.Scorch, how *mergeplan.MergePlanOptions) error {
+// mergeDurably merges all segments into one and returns when the folder has the result. ForceMerge alone returns earlier, and
+// closing the index then would undo the merge. If ctx ends, it stops without an error.
+func mergeDurably(ctx context.Context, live *scorch.Scorch) error {
+	one := mergeplan.SingleSegmentMergePlanOptions
+	one.SegmentsPerMergeTask = math.MaxInt // all at once
 	snap, err := snapshot(live)
 	if err != nil {
 		return err
 	}
 	place := placeOf(snap)
-	if err := errors.Join(snap.Close(), live.ForceMerge(ctx, how)); err != nil {
+	if err := errors.Join(snap.Close(), live.ForceMerge(ctx, &one)); err != nil || ctx.Err() != nil {
 		return err
 	}
 	b := index.NewBatch() // is written after everything before it
@@ -639,9 +699,12 @@ func (x *Index) waitForChanges(ctx context.Context, live *scorch.Scorch, caught 
 		_, err := x.wait(ctx, x.hurry, time.After(pause))
 		return err
 	}
-	quiet := time.NewTimer(idle)
+	quiet := time.NewTimer(x.o.idle)
 	defer quiet.Stop()
 	woken, err := x.wait(ctx, x.o.Wake, quiet.C)
+	if err == nil && !woken {
+		woken, err = x.tidy(ctx, live)
+	}
 	for first := true; err == nil && !woken; first = false {
 		asked := x.asked.Swap(false)
 		if first || asked {
@@ -651,7 +714,7 @@ func (x *Index) waitForChanges(ctx context.Context, live *scorch.Scorch, caught 
 		if asked {
 			debug.FreeOSMemory() // concurrent searches take much memory
 		}
-		woken, err = x.wait(ctx, x.o.Wake, time.After(idle))
+		woken, err = x.wait(ctx, x.o.Wake, time.After(x.o.idle))
 	}
 	if err != nil {
 		return err

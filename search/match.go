@@ -92,11 +92,18 @@ const (
 	noLevel          = -1
 )
 
+// wordLength is about how many bytes a word and the space after it take.
+const wordLength = 6
+
 // line has the terms of one or more texts in order. Between two texts there is a "".
 type line []string
 
 func lineOf(texts ...string) line {
-	var l line
+	n := 0
+	for _, t := range texts {
+		n += len(t)/wordLength + 2
+	}
+	l := make(line, 0, n)
 	for _, t := range texts {
 		if len(l) > 0 {
 			l = append(l, "")

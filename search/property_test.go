@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/blevesearch/bleve/v2/index/scorch"
 	"github.com/matryer/is"
@@ -554,6 +555,34 @@ func TestSettled(t *testing.T) {
 	l.open()
 	is.Equal(l.ready().Built, 0)
 	is.Equal(len(l.find(ann, fmt.Sprint(largeBuild-1), true)), 1)
+}
+
+// When nothing changes, many small segments become one; who writes meanwhile does not wait for that.
+func TestTidy(t *testing.T) {
+	is := is.New(t)
+	l := newLibrary(t)
+	ann := l.user("ann")
+	l.open(func(o *Options) { o.idle = time.Millisecond })
+	for range 3 {
+		for i := range tidyFrom {
+			l.add(ann, record.Notes, fmt.Sprintf(`{"title":"Boat %d","content":""}`, i))
+		}
+		l.caught()
+	}
+	for segments := 0; segments != 1; {
+		<-l.relaxed
+		v, ok := l.x.View(t.Context())
+		is.True(ok)
+		segments = len(v.snap.Segments())
+		v.Close()
+	}
+	is.Equal(len(l.find(ann, "boat", true)), 3*tidyFrom)
+	l.add(ann, record.Notes, `{"title":"Boat","content":""}`)
+	l.caught()
+	is.Equal(len(l.find(ann, "boat", true)), 3*tidyFrom+1)
+	l.close()
+	l.open()
+	is.Equal(l.ready().Built, 0)
 }
 
 // Segments are merged only where there is room for what they become beside
