@@ -15,6 +15,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -53,12 +54,11 @@ type Options struct {
 }
 
 // Limits of a batch: the number of changes and the bytes of text. Larger batches take less time for each change, and leave
-// less to merge, but more memory, and a search may have to wait for one. So a batch has more than batchChanges only during a
-// rebuild, or while nobody searches and it takes at most batchTime.
+// less to merge, but more memory, and a search may have to wait for one. So batches are small while someone searches, unless
+// the index is far behind.
 const (
 	batchChanges = 500
 	batchLarge   = 4000
-	batchTime    = 300 * time.Millisecond
 	batchText    = 1 << 20
 	// batchMemory is the minimum memory limit for batches of batchLarge changes: two at a time take up to
 	// 70 MB.
@@ -99,6 +99,8 @@ type Index struct {
 
 	mu   sync.RWMutex   // read-locked by each View
 	live *scorch.Scorch // nil while the index cannot be used
+
+	turns turns
 
 	shardsMu sync.Mutex
 	shards   map[segment.Segment]*shard
@@ -152,10 +154,12 @@ var errDamaged = errors.New("the search index is damaged")
 // New makes an index, which is closed until Run is called.
 func New(o Options) *Index {
 	o.idle = cmp.Or(o.idle, idle)
-	return &Index{
+	x := &Index{
 		o: o, state: State{Phase: Closed}, moved: make(chan struct{}), shards: map[segment.Segment]*shard{},
 		flood: make(chan struct{}, 1), hurry: make(chan struct{}, 1), broken: make(chan error, 1), rebuildNow: make(chan struct{}, 1),
 	}
+	x.leaveCore(false)
+	return x
 }
 
 // State returns the state of the index.
@@ -210,6 +214,24 @@ func offer[T any](to chan<- T, v T) {
 	case to <- v:
 	default:
 	}
+}
+
+// Turn waits until this search may run, so that many at a time leave time to writers and take little memory. The caller calls
+// done at the end. It fails when ctx ends.
+func (x *Index) Turn(ctx context.Context) (done func(), err error) {
+	if err := x.turns.take(ctx); err != nil {
+		return nil, err
+	}
+	return x.turns.give, nil
+}
+
+// leaveCore is whether searches leave one core to others.
+func (x *Index) leaveCore(leave bool) {
+	cores := max(2, runtime.GOMAXPROCS(0))
+	if leave {
+		cores--
+	}
+	x.turns.allow(cores)
 }
 
 // View returns the current index; false if it is not ready. It waits while the index is being opened, which takes a
@@ -497,15 +519,11 @@ func (x *Index) follow(ctx context.Context, live *scorch.Scorch, at uint64, buil
 	defer func() { _ = w.flush() }() // if this fails, something else has failed before
 	var gone []uint64                // the places of applied removals
 	last := uint64(0)                // the latest change at the previous check
-	limit := batchChanges
 	for {
 		started := time.Now()
-		if building {
-			limit = batchLarge
-		} else if started.UnixNano()-x.searched.Load() < int64(searching) {
-			limit = batchChanges
-		}
-		if x.memory < batchMemory {
+		limit := batchLarge
+		searched := started.UnixNano()-x.searched.Load() < int64(searching)
+		if x.memory < batchMemory || searched && !building && last-min(at, last) < batchLarge {
 			limit = batchChanges
 		}
 		some, latest, _, err := x.o.Feed(at, limit)
@@ -524,6 +542,7 @@ func (x *Index) follow(ctx context.Context, live *scorch.Scorch, at uint64, buil
 			}
 			if !building && len(some) >= floodChanges {
 				offer(x.flood, struct{}{})
+				x.leaveCore(true)
 			}
 			at = some[len(some)-1].Seq
 			for _, c := range some {
@@ -573,15 +592,9 @@ func (x *Index) follow(ctx context.Context, live *scorch.Scorch, at uint64, buil
 			x.forget(snap)
 			_ = snap.Close()
 		}
-		took, pause := time.Since(started), time.Duration(0)
+		pause := time.Duration(0)
 		if !building && latest > last { // leave half of the time to writers
-			pause = took
-		}
-		switch {
-		case took > batchTime:
-			limit = max(limit/2, batchChanges)
-		case took < batchTime/2:
-			limit = min(2*limit, batchLarge)
+			pause = time.Since(started)
 		}
 		last = latest
 		if err := x.waitForChanges(ctx, live, caught, pause); err != nil {
@@ -699,9 +712,11 @@ func (x *Index) waitForChanges(ctx context.Context, live *scorch.Scorch, caught 
 		_, err := x.wait(ctx, x.hurry, time.After(pause))
 		return err
 	}
-	quiet := time.NewTimer(x.o.idle)
-	defer quiet.Stop()
-	woken, err := x.wait(ctx, x.o.Wake, quiet.C)
+	woken, err := x.wait(ctx, x.o.Wake, time.After(min(linger, x.o.idle)))
+	if err == nil && !woken {
+		x.leaveCore(false)
+		woken, err = x.wait(ctx, x.o.Wake, time.After(x.o.idle))
+	}
 	if err == nil && !woken {
 		woken, err = x.tidy(ctx, live)
 	}

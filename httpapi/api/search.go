@@ -61,6 +61,11 @@ func viewWithRecentIndex(c *web.Request, asks bool, fn func(*kv.Tx, IndexLookup)
 	if !asks {
 		return without()
 	}
+	done, err := c.Site.Search.Turn(c.R.Context())
+	if err != nil {
+		return err
+	}
+	defer done()
 	ctx, cancel := context.WithTimeout(c.R.Context(), searchWait)
 	defer cancel()
 	for ctx.Err() == nil {
