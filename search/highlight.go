@@ -27,7 +27,7 @@ type Highlight struct {
 	TextMarks  []Range
 }
 
-// Highlight finds where the query matches a record.
+// Highlight finds where the query matches a record. A Finder is for one goroutine.
 func (x *Index) Highlight(f *Finder, r *record.Record) (Highlight, error) {
 	d, err := proseOf(r, nil)
 	if err != nil {
@@ -94,16 +94,16 @@ func (f *Finder) spans(text string) iter.Seq[span] {
 		if len(f.q.must) == 0 || text == "" {
 			return
 		}
-		all := make([]token, 0, len(text)/wordLength+1)
-		l := make(line, 0, cap(all))
+		all, l := f.tokens[:0], f.line[:0]
 		for t := range words(text) {
 			all, l = append(all, t), append(l, t.term)
 		}
+		f.tokens, f.line = all, l
 		for i := range f.q.must {
 			c := &f.q.must[i]
 			for at := 0; at+len(c.parts) <= len(l); at++ {
-				how := c.at(l, at)
-				if how == nowhere || how == misspelt && f.strict {
+				how := c.at(l, at, f.strict)
+				if how == nowhere {
 					continue
 				}
 				if !yield(span{how, all[at].start, all[at+len(c.parts)-1].end}) {

@@ -125,10 +125,11 @@ const (
 	exactly
 )
 
-func (c *clause) in(l line) fit {
+// in is how the clause matches a line at best. strict excludes typing errors.
+func (c *clause) in(l line, strict bool) fit {
 	best := nowhere
 	for at := 0; at+len(c.parts) <= len(l); at++ {
-		if f := c.at(l, at); f > best {
+		if f := c.at(l, at, strict); f > best {
 			if best = f; best == exactly {
 				break
 			}
@@ -138,14 +139,14 @@ func (c *clause) in(l line) fit {
 }
 
 // at is how the clause matches the line at a place.
-func (c *clause) at(l line, at int) fit {
+func (c *clause) at(l line, at int, strict bool) fit {
 	for i, p := range c.parts {
 		term := l[at+i]
 		switch {
 		case term == p.term:
 		case p.prefix && strings.HasPrefix(term, p.term):
 			return begun // only the last part can be a prefix
-		case c.fuzzy && near(term, p.term):
+		case c.fuzzy && !strict && near(term, p.term):
 			return misspelt
 		default:
 			return nowhere
@@ -163,6 +164,10 @@ type Finder struct {
 	filters []resolvedFilter
 
 	automata map[string]vellum.Automaton // by word: see automaton
+
+	// Memory for spans.
+	tokens []token
+	line   line
 }
 
 // taggedIDs are the ids of tags by how well a clause matches their names.
@@ -195,7 +200,7 @@ func (q *Query) For(owner record.ID, strict bool, names func(yield func(record.I
 			l := lineOf(name)
 			for i, clauses := range all {
 				for j := range clauses {
-					if fit := clauses[j].in(l); fit != nowhere {
+					if fit := clauses[j].in(l, strict); fit != nowhere {
 						set := &f.words[i][j][fit]
 						if *set == nil {
 							*set = map[record.ID]bool{}
@@ -257,7 +262,7 @@ func (f *Finder) score(r *record.Record, content func(*record.Record) string) (i
 	score := 0
 	for i := range f.q.must {
 		level := f.level(0, i, r, title, text)
-		if level == noLevel || level <= titleErrorLevel && f.strict {
+		if level == noLevel {
 			return 0, false, nil
 		}
 		score += level
@@ -269,7 +274,7 @@ func (f *Finder) score(r *record.Record, content func(*record.Record) string) (i
 func (f *Finder) level(of, i int, r *record.Record, title, text line) int {
 	c := &[2][]clause{f.q.must, f.q.not}[of][i]
 	tags := &f.words[of][i]
-	in := c.in(title)
+	in := c.in(title, f.strict)
 	for fit := exactly; fit > in; fit-- {
 		if has(r.Tags, tags[fit]) {
 			in = fit
@@ -281,7 +286,7 @@ func (f *Finder) level(of, i int, r *record.Record, title, text line) int {
 	if in == begun {
 		return titlePrefixLevel
 	}
-	switch also := c.in(text); {
+	switch also := c.in(text, f.strict); {
 	case also == exactly:
 		return textLevel
 	case also == begun:

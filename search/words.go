@@ -189,14 +189,14 @@ func leftOut(r rune) bool {
 // near reports whether at most one typing error turns a into b: a character left out, added or changed, or two adjacent ones
 // exchanged. The first character must be right.
 func near(a, b string) bool {
-	if d := len(a) - len(b); d > utf8.UTFMax || d < -utf8.UTFMax {
+	if d := len(a) - len(b); d > utf8.UTFMax || d < -utf8.UTFMax || a == "" || b == "" || a[0] != b[0] {
 		return false
 	}
 	x, y := []rune(a), []rune(b)
 	if len(x) > len(y) {
 		x, y = y, x
 	}
-	if len(x) == 0 || x[0] != y[0] || len(y)-len(x) > 1 {
+	if x[0] != y[0] || len(y)-len(x) > 1 {
 		return false
 	}
 	i := 0
