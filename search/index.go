@@ -109,7 +109,8 @@ type Index struct {
 	state   State
 	moved   chan struct{} // closed when the state changes
 
-	asked      atomic.Bool   // whether there was a search since memory was last released
+	asked      atomic.Bool // whether there was a search since memory was last released
+	flooded    atomic.Bool   // whether searches leave time to writers
 	searched   atomic.Int64  // when there last was one, in nanoseconds
 	flood      chan struct{} // many changes arrived at once
 	hurry      chan struct{} // a caller is waiting for the index to catch up
@@ -222,11 +223,19 @@ func (x *Index) Turn(ctx context.Context) (done func(), err error) {
 	if err := x.turns.take(ctx); err != nil {
 		return nil, err
 	}
-	return x.turns.give, nil
+	begun := time.Now()
+	return func() {
+		if x.flooded.Load() {
+			time.AfterFunc(time.Since(begun), x.turns.give) // the next one waits as long as this one took
+		} else {
+			x.turns.give()
+		}
+	}, nil
 }
 
-// leaveCore is whether searches leave one core to others.
+// leaveCore is whether searches leave one core to others, and time on the other cores.
 func (x *Index) leaveCore(leave bool) {
+	x.flooded.Store(leave)
 	cores := max(2, runtime.GOMAXPROCS(0))
 	if leave {
 		cores--

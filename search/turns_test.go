@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/matryer/is"
 )
@@ -45,5 +46,28 @@ func TestTurns(t *testing.T) {
 		leave()
 		is.True(errors.Is(turns.take(gone), context.Canceled))
 		is.Equal(len(turns.waiting), 0)
+	})
+}
+
+// While many changes arrive, a search waits for as long as the one before it took.
+func TestTurnsLeaveTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		is := is.New(t)
+		x := New(Options{})
+		for flooded, pause := range map[bool]time.Duration{false: 0, true: time.Second} {
+			x.leaveCore(flooded)
+			x.turns.allow(1)
+			done, err := x.Turn(t.Context())
+			is.NoErr(err)
+			time.Sleep(time.Second) // of the test's clock
+			done()
+			ended := time.Now()
+			done, err = x.Turn(t.Context())
+			is.NoErr(err)
+			is.Equal(time.Since(ended), pause)
+			x.leaveCore(false)
+			done()
+		}
 	})
 }

@@ -240,7 +240,13 @@ func listRecords(k *record.Kind) func(*web.Request) error {
 		}
 		brief := (&web.Arguments{Values: args}).Flag("brief")
 		q.Brief, q.Borrow, q.Most = brief != nil && *brief, true, web.PageBytes
+		done := func() {}
+		if q.Text != "" {
+			done = takeTurn(c)
+		}
+		defer done()
 		return c.RespondShort(http.StatusOK, web.PageBytes, func(dst []byte, room int) ([]byte, error) {
+			defer done()
 			q := q
 			q.Room = room
 			err := ViewWithIndex(c, q.Text != "", func(tx *kv.Tx, look IndexLookup) error {

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"kist/httpapi/web"
@@ -53,6 +54,16 @@ func ViewWithIndex(c *web.Request, asks bool, fn func(*kv.Tx, IndexLookup) error
 	return err
 }
 
+// takeTurn waits until this search may run. The caller calls done when it has read what it needs, before it sends that, and
+// may call it again. Waiting comes before the memory for an answer, which writers need too.
+func takeTurn(c *web.Request) (done func()) {
+	done, err := c.Site.Search.Turn(c.R.Context())
+	if err != nil {
+		panic(http.ErrAbortHandler) // the client is gone
+	}
+	return sync.OnceFunc(done)
+}
+
 // viewWithRecentIndex is ViewWithIndex while the client is still waiting.
 func viewWithRecentIndex(c *web.Request, asks bool, fn func(*kv.Tx, IndexLookup) error) error {
 	without := func() error {
@@ -61,11 +72,6 @@ func viewWithRecentIndex(c *web.Request, asks bool, fn func(*kv.Tx, IndexLookup)
 	if !asks {
 		return without()
 	}
-	done, err := c.Site.Search.Turn(c.R.Context())
-	if err != nil {
-		return err
-	}
-	defer done()
 	ctx, cancel := context.WithTimeout(c.R.Context(), searchWait)
 	defer cancel()
 	for ctx.Err() == nil {
@@ -239,7 +245,10 @@ func searchAll(c *web.Request) error {
 	if err != nil {
 		return err
 	}
-	return c.RespondLarge(http.StatusOK, web.PageBytes, func(dst []byte) ([]byte, error) {
+	done := takeTurn(c)
+	defer done()
+	return c.RespondShort(http.StatusOK, web.PageBytes, func(dst []byte, room int) ([]byte, error) {
+		defer done()
 		err := ViewWithIndex(c, true, func(tx *kv.Tx, look IndexLookup) error {
 			finder := text.For(c.Owner(), true, catalog.TagNames(tx, c.Owner()))
 			hits, complete, err := searchHits(c, tx, finder, kind, look)
@@ -253,6 +262,7 @@ func searchAll(c *web.Request) error {
 			total := hits.Total()
 			page := hits.Page(after, limit+1)
 			next := ""
+			read := 0
 			if len(page) > limit {
 				page = page[:limit]
 				next = writeHit(print, page[limit-1])
@@ -270,6 +280,9 @@ func searchAll(c *web.Request) error {
 				}
 				if err != nil {
 					return err
+				}
+				if read += len(r.Body); room > 0 && read > room {
+					return catalog.ErrLong
 				}
 				if len(dst) > first {
 					dst = append(dst, ',')
