@@ -109,7 +109,7 @@ type Index struct {
 	state   State
 	moved   chan struct{} // closed when the state changes
 
-	asked      atomic.Bool // whether there was a search since memory was last released
+	asked      atomic.Bool   // whether there was a search since memory was last released
 	flooded    atomic.Bool   // whether searches leave time to writers
 	searched   atomic.Int64  // when there last was one, in nanoseconds
 	flood      chan struct{} // many changes arrived at once

@@ -557,6 +557,33 @@ func TestSettled(t *testing.T) {
 	is.Equal(len(l.find(ann, fmt.Sprint(largeBuild-1), true)), 1)
 }
 
+// tidied waits until the index is one segment and rests.
+func (l *library) tidied() {
+	l.Helper()
+	for segments := 0; segments != 1; {
+		<-l.relaxed
+		v, ok := l.x.View(l.Context())
+		if !ok {
+			l.Fatalf("the index is not ready: %+v", l.x.State())
+		}
+		segments = len(v.snap.Segments())
+		v.Close()
+	}
+}
+
+// Memory that searches took is given back while nothing changes.
+func TestRestAfterSearches(t *testing.T) {
+	l := newLibrary(t)
+	ann := l.user("ann")
+	l.open(func(o *Options) { o.idle = 10 * time.Millisecond })
+	l.ready()
+	<-l.relaxed // the first rest
+	for range 3 {
+		l.find(ann, "boat", true)
+		<-l.relaxed
+	}
+}
+
 // When nothing changes, many small segments become one; who writes meanwhile does not wait for that.
 func TestTidy(t *testing.T) {
 	is := is.New(t)
@@ -569,13 +596,7 @@ func TestTidy(t *testing.T) {
 		}
 		l.caught()
 	}
-	for segments := 0; segments != 1; {
-		<-l.relaxed
-		v, ok := l.x.View(t.Context())
-		is.True(ok)
-		segments = len(v.snap.Segments())
-		v.Close()
-	}
+	l.tidied()
 	is.Equal(len(l.find(ann, "boat", true)), 3*tidyFrom)
 	l.add(ann, record.Notes, `{"title":"Boat","content":""}`)
 	l.caught()
