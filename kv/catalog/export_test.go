@@ -13,7 +13,10 @@ const (
 	SharedOver   = sharedOver
 )
 
-var Bookmark = bookmark
+var (
+	Bookmark   = bookmark
+	FlushViews = flushViews
+)
 
 // SharedSize is how many bytes of records are cached by slug.
 func SharedSize(s *kv.Store) int64 { return sharedCache.Of(s).size.Load() }

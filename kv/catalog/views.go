@@ -241,6 +241,12 @@ func Seen(s *kv.Store, r *record.Record, v record.Visit) error {
 		visitLater(s, r, v)
 		return nil
 	}
+	return seenLimited(s, r, v)
+}
+
+// seenLimited is Seen for an item with a limit. A function of its own keeps v of Seen off
+// the heap.
+func seenLimited(s *kv.Store, r *record.Record, v record.Visit) error {
 	var verdict error
 	err := s.Update(func(tx *kv.Tx) error {
 		now, err := RecordRows.Get(tx.Tx, r.Key())

@@ -12,7 +12,10 @@ import (
 	"kist/kv"
 	"kist/kv/catalog"
 	"kist/kv/kvtest"
+	"kist/kv/people"
 	"kist/kv/record"
+	"kist/kv/repair"
+	"kist/kv/tables"
 )
 
 // visits reads all visits of a record.
@@ -246,4 +249,69 @@ func TestVisitsInMemory(t *testing.T) {
 	}
 	is.Equal(sum, int64(100_000))
 	kvtest.View(t, s, kvtest.Audit)
+}
+
+// Visits that could not be written are written later, with those that came meanwhile.
+func TestVisitsAreGivenBack(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := kvtest.Open(t)
+	u := kvtest.User(t, s, "ann")
+	r := kvtest.Add(t, s, u.ID, record.Notes, `{"content":"a","isPublic":true,"logVisits":true}`)
+	other := kvtest.Add(t, s, u.ID, record.Notes, `{"content":"b","isPublic":true}`)
+	for range 3 {
+		seen(t, s, r, record.Visit{Device: record.Phone, Referrer: "a.example"})
+		seen(t, s, other, record.Visit{})
+		_, giveBack := catalog.FlushViews(s)
+		seen(t, s, r, record.Visit{Device: record.Desktop, Referrer: "b.example"})
+		if giveBack != nil { // otherwise the store has just flushed
+			giveBack()
+		}
+	}
+	is.NoErr(s.Flush())
+	write, _ := catalog.FlushViews(s)
+	is.True(write == nil)
+	v := visits(t, s, r)
+	var views, a, b int64
+	for _, d := range v.Days { // there are two if it is midnight
+		views, a, b = views+d.Views(), a+d.Hosts["a.example"], b+d.Hosts["b.example"]
+	}
+	is.Equal([]int64{views, a, b, int64(len(v.Log))}, []int64{6, 3, 3, 6})
+	kvtest.View(t, s, func(tx *kv.Tx) error {
+		is.Equal(kvtest.Viewed(tx, r)[0], int64(6))
+		is.Equal(kvtest.Viewed(tx, other)[0], int64(3))
+		return kvtest.Audit(tx)
+	})
+}
+
+// A repair keeps visits and the activity, but not the visits of lost records.
+func TestRepairOfVisits(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	dir := filepath.Join(t.TempDir(), "data")
+	s := kvtest.OpenAt(t, dir, nil)
+	u := kvtest.User(t, s, "ann")
+	var all []*record.Record
+	for i := range 2 {
+		r := kvtest.Add(t, s, u.ID, record.Notes, fmt.Sprintf(`{"content":"%d","isPublic":true,"logVisits":true}`, i))
+		seen(t, s, r, record.Visit{Referrer: "a.example"})
+		all = append(all, r)
+	}
+	is.NoErr(s.Flush())
+	kvtest.Update(t, s, func(tx *kv.Tx) error { return tx.Put(kvtest.Bucket("record"), all[0].Key(), []byte("damaged")) })
+	is.NoErr(s.Close())
+	_, err := repair.Repair(dir, repair.RepairOptions{Schema: tables.All})
+	is.NoErr(err)
+	s = kvtest.OpenAt(t, dir, nil)
+	v := visits(t, s, all[0])
+	is.Equal(len(v.Days)+len(v.Log), 0)
+	v = visits(t, s, all[1])
+	is.Equal(len(v.Log), 1)
+	is.Equal(v.Days[0].Hosts["a.example"], int64(1))
+	kvtest.View(t, s, func(tx *kv.Tx) error {
+		p, err := people.ActivityOf(tx, u.ID, nil, 10)
+		is.NoErr(err)
+		is.Equal(len(p.Rows), 2) // both were shared
+		return kvtest.Audit(tx)
+	})
 }

@@ -125,6 +125,9 @@ const maxHost = 253
 // ReferringHost is the host in a Referer header, in lower case and without a port; "" if
 // the header does not name a web page.
 func ReferringHost(referer string) string {
+	if referer == "" { // usually
+		return ""
+	}
 	u, err := url.Parse(referer)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" {
 		return ""
