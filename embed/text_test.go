@@ -66,6 +66,20 @@ func TestLanguagesAgree(t *testing.T) {
 	}
 }
 
+// The English has none of the words that make readers stop.
+func TestPlainEnglish(t *testing.T) {
+	odd := regexp.MustCompile(`(?i)\b(shut|kin|as it is|whoever|come in|go on|anew|at once|user name|address of)\b`)
+	for group, messages := range texts()[English] {
+		for name, m := range messages {
+			for _, text := range m {
+				if found := odd.FindString(text); found != "" {
+					t.Errorf("%s.%s says %q: %s", group, name, found, text)
+				}
+			}
+		}
+	}
+}
+
 func placeholders(text string) []string {
 	return slices.Compact(slices.Sorted(slices.Values(placeholder.FindAllString(text, -1))))
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chromedp/cdproto/emulation"
 	cdpnet "github.com/chromedp/cdproto/network"
 	"github.com/chromedp/chromedp"
 	"github.com/matryer/is"
@@ -21,7 +22,7 @@ func TestBrowserLanguage(t *testing.T) {
 	b.open("/account")
 	is.Equal(b.js(`document.documentElement.lang + ' ' + document.documentElement.dir`), "en ltr")
 	b.js(`(() => { const s = document.querySelector('[name=language]'); s.value = 'de'; s.form.requestSubmit(); })()`)
-	b.until(`document.documentElement.lang === 'de' && document.querySelector('#main h1')?.textContent === 'Konto'`)
+	b.until(`document.documentElement?.lang === 'de' && document.querySelector('#main h1')?.textContent === 'Konto'`)
 	is.Equal(b.get("/api/v1/me").text("data.language"), "de")
 
 	b.open("/")
@@ -40,6 +41,15 @@ func TestBrowserLanguage(t *testing.T) {
 	b.says("Notiz hinzugefügt.")
 	b.open("/files?folder=none")
 	b.shows("Keine Treffer")
+
+	b.do(emulation.SetDeviceMetricsOverride(320, 640, 1, true)) // longer words fit a telephone
+	for _, path := range []string{"/", "/files", "/account", "/keys", "/upload-requests", "/webhooks", "/admin", "/import", "/tags"} {
+		b.open(path)
+		if wide := b.js(`document.documentElement.scrollWidth`).(float64); wide > 320 {
+			t.Errorf("%s is %.0f pixels wide", path, wide)
+		}
+	}
+	b.do(emulation.ClearDeviceMetricsOverride())
 
 	v := b.profile()
 	v.do(cdpnet.SetExtraHTTPHeaders(cdpnet.Headers{"Accept-Language": "de-AT,de;q=0.9,en;q=0.8"}), chromedp.Navigate(b.url+"/v/"+slug))
