@@ -277,8 +277,8 @@ func (h *behind) applyLoop() {
 	}
 }
 
-// watch is called every flushEvery. It begins to compact the working copy when that is
-// worth it and there were few commits for a while.
+// watch is called every flushEvery. When there were few commits for a while, it has old
+// logs compressed, and begins to compact the working copy if that is worth it.
 func (h *behind) watch() {
 	if h.ticks++; h.ticks < compactTicks {
 		return
@@ -286,7 +286,13 @@ func (h *behind) watch() {
 	now := h.version.Load()
 	few := now-h.seen < compactTicks*compactCalm
 	h.seen, h.ticks = now, 0
-	if !few || h.compaction.Load() != nil || h.failure() != nil || !workcopy.Loose(h.s.bolt.Load()) {
+	if !few {
+		return
+	}
+	if err := h.s.between(func() error { return h.s.gen.shorten(h.s) }); err != nil && !errors.Is(err, ErrClosed) {
+		h.s.log.Error("cannot start a new part of the journal; continuing with the current one", "error", err)
+	}
+	if h.compaction.Load() != nil || h.failure() != nil || !workcopy.Loose(h.s.bolt.Load()) {
 		return
 	}
 	h.compaction.Store(&compaction{})
@@ -364,7 +370,8 @@ func (h *behind) replace(db *bolt.DB) (old *bolt.DB, err error) {
 		if err := h.drain(); err != nil {
 			return err
 		}
-		for _, m := range h.compaction.Load().lots {
+		c := h.compaction.Load()
+		for _, m := range c.lots {
 			if err := db.Update(func(b *bolt.Tx) error { return m.Apply(b, h.s.buckets) }); err != nil {
 				return err
 			}
@@ -372,8 +379,8 @@ func (h *behind) replace(db *bolt.DB) (old *bolt.DB, err error) {
 		if err := os.Rename(h.copyPath()+".new", h.copyPath()); err != nil { // not every system can replace an open file
 			return err
 		}
-		h.compaction.Store(nil)
 		old = h.s.bolt.Swap(db)
+		c.begun, c.lots = false, nil
 		return nil
 	}); err != nil {
 		return nil, errors.Join(err, db.Close(), workcopy.Remove(h.copyPath()+".new"))

@@ -152,6 +152,30 @@ func TestCompact(t *testing.T) {
 	is.NoErr(s.Close())
 }
 
+// A compaction ends when nobody reads the former working copy any more; another one may
+// only begin then.
+func TestCompactingEnds(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := kvtest.Open(t)
+	kvtest.User(t, s, "ann")
+	first := kv.Bolt(s)
+	var ended <-chan error
+	kvtest.View(t, s, func(*kv.Tx) error {
+		ended = kv.BeginCompaction(s)
+		for kv.Bolt(s) == first {
+			runtime.Gosched()
+		}
+		kvtest.User(t, s, "bob")
+		is.NoErr(drain(s))
+		is.True(kv.Compacting(s))
+		return nil
+	})
+	is.NoErr(<-ended)
+	is.True(!kv.Compacting(s))
+	kvtest.View(t, s, kvtest.Audit)
+}
+
 // A stop, or many commits, end a compaction, which leaves no file.
 func TestCompactGivesUp(t *testing.T) {
 	t.Parallel()
@@ -229,4 +253,50 @@ func TestWorkingCopyFails(t *testing.T) {
 			is.Equal(notes, 0)
 		})
 	}
+}
+
+// A log that has ended is compressed in a quiet time, although a start needs it. The store
+// starts from it after a clean stop, after a kill and in a copy.
+func TestShorten(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	dir := filepath.Join(t.TempDir(), "data")
+	s := kvtest.OpenAt(t, dir, nil)
+	u := kvtest.User(t, s, "ann")
+	for range 40 {
+		kvtest.Update(t, s, func(tx *kv.Tx) error {
+			for i := range 100 {
+				if _, err := catalog.Add(tx, u.ID, record.Notes, kvtest.Form(t, record.Notes, fmt.Sprintf(`{"title":"note %d","content":"c","tags":["t"]}`, i)), nil, ""); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	is.NoErr(kv.Shorten(s))
+	text, err := os.ReadFile(filepath.Join(dir, "journal", "log-0000000000000000"))
+	is.NoErr(err)
+	is.Equal(text[11], byte(2)) // the layout of a compressed log
+	snaps, err := filepath.Glob(filepath.Join(dir, "journal", "snap-*"))
+	is.NoErr(err)
+	is.Equal(len(snaps), 0)
+	kvtest.Add(t, s, u.ID, record.Notes, `{"content":"last"}`)
+	var want map[string]string
+	kvtest.View(t, s, func(tx *kv.Tx) error { want = kvtest.Dump(tx); return nil })
+	killed := kvtest.CopyOf(t, s)
+	kvtest.View(t, killed, kvtest.Audit)
+	kvtest.View(t, killed, func(tx *kv.Tx) error {
+		now := kvtest.Dump(tx)
+		for key, value := range want {
+			if !strings.HasPrefix(key, "meta") && now[key] != value {
+				t.Fatalf("%q is %q, not %q", key, now[key], value)
+			}
+		}
+		return nil
+	})
+	is.NoErr(s.Close())
+	s, err = kv.Open(dir, kv.Options{Schema: tables.All, Rebuild: func() (func(float64), error) { return nil, errors.New("rebuilt") }})
+	is.NoErr(err)
+	kvtest.View(t, s, kvtest.Audit)
+	is.NoErr(s.Close())
 }

@@ -70,6 +70,33 @@ func Compact(s *Store, during func()) error {
 	return err
 }
 
+// BeginCompaction compacts the working copy as the store does on its own; the result comes
+// when the former copy is closed.
+func BeginCompaction(s *Store) <-chan error {
+	s.behind.compaction.Store(&compaction{})
+	result := make(chan error, 1)
+	s.work.Go(func() { result <- s.behind.compact() })
+	return result
+}
+
+// Compacting reports whether a compaction has not ended.
+func Compacting(s *Store) bool { return s.behind.compaction.Load() != nil }
+
+// Shorten ends the current log, which is not too short, and returns when the old ones are
+// compressed.
+func Shorten(s *Store) error {
+	var written chan struct{}
+	err := s.between(func() error {
+		err := s.gen.shorten(s)
+		written = s.gen.written
+		return err
+	})
+	if err == nil && written != nil {
+		<-written
+	}
+	return err
+}
+
 func Between(s *Store, fn func() error) error { return s.between(fn) }
 
 func CheckDiskSpace(s *Store) { s.space.check() }

@@ -24,10 +24,46 @@ type generation struct {
 	size  int64 // approximate size of the newest snapshot in bytes
 	begun time.Time
 	from  uint64     // the number of the record it begins after
+	ended int64      // bytes of its logs without the current one; of earlier runs, as they were on the disk at the start
 	retry time.Time  // no attempt before this time, because the last one failed
 	busy  chan int64 // receives the size of the snapshot being written, 0 if it failed
 
 	written chan struct{} // closed when the latest snapshot is written or has failed
+}
+
+// packBytes is how long a log must be before it is worth ending, so that it can be
+// compressed.
+const packBytes = 1 << 20
+
+// shorten ends the current log if it is long, and has the ended logs compressed. The
+// committer calls it between commits, in quiet times.
+func (g *generation) shorten(s *Store) error {
+	_, end := s.journal.End()
+	if g.busy != nil || g.due || end < packBytes || s.space.None() || time.Now().Before(g.retry) {
+		return nil
+	}
+	if err := s.journal.Begin(s.state); err != nil {
+		g.retry = time.Now().Add(snapshotRetry)
+		return err
+	}
+	at := s.state
+	busy, written := make(chan int64, 1), make(chan struct{})
+	g.busy, g.written = busy, written
+	g.ended += end
+	size := max(g.size, 1) // 0 would be a failed snapshot
+	s.work.Go(func() {
+		defer close(written)
+		s.pack(at)
+		busy <- size
+	})
+	return nil
+}
+
+// pack compresses the logs that ended before the state.
+func (s *Store) pack(at journal.State) {
+	if err := s.journal.Pack(s.stopping, at); err != nil && s.stopping.Err() == nil {
+		s.log.Warn("cannot compress old logs; they stay as they are", "error", err)
+	}
 }
 
 // renew begins a new generation if one is due. The committer calls it between
@@ -51,7 +87,7 @@ func (g *generation) renew(s *Store) {
 	switch {
 	case now.Before(g.retry):
 		return
-	case g.due, end >= max(generationBytes, g.size), now.Sub(g.begun) >= generationEvery && s.state.Seq > g.from:
+	case g.due, g.ended+end >= max(generationBytes, g.size), now.Sub(g.begun) >= generationEvery && s.state.Seq > g.from:
 	default:
 		return
 	}
@@ -67,7 +103,7 @@ func (g *generation) renew(s *Store) {
 		return
 	}
 	at := s.state
-	g.due, g.begun, g.from = false, now, at.Seq
+	g.due, g.begun, g.from, g.ended = false, now, at.Seq, 0
 	busy, written := make(chan int64, 1), make(chan struct{})
 	g.busy, g.written = busy, written
 	s.work.Go(func() {
@@ -87,9 +123,7 @@ func (s *Store) snapshot(v view, at journal.State) int64 {
 		err = s.journal.Prune()
 	}
 	if err == nil {
-		if err := s.journal.Pack(s.stopping, at); err != nil && s.stopping.Err() == nil {
-			s.log.Warn("cannot compress old logs; they stay as they are", "error", err)
-		}
+		s.pack(at)
 	}
 	if err != nil {
 		if s.stopping.Err() == nil {

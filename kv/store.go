@@ -181,6 +181,9 @@ func (s *Store) open() error {
 		err = s.space.open(s.dir)
 	}
 	if err == nil {
+		s.gen.ended, err = j.Ended()
+	}
+	if err == nil {
 		err = s.prepare()
 	}
 	if err == nil {

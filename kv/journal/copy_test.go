@@ -71,6 +71,13 @@ func liveCopies(t *testing.T, f, read Folder, copies int64) {
 				continue
 			}
 			clock.add(30 * time.Hour)
+			if n%50 > 0 { // logs are compressed with a newer snapshot or without one
+				if err := errors.Join(j.Begin(b.State), j.Pack(t.Context(), b.State)); err != nil {
+					t.Errorf("compressing: %v", err)
+					return
+				}
+				continue
+			}
 			if err := errors.Join(j.Begin(b.State), j.Snapshot(t.Context(), b.State, format, b.all()), j.Prune(), j.Pack(t.Context(), b.State)); err != nil {
 				t.Errorf("new generation: %v", err)
 				return

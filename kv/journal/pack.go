@@ -104,8 +104,7 @@ func unpack(b, prefix, packed []byte) ([]byte, error) {
 	return b, nil
 }
 
-// Pack compresses, one after another, the logs that ended before the state; the
-// state must have a snapshot. Each log keeps its name. The new file replaces it
+// Pack compresses, one after another, the logs that ended before the state. Each log keeps its name. The new file replaces it
 // when complete, so that a reader of the old one can read it to its end. Pack
 // takes a quarter of one core and about a megabyte of memory. It skips logs
 // that cannot be read completely.

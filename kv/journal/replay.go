@@ -144,24 +144,47 @@ func (j *Journal) Watch(read func(bytes int64)) { j.files.onRead = read }
 
 // Ahead is how many bytes Replay reads if the newest snapshot is whole.
 func (j *Journal) Ahead() (int64, error) {
-	g, err := j.files.list()
+	snap, logs, err := j.files.newest()
 	if err != nil {
 		return 0, err
 	}
+	return j.files.total(append(snap, logs...)), nil
+}
+
+// Ended is how many bytes the logs after the newest snapshot have, without the last one.
+func (j *Journal) Ended() (int64, error) {
+	_, logs, err := j.files.newest()
+	if err != nil {
+		return 0, err
+	}
+	return j.files.total(logs[:max(0, len(logs)-1)]), nil
+}
+
+// newest returns the names of the newest snapshot, if there is one, and of the logs
+// after it.
+func (s *files) newest() (snap, logs []string, err error) {
+	g, err := s.list()
+	if err != nil {
+		return nil, nil, err
+	}
 	var from uint64
-	var names []string
 	if n := len(g.snaps); n > 0 {
 		from = g.snaps[n-1]
-		names = append(names, fileName(snapName, from))
+		snap = []string{fileName(snapName, from)}
 	}
 	at, _ := slices.BinarySearch(g.logs, from)
-	var total int64
-	for _, name := range append(names, g.names(logName, g.logs[at:])...) {
-		if _, size, err := j.files.measure(name); err == nil { // Replay reports a file that cannot be read
+	return snap, g.names(logName, g.logs[at:]), nil
+}
+
+// total is the size of files in bytes, without those that cannot be read: Replay reports
+// them.
+func (s *files) total(names []string) (total int64) {
+	for _, name := range names {
+		if _, size, err := s.measure(name); err == nil {
 			total += size
 		}
 	}
-	return total, nil
+	return total
 }
 
 // lacks returns the error for a missing log that follows a state.
