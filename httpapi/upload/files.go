@@ -326,9 +326,37 @@ func fileForm(form *record.Form, p Part, kept *blobs.Kept, first bool) *record.F
 	return &one
 }
 
-// formBuffers are between a connection and multipart.Reader, which reads 4 KiB at a time: one system
-// call for each of those would take longer than everything else about a large upload.
-var formBuffers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, 256<<10) }}
+// longBody reads a body in large pieces once it turns out to be long: multipart.Reader reads 4 KiB at
+// a time, and a system call for each of those would take longer than everything else about a large
+// upload. Many small uploads at a time take no large buffers.
+type longBody struct {
+	r      io.Reader
+	n      int64         // bytes read so far
+	buffer *bufio.Reader // around r, once the body is long
+}
+
+const longFrom = 1 << 20 // bytes
+
+var bodyBuffers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, 256<<10) }}
+
+func (b *longBody) Read(p []byte) (int, error) {
+	if b.buffer == nil && b.n >= longFrom {
+		b.buffer = bodyBuffers.Get().(*bufio.Reader)
+		b.buffer.Reset(b.r)
+		b.r = b.buffer
+	}
+	n, err := b.r.Read(p)
+	b.n += int64(n)
+	return n, err
+}
+
+// release gives the buffer back. Nothing may be read any more.
+func (b *longBody) release() {
+	if b.buffer != nil {
+		b.buffer.Reset(nil) // the pool must not keep the request
+		bodyBuffers.Put(b.buffer)
+	}
+}
 
 var errMultipart = &record.Error{Fault: record.Malformed, Code: "malformed", Text: "The multipart body cannot be read."}
 
@@ -346,13 +374,9 @@ func ReadMultipart(c *web.Request, m *UploadBudget) (parts []Part, fields field.
 	if m.File < whole/MaxParts-MaxTexts {
 		whole = (m.File + MaxTexts) * MaxParts
 	}
-	buffer := formBuffers.Get().(*bufio.Reader)
-	buffer.Reset(c.LimitBody(whole))
-	defer func() {
-		buffer.Reset(nil) // the pool must not keep the request
-		formBuffers.Put(buffer)
-	}()
-	from := &endDetector{r: buffer}
+	body := &longBody{r: c.LimitBody(whole)}
+	defer body.release()
+	from := &endDetector{r: body}
 	in := multipart.NewReader(from, params["boundary"])
 	fields = field.Object{}
 	texts := 0
