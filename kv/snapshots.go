@@ -24,7 +24,7 @@ type generation struct {
 	size  int64 // approximate size of the newest snapshot in bytes
 	begun time.Time
 	from  uint64     // the number of the record it begins after
-	ended int64      // bytes of its logs without the current one; of earlier runs, as they were on the disk at the start
+	ended int64      // bytes of its logs on the disk, without the current one
 	retry time.Time  // no attempt before this time, because the last one failed
 	busy  chan int64 // receives the size of the snapshot being written, 0 if it failed
 
@@ -79,6 +79,9 @@ func (g *generation) renew(s *Store) {
 				g.due, g.retry = true, now.Add(snapshotRetry)
 			} else {
 				g.size = size
+			}
+			if ended, err := s.journal.Ended(); err == nil { // compressed logs have become shorter
+				g.ended = ended
 			}
 		default:
 			return
