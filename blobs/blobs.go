@@ -12,6 +12,9 @@
 // A crash in between leaves a blob without a record, which [Store.Sweep]
 // removes. It never leaves a record without its blob.
 //
+// For small content the caller may use [Store.StageSmall] and [Stage.KeepLater].
+// Then the bytes reach stable storage with the record, and the file later.
+//
 // A kept file is immutable: it is never written to again. Its name can only be
 // removed, or moved atomically to a new file with the same content. The second
 // happens when the content is uploaded again and the bytes on disk are damaged
@@ -78,6 +81,7 @@ type Store struct {
 	// reread is rereadLimit, except in tests.
 	reread int64
 
+	later   later
 	small   smallCache
 	proven  proven
 	checks  checks
@@ -103,6 +107,8 @@ func newStore(root *os.Root, reading bool) *Store {
 	}
 	s.Damaged.forget = s.forget
 	s.checks.check = s.check
+	s.later.all, s.later.syncAll = settleAll, disk.SyncAll
+	s.later.wake, s.later.end = make(chan struct{}, 1), make(chan struct{})
 	return s
 }
 
@@ -170,7 +176,12 @@ func openStore(dir, cache string) (*Store, error) {
 		_ = s.closeFolders()
 		return nil, err
 	}
-	s.unnamed = canLink(s)
+	if s.unnamed = canLink(s); s.unnamed {
+		if s.later.top, err = root.Open("."); err != nil {
+			_ = s.closeFolders()
+			return nil, fmt.Errorf("blobs: opening the folder: %w", err)
+		}
+	}
 	return s, nil
 }
 
@@ -297,17 +308,22 @@ func (s *Store) recover() error {
 	return nil
 }
 
-// Close closes the store and waits for the background check to end. Files that
-// Get returned stay readable.
+// Close settles what KeepLater has left, closes the store and waits for its
+// background work to end. Files that Get returned stay readable.
 func (s *Store) Close() error {
 	s.checks.stop()
-	if err := s.closeFolders(); err != nil {
-		return fmt.Errorf("blobs: closing the folder: %w", err)
+	s.later.stop()
+	err := s.Settle()
+	if failed := s.closeFolders(); failed != nil {
+		err = errors.Join(err, fmt.Errorf("blobs: closing the folder: %w", failed))
 	}
-	return nil
+	return err
 }
 
 func (s *Store) closeFolders() error {
+	if s.later.top != nil {
+		_ = s.later.top.Close() // it was only read
+	}
 	if s.uploads == s.root {
 		return s.root.Close()
 	}

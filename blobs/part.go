@@ -150,6 +150,9 @@ func (s *Store) Adopt(size int64, state []byte) (*Kept, error) {
 		err = fmt.Errorf("blobs: %s has another size: %w", kept.Ref, fs.ErrNotExist)
 	}
 	if err == nil {
+		err = s.syncSmall(kept.Ref, size)
+	}
+	if err == nil {
 		var folder *os.File
 		if folder, err = s.root.folderFor(kept.Ref); err == nil {
 			err = s.steps.do("sync folder", func() error { return disk.SyncFolder(folder) })

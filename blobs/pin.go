@@ -12,7 +12,9 @@ import (
 // only; after a crash only the records say what is referred to.
 type Kept struct {
 	Ref     Ref
-	Size    int64 // in bytes
+	Size    int64  // in bytes
+	Bytes   []byte // the content, if the record's commit must carry it: see Stage.KeepLater
+	store   *Store
 	release func()
 }
 

@@ -39,9 +39,10 @@ var copyBuffers = sync.Pool{New: func() any { return new(copyBuffer) }}
 // nothing on disk after Drop. One goroutine at a time may use it.
 type Stage struct {
 	store    *Store
-	file     *os.File
-	temp     string // the file's name in tempFolder, empty if it has none
-	part     string // the file's name in partFolder, for content that arrives in pieces
+	file     *os.File // nil while the content is in memory: see StageSmall
+	held     []byte   // the content then
+	temp     string   // the file's name in tempFolder, empty if it has none
+	part     string   // the file's name in partFolder, for content that arrives in pieces
 	hash     hash.Hash
 	size     int64
 	flushing int64 // how many bytes the system was told to start writing to disk
@@ -56,19 +57,24 @@ var (
 // Stage begins to take in new content.
 func (s *Store) Stage() (*Stage, error) {
 	st := &Stage{store: s, hash: sha256.New()}
+	return st, st.open()
+}
+
+// open makes the file of the stage.
+func (st *Stage) open() error {
 	open := st.openNamed
-	if s.unnamed {
+	if st.store.unnamed {
 		open = st.openUnnamed
 	}
-	err := s.steps.do("create", open)
+	err := st.store.steps.do("create", open)
 	if err == nil {
 		err = st.file.Chmod(0o600)
 	}
 	if err != nil {
 		_ = st.discard()
-		return nil, s.failing.wrap(st.folder(), "staging content", err)
+		st.err = st.store.failing.wrap(st.folder(), "staging content", err)
 	}
-	return st, nil
+	return st.err
 }
 
 // canLink reports whether content can be staged in a file without a name and
@@ -138,6 +144,16 @@ func (st *Stage) Write(p []byte) (int, error) {
 func (st *Stage) write(p []byte) (int, error) {
 	if st.err != nil {
 		return 0, st.err
+	}
+	if st.file == nil {
+		if st.size+int64(len(p)) <= SmallContent {
+			st.held = append(st.held, p...)
+			st.size += int64(len(p))
+			return len(p), nil
+		}
+		if err := st.spill(); err != nil {
+			return 0, err
+		}
 	}
 	var n int
 	err := st.store.steps.do("write", func() (err error) {
@@ -264,6 +280,7 @@ func (st *Stage) Drop() error {
 // discard closes the file and removes its name in the temporary folder, if any.
 // A part keeps its name: a failure does not lose the bytes that arrived.
 func (st *Stage) discard() error {
+	st.letGo()
 	if st.file != nil {
 		// The bytes are either synced by now or not wanted.
 		_ = st.file.Close()
@@ -298,7 +315,8 @@ func (st *Stage) released() {
 //
 // Equal content is stored once. Keep first reads an existing copy of up to 256
 // MiB. If its bytes are right, Keep uses the copy and still syncs the folder,
-// since another upload may only just have named it. If the bytes are wrong, or
+// since another upload may only just have named it. It also syncs a copy that
+// KeepLater may have made. If the bytes are wrong, or
 // the copy is larger or in quarantine, the staged bytes replace it atomically.
 // A quarantine ends after that. So the right bytes are under the name when Keep
 // returns, and uploading damaged content again repairs it.
@@ -311,6 +329,9 @@ func (st *Stage) released() {
 // caller must not hold anything that the callback waits for, such as a write
 // transaction.
 func (st *Stage) Keep() (*Kept, error) {
+	if st.err == nil && st.file == nil {
+		st.err = st.spill()
+	}
 	if st.err != nil {
 		return nil, st.err
 	}
@@ -336,7 +357,7 @@ func (st *Stage) keep(ref Ref) error {
 		return err
 	}
 	defer folder.Close()
-	if !disk.Missing(folder, ref.String()) && st.matches(ref) {
+	if !disk.Missing(folder, ref.String()) && st.matches(ref) && s.syncSmall(ref, st.size) == nil {
 		_ = st.discard() // the sweep removes a file that stays
 	} else if err := st.publish(ref, folder); err != nil {
 		return err

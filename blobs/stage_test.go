@@ -70,7 +70,7 @@ func TestOrderOfSyncs(t *testing.T) {
 		is.Equal(steps(), sequence("create", "write", "sync file", name, "sync folder")) // an existing folder
 
 		keep(t, s, second).Release()
-		is.Equal(steps(), sequence("create", "write", "sync folder")) // an existing copy
+		is.Equal(steps(), sequence("create", "write", "sync blob", "sync folder")) // an existing copy
 
 		path := filepath.Join(dir, refOf(second).path())
 		is.NoErr(os.Truncate(path, 0))
@@ -107,7 +107,7 @@ func TestOrderOfSyncs(t *testing.T) {
 		again.unnamed = s.unnamed
 		steps = recordSteps(again)
 		keep(t, again, first).Release()
-		is.Equal(steps(), sequence("create", "write", "sync folder"))
+		is.Equal(steps(), sequence("create", "write", "sync blob", "sync folder"))
 	})
 }
 

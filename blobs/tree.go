@@ -16,6 +16,16 @@ type steps struct {
 	// hook, when a test sets it, runs before each step. An error it returns is
 	// the outcome of the step.
 	hook func(step string) error
+	// about, when a test sets it, is told the path before some steps.
+	about func(path string)
+}
+
+// on is do for a step whose path the callers do not show.
+func (s *steps) on(path, step string, act func() error) error {
+	if s.about != nil {
+		s.about(path)
+	}
+	return s.do(step, act)
 }
 
 func (s *steps) do(step string, act func() error) error {
@@ -118,7 +128,7 @@ func (t *tree) syncFolder(name, step string) error {
 		return err
 	}
 	defer folder.Close()
-	return t.steps.do(step, func() error { return disk.SyncFolder(folder) })
+	return t.steps.on(name, step, func() error { return disk.SyncFolder(folder) })
 }
 
 // list returns the entries of a folder in the order of their names.

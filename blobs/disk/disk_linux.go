@@ -1,8 +1,13 @@
 package disk
 
 import (
+	"errors"
+	"fmt"
+	"io/fs"
 	"os"
+	"slices"
 	"strconv"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -29,6 +34,88 @@ func LinkUnnamed(file, folder *os.File, name string) error {
 		}
 	}
 }
+
+// WriteNew makes the file name in a folder below top, with mode 0600. The file
+// is complete when it gets its name. Nothing is synced. The folder must exist and
+// be no symbolic link; the error is fs.ErrExist when the name is taken.
+func WriteNew(top *os.File, folder, name string, b []byte) error {
+	conn, err := top.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	err = conn.Control(func(fd uintptr) { failed = writeNew(int(fd), folder, name, b) })
+	return errors.Join(err, failed)
+}
+
+// writeNew uses bare system calls: an os.File would need a dozen more.
+func writeNew(top int, folder, name string, b []byte) error {
+	dir, err := unix.Openat(top, folder, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(dir) //nolint:errcheck // it was only read
+	var info unix.Stat_t
+	if unix.Fstatat(dir, name, &info, unix.AT_SYMLINK_NOFOLLOW) == nil {
+		return fs.ErrExist
+	}
+	file, err := unix.Openat(dir, ".", unix.O_TMPFILE|unix.O_WRONLY|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(file) //nolint:errcheck // a later sync reports what was not written
+	if err := unix.Fchmod(file, 0o600); err != nil {
+		return err
+	}
+	for len(b) > 0 {
+		n, err := unix.Write(file, b)
+		if err != nil {
+			return err
+		}
+		b = b[n:]
+	}
+	return unix.Linkat(unix.AT_FDCWD, "/proc/self/fd/"+strconv.Itoa(file), dir, name, unix.AT_SYMLINK_FOLLOW)
+}
+
+// SyncAll puts everything on stable storage that was written to the file system
+// of the open file, by any program. It reports every write that has failed since
+// the file was opened. The error is errors.ErrUnsupported if this system or file
+// system may not promise that.
+func SyncAll(file *os.File) error {
+	conn, err := file.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	err = conn.Control(func(fd uintptr) {
+		if failed = errors.ErrUnsupported; reportsSync() && syncsAll(int(fd)) {
+			failed = unix.Syncfs(int(fd))
+		}
+	})
+	return errors.Join(err, failed)
+}
+
+// syncsAll reports whether syncfs waits for the disk. For FUSE, for instance, it
+// does not.
+func syncsAll(fd int) bool {
+	var s unix.Statfs_t
+	if unix.Fstatfs(fd, &s) != nil {
+		return false
+	}
+	return slices.Contains([]int64{unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.F2FS_SUPER_MAGIC}, int64(s.Type)) //nolint:unconvert // its type differs between systems
+}
+
+// reportsSync reports whether syncfs reports failed writes, as it does since
+// Linux 5.8.
+var reportsSync = sync.OnceValue(func() bool {
+	var name unix.Utsname
+	var major, minor int
+	if unix.Uname(&name) != nil {
+		return false
+	}
+	n, _ := fmt.Sscanf(unix.ByteSliceToString(name.Release[:]), "%d.%d", &major, &minor)
+	return n == 2 && (major > 5 || major == 5 && minor >= 8)
+})
 
 // Missing reports whether nothing in the folder has the name. If true, it is
 // certain; if false, it is not.
