@@ -16,6 +16,7 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
+	"kist/blobs"
 	"kist/blobs/disk"
 	"kist/kv/datadir"
 	"kist/kv/journal"
@@ -163,6 +164,9 @@ func (s *Store) load() error {
 	if harm := lastRecord(s.dir, s.buckets, done); harm != nil {
 		return errors.Join(fmt.Errorf("%w. Nothing was changed. Run kist verify --repair, which loses nothing", harm), workcopy.Remove(path+".new"))
 	}
+	if err := s.redo(done.Snapshot); err != nil {
+		return errors.Join(err, workcopy.Remove(path+".new"))
+	}
 	if err := os.Rename(path+".new", path); err != nil {
 		return fmt.Errorf("cannot put the new working copy in place: %w", err)
 	}
@@ -182,6 +186,27 @@ func (s *Store) load() error {
 		debug.FreeOSMemory() // sorting takes more memory than serving
 	}
 	return s.journal.Begin(s.state)
+}
+
+// redo writes the contents that the journal carries to their files, because the last
+// process may not have synced these. A new snapshot makes the next start skip them.
+func (s *Store) redo(from uint64) error {
+	var to *blobs.Store
+	err := s.journal.Records(from, workcopy.Carried(func(ref [32]byte, b []byte) (err error) {
+		if to == nil {
+			if to, err = blobs.OpenIn(s.dir); err != nil {
+				return err
+			}
+		}
+		return to.Redo(ref, b)
+	}))
+	if to != nil {
+		err = errors.Join(err, to.Close()) // which syncs them
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write the small files that the journal has: %w", err)
+	}
+	return nil
 }
 
 // refusal is the error of a start that cannot read the journal. It says what to do;

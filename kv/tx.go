@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"kist/blobs"
 	"kist/kv/journal"
 	"kist/kv/record"
 	"kist/kv/table"
@@ -28,6 +29,24 @@ type Tx struct {
 	write bool
 	drops uint64      // Store.drops before the transaction began; only in a View
 	after []refresher // refreshed when the transaction is committed
+
+	carried []carried
+}
+
+// carried is a content that the commit carries, and who pays for that.
+type carried struct {
+	owner record.ID
+	*blobs.Kept
+}
+
+// Carry makes the commit carry the bytes of contents that KeepLater of package blobs
+// left. The transaction that gives such a content its record must call it.
+func (tx *Tx) Carry(owner record.ID, all ...*blobs.Kept) {
+	for _, k := range all {
+		if k.Bytes != nil {
+			tx.carried = append(tx.carried, carried{owner, k})
+		}
+	}
 }
 
 // View runs fn on the committed data. Nothing that fn reads directly from the embedded
@@ -150,6 +169,8 @@ func (s *Store) commit(batch []*job) ([]*job, error) {
 	defer v.release()
 	last, seq := s.last, s.seq
 	var after []refresher
+	var contents []carried
+	volume := 0 // of contents, in bytes
 	t := s.behind.write(v)
 	rollback := func(err error) ([]*job, error) {
 		s.last, s.seq = last, seq
@@ -164,11 +185,14 @@ func (s *Store) commit(batch []*job) ([]*job, error) {
 		j.err = run(j.fn, tx)
 		now = tx.Now // see ResetClock
 		if j.err == nil {
-			after = append(after, tx.after...)
+			after, contents = append(after, tx.after...), append(contents, tx.carried...)
+			for _, c := range tx.carried {
+				volume += len(c.Bytes)
+			}
 		} else if err := t.Undo(mark); err != nil {
 			return rollback(fmt.Errorf("undo: %w", err))
 		}
-		if len(batch) < maxBatch && t.Volume() < MaxVolume && s.after == nil {
+		if len(batch) < maxBatch && t.Volume()+volume < MaxVolume && s.after == nil {
 			next := s.nextJob()
 			if next == nil && (s.crowd || n > 0) {
 				runtime.Gosched() // lets other callers hand over their jobs
@@ -200,20 +224,35 @@ func (s *Store) commit(batch []*job) ([]*job, error) {
 	s.record.Reset(s.state.Digest)
 	var changed [table.MaxBucket + 1]bool
 	var paid map[record.ID]int
+	pay := func(owner record.ID, n int) {
+		if paid == nil {
+			paid = map[record.ID]int{}
+		}
+		paid[owner] += n
+	}
+	for _, c := range contents {
+		workcopy.Carry(&s.record, c.Ref, c.Bytes)
+		pay(c.owner, len(c.Bytes))
+	}
 	for got, before := range t.Changes() {
 		s.record.Add(journal.Op(got), before)
 		if s.paid[got.Bucket] && len(got.Key) >= 16 {
-			if paid == nil {
-				paid = map[record.ID]int{}
-			}
-			paid[record.ID(got.Key[:16])] += len(got.Key) + len(got.Value)
+			pay(record.ID(got.Key[:16]), len(got.Key)+len(got.Value))
 		}
 		changed[got.Bucket] = true
 	}
 	to := journal.State{Seq: s.state.Seq + 1, Digest: s.record.Digest()}
-	err = s.journal.Append(&s.record, to)
+	write := func() error {
+		if len(contents) > 0 {
+			if err := s.journal.Carry(contents[0].Settle); err != nil {
+				return err
+			}
+		}
+		return s.journal.Append(&s.record, to)
+	}
+	err = write()
 	if workcopy.NoRoom(err) && s.space.removeBallast() {
-		err = s.journal.Append(&s.record, to)
+		err = write()
 	}
 	if err != nil {
 		return rollback(s.failed(err))

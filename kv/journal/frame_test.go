@@ -138,11 +138,11 @@ func TestNames(t *testing.T) {
 
 	m := newMemory(nil)
 	for _, name := range []string{
-		"snap-0000000000000010", "log-0000000000000010", "log-0000000000000002", "log-fffffffffffffffe", "snap-00000000000000ff",
+		"snap-0000000000000010", "log-0000000000000010", "log-0000000000000002", "log-fffffffffffffffd", "snap-00000000000000ff",
 		// Not part of the journal:
 		".new-ABC", "log-10", "log-000000000000000G", "log-00000000000000AB", "log-00000000000000010", "LOG-0000000000000001",
 		"snap-", "log-", "log-+000000000000001", "log-0x00000000000001", "log-0000_0000_0000_1", "0000000000000001", "snap-0000000000000001~",
-		RecentName,
+		RecentName, CarriedName,
 	} {
 		m.seen[name] = &inode{}
 	}
@@ -150,7 +150,7 @@ func TestNames(t *testing.T) {
 	is.NoErr(err)
 	g, err := j.files.list()
 	is.NoErr(err)
-	is.Equal(g, generations{[]uint64{0x10, 0xff}, []uint64{2, 0x10, math.MaxUint64 - 1}})
+	is.Equal(g, generations{[]uint64{0x10, 0xff}, []uint64{2, 0x10, math.MaxUint64 - 2}})
 	is.Equal(g.names(snapName, g.snaps), []string{"snap-0000000000000010", "snap-00000000000000ff"})
 	empty, err := j.Empty()
 	is.NoErr(err)

@@ -127,6 +127,8 @@ type Journal struct {
 	stale      bool   // recent may have a record that was not acknowledged
 	lost       bool   // a sync of log failed: the records in recent must be written to it again
 	wantRecent bool   // the next Append tries to make recent
+
+	carried carried
 }
 
 // extent is a part of a file.
@@ -219,7 +221,7 @@ func (j *Journal) Close() error {
 		err = errors.Join(err, f.Close())
 	}
 	if j.log != nil {
-		err = errors.Join(err, j.settle(), j.closeRecent(), j.log.Close())
+		err = errors.Join(err, j.settle(), j.closeRecent(), j.carried.end(j.files.folder), j.log.Close())
 	}
 	return errors.Join(err, j.files.folder.Close())
 }
@@ -260,7 +262,7 @@ func (s *files) list() (generations, error) {
 	var g generations
 	for _, name := range names {
 		for kind, seqs := range map[string]*[]uint64{logName: &g.logs, snapName: &g.snaps} {
-			if seq, err := strconv.ParseUint(strings.TrimPrefix(name, kind), 16, 64); err == nil && name == fileName(kind, seq) && name != RecentName {
+			if seq, err := strconv.ParseUint(strings.TrimPrefix(name, kind), 16, 64); err == nil && name == fileName(kind, seq) && name != RecentName && name != CarriedName {
 				*seqs = append(*seqs, seq)
 			}
 		}

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"bytes"
 	"errors"
 	"flag"
 	"fmt"
@@ -26,13 +27,18 @@ type history struct {
 	acked book   // what was acknowledged
 	maybe []book // states that are possible in place of acked
 
+	// unsettled are the records that carry what is nowhere else, and whether they
+	// are acknowledged.
+	unsettled map[uint64]bool
+	careless  bool // settle does nothing
+
 	one  int // one of so many steps is followed by a check
 	cuts int
 	lost []error
 }
 
 func newHistory(t *testing.T, seed uint64) *history {
-	h := &history{T: t, rnd: rand.New(rand.NewPCG(seed, 1)), clock: time.UnixMilli(1_700_000_000_000), one: 8}
+	h := &history{T: t, rnd: rand.New(rand.NewPCG(seed, 1)), clock: time.UnixMilli(1_700_000_000_000), one: 8, unsettled: map[uint64]bool{}}
 	h.disk = newMemory(h.rnd)
 	h.disk.after = h.look
 	h.begin()
@@ -57,12 +63,15 @@ func (h *history) holds(m *memory) (book, error) {
 	if err != nil {
 		return book{}, err
 	}
-	got, _, err := replay(j)
+	got, done, err := replay(j)
 	if err != nil {
 		return book{}, err
 	}
 	if err := problems(j); err != nil {
 		return book{}, fmt.Errorf("check: %w", err)
+	}
+	if err := h.carries(m, j, done); err != nil {
+		return book{}, err
 	}
 	if got.is(h.acked) {
 		return got, nil
@@ -73,6 +82,42 @@ func (h *history) holds(m *memory) (book, error) {
 		}
 	}
 	return book{}, fmt.Errorf("state %v was read, and %v acknowledged", got.State, h.acked.State)
+}
+
+// carries returns an error if the journal does not have what is nowhere else, or if
+// an older program would open it then.
+func (h *history) carries(m *memory, j *Journal, done Replayed) error {
+	has := map[string]bool{}
+	if err := j.Records(done.Snapshot, func(ops []Op) error {
+		for _, op := range ops {
+			if op.Value != nil && bytes.HasPrefix(op.Key, []byte("carried ")) {
+				has[string(op.Key)] = bytes.Equal(op.Key, op.Value)
+			}
+		}
+		return nil
+	}); err != nil {
+		return fmt.Errorf("records: %w", err)
+	}
+	for seq, acked := range h.unsettled {
+		if key := fmt.Sprintf("carried %d", seq); acked && !has[key] {
+			return fmt.Errorf("%s is lost", key)
+		}
+		if m.seen[CarriedName] == nil {
+			return errors.New("an older program would lose what the journal carries")
+		}
+	}
+	return nil
+}
+
+// settle puts on stable storage what records carry.
+func (h *history) settle() error {
+	if h.disk.fail != nil && h.rnd.IntN(4) == 0 {
+		return syscall.EIO
+	}
+	if !h.careless {
+		clear(h.unsettled)
+	}
+	return nil
 }
 
 // begin opens the folder like a new process.
@@ -92,6 +137,7 @@ func (h *history) begin() {
 	if _, _, err := replay(h.j); err != nil {
 		h.Fatal(err)
 	}
+	clear(h.unsettled) // it writes what the journal carries
 	h.maybe = append(h.maybe, got)
 	if err := h.j.Begin(got.State); err != nil {
 		h.Fatal(err)
@@ -101,11 +147,25 @@ func (h *history) begin() {
 }
 
 func (h *history) append() {
-	next := h.acked.with(&h.rec, someOps(h.rnd))
+	ops := someOps(h.rnd)
+	carries := h.rnd.IntN(3) == 0 && h.j.Carry(h.settle) == nil
+	if carries {
+		key := fmt.Appendf(nil, "carried %d", h.acked.Seq+1)
+		ops = append(ops, Op{3, key, key}, Op{3, key, nil})
+	}
+	next := h.acked.with(&h.rec, ops)
 	h.maybe = append(h.maybe, next)
+	if carries {
+		h.unsettled[next.Seq] = false
+	}
 	err := h.j.Append(&h.rec, next.State)
 	if err == nil {
 		h.acked = next
+		if carries {
+			h.unsettled[next.Seq] = true
+		}
+	} else {
+		delete(h.unsettled, next.Seq)
 	}
 	if err == nil || h.settled() {
 		h.maybe = nil
@@ -117,6 +177,9 @@ func (h *history) append() {
 func (h *history) stop() {
 	name, size := h.j.End()
 	j, err := h.j, h.j.Close()
+	if err == nil && (len(h.unsettled) > 0 || h.disk.seen[CarriedName] != nil) && !h.careless {
+		h.Fatal("a clean stop has left what the journal carries")
+	}
 	if err == nil && h.settled() {
 		if h.j, err = New(h.disk, format); err == nil {
 			err = h.j.Resume(h.acked.State, name, size)
@@ -222,6 +285,15 @@ func TestPowerCuts(t *testing.T) {
 	}
 	t.Logf("%d cuts", cuts)
 	is.New(t).True(cuts >= 200)
+}
+
+// What records carry is lost if nobody settles it before a snapshot.
+func TestPowerCutsWithoutSettling(t *testing.T) {
+	h := newHistory(t, 1)
+	h.careless = true
+	h.live(150, false)
+	t.Logf("%d of %d cuts lost something", len(h.lost), h.cuts)
+	is.New(t).True(len(h.lost) > h.cuts/4)
 }
 
 // This is not true if syncs do nothing. So the promise depends on the syncs,

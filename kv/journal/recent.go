@@ -302,7 +302,7 @@ func (j *Journal) renewRecent() error {
 		}
 	}
 	if j.stale {
-		if failed := j.removeRecent(); failed != nil {
+		if failed := remove(j.files.folder, RecentName); failed != nil {
 			return errors.Join(err, failed)
 		}
 		j.stale = false
@@ -321,17 +321,5 @@ func (j *Journal) closeRecent() error {
 	if err != nil {
 		return err
 	}
-	return j.removeRecent()
-}
-
-// removeRecent removes recent if it exists.
-func (j *Journal) removeRecent() error {
-	err := j.files.folder.Remove(RecentName)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err == nil {
-		err = j.files.folder.Sync()
-	}
-	return err
+	return remove(j.files.folder, RecentName)
 }

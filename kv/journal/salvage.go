@@ -527,6 +527,21 @@ func (s *Survey) Salvage(from *uint64, to Source) (Salvaged, error) {
 	return done, nil
 }
 
+// Records passes the ops of each whole record after the newest whole snapshot to
+// apply. They are valid until apply returns.
+func (s *Survey) Records(apply func([]Op) error) error {
+	base, _ := s.Best()
+	for _, run := range s.runs {
+		if run.last <= base {
+			continue
+		}
+		if err := s.files.readRun(run, func(_ State, ops []Op) error { return apply(ops) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // readRun passes the records of a run to each.
 func (s *files) readRun(run run, each func(at State, ops []Op) error) (err error) {
 	f, r, err := s.behindHead(fileName(logName, run.log))

@@ -26,6 +26,9 @@ const writeSize = 256 << 10
 // are no logs. Data of an older format is for older programs and is not
 // compressed, as they may not read compressed files.
 func (j *Journal) Snapshot(ctx context.Context, at State, format uint32, all iter.Seq[Op]) error {
+	if err := j.carried.settle(); err != nil {
+		return fmt.Errorf("cannot write a snapshot: %w", err)
+	}
 	err := j.files.folder.Publish(fileName(snapName, at.Seq), func(file io.Writer) error {
 		w := bufio.NewWriterSize(file, writeSize)
 		version := uint32(layout)

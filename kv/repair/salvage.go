@@ -19,6 +19,7 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
+	"kist/blobs"
 	"kist/blobs/disk"
 	"kist/kv"
 	"kist/kv/datadir"
@@ -113,10 +114,70 @@ func Repair(dir string, o RepairOptions) (_ *Repaired, err error) {
 		return r, errors.Join(err, os.RemoveAll(scratch))
 	}
 	r.Aside = datadir.AsidePrefix + now
+	if err := redo(dir, filepath.Join(scratch, "contents")); err != nil {
+		return r, errors.Join(err, os.RemoveAll(scratch))
+	}
 	if err := o.replace(dir, scratch, r); err != nil {
 		return nil, err
 	}
 	return r, nil
+}
+
+// saveCarried writes the contents that the journal carries and that are missing or
+// wrong in blobs/ to a folder.
+func saveCarried(dir, folder string, survey *journal.Survey) error {
+	has, err := blobs.Read(filepath.Join(dir, "blobs"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	var to *blobs.Store
+	err = survey.Records(workcopy.Carried(func(ref [32]byte, b []byte) (err error) {
+		if has != nil && has.Check(ref) == nil {
+			return nil
+		}
+		if to == nil {
+			if to, err = blobs.Open(folder); err != nil {
+				return err
+			}
+		}
+		return to.Redo(ref, b)
+	}))
+	if has != nil {
+		err = errors.Join(err, has.Close())
+	}
+	if to != nil {
+		err = errors.Join(err, to.Close())
+	}
+	return err
+}
+
+// redo puts what saveCarried has written into blobs/.
+func redo(dir, folder string) error {
+	from, err := blobs.Read(folder)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	to, err := blobs.OpenIn(dir)
+	if err != nil {
+		return err
+	}
+	for info, err := range from.All() {
+		var b []byte
+		if err == nil {
+			b, err = from.Head(info.Ref, blobs.SmallContent)
+		}
+		if err == nil {
+			err = to.Redo(info.Ref, b)
+		}
+		if err != nil {
+			return errors.Join(err, to.Close())
+		}
+	}
+	return to.Close()
 }
 
 // lossyRepairs lists the folders of repairs that lost something.
@@ -330,6 +391,9 @@ func (o *RepairOptions) build(dir, scratch string) (_ *Repaired, err error) {
 	}
 	if r.Missing > 0 || r.Partial {
 		r.Unknown = append(r.Unknown, "items that only the missing commits made or removed cannot be named; items that they removed are back")
+	}
+	if err := saveCarried(dir, filepath.Join(scratch, "contents"), survey); err != nil {
+		return nil, err
 	}
 	return r, o.rewrite(dir, scratch, last+1, s, r, torn == nil && from == nil && !proven, copied)
 }

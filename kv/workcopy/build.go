@@ -76,6 +76,9 @@ func (b *Builder) Apply(ops []journal.Op) error {
 		if _, found := b.Buckets.Find(op.Bucket); !found {
 			return Inconsistent(fmt.Sprintf("the journal has a bucket of number %d, which this version of kist does not know", op.Bucket))
 		}
+		if carries(op) {
+			continue
+		}
 		b.part.add(op)
 		if len(b.part.mem) >= b.sort {
 			if err := b.spill(); err != nil {

@@ -3,6 +3,7 @@
 package workcopy
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -174,6 +175,38 @@ var MetaBucket = table.Bucket{No: 1, Name: "meta"}
 
 // MetaFormat is the key in MetaBucket of the data format's version, a uint32.
 var MetaFormat = []byte("format")
+
+// carriedKey begins the keys in MetaBucket under which records carry contents, each
+// with the ref of the content after it. A record sets and removes such a key, so that
+// no store ever has it.
+var carriedKey = []byte("content ")
+
+// Carry makes a record carry the bytes of a content, whose SHA-256 is ref.
+func Carry(r *journal.Record, ref [32]byte, b []byte) {
+	key := append(bytes.Clone(carriedKey), ref[:]...)
+	r.Add(journal.Op{Bucket: MetaBucket.No, Key: key, Value: b}, nil)
+	r.Add(journal.Op{Bucket: MetaBucket.No, Key: key}, b)
+}
+
+// carries reports whether the change is a part of a carried content.
+func carries(op journal.Op) bool {
+	return op.Bucket == MetaBucket.No && len(op.Key) == len(carriedKey)+32 && bytes.HasPrefix(op.Key, carriedKey)
+}
+
+// Carried returns a function that passes the contents that a record carries to take.
+// It takes the changes of the record: see Records of journal.Journal.
+func Carried(take func(ref [32]byte, b []byte) error) func([]journal.Op) error {
+	return func(ops []journal.Op) error {
+		for _, op := range ops {
+			if carries(op) && op.Value != nil {
+				if err := take([32]byte(op.Key[len(carriedKey):]), op.Value); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}
+}
 
 // NoRoom reports whether an error says that the disk is full or a quota is used up.
 func NoRoom(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
