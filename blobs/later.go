@@ -138,6 +138,7 @@ func (s *Store) Settle() error {
 	if err != nil {
 		return s.failing.wrap(s.root, "syncing small content", err)
 	}
+	s.failing.note(s.root, nil)
 	return nil
 }
 
