@@ -189,15 +189,22 @@ func (d *Checkup) records() error {
 		return err
 	}
 	defer store.Close()
-	gone := 0
+	gone := map[blobs.Ref][]Lost{}
 	for ref := range holders.Refs() {
 		if _, err := store.Stat(ref); errors.Is(err, fs.ErrNotExist) {
-			gone++
+			gone[ref] = append(gone[ref], Lost{})
 		}
 	}
-	d.missing(gone)
-	var some []blobs.Ref
+	if err := d.carried(done.Snapshot, gone); err != nil {
+		return err
+	}
 	n := 0
+	for _, files := range gone {
+		n += len(files)
+	}
+	d.missing(n)
+	var some []blobs.Ref
+	n = 0
 	for info, err := range store.All() {
 		if err != nil {
 			d.Add(Warning, "contents", err.Error(), "move it away")
@@ -210,6 +217,7 @@ func (d *Checkup) records() error {
 		}
 	}
 	bad := 0
+	wrong := map[blobs.Ref][]Lost{}
 	heal := change + "; to repair it, upload the same file again, or run kist restore --missing with a backup"
 	for i, q := range store.Damaged.List() {
 		if bad++; i < sample {
@@ -224,14 +232,28 @@ func (d *Checkup) records() error {
 			continue
 		}
 		if err := store.Check(ref); errors.Is(err, blobs.ErrDamaged) {
-			bad++
-			d.Add(Problem, "contents", fmt.Sprintf("the bytes of %s are damaged", ref), heal)
+			wrong[ref] = nil
 		}
+	}
+	if err := d.carried(done.Snapshot, wrong); err != nil {
+		return err
+	}
+	for _, ref := range SortedRefs(wrong) {
+		bad++
+		d.Add(Problem, "contents", fmt.Sprintf("the bytes of %s are damaged", ref), heal)
 	}
 	if bad == 0 {
 		d.OK("contents", "%d of %d were read and are intact", len(some), n)
 	}
 	return nil
+}
+
+// carried removes the contents that the next start writes: see Verified.carried.
+func (d *Checkup) carried(snapshot uint64, lost map[blobs.Ref][]Lost) error {
+	if !unsettled(d.Dir) {
+		return nil
+	}
+	return carriedOf(d.Dir, snapshot, lost, func(ref blobs.Ref, _ []byte) error { delete(lost, ref); return nil })
 }
 
 func (d *Checkup) missing(n int) {

@@ -138,6 +138,9 @@ func (j Job) fill(source string, stdin io.Reader, work string) (*snapshot, error
 		if err == nil && info.Size != n {
 			err = blobs.ErrDamaged
 		}
+		if err != nil && from.of(ref) == from.carried {
+			return false, from.copyContent(content, ref, p)
+		}
 		p.Add(n)
 		return false, err
 	})

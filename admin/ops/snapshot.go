@@ -36,6 +36,7 @@ type snapshot struct {
 	parts   []journal.Part
 	state   *kv.Inspection
 	blobs   *blobs.Store
+	carried *blobs.Store // what blobs lacks and the journal has; nil if that is nothing
 	result  BackedUp
 }
 
@@ -46,6 +47,31 @@ func (b *snapshot) close() {
 	if b.blobs != nil {
 		_ = b.blobs.Close()
 	}
+	if b.carried != nil {
+		_ = b.carried.Close() // files in scratch
+	}
+}
+
+// of returns the store that has the content.
+func (b *snapshot) of(ref blobs.Ref) *blobs.Store {
+	if b.carried != nil {
+		if _, err := b.carried.Stat(ref); err == nil {
+			return b.carried
+		}
+	}
+	return b.blobs
+}
+
+// carry writes the wanted contents that the journal carries to a folder in scratch.
+func (b *snapshot) carry(wanted map[blobs.Ref][]Lost) (err error) {
+	return carriedOf(b.scratch, b.state.Snapshot, wanted, func(ref blobs.Ref, c []byte) error {
+		if b.carried == nil {
+			if b.carried, err = blobs.Open(filepath.Join(b.scratch, "carried")); err != nil {
+				return err
+			}
+		}
+		return b.carried.Redo(ref, c)
+	})
 }
 
 // freeze copies the journal of a data directory into the folder scratch and reads
@@ -105,7 +131,8 @@ func (b *snapshot) each(what string, copy func(ref blobs.Ref, n int64, p *consol
 	p := b.job.progress(what, b.contents())
 	defer p.End()
 	return b.state.View(func(tx *kv.Tx) error {
-		for ref, n := range tx.Contents() {
+		lost := map[blobs.Ref][]Lost{}
+		one := func(ref blobs.Ref, n int64) error {
 			had, err := copy(ref, n, p)
 			var why string
 			switch {
@@ -116,16 +143,37 @@ func (b *snapshot) each(what string, copy func(ref blobs.Ref, n int64, p *consol
 			case err != nil:
 				return err
 			default:
+				delete(lost, ref)
 				b.result.Files++
 				if !had {
 					b.result.Copied++
 					b.result.Bytes += n
 				}
-				continue
+				return nil
 			}
+			lost[ref] = nil
 			for _, r := range tx.Having(ref) {
-				b.result.Missing = append(b.result.Missing, Lost{ID: r.ID, Name: r.Name, Content: blobs.Ref(ref).String(), Why: why})
+				lost[ref] = append(lost[ref], Lost{ID: r.ID, Name: r.Name, Content: ref.String(), Why: why})
 			}
+			return nil
+		}
+		for ref, n := range tx.Contents() {
+			if err := one(ref, n); err != nil {
+				return err
+			}
+		}
+		if err := b.carry(lost); err != nil {
+			return err
+		}
+		for _, ref := range SortedRefs(lost) {
+			if b.carried != nil {
+				if info, err := b.carried.Stat(ref); err == nil {
+					if err := one(ref, info.Size); err != nil {
+						return err
+					}
+				}
+			}
+			b.result.Missing = append(b.result.Missing, lost[ref]...)
 		}
 		return nil
 	})
@@ -133,7 +181,7 @@ func (b *snapshot) each(what string, copy func(ref blobs.Ref, n int64, p *consol
 
 // copyContent copies one content and checks its hash on the way.
 func (b *snapshot) copyContent(to *blobs.Store, ref blobs.Ref, p *console.Progress) error {
-	f, err := b.blobs.Get(ref)
+	f, err := b.of(ref).Get(ref)
 	if err != nil {
 		return err
 	}

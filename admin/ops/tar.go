@@ -89,10 +89,10 @@ func (b *snapshot) writeTar(w io.Writer) error {
 		}
 	}
 	if err := b.each("Writing the files", func(ref blobs.Ref, n int64, p *console.Progress) (bool, error) {
-		if err := b.blobs.Check(ref); err != nil { // before it is in the tar
+		if err := b.of(ref).Check(ref); err != nil { // before it is in the tar
 			return false, err
 		}
-		f, err := b.blobs.Get(ref)
+		f, err := b.of(ref).Get(ref)
 		if err != nil {
 			return false, err
 		}
@@ -153,7 +153,7 @@ func unpack(r io.Reader, folder string, content func(blobs.Ref, io.Reader) error
 		}
 		seen[m[2]] = true
 		if records {
-			whole = whole || m[2] != journal.RecentName // it alone is no journal
+			whole = whole || m[2] != journal.RecentName && m[2] != journal.CarriedName // they alone are no journal
 			err = to.Create(m[2], t)
 		} else {
 			var ref blobs.Ref

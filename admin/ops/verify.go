@@ -1,12 +1,15 @@
 package ops
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
+	"kist/admin/console"
 	"kist/admin/exit"
 	"kist/blobs"
 	"kist/kv"
@@ -88,13 +91,71 @@ func (j Job) Verify() (*Verified, error) {
 			}
 			return nil
 		})
-		return v, err
+	} else if err == nil {
+		err = v.contents(j, i, store)
+		_ = store.Close() // it was only read
 	}
 	if err != nil {
 		return nil, err
 	}
-	defer store.Close()
-	return v, v.contents(j, i, store)
+	return v, v.carried(i.Snapshot)
+}
+
+// carried removes from the missing contents those that a power cut has lost and that
+// the next start writes, because the journal has them.
+func (v *Verified) carried(snapshot uint64) error {
+	if !unsettled(v.Dir) {
+		return nil
+	}
+	gone := map[blobs.Ref][]Lost{}
+	for _, m := range v.Missing {
+		ref, err := blobs.ParseRef(m.Content)
+		if err != nil {
+			return err
+		}
+		gone[ref] = append(gone[ref], m)
+	}
+	before := len(gone)
+	if err := carriedOf(v.Dir, snapshot, gone, func(ref blobs.Ref, _ []byte) error { delete(gone, ref); return nil }); err != nil {
+		return err
+	}
+	if n := before - len(gone); n > 0 {
+		v.Missing = slices.DeleteFunc(v.Missing, func(m Lost) bool {
+			ref, err := blobs.ParseRef(m.Content)
+			return err == nil && gone[ref] == nil
+		})
+		v.Mended = append(v.Mended, console.Count(n, "small file")+console.Word(n == 1, " is", " are")+" only in the journal; the next start writes "+console.Word(n == 1, "it", "them")+" to blobs/")
+	}
+	return nil
+}
+
+// unsettled reports whether small files of the data directory may not be on stable
+// storage. After a clean stop, and in a backup, a wrong file is damage.
+func unsettled(dir string) bool {
+	_, err := os.Lstat(filepath.Join(dir, "journal", journal.CarriedName))
+	return err == nil
+}
+
+// carriedOf passes the wanted contents to take that the journal in dir carries since
+// the snapshot.
+func carriedOf(dir string, snapshot uint64, wanted map[blobs.Ref][]Lost, take func(blobs.Ref, []byte) error) error {
+	if len(wanted) == 0 {
+		return nil
+	}
+	j, err := journal.Read(filepath.Join(dir, "journal"), workcopy.Format)
+	if err != nil {
+		return err
+	}
+	err = j.Records(snapshot, workcopy.Carried(func(ref [32]byte, b []byte) error {
+		if _, needed := wanted[ref]; !needed || blobs.CheckBytes(ref, bytes.NewReader(b)) != nil {
+			return nil
+		}
+		return take(ref, b)
+	}))
+	if workcopy.Harmed(err) {
+		err = nil // the readers of the records report it
+	}
+	return errors.Join(err, j.Close())
 }
 
 // miss notes the records whose content cannot be read.
