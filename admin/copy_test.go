@@ -150,7 +150,7 @@ func copyBlocks(l *load, from, to string) error {
 // passing tells the names that come and go while a server runs, starts or stops.
 func passing(name string) bool {
 	base := filepath.Base(name)
-	return base == "CLEAN" || base == "CLAIM" || base == journal.RecentName || strings.HasPrefix(name, "cache/")
+	return base == "CLEAN" || base == "CLAIM" || base == journal.RecentName || base == journal.CarriedName || strings.HasPrefix(name, "cache/")
 }
 
 // pacer makes a function that waits until the load has got on a little, so

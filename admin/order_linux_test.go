@@ -1,6 +1,8 @@
 package admin_test
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"net/http"
 	"os"
@@ -60,7 +62,7 @@ func TestOrderOfSyncs(t *testing.T) {
 	c := l.clients[0]
 
 	cmd := p.command("serve")
-	cmd.Args = append([]string{"strace", "-f", "-y", "-s", "100", "-e", "trace=fsync,fdatasync,linkat,renameat,renameat2,write,writev,pwrite64", "-o", p.path("trace"), cmd.Path}, cmd.Args[1:]...)
+	cmd.Args = append([]string{"strace", "-f", "-y", "-s", "100", "-e", "trace=fsync,fdatasync,syncfs,linkat,renameat,renameat2,write,writev,pwrite64", "-o", p.path("trace"), cmd.Path}, cmd.Args[1:]...)
 	cmd.Path, _ = exec.LookPath("strace")
 	log := new(buffer)
 	cmd.Stdout, cmd.Stderr = log, log
@@ -77,13 +79,25 @@ func TestOrderOfSyncs(t *testing.T) {
 	})
 	traced := func() int { b, _ := os.ReadFile(p.path("trace")); return len(b) }
 
+	// Contents in one folder, which only the first one makes.
+	contents := [][]byte{[]byte("bytes of the first file")}
+	folder := sha256.Sum256(contents[0])
+	for i := 0; len(contents) < 3; i++ {
+		if next := fmt.Appendf(nil, "more bytes %d", i); sha256.Sum256(next)[0] == folder[0] {
+			contents = append(contents, next)
+		}
+	}
 	begun := traced()
-	is.True(c.uploadContent(http.DefaultClient, []byte("bytes of the first file")))
+	is.True(c.uploadContent(http.DefaultClient, contents[0]))
+	second := traced()
+	is.True(c.uploadContent(http.DefaultClient, contents[1]))
+	third := traced()
+	is.True(c.uploadContent(http.DefaultClient, contents[2]))
 	between := traced()
 	is.True(c.create(http.DefaultClient, "notes"))
 	p.until("the answer is in the trace", func() bool {
 		b, err := os.ReadFile(p.path("trace"))
-		return err == nil && strings.Count(string(b[begun:]), "HTTP/1.1 201") == 2
+		return err == nil && strings.Count(string(b[begun:]), "HTTP/1.1 201") == 4
 	})
 	lock, err := os.ReadFile(p.data("LOCK"))
 	is.NoErr(err)
@@ -112,10 +126,7 @@ func TestOrderOfSyncs(t *testing.T) {
 			last = pattern
 		}
 	}
-	sum := c.live()[0].sum
-	if c.live()[0].kind != "files" {
-		sum = c.live()[1].sum
-	}
+	sum := hex.EncodeToString(folder[:])
 	blobs := regexp.QuoteMeta(p.data("blobs"))
 	recent := regexp.QuoteMeta(p.data("journal")) + `/` + journal.RecentName + `>`
 	logs := regexp.QuoteMeta(p.data("journal")) + `/log-0[0-9a-f]+>`
@@ -127,7 +138,7 @@ func TestOrderOfSyncs(t *testing.T) {
 		named[0] = `^renameat2?\(.*` + sum + `"`
 	}
 	// The answer to the first is the one before the second part begins.
-	upload, note := string(b[begun:]), string(b[between:])
+	upload, small, note := string(b[begun:second]), string(b[third:between]), string(b[between:])
 	inOrder(upload, append(append([]string{
 		`^(write|pwrite64)\(\d+<` + blobs + `/.*bytes of the first file`,
 		`^fsync\(\d+<` + blobs + `/.*\) += 0`,
@@ -138,11 +149,18 @@ func TestOrderOfSyncs(t *testing.T) {
 		`^writev?\(\d+<(socket|TCP).*HTTP/1.1 201`,
 	)...)
 	inOrder(upload, `^fsync\(\d+<`+blobs+`>\) += 0`, `^fdatasync\(\d+<`+recent+`\) += 0`) // the new folder's name
+	// A small content in an existing folder is in the journal, and its file is not synced.
+	inOrder(small, `^linkat\(.*, "`+fmt.Sprintf("%x", sha256.Sum256(contents[2]))+`"`, `^pwrite64\(\d+<`+logs, `^pwrite64\(\d+<`+recent, `^fdatasync\(\d+<`+recent+`\) += 0`, `^writev?\(\d+<(socket|TCP).*HTTP/1.1 201`)
+	for _, call := range trace(small) {
+		if strings.Contains(call.text, "sync") && !regexp.MustCompile(`^fdatasync\(\d+<`+recent).MatchString(call.text) {
+			t.Errorf("%s is not needed", call.text)
+		}
+	}
 	inOrder(note, `^pwrite64\(\d+<`+logs, `^pwrite64\(\d+<`+recent, `^fdatasync\(\d+<`+recent+`\) += 0`, `^writev?\(\d+<(socket|TCP).*HTTP/1.1 201`)
 
 	// Nothing is answered before: of all answers, the first comes after the
 	// first sync of the journal.
-	for _, part := range []string{upload, note} {
+	for _, part := range []string{upload, small, note} {
 		answered, synced := 1<<30, 1<<30
 		for _, call := range trace(part) {
 			if strings.Contains(call.text, "HTTP/1.1 201") && call.begin < answered {

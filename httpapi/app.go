@@ -390,7 +390,7 @@ func keepSharedFiles(c *web.Request, parts []upload.Part, text string) error {
 	recorded := false
 	defer func() { upload.ReleasePins(c.Site, pins, recorded) }() // after the commit, even if it fails
 	for i := range parts {
-		one, err := parts[i].Stage.Keep()
+		one, err := parts[i].Stage.KeepLater()
 		if err != nil {
 			return err
 		}

@@ -157,7 +157,7 @@ func fetchOne(s *web.Site, ctx context.Context, f *record.Fetch, read *atomic.In
 	if err := saveFetchProgress(s, f); err != nil {
 		return err
 	}
-	st, err := s.Blobs.Stage()
+	st, err := s.Blobs.StageSmall()
 	if err != nil {
 		return err
 	}
@@ -169,7 +169,7 @@ func fetchOne(s *web.Site, ctx context.Context, f *record.Fetch, read *atomic.In
 	if err := stageFetched(s, f, res.Body, st, budget, read); err != nil {
 		return err
 	}
-	kept, err := st.Keep()
+	kept, err := st.KeepLater()
 	if err != nil {
 		return err
 	}
@@ -185,6 +185,7 @@ func fetchOne(s *web.Site, ctx context.Context, f *record.Fetch, read *atomic.In
 	}
 	one := fileForm(form, p, kept, true)
 	err = s.Store.Update(func(tx *kv.Tx) error {
+		tx.Carry(f.Owner, kept)
 		_, err := catalog.FinishFetch(tx, f, one, &record.Content{Ref: kept.Ref, Size: kept.Size})
 		return err
 	})

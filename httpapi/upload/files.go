@@ -128,7 +128,7 @@ func uploadFiles(c *web.Request) error {
 	recorded := false
 	defer func() { ReleasePins(c.Site, kept, recorded) }() // after the commit, even if it fails
 	for i := range parts {
-		one, err := parts[i].Stage.Keep()
+		one, err := parts[i].Stage.KeepLater()
 		if err != nil {
 			return err
 		}
@@ -290,6 +290,7 @@ func fileProblems(form *record.Form, parts []Part) error {
 // AddFiles adds the records and makes the answer.
 func AddFiles(c *web.Request, tx *kv.Tx, form *record.Form, parts []Part, kept []*blobs.Kept, hash string) ([]byte, error) {
 	var body []byte
+	tx.Carry(c.Owner(), kept...)
 	for i, p := range parts {
 		r, err := catalog.Add(tx, c.Owner(), record.Files, fileForm(form, p, kept[i], i == 0), &record.Content{Ref: kept[i].Ref, Size: kept[i].Size}, hash)
 		if err != nil {
@@ -475,7 +476,7 @@ func stagePart(c *web.Request, p *multipart.Part, m *UploadBudget) (out Part, er
 	sum := sha256.New()
 	to := io.Writer(sum)
 	if !m.Look {
-		if out.Stage, err = c.Site.Blobs.Stage(); err != nil {
+		if out.Stage, err = c.Site.Blobs.StageSmall(); err != nil {
 			return out, err
 		}
 		to = out.Stage // it computes the sum itself

@@ -275,7 +275,7 @@ func receiveFiles(c *web.Request, q *record.Request) (items []*record.Item, err 
 	defer func() { ReleasePins(c.Site, kept, recorded) }() // after the commit, even if it fails
 	var came []inbox.Received
 	for _, p := range parts {
-		one, err := p.Stage.Keep()
+		one, err := p.Stage.KeepLater()
 		if err != nil {
 			return nil, err
 		}
@@ -283,6 +283,7 @@ func receiveFiles(c *web.Request, q *record.Request) (items []*record.Item, err 
 		came = append(came, inbox.Received{Name: p.Name, MimeType: media.Of("", p.Name, p.Head), Ref: one.Ref, Size: one.Size})
 	}
 	err = c.Site.Store.Update(func(tx *kv.Tx) (err error) {
+		tx.Carry(q.Owner, kept...)
 		items, err = inbox.Receive(tx, place, form, came)
 		return err
 	})
