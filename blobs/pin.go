@@ -24,7 +24,8 @@ func (k *Kept) Release() { k.release() }
 
 // Pin pins an existing blob, so that another record can refer to it. The error
 // is fs.ErrNotExist when the blob is gone. Pin neither reads nor syncs the
-// blob: the Keep before the first record made its name durable.
+// blob: the Keep before the first record made its name durable, or that record's
+// commit carries the bytes.
 //
 // Like Keep, it may wait for the callback of an Unlink of the same content.
 func (s *Store) Pin(ref Ref) (*Kept, error) {
