@@ -71,7 +71,7 @@ func TestAppNamesEveryChoice(t *testing.T) {
 	for _, c := range []struct{ module, after, schema string }{
 		{"kinds.js", "const fileTypes = ", "FileType"},
 		{"pages.js", "filter('sort', ", "FileSort"},
-		{"editor.js", "name: 'maxViewsAction'", "MaybeLimitAction"},
+		{"share.js", "name: 'maxViewsAction'", "MaybeLimitAction"},
 		{"admin.js", "name: 'role'", "Role"},
 		{"admin.js", "name: 'captchaProvider'", "MaybeCaptchaProvider"},
 		{"keys.js", "const scopes = ", "Scope"},

@@ -123,7 +123,7 @@ export async function openEditor(k, r, { values = {}, draft: draftName = 'new', 
   const draft = storage.get(key);
   if (draft && !equal(draft.values, initial)) {
     form.set(draft.values);
-    const note = h('p.note', {}, h('span', {}, t('editor.draft', { when: ago(draft.at) })), button(t('share.none'), t('editor.discard')));
+    const note = h('p.note', {}, h('span', {}, t('editor.draft', { when: ago(draft.at) })), button('none', t('editor.discard')));
     find('button', note).onclick = () => { storage.set(key, null); form.set(initial); note.remove(); };
     node.prepend(note);
   }
@@ -151,75 +151,19 @@ export function showSaved(r, fresh, duplicates) {
   // The module of bookmarks shows its own message for duplicates.
   if (duplicates?.length) return;
   const action = r.isPublic || r.kind === 'shortlink' ? t('common.copyLink') : t('common.share');
-  toast(t('editor.added', { kind: capitalize(kindOf(r).one) }), { action, run: () => r.isPublic ? copyLink(shareAddressOf(r)) : share(r) });
+  toast(t('editor.added', { kind: capitalize(kindOf(r).one) }), { action, run: () => r.isPublic ? copyLink(shareAddressOf(r)) : openShare(r) });
 }
 
 // ---- Sharing ----
 
-const ends = { never: t('share.never'), hour: t('share.hour'), day: t('share.day'), week: t('share.week'), month: t('share.month'), other: t('share.pick') };
-const milliseconds = { hour: 36e5, day: 864e5, week: 6048e5, month: 2592e6 };
-
-// shareChanges returns the changes in the share dialog to send to the server.
-function shareChanges(r, k, now) {
-  const body = {};
-  if (now.isPublic !== r.isPublic) body.isPublic = now.isPublic;
-  if (now.password) body.password = now.password;
-  else if (now.noPassword) body.password = '';
-  if (now[k.limit] !== (r[k.limit] ?? null)) body[k.limit] = now[k.limit];
-  if (now[k.limit] && now.maxViewsAction !== (r.maxViewsAction ?? 'make_private')) body.maxViewsAction = now.maxViewsAction;
-  const span = milliseconds[now.ends];
-  const end = now.ends === 'never' ? null : span ? new Date(Date.now() + span).toISOString() : now.expiresAt;
-  if (now.ends === 'other' && !end) throw new Problem('', 0, { expiresAt: t('forms.required') });
-  const sameMinute = end && r.expiresAt && Math.abs(Date.parse(end) - Date.parse(r.expiresAt)) < 60e3;
-  if (!sameMinute && end !== (r.expiresAt ?? null)) body.expiresAt = end;
-  return body;
-}
-
-function share(r) {
-  const k = kindOf(r);
-  const address = shareAddressOf(r);
-  const linkField = (text, label) => h('div.field', {}, h('span.label', {}, label),
-    h('span.join', {}, h('input.mono', { readonly: true, value: text, 'aria-label': label }), button('copy-text', '', { 'data-text': text, 'aria-label': t('common.copyOf', { label }) }, icon('copy'), t('common.copy'))));
-  const links = h('div.shared', {}, linkField(address, r.kind === 'file' ? t('share.page') : t('forms.link')),
-    r.kind === 'file' && linkField(r.url, t('share.file')),
-    h('details.qr', {}, h('summary', {}, t('common.qr'))),
-    h('p.soft', {}, t('share.soFar', { count: visits(k, r[k.counter] ?? 0) })));
-  find('.qr', links).addEventListener('toggle', (e) => {
-    if (e.target.open && !find('img', e.target)) e.target.append(h('img', { src: `${base}/api/v1/qr?text=${encodeURIComponent(address)}`, alt: t('common.qrOf', { address }), width: '200', height: '200' }));
-  });
-  const d = openForm({
-    title: t('share.title', { title: titleOf(r) }),
-    fields: [
-      { name: 'isPublic', label: t('editor.anyone'), type: 'check' },
-      { name: 'password', label: r.hasPassword ? t('share.newPassword') : t('share.password'), type: 'password', autocomplete: 'new-password', placeholder: r.hasPassword ? t('share.passwordSet') : t('share.none') },
-      ...(r.hasPassword ? [{ name: 'noPassword', label: t('share.removePassword'), type: 'check' }] : []),
-      { name: k.limit, label: k.counter === 'clicks' ? t('share.clickLimit') : t('share.viewLimit'), type: 'number', min: 1, half: true, placeholder: t('common.noLimit') },
-      { name: 'maxViewsAction', label: t('share.atLimit'), type: 'choice', required: true, half: true, choices: { make_private: t('share.makePrivate'), delete: t('share.delete') } },
-      { name: 'ends', label: t('share.expires'), type: 'choice', required: true, half: true, choices: ends },
-      { name: 'expiresAt', label: t('share.expiresAt'), type: 'time', half: true, onlyFor: { ends: ['other'] } },
-    ],
-    values: { ...r, password: '', maxViewsAction: r.maxViewsAction ?? 'make_private', ends: r.expiresAt ? 'other' : 'never' },
-    run: async (now) => {
-      const body = shareChanges(r, k, now);
-      if (!Object.keys(body).length) return;
-      const saved = (await api('PATCH', apiPathOf(r), body)).data;
-      updateRows(saved);
-      if (editor?.record?.id === r.id) editor.record = saved;
-      if (saved.isPublic && !r.isPublic) toast(await copyText(address) ? t('share.publicCopied') : t('share.public'));
-      else toast(saved.isPublic ? t('common.saved') : t('list.nowPrivate'), { time: 3000 });
-    },
-  });
-  d.body.prepend(links);
-  d.el.classList.add('sharing');
-  find('[name=isPublic]', d.el).focus();
-}
-
 // openShare opens the share dialog. A search result does not have all fields, so the record may have to be read first.
 export async function openShare(r) {
-  try { share('isPublic' in r ? r : await fetchRecord(r)); } catch (e) { showProblem(e); }
+  try { (await loadModule('share')).share('isPublic' in r ? r : await fetchRecord(r)); } catch (e) { showProblem(e); }
 }
 
+document.addEventListener('record', (e) => { if (editor?.record?.id === e.detail.id) editor.record = e.detail; });
+
 addActions({
-  'editor-share': () => share(editor.record),
+  'editor-share': () => openShare(editor.record),
   'editor-delete': () => { const r = editor.record; closeEditor('deleted'); removeRecords([r]); },
 });
