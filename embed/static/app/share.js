@@ -39,7 +39,7 @@ const conditions = {
       { name: 'maxViewsAction', label: t('share.atLimit'), type: 'choice', required: true, choices: { make_private: t('share.makePrivate'), delete: t('share.delete') } },
     ],
     values: (r) => ({ [kindOf(r).limit]: r[kindOf(r).limit], maxViewsAction: r.maxViewsAction ?? 'make_private' }),
-    changes: (r, now) => now[kindOf(r).limit] ? now : { [kindOf(r).limit]: null },
+    changes: (r, now) => now[kindOf(r).limit] === null ? { [kindOf(r).limit]: null } : now,
   },
 };
 
