@@ -220,7 +220,7 @@ func (l Lang) Wait(wait time.Duration) string {
 // scriptTexts are the groups of texts that the scripts of pages use, by the name of the script that has them.
 var scriptTexts = map[string][]string{
 	"app-text": {
-		"account", "add", "admin", "app", "bookmark", "common", "editor", "errors", "folder", "format", "forms", "home", "import", "keys", "kind", "list", "offline",
+		"account", "activity", "add", "admin", "app", "bookmark", "common", "editor", "errors", "folder", "format", "forms", "home", "import", "keys", "kind", "list", "offline",
 		"problems", "reader", "remote", "requests", "search", "sessions", "share", "shortcuts", "tags", "uploads", "viewer", "webhooks",
 	},
 	"up-text":   {"format", "up"},

@@ -212,7 +212,7 @@ func TestListsCanBeBrief(t *testing.T) {
 	a.get("/api/v1/notes?brief=perhaps").want(400)
 }
 
-var onDemand = regexp.MustCompile(`/static/(admin|bookmarks|keys|moving|remote|requests|tus|webhooks)\b`)
+var onDemand = regexp.MustCompile(`/static/(activity|admin|bookmarks|keys|moving|remote|requests|share|tus|webhooks)\b`)
 
 // TestAppIsLight: a page full of records, whichever it is, takes less than
 // 60 KB with all that it loads, which is kept for good.

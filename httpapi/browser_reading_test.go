@@ -138,3 +138,15 @@ func TestBrowserLooks(t *testing.T) {
 	title("b.jpg")
 	is.Equal(b.js(`document.querySelector('.viewer .count').textContent`), "1 of 1")
 }
+
+// TestBrowserActivity shows in the account what happened in it.
+func TestBrowserActivity(t *testing.T) {
+	b := openBrowser(t)
+	b.post("/api/v1/notes", map[string]any{"title": "Harbour", "content": "x", "isPublic": true}).want(201)
+	b.open("/account")
+	b.click(".activity summary")
+	b.until(`[...document.querySelectorAll('.activity .name')].some((e) => e.textContent === 'Shared')`)
+	b.until(`document.querySelector('.activity .date').textContent === 'Today'`)
+	b.click(".activity a")
+	b.until(`document.querySelector('dialog.reader h2')?.textContent === 'Harbour' && location.pathname.startsWith('/notes/')`)
+}

@@ -351,12 +351,21 @@ async function deviceCard() {
     h('p.hint', {}, t('offline.hint')));
 }
 
+// activityOf shows what happened in the account once the user asks for it.
+function activityOf(v) {
+  const box = h('details.activity', {}, h('summary', {}, h('h2', {}, t('activity.title'))));
+  box.addEventListener('toggle', async () => {
+    try { await (await loadModule('activity')).activity(box, 'activity', v.signal); } catch (e) { showProblem(e); }
+  }, { once: true });
+  return box;
+}
+
 addPages({
   async account(v) {
     const [sessions, keys] = await Promise.all([load('me/sessions', 'me/sessions?limit=500', v.signal), load('keys', 'keys?limit=500', v.signal)]);
     const signOut = h('form', { method: 'post', action: `${base}/logout` }, h('button', {}, t('sessions.signOut')));
     add(v.out, heading(t('account.title'), h('small.soft', {}, me.role === 'admin' ? t('account.adminName', { name: me.username }) : me.username), signOut),
-      h('div.cards', {}, storageCard(), profileForm(), passwordForm(keys?.data ?? []), await deviceCard()), sessions && sessionList(sessions.data));
+      h('div.cards', {}, storageCard(), profileForm(), passwordForm(keys?.data ?? []), await deviceCard()), sessions && sessionList(sessions.data), activityOf(v));
     return t('account.title');
   },
 });

@@ -1,0 +1,43 @@
+// What happened in an account, latest first, under headings by day.
+import { add, dayName, h, locale, t } from './dom.js';
+import { kinds } from './kinds.js';
+import { api, base } from './session.js';
+
+const events = {
+  signed_in: t('activity.signedIn'), session_revoked: t('activity.sessionEnded'), device_connected: t('activity.deviceConnected'), device_revoked: t('activity.deviceRevoked'),
+  key_created: t('activity.keyCreated'), key_used: t('activity.keyUsed'), key_revoked: t('activity.keyRevoked'), account_created: t('activity.accountCreated'),
+  account_changed: t('activity.accountChanged'), account_removed: t('activity.accountRemoved'), settings_changed: t('activity.settingsChanged'), item_shared: t('activity.shared'),
+  limit_reached: t('activity.limit'), request_received: t('activity.received'), import_finished: t('activity.imported'),
+};
+
+function entry(e) {
+  const k = kinds[e.kind];
+  const name = k && e.subjectId ? h('a', { href: `${base}/${k.path}/${e.subjectId}` }, e.name || k.one) : e.name;
+  return h('li.item.plain', {}, h('div.what', {}, h('span.name', {}, events[e.event] ?? e.event, e.count > 1 && ` (${e.count}×)`),
+    h('div.meta', {}, name && h('span.cutoff', {}, name), e.address && h('span', {}, e.address), e.by && h('span', {}, t('activity.by', { name: e.by })),
+      e.changes.length > 0 && h('span', {}, e.changes.join(', ')),
+      h('time', { datetime: e.at }, new Date(e.at).toLocaleString(locale, { dateStyle: 'medium', timeStyle: 'short' })))));
+}
+
+// activity fills an element with the entries of a path of the API, page by page.
+export async function activity(into, path, signal) {
+  const list = h('ul.list', { 'aria-label': t('activity.title') }), more = h('button.wide', { type: 'button', hidden: true }, t('activity.more'));
+  let cursor = '', last = '';
+  const load = async () => {
+    more.disabled = true;
+    const answer = await api('GET', `${path}?limit=50${cursor && `&cursor=${encodeURIComponent(cursor)}`}`, undefined, { signal });
+    for (const e of answer.data) {
+      const heading = dayName(e.at);
+      if (heading !== last) list.append(h('li.date', {}, h('h3', {}, heading)));
+      last = heading;
+      list.append(entry(e));
+    }
+    cursor = answer.nextCursor;
+    more.hidden = !cursor;
+    more.disabled = false;
+    if (!list.children.length) list.replaceWith(h('p.soft', {}, t('activity.none')));
+  };
+  more.onclick = () => load().catch((e) => { more.disabled = false; more.before(h('p.error', { role: 'alert' }, e.message)); });
+  add(into, list, more);
+  await load();
+}
