@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"os"
@@ -142,6 +143,8 @@ func (cmd *serveCommand) Run(c *admin.Call) (err error) {
 		Metrics: cmd.Metrics, Version: version, Log: c.Log, Access: c.Access,
 		Captcha: captcha.Config{Provider: cmd.Captcha, SiteKey: cmd.CaptchaSiteKey, Secret: cmd.CaptchaSecret, VerifyURL: cmd.CaptchaURL},
 		AnyHost: cmd.BaseURL == "", Outbound: outbound.New(outbound.Options{Allow: cmd.AllowOutbound}), Scrubbed: scrubber.Finished, Absent: sweeper.Absent,
+		Backup:     func(w io.Writer) error { return ops.Job{Dir: c.DataDir, Stderr: io.Discard, Log: c.Log}.Stream(w) },
+		LastBackup: func() time.Time { at, _ := ops.LastBackup(c.DataDir); return at }, // zero if there is none
 	}
 	for _, n := range cmd.TrustedProxies {
 		config.TrustedProxies = append(config.TrustedProxies, n.Prefix)

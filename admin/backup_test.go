@@ -3,6 +3,7 @@ package admin_test
 import (
 	"archive/tar"
 	"bytes"
+	"context"
 	"crypto/sha256"
 	big "encoding/binary"
 	"encoding/hex"
@@ -451,4 +452,59 @@ func TestBackupWithoutParent(t *testing.T) {
 	is.NoErr(os.Mkdir(p.path("mnt"), 0o700))
 	p.must("backup", "mnt/kist")
 	p.must("backup", "mnt/kist") // again, into what is there
+}
+
+// download asks for a backup over HTTP.
+func (p *place) download(ctx context.Context, key string) *http.Response {
+	p.t.Helper()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.addr+"/api/v1/admin/backup", http.NoBody)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	req.Header.Set("X-Api-Key", key)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.t.Cleanup(func() { resp.Body.Close() })
+	return resp
+}
+
+// A backup over HTTP is one that kist restore takes. Only one is made at a time. If the
+// client goes away, nothing is left behind, and the next client gets one.
+func TestDownloadBackup(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newPlace(t).serve()
+	key := s.inhabit()
+	s.upload(key, "large.bin", strings.Repeat("larger than what sockets buffer ", 1<<20))
+	want := s.everything(key)
+	key = s.must("key", "create", "--user", "ann", "--name", "backup", "--scope", "admin")
+
+	ctx, leave := context.WithCancel(t.Context())
+	first := s.download(ctx, key)
+	is.Equal(first.StatusCode, http.StatusOK)
+	second := s.download(t.Context(), key)
+	is.Equal(second.StatusCode, http.StatusServiceUnavailable)
+	is.Equal(second.Header.Get("Retry-After"), "30")
+	is.Equal(len(s.scratches()), 1)
+	leave()
+	s.until("the temporary files are gone", func() bool { return len(s.scratches()) == 0 })
+	is.True(!s.exists(s.data("BACKUP"))) // it was not complete
+
+	var whole *http.Response
+	s.until("another may download", func() bool {
+		whole = s.download(t.Context(), key)
+		return whole.StatusCode == http.StatusOK
+	})
+	is.True(regexp.MustCompile(`^attachment; filename="kist-backup-\d{4}-\d\d-\d\d\.tar"$`).MatchString(whole.Header.Get("Content-Disposition")))
+	text, err := io.ReadAll(whole.Body)
+	is.NoErr(err)
+	is.True(s.exists(s.data("BACKUP")))
+	is.Equal(len(s.scratches()), 0)
+
+	to := newPlace(t)
+	is.Equal(to.run(string(text), "restore", "-").code, 0)
+	is.Equal(to.run("", "verify").code, 0)
+	is.Equal(to.serve().everything(key), want)
 }

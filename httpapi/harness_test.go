@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"archive/tar"
 	"bytes"
 	"encoding/json"
 	"fmt"
@@ -137,7 +138,8 @@ func startEmpty(t testing.TB, with ...func(*web.Config)) *app {
 		Outbound: local(t),
 		Thumbs:   thumbs, Icons: icons, Store: store, Blobs: files, Passwords: cheapPasswords(), Base: "https://kist.example.org", MaxUpload: 64 << 20,
 		Search: indexOf(dir, store, files),
-		Log:    slog.New(slog.NewJSONHandler(a.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Backup: func(w io.Writer) error { return tar.NewWriter(w).Close() }, LastBackup: func() time.Time { return time.Time{} },
+		Log: slog.New(slog.NewJSONHandler(a.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 	for _, f := range with {
 		f(&c)
@@ -384,7 +386,7 @@ var (
 func (a *app) keepsRules(req *http.Request, got *answer) {
 	a.Helper()
 	path := req.URL.Path
-	if !strings.HasPrefix(path, "/api/v1/") || path == "/api/v1/openapi" || path == "/api/v1/reference" || path == "/api/v1/qr" || path == "/api/v1/export" && got.status == http.StatusOK || strings.HasSuffix(path, "/content") && got.status < 300 || len(got.body) == 0 || len(got.body) > longText {
+	if !strings.HasPrefix(path, "/api/v1/") || path == "/api/v1/openapi" || path == "/api/v1/reference" || path == "/api/v1/qr" || (path == "/api/v1/export" || path == "/api/v1/admin/backup") && got.status == http.StatusOK || strings.HasSuffix(path, "/content") && got.status < 300 || len(got.body) == 0 || len(got.body) > longText {
 		return
 	}
 	if mediaOf(got.header) == "text/plain" && web.PrefersText(req.Header) {

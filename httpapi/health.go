@@ -140,3 +140,30 @@ func readHealth(c *web.Request) error {
 	}
 	return c.RespondData(http.StatusOK, v)
 }
+
+var readBackupOp = web.Operation{
+	Tag: "admin", Summary: "A backup of the whole instance as a tar, which kist restore takes. Only one is made at a time. It contains everything of everyone, so keep it private.",
+	Reply: web.Reply{Status: 200, Doc: "The backup. If the connection is cut off, the tar is not complete.", Body: &web.Content{Media: "application/x-tar"}},
+}
+
+// readBackup streams a backup to an administrator. If the client goes away, the next write
+// fails, and the backup removes its temporary files.
+func (s *Server) readBackup(c *web.Request) error {
+	h := c.W.Header()
+	web.SetContentHeaders(h, "application/x-tar", "kist-backup-"+s.Store.Now().Format("2006-01-02")+".tar", true, false)
+	h.Set("Cache-Control", "private, no-store")
+	if c.R.Method == http.MethodHead {
+		c.W.WriteHeader(http.StatusOK)
+		return nil
+	}
+	select {
+	case s.backups <- struct{}{}:
+		defer func() { <-s.backups }()
+	default:
+		return &record.Error{Fault: record.Busy, Code: "busy", Text: "Another backup is being made. Try again in a moment.", Retry: backupRetry}
+	}
+	return s.Backup(c.W)
+}
+
+// backupRetry is when clients should try again while another backup is made.
+const backupRetry = 30 * time.Second

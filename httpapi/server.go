@@ -41,6 +41,7 @@ type Server struct {
 	misses    slugProbes
 	repeats   repeatGuards
 	probe     probe
+	backups   chan struct{} // has an element while a backup is written
 	links     *linkcheck.Checker
 	meter     *meter // nil while /metrics is off
 
@@ -65,6 +66,7 @@ func New(c web.Config) (*Server, error) {
 	s.MaxConnections = cmp.Or(s.MaxConnections, MaxConnections)
 	s.connections.from = map[netip.Prefix]int{}
 	s.readiness.lock = make(chan struct{}, 1)
+	s.backups = make(chan struct{}, 1)
 	s.Imports.Begin()
 	s.Fetches = upload.NewFetches(s.Site)
 	s.routes = s.table()

@@ -78,6 +78,19 @@ func (j Job) Backup(dest string, stdout io.Writer) (*BackedUp, error) {
 	return &b.result, nil
 }
 
+// Stream writes a backup to w as a tar and logs which files are missing from it. It
+// writes nothing before all records were read.
+func (j Job) Stream(w io.Writer) error {
+	done, err := j.Backup("-", w)
+	if err != nil {
+		return err
+	}
+	for _, m := range done.Missing {
+		j.Log.Warn("a file is not in the backup", "id", m.ID, "name", m.Name, "why", m.Why)
+	}
+	return nil
+}
+
 // toFolder makes a backup in the folder or brings one up to date. At every moment
 // the folder holds a whole backup, the old one or the new one.
 func (b *snapshot) toFolder(dest string) error {

@@ -126,7 +126,7 @@ func (d *Checkup) modes() {
 const oldBackup = 7 * 24 * time.Hour
 
 func (d *Checkup) backup() {
-	at, err := lastBackup(d.Dir)
+	at, err := LastBackup(d.Dir)
 	age := time.Since(at)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -263,7 +263,9 @@ func (d *Checkup) missing(n int) {
 	}
 }
 
-func lastBackup(dir string) (time.Time, error) {
+// LastBackup says when the latest backup of the data directory was made. The error is
+// fs.ErrNotExist if there was none.
+func LastBackup(dir string) (time.Time, error) {
 	info, err := os.Stat(filepath.Join(dir, backupMark))
 	if err != nil {
 		return time.Time{}, err

@@ -3,6 +3,7 @@
 package web
 
 import (
+	"io"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -42,6 +43,11 @@ type Config struct {
 	// disk (only the first ones), how many records have such contents, and when the
 	// check was.
 	Absent func() (refs []blobs.Ref, files int, looked time.Time)
+	// Backup writes a backup of the running server as a tar. It ends at the first write
+	// that fails.
+	Backup func(io.Writer) error
+	// LastBackup says when the latest backup was made; zero if never.
+	LastBackup func() time.Time
 	// Base is the absolute address by which visitors reach the server, without a final
 	// slash. Every generated address begins with it.
 	Base string
