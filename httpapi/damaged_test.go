@@ -9,6 +9,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -232,7 +233,9 @@ func TestHealth(t *testing.T) {
 	scrubbed := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	var absent []blobs.Ref
 	a := start(t, func(c *web.Config) {
-		c.Metrics = true
+		c.Metrics, c.Version = true, "1.2.3"
+		c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+		c.LastBackup = func() time.Time { return scrubbed.Add(time.Second) }
 		c.Scrubbed = func() time.Time { return scrubbed }
 		c.Absent = func() ([]blobs.Ref, int, time.Time) { return absent, len(absent), scrubbed }
 	})
@@ -241,6 +244,15 @@ func TestHealth(t *testing.T) {
 	is.Equal(got.at("data.journal.damaged"), []any{})
 	is.Equal(got.at("data.journal.healedAt"), nil)
 	is.Equal(got.text("data.files.checkedAt"), "2026-01-02T03:04:05.000Z")
+	is.Equal(got.text("data.lastBackupAt"), "2026-01-02T03:04:06.000Z")
+	is.Equal(got.text("data.version"), "1.2.3")
+	is.True(got.at("data.disk.totalBytes").(float64) > got.at("data.disk.freeBytes").(float64))
+	is.Equal(got.at("data.clock.doubted"), false)
+	is.Equal(got.at("data.clock.aheadSeconds"), 0.0)
+	is.Equal(got.at("data.connection.forwarded"), false)
+	is.Equal(got.at("data.connection.trusted"), true)
+	got = a.do(apiRequest{method: "GET", path: "/api/v1/admin/health", header: http.Header{"X-Forwarded-For": {"192.0.2.1"}}}).want(200)
+	is.Equal(got.at("data.connection.forwarded"), true)
 
 	a.share("one")
 	ref := a.flip("one")

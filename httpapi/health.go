@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"kist/blobs"
+	"kist/blobs/disk"
 	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/field"
@@ -67,12 +68,51 @@ func (v *journalHealth) Fields(s *field.Set) {
 	s.Time("healedAt", &v.Healed).Says("When the damaged files were replaced; null if there was no damage or replacing them failed.", `null`)
 }
 
+type diskHealth struct{ free, total, reserve int64 }
+
+func (v *diskHealth) Fields(s *field.Set) {
+	s.Number("freeBytes", &v.free, 0, 1<<62).Says("Bytes that are free on the disk of the data directory; 0 if that is unknown, as totalBytes is.", `60000000000`)
+	s.Number("totalBytes", &v.total, 0, 1<<62).Says("Size of the disk; 0 if unknown.", `250000000000`)
+	s.Number("reserveBytes", &v.reserve, 0, 1<<62).Says("Uploads are refused while fewer bytes are free.", `1000000000`)
+}
+
+type clockHealth struct {
+	doubted bool
+	ahead   int64 // seconds
+}
+
+func (v *clockHealth) Fields(s *field.Set) {
+	s.Bool("doubted", &v.doubted).Says("Whether the machine's clock jumped and is not trusted yet.", `false`)
+	s.Number("aheadSeconds", &v.ahead, 0, 1<<53).Says("How far the server's time is ahead of the machine's clock, because the clock was ahead earlier.", `0`)
+}
+
+// connectionHealth is how this request arrived.
+type connectionHealth struct{ forwarded, trusted bool }
+
+func (v *connectionHealth) Fields(s *field.Set) {
+	s.Bool("forwarded", &v.forwarded).Says("Whether this request has headers of a proxy.", `true`)
+	s.Bool("trusted", &v.trusted).Says("Whether it came from a trusted proxy.", `true`)
+}
+
 type shownHealth struct {
-	journal journalHealth
-	files   filesHealth
+	version    string
+	backup     time.Time
+	disk       diskHealth
+	clock      clockHealth
+	connection connectionHealth
+	journal    journalHealth
+	files      filesHealth
 }
 
 func (v *shownHealth) Fields(s *field.Set) {
+	s.Text("version", &v.version, record.MaxName).Says("Version of the server.", `"1.2.3"`)
+	s.Time("lastBackupAt", &v.backup).Says("When the latest backup was made by kist backup or downloaded; null if never. Copies by other tools are not known.", `"2026-01-02T03:04:05.678Z"`)
+	s.Shown("disk", field.ObjectOf(&v.disk), func(dst []byte) []byte { return field.AppendJSON(dst, &v.disk) }).
+		Says("The disk of the data directory.", `{"freeBytes":60000000000,"totalBytes":250000000000,"reserveBytes":1000000000}`)
+	s.Shown("clock", field.ObjectOf(&v.clock), func(dst []byte) []byte { return field.AppendJSON(dst, &v.clock) }).
+		Says("The clock.", `{"doubted":false,"aheadSeconds":0}`)
+	s.Shown("connection", field.ObjectOf(&v.connection), func(dst []byte) []byte { return field.AppendJSON(dst, &v.connection) }).
+		Says("How this request arrived.", `{"forwarded":true,"trusted":true}`)
 	s.Shown("journal", field.ObjectOf(&v.journal), func(dst []byte) []byte { return field.AppendJSON(dst, &v.journal) }).
 		Says("The records.", `{"checkedAt":"2026-01-02T03:04:05.678Z","damaged":[],"healedAt":null}`)
 	s.Shown("files", field.ObjectOf(&v.files), func(dst []byte) []byte { return field.AppendJSON(dst, &v.files) }).
@@ -138,6 +178,13 @@ func readHealth(c *web.Request) error {
 	if err != nil {
 		return err
 	}
+	v.version, v.backup = c.Site.Version, c.Site.LastBackup()
+	if room, err := disk.Space(c.Site.Store.Dir()); err == nil { // else unknown
+		v.disk = diskHealth{int64(min(room.Free, 1<<62)), int64(min(room.Total, 1<<62)), int64(kv.Reserve(room.Total))}
+	}
+	_, v.clock.doubted = c.Site.Store.ClockDoubt()
+	v.clock.ahead = max(0, int64(time.Until(c.Site.Store.Now()).Seconds()))
+	v.connection = connectionHealth{isForwarded(c.R), c.Site.ByProxy(c.R)}
 	return c.RespondData(http.StatusOK, v)
 }
 

@@ -5,6 +5,7 @@ import (
 	"crypto/subtle"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -63,8 +64,11 @@ func (s *Server) probed(c *web.Request) error {
 	if c.Addr.IsValid() {
 		v.Client = c.Addr.String()
 	}
-	for _, name := range []string{"X-Forwarded-For", "Forwarded", "Via"} {
-		v.Forwarded = v.Forwarded || c.R.Header.Get(name) != ""
-	}
+	v.Forwarded = isForwarded(c.R)
 	return c.RespondValue(http.StatusOK, v)
+}
+
+// isForwarded reports whether a request has headers of a proxy.
+func isForwarded(r *http.Request) bool {
+	return slices.ContainsFunc([]string{"X-Forwarded-For", "Forwarded", "Via"}, func(name string) bool { return r.Header.Get(name) != "" })
 }

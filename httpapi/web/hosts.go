@@ -23,10 +23,16 @@ func lastValue(h http.Header, name string) string {
 	return strings.TrimSpace(last[strings.LastIndexByte(last, ',')+1:])
 }
 
+// ByProxy reports whether the request came from a trusted proxy.
+func (s *Site) ByProxy(r *http.Request) bool {
+	_, proxy := s.peer(r)
+	return proxy
+}
+
 // proto is the client's scheme according to a trusted proxy (X-Forwarded-Proto), in lower
 // case; "" if no trusted proxy says it.
 func (s *Site) proto(r *http.Request) string {
-	if _, proxy := s.peer(r); !proxy {
+	if !s.ByProxy(r) {
 		return ""
 	}
 	return strings.ToLower(lastValue(r.Header, "X-Forwarded-Proto"))
@@ -107,7 +113,7 @@ func (s *Site) WarnProxyMismatch(r *http.Request) {
 	if len(s.TrustedProxies) == 0 || s.warnedProto.Load() && s.warnedHost.Load() || IsProbe(r.URL.Path) {
 		return
 	}
-	if _, proxy := s.peer(r); !proxy {
+	if !s.ByProxy(r) {
 		return
 	}
 	name := HostName(s.host(r))
