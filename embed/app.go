@@ -70,7 +70,11 @@ func Worker(base string, kinds, pages []string) ([]byte, error) {
 		files = append(files, entry.Name())
 	}
 	for _, l := range Langs() {
-		files = append(files, l.scriptName("app-text"))
+		for _, name := range pageScripts() {
+			if name != "up-text" {
+				files = append(files, l.scriptName(name))
+			}
+		}
 	}
 	var assets []string
 	for _, file := range files {

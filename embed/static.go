@@ -87,8 +87,8 @@ var sources = sync.OnceValue(func() []source {
 		{"swagger-ui-bundle.js", file(swagger.FS, "swagger-ui-bundle.js.gz"), true},
 	}
 	for _, l := range Langs() {
-		for _, name := range []string{"app-text", "up-text"} {
-			all = append(all, source{l.scriptName(name), func() ([]byte, error) { return l.script(scriptTexts[name]) }, false})
+		for _, name := range pageScripts() {
+			all = append(all, source{l.scriptName(name), func() ([]byte, error) { return l.script(name) }, false})
 		}
 	}
 	_ = must(0, fs.WalkDir(staticFiles, "static", func(name string, entry fs.DirEntry, err error) error {

@@ -217,14 +217,22 @@ func (l Lang) Wait(wait time.Duration) string {
 	}
 }
 
+// laterText ends the names of the scripts with the texts of modules that the app loads later. Before it is the name of
+// the module.
+const laterText = "-later"
+
 // scriptTexts are the groups of texts that the scripts of pages use, by the name of the script that has them.
 var scriptTexts = map[string][]string{
 	"app-text": {
-		"account", "activity", "add", "admin", "app", "bookmark", "common", "editor", "errors", "folder", "format", "forms", "home", "import", "keys", "kind", "list", "offline",
-		"problems", "reader", "remote", "requests", "search", "sessions", "share", "shortcuts", "tags", "uploads", "viewer", "webhooks",
+		"account", "add", "admin", "app", "bookmark", "common", "editor", "errors", "folder", "format", "forms", "home", "keys", "kind", "list", "offline",
+		"problems", "reader", "remote", "requests", "search", "sessions", "share", "shortcuts", "tags", "uploads", "viewer",
 	},
-	"up-text":   {"format", "up"},
-	"extension": {"extension", "format", "problems"},
+	"activity-later": {"activity"},
+	"admin-later":    {"instance"},
+	"moving-later":   {"import"},
+	"webhooks-later": {"webhooks"},
+	"up-text":        {"format", "up"},
+	"extension":      {"extension", "format", "problems"},
 }
 
 // manifestTexts are the texts of the extension's manifest, which the browser reads, in its format.
@@ -261,8 +269,30 @@ func (l Lang) groups(groups []string) map[string]message {
 // scriptName is the logical name of a script of scriptTexts.
 func (l Lang) scriptName(name string) string { return name + "-" + string(l) + ".js" }
 
-// script is a script that has the texts of some groups in a language.
-func (l Lang) script(groups []string) ([]byte, error) {
-	b, err := marshal(map[string]any{"lang": l, "texts": l.groups(groups)})
-	return append(append([]byte("globalThis.kist="), b...), ";\n"...), err
+// pageScripts are the names of the scripts of scriptTexts that pages load, without that of the browser extension.
+func pageScripts() []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(scriptTexts)), func(name string) bool { return name == "extension" })
+}
+
+// ModuleTexts are the served names of the scripts with the texts of modules of the app, by module. The app loads such a
+// script before the module. The other modules need only the texts that come with the page.
+func (l Lang) ModuleTexts() map[string]string {
+	all := make(map[string]string)
+	for _, name := range pageScripts() {
+		if module, later := strings.CutSuffix(name, laterText); later {
+			all[module] = must(Name(l.scriptName(name)))
+		}
+	}
+	return all
+}
+
+// script is the script of scriptTexts with the name, in a language.
+func (l Lang) script(name string) ([]byte, error) {
+	all := l.groups(scriptTexts[name])
+	if strings.HasSuffix(name, laterText) {
+		b, err := marshal(all)
+		return fmt.Appendf(nil, "Object.assign(globalThis.kist.texts,%s);\n", b), err
+	}
+	b, err := marshal(map[string]any{"lang": l, "texts": all})
+	return fmt.Appendf(nil, "globalThis.kist=%s;\n", b), err
 }

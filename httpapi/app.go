@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bytes"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -132,7 +133,12 @@ func (s *Server) respondApp(c *web.Request, p appPage) error {
 		data.WriteByte(':')
 		text(c.Site.Prefix() + "/static/" + name)
 	}
-	data.WriteString(`},"kinds":`)
+	texts := c.Lang().ModuleTexts()
+	data.WriteString(`},"texts":`)
+	data.Write(field.AppendMembers(nil, slices.Sorted(maps.Keys(texts)), func(dst []byte, module string) []byte {
+		return field.AppendString(dst, c.Site.Prefix()+"/static/"+texts[module])
+	}))
+	data.WriteString(`,"kinds":`)
 	data.Write(web.Views(c.Lang()))
 	data.WriteString(`,"answers":{`)
 	owned := p.asks

@@ -353,7 +353,7 @@ async function deviceCard() {
 
 // activityOf shows what happened in the account once the user asks for it.
 function activityOf(v) {
-  const box = h('details.activity', {}, h('summary', {}, h('h2', {}, t('activity.title'))));
+  const box = h('details.activity', {}, h('summary', {}, h('h2', {}, t('account.activity'))));
   box.addEventListener('toggle', async () => {
     try { await (await loadModule('activity')).activity(box, 'activity', v.signal); } catch (e) { showProblem(e); }
   }, { once: true });

@@ -99,8 +99,13 @@ export async function load(name, path, signal) {
   }
 }
 
-// loadModule loads a script that only some pages need.
-export const loadModule = (name) => import(start.modules[name]).catch(() => { throw problemOf(0); });
+// loadModule loads a script that only some pages need, after its texts.
+export async function loadModule(name) {
+  try {
+    if (start.texts[name]) await import(start.texts[name]);
+    return await import(start.modules[name]);
+  } catch { throw problemOf(0); }
+}
 
 export const showProblem = (e) => { if (e.name !== 'AbortError') toast(e.message, { bad: true }); };
 
