@@ -678,7 +678,7 @@ func TestBrowserAdmin(t *testing.T) {
 	b := openBrowser(t)
 	b.upload(nil, file{"a.txt", "text/plain", "abc"}).want(201)
 	b.open("/admin")
-	is.Equal(b.js(`document.querySelector('.figure').textContent`), "3 bytes")
+	is.Equal(b.js(`document.querySelector('#storage .figure').textContent`), "3 bytes")
 	// Of a captcha there is to say what its provider needs.
 	asked := `document.querySelector('[name=captchaSecret]').getClientRects().length > 0`
 	is.Equal(b.js(asked), false)
@@ -734,6 +734,37 @@ func TestBrowserAdmin(t *testing.T) {
 	b.click(`dialog .danger`)
 	b.until(`!document.querySelector('[aria-label="Edit ben"]')`)
 	is.Equal(b.get("/api/v1/admin/users").at("total"), 1.0)
+}
+
+// TestBrowserHealth shows what is well and what is not, and downloads a backup.
+func TestBrowserHealth(t *testing.T) {
+	is := is.New(t)
+	b := openBrowser(t, func(c *web.Config) {
+		c.LastBackup = func() time.Time { return time.Now().Add(-8 * 24 * time.Hour) }
+		c.Version = "1.2.3"
+	})
+	b.upload(nil, file{"a.txt", "text/plain", "abc"}).want(201)
+	ben := b.addUser("ben", record.Member)
+	b.as(b.addKey(ben, record.ScopeAll)).upload(nil, file{"b.txt", "text/plain", "abcdef"}).want(201)
+	b.share("damaged")
+	is.True(b.server.Blobs.Check(b.flip("damaged")) != nil)
+	b.open("/admin")
+	check := func(name string) any {
+		return b.js(fmt.Sprintf(`[...document.querySelectorAll('#health li')].filter((li) => li.querySelector('span b').textContent === %q).map((li) => li.className + ' ' + li.querySelector('[role=img]').ariaLabel + ' ' + li.querySelector('.soft').textContent).join()`, name))
+	}
+	is.Equal(check("Files"), "problem Problem 1 file is damaged or missing")
+	is.Equal(check("Clock"), "ok OK Correct")
+	is.Equal(check("Records"), "ok OK No damage found")
+	is.Equal(check("HTTPS"), "warning Warning Not encrypted. Anyone on the network can read passwords")
+	is.Equal(check("Proxy"), "ok OK None")
+	is.True(strings.HasPrefix(check("URL").(string), "warning Warning http://127.0.0.1:"))
+	is.True(strings.HasPrefix(check("Backup").(string), "warning "))
+	is.Equal(b.js(`document.querySelector('#health li').className`), "problem") // problems come first
+	is.Equal(b.js(`document.querySelector('#health').textContent.includes('Version 1.2.3')`), true)
+	is.Equal(b.js(`[...document.querySelectorAll('[aria-label="Storage by user"] li > span')].map((li) => li.textContent.replace(/[0-9]+/, 'N')).join()`), "ann N bytes,ben N bytes")
+	is.Equal(b.js(`document.querySelector('#backup time') !== null`), true)
+	is.Equal(b.js(`(async () => { const a = await fetch(document.querySelector('#backup a[download]').href); return a.status + ' ' + a.headers.get('content-type'); })()`), "200 application/x-tar")
+	is.True(b.sound())
 }
 
 // TestBrowserTags recolours, renames, merges and deletes tags.

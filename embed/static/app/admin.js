@@ -1,9 +1,9 @@
 // The admin page.
-import { add, addActions, button, bytes, emptyState, h, icon, iconButton, itemOf, newID, t, tn, toast, when } from './dom.js';
+import { add, addActions, ago, button, bytes, emptyState, h, icon, iconButton, itemOf, meter, newID, t, tn, toast, when } from './dom.js';
 import { openForm, settingsForm } from './forms.js';
 import { countOf, kinds } from './kinds.js';
 import { rerender } from './router.js';
-import { api, heading, load, me, Problem, showProblem, start } from './session.js';
+import { api, base, heading, load, me, Problem, showProblem, start } from './session.js';
 
 // journalCard and damagedCard show damage: of the journal, and of files whose content is damaged or missing.
 function journalCard(journal) {
@@ -24,6 +24,73 @@ function damagedCard(files) {
     total > 10 && bad.length > 10 && h('p.soft', {}, tn('admin.damagedMore', { n: total - 10, command: h('code', {}, 'kist verify') })));
 }
 
+// A backup should not be older.
+const oldBackup = 7 * 864e5;
+
+function backupCard(last) {
+  return h('div.card', { id: 'backup' }, h('h2', {}, t('instance.backup')), h('p.figure', {}, last ? when(last) : t('instance.backupNever')),
+    h('p.soft', {}, tn('instance.backupHint', { command: h('code', {}, 'kist restore') })),
+    h('div.row', {}, h('a.button', { href: `${base}/api/v1/admin/backup`, download: '' }, t('instance.backupDownload'))));
+}
+
+// checksOf are the checks of the health of the instance: name, state and text of each.
+function checksOf({ journal, files, disk, clock, connection, lastBackupAt }, index) {
+  const all = [];
+  const add = (name, state, text) => all.push([name, state, text]);
+  const bad = files.damagedTotal + files.missingTotal;
+  if (!journal.damaged.length) add(t('instance.records'), 'ok', t('instance.recordsOK'));
+  else if (journal.healedAt) add(t('instance.records'), 'warning', t('instance.recordsHealed'));
+  else add(t('instance.records'), 'problem', t('instance.recordsBad'));
+
+  if (bad) add(t('instance.files'), 'problem', t('instance.filesBad', { n: bad }));
+  else add(t('instance.files'), 'ok', files.checkedAt ? t('instance.filesChecked', { when: ago(files.checkedAt) }) : t('instance.filesUnchecked'));
+
+  add(t('instance.backup'), lastBackupAt && Date.now() - Date.parse(lastBackupAt) < oldBackup ? 'ok' : 'warning', lastBackupAt ? ago(lastBackupAt) : t('instance.backupNever'));
+
+  if (disk.totalBytes) {
+    const low = disk.freeBytes < 4 * disk.reserveBytes;
+    add(t('instance.disk'), disk.freeBytes < disk.reserveBytes ? 'problem' : low ? 'warning' : 'ok',
+      t(low ? 'instance.diskReserve' : 'instance.diskFree', { free: bytes(disk.freeBytes), total: bytes(disk.totalBytes), reserve: bytes(disk.reserveBytes) }));
+  }
+  if (clock.doubted) add(t('instance.clock'), 'problem', t('instance.clockDoubted'));
+  else if (clock.aheadSeconds > 60) add(t('instance.clock'), 'problem', tn('instance.clockAhead', { command: h('code', {}, 'kist doctor --reset-clock') }));
+  else add(t('instance.clock'), 'ok', t('instance.clockOK'));
+
+  const url = new URL(start.url);
+  if (/^(localhost|127\..*|\[::1\])$/.test(url.hostname)) add(t('instance.address'), 'warning', t('instance.addressLocal', { url: start.url }));
+  else if (url.origin !== location.origin) add(t('instance.address'), 'warning', t('instance.addressOther', { url: url.origin, here: location.origin }));
+  else add(t('instance.address'), 'ok', start.url);
+  add('HTTPS', location.protocol === 'https:' ? 'ok' : 'warning', t(location.protocol === 'https:' ? 'instance.httpsOn' : 'instance.httpsOff'));
+
+  if (connection.forwarded && !connection.trusted) add(t('instance.proxy'), 'problem', t('instance.proxyUntrusted'));
+  else if (connection.trusted && !connection.forwarded) add(t('instance.proxy'), 'warning', t('instance.proxySilent'));
+  else add(t('instance.proxy'), 'ok', t(connection.trusted ? 'instance.proxyTrusted' : 'instance.proxyNone'));
+
+  if (index) add(t('instance.index'), index.state === 'ready' ? 'ok' : 'warning', t(index.state === 'ready' ? 'instance.indexReady' : 'instance.indexBuilding'));
+  return all;
+}
+
+const states = { problem: t('instance.problem'), warning: t('instance.warning'), ok: t('instance.ok') };
+
+// healthCard lists the checks, problems first.
+function healthCard(health, index) {
+  const all = checksOf(health, index);
+  return h('div.card', { id: 'health' }, h('h2', {}, t('instance.health')),
+    h('ul.checks', {}, Object.entries(states).map(([state, label]) => all.filter((c) => c[1] === state).map(([name, , text]) =>
+      h(`li.${state}`, {}, h('b', { role: 'img', 'aria-label': label, title: label }, state === 'ok' ? icon('check') : '!'), h('span', {}, h('b', {}, name), ' ', h('span.soft', {}, text)))))),
+    h('p.soft', {}, t('instance.version', { version: health.version })));
+}
+
+// The storage card names so many users.
+const mostUsers = 5;
+
+function storageCard(stats, users) {
+  const of = users.filter((u) => u.usedBytes).sort((a, b) => b.usedBytes - a.usedBytes), total = of.reduce((n, u) => n + u.usedBytes, 0);
+  return h('div.card', { id: 'storage' }, h('h2', {}, t('admin.storage')), h('p.figure', {}, bytes(stats?.bytes ?? 0)),
+    h('p.soft', {}, [t('admin.accounts', { n: stats?.users ?? 0 }), ...Object.values(kinds).map((k) => countOf(k, stats?.counts?.[k.name] ?? 0))].join(' · ')),
+    of.length > 1 && h('ul.checks', { 'aria-label': t('instance.byUser') }, of.slice(0, mostUsers).map((u) => h('li', {}, h('span', {}, u.username, ' ', h('span.soft', {}, bytes(u.usedBytes)), meter(u.usedBytes / total))))));
+}
+
 export default async function page(v) {
   const [users, settings, stats, health] = await Promise.all([
     load('admin/users', 'admin/users?limit=500&sort=title', v.signal), load('admin/settings', 'admin/settings', v.signal), load('admin/stats', 'admin/stats', v.signal),
@@ -33,8 +100,7 @@ export default async function page(v) {
   const s = settings.data, others = { captchaProvider: ['turnstile', 'hcaptcha'] };
   const off = h('input', { type: 'checkbox', id: newID(), role: 'switch', checked: !s.apiTokensDisabled, act: 'tokens' });
   add(v.out, heading(t('admin.title')), h('div.cards', {}, journalCard(health?.data.journal), damagedCard(health?.data.files),
-    h('div.card', {}, h('h2', {}, t('admin.storage')), h('p.figure', {}, bytes(stats?.data.bytes ?? 0)),
-      h('p.soft', {}, [t('admin.accounts', { n: stats?.data.users ?? 0 }), ...Object.values(kinds).map((k) => countOf(k, stats?.data.counts?.[k.name] ?? 0))].join(' · '))),
+    health && backupCard(health.data.lastBackupAt), health && healthCard(health.data, stats?.data.index), storageCard(stats?.data, users.data),
     h('div.card', {}, h('h2', {}, t('admin.keys')), h('label.check', { for: off.id }, off, h('span', {}, t('admin.allowKeys'))),
       h('p.soft', {}, t('admin.allowKeysHint'))),
     settingsForm(t('admin.limits'), [
