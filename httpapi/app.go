@@ -226,8 +226,8 @@ func (k *recorder) WriteHeader(int) {}
 
 func (k *recorder) Write(p []byte) (int, error) { return k.body.Write(p) }
 
-// readWorker answers with the service worker of the app. Browsers compare its bytes to find a new version.
-func readWorker(c *web.Request) error {
+// readServiceWorker answers with the service worker of the app. Browsers compare its bytes to find a new version.
+func readServiceWorker(c *web.Request) error {
 	var kinds, pages []string
 	for _, k := range record.Kinds {
 		kinds, pages = append(kinds, k.Path), append(pages, k.View().Page)

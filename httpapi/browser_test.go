@@ -386,7 +386,7 @@ func TestBrowserKeyboard(t *testing.T) {
 	b.keys(kb.Escape)
 	b.until(`!document.querySelector('dialog')`)
 	b.keys("s")
-	b.until(`document.querySelector('dialog h2').textContent === 'Share First'`)
+	b.until(`document.querySelector('dialog h2')?.textContent === 'Share First'`)
 	b.keys(kb.Escape)
 	b.js(`history.back()`)
 	b.until(`location.pathname === '/notes' && document.querySelectorAll('#main .item').length === 2`)
@@ -499,7 +499,7 @@ func TestBrowserShare(t *testing.T) {
 	b.until(`document.querySelector('dialog .visits').innerText.includes('Nobody has opened it')`)
 	b.press("Keep a log of visits. The page says so to visitors.")
 	b.until(`document.querySelector('dialog .visits input').checked`)
-	is.Equal(b.one("notes", "logVisits"), true)
+	b.becomes("notes", "logVisits", true)
 	b.keys(kb.Escape)
 	b.guest().see("GET", "/v/"+slug, "Referer", "https://example.org/x", "User-Agent", "Mozilla/5.0 (iPhone) Mobile").want(200)
 	is.NoErr(b.server.Store.Flush())
@@ -929,7 +929,7 @@ func TestBrowserPages(t *testing.T) {
 }
 
 // idle matches what the app fetches when it has nothing else to do.
-var idle = regexp.MustCompile(`^/static/(reader|viewer|page)\.`)
+var idle = regexp.MustCompile(`^/static/(offline|page|reader|viewer)\.`)
 
 // TestBrowserOneRound: whatever the page, the document names all that it needs,
 // and nothing is asked for because a script, a style sheet or an answer came.

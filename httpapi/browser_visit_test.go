@@ -250,10 +250,13 @@ func TestBrowserSharedWithPassword(t *testing.T) {
 
 	b.open("/notes")
 	b.press("Share Wifi")
-	b.click(`dialog [name=isPublic]`)
+	b.press("Anyone with the link")
+	b.until(`document.querySelector('dialog input[readonly]')`)
+	b.press("no password")
 	b.fill("Password", "open sesame")
-	b.click(`dialog form .main`)
-	b.until(`!document.querySelector('dialog')`)
+	b.click(`.part .main`)
+	b.until(`document.querySelector('[data-part=password]').textContent === 'password set'`)
+	b.keys(kb.Escape)
 
 	visitor.open("/v/" + slug)
 	visitor.at("This is protected by a password")

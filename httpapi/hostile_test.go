@@ -389,7 +389,7 @@ func TestBrowserShows(t *testing.T) {
 			l.visits(l.url + "/v/photo")
 			l.until(`document.querySelector('.shown img').naturalWidth === 900`)
 			l.open("/files")
-			l.until(`[...document.querySelectorAll('#main .item img')].some((i) => i.naturalWidth === 480)`) // small, by way of the base
+			l.until(`[...document.querySelectorAll('#main .item img')].some((i) => i.naturalWidth === 128)`) // small, by way of the base
 
 			for _, path := range []string{"/v/paper", "/x/paper"} {
 				l.visits(l.url + path)

@@ -171,10 +171,10 @@ func (s *Server) operations() []Route {
 	all = append(all, []Route{
 		{"GET", "/about", "readAbout", web.Anyone, web.PageOp(readAbout)},
 		{"GET", "/manifest.webmanifest", "readManifest", web.Anyone, web.PageOp(readManifest)},
-		{"GET", "/sw.js", "readServiceWorker", web.Anyone, web.PageOp(readWorker)},
+		{"GET", "/sw.js", "readServiceWorker", web.Anyone, web.PageOp(readServiceWorker)},
 		{"POST", "/share", "share", web.Visitors, web.FormOp(303, share, 403, 503, 507)},
 		{"GET", "/api/v1/qr", "readQR", web.Reads, readQROp},
-		{"POST", "/api/v1/markdown", "renderMarkdown", web.Reads, api.RenderMarkdown},
+		{"POST", "/api/v1/markdown", "renderMarkdown", web.Writes, api.RenderMarkdown},
 		{"GET", "/robots.txt", "readRobots", web.Anyone, web.PageOp(readRobots)},
 		{"GET", "/favicon.ico", "readFavicon", web.Anyone, web.PageOp(readFavicon, 303)},
 	}...)

@@ -52,10 +52,11 @@ export function share(r) {
 
   // save changes the record and draws the dialog again. It keeps the focus on the button that was pressed.
   async function save(body, done = null) {
+    const saved = open;
     status.hidden = true;
     try {
       if (Object.keys(body).length) { r = (await api('PATCH', apiPathOf(r), body)).data; updateRows(r); }
-      open = '';
+      if (open === saved) open = '';
       draw();
       if (done) toast(done, { time: 3000 });
     } catch (e) {
