@@ -231,6 +231,7 @@ var scriptTexts = map[string][]string{
 	"admin-later":    {"instance"},
 	"moving-later":   {"import"},
 	"webhooks-later": {"webhooks"},
+	"welcome-later":  {"welcome"},
 	"up-text":        {"format", "up"},
 	"extension":      {"extension", "format", "problems"},
 }

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -765,6 +766,41 @@ func TestBrowserHealth(t *testing.T) {
 	is.Equal(b.js(`document.querySelector('#backup time') !== null`), true)
 	is.Equal(b.js(`(async () => { const a = await fetch(document.querySelector('#backup a[download]').href); return a.status + ' ' + a.headers.get('content-type'); })()`), "200 application/x-tar")
 	is.True(b.sound())
+}
+
+// TestBrowserWelcome greets on an empty home page. What an administrator has done is ticked off.
+func TestBrowserWelcome(t *testing.T) {
+	is := is.New(t)
+	var backup atomic.Pointer[time.Time]
+	backup.Store(new(time.Time))
+	b := openBrowser(t, func(c *web.Config) {
+		c.Base = "http://kist.example.org"
+		c.LastBackup = func() time.Time { return *backup.Load() }
+	})
+	setup := func() any {
+		b.open("/")
+		b.until(`document.querySelector('#setup')`)
+		return b.js(`[...document.querySelectorAll('#setup li')].map((li) => li.querySelector('[role=img]').ariaLabel + ': ' + li.querySelector('span').textContent).join()`)
+	}
+	is.Equal(setup(), "To do: Use HTTPS,To do: Make a backup,To do: Add a second user")
+	is.Equal(b.js(`document.querySelectorAll('.welcome > .card:not(#setup)').length`), 3.0)
+	b.until(`document.querySelector('.welcome img.qr').naturalWidth > 0`)
+	is.Equal(b.js(`document.querySelector('.welcome img.qr').alt`), "QR code of http://kist.example.org")
+	is.True(b.sound())
+	now := time.Now()
+	backup.Store(&now)
+	ben := b.addUser("ben", record.Member)
+	is.Equal(setup(), "To do: Use HTTPS,Done: Make a backup,Done: Add a second user")
+
+	// Another user sees the cards alone, and no card once there is an item.
+	b.user = ben
+	b.signIn()
+	b.open("/")
+	b.until(`document.querySelectorAll('.welcome > .card').length === 3`)
+	is.Equal(b.js(`document.querySelector('#setup')`), nil)
+	b.fill("Add anything", "A first note")
+	b.press("Add note")
+	b.until(`document.querySelector('#main .item') && !document.querySelector('.welcome')`)
 }
 
 // TestBrowserTags recolours, renames, merges and deletes tags.

@@ -53,7 +53,11 @@ addPages({
     if (shared || v.params.has('again') || v.params.has('queued')) history.replaceState(null, '', base + '/');
     v.list = listOf(new Source(Object.keys(kinds), {}, 12), {
       page: 40,
-      empty: () => emptyState(t('home.empty'), t('home.emptyHint')),
+      empty() {
+        const node = h('div', {}, emptyState(t('home.empty'), t('home.emptyHint')));
+        loadModule('welcome').then((m) => node.append(m.welcome()), () => {});
+        return node;
+      },
     });
     v.accepts = () => true;
     add(v.out, v.box.node, h('div.head', {}, h('h1', {}, t('home.recent')), total > 0 && h('small.soft', {}, t('home.summary', { n: total, size: bytes(me.usedBytes ?? 0) }))), v.list.node);

@@ -1,0 +1,42 @@
+// What an empty home page suggests.
+import { addActions, button, h, icon, t } from './dom.js';
+import { api, base, me, start, view } from './session.js';
+
+const isLocal = (url) => /^(localhost|127\..*|\[::1\])$/.test(new URL(url).hostname);
+
+// phoneAddress is an address of this server that a phone can open, or "".
+const phoneAddress = () => [start.url, location.origin + base].find((url) => !isLocal(url)) ?? '';
+
+function phoneCard() {
+  const address = phoneAddress();
+  return h('div.card', {}, h('h2', {}, t('welcome.phone')), h('p.soft', {}, t(address ? 'welcome.phoneHint' : 'welcome.phoneLocal')),
+    address ? h('img.qr', { src: `${base}/api/v1/qr?text=${encodeURIComponent(address)}`, alt: t('common.qrOf', { address }), width: '160', height: '160' })
+      : h('div.row', {}, h('a.button', { href: `${base}/help/proxy-and-tls` }, t('welcome.phoneHow'))));
+}
+
+// setupCard lists what an administrator should do, with what is done ticked off.
+async function setupCard() {
+  const [health, users] = await Promise.all([api('GET', 'admin/health'), api('GET', 'admin/users?limit=1')]);
+  const all = [
+    [t('welcome.https'), '/help/proxy-and-tls', location.protocol === 'https:'],
+    [t('welcome.backup'), '/admin', health.data.lastBackupAt],
+    [t('welcome.user'), '/admin', users.total > 1],
+  ];
+  return h('div.card', { id: 'setup' }, h('h2', {}, t('welcome.setup')), h('ul.checks', {}, all.map(([text, at, done]) => {
+    const label = t(done ? 'welcome.done' : 'welcome.open');
+    return h(done ? 'li.ok' : 'li.todo', {}, h('b', { role: 'img', 'aria-label': label, title: label }, done && icon('check')), h('span', {}, done ? text : h('a', { href: base + at }, text)));
+  })));
+}
+
+// welcome is shown on a home page without items.
+export function welcome() {
+  const cards = h('div.cards.welcome', {},
+    h('div.card', {}, h('h2', {}, t('welcome.file')), h('p.soft', {}, t('welcome.fileHint')), h('div.row', {}, button('choose-first', t('add.choose')))),
+    h('div.card', {}, h('h2', {}, t('welcome.extension')), h('p.soft', {}, t('welcome.extensionHint')), h('div.row', {}, h('a.button', { href: `${base}/help/browser-extension` }, t('welcome.extensionGet')))),
+    phoneCard());
+  // The cards are of use without the list.
+  if (me.role === 'admin') setupCard().then((card) => cards.append(card), () => {});
+  return cards;
+}
+
+addActions({ 'choose-first': () => view.box.picker.click() });
