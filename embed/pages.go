@@ -195,7 +195,8 @@ func (l Lang) templates() (map[string]*template.Template, error) {
 	}
 	layout, err := template.New("layout.html").Funcs(template.FuncMap{
 		"static": Name, "texts": func(name string) (string, error) { return Name(l.scriptName(name)) },
-		"lang": func() Lang { return l }, "t": l.T, "th": l.HTML, "bdi": element("bdi", ""), "bold": element("b", ` dir="auto"`), "code": element("code", ""),
+		"moduleTexts": func(module string) string { return l.ModuleTexts()[module] }, // "" if it has none
+		"lang":        func() Lang { return l }, "t": l.T, "th": l.HTML, "bdi": element("bdi", ""), "bold": element("b", ` dir="auto"`), "code": element("code", ""),
 		"link": func(address, text string) template.HTML {
 			return template.HTML(`<a href="` + template.HTMLEscapeString(address) + `">` + template.HTMLEscapeString(text) + "</a>") // #nosec G203 -- both are escaped, and the address is ours
 		},
