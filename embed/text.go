@@ -224,12 +224,14 @@ const laterText = "-later"
 // scriptTexts are the groups of texts that the scripts of pages use, by the name of the script that has them.
 var scriptTexts = map[string][]string{
 	"app-text": {
-		"account", "add", "admin", "app", "bookmark", "common", "editor", "errors", "folder", "format", "forms", "home", "keys", "kind", "list", "offline",
-		"problems", "reader", "remote", "requests", "search", "sessions", "share", "shortcuts", "tags", "uploads", "viewer",
+		"account", "add", "app", "bookmark", "common", "editor", "errors", "folder", "format", "forms", "home", "kind", "list", "offline",
+		"problems", "reader", "requests", "search", "sessions", "share", "shortcuts", "tags", "uploads", "viewer",
 	},
 	"activity-later": {"activity"},
-	"admin-later":    {"instance"},
+	"admin-later":    {"admin", "instance"},
+	"keys-later":     {"keys"},
 	"moving-later":   {"import"},
+	"remote-later":   {"remote"},
 	"webhooks-later": {"webhooks"},
 	"welcome-later":  {"welcome"},
 	"up-text":        {"format", "up"},

@@ -164,7 +164,7 @@ func (s *Store) load() error {
 	if harm := lastRecord(s.dir, s.buckets, done); harm != nil {
 		return errors.Join(fmt.Errorf("%w. Nothing was changed. Run kist verify --repair, which loses nothing", harm), workcopy.Remove(path+".new"))
 	}
-	if err := s.redo(done.Snapshot); err != nil {
+	if err := redo(s, done.Snapshot); err != nil {
 		return errors.Join(err, workcopy.Remove(path+".new"))
 	}
 	if err := os.Rename(path+".new", path); err != nil {
@@ -190,7 +190,7 @@ func (s *Store) load() error {
 
 // redo writes the contents that the journal carries to their files, because the last
 // process may not have synced these. A new snapshot makes the next start skip them.
-func (s *Store) redo(from uint64) error {
+func redo(s *Store, from uint64) error {
 	var to *blobs.Store
 	err := s.journal.Records(from, workcopy.Carried(func(ref [32]byte, b []byte) (err error) {
 		if to == nil {

@@ -105,7 +105,7 @@ export default async function page(v) {
       h('p.soft', {}, t('admin.allowKeysHint'))),
     settingsForm(t('admin.limits'), [
       { name: 'defaultQuotaBytes', label: t('admin.defaultQuota'), type: 'size', placeholder: t('common.noLimit'), hint: t('admin.defaultQuotaHint') },
-      { name: 'maxUploadBytes', label: t('admin.largestFile'), type: 'size', placeholder: bytes(start.maxUpload) },
+      { name: 'maxUploadBytes', label: t('common.largestFile'), type: 'size', placeholder: bytes(start.maxUpload) },
     ], s, t('common.save'), async (now) => { await api('PATCH', 'admin/settings', now); toast(t('common.saved')); }),
     settingsForm(t('admin.checks'), [
       { name: 'linkChecks', label: t('admin.checkPages'), type: 'check', hint: t('admin.checkPagesHint') },

@@ -119,7 +119,7 @@ function editRequest(r) {
       ...(r?.hasPassword ? [{ name: 'noPassword', label: t('share.removePassword'), type: 'check' }] : []),
       { name: 'expiresAt', label: t('share.expires'), type: 'time', half: true },
       { name: 'maxUploads', label: t('requests.maxFiles'), type: 'number', min: 1, half: true, placeholder: t('common.noLimit') },
-      { name: 'maxFileSize', label: t('admin.largestFile'), type: 'size', half: true, placeholder: t('common.noLimit') },
+      { name: 'maxFileSize', label: t('common.largestFile'), type: 'size', half: true, placeholder: t('common.noLimit') },
       { name: 'maxTotalSize', label: t('requests.totalSize'), type: 'size', half: true, placeholder: t('common.noLimit') },
       { name: 'allowedTypes', label: t('requests.types'), plain: true, placeholder: 'image/*, .pdf' },
       { name: 'perUserUploadLimit', label: t('requests.perSender'), type: 'number', min: 1, half: true, placeholder: t('common.noLimit') },
