@@ -238,7 +238,7 @@ func readServiceWorker(c *web.Request) error {
 	}
 	h := c.W.Header()
 	h.Set("Content-Type", "text/javascript; charset=utf-8")
-	h.Set("Content-Security-Policy", "default-src 'none'; connect-src 'self'")
+	h.Set("Content-Security-Policy", strings.TrimSpace("default-src 'none'; connect-src 'self' "+c.Site.Content))
 	h.Set("Cache-Control", "no-cache")
 	_, _ = c.W.Write(b) // the client may be gone
 	return nil

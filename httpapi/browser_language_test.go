@@ -56,7 +56,7 @@ func TestBrowserLanguage(t *testing.T) {
 	is.Equal(v.js(`document.documentElement.lang`), "de")
 	is.True(v.js(`document.querySelector('.meta').textContent.includes('bis 5. März 2199')`) == true)
 	is.Equal(v.js(`document.querySelector('summary').textContent`), "Details")
-	is.True(v.js(`document.querySelector('.foot').textContent.startsWith('geteilt mit')`) == true)
+	is.True(v.js(`document.querySelector('.foot').textContent.startsWith('geteilt über')`) == true)
 	is.Equal(v.js(`document.querySelector(':not(script)[data-copy]').parentNode.querySelector('button').textContent`), "Kopieren")
 	v.do(chromedp.Navigate(b.url + "/v/none"))
 	is.True(v.js(`document.body.textContent.includes('Diese Seite gibt es nicht')`) == true)

@@ -219,7 +219,7 @@ func enums() []enum {
 		{"ItemKind", "A kind of item.", web.KindNames()},
 		{"LimitAction", "What happens when the limit of views is reached.", field.Words(record.Actions)},
 		{"ListSort", "An order of a short list.", field.Words(web.ShortSorts)},
-		{"Program", "A program that can be set up to use kist.", field.Words(api.ProgramNames())},
+		{"SetupProgram", "A program that can be set up to use kist.", field.Words(api.ProgramNames())},
 		{"Reachability", "Whether a page can be reached.", field.Words(record.Reaches)},
 		{"RecordSort", "An order of records.", field.Words(catalog.Sorts(record.Notes))},
 		{"RemoteUploadAction", "What to do with a remote upload.", upload.FetchActions},

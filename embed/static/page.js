@@ -104,7 +104,11 @@ export function enhance(root, texts) {
   for (const section of root.querySelectorAll('.field-ingredients')) addTicks(section, texts);
 
   // If the smaller version cannot be made, the picture itself is shown.
-  for (const img of root.querySelectorAll('.shown a > img')) img.addEventListener('error', () => { img.src = img.parentNode.href; }, { once: true });
+  for (const img of root.querySelectorAll('.shown a > img')) {
+    const whole = () => { img.src = img.parentNode.href; };
+    if (img.complete && !img.naturalWidth) whole();
+    else img.addEventListener('error', whole, { once: true });
+  }
 
   // An icon that does not load leaves no gap.
   for (const icon of root.querySelectorAll('.favicon')) {

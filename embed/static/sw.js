@@ -23,30 +23,41 @@ addEventListener('activate', (e) => e.waitUntil((async () => {
 
 // ---- Answers ----
 
+// stopped is set when the user turns this off: the open page may still ask.
+let stopped = false;
+
 // forget removes the copies of what belongs to the user. What waits stays: it exists nowhere else.
 const forget = () => caches.delete(data);
 
-// fresh returns the server's answer and keeps a copy, or the copy if the server does not answer.
-async function fresh(request, key = request.url) {
-  const cache = await caches.open(data);
+const absolute = (path) => new URL(path, location.href).href;
+
+// store keeps a copy of an answer. A full disk loses the copy and not the answer.
+async function store(key, answer) {
+  if (stopped) return;
+  try { await (await caches.open(data)).put(key, answer); } catch { /* no space */ }
+}
+
+// fresh returns the server's answer, or the copy if the server does not answer. It keeps a copy if keep is set.
+async function fresh(request, keep) {
+  let answer;
   try {
-    const answer = await fetch(request);
-    if (answer.status === 401 || answer.redirected && new URL(answer.url).pathname === `${base}/login`) await forget();
-    else if (answer.ok && !answer.redirected) await cache.put(key, answer.clone());
-    return answer;
+    answer = await fetch(request);
   } catch (problem) {
-    const kept = await cache.match(key);
+    const kept = await (await caches.open(data)).match(request.url);
     if (kept) return kept;
     throw problem;
   }
+  if (answer.status === 401) await forget();
+  else if (keep && answer.ok && !answer.redirected) await store(request.url, answer.clone());
+  return answer;
 }
 
 async function page(request) {
   try {
-    return await fresh(request);
+    return await fresh(request, !new URL(request.url).search);
   } catch (problem) {
     // Every page of the app is the same document. Its script shows the page of the address.
-    const shell = await (await caches.open(data)).match(new URL(`${base}/`, location.href).href);
+    const shell = await (await caches.open(data)).match(absolute(`${base}/`));
     if (shell) return shell;
     throw problem;
   }
@@ -55,10 +66,9 @@ async function page(request) {
 // list returns a list of the API. Offline every list of a kind is its newest items.
 async function list(request, path) {
   try {
-    return await fresh(request);
+    return await fresh(request, !kinds.includes(path) || request.url === absolute(newest(path)));
   } catch (problem) {
-    const cache = await caches.open(data);
-    const kept = kinds.includes(path) && await cache.match(new URL(newest(path), location.href).href);
+    const kept = kinds.includes(path) && await (await caches.open(data)).match(absolute(newest(path)));
     if (kept) return kept;
     throw problem;
   }
@@ -87,23 +97,25 @@ addEventListener('fetch', (e) => {
   else if (url.pathname.startsWith(api)) {
     const asked = url.pathname.slice(api.length);
     if (['me', 'tags', 'folders'].includes(asked) || kinds.includes(asked.split('/')[0])) e.respondWith(list(request, asked));
-  } else if (place === 'v' || place === 't') e.respondWith(fresh(request));
+  } else if (place === 'v' || place === 't') e.respondWith(fresh(request, true));
 });
 
 // ---- What can be read offline ----
 
-// keep fetches the newest items that this browser does not have yet.
-async function keep() {
+// keep fetches the newest items that this browser does not have yet, until the user signs out.
+async function keep(user) {
   const cache = await caches.open(data);
-  const lists = await Promise.all(kinds.map(async (kind) => (await (await fresh(new Request(newest(kind)))).json()).data));
+  const lists = await Promise.all(kinds.map(async (kind) => (await (await fresh(new Request(absolute(newest(kind))), true)).json()).data));
   const records = lists.flat().sort((a, b) => b.createdAt.localeCompare(a.createdAt)).slice(0, readable);
   const wanted = new Set();
   for (const r of records) {
-    const at = new URL(`${base}/v/${r.slug}`, location.href).href;
+    const at = absolute(`${base}/v/${r.slug}`);
     wanted.add(at);
     const kept = await cache.match(at);
     if (kept && Date.parse(kept.headers.get('date')) > Date.parse(r.updatedAt)) continue;
-    await fresh(new Request(at, { headers: { accept: 'text/html' } }));
+    if (stopped || await owner() !== user) return;
+    // Without a session this must not count as a view.
+    await fresh(new Request(at, { headers: { accept: 'text/html', 'x-purpose': 'prefetch' } }), true);
   }
   for (const r of await cache.keys()) if (new URL(r.url).pathname.startsWith(`${base}/v/`) && !wanted.has(r.url)) await cache.delete(r);
   await trim();
@@ -133,72 +145,79 @@ async function ask(mode, request) {
 }
 
 // owner is the id of the user whose copies are here; "" if there are none.
-const ownerKey = new URL(`${base}/sw.js?user`, location.href).href;
+const ownerKey = absolute(`${base}/sw.js?user`);
 const owner = async () => (await (await caches.open(data)).match(ownerKey))?.text() ?? '';
 
-// later stores a request. It has a path, and a body (JSON text) or the fields of a form. Its id makes repeats safe. Only
-// its own user's session will send it.
+async function setOwner(user) {
+  stopped = false;
+  if (await owner() === user) return;
+  await forget();
+  await store(ownerKey, new Response(user));
+}
+
+// later stores a request: its path, its body, the id that makes repeats safe, and the user whose session may send it.
 async function later(entry) {
-  const user = await owner();
-  await ask('readwrite', (store) => store.add({ id: crypto.randomUUID(), ...entry, user }));
+  await ask('readwrite', (store) => store.add(entry));
   await registration.sync?.register('send').catch(() => {});
 }
 
+// share receives what a phone shares. Without the server a text waits in the box of the home page, for the user to add:
+// nobody can tell here whether a share sheet or another site has sent it. Files have to be shared again.
 async function share(request) {
   const form = await request.clone().formData();
   try {
     return await fetch(request);
   } catch {
-    await later({ path: `${base}/share`, form: [...form] });
-    return Response.redirect(`${base}/?queued=1`, 303);
+    const query = new URLSearchParams();
+    for (const [name, value] of form) {
+      if (typeof value === 'string') query.append(name, value);
+      else if (value.size) query.set('again', 'offline');
+    }
+    return Response.redirect(`${base}/?${query}`, 303);
   }
 }
 
+// tell sends a message to the pages and reports whether there is one.
 async function tell(message) {
-  for (const client of await clients.matchAll({ type: 'window' })) client.postMessage(message);
+  const pages = await clients.matchAll({ type: 'window' });
+  for (const page of pages) page.postMessage(message);
+  return pages.length > 0;
 }
 
 let sending = null;
 
-// send sends what waits, in order. What the server refuses is kept back and reported, so that nothing is lost silently.
+// send sends what waits, in order, and returns how much still waits. What the server refuses goes back to the page, which
+// keeps it as a draft; without a page it stays.
 const send = () => sending ??= (async () => {
-  let sent = 0;
+  const keys = await ask('readonly', (store) => store.getAllKeys());
+  let sent = 0, left = keys.length;
   try {
-    const keys = await ask('readonly', (store) => store.getAllKeys());
     const me = keys.length > 0 && await fetch(api + 'me');
     const user = me && me.ok ? (await me.json()).data.id : null;
     for (const key of user ? keys : []) {
       const entry = await ask('readonly', (store) => store.get(key));
-      if (!entry || entry.refused || entry.user && entry.user !== user) continue;
-      const body = entry.form ? new FormData() : entry.body;
-      for (const [name, value] of entry.form ?? []) body.append(name, value);
-      const answer = await fetch(entry.path, {
-        method: 'POST', body, redirect: 'manual',
-        headers: { 'idempotency-key': entry.id, ...(entry.form ? {} : { 'content-type': 'application/json' }) },
-      });
-      if (answer.type === 'opaqueredirect' || answer.ok) {
-        await ask('readwrite', (store) => store.delete(key));
-        sent++;
-      } else if ([401, 408, 429].includes(answer.status) || answer.status >= 500) {
-        break; // later
-      } else {
-        const problem = await answer.json().catch(() => null);
-        await ask('readwrite', (store) => store.put({ ...entry, refused: problem?.error ?? String(answer.status) }, key));
-        await tell({ refused: problem?.error ?? String(answer.status) });
-      }
+      if (entry?.user !== user) continue;
+      const answer = await fetch(entry.path, { method: 'POST', body: entry.body, headers: { 'idempotency-key': entry.id, 'content-type': 'application/json' } });
+      if ([401, 408, 429].includes(answer.status) || answer.status >= 500) break; // later
+      if (answer.ok) sent++;
+      else if (!await tell({ refused: (await answer.json().catch(() => null))?.error ?? String(answer.status), path: entry.path, body: entry.body })) continue;
+      await ask('readwrite', (store) => store.delete(key));
+      left--;
     }
   } catch { /* still no server */ }
   if (sent) await tell({ sent });
+  return left;
 })().finally(() => { sending = null; });
 
-addEventListener('sync', (e) => { if (e.tag === 'send') e.waitUntil(send()); });
+// A failure makes the browser try again.
+addEventListener('sync', (e) => { if (e.tag === 'send') e.waitUntil(send().then((left) => { if (left) throw new Error('still waiting'); })); });
 
 addEventListener('message', (e) => {
   const { later: entry, want, user } = e.data;
   const answer = (what) => e.ports[0]?.postMessage(what);
   if (entry) e.waitUntil(later(entry).then(() => answer({ kept: true }), () => answer({ kept: false })));
   if (want === 'send') e.waitUntil(send());
-  if (want === 'keep') e.waitUntil(caches.open(data).then((cache) => cache.put(ownerKey, new Response(user))).then(keep).catch(() => {}));
-  if (want === 'count') e.waitUntil(ask('readonly', (store) => store.count()).then(answer, () => answer(0)));
-  if (want === 'forget') e.waitUntil(forget().then(answer));
+  if (want === 'owner') e.waitUntil(setOwner(user));
+  if (want === 'keep') e.waitUntil(setOwner(user).then(() => keep(user)).catch(() => {}));
+  if (want === 'stop') { stopped = true; e.waitUntil(forget().then(answer)); }
 });

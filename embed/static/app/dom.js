@@ -173,6 +173,9 @@ export function toast(text, { action = '', run = null, bad = false, time = 5000,
   };
   for (const [event, handler] of [['pointermove', pause], ['pointerleave', resume], ['focusin', pause], ['focusout', resume]]) el.addEventListener(event, handler);
   const box = find('#toasts');
+  // What is outside of a modal dialog cannot be pressed.
+  const host = all('dialog:modal').at(-1) ?? document.body;
+  if (box.parentNode !== host) host.append(box);
   box.append(el);
   while (box.children.length > 4) box.firstElementChild.end();
   // An open dialog covers the page, so the messages are raised above it.

@@ -235,6 +235,11 @@ export function openDialog(title, { panel = false, onclose = null } = {}) {
   const body = h('div.body');
   const el = h(panel ? 'dialog.panel' : 'dialog', { 'aria-labelledby': id }, h('header', {}, heading, tools), body);
   el.addEventListener('close', () => {
+    const messages = find('#toasts', el);
+    if (messages) {
+      document.body.append(messages);
+      messages.showPopover?.();
+    }
     el.remove();
     if (opener?.isConnected) opener.focus({ preventScroll: true });
     onclose?.(el.returnValue);

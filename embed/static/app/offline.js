@@ -1,7 +1,8 @@
 // What the app does with its service worker: items can be read and added while the server does not answer. Browsers have
 // service workers only on HTTPS and on localhost. The user can turn it off on this device.
 import { t, toast } from './dom.js';
-import { base, me, Problem, showProblem, storage } from './session.js';
+import { kinds } from './kinds.js';
+import { base, draftKey, me, Problem, showProblem, storage } from './session.js';
 
 const supported = 'serviceWorker' in navigator && isSecureContext;
 
@@ -12,30 +13,40 @@ export { supported };
 // The newest items are copied at most this often.
 const keepMilliseconds = 10 * 60e3;
 
-let worker = null, started = null;
+// While something waits, the page tries this often to send it.
+const sendMilliseconds = 15e3;
+
+let worker = null, started = null, timer = null;
 
 // begin starts the service worker, sends what waits and keeps a copy of the newest items.
 export const begin = () => started ??= start();
 
 async function start() {
-  if (!supported || !chosen()) return;
+  if (!supported) return;
+  if (!chosen()) return void await forget();
   try {
     const registration = await navigator.serviceWorker.register(`${base}/sw.js`, { scope: `${base}/`, updateViaCache: 'none' });
     worker = (await navigator.serviceWorker.ready).active ?? registration.active;
   } catch { return; /* for example in a private window */ }
+  worker.postMessage({ want: 'owner', user: me.id });
   worker.postMessage({ want: 'send' });
-  const kept = storage.get('kept', 0);
+  const kept = storage.get('kept.' + me.id, 0);
   if (Date.now() - kept < keepMilliseconds && Date.now() > kept) return;
-  storage.set('kept', Date.now());
+  storage.set('kept.' + me.id, Date.now());
   worker.postMessage({ want: 'keep', user: me.id });
 }
 
 // end removes the service worker and everything that it keeps on this device, except what still waits to be sent.
 export async function end() {
+  if (worker) await request({ want: 'stop' });
   for (const registration of await navigator.serviceWorker.getRegistrations()) if (new URL(registration.scope).pathname === `${base}/`) await registration.unregister();
-  for (const name of await caches.keys()) if (name.startsWith('kist-')) await caches.delete(name);
-  storage.set('kept', null);
+  await forget();
+  storage.set('kept.' + me.id, null);
   worker = started = null;
+}
+
+async function forget() {
+  for (const name of await caches.keys()) if (name.startsWith('kist-')) await caches.delete(name);
 }
 
 export async function choose(on) {
@@ -54,15 +65,19 @@ const request = (message) => new Promise((done) => {
 export async function sendLater({ path, body, id }) {
   await begin();
   if (!worker) return false;
-  const answer = await request({ later: { path: `${base}/api/v1/${path}`, body: JSON.stringify(body), id } });
+  const answer = await request({ later: { path: `${base}/api/v1/${path}`, body: JSON.stringify(body), id, user: me.id } });
   if (!answer?.kept) return false;
+  timer ??= setInterval(() => worker?.postMessage({ want: 'send' }), sendMilliseconds);
   toast(t('offline.kept'));
   return true;
 }
 
 if (supported) {
   navigator.serviceWorker.addEventListener('message', (e) => {
+    if (e.data.sent || e.data.refused) { clearInterval(timer); timer = null; }
     if (e.data.sent) toast(t('offline.sent', { n: e.data.sent }), { action: t('common.show'), run: () => location.reload() });
+    const k = e.data.refused && Object.values(kinds).find((x) => e.data.path.endsWith('/' + x.api));
+    if (k) storage.set(draftKey(`${k.name}.new`), { at: new Date().toISOString(), values: JSON.parse(e.data.body) });
     if (e.data.refused) showProblem(new Problem(t('offline.refused', { why: e.data.refused })));
   });
   addEventListener('online', () => worker?.postMessage({ want: 'send' }));

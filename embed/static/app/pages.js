@@ -49,8 +49,8 @@ addPages({
     const shared = ['title', 'text', 'url'].map((n) => v.params.get(n)).filter(Boolean).join('\n');
     if (shared) v.box.type(shared);
     if (v.params.get('again') === 'files') toast(t('home.signedOut'), { bad: true });
-    if (v.params.has('queued')) toast(t('offline.kept'));
-    if (shared || v.params.has('again') || v.params.has('queued')) history.replaceState(null, '', base + '/');
+    if (v.params.get('again') === 'offline') toast(t('offline.files'), { bad: true });
+    if (shared || v.params.has('again')) history.replaceState(null, '', base + '/');
     v.list = listOf(new Source(Object.keys(kinds), {}, 12), {
       page: 40,
       empty() {

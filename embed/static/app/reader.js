@@ -15,7 +15,7 @@ async function fetchShown(r) {
   if (!answer.ok) throw problemOf(answer.status);
   const page = new DOMParser().parseFromString(await answer.text(), 'text/html');
   for (const name of ['src', 'href']) {
-    for (const el of all(`article.sheet [${name}]`, page)) if (!el.getAttribute(name).startsWith('#')) el.setAttribute(name, new URL(el.getAttribute(name), at));
+    for (const el of all(`article.sheet [${name}]`, page)) if (!el.getAttribute(name).startsWith('#') && URL.canParse(el.getAttribute(name), at)) el.setAttribute(name, new URL(el.getAttribute(name), at));
   }
   return all('article.sheet > :not(header, details)', page);
 }
@@ -51,6 +51,7 @@ export async function openReader(r, { onclose }) {
   try {
     shown = await fetchShown(r);
   } catch (e) {
+    if (r.brief) throw e; // its text is cut off
     showProblem(e);
     return openEditor(kindOf(r), r, { onclose });
   }

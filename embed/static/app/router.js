@@ -192,6 +192,11 @@ addEventListener('popstate', () => {
 document.addEventListener('click', (e) => {
   const a = e.target.closest('a[href]');
   if (!a || a.target || a.hasAttribute('download') || e.button || e.ctrlKey || e.metaKey || e.shiftKey || e.altKey || a.classList.contains('skip')) return;
+  if (a.getAttribute('href').startsWith('#')) { // within a text
+    e.preventDefault();
+    document.getElementById(decodeURIComponent(a.hash.slice(1)))?.scrollIntoView();
+    return;
+  }
   if (e.target.closest('[data-act]') || !ownPage(new URL(a.href))) return;
   e.preventDefault();
   go(a.href);

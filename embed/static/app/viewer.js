@@ -67,6 +67,7 @@ export function openViewer(r, { onclose, onmove }) {
     back.hidden = at === 0;
     next.hidden = at === list.length - 1;
     if (!panel.hidden) panel.replaceChildren(factsOf(r));
+    if (!d.el.contains(document.activeElement) || document.activeElement.hidden) d.heading.focus();
     return [list, at];
   }
   const changed = (e) => { if (e.detail.id === r.id) { r = e.detail; draw(); } };
@@ -97,7 +98,7 @@ export function openViewer(r, { onclose, onmove }) {
     i: () => { panel.hidden = !panel.hidden; info.setAttribute('aria-pressed', String(!panel.hidden)); draw(); },
     e: () => {
       d.el.close('replaced');
-      openEditor(kinds.file, r, { onclose: (reason, saved) => reason === 'left' || reason === 'deleted' ? onclose(reason) : openViewer(saved ?? r, { onclose, onmove }) });
+      openEditor(kinds.file, r, { onclose: (reason, saved) => { if (reason === 'left' || reason === 'deleted') return onclose(reason); if (saved) onmove(saved); return openViewer(saved ?? r, { onclose, onmove }); } });
     },
     s: () => openShare(r),
     c: () => copyLink(shareAddressOf(r)),
