@@ -39,6 +39,7 @@ func TestBrowserLanguage(t *testing.T) {
 	b.fill("Titel", "Drei")
 	b.click("dialog .main")
 	b.says("Notiz hinzugefügt.")
+	b.until(`location.pathname === '/notes'`) // the step back is over
 	b.open("/files?folder=none")
 	b.shows("Keine Treffer")
 

@@ -31,9 +31,9 @@ const forget = () => caches.delete(data);
 
 const absolute = (path) => new URL(path, location.href).href;
 
-// store keeps a copy of an answer. A full disk loses the copy and not the answer.
+// store keeps a copy of an answer while somebody is signed in. A full disk loses the copy and not the answer.
 async function store(key, answer) {
-  if (stopped) return;
+  if (stopped || !await caches.has(data)) return;
   try { await (await caches.open(data)).put(key, answer); } catch { /* no space */ }
 }
 
@@ -43,7 +43,7 @@ async function fresh(request, keep) {
   try {
     answer = await fetch(request);
   } catch (problem) {
-    const kept = await (await caches.open(data)).match(request.url);
+    const kept = await caches.match(request.url, { cacheName: data });
     if (kept) return kept;
     throw problem;
   }
@@ -57,7 +57,7 @@ async function page(request) {
     return await fresh(request, !new URL(request.url).search);
   } catch (problem) {
     // Every page of the app is the same document. Its script shows the page of the address.
-    const shell = await (await caches.open(data)).match(absolute(`${base}/`));
+    const shell = await caches.match(absolute(`${base}/`), { cacheName: data });
     if (shell) return shell;
     throw problem;
   }
@@ -68,7 +68,7 @@ async function list(request, path) {
   try {
     return await fresh(request, !kinds.includes(path) || request.url === absolute(newest(path)));
   } catch (problem) {
-    const kept = kinds.includes(path) && await (await caches.open(data)).match(absolute(newest(path)));
+    const kept = kinds.includes(path) && await caches.match(absolute(newest(path)), { cacheName: data });
     if (kept) return kept;
     throw problem;
   }
@@ -146,13 +146,13 @@ async function ask(mode, request) {
 
 // owner is the id of the user whose copies are here; "" if there are none.
 const ownerKey = absolute(`${base}/sw.js?user`);
-const owner = async () => (await (await caches.open(data)).match(ownerKey))?.text() ?? '';
+const owner = async () => await caches.has(data) ? (await (await caches.open(data)).match(ownerKey))?.text() ?? '' : '';
 
 async function setOwner(user) {
   stopped = false;
   if (await owner() === user) return;
   await forget();
-  await store(ownerKey, new Response(user));
+  await (await caches.open(data)).put(ownerKey, new Response(user));
 }
 
 // later stores a request: its path, its body, the id that makes repeats safe, and the user whose session may send it.
