@@ -52,7 +52,7 @@ type behind struct {
 
 	ticks      int                        // of watch
 	seen       uint64                     // the version that watch saw
-	compaction atomic.Pointer[compaction] // nil if there is none
+	compaction atomic.Pointer[compaction] // nil while the copy is not compacted
 
 	broken atomic.Pointer[error] // why the working copy cannot be written; nil if it can
 	left   error                 // why stop could not bring everything to the working copy

@@ -144,7 +144,7 @@ async function ask(mode, request) {
   } finally { db.close(); }
 }
 
-// owner is the id of the user whose copies are here; "" if there are none.
+// owner is the id of the user whose copies are here, or "".
 const ownerKey = absolute(`${base}/sw.js?user`);
 const owner = async () => await caches.has(data) ? (await (await caches.open(data)).match(ownerKey))?.text() ?? '' : '';
 

@@ -24,7 +24,7 @@ export const t = (key, values) => fill(texts[key] ?? key, values);
 // tn is t for a text with elements in it: the result is a list of texts and nodes.
 export const tn = (key, values) => form(texts[key], values.n).split(/\{(\w+)\}/).map((part, i) => i % 2 ? shown(values[part]) : part);
 
-// known is the text of a key, or the other text if there is none.
+// known is the text of a key, or the other text if the key has no text.
 export const known = (key, otherwise) => texts[key] ?? otherwise;
 
 export function bytes(n) {

@@ -63,7 +63,7 @@ func (v *ShownVisit) Fields(s *field.Set) {
 	s.Time("at", &v.At, field.Always).Says("When.", `"2026-01-02T03:04:05.678Z"`)
 	field.Choice(s, "what", &v.What, record.AllDelivered).Says("What was delivered.", `"page"`)
 	field.Choice(s, "device", &v.Device, record.DeviceClasses).Says("The kind of device, by its User-Agent.", `"phone"`)
-	s.Text("referrer", &v.Referrer, 253).Says("Host of the page that led to the item; empty if there is none.", `"example.org"`)
+	s.Text("referrer", &v.Referrer, 253).Says("Host of the page that led to the item, or empty.", `"example.org"`)
 	s.Text("network", &v.Network, 64).Says("The first 24 bits of the visitor's IPv4 address, or 48 of IPv6; empty if it is not known.", `"192.0.2.0/24"`)
 }
 

@@ -1,0 +1,100 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// sources are the files below some folders that use texts or that texts translate, by path.
+func sources(t *testing.T, roots ...string) map[string]string {
+	t.Helper()
+	all := make(map[string]string)
+	for _, root := range roots {
+		if err := filepath.WalkDir(root, func(at string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() || strings.HasSuffix(at, "_test.go") || !slices.Contains([]string{".js", ".html", ".go"}, filepath.Ext(at)) && d.Name() != "manifest.json" {
+				return err
+			}
+			b, err := os.ReadFile(at)
+			all[filepath.ToSlash(at)] = string(b)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return all
+}
+
+// catalogueOf is the catalogue of texts in a language, by group and name.
+func catalogueOf(t *testing.T, lang string) map[string]map[string]any {
+	t.Helper()
+	b, err := os.ReadFile("../embed/text/" + lang + ".json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all map[string]map[string]any
+	if err := json.Unmarshal(b, &all); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+var (
+	quotedKey   = regexp.MustCompile(`['"\x60]([a-z]+\.[a-zA-Z0-9]+)['"\x60]|data-t[a-z-]*="([^"]+)"`)
+	askedKey    = regexp.MustCompile(`\.(?:T|HTML)\("([a-zA-Z]+)\.([a-zA-Z0-9]+)"`)
+	manifestKey = regexp.MustCompile(`__MSG_([a-zA-Z]+)__`)
+)
+
+// Every text that a handler asks for is there, and every text that is there is used by a handler, a page or a script.
+func TestTextsAreUsed(t *testing.T) {
+	t.Parallel()
+	english, used := catalogueOf(t, "en"), make(map[string]bool)
+	for at, source := range sources(t, ".", "../embed") {
+		for _, found := range quotedKey.FindAllStringSubmatch(source, -1) {
+			used[found[1]+found[2]] = true
+		}
+		for _, found := range manifestKey.FindAllStringSubmatch(source, -1) {
+			used["manifest."+found[1]] = true
+		}
+		for _, found := range askedKey.FindAllStringSubmatch(source, -1) {
+			if english[found[1]][found[2]] == nil {
+				t.Errorf("%s: there is no text %s.%s", at, found[1], found[2])
+			}
+		}
+	}
+	for group, messages := range english {
+		for name := range messages {
+			if !used[group+"."+name] {
+				t.Errorf("nothing uses %s.%s", group, name)
+			}
+		}
+	}
+}
+
+// What other languages translate of the code is in the code.
+func TestTranslationsOfCode(t *testing.T) {
+	t.Parallel()
+	var code strings.Builder
+	for _, source := range sources(t, "../kv", ".") {
+		code.WriteString(source)
+	}
+	german, numbers := catalogueOf(t, "de"), regexp.MustCompile(`\d+`)
+	if len(german["errors"]) == 0 || len(german["problems"]) == 0 {
+		t.Fatal("nothing is translated")
+	}
+	for name := range german["errors"] {
+		if !strings.Contains(code.String(), `"`+name+`"`) {
+			t.Errorf("no error has the code %s", name)
+		}
+	}
+	for english := range german["problems"] {
+		if !strings.Contains(code.String(), english) && !strings.Contains(code.String(), numbers.ReplaceAllString(english, "%d")) {
+			t.Errorf("no field has the problem %q", english)
+		}
+	}
+}
