@@ -122,7 +122,7 @@ type chunks struct {
 
 func (d *dictionaries) chunks(at uint64) (c chunks) {
 	if at == 0 {
-		return c // no document has the term
+		return c // nothing is stored
 	}
 	r := d.at(at)
 	c.ends = make([]uint64, r.number())
