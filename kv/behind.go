@@ -33,6 +33,13 @@ const (
 	compactMissed = 16 << 20
 )
 
+// After a compaction that failed or gave up, the next one waits for compactRetry, and each
+// time twice as long, up to compactRetryMost.
+const (
+	compactRetry     = 15 * time.Minute
+	compactRetryMost = 24 * time.Hour
+)
+
 // behind holds the changes that the working copy does not have yet, and brings them
 // there. The committer adds changes and freezes them; applyLoop writes frozen ones to
 // bbolt. At most two lots are in memory.
@@ -53,6 +60,9 @@ type behind struct {
 	ticks      int                        // of watch
 	seen       uint64                     // the version that watch saw
 	compaction atomic.Pointer[compaction] // nil while the copy is not compacted
+	after      time.Time                  // no compaction before; used while there is none
+	wait       time.Duration              // until after, at the latest failure; used as after
+	checks     atomic.Int32               // of the copy, under way: see CheckCopy
 
 	broken atomic.Pointer[error] // why the working copy cannot be written; nil if it can
 	left   error                 // why stop could not bring everything to the working copy
@@ -292,12 +302,12 @@ func (h *behind) watch() {
 	if err := h.s.between(func() error { return h.s.gen.shorten(h.s) }); err != nil && !errors.Is(err, ErrClosed) {
 		h.s.log.Error("cannot start a new part of the journal; continuing with the current one", "error", err)
 	}
-	if h.compaction.Load() != nil || h.failure() != nil || !workcopy.Loose(h.s.bolt.Load()) {
+	if h.compaction.Load() != nil || time.Now().Before(h.after) || h.checks.Load() > 0 || h.failure() != nil || !workcopy.Loose(h.s.bolt.Load()) {
 		return
 	}
 	h.compaction.Store(&compaction{})
 	h.s.work.Go(func() {
-		if err := h.compact(); err != nil && !errors.Is(err, ErrClosed) && !errors.Is(err, workcopy.ErrGaveUp) {
+		if err := h.tryCompact(); err != nil && !errors.Is(err, ErrClosed) && !errors.Is(err, workcopy.ErrGaveUp) {
 			h.s.log.Warn("cannot compact the working copy; it is used as it is", "error", err)
 		}
 	})
@@ -319,10 +329,23 @@ func (c *compaction) missed(m *table.Mem) {
 	}
 }
 
+// tryCompact compacts the working copy. After an error, watch waits before it tries again.
+func (h *behind) tryCompact() error {
+	err := h.compact()
+	if err == nil {
+		h.wait = 0
+	} else {
+		h.wait = min(max(2*h.wait, compactRetry), compactRetryMost)
+	}
+	h.after = time.Now().Add(h.wait)
+	h.compaction.Store(nil)
+	return err
+}
+
 // compact replaces the working copy by one with full pages. The error is ErrGaveUp if the
-// disk has no room for both or too much is committed meanwhile. Nobody waits for it.
+// disk has no room for both, too much is committed meanwhile or the copy is being checked.
+// Nobody waits for it.
 func (h *behind) compact() error {
-	defer h.compaction.Store(nil)
 	v, at, err := h.collect()
 	if err != nil {
 		return err
@@ -335,19 +358,38 @@ func (h *behind) compact() error {
 	if err != nil {
 		return err
 	}
-	return old.Close() // waits for those who still read it
+	// While bbolt closes a file, its readers wait for each other. So it is closed when nobody reads it.
+	for old.Stats().OpenTxN > 0 && h.s.stopping.Err() == nil {
+		select {
+		case <-h.s.stopping.Done():
+		case <-time.After(oldCopyPoll):
+		}
+	}
+	return old.Close()
 }
+
+// oldCopyPoll is how often compact looks whether the former copy still has readers.
+const oldCopyPoll = 20 * time.Millisecond
 
 // collect returns the store as it is now, with nothing behind, and begins to collect the
 // lots that come later.
 func (h *behind) collect() (v view, at journal.State, err error) {
 	return v, at, h.s.between(func() (err error) {
-		if err = h.drain(); err == nil {
+		if err = h.drainUnchecked(); err == nil {
 			v, err = h.pin()
 			at, h.compaction.Load().begun = h.s.state, true
 		}
 		return err
 	})
+}
+
+// drainUnchecked is drain, unless the copy is being checked: then applyLoop cannot write,
+// and the committer would wait for the end of the check.
+func (h *behind) drainUnchecked() error {
+	if h.checks.Load() > 0 {
+		return workcopy.ErrGaveUp
+	}
+	return h.drain()
 }
 
 // fullCopy writes a working copy of the view and releases it.
@@ -367,7 +409,7 @@ func (h *behind) copyPath() string { return filepath.Join(h.s.dir, "cache", "kis
 // old one.
 func (h *behind) replace(db *bolt.DB) (old *bolt.DB, err error) {
 	if err := h.s.between(func() error {
-		if err := h.drain(); err != nil {
+		if err := h.drainUnchecked(); err != nil {
 			return err
 		}
 		c := h.compaction.Load()

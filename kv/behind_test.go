@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/matryer/is"
 	bolt "go.etcd.io/bbolt"
@@ -96,9 +97,15 @@ func TestViewsWhileChangesMove(t *testing.T) {
 		}
 	})
 	writers.Go(func() { // another working copy takes the place of the one that moves go to
-		for range 30 {
-			if err := kv.Compact(s, func() {}); err != nil {
+		for done := 0; done < 30; {
+			switch err := kv.Compact(s, func() {}); {
+			case err == nil:
+				done++
+			case errors.Is(err, workcopy.ErrGaveUp): // a check is under way
+				runtime.Gosched()
+			default:
 				t.Error(err)
+				return
 			}
 		}
 	})
@@ -299,4 +306,25 @@ func TestShorten(t *testing.T) {
 	is.NoErr(err)
 	kvtest.View(t, s, kvtest.Audit)
 	is.NoErr(s.Close())
+}
+
+// While the copy is checked, nobody compacts it, because the committer would wait for the
+// check. The next attempt waits, longer each time.
+func TestCompactWaits(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := kvtest.Open(t)
+	kvtest.User(t, s, "ann")
+	first := kv.Bolt(s)
+	end := kv.BeginCheck(s)
+	for _, wait := range []time.Duration{15 * time.Minute, 30 * time.Minute, time.Hour} {
+		is.True(errors.Is(<-kv.BeginCompaction(s), workcopy.ErrGaveUp))
+		is.Equal(kv.CompactionWait(s), wait)
+	}
+	is.Equal(kv.Bolt(s), first)
+	end()
+	is.NoErr(<-kv.BeginCompaction(s))
+	is.Equal(kv.CompactionWait(s), time.Duration(0))
+	is.True(kv.Bolt(s) != first)
+	kvtest.View(t, s, kvtest.Audit)
 }

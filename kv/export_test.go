@@ -75,9 +75,18 @@ func Compact(s *Store, during func()) error {
 func BeginCompaction(s *Store) <-chan error {
 	s.behind.compaction.Store(&compaction{})
 	result := make(chan error, 1)
-	s.work.Go(func() { result <- s.behind.compact() })
+	s.work.Go(func() { result <- s.behind.tryCompact() })
 	return result
 }
+
+// BeginCheck is what CheckCopy does first; end is what it does last.
+func BeginCheck(s *Store) (end func()) {
+	s.behind.checks.Add(1)
+	return func() { s.behind.checks.Add(-1) }
+}
+
+// CompactionWait is how long the next compaction waits after the last one.
+func CompactionWait(s *Store) time.Duration { return s.behind.wait }
 
 // Compacting reports whether a compaction has not ended.
 func Compacting(s *Store) bool { return s.behind.compaction.Load() != nil }

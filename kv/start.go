@@ -164,7 +164,11 @@ func (s *Store) load() error {
 	if harm := lastRecord(s.dir, s.buckets, done); harm != nil {
 		return errors.Join(fmt.Errorf("%w. Nothing was changed. Run kist verify --repair, which loses nothing", harm), workcopy.Remove(path+".new"))
 	}
-	if err := redo(s, done.Snapshot); err != nil {
+	err = redo(s, done.Snapshot)
+	if workcopy.NoRoom(err) && workcopy.Remove(filepath.Join(cache, ballastName)) == nil {
+		err = redo(s, done.Snapshot)
+	}
+	if err != nil {
 		return errors.Join(err, workcopy.Remove(path+".new"))
 	}
 	if err := os.Rename(path+".new", path); err != nil {

@@ -324,6 +324,8 @@ func (h *Holders) Refs() iter.Seq[[32]byte] {
 func (s *Store) CheckCopy(problem func(error)) error {
 	var at journal.State
 	var tx, writer *bolt.Tx
+	s.behind.checks.Add(1)
+	defer s.behind.checks.Add(-1)
 	err := s.between(func() (err error) {
 		if err := s.behind.drain(); err != nil {
 			return err

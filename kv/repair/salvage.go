@@ -123,18 +123,11 @@ func Repair(dir string, o RepairOptions) (_ *Repaired, err error) {
 	return r, nil
 }
 
-// saveCarried writes the contents that the journal carries and that are missing or
-// wrong in blobs/ to a folder.
-func saveCarried(dir, folder string, survey *journal.Survey) error {
-	has, err := blobs.Read(filepath.Join(dir, "blobs"))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
+// saveCarried writes the contents that the journal carries to a folder, also those whose
+// files in blobs/ are right: only the system's cache may have them.
+func saveCarried(folder string, survey *journal.Survey) error {
 	var to *blobs.Store
-	err = survey.Records(workcopy.Carried(func(ref [32]byte, b []byte) (err error) {
-		if has != nil && has.Check(ref) == nil {
-			return nil
-		}
+	err := survey.Records(workcopy.Carried(func(ref [32]byte, b []byte) (err error) {
 		if to == nil {
 			if to, err = blobs.Open(folder); err != nil {
 				return err
@@ -142,16 +135,13 @@ func saveCarried(dir, folder string, survey *journal.Survey) error {
 		}
 		return to.Redo(ref, b)
 	}))
-	if has != nil {
-		err = errors.Join(err, has.Close())
-	}
 	if to != nil {
 		err = errors.Join(err, to.Close())
 	}
 	return err
 }
 
-// redo puts what saveCarried has written into blobs/.
+// redo puts what saveCarried has written into blobs/ and syncs it.
 func redo(dir, folder string) error {
 	from, err := blobs.Read(folder)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -392,7 +382,7 @@ func (o *RepairOptions) build(dir, scratch string) (_ *Repaired, err error) {
 	if r.Missing > 0 || r.Partial {
 		r.Unknown = append(r.Unknown, "items that only the missing commits made or removed cannot be named; items that they removed are back")
 	}
-	if err := saveCarried(dir, filepath.Join(scratch, "contents"), survey); err != nil {
+	if err := saveCarried(filepath.Join(scratch, "contents"), survey); err != nil {
 		return nil, err
 	}
 	return r, o.rewrite(dir, scratch, last+1, s, r, torn == nil && from == nil && !proven, copied)
