@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/matryer/is"
 )
@@ -89,8 +90,15 @@ func TestSmallFilesAfterPowerCut(t *testing.T) {
 		again.stop()
 	}
 
-	// A repair, a start and a start of the copy.
+	// A repair, a start and a start of the copy. Maybe only the system's cache has the file that is right, so a repair
+	// writes it once more and syncs it.
+	right, long := filepath.Join(cut, files[0]), time.Now().Add(-time.Hour)
+	is.NoErr(os.WriteFile(right, []byte("small file 0"), 0o600))
+	is.NoErr(os.Chtimes(right, long, long))
 	is.Equal(s.run("", "--data-dir", "cut", "verify", "--repair").code, 0)
+	info, err := os.Lstat(right)
+	is.NoErr(err)
+	is.True(info.ModTime().After(long.Add(time.Minute)))
 	r = s.run("", "--data-dir", "cut", "verify")
 	is.Equal(r.code, 0)
 	is.True(!strings.Contains(r.out+r.err, "only in the journal"))
