@@ -8,6 +8,7 @@ const files = `kist-files-${version}`, data = 'kist-data', waiting = 'kist-waiti
 const api = `${base}/api/v1/`;
 const readable = 200; // the newest items that can be read offline
 const pictures = 400; // thumbnails that are kept
+const mostWaiting = 500; // new items that wait for the server
 
 addEventListener('install', (e) => e.waitUntil((async () => {
   await (await caches.open(files)).addAll(assets);
@@ -52,9 +53,12 @@ async function fresh(request, keep) {
   return answer;
 }
 
+// listPage reports whether an address is of a page without filters and items. There are few of them.
+const listPage = (url) => !url.search && !url.pathname.slice(base.length + 1).includes('/');
+
 async function page(request) {
   try {
-    return await fresh(request, !new URL(request.url).search);
+    return await fresh(request, listPage(new URL(request.url)));
   } catch (problem) {
     // Every page of the app is the same document. Its script shows the page of the address.
     const shell = await caches.match(absolute(`${base}/`), { cacheName: data });
@@ -66,7 +70,7 @@ async function page(request) {
 // list returns a list of the API. Offline every list of a kind is its newest items.
 async function list(request, path) {
   try {
-    return await fresh(request, !kinds.includes(path) || request.url === absolute(newest(path)));
+    return await fresh(request, !path.includes('/') && (!kinds.includes(path) || request.url === absolute(newest(path))));
   } catch (problem) {
     const kept = kinds.includes(path) && await caches.match(absolute(newest(path)), { cacheName: data });
     if (kept) return kept;
@@ -157,6 +161,7 @@ async function setOwner(user) {
 
 // later stores a request: its path, its body, the id that makes repeats safe, and the user whose session may send it.
 async function later(entry) {
+  if (await ask('readonly', (store) => store.count()) >= mostWaiting) throw new Error('too many are waiting');
   await ask('readwrite', (store) => store.add(entry));
   await registration.sync?.register('send').catch(() => {});
 }
