@@ -33,12 +33,8 @@ const (
 	compactMissed = 16 << 20
 )
 
-// After a compaction that failed or gave up, the next one waits for compactRetry, and each
-// time twice as long, up to compactRetryMost.
-const (
-	compactRetry     = 15 * time.Minute
-	compactRetryMost = 24 * time.Hour
-)
+// compactRetry is the wait after a compaction that failed or gave up. It doubles each time.
+const compactRetry = 15 * time.Minute
 
 // behind holds the changes that the working copy does not have yet, and brings them
 // there. The committer adds changes and freezes them; applyLoop writes frozen ones to
@@ -332,10 +328,8 @@ func (c *compaction) missed(m *table.Mem) {
 // tryCompact compacts the working copy. After an error, watch waits before it tries again.
 func (h *behind) tryCompact() error {
 	err := h.compact()
-	if err == nil {
+	if h.wait = min(max(2*h.wait, compactRetry), 24*time.Hour); err == nil {
 		h.wait = 0
-	} else {
-		h.wait = min(max(2*h.wait, compactRetry), compactRetryMost)
 	}
 	h.after = time.Now().Add(h.wait)
 	h.compaction.Store(nil)
@@ -344,7 +338,6 @@ func (h *behind) tryCompact() error {
 
 // compact replaces the working copy by one with full pages. The error is ErrGaveUp if the
 // disk has no room for both, too much is committed meanwhile or the copy is being checked.
-// Nobody waits for it.
 func (h *behind) compact() error {
 	v, at, err := h.collect()
 	if err != nil {
@@ -358,18 +351,12 @@ func (h *behind) compact() error {
 	if err != nil {
 		return err
 	}
-	// While bbolt closes a file, its readers wait for each other. So it is closed when nobody reads it.
+	// While bbolt closes a file, its readers wait for each other.
 	for old.Stats().OpenTxN > 0 && h.s.stopping.Err() == nil {
-		select {
-		case <-h.s.stopping.Done():
-		case <-time.After(oldCopyPoll):
-		}
+		time.Sleep(20 * time.Millisecond)
 	}
 	return old.Close()
 }
-
-// oldCopyPoll is how often compact looks whether the former copy still has readers.
-const oldCopyPoll = 20 * time.Millisecond
 
 // collect returns the store as it is now, with nothing behind, and begins to collect the
 // lots that come later.
@@ -383,8 +370,7 @@ func (h *behind) collect() (v view, at journal.State, err error) {
 	})
 }
 
-// drainUnchecked is drain, unless the copy is being checked: then applyLoop cannot write,
-// and the committer would wait for the end of the check.
+// drainUnchecked is drain, unless the copy is being checked, for whose end it would wait.
 func (h *behind) drainUnchecked() error {
 	if h.checks.Load() > 0 {
 		return workcopy.ErrGaveUp
