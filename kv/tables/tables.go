@@ -29,5 +29,6 @@ var All = &kv.Schema{
 	Migrations: [workcopy.Format][]kv.Migration{
 		1: {catalog.FillPages},
 		2: {}, // activity and visits, which begin empty
+		3: {}, // trash, versions and collections, which begin empty
 	},
 }

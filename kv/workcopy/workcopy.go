@@ -212,4 +212,4 @@ func Carried(take func(ref [32]byte, b []byte) error) func([]journal.Op) error {
 func NoRoom(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
 
 // Format is the version of the data format that this program writes.
-const Format = 3
+const Format = 4
