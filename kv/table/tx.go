@@ -24,7 +24,7 @@ type Bucket struct {
 }
 
 // MaxBucket is the largest number of a bucket.
-const MaxBucket = 63
+const MaxBucket = 79
 
 // Buckets are the buckets of a store, each at its number. A number that is not in
 // use has a bucket without a name.
