@@ -788,6 +788,8 @@ var StoredJSON = map[string]any{
 	"folder":         record.Folder{},
 	"webhook":        record.Webhook{},
 	"device":         record.Device{},
+	"login":          record.Login{},
+	"passkey":        record.Passkey{},
 	"delivery":       record.Delivery{},
 	"notice":         record.Notice{},
 	"request":        record.Request{},
@@ -826,6 +828,9 @@ func Inhabited(t *testing.T) (dir string, owner record.ID) {
 		}
 		if err == nil {
 			_, _, err = people.AddDevice(tx, "extension", "192.0.2.1", "192.0.2.1/32")
+		}
+		if err == nil {
+			_, _, err = people.AddPasskey(tx, record.Passkey{Owner: u.ID, Name: "phone", Credential: []byte("id"), Key: []byte("key")})
 		}
 		return err
 	})

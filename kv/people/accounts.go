@@ -68,7 +68,7 @@ var KeyTable = kv.Table{
 		u.noted = nil
 		u.Unlock()
 		return kv.RedateRows(KeyRows, func(r *kv.Redate, v *record.Key) bool {
-			changed := r.Past(&v.Created, &v.LastUsed)
+			changed := r.Past(&v.Created, &v.LastUsed, &v.Confirmed)
 			return v.Slides > 0 && r.Limit(&v.Expires, v.Slides) || changed
 		})(r)
 	},

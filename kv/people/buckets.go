@@ -15,4 +15,7 @@ var (
 
 	ActivityBucket = table.Bucket{No: 52, Name: "activity"}
 	HistoryIndex   = table.Bucket{No: 53, Name: "history.index"}
+
+	loginBucket   = table.Bucket{No: 62, Name: "login"}
+	passkeyBucket = table.Bucket{No: 63, Name: "passkey"}
 )

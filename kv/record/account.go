@@ -64,6 +64,43 @@ type Key struct {
 	Device  string        `json:"Device,omitempty"`  // the client that got the key by the device flow
 	Agent   string        `json:"Agent,omitempty"`   // of a session: the browser, as it calls itself
 	Address string        `json:"Address,omitempty"` // of a session: where it signed in from
+
+	Confirmed time.Time `json:"Confirmed,omitzero"` // of a session: when the user last proved again who they are
+}
+
+// RecentTime is how long a session may change how its user signs in, after the sign-in
+// or a confirmation.
+const RecentTime = 10 * time.Minute
+
+// Recent reports whether the session's user signed in or confirmed it a short time ago.
+func (k *Key) Recent(now time.Time) bool {
+	return now.Sub(k.Created) < RecentTime || now.Sub(k.Confirmed) < RecentTime
+}
+
+// Login is what an account signs in with besides its password and its passkeys.
+// An account that has nothing of this has none.
+type Login struct {
+	Owner     ID         `json:"Owner"`
+	Secret    []byte     `json:"Secret,omitempty"`   // of the one-time codes; empty: none
+	Since     time.Time  `json:"Since,omitzero"`     // when the codes were set up
+	Step      int64      `json:"Step,omitempty"`     // the latest time step whose code was used
+	Recovery  [][32]byte `json:"Recovery,omitempty"` // SHA-256 of each unused recovery code
+	Reset     [32]byte   `json:"Reset,omitzero"`     // SHA-256 of the secret of the link that sets a password
+	ResetEnds time.Time  `json:"ResetEnds,omitzero"`
+}
+
+// Passkey is a credential of WebAuthn.
+type Passkey struct {
+	ID         ID        `json:"ID"`
+	Owner      ID        `json:"Owner"`
+	Name       string    `json:"Name"`
+	Credential []byte    `json:"Credential"` // its id, which the authenticator chose
+	Key        []byte    `json:"Key"`        // the public key (COSE)
+	Count      int64     `json:"Count"`      // the authenticator's latest counter; 0 if it has none
+	Flags      int64     `json:"Flags"`      // the authenticator's flags when it was added
+	Transports []string  `json:"Transports,omitempty"`
+	Created    time.Time `json:"Created"`
+	LastUsed   time.Time `json:"LastUsed,omitzero"`
 }
 
 // SlideTime is how long a session, or a key from the device flow, stays valid

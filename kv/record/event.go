@@ -269,6 +269,15 @@ const (
 	AccountChanged  ActivityEvent = "account_changed"
 	AccountRemoved  ActivityEvent = "account_removed"
 	SettingsChanged ActivityEvent = "settings_changed"
+	CodesOn         ActivityEvent = "codes_on"
+	CodesOff        ActivityEvent = "codes_off"
+	RecoveryMade    ActivityEvent = "recovery_codes_created"
+	RecoveryUsed    ActivityEvent = "recovery_code_used"
+	PasskeyAdded    ActivityEvent = "passkey_added"
+	PasskeyRemoved  ActivityEvent = "passkey_removed"
+	PasskeyRefused  ActivityEvent = "passkey_refused" // its counter went back: there may be a copy of it
+	StepFailed      ActivityEvent = "second_step_failed"
+	LoginReset      ActivityEvent = "login_reset"
 	ItemShared      ActivityEvent = "item_shared"
 	ItemSpent       ActivityEvent = "limit_reached"
 	FileReceived    ActivityEvent = "request_received"
@@ -280,6 +289,7 @@ const (
 var ActivityEvents = []ActivityEvent{
 	SignedIn, SessionRevoked, DeviceConnected, DeviceRevoked, KeyCreated, KeyUsed, KeyRevoked,
 	AccountCreated, AccountChanged, AccountRemoved, SettingsChanged,
+	CodesOn, CodesOff, RecoveryMade, RecoveryUsed, PasskeyAdded, PasskeyRemoved, PasskeyRefused, StepFailed, LoginReset,
 	ItemShared, ItemSpent, FileReceived, ImportFinished,
 }
 

@@ -16,6 +16,7 @@ var All = &kv.Schema{
 	Tables: []kv.Table{
 		kv.MetaTable, people.TryTable,
 		people.UserTable, people.KeyTable, people.DeviceTable, people.ActivityTable,
+		people.LoginTable, people.PasskeyTable,
 		catalog.TagTable, catalog.FolderTable,
 		jobs.FetchTable, jobs.ImportTable,
 		catalog.SpentTable, catalog.RecordTable, catalog.PageTable,
@@ -29,6 +30,6 @@ var All = &kv.Schema{
 	Migrations: [workcopy.Format][]kv.Migration{
 		1: {catalog.FillPages},
 		2: {}, // activity and visits, which begin empty
-		3: {}, // trash, versions and collections, which begin empty
+		3: {}, // trash, versions, collections and second steps, which begin empty
 	},
 }

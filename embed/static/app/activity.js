@@ -6,7 +6,10 @@ import { api, base } from './session.js';
 const events = {
   signed_in: t('activity.signedIn'), session_revoked: t('activity.sessionEnded'), device_connected: t('activity.deviceConnected'), device_revoked: t('activity.deviceRevoked'),
   key_created: t('activity.keyCreated'), key_used: t('activity.keyUsed'), key_revoked: t('activity.keyRevoked'), account_created: t('activity.accountCreated'),
-  account_changed: t('activity.accountChanged'), account_removed: t('activity.accountRemoved'), settings_changed: t('activity.settingsChanged'), item_shared: t('activity.shared'),
+  account_changed: t('activity.accountChanged'), account_removed: t('activity.accountRemoved'), settings_changed: t('activity.settingsChanged'),
+  codes_on: t('activity.codesOn'), codes_off: t('activity.codesOff'), recovery_codes_created: t('activity.recoveryMade'), recovery_code_used: t('activity.recoveryUsed'),
+  passkey_added: t('activity.passkeyAdded'), passkey_removed: t('activity.passkeyRemoved'), passkey_refused: t('activity.passkeyRefused'),
+  second_step_failed: t('activity.stepFailed'), login_reset: t('activity.loginReset'), item_shared: t('activity.shared'),
   limit_reached: t('activity.limit'), request_received: t('activity.received'), import_finished: t('activity.imported'),
 };
 
