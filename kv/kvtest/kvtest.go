@@ -790,6 +790,7 @@ var StoredJSON = map[string]any{
 	"device":         record.Device{},
 	"login":          record.Login{},
 	"passkey":        record.Passkey{},
+	"identity":       record.Identity{},
 	"delivery":       record.Delivery{},
 	"notice":         record.Notice{},
 	"request":        record.Request{},
@@ -831,6 +832,9 @@ func Inhabited(t *testing.T) (dir string, owner record.ID) {
 		}
 		if err == nil {
 			_, _, err = people.AddPasskey(tx, record.Passkey{Owner: u.ID, Name: "phone", Credential: []byte("id"), Key: []byte("key")})
+		}
+		if err == nil {
+			_, err = people.AddIdentity(tx, u.ID, "https://id.example.org", "248289761001", "ann", "")
 		}
 		return err
 	})

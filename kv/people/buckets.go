@@ -18,4 +18,6 @@ var (
 
 	loginBucket   = table.Bucket{No: 62, Name: "login"}
 	passkeyBucket = table.Bucket{No: 63, Name: "passkey"}
+	identityBucket  = table.Bucket{No: 65, Name: "identity"}
+	identitySubject = table.Bucket{No: 66, Name: "identity.subject"}
 )

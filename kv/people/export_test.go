@@ -10,6 +10,7 @@ import (
 const (
 	MaxDevices     = maxDevices
 	MaxDevicesFrom = maxDevicesFrom
+	MaxIdentities  = maxIdentities
 	NetworkTime    = networkTime
 )
 

@@ -103,6 +103,18 @@ type Passkey struct {
 	LastUsed   time.Time `json:"LastUsed,omitzero"`
 }
 
+// Identity is a subject at an issuer of OpenID Connect that an account is linked to.
+type Identity struct {
+	ID       ID        `json:"ID"`
+	Owner    ID        `json:"Owner"`
+	Issuer   string    `json:"Issuer"`
+	Subject  string    `json:"Subject"`
+	Name     string    `json:"Name"` // as the issuer calls the user; it may change
+	Created  time.Time `json:"Created"`
+	LastUsed time.Time `json:"LastUsed,omitzero"`  // to the minute
+	Sessions []ID      `json:"Sessions,omitempty"` // that came from it; some may have ended
+}
+
 // SlideTime is how long a session, or a key from the device flow, stays valid
 // without use. SessionTime is the maximum life of a session.
 const (

@@ -278,6 +278,8 @@ const (
 	PasskeyRefused  ActivityEvent = "passkey_refused" // its counter went back: there may be a copy of it
 	StepFailed      ActivityEvent = "second_step_failed"
 	LoginReset      ActivityEvent = "login_reset"
+	LoginLinked     ActivityEvent = "login_linked"
+	LoginUnlinked   ActivityEvent = "login_unlinked"
 	ItemShared      ActivityEvent = "item_shared"
 	ItemSpent       ActivityEvent = "limit_reached"
 	FileReceived    ActivityEvent = "request_received"
@@ -288,7 +290,7 @@ const (
 // its owner; administrators see the others.
 var ActivityEvents = []ActivityEvent{
 	SignedIn, SessionRevoked, DeviceConnected, DeviceRevoked, KeyCreated, KeyUsed, KeyRevoked,
-	AccountCreated, AccountChanged, AccountRemoved, SettingsChanged,
+	AccountCreated, AccountChanged, AccountRemoved, SettingsChanged, LoginLinked, LoginUnlinked,
 	CodesOn, CodesOff, RecoveryMade, RecoveryUsed, PasskeyAdded, PasskeyRemoved, PasskeyRefused, StepFailed, LoginReset,
 	ItemShared, ItemSpent, FileReceived, ImportFinished,
 }

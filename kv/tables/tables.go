@@ -16,7 +16,7 @@ var All = &kv.Schema{
 	Tables: []kv.Table{
 		kv.MetaTable, people.TryTable,
 		people.UserTable, people.KeyTable, people.DeviceTable, people.ActivityTable,
-		people.LoginTable, people.PasskeyTable,
+		people.LoginTable, people.PasskeyTable, people.IdentityTable,
 		catalog.TagTable, catalog.FolderTable,
 		jobs.FetchTable, jobs.ImportTable,
 		catalog.SpentTable, catalog.RecordTable, catalog.PageTable,

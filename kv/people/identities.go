@@ -1,0 +1,142 @@
+package people
+
+import (
+	"crypto/sha256"
+	"errors"
+	"slices"
+	"time"
+
+	"kist/kv"
+	"kist/kv/record"
+	"kist/kv/table"
+)
+
+// maxIdentities is how many identities an account may be linked to.
+const maxIdentities = 20
+
+var identityRows = kv.JsonTable(identityBucket, func(l *record.Identity) []byte { return kv.OwnedKey(l.Owner, l.ID[:]...) },
+	table.Index[record.Identity]{Bucket: identitySubject, Name: "identity", Unique: true, Keys: func(l *record.Identity, file func([]byte)) {
+		file(identityKey(l.Issuer, l.Subject))
+	}})
+
+func identityKey(issuer, subject string) []byte {
+	digest := sha256.Sum256([]byte(issuer + "\x00" + subject))
+	return digest[:]
+}
+
+// IdentityTable keeps the identities at issuers of OpenID Connect that accounts are linked to.
+var IdentityTable = kv.Table{
+	Buckets: []table.Bucket{identityBucket, identitySubject}, Paid: []table.Bucket{identityBucket},
+	Check: CheckOwned(identityRows, "link"), Refill: RefillOwned(identityRows), Drop: kv.DropRows(identityRows),
+	Redate: kv.RedateRows(identityRows, func(r *kv.Redate, l *record.Identity) bool { return r.Past(&l.Created, &l.LastUsed) }),
+}
+
+// Identities lists the owner's links, oldest first.
+func Identities(tx *kv.Tx, owner record.ID) ([]record.Identity, error) {
+	return kv.Collect(identityRows, tx, owner[:])
+}
+
+// Identity reads an identity.
+func Identity(tx *kv.Tx, issuer, subject string) (*record.Identity, error) {
+	l, err := identityRows.Find(tx.Tx, identitySubject, identityKey(issuer, subject))
+	return l, kv.UserError(err, "link")
+}
+
+// AddIdentity links an account to an identity. by is the user who does it; "" is the owner.
+// Linking the same account again changes only the name. An identity of another account is
+// refused.
+func AddIdentity(tx *kv.Tx, owner record.ID, issuer, subject, name, by string) (*record.Identity, error) {
+	if err := RequireOwner(tx, owner); err != nil {
+		return nil, err
+	}
+	name = record.Cut(name, record.MaxName)
+	l, err := Identity(tx, issuer, subject)
+	if err == nil && l.Owner == owner {
+		l.Name = name
+		return l, identityRows.Put(tx.Tx, l)
+	}
+	if err == nil {
+		return nil, &record.Error{Fault: record.Taken, Code: "identity_taken", Text: "This identity is linked to another account."}
+	}
+	if !kv.Missing(err) {
+		return nil, err
+	}
+	all, err := Identities(tx, owner)
+	if err != nil {
+		return nil, err
+	}
+	if len(all) >= maxIdentities {
+		return nil, kv.TooMany("links", "links", maxIdentities)
+	}
+	l = &record.Identity{ID: tx.NewID(), Owner: owner, Issuer: issuer, Subject: subject, Name: name, Created: tx.Now}
+	return l, errors.Join(identityRows.Put(tx.Tx, l), Note(tx, record.Activity{Owner: owner, Event: record.LoginLinked, Name: linkName(l), By: by}))
+}
+
+// linkName is how the activity calls a link.
+func linkName(l *record.Identity) string {
+	if l.Name != "" {
+		return l.Name
+	}
+	return l.Subject
+}
+
+// UseIdentity records that a browser has signed in through a link, and under which name.
+func UseIdentity(tx *kv.Tx, l *record.Identity, session record.ID, name string) error {
+	kept := l.Sessions[:0]
+	for _, id := range l.Sessions {
+		if _, err := Session(tx, l.Owner, id); err == nil {
+			kept = append(kept, id)
+		} else if !kv.Missing(err) {
+			return err
+		}
+	}
+	l.Sessions, l.LastUsed, l.Name = append(kept, session), tx.Now.Truncate(time.Minute), record.Cut(name, record.MaxName)
+	return identityRows.Put(tx.Tx, l)
+}
+
+// EndIdentitySessions signs out the browsers that signed in through a link, and returns how
+// many those were.
+func EndIdentitySessions(tx *kv.Tx, l *record.Identity) (n int, err error) {
+	for _, id := range l.Sessions {
+		k, err := Session(tx, l.Owner, id)
+		if kv.Missing(err) {
+			continue
+		}
+		if err == nil {
+			err = RevokeOne(tx, k, "")
+		}
+		if err != nil {
+			return n, err
+		}
+		n++
+	}
+	l.Sessions = nil
+	return n, identityRows.Put(tx.Tx, l)
+}
+
+// RemoveIdentity removes one of the owner's links and ends its sessions. by is the user who
+// does it; "" is the owner, who must keep a link or a password to sign in with.
+func RemoveIdentity(tx *kv.Tx, owner, id record.ID, by string) error {
+	all, err := Identities(tx, owner)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(all, func(l record.Identity) bool { return l.ID == id })
+	if i < 0 {
+		return record.NotFound("link")
+	}
+	if by == "" && len(all) == 1 {
+		u, err := User(tx, owner)
+		if err != nil {
+			return err
+		}
+		if u.Password == "" {
+			return &record.Error{Fault: record.Taken, Code: "last_link", Text: "This account has no password. Without this link you could not sign in any more."}
+		}
+	}
+	if _, err := EndIdentitySessions(tx, &all[i]); err != nil {
+		return err
+	}
+	_, err = identityRows.Delete(tx.Tx, kv.OwnedKey(owner, id[:]...))
+	return errors.Join(err, Note(tx, record.Activity{Owner: owner, Event: record.LoginUnlinked, Name: linkName(&all[i]), By: by}))
+}
