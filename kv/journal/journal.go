@@ -21,6 +21,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"kist/blobs/disk"
@@ -109,7 +110,8 @@ type Journal struct {
 	maxRecord int          // maximum bytes of a record: MaxRecord, except in tests
 	held      sync.RWMutex // held for reading by callers that need all files to stay
 	space     func() (Space, error)
-	parts     []File // opened by Files
+	parts     []File        // opened by Files
+	wanted    atomic.Uint64 // see KeepFrom
 
 	log      File   // nil until Begin or Resume
 	name     string // of log
