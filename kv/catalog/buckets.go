@@ -21,4 +21,7 @@ var (
 	pageDue            = table.Bucket{No: 51, Name: "page.due"}
 	visitBucket        = table.Bucket{No: 54, Name: "visit"}
 	visitLog           = table.Bucket{No: 55, Name: "visit.log"}
+	trashBucket        = table.Bucket{No: 56, Name: "trash"}
+	trashLine          = table.Bucket{No: 57, Name: "trash.line"}
+	trashBlob          = table.Bucket{No: 59, Name: "trash.blob"}
 )

@@ -117,18 +117,21 @@ var RecordTable = kv.Table{
 			return -1
 		}
 		return r.Bytes.Size
-	}, func(r *record.Record) kv.Holder {
-		h := kv.Holder{ID: r.ID, Owner: r.Owner}
-		if b, err := r.Decode(); err == nil {
-			h.Name = b.Title()
-		}
-		return h
-	}),
+	}, holder),
 	Bytes:    func(tx *kv.Tx, owner record.ID) (stored, _ int64) { return RecordRows.Sum(tx.Tx, bytesOf(owner)), 0 },
 	Text:     kv.RowText(kv.RecordBucket),
 	Redate:   redateRecords,
 	Tick:     tellExpired,
 	Describe: describeRecord,
+}
+
+// holder describes a record that has content.
+func holder(r *record.Record) kv.Holder {
+	h := kv.Holder{ID: r.ID, Owner: r.Owner}
+	if b, err := r.Decode(); err == nil {
+		h.Name = b.Title()
+	}
+	return h
 }
 
 // refillRecords is the Refill of records, of the pages of bookmarks, and of the
@@ -535,31 +538,43 @@ func SlugFree(tx *kv.Tx, slug string) error {
 	return nil
 }
 
-// Remove deletes a record for good. A later sweep unlinks its content unless another
-// record uses it. The feed of changes keeps an entry whose record is missing.
+// Remove deletes a record for good, with everything that belongs to it. The record may be
+// in the trash. A later sweep unlinks its content unless another record uses it.
 func Remove(tx *kv.Tx, r *record.Record) error {
-	if err := emit(tx, r.Kind.Removed(), r); err != nil {
+	_, err := TrashRows.Delete(tx.Tx, r.Key())
+	if errors.Is(err, table.ErrMissing) {
+		_, err = takeOut(tx, r)
+	}
+	if err != nil {
 		return err
 	}
-	n := recordViews(tx, r).total
-	if _, err := RecordRows.Delete(tx.Tx, r.Key()); err != nil {
-		return kv.UserError(err, "item")
-	}
-	seq := tx.NextSeq()
-	err := errors.Join(
-		tx.Delete(recordOrder, ViewOrder(r, n)),
-		tx.Delete(ViewBucket, r.ID[:]),
-		dropVisits(tx, r),
-		tx.Put(kv.ChangeBucket, binary.BigEndian.AppendUint64(nil, seq), r.Key()),
-	)
+	err = errors.Join(tx.Delete(ViewBucket, r.ID[:]), dropVisits(tx, r))
 	if r.Bytes != nil {
 		err = errors.Join(err, MarkUnreferenced(tx, r.Bytes.Ref))
 	}
-	if r.Kind == record.Bookmarks {
-		_, failed := PageRows.Delete(tx.Tx, kv.OwnedKey(r.Owner, r.ID[:]...))
-		err = errors.Join(err, failed)
-	}
 	return err
+}
+
+// takeOut removes the row of a record and everything derived from it, and returns what the
+// trash needs. The feed of changes keeps an entry whose record is missing.
+func takeOut(tx *kv.Tx, r *record.Record) (*record.Trashed, error) {
+	if err := emit(tx, r.Kind.Removed(), r); err != nil {
+		return nil, err
+	}
+	got, err := RecordRows.Delete(tx.Tx, r.Key())
+	if err != nil {
+		return nil, kv.UserError(err, "item")
+	}
+	got.Seq = tx.NextSeq()
+	t := &record.Trashed{Record: *got, Removal: record.Removal{At: tx.Now}}
+	err = errors.Join(
+		tx.Delete(recordOrder, ViewOrder(r, recordViews(tx, r).total)),
+		tx.Put(kv.ChangeBucket, binary.BigEndian.AppendUint64(nil, got.Seq), r.Key()),
+	)
+	if r.Kind == record.Bookmarks && err == nil {
+		t.Page, err = PageRows.Delete(tx.Tx, kv.OwnedKey(r.Owner, r.ID[:]...))
+	}
+	return t, err
 }
 
 // Record reads the owner's record of the kind with the given id or slug.
@@ -661,18 +676,21 @@ func redateRecords(r *kv.Redate) (int, error) {
 			r.Done.Reopened++
 		}
 		return save(tx, v)
-	}, func(v *record.Record) bool {
-		changed := r.Past(&v.Created, &v.Updated)
-		if v.Ended && !v.Expired(r.Now) {
-			v.Ended, changed = false, true
-		}
-		return changed
-	})
+	}, func(v *record.Record) bool { return redate(r, v) })
+}
+
+// redate corrects times in the future in a record and reports whether it did.
+func redate(r *kv.Redate, v *record.Record) bool {
+	changed := r.Past(&v.Created, &v.Updated)
+	if v.Ended && !v.Expired(r.Now) {
+		v.Ended, changed = false, true
+	}
+	return changed
 }
 
 // checkRecordBound refuses a record beyond MaxRecords.
 func checkRecordBound(tx *kv.Tx, owner record.ID) error {
-	n := int64(0)
+	n := TrashCount(tx, owner, nil)
 	for _, k := range record.Kinds {
 		n += RecordRows.Sum(tx.Tx, kv.OwnedKey(owner, k.Code))
 	}

@@ -68,10 +68,10 @@ var VisitTable = kv.Table{
 	Buckets: []table.Bucket{visitBucket, visitLog},
 	Check: func(a *kv.Audit) {
 		kv.CheckRows(VisitRows, func(a *kv.Audit, d *record.VisitDay) {
-			a.Refers(kv.RecordBucket, d.Item[:], "visits", record.ID(d.Item[17:]))
+			refersToItem(a, d.Item, "visits", record.ID(d.Item[17:]))
 		})(a)
 		kv.CheckRows(VisitLogRows, func(a *kv.Audit, v *record.LoggedVisit) {
-			a.Refers(kv.RecordBucket, v.Item[:], "visit", v.ID)
+			refersToItem(a, v.Item, "visit", v.ID)
 		})(a)
 	},
 	Refill: func(r *kv.Refill) error { // those of lost records are lost with them
@@ -96,6 +96,13 @@ var VisitTable = kv.Table{
 	},
 }
 
+// refersToItem is Audit.Refers for a record that may be in the trash.
+func refersToItem(a *kv.Audit, item [record.KeySize]byte, from string, id record.ID) {
+	if a.Get(trashBucket, item[:]) == nil {
+		a.Refers(kv.RecordBucket, item[:], from, id)
+	}
+}
+
 func dropRow[T any](t *table.Table[T]) func(*kv.Tx, []byte) error {
 	return func(tx *kv.Tx, key []byte) error {
 		_, err := t.Delete(tx.Tx, key)
@@ -104,7 +111,7 @@ func dropRow[T any](t *table.Table[T]) func(*kv.Tx, []byte) error {
 }
 
 func dropOrphan[T any](r *kv.Refill, t *table.Table[T], item [record.KeySize]byte, v *T) error {
-	if r.Get(kv.RecordBucket, item[:]) != nil {
+	if r.Get(kv.RecordBucket, item[:]) != nil || r.Get(trashBucket, item[:]) != nil {
 		return nil
 	}
 	return dropRow(t)(r.Tx, t.Key(v))

@@ -354,6 +354,19 @@ func Audit(tx *kv.Tx) error {
 			say("%s is public and used up", r.ID)
 		}
 	}
+	for t, err := range catalog.TrashRows.All(tx.Tx, nil) {
+		if err != nil {
+			return err
+		}
+		if ids[t.ID] {
+			say("%s is in the trash and in use", t.ID)
+		}
+		ids[t.ID] = true
+		there(Bucket("user"), t.Owner[:], t.ID)
+		if t.Bytes != nil {
+			refs[t.Bytes.Ref] = true
+		}
+	}
 	qs, err7 := kv.Collect(inbox.RequestRows, tx, nil)
 	for i := range qs {
 		ids[qs[i].ID] = true
@@ -457,7 +470,7 @@ func Audit(tx *kv.Tx) error {
 	if n := marked[record.Bookmarks]; n != known {
 		say("%d bookmarks have %d pages", n, known)
 	}
-	errs = append(errs, derive(tx, people.ActivityRows, file, sums), derive(tx, catalog.VisitRows, file, sums), derive(tx, catalog.VisitLogRows, file, sums))
+	errs = append(errs, derive(tx, people.ActivityRows, file, sums), derive(tx, catalog.VisitRows, file, sums), derive(tx, catalog.VisitLogRows, file, sums), derive(tx, catalog.TrashRows, file, sums))
 	for k, n := range sums {
 		if n != 0 {
 			file(Bucket("sum"), []byte(k), binary.BigEndian.AppendUint64(nil, uint64(n)))
@@ -537,7 +550,7 @@ func Audit(tx *kv.Tx) error {
 	for k := range tx.Walk(Bucket("answer"), nil, nil, false) {
 		there(Bucket("user"), k[:16], "an answer")
 	}
-	derived := []table.Bucket{Bucket("upload.slug"), Bucket("upload.secret"), Bucket("fetch.line"), Bucket("page.due"), Bucket("history.index"), Bucket("record.end"), Bucket("record.slug"), Bucket("record.label"), Bucket("record.order"), Bucket("sum"), Bucket("blob"), Bucket("item.state"), Bucket("item.blob"), Bucket("user.name"), Bucket("key.digest"), Bucket("tag.name"), Bucket("folder.name"), Bucket("delivery.line"), Bucket("delivery.due"), Bucket("delivery.log"), Bucket("delivery.sum")}
+	derived := []table.Bucket{Bucket("upload.slug"), Bucket("upload.secret"), Bucket("fetch.line"), Bucket("page.due"), Bucket("history.index"), Bucket("record.end"), Bucket("record.slug"), Bucket("record.label"), Bucket("record.order"), Bucket("sum"), Bucket("blob"), Bucket("item.state"), Bucket("item.blob"), Bucket("user.name"), Bucket("key.digest"), Bucket("tag.name"), Bucket("folder.name"), Bucket("delivery.line"), Bucket("delivery.due"), Bucket("delivery.log"), Bucket("delivery.sum"), Bucket("trash.line"), Bucket("trash.blob")}
 	n := 0
 	for _, b := range derived {
 		for k, v := range tx.Walk(b, nil, nil, false) {
@@ -802,6 +815,7 @@ var StoredJSON = map[string]any{
 	"activity":       record.Activity{},
 	"visit":          record.VisitDay{},
 	"visit.log":      record.LoggedVisit{},
+	"trash":          record.Removal{},
 	"upload":         inbox.Upload{},
 	"answer":         jobs.StoredAnswer{},
 	"meta.settings":  record.Settings{},
@@ -877,6 +891,23 @@ func Inhabited(t *testing.T) (dir string, owner record.ID) {
 			return err
 		}
 		return catalog.Remove(tx, r)
+	})
+	deleted := Add(t, s, u.ID, record.Notes, `{"content":"deleted","tags":["a"],"isPublic":true}`)
+	if err := catalog.Seen(s, deleted, record.Visit{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	link := Add(t, s, u.ID, record.Bookmarks, `{"url":"https://example.org/deleted"}`)
+	Update(t, s, func(tx *kv.Tx) error {
+		file, err := catalog.Add(tx, u.ID, record.Files, Form(t, record.Files, `{}`), &record.Content{Ref: [32]byte{7}, Size: 5}, "")
+		for _, r := range []*record.Record{deleted, link, file} {
+			if err == nil {
+				err = catalog.Trash(tx, r, "test")
+			}
+		}
+		return err
 	})
 	if err := s.Close(); err != nil {
 		t.Fatal(err)

@@ -223,7 +223,7 @@ func RemoveUser(s *kv.Store, id record.ID, by string) error {
 
 // Settings reads the instance's settings.
 func Settings(tx *kv.Tx) (record.Settings, error) {
-	set := record.Settings{LinkChecks: true}
+	set := record.Settings{LinkChecks: true, TrashDays: record.DefaultTrashDays}
 	if v := tx.Get(workcopy.MetaBucket, kv.MetaSettings); v != nil {
 		if err := json.Unmarshal(v, &set); err != nil {
 			return set, fmt.Errorf("settings: %w", err)

@@ -25,6 +25,7 @@ const (
 	keyPlace       byte = 'k' // a key and a network that it was used from
 	AgedVisits     byte = 'd'
 	AgedVisitLog   byte = 'l'
+	AgedTrash      byte = 't'
 )
 
 // ActivityRows is the table of what happened in accounts. Rows without an owner are about
@@ -143,7 +144,7 @@ func Note(tx *kv.Tx, a record.Activity) error {
 			return err
 		}
 		if a.Repeats(latest) {
-			latest.More++
+			latest.More += a.More + 1
 			return ActivityRows.Put(tx.Tx, latest)
 		}
 		break

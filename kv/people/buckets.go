@@ -16,8 +16,8 @@ var (
 	ActivityBucket = table.Bucket{No: 52, Name: "activity"}
 	HistoryIndex   = table.Bucket{No: 53, Name: "history.index"}
 
-	loginBucket   = table.Bucket{No: 62, Name: "login"}
-	passkeyBucket = table.Bucket{No: 63, Name: "passkey"}
+	loginBucket     = table.Bucket{No: 62, Name: "login"}
+	passkeyBucket   = table.Bucket{No: 63, Name: "passkey"}
 	identityBucket  = table.Bucket{No: 65, Name: "identity"}
 	identitySubject = table.Bucket{No: 66, Name: "identity.subject"}
 )

@@ -208,12 +208,19 @@ type Settings struct {
 	DefaultQuota int64 `json:"DefaultQuota"` // bytes a user may keep; 0 is no limit
 	MaxUpload    int64 `json:"MaxUpload"`    // bytes of one file; 0 leaves it to the command line
 	LinkChecks   bool  `json:"LinkChecks"`   // whether the pages of bookmarks are checked
+	TrashDays    int64 `json:"TrashDays"`    // how long deleted records stay in the trash; 0 turns it off
 
 	Captcha        CaptchaProvider `json:"Captcha,omitempty"` // "" leaves it to the command line
 	CaptchaSiteKey string          `json:"CaptchaSiteKey,omitempty"`
 	CaptchaSecret  string          `json:"CaptchaSecret,omitempty"`
 	CaptchaURL     string          `json:"CaptchaURL,omitempty"` // where tokens are verified; "" means the provider's own
 }
+
+// DefaultTrashDays and MaxTrashDays bound Settings.TrashDays.
+const (
+	DefaultTrashDays = 30
+	MaxTrashDays     = 3650
+)
 
 // CaptchaProvider is the service that tells people from programs.
 type CaptchaProvider string
@@ -257,6 +264,8 @@ func (v *Settings) Fields(s *field.Set) {
 		Says("Maximum size of one file in bytes; null uses --max-upload-size, which it cannot exceed.", `5368709120`)
 	s.Bool("linkChecks", &v.LinkChecks).
 		Says("Whether the server fetches the pages of bookmarks to fill in missing titles, descriptions and icons, and to find pages that are gone.", `true`)
+	s.Number("trashDays", &v.TrashDays, 0, MaxTrashDays).
+		Says("How many days deleted items stay in the trash; 0 turns the trash off and empties it.", `30`)
 	field.MaybeChoice(s, "captchaProvider", &v.Captcha, CaptchaProviders).
 		Says("Captcha for the upload requests that ask for one: pow, a proof of work that needs no other server; turnstile; hcaptcha; or none. Null uses --captcha, with the keys given there.", `"pow"`)
 	s.Text("captchaSiteKey", &v.CaptchaSiteKey, 255).Says("Site key from turnstile or hcaptcha.", `"0x4AAAAAAA"`)

@@ -28,7 +28,7 @@ const (
 	WebhookTest    Event = "webhook.test"
 )
 
-// Created, Edited and Removed name the three changes of a record.
+// Created, Edited, Removed and Restored name the changes of a record.
 func (k *Kind) Created() Event {
 	if k == Files {
 		return "file.uploaded"
@@ -42,6 +42,9 @@ func (k *Kind) Edited() Event { return Event(k.Name + ".updated") }
 // Removed is the event of a removal.
 func (k *Kind) Removed() Event { return Event(k.Name + ".deleted") }
 
+// Restored is the event of a record that comes back from the trash.
+func (k *Kind) Restored() Event { return Event(k.Name + ".restored") }
+
 // AllEvents stands for every event in a webhook's list.
 const AllEvents Event = "*"
 
@@ -49,7 +52,7 @@ const AllEvents Event = "*"
 func Events() []Event {
 	var all []Event
 	for _, k := range Kinds {
-		all = append(all, k.Created(), k.Edited(), k.Removed())
+		all = append(all, k.Created(), k.Edited(), k.Removed(), k.Restored())
 	}
 	return append(all, PageGone, UploadReceived, UploadApproved, UploadRejected, LimitReached, ShareOpened, ItemExpired, WebhookTest)
 }
@@ -282,6 +285,7 @@ const (
 	LoginUnlinked   ActivityEvent = "login_unlinked"
 	ItemShared      ActivityEvent = "item_shared"
 	ItemSpent       ActivityEvent = "limit_reached"
+	ItemRestored    ActivityEvent = "restored"
 	FileReceived    ActivityEvent = "request_received"
 	ImportFinished  ActivityEvent = "import_finished"
 )
@@ -292,7 +296,7 @@ var ActivityEvents = []ActivityEvent{
 	SignedIn, SessionRevoked, DeviceConnected, DeviceRevoked, KeyCreated, KeyUsed, KeyRevoked,
 	AccountCreated, AccountChanged, AccountRemoved, SettingsChanged, LoginLinked, LoginUnlinked,
 	CodesOn, CodesOff, RecoveryMade, RecoveryUsed, PasskeyAdded, PasskeyRemoved, PasskeyRefused, StepFailed, LoginReset,
-	ItemShared, ItemSpent, FileReceived, ImportFinished,
+	ItemShared, ItemSpent, ItemRestored, FileReceived, ImportFinished,
 }
 
 // ForAdmins reports whether administrators see the event in every account.

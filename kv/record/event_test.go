@@ -15,7 +15,7 @@ import (
 func TestCleanEvent(t *testing.T) {
 	is := is.New(t)
 	all := record.Events()
-	is.Equal(len(all), 3*len(record.Kinds)+8)
+	is.Equal(len(all), 4*len(record.Kinds)+8)
 	for _, e := range append(all, "*") {
 		got, err := record.CleanEvent(string(e))
 		is.NoErr(err)

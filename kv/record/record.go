@@ -5,6 +5,7 @@ package record
 
 import (
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -300,6 +301,59 @@ func BorrowRow(key, row []byte) (*Record, error) {
 		r.SetBody(b)
 	}
 	return r, nil
+}
+
+// Trashed is a record in the trash. Its Seq is the place of the removal in the feed of
+// changes.
+type Trashed struct {
+	Record
+	Removal
+}
+
+// Removal says when and by whom a record was moved to the trash.
+type Removal struct {
+	At   time.Time `json:"at"`
+	By   string    `json:"by,omitempty"`   // name of the browser, key or device
+	Page *Page     `json:"page,omitempty"` // of a bookmark
+}
+
+// AppendRow appends the stored form of t to dst: its Removal as JSON, after its length,
+// and the row of the record.
+func (t *Trashed) AppendRow(dst []byte) ([]byte, error) {
+	dst, err := appendHead(dst, &t.Removal)
+	return t.Record.AppendRow(dst), err
+}
+
+// ParseTrashed reads a stored record of the trash. The result does not share memory with
+// the row.
+func ParseTrashed(key, row []byte) (*Trashed, error) {
+	t := new(Trashed)
+	rest, err := readHead(row, &t.Removal)
+	if err != nil {
+		return nil, fmt.Errorf("trash %x: %w", key, err)
+	}
+	r, err := ParseRow(key, rest)
+	if err != nil {
+		return nil, err
+	}
+	t.Record = *r
+	return t, nil
+}
+
+// appendHead appends the first part of a row that has two: JSON, after its length.
+func appendHead(dst []byte, head any) ([]byte, error) {
+	b, err := json.Marshal(head)
+	return append(binary.AppendUvarint(dst, uint64(len(b))), b...), err
+}
+
+// readHead reads what appendHead wrote, and returns the rest of the row.
+func readHead(row []byte, head any) (rest []byte, err error) {
+	in := rowReader{data: row}
+	b := in.take(in.uvarint())
+	if in.bad {
+		return nil, errRow
+	}
+	return in.data, json.Unmarshal(b, head)
 }
 
 // rowReader reads a row front to back. Past the end it returns zeros and sets

@@ -44,6 +44,7 @@ type (
 		views            int64
 		touched          int // the order of the latest changes
 		ref              byte
+		deleted          int64 // when it was moved to the trash
 	}
 	model struct {
 		t       testing.TB
@@ -53,6 +54,7 @@ type (
 		s       *kv.Store
 		users   []record.ID
 		records []*modelRecord
+		trash   []*modelRecord // the latest deletion last
 		tags    []*modelTag
 		folders []*modelTag
 		touches int
@@ -283,6 +285,7 @@ func (m *model) edit() {
 }
 
 func (m *model) remove() {
+	keep := m.rnd.IntN(3) > 0
 	r := m.pick()
 	if r == nil {
 		return
@@ -292,16 +295,78 @@ func (m *model) remove() {
 		if err != nil {
 			return err
 		}
+		r.deleted = tx.Now.UnixMilli()
+		if keep {
+			return catalog.Trash(tx, now, "test")
+		}
 		return catalog.Remove(tx, now)
 	}) {
 		m.forget(r)
+		if keep {
+			m.trash = append(m.trash, r)
+			delete(m.loose, r.ref)
+		}
 	}
 }
 
 func (m *model) forget(r *modelRecord) {
-	m.records = slices.DeleteFunc(m.records, func(x *modelRecord) bool { return x == r })
-	if r.kind == record.Files && !slices.ContainsFunc(m.records, func(x *modelRecord) bool { return x.kind == record.Files && x.ref == r.ref }) {
+	same := func(x *modelRecord) bool { return x == r }
+	m.records, m.trash = slices.DeleteFunc(m.records, same), slices.DeleteFunc(m.trash, same)
+	if r.kind == record.Files && !slices.ContainsFunc(slices.Concat(m.records, m.trash), func(x *modelRecord) bool { return x.kind == record.Files && x.ref == r.ref }) {
 		m.loose[r.ref] = true
+	}
+}
+
+// restore takes a record from the trash, or deletes it for good.
+func (m *model) restore() {
+	if len(m.trash) == 0 {
+		return
+	}
+	r := m.trash[m.rnd.IntN(len(m.trash))]
+	back := m.rnd.IntN(3) > 0
+	var now *record.Record
+	if !m.try(func(tx *kv.Tx) error {
+		t, err := catalog.Trashed(tx, m.users[r.owner], r.id)
+		if err != nil {
+			return err
+		}
+		if !back {
+			return catalog.Remove(tx, &t.Record)
+		}
+		now, err = catalog.Untrash(tx, t)
+		return err
+	}) {
+		return
+	}
+	m.forget(r)
+	if !back {
+		return
+	}
+	if (now.Slug == r.slug) == m.taken(r.slug, nil) {
+		m.t.Fatalf("slug %q became %q, taken %t", r.slug, now.Slug, m.taken(r.slug, nil))
+	}
+	r.slug = now.Slug
+	if r.tags = slices.DeleteFunc(r.tags, func(t *modelTag) bool { return !slices.Contains(m.tags, t) }); len(r.tags) == 0 {
+		r.tags = nil
+	}
+	if !slices.Contains(m.folders, r.folder) {
+		r.folder = nil
+	}
+	delete(m.loose, r.ref)
+	m.touch(r)
+	m.records = append(m.records, r)
+	slices.SortFunc(m.records, func(a, b *modelRecord) int { return cmp.Compare(string(a.id[:]), string(b.id[:])) })
+}
+
+// age lets the trash purge what is too old.
+func (m *model) age() {
+	m.clock.Add(10 * 24 * time.Hour)
+	kvtest.Tick(m.s)
+	end := m.clock.Now().Add(-record.DefaultTrashDays * 24 * time.Hour).UnixMilli()
+	for _, r := range slices.Clone(m.trash) {
+		if r.deleted < end {
+			m.forget(r)
+		}
 	}
 }
 
@@ -565,8 +630,25 @@ func (m *model) check() {
 					count[r.kind.Name]++
 				}
 			}
+			var deleted []record.ID
+			for _, r := range slices.Backward(m.trash) {
+				if r.owner == owner {
+					bytes += r.size
+					deleted = append(deleted, r.id)
+				}
+			}
+			page, err := catalog.ListTrash(tx, id, nil, "", nil, 1000)
+			is.NoErr(err)
+			is.Equal(page.Total, int64(len(deleted)))
+			var listed []record.ID
+			for _, t := range page.Items {
+				listed = append(listed, t.ID)
+			}
+			slices.SortFunc(deleted, func(a, b record.ID) int { return cmp.Compare(string(a[:]), string(b[:])) })
+			slices.SortFunc(listed, func(a, b record.ID) int { return cmp.Compare(string(a[:]), string(b[:])) })
+			is.Equal(listed, deleted)
 			text := int64(0)
-			for _, b := range []table.Bucket{kvtest.Bucket("record"), kvtest.Bucket("tag")} {
+			for _, b := range []table.Bucket{kvtest.Bucket("record"), kvtest.Bucket("tag"), kvtest.Bucket("trash")} {
 				for _, row := range tx.Walk(b, id[:], nil, false) {
 					text += int64(len(row))
 				}
@@ -631,7 +713,7 @@ func TestModel(t *testing.T) {
 		m.users = append(m.users, kvtest.User(t, m.s, name).ID)
 	}
 	m.check()
-	for i := range 400 {
+	for i := range 600 {
 		switch n := m.rnd.IntN(20); {
 		case n < 8:
 			m.add()
@@ -643,9 +725,14 @@ func TestModel(t *testing.T) {
 			m.see()
 		case n < 18:
 			m.rename()
+		case n < 19:
+			m.restore()
 		default:
-			if m.rnd.IntN(4) == 0 {
+			switch m.rnd.IntN(8) {
+			case 0, 1:
 				m.relabel()
+			case 2:
+				m.age()
 			}
 		}
 		if i%20 == 19 {
@@ -665,6 +752,7 @@ func TestModel(t *testing.T) {
 		}
 	}
 	is.True(len(m.records) > 30)
+	is.True(len(m.trash) > 0)
 
 	// One account is removed with all its data; the other keeps everything.
 	is.Equal(kvtest.Code(catalog.RemoveTag(m.s, m.users[0], uuid.New(), uuid.Nil)), "not_found")
@@ -674,6 +762,7 @@ func TestModel(t *testing.T) {
 			m.forget(r)
 		}
 	}
+	m.trash = slices.DeleteFunc(m.trash, func(r *modelRecord) bool { return r.owner == 0 })
 	kvtest.View(t, m.s, func(tx *kv.Tx) error {
 		is.Equal(len(kvtest.LeftOver(tx, m.users[0])), 0)
 		is.NoErr(kvtest.Audit(tx))

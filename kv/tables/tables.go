@@ -19,10 +19,10 @@ var All = &kv.Schema{
 		people.LoginTable, people.PasskeyTable, people.IdentityTable,
 		catalog.TagTable, catalog.FolderTable,
 		jobs.FetchTable, jobs.ImportTable,
-		catalog.SpentTable, catalog.RecordTable, catalog.PageTable,
+		catalog.SpentTable, catalog.RecordTable, catalog.PageTable, catalog.TrashTable,
 		inbox.RequestTable, inbox.ItemTable, inbox.SenderTable, inbox.UploadTable,
 		catalog.UnreferencedTable,             // after all tables with contents
-		catalog.ViewTable,                     // after records and requests, which determine the counters
+		catalog.ViewTable,                     // after records, the trash and requests, which determine the counters
 		catalog.VisitTable,                    // after records, so that an owner's visits are dropped before them
 		jobs.WebhookTable, jobs.DeliveryTable, // deleted first with an owner: a removed account has no events
 		jobs.AnswerTable, // after all tables for which a repair makes accounts

@@ -1,0 +1,277 @@
+package catalog
+
+import (
+	"bytes"
+	"encoding/binary"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"kist/kv"
+	"kist/kv/jobs"
+	"kist/kv/people"
+	"kist/kv/record"
+	"kist/kv/table"
+)
+
+// TrashRows is the table of deleted records that can be restored. A row has the key that
+// the record had.
+var TrashRows = &table.Table[record.Trashed]{
+	Rows:   trashBucket,
+	Key:    func(t *record.Trashed) []byte { return t.Key() },
+	Encode: func(t *record.Trashed) ([]byte, error) { return t.AppendRow(nil) },
+	Decode: record.ParseTrashed,
+	Indexes: []table.Index[record.Trashed]{
+		{Bucket: trashLine, Keys: func(t *record.Trashed, file func([]byte)) {
+			file(append(binary.BigEndian.AppendUint64(kv.OwnedKey(t.Owner), kv.Signed(t.At)), t.Key()[16:]...))
+		}},
+		{Bucket: people.HistoryIndex, Keys: func(t *record.Trashed, file func([]byte)) {
+			file(people.AgeKey(people.AgedTrash, t.At, t.Key()))
+		}},
+		{Bucket: trashBlob, Keys: func(t *record.Trashed, file func([]byte)) {
+			if t.Bytes != nil {
+				file(append(bytes.Clone(t.Bytes.Ref[:]), t.Key()...))
+			}
+		}},
+	},
+	Sums: kv.SumBucket,
+	Tally: func(t *record.Trashed, add func([]byte, int64)) {
+		add(trashSum(t.Owner, t.Kind), 1)
+		if t.Bytes != nil {
+			add(trashBytes(t.Owner), t.Bytes.Size)
+		}
+	},
+	Bytes: func(t *record.Trashed, length int) (table.Bucket, []byte, int) { return kv.TextSum(t.Owner, length) },
+}
+
+// trashSum is the key of the number of an owner's records of a kind in the trash, and
+// trashBytes that of the total size of the files.
+func trashSum(owner record.ID, k *record.Kind) []byte { return kv.OwnedKey(owner, 0, 'd', k.Code) }
+
+func trashBytes(owner record.ID) []byte { return kv.OwnedKey(owner, 0, 'D') }
+
+// TrashTable keeps deleted records until they are purged. Counters of views, visits and
+// versions stay in their own tables.
+var TrashTable = kv.Table{
+	Buckets: []table.Bucket{trashBucket, trashLine, trashBlob},
+	Paid:    []table.Bucket{trashBucket, trashLine},
+	Check: kv.CheckRows(TrashRows, func(a *kv.Audit, t *record.Trashed) {
+		a.Refers(people.UserBucket, t.Owner[:], "deleted "+t.Kind.Name, t.ID)
+		if a.Get(kv.RecordBucket, t.Key()) != nil {
+			a.Say("%s %s is in the trash and in use", t.Kind.Name, t.ID)
+		}
+		if a.Get(ViewBucket, t.ID[:]) != nil {
+			a.Owe(ViewBucket, 1)
+		}
+	}),
+	Refill: kv.RefillRows(TrashRows, kv.Mending[record.Trashed]{
+		Mend: func(r *kv.Refill, t *record.Trashed) error { return people.StandIn(r, t.Owner) },
+		Then: func(r *kv.Refill, t *record.Trashed) error {
+			if r.Get(kv.RecordBucket, t.Key()) != nil { // the commit that restored it is only partly known
+				return dropRow(TrashRows)(r.Tx, t.Key())
+			}
+			return RefillViews(r, t.ID)
+		},
+	}),
+	Drop: func(tx *kv.Tx, owner record.ID) (bool, error) {
+		return tx.DropKeys(trashBucket, owner, func(key []byte) error { return purge(tx, key) })
+	},
+	Contents: kv.IndexContents(trashBlob, TrashRows, func(t *record.Trashed) int64 {
+		if t.Bytes == nil {
+			return -1
+		}
+		return t.Bytes.Size
+	}, func(t *record.Trashed) kv.Holder { return holder(&t.Record) }),
+	Bytes: func(tx *kv.Tx, owner record.ID) (stored, _ int64) { return TrashRows.Sum(tx.Tx, trashBytes(owner)), 0 },
+	Text:  kv.RowText(trashBucket),
+	Redate: kv.RedateRows(TrashRows, func(r *kv.Redate, t *record.Trashed) bool {
+		changed := r.Past(&t.At)
+		if t.Page != nil && redatePage(r, t.Page) {
+			changed = true
+		}
+		return redate(r, &t.Record) || changed
+	}),
+	Tick: purgeAged,
+}
+
+// purgeAged is the Tick of the trash.
+func purgeAged(s *kv.Store) {
+	set := record.Settings{}
+	if err := s.View(func(tx *kv.Tx) (err error) { set, err = people.Settings(tx); return err }); err != nil {
+		s.Log().Error("cannot empty the trash; will retry", "error", err)
+		return
+	}
+	people.DropAged(s, people.AgedTrash, time.Duration(set.TrashDays)*24*time.Hour, purge)
+}
+
+// purge deletes the record at key, which is in the trash, for good.
+func purge(tx *kv.Tx, key []byte) error {
+	t, err := TrashRows.Get(tx.Tx, key)
+	if err != nil {
+		return kv.UserError(err, "item")
+	}
+	return Remove(tx, &t.Record)
+}
+
+// Trash moves a record to the trash. by names the browser, key or device that asked for it.
+// While the trash is off, it is Remove.
+func Trash(tx *kv.Tx, r *record.Record, by string) error {
+	set, err := people.Settings(tx)
+	if err != nil {
+		return err
+	}
+	if set.TrashDays == 0 {
+		return Remove(tx, r)
+	}
+	t, err := takeOut(tx, r)
+	if err != nil {
+		return err
+	}
+	t.By = by
+	return TrashRows.Put(tx.Tx, t)
+}
+
+// Trashed reads the owner's record with the id from the trash.
+func Trashed(tx *kv.Tx, owner, id record.ID) (*record.Trashed, error) {
+	for _, k := range record.Kinds {
+		if key := record.RowKey(owner, k, id); tx.Get(trashBucket, key) != nil {
+			return TrashRows.Get(tx.Tx, key)
+		}
+	}
+	return nil, record.NotFound("item")
+}
+
+// Untrash restores a record from the trash as it was. Tags and a folder that were deleted
+// since are left out. It gets another slug if its own was given away.
+func Untrash(tx *kv.Tx, t *record.Trashed) (*record.Record, error) {
+	if tx.DiskFull() {
+		return nil, kv.ErrFull
+	}
+	if err := tx.MayWrite(t.Owner); err != nil {
+		return nil, err
+	}
+	if _, err := TrashRows.Delete(tx.Tx, t.Key()); err != nil {
+		return nil, kv.UserError(err, "item")
+	}
+	if err := tx.Delete(kv.ChangeBucket, binary.BigEndian.AppendUint64(nil, t.Seq)); err != nil {
+		return nil, err
+	}
+	r := t.Record
+	r.Tags = slices.DeleteFunc(r.Tags, func(id record.ID) bool { return tx.Get(tagBucket, kv.OwnedKey(r.Owner, id[:]...)) == nil })
+	if r.Folder != uuid.Nil && tx.Get(folderBucket, kv.OwnedKey(r.Owner, r.Folder[:]...)) == nil {
+		r.Folder = uuid.Nil
+	}
+	if tx.Get(kv.RecordSlug, []byte(r.Slug)) != nil || tx.Get(jobs.UploadSlug, []byte(r.Slug)) != nil {
+		r.Slug = NewSlug(tx)
+	}
+	if err := save(tx, &r); err != nil {
+		return nil, err
+	}
+	if err := tx.Put(recordOrder, ViewOrder(&r, recordViews(tx, &r).total), nil); err != nil {
+		return nil, err
+	}
+	if t.Page != nil {
+		t.Page.Owner, t.Page.ID = r.Owner, r.ID
+		people.PagesDue.Raise(tx)
+		if err := PageRows.Put(tx.Tx, t.Page); err != nil {
+			return nil, err
+		}
+	}
+	return &r, emit(tx, r.Kind.Restored(), &r)
+}
+
+// NoteRestored adds records that were restored together to the activity of their owner,
+// as one entry.
+func NoteRestored(tx *kv.Tx, all []*record.Record) error {
+	if len(all) == 1 {
+		return note(tx, record.ItemRestored, all[0])
+	}
+	return people.Note(tx, record.Activity{Owner: all[0].Owner, Event: record.ItemRestored, More: int64(len(all) - 1)})
+}
+
+// TrashCount is how many of the owner's records of a kind are in the trash; of all kinds
+// if k is nil.
+func TrashCount(tx *kv.Tx, owner record.ID, k *record.Kind) (n int64) {
+	for _, each := range record.Kinds {
+		if k == nil || k == each {
+			n += TrashRows.Sum(tx.Tx, trashSum(owner, each))
+		}
+	}
+	return n
+}
+
+// A TrashPage is a part of the trash, the latest deletion first.
+type TrashPage struct {
+	Items []TrashItem
+	Total int64
+	Next  []byte // where the next page begins; nil at the end
+}
+
+// A TrashItem is a record in the trash, without its body.
+type TrashItem struct {
+	record.Trashed
+	Title string
+	Size  int64 // what it counts against the quota
+}
+
+// ListTrash reads up to limit of the owner's deleted records of a kind, or of all kinds if
+// k is nil, whose titles contain text. It begins after the place after, or with the latest
+// deletion if that is nil. With a text it reads the whole trash, to get the total.
+func ListTrash(tx *kv.Tx, owner record.ID, k *record.Kind, text string, after []byte, limit int) (TrashPage, error) {
+	text = record.Fold(text)
+	read := func(place []byte) (item TrashItem, fits bool, err error) {
+		key := kv.OwnedKey(owner, place[8:]...)
+		t, err := TrashRows.Get(tx.Tx, key)
+		if err != nil {
+			return item, false, err
+		}
+		b, err := t.Decode()
+		if err != nil {
+			return item, false, err
+		}
+		item = TrashItem{Trashed: *t, Title: b.Title(), Size: int64(len(tx.Get(trashBucket, key)))}
+		if item.Body = nil; t.Bytes != nil {
+			item.Size += t.Bytes.Size
+		}
+		return item, strings.Contains(record.Fold(item.Title), text), nil
+	}
+	p := TrashPage{Total: TrashCount(tx, owner, k)}
+	var last []byte
+	for key := range tx.Walk(trashLine, owner[:], after, true) {
+		place := key[len(owner):]
+		if k != nil && place[8] != k.Code {
+			continue
+		}
+		item, fits, err := read(place)
+		switch {
+		case err != nil:
+			return p, err
+		case !fits:
+			continue
+		case len(p.Items) == limit:
+			p.Next = last
+		default:
+			p.Items, last = append(p.Items, item), bytes.Clone(place)
+			continue
+		}
+		break
+	}
+	if text == "" {
+		return p, nil
+	}
+	p.Total = 0
+	for key := range tx.Walk(trashLine, owner[:], nil, true) {
+		if place := key[len(owner):]; k == nil || place[8] == k.Code {
+			_, fits, err := read(place)
+			if err != nil {
+				return p, err
+			}
+			if fits {
+				p.Total++
+			}
+		}
+	}
+	return p, nil
+}
