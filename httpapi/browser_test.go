@@ -125,8 +125,11 @@ func TestBrowserUpload(t *testing.T) {
 	b.until(`[...document.querySelectorAll('#uploads [role=progressbar]')].some((p) => p.ariaValueNow > 0 && p.ariaValueNow < 100)`)
 	b.until(`/\/s · \d+ s left/.test(document.querySelector('#uploads').textContent.replaceAll('\u00a0', ' '))`)
 	b.until(`document.querySelector('#uploads').textContent.includes('(limit ')`)
-	b.says("2 files uploaded. Links copied")
+	b.says("2 files uploaded. Only you can open them.")
 	b.until(`document.querySelectorAll('#main .item').length === 2`)
+	is.Equal(b.js(`window.copied`), nil) // nobody asked for it
+	b.press("Copy links")
+	b.until(`window.copied`)
 	links := strings.Split(b.js(`window.copied`).(string), "\n")
 	is.Equal(len(links), 2)
 	for i := range 2 {
@@ -208,6 +211,47 @@ func TestBrowserLargeUpload(t *testing.T) {
 		}
 	}
 	is.Equal(b.get("/api/v1/tus").at("total"), 0.0)
+}
+
+// TestBrowserUploadOptions chooses who gets the next files, and how, before they are sent.
+func TestBrowserUploadOptions(t *testing.T) {
+	is := is.New(t)
+	b := openBrowser(t)
+	b.open("/files")
+	b.press("Options")
+	b.until(`document.querySelector('.add .conditions')`)
+	b.press("One download")
+	b.until(`document.querySelector('.add select').value === '1'`)
+	b.press("For a week")
+	b.press("no password")
+	b.fill("Password", "open sesame")
+	b.keys(kb.Enter)
+	b.until(`document.querySelector('[data-part=password]').textContent === 'password set'`)
+	b.fill("Folder", "Plans")
+	b.fill("Tags", "sea")
+	path := filepath.Join(t.TempDir(), "plan.txt")
+	b.fatal(os.WriteFile(path, []byte("x"), 0o600))
+	b.do(chromedp.SetUploadFiles("input[type=file]", []string{path}, chromedp.NodeReady))
+	b.says("“plan.txt” uploaded.")
+	is.Equal(b.one("files", "isPublic"), true)
+	is.Equal(b.one("files", "maxViews"), 1.0)
+	is.Equal(b.one("files", "hasPassword"), true)
+	is.True(b.one("files", "expiresAt") != nil)
+	files := b.get("/api/v1/files")
+	is.Equal(files.at("data.0.folder.name"), "Plans")
+	is.Equal(files.at("data.0.tags.0.name"), "sea")
+
+	// What is not a file gets what applies to it.
+	b.open("/")
+	b.press("Options")
+	b.until(`document.querySelector('.add .conditions')`)
+	b.press("One download")
+	b.fill("Tags", "sea")
+	b.fill("Add anything", "https://go.dev/doc")
+	b.press("Shorten")
+	b.says("Short link added.")
+	is.Equal(b.one("shorten", "maxClicks"), 1.0)
+	is.Equal(b.one("shorten", "isPublic"), true)
 }
 
 // TestBrowserDrop drops and pastes files, as far as a script can.

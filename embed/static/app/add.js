@@ -1,10 +1,10 @@
 // Adding items: the box for text, links and files, and files or text dropped or pasted anywhere on a page.
-import { addActions, button, find, grow, h, hasPointer, icon, isAddress, localDateTime, t, toast } from './dom.js';
+import { add, addActions, button, find, grow, h, hasPointer, icon, isAddress, localDateTime, t, toast } from './dom.js';
 import { showSaved } from './editor.js';
 import { problemText } from './forms.js';
 import { fieldOf, kinds } from './kinds.js';
 import { go } from './router.js';
-import { api, base, create, draftKey, problemOf, storage, view } from './session.js';
+import { api, base, create, draftKey, loadModule, problemOf, showProblem, storage, view } from './session.js';
 
 const publicFields = (isPublic) => isPublic && { isPublic: true };
 
@@ -36,12 +36,39 @@ export function addBox({ kind = null, fields = () => ({}) } = {}) {
   const visibility = h('select', { 'aria-label': t('add.whoSees') }, h('option', { value: '' }, t('common.onlyMe')), h('option', { value: '1' }, t('common.anyone')));
   visibility.value = storage.get('public', '');
   visibility.onchange = () => storage.set('public', visibility.value);
+  // options are what the user chooses for the next items besides who can see them.
+  let options = {};
+  const panel = h('div.options', { hidden: true });
+  const more = any && h('button.quiet', { type: 'button', 'aria-expanded': 'false' }, t('add.options'));
+  if (more) more.onclick = async () => {
+    try {
+      if (!panel.firstChild) add(panel, (await loadModule('share')).optionsOf(() => ({ kind: 'file', isPublic: !!visibility.value, ...options, hasPassword: !!options.password }), choose));
+      panel.hidden = !panel.hidden;
+      more.setAttribute('aria-expanded', String(!panel.hidden));
+      if (!panel.hidden) find('button', panel).focus();
+    } catch (e) { showProblem(e); }
+  };
+  async function choose({ isPublic, ...chosen }) {
+    if (isPublic) visibility.value = '1';
+    options = Object.fromEntries(Object.entries({ ...options, ...chosen }).filter(([, v]) => v && v.length !== 0));
+    const n = Object.keys(options).filter((name) => name !== 'maxViewsAction').length;
+    more.textContent = n ? t('add.optionsSet', { n }) : t('add.options');
+  }
+
+  // optionsFor are the fields of a new item of a kind. The page may give it tags and a folder too.
+  function optionsFor(of) {
+    const { folderName, maxViews, tags = [], ...rest } = options, { tags: more = [], ...own } = fields();
+    if (maxViews) rest[of.limit] = maxViews;
+    if (of === kinds.file && folderName) Object.assign(rest, { folderName, folderId: undefined });
+    return { ...own, ...rest, ...((tags.length || more.length) && { tags: [...new Set([...more, ...tags])] }) };
+  }
+
   const buttons = h('span.does');
   const problem = h('p.error', { role: 'alert', hidden: true });
   const form = h('form.add', { 'aria-label': label, novalidate: true },
     file ? h('p.soft', {}, icon('upload'), h('span', {}, t('add.dropFolders'))) : area, problem,
-    h('div.row', {}, h('span.row', {}, any && button('choose', t('add.choose'), {}, icon('upload'), t('add.choose')), visibility), buttons,
-      file && h('a.button', { href: `${base}/remote-upload` }, t('add.fromURL'))), picker);
+    h('div.row', {}, h('span.row', {}, any && button('choose', t('add.choose'), {}, icon('upload'), t('add.choose')), visibility, more), buttons,
+      file && h('a.button', { href: `${base}/remote-upload` }, t('add.fromURL'))), panel, picker);
 
   // choices are the kinds that the text can become, each with the label of its button. Enter creates the first.
   function choices() {
@@ -82,7 +109,7 @@ export function addBox({ kind = null, fields = () => ({}) } = {}) {
 
   async function createOf(of) {
     if (of.full || !area.value.trim()) return go(`${base}/${of.path}/new`);
-    const body = { ...typed(of), ...fields(), ...publicFields(visibility.value) };
+    const body = { ...typed(of), ...optionsFor(of), ...publicFields(visibility.value) };
     problem.hidden = true;
     if (fieldOf(of, of.quick).type === 'url' && !/^\w+:/.test(body[of.quick])) body[of.quick] = 'https:' + '//' + body[of.quick];
     const save = find('.main', buttons);
@@ -103,15 +130,15 @@ export function addBox({ kind = null, fields = () => ({}) } = {}) {
   async function fetchFile() {
     problem.hidden = true;
     try {
-      await api('POST', 'remote-upload', { url: area.value.trim(), ...publicFields(visibility.value) });
+      await api('POST', 'remote-upload', { url: area.value.trim(), ...optionsFor(kinds.file), ...publicFields(visibility.value) });
       clear();
       toast(t('add.fetching'), { action: t('common.show'), run: () => go(`${base}/remote-upload`) });
     } catch (e) { complain(e); }
   }
 
   function sendFiles(files) {
-    const { tags, ...rest } = fields();
-    upload(files, { ...rest, ...(tags?.length && { newTags: tags.join(',') }), isPublic: visibility.value ? 'true' : 'false' });
+    const { tags, folderId, ...rest } = optionsFor(kinds.file);
+    upload(files, { ...rest, ...(folderId && { folderId }), ...(tags && { newTags: tags.join(',') }), isPublic: visibility.value ? 'true' : 'false' });
   }
 
   function type(text) {

@@ -1,9 +1,10 @@
-// The share dialog: who can open an item, its link, the conditions, and who opened it. Every choice is saved at once.
+// The share dialog: who can open an item, its link, the conditions, and who opened it. Every choice is saved at once. The box
+// for new items shows the same conditions.
 import { add, all, ago, button, day, find, h, icon, locale, number, t, toast } from './dom.js';
 import { copyText, Form, openDialog } from './forms.js';
-import { apiPathOf, kindOf, shareAddressOf, titleOf, visits } from './kinds.js';
+import { apiPathOf, kindOf, kinds, shareAddressOf, titleOf, visits } from './kinds.js';
 import { updateRows } from './list.js';
-import { api, base, Problem } from './session.js';
+import { api, base, Problem, showProblem } from './session.js';
 
 const ends = { never: t('share.never'), hour: t('share.hour'), day: t('share.day'), week: t('share.week'), month: t('share.month'), other: t('share.pick') };
 const milliseconds = { hour: 36e5, day: 864e5, week: 6048e5, month: 2592e6 };
@@ -43,33 +44,84 @@ const conditions = {
   },
 };
 
-// share opens the dialog for a record.
-export function share(r) {
-  const k = kindOf(r), d = openDialog(t('share.title', { title: titleOf(r) }));
-  d.el.classList.add('sharing');
-  let open = ''; // the condition whose form is shown
+// termsOf shows the conditions of an item in one line whose parts open in place, and presets. item returns the item as it is
+// now. change is called with what the user changes, and returns a promise.
+export function termsOf(item, change) {
+  const node = h('div.terms');
   const status = h('p.error', { role: 'alert', hidden: true });
+  let open = ''; // the condition whose form is shown
 
-  // save changes the record and draws the dialog again. It keeps the focus on the button that was pressed.
-  async function save(body, done = null) {
-    const saved = open;
+  // save keeps the focus on the button that was pressed.
+  async function save(body) {
     status.hidden = true;
     try {
-      if (Object.keys(body).length) { r = (await api('PATCH', apiPathOf(r), body)).data; updateRows(r); }
-      if (open === saved) open = '';
+      if (Object.keys(body).length) await change(body);
+      const closed = open;
+      open = '';
       draw();
-      if (done) toast(done, { time: 3000 });
+      find(`[data-part="${closed}"]`, node)?.focus();
     } catch (e) {
       status.textContent = e.message;
       status.hidden = false;
     }
   }
+  const preset = (label, body) => { const b = h('button.quiet', { type: 'button' }, label); b.onclick = () => save({ isPublic: true, ...body }); return b; };
+
+  function formOf(name) {
+    const c = conditions[name], r = item(), form = new Form(c.fields(r), c.values(r)), removal = c.remove?.(r);
+    const apply = h('button.main', { type: 'button' }, t('common.apply'));
+    const part = h('div.part', {}, form.node, h('div.row', {}, apply, h('button', { type: 'button', class: 'cancel' }, t('common.cancel')),
+      removal && h('button', { type: 'button', class: 'danger remove' }, removal[0])));
+    apply.onclick = async () => {
+      if (!form.check()) return;
+      try {
+        const body = c.changes(item(), form.values);
+        if (Object.keys(body).length) await change(body);
+        await save({});
+      } catch (problem) { form.showProblem(problem); }
+    };
+    // The conditions may be part of a form, which must not be sent.
+    part.onkeydown = (e) => { if (e.key === 'Enter' && e.target.matches('input')) { e.preventDefault(); apply.click(); } };
+    find('.cancel', part).onclick = () => { open = ''; draw(); };
+    if (removal) find('.remove', part).onclick = () => save(removal[1]);
+    return part;
+  }
+
+  function draw() {
+    const r = item(), k = kindOf(r), focused = all('button', node).indexOf(document.activeElement);
+    const line = h('div.row.conditions', {}, Object.entries(conditions).map(([name, c]) => {
+      const b = h('button.quiet', { type: 'button', 'aria-expanded': String(open === name), 'data-part': name }, c.says(r));
+      b.onclick = () => { open = open === name ? '' : name; draw(); find('.part input, .part select', node)?.focus(); };
+      return b;
+    }));
+    node.replaceChildren();
+    add(node, status, line, open && formOf(open), h('div.row', {},
+      preset(k === kinds.file ? t('share.oneDownload') : k.counter === 'clicks' ? t('share.oneClick') : t('share.oneView'), { [k.limit]: (r[k.counter] ?? 0) + 1 }), preset(t('share.aWeek'), { expiresAt: endOf('week') })));
+    all('button', node)[focused]?.focus();
+  }
+  draw();
+  return { node, draw };
+}
+
+// optionsOf are the choices for items that do not exist yet: the conditions, the folder of files, and tags.
+export function optionsOf(item, change) {
+  const form = new Form([{ name: 'folderName', label: t('list.folder'), type: 'folder', half: true }, { name: 'tags', label: t('tags.title'), type: 'tags', half: true }], {});
+  for (const event of ['input', 'change']) form.node.addEventListener(event, () => change(form.draft));
+  return [form.node, termsOf(item, change).node];
+}
+
+// share opens the dialog for a record.
+export function share(r) {
+  const k = kindOf(r), d = openDialog(t('share.title', { title: titleOf(r) }));
+  d.el.classList.add('sharing');
+  const change = async (body) => { r = (await api('PATCH', apiPathOf(r), body)).data; updateRows(r); draw(); };
+  const terms = termsOf(() => r, change);
+
   const segment = (isPublic, label) => {
     const b = h('button', { type: 'button', 'aria-pressed': String(r.isPublic === isPublic) }, label);
-    b.onclick = () => r.isPublic !== isPublic && save({ isPublic });
+    b.onclick = () => r.isPublic !== isPublic && change({ isPublic }).then(terms.draw, showProblem);
     return b;
   };
-  const preset = (label, body) => { const b = h('button.quiet', { type: 'button' }, label); b.onclick = () => save({ isPublic: true, ...body }, t('common.saved')); return b; };
 
   function linkRow() {
     const address = shareAddressOf(r);
@@ -92,37 +144,11 @@ export function share(r) {
       r.kind === 'file' && button('copy-text', t('share.file'), { class: 'quiet', 'data-text': r.url, 'aria-label': t('common.copyOf', { label: t('share.file') }) })), code];
   }
 
-  function conditionForm(name) {
-    const c = conditions[name], form = new Form(c.fields(r), c.values(r)), removal = c.remove?.(r);
-    const node = h('form.part', { novalidate: true }, form.node, h('div.row', {}, h('button.main', {}, t('common.apply')), h('button', { type: 'button', class: 'cancel' }, t('common.cancel')),
-      removal && h('button', { type: 'button', class: 'danger remove' }, removal[0])));
-    node.onsubmit = async (e) => {
-      e.preventDefault();
-      if (!form.check()) return;
-      try {
-        const body = c.changes(r, form.values);
-        r = Object.keys(body).length ? (await api('PATCH', apiPathOf(r), body)).data : r;
-        await save({});
-        updateRows(r);
-      } catch (problem) { form.showProblem(problem); }
-    };
-    find('.cancel', node).onclick = () => { open = ''; draw(); };
-    if (removal) find('.remove', node).onclick = () => save(removal[1]);
-    return node;
-  }
-
   function draw() {
     const focused = all('button', d.body).indexOf(document.activeElement);
-    const line = h('div.row.conditions', {}, Object.entries(conditions).map(([name, c]) => {
-      const b = h('button.quiet', { type: 'button', 'aria-expanded': String(open === name), 'data-part': name }, c.says(r));
-      b.onclick = () => { open = open === name ? '' : name; draw(); find('.part input, .part select', d.body)?.focus(); };
-      return b;
-    }));
     d.body.replaceChildren();
     add(d.body, h('div.segments', { role: 'group', 'aria-label': t('share.who') }, segment(false, t('common.onlyMe')), segment(true, t('common.anyone'))),
-      r.isPublic ? linkRow() : h('p.soft', {}, t('share.onlyYou')), status, line, open && conditionForm(open),
-      h('div.row', {}, preset(k.counter === 'clicks' ? t('share.oneClick') : t('share.oneView'), { [k.limit]: (r[k.counter] ?? 0) + 1 }), preset(t('share.aWeek'), { expiresAt: endOf('week') })),
-      visitsOf());
+      r.isPublic ? linkRow() : h('p.soft', {}, t('share.onlyYou')), terms.node, visitsOf());
     all('button', d.body)[focused]?.focus();
   }
 
@@ -145,7 +171,7 @@ export function share(r) {
   }
   function logChoice() {
     const log = h('input', { type: 'checkbox', checked: r.logVisits });
-    log.onchange = () => save({ logVisits: log.checked });
+    log.onchange = () => change({ logVisits: log.checked }).catch(showProblem);
     return h('label.check', {}, log, h('span', {}, t('share.log')));
   }
 

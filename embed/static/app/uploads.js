@@ -1,8 +1,7 @@
 // Uploads: a queue that sends a few files at once and shows their progress. It is loaded when the first file is added.
 import { addActions, button, bytes, find, h, icon, itemOf, seconds, shorten, t, toast } from './dom.js';
-import { copyLink, copyText } from './forms.js';
+import { copyLink } from './forms.js';
 import { shareAddressOf, tagNames } from './kinds.js';
-import { saveEach } from './list.js';
 import { base, countChange, countItems, loadModule, me, problemOf, refreshFolders, refreshTags, start, storage, tagColor, view } from './session.js';
 
 const parallel = 3;
@@ -133,22 +132,15 @@ function drop(u) {
   u.row.remove();
 }
 
-// showAllDone copies the links of the files that were uploaded since the queue was last empty.
-async function showAllDone() {
+// showAllDone offers the links of the files that were uploaded since the queue was last empty.
+function showAllDone() {
   const records = finished;
   finished = [];
   if (records.some((r) => tagNames(r).some((n) => !tagColor(n)))) refreshTags();
   refreshFolders().then(() => view?.redraw?.());
-  const links = records.map(shareAddressOf).join('\n'), one = records.length === 1;
-  const copied = await copyText(links);
-  const text = one ? t('uploads.one', { name: shorten(records[0].originalName) }) : t('uploads.many', { n: records.length });
-  if (!copied) {
-    toast(text, { time: 10000, action: t('common.copyLink'), run: () => copyLink(links) });
-    return;
-  }
-  if (records.every((r) => r.isPublic)) toast(`${text} ${t('uploads.linksCopied', { n: records.length })}`);
-  else toast(`${text} ${t('uploads.linksCopiedPrivate', { n: records.length })}`, {
-    time: 8000, action: t('list.publish'), run: () => saveEach(records, () => ({ isPublic: true }), t('uploads.publicNow')),
+  const text = records.length === 1 ? t('uploads.one', { name: shorten(records[0].originalName) }) : t('uploads.many', { n: records.length });
+  toast(records.every((r) => r.isPublic) ? text : `${text} ${t('uploads.private', { n: records.length })}`, {
+    time: 10000, action: t('uploads.copyLinks', { n: records.length }), run: () => copyLink(records.map(shareAddressOf).join('\n')),
   });
 }
 
