@@ -41,7 +41,7 @@ func TestTagNames(t *testing.T) {
 	a := start(t)
 	made := a.post("/api/v1/tags", `{"name":"  Straße \t und\u2003Weg "}`).want(201)
 	is.Equal(made.text("data.name"), "Straße und Weg")
-	is.Equal(made.text("data.color"), record.DefaultColor)
+	is.Equal(made.text("data.color"), record.ColorOf("straße und weg"))
 	is.Equal(made.at("data.count"), 0.0)
 	id := made.text("data.id")
 	for _, same := range []string{"straße und weg", "STRASSE UND WEG", "Straße  und Weg", "Strasse Und Weg"} {

@@ -95,7 +95,7 @@ func editTag(c *web.Request) error {
 	return tags.EditBy(c, record.TagForm(record.Tag{}), func(t *record.Tag, in field.Object) error {
 		form := record.TagForm(*t)
 		err := field.Patch(form, in)
-		t.Name, t.Color = form.Name, cmp.Or(form.Color, record.DefaultColor)
+		t.Name, t.Color = form.Name, cmp.Or(form.Color, record.ColorOf(form.Name))
 		return err
 	})
 }
@@ -160,7 +160,7 @@ func editFolder(c *web.Request) error {
 	return folders.EditBy(c, record.FolderForm(record.Folder{}), func(f *record.Folder, in field.Object) error {
 		form := record.FolderForm(*f)
 		err := field.Patch(form, in)
-		f.Name, f.Color = form.Name, cmp.Or(form.Color, record.DefaultColor)
+		f.Name, f.Color = form.Name, cmp.Or(form.Color, record.ColorOf(form.Name))
 		return err
 	})
 }

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"iter"
@@ -124,10 +125,7 @@ func makeTag(tx *kv.Tx, owner record.ID, name, color string) (*record.Tag, error
 	if err := people.RequireOwner(tx, owner); err != nil {
 		return nil, err
 	}
-	if color == "" {
-		color = record.DefaultColor
-	}
-	t := &record.Tag{ID: tx.NewID(), Owner: owner, Name: name, Color: color, Created: tx.Now}
+	t := &record.Tag{ID: tx.NewID(), Owner: owner, Name: name, Color: cmp.Or(color, record.ColorOf(name)), Created: tx.Now}
 	return t, kv.UserError(TagRows.Put(tx.Tx, t), "tag")
 }
 
@@ -268,10 +266,7 @@ func AddFolder(tx *kv.Tx, owner record.ID, name, color string) (*record.Folder, 
 			return nil, err
 		}
 	}
-	if color == "" {
-		color = record.DefaultColor
-	}
-	f := &record.Folder{ID: tx.NewID(), Owner: owner, Name: name, Color: color, Created: tx.Now}
+	f := &record.Folder{ID: tx.NewID(), Owner: owner, Name: name, Color: cmp.Or(color, record.ColorOf(name)), Created: tx.Now}
 	return f, kv.UserError(FolderRows.Put(tx.Tx, f), "folder")
 }
 

@@ -30,7 +30,7 @@ func BenchmarkDecode(b *testing.B) {
 func BenchmarkShow(b *testing.B) {
 	r := Record{Kind: Files, Share: Share{Slug: "holiday"}, Bytes: new(Content)}
 	r.SetBody(&File{OriginalName: "a.png", MimeType: "image/png"})
-	v := Shown{Record: r, TagList: []Tag{{Name: "sea", Color: DefaultColor}, {Name: "travel", Color: DefaultColor}}}
+	v := Shown{Record: r, TagList: []Tag{{Name: "sea", Color: "#6B7280"}, {Name: "travel", Color: "#6B7280"}}}
 	set := field.Of(&v)
 	var dst []byte
 	b.ReportAllocs()

@@ -1,6 +1,8 @@
 package record
 
 import (
+	"hash/fnv"
+	"strings"
 	"time"
 
 	"kist/kv/field"
@@ -15,8 +17,18 @@ type Tag struct {
 	Created time.Time `json:"Created"`
 }
 
-// DefaultColor is a tag's colour unless somebody chose another.
-const DefaultColor = "#6B7280"
+// labelColors can be told from a light and from a dark page.
+var labelColors = [...]string{
+	"#D34141", "#BD582C", "#A36926", "#8C7321", "#667F1E", "#208820", "#1F8653", "#1F8470",
+	"#208289", "#277DA8", "#3775D0", "#626ADA", "#835FD9", "#A74BD5", "#C82FBE", "#D13980",
+}
+
+// ColorOf is the colour of a tag or folder of this name unless somebody chose another. It ignores case.
+func ColorOf(name string) string {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(strings.ToLower(name))) // cannot fail
+	return labelColors[h.Sum32()%uint32(len(labelColors))]
+}
 
 // Folder is a folder of files.
 type Folder struct {
