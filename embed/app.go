@@ -20,6 +20,8 @@ type AppPage struct {
 	Title   string // of the tab until the script sets another
 	Module  string // an extra script that the page needs, without .js; "" means none
 	Admin   bool   // shows the link to the admin page
+	Theme   string // light or dark; "" follows the system
+	Accent  string // "" is the usual one
 	Content string // absolute address of the origin for stored bytes; "" means the page's own
 	Kinds   []AppKind
 	Data    []byte // JSON, for the script

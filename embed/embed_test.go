@@ -386,36 +386,40 @@ func TestPagesAreSmall(t *testing.T) {
 	}
 }
 
-// Text can be read in both themes: 4.5 to 1 at least, as WCAG 2 asks of small text.
+// Text can be read in both themes and with every accent: 4.5 to 1 at least, as WCAG 2 asks of small text.
 func TestContrast(t *testing.T) {
-	name, err := Name("kist.css")
-	if err != nil {
-		t.Fatal(err)
+	is := is.New(t)
+	read := func(logical string) string {
+		name, err := Name(logical)
+		is.NoErr(err)
+		asset, _ := Static(name)
+		return string(asset.Bytes())
 	}
-	asset, _ := Static(name)
-	sheet := string(asset.Bytes())
-	token := regexp.MustCompile(`--([a-z-]+): (#[0-9a-f]{6});`)
-	dark := strings.Index(sheet, "prefers-color-scheme: dark")
-	for theme, text := range map[string]string{"light": sheet[:dark], "dark": sheet[dark:]} {
-		t.Run(theme, func(t *testing.T) {
-			is := is.New(t)
-			colour := make(map[string]string)
-			for _, found := range token.FindAllStringSubmatch(text, -1) {
-				colour[found[1]] = found[2]
-			}
-			for _, pair := range []string{
-				"ink/paper", "ink/card", "ink/sunk", "soft/paper", "soft/card", "soft/sunk",
-				"accent/paper", "accent/card", "warn/card", "warn/warn-tint", "accent-ink/accent", "accent-ink/accent-up",
-				"code-keyword/sunk", "code-type/sunk", "code-string/sunk", "code-escape/sunk", "code-number/sunk", "code-comment/sunk",
-				"code-meta/sunk", "code-function/sunk", "code-builtin/sunk", "code-attribute/sunk", "code-gone/sunk", "code-new/sunk",
-			} {
-				front, back, _ := strings.Cut(pair, "/")
-				if got := contrast(luminance(is, colour[front]), luminance(is, colour[back])); got < 4.5 {
-					t.Errorf("%s: %.2f", pair, got)
+	token := regexp.MustCompile(`--([a-z-]+): light-dark\((#[0-9a-f]{6}), (#[0-9a-f]{6})\)`)
+	usual, accents := token.FindAllStringSubmatch(read("kist.css"), -1), regexp.MustCompile(`\[data-accent="([a-z]+)"\] \{.*`).FindAllStringSubmatch(read("app.css"), -1)
+	is.True(len(accents) > 0)
+	for _, accent := range append(accents, []string{"", "usual"}) {
+		for i, theme := range []string{"light", "dark"} {
+			t.Run(accent[1]+", "+theme, func(t *testing.T) {
+				is := is.New(t)
+				colour := make(map[string]string)
+				for _, found := range append(slices.Clone(usual), token.FindAllStringSubmatch(accent[0], -1)...) {
+					colour[found[1]] = found[2+i]
 				}
-			}
-			is.True(contrast(luminance(is, colour["edge"]), luminance(is, colour["card"])) >= 3) // the edge of a field
-		})
+				for _, pair := range []string{
+					"ink/paper", "ink/card", "ink/sunk", "soft/paper", "soft/card", "soft/sunk",
+					"accent/paper", "accent/card", "warn/card", "warn/warn-tint", "accent-ink/accent", "accent-ink/accent-up",
+					"code-keyword/sunk", "code-type/sunk", "code-string/sunk", "code-escape/sunk", "code-number/sunk", "code-comment/sunk",
+					"code-meta/sunk", "code-function/sunk", "code-builtin/sunk", "code-attribute/sunk", "code-gone/sunk", "code-new/sunk",
+				} {
+					front, back, _ := strings.Cut(pair, "/")
+					if got := contrast(luminance(is, colour[front]), luminance(is, colour[back])); got < 4.5 {
+						t.Errorf("%s: %.2f", pair, got)
+					}
+				}
+				is.True(contrast(luminance(is, colour["edge"]), luminance(is, colour["card"])) >= 3) // the edge of a field
+			})
+		}
 	}
 }
 

@@ -101,3 +101,21 @@ func TestLanguage(t *testing.T) {
 	manifest := a.visit("/manifest.webmanifest", "Accept-Language", "de").want(200)
 	is.True(strings.Contains(string(manifest.body), `"lang":"de"`))
 }
+
+// TestBrowserTheme: the account chooses the theme and the accent of the app. Pages for visitors follow the system.
+func TestBrowserTheme(t *testing.T) {
+	is := is.New(t)
+	b := openBrowser(t)
+	colours := `[getComputedStyle(document.body.parentElement).backgroundColor, getComputedStyle(document.documentElement).getPropertyValue('--accent')].join(' ')`
+	b.open("/account")
+	usual := b.js(colours)
+	b.js(`(() => { const form = document.querySelector('[name=theme]').form; form.elements.theme.value = 'dark'; form.elements.accent.value = 'blue'; form.requestSubmit(); })()`)
+	b.says("Saved.")
+	chosen := b.js(colours)
+	is.True(chosen != usual)
+	b.open("/")
+	is.True(strings.Contains(b.js(`fetch('/').then((a) => a.text())`).(string), `data-theme="dark" data-accent="blue">`)) // before any script runs
+	is.Equal(b.js(colours), chosen)
+	b.open("/help")
+	is.Equal(b.js(colours), usual)
+}

@@ -203,6 +203,7 @@ type enum struct {
 // one refers to it by its name.
 func enums() []enum {
 	return []enum{
+		{"Accent", "Colour of what can be pressed in the app.", field.Words(record.Accents)},
 		{"ActivityEvent", "What happened in an account.", field.Words(record.ActivityEvents)},
 		{"CaptchaProvider", "How visitors prove that they are not bots.", field.Words(record.CaptchaProviders)},
 		{"DeliveryState", "State of a delivery.", api.DeliveryStates},
@@ -227,6 +228,7 @@ func enums() []enum {
 		{"Language", "A language of pages and the app.", field.Words(record.Languages)},
 		{"Role", "What a user may do.", field.Words(record.Roles)},
 		{"Scope", "What an API key may be used for.", api.ScopeNames},
+		{"Theme", "Brightness of the app.", field.Words(record.Themes)},
 		{"UploadAction", "Decision about a file waiting for approval.", record.Verdicts},
 		{"UploadState", "State of a received file.", field.Words(record.States)},
 		{"WebhookEvent", "An event for a webhook; * means all.", api.WebhookEvents},

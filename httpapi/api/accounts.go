@@ -25,6 +25,8 @@ import (
 type MeForm struct {
 	name              string
 	language          record.Language
+	theme             record.Theme
+	accent            record.Accent
 	password, current field.Secret
 	revoke            revoke
 }
@@ -32,6 +34,8 @@ type MeForm struct {
 func (f *MeForm) Fields(s *field.Set) {
 	s.Name("displayName", &f.name, record.MaxName).Says("Name to show.", `"Ann"`)
 	field.MaybeChoice(s, "language", &f.language, record.Languages).Says("Language of pages and the app; null leaves it to the browser.", `"de"`)
+	field.MaybeChoice(s, "theme", &f.theme, record.Themes).Says("Brightness of the app; null follows the system.", `"dark"`)
+	field.MaybeChoice(s, "accent", &f.accent, record.Accents).Says("Colour of what can be pressed in the app; null is the usual one.", `"blue"`)
 	s.Secret("password", &f.password).Says("A new password of at least 8 bytes. The 10 000 most common passwords and those that contain the user name are refused.", `"correct horse battery"`)
 	s.Secret("currentPassword", &f.current).Says("The current password; required with a new one.", `"open sesame"`)
 	f.revoke.Fields(s)
@@ -118,11 +122,11 @@ func editMe(c *web.Request) error {
 		if err != nil {
 			return err
 		}
-		before, form := *u, &MeForm{name: u.DisplayName, language: u.Language}
+		before, form := *u, &MeForm{name: u.DisplayName, language: u.Language, theme: u.Theme, accent: u.Accent}
 		if err := field.Patch(form, in); err != nil {
 			return err
 		}
-		u.DisplayName, u.Language = form.name, form.language
+		u.DisplayName, u.Language, u.Theme, u.Accent = form.name, form.language, form.theme, form.accent
 		if form.password.Said {
 			if u.Password != read {
 				return &record.Error{Fault: record.Taken, Code: "password_changed", Text: "Another request has just changed the password."}

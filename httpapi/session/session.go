@@ -34,6 +34,8 @@ func (v *ShownUser) Fields(s *field.Set) {
 	s.Ruled("username", &v.Name, record.CleanUserName, record.UserNamePattern, 64).Says("Name to sign in with.", `"ann"`)
 	s.Text("displayName", &v.DisplayName, record.MaxName).Says("Name to show.", `"Ann"`)
 	field.MaybeChoice(s, "language", &v.Language, record.Languages).Says("Language of pages and the app; null leaves it to the browser.", `"de"`)
+	field.MaybeChoice(s, "theme", &v.Theme, record.Themes).Says("Brightness of the app; null follows the system.", `"dark"`)
+	field.MaybeChoice(s, "accent", &v.Accent, record.Accents).Says("Colour of what can be pressed in the app; null is the usual one.", `"blue"`)
 	field.Choice(s, "role", &v.Role, record.Roles).Says("What the user may do.", `"user"`)
 	s.Bool("disabled", &v.Disabled).Says("Whether the account is disabled.", `false`)
 	s.Bool("apiTokensDisabled", &v.TokensOff).Says("Whether the user's API keys are off.", `false`)

@@ -38,6 +38,8 @@ type User struct {
 	Password    string    `json:"Password"`
 	Created     time.Time `json:"Created"`
 	Language    Language  `json:"Language,omitempty"`
+	Theme       Theme     `json:"Theme,omitempty"`
+	Accent      Accent    `json:"Accent,omitempty"`
 }
 
 // Language is the language that a user has chosen; "" leaves it to the browser.
@@ -45,6 +47,18 @@ type Language string
 
 // Languages lists the languages.
 var Languages = []Language{"de", "en"}
+
+// Theme is the brightness of the app that a user has chosen; "" follows the system.
+type Theme string
+
+// Themes lists the themes.
+var Themes = []Theme{"light", "dark"}
+
+// Accent is the colour of what can be pressed in the app; "" is the usual one.
+type Accent string
+
+// Accents lists the colours. The style sheet of the app has their values.
+var Accents = []Accent{"blue", "violet", "rose", "amber"}
 
 // Key is a credential: an API key, or the session of a browser that is signed
 // in. Only the SHA-256 of its secret is kept.

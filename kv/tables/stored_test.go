@@ -25,9 +25,13 @@ import (
 
 var pin = flag.Bool("pin", false, "write what is missing in testdata/stored")
 
-// grown has the structs that got more fields after they were pinned, and the file with
-// all fields.
-var grown = map[string]string{"user": "user.language", "key": "key.confirmed", "meta.settings": "meta.settings.trash"}
+// grown has the structs that got more fields after they were pinned, and the files of
+// the later forms, oldest first. The last has all fields.
+var grown = map[string][]string{
+	"key":           {"key.confirmed"},
+	"meta.settings": {"meta.settings.trash"},
+	"user":          {"user.language", "user.theme"},
+}
 
 // TestStoredJSON holds the bytes of every stored struct, with each field set.
 // Renaming, retyping or removing a field would lose data on the disk.
@@ -43,9 +47,9 @@ func TestStoredJSON(t *testing.T) {
 			got, err := json.MarshalIndent(want.Interface(), "", "  ")
 			is.NoErr(err)
 			file := name
-			if later, ok := grown[name]; ok {
+			for _, later := range grown[name] {
 				old := reflect.New(typ)
-				first := golden(t, name+".json", nil)
+				first := golden(t, file+".json", nil)
 				is.NoErr(json.Unmarshal(first, old.Interface()))
 				again, err := json.Marshal(old.Interface())
 				is.NoErr(err)

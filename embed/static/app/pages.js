@@ -216,9 +216,6 @@ find('.top form').addEventListener('submit', (e) => {
 
 // ---- Tags ----
 
-// New tags take these colours in turn.
-const palette = ['#0F6B5C', '#3F7FD0', '#D98A2B', '#8A5BC7', '#C2473D', '#2E8B57', '#B0568F', '#5B6B7C'];
-
 const tagOf = (el) => itemOf(el).tag;
 
 function tagRow(tag) {
@@ -242,7 +239,7 @@ addPages({
       e.preventDefault();
       if (!input.value.trim()) return input.focus();
       try {
-        await api('POST', 'tags', { name: input.value, color: palette[tags.length % palette.length] });
+        await api('POST', 'tags', { name: input.value });
         await refreshTags();
         rerender();
         find('form.quick input').focus();
@@ -303,10 +300,16 @@ const languages = { en: 'English', de: 'Deutsch' };
 const profileForm = () => settingsForm(t('account.profile'), [
   { name: 'displayName', label: t('account.displayName'), autocomplete: 'name' },
   { name: 'language', label: t('account.language'), type: 'choice', none: t('account.browserLanguage'), choices: languages },
+  { name: 'theme', label: t('account.theme'), type: 'choice', half: true, none: t('account.system'), choices: { light: t('account.light'), dark: t('account.dark') } },
+  { name: 'accent', label: t('account.accent'), type: 'choice', half: true, none: t('account.green'), choices: { blue: t('account.blue'), violet: t('account.violet'), rose: t('account.rose'), amber: t('account.amber') } },
 ], me, t('common.save'), async (now) => {
   const before = me.language;
   setMe((await api('PATCH', 'me', now)).data);
   if (me.language !== before) return location.reload();
+  for (const name of ['theme', 'accent']) {
+    if (me[name]) document.documentElement.dataset[name] = me[name];
+    else delete document.documentElement.dataset[name];
+  }
   toast(t('common.saved'));
 });
 
