@@ -193,7 +193,7 @@ func TestDoorScopes(t *testing.T) {
 			return ""
 		case strings.HasPrefix(p, "admin/"), p == "keys", p == "setups", p == "activity", strings.HasPrefix(p, "keys/"), strings.HasPrefix(p, "me/sessions"):
 			return record.ScopeAdmin
-		case p == "export", p == "import", strings.HasPrefix(p, "import/"):
+		case p == "export", p == "import", strings.HasPrefix(p, "import/"), strings.HasPrefix(p, "trash") && r.Method == "DELETE":
 			return record.ScopeAll
 		case p == "remote-upload" && r.Method == "GET":
 			return anyScope

@@ -42,6 +42,11 @@ func (s *Server) operations() []Route {
 		{"PATCH", "/api/v1/folders/{id}", "editFolder", web.Writes, api.EditFolder},
 		{"DELETE", "/api/v1/folders/{id}", "removeFolder", web.Writes, api.RemoveFolder},
 
+		{"GET", "/api/v1/trash", "listTrash", web.Reads, api.ListTrash},
+		{"POST", "/api/v1/trash/restore", "restoreTrash", web.Writes, api.RestoreTrash},
+		{"DELETE", "/api/v1/trash", "emptyTrash", web.FullScope, api.EmptyTrash},
+		{"DELETE", "/api/v1/trash/{id}", "purgeTrashed", web.FullScope, api.PurgeTrashed},
+
 		{"GET", "/api/v1/me", "readMe", web.Reads, api.ReadMe},
 		{"PATCH", "/api/v1/me", "editMe", web.Writes, api.EditMe},
 

@@ -45,7 +45,8 @@ func TestScopes(t *testing.T) {
 			for name := range keys {
 				allowed[name] = true
 			}
-		case r.Path == "/api/v1/export", strings.HasPrefix(r.Path, "/api/v1/import"): // everything that there is
+		case r.Path == "/api/v1/export", strings.HasPrefix(r.Path, "/api/v1/import"), // everything that there is
+			strings.HasPrefix(r.Path, "/api/v1/trash") && r.Method == "DELETE":
 			allowed = map[string]bool{"ann admin": true, "bob admin": true, "ann all": true, "bob all": true}
 		case r.Method == "GET" && r.Path != "/api/v1/tus/{id}" && r.Path != "/api/v1/remote-upload/{id}":
 			allowed = map[string]bool{"ann admin": true, "bob admin": true, "ann all": true, "bob all": true, "ann read": true, "bob read": true}

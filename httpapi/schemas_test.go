@@ -84,6 +84,8 @@ func bodySchemas() map[string]schema {
 			"tookMs":     web.Object{"type": "number", "description": "Duration of the search in milliseconds.", "example": 1.25},
 		}, "data", "total", "nextCursor", "incomplete", "tookMs"), nil},
 
+		"TrashRestored": {members(web.Object{"data": allOf("Restored")}, "data"), nil},
+
 		"WebhookAnswer": {members(web.Object{"webhook": web.Ref("Webhook"), "data": web.Ref("Webhook")}, "webhook", "data"), nil},
 		"WebhookList":   {members(web.Object{"webhooks": allOf("Webhook"), "data": allOf("Webhook")}, "webhooks", "data"), nil},
 		"WebhookTest": {members(web.Object{

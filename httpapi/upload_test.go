@@ -300,8 +300,9 @@ func TestUploadSameContent(t *testing.T) {
 		return n
 	}
 	a.delete("/api/v1/files/" + first.text("slug")).want(200)
-	is.Equal(loose(), 0)
 	a.delete("/api/v1/files/" + second.text("slug")).want(200)
+	is.Equal(loose(), 0) // they are in the trash
+	a.delete("/api/v1/trash").want(200)
 	is.Equal(loose(), 1) // the last reference is gone
 	a.upload(nil, file{"c.txt", "", "same"}).want(201)
 	is.Equal(loose(), 0)
@@ -364,7 +365,7 @@ func TestUploadQuota(t *testing.T) {
 	row := me().at("data.textBytes").(float64)
 	is.True(row > 100) // what is stored of a file beside its content
 	is.Equal(me().at("data.usedBytes"), 400+row)
-	a.do(apiRequest{method: "DELETE", path: "/api/v1/files/" + one, key: key}).want(200)
+	a.do(apiRequest{method: "DELETE", path: "/api/v1/files/" + one + "?permanent=true", key: key}).want(200)
 	send(600, 400).want(403) // the first one's text counts already
 	left(1000 + row)
 	slug := send(600, 400).want(201).text("files.0.slug")
@@ -372,7 +373,7 @@ func TestUploadQuota(t *testing.T) {
 	left(0)
 	send(1).want(403)
 	send(0).want(201)
-	a.do(apiRequest{method: "DELETE", path: "/api/v1/files/" + slug, key: key}).want(200)
+	a.do(apiRequest{method: "DELETE", path: "/api/v1/files/" + slug + "?permanent=true", key: key}).want(200)
 	left(599)
 	send(600).want(403)
 	left(600)

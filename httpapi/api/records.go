@@ -183,25 +183,14 @@ func namesOnly(in field.Object, member string) {
 	}
 }
 
-var RemoveFile = web.DoneOp("files", "Deletes a file.", removeRecord(record.Files, "slug"), 404)
+var RemoveFile = removeOp(record.Files, "slug")
 
-func RemoveRecord(k *record.Kind) web.Operation {
-	return web.DoneOp(k.Path, "Deletes a "+k.Name+".", removeRecord(k, "id"), 404)
-}
+func RemoveRecord(k *record.Kind) web.Operation { return removeOp(k, "id") }
 
-func removeRecord(k *record.Kind, arg string) func(*web.Request) error {
-	return func(c *web.Request) error {
-		if err := c.Site.Store.Update(func(tx *kv.Tx) error {
-			r, err := catalog.Record(tx, c.Owner(), k, c.Arg(arg))
-			if err != nil {
-				return err
-			}
-			return catalog.Remove(tx, r)
-		}); err != nil {
-			return err
-		}
-		return c.RespondOK()
-	}
+func removeOp(k *record.Kind, arg string) web.Operation {
+	o := web.DoneOp(k.Path, "Moves a "+k.Name+" to the trash.", removeRecord(k, arg), 404)
+	o.Args = permanentParam
+	return o
 }
 
 var ListFiles = web.Operation{

@@ -88,14 +88,14 @@ func askDeletion(c *web.Request) error {
 
 var DeleteByAddress = web.PageOp(deleteByAddress, 404, 410, 429, 503, 507).ForVisitors()
 
-// deleteByAddress deletes the item of the address.
+// deleteByAddress moves the item of the address to the trash.
 func deleteByAddress(c *web.Request) error {
 	if err := c.Site.Store.Update(func(tx *kv.Tx) error {
 		r, err := deletable(c.Site, tx, c.Arg("token"))
 		if err != nil {
 			return err
 		}
-		return catalog.Remove(tx, r)
+		return catalog.Trash(tx, r, "")
 	}); err != nil {
 		return err
 	}

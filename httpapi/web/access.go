@@ -40,11 +40,19 @@ func (c *Request) Authorize(d Access) error {
 	case d.Browser:
 		return &record.Error{Fault: record.Denied, Code: "session_needed", Text: "Only a user who is signed in may do this. An API key may not."}
 	case !d.AnyKey && !caller.Key.Allows(d.Scope):
-		return &record.Error{Fault: record.Denied, Code: "scope_missing", Text: "This API key does not have the scope " + string(d.Scope) + "."}
+		return c.NeedScope(d.Scope)
 	case d.Admin && caller.User.Role != record.Admin:
 		return &record.Error{Fault: record.Denied, Code: "not_admin", Text: "Only an administrator may do this."}
 	}
 	return nil
+}
+
+// NeedScope refuses an API key without the scope.
+func (c *Request) NeedScope(s record.Scope) error {
+	if c.Caller.Key.Allows(s) {
+		return nil
+	}
+	return &record.Error{Fault: record.Denied, Code: "scope_missing", Text: "This API key does not have the scope " + string(s) + "."}
 }
 
 var errNoCredential = &record.Error{

@@ -117,6 +117,8 @@ func eventWords(e record.Event) (words string, color int) {
 		return "The " + kind + " was changed.", neutral
 	case "deleted":
 		return "The " + kind + " was deleted.", bad
+	case "restored":
+		return "The " + kind + " was restored.", good
 	}
 	return "A new " + kind + ".", good
 }

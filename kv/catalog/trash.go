@@ -182,13 +182,88 @@ func Untrash(tx *kv.Tx, t *record.Trashed) (*record.Record, error) {
 	return &r, emit(tx, r.Kind.Restored(), &r)
 }
 
-// NoteRestored adds records that were restored together to the activity of their owner,
+// Restored is a record that was in the trash. Former is the slug that it had there.
+type Restored struct {
+	*record.Record
+	Former string
+}
+
+// trashBatch is how many records one transaction restores or purges at most.
+const trashBatch = 50
+
+// UntrashAll restores the owner's records with these ids, in several transactions, and
+// returns them in this order. Those that are not in the trash are left out.
+func UntrashAll(s *kv.Store, owner record.ID, ids []record.ID) ([]Restored, error) {
+	var all []Restored
+	for len(ids) > 0 {
+		var some []Restored
+		var done int
+		if err := s.Update(func(tx *kv.Tx) error {
+			for begun := tx.Volume(); done < min(len(ids), trashBatch) && tx.Volume()-begun < kv.MaxVolume; done++ {
+				t, err := Trashed(tx, owner, ids[done])
+				if kv.Missing(err) {
+					continue
+				}
+				former := t.Slug
+				var r *record.Record
+				if err == nil {
+					r, err = Untrash(tx, t)
+				}
+				if err != nil {
+					return err
+				}
+				some = append(some, Restored{r, former})
+			}
+			return noteRestored(tx, some)
+		}); err != nil {
+			return all, err
+		}
+		for _, r := range some {
+			r.Body = nil // it is not needed, and there may be thousands
+			all = append(all, r)
+		}
+		ids = ids[done:]
+	}
+	return all, nil
+}
+
+// noteRestored adds records that were restored together to the activity of their owner,
 // as one entry.
-func NoteRestored(tx *kv.Tx, all []*record.Record) error {
-	if len(all) == 1 {
-		return note(tx, record.ItemRestored, all[0])
+func noteRestored(tx *kv.Tx, all []Restored) error {
+	switch len(all) {
+	case 0:
+		return nil
+	case 1:
+		return note(tx, record.ItemRestored, all[0].Record)
 	}
 	return people.Note(tx, record.Activity{Owner: all[0].Owner, Event: record.ItemRestored, More: int64(len(all) - 1)})
+}
+
+// EmptyTrash deletes everything in the owner's trash for good, in several transactions.
+// It leaves what was deleted after it began.
+func EmptyTrash(s *kv.Store, owner record.ID) error {
+	begun := s.Now()
+	for done := false; !done; {
+		if err := s.Update(func(tx *kv.Tx) error {
+			var keys [][]byte
+			for k := range tx.Walk(trashLine, owner[:], nil, false) {
+				if len(keys) == trashBatch || binary.BigEndian.Uint64(k[len(owner):]) > kv.Signed(begun) {
+					break
+				}
+				keys = append(keys, kv.OwnedKey(owner, k[len(owner)+8:]...))
+			}
+			done = len(keys) == 0
+			for _, key := range keys {
+				if err := purge(tx, key); err != nil {
+					return err
+				}
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // TrashCount is how many of the owner's records of a kind are in the trash; of all kinds

@@ -3,6 +3,7 @@
 package people
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
@@ -399,6 +400,9 @@ type Caller struct {
 	Key       record.Key
 	tokensOff bool
 }
+
+// Client names the browser, key or device of the request.
+func (c *Caller) Client() string { return cmp.Or(c.Key.Name, c.Key.Agent) }
 
 func forbidden(code, text string) error {
 	return &record.Error{Fault: record.Unauthorized, Code: code, Text: text}
