@@ -135,7 +135,7 @@ func (cmd *serveCommand) Run(c *admin.Call) (err error) {
 	if err != nil {
 		return err
 	}
-	sweeper := &ops.Sweeper{Store: store, Blobs: content, Delay: time.Duration(cmd.GCDelay), Log: c.Log, Thumbs: thumbs.Sweep, Icons: icons.Sweep}
+	sweeper := &ops.Sweeper{Store: store, Blobs: content, Delay: time.Duration(cmd.GCDelay), Log: c.Log, Thumbs: thumbs.Sweep, Posters: thumbs.SweepPosters, Icons: icons.Sweep}
 	scrubber := &blobs.Scrubber{Store: content, Dir: filepath.Join(c.DataDir, "cache", "scrub"), Log: c.Log}
 	config := web.Config{
 		Store: store, Blobs: content, Passwords: people.NewPasswords(), Thumbs: thumbs, Icons: icons, Search: index,

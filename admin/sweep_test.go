@@ -136,6 +136,31 @@ func TestSweepThumbs(t *testing.T) {
 	s.stop()
 }
 
+// The poster of a removed film goes, and that of another film with the same bytes stays.
+func TestSweepPosters(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := newPlace(t)
+	s := p.serve()
+	key := p.key()
+	var picture bytes.Buffer
+	is.NoErr(png.Encode(&picture, image.NewGray(image.Rect(0, 0, 8, 8))))
+	posters := func() int {
+		names, err := filepath.Glob(p.data("cache", "thumbs", "poster", "*", "*"))
+		is.NoErr(err)
+		return len(names)
+	}
+	ids := []string{p.upload(key, "kept.webm", "\x1aE\xdf\xa3"), p.upload(key, "gone.webm", "\x1aE\xdf\xa3")}
+	for _, id := range ids {
+		p.send(http.MethodPut, "/api/v1/files/"+id+"/poster", key, "application/octet-stream", bytes.NewReader(picture.Bytes()))
+	}
+	is.Equal(posters(), 2)
+	p.send(http.MethodDelete, "/api/v1/files/"+ids[1], key, "", http.NoBody)
+	p.must("gc")
+	is.Equal(posters(), 1)
+	s.stop()
+}
+
 // The icon of a site goes when no bookmark leads there any more.
 func TestSweepIcons(t *testing.T) {
 	t.Parallel()

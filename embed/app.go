@@ -37,7 +37,7 @@ func (p AppPage) Start() template.JS {
 	return template.JS(safe.String()) // #nosec G203 -- it is JSON, with <, > and & escaped
 }
 
-// Policy implements [Page]. It allows data and blob URLs for pictures, to preview files before they are sent. Stored
+// Policy implements [Page]. It allows data and blob URLs for pictures and films, to show files that are being sent. Stored
 // bytes are shown as on item pages.
 func (p AppPage) Policy() string {
 	content := ""
@@ -45,7 +45,7 @@ func (p AppPage) Policy() string {
 		content = " " + p.Content
 	}
 	return "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; manifest-src 'self'; " +
-		"img-src 'self' data: blob:" + content + "; media-src 'self'" + content + "; frame-src 'self'" + content + "; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+		"img-src 'self' data: blob:" + content + "; media-src 'self' blob:" + content + "; frame-src 'self'" + content + "; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 }
 
 func (AppPage) file() string { return "app.html" }

@@ -65,7 +65,7 @@ type FileView struct {
 	Prose  template.HTML // for ShowProse
 	Rows   [][]string    // for ShowTable; the first is the header
 	Cut    bool          // only the beginning is shown, of ShowProse and ShowTable
-	Screen string        // address of a smaller version, for ShowImage; "" means none
+	Screen string        // address of a smaller version, for ShowImage, or of the poster, for ShowVideo; "" means none
 }
 
 // Show is how a page shows a file.

@@ -123,7 +123,7 @@ func (s *Server) respondApp(c *web.Request, p appPage) error {
 	text(c.Site.Base)
 	data.WriteString(`,"maxUpload":` + strconv.FormatInt(limit, 10))
 	data.WriteString(`,"pending":` + strconv.FormatInt(pending, 10))
-	for i, module := range []string{"activity", "admin", "bookmarks", "keys", "moving", "offline", "reader", "remote", "requests", "share", "tus", "viewer", "webhooks", "welcome"} {
+	for i, module := range []string{"activity", "admin", "bookmarks", "film", "keys", "moving", "offline", "reader", "remote", "requests", "share", "tus", "viewer", "webhooks", "welcome"} {
 		name, err := embed.Name(module + ".js")
 		if err != nil {
 			return err

@@ -36,6 +36,7 @@ func (s *Server) operations() []Route {
 		{"PATCH", "/api/v1/files/{slug}", "editFile", web.Writes, api.EditFile},
 		{"DELETE", "/api/v1/files/{slug}", "removeFile", web.Writes, api.RemoveFile},
 		{"GET", "/api/v1/files/{slug}/visits", "readFileVisits", web.Reads, api.ReadFileVisits},
+		{"PUT", "/api/v1/files/{slug}/poster", "setPoster", web.Writes, upload.SetPoster},
 
 		{"GET", "/api/v1/folders", "listFolders", web.Reads, api.ListFolders},
 		{"POST", "/api/v1/folders", "createFolder", web.Writes, api.CreateFolder},

@@ -41,6 +41,9 @@ type Sweeper struct {
 	// Thumbs removes the thumbnails of contents that are not known and returns
 	// how many. It is nil in a process that keeps none.
 	Thumbs func(known func(blobs.Ref) (bool, error)) (removed int, err error)
+	// Posters removes the posters of files that are not known. It may be nil like
+	// Thumbs.
+	Posters func(known func(owner, file record.ID) (bool, error)) (removed int, err error)
 	// Icons removes the icons of sites that are not among the used ones. It may
 	// be nil like Thumbs.
 	Icons func(used func() ([]record.ID, error)) (removed int, err error)
@@ -66,7 +69,7 @@ type Swept struct {
 	Bytes  int64 `json:"bytes"`          // of the removed contents
 	Temps  int   `json:"temporaryFiles"` // left by uploads, and removed
 	Failed int   `json:"failed"`         // contents that could not be removed
-	Thumbs int   `json:"thumbnails"`     // of contents that no record has
+	Thumbs int   `json:"thumbnails"`     // of contents or films that no record has
 	Icons  int   `json:"icons"`          // of sites that no bookmark leads to
 }
 
@@ -160,7 +163,7 @@ func (s *Sweeper) Sweep(ctx context.Context, now bool) (Swept, error) {
 	w := sweep{Sweeper: s, stay: map[blobs.Ref]bool{}}
 	err = errors.Join(err, w.orphans(ctx, at.Add(-age)))
 	w.since = s.Store.Now().Add(-delay)
-	err = errors.Join(err, w.loose(ctx), w.thumbs(ctx), w.icons(ctx), w.parts())
+	err = errors.Join(err, w.loose(ctx), w.thumbs(ctx), w.posters(ctx), w.icons(ctx), w.parts())
 	if cause := context.Cause(ctx); cause != nil {
 		return w.swept, fmt.Errorf("the sweep was cut short: %w", cause)
 	}
@@ -241,6 +244,29 @@ func (w *sweep) thumbs(ctx context.Context) (err error) {
 		err = w.Store.View(func(tx *kv.Tx) error { got = catalog.Referenced(tx, ref); return nil })
 		return got, err
 	})
+	return err
+}
+
+// posters removes the posters of films that are gone.
+func (w *sweep) posters(ctx context.Context) error {
+	if w.Posters == nil {
+		return nil
+	}
+	n, err := w.Posters(func(owner, file record.ID) (got bool, err error) {
+		if err := context.Cause(ctx); err != nil {
+			return false, err
+		}
+		err = w.Store.View(func(tx *kv.Tx) error {
+			_, err := catalog.Owned(tx, owner, record.Files, file)
+			got = err == nil
+			if kv.Missing(err) {
+				return nil
+			}
+			return err
+		})
+		return got, err
+	})
+	w.swept.Thumbs += n
 	return err
 }
 

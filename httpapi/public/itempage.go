@@ -33,7 +33,7 @@ type Viewing struct {
 	// Raw shows the content and Download downloads it. Thumb is the absolute address of a
 	// small picture for other programs, only if the item is open to everyone. "" means none.
 	Raw, Download, Thumb string
-	Screen               string // a version of a large picture for a screen; "" means none
+	Screen               string // a version of a large picture for a screen, or the poster of a film; "" means none
 	Icon                 string // address of the icon of a bookmark's site; "" means none
 	Address              string // of the page: absolute, without this visitor's grants
 	Open                 bool   // open to everyone: see openToAll
@@ -196,7 +196,7 @@ func filePage(s *web.Site, p *embed.ItemPage, b *record.File, v Viewing) error {
 		p.Raw = "" // browsers would download it, like the other button
 	}
 	p.Picture = v.Thumb
-	if f.Show == embed.ShowImage {
+	if f.Show == embed.ShowImage || f.Show == embed.ShowVideo {
 		f.Screen = v.Screen
 	}
 	if v.Open && f.Show == embed.ShowVideo {

@@ -107,6 +107,9 @@ func viewing(c *web.Request, r *record.Record, owned bool) (Viewing, error) {
 		if v.Open && hasThumb(c, r, b.MimeType) {
 			v.Thumb = c.Site.Base + "/t/" + url.PathEscape(r.Slug)
 		}
+		if record.ClassOf(b.MimeType) == record.Video && hasThumb(c, r, b.MimeType) {
+			v.Screen = c.Site.Prefix() + "/t/" + url.PathEscape(r.Slug)
+		}
 		if record.ClassOf(b.MimeType) == record.Text {
 			v.Text, err = beginning(c, r, owned)
 		}
@@ -241,7 +244,7 @@ func unlockItem(c *web.Request) error {
 	return session.Redirect(c, leads[then]+url.PathEscape(slug))
 }
 
-var ReadThumbnail = web.Operation{Tag: "public", Reply: web.Reply{Status: 200}, Fails: []int{206, 302, 304, 401, 404, 410, 412, 416, 429, 503}, Slugs: true, AtContentOrigin: true, Serve: readThumbnail}
+var ReadThumbnail = web.Operation{Tag: "public", Reply: web.Reply{Status: 200}, Fails: []int{204, 206, 302, 304, 401, 404, 410, 412, 416, 429, 503}, Slugs: true, AtContentOrigin: true, Serve: readThumbnail}
 
 // readThumbnail answers with a small version of a picture, or the icon of a bookmark's site.
 // This is not a view, so an item with a limit has one only for visitors whose view was counted.
@@ -348,6 +351,9 @@ func respondThumb(c *web.Request, r *record.Record, owned bool) error {
 	switch {
 	case errors.Is(err, blobs.ErrDamaged), errors.Is(err, fs.ErrNotExist):
 		return Unreadable(c, r.ID, owned, err)
+	case errors.Is(err, thumb.ErrNone) && owned:
+		c.W.WriteHeader(http.StatusNoContent) // rows of films ask; this is no failure
+		return nil
 	case errors.Is(err, thumb.ErrNone):
 		return record.ErrMissing
 	case errors.Is(err, thumb.ErrBusy):
@@ -376,12 +382,15 @@ func thumbSize(c *web.Request) (thumb.Size, error) {
 	return thumb.Tile, nil
 }
 
-// picture makes the thumbnail of a file, or takes it from the cache. The maker checks the
+// picture makes the thumbnail of a file, or takes it or a poster from the cache. The maker checks the
 // bytes that it reads.
 func picture(c *web.Request, ctx context.Context, r *record.Record, size thumb.Size) (*thumb.Thumb, error) {
 	t, err := c.Site.Thumbs.Get(ctx, r.Bytes.Ref, size, func() (*os.File, error) { return c.Site.Blobs.Get(r.Bytes.Ref) })
-	if errors.Is(err, blobs.ErrDamaged) {
+	switch {
+	case errors.Is(err, blobs.ErrDamaged):
 		c.Site.Blobs.CheckSoon(r.Bytes.Ref)
+	case errors.Is(err, thumb.ErrNone):
+		return c.Site.Thumbs.Poster(r.Owner, r.ID, size)
 	}
 	return t, err
 }
@@ -430,7 +439,8 @@ const thumbWait = time.Second
 // hasThumb reports whether a picture has a thumbnail. It assumes so if making one takes long.
 func hasThumb(c *web.Request, r *record.Record, media string) bool {
 	if !Shrinks(media) {
-		return false
+		_, err := c.Site.Thumbs.Poster(r.Owner, r.ID, thumb.Tile)
+		return err == nil
 	}
 	ctx, cancel := context.WithTimeout(c.R.Context(), thumbWait)
 	defer cancel()

@@ -60,7 +60,8 @@ type Thumb struct {
 
 // A Maker makes and stores thumbnails. All methods are safe for concurrent use.
 type Maker struct {
-	caches [sizes]cache
+	caches  [sizes]cache
+	posters cache
 
 	// alive ends with Close, which stops reading.
 	alive context.Context
@@ -99,6 +100,10 @@ func New(dir string) (*Maker, error) {
 		if err := m.caches[size].open(); err != nil {
 			return nil, fmt.Errorf("thumb: opening the cache: %w", err)
 		}
+	}
+	m.posters.dir = filepath.Join(dir, "poster")
+	if err := m.posters.open(); err != nil {
+		return nil, fmt.Errorf("thumb: opening the posters: %w", err)
 	}
 	m.alive, m.end = context.WithCancel(context.Background())
 	return m, nil

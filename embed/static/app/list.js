@@ -1,6 +1,6 @@
 // Lists of records: their sources, their rows, and the selection.
 import { add, addActions, ago, all, button, dayName, find, h, icon, iconButton, itemOf, number, shorten, t, toast, when } from './dom.js';
-import { apiPathOf, isMedia, isPicture, kindOf, kinds, pageOf, tagNames, titleOf, visits } from './kinds.js';
+import { apiPathOf, isMedia, kindOf, kinds, pageOf, tagNames, titleOf, visits } from './kinds.js';
 import { api, base, countChange, countItems, deleteLater, localAddress, Problem, refreshTags, showProblem, tagColor, takeAnswer, view } from './session.js';
 
 // ---- Sources ----
@@ -79,7 +79,7 @@ export function sharing(r) {
 function thumbnail(r) {
   const letters = kindOf(r).badge?.(r);
   const pic = h('span.pic', {}, letters ? h('b', {}, letters) : icon(kindOf(r).icon));
-  if (isPicture(r) || r.iconUrl) {
+  if (isMedia(r) || r.iconUrl) {
     pic.append(h(r.iconUrl ? 'img.favicon' : 'img', { src: `${base}/t/${r.slug}${r.iconUrl || view?.grid ? '' : '?size=row'}`, alt: '', loading: 'lazy', decoding: 'async' }));
   }
   return pic;

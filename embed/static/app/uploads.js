@@ -1,7 +1,7 @@
 // Uploads: a queue that sends a few files at once and shows their progress. It is loaded when the first file is added.
 import { addActions, button, bytes, find, h, icon, itemOf, seconds, shorten, t, toast } from './dom.js';
 import { copyLink } from './forms.js';
-import { shareAddressOf, tagNames } from './kinds.js';
+import { isMedia, isPicture, shareAddressOf, tagNames } from './kinds.js';
 import { base, countChange, countItems, loadModule, me, problemOf, refreshFolders, refreshTags, start, storage, tagColor, view } from './session.js';
 
 const parallel = 3;
@@ -122,6 +122,7 @@ function showDone(u, record) {
   countItems('file', 1);
   me.usedBytes += record.size;
   if (view?.accepts?.(record)) view.list.prepend(record);
+  if (isMedia(record) && !isPicture(record)) loadModule('film').then((m) => m.sendPoster(record, u.file), () => {});
   setTimeout(() => { drop(u); draw(); }, 4000);
   startNext();
   if (!queue.some(isOpen)) showAllDone();

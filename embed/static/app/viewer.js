@@ -4,7 +4,7 @@ import { openEditor, openShare } from './editor.js';
 import { copyLink, openDialog } from './forms.js';
 import { isMedia, isPicture, kinds, pageOf, shareAddressOf, tagNames, titleOf } from './kinds.js';
 import { removeRecords, saveRecord, sharing, tagChip } from './list.js';
-import { base, localAddress, storage, view } from './session.js';
+import { base, loadModule, localAddress, storage, view } from './session.js';
 
 // Larger pictures show a smaller version until they are loaded.
 const largePicture = 2e6;
@@ -19,7 +19,11 @@ function sequence(r) {
 
 function stageOf(r) {
   const src = localAddress(r.url);
-  if (!isPicture(r)) return h('video', { src, controls: true, playsinline: true, preload: 'metadata', 'aria-label': titleOf(r) });
+  if (!isPicture(r)) {
+    const video = h('video', { src, poster: `${base}/t/${r.slug}`, controls: true, playsinline: true, preload: 'metadata', 'aria-label': titleOf(r) });
+    video.addEventListener('loadeddata', () => loadModule('film').then((m) => m.restorePoster(r, video), () => {}), { once: true });
+    return video;
+  }
   const img = h('img', { src, alt: r.description || titleOf(r), draggable: 'false' });
   if (r.size < largePicture) return img;
   const box = h('div.loading', {}, h('img', { src: `${base}/t/${r.slug}?size=screen`, alt: '' }), img);

@@ -1,0 +1,63 @@
+package thumb
+
+import (
+	"context"
+	"fmt"
+
+	"kist/blobs"
+	"kist/kv/record"
+)
+
+// MaxPoster is the maximum size of a picture to make a poster of, in bytes.
+const MaxPoster = 512 << 10
+
+// posterRef is the name of the poster of a file. The same content of another owner has its own.
+func posterRef(owner, file record.ID) (ref blobs.Ref) {
+	copy(ref[copy(ref[:], owner[:]):], file[:])
+	return ref
+}
+
+// SetPoster makes the thumbnail of a film from one of its pictures, because no decoder here reads films. It replaces the
+// previous one. The picture has at most MaxPoster bytes. The error is ErrNone if it is not usable, or ctx's if ctx ends
+// while waiting.
+func (m *Maker) SetPoster(ctx context.Context, owner, file record.ID, picture []byte) error {
+	select {
+	case m.slot <- struct{}{}:
+		defer func() { <-m.slot }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	r := inMemory(picture)
+	h, err := readHeader(r)
+	if err != nil {
+		return refuse("%v", err)
+	}
+	t, err := draft(h, r, edges[Tile], encode)
+	if err != nil {
+		return err
+	}
+	return m.posters.put(posterRef(owner, file), entry{thumb: t})
+}
+
+// Poster is the thumbnail of a film; ErrNone if nobody has sent one or it was lost.
+func (m *Maker) Poster(owner, file record.ID, size Size) (*Thumb, error) {
+	e, got := m.posters.get(posterRef(owner, file))
+	if !got || e.err != nil {
+		return nil, ErrNone
+	}
+	if size == Row {
+		return e.thumb.shrunk(edges[Row])
+	}
+	return e.thumb, nil
+}
+
+// SweepPosters removes the posters of files that known does not know. It stops when known fails.
+func (m *Maker) SweepPosters(known func(owner, file record.ID) (bool, error)) (removed int, err error) {
+	removed, err = m.posters.sweep(func(ref blobs.Ref) (bool, error) {
+		return known(record.ID(ref[:16]), record.ID(ref[16:]))
+	})
+	if err != nil {
+		return removed, fmt.Errorf("thumb: posters: %w", err)
+	}
+	return removed, nil
+}
