@@ -91,6 +91,14 @@ type LoginPage struct {
 	Unclaimed bool // nobody has an account yet
 }
 
+// StepPage asks for the code of the second step. The form is posted to /login/second-factor, with the fields ticket, code
+// and next.
+type StepPage struct {
+	formPage
+	Base, Next, Ticket string
+	Problem            Problem
+}
+
 // A Problem says why a password was not accepted.
 type Problem struct {
 	Text string // a sentence, or ""
@@ -165,6 +173,7 @@ func (ReferencePage) Policy() string { return policyReference }
 func (ClaimPage) file() string     { return "claim.html" }
 func (ClaimedPage) file() string   { return "claimed.html" }
 func (LoginPage) file() string     { return "login.html" }
+func (StepPage) file() string      { return "step.html" }
 func (DevicePage) file() string    { return "device.html" }
 func (MessagePage) file() string   { return "message.html" }
 func (DeletePage) file() string    { return "delete.html" }

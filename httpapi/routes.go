@@ -75,6 +75,13 @@ func (s *Server) operations() []Route {
 
 		{"POST", "/api/v1/auth/login", "login", web.Anyone, session.Login},
 		{"POST", "/api/v1/auth/logout", "logout", web.Anyone, session.Logout},
+		{"POST", "/api/v1/auth/second-factor", "secondFactor", web.Anyone, session.SecondFactor},
+		{"POST", "/login/second-factor", "postStep", web.Anyone, session.PostStep},
+		{"GET", "/api/v1/me/security", "readSecurity", web.Browsers, session.ReadSecurity},
+		{"POST", "/api/v1/me/codes", "offerCodes", web.Browsers, session.OfferCodes},
+		{"PUT", "/api/v1/me/codes", "setCodes", web.Browsers, session.SetCodes},
+		{"DELETE", "/api/v1/me/codes", "clearCodes", web.Browsers, session.ClearCodes},
+		{"POST", "/api/v1/me/recovery-codes", "renewRecovery", web.Browsers, session.RenewRecovery},
 		{"GET", "/api/v1/me/sessions", "listSessions", web.OwnAccount, session.ListSessions},
 		{"DELETE", "/api/v1/me/sessions", "removeSessions", web.OwnAccount, session.RemoveSessions},
 		{"DELETE", "/api/v1/me/sessions/{id}", "removeSession", web.OwnAccount, session.RemoveSession},

@@ -94,6 +94,10 @@ func bodySchemas() map[string]schema {
 			"error":  web.Object{"type": "string", "description": "The error; absent if there was none."},
 		}, "ok", "status"), web.Object{"ok": false, "status": 500, "error": "The target answered 500 Internal Server Error."}},
 
+		"CodesOffer": {members(web.Object{"secret": text, "uri": uri, "qr": uri}, "secret", "uri", "qr"), web.Object{
+			"secret": "JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP", "uri": "otpauth://totp/kist.example.org:ann?secret=JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP&issuer=kist.example.org", "qr": "data:image/svg+xml;base64,…",
+		}},
+		"RecoveryCodes": {members(web.Object{"recoveryCodes": web.Object{"type": "array", "items": text}}, "recoveryCodes"), web.Object{"recoveryCodes": []string{"BCDF-GHJK-LMNP-QRST"}}},
 		"DeviceCodes": {members(web.Object{
 			"device_code": text, "user_code": text, "verification_uri": uri, "verification_uri_complete": uri, "expires_in": number, "interval": number,
 		}, "device_code", "user_code", "verification_uri", "verification_uri_complete", "expires_in", "interval"), web.Object{

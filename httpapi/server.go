@@ -74,6 +74,9 @@ func New(c web.Config) (*Server, error) {
 	if err == nil {
 		s.Grants, err = grant.NewSigner(secret)
 	}
+	if err == nil {
+		s.Tickets, err = grant.NewTickets()
+	}
 	if err != nil {
 		return nil, err
 	}

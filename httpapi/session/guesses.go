@@ -60,6 +60,13 @@ type Guess struct {
 // A browser that has signed in to the account before has a separate count. The other limits
 // neither stop it nor count its guesses (OWASP, "Device cookies").
 func CheckPassword(c *web.Request, g Guess) (right bool, err error) {
+	return check(c, g, func(seat people.Seat) (bool, error) {
+		return c.Site.Passwords.Check(c.R.Context(), seat, g.Hash, g.Password)
+	})
+}
+
+// check is CheckPassword for a guess that compare judges.
+func check(c *web.Request, g Guess, compare func(people.Seat) (bool, error)) (right bool, err error) {
 	now, tries := c.Site.Store.Now(), people.TriesOf(c.Site.Store)
 	from := grant.Network(c.Addr).String()
 	seat := people.Seat{Of: "network " + from, Known: tries.Familiar(from, now)}
@@ -84,7 +91,7 @@ func CheckPassword(c *web.Request, g Guess) (right bool, err error) {
 		}
 		limits = append(limits, overall)
 	}
-	right, err = c.Site.Passwords.Check(c.R.Context(), seat, g.Hash, g.Password)
+	right, err = compare(seat)
 	if err != nil {
 		return false, err
 	}

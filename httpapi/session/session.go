@@ -98,9 +98,9 @@ var errLogin = &record.Error{Fault: record.Unauthorized, Code: "wrong_login", Te
 // maxAgent is how many bytes of a browser's User-Agent are stored.
 const maxAgent = 200
 
-// signIn checks the password, starts a session and returns the user. It counts a wrong
-// password and logs it in a line that must not change, because programs that block
-// attackers read it.
+// signIn checks the password, starts a session and returns the user. If the account has a
+// second step, it starts none, and the error is a *web.StepNeeded. It counts a wrong password
+// and logs it in a line that must not change, because programs that block attackers read it.
 func signIn(c *web.Request, name, password string) (*record.User, error) {
 	if len(password) > field.MaxSecret { // no password is longer, so this is no guess
 		return nil, errLogin
@@ -125,6 +125,9 @@ func signIn(c *web.Request, name, password string) (*record.User, error) {
 	if !right || u == nil || u.Disabled {
 		failedSignIn(c, name)
 		return nil, errLogin
+	}
+	if err := needsStep(c, u); err != nil {
+		return nil, err
 	}
 	return u, StartSession(c, u)
 }
@@ -326,7 +329,7 @@ func Redirect(c *web.Request, path string) error {
 	return nil
 }
 
-var PostLogin = web.FormOp(303, postLogin, 400, 401, 403, 413, 415, 429, 503)
+var PostLogin = web.FormOp(303, postLogin, 200, 400, 401, 403, 413, 415, 429, 503)
 
 // postLogin receives the form of the sign-in page.
 func postLogin(c *web.Request) error {
@@ -341,6 +344,9 @@ func postLogin(c *web.Request) error {
 	next, name := nextPath(values.Get("next")), values.Get("username")
 	if _, err = signIn(c, name, values.Get("password")); err == nil {
 		return Redirect(c, next)
+	}
+	if step, ok := errors.AsType[*web.StepNeeded](err); ok {
+		return answerStep(c, http.StatusOK, next, step, embed.Problem{})
 	}
 	return Problem(c, err, func(p embed.Problem) embed.Page {
 		return embed.LoginPage{Base: c.Site.Prefix(), Next: next, UserName: name, Problem: p}

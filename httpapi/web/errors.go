@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -129,12 +130,15 @@ func (s *Site) Fail(w *AnswerWriter, r *http.Request, id string, err error) {
 	switch {
 	case inAPI(r.URL.Path) && !w.Plain:
 		h.Set("Content-Type", JSONType)
+		var more []byte
 		if proof, ok := errors.AsType[*ProofNeeded](err); ok {
-			body = appendError(nil, e, id, &proof.Challenge)
-		} else {
-			body = appendError(nil, e, id, nil)
+			more, _ = json.Marshal(proof.Challenge) // texts and numbers: it cannot fail
+			more = slices.Concat([]byte(`,"captcha":{"provider":"pow","challenge":`), more, []byte{'}'})
+		} else if step, ok := errors.AsType[*StepNeeded](err); ok {
+			more, _ = json.Marshal(step) // texts and JSON: it cannot fail
+			more = append([]byte{','}, more[1:len(more)-1]...)
 		}
-		body = pack(h, r, body)
+		body = pack(h, r, appendError(nil, e, id, more))
 	case TakesPage(w, r) && !w.Plain && status != http.StatusMisdirectedRequest: // a page could not load its files
 		l := langOf(w.Caller, r)
 		page := embed.MessagePage{Base: s.Prefix(), Title: http.StatusText(status), Text: ErrorText(e, l)}
@@ -196,9 +200,8 @@ var titles = map[int]string{
 	http.StatusInternalServerError: "status.500",
 }
 
-// appendError appends the API's error answer, with the challenge of a proof of work if
-// there is one.
-func appendError(dst []byte, e *record.Error, id string, proof *captcha.Challenge) []byte {
+// appendError appends the API's error answer, with more members.
+func appendError(dst []byte, e *record.Error, id string, more []byte) []byte {
 	dst = field.AppendString(append(dst, `{"error":`...), e.Text)
 	dst = field.AppendString(append(dst, `,"code":`...), e.Code)
 	if len(e.Fields) > 0 {
@@ -206,11 +209,7 @@ func appendError(dst []byte, e *record.Error, id string, proof *captcha.Challeng
 			return field.AppendString(dst, e.Fields[name])
 		})
 	}
-	if proof != nil {
-		b, _ := json.Marshal(proof) // texts and numbers: it cannot fail
-		dst = append(append(append(dst, `,"captcha":{"provider":"pow","challenge":`...), b...), '}')
-	}
-	dst = field.AppendString(append(dst, `,"requestId":`...), id)
+	dst = field.AppendString(append(append(dst, more...), `,"requestId":`...), id)
 	return append(dst, '}')
 }
 
@@ -223,6 +222,20 @@ type ProofNeeded struct {
 func (e *ProofNeeded) Error() string { return e.Err.Text }
 
 func (e *ProofNeeded) Unwrap() error { return &e.Err }
+
+// StepNeeded is the error after the right password of an account with a second step. The
+// answer has its fields.
+type StepNeeded struct {
+	Ticket  string          `json:"ticket"`
+	Methods []string        `json:"methods"`           // names of the members that can answer it
+	Options json.RawMessage `json:"passkey,omitempty"` // for navigator.credentials.get
+}
+
+var errStepNeeded = &record.Error{Fault: record.Unauthorized, Code: "second_factor_required", Text: "The password is right. This account also needs a code or a passkey."}
+
+func (e *StepNeeded) Error() string { return errStepNeeded.Text }
+
+func (e *StepNeeded) Unwrap() error { return errStepNeeded }
 
 // ProofArg is the header of a proof of work.
 var ProofArg = Param{

@@ -85,6 +85,7 @@ type Site struct {
 	Imports     worker.Imports
 	Fetches     *worker.Queue[record.ID] // remote uploads by id
 	Grants      *grant.Signer
+	Tickets     *grant.Tickets
 	Challenges  *captcha.Issuer
 	Budget      *budget
 

@@ -1,0 +1,119 @@
+package session
+
+import (
+	"encoding/base32"
+	"encoding/base64"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"kist/httpapi/render"
+	"kist/httpapi/web"
+	"kist/kv"
+	"kist/kv/field"
+	"kist/kv/people"
+)
+
+// ShownSecurity is how an account signs in, as its owner sees it.
+type ShownSecurity struct {
+	password bool
+	since    time.Time
+	recovery int64
+}
+
+func (v *ShownSecurity) Fields(s *field.Set) {
+	s.Bool("hasPassword", &v.password).Says("Whether the account has a password.", `true`)
+	s.Time("codesSince", &v.since).Says("When one-time codes were set up; null without them.", `"2026-01-02T03:04:05.678Z"`)
+	s.Number("recoveryCodes", &v.recovery, 0, people.RecoveryCodes).Says("Number of unused recovery codes.", `10`)
+}
+
+var ReadSecurity = web.ReadOp("session", "Reads how the caller's account signs in.", "How it signs in.", "Security", readSecurity)
+
+func readSecurity(c *web.Request) error {
+	var v ShownSecurity
+	if err := c.Site.Store.View(func(tx *kv.Tx) error {
+		u, err := people.User(tx, c.Owner())
+		if err != nil {
+			return err
+		}
+		l, err := people.LoginOf(tx, u.ID)
+		v = ShownSecurity{u.Password != "", l.Since, int64(len(l.Recovery))}
+		return err
+	}); err != nil {
+		return err
+	}
+	return c.RespondData(http.StatusOK, &v)
+}
+
+var secretText = base32.StdEncoding.WithPadding(base32.NoPadding)
+
+var OfferCodes = web.Operation{
+	Tag: "session", Summary: "Makes a secret for one-time codes. Nothing is stored until it is confirmed with a code.",
+	Reply: web.Reply{Status: 200, Doc: "The secret, for an authenticator app.", Body: web.BodyOf("CodesOffer")}, Serve: offerCodes,
+}
+
+func offerCodes(c *web.Request) error {
+	secret := make([]byte, 20) // as RFC 4226, section 4 recommends
+	kv.Random(secret)
+	text, issuer := secretText.EncodeToString(secret), c.Site.BaseURL.Hostname()
+	uri := (&url.URL{
+		Scheme: "otpauth", Host: "totp", Path: "/" + issuer + ":" + c.Caller.User.Name,
+		RawQuery: "secret=" + text + "&issuer=" + url.QueryEscape(issuer),
+	}).String()
+	qr, err := render.QR(uri)
+	if err != nil {
+		return err
+	}
+	svg := strings.Replace(string(qr), "<svg", `<svg xmlns="http://www.w3.org/2000/svg"`, 1)
+	return c.RespondValue(http.StatusOK, map[string]any{"secret": text, "uri": uri, "qr": "data:image/svg+xml;base64," + base64.StdEncoding.EncodeToString([]byte(svg))})
+}
+
+// CodesForm confirms a secret for one-time codes.
+type CodesForm struct{ secret, code string }
+
+func (f *CodesForm) Fields(s *field.Set) {
+	s.Text("secret", &f.secret, 128, field.Required, field.Filled).Says("The secret that was offered.", `"JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP"`)
+	s.Text("code", &f.code, 32, field.Required, field.Filled).Says("A code that the app shows for it.", `"123456"`)
+}
+
+var SetCodes = web.Operation{
+	Tag: "session", Summary: "Turns one-time codes on, or replaces their secret.",
+	Body: web.BodyOf("Codes"), Reply: web.Reply{Status: 200, Doc: "New recovery codes, if the account had none. They are shown only once.", Body: web.BodyOf("RecoveryCodes")}, Serve: setCodes,
+}
+
+func setCodes(c *web.Request) error {
+	form := new(CodesForm)
+	if err := c.DecodeNew(form); err != nil {
+		return err
+	}
+	secret, err := secretText.DecodeString(strings.ToUpper(strings.Join(strings.Fields(form.secret), "")))
+	if err != nil {
+		secret = nil // SetCodes says what is wrong
+	}
+	return answerRecovery(c, func(tx *kv.Tx) ([]string, error) { return people.SetCodes(tx, c.Owner(), secret, form.code) })
+}
+
+var ClearCodes = web.DoneOp("session", "Turns one-time codes off.", func(c *web.Request) error {
+	if err := c.Site.Store.Update(func(tx *kv.Tx) error { return people.ClearCodes(tx, c.Owner()) }); err != nil {
+		return err
+	}
+	return c.RespondOK()
+}, 404)
+
+var RenewRecovery = web.Operation{
+	Tag: "session", Summary: "Replaces the recovery codes.",
+	Reply: web.Reply{Status: 200, Doc: "The new ones. They are shown only once.", Body: web.BodyOf("RecoveryCodes")}, Fails: []int{409},
+	Serve: func(c *web.Request) error {
+		return answerRecovery(c, func(tx *kv.Tx) ([]string, error) { return people.RenewRecovery(tx, c.Owner()) })
+	},
+}
+
+// answerRecovery answers with the recovery codes that change has made.
+func answerRecovery(c *web.Request, change func(*kv.Tx) ([]string, error)) error {
+	var codes []string
+	if err := c.Site.Store.Update(func(tx *kv.Tx) (err error) { codes, err = change(tx); return err }); err != nil {
+		return err
+	}
+	return c.RespondValue(http.StatusOK, map[string]any{"recoveryCodes": append([]string{}, codes...)})
+}
