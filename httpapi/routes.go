@@ -47,6 +47,9 @@ func (s *Server) operations() []Route {
 		{"POST", "/api/v1/trash/restore", "restoreTrash", web.Writes, api.RestoreTrash},
 		{"DELETE", "/api/v1/trash", "emptyTrash", web.FullScope, api.EmptyTrash},
 		{"DELETE", "/api/v1/trash/{id}", "purgeTrashed", web.FullScope, api.PurgeTrashed},
+		{"GET", "/api/v1/collections/{id}/items", "listCollectionItems", web.Reads, api.ListCollectionItems},
+		{"POST", "/api/v1/collections/{id}/items", "editCollectionItems", web.Writes, api.EditCollectionItems},
+		{"PATCH", "/api/v1/collections/{id}/items/{itemId}", "moveCollectionItem", web.Writes, api.MoveCollectionItem},
 
 		{"GET", "/api/v1/me", "readMe", web.Reads, api.ReadMe},
 		{"PATCH", "/api/v1/me", "editMe", web.Writes, api.EditMe},

@@ -55,6 +55,16 @@ func (d *document) schemaNamed(name string) schema {
 	return schema{d.schemas[name].(web.Object), nil}
 }
 
+// kindRefs refers to the records that can be in a collection.
+func kindRefs() (all []web.Object) {
+	for _, k := range record.Kinds {
+		if k != record.Collections {
+			all = append(all, web.Ref(web.Title(k.Name)))
+		}
+	}
+	return all
+}
+
 // schemaOfBody is the schema of a body without a name: a form by its operation, others by
 // their type.
 func schemaOfBody(op string, c *web.Content) schema {
@@ -85,6 +95,10 @@ func bodySchemas() map[string]schema {
 		}, "data", "total", "nextCursor", "incomplete", "tookMs"), nil},
 
 		"TrashRestored": {members(web.Object{"data": allOf("Restored")}, "data"), nil},
+		"CollectedItemList": {members(web.Object{
+			"data":    web.Object{"type": "array", "description": "The list, or a page of it.", "items": web.Object{"oneOf": kindRefs()}},
+			"leftOut": allOf("LeftOut"), "total": wholeTotal, "nextCursor": nextCursor,
+		}, "data", "leftOut", "total", "nextCursor"), nil},
 
 		"WebhookAnswer": {members(web.Object{"webhook": web.Ref("Webhook"), "data": web.Ref("Webhook")}, "webhook", "data"), nil},
 		"WebhookList":   {members(web.Object{"webhooks": allOf("Webhook"), "data": allOf("Webhook")}, "webhooks", "data"), nil},
@@ -327,7 +341,9 @@ func schemaOf(s field.Schema) web.Object {
 		of := web.Object{}
 		var names []string
 		for _, m := range s.Members {
-			ms := schemaOf(m.Schema())
+			as := m.Schema()
+			as.Nullable = as.Nullable || s.Input
+			ms := schemaOf(as)
 			if ms["$ref"] != nil {
 				ms = web.Object{"allOf": []web.Object{ms}}
 			}
@@ -338,7 +354,7 @@ func schemaOf(s field.Schema) web.Object {
 			names = append(names, m.Name)
 		}
 		put("properties", of, true)
-		put("required", names, len(names) > 0)
+		put("required", names, len(names) > 0 && !s.Input)
 	}
 	return out
 }

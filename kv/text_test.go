@@ -232,6 +232,7 @@ func TestQuotaOfText(t *testing.T) {
 		text := map[*record.Kind]string{
 			record.Files: `{"description":%q}`, record.Bookmarks: `{"url":"https://example.org/","description":%q}`, record.Notes: `{"content":%q}`, record.Snippets: `{"content":%q}`,
 			record.Recipes: `{"title":"t","ingredients":%q}`, record.Games: `{"title":"t","notes":%q}`, record.Links: `{"originalUrl":"https://example.org/","description":%q}`,
+			record.Collections: `{"title":"t","description":%q}`,
 		}[k]
 		quota(0)
 		before := kvtest.TextNow(t, s, u.ID)

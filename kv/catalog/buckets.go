@@ -20,6 +20,8 @@ var (
 	pageBucket         = table.Bucket{No: 50, Name: "page"}
 	pageDue            = table.Bucket{No: 51, Name: "page.due"}
 	visitBucket        = table.Bucket{No: 54, Name: "visit"}
+	memberBucket       = table.Bucket{No: 60, Name: "member"}
+	memberOrder        = table.Bucket{No: 61, Name: "member.order"}
 	visitLog           = table.Bucket{No: 55, Name: "visit.log"}
 	trashBucket        = table.Bucket{No: 56, Name: "trash"}
 	trashLine          = table.Bucket{No: 57, Name: "trash.line"}

@@ -76,6 +76,9 @@ var RecordTable = kv.Table{
 			for _, t := range r.Tags {
 				a.Refers(tagBucket, kv.OwnedKey(r.Owner, t[:]...), r.Kind.Name, r.ID)
 			}
+			if id := liveOver(r); id != uuid.Nil && a.Get(tagBucket, kv.OwnedKey(r.Owner, id[:]...)) == nil {
+				a.Refers(folderBucket, kv.OwnedKey(r.Owner, id[:]...), r.Kind.Name, r.ID)
+			}
 			if r.Folder != uuid.Nil {
 				a.Refers(folderBucket, kv.OwnedKey(r.Owner, r.Folder[:]...), r.Kind.Name, r.ID)
 			}
@@ -148,6 +151,10 @@ func refillRecords(r *kv.Refill) error {
 				v.Folder = uuid.Nil
 				r.Lost(fmt.Errorf("%s %s: its folder is lost", v.Kind.Name, v.ID))
 			}
+			if id := liveOver(v); id != uuid.Nil && r.Get(tagBucket, kv.OwnedKey(v.Owner, id[:]...)) == nil && r.Get(folderBucket, kv.OwnedKey(v.Owner, id[:]...)) == nil {
+				relive(id, uuid.Nil)(v)
+				r.Lost(fmt.Errorf("collection %s: the folder or tag that it shows is lost", v.ID))
+			}
 			return people.StandIn(r, v.Owner)
 		},
 		Rename: func(r *kv.Refill, v *record.Record) error { // the record that was changed last keeps the slug
@@ -205,6 +212,7 @@ const (
 	inFolder   = 'd' // id is the folder
 	unfiled    = 'u'
 	ofClass    = 'c' // the first byte of id is the class
+	showsAll   = 'l' // of collections; id is the folder or the tag whose items they have
 
 	// Of bookmarks, from their pages.
 	samePage      = 's' // id is the key of the page
@@ -235,10 +243,27 @@ func facetsOf(r *record.Record) iter.Seq[facet] {
 				return
 			}
 		}
-		if r.Bytes != nil {
-			yield(facet{ofClass, record.ID{byte(r.Bytes.Class)}})
+		if r.Bytes != nil && !yield(facet{ofClass, record.ID{byte(r.Bytes.Class)}}) {
+			return
+		}
+		if id := liveOver(r); id != uuid.Nil {
+			yield(facet{showsAll, id})
 		}
 	}
+}
+
+// liveOver is the folder or the tag whose items a collection has; zero for others.
+func liveOver(r *record.Record) (id record.ID) {
+	if r.Kind != record.Collections {
+		return id
+	}
+	if b, err := r.Decode(); err == nil {
+		c := b.(*record.Collection) // the kind says so
+		if id = c.Folder; id == uuid.Nil {
+			id = c.Tag
+		}
+	}
+	return id
 }
 
 // key is the prefix of the facet's entries, with capacity for a record's id.
@@ -370,7 +395,7 @@ func add(tx *kv.Tx, r *record.Record, f *record.Form, p record.Past) error {
 	if r.Slug == "" {
 		r.Slug = NewSlug(tx)
 	}
-	if err := fileUnder(tx, r, f); err != nil {
+	if err := errors.Join(fileUnder(tx, r, f), setSource(tx, r, f)); err != nil {
 		return err
 	}
 	if err := save(tx, r); err != nil {
@@ -493,10 +518,10 @@ func Save(tx *kv.Tx, r *record.Record, f *record.Form, password string) error {
 		}
 	}
 	text := tx.Text(r.Owner)
-	if err := fileUnder(tx, r, f); err != nil {
+	if err := errors.Join(fileUnder(tx, r, f), setSource(tx, r, f)); err != nil {
 		return err
 	}
-	grew = grew || tx.Text(r.Owner) > text // because of new tags
+	grew = grew || tx.Text(r.Owner) > text // because of new tags or items
 	if restart {
 		old := recordViews(tx, r)
 		if err := setViews(tx, r, old, views{old.total, 0}); err != nil {
@@ -548,7 +573,7 @@ func Remove(tx *kv.Tx, r *record.Record) error {
 	if err != nil {
 		return err
 	}
-	err = errors.Join(tx.Delete(ViewBucket, r.ID[:]), dropVisits(tx, r))
+	err = errors.Join(tx.Delete(ViewBucket, r.ID[:]), dropVisits(tx, r), dropMembers(tx, r))
 	if r.Bytes != nil {
 		err = errors.Join(err, MarkUnreferenced(tx, r.Bytes.Ref))
 	}
@@ -651,6 +676,11 @@ func Show(tx *kv.Tx, r *record.Record, v *record.Shown) error {
 		case err == nil:
 			v.Page = *p
 		case !errors.Is(err, table.ErrMissing):
+			return err
+		}
+	}
+	if r.Kind == record.Collections {
+		if err := collected(tx, r, v); err != nil {
 			return err
 		}
 	}

@@ -187,6 +187,9 @@ func RemoveTag(s *kv.Store, owner, id, into record.ID) error {
 		}
 		return err
 	}
+	if err := retag(s, owner, facet{showsAll, id}, check, relive(id, into), func(*kv.Tx) error { return nil }); err != nil {
+		return err
+	}
 	return retag(s, owner, facet{hasTag, id}, check, func(r *record.Record) {
 		if i := slices.Index(r.Tags, into); into != uuid.Nil && i < 0 {
 			r.Tags[slices.Index(r.Tags, id)] = into
@@ -197,6 +200,24 @@ func RemoveTag(s *kv.Store, owner, id, into record.ID) error {
 		_, err := TagRows.Delete(tx.Tx, kv.OwnedKey(owner, id[:]...))
 		return kv.UserError(err, "tag")
 	})
+}
+
+// relive gives collections over a folder or a tag another one. If that is zero, they have
+// no items until their owner picks some.
+func relive(id, into record.ID) func(*record.Record) {
+	return func(r *record.Record) {
+		b, err := r.Decode()
+		if err != nil { // a damaged row has no facet
+			return
+		}
+		c := b.(*record.Collection) // nothing else has the facet
+		if c.Folder == id {
+			c.Folder = into
+		} else {
+			c.Tag = into
+		}
+		r.SetBody(c)
+	}
 }
 
 // retag changes every record that has the facet, one batch per transaction. The
@@ -296,6 +317,9 @@ func FolderCount(tx *kv.Tx, f *record.Folder) int64 {
 func RemoveFolder(s *kv.Store, owner, id record.ID) error {
 	check := func(tx *kv.Tx) error {
 		_, err := Folder(tx, owner, id)
+		return err
+	}
+	if err := retag(s, owner, facet{showsAll, id}, check, relive(id, uuid.Nil), func(*kv.Tx) error { return nil }); err != nil {
 		return err
 	}
 	return retag(s, owner, facet{inFolder, id}, check, func(r *record.Record) { r.Folder = uuid.Nil }, func(tx *kv.Tx) error {

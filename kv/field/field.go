@@ -62,6 +62,7 @@ type Schema struct {
 	Nullable  bool
 	Items     *Schema
 	Members   []Field // of an object
+	Input     bool    // of an object in a body: each member may be left out or null
 	Free      bool    // an object with any members, each described by Items
 }
 

@@ -688,6 +688,39 @@ func (b *identity) schema() Schema {
 	return Schema{Type: "string", Format: "uuid", Nullable: true}
 }
 
+// Nested binds an object of the shape of v. said is set when an input names it. check
+// says what is wrong with the object as a whole. It is for input only.
+func (s *Set) Nested(name string, v Shaped, said *bool, check func() error, traits ...Traits) *Field {
+	return s.add(name, &nested{v, said, check}, append(traits, WriteOnly))
+}
+
+type nested struct {
+	v     Shaped
+	said  *bool
+	check func() error
+}
+
+func (b *nested) set(v any) error {
+	in, ok := v.(Object)
+	if !ok {
+		return errors.New("must be an object")
+	}
+	*b.said = true
+	if err := Create(b.v, in); err != nil {
+		return fmt.Errorf("is not right: %w", err)
+	}
+	return b.check()
+}
+
+func (b *nested) clear() bool              { return false }
+func (b *nested) append(dst []byte) []byte { return AppendJSON(dst, b.v) }
+
+func (b *nested) schema() Schema {
+	s := ObjectOf(b.v)
+	s.Input = true
+	return s
+}
+
 // Shown binds a member that the server computes; show appends its JSON.
 func (s *Set) Shown(name string, schema Schema, show func(dst []byte) []byte) *Field {
 	return s.add(name, &shown{schema, show}, []Traits{ReadOnly})

@@ -470,7 +470,7 @@ func Audit(tx *kv.Tx) error {
 	if n := marked[record.Bookmarks]; n != known {
 		say("%d bookmarks have %d pages", n, known)
 	}
-	errs = append(errs, derive(tx, people.ActivityRows, file, sums), derive(tx, catalog.VisitRows, file, sums), derive(tx, catalog.VisitLogRows, file, sums), derive(tx, catalog.TrashRows, file, sums))
+	errs = append(errs, derive(tx, people.ActivityRows, file, sums), derive(tx, catalog.VisitRows, file, sums), derive(tx, catalog.VisitLogRows, file, sums), derive(tx, catalog.TrashRows, file, sums), derive(tx, catalog.MemberRows, file, sums))
 	for k, n := range sums {
 		if n != 0 {
 			file(Bucket("sum"), []byte(k), binary.BigEndian.AppendUint64(nil, uint64(n)))
@@ -550,7 +550,7 @@ func Audit(tx *kv.Tx) error {
 	for k := range tx.Walk(Bucket("answer"), nil, nil, false) {
 		there(Bucket("user"), k[:16], "an answer")
 	}
-	derived := []table.Bucket{Bucket("upload.slug"), Bucket("upload.secret"), Bucket("fetch.line"), Bucket("page.due"), Bucket("history.index"), Bucket("record.end"), Bucket("record.slug"), Bucket("record.label"), Bucket("record.order"), Bucket("sum"), Bucket("blob"), Bucket("item.state"), Bucket("item.blob"), Bucket("user.name"), Bucket("key.digest"), Bucket("tag.name"), Bucket("folder.name"), Bucket("delivery.line"), Bucket("delivery.due"), Bucket("delivery.log"), Bucket("delivery.sum"), Bucket("trash.line"), Bucket("trash.blob")}
+	derived := []table.Bucket{Bucket("member.order"), Bucket("upload.slug"), Bucket("upload.secret"), Bucket("fetch.line"), Bucket("page.due"), Bucket("history.index"), Bucket("record.end"), Bucket("record.slug"), Bucket("record.label"), Bucket("record.order"), Bucket("sum"), Bucket("blob"), Bucket("item.state"), Bucket("item.blob"), Bucket("user.name"), Bucket("key.digest"), Bucket("tag.name"), Bucket("folder.name"), Bucket("delivery.line"), Bucket("delivery.due"), Bucket("delivery.log"), Bucket("delivery.sum"), Bucket("trash.line"), Bucket("trash.blob")}
 	n := 0
 	for _, b := range derived {
 		for k, v := range tx.Walk(b, nil, nil, false) {
@@ -873,7 +873,7 @@ func Inhabited(t *testing.T) (dir string, owner record.ID) {
 	Update(t, s, func(tx *kv.Tx) error {
 		f := Form(t, record.Files, `{}`)
 		f.FolderName = "folder"
-		_, err := catalog.Add(tx, u.ID, record.Files, f, &record.Content{Ref: [32]byte{1}, Size: 5}, "")
+		file, err := catalog.Add(tx, u.ID, record.Files, f, &record.Content{Ref: [32]byte{1}, Size: 5}, "")
 		if err == nil {
 			_, err = inbox.AddUpload(tx, inbox.Upload{Owner: u.ID, Length: 7, Slug: "to-come"})
 		}
@@ -889,6 +889,11 @@ func Inhabited(t *testing.T) (dir string, owner record.ID) {
 		r, err := catalog.Record(tx, u.ID, record.Notes, gone.ID.String())
 		if err != nil {
 			return err
+		}
+		for _, source := range []string{`{"folderId":"` + file.Folder.String() + `"}`, `{"tag":"b"}`, `{"items":["` + file.ID.String() + `"]}`} {
+			if _, err := catalog.Add(tx, u.ID, record.Collections, Form(t, record.Collections, `{"title":"c","source":`+source+`}`), nil, ""); err != nil {
+				return err
+			}
 		}
 		return catalog.Remove(tx, r)
 	})

@@ -28,6 +28,9 @@ type Form struct {
 	Folder     ID
 	FolderName string
 
+	Source  Source // of a collection, if Sourced
+	Sourced bool
+
 	kind      *Kind
 	published bool // the input of a patch sets the visibility
 }
@@ -60,6 +63,10 @@ func (f *Form) Patch(in field.Object) error {
 // Fields is the shape of a create and of a patch, for all kinds except files.
 func (f *Form) Fields(s *field.Set) {
 	f.Body.Fields(s)
+	if f.kind == Collections {
+		s.Nested("source", &f.Source, &f.Sourced, f.Source.check).
+			Says("What is in it: {\"folderId\"}, {\"tag\"} or {\"items\"}. Without any of them, items can be added to it.", `{"items":["01890a5d-ac96-774b-bcce-b302099a8057"]}`)
+	}
 	f.slug(s, "slug")
 	f.sharing(s)
 	f.tags(s)

@@ -2,6 +2,7 @@ package record
 
 import (
 	"cmp"
+	"errors"
 	"strings"
 
 	"kist/kv/field"
@@ -51,12 +52,14 @@ var (
 	Recipes   = &Kind{5, "recipe", "recipes", 1, "views", "maxViews", 4 << 20, func() Body { return new(Recipe) }, recipeView}
 	Games     = &Kind{6, "game", "games", 2, "views", "maxViews", 1 << 20, func() Body { return &Game{Rating: -1, Playtime: -1} }, gameView}
 	Links     = &Kind{7, "shortlink", "shorten", 1, "clicks", "maxClicks", 1 << 20, func() Body { return new(Link) }, linkView}
+
+	Collections = &Kind{8, "collection", "collections", 1, "views", "maxViews", 1 << 20, func() Body { return &Collection{Sort: Manual, Download: true} }, collectionView}
 )
 
 // Kinds lists every kind, Files first. A new kind is one struct with a Fields
 // method and one row here. Its view may be empty: names, labels and controls then
 // follow from its fields.
-var Kinds = []*Kind{Files, Bookmarks, Notes, Snippets, Recipes, Games, Links}
+var Kinds = []*Kind{Files, Bookmarks, Notes, Snippets, Recipes, Games, Links, Collections}
 
 // KindOf returns the kind stored as code, or nil.
 func KindOf(code byte) *Kind {
@@ -188,6 +191,94 @@ func (b *Link) Title() string {
 		return t
 	}
 	return b.URL
+}
+
+// Arrangement is the order of a collection.
+type Arrangement string
+
+// The orders. A collection over a folder or a tag that is to be in its owner's order has
+// the newest items first.
+const (
+	NewestFirst Arrangement = "newest"
+	OldestFirst Arrangement = "oldest"
+	ByTitle     Arrangement = "title"
+	Manual      Arrangement = "manual"
+)
+
+// Arrangements lists the orders.
+var Arrangements = []Arrangement{Manual, NewestFirst, OldestFirst, ByTitle}
+
+// Bounds of a collection, in items: picked ones, and those of a folder or a tag, the
+// newest.
+const (
+	MaxPicked = 5000
+	MaxLive   = 20_000
+)
+
+// A Collection is many items behind one link. They are those in a folder, or those with
+// a tag, or those that its owner picked, which the store keeps apart from it.
+type Collection struct {
+	Name, Description string
+	Cover             ID
+	Sort              Arrangement
+	Download          bool
+	Folder, Tag       ID // one of them at most
+}
+
+func (b *Collection) Fields(f *field.Set) {
+	b.shared(f)
+	f.ID("folderId", &b.Folder, field.ReadOnly)
+	f.ID("tagId", &b.Tag, field.ReadOnly)
+}
+
+// shared binds the fields that visitors see too.
+func (b *Collection) shared(f *field.Set) {
+	f.Ruled("title", &b.Name, CleanTitle, "", MaxName, field.Required, field.Filled).Says("Title of the collection.", `"Summer 2024"`)
+	f.Text("description", &b.Description, MaxDescription).Says("Free text.", `"Two weeks by the sea"`)
+	f.ID("cover", &b.Cover).Says("Item whose picture stands for the collection; null is the first picture.", `"01890a5d-ac96-774b-bcce-b302099a8057"`)
+	field.Choice(f, "sort", &b.Sort, Arrangements).Says("Order of the items; manual is the order in which they were put.", `"manual"`)
+	f.Bool("allowDownload", &b.Download).Says("Whether visitors are offered downloads. Whoever can see an item can save it.", `true`)
+}
+
+func (b *Collection) Title() string { return b.Name }
+
+// Live reports whether the collection has the items of a folder or a tag.
+func (b *Collection) Live() bool { return b.Folder != ID{} || b.Tag != ID{} }
+
+// Order is the order in which the collection shows its items.
+func (b *Collection) Order() Arrangement {
+	if b.Live() && b.Sort == Manual {
+		return NewestFirst
+	}
+	return b.Sort
+}
+
+// A Source is a caller's choice of a collection's items: a folder, a tag, or these items
+// in this order. Items is nil if the caller names none.
+type Source struct {
+	Folder ID
+	Tag    string
+	Items  []string // ids
+}
+
+func (v *Source) Fields(s *field.Set) {
+	s.ID("folderId", &v.Folder).Says("What is in this folder, now and later.", `null`)
+	s.Ruled("tag", &v.Tag, CleanTag, "", MaxTag).Says("What has the tag with this name, now and later.", `null`)
+	s.IDs("items", &v.Items, MaxPicked).Says("These items, in this order.", `["01890a5d-ac96-774b-bcce-b302099a8057"]`)
+}
+
+// check says what is wrong with the choice.
+func (v *Source) check() error {
+	n := 0
+	for _, named := range []bool{v.Folder != ID{}, v.Tag != "", len(v.Items) > 0} {
+		if named {
+			n++
+		}
+	}
+	if n > 1 {
+		return errors.New("must be a folder, a tag or items, not several of them")
+	}
+	return nil
 }
 
 // briefChars is how much of a long text a list needs, in characters.

@@ -27,7 +27,7 @@ const SlugPattern = `^[A-Za-z0-9][A-Za-z0-9._~@-]{0,127}$`
 var reserved = func() map[string]bool {
 	words := map[string]bool{}
 	for w := range strings.FieldsSeq(`about account admin api app apps assets auth backup bookmarks callback captcha
-		claim css dashboard device docs download downloads edit embed error events extension extension.zip favicon.ico
+		claim collections css dashboard device docs download downloads edit embed error events extension extension.zip favicon.ico
 		feed files folders g game games health healthz help home hook hooks i icon icons image images import export
 		index index.html install integrations js keys link links live login logout manifest.json manifest.webmanifest
 		me media metrics new note notes oauth openapi openapi.json p page pages password ping preview privacy public

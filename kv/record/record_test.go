@@ -169,8 +169,15 @@ func TestRoundTrip(t *testing.T) {
 			case record.Bookmarks: // url is the page's
 				want["url"], want["shareUrl"] = "https://go.dev/", "https://kist.example/v/my-slug"
 				want["reachable"], want["checkedAt"], want["unreachableSince"], want["iconUrl"] = "unknown", nil, nil, nil
+			case record.Collections:
+				want["itemCount"], want["size"], want["leftOut"] = 2.0, 7.0, 1.0
+				want["source"], want["zipUrl"] = map[string]any{"folderId": nil, "tag": "sea"}, "https://kist.example/x/my-slug.zip"
 			}
 			v := record.Shown{Record: *back, Views: 41, TagList: tags, FolderName: "F&", Base: "https://kist.example"}
+			if b, err := back.Decode(); k == record.Collections {
+				is.NoErr(err)
+				v.Collected = record.Collected{Collection: *b.(*record.Collection), TagName: "sea", Items: 2, Bytes: 7, LeftOut: 1}
+			}
 			text := field.AppendJSON(nil, &v)
 			got := shown(t, &v)
 			is.Equal(got, want)

@@ -15,9 +15,17 @@ type Shown struct {
 	Views      int64
 	TagList    []Tag // in the order of Record.Tags
 	FolderName string
-	Page       Page   // of a bookmark; the zero Page is unknown
+	Page       Page // of a bookmark; the zero Page is unknown
+	Collected  Collected
 	Visitor    bool   // leaves out what only the owner may see
 	Base       string // absolute address of the server, without a slash at the end
+}
+
+// Collected is what the store adds to a collection.
+type Collected struct {
+	Collection
+	TagName               string // of the tag that it shows
+	Items, Bytes, LeftOut int64  // what visitors see, and how many items they do not
 }
 
 // Fields is the shape of a record in an answer.
@@ -28,7 +36,11 @@ func (v *Shown) Fields(s *field.Set) {
 		return field.AppendString(dst, v.Kind.Name)
 	}).Says("Kind of the item.", strconv.Quote(k.Name))
 	s.Ruled("slug", &v.Slug, CleanSlug, SlugPattern, MaxSlug).Says("Public identifier, unique among all items.", `"summer-24"`)
-	s.Splice(&v.Body, k.New())
+	if k == Collections {
+		v.collectionFields(s)
+	} else {
+		s.Splice(&v.Body, k.New())
+	}
 	s.Bool("isPublic", &v.Public).Says("Whether others can see it.", `true`)
 	if !v.Visitor {
 		s.Bool("isFavorite", &v.Favorite).Says("Whether it is a favourite.", `false`)
@@ -68,6 +80,46 @@ func (v *Shown) Fields(s *field.Set) {
 		s.Shown("viewUrl", address, func(dst []byte) []byte { return v.appendURL(dst, "/v/") }).
 			Says("Page that shows the file.", `"https://kist.example.org/v/summer-24"`)
 	}
+}
+
+func (v *Shown) collectionFields(s *field.Set) {
+	c := &v.Collected
+	c.shared(s)
+	number := field.Schema{Type: "integer"}
+	s.Shown("itemCount", number, func(dst []byte) []byte { return strconv.AppendInt(dst, c.Items, 10) }).
+		Says("How many items visitors see in it.", `24`)
+	s.Shown("size", number, func(dst []byte) []byte { return strconv.AppendInt(dst, c.Bytes, 10) }).
+		Says("Size of these files in bytes.", `91348213`)
+	if !v.Visitor {
+		s.Shown("leftOut", number, func(dst []byte) []byte { return strconv.AppendInt(dst, c.LeftOut, 10) }).
+			Says("How many items visitors do not see in it, because they have a password, a limit or an end of their own.", `0`)
+		source := field.Schema{Type: "object", Members: field.Of(&SourceRef{}).Fields()}
+		s.Shown("source", source, func(dst []byte) []byte { return field.AppendJSON(dst, &SourceRef{c.Folder, c.TagName}) }).
+			Says("What is in it: a folder, a tag, or, if both are null, the items that were added to it.", `{"folderId":null,"tag":null}`)
+	}
+	s.Shown("zipUrl", field.Schema{Type: "string", Format: "uri", Nullable: true}, func(dst []byte) []byte {
+		if !c.Download {
+			return append(dst, "null"...)
+		}
+		dst = v.appendURL(dst, "/x/")
+		return append(dst[:len(dst)-1], `.zip"`...)
+	}).Says("Address of a zip of everything in it; null if it may not be downloaded.", `"https://kist.example.org/x/summer-24.zip"`)
+}
+
+// SourceRef is the source of a collection as the collection names it.
+type SourceRef struct {
+	Folder ID
+	Tag    string
+}
+
+func (r *SourceRef) Fields(s *field.Set) {
+	s.ID("folderId", &r.Folder).Says("Folder whose files it has.", `null`)
+	s.Shown("tag", field.Schema{Type: "string", Nullable: true}, func(dst []byte) []byte {
+		if r.Tag == "" {
+			return append(dst, "null"...)
+		}
+		return field.AppendString(dst, r.Tag)
+	}).Says("Tag whose items it has.", `null`)
 }
 
 func (v *Shown) pageFields(s *field.Set) {

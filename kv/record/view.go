@@ -179,7 +179,7 @@ func (k *Kind) filledView() View {
 		v.Inputs = append(v.Inputs, in.filled(all[i]))
 	}
 	for _, f := range field.Of(form.Body).Fields() {
-		if f.Traits&field.ReadOnly == 0 && !slices.ContainsFunc(v.Inputs, func(in Input) bool { return in.Name == f.Name }) {
+		if f.Traits&field.ReadOnly == 0 && f.Schema().Format != "uuid" && !slices.ContainsFunc(v.Inputs, func(in Input) bool { return in.Name == f.Name }) {
 			v.Inputs = append(v.Inputs, Input{Name: f.Name}.filled(f))
 		}
 	}
@@ -312,5 +312,10 @@ var (
 		Page: "links", One: "short link", Many: "Links", Icon: "shortlink", Quick: "originalUrl", Prompt: "Paste a long URL to shorten",
 		Inputs: []Input{{Name: "originalUrl", Label: "Target URL"}, {Name: "description", Lines: 1}},
 		None:   "Paste a long URL above to get a short link, and see how often it is used.",
+	}
+	collectionView = View{
+		Icon: "collection", Quick: "title", Prompt: "Name of a collection",
+		Inputs: []Input{{Name: "title"}, {Name: "description"}, {Name: "sort", Half: true}, {Name: "allowDownload", Label: "Visitors may download"}},
+		None:   "Share many things behind one link: a folder, a tag, or items that you select.",
 	}
 )

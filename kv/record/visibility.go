@@ -84,6 +84,45 @@ func (s *Share) Spend(used int64) (after int64, due bool, err error) {
 // else.
 func (s *Share) Close() { s.Public, s.Reached = false, true }
 
+// Exclusion is why visitors of a collection do not see an item in it; "" if they do.
+type Exclusion string
+
+// The reasons: conditions of the item's own, which a collection must not get around.
+const (
+	OwnPassword Exclusion = "password"
+	OwnLimit    Exclusion = "limit"
+	OwnEnd      Exclusion = "end"
+)
+
+// Exclusions lists the reasons.
+var Exclusions = []Exclusion{OwnPassword, OwnLimit, OwnEnd}
+
+// Through is the rule for what visitors see through a collection that is open to them.
+// Only items of the collection's owner are in it, and no collections. among says whether
+// its owner picked the item. The item's own visibility does not matter.
+func (b *Collection) Through(c, item *Record, among bool) (in bool, why Exclusion) {
+	switch {
+	case item.Owner != c.Owner || item.Kind == Collections:
+		return false, ""
+	case b.Folder != ID{}:
+		in = item.Kind == Files && item.Folder == b.Folder
+	case b.Tag != ID{}:
+		in = slices.Contains(item.Tags, b.Tag)
+	default:
+		in = among
+	}
+	switch {
+	case !in:
+	case item.Password != "":
+		why = OwnPassword
+	case item.Limit > 0:
+		why = OwnLimit
+	case !item.Expires.IsZero():
+		why = OwnEnd
+	}
+	return in, why
+}
+
 // DeviceClass is a coarse class of what opened an item.
 type DeviceClass string
 

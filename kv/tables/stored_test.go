@@ -12,12 +12,14 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/matryer/is"
 
+	"kist/kv/catalog"
 	"kist/kv/kvtest"
 	"kist/kv/record"
 	"kist/kv/tables"
@@ -77,7 +79,7 @@ func TestStoredTables(t *testing.T) {
 	t.Parallel()
 	// Buckets whose rows are not JSON: indexes, sums and marks, and those that
 	// TestStoredRecords, TestStoredViews and TestStoredTries hold.
-	other := map[string]bool{"meta": true, "record": true, "sum": true, "view": true, "change": true, "blob": true, "blob.loose": true, "spent": true, "sender": true}
+	other := map[string]bool{"meta": true, "record": true, "sum": true, "view": true, "change": true, "blob": true, "blob.loose": true, "spent": true, "sender": true, "member": true}
 	for b := range tables.All.Buckets().All() {
 		_, there := kvtest.StoredJSON[b.Name]
 		index := strings.Contains(b.Name, ".")
@@ -112,6 +114,9 @@ func TestStoredRecords(t *testing.T) {
 			if g, ok := body.(*record.Game); ok {
 				g.Status, g.Rating = "playing", 9
 			}
+			if c, ok := body.(*record.Collection); ok {
+				c.Sort = record.ByTitle
+			}
 			r.SetBody(body)
 			row := r.AppendRow(nil)
 			pinned, err := hex.DecodeString(string(bytes.Join(bytes.Fields(golden(t, name+".hex", lines(row))), nil)))
@@ -144,6 +149,23 @@ func TestStoredTrash(t *testing.T) {
 	back, err := record.ParseTrashed(want.Key(), pinned)
 	is.NoErr(err)
 	is.Equal(*back, want)
+}
+
+// TestStoredMembers holds the row of an item in a collection.
+func TestStoredMembers(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m := filled(t, reflect.TypeFor[catalog.PickedItem]()).Interface().(catalog.PickedItem)
+	m.Kind = record.Notes
+	row, err := catalog.MemberRows.Encode(&m)
+	is.NoErr(err)
+	key := catalog.MemberRows.Key(&m)
+	entry := []byte(nil)
+	catalog.MemberRows.Indexes[0].Keys(&m, func(e []byte) { entry = e })
+	is.Equal(string(lines(slices.Concat(key, row, entry))), string(golden(t, "member.hex", lines(slices.Concat(key, row, entry)))))
+	back, err := catalog.MemberRows.Decode(key, row)
+	is.NoErr(err)
+	is.Equal(*back, m)
 }
 
 // golden returns the file in testdata/stored. An existing file is never written again:

@@ -1,0 +1,474 @@
+package catalog
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/google/uuid"
+
+	"kist/kv"
+	"kist/kv/people"
+	"kist/kv/record"
+	"kist/kv/table"
+)
+
+// PickedItem says that an item was put into a collection, and where.
+type PickedItem struct {
+	Owner, Item, Collection record.ID
+	Kind                    *record.Kind // of the item
+	Rank                    uint64       // the place in the collection
+}
+
+// Ranks leave room for items that are put between two others.
+const (
+	firstRank = 1 << 62
+	rankGap   = 1 << 32
+)
+
+// memberBytes is how many bytes of text a member counts for in the quota: its row and its
+// entry in the order.
+const memberBytes = 128
+
+// MemberRows is the table of the items in collections that were picked. Its rows stay
+// while the item or the collection is elsewhere, and go when either is removed for good.
+var MemberRows = &table.Table[PickedItem]{
+	Rows: memberBucket,
+	Key:  func(m *PickedItem) []byte { return slices.Concat(m.Owner[:], m.Item[:], m.Collection[:]) },
+	Encode: func(m *PickedItem) ([]byte, error) {
+		return append(binary.BigEndian.AppendUint64(nil, m.Rank), m.Kind.Code), nil
+	},
+	Decode: func(key, row []byte) (*PickedItem, error) {
+		if len(key) != 48 || len(row) != 9 || record.KindOf(row[8]) == nil {
+			return nil, errors.New("the row of an item of a collection is damaged")
+		}
+		return &PickedItem{record.ID(key[:16]), record.ID(key[16:32]), record.ID(key[32:]), record.KindOf(row[8]), binary.BigEndian.Uint64(row)}, nil
+	},
+	Indexes: []table.Index[PickedItem]{{Bucket: memberOrder, Keys: func(m *PickedItem, file func([]byte)) {
+		file(append(binary.BigEndian.AppendUint64(slices.Concat(m.Owner[:], m.Collection[:]), m.Rank), m.Item[:]...))
+	}}},
+	Bytes: func(m *PickedItem, _ int) (table.Bucket, []byte, int) { return kv.TextSum(m.Owner, memberBytes) },
+}
+
+// MemberTable keeps the items in collections.
+var MemberTable = kv.Table{
+	Watched: []table.Bucket{kv.RecordBucket, memberBucket},
+	Changed: membersCache.Renew,
+	Buckets: []table.Bucket{memberBucket, memberOrder},
+	Paid:    []table.Bucket{memberBucket, memberOrder},
+	Check: kv.CheckRows(MemberRows, func(a *kv.Audit, m *PickedItem) {
+		a.Refers(people.UserBucket, m.Owner[:], "collected item", m.Item)
+	}),
+	Refill: kv.RefillRows(MemberRows, kv.Mending[PickedItem]{
+		Mend: func(r *kv.Refill, m *PickedItem) error { return people.StandIn(r, m.Owner) },
+	}),
+	Drop: kv.DropRows(MemberRows),
+	Text: func(tx *kv.Tx, add func(record.ID, int64)) {
+		for k := range tx.Walk(memberBucket, nil, nil, false) {
+			add(record.ID(k[:16]), memberBytes)
+		}
+	},
+}
+
+// place is where a row of the order says that an item is.
+type memberPlace struct {
+	rank uint64
+	item record.ID
+}
+
+// order yields the places in a collection, from after on.
+func order(tx *kv.Tx, r *record.Record, after []byte, down bool) func(func(memberPlace) bool) {
+	return func(yield func(memberPlace) bool) {
+		for k := range tx.Walk(memberOrder, kv.OwnedKey(r.Owner, r.ID[:]...), after, down) {
+			if !yield(memberPlace{binary.BigEndian.Uint64(k[32:]), record.ID(k[40:])}) {
+				return
+			}
+		}
+	}
+}
+
+// memberOf reads the row of an item in a collection; nil if it was not picked.
+func memberOf(tx *kv.Tx, r *record.Record, item record.ID) (*PickedItem, error) {
+	m, err := MemberRows.Get(tx.Tx, slices.Concat(r.Owner[:], item[:], r.ID[:]))
+	if errors.Is(err, table.ErrMissing) {
+		return nil, nil //nolint:nilnil // it is documented
+	}
+	return m, err
+}
+
+// dropMembers deletes the rows of a record that is removed for good: those of its items,
+// or those of the collections that it is in.
+func dropMembers(tx *kv.Tx, r *record.Record) error {
+	var keys [][]byte
+	if r.Kind == record.Collections {
+		for at := range order(tx, r, nil, false) {
+			keys = append(keys, slices.Concat(r.Owner[:], at.item[:], r.ID[:]))
+		}
+	} else {
+		for k := range tx.Walk(memberBucket, kv.OwnedKey(r.Owner, r.ID[:]...), nil, false) {
+			keys = append(keys, bytes.Clone(k))
+		}
+	}
+	for _, k := range keys {
+		if _, err := MemberRows.Delete(tx.Tx, k); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ofAnyKind finds an item of the owner's by its id, and tries the kind of an earlier one
+// first. A collection cannot be an item.
+func ofAnyKind(tx *kv.Tx, owner, id record.ID, first *record.Kind) *record.Kind {
+	for i := range record.Kinds {
+		if k := record.Kinds[(int(first.Code)-1+i)%len(record.Kinds)]; k != record.Collections && tx.Get(kv.RecordBucket, record.RowKey(owner, k, id)) != nil {
+			return k
+		}
+	}
+	return nil
+}
+
+// pick adds items to the end of a collection, except those that it has already.
+func pick(tx *kv.Tx, r *record.Record, ids []string, name string) error {
+	rank, n := uint64(firstRank), 0
+	for at := range order(tx, r, nil, true) {
+		if rank = max(rank, at.rank+rankGap); n == record.MaxPicked {
+			break
+		}
+		n++
+	}
+	k := record.Files
+	for _, text := range ids {
+		id := uuid.MustParse(text)
+		if had, err := memberOf(tx, r, id); had != nil || err != nil {
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		if k = ofAnyKind(tx, r.Owner, id, k); k == nil {
+			return record.Bad(map[string]string{name: "names an item that you do not have: " + text})
+		}
+		if n++; n > record.MaxPicked {
+			return kv.TooMany("items in a collection", "items", record.MaxPicked)
+		}
+		if err := MemberRows.Put(tx.Tx, &PickedItem{r.Owner, id, r.ID, k, rank}); err != nil {
+			return err
+		}
+		rank += rankGap
+	}
+	return nil
+}
+
+// setSource makes the choice in a form that of the collection. Naming items replaces
+// those that it had.
+func setSource(tx *kv.Tx, r *record.Record, f *record.Form) error {
+	b, ok := f.Body.(*record.Collection)
+	if !ok || !f.Sourced {
+		return nil
+	}
+	b.Folder, b.Tag = f.Source.Folder, uuid.Nil
+	if b.Folder != uuid.Nil && tx.Get(folderBucket, kv.OwnedKey(r.Owner, b.Folder[:]...)) == nil {
+		return record.Bad(map[string]string{"source": "names a folder that you do not have"})
+	}
+	if f.Source.Tag != "" {
+		t, err := TagNamed(tx, r.Owner, f.Source.Tag)
+		if kv.Missing(err) {
+			return record.Bad(map[string]string{"source": "names a tag that you do not have"})
+		}
+		if err != nil {
+			return err
+		}
+		b.Tag = t.ID
+	}
+	r.SetBody(b)
+	if b.Live() || f.Source.Items != nil {
+		if err := dropMembers(tx, r); err != nil {
+			return err
+		}
+	}
+	return pick(tx, r, f.Source.Items, "source")
+}
+
+// Pick takes items out of a collection and adds others to its end. r must have been read
+// in the same transaction. It fails as Save does.
+func Pick(tx *kv.Tx, r *record.Record, add, remove []string) error {
+	for _, text := range remove {
+		m, err := memberOf(tx, r, uuid.MustParse(text))
+		if err == nil && m != nil {
+			_, err = MemberRows.Delete(tx.Tx, MemberRows.Key(m))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if len(add) > 0 && tx.DiskFull() {
+		return kv.ErrFull
+	}
+	if err := pick(tx, r, add, "add"); err != nil {
+		return err
+	}
+	if len(add) > 0 {
+		if err := people.Charge(tx, r.Owner, 0); err != nil {
+			return err
+		}
+	}
+	return touch(tx, r)
+}
+
+// Move puts an item of a collection before another one, or at the end if before is zero.
+func Move(tx *kv.Tx, r *record.Record, item, before record.ID) error {
+	m, err := memberOf(tx, r, item)
+	if err != nil {
+		return err
+	}
+	if m == nil {
+		return record.NotFound("item")
+	}
+	to := uint64(0)
+	if before == uuid.Nil {
+		for at := range order(tx, r, nil, true) {
+			to = at.rank + rankGap
+			break
+		}
+	} else {
+		next, err := memberOf(tx, r, before)
+		if err != nil {
+			return err
+		}
+		if next == nil {
+			return record.Bad(map[string]string{"before": "names an item that is not in the collection"})
+		}
+		if before == item {
+			return nil
+		}
+		if to = between(tx, r, next); to == 0 { // no room: space out all of them
+			if err := spaceOut(tx, r); err != nil {
+				return err
+			}
+			if next, err = memberOf(tx, r, before); err != nil {
+				return err
+			}
+			to = between(tx, r, next)
+		}
+	}
+	m.Rank = to
+	if err := MemberRows.Put(tx.Tx, m); err != nil {
+		return err
+	}
+	return touch(tx, r)
+}
+
+// between is a rank before that of next and after the one before it; 0 if there is none.
+func between(tx *kv.Tx, r *record.Record, next *PickedItem) uint64 {
+	previous := next.Rank - min(next.Rank, 2*rankGap)
+	after := append(binary.BigEndian.AppendUint64(nil, next.Rank), next.Item[:]...)
+	for at := range order(tx, r, after, true) {
+		previous = at.rank
+		break
+	}
+	if middle := previous + (next.Rank-previous)/2; middle > previous && middle < next.Rank {
+		return middle
+	}
+	return 0
+}
+
+// spaceOut gives the items of a collection ranks with gaps between them.
+func spaceOut(tx *kv.Tx, r *record.Record) error {
+	for i, at := range slices.Collect(order(tx, r, nil, false)) {
+		m, err := memberOf(tx, r, at.item)
+		if err != nil {
+			return err
+		}
+		m.Rank = firstRank + uint64(i)*rankGap
+		if err := MemberRows.Put(tx.Tx, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// touch records a change of a collection's items as one of the collection.
+func touch(tx *kv.Tx, r *record.Record) error {
+	if err := tx.MayWrite(r.Owner); err != nil {
+		return err
+	}
+	r.Updated = tx.Now
+	if err := save(tx, r); err != nil {
+		return err
+	}
+	return emit(tx, r.Kind.Edited(), r)
+}
+
+// A Member is an item of a collection.
+type Member struct {
+	ID      record.ID
+	Kind    *record.Kind
+	Class   record.Class
+	Size    int64
+	LeftOut record.Exclusion // why visitors do not see it; "" if they do
+}
+
+// Members are the items of a collection that exist, in its order, and what visitors see
+// of them. Nobody may change them.
+type Members struct {
+	All          []Member
+	Items, Bytes int64
+}
+
+// keptMembers caches the items of collections until a record changes.
+type keptMembers struct {
+	by sync.Map // id: *Members
+	n  atomic.Int64
+}
+
+// maxKeptMembers bounds the cached items of all collections, at about 50 bytes each.
+const maxKeptMembers = 20_000
+
+var membersCache kv.Cache[keptMembers]
+
+// MembersOf reads the items of a collection. It costs some microseconds for each, unless
+// no record has changed since.
+func MembersOf(tx *kv.Tx, r *record.Record) (*Members, error) {
+	kept := membersCache.In(tx)
+	if kept != nil {
+		if v, ok := kept.by.Load(r.ID); ok {
+			return v.(*Members), nil //nolint:errcheck // every value has this type
+		}
+	}
+	body, err := r.Decode()
+	if err != nil {
+		return nil, err
+	}
+	b := body.(*record.Collection) // the kind says so
+	all := &Members{}
+	titles := map[record.ID]string{}
+	add := func(k *record.Kind, id record.ID) error {
+		key := record.RowKey(r.Owner, k, id)
+		row := tx.Get(kv.RecordBucket, key)
+		if row == nil {
+			return nil
+		}
+		item, err := record.BorrowRow(key, row)
+		if err != nil {
+			return err
+		}
+		in, why := b.Through(r, item, true)
+		if !in {
+			return nil
+		}
+		m := Member{ID: id, Kind: k, LeftOut: why}
+		if item.Bytes != nil {
+			m.Size, m.Class = item.Bytes.Size, item.Bytes.Class
+		}
+		if why == "" {
+			all.Items, all.Bytes = all.Items+1, all.Bytes+m.Size
+		}
+		if b.Order() == record.ByTitle {
+			titles[id] = strings.Clone(item.Order)
+		}
+		all.All = append(all.All, m)
+		return nil
+	}
+	if b.Live() {
+		l := facet{inFolder, b.Folder}
+		if b.Tag != uuid.Nil {
+			l = facet{hasTag, b.Tag}
+		}
+		for _, k := range record.Kinds {
+			prefix := l.key(r.Owner, k)
+			for e := range tx.Walk(recordFacet, prefix, nil, true) {
+				if len(all.All) == record.MaxLive {
+					break
+				}
+				if err := add(k, record.ID(e[len(prefix):])); err != nil {
+					return nil, err
+				}
+			}
+		}
+	} else {
+		for at := range order(tx, r, nil, false) {
+			m, err := memberOf(tx, r, at.item)
+			if err == nil {
+				err = add(m.Kind, at.item)
+			}
+			if err != nil {
+				return nil, err
+			}
+		}
+	}
+	age := func(x, y Member) int { return bytes.Compare(x.ID[:], y.ID[:]) }
+	switch b.Order() {
+	case record.NewestFirst:
+		slices.SortFunc(all.All, func(x, y Member) int { return age(y, x) })
+	case record.OldestFirst:
+		slices.SortFunc(all.All, age)
+	case record.ByTitle:
+		slices.SortFunc(all.All, func(x, y Member) int { return cmp.Or(strings.Compare(titles[x.ID], titles[y.ID]), age(x, y)) })
+	}
+	if size := int64(len(all.All)) + 1; kept != nil && size <= maxKeptMembers/2 {
+		if kept.n.Add(size) > maxKeptMembers {
+			membersCache.Replace(tx.Store(), kept)
+		} else {
+			kept.by.Store(r.ID, all)
+		}
+	}
+	return all, nil
+}
+
+// Visible are the items that visitors see.
+func (m *Members) Visible() []Member {
+	return slices.DeleteFunc(slices.Clone(m.All), func(x Member) bool { return x.LeftOut != "" })
+}
+
+// Through reads an item as visitors of the collection get it. The error is ErrMissing for
+// what is not in the collection, is left out, or does not exist.
+func Through(tx *kv.Tx, c *record.Record, id record.ID) (*record.Record, error) {
+	body, err := c.Decode()
+	if err != nil {
+		return nil, err
+	}
+	k := ofAnyKind(tx, c.Owner, id, record.Files)
+	if k == nil {
+		return nil, record.ErrMissing
+	}
+	item, err := RecordRows.Get(tx.Tx, record.RowKey(c.Owner, k, id))
+	if err != nil {
+		return nil, err
+	}
+	m, err := memberOf(tx, c, id)
+	if err != nil {
+		return nil, err
+	}
+	if in, why := body.(*record.Collection).Through(c, item, m != nil); !in || why != "" {
+		return nil, record.ErrMissing
+	}
+	return item, nil
+}
+
+// collected fills in what the store knows about a collection.
+func collected(tx *kv.Tx, r *record.Record, v *record.Shown) error {
+	body, err := r.Decode()
+	if err != nil {
+		return err
+	}
+	all, err := MembersOf(tx, r)
+	if err != nil {
+		return err
+	}
+	v.Collected = record.Collected{Collection: *body.(*record.Collection), Items: all.Items, Bytes: all.Bytes, LeftOut: int64(len(all.All)) - all.Items}
+	if v.Collected.Tag == uuid.Nil {
+		return nil
+	}
+	t, err := tag(tx, r.Owner, v.Collected.Tag)
+	if kv.Missing(err) {
+		return nil
+	}
+	v.Collected.TagName = t.Name
+	return err
+}

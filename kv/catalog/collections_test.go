@@ -1,0 +1,234 @@
+package catalog_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/matryer/is"
+
+	"kist/kv"
+	"kist/kv/catalog"
+	"kist/kv/kvtest"
+	"kist/kv/record"
+)
+
+// members returns the ids of a collection's items, in its order.
+func members(t *testing.T, s *kv.Store, r *record.Record) (ids []string) {
+	t.Helper()
+	kvtest.View(t, s, func(tx *kv.Tx) error {
+		now, err := catalog.Owned(tx, r.Owner, r.Kind, r.ID)
+		if err != nil {
+			return err
+		}
+		all, err := catalog.MembersOf(tx, now)
+		if err != nil {
+			return err
+		}
+		for _, m := range all.All {
+			ids = append(ids, m.ID.String())
+		}
+		return nil
+	})
+	return ids
+}
+
+// change runs fn on a collection as it is now.
+func change(s *kv.Store, r *record.Record, fn func(tx *kv.Tx, r *record.Record) error) error {
+	return s.Update(func(tx *kv.Tx) error {
+		now, err := catalog.Owned(tx, r.Owner, r.Kind, r.ID)
+		if err != nil {
+			return err
+		}
+		return fn(tx, now)
+	})
+}
+
+// Adding, removing and moving items agree with a list, whatever the history.
+func TestPickedModel(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := kvtest.Open(t)
+	owner := kvtest.User(t, s, "ann").ID
+	var notes []string
+	for i := range 12 {
+		notes = append(notes, kvtest.Add(t, s, owner, record.Notes, fmt.Sprintf(`{"content":"%d"}`, i)).ID.String())
+	}
+	r := kvtest.Add(t, s, owner, record.Collections, `{"title":"c","source":{"items":["`+notes[3]+`","`+notes[1]+`","`+notes[3]+`"]}}`)
+	want := []string{notes[3], notes[1]}
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for range 400 {
+		id, before := notes[rnd.IntN(len(notes))], notes[rnd.IntN(len(notes))]
+		had := slices.Contains(want, id)
+		without := slices.DeleteFunc(slices.Clone(want), func(x string) bool { return x == id })
+		switch n := rnd.IntN(8); {
+		case n == 0:
+			is.NoErr(change(s, r, func(tx *kv.Tx, r *record.Record) error { return catalog.Pick(tx, r, nil, []string{id}) }))
+			want = without
+		case n < 4:
+			is.NoErr(change(s, r, func(tx *kv.Tx, r *record.Record) error { return catalog.Pick(tx, r, []string{id}, nil) }))
+			if !had {
+				want = append(want, id)
+			}
+		case n == 4:
+			err := change(s, r, func(tx *kv.Tx, r *record.Record) error { return catalog.Move(tx, r, uuid.MustParse(id), uuid.Nil) })
+			if is.Equal(err == nil, had); had {
+				want = append(without, id)
+			}
+		default: // often to the same place, so that the room between ranks runs out
+			before = notes[n%2]
+			err := change(s, r, func(tx *kv.Tx, r *record.Record) error {
+				return catalog.Move(tx, r, uuid.MustParse(id), uuid.MustParse(before))
+			})
+			if is.Equal(err == nil, had && slices.Contains(want, before)); err == nil && id != before {
+				want = slices.Insert(without, slices.Index(without, before), id)
+			}
+		}
+		is.Equal(members(t, s, r), want)
+	}
+	kvtest.View(t, s, kvtest.Audit)
+}
+
+// An item may be away for a while. Only its removal for good takes it out.
+func TestMissingMembers(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := kvtest.Open(t)
+	owner := kvtest.User(t, s, "ann").ID
+	a := kvtest.Add(t, s, owner, record.Notes, `{"content":"a"}`)
+	b := kvtest.Add(t, s, owner, record.Notes, `{"content":"b"}`)
+	r := kvtest.Add(t, s, owner, record.Collections, `{"title":"c","source":{"items":["`+a.ID.String()+`","`+b.ID.String()+`"]}}`)
+	kvtest.Update(t, s, func(tx *kv.Tx) error {
+		_, err := catalog.RecordRows.Delete(tx.Tx, a.Key())
+		return err
+	})
+	is.Equal(members(t, s, r), []string{b.ID.String()})
+	kvtest.Update(t, s, func(tx *kv.Tx) error { return catalog.RecordRows.Put(tx.Tx, a) })
+	is.Equal(members(t, s, r), []string{a.ID.String(), b.ID.String()})
+	text := kvtest.TextNow(t, s, owner)
+	kvtest.Update(t, s, func(tx *kv.Tx) error { return catalog.Remove(tx, a) })
+	is.Equal(members(t, s, r), []string{b.ID.String()})
+	is.True(kvtest.TextNow(t, s, owner) < text-100) // its place counted too
+	kvtest.Update(t, s, func(tx *kv.Tx) error { return catalog.Remove(tx, r) })
+	kvtest.View(t, s, func(tx *kv.Tx) error {
+		is.Equal(tx.Count(kvtest.Bucket("member")), 0)
+		_, err := catalog.Owned(tx, owner, record.Notes, b.ID) // the items stay
+		is.NoErr(err)
+		return kvtest.Audit(tx)
+	})
+}
+
+// A collection over a folder or a tag has what is there now, in its order.
+func TestLiveMembers(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := kvtest.Open(t)
+	owner := kvtest.User(t, s, "ann").ID
+	names := func(r *record.Record) string {
+		var all []string
+		kvtest.View(t, s, func(tx *kv.Tx) error {
+			now, err := catalog.Owned(tx, owner, r.Kind, r.ID)
+			is.NoErr(err)
+			m, err := catalog.MembersOf(tx, now)
+			is.NoErr(err)
+			for _, x := range m.All {
+				item, err := catalog.Owned(tx, owner, x.Kind, x.ID)
+				is.NoErr(err)
+				b, err := item.Decode()
+				is.NoErr(err)
+				all = append(all, b.Title()+string(x.LeftOut))
+			}
+			return nil
+		})
+		return strings.Join(all, " ")
+	}
+	add := func(name, more string) (r *record.Record) {
+		kvtest.Update(t, s, func(tx *kv.Tx) (err error) {
+			f := kvtest.Form(t, record.Files, `{"tags":["trip"]`+more+`}`)
+			f.FolderName = "sea"
+			f.Body.(*record.File).OriginalName = name
+			r, err = catalog.Add(tx, owner, record.Files, f, &record.Content{Ref: [32]byte{name[0]}, Size: 5}, "")
+			return err
+		})
+		return r
+	}
+	first := add("b", "")
+	folder := kvtest.Add(t, s, owner, record.Collections, `{"title":"f","source":{"folderId":"`+first.Folder.String()+`"}}`)
+	tag := kvtest.Add(t, s, owner, record.Collections, `{"title":"t","tags":["trip"],"sort":"title","source":{"tag":"TRIP"}}`)
+	add("c", "")
+	add("a", `,"maxViews":3`)
+	kvtest.Add(t, s, owner, record.Notes, `{"title":"d","content":"","tags":["trip"],"expiresAt":"2999-01-01T00:00:00Z"}`)
+	is.Equal(names(folder), "alimit c b")
+	is.Equal(names(tag), "alimit b c dend")
+	kvtest.Edit(t, s, folder, `{"sort":"oldest"}`)
+	is.Equal(names(folder), "b c alimit")
+
+	var v record.Shown
+	kvtest.View(t, s, func(tx *kv.Tx) error {
+		now, err := catalog.Owned(tx, owner, record.Collections, tag.ID)
+		is.NoErr(err)
+		return catalog.Show(tx, now, &v)
+	})
+	is.Equal([3]int64{v.Collected.Items, v.Collected.Bytes, v.Collected.LeftOut}, [3]int64{2, 10, 2})
+	is.Equal(v.Collected.TagName, "trip")
+
+	// Another folder or tag takes the place of one that is removed; otherwise nothing does.
+	var other *record.Tag
+	kvtest.Update(t, s, func(tx *kv.Tx) (err error) { other, err = catalog.AddTag(tx, owner, "sea", ""); return err })
+	is.NoErr(catalog.RemoveTag(s, owner, v.Collected.Tag, other.ID))
+	is.Equal(names(tag), "alimit b c dend")
+	is.NoErr(catalog.RemoveTag(s, owner, other.ID, uuid.Nil))
+	is.Equal(names(tag), "")
+	is.NoErr(catalog.RemoveFolder(s, owner, first.Folder))
+	is.Equal(names(folder), "")
+	kvtest.View(t, s, kvtest.Audit)
+}
+
+func TestSourceRefused(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := kvtest.Open(t)
+	ann, bob := kvtest.User(t, s, "ann").ID, kvtest.User(t, s, "bob").ID
+	note := kvtest.Add(t, s, bob, record.Notes, `{"content":"x"}`).ID.String()
+	own := kvtest.Add(t, s, ann, record.Collections, `{"title":"c"}`).ID.String()
+	for _, source := range []string{`{"items":["` + note + `"]}`, `{"items":["` + own + `"]}`, `{"tag":"none"}`, `{"folderId":"` + note + `"}`} {
+		is.Equal(kvtest.Code(s.Update(func(tx *kv.Tx) error {
+			_, err := catalog.Add(tx, ann, record.Collections, kvtest.Form(t, record.Collections, `{"title":"c","source":`+source+`}`), nil, "")
+			return err
+		})), "invalid_fields")
+	}
+	kvtest.View(t, s, func(tx *kv.Tx) error {
+		is.Equal(tx.Count(kvtest.Bucket("member")), 0)
+		return kvtest.Audit(tx)
+	})
+}
+
+// A collection may be full, and its place in the transaction stays small: see DESIGN.md.
+func TestFullCollection(t *testing.T) {
+	is := is.New(t)
+	s := kvtest.Open(t)
+	owner := kvtest.User(t, s, "ann").ID
+	var ids []string
+	kvtest.Update(t, s, func(tx *kv.Tx) error {
+		for i := range record.MaxPicked + 1 {
+			r, err := catalog.Add(tx, owner, record.Notes, kvtest.Form(t, record.Notes, fmt.Sprintf(`{"content":"%d"}`, i)), nil, "")
+			if err != nil {
+				return err
+			}
+			ids = append(ids, r.ID.String())
+		}
+		return nil
+	})
+	r := kvtest.Add(t, s, owner, record.Collections, `{"title":"c","source":{"items":["`+strings.Join(ids[:record.MaxPicked], `","`)+`"]}}`)
+	is.Equal(len(members(t, s, r)), record.MaxPicked)
+	add := func(id string) error {
+		return change(s, r, func(tx *kv.Tx, r *record.Record) error { return catalog.Pick(tx, r, []string{id}, nil) })
+	}
+	is.NoErr(add(ids[0])) // it is in it
+	is.True(add(ids[record.MaxPicked]) != nil)
+	kvtest.Update(t, s, func(tx *kv.Tx) error { return catalog.Remove(tx, r) })
+	kvtest.View(t, s, func(tx *kv.Tx) error { is.Equal(tx.Count(kvtest.Bucket("member")), 0); return nil })
+}
