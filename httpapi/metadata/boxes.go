@@ -1,0 +1,543 @@
+package metadata
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"slices"
+)
+
+// ISO base media files (ISO/IEC 14496-12), QuickTime files and HEIF (ISO/IEC 23008-12) are boxes in boxes. Tables
+// refer to bytes by their place in the file, so nothing may move: a box that says too much becomes free space.
+
+// Bounds of what is read.
+const (
+	maxBoxes  = 250_000 // and extents of items: an hour of a film in fragments has 15,000
+	maxDepth  = 6
+	maxTables = 16 << 20 // bytes of the tables of one track or of all items
+)
+
+// A box is a part of a file: its header and what is in it.
+type box struct {
+	kind           string
+	at, inner, end int64
+}
+
+// A film collects what is overwritten. Its edits may overlap only if they are zeros.
+type film struct {
+	*source
+	*Plan
+	edits []piece // from is the place in the original; literal nil is zeros
+	boxes int
+
+	picture   bool // HEIC or AVIF
+	fragments bool // samples are also outside of the tables of tracks
+	hidden    bool // a track was blanked
+}
+
+func (p *Plan) boxes(s *source) error {
+	f := &film{source: s, Plan: p}
+	if err := f.each(0, s.size, f.top); err != nil {
+		return err
+	}
+	if f.fragments && f.hidden {
+		return unreadable("a track of metadata is in fragments")
+	}
+	slices.SortStableFunc(f.edits, func(a, b piece) int { return cmp.Compare(a.from, b.from) })
+	at := int64(0)
+	for _, e := range f.edits {
+		end := e.from + e.length
+		if e.from < 0 || end > s.size {
+			return unreadable("it refers to what it does not have")
+		}
+		if end <= at {
+			continue
+		}
+		if e.from < at {
+			if e.literal != nil {
+				return unreadable("its parts overlap")
+			}
+			e.from = at
+		}
+		if err := p.keep(at, e.from); err != nil {
+			return err
+		}
+		if err := p.add(piece{from: -1, literal: e.literal, length: end - e.from}); err != nil {
+			return err
+		}
+		at = end
+	}
+	return p.keep(at, s.size)
+}
+
+// each calls fn for each box between two places.
+func (f *film) each(from, to int64, fn func(box) error) error {
+	for at := from; at < to; {
+		if f.boxes++; f.boxes > maxBoxes {
+			return unreadable("it has too many boxes")
+		}
+		if to-at < 8 {
+			if from > 0 { // QuickTime ends some lists with four zeros
+				return nil
+			}
+			return unreadable("it ends in a box")
+		}
+		h, err := f.some(at, min(16, to-at))
+		if err != nil {
+			return err
+		}
+		b := box{kind: string(h[4:8]), at: at, inner: at + 8}
+		switch size := int64(binary.BigEndian.Uint32(h)); {
+		case size == 0:
+			b.end = to
+		case size == 1 && len(h) == 16:
+			b.inner, b.end = at+16, at+int64(binary.BigEndian.Uint64(h[8:])&(1<<62-1))
+		default:
+			b.end = at + size
+		}
+		if b.end < b.inner || b.end > to {
+			if from == 0 && b.kind == "mdat" && at > 0 { // cut off in the middle of the film, which players show
+				b.end = to
+			} else {
+				return unreadable("the box at %d is too long", at)
+			}
+		}
+		if err := fn(b); err != nil {
+			return err
+		}
+		at = b.end
+	}
+	return nil
+}
+
+// blank turns a box into free space.
+func (f *film) blank(b box) {
+	header := binary.BigEndian.AppendUint32(nil, uint32(min(b.end-b.at, 1<<32-1)))
+	if header = append(header, "free"...); b.inner-b.at == 16 {
+		header = binary.BigEndian.AppendUint64(append([]byte{0, 0, 0, 1}, "free"...), uint64(b.end-b.at))
+	} else if b.end-b.at >= 1<<32 {
+		header = append([]byte{0, 0, 0, 0}, "free"...) // to the end of the file, as before
+	}
+	f.edits = append(f.edits, piece{from: b.at, literal: header, length: int64(len(header))})
+	f.zero(b.inner, b.end)
+}
+
+func (f *film) zero(from, to int64) {
+	if to > from {
+		f.edits = append(f.edits, piece{from: from, length: to - from})
+	}
+}
+
+// says notes what a box says.
+func (f *film) says(b box) error {
+	text, err := f.some(b.inner, min(b.end-b.inner, 1<<20))
+	if err != nil {
+		return err
+	}
+	f.found(textual(text)...)
+	return nil
+}
+
+// topBoxes and filmBoxes are what a file and a film need. Makers of cameras add boxes of their own.
+var (
+	topBoxes  = map[string]bool{"ftyp": true, "styp": true, "mdat": true, "imda": true, "mfra": true, "sidx": true, "ssix": true, "pdin": true, "prft": true}
+	filmBoxes = map[string]bool{"mvhd": true, "mvex": true, "iods": true, "pssh": true, "ainf": true, "mfhd": true}
+)
+
+func (f *film) top(b box) error {
+	switch b.kind {
+	case "ftyp":
+		brand, err := f.some(b.inner, min(b.end-b.inner, 4))
+		f.picture = slices.Contains([]string{"heic", "heix", "heim", "heis", "hevc", "hevx", "mif1", "msf1", "avif", "avis"}, string(brand))
+		return err
+	case "moof":
+		f.fragments = true
+		fallthrough
+	case "moov":
+		return f.each(b.inner, b.end, f.movie)
+	case "meta":
+		return f.items(b)
+	}
+	return f.common(b, topBoxes)
+}
+
+// common blanks a box that is metadata wherever it is, and one that is not needed; needed nil keeps all others.
+func (f *film) common(b box, needed map[string]bool) error {
+	switch b.kind {
+	case "udta", "uuid", "meta", "XMP_", "gps ":
+		f.blank(b)
+		return f.says(b)
+	case "free", "skip", "wide":
+		return f.unused(b)
+	}
+	if needed != nil && !needed[b.kind] {
+		f.found(Other)
+		f.blank(b)
+	}
+	return nil
+}
+
+// unused clears free space, which may have what was there before.
+func (f *film) unused(b box) error {
+	head, err := f.some(b.inner, min(b.end-b.inner, maxExif))
+	if err != nil {
+		return err
+	}
+	if !empty(head) || b.end-b.inner > maxExif {
+		f.found(Other)
+		f.zero(b.inner, b.end)
+	}
+	return nil
+}
+
+func empty(b []byte) bool { return len(bytes.TrimLeft(b, "\x00")) == 0 }
+
+func (f *film) movie(b box) error {
+	switch b.kind {
+	case "mvhd":
+		return f.times(b)
+	case "trak", "traf":
+		return f.track(b)
+	case "cmov":
+		return unreadable("it is compressed")
+	}
+	return f.common(b, filmBoxes)
+}
+
+// times blanks when something was made, in the header of a film, a track or its media.
+func (f *film) times(b box) error {
+	v, err := f.bytes(b.inner, 1)
+	if err != nil {
+		return err
+	}
+	end := b.inner + 4 + 8
+	if v[0] == 1 {
+		end += 8
+	}
+	if end > b.end {
+		return unreadable("the box at %d is too short", b.at)
+	}
+	when, err := f.bytes(b.inner+4, end-b.inner-4)
+	if err == nil && !empty(when) {
+		f.found(Time)
+		f.zero(b.inner+4, end)
+	}
+	return err
+}
+
+// tables are where the samples of a track are.
+type tables struct {
+	handler             string
+	sizes, runs, places box
+}
+
+// track blanks what a track says. A track that is metadata, such as the places of a drone's flight, goes with its
+// samples.
+func (f *film) track(b box) error {
+	var t tables
+	start := len(f.edits)
+	if err := f.inTrack(b, &t, 0); err != nil {
+		return err
+	}
+	if t.handler != "meta" && t.handler != "camm" && t.handler != "gps " {
+		return nil
+	}
+	f.found(Other)
+	f.hidden, f.edits = true, f.edits[:start] // the whole box follows
+	if err := f.samples(t); err != nil {
+		return err
+	}
+	f.blank(b)
+	return nil
+}
+
+func (f *film) inTrack(b box, t *tables, depth int) error {
+	return f.each(b.inner, b.end, func(b box) error {
+		switch b.kind {
+		case "mdia", "minf", "stbl":
+			if depth < maxDepth {
+				return f.inTrack(b, t, depth+1)
+			}
+		case "tkhd", "mdhd":
+			return f.times(b)
+		case "hdlr":
+			h, err := f.bytes(b.inner, 12)
+			if err != nil {
+				return err
+			}
+			if t.handler == "" || depth == 1 { // that of the media, not that of its storage
+				t.handler = string(h[8:])
+			}
+		case "stsz":
+			t.sizes = b
+		case "stsc":
+			t.runs = b
+		case "stco", "co64":
+			t.places = b
+		}
+		return f.common(b, nil)
+	})
+}
+
+// table reads the numbers of a table behind its header, each of so many bytes.
+func (f *film) table(b box, skip, width int64) ([]byte, error) {
+	if b.kind == "" || b.end-b.inner > maxTables || b.end-b.inner < skip {
+		return nil, unreadable("it has a wrong table")
+	}
+	all, err := f.bytes(b.inner, b.end-b.inner)
+	if err != nil {
+		return nil, err
+	}
+	n := int64(binary.BigEndian.Uint32(all[skip-4:]))
+	if n > (int64(len(all))-skip)/width {
+		return nil, unreadable("the table at %d is too short", b.at)
+	}
+	return all[skip : skip+n*width], nil
+}
+
+// samples blanks the samples of a track.
+func (f *film) samples(t tables) error {
+	head, err := f.bytes(t.sizes.inner, 12)
+	if t.sizes.kind == "" || err != nil {
+		return cmp.Or(err, unreadable("a track has no sizes"))
+	}
+	one, count := int64(binary.BigEndian.Uint32(head[4:])), int64(binary.BigEndian.Uint32(head[8:]))
+	var sizes []byte
+	if one == 0 {
+		if sizes, err = f.table(t.sizes, 12, 4); err != nil {
+			return err
+		}
+	}
+	runs, err := f.table(t.runs, 8, 12)
+	if err != nil {
+		return err
+	}
+	width := map[string]int64{"stco": 4, "co64": 8}[t.places.kind]
+	places, err := f.table(t.places, 8, max(width, 4))
+	if err != nil {
+		return err
+	}
+	run, each, sample := 0, int64(0), int64(0)
+	for chunk := int64(0); chunk < int64(len(places))/width; chunk++ {
+		for run < len(runs)/12 && int64(binary.BigEndian.Uint32(runs[12*run:])) <= chunk+1 {
+			each = int64(binary.BigEndian.Uint32(runs[12*run+4:]))
+			run++
+		}
+		at := int64(0)
+		if p := places[chunk*width:]; width == 4 {
+			at = int64(binary.BigEndian.Uint32(p))
+		} else {
+			at = int64(binary.BigEndian.Uint64(p) & (1<<62 - 1))
+		}
+		length := int64(0)
+		if one > 0 {
+			n := min(each, count-sample)
+			length, sample = n*one, sample+n
+		} else {
+			for range min(each, count-sample) {
+				length += int64(binary.BigEndian.Uint32(sizes[4*sample:]))
+				sample++
+			}
+		}
+		if at > f.source.size || length > f.source.size-at {
+			return unreadable("a track refers to what the file does not have")
+		}
+		f.zero(at, at+length)
+		if len(f.edits) > maxPieces {
+			return unreadable("it has more than %d parts", maxPieces)
+		}
+	}
+	return nil
+}
+
+// ---- Items of HEIC and AVIF ----
+
+// emptyExif is EXIF that says nothing, after the four bytes that say where it begins. The orientation of an item is a
+// property of the item, not part of EXIF.
+var emptyExif = append([]byte{0, 0, 0, 0}, "MM\x00*\x00\x00\x00\x08\x00\x00\x00\x00\x00\x00"...)
+
+// items blanks the items of a picture file that are metadata. In a film the same box is only metadata.
+func (f *film) items(b box) error {
+	inner := b.inner + 4 // version and flags; a QuickTime film has none, but also no picture
+	var info, places, data, handler box
+	start := len(f.edits)
+	if err := f.each(inner, b.end, func(in box) error {
+		switch in.kind {
+		case "iinf":
+			info = in
+		case "iloc":
+			places = in
+		case "idat":
+			data = in
+		case "hdlr":
+			handler = in
+		case "free", "skip":
+			return f.unused(in)
+		}
+		return nil
+	}); err != nil {
+		if f.picture || !errors.Is(err, ErrUnreadable) {
+			return err
+		}
+		handler = box{}
+	}
+	what := []byte(nil)
+	if handler.kind != "" {
+		h, err := f.bytes(handler.inner, 12)
+		if err != nil {
+			return err
+		}
+		what = h[8:]
+	}
+	if string(what) != "pict" && (what != nil || !f.picture) {
+		f.edits = f.edits[:start]
+		f.blank(b)
+		return f.says(b)
+	}
+	if info.kind == "" || places.kind == "" {
+		return nil
+	}
+	kinds, err := f.itemKinds(info)
+	if err != nil {
+		return err
+	}
+	return f.itemPlaces(places, data, kinds)
+}
+
+// itemKinds are the kinds of the items that are metadata, by the items' numbers.
+func (f *film) itemKinds(info box) (map[uint32]string, error) {
+	head, err := f.bytes(info.inner, 8)
+	if err != nil {
+		return nil, err
+	}
+	from := info.inner + 6
+	if head[0] > 0 {
+		from += 2
+	}
+	kinds := make(map[uint32]string)
+	return kinds, f.each(from, info.end, func(b box) error {
+		e, err := f.some(b.inner, min(b.end-b.inner, 64))
+		if err != nil {
+			return err
+		}
+		if b.kind != "infe" || len(e) < 12 || e[0] < 2 || e[0] > 2 && len(e) < 14 {
+			return nil
+		}
+		id, rest := uint32(binary.BigEndian.Uint16(e[4:])), e[8:]
+		if e[0] > 2 {
+			id, rest = binary.BigEndian.Uint32(e[4:]), e[10:]
+		}
+		if kind := string(rest[:4]); kind == "Exif" || kind == "mime" || kind == "uri " {
+			kinds[id] = kind
+		}
+		return nil
+	})
+}
+
+// itemPlaces blanks the bytes of the items in kinds.
+func (f *film) itemPlaces(places, data box, kinds map[uint32]string) error {
+	if places.end-places.inner > maxTables {
+		return unreadable("it has too many items")
+	}
+	all, err := f.bytes(places.inner, places.end-places.inner)
+	if err != nil {
+		return err
+	}
+	short := false
+	number := func(bytes byte) (v uint64) {
+		if int(bytes) > len(all) {
+			short, all = true, nil
+			return 0
+		}
+		for _, b := range all[:bytes] {
+			v = v<<8 | uint64(b)
+		}
+		all = all[bytes:]
+		return v
+	}
+	version := byte(number(1))
+	number(3)
+	widths, more := byte(number(1)), byte(number(1))
+	wide := func(two, four byte, from byte) byte {
+		if version < from {
+			return two
+		}
+		return four
+	}
+	for range number(wide(2, 4, 2)) {
+		if f.boxes++; short || f.boxes > maxBoxes {
+			return unreadable("it has a wrong list of items")
+		}
+		id := uint32(number(wide(2, 4, 2)))
+		how := uint64(0)
+		if version > 0 {
+			how = number(2) & 15
+		}
+		number(2) // the file that has it; others than this one are refused below
+		base := number(more >> 4)
+		for i := range number(2) {
+			if version > 0 {
+				number(more & 15)
+			}
+			at, length := base+number(widths>>4), number(widths&15)
+			if f.boxes++; short || f.boxes > maxBoxes {
+				return unreadable("it has a wrong list of items")
+			}
+			kind := kinds[id]
+			if kind == "" {
+				continue
+			}
+			end := uint64(f.source.size)
+			switch {
+			case how == 1 && data.kind != "":
+				at, end = at+uint64(data.inner), uint64(data.end)
+			case how != 0:
+				return unreadable("an item is made of others")
+			}
+			if length == 0 && at <= end {
+				length = end - at
+			}
+			if at > end || length > end-at {
+				return unreadable("an item refers to what the file does not have")
+			}
+			if err := f.blankItem(kind, int64(at), int64(at+length), i == 0); err != nil {
+				return err
+			}
+		}
+	}
+	if short {
+		return unreadable("it has a wrong list of items")
+	}
+	return nil
+}
+
+func (f *film) blankItem(kind string, from, to int64, first bool) error {
+	b, err := f.some(from, min(to-from, maxExif))
+	if err != nil {
+		return err
+	}
+	exif := kind == "Exif" && first
+	clean := exif && bytes.HasPrefix(b, emptyExif)
+	if clean {
+		from, b = from+int64(len(emptyExif)), b[len(emptyExif):]
+	}
+	if empty(b) && to-from <= maxExif {
+		return nil
+	}
+	f.found(Other)
+	if exif && len(b) > 4 {
+		if skip := uint64(binary.BigEndian.Uint32(b)) + 4; skip < uint64(len(b)) {
+			_, found := readExif(b[skip:])
+			f.found(found...)
+		}
+	} else {
+		f.found(textual(b)...)
+	}
+	if exif && !clean && to-from >= int64(len(emptyExif)) {
+		f.edits = append(f.edits, piece{from: from, literal: emptyExif, length: int64(len(emptyExif))})
+		from += int64(len(emptyExif))
+	}
+	f.zero(from, to)
+	return nil
+}

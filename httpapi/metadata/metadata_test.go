@@ -1,0 +1,332 @@
+package metadata
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"image"
+	_ "image/gif"
+	_ "image/jpeg"
+	_ "image/png"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/matryer/is"
+	_ "golang.org/x/image/webp"
+)
+
+// mediaTypes are those of the files in testdata, which exiftool and ffmpeg have filled with secrets.
+var mediaTypes = map[string]string{
+	"all.jpg": "image/jpeg", "progressive.jpg": "image/jpeg", "all.png": "image/png", "all.webp": "image/webp", "all.gif": "image/gif",
+	"all.heic": "image/heic", "all.avif": "image/avif", "all.mp4": "video/mp4", "all.mov": "video/quicktime",
+}
+
+// secrets must not be in a clean file.
+var secrets = []string{
+	"secret", "SN12345678", "LS99887766", "Acme", "Cam1", "2024:01:02", "2024-01-02", "+52.5", "GPSLatitude", "http://ns.adobe.com/xap", "photoshop", "x:xmpmeta",
+}
+
+func readTestdata(t testing.TB, name string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join("testdata", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// cleaned is a file without its metadata, and what it said.
+func cleaned(file []byte, mediaType string) ([]byte, *Plan, error) {
+	p, err := Clean(bytes.NewReader(file), int64(len(file)), mediaType)
+	if err != nil {
+		return nil, nil, err
+	}
+	out, err := io.ReadAll(p.Over(bytes.NewReader(file)))
+	return out, p, err
+}
+
+func TestSecrets(t *testing.T) {
+	t.Parallel()
+	for name, mediaType := range mediaTypes {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			file := readTestdata(t, name)
+			out, p, err := cleaned(file, mediaType)
+			is.NoErr(err)
+			is.Equal(p.Size(), int64(len(out)))
+			is.True(slices.Contains(p.Found, GPS))
+			had := 0
+			for _, secret := range secrets {
+				if bytes.Contains(file, []byte(secret)) {
+					had++
+				}
+				if bytes.Contains(out, []byte(secret)) {
+					t.Errorf("%s is still there", secret)
+				}
+			}
+			is.True(had > 2) // the file has secrets
+			if strings.HasPrefix(mediaType, "video/") || mediaType == "image/heic" || mediaType == "image/avif" {
+				is.Equal(len(out), len(file)) // nothing moves
+			} else {
+				before, _, err := image.Decode(bytes.NewReader(file))
+				is.NoErr(err)
+				after, _, err := image.Decode(bytes.NewReader(out))
+				is.NoErr(err)
+				is.Equal(after, before) // every pixel
+			}
+			is.NoErr(iotest.TestReader(p.Over(bytes.NewReader(file)), out)) // any read at any place
+
+			again, q, err := cleaned(out, mediaType)
+			is.NoErr(err)
+			is.True(bytes.Equal(again, out)) // cleaning is done once
+			is.Equal(q.Found, nil)
+		})
+	}
+}
+
+// TestJudge asks exiftool about what is left, and ffmpeg for every picture of a film.
+func TestJudge(t *testing.T) {
+	t.Parallel()
+	tool, err := exec.LookPath("exiftool")
+	if err != nil {
+		if os.Getenv("KIST_TEST_TOOLS") == "required" {
+			t.Fatal(err)
+		}
+		t.Log("left out: exiftool is not installed")
+		return
+	}
+	// What describes the picture itself and the file.
+	allowed := map[string]bool{
+		"Orientation": true, "ExifByteOrder": true, "JFIFVersion": true, "ResolutionUnit": true, "XResolution": true, "YResolution": true, "Warning": true,
+		"MediaDataOffset": true, "MediaDataSize": true, "Comment": false,
+	}
+	for name, mediaType := range mediaTypes {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			out, _, err := cleaned(readTestdata(t, name), mediaType)
+			is.NoErr(err)
+			at := filepath.Join(t.TempDir(), name)
+			is.NoErr(os.WriteFile(at, out, 0o600))
+			tags := func(args ...string) string {
+				said, err := exec.CommandContext(t.Context(), tool, append(args, at)...).Output() // #nosec G204 -- a test
+				is.NoErr(err)
+				return string(said)
+			}
+			for line := range strings.Lines(tags("-s", "-ee", "-a", "-G1", "-EXIF:all", "-GPS:all", "-XMP:all", "-IPTC:all", "-MakerNotes:all", "-UserData:all", "-Keys:all", "-ItemList:all", "-Comment")) {
+				if _, rest, ok := strings.Cut(line, "]"); ok && !allowed[strings.Fields(rest)[0]] {
+					t.Error("still there: " + strings.TrimSpace(line))
+				}
+			}
+			if want := map[string]string{"all.jpg": "6", "all.png": "8", "all.webp": "3"}[name]; want != "" {
+				is.Equal(strings.TrimSpace(tags("-s3", "-n", "-Orientation")), want)
+			}
+			if name == "all.jpg" || name == "all.png" {
+				is.True(tags("-ICC_Profile:all") != "") // the colours
+			}
+			if strings.Contains(tags("-Warning"), "orrupt") {
+				t.Error(tags("-Warning"))
+			}
+		})
+	}
+}
+
+func TestWhatWasFound(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	_, p, err := cleaned(readTestdata(t, "all.jpg"), "image/jpeg")
+	is.NoErr(err)
+	for _, what := range []string{Camera, GPS, Serial, Text, Thumbnail, Time} {
+		is.True(slices.Contains(p.Found, what))
+	}
+	_, p, err = cleaned(readTestdata(t, "progressive.jpg"), "image/jpeg")
+	is.NoErr(err)
+	is.True(slices.Contains(p.Found, Other)) // a second picture after the end
+}
+
+func TestKept(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	for _, c := range []struct {
+		file, mediaType string
+		err             error
+	}{
+		{"II*\x00\x08\x00\x00\x00\x00\x00", "image/tiff", ErrKept},
+		{"<svg/>", "image/svg+xml", ErrKept},
+		{"\x1aE\xdf\xa3", "video/webm", ErrKept},
+		{"\x00\x00\x00\x10ftypM4A \x00\x00\x00\x00", "audio/mp4", ErrKept},
+		{"%PDF-1.7", "application/pdf", ErrKept},
+		{"I'm free", "text/plain", ErrNone},
+		{"", "text/plain", ErrNone},
+		{"PK\x03\x04", "application/zip", ErrNone},
+	} {
+		_, _, err := cleaned([]byte(c.file), c.mediaType)
+		is.True(errors.Is(err, c.err)) // c.file
+	}
+}
+
+// TestFormatByBytes: a wrong or missing media type hides nothing.
+func TestFormatByBytes(t *testing.T) {
+	t.Parallel()
+	for name := range mediaTypes {
+		is := is.New(t)
+		file := readTestdata(t, name)
+		out, p, err := cleaned(file, "application/octet-stream")
+		is.NoErr(err)
+		is.True(slices.Contains(p.Found, GPS))
+		is.True(!bytes.Contains(out, []byte("Acme")))
+	}
+}
+
+// boxed is a box of an MP4 or HEIC file.
+func boxed(kind string, parts ...string) string {
+	inner := strings.Join(parts, "")
+	return string(binary.BigEndian.AppendUint32(nil, uint32(8+len(inner)))) + kind + inner
+}
+
+// repeated is a large file that begins with head and repeats a byte after it.
+type repeated struct {
+	head string
+	b    byte
+	read int64
+}
+
+func (r *repeated) ReadAt(b []byte, at int64) (int, error) {
+	r.read += int64(len(b))
+	for i := range b {
+		if b[i] = r.b; at+int64(i) < int64(len(r.head)) {
+			b[i] = r.head[at+int64(i)]
+		}
+	}
+	return len(b), nil
+}
+
+// TestHostile: a file that costs much work is refused soon.
+func TestHostile(t *testing.T) {
+	t.Parallel()
+	full, handler := "\x00\x00\x00\x00", boxed("hdlr", "\x00\x00\x00\x00\x00\x00\x00\x00pict")
+	heic := boxed("ftyp", "heic\x00\x00\x00\x00")
+	exif := boxed("iinf", full, "\x00\x01", boxed("infe", "\x02\x00\x00\x00\x00\x01\x00\x00Exif\x00"))
+	for name, file := range map[string]string{
+		"items without bytes":   heic + boxed("meta", full, handler, exif, boxed("iloc", "\x02\x00\x00\x00\x00\x00\xff\xff\xff\xff")),
+		"extents without bytes": heic + boxed("meta", full, handler, exif, boxed("iloc", full, "\x00\x00\xff\xff", strings.Repeat("\x00\x01\x00\x00\xff\xff", 0xffff))),
+		"many boxes":            heic + strings.Repeat(boxed("free"), maxBoxes),
+		"a compressed film":     boxed("ftyp", "qt  ") + boxed("moov", boxed("cmov")),
+		"metadata in fragments": boxed("ftyp", "isom") + boxed("moov", boxed("trak", boxed("mdia", boxed("hdlr", full, full, "meta"), boxed("minf", boxed("stbl",
+			boxed("stsz", full, full, full), boxed("stsc", full, full), boxed("stco", full, full)))))) + boxed("moof"),
+		"many segments": "\xff\xd8" + strings.Repeat("\xff\xe1\x00\x02", maxReads),
+		"many chunks":   "\x89PNG\r\n\x1a\n" + strings.Repeat("\x00\x00\x00\x00tEXtcrc!", maxReads),
+		"many frames":   "GIF89a\x01\x00\x01\x00\x00\x00\x00" + strings.Repeat("!\xfe\x00", maxReads),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			_, _, err := cleaned([]byte(file), "")
+			is.True(errors.Is(err, ErrUnreadable))
+		})
+	}
+	is := is.New(t)
+	fill := &repeated{head: "\xff\xd8", b: 0xff}
+	_, err := Clean(fill, 500<<20, "image/jpeg")
+	is.True(errors.Is(err, ErrUnreadable))
+	is.True(fill.read < 2<<20) // not all of it
+	_, err = Clean(&repeated{head: "\xff\xd8\xff\xda\x00\x02"}, maxScanned+1, "image/jpeg")
+	is.True(errors.Is(err, ErrUnreadable))
+}
+
+// TestSendTo: long parts of the original go through ReadFrom, and any part of the result is right.
+func TestSendTo(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	file := slices.Concat(readTestdata(t, "all.mp4"), binary.BigEndian.AppendUint32(nil, 8+100_000), []byte("mdat"), bytes.Repeat([]byte("film"), 25_000))
+	want, p, err := cleaned(file, "video/mp4")
+	is.NoErr(err)
+	for _, from := range []int64{0, 1, 5000, p.Size() - 70_000, p.Size() - 5, p.Size()} {
+		for _, most := range []int64{0, 1, 40_000, p.Size()} {
+			r, out := p.Over(bytes.NewReader(file)), new(sink)
+			_, err := r.Seek(from, io.SeekStart)
+			is.NoErr(err)
+			n, err := r.SendTo(out, most)
+			is.NoErr(err)
+			end := min(from+most, p.Size())
+			is.Equal(n, end-from)
+			is.True(bytes.Equal(out.Bytes(), want[from:end]))
+			if from <= 5000 && most == p.Size() {
+				is.True(out.direct > 60_000)
+			}
+		}
+	}
+	short := p.Over(bytes.NewReader(file[:len(file)-1000]))
+	_, err = short.SendTo(new(sink), p.Size())
+	is.True(errors.Is(err, io.ErrUnexpectedEOF))
+}
+
+// A sink counts the bytes that came by ReadFrom.
+type sink struct {
+	bytes.Buffer
+	direct int64
+}
+
+func (s *sink) ReadFrom(r io.Reader) (int64, error) {
+	n, err := s.Buffer.ReadFrom(r)
+	s.direct += n
+	return n, err
+}
+
+// Every beginning of a file, and every file with a wrong byte, is cleaned or refused, and never panics.
+func TestDamage(t *testing.T) {
+	t.Parallel()
+	for name, mediaType := range mediaTypes {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			file := readTestdata(t, name)
+			for n := range len(file) {
+				judge(t, file[:n], mediaType)
+				damaged := bytes.Clone(file)
+				damaged[n] ^= 0x41
+				judge(t, damaged, mediaType)
+			}
+		})
+	}
+}
+
+func judge(t testing.TB, file []byte, mediaType string) {
+	t.Helper()
+	out, p, err := cleaned(file, mediaType)
+	if err != nil {
+		if !errors.Is(err, ErrUnreadable) && !errors.Is(err, ErrKept) && !errors.Is(err, ErrNone) {
+			t.Fatal(err)
+		}
+		return
+	}
+	if len(p.Found) == 0 && !bytes.Equal(out, file) {
+		t.Fatal("it changes and nothing was found")
+	}
+	if int64(len(out)) != p.Size() || len(p.pieces) > maxPieces {
+		t.Fatalf("%d bytes and not %d, in %d pieces", len(out), p.Size(), len(p.pieces))
+	}
+}
+
+func TestReadFails(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	file := readTestdata(t, "all.jpg")
+	p, err := Clean(bytes.NewReader(file), int64(len(file)), "image/jpeg")
+	is.NoErr(err)
+	_, err = io.ReadAll(p.Over(bytes.NewReader(file[:len(file)/2])))
+	is.True(errors.Is(err, io.ErrUnexpectedEOF)) // the original has become shorter
+	_, err = Clean(bytes.NewReader(file[:100]), int64(len(file)), "image/jpeg")
+	is.True(err != nil && !errors.Is(err, ErrUnreadable))
+}
+
+func FuzzClean(f *testing.F) {
+	for name, mediaType := range mediaTypes {
+		f.Add(readTestdata(f, name), mediaType)
+	}
+	f.Fuzz(func(t *testing.T, file []byte, mediaType string) { judge(t, file, mediaType) })
+}

@@ -1,0 +1,424 @@
+package metadata
+
+import (
+	"bytes"
+	"encoding/binary"
+	"hash/crc32"
+	"slices"
+)
+
+// ---- JPEG (ITU-T T.81) ----
+
+// The markers that matter.
+const (
+	markEOI  = 0xd9
+	markSOS  = 0xda
+	markAPP0 = 0xe0
+	markAPP1 = 0xe1
+	markAPP2 = 0xe2
+	markAPPD = 0xed
+	markAPPE = 0xee
+	markAPPF = 0xef
+	markCOM  = 0xfe
+)
+
+var (
+	exifHead = []byte("Exif\x00\x00")
+	iccHead  = []byte("ICC_PROFILE\x00")
+	jfifHead = []byte("JFIF\x00")
+)
+
+func (p *Plan) jpeg(s *source) error {
+	head, err := s.bytes(0, 2)
+	if err != nil {
+		return err
+	}
+	if head[0] != 0xff || head[1] != 0xd8 {
+		return unreadable("it does not begin like a JPEG file")
+	}
+	if err := p.keep(0, 2); err != nil {
+		return err
+	}
+	at, turnedOnce := int64(2), false
+	for at < s.size {
+		b, err := s.bytes(at, min(4, s.size-at))
+		if err != nil {
+			return err
+		}
+		switch {
+		case b[0] != 0xff || len(b) < 2:
+			return unreadable("there is no marker at %d", at)
+		case b[1] == 0xff: // fill
+			at++
+			continue
+		case b[1] == markEOI:
+			if at+2 < s.size {
+				p.found(Other)
+			}
+			return p.keep(at, at+2)
+		case b[1] == 0x01, 0xd0 <= b[1] && b[1] <= 0xd8:
+			if err := p.keep(at, at+2); err != nil {
+				return err
+			}
+			at += 2
+			continue
+		case len(b) < 4:
+			return unreadable("it ends in a marker")
+		}
+		length := int64(binary.BigEndian.Uint16(b[2:]))
+		end := at + 2 + length
+		if length < 2 || end > s.size {
+			return unreadable("the segment at %d is too long", at)
+		}
+		switch marker := b[1]; {
+		case marker == markSOS:
+			if end, err = s.endOfScan(end); err != nil {
+				return err
+			}
+			err = p.keep(at, end)
+		case marker >= markAPP0 && marker <= markAPPF || marker == markCOM:
+			var data []byte
+			if data, err = s.bytes(at+4, length-2); err == nil {
+				err = p.application(marker, at, end, data, &turnedOnce)
+			}
+		default:
+			err = p.keep(at, end)
+		}
+		if err != nil {
+			return err
+		}
+		at = end
+	}
+	return nil // cut off in the middle of the picture, which browsers show
+}
+
+// application decides about a segment that programs add.
+func (p *Plan) application(marker byte, at, end int64, data []byte, turnedOnce *bool) error {
+	switch {
+	case marker == markAPP0 && bytes.HasPrefix(data, jfifHead) && len(data) >= 14:
+		if len(data) == 14 {
+			return p.keep(at, end)
+		}
+		p.found(Thumbnail)
+		return p.put(slices.Concat([]byte{0xff, markAPP0, 0, 16}, data[:12], []byte{0, 0}))
+	case marker == markAPP0:
+		p.found(Thumbnail) // of the extension JFXX
+	case marker == markAPP1 && bytes.HasPrefix(data, exifHead):
+		exif := data[len(exifHead):]
+		orientation, found := readExif(exif)
+		plain := bytes.Equal(exif, turned(orientation)) && orientation != 1 && !*turnedOnce
+		if !plain {
+			p.found(append(found, Other)...)
+		}
+		switch {
+		case orientation == 1 || *turnedOnce:
+			return nil
+		case plain:
+			*turnedOnce = true
+			return p.keep(at, end)
+		}
+		*turnedOnce = true
+		exif = slices.Concat(exifHead, turned(orientation))
+		return p.put(append([]byte{0xff, markAPP1, 0, byte(2 + len(exif))}, exif...))
+	case marker == markAPP2 && bytes.HasPrefix(data, iccHead):
+		return p.keep(at, end)
+	case marker == markAPPE && bytes.HasPrefix(data, []byte("Adobe")) && len(data) >= 12: // says how the colours are stored
+		if len(data) == 12 {
+			return p.keep(at, end)
+		}
+		p.found(Other)
+		return p.put(append([]byte{0xff, markAPPE, 0, 14}, data[:12]...))
+	case marker == markAPP1:
+		p.found(textual(data)...)
+	case marker == markAPPD, marker == markCOM:
+		p.found(Text)
+	default:
+		p.found(Other)
+	}
+	return nil
+}
+
+// endOfScan finds the marker that ends the compressed data from at on.
+func (s *source) endOfScan(at int64) (int64, error) {
+	for at < s.size-1 {
+		b, err := s.peek(at, 2, windowAll)
+		if err != nil {
+			return 0, err
+		}
+		i := 0
+		for i < len(b)-1 {
+			n := bytes.IndexByte(b[i:len(b)-1], 0xff)
+			if n < 0 {
+				i = len(b) - 1
+				break
+			}
+			i += n
+			if next := b[i+1]; next != 0 && (next < 0xd0 || next > 0xd7) {
+				return at + int64(i), nil
+			}
+			i += 2
+		}
+		at += int64(i)
+	}
+	return s.size, nil
+}
+
+// ---- PNG (W3C, third edition) ----
+
+// pngKept are the chunks that decide what the picture looks like, in addition to the critical ones.
+var pngKept = map[string]bool{
+	"tRNS": true, "cHRM": true, "gAMA": true, "iCCP": true, "sBIT": true, "sRGB": true, "bKGD": true, "hIST": true, "pHYs": true,
+	"sPLT": true, "acTL": true, "fcTL": true, "fdAT": true, "cICP": true, "mDCV": true, "cLLI": true, "CgBI": true,
+}
+
+func (p *Plan) png(s *source) error {
+	head, err := s.bytes(0, 8)
+	if err != nil {
+		return err
+	}
+	if string(head) != "\x89PNG\r\n\x1a\n" {
+		return unreadable("it does not begin like a PNG file")
+	}
+	if err := p.keep(0, 8); err != nil {
+		return err
+	}
+	for at := int64(8); at < s.size; {
+		b, err := s.bytes(at, 8)
+		if err != nil {
+			return err
+		}
+		length, kind := int64(binary.BigEndian.Uint32(b)), string(b[4:])
+		end := at + 8 + length + 4
+		if kind == "IDAT" && end > s.size {
+			return p.keep(at, s.size) // cut off in the middle of the picture, which browsers show
+		}
+		if length > 1<<31-1 || end > s.size {
+			return unreadable("the chunk at %d is too long", at)
+		}
+		switch critical := b[4]&0x20 == 0; {
+		case kind == "eXIf":
+			err = p.pngExif(s, at+8, length)
+		case critical || pngKept[kind]:
+			err = p.keep(at, end)
+		case kind == "tIME":
+			p.found(Time)
+		case kind == "tEXt", kind == "zTXt", kind == "iTXt":
+			var text []byte
+			if text, err = s.some(at+8, min(length, maxExif)); err == nil {
+				p.found(textual(text)...)
+			}
+		default:
+			p.found(Other)
+		}
+		if err != nil {
+			return err
+		}
+		if at = end; kind == "IEND" {
+			if at < s.size {
+				p.found(Other)
+			}
+			return nil
+		}
+	}
+	return unreadable("it has no end")
+}
+
+func (p *Plan) pngExif(s *source, at, length int64) error {
+	exif, err := s.some(at, min(length, maxExif))
+	if err != nil {
+		return err
+	}
+	orientation, found := readExif(exif)
+	if !bytes.Equal(exif, turned(orientation)) {
+		p.found(append(found, Other)...)
+	}
+	if orientation == 1 {
+		return nil
+	}
+	chunk := append([]byte("eXIf"), turned(orientation)...)
+	b := binary.BigEndian.AppendUint32(nil, uint32(len(chunk)-4))
+	return p.put(binary.BigEndian.AppendUint32(append(b, chunk...), crc32.ChecksumIEEE(chunk)))
+}
+
+// ---- WebP (RFC 9649) ----
+
+// The flags of a file's features, which say what chunks it has.
+const (
+	webpExif = 0x08
+	webpXMP  = 0x04
+)
+
+func (p *Plan) webp(s *source) error {
+	head, err := s.bytes(0, 12)
+	if err != nil {
+		return err
+	}
+	if string(head[:4]) != "RIFF" || string(head[8:]) != "WEBP" {
+		return unreadable("it does not begin like a WebP file")
+	}
+	size := 8 + int64(binary.LittleEndian.Uint32(head[4:]))
+	if size > s.size {
+		return unreadable("it ends early")
+	}
+	if size < s.size {
+		p.found(Other)
+	}
+	if err := p.put(bytes.Clone(head)); err != nil {
+		return err
+	}
+	features, orientation := []byte(nil), byte(1)
+	for at := int64(12); at < size; {
+		b, err := s.bytes(at, min(8, size-at))
+		if err != nil {
+			return err
+		}
+		if len(b) < 8 {
+			return unreadable("it ends in a chunk")
+		}
+		length, kind := int64(binary.LittleEndian.Uint32(b[4:])), string(b[:4])
+		end := at + 8 + length + length&1
+		if end > size+1 || end > s.size+1 {
+			return unreadable("the chunk at %d is too long", at)
+		}
+		end = min(end, size)
+		switch kind {
+		case "VP8X":
+			if length < 10 || features != nil {
+				return unreadable("it has wrong features")
+			}
+			features, err = s.bytes(at, end-at)
+			if err == nil {
+				err = p.put(features)
+			}
+		case "VP8 ", "VP8L", "ALPH", "ANIM", "ANMF", "ICCP":
+			err = p.keep(at, end)
+		case "EXIF", "XMP ":
+			var data []byte
+			if data, err = s.some(at+8, min(length, maxExif)); err != nil {
+				break
+			}
+			if kind == "XMP " {
+				p.found(textual(data)...)
+				break
+			}
+			turn, found := readExif(bytes.TrimPrefix(data, exifHead))
+			orientation = max(orientation, turn)
+			if !bytes.Equal(data, turned(turn)) {
+				p.found(append(found, Other)...)
+			}
+		default:
+			p.found(Other)
+		}
+		if err != nil {
+			return err
+		}
+		at = end
+	}
+	if features != nil {
+		features[8] &^= webpExif | webpXMP
+		if orientation != 1 {
+			features[8] |= webpExif
+			exif := turned(orientation)
+			if err := p.put(append(binary.LittleEndian.AppendUint32([]byte("EXIF"), uint32(len(exif))), exif...)); err != nil {
+				return err
+			}
+		}
+	}
+	binary.LittleEndian.PutUint32(p.pieces[0].literal[4:], uint32(p.size-8))
+	return nil
+}
+
+// ---- GIF (version 89a) ----
+
+func (p *Plan) gif(s *source) error {
+	head, err := s.bytes(0, 13)
+	if err != nil {
+		return err
+	}
+	if string(head[:3]) != "GIF" {
+		return unreadable("it does not begin like a GIF file")
+	}
+	palette := func(flags byte) int64 {
+		if flags&0x80 == 0 {
+			return 0
+		}
+		return 3 << (flags&7 + 1)
+	}
+	at := 13 + palette(head[10])
+	if at > s.size {
+		return unreadable("it ends early")
+	}
+	if err := p.keep(0, at); err != nil {
+		return err
+	}
+	for at < s.size {
+		b, err := s.some(at, 14)
+		if err != nil {
+			return err
+		}
+		begin, kept := at, true
+		switch {
+		case b[0] == ';':
+			if at+1 < s.size {
+				p.found(Other)
+			}
+			return p.keep(at, at+1)
+		case b[0] == ',' && len(b) >= 10:
+			at += 10 + palette(b[9]) + 1
+		case b[0] == '!' && len(b) >= 3:
+			at += 2
+			switch b[1] {
+			case 0xf9, 0x01: // how the next picture is shown, and text in the picture
+			case 0xff:
+				name := ""
+				if len(b) == 14 {
+					name = string(b[3:])
+				}
+				kept = name == "NETSCAPE2.0" || name == "ANIMEXTS1.0" || name == "ICCRGBG1012"
+				if !kept {
+					p.found(Other)
+					text, err := s.some(begin, maxExif)
+					if err != nil {
+						return err
+					}
+					if name == "XMP DataXMP" {
+						p.found(textual(text)...)
+					}
+				}
+			default:
+				kept = false
+				p.found(Text)
+			}
+		default:
+			return unreadable("there is no block at %d", at)
+		}
+		if at, err = s.endOfBlocks(at); err != nil {
+			return err
+		}
+		if kept {
+			if err := p.keep(begin, at); err != nil {
+				return err
+			}
+		}
+	}
+	return nil // cut off, which browsers show
+}
+
+// endOfBlocks is the place after a sequence of blocks, each of which begins with its length, and the last of which is
+// empty. A cut off sequence ends with the file.
+func (s *source) endOfBlocks(at int64) (int64, error) {
+	for at < s.size {
+		b, err := s.peek(at, 1, windowAll)
+		if err != nil {
+			return 0, err
+		}
+		i := 0
+		for i < len(b) && b[i] != 0 {
+			i += 1 + int(b[i])
+		}
+		if at += int64(i); i < len(b) {
+			return at + 1, nil
+		}
+	}
+	return s.size, nil
+}
