@@ -409,6 +409,9 @@ func add(tx *kv.Tx, r *record.Record, f *record.Form, p record.Past) error {
 		if err := tx.Delete(UnreferencedBucket, r.Bytes.Ref[:]); err != nil {
 			return err
 		}
+		if r.Bytes.Metadata.State == record.NotExamined {
+			unexamined.Raise(tx)
+		}
 	}
 	if err := addPage(tx, r, f, !p.Created.IsZero()); err != nil {
 		return err
@@ -683,6 +686,14 @@ func Show(tx *kv.Tx, r *record.Record, v *record.Shown) error {
 		if err := collected(tx, r, v); err != nil {
 			return err
 		}
+	}
+	v.NeverStrip = false
+	if r.Bytes != nil && r.Bytes.Metadata.State == record.MetadataRemovable && !v.Visitor {
+		set, err := people.Settings(tx)
+		if err != nil {
+			return err
+		}
+		v.NeverStrip = set.KeepMetadata
 	}
 	v.FolderName = ""
 	if r.Folder != uuid.Nil {

@@ -280,6 +280,22 @@ func (b *boolean) clear() bool              { return false }
 func (b *boolean) append(dst []byte) []byte { return strconv.AppendBool(dst, *b.p) }
 func (b *boolean) schema() Schema           { return Schema{Type: "boolean"} }
 
+// Not is Bool for the opposite of *p.
+func (s *Set) Not(name string, p *bool, traits ...Traits) *Field {
+	return s.add(name, &opposite{boolean{p}}, traits)
+}
+
+type opposite struct{ boolean }
+
+func (b *opposite) set(v any) error {
+	err := b.boolean.set(v)
+	if err == nil {
+		*b.p = !*b.p
+	}
+	return err
+}
+func (b *opposite) append(dst []byte) []byte { return strconv.AppendBool(dst, !*b.p) }
+
 // whole reads a JSON number, or text that is one, if its value is a whole
 // number of at most 2^53, which every reader of JSON represents exactly. 3, 3.0
 // and 1e2 are accepted; 1.5, 0x10, "1_000" and " 5" are not. It parses

@@ -228,6 +228,8 @@ type Settings struct {
 	CaptchaSiteKey string          `json:"CaptchaSiteKey,omitempty"`
 	CaptchaSecret  string          `json:"CaptchaSecret,omitempty"`
 	CaptchaURL     string          `json:"CaptchaURL,omitempty"` // where tokens are verified; "" means the provider's own
+
+	KeepMetadata bool `json:"KeepMetadata,omitempty"` // visitors get pictures and films with their metadata
 }
 
 // DefaultTrashDays and MaxTrashDays bound Settings.TrashDays.
@@ -280,6 +282,8 @@ func (v *Settings) Fields(s *field.Set) {
 		Says("Whether the server fetches the pages of bookmarks to fill in missing titles, descriptions and icons, and to find pages that are gone.", `true`)
 	s.Number("trashDays", &v.TrashDays, 0, MaxTrashDays).
 		Says("How many days deleted items stay in the trash; 0 turns the trash off and empties it.", `30`)
+	s.Not("stripMetadata", &v.KeepMetadata).
+		Says("Whether visitors get pictures and films without their metadata, such as where a photo was taken; a file's own stripMetadata can only turn this off.", `true`)
 	field.MaybeChoice(s, "captchaProvider", &v.Captcha, CaptchaProviders).
 		Says("Captcha for the upload requests that ask for one: pow, a proof of work that needs no other server; turnstile; hcaptcha; or none. Null uses --captcha, with the keys given there.", `"pow"`)
 	s.Text("captchaSiteKey", &v.CaptchaSiteKey, 255).Says("Site key from turnstile or hcaptcha.", `"0x4AAAAAAA"`)

@@ -13,6 +13,7 @@ type Form struct {
 	Slug             string // "" keeps the slug, or generates one
 	Public, Favorite bool
 	Logged           bool // see Share
+	KeepMetadata     bool // see Record
 	Password         field.Secret
 	Limit            int64
 	AtLimit          Action
@@ -46,7 +47,7 @@ func (r *Record) Form() (*Form, error) {
 	}
 	return &Form{
 		Slug: r.Slug, Public: r.Public, Favorite: r.Favorite, Logged: r.Logged, Limit: r.Limit, AtLimit: r.AtLimit,
-		Expires: r.Expires, Folder: r.Folder, Body: b, kind: r.Kind,
+		Expires: r.Expires, Folder: r.Folder, Body: b, kind: r.Kind, KeepMetadata: r.KeepMetadata,
 	}, nil
 }
 
@@ -91,6 +92,9 @@ func (f *Form) sharing(s *field.Set) {
 		Says("What happens when the limit is reached; without it, make_private.", `"make_private"`)
 	s.Time("expiresAt", &f.Expires).Says("When it expires for others; null is never.", `"2030-01-01T00:00:00.000Z"`)
 	s.Bool("logVisits", &f.Logged).Says("Whether its owner can see each visit. Its page says so to visitors.", `false`)
+	if f.kind == Files {
+		s.Not("stripMetadata", &f.KeepMetadata).Says("Whether visitors get a picture or film without its metadata; true unless said.", `true`)
+	}
 }
 
 // Upload is the shape of the fields of an upload beside the files.
@@ -170,6 +174,7 @@ func (f *Form) Fill(r *Record) (restart bool) {
 	restart = restart || r.Limit == 0 && f.Limit > 0
 	r.Ended = r.Ended && f.Expires.Equal(r.Expires)
 	r.Favorite, r.Logged, r.Limit, r.AtLimit, r.Expires = f.Favorite, f.Logged, f.Limit, f.AtLimit, f.Expires
+	r.KeepMetadata = f.KeepMetadata
 	r.SetBody(f.Body)
 	return restart
 }

@@ -45,15 +45,59 @@ type Record struct {
 	Tags   []ID
 	Folder ID       // zero: none
 	Bytes  *Content // of a file; nil for other kinds
-	Order  string   // the sort key of a list by title: the folded start of the title
-	Body   []byte   // the kind's own fields, as field.Set.AppendJSON wrote them
+
+	KeepMetadata bool   // of a file: visitors get its metadata too
+	Order        string // the sort key of a list by title: the folded start of the title
+	Body         []byte // the kind's own fields, as field.Set.AppendJSON wrote them
 }
 
 // Content is the location and the type of a file's bytes.
 type Content struct {
-	Ref   [32]byte // SHA-256
-	Size  int64
-	Class Class
+	Ref      [32]byte // SHA-256
+	Size     int64
+	Class    Class
+	Metadata Metadata
+}
+
+// Metadata is what bytes say about their making, such as where a photo was taken.
+type Metadata struct {
+	State MetadataState
+	Rules byte  // version of the rules by which it was found, up to 15
+	Found byte  // bits in the order of MetadataKinds
+	Size  int64 // if it is removable: of the content without it
+}
+
+// MetadataState is what the server can do about the metadata in a content.
+type MetadataState byte
+
+// The states, as stored.
+const (
+	NotExamined        MetadataState = iota // nobody has looked yet
+	MetadataNone                            // there is none
+	MetadataRemovable                       // visitors can get the file without it
+	MetadataKept                            // nothing is removed from this format
+	MetadataUnreadable                      // the structure of the file cannot be understood
+)
+
+// MetadataKinds are the words for what metadata is about.
+var MetadataKinds = []string{"gps", "camera", "serial", "time", "text", "thumbnail", "other"}
+
+// FoundOf are the bits for kinds of metadata.
+func FoundOf(kinds []string) (found byte) {
+	for i, kind := range MetadataKinds {
+		found |= bit(slices.Contains(kinds, kind), 1<<i)
+	}
+	return found
+}
+
+// Kinds lists what was found.
+func (m Metadata) Kinds() (kinds []string) {
+	for i, kind := range MetadataKinds {
+		if m.Found&(1<<i) != 0 {
+			kinds = append(kinds, kind)
+		}
+	}
+	return kinds
 }
 
 // Class is a coarse media type, for filtering.
@@ -146,7 +190,11 @@ const (
 
 // Bits of the second byte of flags. A row in which none is set does not have the byte,
 // because most rows were written without it.
-const rowLogged byte = 1
+const (
+	rowLogged byte = 1 << iota
+	rowKeepMetadata
+	rowMetadata // the content's Metadata is in the row
+)
 
 // KeySize is the length of a record's key: owner, kind, id.
 const KeySize = 16 + 1 + 16
@@ -177,7 +225,8 @@ func (r *Record) AppendRow(dst []byte) []byte {
 	flags := bit(r.Public, rowPublic) | bit(r.Favorite, rowFavorite) | bit(r.Reached, rowReached) |
 		bit(r.AtLimit == Delete, rowDelete) | bit(r.AtLimit == MakePrivate, rowPrivate) |
 		bit(r.Folder != uuid.Nil, rowFolder) | bit(r.Bytes != nil, rowContent) | bit(r.Ended, rowEnded)
-	if more := bit(r.Logged, rowLogged); more != 0 {
+	examined := r.Bytes != nil && r.Bytes.Metadata.State != NotExamined
+	if more := bit(r.Logged, rowLogged) | bit(r.KeepMetadata, rowKeepMetadata) | bit(examined, rowMetadata); more != 0 {
 		dst = append(dst, rowWide, r.Kind.Shape, flags, more)
 	} else {
 		dst = append(dst, rowNarrow, r.Kind.Shape, flags)
@@ -194,6 +243,13 @@ func (r *Record) AppendRow(dst []byte) []byte {
 		dst = append(dst, r.Bytes.Ref[:]...)
 		dst = binary.AppendUvarint(dst, uint64(r.Bytes.Size))
 		dst = append(dst, byte(r.Bytes.Class))
+		if examined {
+			m := r.Bytes.Metadata
+			dst = append(dst, m.Rules<<4|byte(m.State), m.Found)
+			if m.State == MetadataRemovable {
+				dst = binary.AppendUvarint(dst, uint64(m.Size))
+			}
+		}
 	}
 	for _, s := range []string{r.Slug, r.Password, r.Order} {
 		dst = append(binary.AppendUvarint(dst, uint64(len(s))), s...)
@@ -241,11 +297,12 @@ func BorrowRow(key, row []byte) (*Record, error) {
 	}
 	r := &Record{Owner: owner, Kind: kind, ID: id}
 	in := rowReader{data: row}
-	version, shape, flags := in.byte(), in.byte(), in.byte()
+	version, shape, flags, more := in.byte(), in.byte(), in.byte(), byte(0)
 	switch {
 	case in.bad, version == rowNarrow:
 	case version == rowWide:
-		r.Logged = in.byte()&rowLogged != 0
+		more = in.byte()
+		r.Logged, r.KeepMetadata = more&rowLogged != 0, more&rowKeepMetadata != 0
 	default:
 		return nil, fmt.Errorf("record %s: row version %d is not known", r.ID, version)
 	}
@@ -269,6 +326,15 @@ func BorrowRow(key, row []byte) (*Record, error) {
 		r.Bytes.Size = in.number(math.MaxInt64)
 		if r.Bytes.Class = Class(in.byte()); int(r.Bytes.Class) >= len(classNames) {
 			in.bad = true
+		}
+		if more&rowMetadata != 0 {
+			m := &r.Bytes.Metadata
+			both := in.byte()
+			m.State, m.Rules, m.Found = MetadataState(both&15), both>>4, in.byte()
+			if m.State == MetadataRemovable {
+				m.Size = in.number(math.MaxInt64)
+			}
+			in.bad = in.bad || m.State == NotExamined || m.State > MetadataUnreadable
 		}
 	}
 	texts := in.data

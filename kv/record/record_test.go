@@ -91,7 +91,7 @@ const common = `"slug":"my-slug","isPublic":true,"logVisits":true,"isFavorite":t
 // samples has the fields of each kind as a caller sends and gets them, without
 // the fields that all kinds have.
 var samples = map[*record.Kind]string{
-	record.Files:     `{"description":"a <b> & \"c\"\n\u2028\ud83d\ude00"}`,
+	record.Files:     `{"stripMetadata":false,"description":"a <b> & \"c\"\n\u2028\ud83d\ude00"}`,
 	record.Bookmarks: `{"url":"https://go.dev/","title":"Go <lang>","description":"d","imageUrl":"https://go.dev/i.svg"}`,
 	record.Notes:     `{"title":"Zoë","content":"- milk\n- \"bread\"\t\u007f","sourceUrl":"chrome://newtab"}`,
 	record.Snippets:  `{"title":"","content":"","language":"go"}`,
@@ -138,6 +138,7 @@ func TestRoundTrip(t *testing.T) {
 				b.(*record.File).OriginalName = "a\"b.png"
 				r.SetBody(b)
 				r.Folder = record.ID{3}
+				r.Bytes.Metadata = record.Metadata{State: record.MetadataRemovable, Found: record.FoundOf([]string{"time", "gps"}), Size: 4}
 				is.Equal(r.Bytes.Class, record.Image)
 			}
 			back := again(t, r)
@@ -158,7 +159,7 @@ func TestRoundTrip(t *testing.T) {
 			case record.Files:
 				for name, v := range map[string]any{
 					"url": "https://kist.example/x/my-slug", "viewUrl": "https://kist.example/v/my-slug", "originalName": "a\"b.png",
-					"mimeType": "image/png", "size": 5.0, "sha256": strings.Repeat("ab", 32), "folder": map[string]any{"id": record.ID{3}.String(), "name": "F&"},
+					"mimeType": "image/png", "size": 5.0, "metadata": "kept", "metadataFound": []any{"gps", "time"}, "sha256": strings.Repeat("ab", 32), "folder": map[string]any{"id": record.ID{3}.String(), "name": "F&"},
 					"tags": []any{
 						map[string]any{"id": record.ID{1}.String(), "name": `a"<b`, "color": "#AABBCC"},
 						map[string]any{"id": record.ID{2}.String(), "name": "c", "color": "#000000"},
@@ -245,6 +246,10 @@ func randomRecord(rnd *rand.Rand) *record.Record {
 	}
 	if maybe() {
 		r.Bytes = &record.Content{Ref: [32]byte([]byte(text(0) + strings.Repeat("r", 32))), Size: rnd.Int64(), Class: record.Class(rnd.IntN(6))}
+		r.KeepMetadata = maybe()
+		if maybe() {
+			r.Bytes.Metadata = record.Metadata{State: record.MetadataState(1 + rnd.IntN(4)), Rules: byte(rnd.IntN(16)), Found: byte(rnd.IntN(128))}
+		}
 	}
 	return r
 }
@@ -288,6 +293,7 @@ func TestDamagedRows(t *testing.T) {
 		}
 	}
 	r := randomRecord(rnd)
+	r.Logged, r.KeepMetadata, r.Bytes = false, false, nil // a narrow row
 	row := r.AppendRow(nil)
 	for _, key := range [][]byte{nil, {}, r.Key()[:record.KeySize-1], append(r.Key(), 0), append(append(bytes.Clone(owner[:]), 0), r.ID[:]...), append(append(bytes.Clone(owner[:]), 99), r.ID[:]...)} {
 		_, err := record.ParseRow(key, row)
@@ -581,4 +587,32 @@ func FuzzRecordJSON(f *testing.F) {
 		v.Record = *again(t, r)
 		shown(t, &v)
 	})
+}
+
+// TestShownMetadata: what visitors get of the metadata follows from the bytes, the file and the settings.
+func TestShownMetadata(t *testing.T) {
+	for _, c := range []struct {
+		state       record.MetadataState
+		keep, never bool
+		want        any
+	}{
+		{record.NotExamined, false, false, nil},
+		{record.MetadataNone, false, false, "none"},
+		{record.MetadataRemovable, false, false, "removed"},
+		{record.MetadataRemovable, true, false, "kept"},
+		{record.MetadataRemovable, false, true, "kept"},
+		{record.MetadataKept, false, false, "kept"},
+		{record.MetadataUnreadable, false, false, "unreadable"},
+		{record.MetadataUnreadable, true, true, "unreadable"},
+	} {
+		is := is.New(t)
+		r, _ := create(t, record.Files, `{}`)
+		r.Bytes.Metadata.State, r.KeepMetadata = c.state, c.keep
+		v := &record.Shown{Record: *again(t, r), NeverStrip: c.never}
+		out := shown(t, v)
+		is.Equal(out["metadata"], c.want)
+		is.Equal(out["stripMetadata"], !c.keep)
+		_, there := shown(t, &record.Shown{Record: *again(t, r), Visitor: true})["metadata"]
+		is.True(!there) // only its owner learns it
+	}
 }

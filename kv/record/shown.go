@@ -17,6 +17,7 @@ type Shown struct {
 	FolderName string
 	Page       Page // of a bookmark; the zero Page is unknown
 	Collected  Collected
+	NeverStrip bool   // the settings leave metadata in all files
 	Visitor    bool   // leaves out what only the owner may see
 	Base       string // absolute address of the server, without a slash at the end
 }
@@ -69,6 +70,9 @@ func (v *Shown) Fields(s *field.Set) {
 	s.Time("updatedAt", &v.Updated, field.ReadOnly, field.Always).Says("When its owner last changed it.", `"2026-01-02T03:04:05.678Z"`)
 	if k == Bookmarks && !v.Visitor {
 		v.pageFields(s)
+	}
+	if k == Files && !v.Visitor {
+		v.metadataFields(s)
 	}
 	address := field.Schema{Type: "string", Format: "uri"}
 	at := "url"
@@ -135,6 +139,39 @@ func (v *Shown) pageFields(s *field.Set) {
 		}
 		return v.appendURL(dst, "/t/")
 	}).Says("Address on this server of the icon of the page's site, a PNG of at most 64 pixels, for everyone who may see the bookmark; null if there is none. The server fetches it in the background.", `"https://kist.example.org/t/summer-24"`)
+}
+
+func (v *Shown) metadataFields(s *field.Set) {
+	s.Not("stripMetadata", &v.KeepMetadata).
+		Says("Whether visitors get the file without its metadata, if the settings of the instance allow it.", `true`)
+	s.Shown("metadata", field.Schema{Type: "string", Enum: []string{"none", "removed", "kept", "unreadable"}, Nullable: true}, func(dst []byte) []byte {
+		word := ""
+		switch m := v.metadata(); {
+		case m.State == NotExamined:
+			return append(dst, "null"...)
+		case m.State == MetadataNone:
+			word = "none"
+		case m.State == MetadataUnreadable:
+			word = "unreadable"
+		case m.State == MetadataRemovable && !v.KeepMetadata && !v.NeverStrip:
+			word = "removed"
+		default:
+			word = "kept"
+		}
+		return field.AppendString(dst, word)
+	}).Says("What visitors get of the metadata in a picture or film, such as where it was taken: none, there is none; removed, they get the file without it; "+
+		"kept, they get it, because stripMetadata is false or nothing is removed from this format; unreadable, the structure of the file cannot be understood, so they get it as it is; "+
+		"null, nobody has looked yet. The owner always gets the uploaded bytes, of which sha256 and size are.", `"removed"`)
+	s.Shown("metadataFound", field.Schema{Type: "array", Items: &field.Schema{Type: "string", Enum: MetadataKinds}}, func(dst []byte) []byte {
+		return field.AppendList(dst, v.metadata().Kinds(), field.AppendString)
+	}).Says("What the metadata is about.", `["camera","gps","time"]`)
+}
+
+func (v *Shown) metadata() Metadata {
+	if v.Bytes == nil {
+		return Metadata{}
+	}
+	return v.Bytes.Metadata
 }
 
 // AppendURL appends the item's address as JSON text: the raw bytes of a file,

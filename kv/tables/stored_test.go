@@ -31,7 +31,7 @@ var pin = flag.Bool("pin", false, "write what is missing in testdata/stored")
 // the later forms, oldest first. The last has all fields.
 var grown = map[string][]string{
 	"key":           {"key.confirmed"},
-	"meta.settings": {"meta.settings.trash"},
+	"meta.settings": {"meta.settings.trash", "meta.settings.metadata"},
 	"user":          {"user.language", "user.theme"},
 }
 
@@ -93,21 +93,34 @@ func TestStoredTables(t *testing.T) {
 // set, and with those set that every row has had.
 func TestStoredRecords(t *testing.T) {
 	t.Parallel()
-	for i := range 2 * len(record.Kinds) {
-		k, wide := record.Kinds[i/2], i%2 == 1
-		name := "record." + k.Name
-		if wide {
+	type row struct {
+		kind           *record.Kind
+		wide, examined bool
+	}
+	rows := []row{{record.Files, true, true}}
+	for _, k := range record.Kinds {
+		rows = append(rows, row{kind: k}, row{kind: k, wide: true})
+	}
+	for _, c := range rows {
+		k, name := c.kind, "record."+c.kind.Name
+		switch {
+		case c.examined:
+			name += ".examined"
+		case c.wide:
 			name += ".wide"
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
 			r := filled(t, reflect.TypeFor[record.Record]()).Interface().(record.Record)
-			r.Kind, r.AtLimit, r.Body, r.Logged = k, record.MakePrivate, nil, wide
+			r.Kind, r.AtLimit, r.Body, r.Logged, r.KeepMetadata = k, record.MakePrivate, nil, c.wide, c.examined
 			if k != record.Files {
 				r.Bytes = nil
 			} else {
-				r.Bytes.Class = record.Image
+				r.Bytes.Class, r.Bytes.Metadata = record.Image, record.Metadata{}
+				if c.examined {
+					r.Bytes.Metadata = record.Metadata{State: record.MetadataRemovable, Rules: 1, Found: record.FoundOf([]string{"gps", "time"}), Size: 12_345}
+				}
 			}
 			body := k.New()
 			fillIn(t, reflect.ValueOf(body).Elem(), k.Name)

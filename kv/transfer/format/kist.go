@@ -80,6 +80,9 @@ func (l *line) Fields(s *field.Set) {
 	if l.Logged {
 		s.Bool("logVisits", &l.Logged)
 	}
+	if l.KeepMetadata {
+		s.Not("stripMetadata", &l.KeepMetadata)
+	}
 	l.past.Fields(s)
 }
 
@@ -139,7 +142,7 @@ func readKist(z *zip.Reader, left *unread, yield func(Row) bool) error {
 		return err
 	}
 	for _, k := range record.Kinds {
-		known := members(&line{&record.Shown{Record: record.Record{Kind: k, Share: record.Share{Logged: true}}}, past{new(record.Past), nil}})
+		known := members(&line{&record.Shown{Record: record.Record{Kind: k, KeepMetadata: true, Share: record.Share{Logged: true}}}, past{new(record.Past), nil}})
 		known["folderName"] = k == record.Files
 		if err := each(KindName(k), func(at string, o field.Object) Row {
 			row := kistRow(at, k, o, files)
