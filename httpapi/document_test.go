@@ -227,6 +227,8 @@ func enums() []enum {
 		{"ListSort", "An order of a short list.", field.Words(web.ShortSorts)},
 		{"SetupProgram", "A program that can be set up to use kist.", field.Words(api.ProgramNames())},
 		{"Reachability", "Whether a page can be reached.", field.Words(record.Reaches)},
+		{"Metadata", "What visitors get of the metadata in a file.", record.MetadataWords},
+		{"MetadataKind", "What metadata is about.", record.MetadataKinds},
 		{"RecordSort", "An order of records.", field.Words(catalog.Sorts(record.Notes))},
 		{"RemoteUploadAction", "What to do with a remote upload.", upload.FetchActions},
 		{"RemoteUploadState", "State of a remote upload.", field.Words(record.FetchStates)},

@@ -24,6 +24,7 @@ import (
 	"kist/httpapi/captcha"
 	"kist/httpapi/grant"
 	"kist/httpapi/linkcheck"
+	"kist/httpapi/metadata"
 	"kist/httpapi/upload"
 	"kist/httpapi/web"
 	"kist/httpapi/webhook"
@@ -56,7 +57,7 @@ func (s *Server) Busy() bool { return s.serving.Load() > 0 }
 // New makes a server.
 func New(c web.Config) (*Server, error) {
 	s := &Server{
-		Site:  &web.Site{Config: c, Renew: web.WriteRenew, Budget: web.NewBudget(), Webhooks: webhook.New(c.Store, c.Outbound, c.Base, c.Log)},
+		Site:  &web.Site{Config: c, Renew: web.WriteRenew, Budget: web.NewBudget(), Webhooks: webhook.New(c.Store, c.Outbound, c.Base, c.Log), Plans: metadata.NewPlans(c.Store, c.Blobs, c.Log)},
 		links: linkcheck.New(c.Store, c.Outbound, c.Icons, c.Log),
 	}
 	s.Methods = s.allowed
@@ -136,8 +137,8 @@ const (
 	headBytes = 32 << 10
 )
 
-// Serve answers requests on the listener, delivers to webhooks, fetches remote uploads and
-// checks bookmarked pages until ctx ends. Then it accepts no more requests, lets running ones
+// Serve answers requests on the listener, delivers to webhooks, fetches remote uploads,
+// checks bookmarked pages and examines the metadata of files until ctx ends. Then it accepts no more requests, lets running ones
 // finish for up to grace, and returns. With a TLS configuration it serves HTTPS.
 func (s *Server) Serve(ctx context.Context, l net.Listener, t *tls.Config, grace time.Duration) error {
 	srv := &http.Server{
@@ -156,6 +157,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, t *tls.Config, grace
 	work.Go(func() { s.Webhooks.Run(ctx) })
 	work.Go(func() { s.Fetches.Run(ctx) })
 	work.Go(func() { s.links.Run(ctx) })
+	work.Go(func() { s.Plans.Run(ctx) })
 	failed := make(chan error, 1)
 	go func() {
 		if t != nil {

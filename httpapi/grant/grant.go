@@ -156,6 +156,8 @@ type RemovedFileHead struct {
 	Size      int64
 	Ends      uint32   // seconds since 1970
 	Terms     [16]byte // of the record
+
+	KeepMetadata bool // see record.Record
 }
 
 // sealedFor is the additional data of the seal. A slug has no NUL.

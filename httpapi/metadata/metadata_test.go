@@ -2,7 +2,9 @@ package metadata
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"image"
 	_ "image/gif"
@@ -329,4 +331,31 @@ func FuzzClean(f *testing.F) {
 		f.Add(readTestdata(f, name), mediaType)
 	}
 	f.Fuzz(func(t *testing.T, file []byte, mediaType string) { judge(t, file, mediaType) })
+}
+
+// TestRules: a change of what a clean file has needs another version of the rules, so that visitors get another entity
+// tag, and files are examined again.
+func TestRules(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	is.Equal(Rules, 1)
+	want := map[string]string{
+		"all.avif":        "4b06458c3689e2b4",
+		"all.gif":         "6c63308e86ccb91f",
+		"all.heic":        "d2283349baa17c46",
+		"all.jpg":         "77796df0c35abd7a",
+		"all.mov":         "499ba11b2abb18af",
+		"all.mp4":         "f88a399376d449df",
+		"all.png":         "33b92cd8bed3db58",
+		"all.webp":        "6688e828b3958388",
+		"progressive.jpg": "11e833a71afba3ae",
+	}
+	for name, mediaType := range mediaTypes {
+		out, _, err := cleaned(readTestdata(t, name), mediaType)
+		is.NoErr(err)
+		sum := sha256.Sum256(out)
+		if got := hex.EncodeToString(sum[:8]); got != want[name] {
+			t.Errorf("%q: %q,", name, got)
+		}
+	}
 }

@@ -66,6 +66,18 @@ type Plan struct {
 // Size is the length of the file without its metadata, in bytes.
 func (p *Plan) Size() int64 { return p.size }
 
+// memory is about how many bytes the plan takes.
+func (p *Plan) memory() int {
+	if p == nil {
+		return 0
+	}
+	n := 100 + 64*cap(p.pieces)
+	for i := range p.pieces {
+		n += cap(p.pieces[i].literal)
+	}
+	return n
+}
+
 // Over returns the file without its metadata. original is the file that the plan was made of, at its beginning.
 func (p *Plan) Over(original io.ReadSeeker) *Reader { return &Reader{plan: p, original: original} }
 

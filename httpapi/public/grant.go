@@ -202,7 +202,7 @@ func newAddressGrant(c *web.Request, kind grant.Kind, r *record.Record, ends tim
 		ends = r.Expires
 	}
 	p, err := c.Site.Grants.SealRemovedFile(grant.RemovedFile{
-		RemovedFileHead: grant.RemovedFileHead{ID: r.ID, Owner: r.Owner, Ref: r.Bytes.Ref, Size: r.Bytes.Size, Ends: uint32(ends.Unix()), Terms: r.Terms()}, Media: f.MimeType, Name: f.OriginalName, Slug: r.Slug, Visitor: visitor,
+		RemovedFileHead: grant.RemovedFileHead{ID: r.ID, Owner: r.Owner, Ref: r.Bytes.Ref, Size: r.Bytes.Size, Ends: uint32(ends.Unix()), Terms: r.Terms(), KeepMetadata: r.KeepMetadata}, Media: f.MimeType, Name: f.OriginalName, Slug: r.Slug, Visitor: visitor,
 	})
 	return text + "." + p, err
 }

@@ -20,10 +20,12 @@ import (
 	"kist/blobs"
 	"kist/embed"
 	"kist/httpapi/grant"
+	"kist/httpapi/metadata"
 	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/catalog"
 	"kist/kv/field"
+	"kist/kv/people"
 	"kist/kv/record"
 )
 
@@ -96,12 +98,12 @@ func readRaw(c *web.Request) error {
 	case *record.File:
 		// Opened before the view is counted, so that it stays readable if the last view
 		// deletes the file.
-		f, err := openContent(c, r, owned)
+		f, of, err := openContent(c, r, b.MimeType, owned)
 		if err != nil {
 			return err
 		}
 		defer f.Close()
-		media, name, digest, content, size = b.MimeType, b.OriginalName, r.Bytes.Ref, f, r.Bytes.Size
+		media, name, digest, content, size = b.MimeType, b.OriginalName, of.Digest, f, of.Size
 	case *record.Note:
 		digest, content, size = sha256.Sum256([]byte(b.Content)), strings.NewReader(b.Content), int64(len(b.Content))
 	case *record.Snippet:
@@ -146,18 +148,22 @@ func RemovedFileAt(c *web.Request, name string) (grant.RemovedFile, error) {
 // sendRemovedFile answers with the bytes of a file whose record was removed, to the visitor
 // whose view removed it.
 func sendRemovedFile(c *web.Request, p grant.RemovedFile) error {
-	r := &record.Record{ID: p.ID, Kind: record.Files, Bytes: &record.Content{Ref: p.Ref, Size: p.Size}}
+	r := &record.Record{ID: p.ID, Kind: record.Files, Bytes: &record.Content{Ref: p.Ref, Size: p.Size}, KeepMetadata: p.KeepMetadata}
+	of, err := ContentOf(c.Site, r, p.Media, false)
+	if err != nil {
+		return Unreadable(c, p.ID, false, err)
+	}
 	r.Limit = 1
-	f, err := Stored(c, p.Ref, p.Size)
+	f, err := of.Open(wantsPart(c))
 	if err != nil {
 		return Unreadable(c, p.ID, false, err)
 	}
 	defer f.Close()
 	h := c.W.Header()
 	web.SetContentHeaders(h, p.Media, p.Name, AsDownload(c), c.AtContentOrigin())
-	h.Set("Etag", etag(r, p.Ref))
+	h.Set("Etag", etag(r, of.Digest))
 	h.Set("Cache-Control", "private, no-store")
-	return SendContent(c, f, p.Size, func(status int) error { return countView(c, r, true, status, p.Size) })
+	return SendContent(c, f, of.Size, func(status int) error { return countView(c, r, true, status, of.Size) })
 }
 
 // AsDownload reports whether the client wants to download the content, not to show it.
@@ -170,22 +176,82 @@ const saveParam = "download"
 
 // openContent opens the bytes of a file to send them. If a view is to be counted against a
 // limit, it first checks all of the bytes.
-func openContent(c *web.Request, r *record.Record, owned bool) (f io.ReadSeekCloser, err error) {
+func openContent(c *web.Request, r *record.Record, media string, owned bool) (f io.ReadSeekCloser, of Content, err error) {
 	if r.Limit > 0 && !owned {
 		err = c.Site.Blobs.Prove(r.Bytes.Ref)
 	}
 	if err == nil {
-		f, err = Stored(c, r.Bytes.Ref, r.Bytes.Size)
+		of, err = ContentOf(c.Site, r, media, owned)
 	}
-	return f, Unreadable(c, r.ID, owned, err)
+	if err == nil {
+		f, err = of.Open(wantsPart(c))
+	}
+	return f, of, Unreadable(c, r.ID, owned, err)
+}
+
+// A Content is the bytes of a file as its owner or a visitor gets them.
+type Content struct {
+	Size   int64
+	Digest [sha256.Size]byte // identifies the bytes
+	Clean  bool              // they are not the uploaded bytes, but those without metadata
+
+	site   *web.Site
+	stored *record.Content
+	media  string
+}
+
+// ContentOf says what the owner or a visitor gets of a file of the media type. Visitors get pictures
+// and films without their metadata, unless the file or the settings keep it. The errors are those of
+// blobs.Store.Get, and only for files that were not examined yet.
+func ContentOf(s *web.Site, r *record.Record, media string, owned bool) (Content, error) {
+	of := Content{Size: r.Bytes.Size, Digest: r.Bytes.Ref, site: s, stored: r.Bytes, media: media}
+	m := r.Bytes.Metadata
+	if owned || r.KeepMetadata || m.Rules == metadata.Rules && m.State != record.MetadataRemovable {
+		return of, nil
+	}
+	var set record.Settings
+	err := s.Store.View(func(tx *kv.Tx) (err error) { set, err = people.Settings(tx); return err })
+	if err != nil || set.KeepMetadata {
+		return of, err
+	}
+	if m.Rules != metadata.Rules {
+		if m, err = s.Plans.Examine(r.Bytes.Ref, media); err != nil || m.State != record.MetadataRemovable {
+			return of, err
+		}
+	}
+	of.Size, of.Clean = m.Size, true
+	of.Digest = sha256.Sum256(append(r.Bytes.Ref[:], "without metadata, rules "+strconv.Itoa(metadata.Rules)...))
+	return of, nil
+}
+
+// Open opens the bytes. part says that maybe not all of them will be read, in order.
+func (of *Content) Open(part bool) (io.ReadSeekCloser, error) {
+	send := of.site.Blobs.Send
+	if part || of.Clean {
+		send = of.site.Blobs.SendPart
+	}
+	f, err := send(of.stored.Ref, of.stored.Size)
+	if err != nil || !of.Clean {
+		return f, err
+	}
+	plan, err := of.site.Plans.Of(of.stored.Ref, of.media)
+	if err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	return plan.Over(f), nil
 }
 
 // Stored opens content to answer the request with all of it or a part.
 func Stored(c *web.Request, ref blobs.Ref, size int64) (io.ReadSeekCloser, error) {
-	if wanted := c.R.Header.Get("Range"); wanted != "" && wanted != "bytes=0-" && c.R.Method == http.MethodGet {
-		return c.Site.Blobs.SendPart(ref, size)
-	}
-	return c.Site.Blobs.Send(ref, size)
+	of := Content{site: c.Site, stored: &record.Content{Ref: ref, Size: size}}
+	return of.Open(wantsPart(c))
+}
+
+// wantsPart reports whether the client wants a part of content.
+func wantsPart(c *web.Request) bool {
+	wanted := c.R.Header.Get("Range")
+	return wanted != "" && wanted != "bytes=0-" && c.R.Method == http.MethodGet
 }
 
 var (
@@ -274,12 +340,22 @@ func (g *countingWriter) ReadFrom(r io.Reader) (int64, error) {
 	if g.err != nil {
 		return 0, g.err
 	}
-	n, err := g.AnswerWriter.ReadFrom(r)
+	n, err := g.copy(r)
 	if errors.Is(err, blobs.ErrDamaged) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.EIO) {
 		// Some bytes were sent. The client must notice that they are not all.
 		g.err = errDamaged
 	}
 	return n, err
+}
+
+// copy sends what r has. The kernel sends long pieces of a file without metadata.
+func (g *countingWriter) copy(r io.Reader) (int64, error) {
+	if part, ok := r.(*io.LimitedReader); ok {
+		if clean, ok := part.R.(*metadata.Reader); ok {
+			return clean.SendTo(g.AnswerWriter, part.N)
+		}
+	}
+	return g.AnswerWriter.ReadFrom(r)
 }
 
 // countView counts the view if the answer with this status is one.

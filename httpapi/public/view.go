@@ -97,7 +97,7 @@ func viewing(c *web.Request, r *record.Record, owned bool) (Viewing, error) {
 	switch b := body.(type) {
 	case *record.File:
 		// Check this before a view is counted.
-		if err := checkIntact(c, r, owned); err != nil {
+		if err := checkIntact(c, r, b, owned); err != nil {
 			return v, err
 		}
 		if v.Raw, v.Download, err = rawAddresses(c, r, owned); err != nil {
@@ -111,7 +111,7 @@ func viewing(c *web.Request, r *record.Record, owned bool) (Viewing, error) {
 			v.Screen = c.Site.Prefix() + "/t/" + url.PathEscape(r.Slug)
 		}
 		if record.ClassOf(b.MimeType) == record.Text {
-			v.Text, err = beginning(c, r, owned)
+			v.Text, err = beginning(c, r, b.MimeType, owned)
 		}
 		if b.MimeType == "image/jpeg" && b.Size > largePicture && !v.Large {
 			v.Screen = c.Site.Prefix() + "/t/" + url.PathEscape(r.Slug) + "?" + sizeParam + "=screen"
@@ -154,21 +154,25 @@ func rawAddresses(c *web.Request, r *record.Record, owned bool) (raw, save strin
 }
 
 // checkIntact returns an error if the bytes of a file are known to be damaged. Missing bytes
-// are not an error here; requests for the bytes report them.
-func checkIntact(c *web.Request, r *record.Record, owned bool) error {
-	f, err := openContent(c, r, owned)
+// are not an error here; requests for the bytes report them. If b is about other bytes than
+// those that the visitor gets, it is changed.
+func checkIntact(c *web.Request, r *record.Record, b *record.File, owned bool) error {
+	f, of, err := openContent(c, r, b.MimeType, owned)
 	if kv.Missing(err) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
+	if of.Clean {
+		b.Size, b.SHA256 = of.Size, ""
+	}
 	return f.Close()
 }
 
 // beginning is the start of a text file.
-func beginning(c *web.Request, r *record.Record, owned bool) ([]byte, error) {
-	f, err := openContent(c, r, owned)
+func beginning(c *web.Request, r *record.Record, media string, owned bool) ([]byte, error) {
+	f, _, err := openContent(c, r, media, owned)
 	if err != nil {
 		return nil, err
 	}

@@ -184,9 +184,10 @@ func fetchOne(s *web.Site, ctx context.Context, f *record.Fetch, read *atomic.In
 		p.claimed = "" // the type is that of the decoded content
 	}
 	one := fileForm(form, p, kept, true)
+	content := &record.Content{Ref: kept.Ref, Size: kept.Size, Metadata: examine(s, kept, one.Body.(*record.File).MimeType)} // the form is a file's
 	err = s.Store.Update(func(tx *kv.Tx) error {
 		tx.Carry(f.Owner, kept)
-		_, err := catalog.FinishFetch(tx, f, one, &record.Content{Ref: kept.Ref, Size: kept.Size})
+		_, err := catalog.FinishFetch(tx, f, one, content)
 		return err
 	})
 	recorded = err == nil

@@ -49,6 +49,16 @@ func pictured(c *web.Request, p Part, ref blobs.Ref) (bool, error) {
 	return thumb.Likely(f)
 }
 
+// examine finds out about the metadata of content that was kept. If that fails, it is tried again
+// later.
+func examine(s *web.Site, kept *blobs.Kept, mediaType string) record.Metadata {
+	m, err := s.Plans.Examine(kept.Ref, mediaType)
+	if err != nil {
+		s.Log.Warn("cannot examine the metadata of an upload", "error", err)
+	}
+	return m
+}
+
 // Bounds of a multipart body.
 const (
 	MaxParts = 100
@@ -68,6 +78,7 @@ type Part struct {
 	Head    []byte
 
 	pictured bool // it can have a thumbnail
+	metadata record.Metadata
 }
 
 func discardParts(c *web.Request, parts []Part) {
@@ -134,6 +145,7 @@ func uploadFiles(c *web.Request) error {
 			return err
 		}
 		kept, parts[i].Sum = append(kept, one), one.Ref
+		parts[i].metadata = examine(c.Site, one, media.Of(parts[i].claimed, parts[i].Name, parts[i].Head))
 		if parts[i].pictured, err = pictured(c, parts[i], one.Ref); err != nil {
 			return err
 		}
@@ -327,7 +339,7 @@ func AddFiles(c *web.Request, tx *kv.Tx, form *record.Form, parts []Part, kept [
 	var body []byte
 	tx.Carry(c.Owner(), kept...)
 	for i, p := range parts {
-		r, err := catalog.Add(tx, c.Owner(), record.Files, fileForm(form, p, kept[i], i == 0), &record.Content{Ref: kept[i].Ref, Size: kept[i].Size}, hash)
+		r, err := catalog.Add(tx, c.Owner(), record.Files, fileForm(form, p, kept[i], i == 0), &record.Content{Ref: kept[i].Ref, Size: kept[i].Size, Metadata: p.metadata}, hash)
 		if err != nil {
 			return nil, err
 		}

@@ -983,8 +983,9 @@ func finishUpload(c *web.Request, u *inbox.Upload) error {
 		return err
 	}
 	one := fileForm(form, Part{Name: meta.fileName(), claimed: meta.text("filetype"), Head: head}, kept, true)
+	content := &record.Content{Ref: kept.Ref, Size: kept.Size, Metadata: examine(c.Site, kept, one.Body.(*record.File).MimeType)} // the form is a file's
 	if err := c.UpdateAsCaller(func(tx *kv.Tx) error {
-		_, err := inbox.FinishUpload(tx, u, one, &record.Content{Ref: kept.Ref, Size: kept.Size})
+		_, err := inbox.FinishUpload(tx, u, one, content)
 		return err
 	}); err != nil {
 		u.File = uuid.Nil

@@ -15,6 +15,7 @@ import (
 	"kist/blobs"
 	"kist/httpapi/captcha"
 	"kist/httpapi/grant"
+	"kist/httpapi/metadata"
 	"kist/httpapi/outbound"
 	"kist/httpapi/thumb"
 	"kist/httpapi/webhook"
@@ -84,6 +85,7 @@ type Site struct {
 	Webhooks    *webhook.Sender
 	Imports     worker.Imports
 	Fetches     *worker.Queue[record.ID] // remote uploads by id
+	Plans       *metadata.Plans
 	Grants      *grant.Signer
 	Tickets     *grant.Tickets
 	Challenges  *captcha.Issuer

@@ -141,10 +141,13 @@ func (v *Shown) pageFields(s *field.Set) {
 	}).Says("Address on this server of the icon of the page's site, a PNG of at most 64 pixels, for everyone who may see the bookmark; null if there is none. The server fetches it in the background.", `"https://kist.example.org/t/summer-24"`)
 }
 
+// MetadataWords say what visitors get of the metadata in a file.
+var MetadataWords = []string{"none", "removed", "kept", "unreadable"}
+
 func (v *Shown) metadataFields(s *field.Set) {
 	s.Not("stripMetadata", &v.KeepMetadata).
 		Says("Whether visitors get the file without its metadata, if the settings of the instance allow it.", `true`)
-	s.Shown("metadata", field.Schema{Type: "string", Enum: []string{"none", "removed", "kept", "unreadable"}, Nullable: true}, func(dst []byte) []byte {
+	s.Shown("metadata", field.Schema{Type: "string", Enum: MetadataWords, Nullable: true}, func(dst []byte) []byte {
 		word := ""
 		switch m := v.metadata(); {
 		case m.State == NotExamined:

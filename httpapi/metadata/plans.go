@@ -1,0 +1,219 @@
+package metadata
+
+import (
+	"container/list"
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"kist/blobs"
+	"kist/kv"
+	"kist/kv/catalog"
+	"kist/kv/record"
+)
+
+// Rules is the version of the rules by which plans are made. A change of what a clean file has needs the next one: then
+// all files are examined again, and visitors get other entity tags.
+const Rules = 1
+
+// Bounds of the plans in memory.
+const (
+	maxKept  = 1000    // plans
+	maxBytes = 8 << 20 // of all of them
+	maxOne   = 1 << 20 // of one; a larger one is made again
+	atOnce   = 2       // are made
+)
+
+// Plans makes plans for contents, each once, and keeps those that were used last.
+type Plans struct {
+	store *kv.Store
+	blobs *blobs.Store
+	log   *slog.Logger
+	slots chan struct{} // one for each plan that is being made
+
+	mu    sync.Mutex
+	kept  map[planKey]*list.Element // of *planned
+	order *list.List                // used last first
+	bytes int
+}
+
+type planKey struct {
+	ref       blobs.Ref
+	mediaType string
+}
+
+type planned struct {
+	planKey
+	done  chan struct{} // closed when the following are set
+	plan  *Plan
+	err   error
+	bytes int
+}
+
+// NewPlans makes an empty Plans.
+func NewPlans(s *kv.Store, b *blobs.Store, log *slog.Logger) *Plans {
+	return &Plans{store: s, blobs: b, log: log, slots: make(chan struct{}, atOnce), kept: map[planKey]*list.Element{}, order: list.New()}
+}
+
+// Of returns the plan of a content. Its errors are those of Clean and of blobs.Store.Get.
+func (p *Plans) Of(ref blobs.Ref, mediaType string) (*Plan, error) {
+	key := planKey{ref, mediaType}
+	p.mu.Lock()
+	if e := p.kept[key]; e != nil {
+		p.order.MoveToFront(e)
+		p.mu.Unlock()
+		v := e.Value.(*planned)
+		<-v.done
+		return v.plan, v.err
+	}
+	v := &planned{planKey: key, done: make(chan struct{})}
+	e := p.order.PushFront(v)
+	p.kept[key] = e
+	p.mu.Unlock()
+
+	p.slots <- struct{}{}
+	v.plan, v.err = p.make(key)
+	<-p.slots
+	close(v.done)
+
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.kept[key] != e { // dropped meanwhile
+		return v.plan, v.err
+	}
+	v.bytes = v.plan.memory()
+	p.bytes += v.bytes
+	known := v.err == nil || errors.Is(v.err, ErrKept) || errors.Is(v.err, ErrNone) || errors.Is(v.err, ErrUnreadable)
+	if !known || v.bytes > maxOne {
+		p.drop(e)
+	}
+	for p.order.Len() > maxKept || p.bytes > maxBytes { // this one is the last to go
+		p.drop(p.order.Back())
+	}
+	return v.plan, v.err
+}
+
+// drop forgets a plan. One that is still being made has no size yet.
+func (p *Plans) drop(e *list.Element) {
+	v := p.order.Remove(e).(*planned)
+	delete(p.kept, v.planKey)
+	p.bytes -= v.bytes
+}
+
+func (p *Plans) make(key planKey) (plan *Plan, err error) {
+	defer func() {
+		if r := recover(); r != nil { // foreign bytes must not end a request, or keep others waiting
+			p.log.Error("cannot read the metadata of a file", "content", key.ref, "error", r)
+			plan, err = nil, unreadable("%v", r)
+		}
+	}()
+	f, err := p.blobs.Get(key.ref)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	return Clean(f, info.Size(), key.mediaType)
+}
+
+// Examine finds out about the metadata of a content. Its errors are those of blobs.Store.Get, and of reading.
+func (p *Plans) Examine(ref blobs.Ref, mediaType string) (record.Metadata, error) {
+	m := record.Metadata{Rules: Rules}
+	plan, err := p.Of(ref, mediaType)
+	switch {
+	case err == nil && len(plan.Found) == 0, errors.Is(err, ErrNone):
+		m.State = record.MetadataNone
+	case err == nil:
+		m.State, m.Size = record.MetadataRemovable, plan.size
+	case errors.Is(err, ErrKept):
+		m.State = record.MetadataKept
+	case errors.Is(err, ErrUnreadable):
+		m.State = record.MetadataUnreadable
+	default:
+		return record.Metadata{}, err
+	}
+	if plan != nil {
+		m.Found = record.FoundOf(plan.Found)
+	}
+	return m, nil
+}
+
+// Bounds of a step of Run, and the pause after an error.
+const (
+	examinedAtOnce = 50
+	again          = time.Minute
+)
+
+// Run examines files that were not examined when they were added, until ctx ends.
+func (p *Plans) Run(ctx context.Context) {
+	at := uint64(0)
+	for {
+		more, err := p.step(ctx, &at)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			p.log.Error("cannot examine the metadata of files", "error", err)
+		case more:
+			continue
+		}
+		var pause <-chan time.Time
+		if err != nil {
+			pause = time.After(again)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-catalog.UnexaminedAdded(p.store):
+		case <-pause:
+		}
+	}
+}
+
+// step examines some files from a place in the feed of changes on, and moves the place.
+func (p *Plans) step(ctx context.Context, at *uint64) (more bool, err error) {
+	var files []*record.Record
+	next := *at
+	if err := p.store.View(func(tx *kv.Tx) error {
+		files, next = catalog.Unexamined(tx, *at, examinedAtOnce, Rules)
+		return nil
+	}); err != nil {
+		return false, err
+	}
+	found := make([]record.Metadata, len(files))
+	for i, r := range files {
+		if ctx.Err() != nil {
+			return false, ctx.Err()
+		}
+		b, err := r.Decode()
+		if err == nil {
+			found[i], err = p.Examine(r.Bytes.Ref, b.(*record.File).MimeType)
+		}
+		if err != nil { // its bytes are missing or damaged, which others report
+			p.log.Debug("cannot examine the metadata of a file", "id", r.ID.String(), "error", err)
+		}
+	}
+	if len(files) > 0 {
+		if err := p.store.Update(func(tx *kv.Tx) error {
+			for i, r := range files {
+				if found[i].State == record.NotExamined {
+					continue
+				}
+				if err := catalog.Examined(tx, r, found[i]); err != nil {
+					return err
+				}
+			}
+			return nil
+		}); err != nil {
+			return false, err
+		}
+	}
+	more = next > *at
+	*at = next
+	return more, nil
+}
