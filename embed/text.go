@@ -224,7 +224,7 @@ const laterText = "-later"
 // scriptTexts are the groups of texts that the scripts of pages use, by the name of the script that has them.
 var scriptTexts = map[string][]string{
 	"app-text": {
-		"account", "add", "app", "bookmark", "common", "editor", "errors", "folder", "format", "forms", "home", "kind", "list", "offline",
+		"account", "add", "app", "bookmark", "common", "editor", "errors", "folder", "format", "forms", "home", "kind", "list", "metadata", "offline",
 		"problems", "reader", "requests", "search", "sessions", "share", "shortcuts", "tags", "uploads", "viewer",
 	},
 	"activity-later": {"activity"},

@@ -110,6 +110,9 @@ export default async function page(v) {
     settingsForm(t('admin.checks'), [
       { name: 'linkChecks', label: t('admin.checkPages'), type: 'check', hint: t('admin.checkPagesHint') },
     ], s, t('common.save'), async (now) => { await api('PATCH', 'admin/settings', now); toast(t('common.saved')); }),
+    settingsForm(t('admin.metadata'), [
+      { name: 'stripMetadata', label: t('admin.stripMetadata'), type: 'check', hint: t('admin.stripMetadataHint') },
+    ], s, t('common.save'), async (now) => { await api('PATCH', 'admin/settings', now); toast(t('common.saved')); }),
     settingsForm(t('admin.captcha'), [
       { name: 'captchaProvider', label: t('admin.provider'), type: 'choice', none: t('admin.serverDefault'), choices: { pow: t('admin.pow'), turnstile: 'Cloudflare Turnstile', hcaptcha: 'hCaptcha', none: t('admin.noCaptcha') } },
       { name: 'captchaSiteKey', label: t('admin.siteKey'), plain: true, onlyFor: others },

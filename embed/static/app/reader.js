@@ -3,7 +3,7 @@ import { add, ago, all, find, h, icon, iconButton, locale, t } from './dom.js';
 import { openEditor, openShare } from './editor.js';
 import { copyLink, openDialog } from './forms.js';
 import { kindOf, shareAddressOf, tagNames, titleOf } from './kinds.js';
-import { fetchRecord, removeRecords, saveRecord, sharing, tagChip } from './list.js';
+import { fetchRecord, metadataLine, removeRecords, saveRecord, sharing, tagChip } from './list.js';
 import { enhance } from './page.js';
 import { base, localAddress, problemOf, showProblem, storage } from './session.js';
 
@@ -61,7 +61,7 @@ export async function openReader(r, { onclose }) {
   const state = h('div');
   const body = h('article.shared', {}, shown.map((node) => document.importNode(node, true)));
   const star = iconButton('none', 'star', t('list.favourite'), { class: 'quiet square star' });
-  const draw = () => { star.setAttribute('aria-pressed', String(!!r.isFavorite)); state.replaceChildren(stateLine(r)); };
+  const draw = () => { star.setAttribute('aria-pressed', String(!!r.isFavorite)); state.replaceChildren(stateLine(r), metadataLine(r) ?? ''); };
   const changed = (e) => { if (e.detail.id === r.id) { r = e.detail; draw(); } };
   document.addEventListener('record', changed);
   const edit = async () => {

@@ -3,7 +3,7 @@ import { add, all, bytes, find, h, icon, iconButton, t, when } from './dom.js';
 import { openEditor, openShare } from './editor.js';
 import { copyLink, openDialog } from './forms.js';
 import { isMedia, isPicture, kinds, pageOf, shareAddressOf, tagNames, titleOf } from './kinds.js';
-import { removeRecords, saveRecord, sharing, tagChip } from './list.js';
+import { metadataLine, removeRecords, saveRecord, sharing, tagChip } from './list.js';
 import { base, loadModule, localAddress, storage, view } from './session.js';
 
 // Larger pictures show a smaller version until they are loaded.
@@ -35,7 +35,7 @@ function factsOf(r) {
   const fact = (label, ...value) => h('div', {}, h('dt', {}, label), h('dd', {}, value));
   return h('div', {}, h('h3', {}, titleOf(r)), r.description && h('p.text', {}, r.description),
     h('dl', {}, fact(t('viewer.size'), bytes(r.size)), fact(t('viewer.type'), r.mimeType), fact(t('viewer.added'), when(r.createdAt)), r.folder && fact(t('viewer.folder'), r.folder.name),
-      fact(t('viewer.visibility'), r.isPublic ? sharing(r) : t('reader.private'))), h('div.row', {}, tagNames(r).map(tagChip)));
+      fact(t('viewer.visibility'), r.isPublic ? sharing(r) : t('reader.private'))), metadataLine(r), h('div.row', {}, tagNames(r).map(tagChip)));
 }
 
 // openViewer opens the viewer for a record. onclose is called with the reason, onmove with each further record.
