@@ -59,7 +59,7 @@ type serveCommand struct {
 	TrustedProxies []admin.Network `placeholder:"NET" help:"Reverse proxies whose X-Forwarded-For, -Proto and -Host headers are trusted: addresses or ranges, separated by commas."`
 	serve.CertificateFlags
 	WritesPerHour  admin.Size         `default:"4GiB" placeholder:"SIZE" help:"How many bytes of records one user may write in an hour. Of files, only those of up to 16 KiB count."`
-	MaxUploadSize  admin.Size         `default:"10GiB" placeholder:"SIZE" help:"The largest file that is accepted, such as 500MB or 5GiB."`
+	MaxUploadSize  admin.Size         `default:"10GB" placeholder:"SIZE" help:"The largest file that is accepted, such as 500MB or 5GB."`
 	MaxConnections int                `default:"2000" placeholder:"N" help:"Maximum number of open connections. One address, or one IPv6 /64, may have 100 of them, unless it is a trusted proxy."`
 	AllowOutbound  []outbound.Allowed `placeholder:"HOST" help:"Private hosts, addresses or ranges that the server may connect to for webhooks, bookmarks and remote uploads, separated by commas."`
 	serve.CaptchaFlags

@@ -199,7 +199,7 @@ func TestDoctorOnAFullDisk(t *testing.T) {
 	fill(t, filepath.Join(disk, "filler 0"))
 	r = p.run("", "doctor")
 	is.Equal(r.code, 4)
-	is.True(strings.Contains(r.out, "problem  disk: 0 B of 64.0 MiB are free; no uploads are taken below 4.0 MiB\n         → make room"))
+	is.True(strings.Contains(r.out, "problem  disk: 0 B of 67.1 MB are free; no uploads are taken below 4.2 MB\n         → make room"))
 }
 
 // A dry run reads a data directory that cannot be written to.

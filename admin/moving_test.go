@@ -59,7 +59,7 @@ func TestMoving(t *testing.T) {
 			is.Equal(p.must("import", "photos", "--user", "ann"), "Imported (folder): 2 files. Of 3 entries, 0 were there already and 1 is skipped.\nSkipped: secret, secret: It is a link or a special file, not a regular file.")
 
 			said := p.must("export", "ann.zip", "--user", "ann")
-			is.True(strings.HasPrefix(said, "Exported ann to ann.zip: 3 items and the bytes of 2 files (2.0 MiB). It was read back and is intact."))
+			is.True(strings.HasPrefix(said, "Exported ann to ann.zip: 3 items and the bytes of 2 files (2.1 MB). It was read back and is intact."))
 			r = p.run("", "export", "ann.zip", "--user", "ann")
 			is.Equal(r, result{1, "", "There is already a file at ann.zip; name another one.\n"}) // nothing is written over
 			r = p.run("", "export", "-", "--user", "ann")

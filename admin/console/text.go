@@ -49,19 +49,19 @@ func Word(condition bool, yes, no string) string {
 	return no
 }
 
-// Bytes writes a number of bytes with a unit: "12 B", "3.4 MiB".
+// Bytes writes a number of bytes with a unit, as the app does: "12 B", "3.4 MB".
 func Bytes(n int64) string {
-	const unit = 1024
+	const unit = 1000
 	if n < unit {
 		return fmt.Sprintf("%d B", n)
 	}
-	value, names := float64(n), "KMGTPE"
+	value, names := float64(n), "kMGTPE"
 	i := -1
 	for value >= unit && i < len(names)-1 {
 		value /= unit
 		i++
 	}
-	return fmt.Sprintf("%.1f %ciB", value, names[i])
+	return fmt.Sprintf("%.1f %cB", value, names[i])
 }
 
 // Day writes a time to the minute, in UTC. A nil time is "-".
