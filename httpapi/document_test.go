@@ -217,6 +217,7 @@ func enums() []enum {
 		{"Event", "An event.", api.EventNames},
 		{"FileSort", "An order of files.", field.Words(catalog.Sorts(record.Files))},
 		{"FileType", "A coarse kind of content.", record.ClassNames()},
+		{"GameSort", "An order of games.", field.Words(catalog.Sorts(record.Games))},
 		{"GameStatus", "State of a game.", field.Words(record.GameStatuses)},
 		{"ImportFormat", "A format of exports.", field.Words(format.Formats)},
 		{"ImportState", "State of an import.", field.Words(record.ImportStates)},

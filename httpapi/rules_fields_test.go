@@ -509,3 +509,43 @@ func TestColours(t *testing.T) {
 		is.Equal(a.patch(path+"/"+id, `{"color":null}`).want(200).text("data.color"), record.ColorOf("n"))
 	}
 }
+
+// TestGameLists: games can be listed by status, and best or longest played first.
+func TestGameLists(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := start(t)
+	for _, in := range []string{
+		`{"title":"a","status":"playing","rating":7,"playtimeMinutes":30}`, `{"title":"b","status":"finished","rating":10}`,
+		`{"title":"c"}`, `{"title":"d","status":"playing","rating":0,"playtimeMinutes":600,"tags":["t"]}`,
+	} {
+		a.post("/api/v1/games", in).want(201)
+	}
+	titles := func(query string) string {
+		t.Helper()
+		var all string
+		for next := ""; ; {
+			got := a.get("/api/v1/games?limit=2&" + query + next).want(200)
+			for i := range got.at("data").([]any) {
+				all += got.text(fmt.Sprintf("data.%d.title", i))
+			}
+			if got.at("nextCursor") == nil {
+				is.Equal(got.at("total"), float64(len(all)))
+				return all
+			}
+			next = "&cursor=" + got.text("nextCursor")
+		}
+	}
+	for query, want := range map[string]string{
+		"sort=rating": "badc", "sort=playtime": "dacb", "status=playing": "da", "status=playing&sort=rating": "ad", "status=dropped": "",
+		"sort=rating&tag=t": "d", "sort=playtime&q=b": "b", "sort=rating&offset=2": "",
+	} {
+		if strings.Contains(query, "offset") {
+			is.Equal(a.get("/api/v1/games?"+query).want(200).text("data.0.title"), "d")
+			continue
+		}
+		is.Equal(titles(query), want)
+	}
+	a.get("/api/v1/games?status=none").want(400)
+	a.get("/api/v1/notes?sort=rating").want(400)
+}

@@ -288,6 +288,12 @@ func listArgs(q *catalog.Query, values url.Values) (tags []string, folder string
 			q.Class = &class
 		}
 	}
+	if q.Kind == record.Games {
+		q.Status = record.GameStatus(args.Get("status"))
+		if q.Status != "" && !slices.Contains(record.GameStatuses, q.Status) {
+			args.Refuse("status must be one of: " + web.Join(record.GameStatuses))
+		}
+	}
 	if q.Kind == record.Bookmarks {
 		q.Unreachable = args.Flag("unreachable")
 		if t := args.Get("url"); t != "" {
@@ -366,6 +372,9 @@ func listParams(k *record.Kind) []web.Param {
 		all = append(all,
 			web.Param{In: "query", Name: "folder", Doc: "Id or name of a folder, or unfiled.", Schema: text, Example: "Holidays"},
 			web.Param{In: "query", Name: "type", Doc: "Kind of file.", Schema: web.Ref("FileType"), Example: "image"})
+	}
+	if k == record.Games {
+		all = append(all, web.Param{In: "query", Name: "status", Doc: "State of the game.", Schema: web.Ref("GameStatus"), Example: "playing"})
 	}
 	if k == record.Bookmarks {
 		all = append(all,

@@ -3,6 +3,7 @@ package catalog
 import (
 	"bytes"
 	"encoding/base64"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -27,6 +28,8 @@ const (
 	Title   Sort = "title"
 	Views   Sort = "views"
 	Size    Sort = "size"
+	Rating  Sort = "rating"   // of games, best first
+	Played  Sort = "playtime" // of games, longest first
 )
 
 // Sorts are the orders that lists of a kind have.
@@ -34,6 +37,9 @@ func Sorts(k *record.Kind) []Sort {
 	all := []Sort{Newest, Oldest, Updated, Title, Views}
 	if k == record.Files {
 		all = append(all, Size)
+	}
+	if k == record.Games {
+		all = append(all, Rating, Played)
 	}
 	return all
 }
@@ -44,6 +50,13 @@ var ways = map[Sort]struct {
 	down bool
 }{
 	Newest: {0, true}, Oldest: {0, false}, Updated: {byUpdated, true}, Title: {byTitle, false}, Views: {byViews, true}, Size: {bySize, true},
+	Rating: {0, true}, Played: {0, true},
+}
+
+// gameOrders are the orders without an index: the list is sorted each time.
+var gameOrders = map[Sort]func(*record.Game) int64{
+	Rating: func(b *record.Game) int64 { return b.Rating },
+	Played: func(b *record.Game) int64 { return b.Playtime },
 }
 
 // Query says which of an owner's records of a kind to list.
@@ -55,8 +68,9 @@ type Query struct {
 	Favorite, Public *bool
 	Folder           *record.ID // the zero id: in none
 	Class            *record.Class
-	Unreachable      *bool      // only bookmarks whose page is, or is not, unreachable
-	Page             *record.ID // only bookmarks of the page with this key
+	Status           record.GameStatus // only games; "" is any
+	Unreachable      *bool             // only bookmarks whose page is, or is not, unreachable
+	Page             *record.ID        // only bookmarks of the page with this key
 	// Match, if not nil, is a further filter. If Among is not nil, only its records
 	// may be listed. It holds ids of the owner's records of the kind, in ascending
 	// order. Missing ones may be counted in the total but are skipped. Text is the
@@ -92,7 +106,7 @@ const rowSize = 1 << 10
 // Without filters, or by age with one facet (a tag, a folder, a class, favourite,
 // public, unfiled), the cost depends on the page only, not on the offset or the length
 // of the list, but for the first deep offset: see ranks. By views, and with facets of
-// bookmarked pages, it depends on the offset too. With several filters it walks all entries of the rarest facet,
+// bookmarked pages, it depends on the offset too. The orders and the status of games read all games of the owner. With several filters it walks all entries of the rarest facet,
 // to get the total. In other orders, and for records that are not favourite or not
 // public, it walks the list until the page is full. With Among and by age, the cost
 // depends on the length of Among. It reads only the rows of the page, unless Match
@@ -112,7 +126,12 @@ func List(tx *kv.Tx, q Query) (Page, error) {
 	// it may also be Among or the entries of the rarest facet.
 	from := source{tx: tx, q: &q, bucket: kv.RecordBucket, prefix: kv.OwnedKey(q.Owner, q.Kind.Code)}
 	total := RecordRows.Sum(tx.Tx, from.prefix)
-	if way.by != 0 {
+	if value := gameOrders[q.Sort]; value != nil {
+		if from.sorted, err = sortGames(tx, from.prefix, value); err != nil {
+			return Page{}, err
+		}
+		from.bucket = recordOrder
+	} else if way.by != 0 {
 		from.bucket, from.prefix = recordOrder, append(from.prefix, way.by)
 	} else if q.Among != nil {
 		from.among = true
@@ -121,6 +140,13 @@ func List(tx *kv.Tx, q Query) (Page, error) {
 		want = slices.DeleteFunc(want, func(x facet) bool { return x == l })
 	}
 	from.keep(want, without)
+	if more := q.Match; q.Status != "" {
+		q.Match = func(r *record.Record) bool {
+			b, err := r.Decode()
+			g, ok := b.(*record.Game)
+			return err == nil && ok && g.Status == q.Status && (more == nil || more(r))
+		}
+	}
 	known := true
 	switch {
 	case q.Match != nil:
@@ -140,7 +166,7 @@ func List(tx *kv.Tx, q Query) (Page, error) {
 		known = false
 	}
 
-	if known && len(from.tests) == 0 && !from.among && after == nil {
+	if known && len(from.tests) == 0 && !from.among && from.sorted == nil && after == nil {
 		if q.Offset > 0 && q.Offset >= int(total) {
 			return Page{Total: int(total), Records: []*record.Record{}}, nil
 		}
@@ -204,12 +230,22 @@ type source struct {
 	q      *Query
 	bucket table.Bucket
 	prefix []byte
-	among  bool // read only the records in Among
+	among  bool     // read only the records in Among
+	sorted [][]byte // entries of an order without an index
 	tests  []test
 }
 
 // walk yields the entries of the source after a position.
 func (s *source) walk(after []byte, down bool) iter.Seq2[[]byte, []byte] {
+	if s.sorted != nil {
+		return func(yield func([]byte, []byte) bool) {
+			for _, k := range slices.Backward(s.sorted) {
+				if (after == nil || bytes.Compare(k[len(s.prefix):], after) < 0) && !yield(k, nil) {
+					return
+				}
+			}
+		}
+	}
 	if !s.among {
 		return s.tx.Walk(s.bucket, s.prefix, after, down)
 	}
@@ -237,6 +273,25 @@ func (s *source) walk(after []byte, down bool) iter.Seq2[[]byte, []byte] {
 			}
 		}
 	}
+}
+
+// sortGames makes the entries of an order of games, as an index would have them: the prefix, the value and the id.
+func sortGames(tx *kv.Tx, prefix []byte, value func(*record.Game) int64) ([][]byte, error) {
+	entries := [][]byte{}
+	for k, v := range tx.Walk(kv.RecordBucket, prefix, nil, false) {
+		r, err := record.BorrowRow(k, v)
+		if err != nil {
+			return nil, err
+		}
+		b, err := r.Decode()
+		if err != nil {
+			return nil, err
+		}
+		entry := binary.BigEndian.AppendUint64(append(make([]byte, 0, len(k)+8), prefix...), uint64(value(b.(*record.Game))+1)) // -1 is none
+		entries = append(entries, append(entry, r.ID[:]...))
+	}
+	slices.SortFunc(entries, bytes.Compare)
+	return entries, nil
 }
 
 // place is the position of an id in a sorted list, and whether the list has it.
@@ -348,7 +403,7 @@ const cursorVersion = 1
 func (q *Query) fingerprint() []byte {
 	h := fnv.New64a()
 	want, without := q.facets()
-	fmt.Fprint(h, q.Kind.Code, q.Sort, want, without, q.Text)
+	fmt.Fprint(h, q.Kind.Code, q.Sort, want, without, q.Text, q.Status)
 	return h.Sum(nil)
 }
 
