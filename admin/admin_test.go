@@ -99,6 +99,14 @@ out Bob is disabled: the account's keys and passwords are refused from the next 
 kist user enable bob
 out Bob is enabled.
 
+kist user reset-login bob
+out bob has no one-time codes and no passkeys now. With this link bob sets a new password, once, until 20…
+out http://127.0.0.1:…/login/reset/…
+
+kist user reset-login nobody
+err There is no user named "nobody"; kist user list shows the names.
+exit 3
+
 kist user disable nobody
 err There is no user named "nobody"; kist user list shows the names.
 exit 3

@@ -2,6 +2,8 @@ package admin
 
 import (
 	"bufio"
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -27,6 +29,8 @@ type userCommands struct {
 	Disable userDisable `cmd:"" help:"Disable an account. Its content stays."`
 	Enable  userEnable  `cmd:"" help:"Enable a disabled account."`
 	Remove  userRemove  `cmd:"" help:"Remove an account and everything in it."`
+
+	ResetLogin userReset `cmd:"" help:"Remove a user's one-time codes and passkeys, and print a link that sets a new password."`
 }
 
 type passwordSource struct {
@@ -236,6 +240,33 @@ func (cmd *userRemove) Run(c *Call) error {
 		return err
 	}
 	return c.say(u, "Removed %s and everything the account kept (%s).", u.Name, contentsOf(&u))
+}
+
+type userReset struct {
+	Name    string `arg:"" help:"The user's name."`
+	BaseURL string `name:"base-url" placeholder:"URL" help:"The address of the server, for the link. It is only needed when no server runs."`
+}
+
+func (cmd *userReset) Run(c *Call) error {
+	link, err := reach(c, false, func(to *control.Client) (link resetLink, err error) {
+		a, err := accountNamed(to, cmd.Name)
+		if err != nil {
+			return link, err
+		}
+		return link, to.Call(context.Background(), http.MethodPost, usersPath+"/"+a.ID.String()+"/reset-login", nil, &link)
+	})
+	if err != nil {
+		return err
+	}
+	if strings.HasPrefix(link.URL, "/") { // no server runs
+		link.URL = strings.TrimSuffix(cmp.Or(cmd.BaseURL, "http://127.0.0.1:7080"), "/") + link.URL
+	}
+	return c.say(link, "%s has no one-time codes and no passkeys now. With this link %s sets a new password, once, until %s:\n%s", cmd.Name, cmd.Name, link.Ends.Local().Format("2006-01-02 15:04"), link.URL)
+}
+
+type resetLink struct {
+	URL  string    `json:"url"`
+	Ends time.Time `json:"expiresAt"`
 }
 
 func contentsOf(a *account) string {

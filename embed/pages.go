@@ -120,6 +120,16 @@ func (p Problem) policy() string {
 	return policyPage
 }
 
+// ResetPage asks for a new password of an account. The form is posted to the page's own address, with the fields password
+// and repeat.
+type ResetPage struct {
+	formPage
+	Base     string
+	UserName string
+	Shortest int // minimum length of a password in bytes
+	Errors   ClaimErrors
+}
+
 // DevicePage asks whether a client may use the account. If Client is set, its form is posted to /device with user_code
 // and action, approve or deny. Otherwise it asks for the code.
 type DevicePage struct {
@@ -174,6 +184,7 @@ func (ClaimPage) file() string     { return "claim.html" }
 func (ClaimedPage) file() string   { return "claimed.html" }
 func (LoginPage) file() string     { return "login.html" }
 func (StepPage) file() string      { return "step.html" }
+func (ResetPage) file() string     { return "reset.html" }
 func (DevicePage) file() string    { return "device.html" }
 func (MessagePage) file() string   { return "message.html" }
 func (DeletePage) file() string    { return "delete.html" }

@@ -40,7 +40,7 @@ func Operator(c web.Config, more map[string]func(http.ResponseWriter, *http.Requ
 // The operations that the operator may call: those of the instance, and those of an
 // account, which the parameter user names.
 var (
-	instanceOps = []string{"listUsers", "createUser", "readUser", "editUser", "removeUser", "readSettings", "editSettings"}
+	instanceOps = []string{"listUsers", "createUser", "readUser", "editUser", "removeUser", "resetUser", "readSettings", "editSettings"}
 	accountOps  = []string{"readMe", "listKeys", "createKey", "removeKey", "listWebhooks"}
 )
 

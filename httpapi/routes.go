@@ -68,6 +68,10 @@ func (s *Server) operations() []Route {
 		{"PATCH", "/api/v1/admin/users/{id}", "editUser", web.Manages, api.EditUser},
 		{"DELETE", "/api/v1/admin/users/{id}", "removeUser", web.Manages, api.RemoveUser},
 
+		{"POST", "/api/v1/admin/users/{id}/reset-login", "resetUser", web.Manages, api.ResetUser},
+		{"GET", "/login/reset/{token}", "readReset", web.Anyone, api.ReadReset},
+		{"POST", "/login/reset/{token}", "reset", web.Anyone, api.Reset},
+
 		{"GET", "/api/v1/admin/settings", "readSettings", web.Manages, api.ReadSettings},
 		{"PATCH", "/api/v1/admin/settings", "editSettings", web.Manages, api.EditSettings},
 		{"GET", "/api/v1/admin/stats", "readStats", web.Manages, api.ReadStats},

@@ -111,6 +111,9 @@ func bodySchemas() map[string]schema {
 		"CodesOffer": {members(web.Object{"secret": text, "uri": uri, "qr": uri}, "secret", "uri", "qr"), web.Object{
 			"secret": "JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP", "uri": "otpauth://totp/kist.example.org:ann?secret=JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP&issuer=kist.example.org", "qr": "data:image/svg+xml;base64,…",
 		}},
+		"Reset": {members(web.Object{"url": uri, "expiresAt": web.Object{"type": "string", "format": "date-time"}}, "url", "expiresAt"), web.Object{
+			"url": "https://kist.example.org/login/reset/AZCl…", "expiresAt": "2026-01-03T03:04:05.678Z",
+		}},
 		"RecoveryCodes": {members(web.Object{"recoveryCodes": web.Object{"type": "array", "items": text}}, "recoveryCodes"), web.Object{"recoveryCodes": []string{"BCDF-GHJK-LMNP-QRST"}}},
 		"DeviceCodes": {members(web.Object{
 			"device_code": text, "user_code": text, "verification_uri": uri, "verification_uri_complete": uri, "expires_in": number, "interval": number,

@@ -28,9 +28,10 @@ const (
 const (
 	APIPath   = "/api/v1/"
 	claimPath = "/claim/"
-	MaxQuery  = 8 << 10 // bytes of a query
-	MaxArgs   = 100     // parameters of a query
-	SmallBody = 1 << 20 // bytes of a JSON body unless the route says otherwise
+	ResetPath = "/login/reset/" // followed by the secret of a link that sets a password
+	MaxQuery  = 8 << 10         // bytes of a query
+	MaxArgs   = 100             // parameters of a query
+	SmallBody = 1 << 20         // bytes of a JSON body unless the route says otherwise
 )
 
 func SortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

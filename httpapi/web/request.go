@@ -223,7 +223,7 @@ func (s *Site) LogLine(w *AnswerWriter, r *http.Request, id string, took time.Du
 }
 
 // secretPaths are prefixes of paths that end in a secret.
-var secretPaths = []string{claimPath, DeletionPath, SentPath + "/"}
+var secretPaths = []string{claimPath, ResetPath, DeletionPath, SentPath + "/"}
 
 // loggable is a path without secrets: the token of a claim link or a deletion address and
 // the secret of a sender's upload, in any case and at any place, and misplaced API keys.

@@ -344,7 +344,11 @@ func ResetOf(tx *kv.Tx, secret string) (*record.User, error) {
 	if l.ResetEnds.IsZero() || !tx.Now.Before(l.ResetEnds) || subtle.ConstantTimeCompare(digest[:], l.Reset[:]) != 1 {
 		return nil, gone
 	}
-	return User(tx, l.Owner)
+	u, err := User(tx, l.Owner)
+	if err == nil && u.Disabled {
+		err = gone
+	}
+	return u, err
 }
 
 // EndReset ends the link that sets the account's password.

@@ -1,0 +1,105 @@
+package api
+
+import (
+	"errors"
+	"net/http"
+
+	"kist/embed"
+	"kist/httpapi/session"
+	"kist/httpapi/web"
+	"kist/kv"
+	"kist/kv/field"
+	"kist/kv/people"
+	"kist/kv/record"
+)
+
+var ResetUser = web.Operation{
+	Tag: "admin", Summary: "Removes an account's one-time codes, recovery codes and passkeys, and makes a link with which its user sets a new password.",
+	Reply: web.Reply{Status: 200, Doc: "The link. It works once, for 24 hours.", Body: web.BodyOf("Reset")}, Fails: []int{404}, Serve: resetUser,
+}
+
+func resetUser(c *web.Request) error {
+	id, err := c.IDArg("user")
+	if err != nil {
+		return err
+	}
+	var secret string
+	if err := c.Site.Store.Update(func(tx *kv.Tx) error {
+		u, err := people.User(tx, id)
+		if err == nil {
+			secret, err = people.ResetLogin(tx, id, doneBy(c, u.ID))
+		}
+		return err
+	}); err != nil {
+		return err
+	}
+	return c.RespondValue(http.StatusOK, map[string]any{"url": c.Site.Base + web.ResetPath + secret, "expiresAt": c.Site.Store.Now().Add(people.ResetTime).UTC().Format(field.TimeLayout)})
+}
+
+// resetForm is the form for a new password.
+type resetForm struct{ password, repeat field.Secret }
+
+func (f *resetForm) Fields(s *field.Set) {
+	s.Secret("password", &f.password, field.Required).Says("The new password.", `"correct horse battery"`)
+	s.Secret("repeat", &f.repeat).Says("The same password again.", `"correct horse battery"`)
+}
+
+var ReadReset = web.PageOp(readReset, 404)
+
+func readReset(c *web.Request) error {
+	var u *record.User
+	if err := c.Site.Store.View(func(tx *kv.Tx) (err error) { u, err = people.ResetOf(tx, c.Arg("token")); return err }); err != nil {
+		return err
+	}
+	return c.RespondPage(http.StatusOK, embed.ResetPage{Base: c.Site.Prefix(), UserName: u.Name, Shortest: record.MinPassword})
+}
+
+var Reset = web.FormOp(303, reset, 400, 403, 404, 413, 415, 422, 503)
+
+// reset sets the password and signs the browser in.
+func reset(c *web.Request) error {
+	if err := c.SameOrigin(); err != nil {
+		return err
+	}
+	values, err := session.ReadForm(c)
+	if err != nil {
+		return err
+	}
+	var u *record.User
+	if err := c.Site.Store.View(func(tx *kv.Tx) (err error) { u, err = people.ResetOf(tx, c.Arg("token")); return err }); err != nil {
+		return err
+	}
+	form, mismatch := new(resetForm), error(nil)
+	problems := field.Create(form, field.Object{"password": values.Get("password"), "repeat": values.Get("repeat")})
+	if form.repeat.Said && form.repeat != form.password {
+		mismatch = field.Problems{"repeat": "must be the same password"}
+	}
+	err = web.JoinProblems(problems, strong(&form.password, u.Name), mismatch)
+	if e, ok := errors.AsType[*record.Error](err); ok && e.Fault == record.Invalid {
+		return c.RespondPage(http.StatusUnprocessableEntity, embed.ResetPage{
+			Base: c.Site.Prefix(), UserName: u.Name, Shortest: record.MinPassword,
+			Errors: embed.ClaimErrors{Password: claimProblem(c, "claim.passwordProblem", e.Fields["password"]), Repeat: claimProblem(c, "claim.repeatProblem", e.Fields["repeat"])},
+		})
+	}
+	if err != nil {
+		return err
+	}
+	hash, err := c.Hash(form.password)
+	if err != nil {
+		return err
+	}
+	if err := c.Site.Store.Update(func(tx *kv.Tx) (err error) {
+		if u, err = people.ResetOf(tx, c.Arg("token")); err != nil {
+			return err
+		}
+		u.Password = hash
+		return errors.Join(people.SaveUser(tx, u), people.EndReset(tx, u.ID),
+			people.Note(tx, record.Activity{Owner: u.ID, Event: record.AccountChanged, Name: u.Name, Changes: []string{"password"}}))
+	}); err != nil {
+		return err
+	}
+	if err := session.StartSession(c, u); err != nil {
+		return err
+	}
+	return session.Redirect(c, "/")
+}
