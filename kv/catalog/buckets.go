@@ -25,5 +25,6 @@ var (
 	visitLog           = table.Bucket{No: 55, Name: "visit.log"}
 	trashBucket        = table.Bucket{No: 56, Name: "trash"}
 	trashLine          = table.Bucket{No: 57, Name: "trash.line"}
+	versionBucket      = table.Bucket{No: 58, Name: "version"}
 	trashBlob          = table.Bucket{No: 59, Name: "trash.blob"}
 )

@@ -509,14 +509,19 @@ func Save(tx *kv.Tx, r *record.Record, f *record.Form, password string) error {
 	if err := tx.MayWrite(r.Owner); err != nil {
 		return err
 	}
-	old, private := len(r.Body), !r.Public
+	old, private := r.Body, !r.Public
 	restart := f.Fill(r)
-	grew := len(r.Body) > old
+	grew := len(r.Body) > len(old)
 	if grew && tx.DiskFull() {
 		return kv.ErrFull
 	}
 	if r.Public && private {
 		if err := note(tx, record.ItemShared, r); err != nil {
+			return err
+		}
+	}
+	if r.Kind.Versioned() && !bytes.Equal(r.Body, old) {
+		if err := keepVersion(tx, r, old, f.By, len(r.Body)-len(old)); err != nil {
 			return err
 		}
 	}
@@ -526,8 +531,8 @@ func Save(tx *kv.Tx, r *record.Record, f *record.Form, password string) error {
 	}
 	grew = grew || tx.Text(r.Owner) > text // because of new tags or items
 	if restart {
-		old := recordViews(tx, r)
-		if err := setViews(tx, r, old, views{old.total, 0}); err != nil {
+		seen := recordViews(tx, r)
+		if err := setViews(tx, r, seen, views{seen.total, 0}); err != nil {
 			return err
 		}
 	}
@@ -576,7 +581,7 @@ func Remove(tx *kv.Tx, r *record.Record) error {
 	if err != nil {
 		return err
 	}
-	err = errors.Join(tx.Delete(ViewBucket, r.ID[:]), dropVisits(tx, r), dropMembers(tx, r))
+	err = errors.Join(tx.Delete(ViewBucket, r.ID[:]), dropHistory(tx, r), dropMembers(tx, r))
 	if r.Bytes != nil {
 		err = errors.Join(err, MarkUnreferenced(tx, r.Bytes.Ref))
 	}

@@ -219,12 +219,12 @@ func lastTold(tx *kv.Tx, r *record.Record) (at time.Time, err error) {
 	return at, nil
 }
 
-// dropVisits deletes the visits of a record.
-func dropVisits(tx *kv.Tx, r *record.Record) error {
+// dropHistory deletes the visits and the versions of a record.
+func dropHistory(tx *kv.Tx, r *record.Record) error {
 	for _, one := range []struct {
 		b    table.Bucket
 		drop func(*kv.Tx, []byte) error
-	}{{visitBucket, dropRow(VisitRows)}, {visitLog, dropRow(VisitLogRows)}} {
+	}{{visitBucket, dropRow(VisitRows)}, {visitLog, dropRow(VisitLogRows)}, {versionBucket, dropRow(VersionRows)}} {
 		var keys [][]byte
 		for key := range tx.Walk(one.b, r.Key(), nil, false) {
 			keys = append(keys, bytes.Clone(key))

@@ -816,6 +816,7 @@ var StoredJSON = map[string]any{
 	"visit":          record.VisitDay{},
 	"visit.log":      record.LoggedVisit{},
 	"trash":          record.Removal{},
+	"version":        record.VersionHead{},
 	"upload":         inbox.Upload{},
 	"answer":         jobs.StoredAnswer{},
 	"meta.settings":  record.Settings{},
@@ -904,6 +905,7 @@ func Inhabited(t *testing.T) (dir string, owner record.ID) {
 	if err := s.Flush(); err != nil {
 		t.Fatal(err)
 	}
+	Edit(t, s, Add(t, s, u.ID, record.Notes, `{"content":"before"}`), `{"content":"after"}`)
 	link := Add(t, s, u.ID, record.Bookmarks, `{"url":"https://example.org/deleted"}`)
 	Update(t, s, func(tx *kv.Tx) error {
 		file, err := catalog.Add(tx, u.ID, record.Files, Form(t, record.Files, `{}`), &record.Content{Ref: [32]byte{7}, Size: 5}, "")

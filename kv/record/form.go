@@ -32,6 +32,9 @@ type Form struct {
 	Source  Source // of a collection, if Sourced
 	Sourced bool
 
+	// By names the browser, key or device of a change, for the versions of a text.
+	By string
+
 	kind      *Kind
 	published bool // the input of a patch sets the visibility
 }

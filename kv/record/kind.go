@@ -61,6 +61,9 @@ var (
 // follow from its fields.
 var Kinds = []*Kind{Files, Bookmarks, Notes, Snippets, Recipes, Games, Links, Collections}
 
+// Versioned reports whether earlier texts of records of the kind are kept.
+func (k *Kind) Versioned() bool { return k == Notes || k == Snippets || k == Recipes }
+
 // KindOf returns the kind stored as code, or nil.
 func KindOf(code byte) *Kind {
 	if code == 0 || int(code) > len(Kinds) {

@@ -406,6 +406,88 @@ func ParseTrashed(key, row []byte) (*Trashed, error) {
 	return t, nil
 }
 
+// Version is the text of a record before a change.
+type Version struct {
+	Item [KeySize]byte // key of the record
+	ID   ID
+	VersionHead
+	Body []byte // as in the record
+	Size int    // of Body in bytes
+}
+
+// VersionHead says when and by whom the text was replaced.
+type VersionHead struct {
+	At time.Time `json:"at"`
+	By string    `json:"by,omitempty"` // name of the browser, key or device
+}
+
+// Key is the primary key of the version. It begins with that of its record.
+func (v *Version) Key() []byte { return append(v.Item[:], v.ID[:]...) }
+
+// AppendRow returns the stored form of v: its head as JSON, after its length, and its body.
+func (v *Version) AppendRow() ([]byte, error) {
+	row, err := appendHead(nil, &v.VersionHead)
+	return append(row, v.Body...), err
+}
+
+// BorrowVersion reads a stored version. Its Body is a part of the row.
+func BorrowVersion(key, row []byte) (*Version, error) {
+	if len(key) != KeySize+len(ID{}) {
+		return nil, fmt.Errorf("version %x: %w", key, errRow)
+	}
+	v := &Version{Item: [KeySize]byte(key), ID: ID(key[KeySize:])}
+	var err error
+	if v.Body, err = readHead(row, &v.VersionHead); err != nil {
+		return nil, fmt.Errorf("version %s: %w", v.ID, err)
+	}
+	v.Size = len(v.Body)
+	return v, nil
+}
+
+// Bounds of the versions of a record.
+const (
+	VersionEvery    = 5 * time.Minute // changes by the same within this time are one
+	MaxVersions     = 200
+	MaxVersionBytes = 16 << 20
+)
+
+// VersionAge is what decides whether a version is kept.
+type VersionAge struct {
+	At   time.Time
+	Size int // of its row
+}
+
+// KeepVersions says which versions of a record are kept; all has them latest first. Kept
+// are all of the last 24 hours, the latest of each day for 30 days, and the latest of each
+// month before, up to MaxVersions and MaxVersionBytes. Days and months are those of UTC.
+func KeepVersions(all []VersionAge, now time.Time) []bool {
+	keep := make([]bool, len(all))
+	var later time.Time
+	n, size := 0, 0
+	for i, v := range all {
+		at := v.At.UTC()
+		age := now.Sub(at)
+		sameMonth := i > 0 && at.Year() == later.Year() && at.Month() == later.Month()
+		switch {
+		case age < 24*time.Hour:
+			keep[i] = true
+		case age < 30*24*time.Hour:
+			keep[i] = !sameMonth || at.Day() != later.Day()
+		default:
+			keep[i] = !sameMonth
+		}
+		later = at
+		if !keep[i] {
+			continue
+		}
+		n, size = n+1, size+v.Size
+		if n > MaxVersions || size > MaxVersionBytes {
+			return append(keep[:i:i], make([]bool, len(all)-i)...)
+		}
+	}
+	return keep
+}
+
 // appendHead appends the first part of a row that has two: JSON, after its length.
 func appendHead(dst []byte, head any) ([]byte, error) {
 	b, err := json.Marshal(head)

@@ -648,7 +648,7 @@ func (m *model) check() {
 			slices.SortFunc(listed, func(a, b record.ID) int { return cmp.Compare(string(a[:]), string(b[:])) })
 			is.Equal(listed, deleted)
 			text := int64(0)
-			for _, b := range []table.Bucket{kvtest.Bucket("record"), kvtest.Bucket("tag"), kvtest.Bucket("trash")} {
+			for _, b := range []table.Bucket{kvtest.Bucket("record"), kvtest.Bucket("tag"), kvtest.Bucket("trash"), kvtest.Bucket("version")} {
 				for _, row := range tx.Walk(b, id[:], nil, false) {
 					text += int64(len(row))
 				}

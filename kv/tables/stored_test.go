@@ -181,6 +181,23 @@ func TestStoredMembers(t *testing.T) {
 	is.Equal(*back, m)
 }
 
+// TestStoredVersion holds the row of a version.
+func TestStoredVersion(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	want := filled(t, reflect.TypeFor[record.Version]()).Interface().(record.Version)
+	want.Body = []byte(`{"title":"Name","content":"Text"}`)
+	want.Size = len(want.Body)
+	row, err := want.AppendRow()
+	is.NoErr(err)
+	pinned, err := hex.DecodeString(string(bytes.Join(bytes.Fields(golden(t, "version.hex", lines(row))), nil)))
+	is.NoErr(err)
+	is.Equal(row, pinned)
+	back, err := record.BorrowVersion(want.Key(), pinned)
+	is.NoErr(err)
+	is.Equal(*back, want)
+}
+
 // golden returns the file in testdata/stored. An existing file is never written again:
 // some disk somewhere has these bytes.
 func golden(t *testing.T, name string, now []byte) []byte {

@@ -24,6 +24,7 @@ var All = &kv.Schema{
 		catalog.UnreferencedTable,             // after all tables with contents
 		catalog.ViewTable,                     // after records, the trash and requests, which determine the counters
 		catalog.VisitTable,                    // after records, so that an owner's visits are dropped before them
+		catalog.VersionTable,                  // likewise
 		jobs.WebhookTable, jobs.DeliveryTable, // deleted first with an owner: a removed account has no events
 		jobs.AnswerTable, // after all tables for which a repair makes accounts
 	},

@@ -1,0 +1,125 @@
+package catalog
+
+import (
+	"bytes"
+	"errors"
+
+	"kist/kv"
+	"kist/kv/people"
+	"kist/kv/record"
+	"kist/kv/table"
+)
+
+// VersionRows is the table of earlier texts of notes, snippets and recipes. The Body of a
+// row is valid only until the transaction ends.
+var VersionRows = &table.Table[record.Version]{
+	Rows:   versionBucket,
+	Key:    (*record.Version).Key,
+	Encode: (*record.Version).AppendRow,
+	Decode: record.BorrowVersion,
+	Bytes: func(v *record.Version, length int) (table.Bucket, []byte, int) {
+		return kv.TextSum(record.ID(v.Item[:16]), length)
+	},
+}
+
+// VersionTable keeps earlier texts. They stay while their record is in the trash, and go
+// with it.
+var VersionTable = kv.Table{
+	Buckets: []table.Bucket{versionBucket},
+	Paid:    []table.Bucket{versionBucket},
+	Check: kv.CheckRows(VersionRows, func(a *kv.Audit, v *record.Version) {
+		refersToItem(a, v.Item, "version", v.ID)
+	}),
+	Refill: kv.RefillRows(VersionRows, kv.Mending[record.Version]{Then: func(r *kv.Refill, v *record.Version) error {
+		return dropOrphan(r, VersionRows, v.Item, v)
+	}}),
+	Drop:   kv.DropRows(VersionRows),
+	Text:   kv.RowText(versionBucket),
+	Redate: kv.RedateRows(VersionRows, func(r *kv.Redate, v *record.Version) bool { return r.Past(&v.At) }),
+}
+
+// keepVersion keeps the body that a change by somebody replaces. Further changes by the
+// same within record.VersionEvery belong to the same version. Without room on the disk or
+// in the quota the change goes through and nothing is kept. grows is by how much the
+// record itself will grow.
+func keepVersion(tx *kv.Tx, r *record.Record, body []byte, by string, grows int) error {
+	for key, row := range tx.Walk(versionBucket, r.Key(), nil, true) {
+		last, err := VersionRows.Decode(key, row)
+		if err != nil {
+			return err
+		}
+		if last.By == by && tx.Now.Sub(last.At) < record.VersionEvery {
+			return nil
+		}
+		break
+	}
+	if tx.DiskFull() {
+		return nil
+	}
+	mark := tx.Mark()
+	v := &record.Version{Item: [record.KeySize]byte(r.Key()), ID: tx.NewID(), VersionHead: record.VersionHead{At: tx.Now, By: by}, Body: body}
+	if err := VersionRows.Put(tx.Tx, v); err != nil {
+		return err
+	}
+	if err := thinVersions(tx, r); err != nil {
+		return err
+	}
+	err := people.Charge(tx, r.Owner, int64(max(grows, 0)))
+	var full *record.Error
+	if errors.As(err, &full) && full.Code == "quota_exceeded" {
+		return tx.Undo(mark)
+	}
+	return err
+}
+
+// thinVersions deletes the versions of a record that are not worth keeping any more.
+func thinVersions(tx *kv.Tx, r *record.Record) error {
+	var keys [][]byte
+	var all []record.VersionAge
+	for key, row := range tx.Walk(versionBucket, r.Key(), nil, true) {
+		v, err := VersionRows.Decode(key, row)
+		if err != nil {
+			return err
+		}
+		keys, all = append(keys, bytes.Clone(key)), append(all, record.VersionAge{At: v.At, Size: len(row)})
+	}
+	for i, keep := range record.KeepVersions(all, tx.Now) {
+		if !keep {
+			if _, err := VersionRows.Delete(tx.Tx, keys[i]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Versions lists the earlier texts of a record, latest first, without their bodies.
+func Versions(tx *kv.Tx, r *record.Record) (all []record.Version, err error) {
+	var ages []record.VersionAge
+	for key, row := range tx.Walk(versionBucket, r.Key(), nil, true) {
+		v, err := VersionRows.Decode(key, row)
+		if err != nil {
+			return nil, err
+		}
+		ages = append(ages, record.VersionAge{At: v.At, Size: len(row)})
+		v.Size, v.Body = len(v.Body), nil
+		all = append(all, *v)
+	}
+	kept := all[:0]
+	for i, keep := range record.KeepVersions(ages, tx.Now) { // those that the next change deletes
+		if keep {
+			kept = append(kept, all[i])
+		}
+	}
+	return kept, nil
+}
+
+// Version reads an earlier text of a record.
+func Version(tx *kv.Tx, r *record.Record, id record.ID) (*record.Version, error) {
+	v, err := VersionRows.Get(tx.Tx, append(r.Key(), id[:]...))
+	if err != nil {
+		return nil, kv.UserError(err, "version")
+	}
+	v.Size, v.Body = len(v.Body), bytes.Clone(v.Body)
+	return v, nil
+}
