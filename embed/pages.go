@@ -88,7 +88,9 @@ type LoginPage struct {
 	UserName string // as typed before
 	Problem  Problem
 
-	Unclaimed bool // nobody has an account yet
+	Unclaimed  bool   // nobody has an account yet
+	Issuer     string // name of the sign-in service that can be used; "" if there is none
+	NoPassword bool   // passwords are not accepted
 }
 
 // StepPage asks for the code of the second step. The form is posted to /login/second-factor, with the fields ticket, code
@@ -152,6 +154,14 @@ type MessagePage struct {
 	Text   string // a sentence, may be empty
 }
 
+// LeavePage leads a browser that has signed out to the sign-in service, to sign out there too.
+type LeavePage struct {
+	formPage
+	Base    string
+	Issuer  string // name of the service
+	Address string
+}
+
 // DeletePage asks whether to delete an item and shows nothing else about it. Its form is posted, empty, to the page's
 // own address.
 type DeletePage struct {
@@ -187,6 +197,7 @@ func (StepPage) file() string      { return "step.html" }
 func (ResetPage) file() string     { return "reset.html" }
 func (DevicePage) file() string    { return "device.html" }
 func (MessagePage) file() string   { return "message.html" }
+func (LeavePage) file() string     { return "leave.html" }
 func (DeletePage) file() string    { return "delete.html" }
 func (HomePage) file() string      { return "home.html" }
 func (ReferencePage) file() string { return "reference.html" }

@@ -99,6 +99,12 @@ func (s *Server) operations() []Route {
 		{"GET", "/login", "readLogin", web.Anyone, session.ReadLogin},
 		{"POST", "/login", "postLogin", web.Anyone, session.PostLogin},
 		{"POST", "/logout", "postLogout", web.Anyone, session.PostLogout},
+		{"GET", session.OIDCPath, "beginOIDC", web.Visitors, session.BeginOIDC},
+		{"GET", session.OIDCPath + "/callback", "finishOIDC", web.Visitors, session.FinishOIDC},
+		{"GET", session.OIDCPath + "/end", "leaveOIDC", web.Anyone, session.LeaveOIDC},
+		{"GET", "/api/v1/me/identities", "listIdentities", web.OwnAccount, session.ListIdentities},
+		{"POST", "/api/v1/me/identities", "linkIdentity", web.Browsers, session.LinkIdentity},
+		{"DELETE", "/api/v1/me/identities/{id}", "removeIdentity", web.OwnAccount, session.RemoveIdentity},
 		{"GET", "/device", "readDevice", web.Visitors, session.ReadDevice},
 		{"POST", "/device", "postDevice", web.Browsers, session.PostDevice},
 

@@ -102,6 +102,9 @@ const maxAgent = 200
 // second step, it starts none, and the error is a *web.StepNeeded. It counts a wrong password
 // and logs it in a line that must not change, because programs that block attackers read it.
 func signIn(c *web.Request, name, password string) (*record.User, error) {
+	if c.Site.NoPasswords {
+		return nil, errPasswordOff
+	}
 	if len(password) > field.MaxSecret { // no password is longer, so this is no guess
 		return nil, errLogin
 	}
@@ -132,8 +135,9 @@ func signIn(c *web.Request, name, password string) (*record.User, error) {
 	return u, StartSession(c, u)
 }
 
-// StartSession starts a session for the browser and ends the one that it had.
-func StartSession(c *web.Request, u *record.User) error {
+// StartSession starts a session for the browser and ends the one that it had. also runs in
+// the same transaction, with the new session.
+func StartSession(c *web.Request, u *record.User, also ...func(*kv.Tx, *record.Key) error) error {
 	old := c.Session()
 	var before *people.Caller
 	if old != "" {
@@ -150,7 +154,11 @@ func StartSession(c *web.Request, u *record.User) error {
 				return err
 			}
 		}
-		_, secret, err = people.AddSession(tx, u.ID, web.CutTo(c.R.UserAgent(), maxAgent), address(c))
+		var k *record.Key
+		k, secret, err = people.AddSession(tx, u.ID, web.CutTo(c.R.UserAgent(), maxAgent), address(c))
+		for i := 0; err == nil && i < len(also); i++ {
+			err = also[i](tx, k)
+		}
 		return err
 	})
 	if err == nil {
@@ -310,15 +318,24 @@ func readLogin(c *web.Request) error {
 			return Redirect(c, next)
 		}
 	}
-	page := embed.LoginPage{Base: c.Site.Prefix(), Next: next}
-	if err := c.Site.Store.View(func(tx *kv.Tx) error {
-		all, err := people.Users(tx)
-		page.Unclaimed = len(all) == 0
-		return err
-	}); err != nil {
+	page, err := loginPage(c, next)
+	if err != nil {
 		return err
 	}
 	return c.RespondPage(http.StatusOK, page)
+}
+
+// loginPage is the sign-in page with the ways to sign in that this server has.
+func loginPage(c *web.Request, next string) (embed.LoginPage, error) {
+	page := embed.LoginPage{Base: c.Site.Prefix(), Next: next, NoPassword: c.Site.NoPasswords}
+	if c.Site.OIDC != nil {
+		page.Issuer = c.Site.OIDC.Name
+	}
+	return page, c.Site.Store.View(func(tx *kv.Tx) error {
+		all, err := people.Users(tx)
+		page.Unclaimed = len(all) == 0
+		return err
+	})
 }
 
 // Redirect redirects to a path of this server, with GET.
@@ -348,8 +365,13 @@ func postLogin(c *web.Request) error {
 	if step, ok := errors.AsType[*web.StepNeeded](err); ok {
 		return answerStep(c, http.StatusOK, next, step, embed.Problem{})
 	}
+	page, perr := loginPage(c, next)
+	if perr != nil {
+		return perr
+	}
 	return Problem(c, err, func(p embed.Problem) embed.Page {
-		return embed.LoginPage{Base: c.Site.Prefix(), Next: next, UserName: name, Problem: p}
+		page.UserName, page.Problem = name, p
+		return page
 	})
 }
 
@@ -379,6 +401,9 @@ var PostLogout = web.Operation{Reply: web.Reply{Status: 303}, Fails: []int{403},
 func postLogout(c *web.Request) error {
 	if err := endSession(c); err != nil {
 		return err
+	}
+	if c.Site.OIDC != nil {
+		return Redirect(c, OIDCPath+"/end")
 	}
 	return Redirect(c, "/login")
 }

@@ -16,6 +16,7 @@ import (
 	"kist/httpapi/captcha"
 	"kist/httpapi/grant"
 	"kist/httpapi/metadata"
+	"kist/httpapi/oidc"
 	"kist/httpapi/outbound"
 	"kist/httpapi/thumb"
 	"kist/httpapi/webhook"
@@ -27,7 +28,7 @@ import (
 )
 
 // Config is what a Server needs. All fields are required except Scrubbed, Absent, Content,
-// Captcha, AnyHost, TrustedProxies, MaxConnections, Metrics and Access.
+// Captcha, OIDC, NoPasswords, AnyHost, TrustedProxies, MaxConnections, Metrics and Access.
 type Config struct {
 	Store     *kv.Store
 	Blobs     *blobs.Store
@@ -59,6 +60,10 @@ type Config struct {
 	MaxUpload int64
 	// Captcha applies if the settings choose no provider; the zero value is CaptchaPow.
 	Captcha captcha.Config
+	// OIDC is the issuer that users can sign in through; nil if there is none.
+	OIDC *oidc.Client
+	// NoPasswords refuses sign-ins with a password.
+	NoPasswords bool
 	// AnyHost accepts requests for any Host. Otherwise the server refuses names that are
 	// neither in Base nor in Content.
 	AnyHost bool

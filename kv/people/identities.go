@@ -3,7 +3,9 @@ package people
 import (
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"kist/kv"
@@ -139,4 +141,56 @@ func RemoveIdentity(tx *kv.Tx, owner, id record.ID, by string) error {
 	}
 	_, err = identityRows.Delete(tx.Tx, kv.OwnedKey(owner, id[:]...))
 	return errors.Join(err, Note(tx, record.Activity{Owner: owner, Event: record.LoginUnlinked, Name: linkName(&all[i]), By: by}))
+}
+
+// AddIdentityUser creates an account for an identity and links it. The account has no
+// password. Its name is the one at the issuer, changed if it is taken or not allowed here:
+// a name never decides whose an account is. by is the issuer's name.
+func AddIdentityUser(tx *kv.Tx, issuer, subject, userName, displayName, by string) (*record.User, error) {
+	name, _, _ := strings.Cut(userName, "@")
+	name, err := record.CleanUserName(name)
+	if err != nil {
+		name = "user"
+	}
+	display, err := record.CleanName(displayName)
+	if err != nil {
+		display = ""
+	}
+	for i, free := 2, name; ; i++ {
+		_, err := UserNamed(tx, free)
+		if kv.Missing(err) {
+			name = free
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		suffix := fmt.Sprintf("-%d", i)
+		free = name[:min(len(name), 64-len(suffix))] + suffix
+	}
+	u, err := AddUser(tx, record.User{Name: name, DisplayName: display, Role: record.Member, Quota: -1})
+	if err != nil {
+		return nil, err
+	}
+	if err := Note(tx, record.Activity{Event: record.AccountCreated, Name: u.Name, By: by}); err != nil {
+		return nil, err
+	}
+	_, err = AddIdentity(tx, u.ID, issuer, subject, userName, by)
+	return u, err
+}
+
+// SetRole gives an account a role. by is who decides it. The last administrator who can
+// sign in stays one.
+func SetRole(tx *kv.Tx, u *record.User, role record.Role, by string) error {
+	if u.Role == role {
+		return nil
+	}
+	if canAdminister(u) {
+		all, err := Users(tx)
+		if err != nil || !slices.ContainsFunc(all, func(other record.User) bool { return other.ID != u.ID && canAdminister(&other) }) {
+			return err
+		}
+	}
+	u.Role = role
+	return errors.Join(SaveUser(tx, u), Note(tx, record.Activity{Owner: u.ID, Event: record.AccountChanged, Name: u.Name, By: by, Changes: []string{"role"}}))
 }

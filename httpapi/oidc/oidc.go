@@ -1,0 +1,334 @@
+// Package oidc is the client of an issuer of OpenID Connect. It sends browsers to the issuer
+// and reads who came back.
+package oidc
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"golang.org/x/oauth2"
+
+	"kist/httpapi/outbound"
+	"kist/kv/record"
+)
+
+// Options configure a Client. Issuer, ClientID and Redirect are required.
+type Options struct {
+	Issuer, ClientID string
+	ClientSecret     string // "" for a public client
+	Name             string // of the issuer, for people
+	Scopes           []string
+	GroupsClaim      string // the claim that has the names of the user's groups
+	AllowGroup       string // only its members may sign in; "" means anyone at the issuer
+	AdminGroup       string // its members are administrators, and others are not; "" leaves roles alone
+	Create           bool   // make an account for who has none
+	Redirect         string // address of this server to which the issuer sends browsers back
+	Leave            string // address of this server to which it sends them after they signed out
+	// Allow lists what the server may connect to besides the public internet and the host of the
+	// issuer.
+	Allow []outbound.Allowed
+}
+
+// Bounds of requests to the issuer.
+const (
+	requestTime = 8 * time.Second
+	bodyBytes   = 1 << 20
+	maxAtOnce   = 8                // sign-ins that wait for the issuer
+	retryTime   = 10 * time.Second // between two attempts to read the metadata
+	metadataAge = time.Hour
+	skew        = time.Minute // how far the issuer's clock may be behind
+)
+
+// Client is a client of one issuer. It asks the issuer for its metadata when it is first used. It is
+// safe for concurrent use.
+type Client struct {
+	Options
+	http  *http.Client
+	slots chan struct{}
+
+	lock  chan struct{} // has an element while one of the following is used
+	known *metadata     // nil until the issuer answers
+	tried time.Time
+	err   error // of the latest attempt
+}
+
+// metadata is what an issuer says about itself.
+type metadata struct {
+	provider *oidc.Provider
+	end      string // its end_session_endpoint; "" if it has none
+	read     time.Time
+}
+
+// New makes a client. It sends nothing yet.
+func New(o Options) *Client {
+	c := &Client{Options: o, slots: make(chan struct{}, maxAtOnce), lock: make(chan struct{}, 1)}
+	var issuer outbound.Allowed // its operator has chosen the address, so it may be private
+	if u, err := url.Parse(o.Issuer); err == nil && issuer.UnmarshalText([]byte(u.Hostname())) == nil {
+		o.Allow = append(slices.Clip(o.Allow), issuer)
+	}
+	c.http = &http.Client{
+		Timeout: requestTime, Transport: transport{outbound.New(outbound.Options{Allow: o.Allow})},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return c
+}
+
+// transport sends the requests of the libraries by the rules of package outbound, follows no
+// redirects and bounds the bodies of answers.
+type transport struct{ *outbound.Client }
+
+func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	res, err := t.Do(r, 0)
+	if err == nil {
+		res.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.LimitReader(res.Body, bodyBytes), res.Body}
+	}
+	return res, err
+}
+
+// Errors for people. They are wrapped with the cause.
+var (
+	errUnavailable = &record.Error{Fault: record.Busy, Code: "issuer_unavailable", Text: "The sign-in service cannot be reached at the moment. Try again soon.", Retry: retryTime}
+	errRefused     = &record.Error{Fault: record.Unauthorized, Code: "issuer_refused", Text: "The sign-in service did not confirm this sign-in. Start again."}
+)
+
+func unavailable(err error) error { return fmt.Errorf("%w (%w)", errUnavailable, err) }
+
+func refused(err error) error { return fmt.Errorf("%w (%w)", errRefused, err) }
+
+// issuer returns what the issuer says about itself. While the issuer is away, metadata that was read
+// before stays in use.
+func (c *Client) issuer(ctx context.Context) (*metadata, error) {
+	ctx = oidc.ClientContext(ctx, c.http)
+	select {
+	case c.lock <- struct{}{}:
+		defer func() { <-c.lock }()
+	case <-ctx.Done():
+		return nil, unavailable(ctx.Err())
+	}
+	if now := time.Now(); (c.known == nil || now.Sub(c.known.read) > metadataAge) && now.Sub(c.tried) > retryTime {
+		c.tried = now
+		var got *metadata
+		if got, c.err = discover(ctx, c.Issuer); c.err == nil {
+			c.known = got
+		}
+	}
+	if c.known == nil {
+		return nil, unavailable(c.err)
+	}
+	return c.known, nil
+}
+
+func discover(ctx context.Context, issuer string) (*metadata, error) {
+	p, err := oidc.NewProvider(ctx, issuer)
+	if err != nil {
+		return nil, err
+	}
+	var more struct {
+		End string `json:"end_session_endpoint"`
+	}
+	if err := p.Claims(&more); err != nil {
+		return nil, err
+	}
+	return &metadata{p, more.End, time.Now()}, nil
+}
+
+func (c *Client) config(m *metadata) *oauth2.Config {
+	end := m.provider.Endpoint()
+	if c.ClientSecret == "" {
+		end.AuthStyle = oauth2.AuthStyleInParams
+	}
+	return &oauth2.Config{ClientID: c.ClientID, ClientSecret: c.ClientSecret, Endpoint: end, RedirectURL: c.Redirect, Scopes: c.Scopes}
+}
+
+// Begin returns the address at the issuer where a browser signs in. With again, the issuer asks its
+// user to prove again who they are.
+func (c *Client) Begin(ctx context.Context, state, nonce, verifier string, again bool) (string, error) {
+	m, err := c.issuer(ctx)
+	if err != nil {
+		return "", err
+	}
+	more := []oauth2.AuthCodeOption{oidc.Nonce(nonce), oauth2.S256ChallengeOption(verifier)}
+	if again {
+		more = append(more, oauth2.SetAuthURLParam("prompt", "login"))
+	}
+	return c.config(m).AuthCodeURL(state, more...), nil
+}
+
+// Identity is who signed in at the issuer.
+type Identity struct {
+	Subject        string
+	UserName, Name string // as the issuer has them; they may be empty, and anyone's
+	Allowed        bool   // by AllowGroup
+	Admin          bool   // by AdminGroup
+	Token          string // the ID token, for End
+}
+
+// Finish exchanges the code that a browser brought back, and checks the ID token.
+func (c *Client) Finish(ctx context.Context, code, nonce, verifier string) (*Identity, error) {
+	select {
+	case c.slots <- struct{}{}:
+		defer func() { <-c.slots }()
+	default:
+		return nil, unavailable(errors.New("too many sign-ins at once"))
+	}
+	m, err := c.issuer(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ctx = oidc.ClientContext(ctx, c.http)
+	tokens, err := c.config(m).Exchange(ctx, code, oauth2.VerifierOption(verifier))
+	if e, ok := errors.AsType[*oauth2.RetrieveError](err); ok && e.Response.StatusCode/100 == 4 {
+		return nil, refused(fmt.Errorf("status %d, %s", e.Response.StatusCode, outbound.Printable([]byte(e.ErrorCode), 64)))
+	}
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	raw, _ := tokens.Extra("id_token").(string)
+	token, err := m.provider.Verifier(&oidc.Config{ClientID: c.ClientID, Now: func() time.Time { return time.Now().Add(-skew) }}).Verify(ctx, raw)
+	if err != nil {
+		return nil, refused(err)
+	}
+	var said claims
+	if err := token.Claims(&said); err != nil {
+		return nil, refused(err)
+	}
+	switch by := said.text("azp"); {
+	case token.Nonce != nonce:
+		return nil, refused(errors.New("the nonce is another"))
+	case token.Subject == "" || len(token.Subject) > maxSubject:
+		return nil, refused(errors.New("the subject is missing or too long"))
+	case by != "" && by != c.ClientID:
+		return nil, refused(errors.New("the token is for another client"))
+	case token.AccessTokenHash != "" && token.VerifyAccessToken(tokens.AccessToken) != nil:
+		return nil, refused(errors.New("the access token is another"))
+	}
+	groups, known := said.groups(c.GroupsClaim)
+	needed := !known && (c.AllowGroup != "" || c.AdminGroup != "")
+	if (needed || said.text("preferred_username") == "") && m.provider.UserInfoEndpoint() != "" { // some issuers say little in the token
+		info, err := m.provider.UserInfo(ctx, oauth2.StaticTokenSource(tokens))
+		var more claims
+		if err == nil {
+			err = info.Claims(&more)
+		}
+		if err != nil {
+			return nil, unavailable(err)
+		}
+		if info.Subject != token.Subject {
+			return nil, refused(errors.New("the user info is about another subject"))
+		}
+		for name, value := range more {
+			if said[name] == nil {
+				said[name] = value
+			}
+		}
+		groups, _ = said.groups(c.GroupsClaim)
+	}
+	return &Identity{
+		Subject: token.Subject, UserName: said.text("preferred_username"), Name: said.text("name"), Token: raw,
+		Allowed: c.AllowGroup == "" || slices.Contains(groups, c.AllowGroup),
+		Admin:   c.AdminGroup != "" && slices.Contains(groups, c.AdminGroup),
+	}, nil
+}
+
+// maxSubject is the maximum length of a subject in bytes (OpenID Connect Core 1.0, section 2).
+const maxSubject = 255
+
+// claims are what an issuer says about a user, by name.
+type claims map[string]json.RawMessage
+
+// text is a claim in words; "" if it is missing or something else.
+func (said claims) text(name string) string {
+	var t string
+	if json.Unmarshal(said[name], &t) != nil {
+		return ""
+	}
+	return outbound.Printable([]byte(t), 1024)
+}
+
+// groups are the names in a claim, which is a list or a single name. known reports whether the claim
+// is there and readable.
+func (said claims) groups(name string) (names []string, known bool) {
+	var one string
+	if json.Unmarshal(said[name], &names) == nil {
+		return names, names != nil
+	}
+	if json.Unmarshal(said[name], &one) == nil {
+		return []string{one}, true
+	}
+	return nil, false
+}
+
+// End returns the address at the issuer that ends the browser's session there; "" if the issuer has
+// none or is away. token is the ID token of the session, or "".
+func (c *Client) End(ctx context.Context, token string) string {
+	m, err := c.issuer(ctx)
+	if err != nil || m.end == "" {
+		return ""
+	}
+	u, err := url.Parse(m.end)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" {
+		return ""
+	}
+	q := u.Query()
+	q.Set("client_id", c.ClientID)
+	q.Set("post_logout_redirect_uri", c.Leave)
+	if token != "" {
+		q.Set("id_token_hint", token)
+	}
+	u.RawQuery = q.Encode()
+	return u.String()
+}
+
+// Health is how a client and its issuer get along.
+type Health struct {
+	Issuer   string `json:"issuer"`
+	Redirect string `json:"redirect"`
+	Problem  string `json:"problem,omitempty"` // why the issuer cannot be used
+	// Refused says how the issuer answers a sign-in that would come back to Redirect, if it refuses it.
+	Refused string        `json:"refused,omitempty"`
+	Ahead   time.Duration `json:"ahead"`  // of the issuer's clock
+	Leaves  bool          `json:"leaves"` // the issuer can end its sessions
+}
+
+// Check asks the issuer now.
+func (c *Client) Check(ctx context.Context) Health {
+	h := Health{Issuer: c.Issuer, Redirect: c.Redirect}
+	m, err := discover(oidc.ClientContext(ctx, c.http), c.Issuer)
+	if err != nil {
+		h.Problem = outbound.Explain(err, "The issuer")
+		return h
+	}
+	h.Leaves = m.end != ""
+	// An issuer that knows the redirect address sends the browser back there even with an error
+	// (OpenID Connect Core 1.0, section 3.1.2.6).
+	at := c.config(m).AuthCodeURL("doctor", oidc.Nonce("doctor"), oauth2.S256ChallengeOption(oauth2.GenerateVerifier()), oauth2.SetAuthURLParam("prompt", "none"))
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, at, http.NoBody)
+	if err != nil {
+		h.Problem = err.Error()
+		return h
+	}
+	res, err := c.http.Do(r)
+	if err != nil && res == nil {
+		h.Problem = outbound.Explain(err, "The issuer")
+		return h
+	}
+	defer res.Body.Close()
+	if at, err := http.ParseTime(res.Header.Get("Date")); err == nil {
+		h.Ahead = time.Until(at)
+	}
+	if res.StatusCode >= 400 {
+		h.Refused = fmt.Sprintf("status %d", res.StatusCode)
+	}
+	return h
+}
