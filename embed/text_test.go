@@ -147,7 +147,7 @@ var (
 
 // proper are names and units, which are the same in every language, and code.
 var proper = []string{
-	"kist", "Kist", "SHA-256", "API", "PDF", "JSON", "XXXX-XXXX", "Edge", "Firefox", "Chrome", "Safari", "Android", "Windows", "Linux", "Deutsch", "English", "Discord",
+	"kist", "Kist", "SHA-256", "API", "PDF", "JSON", "XXXX-XXXX", "Edge", "Firefox", "Chrome", "Safari", "Android", "Windows", "Linux", "Deutsch", "English", "Discord", "Slack", "Gotify",
 	"Cloudflare Turnstile", "Karakeep (JSON)", "Linkwarden (JSON)", "Omnivore (zip)", "Raindrop (CSV)", "Instapaper (CSV)", "Shlink (CSV)", "linkding (JSON)", "wallabag (JSON)",
 	"kist restore --missing", "kist verify", "kist doctor --reset-clock", "photo.jpg", "Enter", "Delete", "Escape", "Backspace", "ArrowDown", "ArrowUp", "ArrowLeft", "ArrowRight", "Ctrl Enter", "Tab", "Esc",
 	"(pointer: fine)", "Location", "https://kist.example.org", "· kist", "x · kist", "POST x", "x h x min", "x x x.png", "kist extension (x)", "data-challenge=\"\" data-worker=\"/static/\"",

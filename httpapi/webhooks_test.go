@@ -483,3 +483,17 @@ func TestTenThousandQueued(t *testing.T) {
 	t.Logf("%d KiB more than before", most>>10)
 	is.True(most < 10<<20)
 }
+
+// TestWebhookFormats: an address must be of the form that its format needs, whichever of the two is changed.
+func TestWebhookFormats(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := start(t)
+	bad := a.post(hooksAt, `{"url":"https://ntfy.example.org/","format":"ntfy","events":["file.uploaded"]}`).want(422)
+	is.Equal(bad.at("fields.url"), "must be that of an ntfy topic, such as https://ntfy.sh/my-topic")
+	at := hooksAt + "/" + a.post(hooksAt, `{"url":"https://ntfy.example.org/topic","format":"ntfy","enabled":false}`).want(201).text("data.id")
+	a.patch(at, `{"format":"gotify"}`).want(422)
+	a.patch(at, `{"url":"https://ntfy.example.org/a/b"}`).want(422)
+	is.Equal(a.patch(at, `{"format":"gotify","url":"https://gotify.example.org/message?token=A"}`).want(200).at("webhook.format"), "gotify")
+	is.Equal(a.patch(at, `{"format":"slack"}`).want(200).at("webhook.format"), "slack")
+}

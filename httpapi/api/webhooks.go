@@ -118,7 +118,7 @@ func (f *webhookForm) Fields(s *field.Set) {
 	s.URL("url", &f.h.URL, field.Required, field.Filled).Says("Where to send events: an absolute http or https address. An administrator must allow addresses that are not public.", `"https://hooks.example.org/kist"`)
 	s.Texts("events", &f.events, record.CleanEvent, len(record.Events())+1, 64, field.Filled).
 		Says("The events to send; * means all. Default: all.", `["file.uploaded","note.created"]`).Among(WebhookEvents)
-	field.Choice(s, "format", &f.h.Format, record.Formats).Says("json (the default), or discord for the address of a Discord webhook.", `"json"`)
+	field.Choice(s, "format", &f.h.Format, record.Formats).Says("json (the default); or a message for people: discord and slack for the address of such a webhook, ntfy for that of a topic, gotify for that of an application (/message?token=…).", `"json"`)
 	s.Secret("secret", &f.secret).
 		Says("Signs deliveries: whsec_ and 24 to 64 bytes in base64 (Standard Webhooks), or any text. After a change, the previous secret stays valid for 24 hours. An empty text stops signing.", `"whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"`)
 	s.Bool("enabled", &f.h.Enabled).Says("Whether to send events.", `true`)
@@ -137,6 +137,14 @@ func (f *webhookForm) checkTarget(client *outbound.Client) error {
 		return nil
 	}
 	return bad
+}
+
+// checkAddress reports whether the address is of the form that the format needs.
+func (f *webhookForm) checkAddress() error {
+	if err := webhook.CheckAddress(f.h.Format, f.h.URL); err != nil && f.h.URL != "" {
+		return field.Problems{"url": err.Error()}
+	}
+	return nil
 }
 
 func (f *webhookForm) fill(h *record.Webhook, now time.Time) {
@@ -192,7 +200,7 @@ var CreateWebhook = web.CreateOp("webhooks", "Creates a webhook.", "The webhook,
 
 func createWebhook(c *web.Request) error {
 	form := BlankWebhook()
-	if err := web.JoinProblems(c.DecodeNew(form), form.checkTarget(c.Site.Outbound)); err != nil {
+	if err := web.JoinProblems(c.DecodeNew(form), form.checkAddress(), form.checkTarget(c.Site.Outbound)); err != nil {
 		return err
 	}
 	return webhooks.Create(c, func(tx *kv.Tx) (*record.Webhook, error) {
@@ -219,7 +227,7 @@ func editWebhook(c *web.Request) error {
 	}
 	return webhooks.Edit(c, id, func(tx *kv.Tx, h *record.Webhook) error {
 		form := newWebhookForm(*h)
-		err := field.Patch(form, in)
+		err := web.JoinProblems(field.Patch(form, in), form.checkAddress())
 		form.fill(h, tx.Now)
 		return err
 	})
@@ -402,7 +410,7 @@ func showDelivery(c *web.Request, tx *kv.Tx, h *record.Webhook, d *record.Delive
 	m := webhook.Message{ID: d.ID, Event: d.Event, At: d.At, Notice: n}
 	var body []byte
 	if err == nil {
-		body, err = m.Body(d.Format, c.Site.Base)
+		body, err = m.Body(d.Format, d.URL, c.Site.Base)
 	}
 	if err != nil {
 		c.Site.Log.Error("cannot show a delivery", "webhook", h.ID, "delivery", d.ID, "error", err)

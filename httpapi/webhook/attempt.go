@@ -80,13 +80,13 @@ func (c *Sender) try(ctx context.Context, h *record.Webhook, m Message) record.T
 // post sends a message and reads the beginning of the answer, for at most bodyTime. Only the status of
 // the answer counts. Errors while reading the body are ignored.
 func (c *Sender) post(ctx context.Context, h *record.Webhook, m Message, at time.Time) (status int, wait time.Duration, answer []byte, err error) {
-	body, err := m.Body(h.Format, c.base)
+	body, err := m.Body(h.Format, h.URL, c.base)
 	if err != nil {
 		return 0, 0, nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, h.URL, bytes.NewReader(body))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, target(h.Format, h.URL), bytes.NewReader(body))
 	if err != nil {
 		return 0, 0, nil, err
 	}

@@ -72,7 +72,7 @@ func TestSignatures(t *testing.T) {
 	url, requests := receive(t, accept)
 	former := "whsec_" + base64.StdEncoding.EncodeToString([]byte("twenty-four bytes, former"))
 	for _, f := range record.Formats {
-		h := &record.Webhook{URL: url, Format: f, Secret: former}
+		h := &record.Webhook{URL: url + "/topic", Format: f, Secret: former}
 		h.SetSecret("any text will do", time.Now())
 		is.Equal(tryOnce(t, h).Error, "")
 		r := <-requests
@@ -230,11 +230,11 @@ func noticeOf(t testing.TB, k *record.Kind, text string) *record.Notice {
 func TestJSONBody(t *testing.T) {
 	is := is.New(t)
 	m := theEvent
-	body, err := m.Body(record.FormatJSON, "https://kist.example.org")
+	body, err := m.Body(record.FormatJSON, "", "https://kist.example.org")
 	is.NoErr(err)
 	is.Equal(string(body), `{"id":"01890a5d-ac96-774b-bcce-b302099a8057","event":"webhook.test","createdAt":"2026-01-02T03:04:05.006Z","data":{"webhook":"x"}}`)
 	m.Event, m.Notice = "note.created", noticeOf(t, record.Notes, `{"title":"T","content":"c"}`)
-	body, err = m.Body(record.FormatJSON, "https://kist.example.org")
+	body, err = m.Body(record.FormatJSON, "", "https://kist.example.org")
 	is.NoErr(err)
 	var v struct {
 		ID, Event, CreatedAt string
@@ -253,7 +253,7 @@ func TestJSONBody(t *testing.T) {
 	is.Equal(v.Data.Views, 3)
 	is.True(v.Data.Password == nil)
 	m.Notice = &record.Notice{}
-	body, err = m.Body(record.FormatJSON, "")
+	body, err = m.Body(record.FormatJSON, "", "")
 	is.NoErr(err)
 	is.True(json.Valid(body))
 }
@@ -293,7 +293,7 @@ func TestDiscordBody(t *testing.T) {
 			for range 64 {
 				m.Notice.Tags = append(m.Notice.Tags, record.Tag{Name: strings.Repeat("\U0001F600", 64)})
 			}
-			body, err := m.Body(record.FormatDiscord, "https://kist.example.org")
+			body, err := m.Body(record.FormatDiscord, "", "https://kist.example.org")
 			is.NoErr(err)
 			var v struct {
 				Content  *string
@@ -319,7 +319,7 @@ func TestDiscordBody(t *testing.T) {
 	}
 	m := theEvent // not of a record, on a server without a public name
 	m.Notice = &record.Notice{Title: "a\nb", Path: "/upload-requests"}
-	body, err := m.Body(record.FormatDiscord, "http://localhost:7080")
+	body, err := m.Body(record.FormatDiscord, "", "http://localhost:7080")
 	is.NoErr(err)
 	is.True(strings.Contains(string(body), `"title":"a b"`) && !strings.Contains(string(body), "localhost"))
 }
@@ -360,7 +360,7 @@ func TestDiscordFields(t *testing.T) {
 			c.set(v)
 			n := record.NoticeOf(v)
 			m.Notice = &n
-			body, err := m.Body(record.FormatDiscord, c.base)
+			body, err := m.Body(record.FormatDiscord, "", c.base)
 			is.NoErr(err)
 			var got struct{ Embeds []discordEmbed }
 			is.NoErr(json.Unmarshal(body, &got))

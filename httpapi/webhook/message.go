@@ -2,9 +2,7 @@ package webhook
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 	"unicode/utf16"
@@ -21,8 +19,8 @@ type Message struct {
 	Notice *record.Notice
 }
 
-// Body is the message in a format. base is the absolute address of the server.
-func (m *Message) Body(f record.Format, base string) ([]byte, error) {
+// Body is the message in a format, for a webhook's address. base is the absolute address of the server.
+func (m *Message) Body(f record.Format, address, base string) ([]byte, error) {
 	var v *record.Shown
 	if m.Notice.Row != nil {
 		var err error
@@ -31,10 +29,22 @@ func (m *Message) Body(f record.Format, base string) ([]byte, error) {
 		}
 		v.Base = base
 	}
-	if f == record.FormatDiscord {
-		return m.discord(v, base)
+	if f == record.FormatJSON || f == "" {
+		return m.plain(v), nil
 	}
-	return m.plain(v), nil
+	s, err := m.summary(v, base)
+	if err != nil {
+		return nil, err
+	}
+	switch f {
+	case record.FormatNtfy:
+		return s.ntfy(address)
+	case record.FormatGotify:
+		return s.gotify()
+	case record.FormatSlack:
+		return s.slack(m.Event)
+	}
+	return s.discord(m)
 }
 
 // plain is the body in the format json. v is nil if the notice is not about a record.
@@ -87,9 +97,12 @@ type discordMessage struct {
 	Embeds []discordEmbed `json:"embeds"`
 }
 
+// badColor is the colour of what ends.
+const badColor = 0xb45309
+
 // eventWords returns the words for an event in a message for people, and its colour.
 func eventWords(e record.Event) (words string, color int) {
-	const good, neutral, bad = 0x0f6b5c, 0x3b82f6, 0xb45309
+	const good, neutral, bad = 0x0f6b5c, 0x3b82f6, badColor
 	switch e {
 	case record.LimitReached:
 		return "It has reached its limit.", bad
@@ -123,31 +136,11 @@ func eventWords(e record.Event) (words string, color int) {
 	return "A new " + kind + ".", good
 }
 
-func (m *Message) discord(v *record.Shown, base string) ([]byte, error) {
-	words, color := eventWords(m.Event)
-	e := discordEmbed{Title: escape(m.Notice.Title, maxTitle), Description: words, Color: color, Timestamp: m.At.UTC().Format(field.TimeLayout)}
+func (s *summary) discord(m *Message) ([]byte, error) {
+	e := discordEmbed{Title: escape(s.title, maxTitle), URL: s.address, Description: s.words, Color: s.color, Timestamp: m.At.UTC().Format(field.TimeLayout)}
 	e.Footer.Text = string(m.Event)
-	address := ""
-	if m.Notice.Path != "" {
-		address = base + m.Notice.Path
-	}
-	if v != nil {
-		b, err := v.Decode()
-		if err != nil {
-			return nil, err
-		}
-		title := b.Title()
-		if strings.TrimSpace(title) == "" {
-			title = "Untitled " + v.Kind.Name
-		}
-		e.Title = escape(title, maxTitle)
-		if err := json.Unmarshal(v.AppendURL(nil), &address); err != nil {
-			return nil, fmt.Errorf("address: %w", err)
-		}
-		e.Fields = discordFields(v, b)
-	}
-	if linkable(address) {
-		e.URL = address
+	for _, f := range s.facts {
+		e.Fields = append(e.Fields, discordField{f.name, escape(f.value, maxValue), f.inline})
 	}
 	var msg discordMessage
 	msg.Mentions.Parse = []string{}
@@ -155,42 +148,7 @@ func (m *Message) discord(v *record.Shown, base string) ([]byte, error) {
 	return json.Marshal(msg)
 }
 
-func discordFields(v *record.Shown, b record.Body) []discordField {
-	var all []discordField
-	add := func(name, value string, inline bool) {
-		if value = escape(value, maxValue); strings.TrimSpace(value) != "" {
-			all = append(all, discordField{name, value, inline})
-		}
-	}
-	switch b := b.(type) {
-	case *record.File:
-		add("Type", b.MimeType, true)
-		add("Size", strconv.FormatInt(b.Size, 10)+" bytes", true)
-	case *record.Bookmark:
-		add("Page", b.URL, false)
-	case *record.Link:
-		add("Leads to", b.URL, false)
-	case *record.Game:
-		add("Status", string(b.Status), true)
-	}
-	public := "no"
-	if v.Public {
-		public = "yes"
-	}
-	add("Public", public, true)
-	if v.Limit > 0 {
-		add("Views", fmt.Sprintf("%d of %d", v.Views, v.Limit), true)
-	}
-	add("Folder", v.FolderName, true)
-	var tags []string
-	for _, t := range v.TagList {
-		tags = append(tags, t.Name)
-	}
-	add("Tags", strings.Join(tags, ", "), false)
-	return all
-}
-
-// linkable reports whether Discord accepts an address. It refuses whole messages because of hosts
+// linkable reports whether other services accept an address in a message. Discord It refuses whole messages because of hosts
 // like localhost.
 func linkable(address string) bool {
 	u, err := url.Parse(address)

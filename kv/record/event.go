@@ -73,10 +73,13 @@ type Format string
 const (
 	FormatJSON    Format = "json"
 	FormatDiscord Format = "discord"
+	FormatNtfy    Format = "ntfy"
+	FormatGotify  Format = "gotify"
+	FormatSlack   Format = "slack"
 )
 
 // Formats lists the formats.
-var Formats = []Format{FormatJSON, FormatDiscord}
+var Formats = []Format{FormatJSON, FormatDiscord, FormatNtfy, FormatGotify, FormatSlack}
 
 // Webhook is a target of an owner's events.
 type Webhook struct {

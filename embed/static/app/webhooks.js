@@ -33,7 +33,7 @@ function hookRow(hook) {
   const name = nameOf(hook);
   const row = h('li.item.plain', {}, h('span.pic', {}, icon('hook')),
     h('div.what', {}, h('span.name', {}, name),
-      h('div.meta', {}, stateBadge(hook), h('span.cutoff', {}, hook.format === 'discord' ? 'Discord' : hostOf(hook.url)),
+      h('div.meta', {}, stateBadge(hook), h('span.cutoff', {}, formatNames[hook.format] ?? hostOf(hook.url)),
         h('span', {}, hook.events.includes('*') ? t('webhooks.everything') : t('webhooks.eventCount', { n: hook.events.length })),
         hook.lastDeliveredAt && h('span', {}, tn('webhooks.lastDelivered', { when: when(hook.lastDeliveredAt) })),
         hook.queued > 0 && h('span', {}, t('webhooks.waiting', { n: hook.queued })),
@@ -53,6 +53,9 @@ export default async function page(v) {
   return t('webhooks.title');
 }
 
+const formatNames = { discord: 'Discord', slack: 'Slack', ntfy: 'ntfy', gotify: 'Gotify' };
+const formats = { json: 'JSON', ...Object.fromEntries(Object.entries(formatNames).map(([format, name]) => [format, t('webhooks.message', { name })])) };
+
 let form = null; // of the edited webhook
 
 function edit(hook) {
@@ -61,7 +64,7 @@ function edit(hook) {
     text: hook?.pausedAt ? t('webhooks.pausedText') : '',
     fields: [
       { name: 'name', label: t('forms.name'), half: true, placeholder: t('webhooks.sample') },
-      { name: 'format', label: t('webhooks.format'), type: 'choice', required: true, half: true, choices: { json: 'JSON', discord: t('webhooks.discord') } },
+      { name: 'format', label: t('webhooks.format'), type: 'choice', required: true, half: true, choices: formats },
       { name: 'url', label: t('webhooks.url'), type: 'url', required: true },
       { name: 'events', label: t('webhooks.events'), type: 'checks', choices: events },
       { name: 'secret', label: hook?.hasSecret ? t('webhooks.newSecret') : t('webhooks.secret'), plain: true, placeholder: hook?.hasSecret ? t('common.unchanged') : t('webhooks.unsigned'), hint: t('webhooks.secretHint') },
