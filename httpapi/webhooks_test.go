@@ -490,7 +490,7 @@ func TestWebhookFormats(t *testing.T) {
 	is := is.New(t)
 	a := start(t)
 	bad := a.post(hooksAt, `{"url":"https://ntfy.example.org/","format":"ntfy","events":["file.uploaded"]}`).want(422)
-	is.Equal(bad.at("fields.url"), "must be that of an ntfy topic, such as https://ntfy.sh/my-topic")
+	is.Equal(bad.at("fields.url"), "must be that of an ntfy topic: the server, / and the topic")
 	at := hooksAt + "/" + a.post(hooksAt, `{"url":"https://ntfy.example.org/topic","format":"ntfy","enabled":false}`).want(201).text("data.id")
 	a.patch(at, `{"format":"gotify"}`).want(422)
 	a.patch(at, `{"url":"https://ntfy.example.org/a/b"}`).want(422)

@@ -156,9 +156,9 @@ func CheckAddress(f record.Format, address string) error {
 	switch {
 	case err != nil: // other rules say so
 	case f == record.FormatNtfy && !topics.MatchString(strings.TrimPrefix(u.Path, "/")):
-		return errors.New("must be that of an ntfy topic, such as https://ntfy.sh/my-topic")
+		return errors.New("must be that of an ntfy topic: the server, / and the topic")
 	case f == record.FormatGotify && (path.Base(u.Path) != "message" || u.Query().Get("token") == ""):
-		return errors.New("must be that of a Gotify application, such as https://gotify.example.org/message?token=A1b2C3")
+		return errors.New("must end with /message?token= and the token of a Gotify application")
 	}
 	return nil
 }

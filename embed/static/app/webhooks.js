@@ -54,7 +54,7 @@ export default async function page(v) {
 }
 
 const formatNames = { discord: 'Discord', slack: 'Slack', ntfy: 'ntfy', gotify: 'Gotify' };
-const formats = { json: 'JSON', ...Object.fromEntries(Object.entries(formatNames).map(([format, name]) => [format, t('webhooks.message', { name })])) };
+const formatOf = (name) => t('webhooks.message', { name: formatNames[name] });
 
 let form = null; // of the edited webhook
 
@@ -64,7 +64,7 @@ function edit(hook) {
     text: hook?.pausedAt ? t('webhooks.pausedText') : '',
     fields: [
       { name: 'name', label: t('forms.name'), half: true, placeholder: t('webhooks.sample') },
-      { name: 'format', label: t('webhooks.format'), type: 'choice', required: true, half: true, choices: formats },
+      { name: 'format', label: t('webhooks.format'), type: 'choice', required: true, half: true, choices: { json: 'JSON', discord: formatOf('discord'), slack: formatOf('slack'), ntfy: formatOf('ntfy'), gotify: formatOf('gotify') } },
       { name: 'url', label: t('webhooks.url'), type: 'url', required: true },
       { name: 'events', label: t('webhooks.events'), type: 'checks', choices: events },
       { name: 'secret', label: hook?.hasSecret ? t('webhooks.newSecret') : t('webhooks.secret'), plain: true, placeholder: hook?.hasSecret ? t('common.unchanged') : t('webhooks.unsigned'), hint: t('webhooks.secretHint') },
