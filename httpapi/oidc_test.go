@@ -346,7 +346,7 @@ func TestOIDC(t *testing.T) {
 	res.Body.Close()
 	is.Equal(res.StatusCode, 302)
 	is.Equal(res.Header.Get("Location"), "https://kist.example.org/login")
-	is.Equal(b.own("GET", "/login/oidc/end", nil).want(303).header.Get("Location"), "/login")
+	is.Equal(b.own("GET", "/login/oidc/end", nil).want(303).header.Get("Location"), "/login?out=1")
 
 	// Removing the link ends the sessions that came from it, and no others.
 	b.signIn("ann").want(303)

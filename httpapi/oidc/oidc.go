@@ -292,13 +292,11 @@ func (c *Client) End(ctx context.Context, token string) string {
 
 // Health is how a client and its issuer get along.
 type Health struct {
-	Issuer   string `json:"issuer"`
-	Redirect string `json:"redirect"`
-	Problem  string `json:"problem,omitempty"` // why the issuer cannot be used
-	// Refused says how the issuer answers a sign-in that would come back to Redirect, if it refuses it.
-	Refused string        `json:"refused,omitempty"`
-	Ahead   time.Duration `json:"ahead"`  // of the issuer's clock
-	Leaves  bool          `json:"leaves"` // the issuer can end its sessions
+	Issuer, Redirect string
+	Problem          string        // why the issuer cannot be used
+	Refused          string        // how it answers a sign-in that would come back to Redirect, if it refuses it
+	Ahead            time.Duration // of its clock
+	Leaves           bool          // it can end its sessions
 }
 
 // Check asks the issuer now.

@@ -297,7 +297,7 @@ var LeaveOIDC = web.PageOp(leaveOIDC, 303)
 func leaveOIDC(c *web.Request) error {
 	cookie, err := c.R.Cookie(leaveCookie)
 	if err != nil || c.Site.OIDC == nil || c.Session() != "" {
-		return Redirect(c, "/login")
+		return Redirect(c, afterLogout)
 	}
 	setLeave(c, "", -1)
 	token := cookie.Value
@@ -306,7 +306,7 @@ func leaveOIDC(c *web.Request) error {
 	}
 	at := c.Site.OIDC.End(c.R.Context(), token)
 	if at == "" {
-		return Redirect(c, "/login")
+		return Redirect(c, afterLogout)
 	}
 	return c.RespondPage(http.StatusOK, embed.LeavePage{Base: c.Site.Prefix(), Issuer: c.Site.OIDC.Name, Address: at})
 }

@@ -308,21 +308,50 @@ func nextPath(next string) string {
 	return next
 }
 
-var ReadLogin = web.PageOp(readLogin, 303)
+var ReadLogin = web.PageOp(readLogin, 303, 400, 403)
 
 // readLogin shows the sign-in page. It redirects users who are already signed in.
 func readLogin(c *web.Request) error {
 	next := nextPath(c.R.URL.Query().Get("next"))
 	if c.Session() != "" {
-		if _, err := people.AuthenticateSession(c.Site.Store, c.Session()); err == nil {
+		if _, err := c.AuthenticateSession(c.Session()); err == nil {
 			return Redirect(c, next)
 		}
+	}
+	if named, err := c.ProxyUser(); err != nil || named != "" {
+		if err != nil {
+			return err
+		}
+		return enterByProxy(c, named, next)
 	}
 	page, err := loginPage(c, next)
 	if err != nil {
 		return err
 	}
 	return c.RespondPage(http.StatusOK, page)
+}
+
+// enterByProxy starts a session for the user whom a trusted proxy has signed in. Accounts are
+// not created this way. Just after signing out here, it only says that the proxy has not.
+func enterByProxy(c *web.Request, name, next string) error {
+	if c.R.URL.Query().Has("out") {
+		return c.RespondPage(http.StatusOK, embed.MessagePage{Base: c.Site.Prefix(), Title: c.Lang().T("login.left"), Text: c.Lang().T("login.proxyKnows", "name", web.CutTo(name, 64))})
+	}
+	var u *record.User
+	err := c.Site.Store.View(func(tx *kv.Tx) (err error) { u, err = people.UserNamed(tx, name); return err })
+	switch {
+	case kv.Missing(err):
+		err = &record.Error{Fault: record.Denied, Code: "proxy_user_unknown", Text: "There is no account here with the name that the proxy has signed you in with. Ask an administrator."}
+	case err == nil && u.Disabled:
+		err = errDisabled
+	case err == nil:
+		err = StartSession(c, u)
+	}
+	if err != nil {
+		failedSignIn(c, name)
+		return err
+	}
+	return Redirect(c, next)
 }
 
 // loginPage is the sign-in page with the ways to sign in that this server has.
@@ -395,6 +424,9 @@ func Problem(c *web.Request, err error, page func(embed.Problem) embed.Page) err
 	return c.RespondPage(status, page(p))
 }
 
+// afterLogout is where a browser goes on that has signed out.
+const afterLogout = "/login?out=1"
+
 var PostLogout = web.Operation{Reply: web.Reply{Status: 303}, Fails: []int{403}, Serve: postLogout}
 
 // postLogout receives the form for signing out.
@@ -405,7 +437,7 @@ func postLogout(c *web.Request) error {
 	if c.Site.OIDC != nil {
 		return Redirect(c, OIDCPath+"/end")
 	}
-	return Redirect(c, "/login")
+	return Redirect(c, afterLogout)
 }
 
 // DeviceForm is a client's request to connect.

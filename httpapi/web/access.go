@@ -73,9 +73,39 @@ func (c *Request) authenticate() (*people.Caller, error) {
 		return caller, err
 	}
 	if secret := c.Session(); secret != "" {
-		return people.AuthenticateSession(c.Site.Store, secret)
+		return c.AuthenticateSession(secret)
 	}
 	return nil, errNoCredential
+}
+
+// AuthenticateSession finds the caller for the secret of a session. While a proxy names the
+// user, a session of another user does not count: somebody else uses the browser now.
+func (c *Request) AuthenticateSession(secret string) (*people.Caller, error) {
+	caller, err := people.AuthenticateSession(c.Site.Store, secret)
+	if err != nil {
+		return nil, err
+	}
+	name, err := c.ProxyUser()
+	if err == nil && name != "" && record.Fold(name) != record.Fold(caller.User.Name) {
+		err = errNoCredential
+	}
+	return caller, err
+}
+
+// ProxyUser is the name of the user whom a trusted proxy has signed in; "" if there is none. The
+// header of anybody else counts as absent.
+func (c *Request) ProxyUser() (string, error) {
+	if c.Site.AuthHeader == "" {
+		return "", nil
+	}
+	named := c.R.Header.Values(c.Site.AuthHeader)
+	if _, proxy := c.Site.peer(c.R); !proxy || len(named) == 0 {
+		return "", nil
+	}
+	if len(named) > 1 { // the proxy has added its header to the client's
+		return "", &record.Error{Fault: record.Malformed, Code: "conflicting_credentials", Text: "The request carries two different credentials."}
+	}
+	return strings.TrimSpace(named[0]), nil
 }
 
 // credential is the API key of a request, or "". Two different keys are

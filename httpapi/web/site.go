@@ -28,7 +28,7 @@ import (
 )
 
 // Config is what a Server needs. All fields are required except Scrubbed, Absent, Content,
-// Captcha, OIDC, NoPasswords, AnyHost, TrustedProxies, MaxConnections, Metrics and Access.
+// Captcha, OIDC, AuthHeader, NoPasswords, AnyHost, TrustedProxies, MaxConnections, Metrics and Access.
 type Config struct {
 	Store     *kv.Store
 	Blobs     *blobs.Store
@@ -62,6 +62,8 @@ type Config struct {
 	Captcha captcha.Config
 	// OIDC is the issuer that users can sign in through; nil if there is none.
 	OIDC *oidc.Client
+	// AuthHeader is the header in which a trusted proxy names the user; "" if none does.
+	AuthHeader string
 	// NoPasswords refuses sign-ins with a password.
 	NoPasswords bool
 	// AnyHost accepts requests for any Host. Otherwise the server refuses names that are
