@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"sync"
@@ -24,8 +25,10 @@ import (
 	"kist/blobs"
 	"kist/httpapi"
 	"kist/httpapi/captcha"
+	"kist/httpapi/oidc"
 	"kist/httpapi/outbound"
 	"kist/httpapi/public"
+	"kist/httpapi/session"
 	"kist/httpapi/thumb"
 	"kist/httpapi/web"
 	"kist/kv"
@@ -63,6 +66,7 @@ type serveCommand struct {
 	MaxConnections int                `default:"2000" placeholder:"N" help:"Maximum number of open connections. One address, or one IPv6 /64, may have 100 of them, unless it is a trusted proxy."`
 	AllowOutbound  []outbound.Allowed `placeholder:"HOST" help:"Private hosts, addresses or ranges that the server may connect to for webhooks, bookmarks and remote uploads, separated by commas."`
 	serve.CaptchaFlags
+	serve.SignInFlags
 	Metrics    bool       `help:"Serve Prometheus metrics at /metrics, to requests with an administrator's API key."`
 	ExpectData bool       `help:"Refuse to start if the data directory has no data yet, for example because a disk is not mounted."`
 	GCDelay    admin.Span `name:"gc-delay" default:"24h" placeholder:"TIME" help:"How long the content of a removed file stays on the disk."`
@@ -76,6 +80,13 @@ func (cmd *serveCommand) Run(c *admin.Call) (err error) {
 		return err
 	}
 	if err := cmd.CaptchaFlags.Check(); err != nil {
+		return err
+	}
+	proxies := make([]netip.Prefix, 0, len(cmd.TrustedProxies))
+	for _, n := range cmd.TrustedProxies {
+		proxies = append(proxies, n.Prefix)
+	}
+	if err := cmd.SignInFlags.Check(proxies); err != nil {
 		return err
 	}
 	secure, err := cmd.CertificateFlags.Config(c.DataDir, c.Log)
@@ -141,15 +152,22 @@ func (cmd *serveCommand) Run(c *admin.Call) (err error) {
 		Store: store, Blobs: content, Passwords: people.NewPasswords(), Thumbs: thumbs, Icons: icons, Search: index,
 		Base: base, Content: separate, MaxUpload: int64(cmd.MaxUploadSize), MaxConnections: cmd.MaxConnections,
 		Metrics: cmd.Metrics, Version: version, Log: c.Log, Access: c.Access,
-		Captcha: captcha.Config{Provider: cmd.Captcha, SiteKey: cmd.CaptchaSiteKey, Secret: cmd.CaptchaSecret, VerifyURL: cmd.CaptchaURL},
+		Captcha:        captcha.Config{Provider: cmd.Captcha, SiteKey: cmd.CaptchaSiteKey, Secret: cmd.CaptchaSecret, VerifyURL: cmd.CaptchaURL},
+		TrustedProxies: proxies, AuthHeader: cmd.AuthHeader, NoPasswords: cmd.PasswordLogin == "off",
 		AnyHost: cmd.BaseURL == "", Outbound: outbound.New(outbound.Options{Allow: cmd.AllowOutbound}), Scrubbed: scrubber.Finished, Absent: sweeper.Absent,
 		Backup:     func(w io.Writer) error { return ops.Job{Dir: c.DataDir, Stderr: io.Discard, Log: c.Log}.Stream(w) },
 		LastBackup: func() time.Time { at, _ := ops.LastBackup(c.DataDir); return at }, // zero without a backup
 	}
-	for _, n := range cmd.TrustedProxies {
-		config.TrustedProxies = append(config.TrustedProxies, n.Prefix)
+	var signIn func(context.Context) control.SignInHealth
+	if cmd.OIDCIssuer != "" {
+		config.OIDC = oidc.New(oidc.Options{
+			Issuer: cmd.OIDCIssuer, ClientID: cmd.OIDCClientID, ClientSecret: cmd.OIDCClientSecret, Name: cmd.OIDCName, Scopes: cmd.OIDCScopes,
+			GroupsClaim: cmd.OIDCGroupsClaim, AllowGroup: cmd.OIDCAllowGroup, AdminGroup: cmd.OIDCAdminGroup, Create: cmd.OIDCCreate,
+			Redirect: base + session.OIDCPath + "/callback", Leave: base + "/login", Allow: cmd.AllowOutbound,
+		})
+		signIn = func(ctx context.Context) control.SignInHealth { return control.SignInHealth(config.OIDC.Check(ctx)) }
 	}
-	cmd.WarnScheme(c.Log, base, len(config.TrustedProxies) > 0)
+	cmd.WarnScheme(c.Log, base, len(proxies) > 0)
 	site, err := httpapi.New(config)
 	if err != nil {
 		return fmt.Errorf("cannot make the server: %w", err)
@@ -171,11 +189,11 @@ func (cmd *serveCommand) Run(c *admin.Call) (err error) {
 	about := func() control.About {
 		return control.About{
 			Version: version, Base: base, Content: separate, Listen: cmd.Listen, Secure: secure != nil, TLSDomain: cmd.TLSDomain,
-			MaxUpload: int64(cmd.MaxUploadSize), TrustedProxies: config.TrustedProxies, GCDelay: time.Duration(cmd.GCDelay), Probe: site.NewProbe(),
+			MaxUpload: int64(cmd.MaxUploadSize), TrustedProxies: proxies, Issuer: cmd.OIDCIssuer, GCDelay: time.Duration(cmd.GCDelay), Probe: site.NewProbe(),
 		}
 	}
 	stopControl := control.Serve(back, site.Operator(control.NewCommands(control.Backend{
-		Store: store, Sweep: sweeper.Within(ctx), About: about,
+		Store: store, Sweep: sweeper.Within(ctx), About: about, SignIn: signIn,
 		Index:    func() (*search.Index, error) { return index, nil },
 		Contents: func(fn func(*blobs.Store) error) error { return fn(content) },
 	})), c.Log)

@@ -95,7 +95,12 @@ func (d *checkup) server() {
 	}
 	var about control.About
 	targets, err := listTargets(client)
-	err = errors.Join(client.Call(context.Background(), http.MethodGet, "/about", control.Nothing{}, &about), err, client.Close())
+	err = errors.Join(client.Call(context.Background(), http.MethodGet, "/about", control.Nothing{}, &about), err)
+	var issuer control.SignInHealth
+	if err == nil && about.Issuer != "" {
+		err = client.Call(context.Background(), http.MethodPost, "/signin", control.Nothing{}, &issuer)
+	}
+	err = errors.Join(err, client.Close())
 	if err != nil {
 		d.Add(ops.Problem, "server", "it does not tell of itself: "+err.Error(), "use the kist binary of the server's version")
 		return
@@ -116,7 +121,28 @@ func (d *checkup) server() {
 		d.content(about)
 	}
 	d.webhooks(targets)
+	if about.Issuer != "" {
+		d.issuer(issuer)
+	}
 }
+
+// issuer reports what came of a question to the issuer of OpenID Connect.
+func (d *checkup) issuer(h control.SignInHealth) {
+	switch {
+	case h.Problem != "":
+		d.Add(ops.Problem, "issuer", fmt.Sprintf("%s: %s", h.Issuer, strings.TrimSuffix(h.Problem, ".")), "look at --oidc-issuer and at the issuer; users with a password can sign in meanwhile, unless --password-login is off")
+		return
+	case h.Refused != "":
+		d.Add(ops.Problem, "issuer", fmt.Sprintf("%s refuses to start a sign-in (%s)", h.Issuer, h.Refused), fmt.Sprintf("there, look at the client's id and allow the redirect address %s", h.Redirect))
+	case h.Ahead.Abs() > issuerSkew:
+		d.Add(ops.Problem, "issuer", fmt.Sprintf("its clock differs by %s, and its tokens count as expired or not valid yet", h.Ahead.Abs().Round(time.Second)), "set both clocks (timedatectl set-ntp true)")
+	default:
+		d.OK("issuer", "%s answers and sends browsers back to %s", h.Issuer, h.Redirect)
+	}
+}
+
+// issuerSkew is how much the clocks may differ. Tokens are accepted for a minute longer than they say.
+const issuerSkew = 45 * time.Second
 
 // journal reports what the running server found when it read its journal.
 func (d *checkup) journal(h kv.JournalHealth) {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -29,6 +30,8 @@ type userCommands struct {
 	Disable userDisable `cmd:"" help:"Disable an account. Its content stays."`
 	Enable  userEnable  `cmd:"" help:"Enable a disabled account."`
 	Remove  userRemove  `cmd:"" help:"Remove an account and everything in it."`
+	Link    userLink    `cmd:"" help:"Link an account to an identity of OpenID Connect."`
+	Unlink  userUnlink  `cmd:"" help:"Remove links of an account to identities of OpenID Connect, and end the sessions that came from them."`
 
 	ResetLogin userReset `cmd:"" help:"Remove a user's one-time codes and passkeys, and print a link that sets a new password."`
 }
@@ -267,6 +270,37 @@ func (cmd *userReset) Run(c *Call) error {
 type resetLink struct {
 	URL  string    `json:"url"`
 	Ends time.Time `json:"expiresAt"`
+}
+
+type userLink struct {
+	Name    string `arg:"" help:"The user's name."`
+	Issuer  string `required:"" placeholder:"URL" help:"The issuer, exactly as --oidc-issuer names it."`
+	Subject string `required:"" placeholder:"ID" help:"The user's id at the issuer (the claim sub)."`
+}
+
+func (cmd *userLink) Run(c *Call) error {
+	if u, err := url.Parse(cmd.Issuer); err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || cmd.Subject == "" || len(cmd.Subject) > 255 {
+		return exit.Misused("--issuer must be an http or https address, and --subject 1 to 255 bytes")
+	}
+	in := control.IdentityInput{User: cmd.Name, Issuer: cmd.Issuer, Subject: cmd.Subject}
+	if err := c.ask(http.MethodPost, "/link", in, new(control.Nothing)); err != nil {
+		return err
+	}
+	return c.say(in, "%s is linked to %s at %s.", cmd.Name, cmd.Subject, cmd.Issuer)
+}
+
+type userUnlink struct {
+	Name    string `arg:"" help:"The user's name."`
+	Issuer  string `placeholder:"URL" help:"Only links to this issuer."`
+	Subject string `placeholder:"ID" help:"Only links to this id."`
+}
+
+func (cmd *userUnlink) Run(c *Call) error {
+	removed := []record.Identity{}
+	if err := c.ask(http.MethodPost, "/unlink", control.IdentityInput{User: cmd.Name, Issuer: cmd.Issuer, Subject: cmd.Subject}, &removed); err != nil {
+		return err
+	}
+	return c.say(removed, "Removed %s of %s.", console.Count(int64(len(removed)), "link"), cmd.Name)
 }
 
 func contentsOf(a *account) string {

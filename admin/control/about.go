@@ -19,11 +19,22 @@ type About struct {
 	MaxUpload      int64          `json:"maxUpload"`
 	TrustedProxies []netip.Prefix `json:"trustedProxies"`
 	GCDelay        time.Duration  `json:"gcDelay"`
-	Now            time.Time      `json:"now"` // the store's
+	Issuer         string         `json:"issuer,omitempty"` // of OpenID Connect
+	Now            time.Time      `json:"now"`              // the store's
 	// Doubt is nil if the server trusts the machine's clock.
 	Doubt   *kv.ClockDoubt   `json:"doubt,omitempty"`
 	Probe   string           `json:"probe"` // a token for one minute
 	Journal kv.JournalHealth `json:"journal"`
+}
+
+// SignInHealth is how the server and its issuer of OpenID Connect get along.
+type SignInHealth struct {
+	Issuer   string        `json:"issuer"`
+	Redirect string        `json:"redirect"`          // the address that the issuer has to know
+	Problem  string        `json:"problem,omitempty"` // why the issuer cannot be used
+	Refused  string        `json:"refused,omitempty"` // how it refuses a sign-in that comes back to Redirect
+	Ahead    time.Duration `json:"ahead"`             // of its clock
+	Leaves   bool          `json:"leaves"`            // users can sign out there
 }
 
 // about adds to what the server knows about itself what its store knows.

@@ -34,6 +34,7 @@ type Backend struct {
 	Index    func() (*search.Index, error)                   // returns the running search index
 	Contents func(fn func(content *blobs.Store) error) error // runs fn while the stored files are open
 	About    func() About                                    // what the server knows about itself; nil if no server runs
+	SignIn   func(context.Context) SignInHealth              // asks the issuer of OpenID Connect; nil if there is none
 }
 
 // handler has a method for each command.
@@ -48,12 +49,14 @@ type Commands map[string]func(http.ResponseWriter, *http.Request) error
 func NewCommands(b Backend) Commands {
 	v := handler{b}
 	all := Commands{
-		"GET /copy":   verb(v.checkCopy),
-		"GET /index":  verb(v.indexState),
-		"POST /index": verb(v.reindex),
-		"POST /clock": verb(func(*http.Request, Nothing) (kv.ClockReset, error) { return v.Store.ResetClock() }),
-		"POST /gc":    verb(v.sweep),
-		"POST /scrub": verb(v.scrub),
+		"GET /copy":    verb(v.checkCopy),
+		"GET /index":   verb(v.indexState),
+		"POST /index":  verb(v.reindex),
+		"POST /clock":  verb(func(*http.Request, Nothing) (kv.ClockReset, error) { return v.Store.ResetClock() }),
+		"POST /gc":     verb(v.sweep),
+		"POST /scrub":  verb(v.scrub),
+		"POST /link":   verb(v.link),
+		"POST /unlink": verb(v.unlink),
 		"POST /import": func(w http.ResponseWriter, r *http.Request) error {
 			out, err := v.importRecords(r)
 			return answerWith(w, out, err)
@@ -64,6 +67,9 @@ func NewCommands(b Backend) Commands {
 			out, err := v.putContents(r)
 			return answerWith(w, out, err)
 		},
+	}
+	if b.SignIn != nil {
+		all["POST /signin"] = verb(func(r *http.Request, _ Nothing) (SignInHealth, error) { return b.SignIn(r.Context()), nil })
 	}
 	if b.About != nil {
 		all["GET /about"] = verb(v.about)
