@@ -415,10 +415,11 @@ func failure(status int) web.Object {
 
 // pathParams describes the parameters of paths, with an example of each.
 var pathParams = map[string]struct{ doc, example string }{
-	"id":     {"Id. For records, also the slug.", "01890a5d-ac96-774b-bcce-b302099a8057"},
-	"slug":   {"Slug. For files, also the id.", "summer-24"},
-	"itemId": {"Id of the item.", "01890a5d-ac96-774b-bcce-b302099a8057"},
-	"secret": {"End of the upload's address, which only its sender knows.", "7Nc0yq…"},
+	"id":      {"Id. For records, also the slug.", "01890a5d-ac96-774b-bcce-b302099a8057"},
+	"slug":    {"Slug. For files, also the id.", "summer-24"},
+	"version": {"Id of the version.", "01890a5d-ac96-774b-bcce-b302099a8057"},
+	"itemId":  {"Id of the item.", "01890a5d-ac96-774b-bcce-b302099a8057"},
+	"secret":  {"End of the upload's address, which only its sender knows.", "7Nc0yq…"},
 
 	"token": {"Token of the link. It is a secret.", "4Jc0…"},
 	"name":  {"Name of the file.", "kist.css"},
@@ -555,6 +556,7 @@ func components() []component {
 		{"Delivery", new(api.ShownDelivery), showing},
 		{"Visits", new(api.ShownVisits), showing},
 		{"Activity", new(api.ShownActivity), showing},
+		{"Version", &api.ShownVersion{Version: new(record.Version)}, showing},
 		{"TrashItem", &api.ShownTrash{TrashItem: catalog.TrashItem{Trashed: record.Trashed{Record: record.Record{Kind: record.Notes}}}}, showing},
 		{"TrashRestore", new(api.RestoreForm), creating},
 		{"Restored", &api.ShownRestored{Restored: catalog.Restored{Record: &record.Record{Kind: record.Notes}}}, showing},
@@ -575,6 +577,9 @@ func components() []component {
 	}
 	for _, k := range record.Kinds {
 		all = append(all, component{web.Title(k.Name), &record.Shown{Record: record.Record{Kind: k}}, showing})
+		if k.Versioned() {
+			all = append(all, component{web.Title(k.Name) + "Version", &api.ShownVersion{Version: new(record.Version), Kind: k}, showing})
+		}
 		if k != record.Files {
 			all = append(all, component{web.Title(k.Name) + "Create", record.NewForm(k), creating}, component{web.Title(k.Name) + "Edit", record.NewForm(k), editing},
 				component{"Shared" + web.Title(k.Name), &record.Shown{Record: record.Record{Kind: k}, Visitor: true}, showing})

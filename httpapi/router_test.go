@@ -107,7 +107,7 @@ var sharedHandlers = map[string]string{
 }
 
 // constructors make handlers, which have no name of their own.
-var constructors = []string{"createRecord", "describeTus", "editRecord", "listRecords", "readRecord", "readShared", "readVisits", "removeRecord", "SenderOperation", "showApp", "tus"}
+var constructors = []string{"createRecord", "describeTus", "editRecord", "listRecords", "listVersions", "readRecord", "readShared", "readVersion", "readVisits", "removeRecord", "restoreVersion", "SenderOperation", "showApp", "tus"}
 
 // TestHandlerNames: an operation is served by the function of its name, so that
 // a reader of the document finds the code.

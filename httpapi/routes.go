@@ -193,6 +193,12 @@ func (s *Server) operations() []Route {
 			Route{"DELETE", at + "/{id}", "remove" + name, web.Writes, api.RemoveRecord(k)},
 			Route{"GET", at + "/{id}/visits", "read" + name + "Visits", web.Reads, api.ReadVisits(k, "id")},
 			Route{"POST", at + "/p/{slug}", "readShared" + name, web.Visitors, public.ReadShared(k)})
+		if k.Versioned() {
+			all = append(all,
+				Route{"GET", at + "/{id}/versions", "list" + name + "Versions", web.Reads, api.ListVersions(k)},
+				Route{"GET", at + "/{id}/versions/{version}", "read" + name + "Version", web.Reads, api.ReadVersion(k)},
+				Route{"POST", at + "/{id}/versions/{version}/restore", "restore" + name + "Version", web.Writes, api.RestoreVersion(k)})
+		}
 	}
 	all = append(all, []Route{
 		{"GET", "/about", "readAbout", web.Anyone, web.PageOp(readAbout)},

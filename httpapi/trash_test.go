@@ -155,3 +155,35 @@ func TestTrashIsLeftOut(t *testing.T) {
 	is.Equal(a.get("/api/v1/trash").want(200).at("total"), 1.0)
 	a.do(apiRequest{method: "PATCH", path: "/api/v1/admin/settings", json: `{"trashDays":-1}`, raw: true}).want(422)
 }
+
+// A text can be read and restored as it was before each change, by whoever may do that.
+func TestVersions(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := start(t)
+	for path, body := range map[string][2]string{"notes": {`"content":"one"`, `"content":"two"`}, "snippets": {`"content":"one"`, `"content":"two"`}, "recipes": {`"title":"one"`, `"title":"two"`}} {
+		at := "/api/v1/" + path + "/" + a.post("/api/v1/"+path, "{"+body[0]+"}").want(201).text("data.id")
+		is.Equal(a.get(at+"/versions").want(200).at("total"), 0.0)
+		a.patch(at, `{"isFavorite":true}`).want(200)
+		a.patch(at, "{"+body[1]+"}").want(200)
+		list := a.get(at + "/versions").want(200)
+		is.Equal(list.column("by"), []string{"test"})
+		one := a.get(at + "/versions/" + list.text("data.0.id")).want(200)
+		is.True(strings.Contains(string(one.body), body[0]))
+		is.Equal(one.at("data.size"), list.at("data.0.size"))
+		a.clock.advance(record.VersionEvery)
+		restored := a.post(at+"/versions/"+list.text("data.0.id")+"/restore", "").want(200)
+		is.True(strings.Contains(string(restored.body), body[0]))
+		is.Equal(restored.at("data.isFavorite"), true)
+		list = a.get(at + "/versions").want(200)
+		is.Equal(list.at("total"), 2.0) // the text that was replaced became one
+		is.True(strings.Contains(string(a.get(at+"/versions/"+list.text("data.0.id")).want(200).body), body[1]))
+
+		bob := a.as(a.addKey(a.addUser(path, record.Member), record.ScopeAll))
+		bob.get(at + "/versions").want(404)
+		bob.get(at + "/versions/" + list.text("data.0.id")).want(404)
+		bob.post(at+"/versions/"+list.text("data.0.id")+"/restore", "").want(404)
+		a.get(at + "/versions/x").want(404)
+		a.post(at+"/versions/01890a5d-ac96-774b-bcce-b302099a8057/restore", "").want(404)
+	}
+}

@@ -150,6 +150,7 @@ func editRecord(k *record.Kind, arg string) func(*web.Request) error {
 			if err != nil {
 				return err
 			}
+			form.By = c.Caller.Client()
 			before := public.LinkTarget(form)
 			if err := form.Patch(in); err != nil {
 				return err
