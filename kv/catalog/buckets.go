@@ -22,6 +22,7 @@ var (
 	visitBucket        = table.Bucket{No: 54, Name: "visit"}
 	memberBucket       = table.Bucket{No: 60, Name: "member"}
 	memberOrder        = table.Bucket{No: 61, Name: "member.order"}
+	crcBucket          = table.Bucket{No: 70, Name: "crc"}
 	visitLog           = table.Bucket{No: 55, Name: "visit.log"}
 	trashBucket        = table.Bucket{No: 56, Name: "trash"}
 	trashLine          = table.Bucket{No: 57, Name: "trash.line"}

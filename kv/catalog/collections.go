@@ -472,3 +472,25 @@ func collected(tx *kv.Tx, r *record.Record, v *record.Shown) error {
 	v.Collected.TagName = t.Name
 	return err
 }
+
+// CRCTable keeps the CRC-32 of contents that were sent in a zip, so that each is computed
+// once. A repair starts it empty.
+var CRCTable = kv.Table{Buckets: []table.Bucket{crcBucket}}
+
+// CRC is the CRC-32 of a content, if it is known.
+func CRC(tx *kv.Tx, ref [32]byte) (sum uint32, known bool) {
+	if v := tx.Get(crcBucket, ref[:]); len(v) == 4 {
+		return binary.BigEndian.Uint32(v), true
+	}
+	return 0, false
+}
+
+// KeepCRCs keeps the CRC-32 of contents.
+func KeepCRCs(tx *kv.Tx, sums map[[32]byte]uint32) error {
+	for ref, sum := range sums {
+		if err := tx.Put(crcBucket, bytes.Clone(ref[:]), binary.BigEndian.AppendUint32(nil, sum)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -19,7 +19,7 @@ var All = &kv.Schema{
 		people.LoginTable, people.PasskeyTable, people.IdentityTable,
 		catalog.TagTable, catalog.FolderTable,
 		jobs.FetchTable, jobs.ImportTable,
-		catalog.SpentTable, catalog.RecordTable, catalog.PageTable, catalog.TrashTable, catalog.MemberTable,
+		catalog.SpentTable, catalog.RecordTable, catalog.PageTable, catalog.TrashTable, catalog.MemberTable, catalog.CRCTable,
 		inbox.RequestTable, inbox.ItemTable, inbox.SenderTable, inbox.UploadTable,
 		catalog.UnreferencedTable,             // after all tables with contents
 		catalog.ViewTable,                     // after records, the trash and requests, which determine the counters
