@@ -49,7 +49,53 @@ type ItemPage struct {
 	Game     *GameView
 	Link     *LinkView
 	Fields   *FieldsView
+
+	Among *AmongView // the collection through which it is seen
 }
+
+// AmongView leads from an item of a collection to those before and after it. The item is number N of Of.
+type AmongView struct {
+	Title, Address string // of the collection
+	N, Of          int
+	Previous, Next string // addresses; "" at the ends
+}
+
+// CollectionPage shows a page of a collection: pictures and films as a gallery, the rest as a list.
+type CollectionPage struct {
+	Base    string
+	Origin  string // as in ItemPage
+	Address string // absolute
+
+	Title, Description string
+	Owner              string
+	Expires            time.Time
+	Count, Bytes       int64 // of all items
+	Zip                string
+	Picture            string // absolute address of the cover, for link previews
+
+	Own         bool
+	Left, Limit int64
+	Logged      bool
+	Open        bool
+
+	Tiles, Rows    []Tile
+	Page, Pages    int
+	Previous, Next string
+
+	LeftOut int    // items that visitors do not see, for the owner
+	Reasons []Fact // the first of them, and why
+}
+
+// A Tile is an item of a collection.
+type Tile struct {
+	Address, Title, Kind string
+	Picture              string // address of a small picture; "" if it has none
+	Film                 bool
+	Size                 int64 // of a file; 0 for others
+}
+
+// Policy implements [Page].
+func (p CollectionPage) Policy() string { return ItemPage{Origin: p.Origin}.Policy() }
 
 // A Chip is a tag. The colour is #rrggbb.
 type Chip struct{ Name, Color string }
@@ -201,10 +247,11 @@ func (p LockedPage) Policy() string {
 	return p.Problem.policy()
 }
 
-func (ItemPage) file() string   { return "item.html" }
-func (LockedPage) file() string { return "locked.html" }
-func (CardPage) file() string   { return "card.html" }
-func (GamesPage) file() string  { return "games.html" }
+func (ItemPage) file() string       { return "item.html" }
+func (LockedPage) file() string     { return "locked.html" }
+func (CollectionPage) file() string { return "collection.html" }
+func (CardPage) file() string       { return "card.html" }
+func (GamesPage) file() string      { return "games.html" }
 
 // Wide reports whether the page needs more space than a column of text.
 func (p ItemPage) Wide() bool {

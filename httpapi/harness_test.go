@@ -40,6 +40,7 @@ import (
 
 // app is a server over a store in a temporary directory, with one user.
 type app struct {
+	stop func()
 	testing.TB
 	server *Server
 	url    string
@@ -123,7 +124,13 @@ func smallDisk() (disk.Room, error) { return disk.Room{Free: 1 << 40, Total: 1 <
 // startEmpty starts a server without accounts.
 func startEmpty(t testing.TB, with ...func(*web.Config)) *app {
 	t.Helper()
-	dir := filepath.Join(t.TempDir(), "data")
+	return startAt(t, filepath.Join(t.TempDir(), "data"), with...)
+}
+
+// startAt starts a server with the data in a directory. It runs until the test ends, or
+// until stop.
+func startAt(t testing.TB, dir string, with ...func(*web.Config)) *app {
+	t.Helper()
 	front := httptest.NewUnstartedServer(nil)
 	a := &app{TB: t, clock: new(clock), log: new(syncBuffer), url: "http://" + front.Listener.Addr().String()}
 	store, err := kv.Open(dir, kv.Options{Schema: tables.All, Now: a.clock.now, Space: smallDisk})
@@ -152,7 +159,7 @@ func startEmpty(t testing.TB, with ...func(*web.Config)) *app {
 	a.fatal(err)
 	front.Config.Handler = a.server
 	front.Start()
-	t.Cleanup(func() {
+	a.stop = sync.OnceFunc(func() {
 		front.Close()
 		a.server.Imports.End()
 		if err := thumbs.Close(); err != nil {
@@ -165,6 +172,7 @@ func startEmpty(t testing.TB, with ...func(*web.Config)) *app {
 			t.Error(err)
 		}
 	})
+	t.Cleanup(a.stop)
 	return a
 }
 

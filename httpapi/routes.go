@@ -27,6 +27,7 @@ func (s *Server) operations() []Route {
 		{"POST", "/claim/{token}", "claim", web.Anyone, api.Claim},
 
 		{"GET", "/x/{slug}", "readRaw", web.Visitors, public.ReadRaw},
+		{"GET", "/x/{slug}/{item}", "readCollectionItem", web.Visitors, public.ReadCollectionItem},
 		{"GET", "/s/{slug}", "followLink", web.Visitors, public.FollowLink},
 
 		{"GET", "/api/v1/files", "listFiles", web.Reads, api.ListFiles},
@@ -111,6 +112,8 @@ func (s *Server) operations() []Route {
 		{"GET", "/v/{slug}", "viewItem", web.Visitors, public.ViewItem},
 		{"POST", "/v/{slug}", "unlockItem", web.Visitors, public.UnlockItem},
 		{"GET", "/t/{slug}", "readThumbnail", web.Visitors, public.ReadThumbnail},
+		{"GET", "/v/{slug}/{item}", "viewCollectionItem", web.Visitors, public.ViewCollectionItem},
+		{"GET", "/t/{slug}/{item}", "readCollectionThumbnail", web.Visitors, public.ReadCollectionThumbnail},
 		{"GET", "/g/{username}", "viewGames", web.Visitors, public.ViewGames},
 
 		{"GET", "/{slug}", "viewAnything", web.Visitors, web.PageOp(viewAnything, 302, 303, 401, 404, 410, 429, 503).ForVisitors()},

@@ -205,7 +205,7 @@ func fieldsOf(k *record.Kind) map[string]values {
 			if s.Type == "string" && !s.Nullable {
 				empty = ""
 			}
-			all[f.Name] = values{takes: []any{example}, refuses: []any{[]any{}}, clears: f.Traits&field.Filled == 0 && s.Type != "boolean", empty: empty}
+			all[f.Name] = values{takes: []any{example}, refuses: []any{[]any{}}, clears: f.Traits&field.Filled == 0 && f.Clears(), empty: empty}
 		}
 	}
 	maps.Copy(all, sharedValues)

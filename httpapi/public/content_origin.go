@@ -69,7 +69,13 @@ func redirectWithGrants(c *web.Request, at string, rights []string, open bool) e
 	if size := c.R.URL.Query().Get(sizeParam); size != "" {
 		q.Set(sizeParam, size)
 	}
+	if items := c.R.URL.Query()[itemsParam]; len(items) > 0 {
+		q[itemsParam] = items
+	}
 	to := c.Site.Content + at + url.PathEscape(c.Arg("slug"))
+	if item := c.Arg("item"); item != "" {
+		to += "/" + url.PathEscape(item)
+	}
 	if len(q) > 0 {
 		to += "?" + q.Encode()
 	}

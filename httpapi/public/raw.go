@@ -68,7 +68,7 @@ var ReadRaw = web.Operation{Tag: "public", Reply: web.Reply{Status: 200}, Fails:
 // readRaw answers with the bytes of a file, or the text of a note or snippet. The address may
 // have an extension after the slug.
 func readRaw(c *web.Request) error {
-	r, owned, err := sharedFile(c, c.Arg("slug"), record.Files, record.Notes, record.Snippets)
+	r, owned, err := sharedFile(c, c.Arg("slug"), record.Files, record.Notes, record.Snippets, record.Collections)
 	if kv.Missing(err) {
 		if p, gone := RemovedFileAt(c, c.Arg("slug")); gone == nil {
 			if c.Site.Content != "" && !c.AtContentOrigin() {
@@ -77,8 +77,21 @@ func readRaw(c *web.Request) error {
 			return sendRemovedFile(c, p)
 		}
 	}
+	return rawAs(c, r, owned, err, func() (*record.Record, error) { return r, nil })
+}
+
+// rawAs answers with the bytes of an item under the conditions of r, which was found.
+func rawAs(c *web.Request, r *record.Record, owned bool, err error, find func() (*record.Record, error)) error {
 	if err == errLocked && web.TakesPage(c.W, c.R) { //nolint:errorlint // never wrapped
-		return c.RespondPage(http.StatusUnauthorized, locked(c, r.Slug, thenContent, embed.Problem{}))
+		then := thenContent
+		if r.Kind == record.Collections {
+			then = ""
+		}
+		return c.RespondPage(http.StatusUnauthorized, locked(c, r.Slug, then, embed.Problem{}))
+	}
+	var item *record.Record
+	if err == nil {
+		item, err = find()
 	}
 	if err != nil {
 		return err
@@ -86,7 +99,10 @@ func readRaw(c *web.Request) error {
 	if c.Site.Content != "" && !c.AtContentOrigin() {
 		return redirectToContent(c, r, owned, "/x/")
 	}
-	body, err := r.Decode()
+	if item.Kind == record.Collections {
+		return sendZip(c, r, owned)
+	}
+	body, err := item.Decode()
 	if err != nil {
 		return err
 	}
@@ -98,7 +114,7 @@ func readRaw(c *web.Request) error {
 	case *record.File:
 		// Opened before the view is counted, so that it stays readable if the last view
 		// deletes the file.
-		f, of, err := openContent(c, r, b.MimeType, owned)
+		f, of, err := openContent(c, r, item, b.MimeType, owned)
 		if err != nil {
 			return err
 		}
@@ -108,12 +124,19 @@ func readRaw(c *web.Request) error {
 		digest, content, size = sha256.Sum256([]byte(b.Content)), strings.NewReader(b.Content), int64(len(b.Content))
 	case *record.Snippet:
 		digest, content, size = sha256.Sum256([]byte(b.Content)), strings.NewReader(b.Content), int64(len(b.Content))
+	default: // in a collection
+		return record.ErrMissing
 	}
+	return sendBytes(c, r, owned, media, name, digest, content, size)
+}
+
+// sendBytes answers with bytes under the conditions of r.
+func sendBytes(c *web.Request, r *record.Record, owned bool, media, name string, digest [sha256.Size]byte, content io.ReadSeeker, size int64) error {
 	h := c.W.Header()
 	web.SetContentHeaders(h, media, name, AsDownload(c), openToAll(r) || c.AtContentOrigin())
 	h.Set("Etag", etag(r, digest))
 	h.Set("Cache-Control", caching(r))
-	err = SendContent(c, content, size, func(status int) error { return countView(c, r, owned, status, size) })
+	err := SendContent(c, content, size, func(status int) error { return countView(c, r, owned, status, size) })
 	if err == errCard { //nolint:errorlint // never wrapped
 		web.ClearContentHeaders(c.W.Header())
 		if c.AtContentOrigin() {
@@ -175,18 +198,18 @@ func AsDownload(c *web.Request) bool {
 const saveParam = "download"
 
 // openContent opens the bytes of a file to send them. If a view is to be counted against a
-// limit, it first checks all of the bytes.
-func openContent(c *web.Request, r *record.Record, media string, owned bool) (f io.ReadSeekCloser, of Content, err error) {
+// limit, that of r, it first checks all of the bytes.
+func openContent(c *web.Request, r, item *record.Record, media string, owned bool) (f io.ReadSeekCloser, of Content, err error) {
 	if r.Limit > 0 && !owned {
-		err = c.Site.Blobs.Prove(r.Bytes.Ref)
+		err = c.Site.Blobs.Prove(item.Bytes.Ref)
 	}
 	if err == nil {
-		of, err = ContentOf(c.Site, r, media, owned)
+		of, err = ContentOf(c.Site, item, media, owned)
 	}
 	if err == nil {
 		f, err = of.Open(wantsPart(c))
 	}
-	return f, of, Unreadable(c, r.ID, owned, err)
+	return f, of, Unreadable(c, item.ID, owned, err)
 }
 
 // A Content is the bytes of a file as its owner or a visitor gets them.
@@ -377,7 +400,11 @@ func countView(c *web.Request, r *record.Record, owned bool, status int, size in
 	case r.Limit == 0 && status == http.StatusPartialContent && !fromStart(c.R.Header.Get("Range"), size):
 		return nil
 	}
-	if err := catalog.Seen(c.Site.Store, r, visit(c, r, record.VisitFile)); err != nil {
+	what := record.VisitFile
+	if r.Kind == record.Collections && c.Arg("item") == "" {
+		what = record.VisitZip
+	}
+	if err := catalog.Seen(c.Site.Store, r, visit(c, r, what)); err != nil {
 		return err
 	}
 	return SetGrantCookie(c, grant.ToRead, r)

@@ -36,6 +36,20 @@ func viewItem(c *web.Request) error {
 // View shows the found item; found is the error of looking for it. Showing the page is a view.
 // The page's own requests for the bytes belong to the same view.
 func View(c *web.Request, r *record.Record, owned bool, found error) error {
+	return viewAs(c, r, owned, found, func() (embed.Page, error) {
+		if r.Kind == record.Collections {
+			return collectionPage(c, r, owned)
+		}
+		v, err := viewing(c, r, r, owned)
+		if err != nil {
+			return nil, err
+		}
+		return ItemPage(c.Site, v)
+	})
+}
+
+// viewAs shows a page under the conditions of r, the item or collection that was found.
+func viewAs(c *web.Request, r *record.Record, owned bool, found error, make func() (embed.Page, error)) error {
 	if found == errLocked { //nolint:errorlint // never wrapped
 		return c.RespondPage(http.StatusUnauthorized, locked(c, r.Slug, "", embed.Problem{}))
 	}
@@ -52,11 +66,7 @@ func View(c *web.Request, r *record.Record, owned bool, found error) error {
 			return card(c, r)
 		}
 	}
-	v, err := viewing(c, r, owned)
-	if err != nil {
-		return err
-	}
-	page, err := ItemPage(c.Site, v)
+	page, err := make()
 	if err != nil {
 		return err
 	}
@@ -71,16 +81,27 @@ func View(c *web.Request, r *record.Record, owned bool, found error) error {
 	return c.RespondPage(http.StatusOK, page)
 }
 
+// addressOf is the end of the addresses of an item that is seen under the conditions of r.
+func addressOf(r, item *record.Record) string {
+	at := url.PathEscape(r.Slug)
+	if r != item {
+		at += "/" + item.ID.String()
+	}
+	return at
+}
+
 // largePicture is the size in bytes from which a page shows a smaller version of a photo first.
 const largePicture = 2_000_000
 
-// viewing collects what the page of an item shows.
-func viewing(c *web.Request, r *record.Record, owned bool) (Viewing, error) {
-	body, err := r.Decode()
+// viewing collects what the page of an item shows. r has the conditions: it is the item itself, or the collection
+// through which it is seen.
+func viewing(c *web.Request, r, item *record.Record, owned bool) (Viewing, error) {
+	body, err := item.Decode()
 	if err != nil {
 		return Viewing{}, err
 	}
-	v := Viewing{Lang: c.Lang(), Shown: new(record.Shown), Body: body, Own: owned, Address: c.Site.Base + "/v/" + r.Slug}
+	at := addressOf(r, item)
+	v := Viewing{Lang: c.Lang(), Shown: &record.Shown{Visitor: r != item}, Body: body, Own: owned && r == item, Address: c.Site.Base + "/v/" + at}
 	if err := c.Site.Store.View(func(tx *kv.Tx) error {
 		u, err := people.User(tx, r.Owner)
 		if err != nil {
@@ -88,7 +109,7 @@ func viewing(c *web.Request, r *record.Record, owned bool) (Viewing, error) {
 		}
 		v.Owner = *u
 		v.Shown.Base = c.Site.Base
-		return catalog.Show(tx, r, v.Shown)
+		return catalog.Show(tx, item, v.Shown)
 	}); err != nil {
 		return v, err
 	}
@@ -97,30 +118,30 @@ func viewing(c *web.Request, r *record.Record, owned bool) (Viewing, error) {
 	switch b := body.(type) {
 	case *record.File:
 		// Check this before a view is counted.
-		if err := checkIntact(c, r, b, owned); err != nil {
+		if err := checkIntact(c, r, item, b, owned); err != nil {
 			return v, err
 		}
-		if v.Raw, v.Download, err = rawAddresses(c, r, owned); err != nil {
+		if v.Raw, v.Download, err = rawAddresses(c, r, at, owned); err != nil {
 			return v, err
 		}
-		v.Large = tooLarge(c, r, b.MimeType)
-		if v.Open && hasThumb(c, r, b.MimeType) {
-			v.Thumb = c.Site.Base + "/t/" + url.PathEscape(r.Slug)
+		v.Large = tooLarge(c, item, b.MimeType)
+		if v.Open && hasThumb(c, item, b.MimeType) {
+			v.Thumb = c.Site.Base + "/t/" + at
 		}
-		if record.ClassOf(b.MimeType) == record.Video && hasThumb(c, r, b.MimeType) {
-			v.Screen = c.Site.Prefix() + "/t/" + url.PathEscape(r.Slug)
+		if record.ClassOf(b.MimeType) == record.Video && hasThumb(c, item, b.MimeType) {
+			v.Screen = c.Site.Prefix() + "/t/" + at
 		}
 		if record.ClassOf(b.MimeType) == record.Text {
-			v.Text, err = beginning(c, r, b.MimeType, owned)
+			v.Text, err = beginning(c, r, item, b.MimeType, owned)
 		}
 		if b.MimeType == "image/jpeg" && b.Size > largePicture && !v.Large {
-			v.Screen = c.Site.Prefix() + "/t/" + url.PathEscape(r.Slug) + "?" + sizeParam + "=screen"
+			v.Screen = c.Site.Prefix() + "/t/" + at + "?" + sizeParam + "=screen"
 		}
 	case *record.Note, *record.Snippet:
-		v.Raw, v.Download, err = rawAddresses(c, r, owned)
+		v.Raw, v.Download, err = rawAddresses(c, r, at, owned)
 	case *record.Bookmark:
 		if v.Shown.Page.Icon != (record.ID{}) {
-			v.Icon = c.Site.Prefix() + "/t/" + url.PathEscape(r.Slug)
+			v.Icon = c.Site.Prefix() + "/t/" + at
 		}
 	case *record.Link:
 		if r.Limit > 0 && !owned { // the target is shown only in exchange for a click
@@ -132,11 +153,12 @@ func viewing(c *web.Request, r *record.Record, owned bool) (Viewing, error) {
 
 // rawAddresses are the addresses of the item's bytes for its page. They have a grant, so that
 // they belong to the page's view.
-func rawAddresses(c *web.Request, r *record.Record, owned bool) (raw, save string, err error) {
-	at := c.Site.Prefix() + "/x/" + url.PathEscape(r.Slug)
+func rawAddresses(c *web.Request, r *record.Record, at string, owned bool) (raw, save string, err error) {
 	q := url.Values{}
-	if c.Site.Content != "" {
-		at = c.Site.Content + "/x/" + url.PathEscape(r.Slug)
+	if at = "/x/" + at; c.Site.Content != "" {
+		at = c.Site.Content + at
+	} else {
+		at = c.Site.Prefix() + at
 	}
 	rights, err := contentGrants(c, r, owned, true)
 	if err != nil {
@@ -156,8 +178,8 @@ func rawAddresses(c *web.Request, r *record.Record, owned bool) (raw, save strin
 // checkIntact returns an error if the bytes of a file are known to be damaged. Missing bytes
 // are not an error here; requests for the bytes report them. If b is about other bytes than
 // those that the visitor gets, it is changed.
-func checkIntact(c *web.Request, r *record.Record, b *record.File, owned bool) error {
-	f, of, err := openContent(c, r, b.MimeType, owned)
+func checkIntact(c *web.Request, r, item *record.Record, b *record.File, owned bool) error {
+	f, of, err := openContent(c, r, item, b.MimeType, owned)
 	if kv.Missing(err) {
 		return nil
 	}
@@ -171,8 +193,8 @@ func checkIntact(c *web.Request, r *record.Record, b *record.File, owned bool) e
 }
 
 // beginning is the start of a text file.
-func beginning(c *web.Request, r *record.Record, media string, owned bool) ([]byte, error) {
-	f, _, err := openContent(c, r, media, owned)
+func beginning(c *web.Request, r, item *record.Record, media string, owned bool) ([]byte, error) {
+	f, _, err := openContent(c, r, item, media, owned)
 	if err != nil {
 		return nil, err
 	}
@@ -266,7 +288,7 @@ func readThumbnail(c *web.Request) error {
 	if c.Site.Content != "" && !c.AtContentOrigin() {
 		return redirectToContent(c, r, owned, "/t/")
 	}
-	return respondThumb(c, r, owned)
+	return respondThumb(c, r, r, owned)
 }
 
 // How many games a public list shows, and how many of the user's public games are examined for
@@ -342,19 +364,19 @@ func games(c *web.Request, name string) (owner record.User, games []ListedGame, 
 	return owner, games, true, nil
 }
 
-// respondThumb answers with the small version of a picture.
-func respondThumb(c *web.Request, r *record.Record, owned bool) error {
-	if err := c.Site.Blobs.Damaged.Err(r.Bytes.Ref); err != nil {
-		return Unreadable(c, r.ID, owned, err)
+// respondThumb answers with the small version of a picture, under the conditions of r.
+func respondThumb(c *web.Request, r, item *record.Record, owned bool) error {
+	if err := c.Site.Blobs.Damaged.Err(item.Bytes.Ref); err != nil {
+		return Unreadable(c, item.ID, owned, err)
 	}
 	size, err := thumbSize(c)
 	if err != nil {
 		return err
 	}
-	t, err := picture(c, c.R.Context(), r, size)
+	t, err := picture(c, c.R.Context(), item, size)
 	switch {
 	case errors.Is(err, blobs.ErrDamaged), errors.Is(err, fs.ErrNotExist):
-		return Unreadable(c, r.ID, owned, err)
+		return Unreadable(c, item.ID, owned, err)
 	case errors.Is(err, thumb.ErrNone) && owned:
 		c.W.WriteHeader(http.StatusNoContent) // rows of films ask; this is no failure
 		return nil

@@ -477,20 +477,40 @@ func collected(tx *kv.Tx, r *record.Record, v *record.Shown) error {
 // once. A repair starts it empty.
 var CRCTable = kv.Table{Buckets: []table.Bucket{crcBucket}}
 
-// CRC is the CRC-32 of a content, if it is known.
-func CRC(tx *kv.Tx, ref [32]byte) (sum uint32, known bool) {
-	if v := tx.Get(crcBucket, ref[:]); len(v) == 4 {
+// A CRCKey identifies bytes: a content, or what the rules with this number leave of it.
+type CRCKey struct {
+	Ref   [32]byte
+	Rules byte // 0 for the content itself
+}
+
+func (k CRCKey) bytes() []byte { return append(k.Ref[:], k.Rules) }
+
+// CRC is the CRC-32 of the bytes, if it is known.
+func CRC(tx *kv.Tx, key CRCKey) (sum uint32, known bool) {
+	if v := tx.Get(crcBucket, key.bytes()); len(v) == 4 {
 		return binary.BigEndian.Uint32(v), true
 	}
 	return 0, false
 }
 
-// KeepCRCs keeps the CRC-32 of contents.
-func KeepCRCs(tx *kv.Tx, sums map[[32]byte]uint32) error {
-	for ref, sum := range sums {
-		if err := tx.Put(crcBucket, bytes.Clone(ref[:]), binary.BigEndian.AppendUint32(nil, sum)); err != nil {
+// KeepCRCs keeps CRC-32s.
+func KeepCRCs(tx *kv.Tx, sums map[CRCKey]uint32) error {
+	for key, sum := range sums {
+		if err := tx.Put(crcBucket, key.bytes(), binary.BigEndian.AppendUint32(nil, sum)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// dropCRCs deletes what is kept about a content. Other records with it compute it again.
+func dropCRCs(tx *kv.Tx, ref [32]byte) (err error) {
+	var keys [][]byte
+	for k := range tx.Walk(crcBucket, ref[:], nil, false) {
+		keys = append(keys, bytes.Clone(k))
+	}
+	for _, k := range keys {
+		err = errors.Join(err, tx.Delete(crcBucket, k))
+	}
+	return err
 }

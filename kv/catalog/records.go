@@ -583,7 +583,7 @@ func Remove(tx *kv.Tx, r *record.Record) error {
 	}
 	err = errors.Join(tx.Delete(ViewBucket, r.ID[:]), dropHistory(tx, r), dropMembers(tx, r))
 	if r.Bytes != nil {
-		err = errors.Join(err, MarkUnreferenced(tx, r.Bytes.Ref), tx.Delete(crcBucket, r.Bytes.Ref[:])) // others with the content compute it again
+		err = errors.Join(err, MarkUnreferenced(tx, r.Bytes.Ref), dropCRCs(tx, r.Bytes.Ref))
 	}
 	return err
 }

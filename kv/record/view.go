@@ -315,7 +315,7 @@ var (
 	}
 	collectionView = View{
 		Icon: "collection", Quick: "title", Prompt: "Name of a collection",
-		Inputs: []Input{{Name: "title"}, {Name: "description"}, {Name: "sort", Half: true}, {Name: "allowDownload", Label: "Visitors may download"}},
+		Inputs: []Input{{Name: "title"}, {Name: "description"}, {Name: "sort", Label: "Order", Half: true}, {Name: "allowDownload", Label: "Visitors may download"}},
 		None:   "Share many things behind one link: a folder, a tag, or items that you select.",
 	}
 )

@@ -87,7 +87,7 @@ func TestRemoveUserEmptiesAllTables(t *testing.T) {
 			err = jobs.SaveIdempotentAnswer(tx, owner, "k", jobs.IdempotentAnswer{Body: []byte("x")})
 		}
 		if err == nil {
-			err = errors.Join(catalog.NoteOrphans(tx, [][32]byte{{9}}), catalog.KeepCRCs(tx, map[[32]byte]uint32{{9}: 1}))
+			err = errors.Join(catalog.NoteOrphans(tx, [][32]byte{{9}}), catalog.KeepCRCs(tx, map[catalog.CRCKey]uint32{{Ref: [32]byte{9}}: 1}))
 		}
 		return err
 	})

@@ -1,0 +1,268 @@
+package httpapi
+
+import (
+	"archive/zip"
+	"bytes"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+
+	"kist/kv/record"
+)
+
+// collect makes a public collection of items with these slugs or ids and returns its id.
+func (a *app) collect(slug string, more string, items ...string) string {
+	a.Helper()
+	list := strings.Join(items, `","`)
+	if list != "" {
+		list = `"` + list + `"`
+	}
+	return a.post("/api/v1/collections", `{"title":"All of it","slug":"`+slug+`","isPublic":true,"source":{"items":[`+list+`]}`+more+`}`).want(201).text("data.id")
+}
+
+func (a *app) note(text, more string) string {
+	a.Helper()
+	return a.post("/api/v1/notes", `{"content":"`+text+`"`+more+`}`).want(201).text("data.id")
+}
+
+func TestCollections(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := start(t)
+	one, two, three := a.note("one", ""), a.note("two", `,"maxViews":2`), a.note("three", `,"tags":["sea"]`)
+	id := a.collect("all", "", one, two)
+	at := "/api/v1/collections/" + id
+	got := a.get(at).want(200)
+	is.Equal(got.at("data.itemCount"), 1.0)
+	is.Equal(got.at("data.leftOut"), 1.0)
+	is.Equal(got.at("data.sort"), "manual")
+	is.Equal(got.at("data.source"), map[string]any{"folderId": nil, "tag": nil})
+	is.True(strings.HasSuffix(got.text("data.url"), "/v/all"))
+	is.True(strings.HasSuffix(got.text("data.zipUrl"), "/x/all.zip"))
+	is.Equal(a.patch(at, `{"allowDownload":false}`).want(200).at("data.zipUrl"), nil)
+
+	list := a.get(at + "/items").want(200)
+	is.Equal(list.ids(), []string{one, two})
+	is.Equal(list.at("leftOut"), []any{map[string]any{"id": two, "reason": "limit"}})
+	is.Equal(a.post(at+"/items", `{"add":["`+three+`","`+one+`"],"remove":["`+two+`"]}`).want(200).at("data.itemCount"), 2.0)
+	is.Equal(a.get(at+"/items").want(200).ids(), []string{one, three})
+	a.patch(at+"/items/"+three, `{"before":"`+one+`"}`).want(200)
+	first := a.get(at + "/items?limit=1").want(200)
+	is.Equal(first.ids(), []string{three})
+	is.Equal(a.get(at+"/items?limit=1&cursor="+first.text("nextCursor")).want(200).ids(), []string{one})
+	a.patch(at+"/items/"+three, `{"before":null}`).want(200)
+	is.Equal(a.get(at+"/items").want(200).ids(), []string{one, three})
+	a.patch(at+"/items/"+two, `{"before":null}`).want(404)
+	a.patch(at+"/items/"+one, `{"before":"`+two+`"}`).want(422)
+	a.post(at+"/items", `{"add":["`+id+`"]}`).want(422)
+	a.get(at + "/items?cursor=AQ").want(400)
+	a.post("/api/v1/collections", `{"title":"x","source":{"tag":"sea","items":["`+one+`"]}}`).want(422)
+
+	live := a.post("/api/v1/collections", `{"title":"live","source":{"tag":"sea"}}`).want(201)
+	is.Equal(live.at("data.itemCount"), 1.0)
+	is.Equal(live.at("data.source.tag"), "sea")
+	a.post("/api/v1/collections/"+live.text("data.id")+"/items", `{"add":["`+one+`"]}`).want(409)
+	is.Equal(a.patch("/api/v1/collections/"+live.text("data.id"), `{"source":{"items":["`+one+`"]}}`).want(200).at("data.source.tag"), nil)
+
+	bob := a.addKey(a.addUser("bob", record.Member), record.ScopeAll)
+	a.do(apiRequest{method: "GET", path: at + "/items", key: bob}).want(404)
+	a.do(apiRequest{method: "POST", path: at + "/items", key: bob, json: `{"add":[]}`}).want(404)
+	a.delete(at).want(200)
+	a.get("/api/v1/notes/" + one).want(200) // the items stay
+}
+
+// Who gets what through a collection: every visitor, state of the collection, state of the
+// item and address. Nothing of a private item leaves in any other way.
+func TestCollectionMatrix(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := start(t)
+	photo := a.upload(nil, file{"secret-name.png", "image/png", picture(t)}).want(201)
+	items := map[string]string{
+		"private file": photo.text("id"), "private note": a.note("private", `,"slug":"own-slug","tags":["own-tag"]`), "public note": a.note("public", `,"isPublic":true`),
+		"password": a.note("x", `,"isPublic":true,"password":"pass word"`), "limit": a.note("x", `,"isPublic":true,"maxViews":5`), "end": a.note("x", `,"isPublic":true,"expiresAt":"2999-01-01T00:00:00Z"`),
+		"not in it": a.note("x", `,"isPublic":true`),
+	}
+	seen := map[string]bool{"private file": true, "private note": true, "public note": true}
+	var ids []string
+	for name, id := range items {
+		if name != "not in it" {
+			ids = append(ids, id)
+		}
+	}
+	states := map[string]struct {
+		more                     string
+		stranger, knowing, owner int
+	}{
+		"open": {"", 200, 200, 200}, "private": {`,"maxViews":null`, 404, 404, 200}, "locked": {`,"password":"open sesame"`, 401, 200, 200},
+		"ended": {`,"expiresAt":"` + a.clock.now().Add(time.Hour).UTC().Format(time.RFC3339) + `"`, 410, 410, 200},
+	}
+	made := map[string]string{}
+	for state, s := range states {
+		made[state] = a.collect(state, s.more, ids...)
+	}
+	a.patch("/api/v1/collections/"+made["private"], `{"isPublic":false}`).want(200)
+	a.clock.advance(2 * time.Hour)
+	for state, s := range states {
+		for visitor, want := range map[string]int{"stranger": s.stranger, "knowing": s.knowing, "owner": s.owner} {
+			ask := func(path string) *answer {
+				q := apiRequest{method: "GET", path: path, anyone: visitor != "owner", raw: true, header: http.Header{}}
+				if visitor == "knowing" {
+					q.header.Set("X-Share-Password", "open sesame")
+				}
+				return a.do(q)
+			}
+			check := func(path string, want int) *answer {
+				t.Helper()
+				got := ask(path)
+				if got.status != want {
+					t.Errorf("%s, %s: %s answers %d, want %d", state, visitor, path, got.status, want)
+				}
+				return got
+			}
+			page := check("/v/"+state, want)
+			zipped := check("/x/"+state+".zip", want)
+			for name, id := range items {
+				one := want
+				if want == 200 && !seen[name] {
+					one = 404
+				}
+				for _, at := range []string{"/v/", "/x/"} {
+					got := check(at+state+"/"+id, one)
+					is.True(!strings.Contains(string(got.body), "own-slug") && !strings.Contains(string(got.body), "own-tag"))
+				}
+				if thumb := one; name == "private file" {
+					check("/t/"+state+"/"+id, thumb)
+				}
+				if want == 200 && visitor != "owner" {
+					is.Equal(strings.Contains(string(page.body), id), seen[name])
+				}
+				check("/x/"+state+".zip?items="+id, one)
+			}
+			if want == 200 {
+				is.Equal(strings.Count(string(zipped.body), "PK\x01\x02"), 3)
+			}
+		}
+	}
+	// Access ends with the next request.
+	open := "/v/open/" + items["private note"]
+	a.visit(open).want(200)
+	col := made["open"]
+	a.post("/api/v1/collections/"+col+"/items", `{"remove":["`+items["private note"]+`"]}`).want(200)
+	a.visit(open).want(404)
+	a.visit("/v/open/" + items["public note"]).want(200)
+	a.patch("/api/v1/notes/"+items["public note"], `{"password":"now locked"}`).want(200)
+	a.visit("/v/open/" + items["public note"]).want(404)
+	a.visit("/x/open/" + items["private file"]).want(200)
+	a.delete("/api/v1/collections/" + col).want(200)
+	a.visit("/x/open/" + items["private file"]).want(404)
+	is.Equal(a.get("/api/v1/notes/own-slug").want(200).at("data.views"), 0.0)
+}
+
+// A visitor's view of a collection covers everything in it, and a limit is exact.
+func TestCollectionViews(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := start(t)
+	file := a.upload(nil, file{"a.png", "image/png", picture(t)}).want(201).text("id")
+	note := a.note("x", "")
+	id := a.collect("all", `,"maxViews":2`, file, note)
+	views := func() any { return a.get("/api/v1/collections/" + id).want(200).at("data.views") }
+	a.visit("/t/all/" + file).want(404) // no byte before the view
+	for i, paths := range [][]string{{"/v/all", "/v/all/" + note, "/x/all/" + file, "/t/all/" + file, "/x/all.zip"}, {"/x/all.zip", "/v/all", "/x/all/" + note}} {
+		g := a.guest()
+		for _, path := range paths {
+			is.Equal(g.see("GET", path).status, 200)
+			is.Equal(views(), float64(i+1))
+		}
+	}
+	is.Equal(a.guest().see("GET", "/v/all").status, 410)
+	is.Equal(a.guest().see("GET", "/x/all/"+file).status, 410)
+	is.Equal(views(), 2.0)
+	is.Equal(a.get("/api/v1/notes/"+note).want(200).at("data.views"), 0.0)
+}
+
+// A zip that is cut anywhere goes on with the same bytes, also after a restart, and every
+// program can read it.
+func TestCollectionZip(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	dir := filepath.Join(t.TempDir(), "data")
+	a := startAt(t, dir)
+	a.user = a.addUser("ann", record.Admin)
+	a.key = a.addKey(a.user, record.ScopeAdmin)
+	rnd := rand.New(rand.NewPCG(7, 8))
+	want := map[string]string{"Note.md": "# hello", "code.py": "print()", "bookmarks.html": "https://go.dev/", "Cake.md": "# Cake"}
+	var ids []string
+	for i := range 4 {
+		content := make([]byte, 20_000*i)
+		for j := range content {
+			content[j] = byte(rnd.Uint32())
+		}
+		ids = append(ids, a.upload(nil, file{"con.bin", "application/octet-stream", string(content)}).want(201).text("id"))
+		name := "_con.bin"
+		if i > 0 {
+			name = fmt.Sprintf("_con (%d).bin", i+1)
+		}
+		want[name] = string(content)
+	}
+	for path, body := range map[string]string{
+		"notes": `{"title":"Note","content":"# hello"}`, "snippets": `{"title":"code","language":"python","content":"print()"}`, "recipes": `{"title":"Cake","ingredients":"- flour"}`,
+		"bookmarks": `{"url":"https://go.dev/"}`, "shorten": `{"originalUrl":"https://example.org/"}`,
+	} {
+		ids = append(ids, a.post("/api/v1/"+path, body).want(201).text("data.id"))
+	}
+	id := a.collect("all", "", ids...)
+	head := a.visit("/x/all.zip")
+	whole, tag := head.want(200).body, head.header.Get("Etag")
+	is.Equal(head.header.Get("Content-Length"), fmt.Sprint(len(whole)))
+	is.True(strings.HasPrefix(tag, `"`))
+	z, err := zip.NewReader(bytes.NewReader(whole), int64(len(whole)))
+	is.NoErr(err)
+	is.Equal(len(z.File), len(want))
+	for _, f := range z.File {
+		r, err := f.Open()
+		is.NoErr(err)
+		got, err := io.ReadAll(r)
+		is.NoErr(err)
+		text, ok := want[f.Name]
+		is.True(ok && strings.Contains(string(got), text)) // every name once, with its bytes
+		delete(want, f.Name)
+	}
+	if unzip, err := exec.LookPath("unzip"); err == nil {
+		path := filepath.Join(t.TempDir(), "all.zip")
+		is.NoErr(os.WriteFile(path, whole, 0o600))
+		out, err := exec.Command(unzip, "-tq", path).CombinedOutput()
+		t.Log(string(out))
+		is.NoErr(err)
+	}
+	for i := range 50 {
+		if i == 25 {
+			a.stop()
+			user, key := a.user, a.key
+			a = startAt(t, dir)
+			a.user, a.key = user, key
+		}
+		cut := rnd.IntN(len(whole))
+		rest := a.visit("/x/all.zip", "Range", fmt.Sprintf("bytes=%d-", cut), "If-Range", tag).want(206)
+		is.True(bytes.Equal(rest.body, whole[cut:]))
+	}
+	a.visit("/x/all.zip", "Range", fmt.Sprintf("bytes=%d-", len(whole))).want(416)
+	a.visit("/x/all.zip", "If-None-Match", tag).want(304)
+	a.post("/api/v1/collections/"+id+"/items", `{"remove":["`+ids[0]+`"]}`).want(200)
+	is.True(len(a.visit("/x/all.zip", "Range", "bytes=5-", "If-Range", tag).want(200).body) < len(whole)) // changed: from the start
+	one := a.visit("/x/all.zip?items=" + ids[1] + "," + ids[2]).want(200)
+	is.Equal(strings.Count(string(one.body), "PK\x01\x02"), 2)
+	a.patch("/api/v1/collections/all", `{"allowDownload":false}`).want(200)
+	a.visit("/x/all.zip").want(404)
+	is.True(!strings.Contains(string(a.visit("/v/all").want(200).body), ".zip"))
+}

@@ -1,0 +1,240 @@
+package public
+
+import (
+	"cmp"
+	"net/url"
+	"slices"
+	"strconv"
+
+	"github.com/google/uuid"
+
+	"kist/embed"
+	"kist/httpapi/grant"
+	"kist/httpapi/web"
+	"kist/kv"
+	"kist/kv/catalog"
+	"kist/kv/media"
+	"kist/kv/people"
+	"kist/kv/record"
+)
+
+// Everything below a collection's address is seen under the collection's conditions: who may see it, its password,
+// its limit and its end. So one view of the collection covers all of it. Of the item, visitors get what is in it, but
+// not its slug, tags, folder or views.
+
+// pageItems is how many items a page of a collection shows.
+const pageItems = 200
+
+var (
+	ViewCollectionItem      = web.PageOp(viewCollectionItem, 401, 404, 410, 429, 503).ForVisitors()
+	ReadCollectionItem      = ReadRaw.By(readCollectionItem)
+	ReadCollectionThumbnail = ReadThumbnail.By(readCollectionThumbnail)
+)
+
+// through finds the item in the path as visitors of the collection r get it.
+func through(c *web.Request, r *record.Record) (item *record.Record, err error) {
+	id, err := uuid.Parse(c.Arg("item"))
+	if err != nil {
+		return nil, record.ErrMissing
+	}
+	err = c.Site.Store.View(func(tx *kv.Tx) error { item, err = catalog.Through(tx, r, id); return err })
+	return item, err
+}
+
+// viewCollectionItem shows an item of a collection, with links to those before and after it.
+func viewCollectionItem(c *web.Request) error {
+	r, owned, found := shared(c, c.Arg("slug"), record.Collections)
+	return viewAs(c, r, owned, found, func() (embed.Page, error) {
+		item, err := through(c, r)
+		if err != nil {
+			return nil, err
+		}
+		body, all, err := readCollection(c, r)
+		if err != nil {
+			return nil, err
+		}
+		v, err := viewing(c, r, item, owned)
+		if err != nil {
+			return nil, err
+		}
+		v.Shown.TagList, v.Shown.Share = nil, record.Share{Slug: addressOf(r, item), Expires: r.Expires, Logged: r.Logged}
+		if !body.Download {
+			v.Download = ""
+		}
+		p, err := ItemPage(c.Site, v)
+		if err != nil {
+			return nil, err
+		}
+		seen := all.Visible()
+		at := slices.IndexFunc(seen, func(m catalog.Member) bool { return m.ID == item.ID })
+		address := func(i int) string {
+			if i < 0 || i >= len(seen) {
+				return ""
+			}
+			return c.Site.Prefix() + "/v/" + url.PathEscape(r.Slug) + "/" + seen[i].ID.String()
+		}
+		p.Among = &embed.AmongView{Title: body.Name, Address: c.Site.Prefix() + "/v/" + url.PathEscape(r.Slug), N: at + 1, Of: len(seen), Previous: address(at - 1), Next: address(at + 1)}
+		if n := at / pageItems; n > 0 {
+			p.Among.Address += "?page=" + strconv.Itoa(n+1)
+		}
+		return p, nil
+	})
+}
+
+// readCollectionItem answers with the bytes of an item of a collection.
+func readCollectionItem(c *web.Request) error {
+	r, owned, err := shared(c, c.Arg("slug"), record.Collections)
+	return rawAs(c, r, owned, err, func() (*record.Record, error) { return through(c, r) })
+}
+
+// readCollectionThumbnail answers with the thumbnail of a picture in a collection.
+func readCollectionThumbnail(c *web.Request) error {
+	r, owned, err := shared(c, c.Arg("slug"), record.Collections)
+	if err != nil {
+		return err
+	}
+	if r.Limit > 0 && !owned && !Granted(c, grant.ToRead, r) {
+		return record.ErrMissing
+	}
+	item, err := through(c, r)
+	if err != nil {
+		return err
+	}
+	if item.Bytes == nil {
+		return record.ErrMissing
+	}
+	if c.Site.Content != "" && !c.AtContentOrigin() {
+		return redirectToContent(c, r, owned, "/t/")
+	}
+	return respondThumb(c, r, item, owned)
+}
+
+// readCollection reads a collection's own fields and its items.
+func readCollection(c *web.Request, r *record.Record) (*record.Collection, *catalog.Members, error) {
+	body, err := r.Decode()
+	if err != nil {
+		return nil, nil, err
+	}
+	var all *catalog.Members
+	err = c.Site.Store.View(func(tx *kv.Tx) error { all, err = catalog.MembersOf(tx, r); return err })
+	return body.(*record.Collection), all, err // the kind says so
+}
+
+// collectionPage shows a page of a collection: first pictures and films, then the rest as a list.
+func collectionPage(c *web.Request, r *record.Record, owned bool) (embed.Page, error) {
+	query, err := c.Query()
+	if err != nil {
+		return nil, err
+	}
+	body, all, err := readCollection(c, r)
+	if err != nil {
+		return nil, err
+	}
+	at := c.Site.Prefix() + "/v/" + url.PathEscape(r.Slug)
+	p := embed.CollectionPage{
+		Base: c.Site.Prefix(), Origin: c.Site.Content, Address: c.Site.Base + "/v/" + r.Slug, Title: body.Name, Description: body.Description,
+		Expires: r.Expires, Own: owned, Limit: r.Limit, Open: openToAll(r), Logged: r.Logged, Count: all.Items, Bytes: all.Bytes,
+	}
+	seen := all.Visible()
+	pages := max(1, (len(seen)+pageItems-1)/pageItems)
+	n, err := strconv.Atoi(cmp.Or(query.Get("page"), "1"))
+	if err != nil || n < 1 || n > pages {
+		return nil, record.ErrMissing
+	}
+	link := func(n int) string {
+		if n < 1 || n > pages {
+			return ""
+		}
+		return at + "?page=" + strconv.Itoa(n)
+	}
+	p.Page, p.Pages, p.Previous, p.Next = n, pages, link(n-1), link(n+1)
+	if body.Download && len(seen) > 0 {
+		if _, p.Zip, err = rawAddresses(c, r, url.PathEscape(r.Slug)+".zip", owned); err != nil {
+			return nil, err
+		}
+	}
+	err = c.Site.Store.View(func(tx *kv.Tx) error {
+		u, err := people.User(tx, r.Owner)
+		if err != nil {
+			return err
+		}
+		p.Owner, p.Left = DisplayName(*u), r.Limit-catalog.Used(tx, r)
+		if owned {
+			for _, m := range all.All {
+				if m.LeftOut == "" {
+					continue
+				}
+				if p.LeftOut++; len(p.Reasons) < pageItems {
+					title, _, err := titleOf(tx, r, m)
+					if err != nil {
+						return err
+					}
+					p.Reasons = append(p.Reasons, embed.Fact{Label: title, Value: reason(c.Lang(), m.LeftOut)})
+				}
+			}
+		}
+		for _, m := range seen[(n-1)*pageItems : min(n*pageItems, len(seen))] {
+			title, mime, err := titleOf(tx, r, m)
+			if kv.Missing(err) { // removed just now
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			t := embed.Tile{Address: at + "/" + m.ID.String(), Title: title, Kind: web.Title(web.ViewOf(m.Kind, c.Lang()).One), Size: m.Size, Film: m.Class == record.Video}
+			if m.Kind == record.Files {
+				t.Kind = mediaName(c.Lang(), mime, title)
+			}
+			if media.Inline(mime) && Shrinks(mime) {
+				t.Picture = c.Site.Prefix() + "/t/" + url.PathEscape(r.Slug) + "/" + m.ID.String()
+			}
+			if t.Picture != "" || t.Film {
+				p.Tiles = append(p.Tiles, t)
+			} else {
+				p.Rows = append(p.Rows, t)
+			}
+		}
+		return nil
+	})
+	if cover := coverOf(body, seen); err == nil && p.Open && cover != uuid.Nil {
+		p.Picture = c.Site.Base + "/t/" + url.PathEscape(r.Slug) + "/" + cover.String()
+	}
+	return p, err
+}
+
+// coverOf is the item whose picture stands for the collection, if visitors see it, or else the first picture.
+func coverOf(b *record.Collection, seen []catalog.Member) (id record.ID) {
+	for _, m := range seen {
+		if m.Class == record.Image && (id == uuid.Nil || m.ID == b.Cover) {
+			id = m.ID
+		}
+	}
+	return id
+}
+
+// reason says why visitors do not see an item.
+func reason(l embed.Lang, why record.Exclusion) string {
+	switch why {
+	case record.OwnPassword:
+		return l.T("collection.password")
+	case record.OwnLimit:
+		return l.T("collection.limit")
+	}
+	return l.T("collection.end")
+}
+
+// titleOf reads the title of an item, and the media type of a file.
+func titleOf(tx *kv.Tx, r *record.Record, m catalog.Member) (title, mime string, err error) {
+	item, err := catalog.Owned(tx, r.Owner, m.Kind, m.ID)
+	if err != nil {
+		return "", "", err
+	}
+	b, err := item.Decode()
+	if err != nil {
+		return "", "", err
+	}
+	if f, ok := b.(*record.File); ok {
+		mime = f.MimeType
+	}
+	return b.Title(), mime, nil
+}
