@@ -87,6 +87,7 @@ type LoginPage struct {
 	Next     string // path to continue to
 	UserName string // as typed before
 	Problem  Problem
+	Passkey  PasskeyAsk
 
 	Unclaimed  bool   // nobody has an account yet
 	Issuer     string // name of the sign-in service that can be used; "" if there is none
@@ -96,9 +97,21 @@ type LoginPage struct {
 // StepPage asks for the code of the second step. The form is posted to /login/second-factor, with the fields ticket, code
 // and next.
 type StepPage struct {
-	formPage
 	Base, Next, Ticket string
+	Passkey            PasskeyAsk
 	Problem            Problem
+}
+
+// A PasskeyAsk is a form that a script fills with the answer of a passkey and posts to Action, with the fields ticket,
+// passkey and next. Options are for navigator.credentials.get, as JSON; "" is no form.
+type PasskeyAsk struct{ Action, Next, Ticket, Options string }
+
+// policy is the policy for a page with the form.
+func (p PasskeyAsk) policy(without string) string {
+	if p.Options != "" {
+		return policyProof
+	}
+	return without
 }
 
 // A Problem says why a password was not accepted.
@@ -185,7 +198,10 @@ type ReferencePage struct{}
 func (ReferencePage) Base() string { return "../.." }
 
 // Policy implements [Page].
-func (p LoginPage) Policy() string { return p.Problem.policy() }
+func (p LoginPage) Policy() string { return p.Passkey.policy(p.Problem.policy()) }
+
+// Policy implements [Page].
+func (p StepPage) Policy() string { return p.Passkey.policy(policyPage) }
 
 // Policy implements [Page]. Scripts may reach this server and nothing else.
 func (ReferencePage) Policy() string { return policyReference }

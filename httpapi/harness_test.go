@@ -433,7 +433,9 @@ func (a *app) walk(at, name string, v any) {
 	switch v := v.(type) {
 	case map[string]any:
 		for name, v := range v {
-			a.walk(at, name, v)
+			if name != "passkey" { // options of WebAuthn, whose ids are its own
+				a.walk(at, name, v)
+			}
 		}
 	case []any:
 		for _, v := range v {

@@ -114,7 +114,12 @@ func bodySchemas() map[string]schema {
 		"Reset": {members(web.Object{"url": uri, "expiresAt": web.Object{"type": "string", "format": "date-time"}}, "url", "expiresAt"), web.Object{
 			"url": "https://kist.example.org/login/reset/AZCl…", "expiresAt": "2026-01-03T03:04:05.678Z",
 		}},
-		"RecoveryCodes": {members(web.Object{"recoveryCodes": web.Object{"type": "array", "items": text}}, "recoveryCodes"), web.Object{"recoveryCodes": []string{"BCDF-GHJK-LMNP-QRST"}}},
+		"PasskeyRequest": {members(web.Object{
+			"ticket":  web.Object{"type": "string", "description": "The ticket to send with the answer, within five minutes."},
+			"passkey": web.Object{"type": "object", "additionalProperties": true, "description": "Options for navigator.credentials.get or create, with bytes as base64url."},
+		}, "ticket", "passkey"), web.Object{"ticket": "2mUq…", "passkey": web.Object{"challenge": "J3…", "rpId": "kist.example.org", "userVerification": "required"}}},
+		"PasskeyCreated": created("Passkey", "recoveryCodes", web.Object{"type": "array", "items": text, "example": []string{}}),
+		"RecoveryCodes":  {members(web.Object{"recoveryCodes": web.Object{"type": "array", "items": text}}, "recoveryCodes"), web.Object{"recoveryCodes": []string{"BCDF-GHJK-LMNP-QRST"}}},
 		"DeviceCodes": {members(web.Object{
 			"device_code": text, "user_code": text, "verification_uri": uri, "verification_uri_complete": uri, "expires_in": number, "interval": number,
 		}, "device_code", "user_code", "verification_uri", "verification_uri_complete", "expires_in", "interval"), web.Object{

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 
 	"kist/embed"
@@ -35,6 +36,7 @@ func issue(c *web.Request, purpose grant.Purpose, u *record.User) (string, grant
 // needsStep returns a *web.StepNeeded if the account has a second step.
 func needsStep(c *web.Request, u *record.User) error {
 	step := new(web.StepNeeded)
+	var keys []record.Passkey
 	if err := c.Site.Store.View(func(tx *kv.Tx) error {
 		l, err := people.LoginOf(tx, u.ID)
 		if err != nil {
@@ -43,6 +45,12 @@ func needsStep(c *web.Request, u *record.User) error {
 		if len(l.Secret) > 0 {
 			step.Methods = append(step.Methods, stepCode)
 		}
+		if keys, err = people.Passkeys(tx, u.ID); err != nil {
+			return err
+		}
+		if len(keys) > 0 {
+			step.Methods = append(step.Methods, stepPasskey)
+		}
 		if len(step.Methods) > 0 && len(l.Recovery) > 0 {
 			step.Methods = append(step.Methods, stepRecovery)
 		}
@@ -50,17 +58,27 @@ func needsStep(c *web.Request, u *record.User) error {
 	}); err != nil || len(step.Methods) == 0 {
 		return err
 	}
+	if len(keys) > 0 {
+		var err error
+		if step.Ticket, step.Options, err = askPasskey(c, grant.ForSecondStep, &passkeyUser{u, keys}); err == nil {
+			return step
+		} else if !errors.Is(err, errNoPasskeys) { // the address has changed: the other ways are left
+			return err
+		}
+		step.Methods = slices.DeleteFunc(step.Methods, func(m string) bool { return m == stepPasskey })
+	}
 	step.Ticket, _ = issue(c, grant.ForSecondStep, u)
 	return step
 }
 
 // StepForm is the answer to a second step: one of its members besides the ticket.
-type StepForm struct{ ticket, code, recovery string }
+type StepForm struct{ ticket, code, recovery, passkey string }
 
 func (f *StepForm) Fields(s *field.Set) {
 	s.Text("ticket", &f.ticket, 512, field.Required, field.Filled).Says("The ticket in the answer to the password. It is valid for five minutes, for one sign-in, from the network that it was given to.", `"2mUq…"`)
 	s.Text(stepCode, &f.code, 32).Says("A one-time code.", `"123456"`)
 	s.Text(stepRecovery, &f.recovery, 64).Says("A recovery code. It is used up.", `"BCDF-GHJK-LMNP-QRST"`)
+	s.LongText(stepPasskey, &f.passkey, maxPasskeyAnswer).Says("The credential from the browser for the options in the answer to the password, as JSON text.", `"{\"id\":\"…\",\"type\":\"public-key\",…}"`)
 }
 
 var SecondFactor = web.Operation{
@@ -77,7 +95,7 @@ func secondFactor(c *web.Request) error {
 	if err := c.DecodeNew(form); err != nil {
 		return err
 	}
-	u, err := finish(c, form)
+	u, err := finish(c, grant.ForSecondStep, form)
 	if err != nil {
 		return err
 	}
@@ -86,16 +104,32 @@ func secondFactor(c *web.Request) error {
 
 var errStep = &record.Error{Fault: record.Unauthorized, Code: "wrong_second_factor", Text: "The code is wrong or was used before."}
 
-// finish signs in with a second step. It counts and logs a wrong one like a wrong password.
-func finish(c *web.Request, f *StepForm) (*record.User, error) {
+// finish signs in with a second step, or with a passkey alone. It counts and logs a wrong
+// code like a wrong password. Passkeys cannot be guessed and are not counted.
+func finish(c *web.Request, purpose grant.Purpose, f *StepForm) (*record.User, error) {
 	now := c.Site.Store.Now()
-	k, err := c.Site.Tickets.Open(f.ticket, grant.ForSecondStep, network(c), now)
+	k, err := c.Site.Tickets.Open(f.ticket, purpose, network(c), now)
 	if err != nil {
 		return nil, err
 	}
-	u, err := holder(c, k)
-	if err != nil {
-		return nil, err
+	u := new(record.User)
+	if purpose != grant.ForPasskey {
+		if u, err = holder(c, k); err != nil {
+			return nil, err
+		}
+	}
+	if f.passkey != "" || purpose == grant.ForPasskey {
+		proved, err := checkPasskey(c, k, f.passkey)
+		if err != nil {
+			if _, shown := errors.AsType[*record.Error](err); shown {
+				failedSignIn(c, u.Name)
+			}
+			return nil, err
+		}
+		if err := c.Site.Tickets.Use(k, now); err != nil {
+			return nil, err
+		}
+		return proved, StartSession(c, proved)
 	}
 	right, err := checkStep(c, u, f)
 	if _, limited := errors.AsType[*record.Error](err); limited || err == nil && !right {
@@ -142,33 +176,67 @@ func checkStep(c *web.Request, u *record.User, f *StepForm) (bool, error) {
 	})
 }
 
-// answerStep shows the page that asks for the second step.
-func answerStep(c *web.Request, status int, next string, step *web.StepNeeded, problem embed.Problem) error {
-	return c.RespondPage(status, embed.StepPage{Base: c.Site.Prefix(), Next: next, Ticket: step.Ticket, Problem: problem})
+// stepPage asks for the second step.
+func stepPage(c *web.Request, next string, step *web.StepNeeded) embed.StepPage {
+	page := embed.StepPage{Base: c.Site.Prefix(), Next: next, Ticket: step.Ticket}
+	if step.Options != nil {
+		page.Passkey = embed.PasskeyAsk{Action: "/login/second-factor", Next: next, Ticket: step.Ticket, Options: string(step.Options)}
+	}
+	return page
 }
 
-var PostStep = web.FormOp(303, postStep, 400, 401, 403, 413, 415, 429, 503)
+// loginPage asks for a name and a password, or a passkey if anybody here has one.
+func loginPage(c *web.Request, next string) (embed.LoginPage, error) {
+	page, some := embed.LoginPage{Base: c.Site.Prefix(), Next: next, NoPassword: c.Site.NoPasswords}, false
+	if c.Site.OIDC != nil {
+		page.Issuer = c.Site.OIDC.Name
+	}
+	if err := c.Site.Store.View(func(tx *kv.Tx) error {
+		all, err := people.Users(tx)
+		page.Unclaimed, some = len(all) == 0, people.AnyPasskey(tx)
+		return err
+	}); err != nil || !some {
+		return page, err
+	}
+	ticket, options, err := askPasskey(c, grant.ForPasskey, nil)
+	if errors.Is(err, errNoPasskeys) {
+		return page, nil
+	}
+	page.Passkey = embed.PasskeyAsk{Action: "/login/passkey", Next: next, Ticket: ticket, Options: string(options)}
+	return page, err
+}
 
-// postStep receives the form of that page. Its one field takes both kinds of codes.
-func postStep(c *web.Request) error {
-	if err := c.SameOrigin(); err != nil {
-		return err
-	}
-	values, err := ReadForm(c)
-	if err != nil {
-		return err
-	}
-	next, f := nextPath(values.Get("next")), &StepForm{ticket: values.Get("ticket"), code: values.Get("code")}
-	if strings.ContainsFunc(strings.ToUpper(f.code), func(r rune) bool { return 'A' <= r && r <= 'Z' }) {
-		f.code, f.recovery = "", f.code
-	}
-	if _, err = finish(c, f); err == nil {
-		return Redirect(c, next)
-	}
-	return Problem(c, err, func(p embed.Problem) embed.Page {
-		if errors.Is(err, grant.ErrTicket) {
-			return embed.LoginPage{Base: c.Site.Prefix(), Next: next, Problem: p}
+var (
+	PostStep    = web.FormOp(303, postStep(grant.ForSecondStep), 400, 401, 403, 413, 415, 429, 503)
+	PostPasskey = web.FormOp(303, postStep(grant.ForPasskey), 400, 401, 403, 413, 415, 429, 503)
+)
+
+// postStep receives the forms of those pages. The field for a code takes both kinds.
+func postStep(purpose grant.Purpose) func(*web.Request) error {
+	return func(c *web.Request) error {
+		if err := c.SameOrigin(); err != nil {
+			return err
 		}
-		return embed.StepPage{Base: c.Site.Prefix(), Next: next, Ticket: f.ticket, Problem: p}
-	})
+		values, err := ReadForm(c)
+		if err != nil {
+			return err
+		}
+		next, f := nextPath(values.Get("next")), &StepForm{ticket: values.Get("ticket"), code: values.Get("code"), passkey: values.Get("passkey")}
+		if strings.ContainsFunc(strings.ToUpper(f.code), func(r rune) bool { return 'A' <= r && r <= 'Z' }) {
+			f.code, f.recovery = "", f.code
+		}
+		if _, err = finish(c, purpose, f); err == nil {
+			return Redirect(c, next)
+		}
+		login, e := loginPage(c, next)
+		if e != nil {
+			return e
+		}
+		return Problem(c, err, func(p embed.Problem) embed.Page {
+			if login.Problem = p; purpose == grant.ForPasskey || errors.Is(err, grant.ErrTicket) {
+				return login
+			}
+			return embed.StepPage{Base: c.Site.Prefix(), Next: next, Ticket: f.ticket, Problem: p}
+		})
+	}
 }

@@ -354,19 +354,6 @@ func enterByProxy(c *web.Request, name, next string) error {
 	return Redirect(c, next)
 }
 
-// loginPage is the sign-in page with the ways to sign in that this server has.
-func loginPage(c *web.Request, next string) (embed.LoginPage, error) {
-	page := embed.LoginPage{Base: c.Site.Prefix(), Next: next, NoPassword: c.Site.NoPasswords}
-	if c.Site.OIDC != nil {
-		page.Issuer = c.Site.OIDC.Name
-	}
-	return page, c.Site.Store.View(func(tx *kv.Tx) error {
-		all, err := people.Users(tx)
-		page.Unclaimed = len(all) == 0
-		return err
-	})
-}
-
 // Redirect redirects to a path of this server, with GET.
 func Redirect(c *web.Request, path string) error {
 	c.W.Header().Set("Cache-Control", "no-store")
@@ -392,7 +379,7 @@ func postLogin(c *web.Request) error {
 		return Redirect(c, next)
 	}
 	if step, ok := errors.AsType[*web.StepNeeded](err); ok {
-		return answerStep(c, http.StatusOK, next, step, embed.Problem{})
+		return c.RespondPage(http.StatusOK, stepPage(c, next, step))
 	}
 	page, perr := loginPage(c, next)
 	if perr != nil {

@@ -238,6 +238,14 @@ func Passkeys(tx *kv.Tx, owner record.ID) ([]record.Passkey, error) {
 	return kv.Collect(PasskeyRows, tx, owner[:])
 }
 
+// AnyPasskey reports whether any account has a passkey.
+func AnyPasskey(tx *kv.Tx) bool {
+	for range tx.Walk(passkeyBucket, nil, nil, false) {
+		return true
+	}
+	return false
+}
+
 // Passkey reads one of the owner's passkeys.
 func Passkey(tx *kv.Tx, owner, id record.ID) (*record.Passkey, error) {
 	p, err := PasskeyRows.Get(tx.Tx, kv.OwnedKey(owner, id[:]...))
