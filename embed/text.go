@@ -232,6 +232,7 @@ var scriptTexts = map[string][]string{
 	"keys-later":     {"keys"},
 	"moving-later":   {"import"},
 	"remote-later":   {"remote"},
+	"security-later": {"security"},
 	"webhooks-later": {"webhooks"},
 	"welcome-later":  {"welcome"},
 	"up-text":        {"format", "up"},

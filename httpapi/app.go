@@ -60,6 +60,7 @@ func appPages() []appPage {
 		appPage{path: "/import", id: "showImport", title: "import.pageTitle", asks: []string{"import"}, module: "moving"},
 		appPage{path: "/remote-upload", id: "showRemoteUpload", title: "remote.title", asks: []string{"remote-upload"}, module: "remote"},
 		appPage{path: "/account", id: "showAccount", title: "account.title", asks: []string{"me/sessions?limit=500", "keys?limit=500"}},
+		appPage{path: "/account/security", id: "showSecurity", title: "security.title", asks: []string{"me/security", "me/passkeys?limit=500", "me/sessions?limit=500", "keys?limit=500"}, module: "security"},
 		appPage{path: "/admin", id: "showAdmin", title: "admin.title", asks: []string{"admin/users?limit=500&sort=title", "admin/settings", "admin/stats", "admin/health"}, module: "admin", admin: true},
 	)
 	for _, k := range record.Kinds {
@@ -123,7 +124,7 @@ func (s *Server) respondApp(c *web.Request, p appPage) error {
 	text(c.Site.Base)
 	data.WriteString(`,"maxUpload":` + strconv.FormatInt(limit, 10))
 	data.WriteString(`,"pending":` + strconv.FormatInt(pending, 10))
-	for i, module := range []string{"activity", "admin", "bookmarks", "film", "keys", "moving", "offline", "reader", "remote", "requests", "share", "tus", "viewer", "webhooks", "welcome"} {
+	for i, module := range []string{"activity", "admin", "bookmarks", "film", "keys", "moving", "offline", "reader", "remote", "requests", "security", "share", "tus", "viewer", "webhooks", "welcome"} {
 		name, err := embed.Name(module + ".js")
 		if err != nil {
 			return err

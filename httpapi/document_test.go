@@ -351,6 +351,9 @@ func (d *document) operation(r Route) web.Object {
 	default:
 		op["description"] = "An API key needs the scope " + string(r.Access.Scope) + "."
 	}
+	if r.Access.Recent {
+		op["description"] = op["description"].(string) + recentDoc
+	}
 	if r.Body != nil {
 		op["requestBody"] = web.Object{"required": !r.Body.Optional, "content": d.media(r.ID, r.Body)}
 	}
@@ -368,6 +371,9 @@ func (d *document) operation(r Route) web.Object {
 	op["responses"] = answers
 	return op
 }
+
+// recentDoc is what the document says of operations that need a recent sign-in.
+const recentDoc = " A session must have been confirmed in the last ten minutes (403, recent_sign_in_required): see confirm."
 
 // failed refers to the answer with an error status, which is the same for all
 // operations but those that answer with text too.
@@ -546,6 +552,7 @@ func components() []component {
 		{"PasskeyCreate", new(session.NewPasskeyForm), creating},
 		{"PasskeyEdit", new(session.ShownPasskey), editing},
 		{"Passkey", new(session.ShownPasskey), showing},
+		{"Confirm", new(session.ConfirmForm), creating},
 		{"Security", new(session.ShownSecurity), showing},
 		{"Codes", new(session.CodesForm), creating},
 		{"Session", new(session.ShownSession), showing},

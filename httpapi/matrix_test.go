@@ -119,7 +119,7 @@ func (a *app) operations() (all []operation) {
 			var op struct{ Description string }
 			if method = strings.ToUpper(method); method != "PARAMETERS" {
 				a.fatal(json.Unmarshal(raw, &op))
-				all = append(all, operation{method, path, op.Description})
+				all = append(all, operation{method, path, strings.TrimSuffix(op.Description, recentDoc)})
 			}
 		}
 	}

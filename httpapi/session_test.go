@@ -479,6 +479,7 @@ func TestDeviceFlowOff(t *testing.T) {
 		return a.do(apiRequest{method: "POST", path: "/api/v1/auth/device/token", anyone: true, json: map[string]string{"device_code": got.text("device_code")}})
 	}
 	for _, path := range []string{"/api/v1/admin/settings", me} {
+		cookie = a.enter("ann", "correct horse")
 		approved, waits, denied := authorize().want(200), authorize().want(200), authorize().want(200)
 		verify(approved.text("user_code"), "approve").want(200)
 		a.do(as(cookie, "PATCH", path, `{"apiTokensDisabled":true}`)).want(200)

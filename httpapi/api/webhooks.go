@@ -225,6 +225,11 @@ func editWebhook(c *web.Request) error {
 	if err := web.JoinProblems(err, blank.checkTarget(c.Site.Outbound)); err != nil {
 		return err
 	}
+	if in["secret"] != nil {
+		if err := c.RequireRecent(); err != nil {
+			return err
+		}
+	}
 	return webhooks.Edit(c, id, func(tx *kv.Tx, h *record.Webhook) error {
 		form := newWebhookForm(*h)
 		err := web.JoinProblems(field.Patch(form, in), form.checkAddress())

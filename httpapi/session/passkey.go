@@ -347,10 +347,11 @@ func addPasskey(c *web.Request) error {
 	})
 }
 
-// wrongly is ErrTicket for a caller who is signed in: 401 would say that the session is over.
+// wrongly turns 401 into 409 for a caller who is signed in: 401 would say that the session
+// is over.
 func wrongly(err error) error {
-	if errors.Is(err, grant.ErrTicket) {
-		return &record.Error{Fault: record.Taken, Code: grant.ErrTicket.Code, Text: grant.ErrTicket.Text}
+	if e, ok := errors.AsType[*record.Error](err); ok && e.Fault == record.Unauthorized {
+		return &record.Error{Fault: record.Taken, Code: e.Code, Text: e.Text}
 	}
 	return err
 }

@@ -17,14 +17,17 @@ import (
 
 // ShownSecurity is how an account signs in, as its owner sees it.
 type ShownSecurity struct {
-	password bool
-	since    time.Time
-	recovery int64
+	password, possible, recent bool
+	since                      time.Time
+	recovery, passkeys         int64
 }
 
 func (v *ShownSecurity) Fields(s *field.Set) {
 	s.Bool("hasPassword", &v.password).Says("Whether the account has a password.", `true`)
 	s.Time("codesSince", &v.since).Says("When one-time codes were set up; null without them.", `"2026-01-02T03:04:05.678Z"`)
+	s.Number("passkeys", &v.passkeys, 0, people.MaxPasskeys).Says("Number of passkeys.", `2`)
+	s.Bool("passkeysPossible", &v.possible).Says("Whether passkeys work at the server's address: it needs HTTPS and a name.", `true`)
+	s.Bool("recent", &v.recent).Says("Whether the session was confirmed in the last ten minutes.", `true`)
 	s.Number("recoveryCodes", &v.recovery, 0, people.RecoveryCodes).Says("Number of unused recovery codes.", `10`)
 }
 
@@ -38,11 +41,17 @@ func readSecurity(c *web.Request) error {
 			return err
 		}
 		l, err := people.LoginOf(tx, u.ID)
-		v = ShownSecurity{u.Password != "", l.Since, int64(len(l.Recovery))}
+		if err != nil {
+			return err
+		}
+		keys, err := people.Passkeys(tx, u.ID)
+		v = ShownSecurity{password: u.Password != "", since: l.Since, recovery: int64(len(l.Recovery)), passkeys: int64(len(keys))}
 		return err
 	}); err != nil {
 		return err
 	}
+	_, err := relyingParty(c)
+	v.possible, v.recent = err == nil, c.Caller.Key.Recent(c.Site.Store.Now())
 	return c.RespondData(http.StatusOK, &v)
 }
 

@@ -27,6 +27,7 @@ type ShownUser struct {
 	record.User
 	usage people.Usage
 	used  int64
+	step  bool
 }
 
 func (v *ShownUser) Fields(s *field.Set) {
@@ -39,6 +40,7 @@ func (v *ShownUser) Fields(s *field.Set) {
 	field.Choice(s, "role", &v.Role, record.Roles).Says("What the user may do.", `"user"`)
 	s.Bool("disabled", &v.Disabled).Says("Whether the account is disabled.", `false`)
 	s.Bool("apiTokensDisabled", &v.TokensOff).Says("Whether the user's API keys are off.", `false`)
+	s.Bool("secondFactor", &v.step).Says("Whether signing in needs more than the password: the account has one-time codes or a passkey.", `false`)
 	s.MaybeNumber("quotaBytes", &v.Quota, 0, 1<<53).
 		Says("Bytes that the user may store; 0 means no limit, null means the instance's default. The quota applies to the sum of usedBytes and unfinishedBytes.", `null`)
 	s.Number("usedBytes", &v.used, 0, 1<<53).Says("Bytes that the user stores: files, received files waiting for approval, and textBytes. A damaged file counts until it is deleted.", `48213`)
@@ -53,7 +55,11 @@ func (v *ShownUser) Fields(s *field.Set) {
 
 func ShowUser(tx *kv.Tx, u *record.User) (*ShownUser, error) {
 	usage, err := people.UsageOf(tx, u)
-	return &ShownUser{*u, usage, usage.Used()}, err
+	if err != nil {
+		return nil, err
+	}
+	step, err := people.HasSecondStep(tx, u.ID)
+	return &ShownUser{*u, usage, usage.Used(), step}, err
 }
 
 func AnswerUser(c *web.Request, status int, id record.ID) error {

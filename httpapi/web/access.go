@@ -44,6 +44,18 @@ func (c *Request) Authorize(d Access) error {
 	case d.Admin && caller.User.Role != record.Admin:
 		return &record.Error{Fault: record.Denied, Code: "not_admin", Text: "Only an administrator may do this."}
 	}
+	if d.Recent {
+		return c.RequireRecent()
+	}
+	return nil
+}
+
+// RequireRecent refuses a session whose user has neither signed in nor confirmed it in the
+// last record.RecentTime. API keys need nothing.
+func (c *Request) RequireRecent() error {
+	if c.Caller.Key.Session && !c.Caller.Key.Recent(c.Site.Store.Now()) {
+		return &record.Error{Fault: record.Denied, Code: "recent_sign_in_required", Text: "Confirm that it is you: your sign-in is more than ten minutes old."}
+	}
 	return nil
 }
 
@@ -191,7 +203,15 @@ type Access struct {
 	Browser bool // only a session, not an API key
 	Session bool // a session is enough, without the scope and the role
 
+	Recent bool // a session must have been confirmed a short time ago: see RequireRecent
+
 	Operator bool // only a command of the operator; the network has no such row and refuses it
+}
+
+// Recently is the access for changes that need a confirmed session.
+func (d Access) Recently() Access {
+	d.Recent = true
+	return d
 }
 
 var (

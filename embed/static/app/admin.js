@@ -3,7 +3,7 @@ import { add, addActions, ago, button, bytes, emptyState, h, icon, iconButton, i
 import { openForm, settingsForm } from './forms.js';
 import { countOf, kinds } from './kinds.js';
 import { rerender } from './router.js';
-import { api, base, heading, load, me, Problem, showProblem, start } from './session.js';
+import { api, downloadLink, heading, load, me, Problem, showProblem, start } from './session.js';
 
 // journalCard and damagedCard show damage: of the journal, and of files whose content is damaged or missing.
 function journalCard(journal) {
@@ -30,7 +30,7 @@ const oldBackup = 7 * 864e5;
 function backupCard(last) {
   return h('div.card', { id: 'backup' }, h('h2', {}, t('instance.backup')), h('p.figure', {}, last ? when(last) : t('instance.backupNever')),
     h('p.soft', {}, tn('instance.backupHint', { command: h('code', {}, 'kist restore') })),
-    h('div.row', {}, h('a.button', { href: `${base}/api/v1/admin/backup`, download: '' }, t('instance.backupDownload'))));
+    h('div.row', {}, downloadLink('admin/backup', t('instance.backupDownload'))));
 }
 
 // checksOf are the checks of the health of the instance: name, state and text of each.
@@ -126,9 +126,9 @@ export default async function page(v) {
   h('ul.list', { 'aria-label': t('admin.users') }, users.data.map((u) => {
     const row = h('li.item.plain', {}, h('span.pic', {}, h('b', {}, (u.displayName || u.username).slice(0, 2).toUpperCase())),
       h('div.what', {}, h('span.name', {}, u.displayName || u.username),
-        h('div.meta', {}, h('span', {}, u.username), u.role === 'admin' && h('span.badge.on', {}, t('admin.administrator')), u.disabled && h('span.badge.warn', {}, t('admin.disabled')), u.apiTokensDisabled && h('span.badge.warn', {}, t('admin.keysOff')),
+        h('div.meta', {}, h('span', {}, u.username), u.role === 'admin' && h('span.badge.on', {}, t('admin.administrator')), u.disabled && h('span.badge.warn', {}, t('admin.disabled')), u.secondFactor && h('span.badge', {}, t('admin.secondFactor')), u.apiTokensDisabled && h('span.badge.warn', {}, t('admin.keysOff')),
           h('span', {}, u.quotaEffectiveBytes ? t('admin.usedOf', { used: bytes(u.usedBytes), limit: bytes(u.quotaEffectiveBytes) }) : bytes(u.usedBytes)), h('span', {}, t('search.count', { n: itemsOf(u) })))),
-      h('div.acts', {}, iconButton('user-edit', 'edit', t('admin.editUser', { name: u.username })), u.id !== me.id && iconButton('user-delete', 'trash', t('admin.deleteUser', { name: u.username }))));
+      h('div.acts', {}, iconButton('user-edit', 'edit', t('admin.editUser', { name: u.username })), u.id !== me.id && iconButton('user-reset', 'key', t('admin.resetUser', { name: u.username })), u.id !== me.id && iconButton('user-delete', 'trash', t('admin.deleteUser', { name: u.username }))));
     row.user = u;
     return row;
   })));
@@ -171,6 +171,17 @@ function deleteUser(u) {
   });
 }
 
+function resetUser(u) {
+  openForm({
+    title: t('admin.resetUser', { name: u.username }), text: t('admin.resetText', { name: u.username }), button: t('admin.reset'), danger: true,
+    run: async () => {
+      const made = await api('POST', `admin/users/${u.id}/reset-login`);
+      rerender();
+      openForm({ title: t('admin.resetLink'), text: t('admin.resetHint', { name: u.username }), fields: [{ name: 'at', label: t('forms.link'), readonly: true }], values: { at: made.url }, button: '' });
+    },
+  });
+}
+
 const itemsOf = (u) => Object.values(u.counts).reduce((a, b) => a + b, 0);
 const userOf = (el) => itemOf(el).user;
 
@@ -184,5 +195,6 @@ addActions({
   },
   'user-new': () => editUser(null),
   'user-edit': (el) => editUser(userOf(el)),
+  'user-reset': (el) => resetUser(userOf(el)),
   'user-delete': (el) => deleteUser(userOf(el)),
 });

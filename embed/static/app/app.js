@@ -132,7 +132,7 @@ document.addEventListener('keydown', (e) => {
 // These pages are loaded when they are first opened.
 const page = (name) => async (v) => (await loadModule(name)).default(v);
 addPages({
-  admin: page('admin'), keys: page('keys'), webhooks: page('webhooks'), import: page('moving'),
+  admin: page('admin'), keys: page('keys'), webhooks: page('webhooks'), import: page('moving'), security: page('security'),
   'remote-upload': page('remote'), 'upload-requests': page('requests'),
 });
 

@@ -1,7 +1,7 @@
 // The import and export page.
 import { add, addActions, button, h, meter, newID, t, toast, when } from './dom.js';
 import { countOf, kinds } from './kinds.js';
-import { api, base, heading, load, showProblem } from './session.js';
+import { api, downloadLink, heading, load, showProblem } from './session.js';
 
 const formats = {
   '': t('import.detect'), netscape: t('import.netscape'), firefox: t('import.firefox'), chrome: t('import.chrome'), linkding: 'linkding (JSON)', karakeep: 'Karakeep (JSON)',
@@ -88,6 +88,6 @@ export default async function page(v) {
   };
   add(v.out, heading(t('import.pageTitle')), h('div.cards', {}, form,
     h('div.card', {}, h('h2', {}, t('import.export')), h('p.soft', {}, t('import.exportHint')),
-      h('div.row', {}, h('a.button', { href: `${base}/api/v1/export`, download: '' }, t('import.exportAll'))))), rows);
+      h('div.row', {}, downloadLink('export', t('import.exportAll'))))), rows);
   return t('import.pageTitle');
 };

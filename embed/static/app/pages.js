@@ -313,7 +313,7 @@ const profileForm = () => settingsForm(t('account.profile'), [
   toast(t('common.saved'));
 });
 
-const passwordForm = (keys) => settingsForm(t('account.password'), [
+export const passwordForm = (keys) => settingsForm(t('account.password'), [
   { name: 'currentPassword', label: t('account.currentPassword'), type: 'password', autocomplete: 'current-password', required: true },
   { name: 'password', label: t('account.newPassword'), type: 'password', autocomplete: 'new-password', required: true, hint: t('account.passwordHint') },
   { name: 'repeat', label: t('account.confirmPassword'), type: 'password', autocomplete: 'new-password', required: true, same: 'password' },
@@ -359,7 +359,7 @@ async function deviceCard() {
 }
 
 // activityOf shows what happened in the account once the user asks for it.
-function activityOf(v) {
+export function activityOf(v) {
   const box = h('details.activity', {}, h('summary', {}, h('h2', {}, t('account.activity'))));
   box.addEventListener('toggle', async () => {
     try { await (await loadModule('activity')).activity(box, 'activity', v.signal); } catch (e) { showProblem(e); }
@@ -371,7 +371,7 @@ addPages({
   async account(v) {
     const [sessions, keys] = await Promise.all([load('me/sessions', 'me/sessions?limit=500', v.signal), load('keys', 'keys?limit=500', v.signal)]);
     const signOut = h('form', { method: 'post', action: `${base}/logout` }, h('button', {}, t('sessions.signOut')));
-    add(v.out, heading(t('account.title'), h('small.soft', {}, me.role === 'admin' ? t('account.adminName', { name: me.username }) : me.username), signOut),
+    add(v.out, heading(t('account.title'), h('small.soft', {}, me.role === 'admin' ? t('account.adminName', { name: me.username }) : me.username), h('a.button', { href: `${base}/account/security` }, t('account.security')), signOut),
       h('div.cards', {}, storageCard(), profileForm(), passwordForm(keys?.data ?? []), await deviceCard()), sessions && sessionList(sessions.data), activityOf(v));
     return t('account.title');
   },

@@ -21,6 +21,7 @@ function parse(url) {
   const params = new URLSearchParams(url.search), edit = params.has('edit');
   params.delete('edit');
   const key = place + withParam(params, '', '');
+  if (path === 'account/security') return { name: 'security', key: path, params };
   if (!place) return { name: 'home', key: 'home', params };
   if (kindByPath[place]) return { name: 'kind', kind: kindByPath[place], id: id && decodeURIComponent(id), edit, key, params };
   if (pages[place] && !id && place !== 'home' && place !== 'kind') return { name: place, key, params };

@@ -70,8 +70,19 @@ export async function api(method, path, body, { id = null, ...options } = {}) {
     throw problemOf(0);
   }
   const data = await answer.json().catch(() => null);
+  if (data?.code === 'recent_sign_in_required' && await (await loadModule('security')).confirm()) return api(method, path, body, { id, ...options });
   if (!answer.ok) throw problemOf(answer.status, data);
   return data;
+}
+
+// downloadLink is a link to a file that needs a recent sign-in.
+export function downloadLink(path, text) {
+  const link = h('a.button', { href: `${base}/api/v1/${path}`, download: '' }, text);
+  link.onclick = async (e) => {
+    e.preventDefault();
+    try { if ((await api('GET', 'me/security')).data.recent || await (await loadModule('security')).confirm()) location.href = link.href; } catch (problem) { showProblem(problem); }
+  };
+  return link;
 }
 
 // create makes a record and returns the answer. If the server cannot be reached, this device may keep the record until
@@ -209,7 +220,7 @@ export let changes = 0;
 export const countChange = () => { changes++; };
 
 // topics are the handbook pages that explain pages of the app.
-const topics = { search: 'search', bookmark: 'bookmarks', 'upload-requests': 'collecting', keys: 'programs', webhooks: 'webhooks', import: 'moving', 'remote-upload': 'remote-upload', account: 'signing-in', admin: 'configuration' };
+const topics = { search: 'search', bookmark: 'bookmarks', 'upload-requests': 'collecting', keys: 'programs', webhooks: 'webhooks', import: 'moving', 'remote-upload': 'remote-upload', account: 'signing-in', security: 'second-steps', admin: 'configuration' };
 
 export function heading(title, count, ...tools) {
   const topic = topics[view.kind?.name ?? view.name];

@@ -1,0 +1,145 @@
+// The page of how the account signs in, and the dialog that confirms who uses the app.
+import { add, addActions, button, find, h, icon, iconButton, itemOf, t, tn, toast, when } from './dom.js';
+import { copyText, openDialog, openForm } from './forms.js';
+import { activityOf, passwordForm, sessionList } from './pages.js';
+import { rerender } from './router.js';
+import { api, base, heading, load, Problem, showProblem } from './session.js';
+
+// ---- Passkeys in JSON, with bytes as base64url ----
+
+const bytes = (text) => Uint8Array.from(atob(text.replace(/-/g, '+').replace(/_/g, '/')), (c) => c.charCodeAt(0));
+const text = (buffer) => btoa(String.fromCharCode(...new Uint8Array(buffer))).replace(/\+/g, '-').replace(/\//g, '_').replace(/=/g, '');
+
+// passkey asks the browser to use a passkey, or with create to make one, and returns its answer.
+async function passkey(o, create = false) {
+  o.challenge = bytes(o.challenge);
+  if (create) o.user.id = bytes(o.user.id);
+  for (const one of [...o.allowCredentials ?? [], ...o.excludeCredentials ?? []]) one.id = bytes(one.id);
+  let c;
+  try { c = await navigator.credentials[create ? 'create' : 'get']({ publicKey: o }); } catch { throw new Problem(t('security.noAnswer')); }
+  const r = c.response, response = { clientDataJSON: text(r.clientDataJSON) };
+  for (const name of ['attestationObject', 'authenticatorData', 'signature', 'userHandle']) {
+    if (r[name] && (create === (name === 'attestationObject'))) response[name] = text(r[name]);
+  }
+  if (create) response.transports = r.getTransports?.() ?? [];
+  return JSON.stringify({ id: text(c.rawId), rawId: text(c.rawId), type: c.type, response });
+}
+
+// ---- Confirming ----
+
+// confirm asks who uses the app and returns whether the server was convinced.
+export async function confirm() {
+  const now = (await api('GET', 'me/security')).data;
+  return new Promise((resolve) => {
+    let sure = false;
+    const prove = async (body) => { await api('POST', 'auth/confirm', body); sure = true; };
+    const use = h('button', { type: 'button' }, t('security.usePasskey'));
+    const d = openForm({
+      title: t('security.confirmTitle'), text: t('security.confirmText'), button: t('security.confirm'),
+      fields: [
+        { name: 'password', label: t('security.password'), type: 'password', autocomplete: 'current-password' },
+        ...(now.codesSince ? [{ name: 'code', label: t('security.orCode'), plain: true, autocomplete: 'one-time-code' }] : []),
+      ],
+      after: now.passkeys > 0 && now.passkeysPossible && h('div.row', {}, use),
+      run: ({ password, code }) => prove(code ? { code } : { password }),
+      onclose: () => resolve(sure),
+    });
+    use.onclick = async () => {
+      try {
+        const ask = await api('POST', 'auth/passkey/options');
+        await prove({ ticket: ask.ticket, passkey: await passkey(ask.passkey) });
+        d.el.close('done');
+      } catch (e) { d.form.showProblem(e); }
+    };
+  });
+}
+
+// ---- The page ----
+
+// showCodes shows new recovery codes, once.
+function showCodes(codes) {
+  if (!codes.length) return;
+  const d = openDialog(t('security.recovery'));
+  d.body.append(h('p', {}, t('security.keepCodes')), h('pre.copy', { tabindex: '0', 'aria-label': t('security.recovery') }, codes.join('\n')),
+    h('div.row', {}, button('codes-copy', '', { class: 'main', 'data-text': codes.join('\n') }, icon('copy'), t('common.copy')), button('dialog-close', t('common.done'))));
+  find('[data-act="codes-copy"]', d.el).focus();
+}
+
+function passkeyRow(p) {
+  const row = h('li.item.plain', {}, h('span.pic', {}, icon('key')), h('div.what', {}, h('span.name', {}, p.name),
+    h('div.meta', {}, h('span', {}, tn('security.added', { when: when(p.createdAt) })), p.lastUsedAt && h('span', {}, tn('sessions.used', { when: when(p.lastUsedAt) })))),
+  h('div.acts', {}, iconButton('passkey-edit', 'edit', t('security.rename', { name: p.name })), iconButton('passkey-delete', 'trash', t('security.remove', { name: p.name }))));
+  row.passkey = p;
+  return row;
+}
+
+addActions({
+  'codes-copy': async (el) => { if (await copyText(el.dataset.text)) toast(t('security.copied')); },
+  async 'codes-on'() {
+    try {
+      const offer = await api('POST', 'me/codes');
+      const d = openForm({
+        title: t('security.codesOn'), text: t('security.scan'), button: t('security.turnOn'),
+        fields: [{ name: 'code', label: t('security.code'), required: true, plain: true, autocomplete: 'one-time-code' }],
+        after: h('div', {}, h('img.qr', { src: offer.qr, alt: t('security.qr'), width: 220, height: 220 }), h('p.hint', {}, t('security.secret')), h('pre.copy', { tabindex: '0' }, offer.secret)),
+        run: async ({ code }) => {
+          const made = await api('PUT', 'me/codes', { secret: offer.secret, code });
+          rerender();
+          showCodes(made.recoveryCodes);
+        },
+      });
+      find('input', d.el).focus();
+    } catch (e) { showProblem(e); }
+  },
+  'codes-off'() {
+    openForm({ title: t('security.codesOff'), text: t('security.codesOffText'), button: t('security.turnOff'), danger: true, run: async () => { await api('DELETE', 'me/codes'); rerender(); } });
+  },
+  'recovery-new'() {
+    openForm({
+      title: t('security.renew'), text: t('security.renewText'), button: t('security.renew'),
+      run: async () => {
+        const made = await api('POST', 'me/recovery-codes');
+        rerender();
+        showCodes(made.recoveryCodes);
+      },
+    });
+  },
+  'passkey-new'() {
+    openForm({
+      title: t('security.newPasskey'), text: t('security.passkeyText'), button: t('security.add'),
+      fields: [{ name: 'name', label: t('security.name'), required: true, placeholder: t('security.sample') }],
+      run: async ({ name }) => {
+        const ask = await api('POST', 'me/passkeys/options');
+        const made = await api('POST', 'me/passkeys', { name, ticket: ask.ticket, passkey: await passkey(ask.passkey, true) });
+        rerender();
+        showCodes(made.recoveryCodes);
+      },
+    });
+  },
+  'passkey-edit'(el) {
+    const p = itemOf(el).passkey;
+    openForm({ title: t('security.rename', { name: p.name }), fields: [{ name: 'name', label: t('security.name'), required: true }], values: p, run: async (now) => { await api('PATCH', `me/passkeys/${p.id}`, now); rerender(); } });
+  },
+  'passkey-delete'(el) {
+    const p = itemOf(el).passkey;
+    openForm({ title: t('security.remove', { name: p.name }), text: t('security.removeText'), button: t('security.removeButton'), danger: true, run: async () => { await api('DELETE', `me/passkeys/${p.id}`); rerender(); } });
+  },
+});
+
+export default async function page(v) {
+  const [security, passkeys, sessions, keys] = await Promise.all([
+    load('me/security', 'me/security', v.signal), load('me/passkeys', 'me/passkeys?limit=500', v.signal),
+    load('me/sessions', 'me/sessions?limit=500', v.signal), load('keys', 'keys?limit=500', v.signal)]);
+  const s = security?.data ?? {}, held = passkeys?.data ?? [];
+  add(v.out, heading(t('security.title')), h('div.cards', {}, passwordForm(keys?.data ?? []),
+    h('div.card', {}, h('h2', {}, t('security.codes')), h('p', {}, s.codesSince ? tn('security.codesSince', { when: when(s.codesSince) }) : t('security.codesNone')), h('p.soft', {}, t('security.codesHint')),
+      h('div.row', {}, button('codes-on', s.codesSince ? t('security.otherPhone') : t('security.codesOn')), s.codesSince && button('codes-off', t('security.turnOff')))),
+    (s.codesSince || held.length > 0) && h('div.card', {}, h('h2', {}, t('security.recovery')), h('p', {}, t('security.left', { n: s.recoveryCodes })), h('p.soft', {}, t('security.recoveryHint')),
+      h('div.row', {}, button('recovery-new', t('security.renew'))))),
+  h('div.head', {}, h('h2', {}, t('security.passkeys')), h('div.row', {}, s.passkeysPossible && window.PublicKeyCredential && button('passkey-new', '', {}, icon('plus'), t('security.newPasskey')))),
+  h('p.soft', {}, s.passkeysPossible ? t('security.passkeysHint') : t('security.needHTTPS')),
+  held.length > 0 && h('ul.list', { 'aria-label': t('security.passkeys') }, held.map(passkeyRow)),
+  h('div.head', {}, h('h2', {}, t('security.keys')), h('div.row', {}, h('a.button', { href: `${base}/keys` }, t('security.keysOpen')))),
+  sessions && sessionList(sessions.data), activityOf(v));
+  return t('security.title');
+}
