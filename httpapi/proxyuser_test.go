@@ -44,7 +44,7 @@ func TestProxyUser(t *testing.T) {
 	// as always, and so is a request without a session.
 	a.do(apiRequest{method: "POST", path: "/api/v1/notes", anyone: true, json: `{"content":"c"}`, header: http.Header{"Remote-User": {"ann"}}}).want(401)
 	a.do(apiRequest{method: "POST", path: "/api/v1/notes", anyone: true, json: `{"content":"c"}`, header: http.Header{"Remote-User": {"ann"}, "Cookie": {ann}, "Sec-Fetch-Site": {"cross-site"}}}).want(403)
-	a.do(apiRequest{method: "GET", path: "/api/v1/me", header: http.Header{"Remote-User": {"bob"}}}).want(200) // an API key counts by itself
+	a.do(apiRequest{method: "GET", path: "/api/v1/me", header: http.Header{"Remote-User": {"bob"}}}).want(200) // an API key needs no session
 
 	// Somebody else at the same browser is not the user of its session.
 	is.Equal(get(a, "/notes", ann, "bob").want(303).header.Get("Location"), "/login?next=%2Fnotes")

@@ -23,7 +23,7 @@ type SignInFlags struct {
 	OIDCGroupsClaim  string   `name:"oidc-groups-claim" default:"groups" placeholder:"CLAIM" help:"The claim that lists a user's groups."`
 	OIDCAllowGroup   string   `name:"oidc-allow-group" placeholder:"GROUP" help:"Only members of this group may sign in through the issuer."`
 	OIDCAdminGroup   string   `name:"oidc-admin-group" placeholder:"GROUP" help:"Members of this group are administrators, and other users of the issuer are not."`
-	OIDCCreate       bool     `name:"oidc-create" help:"Create an account for whoever signs in through the issuer and has none."`
+	OIDCCreate       bool     `name:"oidc-create" help:"Create an account for each user of the issuer who signs in and has none."`
 	PasswordLogin    string   `default:"on" enum:"on,off" placeholder:"on|off" help:"Whether users can sign in with a password: on or off."`
 	AuthHeader       string   `placeholder:"NAME" help:"Header in which trusted proxies name the user who is signed in, such as Remote-User."`
 }
