@@ -233,6 +233,8 @@ var scriptTexts = map[string][]string{
 	"moving-later":   {"import"},
 	"remote-later":   {"remote"},
 	"security-later": {"security"},
+	"trash-later":    {"trash"},
+	"versions-later": {"versions"},
 	"webhooks-later": {"webhooks"},
 	"welcome-later":  {"welcome"},
 	"up-text":        {"format", "up"},

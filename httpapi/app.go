@@ -55,6 +55,7 @@ func appPages() []appPage {
 		appPage{path: "/search", id: "showSearch", title: "search.title", asks: []string{"search?limit=40"}, filter: true},
 		appPage{path: "/upload-requests", id: "showUploadRequests", title: "requests.title", asks: []string{"upload-requests?limit=500", "upload-requests/queue?limit=50"}, module: "requests"},
 		appPage{path: "/tags", id: "showTags", title: "tags.title"},
+		appPage{path: "/trash", id: "showTrash", title: "trash.title", asks: []string{"trash?limit=50"}, module: "trash", filter: true},
 		appPage{path: "/keys", id: "showKeys", title: "keys.pageTitle", asks: []string{"keys?limit=500", "me/sessions?limit=500"}, module: "keys"},
 		appPage{path: "/webhooks", id: "showWebhooks", title: "webhooks.title", asks: []string{"integrations/webhooks"}, module: "webhooks"},
 		appPage{path: "/import", id: "showImport", title: "import.pageTitle", asks: []string{"import"}, module: "moving"},
@@ -108,11 +109,11 @@ func (s *Server) respondApp(c *web.Request, p appPage) error {
 	}
 	var data bytes.Buffer
 	limit := c.Site.MaxUpload
-	var pending int64
+	var pending, trashed, trashDays int64
 	if err := c.Site.Store.View(func(tx *kv.Tx) error {
 		pending = inbox.PendingCount(tx, c.Owner())
 		set, err := people.Settings(tx)
-		limit = set.Largest(limit)
+		limit, trashed, trashDays = set.Largest(limit), catalog.TrashCount(tx, c.Owner(), nil), set.TrashDays
 		return err
 	}); err != nil {
 		return err
@@ -124,7 +125,8 @@ func (s *Server) respondApp(c *web.Request, p appPage) error {
 	text(c.Site.Base)
 	data.WriteString(`,"maxUpload":` + strconv.FormatInt(limit, 10))
 	data.WriteString(`,"pending":` + strconv.FormatInt(pending, 10))
-	for i, module := range []string{"activity", "admin", "bookmarks", "film", "keys", "moving", "offline", "reader", "remote", "requests", "security", "share", "tus", "viewer", "webhooks", "welcome"} {
+	data.WriteString(`,"trashed":` + strconv.FormatInt(trashed, 10) + `,"trashDays":` + strconv.FormatInt(trashDays, 10))
+	for i, module := range []string{"activity", "admin", "bookmarks", "film", "keys", "moving", "offline", "reader", "remote", "requests", "security", "share", "trash", "tus", "versions", "viewer", "webhooks", "welcome"} {
 		name, err := embed.Name(module + ".js")
 		if err != nil {
 			return err

@@ -73,7 +73,7 @@ func TestBrowserKinds(t *testing.T) {
 		b.until(`document.querySelectorAll('#main .item').length === 1`)
 		is.Equal(b.get("/api/v1/"+c.api).at("total"), 1.0)
 
-		// Leaving the page does at once what waits.
+		// Nothing waits until the page is left.
 		b.js(`document.querySelector('#main .item details.menu summary').click()`)
 		b.press("Delete")
 		b.until(`document.querySelectorAll('#main .item').length === 0`)

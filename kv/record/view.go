@@ -30,6 +30,8 @@ type View struct {
 	Full    bool    `json:"full,omitempty"` // that box leads on to the whole form
 	None    string  `json:"none"`           // shown in place of an empty list
 	Inputs  []Input `json:"fields"`         // in the order of the form
+
+	Versioned bool `json:"versioned,omitempty"` // the kind's
 }
 
 // An Input is a control of a form. A row of Kinds sets what the field does not say.
@@ -155,7 +157,7 @@ func (k *Kind) View() View {
 func (k *Kind) filledView() View {
 	v := k.view
 	word := func(p *string, otherwise string) { *p = cmp.Or(*p, otherwise) }
-	v.Name, v.API, v.Counter, v.Limit = k.Name, k.Path, k.Counter, k.Limit
+	v.Name, v.API, v.Counter, v.Limit, v.Versioned = k.Name, k.Path, k.Counter, k.Limit, k.Versioned()
 	word(&v.Page, k.Path)
 	word(&v.One, k.Name)
 	word(&v.Many, Spoken(k.Path))

@@ -10,7 +10,7 @@ const events = {
   codes_on: t('activity.codesOn'), codes_off: t('activity.codesOff'), recovery_codes_created: t('activity.recoveryMade'), recovery_code_used: t('activity.recoveryUsed'),
   passkey_added: t('activity.passkeyAdded'), passkey_removed: t('activity.passkeyRemoved'), passkey_refused: t('activity.passkeyRefused'),
   second_step_failed: t('activity.stepFailed'), login_reset: t('activity.loginReset'), item_shared: t('activity.shared'),
-  limit_reached: t('activity.limit'), request_received: t('activity.received'), import_finished: t('activity.imported'),
+  limit_reached: t('activity.limit'), restored: t('activity.restored'), request_received: t('activity.received'), import_finished: t('activity.imported'),
   login_linked: t('activity.linked'), login_unlinked: t('activity.unlinked'),
 };
 

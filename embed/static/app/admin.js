@@ -113,6 +113,9 @@ export default async function page(v) {
     settingsForm(t('admin.metadata'), [
       { name: 'stripMetadata', label: t('admin.stripMetadata'), type: 'check', hint: t('admin.stripMetadataHint') },
     ], s, t('common.save'), async (now) => { await api('PATCH', 'admin/settings', now); toast(t('common.saved')); }),
+    settingsForm(t('admin.trash'), [
+      { name: 'trashDays', label: t('admin.trashDays'), type: 'number', min: 0, max: 3650, required: true, hint: t('admin.trashHint') },
+    ], s, t('common.save'), async (now) => { await api('PATCH', 'admin/settings', now); toast(t('common.saved')); }),
     settingsForm(t('admin.captcha'), [
       { name: 'captchaProvider', label: t('admin.provider'), type: 'choice', none: t('admin.serverDefault'), choices: { pow: t('admin.pow'), turnstile: 'Cloudflare Turnstile', hcaptcha: 'hCaptcha', none: t('admin.noCaptcha') } },
       { name: 'captchaSiteKey', label: t('admin.siteKey'), plain: true, onlyFor: others },

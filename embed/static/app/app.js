@@ -133,7 +133,7 @@ document.addEventListener('keydown', (e) => {
 const page = (name) => async (v) => (await loadModule(name)).default(v);
 addPages({
   admin: page('admin'), keys: page('keys'), webhooks: page('webhooks'), import: page('moving'), security: page('security'),
-  'remote-upload': page('remote'), 'upload-requests': page('requests'),
+  'remote-upload': page('remote'), 'upload-requests': page('requests'), trash: page('trash'),
 });
 
 // addLabels shows the tags and folders that did not come with the page.

@@ -1,7 +1,7 @@
 // Lists of records: their sources, their rows, and the selection.
 import { add, addActions, ago, all, button, dayName, find, h, icon, iconButton, itemOf, number, shorten, t, toast, when } from './dom.js';
 import { apiPathOf, isMedia, kindOf, kinds, pageOf, tagNames, titleOf, visits } from './kinds.js';
-import { api, base, countChange, countItems, deleteLater, localAddress, Problem, refreshTags, showProblem, tagColor, takeAnswer, view } from './session.js';
+import { api, base, countChange, countItems, deleteLater, localAddress, Problem, refreshTags, restoreItems, setTrashed, showProblem, start, tagColor, takeAnswer, view } from './session.js';
 
 // ---- Sources ----
 
@@ -393,10 +393,8 @@ export async function saveEach(records, bodyOf, done) {
   else toast(done, { time: 3000 });
 }
 
-// removeRecords deletes records. The user can undo this for a few seconds.
-export function removeRecords(records) {
-  if (!records.length) return;
-  countChange();
+// hide removes the rows of records from the page. It returns a function that shows them again.
+function hide(records) {
   const removed = [];
   for (const r of records) {
     for (const row of rowsOf(r)) {
@@ -410,10 +408,45 @@ export function removeRecords(records) {
   const list = view?.list, listed = removed.length ? records : [];
   list?.showSelection();
   list?.count(listed, -1);
+  return (back) => {
+    const ids = new Set(back.map((r) => r.id));
+    for (const [row, mark] of removed) if (mark.isConnected && ids.has(row.record.id)) mark.replaceWith(row);
+    list?.count(listed.filter((r) => ids.has(r.id)), 1);
+  };
+}
+
+// removeRecords moves records to the trash. The message offers to restore them. Without a trash, the server deletes
+// them when the message is gone.
+export function removeRecords(records) {
+  if (!records.length) return;
+  countChange();
+  const show = hide(records);
+  const unhide = (back) => { for (const r of back) countItems(r.kind, 1); show(back); };
   const text = records.length === 1 ? t('list.deletedOne', { title: shorten(titleOf(records[0])) }) : t('list.deleted', { n: records.length });
-  deleteLater(text, records.map(apiPathOf), () => {
-    for (const [row, mark] of removed) if (mark.isConnected) mark.replaceWith(row);
-    for (const r of records) countItems(r.kind, 1);
-    list?.count(listed, 1);
+  if (!start.trashDays) return deleteLater(text, records.map(apiPathOf), () => unhide(records));
+
+  const queue = [...records], failed = [];
+  let problem = null;
+  const deleted = Promise.all(Array.from({ length: 4 }, async () => {
+    for (let r; (r = queue.shift());) {
+      try {
+        await api('DELETE', apiPathOf(r), undefined, { keepalive: true });
+        setTrashed(1, true);
+      } catch (e) { if (e.status !== 404) { problem = e; failed.push(r); } }
+    }
+  })).then(() => {
+    if (problem) { unhide(failed); showProblem(problem); }
+    refreshTags();
+  });
+  return toast(text, {
+    action: t('common.undo'),
+    run: async () => {
+      await deleted;
+      try {
+        const back = await restoreItems(records.filter((r) => !failed.includes(r)));
+        show(records.filter((r) => back.some((b) => b.id === r.id)));
+        for (const b of back) if (b.formerSlug) updateRows(await fetchRecord(b));
+      } catch (e) { showProblem(e); }
+    },
   });
 }

@@ -327,6 +327,9 @@ export const passwordForm = (keys) => settingsForm(t('account.password'), [
   rerender();
 });
 
+// deviceName is the name of a browser, key or device as people know it.
+export const deviceName = (by) => /^Mozilla\//.test(by) ? browserName(by) : by;
+
 function browserName(agent) {
   const name = /Edg\//.test(agent) ? 'Edge' : /Firefox\//.test(agent) ? 'Firefox' : /Chrome\//.test(agent) ? 'Chrome' : /Safari\//.test(agent) ? 'Safari' : agent.slice(0, 40) || t('sessions.browser');
   const system = /Android/.test(agent) ? 'Android' : /iPhone|iPad/.test(agent) ? 'iOS' : /Windows/.test(agent) ? 'Windows' : /Mac OS/.test(agent) ? 'macOS' : /Linux/.test(agent) ? 'Linux' : '';

@@ -5,7 +5,7 @@ import { copyLink, openDialog } from './forms.js';
 import { kindOf, shareAddressOf, tagNames, titleOf } from './kinds.js';
 import { fetchRecord, metadataLine, removeRecords, saveRecord, sharing, tagChip } from './list.js';
 import { enhance } from './page.js';
-import { base, localAddress, problemOf, showProblem, storage } from './session.js';
+import { base, loadModule, localAddress, problemOf, showProblem, storage } from './session.js';
 
 // fetchShown returns what the public page of an item shows below its title.
 async function fetchShown(r) {
@@ -69,11 +69,15 @@ export async function openReader(r, { onclose }) {
     d.el.close('replaced');
     return openEditor(kindOf(r), r, { onclose: (reason, saved) => reason === 'left' || reason === 'deleted' ? onclose(reason) : openReader(saved ?? r, { onclose }) });
   };
+  const timeline = kindOf(r).versioned && (async () => {
+    try { (await loadModule('versions')).openVersions(r, (saved) => { d.el.close('replaced'); openReader(saved, { onclose }); }); } catch (e) { showProblem(e); }
+  });
   const actions = {
     e: edit,
     s: () => openShare(r),
     c: () => copyLink(shareAddressOf(r)),
     f: () => saveRecord(r, { isFavorite: !r.isFavorite }),
+    h: timeline,
     Delete: () => { d.el.close('deleted'); removeRecords([r]); },
   };
   const tool = (key, name, label) => {
@@ -81,7 +85,7 @@ export async function openReader(r, { onclose }) {
     b.onclick = actions[key];
     return b;
   };
-  d.tools.prepend(tool('e', 'edit', t('common.edit')), tool('s', 'share', t('common.share')), tool('f'),
+  d.tools.prepend(tool('e', 'edit', t('common.edit')), tool('s', 'share', t('common.share')), tool('f'), ...(timeline ? [tool('h', 'history', t('reader.versions'))] : []),
     h('a.button.quiet.square', { href: localAddress(r.kind === 'bookmark' ? r.url : shareAddressOf(r)), target: '_blank', rel: 'noopener noreferrer', 'aria-label': t('common.open'), title: t('common.open') }, icon('open')),
     tool('Delete', 'trash', t('common.delete')));
   d.el.addEventListener('keydown', (e) => {

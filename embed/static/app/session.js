@@ -178,6 +178,31 @@ export function hideFolder(folder) {
   return () => { folders.push(folder); };
 }
 
+// ---- The trash ----
+
+// setTrashed sets how many items are in the trash, or changes that number by n. The navigation shows it.
+let trashed = 0;
+export function setTrashed(n, more = false) {
+  trashed = Math.max(0, more ? trashed + n : n);
+  for (const el of all('.rail .trashed')) {
+    el.hidden = !trashed;
+    el.textContent = trashed > 999 ? '999+' : trashed;
+  }
+}
+setTrashed(start.trashed ?? 0);
+
+// restoreItems restores records from the trash. It returns what the server says of each: its id, slug and former slug.
+export async function restoreItems(records) {
+  const { data } = await api('POST', 'trash/restore', { ids: records.map((r) => r.id) });
+  setTrashed(-data.length, true);
+  countChange();
+  for (const r of data) countItems(r.kind, 1);
+  const moved = data.filter((r) => r.formerSlug);
+  if (moved.length) toast(t('list.newSlug', { n: moved.length, slug: moved[0].slug }));
+  refreshTags();
+  return data;
+}
+
 // ---- Deleting ----
 
 const waiting = new Set();
@@ -220,7 +245,7 @@ export let changes = 0;
 export const countChange = () => { changes++; };
 
 // topics are the handbook pages that explain pages of the app.
-const topics = { search: 'search', bookmark: 'bookmarks', 'upload-requests': 'collecting', keys: 'programs', webhooks: 'webhooks', import: 'moving', 'remote-upload': 'remote-upload', account: 'signing-in', security: 'second-steps', admin: 'configuration' };
+const topics = { search: 'search', bookmark: 'bookmarks', 'upload-requests': 'collecting', keys: 'programs', webhooks: 'webhooks', import: 'moving', 'remote-upload': 'remote-upload', account: 'signing-in', security: 'second-steps', admin: 'configuration', trash: 'trash' };
 
 export function heading(title, count, ...tools) {
   const topic = topics[view.kind?.name ?? view.name];
@@ -241,7 +266,7 @@ let pending = 0;
 export const addPending = (n) => setPending(pending + n);
 export function setPending(n) {
   pending = Math.max(0, n);
-  for (const el of all('.rail .waits')) {
+  for (const el of all('.rail .waits:not(.trashed)')) {
     el.hidden = !pending;
     el.firstChild.textContent = pending > 999 ? '999+' : pending;
   }
