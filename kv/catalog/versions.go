@@ -114,6 +114,45 @@ func Versions(tx *kv.Tx, r *record.Record) (all []record.Version, err error) {
 	return kept, nil
 }
 
+// HasVersions reports whether there are earlier texts of a record.
+func HasVersions(tx *kv.Tx, r *record.Record) bool {
+	if r.Kind.Versioned() {
+		for range tx.Walk(versionBucket, r.Key(), nil, false) {
+			return true
+		}
+	}
+	return false
+}
+
+// AddVersion adds an earlier text that was kept elsewhere, unless the record has it
+// already. It fails as Add does.
+func AddVersion(tx *kv.Tx, r *record.Record, head record.VersionHead, body []byte) error {
+	if tx.DiskFull() {
+		return kv.ErrFull
+	}
+	if head.At.After(tx.Now) {
+		head.At = tx.Now
+	}
+	var last record.ID
+	for key, row := range tx.Walk(versionBucket, r.Key(), nil, false) {
+		v, err := VersionRows.Decode(key, row)
+		if err != nil {
+			return err
+		}
+		if v.At.Equal(head.At) {
+			last = v.ID
+			if bytes.Equal(v.Body, body) {
+				return nil
+			}
+		}
+	}
+	v := &record.Version{Item: [record.KeySize]byte(r.Key()), ID: kv.IdAt(head.At, last), VersionHead: head, Body: body}
+	if err := errors.Join(tx.MayWrite(r.Owner), VersionRows.Put(tx.Tx, v)); err != nil {
+		return err
+	}
+	return errors.Join(thinVersions(tx, r), people.Charge(tx, r.Owner, 0))
+}
+
 // Version reads an earlier text of a record.
 func Version(tx *kv.Tx, r *record.Record, id record.ID) (*record.Version, error) {
 	v, err := VersionRows.Get(tx.Tx, append(r.Key(), id[:]...))

@@ -119,6 +119,7 @@ func (x *Export) read(tx *kv.Tx, owner record.ID) error {
 			return nil
 		}),
 	)
+	var versioned []*record.Record // those with versions, without their bodies
 	seen := map[[32]byte]bool{}
 	for _, k := range record.Kinds {
 		err = errors.Join(err, put(format.KindName(k), func(write func([]byte) error) error {
@@ -138,6 +139,9 @@ func (x *Export) read(tx *kv.Tx, owner record.ID) error {
 						return err
 					}
 					x.Holds.Records++
+					if catalog.HasVersions(tx, r) {
+						versioned = append(versioned, &record.Record{ID: r.ID, Owner: r.Owner, Kind: k, Share: record.Share{Slug: r.Slug}})
+					}
 					if r.Bytes != nil && !seen[r.Bytes.Ref] {
 						seen[r.Bytes.Ref] = true
 						x.contents = append(x.contents, r.Bytes.Ref)
@@ -151,6 +155,22 @@ func (x *Export) read(tx *kv.Tx, owner record.ID) error {
 			}
 		}))
 	}
+	err = errors.Join(err, put(format.VersionsName, func(write func([]byte) error) error {
+		for _, r := range versioned {
+			all, err := catalog.Versions(tx, r)
+			for i := len(all) - 1; i >= 0 && err == nil; i-- { // oldest first
+				var v *record.Version
+				if v, err = catalog.Version(tx, r, all[i].ID); err == nil {
+					line = format.AppendVersion(line[:0], r, v)
+					err = write(line)
+				}
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
 	return errors.Join(err, out.Flush())
 }
 

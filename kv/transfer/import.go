@@ -51,6 +51,7 @@ type Import struct {
 	seen   map[*record.Kind]map[[16]byte]record.ID // the owner's records, by identity; a zero id was created by this import
 	pages  map[[16]byte]bool                       // pages of the bookmarks that this import has created, or would create
 	slugs  map[string]bool                         // slugs that a dry run would have given
+	moved  map[string]record.ID                    // records that have another slug than in the source, by kind and that slug
 	last   record.ID                               // the latest record that was created
 }
 
@@ -72,6 +73,7 @@ type entry struct {
 func (m *Import) Run(ctx context.Context, name format.Format, rows format.Rows) (*record.Moved, error) {
 	m.report = &record.Moved{Format: string(name), DryRun: m.DryRun, Made: map[string]int64{}, Remarks: []record.Remark{}}
 	m.seen, m.pages, m.slugs = map[*record.Kind]map[[16]byte]record.ID{}, map[[16]byte]bool{}, map[string]bool{}
+	m.moved = map[string]record.ID{}
 	defer m.forget()
 	for row, err := range rows {
 		if err == nil {
@@ -100,7 +102,7 @@ const largeImport = 10_000
 
 // forget drops the index of the owner's records, which grows with their number.
 func (m *Import) forget() {
-	m.seen, m.pages, m.slugs = nil, nil, nil
+	m.seen, m.pages, m.slugs, m.moved = nil, nil, nil, nil
 	if m.report.Entries >= largeImport {
 		debug.FreeOSMemory()
 	}
@@ -126,7 +128,9 @@ func (m *Import) add(row format.Row) error {
 		return nil
 	}
 	e := &entry{Row: row}
-	if row.Label == nil {
+	if row.Version != nil {
+		m.volume += len(row.Version.Body)
+	} else if row.Label == nil {
 		m.report.Entries++
 		ok, err := m.ready(e)
 		if err != nil || !ok {
@@ -390,6 +394,7 @@ type outcome struct {
 type progress struct {
 	slugs map[string]bool   // slugs that a dry run would have given
 	pages map[[16]byte]bool // pages of new bookmarks
+	moved map[string]record.ID
 	last  record.ID
 }
 
@@ -402,7 +407,7 @@ func (m *Import) commit(batch []*entry) error {
 		}
 	}
 	var done []outcome
-	now := &progress{map[string]bool{}, map[[16]byte]bool{}, m.last}
+	now := &progress{map[string]bool{}, map[[16]byte]bool{}, map[string]record.ID{}, m.last}
 	run := func(tx *kv.Tx) error {
 		for i, e := range batch {
 			var o outcome
@@ -412,9 +417,12 @@ func (m *Import) commit(batch []*entry) error {
 					return err
 				}
 			}
-			if e.Label != nil {
+			switch {
+			case e.Label != nil:
 				o, err = m.label(tx, e.Label)
-			} else {
+			case e.Version != nil:
+				o, err = m.version(tx, e, now)
+			default:
 				o, err = m.keep(tx, e, now)
 			}
 			if err != nil {
@@ -438,7 +446,7 @@ func (m *Import) commit(batch []*entry) error {
 		case o.made != "":
 			m.report.Made[o.made]++
 			e.made = true
-		case e.Label == nil:
+		case e.Label == nil && e.Version == nil:
 			m.report.There++
 		}
 		if o.filled {
@@ -450,6 +458,7 @@ func (m *Import) commit(batch []*entry) error {
 	}
 	maps.Copy(m.slugs, now.slugs)
 	maps.Copy(m.pages, now.pages)
+	maps.Copy(m.moved, now.moved)
 	return nil
 }
 
@@ -506,6 +515,9 @@ func (m *Import) keep(tx *kv.Tx, e *entry, now *progress) (o outcome, err error)
 		case e.Exact && err == nil && r.Owner == m.Owner && r.Kind == e.Kind:
 			return m.existing(tx, e, r, nil)
 		case e.Exact && m.has(e):
+			if id := m.seen[e.Kind][e.id]; id != uuid.Nil {
+				now.moved[e.Kind.Name+" "+form.Slug] = id
+			}
 			return o, nil
 		case e.Kind == record.Links:
 			return o, &record.Error{Fault: record.Taken, Text: fmt.Sprintf("The slug %q is in use already, for something else.", form.Slug)}
@@ -526,7 +538,36 @@ func (m *Import) keep(tx *kv.Tx, e *entry, now *progress) (o outcome, err error)
 		return o, err
 	}
 	now.last = r.ID
+	if form.Slug != e.form.Slug {
+		now.moved[e.Kind.Name+" "+e.form.Slug] = r.ID
+	}
 	return o, nil
+}
+
+// version adds an earlier text to its record.
+func (m *Import) version(tx *kv.Tx, e *entry, now *progress) (o outcome, err error) {
+	if m.DryRun {
+		return o, nil
+	}
+	at := e.Kind.Name + " " + e.Version.Slug
+	id, moved := now.moved[at]
+	if !moved {
+		id, moved = m.moved[at]
+	}
+	var r *record.Record
+	if moved {
+		r, err = catalog.Owned(tx, m.Owner, e.Kind, id)
+	} else {
+		r, err = catalog.Record(tx, m.Owner, e.Kind, e.Version.Slug)
+	}
+	if kv.Missing(err) {
+		o.remark = "The item of this version is not there."
+		return o, nil
+	}
+	if err != nil {
+		return o, err
+	}
+	return o, catalog.AddVersion(tx, r, e.Version.VersionHead, e.Version.Body)
 }
 
 // has reports whether the owner has a record with the entry's identity.

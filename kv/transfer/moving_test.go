@@ -171,6 +171,12 @@ func TestExportImportExport(t *testing.T) {
 	}
 	from.add(record.Bookmarks, field.Object{"url": "https://example.org", "title": "<T> \u2028", "isPublic": true, "isFavorite": true, "logVisits": true, "tags": []any{"Ä tag", "a"}}, long.Add(time.Second), "")
 	from.add(record.Bookmarks, field.Object{"url": "https://example.org"}, long.Add(2*time.Second), "") // twice
+	changed := from.add(record.Snippets, field.Object{"content": "three", "slug": "changed"}, long, "")
+	from.update(func(tx *kv.Tx) error {
+		head := record.VersionHead{At: tx.Now.Add(-time.Minute), By: "phone"}
+		return errors.Join(catalog.AddVersion(tx, changed, head, []byte(`{"title":"","content":"one","language":"go"}`)),
+			catalog.AddVersion(tx, changed, head, []byte(`{"title":"","content":"two","language":""}`)))
+	})
 	from.add(record.Snippets, field.Object{"content": strings.Repeat("x\n", 1000), "language": "go"}, time.Time{}, "")
 	from.add(record.Recipes, field.Object{"title": "Bread", "instructions": "Knead"}, time.Time{}, "")
 	from.add(record.Games, field.Object{"title": "Chess", "status": "playing", "rating": "9"}, time.Time{}, "")
@@ -196,7 +202,7 @@ func TestExportImportExport(t *testing.T) {
 	to := newHome(t)
 	report, err := to.take(format.Kist, string(want), dry)
 	is.NoErr(err)
-	is.Equal(report.Made, map[string]int64{"note": 31, "bookmark": 2, "snippet": 1, "recipe": 1, "game": 1, "file": 3, "shortlink": 2, "tag": 4, "folder": 2})
+	is.Equal(report.Made, map[string]int64{"note": 31, "bookmark": 2, "snippet": 2, "recipe": 1, "game": 1, "file": 3, "shortlink": 2, "tag": 4, "folder": 2})
 	is.Equal(len(to.list(record.Notes)), 0) // nothing was kept
 	made := report.Made
 	report, err = to.take(format.Kist, string(want))
@@ -211,7 +217,7 @@ func TestExportImportExport(t *testing.T) {
 		report, err = h.take(format.Kist, string(want))
 		is.NoErr(err)
 		is.Equal(len(report.Made), 0)
-		is.Equal(report.There, 41)
+		is.Equal(report.There, 42)
 		is.True(bytes.Equal(h.exportZip(), want))
 	}
 
@@ -224,8 +230,20 @@ func TestExportImportExport(t *testing.T) {
 		is.NoErr(err)
 		is.Equal(report.Refused, 2)
 	}
-	is.Equal(report.There, 39)
+	is.Equal(report.There, 40)
 	is.Equal(len(to.list(record.Notes)), 31)
+	is.NoErr(to.store.View(func(tx *kv.Tx) error { // the versions follow their item to its other slug
+		for r, err := range catalog.NewestFirst(tx, to.user, record.Snippets) {
+			is.NoErr(err)
+			all, err := catalog.Versions(tx, r)
+			is.NoErr(err)
+			b, err := r.Decode()
+			is.NoErr(err)
+			is.Equal(len(all) == 2, b.(*record.Snippet).Content == "three")
+			is.True(r.Slug != "changed")
+		}
+		return nil
+	}))
 	to.user = first
 	is.True(bytes.Equal(to.exportZip(), want))
 

@@ -72,11 +72,19 @@ type Row struct {
 	// next row.
 	Open func() (io.ReadCloser, error)
 
-	Label *Label
+	Label   *Label
+	Version *Version
 
 	Whole   bool     // the notes are about the whole source, and the row has nothing else
 	Refused string   // why it cannot be imported
 	Notes   []string // what could not be kept
+}
+
+// Version is an earlier text of the record of the kind with the slug, in Fields.
+type Version struct {
+	Slug string
+	record.VersionHead
+	Body []byte // Fields as they are stored
 }
 
 // Label is a tag or a folder, possibly an empty one.

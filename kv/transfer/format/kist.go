@@ -22,6 +22,7 @@ const (
 	ManifestName = "kist.json"
 	TagsName     = "tags.jsonl"
 	FoldersName  = "folders.jsonl"
+	VersionsName = "versions.jsonl" // after the kinds
 )
 
 // KindName is the name of the entry with the records of a kind.
@@ -54,6 +55,54 @@ func AppendRecord(dst []byte, v *record.Shown, used int64) []byte {
 		l.past.folder = &v.FolderName
 	}
 	return append(field.AppendJSON(dst, l), '\n')
+}
+
+// AppendVersion appends the line of an earlier text of a record.
+func AppendVersion(dst []byte, r *record.Record, v *record.Version) []byte {
+	return append(field.AppendJSON(dst, &versionLine{r.Kind, r.Kind.Name, r.Slug, v.VersionHead, v.Body}), '\n')
+}
+
+// versionLine is an earlier text in an export.
+type versionLine struct {
+	of         *record.Kind
+	kind, slug string
+	record.VersionHead
+	body []byte
+}
+
+func (l *versionLine) Fields(s *field.Set) {
+	s.Text("kind", &l.kind, 32)
+	s.Ruled("slug", &l.slug, record.CleanSlug, "", record.MaxSlug)
+	s.Time("at", &l.At)
+	s.Text("by", &l.By, 255)
+	if l.of != nil {
+		s.Splice(&l.body, l.of.New())
+	}
+}
+
+func versionRow(left *unread) func(string, field.Object) Row {
+	known := members(&versionLine{})
+	for _, k := range record.Kinds {
+		if k.Versioned() {
+			maps.Copy(known, members(k.New()))
+		}
+	}
+	return func(at string, o field.Object) Row {
+		l := new(versionLine)
+		if err := field.Create(l, o); err != nil {
+			return Row{At: at, Name: text(o, "slug"), Refused: sentence(err)}
+		}
+		i := slices.IndexFunc(record.Kinds, func(k *record.Kind) bool { return k.Name == l.kind && k.Versioned() })
+		if i < 0 || l.slug == "" || l.At.IsZero() {
+			return Row{At: at, Name: l.slug, Refused: "It does not say of what it is a version."}
+		}
+		b := record.Kinds[i].New()
+		if err := field.Create(b, o); err != nil {
+			return Row{At: at, Name: l.slug, Refused: sentence(err)}
+		}
+		leftOver(left, "versions.", o, known)
+		return Row{At: at, Name: l.slug, Kind: record.Kinds[i], Version: &Version{l.slug, l.VersionHead, field.AppendJSON(nil, b)}}
+	}
 }
 
 // line is a record in an export: the input of a create, and its past.
@@ -154,6 +203,9 @@ func readKist(z *zip.Reader, left *unread, yield func(Row) bool) error {
 			return err
 		}
 	}
+	if err := each(VersionsName, versionRow(left)); err != nil {
+		return err
+	}
 	if !others.tell(func(row Row, _ error) bool { return yield(row) }) {
 		return errStop
 	}
@@ -162,7 +214,7 @@ func readKist(z *zip.Reader, left *unread, yield func(Row) bool) error {
 
 // kistNames are the names of the entries of an export, without the contents.
 var kistNames = func() []string {
-	names := []string{ManifestName, TagsName, FoldersName}
+	names := []string{ManifestName, TagsName, FoldersName, VersionsName}
 	for _, k := range record.Kinds {
 		names = append(names, KindName(k))
 	}
