@@ -22,6 +22,14 @@ type Shown struct {
 	Base       string // absolute address of the server, without a slash at the end
 }
 
+// ForExport binds the fields that do not refer to ids.
+func (b *Collection) ForExport(f *field.Set) {
+	f.Ruled("title", &b.Name, CleanTitle, "", MaxName)
+	f.Text("description", &b.Description, MaxDescription)
+	field.Choice(f, "sort", &b.Sort, Arrangements)
+	f.Bool("allowDownload", &b.Download)
+}
+
 // Collected is what the store adds to a collection.
 type Collected struct {
 	Collection

@@ -134,7 +134,11 @@ func (x *Export) read(tx *kv.Tx, owner record.ID) error {
 					if err := catalog.Show(tx, r, &v); err != nil {
 						return err
 					}
-					line = format.AppendRecord(line[:0], &v, catalog.Used(tx, r))
+					refers, err := carried(tx, r, &v)
+					if err != nil {
+						return err
+					}
+					line = format.AppendRecord(line[:0], &v, catalog.Used(tx, r), refers)
 					if err := write(line); err != nil {
 						return err
 					}
@@ -172,6 +176,41 @@ func (x *Export) read(tx *kv.Tx, owner record.ID) error {
 		return nil
 	}))
 	return errors.Join(err, out.Flush())
+}
+
+// carried is what a collection refers to; nil for other records.
+func carried(tx *kv.Tx, r *record.Record, v *record.Shown) (*format.Carried, error) {
+	if r.Kind != record.Collections {
+		return nil, nil //nolint:nilnil // it is documented
+	}
+	c := &format.Carried{Tag: v.Collected.TagName, Items: []string{}}
+	if v.Collected.Folder != (record.ID{}) {
+		f, err := catalog.Folder(tx, r.Owner, v.Collected.Folder)
+		if err != nil {
+			return nil, err
+		}
+		c.Folder = f.Name
+	}
+	all, err := catalog.MembersOf(tx, r)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range all.All {
+		if v.Collected.Live() && m.ID != v.Collected.Cover {
+			continue
+		}
+		item, err := catalog.Owned(tx, r.Owner, m.Kind, m.ID)
+		if err != nil {
+			return nil, err
+		}
+		if m.ID == v.Collected.Cover {
+			c.Cover = item.Slug
+		}
+		if !v.Collected.Live() {
+			c.Items = append(c.Items, item.Slug)
+		}
+	}
+	return c, nil
 }
 
 // Write writes the export as a zip. It leaves out contents whose bytes are gone

@@ -51,7 +51,7 @@ type Import struct {
 	seen   map[*record.Kind]map[[16]byte]record.ID // the owner's records, by identity; a zero id was created by this import
 	pages  map[[16]byte]bool                       // pages of the bookmarks that this import has created, or would create
 	slugs  map[string]bool                         // slugs that a dry run would have given
-	moved  map[string]record.ID                    // records that have another slug than in the source, by kind and that slug
+	moved  map[string]record.ID                    // records that have another slug than in the source, by that slug
 	last   record.ID                               // the latest record that was created
 }
 
@@ -206,17 +206,26 @@ func identity(k *record.Kind, slug string, b record.Body, created time.Time, exa
 		text = slug + " " + b.URL
 	case *record.File:
 		text = b.SHA256 + " " + b.OriginalName
+	case *record.Collection: // without ids, which differ
+		b = &record.Collection{Name: b.Name, Description: b.Description, Sort: b.Sort, Download: b.Download}
+		return identityOf(k, created, b)
 	default:
 		exact = true
 	}
 	if exact {
-		at := int64(0)
-		if !created.IsZero() {
-			at = created.UnixMilli()
-		}
-		text = fmt.Sprintf("%d %s", at, field.AppendJSON(nil, b))
+		return identityOf(k, created, b)
 	}
 	sum := sha256.Sum256(append([]byte{k.Code}, text...))
+	return [16]byte(sum[:])
+}
+
+// identityOf is the identity by all fields and the time of creation.
+func identityOf(k *record.Kind, created time.Time, b record.Body) [16]byte {
+	at := int64(0)
+	if !created.IsZero() {
+		at = created.UnixMilli()
+	}
+	sum := sha256.Sum256(fmt.Appendf([]byte{k.Code}, "%d %s", at, field.AppendJSON(nil, b)))
 	return [16]byte(sum[:])
 }
 
@@ -516,7 +525,7 @@ func (m *Import) keep(tx *kv.Tx, e *entry, now *progress) (o outcome, err error)
 			return m.existing(tx, e, r, nil)
 		case e.Exact && m.has(e):
 			if id := m.seen[e.Kind][e.id]; id != uuid.Nil {
-				now.moved[e.Kind.Name+" "+form.Slug] = id
+				now.moved[form.Slug] = id
 			}
 			return o, nil
 		case e.Kind == record.Links:
@@ -533,13 +542,22 @@ func (m *Import) keep(tx *kv.Tx, e *entry, now *progress) (o outcome, err error)
 		}
 		return o, nil
 	}
+	if e.Carried != nil {
+		missing, err := m.refer(tx, e.Carried, &form, now)
+		if err != nil {
+			return o, err
+		}
+		if missing > 0 {
+			o.remark = strings.TrimSpace(o.remark + fmt.Sprintf(" Not here: %d of what it refers to.", missing))
+		}
+	}
 	r, err := catalog.Restore(tx, m.Owner, e.Kind, &form, e.file, e.Past, now.last)
 	if err != nil {
 		return o, err
 	}
 	now.last = r.ID
 	if form.Slug != e.form.Slug {
-		now.moved[e.Kind.Name+" "+e.form.Slug] = r.ID
+		now.moved[e.form.Slug] = r.ID
 	}
 	return o, nil
 }
@@ -549,7 +567,7 @@ func (m *Import) version(tx *kv.Tx, e *entry, now *progress) (o outcome, err err
 	if m.DryRun {
 		return o, nil
 	}
-	at := e.Kind.Name + " " + e.Version.Slug
+	at := e.Version.Slug
 	id, moved := now.moved[at]
 	if !moved {
 		id, moved = m.moved[at]
@@ -568,6 +586,64 @@ func (m *Import) version(tx *kv.Tx, e *entry, now *progress) (o outcome, err err
 		return o, err
 	}
 	return o, catalog.AddVersion(tx, r, e.Version.VersionHead, e.Version.Body)
+}
+
+// refer finds what a collection refers to and puts it into the form. It returns how much is missing.
+func (m *Import) refer(tx *kv.Tx, c *format.Carried, form *record.Form, now *progress) (missing int, err error) {
+	find := func(slug string) (id record.ID, err error) {
+		for _, moved := range []map[string]record.ID{now.moved, m.moved} {
+			if id, there := moved[slug]; there {
+				return id, nil
+			}
+		}
+		switch r, err := catalog.Slug(tx, slug); {
+		case err == nil && r.Owner == m.Owner && r.Kind != record.Collections:
+			return r.ID, nil
+		case err != nil && !kv.Missing(err):
+			return id, err
+		}
+		missing++
+		return id, nil
+	}
+	b := *form.Body.(*record.Collection) // only collections refer to others
+	form.Body, form.Sourced, form.Source = &b, true, record.Source{}
+	for _, slug := range c.Items {
+		id, err := find(slug)
+		if err != nil {
+			return 0, err
+		}
+		if id != uuid.Nil {
+			form.Source.Items = append(form.Source.Items, id.String())
+		}
+	}
+	if c.Cover != "" {
+		if b.Cover, err = find(c.Cover); err != nil {
+			return 0, err
+		}
+	}
+	if c.Folder != "" {
+		f, err := catalog.FolderNamed(tx, m.Owner, c.Folder)
+		if err != nil && !kv.Missing(err) {
+			return 0, err
+		}
+		if err == nil {
+			form.Source.Folder = f.ID
+		} else {
+			missing++
+		}
+	}
+	if c.Tag != "" {
+		_, err := catalog.TagNamed(tx, m.Owner, c.Tag)
+		if err != nil && !kv.Missing(err) {
+			return 0, err
+		}
+		if err == nil {
+			form.Source.Tag = c.Tag
+		} else {
+			missing++
+		}
+	}
+	return missing, nil
 }
 
 // has reports whether the owner has a record with the entry's identity.

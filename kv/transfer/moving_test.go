@@ -187,6 +187,17 @@ func TestExportImportExport(t *testing.T) {
 	is.NoErr(catalog.Seen(from.store, limited, record.Visit{}))
 	spent := from.add(record.Links, field.Object{"originalUrl": "https://example.org/y", "slug": "spent", "isPublic": true, "maxClicks": "1"}, long, "")
 	is.NoErr(catalog.Seen(from.store, spent, record.Visit{}))
+	recipe := from.add(record.Recipes, field.Object{"title": "Picked"}, long, "")
+	from.add(record.Collections, field.Object{"title": "Picked", "cover": limited.ID.String(), "source": field.Object{"items": []any{limited.ID.String(), recipe.ID.String()}}}, long, "")
+	from.add(record.Collections, field.Object{"title": "Tagged", "sort": "title", "allowDownload": false, "source": field.Object{"tag": "a"}}, long, "")
+	from.update(func(tx *kv.Tx) error {
+		folder, err := catalog.FolderNamed(tx, from.user, "Some folder")
+		is.NoErr(err)
+		f := record.NewForm(record.Collections)
+		is.NoErr(field.Create(f, field.Object{"title": "Foldered", "source": field.Object{"folderId": folder.ID.String()}}))
+		_, err = catalog.Add(tx, from.user, record.Collections, f, nil, "")
+		return err
+	})
 	form := record.NewForm(record.Notes)
 	is.NoErr(field.Create(form, field.Object{"content": "locked and over", "slug": "old", "isPublic": true, "expiresAt": "2021-01-01T00:00:00Z"}))
 	from.update(func(tx *kv.Tx) error {
@@ -202,7 +213,7 @@ func TestExportImportExport(t *testing.T) {
 	to := newHome(t)
 	report, err := to.take(format.Kist, string(want), dry)
 	is.NoErr(err)
-	is.Equal(report.Made, map[string]int64{"note": 31, "bookmark": 2, "snippet": 2, "recipe": 1, "game": 1, "file": 3, "shortlink": 2, "tag": 4, "folder": 2})
+	is.Equal(report.Made, map[string]int64{"note": 31, "bookmark": 2, "snippet": 2, "recipe": 2, "collection": 3, "game": 1, "file": 3, "shortlink": 2, "tag": 4, "folder": 2})
 	is.Equal(len(to.list(record.Notes)), 0) // nothing was kept
 	made := report.Made
 	report, err = to.take(format.Kist, string(want))
@@ -217,7 +228,7 @@ func TestExportImportExport(t *testing.T) {
 		report, err = h.take(format.Kist, string(want))
 		is.NoErr(err)
 		is.Equal(len(report.Made), 0)
-		is.Equal(report.There, 42)
+		is.Equal(report.There, 46)
 		is.True(bytes.Equal(h.exportZip(), want))
 	}
 
@@ -230,7 +241,7 @@ func TestExportImportExport(t *testing.T) {
 		is.NoErr(err)
 		is.Equal(report.Refused, 2)
 	}
-	is.Equal(report.There, 40)
+	is.Equal(report.There, 44)
 	is.Equal(len(to.list(record.Notes)), 31)
 	is.NoErr(to.store.View(func(tx *kv.Tx) error { // the versions follow their item to its other slug
 		for r, err := range catalog.NewestFirst(tx, to.user, record.Snippets) {
@@ -241,6 +252,15 @@ func TestExportImportExport(t *testing.T) {
 			is.NoErr(err)
 			is.Equal(len(all) == 2, b.(*record.Snippet).Content == "three")
 			is.True(r.Slug != "changed")
+		}
+		return nil
+	}))
+	is.NoErr(to.store.View(func(tx *kv.Tx) error { // the collection has the recipe, by its new slug
+		for r, err := range catalog.NewestFirst(tx, to.user, record.Collections) {
+			is.NoErr(err)
+			var v record.Shown
+			is.NoErr(catalog.Show(tx, r, &v))
+			is.True(v.Collected.Items > 0)
 		}
 		return nil
 	}))

@@ -74,6 +74,7 @@ type Row struct {
 
 	Label   *Label
 	Version *Version
+	Carried *Carried // what a collection refers to
 
 	Whole   bool     // the notes are about the whole source, and the row has nothing else
 	Refused string   // why it cannot be imported

@@ -46,11 +46,24 @@ func AppendLabel(dst []byte, name, color string) []byte {
 	return append(field.AppendString(append(dst, `,"color":`...), color), "}\n"...)
 }
 
+// Carried is what a collection refers to. Ids mean nothing elsewhere, so items are named by their slugs.
+type Carried struct {
+	Cover, Folder, Tag string
+	Items              []string
+}
+
+func (v *Carried) Fields(s *field.Set) {
+	s.Text("coverSlug", &v.Cover, record.MaxSlug)
+	s.Text("sourceFolder", &v.Folder, record.MaxName)
+	s.Text("sourceTag", &v.Tag, record.MaxTag)
+	s.Texts("items", &v.Items, func(t string) (string, error) { return t, nil }, record.MaxPicked, record.MaxSlug)
+}
+
 // AppendRecord appends the line of a record; used is the number of views
-// against its limit.
-func AppendRecord(dst []byte, v *record.Shown, used int64) []byte {
+// against its limit. c is for collections.
+func AppendRecord(dst []byte, v *record.Shown, used int64, c *Carried) []byte {
 	p := record.Past{Created: v.Created, Updated: v.Updated, Password: v.Password, Views: v.Views, Used: used, Reached: v.Reached}
-	l := &line{v, past{&p, nil}}
+	l := &line{v, past{&p, nil}, c}
 	if v.Kind == record.Files {
 		l.past.folder = &v.FolderName
 	}
@@ -108,13 +121,19 @@ func versionRow(left *unread) func(string, field.Object) Row {
 // line is a record in an export: the input of a create, and its past.
 type line struct {
 	*record.Shown
-	past past
+	past    past
+	carried *Carried // of a collection
 }
 
 func (l *line) Fields(s *field.Set) {
 	text := field.Schema{Type: "string"}
 	s.Ruled("slug", &l.Slug, record.CleanSlug, "", record.MaxSlug)
-	s.Splice(&l.Body, l.Kind.New())
+	if l.Kind == record.Collections {
+		l.Collected.ForExport(s)
+		l.carried.Fields(s)
+	} else {
+		s.Splice(&l.Body, l.Kind.New())
+	}
 	s.Bool("isPublic", &l.Public)
 	s.Bool("isFavorite", &l.Favorite)
 	s.Shown("tags", field.Schema{Type: "array", Items: &text}, l.AppendTagNames)
@@ -191,7 +210,7 @@ func readKist(z *zip.Reader, left *unread, yield func(Row) bool) error {
 		return err
 	}
 	for _, k := range record.Kinds {
-		known := members(&line{&record.Shown{Record: record.Record{Kind: k, KeepMetadata: true, Share: record.Share{Logged: true}}}, past{new(record.Past), nil}})
+		known := members(&line{&record.Shown{Record: record.Record{Kind: k, KeepMetadata: true, Share: record.Share{Logged: true}}}, past{new(record.Past), nil}, new(Carried)})
 		known["folderName"] = k == record.Files
 		if err := each(KindName(k), func(at string, o field.Object) Row {
 			row := kistRow(at, k, o, files)
@@ -332,6 +351,12 @@ func kistRow(at string, k *record.Kind, o field.Object, files map[string]*zip.Fi
 	row := Row{At: at, Name: or(or(text(o, "title"), text(o, "originalName")), text(o, "slug")), Kind: k, Fields: o, Exact: true}
 	if err := field.Create(past{&row.Past, &row.Folder}, o); err != nil {
 		return Row{At: at, Name: row.Name, Refused: sentence(err)}
+	}
+	if k == record.Collections {
+		row.Carried = new(Carried)
+		if err := field.Create(row.Carried, o); err != nil {
+			return Row{At: at, Name: row.Name, Refused: sentence(err)}
+		}
 	}
 	if k != record.Files {
 		return row
