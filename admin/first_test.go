@@ -59,6 +59,49 @@ func TestFirstAnswers(t *testing.T) {
 	}
 }
 
+// TestThirdAnswers serves a data directory of the last program of format 3, whose answers
+// must all be there, and uses what format 4 added.
+func TestThirdAnswers(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := newPlace(t)
+	is.NoErr(os.Mkdir(p.data(), 0o700))
+	p.untar("testdata/third/data.tar.gz", p.data())
+	text, err := os.ReadFile("testdata/third/answers.json")
+	is.NoErr(err)
+	var third struct {
+		Key     string
+		Answers map[string]any
+	}
+	is.NoErr(json.Unmarshal(text, &third))
+
+	p.must("verify")
+	s := p.serve("--base-url", "http://127.0.0.1:17323")
+	read := func(path string) (v any) {
+		status, body := p.get("/api/v1/"+path, third.Key)
+		is.Equal(status, 200)
+		is.NoErr(json.Unmarshal([]byte(body), &v))
+		return v
+	}
+	same := func() {
+		for path, was := range third.Answers {
+			for _, lost := range lacking(path, was, read(path)) {
+				t.Error(lost)
+			}
+		}
+	}
+	same()
+	id := third.Answers["notes"].(map[string]any)["data"].([]any)[0].(map[string]any)["id"].(string)
+	for _, change := range [][3]string{{"DELETE", "notes/" + id, ""}, {"POST", "trash/restore", `{"ids":["` + id + `"]}`}} {
+		p.send(change[0], "/api/v1/"+change[1], third.Key, "application/json", strings.NewReader(change[2]))
+	}
+	is.Equal(read("trash").(map[string]any)["total"], 0.0)
+	delete(third.Answers, "activity")
+	same()
+	s.stop()
+	p.must("verify")
+}
+
 // lacking lists what the first answer has and the other has not, or otherwise.
 func lacking(at string, a, b any) (all []string) {
 	switch a := a.(type) {
