@@ -1,10 +1,16 @@
 package kv
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"time"
 
+	"kist/blobs"
+	"kist/kv/datadir"
 	"kist/kv/journal"
+	"kist/kv/ship"
+	"kist/kv/table"
 	"kist/kv/workcopy"
 )
 
@@ -175,5 +181,32 @@ func (s *Store) upgrade(from uint32) error {
 	}
 	return s.View(func(tx *Tx) error {
 		return s.journal.Snapshot(context.Background(), s.state, from, workcopy.Everything(tx.Tx, s.buckets))
+	})
+}
+
+// startShipping begins to copy the records elsewhere.
+func startShipping(s *Store) error {
+	secret, err := s.Secret()
+	if err != nil {
+		return err
+	}
+	var refer [table.MaxBucket + 1]bool
+	for _, ix := range s.schema.Contents() {
+		refer[ix.Bucket.No] = true
+	}
+	return s.ship.Start(ship.Source{
+		Dir: s.dir, Journal: s.journal, At: s.state, Format: workcopy.Format, Instance: datadir.InstanceOf(secret[:]), Compact: s.Compact, Now: s.Now,
+		Instant: func(op journal.Op) (ms int64, is bool) {
+			if op.Bucket != workcopy.MetaBucket.No || !bytes.Equal(op.Key, MetaInstant) || len(op.Value) != 8 {
+				return 0, false
+			}
+			return int64(binary.BigEndian.Uint64(op.Value)), true
+		},
+		Refers: func(op journal.Op) (ref blobs.Ref, adds bool) {
+			if adds = op.Value != nil && refer[op.Bucket] && len(op.Key) >= len(ref); adds {
+				copy(ref[:], op.Key)
+			}
+			return ref, adds
+		},
 	})
 }

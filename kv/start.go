@@ -2,10 +2,8 @@ package kv
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -296,48 +294,6 @@ func unused(dir string) error {
 		}
 	}
 	return err
-}
-
-// certify writes the proof of a clean stop, after everything is closed and on the
-// disk. It writes none where files cannot be told from their copies.
-func certify(dir string, at journal.State, log string, size int64) error {
-	got, err := datadir.Identify(filepath.Join(dir, "cache", "kist.db"))
-	if errors.Is(err, errors.ErrUnsupported) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	folderID, err := datadir.Identify(filepath.Join(dir, "journal"))
-	if err != nil {
-		return err
-	}
-	line, err := json.Marshal(datadir.Proof{Identity: got, Seq: at.Seq, Digest: at.Digest, Log: log, LogSize: size, JournalDevice: folderID.Device, JournalInode: folderID.Inode})
-	if err != nil {
-		return err
-	}
-	folder, err := disk.ReadFolder(dir)
-	if err != nil {
-		return err
-	}
-	defer folder.Close()
-	return folder.Publish(datadir.CleanName, func(w io.Writer) error {
-		_, err := fmt.Fprintf(w, "%s\n%s\n", line, datadir.LineSum(string(line)))
-		return err
-	})
-}
-
-// unproven removes the proof before the first write.
-func unproven(dir string) error {
-	if err := workcopy.Remove(filepath.Join(dir, datadir.CleanName)); err != nil {
-		return fmt.Errorf("cannot write to the data directory: %w", err)
-	}
-	folder, err := disk.ReadFolder(dir)
-	if err != nil {
-		return err
-	}
-	defer folder.Close()
-	return folder.Sync()
 }
 
 // logger returns the logger for background work.

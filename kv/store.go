@@ -25,6 +25,7 @@ import (
 	"kist/kv/datadir"
 	"kist/kv/journal"
 	"kist/kv/record"
+	"kist/kv/ship"
 	"kist/kv/table"
 	"kist/kv/workcopy"
 )
@@ -54,6 +55,8 @@ type Options struct {
 	Space     func() (disk.Room, error)            // of the disk; the system is asked if nil
 	Timer     func(time.Duration) <-chan time.Time // waits for a scrub; time.After if nil
 	Monotonic func() time.Duration                 // the monotonic clock of retries; the system's if nil
+
+	Ship *ship.Shipper // copies the store elsewhere; may be nil
 }
 
 // A Store is an open data directory. It is safe for concurrent use.
@@ -69,6 +72,7 @@ type Store struct {
 	bolt atomic.Pointer[bolt.DB] // the working copy; only compact replaces it
 
 	journal *journal.Journal
+	ship    *ship.Shipper  // does nothing before the first acknowledged commit
 	record  journal.Record // used by the committer only
 	state   journal.State  // after the last commit; used by the committer only
 	gen     generation     // used by the committer only
@@ -140,7 +144,7 @@ func Open(dir string, o Options) (*Store, error) {
 		s.space.space = func() (disk.Room, error) { return disk.Space(dir) }
 	}
 	s.behind.start(s)
-	if err := s.open(); err != nil {
+	if err := s.open(o.Ship); err != nil {
 		return nil, errors.Join(err, l.Release())
 	}
 	s.work.Go(s.commitLoop)
@@ -166,7 +170,7 @@ func secure(dir string) error {
 }
 
 // open opens the contents of the directory and brings them to the current format.
-func (s *Store) open() error {
+func (s *Store) open(shipper *ship.Shipper) error {
 	j, err := journal.Open(filepath.Join(s.dir, "journal"), workcopy.Format)
 	if err != nil {
 		return err
@@ -175,7 +179,7 @@ func (s *Store) open() error {
 	j.Aside(filepath.Join(s.dir, "cache"))
 	j.OnDisk(s.space.forJournal)
 	if err = s.load(); err == nil {
-		err = unproven(s.dir)
+		err = datadir.DropProof(s.dir)
 	}
 	if err == nil {
 		err = s.space.open(s.dir)
@@ -189,6 +193,9 @@ func (s *Store) open() error {
 	if err == nil {
 		j.SetClock(s.Now)      // a clock that jumped must not age the generations
 		err = s.keepInstance() // before anything is acknowledged
+	}
+	if s.ship = shipper; err == nil && shipper != nil {
+		err = startShipping(s)
 	}
 	if err == nil {
 		if err := datadir.DropUnfinished(s.dir); err != nil {
@@ -356,7 +363,7 @@ func (s *Store) Close() error {
 	s.once.Do(func() {
 		s.stop()
 		s.ticking.Wait() // flushLoop may be writing counts
-		err = errors.Join(s.Flush(), s.clock.stop(s))
+		err = errors.Join(s.Flush(), s.clock.stop(s), s.ship.Close())
 		s.closing.Lock()
 		s.closed = true
 		close(s.jobs)
@@ -367,7 +374,7 @@ func (s *Store) Close() error {
 		db := s.bolt.Load()
 		err = errors.Join(err, db.Sync(), db.Close(), s.journal.Close(), s.space.folder.Close())
 		if err == nil {
-			err = certify(s.dir, s.state, log, size)
+			err = datadir.Certify(s.dir, s.state, log, size)
 		}
 		err = errors.Join(err, s.lock.Release())
 	})

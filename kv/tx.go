@@ -162,6 +162,9 @@ func (s *Store) commit(batch []*job) ([]*job, error) {
 	if err := s.behind.refuse(); err != nil {
 		return batch, s.failed(err)
 	}
+	if err := s.ship.Refuse(); err != nil {
+		return batch, err
+	}
 	v, err := s.behind.pin()
 	if err != nil {
 		return batch, err
@@ -280,7 +283,7 @@ func (s *Store) commit(batch []*job) ([]*job, error) {
 			t.Changed(s)
 		}
 	}
-	return batch, nil
+	return batch, s.ship.Committed(to, t.Volume())
 }
 
 // failed turns the error of a commit that could not be written into one for the client.

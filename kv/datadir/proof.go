@@ -2,13 +2,17 @@ package datadir
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/cespare/xxhash/v2"
 
+	"kist/blobs/disk"
 	"kist/kv/journal"
 )
 
@@ -70,3 +74,45 @@ func ReadProof(dir string) (Proof, bool) {
 
 // LineSum returns the checksum of a line, which the file has in the next line.
 func LineSum(line string) string { return fmt.Sprintf("%016x", xxhash.Sum64String(line)) }
+
+// Certify writes the proof of a clean stop, after everything is closed and on the
+// disk. It writes none where files cannot be told from their copies.
+func Certify(dir string, at journal.State, log string, size int64) error {
+	got, err := Identify(filepath.Join(dir, "cache", "kist.db"))
+	if errors.Is(err, errors.ErrUnsupported) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	folderID, err := Identify(filepath.Join(dir, "journal"))
+	if err != nil {
+		return err
+	}
+	line, err := json.Marshal(Proof{Identity: got, Seq: at.Seq, Digest: at.Digest, Log: log, LogSize: size, JournalDevice: folderID.Device, JournalInode: folderID.Inode})
+	if err != nil {
+		return err
+	}
+	folder, err := disk.ReadFolder(dir)
+	if err != nil {
+		return err
+	}
+	defer folder.Close()
+	return folder.Publish(CleanName, func(w io.Writer) error {
+		_, err := fmt.Fprintf(w, "%s\n%s\n", line, LineSum(string(line)))
+		return err
+	})
+}
+
+// DropProof removes the proof before the first write.
+func DropProof(dir string) error {
+	if err := os.Remove(filepath.Join(dir, CleanName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("cannot write to the data directory: %w", err)
+	}
+	folder, err := disk.ReadFolder(dir)
+	if err != nil {
+		return err
+	}
+	defer folder.Close()
+	return folder.Sync()
+}

@@ -21,9 +21,9 @@ type Tail struct {
 	name  string
 }
 
-// Tail begins after the given state. The error is Missing if the records that
+// NewTail returns a Tail that begins after the given state. The error is Missing if the records that
 // follow are not there any more, and ErrOther if the journal has another history.
-func (j *Journal) Tail(from State) (*Tail, error) {
+func NewTail(j *Journal, from State) (*Tail, error) {
 	t := &Tail{files: files{folder: j.files.folder, format: j.files.format, bare: true}}
 	g, err := t.files.list()
 	if err != nil {
@@ -148,16 +148,24 @@ func LogHead(at State, format uint32, begun time.Time) (name string, head []byte
 // SnapshotName is the name of the snapshot of the state after a record.
 func SnapshotName(seq uint64) string { return fileName(snapName, seq) }
 
+// SnapshotHead is how many bytes SnapshotBegun needs.
+const SnapshotHead = headerSize
+
+// SnapshotBegun returns when a snapshot was begun, from its first bytes.
+func SnapshotBegun(head []byte) (time.Time, error) {
+	h, err := parseHeader(head, snapMagic)
+	return time.UnixMilli(h.created), err
+}
+
 // A Snap is an open snapshot, which is whole.
 type Snap struct {
 	State
 	File
-	Begun time.Time
 }
 
-// Newest opens the newest snapshot after a record. It reads all of it, to check it.
+// OpenNewest opens the newest snapshot after a record. It reads all of it, to check it.
 // The error is fs.ErrNotExist if there is none. Damaged ones do not count.
-func (j *Journal) Newest(after uint64) (*Snap, error) {
+func OpenNewest(j *Journal, after uint64) (*Snap, error) {
 	g, err := j.files.list()
 	if err != nil {
 		return nil, err
@@ -173,18 +181,18 @@ func (j *Journal) Newest(after uint64) (*Snap, error) {
 		if err != nil {
 			return nil, err
 		}
-		f, _, h, err := j.files.open(fileName(snapName, seq))
+		f, err := j.files.folder.Open(fileName(snapName, seq))
 		if err != nil {
 			return nil, err
 		}
-		return &Snap{at, f, time.UnixMilli(h.created)}, nil
+		return &Snap{at, f}, nil
 	}
 	return nil, fs.ErrNotExist
 }
 
 // KeepFrom makes Prune keep the records after the one with the number seq, unless
 // their logs have more than a fifth of the free space or 4 GiB.
-func (j *Journal) KeepFrom(seq uint64) { j.wanted.Store(seq + 1) }
+func KeepFrom(j *Journal, seq uint64) { j.wanted.Store(seq + 1) }
 
 const (
 	maxWanted   = 4 << 30
@@ -193,7 +201,7 @@ const (
 
 // unwanted is how many of the logs, of which the first n are outdated, may be
 // removed: see KeepFrom.
-func (j *Journal) unwanted(logs []uint64, n int) int {
+func unwanted(j *Journal, logs []uint64, n int) int {
 	wanted := j.wanted.Load()
 	if wanted == 0 {
 		return n

@@ -24,7 +24,7 @@ func TestTail(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(seed, 90))
 			m := newMemory(rnd)
 			j, b := opened(t, m)
-			tail, err := j.Tail(b.State)
+			tail, err := NewTail(j, b.State)
 			is.NoErr(err)
 			fail := failures{}
 			m.fail = fail.next
@@ -45,7 +45,7 @@ func TestTail(t *testing.T) {
 				case 4: // another one, from a state in the past
 					is.NoErr(tail.Close())
 					from := states[rnd.IntN(len(read)+1)]
-					tail, err = j.Tail(from)
+					tail, err = NewTail(j, from)
 					is.NoErr(err)
 					read = read[:from.Seq]
 				default:
@@ -96,12 +96,12 @@ func TestTailOfWhatIsNotThere(t *testing.T) {
 	j, b := generationsOf(t, m, 3)
 	other := b.State
 	other.Digest++
-	_, err := j.Tail(other)
+	_, err := NewTail(j, other)
 	is.True(errors.Is(err, ErrOther))
 	delete(m.seen, fileName(logName, 0))
-	_, err = j.Tail(State{})
+	_, err = NewTail(j, State{})
 	is.True(errors.As(err, new(*Missing)))
-	tail, err := j.Tail(b.State) // the control
+	tail, err := NewTail(j, b.State) // the control
 	is.NoErr(err)
 	is.NoErr(tail.Close())
 }
@@ -128,11 +128,11 @@ func TestKeepFrom(t *testing.T) {
 			j.OnDisk(func() (Space, error) { return Space{Free: test.free}, nil })
 			j.SetClock(func() time.Time { return time.Now().Add(1000 * time.Hour) })
 			if test.from < 1<<62 {
-				j.KeepFrom(test.from)
+				KeepFrom(j, test.from)
 			}
 			is.NoErr(j.Prune())
 			is.Equal(m.seen[fileName(logName, 0)] == nil, test.gone)
-			tail, err := j.Tail(State{})
+			tail, err := NewTail(j, State{})
 			is.Equal(err != nil, test.gone)
 			if err == nil {
 				is.NoErr(tail.Close())
@@ -141,8 +141,8 @@ func TestKeepFrom(t *testing.T) {
 	}
 }
 
-// Newest skips damaged snapshots.
-func TestNewest(t *testing.T) {
+// OpenNewest skips damaged snapshots.
+func TestOpenNewest(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	m := newMemory(rand.New(rand.NewPCG(1, 93)))
@@ -154,13 +154,13 @@ func TestNewest(t *testing.T) {
 			}
 		}
 	}))
-	s, err := j.Newest(0)
+	s, err := OpenNewest(j, 0)
 	is.NoErr(err)
 	is.Equal(SnapshotName(s.Seq), newest)
-	_, err = j.Newest(s.Seq)
+	_, err = OpenNewest(j, s.Seq)
 	is.True(errors.Is(err, fs.ErrNotExist))
 	m.seen[newest].data[100] ^= 1
-	older, err := j.Newest(0)
+	older, err := OpenNewest(j, 0)
 	is.NoErr(err)
 	is.True(older.Seq < s.Seq)
 	is.True(b.Seq > 0)

@@ -1,0 +1,199 @@
+package ship
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"kist/blobs"
+	"kist/kv/journal"
+)
+
+// history reads what a remote has.
+type history struct{ remote blobs.Remote }
+
+// span is an object with the slots from first to last.
+type span struct {
+	name        string
+	first, last uint64
+	size        int64
+}
+
+// spans lists the objects that cover the slots from the one with the number from on.
+// A merged object covers what single ones that it was made of still cover, too.
+func (h history) spans(ctx context.Context, from uint64) (all []span, err error) {
+	after := ""
+	if from > 0 {
+		after = slotName(from - 1)
+	}
+	if err := Again(ctx, func() error {
+		all = nil
+		for o, err := range h.remote.After(ctx, logPrefix, after) {
+			if err != nil {
+				return err
+			}
+			if s, ok := parseSpan(o); ok {
+				all = append(all, s)
+			}
+		}
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	// Of two that begin alike, the merged one comes first.
+	slices.SortFunc(all, func(a, b span) int {
+		return cmp.Or(cmp.Compare(a.first, b.first), cmp.Compare(b.last, a.last))
+	})
+	if from > 0 && len(all) > 0 && all[0].first > from { // an object may begin before from
+		if all, err = h.spans(ctx, 0); err != nil {
+			return nil, err
+		}
+	}
+	covered, some := uint64(0), false
+	return slices.DeleteFunc(all, func(s span) bool {
+		if s.last < from || some && s.last <= covered {
+			return true
+		}
+		covered, some = s.last, true
+		return false
+	}), nil
+}
+
+func parseSpan(o blobs.Object) (span, bool) {
+	first, last, merged := strings.Cut(strings.TrimPrefix(o.Name, logPrefix), "-")
+	a, err := strconv.ParseUint(first, 16, 64)
+	s := span{o.Name, a, a, o.Size}
+	if merged && err == nil {
+		s.last, err = strconv.ParseUint(last, 16, 64)
+	}
+	want := slotName(s.first)
+	if merged {
+		want = mergedName(s.first, s.last)
+	}
+	return s, err == nil && want == o.Name && s.first <= s.last
+}
+
+// maxObject bounds the object that is read at once.
+const maxObject = 1 << 30
+
+// read returns the first n bytes of an object, or all if n is less than 0.
+func (h history) read(ctx context.Context, name string, n int64) (b []byte, err error) {
+	err = Again(ctx, func() error {
+		r, err := h.remote.Get(ctx, name, 0, n)
+		if err != nil {
+			return err
+		}
+		defer r.Close()
+		if b, err = io.ReadAll(io.LimitReader(r, maxObject)); err != nil {
+			return fmt.Errorf("cannot read %s in the object store: %w", name, err)
+		}
+		return nil
+	})
+	return b, err
+}
+
+// Again calls fn, which reads from the remote, up to five times until it succeeds. It
+// does not try again if fn says that there is no such object.
+func Again(ctx context.Context, fn func() error) error {
+	for wait := firstRetry; ; wait *= 3 {
+		err := fn()
+		if err == nil || absent(err) || wait > 81*firstRetry || ctx.Err() != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(wait):
+		}
+	}
+}
+
+// slots returns the slots in an object and checks that they are those that its name
+// says.
+func (h history) slots(ctx context.Context, s span) (all []*Slot, err error) {
+	b, err := h.read(ctx, s.name, -1)
+	if err != nil {
+		return nil, err
+	}
+	for n := s.first; n <= s.last; n++ {
+		var slot *Slot
+		if slot, b, err = parseSlot(b); err != nil {
+			return nil, fmt.Errorf("%s in the object store is damaged: %w", s.name, err)
+		}
+		if slot.Number != n {
+			return nil, fmt.Errorf("%s in the object store is damaged: it has slot %d in the place of slot %d", s.name, slot.Number, n)
+		}
+		all = append(all, slot)
+	}
+	if len(b) > 0 {
+		return nil, fmt.Errorf("%s in the object store is damaged: it is too long", s.name)
+	}
+	return all, nil
+}
+
+// last returns the newest slot, nil if there is none. It looks from the slot with the
+// number from on.
+func (h history) last(ctx context.Context, from uint64) (*Slot, error) {
+	all, err := h.spans(ctx, from)
+	if err != nil || len(all) == 0 {
+		return nil, err
+	}
+	got, err := h.slots(ctx, all[len(all)-1])
+	if err != nil {
+		return nil, err
+	}
+	return got[len(got)-1], nil
+}
+
+// head returns the head of the first slot of an object.
+func (h history) head(ctx context.Context, s span) (*Slot, error) {
+	b, err := h.read(ctx, s.name, slotHead)
+	if err != nil {
+		return nil, err
+	}
+	slot, _, err := parseHead(b)
+	if err != nil {
+		return nil, fmt.Errorf("%s in the object store is damaged: %w", s.name, err)
+	}
+	return slot, nil
+}
+
+// snaps lists the numbers of the snapshots up to an instant, in order; of all if it is
+// zero.
+func (h history) snaps(ctx context.Context, at time.Time) (all []uint64, err error) {
+	if err := Again(ctx, func() error {
+		all = nil
+		for o, err := range h.remote.After(ctx, snapPrefix, "") {
+			if err != nil {
+				return err
+			}
+			if seq, err := strconv.ParseUint(strings.TrimPrefix(o.Name, snapPrefix), 16, 64); err == nil && snapName(seq) == o.Name {
+				all = append(all, seq)
+			}
+		}
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	for n := len(all); n > 0 && !at.IsZero(); n-- {
+		b, err := h.read(ctx, snapName(all[n-1]), journal.SnapshotHead)
+		if err != nil {
+			return nil, err
+		}
+		if begun, err := journal.SnapshotBegun(b); err == nil && !begun.After(at) {
+			break
+		}
+		all = all[:n-1]
+	}
+	return all, nil
+}
+
+// absent reports whether the error says that there is no such object.
+func absent(err error) bool { return errors.Is(err, fs.ErrNotExist) }

@@ -1,0 +1,236 @@
+package ship
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"sort"
+	"time"
+
+	"kist/blobs"
+	"kist/blobs/disk"
+	"kist/kv/journal"
+)
+
+// Fetched is what Fetch has read.
+type Fetched struct {
+	Instance string
+	State    journal.State
+	Snapshot uint64    // the snapshot that it began with; 0 for none
+	Slots    int       // read
+	Last     time.Time // when the last record was made; zero if the slots have none of it
+	Whole    bool      // nothing follows the last record
+	Bad      []string  // snapshots that cannot be used
+	format   uint32
+	lineage  lineage
+}
+
+// Fetch writes the journal of the store as it was at an instant to the folder journal
+// in dir, which must not exist. A zero instant means the end of the history. The
+// caller must check that the journal's contents have the digest of the state. format
+// is the version of the data that this program writes.
+func Fetch(ctx context.Context, remote blobs.Remote, at time.Time, format uint32, dir string) (*Fetched, error) {
+	h := history{remote}
+	b, err := h.read(ctx, metaName, -1)
+	if absent(err) {
+		return nil, errors.New("there is no data of kist in the object store at this prefix")
+	}
+	if err != nil {
+		return nil, err
+	}
+	var meta meta
+	if err := json.Unmarshal(b, &meta); err != nil {
+		return nil, fmt.Errorf("%s in the object store is damaged: %w", metaName, err)
+	}
+	folder, err := disk.OpenFolder(filepath.Join(dir, "journal"))
+	if err != nil {
+		return nil, err
+	}
+	defer folder.Close()
+	f := &Fetched{Instance: meta.Instance, format: format}
+	if err := f.snapshot(ctx, h, at, folder, filepath.Join(dir, "journal")); err != nil {
+		return nil, err
+	}
+	name, head := journal.LogHead(f.State, format, time.Now())
+	err = folder.Publish(name, func(w io.Writer) error {
+		b := bufio.NewWriterSize(w, 256<<10)
+		if _, err := b.Write(head); err != nil {
+			return err
+		}
+		if err := f.slots(ctx, h, at, b); err != nil {
+			return err
+		}
+		return b.Flush()
+	})
+	return f, err
+}
+
+// Claim lets the data directory continue the history, if nothing in it follows what
+// was fetched.
+func (f *Fetched) Claim(dir string) error {
+	if !f.Whole {
+		return nil
+	}
+	f.lineage.Format = 1
+	return writeLineage(dir, f.lineage)
+}
+
+// snapshot fetches the newest snapshot that can be used.
+func (f *Fetched) snapshot(ctx context.Context, h history, at time.Time, folder *disk.Folder, path string) error {
+	all, err := h.snaps(ctx, at)
+	if err != nil {
+		return err
+	}
+	for _, seq := range slices.Backward(all) {
+		name := journal.SnapshotName(seq)
+		err := Again(ctx, func() error {
+			return folder.Publish(name, func(w io.Writer) error {
+				r, err := h.remote.Get(ctx, snapName(seq), 0, -1)
+				if err != nil {
+					return err
+				}
+				defer r.Close()
+				_, err = io.Copy(w, r)
+				return err
+			})
+		})
+		if err != nil {
+			return fmt.Errorf("cannot fetch %s: %w", snapName(seq), err)
+		}
+		j, err := journal.Read(path, f.format)
+		if err != nil {
+			return err
+		}
+		snap, err := journal.OpenNewest(j, 0)
+		if err == nil {
+			err = snap.Close()
+		}
+		if err = errors.Join(err, j.Close()); err != nil && !absent(err) {
+			return err
+		}
+		if err == nil {
+			f.State, f.Snapshot = snap.State, seq
+			return nil
+		}
+		f.Bad = append(f.Bad, snapName(seq)+" in the object store is damaged")
+		if err := folder.Remove(name); err != nil {
+			return err
+		}
+	}
+	return nil // from the empty store
+}
+
+// slots writes the frames of the records after the snapshot.
+func (f *Fetched) slots(ctx context.Context, h history, at time.Time, w io.Writer) error {
+	all, err := h.spans(ctx, 0)
+	if err != nil || len(all) == 0 {
+		f.Whole = err == nil
+		return err
+	}
+	// The first object that is needed is the last one that begins at or before the
+	// snapshot. A gap in the history is before a snapshot, too.
+	var failed error
+	first := sort.Search(len(all), func(i int) bool {
+		s, err := h.head(ctx, all[i])
+		failed = cmp.Or(failed, err)
+		return err == nil && s.Before.Seq > f.State.Seq
+	})
+	if failed != nil {
+		return failed
+	}
+	next := all[max(first-1, 0)].first
+	f.Whole = true
+	for i := max(first-1, 0); i < len(all); i++ {
+		if all[i].first != next {
+			return fmt.Errorf("%s is missing in the object store", slotName(next))
+		}
+		got, err := h.slots(ctx, all[i])
+		if absent(err) { // it was merged a moment ago
+			later, failed := h.spans(ctx, next)
+			if failed != nil {
+				return failed
+			}
+			if len(later) == 0 || later[0].first > next || later[0].name == all[i].name {
+				return fmt.Errorf("%s is missing in the object store", all[i].name)
+			}
+			all, i = later, 0
+			got, err = h.slots(ctx, all[0])
+		}
+		if err != nil {
+			return err
+		}
+		for _, s := range got {
+			if s.Number < next {
+				continue
+			}
+			if hex.EncodeToString(s.Instance[:]) != f.Instance {
+				return fmt.Errorf("%s in the object store belongs to instance %x, not to %s", slotName(s.Number), s.Instance, f.Instance)
+			}
+			if s.Format > f.format {
+				return fmt.Errorf("%s in the object store has data of format %d; this version of kist reads formats up to %d: install the version that wrote it or a newer one", slotName(s.Number), s.Format, f.format)
+			}
+			if more, err := f.slot(s, at, w); err != nil || !more {
+				return err
+			}
+			next = s.Number + 1
+		}
+	}
+	return nil
+}
+
+// slot writes the frames of one slot. more is false if the rest is after the instant.
+func (f *Fetched) slot(s *Slot, at time.Time, w io.Writer) (more bool, err error) {
+	f.Slots++
+	f.lineage.Epoch = s.Epoch
+	if s.After.Seq <= f.State.Seq {
+		if s.After.Seq == f.State.Seq && s.After != f.State {
+			return false, f.broken(s)
+		}
+		return true, nil
+	}
+	if s.Before.Seq > f.State.Seq {
+		// The snapshot after a gap would have been used if it were old enough.
+		if !at.IsZero() && len(f.Bad) == 0 {
+			f.Whole = false
+			if f.State.Seq == 0 {
+				err = fmt.Errorf("the history in the object store begins after %s", at.Format(time.RFC3339))
+			}
+			return false, err
+		}
+		return false, f.broken(s)
+	}
+	_, err = journal.Frames(s.Frames, s.Before, func(r journal.Framed) (bool, error) {
+		made := time.UnixMilli(s.Times[r.To.Seq-s.Before.Seq-1])
+		switch {
+		case r.To.Seq < f.State.Seq:
+			return true, nil
+		case r.To.Seq == f.State.Seq:
+			if r.To != f.State {
+				return false, f.broken(s)
+			}
+			return true, nil
+		case s.Before.Seq == f.State.Seq && s.Before != f.State:
+			return false, f.broken(s)
+		case !at.IsZero() && made.After(at):
+			f.Whole = false
+			return false, nil
+		}
+		if _, err := w.Write(r.Frame); err != nil {
+			return false, err
+		}
+		f.State, f.Last = r.To, made
+		return true, nil
+	})
+	return f.Whole, err
+}
+
+func (f *Fetched) broken(s *Slot) error {
+	return fmt.Errorf("%s in the object store continues record %d with digest %016x, but what is before it leads to record %d with %016x", slotName(s.Number), s.Before.Seq, uint64(s.Before.Digest), f.State.Seq, uint64(f.State.Digest))
+}

@@ -1,0 +1,900 @@
+package ship
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"kist/blobs"
+	"kist/blobs/disk"
+	"kist/kv/journal"
+	"kist/kv/record"
+)
+
+// Options configure a Shipper.
+type Options struct {
+	Remote blobs.Remote
+	// Endpoints are the same store by each of its addresses: see Race.
+	Endpoints []blobs.Remote
+	Address   string // of the store, as s3://bucket/prefix
+	Sync      bool   // a commit is acknowledged when it is in the store
+	// MaxLag is after how long without a successful put nothing is acknowledged;
+	// 0 means that this never happens.
+	MaxLag time.Duration
+	URL    string // where visitors reach this server
+	Log    *slog.Logger
+}
+
+// A Source is the store whose history is shipped.
+type Source struct {
+	Dir      string
+	Journal  *journal.Journal
+	At       journal.State
+	Format   uint32
+	Instance string           // 16 hexadecimal digits
+	Now      func() time.Time // by the clock of the records
+	// Instant returns what a change says about when its record was made. A record
+	// without such a change was made at the same time as the one before.
+	Instant func(journal.Op) (ms int64, is bool)
+	Refers  func(journal.Op) (blobs.Ref, bool) // what a change adds a reference to
+	Compact func() error                       // writes a snapshot of the present state
+}
+
+// A Shipper copies the records of a store to a remote. A nil Shipper does nothing.
+type Shipper struct {
+	o        Options
+	src      Source
+	instance [8]byte
+	history  history
+	blobs    *blobs.Store // nil until the first content is shipped
+
+	wake     chan struct{} // a record was committed
+	full     chan struct{} // enough of them for a slot
+	progress chan struct{} // something changed for Wait
+	stop     context.CancelFunc
+	hurry    chan struct{} // closed when the store is being closed
+	work     sync.WaitGroup
+	started  time.Time
+
+	mu       sync.Mutex
+	at       journal.State // acknowledged on the disk
+	since    time.Time     // when the oldest record was committed that is not shipped; zero if all are
+	shipped  journal.State // in the store
+	complete bool          // nothing is missing in the store before shipped
+	failure  error         // of the latest attempt; nil if it succeeded
+	over     error         // why this is not the writer any more; nil if it is
+	good     time.Time     // when the latest successful put began
+	bytes    int           // committed since the latest slot
+	status   Status
+
+	// Used by run only.
+	lineage lineage
+	last    Slot // the newest slot in the store, without its records
+	tail    *journal.Tail
+	known   map[blobs.Ref]struct{} // are in the store
+	snap    uint64                 // the newest snapshot in the store
+	upkeep  time.Time              // of the latest maintenance
+	raced   bool
+	instant int64 // of the latest record that was read, in milliseconds; 0 if none was
+	writer  bool  // the latest fence is this writer's
+}
+
+// Status is what a Shipper has done.
+type Status struct {
+	Records      uint64        // that are not in the store yet
+	Lag          time.Duration // since the oldest of them was committed
+	Slots        uint64        // put by this process
+	Bytes        int64         // put by this process
+	Errors       uint64        // failed attempts
+	LastPut      time.Time     // of a slot
+	LastSnapshot time.Time     // when this process put one; zero if it did not
+	Exact        bool          // the store lets one writer win
+	Failure      error         // of the latest attempt
+}
+
+// Times and sizes.
+const (
+	shipEvery   = time.Second
+	slotBytes   = 1 << 20
+	patience    = 10 * time.Second // of a commit in sync mode
+	closing     = 10 * time.Second // to ship the rest at a stop
+	firstRetry  = 50 * time.Millisecond
+	maxRetry    = 15 * time.Second
+	upkeepEvery = time.Hour
+	maxKnown    = 1 << 16
+	atOnce      = 4 // contents that are put at the same time
+)
+
+// The errors of commits.
+var (
+	ErrOver = &record.Error{
+		Fault: record.Busy, Code: "not_the_writer", Retry: time.Minute,
+		Text: "Another server has taken over this data. This one stores nothing any more.",
+	}
+	ErrUnreachable = &record.Error{
+		Fault: record.Busy, Code: "store_unreachable", Retry: 10 * time.Second,
+		Text: "The server cannot reach its object store. Nothing was stored; existing data can still be read.",
+	}
+	ErrUnsure = &record.Error{
+		Fault: record.Busy, Code: "store_unreachable", Retry: 10 * time.Second,
+		Text: "The object store did not answer in time. The change may have been stored.",
+	}
+)
+
+// New returns a Shipper, which does nothing until Start.
+func New(o Options) *Shipper {
+	if len(o.Endpoints) == 0 {
+		o.Endpoints = []blobs.Remote{o.Remote}
+	}
+	return &Shipper{o: o, history: history{o.Remote}}
+}
+
+// Start begins to ship the records of the source. It takes over the store's history
+// first. If the remote cannot be reached now, it tries again later and returns no
+// error. The error says that this data directory must not be the writer.
+func (s *Shipper) Start(src Source) error {
+	if s == nil {
+		return nil
+	}
+	id, err := hex.DecodeString(src.Instance)
+	if err != nil || len(id) != len(s.instance) {
+		return fmt.Errorf("the instance %q is invalid", src.Instance)
+	}
+	s.src, s.instance, s.at, s.started, s.upkeep = src, [8]byte(id), src.At, time.Now(), time.Now()
+	s.known = map[blobs.Ref]struct{}{}
+	s.wake, s.full, s.progress, s.hurry = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{})
+	if s.lineage, err = readLineage(src.Dir); err != nil {
+		return err
+	}
+	journal.KeepFrom(src.Journal, 0)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	err = s.attach(ctx)
+	cancel()
+	s.note(err)
+	if s.over != nil {
+		return s.over
+	}
+	ctx, s.stop = context.WithCancel(context.Background())
+	s.work.Go(func() { s.run(ctx) })
+	return nil
+}
+
+var errClosed = errors.New("the store is being closed")
+
+// Close ships what is left, for ten seconds at most, and ends.
+func (s *Shipper) Close() error {
+	if s == nil || s.stop == nil {
+		return nil
+	}
+	close(s.hurry)
+	timer := time.AfterFunc(closing, s.stop)
+	s.work.Wait()
+	timer.Stop()
+	s.stop()
+	s.mu.Lock()
+	s.over = cmp.Or(s.over, errClosed)
+	s.mu.Unlock()
+	var err error
+	if s.tail != nil {
+		err = s.tail.Close()
+	}
+	if s.blobs != nil {
+		err = errors.Join(err, s.blobs.Close())
+	}
+	return err
+}
+
+// Status returns what was done so far.
+func (s *Shipper) Status() Status {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := s.status
+	st.Records, st.Failure = s.at.Seq-min(s.at.Seq, s.shipped.Seq), cmp.Or(s.over, s.failure)
+	if !s.since.IsZero() {
+		st.Lag = time.Since(s.since)
+	}
+	return st
+}
+
+// Refuse returns an error if nothing may be committed now.
+func (s *Shipper) Refuse() error {
+	if s == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.over != nil:
+		return ErrOver
+	case s.late(), s.o.Sync && (!s.complete || s.failure != nil && s.shipped.Seq < s.at.Seq):
+		return ErrUnreachable
+	}
+	return nil
+}
+
+// late reports whether the latest successful put is too long ago.
+func (s *Shipper) late() bool {
+	return s.o.MaxLag > 0 && time.Since(s.good) > s.o.MaxLag
+}
+
+// Committed notes that a record of n bytes leads to the state and is on the disk. In
+// sync mode it waits until the record is in the store. After an error the record may
+// get there, and must not be acknowledged.
+func (s *Shipper) Committed(to journal.State, n int) error {
+	if s == nil {
+		return nil
+	}
+	s.mu.Lock()
+	s.at = to
+	s.bytes += n
+	full := s.bytes >= slotBytes
+	if s.since.IsZero() {
+		s.since = time.Now()
+	}
+	s.mu.Unlock()
+	raise(s.wake)
+	if full || s.o.Sync {
+		raise(s.full)
+	}
+	if !s.o.Sync {
+		return s.unsure()
+	}
+	wait := time.NewTimer(patience)
+	defer wait.Stop()
+	for {
+		s.mu.Lock()
+		done, over := s.shipped.Seq >= to.Seq, s.over
+		s.mu.Unlock()
+		if done {
+			return nil
+		}
+		if over != nil {
+			return ErrOver
+		}
+		select {
+		case <-s.progress:
+		case <-wait.C:
+			s.note(errors.New("the object store is too slow"))
+			return ErrUnsure
+		}
+	}
+}
+
+// unsure returns an error if a commit must not be acknowledged any more.
+func (s *Shipper) unsure() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.over != nil:
+		return ErrOver
+	case s.late():
+		return ErrUnsure
+	}
+	return nil
+}
+
+func raise(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// note notes how an attempt ended and logs changes.
+func (s *Shipper) note(err error) {
+	s.mu.Lock()
+	before, over := s.failure, s.over != nil
+	if s.failure = err; err != nil {
+		s.status.Errors++
+		if fatal := (*overError)(nil); errors.As(err, &fatal) && s.over == nil {
+			s.over = err
+		}
+	}
+	over = !over && s.over != nil
+	s.mu.Unlock()
+	raise(s.progress)
+	switch {
+	case over:
+		s.o.Log.Error("this server stores nothing any more", "store", s.o.Address, "error", err)
+	case err != nil && before == nil:
+		s.o.Log.Error("cannot ship to the object store; trying again", "store", s.o.Address, "error", err)
+	case err == nil && before != nil:
+		s.o.Log.Info("shipping to the object store again", "store", s.o.Address)
+	}
+}
+
+// overError says that this data directory must not be the writer.
+type overError struct{ text string }
+
+func (e *overError) Error() string { return e.text }
+
+// run ships until the Shipper is closed.
+func (s *Shipper) run(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	var retry time.Duration // 0 after a success
+	for hurry := s.hurry; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-hurry:
+			hurry = nil
+		case <-timer.C:
+		case <-s.wake:
+			if retry > 0 { // the timer says when to try again
+				continue
+			}
+			s.pause(ctx)
+		}
+		err := s.step(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		s.note(err)
+		switch {
+		case s.over != nil, err == nil && hurry == nil:
+			return
+		case err == nil:
+			retry = 0
+			timer.Reset(s.rest())
+		case hurry == nil:
+			timer.Reset(firstRetry)
+		default:
+			retry = min(max(2*retry, firstRetry), maxRetry)
+			timer.Reset(retry)
+		}
+	}
+}
+
+// pause waits a moment for more records.
+func (s *Shipper) pause(ctx context.Context) {
+	if s.o.Sync {
+		return
+	}
+	wait := time.NewTimer(shipEvery)
+	defer wait.Stop()
+	select {
+	case <-ctx.Done():
+	case <-s.hurry:
+	case <-s.full:
+	case <-wait.C:
+	}
+}
+
+// rest is how long nothing has to be done if nothing is committed.
+func (s *Shipper) rest() time.Duration {
+	if s.o.MaxLag > 0 {
+		return s.o.MaxLag / 3
+	}
+	return upkeepEvery
+}
+
+// step does all that can be done now.
+func (s *Shipper) step(ctx context.Context) error {
+	if !s.writer {
+		if err := s.attach(ctx); err != nil {
+			return err
+		}
+	}
+	if !s.complete {
+		if err := s.begin(ctx); err != nil {
+			return err
+		}
+	}
+	if err := s.ship(ctx); err != nil {
+		return err
+	}
+	if s.o.MaxLag > 0 && time.Since(s.good) >= s.o.MaxLag/3 {
+		if err := s.follow(ctx, Slot{Before: s.shipped, After: s.shipped}); err != nil {
+			return err
+		}
+	}
+	if time.Since(s.upkeep) < upkeepEvery {
+		return nil
+	}
+	s.upkeep = time.Now()
+	return s.shipSnapshot(ctx)
+}
+
+func (s *Shipper) setComplete(is bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.complete = is
+}
+
+// attach becomes the writer. Afterwards s.complete is false if the store lacks records
+// before the next slot: see begin.
+func (s *Shipper) attach(ctx context.Context) error {
+	if !s.raced {
+		exact, err := Race(ctx, s.o.Endpoints...)
+		if err != nil {
+			return err
+		}
+		if s.raced = true; !exact {
+			s.o.Log.Warn("the object store lets several writers win; it is used as a backup, and no other server can take over", "store", s.o.Address)
+		}
+		s.mu.Lock()
+		s.status.Exact = exact
+		s.mu.Unlock()
+	}
+	if err := s.meta(ctx); err != nil {
+		return err
+	}
+	if s.lineage.Writer == "" {
+		s.lineage.Writer = hex.EncodeToString(randomBytes(8))
+	}
+	if err := writeLineage(s.src.Dir, s.lineage); err != nil { // before the store knows the writer
+		return err
+	}
+	snaps, err := s.history.snaps(ctx, time.Time{})
+	if err != nil {
+		return err
+	}
+	if len(snaps) > 0 {
+		s.snap = snaps[len(snaps)-1]
+	}
+	for {
+		last, err := s.history.last(ctx, 0)
+		if err != nil {
+			return err
+		}
+		complete, err := s.continues(last)
+		if err != nil {
+			return err
+		}
+		if last == nil {
+			last = &Slot{}
+		}
+		last.Frames, last.Times = nil, nil
+		s.last = *last
+		s.shipped = last.After
+		s.last.Epoch++
+		err = s.put(ctx, Slot{Before: last.After, After: last.After})
+		if errors.As(err, new(*takenError)) {
+			continue
+		}
+		if err == nil {
+			s.lineage.Epoch = s.last.Epoch
+			if err = writeLineage(s.src.Dir, s.lineage); err == nil {
+				s.setComplete(complete)
+				s.writer = true
+			}
+		}
+		return err
+	}
+}
+
+func randomBytes(n int) []byte {
+	b := make([]byte, n)
+	_, _ = rand.Read(b) // it cannot fail
+	return b
+}
+
+// meta is what the object of that name has, as JSON.
+type meta struct {
+	Instance string `json:"instance"`
+	Format   uint32 `json:"format"` // of the data when the history began
+}
+
+// meta makes sure that the store is the one of this instance.
+func (s *Shipper) meta(ctx context.Context) error {
+	b, err := s.history.read(ctx, metaName, -1)
+	if absent(err) {
+		b, err = json.Marshal(meta{s.src.Instance, s.src.Format})
+		if err == nil {
+			err = s.o.Remote.Put(ctx, metaName, bytes.NewReader(b), int64(len(b)))
+		}
+		if errors.Is(err, fs.ErrExist) {
+			b, err = s.history.read(ctx, metaName, -1)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	var got meta
+	switch err := json.Unmarshal(b, &got); {
+	case err != nil:
+		return &overError{fmt.Sprintf("%s has an object %s that is not kist's; use another prefix", s.o.Address, metaName)}
+	case got.Instance != s.src.Instance:
+		return &overError{fmt.Sprintf("%s has the data of instance %s, and this data directory belongs to instance %s; use another prefix", s.o.Address, got.Instance, s.src.Instance)}
+	}
+	return nil
+}
+
+// continues reports whether the records after a slot are in the local journal. The
+// error says that this data directory must not write after it.
+func (s *Shipper) continues(last *Slot) (complete bool, err error) {
+	if last == nil {
+		return false, nil
+	}
+	s.mu.Lock()
+	at := s.at
+	s.mu.Unlock()
+	switch {
+	case last.Instance != s.instance:
+		return false, &overError{fmt.Sprintf("%s in %s belongs to instance %x; use another prefix", slotName(last.Number), s.o.Address, last.Instance)}
+	case hex.EncodeToString(last.Writer[:]) != s.lineage.Writer && last.Epoch > s.lineage.Epoch:
+		return false, &overError{fmt.Sprintf("another server (%s) has taken over %s; to go on from there, restore from it into an empty data directory", cmp.Or(last.URL, "of an unknown address"), s.o.Address)}
+	case last.After.Seq > at.Seq:
+		return false, &overError{fmt.Sprintf("%s has %d commits that this data directory lacks; restore from it into an empty data directory, or use another prefix", s.o.Address, last.After.Seq-at.Seq)}
+	}
+	if last.After.Seq == 0 { // there are only fences
+		return false, nil
+	}
+	tail, err := journal.NewTail(s.src.Journal, last.After)
+	switch {
+	case errors.As(err, new(*journal.Missing)):
+		return false, nil
+	case errors.Is(err, journal.ErrOther):
+		return false, &overError{fmt.Sprintf("%s and this data directory have different commits with the same numbers, up to %d; restore from it into an empty data directory, or use another prefix", s.o.Address, last.After.Seq)}
+	case err != nil:
+		return false, err
+	}
+	return true, tail.Close()
+}
+
+// takenError says that another writer has put a slot with the number.
+type takenError struct{ url string }
+
+func (e *takenError) Error() string {
+	return fmt.Sprintf("another server (%s) has taken over", cmp.Or(e.url, "of an unknown address"))
+}
+
+// follow puts a slot after the last one. Another writer's slot there means that this
+// one is not the writer any more.
+func (s *Shipper) follow(ctx context.Context, slot Slot) error {
+	err := s.put(ctx, slot)
+	if errors.As(err, new(*takenError)) {
+		return &overError{fmt.Sprintf("%s: %v", s.o.Address, err)}
+	}
+	return err
+}
+
+// put puts a slot after the last one. If the answer to an earlier attempt was lost, it
+// takes what that attempt has put, which may be another slot than the given one.
+func (s *Shipper) put(ctx context.Context, slot Slot) error {
+	writer, err := hex.DecodeString(s.lineage.Writer)
+	if err != nil || len(writer) != 8 {
+		return fmt.Errorf("the file %s in the data directory is damaged; remove it", lineageName)
+	}
+	slot.Number, slot.Format, slot.Instance, slot.Writer = s.last.Number+1, s.src.Format, s.instance, [8]byte(writer)
+	slot.Epoch, slot.MaxLag, slot.URL = s.last.Epoch, s.o.MaxLag, s.o.URL
+	b := slot.encode()
+	began := time.Now()
+	err = s.o.Remote.Put(ctx, slotName(slot.Number), bytes.NewReader(b), int64(len(b)))
+	if errors.Is(err, fs.ErrExist) {
+		there, err := s.history.slots(ctx, span{slotName(slot.Number), slot.Number, slot.Number, 0})
+		if err != nil {
+			return err
+		}
+		if there[0].Writer != slot.Writer || there[0].Epoch != slot.Epoch || there[0].Before != slot.Before {
+			return &takenError{there[0].URL}
+		}
+		slot = *there[0]
+		began = s.good // nothing shows how old that slot is
+	} else if err != nil {
+		return err
+	}
+	slot.Frames, slot.Times = nil, nil
+	s.last = slot
+	s.mu.Lock()
+	s.shipped, s.good = slot.After, began
+	s.status.Slots++
+	s.status.Bytes += int64(len(b))
+	s.status.LastPut = time.Now()
+	if s.since, s.bytes = time.Now(), 0; s.shipped.Seq >= s.at.Seq {
+		s.since = time.Time{}
+	}
+	s.mu.Unlock()
+	journal.KeepFrom(s.src.Journal, slot.After.Seq)
+	raise(s.progress)
+	return nil
+}
+
+// begin puts a snapshot of the present state and all contents, when the store lacks
+// the records before it.
+func (s *Shipper) begin(ctx context.Context) error {
+	s.o.Log.Info("copying everything to the object store", "store", s.o.Address)
+	if err := s.src.Compact(); err != nil {
+		return err
+	}
+	snap, err := journal.OpenNewest(s.src.Journal, 0)
+	if err != nil {
+		return err
+	}
+	defer snap.Close()
+	journal.KeepFrom(s.src.Journal, snap.Seq)
+	there := map[blobs.Ref]struct{}{}
+	for o, err := range s.o.Remote.After(ctx, "blobs/", "") {
+		if err != nil {
+			return err
+		}
+		if ref, err := blobs.ParseRef(filepath.Base(o.Name)); err == nil {
+			there[ref] = struct{}{}
+		}
+	}
+	if err := s.openBlobs(); err != nil {
+		return err
+	}
+	var refs []blobs.Ref
+	if s.blobs != nil {
+		for info, err := range s.blobs.All() {
+			if _, got := there[info.Ref]; err == nil && !got { // a foreign file is no content
+				if refs = append(refs, info.Ref); len(refs) == 1000 {
+					if err := s.putContents(ctx, refs); err != nil {
+						return err
+					}
+					refs = refs[:0]
+				}
+			}
+		}
+	}
+	if err := s.putContents(ctx, refs); err != nil {
+		return err
+	}
+	if err := s.putSnapshot(ctx, snap); err != nil {
+		return err
+	}
+	s.dropTail()
+	if err := s.follow(ctx, Slot{Before: snap.State, After: snap.State}); err != nil {
+		return err
+	}
+	s.setComplete(true)
+	s.o.Log.Info("everything is in the object store", "store", s.o.Address, "commits", snap.Seq)
+	return nil
+}
+
+func (s *Shipper) dropTail() {
+	if s.tail != nil {
+		_ = s.tail.Close() // it was only read
+		s.tail = nil
+	}
+}
+
+// ship puts all records that are committed.
+func (s *Shipper) ship(ctx context.Context) error {
+	for {
+		s.mu.Lock()
+		at := s.at
+		s.mu.Unlock()
+		if s.shipped.Seq >= at.Seq {
+			return nil
+		}
+		err := s.shipSlot(ctx, at)
+		if err == nil {
+			continue
+		}
+		s.dropTail()
+		if !errors.As(err, new(*journal.Missing)) {
+			return err
+		}
+		s.o.Log.Warn("the journal could not keep all that the object store lacks; the store's history has a gap", "store", s.o.Address)
+		s.setComplete(false)
+		if err := s.begin(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// shipSlot puts the next slot.
+func (s *Shipper) shipSlot(ctx context.Context, at journal.State) (err error) {
+	if s.tail == nil {
+		if s.tail, err = journal.NewTail(s.src.Journal, s.shipped); err != nil {
+			return err
+		}
+	}
+	slot := Slot{Before: s.shipped}
+	var refs []blobs.Ref
+	if s.instant == 0 {
+		s.instant = s.src.Now().UnixMilli()
+	}
+	if err := s.tail.Read(at.Seq, func(f journal.Framed) (bool, error) {
+		slot.After = f.To
+		slot.Frames = append(slot.Frames, f.Frame...)
+		for _, op := range f.Ops {
+			if ms, is := s.src.Instant(op); is {
+				s.instant = ms
+			}
+			if ref, adds := s.src.Refers(op); adds {
+				refs = append(refs, ref)
+			}
+		}
+		slot.Times = append(slot.Times, s.instant)
+		return len(slot.Frames) < slotBytes, nil
+	}); err != nil {
+		return err
+	}
+	if err := s.putContents(ctx, refs); err != nil {
+		return err
+	}
+	if err := s.follow(ctx, slot); err != nil {
+		return err
+	}
+	if s.shipped != slot.After { // an earlier attempt had put another slot
+		s.dropTail()
+	}
+	return nil
+}
+
+// openBlobs opens the contents if there are any.
+func (s *Shipper) openBlobs() (err error) {
+	if s.blobs == nil {
+		s.blobs, err = blobs.Read(filepath.Join(s.src.Dir, "blobs"))
+		if absent(err) {
+			return nil
+		}
+	}
+	return err
+}
+
+// putContents puts the contents that the store may lack.
+func (s *Shipper) putContents(ctx context.Context, refs []blobs.Ref) error {
+	var all []blobs.Ref
+	wanted := map[blobs.Ref]bool{}
+	for _, ref := range refs {
+		if _, known := s.known[ref]; !known && !wanted[ref] {
+			wanted[ref] = true
+			all = append(all, ref)
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	if err := s.openBlobs(); err != nil || s.blobs == nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var next atomic.Int32
+	var work sync.WaitGroup
+	for range min(atOnce, len(all)) {
+		work.Go(func() {
+			for i := int(next.Add(1)) - 1; i < len(all) && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
+				if err := s.putContent(ctx, all[i]); err != nil {
+					cancel(err)
+				}
+			}
+		})
+	}
+	work.Wait()
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	for _, ref := range all {
+		for old := range s.known { // in random order, since any will do
+			if len(s.known) < maxKnown {
+				break
+			}
+			delete(s.known, old)
+		}
+		s.known[ref] = struct{}{}
+	}
+	return nil
+}
+
+// askFirst is from how many bytes on a content is looked for before it is sent.
+const askFirst = 256 << 10
+
+// putContent puts a content unless it is there. One that is missing or damaged here
+// is left out: no restart could bring it back either.
+func (s *Shipper) putContent(ctx context.Context, ref blobs.Ref) error {
+	f, err := s.blobs.Get(ref)
+	if absent(err) || errors.Is(err, blobs.ErrDamaged) {
+		s.o.Log.Warn("a file cannot be shipped to the object store, because its bytes are missing or damaged here", "sha256", ref.String())
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if info.Size() >= askFirst {
+		if _, err := s.o.Remote.Head(ctx, ref.RemoteName()); !absent(err) {
+			return err
+		}
+	}
+	if err := blobs.CheckBytes(ref, f); errors.Is(err, blobs.ErrDamaged) {
+		s.o.Log.Warn("a file cannot be shipped to the object store, because its bytes are damaged here", "sha256", ref.String())
+		return nil
+	} else if err != nil {
+		return err
+	}
+	err = s.o.Remote.Put(ctx, ref.RemoteName(), f, info.Size())
+	if err == nil {
+		s.mu.Lock()
+		s.status.Bytes += info.Size()
+		s.mu.Unlock()
+	}
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	return err
+}
+
+// shipSnapshot puts the newest local snapshot that the store lacks, if all records
+// before it are there.
+func (s *Shipper) shipSnapshot(ctx context.Context) error {
+	snap, err := journal.OpenNewest(s.src.Journal, s.snap)
+	if absent(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer snap.Close()
+	if snap.Seq > s.shipped.Seq {
+		return nil
+	}
+	return s.putSnapshot(ctx, snap)
+}
+
+func (s *Shipper) putSnapshot(ctx context.Context, snap *journal.Snap) error {
+	size, err := snap.Size()
+	if err == nil {
+		err = s.o.Remote.Put(ctx, snapName(snap.Seq), snap, size)
+	}
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	s.snap = snap.Seq
+	s.mu.Lock()
+	s.status.Bytes += size
+	s.status.LastSnapshot = time.Now()
+	s.mu.Unlock()
+	return nil
+}
+
+// lineageName is the file of a data directory that says which part it has in the
+// store's history.
+const lineageName = "STORE"
+
+// A lineage says who a data directory is to the object store, and up to which epoch it
+// knows the history. A later epoch means that another one has taken over.
+type lineage struct {
+	Format int    `json:"format"`
+	Writer string `json:"writer"`
+	Epoch  uint64 `json:"epoch"`
+}
+
+func readLineage(dir string) (l lineage, err error) {
+	b, err := os.ReadFile(filepath.Join(dir, lineageName))
+	if absent(err) {
+		return lineage{Format: 1}, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(b, &l)
+	}
+	if err != nil || l.Format != 1 {
+		return l, fmt.Errorf("the file %s in the data directory cannot be read (%w); remove it if no other server writes to the object store", lineageName, cmp.Or(err, errors.ErrUnsupported))
+	}
+	return l, nil
+}
+
+func writeLineage(dir string, l lineage) error {
+	b, err := json.Marshal(l)
+	if err != nil {
+		return err
+	}
+	f, err := disk.ReadFolder(dir)
+	if err != nil {
+		return err
+	}
+	f.Aside(filepath.Join(dir, "cache"))
+	return errors.Join(f.Publish(lineageName, func(w io.Writer) error { _, err := w.Write(append(b, '\n')); return err }), f.Close())
+}
