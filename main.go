@@ -67,6 +67,7 @@ type serveCommand struct {
 	AllowOutbound  []outbound.Allowed `placeholder:"HOST" help:"Private hosts, addresses or ranges that the server may connect to for webhooks, bookmarks and remote uploads, separated by commas."`
 	serve.CaptchaFlags
 	serve.SignInFlags
+	serve.StoreFlags
 	Metrics    bool       `help:"Serve Prometheus metrics at /metrics, to requests with an administrator's API key."`
 	ExpectData bool       `help:"Refuse to start if the data directory has no data yet, for example because a disk is not mounted."`
 	GCDelay    admin.Span `name:"gc-delay" default:"24h" placeholder:"TIME" help:"How long the content of a removed file stays on the disk."`
@@ -102,9 +103,18 @@ func (cmd *serveCommand) Run(c *admin.Call) (err error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer process.WatchSignals(ctx, cancel)() // runs last: a second signal counts until everything is closed
 
+	base, _, err := cmd.addresses()
+	if err != nil {
+		return err
+	}
+	shipper, release, err := cmd.StoreFlags.Open(base, c.Log)
+	if err != nil {
+		return err
+	}
+	defer release()
 	starting := &serve.Starting{Listen: cmd.Listen, Secure: secure, Log: c.Log}
 	defer func() { err = errors.Join(err, starting.Close()) }()
-	store, err := kv.Open(c.DataDir, kv.Options{Schema: tables.All, Log: c.Log, Rebuild: starting.Rebuild, WritesPerHour: int64(cmd.WritesPerHour)})
+	store, err := kv.Open(c.DataDir, kv.Options{Schema: tables.All, Log: c.Log, Rebuild: starting.Rebuild, WritesPerHour: int64(cmd.WritesPerHour), Ship: shipper})
 	if errors.As(err, new(*datadir.InUse)) {
 		return fmt.Errorf("%w; stop that one first, or choose another --data-dir", err)
 	}

@@ -10,21 +10,33 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"time"
 
 	"kist/admin/console"
 	"kist/admin/control"
 	"kist/admin/exit"
 	"kist/admin/ops"
+	"kist/admin/serve"
 	"kist/blobs"
 )
 
 type restoreCommand struct {
-	Source  string `arg:"" placeholder:"SRC" help:"A backup or a copy of a data directory: a folder, a file that ends in .tar, or - for a tar on standard input."`
-	Missing bool   `help:"Put back only the content of files that are missing or damaged, and change nothing else. The server may be running."`
+	Source string `arg:"" placeholder:"SRC" help:"A backup or a copy of a data directory: a folder, a file that ends in .tar, or - for a tar on standard input. Or an object store that a server copied everything to, such as s3://bucket/prefix."`
+	At     string `placeholder:"TIME" help:"From an object store: restore everything as it was at this time, such as 2026-11-22T05:00:00Z."`
+	serve.AccessFlags
+	Missing bool `help:"Put back only the content of files that are missing or damaged, and change nothing else. The server may be running."`
 }
 
 func (cmd *restoreCommand) Run(c *Call) error {
-	if cmd.Missing {
+	remote := strings.HasPrefix(cmd.Source, "s3:")
+	switch {
+	case remote && cmd.Missing:
+		return exit.Misused("--missing needs a backup; it cannot use an object store")
+	case remote:
+		return cmd.fetch(c)
+	case cmd.At != "":
+		return exit.Misused("--at needs an object store, such as s3://bucket/prefix")
+	case cmd.Missing:
 		return cmd.putBackMissing(c)
 	}
 	done, err := c.job(c.DataDir, "").Restore(cmd.Source, c.Stdin)
@@ -32,6 +44,30 @@ func (cmd *restoreCommand) Run(c *Call) error {
 		return err
 	}
 	return c.sayCopied(done, "Restored "+cmd.Source)
+}
+
+// fetch restores from an object store.
+func (cmd *restoreCommand) fetch(c *Call) error {
+	var at time.Time
+	if cmd.At != "" {
+		var err error
+		if at, err = time.Parse(time.RFC3339, cmd.At); err != nil {
+			return exit.Misused("--at must be a time such as 2026-11-22T05:00:00Z; it is %q", cmd.At)
+		}
+	}
+	from, err := cmd.Open(cmd.Source)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	done, whole, err := c.job(c.DataDir, "").Fetch(context.Background(), from, at)
+	if err != nil {
+		return err
+	}
+	if err := c.sayCopied(done, "Restored "+cmd.Source); err != nil || whole || c.JSON {
+		return err
+	}
+	return c.say(nil, "The object store has later changes. Give kist serve another address with --store, or none.")
 }
 
 // Refilled is what restore --missing did.

@@ -1,9 +1,7 @@
 package kv
 
 import (
-	"bytes"
 	"context"
-	"encoding/binary"
 	"time"
 
 	"kist/blobs"
@@ -195,13 +193,7 @@ func startShipping(s *Store) error {
 		refer[ix.Bucket.No] = true
 	}
 	return s.ship.Start(ship.Source{
-		Dir: s.dir, Journal: s.journal, At: s.state, Format: workcopy.Format, Instance: datadir.InstanceOf(secret[:]), Compact: s.Compact, Now: s.Now,
-		Instant: func(op journal.Op) (ms int64, is bool) {
-			if op.Bucket != workcopy.MetaBucket.No || !bytes.Equal(op.Key, MetaInstant) || len(op.Value) != 8 {
-				return 0, false
-			}
-			return int64(binary.BigEndian.Uint64(op.Value)), true
-		},
+		Dir: s.dir, Journal: s.journal, At: s.state, Format: workcopy.Format, Instance: datadir.InstanceOf(secret[:]), Compact: s.Compact, Now: s.Now, Instant: MetaInstant,
 		Refers: func(op journal.Op) (ref blobs.Ref, adds bool) {
 			if adds = op.Value != nil && refer[op.Bucket] && len(op.Key) >= len(ref); adds {
 				copy(ref[:], op.Key)

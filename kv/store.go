@@ -151,6 +151,7 @@ func Open(dir string, o Options) (*Store, error) {
 	s.work.Go(s.behind.applyLoop)
 	s.ticking.Go(s.flushLoop)
 	s.ticking.Go(s.scrubs.loop)
+	s.ship.Await()
 	return s, nil
 }
 
@@ -363,7 +364,12 @@ func (s *Store) Close() error {
 	s.once.Do(func() {
 		s.stop()
 		s.ticking.Wait() // flushLoop may be writing counts
-		err = errors.Join(s.Flush(), s.clock.stop(s), s.ship.Close())
+		if refused := s.ship.Refuse(); refused != nil {
+			s.log.Warn("the counts of the last second cannot be written", "error", refused)
+		} else {
+			err = errors.Join(s.Flush(), s.clock.stop(s))
+		}
+		err = errors.Join(err, s.ship.Close())
 		s.closing.Lock()
 		s.closed = true
 		close(s.jobs)

@@ -162,9 +162,6 @@ func (s *Store) commit(batch []*job) ([]*job, error) {
 	if err := s.behind.refuse(); err != nil {
 		return batch, s.failed(err)
 	}
-	if err := s.ship.Refuse(); err != nil {
-		return batch, err
-	}
 	v, err := s.behind.pin()
 	if err != nil {
 		return batch, err
@@ -212,6 +209,9 @@ func (s *Store) commit(batch []*job) ([]*job, error) {
 	}
 	if t.Mark() == 0 {
 		return rollback(nil)
+	}
+	if err := s.ship.Refuse(); err != nil {
+		return rollback(err)
 	}
 	instant, number := (&Tx{Now: now}).Instant(), binary.BigEndian.AppendUint64(nil, s.seq)
 	if err := errors.Join(

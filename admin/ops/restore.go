@@ -1,6 +1,7 @@
 package ops
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -8,12 +9,15 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"kist/admin/console"
 	"kist/admin/exit"
 	"kist/blobs"
 	"kist/blobs/disk"
 	"kist/kv/datadir"
+	"kist/kv/ship"
+	"kist/kv/workcopy"
 )
 
 // Restore puts a backup or a copy of a data directory into the data directory, which
@@ -22,6 +26,69 @@ import (
 // into place when it is whole. If files are missing from the source, the result
 // lists them and err is nil.
 func (j Job) Restore(source string, stdin io.Reader) (*BackedUp, error) {
+	return j.restore(func(work string) (*snapshot, error) { return j.fill(source, stdin, work) })
+}
+
+// Fetch is Restore from an object store: its data as it was at an instant, or at the
+// end if that is zero. whole says that the object store has nothing later; then the
+// data directory may continue its history.
+func (j Job) Fetch(ctx context.Context, remote blobs.Remote, at time.Time) (done *BackedUp, whole bool, err error) {
+	var got *ship.Fetched
+	done, err = j.restore(func(work string) (from *snapshot, err error) {
+		from, got, err = j.fetch(ctx, remote, at, work)
+		return from, err
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	return done, got.Whole, got.Claim(j.Dir)
+}
+
+// fetch makes a data directory in the folder work from an object store, and reads it.
+func (j Job) fetch(ctx context.Context, remote blobs.Remote, at time.Time, work string) (*snapshot, *ship.Fetched, error) {
+	content, err := blobs.Open(filepath.Join(work, "blobs"))
+	if err != nil {
+		return nil, nil, err
+	}
+	defer content.Close()
+	scratch := filepath.Join(work, "scratch")
+	if err := os.Mkdir(scratch, 0o700); err != nil {
+		return nil, nil, err
+	}
+	p := j.progress("Reading the object store", 0)
+	got, err := ship.Fetch(ctx, remote, at, workcopy.Format, work)
+	p.End()
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, bad := range got.Bad {
+		j.Log.Warn("an older snapshot and the slots after it were used", "error", bad)
+	}
+	from, err := j.freeze(work, scratch)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err = needSpace(work, from.contents()); err == nil {
+		err = from.each("Fetching the files", func(ref blobs.Ref, _ int64, p *console.Progress) (bool, error) {
+			return false, ship.Again(ctx, func() error {
+				r, err := remote.Get(ctx, ref.RemoteName(), 0, -1)
+				if err != nil {
+					return err
+				}
+				defer r.Close()
+				return keep(content, ref, io.TeeReader(r, p))
+			})
+		})
+	}
+	if err != nil {
+		from.close()
+		return nil, nil, err
+	}
+	return from, got, nil
+}
+
+// restore restores what fill puts into the folder work.
+func (j Job) restore(fill func(work string) (*snapshot, error)) (*BackedUp, error) {
 	empty := func() error {
 		entries, err := os.ReadDir(j.Dir)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -45,7 +112,7 @@ func (j Job) Restore(source string, stdin io.Reader) (*BackedUp, error) {
 		return nil, fmt.Errorf("cannot write to the data directory: %w", err)
 	}
 	defer work.Close() //nolint:errcheck // the next run, or the next start, removes what is left
-	b, err := j.fill(source, stdin, work.Path)
+	b, err := fill(work.Path)
 	if err != nil {
 		return nil, fmt.Errorf("nothing was restored: %w", err)
 	}

@@ -1,6 +1,7 @@
 package ship
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -36,8 +37,8 @@ func Race(ctx context.Context, endpoints ...blobs.Remote) (exact bool, err error
 			})
 		}
 		work.Wait()
-		if err := errors.Join(failed, endpoints[0].Delete(ctx, name)); err != nil {
-			return false, err
+		if err := endpoints[0].Delete(ctx, name); err != nil || failed != nil {
+			return false, cmp.Or(failed, err)
 		}
 		if won != 1 {
 			return false, nil

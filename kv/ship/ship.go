@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -22,6 +23,7 @@ import (
 	"kist/blobs/disk"
 	"kist/kv/journal"
 	"kist/kv/record"
+	"kist/kv/workcopy"
 )
 
 // Options configure a Shipper.
@@ -46,9 +48,10 @@ type Source struct {
 	Format   uint32
 	Instance string           // 16 hexadecimal digits
 	Now      func() time.Time // by the clock of the records
-	// Instant returns what a change says about when its record was made. A record
-	// without such a change was made at the same time as the one before.
-	Instant func(journal.Op) (ms int64, is bool)
+	// Instant is the key in workcopy.MetaBucket of when a record was made, in
+	// milliseconds. One that does not change it was made at the same time as the one
+	// before.
+	Instant []byte
 	Refers  func(journal.Op) (blobs.Ref, bool) // what a change adds a reference to
 	Compact func() error                       // writes a snapshot of the present state
 }
@@ -170,6 +173,29 @@ func (s *Shipper) Start(src Source) error {
 	ctx, s.stop = context.WithCancel(context.Background())
 	s.work.Go(func() { s.run(ctx) })
 	return nil
+}
+
+// Await waits in sync mode until commits can be shipped, for ten seconds at most and
+// not if the remote cannot be reached.
+func (s *Shipper) Await() {
+	if s == nil || !s.o.Sync {
+		return
+	}
+	wait := time.NewTimer(patience)
+	defer wait.Stop()
+	for {
+		s.mu.Lock()
+		over := s.complete || s.failure != nil || s.over != nil
+		s.mu.Unlock()
+		if over {
+			return
+		}
+		select {
+		case <-s.progress:
+		case <-wait.C:
+			return
+		}
+	}
 }
 
 var errClosed = errors.New("the store is being closed")
@@ -705,8 +731,8 @@ func (s *Shipper) shipSlot(ctx context.Context, at journal.State) (err error) {
 		slot.After = f.To
 		slot.Frames = append(slot.Frames, f.Frame...)
 		for _, op := range f.Ops {
-			if ms, is := s.src.Instant(op); is {
-				s.instant = ms
+			if op.Bucket == workcopy.MetaBucket.No && bytes.Equal(op.Key, s.src.Instant) && len(op.Value) == 8 {
+				s.instant = int64(binary.BigEndian.Uint64(op.Value))
 			}
 			if ref, adds := s.src.Refers(op); adds {
 				refs = append(refs, ref)

@@ -1,0 +1,173 @@
+package admin_test
+
+import (
+	"crypto/rand"
+	"errors"
+	"io/fs"
+	mrand "math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"kist/blobs/s3/s3test"
+)
+
+// storing is a place whose servers copy everything to the object store at the URLs.
+func storing(t *testing.T, addr string, urls ...string) *place {
+	t.Helper()
+	p := newPlace(t)
+	if addr != "" {
+		p.addr = addr
+	}
+	p.env = append(append([]string{}, manyVisitors...), "KIST_STORE=s3://"+s3test.BucketName+"/kist", "KIST_STORE_ENDPOINT="+strings.Join(urls, ","),
+		"KIST_STORE_KEY_ID="+s3test.KeyID, "KIST_STORE_SECRET="+s3test.Secret)
+	return p
+}
+
+const kistStore = "s3://" + s3test.BucketName + "/kist"
+
+// fetched is a new place that was restored from the object store.
+func (p *place) fetched(args ...string) *place {
+	p.t.Helper()
+	q := newPlace(p.t)
+	q.addr, q.env = p.addr, p.env
+	q.must(append([]string{"restore", kistStore}, args...)...)
+	return q
+}
+
+// What a machine had when it was lost is in the object store, files of all sizes
+// included. The old machine does not come back as a writer.
+func TestLostMachine(t *testing.T) {
+	t.Parallel()
+	needs(t, "object stores", "versitygw")
+	is := is.New(t)
+	store := s3test.New(t)
+	p := storing(t, "", store.Start(), store.Start())
+	p.ann()
+	key := p.must("key", "create", "--user", "ann", "--name", "load")
+	s := p.serve("--store-mode", "sync")
+	c := newLoad(t, p, key, 1).clients[0]
+	c.load.addr = s.addr
+	for _, size := range []int{1, 4 << 10, 100 << 10, 3 << 20, 66 << 20} {
+		b := make([]byte, size)
+		_, _ = rand.Read(b)
+		p.until("the server takes a file", func() bool { return c.uploadContent(http.DefaultClient, b) })
+	}
+	want := s.everything(key)
+	s.kill()
+
+	q := p.fetched()
+	next := q.serve("--store-mode", "sync")
+	is.Equal(next.everything(key), want)
+	is.Equal(q.run("", "verify").code, 0)
+	b := []byte("stored on the new machine")
+	q.until("the server takes a file", func() bool { c.load.addr = next.addr; return c.uploadContent(http.DefaultClient, b) })
+	want = next.everything(key)
+	next.kill()
+
+	old := p.start()
+	is.True(old.end() != 0)
+	is.True(strings.Contains(old.log.String(), "has taken over"))
+	third := p.fetched().serve() // the control: from what the second machine stored
+	is.Equal(third.everything(key), want)
+	third.stop()
+}
+
+// Whenever a server in sync mode is killed and its disk is lost, what it had
+// acknowledged is in the object store.
+func TestKillAndLoseDisk(t *testing.T) {
+	t.Parallel()
+	needs(t, "object stores", "versitygw")
+	is := is.New(t)
+	store := s3test.New(t)
+	p := storing(t, "", store.Start())
+	p.ann()
+	key := p.must("key", "create", "--user", "ann", "--name", "load")
+	s := p.serve("--store-mode", "sync")
+	p.until("everything is in the object store", func() bool { return strings.Contains(s.log.String(), "everything is in the object store") })
+	l := newLoad(t, p, key, 4)
+	for n := range times(4, 100) {
+		stop := l.run()
+		l.untilDone(mrand.Int64N(100))
+		s.kill()
+		stop()
+		is.NoErr(os.RemoveAll(p.data()))
+		p.must("restore", kistStore)
+		s = p.serve("--store-mode", "sync")
+		o := l.observe(s.addr)
+		l.content(s.addr, o, mark{}, false)
+		l.resolve(o)
+		l.forget(o)
+		if t.Failed() {
+			t.Fatalf("after kill %d", n+1)
+		}
+	}
+	s.stop()
+}
+
+// Without the object store, a server in async mode goes on and one in sync mode
+// stores nothing. When the store is back, both go on.
+func TestStoreCutOff(t *testing.T) {
+	t.Parallel()
+	needs(t, "object stores", "versitygw")
+	for _, mode := range []string{"async", "sync"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			proxy := s3test.NewProxy(t, s3test.New(t).Start())
+			p := storing(t, "", proxy.URL)
+			p.ann()
+			key := p.must("key", "create", "--user", "ann", "--name", "load")
+			proxy.Set(s3test.Always(s3test.Cut))
+			s := p.serve("--store-mode", mode)
+			c := newLoad(t, p, key, 1).clients[0]
+			c.load.addr = s.addr
+			status, _, err := c.load.call(http.DefaultClient, "POST", "/api/v1/notes", map[string]string{"Content-Type": "application/json", "X-Api-Key": key}, []byte(`{"content":"one"}`))
+			is.NoErr(err)
+			is.Equal(status == http.StatusCreated, mode == "async")
+			is.True(mode == "async" || status == http.StatusServiceUnavailable)
+			is.True(strings.Contains(s.log.String(), "cannot ship to the object store"))
+			proxy.Set(nil)
+			p.until("everything is in the object store", func() bool { return strings.Contains(s.log.String(), "everything is in the object store") })
+			p.until("the server stores again", func() bool {
+				status, _, err = c.load.call(http.DefaultClient, "POST", "/api/v1/notes", map[string]string{"Content-Type": "application/json", "X-Api-Key": key}, []byte(`{"content":"two"}`))
+				return err == nil && status == http.StatusCreated
+			})
+			want := s.everything(key)
+			s.stop()
+			q := p.fetched().serve()
+			is.Equal(q.everything(key), want)
+			q.stop()
+		})
+	}
+}
+
+// Without the flag there is no trace of the object store; and what does not go
+// together is refused.
+func TestStoreFlags(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := newPlace(t)
+	p.ann()
+	s := p.serve()
+	s.stop()
+	_, err := os.Stat(filepath.Join(p.data(), "STORE"))
+	is.True(errors.Is(err, fs.ErrNotExist))
+	for _, args := range [][]string{
+		{"serve", "--store-mode", "sync"},
+		{"serve", "--store", "home"},
+		{"serve", "--store", "s3://home", "--store-endpoint", "ftp://x"},
+		{"serve", "--store", "s3://home", "--store-max-lag", "1s"},
+		{"restore", "s3://home", "--at", "yesterday"},
+		{"restore", "backup", "--at", "2026-01-01T00:00:00Z"},
+		{"restore", "s3://home", "--missing"},
+	} {
+		r := p.run("", args...)
+		is.Equal(r.code, 2)
+		is.Equal(strings.Count(r.err, "\n"), 1) // one sentence
+	}
+}
