@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/matryer/is"
@@ -73,6 +74,54 @@ func TestLostMachine(t *testing.T) {
 	is.True(old.end() != 0)
 	is.True(strings.Contains(old.log.String(), "has taken over"))
 	third := p.fetched().serve() // the control: from what the second machine stored
+	is.Equal(third.everything(key), want)
+	third.stop()
+}
+
+// A writer that slept while another server took over ships nothing more. Its clients
+// get 503.
+func TestSleepingWriter(t *testing.T) {
+	t.Parallel()
+	needs(t, "object stores", "versitygw")
+	is := is.New(t)
+	store := s3test.New(t)
+	p := storing(t, "", store.Start())
+	p.ann()
+	key := p.must("key", "create", "--user", "ann", "--name", "load")
+	first := p.serve()
+	post := func(p *place, text string) (int, string) {
+		l := &load{addr: p.addr}
+		status, b, err := l.call(http.DefaultClient, "POST", "/api/v1/notes", map[string]string{"Content-Type": "application/json", "X-Api-Key": key}, []byte(`{"content":"`+text+`"}`))
+		is.NoErr(err)
+		return status, string(b)
+	}
+	status, _ := post(p, "one")
+	is.Equal(status, http.StatusCreated) // the control
+	p.until("the record is in the object store", func() bool {
+		names, err := filepath.Glob(filepath.Join(store.Dir, s3test.BucketName, "kist", "log", "*"))
+		return err == nil && len(names) >= 3 // the fence, the beginning, and the record
+	})
+	first.signal(syscall.SIGSTOP)
+	q := newPlace(t)
+	q.env = p.env
+	q.must("restore", kistStore)
+	second := q.serve()
+	status, _ = post(q, "two")
+	is.Equal(status, http.StatusCreated)
+	first.signal(syscall.SIGCONT)
+	p.until("the first one stores nothing", func() bool {
+		status, text := post(p, "lost")
+		return status == http.StatusServiceUnavailable && strings.Contains(text, "not_the_writer")
+	})
+	status, _ = post(q, "three")
+	is.Equal(status, http.StatusCreated)
+	want := second.everything(key)
+	is.True(!strings.Contains(want["notes"], "lost"))
+	second.stop()
+	first.signal(os.Kill)
+	first.end()
+	q.addr = second.addr
+	third := q.fetched().serve()
 	is.Equal(third.everything(key), want)
 	third.stop()
 }

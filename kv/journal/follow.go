@@ -139,6 +139,10 @@ func Frames(b []byte, from State, take func(Framed) (more bool, err error)) (Sta
 	}
 }
 
+// Frame completes the record and returns it as in a log. It is valid until the next
+// call of Reset.
+func (r *Record) Frame(to State) []byte { return r.seal(to) }
+
 // LogHead is the beginning of a log of layout 1 that continues the state, and its
 // name. Frames follow it.
 func LogHead(at State, format uint32, begun time.Time) (name string, head []byte) {

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -643,32 +644,7 @@ func (s *Shipper) begin(ctx context.Context) error {
 	}
 	defer snap.Close()
 	journal.KeepFrom(s.src.Journal, snap.Seq)
-	there := map[blobs.Ref]struct{}{}
-	for o, err := range s.o.Remote.After(ctx, "blobs/", "") {
-		if err != nil {
-			return err
-		}
-		if ref, err := blobs.ParseRef(filepath.Base(o.Name)); err == nil {
-			there[ref] = struct{}{}
-		}
-	}
-	if err := s.openBlobs(); err != nil {
-		return err
-	}
-	var refs []blobs.Ref
-	if s.blobs != nil {
-		for info, err := range s.blobs.All() {
-			if _, got := there[info.Ref]; err == nil && !got { // a foreign file is no content
-				if refs = append(refs, info.Ref); len(refs) == 1000 {
-					if err := s.putContents(ctx, refs); err != nil {
-						return err
-					}
-					refs = refs[:0]
-				}
-			}
-		}
-	}
-	if err := s.putContents(ctx, refs); err != nil {
+	if err := s.putAll(ctx); err != nil {
 		return err
 	}
 	if err := s.putSnapshot(ctx, snap); err != nil {
@@ -681,6 +657,38 @@ func (s *Shipper) begin(ctx context.Context) error {
 	s.setComplete(true)
 	s.o.Log.Info("everything is in the object store", "store", s.o.Address, "commits", snap.Seq)
 	return nil
+}
+
+// putAll puts all contents that the store lacks. Both lists have the same order.
+func (s *Shipper) putAll(ctx context.Context) error {
+	if err := s.openBlobs(); err != nil || s.blobs == nil {
+		return err
+	}
+	next, stop := iter.Pull2(s.o.Remote.After(ctx, "blobs/", ""))
+	defer stop()
+	there, err, more := next()
+	var refs []blobs.Ref
+	for info, failed := range s.blobs.All() {
+		if failed != nil {
+			continue // a foreign file is no content
+		}
+		for more && err == nil && there.Name < info.Ref.RemoteName() {
+			there, err, more = next()
+		}
+		if err != nil {
+			return err
+		}
+		if more && there.Name == info.Ref.RemoteName() {
+			continue
+		}
+		if refs = append(refs, info.Ref); len(refs) == 1000 {
+			if err := s.putContents(ctx, refs); err != nil {
+				return err
+			}
+			refs = refs[:0]
+		}
+	}
+	return s.putContents(ctx, refs)
 }
 
 func (s *Shipper) dropTail() {

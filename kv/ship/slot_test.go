@@ -1,0 +1,75 @@
+package ship
+
+import (
+	"bytes"
+	"encoding/hex"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+
+	"kist/kv/journal"
+)
+
+// someSlot has two records.
+func someSlot() Slot {
+	var r journal.Record
+	s := Slot{
+		Number: 7, Format: 4, Instance: [8]byte{1, 2}, Writer: [8]byte{3, 4}, Epoch: 5, Before: journal.State{Seq: 40, Digest: 41},
+		MaxLag: 30 * time.Second, URL: "https://kist.example.org", Times: []int64{1_700_000_000_000, 1_700_000_000_001},
+	}
+	s.After = s.Before
+	for _, key := range []string{"one", "two"} {
+		r.Reset(s.After.Digest)
+		r.Add(journal.Op{Bucket: 6, Key: []byte(key), Value: []byte("value of " + key)}, nil)
+		s.After = journal.State{Seq: s.After.Seq + 1, Digest: r.Digest()}
+		s.Frames = append(s.Frames, r.Frame(s.After)...)
+	}
+	return s
+}
+
+// The bytes of a slot never change: testdata has those of the first version.
+func TestSlotBytes(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	want := someSlot()
+	b := want.encode()
+	golden, err := os.ReadFile(filepath.Join("testdata", "slot.hex"))
+	is.NoErr(err)
+	is.Equal(hex.EncodeToString(b), strings.ReplaceAll(strings.TrimSpace(string(golden)), "\n", ""))
+	got, rest, err := parseSlot(append(b, "more"...))
+	is.NoErr(err)
+	is.Equal(*got, want)
+	is.Equal(string(rest), "more")
+	for i := range b { // any flipped bit is found
+		bad := bytes.Clone(b)
+		bad[i] ^= 1 << (i % 8)
+		_, _, err := parseSlot(bad)
+		is.True(err != nil)
+		_, _, err = parseSlot(b[:i])
+		is.True(err != nil)
+	}
+}
+
+func FuzzSlot(f *testing.F) {
+	s := someSlot()
+	b := s.encode()
+	f.Add(b)
+	f.Add(append(b, b...))
+	f.Add(b[:slotHead])
+	f.Add([]byte(slotMagic))
+	empty := Slot{}
+	f.Add(empty.encode())
+	f.Fuzz(func(t *testing.T, b []byte) {
+		s, rest, err := parseSlot(b)
+		if err != nil {
+			return
+		}
+		if got := s.encode(); !bytes.Equal(append(got, rest...), b) {
+			t.Errorf("%x is a slot, but encodes to %x", b, got)
+		}
+	})
+}
