@@ -100,7 +100,7 @@ func browserPath(t testing.TB) string {
 func chromeOptions(at string) []chromedp.ExecAllocatorOption {
 	return append(
 		chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(at), chromedp.NoSandbox, chromedp.DisableGPU,
-		chromedp.Flag("host-resolver-rules", "MAP content.test 127.0.0.1, MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"), chromedp.WindowSize(1280, 900),
+		chromedp.Flag("host-resolver-rules", "MAP content.test 127.0.0.1, MAP localhost 127.0.0.1, MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"), chromedp.WindowSize(1280, 900),
 		chromedp.WSURLReadTimeout(patience), // for the browser to start
 	)
 }
