@@ -46,7 +46,7 @@ func (m *Maker) Poster(owner, file record.ID, size Size) (*Thumb, error) {
 		return nil, ErrNone
 	}
 	if size == Row {
-		return e.thumb.shrunk(edges[Row])
+		return e.thumb.row()
 	}
 	return e.thumb, nil
 }

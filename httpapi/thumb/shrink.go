@@ -24,7 +24,11 @@ const (
 // edges are the longest edges in pixels.
 var edges = [sizes]int{Tile: 480, Row: 128, Screen: 1600}
 
-const jpegQuality = 82
+// Qualities of JPEG. A home page has dozens of rows.
+const (
+	jpegQuality = 82
+	rowQuality  = 55
+)
 
 // fit scales a size of w by h pixels down so that neither edge is longer than edge.
 func fit(w, h, edge int) (int, int) {
@@ -109,13 +113,21 @@ func average(img image.Image, w, h, across, down int) *image.RGBA {
 // encode writes opaque pictures as JPEG, in grey if they have no colours, and others as PNG. It writes only
 // pixels, no metadata.
 func encode(m *image.RGBA) (data []byte, mediaType string, err error) {
+	return encodeAt(m, jpegQuality)
+}
+
+func encodeRow(m *image.RGBA) (data []byte, mediaType string, err error) {
+	return encodeAt(m, rowQuality)
+}
+
+func encodeAt(m *image.RGBA, quality int) (data []byte, mediaType string, err error) {
 	if m.Opaque() {
 		var b bytes.Buffer
 		var picture image.Image = m
 		if g := colourless(m); g != nil {
 			picture = g
 		}
-		err = jpeg.Encode(&b, picture, &jpeg.Options{Quality: jpegQuality})
+		err = jpeg.Encode(&b, picture, &jpeg.Options{Quality: quality})
 		return b.Bytes(), "image/jpeg", err
 	}
 	return lossless(m)

@@ -237,7 +237,7 @@ func (m *Maker) make(want wanted, open func() (*os.File, error)) (*Thumb, error)
 		if err != nil {
 			return nil, err
 		}
-		row, err := tile.shrunk(edges[Row])
+		row, err := tile.row()
 		if err != nil {
 			return nil, err
 		}
@@ -276,14 +276,14 @@ func (m *Maker) store(want wanted, e entry) {
 	m.mu.Unlock()
 }
 
-// shrunk is a smaller version of a thumbnail.
-func (t *Thumb) shrunk(edge int) (*Thumb, error) {
+// row is the version of a thumbnail for rows.
+func (t *Thumb) row() (*Thumb, error) {
 	r := io.NewSectionReader(bytes.NewReader(t.Bytes), 0, int64(len(t.Bytes)))
 	h, err := readHeader(r)
 	if err != nil {
 		return nil, err
 	}
-	return draft(h, r, edge, encode)
+	return draft(h, r, edges[Row], encodeRow)
 }
 
 // A source is the file to make a thumbnail of.
