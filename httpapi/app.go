@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bytes"
+	"cmp"
 	"maps"
 	"net/http"
 	"net/url"
@@ -26,7 +27,7 @@ import (
 // appPage is a page of the owner's app, with the data that comes with it.
 type appPage struct {
 	path, id, title string       // title is the key of a text
-	asks            []string     // paths below the API's prefix, without the parameters of the page's address
+	asks            []string     // paths below the API's prefix, without the parameters of the page's address; after a name and | if it is not the path
 	filter          bool         // the query of the page's address filters the lists
 	kind            *record.Kind // whose list it is; nil for others
 	module          string       // the extra script that this page needs
@@ -51,7 +52,7 @@ func appPages() []appPage {
 		all = append(all, k.Path+firstOfHome)
 	}
 	pages = append(pages,
-		appPage{path: "/", id: "showHome", title: "home.title", asks: all},
+		appPage{path: "/", id: "showHome", title: "home.title", asks: append(all, "pictures|files?brief=true&limit=25&type=image", "favourites|search?limit=12&q=is:favorite")},
 		appPage{path: "/search", id: "showSearch", title: "search.title", asks: []string{"search?limit=40"}, filter: true},
 		appPage{path: "/upload-requests", id: "showUploadRequests", title: "requests.title", asks: []string{"upload-requests?limit=500", "upload-requests/queue?limit=50"}, module: "requests"},
 		appPage{path: "/tags", id: "showTags", title: "tags.title"},
@@ -147,14 +148,18 @@ func (s *Server) respondApp(c *web.Request, p appPage) error {
 	owned := p.asks
 	asks := append([]string{"me", "tags", "folders?limit=500&sort=title"}, owned...)
 	for i, ask := range asks {
-		path, query, _ := strings.Cut(ask, "?")
+		name, rest, named := strings.Cut(ask, "|")
+		if !named {
+			name, rest = "", ask
+		}
+		path, query, _ := strings.Cut(rest, "?")
 		if p.filter && query != "" && slices.Contains(owned, ask) {
 			query += "&" + c.R.URL.RawQuery // the first value of a parameter counts
 		}
 		if i > 0 {
 			data.WriteByte(',')
 		}
-		text(path)
+		text(cmp.Or(name, path))
 		data.WriteByte(':')
 		if body := s.callAPI(c, path, query); body != nil && (slices.Contains(owned, ask) || len(body) <= maxAlong) {
 			data.Write(body)

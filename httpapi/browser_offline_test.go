@@ -102,8 +102,7 @@ func TestBrowserOffline(t *testing.T) {
 		document.body.append(f);
 		f.submit();
 	})()`)
-	b.until(`document.querySelector('.add textarea')?.value.includes('https://example.org/shared')`) // for the user to add
-	b.fill("Add anything", "https://example.org/shared")
+	b.until(`document.querySelector('dialog.panel [name=url]')?.value === 'https://example.org/shared'`) // for the user to add
 	b.press("Add bookmark")
 	b.says("Saved on this device")
 

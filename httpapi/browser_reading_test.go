@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bytes"
+	"fmt"
 	"image"
 	"image/color"
 	"image/jpeg"
@@ -149,4 +150,37 @@ func TestBrowserActivity(t *testing.T) {
 	b.until(`document.querySelector('.activity .date').textContent === 'Today'`)
 	b.click(".activity a")
 	b.until(`document.querySelector('dialog.reader h2')?.textContent === 'Harbour' && location.pathname.startsWith('/notes/')`)
+}
+
+// TestBrowserOverview: the home page shows pictures and favourites above what is recent. An address that leads to nothing says
+// so, and the focus stays with what was saved.
+func TestBrowserOverview(t *testing.T) {
+	is := is.New(t)
+	b := openBrowser(t)
+	for i := range 3 {
+		b.upload(nil, file{fmt.Sprintf("photo-%d.jpg", i), "image/jpeg", jpegOf(60, 40, color.RGBA{uint8(90 * i), 120, 200, 255})}).want(201)
+	}
+	b.post("/api/v1/notes", map[string]any{"title": "Harbour", "content": "x", "isFavorite": true}).want(201)
+	b.open("/")
+	b.until(`document.querySelectorAll('#main .strip .item').length === 3 && document.querySelectorAll('#main .list .item').length === 4`)
+	is.Equal(b.js(`document.querySelector('.overview .chip').textContent`), "Harbour")
+	b.click(`.strip .item:nth-child(2) a`)
+	b.until(`document.querySelector('.viewer .count')?.textContent === '2 of 3'`)
+	b.keys(kb.Delete)
+	b.until(`document.querySelectorAll('#main .strip .item').length === 2 && document.querySelectorAll('#main .list .item').length === 3`)
+
+	b.open("/notes/nothing")
+	b.until(`document.querySelector('#main .none')?.textContent.startsWith('This note does not exist.')`)
+	is.Equal(b.js(`location.pathname`), "/notes/nothing")
+	b.press("Notes")
+	b.until(`location.pathname === '/notes' && document.querySelector('#main .item')`)
+	b.js(`(() => { const a = document.querySelector('#main .item a.name'); a.focus(); a.click(); })()`)
+	b.until(`document.querySelector('dialog.reader')`)
+	b.keys("e")
+	b.fill("Title", "Port")
+	b.press("Save")
+	b.until(`document.querySelector('dialog.reader h2')?.textContent === 'Port'`)
+	b.keys(kb.Escape)
+	b.until(`!document.querySelector('dialog') && document.activeElement.matches('a.name') && document.activeElement.textContent === 'Port'`)
+	is.True(b.sound())
 }

@@ -45,9 +45,14 @@ func TestBrowserRequests(t *testing.T) {
 	b.open("/upload-requests")
 	b.press("New request")
 	b.fill("Title", "Photos of the wedding")
-	b.fill("Custom link", "wedding")
-	b.fill("Page colour", "#AA0000")
 	b.fill("Save files to folder", "Wedding")
+	b.js(`(() => {
+		for (const d of document.querySelectorAll('dialog[open] details')) d.open = true;
+		const color = document.querySelector('dialog[open] [name=brandColor]');
+		document.querySelector('dialog[open] [name=branded]').click();
+		color.value = '#aa0000';
+	})()`)
+	b.fill("Custom link", "wedding")
 	b.js(`document.querySelector('dialog[open] [name=requiresCaptcha]').click()`)
 	b.press("Create link")
 	b.until(`document.querySelector('dialog[open] input[aria-label=Link]')?.value.endsWith('/up/wedding')`)

@@ -321,6 +321,11 @@ func TestBrowserShareTarget(t *testing.T) {
 	b.says("Share them again")
 	is.Equal(b.js(`location.search`), "")
 	is.Equal(b.get("/api/v1/files").at("total"), 2.0)
+
+	b.do(cdpnet.ClearBrowserCookies())
+	b.shareSheet(map[string]string{"title": "Go", "url": "https://go.dev/"})
+	b.enterAs("ann", "correct horse")
+	b.until(`document.querySelector('dialog.panel [name=url]')?.value === 'https://go.dev/' && document.querySelector('dialog.panel [name=title]').value === 'Go'`)
 }
 
 // TestBrowserLockedLink: a person with the password gets where a short link

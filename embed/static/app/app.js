@@ -30,7 +30,7 @@ function createNew() {
   if (view?.name === 'kind' && view.kind !== kinds.file) go(`${base}/${view.kind.path}/new`);
   else if (view?.kind === kinds.file) view.box.picker.click();
   else if (view?.box) view.box.area.focus();
-  else if (view?.name === 'tags') find('form.quick input').focus();
+  else if (view?.name === 'tags') find('.quick input').focus();
   else if (!runAction(newActions[view?.name])) go(base + '/');
 }
 
@@ -72,7 +72,7 @@ function letterAction(key, row) {
     case 's': return () => openShare(r);
     case 'c': return () => copyLink(shareAddressOf(r));
     case 'f': return () => saveRecord(r, { isFavorite: !r.isFavorite });
-    case 'x': return () => find('.pick input', row).click();
+    case 'x': return () => find('.pick input', row)?.click();
   }
   return null;
 }
@@ -153,5 +153,4 @@ async function addLabels() {
 if (labelsComeLater) addLabels();
 if (!start.answers.me) showProblem(new Problem(t('app.noaccount')));
 showFirst();
-// Most visits open an item.
-(window.requestIdleCallback ?? setTimeout)(() => { for (const name of ['reader', 'viewer']) loadModule(name).catch(() => {}); loadModule('offline').then((m) => m.begin(), () => {}); });
+(window.requestIdleCallback ?? setTimeout)(() => { loadModule('offline').then((m) => m.begin(), () => {}); });

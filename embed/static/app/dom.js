@@ -92,7 +92,7 @@ export function parseBytes(text) {
 const relative = new Intl.RelativeTimeFormat(locale, { numeric: 'auto', style: 'short' });
 
 export function ago(time) {
-  const s = (Date.parse(time) - Date.now()) / 1000;
+  const s = (new Date(time) - Date.now()) / 1000;
   const size = Math.abs(s);
   if (size < 45) return s > 0 ? t('format.soon') : t('format.now');
   if (size < 3600) return relative.format(Math.round(s / 60), 'minute');

@@ -241,7 +241,10 @@ export function openDialog(title, { panel = false, onclose = null } = {}) {
       messages.showPopover?.();
     }
     el.remove();
-    if (opener?.isConnected) opener.focus({ preventScroll: true });
+    // What opened the dialog may be gone, or in a menu that has closed.
+    for (const next of [opener, find('a.name', opener?.closest('.item') ?? el), find('#main')]) {
+      if (document.activeElement === document.body && next?.isConnected) next.focus({ preventScroll: true });
+    }
     onclose?.(el.returnValue);
   });
   let pressedOutside = false;

@@ -129,7 +129,7 @@ function recordRow(r) {
     h('div.what', {},
       h('a.name', open, name),
       excerpt && h('div.excerpt', {}, marked(excerpt, hit.highlight.ranges)),
-      h('div.meta', {}, meta, asNodes(sharing(r)), tagNames(r).map(tagChip), r.createdAt && when(r.createdAt))),
+      h('div.meta', {}, meta, asNodes(sharing(r)), r.createdAt && when(r.createdAt), tagNames(r).map(tagChip))),
     h('div.acts', {},
       iconButton('star', 'star', t('list.favourite'), { 'aria-pressed': String(!!r.isFavorite), class: 'quiet square star' }),
       iconButton('share-item', 'share', t('list.shareOf', { title })),
@@ -170,10 +170,11 @@ const focusedAction = (el) => el.contains(document.activeElement) && document.ac
 export function updateRows(r) {
   countChange();
   for (const row of rowsOf(r)) {
-    const act = focusedAction(row);
+    if (row.matches('.tile')) continue;
+    const focused = row.contains(document.activeElement), act = focusedAction(row);
     const next = recordRow(r);
     row.replaceWith(next);
-    if (act) find(`[data-act="${act}"]`, next)?.focus();
+    if (focused) ((act && find(`[data-act="${act}"]`, next)) || find('a.name', next)).focus({ preventScroll: true });
   }
   view?.list?.showSelection();
   document.dispatchEvent(new CustomEvent('record', { detail: r }));
@@ -181,7 +182,7 @@ export function updateRows(r) {
 
 // redrawAll redraws every row that does not have the focus.
 export function redrawAll() {
-  for (const row of all('#main .item')) if (row.record && !row.contains(document.activeElement)) row.replaceWith(recordRow(row.record));
+  for (const row of all('#main .item:not(.tile)')) if (row.record && !row.contains(document.activeElement)) row.replaceWith(recordRow(row.record));
 }
 
 // ---- The list of a page ----

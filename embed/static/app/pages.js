@@ -1,16 +1,16 @@
 // The pages that every visit loads: home, the kinds, search, tags and the account.
 import { addBox } from './add.js';
-import { add, addActions, all, button, bytes, emptyState, find, h, icon, iconButton, itemOf, lower, meter, number, shorten, t, tn, toast, when } from './dom.js';
+import { add, addActions, all, button, bytes, emptyState, find, h, icon, iconButton, isAddress, itemOf, lower, meter, number, shorten, t, tn, toast, when } from './dom.js';
 import { openForm, settingsForm } from './forms.js';
-import { countOf, fileTypes, kinds } from './kinds.js';
+import { countOf, fieldOf, fileTypes, isPicture, kindOf, kinds, pageOf, titleOf } from './kinds.js';
 import { listOf, moveFocus, Source } from './list.js';
 import { addPages, go, rerender, withParam } from './router.js';
-import { api, base, countChange, deleteLater, folderFields, folderOf, folders, heading, hideFolder, hideTag, load, loadLabels, loadModule, me, refreshFolders, refreshTags, setMe, showProblem, storage, tags, takeAnswer, view } from './session.js';
+import { api, base, countChange, deleteLater, folderFields, folderOf, folders, heading, hideFolder, hideTag, load, loadLabels, loadModule, me, pendingNow, refreshFolders, refreshTags, setMe, showProblem, storage, tags, takeAnswer, view } from './session.js';
 
 // ---- Home and the pages of kinds ----
 
 // filterNames are the parameters of an address that filter a list.
-const filterNames = ['tag', 'favorite', 'public', 'type', 'folder', 'unreachable', 'url', 'q'];
+const filterNames = ['tag', 'favorite', 'public', 'type', 'status', 'folder', 'unreachable', 'url', 'q'];
 
 // filter is a select that changes one parameter of the page's address.
 function filter(name, label, choices, params, otherwise = '') {
@@ -41,13 +41,31 @@ function folderBar(p) {
     folder && iconButton('folder-rename', 'edit', t('folder.renameOf', { name: folder.name })), folder && iconButton('folder-delete', 'trash', t('folder.deleteOf', { name: folder.name })));
 }
 
+// overview shows what waits for review, the newest pictures and favourites.
+async function overview(v) {
+  const ask = async (name, path) => (takeAnswer(name) ?? await api('GET', path, undefined, { signal: v.signal }).catch(() => null))?.data ?? [];
+  const [files, hits] = await Promise.all([ask('pictures', 'files?brief=true&limit=25&type=image'), ask('favourites', 'search?limit=12&q=is:favorite')]);
+  const pictures = files.filter(isPicture).map((r) => {
+    const tile = h('li.item.tile', { 'data-id': r.id }, h('a', { href: pageOf(r), 'aria-label': titleOf(r) }, h('img', { src: `${base}/t/${r.slug}?size=row`, alt: '', width: '96', height: '96', loading: 'lazy', decoding: 'async' })));
+    tile.record = r;
+    return tile;
+  });
+  const favourites = hits.filter((hit) => kinds[hit.kind]).map(({ record: r }) =>
+    h('a.chip.big', kindOf(r).href ? { href: r.url, target: '_blank', rel: 'noopener noreferrer' } : { href: pageOf(r) }, icon(kindOf(r).icon), h('span.cutoff', {}, titleOf(r))));
+  const part = (title, node) => h('section.overview', { 'aria-label': title }, h('h2', {}, title), node);
+  return [pendingNow() > 0 && h('p.note', {}, h('span', {}, t('home.review', { n: pendingNow() })), h('a.button', { href: `${base}/upload-requests` }, t('common.show'))),
+    pictures.length > 0 && part(fileTypes.image, h('ul.strip', {}, pictures)), favourites.length > 0 && part(t('kind.favourites'), h('div.filters', {}, favourites))];
+}
+
 addPages({
-  home(v) {
+  async home(v) {
     const total = Object.values(me.counts).reduce((a, b) => a + b, 0);
     v.box = addBox();
     // If another app shared something before the user signed in, the address has it.
-    const shared = ['title', 'text', 'url'].map((n) => v.params.get(n)).filter(Boolean).join('\n');
-    if (shared) v.box.type(shared);
+    const [title, text, url] = ['title', 'text', 'url'].map((n) => v.params.get(n) ?? '');
+    const shared = [title, text, url].filter(Boolean).join('\n'), page = [url, text].find(isAddress);
+    if (page) setTimeout(() => go(`${base}/bookmarks/new?${new URLSearchParams({ url: page.trim(), title, description: page === url ? text : '' })}`));
+    else if (shared) v.box.type(shared);
     if (v.params.get('again') === 'files') toast(t('home.signedOut'), { bad: true });
     if (v.params.get('again') === 'offline') toast(t('offline.files'), { bad: true });
     if (shared || v.params.has('again')) history.replaceState(null, '', base + '/');
@@ -60,7 +78,7 @@ addPages({
       },
     });
     v.accepts = () => true;
-    add(v.out, v.box.node, h('div.head', {}, h('h1', {}, t('home.recent')), total > 0 && h('small.soft', {}, t('home.summary', { n: total, size: bytes(me.usedBytes ?? 0) }))), v.list.node);
+    add(v.out, v.box.node, total > 0 && await overview(v), h('div.head', {}, h('h1', {}, t('home.recent')), total > 0 && h('small.soft', {}, t('home.summary', { n: total, size: bytes(me.usedBytes ?? 0) }))), v.list.node);
     return t('home.title');
   },
 
@@ -100,16 +118,19 @@ addPages({
       toggle('favorite', icon('star'), t('kind.favourites')),
       k === kinds.bookmark && toggle('unreachable', t('kind.unreachableOnes')),
       filter('public', t('kind.visibility'), { '': t('kind.anyVisibility'), true: t('kind.public'), false: t('kind.private') }, p),
-      filter('sort', t('kind.order'), { newest: t('kind.newest'), oldest: t('kind.oldest'), updated: t('kind.updated'), title: t('kind.byName'), views: t('kind.mostViewed'), ...(file && { size: t('kind.largest') }) }, p, 'newest'),
+      filter('sort', t('kind.order'), { newest: t('kind.newest'), oldest: t('kind.oldest'), updated: t('kind.updated'), title: t('kind.byName'), views: t('kind.mostViewed'), ...(file && { size: t('kind.largest') }), ...(k === kinds.game && { rating: t('kind.bestRated'), playtime: t('kind.mostPlayed') }) }, p, 'newest'),
       k === kinds.bookmark && p.get('url') && remove('url', h('span.cutoff', {}, p.get('url'))),
       p.get('q') && remove('q', `“${p.get('q')}”`));
-    add(v.out, heading(k.many, count,
+    const title = (file && folderOf(p)?.name) || k.many;
+    const statuses = k === kinds.game && h('div.filters', { role: 'group', 'aria-label': fieldOf(k, 'status').label }, Object.entries({ '': t('search.all'), ...fieldOf(k, 'status').choices }).map(([value, label]) =>
+      h('a.chip.big', { href: home + withParam(p, 'status', value), 'aria-current': (p.get('status') ?? '') === value ? 'true' : null }, label)));
+    add(v.out, heading(title, count,
       grid && tileSize(),
       file && iconButton('view-list', 'list', t('kind.asList'), { 'aria-pressed': String(!grid) }),
       file && iconButton('view-grid', 'grid', t('kind.asGrid'), { 'aria-pressed': String(grid) }),
       button('new', '', { class: file ? 'main upload' : 'main', 'aria-keyshortcuts': 'n' }, icon(file ? 'upload' : 'plus'), file ? t('common.upload') : t('common.new'))),
-    bar, v.box.node, filters, v.list.node);
-    return k.many;
+    bar, v.box.node, statuses, filters, v.list.node);
+    return title;
   },
 });
 
@@ -234,7 +255,7 @@ addPages({
     await loadLabels();
     const sorted = [...tags].sort((a, b) => b.count - a.count || a.name.localeCompare(b.name));
     const input = h('input', { 'aria-label': t('tags.new'), placeholder: t('tags.new') });
-    const form = h('form.quick', { novalidate: true, 'aria-label': t('tags.new') }, input, h('button.main', {}, t('common.add')));
+    const form = h('form', { novalidate: true, 'aria-label': t('tags.new') }, input, h('button.main', {}, t('common.add')));
     form.onsubmit = async (e) => {
       e.preventDefault();
       if (!input.value.trim()) return input.focus();
@@ -242,10 +263,12 @@ addPages({
         await api('POST', 'tags', { name: input.value });
         await refreshTags();
         rerender();
-        find('form.quick input').focus();
+        find('.quick input').focus();
       } catch (problem) { showProblem(problem); }
     };
-    add(v.out, heading(t('tags.title'), h('small.soft', {}, t('tags.count', { n: tags.length }))), form,
+    const search = h('input', { type: 'search', 'aria-label': t('tags.filter'), placeholder: t('tags.filter') });
+    search.oninput = () => { for (const row of all('#main .item')) row.hidden = !row.tag.name.toLowerCase().includes(search.value.trim().toLowerCase()); };
+    add(v.out, heading(t('tags.title'), h('small.soft', {}, t('tags.count', { n: tags.length }))), h('div.quick', {}, form, tags.length > 5 && search),
       sorted.length ? h('ul.list', { 'aria-label': t('tags.title') }, sorted.map(tagRow)) : emptyState(t('tags.empty'), t('tags.emptyHint')));
     return t('tags.title');
   },

@@ -10,6 +10,7 @@ const contentOf = (i) => `${base}/api/v1/${itemPath(i)}/content`;
 const isPicture = (i) => /^image\/(png|jpeg|gif|webp|avif|bmp|svg\+xml)$/.test(i.mimeType);
 const isText = (i) => /^text\/|\/(json|yaml|toml|xml|x-sh)$|\+(json|xml)$/.test(i.mimeType) && i.mimeType !== 'image/svg+xml';
 const maxShown = 100; // files of a list
+const usualColor = '#0f6b5c';
 const chosen = () => all('#main .queue .pick input:checked').map((x) => itemOf(x).upload);
 
 // ---- The queue ----
@@ -84,7 +85,7 @@ async function look(i) {
 
 function requestRow(r) {
   const over = r.expiresAt && Date.parse(r.expiresAt) < Date.now();
-  const row = h('li.item.plain', {}, h('span.pic', {}, icon('upload')),
+  const row = h('li.item.plain', {}, h('span.pic', {}, icon('inbox')),
     h('div.what', {}, h('a.name', { href: `${base}/upload-requests?request=${r.id}` }, r.title),
       h('div.meta', {}, !r.isActive && h('span.badge.warn', {}, t('requests.off')), over && h('span.badge.warn', {}, t('list.expired')), r.pendingCount ? h('span.badge.on', {}, t('requests.waitingCount', { n: r.pendingCount })) : null,
         h('span', {}, r.maxUploads ? t('requests.filesOf', { some: r.uploadsCount, n: r.maxUploads }) : t('uploads.files', { n: r.uploadsCount })), h('span', {}, t('requests.visits', { n: r.viewsCount })),
@@ -104,38 +105,41 @@ function showLink(r) {
 }
 
 function editRequest(r) {
-  const old = r ? { ...r, password: '', allowedTypes: r.allowedTypes.join(', ') } : { isActive: true, requiresApproval: true, perUserWindowHours: 24 };
+  const old = r ? { ...r, password: '', allowedTypes: r.allowedTypes.join(', '), branded: !!r.brandColor, brandColor: (r.brandColor || usualColor).toLowerCase() } : { isActive: true, requiresApproval: true, perUserWindowHours: 24, brandColor: usualColor };
   const d = openForm({
     title: r ? t('requests.editOf', { title: r.title }) : t('requests.new'), button: r ? t('common.save') : t('requests.create'), values: old,
     fields: [
       { name: 'title', label: t('requests.formTitle'), required: true, placeholder: t('requests.sample') },
       { name: 'description', label: t('requests.message'), type: 'text' },
       { name: 'folderName', label: t('requests.folder'), type: 'folder', half: true },
-      { name: 'slug', label: t('requests.slug'), plain: true, half: true, placeholder: t('requests.generated') },
-      { name: 'requiresApproval', label: t('requests.review'), type: 'check' },
+      { name: 'expiresAt', label: t('share.expires'), type: 'time', half: true },
       { name: 'isActive', label: t('requests.accept'), type: 'check' },
+      { name: 'requiresApproval', label: t('requests.review'), type: 'check' },
       { name: 'requiresCaptcha', label: t('requests.requireCaptcha'), type: 'check' },
       { name: 'password', label: r?.hasPassword ? t('share.newPassword') : t('share.password'), type: 'password', autocomplete: 'new-password', placeholder: r?.hasPassword ? t('common.unchanged') : t('share.none') },
       ...(r?.hasPassword ? [{ name: 'noPassword', label: t('share.removePassword'), type: 'check' }] : []),
-      { name: 'expiresAt', label: t('share.expires'), type: 'time', half: true },
       { name: 'maxUploads', label: t('requests.maxFiles'), type: 'number', min: 1, half: true, placeholder: t('common.noLimit') },
       { name: 'maxFileSize', label: t('common.largestFile'), type: 'size', half: true, placeholder: t('common.noLimit') },
       { name: 'maxTotalSize', label: t('requests.totalSize'), type: 'size', half: true, placeholder: t('common.noLimit') },
       { name: 'allowedTypes', label: t('requests.types'), plain: true, placeholder: 'image/*, .pdf' },
       { name: 'perUserUploadLimit', label: t('requests.perSender'), type: 'number', min: 1, half: true, placeholder: t('common.noLimit') },
       { name: 'perUserWindowHours', label: t('requests.perHours'), type: 'number', min: 1, half: true },
-      { name: 'brandColor', label: t('requests.colour'), plain: true, half: true, placeholder: '#0F6B5C' },
+      { name: 'slug', label: t('requests.slug'), plain: true, placeholder: t('requests.generated') },
+      { name: 'branded', label: t('requests.branded'), type: 'check' },
+      { name: 'brandColor', label: t('requests.colour'), type: 'color', onlyFor: { branded: [true] } },
     ],
     run: async (now) => {
       const body = {};
       for (const [name, value] of Object.entries(now)) {
-        if (name === 'noPassword' || name === 'password' || value === before[name]) continue;
+        if (['noPassword', 'password', 'branded', 'brandColor'].includes(name) || value === before[name]) continue;
         if (Number.isNaN(value)) throw new Problem('', 0, { [name]: t('requests.badSize') });
         if (name === 'slug' && !value) continue;
         body[name] = value;
       }
       if (now.password) body.password = now.password;
       else if (now.noPassword) body.password = '';
+      const color = now.branded ? now.brandColor : '';
+      if (color !== (before.branded ? before.brandColor : '')) body.brandColor = color;
       if (!r) body.title = now.title;
       const answer = r ? await api('PATCH', path(r), body) : await api('POST', 'upload-requests', body);
       await rerender();
@@ -143,6 +147,12 @@ function editRequest(r) {
     },
   });
   const before = d.form.values;
+  const group = (label, ...names) => {
+    d.form.node.append(h('details.field', {}, h('summary', {}, label), h('div.fields', {}, names.map((name) => d.form.control(name)?.node).filter(Boolean))));
+  };
+  group(t('requests.protection'), 'requiresApproval', 'requiresCaptcha', 'password', 'noPassword');
+  group(t('requests.limits'), 'maxUploads', 'maxFileSize', 'maxTotalSize', 'allowedTypes', 'perUserUploadLimit', 'perUserWindowHours');
+  group(t('requests.look'), 'slug', 'branded', 'brandColor');
 }
 
 addActions({

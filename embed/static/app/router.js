@@ -1,5 +1,5 @@
 // Finding and showing the page of an address, and the actions of its records.
-import { addActions, all, button, find, h, itemOf, t, toast } from './dom.js';
+import { addActions, all, button, emptyState, find, h, itemOf, t, toast } from './dom.js';
 import { openEditor, openShare } from './editor.js';
 import { copyLink, openForm } from './forms.js';
 import { editorOf, isMedia, kindByPath, kinds, pageOf, shareAddressOf, tagNames } from './kinds.js';
@@ -150,6 +150,13 @@ async function readItem(to) {
   }
 }
 
+// showMissing replaces the page of an address that leads to nothing.
+function showMissing(kind, text) {
+  view.key = ''; // this is not the page of the list
+  document.title = `${text} · kist`;
+  main.replaceChildren(emptyState(text, '', h('a.button', { href: `${base}/${kind.path}` }, kind.many)));
+}
+
 async function openItem(to) {
   if (to.id === 'new') return openNew(to);
   const answer = takeAnswer(`${to.kind.api}/{${to.kind === kinds.file ? 'slug' : 'id'}}`);
@@ -161,7 +168,9 @@ async function openItem(to) {
     else if (isMedia(r)) (await loadModule('viewer')).openViewer(r, { onclose, onmove: (next) => history.replaceState(history.state, '', pageOf(next)) });
     else await (await loadModule('reader')).openReader(r, { onclose });
   } catch (e) {
-    showProblem(e.status === 404 ? new Problem(t('list.missing', { kind: to.kind.one })) : e);
+    const missing = e.status === 404 && t('list.missing', { kind: to.kind.one });
+    if (missing && !history.state?.over) return showMissing(to.kind, missing);
+    showProblem(missing ? new Problem(missing) : e);
     closeItem(to, '');
   }
 }

@@ -1,5 +1,5 @@
 // State of the app: the user, the answers of the server, and the current page.
-import { all, fill, find, h, known, t, toast } from './dom.js';
+import { ago, all, fill, find, h, known, t, toast } from './dom.js';
 
 // ---- The user ----
 
@@ -47,14 +47,15 @@ export class Problem extends Error {
   }
 }
 
-// problemOf describes a failed request. Status 0 means that there was no answer.
-export function problemOf(status, data) {
+// problemOf describes a failed request. Status 0 means that there was no answer. wait is after how many seconds it may be
+// tried again.
+export function problemOf(status, data, wait = 0) {
   if (status === 0) return new Problem(t('app.unreachable'));
   if (status === 401) {
     showSignedOut();
     return new Problem(t('app.signedOutHelp'), status);
   }
-  const text = (data?.code && fill(known(`errors.${data.code}`, data.error), { when: t('format.soon') })) ?? data?.error ?? t('app.status', { status: String(status) });
+  const text = (data?.code && fill(known(`errors.${data.code}`, data.error), { when: ago(Date.now() + wait * 1000) })) ?? data?.error ?? t('app.status', { status: String(status) });
   return new Problem(status === 500 && data?.requestId ? `${text} (${data.requestId})` : text, status, data?.fields);
 }
 
@@ -71,7 +72,7 @@ export async function api(method, path, body, { id = null, ...options } = {}) {
   }
   const data = await answer.json().catch(() => null);
   if (data?.code === 'recent_sign_in_required' && await (await loadModule('security')).confirm()) return api(method, path, body, { id, ...options });
-  if (!answer.ok) throw problemOf(answer.status, data);
+  if (!answer.ok) throw problemOf(answer.status, data, Number(answer.headers.get('retry-after')) || 1);
   return data;
 }
 
@@ -263,6 +264,7 @@ export function markCurrent(isCurrent) {
 
 // The navigation shows how many uploads from others are waiting for approval.
 let pending = 0;
+export const pendingNow = () => pending;
 export const addPending = (n) => setPending(pending + n);
 export function setPending(n) {
   pending = Math.max(0, n);

@@ -11,10 +11,13 @@ const largePicture = 2e6;
 const slideMilliseconds = 5000;
 const swipePixels = 50;
 
-// sequence is the records that the viewer can show: those of the list, or only r.
+// sequence is the records that the viewer can show: those of the strip on the home page or the list, or only r.
 function sequence(r) {
-  const listed = all('.item', view?.list?.ul ?? document.createElement('ul')).map((row) => row.record).filter(isMedia);
-  return listed.some((x) => x.id === r.id) ? listed : [r];
+  for (const list of [...all('#main .strip'), view?.list?.ul].filter(Boolean)) {
+    const listed = all('.item', list).map((row) => row.record).filter(isMedia);
+    if (listed.some((x) => x.id === r.id)) return listed;
+  }
+  return [r];
 }
 
 function stageOf(r) {
