@@ -80,5 +80,7 @@ if (supported) {
     if (k) storage.set(draftKey(`${k.name}.new`), { at: new Date().toISOString(), values: JSON.parse(e.data.body) });
     if (e.data.refused) showProblem(new Problem(t('offline.refused', { why: e.data.refused })));
   });
-  addEventListener('online', () => worker?.postMessage({ want: 'send' }));
+  const sendNow = () => worker?.postMessage({ want: 'send' });
+  addEventListener('online', sendNow);
+  document.addEventListener('visibilitychange', () => { if (timer && !document.hidden) sendNow(); });
 }
