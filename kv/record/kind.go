@@ -240,7 +240,7 @@ func (b *Collection) shared(f *field.Set) {
 	f.Text("description", &b.Description, MaxDescription).Says("Free text.", `"Two weeks by the sea"`)
 	f.ID("cover", &b.Cover).Says("Item whose picture stands for the collection; null is the first picture.", `"01890a5d-ac96-774b-bcce-b302099a8057"`)
 	field.Choice(f, "sort", &b.Sort, Arrangements).Says("Order of the items; manual is the order in which they were put.", `"manual"`)
-	f.Bool("allowDownload", &b.Download).Says("Whether visitors are offered downloads. Whoever can see an item can save it.", `true`)
+	f.Bool("allowDownload", &b.Download).Says("Whether visitors are offered downloads. Anyone who can see an item can save it.", `true`)
 }
 
 func (b *Collection) Title() string { return b.Name }

@@ -23,6 +23,7 @@ function valuesOf(k, r) {
   values.slug = r?.slug ?? '';
   values.isPublic = r?.isPublic ?? false;
   values.isFavorite = r?.isFavorite ?? false;
+  if (k === kinds.collection && !r) Object.assign(values, { allowDownload: true, sort: 'manual' });
   return values;
 }
 

@@ -51,6 +51,7 @@ const looks = {
     meta: (r) => [r.status && h('span.badge', {}, fieldOf(kinds.game, 'status').choices[r.status]), r.platform, r.rating !== null && r.rating !== undefined && `★ ${r.rating}`,
       r.playtimeMinutes > 0 && (r.playtimeMinutes < 90 ? `${r.playtimeMinutes} min` : `${Math.round(r.playtimeMinutes / 60)} h`)],
   },
+  collection: { meta: (r) => [t('kind.items', { n: r.itemCount }), r.size > 0 && bytes(r.size), r.leftOut > 0 && h('span.badge.warn', {}, t('kind.leftOut', { n: r.leftOut })), cutoff(r.description)] },
   shortlink: {
     title: (r) => (r.url ?? '').replace(start.url, ''),
     meta: (r) => [cutoff('→ ' + (r.originalUrl ?? '').replace(/^https?:\/\//, '')), cutoff(r.description)],

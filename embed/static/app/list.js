@@ -150,6 +150,7 @@ function fillMenu(menu) {
     item('edit', 'edit', t('common.edit')),
     item('share-item', 'share', t('list.share')),
     item('copy', 'copy', t('common.copyLink')),
+    ...(r.kind === 'collection' ? [item('arrange', 'list', t('list.arrange'))] : []),
     item('publish', r.isPublic ? 'lock' : 'check', r.isPublic ? t('list.private') : t('list.publish')),
     item('delete', 'trash', t('common.delete')));
   pop.classList.remove('up');
@@ -266,6 +267,7 @@ export function listOf(source, { page = 50, empty, grid = false, dated = false, 
       n < shown.length && button('pick-all', t('list.all')),
       files && button('bulk-folder', t('list.move'), {}, icon('folder'), t('list.move')),
       button('bulk-tag', t('list.tag'), {}, icon('tag'), t('list.tag')),
+      button('bulk-together', t('list.together'), {}, icon('collection'), t('list.together')),
       button('bulk-share', t('list.sharing'), {}, icon('share'), t('list.sharing')),
       button('bulk-delete', t('common.delete'), { class: 'danger' }, icon('trash'), t('common.delete')),
       iconButton('pick-none', 'close', t('list.clear')));

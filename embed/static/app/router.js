@@ -4,7 +4,7 @@ import { openEditor, openShare } from './editor.js';
 import { copyLink, openForm } from './forms.js';
 import { editorOf, isMedia, kindByPath, kinds, pageOf, shareAddressOf, tagNames } from './kinds.js';
 import { clearSelection, removeRecords, saveEach, saveRecord, selection } from './list.js';
-import { api, base, changes, countChange, draftKey, loadModule, markCurrent, Problem, refreshFolders, setView, showProblem, storage, takeAnswer, view } from './session.js';
+import { api, base, changes, countChange, draftKey, folderOf, loadModule, markCurrent, Problem, refreshFolders, setView, showProblem, storage, takeAnswer, view } from './session.js';
 
 // ---- Addresses ----
 
@@ -212,6 +212,8 @@ document.addEventListener('click', (e) => {
   go(a.href);
 });
 
+const withCollections = (use) => loadModule('collections').then(use).catch(showProblem);
+
 addActions({ again: () => rerender() });
 
 // ---- Actions of records ----
@@ -269,6 +271,9 @@ addActions({
       },
     });
   },
+  'bulk-together': () => withCollections((m) => m.shareTogether(selection())),
+  arrange: (el) => withCollections((m) => m.arrange(recordOf(el))),
+  'folder-share': () => withCollections((m) => m.shareFolder(folderOf(view.params))),
   'bulk-share'() {
     const records = selection();
     openForm({

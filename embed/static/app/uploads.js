@@ -2,7 +2,7 @@
 import { addActions, button, bytes, find, h, icon, itemOf, seconds, shorten, t, toast } from './dom.js';
 import { copyLink } from './forms.js';
 import { isMedia, isPicture, shareAddressOf, tagNames } from './kinds.js';
-import { base, countChange, countItems, loadModule, me, problemOf, refreshFolders, refreshTags, start, storage, tagColor, view } from './session.js';
+import { base, countChange, countItems, loadModule, me, problemOf, refreshFolders, refreshTags, showProblem, start, storage, tagColor, view } from './session.js';
 
 const parallel = 3;
 const large = 8 << 20; // larger files are uploaded in parts, so that they can be resumed
@@ -139,9 +139,11 @@ function showAllDone() {
   finished = [];
   if (records.some((r) => tagNames(r).some((n) => !tagColor(n)))) refreshTags();
   refreshFolders().then(() => view?.redraw?.());
-  const text = records.length === 1 ? t('uploads.one', { name: shorten(records[0].originalName) }) : t('uploads.many', { n: records.length });
+  const one = records.length === 1;
+  const text = one ? t('uploads.one', { name: shorten(records[0].originalName) }) : t('uploads.many', { n: records.length });
   toast(records.every((r) => r.isPublic) ? text : `${text} ${t('uploads.private', { n: records.length })}`, {
-    time: 10000, action: t('uploads.copyLinks', { n: records.length }), run: () => copyLink(records.map(shareAddressOf).join('\n')),
+    time: 10000, action: one ? t('uploads.copyLinks', { n: 1 }) : t('uploads.together'),
+    run: () => (one ? copyLink(shareAddressOf(records[0])) : loadModule('collections').then((m) => m.shareTogether(records)).catch(showProblem)),
   });
 }
 

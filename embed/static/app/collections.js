@@ -1,0 +1,128 @@
+// Collections: many items behind one link. Making one, and arranging what is in it.
+import { button, find, h, icon, iconButton, t, toast } from './dom.js';
+import { openShare } from './editor.js';
+import { openDialog, openForm } from './forms.js';
+import { apiPathOf, isPicture, kindOf, titleOf } from './kinds.js';
+import { updateRows } from './list.js';
+import { api, base, countChange, countItems, Problem, showProblem } from './session.js';
+
+const reasonOf = { password: t('collections.password'), limit: t('collections.limit'), end: t('collections.end') };
+
+const most = 500; // on a page of the API
+
+// make asks for a title and makes a public collection of a source.
+async function make(title, source) {
+  const r = (await api('POST', 'collections', { title, isPublic: true, source })).data;
+  countChange();
+  countItems('collection', 1);
+  openShare(r);
+}
+
+// shareFolder makes a collection of what is in a folder, now and later.
+export const shareFolder = (folder) => openForm({
+  title: t('collections.shareFolder'), text: t('collections.liveHint'), button: t('common.share'),
+  fields: [{ name: 'title', label: t('collections.title'), required: true }], values: { title: folder.name },
+  run: (now) => make(now.title, { folderId: folder.id }),
+});
+
+// shareTogether makes a collection of items, or adds them to one.
+export async function shareTogether(records) {
+  let others = [];
+  try { others = (await api('GET', `collections?limit=${most}&sort=updated`)).data.filter((r) => !r.source.folderId && !r.source.tag); } catch (e) { return showProblem(e); }
+  const ids = records.map((r) => r.id);
+  const choices = Object.fromEntries(others.map((r) => [r.id, r.title]));
+  return openForm({
+    title: t('collections.together', { n: ids.length }), text: t('collections.togetherHint'), button: t('common.share'),
+    fields: [{ name: 'title', label: t('collections.title') }, ...(others.length ? [{ name: 'to', label: t('collections.orAddTo'), type: 'choice', choices }] : [])],
+    run: async ({ title, to }) => {
+      if (!to && !title.trim()) throw new Problem('', 0, { title: t('forms.required') });
+      if (!to) return make(title, { items: ids });
+      const r = (await api('POST', `collections/${to}/items`, { add: ids })).data;
+      updateRows(r);
+      return toast(t('collections.added', { title: r.title }), { action: t('common.share'), run: () => openShare(r) });
+    },
+  });
+}
+
+// arrange opens the list of a collection's items, to move them, take them out and choose the cover.
+export async function arrange(r) {
+  const items = [], reasons = {};
+  try {
+    for (let cursor = ''; cursor !== null;) {
+      const page = await api('GET', `${apiPathOf(r)}/items?brief=true&limit=${most}${cursor && '&cursor=' + cursor}`);
+      items.push(...page.data);
+      for (const out of page.leftOut) reasons[out.id] = out.reason;
+      cursor = page.nextCursor;
+    }
+  } catch (e) { return showProblem(e); }
+  const live = r.source.folderId || r.source.tag, movable = !live && r.sort === 'manual';
+  const d = openDialog(titleOf(r), { panel: true });
+  const list = h('ol.arrange');
+  const status = h('p.soft', { 'aria-live': 'polite' });
+  const outside = Object.keys(reasons).length;
+  const rows = () => [...list.children];
+
+  const save = async (method, path, body) => {
+    try {
+      r = (await api(method, apiPathOf(r) + path, body)).data;
+      updateRows(r);
+    } catch (e) { showProblem(e); }
+  };
+  // move puts a row before another one, or at the end.
+  const move = async (row, next) => {
+    if (next === row || row.nextElementSibling === next) return;
+    const focused = row.contains(document.activeElement) && document.activeElement;
+    list.insertBefore(row, next);
+    focused?.focus?.();
+    status.textContent = t('collections.moved', { i: rows().indexOf(row) + 1, n: rows().length });
+    await save('PATCH', `/items/${row.dataset.id}`, { before: next?.dataset.id ?? null });
+  };
+  const up = (row) => row.previousElementSibling && move(row, row.previousElementSibling);
+  const down = (row) => row.nextElementSibling && move(row, row.nextElementSibling.nextElementSibling);
+
+  function rowOf(item) {
+    const title = titleOf(item), tool = (name, label, run, more = {}) => {
+      const b = iconButton('none', name, label, { class: 'quiet square', ...more });
+      b.onclick = run;
+      return b;
+    };
+    const row = h('li', { draggable: movable ? 'true' : null },
+      h('span.pic', {}, isPicture(item) ? h('img', { src: `${base}/t/${item.slug}?size=row`, alt: '', loading: 'lazy' }) : icon(kindOf(item).icon)),
+      h('span.grow', {}, title, reasons[item.id] && h('span.badge.warn', {}, t('collections.hidden'), ' ', reasonOf[reasons[item.id]])));
+    row.dataset.id = item.id;
+    if (isPicture(item)) {
+      row.append(tool('star', t('collections.cover', { title }), async () => {
+        await save('PATCH', '', { cover: r.cover === item.id ? null : item.id });
+        for (const b of list.querySelectorAll('.star')) b.setAttribute('aria-pressed', String(b.closest('li').dataset.id === r.cover));
+      }, { class: 'quiet square star', 'aria-pressed': String(r.cover === item.id) }));
+    }
+    if (movable) row.append(tool('up', t('collections.up', { title }), () => up(row)), tool('down', t('collections.down', { title }), () => down(row)));
+    if (!live) row.append(tool('close', t('collections.remove', { title }), async () => { row.remove(); await save('POST', '/items', { remove: [item.id] }); }));
+    return row;
+  }
+
+  let dragged = null;
+  list.addEventListener('dragstart', (e) => { dragged = e.target.closest('li'); e.dataTransfer.effectAllowed = 'move'; });
+  list.addEventListener('dragover', (e) => { if (dragged) e.preventDefault(); });
+  list.addEventListener('drop', (e) => {
+    const over = e.target.closest('li');
+    if (!dragged || !over) return;
+    e.preventDefault();
+    const box = over.getBoundingClientRect();
+    move(dragged, e.clientY > box.top + box.height / 2 ? over.nextElementSibling : over);
+    dragged = null;
+  });
+  list.addEventListener('keydown', (e) => {
+    const row = e.target.closest('li');
+    if (!movable || !e.altKey || !row || e.key !== 'ArrowUp' && e.key !== 'ArrowDown') return;
+    e.preventDefault();
+    (e.key === 'ArrowUp' ? up : down)(row);
+  });
+  list.append(...items.map(rowOf));
+  d.body.append(
+    h('p.soft', {}, live ? t('collections.live') : movable ? t('collections.arrangeHint') : t('collections.sorted')),
+    ...(outside ? [h('p.alert', {}, t('collections.outside', { n: outside }))] : []),
+    status, list, h('div.row.foot', {}, button('dialog-close', t('common.close'))));
+  find('button', list)?.focus();
+  return d;
+}
