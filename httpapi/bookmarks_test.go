@@ -81,6 +81,7 @@ func (a *app) looking() (stop func()) {
 	ctx, end := context.WithCancel(a.Context())
 	var run sync.WaitGroup
 	run.Go(func() { a.server.links.Run(ctx) })
+	run.Go(func() { a.server.Pictures.Run(ctx) })
 	stop = func() { end(); run.Wait() }
 	a.Cleanup(stop)
 	return stop
@@ -162,12 +163,14 @@ func iconSite(t testing.TB) (address string, asked *atomic.Int32) {
 	asked = new(atomic.Int32)
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/icon.png" {
-			asked.Add(1)
+			if r.URL.RawQuery == "" { // not for the picture of the page
+				asked.Add(1)
+			}
 			_, _ = w.Write(icon.Bytes())
 			return
 		}
 		w.Header().Set("Content-Type", "text/html")
-		_, _ = io.WriteString(w, "<title>Page</title><link rel=icon href=/icon.png>")
+		_, _ = io.WriteString(w, "<title>Page</title><link rel=icon href=/icon.png><meta property=og:image content=/icon.png?og>")
 	}))
 	t.Cleanup(site.Close)
 	return site.URL, asked

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -71,6 +72,11 @@ func New(c web.Config) (*Server, error) {
 	s.Imports.Begin()
 	s.Fetches = upload.NewFetches(s.Site)
 	s.routes = s.table()
+	pictures, err := c.Thumbs.Pictures(filepath.Join(c.Store.Dir(), "cache", "pictures"))
+	if err != nil {
+		return nil, err
+	}
+	s.Pictures = linkcheck.NewPictures(c.Outbound, pictures, c.Log)
 	secret, err := c.Store.Secret()
 	if err == nil {
 		s.Grants, err = grant.NewSigner(secret)
@@ -138,7 +144,7 @@ const (
 )
 
 // Serve answers requests on the listener, delivers to webhooks, fetches remote uploads,
-// checks bookmarked pages and examines the metadata of files until ctx ends. Then it accepts no more requests, lets running ones
+// checks bookmarked pages, fetches pictures and examines the metadata of files until ctx ends. Then it accepts no more requests, lets running ones
 // finish for up to grace, and returns. With a TLS configuration it serves HTTPS.
 func (s *Server) Serve(ctx context.Context, l net.Listener, t *tls.Config, grace time.Duration) error {
 	srv := &http.Server{
@@ -158,6 +164,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, t *tls.Config, grace
 	work.Go(func() { s.Fetches.Run(ctx) })
 	work.Go(func() { s.links.Run(ctx) })
 	work.Go(func() { s.Plans.Run(ctx) })
+	work.Go(func() { s.Pictures.Run(ctx) })
 	failed := make(chan error, 1)
 	go func() {
 		if t != nil {

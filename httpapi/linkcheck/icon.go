@@ -165,7 +165,7 @@ func (c *client) fetch(ctx context.Context, site record.ID, from []*url.URL) {
 	ctx, cancel := context.WithTimeout(ctx, iconTime)
 	defer cancel()
 	for _, u := range from {
-		data, err := c.picture(ctx, u)
+		data, err := c.picture(ctx, u, thumb.MaxIcon)
 		if err == nil {
 			err = c.icons.Put(ctx, site, data)
 		}
@@ -182,8 +182,8 @@ func (c *client) fetch(ctx context.Context, site record.ID, from []*url.URL) {
 
 var errNoPicture = errors.New("linkcheck: no picture")
 
-// picture fetches what may be a picture, to be judged by its bytes.
-func (c *client) picture(ctx context.Context, at *url.URL) ([]byte, error) {
+// picture fetches what may be a picture of at most so many bytes, to be judged by its bytes.
+func (c *client) picture(ctx context.Context, at *url.URL, most int64) ([]byte, error) {
 	res, err := c.send(ctx, http.MethodGet, at.String(), "image/png, image/*;q=0.8, */*;q=0.1")
 	if err != nil {
 		return nil, errNoPicture
@@ -192,8 +192,8 @@ func (c *client) picture(ctx context.Context, at *url.URL) ([]byte, error) {
 	if res.StatusCode != http.StatusOK || !plain(res) {
 		return nil, errNoPicture
 	}
-	data, err := io.ReadAll(io.LimitReader(res.Body, thumb.MaxIcon+1))
-	if err != nil || len(data) > thumb.MaxIcon {
+	data, err := io.ReadAll(io.LimitReader(res.Body, most+1))
+	if err != nil || int64(len(data)) > most {
 		return nil, errNoPicture
 	}
 	return data, nil

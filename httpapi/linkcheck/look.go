@@ -84,7 +84,7 @@ func (c *client) read(ctx context.Context, address string) (record.Look, respons
 	found.Read = true
 	if media := res.Header.Get("Content-Type"); isPage(media) && plain(res) {
 		a.page = parse(res.Body, media)
-		found.Title, found.Description = a.title, a.description
+		found.Title, found.Description, found.Image = a.title, a.description, imageOf(a.page, a.at)
 	}
 	return found, a
 }

@@ -23,6 +23,7 @@ const (
 // page is what a page says about itself.
 type page struct {
 	title, description string
+	image              string // address of a picture, as the page writes it
 
 	base  string // the base of its links, relative to the page's address; "" means that address
 	icons []iconLink
@@ -59,6 +60,7 @@ func parse(r io.Reader, contentType string) page {
 	}
 	p.title = cmp.Or(oneLine(p.text.String()), oneLine(p.meta["og:title"]), oneLine(p.meta["twitter:title"]))
 	p.description = cmp.Or(oneLine(p.meta["description"]), oneLine(p.meta["og:description"]), oneLine(p.meta["twitter:description"]))
+	p.image = cmp.Or(oneLine(p.meta["og:image:secure_url"]), oneLine(p.meta["og:image"]), oneLine(p.meta["og:image:url"]), oneLine(p.meta["twitter:image"]), oneLine(p.meta["twitter:image:src"]))
 	return p.page
 }
 
@@ -128,6 +130,7 @@ func attributes(z *html.Tokenizer, more bool) iter.Seq2[string, string] {
 
 var wanted = map[string]bool{
 	"description": true, "og:title": true, "og:description": true, "twitter:title": true, "twitter:description": true,
+	"og:image": true, "og:image:url": true, "og:image:secure_url": true, "twitter:image": true, "twitter:image:src": true,
 }
 
 // oneLine turns foreign text into one line of valid UTF-8 without characters that control a

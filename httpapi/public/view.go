@@ -272,17 +272,21 @@ func unlockItem(c *web.Request) error {
 
 var ReadThumbnail = web.Operation{Tag: "public", Reply: web.Reply{Status: 200}, Fails: []int{204, 206, 302, 304, 401, 404, 410, 412, 416, 429, 503}, Slugs: true, AtContentOrigin: true, Serve: readThumbnail}
 
-// readThumbnail answers with a small version of a picture, or the icon of a bookmark's site.
+// readThumbnail answers with a small version of a picture, or the icon of a bookmark's site, or the
+// picture of its page, or the cover of a game.
 // This is not a view, so an item with a limit has one only for visitors whose view was counted.
 func readThumbnail(c *web.Request) error {
-	r, owned, err := sharedFile(c, c.Arg("slug"), record.Files, record.Bookmarks)
+	r, owned, err := sharedFile(c, c.Arg("slug"), record.Files, record.Bookmarks, record.Games)
 	if err != nil {
 		return err
 	}
 	if r.Limit > 0 && !owned && !Granted(c, grant.ToRead, r) {
 		return record.ErrMissing
 	}
-	if r.Kind == record.Bookmarks {
+	switch {
+	case r.Kind == record.Games, r.Kind == record.Bookmarks && c.R.URL.Query().Get(sizeParam) == "picture":
+		return cover(c, r, owned)
+	case r.Kind == record.Bookmarks:
 		return icon(c, r, owned)
 	}
 	if c.Site.Content != "" && !c.AtContentOrigin() {
@@ -390,7 +394,7 @@ func respondThumb(c *web.Request, r, item *record.Record, owned bool) error {
 	return small(c, r, t, caching(r))
 }
 
-// sizeParam asks for a thumbnail of another size: row or screen.
+// sizeParam asks for a thumbnail of another size: row or screen; or for the picture of a bookmark's page.
 const sizeParam = "size"
 
 // thumbSize is the size of a thumbnail that a request asks for.
@@ -457,6 +461,51 @@ func icon(c *web.Request, r *record.Record, owned bool) error {
 		return small(c, r, t, "private, no-cache")
 	}
 	return small(c, r, t, caching(r))
+}
+
+// cover answers with the picture of a bookmark's page or the cover of a game, as this server has
+// drawn it. Nobody waits for another server: one that is missing is fetched later, if its owner asks
+// and pages are checked.
+func cover(c *web.Request, r *record.Record, owned bool) error {
+	if c.AtContentOrigin() {
+		return record.ErrMissing
+	}
+	body, err := r.Decode()
+	if err != nil {
+		return err
+	}
+	var address, by string // by has named the address
+	switch b := body.(type) {
+	case *record.Bookmark:
+		address, by = b.ImageURL, b.URL
+	case *record.Game:
+		address, by = b.CoverURL, b.CoverURL
+	}
+	if t, got := c.Site.Pictures.Get(address); got {
+		if owned {
+			return small(c, r, t, "private, no-cache")
+		}
+		return small(c, r, t, caching(r))
+	}
+	if !owned || by == "" {
+		return record.ErrMissing
+	}
+	var set record.Settings
+	if err := c.Site.Store.View(func(tx *kv.Tx) (err error) { set, err = people.Settings(tx); return err }); err != nil {
+		return err
+	}
+	u, err := url.Parse(by)
+	switch {
+	case err != nil, !set.LinkChecks:
+	case address != "":
+		c.Site.Pictures.Want(address, u.Hostname())
+	case c.Site.Pictures.WantsPage(by):
+		err = c.Site.Store.Update(func(tx *kv.Tx) error { return catalog.RefillPage(tx, r) })
+	}
+	if err != nil {
+		return err
+	}
+	return record.ErrMissing
 }
 
 // thumbWait is how long a page waits for its thumbnail.

@@ -2,12 +2,14 @@ package thumb
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -23,6 +25,9 @@ const (
 	MaxIcon = 64 << 10
 
 	maxIconPixels = 1 << 20
+
+	// MaxPicture is the maximum size of a file to make a picture of a page of, in bytes.
+	MaxPicture = 5 << 20
 )
 
 // Times of icons.
@@ -39,6 +44,7 @@ const (
 type Icons struct {
 	cache cache
 	slot  chan struct{} // that of the Maker
+	draw  func(data []byte) (*Thumb, error)
 
 	mu    sync.Mutex
 	asked map[record.ID]asking
@@ -52,8 +58,14 @@ type asking struct {
 
 // Icons opens the folder and creates it if it is missing; its parent must exist. The folder may be removed at
 // any time, because all icons can be fetched again. Decoding icons and thumbnails takes turns.
-func (m *Maker) Icons(dir string) (*Icons, error) {
-	s := &Icons{cache: cache{dir: dir}, slot: m.slot, asked: make(map[record.ID]asking)}
+func (m *Maker) Icons(dir string) (*Icons, error) { return m.icons(dir, icon) }
+
+// Pictures is Icons for the pictures of pages, which are stored as large as tiles. The keys are those of their
+// addresses.
+func (m *Maker) Pictures(dir string) (*Icons, error) { return m.icons(dir, picture) }
+
+func (m *Maker) icons(dir string, draw func([]byte) (*Thumb, error)) (*Icons, error) {
+	s := &Icons{cache: cache{dir: dir}, slot: m.slot, draw: draw, asked: make(map[record.ID]asking)}
 	if err := s.cache.open(); err != nil {
 		return nil, fmt.Errorf("thumb: opening the cache of icons: %w", err)
 	}
@@ -117,7 +129,7 @@ func (s *Icons) remember(site record.ID, a asking) {
 	s.asked[site] = a
 }
 
-// Put makes an icon of a picture of at most MaxIcon bytes and stores it in place of the previous one. The error
+// Put makes an icon of a picture of at most MaxIcon bytes, or MaxPicture, and stores it in place of the previous one. The error
 // is ErrNone if that is impossible, or ctx's if ctx ends while waiting.
 func (s *Icons) Put(ctx context.Context, site record.ID, data []byte) error {
 	select {
@@ -126,7 +138,7 @@ func (s *Icons) Put(ctx context.Context, site record.ID, data []byte) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	t, err := icon(data)
+	t, err := s.draw(data)
 	if err != nil {
 		return err
 	}
@@ -141,6 +153,16 @@ func icon(data []byte) (*Thumb, error) {
 		return icoIcon(data)
 	}
 	return fileIcon(data)
+}
+
+// picture makes a tile of a file.
+func picture(data []byte) (*Thumb, error) {
+	r := inMemory(data)
+	h, err := readHeader(r)
+	if err != nil {
+		return nil, refuse("%v", err)
+	}
+	return draft(h, r, edges[Tile], encode)
 }
 
 // fileIcon makes an icon of the bytes of a file with one picture.
@@ -189,4 +211,27 @@ func (s *Icons) Sweep(used func() ([]record.ID, error)) (removed int, err error)
 		age, got := s.cache.age(ref)
 		return got && age < iconYoung, nil
 	})
+}
+
+// Trim removes those that were stored longest ago if there are more than most.
+func (s *Icons) Trim(most int) error {
+	type stored struct {
+		ref blobs.Ref
+		age time.Duration
+	}
+	var all []stored
+	if _, err := s.cache.sweep(func(ref blobs.Ref) (bool, error) {
+		age, _ := s.cache.age(ref)
+		all = append(all, stored{ref, age})
+		return true, nil
+	}); err != nil || len(all) <= most {
+		return err
+	}
+	slices.SortFunc(all, func(a, b stored) int { return cmp.Compare(a.age, b.age) })
+	old := map[blobs.Ref]bool{}
+	for _, one := range all[most:] {
+		old[one.ref] = true
+	}
+	_, err := s.cache.sweep(func(ref blobs.Ref) (bool, error) { return !old[ref], nil })
+	return err
 }

@@ -436,3 +436,29 @@ func seedIcons(t testing.TB) map[string][]byte {
 		"svg":      []byte("<svg xmlns='http://www.w3.org/2000/svg'/>"),
 	}
 }
+
+// TestTrimPictures: pictures may be larger than icons, and those stored longest ago go first.
+func TestTrimPictures(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m, err := New(filepath.Join(t.TempDir(), "thumbs"))
+	is.NoErr(err)
+	t.Cleanup(func() { is.NoErr(m.Close()) })
+	s, err := m.Pictures(filepath.Join(t.TempDir(), "pictures"))
+	is.NoErr(err)
+	var b bytes.Buffer
+	is.NoErr(png.Encode(&b, image.NewGray(image.Rect(0, 0, 2000, 1000))))
+	for i := range byte(5) {
+		is.NoErr(s.Put(t.Context(), record.ID{i}, b.Bytes()))
+		at := time.Now().Add(time.Duration(int(i)-100) * time.Minute)
+		is.NoErr(os.Chtimes(filepath.Join(s.cache.dir, pathOf(iconRef(record.ID{i}))), at, at))
+	}
+	is.NoErr(s.Trim(5))
+	is.NoErr(s.Trim(2))
+	for i := range byte(5) {
+		p, got := s.Get(record.ID{i})
+		is.Equal(got, i >= 3)
+		is.True(!got || p.Width == 480 && p.Height == 240)
+	}
+	is.True(errors.Is(s.Put(t.Context(), record.ID{9}, []byte("no picture")), ErrNone))
+}

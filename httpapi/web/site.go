@@ -15,6 +15,7 @@ import (
 	"kist/blobs"
 	"kist/httpapi/captcha"
 	"kist/httpapi/grant"
+	"kist/httpapi/linkcheck"
 	"kist/httpapi/metadata"
 	"kist/httpapi/oidc"
 	"kist/httpapi/outbound"
@@ -93,6 +94,7 @@ type Site struct {
 	Imports     worker.Imports
 	Fetches     *worker.Queue[record.ID] // remote uploads by id
 	Plans       *metadata.Plans
+	Pictures    *linkcheck.Pictures
 	Grants      *grant.Signer
 	Tickets     *grant.Tickets
 	Challenges  *captcha.Issuer

@@ -343,6 +343,20 @@ func RecheckPage(tx *kv.Tx, r *record.Record) error {
 	return err
 }
 
+// RefillPage has the page of a bookmark read at once, for what the bookmark lacks.
+func RefillPage(tx *kv.Tx, r *record.Record) error {
+	p, err := PageRows.Get(tx.Tx, kv.OwnedKey(r.Owner, r.ID[:]...))
+	if errors.Is(err, table.ErrMissing) || err == nil && p.Fill {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	p.Refill(tx.Store().MonotonicNow())
+	people.PagesDue.Raise(tx)
+	return PageRows.Put(tx.Tx, p)
+}
+
 // pagesAtOnce is how many pages a transaction of Icons reads.
 const pagesAtOnce = 1000
 

@@ -100,7 +100,7 @@ func (b *Bookmark) Fields(f *field.Set) {
 		Says("The page: an absolute http or https address.", `"https://go.dev/"`)
 	f.Ruled("title", &b.Name, CleanTitle, "", MaxName).Says("Title of the page.", `"The Go language"`)
 	f.Text("description", &b.Description, MaxDescription).Says("Free text.", `"Language home"`)
-	f.URL("imageUrl", &b.ImageURL).Says("Address of a picture of the page.", `"https://go.dev/images/logo.svg"`)
+	f.URL("imageUrl", &b.ImageURL).Says("Address of a picture of the page; filled in from the page while link checks are on.", `"https://go.dev/images/logo.svg"`)
 }
 
 func (b *Bookmark) Title() string {

@@ -96,6 +96,7 @@ type Look struct {
 
 	Read               bool // the page's own data was read
 	Title, Description string
+	Image              string // address of a picture of the page
 
 	Icon ID // with Answers: the site whose icon the page has; zero if it has no icon
 }
@@ -175,5 +176,6 @@ func (b *Bookmark) Take(l Look) bool {
 	before := *b
 	b.Name = cmp.Or(b.Name, Cut(l.Title, MaxName))
 	b.Description = cmp.Or(b.Description, Cut(l.Description, MaxDescription))
+	b.ImageURL = cmp.Or(b.ImageURL, l.Image)
 	return *b != before
 }
