@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/chromedp"
 	"github.com/matryer/is"
 
 	"kist/kv"
@@ -95,5 +96,35 @@ func TestBrowserIcons(t *testing.T) {
 	b.until(`!document.querySelector('#main .item .favicon') && document.querySelector('#main .item .pic b').textContent === '1'`)
 	b.open("/v/" + slug)
 	b.until(`document.querySelector('h1') && !document.querySelector('.favicon')`)
+	is.True(b.sound())
+}
+
+// TestBrowserCards: bookmarks and games are shown as cards with the pictures of their pages and covers, from this server.
+func TestBrowserCards(t *testing.T) {
+	is := is.New(t)
+	b := openBrowser(t)
+	site, _ := iconSite(t)
+	b.looking()
+	b.post("/api/v1/bookmarks", map[string]any{"url": site + "/page", "description": "A page with a picture"}).want(201)
+	b.post("/api/v1/bookmarks", map[string]any{"url": "https://kist.invalid/", "title": "Without a picture"}).want(201)
+	b.post("/api/v1/games", map[string]any{"title": "Outer Wilds", "coverUrl": site + "/icon.png?cover", "status": "playing"}).want(201)
+	b.app.until("/api/v1/bookmarks", func(g *answer) bool { return strings.Contains(string(g.body), "/icon.png?og") })
+	for _, page := range []string{"/bookmarks", "/games"} {
+		b.open(page)
+		is.Equal(b.js(`document.querySelectorAll('.cover').length`), 0.0)
+		b.press("Grid view")
+		b.until(`[...document.querySelectorAll('#main .cards .cover')].some((i) => i.naturalWidth === 96)`) // when the server has it
+		is.Equal(b.js(`performance.getEntriesByType('resource').filter((e) => !e.name.startsWith(location.origin)).length`), 0.0)
+		is.Equal(b.js(`document.documentElement.scrollWidth <= innerWidth`), true)
+		if *gallery != "" {
+			var picture []byte
+			b.do(chromedp.FullScreenshot(&picture, 100))
+			is.NoErr(os.WriteFile(filepath.Join(*gallery, "cards"+strings.ReplaceAll(page, "/", "-")+".png"), picture, 0o600))
+		}
+		b.open(page) // it is remembered
+		b.until(`document.querySelector('#main .cards .item')`)
+		b.press("List view")
+		b.until(`!document.querySelector('.cards') && document.querySelector('#main .item')`)
+	}
 	is.True(b.sound())
 }

@@ -79,10 +79,21 @@ export function sharing(r) {
 function thumbnail(r) {
   const letters = kindOf(r).badge?.(r);
   const pic = h('span.pic', {}, letters ? h('b', {}, letters) : icon(kindOf(r).icon));
-  if (isMedia(r) || r.iconUrl) {
+  if (view?.cards) {
+    if (r.iconUrl) pic.append(h('img.favicon', { src: `${base}/t/${r.slug}`, alt: '', loading: 'lazy', decoding: 'async' }));
+    if (r.kind === 'bookmark' || r.coverUrl) addCover(pic, r, [4000, 15000]);
+  } else if (isMedia(r) || r.iconUrl) {
     pic.append(h(r.iconUrl ? 'img.favicon' : 'img', { src: `${base}/t/${r.slug}${r.iconUrl || view?.grid ? '' : '?size=row'}`, alt: '', loading: 'lazy', decoding: 'async' }));
   }
   return pic;
+}
+
+// addCover shows the picture of a bookmark's page or of a game. The server may still have to fetch it: it is asked again
+// after each of the waits.
+function addCover(pic, r, [wait, ...more]) {
+  const img = h('img.cover', { src: `${base}/t/${r.slug}?size=picture`, alt: '', loading: 'lazy', decoding: 'async' });
+  img.onerror = () => wait && (r.imageUrl || r.coverUrl) && setTimeout(() => pic.isConnected && addCover(pic, r, more), wait);
+  pic.append(img);
 }
 
 // shapes are the widths of pictures divided by their heights, by id. A grid learns them as the pictures load.
@@ -190,8 +201,8 @@ export function redrawAll() {
 
 // listOf shows the records of a source, with a button for more and a bar for the selection. empty makes what replaces an
 // empty list; counted is called with the number of records. dated puts headings between days.
-export function listOf(source, { page = 50, empty, grid = false, dated = false, counted = null }) {
-  const ul = h(grid ? 'ul.list.grid' : 'ul.list', { 'aria-label': t('list.items') });
+export function listOf(source, { page = 50, empty, grid = false, cards = '', dated = false, counted = null }) {
+  const ul = h(cards ? `ul.list.cards.${cards}` : grid ? 'ul.list.grid' : 'ul.list', { 'aria-label': t('list.items') });
   const state = h('div.state', { 'aria-live': 'polite' });
   const more = h('button.wide', { type: 'button', act: 'more', hidden: true });
   const bar = h('div.bulk', { role: 'toolbar', 'aria-label': t('list.selectionActions'), hidden: true });

@@ -88,12 +88,14 @@ addPages({
     const count = h('small.soft');
     const filtered = filterNames.some((n) => p.get(n));
     const grid = file && storage.get('grid', ['image', 'video'].includes(p.get('type')));
+    const cards = [kinds.bookmark, kinds.game].includes(k) ? k.name : '';
     v.grid = grid;
+    v.cards = cards && storage.get(`cards-${cards}`, false);
     v.box = addBox({ kind: k.name, fields: () => ({ ...(file && folderFields(p)), ...(p.getAll('tag').length && { tags: p.getAll('tag') }) }) });
     const query = new URLSearchParams();
     for (const [name, value] of p) if ([...filterNames, 'sort'].includes(name)) query.append(name, value);
     v.list = listOf(new Source([k.name], query, 50), {
-      grid, dated: grid && !p.get('sort'),
+      grid, cards: v.cards && cards, dated: grid && !p.get('sort'),
       counted: (n) => { count.textContent = countOf(k, n); filters.hidden = !n && !filtered; v.box.node.hidden = grid && n > 0; },
       empty: () => filtered
         ? emptyState(t('list.noMatches'), t('list.noMatchesHint'), h('a.button', { href: home }, t('list.showAll')))
@@ -127,8 +129,8 @@ addPages({
       h('a.chip.big', { href: home + withParam(p, 'status', value), 'aria-current': (p.get('status') ?? '') === value ? 'true' : null }, label)));
     add(v.out, heading(title, count,
       grid && tileSize(),
-      file && iconButton('view-list', 'list', t('kind.asList'), { 'aria-pressed': String(!grid) }),
-      file && iconButton('view-grid', 'grid', t('kind.asGrid'), { 'aria-pressed': String(grid) }),
+      (file || cards) && iconButton('view-list', 'list', t('kind.asList'), { 'aria-pressed': String(!grid && !v.cards) }),
+      (file || cards) && iconButton('view-grid', 'grid', t('kind.asGrid'), { 'aria-pressed': String(grid || v.cards) }),
       button('new', '', { class: file ? 'main upload' : 'main', 'aria-keyshortcuts': 'n' }, icon(file ? 'upload' : 'plus'), file ? t('common.upload') : t('common.new'))),
     bar, v.box.node, statuses, filters, v.list.node);
     return title;
@@ -144,7 +146,7 @@ function tileSize() {
   return el;
 }
 
-const showAs = (grid) => { storage.set('grid', grid); rerender(); };
+const showAs = (grid) => { storage.set(view.kind === kinds.file ? 'grid' : `cards-${view.kind.name}`, grid); rerender(); };
 
 addActions({
   'view-list': () => showAs(false),
