@@ -165,6 +165,7 @@ func (cmd *serveCommand) Run(c *admin.Call) (err error) {
 		Captcha:        captcha.Config{Provider: cmd.Captcha, SiteKey: cmd.CaptchaSiteKey, Secret: cmd.CaptchaSecret, VerifyURL: cmd.CaptchaURL},
 		TrustedProxies: proxies, AuthHeader: cmd.AuthHeader, NoPasswords: cmd.PasswordLogin == "off",
 		AnyHost: cmd.BaseURL == "", Outbound: outbound.New(outbound.Options{Allow: cmd.AllowOutbound}), Scrubbed: scrubber.Finished, Absent: sweeper.Absent,
+		Ship:       shipper,
 		Backup:     func(w io.Writer) error { return ops.Job{Dir: c.DataDir, Stderr: io.Discard, Log: c.Log}.Stream(w) },
 		LastBackup: func() time.Time { at, _ := ops.LastBackup(c.DataDir); return at }, // zero without a backup
 	}

@@ -79,6 +79,12 @@ var (
 	figureDamaged   = figure("damaged_files", "Files whose stored bytes are known to be damaged.")
 	figureScrubbed  = figure("scrub_finished_seconds", "When all stored files were last read and checked, in Unix time; 0 if never.")
 	figureJournal   = figure("journal_damaged", "Damaged journal files found since the start, including repaired ones.")
+	figureLag       = figure("store_lag_seconds", "How long ago the oldest change was made that is not in the object store; 0 if all are.")
+	figureUnshipped = figure("store_lag_commits", "Commits that are not in the object store yet.")
+	figureSlots     = figure("store_slots", "Pieces of the history put into the object store since the start.")
+	figureShipped   = figure("store_bytes", "Bytes put into the object store since the start.")
+	figureErrors    = figure("store_errors", "Failed attempts to write to the object store since the start.")
+	figureFailing   = figure("store_failing", "1 if the latest attempt to write to the object store failed, or another server has taken over.")
 	figureCollected = figure("collected", "1 if the store could be read, 0 if its figures are missing.")
 )
 
@@ -102,6 +108,15 @@ func (f *figures) Collect(to chan<- prometheus.Metric) {
 	_, doubted := f.s.Store.ClockDoubt()
 	tell(figureDoubted, truth(doubted))
 	tell(figureJournal, float64(len(f.s.Store.JournalHealth().Damaged)))
+	if f.s.Ship != nil {
+		st := f.s.Ship.Status()
+		tell(figureLag, st.Lag.Seconds())
+		tell(figureUnshipped, float64(st.Records))
+		tell(figureSlots, float64(st.Slots))
+		tell(figureShipped, float64(st.Bytes))
+		tell(figureErrors, float64(st.Errors))
+		tell(figureFailing, truth(st.Failure != nil))
+	}
 	v, err := api.CollectStats(f.s.Site)
 	var sound *shownHealth
 	if err == nil {

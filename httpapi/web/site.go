@@ -25,10 +25,11 @@ import (
 	"kist/kv"
 	"kist/kv/people"
 	"kist/kv/record"
+	"kist/kv/ship"
 	"kist/search"
 )
 
-// Config is what a Server needs. All fields are required except Scrubbed, Absent, Content,
+// Config is what a Server needs. All fields are required except Scrubbed, Absent, Ship, Content,
 // Captcha, OIDC, AuthHeader, NoPasswords, AnyHost, TrustedProxies, MaxConnections, Metrics and Access.
 type Config struct {
 	Store     *kv.Store
@@ -51,6 +52,8 @@ type Config struct {
 	Backup func(io.Writer) error
 	// LastBackup says when the latest backup was made; zero if never.
 	LastBackup func() time.Time
+	// Ship copies the store to an object store; nil if there is none.
+	Ship *ship.Shipper
 	// Base is the absolute address by which visitors reach the server, without a final
 	// slash. Every generated address begins with it.
 	Base string
