@@ -61,6 +61,10 @@ func TestLostMachine(t *testing.T) {
 	want := s.everything(key)
 	s.kill()
 
+	r := p.run("", "verify", kistStore, "--full")
+	is.Equal(r.code, 0)
+	is.True(strings.Contains(r.out, "5 files") && strings.Contains(r.out, "5 of them read") && strings.Contains(r.out, "No problems"))
+
 	q := p.fetched()
 	next := q.serve("--store-mode", "sync")
 	is.Equal(next.everything(key), want)
@@ -76,6 +80,35 @@ func TestLostMachine(t *testing.T) {
 	third := p.fetched().serve() // the control: from what the second machine stored
 	is.Equal(third.everything(key), want)
 	third.stop()
+
+	// Damage is found and named.
+	files, err := filepath.Glob(filepath.Join(store.Dir, s3test.BucketName, "kist", "blobs", "*", "*"))
+	is.NoErr(err)
+	flip(t, files[0])
+	is.NoErr(os.Remove(files[1]))
+	slots, err := filepath.Glob(filepath.Join(store.Dir, s3test.BucketName, "kist", "log", "*"))
+	is.NoErr(err)
+	r = p.run("", "verify", kistStore, "--full")
+	is.Equal(r.code, 1)
+	is.True(strings.Contains(r.out, "are damaged") && strings.Contains(r.out, "are missing"))
+	is.True(strings.Contains(r.err, "2 problems were found"))
+	flip(t, slots[1])
+	r = p.run("", "verify", kistStore)
+	is.Equal(r.code, 1)
+	is.True(strings.Contains(r.out+r.err, "log/"+filepath.Base(slots[1])))
+}
+
+// flip changes the last byte of a file.
+func flip(t *testing.T, path string) {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[len(b)-1] ^= 1
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // A writer that slept while another server took over ships nothing more. Its clients
@@ -172,7 +205,7 @@ func TestStoreCutOff(t *testing.T) {
 			p.ann()
 			key := p.must("key", "create", "--user", "ann", "--name", "load")
 			proxy.Set(s3test.Always(s3test.Cut))
-			s := p.serve("--store-mode", mode)
+			s := p.serve("--store-mode", mode, "--metrics")
 			c := newLoad(t, p, key, 1).clients[0]
 			c.load.addr = s.addr
 			status, _, err := c.load.call(http.DefaultClient, "POST", "/api/v1/notes", map[string]string{"Content-Type": "application/json", "X-Api-Key": key}, []byte(`{"content":"one"}`))
@@ -180,11 +213,17 @@ func TestStoreCutOff(t *testing.T) {
 			is.Equal(status == http.StatusCreated, mode == "async")
 			is.True(mode == "async" || status == http.StatusServiceUnavailable)
 			is.True(strings.Contains(s.log.String(), "cannot ship to the object store"))
+			_, figures := s.get("/metrics", key)
+			is.True(strings.Contains(figures, "\nkist_store_failing 1\n"))
 			proxy.Set(nil)
 			p.until("everything is in the object store", func() bool { return strings.Contains(s.log.String(), "everything is in the object store") })
 			p.until("the server stores again", func() bool {
 				status, _, err = c.load.call(http.DefaultClient, "POST", "/api/v1/notes", map[string]string{"Content-Type": "application/json", "X-Api-Key": key}, []byte(`{"content":"two"}`))
 				return err == nil && status == http.StatusCreated
+			})
+			p.until("the figures say so", func() bool {
+				_, figures = s.get("/metrics", key)
+				return strings.Contains(figures, "\nkist_store_failing 0\n") && strings.Contains(figures, "\nkist_store_lag_commits 0\n")
 			})
 			want := s.everything(key)
 			s.stop()

@@ -13,14 +13,17 @@ import (
 	"kist/admin/control"
 	"kist/admin/exit"
 	"kist/admin/ops"
+	"kist/admin/serve"
 	"kist/kv/datadir"
 	"kist/kv/repair"
 	"kist/kv/tables"
 )
 
 type verifyCommand struct {
-	Dir string `arg:"" optional:"" placeholder:"DIR" help:"A data directory, a copy or a backup. Without it, the data directory is checked."`
+	Dir string `arg:"" optional:"" placeholder:"DIR" help:"A data directory, a copy, a backup, or an object store such as s3://bucket/prefix. Without it, the data directory is checked."`
 	scratchFlag
+	serve.AccessFlags
+	Full   bool `help:"With an object store: read the bytes of all files, not only of some."`
 	Repair bool `help:"Rebuild the journal from everything that can be read, and report what was lost. Nothing is removed: the old files are kept in a folder. Stop the server first."`
 
 	DryRun       bool `help:"With --repair: say what would be done, and change nothing."`
@@ -39,6 +42,12 @@ func bytesMissing(n int) error {
 }
 
 func (cmd *verifyCommand) Run(c *Call) error {
+	if strings.HasPrefix(cmd.Dir, "s3:") {
+		return cmd.remote(c)
+	}
+	if cmd.Full {
+		return exit.Misused("--full needs an object store, such as s3://bucket/prefix; of a data directory all files are read")
+	}
 	dir := cmp.Or(cmd.Dir, c.DataDir)
 	if !cmd.Repair && (cmd.DryRun || cmd.UnprovenCopy) {
 		return exit.Misused("--dry-run and --unproven-copy need --repair")
@@ -117,6 +126,34 @@ func (cmd *verifyCommand) Run(c *Call) error {
 		return foundProblems(bad, "; stop the server and run kist verify --repair, or restore a backup")
 	}
 	return foundProblems(bad, "")
+}
+
+// remote checks an object store.
+func (cmd *verifyCommand) remote(c *Call) error {
+	if cmd.Repair {
+		return exit.Misused("--repair needs a data directory; restore from the object store instead")
+	}
+	from, err := cmd.Open(cmd.Dir)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	v, err := c.job("", cmd.Scratch).VerifyRemote(context.Background(), from, cmd.Full)
+	if err != nil {
+		return err
+	}
+	v.Source = cmd.Dir
+	text := fmt.Sprintf("%s: %s in %s, %s of %s, %d of them read; state %s.", cmd.Dir, console.Count(v.Seq, "commit"), console.Count(v.Slots, "slot"), console.Count(v.Contents, "file"), console.Bytes(v.Bytes), v.Read, v.Digest)
+	for _, p := range v.Problems {
+		text += "\n" + console.Printable(p)
+	}
+	if len(v.Problems) == 0 {
+		text += "\nNo problems found."
+	}
+	if err := c.say(v, "%s", text); err != nil || len(v.Problems) == 0 {
+		return err
+	}
+	return foundProblems(len(v.Problems), "")
 }
 
 // repairReport says what a repair did or would do, with a line for each fact.

@@ -234,3 +234,48 @@ func (f *Fetched) slot(s *Slot, at time.Time, w io.Writer) (more bool, err error
 func (f *Fetched) broken(s *Slot) error {
 	return fmt.Errorf("%s in the object store continues record %d with digest %016x, but what is before it leads to record %d with %016x", slotName(s.Number), s.Before.Seq, uint64(s.Before.Digest), f.State.Seq, uint64(f.State.Digest))
 }
+
+// Check reads all slots in the remote and calls problem with each thing that is wrong:
+// a slot that is missing, damaged or foreign, or that does not continue the one before
+// or a snapshot. It returns how many slots there are.
+func Check(ctx context.Context, remote blobs.Remote, instance string, problem func(error)) (slots int, err error) {
+	h := history{remote}
+	all, err := h.spans(ctx, 0)
+	if err != nil {
+		return 0, err
+	}
+	snaps, err := h.snaps(ctx, time.Time{})
+	if err != nil {
+		return 0, err
+	}
+	next, last := uint64(1), Slot{}
+	for _, s := range all {
+		if s.first != next {
+			problem(fmt.Errorf("%s is missing in the object store", slotName(next)))
+		}
+		next = s.last + 1
+		got, err := h.slots(ctx, s)
+		if err != nil {
+			if ctx.Err() != nil {
+				return slots, err
+			}
+			problem(err)
+			last = Slot{}
+			continue
+		}
+		for _, slot := range got {
+			slots++
+			_, anchored := slices.BinarySearch(snaps, slot.Before.Seq)
+			switch {
+			case hex.EncodeToString(slot.Instance[:]) != instance:
+				problem(fmt.Errorf("%s in the object store belongs to instance %x, not to %s", slotName(slot.Number), slot.Instance, instance))
+			case last.Number > 0 && slot.Epoch < last.Epoch:
+				problem(fmt.Errorf("%s in the object store has epoch %d after %d", slotName(slot.Number), slot.Epoch, last.Epoch))
+			case last.Number > 0 && slot.Before != last.After && !anchored:
+				problem((&Fetched{State: last.After}).broken(slot))
+			}
+			last = *slot
+		}
+	}
+	return slots, nil
+}
