@@ -87,7 +87,7 @@ func (v *RemoteVerified) contents(ctx context.Context, tx *kv.Tx, remote blobs.R
 			why = "its bytes are missing in the object store"
 		case there.Size != size:
 			why = fmt.Sprintf("the object store has %d bytes of it in place of %d", there.Size, size)
-		case full || rand.IntN(v.Contents) < sampled:
+		case full || rand.IntN(v.Contents) < sampled: // #nosec G404 -- a sample, no secret
 			v.Read++
 			if err := ship.Again(ctx, func() error {
 				r, err := remote.Get(ctx, ref.RemoteName(), 0, -1)
