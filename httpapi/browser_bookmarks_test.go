@@ -113,18 +113,21 @@ func TestBrowserCards(t *testing.T) {
 		b.open(page)
 		is.Equal(b.js(`document.querySelectorAll('.cover').length`), 0.0)
 		b.press("Grid view")
-		b.until(`[...document.querySelectorAll('#main .cards .cover')].some((i) => i.naturalWidth === 96)`) // when the server has it
+		b.until(`[...document.querySelectorAll('#main .cardlist .cover')].some((i) => i.naturalWidth === 96)`) // when the server has it
 		is.Equal(b.js(`performance.getEntriesByType('resource').filter((e) => !e.name.startsWith(location.origin)).length`), 0.0)
-		is.Equal(b.js(`document.documentElement.scrollWidth <= innerWidth`), true)
+		for _, width := range []int64{320, 768, 1280} {
+			b.do(chromedp.EmulateViewport(width, 800))
+			is.Equal(b.js(`document.documentElement.scrollWidth <= innerWidth`), true)
+		}
 		if *gallery != "" {
 			var picture []byte
 			b.do(chromedp.FullScreenshot(&picture, 100))
 			is.NoErr(os.WriteFile(filepath.Join(*gallery, "cards"+strings.ReplaceAll(page, "/", "-")+".png"), picture, 0o600))
 		}
 		b.open(page) // it is remembered
-		b.until(`document.querySelector('#main .cards .item')`)
+		b.until(`document.querySelector('#main .cardlist .item')`)
 		b.press("List view")
-		b.until(`!document.querySelector('.cards') && document.querySelector('#main .item')`)
+		b.until(`!document.querySelector('.cardlist') && document.querySelector('#main .item')`)
 	}
 	is.True(b.sound())
 }

@@ -202,7 +202,7 @@ export function redrawAll() {
 // listOf shows the records of a source, with a button for more and a bar for the selection. empty makes what replaces an
 // empty list; counted is called with the number of records. dated puts headings between days.
 export function listOf(source, { page = 50, empty, grid = false, cards = '', dated = false, counted = null }) {
-  const ul = h(cards ? `ul.list.cards.${cards}` : grid ? 'ul.list.grid' : 'ul.list', { 'aria-label': t('list.items') });
+  const ul = h(cards ? `ul.list.cardlist.${cards}` : grid ? 'ul.list.grid' : 'ul.list', { 'aria-label': t('list.items') });
   const state = h('div.state', { 'aria-live': 'polite' });
   const more = h('button.wide', { type: 'button', act: 'more', hidden: true });
   const bar = h('div.bulk', { role: 'toolbar', 'aria-label': t('list.selectionActions'), hidden: true });
