@@ -289,7 +289,7 @@ err Unexpected argument delete (did you mean kist key revoke?); kist key --help 
 exit 2
 
 kist ls
-err Unexpected argument ls (did you mean kist user list or kist key list?); kist --help shows how it is used.
+err Unexpected argument ls (did you mean kist user list or kist key list or kist trash list?); kist --help shows how it is used.
 exit 2
 
 kist serve --port 80
@@ -486,7 +486,7 @@ out kist 1.2.3-test, data format 4, go…
 kist version --json
 out {
 out   "version": "1.2.3-test",
-out   "dataFormat": 3,
+out   "dataFormat": 4,
 out   "go": "go…"
 out }
 `)

@@ -309,7 +309,7 @@ func TestBackupForgets(t *testing.T) {
 	key := s.inhabit()
 	id := s.upload(key, "gone.txt", "gone")
 	s.must("backup", "copy")
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodDelete, "http://"+s.addr+"/api/v1/files/"+id, nil)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodDelete, "http://"+s.addr+"/api/v1/files/"+id+"?permanent=true", nil)
 	is.NoErr(err)
 	req.Header.Set("x-api-key", key)
 	resp, err := http.DefaultClient.Do(req)

@@ -110,7 +110,7 @@ func TestFullDisk(t *testing.T) {
 			}
 			c := l.clients[(n+i)%len(l.clients)]
 			th := c.live()[0]
-			if !c.do(http.DefaultClient, "DELETE", "/api/v1/"+th.kind+"/"+th.name, nil, 200, map[*thing]*shown{th: nil}, nil) {
+			if !c.do(http.DefaultClient, "DELETE", th.removal(), nil, 200, map[*thing]*shown{th: nil}, nil) {
 				t.FailNow()
 			}
 		}

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -8,6 +9,7 @@ import (
 
 	"kist/admin/console"
 	"kist/admin/control"
+	"kist/kv/record"
 )
 
 type gcCommand struct {
@@ -29,4 +31,86 @@ func (cmd *gcCommand) Run(c *Call) error {
 		return err
 	}
 	return errors.New(done.Problem)
+}
+
+type trashCommands struct {
+	List    trashList    `cmd:"" help:"List the items in a user's trash."`
+	Restore trashRestore `cmd:"" help:"Restore items from a user's trash."`
+	Empty   trashEmpty   `cmd:"" help:"Delete everything in a user's trash for good."`
+}
+
+// trashPath is the path of the trash in the API.
+const trashPath = "/api/v1/trash"
+
+// trashed is an item in the trash as the commands show it.
+type trashed struct {
+	ID      record.ID `json:"id"`
+	Kind    string    `json:"kind"`
+	Title   string    `json:"title"`
+	Size    int64     `json:"size"`
+	Deleted time.Time `json:"deletedAt"`
+	By      string    `json:"deletedBy"`
+	Purged  time.Time `json:"purgedAt"`
+}
+
+type trashList struct {
+	User string `required:"" placeholder:"NAME" help:"The owner of the trash."`
+}
+
+func (cmd *trashList) Run(c *Call) error {
+	all, err := reach(c, false, func(to *control.Client) ([]trashed, error) { return list[trashed](to, trashPath, cmd.User) })
+	if err != nil {
+		return err
+	}
+	if len(all) == 0 {
+		return c.say(all, "The trash is empty.")
+	}
+	rows := [][]string{{"ID", "KIND", "TITLE", "SIZE", "DELETED", "UNTIL"}}
+	for _, t := range all {
+		rows = append(rows, []string{t.ID.String(), t.Kind, console.Printable(t.Title), console.Bytes(t.Size), console.Day(&t.Deleted), console.Day(&t.Purged)})
+	}
+	return c.say(all, "%s", console.Table(rows))
+}
+
+type trashRestore struct {
+	User string   `required:"" placeholder:"NAME" help:"The owner of the trash."`
+	IDs  []string `arg:"" name:"id" help:"Ids of items, as kist trash list shows them."`
+}
+
+// restored is an item that was restored.
+type restored struct {
+	ID     record.ID `json:"id"`
+	Kind   string    `json:"kind"`
+	Slug   string    `json:"slug"`
+	Former *string   `json:"formerSlug"`
+}
+
+func (cmd *trashRestore) Run(c *Call) error {
+	all, err := reach(c, false, func(to *control.Client) ([]restored, error) {
+		return call[[]restored](to, http.MethodPost, as(cmd.User, trashPath+"/restore"), map[string]any{"ids": cmd.IDs})
+	})
+	if err != nil {
+		return err
+	}
+	text := "Restored " + console.Count(len(all), "item") + "."
+	for _, r := range all {
+		if r.Former != nil {
+			text += fmt.Sprintf("\nThe link name %s is in use; the %s has %s now.", *r.Former, r.Kind, r.Slug)
+		}
+	}
+	return c.say(all, "%s", text)
+}
+
+type trashEmpty struct {
+	User string `required:"" placeholder:"NAME" help:"The owner of the trash."`
+}
+
+func (cmd *trashEmpty) Run(c *Call) error {
+	done, err := reach(c, false, func(to *control.Client) (struct{}, error) {
+		return struct{}{}, to.Call(context.Background(), http.MethodDelete, as(cmd.User, trashPath), nil, new(struct{}))
+	})
+	if err != nil {
+		return err
+	}
+	return c.say(done, "The trash of %s is empty.", cmd.User)
 }

@@ -72,6 +72,16 @@ type thing struct {
 	tried, got atomic.Int64 // views that were begun, and that were delivered
 }
 
+// removal is the address that deletes the thing. Files go for good, so that the bytes in use
+// are those of the lists. Everything else goes to the trash.
+func (th *thing) removal() string {
+	at := "/api/v1/" + th.kind + "/" + th.name
+	if th.kind == "files" {
+		at += "?permanent=true"
+	}
+	return at
+}
+
 type version struct {
 	op int
 	is string
@@ -293,7 +303,7 @@ func (c *client) step(client *http.Client) bool {
 	case roll < 62:
 		return c.patch(client, th)
 	case roll < 85:
-		return c.do(client, "DELETE", "/api/v1/"+th.kind+"/"+th.name, nil, 200, map[*thing]*shown{th: nil}, nil)
+		return c.do(client, "DELETE", th.removal(), nil, 200, map[*thing]*shown{th: nil}, nil)
 	case roll < 90:
 		return c.renameTag(client, c.tags[c.rng.IntN(len(c.tags))])
 	case roll < 92:

@@ -52,6 +52,7 @@ type Commands struct {
 	Export      exportCommand      `cmd:"" help:"Export everything a user has as a zip of documented JSON and files."`
 	Doctor      doctorCommand      `cmd:"" help:"Check address, proxy, disk, files, clock and backups, and say what to change."`
 	Verify      verifyCommand      `cmd:"" help:"Read all data, report damage and repair it if asked to."`
+	Trash       trashCommands      `cmd:"" help:"List, restore and delete the deleted items of a user."`
 	GC          gcCommand          `cmd:"" help:"Free the disk space of files that were removed at least --gc-delay ago, as the server does every hour."`
 	Reindex     reindexCommand     `cmd:"" help:"Rebuild the search index. The server may be running."`
 	Extension   extensionCommand   `cmd:"" help:"Write the browser extension to a folder, ready to load into a browser."`
@@ -244,7 +245,7 @@ func list[T any](from *control.Client, path, user string) ([]T, error) {
 // fieldNames are the names of the handler's fields on the command line.
 var fieldNames = map[string]string{
 	"username": "the name", "password": "the password", "role": "the role",
-	"displayName": "--display-name", "name": "--name", "scopes": "--scope", "expiresAt": "--expires",
+	"displayName": "--display-name", "name": "--name", "ids": "the ids", "scopes": "--scope", "expiresAt": "--expires",
 }
 
 // inWords says what is wrong with the fields.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"image"
 	"image/png"
 	"io"
@@ -46,7 +47,7 @@ func (p *place) send(method, path, key, media string, body io.Reader) string {
 // discard uploads a file and removes it, so that its bytes have no record.
 func (p *place) discard(key, content string) {
 	p.t.Helper()
-	p.send(http.MethodDelete, "/api/v1/files/"+p.upload(key, "some.txt", content), key, "", http.NoBody)
+	p.send(http.MethodDelete, "/api/v1/files/"+p.upload(key, "some.txt", content)+"?permanent=true", key, "", http.NoBody)
 }
 
 // blob is the path of the file with the content.
@@ -130,7 +131,7 @@ func TestSweepThumbs(t *testing.T) {
 		p.send(http.MethodGet, "/t/"+slug, key, "", http.NoBody)
 	}
 	p.until("both thumbnails are kept", func() bool { return thumbs() == 2 })
-	p.send(http.MethodDelete, "/api/v1/files/"+gone, key, "", http.NoBody)
+	p.send(http.MethodDelete, "/api/v1/files/"+gone+"?permanent=true", key, "", http.NoBody)
 	p.must("gc")
 	is.Equal(thumbs(), 1)
 	s.stop()
@@ -332,4 +333,28 @@ err …level=ERROR…
 err Blobs that cannot be unlinked: 1, …
 exit 1
 `)
+}
+
+// The operator lists, restores and empties the trash of a user, with a server and without.
+func TestTrashCommands(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := newPlace(t)
+	s := p.serve()
+	key := s.inhabit()
+	var made struct{ Data struct{ ID string } }
+	is.NoErr(json.Unmarshal([]byte(p.send(http.MethodPost, "/api/v1/notes", key, "application/json", strings.NewReader(`{"title":"Plan","content":"c","slug":"plan"}`))), &made))
+	remove := func() { p.send(http.MethodDelete, "/api/v1/notes/"+made.Data.ID, key, "", http.NoBody) }
+	remove()
+	list := p.must("trash", "list", "--user", "ann")
+	is.True(strings.Contains(list, made.Data.ID) && strings.Contains(list, "Plan"))
+	is.Equal(p.must("trash", "restore", made.Data.ID, "--user", "ann"), "Restored 1 item.")
+	is.Equal(p.must("trash", "list", "--user", "ann"), "The trash is empty.")
+	is.True(p.run("", "trash", "restore", made.Data.ID, "--user", "ann").code != 0)
+	is.True(p.run("", "trash", "list", "--user", "nobody").code != 0)
+	remove()
+	p.send(http.MethodPost, "/api/v1/notes", key, "application/json", strings.NewReader(`{"content":"c","slug":"plan"}`))
+	s.stop()
+	is.True(strings.Contains(p.must("trash", "restore", made.Data.ID, "--user", "ann"), "The link name plan is in use; the note has "))
+	is.Equal(p.must("trash", "empty", "--user", "ann"), "The trash of ann is empty.")
 }

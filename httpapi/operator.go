@@ -41,7 +41,7 @@ func Operator(c web.Config, more map[string]func(http.ResponseWriter, *http.Requ
 // account, which the parameter user names.
 var (
 	instanceOps = []string{"listUsers", "createUser", "readUser", "editUser", "removeUser", "resetUser", "readSettings", "editSettings"}
-	accountOps  = []string{"readMe", "listKeys", "createKey", "removeKey", "listWebhooks"}
+	accountOps  = []string{"readMe", "listKeys", "createKey", "removeKey", "listWebhooks", "listTrash", "restoreTrash", "emptyTrash"}
 )
 
 // operatorName names the operator in the log.

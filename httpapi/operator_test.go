@@ -103,6 +103,8 @@ func TestOperatorAlone(t *testing.T) {
 	is := is.New(t)
 	a := start(t)
 	quiet := slog.New(slog.DiscardHandler)
+	deleted := a.post("/api/v1/notes", `{"content":"c"}`).want(201).text("data.id")
+	a.delete("/api/v1/notes/" + deleted).want(200)
 	op := Operator(web.Config{Store: a.server.Store, Passwords: cheapPasswords(), Log: quiet, Access: quiet}, nil)
 	fill := strings.NewReplacer("{id}", a.user.ID.String())
 	for _, r := range a.server.routes {
@@ -111,7 +113,7 @@ func TestOperatorAlone(t *testing.T) {
 		}
 		body := map[string]string{
 			"createUser": `{"username":"bob","password":"correct horse"}`, "createKey": `{"name":"laptop"}`,
-			"editUser": `{"password":"another horse"}`, "editSettings": `{"linkChecks":false}`,
+			"restoreTrash": `{"ids":["` + deleted + `"]}`, "editUser": `{"password":"another horse"}`, "editSettings": `{"linkChecks":false}`,
 		}[r.ID]
 		status, got := operate(t, op, r.Method, fill.Replace(r.Path)+"?user=ann", body)
 		if want := r.Reply.Status; status != want && r.ID != "removeKey" || r.ID == "removeKey" && status != 404 {
@@ -150,8 +152,10 @@ func TestOperatorIsNotOnTheNetwork(t *testing.T) {
 			switch r.ID {
 			case "readMe":
 				is.Equal(got.text("data.username"), "bob")
-			case "listWebhooks":
+			case "listWebhooks", "listTrash", "emptyTrash": // bob's own
 				is.Equal(got.status, 200)
+			case "restoreTrash":
+				is.Equal(got.status, 422)
 			default:
 				is.Equal(got.status, 403)
 			}

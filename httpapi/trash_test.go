@@ -156,7 +156,7 @@ func TestTrashIsLeftOut(t *testing.T) {
 	a.do(apiRequest{method: "PATCH", path: "/api/v1/admin/settings", json: `{"trashDays":-1}`, raw: true}).want(422)
 }
 
-// A text can be read and restored as it was before each change, by whoever may do that.
+// A text can be read and restored as it was before each change.
 func TestVersions(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
