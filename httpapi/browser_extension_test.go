@@ -426,7 +426,7 @@ func TestBrowserExtension(t *testing.T) {
 		globalThis.fetch = real;
 		await freshForms();
 		return states.join(', ');
-	})`), strings.Repeat("file bookmark note snippet recipe game shortlink, ", 4)+"file bookmark note shortlink")
+	})`), strings.Repeat("file bookmark note snippet recipe game shortlink collection, ", 4)+"file bookmark note shortlink")
 	is.Equal(p.js(`chrome.storage.local.get('forms').then((s) => s.forms.server)`), a.url)
 
 	// The menu and the keys: the same listeners as a click calls.

@@ -53,13 +53,21 @@ const places = { bookmark: 'bookmark', note: 'note', shortlink: 'link', file: 'f
 
 /** showOthers offers the kinds that the form has no place for. */
 function showOthers() {
-  const others = all.filter((k) => !places[k.name]), chosen = kindNow();
+  const others = all.filter((k) => !places[k.name] && k.name !== 'collection'), chosen = kindNow();
   at('others').replaceChildren(at('others').firstElementChild, ...others.map((k) => {
     const choice = h('input', { type: 'radio', name: 'kind', value: `own:${k.name}`, checked: chosen === `own:${k.name}` });
     return h('label', {}, choice, capitalized(k.one));
   }));
   at('others').hidden = !others.length;
   if (!kindNow()) form.elements.kind[0].checked = true;
+}
+
+/** showCollections offers the collections that items can be added to. */
+async function showCollections() {
+  const list = (await api('GET', 'collections?limit=200&sort=updated')).data.filter((r) => !r.source.folderId && !r.source.tag);
+  const select = at('collection');
+  select.append(...list.map((r) => h('option', { value: r.id }, r.title)));
+  at('collection-field').hidden = !list.length;
 }
 
 /** showOwn draws the form of a kind, with what the tab has for it, or none. */
@@ -127,6 +135,7 @@ form.onsubmit = async (event) => {
   if (document.activeElement === document.body) at('save').focus(); // disabling the button took the focus away
   if (answer?.saved) {
     saved = answer.saved.address;
+    if (f.collection && answer.saved.id) await api('POST', `collections/${f.collection}/items`, { add: [answer.saved.id] }).catch(failed);
     const copied = (await settings()).copy && saved && await copy(saved);
     at('saved').hidden = false;
     at('saved-text').textContent = [answer.saved.text, copied && t(f.isPublic ? 'extension.linkCopied' : 'extension.linkCopiedPrivate')].filter(Boolean).join(' ');
@@ -265,7 +274,7 @@ if (!now) {
       kept = b;
       if (b) at('already').replaceChildren(t('extension.savedOn', { date: new Date(b.createdAt).toLocaleDateString(locale) }), ' ', h('a', { href: addressOf(b), target: '_blank', rel: 'noopener' }, t('extension.showIt')));
     }),
-    freshTags(), showRecent(),
+    freshTags(), showRecent(), showCollections().catch(() => {}), // a server may be too old to have them
     freshForms().then(forms).then((kinds) => {
       if (JSON.stringify(kinds) === JSON.stringify(all)) return; // what was typed stays
       all = kinds;
