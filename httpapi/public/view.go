@@ -144,7 +144,7 @@ func viewing(c *web.Request, r, item *record.Record, owned bool) (Viewing, error
 			v.Icon = c.Site.Prefix() + "/t/" + at
 		}
 	case *record.Link:
-		if r.Limit > 0 && !owned { // the target is shown only in exchange for a click
+		if item.Limit > 0 && !owned { // the target is shown only in exchange for a click
 			b.URL = ""
 		}
 	}
