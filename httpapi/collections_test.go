@@ -16,6 +16,8 @@ import (
 
 	"github.com/matryer/is"
 
+	"kist/kv"
+	"kist/kv/catalog"
 	"kist/kv/record"
 )
 
@@ -265,4 +267,55 @@ func TestCollectionZip(t *testing.T) {
 	a.patch("/api/v1/collections/all", `{"allowDownload":false}`).want(200)
 	a.visit("/x/all.zip").want(404)
 	is.True(!strings.Contains(string(a.visit("/v/all").want(200).body), ".zip"))
+}
+
+// BenchmarkCollection shows the first page of a collection of 5000 pictures of 1 MiB, and
+// sends its zip. All have the same bytes, so that the disk does not matter.
+func BenchmarkCollection(b *testing.B) {
+	a := start(b)
+	content := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
+	first := a.upload(map[string]string{"folderName": "sea"}, file{"0.jpg", "image/jpeg", string(content)}).want(201)
+	a.fatal(a.server.Store.Update(func(tx *kv.Tx) error {
+		r, err := catalog.Record(tx, a.user.ID, record.Files, first.text("id"))
+		if err != nil {
+			return err
+		}
+		for range record.MaxPicked - 1 {
+			form, err := r.Form()
+			if err != nil {
+				return err
+			}
+			form.Slug = ""
+			if _, err := catalog.Add(tx, a.user.ID, record.Files, form, r.Bytes, ""); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	a.post("/api/v1/collections", `{"title":"All","slug":"all","isPublic":true,"source":{"folderId":"`+first.text("folder.id")+`"}}`).want(201)
+	read := func(b *testing.B, path string) int64 {
+		got, err := http.Get(a.url + path)
+		a.fatal(err)
+		defer got.Body.Close()
+		n, err := io.Copy(io.Discard, got.Body)
+		a.fatal(err)
+		return n
+	}
+	b.Run("page", func(b *testing.B) {
+		for range b.N {
+			read(b, "/v/all")
+		}
+	})
+	b.Run("page after a change", func(b *testing.B) {
+		for range b.N {
+			a.patch("/api/v1/files/"+first.text("id"), `{"description":"x"}`).want(200)
+			read(b, "/v/all")
+		}
+	})
+	b.Run("zip", func(b *testing.B) {
+		b.ReportAllocs()
+		for range b.N {
+			b.SetBytes(read(b, "/x/all.zip"))
+		}
+	})
 }

@@ -48,7 +48,7 @@ func sendZip(c *web.Request, r *record.Record, owned bool) error {
 	if len(chosen) == 0 {
 		return record.ErrMissing
 	}
-	z := &zipping{c: c, owned: owned, sums: map[catalog.CRCKey]uint32{}}
+	z := &zipping{c: c, owned: owned, sums: map[catalog.CRCKey]uint32{}, done: map[catalog.CRCKey]uint32{}}
 	entries, err := z.entries(r, chosen)
 	if err != nil {
 		return err
@@ -67,6 +67,8 @@ type zipping struct {
 	owned bool
 	names archive.Names
 	sums  map[catalog.CRCKey]uint32 // not kept yet
+	done  map[catalog.CRCKey]uint32 // all that were computed
+	buf   []byte
 }
 
 // entries are those of the items. Bookmarks and short links become one file.
@@ -167,19 +169,26 @@ const keepEvery = 64
 
 // compute reads a content for its checksum.
 func (z *zipping) compute(key catalog.CRCKey, of *Content) (uint32, error) {
+	if sum, there := z.done[key]; there {
+		return sum, nil
+	}
 	f, err := of.Open(false)
 	if err != nil {
 		return 0, err
 	}
 	defer f.Close()
+	if z.buf == nil {
+		z.buf = make([]byte, 256<<10)
+	}
 	h := crc32.NewIEEE()
-	n, err := io.CopyBuffer(h, whileAsked{z.c.R.Context(), f}, make([]byte, 256<<10))
+	n, err := io.CopyBuffer(h, whileAsked{z.c.R.Context(), f}, z.buf)
 	if err == nil && n != of.Size {
 		err = io.ErrUnexpectedEOF
 	}
 	if err != nil {
 		return 0, err
 	}
+	z.done[key] = h.Sum32()
 	if z.sums[key] = h.Sum32(); len(z.sums) == keepEvery || of.Size > 1<<30 {
 		z.keep()
 	}
