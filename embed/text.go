@@ -230,6 +230,7 @@ var scriptTexts = map[string][]string{
 	"activity-later":    {"activity"},
 	"admin-later":       {"admin", "instance"},
 	"collections-later": {"collections"},
+	"identities-later":  {"identities"},
 	"keys-later":        {"keys"},
 	"moving-later":      {"import"},
 	"remote-later":      {"remote"},

@@ -36,6 +36,7 @@ import (
 type provider struct {
 	*storage.Storage
 	op      op.OpenIDProvider
+	front   *httptest.Server
 	url     string
 	options oidc.Options
 
@@ -132,7 +133,7 @@ func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case p.down:
 		panic(http.ErrAbortHandler)
 	case r.URL.Path == "/in" && r.Method == http.MethodGet:
-		_, _ = io.WriteString(w, `<form method="post"><input name="username"><button>in</button></form>`)
+		_, _ = io.WriteString(w, `<!doctype html><title>in</title><form method="post"><input name="username"></form>`)
 	case r.URL.Path == "/in":
 		id, name := r.URL.Query().Get("id"), r.FormValue("username")
 		if err := p.CheckUsernamePassword(name, name, id); err != nil {
@@ -169,30 +170,40 @@ func (k *signingKey) sign(header string, claims map[string]any) string {
 	return text + "." + base64.RawURLEncoding.EncodeToString(sum)
 }
 
-// withProvider starts a provider and gives the server its client.
+// newProvider makes a provider, which starts with client.
+func newProvider(t testing.TB) *provider {
+	p := &provider{key: newSigningKey("first"), groups: []string{"family"}, front: httptest.NewUnstartedServer(nil)}
+	p.front.Config.Handler = p
+	p.url = "http://" + p.front.Listener.Addr().String()
+	t.Cleanup(p.front.Close)
+	return p
+}
+
+// client starts the provider and returns the client for a server with the address.
+func (p *provider) client(t testing.TB, base string, with ...func(*oidc.Options)) *oidc.Client {
+	t.Helper()
+	p.options = oidc.Options{
+		Issuer: p.url, ClientID: "kist", ClientSecret: "secret", Name: "Example ID", Scopes: []string{"openid", "profile"}, GroupsClaim: "groups",
+		Redirect: base + session.OIDCPath + "/callback", Leave: base + "/login",
+	}
+	for _, f := range with {
+		f(&p.options)
+	}
+	p.Storage = storage.NewStorageWithClients(idpUsers{}, map[string]*storage.Client{"kist": storage.WebClient("kist", "secret", p.options.Redirect)})
+	var err error
+	p.op, err = op.NewProvider(&op.Config{CryptoKey: [32]byte{1}, CodeMethodS256: true, AuthMethodPost: true}, p, op.StaticIssuer(p.url), op.WithAllowInsecure(), op.WithLogger(slog.New(slog.DiscardHandler)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.front.Start()
+	return oidc.New(p.options)
+}
+
+// withProvider makes a provider and gives the server its client.
 func withProvider(t testing.TB, with ...func(*oidc.Options)) (*provider, func(*web.Config)) {
 	t.Helper()
-	p := &provider{key: newSigningKey("first"), groups: []string{"family"}}
-	front := httptest.NewUnstartedServer(p)
-	p.url = "http://" + front.Listener.Addr().String()
-	t.Cleanup(front.Close)
-	return p, func(c *web.Config) {
-		p.options = oidc.Options{
-			Issuer: p.url, ClientID: "kist", ClientSecret: "secret", Name: "Example ID", Scopes: []string{"openid", "profile"}, GroupsClaim: "groups",
-			Redirect: c.Base + session.OIDCPath + "/callback", Leave: c.Base + "/login",
-		}
-		for _, f := range with {
-			f(&p.options)
-		}
-		p.Storage = storage.NewStorageWithClients(idpUsers{}, map[string]*storage.Client{"kist": storage.WebClient("kist", "secret", p.options.Redirect)})
-		var err error
-		p.op, err = op.NewProvider(&op.Config{CryptoKey: [32]byte{1}, CodeMethodS256: true, AuthMethodPost: true}, p, op.StaticIssuer(p.url), op.WithAllowInsecure(), op.WithLogger(slog.New(slog.DiscardHandler)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		front.Start()
-		c.OIDC = oidc.New(p.options)
-	}
+	p := newProvider(t)
+	return p, func(c *web.Config) { c.OIDC = p.client(t, c.Base, with...) }
 }
 
 // idpBrowser is what a browser keeps between requests to the server and the provider.
@@ -616,4 +627,28 @@ func TestOIDCAway(t *testing.T) {
 	is.Equal(oidc.New(options).Check(t.Context()).Refused, "status 400")
 	options.Issuer += "/" // issuers are compared to the letter
 	is.True(strings.Contains(oidc.New(options).Check(t.Context()).Problem, "did not match"))
+}
+
+// TestBrowserOIDC links an account, signs out here and at the provider, and in again.
+func TestBrowserOIDC(t *testing.T) {
+	is := is.New(t)
+	b := openBrowser(t)
+	p := newProvider(t)
+	b.server.OIDC = p.client(t, b.url)
+	atProvider := func() {
+		t.Helper()
+		b.until(`location.pathname === '/in' && !!document.querySelector('[name=username]')`)
+		b.js(`document.querySelector('[name=username]').value = 'ann', document.querySelector('form').submit()`)
+	}
+	b.open("/account/security")
+	b.press("Link Example ID")
+	atProvider()
+	b.until(`location.pathname === '/account/security' && document.querySelector('#identities .name')?.textContent === 'ann'`)
+
+	b.press("Sign out")
+	b.until(`location.pathname === '/login' && !!document.querySelector('h1')`)
+	b.press("Sign in with Example ID")
+	atProvider()
+	b.until(`location.pathname === '/' && !!document.querySelector('#main')`)
+	is.True(b.sound())
 }

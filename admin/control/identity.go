@@ -29,25 +29,12 @@ func (v handler) link(_ *http.Request, in IdentityInput) (Nothing, error) {
 // unlink removes links of an account and returns them.
 func (v handler) unlink(_ *http.Request, in IdentityInput) (removed []record.Identity, err error) {
 	err = v.Store.Update(func(tx *kv.Tx) error {
-		removed = []record.Identity{}
 		u, err := named(tx, in.User)
 		if err != nil {
 			return err
 		}
-		all, err := people.Identities(tx, u.ID)
-		if err != nil {
-			return err
-		}
-		for _, l := range all {
-			if in.Issuer != "" && in.Issuer != l.Issuer || in.Subject != "" && in.Subject != l.Subject {
-				continue
-			}
-			if err := people.RemoveIdentity(tx, u.ID, l.ID, operator); err != nil {
-				return err
-			}
-			removed = append(removed, l)
-		}
-		return nil
+		removed, err = people.RemoveIdentities(tx, u.ID, in.Issuer, in.Subject, operator)
+		return err
 	})
 	return removed, err
 }

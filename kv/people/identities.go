@@ -143,6 +143,19 @@ func RemoveIdentity(tx *kv.Tx, owner, id record.ID, by string) error {
 	return errors.Join(err, Note(tx, record.Activity{Owner: owner, Event: record.LoginUnlinked, Name: linkName(&all[i]), By: by}))
 }
 
+// RemoveIdentities is RemoveIdentity for all links with the issuer and the subject, of which
+// "" means any. It returns them.
+func RemoveIdentities(tx *kv.Tx, owner record.ID, issuer, subject, by string) ([]record.Identity, error) {
+	all, err := Identities(tx, owner)
+	all = slices.DeleteFunc(all, func(l record.Identity) bool {
+		return issuer != "" && issuer != l.Issuer || subject != "" && subject != l.Subject
+	})
+	for i := 0; err == nil && i < len(all); i++ {
+		err = RemoveIdentity(tx, owner, all[i].ID, by)
+	}
+	return all, err
+}
+
 // AddIdentityUser creates an account for an identity and links it. The account has no
 // password. Its name is the one at the issuer, changed if it is taken or not allowed here:
 // a name never decides whose an account is. by is the issuer's name.

@@ -3,7 +3,7 @@ import { add, addActions, button, find, h, icon, iconButton, itemOf, t, tn, toas
 import { copyText, openDialog, openForm } from './forms.js';
 import { activityOf, passwordForm, sessionList } from './pages.js';
 import { rerender } from './router.js';
-import { api, base, heading, load, Problem, showProblem } from './session.js';
+import { api, base, heading, load, loadModule, Problem, showProblem, start } from './session.js';
 
 // ---- Passkeys in JSON, with bytes as base64url ----
 
@@ -135,7 +135,8 @@ export default async function page(v) {
     h('div.card', {}, h('h2', {}, t('security.codes')), h('p', {}, s.codesSince ? tn('security.codesSince', { when: when(s.codesSince) }) : t('security.codesNone')), h('p.soft', {}, t('security.codesHint')),
       h('div.row', {}, button('codes-on', s.codesSince ? t('security.otherPhone') : t('security.codesOn')), s.codesSince && button('codes-off', t('security.turnOff')))),
     (s.codesSince || held.length > 0) && h('div.card', {}, h('h2', {}, t('security.recovery')), h('p', {}, t('security.left', { n: s.recoveryCodes })), h('p.soft', {}, t('security.recoveryHint')),
-      h('div.row', {}, button('recovery-new', t('security.renew'))))),
+      h('div.row', {}, button('recovery-new', t('security.renew')))),
+    start.issuer && await (await loadModule('identities')).identityCard(v.signal)),
   h('div.head', {}, h('h2', {}, t('security.passkeys')), h('div.row', {}, s.passkeysPossible && window.PublicKeyCredential && button('passkey-new', '', {}, icon('plus'), t('security.newPasskey')))),
   h('p.soft', {}, s.passkeysPossible ? t('security.passkeysHint') : t('security.needHTTPS')),
   held.length > 0 && h('ul.list', { 'aria-label': t('security.passkeys') }, held.map(passkeyRow)),
