@@ -89,6 +89,27 @@ out Bob is now an administrator.
 kist user role bob user
 out Bob is now a user.
 
+kist user link bob --issuer https://id.example.org --subject 42
+out bob is linked to 42 at https://id.example.org.
+
+kist user link ann --issuer https://id.example.org --subject 42
+err This identity is linked to another account.
+exit 1
+
+kist user link nobody --issuer https://id.example.org --subject 43
+err There is no user named "nobody"; kist user list shows the names.
+exit 3
+
+kist user link ann --issuer id.example.org --subject 43
+err --issuer must be an http or https address, and --subject 1 to 255 bytes.
+exit 2
+
+kist user unlink bob --issuer https://other.example.org
+out Removed 0 links of bob.
+
+kist user unlink bob
+out Removed 1 link of bob.
+
 kist user role bob king
 err <role> must be one of "admin", "user"; it is "king"; kist user role --help shows how it is used.
 exit 2
