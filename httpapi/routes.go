@@ -113,8 +113,8 @@ func (s *Server) operations() []Route {
 		{"GET", session.OIDCPath + "/callback", "finishOIDC", web.Visitors, session.FinishOIDC},
 		{"GET", session.OIDCPath + "/end", "leaveOIDC", web.Anyone, session.LeaveOIDC},
 		{"GET", "/api/v1/me/identities", "listIdentities", web.OwnAccount, session.ListIdentities},
-		{"POST", "/api/v1/me/identities", "linkIdentity", web.Browsers, session.LinkIdentity},
-		{"DELETE", "/api/v1/me/identities/{id}", "removeIdentity", web.OwnAccount, session.RemoveIdentity},
+		{"POST", "/api/v1/me/identities", "linkIdentity", web.Browsers.Recently(), session.LinkIdentity},
+		{"DELETE", "/api/v1/me/identities/{id}", "removeIdentity", web.OwnAccount.Recently(), session.RemoveIdentity},
 		{"GET", "/device", "readDevice", web.Visitors, session.ReadDevice},
 		{"POST", "/device", "postDevice", web.Browsers, session.PostDevice},
 

@@ -316,10 +316,14 @@ func UsePasskey(tx *kv.Tx, owner, id record.ID, count int64, address string) (bo
 	return true, SavePasskey(tx, p)
 }
 
-// ResetLogin removes the account's codes and passkeys and returns the secret of a link with
-// which a new password can be set, once and within ResetTime. An earlier link ends.
-// Sessions stay until the password is set. by is the user who does it; "" is the owner.
+// ResetLogin removes the account's codes, passkeys and linked identities and returns the
+// secret of a link with which a new password can be set, once and within ResetTime. An
+// earlier link ends. Sessions stay until the password is set, except those that came from
+// an identity. by is who does it, not the owner.
 func ResetLogin(tx *kv.Tx, owner record.ID, by string) (secret string, err error) {
+	if _, err := RemoveIdentities(tx, owner, "", "", by); err != nil {
+		return "", err
+	}
 	all, err := Passkeys(tx, owner)
 	if err != nil {
 		return "", err

@@ -1,6 +1,7 @@
 package people_test
 
 import (
+	"errors"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -217,6 +218,10 @@ func TestResetLogin(t *testing.T) {
 	s := kvtest.OpenAt(t, t.TempDir(), c.Now)
 	u := kvtest.User(t, s, "ann")
 	codesOn(t, s, u.ID)
+	kvtest.Update(t, s, func(tx *kv.Tx) error {
+		_, err := people.AddIdentity(tx, u.ID, "https://id.example.org", "1", "ann", "")
+		return err
+	})
 	reset := func() (secret string) {
 		kvtest.Update(t, s, func(tx *kv.Tx) (err error) { secret, err = people.ResetLogin(tx, u.ID, "operator"); return err })
 		return secret
@@ -229,7 +234,9 @@ func TestResetLogin(t *testing.T) {
 	kvtest.View(t, s, func(tx *kv.Tx) error {
 		has, err := people.HasSecondStep(tx, u.ID)
 		is.True(!has)
-		return err
+		links, err2 := people.Identities(tx, u.ID)
+		is.Equal(len(links), 0)
+		return errors.Join(err, err2)
 	})
 	second := reset()
 	for _, bad := range []string{"", "x", first, second[1:], second + "A", strings.Repeat("A", 64)} {
