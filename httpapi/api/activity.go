@@ -11,12 +11,13 @@ import (
 	"kist/kv"
 	"kist/kv/catalog"
 	"kist/kv/field"
+	"kist/kv/history"
 	"kist/kv/people"
 	"kist/kv/record"
 )
 
 // ShownVisits are the visits of an item as its owner sees them.
-type ShownVisits struct{ catalog.Visits }
+type ShownVisits struct{ history.Visits }
 
 func (v *ShownVisits) Fields(s *field.Set) {
 	day, visit := field.ObjectOf(&ShownDay{new(record.VisitDay)}), field.ObjectOf(&ShownVisit{new(record.LoggedVisit)})
@@ -109,7 +110,7 @@ func readVisits(k *record.Kind, arg string) func(*web.Request) error {
 		if err := c.Site.Store.View(func(tx *kv.Tx) error {
 			r, err := catalog.Borrow(tx, c.Owner(), k, c.Arg(arg))
 			if err == nil {
-				v.Visits, err = catalog.VisitsOf(tx, r, first, last)
+				v.Visits, err = history.VisitsOf(tx, r, first, last)
 			}
 			return err
 		}); err != nil {

@@ -9,6 +9,7 @@ import (
 	"kist/kv"
 	"kist/kv/catalog"
 	"kist/kv/field"
+	"kist/kv/history"
 	"kist/kv/record"
 )
 
@@ -43,7 +44,7 @@ func listVersions(k *record.Kind) func(*web.Request) error {
 			if err != nil {
 				return nil, err
 			}
-			return catalog.Versions(tx, r)
+			return history.Versions(tx, r)
 		}, func(v *record.Version) (record.ID, string) { return v.ID, "" },
 			func(_ *kv.Tx, v *record.Version) (*ShownVersion, error) { return &ShownVersion{Version: v}, nil })
 	}
@@ -75,7 +76,7 @@ func version(c *web.Request, tx *kv.Tx, r *record.Record) (*record.Version, erro
 	if err != nil {
 		return nil, record.NotFound("version")
 	}
-	return catalog.Version(tx, r, id)
+	return history.Version(tx, r, id)
 }
 
 func RestoreVersion(k *record.Kind) web.Operation {

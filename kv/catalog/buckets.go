@@ -19,13 +19,9 @@ var (
 	spentBucket        = table.Bucket{No: 25, Name: "spent"}
 	pageBucket         = table.Bucket{No: 50, Name: "page"}
 	pageDue            = table.Bucket{No: 51, Name: "page.due"}
-	visitBucket        = table.Bucket{No: 54, Name: "visit"}
 	memberBucket       = table.Bucket{No: 60, Name: "member"}
 	memberOrder        = table.Bucket{No: 61, Name: "member.order"}
 	crcBucket          = table.Bucket{No: 70, Name: "crc"}
-	visitLog           = table.Bucket{No: 55, Name: "visit.log"}
-	trashBucket        = table.Bucket{No: 56, Name: "trash"}
 	trashLine          = table.Bucket{No: 57, Name: "trash.line"}
-	versionBucket      = table.Bucket{No: 58, Name: "version"}
 	trashBlob          = table.Bucket{No: 59, Name: "trash.blob"}
 )

@@ -14,6 +14,7 @@ import (
 
 	"kist/kv"
 	"kist/kv/field"
+	"kist/kv/history"
 	"kist/kv/jobs"
 	"kist/kv/people"
 	"kist/kv/record"
@@ -521,7 +522,7 @@ func Save(tx *kv.Tx, r *record.Record, f *record.Form, password string) error {
 		}
 	}
 	if r.Kind.Versioned() && !bytes.Equal(r.Body, old) {
-		if err := keepVersion(tx, r, old, f.By, len(r.Body)-len(old)); err != nil {
+		if err := history.KeepVersion(tx, r, old, f.By, len(r.Body)-len(old)); err != nil {
 			return err
 		}
 	}
@@ -581,7 +582,7 @@ func Remove(tx *kv.Tx, r *record.Record) error {
 	if err != nil {
 		return err
 	}
-	err = errors.Join(tx.Delete(ViewBucket, r.ID[:]), dropHistory(tx, r), dropMembers(tx, r))
+	err = errors.Join(tx.Delete(ViewBucket, r.ID[:]), history.Drop(tx, r), dropMembers(tx, r))
 	if r.Bytes != nil {
 		err = errors.Join(err, MarkUnreferenced(tx, r.Bytes.Ref), dropCRCs(tx, r.Bytes.Ref))
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"kist/kv"
+	"kist/kv/history"
 	"kist/kv/jobs"
 	"kist/kv/people"
 	"kist/kv/record"
@@ -19,7 +20,7 @@ import (
 // TrashRows is the table of deleted records that can be restored. A row has the key that
 // the record had.
 var TrashRows = &table.Table[record.Trashed]{
-	Rows:   trashBucket,
+	Rows:   history.TrashBucket,
 	Key:    func(t *record.Trashed) []byte { return t.Key() },
 	Encode: func(t *record.Trashed) ([]byte, error) { return t.AppendRow(nil) },
 	Decode: record.ParseTrashed,
@@ -55,8 +56,8 @@ func trashBytes(owner record.ID) []byte { return kv.OwnedKey(owner, 0, 'D') }
 // TrashTable keeps deleted records until they are purged. Counters of views, visits and
 // versions stay in their own tables.
 var TrashTable = kv.Table{
-	Buckets: []table.Bucket{trashBucket, trashLine, trashBlob},
-	Paid:    []table.Bucket{trashBucket, trashLine},
+	Buckets: []table.Bucket{history.TrashBucket, trashLine, trashBlob},
+	Paid:    []table.Bucket{history.TrashBucket, trashLine},
 	Check: kv.CheckRows(TrashRows, func(a *kv.Audit, t *record.Trashed) {
 		a.Refers(people.UserBucket, t.Owner[:], "deleted "+t.Kind.Name, t.ID)
 		if a.Get(kv.RecordBucket, t.Key()) != nil {
@@ -70,13 +71,13 @@ var TrashTable = kv.Table{
 		Mend: func(r *kv.Refill, t *record.Trashed) error { return people.StandIn(r, t.Owner) },
 		Then: func(r *kv.Refill, t *record.Trashed) error {
 			if r.Get(kv.RecordBucket, t.Key()) != nil { // the commit that restored it is only partly known
-				return dropRow(TrashRows)(r.Tx, t.Key())
+				return history.DropRow(TrashRows)(r.Tx, t.Key())
 			}
 			return RefillViews(r, t.ID)
 		},
 	}),
 	Drop: func(tx *kv.Tx, owner record.ID) (bool, error) {
-		return tx.DropKeys(trashBucket, owner, func(key []byte) error { return purge(tx, key) })
+		return tx.DropKeys(history.TrashBucket, owner, func(key []byte) error { return purge(tx, key) })
 	},
 	Contents: kv.IndexContents(trashBlob, TrashRows, func(t *record.Trashed) int64 {
 		if t.Bytes == nil {
@@ -85,7 +86,7 @@ var TrashTable = kv.Table{
 		return t.Bytes.Size
 	}, func(t *record.Trashed) kv.Holder { return holder(&t.Record) }),
 	Bytes: func(tx *kv.Tx, owner record.ID) (stored, _ int64) { return TrashRows.Sum(tx.Tx, trashBytes(owner)), 0 },
-	Text:  kv.RowText(trashBucket),
+	Text:  kv.RowText(history.TrashBucket),
 	Redate: kv.RedateRows(TrashRows, func(r *kv.Redate, t *record.Trashed) bool {
 		changed := r.Past(&t.At)
 		if t.Page != nil && redatePage(r, t.Page) {
@@ -136,7 +137,7 @@ func Trash(tx *kv.Tx, r *record.Record, by string) error {
 // Trashed reads the owner's record with the id from the trash.
 func Trashed(tx *kv.Tx, owner, id record.ID) (*record.Trashed, error) {
 	for _, k := range record.Kinds {
-		if key := record.RowKey(owner, k, id); tx.Get(trashBucket, key) != nil {
+		if key := record.RowKey(owner, k, id); tx.Get(history.TrashBucket, key) != nil {
 			return TrashRows.Get(tx.Tx, key)
 		}
 	}
@@ -306,7 +307,7 @@ func ListTrash(tx *kv.Tx, owner record.ID, k *record.Kind, text string, after []
 		if err != nil {
 			return item, false, err
 		}
-		item = TrashItem{Trashed: *t, Title: b.Title(), Size: int64(len(tx.Get(trashBucket, key)))}
+		item = TrashItem{Trashed: *t, Title: b.Title(), Size: int64(len(tx.Get(history.TrashBucket, key)))}
 		if item.Body = nil; t.Bytes != nil {
 			item.Size += t.Bytes.Size
 		}

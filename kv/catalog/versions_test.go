@@ -11,6 +11,7 @@ import (
 
 	"kist/kv"
 	"kist/kv/catalog"
+	"kist/kv/history"
 	"kist/kv/kvtest"
 	"kist/kv/people"
 	"kist/kv/record"
@@ -39,12 +40,12 @@ func editBy(t *testing.T, s *kv.Store, r *record.Record, by, text string) {
 func versions(t *testing.T, s *kv.Store, r *record.Record) (all []string) {
 	t.Helper()
 	kvtest.View(t, s, func(tx *kv.Tx) error {
-		list, err := catalog.Versions(tx, r)
+		list, err := history.Versions(tx, r)
 		if err != nil {
 			return err
 		}
 		for _, v := range list {
-			one, err := catalog.Version(tx, r, v.ID)
+			one, err := history.Version(tx, r, v.ID)
 			if err != nil {
 				return err
 			}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"kist/kv"
+	"kist/kv/history"
 	"kist/kv/people"
 	"kist/kv/record"
 	"kist/kv/table"
@@ -149,7 +150,7 @@ func countDay(tx *kv.Tx, d *record.VisitDay) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(count(tx, r, d.Views()), addDay(tx, d))
+	return errors.Join(count(tx, r, d.Views()), history.AddDay(tx, d))
 }
 
 // logAll adds the visits to the logs of their items.
@@ -173,6 +174,14 @@ func logAll(tx *kv.Tx, log []record.LoggedVisit) error {
 		}
 	}
 	return nil
+}
+
+// logVisits adds visits, in order, to the log of the record, and the event if it is due.
+func logVisits(tx *kv.Tx, r *record.Record, all []record.Visit) error {
+	if tell, err := history.LogVisits(tx, r, all); err != nil || !tell {
+		return err
+	}
+	return emit(tx, record.ShareOpened, r)
 }
 
 // RefillViews copies the counter of a record or an upload request.
@@ -264,7 +273,7 @@ func seenLimited(s *kv.Store, r *record.Record, v record.Visit) error {
 			d.Count(v)
 			if err := errors.Join(
 				setViews(tx, now, before, views{before.total + 1, used}),
-				addDay(tx, d), logVisits(tx, now, []record.Visit{v}),
+				history.AddDay(tx, d), logVisits(tx, now, []record.Visit{v}),
 			); err != nil {
 				return err
 			}

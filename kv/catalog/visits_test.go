@@ -11,6 +11,7 @@ import (
 
 	"kist/kv"
 	"kist/kv/catalog"
+	"kist/kv/history"
 	"kist/kv/kvtest"
 	"kist/kv/people"
 	"kist/kv/record"
@@ -19,9 +20,9 @@ import (
 )
 
 // visits reads all visits of a record.
-func visits(t *testing.T, s *kv.Store, r *record.Record) (v catalog.Visits) {
+func visits(t *testing.T, s *kv.Store, r *record.Record) (v history.Visits) {
 	t.Helper()
-	kvtest.View(t, s, func(tx *kv.Tx) (err error) { v, err = catalog.VisitsOf(tx, r, 0, 1<<32-1); return err })
+	kvtest.View(t, s, func(tx *kv.Tx) (err error) { v, err = history.VisitsOf(tx, r, 0, 1<<32-1); return err })
 	return v
 }
 

@@ -23,6 +23,7 @@ import (
 	"kist/kv/catalog"
 	"kist/kv/datadir"
 	"kist/kv/field"
+	"kist/kv/history"
 	"kist/kv/inbox"
 	"kist/kv/jobs"
 	"kist/kv/people"
@@ -470,7 +471,7 @@ func Audit(tx *kv.Tx) error {
 	if n := marked[record.Bookmarks]; n != known {
 		say("%d bookmarks have %d pages", n, known)
 	}
-	errs = append(errs, derive(tx, people.ActivityRows, file, sums), derive(tx, catalog.VisitRows, file, sums), derive(tx, catalog.VisitLogRows, file, sums), derive(tx, catalog.TrashRows, file, sums), derive(tx, catalog.MemberRows, file, sums))
+	errs = append(errs, derive(tx, people.ActivityRows, file, sums), derive(tx, history.VisitRows, file, sums), derive(tx, history.VisitLogRows, file, sums), derive(tx, catalog.TrashRows, file, sums), derive(tx, catalog.MemberRows, file, sums))
 	for k, n := range sums {
 		if n != 0 {
 			file(Bucket("sum"), []byte(k), binary.BigEndian.AppendUint64(nil, uint64(n)))

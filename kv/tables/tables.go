@@ -5,6 +5,7 @@ package tables
 import (
 	"kist/kv"
 	"kist/kv/catalog"
+	"kist/kv/history"
 	"kist/kv/inbox"
 	"kist/kv/jobs"
 	"kist/kv/people"
@@ -23,8 +24,8 @@ var All = &kv.Schema{
 		inbox.RequestTable, inbox.ItemTable, inbox.SenderTable, inbox.UploadTable,
 		catalog.UnreferencedTable,             // after all tables with contents
 		catalog.ViewTable,                     // after records, the trash and requests, which determine the counters
-		catalog.VisitTable,                    // after records, so that an owner's visits are dropped before them
-		catalog.VersionTable,                  // likewise
+		history.VisitTable,                    // after records, so that an owner's visits are dropped before them
+		history.VersionTable,                  // likewise
 		jobs.WebhookTable, jobs.DeliveryTable, // deleted first with an owner: a removed account has no events
 		jobs.AnswerTable, // after all tables for which a repair makes accounts
 	},

@@ -13,6 +13,7 @@ import (
 	"kist/blobs"
 	"kist/kv"
 	"kist/kv/catalog"
+	"kist/kv/history"
 	"kist/kv/people"
 	"kist/kv/record"
 	"kist/kv/transfer/format"
@@ -143,7 +144,7 @@ func (x *Export) read(tx *kv.Tx, owner record.ID) error {
 						return err
 					}
 					x.Holds.Records++
-					if catalog.HasVersions(tx, r) {
+					if history.HasVersions(tx, r) {
 						versioned = append(versioned, &record.Record{ID: r.ID, Owner: r.Owner, Kind: k, Share: record.Share{Slug: r.Slug}})
 					}
 					if r.Bytes != nil && !seen[r.Bytes.Ref] {
@@ -161,10 +162,10 @@ func (x *Export) read(tx *kv.Tx, owner record.ID) error {
 	}
 	err = errors.Join(err, put(format.VersionsName, func(write func([]byte) error) error {
 		for _, r := range versioned {
-			all, err := catalog.Versions(tx, r)
+			all, err := history.Versions(tx, r)
 			for i := len(all) - 1; i >= 0 && err == nil; i-- { // oldest first
 				var v *record.Version
-				if v, err = catalog.Version(tx, r, all[i].ID); err == nil {
+				if v, err = history.Version(tx, r, all[i].ID); err == nil {
 					line = format.AppendVersion(line[:0], r, v)
 					err = write(line)
 				}

@@ -24,6 +24,7 @@ import (
 	"kist/kv"
 	"kist/kv/catalog"
 	"kist/kv/field"
+	"kist/kv/history"
 	"kist/kv/media"
 	"kist/kv/record"
 	"kist/kv/transfer/format"
@@ -585,7 +586,7 @@ func (m *Import) version(tx *kv.Tx, e *entry, now *progress) (o outcome, err err
 	if err != nil {
 		return o, err
 	}
-	return o, catalog.AddVersion(tx, r, e.Version.VersionHead, e.Version.Body)
+	return o, history.AddVersion(tx, r, e.Version.VersionHead, e.Version.Body)
 }
 
 // refer finds what a collection refers to and puts it into the form. It returns how much is missing.

@@ -21,6 +21,7 @@ import (
 	"kist/kv"
 	"kist/kv/catalog"
 	"kist/kv/field"
+	"kist/kv/history"
 	"kist/kv/people"
 	"kist/kv/record"
 	"kist/kv/tables"
@@ -174,8 +175,8 @@ func TestExportImportExport(t *testing.T) {
 	changed := from.add(record.Snippets, field.Object{"content": "three", "slug": "changed"}, long, "")
 	from.update(func(tx *kv.Tx) error {
 		head := record.VersionHead{At: tx.Now.Add(-time.Minute), By: "phone"}
-		return errors.Join(catalog.AddVersion(tx, changed, head, []byte(`{"title":"","content":"one","language":"go"}`)),
-			catalog.AddVersion(tx, changed, head, []byte(`{"title":"","content":"two","language":""}`)))
+		return errors.Join(history.AddVersion(tx, changed, head, []byte(`{"title":"","content":"one","language":"go"}`)),
+			history.AddVersion(tx, changed, head, []byte(`{"title":"","content":"two","language":""}`)))
 	})
 	from.add(record.Snippets, field.Object{"content": strings.Repeat("x\n", 1000), "language": "go"}, time.Time{}, "")
 	from.add(record.Recipes, field.Object{"title": "Bread", "instructions": "Knead"}, time.Time{}, "")
@@ -246,7 +247,7 @@ func TestExportImportExport(t *testing.T) {
 	is.NoErr(to.store.View(func(tx *kv.Tx) error { // the versions follow their item to its other slug
 		for r, err := range catalog.NewestFirst(tx, to.user, record.Snippets) {
 			is.NoErr(err)
-			all, err := catalog.Versions(tx, r)
+			all, err := history.Versions(tx, r)
 			is.NoErr(err)
 			b, err := r.Decode()
 			is.NoErr(err)

@@ -1,4 +1,6 @@
-package catalog
+// Package history keeps what belongs to a record besides its row: the visits of what is
+// shared, and earlier texts. Both stay while the record is in the trash, and go with it.
+package history
 
 import (
 	"bytes"
@@ -12,6 +14,15 @@ import (
 	"kist/kv/people"
 	"kist/kv/record"
 	"kist/kv/table"
+)
+
+var (
+	visitBucket   = table.Bucket{No: 54, Name: "visit"}
+	visitLog      = table.Bucket{No: 55, Name: "visit.log"}
+	versionBucket = table.Bucket{No: 58, Name: "version"}
+
+	// TrashBucket has the rows of catalog.TrashRows.
+	TrashBucket = table.Bucket{No: 56, Name: "trash"}
 )
 
 // VisitRows is the table of the visits of items, by day. VisitLogRows has each visit of
@@ -91,19 +102,20 @@ var VisitTable = kv.Table{
 	},
 	Redate: redateVisits,
 	Tick: func(s *kv.Store) {
-		people.DropAged(s, people.AgedVisits, record.VisitDays*24*time.Hour, dropRow(VisitRows))
-		people.DropAged(s, people.AgedVisitLog, record.VisitLogTime, dropRow(VisitLogRows))
+		people.DropAged(s, people.AgedVisits, record.VisitDays*24*time.Hour, DropRow(VisitRows))
+		people.DropAged(s, people.AgedVisitLog, record.VisitLogTime, DropRow(VisitLogRows))
 	},
 }
 
 // refersToItem is Audit.Refers for a record that may be in the trash.
 func refersToItem(a *kv.Audit, item [record.KeySize]byte, from string, id record.ID) {
-	if a.Get(trashBucket, item[:]) == nil {
+	if a.Get(TrashBucket, item[:]) == nil {
 		a.Refers(kv.RecordBucket, item[:], from, id)
 	}
 }
 
-func dropRow[T any](t *table.Table[T]) func(*kv.Tx, []byte) error {
+// DropRow returns a function that deletes the row at a key.
+func DropRow[T any](t *table.Table[T]) func(*kv.Tx, []byte) error {
 	return func(tx *kv.Tx, key []byte) error {
 		_, err := t.Delete(tx.Tx, key)
 		return err
@@ -111,10 +123,10 @@ func dropRow[T any](t *table.Table[T]) func(*kv.Tx, []byte) error {
 }
 
 func dropOrphan[T any](r *kv.Refill, t *table.Table[T], item [record.KeySize]byte, v *T) error {
-	if r.Get(kv.RecordBucket, item[:]) != nil || r.Get(trashBucket, item[:]) != nil {
+	if r.Get(kv.RecordBucket, item[:]) != nil || r.Get(TrashBucket, item[:]) != nil {
 		return nil
 	}
-	return dropRow(t)(r.Tx, t.Key(v))
+	return DropRow(t)(r.Tx, t.Key(v))
 }
 
 // redateVisits moves the visits of days in the future to today.
@@ -128,7 +140,7 @@ func redateVisits(r *kv.Redate) (n int, err error) {
 			return nil
 		}
 		n++
-		return errors.Join(err, addDay(tx, d))
+		return errors.Join(err, AddDay(tx, d))
 	})
 	if err != nil {
 		return n, err
@@ -137,9 +149,9 @@ func redateVisits(r *kv.Redate) (n int, err error) {
 	return n + more, err
 }
 
-// addDay adds visits to those of the same day, or to today's if their day is in the
+// AddDay adds visits to those of the same day, or to today's if their day is in the
 // future.
-func addDay(tx *kv.Tx, d *record.VisitDay) error {
+func AddDay(tx *kv.Tx, d *record.VisitDay) error {
 	sum := *d
 	sum.Day, sum.Hosts = min(d.Day, record.DayOf(tx.Now)), nil
 	switch before, err := VisitRows.Get(tx.Tx, VisitRows.Key(&sum)); {
@@ -160,17 +172,17 @@ func addDay(tx *kv.Tx, d *record.VisitDay) error {
 // openedEvery is the least time between two events record.ShareOpened of an item.
 const openedEvery = 10 * time.Minute
 
-// logVisits adds visits, in order, to the log of the record, and the event if it is due.
-func logVisits(tx *kv.Tx, r *record.Record, all []record.Visit) error {
+// LogVisits adds visits, in order, to the log of the record. It reports whether the event
+// record.ShareOpened is due.
+func LogVisits(tx *kv.Tx, r *record.Record, all []record.Visit) (tell bool, err error) {
 	if !r.Logged || len(all) == 0 { // turned off meanwhile
-		return nil
+		return false, nil
 	}
 	item := [record.KeySize]byte(r.Key())
 	told, err := lastTold(tx, r)
 	if err != nil {
-		return err
+		return false, err
 	}
-	tell := false
 	for _, v := range all[max(0, len(all)-record.VisitLogSize):] {
 		row := &record.LoggedVisit{Item: item, ID: tx.NewID(), Visit: v}
 		if row.At.After(tx.Now) {
@@ -180,18 +192,15 @@ func logVisits(tx *kv.Tx, r *record.Record, all []record.Visit) error {
 			row.Told, told, tell = true, row.At, true
 		}
 		if err := VisitLogRows.Put(tx.Tx, row); err != nil {
-			return err
+			return false, err
 		}
 		if VisitLogRows.Sum(tx.Tx, logSum(item)) > record.VisitLogSize {
-			if err := dropFirst(tx, visitLog, item[:], dropRow(VisitLogRows)); err != nil {
-				return err
+			if err := dropFirst(tx, visitLog, item[:], DropRow(VisitLogRows)); err != nil {
+				return false, err
 			}
 		}
 	}
-	if !tell {
-		return nil
-	}
-	return emit(tx, record.ShareOpened, r)
+	return tell, nil
 }
 
 // dropFirst calls drop with the first key that begins with prefix.
@@ -219,12 +228,12 @@ func lastTold(tx *kv.Tx, r *record.Record) (at time.Time, err error) {
 	return at, nil
 }
 
-// dropHistory deletes the visits and the versions of a record.
-func dropHistory(tx *kv.Tx, r *record.Record) error {
+// Drop deletes the visits and the versions of a record.
+func Drop(tx *kv.Tx, r *record.Record) error {
 	for _, one := range []struct {
 		b    table.Bucket
 		drop func(*kv.Tx, []byte) error
-	}{{visitBucket, dropRow(VisitRows)}, {visitLog, dropRow(VisitLogRows)}, {versionBucket, dropRow(VersionRows)}} {
+	}{{visitBucket, DropRow(VisitRows)}, {visitLog, DropRow(VisitLogRows)}, {versionBucket, DropRow(VersionRows)}} {
 		var keys [][]byte
 		for key := range tx.Walk(one.b, r.Key(), nil, false) {
 			keys = append(keys, bytes.Clone(key))

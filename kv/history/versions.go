@@ -1,4 +1,4 @@
-package catalog
+package history
 
 import (
 	"bytes"
@@ -38,11 +38,11 @@ var VersionTable = kv.Table{
 	Redate: kv.RedateRows(VersionRows, func(r *kv.Redate, v *record.Version) bool { return r.Past(&v.At) }),
 }
 
-// keepVersion keeps the body that a change by somebody replaces. Further changes by the
+// KeepVersion keeps the body that a change by somebody replaces. Further changes by the
 // same within record.VersionEvery belong to the same version. Without room on the disk or
 // in the quota the change goes through and nothing is kept. grows is by how much the
 // record itself will grow.
-func keepVersion(tx *kv.Tx, r *record.Record, body []byte, by string, grows int) error {
+func KeepVersion(tx *kv.Tx, r *record.Record, body []byte, by string, grows int) error {
 	for key, row := range tx.Walk(versionBucket, r.Key(), nil, true) {
 		last, err := VersionRows.Decode(key, row)
 		if err != nil {
@@ -125,7 +125,7 @@ func HasVersions(tx *kv.Tx, r *record.Record) bool {
 }
 
 // AddVersion adds an earlier text that was kept elsewhere, unless the record has it
-// already. It fails as Add does.
+// already. It fails as catalog.Add does.
 func AddVersion(tx *kv.Tx, r *record.Record, head record.VersionHead, body []byte) error {
 	if tx.DiskFull() {
 		return kv.ErrFull
