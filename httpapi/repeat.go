@@ -33,7 +33,7 @@ const maxRepeated = 4 << 20
 // after the operation has committed, so after a crash in between, a repeat runs again.
 func (s *Server) idempotent(serve func(*web.Request) error) func(*web.Request) error {
 	return func(c *web.Request) error {
-		key, err := c.IdempotencyKey()
+		key, err := web.IdempotencyKey(c.R)
 		if err != nil {
 			return err
 		}

@@ -101,7 +101,7 @@ var UploadFiles = web.Operation{
 
 // uploadFiles stores files and answers with their records: a single one flat, several in a list.
 func uploadFiles(c *web.Request) error {
-	key, err := c.IdempotencyKey()
+	key, err := web.IdempotencyKey(c.R)
 	if err != nil {
 		return err
 	}

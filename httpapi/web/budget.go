@@ -110,19 +110,19 @@ func (c *Request) acquireJSON(n int64) error {
 	ctx, cancel := context.WithTimeout(c.R.Context(), jsonWait)
 	defer cancel()
 	if c.share.Acquire(ctx, n) != nil {
-		return c.errOverloaded()
+		return errOverloaded(c.R)
 	}
 	if c.Site.Budget.All.Acquire(ctx, n) != nil {
 		c.share.Release(n)
-		return c.errOverloaded()
+		return errOverloaded(c.R)
 	}
 	return nil
 }
 
 // errOverloaded is the error for a request that found no space in the budget. A client
 // that is gone gets no answer.
-func (c *Request) errOverloaded() error {
-	if c.R.Context().Err() != nil {
+func errOverloaded(r *http.Request) error {
+	if r.Context().Err() != nil {
 		panic(http.ErrAbortHandler)
 	}
 	return errBusy

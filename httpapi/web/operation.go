@@ -11,8 +11,8 @@ import (
 )
 
 // IdempotencyKey is the key of the request; "" if it has none.
-func (c *Request) IdempotencyKey() (string, error) {
-	key := c.R.Header.Get("Idempotency-Key")
+func IdempotencyKey(r *http.Request) (string, error) {
+	key := r.Header.Get("Idempotency-Key")
 	if len(key) > 255 {
 		return "", &record.Error{Fault: record.Malformed, Code: "bad_idempotency_key", Text: "The Idempotency-Key is longer than 255 bytes."}
 	}
