@@ -212,7 +212,7 @@ func TestListsCanBeBrief(t *testing.T) {
 	a.get("/api/v1/notes?brief=perhaps").want(400)
 }
 
-var onDemand = regexp.MustCompile(`/static/(activity|admin|bookmarks|keys|moving|remote|requests|share|trash|tus|versions|webhooks|welcome)\b`)
+var onDemand = regexp.MustCompile(`/static/(activity|admin|bookmarks|collections|film|identities|keys|moving|remote|requests|security|share|trash|tus|versions|webhooks|welcome)\b`)
 
 // TestAppIsLight: a page full of records, whichever it is, takes less than
 // 75 KiB of scripts and styles, which are kept for good.

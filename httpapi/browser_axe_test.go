@@ -63,7 +63,7 @@ func TestBrowserAxe(t *testing.T) {
 		b.do(emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: theme}, {Name: "prefers-reduced-motion", Value: "reduce"}}))
 		for _, path := range paths {
 			b.open(path)
-			if len(strings.Split(path, "/")) == 3 && b.js(`!!document.querySelector('#main')`).(bool) {
+			if len(strings.Split(path, "/")) == 3 && path != "/account/security" && b.js(`!!document.querySelector('#main')`).(bool) {
 				b.until(`document.querySelector('dialog[open]')`)
 			}
 			for _, v := range judge(rules) {

@@ -645,6 +645,7 @@ func TestBrowserOIDC(t *testing.T) {
 	atProvider()
 	b.until(`location.pathname === '/account/security' && document.querySelector('#identities .name')?.textContent === 'ann'`)
 
+	b.open("/account")
 	b.press("Sign out")
 	b.until(`location.pathname === '/login' && !!document.querySelector('h1')`)
 	b.press("Sign in with Example ID")
