@@ -146,6 +146,7 @@ function recordRow(r) {
       iconButton('share-item', 'share', t('list.shareOf', { title })),
       h('details.menu', {}, h('summary.quiet.square', { 'aria-label': t('list.more', { title }), title: t('common.more') }, icon('more')), h('div.pop'))));
   row.record = r;
+  row.classList.toggle('picked', selected.has(r.id));
   row.dataset.id = r.id;
   if (shapes.has(r.id)) row.style.setProperty('--shape', shapes.get(r.id));
   return row;
@@ -168,7 +169,11 @@ function fillMenu(menu) {
   pop.classList.toggle('up', pop.getBoundingClientRect().bottom > innerHeight - 70 && menu.getBoundingClientRect().top > pop.offsetHeight);
 }
 
-document.addEventListener('toggle', (e) => { if (e.target.matches?.('details.menu') && e.target.open) fillMenu(e.target); }, true);
+document.addEventListener('toggle', (e) => {
+  if (!e.target.matches?.('details.menu')) return;
+  itemOf(e.target).classList.toggle('open', e.target.open);
+  if (e.target.open) fillMenu(e.target);
+}, true);
 
 // If a picture cannot be loaded, the letters under it show.
 document.addEventListener('error', (e) => { if (e.target.matches?.('.pic img')) e.target.remove(); }, true);
@@ -229,7 +234,7 @@ export function listOf(source, { page = 50, empty, grid = false, cards = '', dat
     }
   }
 
-  // showDay adds a heading at the end if a row is the first of its day. The style sheet hides headings without rows.
+  // showDay adds a heading at the end if a row is the first of its day. showState hides headings without rows.
   function showDay(row) {
     const day = dated && dayName(row.record.createdAt);
     if (day && all('.date', ul).at(-1)?.textContent !== day) ul.append(h('li.date', {}, h('h2', {}, day)));
@@ -237,6 +242,7 @@ export function listOf(source, { page = 50, empty, grid = false, cards = '', dat
 
   function showState() {
     const n = all('.item', ul).length;
+    for (const date of all('.date', ul)) date.hidden = !date.nextElementSibling?.matches('.item');
     ul.hidden = !n;
     more.hidden = source.ended;
     more.textContent = t('list.showMore', { n, total: source.total });
@@ -263,10 +269,12 @@ export function listOf(source, { page = 50, empty, grid = false, cards = '', dat
   }
 
   function showSelection() {
-    const shown = all('.item', ul).map((row) => row.record);
+    const rows = all('.item', ul), shown = rows.map((row) => row.record);
     for (const id of selected.keys()) if (!shown.some((r) => r.id === id)) selected.delete(id);
     for (const r of shown) if (selected.has(r.id)) selected.set(r.id, r);
+    for (const row of rows) row.classList.toggle('picked', selected.has(row.record.id));
     const n = selected.size;
+    document.body.classList.toggle('selecting', n > 0);
     ul.classList.toggle('picking', n > 0);
     bar.hidden = !n;
     if (!n) return;
@@ -298,7 +306,10 @@ const selected = new Map();
 let lastPicked = null;
 
 export const selection = () => [...selected.values()];
-export const clearSelection = () => selected.clear();
+export function clearSelection() {
+  selected.clear();
+  document.body.classList.remove('selecting');
+}
 
 // deselectAll clears the selection and shows it. It reports whether there was one.
 export function deselectAll() {

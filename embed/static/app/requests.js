@@ -37,6 +37,7 @@ function queue(items, total, titles) {
 
 // showChosen enables the buttons for the chosen files and shows how many there are.
 function showChosen() {
+  for (const box of all('#main .queue .pick input')) itemOf(box).classList.toggle('picked', box.checked);
   const n = chosen().length;
   for (const [act, none, some] of [['upload-approve-chosen', 'requests.approve', 'requests.approveSome'], ['upload-reject-chosen', 'requests.reject', 'requests.rejectSome']]) {
     const b = find(`[data-act="${act}"]`);

@@ -60,7 +60,7 @@ async function show(to, { back = false } = {}) {
   markCurrent((a) => parse(new URL(a.href))?.name === to.name && (to.name !== 'kind' || a.dataset.nav === to.kind.name));
   if (kept && kept.changes === changes && Date.now() - kept.at < keptMilliseconds) {
     Object.assign(page, kept.view, { aborter, signal: aborter.signal });
-    main.replaceChildren(...kept.nodes);
+    fill(...kept.nodes);
     document.title = kept.title;
     scrollTo(0, kept.scroll);
     return;
@@ -70,15 +70,21 @@ async function show(to, { back = false } = {}) {
     const title = await pages[to.name](page);
     if (view !== page) return;
     // The old page stays until the new one is complete, to avoid a flash of an empty page.
-    main.replaceChildren(page.out);
+    fill(page.out);
     document.title = `${title} · kist`;
   } catch (e) {
     if (e.name === 'AbortError') return;
-    main.replaceChildren(h('p.alert', { role: 'alert' }, e.message), button('again', t('common.again')));
+    fill(h('p.alert', { role: 'alert' }, e.message), button('again', t('common.again')));
   }
   if (!back) scrollTo(0, 0);
   await page.list?.load(page.signal);
   if (to.id && view === page) openItem(to);
+}
+
+// fill puts a page into the window. Grids use its whole width.
+function fill(...nodes) {
+  main.replaceChildren(...nodes);
+  main.parentElement.classList.toggle('wide', !!find('.grid', main));
 }
 
 // leave caches the current page for going back.

@@ -1,4 +1,4 @@
-// Earlier texts of a note, snippet or recipe, with what differs from the present text.
+// Earlier texts of a note, snippet or recipe, with what differs from the current text.
 import { add, bytes, emptyState, h, t, tn, toast, when } from './dom.js';
 import { openDialog } from './forms.js';
 import { apiPathOf, kindOf } from './kinds.js';

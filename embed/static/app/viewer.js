@@ -102,7 +102,7 @@ export function openViewer(r, { onclose, onmove }) {
   }
   const actions = {
     ArrowRight: () => move(1), ArrowLeft: () => move(-1), ' ': play,
-    i: () => { panel.hidden = !panel.hidden; info.setAttribute('aria-pressed', String(!panel.hidden)); draw(); },
+    i: () => { panel.hidden = !panel.hidden; d.el.classList.toggle('detailed', !panel.hidden); info.setAttribute('aria-pressed', String(!panel.hidden)); draw(); },
     e: () => {
       d.el.close('replaced');
       openEditor(kinds.file, r, { onclose: (reason, saved) => { if (reason === 'left' || reason === 'deleted') return onclose(reason); if (saved) onmove(saved); return openViewer(saved ?? r, { onclose, onmove }); } });
