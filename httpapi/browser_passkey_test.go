@@ -130,7 +130,7 @@ func TestBrowserPasskeys(t *testing.T) {
 	b.press("New recovery codes")
 	sees("The old ones stop working.")
 	b.click("dialog button.main")
-	sees("Is it you?")
+	sees("Confirm it’s you")
 	b.press("Use a passkey")
 	sees("shown only once")
 }

@@ -540,7 +540,7 @@ func TestBrowserShare(t *testing.T) {
 	// Who opened it, and when: two actions from the list.
 	b.js(`document.querySelector('dialog .visits').open = true`)
 	b.until(`document.querySelector('dialog .visits').innerText.includes('Nobody has opened it')`)
-	b.press("Keep a log of visits. The page says so to visitors.")
+	b.press("Log visits. The page tells visitors about it.")
 	b.until(`document.querySelector('dialog .visits input').checked`)
 	b.becomes("notes", "logVisits", true)
 	b.keys(kb.Escape)

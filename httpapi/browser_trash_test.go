@@ -53,7 +53,7 @@ func TestBrowserTrash(t *testing.T) {
 	b.until(`document.querySelectorAll('#main .item').length === 1`)
 	is.Equal(b.get("/api/v1/notes/one").want(200).at("data.title"), "one")
 	b.press("Restore two")
-	b.says("Its link name is taken.")
+	b.says("Its link name was taken")
 	b.until(`document.querySelector('#main .none')`)
 	trashed(0)
 
