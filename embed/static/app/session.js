@@ -246,7 +246,7 @@ export let changes = 0;
 export const countChange = () => { changes++; };
 
 // topics are the handbook pages that explain pages of the app.
-const topics = { search: 'search', bookmark: 'bookmarks', 'upload-requests': 'collecting', keys: 'programs', webhooks: 'webhooks', import: 'moving', 'remote-upload': 'remote-upload', account: 'signing-in', security: 'second-steps', admin: 'configuration', trash: 'trash' };
+const topics = { search: 'search', bookmark: 'bookmarks', 'upload-requests': 'collecting', keys: 'programs', webhooks: 'webhooks', import: 'moving', 'remote-upload': 'remote-upload', account: 'signing-in', security: 'second-steps', admin: 'configuration', trash: 'deleted' };
 
 export function heading(title, count, ...tools) {
   const topic = topics[view.kind?.name ?? view.name];
