@@ -89,12 +89,12 @@ func TestLostMachine(t *testing.T) {
 	slots, err := filepath.Glob(filepath.Join(store.Dir, s3test.BucketName, "kist", "log", "*"))
 	is.NoErr(err)
 	r = p.run("", "verify", kistStore, "--full")
-	is.Equal(r.code, 1)
+	is.Equal(r.code, 4)
 	is.True(strings.Contains(r.out, "are damaged") && strings.Contains(r.out, "are missing"))
 	is.True(strings.Contains(r.err, "2 problems were found"))
 	flip(t, slots[1])
 	r = p.run("", "verify", kistStore)
-	is.Equal(r.code, 1)
+	is.Equal(r.code, 4)
 	is.True(strings.Contains(r.out+r.err, "log/"+filepath.Base(slots[1])))
 }
 
