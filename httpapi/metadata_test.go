@@ -171,13 +171,9 @@ func TestMetadataLater(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); a.server.Plans.Run(ctx) }()
-	for a.get("/api/v1/files/pic").want(200).at("data.metadata") != "removed" {
-		select {
-		case <-a.server.Store.Changed():
-		case <-t.Context().Done():
-			t.Fatal("it is not examined")
-		}
-	}
+	eventually(t, "it is not examined", func() bool {
+		return a.get("/api/v1/files/pic").want(200).at("data.metadata") == "removed"
+	})
 	stop()
 	<-done
 }
