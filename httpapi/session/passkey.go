@@ -78,9 +78,9 @@ func withPasskeys(c *web.Request, id record.ID) (*passkeyUser, error) {
 	})
 }
 
-// askPasskey issues a ticket and the options for navigator.credentials.get. u is nil for a
+// passkeyOptions issues a ticket and the options for navigator.credentials.get. u is nil for a
 // sign-in without a name.
-func askPasskey(c *web.Request, purpose grant.Purpose, u *passkeyUser) (ticket string, options []byte, err error) {
+func passkeyOptions(c *web.Request, purpose grant.Purpose, u *passkeyUser) (ticket string, options []byte, err error) {
 	rp, err := relyingParty(c)
 	if err != nil {
 		return "", nil, err
@@ -162,25 +162,27 @@ func checkPasskey(c *web.Request, k grant.Ticket, answer string) (*record.User, 
 var AskPasskey = web.Operation{
 	Tag: "session", Summary: "Begins a sign-in with a passkey, without a name. In a browser that is signed in, it begins a confirmation.",
 	Reply: web.Reply{Status: 200, Doc: "What the browser needs to ask for the passkey.", Body: web.BodyOf("PasskeyRequest")}, Fails: []int{403, 409},
-	Serve: func(c *web.Request) error {
-		var u *passkeyUser
-		purpose := grant.ForPasskey
-		if c.Caller != nil && c.Caller.Key.Session {
-			var err error
-			if u, err = withPasskeys(c, c.Owner()); err != nil {
-				return err
-			}
-			if len(u.keys) == 0 {
-				return &record.Error{Fault: record.Taken, Code: "no_passkey", Text: "This account has no passkey."}
-			}
-			purpose = grant.ForConfirming
-		}
-		ticket, options, err := askPasskey(c, purpose, u)
-		if err != nil {
+	Serve: askPasskey,
+}
+
+func askPasskey(c *web.Request) error {
+	var u *passkeyUser
+	purpose := grant.ForPasskey
+	if c.Caller != nil && c.Caller.Key.Session {
+		var err error
+		if u, err = withPasskeys(c, c.Owner()); err != nil {
 			return err
 		}
-		return c.RespondValue(http.StatusOK, map[string]any{"ticket": ticket, "passkey": json.RawMessage(options)})
-	},
+		if len(u.keys) == 0 {
+			return &record.Error{Fault: record.Taken, Code: "no_passkey", Text: "This account has no passkey."}
+		}
+		purpose = grant.ForConfirming
+	}
+	ticket, options, err := passkeyOptions(c, purpose, u)
+	if err != nil {
+		return err
+	}
+	return c.RespondValue(http.StatusOK, map[string]any{"ticket": ticket, "passkey": json.RawMessage(options)})
 }
 
 // PasskeyForm is the answer of a passkey.
@@ -194,20 +196,22 @@ func (f *PasskeyForm) Fields(s *field.Set) {
 var PasskeyLogin = web.Operation{
 	Tag: "session", Summary: "Signs a browser in with a passkey.",
 	Body: web.BodyOf("PasskeyLogin"), Reply: web.Reply{Status: 200, Doc: "The account.", Body: web.DataOf("User")}, Fails: []int{401, 403, 503},
-	Serve: func(c *web.Request) error {
-		if err := c.SameOrigin(); err != nil {
-			return err
-		}
-		form := new(PasskeyForm)
-		if err := c.DecodeNew(form); err != nil {
-			return err
-		}
-		u, err := finish(c, grant.ForPasskey, &StepForm{ticket: form.ticket, passkey: form.passkey})
-		if err != nil {
-			return err
-		}
-		return AnswerUser(c, http.StatusOK, u.ID)
-	},
+	Serve: passkeyLogin,
+}
+
+func passkeyLogin(c *web.Request) error {
+	if err := c.SameOrigin(); err != nil {
+		return err
+	}
+	form := new(PasskeyForm)
+	if err := c.DecodeNew(form); err != nil {
+		return err
+	}
+	u, err := finish(c, grant.ForPasskey, &StepForm{ticket: form.ticket, passkey: form.passkey})
+	if err != nil {
+		return err
+	}
+	return AnswerUser(c, http.StatusOK, u.ID)
 }
 
 // ShownPasskey is a passkey as its owner sees it.
@@ -234,42 +238,46 @@ var passkeys = &web.Resource[record.Passkey, *ShownPasskey]{
 var (
 	ListPasskeys  = web.ListOp("session", "Lists the caller's passkeys.", "A page of passkeys.", "Passkey", passkeys.List)
 	RemovePasskey = web.DoneOp("session", "Removes a passkey.", passkeys.Remove, 404)
-	EditPasskey   = web.EditOp("session", "Renames a passkey.", "The passkey.", "Passkey", func(c *web.Request) error {
-		return passkeys.EditBy(c, new(ShownPasskey), func(p *record.Passkey, in field.Object) error {
-			form := &ShownPasskey{*p}
-			err := field.Patch(form, in)
-			p.Name = form.Name
-			return err
-		})
-	}, 404)
+	EditPasskey   = web.EditOp("session", "Renames a passkey.", "The passkey.", "Passkey", editPasskey, 404)
 )
+
+func editPasskey(c *web.Request) error {
+	return passkeys.EditBy(c, new(ShownPasskey), func(p *record.Passkey, in field.Object) error {
+		form := &ShownPasskey{*p}
+		err := field.Patch(form, in)
+		p.Name = form.Name
+		return err
+	})
+}
 
 var OfferPasskey = web.Operation{
 	Tag: "session", Summary: "Begins to add a passkey.",
 	Reply: web.Reply{Status: 200, Doc: "What the browser needs to make the passkey.", Body: web.BodyOf("PasskeyRequest")},
-	Serve: func(c *web.Request) error {
-		rp, err := relyingParty(c)
-		if err != nil {
-			return err
-		}
-		u, err := withPasskeys(c, c.Owner())
-		if err != nil {
-			return err
-		}
-		ticket, k := issue(c, grant.ForAdding, u.User)
-		var known []protocol.CredentialDescriptor
-		for _, other := range u.WebAuthnCredentials() {
-			known = append(known, other.Descriptor())
-		}
-		creation, _, err := rp.BeginRegistration(u, webauthn.WithExclusions(known), func(o *protocol.PublicKeyCredentialCreationOptions) error {
-			o.Challenge = k.Challenge[:]
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-		return c.RespondValue(http.StatusOK, map[string]any{"ticket": ticket, "passkey": creation.Response})
-	},
+	Serve: offerPasskey,
+}
+
+func offerPasskey(c *web.Request) error {
+	rp, err := relyingParty(c)
+	if err != nil {
+		return err
+	}
+	u, err := withPasskeys(c, c.Owner())
+	if err != nil {
+		return err
+	}
+	ticket, k := issue(c, grant.ForAdding, u.User)
+	var known []protocol.CredentialDescriptor
+	for _, other := range u.WebAuthnCredentials() {
+		known = append(known, other.Descriptor())
+	}
+	creation, _, err := rp.BeginRegistration(u, webauthn.WithExclusions(known), func(o *protocol.PublicKeyCredentialCreationOptions) error {
+		o.Challenge = k.Challenge[:]
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return c.RespondValue(http.StatusOK, map[string]any{"ticket": ticket, "passkey": creation.Response})
 }
 
 // NewPasskeyForm is a passkey that a browser has made.

@@ -60,7 +60,7 @@ func needsStep(c *web.Request, u *record.User) error {
 	}
 	if len(keys) > 0 {
 		var err error
-		if step.Ticket, step.Options, err = askPasskey(c, grant.ForSecondStep, &passkeyUser{u, keys}); err == nil {
+		if step.Ticket, step.Options, err = passkeyOptions(c, grant.ForSecondStep, &passkeyUser{u, keys}); err == nil {
 			return step
 		} else if !errors.Is(err, errNoPasskeys) { // the address has changed: the other ways are left
 			return err
@@ -198,7 +198,7 @@ func loginPage(c *web.Request, next string) (embed.LoginPage, error) {
 	}); err != nil || !some {
 		return page, err
 	}
-	ticket, options, err := askPasskey(c, grant.ForPasskey, nil)
+	ticket, options, err := passkeyOptions(c, grant.ForPasskey, nil)
 	if errors.Is(err, errNoPasskeys) {
 		return page, nil
 	}
@@ -207,36 +207,37 @@ func loginPage(c *web.Request, next string) (embed.LoginPage, error) {
 }
 
 var (
-	PostStep    = web.FormOp(303, postStep(grant.ForSecondStep), 400, 401, 403, 413, 415, 429, 503)
-	PostPasskey = web.FormOp(303, postStep(grant.ForPasskey), 400, 401, 403, 413, 415, 429, 503)
+	PostStep    = web.FormOp(303, postStep, 400, 401, 403, 413, 415, 429, 503)
+	PostPasskey = web.FormOp(303, postPasskey, 400, 401, 403, 413, 415, 429, 503)
 )
 
-// postStep receives the forms of those pages. The field for a code takes both kinds.
-func postStep(purpose grant.Purpose) func(*web.Request) error {
-	return func(c *web.Request) error {
-		if err := c.SameOrigin(); err != nil {
-			return err
-		}
-		values, err := ReadForm(c)
-		if err != nil {
-			return err
-		}
-		next, f := nextPath(values.Get("next")), &StepForm{ticket: values.Get("ticket"), code: values.Get("code"), passkey: values.Get("passkey")}
-		if strings.ContainsFunc(strings.ToUpper(f.code), func(r rune) bool { return 'A' <= r && r <= 'Z' }) {
-			f.code, f.recovery = "", f.code
-		}
-		if _, err = finish(c, purpose, f); err == nil {
-			return Redirect(c, next)
-		}
-		login, e := loginPage(c, next)
-		if e != nil {
-			return e
-		}
-		return Problem(c, err, func(p embed.Problem) embed.Page {
-			if login.Problem = p; purpose == grant.ForPasskey || errors.Is(err, grant.ErrTicket) {
-				return login
-			}
-			return embed.StepPage{Base: c.Site.Prefix(), Next: next, Ticket: f.ticket, Problem: p}
-		})
+func postStep(c *web.Request) error    { return receiveStep(c, grant.ForSecondStep) }
+func postPasskey(c *web.Request) error { return receiveStep(c, grant.ForPasskey) }
+
+// receiveStep receives the forms of those pages. The field for a code takes both kinds.
+func receiveStep(c *web.Request, purpose grant.Purpose) error {
+	if err := c.SameOrigin(); err != nil {
+		return err
 	}
+	values, err := ReadForm(c)
+	if err != nil {
+		return err
+	}
+	next, f := nextPath(values.Get("next")), &StepForm{ticket: values.Get("ticket"), code: values.Get("code"), passkey: values.Get("passkey")}
+	if strings.ContainsFunc(strings.ToUpper(f.code), func(r rune) bool { return 'A' <= r && r <= 'Z' }) {
+		f.code, f.recovery = "", f.code
+	}
+	if _, err = finish(c, purpose, f); err == nil {
+		return Redirect(c, next)
+	}
+	login, e := loginPage(c, next)
+	if e != nil {
+		return e
+	}
+	return Problem(c, err, func(p embed.Problem) embed.Page {
+		if login.Problem = p; purpose == grant.ForPasskey || errors.Is(err, grant.ErrTicket) {
+			return login
+		}
+		return embed.StepPage{Base: c.Site.Prefix(), Next: next, Ticket: f.ticket, Problem: p}
+	})
 }

@@ -103,19 +103,22 @@ func setCodes(c *web.Request) error {
 	return answerRecovery(c, func(tx *kv.Tx) ([]string, error) { return people.SetCodes(tx, c.Owner(), secret, form.code) })
 }
 
-var ClearCodes = web.DoneOp("session", "Turns one-time codes off.", func(c *web.Request) error {
+var ClearCodes = web.DoneOp("session", "Turns one-time codes off.", clearCodes, 404)
+
+func clearCodes(c *web.Request) error {
 	if err := c.Site.Store.Update(func(tx *kv.Tx) error { return people.ClearCodes(tx, c.Owner()) }); err != nil {
 		return err
 	}
 	return c.RespondOK()
-}, 404)
+}
 
 var RenewRecovery = web.Operation{
 	Tag: "session", Summary: "Replaces the recovery codes.",
-	Reply: web.Reply{Status: 200, Doc: "The new ones. They are shown only once.", Body: web.BodyOf("RecoveryCodes")}, Fails: []int{409},
-	Serve: func(c *web.Request) error {
-		return answerRecovery(c, func(tx *kv.Tx) ([]string, error) { return people.RenewRecovery(tx, c.Owner()) })
-	},
+	Reply: web.Reply{Status: 200, Doc: "The new ones. They are shown only once.", Body: web.BodyOf("RecoveryCodes")}, Fails: []int{409}, Serve: renewRecovery,
+}
+
+func renewRecovery(c *web.Request) error {
+	return answerRecovery(c, func(tx *kv.Tx) ([]string, error) { return people.RenewRecovery(tx, c.Owner()) })
 }
 
 // answerRecovery answers with the recovery codes that change has made.
