@@ -189,9 +189,11 @@ func TestDoorScopes(t *testing.T) {
 		switch {
 		case r.Method+" "+r.Path == "POST /device", p == "auth/device/verify", p == "auth/device/revoke":
 			return browserAlone // the last, what was connected with a code alone: see TestDeviceRevoke
+		case p == "auth/confirm", p == "me/security", p == "me/codes", p == "me/recovery-codes", strings.HasPrefix(p, "me/passkeys"), r.Method+" "+p == "POST me/identities":
+			return browserAlone // how the account signs in
 		case strings.HasPrefix(p, "auth/"), strings.HasPrefix(p, "captcha/"), p == r.Path, p == "openapi", p == "reference", strings.Contains(p, "/p/{slug}"), p == "upload-requests/tus/{secret}":
 			return ""
-		case strings.HasPrefix(p, "admin/"), p == "keys", p == "setups", p == "activity", strings.HasPrefix(p, "keys/"), strings.HasPrefix(p, "me/sessions"):
+		case strings.HasPrefix(p, "admin/"), p == "keys", p == "setups", p == "activity", strings.HasPrefix(p, "keys/"), strings.HasPrefix(p, "me/sessions"), strings.HasPrefix(p, "me/identities"):
 			return record.ScopeAdmin
 		case p == "export", p == "import", strings.HasPrefix(p, "import/"), strings.HasPrefix(p, "trash") && r.Method == "DELETE":
 			return record.ScopeAll
