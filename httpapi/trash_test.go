@@ -30,6 +30,7 @@ func TestTrash(t *testing.T) {
 	for path, body := range map[string]string{
 		"bookmarks": `{"url":"https://example.org/","title":"A bookmark"`, "notes": `{"content":"c","title":"A note"`, "snippets": `{"content":"c","title":"A snippet"`,
 		"recipes": `{"title":"A recipe"`, "games": `{"title":"A game"`, "shorten": `{"originalUrl":"https://example.org/","description":"A link"`,
+		"collections": `{"title":"A collection"`,
 	} {
 		a.post("/api/v1/"+path, body+`,"slug":"my-`+path+`","isPublic":true,"tags":["x"]}`).want(201)
 	}
@@ -50,13 +51,13 @@ func TestTrash(t *testing.T) {
 	}
 	is.Equal(a.get("/api/v1/search?q=note").want(200).at("total"), 0.0)
 	got := a.get("/api/v1/trash").want(200)
-	is.Equal(got.column("title"), []string{"A link", "A game", "A recipe", "A snippet", "A note", "A bookmark", "a.txt"})
-	is.Equal(got.text("data.6.slug"), "file")
-	is.Equal(got.text("data.6.deletedBy"), "test")
-	is.True(got.at("data.6.size").(float64) > 5)
-	deleted, err := time.Parse(time.RFC3339, got.text("data.6.deletedAt"))
+	is.Equal(got.column("title"), []string{"A collection", "A link", "A game", "A recipe", "A snippet", "A note", "A bookmark", "a.txt"})
+	is.Equal(got.text("data.7.slug"), "file")
+	is.Equal(got.text("data.7.deletedBy"), "test")
+	is.True(got.at("data.7.size").(float64) > 5)
+	deleted, err := time.Parse(time.RFC3339, got.text("data.7.deletedAt"))
 	is.NoErr(err)
-	purged, err := time.Parse(time.RFC3339, got.text("data.6.purgedAt"))
+	purged, err := time.Parse(time.RFC3339, got.text("data.7.purgedAt"))
 	is.NoErr(err)
 	is.Equal(purged.Sub(deleted), record.DefaultTrashDays*24*time.Hour)
 	is.Equal(a.get("/api/v1/trash?kind=notes").want(200).column("title"), []string{"A note"})
@@ -65,7 +66,7 @@ func TestTrash(t *testing.T) {
 	var paged []string
 	for cursor, n := "", 0; n < 10; n++ {
 		page := a.get("/api/v1/trash?limit=2&cursor=" + cursor).want(200)
-		is.Equal(page.at("total"), 7.0)
+		is.Equal(page.at("total"), 8.0)
 		paged = append(paged, page.column("id")...)
 		if page.at("nextCursor") == nil {
 			break
@@ -84,7 +85,7 @@ func TestTrash(t *testing.T) {
 	is.Equal(a.get("/api/v1/trash").want(200).at("total"), 0.0)
 	row := a.get("/api/v1/activity").want(200)
 	is.Equal(row.text("data.0.event"), "restored")
-	is.Equal(row.at("data.0.count"), 7.0)
+	is.Equal(row.at("data.0.count"), 8.0)
 	a.post("/api/v1/trash/restore", map[string]any{"ids": ids[:1]}).want(404)
 	a.do(apiRequest{method: "POST", path: "/api/v1/trash/restore", json: `{"ids":[]}`, raw: true}).want(422)
 	a.do(apiRequest{method: "GET", path: "/api/v1/trash?kind=x", raw: true}).want(400)
