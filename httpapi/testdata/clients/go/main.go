@@ -90,7 +90,7 @@ func bookmark() {
 	listed("bookmarks", must(api.ListBookmarksWithResponse(ctx, &kist.ListBookmarksParams{Limit: new(10)})).JSON200.Data, func(r kist.Bookmark) bool { return r.Id == b.Id })
 	check("bookmark", must(api.ReadBookmarkWithResponse(ctx, id)).JSON200.Data.Url == b.Url)
 	check("bookmark", must(api.EditBookmarkWithResponse(ctx, id, kist.BookmarkEdit{Title: new("Go")})).JSON200.Data.Title == "Go")
-	removed("bookmark", must(api.RemoveBookmarkWithResponse(ctx, id)).JSON200)
+	removed("bookmark", must(api.RemoveBookmarkWithResponse(ctx, id, nil)).JSON200)
 }
 
 func note() {
@@ -99,7 +99,7 @@ func note() {
 	listed("notes", must(api.ListNotesWithResponse(ctx, &kist.ListNotesParams{Tag: &[]string{"a"}})).JSON200.Data, func(r kist.Note) bool { return r.Id == n.Id })
 	check("note", must(api.ReadNoteWithResponse(ctx, id)).JSON200.Data.Content == "text")
 	check("note", must(api.EditNoteWithResponse(ctx, id, kist.NoteEdit{Title: new("T")})).JSON200.Data.Title == "T")
-	removed("note", must(api.RemoveNoteWithResponse(ctx, id)).JSON200)
+	removed("note", must(api.RemoveNoteWithResponse(ctx, id, nil)).JSON200)
 }
 
 func snippet() {
@@ -108,7 +108,7 @@ func snippet() {
 	listed("snippets", must(api.ListSnippetsWithResponse(ctx, nil)).JSON200.Data, func(r kist.Snippet) bool { return r.Id == s.Id })
 	check("snippet", must(api.ReadSnippetWithResponse(ctx, id)).JSON200.Data.Language == "go")
 	check("snippet", must(api.EditSnippetWithResponse(ctx, id, kist.SnippetEdit{Content: new("")})).JSON200.Data.Content == "")
-	removed("snippet", must(api.RemoveSnippetWithResponse(ctx, id)).JSON200)
+	removed("snippet", must(api.RemoveSnippetWithResponse(ctx, id, nil)).JSON200)
 }
 
 func recipe() {
@@ -117,7 +117,7 @@ func recipe() {
 	listed("recipes", must(api.ListRecipesWithResponse(ctx, nil)).JSON200.Data, func(x kist.Recipe) bool { return x.Id == r.Id })
 	check("recipe", must(api.ReadRecipeWithResponse(ctx, id)).JSON200.Data.Title == "Pancakes")
 	check("recipe", must(api.EditRecipeWithResponse(ctx, id, kist.RecipeEdit{Ingredients: new("2 eggs")})).JSON200.Data.Ingredients == "2 eggs")
-	removed("recipe", must(api.RemoveRecipeWithResponse(ctx, id)).JSON200)
+	removed("recipe", must(api.RemoveRecipeWithResponse(ctx, id, nil)).JSON200)
 }
 
 func game() {
@@ -127,7 +127,7 @@ func game() {
 	read := must(api.ReadGameWithResponse(ctx, id)).JSON200.Data
 	check("game", read.Rating == nil && read.CoverUrl == nil && *read.Status == kist.MaybeGameStatusPlaying)
 	check("game", *must(api.EditGameWithResponse(ctx, id, kist.GameEdit{Rating: new(int64(10))})).JSON200.Data.Rating == 10)
-	removed("game", must(api.RemoveGameWithResponse(ctx, id)).JSON200)
+	removed("game", must(api.RemoveGameWithResponse(ctx, id, nil)).JSON200)
 }
 
 func shortlink() {
@@ -136,7 +136,7 @@ func shortlink() {
 	listed("short links", must(api.ListShortlinksWithResponse(ctx, nil)).JSON200.Data, func(r kist.Shortlink) bool { return r.Id == l.Id })
 	check("short link", must(api.ReadShortlinkWithResponse(ctx, id)).JSON200.Data.Clicks == 0)
 	check("short link", *must(api.EditShortlinkWithResponse(ctx, id, kist.ShortlinkEdit{MaxClicks: new(int64(3))})).JSON200.Data.MaxClicks == 3)
-	removed("short link", must(api.RemoveShortlinkWithResponse(ctx, id)).JSON200)
+	removed("short link", must(api.RemoveShortlinkWithResponse(ctx, id, nil)).JSON200)
 }
 
 func file() {
@@ -161,7 +161,7 @@ func file() {
 	listed("files", must(api.ListFilesWithResponse(ctx, &kist.ListFilesParams{Folder: new("unfiled")})).JSON200.Data, func(r kist.File) bool { return r.Id == f.Id })
 	check("file", len(must(api.ReadFileWithResponse(ctx, f.Slug)).JSON200.Data.Sha256) == 64)
 	check("file", must(api.EditFileWithResponse(ctx, f.Slug, kist.FileEdit{FolderName: new("F")})).JSON200.Data.Folder.Name == "F")
-	removed("file", must(api.RemoveFileWithResponse(ctx, f.Slug)).JSON200)
+	removed("file", must(api.RemoveFileWithResponse(ctx, f.Slug, nil)).JSON200)
 }
 
 func tag() {
