@@ -109,10 +109,10 @@ func bodySchemas() map[string]schema {
 		}, "ok", "status"), web.Object{"ok": false, "status": 500, "error": "The target answered 500 Internal Server Error."}},
 
 		"CodesOffer": {members(web.Object{"secret": text, "uri": uri, "qr": uri}, "secret", "uri", "qr"), web.Object{
-			"secret": "JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP", "uri": "otpauth://totp/kist.example.org:ann?secret=JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP&issuer=kist.example.org", "qr": "data:image/svg+xml;base64,…",
+			"secret": "JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP", "uri": "otpauth://totp/kist.example.org:ann?secret=JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP&issuer=kist.example.org", "qr": "data:image/svg+xml;base64,PHN2Zy8+",
 		}},
 		"Reset": {members(web.Object{"url": uri, "expiresAt": web.Object{"type": "string", "format": "date-time"}}, "url", "expiresAt"), web.Object{
-			"url": "https://kist.example.org/login/reset/AZCl…", "expiresAt": "2026-01-03T03:04:05.678Z",
+			"url": "https://kist.example.org/login/reset/AZClBcDf", "expiresAt": "2026-01-03T03:04:05.678Z",
 		}},
 		"PasskeyRequest": {members(web.Object{
 			"ticket":  web.Object{"type": "string", "description": "The ticket to send with the answer, within five minutes."},
