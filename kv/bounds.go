@@ -27,9 +27,9 @@ const (
 )
 
 // TooMany is the error for an owner who has reached a limit. what names the things in
-// the plural; code is the end of the error's code.
+// the plural.
 func TooMany(what, code string, limit int64) error {
-	return &record.Error{Fault: record.Denied, Code: "too_many_" + code, Text: fmt.Sprintf("You have %d %s already, and more are not possible. Delete some first.", limit, what)}
+	return &record.Error{Fault: record.Denied, Code: code, Text: fmt.Sprintf("You have %d %s already, and more are not possible. Delete some first.", limit, what)}
 }
 
 // CheckBound refuses another row when the owner already has MaxEach. It reads at most

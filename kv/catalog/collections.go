@@ -155,7 +155,7 @@ func pick(tx *kv.Tx, r *record.Record, ids []string, name string) error {
 			return record.Bad(map[string]string{name: "names an item that you do not have: " + text})
 		}
 		if n++; n > record.MaxPicked {
-			return kv.TooMany("items in a collection", "items", record.MaxPicked)
+			return kv.TooMany("items in a collection", "too_many_items", record.MaxPicked)
 		}
 		if err := MemberRows.Put(tx.Tx, &PickedItem{r.Owner, id, r.ID, k, rank}); err != nil {
 			return err

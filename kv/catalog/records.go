@@ -742,7 +742,7 @@ func checkRecordBound(tx *kv.Tx, owner record.ID) error {
 		n += RecordRows.Sum(tx.Tx, kv.OwnedKey(owner, k.Code))
 	}
 	if limit := tx.Bounds().Records; n >= limit {
-		return kv.TooMany("items", "items", limit)
+		return kv.TooMany("items", "too_many_items", limit)
 	}
 	return nil
 }

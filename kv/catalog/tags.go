@@ -283,7 +283,7 @@ func AddFolder(tx *kv.Tx, owner record.ID, name, color string) (*record.Folder, 
 		return nil, err
 	}
 	if tx.Get(folderName, kv.OwnedNameKey(owner, name)) == nil {
-		if err := tx.CheckBound(folderBucket, owner, "folders", "folders"); err != nil {
+		if err := tx.CheckBound(folderBucket, owner, "folders", "too_many_folders"); err != nil {
 			return nil, err
 		}
 	}

@@ -217,7 +217,7 @@ func AddRequest(tx *kv.Tx, owner record.ID, f *record.RequestForm, password stri
 	if err := people.RequireOwner(tx, owner); err != nil {
 		return nil, err
 	}
-	if err := tx.CheckBound(kv.RequestBucket, owner, "upload requests", "requests"); err != nil {
+	if err := tx.CheckBound(kv.RequestBucket, owner, "upload requests", "too_many_requests"); err != nil {
 		return nil, err
 	}
 	if err := record.CheckEnd(f.Expires, tx.Now); err != nil {

@@ -648,7 +648,7 @@ func checkKeyBound(tx *kv.Tx, k *record.Key) error {
 		return err
 	}
 	if !k.Session {
-		return kv.TooMany("API keys", "keys", int64(len(all)))
+		return kv.TooMany("API keys", "too_many_keys", int64(len(all)))
 	}
 	oldest := slices.MinFunc(all, func(a, b record.Key) int { return a.LastUsed.Compare(b.LastUsed) })
 	return RemoveKey(tx, k.Owner, oldest.ID)

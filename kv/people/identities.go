@@ -68,7 +68,7 @@ func AddIdentity(tx *kv.Tx, owner record.ID, issuer, subject, name, by string) (
 		return nil, err
 	}
 	if len(all) >= maxIdentities {
-		return nil, kv.TooMany("links", "links", maxIdentities)
+		return nil, kv.TooMany("links", "too_many_links", maxIdentities)
 	}
 	l = &record.Identity{ID: tx.NewID(), Owner: owner, Issuer: issuer, Subject: subject, Name: name, Created: tx.Now}
 	return l, errors.Join(identityRows.Put(tx.Tx, l), Note(tx, record.Activity{Owner: owner, Event: record.LoginLinked, Name: linkName(l), By: by}))

@@ -262,7 +262,7 @@ func AddPasskey(tx *kv.Tx, p record.Passkey) (key *record.Passkey, recovery []st
 		return nil, nil, err
 	}
 	if len(all) >= MaxPasskeys {
-		return nil, nil, kv.TooMany("passkeys", "passkeys", MaxPasskeys)
+		return nil, nil, kv.TooMany("passkeys", "too_many_passkeys", MaxPasskeys)
 	}
 	if slices.ContainsFunc(all, func(other record.Passkey) bool { return bytes.Equal(other.Credential, p.Credential) }) {
 		return nil, nil, &record.Error{Fault: record.Taken, Code: "passkey_taken", Text: "This passkey is in the account already."}
