@@ -218,9 +218,9 @@ func passkeyLogin(c *web.Request) error {
 type ShownPasskey struct{ record.Passkey }
 
 func (v *ShownPasskey) Fields(s *field.Set) {
-	s.ID("id", &v.ID, field.Always).Says("Id of the passkey.", web.SampleID)
+	s.ID("id", &v.ID, field.ReadOnly, field.Always).Says("Id of the passkey.", web.SampleID)
 	s.Name("name", &v.Name, record.MaxName, field.Required, field.Filled).Says("Its name.", `"phone"`)
-	s.Time("createdAt", &v.Created, field.ReadOnly).Says("When it was added.", `"2026-01-02T03:04:05.678Z"`)
+	s.Time("createdAt", &v.Created, field.ReadOnly, field.Always).Says("When it was added.", `"2026-01-02T03:04:05.678Z"`)
 	s.Time("lastUsedAt", &v.LastUsed, field.ReadOnly).Says("When it last signed in.", `"2026-02-03T04:05:06.789Z"`)
 }
 
