@@ -453,7 +453,7 @@ func TestOIDCState(t *testing.T) {
 	a.do(apiRequest{method: "POST", path: "/api/v1/me/identities", json: "{}"}).want(403) // an API key has no browser
 
 	// Guessing is limited.
-	for range session.GuessesFrom + 1 {
+	for range session.GuessesOfAll + 1 {
 		b = newIDPBrowser(a, p)
 		at, err := url.Parse(begin(b))
 		is.NoErr(err)

@@ -93,7 +93,8 @@ func reset(c *web.Request) error {
 			return err
 		}
 		u.Password = hash
-		return errors.Join(people.SaveUser(tx, u), people.EndReset(tx, u.ID),
+		// Somebody else who knew the old password may have added a second step meanwhile.
+		return errors.Join(people.SaveUser(tx, u), people.ClearLogin(tx, u.ID, ""),
 			people.Note(tx, record.Activity{Owner: u.ID, Event: record.AccountChanged, Name: u.Name, Changes: []string{"password"}}))
 	}); err != nil {
 		return err

@@ -119,7 +119,7 @@ func (c *Client) issuer(ctx context.Context) (*metadata, error) {
 	if now := time.Now(); (c.known == nil || now.Sub(c.known.read) > metadataAge) && now.Sub(c.tried) > retryTime {
 		c.tried = now
 		var got *metadata
-		if got, c.err = discover(ctx, c.Issuer); c.err == nil {
+		if got, c.err = discover(context.WithoutCancel(ctx), c.Issuer); c.err == nil {
 			c.known = got
 		}
 	}

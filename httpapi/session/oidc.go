@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 
 	"golang.org/x/oauth2"
 
@@ -191,7 +192,7 @@ func (f *flow) finish(c *web.Request, code string) error {
 // wrong passwords, because each costs a request to the issuer.
 func (f *flow) identity(c *web.Request, code string) (*oidc.Identity, error) {
 	tries, now := people.TriesOf(c.Site.Store), c.Site.Store.Now()
-	limit := people.Limit{Kind: LimitFrom, Of: grant.Network(c.Addr).String() + " oidc", Most: GuessesFrom}
+	limit := people.Limit{Kind: LimitFrom, Of: grant.Network(c.Addr).String() + " oidc", Most: GuessesOfAll}
 	if wait := tries.Wait(now, limit); wait > 0 {
 		return nil, tooManyCodes(wait)
 	}
@@ -224,8 +225,7 @@ func userOf(c *web.Request, id *oidc.Identity) (u *record.User, err error) {
 		case !id.Allowed:
 			refusal = errNotAllowed
 			if err == nil {
-				_, err = people.EndIdentitySessions(tx, l)
-				return err
+				return lostGroup(tx, o, l)
 			}
 			return nil
 		case err != nil && !o.Create:
@@ -250,6 +250,35 @@ func userOf(c *web.Request, id *oidc.Identity) (u *record.User, err error) {
 		return err
 	})
 	return u, errors.Join(err, refusal)
+}
+
+// lostGroup ends all sessions of the account of an identity that may not sign in any more. Its
+// role goes if groups decide about roles.
+func lostGroup(tx *kv.Tx, o *oidc.Client, l *record.Identity) error {
+	if _, err := people.EndIdentitySessions(tx, l); err != nil {
+		return err
+	}
+	u, err := people.User(tx, l.Owner)
+	if err == nil && o.AdminGroup != "" {
+		err = people.SetRole(tx, u, record.Member, o.Name)
+	}
+	return errors.Join(err, people.EndSessions(tx, l.Owner))
+}
+
+// requireIssuer refuses a passkey of an account that has nothing else but the issuer to sign
+// in with, where the issuer's groups decide: they are read only there.
+func requireIssuer(c *web.Request, u *record.User) error {
+	o := c.Site.OIDC
+	if o == nil || o.AllowGroup == "" && o.AdminGroup == "" || u.Password != "" && !c.Site.NoPasswords {
+		return nil
+	}
+	return c.Site.Store.View(func(tx *kv.Tx) error {
+		all, err := people.Identities(tx, u.ID)
+		if err == nil && slices.ContainsFunc(all, func(l record.Identity) bool { return l.Issuer == o.Issuer }) {
+			err = &record.Error{Fault: record.Denied, Code: "issuer_needed", Text: "Sign in with " + o.Name + ". This account is managed there."}
+		}
+		return err
+	})
 }
 
 // startOIDCSession signs the browser in. Where groups decide, use does not extend the session,

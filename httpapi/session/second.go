@@ -126,6 +126,11 @@ func finish(c *web.Request, purpose grant.Purpose, f *StepForm) (*record.User, e
 			}
 			return nil, err
 		}
+		if purpose == grant.ForPasskey {
+			if err := requireIssuer(c, proved); err != nil {
+				return nil, err
+			}
+		}
 		if err := c.Site.Tickets.Use(k, now); err != nil {
 			return nil, err
 		}

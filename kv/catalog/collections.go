@@ -323,29 +323,37 @@ type Members struct {
 
 // keptMembers caches the items of collections until a record changes.
 type keptMembers struct {
-	by sync.Map // id: *Members
+	by sync.Map // listKey: *Members
 	n  atomic.Int64
 }
 
 // maxKeptMembers bounds the cached items of all collections, at about 50 bytes each.
-const maxKeptMembers = 20_000
+const maxKeptMembers = 50_000
 
 var membersCache kv.Cache[keptMembers]
+
+// listKey is the list of a collection as a caller knows it: the caller may have read the
+// collection before the transaction.
+type listKey struct {
+	id, folder, tag record.ID
+	order           record.Arrangement
+}
 
 // MembersOf reads the items of a collection. It costs some microseconds for each, unless
 // no record has changed since.
 func MembersOf(tx *kv.Tx, r *record.Record) (*Members, error) {
-	kept := membersCache.In(tx)
-	if kept != nil {
-		if v, ok := kept.by.Load(r.ID); ok {
-			return v.(*Members), nil //nolint:errcheck // every value has this type
-		}
-	}
 	body, err := r.Decode()
 	if err != nil {
 		return nil, err
 	}
 	b := body.(*record.Collection) // the kind says so
+	key := listKey{r.ID, b.Folder, b.Tag, b.Order()}
+	kept := membersCache.In(tx)
+	if kept != nil {
+		if v, ok := kept.by.Load(key); ok {
+			return v.(*Members), nil //nolint:errcheck // every value has this type
+		}
+	}
 	all := &Members{}
 	titles := map[record.ID]string{}
 	add := func(k *record.Kind, id record.ID) error {
@@ -415,7 +423,7 @@ func MembersOf(tx *kv.Tx, r *record.Record) (*Members, error) {
 		if kept.n.Add(size) > maxKeptMembers {
 			membersCache.Replace(tx.Store(), kept)
 		} else {
-			kept.by.Store(r.ID, all)
+			kept.by.Store(key, all)
 		}
 	}
 	return all, nil

@@ -164,6 +164,9 @@ func Untrash(tx *kv.Tx, t *record.Trashed) (*record.Record, error) {
 	if r.Folder != uuid.Nil && tx.Get(folderBucket, kv.OwnedKey(r.Owner, r.Folder[:]...)) == nil {
 		r.Folder = uuid.Nil
 	}
+	if over := liveOver(&r); over != uuid.Nil && tx.Get(folderBucket, kv.OwnedKey(r.Owner, over[:]...)) == nil && tx.Get(tagBucket, kv.OwnedKey(r.Owner, over[:]...)) == nil {
+		relive(over, uuid.Nil)(&r)
+	}
 	if tx.Get(kv.RecordSlug, []byte(r.Slug)) != nil || tx.Get(jobs.UploadSlug, []byte(r.Slug)) != nil {
 		r.Slug = NewSlug(tx)
 	}

@@ -294,7 +294,7 @@ func limitReached(tx *kv.Tx, r *record.Record) error {
 	if err := errors.Join(emit(tx, record.LimitReached, r), note(tx, record.ItemSpent, r)); err != nil {
 		return err
 	}
-	if r.AtLimit == record.Delete {
+	if r.AtLimit == record.Delete && r.Kind != record.Collections { // whose last visitor goes on reading the items
 		terms := r.Terms()
 		return errors.Join(Remove(tx, r), tx.Put(spentBucket, append([]byte{}, r.ID[:]...), append(tx.Instant(), terms[:]...)))
 	}

@@ -174,7 +174,7 @@ func SaveUser(tx *kv.Tx, u *record.User) error {
 		return err
 	}
 	if before.Password != u.Password || u.Disabled && !before.Disabled {
-		if err := EndSessions(tx, u.ID); err != nil {
+		if err := errors.Join(EndSessions(tx, u.ID), EndReset(tx, u.ID)); err != nil {
 			return err
 		}
 	}

@@ -135,6 +135,7 @@ func SetCodes(tx *kv.Tx, owner record.ID, secret []byte, code string) (recovery 
 		return nil, errWrongCode
 	}
 	l.Secret, l.Since, l.Step = secret, tx.Now, step
+	l.Reset, l.ResetEnds = [32]byte{}, time.Time{} // it would go around the codes
 	if len(l.Recovery) == 0 {
 		recovery = makeRecovery(l)
 	}
@@ -275,11 +276,11 @@ func AddPasskey(tx *kv.Tx, p record.Passkey) (key *record.Passkey, recovery []st
 	if err := errors.Join(PasskeyRows.Put(tx.Tx, &p), Note(tx, record.Activity{Owner: p.Owner, Event: record.PasskeyAdded, Name: p.Name})); err != nil {
 		return nil, nil, err
 	}
+	l.Reset, l.ResetEnds = [32]byte{}, time.Time{} // it would go around the passkey
 	if len(l.Recovery) == 0 {
 		recovery = makeRecovery(l)
-		err = saveLogin(tx, l)
 	}
-	return &p, recovery, err
+	return &p, recovery, saveLogin(tx, l)
 }
 
 // SavePasskey changes a passkey, which must have been read in the same transaction.
@@ -321,23 +322,32 @@ func UsePasskey(tx *kv.Tx, owner, id record.ID, count int64, address string) (bo
 // earlier link ends. Sessions stay until the password is set, except those that came from
 // an identity. by is who does it, not the owner.
 func ResetLogin(tx *kv.Tx, owner record.ID, by string) (secret string, err error) {
-	if _, err := RemoveIdentities(tx, owner, "", "", by); err != nil {
+	if err := ClearLogin(tx, owner, by); err != nil {
 		return "", err
-	}
-	all, err := Passkeys(tx, owner)
-	if err != nil {
-		return "", err
-	}
-	for i := range all {
-		if _, err := PasskeyRows.Delete(tx.Tx, PasskeyRows.Key(&all[i])); err != nil {
-			return "", err
-		}
 	}
 	random := make([]byte, 32)
 	kv.Random(random)
 	l := &record.Login{Owner: owner, Reset: sha256.Sum256(random), ResetEnds: tx.Now.Add(ResetTime)}
 	return base64.RawURLEncoding.EncodeToString(append(owner[:], random...)),
 		errors.Join(saveLogin(tx, l), Note(tx, record.Activity{Owner: owner, Event: record.LoginReset, By: by}))
+}
+
+// ClearLogin removes the account's codes, passkeys, linked identities and a link that sets
+// its password.
+func ClearLogin(tx *kv.Tx, owner record.ID, by string) error {
+	if _, err := RemoveIdentities(tx, owner, "", "", by); err != nil {
+		return err
+	}
+	all, err := Passkeys(tx, owner)
+	if err != nil {
+		return err
+	}
+	for i := range all {
+		if _, err := PasskeyRows.Delete(tx.Tx, PasskeyRows.Key(&all[i])); err != nil {
+			return err
+		}
+	}
+	return saveLogin(tx, &record.Login{Owner: owner})
 }
 
 // ResetOf reads the account that the link with the secret sets the password of, or fails
@@ -366,7 +376,7 @@ func ResetOf(tx *kv.Tx, secret string) (*record.User, error) {
 // EndReset ends the link that sets the account's password.
 func EndReset(tx *kv.Tx, owner record.ID) error {
 	l, err := LoginOf(tx, owner)
-	if err != nil {
+	if err != nil || l.ResetEnds.IsZero() {
 		return err
 	}
 	l.Reset, l.ResetEnds = [32]byte{}, time.Time{}

@@ -59,7 +59,9 @@ func Fetch(ctx context.Context, remote blobs.Remote, at time.Time, format uint32
 		return nil, err
 	}
 	name, head := journal.LogHead(f.State, format, time.Now())
+	start := *f
 	err = folder.Publish(name, func(w io.Writer) error {
+		*f = start // it is called again if a file cannot be made without a name
 		b := bufio.NewWriterSize(w, 256<<10)
 		if _, err := b.Write(head); err != nil {
 			return err

@@ -487,7 +487,9 @@ func (s *Shipper) attach(ctx context.Context) error {
 		}
 		last.Frames, last.Times = nil, nil
 		s.last = *last
+		s.mu.Lock()
 		s.shipped = last.After
+		s.mu.Unlock()
 		s.last.Epoch++
 		err = s.put(ctx, Slot{Before: last.After, After: last.After})
 		if errors.As(err, new(*takenError)) {
@@ -792,12 +794,16 @@ func (s *Shipper) putContents(ctx context.Context, refs []blobs.Ref) error {
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	lacking := make([]bool, len(all)) // the same bytes may be uploaded again
 	var next atomic.Int32
 	var work sync.WaitGroup
 	for range min(atOnce, len(all)) {
 		work.Go(func() {
 			for i := int(next.Add(1)) - 1; i < len(all) && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
-				if err := s.putContent(ctx, all[i]); err != nil {
+				switch err := s.putContent(ctx, all[i]); {
+				case err == errNotHere: //nolint:errorlint // never wrapped
+					lacking[i] = true
+				case err != nil:
 					cancel(err)
 				}
 			}
@@ -807,7 +813,10 @@ func (s *Shipper) putContents(ctx context.Context, refs []blobs.Ref) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
-	for _, ref := range all {
+	for i, ref := range all {
+		if lacking[i] {
+			continue
+		}
 		for old := range s.known { // in random order, since any will do
 			if len(s.known) < maxKnown {
 				break
@@ -822,13 +831,16 @@ func (s *Shipper) putContents(ctx context.Context, refs []blobs.Ref) error {
 // askFirst is from how many bytes on a content is looked for before it is sent.
 const askFirst = 256 << 10
 
-// putContent puts a content unless it is there. One that is missing or damaged here
-// is left out: no restart could bring it back either.
+// errNotHere says that a content is missing or damaged here.
+var errNotHere = errors.New("the content cannot be read")
+
+// putContent puts a content unless it is there. It fails with errNotHere for one that is
+// missing or damaged here, which the history does without: no restart could bring it back.
 func (s *Shipper) putContent(ctx context.Context, ref blobs.Ref) error {
 	f, err := s.blobs.Get(ref)
 	if absent(err) || errors.Is(err, blobs.ErrDamaged) {
 		s.o.Log.Warn("a file cannot be shipped to the object store, because its bytes are missing or damaged here", "sha256", ref.String())
-		return nil
+		return errNotHere
 	}
 	if err != nil {
 		return err
@@ -845,7 +857,7 @@ func (s *Shipper) putContent(ctx context.Context, ref blobs.Ref) error {
 	}
 	if err := blobs.CheckBytes(ref, f); errors.Is(err, blobs.ErrDamaged) {
 		s.o.Log.Warn("a file cannot be shipped to the object store, because its bytes are damaged here", "sha256", ref.String())
-		return nil
+		return errNotHere
 	} else if err != nil {
 		return err
 	}
