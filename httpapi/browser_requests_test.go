@@ -162,7 +162,7 @@ func TestBrowserSending(t *testing.T) {
 	s.fill("Password", "sesame")
 	s.do(chromedp.Submit("form", chromedp.ByQuery))
 	begin := func() {
-		s.until(`document.getElementById('up')`)
+		s.until(`document.getElementById('hint')?.hidden === false && document.readyState === 'complete'`) // the script has begun
 		s.slow(4 << 20)
 		s.do(chromedp.SetUploadFiles("#file", []string{path}, chromedp.ByQuery))
 		s.click("#send")
