@@ -23,7 +23,7 @@ type Remote interface {
 	Get(ctx context.Context, name string, from, n int64) (io.ReadCloser, error)
 	// Head describes an object without reading it.
 	Head(ctx context.Context, name string) (Object, error)
-	// Delete removes an object. It is no error if there is none.
+	// Delete removes an object. Removing an object that does not exist succeeds.
 	Delete(ctx context.Context, name string) error
 	// After lists the objects whose names begin with the prefix and come after
 	// the name, in the order of their names. An error ends the list.

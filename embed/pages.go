@@ -90,7 +90,7 @@ type LoginPage struct {
 	Passkey  PasskeyAsk
 
 	Unclaimed  bool   // nobody has an account yet
-	Issuer     string // name of the sign-in service that can be used; "" if there is none
+	Issuer     string // name of the sign-in service, or ""
 	NoPassword bool   // passwords are not accepted
 }
 

@@ -34,7 +34,7 @@ type Backend struct {
 	Index    func() (*search.Index, error)                   // returns the running search index
 	Contents func(fn func(content *blobs.Store) error) error // runs fn while the stored files are open
 	About    func() About                                    // what the server knows about itself; nil if no server runs
-	SignIn   func(context.Context) SignInHealth              // asks the issuer of OpenID Connect; nil if there is none
+	SignIn   func(context.Context) SignInHealth              // asks the issuer of OpenID Connect; nil without an issuer
 }
 
 // handler has a method for each command.

@@ -32,7 +32,7 @@ import (
 // Options say where a bucket is and who asks.
 type Options struct {
 	URL       string   // s3://bucket/prefix; the prefix may be missing
-	Endpoints []string // URLs of servers of the same bucket; AWS if there are none
+	Endpoints []string // URLs of servers of the same bucket; AWS if empty
 	Region    string   // us-east-1 if empty
 	// KeyID and Secret are the credentials. If they are empty, the usual AWS_*
 	// variables and files have them.

@@ -250,7 +250,7 @@ const maxScanned = 512 << 20
 // notFilms are brands of box files that are not films: music, whose titles are for everyone, and raw pictures of cameras.
 var notFilms = []string{"M4A ", "M4B ", "M4P ", "crx ", "jp2 ", "jpx ", "jxl "}
 
-// formatOf names the format of a file that begins with head; "kept" if its metadata is not removed, "" if there is none
+// formatOf names the format of a file that begins with head; "kept" if its metadata is not removed, "" if it cannot have any
 // to look for.
 func formatOf(head []byte, mediaType string) string {
 	is := func(at int, magic ...string) bool {

@@ -104,7 +104,7 @@ func (c *Request) AuthenticateSession(secret string) (*people.Caller, error) {
 	return caller, err
 }
 
-// ProxyUser is the name of the user whom a trusted proxy has signed in; "" if there is none. The
+// ProxyUser is the name of the user whom a trusted proxy has signed in, or "". The
 // header of anybody else counts as absent.
 func (c *Request) ProxyUser() (string, error) {
 	if c.Site.AuthHeader == "" {

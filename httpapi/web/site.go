@@ -52,7 +52,7 @@ type Config struct {
 	Backup func(io.Writer) error
 	// LastBackup says when the latest backup was made; zero if never.
 	LastBackup func() time.Time
-	// Ship copies the store to an object store; nil if there is none.
+	// Ship copies the store to an object store. It may be nil.
 	Ship *ship.Shipper
 	// Base is the absolute address by which visitors reach the server, without a final
 	// slash. Every generated address begins with it.
@@ -64,7 +64,7 @@ type Config struct {
 	MaxUpload int64
 	// Captcha applies if the settings choose no provider; the zero value is CaptchaPow.
 	Captcha captcha.Config
-	// OIDC is the issuer that users can sign in through; nil if there is none.
+	// OIDC is the issuer that users can sign in through. It may be nil.
 	OIDC *oidc.Client
 	// AuthHeader is the header in which a trusted proxy names the user; "" if none does.
 	AuthHeader string

@@ -19,7 +19,7 @@ import (
 // A summary is what people want to know about an event. Its texts are as their authors wrote them.
 type summary struct {
 	title, words string
-	address      string // "" if there is none that other services accept
+	address      string // "" if other services would refuse it
 	color        int
 	serious      bool // someone may have to do something
 	facts        []fact

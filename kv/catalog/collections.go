@@ -264,7 +264,7 @@ func Move(tx *kv.Tx, r *record.Record, item, before record.ID) error {
 	return touch(tx, r)
 }
 
-// between is a rank before that of next and after the one before it; 0 if there is none.
+// between is a rank before that of next and after the one before it; 0 if no rank is free.
 func between(tx *kv.Tx, r *record.Record, next *PickedItem) uint64 {
 	previous := next.Rank - min(next.Rank, 2*rankGap)
 	after := append(binary.BigEndian.AppendUint64(nil, next.Rank), next.Item[:]...)

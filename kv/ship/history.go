@@ -138,7 +138,7 @@ func (h history) slots(ctx context.Context, s span) (all []*Slot, err error) {
 	return all, nil
 }
 
-// last returns the newest slot, nil if there is none. It looks from the slot with the
+// last returns the newest slot, or nil. It looks from the slot with the
 // number from on.
 func (h history) last(ctx context.Context, from uint64) (*Slot, error) {
 	all, err := h.spans(ctx, from)

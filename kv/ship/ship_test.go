@@ -79,7 +79,7 @@ func restored(t *testing.T, m blobs.Remote, at time.Time) (*kv.Store, *ship.Fetc
 	return kvtest.OpenAt(t, dir, nil), got, nil
 }
 
-// differing returns a key whose value differs; "" if there is none.
+// differing returns a key whose value differs; "" if they agree.
 func differing(got, want map[string]string) string {
 	for _, m := range []map[string]string{got, want} {
 		for key := range m {
