@@ -157,13 +157,8 @@ func moveCollectionItem(c *web.Request) error {
 }
 
 // changeItems changes the items of the collection in the path and answers with it.
-func changeItems(c *web.Request, change func(*kv.Tx, *record.Record) error) error {
-	var v *web.ShownRecord
-	if err := c.Site.Store.Update(func(tx *kv.Tx) error {
-		r, err := catalog.Record(tx, c.Owner(), record.Collections, c.Arg("id"))
-		if err != nil {
-			return err
-		}
+func changeItems(c *web.Request, fn func(*kv.Tx, *record.Record) error) error {
+	return change(c, record.Collections, c.Arg("id"), func(tx *kv.Tx, r *record.Record) error {
 		b, err := r.Decode()
 		if err != nil {
 			return err
@@ -171,16 +166,6 @@ func changeItems(c *web.Request, change func(*kv.Tx, *record.Record) error) erro
 		if b.(*record.Collection).Live() { // the kind is asked for
 			return &record.Error{Fault: record.Taken, Code: "live_collection", Text: "This collection shows a folder or a tag, so its items cannot be picked. Change its source first."}
 		}
-		if err := change(tx, r); err != nil {
-			return err
-		}
-		v, err = c.Site.Read(tx, r)
-		return err
-	}); err != nil {
-		return err
-	}
-	defer v.Release()
-	return c.Respond(http.StatusOK, func(dst []byte) ([]byte, error) {
-		return append(v.AppendJSON(append(dst, `{"data":`...)), '}'), nil
+		return fn(tx, r)
 	})
 }

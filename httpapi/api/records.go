@@ -140,12 +140,7 @@ func editRecord(k *record.Kind, arg string) func(*web.Request) error {
 		if err != nil {
 			return err
 		}
-		var v *web.ShownRecord
-		if err := c.Site.Store.Update(func(tx *kv.Tx) error {
-			r, err := catalog.Record(tx, c.Owner(), k, c.Arg(arg))
-			if err != nil {
-				return err
-			}
+		return change(c, k, c.Arg(arg), func(tx *kv.Tx, r *record.Record) error {
 			form, err := r.Form()
 			if err != nil {
 				return err
@@ -158,19 +153,31 @@ func editRecord(k *record.Kind, arg string) func(*web.Request) error {
 			if err := web.JoinProblems(public.CheckTarget(c.Site, tx, form, before)); err != nil {
 				return err
 			}
-			if err := catalog.Save(tx, r, form, hash); err != nil {
-				return err
-			}
-			v, err = c.Site.Read(tx, r)
-			return err
-		}); err != nil {
-			return err
-		}
-		defer v.Release()
-		return c.Respond(http.StatusOK, func(dst []byte) ([]byte, error) {
-			return append(v.AppendJSON(append(dst, `{"data":`...)), '}'), nil
+			return catalog.Save(tx, r, form, hash)
 		})
 	}
+}
+
+// change changes one of the owner's records of a kind in a transaction, and answers with it.
+func change(c *web.Request, k *record.Kind, named string, fn func(*kv.Tx, *record.Record) error) error {
+	var v *web.ShownRecord
+	if err := c.Site.Store.Update(func(tx *kv.Tx) error {
+		r, err := catalog.Record(tx, c.Owner(), k, named)
+		if err == nil {
+			err = fn(tx, r)
+		}
+		if err != nil {
+			return err
+		}
+		v, err = c.Site.Read(tx, r)
+		return err
+	}); err != nil {
+		return err
+	}
+	defer v.Release()
+	return c.Respond(http.StatusOK, func(dst []byte) ([]byte, error) {
+		return append(v.AppendJSON(append(dst, `{"data":`...)), '}'), nil
+	})
 }
 
 // namesOnly replaces objects in a list by their names, so that clients can send a file's tags

@@ -85,12 +85,7 @@ func RestoreVersion(k *record.Kind) web.Operation {
 
 func restoreVersion(k *record.Kind) func(*web.Request) error {
 	return func(c *web.Request) error {
-		var v *web.ShownRecord
-		if err := c.Site.Store.Update(func(tx *kv.Tx) error {
-			r, err := catalog.Record(tx, c.Owner(), k, c.Arg("id"))
-			if err != nil {
-				return err
-			}
+		return change(c, k, c.Arg("id"), func(tx *kv.Tx, r *record.Record) error {
 			old, err := version(c, tx, r)
 			if err != nil {
 				return err
@@ -103,17 +98,7 @@ func restoreVersion(k *record.Kind) func(*web.Request) error {
 			if err := field.Load(form.Body, old.Body); err != nil {
 				return err
 			}
-			if err := catalog.Save(tx, r, form, ""); err != nil {
-				return err
-			}
-			v, err = c.Site.Read(tx, r)
-			return err
-		}); err != nil {
-			return err
-		}
-		defer v.Release()
-		return c.Respond(http.StatusOK, func(dst []byte) ([]byte, error) {
-			return append(v.AppendJSON(append(dst, `{"data":`...)), '}'), nil
+			return catalog.Save(tx, r, form, "")
 		})
 	}
 }
