@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"kist/admin"
@@ -22,7 +23,9 @@ import (
 	"kist/admin/process"
 	"kist/admin/serve"
 	"kist/admin/socket"
+	"kist/admin/standby"
 	"kist/blobs"
+	"kist/blobs/scrub"
 	"kist/httpapi"
 	"kist/httpapi/captcha"
 	"kist/httpapi/oidc"
@@ -34,6 +37,7 @@ import (
 	"kist/kv"
 	"kist/kv/datadir"
 	"kist/kv/people"
+	"kist/kv/ship"
 	"kist/kv/tables"
 	"kist/kv/workcopy"
 	"kist/search"
@@ -68,6 +72,7 @@ type serveCommand struct {
 	serve.CaptchaFlags
 	serve.SignInFlags
 	serve.StoreFlags
+	CacheSize  admin.Size `placeholder:"SIZE" help:"With --store: how much of the disk files may take, such as 100GB. Those that were not used for longest are then only in the object store. Without it none is removed from the disk."`
 	Metrics    bool       `help:"Serve Prometheus metrics at /metrics, to requests with an administrator's API key."`
 	ExpectData bool       `help:"Refuse to start if the data directory has no data yet, for example because a disk is not mounted."`
 	GCDelay    admin.Span `name:"gc-delay" default:"24h" placeholder:"TIME" help:"How long the content of a removed file stays on the disk."`
@@ -107,13 +112,34 @@ func (cmd *serveCommand) Run(c *admin.Call) (err error) {
 	if err != nil {
 		return err
 	}
-	shipper, release, err := cmd.StoreFlags.Open(base, c.Log)
+	shipping, release, err := cmd.StoreFlags.Open(base, cmd.CacheSize > 0, c.Log)
 	if err != nil {
 		return err
 	}
 	defer release()
 	starting := &serve.Starting{Listen: cmd.Listen, Secure: secure, Log: c.Log}
 	defer func() { err = errors.Join(err, starting.Close()) }()
+	var work sync.WaitGroup
+	defer work.Wait()
+	defer cancel()
+	alive := atomic.Pointer[func(context.Context) bool]{}
+	supervise := func(lives func(context.Context) bool) {
+		if alive.Swap(&lives) == nil {
+			work.Go(func() {
+				process.Supervise(ctx, func(ctx context.Context) bool { return (*alive.Load())(ctx) }, c.Log)
+			})
+		}
+	}
+	if cmd.Follow != "" {
+		supervise(func(context.Context) bool { return true })
+		if took, err := cmd.follow(ctx, c, starting, &shipping); err != nil || !took {
+			return err
+		}
+	}
+	var shipper *ship.Shipper
+	if shipping.Remote != nil {
+		shipper = ship.New(shipping)
+	}
 	store, err := kv.Open(c.DataDir, kv.Options{Schema: tables.All, Log: c.Log, Rebuild: starting.Rebuild, WritesPerHour: int64(cmd.WritesPerHour), Ship: shipper})
 	if errors.As(err, new(*datadir.InUse)) {
 		return fmt.Errorf("%w; stop that one first, or choose another --data-dir", err)
@@ -131,6 +157,10 @@ func (cmd *serveCommand) Run(c *admin.Call) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, content.Close()) }()
+	if shipper != nil {
+		content.OnKeep = shipper.Ahead
+		blobs.Behind(content, shipping.Remote, int64(cmd.CacheSize), store.FreeForContent, c.Log)
+	}
 	thumbs, err := thumb.New(filepath.Join(c.DataDir, "cache", "thumbs"))
 	if err != nil {
 		return fmt.Errorf("cannot open the cache of thumbnails: %w", err)
@@ -156,8 +186,8 @@ func (cmd *serveCommand) Run(c *admin.Call) (err error) {
 	if err != nil {
 		return err
 	}
-	sweeper := &ops.Sweeper{Store: store, Blobs: content, Delay: time.Duration(cmd.GCDelay), Log: c.Log, Thumbs: thumbs.Sweep, Posters: thumbs.SweepPosters, Icons: icons.Sweep}
-	scrubber := &blobs.Scrubber{Store: content, Dir: filepath.Join(c.DataDir, "cache", "scrub"), Log: c.Log}
+	sweeper := &ops.Sweeper{Store: store, Blobs: content, Remote: shipper.Remote(), Delay: time.Duration(cmd.GCDelay), Log: c.Log, Thumbs: thumbs.Sweep, Posters: thumbs.SweepPosters, Icons: icons.Sweep}
+	scrubber := &scrub.Scrubber{Store: content, Dir: filepath.Join(c.DataDir, "cache", "scrub"), Log: c.Log}
 	config := web.Config{
 		Store: store, Blobs: content, Passwords: people.NewPasswords(), Thumbs: thumbs, Icons: icons, Search: index,
 		Base: base, Content: separate, MaxUpload: int64(cmd.MaxUploadSize), MaxConnections: cmd.MaxConnections,
@@ -165,8 +195,10 @@ func (cmd *serveCommand) Run(c *admin.Call) (err error) {
 		Captcha:        captcha.Config{Provider: cmd.Captcha, SiteKey: cmd.CaptchaSiteKey, Secret: cmd.CaptchaSecret, VerifyURL: cmd.CaptchaURL},
 		TrustedProxies: proxies, AuthHeader: cmd.AuthHeader, NoPasswords: cmd.PasswordLogin == "off",
 		AnyHost: cmd.BaseURL == "", Outbound: outbound.New(outbound.Options{Allow: cmd.AllowOutbound}), Scrubbed: scrubber.Finished, Absent: sweeper.Absent,
-		Ship:       shipper,
-		Backup:     func(w io.Writer) error { return ops.Job{Dir: c.DataDir, Stderr: io.Discard, Log: c.Log}.Stream(w) },
+		Ship: shipper,
+		Backup: func(w io.Writer) error {
+			return ops.Job{Dir: c.DataDir, Stderr: io.Discard, Log: c.Log, Remote: shipper.Remote()}.Stream(w)
+		},
 		LastBackup: func() time.Time { at, _ := ops.LastBackup(c.DataDir); return at }, // zero without a backup
 	}
 	var signIn func(context.Context) control.SignInHealth
@@ -183,6 +215,9 @@ func (cmd *serveCommand) Run(c *admin.Call) (err error) {
 	if err != nil {
 		return fmt.Errorf("cannot make the server: %w", err)
 	}
+	if err := cmd.CheckAdmins(store); err != nil {
+		return err
+	}
 	back, err := socket.Listen(c.DataDir)
 	if err != nil {
 		return err
@@ -193,7 +228,6 @@ func (cmd *serveCommand) Run(c *admin.Call) (err error) {
 	}
 
 	scrubber.Busy = site.Busy
-	var work sync.WaitGroup
 	work.Go(func() { sweeper.Hourly(ctx) })
 	work.Go(func() { scrubber.Run(ctx) })
 	work.Go(func() { index.Run(ctx) })
@@ -201,6 +235,7 @@ func (cmd *serveCommand) Run(c *admin.Call) (err error) {
 		return control.About{
 			Version: version, Base: base, Content: separate, Listen: cmd.Listen, Secure: secure != nil, TLSDomain: cmd.TLSDomain,
 			MaxUpload: int64(cmd.MaxUploadSize), TrustedProxies: proxies, Issuer: cmd.OIDCIssuer, GCDelay: time.Duration(cmd.GCDelay), Probe: site.NewProbe(),
+			Store: control.StoreHealthOf(cmd.Store, shipper),
 		}
 	}
 	stopControl := control.Serve(back, site.Operator(control.NewCommands(control.Backend{
@@ -210,12 +245,42 @@ func (cmd *serveCommand) Run(c *admin.Call) (err error) {
 	})), c.Log)
 
 	serve.Announce(c.Stdout, version, cmd.Listen, base, link)
-	work.Go(func() { process.Supervise(ctx, site.Lives, c.Log) })
+	supervise(site.Lives)
 	err = site.Serve(ctx, front, secure, time.Duration(cmd.Grace))
 	cancel()
 	err = errors.Join(err, stopControl(time.Duration(cmd.Grace)))
 	work.Wait()
 	return errors.Join(err, serve.TidyClaim(store))
+}
+
+// follow is a standby until ctx ends or the data directory is the writer's. Then o has
+// the address of this server.
+func (cmd *serveCommand) follow(ctx context.Context, c *admin.Call, starting *serve.Starting, o *ship.Options) (took bool, err error) {
+	if err := os.MkdirAll(c.DataDir, 0o700); err != nil {
+		return false, fmt.Errorf("cannot make the data directory: %w", err)
+	}
+	front, err := starting.Open()
+	if err != nil {
+		return false, err
+	}
+	cmd.Listen = serve.Bound(cmd.Listen, front)
+	if o.URL, _, err = cmd.addresses(); err != nil {
+		return false, err
+	}
+	s := standby.New(standby.Options{
+		Dir: c.DataDir, Ship: *o, After: cmd.PromoteAfter, FetchAll: cmd.FetchAll, Log: c.Log,
+		Content: func() (*blobs.Store, error) { return serve.OpenContent(c.DataDir, c.Log) },
+	})
+	back, err := socket.Listen(c.DataDir)
+	if err != nil {
+		return false, err
+	}
+	stopControl := control.Serve(back, s.Commands(), c.Log)
+	if err = starting.Answer(s); err == nil {
+		fmt.Fprintf(c.Stdout, "Kist %s listens on %s and follows %s\n", version, cmd.Listen, cmd.Follow)
+		took, err = s.Run(ctx)
+	}
+	return took, errors.Join(err, stopControl(time.Duration(cmd.Grace)), starting.Hush())
 }
 
 // addresses returns the URLs that generated links begin with: base for pages, and

@@ -9,6 +9,7 @@ import (
 	"kist/admin/console"
 	"kist/admin/exit"
 	"kist/admin/ops"
+	"kist/admin/serve"
 	"kist/kv/workcopy"
 )
 
@@ -19,6 +20,7 @@ type scratchFlag struct {
 
 type backupCommand struct {
 	scratchFlag
+	serve.RemoteFlags
 	Dest string `arg:"" placeholder:"DEST" help:"A folder, a file that ends in .tar, or - for a tar on standard output. A folder that holds a backup is brought up to date."`
 }
 
@@ -32,7 +34,14 @@ func (cmd *backupCommand) Run(c *Call) error {
 	if f, ok := c.Stdout.(*os.File); ok && cmd.Dest == "-" && term.IsTerminal(int(f.Fd())) {
 		return exit.Misused("a tar is not for the terminal; send it somewhere, such as: kist backup - > kist.tar")
 	}
-	done, err := c.job(c.DataDir, cmd.Scratch).Backup(cmd.Dest, c.Stdout)
+	job := c.job(c.DataDir, cmd.Scratch)
+	var release func()
+	var err error
+	if job.Remote, release, err = cmd.Remote(); err != nil {
+		return err
+	}
+	defer release()
+	done, err := job.Backup(cmd.Dest, c.Stdout)
 	if err != nil {
 		return err
 	}

@@ -135,7 +135,7 @@ func newRuin(t *testing.T) *ruin {
 				is.NoErr(json.Unmarshal(answer, &made))
 				k = kept{path: "/x/" + made.Data.Slug, sum: sha256.Sum256([]byte(text))}
 			} else {
-				b := make([]byte, []int{700, 90 << 10, 1 << 20, 9 << 20}[(n/2+generation)%4])
+				b := make([]byte, [...]int{700, 90 << 10, 1 << 20, 90 << 10, 1 << 20, 700, 1 << 20, 9 << 20, 700}[3*generation+n/2])
 				garble(b, rnd)
 				var form bytes.Buffer
 				w := multipart.NewWriter(&form)

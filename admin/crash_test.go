@@ -79,6 +79,14 @@ func TestKill(t *testing.T) {
 	all := l.mark()
 	l.check(o, all, all)
 	l.content(s.addr, o, mark{}, false)
+	collections := 0
+	for _, r := range o.records {
+		if r.Kind == "collection" {
+			collections++
+		}
+	}
+	t.Logf("%d records, %d collections among them, and %d in the trash", len(o.records), collections, len(o.trash))
+	is.True(collections > 0 && len(o.trash) > 0)
 	s.stop()
 	is.True(!t.Failed())
 }

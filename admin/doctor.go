@@ -17,12 +17,15 @@ import (
 	"kist/admin/console"
 	"kist/admin/control"
 	"kist/admin/ops"
+	"kist/admin/serve"
 	"kist/admin/socket"
 	"kist/kv"
 )
 
 type doctorCommand struct {
-	ResetClock bool `help:"Set the store's time back to this machine's clock, after the clock was far ahead for a while."`
+	ResetClock bool   `help:"Set the store's time back to this machine's clock, after the clock was far ahead for a while."`
+	Store      string `placeholder:"ADDRESS" help:"Also check this object store, such as s3://bucket/prefix."`
+	serve.AccessFlags
 }
 
 // checkup is a Checkup that also asks the running server.
@@ -40,6 +43,14 @@ func (cmd doctorCommand) Run(c *Call) error {
 	}
 	d := &checkup{ops.Checkup{Dir: c.DataDir}, c}
 	d.server()
+	if cmd.Store != "" {
+		b, err := cmd.Open(cmd.Store)
+		if err != nil {
+			return err
+		}
+		d.Remote(context.Background(), cmd.Store, b)
+		b.Close()
+	}
 	if err := d.Data(); err != nil {
 		return err
 	}
@@ -116,6 +127,9 @@ func (d *checkup) server() {
 		d.OK("clock", "%s", time.Now().Format(time.RFC3339))
 	}
 	d.journal(about.Journal)
+	if about.Store != nil {
+		d.shipped(about.Store)
+	}
 	d.address(about)
 	if about.Content != "" {
 		d.content(about)
@@ -155,6 +169,35 @@ func (d *checkup) journal(h kv.JournalHealth) {
 		d.Add(ops.Warning, "journal", fmt.Sprintf("%s; that was healed at %s and nothing was lost", damage, h.Healed.Format(time.RFC3339)),
 			"look at the health of the disk (smartctl -a) and of the memory: something has changed bytes that were written")
 	}
+}
+
+// shipped reports how far the running server is with its object store.
+func (d *checkup) shipped(h *control.StoreHealth) {
+	gives := fmt.Sprintf("a restore from %s gives everything", h.Address)
+	if h.Commits > 0 {
+		gives += fmt.Sprintf(" up to %s ago; %s not there yet", h.Lag.Round(time.Second), console.Count(h.Commits, "commit")+console.Word(h.Commits == 1, " is", " are"))
+	}
+	change := "look at the store, and run: kist doctor --store " + h.Address
+	switch {
+	case h.Problem != "":
+		d.Add(ops.Problem, "shipping", h.Problem+"; last slot: "+when(h.LastSlot), change)
+	case !h.Complete:
+		d.Add(ops.Warning, "shipping", "everything is still being copied to "+h.Address+", and a restore from there may give nothing yet", "wait until the log says that everything is in the object store")
+	case h.Lag > time.Minute:
+		d.Add(ops.Warning, "shipping", gives, change)
+	default:
+		d.OK("shipping", "%s; last slot: %s, last snapshot: %s", gives, when(h.LastSlot), when(h.LastSnapshot))
+	}
+	if !h.Exact && h.Problem == "" {
+		d.Add(ops.Warning, "shipping", "the store lets several writers win, so no other server can take over", "use it as a backup only, or another version of the store")
+	}
+}
+
+func when(t time.Time) string {
+	if t.IsZero() {
+		return "never"
+	}
+	return t.Local().Format("2006-01-02 15:04:05")
 }
 
 // target is where a webhook sends events.

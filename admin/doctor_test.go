@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -220,6 +221,63 @@ func TestDoctor(t *testing.T) {
 }
 
 // Who answers on the socket and is no server is not taken for nobody.
+// doctor asks the issuer of OpenID Connect whether it is there, knows the redirect address and has
+// the same time.
+func TestDoctorIssuer(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	var state atomic.Value
+	state.Store("")
+	var at string
+	issuer := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		now := state.Load()
+		switch {
+		case now == "away":
+			w.WriteHeader(http.StatusBadGateway)
+		case r.URL.Path == "/.well-known/openid-configuration":
+			named := at
+			if now == "another" {
+				named += "/"
+			}
+			w.Header().Set("Content-Type", "application/json")
+			_ = json.NewEncoder(w).Encode(map[string]any{
+				"issuer": named, "authorization_endpoint": at + "/authorize", "token_endpoint": at + "/token", "jwks_uri": at + "/keys",
+				"response_types_supported": []string{"code"}, "subject_types_supported": []string{"public"}, "id_token_signing_alg_values_supported": []string{"RS256"},
+			})
+		case now == "unknown address":
+			w.WriteHeader(http.StatusBadRequest)
+		default:
+			if now == "late" {
+				w.Header().Set("Date", time.Now().Add(-time.Hour).UTC().Format(http.TimeFormat))
+			}
+			w.Header().Set("Location", r.FormValue("redirect_uri")+"?error=login_required")
+			w.WriteHeader(http.StatusFound)
+		}
+	}))
+	defer issuer.Close()
+	at = issuer.URL
+	p := newPlace(t)
+	s := p.serve("--oidc-issuer", at, "--oidc-client-id", "kist")
+	for name, row := range map[string]struct {
+		state, says, change string
+	}{
+		"":                {"ok", at + " answers and sends browsers back to http://" + p.addr + "/login/oidc/callback", ""},
+		"away":            {"problem", at + ": ", "--oidc-issuer"},
+		"another":         {"problem", "did not match", "--oidc-issuer"},
+		"unknown address": {"problem", "refuses to start a sign-in (status 400)", "allow the redirect address http://" + p.addr + "/login/oidc/callback"},
+		"late":            {"problem", "its clock differs by 1h0m", "set both clocks"},
+	} {
+		state.Store(name)
+		r := s.run("", "doctor", "--json")
+		var all []struct{ What, State, Text, Change string }
+		is.NoErr(json.Unmarshal([]byte(r.out), &all))
+		i := slices.IndexFunc(all, func(f struct{ What, State, Text, Change string }) bool { return f.What == "issuer" })
+		if i < 0 || all[i].State != row.state || !strings.Contains(all[i].Text, row.says) || !strings.Contains(all[i].Change, row.change) {
+			t.Errorf("%s: %s", name, r.out)
+		}
+	}
+}
+
 func TestDoctorSocket(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

@@ -22,10 +22,7 @@ type extensionCommand struct {
 // Run writes the browser extension to the folder. A folder that holds the extension
 // is brought up to date, and other files in it stay.
 func (cmd *extensionCommand) Run(c *Call) error {
-	files, err := embed.Extension("", record.Views())
-	if err != nil {
-		return err
-	}
+	files := embed.Extension("", record.Views())
 	if err := takesExtension(cmd.Dir, files[manifestFile]); err != nil {
 		return err
 	}

@@ -36,7 +36,7 @@ func (cmd *gcCommand) Run(c *Call) error {
 type trashCommands struct {
 	List    trashList    `cmd:"" help:"List the items in a user's trash."`
 	Restore trashRestore `cmd:"" help:"Restore items from a user's trash."`
-	Empty   trashEmpty   `cmd:"" help:"Delete everything in a user's trash for good."`
+	Empty   trashEmpty   `cmd:"" help:"Delete everything in a user's trash permanently."`
 }
 
 // trashPath is the path of the trash in the API.

@@ -35,7 +35,7 @@ type load struct {
 	running atomic.Bool
 
 	mu      sync.Mutex
-	limited []*thing
+	limited []*thing // with a limit of views, or an end
 }
 
 // A client does one operation after another, on things that no other client
@@ -60,10 +60,12 @@ type client struct {
 // empty when there is no such thing.
 type thing struct {
 	kind, name string // the path of its collection; slug, or first name of a tag
-	id         string // of a tag
+	id         string // once it is known
 	now        shown  // the latest version
 	versions   []version
-	sum        string // SHA-256 of a file
+	sum        string    // SHA-256 of a file
+	items      []*thing  // of a collection
+	ends       time.Time // of a shared note; zero: never
 
 	// Of a record with a limit of views: what is left of it is determined by
 	// visitors.
@@ -72,14 +74,137 @@ type thing struct {
 	tried, got atomic.Int64 // views that were begun, and that were delivered
 }
 
-// removal is the address that deletes the thing. Files go for good, so that the bytes in use
-// are those of the lists. Everything else goes to the trash.
-func (th *thing) removal() string {
+// remove deletes a thing. Notes and links may go to the trash. Files go for good, so that the
+// bytes in use are those of the lists.
+func (c *client) remove(client *http.Client, th *thing) bool {
 	at := "/api/v1/" + th.kind + "/" + th.name
-	if th.kind == "files" {
-		at += "?permanent=true"
+	if th.kind == "files" || th.kind == "collections" || c.rng.IntN(3) == 0 {
+		return c.do(client, "DELETE", at+"?permanent=true", nil, 200, c.counted(map[*thing]*shown{th: nil}), nil)
 	}
-	return at
+	is := th.now
+	is.InTrash = true
+	return c.do(client, "DELETE", at, nil, 200, c.counted(map[*thing]*shown{th: &is}), nil)
+}
+
+// emptyOne restores something from the trash, or deletes it for good. What has tags is not
+// restored, since they may be others by now.
+func (c *client) emptyOne(client *http.Client, th *thing) bool {
+	if len(th.now.Tags) > 0 || c.rng.IntN(3) == 0 {
+		return c.do(client, "DELETE", "/api/v1/trash/"+th.id, nil, 200, map[*thing]*shown{th: nil}, nil)
+	}
+	is := th.now
+	is.InTrash = false
+	return c.do(client, "POST", "/api/v1/trash/restore", map[string]any{"ids": []string{th.id}}, 200, c.counted(map[*thing]*shown{th: &is}), nil)
+}
+
+// counted adds to changes what they change in the collections that the things are in.
+func (c *client) counted(changes map[*thing]*shown) map[*thing]*shown {
+	for _, all := range c.live() {
+		if all.kind == "collections" && changes[all] == nil {
+			is := all.now
+			if is.Size, is.Items = held(all.items, changes); is.Items != all.now.Items {
+				changes[all] = &is
+			}
+		}
+	}
+	return changes
+}
+
+// held are the things that are there after changes: how many, and their slugs.
+func held(items []*thing, changes map[*thing]*shown) (int64, string) {
+	var names []string
+	for _, th := range items {
+		if to, changed := changes[th]; changed && to != nil && !to.InTrash || !changed && th.there() {
+			names = append(names, th.name)
+		}
+	}
+	slices.Sort(names)
+	return int64(len(names)), strings.Join(names, " ")
+}
+
+// collect makes a collection of notes, or takes some in and out of one.
+func (c *client) collect(client *http.Client) bool {
+	var notes, all []*thing
+	for _, th := range c.live() {
+		switch {
+		case th.kind == "collections":
+			all = append(all, th)
+		case th.kind == "notes" && th.id != "" && c.rng.IntN(4) == 0:
+			notes = append(notes, th)
+		}
+	}
+	ids := make([]string, len(notes))
+	for i, th := range notes {
+		ids[i] = th.id
+	}
+	if len(notes) == 0 || len(all) < 4 {
+		th := c.add("collections")
+		is := shown{Title: "title of " + th.name}
+		is.Size, is.Items = held(notes, nil)
+		return c.do(client, "POST", "/api/v1/collections", map[string]any{"slug": th.name, "title": is.Title, "source": map[string]any{"items": ids}}, 201, map[*thing]*shown{th: &is}, func([]byte) bool {
+			th.items = notes
+			return true
+		})
+	}
+	th := all[c.rng.IntN(len(all))]
+	out := slices.DeleteFunc(slices.Clone(th.items), func(item *thing) bool { return slices.Contains(notes, item) || item.there() && c.rng.IntN(2) == 0 })
+	remove := []string{}
+	for _, item := range out {
+		if item.there() {
+			remove = append(remove, item.id)
+		}
+	}
+	out = slices.DeleteFunc(out, func(item *thing) bool { return !item.there() }) // what is in the trash comes back
+	items := slices.DeleteFunc(slices.Clone(th.items), func(item *thing) bool { return slices.Contains(out, item) || slices.Contains(notes, item) })
+	items = append(items, notes...)
+	is := th.now
+	is.Size, is.Items = held(items, nil)
+	return c.do(client, "POST", "/api/v1/collections/"+th.name+"/items", map[string]any{"add": ids, "remove": remove}, 200, map[*thing]*shown{th: &is}, func([]byte) bool {
+		th.items = items
+		return true
+	})
+}
+
+// goBack restores an earlier text of a note.
+func (c *client) goBack(client *http.Client, th *thing) bool {
+	get := func(path string, into any) bool {
+		status, body, err := c.call(client, "GET", path, map[string]string{"X-Api-Key": c.key}, nil)
+		if err == nil && (status != 200 || json.Unmarshal(body, into) != nil) {
+			c.t.Errorf("%s: %d %s", path, status, body)
+		}
+		return err == nil && status == 200
+	}
+	at := "/api/v1/notes/" + th.name + "/versions"
+	var list struct{ Data []struct{ ID string } }
+	var one struct{ Data struct{ Content string } }
+	if !get(at, &list) {
+		return false
+	}
+	if len(list.Data) == 0 {
+		return c.patch(client, th)
+	}
+	at += "/" + list.Data[c.rng.IntN(len(list.Data))].ID
+	if !get(at, &one) {
+		return false
+	}
+	is := th.now
+	is.Content = one.Data.Content
+	return c.do(client, "POST", at+"/restore", nil, 200, map[*thing]*shown{th: &is}, nil)
+}
+
+// createEnding makes a shared note that soon has expired.
+func (c *client) createEnding(client *http.Client) bool {
+	th := c.add("notes")
+	th.ends = time.Now().Add(4*time.Second + time.Duration(c.rng.Int64N(int64(8*time.Second)))).Truncate(time.Millisecond)
+	is := shown{Title: "title of " + th.name, Content: "ends " + th.name}
+	return c.do(client, "POST", "/api/v1/notes", map[string]any{
+		"slug": th.name, "title": is.Title, "content": is.Content, "isPublic": true, "expiresAt": th.ends.UTC().Format("2006-01-02T15:04:05.000Z"),
+	}, 201, map[*thing]*shown{th: &is}, func([]byte) bool {
+		c.load.mu.Lock()
+		defer c.load.mu.Unlock()
+		c.limited = append(c.limited, th)
+		return true
+	})
 }
 
 type version struct {
@@ -92,27 +217,35 @@ type shown struct {
 	Title, Content string
 	Favorite       bool
 	Tags           []string
-	Sum            string
-	Size           int64
+	Sum            string // SHA-256 of a file
+	Size           int64  // of a file; of a collection how many things are in it
+	Items          string // their slugs
+	InTrash        bool
 }
 
 func (s shown) String() string {
-	return fmt.Sprintf("%q %x %v %q %s %d", s.Title, sha256.Sum256([]byte(s.Content)), s.Favorite, s.Tags, s.Sum, s.Size)
+	if s.InTrash {
+		return inTrash
+	}
+	return fmt.Sprintf("%q %x %v %q %s %d %s", s.Title, sha256.Sum256([]byte(s.Content)), s.Favorite, s.Tags, s.Sum, s.Size, s.Items)
 }
+
+const inTrash = "in the trash"
 
 // answer is a record as the server shows it.
 type answer struct {
 	ID, Slug, Kind                                 string
 	Title, Content                                 string
 	OriginalURL, Description, OriginalName, SHA256 string
-	Size, Views, Clicks                            int64
+	Size, Views, Clicks, ItemCount                 int64
 	IsFavorite, IsPublic                           bool
 	Tags                                           []json.RawMessage
 	MaxViews                                       *int64
+	items                                          string // of a collection
 }
 
 func (a *answer) shown() shown {
-	s := shown{Title: a.Title + a.OriginalURL + a.OriginalName, Content: a.Content + a.Description, Favorite: a.IsFavorite, Sum: a.SHA256, Size: a.Size}
+	s := shown{Title: a.Title + a.OriginalURL + a.OriginalName, Content: a.Content + a.Description, Favorite: a.IsFavorite, Sum: a.SHA256, Size: a.Size + a.ItemCount, Items: a.items}
 	for _, raw := range a.Tags {
 		var object struct{ Name string }
 		var name string
@@ -298,15 +431,27 @@ func (c *client) step(client *http.Client) bool {
 		return c.create(client, "shorten")
 	case roll < 36:
 		return c.upload(client)
-	case roll < 40:
+	case roll < 38:
 		return c.createLimited(client)
+	case roll < 40:
+		return c.createEnding(client)
 	case roll < 62:
+		if th.kind == "notes" && c.rng.IntN(4) == 0 {
+			return c.goBack(client, th)
+		}
 		return c.patch(client, th)
-	case roll < 85:
-		return c.do(client, "DELETE", th.removal(), nil, 200, map[*thing]*shown{th: nil}, nil)
+	case roll < 80:
+		return c.remove(client, th)
+	case roll < 86:
+		if trash := c.having(func(th *thing) bool { return th.trashed() && th.id != "" }); len(trash) > 0 {
+			return c.emptyOne(client, trash[c.rng.IntN(len(trash))])
+		}
+		return c.remove(client, th)
 	case roll < 90:
-		return c.renameTag(client, c.tags[c.rng.IntN(len(c.tags))])
+		return c.collect(client)
 	case roll < 92:
+		return c.renameTag(client, c.tags[c.rng.IntN(len(c.tags))])
+	case roll < 94:
 		return c.mergeTags(client)
 	default:
 		return c.read(client, th)
@@ -315,21 +460,33 @@ func (c *client) step(client *http.Client) bool {
 
 // live are the records that are there.
 func (c *client) live() []*thing {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var live []*thing
-	for _, name := range slices.Sorted(maps.Keys(c.things)) {
-		if th := c.things[name]; th.kind != "tags" && th.limit == 0 && th.there() {
-			live = append(live, th)
-		}
-	}
-	return live
+	return c.having(func(th *thing) bool {
+		return th.kind != "tags" && th.limit == 0 && th.ends.IsZero() && th.there()
+	})
 }
 
-// there reports whether the latest version is one.
-func (th *thing) there() bool {
-	return len(th.versions) > 0 && th.versions[len(th.versions)-1].is != ""
+// having are the things for which fn is true, by name.
+func (c *client) having(fn func(*thing) bool) (all []*thing) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(c.things)) {
+		if th := c.things[name]; fn(th) {
+			all = append(all, th)
+		}
+	}
+	return all
 }
+
+// latest is the latest version; "" if there is no such thing.
+func (th *thing) latest() string {
+	if len(th.versions) == 0 {
+		return ""
+	}
+	return th.versions[len(th.versions)-1].is
+}
+
+func (th *thing) there() bool   { return th.latest() != "" && !th.trashed() }
+func (th *thing) trashed() bool { return th.latest() == inTrash }
 
 // add makes a thing known, before it is.
 func (c *client) add(kind string) *thing {
@@ -372,7 +529,13 @@ func (c *client) create(client *http.Client, kind string) bool {
 	} else {
 		body["title"], body["content"] = is.Title, is.Content
 	}
-	return c.do(client, "POST", "/api/v1/"+kind, body, 201, map[*thing]*shown{th: &is}, nil)
+	return c.do(client, "POST", "/api/v1/"+kind, body, 201, map[*thing]*shown{th: &is}, func(b []byte) bool {
+		var made struct{ Data answer }
+		if b != nil && json.Unmarshal(b, &made) == nil {
+			th.id = made.Data.ID
+		}
+		return true
+	})
 }
 
 func (c *client) createLimited(client *http.Client) bool {
@@ -491,6 +654,9 @@ func (c *client) mergeTags(client *http.Client) bool {
 
 // read sees what the client has written.
 func (c *client) read(client *http.Client, th *thing) bool {
+	if th.kind == "collections" { // an answer lacks its items
+		return c.patch(client, th)
+	}
 	status, body, err := c.call(client, "GET", "/api/v1/"+th.kind+"/"+th.name, map[string]string{"X-Api-Key": c.key}, nil)
 	if err != nil {
 		return false
@@ -523,7 +689,14 @@ func (l *load) visit(client *http.Client, rng *rand.Rand) bool {
 // view reads something that has a limit, and reports whether it was delivered.
 func (l *load) view(client *http.Client, th *thing) (bool, error) {
 	th.tried.Add(1)
+	began := time.Now()
 	status, body, err := l.call(client, "GET", "/x/"+th.name, nil, nil)
+	if !th.ends.IsZero() && err == nil {
+		if open := status == 200 && string(body) == "ends "+th.name; open && began.After(th.ends.Add(time.Second)) || !open && time.Now().Before(th.ends) {
+			l.t.Errorf("%s ends at %s; at %s: %d %s", th.name, th.ends, began, status, body)
+		}
+		return false, nil
+	}
 	switch {
 	case err != nil:
 		return false, err
@@ -567,13 +740,14 @@ func (l *load) mark() mark {
 // An observed store is everything that a server shows.
 type observed struct {
 	records map[string]answer // by slug
+	trash   map[string]answer // by former slug
 	tags    map[string]string // names by id
 }
 
 // observe reads everything by way of several lists and sums, which must agree.
 func (l *load) observe(addr string) *observed {
 	l.t.Helper()
-	o := &observed{records: map[string]answer{}, tags: map[string]string{}}
+	o := &observed{records: map[string]answer{}, trash: map[string]answer{}, tags: map[string]string{}}
 	at := &load{t: l.t, addr: addr, key: l.key}
 	get := func(path string, into any) {
 		l.t.Helper()
@@ -612,7 +786,7 @@ func (l *load) observe(addr string) *observed {
 	}
 	count := map[string]int{}
 	var size int64
-	for _, kind := range []string{"notes", "shorten", "files"} {
+	for _, kind := range []string{"notes", "shorten", "files", "collections"} {
 		slugs, records := list(kind + "?sort=newest")
 		for _, order := range []string{"updated", "title", "views"} {
 			if others, _ := list(kind + "?brief=true&sort=" + order); !slices.Equal(slugs, others) {
@@ -621,6 +795,16 @@ func (l *load) observe(addr string) *observed {
 		}
 		favorites := 0
 		for _, r := range records {
+			if kind == "collections" {
+				var page struct{ Data []answer }
+				get("collections/"+r.Slug+"/items?limit=500", &page)
+				var names []string
+				for _, item := range page.Data {
+					names = append(names, item.Slug)
+				}
+				slices.Sort(names)
+				r.items = strings.Join(names, " ")
+			}
 			o.records[r.Slug] = r
 			for _, tag := range r.shown().Tags {
 				count[tag]++
@@ -633,6 +817,10 @@ func (l *load) observe(addr string) *observed {
 		if some, _ := list(kind + "?brief=true&favorite=true"); len(some) != favorites {
 			l.t.Errorf("%d of %s are favourites, the list has %d", favorites, kind, len(some))
 		}
+	}
+	_, trash := list("trash?")
+	for _, r := range trash {
+		o.trash[r.Slug] = r
 	}
 	var tags []struct {
 		ID, Name string
@@ -672,9 +860,11 @@ func (l *load) check(o *observed, from, to mark) map[*client]int {
 		}
 		c.mu.Unlock()
 	}
-	for slug := range o.records {
-		if !known[slug] {
-			l.t.Errorf("there is a record that nobody has made: %s", slug)
+	for _, all := range []map[string]answer{o.records, o.trash} {
+		for slug := range all {
+			if !known[slug] {
+				l.t.Errorf("there is a record that nobody has made: %s", slug)
+			}
 		}
 	}
 	return moments
@@ -693,11 +883,16 @@ func (c *client) match(o *observed, from, to mark) int {
 		th := c.things[name]
 		is := ""
 		r, there := o.records[name]
+		deleted, trashed := o.trash[name]
 		switch {
 		case th.kind == "tags":
 			is = th.find(o.tags)
+		case there && trashed:
+			is = "there and in the trash"
 		case there:
-			is = r.shown().String()
+			is, th.id = r.shown().String(), r.ID
+		case trashed:
+			is, th.id = inTrash, deleted.ID
 		}
 		if th.limit > 0 {
 			switch used, spent := r.Views, to.tried[th] >= th.limit; {
@@ -792,7 +987,7 @@ func (l *load) forget(o *observed) {
 	for _, c := range l.clients {
 		c.mu.Lock()
 		for name, th := range c.things {
-			if !th.there() || gone(th) {
+			if th.latest() == "" || gone(th) {
 				delete(c.things, name)
 			} else {
 				th.versions = tail(th.versions, 1)

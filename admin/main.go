@@ -48,6 +48,7 @@ type Commands struct {
 	Tokens      tokenCommands      `cmd:"" help:"Turn API keys off and on, for everyone or for one user."`
 	Backup      backupCommand      `cmd:"" help:"Back up everything to a folder or a tar. The server may be running."`
 	Restore     restoreCommand     `cmd:"" help:"Restore a backup into an empty data directory, or put back the content of missing and damaged files."`
+	Promote     promoteCommand     `cmd:"" help:"Make a standby take over from the server that it follows, whose clients it stops."`
 	Import      importCommand      `cmd:"" help:"Import an export of another program or of kist, or a folder of files."`
 	Export      exportCommand      `cmd:"" help:"Export everything a user has as a zip of documented JSON and files."`
 	Doctor      doctorCommand      `cmd:"" help:"Check address, proxy, disk, files, clock and backups, and say what to change."`
@@ -92,7 +93,7 @@ func Main(cli any, g *Globals, version string, operator Operator) int {
 
 func (c *Call) run(cli any, args []string) error {
 	parser, err := kong.New(cli, kong.Name("kist"), kong.Vars{"listen": serve.DefaultListen}, kong.PostBuild(setVariables),
-		kong.Description("Keeps and shares files, notes and links.\n\nA flag that configures kist can be set by the environment variable that is shown with it, or by a file whose path is in that variable with _FILE at the end. Flags that say what a command is to do have no variable."),
+		kong.Description("Keeps and shares files, notes and links.\n\nA flag that configures kist can be set by the environment variable that is shown with it, or by a file whose path is in that variable with _FILE at the end. Flags that tell a command what to do have no variable."),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}), kong.Help(printHelp), kong.ValueFormatter(describe))
 	if err != nil {
 		return fmt.Errorf("the commands are badly made: %w", err)

@@ -17,14 +17,18 @@ import (
 	"kist/admin/exit"
 	"kist/admin/ops"
 	"kist/admin/serve"
+	"kist/admin/socket"
+	"kist/admin/standby"
 	"kist/blobs"
+	"kist/kv/ship"
 )
 
 type restoreCommand struct {
 	Source string `arg:"" placeholder:"SRC" help:"A backup or a copy of a data directory: a folder, a file that ends in .tar, or - for a tar on standard input. Or an object store that a server copied everything to, such as s3://bucket/prefix."`
 	At     string `placeholder:"TIME" help:"From an object store: restore everything as it was at this time, such as 2026-11-22T05:00:00Z."`
 	serve.AccessFlags
-	Missing bool `help:"Put back only the content of files that are missing or damaged, and change nothing else. The server may be running."`
+	FetchAll bool `help:"From an object store: fetch all files now. Otherwise the server fetches a file when it is needed. Files of an earlier time are always fetched."`
+	Missing  bool `help:"Put back only the content of files that are missing or damaged, and change nothing else. The server may be running."`
 }
 
 func (cmd *restoreCommand) Run(c *Call) error {
@@ -34,8 +38,8 @@ func (cmd *restoreCommand) Run(c *Call) error {
 		return exit.Misused("--missing needs a backup; it cannot use an object store")
 	case remote:
 		return cmd.fetch(c)
-	case cmd.At != "":
-		return exit.Misused("--at needs an object store, such as s3://bucket/prefix")
+	case cmd.At != "" || cmd.FetchAll:
+		return exit.Misused("--at and --fetch-all need an object store, such as s3://bucket/prefix")
 	case cmd.Missing:
 		return cmd.putBackMissing(c)
 	}
@@ -60,14 +64,75 @@ func (cmd *restoreCommand) fetch(c *Call) error {
 		return err
 	}
 	defer from.Close()
-	done, whole, err := c.job(c.DataDir, "").Fetch(context.Background(), from, at)
+	done, whole, err := c.job(c.DataDir, "").Fetch(context.Background(), from, strings.TrimRight(cmd.Source, "/"), at, cmd.FetchAll)
 	if err != nil {
 		return err
 	}
-	if err := c.sayCopied(done, "Restored "+cmd.Source); err != nil || whole || c.JSON {
+	err = c.sayCopied(done, "Restored "+cmd.Source)
+	switch {
+	case err != nil || c.JSON || whole && (cmd.FetchAll || done.Files == 0):
 		return err
+	case whole:
+		return c.say(nil, "The files are still in the object store. Start kist serve with --store %s, which fetches them when they are needed.", cmd.Source)
 	}
 	return c.say(nil, "The object store has later changes. Give kist serve another address with --store, or none.")
+}
+
+type promoteCommand struct {
+	serve.AccessFlags
+}
+
+// promotePatience is how long a standby may take to serve after it has taken over.
+const promotePatience = time.Minute
+
+// Run makes the running standby take over and waits until it serves. If no server runs,
+// it lets the next kist serve --store continue.
+func (cmd *promoteCommand) Run(c *Call) error {
+	ctx := context.Background()
+	client, err := control.Running(ctx, c.DataDir)
+	if errors.Is(err, socket.ErrNobody) {
+		return cmd.offline(ctx, c)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot reach the running server: %w", err)
+	}
+	defer client.Close() //nolint:errcheck // idle connections
+	if err := client.Call(ctx, http.MethodPost, "/promote", nil, new(struct{})); err != nil {
+		return err
+	}
+	within, cancel := context.WithTimeout(ctx, promotePatience)
+	defer cancel()
+	var about control.About
+	for client.Call(within, http.MethodGet, "/about", nil, &about) != nil {
+		if control.Wait(within, 50*time.Millisecond) != nil {
+			return errors.New("this server has taken over, and does not serve yet; see its log")
+		}
+	}
+	return c.say(struct {
+		Base string `json:"base"`
+	}{about.Base}, "This server has taken over. It is reachable at %s.", about.Base)
+}
+
+func (cmd *promoteCommand) offline(ctx context.Context, c *Call) error {
+	address, err := standby.Follows(c.DataDir)
+	if err != nil {
+		return err
+	}
+	b, err := cmd.Open(address)
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	s := standby.New(standby.Options{
+		Dir: c.DataDir, Ship: serve.Shipping(b, address, ship.Options{Log: c.Log}), Log: c.Log,
+		Content: func() (*blobs.Store, error) { return serve.OpenContent(c.DataDir, c.Log) },
+	})
+	if err := s.PromoteNow(ctx); err != nil {
+		return err
+	}
+	return c.say(struct {
+		Store string `json:"store"`
+	}{address}, "This data directory has taken over. Start it with kist serve --store %s.", address)
 }
 
 // Refilled is what restore --missing did.

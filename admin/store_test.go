@@ -9,8 +9,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/matryer/is"
 
@@ -132,7 +134,7 @@ func TestSleepingWriter(t *testing.T) {
 	is.Equal(status, http.StatusCreated) // the control
 	p.until("the record is in the object store", func() bool {
 		names, err := filepath.Glob(filepath.Join(store.Dir, s3test.BucketName, "kist", "log", "*"))
-		return err == nil && len(names) >= 3 // the fence, the beginning, and the record
+		return err == nil && len(names) >= 4 // the fence, one before the snapshot and one after it, and the record
 	})
 	first.signal(syscall.SIGSTOP)
 	q := newPlace(t)
@@ -191,6 +193,65 @@ func TestKillAndLoseDisk(t *testing.T) {
 	s.stop()
 }
 
+// A server in sync mode is killed before and after the object store takes a file or a
+// slot. Whether its disk is lost or not, what it had acknowledged is there.
+func TestKillAtEachStep(t *testing.T) {
+	t.Parallel()
+	needs(t, "object stores", "versitygw")
+	is := is.New(t)
+	proxy := s3test.NewProxy(t, s3test.New(t).Start())
+	p := storing(t, "", proxy.URL)
+	p.ann()
+	key := p.must("key", "create", "--user", "ann", "--name", "load")
+	s := p.serve("--store-mode", "sync")
+	p.until("everything is in the object store", func() bool { return strings.Contains(s.log.String(), "everything is in the object store") })
+	l := newLoad(t, p, key, 4)
+	for n := range times(4, 100) {
+		part, before := []string{"/blobs/", "/log/"}[n/2%2], n%2 == 0
+		reached, dead := make(chan struct{}), make(chan struct{})
+		hit := sync.OnceFunc(func() { close(reached); <-dead })
+		after := mrand.IntN(10)
+		proxy.OnLost(hit)
+		proxy.Set(func(r *http.Request) s3test.Fault {
+			if r.Method != http.MethodPut || !strings.Contains(r.URL.Path, part) {
+				return s3test.None
+			}
+			if after--; after >= 0 {
+				return s3test.None
+			}
+			if before {
+				hit()
+				return s3test.Cut
+			}
+			return s3test.LoseAnswer
+		})
+		stop := l.run()
+		select {
+		case <-reached:
+		case <-time.After(patience):
+			t.Fatalf("no put of %s in round %d", part, n)
+		}
+		s.kill()
+		close(dead)
+		stop()
+		proxy.Set(nil)
+		if (n+n/4)%2 > 0 {
+			is.NoErr(os.RemoveAll(p.data()))
+			p.must("restore", kistStore)
+		}
+		s = p.serve("--store-mode", "sync")
+		o := l.observe(s.addr)
+		l.content(s.addr, o, mark{}, false)
+		l.resolve(o)
+		l.forget(o)
+		if t.Failed() {
+			t.Fatalf("after kill %d", n+1)
+		}
+	}
+	s.stop()
+	is.True(strings.Contains(p.must("verify", kistStore, "--full"), "No problems"))
+}
+
 // Without the object store, a server in async mode goes on and one in sync mode
 // stores nothing. When the store is back, both go on.
 func TestStoreCutOff(t *testing.T) {
@@ -204,6 +265,7 @@ func TestStoreCutOff(t *testing.T) {
 			p := storing(t, "", proxy.URL)
 			p.ann()
 			key := p.must("key", "create", "--user", "ann", "--name", "load")
+			admins := p.must("key", "create", "--user", "ann", "--name", "health", "--scope", "admin")
 			proxy.Set(s3test.Always(s3test.Cut))
 			s := p.serve("--store-mode", mode, "--metrics")
 			c := newLoad(t, p, key, 1).clients[0]
@@ -215,6 +277,8 @@ func TestStoreCutOff(t *testing.T) {
 			is.True(strings.Contains(s.log.String(), "cannot ship to the object store"))
 			_, figures := s.get("/metrics", key)
 			is.True(strings.Contains(figures, "\nkist_store_failing 1\n"))
+			_, health := s.get("/api/v1/admin/health", admins)
+			is.True(strings.Contains(health, `"complete":false`) && strings.Contains(health, `"problem":"the object store could not be reached`))
 			proxy.Set(nil)
 			p.until("everything is in the object store", func() bool { return strings.Contains(s.log.String(), "everything is in the object store") })
 			p.until("the server stores again", func() bool {
@@ -225,12 +289,57 @@ func TestStoreCutOff(t *testing.T) {
 				_, figures = s.get("/metrics", key)
 				return strings.Contains(figures, "\nkist_store_failing 0\n") && strings.Contains(figures, "\nkist_store_lag_commits 0\n")
 			})
+			_, health = s.get("/api/v1/admin/health", admins)
+			is.True(strings.Contains(health, `"store":{"lagSeconds":0,"lagCommits":0,"lastSlotAt":"20`) && strings.Contains(health, `"complete":true,"exact":true,"problem":""`))
 			want := s.everything(key)
 			s.stop()
 			q := p.fetched().serve()
 			is.Equal(q.everything(key), want)
 			q.stop()
 		})
+	}
+}
+
+// What is wrong with the object store is said in one sentence. A server in async mode
+// goes on, and one in sync mode stores nothing.
+func TestStoreSentences(t *testing.T) {
+	t.Parallel()
+	needs(t, "object stores", "versitygw")
+	gateway := s3test.New(t).Start()
+	for says, row := range map[string]struct {
+		fault s3test.Fault
+		env   string
+		store string
+	}{
+		"the object store has no room (XMinioStorageFull)":                                                                                                  {fault: s3test.Full},
+		"the object store refuses the request, because the clock of this machine and the store's differ too much; set the clock":                            {fault: s3test.Skewed},
+		"the object store refuses these credentials (SignatureDoesNotMatch); check KIST_STORE_KEY_ID and KIST_STORE_SECRET, and what they may do in bucket": {env: "KIST_STORE_SECRET=wrong"},
+		"the object store has no bucket missing; make it first, or correct --store":                                                                         {store: "s3://missing/kist"},
+	} {
+		for _, mode := range []string{"async", "sync"} {
+			t.Run(mode+" "+says[:40], func(t *testing.T) {
+				t.Parallel()
+				is := is.New(t)
+				proxy := s3test.NewProxy(t, gateway)
+				proxy.Set(s3test.Always(row.fault))
+				p := storing(t, "", proxy.URL)
+				p.env = append(p.env, row.env)
+				p.ann()
+				key := p.must("key", "create", "--user", "ann", "--name", "load")
+				args := []string{"--store-mode", mode}
+				if row.store != "" {
+					args = append(args, "--store", row.store)
+				}
+				s := p.serve(args...)
+				status, _, err := (&load{addr: s.addr}).call(http.DefaultClient, "POST", "/api/v1/notes", map[string]string{"Content-Type": "application/json", "X-Api-Key": key}, []byte(`{"content":"one"}`))
+				is.NoErr(err)
+				is.Equal(status, map[string]int{"async": http.StatusCreated, "sync": http.StatusServiceUnavailable}[mode])
+				is.Equal(strings.Count(s.log.String(), says), 1)
+				status, _ = s.get("/api/v1/notes", key)
+				is.Equal(status, http.StatusOK) // it can be read
+				s.kill()
+			})
+		}
 	}
 }
 
@@ -258,4 +367,49 @@ func TestStoreFlags(t *testing.T) {
 		is.Equal(r.code, 2)
 		is.Equal(strings.Count(r.err, "\n"), 1) // one sentence
 	}
+}
+
+// Doctor says how far the server is with its object store, and what is wrong with the
+// store.
+func TestStoreDoctor(t *testing.T) {
+	t.Parallel()
+	needs(t, "object stores", "versitygw")
+	is := is.New(t)
+	store := s3test.New(t)
+	gateway := store.Start()
+	proxy := s3test.NewProxy(t, gateway)
+	p := storing(t, "", proxy.URL, gateway)
+	p.ann()
+	s := p.serve()
+	p.until("everything is in the object store", func() bool { return strings.Contains(s.log.String(), "everything is in the object store") })
+	r := p.run("", "doctor") // the address is in KIST_STORE
+	for _, says := range []string{
+		"ok       shipping: a restore from " + kistStore + " gives everything; last slot: 20", "takes 1 kB in", "it took 8.4 MB in",
+		"its clock differs by less than a minute", "one wins, through 2 addresses",
+	} {
+		is.True(strings.Contains(r.out, says)) // says
+	}
+	names, err := filepath.Glob(filepath.Join(store.Dir, s3test.BucketName, "kist", "race", "*"))
+	is.NoErr(err)
+	is.Equal(len(names), 0) // nothing is left
+
+	r = p.run("", "doctor", "--store", "s3://missing/kist")
+	is.Equal(r.code, 4)
+	is.True(strings.Contains(r.out, "problem  object store: s3://missing/kist: the object store has no bucket missing"))
+	is.Equal(p.run("", "doctor", "--store", "missing").code, 2)
+	s.stop()
+
+	q := storing(t, "", proxy.URL)
+	q.ann()
+	s = q.serve("--store", kistStore+"2")
+	q.until("everything is in the object store", func() bool { return strings.Contains(s.log.String(), "everything is in the object store") })
+	proxy.Set(s3test.Always(s3test.Cut))
+	q.must("key", "create", "--user", "ann", "--name", "laptop")
+	q.until("the server has noticed", func() bool { return strings.Contains(s.log.String(), "cannot ship to the object store") })
+	r = q.run("", "doctor")
+	is.Equal(r.code, 4)
+	is.True(strings.Contains(r.out, "problem  shipping: the object store could not be reached"))
+	is.True(strings.Contains(r.out, "problem  object store: "+kistStore+": the object store could not be reached"))
+	proxy.Set(nil)
+	s.stop()
 }

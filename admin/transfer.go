@@ -29,7 +29,7 @@ import (
 )
 
 type importCommand struct {
-	Source string `arg:"" placeholder:"SRC" help:"A file that another program or kist export has written, a folder of files, or - for standard input."`
+	Source string `arg:"" placeholder:"SRC" help:"An export of another program or of kist, a folder of files, or - for standard input."`
 	User   string `required:"" placeholder:"NAME" help:"The user who gets the imported items."`
 	Format string `placeholder:"FORMAT" help:"netscape (bookmarks in HTML, of browsers and others), firefox, chrome, linkding, karakeep, linkwarden, wallabag, omnivore, pocket, raindrop, instapaper, csv (any with a column url), shlink, folder (files, also in a tar or zip) or kist. Without this flag it is detected from the content."`
 	DryRun bool   `help:"Say what would be imported, and change nothing."`

@@ -123,7 +123,7 @@ func (userList) Run(c *Call) error {
 
 type userPasswd struct {
 	Name   string `arg:"" help:"The user's name."`
-	Revoke string `default:"devices" enum:"devices,all,none" placeholder:"WHICH" help:"Which of the user's API keys to revoke: devices (keys of connected devices), all, or none. All browser sessions are signed out in any case."`
+	Revoke string `default:"devices" enum:"devices,all,none" placeholder:"WHICH" help:"Which of the user's API keys to revoke: devices (keys of connected devices), all, or none. All browser sessions are always signed out."`
 	passwordSource
 }
 

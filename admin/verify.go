@@ -22,7 +22,7 @@ import (
 type verifyCommand struct {
 	Dir string `arg:"" optional:"" placeholder:"DIR" help:"A data directory, a copy, a backup, or an object store such as s3://bucket/prefix. Without it, the data directory is checked."`
 	scratchFlag
-	serve.AccessFlags
+	serve.RemoteFlags
 	Full   bool `help:"With an object store: read the bytes of all files, not only of some."`
 	Repair bool `help:"Rebuild the journal from everything that can be read, and report what was lost. Nothing is removed: the old files are kept in a folder. Stop the server first."`
 
@@ -77,7 +77,16 @@ func (cmd *verifyCommand) Run(c *Call) error {
 			return err
 		}
 	}
-	v, err := c.job(dir, cmd.Scratch).Verify()
+	job := c.job(dir, cmd.Scratch)
+	if dir == c.DataDir {
+		var release func()
+		var err error
+		if job.Remote, release, err = cmd.Remote(); err != nil {
+			return err
+		}
+		defer release()
+	}
+	v, err := job.Verify()
 	if err != nil {
 		return err
 	}
@@ -89,6 +98,9 @@ func (cmd *verifyCommand) Run(c *Call) error {
 		dir, console.Count(v.Seq, "commit"), v.Entries, console.Word(v.Entries == 1, "entry", "entries"), console.Count(v.Contents, "file"), console.Bytes(v.Bytes), v.Digest)
 	if v.Orphans > 0 && len(v.Problems) == 0 { // unreadable records may have them
 		text += fmt.Sprintf("\nThe bytes of %s belong to no item; the hourly sweep frees their space.", console.Count(v.Orphans, "file"))
+	}
+	if v.Elsewhere > 0 {
+		text += fmt.Sprintf("\nThe bytes of %s (%s) are in the object store and not on this disk. Run kist verify %s to check them there.", console.Count(v.Elsewhere, "file"), console.Bytes(v.ElsewhereBytes), cmd.Store)
 	}
 	for _, m := range v.Missing {
 		text += fmt.Sprintf("\nFile %s (%s): %s. To repair it, upload the same file again, or run kist restore --missing with a backup.", m.ID, console.Printable(m.Name), m.Why)
@@ -133,7 +145,7 @@ func (cmd *verifyCommand) remote(c *Call) error {
 	if cmd.Repair {
 		return exit.Misused("--repair needs a data directory; restore from the object store instead")
 	}
-	from, err := cmd.Open(cmd.Dir)
+	from, err := cmd.AccessFlags.Open(cmd.Dir)
 	if err != nil {
 		return err
 	}

@@ -74,6 +74,11 @@ type Store struct {
 	Damaged *Quarantine // the blobs whose bytes are known to be wrong
 	Parts   *Parts      // unfinished content that arrives in pieces
 
+	// OnKeep is nil, or called by Keep and Adopt with each content and its size in bytes
+	// before they return. They fail with its error; the content may stay until the next
+	// sweep. It must be set before more than one goroutine uses the store.
+	OnKeep func(ref Ref, size int64) error
+
 	// unnamed says that the file system can stage content in files without a
 	// name. A crash cannot leave such a file behind.
 	unnamed bool
@@ -86,7 +91,8 @@ type Store struct {
 	proven  proven
 	checks  checks
 	failing failing
-	reading bool // the store changes nothing on disk
+	cache   *cache // nil without an object store
+	reading bool   // the store changes nothing on disk
 	names   nameLocks
 	temps   temps
 }
@@ -106,16 +112,27 @@ func newStore(root *os.Root, reading bool) *Store {
 		temps:   temps{used: map[string]struct{}{}},
 	}
 	s.Damaged.forget = s.forget
-	s.checks.check = s.check
+	s.checks.check = s.CheckThrough
 	s.later.all, s.later.syncAll = settleAll, disk.SyncAll
 	s.later.wake, s.later.end = make(chan struct{}, 1), make(chan struct{})
 	return s
 }
 
-// forget drops the memory of a blob that was unlinked or is damaged.
+// forget drops the memory of a blob that was removed or is damaged.
 func (s *Store) forget(ref Ref) {
 	s.small.forget(ref)
 	s.proven.forget(ref)
+}
+
+// handOver returns a content when the function OnKeep of the store has seen it.
+func handOver(s *Store, kept *Kept) (*Kept, error) {
+	if s.OnKeep != nil {
+		if err := s.OnKeep(kept.Ref, kept.Size); err != nil {
+			kept.Release()
+			return nil, err
+		}
+	}
+	return kept, nil
 }
 
 // Info describes one blob.
@@ -311,6 +328,7 @@ func (s *Store) recover() error {
 // Close settles what KeepLater has left, closes the store and waits for its
 // background work to end. Files that Get returned stay readable.
 func (s *Store) Close() error {
+	s.cache.stop()
 	s.checks.stop()
 	s.later.stop()
 	err := s.Settle()
@@ -334,7 +352,19 @@ func (s *Store) closeFolders() error {
 // does not exist. It is ErrDamaged when the blob is in quarantine or is not a
 // regular file. Get does not check the bytes: use Send for content that is sent
 // to others. An open file stays readable to its end after the blob is unlinked.
+//
+// With an object store, Get fetches a blob that is missing or damaged here, and
+// waits until all of it has come. The error is ErrAway if that is not possible.
 func (s *Store) Get(ref Ref) (*os.File, error) {
+	f, err := getHere(s, ref)
+	if s.cache == nil {
+		return f, err
+	}
+	return s.cache.get(ref, f, err)
+}
+
+// getHere is Get for the disk alone.
+func getHere(s *Store, ref Ref) (*os.File, error) {
 	if err := s.Damaged.Err(ref); err != nil {
 		if _, gone := s.Stat(ref); errors.Is(gone, fs.ErrNotExist) {
 			return nil, gone
@@ -356,9 +386,13 @@ func (s *Store) openBlob(ref Ref) (*os.File, error) {
 	return f, nil
 }
 
-// Head reads up to limit bytes from the beginning of a blob.
+// Head reads up to limit bytes from the beginning of a blob. If it is in the object
+// store only, Head fetches no more than that, and keeps nothing.
 func (s *Store) Head(ref Ref, limit int64) ([]byte, error) {
-	f, err := s.Get(ref)
+	f, err := getHere(s, ref)
+	if s.cache != nil && elsewhere(err) {
+		return s.cache.head(ref, limit, err)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -366,9 +400,9 @@ func (s *Store) Head(ref Ref, limit int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, limit))
 }
 
-// Stat describes the blob, also one in quarantine, without opening it. The
-// error is fs.ErrNotExist when the blob does not exist, and ErrDamaged when it
-// is not a regular file.
+// Stat describes the blob on the disk, also one in quarantine, without opening
+// it. The error is fs.ErrNotExist when the blob is not there, and ErrDamaged when
+// it is not a regular file.
 func (s *Store) Stat(ref Ref) (Info, error) {
 	folder, err := s.root.Lstat(ref.folder())
 	if err != nil {
@@ -411,11 +445,11 @@ func CheckBytes(ref Ref, r io.Reader) error {
 // as a symbolic link. It is the file system's own when a folder or a file
 // cannot be examined. All skips the folders of temporary files, of parts, and
 // of the markers of damaged blobs.
-func (s *Store) All() iter.Seq2[Info, error] { return s.after("") }
+func (s *Store) All() iter.Seq2[Info, error] { return s.After("") }
 
-// after is All for the blobs whose refs, as text, come after last. An empty
+// After is All for the blobs whose refs, as text, come after last. An empty
 // last comes before the first blob.
-func (s *Store) after(last string) iter.Seq2[Info, error] {
+func (s *Store) After(last string) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
 		folders, err := s.root.list(".")
 		if err != nil {

@@ -34,6 +34,7 @@ type Quarantine struct {
 	root    *tree
 	reading bool      // the store changes nothing on disk
 	forget  func(Ref) // drops the memory of the blob's right bytes
+	heal    func(Ref) // nil, or fetches the right bytes from the object store
 
 	mu       sync.RWMutex
 	found    map[Ref]time.Time
@@ -129,6 +130,9 @@ func (q *Quarantine) add(ref Ref, f *os.File, reason error) {
 	if tell != nil {
 		tell(ref, errors.Join(reason, err))
 	}
+	if q.heal != nil {
+		q.heal(ref)
+	}
 }
 
 // isCurrent reports whether f is the file under the blob's name. With f nil, it
@@ -220,11 +224,11 @@ func (q *Quarantine) end(ref Ref, f *os.File) error {
 // to read them; the blob is then in quarantine. Right bytes end a quarantine.
 // The error is fs.ErrNotExist when the blob does not exist, and another one
 // when the blob cannot be opened.
-func (s *Store) Check(ref Ref) error { return s.check(ref, nil) }
+func (s *Store) Check(ref Ref) error { return s.CheckThrough(ref, nil) }
 
-// check is Check. Unless through is nil, it wraps the file before the hash
+// CheckThrough is Check. Unless through is nil, it wraps the file before the hash
 // reads it.
-func (s *Store) check(ref Ref, through func(io.Reader) io.Reader) error {
+func (s *Store) CheckThrough(ref Ref, through func(io.Reader) io.Reader) error {
 	f, err := s.openBlob(ref)
 	if errors.Is(err, ErrDamaged) { // it is not a regular file
 		s.Damaged.add(ref, nil, err)
@@ -236,7 +240,7 @@ func (s *Store) check(ref Ref, through func(io.Reader) io.Reader) error {
 	return s.prove(ref, f, through)
 }
 
-// prove is check for an open file. It leaves f at its end.
+// prove is CheckThrough for an open file. It leaves f at its end.
 func (s *Store) prove(ref Ref, f *os.File, through func(io.Reader) io.Reader) error {
 	before, err := observe(f)
 	if err != nil {
@@ -274,7 +278,7 @@ const maxQueued = 256
 // checks are the blobs waiting for the background check. One goroutine checks
 // them; it ends when the queue is empty.
 type checks struct {
-	check func(Ref, func(io.Reader) io.Reader) error // Store.check
+	check func(Ref, func(io.Reader) io.Reader) error // Store.CheckThrough
 
 	mu      sync.Mutex
 	queue   []Ref // without duplicates; the first is being checked

@@ -99,7 +99,7 @@ func TestWrongBytesAreNotSent(t *testing.T) {
 				_, err = s.Head(ref, 1)
 				is.True(errors.Is(err, ErrDamaged))
 				is.Equal(s.Small(ref, int64(size)), nil)
-				is.True(errors.Is(s.Prove(ref), ErrDamaged))
+				is.True(errors.Is(s.Prove(ref, nil), ErrDamaged))
 				info, err := s.Stat(ref) // the bytes stay
 				is.NoErr(err)
 				is.Equal(info.Size, int64(size))
@@ -386,7 +386,7 @@ func TestReadErrors(t *testing.T) {
 			kept := keep(t, s, random(4, 3000))
 			kept.Release()
 			n := 0
-			err := s.check(kept.Ref, func(r io.Reader) io.Reader {
+			err := s.CheckThrough(kept.Ref, func(r io.Reader) io.Reader {
 				n++
 				if tt.errs[n-1] == nil {
 					return r
@@ -410,7 +410,7 @@ func TestReplacedWhileRead(t *testing.T) {
 	kept := keep(t, s, content)
 	kept.Release()
 	flip(t, dir, kept.Ref, 100)
-	err := s.check(kept.Ref, func(r io.Reader) io.Reader {
+	err := s.CheckThrough(kept.Ref, func(r io.Reader) io.Reader {
 		keep(t, s, content).Release()
 		return r
 	})
@@ -532,9 +532,26 @@ func TestWrittenWhileRead(t *testing.T) {
 		is.NoErr(os.Chtimes(path, time.Time{}, time.Now().Add(-ago)))
 	}
 	touch(time.Hour)
-	is.NoErr(s.check(k.Ref, func(r io.Reader) io.Reader {
+	is.NoErr(s.CheckThrough(k.Ref, func(r io.Reader) io.Reader {
 		return &atEnd{r, func() { flip(t, dir, k.Ref, 5); touch(time.Minute) }}
 	}))
 	_, err := s.Send(k.Ref, 1000)
 	is.True(errors.Is(err, ErrDamaged))
+}
+
+// A blob that is removed while it is read is not damaged.
+func TestScrubVanished(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, _ := open(t)
+	kept := keep(t, s, random(1, 1000))
+	kept.Release()
+	err := s.CheckThrough(kept.Ref, func(r io.Reader) io.Reader {
+		removed, err := s.Unlink(kept.Ref, always)
+		is.NoErr(err)
+		is.True(removed)
+		return io.LimitReader(r, 10)
+	})
+	is.True(errors.Is(err, ErrDamaged)) // about the bytes that were read
+	is.Equal(len(s.Damaged.List()), 0)
 }

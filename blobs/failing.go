@@ -1,7 +1,6 @@
 package blobs
 
 import (
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -129,7 +128,7 @@ func (st *Stage) try(thoroughly bool) error {
 // stageInRoot stages content in a file without a name in the store's folder. It
 // does so even where such a file cannot be given a name later.
 func (s *Store) stageInRoot() (*Stage, error) {
-	st := &Stage{store: s, hash: sha256.New()}
+	st := &Stage{store: s, hash: newSums()}
 	if err := s.steps.do("create", st.openUnnamed); err != nil {
 		return nil, s.failing.wrap(s.root, "trying the disk", err)
 	}

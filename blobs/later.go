@@ -54,7 +54,7 @@ func (s *Store) StageSmall() (*Stage, error) {
 	if !s.later.hold() {
 		return s.Stage()
 	}
-	return &Stage{store: s, hash: sha256.New(), held: []byte{}}, nil
+	return &Stage{store: s, hash: newSums(), held: []byte{}}, nil
 }
 
 // spill moves the content from memory to a file.
@@ -116,6 +116,7 @@ func (s *Store) nameLater(ref Ref, b []byte) bool {
 	if s.steps.do("name", func() error { return disk.WriteNew(s.later.top, ref.folder(), ref.String(), b) }) != nil {
 		return false // Keep reports what is wrong
 	}
+	s.cache.grow(int64(len(b)))
 	s.later.add(ref, s)
 	return true
 }

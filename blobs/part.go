@@ -3,9 +3,11 @@ package blobs
 import (
 	"crypto/sha256"
 	"encoding"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash"
+	"hash/crc32"
 	"io"
 	"io/fs"
 	"os"
@@ -49,16 +51,45 @@ func (s *Store) Resume(name string, size int64, state []byte) (*Stage, error) {
 	return st, nil
 }
 
-// restored returns the hash of the first size bytes from its saved state.
-func restored(size int64, state []byte) (hash.Hash, error) {
-	h := sha256.New()
-	if size == 0 {
-		return h, nil
+// sums computes the hash and the CRC-32 (IEEE) of what is written to it.
+type sums struct {
+	hash.Hash // SHA-256
+	crc       uint32
+	summed    bool // crc is that of all bytes
+}
+
+func newSums() *sums { return &sums{Hash: sha256.New(), summed: true} }
+
+func (s *sums) Write(p []byte) (int, error) {
+	s.crc = crc32.Update(s.crc, crc32.IEEETable, p)
+	return s.Hash.Write(p)
+}
+
+// state is the state of the hash, and after it the CRC-32 if that is known.
+func (s *sums) state() ([]byte, error) {
+	b, err := s.Hash.(encoding.BinaryMarshaler).MarshalBinary() //nolint:errcheck // package sha256 promises it
+	if err == nil && s.summed {
+		b = binary.BigEndian.AppendUint32(b, s.crc)
 	}
-	if err := h.(encoding.BinaryUnmarshaler).UnmarshalBinary(state); err != nil { //nolint:errcheck // package sha256 promises it
+	return b, err
+}
+
+// restored returns the sums of the first size bytes from their saved state. Earlier versions saved no CRC-32.
+func restored(size int64, state []byte) (*sums, error) {
+	s := newSums()
+	if size == 0 {
+		return s, nil
+	}
+	h := s.Hash.(encoding.BinaryUnmarshaler) //nolint:errcheck // package sha256 promises it
+	err := h.UnmarshalBinary(state)
+	if s.summed = err != nil && len(state) > 4; s.summed {
+		end := len(state) - 4
+		s.crc, err = binary.BigEndian.Uint32(state[end:]), h.UnmarshalBinary(state[:end])
+	}
+	if err != nil {
 		return nil, fmt.Errorf("blobs: the state of a part: %w (%w)", ErrPartLost, err)
 	}
-	return h, nil
+	return s, nil
 }
 
 // partName reports whether name is allowed for a part.
@@ -123,7 +154,7 @@ func (st *Stage) Sync() (size int64, state []byte, err error) {
 		st.err = st.store.failing.wrap(st.folder(), "syncing a part", err)
 		return 0, nil, st.err
 	}
-	state, err = st.hash.(encoding.BinaryMarshaler).MarshalBinary() //nolint:errcheck // package sha256 promises it
+	state, err = st.hash.state()
 	return st.size, state, err
 }
 
@@ -140,6 +171,7 @@ func (s *Store) Adopt(size int64, state []byte) (*Kept, error) {
 	if err != nil {
 		return nil, err
 	}
+	kept.CRC, kept.Summed = h.crc, h.summed
 	if s.Damaged.Err(kept.Ref) != nil {
 		// Keep may have written the right bytes and not removed the marker.
 		if err = s.Check(kept.Ref); errors.Is(err, ErrDamaged) {
@@ -163,7 +195,7 @@ func (s *Store) Adopt(size int64, state []byte) (*Kept, error) {
 		kept.Release()
 		return nil, err
 	}
-	return kept, nil
+	return handOver(s, kept)
 }
 
 // Parts holds unfinished content that arrives in pieces.

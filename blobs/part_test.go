@@ -3,6 +3,7 @@ package blobs
 import (
 	"bytes"
 	"errors"
+	"hash/crc32"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -57,7 +58,14 @@ func TestPart(t *testing.T) {
 	is.NoErr(err)
 	is.Equal(kept.Ref, refOf(whole))
 	is.Equal(kept.Size, int64(len(whole)))
+	is.True(kept.Summed)
+	is.Equal(kept.CRC, crc32.ChecksumIEEE(whole))
 	is.NoErr(s.Check(kept.Ref))
+	early, err := s.Adopt(size, state[:len(state)-4]) // as earlier versions saved it
+	is.NoErr(err)
+	is.Equal(early.Ref, kept.Ref)
+	is.True(!early.Summed)
+	early.Release()
 	kept.Release()
 
 	_, err = s.Resume(partID, size, state)
@@ -248,4 +256,34 @@ func TestOpenPart(t *testing.T) {
 	}
 	_, err = s.Parts.Open("../x", 0)
 	is.True(errors.Is(err, ErrForeign))
+}
+
+// Nobody gets a content that OnKeep refuses. It is there for the next
+// attempt.
+func TestOnKeep(t *testing.T) {
+	is := is.New(t)
+	s, _ := open(t)
+	refuse, told := errors.New("not now"), 0
+	s.OnKeep = func(ref Ref, size int64) error {
+		is.Equal(ref, refOf([]byte("content")))
+		is.Equal(size, int64(7))
+		told++
+		return refuse
+	}
+	st, err := s.Resume(partID, 0, nil)
+	is.NoErr(err)
+	_, err = st.Write([]byte("content"))
+	is.NoErr(err)
+	size, state, err := st.Sync()
+	is.NoErr(err)
+	_, err = st.Keep()
+	is.True(errors.Is(err, refuse))
+	_, err = s.Adopt(size, state)
+	is.True(errors.Is(err, refuse))
+	is.Equal(len(s.names.held), 0) // no pin is left
+	refuse = nil
+	kept, err := s.Adopt(size, state)
+	is.NoErr(err)
+	kept.Release()
+	is.Equal(told, 3)
 }

@@ -1,6 +1,7 @@
 package blobs
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,6 +14,8 @@ import (
 type Kept struct {
 	Ref     Ref
 	Size    int64  // in bytes
+	CRC     uint32 // CRC-32 (IEEE) of the content, if Summed
+	Summed  bool
 	Bytes   []byte // the content, if the record's commit must carry it: see Stage.KeepLater
 	store   *Store
 	release func()
@@ -55,15 +58,28 @@ func (s *Store) Pin(ref Ref) (*Kept, error) {
 // The removal is not synced. A crash may bring the blob back without a record;
 // the next sweep then removes it again.
 func (s *Store) Unlink(ref Ref, unreferenced func() (bool, error)) (removed bool, err error) {
+	return unlink(s, ref, unreferenced, nil)
+}
+
+// Discard is Unlink for both places. It calls remove to remove the blob from the
+// object store before it removes it here, and also if it is not here.
+func Discard(s *Store, ref Ref, unreferenced func() (bool, error), remove func(context.Context) error) (removed bool, err error) {
+	return unlink(s, ref, unreferenced, remove)
+}
+
+func unlink(s *Store, ref Ref, unreferenced func() (bool, error), remove func(context.Context) error) (removed bool, err error) {
 	lock := s.names.hold(ref)
 	defer s.names.drop(ref)
 	if !lock.TryLock() {
 		return false, nil
 	}
 	defer lock.Unlock()
-	if _, err := s.Stat(ref); errors.Is(err, fs.ErrNotExist) {
+	info, err := s.Stat(ref)
+	absent := errors.Is(err, fs.ErrNotExist)
+	if absent && remove == nil {
 		return false, nil
-	} else if err != nil {
+	}
+	if err != nil && !absent {
 		return false, err
 	}
 	free, err := unreferenced()
@@ -73,9 +89,15 @@ func (s *Store) Unlink(ref Ref, unreferenced func() (bool, error)) (removed bool
 	if !free {
 		return false, nil
 	}
+	if remove != nil {
+		if err := s.cache.remove(remove); err != nil || absent {
+			return err == nil, err
+		}
+	}
 	if err := s.steps.do("unlink", func() error { return s.root.Remove(ref.path()) }); err != nil {
 		return false, fmt.Errorf("blobs: removing a blob: %w", err)
 	}
+	s.cache.grow(-info.Size)
 	s.forget(ref)
 	return true, s.Damaged.release(ref)
 }

@@ -30,6 +30,15 @@ type Remote interface {
 	After(ctx context.Context, prefix, name string) iter.Seq2[Object, error]
 }
 
+// A Later is an error of a Remote that asks to be left alone for a time.
+type Later struct {
+	Err  error
+	Wait time.Duration
+}
+
+func (e *Later) Error() string { return e.Err.Error() }
+func (e *Later) Unwrap() error { return e.Err }
+
 // MaxExact is how many bytes an object may have that is put in one request.
 const MaxExact = 64 << 20
 

@@ -111,13 +111,31 @@ func (p *proven) forget(ref Ref) {
 // The error is fs.ErrNotExist when the blob does not exist. It is ErrDamaged
 // when the blob is in quarantine, when Send puts it there, or when it has
 // another size.
+//
+// With an object store, a blob that is missing or damaged here is fetched. One of
+// up to 8 MiB is on the disk when Send returns. A larger one is read while it
+// comes, and its last byte only after the hash was right. A reader that is ahead of
+// what has come reads from the object store itself. The error is ErrAway if the
+// object store does not answer.
 func (s *Store) Send(ref Ref, size int64) (io.ReadSeekCloser, error) {
 	if b := s.Small(ref, size); b != nil {
+		s.cache.hit(ref)
 		return memory{bytes.NewReader(b)}, nil
 	}
-	f, err := s.Get(ref)
+	f, err := getHere(s, ref)
 	if errors.Is(err, ErrDamaged) && s.Damaged.Err(ref) == nil { // it is not a regular file
 		s.Damaged.add(ref, nil, err)
+	}
+	if s.cache != nil && elsewhere(err) {
+		r, failed := s.cache.send(ref, size, err)
+		if r != nil || failed != nil {
+			return r, failed
+		}
+		if f, err = getHere(s, ref); elsewhere(err) { // it was evicted at once
+			f, err = s.Get(ref)
+		}
+	} else {
+		s.cache.hit(ref)
 	}
 	if err != nil {
 		return nil, err
@@ -151,7 +169,7 @@ func (s *Store) Send(ref Ref, size int64) (io.ReadSeekCloser, error) {
 // check reads the blob.
 func (s *Store) SendPart(ref Ref, size int64) (io.ReadSeekCloser, error) {
 	if size > provenFirst && size <= provenForPart { // Send hashes smaller ones
-		if err := s.Prove(ref); err != nil {
+		if err := proveHere(s, ref, nil); err != nil && (s.cache == nil || !elsewhere(err)) {
 			return nil, fmt.Errorf("blobs: opening %s to send a part of it: %w", ref, err)
 		}
 	}
@@ -159,9 +177,22 @@ func (s *Store) SendPart(ref Ref, size int64) (io.ReadSeekCloser, error) {
 }
 
 // Prove ensures that this process has hashed the blob, and reads it if
-// necessary. Its errors are those of Check.
-func (s *Store) Prove(ref Ref) error {
+// necessary. Unless through is nil, it wraps the file before the hash reads it. The
+// errors are those of Check.
+func (s *Store) Prove(ref Ref, through func(io.Reader) io.Reader) error {
+	err := proveHere(s, ref, through)
+	if s.cache == nil || !elsewhere(err) {
+		return err
+	}
 	f, err := s.Get(ref)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Close(), proveHere(s, ref, through))
+}
+
+func proveHere(s *Store, ref Ref, through func(io.Reader) io.Reader) error {
+	f, err := getHere(s, ref)
 	if err != nil {
 		return err
 	}
@@ -173,7 +204,7 @@ func (s *Store) Prove(ref Ref) error {
 	if s.proven.has(ref, info) {
 		return nil
 	}
-	return s.proven.once(ref, info, func() error { return s.prove(ref, f, nil) })
+	return s.proven.once(ref, info, func() error { return s.prove(ref, f, through) })
 }
 
 // once calls prove for a file. If another call is reading the same file, once

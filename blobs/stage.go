@@ -3,10 +3,8 @@ package blobs
 import (
 	"bytes"
 	"crypto/rand"
-	"crypto/sha256"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"io/fs"
 	"math"
@@ -43,7 +41,7 @@ type Stage struct {
 	held     []byte   // the content then
 	temp     string   // the file's name in tempFolder, empty if it has none
 	part     string   // the file's name in partFolder, for content that arrives in pieces
-	hash     hash.Hash
+	hash     *sums
 	size     int64
 	flushing int64 // how many bytes the system was told to start writing to disk
 	err      error // what every further call returns
@@ -56,7 +54,7 @@ var (
 
 // Stage begins to take in new content.
 func (s *Store) Stage() (*Stage, error) {
-	st := &Stage{store: s, hash: sha256.New()}
+	st := &Stage{store: s, hash: newSums()}
 	return st, st.open()
 }
 
@@ -136,7 +134,7 @@ func (st *Stage) Ref() Ref { return Ref(st.hash.Sum(nil)) }
 // Write adds p to the content.
 func (st *Stage) Write(p []byte) (int, error) {
 	n, err := st.write(p)
-	st.hash.Write(p[:n])
+	_, _ = st.hash.Write(p[:n])
 	return n, err
 }
 
@@ -186,7 +184,7 @@ const (
 // does not make the stage fail.
 func (st *Stage) ReadFrom(r io.Reader) (int64, error) {
 	buf := copyBuffers.Get().(*copyBuffer)
-	total, err := st.gather(r, hashInline, func() *copyBuffer { return buf }, func(b *copyBuffer, n int) { st.hash.Write(b[:n]) })
+	total, err := st.gather(r, hashInline, func() *copyBuffer { return buf }, func(b *copyBuffer, n int) { _, _ = st.hash.Write(b[:n]) })
 	copyBuffers.Put(buf)
 	if err == nil {
 		var more int64
@@ -214,7 +212,7 @@ func (st *Stage) readConcurrently(r io.Reader) (int64, error) {
 	var hashing sync.WaitGroup
 	hashing.Go(func() {
 		for f := range full {
-			st.hash.Write(f.b[:f.n])
+			_, _ = st.hash.Write(f.b[:f.n])
 			free <- f.b
 		}
 	})
@@ -329,6 +327,15 @@ func (st *Stage) released() {
 // caller must not hold anything that the callback waits for, such as a write
 // transaction.
 func (st *Stage) Keep() (*Kept, error) {
+	kept, err := st.keepHere()
+	if err != nil {
+		return nil, err
+	}
+	return handOver(st.store, kept)
+}
+
+// keepHere is Keep for a content that the object store has already.
+func (st *Stage) keepHere() (*Kept, error) {
 	if st.err == nil && st.file == nil {
 		st.err = st.spill()
 	}
@@ -337,7 +344,7 @@ func (st *Stage) Keep() (*Kept, error) {
 	}
 	ref := Ref(st.hash.Sum(nil))
 	kept := st.store.names.pin(ref)
-	kept.Size = st.size
+	kept.Size, kept.CRC, kept.Summed = st.size, st.hash.crc, st.hash.summed
 	if err := st.keep(ref); err != nil {
 		kept.Release()
 		st.err = st.store.failing.wrap(st.store.root, "keeping staged content", err)
@@ -375,7 +382,7 @@ func (st *Stage) matches(ref Ref) bool {
 	if err != nil || info.Size != st.size || st.size > st.store.reread {
 		return false
 	}
-	copied, err := st.store.Get(ref)
+	copied, err := getHere(st.store, ref)
 	if err != nil {
 		return false
 	}
@@ -405,6 +412,7 @@ func (st *Stage) publish(ref Ref, folder *os.File) error {
 	if st.temp == "" && st.part == "" {
 		err := s.steps.do("link", func() error { return disk.LinkUnnamed(st.file, folder, ref.String()) })
 		if err == nil {
+			s.cache.grow(st.size)
 			return st.discard()
 		}
 		if !errors.Is(err, fs.ErrExist) {
@@ -438,6 +446,7 @@ func (st *Stage) publish(ref Ref, folder *os.File) error {
 	if err != nil {
 		return err
 	}
+	s.cache.grow(st.size)
 	st.released()
 	return nil
 }

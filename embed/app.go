@@ -53,21 +53,21 @@ func (AppPage) file() string { return "app.html" }
 // Modules are the names of the scripts that the page needs besides app.js. The page lists them all, so that a browser
 // fetches them at the same time.
 func (p AppPage) Modules() ([]string, error) {
-	names := catalogue().byLogical["app.js"].modules
 	if p.Module == "" {
-		return names, nil
+		return nil, nil
 	}
 	module, ok := catalogue().byLogical[p.Module+".js"]
 	if !ok {
 		return nil, fmt.Errorf("no script %q", p.Module)
 	}
-	return unique(slices.Concat(names, module.modules, []string{module.Name})), nil
+	app := catalogue().byLogical["app.js"].Name
+	return slices.DeleteFunc(append(slices.Clone(module.modules), module.Name), func(name string) bool { return name == app }), nil
 }
 
 // Worker is the script of the app's service worker. base is the prefix of all addresses, kinds are the paths of the kinds
 // in the API and pages their paths in the app. Its bytes change when a script or a style of the app does.
 func Worker(base string, kinds, pages []string) ([]byte, error) {
-	files := []string{"app.css", "kist.css", "kist.svg", "page.js", "text.js", "tus.js"}
+	files := []string{"app.css", "kist.css", "kist.svg", "page.js", "tus.js"}
 	for _, entry := range must(fs.ReadDir(staticFiles, "static/app")) {
 		files = append(files, entry.Name())
 	}
@@ -83,6 +83,7 @@ func Worker(base string, kinds, pages []string) ([]byte, error) {
 		assets = append(assets, base+"/static/"+must(Name(file)))
 	}
 	slices.Sort(assets)
+	assets = slices.Compact(assets) // parts of app.js have its name
 	sum := sha256.Sum256([]byte(strings.Join(assets, "\n")))
 	settings, err := json.Marshal(map[string]any{"base": base, "version": hex.EncodeToString(sum[:5]), "assets": assets, "kinds": kinds, "pages": pages})
 	if err != nil {

@@ -30,39 +30,24 @@ const (
 // Extension returns the files of the browser extension by slash-separated path. Chromium and Firefox can load a folder
 // with these files. server is the suggested address to connect to; "" suggests none. kinds are the views of the kinds as
 // JSON.
-func Extension(server string, kinds []byte) (map[string][]byte, error) {
+func Extension(server string, kinds []byte) map[string][]byte {
 	files := make(map[string][]byte)
-	err := fs.WalkDir(extensionFiles, "extension", func(at string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
+	_ = must(0, fs.WalkDir(extensionFiles, "extension", func(at string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			files[strings.TrimPrefix(at, "extension/")], err = extensionFiles.ReadFile(at)
 		}
-		files[strings.TrimPrefix(at, "extension/")], err = extensionFiles.ReadFile(at)
 		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the extension: %w", err)
-	}
-	if files["kist.css"], err = staticFiles.ReadFile("static/kist.css"); err != nil { // the extension looks like the app
-		return nil, fmt.Errorf("cannot read the extension: %w", err)
-	}
+	}))
+	files["kist.css"] = must(staticFiles.ReadFile("static/kist.css")) // the extension looks like the app
 	// The texts come before everything that uses them.
-	if files["text.js"], err = staticFiles.ReadFile("static/text.js"); err != nil {
-		return nil, fmt.Errorf("cannot read the extension: %w", err)
-	}
-	files["text.js"] = append([]byte("import './texts.js';\n"), files["text.js"]...)
-	if files["texts.js"], err = extensionTexts(); err != nil {
-		return nil, fmt.Errorf("texts of the extension: %w", err)
-	}
-	for _, l := range Langs() {
-		if files["_locales/"+string(l)+"/messages.json"], err = l.manifestTexts(); err != nil {
-			return nil, fmt.Errorf("texts of the extension: %w", err)
-		}
-	}
-	if files[serverFile], err = json.Marshal(map[string]string{"url": server}); err != nil {
-		return nil, fmt.Errorf("address of the server: %w", err)
-	}
+	files["text.js"] = append([]byte("import './texts.js';\n"), must(staticFiles.ReadFile("static/text.js"))...)
+	files["texts.js"] = must(extensionTexts())
+	files[serverFile] = must(json.Marshal(map[string]string{"url": server}))
 	files[kindsFile] = kinds
-	return files, nil
+	for _, l := range Langs() {
+		files["_locales/"+string(l)+"/messages.json"] = must(l.manifestTexts())
+	}
+	return files
 }
 
 // An Archive is a zip file. Callers must not change the bytes.
@@ -74,10 +59,7 @@ type Archive struct {
 // ExtensionZip is the browser extension as one zip file, without a top folder. The same binary makes the same bytes for
 // the same server and kinds, see [Extension].
 func ExtensionZip(server string, kinds []byte) (*Archive, error) {
-	files, err := Extension(server, kinds)
-	if err != nil {
-		return nil, err
-	}
+	files := Extension(server, kinds)
 	var b bytes.Buffer
 	w := zip.NewWriter(&b)
 	w.RegisterCompressor(zip.Deflate, func(out io.Writer) (io.WriteCloser, error) { return flate.NewWriter(out, flate.BestCompression) })

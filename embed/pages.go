@@ -38,11 +38,12 @@ type formPage struct{}
 // Policy implements [Page].
 func (formPage) Policy() string { return policyPage }
 
-// ClaimPage asks for the first administrator's name and password. The form is posted to the page's own address, with
-// the fields username, password and repeat.
+// ClaimPage asks for the first administrator's name and password, or for a new password of an account. The form is
+// posted to the page's own address, with the fields username, password and repeat.
 type ClaimPage struct {
 	formPage
 	Base     string
+	Reset    bool   // a new password of the account UserName
 	UserName string // as typed before; passwords are never sent back
 	Shortest int    // minimum length of a password in bytes
 	Errors   ClaimErrors
@@ -59,7 +60,7 @@ func (e ClaimErrors) Any() bool { return e != ClaimErrors{} }
 // First names the field that gets the focus: the user name if it is missing or was refused, otherwise the password,
 // which has to be typed again after every refusal.
 func (p ClaimPage) First() string {
-	if p.UserName == "" || p.Errors.UserName != "" {
+	if !p.Reset && (p.UserName == "" || p.Errors.UserName != "") {
 		return "username"
 	}
 	return "password"
@@ -135,16 +136,6 @@ func (p Problem) policy() string {
 	return policyPage
 }
 
-// ResetPage asks for a new password of an account. The form is posted to the page's own address, with the fields password
-// and repeat.
-type ResetPage struct {
-	formPage
-	Base     string
-	UserName string
-	Shortest int // minimum length of a password in bytes
-	Errors   ClaimErrors
-}
-
 // DevicePage asks whether a client may use the account. If Client is set, its form is posted to /device with user_code
 // and action, approve or deny. Otherwise it asks for the code.
 type DevicePage struct {
@@ -210,7 +201,6 @@ func (ClaimPage) file() string     { return "claim.html" }
 func (ClaimedPage) file() string   { return "claimed.html" }
 func (LoginPage) file() string     { return "login.html" }
 func (StepPage) file() string      { return "step.html" }
-func (ResetPage) file() string     { return "reset.html" }
 func (DevicePage) file() string    { return "device.html" }
 func (MessagePage) file() string   { return "message.html" }
 func (LeavePage) file() string     { return "leave.html" }
@@ -221,26 +211,23 @@ func (ReferencePage) file() string { return "reference.html" }
 //go:embed pages
 var pageFiles embed.FS
 
-// templates parses every page once for each language, on first use.
-var templates = sync.OnceValues(func() (map[Lang]map[string]*template.Template, error) {
+// templates parses every page once for each language, on first use. The pages are part of the binary, so a panic means
+// that the build is broken.
+var templates = sync.OnceValue(func() map[Lang]map[string]*template.Template {
 	all := make(map[Lang]map[string]*template.Template)
 	for _, l := range Langs() {
-		set, err := l.templates()
-		if err != nil {
-			return nil, err
-		}
-		all[l] = set
+		all[l] = l.templates()
 	}
-	return all, nil
+	return all
 })
 
-func (l Lang) templates() (map[string]*template.Template, error) {
+func (l Lang) templates() map[string]*template.Template {
 	element := func(name, attributes string) func(string) template.HTML {
 		return func(text string) template.HTML {
 			return template.HTML("<" + name + attributes + ">" + template.HTMLEscapeString(text) + "</" + name + ">") // #nosec G203 -- the text is escaped
 		}
 	}
-	layout, err := template.New("layout.html").Funcs(template.FuncMap{
+	layout := must(template.New("layout.html").Funcs(template.FuncMap{
 		"static": Name, "texts": func(name string) (string, error) { return Name(l.scriptName(name)) },
 		"moduleTexts": func(module string) string { return l.ModuleTexts()[module] }, // "" if it has none
 		"lang":        func() Lang { return l }, "t": l.T, "th": l.HTML, "bdi": element("bdi", ""), "bold": element("b", ` dir="auto"`), "code": element("code", ""),
@@ -251,39 +238,22 @@ func (l Lang) templates() (map[string]*template.Template, error) {
 			return template.HTML(`<time datetime="` + instant(t) + `">` + template.HTMLEscapeString(text) + "</time>") // #nosec G203 -- the text is escaped
 		},
 		"date": l.Date, "time": l.Time, "instant": instant, "size": l.Size, "number": l.Number,
-	}).ParseFS(pageFiles, "pages/layout.html")
-	if err != nil {
-		return nil, err
-	}
+	}).ParseFS(pageFiles, "pages/layout.html"))
 	set := make(map[string]*template.Template)
-	names, err := fs.Glob(pageFiles, "pages/*.html")
-	if err != nil {
-		return nil, err
+	for _, name := range must(fs.Glob(pageFiles, "pages/*.html")) {
+		set[path.Base(name)] = must(must(layout.Clone()).ParseFS(pageFiles, name))
 	}
-	for _, name := range names {
-		t, err := layout.Clone()
-		if err != nil {
-			return nil, err
-		}
-		if set[path.Base(name)], err = t.ParseFS(pageFiles, name); err != nil {
-			return nil, err
-		}
-	}
-	return set, nil
+	return set
 }
 
 // Render writes a page as UTF-8 HTML in a language. If the page cannot be rendered, it writes nothing.
 // It is safe for concurrent use.
 func Render(w io.Writer, l Lang, page Page) error {
-	all, err := templates()
-	if err != nil {
-		return fmt.Errorf("embed: %w", err)
-	}
 	var body bytes.Buffer
-	if err := all[l][page.file()].Execute(&body, page); err != nil {
+	if err := templates()[l][page.file()].Execute(&body, page); err != nil {
 		return fmt.Errorf("embed: %w", err)
 	}
-	_, err = w.Write(body.Bytes())
+	_, err := w.Write(body.Bytes())
 	return err
 }
 

@@ -41,6 +41,7 @@ type ItemPage struct {
 	Download string // address that downloads it
 	QR       template.HTML
 	Icon     string // address of a small picture beside the title, which may not exist
+	Cover    string // address of a picture above the title; "" means none
 
 	File     *FileView
 	Note     *NoteView
@@ -175,7 +176,6 @@ type GameView struct {
 	Platform, Status, Rating string
 	Played, Notes            string
 	Store                    LinkView
-	Cover                    LinkView
 }
 
 // LockedPage asks for the password of an item and shows nothing about it. The form is posted to Action, a path below

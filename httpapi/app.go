@@ -131,7 +131,7 @@ func (s *Server) respondApp(c *web.Request, p appPage) error {
 	data.WriteString(`,"maxUpload":` + strconv.FormatInt(limit, 10))
 	data.WriteString(`,"pending":` + strconv.FormatInt(pending, 10))
 	data.WriteString(`,"trashed":` + strconv.FormatInt(trashed, 10) + `,"trashDays":` + strconv.FormatInt(trashDays, 10))
-	for i, module := range []string{"activity", "admin", "bookmarks", "collections", "film", "identities", "keys", "moving", "offline", "reader", "remote", "requests", "security", "share", "trash", "tus", "versions", "viewer", "webhooks", "welcome"} {
+	for i, module := range []string{"activity", "admin", "bookmarks", "collections", "film", "help", "identities", "keys", "moving", "offline", "reader", "remote", "requests", "security", "share", "trash", "tus", "uploads", "versions", "viewer", "webhooks", "welcome"} {
 		name, err := embed.Name(module + ".js")
 		if err != nil {
 			return err

@@ -9,12 +9,14 @@ import (
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
+
+	"kist/kv/record"
 )
 
 const npmAxe = "axe-core@4.11.0"
 
 // TestBrowserAxe lets axe-core judge every page of the app and every kind of public page, with an item open, with the
-// editor, and in both themes.
+// editor, with what actions open, and in both themes.
 func TestBrowserAxe(t *testing.T) {
 	fetches(t, "the judge axe-core")
 	b := openBrowser(t)
@@ -41,6 +43,18 @@ func TestBrowserAxe(t *testing.T) {
 	_, ask := b.app.ask(map[string]any{"title": "Photos of the day"})
 	b.leave(ask, nil, nil, file{"b.txt", "text/plain", "text"}).want(201)
 
+	photo := strings.TrimPrefix(slugs[len(slugs)-3], "files/")
+	changed := b.post("/api/v1/notes", map[string]any{"title": "List", "content": "Buy milk and eggs"}).want(201).text("data.slug")
+	b.clock.advance(record.VersionEvery)
+	b.patch("/api/v1/notes/"+changed, `{"content":"Buy oat milk"}`).want(200)
+	gone := b.post("/api/v1/notes", map[string]any{"title": "Gone", "content": "x"}).want(201).text("data.id")
+	b.delete("/api/v1/notes/" + gone).want(200)
+	photoID := b.get("/api/v1/files/" + photo).text("data.id")
+	album := b.post("/api/v1/collections", map[string]any{"title": "Summer", "isPublic": true, "source": map[string]any{"items": []string{photoID}}}).want(201).text("data.slug")
+	b.withPassword(b.user, "correct horse")
+	b.codesOn(b.sessionCookie() + "=" + b.session())
+	b.signIn() // the new password ended the session
+
 	paths := []string{"/v/" + locked, "/up/" + ask, "/nothing-here", "/help", "/device"}
 	for _, at := range slugs {
 		_, slug, _ := strings.Cut(at, "/")
@@ -52,27 +66,78 @@ func TestBrowserAxe(t *testing.T) {
 		}
 	}
 	// judge returns what axe-core finds wrong with the page.
-	judge := func(rules string) []any {
+	judge := func(b *tab, rules string) []any {
 		b.do(chromedp.Evaluate(string(axe)+"\n;0", nil))
 		return b.js(`axe.run(document, { resultTypes: ['violations'], runOnly: ` + rules + ` }).then((r) => r.violations.map((v) => v.id + ': ' + v.nodes.slice(0, 3).map((n) => n.html.slice(0, 160) + ' ' + n.failureSummary.slice(0, 200)).join(' | ')))`).([]any)
 	}
-	for theme, rules := range map[string]string{
-		"light": `['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']`,
-		"dark":  `{ type: 'rule', values: ['color-contrast', 'link-in-text-block'] }`, // only colours differ
-	} {
-		b.do(emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: theme}, {Name: "prefers-reduced-motion", Value: "reduce"}}))
-		for _, path := range paths {
-			b.open(path)
-			if len(strings.Split(path, "/")) == 3 && path != "/account/security" && b.js(`!!document.querySelector('#main')`).(bool) {
-				b.until(`document.querySelector('dialog[open]')`)
-			}
-			for _, v := range judge(rules) {
-				t.Errorf("%s, %s: %s", path, theme, v)
+	both := func(b *tab, what string) {
+		t.Helper()
+		for theme, rules := range map[string]string{
+			"light": `['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']`,
+			"dark":  `{ type: 'rule', values: ['color-contrast', 'link-in-text-block'] }`, // only colours differ
+		} {
+			b.do(emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: theme}, {Name: "prefers-reduced-motion", Value: "reduce"}}))
+			for _, v := range judge(b, rules) {
+				t.Errorf("%s, %s: %s", what, theme, v)
 			}
 		}
 	}
+	for _, path := range paths {
+		b.open(path)
+		if len(strings.Split(path, "/")) == 3 && path != "/account/security" && b.js(`!!document.querySelector('#main')`).(bool) {
+			b.until(`document.querySelector('dialog[open]')`)
+		}
+		if b.js(`location.pathname`) == "/login" {
+			t.Fatalf("%s: the browser is not signed in", path)
+		}
+		both(b, path)
+	}
+
+	// What an action opens.
+	menu := func(entry string) {
+		b.click(`#main .item [data-act=row-menu]`)
+		b.click(`#main .pop [data-act=` + entry + `]`)
+	}
+	dialog := `document.querySelector('dialog[open]')`
+	for _, state := range []struct {
+		what, path string
+		do         func()
+		shown      string
+	}{
+		{"the menu of a row", "/notes", func() { b.click(`#main .item [data-act=row-menu]`) }, `document.querySelector('.pop button')`},
+		{"a selection", "/files", func() { b.click(`#main .pick`) }, `!document.querySelector('.bulk').hidden`},
+		{"cards", "/games", func() { b.press("Grid view") }, `document.querySelector('.cardlist .item')`},
+		{"a grid", "/files?type=image", func() { b.js(`document.querySelector('#main .item a.name').focus()`) }, `document.querySelector('.grid :focus')`},
+		{"search", "/search?q=boats", nil, `document.querySelector('#main mark')`},
+		{"the share sheet", "/notes", func() { b.press("Share Harbour") }, `document.querySelector('dialog input[readonly]')`},
+		{"a condition in the share sheet", "/notes", func() { b.press("Share Harbour"); b.press("no password") }, `document.querySelector('dialog .part [type=password]')`},
+		{"the viewer with its panel", "/files/" + photo, func() { b.keys("i") }, `document.querySelector('.viewer aside')?.textContent.includes('image/jpeg')`},
+		{"versions", "/notes/" + changed, func() { b.press("Versions"); b.click("dialog .versions summary") }, `document.querySelector('dialog .changes')`},
+		{"the trash", "/trash", nil, `document.querySelector('#main .item')`},
+		{"emptying the trash", "/trash", func() { b.press("Empty trash") }, dialog},
+		{"a collection", "/collections/" + album, nil, dialog},
+		{"the items of a collection", "/collections", func() { menu("arrange") }, `document.querySelector('dialog .arrange li')`},
+		{"a shared collection", "/v/" + album, nil, `document.querySelector('.contents, .gallery')`},
+		{"an item of a shared collection", "/v/" + album + "/" + photoID, nil, `document.querySelector('.among')`},
+		{"setting up one-time codes", "/account/security", func() { b.press("Use another phone") }, `document.querySelector('dialog .qr img')`},
+		{"recovery codes", "/account/security", func() { b.press("New recovery codes"); b.click("dialog .main") }, `document.querySelector('dialog pre.copy')`},
+		{"the keyboard", "/", func() { b.keys("?") }, dialog},
+		{"what is above the list", "/", nil, `document.querySelector('.strip img')`},
+	} {
+		b.open(state.path)
+		if state.do != nil {
+			state.do()
+		}
+		b.until(state.shown)
+		both(b, state.what)
+	}
+	v := b.profile()
+	v.open("/login")
+	v.enterAs("ann", "correct horse")
+	v.until(`document.querySelector('[autocomplete=one-time-code]')`)
+	both(v, "the second step")
 	b.js(`document.body.append(document.createElement('img'))`)
-	if len(judge(`['wcag2a']`)) == 0 {
+	if len(judge(b, `['wcag2a']`)) == 0 {
 		t.Error("the judge does not see a picture without a text")
 	}
 }

@@ -37,12 +37,12 @@ import (
 // pages begin with follows from the folder.
 func (a *app) unpacked(granted ...string) (dir, at string) {
 	a.Helper()
-	files, err := embed.Extension(a.url, record.Views())
-	a.fatal(err)
+	files := embed.Extension(a.url, record.Views())
 	var manifest map[string]any
 	a.fatal(json.Unmarshal(files["manifest.json"], &manifest))
 	manifest["host_permissions"] = granted
-	files["manifest.json"], err = json.Marshal(manifest)
+	text, err := json.Marshal(manifest)
+	files["manifest.json"] = text
 	a.fatal(err)
 	dir, err = filepath.EvalSymlinks(a.TempDir())
 	a.fatal(err)
@@ -330,6 +330,8 @@ func TestBrowserExtension(t *testing.T) {
 		p.until(`document.querySelector('#recent-section') && !document.querySelector('#form').hidden && document.activeElement.id === 'title'`)
 		return p
 	}
+	a.post("/api/v1/collections", `{"title":"Live","source":{"tag":"boats"}}`).want(201) // to which nothing can be added
+	trip := "/api/v1/collections/" + a.collect("trip", "") + "/items"
 	p := popup()
 	told := func(text string) {
 		t.Helper()
@@ -354,9 +356,11 @@ func TestBrowserExtension(t *testing.T) {
 	p.click("#save")
 	p.says("The limit must be a whole number")
 	p.fill("View limit", "7")
+	is.Equal(p.js(`(() => { const e = document.querySelector('#collection'); e.selectedIndex = 1; return [...e.options].map((o) => o.text).join() + e.closest('.field').hidden; })()`), "—,All of itfalse")
 	p.click("#save")
 	told("Bookmark saved. Link copied.")
 	got := a.get("/api/v1/bookmarks").want(200)
+	is.Equal(a.get(trip).want(200).ids(), []string{got.text("data.0.id")})
 	is.Equal(got.at("total"), 1.0)
 	is.Equal(got.at("data.0.url"), site+"/tides?utm_source=x")
 	is.Equal(got.at("data.0.title"), "Tide tables")
@@ -382,12 +386,15 @@ func TestBrowserExtension(t *testing.T) {
 	is.Equal(p.js(`document.querySelector('#isPublic').value`), "") // that was the bookmark's
 	p.click("#save")
 	told("Short link created.")
+	is.Equal(a.get(trip).want(200).ids(), []string{got.text("data.0.id"), b.one("shorten", "id").(string)}) // the choice stays
+	p.js(`document.querySelector('#collection').selectedIndex = 0`)
 	is.Equal(b.one("shorten", "originalUrl"), site+"/tides?utm_source=x")
 	p.click(`[value=file]`)
 	p.fill("File name", "tides")
 	p.click("#save")
 	told("File saved.")
 	is.Equal(b.one("files", "originalName"), "tides.html")
+	is.Equal(len(a.get(trip).want(200).ids()), 2)
 	is.True(strings.Contains(string(a.get("/x/"+b.one("files", "slug").(string)).want(200).body), "High at six."))
 
 	// A kind that the pop-up has no place for is drawn from its form.

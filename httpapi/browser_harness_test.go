@@ -195,7 +195,7 @@ func isLeaving(err error) bool { return err != nil && strings.Contains(err.Error
 func (a *app) session() (secret string) {
 	a.Helper()
 	a.fatal(a.server.Store.Update(func(tx *kv.Tx) (err error) {
-		_, secret, err = people.AddSession(tx, a.user.ID, "test", "127.0.0.1")
+		_, secret, err = people.AddSession(tx, a.user.ID, "test", "127.0.0.1", tx.Now)
 		return err
 	}))
 	return secret

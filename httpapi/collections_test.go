@@ -4,12 +4,15 @@ import (
 	"archive/zip"
 	"bytes"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -92,7 +95,7 @@ func TestCollectionMatrix(t *testing.T) {
 	items := map[string]string{
 		"private file": photo.text("id"), "private note": a.note("private", `,"slug":"own-slug","tags":["own-tag"]`), "public note": a.note("public", `,"isPublic":true`),
 		"password": a.note("x", `,"isPublic":true,"password":"pass word"`), "limit": a.note("x", `,"isPublic":true,"maxViews":5`), "end": a.note("x", `,"isPublic":true,"expiresAt":"2999-01-01T00:00:00Z"`),
-		"not in it": a.note("x", `,"isPublic":true`),
+		"not in it": a.note("x", `,"isPublic":true`), "in the trash": a.note("x", `,"isPublic":true`),
 	}
 	seen := map[string]bool{"private file": true, "private note": true, "public note": true}
 	var ids []string
@@ -106,13 +109,15 @@ func TestCollectionMatrix(t *testing.T) {
 		stranger, knowing, owner int
 	}{
 		"open": {"", 200, 200, 200}, "private": {`,"maxViews":null`, 404, 404, 200}, "locked": {`,"password":"open sesame"`, 401, 200, 200},
-		"ended": {`,"expiresAt":"` + a.clock.now().Add(time.Hour).UTC().Format(time.RFC3339) + `"`, 410, 410, 200},
+		"spent": {`,"maxViews":1`, 410, 410, 200}, "ended": {`,"expiresAt":"` + a.clock.now().Add(time.Hour).UTC().Format(time.RFC3339) + `"`, 410, 410, 200},
 	}
 	made := map[string]string{}
 	for state, s := range states {
 		made[state] = a.collect(state, s.more, ids...)
 	}
 	a.patch("/api/v1/collections/"+made["private"], `{"isPublic":false}`).want(200)
+	a.visit("/v/spent").want(200)
+	a.delete("/api/v1/notes/" + items["in the trash"]).want(200)
 	a.clock.advance(2 * time.Hour)
 	for state, s := range states {
 		for visitor, want := range map[string]int{"stranger": s.stranger, "knowing": s.knowing, "owner": s.owner} {
@@ -269,6 +274,98 @@ func TestCollectionZip(t *testing.T) {
 	is.True(!strings.Contains(string(a.visit("/v/all").want(200).body), ".zip"))
 }
 
+// What asks for no bytes of a zip reads no texts: not the head, not a tag that still holds, and not a byte of another
+// entry. A changed text is read again.
+func TestCollectionZipReadsLittle(t *testing.T) { // not parallel: it measures
+	is := is.New(t)
+	a := start(t)
+	var ids []string
+	for i := range 20 {
+		ids = append(ids, a.note(fmt.Sprint(i, strings.Repeat("x", 500_000)), ""))
+	}
+	a.collect("all", "", ids...)
+	tag := a.visit("/x/all.zip", "Range", "bytes=0-0").want(206).header.Get("Etag")
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range 3 {
+		a.send("HEAD", "/x/all.zip").want(200)
+		a.visit("/x/all.zip", "If-None-Match", tag).want(304)
+		a.visit("/x/all.zip", "Range", "bytes=0-0").want(206)
+	}
+	runtime.ReadMemStats(&after)
+	is.True(after.TotalAlloc-before.TotalAlloc < 9*2<<20) // all of the texts have 10 MB
+	a.patch("/api/v1/notes/"+ids[3], `{"isFavorite":true}`).want(200)
+	is.Equal(a.send("HEAD", "/x/all.zip").want(200).header.Get("Etag"), tag) // the same bytes
+	a.patch("/api/v1/notes/"+ids[3], `{"content":"new"}`).want(200)
+	is.True(a.send("HEAD", "/x/all.zip").want(200).header.Get("Etag") != tag)
+	is.True(bytes.Contains(a.visit("/x/all.zip").want(200).body, []byte("new.md")))
+}
+
+// The CRC-32 of a long content is known as soon as it is a file, however it came, and a zip has it.
+func TestUploadKeepsCRC(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := start(t)
+	a.fetching(t)
+	long := func(c string) string { return strings.Repeat(c, 1<<20) }
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, long("f")) }))
+	t.Cleanup(server.Close)
+	known := func(content string) bool {
+		t.Helper()
+		var sum uint32
+		var known bool
+		a.fatal(a.server.Store.View(func(tx *kv.Tx) error {
+			sum, known = catalog.CRC(tx, catalog.CRCKey{Ref: refOf(content)})
+			return nil
+		}))
+		is.True(!known || sum == crc32.ChecksumIEEE([]byte(content)))
+		return known
+	}
+	a.upload(nil, file{"a", "", long("a")}, file{"b", "", long("b")}, file{"short", "", "short"}).want(201)
+	at := a.begin(1<<20, "filename", "tus")
+	a.piece(at, 0, long("t")[:500_000]).want(204)
+	a.piece(at, 500_000, long("t")[500_000:]).want(204)
+	parts := []string{a.part(long("p")[:1000]), a.part(long("p")[1000:])}
+	a.join(parts).want(201)
+	a.stateOf(a.remote(map[string]any{"url": server.URL}), "done")
+	for _, c := range []string{"a", "b", "t", "p", "f"} {
+		is.True(known(long(c)))
+	}
+	is.True(!known("short"))
+}
+
+// A zip whose bytes turn out to be lost or damaged costs no view, and the next one has the rest.
+func TestCollectionZipLost(t *testing.T) {
+	t.Parallel()
+	original, _ := photo(t, "all.jpg") // whose clean bytes have another CRC
+	for name, lose := range map[string]func(a *app){
+		"damaged": func(a *app) { a.flip(original) },
+		"missing": func(a *app) {
+			ref := refOf(original).String()
+			a.fatal(os.Remove(filepath.Join(a.server.Store.Dir(), "blobs", ref[:2], ref)))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			a := start(t)
+			photo := a.upload(nil, file{"a.jpg", "image/jpeg", original}).want(201).text("id")
+			id := a.collect("all", `,"maxViews":1`, photo, a.note("hello", ""))
+			a.send("HEAD", "/x/all.zip").want(200)
+			lose(a)
+			if name == "damaged" {
+				busy := a.guest().see("GET", "/x/all.zip").want(503)
+				is.Equal(busy.header.Get("Retry-After"), "1")
+				is.Equal(a.get("/api/v1/collections/"+id).want(200).at("data.views"), 0.0)
+			}
+			rest := a.guest().see("GET", "/x/all.zip").want(200)
+			is.Equal(strings.Count(string(rest.body), "PK\x01\x02"), 1)
+			is.True(bytes.Contains(rest.body, []byte("hello.md")))
+			is.Equal(a.get("/api/v1/collections/"+id).want(200).at("data.views"), 1.0)
+		})
+	}
+}
+
 // BenchmarkCollection shows the first page of a collection of 5000 pictures of 1 MiB, and
 // sends its zip. All have the same bytes, so that the disk does not matter.
 func BenchmarkCollection(b *testing.B) {
@@ -310,6 +407,12 @@ func BenchmarkCollection(b *testing.B) {
 		for range b.N {
 			a.patch("/api/v1/files/"+first.text("id"), `{"description":"x"}`).want(200)
 			read(b, "/v/all")
+		}
+	})
+	b.Run("head of the zip", func(b *testing.B) {
+		b.ReportAllocs()
+		for range b.N {
+			a.send("HEAD", "/x/all.zip").want(200)
 		}
 	})
 	b.Run("zip", func(b *testing.B) {

@@ -384,7 +384,7 @@ func TestContentOwner(t *testing.T) {
 			a.as(secret).share("0123456789", "slug", "item", "isPublic", "false")
 			s := scene{app: a, user: bob}
 			is.NoErr(a.server.Store.Update(func(tx *kv.Tx) error {
-				_, secret, err := people.AddSession(tx, bob.ID, "Firefox", "192.0.2.7")
+				_, secret, err := people.AddSession(tx, bob.ID, "Firefox", "192.0.2.7", tx.Now)
 				s.cookie = a.sessionCookie() + "=" + secret
 				return err
 			}))

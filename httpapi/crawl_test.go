@@ -75,7 +75,7 @@ func TestQuarantine(t *testing.T) {
 	bob := a.addUser("bob", record.Member)
 	var session string
 	a.fatal(a.server.Store.Update(func(tx *kv.Tx) (err error) {
-		_, session, err = people.AddSession(tx, bob.ID, "test", "192.0.2.1")
+		_, session, err = people.AddSession(tx, bob.ID, "test", "192.0.2.1", tx.Now)
 		return err
 	}))
 	callers := map[string]http.Header{

@@ -249,6 +249,7 @@ func TestHealth(t *testing.T) {
 	is.True(got.at("data.disk.totalBytes").(float64) > got.at("data.disk.freeBytes").(float64))
 	is.Equal(got.at("data.clock.doubted"), false)
 	is.Equal(got.at("data.clock.aheadSeconds"), 0.0)
+	is.Equal(got.at("data.store"), nil)
 	is.Equal(got.at("data.connection.forwarded"), false)
 	is.Equal(got.at("data.connection.trusted"), true)
 	got = a.do(apiRequest{method: "GET", path: "/api/v1/admin/health", header: http.Header{"X-Forwarded-For": {"192.0.2.1"}}}).want(200)

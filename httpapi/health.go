@@ -94,9 +94,29 @@ func (v *connectionHealth) Fields(s *field.Set) {
 	s.Bool("trusted", &v.trusted).Says("Whether it came from a trusted proxy.", `true`)
 }
 
+// storeHealth is how far the server is with its object store.
+type storeHealth struct {
+	lag, commits   int64 // of what is not there; the lag is in seconds
+	slot, snapshot time.Time
+	complete       bool
+	exact          bool
+	problem        string
+}
+
+func (v *storeHealth) Fields(s *field.Set) {
+	s.Number("lagSeconds", &v.lag, 0, 1<<53).Says("For how many seconds a commit has been missing from the object store; 0 if all are there. A restore gives what was stored before.", `0`)
+	s.Number("lagCommits", &v.commits, 0, 1<<53).Says("Number of commits that are not there.", `0`)
+	s.Time("lastSlotAt", &v.slot).Says("When this server last wrote commits there; null if never since it started.", `"2026-01-02T03:04:05.678Z"`)
+	s.Time("lastSnapshotAt", &v.snapshot).Says("When the latest snapshot was written; null if never.", `"2026-01-02T03:00:00.000Z"`)
+	s.Bool("complete", &v.complete).Says("Whether everything else is there. If not, it is still being copied, and a restore may give less or nothing.", `true`)
+	s.Bool("exact", &v.exact).Says("Whether the object store lets one of several writers win. If not, no other server can take over.", `true`)
+	s.LongText("problem", &v.problem, record.MaxContent).Says("Why the latest attempt failed, in English; empty if it did not.", `""`)
+}
+
 type shownHealth struct {
 	version    string
 	backup     time.Time
+	store      *storeHealth // nil without an object store
 	disk       diskHealth
 	clock      clockHealth
 	connection connectionHealth
@@ -107,6 +127,14 @@ type shownHealth struct {
 func (v *shownHealth) Fields(s *field.Set) {
 	s.Text("version", &v.version, record.MaxName).Says("Version of the server.", `"1.2.3"`)
 	s.Time("lastBackupAt", &v.backup).Says("When the latest backup was made by kist backup or downloaded; null if never. Copies by other tools are not known.", `"2026-01-02T03:04:05.678Z"`)
+	store := field.ObjectOf(new(storeHealth))
+	store.Nullable = true
+	s.Shown("store", store, func(dst []byte) []byte {
+		if v.store == nil {
+			return append(dst, "null"...)
+		}
+		return field.AppendJSON(dst, v.store)
+	}).Says("The object store that everything is copied to; null without one.", `null`)
 	s.Shown("disk", field.ObjectOf(&v.disk), func(dst []byte) []byte { return field.AppendJSON(dst, &v.disk) }).
 		Says("The disk of the data directory.", `{"freeBytes":60000000000,"totalBytes":250000000000,"reserveBytes":1000000000}`)
 	s.Shown("clock", field.ObjectOf(&v.clock), func(dst []byte) []byte { return field.AppendJSON(dst, &v.clock) }).
@@ -179,6 +207,13 @@ func readHealth(c *web.Request) error {
 		return err
 	}
 	v.version, v.backup = c.Site.Version, c.Site.LastBackup()
+	if c.Site.Ship != nil {
+		st := c.Site.Ship.Status()
+		v.store = &storeHealth{int64(st.Lag.Seconds()), int64(min(st.Records, 1<<53)), st.LastPut, st.LastSnapshot, st.Complete, st.Exact, ""}
+		if st.Failure != nil {
+			v.store.problem = st.Failure.Error()
+		}
+	}
 	if room, err := disk.Space(c.Site.Store.Dir()); err == nil { // else unknown
 		v.disk = diskHealth{int64(min(room.Free, 1<<62)), int64(min(room.Total, 1<<62)), int64(kv.Reserve(room.Total))}
 	}

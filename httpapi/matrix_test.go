@@ -53,7 +53,7 @@ func (a *app) principals() []principal {
 		p := principal{name: name, session: true, admin: u.Role == record.Admin, scopes: []record.Scope{record.ScopeAdmin}}
 		var secret string
 		a.fatal(a.server.Store.Update(func(tx *kv.Tx) (err error) {
-			_, secret, err = people.AddSession(tx, u.ID, "test", "192.0.2.1")
+			_, secret, err = people.AddSession(tx, u.ID, "test", "192.0.2.1", tx.Now)
 			return err
 		}))
 		p.header = []string{"Cookie", a.sessionCookie() + "=" + secret, "Sec-Fetch-Site", "same-origin"}

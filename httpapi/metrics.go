@@ -2,143 +2,198 @@ package httpapi
 
 import (
 	"cmp"
-	"net/http"
+	"fmt"
+	"io"
+	"maps"
+	"math"
 	"runtime"
+	"slices"
 	"strconv"
+	"strings"
+	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/prometheus/procfs"
 
+	"kist/blobs"
 	"kist/httpapi/api"
 	"kist/httpapi/web"
 	"kist/kv/record"
 	"kist/search"
 )
 
-// A meter counts requests and serves /metrics.
+// A meter counts requests.
 type meter struct {
-	requests *prometheus.CounterVec // by operation and status
-	took     prometheus.Histogram
-	sent     prometheus.Counter
-	handler  http.Handler
+	mu       sync.Mutex
+	requests map[counted]uint64
+	took     [len(steps) + 1]uint64 // requests by duration: up to each step, and longer ones
+	seconds  float64                // of all
+	sent     int64
 }
 
-// newMeter makes the meter of a server. Every name begins with kist_.
-func newMeter(s *Server) *meter {
-	m := &meter{
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "kist_http_requests_total", Help: "Requests answered, by operation of the API document and by status."}, []string{"op", "status"}),
-		took: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "kist_http_request_duration_seconds", Help: "Duration of requests, including the transfer of bodies.",
-			Buckets: []float64{.001, .005, .02, .1, .5, 2, 10, 60},
-		}),
-		sent: prometheus.NewCounter(prometheus.CounterOpts{Name: "kist_http_sent_bytes_total", Help: "Bytes of bodies sent."}),
-	}
-	all := prometheus.NewRegistry()
-	all.MustRegister(
-		m.requests, m.took, m.sent, &figures{s},
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{Namespace: "kist"}),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "kist_goroutines", Help: "Goroutines of the process."}, func() float64 { return float64(runtime.NumGoroutine()) }),
-	)
-	m.handler = promhttp.HandlerFor(all, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError})
-	return m
+// counted is what requests are counted by.
+type counted struct {
+	op     string
+	status int
 }
+
+// steps are durations of requests in seconds.
+var steps = [...]float64{.001, .005, .02, .1, .5, 2, 10, 60}
 
 // note counts an answered request; on a nil meter it does nothing.
 func (m *meter) note(w *web.AnswerWriter, took time.Duration) {
 	if m == nil {
 		return
 	}
-	m.requests.WithLabelValues(cmp.Or(w.Op, "none"), strconv.Itoa(w.Status)).Inc()
-	m.took.Observe(took.Seconds())
-	m.sent.Add(float64(w.Bytes))
+	step, _ := slices.BinarySearch(steps[:], took.Seconds())
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.requests[counted{cmp.Or(w.Op, "none"), w.Status}]++
+	m.took[step]++
+	m.seconds += took.Seconds()
+	m.sent += w.Bytes
 }
 
-// figures collects figures about the instance on request.
-type figures struct{ s *Server }
-
-var described []*prometheus.Desc // all figures
-
-func figure(name, help string, labels ...string) *prometheus.Desc {
-	described = append(described, prometheus.NewDesc("kist_"+name, help, labels, nil))
-	return described[len(described)-1]
+// write writes the figures about requests.
+func (m *meter) write(f *figures) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	f.family("http_requests_total", "counter", "Requests answered, by operation of the API document and by status.")
+	for _, c := range slices.SortedFunc(maps.Keys(m.requests), func(a, b counted) int {
+		return cmp.Or(cmp.Compare(a.op, b.op), cmp.Compare(a.status, b.status))
+	}) {
+		f.sample("http_requests_total", float64(m.requests[c]), "op", c.op, "status", strconv.Itoa(c.status))
+	}
+	f.family("http_request_duration_seconds", "histogram", "Duration of requests, including the transfer of bodies.")
+	all := uint64(0)
+	for i, n := range m.took {
+		all += n
+		f.sample("http_request_duration_seconds_bucket", float64(all), "le", number(append(steps[:], math.Inf(1))[i]))
+	}
+	f.sample("http_request_duration_seconds_sum", m.seconds)
+	f.sample("http_request_duration_seconds_count", float64(all))
+	f.counter("http_sent_bytes_total", "Bytes of bodies sent.", float64(m.sent))
 }
 
-var (
-	figureInfo      = figure("build_info", "1; the version is a label.", "version")
-	figureUsers     = figure("users", "Accounts.")
-	figureRecords   = figure("records", "Records, by kind.", "kind")
-	figureBytes     = figure("stored_bytes", "Bytes of all files, counted for each record.")
-	figureRoom      = figure("disk_room_bytes", "Bytes of new content that fit on the disk.")
-	figurePending   = figure("uploads_pending", "Received files waiting for approval.")
-	figureWaiting   = figure("webhook_deliveries_waiting", "Webhook deliveries that are still waiting.")
-	figureReady     = figure("search_ready", "1 if the search index is in use, 0 if searches read the records instead.")
-	figureBehind    = figure("search_behind", "Changes that are not in the search index yet.")
-	figureDoubted   = figure("clock_doubted", "1 if the machine's clock jumped and is not trusted yet.")
-	figureDamaged   = figure("damaged_files", "Files whose stored bytes are known to be damaged.")
-	figureScrubbed  = figure("scrub_finished_seconds", "When all stored files were last read and checked, in Unix time; 0 if never.")
-	figureJournal   = figure("journal_damaged", "Damaged journal files found since the start, including repaired ones.")
-	figureLag       = figure("store_lag_seconds", "How long ago the oldest change was made that is not in the object store; 0 if all are.")
-	figureUnshipped = figure("store_lag_commits", "Commits that are not in the object store yet.")
-	figureSlots     = figure("store_slots", "Pieces of the history put into the object store since the start.")
-	figureShipped   = figure("store_bytes", "Bytes put into the object store since the start.")
-	figureErrors    = figure("store_errors", "Failed attempts to write to the object store since the start.")
-	figureFailing   = figure("store_failing", "1 if the latest attempt to write to the object store failed, or another server has taken over.")
-	figureCollected = figure("collected", "1 if the store could be read, 0 if its figures are missing.")
-)
+// figures are in the text format of Prometheus. Every name begins with kist_.
+type figures struct{ text strings.Builder }
 
-// Describe implements prometheus.Collector.
-func (f *figures) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range described {
-		to <- d
-	}
+// family begins the figures of a name.
+func (f *figures) family(name, kind, help string) {
+	fmt.Fprintf(&f.text, "# HELP kist_%s %s\n# TYPE kist_%s %s\n", name, help, name, kind)
 }
 
-// Collect implements prometheus.Collector.
-func (f *figures) Collect(to chan<- prometheus.Metric) {
-	tell := func(d *prometheus.Desc, v float64, labels ...string) {
-		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+var inLabel = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
+
+// sample writes a figure with its labels: names and values in turn.
+func (f *figures) sample(name string, v float64, labels ...string) {
+	f.text.WriteString("kist_" + name)
+	before := byte('{')
+	for pair := range slices.Chunk(labels, 2) {
+		f.text.WriteByte(before)
+		before = ','
+		f.text.WriteString(pair[0] + `="` + inLabel.Replace(pair[1]) + `"`)
 	}
-	tell(figureInfo, 1, f.s.Version)
-	tell(figureRoom, float64(f.s.Store.FreeForContent()))
-	index := f.s.Search.State()
-	tell(figureReady, truth(index.Phase == search.Ready))
-	tell(figureBehind, float64(index.Latest-min(index.Latest, index.Place)))
-	_, doubted := f.s.Store.ClockDoubt()
-	tell(figureDoubted, truth(doubted))
-	tell(figureJournal, float64(len(f.s.Store.JournalHealth().Damaged)))
-	if f.s.Ship != nil {
-		st := f.s.Ship.Status()
-		tell(figureLag, st.Lag.Seconds())
-		tell(figureUnshipped, float64(st.Records))
-		tell(figureSlots, float64(st.Slots))
-		tell(figureShipped, float64(st.Bytes))
-		tell(figureErrors, float64(st.Errors))
-		tell(figureFailing, truth(st.Failure != nil))
+	if len(labels) > 0 {
+		f.text.WriteByte('}')
 	}
-	v, err := api.CollectStats(f.s.Site)
-	var sound *shownHealth
-	if err == nil {
-		sound, err = assessHealth(f.s.Site)
+	f.text.WriteString(" " + number(v) + "\n")
+}
+
+func number(v float64) string {
+	if math.IsInf(v, 1) {
+		return "+Inf"
 	}
-	tell(figureCollected, truth(err == nil))
+	return strconv.FormatFloat(v, 'g', -1, 64)
+}
+
+func (f *figures) gauge(name, help string, v float64, labels ...string) {
+	f.family(name, "gauge", help)
+	f.sample(name, v, labels...)
+}
+
+func (f *figures) counter(name, help string, v float64) {
+	f.family(name, "counter", help)
+	f.sample(name, v)
+}
+
+// process writes the figures that the system has about this process, where it
+// has /proc.
+func (f *figures) process() {
+	f.gauge("goroutines", "Goroutines of the process.", float64(runtime.NumGoroutine()))
+	self, err := procfs.Self()
 	if err != nil {
-		f.s.Log.Error("cannot collect the figures for metrics", "error", err)
 		return
 	}
-	tell(figureUsers, float64(v.Users))
-	tell(figureDamaged, float64(sound.files.nDamaged))
+	if stat, err := self.Stat(); err == nil {
+		f.counter("process_cpu_seconds_total", "Total user and system CPU time spent in seconds.", stat.CPUTime())
+		f.gauge("process_virtual_memory_bytes", "Virtual memory size in bytes.", float64(stat.VirtualMemory()))
+		f.gauge("process_resident_memory_bytes", "Resident memory size in bytes.", float64(stat.ResidentMemory()))
+		if start, err := stat.StartTime(); err == nil {
+			f.gauge("process_start_time_seconds", "Start time of the process since unix epoch in seconds.", start)
+		}
+	}
+	if n, err := self.FileDescriptorsLen(); err == nil {
+		f.gauge("process_open_fds", "Number of open file descriptors.", float64(n))
+	}
+	if limits, err := self.Limits(); err == nil {
+		f.gauge("process_max_fds", "Maximum number of open file descriptors.", float64(limits.OpenFiles))
+		f.gauge("process_virtual_memory_max_bytes", "Maximum amount of virtual memory available in bytes.", float64(limits.AddressSpace))
+	}
+	if net, err := self.Netstat(); err == nil && net.InOctets != nil && net.OutOctets != nil {
+		f.counter("process_network_receive_bytes_total", "Number of bytes received by the process over the network.", *net.InOctets)
+		f.counter("process_network_transmit_bytes_total", "Number of bytes sent by the process over the network.", *net.OutOctets)
+	}
+}
+
+// instance writes the figures about the instance.
+func (f *figures) instance(s *Server) {
+	f.gauge("build_info", "1; the version is a label.", 1, "version", s.Version)
+	f.gauge("disk_room_bytes", "Bytes of new content that fit on the disk.", float64(s.Store.FreeForContent()))
+	index := s.Search.State()
+	f.gauge("search_ready", "1 if the search index is in use, 0 if searches read the records instead.", truth(index.Phase == search.Ready))
+	f.gauge("search_behind", "Changes that are not in the search index yet.", float64(index.Latest-min(index.Latest, index.Place)))
+	_, doubted := s.Store.ClockDoubt()
+	f.gauge("clock_doubted", "1 if the machine's clock jumped and is not trusted yet.", truth(doubted))
+	f.gauge("journal_damaged", "Damaged journal files found since the start, including repaired ones.", float64(len(s.Store.JournalHealth().Damaged)))
+	if s.Ship != nil {
+		st := s.Ship.Status()
+		f.gauge("store_lag_seconds", "How long ago the oldest change was made that is not in the object store; 0 if all are.", st.Lag.Seconds())
+		f.gauge("store_lag_commits", "Commits that are not in the object store yet.", float64(st.Records))
+		f.gauge("store_slots", "Pieces of the history put into the object store since the start.", float64(st.Slots))
+		f.gauge("store_bytes", "Bytes put into the object store since the start.", float64(st.Bytes))
+		f.gauge("store_errors", "Failed attempts to write to the object store since the start.", float64(st.Errors))
+		f.gauge("store_failing", "1 if the latest attempt to write to the object store failed, or another server has taken over.", truth(st.Failure != nil))
+	}
+	if c, ok := blobs.Cached(s.Blobs); ok {
+		f.gauge("cache_hits", "Files that were opened on the disk since the start; only with an object store, like the others of the cache.", float64(c.Hits))
+		f.gauge("cache_misses", "Files that were not on the disk when they were needed.", float64(c.Misses))
+		f.gauge("cache_fetched_bytes", "Bytes read from the object store for files since the start.", float64(c.Fetched))
+		f.gauge("cache_bytes", "Bytes of files on the disk.", float64(c.Here))
+	}
+	v, err := api.CollectStats(s.Site)
+	var sound *shownHealth
+	if err == nil {
+		sound, err = assessHealth(s.Site)
+	}
+	f.gauge("collected", "1 if the store could be read, 0 if its figures are missing.", truth(err == nil))
+	if err != nil {
+		s.Log.Error("cannot collect the figures for metrics", "error", err)
+		return
+	}
+	f.gauge("users", "Accounts.", float64(v.Users))
+	f.gauge("damaged_files", "Files whose stored bytes are known to be damaged.", float64(sound.files.nDamaged))
 	scrubbed := 0.0
 	if at := sound.files.checked; !at.IsZero() {
 		scrubbed = float64(at.Unix())
 	}
-	tell(figureScrubbed, scrubbed)
-	tell(figureBytes, float64(v.Bytes))
-	tell(figurePending, float64(v.Pending))
-	tell(figureWaiting, float64(v.Waiting))
+	f.gauge("scrub_finished_seconds", "When all stored files were last read and checked, in Unix time; 0 if never.", scrubbed)
+	f.gauge("stored_bytes", "Bytes of all files, counted for each record.", float64(v.Bytes))
+	f.gauge("uploads_pending", "Received files waiting for approval.", float64(v.Pending))
+	f.gauge("webhook_deliveries_waiting", "Webhook deliveries that are still waiting.", float64(v.Waiting))
+	f.family("records", "gauge", "Records, by kind.")
 	for _, k := range record.Kinds {
-		tell(figureRecords, float64(v.Counts[k.Name]), k.Name)
+		f.sample("records", float64(v.Counts[k.Name]), "kind", k.Name)
 	}
 }
 
@@ -149,13 +204,20 @@ func truth(got bool) float64 {
 	return 0
 }
 
-// readMetrics answers with the figures in Prometheus' text format if /metrics is on. They
-// are about all users, so the key must be an administrator's, with any scope.
+// readMetrics answers with the figures if /metrics is on. They are about all
+// users, so the key must be an administrator's, with any scope.
 func (s *Server) readMetrics(c *web.Request) error {
 	if s.meter == nil {
 		return record.NotFound("address")
 	}
-	c.W.Header().Set("Cache-Control", "no-store")
-	s.meter.handler.ServeHTTP(c.W, c.R)
+	var f figures
+	s.meter.write(&f)
+	f.process()
+	f.instance(s)
+	h := c.W.Header()
+	h.Set("Cache-Control", "no-store")
+	h.Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+	h.Set("Content-Length", strconv.Itoa(f.text.Len()))
+	_, _ = io.WriteString(c.W, f.text.String()) // the client may be gone
 	return nil
 }

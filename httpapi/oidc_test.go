@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"crypto"
 	"crypto/rand"
@@ -9,6 +10,7 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -281,7 +283,21 @@ func (b *idpBrowser) authorize(at, name string) string {
 // browser that comes back.
 func (b *idpBrowser) signIn(name string) *answer {
 	b.a.Helper()
-	return b.open(b.authorize(b.open("/login/oidc?next=/notes").want(303).header.Get("Location"), name))
+	return b.open(b.authorize(b.begin().String(), name))
+}
+
+// enter signs in with the password that all accounts have.
+func (b *idpBrowser) enter(name string) {
+	b.a.Helper()
+	b.own("POST", "/api/v1/auth/login", map[string]string{"username": name, "password": "correct horse"}).want(200)
+}
+
+// begin begins a sign-in and returns where it goes on at the provider.
+func (b *idpBrowser) begin() *url.URL {
+	b.a.Helper()
+	u, err := url.Parse(b.open("/login/oidc?next=/notes").want(303).header.Get("Location"))
+	b.a.fatal(err)
+	return u
 }
 
 // me is the name of the user who is signed in; "" if nobody is.
@@ -319,7 +335,7 @@ func TestOIDC(t *testing.T) {
 
 	// Linking is done signed in.
 	b = newIDPBrowser(a, p)
-	b.own("POST", "/api/v1/auth/login", map[string]string{"username": "ann", "password": "correct horse"}).want(200)
+	b.enter("ann")
 	at := b.own("POST", "/api/v1/me/identities", map[string]string{"next": "/account"}).want(200).text("data.url")
 	q, err := url.Parse(at)
 	is.NoErr(err)
@@ -368,6 +384,18 @@ func TestOIDC(t *testing.T) {
 	newIDPBrowser(a, p).signIn("ann").want(403)
 }
 
+func (a *app) disable(u *record.User) {
+	a.Helper()
+	a.fatal(a.server.Store.Update(func(tx *kv.Tx) error {
+		now, err := people.User(tx, u.ID)
+		if err != nil {
+			return err
+		}
+		now.Disabled = true
+		return people.SaveUser(tx, now)
+	}))
+}
+
 func (a *app) userNamed(name string) *record.User {
 	a.Helper()
 	var u *record.User
@@ -383,16 +411,13 @@ func TestOIDCState(t *testing.T) {
 	a := start(t, with)
 	a.withPassword(a.user, "correct horse")
 	a.link(a.user, p, "id-ann")
-	begin := func(b *idpBrowser) string {
-		return b.open("/login/oidc").want(303).header.Get("Location")
-	}
 	b := newIDPBrowser(a, p)
-	back := b.authorize(begin(b), "ann")
+	back := b.authorize(b.begin().String(), "ann")
 
 	got := newIDPBrowser(a, p).open(back).want(401) // another browser
 	is.Equal(got.cookies(), 0)
 	other := newIDPBrowser(a, p) // which began one of its own
-	begin(other)
+	other.begin()
 	is.True(strings.Contains(string(other.open(back).want(401).body), "does not belong to the sign-in"))
 	b.open(back + "&iss=https%3A%2F%2Fother.example.org").want(401) // RFC 9207
 	b.open("/login/oidc/callback?state=&code=x").want(401)
@@ -402,7 +427,7 @@ func TestOIDCState(t *testing.T) {
 
 	// A code works once, also for a browser that keeps its cookie.
 	b = newIDPBrowser(a, p)
-	back = b.authorize(begin(b), "ann")
+	back = b.authorize(b.begin().String(), "ann")
 	kept := b.cookies["__Host-kist_oidc"]
 	b.open(back).want(303)
 	b = newIDPBrowser(a, p)
@@ -412,7 +437,7 @@ func TestOIDCState(t *testing.T) {
 	// Another nonce or verifier than the one that was sent.
 	for _, name := range []string{"nonce", "verifier"} {
 		b = newIDPBrowser(a, p)
-		back = b.authorize(begin(b), "ann")
+		back = b.authorize(b.begin().String(), "ann")
 		raw, err := base64.RawURLEncoding.DecodeString(b.cookies["__Host-kist_oidc"])
 		is.NoErr(err)
 		var f map[string]string
@@ -428,9 +453,7 @@ func TestOIDCState(t *testing.T) {
 
 	// The user cancels. What the provider says is not on the page.
 	b = newIDPBrowser(a, p)
-	at, err := url.Parse(begin(b))
-	is.NoErr(err)
-	got = b.open("/login/oidc/callback?error=access_denied&error_description=%3Cb%3Eevil&state=" + at.Query().Get("state")).want(401)
+	got = b.open("/login/oidc/callback?error=access_denied&error_description=%3Cb%3Eevil&state=" + b.begin().Query().Get("state")).want(401)
 	is.True(strings.Contains(string(got.body), "or you cancelled") && !strings.Contains(string(got.body), "evil"))
 
 	// Where to go on is a path of this server.
@@ -442,11 +465,11 @@ func TestOIDCState(t *testing.T) {
 	bob := a.addUser("bob", record.Member)
 	a.withPassword(bob, "correct horse")
 	b = newIDPBrowser(a, p)
-	b.own("POST", "/api/v1/auth/login", map[string]string{"username": "ann", "password": "correct horse"}).want(200)
+	b.enter("ann")
 	back = b.authorize(b.own("POST", "/api/v1/me/identities", "{}").want(200).text("data.url"), "eve")
 	planted := b.cookies["__Host-kist_oidc"]
 	victim := newIDPBrowser(a, p)
-	victim.own("POST", "/api/v1/auth/login", map[string]string{"username": "bob", "password": "correct horse"}).want(200)
+	victim.enter("bob")
 	victim.cookies["__Host-kist_oidc"] = planted
 	victim.open(back).want(401)
 	is.Equal(victim.own("GET", "/api/v1/me/identities", nil).want(200).at("total"), 0.0)
@@ -455,9 +478,7 @@ func TestOIDCState(t *testing.T) {
 	// Guessing is limited.
 	for range session.GuessesOfAll + 1 {
 		b = newIDPBrowser(a, p)
-		at, err := url.Parse(begin(b))
-		is.NoErr(err)
-		got = b.open("/login/oidc/callback?code=guess&state=" + at.Query().Get("state"))
+		got = b.open("/login/oidc/callback?code=guess&state=" + b.begin().Query().Get("state"))
 	}
 	is.Equal(got.want(429).header.Get("Retry-After") != "", true)
 }
@@ -517,14 +538,7 @@ func TestOIDCGroups(t *testing.T) {
 		// A disabled account.
 		p.set(func() { p.groups = []string{"family"} })
 		u := a.userNamed("ann")
-		a.fatal(a.server.Store.Update(func(tx *kv.Tx) error {
-			now, err := people.User(tx, u.ID)
-			if err != nil {
-				return err
-			}
-			now.Disabled = true
-			return people.SaveUser(tx, now)
-		}))
+		a.disable(u)
 		got = newIDPBrowser(a, p).signIn("ann").want(403)
 		is.True(strings.Contains(string(got.body), "This account is disabled."))
 	}
@@ -538,39 +552,39 @@ func TestOIDCTokens(t *testing.T) {
 	a := start(t, with)
 	a.withPassword(a.user, "correct horse")
 	a.link(a.user, p, "id-ann")
-	const rs256, none = `{"alg":"RS256","kid":"first"}`, `{"alg":"none","kid":"first"}`
+	const rs256 = `{"alg":"RS256","kid":"first"}`
 	other := newSigningKey("first")
+	in := func(d time.Duration) int64 { return time.Now().Add(d).Unix() }
 	for name, row := range map[string]struct {
-		forge func(map[string]any) string
-		ok    bool
+		claims map[string]any // instead of the provider's; nil removes one
+		header string         // rs256 if ""
+		key    *signingKey    // the provider's if nil
+		ok     bool
 	}{
-		"as it is": {func(c map[string]any) string { return p.key.sign(rs256, c) }, true},
-		"a minute late": {func(c map[string]any) string {
-			c["exp"] = time.Now().Add(-30 * time.Second).Unix()
-			return p.key.sign(rs256, c)
-		}, true},
-		"expired": {func(c map[string]any) string {
-			c["exp"] = time.Now().Add(-2 * time.Minute).Unix()
-			return p.key.sign(rs256, c)
-		}, false},
-		"not yet": {func(c map[string]any) string {
-			c["nbf"] = time.Now().Add(10 * time.Minute).Unix()
-			return p.key.sign(rs256, c)
-		}, false},
-		"alg none":       {func(c map[string]any) string { return p.key.sign(none, c) }, false},
-		"other key":      {func(c map[string]any) string { return other.sign(rs256, c) }, false},
-		"other audience": {func(c map[string]any) string { c["aud"] = "other"; return p.key.sign(rs256, c) }, false},
-		"other party": {func(c map[string]any) string {
-			c["aud"], c["azp"] = []string{"kist", "other"}, "other"
-			return p.key.sign(rs256, c)
-		}, false},
-		"other issuer": {func(c map[string]any) string { c["iss"] = "https://other.example.org"; return p.key.sign(rs256, c) }, false},
-		"no subject":   {func(c map[string]any) string { delete(c, "sub"); return p.key.sign(rs256, c) }, false},
-		"other access": {func(c map[string]any) string { c["at_hash"] = "AAAAAAAAAAAAAAAAAAAAAA"; return p.key.sign(rs256, c) }, false},
-		"nothing":      {func(map[string]any) string { return "" }, false},
-		"HMAC":         {func(c map[string]any) string { return p.key.sign(`{"alg":"HS256","kid":"first"}`, c) }, false},
+		"as it is":       {ok: true},
+		"a minute late":  {claims: map[string]any{"exp": in(-30 * time.Second)}, ok: true},
+		"expired":        {claims: map[string]any{"exp": in(-2 * time.Minute)}},
+		"not yet":        {claims: map[string]any{"nbf": in(10 * time.Minute)}},
+		"alg none":       {header: `{"alg":"none","kid":"first"}`},
+		"HMAC":           {header: `{"alg":"HS256","kid":"first"}`},
+		"other key":      {key: other},
+		"other audience": {claims: map[string]any{"aud": "other"}},
+		"other party":    {claims: map[string]any{"aud": []string{"kist", "other"}, "azp": "other"}},
+		"other issuer":   {claims: map[string]any{"iss": "https://other.example.org"}},
+		"no subject":     {claims: map[string]any{"sub": nil}},
+		"other access":   {claims: map[string]any{"at_hash": "AAAAAAAAAAAAAAAAAAAAAA"}},
+		"nothing":        {header: "-"},
 	} {
-		p.set(func() { p.forge = row.forge })
+		p.set(func() {
+			p.forge = func(claims map[string]any) string {
+				maps.Copy(claims, row.claims)
+				maps.DeleteFunc(claims, func(_ string, v any) bool { return v == nil })
+				if row.header == "-" {
+					return ""
+				}
+				return cmp.Or(row.key, p.key).sign(cmp.Or(row.header, rs256), claims)
+			}
+		})
 		b := newIDPBrowser(a, p)
 		got := b.signIn("ann")
 		if is.Equal(got.status == 303, row.ok); (b.me() == "ann") != row.ok {
@@ -593,7 +607,7 @@ func TestOIDCTokens(t *testing.T) {
 
 	// The issuer goes away in the middle.
 	b := newIDPBrowser(a, p)
-	back := b.authorize(b.open("/login/oidc").want(303).header.Get("Location"), "ann")
+	back := b.authorize(b.begin().String(), "ann")
 	p.set(func() { p.down = true })
 	got := b.open(back).want(503)
 	is.True(strings.Contains(string(got.body), "cannot be reached") && strings.Contains(string(got.body), `name="password"`))

@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/matryer/is"
@@ -194,6 +195,39 @@ func TestPasskeys(t *testing.T) {
 	}
 	is.Equal(a.nameless(phone).want(401).code(), "wrong_passkey")
 	a.enter("ann", "correct horse") // no second step is left
+}
+
+// A form that is sent twice is no copy of a passkey: one request signs in, the others are too late.
+func TestPasskeyTwice(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := start(t)
+	a.withPassword(a.user, "correct horse")
+	mine := a.enter("ann", "correct horse")
+	phone := newSoftKey(a)
+	a.addPasskey(mine, phone, "phone").want(201)
+	for range 5 {
+		ask := a.do(apiRequest{method: "POST", path: "/api/v1/auth/passkey/options", anyone: true}).want(200)
+		body := map[string]string{"ticket": ask.text("ticket"), "passkey": phone.get(a, ask.at("passkey").(map[string]any))}
+		var wg sync.WaitGroup
+		var got [4]*answer
+		for i := range got {
+			wg.Go(func() {
+				got[i] = a.do(apiRequest{method: "POST", path: "/api/v1/auth/passkey", anyone: true, json: body})
+			})
+		}
+		wg.Wait()
+		entered := 0
+		for _, one := range got {
+			if one.status == 200 {
+				entered++
+			} else {
+				is.Equal(one.want(401).code(), "ticket_ended")
+			}
+		}
+		is.Equal(entered, 1)
+	}
+	is.True(!strings.Contains(string(a.do(as(mine, "GET", "/api/v1/activity", nil)).want(200).body), `"passkey_refused"`))
 }
 
 // The page of sign-in offers passkeys once anybody has one, and its form works.

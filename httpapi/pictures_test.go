@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -42,7 +43,14 @@ func TestPictures(t *testing.T) {
 	a.post("/api/v1/games", map[string]any{"title": "H", "coverUrl": site.URL + "/text.png", "slug": "bad"}).want(201)
 	a.post("/api/v1/games", map[string]any{"title": "I", "slug": "none"}).want(201)
 
-	for _, at := range []string{"/t/book?size=picture", "/t/gam"} {
+	a.post("/api/v1/recipes", map[string]any{"title": "R", "imageUrl": site.URL + "/dish.png", "slug": "rec", "isPublic": true}).want(201)
+
+	for _, at := range []string{"/t/book?size=picture", "/t/gam", "/t/rec"} {
+		slug, _, _ := strings.Cut(strings.TrimPrefix(at, "/t/"), "?")
+		shown := func() bool {
+			return bytes.Contains(a.visit("/v/"+slug).want(200).body, []byte(`<img src="/t/`+slug+`?size=picture"`))
+		}
+		is.True(!shown())
 		a.send("GET", at).want(404)
 		a.patch("/api/v1/admin/settings", `{"linkChecks":false}`).want(200)
 		a.get(at).want(404)
@@ -63,6 +71,10 @@ func TestPictures(t *testing.T) {
 		is.Equal(small.Bounds().Dx(), 480)
 		is.True(got.header.Get("Etag") != "")
 		a.isHostile(at, got.header)
+		is.True(shown()) // visitors see the copy, and no address of another server
+		page := a.visit("/v/" + slug).want(200).body
+		is.True(bytes.Contains(page, []byte(`<meta property="og:image" content="`+a.server.Base+"/t/"+slug+`?size=picture">`)))
+		is.True(!bytes.Contains(page, []byte(site.URL+"/og.png")) && !bytes.Contains(page, []byte(site.URL+"/cover.png")) && !bytes.Contains(page, []byte(site.URL+"/dish.png")))
 	}
 	a.get("/t/bad").want(404)
 	is.Equal(<-asked, "/text.png")
@@ -72,7 +84,7 @@ func TestPictures(t *testing.T) {
 	is.Equal(len(asked), 0)    // once a day
 	stored, err := filepath.Glob(filepath.Join(a.server.Store.Dir(), "cache", "pictures", "*", "*"))
 	is.NoErr(err)
-	is.Equal(len(stored), 2)
+	is.Equal(len(stored), 3)
 }
 
 // TestPictureOfPage: what a page says about its picture reaches only public addresses and its own host.

@@ -9,8 +9,6 @@ import (
 	"github.com/matryer/is"
 
 	"kist/httpapi/web"
-	"kist/kv"
-	"kist/kv/people"
 	"kist/kv/record"
 )
 
@@ -51,19 +49,36 @@ func TestProxyUser(t *testing.T) {
 	other := get(a, "/login", ann, "bob").want(303).cookieOf(sessionName)
 	is.Equal(a.do(as(other, "GET", "/api/v1/me", nil)).want(200).text("data.username"), "bob")
 
+	// Only a browser that goes to the page starts a session: a picture or a frame in a page of
+	// another site does not, since it would end the session that the browser has.
+	for _, row := range []struct {
+		site, mode, dest string
+		want             int
+	}{
+		{"cross-site", "no-cors", "image", 403},
+		{"same-site", "cors", "empty", 403},
+		{"cross-site", "navigate", "iframe", 403},
+		{"cross-site", "navigate", "document", 303}, // a link in a mail
+		{"same-origin", "navigate", "document", 303},
+		{"none", "navigate", "document", 303},
+		{"", "", "", 303}, // a browser from before 2023
+	} {
+		h := http.Header{"Accept": {"text/html"}, "Remote-User": {"ann"}}
+		for name, value := range map[string]string{"Sec-Fetch-Site": row.site, "Sec-Fetch-Mode": row.mode, "Sec-Fetch-Dest": row.dest} {
+			if value != "" {
+				h.Set(name, value)
+			}
+		}
+		got := a.do(apiRequest{method: "GET", path: "/login", anyone: true, header: h}).want(row.want)
+		is.Equal(got.header.Get("Set-Cookie") != "", row.want == 303)
+	}
+
 	// Two names: the proxy passes on what the client has sent.
 	get(a, "/login", "", "ann", "bob").want(400)
 	// Nobody is created, and the disabled stay out.
 	is.True(strings.Contains(string(get(a, "/login", "", "stranger").want(403).body), "no account here"))
 	get(a, "/login", "", "").want(200) // the proxy knows nobody
-	a.fatal(a.server.Store.Update(func(tx *kv.Tx) error {
-		u, err := people.User(tx, bob.ID)
-		if err != nil {
-			return err
-		}
-		u.Disabled = true
-		return people.SaveUser(tx, u)
-	}))
+	a.disable(bob)
 	get(a, "/login", "", "bob").want(403)
 
 	// Signing out does not sign in again at once.

@@ -169,7 +169,7 @@ func TestRevokedWhileFetching(t *testing.T) {
 			is.Equal(<-asked, "/runs")
 			revocations[name].do(other, "", id)
 			close(on)
-			const revoked = "The API key that asked for this was revoked or turned off. Try again to fetch it in your own name."
+			const revoked = "The API key or browser that asked for this was revoked, turned off or signed out. Try again to fetch it in your own name."
 			is.Equal(other.stateOf(runs, "failed").text("data.error"), revoked)
 			stop()
 
@@ -199,16 +199,37 @@ func TestRevokedWhileFetching(t *testing.T) {
 	}
 }
 
-// What was asked for in a browser is fetched after its user has signed out.
-func TestFetchAfterSignOut(t *testing.T) {
+// What was asked for in a browser is fetched after its user has signed out, signed in again or set
+// a new password there. It is not fetched after somebody has revoked the session.
+func TestFetchAfterSession(t *testing.T) {
 	t.Parallel()
-	is := is.New(t)
-	a := start(t)
-	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "content") }))
-	t.Cleanup(target.Close)
-	cookie := a.sessionCookie() + "=" + a.session()
-	at := remoteAt + "/" + a.do(as(cookie, "POST", remoteAt, map[string]any{"url": target.URL + "/a"})).want(202).text("jobs.0.id")
-	a.fatal(a.server.Store.Update(func(tx *kv.Tx) error { return people.EndSessions(tx, a.user.ID) }))
-	a.fetching(t)
-	is.Equal(a.stateOf(at, "done").text("data.error"), "")
+	for name, row := range map[string]struct {
+		end   func(a *app, cookie, other string)
+		state string
+	}{
+		"signed out":      {func(a *app, cookie, _ string) { a.do(as(cookie, "POST", "/api/v1/auth/logout", nil)).want(200) }, "done"},
+		"signed in again": {func(a *app, cookie, _ string) { a.login("", "ann", "correct horse", "Cookie", cookie).want(200) }, "done"},
+		"new password": {func(a *app, cookie, _ string) {
+			a.do(as(cookie, "PATCH", "/api/v1/me", `{"password":"staple battery","currentPassword":"correct horse"}`)).want(200)
+		}, "done"},
+		"new password elsewhere": {func(a *app, _, other string) {
+			a.do(as(other, "PATCH", "/api/v1/me", `{"password":"staple battery","currentPassword":"correct horse"}`)).want(200)
+		}, "failed"},
+		"revoked": {func(a *app, _, other string) { a.do(as(other, "DELETE", "/api/v1/me/sessions", nil)).want(200) }, "failed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			a := start(t)
+			a.withPassword(a.user, "correct horse")
+			target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "content") }))
+			t.Cleanup(target.Close)
+			cookie, other := a.enter("ann", "correct horse"), a.enter("ann", "correct horse")
+			at := remoteAt + "/" + a.do(as(cookie, "POST", remoteAt, map[string]any{"url": target.URL + "/a"})).want(202).text("jobs.0.id")
+			row.end(a, cookie, other)
+			a.fetching(t)
+			got := a.stateOf(at, row.state).text("data.error")
+			is.Equal(strings.Contains(got, "was revoked, turned off or signed out"), row.state == "failed")
+		})
+	}
 }

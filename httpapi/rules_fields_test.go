@@ -184,7 +184,7 @@ func fieldsOf(k *record.Kind) map[string]values {
 			"title": titleValues, "content": longValues,
 			"language": {takes: []any{"", "go", "c++", chars(64)}, refuses: []any{chars(65), 5, true, []any{}, "\x00"}, clears: true, empty: ""},
 		},
-		record.Recipes: {"title": must(titleValues), "description": descriptionValues, "ingredients": longValues, "instructions": longValues},
+		record.Recipes: {"title": must(titleValues), "description": descriptionValues, "ingredients": longValues, "instructions": longValues, "imageUrl": maybeLinkValues},
 		record.Games: {
 			"title": must(titleValues), "platform": oneLineValues, "status": choice("wishlist", "backlog", "playing", "finished", "dropped"),
 			"rating": number(10), "playtimeMinutes": number(2147483647), "coverUrl": maybeLinkValues, "storeUrl": maybeLinkValues, "notes": descriptionValues,

@@ -202,7 +202,7 @@ func TestOneAnswerNamesEveryBadField(t *testing.T) {
 		record.Bookmarks: {`"url":"x","title":1,"description":[],"imageUrl":"y"`, []string{"url", "title", "description", "imageUrl"}},
 		record.Notes:     {`"title":{},"content":1,"sourceUrl":false`, []string{"title", "content", "sourceUrl"}},
 		record.Snippets:  {`"title":{},"content":1,"language":2`, []string{"title", "content", "language"}},
-		record.Recipes:   {`"title":"","description":1,"ingredients":2,"instructions":3`, []string{"title", "description", "ingredients", "instructions"}},
+		record.Recipes:   {`"title":"","description":1,"ingredients":2,"instructions":3,"imageUrl":"x"`, []string{"title", "description", "ingredients", "instructions", "imageUrl"}},
 		record.Games: {
 			`"title":" ","platform":1,"status":"done","rating":11,"playtimeMinutes":-1,"coverUrl":"x","storeUrl":"javascript:1","notes":1`,
 			[]string{"title", "platform", "status", "rating", "playtimeMinutes", "coverUrl", "storeUrl", "notes"},

@@ -18,7 +18,7 @@ var full = map[*record.Kind]string{
 	record.Bookmarks: `{"url":"HTTPS://Go.dev/a?b=ä","title":"T","description":"D","imageUrl":"https://go.dev/i.png"`,
 	record.Notes:     `{"title":"T","content":"- a\n\u2028<b>","sourceUrl":"chrome://newtab"`,
 	record.Snippets:  `{"title":"T","content":"x := \"1\"","language":"go"`,
-	record.Recipes:   `{"title":"T","description":"D","ingredients":"I","instructions":"S"`,
+	record.Recipes:   `{"title":"T","description":"D","ingredients":"I","instructions":"S","imageUrl":"https://example.org/p.jpg"`,
 	record.Games:     `{"title":"T","platform":"P","status":"playing","rating":0,"playtimeMinutes":0,"coverUrl":"https://e.org/c","storeUrl":"https://e.org/s","notes":"N"`,
 	record.Links:     `{"originalUrl":"https://example.org/a","description":"D"`,
 }

@@ -144,11 +144,50 @@ func TestSecondStepGuesses(t *testing.T) {
 	a.step(there, ask(there), map[string]string{"code": code(0)}).want(429)
 	for i := session.GuessesFrom; i < session.GuessesOverall; i++ {
 		from := fmt.Sprintf("2001:db8:%x::1", i)
-		a.step(from, ask(from), map[string]string{"code": "000000"}).want(401)
+		a.step(from, ask(from), map[string]string{"recoveryCode": "BCDF-GHJK-LMNP-QRST"}).want(401)
 	}
 	a.step(here, ask(here), map[string]string{"code": code(0)}).want(429) // from anywhere
 	a.clock.advance(session.GuessWindow)
 	a.step(here, ask(here), map[string]string{"code": code(0)}).want(200)
+}
+
+// Wrong one-time codes are also counted for a day, across restarts: five minutes at a time,
+// somebody who knows the password could try for months. The owner has other ways in.
+func TestCodesOfOneDay(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := start(t, behindProxy)
+	a.withPassword(a.user, "correct horse")
+	const here = "192.0.2.7"
+	mine := a.login(here, "ann", "correct horse").want(200)
+	code, recovery := a.codesOn(mine.cookieOf(sessionName))
+	known := mine.cookieOf("__Host-kist_device")
+	try := func(from string, with map[string]string, header ...string) *answer {
+		t.Helper()
+		return a.step(from, a.login(from, "ann", "correct horse").want(401).text("ticket"), with, header...)
+	}
+	for i := range session.CodesPerDay {
+		try(fmt.Sprintf("2001:db8:%x::1", i), map[string]string{"code": "000000"}).want(401)
+		a.clock.advance(session.GuessWindow)
+	}
+	refused := func() {
+		t.Helper()
+		got := try(here, map[string]string{"code": code(0)}).want(429)
+		is.Equal(got.code(), "too_many_codes")
+		is.True(strings.Contains(got.text("error"), "Use a recovery code or a passkey, or try again in 23 hours"))
+	}
+	refused()
+	a.fatal(a.server.Store.Close())
+	again, err := kv.Open(a.server.Store.Dir(), kv.Options{Schema: tables.All, Now: a.clock.now, Space: smallDisk})
+	a.fatal(err)
+	t.Cleanup(func() { a.fatal(again.Close()) })
+	a.server.Store = again
+	refused()
+	try(here, map[string]string{"recoveryCode": recovery[0]}).want(200)
+	try("198.51.100.1", map[string]string{"code": code(0)}, "Cookie", known).want(200)
+	refused()
+	a.clock.advance(24 * time.Hour)
+	try(here, map[string]string{"code": code(0)}).want(200)
 }
 
 var ticketField = regexp.MustCompile(`name="ticket" value="([^"]+)"`)

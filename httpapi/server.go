@@ -22,13 +22,18 @@ import (
 	"github.com/julienschmidt/httprouter"
 
 	"kist/embed"
+	"kist/httpapi/archive"
 	"kist/httpapi/captcha"
 	"kist/httpapi/grant"
 	"kist/httpapi/linkcheck"
 	"kist/httpapi/metadata"
+	"kist/httpapi/session"
 	"kist/httpapi/upload"
 	"kist/httpapi/web"
 	"kist/httpapi/webhook"
+	"kist/kv"
+	"kist/kv/catalog"
+	"kist/kv/people"
 	"kist/kv/record"
 )
 
@@ -61,6 +66,9 @@ func New(c web.Config) (*Server, error) {
 		Site:  &web.Site{Config: c, Renew: web.WriteRenew, Budget: web.NewBudget(), Webhooks: webhook.New(c.Store, c.Outbound, c.Base, c.Log), Plans: metadata.NewPlans(c.Store, c.Blobs, c.Log)},
 		links: linkcheck.New(c.Store, c.Outbound, c.Icons, c.Log),
 	}
+	s.Sums = archive.NewSums(func(sums map[catalog.CRCKey]uint32) error {
+		return c.Store.Update(func(tx *kv.Tx) error { return catalog.KeepCRCs(tx, sums) })
+	}, c.Log)
 	s.Methods = s.allowed
 	if s.Access == nil {
 		s.Access = s.Log
@@ -97,6 +105,11 @@ func New(c web.Config) (*Server, error) {
 		return nil, fmt.Errorf("the base address: %w", err)
 	}
 	s.BaseName = web.HostName(s.BaseURL.Host)
+	in := people.Ways{NoPasswords: c.NoPasswords, Passkeys: session.PasskeysAt(s.BaseURL), Proxy: c.AuthHeader != ""}
+	if c.OIDC != nil {
+		in.Issuer = c.OIDC.Issuer
+	}
+	people.SetWays(c.Store, in)
 	if c.Content != "" {
 		u, err := url.Parse(c.Content)
 		if err != nil {
@@ -106,7 +119,7 @@ func New(c web.Config) (*Server, error) {
 		s.ContentName = web.HostName(u.Host)
 	}
 	if c.Metrics {
-		s.meter = newMeter(s)
+		s.meter = &meter{requests: map[counted]uint64{}}
 	}
 	s.schema = sync.OnceValues(func() (*served, error) { return serveDocument(c.Base) })
 	s.extension = sync.OnceValues(func() (*embed.Archive, error) { return embed.ExtensionZip(c.Base, record.Views()) })
@@ -160,6 +173,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, t *tls.Config, grace
 	defer work.Wait()
 	defer stop()
 	defer s.Imports.End()
+	defer s.Sums.End()
 	work.Go(func() { s.Webhooks.Run(ctx) })
 	work.Go(func() { s.Fetches.Run(ctx) })
 	work.Go(func() { s.links.Run(ctx) })

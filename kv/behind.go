@@ -126,11 +126,11 @@ func (s *Store) SetRelaxed() error {
 		return err
 	}
 	defer v.release()
-	return relax(v.bolt)
+	return workcopy.Relax(v.bolt)
 }
 
 // SetRelaxed is Store.SetRelaxed within a transaction.
-func (tx *Tx) SetRelaxed() error { return relax(tx.view.bolt) }
+func (tx *Tx) SetRelaxed() error { return workcopy.Relax(tx.view.bolt) }
 
 // release ends the view.
 func (v view) release() { _ = v.bolt.Rollback() } // only fails if it has ended already

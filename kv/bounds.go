@@ -134,7 +134,7 @@ func (tx *Tx) Text(owner record.ID) int64 { return tx.Sum(workcopy.MetaBucket, t
 
 // TextsMark is the value of MetaTexts after a commit that keeps the sums correct,
 // given the values of MetaSeq and MetaInstant.
-func TextsMark(seq, instant []byte) []byte { return slices.Concat(seq, instant) }
+func TextsMark(seq, instant []byte) []byte { return slices.Concat(seq, instant, []byte{2}) } // 2: tables that count since 2026-11-23
 
 // textsHold reports whether the sums of text match the present rows.
 func (tx *Tx) textsHold() bool {

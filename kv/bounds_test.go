@@ -67,7 +67,7 @@ func TestBounds(t *testing.T) {
 	for range 6 {
 		clock.Add(time.Minute)
 		kvtest.Update(t, s, func(tx *kv.Tx) error {
-			_, secret, err := people.AddSession(tx, ann.ID, "", "")
+			_, secret, err := people.AddSession(tx, ann.ID, "", "", tx.Now)
 			secrets = append(secrets, secret)
 			return err
 		})

@@ -34,7 +34,7 @@ func TestResetClock(t *testing.T) {
 			mark := kvtest.Add(t, s, u.ID, record.Bookmarks, `{"url":"https://example.org/","title":"t"}`)
 			var secret string
 			kvtest.Update(t, s, func(tx *kv.Tx) (err error) {
-				_, secret, err = people.AddSession(tx, u.ID, "Firefox", "127.0.0.1")
+				_, secret, err = people.AddSession(tx, u.ID, "Firefox", "127.0.0.1", tx.Now)
 				return err
 			})
 			const leap = 73 * 365 * day

@@ -13,6 +13,7 @@ import (
 	"kist/kv/people"
 	"kist/kv/record"
 	"kist/kv/tables"
+	"kist/kv/workcopy"
 )
 
 // Released memory is read again unchanged.
@@ -66,9 +67,9 @@ func TestRelax(t *testing.T) {
 	is.True(before > 900)
 	is.True(resident() < before/2)
 	is.Equal(read(), 1_000_000)
-	mapped := kv.FileMemory()
+	mapped := workcopy.FileMemory()
 	is.NoErr(s.SetRelaxed())
-	is.True(mapped-kv.FileMemory() > 500_000)
+	is.True(mapped-workcopy.FileMemory() > 500_000)
 	is.NoErr(s.Close())
 	is.Equal(s.SetRelaxed(), kv.ErrClosed)
 }

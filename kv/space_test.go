@@ -63,6 +63,10 @@ func TestFullDisk(t *testing.T) {
 	is.True(errors.Is(change(`{"content":"much more text than before"}`), kv.ErrFull))
 	is.NoErr(change(`{"isPublic":false}`))
 	is.NoErr(change(`{"isPublic":true,"content":"less"}`))
+	kvtest.View(t, s, func(tx *kv.Tx) error {
+		is.Equal(tx.Count(kvtest.Bucket("version")), 1) // what it replaced is not lost
+		return nil
+	})
 	err = s.Update(func(tx *kv.Tx) error {
 		_, err := catalog.Add(tx, u.ID, record.Notes, kvtest.Form(t, record.Notes, `{"content":"c"}`), nil, "")
 		return err

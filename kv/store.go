@@ -57,7 +57,13 @@ type Options struct {
 	Monotonic func() time.Duration                 // the monotonic clock of retries; the system's if nil
 
 	Ship *ship.Shipper // copies the store elsewhere; may be nil
+
+	// Follow makes a store that only Apply changes. Update fails with ErrFollows.
+	Follow bool
 }
+
+// ErrFollows says that a store follows another one.
+var ErrFollows = errors.New("this data follows another server's")
 
 // A Store is an open data directory. It is safe for concurrent use.
 type Store struct {
@@ -73,6 +79,7 @@ type Store struct {
 
 	journal *journal.Journal
 	ship    *ship.Shipper  // does nothing before the first acknowledged commit
+	follows bool           // see Options.Follow
 	record  journal.Record // used by the committer only
 	state   journal.State  // after the last commit; used by the committer only
 	gen     generation     // used by the committer only
@@ -120,11 +127,14 @@ func Open(dir string, o Options) (*Store, error) {
 	if err := workcopy.Readable(dir); err != nil {
 		return nil, err
 	}
+	if _, err := os.Lstat(filepath.Join(dir, datadir.StandbyName)); err == nil && !o.Follow {
+		return nil, fmt.Errorf("%s is the data of a standby, which only follows another server; run kist promote to end that", dir)
+	}
 	l, err := datadir.Acquire(filepath.Join(dir, "LOCK"))
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{dir: dir, schema: o.Schema, buckets: o.Schema.Buckets(), log: o.logger(), rebuilding: o.Rebuild, lock: l, jobs: make(chan *job, 256), changed: make(chan struct{}, 1)}
+	s := &Store{dir: dir, schema: o.Schema, buckets: o.Schema.Buckets(), log: o.logger(), rebuilding: o.Rebuild, lock: l, follows: o.Follow, jobs: make(chan *job, 256), changed: make(chan struct{}, 1)}
 	s.clock.log, s.clock.now, s.clock.elapsed = s.log, o.Now, o.Elapsed
 	if s.clock.uptime = o.Monotonic; o.Monotonic == nil {
 		start := time.Now()
@@ -150,7 +160,9 @@ func Open(dir string, o Options) (*Store, error) {
 	s.work.Go(s.commitLoop)
 	s.work.Go(s.behind.applyLoop)
 	s.ticking.Go(s.flushLoop)
-	s.ticking.Go(s.scrubs.loop)
+	if !s.follows {
+		s.ticking.Go(s.scrubs.loop) // which heals by a commit
+	}
 	s.ship.Await()
 	return s, nil
 }
@@ -233,9 +245,12 @@ func (s *Store) prepare() error {
 		return nil
 	})
 	if err == nil && from < workcopy.Format {
+		if s.follows {
+			return fmt.Errorf("the data has format %d, and a standby of this version of kist follows format %d: start the server that it follows with this version first", from, workcopy.Format)
+		}
 		err = s.upgrade(from)
 	}
-	if err != nil {
+	if err != nil || s.follows {
 		return err
 	}
 	j := &job{fn: func(tx *Tx) error {
@@ -308,8 +323,11 @@ func (s *Store) flushLoop() {
 		case <-tick.C:
 			s.space.check()
 			s.behind.retry()
-			s.retryWrite()
 			s.behind.watch()
+			if s.follows {
+				continue
+			}
+			s.retryWrite()
 			if err := s.clock.watch(s, false); err != nil {
 				s.log.Error("cannot save the doubt about the clock; will try again", "error", err)
 			}
@@ -366,7 +384,7 @@ func (s *Store) Close() error {
 		s.ticking.Wait() // flushLoop may be writing counts
 		if refused := s.ship.Refuse(); refused != nil {
 			s.log.Warn("the counts of the last second cannot be written", "error", refused)
-		} else {
+		} else if !s.follows {
 			err = errors.Join(s.Flush(), s.clock.stop(s))
 		}
 		err = errors.Join(err, s.ship.Close())

@@ -14,6 +14,7 @@ import (
 	"kist/kv"
 	"kist/kv/catalog"
 	"kist/kv/inbox"
+	"kist/kv/jobs"
 	"kist/kv/journal"
 	"kist/kv/kvtest"
 	"kist/kv/people"
@@ -27,7 +28,7 @@ import (
 func rowsOf(t testing.TB, s *kv.Store, owner record.ID) (n int64) {
 	t.Helper()
 	kvtest.View(t, s, func(tx *kv.Tx) error {
-		for _, b := range []table.Bucket{kvtest.Bucket("record"), kvtest.Bucket("tag"), kvtest.Bucket("item")} {
+		for _, b := range []table.Bucket{kvtest.Bucket("record"), kvtest.Bucket("tag"), kvtest.Bucket("item"), kvtest.Bucket("folder"), kvtest.Bucket("request"), kvtest.Bucket("fetch")} {
 			for _, row := range tx.Walk(b, owner[:], nil, false) {
 				n += int64(len(row))
 			}
@@ -123,6 +124,42 @@ func TestQuotaOfOtherText(t *testing.T) {
 	is.NoErr(edit(`{"isFavorite":true}`))
 	is.NoErr(edit(`{"tags":"eleven byte"}`)) // it is there
 	is.NoErr(catalog.RemoveTag(s, u.ID, tag.ID, record.ID{}))
+	is.Equal(used(), before)
+
+	// Folders, upload requests and remote uploads, new or longer.
+	var folder *record.Folder
+	var request *record.Request
+	var fetch *record.Fetch
+	form := func() *record.RequestForm {
+		f := &record.RequestForm{Request: record.NewRequest()}
+		f.Title, f.Description = "Photos", long
+		return f
+	}
+	for _, add := range []func(tx *kv.Tx) error{
+		func(tx *kv.Tx) (err error) { folder, err = catalog.AddFolder(tx, u.ID, "travel", ""); return err },
+		func(tx *kv.Tx) (err error) { request, err = inbox.AddRequest(tx, u.ID, form(), ""); return err },
+		func(tx *kv.Tx) (err error) {
+			fetch, err = jobs.AddFetch(tx, record.Fetch{Owner: u.ID, URL: "https://example.org/" + long})
+			return err
+		},
+	} {
+		quota(used())
+		is.Equal(kvtest.Code(s.Update(add)), "quota_exceeded")
+		quota(0)
+		is.NoErr(s.Update(add))
+	}
+	quota(used())
+	for _, change := range []func(tx *kv.Tx) error{
+		func(tx *kv.Tx) error { f := *folder; f.Name += "s"; return catalog.SaveFolder(tx, &f) },
+		func(tx *kv.Tx) error { q := *request; q.Title += "s"; return inbox.SaveRequest(tx, &q) },
+	} {
+		is.Equal(kvtest.Code(s.Update(change)), "quota_exceeded")
+	}
+	quota(0)
+	is.True(used() > before+1800)
+	is.NoErr(catalog.RemoveFolder(s, u.ID, folder.ID))
+	is.NoErr(inbox.RemoveRequest(s, u.ID, request.ID))
+	kvtest.Update(t, s, func(tx *kv.Tx) error { return jobs.RemoveFetch(tx, u.ID, fetch.ID) })
 	is.Equal(used(), before)
 
 	// The metadata of an upload by the owner, until it is done or forgotten.
@@ -260,6 +297,9 @@ func TestQuotaOfText(t *testing.T) {
 		quota(used) // full
 		is.Equal(kvtest.Code(change(long+"x")), "quota_exceeded")
 		is.NoErr(change(strings.Repeat("y", 5000))) // as long as before
+		kept := kvtest.TextNow(t, s, u.ID) - used   // the text before, beyond the quota
+		is.Equal(kept > 5000, k.Versioned())
+		used += kept
 		quota(1)
 		is.NoErr(change(strings.Repeat("y", 4000))) // shorter, though there is too much
 		is.Equal(kvtest.TextNow(t, s, u.ID), used-1000)

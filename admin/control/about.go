@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"kist/kv"
+	"kist/kv/ship"
 )
 
 // About is what a running server says about itself.
@@ -25,6 +26,32 @@ type About struct {
 	Doubt   *kv.ClockDoubt   `json:"doubt,omitempty"`
 	Probe   string           `json:"probe"` // a token for one minute
 	Journal kv.JournalHealth `json:"journal"`
+	Store   *StoreHealth     `json:"store,omitempty"` // nil without an object store
+}
+
+// StoreHealth is how far the server is with its object store.
+type StoreHealth struct {
+	Address      string        `json:"address"`
+	Commits      uint64        `json:"commits"` // that are not there
+	Lag          time.Duration `json:"lag"`     // since the first of them
+	LastSlot     time.Time     `json:"lastSlot"`
+	LastSnapshot time.Time     `json:"lastSnapshot"`
+	Complete     bool          `json:"complete"` // a restore gives everything but those commits
+	Exact        bool          `json:"exact"`    // one writer wins
+	Problem      string        `json:"problem,omitempty"`
+}
+
+// StoreHealthOf describes what was shipped to the address. It is nil without a Shipper.
+func StoreHealthOf(address string, s *ship.Shipper) *StoreHealth {
+	if s == nil {
+		return nil
+	}
+	st := s.Status()
+	h := &StoreHealth{address, st.Records, st.Lag, st.LastPut, st.LastSnapshot, st.Complete, st.Exact, ""}
+	if st.Failure != nil {
+		h.Problem = st.Failure.Error()
+	}
+	return h
 }
 
 // SignInHealth is how the server and its issuer of OpenID Connect get along.

@@ -18,6 +18,7 @@ import (
 	"kist/admin/ops"
 	"kist/blobs"
 	"kist/kv"
+	"kist/kv/record"
 	"kist/search"
 )
 
@@ -49,12 +50,15 @@ type Commands map[string]func(http.ResponseWriter, *http.Request) error
 func NewCommands(b Backend) Commands {
 	v := handler{b}
 	all := Commands{
-		"GET /copy":    verb(v.checkCopy),
-		"GET /index":   verb(v.indexState),
-		"POST /index":  verb(v.reindex),
-		"POST /clock":  verb(func(*http.Request, Nothing) (kv.ClockReset, error) { return v.Store.ResetClock() }),
-		"POST /gc":     verb(v.sweep),
-		"POST /scrub":  verb(v.scrub),
+		"GET /copy":   verb(v.checkCopy),
+		"GET /index":  verb(v.indexState),
+		"POST /index": verb(v.reindex),
+		"POST /clock": verb(func(*http.Request, Nothing) (kv.ClockReset, error) { return v.Store.ResetClock() }),
+		"POST /gc":    verb(v.sweep),
+		"POST /scrub": verb(v.scrub),
+		"POST /promote": func(http.ResponseWriter, *http.Request) error {
+			return &record.Error{Fault: record.Taken, Code: "no_standby", Text: "This server is no standby: it follows no other one."}
+		},
 		"POST /link":   verb(v.link),
 		"POST /unlink": verb(v.unlink),
 		"POST /import": func(w http.ResponseWriter, r *http.Request) error {

@@ -75,7 +75,7 @@ func (one *Content) check(store *kv.Store, content *blobs.Store) error {
 		return err
 	}
 	why := ""
-	switch err := content.Prove(ref); {
+	switch err := blobs.Sound(content, ref); {
 	case err == nil:
 		return nil
 	case errors.Is(err, fs.ErrNotExist):

@@ -12,6 +12,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"kist/blobs"
+
 	"kist/admin/console"
 	"kist/admin/exit"
 	"kist/kv/record"
@@ -23,6 +25,7 @@ type Job struct {
 	Scratch string       // a folder for temporary files; "" for the usual one
 	Stderr  io.Writer    // shows progress
 	Log     *slog.Logger // gets what does no harm to the result
+	Remote  blobs.Remote // may have contents that the data directory lacks; may be nil
 }
 
 func (j Job) progress(what string, total int64) *console.Progress {

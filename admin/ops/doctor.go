@@ -15,6 +15,7 @@ import (
 	"kist/blobs/disk"
 	"kist/kv"
 	"kist/kv/journal"
+	"kist/kv/ship"
 	"kist/kv/tables"
 	"kist/kv/workcopy"
 )
@@ -202,7 +203,11 @@ func (d *Checkup) records() error {
 	for _, files := range gone {
 		n += len(files)
 	}
-	d.missing(n)
+	if at := ship.FilesIn(d.Dir); at != "" && n > 0 {
+		d.OK("contents", "%s not on this disk; kist verify --store %s tells whether %s has them", console.Count(n, "file")+console.Word(n == 1, " is", " are"), at, at)
+	} else {
+		d.missing(n)
+	}
 	var some []blobs.Ref
 	n = 0
 	for info, err := range store.All() {

@@ -4,12 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"iter"
 	"math/rand/v2"
 	"os"
+	"strings"
 	"time"
 
+	"kist/admin/console"
 	"kist/blobs"
+	"kist/blobs/s3"
 	"kist/kv"
 	"kist/kv/ship"
 	"kist/kv/tables"
@@ -61,7 +65,58 @@ func (j Job) VerifyRemote(ctx context.Context, remote blobs.Remote, full bool) (
 		return nil, err
 	}
 	defer state.Close()
+	if err := got.Confirm(state.State); err != nil {
+		problem(err)
+	}
 	return v, state.View(func(tx *kv.Tx) error { return v.contents(ctx, tx, remote, full, problem) })
+}
+
+// Remote checks an object store at an address: that it can be written to and read, how
+// fast it is, its clock, whether one writer wins, and whether it removes objects.
+func (d *Checkup) Remote(ctx context.Context, address string, b *s3.Bucket) {
+	what := "object store"
+	const small, large, slow, skew = 1 << 10, 8 << 20, time.Second, time.Minute
+	few, err := ship.Probe(ctx, b, small)
+	if err != nil {
+		d.Add(Problem, what, fmt.Sprintf("%s: %v", address, err), "look at --store, --store-endpoint and the key; kist must list, read, write and remove objects there")
+		return
+	}
+	text := fmt.Sprintf("%s takes 1 kB in %s and returns it in %s", address, few.Put.Round(time.Millisecond), few.Get.Round(time.Millisecond))
+	if few.Put > slow {
+		d.Add(Warning, what, text, "in sync mode each change waits for that; use a nearer store")
+	} else {
+		d.OK(what, "%s", text)
+	}
+	if many, err := ship.Probe(ctx, b, large); err != nil {
+		d.Add(Problem, what, fmt.Sprintf("it does not take %s: %v", console.Bytes(large), err), "make room there; the protocol does not say how much is left")
+	} else {
+		d.OK(what, "it took %s in %s; the protocol does not say how much room is left", console.Bytes(large), many.Put.Round(time.Millisecond))
+	}
+	if few.Ahead.Abs() > skew {
+		d.Add(Problem, what, fmt.Sprintf("its clock differs by %s; stores refuse requests from 15 minutes on", few.Ahead.Abs().Round(time.Second)), "set both clocks (timedatectl set-ntp true)")
+	} else {
+		d.OK(what, "its clock differs by less than a minute")
+	}
+	var ends []blobs.Remote
+	for _, one := range b.Endpoints() {
+		ends = append(ends, one)
+	}
+	switch exact, err := ship.Race(ctx, ends...); {
+	case err != nil:
+		d.Add(Problem, what, fmt.Sprintf("16 writers of one object: %v", err), "look at each address of --store-endpoint")
+	case !exact:
+		d.Add(Warning, what, "of 16 writers of one object several win, so no other server can take over", "use it as a backup only, or another version of the store")
+	default:
+		d.OK(what, "of 16 writers of one object one wins, through %d %s", len(ends), console.Word(len(ends) == 1, "address", "addresses"))
+	}
+	switch rules, err := b.Removes(ctx); {
+	case err != nil:
+		d.Add(Warning, what, fmt.Sprintf("whether it removes objects on its own cannot be found out: %v", err), "look at the lifecycle rules of the bucket; none may remove objects of kist")
+	case len(rules) > 0:
+		d.Add(Problem, what, "it removes objects that kist needs, by the lifecycle rule "+strings.Join(rules, ", "), "remove that rule, or leave the prefix out of it")
+	default:
+		d.OK(what, "no lifecycle rule removes objects")
+	}
 }
 
 // contents checks the contents. Both lists have the same order.
@@ -69,21 +124,18 @@ func (v *RemoteVerified) contents(ctx context.Context, tx *kv.Tx, remote blobs.R
 	for range tx.Contents() {
 		v.Contents++
 	}
-	next, stop := iter.Pull2(remote.After(ctx, "blobs/", ""))
-	defer stop()
-	there, err, more := next()
+	all := list(ctx, remote)
+	defer all.close()
 	for sum, size := range tx.Contents() {
 		ref := blobs.Ref(sum)
-		for more && err == nil && there.Name < ref.RemoteName() {
-			there, err, more = next()
-		}
-		if err != nil {
+		there, err := all.find(ref)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 		v.Bytes += size
 		why := ""
 		switch {
-		case !more || there.Name != ref.RemoteName():
+		case err != nil:
 			why = "its bytes are missing in the object store"
 		case there.Size != size:
 			why = fmt.Sprintf("the object store has %d bytes of it in place of %d", there.Size, size)
@@ -111,3 +163,40 @@ func (v *RemoteVerified) contents(ctx context.Context, tx *kv.Tx, remote blobs.R
 	}
 	return nil
 }
+
+// A listing looks for blobs in the list of a blobs.Remote. It asks for the list when it
+// needs it, a page at a time.
+type listing struct {
+	next  func() (blobs.Object, error, bool)
+	stop  func()
+	there blobs.Object
+	err   error
+	more  bool
+	begun bool
+}
+
+// list returns a listing of the blobs of a remote. The caller must call close.
+func list(ctx context.Context, remote blobs.Remote) *listing {
+	l := &listing{}
+	l.next, l.stop = iter.Pull2(remote.After(ctx, "blobs/", ""))
+	return l
+}
+
+// find describes a blob. Calls must be in the order of the refs. The error is
+// fs.ErrNotExist if the remote does not have the blob.
+func (l *listing) find(ref blobs.Ref) (blobs.Object, error) {
+	for !l.begun || l.more && l.err == nil && l.there.Name < ref.RemoteName() {
+		l.begun = true
+		l.there, l.err, l.more = l.next()
+	}
+	switch {
+	case l.err != nil:
+		return blobs.Object{}, l.err
+	case !l.more || l.there.Name != ref.RemoteName():
+		return blobs.Object{}, fs.ErrNotExist
+	}
+	return l.there, nil
+}
+
+// close ends the list.
+func (l *listing) close() { l.stop() }

@@ -31,21 +31,25 @@ func (j Job) Restore(source string, stdin io.Reader) (*BackedUp, error) {
 
 // Fetch is Restore from an object store: its data as it was at an instant, or at the
 // end if that is zero. whole says that the object store has nothing later; then the
-// data directory may continue its history.
-func (j Job) Fetch(ctx context.Context, remote blobs.Remote, at time.Time) (done *BackedUp, whole bool, err error) {
+// data directory may continue its history, and unless all is set, the files stay in
+// the object store at the address. Otherwise they are always fetched.
+func (j Job) Fetch(ctx context.Context, remote blobs.Remote, address string, at time.Time, all bool) (done *BackedUp, whole bool, err error) {
 	var got *ship.Fetched
 	done, err = j.restore(func(work string) (from *snapshot, err error) {
-		from, got, err = j.fetch(ctx, remote, at, work)
+		from, got, err = j.fetch(ctx, remote, at, all, work)
 		return from, err
 	})
 	if err != nil {
 		return nil, false, err
 	}
+	if !all {
+		got.Files = address
+	}
 	return done, got.Whole, got.Claim(j.Dir)
 }
 
 // fetch makes a data directory in the folder work from an object store, and reads it.
-func (j Job) fetch(ctx context.Context, remote blobs.Remote, at time.Time, work string) (*snapshot, *ship.Fetched, error) {
+func (j Job) fetch(ctx context.Context, remote blobs.Remote, at time.Time, all bool, work string) (*snapshot, *ship.Fetched, error) {
 	content, err := blobs.Open(filepath.Join(work, "blobs"))
 	if err != nil {
 		return nil, nil, err
@@ -68,16 +72,32 @@ func (j Job) fetch(ctx context.Context, remote blobs.Remote, at time.Time, work 
 	if err != nil {
 		return nil, nil, err
 	}
-	if err = needSpace(work, from.contents()); err == nil {
+	all = all || !got.Whole // a directory that cannot continue there cannot fetch them later
+	if err = got.Confirm(from.state.State); err == nil && all {
+		err = needSpace(work, from.contents())
+	}
+	objects := list(ctx, remote)
+	defer objects.close()
+	switch {
+	case err != nil:
+	case all:
 		err = from.each("Fetching the files", func(ref blobs.Ref, _ int64, p *console.Progress) (bool, error) {
-			return false, ship.Again(ctx, func() error {
-				r, err := remote.Get(ctx, ref.RemoteName(), 0, -1)
-				if err != nil {
-					return err
-				}
-				defer r.Close()
-				return keep(content, ref, io.TeeReader(r, p))
-			})
+			if from.carried != nil && from.of(ref) == from.carried {
+				return false, from.copyContent(content, ref, p)
+			}
+			return false, FetchContent(ctx, remote, content, ref, p)
+		})
+	default:
+		err = from.each("Looking for the files", func(ref blobs.Ref, n int64, p *console.Progress) (bool, error) {
+			if from.carried != nil && from.of(ref) == from.carried {
+				return false, from.copyContent(content, ref, p)
+			}
+			p.Add(n)
+			there, err := objects.find(ref)
+			if err == nil && there.Size != n {
+				err = blobs.ErrDamaged
+			}
+			return true, err
 		})
 	}
 	if err != nil {
@@ -95,7 +115,7 @@ func (j Job) restore(fill func(work string) (*snapshot, error)) (*BackedUp, erro
 			return fmt.Errorf("cannot look into the data directory: %w", err)
 		}
 		for _, e := range entries {
-			if !strings.HasPrefix(e.Name(), restoring) {
+			if !strings.HasPrefix(e.Name(), Restoring) {
 				return fmt.Errorf("the data directory %s is not empty; name an empty one with --data-dir, or move this one away first", j.Dir)
 			}
 		}
@@ -107,7 +127,7 @@ func (j Job) restore(fill func(work string) (*snapshot, error)) (*BackedUp, erro
 	if err := os.MkdirAll(j.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("cannot make the data directory: %w", err)
 	}
-	work, err := disk.NewScratch(j.Dir, restoring) // it removes those of runs that were cut short
+	work, err := disk.NewScratch(j.Dir, Restoring) // it removes those of runs that were cut short
 	if err != nil {
 		return nil, fmt.Errorf("cannot write to the data directory: %w", err)
 	}

@@ -17,7 +17,7 @@ import (
 const (
 	hiddenScratch = ".kist-scratch-" // where people may see it
 	cacheScratch  = "scratch-"       // in the cache of a data directory
-	restoring     = ".restore-"      // in a data directory during a restore
+	Restoring     = ".restore-"      // in a data directory during a restore
 )
 
 // A place is where a scratch folder may be created.
@@ -50,7 +50,7 @@ func newScratch(named string, usual place) (*disk.Scratch, error) {
 func SweepScratch(dir string) error {
 	return errors.Join(
 		disk.SweepScratch(filepath.Join(dir, "cache"), cacheScratch),
-		disk.SweepScratch(dir, hiddenScratch), disk.SweepScratch(dir, restoring))
+		disk.SweepScratch(dir, hiddenScratch), disk.SweepScratch(dir, Restoring))
 }
 
 // needSpace fails if the disk of the folder has fewer than need bytes free.

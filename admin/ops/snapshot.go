@@ -1,6 +1,7 @@
 package ops
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +15,7 @@ import (
 	"kist/blobs/disk"
 	"kist/kv"
 	"kist/kv/journal"
+	"kist/kv/ship"
 	"kist/kv/tables"
 	"kist/kv/workcopy"
 )
@@ -36,7 +38,7 @@ type snapshot struct {
 	parts   []journal.Part
 	state   *kv.Inspection
 	blobs   *blobs.Store
-	carried *blobs.Store // what blobs lacks and the journal has; nil if that is nothing
+	carried *blobs.Store // what blobs lacks and the journal or the object store has; nil if that is nothing
 	result  BackedUp
 }
 
@@ -65,13 +67,18 @@ func (b *snapshot) of(ref blobs.Ref) *blobs.Store {
 // carry writes the wanted contents that the journal carries to a folder in scratch.
 func (b *snapshot) carry(wanted map[blobs.Ref][]Lost) (err error) {
 	return carriedOf(b.scratch, b.state.Snapshot, wanted, func(ref blobs.Ref, c []byte) error {
-		if b.carried == nil {
-			if b.carried, err = blobs.Open(filepath.Join(b.scratch, "carried")); err != nil {
-				return err
-			}
+		if err := b.openCarried(); err != nil {
+			return err
 		}
 		return b.carried.Redo(ref, c)
 	})
+}
+
+func (b *snapshot) openCarried() (err error) {
+	if b.carried == nil {
+		b.carried, err = blobs.Open(filepath.Join(b.scratch, "carried"))
+	}
+	return err
 }
 
 // freeze copies the journal of a data directory into the folder scratch and reads
@@ -134,6 +141,9 @@ func (b *snapshot) each(what string, copy func(ref blobs.Ref, n int64, p *consol
 		lost := map[blobs.Ref][]Lost{}
 		one := func(ref blobs.Ref, n int64) error {
 			had, err := copy(ref, n, p)
+			if b.job.Remote != nil && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, blobs.ErrDamaged)) {
+				had, err = b.fetched(ref, func() (bool, error) { return copy(ref, n, p) })
+			}
 			var why string
 			switch {
 			case errors.Is(err, fs.ErrNotExist):
@@ -176,6 +186,32 @@ func (b *snapshot) each(what string, copy func(ref blobs.Ref, n int64, p *consol
 			b.result.Missing = append(b.result.Missing, lost[ref]...)
 		}
 		return nil
+	})
+}
+
+// fetched calls copy while a content of the object store is in scratch.
+func (b *snapshot) fetched(ref blobs.Ref, copy func() (bool, error)) (had bool, err error) {
+	if err := b.openCarried(); err != nil {
+		return false, err
+	}
+	if err := FetchContent(context.Background(), b.job.Remote, b.carried, ref, io.Discard); err != nil {
+		return false, err
+	}
+	had, err = copy()
+	_, failed := b.carried.Unlink(ref, func() (bool, error) { return true, nil })
+	return had, errors.Join(err, failed)
+}
+
+// FetchContent stores a content that an object store has. seen gets its bytes, too. The
+// error is blobs.ErrDamaged if they are wrong.
+func FetchContent(ctx context.Context, remote blobs.Remote, to *blobs.Store, ref blobs.Ref, seen io.Writer) error {
+	return ship.Again(ctx, func() error {
+		r, err := remote.Get(ctx, ref.RemoteName(), 0, -1)
+		if err != nil {
+			return err
+		}
+		defer r.Close()
+		return keep(to, ref, io.TeeReader(r, seen))
 	})
 }
 

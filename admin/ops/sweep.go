@@ -36,8 +36,10 @@ const (
 type Sweeper struct {
 	Store *kv.Store
 	Blobs *blobs.Store
-	Delay time.Duration // how long content stays after its last record
-	Log   *slog.Logger
+	// Remote may have contents that are not on the disk. It may be nil.
+	Remote blobs.Remote
+	Delay  time.Duration // how long content stays after its last record
+	Log    *slog.Logger
 	// Thumbs removes the thumbnails of contents that are not known and returns
 	// how many. It is nil in a process that keeps none.
 	Thumbs func(known func(blobs.Ref) (bool, error)) (removed int, err error)
@@ -82,27 +84,49 @@ const (
 // missing notes and logs records without their bytes. They come from a copy that was
 // made during their upload. They answer 404 until the same file is uploaded again.
 func (s *Sweeper) missing(ctx context.Context) error {
+	var all *listing
+	if s.Remote != nil {
+		all = list(ctx, s.Remote)
+		defer all.close()
+	}
 	n := 0
-	var refs []blobs.Ref
-	err := s.Store.View(func(tx *kv.Tx) error {
-		for ref := range tx.Contents() {
-			if ctx.Err() != nil {
-				return nil
+	var refs, page []blobs.Ref
+	err := error(nil)
+	for last := []byte(nil); err == nil && ctx.Err() == nil; last = page[len(page)-1][:] {
+		page = page[:0]
+		if err = s.Store.View(func(tx *kv.Tx) error {
+			for ref := range tx.ContentsAfter(last) {
+				if page = append(page, ref); len(page) == listedAtOnce {
+					break
+				}
 			}
-			if _, err := s.Blobs.Stat(ref); !errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}); err != nil || len(page) == 0 {
+			break
+		}
+		for _, ref := range page {
+			if _, there := s.Blobs.Stat(ref); err != nil || !errors.Is(there, fs.ErrNotExist) {
 				continue
+			}
+			if all != nil {
+				if _, there := all.find(ref); !errors.Is(there, fs.ErrNotExist) {
+					err = there
+					continue
+				}
 			}
 			if len(refs) < maxAbsent {
 				refs = append(refs, ref)
 			}
-			for _, r := range tx.Having(ref) {
-				if n++; n <= maxLogged {
-					s.Log.Warn("a file is without its bytes and is skipped", "id", r.ID.String(), "name", r.Name, "sha256", blobs.Ref(ref).String())
+			err = s.Store.View(func(tx *kv.Tx) error {
+				for _, r := range tx.Having(ref) {
+					if n++; n <= maxLogged {
+						s.Log.Warn("a file is without its bytes and is skipped", "id", r.ID.String(), "name", r.Name, "sha256", ref.String())
+					}
 				}
-			}
+				return nil
+			})
 		}
-		return nil
-	})
+	}
 	if n > maxLogged {
 		s.Log.Warn("more files are without their bytes; kist verify lists them", "files", n)
 	}

@@ -2,6 +2,7 @@ package ops
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,25 +17,28 @@ import (
 	"kist/kv/catalog"
 	"kist/kv/journal"
 	"kist/kv/repair"
+	"kist/kv/ship"
 	"kist/kv/tables"
 	"kist/kv/workcopy"
 )
 
 // Verified is what was found in a data directory.
 type Verified struct {
-	Dir      string           `json:"dir"`
-	Seq      uint64           `json:"seq"`    // commits that led there
-	Digest   string           `json:"digest"` // of everything the store holds
-	Entries  int              `json:"entries"`
-	Contents int              `json:"contents"` // that records have
-	Bytes    int64            `json:"bytes"`    // of them
-	Orphans  int              `json:"orphans"`  // contents that no record has; the sweep removes them
-	Missing  []Lost           `json:"missing"`  // records without their bytes
-	Problems []string         `json:"problems"`
-	Notes    []string         `json:"notes,omitempty"`      // what is wrong but does no harm
-	Mended   []string         `json:"-"`                    // damage to the newest log that the next start mends; it is a problem if a server runs
-	Told     bool             `json:"toldServer,omitempty"` // the running server now checks what was found
-	Repaired *repair.Repaired `json:"repaired,omitempty"`
+	Dir            string           `json:"dir"`
+	Seq            uint64           `json:"seq"`    // commits that led there
+	Digest         string           `json:"digest"` // of everything the store holds
+	Entries        int              `json:"entries"`
+	Contents       int              `json:"contents"`            // that records have
+	Bytes          int64            `json:"bytes"`               // of them
+	Elsewhere      int              `json:"elsewhere,omitempty"` // contents that are only in the object store
+	ElsewhereBytes int64            `json:"elsewhereBytes,omitempty"`
+	Orphans        int              `json:"orphans"` // contents that no record has; the sweep removes them
+	Missing        []Lost           `json:"missing"` // records without their bytes
+	Problems       []string         `json:"problems"`
+	Notes          []string         `json:"notes,omitempty"`      // what is wrong but does no harm
+	Mended         []string         `json:"-"`                    // damage to the newest log that the next start mends; it is a problem if a server runs
+	Told           bool             `json:"toldServer,omitempty"` // the running server now checks what was found
+	Repaired       *repair.Repaired `json:"repaired,omitempty"`
 }
 
 // Verify reads everything in the data directory, which may also be a copy or a
@@ -84,14 +88,12 @@ func (j Job) Verify() (*Verified, error) {
 		return nil, err
 	}
 	store, err := blobs.Read(filepath.Join(dir, "blobs"))
-	if errors.Is(err, fs.ErrNotExist) {
-		err = i.View(func(tx *kv.Tx) error {
-			for ref := range tx.Contents() {
-				v.miss(tx, ref, "its bytes are missing")
-			}
-			return nil
-		})
-	} else if err == nil {
+	if errors.Is(err, fs.ErrNotExist) { // there were no files when it was copied
+		if err = os.Mkdir(filepath.Join(work.Path, "blobs"), 0o700); err == nil {
+			store, err = blobs.Read(filepath.Join(work.Path, "blobs"))
+		}
+	}
+	if err == nil {
 		err = v.contents(j, i, store)
 		_ = store.Close() // it was only read
 	}
@@ -173,15 +175,44 @@ func (v *Verified) contents(j Job, i *kv.Inspection, store *blobs.Store) error {
 		}
 		p := j.progress("Reading the files", v.Bytes)
 		defer p.End()
+		there := func(blobs.Ref, int64) (bool, error) { return false, nil }
+		if j.Remote != nil {
+			all := list(context.Background(), j.Remote)
+			defer all.close()
+			there = func(ref blobs.Ref, n int64) (bool, error) {
+				o, err := all.find(ref)
+				if errors.Is(err, fs.ErrNotExist) {
+					err = nil
+				}
+				return o.Size == n && o.Name != "", err
+			}
+		}
+		missing := "its bytes are missing"
+		if at := ship.FilesIn(v.Dir); at != "" && j.Remote == nil {
+			missing = "its bytes are not on this disk; with --store " + at + " kist verify looks for them there"
+		}
 		for ref, n := range tx.Contents() {
 			switch info, err := store.Stat(ref); {
 			case errors.Is(err, fs.ErrNotExist):
-				v.miss(tx, ref, "its bytes are missing")
+				found, err := there(ref, n)
+				if err != nil {
+					return err
+				}
+				if found {
+					v.Elsewhere++
+					v.ElsewhereBytes += n
+				} else {
+					v.miss(tx, ref, missing)
+				}
 			case err == nil && info.Size != n:
 				v.miss(tx, ref, fmt.Sprintf("its bytes are %d and should be %d", info.Size, n))
 			default:
 				if err := store.Check(ref); errors.Is(err, blobs.ErrDamaged) {
-					v.miss(tx, ref, "its bytes are damaged")
+					why := "its bytes are damaged"
+					if found, _ := there(ref, n); found {
+						why += " on this disk; the server fetches them from the object store again"
+					}
+					v.miss(tx, ref, why)
 				} else if err != nil {
 					v.miss(tx, ref, "its bytes cannot be read: "+err.Error())
 				}

@@ -3,7 +3,6 @@ package serve
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -11,8 +10,8 @@ import (
 	"slices"
 	"strings"
 
-	"kist/blobs/disk"
 	"kist/kv"
+	"kist/kv/datadir"
 	"kist/kv/people"
 	"kist/kv/record"
 )
@@ -81,11 +80,5 @@ func keepClaim(dir, text string) error {
 	if now, err := os.ReadFile(filepath.Join(dir, claimFile)); err == nil && string(now) == text {
 		return nil
 	}
-	f, err := disk.ReadFolder(dir)
-	if err != nil {
-		return err
-	}
-	f.Aside(filepath.Join(dir, "cache"))
-	err = f.Publish(claimFile, func(w io.Writer) error { _, err := io.WriteString(w, text); return err })
-	return errors.Join(err, f.Close())
+	return datadir.WriteFile(dir, claimFile, []byte(text))
 }

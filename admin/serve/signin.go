@@ -11,6 +11,8 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"kist/admin/exit"
+	"kist/kv"
+	"kist/kv/people"
 )
 
 // SignInFlags say how users sign in besides with a password.
@@ -54,6 +56,21 @@ func (f *SignInFlags) Check(proxies []netip.Prefix) error {
 		f.OIDCName = u.Hostname()
 	}
 	return nil
+}
+
+// CheckAdmins fails if passwords are off and no administrator has another way to sign in. The
+// server that will run knows the ways.
+func (f *SignInFlags) CheckAdmins(store *kv.Store) error {
+	if f.PasswordLogin != "off" || f.OIDCCreate && f.OIDCAdminGroup != "" {
+		return nil
+	}
+	return store.View(func(tx *kv.Tx) error {
+		enters, err := people.AdminEnters(tx)
+		if err == nil && !enters {
+			err = exit.Misused("--password-login off would lock out every administrator: none has a passkey or a link to %s. Start without the flag, link an account on its Security page, and stop again; or use kist user link", f.OIDCIssuer)
+		}
+		return err
+	})
 }
 
 // ownHeaders are read for other purposes.

@@ -2,9 +2,15 @@ package serve
 
 import (
 	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/matryer/is"
+
+	"kist/kv"
+	"kist/kv/kvtest"
+	"kist/kv/people"
+	"kist/kv/record"
 )
 
 func TestSignInFlags(t *testing.T) {
@@ -43,4 +49,29 @@ func TestSignInFlags(t *testing.T) {
 	f := &SignInFlags{OIDCIssuer: "https://id.example.org/realms/home", OIDCClientID: "kist", OIDCScopes: []string{"openid"}}
 	is.NoErr(f.Check(nil))
 	is.Equal(f.OIDCName, "id.example.org")
+}
+
+// A server without passwords does not start if no administrator could sign in.
+func TestCheckAdmins(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := kvtest.Open(t)
+	const issuer = "https://id.example.org"
+	f := &SignInFlags{PasswordLogin: "off", OIDCIssuer: issuer}
+	people.SetWays(s, people.Ways{NoPasswords: true, Issuer: issuer})
+	is.NoErr(f.CheckAdmins(s)) // there are no accounts yet
+	var u *record.User
+	kvtest.Update(t, s, func(tx *kv.Tx) (err error) {
+		u, err = people.AddUser(tx, record.User{Name: "ann", Role: record.Admin, Password: "hash"})
+		return err
+	})
+	err := f.CheckAdmins(s)
+	is.True(err != nil && strings.Contains(err.Error(), "lock out every administrator"))
+	is.NoErr((&SignInFlags{PasswordLogin: "on"}).CheckAdmins(s))
+	is.NoErr((&SignInFlags{PasswordLogin: "off", OIDCCreate: true, OIDCAdminGroup: "parents"}).CheckAdmins(s)) // who makes administrators
+	kvtest.Update(t, s, func(tx *kv.Tx) error {
+		_, err := people.AddIdentity(tx, u.ID, issuer, "1", "", "")
+		return err
+	})
+	is.NoErr(f.CheckAdmins(s))
 }

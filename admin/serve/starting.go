@@ -44,14 +44,31 @@ const (
 // progress takes the part of the rebuild that is done, from 0 to 1. The error says
 // why it is impossible to listen.
 func (s *Starting) Rebuild() (progress func(share float64), err error) {
-	if s.front, err = listenPublic(s.Listen); err != nil {
+	s.started = time.Now()
+	if err := s.Answer(s); err != nil {
 		return nil, err
 	}
-	s.started = time.Now()
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
+	s.work.Go(func() { s.report(ctx) })
+	return func(share float64) { s.share.Store(math.Float64bits(share)) }, nil
+}
+
+// Open opens the listener, unless it is open.
+func (s *Starting) Open() (_ net.Listener, err error) {
+	if s.front == nil {
+		s.front, err = listenPublic(s.Listen)
+	}
+	return s.front, err
+}
+
+// Answer opens the listener and answers with the handler from now on.
+func (s *Starting) Answer(with http.Handler) error {
+	if _, err := s.Open(); err != nil {
+		return err
+	}
 	s.server = &http.Server{
-		Handler: s, TLSConfig: s.Secure, MaxHeaderBytes: 8 << 10, ReadTimeout: 5 * time.Second, WriteTimeout: 5 * time.Second,
+		Handler: with, TLSConfig: s.Secure, MaxHeaderBytes: 8 << 10, ReadTimeout: 5 * time.Second, WriteTimeout: 5 * time.Second,
 		ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
 	}
 	s.server.SetKeepAlivesEnabled(false) // the next request may be for the ready server
@@ -66,26 +83,36 @@ func (s *Starting) Rebuild() (progress func(share float64), err error) {
 			s.Log.Error("visitors get no answer while the server starts", "error", err)
 		}
 	})
-	s.work.Go(func() { s.report(ctx) })
-	return func(share float64) { s.share.Store(math.Float64bits(share)) }, nil
+	return nil
 }
 
-// End stops answering and returns the listener. If there was no rebuild, End opens
-// the listener. Visitors who connect meanwhile wait.
-func (s *Starting) End() (net.Listener, error) {
-	if s.front == nil {
-		return listenPublic(s.Listen)
+// Hush ends what Answer and Rebuild have begun. Visitors who connect wait.
+func (s *Starting) Hush() error {
+	if s.server == nil {
+		return nil
 	}
-	s.stop()
+	if s.stop != nil {
+		s.stop()
+	}
 	end, done := context.WithTimeout(context.Background(), time.Second)
 	defer done()
 	if s.server.Shutdown(end) != nil {
 		_ = s.server.Close() // only slow visitors are cut off
 	}
 	s.work.Wait()
-	front := s.front
+	s.server, s.stop = nil, nil
+	return s.front.(deadliner).SetDeadline(time.Time{})
+}
+
+// End stops answering and returns the listener. If nothing was answered yet, End opens
+// the listener. Visitors who connect meanwhile wait.
+func (s *Starting) End() (net.Listener, error) {
+	front, err := s.Open()
+	if err == nil {
+		err = s.Hush()
+	}
 	s.front = nil
-	return front, front.(deadliner).SetDeadline(time.Time{})
+	return front, err
 }
 
 // Close ends a start that failed. After End it does nothing.

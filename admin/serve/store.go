@@ -1,7 +1,9 @@
 package serve
 
 import (
+	"cmp"
 	"log/slog"
+	"strings"
 	"time"
 
 	"kist/admin/exit"
@@ -12,9 +14,9 @@ import (
 
 // AccessFlags say how to reach an object store.
 type AccessFlags struct {
-	StoreEndpoint []string `placeholder:"URL" help:"Where the object store is, such as https://s3.example.org; AWS if absent. Several addresses of the same store, separated by commas, are used in turns when one fails."`
+	StoreEndpoint []string `placeholder:"URL" help:"URL of the object store, such as https://s3.example.org; AWS if absent. If the store has several, separate them with commas: when one fails, the next is used."`
 	StoreRegion   string   `default:"us-east-1" placeholder:"REGION" help:"The region of the object store."`
-	StoreKeyID    string   `name:"store-key-id" placeholder:"ID" help:"The id of the key for the object store. If absent, the usual AWS_ variables and files say it."`
+	StoreKeyID    string   `name:"store-key-id" placeholder:"ID" help:"The id of the key for the object store. If absent, it comes from the usual AWS_ variables and files."`
 	StoreSecret   string   `placeholder:"SECRET" help:"The secret of that key. Put it into a file that KIST_STORE_SECRET_FILE names instead: other users can see the command line."`
 }
 
@@ -27,33 +29,70 @@ func (f *AccessFlags) Open(address string) (*s3.Bucket, error) {
 	return b, nil
 }
 
-// StoreFlags choose an object store that everything is copied to.
-type StoreFlags struct {
-	Store string `placeholder:"ADDRESS" help:"An object store that everything is copied to, such as s3://bucket/prefix."`
+// RemoteFlags name the object store of a data directory.
+type RemoteFlags struct {
+	Store string `placeholder:"ADDRESS" help:"The object store that the server copies everything to, such as s3://bucket/prefix. Files may be only there."`
 	AccessFlags
-	StoreMode   string        `default:"async" enum:"async,sync" placeholder:"MODE" help:"When a change is acknowledged: async, when it is on the local disk (about a second before it is in the object store), or sync, when it is in the object store, too."`
-	StoreMaxLag time.Duration `default:"0" placeholder:"TIME" help:"Store nothing new when the object store was not written to for this time, such as 10s. 0 means that this does not matter."`
 }
 
-// Open returns what copies everything there, nil without --store, and a function that
-// releases it when the store is closed.
-func (f *StoreFlags) Open(base string, log *slog.Logger) (s *ship.Shipper, release func(), err error) {
+// Remote returns the object store, nil without --store, and a function that releases
+// it.
+func (f *RemoteFlags) Remote() (remote blobs.Remote, release func(), err error) {
 	if f.Store == "" {
-		if f.StoreMode != "async" || f.StoreMaxLag != 0 || len(f.StoreEndpoint) > 0 {
-			return nil, nil, exit.Misused("--store-endpoint, --store-mode and --store-max-lag need --store")
-		}
 		return nil, func() {}, nil
-	}
-	if f.StoreMaxLag < 0 || f.StoreMaxLag > 0 && f.StoreMaxLag < 3*time.Second {
-		return nil, nil, exit.Misused("--store-max-lag must be at least 3s, or 0")
 	}
 	b, err := f.AccessFlags.Open(f.Store)
 	if err != nil {
 		return nil, nil, err
 	}
-	o := ship.Options{Remote: b, Address: f.Store, Sync: f.StoreMode == "sync", MaxLag: f.StoreMaxLag, URL: base, Log: log}
+	return b, b.Close, nil
+}
+
+// StoreFlags choose an object store that everything is copied to.
+type StoreFlags struct {
+	Store string `placeholder:"ADDRESS" help:"An object store that everything is copied to, such as s3://bucket/prefix."`
+	AccessFlags
+	StoreMode   string        `default:"async" enum:"async,sync" placeholder:"MODE" help:"When a change is acknowledged: async, when it is on the local disk (about a second before it is in the object store), or sync, when it is in the object store, too."`
+	StoreMaxLag time.Duration `default:"0" placeholder:"TIME" help:"Refuse changes when the last write to the object store is longer ago than this, such as 10s. 0 means no limit."`
+
+	Follow       string        `placeholder:"ADDRESS" help:"Be a standby: follow the server that copies everything to this object store, such as s3://bucket/prefix. After kist promote the server continues with --store and this address."`
+	FetchAll     bool          `help:"As a standby, fetch all files ahead. Otherwise it has small ones, and fetches the others when they are needed after kist promote."`
+	PromoteAfter time.Duration `default:"0" placeholder:"TIME" help:"As a standby, take over when the server that is followed was silent for this time, such as 30s. That server's --store-max-lag must be shorter. 0 means never."`
+}
+
+// minLag is the shortest --store-max-lag. A third of it must be enough for a put.
+const minLag = 2 * time.Second
+
+// Open returns the object store that everything is copied to or that is followed, and a
+// function that releases it when the store is closed. Without either, o.Remote is nil.
+func (f *StoreFlags) Open(base string, evicts bool, log *slog.Logger) (o ship.Options, release func(), err error) {
+	address := cmp.Or(f.Store, f.Follow)
+	switch {
+	case f.Store != "" && f.Follow != "":
+		return o, nil, exit.Misused("--store and --follow do not go together")
+	case address == "" && (f.StoreMode != "async" || f.StoreMaxLag != 0 || len(f.StoreEndpoint) > 0 || evicts):
+		return o, nil, exit.Misused("--store-endpoint, --store-mode, --store-max-lag and --cache-size need --store or --follow")
+	case f.Follow == "" && (f.PromoteAfter != 0 || f.FetchAll):
+		return o, nil, exit.Misused("--promote-after and --fetch-all need --follow")
+	case f.StoreMaxLag < 0 || f.StoreMaxLag > 0 && f.StoreMaxLag < minLag:
+		return o, nil, exit.Misused("--store-max-lag must be at least %s, or 0", minLag)
+	case f.PromoteAfter < 0 || f.PromoteAfter > 0 && f.PromoteAfter <= minLag:
+		return o, nil, exit.Misused("--promote-after must be more than %s, or 0", minLag)
+	case address == "":
+		return o, func() {}, nil
+	}
+	b, err := f.AccessFlags.Open(address)
+	if err != nil {
+		return o, nil, err
+	}
+	return Shipping(b, address, ship.Options{Evicts: evicts, Sync: f.StoreMode == "sync", MaxLag: f.StoreMaxLag, URL: base, Log: log}), b.Close, nil
+}
+
+// Shipping returns the options with the bucket.
+func Shipping(b *s3.Bucket, address string, o ship.Options) ship.Options {
+	o.Remote, o.Address = b, strings.TrimRight(address, "/")
 	for _, one := range b.Endpoints() {
 		o.Endpoints = append(o.Endpoints, blobs.Remote(one))
 	}
-	return ship.New(o), b.Close, nil
+	return o
 }

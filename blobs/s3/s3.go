@@ -9,6 +9,7 @@ import (
 	"crypto/md5" // #nosec G501 -- see putPart
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/xml"
 	"errors"
 	"fmt"
 	"io"
@@ -23,8 +24,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
+	"github.com/minio/minio-go/v7/pkg/s3utils"
 
 	"kist/blobs"
 )
@@ -47,9 +48,9 @@ type Options struct {
 // that is safe.
 type Bucket struct {
 	bucket, prefix string
-	clients        []*minio.Core
+	servers        []*server
 	transport      *http.Transport
-	current        atomic.Uint32 // counts failures; the client that is asked follows from it
+	current        atomic.Uint32 // counts failures; the server that is asked follows from it
 }
 
 // How large objects are put.
@@ -57,7 +58,8 @@ const (
 	partSize  = 16 << 20
 	partsOnce = 4 // parts that are under way
 	partTries = 3
-	maxParts  = 10_000 // of one object, by the protocol
+	partPause = 200 * time.Millisecond // after the first try; twice as long after the next
+	maxParts  = 10_000                 // of one object, by the protocol
 )
 
 // ParseURL returns the bucket and the prefix of a URL such as s3://bucket/prefix.
@@ -81,6 +83,9 @@ func Open(o Options) (*Bucket, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := s3utils.CheckValidBucketName(bucket); err != nil {
+		return nil, fmt.Errorf("%q is not the name of a bucket: %w", bucket, err)
+	}
 	dial := &net.Dialer{Timeout: 10 * time.Second}
 	idle := cmp.Or(o.Idle, 20*time.Second)
 	b := &Bucket{bucket: bucket, prefix: prefix, transport: &http.Transport{
@@ -103,18 +108,14 @@ func Open(o Options) (*Bucket, error) {
 	region := cmp.Or(o.Region, "us-east-1")
 	endpoints := o.Endpoints
 	if len(endpoints) == 0 {
-		endpoints = []string{"https://s3." + region + ".amazonaws.com"}
+		endpoints = []string{"https://" + amazon(region)}
 	}
 	for _, endpoint := range endpoints {
-		u, err := url.Parse(endpoint)
-		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || strings.Trim(u.Path, "/") != "" {
-			return nil, fmt.Errorf("%q is not the address of an S3 server, such as https://s3.example.org", endpoint)
-		}
-		c, err := minio.NewCore(u.Host, &minio.Options{Creds: creds, Secure: u.Scheme == "https", Region: region, Transport: b.transport, MaxRetries: 1})
+		s, err := newServer(endpoint, bucket, region, creds, separate{b.transport})
 		if err != nil {
-			return nil, fmt.Errorf("cannot use the S3 server %s: %w", endpoint, err)
+			return nil, err
 		}
-		b.clients = append(b.clients, c)
+		b.servers = append(b.servers, s)
 	}
 	return b, nil
 }
@@ -124,10 +125,23 @@ func (b *Bucket) Close() { b.transport.CloseIdleConnections() }
 
 // Endpoints returns a bucket for each endpoint, which asks only that one.
 func (b *Bucket) Endpoints() (all []*Bucket) {
-	for _, c := range b.clients {
-		all = append(all, &Bucket{bucket: b.bucket, prefix: b.prefix, clients: []*minio.Core{c}, transport: b.transport})
+	for _, s := range b.servers {
+		all = append(all, &Bucket{bucket: b.bucket, prefix: b.prefix, servers: []*server{s}, transport: b.transport})
 	}
 	return all
+}
+
+// separate ends the connection after a write without a body. A gateway (versitygw 1.8.0)
+// takes the next request on it for a broken one now and then.
+type separate struct{ http.RoundTripper }
+
+func (t separate) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.ContentLength == 0 && (r.Method == http.MethodPut || r.Method == http.MethodPost) {
+		last := *r
+		last.Close = true
+		r = &last
+	}
+	return t.RoundTripper.RoundTrip(r)
 }
 
 // impatient is a connection that fails when it transfers nothing for a while.
@@ -150,17 +164,20 @@ func (c *impatient) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// ask calls the client whose turn it is. After a failure that may be the
+// ask calls the server whose turn it is. After a failure that may be the
 // endpoint's own, the next call asks the next endpoint.
-func (b *Bucket) ask(what, name string, fn func(*minio.Core) error) error {
+func (b *Bucket) ask(what, name string, fn func(*server) error) error {
 	turn := b.current.Load()
-	err := fn(b.clients[int(turn)%len(b.clients)])
+	err := fn(b.servers[int(turn)%len(b.servers)])
 	if err == nil {
 		return nil
 	}
 	err = b.explain(what, name, err)
-	if status := (*Error)(nil); !errors.As(err, &status) || status.Status >= 500 {
+	if status := (*Error)(nil); !errors.As(err, &status) || status.Status >= 500 || status.Status == http.StatusTooManyRequests {
 		b.current.CompareAndSwap(turn, turn+1)
+		if status != nil && status.wait > 0 {
+			return &blobs.Later{Err: err, Wait: status.wait}
+		}
 	}
 	return err
 }
@@ -170,6 +187,7 @@ type Error struct {
 	Status int    // of HTTP
 	Code   string // of S3
 	text   string
+	wait   time.Duration // how long the server asks to be left alone
 }
 
 func (e *Error) Error() string { return e.text }
@@ -177,26 +195,25 @@ func (e *Error) Error() string { return e.text }
 // explain turns an error of the client into a sentence that says what to do. It
 // keeps what callers look at.
 func (b *Bucket) explain(what, name string, err error) error {
-	var got minio.ErrorResponse
-	if !errors.As(err, &got) {
+	var e *Error
+	if !errors.As(err, &e) {
 		return fmt.Errorf("the object store could not be reached while %s %s%s: %w", what, b.prefix, name, err)
 	}
-	e := &Error{Status: got.StatusCode, Code: got.Code}
 	switch {
-	case got.StatusCode == http.StatusPreconditionFailed, got.Code == "PreconditionFailed":
+	case e.Status == http.StatusPreconditionFailed, e.Code == "PreconditionFailed":
 		return fs.ErrExist
-	case got.Code == "NoSuchBucket":
+	case e.Code == "NoSuchBucket":
 		e.text = fmt.Sprintf("the object store has no bucket %s; make it first, or correct --store", b.bucket)
-	case got.Code == "NoSuchKey", got.StatusCode == http.StatusNotFound && got.Code == "NotFound":
+	case e.Code == "NoSuchKey", e.Status == http.StatusNotFound && e.Code == "NotFound":
 		return fs.ErrNotExist
-	case got.Code == "RequestTimeTooSkewed", got.Code == "RequestExpired", got.Code == "RequestInTheFuture":
+	case e.Code == "RequestTimeTooSkewed", e.Code == "RequestExpired", e.Code == "RequestInTheFuture":
 		e.text = "the object store refuses the request, because the clock of this machine and the store's differ too much; set the clock"
-	case got.Code == "InvalidAccessKeyId", got.Code == "SignatureDoesNotMatch", got.Code == "AccessDenied", got.StatusCode == http.StatusForbidden, got.StatusCode == http.StatusUnauthorized:
-		e.text = fmt.Sprintf("the object store refuses these credentials (%s); check KIST_STORE_KEY_ID and KIST_STORE_SECRET, and what they may do in bucket %s", cmp.Or(got.Code, strconv.Itoa(got.StatusCode)), b.bucket)
-	case got.StatusCode == http.StatusInsufficientStorage, got.Code == "QuotaExceeded", got.Code == "XMinioStorageFull", got.Code == "EntityTooLarge":
-		e.text = fmt.Sprintf("the object store has no room (%s)", cmp.Or(got.Code, strconv.Itoa(got.StatusCode)))
+	case e.Code == "InvalidAccessKeyId", e.Code == "SignatureDoesNotMatch", e.Code == "AccessDenied", e.Status == http.StatusForbidden, e.Status == http.StatusUnauthorized:
+		e.text = fmt.Sprintf("the object store refuses these credentials (%s); check KIST_STORE_KEY_ID and KIST_STORE_SECRET, and what they may do in bucket %s", cmp.Or(e.Code, strconv.Itoa(e.Status)), b.bucket)
+	case e.Status == http.StatusInsufficientStorage, e.Code == "QuotaExceeded", e.Code == "XMinioStorageFull", e.Code == "EntityTooLarge":
+		e.text = fmt.Sprintf("the object store has no room (%s)", cmp.Or(e.Code, strconv.Itoa(e.Status)))
 	default:
-		e.text = fmt.Sprintf("the object store answered %d %s while %s %s%s: %s", got.StatusCode, got.Code, what, b.prefix, name, got.Message)
+		e.text = fmt.Sprintf("the object store answered %d %s while %s %s%s: %s", e.Status, e.Code, what, b.prefix, name, e.text)
 	}
 	return e
 }
@@ -210,17 +227,14 @@ func (b *Bucket) Put(ctx context.Context, name string, body io.ReaderAt, size in
 	if err != nil {
 		return err
 	}
-	return b.ask("writing", name, func(c *minio.Core) error {
-		_, err := c.PutObject(ctx, b.bucket, b.prefix+name, io.NewSectionReader(body, 0, size), size, "", sum, exclusive())
+	return b.ask("writing", name, func(s *server) error {
+		_, err := s.do(ctx, call{method: http.MethodPut, key: b.prefix + name, header: exclusive(), body: body, size: size, sum: sum}, nil)
 		return err
 	})
 }
 
-// exclusive are the options of a put that must not replace an object.
-func exclusive() (o minio.PutObjectOptions) {
-	o.SetMatchETagExcept("*")
-	return o
-}
+// exclusive is the header of a put that must not replace an object.
+func exclusive() http.Header { return http.Header{"If-None-Match": {"*"}} }
 
 // hashOf returns the SHA-256 of a part, which the server compares.
 func hashOf(body io.ReaderAt, n int64) (string, error) {
@@ -241,35 +255,49 @@ func (b *Bucket) putParts(ctx context.Context, name string, body io.ReaderAt, si
 	count := int((size + part - 1) / part)
 	id, done, err := b.unfinished(ctx, name, part, size)
 	if err == nil && id == "" {
-		err = b.ask("writing", name, func(c *minio.Core) (err error) {
-			id, err = c.NewMultipartUpload(ctx, b.bucket, b.prefix+name, minio.PutObjectOptions{})
+		err = b.ask("writing", name, func(s *server) error {
+			var begun upload
+			_, err := s.do(ctx, call{method: http.MethodPost, key: b.prefix + name, query: url.Values{"uploads": {""}}}, &begun)
+			id = begun.UploadID
 			return err
 		})
 	}
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	all := make([]minio.CompletePart, count)
+	// After a failure no more parts begin. Those under way go on: the next attempt uses them.
+	more, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	all := make([]piece, count)
 	var work sync.WaitGroup
 	var next atomic.Int32
 	for range min(partsOnce, count) {
 		work.Go(func() {
-			for n := int(next.Add(1)); n <= count && ctx.Err() == nil; n = int(next.Add(1)) {
+			for n := int(next.Add(1)); n <= count && more.Err() == nil; n = int(next.Add(1)) {
 				tag, err := b.putPart(ctx, name, id, n, done[n], io.NewSectionReader(body, int64(n-1)*part, min(part, size-int64(n-1)*part)))
-				if all[n-1] = (minio.CompletePart{PartNumber: n, ETag: tag}); err != nil {
-					cancel(err)
+				if all[n-1] = (piece{PartNumber: n, ETag: tag}); err != nil {
+					stop(err)
 				}
 			}
 		})
 	}
 	work.Wait()
-	if err := context.Cause(ctx); err != nil {
+	if err := context.Cause(more); err != nil {
 		return err
 	}
-	return b.ask("writing", name, func(c *minio.Core) error {
-		_, err := c.CompleteMultipartUpload(ctx, b.bucket, b.prefix+name, id, all, exclusive())
+	whole, err := xml.Marshal(struct {
+		XMLName xml.Name `xml:"CompleteMultipartUpload"`
+		Part    []piece
+	}{Part: all})
+	if err != nil {
+		return fmt.Errorf("cannot write the list of parts: %w", err)
+	}
+	c := call{method: http.MethodPost, key: b.prefix + name, query: url.Values{"uploadId": {id}}, header: exclusive(), body: bytes.NewReader(whole), size: int64(len(whole))}
+	if c.sum, err = hashOf(c.body, c.size); err != nil {
+		return err
+	}
+	return b.ask("writing", name, func(s *server) error {
+		_, err := s.do(ctx, c, &upload{})
 		return err
 	})
 }
@@ -283,17 +311,22 @@ func (b *Bucket) putPart(ctx context.Context, name, id string, n int, tag string
 			return tag, nil
 		}
 	}
-	sum, err := hashOf(body, body.Size())
-	if err != nil {
+	c := call{method: http.MethodPut, key: b.prefix + name, query: url.Values{"partNumber": {strconv.Itoa(n)}, "uploadId": {id}}, body: body, size: body.Size()}
+	var err error
+	if c.sum, err = hashOf(c.body, c.size); err != nil {
 		return "", err
 	}
-	for range partTries {
-		if err = b.ask("writing", name, func(c *minio.Core) error {
-			p, err := c.PutObjectPart(ctx, b.bucket, b.prefix+name, id, n, io.NewSectionReader(body, 0, body.Size()), body.Size(), minio.PutObjectPartOptions{Sha256Hex: sum})
-			tag = p.ETag
+	for try := range partTries {
+		if err = b.ask("writing", name, func(s *server) error {
+			got, err := s.do(ctx, c, nil)
+			tag = strings.Trim(got.Get("ETag"), `"`)
 			return err
-		}); err == nil || ctx.Err() != nil {
+		}); err == nil || ctx.Err() != nil || errors.As(err, new(*blobs.Later)) {
 			break
+		}
+		select {
+		case <-time.After(partPause << try):
+		case <-ctx.Done():
 		}
 	}
 	return tag, err
@@ -302,9 +335,10 @@ func (b *Bucket) putPart(ctx context.Context, name, id string, n int, tag string
 // unfinished returns an upload of the object that has begun, and the tags of its
 // whole parts by number.
 func (b *Bucket) unfinished(ctx context.Context, name string, part, size int64) (id string, done map[int]string, err error) {
-	err = b.ask("looking for", name, func(c *minio.Core) error {
-		list, err := c.ListMultipartUploads(ctx, b.bucket, b.prefix+name, "", "", "", 100)
-		for _, u := range list.Uploads {
+	err = b.ask("looking for", name, func(s *server) error {
+		var list struct{ Upload []upload }
+		_, err := s.do(ctx, call{method: http.MethodGet, query: url.Values{"uploads": {""}, "prefix": {b.prefix + name}, "max-uploads": {"100"}}}, &list)
+		for _, u := range list.Upload {
 			if u.Key == b.prefix+name {
 				id = u.UploadID
 			}
@@ -315,13 +349,18 @@ func (b *Bucket) unfinished(ctx context.Context, name string, part, size int64) 
 		return "", nil, err
 	}
 	done = map[int]string{}
-	err = b.ask("looking for", name, func(c *minio.Core) error {
+	err = b.ask("looking for", name, func(s *server) error {
 		for marker := 0; ; {
-			list, err := c.ListObjectParts(ctx, b.bucket, b.prefix+name, id, marker, 1000)
-			if err != nil {
+			var list struct {
+				IsTruncated          bool
+				NextPartNumberMarker int
+				Part                 []piece
+			}
+			query := url.Values{"uploadId": {id}, "part-number-marker": {strconv.Itoa(marker)}, "max-parts": {"1000"}}
+			if _, err := s.do(ctx, call{method: http.MethodGet, key: b.prefix + name, query: query}, &list); err != nil {
 				return err
 			}
-			for _, p := range list.ObjectParts {
+			for _, p := range list.Part {
 				if p.Size == min(part, size-int64(p.PartNumber-1)*part) {
 					done[p.PartNumber] = p.ETag
 				}
@@ -339,31 +378,39 @@ func (b *Bucket) Get(ctx context.Context, name string, from, n int64) (r io.Read
 	if n == 0 {
 		return io.NopCloser(bytes.NewReader(nil)), nil
 	}
-	var o minio.GetObjectOptions
+	c := call{method: http.MethodGet, key: b.prefix + name, header: http.Header{}}
 	switch {
 	case n > 0:
-		err = o.SetRange(from, from+n-1)
+		c.header.Set("Range", fmt.Sprintf("bytes=%d-%d", from, from+n-1))
 	case from > 0:
-		err = o.SetRange(from, 0)
+		c.header.Set("Range", fmt.Sprintf("bytes=%d-", from))
 	}
-	if err != nil {
-		return nil, err
-	}
-	err = b.ask("reading", name, func(c *minio.Core) (err error) {
-		r, _, _, err = c.GetObject(ctx, b.bucket, b.prefix+name, o)
+	err = b.ask("reading", name, func(s *server) error {
+		answer, err := s.open(ctx, c)
+		if e := (*Error)(nil); errors.As(err, &e) && e.Code == "InvalidRange" { // there is nothing from there on
+			r = io.NopCloser(bytes.NewReader(nil))
+			return nil
+		}
+		if err == nil {
+			r = answer.Body
+		}
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return r, nil
+	return r, err
 }
 
 // Head is described at blobs.Remote.
 func (b *Bucket) Head(ctx context.Context, name string) (o blobs.Object, err error) {
-	err = b.ask("looking for", name, func(c *minio.Core) error {
-		got, err := c.StatObject(ctx, b.bucket, b.prefix+name, minio.StatObjectOptions{})
-		o = blobs.Object{Name: name, Size: got.Size, ModTime: got.LastModified}
+	err = b.ask("looking for", name, func(s *server) error {
+		got, err := s.do(ctx, call{method: http.MethodHead, key: b.prefix + name}, nil)
+		if err != nil {
+			return err
+		}
+		o.Name = name
+		if o.Size, err = strconv.ParseInt(got.Get("Content-Length"), 10, 64); err != nil {
+			return err
+		}
+		o.ModTime, err = http.ParseTime(got.Get("Last-Modified"))
 		return err
 	})
 	return o, err
@@ -371,8 +418,9 @@ func (b *Bucket) Head(ctx context.Context, name string) (o blobs.Object, err err
 
 // Delete is described at blobs.Remote.
 func (b *Bucket) Delete(ctx context.Context, name string) error {
-	err := b.ask("removing", name, func(c *minio.Core) error {
-		return c.RemoveObject(ctx, b.bucket, b.prefix+name, minio.RemoveObjectOptions{})
+	err := b.ask("removing", name, func(s *server) error {
+		_, err := s.do(ctx, call{method: http.MethodDelete, key: b.prefix + name}, nil)
+		return err
 	})
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -383,29 +431,81 @@ func (b *Bucket) Delete(ctx context.Context, name string) error {
 // After is described at blobs.Remote.
 func (b *Bucket) After(ctx context.Context, prefix, name string) iter.Seq2[blobs.Object, error] {
 	return func(yield func(blobs.Object, error) bool) {
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		o := minio.ListObjectsOptions{Prefix: b.prefix + prefix, Recursive: true}
+		query := url.Values{"list-type": {"2"}, "encoding-type": {"url"}, "prefix": {b.prefix + prefix}}
 		if name != "" {
-			o.StartAfter = b.prefix + name
+			query.Set("start-after", b.prefix+name)
 		}
 		stopped := false
-		err := b.ask("listing", prefix, func(c *minio.Core) error {
-			for got := range c.ListObjectsIter(ctx, b.bucket, o) {
-				if got.Err != nil {
-					return got.Err
+		err := b.ask("listing", prefix, func(s *server) error {
+			for {
+				page, err := s.list(ctx, query)
+				if err != nil {
+					return err
 				}
-				if strings.HasSuffix(got.Key, "/") { // a folder of a gateway
-					continue
+				for _, got := range page.Contents {
+					if strings.HasSuffix(got.Key, "/") { // a folder of a gateway
+						continue
+					}
+					if stopped = !yield(blobs.Object{Name: strings.TrimPrefix(got.Key, b.prefix), Size: got.Size, ModTime: got.LastModified}, nil); stopped {
+						return nil
+					}
 				}
-				if stopped = !yield(blobs.Object{Name: strings.TrimPrefix(got.Key, b.prefix), Size: got.Size, ModTime: got.LastModified}, nil); stopped {
+				if !page.IsTruncated {
 					return nil
 				}
+				query.Set("continuation-token", page.NextContinuationToken)
 			}
-			return ctx.Err()
 		})
 		if err != nil && !stopped {
 			yield(blobs.Object{}, err)
 		}
 	}
+}
+
+// A rule is one of a bucket's lifecycle, after which the server removes objects.
+type rule struct {
+	ID, Status, Prefix string
+	Filter             struct {
+		Prefix string
+		Tag    []struct{ Key string }
+		And    struct {
+			Prefix string
+			Tag    []struct{ Key string }
+		}
+	}
+	Expiration, AllVersionsExpiration struct {
+		Days int
+		Date string
+	}
+}
+
+// removes reports whether the rule removes objects without a tag, as all of kist's are,
+// whose name begins with a prefix.
+func (r *rule) removes(below string) bool {
+	prefix := cmp.Or(r.Prefix, r.Filter.Prefix, r.Filter.And.Prefix)
+	untagged := len(r.Filter.Tag) == 0 && len(r.Filter.And.Tag) == 0
+	reaches := strings.HasPrefix(prefix, below) || strings.HasPrefix(below, prefix)
+	expires := r.Expiration.Days > 0 || r.Expiration.Date != "" || r.AllVersionsExpiration.Days > 0
+	return r.Status == "Enabled" && untagged && reaches && expires
+}
+
+// Removes describes the rules of the bucket by which the server removes objects with the
+// prefix on its own.
+func (b *Bucket) Removes(ctx context.Context) (rules []string, err error) {
+	err = b.ask("asking for the rules of", "", func(s *server) error {
+		var all struct{ Rule []rule }
+		if _, err := s.do(ctx, call{method: http.MethodGet, query: url.Values{"lifecycle": {""}}}, &all); err != nil {
+			return err
+		}
+		for _, r := range all.Rule {
+			if r.removes(b.prefix) {
+				rules = append(rules, fmt.Sprintf("%q", cmp.Or(r.ID, "without a name")))
+			}
+		}
+		return nil
+	})
+	if e := (*Error)(nil); errors.As(err, &e) && e.Code == "NoSuchLifecycleConfiguration" {
+		err = nil
+	}
+	return rules, err
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"kist/blobs"
 	"kist/blobs/s3"
 	"kist/blobs/s3/s3test"
 )
@@ -98,6 +100,9 @@ func TestVerbs(t *testing.T) {
 	_, err = b.Head(t.Context(), "log/2")
 	is.True(errors.Is(err, fs.ErrNotExist))
 	is.NoErr(put(t, b, "log/3", nil))
+	got, err = get(t, b, "log/3", 0, 10) // an empty object has nothing there
+	is.NoErr(err)
+	is.Equal(got, "")
 	is.NoErr(put(t, b, "log/4", []byte("x")))
 	is.NoErr(put(t, b, "snap/1", []byte("x")))
 	is.Equal(names(t, b, "log/", ""), []string{"log/1", "log/3", "log/4"})
@@ -200,6 +205,9 @@ func TestFaults(t *testing.T) {
 			got, stored := get(t, sound, name, 0, -1)
 			harmless := fault == s3test.Truncate || fault == s3test.Slow // the answer of a put has no body
 			is.Equal(err == nil, harmless)
+			var later *blobs.Later
+			is.Equal(errors.As(err, &later), fault == s3test.BusyFor)
+			is.True(later == nil || later.Wait > 0 && later.Wait <= time.Second) // as the server asks
 			is.True(!errors.Is(err, fs.ErrExist))
 			is.Equal(stored == nil, harmless || fault == s3test.LoseAnswer)
 			is.True(stored != nil || got == string(body)) // all or nothing
@@ -251,4 +259,40 @@ func TestSentences(t *testing.T) {
 	var e *s3.Error
 	is.True(errors.As(put(t, s3test.Open(t, wrong), "a", []byte("a")), &e))
 	is.True(slices.Contains([]int{401, 403}, e.Status))
+}
+
+// The rules by which a server removes objects are found, if they reach the prefix.
+func TestRemoves(t *testing.T) {
+	t.Parallel()
+	rule := func(status, rest string) string {
+		return "<LifecycleConfiguration><Rule><ID>old</ID><Status>" + status + "</Status>" + rest + "</Rule></LifecycleConfiguration>"
+	}
+	const days = "<Expiration><Days>30</Days></Expiration>"
+	for answer, want := range map[string]int{
+		rule("Enabled", "<Filter></Filter>"+days):                                                                                 1,
+		rule("Enabled", "<Prefix>ho</Prefix>"+days):                                                                               1,
+		rule("Enabled", "<Filter><Prefix>home/blobs/</Prefix></Filter>"+days):                                                     1,
+		rule("Enabled", "<Filter><And><Prefix>home/</Prefix></And></Filter>"+days):                                                1,
+		rule("Enabled", "<Filter/><Expiration><Date>2030-01-01T00:00:00Z</Date></Expiration>"):                                    1,
+		rule("Disabled", "<Filter/>"+days):                                                                                        0,
+		rule("Enabled", "<Filter><Prefix>photos/</Prefix></Filter>"+days):                                                         0,
+		rule("Enabled", "<Filter><Tag><Key>a</Key><Value>b</Value></Tag></Filter>"+days):                                          0,
+		rule("Enabled", "<Filter/><NoncurrentVersionExpiration><NoncurrentDays>3</NoncurrentDays></NoncurrentVersionExpiration>"): 0,
+		"<Error><Code>NoSuchLifecycleConfiguration</Code></Error>":                                                                0,
+		"<Error><Code>NotImplemented</Code></Error>":                                                                              -1,
+	} {
+		is := is.New(t)
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			is.True(r.URL.Query().Has("lifecycle"))
+			if strings.HasPrefix(answer, "<Error>") {
+				w.WriteHeader(http.StatusNotFound)
+			}
+			_, _ = io.WriteString(w, answer)
+		}))
+		b := s3test.Open(t, s3test.Options("home", server.URL))
+		got, err := b.Removes(t.Context())
+		is.Equal(err != nil, want < 0) // answer
+		is.Equal(len(got), max(want, 0))
+		server.Close()
+	}
 }

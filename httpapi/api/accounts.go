@@ -19,6 +19,8 @@ import (
 	"kist/kv/people"
 	"kist/kv/record"
 	"kist/search"
+
+	"github.com/google/uuid"
 )
 
 // MeForm is what users can change about their own account.
@@ -134,6 +136,11 @@ func editMe(c *web.Request) error {
 			u.Password = hash
 			if _, err := people.Revoke(tx, u.ID, "", form.revoke.names(c)); err != nil {
 				return err
+			}
+			if c.Caller.Key.Session { // it goes on as another one
+				if err := jobs.MoveFetches(tx, u.ID, c.Caller.Key.ID, uuid.Nil); err != nil {
+					return err
+				}
 			}
 		}
 		changed = u

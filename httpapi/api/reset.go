@@ -51,7 +51,7 @@ func readReset(c *web.Request) error {
 	if err := c.Site.Store.View(func(tx *kv.Tx) (err error) { u, err = people.ResetOf(tx, c.Arg("token")); return err }); err != nil {
 		return err
 	}
-	return c.RespondPage(http.StatusOK, embed.ResetPage{Base: c.Site.Prefix(), UserName: u.Name, Shortest: record.MinPassword})
+	return c.RespondPage(http.StatusOK, embed.ClaimPage{Reset: true, Base: c.Site.Prefix(), UserName: u.Name, Shortest: record.MinPassword})
 }
 
 var Reset = web.FormOp(303, reset, 400, 403, 404, 413, 415, 422, 503)
@@ -76,8 +76,8 @@ func reset(c *web.Request) error {
 	}
 	err = web.JoinProblems(problems, strong(&form.password, u.Name), mismatch)
 	if e, ok := errors.AsType[*record.Error](err); ok && e.Fault == record.Invalid {
-		return c.RespondPage(http.StatusUnprocessableEntity, embed.ResetPage{
-			Base: c.Site.Prefix(), UserName: u.Name, Shortest: record.MinPassword,
+		return c.RespondPage(http.StatusUnprocessableEntity, embed.ClaimPage{
+			Reset: true, Base: c.Site.Prefix(), UserName: u.Name, Shortest: record.MinPassword,
 			Errors: embed.ClaimErrors{Password: claimProblem(c, "claim.passwordProblem", e.Fields["password"]), Repeat: claimProblem(c, "claim.repeatProblem", e.Fields["repeat"])},
 		})
 	}

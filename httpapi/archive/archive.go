@@ -222,17 +222,38 @@ func (a *Archive) piece(p []byte) (int, error) {
 	return a.content(i, at-int64(len(text)), p)
 }
 
+// Ready prepares the next read: it finds out the CRC and opens the content that this read needs, and fails if the
+// read would.
+func (a *Archive) Ready() error {
+	if a.at >= a.Size() {
+		return nil
+	}
+	if _, err := a.piece(make([]byte, 1)); err != nil || a.at >= a.central[0] {
+		return err
+	}
+	return a.reach(sort.Search(len(a.entries), func(i int) bool { return a.start[i+1] > a.at }))
+}
+
+// reach opens the content of an entry.
+func (a *Archive) reach(i int) error {
+	if a.opened == i {
+		return nil
+	}
+	if err := a.Close(); err != nil {
+		return err
+	}
+	f, err := a.entries[i].Open()
+	if err != nil {
+		return err
+	}
+	a.open, a.opened, a.openAt = f, i, 0
+	return nil
+}
+
 // content reads from the content of an entry.
 func (a *Archive) content(i int, at int64, p []byte) (int, error) {
-	if a.opened != i {
-		if err := a.Close(); err != nil {
-			return 0, err
-		}
-		f, err := a.entries[i].Open()
-		if err != nil {
-			return 0, err
-		}
-		a.open, a.opened, a.openAt = f, i, 0
+	if err := a.reach(i); err != nil {
+		return 0, err
 	}
 	if a.openAt != at {
 		if _, err := a.open.Seek(at, io.SeekStart); err != nil {

@@ -14,8 +14,12 @@ import (
 // TicketTime is how long a ticket is valid.
 const TicketTime = 5 * time.Minute
 
-// maxUsed bounds the tickets that are remembered as used. Only people who sign in use one.
-const maxUsed = 10_000
+// Bounds of the tickets that are remembered as used: in all, and of one account. Only people
+// who sign in use one.
+const (
+	maxUsed      = 10_000
+	MaxUsedByOne = 100
+)
 
 // A Purpose is what a ticket is for.
 type Purpose byte
@@ -30,7 +34,7 @@ const (
 // A Ticket connects the two requests of a sign-in. The client keeps it, sealed.
 type Ticket struct {
 	For       Purpose
-	Owner     record.ID // none with ForPasskey
+	Owner     record.ID // with ForPasskey none, until the passkey says who it is
 	Ends      int64     // milliseconds since 1970
 	Challenge [32]byte  // that a passkey has to sign
 	Password  [32]byte  // digest of the account's password hash
@@ -42,7 +46,12 @@ type Ticket struct {
 type Tickets struct {
 	seal cipher.AEAD
 	mu   sync.Mutex
-	used map[[32]byte]int64 // when the tickets end, by challenge
+	used map[[32]byte]usedTicket // by challenge
+}
+
+type usedTicket struct {
+	owner record.ID
+	ends  int64
 }
 
 func NewTickets() (*Tickets, error) {
@@ -53,7 +62,7 @@ func NewTickets() (*Tickets, error) {
 		return nil, err
 	}
 	seal, err := cipher.NewGCMWithRandomNonce(block)
-	return &Tickets{seal: seal, used: map[[32]byte]int64{}}, err
+	return &Tickets{seal: seal, used: map[[32]byte]usedTicket{}}, err
 }
 
 // Issue seals a ticket and returns it with its end and challenge.
@@ -96,16 +105,22 @@ func (t *Tickets) Use(k Ticket, now time.Time) error {
 	if _, used := t.used[k.Challenge]; used {
 		return ErrTicket
 	}
-	if len(t.used) >= maxUsed {
-		for challenge, ends := range t.used {
-			if now.UnixMilli() >= ends {
-				delete(t.used, challenge)
-			}
-		}
-		if len(t.used) >= maxUsed {
-			return &record.Error{Fault: record.Busy, Code: "busy", Text: "Too many people are signing in. Try again in a moment.", Retry: time.Minute}
+	ofOwner, ends := 0, k.Ends
+	for challenge, other := range t.used {
+		switch {
+		case now.UnixMilli() >= other.ends:
+			delete(t.used, challenge)
+		case other.owner == k.Owner:
+			ofOwner, ends = ofOwner+1, min(ends, other.ends)
 		}
 	}
-	t.used[k.Challenge] = k.Ends
+	switch {
+	case ofOwner >= MaxUsedByOne:
+		wait := time.UnixMilli(ends).Sub(now)
+		return &record.Error{Fault: record.TooMany, Code: "too_many_sign_ins", Text: "This account has signed in too often in the last minutes. Try again " + record.In(wait) + ".", Retry: wait}
+	case len(t.used) >= maxUsed:
+		return &record.Error{Fault: record.Busy, Code: "busy", Text: "Too many people are signing in. Try again in a moment.", Retry: time.Minute}
+	}
+	t.used[k.Challenge] = usedTicket{k.Owner, k.Ends}
 	return nil
 }

@@ -5,7 +5,9 @@ import (
 	"cmp"
 	"encoding/binary"
 	"errors"
+	"regexp"
 	"slices"
+	"strings"
 )
 
 // ISO base media files (ISO/IEC 14496-12), QuickTime files and HEIF (ISO/IEC 23008-12) are boxes in boxes. Tables
@@ -139,10 +141,11 @@ func (f *film) says(b box) error {
 	return nil
 }
 
-// topBoxes and filmBoxes are what a file and a film need. Makers of cameras add boxes of their own.
+// topBoxes, filmBoxes and itemBoxes are what a file, a film and a picture need. Makers of cameras add boxes of their own.
 var (
 	topBoxes  = map[string]bool{"ftyp": true, "styp": true, "mdat": true, "imda": true, "mfra": true, "sidx": true, "ssix": true, "pdin": true, "prft": true}
 	filmBoxes = map[string]bool{"mvhd": true, "mvex": true, "iods": true, "pssh": true, "ainf": true, "mfhd": true}
+	itemBoxes = map[string]bool{"hdlr": true, "pitm": true, "iloc": true, "iinf": true, "iprp": true, "iref": true, "idat": true, "dinf": true, "ipro": true, "grpl": true}
 )
 
 func (f *film) top(b box) error {
@@ -165,7 +168,7 @@ func (f *film) top(b box) error {
 // common blanks a box that is metadata wherever it is, and one that is not needed; needed nil keeps all others.
 func (f *film) common(b box, needed map[string]bool) error {
 	switch b.kind {
-	case "udta", "uuid", "meta", "XMP_", "gps ":
+	case "udta", "uuid", "meta", "XMP_", "gps ", "xml ", "bxml":
 		f.blank(b)
 		return f.says(b)
 	case "free", "skip", "wide":
@@ -226,30 +229,100 @@ func (f *film) times(b box) error {
 	return err
 }
 
+// What a track is, by its handler. Others are metadata, such as the places of a drone's flight.
+var (
+	mediaTracks = map[string]bool{"vide": true, "soun": true, "auxv": true, "pict": true, "hint": true, "tmcd": true, "subp": true, "clcp": true}
+	textTracks  = map[string]bool{"text": true, "sbtl": true, "subt": true}
+)
+
+// telling matches the text that a drone or a dash camera writes for a picture: a place, or a sentence of a receiver.
+var telling = regexp.MustCompile(`(?i)\b(?:gps|lat|latitude|lon|longitude|longtitude|home)\b\W{0,4}(?:[nsew]\W{0,3})?[-+]?\d+(?:[.,]\d|°| ?deg)|\$G[NP][A-Z]{3},`)
+
+// plainNames are names of handlers that say nothing about a film.
+var plainNames = map[string]bool{
+	"": true, "VideoHandler": true, "SoundHandler": true, "SubtitleHandler": true, "TimeCodeHandler": true, "DataHandler": true, "VideoHandle": true, "SoundHandle": true,
+	"Core Media Video": true, "Core Media Audio": true, "Core Media Data Handler": true, "Core Media Time Code": true, "Apple Video Media Handler": true,
+	"Apple Sound Media Handler": true, "Apple Alias Data Handler": true, "ISO Media file produced by Google Inc.": true, "GPAC ISO Video Handler": true, "GPAC ISO Audio Handler": true,
+}
+
+// handler reads a box hdlr: of what kind the media is, and a name, which it removes unless it says nothing.
+func (f *film) handler(b box) (kind, name string, err error) {
+	h, err := f.bytes(b.inner, 12)
+	if err != nil {
+		return "", "", err
+	}
+	if at := b.inner + 24; at < b.end {
+		text, err := f.some(at, min(b.end-at, maxExif))
+		if err != nil {
+			return "", "", err
+		}
+		// QuickTime puts the length before the name, others a NUL after it.
+		name = strings.TrimFunc(string(text), func(r rune) bool { return r < ' ' })
+		if !plainNames[name] || b.end-at > maxExif {
+			f.found(textual(text)...)
+			f.zero(at, b.end)
+		}
+	}
+	return string(h[8:]), name, nil
+}
+
 // tables are where the samples of a track are.
 type tables struct {
-	handler             string
+	handler, name       string
 	sizes, runs, places box
 }
 
-// track blanks what a track says. A track that is metadata, such as the places of a drone's flight, goes with its
-// samples.
+// track blanks what a track says. A track that is metadata goes with its samples, and so does a text that says where
+// the film was made.
 func (f *film) track(b box) error {
 	var t tables
 	start := len(f.edits)
 	if err := f.inTrack(b, &t, 0); err != nil {
 		return err
 	}
-	if t.handler != "meta" && t.handler != "camm" && t.handler != "gps " {
+	if b.kind == "traf" || t.handler == "" || mediaTracks[t.handler] {
 		return nil
 	}
-	f.found(Other)
+	what := Other
+	if textTracks[t.handler] {
+		if tells, err := f.tells(t); err != nil || !tells {
+			return err
+		}
+		what = GPS
+	}
+	f.found(what)
 	f.hidden, f.edits = true, f.edits[:start] // the whole box follows
-	if err := f.samples(t); err != nil {
+	if err := f.samples(t, func(at, length int64) error { f.zero(at, at+length); return nil }); err != nil {
 		return err
 	}
 	f.blank(b)
 	return nil
+}
+
+// Bounds of what is read of a text track: chunks at its beginning, as many more all over it, and bytes of each.
+const (
+	textChunks = 64
+	textBytes  = 4 << 10
+)
+
+// tells reports whether a text track says where the film was made.
+func (f *film) tells(t tables) (tells bool, err error) {
+	if strings.Contains(t.name, "DJI") {
+		return true, nil
+	}
+	if t.sizes.kind == "" || t.places.kind == "" { // its samples are in fragments
+		return false, nil
+	}
+	n, every := int64(0), max(1, (t.places.end-t.places.inner)/8/textChunks)
+	err = f.samples(t, func(at, length int64) error {
+		if n++; tells || n > textChunks && n%every != 0 {
+			return nil
+		}
+		text, err := f.some(at, min(length, textBytes))
+		tells = err == nil && telling.Match(text)
+		return err
+	})
+	return tells, err
 }
 
 func (f *film) inTrack(b box, t *tables, depth int) error {
@@ -262,12 +335,12 @@ func (f *film) inTrack(b box, t *tables, depth int) error {
 		case "tkhd", "mdhd":
 			return f.times(b)
 		case "hdlr":
-			h, err := f.bytes(b.inner, 12)
+			kind, name, err := f.handler(b)
 			if err != nil {
 				return err
 			}
 			if t.handler == "" || depth == 1 { // that of the media, not that of its storage
-				t.handler = string(h[8:])
+				t.handler, t.name = kind, name
 			}
 		case "stsz":
 			t.sizes = b
@@ -296,8 +369,8 @@ func (f *film) table(b box, skip, width int64) ([]byte, error) {
 	return all[skip : skip+n*width], nil
 }
 
-// samples blanks the samples of a track.
-func (f *film) samples(t tables) error {
+// samples calls fn for each chunk of the samples of a track.
+func (f *film) samples(t tables, fn func(at, length int64) error) error {
 	head, err := f.bytes(t.sizes.inner, 12)
 	if t.sizes.kind == "" || err != nil {
 		return cmp.Or(err, unreadable("a track has no sizes"))
@@ -343,7 +416,9 @@ func (f *film) samples(t tables) error {
 		if at > f.source.size || length > f.source.size-at {
 			return unreadable("a track refers to what the file does not have")
 		}
-		f.zero(at, at+length)
+		if err := fn(at, length); err != nil {
+			return err
+		}
 		if len(f.edits) > maxPieces {
 			return unreadable("it has more than %d parts", maxPieces)
 		}
@@ -372,25 +447,24 @@ func (f *film) items(b box) error {
 			data = in
 		case "hdlr":
 			handler = in
-		case "free", "skip":
-			return f.unused(in)
+		case "iprp":
+			return f.properties(in)
 		}
-		return nil
+		return f.common(in, itemBoxes)
 	}); err != nil {
 		if f.picture || !errors.Is(err, ErrUnreadable) {
 			return err
 		}
 		handler = box{}
 	}
-	what := []byte(nil)
+	what := ""
 	if handler.kind != "" {
-		h, err := f.bytes(handler.inner, 12)
-		if err != nil {
+		var err error
+		if what, _, err = f.handler(handler); err != nil {
 			return err
 		}
-		what = h[8:]
 	}
-	if string(what) != "pict" && (what != nil || !f.picture) {
+	if what != "pict" && (what != "" || !f.picture) {
 		f.edits = f.edits[:start]
 		f.blank(b)
 		return f.says(b)
@@ -404,6 +478,26 @@ func (f *film) items(b box) error {
 	}
 	return f.itemPlaces(places, data, kinds)
 }
+
+// properties blanks the properties of items that are metadata.
+func (f *film) properties(b box) error {
+	return f.each(b.inner, b.end, func(b box) error {
+		switch b.kind {
+		case "ipco":
+			return f.properties(b)
+		case "crtt", "mdft":
+			f.found(Time)
+			f.blank(b)
+		case "udes", "altt":
+			f.blank(b)
+			return f.says(b)
+		}
+		return nil
+	})
+}
+
+// metadataItems are the kinds of items that are metadata.
+var metadataItems = map[string]bool{"Exif": true, "mime": true, "uri ": true, "xml ": true, "XMP ": true}
 
 // itemKinds are the kinds of the items that are metadata, by the items' numbers.
 func (f *film) itemKinds(info box) (map[uint32]string, error) {
@@ -428,7 +522,7 @@ func (f *film) itemKinds(info box) (map[uint32]string, error) {
 		if e[0] > 2 {
 			id, rest = binary.BigEndian.Uint32(e[4:]), e[10:]
 		}
-		if kind := string(rest[:4]); kind == "Exif" || kind == "mime" || kind == "uri " {
+		if kind := string(rest[:4]); metadataItems[kind] {
 			kinds[id] = kind
 		}
 		return nil

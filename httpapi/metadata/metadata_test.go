@@ -191,6 +191,107 @@ func boxed(kind string, parts ...string) string {
 	return string(binary.BigEndian.AppendUint32(nil, uint32(8+len(inner)))) + kind + inner
 }
 
+// filmOf is a film whose only track has these samples, each a chunk of its own.
+func filmOf(handler, name string, samples ...string) string {
+	number := func(n int) string { return string(binary.BigEndian.AppendUint32(nil, uint32(n))) }
+	full := number(0)
+	build := func(first int) string {
+		sizes, places, at := "", "", first
+		for _, s := range samples {
+			sizes, places, at = sizes+number(len(s)), places+number(at), at+len(s)
+		}
+		n := number(len(samples))
+		return boxed("ftyp", "isom", full) + boxed("moov", boxed("trak", boxed("mdia", boxed("hdlr", full, full, handler, full, full, full, name), boxed("minf", boxed("stbl",
+			boxed("stsz", full, full, n, sizes), boxed("stsc", full, number(1), number(1), number(1), number(1)), boxed("stco", full, n, places)))))) +
+			boxed("mdat", strings.Join(samples, ""))
+	}
+	return build(strings.Index(build(0), "mdat") + 4)
+}
+
+// TestTracks: a track that says where a film was made goes with its samples; subtitles stay.
+func TestTracks(t *testing.T) {
+	t.Parallel()
+	late := slices.Concat(slices.Repeat([]string{"[iso : 100] "}, 500), slices.Repeat([]string{"GPS(13.4050,52.5200,18) "}, 500))
+	for name, c := range map[string]struct {
+		handler, name string
+		samples       []string
+		gone          bool
+		found         []string
+	}{
+		"a drone":                {"text", "DJI.Subtitle", []string{"F/2.8, SS 206"}, true, []string{GPS}},
+		"a drone, by its text":   {"sbtl", "", []string{"F/2.8", "F/2.8, SS 206, ISO 100, EV 0, GPS (13.4050, 52.5200, 18), D 5.53m"}, true, []string{GPS}},
+		"a drone, in brackets":   {"text", "", []string{"[iso : 100] [latitude: 52.5200] [longtitude: 13.4050]"}, true, []string{GPS}},
+		"a drone, in degrees":    {"text", "", []string{"HOME(E: 149° 1' 2\", N: 35° 3' 4\")"}, true, []string{GPS}},
+		"a drone that fixes":     {"text", "", late, true, []string{GPS}},
+		"a dash camera":          {"subt", "", []string{"\x00\x2f$GPRMC,123519,A,4807.038,N,01131.000,E"}, true, []string{GPS}},
+		"a maker's own track":    {"fdsc", "", []string{"secret"}, true, []string{Other}},
+		"subtitles":              {"sbtl", "SubtitleHandler", []string{"Turn the GPS on.", "What latitude do I have? 1.5 hours."}, false, nil},
+		"a film":                 {"vide", "\x0cVideoHandler", []string{"GPS (13.4050, 52.5200, 18)"}, false, nil},
+		"a name":                 {"vide", "made in 52.52, 13.40", []string{"picture"}, false, []string{Text}},
+		"a name of subtitles":    {"sbtl", "secret", []string{"Hello"}, false, []string{Text}},
+		"a name with an address": {"soun", "location +52.5200+013.4050/", []string{"sound"}, false, []string{GPS}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			file := filmOf(c.handler, c.name, c.samples...)
+			out, p, err := cleaned([]byte(file), "video/mp4")
+			is.NoErr(err)
+			is.Equal(len(p.Found) > 0, len(c.found) > 0)
+			for _, what := range c.found {
+				is.True(slices.Contains(p.Found, what))
+			}
+			is.Equal(len(out), len(file))
+			is.Equal(!bytes.Contains(out, []byte(strings.Join(c.samples, ""))), c.gone)
+			is.Equal(!bytes.Contains(out, []byte("trak")), c.gone)
+			if c.gone {
+				is.True(!bytes.ContainsAny(out[bytes.Index(out, []byte("mdat"))+4:], "123456789S"))
+			}
+			is.Equal(!bytes.Contains(out, []byte(c.name)), c.found != nil && c.name != "")
+			again, q, err := cleaned(out, "video/mp4")
+			is.NoErr(err)
+			is.True(bytes.Equal(again, out))
+			is.Equal(q.Found, nil)
+		})
+	}
+}
+
+// TestPictureBoxes: what a picture file says beside its items is removed, too.
+func TestPictureBoxes(t *testing.T) {
+	t.Parallel()
+	full := "\x00\x00\x00\x00"
+	handler := func(name string) string { return boxed("hdlr", full, full, "pict", full, full, full, name) }
+	item := func(kind string) string {
+		return boxed("iinf", full, "\x00\x01", boxed("infe", "\x02\x00\x00\x00\x00\x01\x00\x00", kind, "\x00"))
+	}
+	for name, c := range map[string]struct{ meta, found string }{
+		"XML":           {handler("\x00") + boxed("xml ", full, "<x:xmpmeta exif:GPSLatitude='secret'/>"), GPS},
+		"binary XML":    {handler("\x00") + boxed("bxml", full, "secret"), Text},
+		"a maker's box": {handler("\x00") + boxed("acme", "secret"), Other},
+		"a description": {handler("\x00") + boxed("iprp", boxed("ipco", boxed("ispe", full, full, full), boxed("udes", full, "en\x00secret\x00"))), Text},
+		"a time":        {handler("\x00") + boxed("iprp", boxed("ipco", boxed("crtt", full, "secret12"))), Time},
+		"a name":        {handler("secret\x00"), Text},
+		"an XML item": {handler("\x00") + item("xml ") + boxed("iloc", "\x01\x00\x00\x00\x44\x00\x00\x01", "\x00\x01\x00\x01\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x06") +
+			boxed("idat", "secret"), Text},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			file := boxed("ftyp", "heic", full) + boxed("meta", full, c.meta)
+			out, p, err := cleaned([]byte(file), "image/heic")
+			is.NoErr(err)
+			is.True(slices.Contains(p.Found, c.found))
+			is.Equal(len(out), len(file))
+			is.True(!bytes.Contains(out, []byte("secret")))
+			is.Equal(bytes.Contains(out, []byte("ispe")), strings.Contains(file, "ispe"))
+			again, q, err := cleaned(out, "image/heic")
+			is.NoErr(err)
+			is.True(bytes.Equal(again, out))
+			is.Equal(q.Found, nil)
+		})
+	}
+}
+
 // repeated is a large file that begins with head and repeats a byte after it.
 type repeated struct {
 	head string
@@ -338,7 +439,7 @@ func FuzzClean(f *testing.F) {
 func TestRules(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	is.Equal(Rules, 1)
+	is.Equal(Rules, 2)
 	want := map[string]string{
 		"all.avif":        "4b06458c3689e2b4",
 		"all.gif":         "6c63308e86ccb91f",

@@ -283,7 +283,7 @@ func (p *Plan) webp(s *source) error {
 		end = min(end, size)
 		switch kind {
 		case "VP8X":
-			if length < 10 || features != nil {
+			if length < 10 || length > windowFew || features != nil {
 				return unreadable("it has wrong features")
 			}
 			features, err = s.bytes(at, end-at)

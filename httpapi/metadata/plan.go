@@ -71,7 +71,7 @@ func (p *Plan) memory() int {
 	if p == nil {
 		return 0
 	}
-	n := 100 + 64*cap(p.pieces)
+	n := 100 + 48*cap(p.pieces)
 	for i := range p.pieces {
 		n += cap(p.pieces[i].literal)
 	}
@@ -316,6 +316,7 @@ func Clean(r io.ReaderAt, size int64, mediaType string) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	p.pieces = slices.Clone(p.pieces) // without room for more
 	return p, nil
 }
 

@@ -16,14 +16,13 @@ import (
 
 // Rules is the version of the rules by which plans are made. A change of what a clean file has needs the next one: then
 // all files are examined again, and visitors get other entity tags.
-const Rules = 1
+const Rules = 2
 
 // Bounds of the plans in memory.
 const (
-	maxKept  = 1000    // plans
-	maxBytes = 8 << 20 // of all of them
-	maxOne   = 1 << 20 // of one; a larger one is made again
-	atOnce   = 2       // are made
+	maxKept  = 1000     // plans
+	maxBytes = 16 << 20 // of all of them; one of maxPieces takes 5 MB
+	atOnce   = 2        // are made
 )
 
 // Plans makes plans for contents, each once, and keeps those that were used last.
@@ -57,42 +56,60 @@ func NewPlans(s *kv.Store, b *blobs.Store, log *slog.Logger) *Plans {
 	return &Plans{store: s, blobs: b, log: log, slots: make(chan struct{}, atOnce), kept: map[planKey]*list.Element{}, order: list.New()}
 }
 
-// Of returns the plan of a content. Its errors are those of Clean and of blobs.Store.Get.
-func (p *Plans) Of(ref blobs.Ref, mediaType string) (*Plan, error) {
+// errLeft says that the caller who was to make a plan left before its turn.
+var errLeft = errors.New("metadata: the caller left")
+
+// Of returns the plan of a content. Its errors are those of Clean, of blobs.Store.Get, and of ctx while it waits.
+func (p *Plans) Of(ctx context.Context, ref blobs.Ref, mediaType string) (*Plan, error) {
 	key := planKey{ref, mediaType}
-	p.mu.Lock()
-	if e := p.kept[key]; e != nil {
-		p.order.MoveToFront(e)
-		p.mu.Unlock()
+	for {
+		p.mu.Lock()
+		e := p.kept[key]
+		if e == nil {
+			e = p.order.PushFront(&planned{planKey: key, done: make(chan struct{})})
+			p.kept[key] = e
+			p.mu.Unlock()
+			p.fill(ctx, e)
+		} else {
+			p.order.MoveToFront(e)
+			p.mu.Unlock()
+		}
 		v := e.Value.(*planned)
-		<-v.done
-		return v.plan, v.err
+		select {
+		case <-v.done:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		if v.err != errLeft { //nolint:errorlint // never wrapped
+			return v.plan, v.err
+		}
 	}
-	v := &planned{planKey: key, done: make(chan struct{})}
-	e := p.order.PushFront(v)
-	p.kept[key] = e
-	p.mu.Unlock()
+}
 
-	p.slots <- struct{}{}
-	v.plan, v.err = p.make(key)
-	<-p.slots
-	close(v.done)
-
+// fill makes the plan when its turn comes.
+func (p *Plans) fill(ctx context.Context, e *list.Element) {
+	v := e.Value.(*planned)
+	defer close(v.done)
+	select {
+	case p.slots <- struct{}{}:
+		v.plan, v.err = p.make(v.planKey)
+		<-p.slots
+	case <-ctx.Done():
+		v.err = errLeft
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.kept[key] != e { // dropped meanwhile
-		return v.plan, v.err
+	if p.kept[v.planKey] != e { // dropped meanwhile
+		return
 	}
 	v.bytes = v.plan.memory()
 	p.bytes += v.bytes
-	known := v.err == nil || errors.Is(v.err, ErrKept) || errors.Is(v.err, ErrNone) || errors.Is(v.err, ErrUnreadable)
-	if !known || v.bytes > maxOne {
+	if v.err != nil && !errors.Is(v.err, ErrKept) && !errors.Is(v.err, ErrNone) && !errors.Is(v.err, ErrUnreadable) {
 		p.drop(e)
 	}
 	for p.order.Len() > maxKept || p.bytes > maxBytes { // this one is the last to go
 		p.drop(p.order.Back())
 	}
-	return v.plan, v.err
 }
 
 // drop forgets a plan. One that is still being made has no size yet.
@@ -121,10 +138,10 @@ func (p *Plans) make(key planKey) (plan *Plan, err error) {
 	return Clean(f, info.Size(), key.mediaType)
 }
 
-// Examine finds out about the metadata of a content. Its errors are those of blobs.Store.Get, and of reading.
-func (p *Plans) Examine(ref blobs.Ref, mediaType string) (record.Metadata, error) {
+// Examine finds out about the metadata of a content. Its errors are those of Of, except of Clean.
+func (p *Plans) Examine(ctx context.Context, ref blobs.Ref, mediaType string) (record.Metadata, error) {
 	m := record.Metadata{Rules: Rules}
-	plan, err := p.Of(ref, mediaType)
+	plan, err := p.Of(ctx, ref, mediaType)
 	switch {
 	case err == nil && len(plan.Found) == 0, errors.Is(err, ErrNone):
 		m.State = record.MetadataNone
@@ -192,7 +209,7 @@ func (p *Plans) step(ctx context.Context, at *uint64) (more bool, err error) {
 		}
 		b, err := r.Decode()
 		if err == nil {
-			found[i], err = p.Examine(r.Bytes.Ref, b.(*record.File).MimeType)
+			found[i], err = p.Examine(ctx, r.Bytes.Ref, b.(*record.File).MimeType)
 		}
 		if err != nil { // its bytes are missing or damaged, which others report
 			p.log.Debug("cannot examine the metadata of a file", "id", r.ID.String(), "error", err)

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
@@ -152,7 +153,7 @@ func (c *Client) config(m *metadata) *oauth2.Config {
 }
 
 // Begin returns the address at the issuer where a browser signs in. With again, the issuer asks its
-// user to prove again who they are.
+// user to prove again who they are, and says when they did (OpenID Connect Core 1.0, section 3.1.2.1).
 func (c *Client) Begin(ctx context.Context, state, nonce, verifier string, again bool) (string, error) {
 	m, err := c.issuer(ctx)
 	if err != nil {
@@ -160,7 +161,8 @@ func (c *Client) Begin(ctx context.Context, state, nonce, verifier string, again
 	}
 	more := []oauth2.AuthCodeOption{oidc.Nonce(nonce), oauth2.S256ChallengeOption(verifier)}
 	if again {
-		more = append(more, oauth2.SetAuthURLParam("prompt", "login"))
+		age := strconv.Itoa(int(record.RecentTime.Seconds()))
+		more = append(more, oauth2.SetAuthURLParam("prompt", "login"), oauth2.SetAuthURLParam("max_age", age))
 	}
 	return c.config(m).AuthCodeURL(state, more...), nil
 }
@@ -168,10 +170,11 @@ func (c *Client) Begin(ctx context.Context, state, nonce, verifier string, again
 // Identity is who signed in at the issuer.
 type Identity struct {
 	Subject        string
-	UserName, Name string // as the issuer has them; they may be empty, and anyone's
-	Allowed        bool   // by AllowGroup
-	Admin          bool   // by AdminGroup
-	Token          string // the ID token, for End
+	UserName, Name string        // as the issuer has them; they may be empty, and anyone's
+	Allowed        bool          // by AllowGroup
+	Admin          bool          // by AdminGroup
+	Token          string        // the ID token, for End
+	SignedIn       time.Duration // how long ago the issuer made sure of the user; negative if it does not say
 }
 
 // Finish exchanges the code that a browser brought back, and checks the ID token.
@@ -213,6 +216,7 @@ func (c *Client) Finish(ctx context.Context, code, nonce, verifier string) (*Ide
 	case token.AccessTokenHash != "" && token.VerifyAccessToken(tokens.AccessToken) != nil:
 		return nil, refused(errors.New("the access token is another"))
 	}
+	signedIn := said.signedIn(time.Now()) // from the signed token only
 	groups, known := said.groups(c.GroupsClaim)
 	needed := !known && (c.AllowGroup != "" || c.AdminGroup != "")
 	if (needed || said.text("preferred_username") == "") && m.provider.UserInfoEndpoint() != "" { // some issuers say little in the token
@@ -235,7 +239,7 @@ func (c *Client) Finish(ctx context.Context, code, nonce, verifier string) (*Ide
 		groups, _ = said.groups(c.GroupsClaim)
 	}
 	return &Identity{
-		Subject: token.Subject, UserName: said.text("preferred_username"), Name: said.text("name"), Token: raw,
+		Subject: token.Subject, UserName: said.text("preferred_username"), Name: said.text("name"), Token: raw, SignedIn: signedIn,
 		Allowed: c.AllowGroup == "" || slices.Contains(groups, c.AllowGroup),
 		Admin:   c.AdminGroup != "" && slices.Contains(groups, c.AdminGroup),
 	}, nil
@@ -254,6 +258,16 @@ func (said claims) text(name string) string {
 		return ""
 	}
 	return outbound.Printable([]byte(t), 1024)
+}
+
+// signedIn is how long before now the claim auth_time is; negative if it is missing or something
+// else. The issuer's clock may be a little ahead.
+func (said claims) signedIn(now time.Time) time.Duration {
+	var at float64
+	if json.Unmarshal(said["auth_time"], &at) != nil || at <= 0 || at > float64(now.Add(skew).Unix()) {
+		return -1
+	}
+	return max(0, now.Sub(time.Unix(int64(at), 0)))
 }
 
 // groups are the names in a claim, which is a list or a single name. known reports whether the claim

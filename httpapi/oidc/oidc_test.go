@@ -3,6 +3,7 @@ package oidc
 import (
 	"encoding/json"
 	"testing"
+	"time"
 
 	"github.com/matryer/is"
 )
@@ -35,7 +36,7 @@ func TestGroups(t *testing.T) {
 
 // FuzzClaims reads claims of any shape. A list of groups that is not one has no members.
 func FuzzClaims(f *testing.F) {
-	for _, text := range []string{`{"groups":["a"],"name":"Ann"}`, `{"groups":"a"}`, `{"groups":[1,"a"]}`, `null`, `{"name":"\u0000\ud800"}`} {
+	for _, text := range []string{`{"groups":["a"],"name":"Ann"}`, `{"groups":"a"}`, `{"groups":[1,"a"]}`, `null`, `{"name":"\u0000\ud800"}`, `{"auth_time":1799999990}`, `{"auth_time":1e308}`, `{"auth_time":0.5}`, `{"auth_time":"now"}`} {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -45,6 +46,10 @@ func FuzzClaims(f *testing.F) {
 		}
 		if names, known := said.groups("groups"); !known && len(names) > 0 {
 			t.Fatalf("%q: unknown groups have members", names)
+		}
+		now := time.Unix(1_800_000_000, 0)
+		if d := said.signedIn(now); d != -1 && (d < 0 || d > now.Sub(time.Unix(0, 0))) {
+			t.Fatalf("signed in %s ago", d)
 		}
 		for _, r := range said.text("name") {
 			if r < ' ' {

@@ -9,12 +9,16 @@ import (
 	"hash/crc32"
 	"html"
 	"io"
+	"io/fs"
 	"path"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
+	"kist/blobs"
 	"kist/httpapi/archive"
+	"kist/httpapi/grant"
 	"kist/httpapi/metadata"
 	"kist/httpapi/web"
 	"kist/kv"
@@ -42,82 +46,114 @@ func sendZip(c *web.Request, r *record.Record, owned bool) error {
 		return record.ErrMissing
 	}
 	chosen := all.Visible()
-	if named := strings.Split(strings.Join(query[itemsParam], ","), ","); named[0] != "" {
-		chosen = slices.DeleteFunc(chosen, func(m catalog.Member) bool { return !slices.Contains(named, m.ID.String()) })
+	if named := strings.Join(query[itemsParam], ","); named != "" {
+		wanted := map[string]bool{}
+		for id := range strings.SplitSeq(named, ",") {
+			wanted[id] = true
+		}
+		chosen = slices.DeleteFunc(chosen, func(m catalog.Member) bool { return !wanted[m.ID.String()] })
 	}
 	if len(chosen) == 0 {
 		return record.ErrMissing
 	}
-	z := &zipping{c: c, owned: owned, sums: map[catalog.CRCKey]uint32{}, done: map[catalog.CRCKey]uint32{}}
-	entries, err := z.entries(r, chosen)
+	a, err := layout(c, r, owned, chosen)
 	if err != nil {
 		return err
 	}
-	a := archive.New(entries)
 	defer func() {
 		_ = a.Close() // it was only read
-		z.keep()
+		c.Site.Sums.Keep()
 	}()
+	if strings.Contains(c.R.Header.Get("Range"), ",") { // several ranges are not worth it: the answer is all of it
+		c.R.Header.Del("Range")
+	}
 	return sendBytes(c, r, owned, "application/zip", archive.Safe(body.Name+".zip"), a.Tag(), a, a.Size())
 }
 
-// zipping makes the entries of a zip and keeps the checksums that it had to compute.
-type zipping struct {
-	c     *web.Request
-	owned bool
-	names archive.Names
-	sums  map[catalog.CRCKey]uint32 // not kept yet
-	done  map[catalog.CRCKey]uint32 // all that were computed
-	buf   []byte
+// laidAtOnce is how many items are read in one transaction, and foundFor for how long a layout relies on the bytes of
+// a file being where they were.
+const (
+	laidAtOnce = 500
+	foundFor   = time.Minute
+)
+
+// layout lays out the zip of the items, in the server's turn. Nothing of a text or a file is read that is known.
+func layout(c *web.Request, r *record.Record, owned bool, chosen []catalog.Member) (*archive.Archive, error) {
+	done, err := c.Site.Sums.Layout(c.R.Context(), grant.Network(c.Addr))
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	z := &zipping{c: c, owned: owned, counted: r.Limit > 0 && !owned}
+	for some := range slices.Chunk(chosen, laidAtOnce) {
+		if err := z.add(r, some); err != nil {
+			return nil, err
+		}
+	}
+	z.addLinks()
+	return archive.New(z.all), nil
 }
 
-// entries are those of the items. Bookmarks and short links become one file.
-func (z *zipping) entries(r *record.Record, chosen []catalog.Member) (all []archive.Entry, err error) {
-	var links []string
-	var latest time.Time
-	files := map[int]*record.Record{} // whose entries are made after the transaction
-	err = z.c.Site.Store.View(func(tx *kv.Tx) error {
-		for _, m := range chosen {
-			item, err := catalog.Owned(tx, r.Owner, m.Kind, m.ID)
-			if kv.Missing(err) { // removed just now
+// zipping makes the entries of a zip. Bookmarks and short links become one file.
+type zipping struct {
+	c       *web.Request
+	owned   bool
+	counted bool // a view is counted against a limit, so the files must be there
+	names   archive.Names
+	all     []archive.Entry
+	links   []line
+	latest  time.Time // of the links
+}
+
+// A line is that of a bookmark or a short link in their file.
+type line struct {
+	key []byte
+	archive.Fact
+}
+
+// add makes the entries of some items.
+func (z *zipping) add(r *record.Record, some []catalog.Member) error {
+	var items []*record.Record // without their bodies
+	files := map[record.ID]*record.File{}
+	if err := z.c.Site.Store.View(func(tx *kv.Tx) error {
+		for _, m := range some {
+			key := record.RowKey(r.Owner, m.Kind, m.ID)
+			row := tx.Get(kv.RecordBucket, key)
+			if row == nil { // removed just now
 				continue
 			}
+			item, err := record.BorrowRow(key, row)
 			if err != nil {
 				return err
 			}
-			b, err := item.Decode()
-			if err != nil {
-				return err
-			}
-			switch b := b.(type) {
-			case *record.File:
-				if _, err := z.c.Site.Blobs.Stat(item.Bytes.Ref); err != nil || z.c.Site.Blobs.Damaged.Err(item.Bytes.Ref) != nil {
-					continue // one lost file must not keep the others back
+			if f, known := z.c.Site.Sums.Fact(archive.Item{ID: item.ID, Seq: item.Seq}); m.Kind == record.Files && known {
+				files[m.ID] = &record.File{OriginalName: f.Name, MimeType: f.Media}
+			} else if m.Kind == record.Files {
+				b, err := item.Decode()
+				if err != nil {
+					return err
 				}
-				files[len(all)] = item
-				all = append(all, archive.Entry{Name: z.names.Unique(b.OriginalName), Modified: item.Created})
-			case *record.Bookmark:
-				links, latest = append(links, netscape(b.URL, b.Title(), item.Created)), later(latest, item.Created)
-			case *record.Link:
-				links, latest = append(links, netscape(b.URL, b.Title(), item.Created)), later(latest, item.Created)
-			default:
-				name, _ := asText(b)
-				all = append(all, z.text(name, item))
+				files[m.ID] = b.(*record.File) // the kind says so
 			}
+			item.Body = nil
+			items = append(items, item)
 		}
 		return nil
-	})
-	for i, item := range files {
-		if err == nil {
-			err = z.addFile(&all[i], item)
+	}); err != nil {
+		return err
+	}
+	for _, item := range items {
+		var err error
+		if f := files[item.ID]; f != nil {
+			err = z.addFile(item, f)
+		} else {
+			err = z.addText(item)
+		}
+		if err != nil && !kv.Missing(err) { // removed just now
+			return err
 		}
 	}
-	if len(links) > 0 {
-		page := "<!DOCTYPE NETSCAPE-Bookmark-file-1>\n<META HTTP-EQUIV=\"Content-Type\" CONTENT=\"text/html; charset=UTF-8\">\n<TITLE>Bookmarks</TITLE>\n<H1>Bookmarks</H1>\n<DL><p>\n" +
-			strings.Join(links, "") + "</DL><p>\n"
-		all = append(all, z.known("bookmarks.html", latest, page, func() (string, error) { return page, nil }))
-	}
-	return all, err
+	return nil
 }
 
 func later(a, b time.Time) time.Time {
@@ -132,136 +168,180 @@ func netscape(address, title string, added time.Time) string {
 	return fmt.Sprintf("<DT><A HREF=\"%s\" ADD_DATE=\"%d\">%s</A>\n", html.EscapeString(address), added.Unix(), html.EscapeString(title))
 }
 
-// addFile makes an entry that of a file, as the owner or a visitor gets its bytes.
-func (z *zipping) addFile(e *archive.Entry, item *record.Record) error {
-	b, err := item.Decode()
+// addFile adds the bytes of a file as the owner or a visitor gets them. A lost file must not keep the others back.
+func (z *zipping) addFile(item *record.Record, b *record.File) error {
+	sums, store, ref := z.c.Site.Sums, z.c.Site.Blobs, blobs.Ref(item.Bytes.Ref)
+	at := archive.Item{ID: item.ID, Seq: item.Seq}
+	f, known := sums.Fact(at)
+	if known && time.Since(f.Gone) < foundFor { // an object store may have lost it
+		return nil
+	}
+	if !known || z.counted || time.Since(f.Found) > foundFor || store.Damaged.Err(ref) != nil {
+		if blobs.Lost(store, ref) {
+			return nil // the health of the store is reported elsewhere
+		}
+		sums.Remember(at, archive.Fact{Name: b.OriginalName, Media: b.MimeType, Found: time.Now()})
+	}
+	of, err := ContentOf(z.c, item, b.MimeType, z.owned)
+	if lost(err) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
-	of, err := ContentOf(z.c.Site, item, b.(*record.File).MimeType, z.owned)
-	if err != nil {
-		return Unreadable(z.c, item.ID, z.owned, err)
+	open := func(ctx context.Context, part bool) (io.ReadSeekCloser, error) {
+		f, err := of.Open(ctx, part)
+		if lost(err) {
+			sums.Remember(at, archive.Fact{Name: b.OriginalName, Media: b.MimeType, Gone: time.Now()})
+		}
+		return f, err
 	}
-	key := catalog.CRCKey{Ref: item.Bytes.Ref}
+	from := archive.Source{Key: catalog.CRCKey{Ref: item.Bytes.Ref}, Size: of.Size, Open: func(ctx context.Context) (io.ReadSeekCloser, error) { return open(ctx, false) }}
 	if of.Clean {
-		key.Rules = metadata.Rules
+		from.Key.Rules = metadata.Rules
+		from.Prove = func(through func(io.Reader) io.Reader) error { return store.Prove(ref, through) }
 	}
-	e.Size, e.Content = of.Size, of.Digest
-	e.Open = func() (io.ReadSeekCloser, error) { return of.Open(true) }
-	known := false
-	var sum uint32
-	e.CRC = func() (uint32, error) {
-		var err error
-		if !known {
-			err = z.c.Site.Store.View(func(tx *kv.Tx) error { sum, known = catalog.CRC(tx, key); return nil })
-		}
-		if !known && err == nil {
-			sum, err = z.compute(key, &of)
-			known = err == nil
-		}
-		return sum, err
-	}
+	known, sum := false, uint32(0)
+	z.all = append(z.all, archive.Entry{
+		Name: z.names.Unique(b.OriginalName), Modified: item.Created, Size: of.Size, Content: of.Digest,
+		CRC: func() (uint32, error) {
+			var err error
+			if !known {
+				err = z.c.Site.Store.View(func(tx *kv.Tx) error { sum, known = catalog.CRC(tx, from.Key); return nil })
+			}
+			if !known && err == nil {
+				sum, err = sums.Sum(z.c.R.Context(), from, z.c.W.Status != 0, z.c.W.Extend)
+				known = err == nil
+			}
+			return sum, err
+		},
+		Open: func() (io.ReadSeekCloser, error) { return open(z.c.R.Context(), true) },
+	})
 	return nil
 }
 
-// keepEvery is after how many new checksums they are kept, so that a download that breaks off was not in vain.
-const keepEvery = 64
+// lost reports whether bytes are missing or damaged.
+func lost(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, blobs.ErrDamaged) }
 
-// compute reads a content for its checksum.
-func (z *zipping) compute(key catalog.CRCKey, of *Content) (uint32, error) {
-	if sum, there := z.done[key]; there {
-		return sum, nil
+var errLost = &record.Error{Fault: record.Busy, Code: "busy", Text: "A file of this collection can no longer be read. Try again, and get the others.", Retry: time.Second}
+
+// zipReady is the error of the next read of a zip, for a client that nothing was sent to yet. The next layout leaves
+// out a lost file.
+func zipReady(a *archive.Archive) error {
+	err := a.Ready()
+	if lost(err) {
+		return errLost
 	}
-	f, err := of.Open(false)
-	if err != nil {
-		return 0, err
-	}
-	defer f.Close()
-	if z.buf == nil {
-		z.buf = make([]byte, 256<<10)
-	}
-	h := crc32.NewIEEE()
-	n, err := io.CopyBuffer(h, whileAsked{z.c.R.Context(), f}, z.buf)
-	if err == nil && n != of.Size {
-		err = io.ErrUnexpectedEOF
-	}
-	if err != nil {
-		return 0, err
-	}
-	z.done[key] = h.Sum32()
-	if z.sums[key] = h.Sum32(); len(z.sums) == keepEvery || of.Size > 1<<30 {
-		z.keep()
-	}
-	return h.Sum32(), nil
+	return err
 }
 
-// keep stores the checksums. If that fails, the next zip computes them again.
-func (z *zipping) keep() {
-	if len(z.sums) == 0 {
-		return
-	}
-	sums := z.sums
-	z.sums = map[catalog.CRCKey]uint32{}
-	if err := z.c.Site.Store.Update(func(tx *kv.Tx) error { return catalog.KeepCRCs(tx, sums) }); err != nil {
-		z.c.Site.Log.Error("checksums of a zip are not kept", "requestId", z.c.ID, "error", err)
-	}
-}
-
-// whileAsked reads until the client has gone.
-type whileAsked struct {
-	ctx context.Context
-	r   io.Reader
-}
-
-func (w whileAsked) Read(p []byte) (int, error) {
-	if err := w.ctx.Err(); err != nil {
-		return 0, err
-	}
-	return w.r.Read(p)
-}
-
-// text is the entry of a text, which is read again when it is sent: many of them do not fit memory.
-func (z *zipping) text(name string, item *record.Record) archive.Entry {
+// addText adds an item that becomes text. The text is read again when it is sent: many of them do not fit memory.
+func (z *zipping) addText(item *record.Record) error {
 	key := item.Key()
-	read := func() (string, error) {
-		var text string
-		err := z.c.Site.Store.View(func(tx *kv.Tx) error {
-			now, err := catalog.RecordRows.Get(tx.Tx, key)
-			if err != nil {
-				return err
-			}
-			b, err := now.Decode()
-			if err == nil {
-				_, text = asText(b)
-			}
+	f, known := z.c.Site.Sums.Fact(archive.Item{ID: item.ID, Seq: item.Seq})
+	if !known {
+		if err := z.c.R.Context().Err(); err != nil {
 			return err
-		})
-		return text, err
+		}
+		z.c.W.Extend()
+		name, text, seq, err := z.text(key)
+		if err != nil {
+			return err
+		}
+		f = archive.Fact{Name: archive.Safe(name), Size: int64(len(text)), CRC: crc32.ChecksumIEEE([]byte(text)), Content: sha256.Sum256([]byte(text))}
+		z.c.Site.Sums.Remember(archive.Item{ID: item.ID, Seq: seq}, f)
 	}
-	b, err := item.Decode()
-	if err != nil {
-		return z.known(name, item.Created, "", read)
+	if item.Kind == record.Bookmarks || item.Kind == record.Links {
+		z.links, z.latest = append(z.links, line{key, f}), later(z.latest, item.Created)
+		return nil
 	}
-	_, text := asText(b)
-	return z.known(name, item.Created, text, read)
+	z.all = append(z.all, archive.Entry{
+		Name: z.names.Unique(f.Name), Modified: item.Created, Size: f.Size, Content: f.Content,
+		CRC: func() (uint32, error) { return f.CRC, nil },
+		Open: func() (io.ReadSeekCloser, error) {
+			text, err := z.same(key, f)
+			return inMemory{strings.NewReader(text)}, err
+		},
+	})
+	return nil
+}
+
+// text reads an item as text.
+func (z *zipping) text(key []byte) (name, text string, seq uint64, err error) {
+	err = z.c.Site.Store.View(func(tx *kv.Tx) error {
+		item, err := catalog.RecordRows.Get(tx.Tx, key)
+		if err != nil {
+			return kv.UserError(err, "item")
+		}
+		b, err := item.Decode()
+		if err != nil {
+			return err
+		}
+		seq = item.Seq
+		switch b := b.(type) {
+		case *record.Bookmark:
+			text = netscape(b.URL, b.Title(), item.Created)
+		case *record.Link:
+			text = netscape(b.URL, b.Title(), item.Created)
+		default:
+			name, text = asText(b)
+		}
+		return nil
+	})
+	return name, text, seq, err
 }
 
 var errChanged = errors.New("a text was changed while it was sent")
 
-// known is the entry of a text; read must return the same one.
-func (z *zipping) known(name string, at time.Time, text string, read func() (string, error)) archive.Entry {
-	digest, sum, size := sha256.Sum256([]byte(text)), crc32.ChecksumIEEE([]byte(text)), int64(len(text))
-	return archive.Entry{
-		Name: z.names.Unique(name), Modified: at, Size: size, Content: digest,
-		CRC: func() (uint32, error) { return sum, nil },
-		Open: func() (io.ReadSeekCloser, error) {
-			text, err := read()
-			if err == nil && sha256.Sum256([]byte(text)) != digest {
-				err = errChanged
+// same reads the text again that the layout was made for.
+func (z *zipping) same(key []byte, f archive.Fact) (string, error) {
+	_, text, _, err := z.text(key)
+	if err == nil && sha256.Sum256([]byte(text)) != f.Content {
+		err = errChanged
+	}
+	return text, err
+}
+
+const (
+	linksBegin = "<!DOCTYPE NETSCAPE-Bookmark-file-1>\n<META HTTP-EQUIV=\"Content-Type\" CONTENT=\"text/html; charset=UTF-8\">\n<TITLE>Bookmarks</TITLE>\n<H1>Bookmarks</H1>\n<DL><p>\n"
+	linksEnd   = "</DL><p>\n"
+)
+
+// addLinks adds the file of the bookmarks and short links.
+func (z *zipping) addLinks() {
+	if len(z.links) == 0 {
+		return
+	}
+	size, digest := int64(len(linksBegin)+len(linksEnd)), sha256.New()
+	for _, l := range z.links {
+		size += l.Size
+		digest.Write(l.Content[:])
+	}
+	page := func() (string, error) {
+		var b strings.Builder
+		b.Grow(int(size))
+		b.WriteString(linksBegin)
+		for _, l := range z.links {
+			text, err := z.same(l.key, l.Fact)
+			if err != nil {
+				return "", err
 			}
+			b.WriteString(text)
+		}
+		b.WriteString(linksEnd)
+		return b.String(), nil
+	}
+	z.all = append(z.all, archive.Entry{
+		Name: z.names.Unique("bookmarks.html"), Modified: z.latest, Size: size, Content: [32]byte(digest.Sum(nil)),
+		CRC: sync.OnceValues(func() (uint32, error) { // it is asked for at several places of the zip
+			text, err := page()
+			return crc32.ChecksumIEEE([]byte(text)), err
+		}),
+		Open: func() (io.ReadSeekCloser, error) {
+			text, err := page()
 			return inMemory{strings.NewReader(text)}, err
 		},
-	}
+	})
 }
 
 type inMemory struct{ *strings.Reader }

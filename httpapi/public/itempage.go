@@ -35,6 +35,7 @@ type Viewing struct {
 	Raw, Download, Thumb string
 	Screen               string // a version of a large picture for a screen, or the poster of a film; "" means none
 	Icon                 string // address of the icon of a bookmark's site; "" means none
+	Cover                string // address of the stored picture of a bookmark's page or of a game; "" means none
 	Address              string // of the page: absolute, without this visitor's grants
 	Open                 bool   // open to everyone: see openToAll
 	Large                bool   // a picture that may need too much memory in a browser: see tooLarge
@@ -74,6 +75,7 @@ func ItemPage(s *web.Site, v Viewing) (embed.ItemPage, error) {
 		p.QR = code
 	}
 	p.Kind = web.Title(web.ViewOf(v.Shown.Kind, v.Lang).One)
+	p.Cover, p.Picture = v.Cover, v.Thumb
 	var err error
 	switch b := v.Body.(type) {
 	case *record.File:
@@ -132,7 +134,7 @@ func fieldsPage(s *web.Site, p *embed.ItemPage, v Viewing) error {
 		case bool:
 			text = v.Lang.T(map[bool]string{true: "page.yes", false: "page.no"}[value])
 		}
-		if strings.TrimSpace(text) == "" || text == p.Title {
+		if strings.TrimSpace(text) == "" || text == p.Title || in.Name == "imageUrl" { // the page shows the picture
 			continue
 		}
 		f := p.Fields
@@ -195,7 +197,6 @@ func filePage(s *web.Site, p *embed.ItemPage, b *record.File, v Viewing) error {
 	if !media.Inline(b.MimeType) {
 		p.Raw = "" // browsers would download it, like the other button
 	}
-	p.Picture = v.Thumb
 	if f.Show == embed.ShowImage || f.Show == embed.ShowVideo {
 		f.Screen = v.Screen
 	}
@@ -314,7 +315,7 @@ func linkView(address string) embed.LinkView {
 func gameView(l embed.Lang, b *record.Game, address string) embed.GameView {
 	v := embed.GameView{
 		Title: b.Name, Address: address, Platform: b.Platform, Status: statusName(l, b.Status), Notes: b.Notes,
-		Store: linkView(b.StoreURL), Cover: linkView(b.CoverURL),
+		Store: linkView(b.StoreURL),
 	}
 	if b.Rating >= 0 {
 		v.Rating = l.T("games.rating", "n", b.Rating)

@@ -3,6 +3,7 @@
 package public
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -19,6 +20,7 @@ import (
 
 	"kist/blobs"
 	"kist/embed"
+	"kist/httpapi/archive"
 	"kist/httpapi/grant"
 	"kist/httpapi/metadata"
 	"kist/httpapi/web"
@@ -136,7 +138,14 @@ func sendBytes(c *web.Request, r *record.Record, owned bool, media, name string,
 	web.SetContentHeaders(h, media, name, AsDownload(c), openToAll(r) || c.AtContentOrigin())
 	h.Set("Etag", etag(r, digest))
 	h.Set("Cache-Control", caching(r))
-	err := SendContent(c, content, size, func(status int) error { return countView(c, r, owned, status, size) })
+	err := SendContent(c, content, size, func(status int) error {
+		if a, ok := content.(*archive.Archive); ok && status < 300 && c.R.Method != http.MethodHead {
+			if err := zipReady(a); err != nil {
+				return err
+			}
+		}
+		return countView(c, r, owned, status, size)
+	})
 	if err == errCard { //nolint:errorlint // never wrapped
 		web.ClearContentHeaders(c.W.Header())
 		if c.AtContentOrigin() {
@@ -172,12 +181,12 @@ func RemovedFileAt(c *web.Request, name string) (grant.RemovedFile, error) {
 // whose view removed it.
 func sendRemovedFile(c *web.Request, p grant.RemovedFile) error {
 	r := &record.Record{ID: p.ID, Kind: record.Files, Bytes: &record.Content{Ref: p.Ref, Size: p.Size}, KeepMetadata: p.KeepMetadata}
-	of, err := ContentOf(c.Site, r, p.Media, false)
+	of, err := ContentOf(c, r, p.Media, false)
 	if err != nil {
 		return Unreadable(c, p.ID, false, err)
 	}
 	r.Limit = 1
-	f, err := of.Open(wantsPart(c))
+	f, err := of.Open(c.R.Context(), wantsPart(c))
 	if err != nil {
 		return Unreadable(c, p.ID, false, err)
 	}
@@ -201,13 +210,13 @@ const saveParam = "download"
 // limit, that of r, it first checks all of the bytes.
 func openContent(c *web.Request, r, item *record.Record, media string, owned bool) (f io.ReadSeekCloser, of Content, err error) {
 	if r.Limit > 0 && !owned {
-		err = c.Site.Blobs.Prove(item.Bytes.Ref)
+		err = c.Site.Blobs.Prove(item.Bytes.Ref, nil)
 	}
 	if err == nil {
-		of, err = ContentOf(c.Site, item, media, owned)
+		of, err = ContentOf(c, item, media, owned)
 	}
 	if err == nil {
-		f, err = of.Open(wantsPart(c))
+		f, err = of.Open(c.R.Context(), wantsPart(c))
 	}
 	return f, of, Unreadable(c, item.ID, owned, err)
 }
@@ -226,19 +235,19 @@ type Content struct {
 // ContentOf says what the owner or a visitor gets of a file of the media type. Visitors get pictures
 // and films without their metadata, unless the file or the settings keep it. The errors are those of
 // blobs.Store.Get, and only for files that were not examined yet.
-func ContentOf(s *web.Site, r *record.Record, media string, owned bool) (Content, error) {
-	of := Content{Size: r.Bytes.Size, Digest: r.Bytes.Ref, site: s, stored: r.Bytes, media: media}
+func ContentOf(c *web.Request, r *record.Record, media string, owned bool) (Content, error) {
+	of := Content{Size: r.Bytes.Size, Digest: r.Bytes.Ref, site: c.Site, stored: r.Bytes, media: media}
 	m := r.Bytes.Metadata
 	if owned || r.KeepMetadata || m.Rules == metadata.Rules && m.State != record.MetadataRemovable {
 		return of, nil
 	}
 	var set record.Settings
-	err := s.Store.View(func(tx *kv.Tx) (err error) { set, err = people.Settings(tx); return err })
+	err := c.Site.Store.View(func(tx *kv.Tx) (err error) { set, err = people.Settings(tx); return err })
 	if err != nil || set.KeepMetadata {
 		return of, err
 	}
 	if m.Rules != metadata.Rules {
-		if m, err = s.Plans.Examine(r.Bytes.Ref, media); err != nil || m.State != record.MetadataRemovable {
+		if m, err = c.Site.Plans.Examine(c.R.Context(), r.Bytes.Ref, media); err != nil || m.State != record.MetadataRemovable {
 			return of, err
 		}
 	}
@@ -247,8 +256,8 @@ func ContentOf(s *web.Site, r *record.Record, media string, owned bool) (Content
 	return of, nil
 }
 
-// Open opens the bytes. part says that maybe not all of them will be read, in order.
-func (of *Content) Open(part bool) (io.ReadSeekCloser, error) {
+// Open opens the bytes. It may wait for others until ctx ends. part says that maybe not all of them will be read, in order.
+func (of *Content) Open(ctx context.Context, part bool) (io.ReadSeekCloser, error) {
 	send := of.site.Blobs.Send
 	if part || of.Clean {
 		send = of.site.Blobs.SendPart
@@ -257,7 +266,7 @@ func (of *Content) Open(part bool) (io.ReadSeekCloser, error) {
 	if err != nil || !of.Clean {
 		return f, err
 	}
-	plan, err := of.site.Plans.Of(of.stored.Ref, of.media)
+	plan, err := of.site.Plans.Of(ctx, of.stored.Ref, of.media)
 	if err != nil {
 		_ = f.Close()
 		return nil, err
@@ -268,7 +277,7 @@ func (of *Content) Open(part bool) (io.ReadSeekCloser, error) {
 // Stored opens content to answer the request with all of it or a part.
 func Stored(c *web.Request, ref blobs.Ref, size int64) (io.ReadSeekCloser, error) {
 	of := Content{site: c.Site, stored: &record.Content{Ref: ref, Size: size}}
-	return of.Open(wantsPart(c))
+	return of.Open(c.R.Context(), wantsPart(c))
 }
 
 // wantsPart reports whether the client wants a part of content.
@@ -364,7 +373,7 @@ func (g *countingWriter) ReadFrom(r io.Reader) (int64, error) {
 		return 0, g.err
 	}
 	n, err := g.copy(r)
-	if errors.Is(err, blobs.ErrDamaged) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.EIO) {
+	if errors.Is(err, blobs.ErrDamaged) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.EIO) || errors.Is(err, blobs.ErrAway) {
 		// Some bytes were sent. The client must notice that they are not all.
 		g.err = errDamaged
 	}

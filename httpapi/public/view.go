@@ -115,6 +115,18 @@ func viewing(c *web.Request, r, item *record.Record, owned bool) (Viewing, error
 	}
 	v.Open = openToAll(r)
 	v.Left = r.Limit - v.Shown.Views
+	address, by := pictureOf(body)
+	if _, got := c.Site.Pictures.Get(address); got && r == item && (r.Limit == 0 || owned) {
+		v.Cover = "/t/" + at + "?" + sizeParam + "=picture"
+		if v.Open {
+			v.Thumb = c.Site.Base + v.Cover
+		}
+		v.Cover = c.Site.Prefix() + v.Cover
+	} else if owned && address != "" {
+		if err := wantPicture(c, r, address, by); err != nil {
+			return v, err
+		}
+	}
 	switch b := body.(type) {
 	case *record.File:
 		// Check this before a view is counted.
@@ -273,10 +285,10 @@ func unlockItem(c *web.Request) error {
 var ReadThumbnail = web.Operation{Tag: "public", Reply: web.Reply{Status: 200}, Fails: []int{204, 206, 302, 304, 401, 404, 410, 412, 416, 429, 503}, Slugs: true, AtContentOrigin: true, Serve: readThumbnail}
 
 // readThumbnail answers with a small version of a picture, or the icon of a bookmark's site, or the
-// picture of its page, or the cover of a game.
+// picture of its page, the cover of a game, or the photo of a recipe.
 // This is not a view, so an item with a limit has one only for visitors whose view was counted.
 func readThumbnail(c *web.Request) error {
-	r, owned, err := sharedFile(c, c.Arg("slug"), record.Files, record.Bookmarks, record.Games)
+	r, owned, err := sharedFile(c, c.Arg("slug"), record.Files, record.Bookmarks, record.Games, record.Recipes)
 	if err != nil {
 		return err
 	}
@@ -284,7 +296,7 @@ func readThumbnail(c *web.Request) error {
 		return record.ErrMissing
 	}
 	switch {
-	case r.Kind == record.Games, r.Kind == record.Bookmarks && c.R.URL.Query().Get(sizeParam) == "picture":
+	case r.Kind == record.Games, r.Kind == record.Recipes, r.Kind == record.Bookmarks && c.R.URL.Query().Get(sizeParam) == "picture":
 		return cover(c, r, owned)
 	case r.Kind == record.Bookmarks:
 		return icon(c, r, owned)
@@ -463,7 +475,7 @@ func icon(c *web.Request, r *record.Record, owned bool) error {
 	return small(c, r, t, caching(r))
 }
 
-// cover answers with the picture of a bookmark's page or the cover of a game, as this server has
+// cover answers with the picture of a bookmark's page, the cover of a game or the photo of a recipe, as this server has
 // drawn it. Nobody waits for another server: one that is missing is fetched later, if its owner asks
 // and pages are checked.
 func cover(c *web.Request, r *record.Record, owned bool) error {
@@ -474,38 +486,49 @@ func cover(c *web.Request, r *record.Record, owned bool) error {
 	if err != nil {
 		return err
 	}
-	var address, by string // by has named the address
-	switch b := body.(type) {
-	case *record.Bookmark:
-		address, by = b.ImageURL, b.URL
-	case *record.Game:
-		address, by = b.CoverURL, b.CoverURL
-	}
+	address, by := pictureOf(body)
 	if t, got := c.Site.Pictures.Get(address); got {
 		if owned {
 			return small(c, r, t, "private, no-cache")
 		}
 		return small(c, r, t, caching(r))
 	}
-	if !owned || by == "" {
-		return record.ErrMissing
+	if owned {
+		if err := wantPicture(c, r, address, by); err != nil {
+			return err
+		}
 	}
+	return record.ErrMissing
+}
+
+// pictureOf is the address of the picture of a bookmark's page, a game or a recipe, and the address that has named it.
+func pictureOf(body record.Body) (address, by string) {
+	switch b := body.(type) {
+	case *record.Bookmark:
+		return b.ImageURL, b.URL
+	case *record.Game:
+		return b.CoverURL, b.CoverURL
+	case *record.Recipe:
+		return b.ImageURL, b.ImageURL
+	}
+	return "", ""
+}
+
+// wantPicture has the picture at an address fetched later, if pages are checked.
+func wantPicture(c *web.Request, r *record.Record, address, by string) error {
 	var set record.Settings
 	if err := c.Site.Store.View(func(tx *kv.Tx) (err error) { set, err = people.Settings(tx); return err }); err != nil {
 		return err
 	}
 	u, err := url.Parse(by)
 	switch {
-	case err != nil, !set.LinkChecks:
+	case err != nil, by == "", !set.LinkChecks:
 	case address != "":
 		c.Site.Pictures.Want(address, u.Hostname())
 	case c.Site.Pictures.WantsPage(by):
-		err = c.Site.Store.Update(func(tx *kv.Tx) error { return catalog.RefillPage(tx, r) })
+		return c.Site.Store.Update(func(tx *kv.Tx) error { return catalog.RefillPage(tx, r) })
 	}
-	if err != nil {
-		return err
-	}
-	return record.ErrMissing
+	return nil
 }
 
 // thumbWait is how long a page waits for its thumbnail.

@@ -9,8 +9,8 @@ import (
 	"kist/kv/record"
 )
 
-// ConfirmForm proves again who the user of a session is, with one of its members. A passkey
-// needs its ticket too.
+// ConfirmForm proves again who the user of a session is: with the password, or with a passkey
+// and its ticket, or with a code if the account has no password.
 type ConfirmForm struct {
 	password                        field.Secret
 	code, recovery, ticket, passkey string
@@ -18,14 +18,14 @@ type ConfirmForm struct {
 
 func (f *ConfirmForm) Fields(s *field.Set) {
 	s.Secret("password", &f.password).Says("The password.", `"correct horse battery"`)
-	s.Text(stepCode, &f.code, 32).Says("A one-time code.", `"123456"`)
-	s.Text(stepRecovery, &f.recovery, 64).Says("A recovery code. It is used up.", `"BCDF-GHJK-LMNP-QRST"`)
+	s.Text(stepCode, &f.code, 32).Says("A one-time code, for an account without a password.", `"123456"`)
+	s.Text(stepRecovery, &f.recovery, 64).Says("A recovery code, for an account without a password. It is used up.", `"BCDF-GHJK-LMNP-QRST"`)
 	s.Text("ticket", &f.ticket, 512).Says("The ticket that came with the options for the passkey.", `"2mUq…"`)
 	s.LongText(stepPasskey, &f.passkey, maxPasskeyAnswer).Says("The credential from the browser, as JSON text.", `"{\"id\":\"…\",\"type\":\"public-key\",…}"`)
 }
 
 var Confirm = web.Operation{
-	Tag: "session", Summary: "Confirms a session for ten minutes, with the password, a code or a passkey. A sign-in does the same.",
+	Tag: "session", Summary: "Confirms a session for ten minutes, with the password or a passkey, or with a code if the account has no password. A sign-in does the same, except through a proxy, and through an issuer that does not say when it asked its user.",
 	Body: web.BodyOf("Confirm"), Reply: web.DoneReply, Fails: []int{409, 429}, Serve: confirm,
 }
 
@@ -43,26 +43,30 @@ func confirm(c *web.Request) error {
 	return c.RespondOK()
 }
 
+var errNoProof = &record.Error{Fault: record.Taken, Code: "nothing_to_confirm_with", Text: "This account has no password to confirm with. " +
+	"Use its passkey or a one-time code, or let an administrator set a password for it, on the page Administration or with kist user passwd."}
+
 // proves fails unless the form proves who the caller is. It never fails with 401, because
 // the session goes on.
 func proves(c *web.Request, f *ConfirmForm) error {
 	u := &c.Caller.User
 	if f.passkey != "" {
-		now := c.Site.Store.Now()
-		k, err := c.Site.Tickets.Open(f.ticket, grant.ForConfirming, network(c), now)
+		k, err := c.Site.Tickets.Open(f.ticket, grant.ForConfirming, network(c), c.Site.Store.Now())
 		if err == nil && k.Owner != u.ID {
 			err = grant.ErrTicket
 		}
 		if err == nil {
 			_, err = checkPasskey(c, k, f.passkey)
 		}
-		if err == nil {
-			err = c.Site.Tickets.Use(k, now)
-		}
 		return wrongly(err)
 	}
 	name, right, err := "password", false, error(nil)
 	switch {
+	case u.Password != "":
+		if !f.password.Said {
+			return record.Bad(map[string]string{name: "is required: the account has one"})
+		}
+		right, err = CheckPassword(c, Guess{At: "user:" + u.ID.String(), Hash: u.Password, Password: f.password.Text})
 	case f.recovery != "":
 		name = stepRecovery
 		right, err = checkStep(c, u, &StepForm{recovery: f.recovery})
@@ -70,7 +74,7 @@ func proves(c *web.Request, f *ConfirmForm) error {
 		name = stepCode
 		right, err = checkStep(c, u, &StepForm{code: f.code})
 	default:
-		right, err = CheckPassword(c, Guess{At: "user:" + u.ID.String(), Hash: u.Password, Password: f.password.Text})
+		return errNoProof
 	}
 	if err == nil && !right {
 		err = record.Bad(map[string]string{name: "is wrong"})

@@ -17,13 +17,14 @@ import (
 	"kist/kv/record"
 )
 
-// The number of wrong passwords allowed in GuessWindow.
+// The number of wrong passwords allowed in GuessWindow, and of one-time codes.
 const (
 	GuessWindow     = people.TryWindow
 	GuessesFrom     = 5  // for one thing from one network
 	GuessesOfAll    = 20 // for anything from one network
 	GuessesOverall  = 30 // for one thing from anywhere
 	GuessesOnDevice = 10 // for one account from one browser that has signed in to it
+	CodesPerDay     = 20 // wrong one-time codes for one account in a day: one of 330 000 is right
 )
 
 // The kinds of limits (kv.Limit). They are stored on disk until the window ends.
@@ -50,6 +51,7 @@ type Guess struct {
 	Password string
 	device   string // the browser, if it has signed in to the account before; otherwise ""
 	Proves   bool   // a proof of work allows guesses beyond GuessesOverall
+	perDay   int    // wrong guesses that a day allows; 0: any number
 }
 
 // CheckPassword reports whether a guess is right. It counts wrong guesses: a network with
@@ -75,6 +77,9 @@ func check(c *web.Request, g Guess, compare func(people.Seat) (bool, error)) (ri
 	if g.device != "" {
 		seat = people.Seat{Of: "device " + g.device, Known: true}
 		limits = []people.Limit{{Kind: limitDevice, Of: g.device + " " + g.At, Most: GuessesOnDevice}}
+	}
+	if g.perDay > 0 {
+		limits = append(limits, people.Limit{Kind: people.DayTries, Of: g.device + " " + g.At, Most: g.perDay})
 	}
 	if wait := tries.Wait(now, limits...); wait > 0 {
 		return false, TooMany(wait)

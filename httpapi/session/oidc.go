@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"time"
 
 	"golang.org/x/oauth2"
 
@@ -285,7 +286,11 @@ func requireIssuer(c *web.Request, u *record.User) error {
 // so that they are read again.
 func startOIDCSession(c *web.Request, u *record.User, id *oidc.Identity) error {
 	o := c.Site.OIDC
-	if err := StartSession(c, u, func(tx *kv.Tx, k *record.Key) error {
+	var confirmed time.Time
+	if id.SignedIn >= 0 {
+		confirmed = c.Site.Store.Now().Add(-id.SignedIn)
+	}
+	if err := startSession(c, u, confirmed, func(tx *kv.Tx, k *record.Key) error {
 		l, err := people.Identity(tx, o.Issuer, id.Subject)
 		if err != nil {
 			return err
@@ -422,7 +427,7 @@ func removeIdentity(c *web.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := c.Site.Store.Update(func(tx *kv.Tx) error { return people.RemoveIdentity(tx, c.Owner(), id, "") }); err != nil {
+	if err := c.Site.Store.Update(func(tx *kv.Tx) error { return people.RemoveIdentity(tx, c.Owner(), id) }); err != nil {
 		return err
 	}
 	return c.RespondOK()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -28,15 +29,21 @@ const maxPasskeyAnswer = 8 << 10
 // have none: without HTTPS, except on this machine, and at addresses without a name.
 func relyingParty(c *web.Request) (*webauthn.WebAuthn, error) {
 	u := c.Site.BaseURL
-	host := u.Hostname()
-	local := host == "localhost" || strings.HasSuffix(host, ".localhost")
-	if _, err := netip.ParseAddr(host); err == nil || u.Scheme != "https" && !local {
+	if !PasskeysAt(u) {
 		return nil, errNoPasskeys
 	}
 	return webauthn.New(&webauthn.Config{
-		RPID: host, RPDisplayName: "kist", RPOrigins: []string{u.Scheme + "://" + u.Host}, AttestationPreference: protocol.PreferNoAttestation,
+		RPID: u.Hostname(), RPDisplayName: "kist", RPOrigins: []string{u.Scheme + "://" + u.Host}, AttestationPreference: protocol.PreferNoAttestation,
 		AuthenticatorSelection: protocol.AuthenticatorSelection{ResidentKey: protocol.ResidentKeyRequirementPreferred, UserVerification: protocol.VerificationPreferred},
 	})
+}
+
+// PasskeysAt reports whether browsers have passkeys for a server with the address.
+func PasskeysAt(u *url.URL) bool {
+	host := u.Hostname()
+	local := host == "localhost" || strings.HasSuffix(host, ".localhost")
+	_, err := netip.ParseAddr(host)
+	return err != nil && (u.Scheme == "https" || local)
 }
 
 var (
@@ -112,7 +119,9 @@ func verification(purpose grant.Purpose) protocol.UserVerificationRequirement {
 	return protocol.VerificationRequired
 }
 
-// checkPasskey returns the account whose passkey has answered the ticket.
+// checkPasskey returns the account whose passkey has answered the ticket, and uses the ticket
+// up. A wrong answer leaves the ticket. If several requests have the same answer, one succeeds.
+// The others are not taken for copies of the passkey.
 func checkPasskey(c *web.Request, k grant.Ticket, answer string) (*record.User, error) {
 	rp, err := relyingParty(c)
 	if err != nil {
@@ -143,6 +152,10 @@ func checkPasskey(c *web.Request, k grant.Ticket, answer string) (*record.User, 
 	asked := webauthn.SessionData{Challenge: grant.GrantText.EncodeToString(k.Challenge[:]), UserID: owner[:], UserVerification: verification(k.For)}
 	if _, err := rp.ValidateLogin(u, asked, parsed); err != nil {
 		return nil, refused(err)
+	}
+	k.Owner = u.ID
+	if err := c.Site.Tickets.Use(k, c.Site.Store.Now()); err != nil {
+		return nil, err
 	}
 	i := slices.IndexFunc(u.keys, func(p record.Passkey) bool { return string(p.Credential) == string(parsed.RawID) })
 	ok := false
@@ -195,7 +208,7 @@ func (f *PasskeyForm) Fields(s *field.Set) {
 
 var PasskeyLogin = web.Operation{
 	Tag: "session", Summary: "Signs a browser in with a passkey.",
-	Body: web.BodyOf("PasskeyLogin"), Reply: web.Reply{Status: 200, Doc: "The account.", Body: web.DataOf("User")}, Fails: []int{401, 403, 503},
+	Body: web.BodyOf("PasskeyLogin"), Reply: web.Reply{Status: 200, Doc: "The account.", Body: web.DataOf("User")}, Fails: []int{401, 403, 429, 503},
 	Serve: passkeyLogin,
 }
 
@@ -293,7 +306,7 @@ func (f *NewPasskeyForm) Fields(s *field.Set) {
 
 var AddPasskey = web.Operation{
 	Tag: "session", Summary: "Adds a passkey. From then on, the password alone does not sign in.",
-	Body: web.BodyOf("PasskeyCreate"), Reply: web.Reply{Status: 201, Doc: "The passkey, and recovery codes if the account had none. They are shown only once.", Body: web.BodyOf("PasskeyCreated")}, Fails: []int{409},
+	Body: web.BodyOf("PasskeyCreate"), Reply: web.Reply{Status: 201, Doc: "The passkey, and recovery codes if the account had none. They are shown only once.", Body: web.BodyOf("PasskeyCreated")}, Fails: []int{409, 429},
 	Serve: addPasskey,
 }
 

@@ -131,9 +131,6 @@ func finish(c *web.Request, purpose grant.Purpose, f *StepForm) (*record.User, e
 				return nil, err
 			}
 		}
-		if err := c.Site.Tickets.Use(k, now); err != nil {
-			return nil, err
-		}
 		return proved, StartSession(c, proved)
 	}
 	right, err := checkStep(c, u, f)
@@ -168,8 +165,14 @@ func holder(c *web.Request, k grant.Ticket) (u *record.User, err error) {
 
 // checkStep reports whether a code is right, and uses it up. Only those who know the
 // password can make wrong guesses here, so they have their own count for each account.
+// After CodesPerDay wrong one-time codes, recovery codes and passkeys are left, and browsers
+// that have signed in before.
 func checkStep(c *web.Request, u *record.User, f *StepForm) (bool, error) {
-	return check(c, Guess{At: "code:" + u.ID.String(), device: device(c, u)}, func(people.Seat) (right bool, err error) {
+	g := Guess{At: "code:" + u.ID.String(), device: device(c, u)}
+	if f.recovery == "" {
+		g.perDay = CodesPerDay
+	}
+	right, err := check(c, g, func(people.Seat) (right bool, err error) {
 		return right, c.Site.Store.Update(func(tx *kv.Tx) (err error) {
 			if f.recovery != "" {
 				right, err = people.UseRecovery(tx, u.ID, f.recovery)
@@ -179,6 +182,12 @@ func checkStep(c *web.Request, u *record.User, f *StepForm) (bool, error) {
 			return err
 		})
 	})
+	if e, ok := errors.AsType[*record.Error](err); ok && e.Fault == record.TooMany {
+		if err = tooManyCodes(e.Retry); e.Retry > GuessWindow {
+			err = &record.Error{Fault: record.TooMany, Code: "too_many_codes", Text: "Too many wrong one-time codes in a day. Use a recovery code or a passkey, or try again " + record.In(e.Retry) + ".", Retry: e.Retry}
+		}
+	}
+	return right, err
 }
 
 // stepPage asks for the second step.

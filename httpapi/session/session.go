@@ -13,11 +13,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
+
 	"kist/embed"
 	"kist/httpapi/grant"
 	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/field"
+	"kist/kv/jobs"
 	"kist/kv/people"
 	"kist/kv/record"
 )
@@ -44,7 +47,7 @@ func (v *ShownUser) Fields(s *field.Set) {
 	s.MaybeNumber("quotaBytes", &v.Quota, 0, 1<<53).
 		Says("Bytes that the user may store; 0 means no limit, null means the instance's default. The quota applies to the sum of usedBytes and unfinishedBytes.", `null`)
 	s.Number("usedBytes", &v.used, 0, 1<<53).Says("Bytes that the user stores: files, received files waiting for approval, and textBytes. A damaged file counts until it is deleted.", `48213`)
-	s.Number("textBytes", &v.usage.Text, 0, 1<<53).Says("Bytes of text: the stored records of every kind, tags, files received through upload requests with their senders' names and messages, and the metadata of unfinished uploads.", `1873`)
+	s.Number("textBytes", &v.usage.Text, 0, 1<<53).Says("Bytes of text: the stored records of every kind, tags, folders, upload requests, files received through them with their senders' names and messages, remote uploads, and the metadata of unfinished uploads.", `1873`)
 	s.Number("unfinishedBytes", &v.usage.Begun, 0, 1<<53).Says("Bytes reserved for unfinished uploads and remote uploads.", `0`)
 	s.Number("quotaEffectiveBytes", &v.usage.Quota, 0, 1<<53).Says("The effective quota; 0 means no limit.", `0`)
 	s.Shown("counts", field.Schema{Type: "object", Free: true, Items: &field.Schema{Type: "integer"}}, func(dst []byte) []byte {
@@ -141,9 +144,15 @@ func signIn(c *web.Request, name, password string) (*record.User, error) {
 	return u, StartSession(c, u)
 }
 
-// StartSession starts a session for the browser and ends the one that it had. also runs in
-// the same transaction, with the new session.
-func StartSession(c *web.Request, u *record.User, also ...func(*kv.Tx, *record.Key) error) error {
+// StartSession starts a session for the browser and ends the one that it had. The user has
+// just proved who they are, with a password, a passkey or a link.
+func StartSession(c *web.Request, u *record.User) error {
+	return startSession(c, u, c.Site.Store.Now())
+}
+
+// startSession is StartSession for a user who proved at the instant confirmed who they are;
+// zero if that is not known. also runs in the same transaction, with the new session.
+func startSession(c *web.Request, u *record.User, confirmed time.Time, also ...func(*kv.Tx, *record.Key) error) error {
 	old := c.Session()
 	var before *people.Caller
 	if old != "" {
@@ -161,9 +170,16 @@ func StartSession(c *web.Request, u *record.User, also ...func(*kv.Tx, *record.K
 			}
 		}
 		var k *record.Key
-		k, secret, err = people.AddSession(tx, u.ID, web.CutTo(c.R.UserAgent(), maxAgent), address(c))
+		k, secret, err = people.AddSession(tx, u.ID, web.CutTo(c.R.UserAgent(), maxAgent), address(c), confirmed)
 		for i := 0; err == nil && i < len(also); i++ {
 			err = also[i](tx, k)
+		}
+		if before != nil && err == nil {
+			to := uuid.Nil
+			if before.User.ID == u.ID {
+				to = k.ID
+			}
+			err = jobs.MoveFetches(tx, before.User.ID, before.Key.ID, to)
 		}
 		return err
 	})
@@ -231,7 +247,9 @@ func endSession(c *web.Request) error {
 	if err != nil {
 		return nil //nolint:nilerr // it has already ended
 	}
-	err = c.Site.Store.Update(func(tx *kv.Tx) error { return people.RemoveKey(tx, caller.User.ID, caller.Key.ID) })
+	err = c.Site.Store.Update(func(tx *kv.Tx) error {
+		return errors.Join(jobs.MoveFetches(tx, caller.User.ID, caller.Key.ID, uuid.Nil), people.RemoveKey(tx, caller.User.ID, caller.Key.ID))
+	})
 	if kv.Missing(err) {
 		return nil
 	}
@@ -343,6 +361,9 @@ func enterByProxy(c *web.Request, name, next string) error {
 	if c.R.URL.Query().Has("out") {
 		return c.RespondPage(http.StatusOK, embed.MessagePage{Base: c.Site.Prefix(), Title: c.Lang().T("login.left"), Text: c.Lang().T("login.proxyKnows", "name", web.CutTo(name, 64))})
 	}
+	if !visits(c.R.Header) {
+		return &record.Error{Fault: record.Denied, Code: "cross_origin", Text: "The request comes from another site."}
+	}
 	var u *record.User
 	err := c.Site.Store.View(func(tx *kv.Tx) (err error) { u, err = people.UserNamed(tx, name); return err })
 	switch {
@@ -351,13 +372,20 @@ func enterByProxy(c *web.Request, name, next string) error {
 	case err == nil && u.Disabled:
 		err = errDisabled
 	case err == nil:
-		err = StartSession(c, u)
+		err = startSession(c, u, time.Time{}) // nobody says when the proxy asked for a password
 	}
 	if err != nil {
 		failedSignIn(c, name)
 		return err
 	}
 	return Redirect(c, next)
+}
+
+// visits reports whether a browser goes to the page itself. It does not if a page of another site
+// contains the address as a picture or a frame. Following a link from there is a visit.
+func visits(h http.Header) bool {
+	site := h.Get("Sec-Fetch-Site")
+	return site != "cross-site" && site != "same-site" || h.Get("Sec-Fetch-Mode") == "navigate" && h.Get("Sec-Fetch-Dest") == "document"
 }
 
 // Redirect redirects to a path of this server, with GET.

@@ -62,7 +62,9 @@ func (m *Maker) Icons(dir string) (*Icons, error) { return m.icons(dir, icon) }
 
 // Pictures is Icons for the pictures of pages, which are stored as large as tiles. The keys are those of their
 // addresses.
-func (m *Maker) Pictures(dir string) (*Icons, error) { return m.icons(dir, picture) }
+func (m *Maker) Pictures(dir string) (*Icons, error) {
+	return m.icons(dir, func(data []byte) (*Thumb, error) { return small(data, Tile, jpegQuality) })
+}
 
 func (m *Maker) icons(dir string, draw func([]byte) (*Thumb, error)) (*Icons, error) {
 	s := &Icons{cache: cache{dir: dir}, slot: m.slot, draw: draw, asked: make(map[record.ID]asking)}
@@ -132,12 +134,11 @@ func (s *Icons) remember(site record.ID, a asking) {
 // Put makes an icon of a picture of at most MaxIcon bytes, or MaxPicture, and stores it in place of the previous one. The error
 // is ErrNone if that is impossible, or ctx's if ctx ends while waiting.
 func (s *Icons) Put(ctx context.Context, site record.ID, data []byte) error {
-	select {
-	case s.slot <- struct{}{}:
-		defer func() { <-s.slot }()
-	case <-ctx.Done():
-		return ctx.Err()
+	give, err := take(ctx, s.slot)
+	if err != nil {
+		return err
 	}
+	defer give()
 	t, err := s.draw(data)
 	if err != nil {
 		return err
@@ -153,16 +154,6 @@ func icon(data []byte) (*Thumb, error) {
 		return icoIcon(data)
 	}
 	return fileIcon(data)
-}
-
-// picture makes a tile of a file.
-func picture(data []byte) (*Thumb, error) {
-	r := inMemory(data)
-	h, err := readHeader(r)
-	if err != nil {
-		return nil, refuse("%v", err)
-	}
-	return draft(h, r, edges[Tile], encode)
 }
 
 // fileIcon makes an icon of the bytes of a file with one picture.

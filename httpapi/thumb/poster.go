@@ -2,7 +2,6 @@ package thumb
 
 import (
 	"context"
-	"fmt"
 
 	"kist/blobs"
 	"kist/kv/record"
@@ -21,18 +20,12 @@ func posterRef(owner, file record.ID) (ref blobs.Ref) {
 // previous one. The picture has at most MaxPoster bytes. The error is ErrNone if it is not usable, or ctx's if ctx ends
 // while waiting.
 func (m *Maker) SetPoster(ctx context.Context, owner, file record.ID, picture []byte) error {
-	select {
-	case m.slot <- struct{}{}:
-		defer func() { <-m.slot }()
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	r := inMemory(picture)
-	h, err := readHeader(r)
+	give, err := take(ctx, m.slot)
 	if err != nil {
-		return refuse("%v", err)
+		return err
 	}
-	t, err := draft(h, r, edges[Tile], encode)
+	defer give()
+	t, err := small(picture, Tile, jpegQuality)
 	if err != nil {
 		return err
 	}
@@ -53,11 +46,7 @@ func (m *Maker) Poster(owner, file record.ID, size Size) (*Thumb, error) {
 
 // SweepPosters removes the posters of files that known does not know. It stops when known fails.
 func (m *Maker) SweepPosters(known func(owner, file record.ID) (bool, error)) (removed int, err error) {
-	removed, err = m.posters.sweep(func(ref blobs.Ref) (bool, error) {
+	return m.posters.sweep(func(ref blobs.Ref) (bool, error) {
 		return known(record.ID(ref[:16]), record.ID(ref[16:]))
 	})
-	if err != nil {
-		return removed, fmt.Errorf("thumb: posters: %w", err)
-	}
-	return removed, nil
 }

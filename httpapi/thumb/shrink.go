@@ -110,27 +110,23 @@ func average(img image.Image, w, h, across, down int) *image.RGBA {
 	return cells
 }
 
-// encode writes opaque pictures as JPEG, in grey if they have no colours, and others as PNG. It writes only
-// pixels, no metadata.
-func encode(m *image.RGBA) (data []byte, mediaType string, err error) {
-	return encodeAt(m, jpegQuality)
-}
+// An encoder writes the pixels of a picture, and no metadata.
+type encoder func(*image.RGBA) (data []byte, mediaType string, err error)
 
-func encodeRow(m *image.RGBA) (data []byte, mediaType string, err error) {
-	return encodeAt(m, rowQuality)
-}
-
-func encodeAt(m *image.RGBA, quality int) (data []byte, mediaType string, err error) {
-	if m.Opaque() {
+// quality writes opaque pictures as JPEG, in grey if they have no colours, and others as PNG.
+func quality(of int) encoder {
+	return func(m *image.RGBA) ([]byte, string, error) {
+		if !m.Opaque() {
+			return lossless(m)
+		}
 		var b bytes.Buffer
 		var picture image.Image = m
 		if g := colourless(m); g != nil {
 			picture = g
 		}
-		err = jpeg.Encode(&b, picture, &jpeg.Options{Quality: quality})
+		err := jpeg.Encode(&b, picture, &jpeg.Options{Quality: of})
 		return b.Bytes(), "image/jpeg", err
 	}
-	return lossless(m)
 }
 
 // lossless writes PNG, with a palette if the colours fit into one.

@@ -19,7 +19,6 @@
 package thumb
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -278,12 +277,27 @@ func (m *Maker) store(want wanted, e entry) {
 
 // row is the version of a thumbnail for rows.
 func (t *Thumb) row() (*Thumb, error) {
-	r := io.NewSectionReader(bytes.NewReader(t.Bytes), 0, int64(len(t.Bytes)))
+	return small(t.Bytes, Row, rowQuality)
+}
+
+// small makes a thumbnail of the bytes of a file.
+func small(data []byte, size Size, of int) (*Thumb, error) {
+	r := inMemory(data)
 	h, err := readHeader(r)
 	if err != nil {
-		return nil, err
+		return nil, refuse("%v", err)
 	}
-	return draft(h, r, edges[Row], encodeRow)
+	return draft(h, r, edges[size], quality(of))
+}
+
+// take waits for the slot, and returns the function that gives it back.
+func take(ctx context.Context, slot chan struct{}) (give func(), err error) {
+	select {
+	case slot <- struct{}{}:
+		return func() { <-slot }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 // A source is the file to make a thumbnail of.
@@ -323,7 +337,7 @@ func (s *source) thumb(edge int) (*Thumb, error) {
 	if err != nil {
 		return nil, err
 	}
-	t, err := draft(h, r, edge, encode)
+	t, err := draft(h, r, edge, quality(jpegQuality))
 	if err == nil && len(t.Bytes) > maxPayload {
 		return nil, refuse("its thumbnail has %d bytes", len(t.Bytes))
 	}
@@ -331,7 +345,7 @@ func (s *source) thumb(edge int) (*Thumb, error) {
 }
 
 // draft decodes, shrinks to the edge and encodes. A panic becomes a refusal.
-func draft(h header, r *io.SectionReader, edge int, encode func(*image.RGBA) ([]byte, string, error)) (t *Thumb, err error) {
+func draft(h header, r *io.SectionReader, edge int, encode encoder) (t *Thumb, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			t, err = nil, refuse("the decoder panics: %v", p)
@@ -344,10 +358,10 @@ func draft(h header, r *io.SectionReader, edge int, encode func(*image.RGBA) ([]
 	if err != nil {
 		return nil, refuse("%v", err)
 	}
-	small := shrink(img, h, edge)
-	data, mediaType, err := encode(small)
+	less := shrink(img, h, edge)
+	data, mediaType, err := encode(less)
 	if err != nil {
 		return nil, refuse("%v", err)
 	}
-	return &Thumb{Bytes: data, Type: mediaType, Width: small.Rect.Dx(), Height: small.Rect.Dy()}, nil
+	return &Thumb{Bytes: data, Type: mediaType, Width: less.Rect.Dx(), Height: less.Rect.Dy()}, nil
 }

@@ -135,7 +135,7 @@ func fetchOne(s *web.Site, ctx context.Context, f *record.Fetch, read *atomic.In
 	if err != nil {
 		return err
 	}
-	if err := s.Store.View(func(tx *kv.Tx) error { return jobs.CheckAsker(tx, f) }); err != nil {
+	if err := s.Store.View(func(tx *kv.Tx) error { _, err := jobs.RunningOfEnabled(tx, f); return err }); err != nil {
 		return err
 	}
 	budget, err := BudgetOf(s, f.Owner)
@@ -184,9 +184,12 @@ func fetchOne(s *web.Site, ctx context.Context, f *record.Fetch, read *atomic.In
 		p.claimed = "" // the type is that of the decoded content
 	}
 	one := fileForm(form, p, kept, true)
-	content := &record.Content{Ref: kept.Ref, Size: kept.Size, Metadata: examine(s, kept, one.Body.(*record.File).MimeType)} // the form is a file's
+	content := &record.Content{Ref: kept.Ref, Size: kept.Size, Metadata: examine(ctx, s, kept, one.Body.(*record.File).MimeType)} // the form is a file's
 	err = s.Store.Update(func(tx *kv.Tx) error {
 		tx.Carry(f.Owner, kept)
+		if err := catalog.KeepCRCOf(tx, kept); err != nil {
+			return err
+		}
 		_, err := catalog.FinishFetch(tx, f, one, content)
 		return err
 	})

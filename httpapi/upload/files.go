@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
+	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/binary"
@@ -51,8 +52,8 @@ func pictured(c *web.Request, p Part, ref blobs.Ref) (bool, error) {
 
 // examine finds out about the metadata of content that was kept. If that fails, it is tried again
 // later.
-func examine(s *web.Site, kept *blobs.Kept, mediaType string) record.Metadata {
-	m, err := s.Plans.Examine(kept.Ref, mediaType)
+func examine(ctx context.Context, s *web.Site, kept *blobs.Kept, mediaType string) record.Metadata {
+	m, err := s.Plans.Examine(ctx, kept.Ref, mediaType)
 	if err != nil {
 		s.Log.Warn("cannot examine the metadata of an upload", "error", err)
 	}
@@ -145,7 +146,7 @@ func uploadFiles(c *web.Request) error {
 			return err
 		}
 		kept, parts[i].Sum = append(kept, one), one.Ref
-		parts[i].metadata = examine(c.Site, one, media.Of(parts[i].claimed, parts[i].Name, parts[i].Head))
+		parts[i].metadata = examine(c.R.Context(), c.Site, one, media.Of(parts[i].claimed, parts[i].Name, parts[i].Head))
 		if parts[i].pictured, err = pictured(c, parts[i], one.Ref); err != nil {
 			return err
 		}
@@ -339,6 +340,9 @@ func AddFiles(c *web.Request, tx *kv.Tx, form *record.Form, parts []Part, kept [
 	var body []byte
 	tx.Carry(c.Owner(), kept...)
 	for i, p := range parts {
+		if err := catalog.KeepCRCOf(tx, kept[i]); err != nil {
+			return nil, err
+		}
 		r, err := catalog.Add(tx, c.Owner(), record.Files, fileForm(form, p, kept[i], i == 0), &record.Content{Ref: kept[i].Ref, Size: kept[i].Size, Metadata: p.metadata}, hash)
 		if err != nil {
 			return nil, err

@@ -242,7 +242,7 @@ func startRemoteUpload(c *web.Request) error {
 			return err
 		}
 		queued[i] = record.Fetch{
-			Owner: c.Owner(), By: askingKey(c), URL: w.form.url, Fields: fields, Password: hashes[w.form.Password.Text], Slug: w.form.Slug,
+			Owner: c.Owner(), By: c.Caller.Key.ID, URL: w.form.url, Fields: fields, Password: hashes[w.form.Password.Text], Slug: w.form.Slug,
 			Name: w.form.Body.(*record.File).OriginalName,
 		}
 	}
@@ -260,15 +260,6 @@ func startRemoteUpload(c *web.Request) error {
 	}
 	c.Site.Fetches.Rescan()
 	return answerFetches(c, http.StatusAccepted, queued)
-}
-
-// askingKey is the API key that asks for a remote upload, or Nil for a session: what a user asked for
-// in a browser continues after signing out.
-func askingKey(c *web.Request) record.ID {
-	if c.Caller.Key.Session {
-		return uuid.Nil
-	}
-	return c.Caller.Key.ID
 }
 
 // ShownFetch is a remote upload as its owner sees it.
@@ -441,7 +432,7 @@ func decideRemoteUpload(c *web.Request) error {
 	}
 	verb := jobs.CancelFetch
 	if form.action == retryFetch {
-		verb = func(tx *kv.Tx, owner, id record.ID) error { return jobs.RetryFetch(tx, owner, id, askingKey(c)) }
+		verb = func(tx *kv.Tx, owner, id record.ID) error { return jobs.RetryFetch(tx, owner, id, c.Caller.Key.ID) }
 	}
 	if err := c.Site.Store.Update(func(tx *kv.Tx) error {
 		if _, err := requestedFetch(c, tx, id); err != nil {

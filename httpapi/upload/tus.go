@@ -983,8 +983,11 @@ func finishUpload(c *web.Request, u *inbox.Upload) error {
 		return err
 	}
 	one := fileForm(form, Part{Name: meta.fileName(), claimed: meta.text("filetype"), Head: head}, kept, true)
-	content := &record.Content{Ref: kept.Ref, Size: kept.Size, Metadata: examine(c.Site, kept, one.Body.(*record.File).MimeType)} // the form is a file's
+	content := &record.Content{Ref: kept.Ref, Size: kept.Size, Metadata: examine(c.R.Context(), c.Site, kept, one.Body.(*record.File).MimeType)} // the form is a file's
 	if err := c.UpdateAsCaller(func(tx *kv.Tx) error {
+		if err := catalog.KeepCRCOf(tx, kept); err != nil {
+			return err
+		}
 		_, err := inbox.FinishUpload(tx, u, one, content)
 		return err
 	}); err != nil {

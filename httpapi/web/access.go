@@ -50,11 +50,11 @@ func (c *Request) Authorize(d Access) error {
 	return nil
 }
 
-// RequireRecent refuses a session whose user has neither signed in nor confirmed it in the
-// last record.RecentTime. API keys need nothing.
+// RequireRecent refuses a session whose user has not proved in the last record.RecentTime who
+// they are. API keys need nothing.
 func (c *Request) RequireRecent() error {
 	if c.Caller.Key.Session && !c.Caller.Key.Recent(c.Site.Store.Now()) {
-		return &record.Error{Fault: record.Denied, Code: "recent_sign_in_required", Text: "Confirm that it is you: your sign-in is more than ten minutes old."}
+		return &record.Error{Fault: record.Denied, Code: "recent_sign_in_required", Text: "Confirm that it is you. The server has not asked who you are in the last ten minutes."}
 	}
 	return nil
 }

@@ -84,6 +84,8 @@ func ClientError(err error) (*record.Error, int) {
 		return &record.Error{Code: "precondition_failed", Text: "The content has changed: it does not match the request's conditions."}, http.StatusPreconditionFailed
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return &record.Error{Code: "disk_full", Text: "The server's disk is full. Nothing was stored."}, http.StatusInsufficientStorage
+	case errors.Is(err, blobs.ErrAway):
+		return &record.Error{Code: "store_unreachable", Retry: unavailableTime, Text: "The bytes of this file are in the object store, and the server cannot reach it at the moment."}, http.StatusServiceUnavailable
 	case errors.As(err, new(*blobs.Unwritable)):
 		return &record.Error{Code: "unavailable", Retry: unavailableTime, Text: "The server cannot write to its folder for files at the moment. Nothing was stored. Existing files can be read."}, http.StatusServiceUnavailable
 	case errors.Is(err, syscall.EIO), errors.Is(err, syscall.EROFS), errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE), errors.Is(err, kv.ErrClosed):

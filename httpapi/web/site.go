@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"kist/blobs"
+	"kist/httpapi/archive"
 	"kist/httpapi/captcha"
 	"kist/httpapi/grant"
 	"kist/httpapi/linkcheck"
@@ -97,6 +98,7 @@ type Site struct {
 	Imports     worker.Imports
 	Fetches     *worker.Queue[record.ID] // remote uploads by id
 	Plans       *metadata.Plans
+	Sums        *archive.Sums
 	Pictures    *linkcheck.Pictures
 	Grants      *grant.Signer
 	Tickets     *grant.Tickets

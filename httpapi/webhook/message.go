@@ -148,7 +148,7 @@ func (s *summary) discord(m *Message) ([]byte, error) {
 	return json.Marshal(msg)
 }
 
-// linkable reports whether other services accept an address in a message. Discord It refuses whole messages because of hosts
+// linkable reports whether other services accept an address in a message. Discord refuses whole messages because of hosts
 // like localhost.
 func linkable(address string) bool {
 	u, err := url.Parse(address)

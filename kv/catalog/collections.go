@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"kist/blobs"
 	"kist/kv"
 	"kist/kv/people"
 	"kist/kv/record"
@@ -92,13 +93,14 @@ func order(tx *kv.Tx, r *record.Record, after []byte, down bool) func(func(membe
 	}
 }
 
-// memberOf reads the row of an item in a collection; nil if it was not picked.
+func memberKey(r *record.Record, item record.ID) []byte {
+	return slices.Concat(r.Owner[:], item[:], r.ID[:])
+}
+
+// memberOf reads the row of an item in a collection; Missing if it was not picked.
 func memberOf(tx *kv.Tx, r *record.Record, item record.ID) (*PickedItem, error) {
-	m, err := MemberRows.Get(tx.Tx, slices.Concat(r.Owner[:], item[:], r.ID[:]))
-	if errors.Is(err, table.ErrMissing) {
-		return nil, nil //nolint:nilnil // it is documented
-	}
-	return m, err
+	m, err := MemberRows.Get(tx.Tx, memberKey(r, item))
+	return m, kv.UserError(err, "item")
 }
 
 // dropMembers deletes the rows of a record that is removed for good: those of its items,
@@ -107,7 +109,7 @@ func dropMembers(tx *kv.Tx, r *record.Record) error {
 	var keys [][]byte
 	if r.Kind == record.Collections {
 		for at := range order(tx, r, nil, false) {
-			keys = append(keys, slices.Concat(r.Owner[:], at.item[:], r.ID[:]))
+			keys = append(keys, memberKey(r, at.item))
 		}
 	} else {
 		for k := range tx.Walk(memberBucket, kv.OwnedKey(r.Owner, r.ID[:]...), nil, false) {
@@ -145,11 +147,10 @@ func pick(tx *kv.Tx, r *record.Record, ids []string, name string) error {
 	k := record.Files
 	for _, text := range ids {
 		id := uuid.MustParse(text)
-		if had, err := memberOf(tx, r, id); had != nil || err != nil {
-			if err != nil {
-				return err
-			}
+		if _, err := memberOf(tx, r, id); err == nil {
 			continue
+		} else if !kv.Missing(err) {
+			return err
 		}
 		if k = ofAnyKind(tx, r.Owner, id, k); k == nil {
 			return record.Bad(map[string]string{name: "names an item that you do not have: " + text})
@@ -199,11 +200,7 @@ func setSource(tx *kv.Tx, r *record.Record, f *record.Form) error {
 // in the same transaction. It fails as Save does.
 func Pick(tx *kv.Tx, r *record.Record, add, remove []string) error {
 	for _, text := range remove {
-		m, err := memberOf(tx, r, uuid.MustParse(text))
-		if err == nil && m != nil {
-			_, err = MemberRows.Delete(tx.Tx, MemberRows.Key(m))
-		}
-		if err != nil {
+		if _, err := MemberRows.Delete(tx.Tx, memberKey(r, uuid.MustParse(text))); err != nil && !errors.Is(err, table.ErrMissing) {
 			return err
 		}
 	}
@@ -227,9 +224,6 @@ func Move(tx *kv.Tx, r *record.Record, item, before record.ID) error {
 	if err != nil {
 		return err
 	}
-	if m == nil {
-		return record.NotFound("item")
-	}
 	to := uint64(0)
 	if before == uuid.Nil {
 		for at := range order(tx, r, nil, true) {
@@ -238,11 +232,11 @@ func Move(tx *kv.Tx, r *record.Record, item, before record.ID) error {
 		}
 	} else {
 		next, err := memberOf(tx, r, before)
+		if kv.Missing(err) {
+			return record.Bad(map[string]string{"before": "names an item that is not in the collection"})
+		}
 		if err != nil {
 			return err
-		}
-		if next == nil {
-			return record.Bad(map[string]string{"before": "names an item that is not in the collection"})
 		}
 		if before == item {
 			return nil
@@ -449,11 +443,11 @@ func Through(tx *kv.Tx, c *record.Record, id record.ID) (*record.Record, error) 
 	if err != nil {
 		return nil, err
 	}
-	m, err := memberOf(tx, c, id)
-	if err != nil {
+	_, err = memberOf(tx, c, id)
+	if err != nil && !kv.Missing(err) {
 		return nil, err
 	}
-	if in, why := body.(*record.Collection).Through(c, item, m != nil); !in || why != "" {
+	if in, why := body.(*record.Collection).Through(c, item, err == nil); !in || why != "" {
 		return nil, record.ErrMissing
 	}
 	return item, nil
@@ -481,8 +475,8 @@ func collected(tx *kv.Tx, r *record.Record, v *record.Shown) error {
 	return err
 }
 
-// CRCTable keeps the CRC-32 of contents that were sent in a zip, so that each is computed
-// once. A repair starts it empty.
+// CRCTable keeps the CRC-32 of long contents, and of those that were sent in a zip, so that
+// each is computed once. A repair starts it empty.
 var CRCTable = kv.Table{Buckets: []table.Bucket{crcBucket}}
 
 // A CRCKey identifies bytes: a content, or what the rules with this number leave of it.
@@ -509,6 +503,17 @@ func KeepCRCs(tx *kv.Tx, sums map[CRCKey]uint32) error {
 		}
 	}
 	return nil
+}
+
+// summedFrom is the size in bytes of a content from which its CRC-32 is kept when it is added. A shorter one is soon read.
+const summedFrom = 1 << 20
+
+// KeepCRCOf keeps the CRC-32 of a new content. The transaction that gives the content its record may call it.
+func KeepCRCOf(tx *kv.Tx, k *blobs.Kept) error {
+	if !k.Summed || k.Size < summedFrom {
+		return nil
+	}
+	return KeepCRCs(tx, map[CRCKey]uint32{{Ref: k.Ref}: k.CRC})
 }
 
 // dropCRCs deletes what is kept about a content. Other records with it compute it again.

@@ -3,9 +3,11 @@ package catalog_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/matryer/is"
@@ -44,6 +46,51 @@ func change(s *kv.Store, r *record.Record, fn func(tx *kv.Tx, r *record.Record) 
 			return err
 		}
 		return fn(tx, now)
+	})
+}
+
+// A collection that its limit deletes is private at once, stays an hour for its last visitor, and is then gone for good,
+// unless its owner shared it again or wants another action. Its items stay.
+func TestSpentCollection(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	c := kvtest.NewClock()
+	s := kvtest.OpenAt(t, filepath.Join(t.TempDir(), "data"), c.Now)
+	owner := kvtest.User(t, s, "ann").ID
+	note := kvtest.Add(t, s, owner, record.Notes, `{"content":"c"}`)
+	var all []*record.Record
+	for range 3 {
+		r := kvtest.Add(t, s, owner, record.Collections, `{"title":"c","isPublic":true,"maxViews":1,"maxViewsAction":"delete","source":{"items":["`+note.ID.String()+`"]}}`)
+		is.NoErr(catalog.Seen(s, r, record.Visit{}))
+		is.Equal(kvtest.Code(catalog.Seen(s, r, record.Visit{})), "limit_reached")
+		all = append(all, r)
+	}
+	left := func() (n []bool) {
+		kvtest.Update(t, s, catalog.DropSpent)
+		kvtest.View(t, s, func(tx *kv.Tx) error {
+			for _, r := range all {
+				_, err := catalog.Owned(tx, owner, r.Kind, r.ID)
+				n = append(n, err == nil)
+				is.True(err == nil || kv.Missing(err))
+			}
+			return kvtest.Audit(tx)
+		})
+		return n
+	}
+	kvtest.Edit(t, s, all[1], `{"isPublic":true}`)
+	kvtest.Edit(t, s, all[2], `{"maxViewsAction":"make_private"}`)
+	c.Add(time.Hour - time.Second)
+	is.Equal(left(), []bool{true, true, true})
+	c.Add(2 * time.Second)
+	is.Equal(left(), []bool{false, true, true})
+	is.Equal(inTrash(t, s, owner, nil, ""), nil)
+	is.NoErr(catalog.Seen(s, all[1], record.Visit{})) // the count began again
+	c.Add(time.Hour + time.Second)
+	is.Equal(left(), []bool{false, false, true})
+	kvtest.View(t, s, func(tx *kv.Tx) error {
+		_, err := catalog.Owned(tx, owner, note.Kind, note.ID)
+		is.Equal(tx.Count(kvtest.Bucket("spent")), 0)
+		return err
 	})
 }
 

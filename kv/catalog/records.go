@@ -521,8 +521,10 @@ func Save(tx *kv.Tx, r *record.Record, f *record.Form, password string) error {
 			return err
 		}
 	}
+	kept := int64(0)
 	if r.Kind.Versioned() && !bytes.Equal(r.Body, old) {
-		if err := history.KeepVersion(tx, r, old, f.By, len(r.Body)-len(old)); err != nil {
+		var err error
+		if kept, err = history.KeepVersion(tx, r, old, f.By); err != nil {
 			return err
 		}
 	}
@@ -542,7 +544,7 @@ func Save(tx *kv.Tx, r *record.Record, f *record.Form, password string) error {
 		return err
 	}
 	if grew {
-		if err := people.Charge(tx, r.Owner, 0); err != nil {
+		if err := people.Charge(tx, r.Owner, -kept); err != nil {
 			return err
 		}
 	}

@@ -27,10 +27,14 @@ var TagRows = func() *table.Table[record.Tag] {
 }()
 
 // FolderRows is the table of folders.
-var FolderRows = kv.JsonTable(folderBucket, func(f *record.Folder) []byte { return kv.OwnedKey(f.Owner, f.ID[:]...) },
-	table.Index[record.Folder]{Bucket: folderName, Name: "folder", Unique: true, Keys: func(f *record.Folder, file func([]byte)) {
-		file(kv.OwnedNameKey(f.Owner, f.Name))
-	}})
+var FolderRows = func() *table.Table[record.Folder] {
+	all := kv.JsonTable(folderBucket, func(f *record.Folder) []byte { return kv.OwnedKey(f.Owner, f.ID[:]...) },
+		table.Index[record.Folder]{Bucket: folderName, Name: "folder", Unique: true, Keys: func(f *record.Folder, file func([]byte)) {
+			file(kv.OwnedNameKey(f.Owner, f.Name))
+		}})
+	all.Bytes = func(f *record.Folder, length int) (table.Bucket, []byte, int) { return kv.TextSum(f.Owner, length) }
+	return all
+}()
 
 // TagTable keeps tags.
 var TagTable = kv.Table{
@@ -57,6 +61,7 @@ var FolderTable = kv.Table{
 	}),
 	Paid: []table.Bucket{folderBucket, folderName},
 	Drop: kv.DropRows(FolderRows),
+	Text: kv.RowText(folderBucket),
 
 	Redate: kv.RedateRows(FolderRows, func(r *kv.Redate, f *record.Folder) bool { return r.Past(&f.Created) }),
 }
@@ -279,6 +284,16 @@ func FolderNamed(tx *kv.Tx, owner record.ID, name string) (*record.Folder, error
 
 // AddFolder creates a folder; Taken if the owner has one of that name.
 func AddFolder(tx *kv.Tx, owner record.ID, name, color string) (*record.Folder, error) {
+	before := tx.Text(owner)
+	f, err := addFolder(tx, owner, name, color)
+	if err != nil {
+		return nil, err
+	}
+	return f, people.ChargeText(tx, owner, before)
+}
+
+// addFolder is AddFolder without the charge.
+func addFolder(tx *kv.Tx, owner record.ID, name, color string) (*record.Folder, error) {
 	if err := people.RequireOwner(tx, owner); err != nil {
 		return nil, err
 	}
@@ -294,13 +309,19 @@ func AddFolder(tx *kv.Tx, owner record.ID, name, color string) (*record.Folder, 
 // SaveFolder changes a folder, which must have been read in the same
 // transaction.
 func SaveFolder(tx *kv.Tx, f *record.Folder) error {
-	return kv.UserError(FolderRows.Put(tx.Tx, f), "folder")
+	before := tx.Text(f.Owner)
+	if err := FolderRows.Put(tx.Tx, f); err != nil {
+		return kv.UserError(err, "folder")
+	}
+	return people.ChargeText(tx, f.Owner, before)
 }
 
+// folderID finds or creates a folder for a file. Its own few bytes are not charged: the
+// file was, when it began to arrive, and must not be refused at its end.
 func folderID(tx *kv.Tx, owner record.ID, name string) (record.ID, error) {
 	f, err := FolderRows.Find(tx.Tx, folderName, kv.OwnedNameKey(owner, name))
 	if errors.Is(err, table.ErrMissing) {
-		f, err = AddFolder(tx, owner, name, "")
+		f, err = addFolder(tx, owner, name, "")
 	}
 	if err != nil {
 		return uuid.Nil, err

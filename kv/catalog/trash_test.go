@@ -12,8 +12,6 @@ import (
 	"kist/kv/kvtest"
 	"kist/kv/people"
 	"kist/kv/record"
-	"kist/kv/repair"
-	"kist/kv/tables"
 )
 
 func trash(t *testing.T, s *kv.Store, r *record.Record) {
@@ -198,13 +196,10 @@ func TestTrashIsRepairedAndRedated(t *testing.T) {
 	is.NoErr(s.Flush())
 	trash(t, s, r)
 	before := kvtest.ContentOf(t, s)
-	is.NoErr(s.Close())
-	_, err := repair.Repair(dir, repair.RepairOptions{Schema: tables.All})
-	is.NoErr(err)
-	s = kvtest.OpenAt(t, dir, c.Now)
+	s = repaired(t, s, dir, c.Now)
 	is.Equal(kvtest.ContentOf(t, s), before)
 	c.Add(-24 * time.Hour)
-	_, err = s.ResetClock()
+	_, err := s.ResetClock()
 	is.NoErr(err)
 	kvtest.View(t, s, func(tx *kv.Tx) error {
 		deleted, err := catalog.Trashed(tx, u.ID, r.ID)

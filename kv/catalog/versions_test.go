@@ -1,6 +1,7 @@
 package catalog_test
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -15,26 +16,7 @@ import (
 	"kist/kv/kvtest"
 	"kist/kv/people"
 	"kist/kv/record"
-	"kist/kv/repair"
-	"kist/kv/tables"
 )
-
-// editBy changes a record in somebody's name.
-func editBy(t *testing.T, s *kv.Store, r *record.Record, by, text string) {
-	t.Helper()
-	kvtest.Update(t, s, func(tx *kv.Tx) error {
-		now, err := catalog.Owned(tx, r.Owner, r.Kind, r.ID)
-		if err != nil {
-			return err
-		}
-		f, err := kvtest.Patch(now, text)
-		if err != nil {
-			return err
-		}
-		f.By = by
-		return catalog.Save(tx, now, f, "")
-	})
-}
 
 // versions lists the earlier contents of a note, latest first, with who replaced them.
 func versions(t *testing.T, s *kv.Store, r *record.Record) (all []string) {
@@ -75,36 +57,33 @@ func TestVersions(t *testing.T) {
 	s := kvtest.OpenAt(t, dir, c.Now)
 	u := kvtest.User(t, s, "ann")
 	r := kvtest.Add(t, s, u.ID, record.Notes, `{"content":"a"}`)
-	editBy(t, s, r, "phone", `{"isPublic":true}`)
+	kvtest.EditBy(t, s, r, "phone", `{"isPublic":true}`)
 	is.Equal(versions(t, s, r), nil) // not a change of the text
 	for i, step := range []struct{ by, text string }{{"phone", "b"}, {"phone", "c"}, {"laptop", "d"}, {"phone", "e"}, {"phone", "f"}} {
 		c.Add(2 * time.Minute)
-		editBy(t, s, r, step.by, fmt.Sprintf(`{"content":%q}`, step.text))
+		kvtest.EditBy(t, s, r, step.by, fmt.Sprintf(`{"content":%q}`, step.text))
 		is.Equal(len(versions(t, s, r)), []int{1, 1, 2, 3, 3}[i])
 	}
 	want := []string{"d phone", "c laptop", "a phone"}
 	is.Equal(versions(t, s, r), want)
 	c.Add(record.VersionEvery)
-	editBy(t, s, r, "phone", `{"content":"g"}`)
+	kvtest.EditBy(t, s, r, "phone", `{"content":"g"}`)
 	want = append([]string{"f phone"}, want...)
 	is.Equal(versions(t, s, r), want)
 	trash(t, s, r)
 	kvtest.View(t, s, kvtest.Audit)
-	is.NoErr(s.Close())
-	_, err := repair.Repair(dir, repair.RepairOptions{Schema: tables.All})
-	is.NoErr(err)
-	s = kvtest.OpenAt(t, dir, c.Now)
+	s = repaired(t, s, dir, c.Now)
 	untrash(t, s, r)
 	is.Equal(versions(t, s, r), want)
 	c.Add(25 * time.Hour)
 	is.Equal(versions(t, s, r), want[:1]) // the last of its day
-	editBy(t, s, r, "phone", `{"content":"h"}`)
+	kvtest.EditBy(t, s, r, "phone", `{"content":"h"}`)
 	kvtest.View(t, s, func(tx *kv.Tx) error {
 		is.Equal(tx.Count(kvtest.Bucket("version")), 2) // the others are deleted
 		return nil
 	})
 	link := kvtest.Add(t, s, u.ID, record.Links, `{"originalUrl":"https://example.org"}`)
-	editBy(t, s, link, "phone", `{"originalUrl":"https://example.com"}`)
+	kvtest.EditBy(t, s, link, "phone", `{"originalUrl":"https://example.com"}`)
 	kvtest.Update(t, s, func(tx *kv.Tx) error { return catalog.Remove(tx, r) })
 	kvtest.View(t, s, func(tx *kv.Tx) error {
 		is.Equal(tx.Count(kvtest.Bucket("version")), 0)
@@ -112,8 +91,8 @@ func TestVersions(t *testing.T) {
 	})
 }
 
-// Versions count against the quota. A change for which there is no room in it goes
-// through without a version, unless it does not fit itself.
+// Versions count against the quota, but a change always keeps one: a full quota must not
+// let a key replace a text for good. A longer text must fit; a shorter one always does.
 func TestVersionsWithinQuota(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -129,9 +108,21 @@ func TestVersionsWithinQuota(t *testing.T) {
 		})
 	}
 	room(500)
-	editBy(t, s, r, "a", fmt.Sprintf(`{"content":%q}`, strings.Repeat("b", 1100)))
-	is.Equal(versions(t, s, r), nil)
-	room(3000)
-	editBy(t, s, r, "a", `{"content":"c"}`)
+	kvtest.EditBy(t, s, r, "a", fmt.Sprintf(`{"content":%q}`, strings.Repeat("b", 1100)))
 	is.Equal(len(versions(t, s, r)), 1)
+	kvtest.EditBy(t, s, r, "b", `{"content":"c"}`) // the quota is exceeded
+	kvtest.EditBy(t, s, r, "d", `{"content":""}`)
+	is.Equal(len(versions(t, s, r)), 3)
+	err := s.Update(func(tx *kv.Tx) error {
+		now, err := catalog.Owned(tx, u.ID, record.Notes, r.ID)
+		is.NoErr(err)
+		f, err := kvtest.Patch(now, `{"content":"longer"}`)
+		is.NoErr(err)
+		f.By = "e"
+		return catalog.Save(tx, now, f, "")
+	})
+	var full *record.Error
+	is.True(errors.As(err, &full))
+	is.Equal(full.Code, "quota_exceeded")
+	is.Equal(len(versions(t, s, r)), 3)
 }

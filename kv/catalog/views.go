@@ -294,21 +294,32 @@ func limitReached(tx *kv.Tx, r *record.Record) error {
 	if err := errors.Join(emit(tx, record.LimitReached, r), note(tx, record.ItemSpent, r)); err != nil {
 		return err
 	}
-	if r.AtLimit == record.Delete && r.Kind != record.Collections { // whose last visitor goes on reading the items
+	if r.AtLimit == record.Delete {
 		terms := r.Terms()
-		return errors.Join(Remove(tx, r), tx.Put(spentBucket, append([]byte{}, r.ID[:]...), append(tx.Instant(), terms[:]...)))
+		row := append(tx.Instant(), terms[:]...)
+		waits := r.Kind == record.Collections // its last visitor goes on reading the items: see DropSpent
+		if waits {
+			row = append(row, r.Owner[:]...)
+		}
+		if err := tx.Put(spentBucket, bytes.Clone(r.ID[:]), row); err != nil || !waits {
+			return errors.Join(err, Remove(tx, r))
+		}
 	}
 	r.Close()
 	return save(tx, r)
 }
 
-// SpentTable remembers records that were deleted on reaching their limit.
+// SpentTable remembers records that were deleted on reaching their limit, and collections that
+// DropSpent will delete.
 var SpentTable = kv.Table{Buckets: []table.Bucket{spentBucket}, Refill: func(r *kv.Refill) error { return r.Copy(spentBucket, nil) }, Redate: kv.RedateInstants(spentBucket)}
 
-// spentTime is how long such a record is remembered.
+// spentTime is how long such a record is remembered. Grants to read on end earlier.
 const spentTime = time.Hour
 
-const spentSize = 8 + 16 // when, and the record's terms
+const (
+	spentSize  = 8 + 16         // when, and the record's terms
+	spentWaits = spentSize + 16 // and the owner of a collection
+)
 
 // Spent reports whether the owner's record was deleted recently on reaching its limit,
 // had these terms then, and the account is enabled.
@@ -320,16 +331,33 @@ func Spent(tx *kv.Tx, owner, id record.ID, terms [16]byte) (bool, error) {
 	return !disabled, err
 }
 
-// DropSpent deletes the rows of SpentTable that are older than spentTime.
+// DropSpent deletes the rows of SpentTable that are older than spentTime, and the collections
+// that waited for that. If these are many, some stay for the next call.
 func DropSpent(tx *kv.Tx) error {
-	var over [][]byte
+	over := map[record.ID]record.ID{} // owners of collections
 	for k, v := range tx.Walk(spentBucket, nil, nil, false) {
-		if len(v) != spentSize || int64(binary.BigEndian.Uint64(v)) < tx.Now.Add(-spentTime).UnixMilli() {
-			over = append(over, append([]byte{}, k...))
+		waits := len(v) == spentWaits
+		if (waits || len(v) == spentSize) && int64(binary.BigEndian.Uint64(v)) >= tx.Now.Add(-spentTime).UnixMilli() {
+			continue
 		}
+		var owner record.ID
+		if waits {
+			owner = record.ID(v[spentSize:])
+		}
+		over[record.ID(k)] = owner
 	}
-	for _, k := range over {
-		if err := tx.Delete(spentBucket, k); err != nil {
+	for id, owner := range over {
+		if tx.Volume() > kv.MaxVolume {
+			break
+		}
+		r, err := RecordRows.Get(tx.Tx, record.RowKey(owner, record.Collections, id))
+		if err == nil && r.Reached && r.AtLimit == record.Delete {
+			err = Remove(tx, r)
+		}
+		if err != nil && !errors.Is(err, table.ErrMissing) {
+			return err
+		}
+		if err := tx.Delete(spentBucket, bytes.Clone(id[:])); err != nil {
 			return err
 		}
 	}

@@ -15,8 +15,6 @@ import (
 	"kist/kv/kvtest"
 	"kist/kv/people"
 	"kist/kv/record"
-	"kist/kv/repair"
-	"kist/kv/tables"
 )
 
 // visits reads all visits of a record.
@@ -300,10 +298,7 @@ func TestRepairOfVisits(t *testing.T) {
 	}
 	is.NoErr(s.Flush())
 	kvtest.Update(t, s, func(tx *kv.Tx) error { return tx.Put(kvtest.Bucket("record"), all[0].Key(), []byte("damaged")) })
-	is.NoErr(s.Close())
-	_, err := repair.Repair(dir, repair.RepairOptions{Schema: tables.All})
-	is.NoErr(err)
-	s = kvtest.OpenAt(t, dir, nil)
+	s = repaired(t, s, dir, nil)
 	v := visits(t, s, all[0])
 	is.Equal(len(v.Days)+len(v.Log), 0)
 	v = visits(t, s, all[1])

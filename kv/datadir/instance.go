@@ -20,7 +20,10 @@ import (
 // directory.
 const InstanceName = "INSTANCE"
 
-// instanceFormat is the version of that file.
+// StandbyName is the file of a data directory that only follows another server's data.
+const StandbyName = "STANDBY"
+
+// instanceFormat is the version of the file INSTANCE.
 const instanceFormat = 1
 
 // InstanceFile is the content of the file, one line of JSON.
@@ -51,12 +54,18 @@ func WriteInstance(dir, instance string) error {
 	if err != nil {
 		return err
 	}
+	return WriteFile(dir, InstanceName, text)
+}
+
+// WriteFile writes a file of the data directory. It replaces a former one at once, and is
+// on stable storage when it returns.
+func WriteFile(dir, name string, b []byte) error {
 	f, err := disk.ReadFolder(dir)
 	if err != nil {
 		return err
 	}
 	f.Aside(filepath.Join(dir, "cache"))
-	err = f.Publish(InstanceName, func(w io.Writer) error { _, err := w.Write(text); return err })
+	err = f.Publish(name, func(w io.Writer) error { _, err := w.Write(b); return err })
 	return errors.Join(err, f.Close())
 }
 

@@ -1,6 +1,7 @@
 package field
 
 import (
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -40,6 +41,13 @@ func asText(v any) (string, error) {
 	return s, nil
 }
 
+func tooManyBytes(s string, limit int) error {
+	if len(s) > limit {
+		return fmt.Errorf("must be at most %d bytes long", limit)
+	}
+	return nil
+}
+
 func tooLong(s string, limit int) error {
 	if len(s) > limit && utf8.RuneCountInString(s) > limit {
 		return fmt.Errorf("must be at most %d characters long", limit)
@@ -58,15 +66,20 @@ type text struct {
 	most int
 }
 
-func (b *text) set(v any) error {
+// keep reads text, applies the rule and stores the result. Empty text needs no rule.
+func (b *text) keep(v any, rule Rule) error {
 	t, err := asText(v)
-	if err == nil {
-		err = tooLong(t, b.most)
+	if err == nil && t != "" {
+		t, err = rule(t)
 	}
 	if err == nil {
 		*b.p = t
 	}
 	return err
+}
+
+func (b *text) set(v any) error {
+	return b.keep(v, func(t string) (string, error) { return t, tooLong(t, b.most) })
 }
 func (b *text) words() string            { return *b.p }
 func (b *text) clear() bool              { *b.p = ""; return true }
@@ -81,15 +94,7 @@ func (s *Set) LongText(name string, p *string, limit int, traits ...Traits) *Fie
 type longText struct{ text }
 
 func (b *longText) set(v any) error {
-	t, err := asText(v)
-	if err != nil {
-		return err
-	}
-	if len(t) > b.most {
-		return fmt.Errorf("must be at most %d bytes long", b.most)
-	}
-	*b.p = t
-	return nil
+	return b.keep(v, func(t string) (string, error) { return t, tooManyBytes(t, b.most) })
 }
 
 // Name binds a label for people: one line of at most limit characters without
@@ -101,17 +106,7 @@ func (s *Set) Name(name string, p *string, limit int, traits ...Traits) *Field {
 
 type label struct{ text }
 
-func (b *label) set(v any) error {
-	t, err := asText(v)
-	if err == nil {
-		t, err = CleanName(b.most)(t)
-	}
-	if err == nil {
-		*b.p = t
-	}
-	return err
-}
-
+func (b *label) set(v any) error  { return b.keep(v, CleanName(b.most)) }
 func (b *label) load(v any) error { return b.text.set(v) }
 
 // CleanName is the rule of Name fields.
@@ -156,14 +151,13 @@ type secret struct{ p *Secret }
 
 func (b *secret) set(v any) error {
 	t, err := asText(v)
-	if err != nil {
-		return err
+	if err == nil {
+		err = tooManyBytes(t, MaxSecret)
 	}
-	if len(t) > MaxSecret {
-		return fmt.Errorf("must be at most %d bytes long", MaxSecret)
+	if err == nil {
+		*b.p = Secret{true, t}
 	}
-	*b.p = Secret{true, t}
-	return nil
+	return err
 }
 func (b *secret) clear() bool              { *b.p = Secret{Said: true}; return true }
 func (b *secret) append(dst []byte) []byte { return append(dst, "null"...) }
@@ -185,20 +179,7 @@ func (s *Set) URL(name string, p *string, traits ...Traits) *Field {
 
 type address struct{ text }
 
-func (b *address) set(v any) error {
-	t, err := asText(v)
-	if err != nil {
-		return err
-	}
-	if t != "" {
-		if t, err = CleanURL(t); err != nil {
-			return err
-		}
-	}
-	*b.p = t
-	return nil
-}
-
+func (b *address) set(v any) error  { return b.keep(v, CleanURL) }
 func (b *address) load(v any) error { return b.text.set(v) }
 
 func (b *address) append(dst []byte) []byte {
@@ -215,8 +196,8 @@ func (b *address) schema() Schema {
 // CleanURL is the rule of URL fields for one text; the error completes the
 // sentence "<name> …".
 func CleanURL(t string) (string, error) {
-	if len(t) > MaxURL {
-		return "", fmt.Errorf("must be at most %d bytes long", MaxURL)
+	if err := tooManyBytes(t, MaxURL); err != nil {
+		return "", err
 	}
 	path := t // browsers read a backslash before the query as a slash
 	if i := strings.IndexAny(t, "?#"); i >= 0 {
@@ -234,10 +215,8 @@ func CleanURL(t string) (string, error) {
 		return "", errors.New("must not contain control characters or backslashes")
 	}
 	u.Host = lowerASCII(u.Host)
-	if t = u.String(); len(t) > MaxURL {
-		return "", fmt.Errorf("must be at most %d bytes long", MaxURL)
-	}
-	return t, nil
+	t = u.String()
+	return t, tooManyBytes(t, MaxURL)
 }
 
 // hasPort reports whether the port of u is valid or left to the scheme.
@@ -541,20 +520,7 @@ type ruled struct {
 	pattern string
 }
 
-func (b *ruled) set(v any) error {
-	t, err := asText(v)
-	if err != nil {
-		return err
-	}
-	if t != "" {
-		if t, err = b.rule(t); err != nil {
-			return err
-		}
-	}
-	*b.p = t
-	return nil
-}
-
+func (b *ruled) set(v any) error  { return b.keep(v, b.rule) }
 func (b *ruled) load(v any) error { return b.text.set(v) }
 
 func (b *ruled) schema() Schema {
@@ -630,9 +596,7 @@ func split(t string) any {
 
 func (b *texts) clear() bool { *b.p = []string{}; return true }
 
-func (b *texts) append(dst []byte) []byte {
-	return AppendStrings(dst, *b.p)
-}
+func (b *texts) append(dst []byte) []byte { return AppendStrings(dst, *b.p) }
 
 func (b *texts) schema() Schema {
 	return Schema{Type: "array", Items: &b.item, MaxItems: b.most}
@@ -681,23 +645,11 @@ func (b *identity) append(dst []byte) []byte {
 	if *b.p == uuid.Nil {
 		return append(dst, "null"...)
 	}
-	dst = append(dst, '"')
-	dst = append(dst, make([]byte, 36)...)
-	encodeID(dst[len(dst)-36:], *b.p)
-	return append(dst, '"')
-}
-
-func encodeID(dst []byte, id uuid.UUID) {
-	const hex = "0123456789abcdef"
-	at := 0
-	for i, c := range id {
-		if i == 4 || i == 6 || i == 8 || i == 10 {
-			dst[at] = '-'
-			at++
-		}
-		dst[at], dst[at+1] = hex[c>>4], hex[c&15]
-		at += 2
+	dst = hex.AppendEncode(append(dst, '"'), b.p[:4])
+	for at := 4; at < 10; at += 2 {
+		dst = hex.AppendEncode(append(dst, '-'), b.p[at:at+2])
 	}
+	return append(hex.AppendEncode(append(dst, '-'), b.p[10:]), '"')
 }
 
 func (b *identity) schema() Schema {

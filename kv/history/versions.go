@@ -39,37 +39,27 @@ var VersionTable = kv.Table{
 }
 
 // KeepVersion keeps the body that a change by somebody replaces. Further changes by the
-// same within record.VersionEvery belong to the same version. Without room on the disk or
-// in the quota the change goes through and nothing is kept. grows is by how much the
-// record itself will grow.
-func KeepVersion(tx *kv.Tx, r *record.Record, body []byte, by string, grows int) error {
+// same within record.VersionEvery belong to the same version. The quota does not refuse
+// it, or a key could replace texts for good once the quota is full: over is by how many
+// bytes more the owner has, which the caller does not charge. A full disk does not refuse
+// it either: without room, the commit fails and the text stays.
+func KeepVersion(tx *kv.Tx, r *record.Record, body []byte, by string) (over int64, err error) {
 	for key, row := range tx.Walk(versionBucket, r.Key(), nil, true) {
 		last, err := VersionRows.Decode(key, row)
 		if err != nil {
-			return err
+			return 0, err
 		}
 		if last.By == by && tx.Now.Sub(last.At) < record.VersionEvery {
-			return nil
+			return 0, nil
 		}
 		break
 	}
-	if tx.DiskFull() {
-		return nil
-	}
-	mark := tx.Mark()
+	before := tx.Text(r.Owner)
 	v := &record.Version{Item: [record.KeySize]byte(r.Key()), ID: tx.NewID(), VersionHead: record.VersionHead{At: tx.Now, By: by}, Body: body}
-	if err := VersionRows.Put(tx.Tx, v); err != nil {
-		return err
+	if err := errors.Join(VersionRows.Put(tx.Tx, v), thinVersions(tx, r)); err != nil {
+		return 0, err
 	}
-	if err := thinVersions(tx, r); err != nil {
-		return err
-	}
-	err := people.Charge(tx, r.Owner, int64(max(grows, 0)))
-	var full *record.Error
-	if errors.As(err, &full) && full.Code == "quota_exceeded" {
-		return tx.Undo(mark)
-	}
-	return err
+	return max(tx.Text(r.Owner)-before, 0), nil
 }
 
 // thinVersions deletes the versions of a record that are not worth keeping any more.

@@ -32,10 +32,14 @@ import (
 func requestKey(owner, id record.ID) []byte { return append(kv.OwnedKey(owner, 0), id[:]...) }
 
 // RequestRows is the table of upload requests.
-var RequestRows = kv.JsonTable(kv.RequestBucket, func(q *record.Request) []byte { return requestKey(q.Owner, q.ID) },
-	table.Index[record.Request]{Bucket: kv.RecordSlug, Name: "slug", Unique: true, Keys: func(q *record.Request, file func([]byte)) {
-		file([]byte(q.Slug))
-	}})
+var RequestRows = func() *table.Table[record.Request] {
+	t := kv.JsonTable(kv.RequestBucket, func(q *record.Request) []byte { return requestKey(q.Owner, q.ID) },
+		table.Index[record.Request]{Bucket: kv.RecordSlug, Name: "slug", Unique: true, Keys: func(q *record.Request, file func([]byte)) {
+			file([]byte(q.Slug))
+		}})
+	t.Bytes = func(q *record.Request, length int) (table.Bucket, []byte, int) { return kv.TextSum(q.Owner, length) }
+	return t
+}()
 
 // RequestTable keeps upload requests.
 var RequestTable = kv.Table{
@@ -57,6 +61,7 @@ var RequestTable = kv.Table{
 		Then: func(r *kv.Refill, q *record.Request) error { return catalog.RefillViews(r, q.ID) },
 	}),
 	Paid: []table.Bucket{kv.RequestBucket},
+	Text: kv.RowText(kv.RequestBucket),
 	Drop: dropRequests,
 	Redate: kv.RedateRows(RequestRows, func(r *kv.Redate, v *record.Request) bool {
 		return r.Past(&v.Created, &v.Updated)
@@ -148,11 +153,13 @@ var SenderTable = kv.Table{
 func inState(owner record.ID, s record.State) []byte { return kv.OwnedKey(owner, 0, 'i', s[0]) }
 
 func inRequest(owner, request record.ID, s record.State) []byte {
-	return append(append(kv.OwnedKey(owner, 0, 'n'), request[:]...), s[0])
+	return requestSum('n', owner, request, s[0])
 }
 
-func receivedBytes(owner, request record.ID) []byte {
-	return append(kv.OwnedKey(owner, 0, 's'), request[:]...)
+func receivedBytes(owner, request record.ID) []byte { return requestSum('s', owner, request) }
+
+func requestSum(of byte, owner, request record.ID, rest ...byte) []byte {
+	return append(append(kv.OwnedKey(owner, 0, of), request[:]...), rest...)
 }
 
 func pendingBytes(owner record.ID) []byte { return kv.OwnedKey(owner, 0, 'q') }
@@ -228,14 +235,22 @@ func AddRequest(tx *kv.Tx, owner record.ID, f *record.RequestForm, password stri
 	if q.Slug == "" {
 		q.Slug = catalog.NewSlug(tx)
 	}
-	return &q, putRequest(tx, &q)
+	return &q, putRequest(tx, &q, true)
 }
 
-func putRequest(tx *kv.Tx, q *record.Request) error {
+// putRequest writes a request. It charges its text if charged is set.
+func putRequest(tx *kv.Tx, q *record.Request, charged bool) error {
 	if err := catalog.SlugFree(tx, q.Slug); err != nil {
 		return err
 	}
-	return kv.UserError(RequestRows.Put(tx.Tx, q), "upload request")
+	before := tx.Text(q.Owner)
+	if err := RequestRows.Put(tx.Tx, q); err != nil {
+		return kv.UserError(err, "upload request")
+	}
+	if !charged {
+		return nil
+	}
+	return people.ChargeText(tx, q.Owner, before)
 }
 
 // SaveRequest changes an upload request, which must have been read in the same
@@ -255,7 +270,7 @@ func SaveRequest(tx *kv.Tx, q *record.Request) error {
 		}
 	}
 	q.Updated = tx.Now
-	return putRequest(tx, q)
+	return putRequest(tx, q, q.Active) // a link can be closed whatever the quota
 }
 
 // dropSenderUploads deletes the uploads at a request that which selects.

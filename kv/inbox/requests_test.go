@@ -459,13 +459,13 @@ func TestReserveChanges(t *testing.T) {
 			return people.SaveUser(tx, u)
 		})
 	}
-	quota(10)
 	kvtest.Update(t, s, func(tx *kv.Tx) error {
 		now, err := inbox.Request(tx, ann.ID, q.ID)
 		is.NoErr(err)
 		now.Active = true
 		return inbox.SaveRequest(tx, now)
 	})
+	quota(10 + kvtest.TextNow(t, s, ann.ID))
 	_, err = inbox.Reserve(s, t.Context(), q, "a", 11, 11)
 	is.Equal(kvtest.Code(err), "limit_reached") // without mentioning a quota
 	r, err = inbox.Reserve(s, t.Context(), q, "a", 6, 6)
@@ -576,8 +576,9 @@ func TestReserveBesideUploads(t *testing.T) {
 	is := is.New(t)
 	s := kvtest.Open(t)
 	ann := kvtest.User(t, s, "ann")
-	kvtest.Update(t, s, func(tx *kv.Tx) error { return people.SetSettings(tx, record.Settings{DefaultQuota: 100}) })
 	q := kvtest.AddRequest(t, s, ann.ID, nil)
+	text := kvtest.TextNow(t, s, ann.ID)
+	kvtest.Update(t, s, func(tx *kv.Tx) error { return people.SetSettings(tx, record.Settings{DefaultQuota: 100 + text}) })
 	upload, err := kvtest.BeginUpload(s, inbox.Upload{Owner: ann.ID, Length: 60, Slug: "mine"})
 	is.NoErr(err)
 	_, err = kvtest.Leave(s, q, "a", kvtest.Came(1, 41))

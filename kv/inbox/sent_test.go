@@ -41,8 +41,8 @@ func TestSentIsSetAside(t *testing.T) {
 					kvtest.Update(t, s, func(tx *kv.Tx) error { return people.SetSettings(tx, record.Settings{DefaultQuota: 35 + text}) })
 				}
 			}
-			settle(2)
 			q := kvtest.AddRequest(t, s, ann.ID, c.set)
+			settle(2)
 			one, secret, err := kvtest.BeginSent(s, q, "here", 10)
 			is.NoErr(err)
 			two, other, err := kvtest.BeginSent(s, q, "here", 10)
@@ -369,7 +369,7 @@ func TestTextGrowsWhileSending(t *testing.T) {
 				kvtest.Update(t, s, func(tx *kv.Tx) error { return people.SetSettings(tx, record.Settings{DefaultQuota: n}) })
 			}
 			q := kvtest.AddRequest(t, s, ann.ID, func(f *record.RequestForm) { f.Approval = false })
-			quota(1000 + 2*int64(len("Bob"+"hello")))
+			quota(1000 + 2*int64(len("Bob"+"hello")) + kvtest.TextNow(t, s, ann.ID))
 			is.NoErr(finish(s, q))
 			text := kvtest.TextNow(t, s, ann.ID)
 			is.True(text > 0)

@@ -104,25 +104,19 @@ func openUploadsKey(owner record.ID) []byte { return kv.OwnedKey(owner, 0, 'p') 
 // one sender has there, and the bytes reserved for them. Parts are counted separately,
 // because a part is not one of the files that the request takes. Their bytes are not
 // kept separately.
-func senderUploadsAt(owner, request record.ID) []byte {
-	return kv.OwnedKey(owner, append([]byte{0, 't'}, request[:]...)...)
-}
+func senderUploadsAt(owner, request record.ID) []byte { return requestSum('t', owner, request) }
 
 func senderUploadsFrom(owner, request record.ID, from sender) []byte {
-	return append(append(kv.OwnedKey(owner, 0, 'v'), request[:]...), from[:]...)
+	return requestSum('v', owner, request, from[:]...)
 }
 
-func partsTo(owner, request record.ID) []byte {
-	return kv.OwnedKey(owner, append([]byte{0, 'w'}, request[:]...)...)
-}
+func partsTo(owner, request record.ID) []byte { return requestSum('w', owner, request) }
 
 func partsBy(owner, request record.ID, from sender) []byte {
-	return append(append(kv.OwnedKey(owner, 0, 'x'), request[:]...), from[:]...)
+	return requestSum('x', owner, request, from[:]...)
 }
 
-func senderBytesAt(owner, request record.ID) []byte {
-	return kv.OwnedKey(owner, append([]byte{0, 'u'}, request[:]...)...)
-}
+func senderBytesAt(owner, request record.ID) []byte { return requestSum('u', owner, request) }
 
 // reservedKey is the key of the sum of bytes that all uploads still expect.
 var reservedKey = reservedKeyOf(uuid.Nil)

@@ -46,6 +46,7 @@ var FetchRows = func() *table.Table[record.Fetch] {
 			}
 			file(append(binary.BigEndian.AppendUint64(fetchLineKey(part, f.Owner), kv.Signed(at)), f.ID[:]...))
 		}})
+	t.Bytes = func(f *record.Fetch, length int) (table.Bucket, []byte, int) { return kv.TextSum(f.Owner, length) }
 	t.Sums = kv.SumBucket
 	t.Tally = func(f *record.Fetch, add func([]byte, int64)) {
 		add(fetchReservedKey(f.Owner), f.Reserved())
@@ -58,6 +59,7 @@ var FetchRows = func() *table.Table[record.Fetch] {
 var FetchTable = kv.Table{
 	Buckets: []table.Bucket{fetchBucket, fetchLine}, Check: people.CheckOwned(FetchRows, "remote upload"), Refill: people.RefillOwned(FetchRows),
 	Paid: []table.Bucket{fetchBucket},
+	Text: kv.RowText(fetchBucket),
 	Drop: kv.DropRows(FetchRows),
 	Bytes: func(tx *kv.Tx, owner record.ID) (_, reserved int64) {
 		return 0, FetchRows.Sum(tx.Tx, fetchReservedKey(owner))
@@ -96,8 +98,8 @@ func countFetches(tx *kv.Tx, part byte, owner record.ID) int {
 }
 
 // AddFetch queues a remote upload and reserves its slug. It fails with Taken if the
-// slug is in use, with Denied if MaxFetches are already unfinished, and with ErrFull
-// while the disk is full.
+// slug is in use, with Denied if MaxFetches are already unfinished or its text does not
+// fit the quota, and with ErrFull while the disk is full.
 func AddFetch(tx *kv.Tx, f record.Fetch) (*record.Fetch, error) {
 	if tx.DiskFull() {
 		return nil, kv.ErrFull
@@ -117,7 +119,11 @@ func enqueueFetch(tx *kv.Tx, f *record.Fetch) error {
 	if f.Slug != "" && tx.Get(kv.RecordSlug, []byte(f.Slug)) != nil {
 		return kv.UserError(&table.Taken{Index: "slug"}, "item")
 	}
-	return kv.UserError(FetchRows.Put(tx.Tx, f), "remote upload")
+	before := tx.Text(f.Owner)
+	if err := FetchRows.Put(tx.Tx, f); err != nil {
+		return kv.UserError(err, "remote upload")
+	}
+	return people.ChargeText(tx, f.Owner, before)
 }
 
 // Fetch reads one of the owner's remote uploads.
@@ -135,9 +141,9 @@ func Fetches(tx *kv.Tx, owner record.ID) ([]record.Fetch, error) {
 type DueFetch struct{ Owner, ID record.ID }
 
 // DueFetches finds remote uploads that are due: for each owner at most limit, the
-// longest due first. busy says which to skip. wait is as in kv.FindDue.
+// longest due first. busy says which to skip. wait is as in FindDue.
 func DueFetches(tx *kv.Tx, limit int, busy func(record.ID) bool) (found []DueFetch, wait time.Duration, err error) {
-	return kv.FindDue(tx, fetchLine, []byte{lineWaiting}, 16, func(owner []byte) (int, error) {
+	return FindDue(tx, fetchLine, []byte{lineWaiting}, 16, func(owner []byte) (int, error) {
 		if disabled, err := people.Disabled(tx, record.ID(owner)); err != nil || disabled { // it waits until the account is enabled again
 			return -1, err
 		}
@@ -181,15 +187,15 @@ func runningFetch(tx *kv.Tx, f *record.Fetch) (*record.Fetch, error) {
 	return before, err
 }
 
-// errAskerRevoked means that the API key that requested a remote upload is gone.
+// errAskerRevoked means that the API key or session that requested a remote upload is gone.
 var errAskerRevoked = &record.Error{
 	Fault: record.Denied, Code: "key_revoked",
-	Text: "The API key that asked for this was revoked or turned off. Try again to fetch it in your own name.",
+	Text: "The API key or browser that asked for this was revoked, turned off or signed out. Try again to fetch it in your own name.",
 }
 
-// CheckAsker fails if the API key that requested a remote upload was revoked or
-// turned off.
-func CheckAsker(tx *kv.Tx, f *record.Fetch) error {
+// checkAsker fails if the API key or session that requested a remote upload was revoked
+// or turned off.
+func checkAsker(tx *kv.Tx, f *record.Fetch) error {
 	if f.By == uuid.Nil {
 		return nil
 	}
@@ -201,7 +207,7 @@ func CheckAsker(tx *kv.Tx, f *record.Fetch) error {
 }
 
 // RunningOfEnabled is runningFetch that also fails with ErrDisabled if the owner's
-// account is disabled, and with Denied if the requesting API key was revoked.
+// account is disabled, and with Denied if the requesting API key or session was revoked.
 func RunningOfEnabled(tx *kv.Tx, f *record.Fetch) (*record.Fetch, error) {
 	before, err := runningFetch(tx, f)
 	if err != nil {
@@ -212,13 +218,13 @@ func RunningOfEnabled(tx *kv.Tx, f *record.Fetch) (*record.Fetch, error) {
 		err = ErrDisabled
 	}
 	if err == nil {
-		err = CheckAsker(tx, before)
+		err = checkAsker(tx, before)
 	}
 	return before, err
 }
 
 // NoteFetch records the progress of a running try. It fails with Denied if its size
-// has grown over the owner's quota or the requesting API key was revoked, with
+// has grown over the owner's quota or the requesting API key or session was revoked, with
 // Missing or Taken if the try is no longer wanted, and with ErrDisabled while the
 // owner's account is disabled.
 func NoteFetch(tx *kv.Tx, f *record.Fetch) error {
@@ -231,7 +237,21 @@ func NoteFetch(tx *kv.Tx, f *record.Fetch) error {
 			return err
 		}
 	}
+	f.By = before.By // MoveFetches may have changed it
 	return FetchRows.Put(tx.Tx, f)
+}
+
+// MoveFetches gives the unfinished remote uploads that a session has requested to another
+// requester, to. They go on when the session ends; without a requester (Nil), in the owner's name.
+func MoveFetches(tx *kv.Tx, owner, session, to record.ID) error {
+	all, err := Fetches(tx, owner)
+	for i := 0; err == nil && i < len(all); i++ {
+		if f := &all[i]; f.By == session && !f.Over() {
+			f.By = to
+			err = FetchRows.Put(tx.Tx, f)
+		}
+	}
+	return err
 }
 
 // FailFetch records that a try failed, as record.Fetch.Failed does.
@@ -270,8 +290,7 @@ func CancelFetch(tx *kv.Tx, owner, id record.ID) error {
 }
 
 // RetryFetch queues a failed or cancelled remote upload again. It fails with Taken if
-// it is in another state or its slug has been taken since. by becomes the requesting
-// API key.
+// it is in another state or its slug has been taken since. by becomes the requester.
 func RetryFetch(tx *kv.Tx, owner, id, by record.ID) error {
 	f, err := Fetch(tx, owner, id)
 	if err != nil {

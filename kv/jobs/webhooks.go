@@ -449,9 +449,9 @@ type Due struct {
 // DueDeliveries finds deliveries that are due, for each webhook the longest due
 // first. room says how many more a webhook may be sent; it is called for every
 // enabled webhook with waiting deliveries. busy says whether a delivery of the same
-// subject is being sent. wait is as in kv.FindDue.
+// subject is being sent. wait is as in FindDue.
 func DueDeliveries(tx *kv.Tx, room func(*record.Webhook) int, busy func(Due) bool) (found []Due, wait time.Duration, err error) {
-	return kv.FindDue(tx, deliveryDue, nil, 32, func(hook []byte) (int, error) {
+	return FindDue(tx, deliveryDue, nil, 32, func(hook []byte) (int, error) {
 		h, err := WebhookRows.Get(tx.Tx, hook)
 		if err != nil { // must not hold up the others
 			tx.Store().Log().Error("cannot read a webhook; nothing is sent to it", "webhook", record.ID(hook[16:]), "error", err)

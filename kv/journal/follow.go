@@ -34,7 +34,7 @@ func NewTail(j *Journal, from State) (*Tail, error) {
 		i--
 	}
 	if i < 0 {
-		return nil, &Missing{fileName(logName, from.Seq), "it was removed before its records were used"}
+		return nil, gone(from.Seq)
 	}
 	if err := t.open(g.logs[i]); err != nil {
 		return nil, err
@@ -51,7 +51,7 @@ func NewTail(j *Journal, from State) (*Tail, error) {
 func (t *Tail) open(seq uint64) error {
 	f, r, h, err := t.files.open(fileName(logName, seq))
 	if errors.Is(err, fs.ErrNotExist) {
-		return &Missing{fileName(logName, seq), "it was removed before its records were used"}
+		return gone(seq)
 	}
 	if err != nil {
 		return err
@@ -75,28 +75,56 @@ type Framed struct {
 // returns false or fails. They must have been acknowledged before. After an error
 // the Tail is of no more use.
 func (t *Tail) Read(to uint64, take func(Framed) (more bool, err error)) error {
-	more, err := true, error(nil)
-	for more && t.at.Seq < to {
-		if t.r.size, err = t.file.Size(); err != nil {
-			return fmt.Errorf("cannot read journal/%s: %w", t.name, err)
-		}
-		for more && err == nil && t.at.Seq < to {
-			var payload []byte
-			if payload, err = t.r.next(); err == nil {
-				more, err = framed(&t.at, t.r, payload, sealFrame(append(make([]byte, frameHead, frameHead+len(payload)), payload...)), take)
-			}
-		}
-		if t.r.kind == plainFrames {
-			t.r.buf = nil // bytes after the last record may change
-		}
-		if more && t.at.Seq < to && err == io.EOF { //nolint:errorlint // a wrapped one is of a read, not the end
+	if t.at.Seq >= to {
+		return nil
+	}
+	g, err := t.files.list()
+	for more := true; more && err == nil && t.at.Seq < to; {
+		i, begins := slices.BinarySearch(g.logs, t.at.Seq)
+		end := to
+		if begins { // also if it is the open one, which may have been replaced
 			err = t.open(t.at.Seq)
+			i++
+		} else if i == 0 || fileName(logName, g.logs[i-1]) != t.name {
+			err = gone(t.at.Seq)
 		}
-		if err != nil {
-			return fmt.Errorf("cannot read the records after %d: %w", t.at.Seq, err)
+		if i < len(g.logs) {
+			end = min(end, g.logs[i])
+		}
+		if err == nil {
+			more, err = t.readLog(end, take)
 		}
 	}
+	if err != nil {
+		return fmt.Errorf("cannot read the records after %d: %w", t.at.Seq, err)
+	}
 	return nil
+}
+
+// readLog is Read for the records up to the one with the number end, all of which are
+// in the open log. What follows them there was never acknowledged.
+func (t *Tail) readLog(end uint64, take func(Framed) (bool, error)) (more bool, err error) {
+	if t.r.size, err = t.file.Size(); err != nil {
+		return false, fmt.Errorf("cannot read journal/%s: %w", t.name, err)
+	}
+	for more = true; more && err == nil && t.at.Seq < end; {
+		var payload []byte
+		if payload, err = t.r.next(); err == nil {
+			more, err = framed(&t.at, t.r, payload, sealFrame(append(make([]byte, frameHead, frameHead+len(payload)), payload...)), take)
+		}
+	}
+	if t.r.kind == plainFrames {
+		t.r.buf = nil // bytes after the last record may change
+	}
+	if err == io.EOF { //nolint:errorlint // a wrapped one is of a read, not the end
+		err = gone(t.at.Seq)
+	}
+	return more, err
+}
+
+// gone says that a log was removed before its records were used.
+func gone(seq uint64) error {
+	return &Missing{fileName(logName, seq), "it was removed before its records were used"}
 }
 
 // framed passes a record that follows at, and sets at to the state that it leads to.

@@ -39,7 +39,7 @@ func TestTail(t *testing.T) {
 				case 1:
 					_ = j.Pack(t.Context(), b.State)
 				case 2:
-					fail["write"], fail["sync"] = rnd.IntN(2), rnd.IntN(2)
+					fail["write"], fail["sync"], fail["truncate"] = rnd.IntN(2), rnd.IntN(2), rnd.IntN(2)
 				case 3:
 					is.NoErr(tail.Read(b.Seq, take))
 				case 4: // another one, from a state in the past
@@ -164,4 +164,66 @@ func TestOpenNewest(t *testing.T) {
 	is.NoErr(err)
 	is.True(older.Seq < s.Seq)
 	is.True(b.Seq > 0)
+}
+
+// What follows the last acknowledged record of a log is never passed: neither a record
+// that could not be retracted, nor one that a power cut has torn.
+func TestTailAtTheEndOfALog(t *testing.T) {
+	t.Parallel()
+	for name, harm := range map[string]func(is *is.I, m *memory, j *Journal, b book) (*Journal, book){
+		"retracted": func(is *is.I, m *memory, j *Journal, b book) (*Journal, book) {
+			fail := failures{"sync": 1, "truncate": 1}
+			m.fail = fail.next
+			_, err := try(j, b, "retracted")
+			is.True(err != nil)
+			is.Equal(fail["truncate"], 0)
+			return j, b
+		},
+		"torn": func(is *is.I, m *memory, j *Journal, b book) (*Journal, book) {
+			is.NoErr(j.Close())
+			f := m.seen[fileName(logName, 0)]
+			f.data = append(f.data, "a torn record"...)
+			next, err := New(m, format)
+			is.NoErr(err)
+			next.OnDisk(noRoom)
+			_, done, err := replay(next)
+			is.NoErr(err)
+			is.True(done.Cut > 0)
+			return next, b
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			m := newMemory(rand.New(rand.NewPCG(1, 94)))
+			j, b := opened(t, m)
+			j.OnDisk(noRoom)
+			var states []State
+			for _, text := range []string{"one", "two"} {
+				b = add(t, j, b, text)
+				states = append(states, b.State)
+			}
+			before, err := NewTail(j, State{})
+			is.NoErr(err)
+			is.NoErr(before.Read(b.Seq, func(Framed) (bool, error) { return true, nil }))
+			j, b = harm(is, m, j, b)
+			is.NoErr(j.Begin(b.State))
+			for _, text := range []string{"three", "four"} {
+				b = add(t, j, b, text)
+				states = append(states, b.State)
+			}
+			whole, err := NewTail(j, State{})
+			is.NoErr(err)
+			for tail, want := range map[*Tail][]State{whole: states, before: states[2:]} {
+				var got []State
+				is.NoErr(tail.Read(b.Seq, func(f Framed) (bool, error) { got = append(got, f.To); return true, nil }))
+				is.Equal(got, want)
+				is.NoErr(tail.Close())
+			}
+			delete(m.seen, fileName(logName, 2))
+			tail, err := NewTail(j, State{})
+			is.NoErr(err)
+			is.True(tail.Read(b.Seq, func(Framed) (bool, error) { return true, nil }) != nil)
+		})
+	}
 }

@@ -274,30 +274,7 @@ func (r *reader) sum(at, n int64) (uint32, error) {
 // records may be remains of a removed log on the disk.
 func (r *reader) resync(seq uint64) (at int64, found bool) {
 	const near = 1 << 20 // how far a record's number may be above seq
-	const least = frameHead + stateSize
-	mem := make([]byte, min(ahead, r.size-r.at))
-	for from := r.at; from+least <= r.size; {
-		b := mem[:min(int64(len(mem)), r.size-from)]
-		n, err := r.file.ReadAt(b, from)
-		b = b[:n]
-		for o := 0; o+least <= len(b); o++ {
-			if n := binary.BigEndian.Uint64(b[o+frameHead:]); n <= seq || n-seq > near {
-				continue
-			}
-			at, n := from+int64(o), int64(binary.BigEndian.Uint32(b[o:]))
-			if n < stateSize || n > r.size-at-frameHead {
-				continue
-			}
-			if sum, err := r.sum(at+frameHead, n); err == nil && sum == binary.BigEndian.Uint32(b[o+4:]) {
-				return at, true
-			}
-		}
-		if err != nil && err != io.EOF || len(b) < least { //nolint:errorlint // ReadAt gives the error itself
-			break
-		}
-		from += int64(len(b) - least + 1)
-	}
-	return 0, false
+	return r.find(r.at, func(first []byte) bool { return claims(first, seq, seq+near) })
 }
 
 // layout is the newest version of the formats in this file; its files are
@@ -333,17 +310,17 @@ func (h header) append(b []byte, magic string) []byte {
 	return binary.BigEndian.AppendUint32(b, crc32.Checksum(b[start:], castagnoli))
 }
 
-// misread reports whether the head has a known layout and only the number of
-// the layout is wrong.
-func misread(b []byte) bool {
+// layoutOf is the known layout with which the checksum of a head is right,
+// whatever layout the head has; 0 if it is right with none.
+func layoutOf(b []byte) uint32 {
 	before := [headerSize - 4]byte(b)
 	for n := uint32(plainLayout); n <= layout; n++ {
 		binary.BigEndian.PutUint32(before[8:], n)
 		if crc32.Checksum(before[:], castagnoli) == binary.BigEndian.Uint32(b[headerSize-4:]) {
-			return true
+			return n
 		}
 	}
-	return false
+	return 0
 }
 
 func parseHeader(b []byte, magic string) (header, error) {
@@ -352,7 +329,7 @@ func parseHeader(b []byte, magic string) (header, error) {
 		return header{}, fmt.Errorf("%w: the file ends within its head", errFrame)
 	case string(b[:8]) != magic:
 		return header{}, fmt.Errorf("%w: it does not begin like a file of the journal", errFrame)
-	case binary.BigEndian.Uint32(b[8:]) > layout && !misread(b):
+	case binary.BigEndian.Uint32(b[8:]) > layout && layoutOf(b) == 0:
 		return header{layout: binary.BigEndian.Uint32(b[8:])}, nil // the rest is unknown
 	case crc32.Checksum(b[:headerSize-4], castagnoli) != binary.BigEndian.Uint32(b[headerSize-4:]):
 		return header{}, fmt.Errorf("%w: the checksum of its head differs", errFrame)

@@ -1,11 +1,9 @@
 package journal
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"io/fs"
 	"slices"
@@ -322,9 +320,9 @@ func (r *reader) find(from int64, likely func(first []byte) bool) (at int64, fou
 	buf := make([]byte, min(window+frameHead+first, max(r.size-from, 0)))
 	for from+frameHead < r.size {
 		b := buf[:min(int64(len(buf)), r.size-from)]
-		if _, err := r.file.ReadAt(b, from); err != nil {
-			return 0, false
-		}
+		m, _ := r.file.ReadAt(b, from) // see cut
+		cut := m < len(b)              // the disk cannot read what follows
+		b = b[:m]
 		o := 0
 		for ; o+frameHead < len(b); o++ {
 			if o == window { // the next window begins here
@@ -341,6 +339,9 @@ func (r *reader) find(from int64, likely func(first []byte) bool) (at int64, fou
 			if sum, err := r.sum(from+int64(o)+frameHead, n); err == nil && sum == binary.BigEndian.Uint32(b[o+4:]) {
 				return from + int64(o), true
 			}
+		}
+		if cut {
+			break
 		}
 		from += int64(o)
 	}
@@ -374,14 +375,9 @@ func (s *files) behindHead(name string) (File, *reader, error) {
 func (r *reader) packed(head []byte) bool {
 	n := binary.BigEndian.Uint32(head[8:])
 	if n != plainLayout && n != layout {
-		for n = plainLayout; n < layout; n++ {
-			if b := bytes.Clone(head); crc32.Checksum(append(binary.BigEndian.AppendUint32(b[:8:8], n), head[12:headerSize-4]...), castagnoli) == binary.BigEndian.Uint32(head[headerSize-4:]) {
-				return false
-			}
-		}
-		return true
+		n = layoutOf(head)
 	}
-	return n == layout
+	return n != plainLayout
 }
 
 // A Span is a stretch of records, by number, that cannot be read.
@@ -397,15 +393,6 @@ type Salvaged struct {
 	Base    uint64 // the snapshot it began with; 0 is the empty store
 	Partial bool   // the snapshot it began with is incomplete, by an unknown amount
 	Gaps    []Span // the records that are missing
-}
-
-// Missing is how many records are missing.
-func (s Salvaged) Missing() uint64 {
-	n := uint64(0)
-	for _, gap := range s.Gaps {
-		n += gap.Last - gap.First + 1
-	}
-	return n
 }
 
 // A Source receives what Salvage finds.

@@ -170,6 +170,11 @@ func SaveUser(tx *kv.Tx, u *record.User) error {
 	if err != nil {
 		return err
 	}
+	if administers(before) && !administers(u) {
+		if err := keepAdmin(tx, before); err != nil {
+			return err
+		}
+	}
 	if err := putUser(tx, u); err != nil {
 		return err
 	}
@@ -178,20 +183,33 @@ func SaveUser(tx *kv.Tx, u *record.User) error {
 			return err
 		}
 	}
-	if canAdminister(before) && !canAdminister(u) {
-		return requireAdmin(tx)
-	}
 	return nil
 }
 
-// canAdminister reports whether the user is an administrator who can sign in.
-func canAdminister(u *record.User) bool { return u.Role == record.Admin && !u.Disabled }
+func administers(u *record.User) bool { return u.Role == record.Admin && !u.Disabled }
 
-// requireAdmin refuses to leave the instance without an administrator.
-func requireAdmin(tx *kv.Tx) error {
-	all, err := Users(tx)
-	if err != nil || slices.ContainsFunc(all, func(u record.User) bool { return canAdminister(&u) }) {
+// keepAdmin refuses if the user is the last administrator, or the last who can sign in.
+func keepAdmin(tx *kv.Tx, u *record.User) error {
+	users, err := Users(tx)
+	if err != nil {
 		return err
+	}
+	enters, err := canEnter(tx, u.ID)
+	if err != nil {
+		return err
+	}
+	others := false
+	for _, other := range users {
+		if other.ID == u.ID || !administers(&other) {
+			continue
+		}
+		others = true
+		if does, err := canEnter(tx, other.ID); err != nil || does || !enters {
+			return err
+		}
+	}
+	if others {
+		return &record.Error{Fault: record.Taken, Code: "last_admin", Text: "This is the last administrator who can sign in while passwords are off; give another one a passkey or a link first."}
 	}
 	return &record.Error{Fault: record.Taken, Code: "last_admin", Text: "This is the last administrator; make another one first."}
 }
@@ -294,10 +312,11 @@ func secretDigest(secret string, session bool) [32]byte {
 	return sha256.Sum256([]byte(secret))
 }
 
-// AddSession signs a browser in. The secret is returned only here.
-func AddSession(tx *kv.Tx, owner record.ID, agent, address string) (key *record.Key, secret string, err error) {
+// AddSession signs a browser in. confirmed is when its user proved who they are; zero if that
+// is not known. The secret is returned only here.
+func AddSession(tx *kv.Tx, owner record.ID, agent, address string, confirmed time.Time) (key *record.Key, secret string, err error) {
 	return AddKey(tx, record.Key{
-		Owner: owner, Scopes: []record.Scope{record.ScopeAdmin}, Session: true, Agent: agent, Address: address,
+		Owner: owner, Scopes: []record.Scope{record.ScopeAdmin}, Session: true, Agent: agent, Address: address, Confirmed: confirmed,
 		Slides: record.SlideTime, Expires: tx.Now.Add(record.SlideTime), LastUsed: tx.Now.Truncate(time.Minute),
 	})
 }

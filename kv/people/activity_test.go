@@ -45,7 +45,7 @@ func TestActivityOfKeys(t *testing.T) {
 		if k, _, err = people.AddKey(tx, record.Key{Owner: u.ID, Name: "laptop"}); err != nil {
 			return err
 		}
-		_, _, err = people.AddSession(tx, u.ID, "Firefox ", "192.0.2.1")
+		_, _, err = people.AddSession(tx, u.ID, "Firefox ", "192.0.2.1", tx.Now)
 		return err
 	})
 	use := func(address string) {

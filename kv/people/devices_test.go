@@ -222,7 +222,7 @@ func TestSessions(t *testing.T) {
 	var secret string
 	enter := func() {
 		kvtest.Update(t, s, func(tx *kv.Tx) (err error) {
-			k, secret, err = people.AddSession(tx, u.ID, "browser", "192.0.2.1")
+			k, secret, err = people.AddSession(tx, u.ID, "browser", "192.0.2.1", tx.Now)
 			return err
 		})
 	}
@@ -269,7 +269,10 @@ func TestSessions(t *testing.T) {
 	_, err = people.AuthenticateSession(s, secret)
 	is.True(err != nil)
 	other := kvtest.User(t, s, "bob")
-	kvtest.Update(t, s, func(tx *kv.Tx) (err error) { _, secret, err = people.AddSession(tx, other.ID, "", ""); return err })
+	kvtest.Update(t, s, func(tx *kv.Tx) (err error) {
+		_, secret, err = people.AddSession(tx, other.ID, "", "", tx.Now)
+		return err
+	})
 	_, err = people.AuthenticateSession(s, secret)
 	is.NoErr(err)
 	kvtest.Update(t, s, func(tx *kv.Tx) error {

@@ -116,9 +116,9 @@ func EndIdentitySessions(tx *kv.Tx, l *record.Identity) (n int, err error) {
 	return n, identityRows.Put(tx.Tx, l)
 }
 
-// RemoveIdentity removes one of the owner's links and ends its sessions. by is the user who
-// does it; "" is the owner, who must keep a link or a password to sign in with.
-func RemoveIdentity(tx *kv.Tx, owner, id record.ID, by string) error {
+// RemoveIdentity removes one of the owner's links for the owner, who must keep a way to sign
+// in, and ends its sessions.
+func RemoveIdentity(tx *kv.Tx, owner, id record.ID) error {
 	all, err := Identities(tx, owner)
 	if err != nil {
 		return err
@@ -127,7 +127,7 @@ func RemoveIdentity(tx *kv.Tx, owner, id record.ID, by string) error {
 	if i < 0 {
 		return record.NotFound("link")
 	}
-	if by == "" && len(all) == 1 {
+	if len(all) == 1 {
 		u, err := User(tx, owner)
 		if err != nil {
 			return err
@@ -136,22 +136,27 @@ func RemoveIdentity(tx *kv.Tx, owner, id record.ID, by string) error {
 			return &record.Error{Fault: record.Taken, Code: "last_link", Text: "This account has no password. Without this link you could not sign in any more."}
 		}
 	}
-	if _, err := EndIdentitySessions(tx, &all[i]); err != nil {
-		return err
-	}
-	_, err = identityRows.Delete(tx.Tx, kv.OwnedKey(owner, id[:]...))
-	return errors.Join(err, Note(tx, record.Activity{Owner: owner, Event: record.LoginUnlinked, Name: linkName(&all[i]), By: by}))
+	return keepWay(tx, owner, func() error { return removeIdentity(tx, &all[i], "") })
 }
 
-// RemoveIdentities is RemoveIdentity for all links with the issuer and the subject, of which
-// "" means any. It returns them.
+func removeIdentity(tx *kv.Tx, l *record.Identity, by string) error {
+	if _, err := EndIdentitySessions(tx, l); err != nil {
+		return err
+	}
+	_, err := identityRows.Delete(tx.Tx, kv.OwnedKey(l.Owner, l.ID[:]...))
+	return errors.Join(err, Note(tx, record.Activity{Owner: l.Owner, Event: record.LoginUnlinked, Name: linkName(l), By: by}))
+}
+
+// RemoveIdentities removes all links of an account with the issuer and the subject, where ""
+// matches any, and ends their sessions. It returns them. by is the user who does it; "" is the
+// owner.
 func RemoveIdentities(tx *kv.Tx, owner record.ID, issuer, subject, by string) ([]record.Identity, error) {
 	all, err := Identities(tx, owner)
 	all = slices.DeleteFunc(all, func(l record.Identity) bool {
 		return issuer != "" && issuer != l.Issuer || subject != "" && subject != l.Subject
 	})
 	for i := 0; err == nil && i < len(all); i++ {
-		err = RemoveIdentity(tx, owner, all[i].ID, by)
+		err = removeIdentity(tx, &all[i], by)
 	}
 	return all, err
 }
@@ -198,12 +203,12 @@ func SetRole(tx *kv.Tx, u *record.User, role record.Role, by string) error {
 	if u.Role == role {
 		return nil
 	}
-	if canAdminister(u) {
-		all, err := Users(tx)
-		if err != nil || !slices.ContainsFunc(all, func(other record.User) bool { return other.ID != u.ID && canAdminister(&other) }) {
-			return err
-		}
-	}
+	before := u.Role
 	u.Role = role
-	return errors.Join(SaveUser(tx, u), Note(tx, record.Activity{Owner: u.ID, Event: record.AccountChanged, Name: u.Name, By: by, Changes: []string{"role"}}))
+	err := SaveUser(tx, u)
+	if e, ok := errors.AsType[*record.Error](err); ok && e.Code == "last_admin" {
+		u.Role = before
+		return nil
+	}
+	return errors.Join(err, Note(tx, record.Activity{Owner: u.ID, Event: record.AccountChanged, Name: u.Name, By: by, Changes: []string{"role"}}))
 }

@@ -3,6 +3,7 @@ package people_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -57,7 +58,7 @@ func TestIdentities(t *testing.T) {
 	// A link knows its sessions and ends those and no others.
 	var came, other *record.Key
 	kvtest.Update(t, s, func(tx *kv.Tx) (err error) {
-		if other, _, err = people.AddSession(tx, ann.ID, "Firefox", ""); err != nil {
+		if other, _, err = people.AddSession(tx, ann.ID, "Firefox", "", tx.Now); err != nil {
 			return err
 		}
 		for range 3 { // the browser replaces its session
@@ -66,7 +67,7 @@ func TestIdentities(t *testing.T) {
 					return err
 				}
 			}
-			if came, _, err = people.AddSession(tx, ann.ID, "Chrome", ""); err != nil {
+			if came, _, err = people.AddSession(tx, ann.ID, "Chrome", "", tx.Now); err != nil {
 				return err
 			}
 			l, err := people.Identity(tx, issuer, "1")
@@ -95,13 +96,17 @@ func TestIdentities(t *testing.T) {
 		return err
 	})
 
-	remove := func(owner, id record.ID, by string) error {
-		return s.Update(func(tx *kv.Tx) error { return people.RemoveIdentity(tx, owner, id, by) })
+	remove := func(owner, id record.ID) error {
+		return s.Update(func(tx *kv.Tx) error { return people.RemoveIdentity(tx, owner, id) })
 	}
-	is.True(kv.Missing(remove(bob.ID, l.ID, "")))
-	is.Equal(codeOf(remove(ann.ID, l.ID, "")), "last_link") // ann has no password
-	is.NoErr(remove(ann.ID, l.ID, "operator"))
-	is.True(kv.Missing(remove(ann.ID, l.ID, "")))
+	is.True(kv.Missing(remove(bob.ID, l.ID)))
+	is.Equal(codeOf(remove(ann.ID, l.ID)), "last_link") // ann has no password
+	kvtest.Update(t, s, func(tx *kv.Tx) error {
+		removed, err := people.RemoveIdentities(tx, ann.ID, issuer, "1", "operator")
+		is.Equal(len(removed), 1)
+		return err
+	})
+	is.True(kv.Missing(remove(ann.ID, l.ID)))
 	for i := range people.MaxIdentities {
 		_, err := add(ann.ID, issuer, fmt.Sprint("n", i))
 		is.NoErr(err)
@@ -115,4 +120,72 @@ func TestIdentities(t *testing.T) {
 	is.True(kv.Missing(err))
 	_, err = add(ann.ID, "https://other.example.org", "1")
 	is.Equal(codeOf(err), "too_many_links")
+}
+
+// While passwords are off, an account keeps another way to sign in, and so does one
+// administrator.
+func TestLastWay(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := kvtest.Open(t)
+	var admins [3]*record.User
+	for i := range admins {
+		kvtest.Update(t, s, func(tx *kv.Tx) (err error) {
+			admins[i], err = people.AddUser(tx, record.User{Name: fmt.Sprint("admin", i), Role: record.Admin, Password: "hash"})
+			return err
+		})
+	}
+	ann, bob, root := admins[0], admins[1], admins[2]
+	var link *record.Identity
+	var key *record.Passkey
+	kvtest.Update(t, s, func(tx *kv.Tx) (err error) {
+		_, err = people.AddIdentity(tx, root.ID, "https://other.example.org", "1", "", "")
+		if err == nil {
+			link, err = people.AddIdentity(tx, ann.ID, issuer, "1", "", "")
+		}
+		if err == nil {
+			key, _, err = people.AddPasskey(tx, record.Passkey{Owner: bob.ID, Name: "phone", Credential: []byte("1")})
+		}
+		return err
+	})
+	const ok = "undone"
+	try := func(fn func(*kv.Tx) error) string {
+		return codeOf(s.Update(func(tx *kv.Tx) error { return errors.Join(fn(tx), errors.New(ok)) }))
+	}
+	disable := func(u *record.User) func(*kv.Tx) error {
+		return func(tx *kv.Tx) error {
+			now, err := people.User(tx, u.ID)
+			if err != nil {
+				return err
+			}
+			now.Disabled = true
+			return people.SaveUser(tx, now)
+		}
+	}
+	unlink := func(tx *kv.Tx) error { return people.RemoveIdentity(tx, ann.ID, link.ID) }
+	drop := func(tx *kv.Tx) error { return people.RemovePasskey(tx, bob.ID, key.ID) }
+	for name, row := range map[string]struct {
+		ways                    people.Ways
+		enters                  bool // some administrator
+		ann, bob, unlink, drops string
+	}{
+		"passwords":       {people.Ways{}, true, ok, ok, ok, ok},
+		"proxy":           {people.Ways{NoPasswords: true, Proxy: true}, true, ok, ok, ok, ok},
+		"both":            {people.Ways{NoPasswords: true, Passkeys: true, Issuer: issuer}, true, ok, ok, "last_way", "last_way"},
+		"issuer":          {people.Ways{NoPasswords: true, Issuer: issuer}, true, "last_admin", ok, "last_way", ok},
+		"passkeys":        {people.Ways{NoPasswords: true, Passkeys: true}, true, ok, "last_admin", ok, "last_way"},
+		"nobody any more": {people.Ways{NoPasswords: true, Issuer: "https://new.example.org"}, false, ok, ok, ok, ok},
+	} {
+		people.SetWays(s, row.ways)
+		var enters bool
+		is.NoErr(s.View(func(tx *kv.Tx) (err error) { enters, err = people.AdminEnters(tx); return err }))
+		got := []any{enters, try(disable(ann)), try(disable(bob)), try(unlink), try(drop), try(disable(root))}
+		want := []any{row.enters, row.ann, row.bob, row.unlink, row.drops, ok}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", name, got, want)
+		}
+	}
+	people.SetWays(s, people.Ways{NoPasswords: true, Issuer: issuer})
+	kvtest.Update(t, s, func(tx *kv.Tx) error { return people.SetRole(tx, ann, record.Member, "issuer") })
+	is.Equal(ann.Role, record.Admin) // the last one who can sign in stays one
 }

@@ -292,7 +292,10 @@ func RemovePasskey(tx *kv.Tx, owner, id record.ID) error {
 	if err != nil {
 		return err
 	}
-	if _, err := PasskeyRows.Delete(tx.Tx, PasskeyRows.Key(p)); err != nil {
+	if err := keepWay(tx, owner, func() error {
+		_, err := PasskeyRows.Delete(tx.Tx, PasskeyRows.Key(p))
+		return err
+	}); err != nil {
 		return err
 	}
 	l, err := LoginOf(tx, owner)
@@ -315,6 +318,62 @@ func UsePasskey(tx *kv.Tx, owner, id record.ID, count int64, address string) (bo
 	}
 	p.Count, p.LastUsed = count, tx.Now
 	return true, SavePasskey(tx, p)
+}
+
+// Ways says how users can sign in at the server that runs on a store. The zero value is that of
+// a store without a server: passwords sign in.
+type Ways struct {
+	NoPasswords bool
+	Passkeys    bool   // work at the server's address
+	Issuer      string // "" if none
+	Proxy       bool   // may name every account
+}
+
+var ways kv.Slot[Ways]
+
+// SetWays says how users can sign in from now on. It is for a server that starts.
+func SetWays(s *kv.Store, w Ways) { ways.Set(s, &w) }
+
+// canEnter reports whether an account has a way to sign in while passwords are off.
+func canEnter(tx *kv.Tx, owner record.ID) (bool, error) {
+	w := ways.Of(tx.Store())
+	if !w.NoPasswords || w.Proxy {
+		return true, nil
+	}
+	if w.Passkeys {
+		for range tx.Walk(passkeyBucket, owner[:], nil, false) {
+			return true, nil
+		}
+	}
+	all, err := Identities(tx, owner)
+	return slices.ContainsFunc(all, func(l record.Identity) bool { return l.Issuer == w.Issuer }), err
+}
+
+// keepWay runs remove. It fails if that has left an account without a way to sign in that
+// had one.
+func keepWay(tx *kv.Tx, owner record.ID, remove func() error) error {
+	before, err := canEnter(tx, owner)
+	if err != nil {
+		return err
+	}
+	if err := remove(); err != nil {
+		return err
+	}
+	if after, err := canEnter(tx, owner); err != nil || after || !before {
+		return err
+	}
+	return &record.Error{Fault: record.Taken, Code: "last_way", Text: "Passwords are off here. Without this you could not sign in any more."}
+}
+
+// AdminEnters reports whether an administrator can sign in, or there is no account yet.
+func AdminEnters(tx *kv.Tx) (bool, error) {
+	all, err := Users(tx)
+	for i := range all {
+		if enters, err := canEnter(tx, all[i].ID); err != nil || enters && administers(&all[i]) {
+			return true, err
+		}
+	}
+	return len(all) == 0, err
 }
 
 // ResetLogin removes the account's codes, passkeys and linked identities and returns the

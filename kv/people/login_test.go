@@ -281,7 +281,10 @@ func TestConfirmSession(t *testing.T) {
 	s := kvtest.OpenAt(t, t.TempDir(), c.Now)
 	u := kvtest.User(t, s, "ann")
 	var secret string
-	kvtest.Update(t, s, func(tx *kv.Tx) (err error) { _, secret, err = people.AddSession(tx, u.ID, "Firefox", ""); return err })
+	kvtest.Update(t, s, func(tx *kv.Tx) (err error) {
+		_, secret, err = people.AddSession(tx, u.ID, "Firefox", "", tx.Now)
+		return err
+	})
 	recent := func() (bool, record.ID) {
 		caller, err := people.AuthenticateSession(s, secret)
 		is.NoErr(err)

@@ -16,8 +16,18 @@ import (
 	"kist/kv/workcopy"
 )
 
-// TryWindow is how long a count of wrong tries lasts, from the first one.
+// TryWindow is how long a count of wrong tries lasts, from the first one, except with DayTries.
 const TryWindow = 5 * time.Minute
+
+// DayTries is the kind of limits whose counts last a day.
+const DayTries = 'D'
+
+func window(kind byte) time.Duration {
+	if kind == DayTries {
+		return 24 * time.Hour
+	}
+	return TryWindow
+}
 
 // Bounds of Tries, in memory and on the disk.
 const (
@@ -36,7 +46,7 @@ const (
 type Limit struct {
 	Kind byte   // limits of different kinds share nothing
 	Of   string // the name; a keyed hash of it is stored, never the name itself
-	Most int    // tries in a TryWindow; 0 only counts
+	Most int    // tries in a window; 0 only counts
 }
 
 // Tries counts wrong passwords and remembers networks that users signed in from. It
@@ -156,7 +166,7 @@ func (t *Tries) reached(now time.Time, limits []Limit) (which int, wait time.Dur
 		key := t.key(l.Kind, l.Of)
 		for _, k := range []tryKey{key, key.shared()} {
 			c := t.counts[k]
-			if left := c.since.Add(TryWindow).Sub(now); int(c.n) >= l.Most && left > wait {
+			if left := c.since.Add(window(l.Kind)).Sub(now); int(c.n) >= l.Most && left > wait {
 				which, wait = i, left
 			}
 		}
@@ -174,7 +184,7 @@ func (t *Tries) add(key tryKey, room int, now time.Time) bool {
 			return false
 		}
 	}
-	if now.Sub(c.since) >= TryWindow {
+	if now.Sub(c.since) >= window(key[0]) {
 		c = tries{since: now}
 	}
 	c.n++
@@ -187,7 +197,7 @@ func (t *Tries) add(key tryKey, room int, now time.Time) bool {
 func (t *Tries) sweep(now time.Time) {
 	t.swept = now
 	maps.DeleteFunc(t.counts, func(k tryKey, c tries) bool {
-		over := now.Sub(c.since) >= TryWindow
+		over := now.Sub(c.since) >= window(k[0])
 		if over {
 			t.changed[k] = struct{}{}
 		}

@@ -79,17 +79,16 @@ type Key struct {
 	Agent   string        `json:"Agent,omitempty"`   // of a session: the browser, as it calls itself
 	Address string        `json:"Address,omitempty"` // of a session: where it signed in from
 
-	Confirmed time.Time `json:"Confirmed,omitzero"` // of a session: when the user last proved again who they are
+	Confirmed time.Time `json:"Confirmed,omitzero"` // of a session: when the user last proved who they are
 }
 
-// RecentTime is how long a session may change how its user signs in, after the sign-in
-// or a confirmation.
+// RecentTime is how long a session may change how its user signs in, after its user has
+// proved who they are.
 const RecentTime = 10 * time.Minute
 
-// Recent reports whether the session's user signed in or confirmed it a short time ago.
-func (k *Key) Recent(now time.Time) bool {
-	return now.Sub(k.Created) < RecentTime || now.Sub(k.Confirmed) < RecentTime
-}
+// Recent reports whether the session's user proved a short time ago who they are. A sign-in
+// alone does not: a proxy or an issuer may know its user from long before.
+func (k *Key) Recent(now time.Time) bool { return now.Sub(k.Confirmed) < RecentTime }
 
 // Login is what an account signs in with besides its password and its passkeys.
 // An account that has nothing of this has none.

@@ -25,7 +25,7 @@ type Fetch struct {
 	Fields   string `json:"Fields"`      // the file's fields as JSON, without the password
 	Password string `json:"Password"`    // hash; "" means none
 	Slug     string `json:"Slug"`        // reserved for the file; "" generates one
-	By       ID     `json:"By,omitzero"` // the API key that requested it; zero for a session, which ends when its user signs out
+	By       ID     `json:"By,omitzero"` // the API key or session that requested it; zero: a session whose user has signed out, or one of a time before this was kept
 
 	State   FetchState `json:"State"`
 	Created time.Time  `json:"Created"`

@@ -143,13 +143,14 @@ func (b *Snippet) Title() string {
 }
 
 // Recipe is what to cook.
-type Recipe struct{ Name, Description, Ingredients, Instructions string }
+type Recipe struct{ Name, Description, Ingredients, Instructions, ImageURL string }
 
 func (b *Recipe) Fields(f *field.Set) {
 	f.Ruled("title", &b.Name, CleanTitle, "", MaxName, field.Required, field.Filled).Says("Name of the dish.", `"Pancakes"`)
 	f.Text("description", &b.Description, MaxDescription).Says("Free text.", `"For four"`)
 	f.LongText("ingredients", &b.Ingredients, MaxContent).Says("Ingredients, in Markdown.", `"- 2 eggs\n- 250 ml milk"`)
 	f.LongText("instructions", &b.Instructions, MaxContent).Says("Steps, in Markdown.", `"1. Whisk\n2. Fry"`)
+	f.URL("imageUrl", &b.ImageURL).Says("Address of a photo of the dish.", `"https://example.org/pancakes.jpg"`)
 }
 
 func (b *Recipe) Title() string { return b.Name }

@@ -95,7 +95,7 @@ var samples = map[*record.Kind]string{
 	record.Bookmarks: `{"url":"https://go.dev/","title":"Go <lang>","description":"d","imageUrl":"https://go.dev/i.svg"}`,
 	record.Notes:     `{"title":"Zoë","content":"- milk\n- \"bread\"\t\u007f","sourceUrl":"chrome://newtab"}`,
 	record.Snippets:  `{"title":"","content":"","language":"go"}`,
-	record.Recipes:   `{"title":"Pancakes","description":"","ingredients":"2 eggs","instructions":"Whisk"}`,
+	record.Recipes:   `{"title":"Pancakes","description":"","ingredients":"2 eggs","instructions":"Whisk","imageUrl":"https://example.org/p.jpg"}`,
 	record.Games:     `{"title":"Outer Wilds","platform":"PC","status":"playing","rating":0,"playtimeMinutes":1260,"coverUrl":null,"storeUrl":"https://example.org/s","notes":"n"}`,
 	record.Links:     `{"originalUrl":"https://example.org/a?b=c#d","description":"Tickets"}`,
 }

@@ -293,6 +293,7 @@ var (
 			{Name: "description"},
 			{Name: "ingredients", Lines: 2, Hint: "One per line, as a list: - 2 eggs"},
 			{Name: "instructions", Hint: "One step per line: 1. Whisk"},
+			{Name: "imageUrl", Label: "Photo URL"},
 		},
 		None: "Type the name of a dish above, then add its ingredients.",
 	}

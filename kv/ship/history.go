@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"time"
@@ -33,38 +34,31 @@ func (h history) spans(ctx context.Context, from uint64) (all []span, err error)
 	if from > 0 {
 		after = slotName(from - 1)
 	}
-	if err := Again(ctx, func() error {
-		all = nil
-		for o, err := range h.remote.After(ctx, logPrefix, after) {
-			if err != nil {
-				return err
-			}
-			if s, ok := parseSpan(o); ok {
-				all = append(all, s)
-			}
-		}
-		return nil
-	}); err != nil {
-		return nil, err
-	}
-	// Of two that begin alike, the merged one comes first.
-	slices.SortFunc(all, func(a, b span) int {
-		return cmp.Or(cmp.Compare(a.first, b.first), cmp.Compare(b.last, a.last))
-	})
-	if from > 0 && len(all) > 0 && all[0].first > from { // an object may begin before from
-		if all, err = h.spans(ctx, 0); err != nil {
+	for range listTries {
+		if all, err = h.objects(ctx, after); err != nil {
 			return nil, err
 		}
-	}
-	covered, some := uint64(0), false
-	return slices.DeleteFunc(all, func(s span) bool {
-		if s.last < from || some && s.last <= covered {
-			return true
+		gap := from > 0 && (len(all) == 0 || all[0].first > from)
+		covered, some := uint64(0), false
+		all = slices.DeleteFunc(all, func(s span) bool {
+			if s.last < from || some && s.last <= covered {
+				return true
+			}
+			gap = gap || some && s.first > covered+1
+			covered, some = s.last, true
+			return false
+		})
+		if !gap {
+			break
 		}
-		covered, some = s.last, true
-		return false
-	}), nil
+		// An object may begin before from, or slots were merged while they were listed.
+		after = ""
+	}
+	return all, nil
 }
+
+// listTries is how often a list with a gap is asked for. A gap that stays is one.
+const listTries = 3
 
 func parseSpan(o blobs.Object) (span, bool) {
 	first, last, merged := strings.Cut(strings.TrimPrefix(o.Name, logPrefix), "-")
@@ -110,9 +104,18 @@ func Again(ctx context.Context, fn func() error) error {
 		select {
 		case <-ctx.Done():
 			return err
-		case <-time.After(wait):
+		case <-time.After(max(wait, asked(err))):
 		}
 	}
+}
+
+// asked is how long the remote asks to be left alone.
+func asked(err error) time.Duration {
+	var later *blobs.Later
+	if errors.As(err, &later) {
+		return min(later.Wait, maxAsked)
+	}
+	return 0
 }
 
 // slots returns the slots in an object and checks that they are those that its name
@@ -136,6 +139,41 @@ func (h history) slots(ctx context.Context, s span) (all []*Slot, err error) {
 		return nil, fmt.Errorf("%s in the object store is damaged: it is too long", s.name)
 	}
 	return all, nil
+}
+
+// reaching returns which of the objects is the last one that begins at or before the
+// record with the number seq, or 0.
+func (h history) reaching(ctx context.Context, all []span, seq uint64) (i int, err error) {
+	i = sort.Search(len(all), func(i int) bool {
+		s, failed := h.head(ctx, all[i])
+		err = cmp.Or(err, failed)
+		return failed == nil && s.Before.Seq > seq
+	})
+	return max(i-1, 0), err
+}
+
+// confirms reports whether the slots in the objects lead to the state.
+func (h history) confirms(ctx context.Context, all []span, at journal.State) (bool, error) {
+	if len(all) == 0 {
+		return false, nil
+	}
+	i, err := h.reaching(ctx, all, at.Seq)
+	if err != nil {
+		return false, err
+	}
+	got, err := h.slots(ctx, all[i])
+	found := false
+	for _, s := range got {
+		found = found || s.Before == at || s.After == at
+		if s.Before.Seq < at.Seq && at.Seq < s.After.Seq {
+			to, err := journal.Frames(s.Frames, s.Before, func(f journal.Framed) (bool, error) { return f.To.Seq < at.Seq, nil })
+			if err != nil {
+				return false, err
+			}
+			found = found || to == at
+		}
+	}
+	return found, err
 }
 
 // last returns the newest slot, or nil. It looks from the slot with the

@@ -2,7 +2,6 @@ package ship
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"encoding/hex"
 	"encoding/json"
@@ -11,7 +10,7 @@ import (
 	"io"
 	"path/filepath"
 	"slices"
-	"sort"
+	"strings"
 	"time"
 
 	"kist/blobs"
@@ -28,13 +27,15 @@ type Fetched struct {
 	Last     time.Time // when the last record was made; zero if the slots have none of it
 	Whole    bool      // nothing follows the last record
 	Bad      []string  // snapshots that cannot be used
+	Files    string    // for Claim: the address of the store that alone has contents; "" if all were fetched
+	bad      []uint64  // their numbers
 	format   uint32
 	lineage  lineage
 }
 
 // Fetch writes the journal of the store as it was at an instant to the folder journal
 // in dir, which must not exist. A zero instant means the end of the history. The
-// caller must check that the journal's contents have the digest of the state. format
+// caller must read the journal and pass the state that it leads to to Confirm. format
 // is the version of the data that this program writes.
 func Fetch(ctx context.Context, remote blobs.Remote, at time.Time, format uint32, dir string) (*Fetched, error) {
 	h := history{remote}
@@ -55,7 +56,15 @@ func Fetch(ctx context.Context, remote blobs.Remote, at time.Time, format uint32
 	}
 	defer folder.Close()
 	f := &Fetched{Instance: meta.Instance, format: format}
-	if err := f.snapshot(ctx, h, at, folder, filepath.Join(dir, "journal")); err != nil {
+	snaps, err := h.snaps(ctx, at)
+	if err != nil {
+		return nil, err
+	}
+	all, err := h.spans(ctx, 0) // after the snapshots, so that these slots lead to each of them
+	if err != nil {
+		return nil, err
+	}
+	if err := f.snapshot(ctx, h, snaps, all, folder, filepath.Join(dir, "journal")); err != nil {
 		return nil, err
 	}
 	name, head := journal.LogHead(f.State, format, time.Now())
@@ -66,12 +75,24 @@ func Fetch(ctx context.Context, remote blobs.Remote, at time.Time, format uint32
 		if _, err := b.Write(head); err != nil {
 			return err
 		}
-		if err := f.slots(ctx, h, at, b); err != nil {
+		if err := f.slots(ctx, h, all, at, b); err != nil {
 			return err
 		}
 		return b.Flush()
 	})
+	if err == nil && f.State.Seq == 0 && len(f.Bad) > 0 {
+		err = fmt.Errorf("no snapshot can be used: %s", strings.Join(f.Bad, "; "))
+	}
 	return f, err
+}
+
+// Confirm returns an error unless the state that the fetched journal leads to is the one
+// that the slots promise.
+func (f *Fetched) Confirm(read journal.State) error {
+	if read != f.State {
+		return fmt.Errorf("what was fetched leads to record %d with digest %016x; the object store promises record %d with %016x", read.Seq, uint64(read.Digest), f.State.Seq, uint64(f.State.Digest))
+	}
+	return nil
 }
 
 // Claim lets the data directory continue the history, if nothing in it follows what
@@ -80,17 +101,14 @@ func (f *Fetched) Claim(dir string) error {
 	if !f.Whole {
 		return nil
 	}
-	f.lineage.Format = 1
+	f.lineage.Format, f.lineage.Files = 1, f.Files
 	return writeLineage(dir, f.lineage)
 }
 
-// snapshot fetches the newest snapshot that can be used.
-func (f *Fetched) snapshot(ctx context.Context, h history, at time.Time, folder *disk.Folder, path string) error {
-	all, err := h.snaps(ctx, at)
-	if err != nil {
-		return err
-	}
-	for _, seq := range slices.Backward(all) {
+// snapshot fetches the newest snapshot that is whole and has a state of the slots.
+// A writer that was cut off may have put one of a history that nobody continued.
+func (f *Fetched) snapshot(ctx context.Context, h history, snaps []uint64, all []span, folder *disk.Folder, path string) error {
+	for _, seq := range slices.Backward(snaps) {
 		name := journal.SnapshotName(seq)
 		err := Again(ctx, func() error {
 			return folder.Publish(name, func(w io.Writer) error {
@@ -117,11 +135,20 @@ func (f *Fetched) snapshot(ctx context.Context, h history, at time.Time, folder 
 		if err = errors.Join(err, j.Close()); err != nil && !absent(err) {
 			return err
 		}
+		why := "is damaged"
 		if err == nil {
-			f.State, f.Snapshot = snap.State, seq
-			return nil
+			confirmed, err := h.confirms(ctx, all, snap.State)
+			if err != nil {
+				return err
+			}
+			if confirmed {
+				f.State, f.Snapshot = snap.State, seq
+				return nil
+			}
+			why = "does not belong to the history that the slots have"
 		}
-		f.Bad = append(f.Bad, snapName(seq)+" in the object store is damaged")
+		f.bad = append(f.bad, seq)
+		f.Bad = append(f.Bad, snapName(seq)+" in the object store "+why)
 		if err := folder.Remove(name); err != nil {
 			return err
 		}
@@ -130,27 +157,19 @@ func (f *Fetched) snapshot(ctx context.Context, h history, at time.Time, folder 
 }
 
 // slots writes the frames of the records after the snapshot.
-func (f *Fetched) slots(ctx context.Context, h history, at time.Time, w io.Writer) error {
-	all, err := h.spans(ctx, 0)
-	if err != nil || len(all) == 0 {
-		f.Whole = err == nil
+func (f *Fetched) slots(ctx context.Context, h history, all []span, at time.Time, w io.Writer) error {
+	f.Whole = true
+	if len(all) == 0 {
+		return nil
+	}
+	// A gap in the history is before a snapshot, too.
+	first, err := h.reaching(ctx, all, f.State.Seq)
+	if err != nil {
 		return err
 	}
-	// The first object that is needed is the last one that begins at or before the
-	// snapshot. A gap in the history is before a snapshot, too.
-	var failed error
-	first := sort.Search(len(all), func(i int) bool {
-		s, err := h.head(ctx, all[i])
-		failed = cmp.Or(failed, err)
-		return err == nil && s.Before.Seq > f.State.Seq
-	})
-	if failed != nil {
-		return failed
-	}
-	next := all[max(first-1, 0)].first
-	f.Whole = true
-	for i := max(first-1, 0); i < len(all); i++ {
-		if all[i].first != next {
+	next := all[first].first
+	for i := first; i < len(all); i++ {
+		if all[i].first > next {
 			return fmt.Errorf("%s is missing in the object store", slotName(next))
 		}
 		got, err := h.slots(ctx, all[i])
@@ -190,7 +209,7 @@ func (f *Fetched) slots(ctx context.Context, h history, at time.Time, w io.Write
 // slot writes the frames of one slot. more is false if the rest is after the instant.
 func (f *Fetched) slot(s *Slot, at time.Time, w io.Writer) (more bool, err error) {
 	f.Slots++
-	f.lineage.Epoch = s.Epoch
+	f.lineage.Epoch, f.lineage.Slot = s.Epoch, s.Number
 	if s.After.Seq <= f.State.Seq {
 		if s.After.Seq == f.State.Seq && s.After != f.State {
 			return false, f.broken(s)
@@ -199,7 +218,7 @@ func (f *Fetched) slot(s *Slot, at time.Time, w io.Writer) (more bool, err error
 	}
 	if s.Before.Seq > f.State.Seq {
 		// The snapshot after a gap would have been used if it were old enough.
-		if !at.IsZero() && len(f.Bad) == 0 {
+		if !at.IsZero() && !slices.Contains(f.bad, s.Before.Seq) {
 			f.Whole = false
 			if f.State.Seq == 0 {
 				err = fmt.Errorf("the history in the object store begins after %s", at.Format(time.RFC3339))
@@ -252,20 +271,29 @@ func Check(ctx context.Context, remote blobs.Remote, instance string, problem fu
 	}
 	next, last := uint64(1), Slot{}
 	for _, s := range all {
-		if s.first != next {
+		if s.first > next {
 			problem(fmt.Errorf("%s is missing in the object store", slotName(next)))
 		}
-		next = s.last + 1
 		got, err := h.slots(ctx, s)
+		if absent(err) { // it was merged a moment ago
+			if later, failed := h.spans(ctx, s.first); failed == nil && len(later) > 0 && later[0].first <= s.first && later[0].last >= s.last {
+				got, err = h.slots(ctx, later[0])
+			}
+		}
 		if err != nil {
 			if ctx.Err() != nil {
 				return slots, err
 			}
 			problem(err)
-			last = Slot{}
+			next, last = s.last+1, Slot{}
 			continue
 		}
+		from := next
+		next = s.last + 1
 		for _, slot := range got {
+			if slot.Number < from || slot.Number > s.last {
+				continue // another object has it, too
+			}
 			slots++
 			_, anchored := slices.BinarySearch(snaps, slot.Before.Seq)
 			switch {

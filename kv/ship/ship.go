@@ -10,7 +10,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"iter"
 	"log/slog"
@@ -21,7 +20,7 @@ import (
 	"time"
 
 	"kist/blobs"
-	"kist/blobs/disk"
+	"kist/kv/datadir"
 	"kist/kv/journal"
 	"kist/kv/record"
 	"kist/kv/workcopy"
@@ -33,6 +32,7 @@ type Options struct {
 	// Endpoints are the same store by each of its addresses: see Race.
 	Endpoints []blobs.Remote
 	Address   string // of the store, as s3://bucket/prefix
+	Evicts    bool   // contents that are in the store may be removed from the disk
 	Sync      bool   // a commit is acknowledged when it is in the store
 	// MaxLag is after how long without a successful put nothing is acknowledged;
 	// 0 means that this never happens.
@@ -62,12 +62,13 @@ type Shipper struct {
 	o        Options
 	src      Source
 	instance [8]byte
+	process  [8]byte // random
 	history  history
-	blobs    *blobs.Store // nil until the first content is shipped
 
-	wake     chan struct{} // a record was committed
-	full     chan struct{} // enough of them for a slot
-	progress chan struct{} // something changed for Wait
+	wake     chan struct{}   // a record was committed
+	full     chan struct{}   // enough of them for a slot
+	progress chan struct{}   // something changed for Wait
+	ctx      context.Context // ends when Close has waited for long enough
 	stop     context.CancelFunc
 	hurry    chan struct{} // closed when the store is being closed
 	work     sync.WaitGroup
@@ -83,17 +84,23 @@ type Shipper struct {
 	good     time.Time     // when the latest successful put began
 	bytes    int           // committed since the latest slot
 	status   Status
+	blobs    *blobs.Store           // nil until the first content is shipped
+	known    map[blobs.Ref]struct{} // are in the store
+	snap     uint64                 // the newest snapshot in the store
+	putting  bool                   // a snapshot, beside the slots
+
+	merging sync.Mutex // held while slots are merged
+	merged  uint64     // up to here all slots are
 
 	// Used by run only.
 	lineage lineage
 	last    Slot // the newest slot in the store, without its records
 	tail    *journal.Tail
-	known   map[blobs.Ref]struct{} // are in the store
-	snap    uint64                 // the newest snapshot in the store
-	upkeep  time.Time              // of the latest maintenance
+	upkeep  time.Time // of the latest maintenance
 	raced   bool
-	instant int64 // of the latest record that was read, in milliseconds; 0 if none was
-	writer  bool  // the latest fence is this writer's
+	older   uint64 // the newest slot at the latest maintenance
+	instant int64  // of the latest record that was read, in milliseconds; 0 if none was
+	writer  bool   // the latest fence is this writer's
 }
 
 // Status is what a Shipper has done.
@@ -104,7 +111,8 @@ type Status struct {
 	Bytes        int64         // put by this process
 	Errors       uint64        // failed attempts
 	LastPut      time.Time     // of a slot
-	LastSnapshot time.Time     // when this process put one; zero if it did not
+	LastSnapshot time.Time     // zero if the store has none
+	Complete     bool          // a restore gives everything but the unshipped records
 	Exact        bool          // the store lets one writer win
 	Failure      error         // of the latest attempt
 }
@@ -117,6 +125,7 @@ const (
 	closing     = 10 * time.Second // to ship the rest at a stop
 	firstRetry  = 50 * time.Millisecond
 	maxRetry    = 15 * time.Second
+	maxAsked    = time.Minute // that the remote may be left alone because it asks for that
 	upkeepEvery = time.Hour
 	maxKnown    = 1 << 16
 	atOnce      = 4 // contents that are put at the same time
@@ -157,6 +166,7 @@ func (s *Shipper) Start(src Source) error {
 	if err != nil || len(id) != len(s.instance) {
 		return fmt.Errorf("the instance %q is invalid", src.Instance)
 	}
+	s.process = [8]byte(randomBytes(8))
 	s.src, s.instance, s.at, s.started, s.upkeep = src, [8]byte(id), src.At, time.Now(), time.Now()
 	s.known = map[blobs.Ref]struct{}{}
 	s.wake, s.full, s.progress, s.hurry = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{})
@@ -171,8 +181,8 @@ func (s *Shipper) Start(src Source) error {
 	if s.over != nil {
 		return s.over
 	}
-	ctx, s.stop = context.WithCancel(context.Background())
-	s.work.Go(func() { s.run(ctx) })
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	s.work.Go(func() { s.run(s.ctx) })
 	return nil
 }
 
@@ -206,7 +216,9 @@ func (s *Shipper) Close() error {
 	if s == nil || s.stop == nil {
 		return nil
 	}
+	s.mu.Lock()
 	close(s.hurry)
+	s.mu.Unlock()
 	timer := time.AfterFunc(closing, s.stop)
 	s.work.Wait()
 	timer.Stop()
@@ -214,9 +226,9 @@ func (s *Shipper) Close() error {
 	s.mu.Lock()
 	s.over = cmp.Or(s.over, errClosed)
 	s.mu.Unlock()
-	var err error
+	err := s.remember()
 	if s.tail != nil {
-		err = s.tail.Close()
+		err = errors.Join(err, s.tail.Close())
 	}
 	if s.blobs != nil {
 		err = errors.Join(err, s.blobs.Close())
@@ -229,7 +241,7 @@ func (s *Shipper) Status() Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st := s.status
-	st.Records, st.Failure = s.at.Seq-min(s.at.Seq, s.shipped.Seq), cmp.Or(s.over, s.failure)
+	st.Records, st.Failure, st.Complete = s.at.Seq-min(s.at.Seq, s.shipped.Seq), cmp.Or(s.over, s.failure), s.complete
 	if !s.since.IsZero() {
 		st.Lag = time.Since(s.since)
 	}
@@ -352,6 +364,8 @@ func (e *overError) Error() string { return e.text }
 func (s *Shipper) run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	aside, cancel := context.WithCancel(ctx)
+	defer cancel()
 	var retry time.Duration // 0 after a success
 	for hurry := s.hurry; ; {
 		select {
@@ -377,11 +391,25 @@ func (s *Shipper) run(ctx context.Context) {
 		case err == nil:
 			retry = 0
 			timer.Reset(s.rest())
+			if time.Since(s.upkeep) >= upkeepEvery {
+				s.upkeep = time.Now()
+				if err := s.remember(); err != nil {
+					s.o.Log.Warn("the latest slot could not be noted; the next start takes longer", "error", err)
+				}
+				mine, to := s.last, s.older
+				s.older = mine.Number
+				s.work.Go(func() {
+					s.shipSnapshot(aside)
+					if err := s.merge(aside, mine, to); err != nil && aside.Err() == nil {
+						s.o.Log.Warn("slots in the object store were not merged; trying again in an hour", "error", err)
+					}
+				})
+			}
 		case hurry == nil:
-			timer.Reset(firstRetry)
+			timer.Reset(max(firstRetry, asked(err)))
 		default:
 			retry = min(max(2*retry, firstRetry), maxRetry)
-			timer.Reset(retry)
+			timer.Reset(max(retry, asked(err)))
 		}
 	}
 }
@@ -425,15 +453,42 @@ func (s *Shipper) step(ctx context.Context) error {
 		return err
 	}
 	if s.o.MaxLag > 0 && time.Since(s.good) >= s.o.MaxLag/3 {
-		if err := s.follow(ctx, Slot{Before: s.shipped, After: s.shipped}); err != nil {
-			return err
+		return s.follow(ctx, Slot{Before: s.shipped, After: s.shipped})
+	}
+	return nil
+}
+
+// during calls fn and puts empty slots meanwhile, so that a writer with a max lag does
+// not stop because fn takes long.
+func (s *Shipper) during(ctx context.Context, fn func(context.Context) error) error {
+	if s.o.MaxLag == 0 {
+		return fn(ctx)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	done := make(chan error, 1)
+	go func() { done <- fn(ctx) }()
+	tick := time.NewTicker(s.o.MaxLag / 3)
+	defer tick.Stop()
+	for {
+		select {
+		case err := <-done:
+			return cmp.Or(context.Cause(ctx), err)
+		case <-tick.C:
+			if err := s.follow(ctx, Slot{Before: s.shipped, After: s.shipped}); errors.As(err, new(*overError)) {
+				cancel(err)
+			}
 		}
 	}
-	if time.Since(s.upkeep) < upkeepEvery {
+}
+
+// remember notes the latest slot for the next start.
+func (s *Shipper) remember() error {
+	if !s.writer || s.lineage.Slot == s.last.Number {
 		return nil
 	}
-	s.upkeep = time.Now()
-	return s.shipSnapshot(ctx)
+	s.lineage.Slot = s.last.Number
+	return writeLineage(s.src.Dir, s.lineage)
 }
 
 func (s *Shipper) setComplete(is bool) {
@@ -460,6 +515,9 @@ func (s *Shipper) attach(ctx context.Context) error {
 	if err := s.meta(ctx); err != nil {
 		return err
 	}
+	if s.o.Evicts && s.lineage.Files == "" {
+		s.lineage.Files = s.o.Address
+	}
 	if s.lineage.Writer == "" {
 		s.lineage.Writer = hex.EncodeToString(randomBytes(8))
 	}
@@ -471,16 +529,29 @@ func (s *Shipper) attach(ctx context.Context) error {
 		return err
 	}
 	if len(snaps) > 0 {
-		s.snap = snaps[len(snaps)-1]
-	}
-	for {
-		last, err := s.history.last(ctx, 0)
+		newest := snaps[len(snaps)-1]
+		o, err := s.o.Remote.Head(ctx, snapName(newest))
 		if err != nil {
 			return err
+		}
+		s.mu.Lock()
+		s.snap, s.status.LastSnapshot = newest, o.ModTime
+		s.mu.Unlock()
+	}
+	for {
+		last, err := s.history.last(ctx, s.lineage.Slot)
+		if err != nil {
+			return err
+		}
+		if !s.Status().Exact && last != nil && hex.EncodeToString(last.Writer[:]) != s.lineage.Writer {
+			return &overError{fmt.Sprintf("%s lets several writers win, so this server cannot stop the one that wrote to it last (%s); use another prefix", s.o.Address, cmp.Or(last.URL, "of an unknown address"))}
 		}
 		complete, err := s.continues(last)
 		if err != nil {
 			return err
+		}
+		if files := s.lineage.Files; !complete && files != "" && files != s.o.Address {
+			return &overError{fmt.Sprintf("this data directory has files that are only in %s; use that address, or restore from it with --fetch-all", files)}
 		}
 		if last == nil {
 			last = &Slot{}
@@ -496,8 +567,15 @@ func (s *Shipper) attach(ctx context.Context) error {
 			continue
 		}
 		if err == nil {
-			s.lineage.Epoch = s.last.Epoch
+			var newest *Slot
+			if newest, err = s.history.last(ctx, s.last.Number); err == nil && newest.Process != s.process {
+				continue // this slot was merged and removed since it was looked at: nobody reads the fence
+			}
+		}
+		if err == nil {
+			s.lineage.Epoch, s.lineage.Slot = s.last.Epoch, s.last.Number
 			if err = writeLineage(s.src.Dir, s.lineage); err == nil {
+				journal.KeepFrom(s.src.Journal, last.After.Seq)
 				s.setComplete(complete)
 				s.writer = true
 			}
@@ -599,7 +677,7 @@ func (s *Shipper) put(ctx context.Context, slot Slot) error {
 	if err != nil || len(writer) != 8 {
 		return fmt.Errorf("the file %s in the data directory is damaged; remove it", lineageName)
 	}
-	slot.Number, slot.Format, slot.Instance, slot.Writer = s.last.Number+1, s.src.Format, s.instance, [8]byte(writer)
+	slot.Number, slot.Format, slot.Instance, slot.Writer, slot.Process = s.last.Number+1, s.src.Format, s.instance, [8]byte(writer), s.process
 	slot.Epoch, slot.MaxLag, slot.URL = s.last.Epoch, s.o.MaxLag, s.o.URL
 	b := slot.encode()
 	began := time.Now()
@@ -609,7 +687,7 @@ func (s *Shipper) put(ctx context.Context, slot Slot) error {
 		if err != nil {
 			return err
 		}
-		if there[0].Writer != slot.Writer || there[0].Epoch != slot.Epoch || there[0].Before != slot.Before {
+		if there[0].Process != s.process { // a copy of the data directory has the same writer
 			return &takenError{there[0].URL}
 		}
 		slot = *there[0]
@@ -619,16 +697,22 @@ func (s *Shipper) put(ctx context.Context, slot Slot) error {
 	}
 	slot.Frames, slot.Times = nil, nil
 	s.last = slot
+	further := slot.After != s.shipped
+	if further {
+		journal.KeepFrom(s.src.Journal, slot.After.Seq)
+	}
 	s.mu.Lock()
 	s.shipped, s.good = slot.After, began
 	s.status.Slots++
 	s.status.Bytes += int64(len(b))
 	s.status.LastPut = time.Now()
-	if s.since, s.bytes = time.Now(), 0; s.shipped.Seq >= s.at.Seq {
+	if further {
+		s.since, s.bytes = time.Now(), 0
+	}
+	if s.shipped.Seq >= s.at.Seq {
 		s.since = time.Time{}
 	}
 	s.mu.Unlock()
-	journal.KeepFrom(s.src.Journal, slot.After.Seq)
 	raise(s.progress)
 	return nil
 }
@@ -637,19 +721,29 @@ func (s *Shipper) put(ctx context.Context, slot Slot) error {
 // the records before it.
 func (s *Shipper) begin(ctx context.Context) error {
 	s.o.Log.Info("copying everything to the object store", "store", s.o.Address)
-	if err := s.src.Compact(); err != nil {
+	var snap *journal.Snap
+	err := s.during(ctx, func(ctx context.Context) (err error) {
+		if err = s.src.Compact(); err == nil {
+			snap, err = journal.OpenNewest(s.src.Journal, 0)
+		}
+		if err == nil {
+			journal.KeepFrom(s.src.Journal, snap.Seq)
+			err = s.putAll(ctx)
+		}
 		return err
+	})
+	if snap != nil {
+		defer snap.Close()
 	}
-	snap, err := journal.OpenNewest(s.src.Journal, 0)
 	if err != nil {
 		return err
 	}
-	defer snap.Close()
-	journal.KeepFrom(s.src.Journal, snap.Seq)
-	if err := s.putAll(ctx); err != nil {
+	// Another writer may have taken over long ago: its history must get no snapshot of
+	// this one.
+	if err := s.follow(ctx, Slot{Before: s.shipped, After: s.shipped}); err != nil {
 		return err
 	}
-	if err := s.putSnapshot(ctx, snap); err != nil {
+	if err := s.during(ctx, func(ctx context.Context) error { return s.putSnapshot(ctx, snap) }); err != nil {
 		return err
 	}
 	s.dropTail()
@@ -661,18 +755,28 @@ func (s *Shipper) begin(ctx context.Context) error {
 	return nil
 }
 
-// putAll puts all contents that the store lacks. Both lists have the same order.
+// putAll puts all contents that the store lacks.
 func (s *Shipper) putAll(ctx context.Context) error {
-	if err := s.openBlobs(); err != nil || s.blobs == nil {
+	if err := s.openBlobs(); absent(err) { // nothing was uploaded yet
+		return nil
+	} else if err != nil {
 		return err
 	}
+	return s.putLacking(ctx, s.blobs.All())
+}
+
+// putLacking puts the contents that the store lacks. Both lists have the same order.
+func (s *Shipper) putLacking(ctx context.Context, here iter.Seq2[blobs.Info, error]) error {
 	next, stop := iter.Pull2(s.o.Remote.After(ctx, "blobs/", ""))
 	defer stop()
 	there, err, more := next()
 	var refs []blobs.Ref
-	for info, failed := range s.blobs.All() {
+	for info, failed := range here {
+		if errors.Is(failed, blobs.ErrForeign) {
+			continue
+		}
 		if failed != nil {
-			continue // a foreign file is no content
+			return failed
 		}
 		for more && err == nil && there.Name < info.Ref.RemoteName() {
 			there, err, more = next()
@@ -753,7 +857,10 @@ func (s *Shipper) shipSlot(ctx context.Context, at journal.State) (err error) {
 	}); err != nil {
 		return err
 	}
-	if err := s.putContents(ctx, refs); err != nil {
+	if slot.After.Seq == at.Seq && slot.After != at {
+		return fmt.Errorf("the journal has a record %d that leads to another digest (%016x) than the one that was acknowledged (%016x); it is not shipped", at.Seq, uint64(slot.After.Digest), uint64(at.Digest))
+	}
+	if err := s.during(ctx, func(ctx context.Context) error { return s.putContents(ctx, refs) }); err != nil {
 		return err
 	}
 	if err := s.follow(ctx, slot); err != nil {
@@ -765,36 +872,67 @@ func (s *Shipper) shipSlot(ctx context.Context, at journal.State) (err error) {
 	return nil
 }
 
-// openBlobs opens the contents if there are any.
+// openBlobs opens the contents. The error is fs.ErrNotExist if there is no folder.
 func (s *Shipper) openBlobs() (err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.blobs == nil {
 		s.blobs, err = blobs.Read(filepath.Join(s.src.Dir, "blobs"))
-		if absent(err) {
-			return nil
-		}
 	}
 	return err
+}
+
+// Ahead puts a content of a number of bytes before a record refers to it, so that the
+// records after that one need not wait for it. It does nothing for a small one, nor if
+// records may be in the store at any time.
+func (s *Shipper) Ahead(ref blobs.Ref, size int64) error {
+	if s == nil || size < askFirst || !s.o.Sync && s.o.MaxLag == 0 {
+		return nil
+	}
+	if err := s.Refuse(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	select {
+	case <-s.hurry:
+		s.mu.Unlock()
+		return ErrUnreachable
+	default:
+	}
+	s.work.Add(1)
+	s.mu.Unlock()
+	defer s.work.Done()
+	err := Again(s.ctx, func() error { return s.putContents(s.ctx, []blobs.Ref{ref}) })
+	if err == nil {
+		return nil
+	}
+	s.o.Log.Warn("a file could not be put in the object store", "sha256", ref.String(), "error", err)
+	if !s.o.Sync { // it is put before its slot
+		return nil
+	}
+	return ErrUnreachable
 }
 
 // putContents puts the contents that the store may lack.
 func (s *Shipper) putContents(ctx context.Context, refs []blobs.Ref) error {
 	var all []blobs.Ref
 	wanted := map[blobs.Ref]bool{}
+	s.mu.Lock()
 	for _, ref := range refs {
 		if _, known := s.known[ref]; !known && !wanted[ref] {
 			wanted[ref] = true
 			all = append(all, ref)
 		}
 	}
+	s.mu.Unlock()
 	if len(all) == 0 {
 		return nil
 	}
-	if err := s.openBlobs(); err != nil || s.blobs == nil {
+	if err := s.openBlobs(); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	lacking := make([]bool, len(all)) // the same bytes may be uploaded again
 	var next atomic.Int32
 	var work sync.WaitGroup
 	for range min(atOnce, len(all)) {
@@ -802,30 +940,29 @@ func (s *Shipper) putContents(ctx context.Context, refs []blobs.Ref) error {
 			for i := int(next.Add(1)) - 1; i < len(all) && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
 				switch err := s.putContent(ctx, all[i]); {
 				case err == errNotHere: //nolint:errorlint // never wrapped
-					lacking[i] = true
 				case err != nil:
 					cancel(err)
+				default:
+					s.setKnown(all[i])
 				}
 			}
 		})
 	}
 	work.Wait()
-	if err := context.Cause(ctx); err != nil {
-		return err
-	}
-	for i, ref := range all {
-		if lacking[i] {
-			continue
+	return context.Cause(ctx)
+}
+
+// setKnown notes that a content is in the store.
+func (s *Shipper) setKnown(ref blobs.Ref) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for old := range s.known { // in random order, since any will do
+		if len(s.known) < maxKnown {
+			break
 		}
-		for old := range s.known { // in random order, since any will do
-			if len(s.known) < maxKnown {
-				break
-			}
-			delete(s.known, old)
-		}
-		s.known[ref] = struct{}{}
+		delete(s.known, old)
 	}
-	return nil
+	s.known[ref] = struct{}{}
 }
 
 // askFirst is from how many bytes on a content is looked for before it is sent.
@@ -839,8 +976,7 @@ var errNotHere = errors.New("the content cannot be read")
 func (s *Shipper) putContent(ctx context.Context, ref blobs.Ref) error {
 	f, err := s.blobs.Get(ref)
 	if absent(err) || errors.Is(err, blobs.ErrDamaged) {
-		s.o.Log.Warn("a file cannot be shipped to the object store, because its bytes are missing or damaged here", "sha256", ref.String())
-		return errNotHere
+		return s.findContent(ctx, ref)
 	}
 	if err != nil {
 		return err
@@ -856,8 +992,7 @@ func (s *Shipper) putContent(ctx context.Context, ref blobs.Ref) error {
 		}
 	}
 	if err := blobs.CheckBytes(ref, f); errors.Is(err, blobs.ErrDamaged) {
-		s.o.Log.Warn("a file cannot be shipped to the object store, because its bytes are damaged here", "sha256", ref.String())
-		return errNotHere
+		return s.findContent(ctx, ref)
 	} else if err != nil {
 		return err
 	}
@@ -873,21 +1008,48 @@ func (s *Shipper) putContent(ctx context.Context, ref blobs.Ref) error {
 	return err
 }
 
-// shipSnapshot puts the newest local snapshot that the store lacks, if all records
-// before it are there.
-func (s *Shipper) shipSnapshot(ctx context.Context) error {
-	snap, err := journal.OpenNewest(s.src.Journal, s.snap)
+// findContent looks for a content in the store that cannot be read here. It may have
+// been evicted.
+func (s *Shipper) findContent(ctx context.Context, ref blobs.Ref) error {
+	_, err := s.o.Remote.Head(ctx, ref.RemoteName())
 	if absent(err) {
+		s.o.Log.Warn("a file cannot be shipped to the object store, because its bytes are missing or damaged here", "sha256", ref.String())
+		return errNotHere
+	}
+	return err
+}
+
+// Remote returns the store, or nil.
+func (s *Shipper) Remote() blobs.Remote {
+	if s == nil {
 		return nil
 	}
-	if err != nil {
-		return err
+	return s.o.Remote
+}
+
+// shipSnapshot puts the newest local snapshot that the store lacks, if all records
+// before it are there. If that fails, the next hour tries again.
+func (s *Shipper) shipSnapshot(ctx context.Context) {
+	s.mu.Lock()
+	after, shipped, busy := s.snap, s.shipped, s.putting
+	s.putting = true
+	s.mu.Unlock()
+	if busy {
+		return
 	}
-	defer snap.Close()
-	if snap.Seq > s.shipped.Seq {
-		return nil
+	snap, err := journal.OpenNewest(s.src.Journal, after)
+	if err == nil {
+		if snap.Seq <= shipped.Seq {
+			err = s.putSnapshot(ctx, snap)
+		}
+		err = errors.Join(err, snap.Close())
 	}
-	return s.putSnapshot(ctx, snap)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.putting = false; err != nil && !absent(err) {
+		s.status.Errors++
+		s.o.Log.Warn("a snapshot could not be put in the object store", "store", s.o.Address, "error", err)
+	}
 }
 
 func (s *Shipper) putSnapshot(ctx context.Context, snap *journal.Snap) error {
@@ -898,8 +1060,8 @@ func (s *Shipper) putSnapshot(ctx context.Context, snap *journal.Snap) error {
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	s.snap = snap.Seq
 	s.mu.Lock()
+	s.snap = snap.Seq
 	s.status.Bytes += size
 	s.status.LastSnapshot = time.Now()
 	s.mu.Unlock()
@@ -916,6 +1078,19 @@ type lineage struct {
 	Format int    `json:"format"`
 	Writer string `json:"writer"`
 	Epoch  uint64 `json:"epoch"`
+	Slot   uint64 `json:"slot,omitempty"` // a late one: a start lists the slots from there
+	// Files is the address of the store that may have contents that the directory lacks.
+	Files string `json:"files,omitempty"`
+}
+
+// FilesIn returns the address of the store that may have contents that the data
+// directory lacks; "" if there is no such store.
+func FilesIn(dir string) string {
+	l, err := readLineage(dir)
+	if err != nil {
+		return ""
+	}
+	return l.Files
 }
 
 func readLineage(dir string) (l lineage, err error) {
@@ -937,10 +1112,5 @@ func writeLineage(dir string, l lineage) error {
 	if err != nil {
 		return err
 	}
-	f, err := disk.ReadFolder(dir)
-	if err != nil {
-		return err
-	}
-	f.Aside(filepath.Join(dir, "cache"))
-	return errors.Join(f.Publish(lineageName, func(w io.Writer) error { _, err := w.Write(append(b, '\n')); return err }), f.Close())
+	return datadir.WriteFile(dir, lineageName, append(b, '\n'))
 }

@@ -1,13 +1,19 @@
 package ship_test
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"io"
+	"iter"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -261,6 +267,13 @@ func TestRestoreAtAnyTime(t *testing.T) {
 		for i := range 15 {
 			clock.Add(time.Duration(1+rnd.IntN(1000)) * time.Millisecond)
 			kvtest.Add(t, store, owner, record.Notes, fmt.Sprintf(`{"content":"%d %d"}`, round, i))
+			content, err := blobs.Open(filepath.Join(dir, "blobs"))
+			is.NoErr(err)
+			kept, err := stage(t, content, 1+rnd.IntN(1000)).Keep()
+			is.NoErr(err)
+			is.NoErr(refer(store, kept.Ref))
+			kept.Release()
+			is.NoErr(content.Close())
 			all = append(all, moment{clock.Now(), kvtest.ContentOf(t, store)})
 		}
 		is.NoErr(store.Close())
@@ -279,13 +292,38 @@ func TestRestoreAtAnyTime(t *testing.T) {
 		}
 	}
 	is.Equal(len(m.names("snap/")), 2) // the gap has one, too
+	most := 0
 	for range 50 {
 		got := all[rnd.IntN(len(all))]
 		back, _, err := restored(t, m, got.at)
 		is.NoErr(err)
 		is.Equal(differing(kvtest.ContentOf(t, back), got.want), "")
 		is.NoErr(back.Close())
+
+		// Whenever the writer is lost, the files of what is there are there.
+		part := newMemory()
+		for _, name := range m.puts[:10+rnd.IntN(len(m.puts)-10)] {
+			if b, there := m.objects[name]; there { // else a short-lived one
+				part.objects[name] = b
+			}
+		}
+		if len(part.names("snap/")) == 0 {
+			continue
+		}
+		back, _, err = restored(t, part, time.Time{})
+		is.NoErr(err)
+		files := 0
+		kvtest.View(t, back, func(tx *kv.Tx) error {
+			for k := range tx.Walk(tables.All.Contents()[0].Bucket, nil, nil, false) {
+				is.NoErr(blobs.CheckBytes(blobs.Ref(k[:32]), bytes.NewReader(part.objects[blobs.Ref(k[:32]).RemoteName()])))
+				files++
+			}
+			return nil
+		})
+		is.NoErr(back.Close())
+		most = max(most, files)
 	}
+	is.True(most > 40) // of 60
 	_, _, err := restored(t, m, all[0].at.Add(-24*time.Hour))
 	is.True(err != nil && strings.Contains(err.Error(), "begins after"))
 }
@@ -329,12 +367,17 @@ func TestDamageIsNamed(t *testing.T) {
 	other := newMemory()
 	dir2, _ := kvtest.Inhabited(t)
 	foreign, _ := opened(t, dir2, ship.Options{Remote: other, Sync: true}, nil)
-	ready(t, foreign)
+	for range len(log) {
+		ready(t, foreign)
+	}
 	is.NoErr(foreign.Close())
 	mixed := m.copied()
-	mixed.objects[middle] = other.objects[other.names("log/")[0]]
+	mixed.objects[middle] = other.objects[middle]
 	_, _, err = restored(t, mixed, time.Time{})
-	is.True(err != nil && strings.Contains(err.Error(), middle))
+	is.True(err != nil && strings.Contains(err.Error(), middle+" in the object store belongs to instance"))
+	mixed.objects[middle] = m.objects[log[0]]
+	_, _, err = restored(t, mixed, time.Time{})
+	is.True(err != nil && strings.Contains(err.Error(), middle+" in the object store is damaged: it has slot 1 in the place of"))
 	_, _, err = restored(t, newMemory(), time.Time{})
 	is.True(err != nil && strings.Contains(err.Error(), "no data of kist"))
 }
@@ -412,4 +455,423 @@ func TestNoShipper(t *testing.T) {
 			t.Error("a Shipper that is nil fails")
 		}
 	}), 0.0)
+}
+
+// severable is a remote that its user may lose.
+type severable struct {
+	*memory
+	cut   atomic.Bool
+	early func(name string) // called before each put, if it is not nil
+}
+
+func (s *severable) Put(ctx context.Context, name string, body io.ReaderAt, size int64) error {
+	if s.cut.Load() {
+		return errCut
+	}
+	if s.early != nil {
+		s.early(name)
+	}
+	return s.memory.Put(ctx, name, body, size)
+}
+
+// A writer that was cut off for so long that it must begin with a snapshot leaves none
+// if another has taken over meanwhile. A restore does not use one that it left.
+func TestSnapshotOfNoHistory(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m := newMemory()
+	net := &severable{memory: m}
+	dir := filepath.Join(t.TempDir(), "data")
+	first, s := opened(t, dir, ship.Options{Remote: net}, nil)
+	is.NoErr(tried(first))
+	for s.Status().Records > 0 || s.Status().LastSnapshot.IsZero() {
+		is.NoErr(first.View(func(*kv.Tx) error { return nil }))
+	}
+	net.cut.Store(true)
+	for range 5 {
+		is.NoErr(tried(first))
+	}
+	is.NoErr(first.Compact())
+	_, seq, _ := strings.Cut(filepath.Base(kvtest.NewestFile(t, dir, "snap")), "-")
+	for path := range kvtest.FilesIn(t, filepath.Join(dir, "journal")) {
+		if _, n, _ := strings.Cut(filepath.Base(path), "-"); n < seq {
+			is.NoErr(os.Remove(path))
+		}
+	}
+
+	second, _, err := restored(t, m, time.Time{})
+	is.NoErr(err)
+	place := second.Dir()
+	is.NoErr(second.Close())
+	second, _ = opened(t, place, ship.Options{Remote: m, Sync: true}, nil)
+	ready(t, second)
+	is.NoErr(tried(second))
+	want := kvtest.ContentOf(t, second)
+	is.NoErr(second.Close())
+	snaps := m.names("snap/")
+
+	net.cut.Store(false)
+	for deadline := time.Now().Add(20 * time.Second); tried(first) == nil && time.Now().Before(deadline); {
+	}
+	is.True(strings.Contains(s.Status().Failure.Error(), "has taken over"))
+	is.Equal(m.names("snap/"), snaps)
+	back, got, err := restored(t, m, time.Time{})
+	is.NoErr(err)
+	is.Equal(len(got.Bad), 0)
+	is.Equal(differing(kvtest.ContentOf(t, back), want), "")
+
+	lost := kvtest.NewestFile(t, dir, "snap")
+	_, seq, _ = strings.Cut(filepath.Base(lost), "-")
+	b, err := os.ReadFile(lost)
+	is.NoErr(err)
+	m.objects["snap/"+seq] = b
+	back, got, err = restored(t, m, time.Time{})
+	is.NoErr(err)
+	is.Equal(len(got.Bad), 1)
+	is.True(strings.Contains(got.Bad[0], "snap/"+seq))
+	is.Equal(differing(kvtest.ContentOf(t, back), want), "")
+}
+
+// A record that the journal has, but that is not the one that was acknowledged, is not
+// put.
+func TestOtherRecord(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m := newMemory()
+	dir := t.TempDir()
+	j, err := journal.Open(filepath.Join(dir, "journal"), workcopy.Format)
+	is.NoErr(err)
+	defer j.Close()
+	is.NoErr(j.Begin(journal.State{}))
+	var r journal.Record
+	var at journal.State
+	add := func() {
+		op := journal.Op{Bucket: 6, Key: fmt.Append(nil, at.Seq), Value: []byte("value")}
+		r.Reset(at.Digest)
+		r.Add(op, nil)
+		at = journal.State{Seq: at.Seq + 1, Digest: r.Digest()}
+		is.NoErr(j.Append(&r, at))
+	}
+	add()
+	s := ship.New(ship.Options{Remote: m, Sync: true, Address: "s3://test/kist", Log: kvtest.Quiet})
+	is.NoErr(s.Start(ship.Source{
+		Dir: dir, Journal: j, At: at, Format: workcopy.Format, Instance: "0123456789abcdef", Now: time.Now,
+		Refers: func(journal.Op) (ref blobs.Ref, adds bool) { return ref, false },
+		Compact: func() error {
+			op := journal.Op{Bucket: 6, Key: []byte("0"), Value: []byte("value")}
+			return j.Snapshot(t.Context(), at, workcopy.Format, func(yield func(journal.Op) bool) { yield(op) })
+		},
+	}))
+	s.Await()
+	add()
+	is.NoErr(s.Committed(at, 1)) // the control
+	slots := len(m.names("log/"))
+	add()
+	other := at
+	other.Digest++
+	failed := make(chan error, 1)
+	go func() { failed <- s.Committed(other, 1) }()
+	for s.Status().Errors == 0 && s.Status().Slots == uint64(slots) {
+		runtime.Gosched()
+	}
+	is.True(strings.Contains(fmt.Sprint(s.Status().Failure), "another digest"))
+	is.Equal(len(m.names("log/")), slots)
+	is.NoErr(s.Committed(at, 1)) // the control: the record that the journal has
+	is.NoErr(<-failed)           // it waited for this number
+	is.NoErr(s.Close())
+}
+
+// A second data directory does not take over a store that lets several writers win: it
+// could not stop the first. The first one goes on.
+func TestNoTakeoverWithoutExactPuts(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m := newMemory()
+	m.loose = true
+	dir := filepath.Join(t.TempDir(), "data")
+	first, s := opened(t, dir, ship.Options{Remote: m, Sync: true, URL: "https://first"}, nil)
+	ready(t, first)
+	is.True(!s.Status().Exact)
+	is.NoErr(first.Close())
+	first, _ = opened(t, dir, ship.Options{Remote: m, Sync: true, URL: "https://first"}, nil) // the control: the same one
+	ready(t, first)
+
+	place := t.TempDir()
+	got, err := ship.Fetch(t.Context(), m, time.Time{}, workcopy.Format, place)
+	is.NoErr(err)
+	is.NoErr(errors.Join(datadir.WriteInstance(place, got.Instance), got.Claim(place)))
+	objects := m.names("")
+	_, _, err = open(t, place, ship.Options{Remote: m, Sync: true}, nil)
+	is.True(err != nil && strings.Contains(err.Error(), "lets several writers win"))
+	is.Equal(m.names(""), objects)
+	is.NoErr(tried(first))
+}
+
+// Of two servers on copies of one data directory, the one that began last is the
+// writer, even if both begin at the same time.
+func TestClonedDataDirectory(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m := newMemory()
+	dir := filepath.Join(t.TempDir(), "data")
+	store, _ := opened(t, dir, ship.Options{Remote: m, Sync: true}, nil)
+	ready(t, store)
+	is.NoErr(store.Close())
+	clone := filepath.Join(t.TempDir(), "data")
+	is.NoErr(os.CopyFS(clone, os.DirFS(dir)))
+
+	// The second one begins and ends between the moment when the first one has read
+	// the last slot and its fence.
+	net := &severable{memory: m}
+	var second *kv.Store
+	var other *ship.Shipper
+	net.early = func(name string) {
+		if !strings.HasPrefix(name, "log/") {
+			return
+		}
+		net.early = nil
+		second, other = opened(t, clone, ship.Options{Remote: m, Sync: true}, nil)
+	}
+	first, _ := opened(t, dir, ship.Options{Remote: net, Sync: true}, nil)
+	ready(t, first)
+	is.True(tried(second) != nil)
+	is.True(strings.Contains(fmt.Sprint(other.Status().Failure), "has taken over"))
+	is.NoErr(tried(first))
+	back, _, err := restored(t, m, time.Time{})
+	is.NoErr(err)
+	is.Equal(differing(kvtest.ContentOf(t, back), kvtest.ContentOf(t, first)), "")
+}
+
+// A server that sleeps between its look at the newest slot and its fence does not become
+// the writer in the place of a slot that was merged meanwhile.
+func TestLateFence(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m := newMemory()
+	first, _ := opened(t, filepath.Join(t.TempDir(), "data"), ship.Options{Remote: m, Sync: true}, nil)
+	ready(t, first)
+	is.NoErr(tried(first))
+	place := filepath.Join(t.TempDir(), "data")
+	is.NoErr(os.Mkdir(place, 0o700))
+	got, err := ship.Fetch(t.Context(), m, time.Time{}, workcopy.Format, place)
+	is.NoErr(err)
+	is.NoErr(errors.Join(datadir.WriteInstance(place, got.Instance), got.Claim(place)))
+	net := &severable{memory: m}
+	net.early = func(name string) {
+		if !strings.HasPrefix(name, "log/") {
+			return
+		}
+		net.early = nil
+		for range 20 {
+			is.NoErr(tried(first))
+		}
+		is.NoErr(ship.Merge(t.Context(), m))
+	}
+	_, _, err = open(t, place, ship.Options{Remote: net, Sync: true}, nil)
+	is.True(err != nil && strings.Contains(err.Error(), "commits that this data directory lacks"))
+	is.NoErr(tried(first))
+	back, _, err := restored(t, m, time.Time{})
+	is.NoErr(err)
+	is.Equal(differing(kvtest.ContentOf(t, back), kvtest.ContentOf(t, first)), "")
+}
+
+// refer makes a commit that refers to a content.
+func refer(store *kv.Store, ref blobs.Ref) error {
+	return store.Update(func(tx *kv.Tx) error {
+		return tx.Put(tables.All.Contents()[0].Bucket, append(ref[:], "a row"...), nil)
+	})
+}
+
+// stage makes a content of random bytes, which Keep has not seen yet.
+func stage(t *testing.T, content *blobs.Store, size int) *blobs.Stage {
+	t.Helper()
+	st, err := content.Stage()
+	if err == nil {
+		b := make([]byte, size)
+		kv.Random(b)
+		_, err = st.Write(b)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return st
+}
+
+// While a large file is on its way, a server in sync mode acknowledges other changes, and
+// one with a max lag does not stop.
+func TestLargeFile(t *testing.T) {
+	t.Parallel()
+	for _, o := range []ship.Options{{Sync: true}, {MaxLag: 2 * time.Second}} {
+		for _, first := range []bool{false, true} { // the file is there at the first start
+			if first && o.Sync {
+				continue // it acknowledges nothing before everything is copied
+			}
+			t.Run(fmt.Sprintf("sync %v, first %v", o.Sync, first), func(t *testing.T) {
+				t.Parallel()
+				is := is.New(t)
+				slow := &severable{memory: newMemory()}
+				begun, release := make(chan struct{}), make(chan struct{})
+				begin, finish := sync.OnceFunc(func() { close(begun) }), sync.OnceFunc(func() { close(release) })
+				slow.early = func(name string) {
+					if strings.HasPrefix(name, "blobs/") {
+						begin()
+						<-release
+					}
+				}
+				o := o // not the other subtest's
+				o.Remote = slow
+				dir := filepath.Join(t.TempDir(), "data")
+				is.NoErr(kvtest.OpenAt(t, dir, nil).Close())
+				content, err := blobs.Open(filepath.Join(dir, "blobs"))
+				is.NoErr(err)
+				defer content.Close()
+				st := stage(t, content, 1<<20)
+				if first {
+					kept, err := st.Keep()
+					is.NoErr(err)
+					kept.Release()
+				}
+				store, s := opened(t, dir, o, nil)
+				t.Cleanup(finish) // before the store closes
+				ready(t, store)
+				content.OnKeep = s.Ahead
+				stored := make(chan error, 1)
+				go func() {
+					if first {
+						stored <- nil
+						return
+					}
+					kept, err := st.Keep()
+					if err == nil {
+						defer kept.Release()
+						err = refer(store, kept.Ref)
+					}
+					stored <- err
+				}()
+				<-begun
+				slots := len(slow.names("log/"))
+				for began := time.Now(); time.Since(began) < 3*o.MaxLag || len(slow.names("log/")) < slots+3; {
+					is.NoErr(tried(store))
+				}
+				finish()
+				is.NoErr(<-stored)
+				is.NoErr(store.Close())
+				is.Equal(len(slow.names("blobs/")), 1)
+				is.Equal(s.Status().Errors, uint64(0))
+				back, _, err := restored(t, slow, time.Time{})
+				is.NoErr(err)
+				is.NoErr(back.Close())
+			})
+		}
+	}
+}
+
+// A file that cannot be put is not acknowledged in sync mode, and is no obstacle to other
+// changes.
+func TestFileThatCannotBePut(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m := newMemory()
+	dir := filepath.Join(t.TempDir(), "data")
+	store, s := opened(t, dir, ship.Options{Remote: m, Sync: true}, nil)
+	ready(t, store)
+	content, err := blobs.Open(filepath.Join(dir, "blobs"))
+	is.NoErr(err)
+	defer content.Close()
+	content.OnKeep = s.Ahead
+	m.set(func(_, name string) error {
+		if strings.HasPrefix(name, "blobs/") {
+			return errCut
+		}
+		return nil
+	}, nil)
+	_, err = stage(t, content, 1<<20).Keep()
+	is.True(errors.Is(err, ship.ErrUnreachable))
+	is.NoErr(tried(store))
+	m.set(nil, nil)
+	kept, err := stage(t, content, 1<<20).Keep()
+	is.NoErr(err)
+	is.NoErr(refer(store, kept.Ref))
+	kept.Release()
+	is.Equal(len(m.names("blobs/")), 1)
+	is.NoErr(store.Close())
+	_, err = stage(t, content, 1<<20).Keep()
+	is.True(err != nil)
+}
+
+// lists notes where lists of the slots begin.
+type lists struct {
+	*memory
+	after []string
+}
+
+func (l *lists) After(ctx context.Context, prefix, after string) iter.Seq2[blobs.Object, error] {
+	if prefix == "log/" {
+		l.after = append(l.after, after)
+	}
+	return l.memory.After(ctx, prefix, after)
+}
+
+// A start lists only the slots since the last stop, if the object store still has them
+// as the data directory remembers them.
+func TestStartListsFewSlots(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	l := &lists{memory: newMemory()}
+	dir := filepath.Join(t.TempDir(), "data")
+	store, _ := opened(t, dir, ship.Options{Remote: l, Sync: true}, nil)
+	ready(t, store)
+	for range 20 {
+		is.NoErr(tried(store))
+	}
+	is.NoErr(store.Close())
+	start := func() (listed []string) {
+		names := l.names("log/")
+		l.after = nil
+		store, _ := opened(t, dir, ship.Options{Remote: l, Sync: true}, nil)
+		ready(t, store)
+		is.NoErr(store.Close())
+		is.Equal(l.names("log/")[:len(names)], names) // it has read to the end
+		return l.after
+	}
+	names := l.names("log/")
+	is.Equal(start(), []string{names[len(names)-2]})
+
+	names = l.names("log/") // the slots are merged
+	first, last := strings.TrimPrefix(names[0], "log/"), strings.TrimPrefix(names[len(names)-1], "log/")
+	for _, name := range names {
+		l.objects["log/"+first+"-"+last] = append(l.objects["log/"+first+"-"+last], l.objects[name]...)
+		delete(l.objects, name)
+	}
+	is.Equal(start(), []string{names[len(names)-2], ""})
+
+	got, err := ship.Fetch(t.Context(), l, time.Time{}, workcopy.Format, t.TempDir())
+	is.NoErr(err)
+	is.NoErr(os.Remove(filepath.Join(dir, "STORE")))
+	is.NoErr(got.Claim(dir)) // a restore remembers the end, too
+	names = l.names("log/")
+	is.Equal(start(), []string{names[len(names)-2]})
+}
+
+// A store that asks for it is left alone for that time.
+func TestLater(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m := newMemory()
+	store, s := opened(t, filepath.Join(t.TempDir(), "data"), ship.Options{Remote: m, Sync: true}, nil)
+	ready(t, store)
+	const wait = 500 * time.Millisecond
+	var at []time.Time
+	m.set(func(string, string) error {
+		if at = append(at, time.Now()); len(at) > 3 {
+			return nil
+		}
+		return &blobs.Later{Err: errCut, Wait: wait}
+	}, nil)
+	is.NoErr(tried(store))
+	m.set(nil, nil)
+	is.Equal(s.Status().Errors, uint64(3))
+	for i := range 3 {
+		is.True(at[i+1].Sub(at[i]) >= wait)
+	}
 }

@@ -20,6 +20,7 @@ type Slot struct {
 	Format        uint32  // of the data
 	Instance      [8]byte // of the store
 	Writer        [8]byte // says which data directory wrote it
+	Process       [8]byte // says which start of a server wrote it
 	Epoch         uint64  // how often writers have begun
 	Before, After journal.State
 	MaxLag        time.Duration // after which the writer stops without the store; 0 if it does not
@@ -54,7 +55,7 @@ func (s *Slot) encode() []byte {
 	}
 	b = binary.BigEndian.AppendUint32(b, uint32(len(s.URL)))
 	b = binary.BigEndian.AppendUint32(b, uint32(len(s.Times)))
-	b = append(b, make([]byte, slotHead-len(b))...)
+	b = append(b, s.Process[:]...)
 	b = append(b, s.URL...)
 	for _, t := range s.Times {
 		b = binary.BigEndian.AppendUint64(b, uint64(t))
@@ -80,7 +81,7 @@ func parseHead(b []byte) (*Slot, int64, error) {
 	}
 	n := func(at int) uint64 { return binary.BigEndian.Uint64(b[at:]) }
 	return &Slot{
-		Format: binary.BigEndian.Uint32(b[12:]), Number: n(56), Instance: [8]byte(b[64:]), Writer: [8]byte(b[72:]), Epoch: n(80),
+		Format: binary.BigEndian.Uint32(b[12:]), Number: n(56), Instance: [8]byte(b[64:]), Writer: [8]byte(b[72:]), Process: [8]byte(b[136:]), Epoch: n(80),
 		Before: journal.State{Seq: n(88), Digest: journal.Digest(n(96))}, After: journal.State{Seq: n(104), Digest: journal.Digest(n(112))},
 		MaxLag: time.Duration(n(120)&(1<<40-1)) * time.Millisecond,
 	}, int64(size), nil

@@ -18,7 +18,7 @@ import (
 func someSlot() Slot {
 	var r journal.Record
 	s := Slot{
-		Number: 7, Format: 4, Instance: [8]byte{1, 2}, Writer: [8]byte{3, 4}, Epoch: 5, Before: journal.State{Seq: 40, Digest: 41},
+		Number: 7, Format: 4, Instance: [8]byte{1, 2}, Writer: [8]byte{3, 4}, Process: [8]byte{5, 6}, Epoch: 5, Before: journal.State{Seq: 40, Digest: 41},
 		MaxLag: 30 * time.Second, URL: "https://kist.example.org", Times: []int64{1_700_000_000_000, 1_700_000_000_001},
 	}
 	s.After = s.Before

@@ -3,6 +3,7 @@ package tables_test
 import (
 	"cmp"
 	"errors"
+	"flag"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -22,6 +23,8 @@ import (
 	"kist/kv/record"
 	"kist/kv/table"
 )
+
+var long = flag.Bool("long", false, "much longer histories")
 
 // The model holds everything that a store must know, in plain structs.
 type (
@@ -45,6 +48,16 @@ type (
 		touched          int // the order of the latest changes
 		ref              byte
 		deleted          int64 // when it was moved to the trash
+
+		limit, used    int64
+		burns, reached bool  // the limit deletes it; the limit made it private
+		expires        int64 // 0: never
+		ended          bool  // the store has reported that it expired
+
+		// Of a collection: one of them at most.
+		over  *modelTag // a folder or a tag
+		picks []*modelRecord
+		sort  record.Arrangement
 	}
 	model struct {
 		t       testing.TB
@@ -156,13 +169,24 @@ func (m *model) taken(slug string, but *modelRecord) bool {
 func (m *model) add() {
 	owner := m.rnd.IntN(len(m.users))
 	k := record.Kinds[m.rnd.IntN(3)]
-	if m.rnd.IntN(8) == 0 {
+	switch m.rnd.IntN(8) {
+	case 0:
 		k = record.Links
+	case 1:
+		k = record.Collections
 	}
 	r := &modelRecord{owner: owner, kind: k, title: fmt.Sprint("Title ", m.rnd.IntN(30)), public: m.rnd.IntN(2) == 0, favorite: m.rnd.IntN(4) == 0}
 	names := m.tagNames()
 	f := record.NewForm(k)
 	f.Public, f.Favorite, f.Tags = r.public, r.favorite, names
+	if m.rnd.IntN(4) == 0 {
+		r.limit, r.burns = 1+m.rnd.Int64N(4), m.rnd.IntN(2) == 0
+		f.Limit, f.AtLimit = r.limit, r.action()
+	}
+	if m.rnd.IntN(5) == 0 {
+		r.expires = m.later()
+		f.Expires = time.UnixMilli(r.expires).UTC()
+	}
 	if m.rnd.IntN(3) == 0 {
 		f.Slug = fmt.Sprint("slug", m.rnd.IntN(40))
 	}
@@ -184,6 +208,10 @@ func (m *model) add() {
 		b.Name = r.title
 	case *record.Link:
 		b.Description, b.URL = r.title, "https://example.org/"
+	case *record.Collection:
+		r.sort = record.Arrangements[m.rnd.IntN(len(record.Arrangements))]
+		b.Name, b.Sort = r.title, r.sort
+		f.Source, f.Sourced = m.choose(r)
 	}
 	var got *record.Record
 	slug := f.Slug
@@ -231,6 +259,33 @@ func (m *model) edit() {
 	if m.rnd.IntN(2) == 0 {
 		want.public = !want.public
 		text += fmt.Sprintf(`,"isPublic":%t`, want.public)
+	}
+	if m.rnd.IntN(5) == 0 {
+		want.limit, want.burns = 1+m.rnd.Int64N(4), m.rnd.IntN(2) == 0
+		text += fmt.Sprintf(`,%q:%d,"maxViewsAction":%q`, r.kind.Limit, want.limit, want.action())
+	} else if m.rnd.IntN(8) == 0 {
+		want.limit = 0
+		text += fmt.Sprintf(`,%q:null`, r.kind.Limit)
+	}
+	if m.rnd.IntN(6) == 0 {
+		want.expires = m.later()
+		text += fmt.Sprintf(`,"expiresAt":%q`, time.UnixMilli(want.expires).UTC().Format(time.RFC3339Nano))
+	} else if m.rnd.IntN(8) == 0 {
+		want.expires = 0
+		text += `,"expiresAt":null`
+	}
+	if want.public != r.public { // the owner has decided
+		want.reached = false
+	}
+	if want.public && !r.public || want.limit > 0 && r.limit == 0 {
+		want.used = 0
+	}
+	want.reached = want.reached && want.limit > 0
+	want.ended = want.ended && want.expires == r.expires
+	if r.kind == record.Collections && m.rnd.IntN(3) == 0 {
+		if from, some := m.choose(&want); some {
+			text += `,"source":` + sourceText(from)
+		}
 	}
 	if m.rnd.IntN(4) == 0 {
 		want.favorite = !want.favorite
@@ -305,8 +360,239 @@ func (m *model) remove() {
 		if keep {
 			m.trash = append(m.trash, r)
 			delete(m.loose, r.ref)
+		} else {
+			m.unpick(r)
 		}
 	}
+}
+
+// unpick takes what is deleted for good out of all collections, those in the trash too.
+func (m *model) unpick(r *modelRecord) {
+	for _, c := range slices.Concat(m.records, m.trash) {
+		c.picks = slices.DeleteFunc(slices.Clone(c.picks), func(x *modelRecord) bool { return x == r })
+	}
+}
+
+func (r *modelRecord) action() record.Action {
+	if r.burns {
+		return record.Delete
+	}
+	return record.MakePrivate
+}
+
+// later is an instant that age passes before long.
+func (m *model) later() int64 {
+	return m.clock.Now().Add(time.Duration(1+m.rnd.IntN(25*24)) * time.Hour).UnixMilli()
+}
+
+// choose gives a collection other items: those of a folder, those with a tag, or some that
+// it picks.
+func (m *model) choose(c *modelRecord) (from record.Source, some bool) {
+	mine := func(all []*modelTag) *modelTag {
+		if len(all) > 0 {
+			if t := all[m.rnd.IntN(len(all))]; t.owner == c.owner {
+				return t
+			}
+		}
+		return nil
+	}
+	switch m.rnd.IntN(3) {
+	case 0:
+		if t := mine(m.folders); t != nil {
+			c.over, c.picks = t, nil
+			return record.Source{Folder: t.id}, true
+		}
+	case 1:
+		if t := mine(m.tags); t != nil {
+			c.over, c.picks = t, nil
+			return record.Source{Tag: t.name}, true
+		}
+	}
+	items := m.items(c)
+	if len(items) == 0 {
+		return from, false
+	}
+	c.over, c.picks = nil, items
+	return record.Source{Items: texts(items)}, true
+}
+
+func sourceText(from record.Source) string {
+	switch {
+	case from.Folder != uuid.Nil:
+		return fmt.Sprintf(`{"folderId":%q}`, from.Folder)
+	case from.Tag != "":
+		return fmt.Sprintf(`{"tag":%q}`, from.Tag)
+	}
+	return `{"items":["` + strings.Join(from.Items, `","`) + `"]}`
+}
+
+// items are some that the collection may pick, each once.
+func (m *model) items(c *modelRecord) (some []*modelRecord) {
+	for range 1 + m.rnd.IntN(6) {
+		if r := m.pick(); r != nil && r.owner == c.owner && r.kind != record.Collections && !slices.Contains(some, r) {
+			some = append(some, r)
+		}
+	}
+	return some
+}
+
+func texts(all []*modelRecord) []string {
+	out := []string{}
+	for _, r := range all {
+		out = append(out, r.id.String())
+	}
+	return out
+}
+
+// arrange adds items to a collection, takes others out, or moves one.
+func (m *model) arrange() {
+	var all []*modelRecord
+	for _, r := range m.records {
+		if r.kind == record.Collections && r.over == nil {
+			all = append(all, r)
+		}
+	}
+	if len(all) == 0 {
+		return
+	}
+	c := all[m.rnd.IntN(len(all))]
+	picks := slices.Clone(c.picks)
+	var change func(*kv.Tx, *record.Record) error
+	if len(picks) > 1 && m.rnd.IntN(2) == 0 {
+		item, before := picks[m.rnd.IntN(len(picks))], picks[m.rnd.IntN(len(picks))]
+		to := before.id
+		if item == before {
+			to = uuid.Nil
+		}
+		change = func(tx *kv.Tx, now *record.Record) error { return catalog.Move(tx, now, item.id, to) }
+		picks = slices.DeleteFunc(picks, func(x *modelRecord) bool { return x == item })
+		if to == uuid.Nil {
+			picks = append(picks, item)
+		} else {
+			picks = slices.Insert(picks, slices.Index(picks, before), item)
+		}
+	} else {
+		var out []*modelRecord
+		if len(picks) > 0 && m.rnd.IntN(2) == 0 {
+			out = picks[:1+m.rnd.IntN(len(picks))]
+		}
+		in := m.items(c)
+		add, drop := texts(in), texts(out)
+		picks = picks[len(out):]
+		for _, r := range in {
+			if !slices.Contains(picks, r) {
+				picks = append(picks, r)
+			}
+		}
+		change = func(tx *kv.Tx, now *record.Record) error { return catalog.Pick(tx, now, add, drop) }
+	}
+	var now *record.Record
+	if m.try(func(tx *kv.Tx) (err error) {
+		if now, err = catalog.Owned(tx, m.users[c.owner], c.kind, c.id); err != nil {
+			return err
+		}
+		return change(tx, now)
+	}) {
+		c.picks, c.updated = picks, now.Updated.UnixMilli()
+		m.touch(c)
+	}
+}
+
+// open is what the model expects a visitor to be told; "" for the record itself.
+func (m *model) open(r *modelRecord) string {
+	switch {
+	case r.reached:
+		return "limit_reached"
+	case !r.public:
+		return "not_found"
+	case r.expires != 0 && r.expires <= m.clock.Now().UnixMilli():
+		return "expired"
+	}
+	return ""
+}
+
+// members are what the model expects in a collection, and why visitors do not see it.
+func (m *model) members(c *modelRecord) (all []*modelRecord, why []record.Exclusion) {
+	for _, r := range m.records {
+		if r.owner != c.owner || r.kind == record.Collections {
+			continue
+		}
+		if c.over != nil && (r.folder == c.over || slices.Contains(r.tags, c.over)) || slices.Contains(c.picks, r) {
+			all = append(all, r)
+		}
+	}
+	slices.SortFunc(all, func(a, b *modelRecord) int {
+		age := cmp.Compare(string(a.id[:]), string(b.id[:]))
+		switch {
+		case c.sort == record.OldestFirst:
+			return age
+		case c.sort == record.ByTitle:
+			return cmp.Or(cmp.Compare(strings.ToLower(a.title), strings.ToLower(b.title)), age)
+		case c.sort == record.Manual && c.over == nil:
+			return cmp.Compare(slices.Index(c.picks, a), slices.Index(c.picks, b))
+		}
+		return -age
+	})
+	for _, r := range all {
+		switch {
+		case r.limit > 0:
+			why = append(why, record.OwnLimit)
+		case r.expires != 0:
+			why = append(why, record.OwnEnd)
+		default:
+			why = append(why, "")
+		}
+	}
+	return all, why
+}
+
+// checkPublic compares what visitors get: of each record alone, and through collections.
+func (m *model) checkPublic(is *is.I) {
+	is.Helper()
+	for _, r := range m.records {
+		got, err := catalog.Shared(m.s, r.slug)
+		is.NoErr(err)
+		is.Equal(got.ID, r.id)
+		is.Equal(kvtest.Code(got.Open(m.clock.Now())), m.open(r))
+	}
+	for _, r := range m.trash {
+		if got, err := catalog.Shared(m.s, r.slug); !m.taken(r.slug, nil) {
+			is.Equal(kvtest.Code(err), "not_found")
+		} else {
+			is.NoErr(err)
+			is.True(got.ID != r.id)
+		}
+	}
+	kvtest.View(m.t, m.s, func(tx *kv.Tx) error {
+		for _, c := range m.records {
+			now, err := catalog.Owned(tx, m.users[c.owner], c.kind, c.id)
+			is.NoErr(err)
+			if c.limit > 0 {
+				is.Equal(catalog.Used(tx, now), c.used)
+			}
+			if c.kind != record.Collections {
+				continue
+			}
+			want, why := m.members(c)
+			got, err := catalog.MembersOf(tx, now)
+			is.NoErr(err)
+			found, left := []record.ID{}, []record.Exclusion(nil)
+			for _, x := range got.All {
+				found, left = append(found, x.ID), append(left, x.LeftOut)
+			}
+			is.Equal(found, ids(want))
+			is.Equal(left, why)
+			for _, r := range slices.Concat(m.records, m.trash) {
+				i := slices.Index(want, r)
+				_, err := catalog.Through(tx, now, r.id)
+				is.Equal(err == nil, i >= 0 && why[i] == "")
+				if err != nil {
+					is.True(kv.Missing(err))
+				}
+			}
+		}
+		return nil
+	})
 }
 
 func (m *model) forget(r *modelRecord) {
@@ -340,6 +626,7 @@ func (m *model) restore() {
 	}
 	m.forget(r)
 	if !back {
+		m.unpick(r)
 		return
 	}
 	if (now.Slug == r.slug) == m.taken(r.slug, nil) {
@@ -352,13 +639,16 @@ func (m *model) restore() {
 	if !slices.Contains(m.folders, r.folder) {
 		r.folder = nil
 	}
+	if !slices.Contains(m.folders, r.over) && !slices.Contains(m.tags, r.over) {
+		r.over = nil
+	}
 	delete(m.loose, r.ref)
 	m.touch(r)
 	m.records = append(m.records, r)
 	slices.SortFunc(m.records, func(a, b *modelRecord) int { return cmp.Compare(string(a.id[:]), string(b.id[:])) })
 }
 
-// age lets the trash purge what is too old.
+// age lets the trash purge what is too old, and records expire.
 func (m *model) age() {
 	m.clock.Add(10 * 24 * time.Hour)
 	kvtest.Tick(m.s)
@@ -366,7 +656,18 @@ func (m *model) age() {
 	for _, r := range slices.Clone(m.trash) {
 		if r.deleted < end {
 			m.forget(r)
+			m.unpick(r)
 		}
+	}
+	over := slices.DeleteFunc(slices.Clone(m.records), func(r *modelRecord) bool {
+		return r.expires == 0 || r.ended || r.expires > m.clock.Now().UnixMilli()
+	})
+	slices.SortFunc(over, func(a, b *modelRecord) int {
+		return cmp.Or(cmp.Compare(a.expires, b.expires), slices.Compare(record.RowKey(m.users[a.owner], a.kind, a.id), record.RowKey(m.users[b.owner], b.kind, b.id)))
+	})
+	for _, r := range over {
+		r.ended = true
+		m.touch(r)
 	}
 }
 
@@ -381,10 +682,36 @@ func (m *model) see() {
 		return err
 	})
 	for range 1 + m.rnd.IntN(3) {
-		if err := catalog.Seen(m.s, now, record.Visit{}); err != nil {
-			m.t.Fatal(err)
+		err := catalog.Seen(m.s, now, record.Visit{})
+		if r.limit == 0 { // the caller of Seen has asked Open
+			if err != nil {
+				m.t.Fatal(err)
+			}
+			r.views++
+			continue
 		}
-		r.views++
+		want := m.open(r)
+		spent := want == "" && r.used >= r.limit // the limit was lowered
+		if spent {
+			want = "limit_reached"
+		}
+		if code := kvtest.Code(err); code != want {
+			m.t.Fatalf("a visit of %+v: %q, want %q", r, code, want)
+		}
+		if err == nil {
+			r.views, r.used = r.views+1, r.used+1
+			spent = r.used == r.limit
+		}
+		if !spent {
+			continue
+		}
+		if r.burns && r.kind != record.Collections {
+			m.forget(r)
+			m.unpick(r)
+			return
+		}
+		r.public, r.reached = false, true
+		m.touch(r)
 	}
 	if err := m.s.Flush(); err != nil {
 		m.t.Fatal(err)
@@ -399,6 +726,7 @@ func (m *model) relabel() {
 			m.t.Fatal(err)
 		}
 		m.folders = slices.DeleteFunc(m.folders, func(x *modelTag) bool { return x == f })
+		m.relive(f, nil)
 		for _, r := range m.ordered() {
 			if r.folder == f {
 				r.folder = nil
@@ -423,6 +751,7 @@ func (m *model) relabel() {
 		m.t.Fatal(err)
 	}
 	m.tags = slices.DeleteFunc(m.tags, func(x *modelTag) bool { return x == t })
+	m.relive(t, into)
 	for _, r := range m.ordered() {
 		i := slices.Index(r.tags, t)
 		if i < 0 {
@@ -435,6 +764,16 @@ func (m *model) relabel() {
 			r.tags = slices.Delete(r.tags, i, i+1)
 		}
 		m.touch(r)
+	}
+}
+
+// relive gives collections over a folder or a tag another one, or none.
+func (m *model) relive(from, into *modelTag) {
+	for _, c := range m.ordered() {
+		if c.over == from {
+			c.over = into
+			m.touch(c)
+		}
 	}
 }
 
@@ -470,7 +809,8 @@ func (m *model) rename() {
 // order.
 func (m *model) query() (catalog.Query, []*modelRecord) {
 	owner := m.rnd.IntN(len(m.users))
-	q := catalog.Query{Owner: m.users[owner], Kind: record.Kinds[m.rnd.IntN(3)], Limit: 1 + m.rnd.IntN(9)}
+	kinds := append(slices.Clone(record.Kinds[:3]), record.Collections)
+	q := catalog.Query{Owner: m.users[owner], Kind: kinds[m.rnd.IntN(len(kinds))], Limit: 1 + m.rnd.IntN(9)}
 	q.Sort = append(catalog.Sorts(q.Kind), "")[m.rnd.IntN(len(catalog.Sorts(q.Kind))+1)]
 	var tests []func(*modelRecord) bool
 	filter := func(test func(*modelRecord) bool) { tests = append(tests, test) }
@@ -562,6 +902,7 @@ func (m *model) check() {
 	m.t.Helper()
 	is := is.New(m.t)
 	is.Helper()
+	m.checkPublic(is)
 	kvtest.View(m.t, m.s, func(tx *kv.Tx) error {
 		is.NoErr(kvtest.Audit(tx))
 		for range 12 {
@@ -648,10 +989,13 @@ func (m *model) check() {
 			slices.SortFunc(listed, func(a, b record.ID) int { return cmp.Compare(string(a[:]), string(b[:])) })
 			is.Equal(listed, deleted)
 			text := int64(0)
-			for _, b := range []table.Bucket{kvtest.Bucket("record"), kvtest.Bucket("tag"), kvtest.Bucket("trash"), kvtest.Bucket("version")} {
+			for _, b := range []table.Bucket{kvtest.Bucket("record"), kvtest.Bucket("tag"), kvtest.Bucket("trash"), kvtest.Bucket("version"), kvtest.Bucket("folder"), kvtest.Bucket("request"), kvtest.Bucket("fetch")} {
 				for _, row := range tx.Walk(b, id[:], nil, false) {
 					text += int64(len(row))
 				}
+			}
+			for range tx.Walk(kvtest.Bucket("member"), id[:], nil, false) {
+				text += 128
 			}
 			is.Equal(use, people.Usage{Bytes: bytes, Text: text, Count: count})
 		}
@@ -706,15 +1050,29 @@ func (m *model) check() {
 // The store stays equal to a model through a long history of changes. Some changes fail
 // or panic, and the store is closed and opened again in between.
 func TestModel(t *testing.T) {
+	t.Parallel()
+	steps := 400
+	if *long {
+		steps = 6000
+	}
+	for seed := range uint64(5) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			t.Parallel()
+			history(t, seed, steps)
+		})
+	}
+}
+
+func history(t *testing.T, seed uint64, steps int) {
 	is := is.New(t)
-	m := &model{t: t, rnd: rand.New(rand.NewPCG(11, 12)), clock: kvtest.NewClock(), dir: filepath.Join(t.TempDir(), "data"), loose: map[byte]bool{}}
+	m := &model{t: t, rnd: rand.New(rand.NewPCG(11, seed)), clock: kvtest.NewClock(), dir: filepath.Join(t.TempDir(), "data"), loose: map[byte]bool{}}
 	m.s = kvtest.OpenAt(t, m.dir, m.clock.Now)
 	for _, name := range []string{"ann", "bob"} {
 		m.users = append(m.users, kvtest.User(t, m.s, name).ID)
 	}
 	m.check()
-	for i := range 600 {
-		switch n := m.rnd.IntN(20); {
+	for i := range steps {
+		switch n := m.rnd.IntN(22); {
 		case n < 8:
 			m.add()
 		case n < 13:
@@ -727,6 +1085,8 @@ func TestModel(t *testing.T) {
 			m.rename()
 		case n < 19:
 			m.restore()
+		case n < 21:
+			m.arrange()
 		default:
 			switch m.rnd.IntN(8) {
 			case 0, 1:

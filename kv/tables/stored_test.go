@@ -90,14 +90,15 @@ func TestStoredTables(t *testing.T) {
 }
 
 // TestStoredRecords holds the row of a record of every kind, with each field
-// set, and with those set that every row has had.
+// set, and with those set that every row has had. Rows of recipes from before they had photos are still read.
 func TestStoredRecords(t *testing.T) {
 	t.Parallel()
 	type row struct {
 		kind           *record.Kind
 		wide, examined bool
+		photo          bool
 	}
-	rows := []row{{record.Files, true, true}}
+	rows := []row{{kind: record.Files, wide: true, examined: true}, {kind: record.Recipes, photo: true}, {kind: record.Recipes, wide: true, photo: true}}
 	for _, k := range record.Kinds {
 		rows = append(rows, row{kind: k}, row{kind: k, wide: true})
 	}
@@ -108,6 +109,9 @@ func TestStoredRecords(t *testing.T) {
 			name += ".examined"
 		case c.wide:
 			name += ".wide"
+		}
+		if c.photo {
+			name += ".photo"
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -130,18 +134,25 @@ func TestStoredRecords(t *testing.T) {
 			if c, ok := body.(*record.Collection); ok {
 				c.Sort = record.ByTitle
 			}
+			old := false
+			if b, ok := body.(*record.Recipe); ok && !c.photo {
+				b.ImageURL, old = "", true
+			}
 			r.SetBody(body)
 			row := r.AppendRow(nil)
 			pinned, err := hex.DecodeString(string(bytes.Join(bytes.Fields(golden(t, name+".hex", lines(row))), nil)))
 			is.NoErr(err)
-			is.Equal(row, pinned)
+			is.True(old || bytes.Equal(row, pinned))
 
 			back, err := record.ParseRow(r.Key(), pinned)
 			is.NoErr(err)
-			is.Equal(*back, r)
 			read, err := back.Decode()
 			is.NoErr(err)
 			is.Equal(read, body)
+			if old {
+				back.Body = r.Body
+			}
+			is.Equal(*back, r)
 		})
 	}
 }

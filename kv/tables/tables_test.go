@@ -81,7 +81,7 @@ func TestRemoveUserEmptiesAllTables(t *testing.T) {
 			_, err = people.DecideDevice(tx, d.Code, owner, true)
 		}
 		if err == nil {
-			_, _, err = people.AddSession(tx, owner, "agent", "192.0.2.1")
+			_, _, err = people.AddSession(tx, owner, "agent", "192.0.2.1", tx.Now)
 		}
 		if err == nil {
 			err = jobs.SaveIdempotentAnswer(tx, owner, "k", jobs.IdempotentAnswer{Body: []byte("x")})

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"kist/blobs"
 	"kist/kv"
@@ -77,19 +78,6 @@ func (x *Export) read(tx *kv.Tx, owner record.ID) error {
 		return err
 	}
 	x.Holds.User = u.Name
-	out := bufio.NewWriterSize(x.spool, 256<<10)
-	put := func(name string, lines func(write func([]byte) error) error) error {
-		p := part{name: name}
-		err := lines(func(b []byte) error {
-			p.size += int64(len(b))
-			_, err := out.Write(b)
-			return err
-		})
-		if p.size > 0 {
-			x.parts = append(x.parts, p)
-		}
-		return err
-	}
 	tags, err := catalog.Tags(tx, owner)
 	if err != nil {
 		return err
@@ -98,85 +86,78 @@ func (x *Export) read(tx *kv.Tx, owner record.ID) error {
 	if err != nil {
 		return err
 	}
+	out := bufio.NewWriterSize(x.spool, 256<<10)
 	var line []byte
-	err = errors.Join(
-		put(format.ManifestName, func(write func([]byte) error) error { return write(format.AppendManifest(nil, u.Name)) }),
-		put(format.TagsName, func(write func([]byte) error) error {
-			for _, t := range tags {
-				line = format.AppendLabel(line[:0], t.Name, t.Color)
-				if err := write(line); err != nil {
-					return err
-				}
-			}
-			return nil
-		}),
-		put(format.FoldersName, func(write func([]byte) error) error {
-			for _, f := range folders {
-				line = format.AppendLabel(line[:0], f.Name, f.Color)
-				if err := write(line); err != nil {
-					return err
-				}
-			}
-			return nil
-		}),
-	)
+	write := func() {
+		n, _ := out.Write(line) // Flush returns the error
+		x.parts[len(x.parts)-1].size += int64(n)
+	}
+	begin := func(name string) { x.parts = append(x.parts, part{name: name}) }
+	begin(format.ManifestName)
+	line = format.AppendManifest(line, u.Name)
+	write()
+	begin(format.TagsName)
+	for _, t := range tags {
+		line = format.AppendLabel(line[:0], t.Name, t.Color)
+		write()
+	}
+	begin(format.FoldersName)
+	for _, f := range folders {
+		line = format.AppendLabel(line[:0], f.Name, f.Color)
+		write()
+	}
 	var versioned []*record.Record // those with versions, without their bodies
 	seen := map[[32]byte]bool{}
 	for _, k := range record.Kinds {
-		err = errors.Join(err, put(format.KindName(k), func(write func([]byte) error) error {
-			v := record.Shown{Record: record.Record{Kind: k}}
-			q := catalog.Query{Owner: owner, Kind: k, Sort: catalog.Oldest, Limit: page}
-			for {
-				list, err := catalog.List(tx, q)
-				if err != nil {
-					return err
-				}
-				for _, r := range list.Records {
-					if err := catalog.Show(tx, r, &v); err != nil {
-						return err
-					}
-					refers, err := carried(tx, r, &v)
-					if err != nil {
-						return err
-					}
-					line = format.AppendRecord(line[:0], &v, catalog.Used(tx, r), refers)
-					if err := write(line); err != nil {
-						return err
-					}
-					x.Holds.Records++
-					if history.HasVersions(tx, r) {
-						versioned = append(versioned, &record.Record{ID: r.ID, Owner: r.Owner, Kind: k, Share: record.Share{Slug: r.Slug}})
-					}
-					if r.Bytes != nil && !seen[r.Bytes.Ref] {
-						seen[r.Bytes.Ref] = true
-						x.contents = append(x.contents, r.Bytes.Ref)
-						x.Holds.Files++
-						x.Holds.Bytes += r.Bytes.Size
-					}
-				}
-				if q.After = list.Next; q.After == "" {
-					return nil
-				}
-			}
-		}))
-	}
-	err = errors.Join(err, put(format.VersionsName, func(write func([]byte) error) error {
-		for _, r := range versioned {
-			all, err := history.Versions(tx, r)
-			for i := len(all) - 1; i >= 0 && err == nil; i-- { // oldest first
-				var v *record.Version
-				if v, err = history.Version(tx, r, all[i].ID); err == nil {
-					line = format.AppendVersion(line[:0], r, v)
-					err = write(line)
-				}
-			}
+		begin(format.KindName(k))
+		v := record.Shown{Record: record.Record{Kind: k}}
+		q := catalog.Query{Owner: owner, Kind: k, Sort: catalog.Oldest, Limit: page}
+		for more := true; more; more = q.After != "" {
+			list, err := catalog.List(tx, q)
 			if err != nil {
 				return err
 			}
+			for _, r := range list.Records {
+				if err := catalog.Show(tx, r, &v); err != nil {
+					return err
+				}
+				refers, err := carried(tx, r, &v)
+				if err != nil {
+					return err
+				}
+				line = format.AppendRecord(line[:0], &v, catalog.Used(tx, r), refers)
+				write()
+				x.Holds.Records++
+				if history.HasVersions(tx, r) {
+					versioned = append(versioned, &record.Record{ID: r.ID, Owner: r.Owner, Kind: k, Share: record.Share{Slug: r.Slug}})
+				}
+				if r.Bytes != nil && !seen[r.Bytes.Ref] {
+					seen[r.Bytes.Ref] = true
+					x.contents = append(x.contents, r.Bytes.Ref)
+					x.Holds.Files++
+					x.Holds.Bytes += r.Bytes.Size
+				}
+			}
+			q.After = list.Next
 		}
-		return nil
-	}))
-	return errors.Join(err, out.Flush())
+	}
+	begin(format.VersionsName)
+	for _, r := range versioned {
+		all, err := history.Versions(tx, r)
+		if err != nil {
+			return err
+		}
+		for _, head := range slices.Backward(all) { // oldest first
+			v, err := history.Version(tx, r, head.ID)
+			if err != nil {
+				return err
+			}
+			line = format.AppendVersion(line[:0], r, v)
+			write()
+		}
+	}
+	x.parts = slices.DeleteFunc(x.parts, func(p part) bool { return p.size == 0 })
+	return out.Flush()
 }
 
 // carried is what a collection refers to; nil for other records.
@@ -230,7 +211,7 @@ func (x *Export) Write(w io.Writer) error {
 		at += p.size
 	}
 	for _, ref := range x.contents {
-		err := x.blobs.Prove(ref) // before it is added to the zip
+		err := x.blobs.Prove(ref, nil) // before it is added to the zip
 		var f *os.File
 		if err == nil {
 			f, err = x.blobs.Get(ref)

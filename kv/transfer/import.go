@@ -28,6 +28,7 @@ import (
 	"kist/kv/media"
 	"kist/kv/record"
 	"kist/kv/transfer/format"
+	"kist/kv/workcopy"
 )
 
 // Bounds of a transaction, in entries and in bytes of text, approximately.
@@ -387,7 +388,7 @@ const releaseEvery = 20
 // it. Otherwise the whole store would end up mapped. from is the store, or the
 // transaction that runs.
 func releaseMemory(from interface{ SetRelaxed() error }) error {
-	if kv.FileMemory() <= kv.MostMapped {
+	if workcopy.FileMemory() <= workcopy.MostMapped {
 		return nil
 	}
 	return from.SetRelaxed()
@@ -556,6 +557,11 @@ func (m *Import) keep(tx *kv.Tx, e *entry, now *progress) (o outcome, err error)
 	if err != nil {
 		return o, err
 	}
+	if e.kept != nil {
+		if err := catalog.KeepCRCOf(tx, e.kept); err != nil {
+			return o, err
+		}
+	}
 	now.last = r.ID
 	if form.Slug != e.form.Slug {
 		now.moved[e.form.Slug] = r.ID
@@ -563,18 +569,21 @@ func (m *Import) keep(tx *kv.Tx, e *entry, now *progress) (o outcome, err error)
 	return o, nil
 }
 
+// movedTo is the record that has another slug than this one in the source.
+func (m *Import) movedTo(slug string, now *progress) (id record.ID, moved bool) {
+	if id, moved = now.moved[slug]; !moved {
+		id, moved = m.moved[slug]
+	}
+	return id, moved
+}
+
 // version adds an earlier text to its record.
 func (m *Import) version(tx *kv.Tx, e *entry, now *progress) (o outcome, err error) {
 	if m.DryRun {
 		return o, nil
 	}
-	at := e.Version.Slug
-	id, moved := now.moved[at]
-	if !moved {
-		id, moved = m.moved[at]
-	}
 	var r *record.Record
-	if moved {
+	if id, moved := m.movedTo(e.Version.Slug, now); moved {
 		r, err = catalog.Owned(tx, m.Owner, e.Kind, id)
 	} else {
 		r, err = catalog.Record(tx, m.Owner, e.Kind, e.Version.Slug)
@@ -592,10 +601,8 @@ func (m *Import) version(tx *kv.Tx, e *entry, now *progress) (o outcome, err err
 // refer finds what a collection refers to and puts it into the form. It returns how much is missing.
 func (m *Import) refer(tx *kv.Tx, c *format.Carried, form *record.Form, now *progress) (missing int, err error) {
 	find := func(slug string) (id record.ID, err error) {
-		for _, moved := range []map[string]record.ID{now.moved, m.moved} {
-			if id, there := moved[slug]; there {
-				return id, nil
-			}
+		if id, moved := m.movedTo(slug, now); moved {
+			return id, nil
 		}
 		switch r, err := catalog.Slug(tx, slug); {
 		case err == nil && r.Owner == m.Owner && r.Kind != record.Collections:

@@ -211,5 +211,9 @@ func Carried(take func(ref [32]byte, b []byte) error) func([]journal.Op) error {
 // NoRoom reports whether an error says that the disk is full or a quota is used up.
 func NoRoom(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
 
+// MostMapped is how many bytes of files, including the program itself, long jobs may
+// leave in this process's memory.
+const MostMapped = 44 << 20
+
 // Format is the version of the data format that this program writes.
 const Format = 4

@@ -125,13 +125,15 @@ const (
 	LoseAnswer       // let the server do it, then close the connection
 	Truncate         // answer only half of the body
 	Slow             // pass the body of the answer in small pieces, with pauses
+	Full             // there is no room
+	Skewed           // the clocks differ by an hour
 )
 
 // Faults are all faults.
-var Faults = []Fault{Cut, Stall, Busy, BusyFor, ResetBody, LoseAnswer, Truncate, Slow}
+var Faults = []Fault{Cut, Stall, Busy, BusyFor, ResetBody, LoseAnswer, Truncate, Slow, Full, Skewed}
 
 func (f Fault) String() string {
-	return [...]string{"none", "cut", "stall", "503", "503 with Retry-After", "reset after the body", "lost answer", "truncated answer", "slow answer"}[f]
+	return [...]string{"none", "cut", "stall", "503", "503 with Retry-After", "reset after the body", "lost answer", "truncated answer", "slow answer", "full", "clocks differ"}[f]
 }
 
 // A Proxy stands between a client and a gateway.
@@ -139,6 +141,14 @@ type Proxy struct {
 	URL    string
 	mu     sync.Mutex
 	decide func(*http.Request) Fault
+	lost   func()
+}
+
+// OnLost sets a function that is called when the server has done what LoseAnswer wants.
+func (p *Proxy) OnLost(fn func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lost = fn
 }
 
 // Set sets the function that says what happens to a request; nil lets all pass.
@@ -186,6 +196,7 @@ func NewProxy(t testing.TB, gateway string) *Proxy {
 		if p.decide != nil {
 			fault = p.decide(r)
 		}
+		lost := p.lost
 		p.mu.Unlock()
 		switch fault {
 		case Cut:
@@ -203,11 +214,22 @@ func NewProxy(t testing.TB, gateway string) *Proxy {
 			}
 			w.WriteHeader(http.StatusServiceUnavailable)
 			_, _ = io.WriteString(w, "<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>")
+		case Full, Skewed:
+			_, _ = io.Copy(io.Discard, r.Body)
+			status, code := http.StatusInsufficientStorage, "XMinioStorageFull"
+			if fault == Skewed {
+				status, code = http.StatusForbidden, "RequestTimeTooSkewed"
+			}
+			w.WriteHeader(status)
+			_, _ = io.WriteString(w, "<Error><Code>"+code+"</Code><Message>No.</Message></Error>")
 		case ResetBody:
 			_, _ = io.Copy(io.Discard, r.Body)
 			panic(http.ErrAbortHandler)
 		case LoseAnswer:
 			pass.ServeHTTP(httptest.NewRecorder(), r)
+			if lost != nil {
+				lost()
+			}
 			panic(http.ErrAbortHandler)
 		case Truncate, Slow:
 			got := httptest.NewRecorder()

@@ -4,22 +4,12 @@ import { showSaved } from './editor.js';
 import { problemText } from './forms.js';
 import { fieldOf, kinds } from './kinds.js';
 import { go } from './router.js';
-import { api, base, create, draftKey, loadModule, problemOf, showProblem, storage, view } from './session.js';
+import { api, base, create, draftKey, loadModule, showProblem, storage, view } from './session.js';
 
 const publicFields = (isPublic) => isPublic && { isPublic: true };
 
-// loadUploads loads the script of uploads, which most visits do not need.
-const loadUploads = () => import('./uploads.js');
-
-async function upload(files, fields) {
-  let uploads;
-  try {
-    uploads = await loadUploads();
-  } catch {
-    toast(problemOf(0).message, { bad: true, action: t('common.again'), run: () => upload(files, fields) });
-    return;
-  }
-  uploads.sendFiles(files, fields);
+function upload(files, fields) {
+  loadModule('uploads').then((m) => m.sendFiles(files, fields), (e) => toast(e.message, { bad: true, action: t('common.again'), run: () => upload(files, fields) }));
 }
 
 // addBox makes the box for one kind, or for all kinds if kind is null. fields are added to every new item.
@@ -163,7 +153,7 @@ export function addBox({ kind = null, fields = () => ({}) } = {}) {
 addActions({
   choose(el) {
     el.closest('form').box.picker.click();
-    loadUploads().catch(() => {});
+    loadModule('uploads').catch(() => {});
   },
   'fetch-it': (el) => el.closest('form').box.fetchFile(),
 });
@@ -220,7 +210,7 @@ addEventListener('dragenter', (e) => {
   if (!canDrop(e)) return;
   depth++;
   veil.hidden = false;
-  if (carries(e, 'Files')) loadUploads().catch(() => {});
+  if (carries(e, 'Files')) loadModule('uploads').catch(() => {});
 });
 addEventListener('dragleave', () => { depth = Math.max(0, depth - 1); veil.hidden = depth === 0; });
 addEventListener('dragover', (e) => {

@@ -34,7 +34,7 @@ function backupCard(last) {
 }
 
 // checksOf are the checks of the health of the instance: name, state and text of each.
-function checksOf({ journal, files, disk, clock, connection, lastBackupAt }, index) {
+function checksOf({ journal, files, disk, clock, connection, lastBackupAt, store }, index) {
   const all = [];
   const add = (name, state, text) => all.push([name, state, text]);
   const bad = files.damagedTotal + files.missingTotal;
@@ -47,6 +47,14 @@ function checksOf({ journal, files, disk, clock, connection, lastBackupAt }, ind
 
   add(t('instance.backup'), lastBackupAt && Date.now() - Date.parse(lastBackupAt) < oldBackup ? 'ok' : 'warning', lastBackupAt ? ago(lastBackupAt) : t('instance.backupNever'));
 
+  if (store) {
+    const at = (time) => time ? ago(time) : t('instance.storeNever');
+    const gives = t(store.lagCommits ? 'instance.storeUntil' : 'instance.storeAll', { until: ago(Date.now() - 1000 * store.lagSeconds), slot: at(store.lastSlotAt), snapshot: at(store.lastSnapshotAt) });
+    if (store.problem) add(t('instance.store'), 'problem', t('instance.storeFails', { problem: store.problem, slot: at(store.lastSlotAt) }));
+    else if (!store.complete) add(t('instance.store'), 'warning', t('instance.storeCopying'));
+    else if (!store.exact) add(t('instance.store'), 'warning', `${gives} ${t('instance.storeInexact')}`);
+    else add(t('instance.store'), store.lagSeconds > 60 ? 'warning' : 'ok', gives);
+  }
   if (disk.totalBytes) {
     const low = disk.freeBytes < 4 * disk.reserveBytes;
     add(t('instance.disk'), disk.freeBytes < disk.reserveBytes ? 'problem' : low ? 'warning' : 'ok',

@@ -7,7 +7,7 @@ import { editorOf, kinds, shareAddressOf } from './kinds.js';
 import { currentRow, deselectAll, moveFocus, moveFocusVertically, redrawAll, removeRecords, saveRecord, selection } from './list.js';
 import './pages.js';
 import { addPages, go, removeRow, showFirst } from './router.js';
-import { base, countChange, labelsComeLater, loadLabels, loadModule, Problem, problemOf, showProblem, start, storage, view } from './session.js';
+import { base, countChange, labelsComeLater, loadLabels, loadModule, Problem, showProblem, start, storage, view } from './session.js';
 
 // ---- Keyboard ----
 
@@ -16,11 +16,7 @@ const places = { h: '', f: 'files', b: 'bookmarks', n: 'notes', s: 'snippets', r
 const chordMilliseconds = 1200;
 
 // showHelp loads the list of shortcuts, which most visits do not need.
-async function showHelp() {
-  try {
-    (await import('./help.js')).showHelp();
-  } catch { showProblem(problemOf(0)); }
-}
+const showHelp = () => loadModule('help').then((m) => m.showHelp(), showProblem);
 
 // newActions create an item on the pages that have no box.
 const newActions = { keys: 'key-new', webhooks: 'hook-new', admin: 'user-new' };

@@ -62,20 +62,39 @@ export async function arrange(r) {
   const outside = Object.keys(reasons).length;
   const rows = () => [...list.children];
 
-  const save = async (method, path, body) => {
-    try {
-      r = (await api(method, apiPathOf(r) + path, body)).data;
-      updateRows(r);
-    } catch (e) { showProblem(e); }
+  // save changes the collection. Changes are sent one after the other, because each refers to the order before it. If one
+  // fails, the list is as it was before that, and those that wait are not sent.
+  let saved = [], failures = 0, last = Promise.resolve();
+  const save = (method, path, body) => {
+    const now = rows(), after = failures;
+    return last = last.then(async () => {
+      if (after !== failures) return;
+      try {
+        r = (await api(method, apiPathOf(r) + path, body)).data;
+        saved = now;
+        updateRows(r);
+      } catch (e) {
+        failures++;
+        list.replaceChildren(...saved);
+        showProblem(e);
+      }
+    });
   };
   // move puts a row before another one, or at the end.
-  const move = async (row, next) => {
+  const move = (row, next) => {
     if (next === row || row.nextElementSibling === next) return;
     const focused = row.contains(document.activeElement) && document.activeElement;
     list.insertBefore(row, next);
     focused?.focus?.();
     status.textContent = t('collections.moved', { i: rows().indexOf(row) + 1, n: rows().length });
-    await save('PATCH', `/items/${row.dataset.id}`, { before: next?.dataset.id ?? null });
+    save('PATCH', `/items/${row.dataset.id}`, { before: next?.dataset.id ?? null });
+  };
+  // remove takes a row out. The focus goes to its neighbour.
+  const remove = (row) => {
+    const next = row.nextElementSibling ?? row.previousElementSibling;
+    row.remove();
+    find('button:last-child', next ?? list)?.focus();
+    save('POST', '/items', { remove: [row.dataset.id] });
   };
   const up = (row) => row.previousElementSibling && move(row, row.previousElementSibling);
   const down = (row) => row.nextElementSibling && move(row, row.nextElementSibling.nextElementSibling);
@@ -97,12 +116,13 @@ export async function arrange(r) {
       }, { class: 'quiet square star', 'aria-pressed': String(r.cover === item.id) }));
     }
     if (movable) row.append(tool('up', t('collections.up', { title }), () => up(row)), tool('down', t('collections.down', { title }), () => down(row)));
-    if (!live) row.append(tool('close', t('collections.remove', { title }), async () => { row.remove(); await save('POST', '/items', { remove: [item.id] }); }));
+    if (!live) row.append(tool('close', t('collections.remove', { title }), () => remove(row)));
     return row;
   }
 
   let dragged = null;
   list.addEventListener('dragstart', (e) => { dragged = e.target.closest('li'); e.dataTransfer.effectAllowed = 'move'; });
+  list.addEventListener('dragend', () => { dragged = null; });
   list.addEventListener('dragover', (e) => { if (dragged) e.preventDefault(); });
   list.addEventListener('drop', (e) => {
     const over = e.target.closest('li');
@@ -119,6 +139,7 @@ export async function arrange(r) {
     (e.key === 'ArrowUp' ? up : down)(row);
   });
   list.append(...items.map(rowOf));
+  saved = rows();
   d.body.append(
     h('p.soft', {}, live ? t('collections.live') : movable ? t('collections.arrangeHint') : t('collections.sorted')),
     ...(outside ? [h('p.alert', {}, t('collections.outside', { n: outside }))] : []),

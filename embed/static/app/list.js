@@ -15,12 +15,12 @@ export class Source {
   get total() { return this.heads.reduce((n, head) => n + head.total, 0); }
   get ended() { return this.heads.every((head) => head.cursor === null && !head.items.length); }
 
-  async fill(head, signal) {
+  async fill(head, n, signal) {
     let answer = head.first;
     head.first = null;
     if (!answer) {
       const query = new URLSearchParams(this.params);
-      query.set('limit', this.page);
+      query.set('limit', head.cursor ? n : this.page);
       query.set('brief', 'true');
       if (head.cursor) query.set('cursor', head.cursor);
       answer = await api('GET', `${head.k.api}?${query}`, undefined, { signal });
@@ -30,11 +30,13 @@ export class Source {
     head.total = answer.total;
   }
 
-  // next returns up to n records.
+  // next returns up to n records. It asks the server only if it would have nothing to return.
   async next(n, signal) {
     const out = [];
     while (out.length < n) {
-      await Promise.all(this.heads.filter((head) => !head.items.length && head.cursor !== null).map((head) => this.fill(head, signal)));
+      const dry = this.heads.filter((head) => !head.items.length && head.cursor !== null);
+      if (dry.length && out.length) break;
+      await Promise.all(dry.map((head) => this.fill(head, n, signal)));
       const full = this.heads.filter((head) => head.items.length);
       if (!full.length) break;
       const newest = full.reduce((a, b) => a.items[0].createdAt >= b.items[0].createdAt ? a : b);
@@ -81,14 +83,14 @@ function thumbnail(r) {
   const pic = h('span.pic', {}, letters ? h('b', {}, letters) : icon(kindOf(r).icon));
   if (view?.cards) {
     if (r.iconUrl) pic.append(h('img.favicon', { src: `${base}/t/${r.slug}`, alt: '', loading: 'lazy', decoding: 'async' }));
-    if (r.kind === 'bookmark' || r.coverUrl) addCover(pic, r, [4000, 15000]);
+    if (r.kind === 'bookmark' || r.coverUrl || r.imageUrl) addCover(pic, r, [4000, 15000]);
   } else if (isMedia(r) || r.iconUrl) {
     pic.append(h(r.iconUrl ? 'img.favicon' : 'img', { src: `${base}/t/${r.slug}${r.iconUrl || view?.grid ? '' : '?size=row'}`, alt: '', loading: 'lazy', decoding: 'async' }));
   }
   return pic;
 }
 
-// addCover shows the picture of a bookmark's page or of a game. The server may still have to fetch it: it is asked again
+// addCover shows the picture of a bookmark's page, a game or a recipe. The server may still have to fetch it: it is asked again
 // after each of the waits.
 function addCover(pic, r, [wait, ...more]) {
   const img = h('img.cover', { src: `${base}/t/${r.slug}?size=picture`, alt: '', loading: 'lazy', decoding: 'async' });
@@ -134,7 +136,7 @@ function recordRow(r) {
     excerpt = '';
   }
   const open = href ? { href, target: '_blank', rel: 'noopener noreferrer' } : { href: pageOf(r) };
-  const row = h(isMedia(r) ? 'li.item.media' : 'li.item', {},
+  const row = h(isMedia(r) ? 'div.item.media' : 'div.item', { role: 'listitem' },
     h('label.pick', {}, h('input', { type: 'checkbox', 'aria-label': t('list.select', { title }), act: 'pick', checked: selected.has(r.id) })),
     h('a.see', { ...open, tabindex: '-1', 'aria-hidden': 'true' }, thumbnail(r)),
     h('div.what', {},
@@ -144,7 +146,7 @@ function recordRow(r) {
     h('div.acts', {},
       iconButton('star', 'star', t('list.favourite'), { 'aria-pressed': String(!!r.isFavorite), class: 'quiet square star' }),
       iconButton('share-item', 'share', t('list.shareOf', { title })),
-      h('details.menu', {}, h('summary.quiet.square', { 'aria-label': t('list.more', { title }), title: t('common.more') }, icon('more')), h('div.pop'))));
+      iconButton('row-menu', 'more', t('list.more', { title }), { title: t('common.more'), 'aria-haspopup': 'true' })));
   row.record = r;
   row.classList.toggle('picked', selected.has(r.id));
   row.dataset.id = r.id;
@@ -204,10 +206,15 @@ export function redrawAll() {
 
 // ---- The list of a page ----
 
+// chunkSize is how many rows a chunk of a list has, and how many chunks a large one.
+const chunkSize = 10;
+const dateRow = (name) => h('div.date', { role: 'listitem' }, h('h2', {}, name));
+
 // listOf shows the records of a source, with a button for more and a bar for the selection. empty makes what replaces an
-// empty list; counted is called with the number of records. dated puts headings between days.
+// empty list; counted is called with the number of records. dated puts headings between days. The rows of a list without
+// pictures are in chunks. Browsers leave out chunks that are not in the window, so scrolling costs the same in a long list.
 export function listOf(source, { page = 50, empty, grid = false, cards = '', dated = false, counted = null }) {
-  const ul = h(cards ? `ul.list.cardlist.${cards}` : grid ? 'ul.list.grid' : 'ul.list', { 'aria-label': t('list.items') });
+  const ul = h(cards ? `div.list.cardlist.${cards}` : grid ? 'div.list.grid' : 'div.list', { role: 'list', 'aria-label': t('list.items') });
   const state = h('div.state', { 'aria-live': 'polite' });
   const more = h('button.wide', { type: 'button', act: 'more', hidden: true });
   const bar = h('div.bulk', { role: 'toolbar', 'aria-label': t('list.selectionActions'), hidden: true });
@@ -219,12 +226,13 @@ export function listOf(source, { page = 50, empty, grid = false, cards = '', dat
     more.disabled = true;
     if (!ul.firstChild) state.replaceChildren(h('p.soft', {}, t('common.loading')));
     try {
-      const rows = (await source.next(page, signal)).filter((r) => !find(`.item[data-id="${r.id}"]`, ul)).map(recordRow);
-      for (const row of rows) {
-        showDay(row);
-        ul.append(row);
+      // What came with the page is shown before the rest is asked for.
+      for (let left = page, first = true; first || (left > 0 && !source.ended); first = false) {
+        const records = await source.next(left, signal);
+        for (const r of records) if (!seen.has(r.id)) append(recordRow(r));
+        left -= records.length;
+        showState();
       }
-      showState();
     } catch (e) {
       if (e.name === 'AbortError') return;
       state.replaceChildren(h('p.alert', { role: 'alert' }, e.message), button('more', t('common.again')));
@@ -234,15 +242,22 @@ export function listOf(source, { page = 50, empty, grid = false, cards = '', dat
     }
   }
 
-  // showDay adds a heading at the end if a row is the first of its day. showState hides headings without rows.
-  function showDay(row) {
-    const day = dated && dayName(row.record.createdAt);
-    if (day && all('.date', ul).at(-1)?.textContent !== day) ul.append(h('li.date', {}, h('h2', {}, day)));
+  // append adds a row, below a heading if it is the first of its day. showState hides headings without rows.
+  const seen = new Set();
+  let day = '', appended = 0;
+  function append(row) {
+    seen.add(row.dataset.id);
+    const rowDay = dated && dayName(row.record.createdAt);
+    if (rowDay && rowDay !== day) ul.append(dateRow(day = rowDay));
+    if (grid || cards) return ul.append(row);
+    if (appended % (chunkSize * chunkSize) === 0) ul.append(h('div.chunk.large', { role: 'none' }));
+    if (appended++ % chunkSize === 0) ul.lastChild.append(h('div.chunk', { role: 'none' }));
+    return ul.lastChild.lastChild.append(row);
   }
 
   function showState() {
-    const n = all('.item', ul).length;
-    for (const date of all('.date', ul)) date.hidden = !date.nextElementSibling?.matches('.item');
+    const n = ul.getElementsByClassName('item').length;
+    if (dated) for (const date of all('.date', ul)) date.hidden = !date.nextElementSibling?.matches('.item');
     ul.hidden = !n;
     more.hidden = source.ended;
     more.textContent = t('list.showMore', { n, total: source.total });
@@ -261,17 +276,19 @@ export function listOf(source, { page = 50, empty, grid = false, cards = '', dat
     find(`.item[data-id="${r.id}"]`, ul)?.remove();
     source.count(r, 1);
     const row = recordRow(r);
+    seen.add(r.id);
     row.classList.add('new');
-    ul.prepend(row);
+    if (!ul.firstChild) append(row);
+    else (find('.chunk .chunk', ul) ?? ul).prepend(row);
     if (dated && row.nextElementSibling?.textContent === dayName(r.createdAt)) row.before(row.nextElementSibling);
-    else if (dated) row.before(h('li.date', {}, h('h2', {}, dayName(r.createdAt))));
+    else if (dated && !row.previousElementSibling) row.before(dateRow(dayName(r.createdAt)));
     showState();
   }
 
   function showSelection() {
     const rows = all('.item', ul), shown = rows.map((row) => row.record);
-    for (const id of selected.keys()) if (!shown.some((r) => r.id === id)) selected.delete(id);
-    for (const r of shown) if (selected.has(r.id)) selected.set(r.id, r);
+    const now = new Map(shown.map((r) => [r.id, r]));
+    for (const id of selected.keys()) if (now.has(id)) selected.set(id, now.get(id)); else selected.delete(id);
     for (const row of rows) row.classList.toggle('picked', selected.has(row.record.id));
     const n = selected.size;
     document.body.classList.toggle('selecting', n > 0);
@@ -322,9 +339,15 @@ export function deselectAll() {
 
 addActions({
   more: () => view.list.load(view.signal),
+  // Few rows need a menu, so the first press makes it.
+  'row-menu'(el) {
+    const menu = h('details.menu', { open: true }, h('summary.quiet.square', { 'aria-label': el.ariaLabel, title: el.title }, icon('more')), h('div.pop'));
+    el.replaceWith(menu);
+    menu.firstChild.focus();
+  },
   pick(el, e) {
     const row = itemOf(el);
-    const rows = all('.item', row.parentElement);
+    const rows = all('.item', view.list.ul);
     let picked = [row];
     if (e.shiftKey && lastPicked?.isConnected) {
       const [from, to] = [rows.indexOf(lastPicked), rows.indexOf(row)].sort((a, b) => a - b);

@@ -88,7 +88,7 @@ addPages({
     const count = h('small.soft');
     const filtered = filterNames.some((n) => p.get(n));
     const grid = file && storage.get('grid', ['image', 'video'].includes(p.get('type')));
-    const cards = [kinds.bookmark, kinds.game].includes(k) ? k.name : '';
+    const cards = [kinds.bookmark, kinds.game, kinds.recipe].includes(k) ? k.name : '';
     v.grid = grid;
     v.cards = cards && storage.get(`cards-${cards}`, false);
     v.box = addBox({ kind: k.name, fields: () => ({ ...(file && folderFields(p)), ...(p.getAll('tag').length && { tags: p.getAll('tag') }) }) });

@@ -60,7 +60,7 @@ async function show(to, { back = false } = {}) {
   markCurrent((a) => parse(new URL(a.href))?.name === to.name && (to.name !== 'kind' || a.dataset.nav === to.kind.name));
   if (kept && kept.changes === changes && Date.now() - kept.at < keptMilliseconds) {
     Object.assign(page, kept.view, { aborter, signal: aborter.signal });
-    fill(...kept.nodes);
+    setMain(...kept.nodes);
     document.title = kept.title;
     scrollTo(0, kept.scroll);
     return;
@@ -70,19 +70,19 @@ async function show(to, { back = false } = {}) {
     const title = await pages[to.name](page);
     if (view !== page) return;
     // The old page stays until the new one is complete, to avoid a flash of an empty page.
-    fill(page.out);
+    setMain(page.out);
     document.title = `${title} · kist`;
   } catch (e) {
     if (e.name === 'AbortError') return;
-    fill(h('p.alert', { role: 'alert' }, e.message), button('again', t('common.again')));
+    setMain(h('p.alert', { role: 'alert' }, e.message), button('again', t('common.again')));
   }
   if (!back) scrollTo(0, 0);
   await page.list?.load(page.signal);
   if (to.id && view === page) openItem(to);
 }
 
-// fill puts a page into the window. Grids use its whole width.
-function fill(...nodes) {
+// setMain puts a page into the window. Grids use its whole width.
+function setMain(...nodes) {
   main.replaceChildren(...nodes);
   main.parentElement.classList.toggle('wide', !!find('.grid', main));
 }
@@ -226,7 +226,7 @@ addActions({ again: () => rerender() });
 
 // removeRow deletes the record of a row and moves the focus to a neighbouring row.
 export function removeRow(row) {
-  const neighbour = row.nextElementSibling ?? row.previousElementSibling;
+  const rows = all('#main .item'), at = rows.indexOf(row), neighbour = rows[at + 1] ?? rows[at - 1];
   removeRecords([row.record]);
   find('a.name', neighbour ?? find('#main'))?.focus();
 }

@@ -30,18 +30,19 @@ async function passkey(o, create = false) {
 // confirm asks who uses the app and returns whether the server was convinced.
 export async function confirm() {
   const now = (await api('GET', 'me/security')).data;
+  const linked = start.issuer && (await api('GET', 'me/identities')).total > 0;
   return new Promise((resolve) => {
     let sure = false;
     const prove = async (body) => { await api('POST', 'auth/confirm', body); sure = true; };
     const use = h('button', { type: 'button' }, t('security.usePasskey'));
+    const fields = now.hasPassword ? [{ name: 'password', label: t('security.password'), type: 'password', autocomplete: 'current-password' }]
+      : now.codesSince ? [{ name: 'code', label: t('security.code'), plain: true, autocomplete: 'one-time-code' }] : [];
+    const held = now.passkeys > 0 && now.passkeysPossible;
     const d = openForm({
-      title: t('security.confirmTitle'), text: t('security.confirmText'), button: t('security.confirm'),
-      fields: [
-        { name: 'password', label: t('security.password'), type: 'password', autocomplete: 'current-password' },
-        ...(now.codesSince ? [{ name: 'code', label: t('security.orCode'), plain: true, autocomplete: 'one-time-code' }] : []),
-      ],
-      after: now.passkeys > 0 && now.passkeysPossible && h('div.row', {}, use),
-      run: ({ password, code }) => prove(code ? { code } : { password }),
+      title: t('security.confirmTitle'), text: t(fields.length || held || linked ? 'security.confirmText' : 'security.confirmNothing'), button: fields.length && t('security.confirm'), fields,
+      after: h('div.row', {}, held && use,
+        linked && h('a.button', { href: `${base}/login/oidc?next=${encodeURIComponent(location.pathname.slice(base.length) + location.search)}` }, t('security.atIssuer', { issuer: start.issuer }))),
+      run: prove,
       onclose: () => resolve(sure),
     });
     use.onclick = async () => {

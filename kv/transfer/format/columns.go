@@ -1,6 +1,7 @@
 package format
 
 import (
+	"archive/zip"
 	"bytes"
 	"encoding/csv"
 	"encoding/json"
@@ -165,7 +166,9 @@ func splitTags(cell string) []string {
 func linksIn(s Source) Rows {
 	left := notRead("column")
 	if isZip(s) {
-		return left.after(eachCSV(s, func(r io.Reader) Rows { return links(r, left) }))
+		return left.after(inZip(s, func(z *zip.Reader) Rows {
+			return eachPart(z, pocketPart, func(r io.Reader) Rows { return links(r, left) })
+		}))
 	}
 	return left.after(links(s.stream(), left))
 }

@@ -1,6 +1,7 @@
 package format
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -88,11 +89,34 @@ type entry struct {
 }
 
 func (e *entry) text(name string) string {
-	t, ok := e.o[name].(string)
+	t, _ := take[string](e, name)
+	return t
+}
+
+// take reads a member of the type.
+func take[T any](e *entry, name string) (T, bool) {
+	v, ok := e.o[name].(T)
 	if ok {
 		delete(e.o, name)
 	}
-	return t
+	return v, ok
+}
+
+// list reads a member that is a list of the type.
+func list[T any](e *entry, name string) []T {
+	from, _ := e.o[name].([]any)
+	all := make([]T, 0, len(from))
+	for _, v := range from {
+		one, ok := v.(T)
+		if !ok {
+			return nil
+		}
+		all = append(all, one)
+	}
+	if from != nil {
+		delete(e.o, name)
+	}
+	return all
 }
 
 // first reads the first of the members that is not empty. The others stay.
@@ -107,25 +131,14 @@ func (e *entry) first(names ...string) string {
 
 // yes reads true and false, also as 1 and 0.
 func (e *entry) yes(name string) bool {
-	got := false
-	switch v := e.o[name].(type) {
-	case bool:
-		got = v
-	case string:
-		if v != "0" && v != "1" {
-			return false
-		}
-		got = v == "1"
-	case interface{ String() string }: // a json.Number
-		if v.String() != "0" && v.String() != "1" {
-			return false
-		}
-		got = v.String() == "1"
-	default:
-		return false
+	switch e.o[name] {
+	case true, "1", json.Number("1"):
+		delete(e.o, name)
+		return true
+	case false, "0", json.Number("0"):
+		delete(e.o, name)
 	}
-	delete(e.o, name)
-	return got
+	return false
 }
 
 // number reads a whole number as text.
@@ -138,48 +151,25 @@ func (e *entry) number(name string) string {
 }
 
 // texts reads a list of texts.
-func (e *entry) texts(name string) []string {
-	list, _ := e.o[name].([]any)
-	all := make([]string, 0, len(list))
-	for _, v := range list {
-		t, ok := v.(string)
-		if !ok {
-			return nil
-		}
-		all = append(all, t)
-	}
-	if list != nil {
-		delete(e.o, name)
-	}
-	return all
-}
+func (e *entry) texts(name string) []string { return list[string](e, name) }
 
 // object reads a member that is an object with members of its own. The result
 // is empty if there is no such member.
 func (e *entry) object(name string) *entry {
-	o, ok := e.o[name].(field.Object)
-	if ok {
-		delete(e.o, name)
-	}
+	o, _ := take[field.Object](e, name)
+	return e.within(name, o)
+}
+
+func (e *entry) within(name string, o field.Object) *entry {
 	in := &entry{o: o, unread: e.unread, path: e.path + name + "."}
 	e.inner = append(e.inner, in)
 	return in
 }
 
 // objects reads a list of objects.
-func (e *entry) objects(name string) []*entry {
-	list, _ := e.o[name].([]any)
-	all := make([]*entry, 0, len(list))
-	for _, v := range list {
-		o, ok := v.(field.Object)
-		if !ok {
-			return nil
-		}
-		all = append(all, &entry{o: o, unread: e.unread, path: e.path + name + "."})
-	}
-	if list != nil {
-		delete(e.o, name)
-		e.inner = append(e.inner, all...)
+func (e *entry) objects(name string) (all []*entry) {
+	for _, o := range list[field.Object](e, name) {
+		all = append(all, e.within(name, o))
 	}
 	return all
 }

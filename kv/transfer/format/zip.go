@@ -102,15 +102,15 @@ func omnivorePart(f *zip.File) bool {
 	return strings.HasPrefix(f.Name, "metadata_") && path.Ext(f.Name) == ".json"
 }
 
-// eachCSV reads the parts of Pocket's export one after another.
-func eachCSV(s Source, read func(io.Reader) Rows) Rows {
+// inZip reads a zip.
+func inZip(s Source, read func(*zip.Reader) Rows) Rows {
 	return func(yield func(Row, error) bool) {
 		z, err := openZip(s)
 		if err != nil {
 			yield(Row{}, err)
 			return
 		}
-		eachPart(z, pocketPart, read)(yield)
+		read(z)(yield)
 	}
 }
 
@@ -148,21 +148,15 @@ func folder(s Source) Rows {
 	if !isZip(s) {
 		return Tar(s.stream())
 	}
-	return func(yield func(Row, error) bool) {
-		z, err := openZip(s)
-		if err != nil {
-			yield(Row{}, err)
-			return
-		}
-		for _, f := range z.File {
-			if f.FileInfo().IsDir() {
-				continue
-			}
-			if !yield(fileRow(f.Name, f.Mode(), f.Modified, f.Open), nil) {
-				return
+	return inZip(s, func(z *zip.Reader) Rows {
+		return func(yield func(Row, error) bool) {
+			for _, f := range z.File {
+				if !f.FileInfo().IsDir() && !yield(fileRow(f.Name, f.Mode(), f.Modified, f.Open), nil) {
+					return
+				}
 			}
 		}
-	}
+	})
 }
 
 // Tar reads files from a tar stream.

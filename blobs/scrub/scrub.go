@@ -1,4 +1,5 @@
-package blobs
+// Package scrub reads all blobs of a store, slowly, once a week.
+package scrub
 
 import (
 	"context"
@@ -10,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"kist/blobs"
 	"kist/blobs/disk"
 )
 
@@ -35,7 +37,7 @@ const (
 //
 // It saves its progress on disk, so that it continues there after a restart.
 type Scrubber struct {
-	Store *Store
+	Store *blobs.Store
 	Dir   string      // the folder for the progress, made when it is missing; its parent must exist
 	Busy  func() bool // whether others need the machine more, which makes the scrubber ten times as slow; nil means never
 	Log   *slog.Logger
@@ -109,7 +111,7 @@ func (s *Scrubber) load(folder *disk.Folder) {
 	if err == nil {
 		err = json.Unmarshal(b, &at)
 	}
-	if _, bad := ParseRef(at.After); err != nil || at.After != "" && bad != nil {
+	if _, bad := blobs.ParseRef(at.After); err != nil || at.After != "" && bad != nil {
 		s.Log.Warn("the progress of checking the stored files cannot be read; the check starts again", "error", errors.Join(err, bad))
 		return
 	}
@@ -169,11 +171,11 @@ func (s *Scrubber) round(ctx context.Context, folder *disk.Folder) error {
 	tick := time.NewTicker(scrubTick)
 	defer tick.Stop()
 	p := &pacer{ctx: ctx, tick: tick.C, rate: s.rate, busy: s.Busy}
-	check := func(ref Ref) error {
+	check := func(ref blobs.Ref) error {
 		if err := p.take(scrubBlob); err != nil {
 			return err
 		}
-		return s.Store.check(ref, p.through)
+		return s.Store.CheckThrough(ref, p.through)
 	}
 	for _, d := range s.Store.Damaged.List() {
 		if err := check(d.Ref); ctx.Err() != nil {
@@ -182,11 +184,11 @@ func (s *Scrubber) round(ctx context.Context, folder *disk.Folder) error {
 	}
 	var first error // the first error about a blob that is not known to be damaged
 	unread := 0
-	for info, err := range s.Store.after(s.at.After) {
+	for info, err := range s.Store.After(s.at.After) {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if errors.Is(err, ErrForeign) {
+		if errors.Is(err, blobs.ErrForeign) {
 			continue // verify reports it
 		}
 		if err == nil {
@@ -195,14 +197,14 @@ func (s *Scrubber) round(ctx context.Context, folder *disk.Folder) error {
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case errors.Is(err, ErrDamaged):
+		case errors.Is(err, blobs.ErrDamaged):
 			s.at.Damaged++
 		case err != nil && !errors.Is(err, fs.ErrNotExist):
 			if unread++; first == nil {
 				first = err
 			}
 		}
-		if info != (Info{}) {
+		if info != (blobs.Info{}) {
 			s.at.After = info.Ref.String()
 		}
 		if time.Since(s.last) > scrubSave {

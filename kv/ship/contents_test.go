@@ -1,0 +1,54 @@
+package ship
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+
+	"kist/blobs"
+)
+
+// empty is a remote without objects.
+type empty struct{ blobs.Remote }
+
+func (empty) After(context.Context, string, string) iter.Seq2[blobs.Object, error] {
+	return func(func(blobs.Object, error) bool) {}
+}
+
+// A content that cannot be examined now is not taken for one that is not kist's: what
+// refers to it must not be put before it.
+func TestUnreadableContent(t *testing.T) {
+	t.Parallel()
+	for _, failure := range []error{blobs.ErrForeign, errors.New("input/output error")} {
+		is := is.New(t)
+		s := New(Options{Remote: empty{}})
+		err := s.putLacking(t.Context(), func(yield func(blobs.Info, error) bool) { yield(blobs.Info{}, failure) })
+		is.Equal(err != nil, !errors.Is(failure, blobs.ErrForeign))
+	}
+}
+
+// A store is not left alone for longer than a minute.
+func TestAsked(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	failure := errors.New("busy")
+	is.Equal(asked(failure), time.Duration(0))
+	is.Equal(asked(fmt.Errorf("wrapped: %w", &blobs.Later{Err: failure, Wait: time.Second})), time.Second)
+	is.Equal(asked(&blobs.Later{Err: failure, Wait: 24 * time.Hour}), time.Minute)
+}
+
+// Merge merges all slots of a remote as its latest writer does.
+func Merge(ctx context.Context, remote blobs.Remote) error {
+	s := New(Options{Remote: remote})
+	s.status.Exact = true
+	last, err := s.history.last(ctx, 0)
+	if err != nil {
+		return err
+	}
+	return s.merge(ctx, *last, last.Number-1)
+}

@@ -1,0 +1,156 @@
+package ship_test
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+
+	"kist/blobs"
+	"kist/kv/datadir"
+	"kist/kv/journal"
+	"kist/kv/kvtest"
+	"kist/kv/record"
+	"kist/kv/ship"
+	"kist/kv/workcopy"
+)
+
+// Merging changes nothing that can be restored, wherever it is cut short. It leaves the
+// slots that stop a former writer.
+func TestMerge(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	clock := kvtest.NewClock()
+	m := newMemory()
+	dir := filepath.Join(t.TempDir(), "data")
+	var owner record.ID
+	var moments []time.Time
+	var edges []string // the slots at the ends of epochs
+	for round := range 3 {
+		store, _ := opened(t, dir, ship.Options{Remote: m, Sync: true}, clock.Now)
+		ready(t, store)
+		if round == 0 {
+			owner = kvtest.User(t, store, "ann").ID
+		}
+		first := len(m.names("log/"))
+		for i := range 12 {
+			clock.Add(time.Second)
+			kvtest.Add(t, store, owner, record.Notes, fmt.Sprintf(`{"content":"%d %d"}`, round, i))
+			moments = append(moments, clock.Now())
+		}
+		is.True(len(m.names("log/")) >= first+12)
+		is.NoErr(store.Close())
+		names := m.names("log/")
+		edges = append(edges, names[len(names)-1])
+		if round < 2 {
+			edges = append(edges, fmt.Sprintf("log/%016x", len(names)+1)) // the next fence
+		}
+	}
+	instance, err := datadir.ReadInstance(dir)
+	is.NoErr(err)
+	states := func(m *memory) (all []journal.State) {
+		t.Helper()
+		for _, at := range append(moments, time.Time{}) {
+			got, err := ship.Fetch(t.Context(), m, at, workcopy.Format, t.TempDir())
+			is.NoErr(err)
+			all = append(all, got.State)
+		}
+		slots, err := ship.Check(t.Context(), m, instance, func(err error) { t.Error(err) })
+		is.NoErr(err)
+		is.True(slots >= 36)
+		return all
+	}
+	want := states(m)
+	before := len(m.names("log/"))
+	for step := 0; ; step++ {
+		c := m.copied()
+		n := 0
+		fail := func(verb, _ string) error {
+			if verb != "put" && verb != "delete" {
+				return nil
+			}
+			if n++; n > step {
+				return errCut
+			}
+			return nil
+		}
+		if step%2 == 0 { // the answer is lost, or the request is
+			c.set(fail, nil)
+		} else {
+			c.set(nil, fail)
+		}
+		err := ship.Merge(t.Context(), c)
+		c.set(nil, nil)
+		if step%7 == 0 || err == nil {
+			is.Equal(states(c), want) // step
+		}
+		whole := err == nil
+		is.NoErr(ship.Merge(t.Context(), c))
+		names := c.names("log/")
+		is.True(len(names) < 12 && len(names) < before/2)
+		for _, name := range edges {
+			_, there := c.objects[name]
+			is.True(there) // name
+		}
+		if step%7 == 0 {
+			is.Equal(states(c), want)
+		}
+		if whole {
+			is.True(step > 20) // there were as many steps
+			break
+		}
+	}
+}
+
+// paged is a remote that lists in pages of three.
+type paged struct {
+	*memory
+	next func() // called before the second page of the log
+}
+
+func (p *paged) After(ctx context.Context, prefix, after string) iter.Seq2[blobs.Object, error] {
+	return func(yield func(blobs.Object, error) bool) {
+		for {
+			n := 0
+			for o, err := range p.memory.After(ctx, prefix, after) {
+				if n++; n > 3 {
+					break
+				}
+				if after = o.Name; !yield(o, err) {
+					return
+				}
+			}
+			if n <= 3 {
+				return
+			}
+			if p.next != nil && prefix == "log/" {
+				p.next()
+				p.next = nil
+			}
+		}
+	}
+}
+
+// Slots that are merged while they are listed are not missing.
+func TestMergeWhileListed(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m := newMemory()
+	dir := filepath.Join(t.TempDir(), "data")
+	store, _ := opened(t, dir, ship.Options{Remote: m, Sync: true}, nil)
+	ready(t, store)
+	for range 20 {
+		is.NoErr(tried(store))
+	}
+	is.NoErr(store.Close())
+	instance, err := datadir.ReadInstance(dir)
+	is.NoErr(err)
+	p := &paged{m, func() { is.NoErr(ship.Merge(t.Context(), m)) }}
+	_, err = ship.Check(t.Context(), p, instance, func(err error) { t.Error(err) })
+	is.NoErr(err)
+	is.True(p.next == nil)
+}
