@@ -3,6 +3,7 @@ package ops
 import (
 	"archive/tar"
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -161,11 +162,13 @@ func fromFolder(source string, wanted map[blobs.Ref][]Lost, put putFunc) error {
 		return err
 	}
 	defer from.Close()
+	left := maps.Clone(wanted)
 	for _, ref := range SortedRefs(wanted) {
 		// It is read twice: a content that is damaged here, too, must not stop the others.
 		if from.Check(ref) != nil {
 			continue
 		}
+		delete(left, ref)
 		f, err := from.Get(ref)
 		if err != nil {
 			return err
@@ -178,7 +181,15 @@ func fromFolder(source string, wanted map[blobs.Ref][]Lost, put putFunc) error {
 			return err
 		}
 	}
-	return nil
+	// A copy that was made while the server ran may have small files only in its journal.
+	err = carriedOf(source, 0, left, func(ref blobs.Ref, b []byte) error {
+		delete(left, ref)
+		return put(ref, int64(len(b)), bytes.NewReader(b))
+	})
+	if errors.Is(err, fs.ErrNotExist) { // it has no journal
+		return nil
+	}
+	return err
 }
 
 func fromTar(source string, stdin io.Reader, wanted map[blobs.Ref][]Lost, put putFunc) error {

@@ -139,7 +139,7 @@ func unsettled(dir string) bool {
 }
 
 // carriedOf passes the wanted contents to take that the journal in dir carries since
-// the snapshot.
+// the snapshot. It skips records that are damaged.
 func carriedOf(dir string, snapshot uint64, wanted map[blobs.Ref][]Lost, take func(blobs.Ref, []byte) error) error {
 	if len(wanted) == 0 {
 		return nil
