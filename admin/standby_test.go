@@ -3,8 +3,10 @@ package admin_test
 import (
 	"bytes"
 	"crypto/rand"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -510,4 +512,91 @@ func TestStandbyRestores(t *testing.T) {
 			is.Equal(q.run("", "verify").code, 0)
 		})
 	}
+}
+
+// A data directory that was used and has no journal, for example because its disk is
+// not mounted, is left alone.
+func TestStandbyWithoutJournal(t *testing.T) {
+	t.Parallel()
+	needs(t, "object stores", "versitygw")
+	is := is.New(t)
+	store := s3test.New(t)
+	url := store.Start()
+	p := storing(t, "", url)
+	s := p.serve("--store-mode", "sync", "--metrics")
+	key := s.inhabit()
+	s.shipped(key)
+	q, other := p.spare(url), p.spare(url)
+	b := q.follow("--fetch-all")
+	q.caughtUp(store)
+	b.stop()
+	last := other.follow()
+	s.kill()
+	other.must("promote")
+	last.stop()
+	p.env = q.env // the first server's directory, as a standby
+
+	for name, p := range map[string]place{"a server's": *p, "a standby's": *q} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			p.t = t
+			is.NoErr(os.Rename(p.data("journal"), p.path("aside")))
+			refused := func() {
+				t.Helper()
+				before := p.everyFile()
+				s := p.start()
+				is.Equal(s.end(), 1)
+				is.True(strings.Contains(s.log.String(), "journal/ is empty or missing"))
+				is.Equal(p.everyFile(), before)
+			}
+			if name == "a server's" { // a standby makes it again: see below
+				refused()
+			}
+			is.NoErr(os.Mkdir(p.data("journal"), 0o700))
+			refused()
+			is.NoErr(os.Remove(p.data("journal")))
+			is.NoErr(os.Rename(p.path("aside"), p.data("journal"))) // the control
+			p.follow().stop()
+		})
+	}
+
+	// Files alone are no standby's either.
+	alone := p.spare(url)
+	is.NoErr(os.MkdirAll(alone.data(), 0o700))
+	is.NoErr(os.CopyFS(alone.data("blobs"), os.DirFS(p.data("blobs"))))
+	before := alone.everyFile()
+	b = alone.start()
+	is.Equal(b.end(), 1)
+	is.True(strings.Contains(b.log.String(), "blobs/ has content"))
+	is.Equal(alone.everyFile(), before)
+
+	// A restore that was cut short left no journal. It is made again.
+	is.NoErr(os.RemoveAll(q.data("journal")))
+	is.NoErr(os.Remove(q.data("INSTANCE")))
+	b = q.follow()
+	is.True(strings.Contains(b.log.String(), "restored from the object store"))
+	b.stop()
+
+	// So is one into an empty journal, where nothing else was.
+	fresh := p.spare(url)
+	is.NoErr(os.MkdirAll(fresh.data("journal"), 0o700))
+	fresh.follow().stop()
+}
+
+// everyFile describes the files of the data directory, but for those that a start
+// changes in any case.
+func (p *place) everyFile() string {
+	p.t.Helper()
+	var all strings.Builder
+	if err := filepath.WalkDir(p.data(), func(path string, e fs.DirEntry, err error) error {
+		if err != nil || !e.Type().IsRegular() || slices.Contains([]string{"LOCK", "CACHEDIR.TAG"}, e.Name()) {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		fmt.Fprintf(&all, "%s %x\n", path, sha256.Sum256(b))
+		return err
+	}); err != nil {
+		p.t.Fatal(err)
+	}
+	return all.String()
 }

@@ -93,7 +93,7 @@ func (s *Store) load() error {
 		return err
 	}
 	if fresh {
-		if err := unused(s.dir); err != nil {
+		if err := Unused(s.dir); err != nil {
 			return err
 		}
 		// The journal must exist before the working copy, which is refused without one.
@@ -270,9 +270,9 @@ func makeCache(dir string) error {
 	return nil
 }
 
-// unused refuses a data directory that held data but has no journal: a new empty
+// Unused refuses a data directory that held data but has no journal: a new empty
 // journal would lose what can still be saved.
-func unused(dir string) error {
+func Unused(dir string) error {
 	if all, err := datadir.Interrupted(dir); err != nil || len(all) > 0 {
 		return errors.Join(err, fmt.Errorf("journal/ is empty or missing in %s, because a repair was interrupted. Nothing was changed. Run kist verify --repair again", dir))
 	}

@@ -343,15 +343,27 @@ func (s *Standby) open(ctx context.Context) error {
 	if s.marked, err = exists(filepath.Join(s.o.Dir, datadir.StandbyName)); err != nil {
 		return err
 	}
-	used := s.marked
-	for _, name := range []string{"journal", datadir.InstanceName, datadir.CleanName} {
-		there, err := exists(filepath.Join(s.o.Dir, name))
+	folder, err := exists(filepath.Join(s.o.Dir, "journal"))
+	if err != nil {
+		return err
+	}
+	empty := !folder
+	if folder {
+		j, err := journal.Read(filepath.Join(s.o.Dir, "journal"), workcopy.Format)
 		if err != nil {
 			return err
 		}
-		used = used || there
+		empty, err = j.Empty()
+		if err = errors.Join(err, j.Close()); err != nil {
+			return err
+		}
 	}
-	if used {
+	if empty && (folder || !s.marked) { // else a restore was cut short
+		if err := kv.Unused(s.o.Dir); err != nil {
+			return &fatal{fmt.Errorf("this data directory cannot follow %s: %w", s.o.Ship.Address, err)}
+		}
+	}
+	if s.marked || !empty {
 		if mine, err := ship.Writes(ctx, s.o.Ship.Remote, s.o.Dir); err != nil {
 			return err
 		} else if s.mine = mine; mine && !s.marked { // a marked one lacks slots before its fence
@@ -360,9 +372,7 @@ func (s *Standby) open(ctx context.Context) error {
 	} else if err := s.mark(); err != nil {
 		return err
 	}
-	if there, err := exists(filepath.Join(s.o.Dir, "journal")); err != nil {
-		return err
-	} else if !there {
+	if empty {
 		if err := s.restore(ctx); err != nil {
 			return err
 		}
@@ -472,8 +482,8 @@ func (s *Standby) restore(ctx context.Context) (err error) {
 	for _, bad := range got.Bad {
 		s.o.Log.Warn("an older snapshot and the slots after it were used", "error", bad)
 	}
-	for _, name := range []string{datadir.CleanName, datadir.InstanceName, "journal"} {
-		if err := os.RemoveAll(filepath.Join(s.o.Dir, name)); err != nil {
+	for _, name := range []string{datadir.CleanName, datadir.InstanceName, "journal"} { // the last one as a whole: see open
+		if err := os.Rename(filepath.Join(s.o.Dir, name), filepath.Join(work.Path, "old-"+name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
