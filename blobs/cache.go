@@ -364,8 +364,5 @@ func (c *cache) remove(fn func(context.Context) error) error {
 	c.removed.Add(1)
 	ctx, cancel := context.WithTimeout(c.ctx, evictWait)
 	defer cancel()
-	if err := fn(ctx); err != nil {
-		return away(err)
-	}
-	return nil
+	return away(fn(ctx))
 }

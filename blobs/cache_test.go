@@ -679,3 +679,89 @@ func TestEvictLate(t *testing.T) {
 	_, err = s.Stat(ref)
 	is.True(errors.Is(err, fs.ErrNotExist))
 }
+
+// A visitor who comes when a fetch without users is ended gets the content from a new
+// one.
+func TestEndedFetch(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m := newShelf()
+	const size = 10 << 20
+	b := random(1, size)
+	ref := m.add(b)
+	open := make(chan struct{})
+	m.answer = func(get int, _ int64, b []byte) (io.Reader, error) {
+		if get == 1 { // until the request is ended
+			return io.MultiReader(&gate{bytes.NewReader(b[:1<<20]), 1 << 20, open}, iotest.ErrReader(context.Canceled)), nil
+		}
+		return bytes.NewReader(b), nil
+	}
+	s := behind(t, filepath.Join(t.TempDir(), "blobs"), m, 64<<20)
+	r, err := s.Send(ref, size)
+	is.NoErr(err)
+	_, err = io.ReadFull(r, make([]byte, 1000))
+	is.NoErr(err)
+	s.cache.mu.Lock()
+	old := s.cache.fetches[ref]
+	s.cache.mu.Unlock()
+	is.NoErr(r.Close())
+	old.mu.Lock() // as the timer of leave does
+	is.Equal(old.users, 0)
+	old.end()
+	old.mu.Unlock()
+
+	r, err = s.Send(ref, size)
+	is.NoErr(err)
+	close(open)
+	got, err := io.ReadAll(r)
+	is.NoErr(err)
+	is.True(bytes.Equal(got, b))
+	is.NoErr(r.Close())
+	is.True(errors.Is(old.wait(false), context.Canceled))
+	is.NoErr(s.Close())
+	is.Equal(len(s.cache.fetches), 0)
+}
+
+// Fetches that wait for the object store to evict others do not keep a visitor from
+// another content.
+func TestFetchBesideEviction(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m := newShelf()
+	const size, limit = 1000, 100 << 10
+	s := behind(t, filepath.Join(t.TempDir(), "blobs"), m, limit)
+	old := map[string]bool{}
+	for i := range uint64(limit / size) {
+		b := random(i, size)
+		keep(t, s, b).Release()
+		old[m.add(b).RemoteName()] = true
+	}
+	open := make(chan struct{})
+	m.set(func(m *shelf) {
+		m.heads = func(name string) {
+			if old[name] {
+				<-open
+			}
+		}
+	})
+	var waiting sync.WaitGroup
+	for i := range maxPulls {
+		b := random(uint64(1000+i), 4*size)
+		ref := m.add(b)
+		waiting.Go(func() {
+			got, err := fetched(s, ref, len(b))
+			is.NoErr(err)
+			is.True(bytes.Equal(got, b))
+		})
+	}
+	for len(s.cache.pulls) < maxPulls {
+		runtime.Gosched()
+	}
+	b := random(2000, size)
+	got, err := fetched(s, m.add(b), len(b))
+	is.NoErr(err)
+	is.True(bytes.Equal(got, b))
+	close(open)
+	waiting.Wait()
+	is.True(s.cache.here.Load() <= limit)
+}

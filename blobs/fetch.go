@@ -197,9 +197,11 @@ func (c *cache) join(ref Ref, size int64, must bool) (*fetch, error) {
 	}
 	if f := c.fetches[ref]; f != nil {
 		f.mu.Lock()
-		f.users++
-		f.mu.Unlock()
-		return f, nil
+		defer f.mu.Unlock()
+		if f.ctx.Err() == nil { // else leave has ended it
+			f.users++
+			return f, nil
+		}
 	}
 	f := &fetch{cache: c, ref: ref, size: size, must: must, users: 1}
 	f.moved = sync.NewCond(&f.mu)
@@ -252,10 +254,12 @@ func (f *fetch) close() {
 // run fetches the content.
 func (f *fetch) run() {
 	c := f.cache
+	defer f.end()
 	err := f.fetch()
-	f.end()
 	c.mu.Lock()
-	delete(c.fetches, f.ref) // before others see that it is done, and fetch again
+	if c.fetches[f.ref] == f {
+		delete(c.fetches, f.ref) // before others see that it is done, and fetch again
+	}
 	if errors.Is(err, ErrDamaged) {
 		for old := range c.bad { // in random order, since any will do
 			if len(c.bad) < maxBad {

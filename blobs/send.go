@@ -102,11 +102,9 @@ func (p *proven) forget(ref Ref) {
 //     memory.
 //   - Another blob of up to 8 MiB is hashed by Send.
 //   - A larger one is hashed while it is read from its beginning. If the hash
-//     is
-//
-// wrong, the read that would reach the end fails with ErrDamaged, so the last
-// bytes are missing from what was sent. A blob that is read from elsewhere, or
-// not to the end, is checked in the background.
+//     is wrong, the read that would reach the end fails with ErrDamaged, so the
+//     last bytes are missing from what was sent. A blob that is read from
+//     elsewhere, or not to the end, is checked in the background.
 //
 // The error is fs.ErrNotExist when the blob does not exist. It is ErrDamaged
 // when the blob is in quarantine, when Send puts it there, or when it has
