@@ -286,7 +286,7 @@ func TestSymlinksAreNotFollowed(t *testing.T) {
 			_, err := s.Get(ref)
 			is.True(errors.Is(err, ErrDamaged))
 			is.True(errors.Is(s.Check(ref), ErrDamaged))
-			_, err = s.Pin(ref)
+			_, err = s.pin(ref)
 			is.True(errors.Is(err, ErrDamaged))
 			_, err = s.Unlink(ref, always)
 			is.True(errors.Is(err, ErrDamaged))

@@ -680,6 +680,51 @@ func TestEvictLate(t *testing.T) {
 	is.True(errors.Is(err, fs.ErrNotExist))
 }
 
+// A complete upload whose record was not committed is found after its content was
+// evicted.
+func TestAdoptEvicted(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m := newShelf()
+	s := behind(t, filepath.Join(t.TempDir(), "blobs"), m, 1500)
+	b := random(1, 1000)
+	st, err := s.Resume(partID, 0, nil)
+	is.NoErr(err)
+	_, err = st.Write(b)
+	is.NoErr(err)
+	size, state, err := st.Sync()
+	is.NoErr(err)
+	kept, err := st.Keep()
+	is.NoErr(err)
+	kept.Release()
+	ref := m.add(b)
+	s.cache.coming.Add(1000)
+	is.True(s.cache.evict())
+	s.cache.coming.Add(-1000)
+	_, err = s.Stat(ref)
+	is.True(errors.Is(err, fs.ErrNotExist))
+
+	kept, err = s.Adopt(size, state)
+	is.NoErr(err)
+	is.Equal(kept.Ref, ref)
+	is.Equal(kept.Size, size)
+	s.cache.coming.Add(1000)
+	is.True(!s.cache.evict()) // it is pinned
+	s.cache.coming.Add(-1000)
+	is.NoErr(s.Check(ref))
+	kept.Release()
+	is.Equal(len(s.names.held), 0)
+
+	m.set(func(m *shelf) { m.down = errDown })
+	is.NoErr(s.root.Remove(ref.path()))
+	_, err = s.Adopt(size, state)
+	is.True(errors.Is(err, ErrAway)) // which passes: the upload need not start again
+	m.set(func(m *shelf) { m.down, m.objects = nil, map[string][]byte{} })
+	_, err = s.Adopt(size, state)
+	is.True(errors.Is(err, fs.ErrNotExist))
+	is.Equal(len(s.names.held), 0)
+}
+
 // A visitor who comes when a fetch without users is ended gets the content from a new
 // one.
 func TestEndedFetch(t *testing.T) {

@@ -161,13 +161,13 @@ func (st *Stage) Sync() (size int64, state []byte, err error) {
 // Adopt pins the content of a complete part whose Keep may have succeeded
 // without a record, in this process or an earlier one. The error is
 // fs.ErrNotExist if the blob is missing or damaged. Like Keep, it leaves the
-// blob's name on stable storage.
+// blob's name on stable storage, and may wait for the callback of an Unlink.
 func (s *Store) Adopt(size int64, state []byte) (*Kept, error) {
 	h, err := restored(size, state)
 	if err != nil {
 		return nil, err
 	}
-	kept, err := s.Pin(Ref(h.Sum(nil)))
+	kept, err := s.pin(Ref(h.Sum(nil)))
 	if err != nil {
 		return nil, err
 	}

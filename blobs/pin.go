@@ -25,15 +25,16 @@ type Kept struct {
 // has committed or has been abandoned. Calls after the first do nothing.
 func (k *Kept) Release() { k.release() }
 
-// Pin pins an existing blob, so that another record can refer to it. The error
-// is fs.ErrNotExist when the blob is gone. Pin neither reads nor syncs the
-// blob: the Keep before the first record made its name durable, or that record's
-// commit carries the bytes.
-//
-// Like Keep, it may wait for the callback of an Unlink of the same content.
-func (s *Store) Pin(ref Ref) (*Kept, error) {
+// pin pins an existing blob. With an object store, it fetches one that is missing here.
+// The error is fs.ErrNotExist when the blob is gone.
+func (s *Store) pin(ref Ref) (*Kept, error) {
 	kept := s.names.pin(ref)
 	info, err := s.Stat(ref)
+	if s.cache != nil && errors.Is(err, fs.ErrNotExist) {
+		if err = s.cache.whole(ref, -1, true); err == nil {
+			info, err = s.Stat(ref)
+		}
+	}
 	if err != nil {
 		kept.Release()
 		return nil, err
@@ -48,12 +49,12 @@ func (s *Store) Pin(ref Ref) (*Kept, error) {
 // about it. Otherwise Unlink calls unreferenced, which checks whether any
 // record refers to the blob, in a transaction that begins within the call.
 // Unlink removes the blob only if unreferenced returns true. Meanwhile nobody
-// can pin this ref: a Keep or Pin waits and then finds the blob gone, or it
+// can pin this ref: a Keep or Adopt waits and then finds the blob gone, or it
 // came first and Unlink leaves the blob alone. So Unlink never removes a blob
 // between its pin and the commit of the record it was pinned for. Pins on other
 // refs never wait.
 //
-// Within unreferenced, Keep and Pin of the same ref would wait forever.
+// Within unreferenced, Keep and Adopt of the same ref would wait forever.
 //
 // The removal is not synced. A crash may bring the blob back without a record;
 // the next sweep then removes it again.

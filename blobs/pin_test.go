@@ -21,12 +21,12 @@ func TestPin(t *testing.T) {
 	is := is.New(t)
 	s, _ := open(t)
 	content := []byte("content")
-	_, err := s.Pin(refOf(content))
+	_, err := s.pin(refOf(content))
 	is.True(errors.Is(err, fs.ErrNotExist))
 	is.Equal(len(s.names.held), 0)
 
 	keep(t, s, content).Release()
-	pin, err := s.Pin(refOf(content))
+	pin, err := s.pin(refOf(content))
 	is.NoErr(err)
 	is.Equal(pin.Ref, refOf(content))
 	is.Equal(pin.Size, int64(len(content)))
@@ -109,7 +109,7 @@ func TestPinWaitsForUnlink(t *testing.T) {
 		again.Release()
 
 		removed, err = s.Unlink(ref, func() (bool, error) {
-			wg.Go(func() { pin, pinErr = s.Pin(ref) })
+			wg.Go(func() { pin, pinErr = s.pin(ref) })
 			return true, nil
 		})
 		is.NoErr(err)
@@ -155,7 +155,7 @@ func TestNoRecordLosesItsBlob(t *testing.T) {
 			var kept *Kept
 			var err error
 			if rand.IntN(2) == 0 {
-				kept, err = s.Pin(ref)
+				kept, err = s.pin(ref)
 				if errors.Is(err, fs.ErrNotExist) {
 					return nil
 				}
