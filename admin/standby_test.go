@@ -600,3 +600,49 @@ func (p *place) everyFile() string {
 	}
 	return all.String()
 }
+
+// A standby does not take over a store that lets several writers win, whoever asks it
+// to. Both servers go on.
+func TestStandbyOfInexactStore(t *testing.T) {
+	t.Parallel()
+	needs(t, "object stores", "versitygw")
+	is := is.New(t)
+	proxy := s3test.NewProxy(t, s3test.New(t).Start())
+	proxy.Set(func(r *http.Request) s3test.Fault {
+		if r.Method == http.MethodPut && strings.Contains(r.URL.Path, "/race/") {
+			return s3test.Lax
+		}
+		return s3test.None
+	})
+	p := storing(t, "", proxy.URL)
+	s := p.serve("--store-max-lag", "5s", "--metrics")
+	p.ann()
+	key := p.must("key", "create", "--user", "ann", "--name", "load")
+	is.True(strings.Contains(s.log.String(), "no other server can take over"))
+	s.shipped(key)
+	q := p.spare(proxy.URL)
+	b := q.follow()
+	const says = "The object store lets several writers win, so a standby cannot stop the writer."
+	r := q.run("", "promote")
+	is.Equal(r.code, 1)
+	is.True(strings.Contains(r.err, says))
+	status, _ := p.note(key, "one")
+	is.Equal(status, http.StatusCreated)
+	s.shipped(key)
+	status, _ = q.note(key, "no")
+	is.Equal(status, http.StatusTemporaryRedirect)
+	b.stop()
+	r = q.run("", "promote") // without a server
+	is.Equal(r.code, 1)
+	is.True(strings.Contains(r.err, says))
+	r = q.run("", "serve", "--promote-after", "10s")
+	is.Equal(r.code, 2)
+	is.True(strings.Contains(r.err, "lets several writers win, so a standby cannot stop the writer; leave out --promote-after"))
+	is.True(strings.Contains(p.must("verify", kistStore), "No problems"))
+
+	proxy.Set(nil) // the control
+	b = q.follow()
+	is.True(strings.Contains(q.must("promote"), "has taken over"))
+	is.True(strings.Contains(b.everything(key)["notes"], "one"))
+	b.stop()
+}

@@ -127,13 +127,14 @@ const (
 	Slow             // pass the body of the answer in small pieces, with pauses
 	Full             // there is no room
 	Skewed           // the clocks differ by an hour
+	Lax              // let a put win that came too late
 )
 
-// Faults are all faults.
+// Faults are all faults but Lax, which is not one of the network.
 var Faults = []Fault{Cut, Stall, Busy, BusyFor, ResetBody, LoseAnswer, Truncate, Slow, Full, Skewed}
 
 func (f Fault) String() string {
-	return [...]string{"none", "cut", "stall", "503", "503 with Retry-After", "reset after the body", "lost answer", "truncated answer", "slow answer", "full", "clocks differ"}[f]
+	return [...]string{"none", "cut", "stall", "503", "503 with Retry-After", "reset after the body", "lost answer", "truncated answer", "slow answer", "full", "clocks differ", "late put"}[f]
 }
 
 // A Proxy stands between a client and a gateway.
@@ -231,6 +232,13 @@ func NewProxy(t testing.TB, gateway string) *Proxy {
 				lost()
 			}
 			panic(http.ErrAbortHandler)
+		case Lax:
+			got := httptest.NewRecorder()
+			pass.ServeHTTP(got, r)
+			if got.Code == http.StatusPreconditionFailed {
+				got.Code = http.StatusOK
+			}
+			w.WriteHeader(got.Code)
 		case Truncate, Slow:
 			got := httptest.NewRecorder()
 			pass.ServeHTTP(got, r)
