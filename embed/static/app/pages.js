@@ -344,7 +344,7 @@ export const passwordForm = (keys) => settingsForm(t('account.password'), [
   { name: 'password', label: t('account.newPassword'), type: 'password', autocomplete: 'new-password', required: true, hint: t('account.passwordHint') },
   { name: 'repeat', label: t('account.confirmPassword'), type: 'password', autocomplete: 'new-password', required: true, same: 'password' },
   ...(keys.length ? [{
-    name: 'revoke', label: t('account.alsoRevoke'), type: 'checks', choices: Object.fromEntries(keys.map((k) => [k.id, k.device ? t('account.device', { name: k.name }) : t('account.key', { name: k.name })])),
+    name: 'revoke', label: t('account.alsoRevoke'), type: 'checks', choices: Object.fromEntries(keys.map((k) => [k.id, t(k.device ? 'account.device' : 'account.key', { name: shorten(k.name) })])),
   }] : []),
 ], { revoke: keys.filter((k) => k.device).map((k) => k.id) }, t('account.changePassword'), async ({ repeat, ...now }, form) => {
   await api('PATCH', 'me', now);
