@@ -230,11 +230,10 @@ var scriptTexts = map[string][]string{
 	"activity-later":    {"activity"},
 	"admin-later":       {"admin", "instance"},
 	"collections-later": {"collections"},
-	"identities-later":  {"identities"},
 	"keys-later":        {"keys"},
 	"moving-later":      {"import"},
 	"remote-later":      {"remote"},
-	"security-later":    {"security"},
+	"security-later":    {"activity", "identities", "keys", "security"}, // it imports the scripts of keys and activity
 	"trash-later":       {"trash"},
 	"versions-later":    {"versions"},
 	"webhooks-later":    {"webhooks"},

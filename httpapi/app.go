@@ -62,7 +62,7 @@ func appPages() []appPage {
 		appPage{path: "/import", id: "showImport", title: "import.pageTitle", asks: []string{"import"}, module: "moving"},
 		appPage{path: "/remote-upload", id: "showRemoteUpload", title: "remote.title", asks: []string{"remote-upload"}, module: "remote"},
 		appPage{path: "/account", id: "showAccount", title: "account.title", asks: []string{"me/sessions?limit=500", "keys?limit=500"}},
-		appPage{path: "/account/security", id: "showSecurity", title: "security.title", asks: []string{"me/security", "me/passkeys?limit=500", "me/sessions?limit=500", "keys?limit=500"}, module: "security"},
+		appPage{path: "/account/security", id: "showSecurity", title: "security.title", asks: []string{"me/security", "me/passkeys?limit=500", "me/identities?limit=500", "keys?limit=500", "me/sessions?limit=500", "activity?limit=10"}, module: "security"},
 		appPage{path: "/admin", id: "showAdmin", title: "admin.title", asks: []string{"admin/users?limit=500&sort=title", "admin/settings", "admin/stats", "admin/health"}, module: "admin", admin: true},
 	)
 	for _, k := range record.Kinds {
@@ -131,7 +131,7 @@ func (s *Server) respondApp(c *web.Request, p appPage) error {
 	data.WriteString(`,"maxUpload":` + strconv.FormatInt(limit, 10))
 	data.WriteString(`,"pending":` + strconv.FormatInt(pending, 10))
 	data.WriteString(`,"trashed":` + strconv.FormatInt(trashed, 10) + `,"trashDays":` + strconv.FormatInt(trashDays, 10))
-	for i, module := range []string{"activity", "admin", "bookmarks", "collections", "film", "help", "identities", "keys", "moving", "offline", "reader", "remote", "requests", "security", "share", "trash", "tus", "uploads", "versions", "viewer", "webhooks", "welcome"} {
+	for i, module := range []string{"activity", "admin", "bookmarks", "collections", "film", "help", "keys", "moving", "offline", "reader", "remote", "requests", "security", "share", "trash", "tus", "uploads", "versions", "viewer", "webhooks", "welcome"} {
 		name, err := embed.Name(module + ".js")
 		if err != nil {
 			return err

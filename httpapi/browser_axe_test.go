@@ -54,6 +54,12 @@ func TestBrowserAxe(t *testing.T) {
 	b.withPassword(b.user, "correct horse")
 	b.codesOn(b.sessionCookie() + "=" + b.session())
 	b.signIn() // the new password ended the session
+	b.addNamed("laptop", "")
+	b.addNamed("phone", "phone")
+	b.addPasskeyNamed("stick")
+	p := newProvider(t)
+	b.server.OIDC = p.client(t, b.url)
+	b.link(b.user, p, "id-ann")
 
 	paths := []string{"/v/" + locked, "/up/" + ask, "/nothing-here", "/help", "/device"}
 	for _, at := range slugs {
@@ -119,6 +125,7 @@ func TestBrowserAxe(t *testing.T) {
 		{"the items of a collection", "/collections", func() { menu("arrange") }, `document.querySelector('dialog .arrange li')`},
 		{"a shared collection", "/v/" + album, nil, `document.querySelector('.contents, .gallery')`},
 		{"an item of a shared collection", "/v/" + album + "/" + photoID, nil, `document.querySelector('.among')`},
+		{"keys and devices among the sign-in", "/account/security", nil, `document.querySelector('[aria-label="Revoke laptop"]') && document.querySelector('[aria-label="Revoke phone"]') && document.querySelector('[aria-label="Remove stick"]') && document.querySelector('[aria-label="Unlink id-ann"]')`},
 		{"setting up one-time codes", "/account/security", func() { b.press("Use another phone") }, `document.querySelector('dialog .qr img')`},
 		{"recovery codes", "/account/security", func() { b.press("New recovery codes"); b.click("dialog .main") }, `document.querySelector('dialog pre.copy')`},
 		{"the keyboard", "/", func() { b.keys("?") }, dialog},

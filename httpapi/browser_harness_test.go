@@ -28,6 +28,7 @@ import (
 	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/people"
+	"kist/kv/record"
 )
 
 // Waits for an event end with the event. These bounds only end a test whose event
@@ -199,6 +200,25 @@ func (a *app) session() (secret string) {
 		return err
 	}))
 	return secret
+}
+
+// addNamed gives the app's user an API key, or a connected device, that may read.
+func (a *app) addNamed(name, device string) (secret string) {
+	a.Helper()
+	a.fatal(a.server.Store.Update(func(tx *kv.Tx) (err error) {
+		_, secret, err = people.AddKey(tx, record.Key{Owner: a.user.ID, Name: name, Device: device, Scopes: []record.Scope{record.ScopeRead}})
+		return err
+	}))
+	return secret
+}
+
+// addPasskeyNamed gives the app's user a passkey that no authenticator has.
+func (a *app) addPasskeyNamed(name string) {
+	a.Helper()
+	a.fatal(a.server.Store.Update(func(tx *kv.Tx) error {
+		_, _, err := people.AddPasskey(tx, record.Passkey{Owner: a.user.ID, Name: name, Credential: []byte(name), Key: []byte("key")})
+		return err
+	}))
 }
 
 // signIn gives the browser a session of the app's user.

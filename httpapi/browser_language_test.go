@@ -43,8 +43,9 @@ func TestBrowserLanguage(t *testing.T) {
 	b.open("/files?folder=none")
 	b.shows("Keine Treffer")
 
+	b.addPasskeyNamed("Telefon")
 	b.do(emulation.SetDeviceMetricsOverride(320, 640, 1, true)) // longer words fit a telephone
-	for _, path := range []string{"/", "/files", "/account", "/keys", "/upload-requests", "/webhooks", "/admin", "/import", "/tags"} {
+	for _, path := range []string{"/", "/files", "/account", "/account/security", "/keys", "/upload-requests", "/webhooks", "/admin", "/import", "/tags"} {
 		b.open(path)
 		if wide := b.js(`document.documentElement.scrollWidth`).(float64); wide > 320 {
 			t.Errorf("%s is %.0f pixels wide", path, wide)

@@ -631,6 +631,48 @@ func TestBrowserKeys(t *testing.T) {
 	is.True(b.sound())
 }
 
+// TestBrowserSecurity revokes a key and a device on the page that shows all that signs in to the account.
+func TestBrowserSecurity(t *testing.T) {
+	is := is.New(t)
+	b := openBrowser(t)
+	b.withPassword(b.user, "correct horse")
+	b.signIn() // the new password ended the session
+	laptop := b.addNamed("laptop", "")
+	phone := b.addNamed("phone", "phone")
+	b.open("/account/security")
+	b.js(`void (window.stays = true)`)
+	named := func(list string) any {
+		t.Helper()
+		return b.js(`[...document.querySelectorAll('#main ul[aria-label=` + quoted(list) + `] .name')].map((e) => e.textContent).sort().join()`)
+	}
+	is.Equal(named("API keys"), "laptop,test")
+	is.Equal(named("Connected devices"), "phone")
+	is.Equal(named("Browsers that are signed in"), "test")
+	is.True(b.js(`!!document.querySelector('#main form[aria-label=Password]')`).(bool))
+	for name, secret := range map[string]string{"laptop": laptop, "phone": phone} {
+		b.as(secret).get("/api/v1/notes").want(200)
+		b.press("Revoke " + name)
+		b.shows("loses access immediately")
+		b.as(secret).get("/api/v1/notes").want(200)
+		b.click(`dialog .danger`)
+		b.says("Revoked “" + name + "”.")
+		is.Equal(b.as(secret).get("/api/v1/notes").status, 401) // as soon as the page says so
+		b.until(`!document.querySelector('#main [aria-label="Revoke ` + name + `"]')`)
+	}
+	is.Equal(named("API keys"), "test")
+	b.shows("No device is connected.")
+	b.until(`document.querySelector('#main ul[aria-label=Activity]').innerText.includes('Device revoked')`)
+	is.True(b.js(`window.stays`).(bool)) // the page was not loaded again
+
+	b.press("New key")
+	b.fill("Name", "tablet")
+	b.click(`dialog .main`)
+	b.until(`document.querySelector('dialog pre.copy')?.textContent.startsWith('kist_')`)
+	b.press("Done")
+	b.until(`document.querySelector('#main [aria-label="Revoke tablet"]')`)
+	is.True(b.sound())
+}
+
 // TestBrowserMoving tries an import, makes it, reads its report, and takes an
 // export away.
 func TestBrowserMoving(t *testing.T) {
@@ -953,6 +995,14 @@ func TestBrowserManners(t *testing.T) {
 	tagged := b.post("/api/v1/notes", map[string]any{"content": "x", "tags": []string{"one", "two"}}).want(201).text("data.slug")
 	_, ask := b.app.ask(nil)
 	b.leave(ask, nil, nil, file{strings.Repeat("long", 40) + ".txt", "text/plain", "text"}).want(201)
+	for _, name := range []string{strings.Repeat("long", 50), strings.Repeat("word ", 39)} {
+		b.addNamed(name, "")
+		b.addNamed(name, "extension")
+		b.addPasskeyNamed(name)
+	}
+	p := newProvider(t)
+	b.server.OIDC = p.client(t, b.url)
+	b.link(b.user, p, strings.Repeat("long", 50))
 	paths := []string{"/notes/" + tagged}
 	for _, p := range appPages() {
 		paths = append(paths, strings.NewReplacer("{id}", "new", "{slug}", "new").Replace(p.path))
@@ -965,7 +1015,7 @@ func TestBrowserManners(t *testing.T) {
 		if path == "/files" { // with the bar for what is selected
 			b.js(`document.querySelector('.pick input').click()`)
 		}
-		for _, width := range []int64{320, 768, 1440} {
+		for _, width := range []int64{320, 768, 1440, 2560} {
 			b.do(chromedp.EmulateViewport(width, 800))
 			if over := b.js(`document.documentElement.scrollWidth - innerWidth`); over.(float64) > 0 {
 				t.Errorf("%s at %d: runs over by %v", path, width, over)
@@ -987,7 +1037,7 @@ const manners = `[...document.querySelectorAll('button, a[href], input:not([type
 	if (e.matches('button, a') && !e.querySelector('svg') && getComputedStyle(e).fontSize === '0px') out.push('nothing to see: ' + name);
 	if (!inText && (box.height < 43.5 || box.width < 43.5)) out.push('small, ' + Math.round(box.width) + 'x' + Math.round(box.height) + ': ' + (name || e.outerHTML).slice(0, 60));
 	return out;
-})`
+}).concat([...document.querySelectorAll('.item .what')].filter((e) => e.getClientRects().length && e.clientWidth < 90 && !e.closest('.grid')).map((e) => 'cramped: ' + e.innerText))`
 
 // TestBrowserPages asks for the next page of a long list as it is scrolled to.
 func TestBrowserPages(t *testing.T) {
@@ -1020,6 +1070,7 @@ func TestBrowserOneRound(t *testing.T) {
 	up := b.upload(nil, file{"a.txt", "text/plain", "text"}).want(201).text("slug")
 	_, ask := b.app.ask(nil)
 	b.leave(ask, nil, nil, file{"b.txt", "text/plain", "text"}).want(201)
+	b.server.OIDC = newProvider(t).client(t, b.url)
 	var mu sync.Mutex
 	asked := map[string]string{} // whose doing a request is
 	chromedp.ListenTarget(b.ctx, func(event any) {

@@ -1,7 +1,8 @@
 // What happened in an account, latest first, under headings by day.
 import { add, dayName, h, locale, t } from './dom.js';
 import { kinds } from './kinds.js';
-import { api, base } from './session.js';
+import { deviceName } from './pages.js';
+import { api, base, load } from './session.js';
 
 const events = {
   signed_in: t('activity.signedIn'), session_revoked: t('activity.sessionEnded'), device_connected: t('activity.deviceConnected'), device_revoked: t('activity.deviceRevoked'),
@@ -16,20 +17,18 @@ const events = {
 
 function entry(e) {
   const k = kinds[e.kind];
-  const name = k && e.subjectId ? h('a', { href: `${base}/${k.path}/${e.subjectId}` }, e.name || k.one) : e.name;
+  const name = k && e.subjectId ? h('a.cutoff', { href: `${base}/${k.path}/${e.subjectId}` }, e.name || k.one) : e.name && h('span.cutoff', {}, deviceName(e.name));
   return h('li.item.plain', {}, h('div.what', {}, h('span.name', {}, events[e.event] ?? e.event, e.count > 1 && ` (${e.count}×)`),
-    h('div.meta', {}, name && h('span.cutoff', {}, name), e.address && h('span', {}, e.address), e.by && h('span', {}, t('activity.by', { name: e.by })),
+    h('div.meta', {}, name, e.address && h('span', {}, e.address), e.by && h('span', {}, t('activity.by', { name: e.by })),
       e.changes.length > 0 && h('span', {}, e.changes.join(', ')),
       h('time', { datetime: e.at }, new Date(e.at).toLocaleString(locale, { dateStyle: 'medium', timeStyle: 'short' })))));
 }
 
-// activity fills an element with the entries of a path of the API, page by page.
-export async function activity(into, path, signal) {
+// activity fills an element with entries of a path of the API: the latest, as many as given, and more on request.
+export async function activity(into, path, signal, latest = 50) {
   const list = h('ul.list', { 'aria-label': t('activity.title') }), more = h('button.wide', { type: 'button', hidden: true }, t('activity.more'));
   let cursor = '', last = '';
-  const load = async () => {
-    more.disabled = true;
-    const answer = await api('GET', `${path}?limit=50${cursor && `&cursor=${encodeURIComponent(cursor)}`}`, undefined, { signal });
+  const show = (answer) => {
     for (const e of answer.data) {
       const heading = dayName(e.at);
       if (heading !== last) list.append(h('li.date', {}, h('h3', {}, heading)));
@@ -41,7 +40,11 @@ export async function activity(into, path, signal) {
     more.disabled = false;
     if (!list.children.length) list.replaceWith(h('p.soft', {}, t('activity.none')));
   };
-  more.onclick = () => load().catch((e) => { more.disabled = false; more.before(h('p.error', { role: 'alert' }, e.message)); });
+  more.onclick = async () => {
+    more.disabled = true;
+    try { show(await api('GET', `${path}?limit=50&cursor=${encodeURIComponent(cursor)}`, undefined, { signal })); } catch (e) { more.disabled = false; more.before(h('p.error', { role: 'alert' }, e.message)); }
+  };
   add(into, list, more);
-  await load();
+  const first = await load(path, `${path}?limit=${latest}`, signal);
+  if (first) show(first);
 }

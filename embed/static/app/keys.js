@@ -3,7 +3,7 @@ import { add, addActions, all, button, emptyState, find, h, icon, iconButton, it
 import { copyText, openDialog, openForm } from './forms.js';
 import { sessionList } from './pages.js';
 import { rerender } from './router.js';
-import { api, base, heading, load, me, showProblem } from './session.js';
+import { api, base, heading, load, me, showProblem, subheading } from './session.js';
 
 const scopes = { all: t('keys.all'), read: t('keys.read'), write: t('keys.write'), upload: t('keys.upload'), admin: t('keys.admin') };
 
@@ -127,20 +127,28 @@ addActions({
   'setup-copy': async (el) => { if (await copyText(el.dataset.text)) toast(t('keys.textCopied')); else toast(t('keys.cannotCopyText'), { bad: true }); },
 });
 
-export default async function page(v) {
-  const [keys, sessions] = await Promise.all([load('keys', 'keys?limit=500', v.signal), load('me/sessions', 'me/sessions?limit=500', v.signal)]);
-  const held = keys?.data ?? [];
-  const made = held.filter((x) => !x.device), devices = held.filter((x) => x.device);
-  const rows = (list, label, none) => list.length ? h('ul.list', { 'aria-label': label }, list.map(keyRow)) : h('p.soft', {}, none);
-  add(v.out, heading(t('keys.title'), h('small.soft', {}, t('keys.count', { n: made.length })), keys && button('key-new', '', { class: 'main' }, icon('plus'), t('keys.newKey'))),
+const rows = (list, label, none) => list.length ? h('ul.list', { 'aria-label': label }, list.map(keyRow)) : h('p.soft', {}, none);
+
+// keyList has the API keys of an answer below a heading, which head makes as heading does.
+export function keyList(keys, head) {
+  const made = keys?.data.filter((x) => !x.device) ?? [];
+  return [head(t('keys.title'), h('small.soft', {}, t('keys.count', { n: made.length })), keys && button('key-new', '', { class: head === heading && 'main' }, icon('plus'), t('keys.newKey'))),
     h('p.soft', {}, t('keys.intro'), ' ', h('a', { href: `${base}/api/v1/reference` }, t('common.reference'))),
     me.apiTokensDisabled && h('p.alert', {}, t('keys.allOff')),
-    keys ? rows(made, t('keys.title'), t('keys.none')) : emptyState(t('keys.hidden'), me.role === 'admin' ? t('keys.reload') : t('keys.askAdmin')),
-    keys && h('div.row', {}, button('setup', t('keys.setUpProgram'))),
-    h('div.head', {}, h('h2', {}, t('keys.devices')), devices.length ? h('small.soft', {}, t('keys.deviceCount', { n: devices.length })) : null),
-    rows(devices, t('keys.devices'), t('keys.noDevices')),
-    h('div.row', {}, h('a.button', { href: `${base}/device` }, t('keys.enterCode')), h('a.button', { href: `${base}/extension.zip`, download: '' }, t('keys.extension'))),
-    h('p.soft', {}, t('keys.extensionHint')),
+    keys ? rows(made, t('keys.title'), t('keys.none')) : emptyState(t('keys.hidden'), me.role === 'admin' ? t('keys.reload') : t('keys.askAdmin'))];
+}
+
+// deviceList has the connected devices of an answer, and a link to connect one.
+export function deviceList(keys) {
+  const devices = keys?.data.filter((x) => x.device) ?? [];
+  return [subheading(t('keys.devices'), devices.length > 0 && h('small.soft', {}, t('keys.deviceCount', { n: devices.length })), h('a.button', { href: `${base}/device` }, t('keys.enterCode'))),
+    rows(devices, t('keys.devices'), t('keys.noDevices'))];
+}
+
+export default async function page(v) {
+  const [keys, sessions] = await Promise.all([load('keys', 'keys?limit=500', v.signal), load('me/sessions', 'me/sessions?limit=500', v.signal)]);
+  add(v.out, keyList(keys, heading), keys && h('div.row', {}, button('setup', t('keys.setUpProgram'))), deviceList(keys),
+    h('div.row', {}, h('a.button', { href: `${base}/extension.zip`, download: '' }, t('keys.extension'))), h('p.soft', {}, t('keys.extensionHint')),
     sessions && sessionList(sessions.data));
   return t('keys.pageTitle');
 };

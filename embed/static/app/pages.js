@@ -5,7 +5,7 @@ import { openForm, settingsForm } from './forms.js';
 import { countOf, fieldOf, fileTypes, isPicture, kindOf, kinds, pageOf, titleOf } from './kinds.js';
 import { listOf, moveFocus, Source } from './list.js';
 import { addPages, go, rerender, withParam } from './router.js';
-import { api, base, countChange, deleteLater, folderFields, folderOf, folders, heading, hideFolder, hideTag, load, loadLabels, loadModule, me, pendingNow, refreshFolders, refreshTags, setMe, showProblem, storage, tags, takeAnswer, view } from './session.js';
+import { api, base, countChange, deleteLater, folderFields, folderOf, folders, heading, hideFolder, hideTag, load, loadLabels, loadModule, me, pendingNow, refreshFolders, refreshTags, setMe, showProblem, storage, subheading, tags, takeAnswer, view } from './session.js';
 
 // ---- Home and the pages of kinds ----
 
@@ -372,9 +372,8 @@ function sessionRow(s) {
 }
 
 // sessionList lists the browsers that are signed in.
-export const sessionList = (sessions) => [h('div.head', {}, h('h2', {}, t('sessions.title')), h('small.soft', {}, t('sessions.count', { n: sessions.length }))),
-  h('ul.list', { 'aria-label': t('sessions.list') }, sessions.map(sessionRow)),
-  sessions.length > 1 && h('div.row', {}, button('sessions-end', t('sessions.signOutOthers')))];
+export const sessionList = (sessions) => [subheading(t('sessions.title'), h('small.soft', {}, t('sessions.count', { n: sessions.length })), sessions.length > 1 && button('sessions-end', t('sessions.signOutOthers'))),
+  h('ul.list', { 'aria-label': t('sessions.list') }, sessions.map(sessionRow))];
 
 // deviceCard has the choices for this browser.
 async function deviceCard() {

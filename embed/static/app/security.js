@@ -1,9 +1,11 @@
 // The page of how the account signs in, and the dialog that confirms who uses the app.
+import { activity } from './activity.js';
 import { add, addActions, button, find, h, icon, iconButton, itemOf, t, tn, toast, when } from './dom.js';
 import { copyText, openDialog, openForm } from './forms.js';
-import { activityOf, passwordForm, sessionList } from './pages.js';
+import { deviceList, keyList } from './keys.js';
+import { passwordForm, sessionList } from './pages.js';
 import { rerender } from './router.js';
-import { api, base, heading, load, loadModule, Problem, showProblem, start } from './session.js';
+import { api, base, heading, load, Problem, showProblem, start, subheading } from './session.js';
 
 // ---- Passkeys in JSON, with bytes as base64url ----
 
@@ -74,6 +76,19 @@ function passkeyRow(p) {
   return row;
 }
 
+function identityRow(link) {
+  const row = h('li.item.plain', {}, h('div.what', {}, h('span.name', {}, link.name || link.subject),
+    h('div.meta', {}, h('span.cutoff', {}, link.issuer), link.lastUsedAt && h('span', {}, tn('identities.used', { when: when(link.lastUsedAt) })))),
+  h('div.acts', {}, button('identity-remove', t('identities.remove'), { 'aria-label': t('identities.removeOf', { name: link.name || link.subject }) })));
+  row.link = link;
+  return row;
+}
+
+// identityCard has the accounts at the sign-in service that this account is linked to, and a button that links one.
+const identityCard = (links) => h('section.card', { id: 'identities', 'aria-label': t('identities.title') }, h('h2', {}, t('identities.title')),
+  links.length > 0 ? h('ul.list', { 'aria-label': t('identities.title') }, links.map(identityRow)) : h('p.hint', {}, t('identities.none', { name: start.issuer })),
+  h('div.row', {}, button('identity-link', t('identities.link', { name: start.issuer }))));
+
 addActions({
   'codes-copy': async (el) => { if (await copyText(el.dataset.text)) toast(t('security.copied')); },
   async 'codes-on'() {
@@ -125,23 +140,37 @@ addActions({
     const p = itemOf(el).passkey;
     openForm({ title: t('security.remove', { name: p.name }), text: t('security.removeText'), button: t('security.removeButton'), danger: true, run: async () => { await api('DELETE', `me/passkeys/${p.id}`); rerender(); } });
   },
+  async 'identity-link'(el) {
+    el.disabled = true;
+    try {
+      location.assign((await api('POST', 'me/identities', { next: location.pathname.slice(start.base.length) })).data.url);
+    } catch (e) { el.disabled = false; showProblem(e); }
+  },
+  async 'identity-remove'(el) {
+    try {
+      await api('DELETE', `me/identities/${itemOf(el).link.id}`);
+      await rerender();
+      toast(t('identities.removed'));
+      find('#identities button')?.focus();
+    } catch (e) { showProblem(e); }
+  },
 });
 
 export default async function page(v) {
-  const [security, passkeys, sessions, keys] = await Promise.all([
-    load('me/security', 'me/security', v.signal), load('me/passkeys', 'me/passkeys?limit=500', v.signal),
-    load('me/sessions', 'me/sessions?limit=500', v.signal), load('keys', 'keys?limit=500', v.signal)]);
+  const [security, passkeys, links, keys, sessions] = await Promise.all([
+    load('me/security', 'me/security', v.signal), load('me/passkeys', 'me/passkeys?limit=500', v.signal), load('me/identities', 'me/identities?limit=500', v.signal),
+    load('keys', 'keys?limit=500', v.signal), load('me/sessions', 'me/sessions?limit=500', v.signal)]);
   const s = security?.data ?? {}, held = passkeys?.data ?? [];
-  add(v.out, heading(t('security.title')), h('div.cards', {}, passwordForm(keys?.data ?? []),
+  add(v.out, heading(t('security.title')), h('div.cards.two', {}, s.hasPassword ? passwordForm(keys?.data ?? []) : h('div.card', {}, h('h2', {}, t('security.password')), h('p.soft', {}, t('security.noPassword'))),
     h('div.card', {}, h('h2', {}, t('security.codes')), h('p', {}, s.codesSince ? tn('security.codesSince', { when: when(s.codesSince) }) : t('security.codesNone')), h('p.soft', {}, t('security.codesHint')),
       h('div.row', {}, button('codes-on', s.codesSince ? t('security.otherPhone') : t('security.codesOn')), s.codesSince && button('codes-off', t('security.turnOff')))),
     (s.codesSince || held.length > 0) && h('div.card', {}, h('h2', {}, t('security.recovery')), h('p', {}, t('security.left', { n: s.recoveryCodes })), h('p.soft', {}, t('security.recoveryHint')),
       h('div.row', {}, button('recovery-new', t('security.renew')))),
-    start.issuer && await (await loadModule('identities')).identityCard(v.signal)),
-  h('div.head', {}, h('h2', {}, t('security.passkeys')), h('div.row', {}, s.passkeysPossible && window.PublicKeyCredential && button('passkey-new', '', {}, icon('plus'), t('security.newPasskey')))),
+    start.issuer && links && identityCard(links.data)),
+  subheading(t('security.passkeys'), null, s.passkeysPossible && window.PublicKeyCredential && button('passkey-new', '', {}, icon('plus'), t('security.newPasskey'))),
   h('p.soft', {}, s.passkeysPossible ? t('security.passkeysHint') : t('security.needHTTPS')),
   held.length > 0 && h('ul.list', { 'aria-label': t('security.passkeys') }, held.map(passkeyRow)),
-  h('div.head', {}, h('h2', {}, t('security.keys')), h('div.row', {}, h('a.button', { href: `${base}/keys` }, t('security.keysOpen')))),
-  sessions && sessionList(sessions.data), activityOf(v));
+  keyList(keys, subheading), deviceList(keys), sessions && sessionList(sessions.data), subheading(t('account.activity')));
+  await activity(v.out, 'activity', v.signal, 10);
   return t('security.title');
 }

@@ -253,6 +253,9 @@ export function heading(title, count, ...tools) {
   return h('div.head', {}, h('h1', {}, title), count, topic && h('a.button.quiet', { href: `${base}/help/${topic}` }, t('common.help')), h('div.row', {}, tools));
 }
 
+// subheading begins a part of a page.
+export const subheading = (title, count, ...tools) => h('div.head', {}, h('h2', {}, title), count, h('div.row', {}, tools));
+
 // markCurrent marks the navigation links that isCurrent accepts.
 export function markCurrent(isCurrent) {
   for (const a of all('.rail a[data-nav]')) {
