@@ -129,7 +129,7 @@ var (
 	errFlowEnded   = &record.Error{Fault: record.Unauthorized, Code: "sign_in_cancelled", Text: "The sign-in service did not let you in, or you cancelled. Start again."}
 	errLinkSession = &record.Error{Fault: record.Unauthorized, Code: "link_session", Text: "You are no longer signed in here with the account that you wanted to link. Sign in and try again."}
 	errNotAllowed  = &record.Error{Fault: record.Denied, Code: "group_missing", Text: "Your account at the sign-in service may not use this server. Ask an administrator."}
-	errNotLinked   = &record.Error{Fault: record.Denied, Code: "not_linked", Text: "No account here is linked to your account at the sign-in service. Sign in as before and link it on the account page, or ask an administrator."}
+	errNotLinked   = &record.Error{Fault: record.Denied, Code: "not_linked", Text: "No account here is linked to your account at the sign-in service. Sign in as before and link it on the page Security of your account, or ask an administrator."}
 	errDisabled    = &record.Error{Fault: record.Denied, Code: "user_disabled", Text: "This account is disabled."}
 	errPasswordOff = &record.Error{Fault: record.Denied, Code: "password_login_off", Text: "Signing in with a password is turned off on this server."}
 )
