@@ -27,18 +27,30 @@ func TestRecentSignIn(t *testing.T) {
 	phone := newSoftKey(a)
 	a.addPasskey(mine, phone, "phone").want(201)
 	hook := a.post("/api/v1/integrations/webhooks", `{"url":"https://example.org/hook"}`).want(201).text("data.id")
+	const none = "/01890a5d-ac96-774b-bcce-b302099a8057" // nobody looks whether there is one
 	changes := []apiRequest{
 		as(mine, "POST", "/api/v1/keys", `{"name":"laptop"}`),
+		as(mine, "PATCH", "/api/v1/keys"+none, `{"disabled":true}`),
+		as(mine, "DELETE", "/api/v1/keys"+none, nil),
+		as(mine, "POST", "/api/v1/setups", `{"program":"shell"}`), // it comes with a key
 		as(mine, "POST", "/api/v1/me/codes", nil),
 		as(mine, "PUT", "/api/v1/me/codes", `{}`),
 		as(mine, "DELETE", "/api/v1/me/codes", nil),
 		as(mine, "POST", "/api/v1/me/recovery-codes", nil),
 		as(mine, "POST", "/api/v1/me/passkeys/options", nil),
 		as(mine, "POST", "/api/v1/me/passkeys", `{}`),
+		as(mine, "PATCH", "/api/v1/me/passkeys"+none, `{"name":"x"}`),
+		as(mine, "DELETE", "/api/v1/me/passkeys"+none, nil),
+		as(mine, "POST", "/api/v1/me/identities", `{}`),
+		as(mine, "DELETE", "/api/v1/me/identities"+none, nil),
 		as(mine, "PATCH", "/api/v1/admin/users/"+a.user.ID.String(), `{"displayName":"Ann"}`),
+		as(mine, "PATCH", "/api/v1/admin/users/"+a.user.ID.String(), `{"password":"battery staple"}`),
 		as(mine, "POST", "/api/v1/admin/users", `{}`),
+		as(mine, "DELETE", "/api/v1/admin/users"+none, nil),
+		as(mine, "POST", "/api/v1/admin/users"+none+"/reset-login", nil),
 		as(mine, "GET", "/api/v1/export", nil),
 		as(mine, "GET", "/api/v1/admin/backup", nil),
+		as(mine, "POST", "/api/v1/integrations/webhooks", `{"url":"https://example.org/hook"}`),
 		as(mine, "PATCH", "/api/v1/integrations/webhooks/"+hook, `{"secret":"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}`),
 	}
 	a.clock.advance(record.RecentTime)

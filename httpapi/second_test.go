@@ -3,9 +3,11 @@ package httpapi
 import (
 	"encoding/base32"
 	"fmt"
+	"maps"
 	"net/url"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -149,6 +151,38 @@ func TestSecondStepGuesses(t *testing.T) {
 	a.step(here, ask(here), map[string]string{"code": code(0)}).want(429) // from anywhere
 	a.clock.advance(session.GuessWindow)
 	a.step(here, ask(here), map[string]string{"code": code(0)}).want(200)
+}
+
+// Of 20 clients that know the password and send the same code at the same time, one is let in.
+func TestSecondStepRace(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := start(t, behindProxy)
+	a.withPassword(a.user, "correct horse")
+	code, recovery := a.codesOn(a.login("192.0.2.7", "ann", "correct horse").want(200).cookieOf(sessionName))
+	for _, with := range []map[string]string{{"code": code(0)}, {"recoveryCode": recovery[0]}} {
+		from := func(i int) string { return fmt.Sprintf("2001:db8:%x::1", i) }
+		var tickets [20]string
+		for i := range tickets {
+			tickets[i] = a.login(from(i), "ann", "correct horse").want(401).text("ticket")
+		}
+		var wg sync.WaitGroup
+		var got [20]*answer
+		for i, ticket := range tickets {
+			wg.Go(func() { got[i] = a.step(from(i), ticket, maps.Clone(with)) })
+		}
+		wg.Wait()
+		entered := 0
+		for _, one := range got {
+			if one.status == 200 {
+				entered++
+			} else {
+				is.Equal(one.want(401).code(), "wrong_second_factor")
+			}
+		}
+		is.Equal(entered, 1)
+		a.clock.advance(session.GuessWindow) // wrong answers are counted
+	}
 }
 
 // Wrong one-time codes are also counted for a day, across restarts: five minutes at a time,
