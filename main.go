@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -269,7 +270,7 @@ func (cmd *serveCommand) follow(ctx context.Context, c *admin.Call, starting *se
 	}
 	s := standby.New(standby.Options{
 		Dir: c.DataDir, Ship: *o, After: cmd.PromoteAfter, FetchAll: cmd.FetchAll, Log: c.Log,
-		Content: func() (*blobs.Store, error) { return serve.OpenContent(c.DataDir, c.Log) },
+		Content: func() (*blobs.Store, error) { return serve.OpenContent(c.DataDir, c.Log) }, Metrics: cmd.standbyMetrics(c.Log),
 	})
 	back, err := socket.Listen(c.DataDir)
 	if err != nil {
@@ -281,6 +282,18 @@ func (cmd *serveCommand) follow(ctx context.Context, c *admin.Call, starting *se
 		took, err = s.Run(ctx)
 	}
 	return took, errors.Join(err, stopControl(time.Duration(cmd.Grace)), starting.Hush())
+}
+
+// standbyMetrics answers /metrics while the server is a standby; nil if that is off.
+func (cmd *serveCommand) standbyMetrics(log *slog.Logger) func(http.ResponseWriter, *http.Request, standby.Open, standby.Status) {
+	if !cmd.Metrics {
+		return nil
+	}
+	return func(w http.ResponseWriter, r *http.Request, o standby.Open, st standby.Status) {
+		httpapi.StandbyMetrics(web.Config{Store: o.Store, Blobs: o.Content, Search: o.Index, Version: version, Log: log}, httpapi.Following{
+			Lag: time.Since(st.Current), Silent: time.Since(cmp.Or(st.Seen, st.Current)), Behind: st.Behind, Slots: st.Slots, Errors: st.Errors, Failing: st.Failure != nil,
+		}, w, r)
+	}
 }
 
 // addresses returns the URLs that generated links begin with: base for pages, and

@@ -10,7 +10,9 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -644,5 +646,91 @@ func TestStandbyOfInexactStore(t *testing.T) {
 	b = q.follow()
 	is.True(strings.Contains(q.must("promote"), "has taken over"))
 	is.True(strings.Contains(b.everything(key)["notes"], "one"))
+	b.stop()
+}
+
+var uuidIn = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
+
+// A standby has figures under the rules of the writer: how far behind it is, whether it
+// can read the object store, and its cache.
+func TestStandbyMetrics(t *testing.T) {
+	t.Parallel()
+	needs(t, "object stores", "versitygw")
+	is := is.New(t)
+	store := s3test.New(t)
+	gateway := store.Start()
+	p := storing(t, "", gateway)
+	s := p.serve("--metrics")
+	key := s.inhabit()
+	narrow := p.must("key", "create", "--user", "ann", "--name", "figures", "--scope", "upload")
+	other := p.must("key", "create", "--user", "ann", "--name", "gone")
+	s.shipped(key)
+	proxy := s3test.NewProxy(t, gateway)
+	q := p.spare(proxy.URL)
+	b := q.follow()
+	status, _, err := (&load{addr: q.addr}).call(&http.Client{CheckRedirect: stay}, "GET", "/metrics", map[string]string{"X-Api-Key": key}, nil)
+	is.NoErr(err)
+	is.Equal(status, http.StatusTemporaryRedirect) // off
+	b.stop()
+
+	b = q.follow("--metrics")
+	q.caughtUp(store)
+	figures := func() map[string]float64 {
+		t.Helper()
+		status, text := q.get("/metrics", narrow)
+		is.Equal(status, http.StatusOK)
+		all := map[string]float64{}
+		for line := range strings.Lines(text) {
+			name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+			if v, err := strconv.ParseFloat(value, 64); err == nil {
+				all[name] = v
+			}
+		}
+		return all
+	}
+	now := figures()
+	is.True(now["kist_standby_lag_seconds"] < 60)
+	for name, want := range map[string]float64{"standby_behind_commits": 0, "standby_errors": 0, "standby_failing": 0, "cache_misses": 0, "search_ready": 1} {
+		got, there := now["kist_"+name]
+		is.True(there)      // name
+		is.Equal(got, want) // name
+	}
+	is.True(now["kist_process_open_fds"] > 0)
+	_, there := now["kist_store_lag_seconds"]
+	is.True(!there)
+	slots := now["kist_standby_slots"]
+	status, _ = p.note(key, "one")
+	is.Equal(status, http.StatusCreated)
+	q.until("it is applied", func() bool { return figures()["kist_standby_slots"] > slots })
+
+	status, _ = q.get("/metrics", "")
+	is.Equal(status, http.StatusUnauthorized)
+	status, _ = q.get("/metrics", "kist_wrong")
+	is.Equal(status, http.StatusUnauthorized)
+	status, _ = q.get("/metrics", other)
+	is.Equal(status, http.StatusOK)
+	for line := range strings.Lines(p.must("key", "list")) {
+		if strings.Contains(line, " gone ") {
+			p.must("key", "revoke", uuidIn.FindString(line))
+		}
+	}
+	q.until("the standby knows that the key was revoked", func() bool { status, _ = q.get("/metrics", other); return status == http.StatusUnauthorized })
+
+	proxy.Set(s3test.Always(s3test.Cut))
+	q.until("it is behind", func() bool {
+		now := figures()
+		return now["kist_standby_failing"] == 1 && now["kist_standby_errors"] > 0 && now["kist_standby_lag_seconds"] > 2
+	})
+	proxy.Set(nil)
+	q.until("it goes on", func() bool {
+		now := figures()
+		return now["kist_standby_failing"] == 0 && now["kist_standby_lag_seconds"] < 2
+	})
+	q.must("promote")
+	now = figures()
+	_, there = now["kist_standby_slots"]
+	is.True(!there)
+	_, there = now["kist_store_lag_seconds"]
+	is.True(there)
 	b.stop()
 }

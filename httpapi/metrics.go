@@ -6,6 +6,8 @@ import (
 	"io"
 	"maps"
 	"math"
+	"net/http"
+	"net/url"
 	"runtime"
 	"slices"
 	"strconv"
@@ -146,16 +148,27 @@ func (f *figures) process() {
 	}
 }
 
-// instance writes the figures about the instance.
-func (f *figures) instance(s *Server) {
-	f.gauge("build_info", "1; the version is a label.", 1, "version", s.Version)
-	f.gauge("disk_room_bytes", "Bytes of new content that fit on the disk.", float64(s.Store.FreeForContent()))
-	index := s.Search.State()
+// instance writes the figures that the writer and a standby have.
+func (f *figures) instance(c *web.Config) {
+	f.process()
+	f.gauge("build_info", "1; the version is a label.", 1, "version", c.Version)
+	f.gauge("disk_room_bytes", "Bytes of new content that fit on the disk.", float64(c.Store.FreeForContent()))
+	index := c.Search.State()
 	f.gauge("search_ready", "1 if the search index is in use, 0 if searches read the records instead.", truth(index.Phase == search.Ready))
 	f.gauge("search_behind", "Changes that are not in the search index yet.", float64(index.Latest-min(index.Latest, index.Place)))
+	f.gauge("journal_damaged", "Damaged journal files found since the start, including repaired ones.", float64(len(c.Store.JournalHealth().Damaged)))
+	if st, ok := blobs.Cached(c.Blobs); ok {
+		f.gauge("cache_hits", "Files that were opened on the disk since the start; only with an object store, like the others of the cache.", float64(st.Hits))
+		f.gauge("cache_misses", "Files that were not on the disk when they were needed.", float64(st.Misses))
+		f.gauge("cache_fetched_bytes", "Bytes read from the object store for files since the start.", float64(st.Fetched))
+		f.gauge("cache_bytes", "Bytes of files on the disk.", float64(st.Here))
+	}
+}
+
+// writer writes the figures about the server's own data.
+func (f *figures) writer(s *Server) {
 	_, doubted := s.Store.ClockDoubt()
 	f.gauge("clock_doubted", "1 if the machine's clock jumped and is not trusted yet.", truth(doubted))
-	f.gauge("journal_damaged", "Damaged journal files found since the start, including repaired ones.", float64(len(s.Store.JournalHealth().Damaged)))
 	if s.Ship != nil {
 		st := s.Ship.Status()
 		f.gauge("store_lag_seconds", "How long ago the oldest change was made that is not in the object store; 0 if all are.", st.Lag.Seconds())
@@ -164,12 +177,6 @@ func (f *figures) instance(s *Server) {
 		f.gauge("store_bytes", "Bytes put into the object store since the start.", float64(st.Bytes))
 		f.gauge("store_errors", "Failed attempts to write to the object store since the start.", float64(st.Errors))
 		f.gauge("store_failing", "1 if the latest attempt to write to the object store failed, or another server has taken over.", truth(st.Failure != nil))
-	}
-	if c, ok := blobs.Cached(s.Blobs); ok {
-		f.gauge("cache_hits", "Files that were opened on the disk since the start; only with an object store, like the others of the cache.", float64(c.Hits))
-		f.gauge("cache_misses", "Files that were not on the disk when they were needed.", float64(c.Misses))
-		f.gauge("cache_fetched_bytes", "Bytes read from the object store for files since the start.", float64(c.Fetched))
-		f.gauge("cache_bytes", "Bytes of files on the disk.", float64(c.Here))
 	}
 	v, err := api.CollectStats(s.Site)
 	var sound *shownHealth
@@ -212,12 +219,47 @@ func (s *Server) readMetrics(c *web.Request) error {
 	}
 	var f figures
 	s.meter.write(&f)
-	f.process()
-	f.instance(s)
-	h := c.W.Header()
+	f.instance(&s.Config)
+	f.writer(s)
+	f.answer(c.W)
+	return nil
+}
+
+// answer answers with the figures.
+func (f *figures) answer(w http.ResponseWriter) {
+	h := w.Header()
 	h.Set("Cache-Control", "no-store")
 	h.Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 	h.Set("Content-Length", strconv.Itoa(f.text.Len()))
-	_, _ = io.WriteString(c.W, f.text.String()) // the client may be gone
-	return nil
+	_, _ = io.WriteString(w, f.text.String()) // the client may be gone
+}
+
+// Following is how far a standby is.
+type Following struct {
+	Lag     time.Duration // since it had everything that was in the object store
+	Silent  time.Duration // since the newest piece of the history was first seen
+	Behind  uint64        // commits that are not applied
+	Slots   uint64        // applied
+	Errors  uint64        // failed attempts to read the object store
+	Failing bool          // the latest one failed
+}
+
+// StandbyMetrics answers a request for the figures of a standby, by the rules of
+// readMetrics. Of the configuration it needs Store, Blobs, Search, Version and Log.
+func StandbyMetrics(c web.Config, now Following, w http.ResponseWriter, r *http.Request) {
+	site := &web.Site{Config: c, BaseURL: new(url.URL)}
+	aw := &web.AnswerWriter{ResponseWriter: w, Ctl: http.NewResponseController(w), Plain: true}
+	if err := (&web.Request{Site: site, W: aw, R: r}).Authorize(web.ReadsMetrics); err != nil {
+		site.Fail(aw, r, web.NewID(), err)
+		return
+	}
+	var f figures
+	f.instance(&c)
+	f.gauge("standby_lag_seconds", "How long ago the standby had everything that was in the object store; it asks every 15 seconds at least.", now.Lag.Seconds())
+	f.gauge("standby_behind_commits", "Commits in the object store that the standby has not applied yet, as far as it knows.", float64(now.Behind))
+	f.gauge("standby_silent_seconds", "How long ago the newest piece of the history was first seen.", now.Silent.Seconds())
+	f.gauge("standby_slots", "Pieces of the history applied since the start.", float64(now.Slots))
+	f.gauge("standby_errors", "Failed attempts to read the object store since the start.", float64(now.Errors))
+	f.gauge("standby_failing", "1 if the latest attempt to read the object store failed.", truth(now.Failing))
+	f.answer(aw)
 }

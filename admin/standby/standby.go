@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"sync"
@@ -38,7 +39,16 @@ type Options struct {
 	After    time.Duration
 	FetchAll bool                         // fetch contents ahead, and not when they are needed
 	Content  func() (*blobs.Store, error) // opens the contents of the data directory
-	Log      *slog.Logger
+	// Metrics answers /metrics with what is open and how far the standby is. It may be nil.
+	Metrics func(w http.ResponseWriter, r *http.Request, o Open, st Status)
+	Log     *slog.Logger
+}
+
+// Open is the data of a standby. It is only for reading.
+type Open struct {
+	Store   *kv.Store
+	Content *blobs.Store
+	Index   *search.Index
 }
 
 // A Standby keeps a data directory as far as the object store is, and changes nothing
@@ -51,6 +61,9 @@ type Standby struct {
 
 	mu     sync.Mutex
 	status Status
+
+	using sync.RWMutex // held for reading while a request reads what is open
+	open  *Open        // nil while the data directory is not open
 
 	// Used by Run only.
 	marked   bool          // the data directory is a standby's
@@ -73,7 +86,11 @@ type Standby struct {
 type Status struct {
 	Slot    ship.Slot // the newest one, without its records
 	Seen    time.Time // when it was first seen; zero if none was
-	Failure error     // of the latest attempt to read the object store
+	Current time.Time // when everything was applied that was in the object store; at first when the standby was made
+	Behind  uint64    // records in the object store that are not applied, as far as is known
+	Slots   uint64    // applied
+	Errors  uint64    // failed attempts to read the object store
+	Failure error     // of the latest attempt
 	exact   bool      // the store lets one writer win
 }
 
@@ -90,7 +107,10 @@ const (
 
 // New returns a Standby, which does nothing until Run.
 func New(o Options) *Standby {
-	return &Standby{o: o, promotions: make(chan chan error), ended: make(chan struct{}), wanted: wanted{more: make(chan struct{}, 1)}}
+	return &Standby{
+		o: o, promotions: make(chan chan error), ended: make(chan struct{}), wanted: wanted{more: make(chan struct{}, 1)},
+		status: Status{Current: time.Now()},
+	}
 }
 
 // Status returns how far the standby is.
@@ -255,7 +275,9 @@ func (s *Standby) note(err error) {
 	err = clean(err)
 	s.mu.Lock()
 	before := s.status.Failure
-	s.status.Failure = err
+	if s.status.Failure = err; err != nil {
+		s.status.Errors++
+	}
 	s.mu.Unlock()
 	switch {
 	case err != nil && before == nil:
@@ -271,15 +293,23 @@ func (s *Standby) step(ctx context.Context) (more bool, err error) {
 		return false, err
 	}
 	if s.store == nil {
-		if err := s.open(ctx); err != nil {
+		if err := s.openDir(ctx); err != nil {
 			return false, err
 		}
 	}
+	began := time.Now()
 	slots, err := s.follower.Read(ctx, func(f journal.Framed) error { return s.apply(ctx, f) })
-	if slots > 0 {
-		s.mu.Lock()
+	s.mu.Lock()
+	s.status.Behind = s.follower.Behind()
+	s.status.Slots += uint64(slots)
+	switch {
+	case slots > 0:
 		s.status.Slot, s.status.Seen = s.follower.Last(), time.Now()
-		s.mu.Unlock()
+	case err == nil:
+		s.status.Current = began
+	}
+	s.mu.Unlock()
+	if slots > 0 {
 		s.refused = false
 		s.wanted.wake()
 	}
@@ -334,8 +364,8 @@ func (s *Standby) takeOver(ctx context.Context, asked bool) error {
 	}
 }
 
-// open opens the data directory, and restores it if it is empty.
-func (s *Standby) open(ctx context.Context) error {
+// openDir opens the data directory, and restores it if it is empty.
+func (s *Standby) openDir(ctx context.Context) error {
 	if err := os.MkdirAll(s.o.Dir, 0o700); err != nil {
 		return fmt.Errorf("cannot make the data directory: %w", err)
 	}
@@ -436,6 +466,7 @@ func (s *Standby) openRest(ctx context.Context) error {
 		s.wanted.wantAll()
 		s.ahead.Go(func() { s.fetchContents(work, s.store, s.content) })
 	}
+	s.show(&Open{s.store, s.content, s.index})
 	s.o.Log.Info("following the object store", "store", s.o.Ship.Address, "commits", at.Seq)
 	return nil
 }
@@ -482,7 +513,7 @@ func (s *Standby) restore(ctx context.Context) (err error) {
 	for _, bad := range got.Bad {
 		s.o.Log.Warn("an older snapshot and the slots after it were used", "error", bad)
 	}
-	for _, name := range []string{datadir.CleanName, datadir.InstanceName, "journal"} { // the last one as a whole: see open
+	for _, name := range []string{datadir.CleanName, datadir.InstanceName, "journal"} { // the last one as a whole: see openDir
 		if err := os.Rename(filepath.Join(s.o.Dir, name), filepath.Join(work.Path, "old-"+name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -501,8 +532,16 @@ func (s *Standby) restore(ctx context.Context) (err error) {
 	return s.sync()
 }
 
+// show lets requests read what is open. Nil ends that and waits for them.
+func (s *Standby) show(o *Open) {
+	s.using.Lock()
+	defer s.using.Unlock()
+	s.open = o
+}
+
 // close closes the data directory.
 func (s *Standby) close() error {
+	s.show(nil)
 	if s.stop != nil {
 		s.stop()
 		s.work.Wait()

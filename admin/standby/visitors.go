@@ -12,8 +12,9 @@ import (
 	"kist/kv/record"
 )
 
-// ServeHTTP answers visitors: /healthz with 200, /readyz with 503, and everything else
-// by a redirect to the server that is followed. Nothing that counts is served.
+// ServeHTTP answers visitors: /healthz with 200, /readyz with 503, /metrics if it is on,
+// and everything else by a redirect to the server that is followed. Nothing that counts
+// is served.
 func (s *Standby) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Type", "text/plain; charset=utf-8")
@@ -30,6 +31,8 @@ func (s *Standby) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			text += "fetching files\n"
 		}
 		_, _ = io.WriteString(w, text)
+	case r.URL.Path == "/metrics" && s.o.Metrics != nil && (r.Method == http.MethodGet || r.Method == http.MethodHead):
+		s.metrics(w, r, st)
 	case to == "" || to == s.o.Ship.URL:
 		h.Set("Retry-After", "5")
 		w.WriteHeader(http.StatusServiceUnavailable)
@@ -42,6 +45,18 @@ func (s *Standby) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.Set("Location", to)
 		w.WriteHeader(http.StatusTemporaryRedirect)
 	}
+}
+
+// metrics answers with the figures, if the data directory is open: it has the keys.
+func (s *Standby) metrics(w http.ResponseWriter, r *http.Request, st Status) {
+	s.using.RLock()
+	defer s.using.RUnlock()
+	if s.open == nil {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		_, _ = io.WriteString(w, "This standby has no data yet.\n")
+		return
+	}
+	s.o.Metrics(w, r, *s.open, st)
 }
 
 // describe says how far the standby is, for people and programs: "standby", and a line

@@ -27,6 +27,7 @@ type Follower struct {
 	next     uint64        // the slot to read
 	ahead    []span        // listed and not read yet
 	last     Slot          // the newest slot that was read, without its records
+	newest   uint64        // the last record that is known to be in the remote
 }
 
 // Broken says that the history does not continue what was read of it.
@@ -77,6 +78,14 @@ func (f *Follower) Read(ctx context.Context, take func(journal.Framed) error) (s
 		}
 		f.ahead = slices.DeleteFunc(f.ahead, func(s span) bool { return s.last < f.next })
 	}
+	if n := len(f.ahead); n > readAtOnce && f.newest <= f.state.Seq {
+		head, err := f.history.head(ctx, f.ahead[n-1])
+		if err != nil {
+			f.ahead = nil
+			return 0, err
+		}
+		f.newest = head.After.Seq
+	}
 	objects := f.ahead[:min(readAtOnce, len(f.ahead))]
 	if len(objects) > 0 && objects[0].first > f.next {
 		f.ahead = nil
@@ -97,6 +106,7 @@ func (f *Follower) Read(ctx context.Context, take func(journal.Framed) error) (s
 			if s.Number < f.next {
 				continue
 			}
+			f.newest = max(f.newest, s.After.Seq)
 			if err := f.slot(s, take); err != nil {
 				f.ahead = nil
 				return slots, err
@@ -150,6 +160,10 @@ func (f *Follower) slot(s *Slot, take func(journal.Framed) error) error {
 
 // Last returns the newest slot that was read, without its records.
 func (f *Follower) Last() Slot { return f.last }
+
+// Behind returns how many records the remote has, as far as is known, that were not
+// passed on.
+func (f *Follower) Behind() uint64 { return f.newest - min(f.newest, f.state.Seq) }
 
 // Won reports whether the newest slot that was read is the fence of TakeOver.
 func (f *Follower) Won() bool { return f.last.Process == f.process }

@@ -108,6 +108,35 @@ func TestFollow(t *testing.T) {
 	is.Equal(at, want)
 }
 
+// Follower.Behind knows how many records are there, also before it has read them.
+func TestFollowerBehind(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m := newMemory()
+	first, _ := opened(t, filepath.Join(t.TempDir(), "data"), ship.Options{Remote: m, Sync: true}, nil)
+	ready(t, first)
+	_, second, f := following(t, m)
+	apply := func(r journal.Framed) error { return kv.Apply(second, r, nil) }
+	is.NoErr(readAll(t, f, apply))
+	is.Equal(f.Behind(), uint64(0))
+	for range 30 { // each is a slot
+		is.NoErr(tried(first))
+	}
+	want, err := kv.State(first)
+	is.NoErr(err)
+	for {
+		n, err := f.Read(t.Context(), apply)
+		is.NoErr(err)
+		at, err := kv.State(second)
+		is.NoErr(err)
+		is.Equal(f.Behind(), want.Seq-at.Seq)
+		if n == 0 {
+			break
+		}
+	}
+	is.Equal(f.Behind(), uint64(0))
+}
+
 // Who takes over stops the other one, and only if nothing was missed.
 func TestFollowerTakesOver(t *testing.T) {
 	t.Parallel()
