@@ -416,6 +416,41 @@ func TestPromoteAfter(t *testing.T) {
 	}
 }
 
+// A time without the object store is no silence of the writer, which gets its time again.
+func TestPromoteAfterOutage(t *testing.T) {
+	t.Parallel()
+	needs(t, "object stores", "versitygw")
+	is := is.New(t)
+	store := s3test.New(t)
+	gateway := store.Start()
+	p := storing(t, "", gateway)
+	s := p.serve("--store-max-lag", "2s", "--metrics")
+	key := s.inhabit()
+	s.shipped(key)
+	proxy := s3test.NewProxy(t, gateway)
+	q := p.spare(proxy.URL)
+	b := q.follow("--promote-after", "3s")
+	q.caughtUp(store)
+	proxy.Set(s3test.Always(s3test.Cut))
+	s.kill()
+	silent := regexp.MustCompile(`silent ([0-9.]+) s`)
+	q.until("more than the time has passed", func() bool {
+		_, text := q.get("/readyz", "")
+		m := silent.FindStringSubmatch(text)
+		if m == nil {
+			return false
+		}
+		seconds, err := strconv.ParseFloat(m[1], 64)
+		is.NoErr(err)
+		return seconds > 4
+	})
+	began := time.Now()
+	proxy.Set(nil)
+	q.until("the standby stores a note", func() bool { status, _ := q.note(key, "two"); return status == http.StatusCreated })
+	is.True(time.Since(began) > 3*time.Second)
+	b.stop()
+}
+
 // What cannot be safe is refused, in one sentence.
 func TestStandbyRefuses(t *testing.T) {
 	t.Parallel()

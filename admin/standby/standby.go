@@ -78,8 +78,10 @@ type Standby struct {
 	work     sync.WaitGroup // of the index
 	ahead    sync.WaitGroup // of fetchContents
 	follower *ship.Follower
-	checked  bool // the lag of the writer was
-	refused  bool // the writer's lag does not allow to take over, which was logged
+	checked  bool      // the lag of the writer was
+	refused  bool      // the writer's lag does not allow to take over, which was logged
+	read     time.Time // when the object store was last read without a new slot
+	back     time.Time // since when it was read often enough to know that the writer is silent
 }
 
 // Status is how far a Standby is.
@@ -237,15 +239,20 @@ func (s *Standby) poll() time.Duration {
 		wait = pollBusy
 	}
 	if s.o.After > 0 {
-		wait = min(wait, s.o.After/pollShare, max(s.o.After-time.Since(st.Seen), 10*time.Millisecond))
+		wait = min(wait, s.o.After/pollShare, max(s.o.After-s.quiet(st), 10*time.Millisecond))
 	}
 	return wait
 }
 
-// silent reports whether it is time to take over without being asked.
+// silent reports whether it is time to take over without being asked. The object store
+// was just read.
 func (s *Standby) silent() bool {
 	st := s.Status()
-	if s.o.After == 0 || time.Since(st.Seen) < s.o.After {
+	if time.Since(s.read) > s.o.After/2 {
+		s.back = time.Now()
+	}
+	s.read = time.Now()
+	if s.o.After == 0 || s.quiet(st) < s.o.After {
 		return false
 	}
 	if err := s.lagOf(st.Slot); err != nil {
@@ -256,6 +263,12 @@ func (s *Standby) silent() bool {
 		return false
 	}
 	return true
+}
+
+// quiet is how long the writer has written nothing while the object store was read. After
+// an outage of the store the writer gets its time again.
+func (s *Standby) quiet(st Status) time.Duration {
+	return min(time.Since(st.Seen), time.Since(s.back))
 }
 
 // lagOf returns an error if the writer of a slot may acknowledge changes when it is
