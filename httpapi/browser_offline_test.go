@@ -120,4 +120,14 @@ func TestBrowserOffline(t *testing.T) {
 	b.press("Sign out")
 	b.until(`location.pathname === '/login'`)
 	b.until(`caches.has('kist-data').then((has) => !has)`)
+	// The page that was left may have told the worker late whose copies to keep.
+	for _, want := range []string{"owner", "keep"} {
+		before := strings.Count(b.log.String(), refusedMe)
+		b.js(`void navigator.serviceWorker.controller.postMessage({ want: ` + quoted(want) + `, user: ` + quoted(b.user.ID.String()) + ` })`)
+		eventually(t, "the worker does not ask who is signed in", func() bool { return strings.Count(b.log.String(), refusedMe) > before })
+		b.until(`caches.has('kist-data').then((has) => !has)`)
+	}
 }
+
+// refusedMe is a line of the log: nobody is signed in.
+const refusedMe = `"path":"/api/v1/me","status":401`

@@ -108,6 +108,7 @@ addEventListener('fetch', (e) => {
 
 // keep fetches the newest items that this browser does not have yet, until the user signs out.
 async function keep(user) {
+  if (await owner() !== user) return;
   const cache = await caches.open(data);
   const lists = await Promise.all(kinds.map(async (kind) => (await (await fresh(new Request(absolute(newest(kind))), true)).json()).data));
   const records = lists.flat().sort((a, b) => b.createdAt.localeCompare(a.createdAt)).slice(0, readable);
@@ -122,7 +123,7 @@ async function keep(user) {
     await fresh(new Request(at, { headers: { accept: 'text/html', 'x-purpose': 'prefetch' } }), true);
   }
   for (const r of await cache.keys()) if (new URL(r.url).pathname.startsWith(`${base}/v/`) && !wanted.has(r.url)) await cache.delete(r);
-  await trim();
+  if (await owner() === user) await trim();
 }
 
 // ---- What waits for the server ----
@@ -150,11 +151,15 @@ async function ask(mode, request) {
 
 // owner is the id of the user whose copies are here, or "".
 const ownerKey = absolute(`${base}/sw.js?user`);
-const owner = async () => await caches.has(data) ? (await (await caches.open(data)).match(ownerKey))?.text() ?? '' : '';
+const owner = async () => (await caches.match(ownerKey, { cacheName: data }))?.text() ?? '';
 
+// setOwner begins to keep copies for a user. A page can tell the worker after its user has signed out, so the server says
+// whether they are signed in.
 async function setOwner(user) {
   stopped = false;
   if (await owner() === user) return;
+  const me = await fetch(api + 'me').catch(() => null);
+  if (!me?.ok || (await me.json()).data.id !== user) return;
   await forget();
   await (await caches.open(data)).put(ownerKey, new Response(user));
 }
