@@ -113,3 +113,17 @@ func TestFindHelp(t *testing.T) {
 	}
 	is.Equal(len(FindHelp("kist")), len(Topics()))
 }
+
+// The page of single sign-on says for each of five services what to enter there and here.
+func TestSingleSignOnServices(t *testing.T) {
+	topic, _ := HelpTopic("single-sign-on")
+	for _, name := range []string{"Authelia", "Authentik", "Keycloak", "Pocket ID", "Kanidm"} {
+		_, section, _ := strings.Cut(topic.Text, "\n## "+name+"\n")
+		section, _, _ = strings.Cut(section, "\n## ")
+		for _, want := range []string{"https://kist.example.org/login/oidc/callback", "`--oidc-issuer https://", "`--oidc-scopes openid,profile"} {
+			if !strings.Contains(section, want) {
+				t.Errorf("%s: there is no %s", name, want)
+			}
+		}
+	}
+}
