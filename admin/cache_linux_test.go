@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/matryer/is"
@@ -176,6 +177,96 @@ func TestCache(t *testing.T) {
 	is.Equal(n, len(sizes))
 	all.env = nil
 	is.True(strings.Contains(all.must("verify"), "No problems"))
+}
+
+// While the object store fails in every way, a download is right, or visibly cut off, or
+// answered with 503. Afterwards all work again.
+func TestCacheFaults(t *testing.T) {
+	t.Parallel()
+	needs(t, "object stores", "versitygw")
+	is := is.New(t)
+	proxy := s3test.NewProxy(t, s3test.New(t).Start())
+	p := storing(t, "", proxy.URL)
+	p.ann()
+	key := p.must("key", "create", "--user", "ann", "--name", "test")
+	s := p.serve("--cache-size", "12MiB", "--metrics")
+	var contents [][]byte
+	number := map[string]int{} // by the hash
+	for i, size := range []int{3 << 20, 10 << 20, 3<<20 + 1, 20 << 20, 10<<20 + 1, 3<<20 + 2} {
+		contents = append(contents, noise(uint64(i), size))
+		number[fmt.Sprintf("%x", s.put(key, fmt.Sprint("file-", i), contents[i]))] = i
+	}
+	fits := func() bool { _, n := p.onDisk(); return n <= 12<<20 }
+	p.until("what is too much is only in the object store", fits)
+
+	whole, short := 0, 0
+	// download reports whether all of a content came, from a byte on. What came is right.
+	download := func(i, from int) bool {
+		want := contents[i][from:]
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, fmt.Sprintf("http://%s/x/file-%d", s.addr, i), http.NoBody)
+		is.NoErr(err)
+		req.Header.Set("X-Api-Key", key)
+		status := http.StatusOK
+		if from > 0 {
+			req.Header.Set("Range", fmt.Sprintf("bytes=%d-", from))
+			status = http.StatusPartialContent
+		}
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return false
+		}
+		defer res.Body.Close()
+		if res.StatusCode == http.StatusServiceUnavailable {
+			return false
+		}
+		is.Equal(res.StatusCode, status)
+		got, err := io.ReadAll(res.Body)
+		is.True(len(got) <= len(want) && bytes.Equal(got, want[:len(got)]))
+		is.Equal(err == nil, len(got) == len(want))
+		return err == nil
+	}
+	var mu sync.Mutex
+	for round := range times(2, 30) {
+		rnd := rand.New(rand.NewPCG(uint64(round), 7))
+		faults := rnd.Perm(len(s3test.Faults))[:len(contents)]
+		proxy.Set(func(r *http.Request) s3test.Fault {
+			i, known := number[r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:]]
+			if !known || round%2 == 1 && rnd.IntN(2) == 0 {
+				return s3test.None
+			}
+			return s3test.Faults[faults[i]]
+		})
+		var swift, slow sync.WaitGroup
+		for i := range contents {
+			visitors := &swift
+			if s3test.Faults[faults[i]] == s3test.Stall { // until the next Set
+				visitors = &slow
+			}
+			for _, from := range []int{0, 0, len(contents[i]) / 2} {
+				visitors.Go(func() {
+					all := download(i, from)
+					mu.Lock()
+					defer mu.Unlock()
+					if all {
+						whole++
+					} else {
+						short++
+					}
+				})
+			}
+		}
+		swift.Wait()
+		proxy.Set(nil)
+		slow.Wait()
+		for i := range contents {
+			p.until("the download works again", func() bool { return download(i, 0) })
+		}
+		p.until("it fits", fits)
+	}
+	t.Logf("%d downloads were whole and %d were not", whole, short)
+	is.True(whole > 0 && short > 0)
+	s.stop()
+	is.Equal(p.run("", "verify").code, 0)
 }
 
 // 1 GiB goes through a cache of 256 MiB in 96 MiB of memory.

@@ -118,7 +118,7 @@ type Fault int
 const (
 	None       Fault = iota
 	Cut              // close the connection at once
-	Stall            // never answer
+	Stall            // do not answer, and close the connection at the next Set
 	Busy             // 503
 	BusyFor          // 503 with Retry-After: 1
 	ResetBody        // read the body, then close the connection
@@ -142,6 +142,7 @@ type Proxy struct {
 	URL    string
 	mu     sync.Mutex
 	decide func(*http.Request) Fault
+	set    chan struct{} // closed by the next Set
 	lost   func()
 }
 
@@ -158,6 +159,8 @@ func (p *Proxy) Set(decide func(*http.Request) Fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.decide = decide
+	close(p.set)
+	p.set = make(chan struct{})
 }
 
 // Always returns a function for Set that does the same to all requests.
@@ -189,7 +192,7 @@ func NewProxy(t testing.TB, gateway string) *Proxy {
 		},
 		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
 	}
-	p := &Proxy{}
+	p := &Proxy{set: make(chan struct{})}
 	done := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fault := None
@@ -197,7 +200,7 @@ func NewProxy(t testing.TB, gateway string) *Proxy {
 		if p.decide != nil {
 			fault = p.decide(r)
 		}
-		lost := p.lost
+		lost, set := p.lost, p.set
 		p.mu.Unlock()
 		switch fault {
 		case Cut:
@@ -205,6 +208,7 @@ func NewProxy(t testing.TB, gateway string) *Proxy {
 		case Stall:
 			select {
 			case <-done:
+			case <-set:
 			case <-r.Context().Done():
 			}
 			panic(http.ErrAbortHandler)
