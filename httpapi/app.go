@@ -53,15 +53,15 @@ func appPages() []appPage {
 	}
 	pages = append(pages,
 		appPage{path: "/", id: "showHome", title: "home.title", asks: append(all, "pictures|files?brief=true&limit=25&type=image", "favourites|search?limit=12&q=is:favorite")},
-		appPage{path: "/search", id: "showSearch", title: "search.title", asks: []string{"search?limit=40"}, filter: true},
+		appPage{path: "/search", id: "showSearch", title: "search.title", asks: []string{"search?limit=40"}, module: "search", filter: true},
 		appPage{path: "/upload-requests", id: "showUploadRequests", title: "requests.title", asks: []string{"upload-requests?limit=500", "upload-requests/queue?limit=50"}, module: "requests"},
-		appPage{path: "/tags", id: "showTags", title: "tags.title"},
+		appPage{path: "/tags", id: "showTags", title: "tags.title", module: "tags"},
 		appPage{path: "/trash", id: "showTrash", title: "trash.title", asks: []string{"trash?limit=50"}, module: "trash", filter: true},
 		appPage{path: "/keys", id: "showKeys", title: "keys.pageTitle", asks: []string{"keys?limit=500", "me/sessions?limit=500"}, module: "keys"},
 		appPage{path: "/webhooks", id: "showWebhooks", title: "webhooks.title", asks: []string{"integrations/webhooks"}, module: "webhooks"},
 		appPage{path: "/import", id: "showImport", title: "import.pageTitle", asks: []string{"import"}, module: "moving"},
 		appPage{path: "/remote-upload", id: "showRemoteUpload", title: "remote.title", asks: []string{"remote-upload"}, module: "remote"},
-		appPage{path: "/account", id: "showAccount", title: "account.title", asks: []string{"me/sessions?limit=500", "keys?limit=500"}},
+		appPage{path: "/account", id: "showAccount", title: "account.title", asks: []string{"me/sessions?limit=500", "keys?limit=500"}, module: "forms"},
 		appPage{path: "/account/security", id: "showSecurity", title: "security.title", asks: []string{"me/security", "me/passkeys?limit=500", "me/identities?limit=500", "keys?limit=500", "me/sessions?limit=500", "activity?limit=10"}, module: "security"},
 		appPage{path: "/admin", id: "showAdmin", title: "admin.title", asks: []string{"admin/users?limit=500&sort=title", "admin/settings", "admin/stats", "admin/health"}, module: "admin", admin: true},
 	)
@@ -131,7 +131,7 @@ func (s *Server) respondApp(c *web.Request, p appPage) error {
 	data.WriteString(`,"maxUpload":` + strconv.FormatInt(limit, 10))
 	data.WriteString(`,"pending":` + strconv.FormatInt(pending, 10))
 	data.WriteString(`,"trashed":` + strconv.FormatInt(trashed, 10) + `,"trashDays":` + strconv.FormatInt(trashDays, 10))
-	for i, module := range []string{"activity", "admin", "bookmarks", "collections", "film", "help", "keys", "moving", "offline", "reader", "remote", "requests", "security", "share", "trash", "tus", "uploads", "versions", "viewer", "webhooks", "welcome"} {
+	for i, module := range []string{"activity", "admin", "bookmarks", "bulk", "collections", "editor", "film", "forms", "help", "keys", "moving", "offline", "reader", "remote", "requests", "search", "security", "share", "tags", "trash", "tus", "uploads", "versions", "viewer", "webhooks", "welcome"} {
 		name, err := embed.Name(module + ".js")
 		if err != nil {
 			return err

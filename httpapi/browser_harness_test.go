@@ -254,7 +254,7 @@ func (b *tab) do(actions ...chromedp.Action) {
 func (b *tab) open(path string) {
 	b.Helper()
 	b.do(chromedp.Navigate(b.url + path))
-	b.until(`(() => { const main = document.querySelector('#main'); return !main || main.querySelector(':scope > :not(noscript)') && !main.querySelector('.state')?.textContent.includes('Loading') })()`)
+	b.until(`(() => { const main = document.querySelector('#main'); return !main || main.querySelector(':scope > :not(noscript)') && !main.querySelector('[aria-busy=true]') && !main.querySelector('.state')?.textContent.includes('Loading') })()`)
 }
 
 // js is the value of an expression in the page.

@@ -1059,7 +1059,7 @@ func TestBrowserPages(t *testing.T) {
 }
 
 // idle matches what the app fetches when it has nothing else to do.
-var idle = regexp.MustCompile(`^/static/(offline|page|reader|viewer)\.`)
+var idle = regexp.MustCompile(`^/static/(editor|forms|metadata|offline|page|reader|viewer)\.`)
 
 // TestBrowserOneRound: whatever the page, the document names all that it needs,
 // and nothing is asked for because a script, a style sheet or an answer came.

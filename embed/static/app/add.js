@@ -1,8 +1,7 @@
 // Adding items: the box for text, links and files, and files or text dropped or pasted anywhere on a page.
-import { add, addActions, button, find, grow, h, hasPointer, icon, isAddress, localDateTime, t, toast } from './dom.js';
-import { showSaved } from './editor.js';
-import { problemText } from './forms.js';
+import { add, addActions, button, find, grow, h, hasPointer, icon, isAddress, localDateTime, problemText, t, toast } from './dom.js';
 import { fieldOf, kinds } from './kinds.js';
+import { showSaved } from './list.js';
 import { go } from './router.js';
 import { api, base, create, draftKey, loadModule, showProblem, storage, view } from './session.js';
 
@@ -171,28 +170,6 @@ function addText(text) {
   else go(base + '/').then(() => view.box.type(text));
 }
 
-// droppedFiles finds the files in a drop. Files in a folder get the name of the folder.
-async function droppedFiles(data) {
-  const entries = [...(data.items ?? [])].filter((i) => i.kind === 'file').map((i) => [i.webkitGetAsEntry?.(), i.getAsFile()]);
-  const out = [];
-  const walk = async (entry, folder) => {
-    if (entry.isFile) {
-      const file = await new Promise((done, fail) => entry.file(done, fail));
-      if (folder) file.kist = { folderName: folder };
-      return out.push(file);
-    }
-    const reader = entry.createReader();
-    for (let part; (part = await new Promise((done, fail) => reader.readEntries(done, fail))).length;) {
-      for (const e of part) await walk(e, folder || entry.name);
-    }
-  };
-  for (const [entry, file] of entries) {
-    if (entry?.isDirectory) await walk(entry, '').catch(() => {});
-    else if (file) out.push(file);
-  }
-  return out.length ? out : [...(data.files ?? [])];
-}
-
 const veil = h('div.veil', { hidden: true, 'aria-hidden': 'true' }, h('p', {}, icon('upload'), t('add.drop')));
 document.body.append(veil);
 
@@ -216,13 +193,18 @@ addEventListener('dragleave', () => { depth = Math.max(0, depth - 1); veil.hidde
 addEventListener('dragover', (e) => {
   if (canDrop(e) && !inField(e)) { e.preventDefault(); e.dataTransfer.dropEffect = 'copy'; } else if (carries(e, 'Files')) e.preventDefault();
 });
-addEventListener('drop', async (e) => {
+addEventListener('drop', (e) => {
   depth = 0;
   veil.hidden = true;
   const files = carries(e, 'Files');
   if (!canDrop(e) || !files && inField(e)) return;
   e.preventDefault();
-  if (files) return addFiles(await droppedFiles(e.dataTransfer));
+  if (files) {
+    // After the event, nothing can be read from it.
+    const plain = [...e.dataTransfer.files], entries = [...e.dataTransfer.items].filter((i) => i.kind === 'file').map((i) => [i.webkitGetAsEntry?.(), i.getAsFile()]);
+    if (!entries.some(([entry]) => entry?.isDirectory)) return addFiles(plain);
+    return loadModule('uploads').then((m) => m.filesIn(entries)).then(addFiles, showProblem);
+  }
   addText(e.dataTransfer.getData('text/uri-list').split('\n').find((l) => l && l[0] !== '#') || e.dataTransfer.getData('text/plain'));
 });
 

@@ -1,13 +1,11 @@
 // The owner's app. One HTML page serves all its addresses. The scripts show the page of the address, using the data that
 // came with the HTML and the API.
 import { addActions, all, find, h, runAction, t, toast } from './dom.js';
-import { openShare } from './editor.js';
-import { copyLink, openDialog } from './forms.js';
 import { editorOf, kinds, shareAddressOf } from './kinds.js';
-import { currentRow, deselectAll, moveFocus, moveFocusVertically, redrawAll, removeRecords, saveRecord, selection } from './list.js';
-import './pages.js';
+import { currentRow, deselectAll, moveFocus, moveFocusVertically, openShare, redrawAll, removeRecords, saveRecord, selection } from './list.js';
+import { loadForms } from './pages.js';
 import { addPages, go, removeRow, showFirst } from './router.js';
-import { base, countChange, labelsComeLater, loadLabels, loadModule, Problem, showProblem, start, storage, view } from './session.js';
+import { base, copyLink, countChange, labelsComeLater, loadLabels, loadModule, Problem, showProblem, start, storage, view } from './session.js';
 
 // ---- Keyboard ----
 
@@ -15,8 +13,9 @@ import { base, countChange, labelsComeLater, loadLabels, loadModule, Problem, sh
 const places = { h: '', f: 'files', b: 'bookmarks', n: 'notes', s: 'snippets', r: 'recipes', a: 'games', l: 'links', t: 'tags' };
 const chordMilliseconds = 1200;
 
-// showHelp loads the list of shortcuts, which most visits do not need.
-const showHelp = () => loadModule('help').then((m) => m.showHelp(), showProblem);
+// Most visits need neither the list of shortcuts nor the menu.
+const withHelp = (use) => loadModule('help').then(use).catch(showProblem);
+const showHelp = () => withHelp((m) => m.showHelp());
 
 // newActions create an item on the pages that have no box.
 const newActions = { keys: 'key-new', webhooks: 'hook-new', admin: 'user-new' };
@@ -30,14 +29,7 @@ function createNew() {
   else if (!runAction(newActions[view?.name])) go(base + '/');
 }
 
-// showMenu lists all pages. It replaces the navigation where there is no space for it.
-function showMenu() {
-  const d = openDialog(t('app.everything'));
-  d.body.append(h('nav.sheet-nav', { 'aria-label': t('app.pages') }, all('.rail a:not(.brand)').map((a) => { const c = a.cloneNode(true); c.className = ''; return c; })));
-  d.body.addEventListener('click', (e) => { if (e.target.closest('a')) d.el.close(); });
-}
-
-addActions({ help: showHelp, menu: showMenu, new: createNew });
+addActions({ help: showHelp, menu: () => withHelp((m) => m.showMenu()), new: createNew });
 
 let chordStarted = 0;
 
@@ -128,8 +120,8 @@ document.addEventListener('keydown', (e) => {
 // These pages are loaded when they are first opened.
 const page = (name) => async (v) => (await loadModule(name)).default(v);
 addPages({
-  admin: page('admin'), keys: page('keys'), webhooks: page('webhooks'), import: page('moving'), security: page('security'),
-  'remote-upload': page('remote'), 'upload-requests': page('requests'), trash: page('trash'),
+  admin: page('admin'), keys: page('keys'), webhooks: page('webhooks'), import: page('moving'), security: (v) => loadForms().then(() => page('security')(v)),
+  'remote-upload': page('remote'), search: page('search'), tags: page('tags'), 'upload-requests': page('requests'), trash: page('trash'),
 });
 
 // addLabels shows the tags and folders that did not come with the page.
@@ -149,4 +141,8 @@ async function addLabels() {
 if (labelsComeLater) addLabels();
 if (!start.answers.me) showProblem(new Problem(t('app.noaccount')));
 showFirst();
-(window.requestIdleCallback ?? setTimeout)(() => { loadModule('offline').then((m) => m.begin(), () => {}); });
+(window.requestIdleCallback ?? setTimeout)(() => {
+  document.head.append(h('link', { rel: 'manifest', href: `${base}/manifest.webmanifest` }));
+  loadModule('editor').catch(() => {}); // dialogs open at once
+  loadModule('offline').then((m) => m.begin(), () => {});
+});

@@ -1,9 +1,8 @@
 // Collections: many items behind one link. Making one, and arranging what is in it.
 import { button, find, h, icon, iconButton, t, toast } from './dom.js';
-import { openShare } from './editor.js';
 import { openDialog, openForm } from './forms.js';
 import { apiPathOf, isPicture, kindOf, titleOf } from './kinds.js';
-import { updateRows } from './list.js';
+import { openShare, updateRows } from './list.js';
 import { api, base, countChange, countItems, Problem, showProblem } from './session.js';
 
 const reasonOf = { password: t('collections.password'), limit: t('collections.limit'), end: t('collections.end') };

@@ -1,5 +1,5 @@
 // Elements, formats, actions of buttons, and short messages. No text is ever read as HTML.
-import { lang, locale, t } from './text.js';
+import { known, lang, locale, t } from './text.js';
 
 export { bytes, fill, known, locale, number, seconds, t, tn } from './text.js';
 
@@ -44,6 +44,16 @@ export function icon(name) {
 export const button = (act, label, props, ...inside) => h('button', { type: 'button', act, ...props }, ...(inside.length ? inside : [label]));
 export const iconButton = (act, name, label, props) => button(act, label, { class: 'quiet square', 'aria-label': label, title: label, ...props }, icon(name));
 
+// painted waits until the browser has drawn the page, which it does not while the tab is in the background.
+export const painted = () => new Promise((done) => { requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done))); setTimeout(done, 100); });
+
+// picture is an image that is asked for once the page around it is drawn.
+export function picture(what, src, props) {
+  const img = h(what, { alt: '', loading: 'lazy', decoding: 'async', ...props });
+  painted().then(() => { img.src = src; });
+  return img;
+}
+
 let lastID = 0;
 export const newID = () => 'e' + ++lastID;
 
@@ -80,14 +90,6 @@ export function grow(area) {
 export const lower = (word) => lang === 'en' ? word[0].toLowerCase() + word.slice(1) : word;
 export const capitalize = (word) => word[0].toUpperCase() + word.slice(1);
 export const shorten = (text) => text.length > 48 ? text.slice(0, 46) + '…' : text;
-
-// parseBytes reads a size such as "10 GB". It returns null for an empty text and NaN for a text that is not a size.
-export function parseBytes(text) {
-  if (!text.trim()) return null;
-  const m = /^\s*([\d.,]+)\s*([kmgtp]?)(i?)b?(?:ytes?)?\s*$/i.exec(text);
-  if (!m) return NaN;
-  return Math.round(Number(m[1].replace(',', '.')) * (m[3] ? 1024 : 1000) ** ' kmgtp'.indexOf(m[2].toLowerCase() || ' '));
-}
 
 const relative = new Intl.RelativeTimeFormat(locale, { numeric: 'auto', style: 'short' });
 
@@ -129,6 +131,26 @@ export function hostOf(address) {
 }
 
 export const isAddress = (text) => /^https?:\/\/[^\s/]+\S*$/i.test(text.trim());
+
+// problemText is what the server says is wrong with a field.
+export const problemText = (text) => known(`problems.${text}`, text);
+
+// copyText puts text on the clipboard and reports whether it could.
+export async function copyText(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch { /* not allowed, or the page came over plain HTTP: copy a selection instead */ }
+  const area = h('textarea.hide', { value: text, 'aria-hidden': 'true', tabindex: '-1' });
+  const focused = document.activeElement;
+  (find('dialog[open]') ?? document.body).append(area);
+  area.select();
+  let ok = false;
+  try { ok = document.execCommand('copy'); } catch { /* ok stays false */ }
+  area.remove();
+  focused?.focus?.();
+  return ok;
+}
 
 // ---- Actions ----
 

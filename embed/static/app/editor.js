@@ -1,9 +1,9 @@
-// The dialogs for one record: the editor and the share dialog.
-import { addActions, ago, all, button, capitalize, find, grow, h, hasPointer, icon, iconButton, t, toast } from './dom.js';
-import { copyLink, copyText, Form, openDialog, openForm } from './forms.js';
-import { apiPathOf, fieldOf, kindOf, kinds, shareAddressOf, tagNames, titleOf, visits } from './kinds.js';
-import { fetchRecord, removeRecords, updateRows } from './list.js';
-import { api, base, countChange, create, countItems, draftKey, loadModule, localAddress, Problem, refreshFolders, refreshTags, showProblem, storage, tagColor, view } from './session.js';
+// The editor of a record.
+import { addActions, ago, all, button, find, grow, h, hasPointer, icon, iconButton, t } from './dom.js';
+import { Form, openDialog } from './forms.js';
+import { apiPathOf, fieldOf, kinds, shareAddressOf, tagNames, titleOf } from './kinds.js';
+import { openShare, removeRecords, showSaved, withBookmarks } from './list.js';
+import { api, create, draftKey, localAddress, showProblem, storage } from './session.js';
 
 const visibilityFields = [
   { name: 'isPublic', label: t('editor.anyone'), type: 'check' },
@@ -131,35 +131,6 @@ export async function openEditor(k, r, { values = {}, draft: draftName = 'new', 
   for (const area of all('textarea', node)) grow(area);
   const first = form.controls.find((c) => fresh && c.f.type !== 'check' && !c.input.value) ?? form.controls[0];
   if (fresh || hasPointer()) first.input.focus();
-}
-
-// withBookmarks uses the module of bookmarks. Nothing waits for it, and nothing is lost if it cannot be loaded.
-const withBookmarks = (use) => void loadModule('bookmarks').then(use, () => {});
-
-// showSaved shows a record that was saved. duplicates are other bookmarks of the same page.
-export function showSaved(r, fresh, duplicates) {
-  if (r.kind === 'bookmark') withBookmarks((m) => m.showSaved(r, duplicates));
-  if (tagNames(r).some((n) => !tagColor(n))) refreshTags().then(() => updateRows(r));
-  if (r.kind === 'file') refreshFolders().then(() => view?.redraw?.());
-  if (!fresh) {
-    updateRows(r);
-    toast(t('common.saved'), { time: 2500 });
-    return;
-  }
-  countChange();
-  countItems(r.kind, 1);
-  if (view?.accepts?.(r)) view.list.prepend(r);
-  // The module of bookmarks shows its own message for duplicates.
-  if (duplicates?.length) return;
-  const action = r.isPublic || r.kind === 'shortlink' ? t('common.copyLink') : t('common.share');
-  toast(t('editor.added', { kind: capitalize(kindOf(r).one) }), { action, run: () => r.isPublic ? copyLink(shareAddressOf(r)) : openShare(r) });
-}
-
-// ---- Sharing ----
-
-// openShare opens the share dialog. A search result does not have all fields, so the record may have to be read first.
-export async function openShare(r) {
-  try { (await loadModule('share')).share('isPublic' in r ? r : await fetchRecord(r)); } catch (e) { showProblem(e); }
 }
 
 document.addEventListener('record', (e) => { if (editor?.record?.id === e.detail.id) editor.record = e.detail; });

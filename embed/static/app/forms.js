@@ -1,11 +1,22 @@
 // Forms and dialogs.
-import { addActions, all, button, bytes, find, grow, h, icon, iconButton, known, localDateTime, newID, parseBytes, t, toast } from './dom.js';
-import { api, folders, showProblem, tagColor, tagOptions } from './session.js';
+import { addActions, all, button, bytes, find, grow, h, icon, iconButton, localDateTime, newID, problemText, t } from './dom.js';
+import { api, copyLink, folders, showProblem, tagColor, tagOptions } from './session.js';
+
+export { copyText } from './dom.js';
+export { copyLink } from './session.js';
 
 // ---- Fields ----
 
 // A field has a name, a label and a type. The types are text (several lines), choice, check, checks, tags, folder,
 // number, size (bytes), time, password, url and color; the default is one line of text.
+
+// parseBytes reads a size such as "10 GB". It returns null for an empty text and NaN for a text that is not a size.
+function parseBytes(text) {
+  if (!text.trim()) return null;
+  const m = /^\s*([\d.,]+)\s*([kmgtp]?)(i?)b?(?:ytes?)?\s*$/i.exec(text);
+  if (!m) return NaN;
+  return Math.round(Number(m[1].replace(',', '.')) * (m[3] ? 1024 : 1000) ** ' kmgtp'.indexOf(m[2].toLowerCase() || ' '));
+}
 
 // control makes the control of a field: its node, and functions that read and set its value.
 function control(f, value) {
@@ -146,9 +157,6 @@ function tagControl(c, value) {
   return wrap(c);
 }
 
-// problemText is what the server says is wrong with a field.
-export const problemText = (text) => known(`problems.${text}`, text);
-
 // A Form is a set of fields with a place for problems above them.
 export class Form {
   constructor(fields, values) {
@@ -279,28 +287,6 @@ export function openForm({ title, text = '', fields = [], values = {}, button: l
   (find('input:not([type=checkbox]), textarea, select', node) ?? find('button', node)).focus();
   for (const area of all('textarea', node)) grow(area);
   return { ...d, form };
-}
-
-// copyText puts text on the clipboard and reports whether it could.
-export async function copyText(text) {
-  try {
-    await navigator.clipboard.writeText(text);
-    return true;
-  } catch { /* not allowed, or the page came over plain HTTP: copy a selection instead */ }
-  const area = h('textarea.hide', { value: text, 'aria-hidden': 'true', tabindex: '-1' });
-  const focused = document.activeElement;
-  (find('dialog[open]') ?? document.body).append(area);
-  area.select();
-  let ok = false;
-  try { ok = document.execCommand('copy'); } catch { /* ok stays false */ }
-  area.remove();
-  focused?.focus?.();
-  return ok;
-}
-
-export async function copyLink(address) {
-  if (await copyText(address)) toast(t('common.linkCopied'));
-  else openForm({ title: t('forms.copyTitle'), text: t('forms.copyHint'), fields: [{ name: 'at', label: t('forms.link'), readonly: true }], values: { at: address }, button: '' });
 }
 
 addActions({

@@ -1,5 +1,5 @@
-// The dialog with the keyboard shortcuts and the link to the handbook.
-import { h, t, tn } from './dom.js';
+// The dialogs with the keyboard shortcuts and with all pages.
+import { all, h, t, tn } from './dom.js';
 import { openDialog } from './forms.js';
 import { base, storage } from './session.js';
 
@@ -18,4 +18,11 @@ export function showHelp() {
   d.body.append(h('dl.keys', {}, shortcuts.flatMap(([keys, what]) => [h('dt', {}, keys.split(' ').map((part) => words[part] ? ` ${words[part]} ` : [h('kbd', {}, part), ' '])), h('dd', {}, what)])),
     h('label.check', {}, on, h('span', {}, t('shortcuts.use'))),
     h('p.soft', {}, tn('shortcuts.more', { handbook: h('a', { href: `${base}/help` }, t('shortcuts.handbook')), api: h('a', { href: `${base}/api/v1/reference` }, t('shortcuts.api')) })));
+}
+
+// showMenu lists all pages. It replaces the navigation where there is no space for it.
+export function showMenu() {
+  const d = openDialog(t('app.everything'));
+  d.body.append(h('nav.sheet-nav', { 'aria-label': t('app.pages') }, all('.rail a:not(.brand)').map((a) => { const c = a.cloneNode(true); c.className = ''; return c; })));
+  d.body.addEventListener('click', (e) => { if (e.target.closest('a')) d.el.close(); });
 }

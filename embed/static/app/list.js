@@ -1,7 +1,7 @@
 // Lists of records: their sources, their rows, and the selection.
-import { add, addActions, ago, all, button, dayName, find, h, icon, iconButton, itemOf, number, shorten, t, toast, when } from './dom.js';
-import { apiPathOf, isMedia, kindOf, kinds, pageOf, tagNames, titleOf, visits } from './kinds.js';
-import { api, base, countChange, countItems, deleteLater, localAddress, Problem, refreshTags, restoreItems, setTrashed, showProblem, start, tagColor, takeAnswer, view } from './session.js';
+import { add, addActions, ago, all, button, capitalize, dayName, find, h, icon, iconButton, itemOf, number, painted, picture, shorten, t, toast, when } from './dom.js';
+import { apiPathOf, isMedia, kindOf, kinds, pageOf, shareAddressOf, tagNames, titleOf, visits } from './kinds.js';
+import { api, base, copyLink, countChange, countItems, deleteLater, loadModule, localAddress, refreshFolders, refreshTags, restoreItems, setTrashed, showProblem, start, tagColor, takeAnswer, view } from './session.js';
 
 // ---- Sources ----
 
@@ -82,10 +82,10 @@ function thumbnail(r) {
   const letters = kindOf(r).badge?.(r);
   const pic = h('span.pic', {}, letters ? h('b', {}, letters) : icon(kindOf(r).icon));
   if (view?.cards) {
-    if (r.iconUrl) pic.append(h('img.favicon', { src: `${base}/t/${r.slug}`, alt: '', loading: 'lazy', decoding: 'async' }));
+    if (r.iconUrl) pic.append(picture('img.favicon', `${base}/t/${r.slug}`));
     if (r.kind === 'bookmark' || r.coverUrl || r.imageUrl) addCover(pic, r, [4000, 15000]);
   } else if (isMedia(r) || r.iconUrl) {
-    pic.append(h(r.iconUrl ? 'img.favicon' : 'img', { src: `${base}/t/${r.slug}${r.iconUrl || view?.grid ? '' : '?size=row'}`, alt: '', loading: 'lazy', decoding: 'async' }));
+    pic.append(picture(r.iconUrl ? 'img.favicon' : 'img', `${base}/t/${r.slug}${r.iconUrl || view?.grid ? '' : '?size=row'}`));
   }
   return pic;
 }
@@ -93,7 +93,7 @@ function thumbnail(r) {
 // addCover shows the picture of a bookmark's page, a game or a recipe. The server may still have to fetch it: it is asked again
 // after each of the waits.
 function addCover(pic, r, [wait, ...more]) {
-  const img = h('img.cover', { src: `${base}/t/${r.slug}?size=picture`, alt: '', loading: 'lazy', decoding: 'async' });
+  const img = picture('img.cover', `${base}/t/${r.slug}?size=picture`);
   img.onerror = () => wait && (r.imageUrl || r.coverUrl) && setTimeout(() => pic.isConnected && addCover(pic, r, more), wait);
   pic.append(img);
 }
@@ -210,6 +210,9 @@ export function redrawAll() {
 const chunkSize = 10;
 const dateRow = (name) => h('div.date', { role: 'listitem' }, h('h2', {}, name));
 
+// firstRows is how many rows a list shows before it makes more.
+const firstRows = 12;
+
 // listOf shows the records of a source, with a button for more and a bar for the selection. empty makes what replaces an
 // empty list; counted is called with the number of records. dated puts headings between days. The rows of a list without
 // pictures are in chunks. Browsers leave out chunks that are not in the window, so scrolling costs the same in a long list.
@@ -224,12 +227,18 @@ export function listOf(source, { page = 50, empty, grid = false, cards = '', dat
     if (busy) return;
     busy = true;
     more.disabled = true;
+    ul.ariaBusy = 'true';
     if (!ul.firstChild) state.replaceChildren(h('p.soft', {}, t('common.loading')));
     try {
-      // What came with the page is shown before the rest is asked for.
+      // What came with the page is shown before the rest is asked for, beginning with what a window shows.
       for (let left = page, first = true; first || (left > 0 && !source.ended); first = false) {
         const records = await source.next(left, signal);
-        for (const r of records) if (!seen.has(r.id)) append(recordRow(r));
+        for (const r of records) {
+          if (!seen.has(r.id)) append(recordRow(r));
+          if (seen.size !== firstRows) continue;
+          showState();
+          await painted();
+        }
         left -= records.length;
         showState();
       }
@@ -237,8 +246,8 @@ export function listOf(source, { page = 50, empty, grid = false, cards = '', dat
       if (e.name === 'AbortError') return;
       state.replaceChildren(h('p.alert', { role: 'alert' }, e.message), button('more', t('common.again')));
     } finally {
-      busy = false;
-      more.disabled = false;
+      busy = more.disabled = false;
+      ul.ariaBusy = null;
     }
   }
 
@@ -406,41 +415,6 @@ export async function saveRecord(r, body) {
   try { updateRows((await api('PATCH', apiPathOf(r), body)).data); return true; } catch (e) { showProblem(e); return false; }
 }
 
-const metadataKinds = {
-  gps: t('metadata.gps'), camera: t('metadata.camera'), serial: t('metadata.serial'), time: t('metadata.time'), text: t('metadata.text'),
-  thumbnail: t('metadata.thumbnail'), other: t('metadata.other'),
-};
-
-// metadataLine says what others get of the metadata in a picture or film, with a switch if its owner has a choice; null
-// if there is nothing to say.
-export function metadataLine(r) {
-  const what = (r.metadataFound ?? []).map((kind) => metadataKinds[kind]).join(', ');
-  const says = {
-    removed: () => t('metadata.removed', { what }), unreadable: () => t('metadata.unreadable'),
-    kept: () => what ? t('metadata.kept', { what }) : /^(image|video)/.test(r.mimeType) && t('metadata.format'),
-  }[r.metadata]?.();
-  if (!says) return null;
-  const on = h('input', { type: 'checkbox', role: 'switch', checked: r.stripMetadata });
-  on.onchange = async () => { if (!await saveRecord(r, { stripMetadata: on.checked })) on.checked = !on.checked; };
-  return h('div.metadata', {}, h('p.soft', {}, says), (r.metadata === 'removed' || !r.stripMetadata) && h('label.check', {}, on, h('span', {}, t('metadata.remove'))));
-}
-
-// saveEach changes several records, four at a time. At the end it shows done, or how many could not be changed.
-export async function saveEach(records, bodyOf, done) {
-  const queue = [...records];
-  let problem = null, failures = 0;
-  const progress = records.length > 8 && toast(t('list.changing', { n: records.length }), { time: 60000 });
-  await Promise.all(Array.from({ length: 4 }, async () => {
-    for (let r; (r = queue.shift());) {
-      try { updateRows((await api('PATCH', apiPathOf(r), bodyOf(r))).data); } catch (e) { problem = e; failures++; }
-    }
-  }));
-  if (progress) progress.end();
-  refreshTags();
-  if (problem) showProblem(new Problem(t('list.notChanged', { n: failures, why: problem.message })));
-  else toast(done, { time: 3000 });
-}
-
 // hide removes the rows of records from the page. It returns a function that shows them again.
 function hide(records) {
   const removed = [];
@@ -497,4 +471,33 @@ export function removeRecords(records) {
       } catch (e) { showProblem(e); }
     },
   });
+}
+
+// ---- What follows a change ----
+
+// withBookmarks uses the module of bookmarks. Nothing waits for it, and nothing is lost if it cannot be loaded.
+export const withBookmarks = (use) => void loadModule('bookmarks').then(use, () => {});
+
+// showSaved shows a record that was saved. duplicates are other bookmarks of the same page.
+export function showSaved(r, fresh, duplicates) {
+  if (r.kind === 'bookmark') withBookmarks((m) => m.showSaved(r, duplicates));
+  if (tagNames(r).some((n) => !tagColor(n))) refreshTags().then(() => updateRows(r));
+  if (r.kind === 'file') refreshFolders().then(() => view?.redraw?.());
+  if (!fresh) {
+    updateRows(r);
+    toast(t('common.saved'), { time: 2500 });
+    return;
+  }
+  countChange();
+  countItems(r.kind, 1);
+  if (view?.accepts?.(r)) view.list.prepend(r);
+  // The module of bookmarks shows its own message for duplicates.
+  if (duplicates?.length) return;
+  const action = r.isPublic || r.kind === 'shortlink' ? t('common.copyLink') : t('common.share');
+  toast(t('editor.added', { kind: capitalize(kindOf(r).one) }), { action, run: () => r.isPublic ? copyLink(shareAddressOf(r)) : openShare(r) });
+}
+
+// openShare opens the share dialog. A search result does not have all fields, so the record may have to be read first.
+export async function openShare(r) {
+  try { (await loadModule('share')).share('isPublic' in r ? r : await fetchRecord(r)); } catch (e) { showProblem(e); }
 }

@@ -1,11 +1,10 @@
-// The pages that every visit loads: home, the kinds, search, tags and the account.
+// The pages that every visit loads: home, the kinds and the account.
 import { addBox } from './add.js';
-import { add, addActions, all, button, bytes, emptyState, find, h, icon, iconButton, isAddress, itemOf, lower, meter, number, shorten, t, tn, toast, when } from './dom.js';
-import { openForm, settingsForm } from './forms.js';
+import { add, addActions, all, button, bytes, emptyState, find, h, icon, iconButton, isAddress, itemOf, lower, meter, number, picture, shorten, t, tn, toast, when } from './dom.js';
 import { countOf, fieldOf, fileTypes, isPicture, kindOf, kinds, pageOf, titleOf } from './kinds.js';
 import { listOf, moveFocus, Source } from './list.js';
-import { addPages, go, rerender, withParam } from './router.js';
-import { api, base, countChange, deleteLater, folderFields, folderOf, folders, heading, hideFolder, hideTag, load, loadLabels, loadModule, me, pendingNow, refreshFolders, refreshTags, setMe, showProblem, storage, subheading, tags, takeAnswer, view } from './session.js';
+import { addPages, go, rerender, withBulk, withParam } from './router.js';
+import { api, base, folderFields, folderOf, folders, heading, load, loadModule, me, pendingNow, setMe, showProblem, storage, subheading, tags, takeAnswer, view } from './session.js';
 
 // ---- Home and the pages of kinds ----
 
@@ -47,7 +46,7 @@ async function overview(v) {
   const ask = async (name, path) => (takeAnswer(name) ?? await api('GET', path, undefined, { signal: v.signal }).catch(() => null))?.data ?? [];
   const [files, hits] = await Promise.all([ask('pictures', 'files?brief=true&limit=25&type=image'), ask('favourites', 'search?limit=12&q=is:favorite')]);
   const pictures = files.filter(isPicture).map((r) => {
-    const tile = h('li.item.tile', { 'data-id': r.id }, h('a', { href: pageOf(r), 'aria-label': titleOf(r) }, h('img', { src: `${base}/t/${r.slug}?size=row`, alt: '', width: '96', height: '96', loading: 'lazy', decoding: 'async' })));
+    const tile = h('li.item.tile', { 'data-id': r.id }, h('a', { href: pageOf(r), 'aria-label': titleOf(r) }, picture('img', `${base}/t/${r.slug}?size=row`, { width: '96', height: '96' })));
     tile.record = r;
     return tile;
   });
@@ -152,76 +151,14 @@ addActions({
   'view-list': () => showAs(false),
   'view-grid': () => showAs(true),
 
-  'folder-new': () => openForm({
-    title: t('folder.new'), fields: [{ name: 'name', label: t('forms.name'), required: true }], button: t('folder.create'),
-    run: async (now) => {
-      const folder = (await api('POST', 'folders', now)).data;
-      await refreshFolders();
-      go(`${base}/files?folder=${folder.id}`);
-    },
-  }),
-  'folder-rename'() {
-    const folder = folderOf(view.params);
-    openForm({
-      title: t('folder.rename', { name: folder.name }), fields: [{ name: 'name', label: t('forms.name'), required: true }], values: folder,
-      run: async (now) => { await api('PATCH', `folders/${folder.id}`, now); await refreshFolders(); rerender(); },
-    });
-  },
-  'folder-delete'() {
-    const folder = folderOf(view.params);
-    const restore = hideFolder(folder);
-    go(`${base}/files`);
-    deleteLater(t('folder.deleted', { name: shorten(folder.name) }), [`folders/${folder.id}`], () => { restore(); rerender(); });
-  },
+  'folder-new': () => withBulk((m) => m.newFolder()),
+  'folder-rename': () => withBulk((m) => m.renameFolder(folderOf(view.params))),
+  'folder-delete': () => withBulk((m) => m.deleteFolder(folderOf(view.params))),
 });
 
 // ---- Search ----
 
-// A Search reads search results page by page. The found field of each record says where the words were found.
-class Search {
-  constructor(params) { Object.assign(this, { params, cursor: '', total: 0, first: takeAnswer('search') }); }
-
-  get ended() { return this.cursor === null; }
-
-  async next(n, signal) {
-    const query = new URLSearchParams(this.params);
-    query.set('limit', n);
-    if (this.cursor) query.set('cursor', this.cursor);
-    const answer = this.first ?? await api('GET', `search?${query}`, undefined, { signal });
-    this.first = null;
-    this.cursor = answer.nextCursor ?? null;
-    this.total = answer.total;
-    this.incomplete = answer.incomplete;
-    return answer.data.filter((hit) => kinds[hit.kind]).map((hit) => ({ ...hit.record, found: hit }));
-  }
-
-  count(_, n) { this.total += n; }
-}
-
 const field = find('#q');
-
-addPages({
-  search(v) {
-    const p = v.params;
-    const words = (p.get('q') ?? '').trim(), tagged = p.getAll('tag'), kind = kinds[p.get('kind')] ? p.get('kind') : '';
-    if (document.activeElement !== field) field.value = words || tagged.map((name) => `tag:${name.includes(' ') ? `"${name}"` : name}`).join(' ');
-    const query = new URLSearchParams(words && { q: words });
-    if (kind) query.set('kind', kind);
-    for (const name of tagged) query.append('tag', name);
-    const count = h('small.soft', { 'aria-live': 'polite' });
-    const source = new Search(query);
-    v.list = listOf(source, {
-      page: 40, counted: (n) => { count.textContent = t(source.incomplete ? 'search.incomplete' : 'search.count', { n }); },
-      empty: () => emptyState(t('search.empty'), t('search.emptyHint')),
-    });
-    const title = words ? `“${words}”` : tagged.join(' + ') || t('search.everything');
-    add(v.out, heading(title, count), h('div.filters', { role: 'group', 'aria-label': t('search.kind') },
-      [['', t('search.all')], ...Object.values(kinds).map((k) => [k.name, k.many])].map(([n, label]) =>
-        h('a.chip.big', { href: `${base}/search${withParam(p, 'kind', n)}`, 'aria-current': n === kind ? 'true' : null }, label))), v.list.node);
-    return words ? t('search.titleOf', { words }) : t('search.title');
-  },
-});
-
 let timer = 0;
 function search() {
   clearTimeout(timer);
@@ -238,80 +175,6 @@ find('.top form').addEventListener('submit', (e) => {
   else search();
 });
 
-// ---- Tags ----
-
-const tagOf = (el) => itemOf(el).tag;
-
-function tagRow(tag) {
-  const tagged = `tag=${encodeURIComponent(tag.name)}`;
-  const row = h('li.item.plain', {}, h('input.color', { type: 'color', value: tag.color.toLowerCase(), 'aria-label': t('tags.colour', { name: tag.name }), act: 'tag-color' }),
-    h('div.what', {}, h('a.name', { href: `${base}/search?${tagged}` }, tag.name),
-      h('div.meta', {}, tag.count ? Object.values(kinds).filter((k) => tag.counts?.[k.name]).map((k) =>
-        h('a', { href: `${base}/${k.path}?${tagged}` }, countOf(k, tag.counts[k.name]))) : h('span', {}, t('tags.unused')))),
-    h('div.acts', {}, iconButton('tag-rename', 'edit', t('tags.rename', { name: tag.name })), tags.length > 1 && button('tag-merge', t('tags.merge'), { 'aria-label': t('tags.mergeOf', { name: tag.name }) }), iconButton('tag-delete', 'trash', t('tags.deleteOf', { name: tag.name }))));
-  row.tag = tag;
-  return row;
-}
-
-addPages({
-  async tags(v) {
-    await loadLabels();
-    const sorted = [...tags].sort((a, b) => b.count - a.count || a.name.localeCompare(b.name));
-    const input = h('input', { 'aria-label': t('tags.new'), placeholder: t('tags.new') });
-    const form = h('form', { novalidate: true, 'aria-label': t('tags.new') }, input, h('button.main', {}, t('common.add')));
-    form.onsubmit = async (e) => {
-      e.preventDefault();
-      if (!input.value.trim()) return input.focus();
-      try {
-        await api('POST', 'tags', { name: input.value });
-        await refreshTags();
-        rerender();
-        find('.quick input').focus();
-      } catch (problem) { showProblem(problem); }
-    };
-    const search = h('input', { type: 'search', 'aria-label': t('tags.filter'), placeholder: t('tags.filter') });
-    search.oninput = () => { for (const row of all('#main .item')) row.hidden = !row.tag.name.toLowerCase().includes(search.value.trim().toLowerCase()); };
-    add(v.out, heading(t('tags.title'), h('small.soft', {}, t('tags.count', { n: tags.length }))), h('div.quick', {}, form, tags.length > 5 && search),
-      sorted.length ? h('ul.list', { 'aria-label': t('tags.title') }, sorted.map(tagRow)) : emptyState(t('tags.empty'), t('tags.emptyHint')));
-    return t('tags.title');
-  },
-});
-
-document.addEventListener('change', async (e) => {
-  if (e.target.dataset.act !== 'tag-color') return;
-  try {
-    await api('PATCH', `tags/${tagOf(e.target).id}`, { color: e.target.value });
-    refreshTags();
-    countChange();
-  } catch (problem) { showProblem(problem); }
-});
-
-addActions({
-  'tag-rename'(el) {
-    const tag = tagOf(el);
-    openForm({
-      title: t('tags.rename', { name: tag.name }), fields: [{ name: 'name', label: t('forms.name'), required: true }], values: tag,
-      run: async (now) => { await api('PATCH', `tags/${tag.id}`, now); await refreshTags(); rerender(); },
-    });
-  },
-  'tag-merge'(el) {
-    const tag = tagOf(el);
-    openForm({
-      title: t('tags.mergeTitle', { name: tag.name }), text: t('tags.mergeHint', { name: tag.name }), button: t('tags.merge'),
-      fields: [{ name: 'into', label: t('tags.into'), type: 'choice', required: true, choices: Object.fromEntries(tags.filter((x) => x !== tag).map((x) => [x.id, x.name])) }],
-      run: async (now) => { await api('POST', `tags/${tag.id}/merge`, now); await refreshTags(); rerender(); toast(t('tags.merged', { name: tag.name })); },
-    });
-  },
-  'tag-delete'(el) {
-    const row = itemOf(el), tag = row.tag, mark = document.createComment('');
-    row.replaceWith(mark);
-    const restore = hideTag(tag);
-    const count = () => { find('#main .head small').textContent = t('tags.count', { n: tags.length }); };
-    count();
-    deleteLater(t('tags.deleted', { name: tag.name }), [`tags/${tag.id}`], () => { restore(); if (mark.isConnected) { mark.replaceWith(row); count(); } });
-  },
-});
-
 // ---- Account ----
 
 function storageCard() {
@@ -320,6 +183,10 @@ function storageCard() {
     quota ? meter(me.usedBytes / quota) : null,
     h('p.soft', {}, Object.values(kinds).map((k) => countOf(k, me.counts[k.name] ?? 0)).join(' · ')));
 }
+
+// loadForms loads what the forms of the account need.
+let settingsForm = null;
+export const loadForms = async () => { ({ settingsForm } = await loadModule('forms')); };
 
 const languages = { en: 'English', de: 'Deutsch' };
 
@@ -397,6 +264,7 @@ export function activityOf(v) {
 
 addPages({
   async account(v) {
+    await loadForms();
     const [sessions, keys] = await Promise.all([load('me/sessions', 'me/sessions?limit=500', v.signal), load('keys', 'keys?limit=500', v.signal)]);
     const signOut = h('form', { method: 'post', action: `${base}/logout` }, h('button', {}, t('sessions.signOut')));
     add(v.out, heading(t('account.title'), h('small.soft', {}, me.role === 'admin' ? t('account.adminName', { name: me.username }) : me.username), h('a.button', { href: `${base}/account/security` }, t('account.security')), signOut),

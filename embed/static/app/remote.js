@@ -1,6 +1,5 @@
 // The page of remote uploads: files that the server fetches from other addresses.
-import { add, addActions, button, bytes, emptyState, find, h, meter, newID, t, tn, when } from './dom.js';
-import { problemText } from './forms.js';
+import { add, addActions, button, bytes, emptyState, find, h, meter, newID, problemText, t, tn, when } from './dom.js';
 import { api, base, heading, load, Problem, showProblem } from './session.js';
 
 const badges = { waiting: 'span.badge', running: 'span.badge', done: 'span.badge.on', failed: 'span.badge.warn', cancelled: 'span.badge.warn' };

@@ -1,10 +1,8 @@
 // Finding and showing the page of an address, and the actions of its records.
 import { addActions, all, button, emptyState, find, h, itemOf, t, toast } from './dom.js';
-import { openEditor, openShare } from './editor.js';
-import { copyLink, openForm } from './forms.js';
-import { editorOf, isMedia, kindByPath, kinds, pageOf, shareAddressOf, tagNames } from './kinds.js';
-import { clearSelection, removeRecords, saveEach, saveRecord, selection } from './list.js';
-import { api, base, changes, countChange, draftKey, folderOf, loadModule, markCurrent, Problem, refreshFolders, setView, showProblem, storage, takeAnswer, view } from './session.js';
+import { editorOf, isMedia, kindByPath, kinds, pageOf, shareAddressOf } from './kinds.js';
+import { clearSelection, openShare, removeRecords, saveRecord, selection } from './list.js';
+import { api, base, changes, copyLink, countChange, draftKey, folderOf, loadModule, markCurrent, Problem, setView, showProblem, storage, takeAnswer, view } from './session.js';
 
 // ---- Addresses ----
 
@@ -130,7 +128,8 @@ function addressOfView() {
   return `${base}/${path}${view.name === 'home' ? '' : withParam(view.params, '', '')}`;
 }
 
-function openNew(to) {
+async function openNew(to) {
+  const { openEditor } = await loadModule('editor');
   // The address can fill fields, as the bookmarklet does.
   const values = {};
   for (const name of ['url', 'title', 'description']) {
@@ -164,13 +163,13 @@ function showMissing(kind, text) {
 }
 
 async function openItem(to) {
-  if (to.id === 'new') return openNew(to);
   const answer = takeAnswer(`${to.kind.api}/{${to.kind === kinds.file ? 'slug' : 'id'}}`);
   try {
+    if (to.id === 'new') return void await openNew(to);
     const r = answer?.data ?? await readItem(to);
     const onclose = (reason) => closeItem(to, reason);
     // What the user has not saved yet comes first.
-    if (to.edit || storage.get(draftKey(`${to.kind.name}.${r.id}`))) await openEditor(to.kind, r, { onclose });
+    if (to.edit || storage.get(draftKey(`${to.kind.name}.${r.id}`))) await (await loadModule('editor')).openEditor(to.kind, r, { onclose });
     else if (isMedia(r)) (await loadModule('viewer')).openViewer(r, { onclose, onmove: (next) => history.replaceState(history.state, '', pageOf(next)) });
     else await (await loadModule('reader')).openReader(r, { onclose });
   } catch (e) {
@@ -219,6 +218,7 @@ document.addEventListener('click', (e) => {
 });
 
 const withCollections = (use) => loadModule('collections').then(use).catch(showProblem);
+export const withBulk = (use) => loadModule('bulk').then(use).catch(showProblem);
 
 addActions({ again: () => rerender() });
 
@@ -251,45 +251,10 @@ addActions({
   delete: (el) => removeRow(itemOf(el)),
 
   'bulk-delete': () => removeRecords(selection()),
-  'bulk-tag'() {
-    const records = selection();
-    const present = [...new Set(records.flatMap(tagNames))];
-    openForm({
-      title: t('list.tagsTitle', { n: records.length }), button: t('common.apply'),
-      fields: [{ name: 'more', label: t('list.addTags'), type: 'tags' }, ...(present.length ? [{ name: 'less', label: t('list.removeTags'), type: 'checks', choices: Object.fromEntries(present.map((n) => [n, n])) }] : [])],
-      run: ({ more, less = [] }) => {
-        saveEach(records, (r) => ({ tags: [...new Set([...tagNames(r), ...more])].filter((n) => !less.includes(n)) }), t('list.tagsChanged'));
-      },
-    });
-  },
-  'bulk-folder'() {
-    const records = selection();
-    openForm({
-      title: t('list.moveTitle', { n: records.length }), button: t('list.move'), text: t('list.moveHint'),
-      fields: [{ name: 'folderName', label: t('list.folder'), type: 'folder' }],
-      run: ({ folderName }) => {
-        const move = async () => {
-          await saveEach(records, () => folderName.trim() ? { folderName } : { folderId: null }, t('list.moved'));
-          await refreshFolders();
-          rerender();
-        };
-        move();
-      },
-    });
-  },
+  'bulk-tag': () => withBulk((m) => m.tagEach(selection())),
+  'bulk-folder': () => withBulk((m) => m.moveEach(selection())),
+  'bulk-share': () => withBulk((m) => m.shareEach(selection())),
   'bulk-together': () => withCollections((m) => m.shareTogether(selection())),
   arrange: (el) => withCollections((m) => m.arrange(recordOf(el))),
   'folder-share': () => withCollections((m) => m.shareFolder(folderOf(view.params))),
-  'bulk-share'() {
-    const records = selection();
-    openForm({
-      title: t('list.shareTitle', { n: records.length }), button: t('common.apply'),
-      fields: [{ name: 'isPublic', label: t('list.whoSeesThem'), type: 'choice', choices: { true: t('common.anyone'), false: t('common.onlyMe') } },
-        { name: 'isFavorite', label: t('kind.favourites'), type: 'choice', choices: { true: t('list.mark'), false: t('list.unmark') } }],
-      run: (now) => {
-        const body = Object.fromEntries(Object.entries(now).filter(([, v]) => v !== null).map(([n, v]) => [n, v === 'true']));
-        if (Object.keys(body).length) saveEach(records, () => body, t('list.changed'));
-      },
-    });
-  },
 });

@@ -1,5 +1,5 @@
 // State of the app: the user, the answers of the server, and the current page.
-import { ago, all, fill, find, h, known, t, toast } from './dom.js';
+import { ago, all, copyText, fill, find, h, known, t, toast } from './dom.js';
 
 // ---- The user ----
 
@@ -117,6 +117,12 @@ export async function loadModule(name) {
     if (start.texts[name]) await import(start.texts[name]);
     return await import(start.modules[name]);
   } catch { throw problemOf(0); }
+}
+
+// copyLink puts a link on the clipboard, or shows it to be copied.
+export async function copyLink(address) {
+  if (await copyText(address)) toast(t('common.linkCopied'));
+  else (await loadModule('forms')).openForm({ title: t('forms.copyTitle'), text: t('forms.copyHint'), fields: [{ name: 'at', label: t('forms.link'), readonly: true }], values: { at: address }, button: '' });
 }
 
 export const showProblem = (e) => { if (e.name !== 'AbortError') toast(e.message, { bad: true }); };

@@ -236,3 +236,24 @@ addEventListener('online', () => {
 });
 
 addEventListener('beforeunload', (e) => { if (queue.some(isOpen)) e.preventDefault(); });
+
+// filesIn finds the files in the entries of a drop. Files in a folder get the name of the folder.
+export async function filesIn(entries) {
+  const out = [];
+  const walk = async (entry, folder) => {
+    if (entry.isFile) {
+      const file = await new Promise((done, fail) => entry.file(done, fail));
+      if (folder) file.kist = { folderName: folder };
+      return out.push(file);
+    }
+    const reader = entry.createReader();
+    for (let part; (part = await new Promise((done, fail) => reader.readEntries(done, fail))).length;) {
+      for (const e of part) await walk(e, folder || entry.name);
+    }
+  };
+  for (const [entry, file] of entries) {
+    if (entry?.isDirectory) await walk(entry, '').catch(() => {});
+    else if (file) out.push(file);
+  }
+  return out;
+}

@@ -1,9 +1,10 @@
 // The viewer shows the pictures and films of the current list, one at a time and as large as the screen.
 import { add, all, bytes, find, h, icon, iconButton, t, when } from './dom.js';
-import { openEditor, openShare } from './editor.js';
+import { openEditor } from './editor.js';
 import { copyLink, openDialog } from './forms.js';
-import { isMedia, isPicture, kinds, pageOf, shareAddressOf, tagNames, titleOf } from './kinds.js';
-import { metadataLine, removeRecords, saveRecord, sharing, tagChip } from './list.js';
+import { isMedia, isPicture, kinds, shareAddressOf, tagNames, titleOf } from './kinds.js';
+import { openShare, removeRecords, saveRecord, sharing, tagChip } from './list.js';
+import { metadataLine } from './metadata.js';
 import { base, loadModule, localAddress, storage, view } from './session.js';
 
 // Larger pictures show a smaller version until they are loaded.

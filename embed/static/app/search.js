@@ -1,0 +1,47 @@
+// The page of search results.
+import { add, emptyState, find, h, t } from './dom.js';
+import { kinds } from './kinds.js';
+import { listOf } from './list.js';
+import { withParam } from './router.js';
+import { api, base, heading, takeAnswer } from './session.js';
+
+// A Search reads search results page by page. The found field of each record says where the words were found.
+class Search {
+  constructor(params) { Object.assign(this, { params, cursor: '', total: 0, first: takeAnswer('search') }); }
+
+  get ended() { return this.cursor === null; }
+
+  async next(n, signal) {
+    const query = new URLSearchParams(this.params);
+    query.set('limit', n);
+    if (this.cursor) query.set('cursor', this.cursor);
+    const answer = this.first ?? await api('GET', `search?${query}`, undefined, { signal });
+    this.first = null;
+    this.cursor = answer.nextCursor ?? null;
+    this.total = answer.total;
+    this.incomplete = answer.incomplete;
+    return answer.data.filter((hit) => kinds[hit.kind]).map((hit) => ({ ...hit.record, found: hit }));
+  }
+
+  count(_, n) { this.total += n; }
+}
+
+export default function (v) {
+  const p = v.params, field = find('#q');
+  const words = (p.get('q') ?? '').trim(), tagged = p.getAll('tag'), kind = kinds[p.get('kind')] ? p.get('kind') : '';
+  if (document.activeElement !== field) field.value = words || tagged.map((name) => `tag:${name.includes(' ') ? `"${name}"` : name}`).join(' ');
+  const query = new URLSearchParams(words && { q: words });
+  if (kind) query.set('kind', kind);
+  for (const name of tagged) query.append('tag', name);
+  const count = h('small.soft', { 'aria-live': 'polite' });
+  const source = new Search(query);
+  v.list = listOf(source, {
+    page: 40, counted: (n) => { count.textContent = t(source.incomplete ? 'search.incomplete' : 'search.count', { n }); },
+    empty: () => emptyState(t('search.empty'), t('search.emptyHint')),
+  });
+  const title = words ? `“${words}”` : tagged.join(' + ') || t('search.everything');
+  add(v.out, heading(title, count), h('div.filters', { role: 'group', 'aria-label': t('search.kind') },
+    [['', t('search.all')], ...Object.values(kinds).map((k) => [k.name, k.many])].map(([n, label]) =>
+      h('a.chip.big', { href: `${base}/search${withParam(p, 'kind', n)}`, 'aria-current': n === kind ? 'true' : null }, label))), v.list.node);
+  return words ? t('search.titleOf', { words }) : t('search.title');
+}

@@ -1,0 +1,76 @@
+// The page of tags.
+import { add, addActions, all, button, emptyState, find, h, iconButton, itemOf, t, toast } from './dom.js';
+import { openForm } from './forms.js';
+import { countOf, kinds } from './kinds.js';
+import { rerender } from './router.js';
+import { api, base, countChange, deleteLater, heading, hideTag, loadLabels, refreshTags, showProblem, tags } from './session.js';
+
+const tagOf = (el) => itemOf(el).tag;
+
+function tagRow(tag) {
+  const tagged = `tag=${encodeURIComponent(tag.name)}`;
+  const row = h('li.item.plain', {}, h('input.color', { type: 'color', value: tag.color.toLowerCase(), 'aria-label': t('tags.colour', { name: tag.name }), act: 'tag-color' }),
+    h('div.what', {}, h('a.name', { href: `${base}/search?${tagged}` }, tag.name),
+      h('div.meta', {}, tag.count ? Object.values(kinds).filter((k) => tag.counts?.[k.name]).map((k) =>
+        h('a', { href: `${base}/${k.path}?${tagged}` }, countOf(k, tag.counts[k.name]))) : h('span', {}, t('tags.unused')))),
+    h('div.acts', {}, iconButton('tag-rename', 'edit', t('tags.rename', { name: tag.name })), tags.length > 1 && button('tag-merge', t('tags.merge'), { 'aria-label': t('tags.mergeOf', { name: tag.name }) }), iconButton('tag-delete', 'trash', t('tags.deleteOf', { name: tag.name }))));
+  row.tag = tag;
+  return row;
+}
+
+export default async function (v) {
+  await loadLabels();
+  const sorted = [...tags].sort((a, b) => b.count - a.count || a.name.localeCompare(b.name));
+  const input = h('input', { 'aria-label': t('tags.new'), placeholder: t('tags.new') });
+  const form = h('form', { novalidate: true, 'aria-label': t('tags.new') }, input, h('button.main', {}, t('common.add')));
+  form.onsubmit = async (e) => {
+    e.preventDefault();
+    if (!input.value.trim()) return input.focus();
+    try {
+      await api('POST', 'tags', { name: input.value });
+      await refreshTags();
+      rerender();
+      find('.quick input').focus();
+    } catch (problem) { showProblem(problem); }
+  };
+  const search = h('input', { type: 'search', 'aria-label': t('tags.filter'), placeholder: t('tags.filter') });
+  search.oninput = () => { for (const row of all('#main .item')) row.hidden = !row.tag.name.toLowerCase().includes(search.value.trim().toLowerCase()); };
+  add(v.out, heading(t('tags.title'), h('small.soft', {}, t('tags.count', { n: tags.length }))), h('div.quick', {}, form, tags.length > 5 && search),
+    sorted.length ? h('ul.list', { 'aria-label': t('tags.title') }, sorted.map(tagRow)) : emptyState(t('tags.empty'), t('tags.emptyHint')));
+  return t('tags.title');
+}
+
+document.addEventListener('change', async (e) => {
+  if (e.target.dataset.act !== 'tag-color') return;
+  try {
+    await api('PATCH', `tags/${tagOf(e.target).id}`, { color: e.target.value });
+    refreshTags();
+    countChange();
+  } catch (problem) { showProblem(problem); }
+});
+
+addActions({
+  'tag-rename'(el) {
+    const tag = tagOf(el);
+    openForm({
+      title: t('tags.rename', { name: tag.name }), fields: [{ name: 'name', label: t('forms.name'), required: true }], values: tag,
+      run: async (now) => { await api('PATCH', `tags/${tag.id}`, now); await refreshTags(); rerender(); },
+    });
+  },
+  'tag-merge'(el) {
+    const tag = tagOf(el);
+    openForm({
+      title: t('tags.mergeTitle', { name: tag.name }), text: t('tags.mergeHint', { name: tag.name }), button: t('tags.merge'),
+      fields: [{ name: 'into', label: t('tags.into'), type: 'choice', required: true, choices: Object.fromEntries(tags.filter((x) => x !== tag).map((x) => [x.id, x.name])) }],
+      run: async (now) => { await api('POST', `tags/${tag.id}/merge`, now); await refreshTags(); rerender(); toast(t('tags.merged', { name: tag.name })); },
+    });
+  },
+  'tag-delete'(el) {
+    const row = itemOf(el), tag = row.tag, mark = document.createComment('');
+    row.replaceWith(mark);
+    const restore = hideTag(tag);
+    const count = () => { find('#main .head small').textContent = t('tags.count', { n: tags.length }); };
+    count();
+    deleteLater(t('tags.deleted', { name: tag.name }), [`tags/${tag.id}`], () => { restore(); if (mark.isConnected) { mark.replaceWith(row); count(); } });
+  },
+});
