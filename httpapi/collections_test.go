@@ -3,8 +3,11 @@ package httpapi
 import (
 	"archive/zip"
 	"bytes"
+	"context"
 	"fmt"
 	"hash/crc32"
+	"image"
+	"image/png"
 	"io"
 	"math/rand/v2"
 	"net/http"
@@ -85,6 +88,34 @@ func TestCollections(t *testing.T) {
 	a.get("/api/v1/notes/" + one).want(200) // the items stay
 }
 
+// covered makes a record of a kind whose picture is on another server and has been fetched. It returns the record's id, the
+// address of that server, and what that server is asked for from then on.
+func (a *app) covered(kind, field string) (id, address string, asked chan string) {
+	a.Helper()
+	var b bytes.Buffer
+	a.fatal(png.Encode(&b, image.NewGray(image.Rect(0, 0, 600, 400))))
+	asked = make(chan string, 10)
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked <- r.URL.Path
+		_, _ = w.Write(b.Bytes())
+	}))
+	a.Cleanup(site.Close)
+	ctx, stop := context.WithCancel(a.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); a.server.Pictures.Run(ctx) }()
+	defer func() { stop(); <-done }()
+	got := a.post("/api/v1/"+kind, map[string]any{"title": "own", field: site.URL + "/" + kind + ".png"}).want(201)
+	for at := "/t/" + got.text("data.slug"); a.get(at).status != 200; {
+		select {
+		case <-a.Context().Done():
+			a.Fatal("the picture is not stored")
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+	<-asked
+	return got.text("data.id"), site.URL, asked
+}
+
 // Who gets what through a collection: every visitor, state of the collection, state of the
 // item and address. Nothing of a private item leaves in any other way.
 func TestCollectionMatrix(t *testing.T) {
@@ -92,12 +123,18 @@ func TestCollectionMatrix(t *testing.T) {
 	is := is.New(t)
 	a := start(t)
 	photo := a.upload(nil, file{"secret-name.png", "image/png", picture(t)}).want(201)
+	game, shop, asked := a.covered("games", "coverUrl")
+	recipe, kitchen, askedToo := a.covered("recipes", "imageUrl")
+	named := func(got *answer) bool { // whether a page names another server
+		return bytes.Contains(got.body, []byte(shop)) || bytes.Contains(got.body, []byte(kitchen))
+	}
 	items := map[string]string{
+		"private game": game, "private recipe": recipe,
 		"private file": photo.text("id"), "private note": a.note("private", `,"slug":"own-slug","tags":["own-tag"]`), "public note": a.note("public", `,"isPublic":true`),
 		"password": a.note("x", `,"isPublic":true,"password":"pass word"`), "limit": a.note("x", `,"isPublic":true,"maxViews":5`), "end": a.note("x", `,"isPublic":true,"expiresAt":"2999-01-01T00:00:00Z"`),
 		"not in it": a.note("x", `,"isPublic":true`), "in the trash": a.note("x", `,"isPublic":true`),
 	}
-	seen := map[string]bool{"private file": true, "private note": true, "public note": true}
+	seen := map[string]bool{"private file": true, "private note": true, "public note": true, "private game": true, "private recipe": true}
 	var ids []string
 	for name, id := range items {
 		if name != "not in it" {
@@ -143,23 +180,36 @@ func TestCollectionMatrix(t *testing.T) {
 				if want == 200 && !seen[name] {
 					one = 404
 				}
+				drawn := name == "private game" || name == "private recipe"
 				for _, at := range []string{"/v/", "/x/"} {
-					got := check(at+state+"/"+id, one)
+					want := one
+					if at == "/x/" && drawn && one == 200 {
+						want = 404 // they have no bytes of their own
+					}
+					got := check(at+state+"/"+id, want)
 					is.True(!strings.Contains(string(got.body), "own-slug") && !strings.Contains(string(got.body), "own-tag"))
 				}
-				if thumb := one; name == "private file" {
-					check("/t/"+state+"/"+id, thumb)
+				if drawn || name == "private file" {
+					check("/t/"+state+"/"+id, one)
+				}
+				if drawn {
+					got := check("/v/"+state+"/"+id, one)
+					is.Equal(strings.Contains(string(got.body), `<img src="/t/`+state+"/"+id+`?size=picture"`), one == 200)
+					is.True(!named(got))
 				}
 				if want == 200 && visitor != "owner" {
 					is.Equal(strings.Contains(string(page.body), id), seen[name])
+					is.True(!named(page))
+					is.Equal(strings.Contains(string(page.body), `<img src="/t/`+state+"/"+id+`?size=picture"`), drawn)
 				}
 				check("/x/"+state+".zip?items="+id, one)
 			}
 			if want == 200 {
-				is.Equal(strings.Count(string(zipped.body), "PK\x01\x02"), 3)
+				is.Equal(strings.Count(string(zipped.body), "PK\x01\x02"), 5)
 			}
 		}
 	}
+	is.Equal(len(asked)+len(askedToo), 0) // visitors have nothing fetched
 	// Access ends with the next request.
 	open := "/v/open/" + items["private note"]
 	a.visit(open).want(200)

@@ -9,7 +9,6 @@ import (
 	"github.com/google/uuid"
 
 	"kist/embed"
-	"kist/httpapi/grant"
 	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/catalog"
@@ -87,26 +86,13 @@ func readCollectionItem(c *web.Request) error {
 	return rawAs(c, r, owned, err, func() (*record.Record, error) { return through(c, r) })
 }
 
-// readCollectionThumbnail answers with the thumbnail of a picture in a collection.
+// readCollectionThumbnail answers with the small version of a picture in a collection, or the picture of another item.
 func readCollectionThumbnail(c *web.Request) error {
 	r, owned, err := shared(c, c.Arg("slug"), record.Collections)
 	if err != nil {
 		return err
 	}
-	if r.Limit > 0 && !owned && !Granted(c, grant.ToRead, r) {
-		return record.ErrMissing
-	}
-	item, err := through(c, r)
-	if err != nil {
-		return err
-	}
-	if item.Bytes == nil {
-		return record.ErrMissing
-	}
-	if c.Site.Content != "" && !c.AtContentOrigin() {
-		return redirectToContent(c, r, owned, "/t/")
-	}
-	return respondThumb(c, r, item, owned)
+	return thumbnailAs(c, r, owned, func() (*record.Record, error) { return through(c, r) })
 }
 
 // readCollection reads a collection's own fields and its items.
@@ -165,34 +151,39 @@ func collectionPage(c *web.Request, r *record.Record, owned bool) (embed.Page, e
 					continue
 				}
 				if p.LeftOut++; len(p.Reasons) < pageItems {
-					title, _, err := titleOf(tx, r, m)
+					b, err := bodyOf(tx, r, m)
 					if err != nil {
 						return err
 					}
-					p.Reasons = append(p.Reasons, embed.Fact{Label: title, Value: reason(c.Lang(), m.LeftOut)})
+					p.Reasons = append(p.Reasons, embed.Fact{Label: b.Title(), Value: reason(c.Lang(), m.LeftOut)})
 				}
 			}
 		}
 		for _, m := range seen[(n-1)*pageItems : min(n*pageItems, len(seen))] {
-			title, mime, err := titleOf(tx, r, m)
+			b, err := bodyOf(tx, r, m)
 			if kv.Missing(err) { // removed just now
 				continue
 			}
 			if err != nil {
 				return err
 			}
-			t := embed.Tile{Address: at + "/" + m.ID.String(), Title: title, Kind: web.Title(web.ViewOf(m.Kind, c.Lang()).One), Size: m.Size, Film: m.Class == record.Video}
-			if m.Kind == record.Files {
-				t.Kind = mediaName(c.Lang(), mime, title)
+			t := embed.Tile{Address: at + "/" + m.ID.String(), Title: b.Title(), Kind: web.Title(web.ViewOf(m.Kind, c.Lang()).One), Size: m.Size, Film: m.Class == record.Video}
+			small := c.Site.Prefix() + "/t/" + url.PathEscape(r.Slug) + "/" + m.ID.String()
+			f, isFile := b.(*record.File)
+			if isFile {
+				t.Kind = mediaName(c.Lang(), f.MimeType, t.Title)
 			}
-			if media.Inline(mime) && Shrinks(mime) {
-				t.Picture = c.Site.Prefix() + "/t/" + url.PathEscape(r.Slug) + "/" + m.ID.String()
+			if isFile && media.Inline(f.MimeType) && Shrinks(f.MimeType) {
+				t.Picture = small
 			}
 			if t.Picture != "" || t.Film {
 				p.Tiles = append(p.Tiles, t)
-			} else {
-				p.Rows = append(p.Rows, t)
+				continue
 			}
+			if address, _ := pictureOf(b); address != "" {
+				t.Picture = small + "?" + sizeParam + "=picture"
+			}
+			p.Rows = append(p.Rows, t)
 		}
 		return nil
 	})
@@ -223,18 +214,11 @@ func reason(l embed.Lang, why record.Exclusion) string {
 	return l.T("collection.end")
 }
 
-// titleOf reads the title of an item, and the media type of a file.
-func titleOf(tx *kv.Tx, r *record.Record, m catalog.Member) (title, mime string, err error) {
+// bodyOf reads the content of an item.
+func bodyOf(tx *kv.Tx, r *record.Record, m catalog.Member) (record.Body, error) {
 	item, err := catalog.Owned(tx, r.Owner, m.Kind, m.ID)
 	if err != nil {
-		return "", "", err
+		return nil, err
 	}
-	b, err := item.Decode()
-	if err != nil {
-		return "", "", err
-	}
-	if f, ok := b.(*record.File); ok {
-		mime = f.MimeType
-	}
-	return b.Title(), mime, nil
+	return item.Decode()
 }

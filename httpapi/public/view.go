@@ -116,14 +116,14 @@ func viewing(c *web.Request, r, item *record.Record, owned bool) (Viewing, error
 	v.Open = openToAll(r)
 	v.Left = r.Limit - v.Shown.Views
 	address, by := pictureOf(body)
-	if _, got := c.Site.Pictures.Get(address); got && r == item && (r.Limit == 0 || owned) {
+	if _, got := c.Site.Pictures.Get(address); got && (r.Limit == 0 || owned || r != item) {
 		v.Cover = "/t/" + at + "?" + sizeParam + "=picture"
 		if v.Open {
 			v.Thumb = c.Site.Base + v.Cover
 		}
 		v.Cover = c.Site.Prefix() + v.Cover
 	} else if owned && address != "" {
-		if err := wantPicture(c, r, address, by); err != nil {
+		if err := wantPicture(c, item, address, by); err != nil {
 			return v, err
 		}
 	}
@@ -292,19 +292,28 @@ func readThumbnail(c *web.Request) error {
 	if err != nil {
 		return err
 	}
+	return thumbnailAs(c, r, owned, func() (*record.Record, error) { return r, nil })
+}
+
+// thumbnailAs answers with the small version of what find finds, under the conditions of r.
+func thumbnailAs(c *web.Request, r *record.Record, owned bool, find func() (*record.Record, error)) error {
 	if r.Limit > 0 && !owned && !Granted(c, grant.ToRead, r) {
 		return record.ErrMissing
 	}
+	item, err := find()
 	switch {
-	case r.Kind == record.Games, r.Kind == record.Recipes, r.Kind == record.Bookmarks && c.R.URL.Query().Get(sizeParam) == "picture":
-		return cover(c, r, owned)
-	case r.Kind == record.Bookmarks:
-		return icon(c, r, owned)
-	}
-	if c.Site.Content != "" && !c.AtContentOrigin() {
+	case err != nil:
+		return err
+	case item.Kind == record.Games, item.Kind == record.Recipes, item.Kind == record.Bookmarks && c.R.URL.Query().Get(sizeParam) == "picture":
+		return cover(c, r, item, owned)
+	case item.Kind == record.Bookmarks:
+		return icon(c, r, item, owned)
+	case item.Bytes == nil:
+		return record.ErrMissing
+	case c.Site.Content != "" && !c.AtContentOrigin():
 		return redirectToContent(c, r, owned, "/t/")
 	}
-	return respondThumb(c, r, r, owned)
+	return respondThumb(c, r, item, owned)
 }
 
 // How many games a public list shows, and how many of the user's public games are examined for
@@ -447,14 +456,14 @@ func small(c *web.Request, r *record.Record, t *thumb.Thumb, caching string) err
 	return SendContent(c, bytes.NewReader(t.Bytes), size, func(status int) error { return countView(c, r, true, status, size) })
 }
 
-// icon answers with the icon of a bookmark's site. This server has drawn it, so it needs no
+// icon answers with the icon of a bookmark's site, under the conditions of r. This server has drawn it, so it needs no
 // separate origin. If the icon was lost, it is fetched again.
-func icon(c *web.Request, r *record.Record, owned bool) error {
+func icon(c *web.Request, r, item *record.Record, owned bool) error {
 	if c.AtContentOrigin() {
 		return record.ErrMissing
 	}
 	var site record.ID
-	if err := c.Site.Store.View(func(tx *kv.Tx) (err error) { site, err = catalog.PageIcon(tx, r); return err }); err != nil {
+	if err := c.Site.Store.View(func(tx *kv.Tx) (err error) { site, err = catalog.PageIcon(tx, item); return err }); err != nil {
 		return err
 	}
 	if site == (record.ID{}) {
@@ -463,8 +472,8 @@ func icon(c *web.Request, r *record.Record, owned bool) error {
 	t, got := c.Site.Icons.Get(site)
 	if !got {
 		if c.Site.Icons.Missed(site) {
-			if err := c.Site.Store.Update(func(tx *kv.Tx) error { return catalog.RecheckPage(tx, r) }); err != nil {
-				c.Site.Log.Error("a lost icon is not fetched before the next check of the page", "requestId", c.ID, "id", r.ID.String(), "error", err)
+			if err := c.Site.Store.Update(func(tx *kv.Tx) error { return catalog.RecheckPage(tx, item) }); err != nil {
+				c.Site.Log.Error("a lost icon is not fetched before the next check of the page", "requestId", c.ID, "id", item.ID.String(), "error", err)
 			}
 		}
 		return record.ErrMissing
@@ -476,13 +485,13 @@ func icon(c *web.Request, r *record.Record, owned bool) error {
 }
 
 // cover answers with the picture of a bookmark's page, the cover of a game or the photo of a recipe, as this server has
-// drawn it. Nobody waits for another server: one that is missing is fetched later, if its owner asks
-// and pages are checked.
-func cover(c *web.Request, r *record.Record, owned bool) error {
+// drawn it, under the conditions of r. Nobody waits for another server: one that is missing is fetched later, if its
+// owner asks.
+func cover(c *web.Request, r, item *record.Record, owned bool) error {
 	if c.AtContentOrigin() {
 		return record.ErrMissing
 	}
-	body, err := r.Decode()
+	body, err := item.Decode()
 	if err != nil {
 		return err
 	}
@@ -494,7 +503,7 @@ func cover(c *web.Request, r *record.Record, owned bool) error {
 		return small(c, r, t, caching(r))
 	}
 	if owned {
-		if err := wantPicture(c, r, address, by); err != nil {
+		if err := wantPicture(c, item, address, by); err != nil {
 			return err
 		}
 	}
