@@ -52,11 +52,14 @@ func TestPictures(t *testing.T) {
 		}
 		is.True(!shown())
 		a.send("GET", at).want(404)
+		is.Equal(len(asked), 0) // not by visitors
 		a.patch("/api/v1/admin/settings", `{"linkChecks":false}`).want(200)
 		a.get(at).want(404)
-		is.Equal(len(asked), 0) // not by visitors, and not while pages are not checked
-		a.patch("/api/v1/admin/settings", `{"linkChecks":true}`).want(200)
-		a.get(at).want(404)
+		if slug == "book" {
+			is.Equal(len(asked), 0) // not while pages are not checked
+			a.patch("/api/v1/admin/settings", `{"linkChecks":true}`).want(200)
+			a.get(at).want(404)
+		}
 		<-asked
 		for a.get(at).status != 200 {
 			select {

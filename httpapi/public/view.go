@@ -523,7 +523,8 @@ func pictureOf(body record.Body) (address, by string) {
 	return "", ""
 }
 
-// wantPicture has the picture at an address fetched later, if pages are checked.
+// wantPicture has the picture at an address fetched later. That of a bookmark's page is fetched only if pages are checked;
+// that of a game or a recipe is what its owner has entered.
 func wantPicture(c *web.Request, r *record.Record, address, by string) error {
 	var set record.Settings
 	if err := c.Site.Store.View(func(tx *kv.Tx) (err error) { set, err = people.Settings(tx); return err }); err != nil {
@@ -531,7 +532,7 @@ func wantPicture(c *web.Request, r *record.Record, address, by string) error {
 	}
 	u, err := url.Parse(by)
 	switch {
-	case err != nil, by == "", !set.LinkChecks:
+	case err != nil, by == "", r.Kind == record.Bookmarks && !set.LinkChecks:
 	case address != "":
 		c.Site.Pictures.Want(address, u.Hostname())
 	case c.Site.Pictures.WantsPage(by):
