@@ -52,16 +52,18 @@ func Follow(ctx context.Context, o Options, format uint32, instance string, at j
 	if err != nil {
 		return nil, err
 	}
-	there, err := f.history.confirms(ctx, all, at)
+	there, i := false, 0
+	all, err = f.history.among(ctx, all, func(all []span) (err error) {
+		if there, err = f.history.confirms(ctx, all, at); err == nil && there {
+			i, err = f.history.reaching(ctx, all, at.Seq)
+		}
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
 	if !there {
 		return nil, &Broken{fmt.Sprintf("%s does not have the record %d with digest %016x that this data directory ends with", o.Address, at.Seq, uint64(at.Digest))}
-	}
-	i, err := f.history.reaching(ctx, all, at.Seq)
-	if err != nil {
-		return nil, err
 	}
 	f.ahead, f.next = all[i:], all[i].first
 	return f, nil

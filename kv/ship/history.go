@@ -57,7 +57,8 @@ func (h history) spans(ctx context.Context, from uint64) (all []span, err error)
 	return all, nil
 }
 
-// listTries is how often a list with a gap is asked for. A gap that stays is one.
+// listTries is how often a list with a gap is asked for. A gap that stays is one. So is an
+// object that is in each list and cannot be read.
 const listTries = 3
 
 func parseSpan(o blobs.Object) (span, bool) {
@@ -139,6 +140,23 @@ func (h history) slots(ctx context.Context, s span) (all []*Slot, err error) {
 		return nil, fmt.Errorf("%s in the object store is damaged: it is too long", s.name)
 	}
 	return all, nil
+}
+
+// among calls fn with the objects. If it finds that one is not there any more, because it
+// was merged meanwhile, fn is called with a new list. among returns the list that was used.
+func (h history) among(ctx context.Context, all []span, fn func([]span) error) ([]span, error) {
+	for try := 1; ; try++ {
+		err := fn(all)
+		if !absent(err) {
+			return all, err
+		}
+		if try == listTries {
+			return all, fmt.Errorf("the object store lists an object that it does not have: %w", err)
+		}
+		if all, err = h.spans(ctx, 0); err != nil {
+			return nil, err
+		}
+	}
 }
 
 // reaching returns which of the objects is the last one that begins at or before the

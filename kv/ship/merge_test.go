@@ -3,6 +3,7 @@ package ship_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"iter"
 	"path/filepath"
 	"testing"
@@ -153,4 +154,65 @@ func TestMergeWhileListed(t *testing.T) {
 	_, err = ship.Check(t.Context(), p, instance, func(err error) { t.Error(err) })
 	is.NoErr(err)
 	is.True(p.next == nil)
+}
+
+// mergedAt merges the slots before a call of Get.
+type mergedAt struct {
+	*memory
+	gets int // calls before that
+	fn   func()
+}
+
+func (m *mergedAt) Get(ctx context.Context, name string, from, n int64) (io.ReadCloser, error) {
+	if m.gets--; m.gets == -1 {
+		m.fn()
+	}
+	return m.memory.Get(ctx, name, from, n)
+}
+
+// Whenever slots are merged, those who read meanwhile find them.
+func TestMergeWhileRead(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	clock := kvtest.NewClock()
+	m := newMemory()
+	dir := filepath.Join(t.TempDir(), "data")
+	store, _ := opened(t, dir, ship.Options{Remote: m, Sync: true}, clock.Now)
+	ready(t, store)
+	owner := kvtest.User(t, store, "ann").ID
+	var middle time.Time
+	for i := range 24 {
+		clock.Add(time.Second)
+		kvtest.Add(t, store, owner, record.Notes, fmt.Sprintf(`{"content":"%d"}`, i))
+		if i == 12 {
+			middle = clock.Now()
+			is.NoErr(store.Compact())
+		}
+	}
+	is.NoErr(store.Close())
+	instance, err := datadir.ReadInstance(dir)
+	is.NoErr(err)
+	for _, at := range []time.Time{{}, middle} {
+		want, err := ship.Fetch(t.Context(), m, at, workcopy.Format, t.TempDir())
+		is.NoErr(err)
+		for n := 0; ; n++ {
+			r := &mergedAt{m.copied(), n, nil}
+			r.fn = func() { is.NoErr(ship.Merge(t.Context(), r.memory)) }
+			got, err := ship.Fetch(t.Context(), r, at, workcopy.Format, t.TempDir())
+			is.NoErr(err) // n
+			is.Equal(got.State, want.State)
+			if r.gets >= 0 {
+				break
+			}
+		}
+		for n := 0; ; n++ {
+			r := &mergedAt{m.copied(), n, nil}
+			r.fn = func() { is.NoErr(ship.Merge(t.Context(), r.memory)) }
+			_, err := ship.Follow(t.Context(), ship.Options{Remote: r}, workcopy.Format, instance, want.State)
+			is.NoErr(err) // n
+			if r.gets >= 0 {
+				break
+			}
+		}
+	}
 }

@@ -137,8 +137,11 @@ func (f *Fetched) snapshot(ctx context.Context, h history, snaps []uint64, all [
 		}
 		why := "is damaged"
 		if err == nil {
-			confirmed, err := h.confirms(ctx, all, snap.State)
-			if err != nil {
+			confirmed := false
+			if all, err = h.among(ctx, all, func(all []span) (err error) {
+				confirmed, err = h.confirms(ctx, all, snap.State)
+				return err
+			}); err != nil {
 				return err
 			}
 			if confirmed {
@@ -163,7 +166,11 @@ func (f *Fetched) slots(ctx context.Context, h history, all []span, at time.Time
 		return nil
 	}
 	// A gap in the history is before a snapshot, too.
-	first, err := h.reaching(ctx, all, f.State.Seq)
+	var first int
+	all, err := h.among(ctx, all, func(all []span) (err error) {
+		first, err = h.reaching(ctx, all, f.State.Seq)
+		return err
+	})
 	if err != nil {
 		return err
 	}
