@@ -646,11 +646,17 @@ func (m *model) restore() {
 	m.touch(r)
 	m.records = append(m.records, r)
 	slices.SortFunc(m.records, func(a, b *modelRecord) int { return cmp.Compare(string(a.id[:]), string(b.id[:])) })
+	m.tick() // it may have expired in the trash
 }
 
 // age lets the trash purge what is too old, and records expire.
 func (m *model) age() {
 	m.clock.Add(10 * 24 * time.Hour)
+	m.tick()
+}
+
+// tick does what the store would do on its own soon.
+func (m *model) tick() {
 	kvtest.Tick(m.s)
 	end := m.clock.Now().Add(-record.DefaultTrashDays * 24 * time.Hour).UnixMilli()
 	for _, r := range slices.Clone(m.trash) {
