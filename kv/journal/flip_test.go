@@ -202,3 +202,30 @@ func TestMissingFiles(t *testing.T) {
 	_, _, err = replay(j)
 	is.True(errors.As(err, &missing))
 }
+
+// A snapshot outside of a folder is read like one in it, and no wrong byte is accepted.
+func TestReadSnapshot(t *testing.T) {
+	is := is.New(t)
+	m, b, _ := worn(t)
+	j, _ := opened(t, m)
+	is.NoErr(j.Snapshot(t.Context(), b.State, format, b.all()))
+	file := m.seen[SnapshotName(b.Seq)].data
+	read := func(file []byte, format uint32) (n int, err error) {
+		at, err := ReadSnapshot(bytes.NewReader(file), int64(len(file)), b.Seq, format, func(ops []Op) error { n += len(ops); return nil })
+		is.Equal(err == nil, at == b.State)
+		return n, err
+	}
+	n, err := read(file, format)
+	is.NoErr(err)
+	is.True(n > 0)
+	for i := range file {
+		bad := bytes.Clone(file)
+		bad[i] ^= 1
+		_, err := read(bad, format)
+		is.True(IsDamage(err) || errors.As(err, new(*Newer)))
+	}
+	_, err = read(file[:len(file)-1], format)
+	is.True(IsDamage(err))
+	_, err = read(file, format-1)
+	is.True(errors.As(err, new(*Newer)))
+}

@@ -136,3 +136,33 @@ func (s *files) readSnapshot(seq uint64, apply func([]Op) error) (_ State, err e
 		}
 	}
 }
+
+// ReadSnapshot passes the entries of a snapshot that is not in a folder to apply: the
+// one of the state after a record, in a file of size bytes. format is the version of
+// the data that this program reads. The error satisfies IsDamage if the snapshot is
+// not whole.
+func ReadSnapshot(file io.ReaderAt, size int64, seq uint64, format uint32, apply func([]Op) error) (State, error) {
+	s := &files{folder: &lone{from: file, size: size}, format: format}
+	name := fileName(snapName, seq)
+	h, err := s.header(name)
+	if err == nil && h.format > format {
+		err = &Newer{name, h.layout, h.format, format}
+	}
+	if err != nil {
+		return State{}, err
+	}
+	return s.readSnapshot(seq, apply)
+}
+
+// lone is a folder with one file, and that file. It can only be read.
+type lone struct {
+	Folder
+	File
+	from io.ReaderAt
+	size int64
+}
+
+func (l *lone) Open(string) (File, error)                    { return l, nil }
+func (l *lone) ReadAt(b []byte, at int64) (n int, err error) { return l.from.ReadAt(b, at) }
+func (l *lone) Size() (int64, error)                         { return l.size, nil }
+func (l *lone) Close() error                                 { return nil }
