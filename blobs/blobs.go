@@ -74,8 +74,8 @@ type Store struct {
 	Damaged *Quarantine // the blobs whose bytes are known to be wrong
 	Parts   *Parts      // unfinished content that arrives in pieces
 
-	// OnKeep is nil, or called by Keep and Adopt with each content and its size in bytes
-	// before they return. They fail with its error; the content may stay until the next
+	// OnKeep is nil, or called by Keep, KeepLater and Adopt with each content, pinned, and its
+	// size in bytes before they return. They fail with its error; the content may stay until the next
 	// sweep. It must be set before more than one goroutine uses the store.
 	OnKeep func(ref Ref, size int64) error
 
