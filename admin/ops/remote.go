@@ -57,7 +57,7 @@ func (j Job) VerifyRemote(ctx context.Context, remote blobs.Remote, full bool) (
 		problem(errors.New(bad))
 	}
 	v.Seq, v.Digest, v.Last = got.State.Seq, fmt.Sprintf("%016x", uint64(got.State.Digest)), got.Last
-	if v.Slots, err = ship.Check(ctx, remote, got.Instance, problem); err != nil {
+	if v.Slots, err = ship.Check(ctx, remote, workcopy.Format, got.Instance, problem); err != nil {
 		return nil, err
 	}
 	state, err := tables.All.Inspect(dir, dir, func(int64) {}, problem)

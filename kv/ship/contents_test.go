@@ -11,6 +11,7 @@ import (
 	"github.com/matryer/is"
 
 	"kist/blobs"
+	"kist/kv/journal"
 )
 
 // empty is a remote without objects.
@@ -51,4 +52,20 @@ func Merge(ctx context.Context, remote blobs.Remote) error {
 		return err
 	}
 	return s.merge(ctx, *last, last.Number-1)
+}
+
+// ShipSnapshot puts the newest local snapshot.
+func ShipSnapshot(ctx context.Context, s *Shipper) { s.shipSnapshot(ctx) }
+
+// Hasten shortens the time for which a confirmed writer may remove objects.
+func Hasten(s *Shipper, window time.Duration) { s.window = window }
+
+// Blind makes a Shipper overlook what the history refers to.
+func Blind(s *Shipper) {
+	s.src.Refers = func(journal.Op) (ref blobs.Ref, adds bool) { return ref, false }
+}
+
+// SlotIn returns the slot in an object.
+func SlotIn(ctx context.Context, remote blobs.Remote, name string) (*Slot, error) {
+	return history{remote}.head(ctx, span{name: name})
 }

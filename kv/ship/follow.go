@@ -91,6 +91,9 @@ func (f *Follower) Read(ctx context.Context, take func(journal.Framed) error) (s
 	objects := f.ahead[:min(readAtOnce, len(f.ahead))]
 	if len(objects) > 0 && objects[0].first > f.next {
 		f.ahead = nil
+		if begin, err := f.history.begin(ctx); err == nil && begin.slot > f.next {
+			return 0, &Broken{"the history in the object store begins after what this data directory has; it was away for longer than the writer's --store-history"}
+		}
 		return 0, &Broken{slotName(f.next) + " is missing in the object store"}
 	}
 	got, errs := make([][]*Slot, len(objects)), make([]error, len(objects))

@@ -28,7 +28,8 @@ type span struct {
 }
 
 // spans lists the objects that cover the slots from the one with the number from on.
-// A merged object covers what single ones that it was made of still cover, too.
+// A merged object covers what single ones that it was made of still cover, too. What
+// the history does not have any more is left out.
 func (h history) spans(ctx context.Context, from uint64) (all []span, err error) {
 	after := ""
 	if from > 0 {
@@ -38,10 +39,16 @@ func (h history) spans(ctx context.Context, from uint64) (all []span, err error)
 		if all, err = h.objects(ctx, after); err != nil {
 			return nil, err
 		}
+		var m mark
+		if after == "" {
+			if m, err = h.begin(ctx); err != nil { // after the list, so that it explains what the list lacks
+				return nil, err
+			}
+		}
 		gap := from > 0 && (len(all) == 0 || all[0].first > from)
 		covered, some := uint64(0), false
 		all = slices.DeleteFunc(all, func(s span) bool {
-			if s.last < from || some && s.last <= covered {
+			if s.last < max(from, m.slot) || some && s.last <= covered {
 				return true
 			}
 			gap = gap || some && s.first > covered+1
@@ -79,9 +86,14 @@ func parseSpan(o blobs.Object) (span, bool) {
 const maxObject = 1 << 30
 
 // read returns the first n bytes of an object, or all if n is less than 0.
-func (h history) read(ctx context.Context, name string, n int64) (b []byte, err error) {
+func (h history) read(ctx context.Context, name string, n int64) ([]byte, error) {
+	return h.piece(ctx, name, 0, n)
+}
+
+// piece returns n bytes of an object from a byte on, or all the rest if n is less than 0.
+func (h history) piece(ctx context.Context, name string, from, n int64) (b []byte, err error) {
 	err = Again(ctx, func() error {
-		r, err := h.remote.Get(ctx, name, 0, n)
+		r, err := h.remote.Get(ctx, name, from, n)
 		if err != nil {
 			return err
 		}
@@ -222,7 +234,7 @@ func (h history) head(ctx context.Context, s span) (*Slot, error) {
 }
 
 // snaps lists the numbers of the snapshots up to an instant, in order; of all if it is
-// zero.
+// zero. What the history does not have any more is left out.
 func (h history) snaps(ctx context.Context, at time.Time) (all []uint64, err error) {
 	if err := Again(ctx, func() error {
 		all = nil
@@ -230,7 +242,7 @@ func (h history) snaps(ctx context.Context, at time.Time) (all []uint64, err err
 			if err != nil {
 				return err
 			}
-			if seq, err := strconv.ParseUint(strings.TrimPrefix(o.Name, snapPrefix), 16, 64); err == nil && snapName(seq) == o.Name {
+			if seq, ok := parseSnap(o.Name); ok {
 				all = append(all, seq)
 			}
 		}
@@ -238,17 +250,137 @@ func (h history) snaps(ctx context.Context, at time.Time) (all []uint64, err err
 	}); err != nil {
 		return nil, err
 	}
+	m, err := h.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all = slices.DeleteFunc(all, func(seq uint64) bool { return seq < m.snap })
 	for n := len(all); n > 0 && !at.IsZero(); n-- {
-		b, err := h.read(ctx, snapName(all[n-1]), journal.SnapshotHead)
-		if err != nil {
+		begun, err := h.begun(ctx, all[n-1])
+		if err != nil && !journal.IsDamage(err) {
 			return nil, err
 		}
-		if begun, err := journal.SnapshotBegun(b); err == nil && !begun.After(at) {
+		if err == nil && !begun.After(at) {
 			break
 		}
 		all = all[:n-1]
 	}
 	return all, nil
+}
+
+func parseSnap(name string) (seq uint64, ok bool) {
+	seq, err := strconv.ParseUint(strings.TrimPrefix(name, snapPrefix), 16, 64)
+	return seq, err == nil && snapName(seq) == name
+}
+
+// begun returns when a snapshot was begun. It satisfies journal.IsDamage if that cannot
+// be known.
+func (h history) begun(ctx context.Context, seq uint64) (time.Time, error) {
+	b, err := h.read(ctx, snapName(seq), journal.SnapshotHead)
+	if err != nil {
+		return time.Time{}, err
+	}
+	begun, err := journal.SnapshotBegun(b)
+	if err != nil {
+		err = &journal.Damaged{Name: journal.SnapshotName(seq), Why: err.Error()}
+	}
+	return begun, err
+}
+
+// oldest returns the oldest moment that can be restored.
+func (h history) oldest(ctx context.Context) (time.Time, error) {
+	snaps, err := h.snaps(ctx, time.Time{})
+	if err != nil || len(snaps) == 0 {
+		return time.Time{}, err
+	}
+	return h.begun(ctx, snaps[0])
+}
+
+// snapshot passes the entries of a snapshot to apply. The error satisfies
+// journal.IsDamage if it is not whole.
+func (h history) snapshot(ctx context.Context, seq uint64, format uint32, apply func([]journal.Op) error) (journal.State, error) {
+	name := snapName(seq)
+	o, err := h.remote.Head(ctx, name)
+	if err != nil {
+		return journal.State{}, err
+	}
+	at, err := journal.ReadSnapshot(&pieces{ctx: ctx, history: h, name: name}, o.Size, seq, format, apply)
+	if err != nil {
+		err = fmt.Errorf("%s in the object store: %w", name, err)
+	}
+	return at, err
+}
+
+// pieces reads an object a piece at a time.
+type pieces struct {
+	history
+	ctx  context.Context
+	name string
+	at   int64 // where b begins
+	b    []byte
+}
+
+const pieceBytes = 4 << 20
+
+// ReadAt reads from the object. The next read is fast if it continues this one.
+func (p *pieces) ReadAt(b []byte, from int64) (n int, err error) {
+	for n < len(b) {
+		if at := from + int64(n); at < p.at || at >= p.at+int64(len(p.b)) {
+			if p.b, err = p.piece(p.ctx, p.name, at, pieceBytes); err != nil {
+				return n, err
+			}
+			if p.at = at; len(p.b) == 0 {
+				return n, io.EOF
+			}
+		}
+		n += copy(b[n:], p.b[from+int64(n)-p.at:])
+	}
+	return n, nil
+}
+
+// A mark says where the history begins. What it had before was removed, except the
+// single slots that stop a former writer.
+type mark struct {
+	slot uint64 // the first one
+	snap uint64 // the first snapshot: to a state in that slot, or in one of the same object; 0 for none
+}
+
+func (m mark) name() string { return fmt.Sprintf("%s%016x-%016x", markPrefix, m.slot, m.snap) }
+
+// before reports whether the history has begun later since.
+func (m mark) before(later mark) bool { return m.snap < later.snap }
+
+// marks lists the marks, the latest last.
+func (h history) marks(ctx context.Context) (all []mark, err error) {
+	err = Again(ctx, func() error {
+		all = []mark{{slot: 1}}
+		for o, err := range h.remote.After(ctx, markPrefix, "") {
+			if err != nil {
+				return err
+			}
+			slot, snap, _ := strings.Cut(strings.TrimPrefix(o.Name, markPrefix), "-")
+			var m mark
+			m.slot, err = strconv.ParseUint(slot, 16, 64)
+			if err == nil {
+				m.snap, err = strconv.ParseUint(snap, 16, 64)
+			}
+			if err == nil && m.name() == o.Name {
+				all = append(all, m)
+			}
+		}
+		return nil
+	})
+	return all, err
+}
+
+// begin returns where the history begins. What was listed before the call may lack what
+// was before that.
+func (h history) begin(ctx context.Context) (mark, error) {
+	all, err := h.marks(ctx)
+	if err != nil {
+		return mark{}, err
+	}
+	return all[len(all)-1], nil
 }
 
 // absent reports whether the error says that there is no such object.

@@ -20,13 +20,23 @@ import (
 type memory struct {
 	mu      sync.Mutex
 	objects map[string][]byte
+	made    map[string]time.Time
+	now     func() time.Time // its clock; time.Now if nil
 	puts    []string
 	before  func(verb, name string) error // nil, or fails a call that has no effect then
 	after   func(verb, name string) error // fails a call that has its effect
 	loose   bool                          // conditions are ignored
 }
 
-func newMemory() *memory { return &memory{objects: map[string][]byte{}} }
+func newMemory() *memory { return &memory{objects: map[string][]byte{}, made: map[string]time.Time{}} }
+
+// clock is what the remote's clock shows.
+func (m *memory) clock() time.Time {
+	if m.now == nil {
+		return time.Now()
+	}
+	return m.now()
+}
 
 var errCut = errors.New("the network was cut")
 
@@ -58,7 +68,7 @@ func (m *memory) copied() *memory {
 	defer m.mu.Unlock()
 	c := newMemory()
 	for name, b := range m.objects {
-		c.objects[name] = bytes.Clone(b)
+		c.objects[name], c.made[name] = bytes.Clone(b), m.made[name]
 	}
 	return c
 }
@@ -80,7 +90,7 @@ func (m *memory) Put(_ context.Context, name string, body io.ReaderAt, size int6
 			return fs.ErrExist
 		}
 		b, err := io.ReadAll(io.NewSectionReader(body, 0, size))
-		m.objects[name] = b
+		m.objects[name], m.made[name] = b, m.clock()
 		m.puts = append(m.puts, name)
 		return err
 	})
@@ -108,7 +118,7 @@ func (m *memory) Head(_ context.Context, name string) (o blobs.Object, err error
 		if !there {
 			return fs.ErrNotExist
 		}
-		o = blobs.Object{Name: name, Size: int64(len(b)), ModTime: time.Now()}
+		o = blobs.Object{Name: name, Size: int64(len(b)), ModTime: m.made[name]}
 		return nil
 	})
 	return o, err
@@ -124,7 +134,7 @@ func (m *memory) After(_ context.Context, prefix, after string) iter.Seq2[blobs.
 		err := m.do("list", prefix, func() error {
 			for _, name := range slices.Sorted(maps.Keys(m.objects)) {
 				if strings.HasPrefix(name, prefix) && name > after {
-					all = append(all, blobs.Object{Name: name, Size: int64(len(m.objects[name]))})
+					all = append(all, blobs.Object{Name: name, Size: int64(len(m.objects[name])), ModTime: m.made[name]})
 				}
 			}
 			return nil

@@ -33,6 +33,10 @@ func (s *Shipper) merge(ctx context.Context, mine Slot, to uint64) error {
 	if err != nil {
 		return err
 	}
+	begin, err := s.history.begin(ctx)
+	if err != nil {
+		return err
+	}
 	last, err := s.history.last(ctx, to)
 	if err != nil {
 		return err
@@ -57,6 +61,9 @@ func (s *Shipper) merge(ctx context.Context, mine Slot, to uint64) error {
 	for _, o := range all {
 		if o.last > to {
 			break
+		}
+		if o.last < begin.slot {
+			continue
 		}
 		if o.first < o.last {
 			whole, covered = append(whole, o), max(covered, o.last)

@@ -60,7 +60,7 @@ func TestMerge(t *testing.T) {
 			is.NoErr(err)
 			all = append(all, got.State)
 		}
-		slots, err := ship.Check(t.Context(), m, instance, func(err error) { t.Error(err) })
+		slots, err := ship.Check(t.Context(), m, workcopy.Format, instance, func(err error) { t.Error(err) })
 		is.NoErr(err)
 		is.True(slots >= 36)
 		return all
@@ -151,7 +151,7 @@ func TestMergeWhileListed(t *testing.T) {
 	instance, err := datadir.ReadInstance(dir)
 	is.NoErr(err)
 	p := &paged{m, func() { is.NoErr(ship.Merge(t.Context(), m)) }}
-	_, err = ship.Check(t.Context(), p, instance, func(err error) { t.Error(err) })
+	_, err = ship.Check(t.Context(), p, workcopy.Format, instance, func(err error) { t.Error(err) })
 	is.NoErr(err)
 	is.True(p.next == nil)
 }

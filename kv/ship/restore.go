@@ -2,12 +2,14 @@ package ship
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -39,6 +41,29 @@ type Fetched struct {
 // is the version of the data that this program writes.
 func Fetch(ctx context.Context, remote blobs.Remote, at time.Time, format uint32, dir string) (*Fetched, error) {
 	h := history{remote}
+	for try := 0; ; try++ {
+		before, err := h.begin(ctx)
+		if err != nil {
+			return nil, err
+		}
+		f, err := fetch(ctx, h, at, format, dir)
+		if err == nil || ctx.Err() != nil || try == fetchTries {
+			return f, err
+		}
+		if now, failed := h.begin(ctx); failed != nil || !before.before(now) {
+			return nil, err
+		}
+		// What was being read may have been removed meanwhile.
+		if err := os.RemoveAll(filepath.Join(dir, "journal")); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// fetchTries is how often Fetch begins again because the history does.
+const fetchTries = 3
+
+func fetch(ctx context.Context, h history, at time.Time, format uint32, dir string) (*Fetched, error) {
 	b, err := h.read(ctx, metaName, -1)
 	if absent(err) {
 		return nil, errors.New("there is no data of kist in the object store at this prefix")
@@ -80,10 +105,27 @@ func Fetch(ctx context.Context, remote blobs.Remote, at time.Time, format uint32
 		}
 		return b.Flush()
 	})
-	if err == nil && f.State.Seq == 0 && len(f.Bad) > 0 {
+	switch {
+	case errors.Is(err, errEarly):
+		return nil, cmp.Or(Early(ctx, h.remote, at), err)
+	case err == nil && f.State.Seq == 0 && len(f.Bad) > 0:
 		err = fmt.Errorf("no snapshot can be used: %s", strings.Join(f.Bad, "; "))
 	}
 	return f, err
+}
+
+// errEarly says that the history begins after the instant, as far as it can be read.
+var errEarly = errors.New("the object store has no snapshot from before that time that can be used")
+
+// Early returns an error if the history begins after an instant. A zero one is the end of
+// the history.
+func Early(ctx context.Context, remote blobs.Remote, at time.Time) error {
+	oldest, err := history{remote}.oldest(ctx)
+	if err != nil || at.IsZero() || !at.Before(oldest) {
+		return err
+	}
+	return fmt.Errorf("the history in the object store begins after %s; the oldest moment that can be restored is %s",
+		at.Format(time.RFC3339), oldest.Add(time.Second-1).Truncate(time.Second).UTC().Format(time.RFC3339))
 }
 
 // Confirm returns an error unless the state that the fetched journal leads to is the one
@@ -228,7 +270,7 @@ func (f *Fetched) slot(s *Slot, at time.Time, w io.Writer) (more bool, err error
 		if !at.IsZero() && !slices.Contains(f.bad, s.Before.Seq) {
 			f.Whole = false
 			if f.State.Seq == 0 {
-				err = fmt.Errorf("the history in the object store begins after %s", at.Format(time.RFC3339))
+				err = errEarly
 			}
 			return false, err
 		}
@@ -265,10 +307,15 @@ func (f *Fetched) broken(s *Slot) error {
 
 // Check reads all slots in the remote and calls problem with each thing that is wrong:
 // a slot that is missing, damaged or foreign, or that does not continue the one before
-// or a snapshot. It returns how many slots there are.
-func Check(ctx context.Context, remote blobs.Remote, instance string, problem func(error)) (slots int, err error) {
+// or a snapshot; and the snapshot that the history begins with. It returns how many slots
+// there are. format is the version of the data that this program reads.
+func Check(ctx context.Context, remote blobs.Remote, format uint32, instance string, problem func(error)) (slots int, err error) {
 	h := history{remote}
 	all, err := h.spans(ctx, 0)
+	if err != nil {
+		return 0, err
+	}
+	begin, err := h.begin(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -276,9 +323,21 @@ func Check(ctx context.Context, remote blobs.Remote, instance string, problem fu
 	if err != nil {
 		return 0, err
 	}
-	next, last := uint64(1), Slot{}
+	// removed reports whether the slots up to one were removed since they were listed.
+	removed := func(last uint64) bool {
+		now, err := h.begin(ctx)
+		return err == nil && last < now.slot
+	}
+	if begin.snap > 0 {
+		if err := h.begins(ctx, all, begin.snap, format); err != nil {
+			if now, failed := h.begin(ctx); failed != nil || !begin.before(now) {
+				problem(err)
+			}
+		}
+	}
+	next, last := begin.slot, Slot{}
 	for _, s := range all {
-		if s.first > next {
+		if s.first > next && !removed(s.first-1) {
 			problem(fmt.Errorf("%s is missing in the object store", slotName(next)))
 		}
 		got, err := h.slots(ctx, s)
@@ -286,6 +345,10 @@ func Check(ctx context.Context, remote blobs.Remote, instance string, problem fu
 			if later, failed := h.spans(ctx, s.first); failed == nil && len(later) > 0 && later[0].first <= s.first && later[0].last >= s.last {
 				got, err = h.slots(ctx, later[0])
 			}
+		}
+		if absent(err) && removed(s.last) {
+			next = s.last + 1
+			continue
 		}
 		if err != nil {
 			if ctx.Err() != nil {
@@ -308,11 +371,27 @@ func Check(ctx context.Context, remote blobs.Remote, instance string, problem fu
 				problem(fmt.Errorf("%s in the object store belongs to instance %x, not to %s", slotName(slot.Number), slot.Instance, instance))
 			case last.Number > 0 && slot.Epoch < last.Epoch:
 				problem(fmt.Errorf("%s in the object store has epoch %d after %d", slotName(slot.Number), slot.Epoch, last.Epoch))
-			case last.Number > 0 && slot.Before != last.After && !anchored:
+			case last.Number > 0 && slot.Before != last.After && !anchored && slot.Before.Seq >= begin.snap:
 				problem((&Fetched{State: last.After}).broken(slot))
 			}
 			last = *slot
 		}
 	}
 	return slots, nil
+}
+
+// begins returns an error unless the snapshot that the history begins with is whole and
+// leads to a state of the slots in the objects.
+func (h history) begins(ctx context.Context, all []span, seq uint64, format uint32) error {
+	at, err := h.snapshot(ctx, seq, format, func([]journal.Op) error { return nil })
+	switch {
+	case absent(err):
+		return fmt.Errorf("%s, with which the history begins, is missing in the object store", snapName(seq))
+	case err != nil:
+		return err
+	}
+	if there, err := h.confirms(ctx, all, at); err != nil || there {
+		return err
+	}
+	return fmt.Errorf("%s in the object store does not belong to the history that the slots have", snapName(seq))
 }

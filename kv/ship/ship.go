@@ -37,8 +37,11 @@ type Options struct {
 	// MaxLag is after how long without a successful put nothing is acknowledged;
 	// 0 means that this never happens.
 	MaxLag time.Duration
-	URL    string // where visitors reach this server
-	Log    *slog.Logger
+	// History is how long every moment can be restored; what only earlier ones need is
+	// removed: see Prune. 0 means that nothing is removed.
+	History time.Duration
+	URL     string // where visitors reach this server
+	Log     *slog.Logger
 }
 
 // A Source is the store whose history is shipped.
@@ -71,6 +74,9 @@ type Shipper struct {
 	ctx      context.Context // ends when Close has waited for long enough
 	stop     context.CancelFunc
 	hurry    chan struct{} // closed when the store is being closed
+	asks     chan ask      // see confirm
+	ended    chan struct{} // closed when nothing is shipped any more
+	window   time.Duration // removeFor, except in tests
 	work     sync.WaitGroup
 	started  time.Time
 
@@ -86,10 +92,12 @@ type Shipper struct {
 	status   Status
 	blobs    *blobs.Store           // nil until the first content is shipped
 	known    map[blobs.Ref]struct{} // are in the store
+	fenced   time.Time              // since when contents in the store may vanish for a moment; zero if they never may
+	doomed   map[blobs.Ref]struct{} // contents that Prune may remove; nil if it removes none
 	snap     uint64                 // the newest snapshot in the store
 	putting  bool                   // a snapshot, beside the slots
 
-	merging sync.Mutex // held while slots are merged
+	merging sync.Mutex // held while slots are merged or removed
 	merged  uint64     // up to here all slots are
 
 	// Used by run only.
@@ -110,6 +118,8 @@ type Status struct {
 	Slots        uint64        // put by this process
 	Bytes        int64         // put by this process
 	Errors       uint64        // failed attempts
+	Removed      uint64        // objects that only too old moments needed
+	Oldest       time.Time     // moment that can be restored; zero if it is not known yet
 	LastPut      time.Time     // of a slot
 	LastSnapshot time.Time     // zero if the store has none
 	Complete     bool          // a restore gives everything but the unshipped records
@@ -152,7 +162,7 @@ func New(o Options) *Shipper {
 	if len(o.Endpoints) == 0 {
 		o.Endpoints = []blobs.Remote{o.Remote}
 	}
-	return &Shipper{o: o, history: history{o.Remote}}
+	return &Shipper{o: o, history: history{o.Remote}, window: removeFor}
 }
 
 // Start begins to ship the records of the source. It takes over the store's history
@@ -170,6 +180,7 @@ func (s *Shipper) Start(src Source) error {
 	s.src, s.instance, s.at, s.started, s.upkeep = src, [8]byte(id), src.At, time.Now(), time.Now()
 	s.known = map[blobs.Ref]struct{}{}
 	s.wake, s.full, s.progress, s.hurry = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{})
+	s.asks, s.ended = make(chan ask), make(chan struct{})
 	if s.lineage, err = readLineage(src.Dir); err != nil {
 		return err
 	}
@@ -366,14 +377,17 @@ func (s *Shipper) run(ctx context.Context) {
 	defer timer.Stop()
 	aside, cancel := context.WithCancel(ctx)
 	defer cancel()
+	defer close(s.ended)
 	var retry time.Duration // 0 after a success
 	for hurry := s.hurry; ; {
+		var wanted ask
 		select {
 		case <-ctx.Done():
 			return
 		case <-hurry:
 			hurry = nil
 		case <-timer.C:
+		case wanted = <-s.asks:
 		case <-s.wake:
 			if retry > 0 { // the timer says when to try again
 				continue
@@ -381,6 +395,12 @@ func (s *Shipper) run(ctx context.Context) {
 			s.pause(ctx)
 		}
 		err := s.step(ctx)
+		if wanted.answer != nil {
+			for err == nil && s.good.Before(wanted.at) {
+				err = s.follow(ctx, Slot{Before: s.shipped, After: s.shipped})
+			}
+			wanted.answer <- confirmed{s.last.Number, s.good, err}
+		}
 		if ctx.Err() != nil {
 			return
 		}
@@ -577,7 +597,9 @@ func (s *Shipper) attach(ctx context.Context) error {
 			if err = writeLineage(s.src.Dir, s.lineage); err == nil {
 				journal.KeepFrom(s.src.Journal, last.After.Seq)
 				s.setComplete(complete)
-				s.writer = true
+				if s.writer = true; last.Number > 0 {
+					s.distrust()
+				}
 			}
 		}
 		return err
@@ -762,6 +784,9 @@ func (s *Shipper) putAll(ctx context.Context) error {
 	} else if err != nil {
 		return err
 	}
+	if _, err := s.settle(ctx); err != nil {
+		return err
+	}
 	return s.putLacking(ctx, s.blobs.All())
 }
 
@@ -882,11 +907,15 @@ func (s *Shipper) openBlobs() (err error) {
 	return err
 }
 
-// Ahead puts a content of a number of bytes before a record refers to it, so that the
+// Ahead is called by the store of the contents with each one that it keeps. It puts a content of a number of bytes before a record refers to it, so that the
 // records after that one need not wait for it. It does nothing for a small one, nor if
 // records may be in the store at any time.
 func (s *Shipper) Ahead(ref blobs.Ref, size int64) error {
-	if s == nil || size < askFirst || !s.o.Sync && s.o.MaxLag == 0 {
+	if s == nil {
+		return nil
+	}
+	s.spare(ref)
+	if size < askFirst || !s.o.Sync && s.o.MaxLag == 0 {
 		return nil
 	}
 	if err := s.Refuse(); err != nil {
@@ -931,19 +960,29 @@ func (s *Shipper) putContents(ctx context.Context, refs []blobs.Ref) error {
 	if err := s.openBlobs(); err != nil {
 		return err
 	}
+	return together(ctx, len(all), func(ctx context.Context, i int) error {
+		err := s.putContent(ctx, all[i])
+		if err == nil {
+			s.setKnown(all[i])
+		} else if err == errNotHere { //nolint:errorlint // never wrapped
+			err = nil
+		}
+		return err
+	})
+}
+
+// together calls fn with each number below n, atOnce of them at the same time, until a
+// call fails.
+func together(ctx context.Context, n int, fn func(context.Context, int) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var next atomic.Int32
 	var work sync.WaitGroup
-	for range min(atOnce, len(all)) {
+	for range min(atOnce, n) {
 		work.Go(func() {
-			for i := int(next.Add(1)) - 1; i < len(all) && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
-				switch err := s.putContent(ctx, all[i]); {
-				case err == errNotHere: //nolint:errorlint // never wrapped
-				case err != nil:
+			for i := int(next.Add(1)) - 1; i < n && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
+				if err := fn(ctx, i); err != nil {
 					cancel(err)
-				default:
-					s.setKnown(all[i])
 				}
 			}
 		})
@@ -974,27 +1013,57 @@ var errNotHere = errors.New("the content cannot be read")
 // putContent puts a content unless it is there. It fails with errNotHere for one that is
 // missing or damaged here, which the history does without: no restart could bring it back.
 func (s *Shipper) putContent(ctx context.Context, ref blobs.Ref) error {
+	there, err := s.offer(ctx, ref)
+	if !there || err != nil {
+		return err
+	}
+	waited, err := s.settle(ctx)
+	if waited && err == nil {
+		_, err = s.offer(ctx, ref)
+	}
+	return err
+}
+
+// settle waits until what is in the store stays there: a former writer may be removing
+// it. waited says that this took time.
+func (s *Shipper) settle(ctx context.Context) (waited bool, err error) {
+	s.mu.Lock()
+	wait := 2*s.window - time.Since(s.fenced)
+	s.mu.Unlock()
+	if wait <= 0 {
+		return false, nil
+	}
+	select {
+	case <-ctx.Done():
+		return true, ctx.Err()
+	case <-time.After(wait):
+		return true, nil
+	}
+}
+
+// offer puts a content. there says that it was there.
+func (s *Shipper) offer(ctx context.Context, ref blobs.Ref) (there bool, err error) {
 	f, err := s.blobs.Get(ref)
 	if absent(err) || errors.Is(err, blobs.ErrDamaged) {
-		return s.findContent(ctx, ref)
+		return false, s.findContent(ctx, ref)
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		return err
+		return false, err
 	}
 	if info.Size() >= askFirst {
 		if _, err := s.o.Remote.Head(ctx, ref.RemoteName()); !absent(err) {
-			return err
+			return true, err
 		}
 	}
 	if err := blobs.CheckBytes(ref, f); errors.Is(err, blobs.ErrDamaged) {
-		return s.findContent(ctx, ref)
+		return false, s.findContent(ctx, ref)
 	} else if err != nil {
-		return err
+		return false, err
 	}
 	err = s.o.Remote.Put(ctx, ref.RemoteName(), f, info.Size())
 	if err == nil {
@@ -1003,9 +1072,9 @@ func (s *Shipper) putContent(ctx context.Context, ref blobs.Ref) error {
 		s.mu.Unlock()
 	}
 	if errors.Is(err, fs.ErrExist) {
-		return nil
+		return true, nil
 	}
-	return err
+	return false, err
 }
 
 // findContent looks for a content in the store that cannot be read here. It may have

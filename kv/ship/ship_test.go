@@ -437,7 +437,7 @@ func TestRace(t *testing.T) {
 	exact, err := ship.Race(t.Context(), newMemory())
 	is.NoErr(err)
 	is.True(exact)
-	exact, err = ship.Race(t.Context(), &memory{objects: map[string][]byte{}, loose: true})
+	exact, err = ship.Race(t.Context(), &memory{objects: map[string][]byte{}, made: map[string]time.Time{}, loose: true})
 	is.NoErr(err)
 	is.True(!exact)
 	m := newMemory()

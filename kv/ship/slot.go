@@ -128,6 +128,7 @@ const (
 	metaName   = "meta"
 	logPrefix  = "log/"
 	snapPrefix = "snap/"
+	markPrefix = "from/"
 	racePrefix = "race/"
 )
 

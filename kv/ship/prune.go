@@ -1,0 +1,513 @@
+package ship
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"iter"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"kist/blobs"
+	"kist/kv/journal"
+)
+
+// Times and bounds of a Prune.
+const (
+	removeFor   = 2 * time.Second // how long after it was confirmed a writer may remove objects
+	permitTries = 4
+	pruneEvery  = 24 * time.Hour
+	pruneRetry  = 10 * time.Minute
+	pruneFirst  = time.Second        // between looks whether everything is in the store, after a start
+	discardMost = 7 * 24 * time.Hour // between two removals of contents, or a quarter of Options.History
+	maxDoomed   = 1 << 16            // contents that are judged in one reading of the history
+	maxLacking  = 1000               // contents that are sent again at once
+	settledFor  = time.Hour          // a younger content may not be shipped yet
+)
+
+// Contents is what Prune must know of the contents of the data directory.
+type Contents struct {
+	Store *blobs.Store // with the remote behind it; its OnKeep is Ahead
+	// Here lists the contents that records have, in order.
+	Here iter.Seq2[blobs.Ref, error]
+	// Unknown reports whether no record has a content, in a transaction that begins with
+	// the call.
+	Unknown func(ref [32]byte) (bool, error)
+}
+
+// An ask wants to know whether this is the writer still.
+type ask struct {
+	at     time.Time
+	answer chan<- confirmed
+}
+
+// A confirmed says that this is the writer.
+type confirmed struct {
+	slot uint64    // the newest one
+	at   time.Time // when its put began
+	err  error
+}
+
+// confirm returns a slot that this writer has put after the call began. All that was
+// committed before the call is in the store.
+func (s *Shipper) confirm(ctx context.Context) (c confirmed, err error) {
+	answer := make(chan confirmed, 1)
+	select {
+	case s.asks <- ask{time.Now(), answer}:
+		select {
+		case c = <-answer:
+			return c, c.err
+		case <-ctx.Done():
+		}
+	case <-s.ended:
+		return c, errClosed
+	case <-ctx.Done():
+	}
+	return c, ctx.Err()
+}
+
+// Tend calls Prune until ctx ends: after a start, and once a day if there were commits
+// or if time alone has made something too old.
+func (s *Shipper) Tend(ctx context.Context, c Contents) {
+	if s == nil {
+		return
+	}
+	pruned, more, wait := uint64(0), true, time.Duration(0)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+		s.mu.Lock()
+		at, complete, over := s.at.Seq, s.complete, s.over
+		s.mu.Unlock()
+		switch {
+		case over != nil:
+			return
+		case !complete:
+			wait = pruneFirst
+			continue
+		case at == pruned && !more:
+			wait = pruneEvery
+			continue
+		}
+		var err error
+		if more, err = s.Prune(ctx, c); err == nil {
+			pruned, wait = at, pruneEvery
+			continue
+		}
+		if wait = pruneRetry; ctx.Err() == nil {
+			s.o.Log.Warn("the object store was not tidied; trying again in ten minutes", "store", s.o.Address, "error", err)
+		}
+	}
+}
+
+// Prune removes what only moments need that are older than Options.History: first
+// snapshots and slots, and once a week contents. It sends contents again that the store
+// should have and lacks. more says that the same call may find more later, even if
+// nothing is committed until then.
+func (s *Shipper) Prune(ctx context.Context, c Contents) (more bool, err error) {
+	if !s.merging.TryLock() {
+		return true, errors.New("slots are being merged")
+	}
+	defer s.merging.Unlock()
+	p := &pruning{Shipper: s, c: c}
+	last, err := s.confirm(ctx)
+	if err != nil {
+		return true, err
+	}
+	o, err := s.o.Remote.Head(ctx, slotName(last.slot))
+	if err != nil {
+		return true, err
+	}
+	p.tooOld = o.ModTime.Add(-s.o.History)
+	removes := s.o.History > 0 && s.Status().Exact
+	if removes {
+		if more, err = p.log(ctx); err != nil {
+			return true, err
+		}
+	}
+	oldest, err := s.history.oldest(ctx)
+	if err != nil {
+		return true, err
+	}
+	s.with(func() { s.status.Oldest = oldest })
+	return more, p.contents(ctx, removes)
+}
+
+// pruning is one call of Prune.
+type pruning struct {
+	*Shipper
+	c      Contents
+	tooOld time.Time // objects from before then are, by the clock of the store
+	begin  mark
+
+	mu    sync.Mutex
+	until time.Time // nothing is removed later without a new confirmation
+}
+
+// remove removes an object while nobody else can be the writer, as far as clocks can
+// tell.
+func (p *pruning) remove(ctx context.Context, name string) error {
+	until, err := p.permit(ctx)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithDeadline(ctx, until)
+	defer cancel()
+	if err := p.o.Remote.Delete(ctx, name); err != nil {
+		return fmt.Errorf("cannot remove %s from the object store: %w", name, err)
+	}
+	p.with(func() { p.status.Removed++ })
+	return nil
+}
+
+// permit returns until when this writer may remove objects.
+func (p *pruning) permit(ctx context.Context) (until time.Time, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for range permitTries {
+		now := time.Now()
+		left, wall := p.until.Sub(now), p.until.Round(0).Sub(now.Round(0)) // the wall clock counts while the machine sleeps
+		if min(left, wall) > p.window/2 && max(left, wall) <= p.window {
+			return p.until, nil
+		}
+		last, err := p.confirm(ctx)
+		if err != nil {
+			return until, err
+		}
+		p.until = last.at.Add(p.window)
+	}
+	return until, errors.New("the object store is too slow to remove anything from it")
+}
+
+// log removes the snapshots, slots and marks that are too old. What stays begins with a
+// snapshot that is whole and too old itself, so that a restore at any later moment finds
+// what it found before. The mark comes first: it explains what is missing after that.
+func (p *pruning) log(ctx context.Context) (more bool, err error) {
+	h := p.history
+	all, err := h.marks(ctx)
+	if err != nil {
+		return false, err
+	}
+	old := all[len(all)-1]
+	if p.begin, err = p.choose(ctx, old); err != nil {
+		return false, err
+	}
+	if old.before(p.begin) {
+		if _, err := p.permit(ctx); err != nil {
+			return false, err
+		}
+		body := strings.NewReader("kist\n")
+		if err := p.o.Remote.Put(ctx, p.begin.name(), body, body.Size()); err != nil {
+			return false, err
+		}
+	}
+	var names []string
+	for o, err := range p.o.Remote.After(ctx, snapPrefix, "") {
+		if err != nil {
+			return false, err
+		}
+		if seq, ok := parseSnap(o.Name); ok && seq < p.begin.snap {
+			names = append(names, o.Name)
+		}
+		more = more || o.Name > snapName(p.begin.snap)
+	}
+	slots, err := p.slots(ctx)
+	if err != nil {
+		return false, err
+	}
+	names = append(names, slots...)
+	for _, m := range all[1:] {
+		if m.before(p.begin) {
+			names = append(names, m.name())
+		}
+	}
+	return more, together(ctx, len(names), func(ctx context.Context, i int) error { return p.remove(ctx, names[i]) })
+}
+
+// choose returns where the history may begin.
+func (p *pruning) choose(ctx context.Context, old mark) (mark, error) {
+	h := p.history
+	snaps, err := h.snaps(ctx, p.src.Now().Add(-p.o.History))
+	if err != nil {
+		return old, err
+	}
+	all, err := h.spans(ctx, 0)
+	if err != nil {
+		return old, err
+	}
+	for _, seq := range slices.Backward(snaps) {
+		if seq <= old.snap {
+			break
+		}
+		// The clock of the store must agree that it is too old.
+		if o, err := p.o.Remote.Head(ctx, snapName(seq)); err != nil {
+			return old, err
+		} else if o.ModTime.After(p.tooOld) {
+			continue
+		}
+		at, err := h.snapshot(ctx, seq, p.src.Format, func([]journal.Op) error { return nil })
+		if journal.IsDamage(err) {
+			p.o.Log.Warn("an older snapshot and the slots after it are kept", "error", err)
+			continue
+		}
+		if err != nil {
+			return old, err
+		}
+		i, err := h.reaching(ctx, all, at.Seq)
+		if err != nil {
+			return old, err
+		}
+		there, err := h.confirms(ctx, all, at)
+		if err != nil {
+			return old, err
+		}
+		if there {
+			return mark{all[i].first, seq}, nil
+		}
+	}
+	return old, nil
+}
+
+// slots returns the names of the objects with slots before the beginning. The first and
+// last single slots of each epoch stay: a former writer that wakes up late would put its
+// own in the place of one. A neighbour that is missing was removed, so it has the same
+// epoch.
+func (p *pruning) slots(ctx context.Context) (names []string, err error) {
+	all, err := p.history.objects(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	epochs := map[uint64]uint64{}
+	for _, o := range all {
+		if o.first == o.last && o.last < p.begin.slot || o.first == p.begin.slot {
+			head, err := p.history.head(ctx, o)
+			if err != nil {
+				return nil, err
+			}
+			epochs[o.first] = head.Epoch
+		}
+	}
+	for _, o := range all {
+		if o.last >= p.begin.slot {
+			continue
+		}
+		edge := o.first == 1
+		for _, n := range []uint64{o.first - 1, o.first + 1} {
+			epoch, there := epochs[n]
+			edge = edge || there && epoch != epochs[o.first]
+		}
+		if o.first < o.last || !edge {
+			names = append(names, o.name)
+		}
+	}
+	return names, nil
+}
+
+// contents compares the contents in the store with those that records have.
+func (p *pruning) contents(ctx context.Context, removes bool) error {
+	if _, err := p.settle(ctx); err != nil {
+		return err
+	}
+	noted := filepath.Join(p.src.Dir, "cache", "store-removal")
+	if info, err := os.Stat(noted); err == nil && time.Since(info.ModTime()).Abs() < max(pruneEvery/2, min(discardMost, p.o.History/4)) || p.begin.snap == 0 {
+		removes = false
+	}
+	here, stop := iter.Pull2(p.c.Here)
+	defer stop()
+	ref, err, more := here()
+	var unused, lacking []blobs.Ref
+	lacks := func(before string) error { // notes the contents up to a name
+		for more && err == nil && (before == "" || ref.RemoteName() < before) {
+			if info, err := p.c.Store.Stat(ref); err == nil && time.Since(info.ModTime) > settledFor {
+				lacking = append(lacking, ref)
+			}
+			if len(lacking) == maxLacking {
+				if err := p.again(ctx, lacking); err != nil {
+					return err
+				}
+				lacking = nil
+			}
+			ref, err, more = here()
+		}
+		return err
+	}
+	for o, failed := range p.o.Remote.After(ctx, "blobs/", "") {
+		if failed != nil {
+			return failed
+		}
+		if err := lacks(o.Name); err != nil {
+			return err
+		}
+		if more && ref.RemoteName() == o.Name {
+			ref, err, more = here()
+			continue
+		}
+		loose, bad := blobs.ParseRef(o.Name[strings.LastIndexByte(o.Name, '/')+1:])
+		if !removes || bad != nil || loose.RemoteName() != o.Name || o.ModTime.After(p.tooOld) {
+			continue
+		}
+		if unused = append(unused, loose); len(unused) == maxDoomed {
+			if err := p.discard(ctx, unused); err != nil {
+				return err
+			}
+			unused = nil
+		}
+	}
+	if err := lacks(""); err != nil {
+		return err
+	}
+	if err := p.again(ctx, lacking); err != nil || !removes {
+		return err
+	}
+	if err := p.discard(ctx, unused); err != nil {
+		return err
+	}
+	return os.WriteFile(noted, []byte("\n"), 0o600)
+}
+
+// again sends contents that the store lacks.
+func (p *pruning) again(ctx context.Context, refs []blobs.Ref) error {
+	if len(refs) == 0 {
+		return nil
+	}
+	p.o.Log.Warn("files were missing in the object store and are sent again", "store", p.o.Address, "files", len(refs), "first", refs[0].String())
+	for _, ref := range refs {
+		p.forget(ref)
+	}
+	return p.putContents(ctx, refs)
+}
+
+// discard removes those of the contents that nothing in the history refers to. See
+// DESIGN.md of package kv for why none is removed that is needed.
+func (p *pruning) discard(ctx context.Context, refs []blobs.Ref) error {
+	if len(refs) == 0 {
+		return nil
+	}
+	doomed := make(map[blobs.Ref]struct{}, len(refs))
+	for _, ref := range refs {
+		doomed[ref] = struct{}{}
+	}
+	p.with(func() { p.doomed = doomed })
+	defer p.with(func() { p.doomed = nil })
+	// From here on Ahead spares what is kept. Of what was kept earlier nothing may be
+	// pinned: its commit may come at any time.
+	none := func(context.Context) error { return nil }
+	for _, ref := range refs {
+		pinned := true
+		if _, err := blobs.Discard(p.c.Store, ref, func() (bool, error) { pinned = false; return false, nil }, none); err != nil {
+			return err
+		}
+		if pinned {
+			p.spare(ref)
+		}
+	}
+	last, err := p.confirm(ctx) // so all commits until now are in the slots
+	if err != nil {
+		return err
+	}
+	if err := p.spareReferred(ctx, last.slot); err != nil {
+		return err
+	}
+	return together(ctx, len(refs), func(_ context.Context, i int) error { // one that has begun goes on
+		_, err := blobs.Discard(p.c.Store, refs[i], func() (bool, error) {
+			spared := false
+			p.with(func() { _, is := p.doomed[refs[i]]; spared = !is })
+			if spared {
+				return false, nil
+			}
+			if _, err := p.c.Store.Stat(refs[i]); !absent(err) {
+				return false, err // the sweep removes it from the disk first
+			}
+			return p.c.Unknown(refs[i])
+		}, func(context.Context) error {
+			p.forget(refs[i])
+			err := p.remove(ctx, refs[i].RemoteName())
+			if err != nil { // the store may do it yet: nobody keeps the content meanwhile, nor trusts that it is there
+				p.distrust()
+				select {
+				case <-ctx.Done():
+				case <-time.After(p.window):
+				}
+			}
+			return err
+		})
+		return err
+	})
+}
+
+// spareReferred spares the contents that the history refers to, up to a slot at least.
+func (p *pruning) spareReferred(ctx context.Context, to uint64) error {
+	h := p.history
+	spare := func(ops []journal.Op) error {
+		for _, op := range ops {
+			if ref, adds := p.src.Refers(op); adds {
+				p.spare(ref)
+			}
+		}
+		return nil
+	}
+	if _, err := h.snapshot(ctx, p.begin.snap, p.src.Format, spare); err != nil {
+		return err
+	}
+	all, err := h.spans(ctx, p.begin.slot)
+	if err != nil {
+		return err
+	}
+	next, last := p.begin.slot, Slot{}
+	for _, o := range all {
+		if o.first > next {
+			break
+		}
+		got, err := h.slots(ctx, o)
+		if err != nil {
+			return err
+		}
+		for _, slot := range got {
+			switch {
+			case slot.Number < next:
+				continue
+			case slot.Instance != p.instance || slot.Format > p.src.Format:
+				return fmt.Errorf("%s in the object store belongs to instance %s and has data of format %d", slotName(slot.Number), hex.EncodeToString(slot.Instance[:]), slot.Format)
+			case next > p.begin.slot && slot.Before != last.After && slot.Before.Seq >= p.begin.snap: // a gap: a snapshot has the state after it
+				at, err := h.snapshot(ctx, slot.Before.Seq, p.src.Format, spare)
+				if err != nil {
+					return err
+				}
+				if at != slot.Before {
+					return (&Fetched{State: at}).broken(slot)
+				}
+			}
+			if _, err := journal.Frames(slot.Frames, slot.Before, func(r journal.Framed) (bool, error) { return true, spare(r.Ops) }); err != nil {
+				return err
+			}
+			next, last = slot.Number+1, *slot
+		}
+	}
+	if next <= to {
+		return fmt.Errorf("%s is missing in the object store", slotName(next))
+	}
+	return nil
+}
+
+// with calls fn while nobody else reads or changes what s.mu guards.
+func (s *Shipper) with(fn func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	fn()
+}
+
+func (s *Shipper) spare(ref blobs.Ref) { s.with(func() { delete(s.doomed, ref) }) }
+
+// forget forgets that a content is in the store.
+func (s *Shipper) forget(ref blobs.Ref) { s.with(func() { delete(s.known, ref) }) }
+
+// distrust makes putContent ask again later for what is in the store.
+func (s *Shipper) distrust() { s.with(func() { s.fenced = time.Now() }) }
