@@ -73,11 +73,12 @@ type serveCommand struct {
 	serve.CaptchaFlags
 	serve.SignInFlags
 	serve.StoreFlags
-	CacheSize  admin.Size `placeholder:"SIZE" help:"With --store: how much of the disk files may take, such as 100GB. Those that were not used for longest are then only in the object store. Without it none is removed from the disk."`
-	Metrics    bool       `help:"Serve Prometheus metrics at /metrics, to requests with an administrator's API key."`
-	ExpectData bool       `help:"Refuse to start if the data directory has no data yet, for example because a disk is not mounted."`
-	GCDelay    admin.Span `name:"gc-delay" default:"24h" placeholder:"TIME" help:"How long the content of a removed file stays on the disk."`
-	Grace      admin.Span `default:"30s" placeholder:"TIME" help:"How long running requests may take after the signal to stop."`
+	StoreHistory admin.Span `default:"30d" placeholder:"TIME" help:"With --store: for how long back every moment can be restored from there, such as 30d or 24h. What only earlier moments need is removed from the object store. 0 removes nothing."`
+	CacheSize    admin.Size `placeholder:"SIZE" help:"With --store: how much of the disk files may take, such as 100GB. Those that were not used for longest are then only in the object store. Without it none is removed from the disk."`
+	Metrics      bool       `help:"Serve Prometheus metrics at /metrics, to requests with an administrator's API key."`
+	ExpectData   bool       `help:"Refuse to start if the data directory has no data yet, for example because a disk is not mounted."`
+	GCDelay      admin.Span `name:"gc-delay" default:"24h" placeholder:"TIME" help:"How long the content of a removed file stays on the disk."`
+	Grace        admin.Span `default:"30s" placeholder:"TIME" help:"How long running requests may take after the signal to stop."`
 }
 
 // Run serves until SIGINT or SIGTERM and returns when everything is closed. A
@@ -118,6 +119,10 @@ func (cmd *serveCommand) Run(c *admin.Call) (err error) {
 		return err
 	}
 	defer release()
+	if cmd.StoreHistory > 0 && time.Duration(cmd.StoreHistory) < time.Hour {
+		return exit.Misused("--store-history must be at least 1h, or 0")
+	}
+	shipping.History = time.Duration(cmd.StoreHistory)
 	starting := &serve.Starting{Listen: cmd.Listen, Secure: secure, Log: c.Log}
 	defer func() { err = errors.Join(err, starting.Close()) }()
 	var work sync.WaitGroup
@@ -231,6 +236,7 @@ func (cmd *serveCommand) Run(c *admin.Call) (err error) {
 	scrubber.Busy = site.Busy
 	work.Go(func() { sweeper.Hourly(ctx) })
 	work.Go(func() { scrubber.Run(ctx) })
+	work.Go(func() { shipper.Tend(ctx, ops.Shipped(store, content)) })
 	work.Go(func() { index.Run(ctx) })
 	about := func() control.About {
 		return control.About{

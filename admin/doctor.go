@@ -186,6 +186,9 @@ func (d *checkup) shipped(h *control.StoreHealth) {
 	case h.Lag > time.Minute:
 		d.Add(ops.Warning, "shipping", gives, change)
 	default:
+		if !h.Oldest.IsZero() {
+			gives += ", or any moment since " + when(h.Oldest)
+		}
 		d.OK("shipping", "%s; last slot: %s, last snapshot: %s", gives, when(h.LastSlot), when(h.LastSnapshot))
 	}
 	if !h.Exact && h.Problem == "" {

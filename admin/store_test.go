@@ -1,8 +1,13 @@
 package admin_test
 
 import (
+	"bytes"
 	"crypto/rand"
+	"crypto/sha256"
+	bigendian "encoding/binary"
 	"errors"
+	"fmt"
+	"hash/crc32"
 	"io/fs"
 	mrand "math/rand/v2"
 	"net/http"
@@ -17,6 +22,8 @@ import (
 	"github.com/matryer/is"
 
 	"kist/blobs/s3/s3test"
+	"kist/kv"
+	"kist/kv/tables"
 )
 
 // storing is a place whose servers copy everything to the object store at the URLs.
@@ -359,6 +366,7 @@ func TestStoreFlags(t *testing.T) {
 		{"serve", "--store", "home"},
 		{"serve", "--store", "s3://home", "--store-endpoint", "ftp://x"},
 		{"serve", "--store", "s3://home", "--store-max-lag", "1s"},
+		{"serve", "--store", "s3://home", "--store-history", "59m"},
 		{"restore", "s3://home", "--at", "yesterday"},
 		{"restore", "backup", "--at", "2026-01-01T00:00:00Z"},
 		{"restore", "s3://home", "--missing"},
@@ -412,4 +420,90 @@ func TestStoreDoctor(t *testing.T) {
 	is.True(strings.Contains(r.out, "problem  object store: "+kistStore+": the object store could not be reached"))
 	proxy.Set(nil)
 	s.stop()
+}
+
+// age makes a file of the object store, or a snapshot in it, as old as a time.
+func age(t *testing.T, path string, to time.Time) {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err == nil && strings.HasPrefix(string(b), "kistsnap") { // its head has a time, and a sum of the bytes before
+		bigendian.BigEndian.PutUint64(b[32:], uint64(to.UnixMilli()))
+		bigendian.BigEndian.PutUint32(b[40:], crc32.Checksum(b[:40], crc32.MakeTable(crc32.Castagnoli)))
+		err = os.WriteFile(path, b, 0o600)
+	}
+	if err = errors.Join(err, os.Chtimes(path, to, to)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The object store keeps what any moment of the last hour needs, and nothing else.
+func TestStoreHistory(t *testing.T) {
+	t.Parallel()
+	needs(t, "object stores", "versitygw")
+	is := is.New(t)
+	store := s3test.New(t)
+	p := storing(t, "", store.Start())
+	p.ann()
+	key := p.must("key", "create", "--user", "ann", "--name", "test")
+	s := p.serve("--store-mode", "sync")
+	gone, kept, both := bytes.Repeat([]byte("gone"), 25<<10), bytes.Repeat([]byte("kept"), 25<<10), bytes.Repeat([]byte("both"), 75<<10)
+	there := func(b []byte) bool {
+		sum := fmt.Sprintf("%x", sha256.Sum256(b))
+		_, err := os.Stat(filepath.Join(store.Dir, s3test.BucketName, "kist", "blobs", sum[:2], sum))
+		return err == nil
+	}
+	p.upload(key, "kept", string(kept))
+	for _, b := range [][]byte{gone, both} {
+		id := p.upload(key, "removed", string(b))
+		status, _, err := (&load{addr: s.addr}).call(http.DefaultClient, http.MethodDelete, "/api/v1/files/"+id+"?permanent=true", map[string]string{"X-Api-Key": key}, nil)
+		is.NoErr(err)
+		is.Equal(status, http.StatusOK)
+	}
+	s.stop()
+	p.must("gc", "--now")
+	is.True(there(gone) && there(kept) && there(both))
+
+	// Three hours pass, with a snapshot at their beginning.
+	data, err := kv.Open(p.data(), kv.Options{Schema: tables.All})
+	is.NoErr(err)
+	is.NoErr(data.Compact())
+	is.NoErr(data.Close())
+	snaps, err := filepath.Glob(p.data("journal", "snap-*"))
+	is.NoErr(err)
+	newest := snaps[len(snaps)-1]
+	b, err := os.ReadFile(newest)
+	is.NoErr(err)
+	bucket := filepath.Join(store.Dir, s3test.BucketName, "kist")
+	is.NoErr(os.WriteFile(filepath.Join(bucket, "snap", strings.TrimPrefix(filepath.Base(newest), "snap-")), b, 0o600))
+	old := time.Now().Add(-3 * time.Hour).Truncate(time.Second)
+	is.NoErr(filepath.WalkDir(bucket, func(path string, e fs.DirEntry, err error) error {
+		if err == nil && e.Type().IsRegular() {
+			age(t, path, old)
+		}
+		return err
+	}))
+
+	s = p.serve("--store-mode", "sync", "--store-history", "1h", "--metrics")
+	p.upload(key, "again", string(both)) // while it may go
+	want := s.everything(key)
+	p.until("what is too old is gone", func() bool { return !there(gone) })
+	is.True(there(kept) && there(both))
+	snaps, err = filepath.Glob(filepath.Join(bucket, "snap", "*"))
+	is.NoErr(err)
+	is.Equal(len(snaps), 1)
+	_, figures := s.get("/metrics", key)
+	is.True(strings.Contains(figures, "\nkist_store_removed ") && !strings.Contains(figures, "\nkist_store_removed 0\n"))
+	s.stop()
+
+	r := p.run("", "verify", kistStore, "--full")
+	is.True(strings.Contains(r.out, "No problems"))
+	q := newPlace(t)
+	q.env = p.env
+	r = q.run("", "restore", kistStore, "--at", old.Add(-time.Hour).UTC().Format(time.RFC3339))
+	is.Equal(r.code, 1)
+	is.True(strings.Contains(r.err, "the oldest moment that can be restored is "+old.UTC().Format(time.RFC3339)))
+	q.must("restore", kistStore, "--at", old.Add(time.Hour).UTC().Format(time.RFC3339))
+	last := p.fetched().serve()
+	is.Equal(last.everything(key), want)
+	last.stop()
 }

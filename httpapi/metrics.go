@@ -175,6 +175,7 @@ func (f *figures) writer(s *Server) {
 		f.gauge("store_lag_commits", "Commits that are not in the object store yet.", float64(st.Records))
 		f.gauge("store_slots", "Pieces of the history put into the object store since the start.", float64(st.Slots))
 		f.gauge("store_bytes", "Bytes put into the object store since the start.", float64(st.Bytes))
+		f.gauge("store_removed", "Objects removed from the object store since the start, because only moments beyond --store-history needed them.", float64(st.Removed))
 		f.gauge("store_errors", "Failed attempts to write to the object store since the start.", float64(st.Errors))
 		f.gauge("store_failing", "1 if the latest attempt to write to the object store failed, or another server has taken over.", truth(st.Failure != nil))
 	}

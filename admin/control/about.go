@@ -36,6 +36,7 @@ type StoreHealth struct {
 	Lag          time.Duration `json:"lag"`     // since the first of them
 	LastSlot     time.Time     `json:"lastSlot"`
 	LastSnapshot time.Time     `json:"lastSnapshot"`
+	Oldest       time.Time     `json:"oldest"`   // moment that a restore can give; zero if it is not known yet
 	Complete     bool          `json:"complete"` // a restore gives everything but those commits
 	Exact        bool          `json:"exact"`    // one writer wins
 	Problem      string        `json:"problem,omitempty"`
@@ -47,7 +48,7 @@ func StoreHealthOf(address string, s *ship.Shipper) *StoreHealth {
 		return nil
 	}
 	st := s.Status()
-	h := &StoreHealth{address, st.Records, st.Lag, st.LastPut, st.LastSnapshot, st.Complete, st.Exact, ""}
+	h := &StoreHealth{address, st.Records, st.Lag, st.LastPut, st.LastSnapshot, st.Oldest, st.Complete, st.Exact, ""}
 	if st.Failure != nil {
 		h.Problem = st.Failure.Error()
 	}

@@ -100,6 +100,9 @@ func (j Job) fetch(ctx context.Context, remote blobs.Remote, at time.Time, all b
 			return true, err
 		})
 	}
+	if err == nil && len(from.result.Missing) > 0 { // what the moment needs may have been removed meanwhile
+		err = ship.Early(ctx, remote, at)
+	}
 	if err != nil {
 		from.close()
 		return nil, nil, err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"log/slog"
 	"sync"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"kist/kv/jobs"
 	"kist/kv/people"
 	"kist/kv/record"
+	"kist/kv/ship"
 )
 
 // Times of the sweep.
@@ -90,52 +92,81 @@ func (s *Sweeper) missing(ctx context.Context) error {
 		defer all.close()
 	}
 	n := 0
-	var refs, page []blobs.Ref
-	err := error(nil)
-	for last := []byte(nil); err == nil && ctx.Err() == nil; last = page[len(page)-1][:] {
-		page = page[:0]
-		if err = s.Store.View(func(tx *kv.Tx) error {
-			for ref := range tx.ContentsAfter(last) {
-				if page = append(page, ref); len(page) == listedAtOnce {
-					break
+	var refs []blobs.Ref
+	for ref, err := range contentsOf(s.Store) {
+		if err != nil || ctx.Err() != nil {
+			return err
+		}
+		if _, there := s.Blobs.Stat(ref); !errors.Is(there, fs.ErrNotExist) {
+			continue
+		}
+		if all != nil {
+			if _, there := all.find(ref); there == nil {
+				continue
+			} else if !errors.Is(there, fs.ErrNotExist) {
+				return there
+			}
+		}
+		if len(refs) < maxAbsent {
+			refs = append(refs, ref)
+		}
+		if err := s.Store.View(func(tx *kv.Tx) error {
+			for _, r := range tx.Having(ref) {
+				if n++; n <= maxLogged {
+					s.Log.Warn("a file is without its bytes and is skipped", "id", r.ID.String(), "name", r.Name, "sha256", ref.String())
 				}
 			}
 			return nil
-		}); err != nil || len(page) == 0 {
-			break
-		}
-		for _, ref := range page {
-			if _, there := s.Blobs.Stat(ref); err != nil || !errors.Is(there, fs.ErrNotExist) {
-				continue
-			}
-			if all != nil {
-				if _, there := all.find(ref); !errors.Is(there, fs.ErrNotExist) {
-					err = there
-					continue
-				}
-			}
-			if len(refs) < maxAbsent {
-				refs = append(refs, ref)
-			}
-			err = s.Store.View(func(tx *kv.Tx) error {
-				for _, r := range tx.Having(ref) {
-					if n++; n <= maxLogged {
-						s.Log.Warn("a file is without its bytes and is skipped", "id", r.ID.String(), "name", r.Name, "sha256", ref.String())
-					}
-				}
-				return nil
-			})
+		}); err != nil {
+			return err
 		}
 	}
 	if n > maxLogged {
 		s.Log.Warn("more files are without their bytes; kist verify lists them", "files", n)
 	}
-	if err == nil && ctx.Err() == nil {
-		s.mu.Lock()
-		s.absent, s.files, s.looked = refs, n, time.Now()
-		s.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.absent, s.files, s.looked = refs, n, time.Now()
+	return nil
+}
+
+// contentsOf yields the contents that records have, in order. It reads some of them in
+// each transaction.
+func contentsOf(store *kv.Store) iter.Seq2[blobs.Ref, error] {
+	return func(yield func(blobs.Ref, error) bool) {
+		for last := []byte(nil); ; {
+			var page []blobs.Ref
+			err := store.View(func(tx *kv.Tx) error {
+				for ref := range tx.ContentsAfter(last) {
+					if page = append(page, ref); len(page) == listedAtOnce {
+						break
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				yield(blobs.Ref{}, err)
+				return
+			}
+			for _, ref := range page {
+				if !yield(ref, nil) {
+					return
+				}
+				last = ref[:]
+			}
+			if len(page) < listedAtOnce {
+				return
+			}
+		}
 	}
-	return err
+}
+
+// Shipped says which contents a store and its records have.
+func Shipped(store *kv.Store, content *blobs.Store) ship.Contents {
+	return ship.Contents{
+		Store: content, Here: contentsOf(store),
+		Unknown: func(ref [32]byte) (bool, error) { return catalog.ContentUnknown(store, ref) },
+	}
 }
 
 // Hourly sweeps at once and every hour until ctx ends. It looks for missing content
