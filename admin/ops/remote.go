@@ -165,38 +165,55 @@ func (v *RemoteVerified) contents(ctx context.Context, tx *kv.Tx, remote blobs.R
 }
 
 // A listing looks for blobs in the list of a blobs.Remote. It asks for the list when it
-// needs it, a page at a time.
+// needs it, a page at a time, and goes on where a failure has ended it.
 type listing struct {
-	next  func() (blobs.Object, error, bool)
-	stop  func()
-	there blobs.Object
-	err   error
-	more  bool
-	begun bool
+	ctx    context.Context
+	remote blobs.Remote
+	next   func() (blobs.Object, error, bool) // nil if the list must be asked for
+	stop   func()
+	there  blobs.Object
+	end    bool // nothing follows
 }
 
 // list returns a listing of the blobs of a remote. The caller must call close.
 func list(ctx context.Context, remote blobs.Remote) *listing {
-	l := &listing{}
-	l.next, l.stop = iter.Pull2(remote.After(ctx, "blobs/", ""))
-	return l
+	return &listing{ctx: ctx, remote: remote}
 }
 
 // find describes a blob. Calls must be in the order of the refs. The error is
 // fs.ErrNotExist if the remote does not have the blob.
 func (l *listing) find(ref blobs.Ref) (blobs.Object, error) {
-	for !l.begun || l.more && l.err == nil && l.there.Name < ref.RemoteName() {
-		l.begun = true
-		l.there, l.err, l.more = l.next()
+	for name := ref.RemoteName(); !l.end && l.there.Name < name; {
+		if err := ship.Again(l.ctx, l.advance); err != nil {
+			return blobs.Object{}, err
+		}
 	}
-	switch {
-	case l.err != nil:
-		return blobs.Object{}, l.err
-	case !l.more || l.there.Name != ref.RemoteName():
+	if l.end || l.there.Name != ref.RemoteName() {
 		return blobs.Object{}, fs.ErrNotExist
 	}
 	return l.there, nil
 }
 
+// advance takes the next blob from the list.
+func (l *listing) advance() error {
+	if l.next == nil {
+		l.next, l.stop = iter.Pull2(l.remote.After(l.ctx, "blobs/", l.there.Name))
+	}
+	o, err, more := l.next()
+	if err != nil {
+		l.close()
+		return err
+	}
+	if l.end = !more; more {
+		l.there = o
+	}
+	return nil
+}
+
 // close ends the list.
-func (l *listing) close() { l.stop() }
+func (l *listing) close() {
+	if l.next != nil {
+		l.stop()
+		l.next = nil
+	}
+}

@@ -2,7 +2,9 @@ package ops
 
 import (
 	"context"
+	"errors"
 	"io"
+	"io/fs"
 	"iter"
 	"log/slog"
 	"os"
@@ -89,4 +91,50 @@ func TestFetchedIsConfirmed(t *testing.T) {
 		is.Equal(strings.Contains(strings.Join(v.Problems, "\n"), "the object store promises record"), torn)
 		is.Equal(cuts > 0, torn)
 	}
+}
+
+// flaky is a remote whose lists fail after each object, twice.
+type flaky struct {
+	blobs.Remote
+	lists int
+	fails int // in a row
+}
+
+func (f *flaky) After(_ context.Context, _, name string) iter.Seq2[blobs.Object, error] {
+	f.lists++
+	return func(yield func(blobs.Object, error) bool) {
+		for i := range byte(5) {
+			o := blobs.Object{Name: blobs.Ref{i + 1}.RemoteName(), Size: int64(i)}
+			if o.Name <= name {
+				continue
+			}
+			if f.fails++; f.fails%3 != 0 {
+				yield(blobs.Object{}, errors.New("cut"))
+				return
+			}
+			if !yield(o, nil) {
+				return
+			}
+		}
+	}
+}
+
+// A list of contents goes on where it was cut off.
+func TestListingGoesOn(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	f := &flaky{}
+	all := list(t.Context(), f)
+	defer all.close()
+	for i := range byte(7) {
+		o, err := all.find(blobs.Ref{i})
+		if i == 0 || i == 6 {
+			is.True(errors.Is(err, fs.ErrNotExist))
+			continue
+		}
+		is.NoErr(err)
+		is.Equal(o.Size, int64(i)-1)
+	}
+	is.Equal(f.fails, 15)
+	is.Equal(f.lists, 11)
 }
