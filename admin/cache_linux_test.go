@@ -9,9 +9,11 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/matryer/is"
@@ -302,4 +304,51 @@ func TestCacheMemory(t *testing.T) {
 	t.Logf("at most %d MiB on the disk", most>>20)
 	is.True(most <= limit)
 	is.NoErr(os.RemoveAll(j.data()))
+}
+
+// Without an object store no goroutine of it runs, and the server connects to nobody. The
+// control has one.
+func TestNothingWithoutStore(t *testing.T) {
+	t.Parallel()
+	const what = "what runs without an object store"
+	needs(t, what, "versitygw")
+	needs(t, what, "strace")
+	strace, err := exec.LookPath("strace")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, p := range map[string]*place{"without": newPlace(t), "with": storing(t, "", s3test.New(t).Start())} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			p.t = t
+			p.ann()
+			key := p.must("key", "create", "--user", "ann", "--name", "test")
+			p.within = func(cmd *exec.Cmd) { // -D: the server stays the child
+				cmd.Args = append([]string{strace, "-D", "-f", "-e", "trace=connect", "-o", p.path("trace"), cmd.Path}, cmd.Args[1:]...)
+				cmd.Path = strace
+			}
+			s := p.start()
+			p.until("the server listens", func() bool {
+				if strings.Contains(s.log.String(), "ptrace") {
+					lacks(t, what, "strace may not trace")
+				}
+				return s.listens()
+			})
+			sum := s.put(key, "file", noise(1, 1<<20))
+			got, _ := s.hash(key, "file", "")
+			is.Equal(got, sum)
+			status, _ := p.note(key, "one")
+			is.Equal(status, http.StatusCreated)
+			s.signal(syscall.SIGQUIT) // which prints all goroutines
+			s.end()
+			traced, err := os.ReadFile(p.path("trace"))
+			is.NoErr(err)
+			for _, mark := range []string{"kist/kv/ship.", "blobs.(*cache)"} {
+				is.Equal(strings.Contains(s.log.String(), mark), name == "with") // mark
+			}
+			is.True(strings.Contains(s.log.String(), "kist/kv.(*Store).commitLoop")) // the control
+			is.Equal(strings.Contains(string(traced), "sa_family=AF_INET"), name == "with")
+		})
+	}
 }
