@@ -41,7 +41,8 @@ const (
 // tab is a tab of a browser.
 type tab struct {
 	*app
-	ctx context.Context
+	ctx  context.Context
+	acts int // clicks and keys so far
 
 	mu       sync.Mutex
 	bad      []string // errors in the page
@@ -316,6 +317,7 @@ func quoted(text string) string {
 // field.
 func (b *tab) press(label string) {
 	b.Helper()
+	b.acts++
 	b.until(`(() => {
 		const top = [...document.querySelectorAll('dialog[open]')].pop();
 		const named = (root) => [...root.querySelectorAll('button, a, input, summary')].find((e) =>
@@ -332,6 +334,7 @@ func (b *tab) press(label string) {
 // take it for a person's wish.
 func (b *tab) click(selector string) {
 	b.Helper()
+	b.acts++
 	b.until(`(() => {
 		const e = document.querySelector(`+quoted(selector)+`);
 		if (!e || e.disabled) return false;
@@ -368,6 +371,7 @@ func (b *tab) write(text string) {
 
 func (b *tab) keys(keys ...string) {
 	b.Helper()
+	b.acts += len(keys)
 	for _, k := range keys {
 		if k >= " " && len(k) == 1 { // as a keyboard sends it: a page that takes the key leaves no letter
 			b.do(input.DispatchKeyEvent(input.KeyDown).WithKey(k).WithText(k), input.DispatchKeyEvent(input.KeyUp).WithKey(k))

@@ -8,7 +8,10 @@ import (
 	"image/jpeg"
 	"strings"
 	"testing"
+	"time"
 
+	cdpnet "github.com/chromedp/cdproto/network"
+	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	"github.com/matryer/is"
 )
@@ -138,6 +141,68 @@ func TestBrowserLooks(t *testing.T) {
 	b.open(b.js(`new URL([...document.querySelectorAll('a.name')].find((a) => a.textContent === 'b.jpg').href).pathname + '?type=text'`).(string))
 	title("b.jpg")
 	is.Equal(b.js(`document.querySelector('.viewer .count').textContent`), "1 of 1")
+}
+
+// TestBrowserTasks counts what frequent tasks take, each from the home page: clicks and keys.
+func TestBrowserTasks(t *testing.T) {
+	is := is.New(t)
+	b := openBrowser(t)
+	for i, name := range []string{"a.jpg", "b.jpg"} {
+		b.upload(nil, file{name, "image/jpeg", jpegOf(60, 40, color.RGBA{uint8(80 * i), 90, 120, 255})}).want(201)
+	}
+	b.post("/api/v1/notes", map[string]any{"title": "Gone", "content": "x", "slug": "gone"}).want(201)
+	b.delete("/api/v1/notes/gone").want(200)
+	b.app.clock.advance(time.Hour)
+	b.signIn() // the backup needs a recent one
+	slug := b.post("/api/v1/notes", map[string]any{"title": "Harbour", "content": "Boats arrive **daily**.", "isPublic": true, "logVisits": true}).want(201).text("data.slug")
+	b.guest().see("GET", "/v/"+slug, "Referer", "https://example.org/x").want(200)
+	is.NoErr(b.server.Store.Flush())
+	saved := make(chan struct{}, 9)
+	chromedp.ListenTarget(b.ctx, func(event any) {
+		if e, ok := event.(*cdpnet.EventRequestWillBeSent); ok && strings.HasSuffix(e.Request.URL, "/api/v1/admin/backup") {
+			saved <- struct{}{}
+		}
+	})
+	for _, task := range []struct {
+		name string
+		most int
+		do   func()
+	}{
+		{"open a photo and go to the next", 2, func() {
+			b.click("#main .strip .item a")
+			b.until(`document.querySelector('.viewer h2')?.textContent === 'b.jpg'`)
+			b.keys(kb.ArrowRight)
+			b.until(`document.querySelector('.viewer h2')?.textContent === 'a.jpg'`)
+		}},
+		{"read a note", 1, func() {
+			b.click(`#main a.name[href$="` + slug + `"]`)
+			b.until(`document.querySelector('dialog.reader .prose strong')?.textContent === 'daily'`)
+		}},
+		{"who opened it, and when", 2, func() {
+			b.press("Share Harbour")
+			b.until(`document.querySelector('dialog.sharing')`)
+			b.click("dialog .visits summary")
+			b.until(`document.querySelector('dialog .log time') && document.querySelector('dialog .log').innerText.includes('example.org')`)
+		}},
+		{"undo a deletion after an hour", 3, func() {
+			b.click(`.rail a[href$="/trash"]`)
+			b.press("Restore Gone")
+			b.until(`document.querySelector('#main .none')`)
+			b.get("/api/v1/notes/gone").want(200)
+		}},
+		{"download a backup", 2, func() {
+			b.click(`.rail a[href$="/admin"]`)
+			b.click("#backup a[download]")
+			<-saved
+		}},
+	} {
+		b.open("/")
+		b.acts = 0
+		task.do()
+		if b.acts > task.most {
+			t.Errorf("%s takes %d actions, not %d", task.name, b.acts, task.most)
+		}
+	}
 }
 
 // TestBrowserActivity shows in the account what happened in it.

@@ -303,6 +303,7 @@ func TestBrowserShareTarget(t *testing.T) {
 	b := openStranger(t)
 	b.signIn()
 	b.open("/account")
+	b.until(`document.querySelector('link[rel=manifest]')`)
 	is.Equal(b.js(`fetch(document.querySelector('link[rel=manifest]').href).then((r) => r.json()).then((m) => m.share_target.action)`), "/share")
 	b.shareSheet(map[string]string{"title": "Go", "url": "https://go.dev/"})
 	b.until(`document.querySelector('dialog.panel [name=url]')?.value === 'https://go.dev/'`) // open, to add a tag
