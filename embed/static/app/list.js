@@ -242,6 +242,9 @@ export function listOf(source, { page = 50, empty, grid = false, cards = '', dat
         left -= records.length;
         showState();
       }
+      // The end of the list may still be near the window.
+      near.unobserve(more);
+      near.observe(more);
     } catch (e) {
       if (e.name === 'AbortError') return;
       state.replaceChildren(h('p.alert', { role: 'alert' }, e.message), button('more', t('common.again')));
@@ -319,9 +322,7 @@ export function listOf(source, { page = 50, empty, grid = false, cards = '', dat
     if (act) find(`[data-act="${act}"]`, bar)?.focus();
   }
 
-  if ('IntersectionObserver' in window) {
-    new IntersectionObserver((seen) => { if (seen.some((s) => s.isIntersecting) && !more.hidden) load(view?.signal); }, { rootMargin: '400px' }).observe(more);
-  }
+  const near = new IntersectionObserver((seen) => { if (seen.some((s) => s.isIntersecting) && !more.hidden) load(view?.signal); }, { rootMargin: '400px' });
   return { ul, node: h('section', { 'aria-label': t('list.list') }, ul, state, more, bar), load, count, prepend, showSelection, ended: () => source.ended };
 }
 
