@@ -911,6 +911,12 @@ func TestBrowserTags(t *testing.T) {
 	b.press("Delete third")
 	b.press("Undo")
 	b.until(`document.querySelectorAll('#main .item').length === 2`)
+
+	// A locked phone deletes at once, while the pointer rests on the message.
+	b.press("Delete third")
+	b.until(`document.querySelector('.toast')?.dispatchEvent(new Event('pointermove'))`)
+	b.js(`void (Object.defineProperty(document, 'hidden', { value: true }), document.dispatchEvent(new Event('visibilitychange')))`)
+	b.app.until("/api/v1/tags", func(g *answer) bool { return !strings.Contains(string(g.body), "third") })
 }
 
 // TestBrowserManyTags: tags that are too many to come with a page are there a

@@ -212,33 +212,29 @@ export async function restoreItems(records) {
 
 // ---- Deleting ----
 
-const waiting = new Set();
+const waiting = new Set(); // the messages
 
 // deleteLater shows a message and deletes the paths of the API when it disappears. If the user presses Undo or the
 // server refuses, it calls undo.
 export function deleteLater(text, paths, undo) {
-  const deletion = { paths };
-  waiting.add(deletion);
-  toast(text, {
+  const message = toast(text, {
     action: t('common.undo'),
     done: async (pressed) => {
-      if (!waiting.delete(deletion)) return;
+      waiting.delete(message);
       if (pressed) return undo();
-      const results = await Promise.allSettled(paths.map((p) => api('DELETE', p)));
+      const results = await Promise.allSettled(paths.map((p) => api('DELETE', p, undefined, { keepalive: true })));
       const failure = results.find((r) => r.status === 'rejected' && r.reason.status !== 404);
       if (failure) { undo(); showProblem(failure.reason); }
       refreshTags();
     },
   });
+  waiting.add(message);
 }
 
-// Leaving the page deletes immediately.
-addEventListener('pagehide', () => {
-  for (const { paths } of waiting) {
-    for (const path of paths) fetch(`${base}/api/v1/${path}`, { method: 'DELETE', keepalive: true }).catch(() => {});
-  }
-  waiting.clear();
-});
+// A page that nobody sees any more deletes immediately: the phone may be locked, and the page never run again.
+const endWaiting = () => { for (const message of waiting) message.end(); };
+addEventListener('pagehide', endWaiting);
+document.addEventListener('visibilitychange', () => { if (document.hidden) endWaiting(); });
 
 // ---- The current page ----
 
