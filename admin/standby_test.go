@@ -638,8 +638,8 @@ func (p *place) everyFile() string {
 	return all.String()
 }
 
-// A standby does not take over a store that lets several writers win, whoever asks it
-// to. Both servers go on.
+// A standby does not take over a store that lets several writers win, neither on its own
+// nor on request. Both servers go on.
 func TestStandbyOfInexactStore(t *testing.T) {
 	t.Parallel()
 	needs(t, "object stores", "versitygw")
