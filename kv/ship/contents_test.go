@@ -28,7 +28,7 @@ func TestUnreadableContent(t *testing.T) {
 	for _, failure := range []error{blobs.ErrForeign, errors.New("input/output error")} {
 		is := is.New(t)
 		s := New(Options{Remote: empty{}})
-		err := s.putLacking(t.Context(), func(yield func(blobs.Info, error) bool) { yield(blobs.Info{}, failure) })
+		err := s.stored.putLacking(t.Context(), func(yield func(blobs.Info, error) bool) { yield(blobs.Info{}, failure) })
 		is.Equal(err != nil, !errors.Is(failure, blobs.ErrForeign))
 	}
 }
@@ -58,7 +58,7 @@ func Merge(ctx context.Context, remote blobs.Remote) error {
 func ShipSnapshot(ctx context.Context, s *Shipper) { s.shipSnapshot(ctx) }
 
 // Hasten shortens the time for which a confirmed writer may remove objects.
-func Hasten(s *Shipper, window time.Duration) { s.window = window }
+func Hasten(s *Shipper, window time.Duration) { s.stored.window = window }
 
 // Blind makes a Shipper overlook what the history refers to.
 func Blind(s *Shipper) {

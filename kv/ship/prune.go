@@ -175,14 +175,14 @@ func (p *pruning) permit(ctx context.Context) (until time.Time, err error) {
 	for range permitTries {
 		now := time.Now()
 		left, wall := p.until.Sub(now), p.until.Round(0).Sub(now.Round(0)) // the wall clock counts while the machine sleeps
-		if min(left, wall) > p.window/2 && max(left, wall) <= p.window {
+		if min(left, wall) > p.stored.window/2 && max(left, wall) <= p.stored.window {
 			return p.until, nil
 		}
 		last, err := p.confirm(ctx)
 		if err != nil {
 			return until, err
 		}
-		p.until = last.at.Add(p.window)
+		p.until = last.at.Add(p.stored.window)
 	}
 	return until, errors.New("the object store is too slow to remove anything from it")
 }
@@ -313,7 +313,7 @@ func (p *pruning) slots(ctx context.Context) (names []string, err error) {
 
 // contents compares the contents in the store with those that records have.
 func (p *pruning) contents(ctx context.Context, removes bool) error {
-	if _, err := p.settle(ctx); err != nil {
+	if _, err := p.stored.settle(ctx); err != nil {
 		return err
 	}
 	noted := filepath.Join(p.src.Dir, "cache", "store-removal")
@@ -380,9 +380,9 @@ func (p *pruning) again(ctx context.Context, refs []blobs.Ref) error {
 	}
 	p.o.Log.Warn("files were missing in the object store and are sent again", "store", p.o.Address, "files", len(refs), "first", refs[0].String())
 	for _, ref := range refs {
-		p.forget(ref)
+		p.stored.forget(ref)
 	}
-	return p.putContents(ctx, refs)
+	return p.stored.put(ctx, refs)
 }
 
 // discard removes those of the contents that nothing in the history refers to. See
@@ -395,8 +395,8 @@ func (p *pruning) discard(ctx context.Context, refs []blobs.Ref) error {
 	for _, ref := range refs {
 		doomed[ref] = struct{}{}
 	}
-	p.with(func() { p.doomed = doomed })
-	defer p.with(func() { p.doomed = nil })
+	p.stored.doom(doomed)
+	defer p.stored.doom(nil)
 	// From here on Ahead spares what is kept. Of what was kept earlier nothing may be
 	// pinned: its commit may come at any time.
 	none := func(context.Context) error { return nil }
@@ -406,7 +406,7 @@ func (p *pruning) discard(ctx context.Context, refs []blobs.Ref) error {
 			return err
 		}
 		if pinned {
-			p.spare(ref)
+			p.stored.spare(ref)
 		}
 	}
 	last, err := p.confirm(ctx) // so all commits until now are in the slots
@@ -418,9 +418,7 @@ func (p *pruning) discard(ctx context.Context, refs []blobs.Ref) error {
 	}
 	return together(ctx, len(refs), func(_ context.Context, i int) error { // one that has begun goes on
 		_, err := blobs.Discard(p.c.Store, refs[i], func() (bool, error) {
-			spared := false
-			p.with(func() { _, is := p.doomed[refs[i]]; spared = !is })
-			if spared {
+			if !p.stored.isDoomed(refs[i]) {
 				return false, nil
 			}
 			if _, err := p.c.Store.Stat(refs[i]); !absent(err) {
@@ -428,13 +426,13 @@ func (p *pruning) discard(ctx context.Context, refs []blobs.Ref) error {
 			}
 			return p.c.Unknown(refs[i])
 		}, func(context.Context) error {
-			p.forget(refs[i])
+			p.stored.forget(refs[i])
 			err := p.remove(ctx, refs[i].RemoteName())
 			if err != nil { // the store may do it yet: nobody keeps the content meanwhile, nor trusts that it is there
-				p.distrust()
+				p.stored.distrust()
 				select {
 				case <-ctx.Done():
-				case <-time.After(p.window):
+				case <-time.After(p.stored.window):
 				}
 			}
 			return err
@@ -449,7 +447,7 @@ func (p *pruning) spareReferred(ctx context.Context, to uint64) error {
 	spare := func(ops []journal.Op) error {
 		for _, op := range ops {
 			if ref, adds := p.src.Refers(op); adds {
-				p.spare(ref)
+				p.stored.spare(ref)
 			}
 		}
 		return nil
@@ -503,11 +501,3 @@ func (s *Shipper) with(fn func()) {
 	defer s.mu.Unlock()
 	fn()
 }
-
-func (s *Shipper) spare(ref blobs.Ref) { s.with(func() { delete(s.doomed, ref) }) }
-
-// forget forgets that a content is in the store.
-func (s *Shipper) forget(ref blobs.Ref) { s.with(func() { delete(s.known, ref) }) }
-
-// distrust makes putContent ask again later for what is in the store.
-func (s *Shipper) distrust() { s.with(func() { s.fenced = time.Now() }) }

@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"iter"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -67,6 +66,7 @@ type Shipper struct {
 	instance [8]byte
 	process  [8]byte // random
 	history  history
+	stored   storedContents
 
 	wake     chan struct{}   // a record was committed
 	full     chan struct{}   // enough of them for a slot
@@ -76,7 +76,6 @@ type Shipper struct {
 	hurry    chan struct{} // closed when the store is being closed
 	asks     chan ask      // see confirm
 	ended    chan struct{} // closed when nothing is shipped any more
-	window   time.Duration // removeFor, except in tests
 	work     sync.WaitGroup
 	started  time.Time
 
@@ -90,12 +89,8 @@ type Shipper struct {
 	good     time.Time     // when the latest successful put began
 	bytes    int           // committed since the latest slot
 	status   Status
-	blobs    *blobs.Store           // nil until the first content is shipped
-	known    map[blobs.Ref]struct{} // are in the store
-	fenced   time.Time              // since when contents in the store may vanish for a moment; zero if they never may
-	doomed   map[blobs.Ref]struct{} // contents that Prune may remove; nil if it removes none
-	snap     uint64                 // the newest snapshot in the store
-	putting  bool                   // a snapshot, beside the slots
+	snap     uint64 // the newest snapshot in the store
+	putting  bool   // a snapshot, beside the slots
 
 	merging sync.Mutex // held while slots are merged or removed
 	merged  uint64     // up to here all slots are
@@ -162,7 +157,7 @@ func New(o Options) *Shipper {
 	if len(o.Endpoints) == 0 {
 		o.Endpoints = []blobs.Remote{o.Remote}
 	}
-	return &Shipper{o: o, history: history{o.Remote}, window: removeFor}
+	return &Shipper{o: o, history: history{o.Remote}, stored: storedContents{remote: o.Remote, log: o.Log, window: removeFor, known: map[blobs.Ref]struct{}{}}}
 }
 
 // Start begins to ship the records of the source. It takes over the store's history
@@ -178,7 +173,7 @@ func (s *Shipper) Start(src Source) error {
 	}
 	s.process = [8]byte(randomBytes(8))
 	s.src, s.instance, s.at, s.started, s.upkeep = src, [8]byte(id), src.At, time.Now(), time.Now()
-	s.known = map[blobs.Ref]struct{}{}
+	s.stored.dir = src.Dir
 	s.wake, s.full, s.progress, s.hurry = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{})
 	s.asks, s.ended = make(chan ask), make(chan struct{})
 	if s.lineage, err = readLineage(src.Dir); err != nil {
@@ -241,10 +236,7 @@ func (s *Shipper) Close() error {
 	if s.tail != nil {
 		err = errors.Join(err, s.tail.Close())
 	}
-	if s.blobs != nil {
-		err = errors.Join(err, s.blobs.Close())
-	}
-	return err
+	return errors.Join(err, s.stored.close())
 }
 
 // Status returns what was done so far.
@@ -252,6 +244,7 @@ func (s *Shipper) Status() Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st := s.status
+	st.Bytes += s.stored.sent()
 	st.Records, st.Failure, st.Complete = s.at.Seq-min(s.at.Seq, s.shipped.Seq), cmp.Or(s.over, s.failure), s.complete
 	if !s.since.IsZero() {
 		st.Lag = time.Since(s.since)
@@ -598,7 +591,7 @@ func (s *Shipper) attach(ctx context.Context) error {
 				journal.KeepFrom(s.src.Journal, last.After.Seq)
 				s.setComplete(complete)
 				if s.writer = true; last.Number > 0 {
-					s.distrust()
+					s.stored.distrust()
 				}
 			}
 		}
@@ -750,7 +743,7 @@ func (s *Shipper) begin(ctx context.Context) error {
 		}
 		if err == nil {
 			journal.KeepFrom(s.src.Journal, snap.Seq)
-			err = s.putAll(ctx)
+			err = s.stored.putAll(ctx)
 		}
 		return err
 	})
@@ -775,51 +768,6 @@ func (s *Shipper) begin(ctx context.Context) error {
 	s.setComplete(true)
 	s.o.Log.Info("everything is in the object store", "store", s.o.Address, "commits", snap.Seq)
 	return nil
-}
-
-// putAll puts all contents that the store lacks.
-func (s *Shipper) putAll(ctx context.Context) error {
-	if err := s.openBlobs(); absent(err) { // nothing was uploaded yet
-		return nil
-	} else if err != nil {
-		return err
-	}
-	if _, err := s.settle(ctx); err != nil {
-		return err
-	}
-	return s.putLacking(ctx, s.blobs.All())
-}
-
-// putLacking puts the contents that the store lacks. Both lists have the same order.
-func (s *Shipper) putLacking(ctx context.Context, here iter.Seq2[blobs.Info, error]) error {
-	next, stop := iter.Pull2(s.o.Remote.After(ctx, "blobs/", ""))
-	defer stop()
-	there, err, more := next()
-	var refs []blobs.Ref
-	for info, failed := range here {
-		if errors.Is(failed, blobs.ErrForeign) {
-			continue
-		}
-		if failed != nil {
-			return failed
-		}
-		for more && err == nil && there.Name < info.Ref.RemoteName() {
-			there, err, more = next()
-		}
-		if err != nil {
-			return err
-		}
-		if more && there.Name == info.Ref.RemoteName() {
-			continue
-		}
-		if refs = append(refs, info.Ref); len(refs) == 1000 {
-			if err := s.putContents(ctx, refs); err != nil {
-				return err
-			}
-			refs = refs[:0]
-		}
-	}
-	return s.putContents(ctx, refs)
 }
 
 func (s *Shipper) dropTail() {
@@ -885,7 +833,7 @@ func (s *Shipper) shipSlot(ctx context.Context, at journal.State) (err error) {
 	if slot.After.Seq == at.Seq && slot.After != at {
 		return fmt.Errorf("the journal has a record %d that leads to another digest (%016x) than the one that was acknowledged (%016x); it is not shipped", at.Seq, uint64(slot.After.Digest), uint64(at.Digest))
 	}
-	if err := s.during(ctx, func(ctx context.Context) error { return s.putContents(ctx, refs) }); err != nil {
+	if err := s.during(ctx, func(ctx context.Context) error { return s.stored.put(ctx, refs) }); err != nil {
 		return err
 	}
 	if err := s.follow(ctx, slot); err != nil {
@@ -897,16 +845,6 @@ func (s *Shipper) shipSlot(ctx context.Context, at journal.State) (err error) {
 	return nil
 }
 
-// openBlobs opens the contents. The error is fs.ErrNotExist if there is no folder.
-func (s *Shipper) openBlobs() (err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.blobs == nil {
-		s.blobs, err = blobs.Read(filepath.Join(s.src.Dir, "blobs"))
-	}
-	return err
-}
-
 // Ahead is called by the store of the contents with each one that it keeps. It puts a content of a number of bytes before a record refers to it, so that the
 // records after that one need not wait for it. It does nothing for a small one, nor if
 // records may be in the store at any time.
@@ -914,7 +852,7 @@ func (s *Shipper) Ahead(ref blobs.Ref, size int64) error {
 	if s == nil {
 		return nil
 	}
-	s.spare(ref)
+	s.stored.spare(ref)
 	if size < askFirst || !s.o.Sync && s.o.MaxLag == 0 {
 		return nil
 	}
@@ -931,7 +869,7 @@ func (s *Shipper) Ahead(ref blobs.Ref, size int64) error {
 	s.work.Add(1)
 	s.mu.Unlock()
 	defer s.work.Done()
-	err := Again(s.ctx, func() error { return s.putContents(s.ctx, []blobs.Ref{ref}) })
+	err := Again(s.ctx, func() error { return s.stored.put(s.ctx, []blobs.Ref{ref}) })
 	if err == nil {
 		return nil
 	}
@@ -940,35 +878,6 @@ func (s *Shipper) Ahead(ref blobs.Ref, size int64) error {
 		return nil
 	}
 	return ErrUnreachable
-}
-
-// putContents puts the contents that the store may lack.
-func (s *Shipper) putContents(ctx context.Context, refs []blobs.Ref) error {
-	var all []blobs.Ref
-	wanted := map[blobs.Ref]bool{}
-	s.mu.Lock()
-	for _, ref := range refs {
-		if _, known := s.known[ref]; !known && !wanted[ref] {
-			wanted[ref] = true
-			all = append(all, ref)
-		}
-	}
-	s.mu.Unlock()
-	if len(all) == 0 {
-		return nil
-	}
-	if err := s.openBlobs(); err != nil {
-		return err
-	}
-	return together(ctx, len(all), func(ctx context.Context, i int) error {
-		err := s.putContent(ctx, all[i])
-		if err == nil {
-			s.setKnown(all[i])
-		} else if err == errNotHere { //nolint:errorlint // never wrapped
-			err = nil
-		}
-		return err
-	})
 }
 
 // together calls fn with each number below n, atOnce of them at the same time, until a
@@ -989,103 +898,6 @@ func together(ctx context.Context, n int, fn func(context.Context, int) error) e
 	}
 	work.Wait()
 	return context.Cause(ctx)
-}
-
-// setKnown notes that a content is in the store.
-func (s *Shipper) setKnown(ref blobs.Ref) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for old := range s.known { // in random order, since any will do
-		if len(s.known) < maxKnown {
-			break
-		}
-		delete(s.known, old)
-	}
-	s.known[ref] = struct{}{}
-}
-
-// askFirst is from how many bytes on a content is looked for before it is sent.
-const askFirst = 256 << 10
-
-// errNotHere says that a content is missing or damaged here.
-var errNotHere = errors.New("the content cannot be read")
-
-// putContent puts a content unless it is there. It fails with errNotHere for one that is
-// missing or damaged here, which the history does without: no restart could bring it back.
-func (s *Shipper) putContent(ctx context.Context, ref blobs.Ref) error {
-	there, err := s.offer(ctx, ref)
-	if !there || err != nil {
-		return err
-	}
-	waited, err := s.settle(ctx)
-	if waited && err == nil {
-		_, err = s.offer(ctx, ref)
-	}
-	return err
-}
-
-// settle waits until what is in the store stays there: a former writer may be removing
-// it. waited says that this took time.
-func (s *Shipper) settle(ctx context.Context) (waited bool, err error) {
-	s.mu.Lock()
-	wait := 2*s.window - time.Since(s.fenced)
-	s.mu.Unlock()
-	if wait <= 0 {
-		return false, nil
-	}
-	select {
-	case <-ctx.Done():
-		return true, ctx.Err()
-	case <-time.After(wait):
-		return true, nil
-	}
-}
-
-// offer puts a content. there says that it was there.
-func (s *Shipper) offer(ctx context.Context, ref blobs.Ref) (there bool, err error) {
-	f, err := s.blobs.Get(ref)
-	if absent(err) || errors.Is(err, blobs.ErrDamaged) {
-		return false, s.findContent(ctx, ref)
-	}
-	if err != nil {
-		return false, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return false, err
-	}
-	if info.Size() >= askFirst {
-		if _, err := s.o.Remote.Head(ctx, ref.RemoteName()); !absent(err) {
-			return true, err
-		}
-	}
-	if err := blobs.CheckBytes(ref, f); errors.Is(err, blobs.ErrDamaged) {
-		return false, s.findContent(ctx, ref)
-	} else if err != nil {
-		return false, err
-	}
-	err = s.o.Remote.Put(ctx, ref.RemoteName(), f, info.Size())
-	if err == nil {
-		s.mu.Lock()
-		s.status.Bytes += info.Size()
-		s.mu.Unlock()
-	}
-	if errors.Is(err, fs.ErrExist) {
-		return true, nil
-	}
-	return false, err
-}
-
-// findContent looks for a content in the store that cannot be read here. It may have
-// been evicted.
-func (s *Shipper) findContent(ctx context.Context, ref blobs.Ref) error {
-	_, err := s.o.Remote.Head(ctx, ref.RemoteName())
-	if absent(err) {
-		s.o.Log.Warn("a file cannot be shipped to the object store, because its bytes are missing or damaged here", "sha256", ref.String())
-		return errNotHere
-	}
-	return err
 }
 
 // Remote returns the store, or nil.

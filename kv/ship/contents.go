@@ -1,0 +1,260 @@
+package ship
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"iter"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"kist/blobs"
+)
+
+// storedContents are the contents in the store, as far as they are known, and a way to put
+// more.
+type storedContents struct {
+	remote blobs.Remote
+	dir    string // the data directory
+	log    *slog.Logger
+	window time.Duration // removeFor, except in tests
+
+	mu     sync.Mutex
+	blobs  *blobs.Store           // nil until the first content is put
+	bytes  int64                  // put by this process
+	known  map[blobs.Ref]struct{} // are in the store
+	fenced time.Time              // since when contents in the store may vanish for a moment; zero if they never may
+	doomed map[blobs.Ref]struct{} // that Prune may remove; nil if it removes none
+}
+
+// sent is how many bytes were put by this process.
+func (c *storedContents) sent() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.bytes
+}
+
+func (c *storedContents) close() error {
+	if c.blobs == nil {
+		return nil
+	}
+	return c.blobs.Close()
+}
+
+// open opens the contents. The error is fs.ErrNotExist if there is no folder.
+func (c *storedContents) open() (err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.blobs == nil {
+		c.blobs, err = blobs.Read(filepath.Join(c.dir, "blobs"))
+	}
+	return err
+}
+
+// putAll puts all contents that the store lacks.
+func (c *storedContents) putAll(ctx context.Context) error {
+	if err := c.open(); absent(err) { // nothing was uploaded yet
+		return nil
+	} else if err != nil {
+		return err
+	}
+	if _, err := c.settle(ctx); err != nil {
+		return err
+	}
+	return c.putLacking(ctx, c.blobs.All())
+}
+
+// putLacking puts the contents that the store lacks. Both lists have the same order.
+func (c *storedContents) putLacking(ctx context.Context, here iter.Seq2[blobs.Info, error]) error {
+	next, stop := iter.Pull2(c.remote.After(ctx, "blobs/", ""))
+	defer stop()
+	there, err, more := next()
+	var refs []blobs.Ref
+	for info, failed := range here {
+		if errors.Is(failed, blobs.ErrForeign) {
+			continue
+		}
+		if failed != nil {
+			return failed
+		}
+		for more && err == nil && there.Name < info.Ref.RemoteName() {
+			there, err, more = next()
+		}
+		if err != nil {
+			return err
+		}
+		if more && there.Name == info.Ref.RemoteName() {
+			continue
+		}
+		if refs = append(refs, info.Ref); len(refs) == 1000 {
+			if err := c.put(ctx, refs); err != nil {
+				return err
+			}
+			refs = refs[:0]
+		}
+	}
+	return c.put(ctx, refs)
+}
+
+// put puts the contents that the store may lack.
+func (c *storedContents) put(ctx context.Context, refs []blobs.Ref) error {
+	var all []blobs.Ref
+	wanted := map[blobs.Ref]bool{}
+	c.mu.Lock()
+	for _, ref := range refs {
+		if _, known := c.known[ref]; !known && !wanted[ref] {
+			wanted[ref] = true
+			all = append(all, ref)
+		}
+	}
+	c.mu.Unlock()
+	if len(all) == 0 {
+		return nil
+	}
+	if err := c.open(); err != nil {
+		return err
+	}
+	return together(ctx, len(all), func(ctx context.Context, i int) error {
+		err := c.putOne(ctx, all[i])
+		if err == nil {
+			c.setKnown(all[i])
+		} else if err == errNotHere { //nolint:errorlint // never wrapped
+			err = nil
+		}
+		return err
+	})
+}
+
+// setKnown notes that a content is in the store.
+func (c *storedContents) setKnown(ref blobs.Ref) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for old := range c.known { // in random order, since any will do
+		if len(c.known) < maxKnown {
+			break
+		}
+		delete(c.known, old)
+	}
+	c.known[ref] = struct{}{}
+}
+
+// askFirst is from how many bytes on a content is looked for before it is sent.
+const askFirst = 256 << 10
+
+// errNotHere says that a content is missing or damaged here.
+var errNotHere = errors.New("the content cannot be read")
+
+// putOne puts a content unless it is there. It fails with errNotHere for one that is
+// missing or damaged here, which the history does without: no restart could bring it back.
+func (c *storedContents) putOne(ctx context.Context, ref blobs.Ref) error {
+	there, err := c.offer(ctx, ref)
+	if !there || err != nil {
+		return err
+	}
+	waited, err := c.settle(ctx)
+	if waited && err == nil {
+		_, err = c.offer(ctx, ref)
+	}
+	return err
+}
+
+// settle waits until what is in the store stays there: a former writer may be removing
+// it. waited says that this took time.
+func (c *storedContents) settle(ctx context.Context) (waited bool, err error) {
+	c.mu.Lock()
+	wait := 2*c.window - time.Since(c.fenced)
+	c.mu.Unlock()
+	if wait <= 0 {
+		return false, nil
+	}
+	select {
+	case <-ctx.Done():
+		return true, ctx.Err()
+	case <-time.After(wait):
+		return true, nil
+	}
+}
+
+// offer puts a content. there says that it was there.
+func (c *storedContents) offer(ctx context.Context, ref blobs.Ref) (there bool, err error) {
+	f, err := c.blobs.Get(ref)
+	if absent(err) || errors.Is(err, blobs.ErrDamaged) {
+		return false, c.find(ctx, ref)
+	}
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return false, err
+	}
+	if info.Size() >= askFirst {
+		if _, err := c.remote.Head(ctx, ref.RemoteName()); !absent(err) {
+			return true, err
+		}
+	}
+	if err := blobs.CheckBytes(ref, f); errors.Is(err, blobs.ErrDamaged) {
+		return false, c.find(ctx, ref)
+	} else if err != nil {
+		return false, err
+	}
+	err = c.remote.Put(ctx, ref.RemoteName(), f, info.Size())
+	if err == nil {
+		c.mu.Lock()
+		c.bytes += info.Size()
+		c.mu.Unlock()
+	}
+	if errors.Is(err, fs.ErrExist) {
+		return true, nil
+	}
+	return false, err
+}
+
+// find looks for a content in the store that cannot be read here. It may have
+// been evicted.
+func (c *storedContents) find(ctx context.Context, ref blobs.Ref) error {
+	_, err := c.remote.Head(ctx, ref.RemoteName())
+	if absent(err) {
+		c.log.Warn("a file cannot be shipped to the object store, because its bytes are missing or damaged here", "sha256", ref.String())
+		return errNotHere
+	}
+	return err
+}
+
+// doom notes the contents that may be removed, unless they are spared.
+func (c *storedContents) doom(refs map[blobs.Ref]struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.doomed = refs
+}
+
+// spare notes that a content must stay.
+func (c *storedContents) spare(ref blobs.Ref) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.doomed, ref)
+}
+
+func (c *storedContents) isDoomed(ref blobs.Ref) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, is := c.doomed[ref]
+	return is
+}
+
+// forget forgets that a content is in the store.
+func (c *storedContents) forget(ref blobs.Ref) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.known, ref)
+}
+
+// distrust makes putOne ask again later for what is in the store.
+func (c *storedContents) distrust() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.fenced = time.Now()
+}
