@@ -140,7 +140,7 @@ const (
 var (
 	ErrOver = &record.Error{
 		Fault: record.Busy, Code: "not_the_writer", Retry: time.Minute,
-		Text: "Another server has taken over this data. This one stores nothing any more.",
+		Text: "Another server has taken over this data. This server stores nothing any more. Its log names the other server.",
 	}
 	ErrUnreachable = &record.Error{
 		Fault: record.Busy, Code: "store_unreachable", Retry: 10 * time.Second,
@@ -224,6 +224,9 @@ func (s *Shipper) Close() error {
 	}
 	s.mu.Lock()
 	close(s.hurry)
+	if s.failure != nil && s.over == nil && s.shipped.Seq < s.at.Seq {
+		s.o.Log.Warn("the object store cannot be reached; trying for ten seconds before the stop", "commits", s.at.Seq-s.shipped.Seq)
+	}
 	s.mu.Unlock()
 	timer := time.AfterFunc(closing, s.stop)
 	s.work.Wait()
@@ -310,7 +313,12 @@ func (s *Shipper) Committed(to journal.State, n int) error {
 		select {
 		case <-s.progress:
 		case <-wait.C:
-			s.note(errors.New("the object store is too slow"))
+			s.mu.Lock()
+			failing := s.failure != nil
+			s.mu.Unlock()
+			if !failing { // else that is the reason
+				s.note(errors.New("the object store is too slow"))
+			}
 			return ErrUnsure
 		}
 	}
@@ -353,9 +361,9 @@ func (s *Shipper) note(err error) {
 	case over:
 		s.o.Log.Error("this server stores nothing any more", "store", s.o.Address, "error", err)
 	case err != nil && before == nil:
-		s.o.Log.Error("cannot ship to the object store; trying again", "store", s.o.Address, "error", err)
+		s.o.Log.Error("cannot write to the object store; trying again", "store", s.o.Address, "error", err)
 	case err == nil && before != nil:
-		s.o.Log.Info("shipping to the object store again", "store", s.o.Address)
+		s.o.Log.Info("writing to the object store again", "store", s.o.Address)
 	}
 }
 
@@ -649,7 +657,7 @@ func (s *Shipper) continues(last *Slot) (complete bool, err error) {
 	case last.Instance != s.instance:
 		return false, &overError{fmt.Sprintf("%s in %s belongs to instance %x; use another prefix", slotName(last.Number), s.o.Address, last.Instance)}
 	case hex.EncodeToString(last.Writer[:]) != s.lineage.Writer && last.Epoch > s.lineage.Epoch:
-		return false, &overError{fmt.Sprintf("another server (%s) has taken over %s; to go on from there, restore from it into an empty data directory", cmp.Or(last.URL, "of an unknown address"), s.o.Address)}
+		return false, &overError{fmt.Sprintf("another server (%s) has taken over %s, or wrote there after the moment that was restored here; to continue with what is there, restore it into an empty data directory; to continue with this data directory, use another prefix", cmp.Or(last.URL, "of an unknown address"), s.o.Address)}
 	case last.After.Seq > at.Seq:
 		return false, &overError{fmt.Sprintf("%s has %d commits that this data directory lacks; restore from it into an empty data directory, or use another prefix", s.o.Address, last.After.Seq-at.Seq)}
 	}
@@ -672,7 +680,7 @@ func (s *Shipper) continues(last *Slot) (complete bool, err error) {
 type takenError struct{ url string }
 
 func (e *takenError) Error() string {
-	return fmt.Sprintf("another server (%s) has taken over", cmp.Or(e.url, "of an unknown address"))
+	return fmt.Sprintf("another server (%s) has taken over; use that one, and start this one again with --follow to make it the standby", cmp.Or(e.url, "of an unknown address"))
 }
 
 // follow puts a slot after the last one. Another writer's slot there means that this
