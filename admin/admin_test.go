@@ -457,6 +457,14 @@ kist serve --tls-domain kist.example.org --acme-eab-kid kid --acme-eab-key a/b+
 err --acme-eab-key must be a key in base64url, of letters, digits, - and _.
 exit 2
 
+kist serve --store-endpoint https://s3.example.org --cache-size 1GB
+err There is neither --store nor --follow, so leave out --store-endpoint and --cache-size, or add one of the two.
+exit 2
+
+kist restore s3://bucket/home --at 2999-01-01T00:00:00Z
+err --at must be a moment in the past; 2999-01-01T00:00:00Z is in the future.
+exit 2
+
 kist serve --tls-domain https://kist.example.org
 err --tls-domain must be public host names such as kist.example.org; it has "https://kist.example.org".
 exit 2

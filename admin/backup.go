@@ -3,6 +3,8 @@ package admin
 import (
 	"fmt"
 	"os"
+	"path/filepath"
+	"strings"
 
 	"golang.org/x/term"
 
@@ -34,6 +36,9 @@ func (cmd *backupCommand) Run(c *Call) error {
 	if f, ok := c.Stdout.(*os.File); ok && cmd.Dest == "-" && term.IsTerminal(int(f.Fd())) {
 		return exit.Misused("a tar is not for the terminal; send it somewhere, such as: kist backup - > kist.tar")
 	}
+	if strings.EqualFold(filepath.Ext(cmd.Dest), ".zip") {
+		return exit.Misused("a backup is a folder or a tar, not a zip; name a folder or a file that ends in .tar")
+	}
 	job := c.job(c.DataDir, cmd.Scratch)
 	var release func()
 	var err error
@@ -45,7 +50,7 @@ func (cmd *backupCommand) Run(c *Call) error {
 	if err != nil {
 		return err
 	}
-	return c.sayCopied(done, "Backed up")
+	return c.sayCopied(done, "Backed up", allRead)
 }
 
 // job is an operation on a data directory that reports to the user.
@@ -53,16 +58,21 @@ func (c *Call) job(dir, scratch string) ops.Job {
 	return ops.Job{Dir: dir, Scratch: scratch, Stderr: c.Stderr, Log: c.Log}
 }
 
-// sayCopied prints what a backup or a restore copied. It fails if files are missing.
-func (c *Call) sayCopied(done *ops.BackedUp, what string) error {
-	to, proof := " to "+done.Dest, " All of it was read back and is intact."
+// allRead is what sayCopied says of a copy that was read from end to end.
+const allRead = "All of it was read back and is intact."
+
+// sayCopied prints what a backup or a restore copied, and what was checked. It fails if
+// files are missing.
+func (c *Call) sayCopied(done *ops.BackedUp, what, proof string) error {
+	to := " to " + done.Dest
 	if done.Dest == "-" {
 		to, proof = "", ""
 	}
 	if len(done.Missing) > 0 {
-		proof = " It is not whole."
+		proof = "It is incomplete."
 	}
-	text := fmt.Sprintf("%s%s: %s, %d of them (%s) copied now; state %s.%s", what, to, console.Count(done.Files, "file"), done.Copied, console.Bytes(done.Bytes), done.Digest, proof)
+	text := fmt.Sprintf("%s%s: %s, %d of them (%s) copied now; checksum of the records %s. %s", what, to, console.Count(done.Files, "file"), done.Copied, console.Bytes(done.Bytes), done.Digest, proof)
+	text = strings.TrimRight(text, " ")
 	for _, m := range done.Missing {
 		text += fmt.Sprintf("\nFile %s (%s) is not in it: %s.", m.ID, console.Printable(m.Name), m.Why)
 	}

@@ -23,7 +23,7 @@ import (
 )
 
 type doctorCommand struct {
-	ResetClock bool   `help:"Set the store's time back to this machine's clock, after the clock was far ahead for a while."`
+	ResetClock bool   `help:"Set the time of the records back to this machine's clock, after the clock was far ahead for a while."`
 	Store      string `placeholder:"ADDRESS" help:"Also check this object store, such as s3://bucket/prefix."`
 	serve.AccessFlags
 }
@@ -113,7 +113,7 @@ func (d *checkup) server() {
 	}
 	err = errors.Join(err, client.Close())
 	if err != nil {
-		d.Add(ops.Problem, "server", "it does not tell of itself: "+err.Error(), "use the kist binary of the server's version")
+		d.Add(ops.Problem, "server", "it does not answer: "+err.Error(), "use the kist binary of the server's version")
 		return
 	}
 	d.OK("server", "version %s listens on %s", about.Version, about.Listen)
@@ -180,19 +180,19 @@ func (d *checkup) shipped(h *control.StoreHealth) {
 	change := "look at the store, and run: kist doctor --store " + h.Address
 	switch {
 	case h.Problem != "":
-		d.Add(ops.Problem, "shipping", h.Problem+"; last slot: "+when(h.LastSlot), change)
+		d.Add(ops.Problem, "copying to the object store", h.Problem+"; last write: "+when(h.LastSlot), change)
 	case !h.Complete:
-		d.Add(ops.Warning, "shipping", "everything is still being copied to "+h.Address+", and a restore from there may give nothing yet", "wait until the log says that everything is in the object store")
+		d.Add(ops.Warning, "copying to the object store", "everything is still being copied to "+h.Address+", and a restore from there may give nothing yet", "wait until the log says that everything is in the object store")
 	case h.Lag > time.Minute:
-		d.Add(ops.Warning, "shipping", gives, change)
+		d.Add(ops.Warning, "copying to the object store", gives, change)
 	default:
 		if !h.Oldest.IsZero() {
 			gives += ", or any moment since " + when(h.Oldest)
 		}
-		d.OK("shipping", "%s; last slot: %s, last snapshot: %s", gives, when(h.LastSlot), when(h.LastSnapshot))
+		d.OK("copying to the object store", "%s; last write: %s, last snapshot: %s", gives, when(h.LastSlot), when(h.LastSnapshot))
 	}
 	if !h.Exact && h.Problem == "" {
-		d.Add(ops.Warning, "shipping", "the store lets several writers win, so no other server can take over", "use it as a backup only, or another version of the store")
+		d.Add(ops.Warning, "copying to the object store", "the store lets several writers win, so no other server can take over", "use it as a backup only, or another version of the store")
 	}
 }
 
@@ -273,7 +273,7 @@ func (d *checkup) address(about control.About) {
 	host := base.Hostname()
 	if ip, err := netip.ParseAddr(host); host == "localhost" || err == nil && ip.IsLoopback() {
 		d.Add(ops.Warning, "base URL", about.Base+" can only be reached from this machine, and shared links begin with it",
-			"put a reverse proxy before kist and set --base-url to its address")
+			"put a reverse proxy in front of kist and set --base-url to its address")
 	}
 	seen := d.reach("base URL", about.Base, about)
 	if seen == nil {

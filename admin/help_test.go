@@ -61,7 +61,9 @@ func TestHandbook(t *testing.T) {
 		is.Equal(wrong.code, 2)
 		is.Equal(wrong.err, "The data directory "+file+" is a file; --data-dir must name a folder.\n")
 	}
-	is.Equal(p.run("", "help", "limits", "search").code, 2)
+	more := p.run("", "help", "search", "backup")
+	is.Equal(more.code, 2)
+	is.True(strings.Contains(more.err, "prints a page of the handbook"))
 }
 
 // commandLine finds kist and its arguments in a line of code.

@@ -45,10 +45,10 @@ type Globals struct {
 type Commands struct {
 	User        userCommands       `cmd:"" help:"Add, list, change and remove accounts."`
 	Key         keyCommands        `cmd:"" help:"Create, list and revoke API keys."`
-	Tokens      tokenCommands      `cmd:"" help:"Turn API keys off and on, for everyone or for one user."`
+	Tokens      tokenCommands      `cmd:"" help:"Turn all API keys off and on, for everyone or for one user. (kist key creates and revokes single keys.)"`
 	Backup      backupCommand      `cmd:"" help:"Back up everything to a folder or a tar. The server may be running."`
 	Restore     restoreCommand     `cmd:"" help:"Restore a backup into an empty data directory, or put back the content of missing and damaged files."`
-	Promote     promoteCommand     `cmd:"" help:"Make a standby take over from the server that it follows, whose clients it stops."`
+	Promote     promoteCommand     `cmd:"" help:"Make a standby take over from the server that it follows, and stop that server."`
 	Import      importCommand      `cmd:"" help:"Import an export of another program or of kist, or a folder of files."`
 	Export      exportCommand      `cmd:"" help:"Export everything a user has as a zip of documented JSON and files."`
 	Doctor      doctorCommand      `cmd:"" help:"Check address, proxy, disk, files, clock and backups, and say what to change."`
@@ -106,6 +106,11 @@ func (c *Call) run(cli any, args []string) error {
 		if len(args) == 2 {
 			if topic, ok := embed.HelpTopic(args[1]); ok {
 				return c.print(topic.Text)
+			}
+		}
+		if len(args) > 2 {
+			if _, ok := embed.HelpTopic(args[1]); ok {
+				return exit.Misused("kist help %s prints a page of the handbook and takes no more words; to search the handbook, open /help on your server", args[1])
 			}
 		}
 		if err := helpOn(parser.Model.Node, args[1:]); err != nil {

@@ -47,7 +47,7 @@ func (cmd *restoreCommand) Run(c *Call) error {
 	if err != nil {
 		return err
 	}
-	return c.sayCopied(done, "Restored "+cmd.Source)
+	return c.sayCopied(done, "Restored "+cmd.Source, allRead)
 }
 
 // fetch restores from an object store.
@@ -57,6 +57,9 @@ func (cmd *restoreCommand) fetch(c *Call) error {
 		var err error
 		if at, err = time.Parse(time.RFC3339, cmd.At); err != nil {
 			return exit.Misused("--at must be a time such as 2026-11-22T05:00:00Z; it is %q", cmd.At)
+		}
+		if at.After(time.Now()) {
+			return exit.Misused("--at must be a moment in the past; %s is in the future", cmd.At)
 		}
 	}
 	from, err := cmd.Open(cmd.Source)
@@ -68,12 +71,21 @@ func (cmd *restoreCommand) fetch(c *Call) error {
 	if err != nil {
 		return err
 	}
-	err = c.sayCopied(done, "Restored "+cmd.Source)
+	what := "Restored " + cmd.Source
+	if !at.IsZero() {
+		what += " as it was at " + at.UTC().Format(time.RFC3339)
+	}
+	elsewhere := whole && !cmd.FetchAll && done.Copied < done.Files
+	proof := allRead
+	if elsewhere {
+		proof = "The records and what was copied were read back and are intact."
+	}
+	err = c.sayCopied(done, what, proof)
 	switch {
-	case err != nil || c.JSON || whole && (cmd.FetchAll || done.Files == 0):
+	case err != nil || c.JSON || whole && !elsewhere:
 		return err
-	case whole:
-		return c.say(nil, "The files are still in the object store. Start kist serve with --store %s, which fetches them when they are needed.", cmd.Source)
+	case elsewhere:
+		return c.say(nil, "The files that were not copied are still in the object store: each is there with its full size, and its content was not read. Start kist serve with --store %s, which fetches them when they are needed.", cmd.Source)
 	}
 	return c.say(nil, "The object store has later changes. Give kist serve another address with --store, or none.")
 }

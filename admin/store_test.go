@@ -281,7 +281,7 @@ func TestStoreCutOff(t *testing.T) {
 			is.NoErr(err)
 			is.Equal(status == http.StatusCreated, mode == "async")
 			is.True(mode == "async" || status == http.StatusServiceUnavailable)
-			is.True(strings.Contains(s.log.String(), "cannot ship to the object store"))
+			is.True(strings.Contains(s.log.String(), "cannot write to the object store"))
 			_, figures := s.get("/metrics", key)
 			is.True(strings.Contains(figures, "\nkist_store_failing 1\n"))
 			_, health := s.get("/api/v1/admin/health", admins)
@@ -392,7 +392,7 @@ func TestStoreDoctor(t *testing.T) {
 	p.until("everything is in the object store", func() bool { return strings.Contains(s.log.String(), "everything is in the object store") })
 	r := p.run("", "doctor") // the address is in KIST_STORE
 	for _, says := range []string{
-		"ok       shipping: a restore from " + kistStore + " gives everything; last slot: 20", "takes 1 kB in", "it took 8.4 MB in",
+		"ok       copying to the object store: a restore from " + kistStore + " gives everything; last write: 20", "takes 1 kB in", "it took 8.4 MB in",
 		"its clock differs by less than a minute", "one wins, through 2 addresses",
 	} {
 		is.True(strings.Contains(r.out, says)) // says
@@ -413,10 +413,10 @@ func TestStoreDoctor(t *testing.T) {
 	q.until("everything is in the object store", func() bool { return strings.Contains(s.log.String(), "everything is in the object store") })
 	proxy.Set(s3test.Always(s3test.Cut))
 	q.must("key", "create", "--user", "ann", "--name", "laptop")
-	q.until("the server has noticed", func() bool { return strings.Contains(s.log.String(), "cannot ship to the object store") })
+	q.until("the server has noticed", func() bool { return strings.Contains(s.log.String(), "cannot write to the object store") })
 	r = q.run("", "doctor")
 	is.Equal(r.code, 4)
-	is.True(strings.Contains(r.out, "problem  shipping: the object store could not be reached"))
+	is.True(strings.Contains(r.out, "problem  copying to the object store: the object store could not be reached"))
 	is.True(strings.Contains(r.out, "problem  object store: "+kistStore+": the object store could not be reached"))
 	proxy.Set(nil)
 	s.stop()

@@ -112,7 +112,7 @@ func (cmd *verifyCommand) Run(c *Call) error {
 		text += "\n" + console.Printable(p)
 	}
 	if v.Told {
-		text += "\nThe running server checks this itself now, and heals its journal if it can."
+		text += "\nThe running server checks this itself now, and repairs its journal if it can."
 	}
 	bad := len(v.Missing) + len(v.Problems)
 	switch {

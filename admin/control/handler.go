@@ -57,7 +57,7 @@ func NewCommands(b Backend) Commands {
 		"POST /gc":    verb(v.sweep),
 		"POST /scrub": verb(v.scrub),
 		"POST /promote": func(http.ResponseWriter, *http.Request) error {
-			return &record.Error{Fault: record.Taken, Code: "no_standby", Text: "This server is no standby: it follows no other one."}
+			return &record.Error{Fault: record.Taken, Code: "no_standby", Text: "This server is not a standby: it does not follow another server."}
 		},
 		"POST /link":   verb(v.link),
 		"POST /unlink": verb(v.unlink),

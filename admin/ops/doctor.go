@@ -150,11 +150,11 @@ func (d *Checkup) copies() {
 	if err != nil {
 		return // records reports what is wrong with the journal
 	}
-	limit := "time"
+	limit := "how long kist keeps old logs"
 	if r.For < journal.Keep {
-		limit = "free space"
+		limit = "the free space"
 	}
-	text := fmt.Sprintf("at the current rate of %s/h a copy may take up to %d h (limited by %s)", console.Bytes(r.PerHour), int(r.For.Hours()), limit)
+	text := fmt.Sprintf("at the current rate of %s/h a plain copy of the data directory may take up to %d h (limited by %s)", console.Bytes(r.PerHour), int(r.For.Hours()), limit)
 	if r.For < shortCopy {
 		d.Add(Warning, "copies", text, "make room on the disk, or use kist backup, which does not depend on how long it takes")
 		return

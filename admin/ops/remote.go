@@ -103,15 +103,15 @@ func (d *Checkup) Remote(ctx context.Context, address string, b *s3.Bucket) {
 	}
 	switch exact, err := ship.Race(ctx, ends...); {
 	case err != nil:
-		d.Add(Problem, what, fmt.Sprintf("16 writers of one object: %v", err), "look at each address of --store-endpoint")
+		d.Add(Problem, what, fmt.Sprintf("it failed when 16 writers wrote one object at once: %v", err), "look at each address of --store-endpoint")
 	case !exact:
-		d.Add(Warning, what, "of 16 writers of one object several win, so no other server can take over", "use it as a backup only, or another version of the store")
+		d.Add(Warning, what, "if 16 writers write one object at once, several win, so no other server can take over", "use it as a backup only, or another version of the store")
 	default:
-		d.OK(what, "of 16 writers of one object one wins, through %d %s", len(ends), console.Word(len(ends) == 1, "address", "addresses"))
+		d.OK(what, "if 16 writers write one object at once, one wins, through %d %s", len(ends), console.Word(len(ends) == 1, "address", "addresses"))
 	}
 	switch rules, err := b.Removes(ctx); {
 	case err != nil:
-		d.Add(Warning, what, fmt.Sprintf("whether it removes objects on its own cannot be found out: %v", err), "look at the lifecycle rules of the bucket; none may remove objects of kist")
+		d.Add(Warning, what, "it does not say whether a lifecycle rule removes objects", "look at the lifecycle rules of the bucket; none may remove objects of kist")
 	case len(rules) > 0:
 		d.Add(Problem, what, "it removes objects that kist needs, by the lifecycle rule "+strings.Join(rules, ", "), "remove that rule, or leave the prefix out of it")
 	default:

@@ -3,6 +3,7 @@ package serve
 import (
 	"cmp"
 	"log/slog"
+	"os"
 	"strings"
 	"time"
 
@@ -56,7 +57,7 @@ type StoreFlags struct {
 	StoreMaxLag time.Duration `default:"0" placeholder:"TIME" help:"Refuse changes when the last write to the object store is longer ago than this, such as 10s. 0 means no limit."`
 
 	Follow       string        `placeholder:"ADDRESS" help:"Be a standby: follow the server that copies everything to this object store, such as s3://bucket/prefix. After kist promote the server continues with --store and this address."`
-	FetchAll     bool          `help:"As a standby, fetch all files ahead. Otherwise it has small ones, and fetches the others when they are needed after kist promote."`
+	FetchAll     bool          `help:"As a standby, fetch all files before it takes over. Otherwise it has only small ones, and fetches the others when they are needed after kist promote."`
 	PromoteAfter time.Duration `default:"0" placeholder:"TIME" help:"As a standby, take over when the server that is followed was silent for this time, such as 30s. That server's --store-max-lag must be shorter. 0 means never."`
 }
 
@@ -70,8 +71,8 @@ func (f *StoreFlags) Open(base string, evicts bool, log *slog.Logger) (o ship.Op
 	switch {
 	case f.Store != "" && f.Follow != "":
 		return o, nil, exit.Misused("--store and --follow do not go together")
-	case address == "" && (f.StoreMode != "async" || f.StoreMaxLag != 0 || len(f.StoreEndpoint) > 0 || evicts):
-		return o, nil, exit.Misused("--store-endpoint, --store-mode, --store-max-lag and --cache-size need --store or --follow")
+	case address == "" && f.given(evicts) != "":
+		return o, nil, exit.Misused("there is neither --store nor --follow, so leave out %s, or add one of the two", f.given(evicts))
 	case f.Follow == "" && (f.PromoteAfter != 0 || f.FetchAll):
 		return o, nil, exit.Misused("--promote-after and --fetch-all need --follow")
 	case f.StoreMaxLag < 0 || f.StoreMaxLag > 0 && f.StoreMaxLag < minLag:
@@ -86,6 +87,30 @@ func (f *StoreFlags) Open(base string, evicts bool, log *slog.Logger) (o ship.Op
 		return o, nil, err
 	}
 	return Shipping(b, address, ship.Options{Evicts: evicts, Sync: f.StoreMode == "sync", MaxLag: f.StoreMaxLag, URL: base, Log: log}), b.Close, nil
+}
+
+// given names the flags or variables that were set and have no effect without an object
+// store.
+func (f *StoreFlags) given(evicts bool) string {
+	var all []string
+	for _, one := range []struct {
+		name string
+		set  bool
+	}{
+		{"store-endpoint", len(f.StoreEndpoint) > 0},
+		{"store-mode", f.StoreMode != "async"},
+		{"store-max-lag", f.StoreMaxLag != 0},
+		{"cache-size", evicts},
+	} {
+		variable := "KIST_" + strings.ToUpper(strings.ReplaceAll(one.name, "-", "_"))
+		switch {
+		case one.set && os.Getenv(variable) != "":
+			all = append(all, variable)
+		case one.set:
+			all = append(all, "--"+one.name)
+		}
+	}
+	return strings.Join(all, " and ")
 }
 
 // Shipping returns the options with the bucket.
