@@ -3,6 +3,7 @@ package api
 import (
 	"bytes"
 	"encoding/json"
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -257,7 +258,11 @@ func flameshot(to setupTarget) (setupResult, error) {
 
 func shortcut(to setupTarget) (setupResult, error) {
 	public := strconv.FormatBool(to.public)
-	return setupResult{nil, []setupStep{
+	var steps []setupStep
+	if base, err := url.Parse(to.base); err == nil && (base.Hostname() == "localhost" || net.ParseIP(base.Hostname()).IsLoopback()) {
+		steps = append(steps, setupStep{Text: "A phone cannot reach this server: its address " + to.base + " leads only to the machine that it runs on. Start the server with --base-url and an address that the phone can reach, then set this up again."})
+	}
+	return setupResult{nil, append(steps, []setupStep{
 		{Text: "In Shortcuts, create a new shortcut. In its details, turn on “Show in Share Sheet” and let it receive images, media and files."},
 		{Text: "Add the action “Get Contents of URL” with this address.", Copy: to.base + web.APIPath + "upload"},
 		{Text: "Expand the action and choose the method POST."},
@@ -267,7 +272,7 @@ func shortcut(to setupTarget) (setupResult, error) {
 		{Text: "Add a field of the type Text with the key isPublic and this value.", Copy: public},
 		{Text: "Add the action “Copy to Clipboard” for the contents of the URL. Now share a photo and choose the shortcut."},
 		audience(to.public),
-	}}, nil
+	}...)}, nil
 }
 
 // bookmarklet opens the editor of a new bookmark with the open page. It contains no key,

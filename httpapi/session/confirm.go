@@ -44,7 +44,7 @@ func confirm(c *web.Request) error {
 }
 
 var errNoProof = &record.Error{Fault: record.Taken, Code: "nothing_to_confirm_with", Text: "This account has no password to confirm with. " +
-	"Use its passkey or a one-time code, or let an administrator set a password for it, on the page Administration or with kist user passwd."}
+	"Use its passkey or a one-time code, or let an administrator set a password for it, on the page Admin or with kist user passwd."}
 
 // proves fails unless the form proves who the caller is. It never fails with 401, because
 // the session goes on.
