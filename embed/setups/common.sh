@@ -15,11 +15,15 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' HUP INT TERM
 
-# The key goes to curl by a file that nobody else can read: the arguments of a command are for all to see.
+# curl reads the key from a file that nobody else can read, because other users can see the arguments of a command.
 printf 'x-api-key: %s\n' "$key" > "$work/head"
 
 # upload sends the file $1 under the name $2, or its own, and prints its address.
 upload() {
+  if [ "$1" != - ] && [ ! -e "$1" ]; then
+    printf '%s: There is no such file.\n' "$1" >&2
+    return 1
+  fi
   part=$(printf '%s.' "$1" | sed 's/[\\"]/\\&/g')
   part="file=@\"${part%.}\""
   if [ -n "${2-}" ]; then part="$part;filename=\"$2\""; fi

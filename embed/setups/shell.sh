@@ -42,7 +42,7 @@ keep() {
 }
 
 if [ $# -eq 0 ] || [ "$1" = - ]; then
-  # Sent at once, as it comes; a quote or backslash in the name would end it for curl.
+  # Standard input is sent while it is read. curl does not take a quote or backslash in the name.
   name=$(printf '%s' "${2-text.txt}" | tr -d '\\"')
   if one=$(upload - "$name"); then keep "$one"; else failed=1; fi
 else
