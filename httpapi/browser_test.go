@@ -143,6 +143,11 @@ func TestBrowserUpload(t *testing.T) {
 	b.until(`document.querySelector('#uploads').textContent.includes('retrying in')`)
 	b.slow(-1)
 	b.says("“small.txt” uploaded.")
+	b.press("Copy link")
+	b.says("Link copied. Only you can open it.")
+	b.press("Share")
+	b.until(`document.querySelector('dialog[open].sharing')`)
+	b.js(`document.querySelectorAll('dialog[open]').forEach((d) => d.close())`)
 	is.Equal(b.get("/api/v1/files").at("total"), 3.0)
 
 	// What is cancelled leaves nothing, and what gave up can be tried again.

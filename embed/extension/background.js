@@ -50,7 +50,7 @@ async function quickly(kind, f) {
       if (kind === 'note') f.text = await selectionOf(f.tab, f.frame) || f.fallback;
       return kinds[kind]({ ...f, isPublic: chosen.isPublic });
     });
-    const told = chosen.copy && saved.address && await copy(saved.address, f.tab) ? `${saved.text} ${t('extension.linkCopied')}` : saved.text;
+    const told = chosen.copy && saved.address && await copy(saved.address, f.tab) ? `${saved.text} ${t(chosen.isPublic ? 'extension.linkCopied' : 'extension.linkCopiedPrivate')}` : saved.text;
     if (chosen.notify) await tell(told, saved.address || saved.see);
   } catch (e) {
     await tell(e.message, e.connect ? own + 'options.html' : '');

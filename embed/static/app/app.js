@@ -1,11 +1,11 @@
 // The owner's app. One HTML page serves all its addresses. The scripts show the page of the address, using the data that
 // came with the HTML and the API.
 import { addActions, all, find, h, runAction, t, toast } from './dom.js';
-import { editorOf, kinds, shareAddressOf } from './kinds.js';
-import { currentRow, deselectAll, moveFocus, moveFocusVertically, openShare, redrawAll, removeRecords, saveRecord, selection } from './list.js';
+import { editorOf, kinds } from './kinds.js';
+import { copyItemLink, currentRow, deselectAll, moveFocus, moveFocusVertically, openShare, redrawAll, removeRecords, saveRecord, selection } from './list.js';
 import { loadForms } from './pages.js';
 import { addPages, go, removeRow, showFirst } from './router.js';
-import { base, copyLink, countChange, labelsComeLater, loadLabels, loadModule, Problem, showProblem, start, storage, view } from './session.js';
+import { base, countChange, labelsComeLater, loadLabels, loadModule, Problem, showProblem, start, storage, view } from './session.js';
 
 // ---- Keyboard ----
 
@@ -58,7 +58,7 @@ function letterAction(key, row) {
   switch (key) {
     case 'e': return () => go(editorOf(r));
     case 's': return () => openShare(r);
-    case 'c': return () => copyLink(shareAddressOf(r));
+    case 'c': return () => copyItemLink(r);
     case 'f': return () => saveRecord(r, { isFavorite: !r.isFavorite });
     case 'x': return () => find('.pick input', row)?.click();
   }

@@ -3,7 +3,6 @@ import { addActions, all, button, bytes, find, grow, h, icon, iconButton, localD
 import { api, copyLink, folders, showProblem, tagColor, tagOptions } from './session.js';
 
 export { copyText } from './dom.js';
-export { copyLink } from './session.js';
 
 // ---- Fields ----
 

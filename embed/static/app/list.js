@@ -499,6 +499,9 @@ export function showSaved(r, fresh, duplicates) {
   toast(t('editor.added', { kind: capitalize(kindOf(r).one) }), { action, run: () => r.isPublic ? copyLink(shareAddressOf(r)) : openShare(r) });
 }
 
+// copyItemLink copies the link of an item. If only the owner can open it, the message says so.
+export const copyItemLink = (r) => (r.isPublic ? copyLink(shareAddressOf(r)) : copyLink(shareAddressOf(r), t('list.privateLinkCopied'), { action: t('common.share'), run: () => openShare(r) }));
+
 // openShare opens the share dialog. A search result does not have all fields, so the record may have to be read first.
 export async function openShare(r) {
   try { (await loadModule('share')).share('isPublic' in r ? r : await fetchRecord(r)); } catch (e) { showProblem(e); }

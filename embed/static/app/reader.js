@@ -1,9 +1,9 @@
 // The reader shows one item as visitors see it, and what only its owner sees. The editor is one key away.
 import { add, ago, all, find, h, icon, iconButton, locale, t } from './dom.js';
 import { openEditor } from './editor.js';
-import { copyLink, openDialog } from './forms.js';
+import { openDialog } from './forms.js';
 import { kindOf, shareAddressOf, tagNames, titleOf } from './kinds.js';
-import { fetchRecord, openShare, removeRecords, saveRecord, sharing, tagChip } from './list.js';
+import { copyItemLink, fetchRecord, openShare, removeRecords, saveRecord, sharing, tagChip } from './list.js';
 import { metadataLine } from './metadata.js';
 import { enhance } from './page.js';
 import { base, loadModule, localAddress, problemOf, showProblem, storage } from './session.js';
@@ -76,7 +76,7 @@ export async function openReader(r, { onclose }) {
   const actions = {
     e: edit,
     s: () => openShare(r),
-    c: () => copyLink(shareAddressOf(r)),
+    c: () => copyItemLink(r),
     f: () => saveRecord(r, { isFavorite: !r.isFavorite }),
     h: timeline,
     Delete: () => { d.el.close('deleted'); removeRecords([r]); },

@@ -1,7 +1,7 @@
 // Finding and showing the page of an address, and the actions of its records.
 import { addActions, all, button, emptyState, find, h, itemOf, t, toast } from './dom.js';
 import { editorOf, isMedia, kindByPath, kinds, pageOf, shareAddressOf } from './kinds.js';
-import { clearSelection, openShare, removeRecords, saveRecord, selection } from './list.js';
+import { clearSelection, copyItemLink, openShare, removeRecords, saveRecord, selection } from './list.js';
 import { api, base, changes, copyLink, countChange, draftKey, folderOf, loadModule, markCurrent, Problem, setView, showProblem, storage, takeAnswer, view } from './session.js';
 
 // ---- Addresses ----
@@ -241,7 +241,7 @@ addActions({
   },
   'share-item': (el) => openShare(recordOf(el)),
   edit: (el) => go(editorOf(recordOf(el))),
-  copy: (el) => copyLink(shareAddressOf(recordOf(el))),
+  copy: (el) => copyItemLink(recordOf(el)),
   async publish(el) {
     const r = recordOf(el);
     if (!await saveRecord(r, { isPublic: !r.isPublic })) return;

@@ -119,9 +119,9 @@ export async function loadModule(name) {
   } catch { throw problemOf(0); }
 }
 
-// copyLink puts a link on the clipboard, or shows it to be copied.
-export async function copyLink(address) {
-  if (await copyText(address)) toast(t('common.linkCopied'));
+// copyLink puts a link on the clipboard, or shows it to be copied. text and more are what it tells (see toast).
+export async function copyLink(address, text = t('common.linkCopied'), more = {}) {
+  if (await copyText(address)) toast(text, more);
   else (await loadModule('forms')).openForm({ title: t('forms.copyTitle'), text: t('forms.copyHint'), fields: [{ name: 'at', label: t('forms.link'), readonly: true }], values: { at: address }, button: '' });
 }
 

@@ -1,7 +1,7 @@
 // Uploads: a queue that sends a few files at once and shows their progress. It is loaded when the first file is added.
 import { addActions, button, bytes, find, h, icon, itemOf, seconds, shorten, t, toast } from './dom.js';
-import { copyLink } from './forms.js';
-import { isMedia, isPicture, shareAddressOf, tagNames } from './kinds.js';
+import { isMedia, isPicture, tagNames } from './kinds.js';
+import { copyItemLink } from './list.js';
 import { base, countChange, countItems, loadModule, me, problemOf, refreshFolders, refreshTags, showProblem, start, storage, tagColor, view } from './session.js';
 
 const parallel = 3;
@@ -11,6 +11,7 @@ const panel = find('#uploads');
 
 // An upload is waiting, running, retrying (after an error), paused (by the user), failed, done or cancelled.
 let queue = [];
+let uploaded = 0; // files since the panel was last empty
 let finished = []; // records of the files uploaded since the queue was last empty
 
 const isOpen = (u) => ['waiting', 'running', 'retrying', 'paused'].includes(u.state);
@@ -118,6 +119,7 @@ function fail(u, text, forGood) {
 function showDone(u, record) {
   Object.assign(u, { state: 'done', sent: u.file.size, record });
   finished.push(record);
+  uploaded++;
   countChange();
   countItems('file', 1);
   me.usedBytes += record.size;
@@ -143,7 +145,7 @@ function showAllDone() {
   const text = one ? t('uploads.one', { name: shorten(records[0].originalName) }) : t('uploads.many', { n: records.length });
   toast(records.every((r) => r.isPublic) ? text : `${text} ${t('uploads.private', { n: records.length })}`, {
     time: 10000, action: one ? t('uploads.copyLinks', { n: 1 }) : t('uploads.together'),
-    run: () => (one ? copyLink(shareAddressOf(records[0])) : loadModule('collections').then((m) => m.shareTogether(records)).catch(showProblem)),
+    run: () => (one ? copyItemLink(records[0]) : loadModule('collections').then((m) => m.shareTogether(records)).catch(showProblem)),
   });
 }
 
@@ -171,7 +173,7 @@ function buttonsOf(u) {
     case 'paused': return [button('upload-retry', t('uploads.resume')), cancel];
     case 'retrying': return [button('upload-retry', t('uploads.retryNow')), cancel];
     case 'failed': return [...(u.forGood ? [] : [button('upload-retry', t('uploads.retry'))]), button('upload-cancel', t('uploads.remove'), { class: 'quiet' })];
-    default: return [button('copy-text', t('common.copyLink'), { 'data-text': shareAddressOf(u.record) })];
+    default: return [button('upload-copy', t('common.copyLink'))];
   }
 }
 
@@ -189,14 +191,16 @@ function draw() {
     if (focused) find('button', u.acts)?.focus();
   }
   const open = queue.filter(isOpen).length, done = queue.filter((u) => u.state === 'done').length;
-  const summary = open ? t('uploads.toGo', { n: open }) : done ? t('uploads.allDone', { n: done }) : '';
+  const summary = open ? t('uploads.toGo', { n: open }) : done ? t('uploads.allDone', { n: uploaded }) : '';
   const label = find('small', panel);
   if (label.textContent !== summary) label.textContent = summary; // a screen reader reads every change
   find('[data-act="uploads-clear"]', panel).hidden = open > 0;
   panel.hidden = !queue.length;
+  if (!queue.length) uploaded = 0;
 }
 
 addActions({
+  'upload-copy': (el) => copyItemLink(uploadOf(el).record),
   'upload-cancel'(el) {
     const u = uploadOf(el);
     clearTimeout(u.timer);

@@ -1,9 +1,9 @@
 // The viewer shows the pictures and films of the current list, one at a time and as large as the screen.
 import { add, all, bytes, find, h, icon, iconButton, t, when } from './dom.js';
 import { openEditor } from './editor.js';
-import { copyLink, openDialog } from './forms.js';
-import { isMedia, isPicture, kinds, shareAddressOf, tagNames, titleOf } from './kinds.js';
-import { openShare, removeRecords, saveRecord, sharing, tagChip } from './list.js';
+import { openDialog } from './forms.js';
+import { isMedia, isPicture, kinds, tagNames, titleOf } from './kinds.js';
+import { copyItemLink, openShare, removeRecords, saveRecord, sharing, tagChip } from './list.js';
 import { metadataLine } from './metadata.js';
 import { base, loadModule, localAddress, storage, view } from './session.js';
 
@@ -109,7 +109,7 @@ export function openViewer(r, { onclose, onmove }) {
       openEditor(kinds.file, r, { onclose: (reason, saved) => { if (reason === 'left' || reason === 'deleted') return onclose(reason); if (saved) onmove(saved); return openViewer(saved ?? r, { onclose, onmove }); } });
     },
     s: () => openShare(r),
-    c: () => copyLink(shareAddressOf(r)),
+    c: () => copyItemLink(r),
     f: () => saveRecord(r, { isFavorite: !r.isFavorite }),
     Delete: () => {
       const gone = r;
