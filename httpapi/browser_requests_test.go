@@ -102,6 +102,9 @@ func TestBrowserRequests(t *testing.T) {
 	b.says("1 file approved")
 	b.until(`document.querySelectorAll('#main .queue .item').length === 2`)
 	b.press("Reject second.txt")
+	b.shows("Reject second.txt?")
+	is.Equal(b.get("/api/v1/upload-requests/queue").at("total"), 2.0) // nothing happens before the answer
+	b.click("dialog .danger")
 	b.says("1 file rejected")
 	b.until(`document.querySelector('.rail .waits').textContent.startsWith('1')`)
 	b.until(`document.querySelectorAll('#main .queue .item').length === 1`)

@@ -72,6 +72,27 @@ func TestBrowserTrash(t *testing.T) {
 	b.press("Empty trash")
 	b.click("dialog .danger")
 	b.until(`document.querySelector('#main .none') && document.querySelector('.rail .trashed').hidden`)
+
+	// Turning the trash off empties it, so it asks first.
+	b.open("/notes")
+	remove("two")
+	trashed(1)
+	days := func(n string) {
+		b.fill("Keep deleted items for (days)", n)
+		b.click(`form[aria-label="Trash"] .row > button`)
+	}
+	b.open("/admin")
+	days("0")
+	b.shows("1 item in the trash will be deleted permanently")
+	b.press("Cancel")
+	trashed(1)
+	days("10")
+	b.says("Saved.")
+	trashed(1)
+	days("0")
+	b.click("dialog .danger")
+	b.app.until("/api/v1/admin/settings", func(g *answer) bool { return g.at("data.trashDays") == 0.0 })
+	trashed(0)
 	is.True(b.sound())
 }
 

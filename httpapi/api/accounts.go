@@ -13,6 +13,7 @@ import (
 	"kist/httpapi/session"
 	"kist/httpapi/web"
 	"kist/kv"
+	"kist/kv/catalog"
 	"kist/kv/field"
 	"kist/kv/inbox"
 	"kist/kv/jobs"
@@ -469,6 +470,7 @@ func editSettings(c *web.Request) error {
 type Stats struct {
 	Users, Bytes     int64
 	Counts           map[string]int64
+	Trashed          int64
 	Pending, Waiting int64 // uploads, deliveries
 	index            search.State
 }
@@ -479,6 +481,7 @@ func (v *Stats) Fields(s *field.Set) {
 	s.Shown("counts", field.Schema{Type: "object", Free: true, Items: &field.Schema{Type: "integer"}}, func(dst []byte) []byte {
 		return web.AppendCounts(dst, v.Counts)
 	}).Says("Number of records, by kind.", `{"file":3,"note":1}`)
+	s.Number("trashed", &v.Trashed, 0, 1<<53).Says("Number of records in the trash.", `5`)
 	s.Number("pendingUploads", &v.Pending, 0, 1<<53).Says("Received files waiting for approval.", `2`)
 	s.Number("waitingDeliveries", &v.Waiting, 0, 1<<53).Says("Webhook deliveries that are still waiting.", `0`)
 	s.Shown("index", field.ObjectOf(&indexState{&v.index}), func(dst []byte) []byte {
@@ -610,6 +613,7 @@ func CollectStats(s *web.Site) (*Stats, error) {
 			usage, err = people.UsageOf(tx, &users[i])
 			v.Users++
 			v.Bytes += usage.Bytes
+			v.Trashed += catalog.TrashCount(tx, users[i].ID, nil)
 			v.Pending += inbox.PendingCount(tx, users[i].ID)
 			for kind, n := range usage.Count {
 				v.Counts[kind] += n

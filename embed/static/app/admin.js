@@ -3,7 +3,7 @@ import { add, addActions, ago, button, bytes, emptyState, h, icon, iconButton, i
 import { openForm, settingsForm } from './forms.js';
 import { countOf, kinds } from './kinds.js';
 import { rerender } from './router.js';
-import { api, downloadLink, heading, load, me, Problem, showProblem, start } from './session.js';
+import { api, downloadLink, heading, load, me, Problem, setTrashed, showProblem, start } from './session.js';
 
 // journalCard and damagedCard show damage: of the journal, and of files whose content is damaged or missing.
 function journalCard(journal) {
@@ -123,7 +123,7 @@ export default async function page(v) {
     ], s, t('common.save'), async (now) => { await api('PATCH', 'admin/settings', now); toast(t('common.saved')); }),
     settingsForm(t('admin.trash'), [
       { name: 'trashDays', label: t('admin.trashDays'), type: 'number', min: 0, max: 3650, required: true, hint: t('admin.trashHint') },
-    ], s, t('common.save'), async (now) => { await api('PATCH', 'admin/settings', now); toast(t('common.saved')); }),
+    ], s, t('common.save'), saveTrash),
     settingsForm(t('admin.captcha'), [
       { name: 'captchaProvider', label: t('admin.provider'), type: 'choice', none: t('admin.serverDefault'), choices: { pow: t('admin.pow'), turnstile: 'Cloudflare Turnstile', hcaptcha: 'hCaptcha', none: t('admin.noCaptcha') } },
       { name: 'captchaSiteKey', label: t('admin.siteKey'), plain: true, onlyFor: others },
@@ -144,6 +144,14 @@ export default async function page(v) {
     return row;
   })));
   return t('admin.title');
+}
+
+// saveTrash saves how long the trash keeps items. It asks before that empties the trash.
+async function saveTrash(now) {
+  const save = async () => { await api('PATCH', 'admin/settings', now); toast(t('common.saved')); };
+  const { trashed } = now.trashDays ? { trashed: 0 } : (await api('GET', 'admin/stats')).data;
+  if (!trashed) return save();
+  return openForm({ title: t('admin.trashOffTitle'), text: t('admin.trashOffText', { n: trashed }), button: t('admin.trashOff'), danger: true, run: async () => { await save(); setTrashed(0); } });
 }
 
 function editUser(u) {

@@ -1,5 +1,5 @@
 // The page of upload requests: links where others can send files, and the files waiting for approval.
-import { addActions, all, button, bytes, emptyState, find, h, icon, iconButton, itemOf, t, tn, toast, when } from './dom.js';
+import { addActions, all, button, bytes, emptyState, find, h, icon, iconButton, itemOf, shorten, t, tn, toast, when } from './dom.js';
 import { openDialog, openForm } from './forms.js';
 import { rerender } from './router.js';
 import { addPending, api, base, heading, load, localAddress, Problem, setPending, showProblem } from './session.js';
@@ -64,6 +64,12 @@ async function decide(uploads, action) {
   if (done) toast(action === 'approve' ? t('requests.approvedText', { n: done }) : t('requests.rejectedText', { n: done }));
   await rerender();
 }
+
+// reject asks before files are rejected, which deletes them.
+const reject = (uploads) => openForm({
+  title: uploads.length === 1 ? t('requests.rejectTitle', { name: shorten(uploads[0].fileName) }) : t('requests.rejectSomeTitle', { n: uploads.length }),
+  text: t('requests.rejectText'), button: t('requests.reject'), danger: true, run: () => decide(uploads, 'reject'),
+});
 
 async function look(i) {
   const d = openDialog(i.fileName);
@@ -179,12 +185,12 @@ addActions({
     showChosen();
   },
   'upload-approve': (el) => decide([itemOf(el).upload], 'approve'),
-  'upload-reject': (el) => decide([itemOf(el).upload], 'reject'),
+  'upload-reject': (el) => reject([itemOf(el).upload]),
   'upload-approve-chosen': () => decide(chosen(), 'approve'),
-  'upload-reject-chosen': () => decide(chosen(), 'reject'),
+  'upload-reject-chosen': () => reject(chosen()),
   'upload-look': (el) => look(itemOf(el).upload),
   'look-approve': (el) => { el.closest('dialog').close(); decide([el.upload], 'approve'); },
-  'look-reject': (el) => { el.closest('dialog').close(); decide([el.upload], 'reject'); },
+  'look-reject': (el) => { el.closest('dialog').close(); reject([el.upload]); },
 });
 
 export default async function page(v) {
