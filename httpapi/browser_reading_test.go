@@ -53,8 +53,8 @@ func TestBrowserReads(t *testing.T) {
 	b.keys(kb.Escape)
 	b.until(`!document.querySelector('dialog') && location.pathname === '/notes'`)
 
-	// Ticks and amounts of a recipe, with and without a list.
-	for _, lines := range []string{"- 250 g flour\n- 1/2 l milk\n- 1-2 eggs\n- salt", "250 g flour  \n1/2 l milk  \n1-2 eggs  \nsalt"} {
+	// Ticks and amounts of a recipe, with a list, without one, and with one that begins as a list.
+	for _, lines := range []string{"- 250 g flour\n- 1/2 l milk\n- 1-2 eggs\n- salt", "250 g flour  \n1/2 l milk  \n1-2 eggs  \nsalt", "- 250 g flour\n1/2 l milk\n1-2 eggs\nsalt"} {
 		slug := b.post("/api/v1/recipes", map[string]any{"title": "Pancakes", "ingredients": lines, "instructions": "1. Whisk", "isPublic": true}).want(201).text("data.slug")
 		for _, at := range []string{"/recipes/" + slug, "/v/" + slug} {
 			b.open(at)

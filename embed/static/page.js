@@ -66,11 +66,12 @@ export const scaled = (line, times) => times === 1 ? line : line.replace(amount,
 function addTicks(section, texts) {
   const prose = section.querySelector('.prose');
   if (!prose || prose.querySelector('input')) return;
-  // Lines that are no list are one paragraph with breaks.
-  for (const p of prose.querySelectorAll(':scope > p:has(br)')) {
+  // Lines that are no list are a paragraph with breaks, or follow a line of a list with breaks.
+  for (const p of prose.querySelectorAll(':scope > p:has(br), li:has(> br)')) {
     const lines = [[]];
     for (const node of [...p.childNodes]) if (node.nodeName === 'BR') lines.push([]); else lines.at(-1).push(node);
-    p.replaceWith(el('ul', {}, ...lines.map((line) => el('li', {}, ...line))));
+    const rows = lines.map((line) => el('li', {}, ...line));
+    p.replaceWith(...(p.nodeName === 'LI' ? rows : [el('ul', {}, ...rows)]));
   }
   const first = [];
   for (const li of prose.querySelectorAll('li')) {
