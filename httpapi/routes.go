@@ -192,8 +192,8 @@ func (s *Server) operations() []Route {
 		{"PATCH", "/api/v1/remote-upload/{id}", "decideRemoteUpload", web.Uploads, upload.DecideRemoteUpload},
 		{"DELETE", "/api/v1/remote-upload/{id}", "removeRemoteUpload", web.Uploads, upload.RemoveRemoteUpload},
 
-		{"GET", "/help", "readHandbook", web.Anyone, web.PageOp(readHandbook, 400, 503)},
-		{"GET", "/help/{topic}", "readTopic", web.Anyone, web.PageOp(readTopic, 404, 503)},
+		{"GET", "/help", "readHandbook", web.Visitors, web.PageOp(readHandbook, 400, 503)},
+		{"GET", "/help/{topic}", "readTopic", web.Visitors, web.PageOp(readTopic, 404, 503)},
 	}
 	for _, k := range record.Kinds[1:] { // files are created by uploads
 		name, at := web.Title(k.Name), web.APIPath+k.Path
