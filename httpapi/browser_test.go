@@ -845,7 +845,7 @@ func TestBrowserHealth(t *testing.T) {
 	is.Equal(check("Files"), "problem Problem 1 file is damaged or missing")
 	is.Equal(check("Clock"), "ok OK Correct")
 	is.Equal(check("Records"), "ok OK No damage found")
-	is.Equal(check("HTTPS"), "warning Warning Not encrypted. Anyone on the network can read passwords")
+	is.Equal(check("HTTPS"), "ok OK Not needed on the server itself")
 	is.Equal(check("Proxy"), "ok OK None")
 	is.True(strings.HasPrefix(check("URL").(string), "warning Warning http://127.0.0.1:"))
 	is.True(strings.HasPrefix(check("Backup").(string), "warning "))

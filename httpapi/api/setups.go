@@ -59,7 +59,7 @@ func (t *setupStep) Fields(s *field.Set) {
 // Setups lists the programs.
 var Setups = []*setup{
 	{"sharex", "ShareX", "Screenshots, files, text and short links from Windows.", []record.Scope{record.ScopeWrite}, sharex},
-	{"flameshot", "Flameshot", "Screenshots from Linux: a script to put on a key.", []record.Scope{record.ScopeUpload}, flameshot},
+	{"flameshot", "Flameshot", "Screenshots from Linux: a script to bind to a keyboard shortcut.", []record.Scope{record.ScopeUpload}, flameshot},
 	{"shell", "Shell script", "Files, or the output of a command, from a terminal.", []record.Scope{record.ScopeUpload}, shell},
 	{"shortcut", "Apple Shortcut", "Photos and files from the share sheet of an iPhone, iPad or Mac.", []record.Scope{record.ScopeUpload}, shortcut},
 	{"bookmarklet", "Bookmarklet", "The page that is open, from the bookmarks bar of any browser.", nil, bookmarklet},

@@ -33,6 +33,9 @@ function backupCard(last) {
     h('div.row', {}, downloadLink('admin/backup', t('instance.backupDownload'))));
 }
 
+// More of a problem is only in the log.
+const longestProblem = 120;
+
 // checksOf are the checks of the health of the instance: name, state and text of each.
 function checksOf({ journal, files, disk, clock, connection, lastBackupAt, store }, index) {
   const all = [];
@@ -50,7 +53,7 @@ function checksOf({ journal, files, disk, clock, connection, lastBackupAt, store
   if (store) {
     const at = (time) => time ? ago(time) : t('instance.storeNever');
     const gives = t(store.lagCommits ? 'instance.storeUntil' : 'instance.storeAll', { until: ago(Date.now() - 1000 * store.lagSeconds), slot: at(store.lastSlotAt), snapshot: at(store.lastSnapshotAt) });
-    if (store.problem) add(t('instance.store'), 'problem', t('instance.storeFails', { problem: store.problem, slot: at(store.lastSlotAt) }));
+    if (store.problem) add(t('instance.store'), 'problem', t('instance.storeFails', { problem: store.problem.length > longestProblem ? store.problem.slice(0, longestProblem) + ' …' : store.problem, slot: at(store.lastSlotAt) }));
     else if (!store.complete) add(t('instance.store'), 'warning', t('instance.storeCopying'));
     else if (!store.exact) add(t('instance.store'), 'warning', `${gives} ${t('instance.storeInexact')}`);
     else add(t('instance.store'), store.lagSeconds > 60 ? 'warning' : 'ok', gives);
@@ -64,11 +67,13 @@ function checksOf({ journal, files, disk, clock, connection, lastBackupAt, store
   else if (clock.aheadSeconds > 60) add(t('instance.clock'), 'problem', tn('instance.clockAhead', { command: h('code', {}, 'kist doctor --reset-clock') }));
   else add(t('instance.clock'), 'ok', t('instance.clockOK'));
 
-  const url = new URL(start.url);
-  if (/^(localhost|127\..*|\[::1\])$/.test(url.hostname)) add(t('instance.address'), 'warning', t('instance.addressLocal', { url: start.url }));
+  const url = new URL(start.url), isLocal = (name) => /^(localhost|127\..*|\[::1\])$/.test(name);
+  if (isLocal(url.hostname)) add(t('instance.address'), 'warning', t('instance.addressLocal', { url: start.url }));
   else if (url.origin !== location.origin) add(t('instance.address'), 'warning', t('instance.addressOther', { url: url.origin, here: location.origin }));
   else add(t('instance.address'), 'ok', start.url);
-  add('HTTPS', location.protocol === 'https:' ? 'ok' : 'warning', t(location.protocol === 'https:' ? 'instance.httpsOn' : 'instance.httpsOff'));
+  if (location.protocol === 'https:') add('HTTPS', 'ok', t('instance.httpsOn'));
+  else if (isLocal(location.hostname)) add('HTTPS', 'ok', t('instance.httpsLocal'));
+  else add('HTTPS', 'warning', t('instance.httpsOff'));
 
   if (connection.forwarded && !connection.trusted) add(t('instance.proxy'), 'problem', t('instance.proxyUntrusted'));
   else if (connection.trusted && !connection.forwarded) add(t('instance.proxy'), 'warning', t('instance.proxySilent'));

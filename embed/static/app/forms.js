@@ -106,7 +106,7 @@ function wrap(c) {
   c.input.setAttribute('aria-describedby', [f.hint && id + '-hint', id + '-error'].filter(Boolean).join(' '));
   c.showError = (text) => {
     error.hidden = !text;
-    error.textContent = text ? `${f.label} ${text}.` : '';
+    error.textContent = text ? `${f.label.split(',')[0]} ${text}.` : '';
     c.input[text ? 'setAttribute' : 'removeAttribute']('aria-invalid', 'true');
   };
   c.el.addEventListener('input', () => c.showError(''));
@@ -263,11 +263,11 @@ export function openDialog(title, { panel = false, onclose = null } = {}) {
 }
 
 // openForm opens a dialog with a form and calls run with its values. The form shows the problem that run throws.
-export function openForm({ title, text = '', fields = [], values = {}, button: label = t('common.save'), danger = false, run = null, after = null, onclose = null }) {
+export function openForm({ title, text = '', fields = [], values = {}, button: label = t('common.save'), danger = false, run = null, before = null, after = null, onclose = null }) {
   const d = openDialog(title, { onclose });
   const form = new Form(fields, values);
   const save = label && h('button', { class: danger ? 'danger' : 'main' }, label);
-  const node = h('form', { novalidate: true }, text && h('p.soft', {}, text), form.node, after,
+  const node = h('form', { novalidate: true }, text && h('p.soft', {}, text), before ?? '', form.node, after,
     h('div.row.foot', {}, save, button('dialog-close', label ? t('common.cancel') : t('common.close'))));
   node.addEventListener('submit', async (e) => {
     e.preventDefault();

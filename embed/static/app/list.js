@@ -73,7 +73,7 @@ export function sharing(r) {
   else if (r.expiresAt) out.push(t('list.expires', { when: ago(r.expiresAt) }));
   if (r.hasPassword) out.push(h('span', { title: t('list.needsPassword') }, icon('lock'), ' ', t('list.password')));
   const n = r[k.counter] ?? 0;
-  if (r[k.limit]) out.push(t('list.ofLimit', { some: n, all: visits(k, r[k.limit]) }));
+  if (r[k.limit]) out.push(t(k.counter === 'clicks' ? 'list.ofClicks' : 'list.ofViews', { some: n, n: r[k.limit] }));
   else if (n || k.counter === 'clicks') out.push(visits(k, n));
   return out;
 }

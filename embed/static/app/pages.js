@@ -37,7 +37,7 @@ function folderBar(p) {
   const link = (label, value, count) => h('a.chip.big', { href: `${base}/files${withParam(p, 'folder', value)}`, 'aria-current': (p.get('folder') ?? '') === value ? 'true' : null }, value && value !== 'unfiled' ? icon('folder') : null, label, count !== undefined && h('small', {}, ' ' + number(count)));
   return h('div.filters.folders', { role: 'group', 'aria-label': t('kind.folders') }, link(t('kind.allFiles'), ''), link(t('kind.unfiled'), 'unfiled'),
     folders.map((f) => link(f.name, f.id, f.count)), iconButton('folder-new', 'plus', t('folder.new')),
-    folder && iconButton('folder-share', 'share', t('folder.shareOf', { name: folder.name })),
+    folder && button('folder-share', '', { class: 'quiet', 'aria-label': t('folder.shareOf', { name: folder.name }) }, icon('share'), t('folder.share')),
     folder && iconButton('folder-rename', 'edit', t('folder.renameOf', { name: folder.name })), folder && iconButton('folder-delete', 'trash', t('folder.deleteOf', { name: folder.name })));
 }
 

@@ -97,7 +97,7 @@ addActions({
       const d = openForm({
         title: t('security.codesOn'), text: t('security.scan'), button: t('security.turnOn'),
         fields: [{ name: 'code', label: t('security.code'), required: true, plain: true, autocomplete: 'one-time-code' }],
-        after: h('div.qr', {}, h('img', { src: offer.qr, alt: t('security.qr'), width: 220, height: 220 }), h('p.hint', {}, t('security.secret')), h('pre.copy', { tabindex: '0' }, offer.secret)),
+        before: h('div.qr', {}, h('img', { src: offer.qr, alt: t('security.qr'), width: 220, height: 220 }), h('p.hint', {}, t('security.secret')), h('pre.copy', { tabindex: '0' }, offer.secret)),
         run: async ({ code }) => {
           const made = await api('PUT', 'me/codes', { secret: offer.secret, code });
           rerender();

@@ -10,9 +10,10 @@ const ends = { never: t('share.never'), hour: t('share.hour'), day: t('share.day
 const milliseconds = { hour: 36e5, day: 864e5, week: 6048e5, month: 2592e6 };
 const endOf = (span) => new Date(Date.now() + milliseconds[span]).toISOString();
 
-// The conditions: what each says in one line, the fields of its form, and what the form changes.
+// The conditions: whether each is set, what it says in one line, the fields of its form, and what the form changes.
 const conditions = {
   expires: {
+    isSet: (r) => !!r.expiresAt,
     says: (r) => r.expiresAt ? t('list.expires', { when: ago(r.expiresAt) }) : t('share.neverExpires'),
     fields: () => [
       { name: 'ends', label: t('share.expires'), type: 'choice', required: true, choices: ends },
@@ -27,6 +28,7 @@ const conditions = {
     },
   },
   password: {
+    isSet: (r) => r.hasPassword,
     says: (r) => r.hasPassword ? t('share.hasPassword') : t('share.noPassword'),
     fields: (r) => [{ name: 'password', label: r.hasPassword ? t('share.newPassword') : t('share.password'), type: 'password', autocomplete: 'new-password', required: true }],
     values: () => ({ password: '' }),
@@ -34,6 +36,7 @@ const conditions = {
     remove: (r) => r.hasPassword && [t('share.removePassword'), { password: '' }],
   },
   limit: {
+    isSet: (r) => !!r[kindOf(r).limit],
     says: (r) => r[kindOf(r).limit] ? visits(kindOf(r), r[kindOf(r).limit]) : t('common.noLimit'),
     fields: (r) => [
       { name: kindOf(r).limit, label: kindOf(r).counter === 'clicks' ? t('share.clickLimit') : t('share.viewLimit'), type: 'number', min: 1, placeholder: t('common.noLimit') },
@@ -65,7 +68,7 @@ export function termsOf(item, change) {
       status.hidden = false;
     }
   }
-  const preset = (label, body) => { const b = h('button.quiet', { type: 'button' }, label); b.onclick = () => save({ isPublic: true, ...body }); return b; };
+  const preset = (label, body) => { const b = h('button', { type: 'button' }, label); b.onclick = () => save({ isPublic: true, ...body }); return b; };
 
   function formOf(name) {
     const c = conditions[name], r = item(), form = new Form(c.fields(r), c.values(r)), removal = c.remove?.(r);
@@ -90,7 +93,7 @@ export function termsOf(item, change) {
   function draw() {
     const r = item(), k = kindOf(r), focused = all('button', node).indexOf(document.activeElement);
     const line = h('div.row.conditions', {}, Object.entries(conditions).map(([name, c]) => {
-      const b = h('button.quiet', { type: 'button', 'aria-expanded': String(open === name), 'data-part': name }, c.says(r));
+      const b = h(c.isSet(r) ? 'button.set' : 'button', { type: 'button', 'aria-expanded': String(open === name), 'data-part': name }, c.says(r));
       b.onclick = () => { open = open === name ? '' : name; draw(); find('.part input, .part select', node)?.focus(); };
       return b;
     }));

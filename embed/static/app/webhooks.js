@@ -13,10 +13,11 @@ for (const [name, k] of Object.entries(kinds)) {
   events[name === 'file' ? 'file.uploaded' : `${name}.created`] = t('webhooks.kindAdded', { kind: one });
   events[`${name}.updated`] = t('webhooks.kindChanged', { kind: one });
   events[`${name}.deleted`] = t('webhooks.kindDeleted', { kind: one });
+  events[`${name}.restored`] = t('webhooks.kindRestored', { kind: one });
 }
 Object.assign(events, {
   'upload_request.received': t('webhooks.received'), 'upload_request.approved': t('webhooks.approved'), 'upload_request.rejected': t('webhooks.rejected'),
-  'bookmark.unreachable': t('webhooks.unreachable'), 'limit.reached': t('webhooks.limit'), 'share.opened': t('webhooks.opened'), 'item.expired': t('webhooks.expired'), 'webhook.test': t('webhooks.testEvent'),
+  'bookmark.unreachable': t('webhooks.unreachable'), 'limit.reached': t('webhooks.limit'), 'share.opened': t('webhooks.opened'), 'item.expired': t('webhooks.expired'),
 });
 const states = { done: t('webhooks.delivered'), waiting: t('webhooks.retrying'), parked: t('webhooks.failedState') };
 const nameOf = (hook) => hook.name || hostOf(hook.url);
