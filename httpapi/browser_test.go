@@ -325,6 +325,7 @@ func TestBrowserBulk(t *testing.T) {
 	is.Equal(b.get("/api/v1/files?tag=old").at("total"), 3.0)
 
 	b.click(`.bulk [data-act="bulk-share"]`)
+	b.until(`document.querySelector('dialog select') !== null`)
 	b.js(`(() => { const s = document.querySelector('dialog select'); s.value = 'true'; s.dispatchEvent(new Event('change', { bubbles: true })); })()`)
 	b.click(`dialog .main`)
 	b.says("Changed.")
