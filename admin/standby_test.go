@@ -248,6 +248,11 @@ func TestTakenOverWriter(t *testing.T) {
 					is.True(mode == "async" || status != http.StatusCreated)
 					return status == http.StatusServiceUnavailable && strings.Contains(text, "not_the_writer")
 				})
+				status, text := p.get("/readyz", "") // so that a load balancer leaves it
+				is.Equal(status, http.StatusServiceUnavailable)
+				is.True(strings.Contains(text, "Another server has taken over this data."))
+				status, _ = p.get("/healthz", "")
+				is.Equal(status, http.StatusOK)
 				fenced := 0
 				for _, name := range slotsIn(t, store) {
 					text, err := os.ReadFile(name)

@@ -45,13 +45,17 @@ func health(c *web.Request) error {
 	return nil
 }
 
-// ready answers 200 if the server can do its work, otherwise 503. A damaged journal gives
+// ready answers 200 if the server can do its work, otherwise 503. While the object store
+// makes the server refuse changes, the answer is the same error. A damaged journal gives
 // 503 only while a kill would lose committed data. Once that is repaired, a second line of
 // the answer says so. Anyone may ask at any rate: the disk is checked once a second, by one
 // request at a time.
 func (s *Server) ready(c *web.Request) error {
 	if s.readiness.stopping.Load() {
 		return errStopping
+	}
+	if err := s.Ship.Refuse(); err != nil {
+		return err
 	}
 	if err := s.storage(c.R.Context()); err != nil {
 		return err
