@@ -74,6 +74,9 @@ func (c *Call) sayCopied(done *ops.BackedUp, what, proof string) error {
 	text := fmt.Sprintf("%s%s: %s, %d of them (%s) copied now; checksum of the records %s. %s", what, to, console.Count(done.Files, "file"), done.Copied, console.Bytes(done.Bytes), done.Digest, proof)
 	text = strings.TrimRight(text, " ")
 	for _, m := range done.Missing {
+		if done.Store != "" {
+			break // most of them are well, in the object store
+		}
 		text += fmt.Sprintf("\nFile %s (%s) is not in it: %s.", m.ID, console.Printable(m.Name), m.Why)
 	}
 	out := *c
@@ -83,8 +86,12 @@ func (c *Call) sayCopied(done *ops.BackedUp, what, proof string) error {
 	if err := out.say(done, "%s", text); err != nil {
 		return err
 	}
-	if n := len(done.Missing); n > 0 {
-		return bytesMissing(n)
+	n := len(done.Missing)
+	switch {
+	case n == 0:
+		return nil
+	case done.Store != "":
+		return exit.Found("%s missing or damaged on this disk; the object store should have all files: run this command again with --store %s", console.Count(n, "file")+console.Word(n == 1, " is", " are"), done.Store)
 	}
-	return nil
+	return bytesMissing(n)
 }

@@ -154,6 +154,11 @@ func TestCache(t *testing.T) {
 	r = p.run("", "verify")
 	is.Equal(r.code, 4)
 	is.True(strings.Contains(r.out, "with --store "+kistStore))
+	is.True(!strings.Contains(r.out, "File ")) // nothing is known to be missing
+	r = p.run("", "backup", "partial")
+	is.Equal(r.code, 4)
+	is.True(strings.Contains(r.err, "run this command again with --store "+kistStore))
+	is.True(!strings.Contains(r.out, "File "))
 	is.True(strings.Contains(p.run("", "doctor").out, "not on this disk"))
 	p.env = env
 

@@ -126,7 +126,7 @@ func (cmd *promoteCommand) Run(c *Call) error {
 }
 
 func (cmd *promoteCommand) offline(ctx context.Context, c *Call) error {
-	address, err := standby.Follows(c.DataDir)
+	address, err := ops.Follows(c.DataDir)
 	if err != nil {
 		return err
 	}

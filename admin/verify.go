@@ -99,7 +99,10 @@ func (cmd *verifyCommand) Run(c *Call) error {
 	if v.Orphans > 0 && len(v.Problems) == 0 { // unreadable records may have them
 		text += fmt.Sprintf("\nThe bytes of %s belong to no item; the hourly sweep frees their space.", console.Count(v.Orphans, "file"))
 	}
-	if v.Elsewhere > 0 {
+	switch {
+	case v.Store != "":
+		text += fmt.Sprintf("\nThe bytes of %s (%s) are not on this disk and were not checked. They should be in the object store; to look for them there, run kist verify with --store %s.", console.Count(v.Elsewhere, "file"), console.Bytes(v.ElsewhereBytes), v.Store)
+	case v.Elsewhere > 0:
 		text += fmt.Sprintf("\nThe bytes of %s (%s) are in the object store and not on this disk. Run kist verify %s to check them there.", console.Count(v.Elsewhere, "file"), console.Bytes(v.ElsewhereBytes), cmd.Store)
 	}
 	for _, m := range v.Missing {
@@ -116,7 +119,7 @@ func (cmd *verifyCommand) Run(c *Call) error {
 	}
 	bad := len(v.Missing) + len(v.Problems)
 	switch {
-	case repaired != nil && !repaired.Whole():
+	case repaired != nil && !repaired.Whole(), bad == 0 && v.Store != "":
 	case bad == 0 && len(v.Notes) == 0:
 		text += "\nNo problems found."
 	case bad == 0:
@@ -127,6 +130,9 @@ func (cmd *verifyCommand) Run(c *Call) error {
 	}
 	if repaired != nil && !repaired.Whole() {
 		return lossError(repaired)
+	}
+	if bad == 0 && v.Store != "" {
+		return exit.Found("%s not checked; add --store %s", console.Count(v.Elsewhere, "file")+console.Word(v.Elsewhere == 1, " was", " were"), v.Store)
 	}
 	if bad == 0 {
 		return nil

@@ -70,6 +70,9 @@ func (j Job) Backup(dest string, stdout io.Writer) (*BackedUp, error) {
 	}
 	b.result.Dest = dest
 	if len(b.result.Missing) > 0 {
+		if j.Remote == nil {
+			b.result.Store = filesIn(j.Dir)
+		}
 		return &b.result, nil
 	}
 	if err := os.WriteFile(filepath.Join(j.Dir, backupMark), []byte(time.Now().UTC().Format(time.RFC3339)+"\n"), 0o600); err != nil {

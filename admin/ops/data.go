@@ -4,6 +4,8 @@
 package ops
 
 import (
+	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,11 +14,12 @@ import (
 	"os"
 	"path/filepath"
 
-	"kist/blobs"
-
 	"kist/admin/console"
 	"kist/admin/exit"
+	"kist/blobs"
+	"kist/kv/datadir"
 	"kist/kv/record"
+	"kist/kv/ship"
 )
 
 // A Job says what an operation works on and where it reports.
@@ -73,4 +76,37 @@ func ExpectData(dir string) error {
 		return fmt.Errorf("there is no data in %s, and --expect-data is set: see that the disk is mounted and --data-dir is right, or start once without it (nothing was changed)", dir)
 	}
 	return nil
+}
+
+// A Marker is the contents of the file STANDBY.
+type Marker struct {
+	Format int    `json:"format"`
+	Store  string `json:"store"`
+}
+
+// Follows returns the address of the object store that the data directory of a standby
+// follows.
+func Follows(dir string) (address string, err error) {
+	var m Marker
+	text, err := os.ReadFile(filepath.Join(dir, datadir.StandbyName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", exit.Absent("data of a standby at", dir)
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &m)
+	}
+	if err != nil || m.Format != 1 {
+		return "", fmt.Errorf("cannot read the file %s in the data directory: %w", datadir.StandbyName, cmp.Or(err, errors.ErrUnsupported))
+	}
+	return m.Store, nil
+}
+
+// filesIn returns the address of the object store that has the files which are not on the
+// disk of a data directory. It is empty if all files must be on the disk.
+func filesIn(dir string) string {
+	at, err := Follows(dir)
+	if err != nil {
+		return ship.FilesIn(dir)
+	}
+	return at
 }

@@ -15,7 +15,6 @@ import (
 	"kist/blobs/disk"
 	"kist/kv"
 	"kist/kv/journal"
-	"kist/kv/ship"
 	"kist/kv/tables"
 	"kist/kv/workcopy"
 )
@@ -203,11 +202,7 @@ func (d *Checkup) records() error {
 	for _, files := range gone {
 		n += len(files)
 	}
-	if at := ship.FilesIn(d.Dir); at != "" && n > 0 {
-		d.OK("contents", "%s not on this disk; kist verify --store %s tells whether %s has them", console.Count(n, "file")+console.Word(n == 1, " is", " are"), at, at)
-	} else {
-		d.missing(n)
-	}
+	d.missing(n)
 	var some []blobs.Ref
 	n = 0
 	for info, err := range store.All() {
@@ -261,8 +256,13 @@ func (d *Checkup) carried(snapshot uint64, lost map[blobs.Ref][]Lost) error {
 	return carriedOf(d.Dir, snapshot, lost, func(ref blobs.Ref, _ []byte) error { delete(lost, ref); return nil })
 }
 
+// missing reports that n files are not on the disk.
 func (d *Checkup) missing(n int) {
-	if n > 0 {
+	switch at := filesIn(d.Dir); {
+	case n == 0:
+	case at != "":
+		d.OK("contents", "%s not on this disk; kist verify --store %s tells whether %s has them", console.Count(n, "file")+console.Word(n == 1, " is", " are"), at, at)
+	default:
 		d.Add(Problem, "contents", console.Count(n, "file")+console.Word(n == 1, " is without its bytes and answers", " are without their bytes and answer")+" 404",
 			"kist verify names them; upload the same files again, or run kist restore --missing with a backup")
 	}

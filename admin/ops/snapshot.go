@@ -29,6 +29,7 @@ type BackedUp struct {
 	Copied  int    `json:"copied"` // contents that were not there before
 	Bytes   int64  `json:"bytes"`  // of the copied contents
 	Missing []Lost `json:"missing"`
+	Store   string `json:"store,omitempty"` // the object store that should have the missing ones, if it was not asked
 }
 
 // snapshot is the state of a data directory at one moment.

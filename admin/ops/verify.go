@@ -17,7 +17,6 @@ import (
 	"kist/kv/catalog"
 	"kist/kv/journal"
 	"kist/kv/repair"
-	"kist/kv/ship"
 	"kist/kv/tables"
 	"kist/kv/workcopy"
 )
@@ -32,8 +31,9 @@ type Verified struct {
 	Bytes          int64            `json:"bytes"`               // of them
 	Elsewhere      int              `json:"elsewhere,omitempty"` // contents that are only in the object store
 	ElsewhereBytes int64            `json:"elsewhereBytes,omitempty"`
-	Orphans        int              `json:"orphans"` // contents that no record has; the sweep removes them
-	Missing        []Lost           `json:"missing"` // records without their bytes
+	Store          string           `json:"store,omitempty"` // the object store that should have them, if it was not asked
+	Orphans        int              `json:"orphans"`         // contents that no record has; the sweep removes them
+	Missing        []Lost           `json:"missing"`         // records without their bytes
 	Problems       []string         `json:"problems"`
 	Notes          []string         `json:"notes,omitempty"`      // what is wrong but does no harm
 	Mended         []string         `json:"-"`                    // damage to the newest log that the next start mends; it is a problem if a server runs
@@ -187,9 +187,9 @@ func (v *Verified) contents(j Job, i *kv.Inspection, store *blobs.Store) error {
 				return o.Size == n && o.Name != "", err
 			}
 		}
-		missing := "its bytes are missing"
-		if at := ship.FilesIn(v.Dir); at != "" && j.Remote == nil {
-			missing = "its bytes are not on this disk; with --store " + at + " kist verify looks for them there"
+		elsewhere := ""
+		if j.Remote == nil {
+			elsewhere = filesIn(v.Dir)
 		}
 		for ref, n := range tx.Contents() {
 			switch info, err := store.Stat(ref); {
@@ -198,11 +198,12 @@ func (v *Verified) contents(j Job, i *kv.Inspection, store *blobs.Store) error {
 				if err != nil {
 					return err
 				}
-				if found {
+				if found || elsewhere != "" {
 					v.Elsewhere++
 					v.ElsewhereBytes += n
+					v.Store = elsewhere
 				} else {
-					v.miss(tx, ref, missing)
+					v.miss(tx, ref, "its bytes are missing")
 				}
 			case err == nil && info.Size != n:
 				v.miss(tx, ref, fmt.Sprintf("its bytes are %d and should be %d", info.Size, n))

@@ -3,7 +3,6 @@
 package standby
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -199,28 +198,6 @@ func (s *Standby) PromoteNow(ctx context.Context) error {
 		err = s.takeOver(ctx, true)
 	}
 	return errors.Join(clean(err), s.close())
-}
-
-// Follows returns the address of the object store that a data directory follows.
-func Follows(dir string) (address string, err error) {
-	var m marker
-	text, err := os.ReadFile(filepath.Join(dir, datadir.StandbyName))
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", exit.Absent("standby in the data directory", dir)
-	}
-	if err == nil {
-		err = json.Unmarshal(text, &m)
-	}
-	if err != nil || m.Format != 1 {
-		return "", fmt.Errorf("cannot read the file %s in the data directory: %w", datadir.StandbyName, cmp.Or(err, errors.ErrUnsupported))
-	}
-	return m.Store, nil
-}
-
-// marker is the contents of the file STANDBY.
-type marker struct {
-	Format int    `json:"format"`
-	Store  string `json:"store"`
 }
 
 // clean is the error of a promotion.
@@ -576,7 +553,7 @@ func (s *Standby) mark() error {
 	if s.marked {
 		return nil
 	}
-	text, err := json.Marshal(marker{1, s.o.Ship.Address})
+	text, err := json.Marshal(ops.Marker{Format: 1, Store: s.o.Ship.Address})
 	if err == nil {
 		err = os.WriteFile(filepath.Join(s.o.Dir, datadir.StandbyName), append(text, '\n'), 0o600)
 	}
