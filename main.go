@@ -242,7 +242,7 @@ func (cmd *serveCommand) Run(c *admin.Call) (err error) {
 		return control.About{
 			Version: version, Base: base, Content: separate, Listen: cmd.Listen, Secure: secure != nil, TLSDomain: cmd.TLSDomain,
 			MaxUpload: int64(cmd.MaxUploadSize), TrustedProxies: proxies, Issuer: cmd.OIDCIssuer, GCDelay: time.Duration(cmd.GCDelay), Probe: site.NewProbe(),
-			Store: control.StoreHealthOf(cmd.Store, shipper),
+			Store: control.StoreHealthOf(shipping.Address, shipper),
 		}
 	}
 	stopControl := control.Serve(back, site.Operator(control.NewCommands(control.Backend{

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"mime/multipart"
 	"net"
 	"net/http"
 	"os"
@@ -258,6 +259,23 @@ func manyFields(n int) string {
 		b.WriteString(aField(fmt.Sprintf("unknown%d", i), strings.Repeat("x", upload.MaxField)))
 	}
 	return b.String()
+}
+
+// A file in another field than file is refused by a sentence that names the field, and
+// not as a text that is too large.
+func TestUploadMisnamedFile(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := start(t)
+	var b bytes.Buffer
+	w := multipart.NewWriter(&b)
+	p, err := w.CreateFormFile("fil", "photo.jpg")
+	is.NoErr(err)
+	_, err = p.Write(make([]byte, upload.MaxField+1))
+	is.NoErr(err)
+	is.NoErr(w.Close())
+	got := a.refused(apiRequest{method: "POST", path: "/api/v1/upload", body: &b, header: http.Header{"Content-Type": {w.FormDataContentType()}}}, 413)
+	is.True(strings.Contains(string(got.body), "in the field file"))
 }
 
 // TestUploadConflict: content of an upload that is refused by the store is

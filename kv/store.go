@@ -324,7 +324,7 @@ func (s *Store) flushLoop() {
 			s.space.check()
 			s.behind.retry()
 			s.behind.watch()
-			if s.follows {
+			if s.follows || s.ship.Refuse() == ship.ErrOver { // nothing can be written
 				continue
 			}
 			s.retryWrite()

@@ -90,7 +90,7 @@ func Follows(dir string) (address string, err error) {
 	var m Marker
 	text, err := os.ReadFile(filepath.Join(dir, datadir.StandbyName))
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", exit.Absent("data of a standby at", dir)
+		return "", exit.Absent("standby in the data directory", dir)
 	}
 	if err == nil {
 		err = json.Unmarshal(text, &m)

@@ -171,7 +171,6 @@ func (s *Standby) Run(ctx context.Context) (took bool, err error) {
 		if asked != nil {
 			asked <- clean(err)
 		}
-		s.note(err)
 		switch {
 		case errors.Is(err, errWriter):
 			return true, nil
@@ -179,6 +178,9 @@ func (s *Standby) Run(ctx context.Context) (took bool, err error) {
 			return false, nil
 		case ship.Hopeless(err), errors.As(err, new(*fatal)):
 			return false, err
+		}
+		s.note(err)
+		switch {
 		case more:
 			timer.Reset(0)
 		case err != nil:

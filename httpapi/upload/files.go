@@ -466,7 +466,9 @@ func ReadMultipart(c *web.Request, m *UploadBudget) (parts []Part, fields field.
 		if err != nil {
 			return parts, nil, unreadable(err)
 		}
-		if texts += len(value); len(value) > MaxField || texts > MaxTexts {
+		if texts += len(value); (len(value) > MaxField || texts > MaxTexts) && p.FileName() != "" {
+			return parts, nil, &record.Error{Fault: record.TooLarge, Code: "too_large", Text: "The form has a file in a field that is not named file. Send it in the field file."}
+		} else if len(value) > MaxField || texts > MaxTexts {
 			return parts, nil, &record.Error{Fault: record.TooLarge, Code: "too_large", Text: "The text fields of the form are too large."}
 		}
 		if m.names != nil && !slices.Contains(m.names, name) {
