@@ -160,7 +160,7 @@ func goOn(t *testing.T, args []string) {
 	}
 	is.Equal(q.run("", "user", "list").code, 1)
 	is.True(strings.Contains(q.run("", "user", "list").err, "is a standby"))
-	is.True(strings.Contains(p.run("", "promote").err, "no standby"))
+	is.True(strings.Contains(p.run("", "promote").err, "is not a standby"))
 
 	q.caughtUp(store)
 	files, err := filepath.Glob(q.data("blobs", "??", "*"))
