@@ -75,7 +75,7 @@ func (c *Call) sayCopied(done *ops.BackedUp, what, proof string) error {
 	text = strings.TrimRight(text, " ")
 	for _, m := range done.Missing {
 		if done.Store != "" {
-			break // most of them are well, in the object store
+			break // most of them should be in the object store
 		}
 		text += fmt.Sprintf("\nFile %s (%s) is not in it: %s.", m.ID, console.Printable(m.Name), m.Why)
 	}

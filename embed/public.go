@@ -90,7 +90,7 @@ type CollectionPage struct {
 // A Tile is an item of a collection.
 type Tile struct {
 	Address, Title, Kind string
-	Picture              string // address of a small picture, which may not exist; "" if it has none
+	Picture              string // address of a small picture; "" if it has none
 	Film                 bool
 	Size                 int64 // of a file; 0 for others
 }

@@ -472,3 +472,16 @@ func BenchmarkCollection(b *testing.B) {
 		}
 	})
 }
+
+// A page for visitors names no picture that is not there yet: each request for one would
+// count as a wrong address, and many of those shut a visitor out.
+func TestCollectionWithoutPictures(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := start(t)
+	id := a.post("/api/v1/recipes", `{"title":"Soup","isPublic":true,"imageUrl":"https://example.org/soup.jpg"}`).want(201).text("data.id")
+	a.collect("food", "", id)
+	page := string(a.visit("/v/food").want(200).body)
+	is.True(strings.Contains(page, "Soup"))
+	is.True(!strings.Contains(page, "size=picture"))
+}

@@ -57,7 +57,7 @@ type StoreFlags struct {
 	StoreMaxLag time.Duration `default:"0" placeholder:"TIME" help:"Refuse changes when the last write to the object store is longer ago than this, such as 10s. 0 means no limit."`
 
 	Follow       string        `placeholder:"ADDRESS" help:"Be a standby: follow the server that copies everything to this object store, such as s3://bucket/prefix. After kist promote the server continues with --store and this address."`
-	FetchAll     bool          `help:"As a standby, fetch all files before it takes over. Otherwise it has only small ones, and fetches the others when they are needed after kist promote."`
+	FetchAll     bool          `help:"As a standby, also fetch all files while it follows. Otherwise it has only small ones, and fetches the others when they are needed after kist promote."`
 	PromoteAfter time.Duration `default:"0" placeholder:"TIME" help:"As a standby, take over when the server that is followed was silent for this time, such as 30s. That server's --store-max-lag must be shorter. 0 means never."`
 }
 

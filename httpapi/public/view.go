@@ -471,7 +471,7 @@ func icon(c *web.Request, r, item *record.Record, owned bool) error {
 	}
 	t, got := c.Site.Icons.Get(site)
 	if !got {
-		if c.Site.Icons.Missed(site) {
+		if owned && c.Site.Icons.Missed(site) {
 			if err := c.Site.Store.Update(func(tx *kv.Tx) error { return catalog.RecheckPage(tx, item) }); err != nil {
 				c.Site.Log.Error("a lost icon is not fetched before the next check of the page", "requestId", c.ID, "id", item.ID.String(), "error", err)
 			}

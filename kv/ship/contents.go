@@ -181,7 +181,8 @@ func (c *storedContents) settle(ctx context.Context) (waited bool, err error) {
 func (c *storedContents) offer(ctx context.Context, ref blobs.Ref) (there bool, err error) {
 	f, err := c.blobs.Get(ref)
 	if absent(err) || errors.Is(err, blobs.ErrDamaged) {
-		return false, c.find(ctx, ref)
+		err := c.find(ctx, ref)
+		return err == nil, err
 	}
 	if err != nil {
 		return false, err
@@ -197,7 +198,8 @@ func (c *storedContents) offer(ctx context.Context, ref blobs.Ref) (there bool, 
 		}
 	}
 	if err := blobs.CheckBytes(ref, f); errors.Is(err, blobs.ErrDamaged) {
-		return false, c.find(ctx, ref)
+		err := c.find(ctx, ref)
+		return err == nil, err
 	} else if err != nil {
 		return false, err
 	}

@@ -40,7 +40,7 @@ type Contents struct {
 	Unknown func(ref [32]byte) (bool, error)
 }
 
-// An ask wants to know whether this is the writer still.
+// An ask asks whether this is still the writer.
 type ask struct {
 	at     time.Time
 	answer chan<- confirmed
@@ -103,7 +103,7 @@ func (s *Shipper) Tend(ctx context.Context, c Contents) {
 			continue
 		}
 		if wait = pruneRetry; ctx.Err() == nil {
-			s.o.Log.Warn("the object store was not tidied; trying again in ten minutes", "store", s.o.Address, "error", err)
+			s.o.Log.Warn("old history could not be removed from the object store; trying again in ten minutes", "store", s.o.Address, "error", err)
 		}
 	}
 }
@@ -130,12 +130,12 @@ func (s *Shipper) Prune(ctx context.Context, c Contents) (more bool, err error) 
 	removes := s.o.History > 0 && s.Status().Exact
 	if removes {
 		if more, err = p.log(ctx); err != nil {
-			return true, err
+			return true, errors.Join(err, p.contents(ctx, false)) // which still sends what is missing
 		}
 	}
 	oldest, err := s.history.oldest(ctx)
 	if err != nil {
-		return true, err
+		return true, errors.Join(err, p.contents(ctx, false))
 	}
 	s.with(func() { s.status.Oldest = oldest })
 	return more, p.contents(ctx, removes)
@@ -145,7 +145,7 @@ func (s *Shipper) Prune(ctx context.Context, c Contents) (more bool, err error) 
 type pruning struct {
 	*Shipper
 	c      Contents
-	tooOld time.Time // objects from before then are, by the clock of the store
+	tooOld time.Time // objects older than this, by the clock of the store, are too old
 	begin  mark
 
 	mu    sync.Mutex
@@ -385,7 +385,7 @@ func (p *pruning) again(ctx context.Context, refs []blobs.Ref) error {
 	return p.stored.put(ctx, refs)
 }
 
-// discard removes those of the contents that nothing in the history refers to. See
+// discard removes the contents that nothing in the history refers to. See
 // DESIGN.md of package kv for why none is removed that is needed.
 func (p *pruning) discard(ctx context.Context, refs []blobs.Ref) error {
 	if len(refs) == 0 {
@@ -397,8 +397,8 @@ func (p *pruning) discard(ctx context.Context, refs []blobs.Ref) error {
 	}
 	p.stored.doom(doomed)
 	defer p.stored.doom(nil)
-	// From here on Ahead spares what is kept. Of what was kept earlier nothing may be
-	// pinned: its commit may come at any time.
+	// From here on Ahead spares what is kept. A content that was kept earlier must not be
+	// pinned now, because its commit may still come.
 	none := func(context.Context) error { return nil }
 	for _, ref := range refs {
 		pinned := true
@@ -428,7 +428,7 @@ func (p *pruning) discard(ctx context.Context, refs []blobs.Ref) error {
 		}, func(context.Context) error {
 			p.stored.forget(refs[i])
 			err := p.remove(ctx, refs[i].RemoteName())
-			if err != nil { // the store may do it yet: nobody keeps the content meanwhile, nor trusts that it is there
+			if err != nil { // the store may still remove it: hold the lock, and do not trust that it is there
 				p.stored.distrust()
 				select {
 				case <-ctx.Done():

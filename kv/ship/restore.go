@@ -347,7 +347,7 @@ func Check(ctx context.Context, remote blobs.Remote, format uint32, instance str
 			}
 		}
 		if absent(err) && removed(s.last) {
-			next = s.last + 1
+			next, last = s.last+1, Slot{}
 			continue
 		}
 		if err != nil {
@@ -390,7 +390,8 @@ func (h history) begins(ctx context.Context, all []span, seq uint64, format uint
 	case err != nil:
 		return err
 	}
-	if there, err := h.confirms(ctx, all, at); err != nil || there {
+	there := false
+	if _, err = h.among(ctx, all, func(all []span) (err error) { there, err = h.confirms(ctx, all, at); return err }); err != nil || there {
 		return err
 	}
 	return fmt.Errorf("%s in the object store does not belong to the history that the slots have", snapName(seq))

@@ -583,6 +583,9 @@ func (s *Shipper) attach(ctx context.Context) error {
 		s.shipped = last.After
 		s.mu.Unlock()
 		s.last.Epoch++
+		if last.Number > 0 {
+			s.stored.distrust() // before anything is acknowledged
+		}
 		err = s.put(ctx, Slot{Before: last.After, After: last.After})
 		if errors.As(err, new(*takenError)) {
 			continue

@@ -153,7 +153,7 @@ export default async function page(v) {
 
 // saveTrash saves how long the trash keeps items. It asks before that empties the trash.
 async function saveTrash(now) {
-  const save = async () => { await api('PATCH', 'admin/settings', now); toast(t('common.saved')); };
+  const save = async () => { await api('PATCH', 'admin/settings', now); start.trashDays = now.trashDays; toast(t('common.saved')); };
   const { trashed } = now.trashDays ? { trashed: 0 } : (await api('GET', 'admin/stats')).data;
   if (!trashed) return save();
   return openForm({ title: t('admin.trashOffTitle'), text: t('admin.trashOffText', { n: trashed }), button: t('admin.trashOff'), danger: true, run: async () => { await save(); setTrashed(0); } });

@@ -152,8 +152,8 @@ addActions({
   'view-grid': () => showAs(true),
 
   'folder-new': () => withBulk((m) => m.newFolder()),
-  'folder-rename': () => withBulk((m) => m.renameFolder(folderOf(view.params))),
-  'folder-delete': () => withBulk((m) => m.deleteFolder(folderOf(view.params))),
+  'folder-rename'() { const f = folderOf(view.params); return withBulk((m) => m.renameFolder(f)); },
+  'folder-delete'() { const f = folderOf(view.params); return withBulk((m) => m.deleteFolder(f)); },
 });
 
 // ---- Search ----

@@ -251,9 +251,9 @@ addActions({
   delete: (el) => removeRow(itemOf(el)),
 
   'bulk-delete': () => removeRecords(selection()),
-  'bulk-tag': () => withBulk((m) => m.tagEach(selection())),
-  'bulk-folder': () => withBulk((m) => m.moveEach(selection())),
-  'bulk-share': () => withBulk((m) => m.shareEach(selection())),
+  'bulk-tag'() { const all = selection(); return withBulk((m) => m.tagEach(all)); },
+  'bulk-folder'() { const all = selection(); return withBulk((m) => m.moveEach(all)); },
+  'bulk-share'() { const all = selection(); return withBulk((m) => m.shareEach(all)); },
   'bulk-together': () => withCollections((m) => m.shareTogether(selection())),
   arrange: (el) => withCollections((m) => m.arrange(recordOf(el))),
   'folder-share': () => withCollections((m) => m.shareFolder(folderOf(view.params))),

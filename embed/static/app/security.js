@@ -161,7 +161,7 @@ export default async function page(v) {
     load('me/security', 'me/security', v.signal), load('me/passkeys', 'me/passkeys?limit=500', v.signal), load('me/identities', 'me/identities?limit=500', v.signal),
     load('keys', 'keys?limit=500', v.signal), load('me/sessions', 'me/sessions?limit=500', v.signal)]);
   const s = security?.data ?? {}, held = passkeys?.data ?? [];
-  add(v.out, heading(t('security.title')), h('div.cards.two', {}, s.hasPassword ? passwordForm(keys?.data ?? []) : h('div.card', {}, h('h2', {}, t('security.password')), h('p.soft', {}, t('security.noPassword'))),
+  add(v.out, heading(t('security.title')), h('div.cards.two', {}, !security || s.hasPassword ? passwordForm(keys?.data ?? []) : h('div.card', {}, h('h2', {}, t('security.password')), h('p.soft', {}, t('security.noPassword'))),
     h('div.card', {}, h('h2', {}, t('security.codes')), h('p', {}, s.codesSince ? tn('security.codesSince', { when: when(s.codesSince) }) : t('security.codesNone')), h('p.soft', {}, t('security.codesHint')),
       h('div.row', {}, button('codes-on', s.codesSince ? t('security.otherPhone') : t('security.codesOn')), s.codesSince && button('codes-off', t('security.turnOff')))),
     (s.codesSince || held.length > 0) && h('div.card', {}, h('h2', {}, t('security.recovery')), h('p', {}, t('security.left', { n: s.recoveryCodes })), h('p.soft', {}, t('security.recoveryHint')),
