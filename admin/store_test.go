@@ -395,7 +395,7 @@ func TestStoreDoctor(t *testing.T) {
 	p.until("everything is in the object store", func() bool { return strings.Contains(s.log.String(), "everything is in the object store") })
 	r := p.run("", "doctor") // the address is in KIST_STORE
 	for _, says := range []string{
-		"ok       copying to the object store: a restore from " + kistStore + " gives everything; last write: 20", "takes 1 kB in", "it took 8.4 MB in",
+		"ok       copying to the object store: a restore from " + kistStore + " gives everything", "; last write: 20", "takes 1 kB in", "it took 8.4 MB in",
 		"its clock differs by less than a minute", "one wins, through 2 addresses",
 	} {
 		is.True(strings.Contains(r.out, says)) // says
