@@ -290,10 +290,15 @@ func (h history) begun(ctx context.Context, seq uint64) (time.Time, error) {
 // oldest returns the oldest moment that can be restored.
 func (h history) oldest(ctx context.Context) (time.Time, error) {
 	snaps, err := h.snaps(ctx, time.Time{})
-	if err != nil || len(snaps) == 0 {
+	if err != nil {
 		return time.Time{}, err
 	}
-	return h.begun(ctx, snaps[0])
+	for _, seq := range snaps {
+		if begun, err := h.begun(ctx, seq); !journal.IsDamage(err) {
+			return begun, err
+		}
+	}
+	return time.Time{}, nil
 }
 
 // snapshot passes the entries of a snapshot to apply. The error satisfies
@@ -370,6 +375,7 @@ func (h history) marks(ctx context.Context) (all []mark, err error) {
 		}
 		return nil
 	})
+	slices.SortStableFunc(all, func(a, b mark) int { return cmp.Compare(a.snap, b.snap) })
 	return all, err
 }
 

@@ -102,7 +102,7 @@ func (s *Shipper) Tend(ctx context.Context, c Contents) {
 			pruned, wait = at, pruneEvery
 			continue
 		}
-		if wait = pruneRetry; ctx.Err() == nil {
+		if wait = pruneRetry; ctx.Err() == nil && s.Refuse() != ErrOver && !errors.Is(err, errMerging) {
 			s.o.Log.Warn("old history could not be removed from the object store; trying again in ten minutes", "store", s.o.Address, "error", err)
 		}
 	}
@@ -114,7 +114,7 @@ func (s *Shipper) Tend(ctx context.Context, c Contents) {
 // nothing is committed until then.
 func (s *Shipper) Prune(ctx context.Context, c Contents) (more bool, err error) {
 	if !s.merging.TryLock() {
-		return true, errors.New("slots are being merged")
+		return true, errMerging
 	}
 	defer s.merging.Unlock()
 	p := &pruning{Shipper: s, c: c}
@@ -141,6 +141,9 @@ func (s *Shipper) Prune(ctx context.Context, c Contents) (more bool, err error) 
 	return more, p.contents(ctx, removes)
 }
 
+// errMerging says that slots are being merged, so that none can be removed now.
+var errMerging = errors.New("slots are being merged")
+
 // pruning is one call of Prune.
 type pruning struct {
 	*Shipper
@@ -159,6 +162,17 @@ func (p *pruning) remove(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
+	return p.removeUntil(ctx, until, name)
+}
+
+// errLate says that a permit ran out and that nothing was sent.
+var errLate = errors.New("the time to remove an object has passed")
+
+// removeUntil is remove with a permit.
+func (p *pruning) removeUntil(ctx context.Context, until time.Time, name string) error {
+	if left(until) <= 0 {
+		return errLate
+	}
 	ctx, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
 	if err := p.o.Remote.Delete(ctx, name); err != nil {
@@ -168,14 +182,19 @@ func (p *pruning) remove(ctx context.Context, name string) error {
 	return nil
 }
 
+// left is how long a permit holds, by the clock that does not jump and by the wall clock,
+// which counts while the machine sleeps.
+func left(until time.Time) time.Duration {
+	now := time.Now()
+	return min(until.Sub(now), until.Round(0).Sub(now.Round(0)))
+}
+
 // permit returns until when this writer may remove objects.
 func (p *pruning) permit(ctx context.Context) (until time.Time, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for range permitTries {
-		now := time.Now()
-		left, wall := p.until.Sub(now), p.until.Round(0).Sub(now.Round(0)) // the wall clock counts while the machine sleeps
-		if min(left, wall) > p.stored.window/2 && max(left, wall) <= p.stored.window {
+		if time.Until(p.until.Round(0)) <= p.stored.window && left(p.until) > p.stored.window/2 {
 			return p.until, nil
 		}
 		last, err := p.confirm(ctx)
@@ -417,7 +436,11 @@ func (p *pruning) discard(ctx context.Context, refs []blobs.Ref) error {
 		return err
 	}
 	return together(ctx, len(refs), func(_ context.Context, i int) error { // one that has begun goes on
-		_, err := blobs.Discard(p.c.Store, refs[i], func() (bool, error) {
+		until, err := p.permit(ctx) // before the content is locked, because it may take long
+		if err != nil {
+			return err
+		}
+		_, err = blobs.Discard(p.c.Store, refs[i], func() (bool, error) {
 			if !p.stored.isDoomed(refs[i]) {
 				return false, nil
 			}
@@ -427,8 +450,8 @@ func (p *pruning) discard(ctx context.Context, refs []blobs.Ref) error {
 			return p.c.Unknown(refs[i])
 		}, func(context.Context) error {
 			p.stored.forget(refs[i])
-			err := p.remove(ctx, refs[i].RemoteName())
-			if err != nil { // the store may still remove it: hold the lock, and do not trust that it is there
+			err := p.removeUntil(ctx, until, refs[i].RemoteName())
+			if err != nil && err != errLate { //nolint:errorlint // never wrapped; the store may still remove it: hold the lock, and do not trust that it is there
 				p.stored.distrust()
 				select {
 				case <-ctx.Done():
@@ -437,6 +460,9 @@ func (p *pruning) discard(ctx context.Context, refs []blobs.Ref) error {
 			}
 			return err
 		})
+		if errors.Is(err, errLate) {
+			return nil // the next Prune removes it
+		}
 		return err
 	})
 }

@@ -31,7 +31,7 @@ func someSlot() Slot {
 	return s
 }
 
-// The bytes of a slot never change: testdata has those of the first version.
+// The bytes of a slot never change.
 func TestSlotBytes(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -52,6 +52,22 @@ func TestSlotBytes(t *testing.T) {
 		_, _, err = parseSlot(b[:i])
 		is.True(err != nil)
 	}
+}
+
+// A slot of a version that did not say which start wrote it is read.
+func TestFormerSlot(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	golden, err := os.ReadFile(filepath.Join("testdata", "slot.former.hex"))
+	is.NoErr(err)
+	b, err := hex.DecodeString(strings.ReplaceAll(strings.TrimSpace(string(golden)), "\n", ""))
+	is.NoErr(err)
+	want := someSlot()
+	want.Process = [8]byte{}
+	got, rest, err := parseSlot(b)
+	is.NoErr(err)
+	is.Equal(*got, want)
+	is.Equal(len(rest), 0)
 }
 
 func FuzzSlot(f *testing.F) {
