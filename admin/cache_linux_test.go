@@ -153,7 +153,14 @@ func TestCache(t *testing.T) {
 	p.env = nil
 	r = p.run("", "verify")
 	is.Equal(r.code, 4)
-	is.True(strings.Contains(r.out, "with --store "+kistStore))
+	is.True(strings.Contains(r.out, "run kist verify --store "+kistStore))
+	for _, name := range []string{"journal", "blobs"} { // a copy of the data directory
+		is.NoErr(os.CopyFS(p.path("plain", name), os.DirFS(p.data(name))))
+	}
+	of, err := os.ReadFile(p.data("STORE"))
+	is.NoErr(err)
+	is.NoErr(os.WriteFile(p.path("plain", "STORE"), of, 0o600))
+	is.True(strings.Contains(p.run("", "verify", "plain").out, "run kist verify --data-dir plain --store "+kistStore))
 	is.True(!strings.Contains(r.out, "File ")) // nothing is known to be missing
 	r = p.run("", "backup", "partial")
 	is.Equal(r.code, 4)

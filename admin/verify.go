@@ -101,7 +101,11 @@ func (cmd *verifyCommand) Run(c *Call) error {
 	}
 	switch {
 	case v.Store != "":
-		text += fmt.Sprintf("\nThe bytes of %s (%s) are not on this disk and were not checked. They should be in the object store; to look for them there, run kist verify with --store %s.", console.Count(v.Elsewhere, "file"), console.Bytes(v.ElsewhereBytes), v.Store)
+		place := "" // --store is for the data directory
+		if dir != c.DataDir {
+			place = " --data-dir " + dir
+		}
+		text += fmt.Sprintf("\nThe bytes of %s (%s) are not on this disk and were not checked. They should be in the object store; to look for them there, run kist verify%s --store %s.", console.Count(v.Elsewhere, "file"), console.Bytes(v.ElsewhereBytes), place, v.Store)
 	case v.Elsewhere > 0:
 		text += fmt.Sprintf("\nThe bytes of %s (%s) are in the object store and not on this disk. Run kist verify %s to check them there.", console.Count(v.Elsewhere, "file"), console.Bytes(v.ElsewhereBytes), cmd.Store)
 	}

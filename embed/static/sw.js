@@ -155,7 +155,10 @@ const owner = async () => (await caches.match(ownerKey, { cacheName: data }))?.t
 
 // setOwner begins to keep copies for a user. A page can tell the worker after its user has signed out, so the server says
 // whether they are signed in.
-async function setOwner(user) {
+let owning = Promise.resolve(); // one at a time, because each may forget what the other has kept
+const setOwner = (user) => { owning = owning.catch(() => {}).then(() => own(user)); return owning; };
+
+async function own(user) {
   stopped = false;
   if (await owner() === user) return;
   const me = await fetch(api + 'me').catch(() => null);

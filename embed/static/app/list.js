@@ -247,7 +247,7 @@ export function listOf(source, { page = 50, empty, grid = false, cards = '', dat
       near.unobserve(more);
       near.observe(more);
     } catch (e) {
-      if (e.name === 'AbortError') return;
+      if (e.name === 'AbortError') return void near.observe(more); // the page may be shown again
       state.replaceChildren(h('p.alert', { role: 'alert' }, e.message), button('more', t('common.again')));
     } finally {
       busy = more.disabled = false;

@@ -121,8 +121,9 @@ export async function loadModule(name) {
 
 // copyLink puts a link on the clipboard, or shows it to be copied. text and more are what it tells (see toast).
 export async function copyLink(address, text = t('common.linkCopied'), more = {}) {
-  if (await copyText(address)) toast(text, more);
-  else (await loadModule('forms')).openForm({ title: t('forms.copyTitle'), text: t('forms.copyHint'), fields: [{ name: 'at', label: t('forms.link'), readonly: true }], values: { at: address }, button: '' });
+  if (await copyText(address)) return void toast(text, more);
+  const forms = await loadModule('forms').catch(showProblem);
+  forms?.openForm({ title: t('forms.copyTitle'), text: t('forms.copyHint'), fields: [{ name: 'at', label: t('forms.link'), readonly: true }], values: { at: address }, button: '' });
 }
 
 export const showProblem = (e) => { if (e.name !== 'AbortError') toast(e.message, { bad: true }); };
