@@ -6,10 +6,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"io/fs"
-	"slices"
 	"sync"
 	"time"
 
+	"kist/admin/ops"
 	"kist/blobs"
 	"kist/kv"
 	"kist/kv/journal"
@@ -63,7 +63,6 @@ type wanted struct {
 const (
 	maxWanted   = 10_000
 	wantedAgain = 10 * time.Second // after a failure
-	walkAtOnce  = 1000             // contents looked at in one transaction
 )
 
 func (w *wanted) add(ref blobs.Ref) {
@@ -141,23 +140,15 @@ func (s *Standby) fetchWanted(ctx context.Context, store *kv.Store, content *blo
 	if !all {
 		return s.fetch(ctx, content, refs)
 	}
-	for after := []byte(nil); ; {
-		refs := refs[:0]
-		if err := store.View(func(tx *kv.Tx) error {
-			for ref := range tx.ContentsAfter(after) {
-				if refs = append(refs, ref); len(refs) == walkAtOnce {
-					break
-				}
-			}
-			return nil
-		}); err != nil || len(refs) == 0 {
-			return err
+	for ref, err := range ops.Contents(store) {
+		if err == nil {
+			err = s.fetch(ctx, content, []blobs.Ref{ref})
 		}
-		after = slices.Clone(refs[len(refs)-1][:])
-		if err := s.fetch(ctx, content, refs); err != nil {
+		if err != nil {
 			return err
 		}
 	}
+	return nil
 }
 
 // fetch makes sure that contents are here.
