@@ -66,6 +66,9 @@ func keyOf(address string) record.ID {
 // Get returns the picture at an address if it is stored.
 func (p *Pictures) Get(address string) (*thumb.Thumb, bool) { return p.store.Get(keyOf(address)) }
 
+// Has reports whether the picture at an address is stored. It does not read it.
+func (p *Pictures) Has(address string) bool { return p.store.Has(keyOf(address)) }
+
 // Want has the picture fetched soon, unless that was tried in the last day or too many are waiting. host has named the
 // address: beyond public addresses, nothing but this host is contacted.
 func (p *Pictures) Want(address, host string) {

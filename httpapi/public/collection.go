@@ -180,11 +180,9 @@ func collectionPage(c *web.Request, r *record.Record, owned bool) (embed.Page, e
 				p.Tiles = append(p.Tiles, t)
 				continue
 			}
-			if address, _ := pictureOf(b); address != "" {
-				// Only an owner asks for one that is not there yet: each counts as a wrong address.
-				if _, got := c.Site.Pictures.Get(address); got || owned {
-					t.Picture = small + "?" + sizeParam + "=picture"
-				}
+			// Only an owner asks for one that is not there yet: each counts as a wrong address.
+			if address, _ := pictureOf(b); address != "" && (owned || c.Site.Pictures.Has(address)) {
+				t.Picture = small + "?" + sizeParam + "=picture"
 			}
 			p.Rows = append(p.Rows, t)
 		}

@@ -83,6 +83,12 @@ func (s *Icons) Get(site record.ID) (*Thumb, bool) {
 	return e.thumb, got && e.err == nil
 }
 
+// Has reports whether the icon of the site is stored. It does not read it.
+func (s *Icons) Has(site record.ID) bool {
+	_, got := s.cache.age(iconRef(site))
+	return got
+}
+
 // Wants reports whether the site's icon should be requested: there is none or an old one, and Wants has not
 // returned true in the last day.
 func (s *Icons) Wants(site record.ID) bool {
