@@ -32,7 +32,7 @@ var pages = map[string]Page{
 	},
 	"reset":        ClaimPage{Reset: true, UserName: "ann"},
 	"claimed":      ClaimedPage{Base: "/kist", UserName: "ann", APIKey: "kist_1", Address: "https://kist.home/kist"},
-	"message":      MessagePage{Title: "Gone", Status: 410, Text: "It was shared for a while."},
+	"message":      MessagePage{Title: "Gone", Home: true, Text: "It was shared for a while."},
 	"bare":         MessagePage{Title: "Gone"},
 	"delete":       DeletePage{},
 	"home":         HomePage{},

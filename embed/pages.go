@@ -152,10 +152,10 @@ type DevicePage struct {
 // MessagePage shows a short message, such as that an item no longer exists.
 type MessagePage struct {
 	formPage
-	Base   string
-	Status int // shown above the title unless 0
-	Title  string
-	Text   string // a sentence, may be empty
+	Base  string
+	Home  bool // with a link to the home page
+	Title string
+	Text  string // a sentence, may be empty
 }
 
 // LeavePage leads a browser that has signed out to the sign-in service, to sign out there too.

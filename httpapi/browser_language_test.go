@@ -99,6 +99,7 @@ func TestLanguage(t *testing.T) {
 	is.True(strings.Contains(string(missing.body), embed.Lang("de").T("status.missing")))
 	nowhere := a.visit("/nowhere/at/all", "Accept", "text/html").want(404)
 	is.True(strings.Contains(string(nowhere.body), embed.English.T("status.missing")))
+	is.True(strings.Contains(string(nowhere.body), embed.English.T("page.home"))) // a way on
 	answer := a.do(apiRequest{method: "GET", path: "/api/v1/notes/none", header: http.Header{"Accept-Language": {"de"}}}).want(404)
 	is.True(strings.Contains(string(answer.body), "There is no such"))
 	manifest := a.visit("/manifest.webmanifest", "Accept-Language", "de").want(200)

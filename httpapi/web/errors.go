@@ -143,7 +143,7 @@ func (s *Site) Fail(w *AnswerWriter, r *http.Request, id string, err error) {
 		body = pack(h, r, appendError(nil, e, id, more))
 	case TakesPage(w, r) && !w.Plain && status != http.StatusMisdirectedRequest: // a page could not load its files
 		l := langOf(w.Caller, r)
-		page := embed.MessagePage{Base: s.Prefix(), Title: http.StatusText(status), Text: ErrorText(e, l)}
+		page := embed.MessagePage{Base: s.Prefix(), Title: http.StatusText(status), Text: ErrorText(e, l), Home: status == http.StatusNotFound}
 		if e.Text == record.ErrMissing.Error() || e.Text == record.NotFound("address").Error() {
 			page.Text = l.T("status.missing")
 		}
