@@ -117,7 +117,7 @@ func TestBrowserAxe(t *testing.T) {
 		{"search", "/search?q=boats", nil, `document.querySelector('#main mark')`},
 		{"the share sheet", "/notes", func() { b.press("Share Harbour") }, `document.querySelector('dialog input[readonly]')`},
 		{"a condition in the share sheet", "/notes", func() { b.press("Share Harbour"); b.press("no password") }, `document.querySelector('dialog .part [type=password]')`},
-		{"the viewer with its panel", "/files/" + photo, func() { b.keys("i") }, `document.querySelector('.viewer aside')?.textContent.includes('image/jpeg')`},
+		{"the viewer with its panel", "/files/" + photo, func() { b.until(dialog); b.keys("i") }, `document.querySelector('.viewer aside')?.textContent.includes('image/jpeg')`},
 		{"versions", "/notes/" + changed, func() { b.press("Versions"); b.click("dialog .versions summary") }, `document.querySelector('dialog .changes')`},
 		{"the trash", "/trash", nil, `document.querySelector('#main .item')`},
 		{"emptying the trash", "/trash", func() { b.press("Empty trash") }, dialog},

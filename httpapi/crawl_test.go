@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/matryer/is"
@@ -85,9 +86,11 @@ func TestQuarantine(t *testing.T) {
 		"an administrator": {"X-Api-Key": {a.addKey(admin, record.ScopeAdmin)}},
 	}
 
+	var mu sync.Mutex
 	seen := map[string]bool{}
 	tried := 0
-	try := func(who string, header http.Header, method, path, body, media string) {
+	try := func(t *testing.T, who string, header http.Header, method, path, body, media string) {
+		is := is.New(t)
 		req, err := http.NewRequestWithContext(t.Context(), method, a.url+path, strings.NewReader(body))
 		if err != nil {
 			return // no address
@@ -105,8 +108,10 @@ func TestQuarantine(t *testing.T) {
 		var all bytes.Buffer
 		is.NoErr(res.Header.Write(&all))
 		text := all.String() + got.String()
+		mu.Lock()
 		tried++
 		seen[method+" "+fmt.Sprint(res.StatusCode)] = true
+		mu.Unlock()
 		for _, s := range secrets {
 			// What is asked for may be said back: a word of the path, in an error.
 			if strings.Contains(text, s) && !strings.Contains(path, s) {
@@ -117,7 +122,7 @@ func TestQuarantine(t *testing.T) {
 			}
 		}
 	}
-	for who, header := range callers {
+	walk := func(t *testing.T, who string, header http.Header) {
 		for _, r := range a.server.routes {
 			if r.ID == "logout" || r.ID == "removeUser" || strings.HasPrefix(r.ID, "removeSession") {
 				continue // it would end what the walk is made with
@@ -150,25 +155,33 @@ func TestQuarantine(t *testing.T) {
 			for _, path := range paths {
 				switch r.Method {
 				case http.MethodGet:
-					try(who, header, http.MethodGet, path, "", "")
+					try(t, who, header, http.MethodGet, path, "", "")
 				case http.MethodDelete:
 					if params > 0 {
-						try(who, header, r.Method, path, "", "")
+						try(t, who, header, r.Method, path, "", "")
 					}
 				default:
 					if strings.Contains(path, "/admin/") || strings.HasSuffix(path, "/logout") {
 						continue
 					}
-					try(who, header, r.Method, path, `{"action":"approve","into":"`+items[0]+`"}`, web.JSONType)
+					try(t, who, header, r.Method, path, `{"action":"approve","into":"`+items[0]+`"}`, web.JSONType)
 				}
 			}
 		}
 		for _, w := range words { // what is no route at all
 			for _, at := range []string{"/blobs/", "/blobs/" + w[:min(2, len(w))] + "/", "/up/" + slug + "/", "/api/v1/blobs/", "/api/v1/upload-requests/queue/", "/static/", "/cache/thumbs/", "/.."} {
-				try(who, header, http.MethodGet, at+w, "", "")
+				try(t, who, header, http.MethodGet, at+w, "", "")
 			}
 		}
 	}
+	t.Run("walks", func(t *testing.T) {
+		for who, header := range callers {
+			t.Run(who, func(t *testing.T) {
+				t.Parallel()
+				walk(t, who, header)
+			})
+		}
+	})
 	for who, header := range callers {
 		if got := a.do(apiRequest{method: "GET", path: "/api/v1/me", anyone: true, header: header}); (got.status == 200) != (who != "a stranger") {
 			t.Errorf("%s could not look any more: %d", who, got.status)

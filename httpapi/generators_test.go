@@ -56,7 +56,7 @@ func (w *workshop) run(name string, args ...string) {
 func (w *workshop) npm(packages string) {
 	w.Helper()
 	w.write("package.json", []byte(`{"private":true,"type":"module"}`))
-	w.run("npm", append([]string{"install", "--silent", "--no-audit", "--no-fund", "--ignore-scripts"}, strings.Fields(packages)...)...)
+	w.run("npm", append([]string{"install", "--silent", "--no-audit", "--no-fund", "--ignore-scripts", "--prefer-offline"}, strings.Fields(packages)...)...)
 }
 
 // tool runs a program of a package that npm has fetched.
