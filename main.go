@@ -114,15 +114,11 @@ func (cmd *serveCommand) Run(c *admin.Call) (err error) {
 	if err != nil {
 		return err
 	}
-	shipping, release, err := cmd.StoreFlags.Open(base, cmd.CacheSize > 0, c.Log)
+	shipping, release, err := cmd.StoreFlags.Open(base, cmd.CacheSize > 0, time.Duration(cmd.StoreHistory), c.Log)
 	if err != nil {
 		return err
 	}
 	defer release()
-	if cmd.StoreHistory > 0 && time.Duration(cmd.StoreHistory) < time.Hour {
-		return exit.Misused("--store-history must be at least 1h, or 0")
-	}
-	shipping.History = time.Duration(cmd.StoreHistory)
 	starting := &serve.Starting{Listen: cmd.Listen, Secure: secure, Log: c.Log}
 	defer func() { err = errors.Join(err, starting.Close()) }()
 	var work sync.WaitGroup

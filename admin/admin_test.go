@@ -461,6 +461,10 @@ kist serve --store-endpoint https://s3.example.org --cache-size 1GB
 err There is neither --store nor --follow, so leave out --store-endpoint and --cache-size, or add one of the two.
 exit 2
 
+kist serve --store-history 7d
+err There is neither --store nor --follow, so leave out --store-history, or add one of the two.
+exit 2
+
 kist restore s3://bucket/home --at 2999-01-01T00:00:00Z
 err --at must be a moment in the past; 2999-01-01T00:00:00Z is in the future.
 exit 2

@@ -64,21 +64,26 @@ type StoreFlags struct {
 // minLag is the shortest --store-max-lag. A third of it must be enough for a put.
 const minLag = 2 * time.Second
 
+// defaultHistory is --store-history where it is not given, which the command line declares.
+const defaultHistory = 30 * 24 * time.Hour
+
 // Open returns the object store that everything is copied to or that is followed, and a
 // function that releases it when the store is closed. Without either, o.Remote is nil.
-func (f *StoreFlags) Open(base string, evicts bool, log *slog.Logger) (o ship.Options, release func(), err error) {
+func (f *StoreFlags) Open(base string, evicts bool, history time.Duration, log *slog.Logger) (o ship.Options, release func(), err error) {
 	address := cmp.Or(f.Store, f.Follow)
 	switch {
 	case f.Store != "" && f.Follow != "":
 		return o, nil, exit.Misused("--store and --follow do not go together")
-	case address == "" && f.given(evicts) != "":
-		return o, nil, exit.Misused("there is neither --store nor --follow, so leave out %s, or add one of the two", f.given(evicts))
+	case address == "" && f.given(evicts, history) != "":
+		return o, nil, exit.Misused("there is neither --store nor --follow, so leave out %s, or add one of the two", f.given(evicts, history))
 	case f.Follow == "" && (f.PromoteAfter != 0 || f.FetchAll):
 		return o, nil, exit.Misused("--promote-after and --fetch-all need --follow")
 	case f.StoreMaxLag < 0 || f.StoreMaxLag > 0 && f.StoreMaxLag < minLag:
 		return o, nil, exit.Misused("--store-max-lag must be at least %s, or 0", minLag)
 	case f.PromoteAfter < 0 || f.PromoteAfter > 0 && f.PromoteAfter <= minLag:
 		return o, nil, exit.Misused("--promote-after must be more than %s, or 0", minLag)
+	case history > 0 && history < time.Hour:
+		return o, nil, exit.Misused("--store-history must be at least 1h, or 0")
 	case address == "":
 		return o, func() {}, nil
 	}
@@ -86,12 +91,12 @@ func (f *StoreFlags) Open(base string, evicts bool, log *slog.Logger) (o ship.Op
 	if err != nil {
 		return o, nil, err
 	}
-	return Shipping(b, address, ship.Options{Evicts: evicts, Sync: f.StoreMode == "sync", MaxLag: f.StoreMaxLag, URL: base, Log: log}), b.Close, nil
+	return Shipping(b, address, ship.Options{Evicts: evicts, Sync: f.StoreMode == "sync", MaxLag: f.StoreMaxLag, History: history, URL: base, Log: log}), b.Close, nil
 }
 
 // given names the flags or variables that were set and have no effect without an object
 // store.
-func (f *StoreFlags) given(evicts bool) string {
+func (f *StoreFlags) given(evicts bool, history time.Duration) string {
 	var all []string
 	for _, one := range []struct {
 		name string
@@ -100,6 +105,7 @@ func (f *StoreFlags) given(evicts bool) string {
 		{"store-endpoint", len(f.StoreEndpoint) > 0},
 		{"store-mode", f.StoreMode != "async"},
 		{"store-max-lag", f.StoreMaxLag != 0},
+		{"store-history", history != defaultHistory},
 		{"cache-size", evicts},
 	} {
 		variable := "KIST_" + strings.ToUpper(strings.ReplaceAll(one.name, "-", "_"))
