@@ -104,6 +104,11 @@ func (d *checkup) server() {
 		d.Add(ops.Warning, "server", "no server is running on this data directory", "start it with kist serve to have its address checked too")
 		return
 	}
+	if store, err := ops.Follows(d.Dir); err == nil { // a standby answers no questions about data
+		d.OK("server", "a standby runs and follows %s; its log tells how far it has come", store)
+		_ = client.Close()
+		return
+	}
 	var about control.About
 	targets, err := listTargets(client)
 	err = errors.Join(client.Call(context.Background(), http.MethodGet, "/about", control.Nothing{}, &about), err)
