@@ -660,7 +660,7 @@ func (s *Shipper) continues(last *Slot) (complete bool, err error) {
 	case last.Instance != s.instance:
 		return false, &overError{fmt.Sprintf("%s in %s belongs to instance %x; use another prefix", slotName(last.Number), s.o.Address, last.Instance)}
 	case hex.EncodeToString(last.Writer[:]) != s.lineage.Writer && last.Epoch > s.lineage.Epoch:
-		return false, &overError{fmt.Sprintf("another server (%s) has taken over %s, or wrote there after the moment that was restored here; to continue with what is there, restore it into an empty data directory; to continue with this data directory, use another prefix", cmp.Or(last.URL, "of an unknown address"), s.o.Address)}
+		return false, &overError{fmt.Sprintf("another server (%s) has taken over %s, or wrote there after the moment that was restored here; to make this one its standby, start it with --follow; to continue with what is there, restore it into an empty data directory; to continue with this data directory, use another prefix", cmp.Or(last.URL, "of an unknown address"), s.o.Address)}
 	case last.After.Seq > at.Seq:
 		return false, &overError{fmt.Sprintf("%s has %d commits that this data directory lacks; restore from it into an empty data directory, or use another prefix", s.o.Address, last.After.Seq-at.Seq)}
 	}
