@@ -98,6 +98,7 @@ func (v *connectionHealth) Fields(s *field.Set) {
 type storeHealth struct {
 	lag, commits   int64 // of what is not there; the lag is in seconds
 	slot, snapshot time.Time
+	oldest         time.Time
 	complete       bool
 	exact          bool
 	problem        string
@@ -108,6 +109,7 @@ func (v *storeHealth) Fields(s *field.Set) {
 	s.Number("lagCommits", &v.commits, 0, 1<<53).Says("Number of commits that are not there.", `0`)
 	s.Time("lastSlotAt", &v.slot).Says("When this server last wrote commits there; null if never since it started.", `"2026-01-02T03:04:05.678Z"`)
 	s.Time("lastSnapshotAt", &v.snapshot).Says("When the latest snapshot was written; null if never.", `"2026-01-02T03:00:00.000Z"`)
+	s.Time("oldestAt", &v.oldest).Says("The oldest moment that a restore can give; null if that is not known yet.", `"2025-12-03T03:00:00.000Z"`)
 	s.Bool("complete", &v.complete).Says("Whether everything else is there. If not, it is still being copied, and a restore may give less or nothing.", `true`)
 	s.Bool("exact", &v.exact).Says("Whether the object store lets one of several writers win. If not, no other server can take over.", `true`)
 	s.LongText("problem", &v.problem, record.MaxContent).Says("Why the latest attempt failed, in English; empty if it did not.", `""`)
@@ -209,7 +211,7 @@ func readHealth(c *web.Request) error {
 	v.version, v.backup = c.Site.Version, c.Site.LastBackup()
 	if c.Site.Ship != nil {
 		st := c.Site.Ship.Status()
-		v.store = &storeHealth{int64(st.Lag.Seconds()), int64(min(st.Records, 1<<53)), st.LastPut, st.LastSnapshot, st.Complete, st.Exact, ""}
+		v.store = &storeHealth{int64(st.Lag.Seconds()), int64(min(st.Records, 1<<53)), st.LastPut, st.LastSnapshot, st.Oldest, st.Complete, st.Exact, ""}
 		if st.Failure != nil {
 			v.store.problem = st.Failure.Error()
 		}

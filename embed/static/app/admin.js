@@ -1,5 +1,5 @@
 // The admin page.
-import { add, addActions, ago, button, bytes, emptyState, h, icon, iconButton, itemOf, meter, newID, t, tn, toast, when } from './dom.js';
+import { add, addActions, ago, button, bytes, emptyState, h, icon, iconButton, itemOf, locale, meter, newID, t, tn, toast, when } from './dom.js';
 import { openForm, settingsForm } from './forms.js';
 import { countOf, kinds } from './kinds.js';
 import { rerender } from './router.js';
@@ -52,7 +52,8 @@ function checksOf({ journal, files, disk, clock, connection, lastBackupAt, store
 
   if (store) {
     const at = (time) => time ? ago(time) : t('instance.storeNever');
-    const gives = t(store.lagCommits ? 'instance.storeUntil' : 'instance.storeAll', { until: ago(Date.now() - 1000 * store.lagSeconds), slot: at(store.lastSlotAt), snapshot: at(store.lastSnapshotAt) });
+    const gives = t(store.lagCommits ? 'instance.storeUntil' : 'instance.storeAll', { until: ago(Date.now() - 1000 * store.lagSeconds), slot: at(store.lastSlotAt), snapshot: at(store.lastSnapshotAt) })
+      + (store.oldestAt ? ` ${t('instance.storeSince', { oldest: new Date(store.oldestAt).toLocaleString(locale, { dateStyle: 'medium', timeStyle: 'short' }) })}` : '');
     if (store.problem) add(t('instance.store'), 'problem', t('instance.storeFails', { problem: store.problem.length > longestProblem ? store.problem.slice(0, longestProblem) + ' …' : store.problem, slot: at(store.lastSlotAt) }));
     else if (!store.complete) add(t('instance.store'), 'warning', t('instance.storeCopying'));
     else if (!store.exact) add(t('instance.store'), 'warning', `${gives} ${t('instance.storeInexact')}`);
