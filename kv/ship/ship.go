@@ -4,22 +4,17 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/rand"
 	"encoding/binary"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"kist/blobs"
-	"kist/kv/datadir"
 	"kist/kv/journal"
 	"kist/kv/record"
 	"kist/kv/workcopy"
@@ -70,7 +65,7 @@ type Shipper struct {
 
 	wake     chan struct{}   // a record was committed
 	full     chan struct{}   // enough of them for a slot
-	progress chan struct{}   // something changed for Wait
+	progress chan struct{}   // something changed for Await and Committed
 	ctx      context.Context // ends when Close has waited for long enough
 	stop     context.CancelFunc
 	hurry    chan struct{} // closed when the store is being closed
@@ -518,231 +513,6 @@ func (s *Shipper) setComplete(is bool) {
 	s.complete = is
 }
 
-// attach becomes the writer. Afterwards s.complete is false if the store lacks records
-// before the next slot: see begin.
-func (s *Shipper) attach(ctx context.Context) error {
-	if !s.raced {
-		exact, err := Race(ctx, s.o.Endpoints...)
-		if err != nil {
-			return err
-		}
-		if s.raced = true; !exact {
-			s.o.Log.Warn("the object store lets several writers win; it is used as a backup, and no other server can take over", "store", s.o.Address)
-		}
-		s.mu.Lock()
-		s.status.Exact = exact
-		s.mu.Unlock()
-	}
-	if err := s.meta(ctx); err != nil {
-		return err
-	}
-	if s.o.Evicts && s.lineage.Files == "" {
-		s.lineage.Files = s.o.Address
-	}
-	if s.lineage.Writer == "" {
-		s.lineage.Writer = hex.EncodeToString(randomBytes(8))
-	}
-	if err := writeLineage(s.src.Dir, s.lineage); err != nil { // before the store knows the writer
-		return err
-	}
-	snaps, err := s.history.snaps(ctx, time.Time{})
-	if err != nil {
-		return err
-	}
-	if len(snaps) > 0 {
-		newest := snaps[len(snaps)-1]
-		o, err := s.o.Remote.Head(ctx, snapName(newest))
-		if err != nil {
-			return err
-		}
-		s.mu.Lock()
-		s.snap, s.status.LastSnapshot = newest, o.ModTime
-		s.mu.Unlock()
-	}
-	for {
-		last, err := s.history.last(ctx, s.lineage.Slot)
-		if err != nil {
-			return err
-		}
-		if !s.Status().Exact && last != nil && hex.EncodeToString(last.Writer[:]) != s.lineage.Writer {
-			return &overError{fmt.Sprintf("%s lets several writers win, so this server cannot stop the one that wrote to it last (%s); use another prefix", s.o.Address, cmp.Or(last.URL, "of an unknown address"))}
-		}
-		complete, err := s.continues(last)
-		if err != nil {
-			return err
-		}
-		if files := s.lineage.Files; !complete && files != "" && files != s.o.Address {
-			return &overError{fmt.Sprintf("this data directory has files that are only in %s; use that address, or restore from it with --fetch-all", files)}
-		}
-		if last == nil {
-			last = &Slot{}
-		}
-		last.Frames, last.Times = nil, nil
-		s.last = *last
-		s.mu.Lock()
-		s.shipped = last.After
-		s.mu.Unlock()
-		s.last.Epoch++
-		if last.Number > 0 {
-			s.stored.distrust() // before anything is acknowledged
-		}
-		err = s.put(ctx, Slot{Before: last.After, After: last.After})
-		if errors.As(err, new(*takenError)) {
-			continue
-		}
-		if err == nil {
-			var newest *Slot
-			if newest, err = s.history.last(ctx, s.last.Number); err == nil && newest.Process != s.process {
-				continue // this slot was merged and removed since it was looked at: nobody reads the fence
-			}
-		}
-		if err == nil {
-			s.lineage.Epoch, s.lineage.Slot = s.last.Epoch, s.last.Number
-			if err = writeLineage(s.src.Dir, s.lineage); err == nil {
-				journal.KeepFrom(s.src.Journal, last.After.Seq)
-				s.setComplete(complete)
-				if s.writer = true; last.Number > 0 {
-					s.stored.distrust()
-				}
-			}
-		}
-		return err
-	}
-}
-
-func randomBytes(n int) []byte {
-	b := make([]byte, n)
-	_, _ = rand.Read(b) // it cannot fail
-	return b
-}
-
-// meta is what the object of that name has, as JSON.
-type meta struct {
-	Instance string `json:"instance"`
-	Format   uint32 `json:"format"` // of the data when the history began
-}
-
-// meta makes sure that the store is the one of this instance.
-func (s *Shipper) meta(ctx context.Context) error {
-	b, err := s.history.read(ctx, metaName, -1)
-	if absent(err) {
-		b, err = json.Marshal(meta{s.src.Instance, s.src.Format})
-		if err == nil {
-			err = s.o.Remote.Put(ctx, metaName, bytes.NewReader(b), int64(len(b)))
-		}
-		if errors.Is(err, fs.ErrExist) {
-			b, err = s.history.read(ctx, metaName, -1)
-		}
-	}
-	if err != nil {
-		return err
-	}
-	var got meta
-	switch err := json.Unmarshal(b, &got); {
-	case err != nil:
-		return &overError{fmt.Sprintf("%s has an object %s that is not kist's; use another prefix", s.o.Address, metaName)}
-	case got.Instance != s.src.Instance:
-		return &overError{fmt.Sprintf("%s has the data of instance %s, and this data directory belongs to instance %s; use another prefix", s.o.Address, got.Instance, s.src.Instance)}
-	}
-	return nil
-}
-
-// continues reports whether the records after a slot are in the local journal. The
-// error says that this data directory must not write after it.
-func (s *Shipper) continues(last *Slot) (complete bool, err error) {
-	if last == nil {
-		return false, nil
-	}
-	s.mu.Lock()
-	at := s.at
-	s.mu.Unlock()
-	switch {
-	case last.Instance != s.instance:
-		return false, &overError{fmt.Sprintf("%s in %s belongs to instance %x; use another prefix", slotName(last.Number), s.o.Address, last.Instance)}
-	case hex.EncodeToString(last.Writer[:]) != s.lineage.Writer && last.Epoch > s.lineage.Epoch:
-		return false, &overError{fmt.Sprintf("another server (%s) has taken over %s, or wrote there after the moment that was restored here; to make this one its standby, start it with --follow; to continue with what is there, restore it into an empty data directory; to continue with this data directory, use another prefix", cmp.Or(last.URL, "of an unknown address"), s.o.Address)}
-	case last.After.Seq > at.Seq:
-		return false, &overError{fmt.Sprintf("%s has %d commits that this data directory lacks; restore from it into an empty data directory, or use another prefix", s.o.Address, last.After.Seq-at.Seq)}
-	}
-	if last.After.Seq == 0 { // there are only fences
-		return false, nil
-	}
-	tail, err := journal.NewTail(s.src.Journal, last.After)
-	switch {
-	case errors.As(err, new(*journal.Missing)):
-		return false, nil
-	case errors.Is(err, journal.ErrOther):
-		return false, &overError{fmt.Sprintf("%s and this data directory have different commits with the same numbers, up to %d; restore from it into an empty data directory, or use another prefix", s.o.Address, last.After.Seq)}
-	case err != nil:
-		return false, err
-	}
-	return true, tail.Close()
-}
-
-// takenError says that another writer has put a slot with the number.
-type takenError struct{ url string }
-
-func (e *takenError) Error() string {
-	return fmt.Sprintf("another server (%s) has taken over; use that one, and start this one again with --follow to make it the standby", cmp.Or(e.url, "of an unknown address"))
-}
-
-// follow puts a slot after the last one. Another writer's slot there means that this
-// one is not the writer any more.
-func (s *Shipper) follow(ctx context.Context, slot Slot) error {
-	err := s.put(ctx, slot)
-	if errors.As(err, new(*takenError)) {
-		return &overError{fmt.Sprintf("%s: %v", s.o.Address, err)}
-	}
-	return err
-}
-
-// put puts a slot after the last one. If the answer to an earlier attempt was lost, it
-// takes what that attempt has put, which may be another slot than the given one.
-func (s *Shipper) put(ctx context.Context, slot Slot) error {
-	writer, err := hex.DecodeString(s.lineage.Writer)
-	if err != nil || len(writer) != 8 {
-		return fmt.Errorf("the file %s in the data directory is damaged; remove it", lineageName)
-	}
-	slot.Number, slot.Format, slot.Instance, slot.Writer, slot.Process = s.last.Number+1, s.src.Format, s.instance, [8]byte(writer), s.process
-	slot.Epoch, slot.MaxLag, slot.URL = s.last.Epoch, s.o.MaxLag, s.o.URL
-	b := slot.encode()
-	began := time.Now()
-	err = s.o.Remote.Put(ctx, slotName(slot.Number), bytes.NewReader(b), int64(len(b)))
-	if errors.Is(err, fs.ErrExist) {
-		there, err := s.history.slots(ctx, span{slotName(slot.Number), slot.Number, slot.Number, 0})
-		if err != nil {
-			return err
-		}
-		if there[0].Process != s.process { // a copy of the data directory has the same writer
-			return &takenError{there[0].URL}
-		}
-		slot = *there[0]
-		began = s.good // nothing shows how old that slot is
-	} else if err != nil {
-		return err
-	}
-	slot.Frames, slot.Times = nil, nil
-	s.last = slot
-	further := slot.After != s.shipped
-	if further {
-		journal.KeepFrom(s.src.Journal, slot.After.Seq)
-	}
-	s.mu.Lock()
-	s.shipped, s.good = slot.After, began
-	s.status.Slots++
-	s.status.Bytes += int64(len(b))
-	s.status.LastPut = time.Now()
-	if further {
-		s.since, s.bytes = time.Now(), 0
-	}
-	if s.shipped.Seq >= s.at.Seq {
-		s.since = time.Time{}
-	}
-	s.mu.Unlock()
-	raise(s.progress)
-	return nil
-}
-
 // begin puts a snapshot of the present state and all contents, when the store lacks
 // the records before it.
 func (s *Shipper) begin(ctx context.Context) error {
@@ -856,9 +626,10 @@ func (s *Shipper) shipSlot(ctx context.Context, at journal.State) (err error) {
 	return nil
 }
 
-// Ahead is called by the store of the contents with each one that it keeps. It puts a content of a number of bytes before a record refers to it, so that the
-// records after that one need not wait for it. It does nothing for a small one, nor if
-// records may be in the store at any time.
+// Ahead puts a content of size bytes before a record refers to it, so that the records
+// after that one need not wait for it. The store of contents calls it for each content
+// that it keeps. It does nothing for a small one, nor if records may be in the store at
+// any time.
 func (s *Shipper) Ahead(ref blobs.Ref, size int64) error {
 	if s == nil {
 		return nil
@@ -958,51 +729,4 @@ func (s *Shipper) putSnapshot(ctx context.Context, snap *journal.Snap) error {
 	s.status.LastSnapshot = time.Now()
 	s.mu.Unlock()
 	return nil
-}
-
-// lineageName is the file of a data directory that says which part it has in the
-// store's history.
-const lineageName = "STORE"
-
-// A lineage says who a data directory is to the object store, and up to which epoch it
-// knows the history. A later epoch means that another one has taken over.
-type lineage struct {
-	Format int    `json:"format"`
-	Writer string `json:"writer"`
-	Epoch  uint64 `json:"epoch"`
-	Slot   uint64 `json:"slot,omitempty"` // a late one: a start lists the slots from there
-	// Files is the address of the store that may have contents that the directory lacks.
-	Files string `json:"files,omitempty"`
-}
-
-// FilesIn returns the address of the store that may have contents that the data
-// directory lacks; "" if there is no such store.
-func FilesIn(dir string) string {
-	l, err := readLineage(dir)
-	if err != nil {
-		return ""
-	}
-	return l.Files
-}
-
-func readLineage(dir string) (l lineage, err error) {
-	b, err := os.ReadFile(filepath.Join(dir, lineageName))
-	if absent(err) {
-		return lineage{Format: 1}, nil
-	}
-	if err == nil {
-		err = json.Unmarshal(b, &l)
-	}
-	if err != nil || l.Format != 1 {
-		return l, fmt.Errorf("the file %s in the data directory cannot be read (%w); remove it if no other server writes to the object store", lineageName, cmp.Or(err, errors.ErrUnsupported))
-	}
-	return l, nil
-}
-
-func writeLineage(dir string, l lineage) error {
-	b, err := json.Marshal(l)
-	if err != nil {
-		return err
-	}
-	return datadir.WriteFile(dir, lineageName, append(b, '\n'))
 }
