@@ -494,6 +494,11 @@ func TestStoreHistory(t *testing.T) {
 	snaps, err = filepath.Glob(filepath.Join(bucket, "snap", "*"))
 	is.NoErr(err)
 	is.Equal(len(snaps), 1)
+	admins := p.must("key", "create", "--user", "ann", "--name", "health", "--scope", "admin")
+	p.until("the oldest moment is known", func() bool {
+		_, health := s.get("/api/v1/admin/health", admins)
+		return strings.Contains(health, `"oldestAt":"20`)
+	})
 	_, figures := s.get("/metrics", key)
 	is.True(strings.Contains(figures, "\nkist_store_removed ") && !strings.Contains(figures, "\nkist_store_removed 0\n"))
 	s.stop()
