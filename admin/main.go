@@ -1,4 +1,4 @@
-// Package admin is the command line of kist: one file for each command. A command
+// Package admin is the command line of kist: one file for each subject, such as key.go. A command
 // reaches the data through package control or works on it with package ops.
 package admin
 
@@ -74,8 +74,8 @@ type Call struct {
 	operator       Operator
 }
 
-// Operator makes the handler of httpapi for the operator on a store that no server has
-// open.
+// Operator makes the HTTP handler that commands use as the operator, on a store that no
+// server has open.
 type Operator func(*kv.Store, *slog.Logger, control.Commands) http.Handler
 
 // Main reads the command line and the environment into cli, a kong model that holds
@@ -96,7 +96,7 @@ func (c *Call) run(cli any, args []string) error {
 		kong.Description("Keeps and shares files, notes and links.\n\nA flag that configures kist can be set by the environment variable that is shown with it, or by a file whose path is in that variable with _FILE at the end. Flags that tell a command what to do have no variable."),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}), kong.Help(printHelp), kong.ValueFormatter(describe))
 	if err != nil {
-		return fmt.Errorf("the commands are badly made: %w", err)
+		return fmt.Errorf("the commands are declared wrongly: %w", err)
 	}
 	warnings, err := readEnvironment(parser.Model)
 	if err != nil {

@@ -31,6 +31,8 @@ type restoreCommand struct {
 	Missing  bool `help:"Put back only the content of files that are missing or damaged, and change nothing else. The server may be running."`
 }
 
+// Run restores. It overwrites nothing: ops.Restore refuses a data directory that is not empty. With --missing it only adds
+// contents that are missing or damaged.
 func (cmd *restoreCommand) Run(c *Call) error {
 	remote := strings.HasPrefix(cmd.Source, "s3:")
 	switch {

@@ -31,7 +31,8 @@ type Swept struct {
 //
 // Sweep holds one ref at a time and waits for nobody, so uploads continue while
 // it runs. It ends with the first error, except for a foreign name, and when
-// ctx is done. Swept then holds what was done until then.
+// ctx is done. Swept then holds what was done until then. admin/ops.Sweeper decides
+// what the server removes, and when.
 func (s *Store) Sweep(ctx context.Context, olderThan time.Time, unreferenced func(Ref) (bool, error)) (Swept, error) {
 	var swept Swept
 	var err error

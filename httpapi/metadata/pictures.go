@@ -92,7 +92,7 @@ func (p *Plan) jpeg(s *source) error {
 	return nil // cut off in the middle of the picture, which browsers show
 }
 
-// application decides about a segment that programs add.
+// application decides about an APPn segment, which holds what programs add to a picture.
 func (p *Plan) application(marker byte, at, end int64, data []byte, turnedOnce *bool) error {
 	switch {
 	case marker == markAPP0 && bytes.HasPrefix(data, jfifHead) && len(data) >= 14:

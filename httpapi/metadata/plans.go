@@ -14,7 +14,7 @@ import (
 	"kist/kv/record"
 )
 
-// Rules is the version of the rules by which plans are made. A change of what a clean file has needs the next one: then
+// Rules is the version of the rules by which plans are made. If the rules change what a clean file has, raise it: then
 // all files are examined again, and visitors get other entity tags.
 const Rules = 2
 

@@ -27,7 +27,7 @@ const (
 	CodesPerDay     = 20 // wrong one-time codes for one account in a day: one of 330 000 is right
 )
 
-// The kinds of limits (kv.Limit). They are stored on disk until the window ends.
+// The kinds of limits (people.Limit). They are stored on disk until the window ends.
 const (
 	LimitFrom    = 'f' // network and thing
 	LimitAll     = 'n' // network
@@ -35,11 +35,13 @@ const (
 	limitDevice  = 'd' // browser and account
 )
 
-const MaxMisses = 60
-
-const MaxMissEntries = 100_000
-
-const RecentMisses = 4096
+// Limits of guessed slugs: for one network in the window, of networks that are counted, and of slugs that are remembered
+// for each so that the same one counts once.
+const (
+	MaxMisses      = 60
+	MaxMissEntries = 100_000
+	RecentMisses   = 4096
+)
 
 // GuessSeed makes the hashes of misses unpredictable for visitors.
 var GuessSeed = maphash.MakeSeed()

@@ -166,7 +166,7 @@ func holder(c *web.Request, k grant.Ticket) (u *record.User, err error) {
 // checkStep reports whether a code is right, and uses it up. Only those who know the
 // password can make wrong guesses here, so they have their own count for each account.
 // After CodesPerDay wrong one-time codes, recovery codes and passkeys are left, and browsers
-// that have signed in before.
+// that have signed in before. The codes themselves are checked by people.UseCode and people.UseRecovery.
 func checkStep(c *web.Request, u *record.User, f *StepForm) (bool, error) {
 	g := Guess{At: "code:" + u.ID.String(), device: device(c, u)}
 	if f.recovery == "" {

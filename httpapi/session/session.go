@@ -581,7 +581,7 @@ func (f *VerifyForm) Fields(s *field.Set) {
 	field.Choice(s, "action", &f.action, DeviceActions, field.Required).Says("Whether the client may connect.", `"approve"`)
 }
 
-// tooManyCodes is TooMany for codes of the device flow.
+// tooManyCodes is the error for too many wrong codes: of devices, second steps and issuers.
 func tooManyCodes(wait time.Duration) error {
 	return &record.Error{Fault: record.TooMany, Code: "too_many_guesses", Text: "Too many wrong codes. Try again " + record.In(wait) + ".", Retry: wait}
 }

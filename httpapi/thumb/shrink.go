@@ -10,20 +10,6 @@ import (
 	"golang.org/x/image/draw"
 )
 
-// A Size is a kind of thumbnail. Smaller pictures keep their own size.
-type Size int
-
-// The sizes, named by what shows them.
-const (
-	Tile   Size = iota // a grid or a link preview
-	Row                // a row of a list
-	Screen             // a page, in place of a picture of many megabytes
-	sizes
-)
-
-// edges are the longest edges in pixels.
-var edges = [sizes]int{Tile: 480, Row: 128, Screen: 1600}
-
 // Qualities of JPEG. A home page has dozens of rows.
 const (
 	jpegQuality = 82

@@ -32,6 +32,20 @@ import (
 	"kist/blobs"
 )
 
+// A Size is a kind of thumbnail. Smaller pictures keep their own size.
+type Size int
+
+// The sizes, named by what shows them.
+const (
+	Tile   Size = iota // a grid or a link preview
+	Row                // a row of a list
+	Screen             // a page, in place of a picture of many megabytes
+	sizes
+)
+
+// edges are the longest edges in pixels.
+var edges = [sizes]int{Tile: 480, Row: 128, Screen: 1600}
+
 var (
 	// ErrNone says that a content does not have a thumbnail and never will.
 	ErrNone = errors.New("no thumbnail")

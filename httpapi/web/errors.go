@@ -46,8 +46,8 @@ var (
 	ErrPrecondition = errors.New("precondition failed")
 )
 
-// unavailableTime is when clients should try again after the disk or the system has
-// failed.
+// unavailableTime is how long clients should wait before they try again after the disk
+// or the system has failed.
 const unavailableTime = 10 * time.Second
 
 // ClientError turns any error into one for the client, with its status. Errors that
