@@ -35,8 +35,8 @@ const (
 	limitDevice  = 'd' // browser and account
 )
 
-// Limits of guessed slugs: for one network in the window, of networks that are counted, and of slugs that are remembered
-// for each so that the same one counts once.
+// Limits of guessed slugs: misses of one network in the window, networks that are counted, and recent misses that are
+// remembered so that asking for the same slug again does not count.
 const (
 	MaxMisses      = 60
 	MaxMissEntries = 100_000
