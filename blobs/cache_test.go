@@ -675,7 +675,9 @@ func TestEvictLate(t *testing.T) {
 	is.NoErr(err)
 
 	m.add(b) // the control: what is shipped again may go
+	s.cache.evicting.Lock() // run evicts too
 	s.cache.rest = time.Time{}
+	s.cache.evicting.Unlock()
 	is.True(s.cache.evict())
 	_, err = s.Stat(ref)
 	is.True(errors.Is(err, fs.ErrNotExist))
