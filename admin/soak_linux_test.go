@@ -58,7 +58,7 @@ func (s *server) footprint() footprint {
 // bounded amount of memory, descriptors and disk. With -long it runs for 20
 // minutes.
 func TestSoak(t *testing.T) {
-	alone(t)
+	t.Parallel() // it measures its own server, which other tests only slow down
 	is := is.New(t)
 	p := newPlace(t)
 	p.env = manyVisitors

@@ -393,33 +393,37 @@ func TestLimitAcrossTakeover(t *testing.T) {
 
 // A standby takes over when the writer is silent, and within two seconds more it has
 // acknowledged a change.
-func TestPromoteAfter(t *testing.T) {
+func TestPromoteAfter(t *testing.T) { // beside nothing else: it measures time
 	needs(t, "object stores", "versitygw")
-	alone(t)
 	for _, mode := range []string{"async", "sync"} {
-		is := is.New(t)
-		url := s3test.New(t).Start()
-		p := storing(t, "", url)
-		s := p.serve("--store-mode", mode, "--store-max-lag", "2s", "--metrics")
-		p.ann()
-		key := p.must("key", "create", "--user", "ann", "--name", "load")
-		status, _ := p.note(key, "one")
-		is.Equal(status, http.StatusCreated)
-		s.shipped(key)
-		q := p.spare(url)
-		b := q.follow("--promote-after", "3s", "--store-mode", mode, "--store-max-lag", "2s")
-		for began := time.Now(); time.Since(began) < 6*time.Second; { // the control: the writer is idle, and not silent
-			status, _ := q.note(key, "no")
-			is.Equal(status, http.StatusTemporaryRedirect)
-		}
-		began := time.Now()
-		s.kill()
-		q.until("the standby stores a note", func() bool { status, _ := q.note(key, "two"); return status == http.StatusCreated })
-		took := time.Since(began)
-		t.Logf("%s: %s from the kill to the first acknowledged change", mode, took.Round(time.Millisecond))
-		is.True(took < 5*time.Second)
-		is.True(took > 2*time.Second) // the writer could have acknowledged until then
-		b.stop()
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel() // they wait for most of the time
+			is := is.New(t)
+			url := s3test.New(t).Start()
+			p := storing(t, "", url)
+			s := p.serve("--store-mode", mode, "--store-max-lag", "2s", "--metrics")
+			p.ann()
+			key := p.must("key", "create", "--user", "ann", "--name", "load")
+			status, _ := p.note(key, "one")
+			is.Equal(status, http.StatusCreated)
+			s.shipped(key)
+			q := p.spare(url)
+			b := q.follow("--promote-after", "3s", "--store-mode", mode, "--store-max-lag", "2s")
+			tick := time.NewTicker(50 * time.Millisecond)
+			defer tick.Stop()
+			for began := time.Now(); time.Since(began) < 6*time.Second; <-tick.C { // the control: the writer is idle, and not silent
+				status, _ := q.note(key, "no")
+				is.Equal(status, http.StatusTemporaryRedirect)
+			}
+			began := time.Now()
+			s.kill()
+			q.until("the standby stores a note", func() bool { status, _ := q.note(key, "two"); return status == http.StatusCreated })
+			took := time.Since(began)
+			t.Logf("%s from the kill to the first acknowledged change", took.Round(time.Millisecond))
+			is.True(took < 5*time.Second)
+			is.True(took > 2*time.Second) // the writer could have acknowledged until then
+			b.stop()
+		})
 	}
 }
 
