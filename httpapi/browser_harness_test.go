@@ -49,21 +49,27 @@ type tab struct {
 	expected []string // what may, by how its message begins
 }
 
-// chrome is one process for all tests, started by the first that needs it.
-// Each tab of a test has a profile of its own in it.
-var chrome struct {
+// process is a browser that tests share, started by the first that needs it. Each tab of
+// a test has a profile of its own in it.
+type process struct {
 	once sync.Once
 	ctx  context.Context
 	end  func()
 	err  error
 }
 
+// pagesOnly draws pages; where it is not installed, the whole browser stands in.
+// wholeBrowser also has the browser's own viewers, and takes twice the CPU time.
+var pagesOnly, wholeBrowser process
+
 func TestMain(m *testing.M) {
 	flag.Parse()
 	raiseParallel()
 	code := m.Run()
-	if chrome.end != nil {
-		chrome.end()
+	for _, p := range []*process{&pagesOnly, &wholeBrowser} {
+		if p.end != nil {
+			p.end()
+		}
 	}
 	printLeftOut()
 	os.Exit(code)
@@ -98,6 +104,18 @@ func browserPath(t testing.TB) string {
 	return ""
 }
 
+// shellPath is where a Chromium without windows is, or the whole one.
+func shellPath(t testing.TB) string {
+	t.Helper()
+	at := browserPath(t)
+	for _, name := range []string{"chromium-headless-shell", "chrome-headless-shell"} {
+		if light, err := exec.LookPath(name); err == nil {
+			return light
+		}
+	}
+	return at
+}
+
 // chromeOptions are those of every browser: it reaches this machine alone.
 func chromeOptions(at string) []chromedp.ExecAllocatorOption {
 	return append(
@@ -107,24 +125,35 @@ func chromeOptions(at string) []chromedp.ExecAllocatorOption {
 	)
 }
 
-// chromium is the browser's process. A test of the app ends where there is none.
+// chromium starts the browser that draws pages only. A test of the app ends where there
+// is none.
 func chromium(t testing.TB) context.Context {
 	t.Helper()
-	at := browserPath(t)
-	chrome.once.Do(func() {
+	return pagesOnly.start(t, shellPath(t))
+}
+
+// wholeChromium starts the browser that people have, with its viewer of PDF.
+func wholeChromium(t testing.TB) context.Context {
+	t.Helper()
+	return wholeBrowser.start(t, browserPath(t))
+}
+
+func (p *process) start(t testing.TB, at string) context.Context {
+	t.Helper()
+	p.once.Do(func() {
 		ctx, stop := chromedp.NewExecAllocator(context.Background(), chromeOptions(at)...)
 		ctx, leave := chromedp.NewContext(ctx, chromedp.WithErrorf(func(string, ...any) {}))
-		chrome.ctx, chrome.err = ctx, chromedp.Run(ctx)
-		chrome.end = func() {
+		p.ctx, p.err = ctx, chromedp.Run(ctx)
+		p.end = func() {
 			_ = chromedp.Cancel(ctx)
 			leave()
 			stop()
 		}
 	})
-	if chrome.err != nil {
-		t.Fatal(chrome.err)
+	if p.err != nil {
+		t.Fatal(p.err)
 	}
-	return chrome.ctx
+	return p.ctx
 }
 
 // openBrowser starts a server, and opens a browser that reaches nothing else
@@ -132,8 +161,13 @@ func chromium(t testing.TB) context.Context {
 func openBrowser(t *testing.T, with ...func(*web.Config)) *tab {
 	t.Helper()
 	t.Parallel()
-	chromium(t)
-	b := start(t, append([]func(*web.Config){atHome, func(c *web.Config) { c.MaxUpload = 8 << 20 }}, with...)...).profile()
+	return openIn(t, chromium(t), with...)
+}
+
+// openIn is openBrowser with a browser of the caller's choice.
+func openIn(t *testing.T, in context.Context, with ...func(*web.Config)) *tab {
+	t.Helper()
+	b := start(t, append([]func(*web.Config){atHome, func(c *web.Config) { c.MaxUpload = 8 << 20 }}, with...)...).profileIn(in)
 	b.signIn()
 	return b
 }
@@ -141,7 +175,11 @@ func openBrowser(t *testing.T, with ...func(*web.Config)) *tab {
 // profile opens a tab with a fresh profile, which is signed in nowhere.
 func (a *app) profile() *tab {
 	a.Helper()
-	all := chromium(a)
+	return a.profileIn(chromium(a))
+}
+
+func (a *app) profileIn(all context.Context) *tab {
+	a.Helper()
 	whole := cdp.WithExecutor(all, chromedp.FromContext(all).Browser)
 	profile, err := target.CreateBrowserContext().Do(whole)
 	a.fatal(err)

@@ -1065,7 +1065,7 @@ func TestBrowserPages(t *testing.T) {
 	b.press("Show more (100 of 130)")
 	b.until(`document.querySelectorAll('#main .item').length === 130 && document.querySelector('[data-act=more]').hidden`)
 	// Rows that are not near the window take no part in drawing.
-	b.until(`[...document.querySelectorAll('#main .item')].filter((e) => e.checkVisibility({ contentVisibilityAuto: true })).length <= 60`)
+	b.until(`[...document.querySelectorAll('#main .item')].filter((e) => e.checkVisibility({ contentVisibilityAuto: true })).length <= 90`)
 	b.open("/")
 	b.until(`document.querySelectorAll('#main .item').length === 40`)
 }

@@ -41,6 +41,7 @@ type lair struct {
 // openLair starts it, with an origin for content apart if asked for.
 func openLair(t *testing.T, apart bool) *lair {
 	t.Helper()
+	t.Parallel()
 	l := &lair{apart: apart, bait: map[string]string{}}
 	l.beacon = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/favicon.ico" {
@@ -50,7 +51,7 @@ func openLair(t *testing.T, apart bool) *lair {
 	t.Cleanup(l.beacon.Close)
 	var site http.Handler
 	door := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { site.ServeHTTP(w, r) }))
-	l.tab = openBrowser(t, func(c *web.Config) {
+	l.tab = openIn(t, wholeChromium(t), func(c *web.Config) {
 		if apart {
 			c.Content = "http://content.test:" + door.Listener.Addr().String()[strings.LastIndex(door.Listener.Addr().String(), ":")+1:]
 		}
