@@ -86,23 +86,5 @@ func CheckItemPassword(c *web.Request, item, hash, password string, proves bool)
 
 var errWrong = &record.Error{Fault: record.Unauthorized, Code: "wrong_password", Text: "The password is wrong."}
 
-// visit is the request as a visit of the item. The visitor's network is only for the log.
-func visit(c *web.Request, r *record.Record, what record.Delivered) record.Visit {
-	v := record.Visit{What: what, Device: record.DeviceOf(c.R.UserAgent())}
-	if host := record.ReferringHost(c.R.Referer()); !c.Site.IsOwnHost(host) {
-		v.Referrer = host
-	}
-	if r.Logged {
-		bits := 24
-		if c.Addr.Is6() {
-			bits = 48
-		}
-		if p, err := c.Addr.Prefix(bits); err == nil { // a socket without a proxy has no address
-			v.Network = p.String()
-		}
-	}
-	return v
-}
-
 // openToAll reports whether anyone may see the item at any time.
 func openToAll(r *record.Record) bool { return r.Public && r.Password == "" && r.Limit == 0 }

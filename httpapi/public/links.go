@@ -47,22 +47,21 @@ func RedirectLink(c *web.Request, r *record.Record, owned bool, found error) err
 			return View(c, r, owned, nil)
 		}
 	}
-	head := c.R.Method == http.MethodHead
 	h := c.W.Header()
 	h["Cache-Control"] = web.HeadNoStore
-	switch {
-	case owned:
-	case r.Limit > 0 && head:
+	if r.Limit > 0 && !owned && c.R.Method == http.MethodHead {
 		c.W.WriteHeader(http.StatusOK)
 		return nil
-	case r.Limit > 0 && isPreview(c):
+	}
+	counts, err := counts(c, r, owned)
+	if err == errCard { //nolint:errorlint // never wrapped
 		return card(c, r)
-	case r.Limit > 0 && IsPrefetchOrPreview(c):
-		return errAhead
-	case !head && !IsPrefetchOrPreview(c):
-		if err := catalog.Seen(c.Site.Store, r, visit(c, r, record.VisitRedirect)); err != nil {
-			return err
-		}
+	}
+	if err == nil && counts {
+		err = catalog.Seen(c.Site.Store, r, visit(c, r, record.VisitRedirect))
+	}
+	if err != nil {
+		return err
 	}
 	h["Location"] = []string{web.ASCIIURL(target)}
 	c.W.WriteHeader(http.StatusFound)

@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"net/url"
 	"path"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -30,40 +29,6 @@ import (
 	"kist/kv/people"
 	"kist/kv/record"
 )
-
-// IsPrefetchOrPreview reports whether no person has asked for the item yet: a browser fetches
-// it in advance, or a messenger fetches a preview.
-func IsPrefetchOrPreview(c *web.Request) bool { return isPrefetch(c) || isPreview(c) }
-
-// isPrefetch reports whether a browser fetches the item in advance.
-func isPrefetch(c *web.Request) bool {
-	for _, name := range purposes {
-		for _, v := range c.R.Header[name] {
-			if v = strings.ToLower(v); strings.Contains(v, "prefetch") || strings.Contains(v, "preview") {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// purposes are the headers that say so, in the form of http.Header.
-var purposes = []string{"Sec-Purpose", "Purpose", "X-Purpose", "X-Moz"}
-
-// isPreview reports whether a messenger fetches a preview of the link.
-func isPreview(c *web.Request) bool {
-	agent := strings.ToLower(c.R.UserAgent())
-	return slices.ContainsFunc(previewers, func(name string) bool { return strings.Contains(agent, name) })
-}
-
-// previewers are parts of the User-Agent of programs that fetch link previews.
-var previewers = []string{
-	"slackbot", "slack-imgproxy", "discordbot", "telegrambot", "whatsapp", "facebookexternalhit", "facebot", "twitterbot",
-	"linkedinbot", "skypeuripreview", "pinterestbot", "redditbot", "mastodon", "bluesky", "cardyb", "iframely", "embedly",
-	"google-pagerenderer", "bingpreview", "viber", "vkshare", "mattermost-bot", "rocket.chat", "synapse", "zulip",
-}
-
-var errAhead = &record.Error{Fault: record.Busy, Code: "no_prefetch", Text: "This item cannot be fetched in advance."}
 
 var ReadRaw = web.Operation{Tag: "public", Reply: web.Reply{Status: 200}, Fails: []int{206, 302, 304, 401, 404, 410, 412, 416, 429, 503}, Slugs: true, AtContentOrigin: true, Serve: readRaw}
 
@@ -164,9 +129,6 @@ func SendContent(c *web.Request, content io.ReadSeeker, size int64, pay func(sta
 	http.ServeContent(g, c.R, "", time.Time{}, content)
 	return g.err
 }
-
-// errCard says that the answer must show only the title of the item.
-var errCard = errors.New("a card instead of the item")
 
 // RemovedFileAt is removedFileOf for addresses that may have an extension after the slug.
 func RemovedFileAt(c *web.Request, name string) (grant.RemovedFile, error) {
@@ -395,18 +357,10 @@ func countView(c *web.Request, r *record.Record, owned bool, status int, size in
 	if err := Refusal(c, status, size); err != nil || status == http.StatusNotModified {
 		return err
 	}
-	switch {
-	case owned, c.R.Method == http.MethodHead, Granted(c, grant.ToRead, r):
-		return nil
-	case IsPrefetchOrPreview(c):
-		if r.Limit > 0 && isPreview(c) {
-			return errCard
-		}
-		if r.Limit > 0 {
-			return errAhead
-		}
-		return nil
-	case r.Limit == 0 && status == http.StatusPartialContent && !fromStart(c.R.Header.Get("Range"), size):
+	if counts, err := counts(c, r, owned); err != nil || !counts {
+		return err
+	}
+	if r.Limit == 0 && status == http.StatusPartialContent && !fromStart(c.R.Header.Get("Range"), size) {
 		return nil
 	}
 	what := record.VisitFile

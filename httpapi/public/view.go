@@ -56,15 +56,15 @@ func viewAs(c *web.Request, r *record.Record, owned bool, found error, make func
 	if found != nil {
 		return found
 	}
-	counts := !owned && c.R.Method != http.MethodHead && r.Kind != record.Links && !Granted(c, grant.ToRead, r)
-	if counts && IsPrefetchOrPreview(c) {
-		if r.Limit == 0 {
-			counts = false
-		} else if !isPreview(c) {
-			return errAhead
-		} else {
-			return card(c, r)
-		}
+	counts, err := counts(c, r, owned)
+	if r.Kind == record.Links { // its page says where it leads; to follow it counts
+		counts, err = false, nil
+	}
+	if err == errCard { //nolint:errorlint // never wrapped
+		return card(c, r)
+	}
+	if err != nil {
+		return err
 	}
 	page, err := make()
 	if err != nil {

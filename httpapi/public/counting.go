@@ -1,0 +1,87 @@
+package public
+
+// Which requests count as views of an item. What a view does to a limit is in catalog.Seen.
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+
+	"kist/httpapi/grant"
+	"kist/httpapi/web"
+	"kist/kv/record"
+)
+
+// counts reports whether the request is a view of an item or a collection with the
+// conditions r. Its owner's requests, those without content and repeated ones of a visitor
+// who was counted are not, and neither are those that no person has made. For an item with a
+// limit the last fail: with errCard for a preview, otherwise with errAhead. A redirect
+// counts each time.
+func counts(c *web.Request, r *record.Record, owned bool) (bool, error) {
+	switch {
+	case owned, c.R.Method == http.MethodHead, r.Kind != record.Links && Granted(c, grant.ToRead, r):
+		return false, nil
+	case r.Limit > 0 && isPreview(c):
+		return false, errCard
+	case r.Limit > 0 && isPrefetch(c):
+		return false, errAhead
+	}
+	return !IsPrefetchOrPreview(c), nil
+}
+
+// errCard says that the answer must show only the title of the item.
+var errCard = errors.New("a card instead of the item")
+
+// IsPrefetchOrPreview reports whether no person has asked for the item yet: a browser fetches
+// it in advance, or a messenger fetches a preview.
+func IsPrefetchOrPreview(c *web.Request) bool { return isPrefetch(c) || isPreview(c) }
+
+// isPrefetch reports whether a browser fetches the item in advance.
+func isPrefetch(c *web.Request) bool {
+	for _, name := range purposes {
+		for _, v := range c.R.Header[name] {
+			if v = strings.ToLower(v); strings.Contains(v, "prefetch") || strings.Contains(v, "preview") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// purposes are the headers that say so, in the form of http.Header.
+var purposes = []string{"Sec-Purpose", "Purpose", "X-Purpose", "X-Moz"}
+
+// isPreview reports whether a messenger fetches a preview of the link.
+func isPreview(c *web.Request) bool {
+	agent := strings.ToLower(c.R.UserAgent())
+	return slices.ContainsFunc(previewers, func(name string) bool { return strings.Contains(agent, name) })
+}
+
+// previewers are parts of the User-Agent of programs that fetch link previews.
+var previewers = []string{
+	"slackbot", "slack-imgproxy", "discordbot", "telegrambot", "whatsapp", "facebookexternalhit", "facebot", "twitterbot",
+	"linkedinbot", "skypeuripreview", "pinterestbot", "redditbot", "mastodon", "bluesky", "cardyb", "iframely", "embedly",
+	"google-pagerenderer", "bingpreview", "viber", "vkshare", "mattermost-bot", "rocket.chat", "synapse", "zulip",
+}
+
+// errAhead refuses to fetch an item with a limit in advance.
+var errAhead = &record.Error{Fault: record.Busy, Code: "no_prefetch", Text: "This item cannot be fetched in advance."}
+
+// visit is the request as a visit of the item. The visitor's network is only for the log.
+func visit(c *web.Request, r *record.Record, what record.Delivered) record.Visit {
+	v := record.Visit{What: what, Device: record.DeviceOf(c.R.UserAgent())}
+	if host := record.ReferringHost(c.R.Referer()); !c.Site.IsOwnHost(host) {
+		v.Referrer = host
+	}
+	if r.Logged {
+		bits := 24
+		if c.Addr.Is6() {
+			bits = 48
+		}
+		if p, err := c.Addr.Prefix(bits); err == nil { // a socket without a proxy has no address
+			v.Network = p.String()
+		}
+	}
+	return v
+}
