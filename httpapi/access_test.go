@@ -15,7 +15,6 @@ import (
 
 	"github.com/matryer/is"
 
-	"kist/httpapi/session"
 	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/people"
@@ -525,7 +524,7 @@ func TestDoorMissesCount(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	addr := netip.MustParseAddr
 	var m slugProbes
-	for i := range session.MaxMisses {
+	for i := range maxMisses {
 		_, ok := m.allow(addr("2001:db8::1"), now)
 		is.True(ok)
 		m.count(addr(fmt.Sprintf("2001:db8::%x", i)), strconv.Itoa(i), now) // one /64
@@ -535,7 +534,7 @@ func TestDoorMissesCount(t *testing.T) {
 	is.Equal(wait, missWindow-time.Second)
 	_, ok = m.allow(addr("2001:db8:0:1::1"), now)
 	is.True(ok)
-	for range 2 * session.MaxMisses { // of the same slug
+	for range 2 * maxMisses { // of the same slug
 		m.count(addr("1.1.1.1"), "a", now)
 	}
 	_, ok = m.allow(addr("1.1.1.1"), now)
@@ -543,7 +542,7 @@ func TestDoorMissesCount(t *testing.T) {
 	for i := range 200_000 {
 		m.count(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), "a", now)
 	}
-	is.Equal(len(m.tally.counts), session.MaxMissEntries)
+	is.Equal(len(m.tally.counts), maxMissEntries)
 	_, ok = m.allow(addr("2001:db8::1"), now)
 	is.True(!ok) // not pushed out
 	_, ok = m.allow(addr("11.0.0.1"), now)

@@ -16,7 +16,6 @@ import (
 
 	"kist/httpapi/grant"
 	"kist/httpapi/public"
-	"kist/httpapi/session"
 	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/people"
@@ -287,7 +286,7 @@ func TestContentMisses(t *testing.T) {
 	a.share("0123456789", "slug", "hidden", "isPublic", "false")
 	a.share("0123456789", "slug", "other", "isPublic", "false")
 	at := rawApart(a.get("/v/hidden").want(200))
-	for i := range session.MaxMisses {
+	for i := range maxMisses {
 		a.send("GET", fmt.Sprint("/x/none", i), "Host", contentHost).want(404)
 	}
 	a.send("GET", "/x/hidden", "Host", contentHost).want(429)

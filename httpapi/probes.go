@@ -11,7 +11,6 @@ import (
 
 	"kist/httpapi/grant"
 	"kist/httpapi/public"
-	"kist/httpapi/session"
 	"kist/httpapi/upload"
 	"kist/httpapi/web"
 	"kist/kv"
@@ -84,18 +83,35 @@ func (t *counter[K]) add(key K, room int, window time.Duration, now time.Time) b
 	return true
 }
 
+// Limits of guessed slugs: misses of one network in the window, networks that are counted, and recent misses that are
+// remembered so that asking for the same slug again does not count.
+const (
+	maxMisses      = 60
+	maxMissEntries = 100_000
+	recentMisses   = 4096
+)
+
+// missSeed makes the hashes of misses unpredictable for visitors.
+var missSeed = maphash.MakeSeed()
+
+// missed is what is hashed of a miss.
+type missed struct {
+	from netip.Prefix
+	slug string
+}
+
 // slugProbes counts the different slugs without a shared item that a visitor asks for, so
 // that slugs cannot be guessed. A visitor with too many misses can only see items for which
 // they have a grant, until the window is over. Requests at the same time may get a few more
 // answers. Asking for a recently missed slug again does not count. The zero value is ready
 // for use. The counts are lost when the process ends.
 //
-// Memory is bounded: misses of more than MaxMissEntries networks in one window are not
+// Memory is bounded: misses of more than maxMissEntries networks in one window are not
 // counted. So a crowd of guessers does not lock out anyone else.
 type slugProbes struct {
 	mu     sync.Mutex
 	tally  counter[netip.Prefix]
-	recent [session.RecentMisses]uint64 // hashes of network and slug, each at a fixed place
+	recent [recentMisses]uint64 // hashes of network and slug, each at a fixed place
 }
 
 // allow reports whether the visitor may ask for another slug. If not, wait is the time
@@ -106,20 +122,20 @@ func (m *slugProbes) allow(from netip.Addr, now time.Time) (wait time.Duration, 
 	if len(m.tally.counts) == 0 {
 		return 0, true
 	}
-	wait = m.tally.wait(grant.Network(from), session.MaxMisses, missWindow, now)
+	wait = m.tally.wait(grant.Network(from), maxMisses, missWindow, now)
 	return wait, wait <= 0
 }
 
 func (m *slugProbes) count(from netip.Addr, slug string, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	hash := maphash.Comparable(session.GuessSeed, session.SlugProbe{From: grant.Network(from), Slug: slug})
-	place := &m.recent[hash%session.RecentMisses]
+	hash := maphash.Comparable(missSeed, missed{grant.Network(from), slug})
+	place := &m.recent[hash%recentMisses]
 	if *place == hash {
 		return
 	}
 	*place = hash
-	m.tally.add(grant.Network(from), session.MaxMissEntries, missWindow, now)
+	m.tally.add(grant.Network(from), maxMissEntries, missWindow, now)
 }
 
 // find serves a route on which slugs could be guessed.

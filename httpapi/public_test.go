@@ -993,7 +993,7 @@ func TestPublicMisses(t *testing.T) {
 		return a.do(apiRequest{method: method, path: path, anyone: true, raw: true, header: withHeader("X-Forwarded-For", addr)})
 	}
 	paths := []string{"/x/", "/v/", "/s/", "/t/", "/g/", "/"}
-	for i := range session.MaxMisses - 2 {
+	for i := range maxMisses - 2 {
 		from([]string{"GET", "HEAD"}[i%2], fmt.Sprint(paths[i%len(paths)], "none", i), fmt.Sprintf("9.9.9.%d, 1.1.1.1", i)).want(404)
 	}
 	from("GET", "/x/hidden", "1.1.1.1").want(404)
@@ -1011,7 +1011,7 @@ func TestPublicMisses(t *testing.T) {
 	is.Equal(from("POST", "/api/v1/notes/p/none", "1.1.1.1").want(429).code(), "too_many_misses")
 	from("GET", "/healthz", "1.1.1.1").want(200)
 	from("GET", "/x/there", "1.1.1.2").want(200)
-	for range session.MaxMisses + 1 { // who is known may look for anything
+	for range maxMisses + 1 { // who is known may look for anything
 		a.do(apiRequest{method: "GET", path: "/x/none", header: withHeader("X-Forwarded-For", "1.1.1.1")}).want(404)
 	}
 	a.do(apiRequest{method: "GET", path: "/x/hidden", header: withHeader("X-Forwarded-For", "1.1.1.1")}).want(200)

@@ -705,7 +705,7 @@ func TestRequestSlugsAreNotTriedOut(t *testing.T) {
 	is := is.New(t)
 	a := start(t)
 	_, slug := a.ask(nil)
-	for i := range session.MaxMisses {
+	for i := range maxMisses {
 		switch i % 3 {
 		case 0:
 			a.visit(fmt.Sprintf("/up/guess%d", i)).want(404)

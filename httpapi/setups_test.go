@@ -19,7 +19,6 @@ import (
 
 	"kist/httpapi/api"
 	"kist/httpapi/grant"
-	"kist/httpapi/session"
 	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/people"
@@ -281,7 +280,7 @@ func TestDeletionAddress(t *testing.T) {
 	press(a.path(one.text("deletionUrl"))).want(404)
 	is.True(!strings.Contains(a.log.String(), a.path(made.text("deletionUrl"))[len(web.DeletionPath):]))
 
-	for i := range session.MaxMisses {
+	for i := range maxMisses {
 		visit(web.DeletionPath + "guess" + strings.Repeat("x", i))
 	}
 	visit(web.DeletionPath + "one-more").want(429)

@@ -4,9 +4,7 @@ import (
 	"crypto/rand"
 	"crypto/subtle"
 	"encoding/binary"
-	"hash/maphash"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"time"
 
@@ -34,17 +32,6 @@ const (
 	LimitOverall = 'o' // thing
 	limitDevice  = 'd' // browser and account
 )
-
-// Limits of guessed slugs: misses of one network in the window, networks that are counted, and recent misses that are
-// remembered so that asking for the same slug again does not count.
-const (
-	MaxMisses      = 60
-	MaxMissEntries = 100_000
-	RecentMisses   = 4096
-)
-
-// GuessSeed makes the hashes of misses unpredictable for visitors.
-var GuessSeed = maphash.MakeSeed()
 
 // A Guess is one attempt with a password.
 type Guess struct {
@@ -187,9 +174,4 @@ func device(c *web.Request, u *record.User) string {
 
 func TooMany(wait time.Duration) error {
 	return &record.Error{Fault: record.TooMany, Code: "too_many_guesses", Text: "Too many wrong passwords. Try again " + record.In(wait) + ".", Retry: wait}
-}
-
-type SlugProbe struct {
-	From netip.Prefix
-	Slug string
 }
