@@ -674,7 +674,7 @@ func TestEvictLate(t *testing.T) {
 	_, err = s.Stat(ref)
 	is.NoErr(err)
 
-	m.add(b) // the control: what is shipped again may go
+	m.add(b)                // the control: what is shipped again may go
 	s.cache.evicting.Lock() // run evicts too
 	s.cache.rest = time.Time{}
 	s.cache.evicting.Unlock()

@@ -19,7 +19,8 @@ type Swept struct {
 	Foreign int   // foreign names, which stay
 }
 
-// Sweep walks all blobs and removes those that nothing refers to. It offers a
+// Sweep walks all blobs and removes those that nothing refers to; which those are, and
+// when the server sweeps, is decided by Sweeper in admin/ops/sweep.go. It offers a
 // blob whose file was modified before olderThan to Unlink, with unreferenced as
 // the callback; a younger one stays. It also removes temporary files older than
 // olderThan that no Stage of this store is using.
@@ -31,8 +32,7 @@ type Swept struct {
 //
 // Sweep holds one ref at a time and waits for nobody, so uploads continue while
 // it runs. It ends with the first error, except for a foreign name, and when
-// ctx is done. Swept then holds what was done until then. admin/ops.Sweeper decides
-// what the server removes, and when.
+// ctx is done. Swept then holds what was done until then.
 func (s *Store) Sweep(ctx context.Context, olderThan time.Time, unreferenced func(Ref) (bool, error)) (Swept, error) {
 	var swept Swept
 	var err error

@@ -71,7 +71,9 @@ type Replayed struct {
 	Cut      int64  // bytes after the last whole record of the newest log
 	// Torn is the record in those bytes, if they have the length that it
 	// claims. A power cut may leave a record that was never acknowledged.
-	// Damage may leave one that was.
+	// Damage may leave one that was: lastRecord in kv/start.go tells the two
+	// apart, and a store with the second does not start. What the file recent
+	// still has was added before (recent.go).
 	Torn *Torn
 	Bad  []string // snapshots that are unusable
 
@@ -87,8 +89,9 @@ type Torn struct {
 // Replay passes everything the journal holds to apply, in order: the newest
 // whole snapshot, then the records that follow in the logs. It calls start
 // before the first, and again if a snapshot turns out to be damaged half way
-// and Replay begins with another. The ops are valid until apply returns. Call
-// Replay before Begin and Resume.
+// and Replay begins with another. The ops are valid until apply returns. Begin
+// continues a journal only after a Replay; an empty one, and Resume after a
+// clean stop, need none.
 //
 // Replay skips what a crash left at the end of the newest log: it was never
 // acknowledged. The error is Damaged or Missing if acknowledged changes cannot
