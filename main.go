@@ -256,8 +256,8 @@ func (cmd *serveCommand) Run(c *admin.Call) (err error) {
 	return errors.Join(err, serve.TidyClaim(store))
 }
 
-// follow is a standby until ctx ends or the data directory is the writer's. Then o has
-// the address of this server.
+// follow runs as a standby until ctx ends, or until this server is promoted: then took is
+// true and o.URL is its address.
 func (cmd *serveCommand) follow(ctx context.Context, c *admin.Call, starting *serve.Starting, o *ship.Options) (took bool, err error) {
 	if err := os.MkdirAll(c.DataDir, 0o700); err != nil {
 		return false, fmt.Errorf("cannot make the data directory: %w", err)

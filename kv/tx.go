@@ -75,8 +75,8 @@ type job struct {
 	done    chan struct{}
 }
 
-// Update runs fn in a transaction and returns when its changes are on the disk. If fn
-// fails, its changes are undone and its error is returned. Callers that wait at the
+// Update runs fn in a transaction and returns when its changes are on the disk, and with
+// --store-mode sync in the object store. If fn fails, its changes are undone and its error is returned. Callers that wait at the
 // same time share one commit; a lone caller does not wait for others. fn runs once, on
 // a goroutine of the store. It must not do slow work or call View or Update.
 func (s *Store) Update(fn func(*Tx) error) error {
@@ -160,7 +160,8 @@ func (s *Store) nextJob() *job {
 
 // commit runs the job of the batch and those that arrive meanwhile, one after another
 // in one transaction, and returns them all. A failed job is undone and keeps its own
-// error; the returned error is for all others.
+// error; the returned error is for all others. An error of the object store comes when the
+// changes are on the disk already: they stay, and nobody may be told that they are safe.
 func (s *Store) commit(batch []*job) ([]*job, error) {
 	if err := s.behind.refuse(); err != nil {
 		return batch, s.failed(err)

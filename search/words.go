@@ -19,8 +19,8 @@ const maxTerm = 64
 type token struct {
 	term       string
 	start, end int // in bytes
-	// open says that the word continues after the term: it is the last character of a run in a script without
-	// spaces. See words.
+	// open says that a search for the term also finds words that begin with it: it is the last character of a
+	// run in a script without spaces.
 	open bool
 }
 

@@ -29,10 +29,10 @@ func (j Job) Restore(source string, stdin io.Reader) (*BackedUp, error) {
 	return j.restore(func(work string) (*snapshot, error) { return j.fill(source, stdin, work) })
 }
 
-// Fetch is Restore from an object store: its data as it was at an instant, or at the
-// end if that is zero. whole says that the object store has nothing later; then the
-// data directory may continue its history, and unless all is set, the files stay in
-// the object store at the address. Otherwise they are always fetched.
+// Fetch is Restore from an object store: its data as it was at an instant, or the latest
+// if that is zero. whole says that the object store has nothing later, so that the data
+// directory may continue its history. Then the files stay in the object store at the
+// address, unless all is set. If it has something later, all files are fetched.
 func (j Job) Fetch(ctx context.Context, remote blobs.Remote, address string, at time.Time, all bool) (done *BackedUp, whole bool, err error) {
 	var got *ship.Fetched
 	done, err = j.restore(func(work string) (from *snapshot, err error) {

@@ -92,7 +92,8 @@ func (p *Plan) jpeg(s *source) error {
 	return nil // cut off in the middle of the picture, which browsers show
 }
 
-// application decides about an APPn segment, which holds what programs add to a picture.
+// application decides about an APPn or COM segment, which holds what programs add to a picture.
+// It keeps a bare JFIF header, the orientation, colour profiles and Adobe's colour marker.
 func (p *Plan) application(marker byte, at, end int64, data []byte, turnedOnce *bool) error {
 	switch {
 	case marker == markAPP0 && bytes.HasPrefix(data, jfifHead) && len(data) >= 14:

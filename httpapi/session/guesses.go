@@ -15,14 +15,14 @@ import (
 	"kist/kv/record"
 )
 
-// The number of wrong passwords allowed in GuessWindow, and of one-time codes.
+// Limits of wrong passwords within GuessWindow, and of wrong one-time codes in a day.
 const (
 	GuessWindow     = people.TryWindow
 	GuessesFrom     = 5  // for one thing from one network
 	GuessesOfAll    = 20 // for anything from one network
 	GuessesOverall  = 30 // for one thing from anywhere
 	GuessesOnDevice = 10 // for one account from one browser that has signed in to it
-	CodesPerDay     = 20 // wrong one-time codes for one account in a day: one of 330 000 is right
+	CodesPerDay     = 20 // for one account; one code of 330 000 is right
 )
 
 // The kinds of limits (people.Limit). They are stored on disk until the window ends.

@@ -165,8 +165,8 @@ func holder(c *web.Request, k grant.Ticket) (u *record.User, err error) {
 
 // checkStep reports whether a code is right, and uses it up. Only those who know the
 // password can make wrong guesses here, so they have their own count for each account.
-// After CodesPerDay wrong one-time codes, recovery codes and passkeys are left, and browsers
-// that have signed in before. The codes themselves are checked by people.UseCode and people.UseRecovery.
+// After CodesPerDay wrong one-time codes only recovery codes, passkeys and browsers that have
+// signed in before still work. The codes themselves are checked by people.UseCode and people.UseRecovery.
 func checkStep(c *web.Request, u *record.User, f *StepForm) (bool, error) {
 	g := Guess{At: "code:" + u.ID.String(), device: device(c, u)}
 	if f.recovery == "" {
@@ -228,7 +228,8 @@ var (
 func postStep(c *web.Request) error    { return receiveStep(c, grant.ForSecondStep) }
 func postPasskey(c *web.Request) error { return receiveStep(c, grant.ForPasskey) }
 
-// receiveStep receives the forms of those pages. The field for a code takes both kinds.
+// receiveStep receives the second steps of the pages to sign in. The field for a code takes
+// one-time codes and recovery codes.
 func receiveStep(c *web.Request, purpose grant.Purpose) error {
 	if err := c.SameOrigin(); err != nil {
 		return err

@@ -42,7 +42,7 @@ type cache struct {
 const (
 	magic      = "kistthm1"
 	headSize   = 24
-	maxPayload = 2 << 20 // a PNG of 480 by 480 pixels has at most 1 MiB; of Screen, larger ones are refused
+	maxPayload = 2 << 20 // larger thumbnails are refused; a PNG of 480 by 480 pixels takes at most 1 MiB
 	maxReason  = 200     // bytes
 
 	// unfinished begins the names of incomplete files.

@@ -60,8 +60,8 @@ var (
 // queueLength is how many contents may wait while one is decoded.
 const queueLength = 8
 
-// bigDecode is the memory for decoding, in bytes, from which it is returned to the system immediately. The garbage
-// collector would wait until the heap has grown by as much again, which a second picture does.
+// bigDecode is from how many bytes on the memory for decoding is returned to the system immediately. Otherwise a second
+// large picture would double the heap before the garbage collector runs.
 const bigDecode = 32 << 20
 
 // A Thumb is a thumbnail. Callers share Bytes and must not change them.

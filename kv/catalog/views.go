@@ -313,7 +313,7 @@ func limitReached(tx *kv.Tx, r *record.Record) error {
 // DropSpent will delete.
 var SpentTable = kv.Table{Buckets: []table.Bucket{spentBucket}, Refill: func(r *kv.Refill) error { return r.Copy(spentBucket, nil) }, Redate: kv.RedateInstants(spentBucket)}
 
-// spentTime is how long such a record is remembered. Grants to read on end earlier.
+// spentTime is how long such a record is remembered. The grants that let its last visitor read on end earlier.
 const spentTime = time.Hour
 
 const (

@@ -56,8 +56,8 @@ var (
 	Collections = &Kind{8, "collection", "collections", 1, "views", "maxViews", 1 << 20, func() Body { return &Collection{Sort: Manual, Download: true} }, collectionView}
 )
 
-// Kinds lists every kind, Files first. A new kind is one struct with a Fields
-// method and one row here. Its view may be empty: names, labels and controls then
+// Kinds lists every kind, Files first, each at the place of its Code. A new kind is one
+// struct with a Fields method and one row at the end. Its view may be empty: names, labels and controls then
 // follow from its fields.
 var Kinds = []*Kind{Files, Bookmarks, Notes, Snippets, Recipes, Games, Links, Collections}
 
@@ -200,8 +200,8 @@ func (b *Link) Title() string {
 // Arrangement is the order of a collection.
 type Arrangement string
 
-// The orders. A collection over a folder or a tag that is to be in its owner's order has
-// the newest items first.
+// The orders. Nobody arranges the items of a folder or a tag: there Manual means
+// NewestFirst.
 const (
 	NewestFirst Arrangement = "newest"
 	OldestFirst Arrangement = "oldest"
@@ -212,8 +212,8 @@ const (
 // Arrangements lists the orders.
 var Arrangements = []Arrangement{Manual, NewestFirst, OldestFirst, ByTitle}
 
-// Bounds of a collection, in items: picked ones, and those of a folder or a tag, the
-// newest.
+// Bounds of a collection: an owner can pick MaxPicked items. Of a folder or a tag, the newest
+// MaxLive are shown.
 const (
 	MaxPicked = 5000
 	MaxLive   = 20_000

@@ -121,7 +121,7 @@ type VisitDay struct {
 	Phone   int64            `json:"Phone,omitempty"`
 	Desktop int64            `json:"Desktop,omitempty"`
 	Program int64            `json:"Program,omitempty"`
-	Hosts   map[string]int64 `json:"Hosts,omitempty"` // the commonest that refer to it, about
+	Hosts   map[string]int64 `json:"Hosts,omitempty"` // the most frequent referring hosts, approximately
 	Last    time.Time        `json:"Last"`
 }
 

@@ -1,6 +1,7 @@
 package ship
 
-// Who the writer is: the server whose slot is the newest. A server that finds a slot of another one there stops writing.
+// The writer is the server that put the newest slot. A server that finds another server's slot
+// under the number that it was about to put stops writing.
 
 import (
 	"bytes"
@@ -95,7 +96,7 @@ func (s *Shipper) attach(ctx context.Context) error {
 		if err == nil {
 			var newest *Slot
 			if newest, err = s.history.last(ctx, s.last.Number); err == nil && newest.Process != s.process {
-				continue // this slot was merged and removed since it was looked at: nobody reads the fence
+				continue // slots up to this number were merged meanwhile, so nobody would read this fence
 			}
 		}
 		if err == nil {
@@ -250,7 +251,8 @@ func (s *Shipper) put(ctx context.Context, slot Slot) error {
 const lineageName = "STORE"
 
 // A lineage says who a data directory is to the object store, and up to which epoch it
-// knows the history. A later epoch means that another one has taken over.
+// knows the history. A later epoch means that another data directory has
+// taken over.
 type lineage struct {
 	Format int    `json:"format"`
 	Writer string `json:"writer"`

@@ -38,7 +38,8 @@ type Fetched struct {
 // Fetch writes the journal of the store as it was at an instant to the folder journal
 // in dir, which must not exist. A zero instant means the end of the history. The
 // caller must read the journal and pass the state that it leads to to Confirm. format
-// is the version of the data that this program writes.
+// is the version of the data that this program writes. admin/ops/restore.go runs the whole
+// restore, of which this is the first step.
 func Fetch(ctx context.Context, remote blobs.Remote, at time.Time, format uint32, dir string) (*Fetched, error) {
 	h := history{remote}
 	for try := 0; ; try++ {
@@ -60,7 +61,8 @@ func Fetch(ctx context.Context, remote blobs.Remote, at time.Time, format uint32
 	}
 }
 
-// fetchTries is how often Fetch begins again because the history does.
+// fetchTries is how often Fetch starts over when old slots or snapshots are removed while it
+// reads them.
 const fetchTries = 3
 
 func fetch(ctx context.Context, h history, at time.Time, format uint32, dir string) (*Fetched, error) {
@@ -207,7 +209,7 @@ func (f *Fetched) slots(ctx context.Context, h history, all []span, at time.Time
 	if len(all) == 0 {
 		return nil
 	}
-	// A gap in the history is before a snapshot, too.
+	// A snapshot may follow a gap in the slots, so begin with the slot that reaches its state.
 	var first int
 	all, err := h.among(ctx, all, func(all []span) (err error) {
 		first, err = h.reaching(ctx, all, f.State.Seq)
