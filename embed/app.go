@@ -20,11 +20,16 @@ type AppPage struct {
 	Title   string // of the tab until the script sets another
 	Module  string // an extra script that the page needs, without .js; "" means none
 	Admin   bool   // shows the link to the admin page
-	Theme   string // light or dark; "" follows the system
-	Accent  string // "" is the usual one
 	Content string // absolute address of the origin for stored bytes; "" means the page's own
 	Kinds   []AppKind
 	Data    []byte // JSON, for the script
+	Look
+}
+
+// Look is how a user wants pages to look.
+type Look struct {
+	Theme  string // light or dark; "" follows the system
+	Accent string // "" is the usual one
 }
 
 // An AppKind is a kind of records in the navigation.

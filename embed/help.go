@@ -98,7 +98,7 @@ type HelpHit struct{ Name, Title, Line string }
 type HelpPage struct {
 	formPage
 	Base  string
-	Theme string // light or dark; "" follows the system
+	Look
 	Title string
 	Body  template.HTML
 	Query string

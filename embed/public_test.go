@@ -120,11 +120,11 @@ func TestItemPageTellsOthersOnlyWhenOpen(t *testing.T) {
 func TestItemPageTellsOnlyTheOwnerOfViews(t *testing.T) {
 	is := is.New(t)
 	item := ItemPage{Left: 3, Limit: 10}
-	is.True(!strings.Contains(render(t, item), "views left"))
+	is.True(!strings.Contains(render(t, item), "Views left"))
 	item.Own = true
-	is.True(strings.Contains(render(t, item), "3 of 10 views left"))
+	is.True(strings.Contains(render(t, item), "Views left for visitors: 3 of 10."))
 	item.Limit = 0
-	is.True(!strings.Contains(render(t, item), "views left"))
+	is.True(!strings.Contains(render(t, item), "Views left"))
 }
 
 func TestLockedPage(t *testing.T) {

@@ -177,7 +177,7 @@ func (s *Server) respondApp(c *web.Request, p appPage) error {
 		title = web.ViewOf(p.kind, c.Lang()).Many
 	}
 	return c.RespondPage(http.StatusOK, embed.AppPage{
-		Base: c.Site.Prefix(), Title: title, Module: p.module, Admin: c.Caller.User.Role == record.Admin, Theme: string(c.Caller.User.Theme), Accent: string(c.Caller.User.Accent), Content: c.Site.Content, Kinds: appKinds(c.Lang()), Data: data.Bytes(),
+		Base: c.Site.Prefix(), Title: title, Module: p.module, Admin: c.Caller.User.Role == record.Admin, Look: lookOf(c), Content: c.Site.Content, Kinds: appKinds(c.Lang()), Data: data.Bytes(),
 	})
 }
 

@@ -122,4 +122,5 @@ func TestBrowserTheme(t *testing.T) {
 	is.Equal(b.js(colours), chosen)
 	b.open("/help")
 	is.Equal(b.js(`getComputedStyle(document.documentElement).colorScheme`), "dark")
+	is.Equal(b.js(colours), chosen)
 }

@@ -439,6 +439,16 @@ func TestBrowserKeyboard(t *testing.T) {
 	b.keys(kb.Escape)
 	b.js(`history.back()`)
 	b.until(`location.pathname === '/notes' && document.querySelectorAll('#main .item').length === 2`)
+
+	// A note that comes when the user has left does not open.
+	b.js(`void ((real) => { window.fetch = async (at, o) => { if (String(at).includes('/v/')) { await new Promise((go) => { window.answer = go; }); window.answered = true; } return real(at, o); }; })(fetch)`)
+	b.js(`document.querySelector('#main a.name').click()`)
+	b.until(`window.answer`)
+	b.js(`history.back()`)
+	b.until(`location.pathname === '/notes'`)
+	b.js(`window.answer()`)
+	b.until(`window.answered`)
+	is.Equal(b.js(`new Promise((go) => setTimeout(() => go(document.querySelectorAll('dialog').length), 300))`), 0.0)
 }
 
 // TestBrowserGrid goes through pictures in two dimensions.
@@ -521,8 +531,15 @@ func TestBrowserShare(t *testing.T) {
 	b.fill("Password", "open sesame")
 	b.click(`.part .main`)
 	b.until(`document.querySelector('[data-part=password]').textContent === 'password set'`)
+	week := `[...document.querySelectorAll('dialog [aria-pressed]')].find((e) => e.textContent === 'For a week').ariaPressed`
+	is.Equal(b.js(week), "false")
 	b.press("For a week")
 	b.until(`document.querySelector('[data-part=expires]').textContent.startsWith('expires')`)
+	is.Equal(b.js(week), "true")
+	b.press("For a week") // takes it back
+	b.until(`document.querySelector('[data-part=expires]').textContent === 'never expires'`)
+	b.press("For a week")
+	b.until(week + ` === 'true'`)
 	is.Equal(b.one("notes", "hasPassword"), true)
 	is.Equal(b.one("notes", "maxViews"), 3.0)
 	is.True(b.one("notes", "expiresAt") != nil)
@@ -881,6 +898,19 @@ func TestBrowserWelcome(t *testing.T) {
 	backup.Store(&now)
 	ben := b.addUser("ben", record.Member)
 	is.Equal(setup(), "To do: Use HTTPS,Done: Make a backup,Done: Add a second user")
+
+	// Once there is an item, a line says what is left, until it is closed.
+	note := b.post("/api/v1/notes", map[string]any{"content": "x"}).want(201).text("data.id")
+	b.open("/")
+	b.until(`document.querySelector('#main .note')?.textContent.startsWith('Set up kist: 1 step left.')`)
+	b.press("Show")
+	b.until(`document.querySelector('#setup') && !document.querySelector('#main .note')`)
+	is.True(b.sound())
+	b.open("/")
+	b.press("Dismiss")
+	b.open("/")
+	is.Equal(b.js(`document.querySelector('#main .note')`), nil)
+	b.delete("/api/v1/notes/" + note).want(200)
 
 	// Another user sees the cards alone, and no card once there is an item.
 	b.user = ben

@@ -17,7 +17,7 @@ func readHandbook(c *web.Request) error {
 	}
 	if words := strings.TrimSpace(q.Get("q")); words != "" {
 		found := embed.FindHelp(words)
-		return c.RespondPage(http.StatusOK, embed.HelpPage{Base: c.Site.Prefix(), Theme: themeOf(c), Title: c.Lang().T("page.found", "n", len(found)), Query: words, Found: found})
+		return c.RespondPage(http.StatusOK, embed.HelpPage{Base: c.Site.Prefix(), Look: lookOf(c), Title: c.Lang().T("page.found", "n", len(found)), Query: words, Found: found})
 	}
 	return help(c, c.Lang().T("page.handbook"), embed.HelpIndex())
 }
@@ -42,15 +42,15 @@ func help(c *web.Request, title, text string) error {
 	if err != nil {
 		return err
 	}
-	return c.RespondPage(http.StatusOK, embed.HelpPage{Base: base, Theme: themeOf(c), Title: title, Body: body})
+	return c.RespondPage(http.StatusOK, embed.HelpPage{Base: base, Look: lookOf(c), Title: title, Body: body})
 }
 
-// themeOf is the theme that the user chose; "" follows the system.
-func themeOf(c *web.Request) string {
-	if c.Caller == nil {
-		return ""
+// lookOf is what the user chose. Visitors have no choice.
+func lookOf(c *web.Request) (l embed.Look) {
+	if c.Caller != nil {
+		l = embed.Look{Theme: string(c.Caller.User.Theme), Accent: string(c.Caller.User.Accent)}
 	}
-	return string(c.Caller.User.Theme)
+	return l
 }
 
 // helpLink matches the beginning of a link from one handbook page to another.

@@ -211,7 +211,7 @@ func TestItemPages(t *testing.T) {
 			is.True(strings.Contains(html, "Ann Lindqvist"))
 			is.True(strings.Contains(html, `<svg class="qr"`))
 			is.Equal(strings.Contains(html, "og:title"), v.Open)
-			is.Equal(strings.Contains(html, "3 of 10 views left"), name == "own")
+			is.Equal(strings.Contains(html, "Views left for visitors: 3 of 10."), name == "own")
 			is.True(!strings.Contains(html, " style="))
 			is.True(!strings.Contains(html, "ZgotmplZ"))
 			is.True(len(html) > 1000)

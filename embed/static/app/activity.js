@@ -46,5 +46,8 @@ export async function activity(into, path, signal, latest = 50) {
   };
   add(into, list, more);
   const first = await load(path, `${path}?limit=${latest}`, signal);
-  if (first) show(first);
+  if (first) return show(first);
+  const again = h('button', { type: 'button' }, t('common.again')), failed = h('p.note', { role: 'alert' }, h('span', {}, t('activity.failed')), again);
+  again.onclick = () => { failed.remove(); list.remove(); more.remove(); return activity(into, path, signal, latest); };
+  list.replaceWith(failed);
 }

@@ -57,6 +57,15 @@ async function overview(v) {
     pictures.length > 0 && part(fileTypes.image, h('ul.strip', {}, pictures)), favourites.length > 0 && part(t('kind.favourites'), h('div.filters', {}, favourites))];
 }
 
+// setupNote says how many steps to set up the server are left, until they are done or the note is closed.
+function setupNote(left) {
+  const node = h('p.note', {}, h('span', {}, t('home.setup', { n: left })), h('button', { type: 'button' }, t('common.show')), iconButton('none', 'close', t('common.dismiss')));
+  const [show, close] = all('button', node);
+  show.onclick = () => loadModule('welcome').then((m) => m.setupCard()).then((card) => node.replaceWith(card), showProblem);
+  close.onclick = () => { storage.set('setup', 0); node.remove(); };
+  return node;
+}
+
 addPages({
   async home(v) {
     const total = Object.values(me.counts).reduce((a, b) => a + b, 0);
@@ -78,7 +87,8 @@ addPages({
       },
     });
     v.accepts = () => true;
-    add(v.out, v.box.node, total > 0 && await overview(v), h('div.head', {}, h('h1', {}, t('home.recent')), total > 0 && h('small.soft', {}, t('home.summary', { n: total, size: bytes(me.usedBytes ?? 0) }))), v.list.node);
+    const left = me.role === 'admin' && total > 0 ? storage.get('setup', 0) : 0;
+    add(v.out, v.box.node, left > 0 && setupNote(left), total > 0 && await overview(v), h('div.head', {}, h('h1', {}, t('home.recent')), total > 0 && h('small.soft', {}, t('home.summary', { n: total, size: bytes(me.usedBytes ?? 0) }))), v.list.node);
     return t('home.title');
   },
 

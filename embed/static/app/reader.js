@@ -9,10 +9,10 @@ import { enhance } from './page.js';
 import { base, loadModule, localAddress, problemOf, showProblem, storage } from './session.js';
 
 // fetchShown returns what the public page of an item shows below its title.
-async function fetchShown(r) {
+async function fetchShown(r, signal) {
   const at = new URL(`${base}/v/${r.slug}`, location.href);
   let answer;
-  try { answer = await fetch(at, { headers: { accept: 'text/html' } }); } catch { throw problemOf(0); }
+  try { answer = await fetch(at, { headers: { accept: 'text/html' }, signal }); } catch (e) { throw e.name === 'AbortError' ? e : problemOf(0); }
   if (!answer.ok) throw problemOf(answer.status);
   const page = new DOMParser().parseFromString(await answer.text(), 'text/html');
   for (const name of ['src', 'href']) {
@@ -47,12 +47,13 @@ function keepAwake() {
 }
 
 // openReader opens the reader for a record. onclose is called with the reason.
-export async function openReader(r, { onclose }) {
+export async function openReader(r, { onclose, signal }) {
   let shown;
   try {
-    shown = await fetchShown(r);
+    shown = await fetchShown(r, signal);
+    signal?.throwIfAborted();
   } catch (e) {
-    if (r.brief) throw e; // its text is cut off
+    if (r.brief || e.name === 'AbortError') throw e; // its text is cut off
     showProblem(e);
     return openEditor(kindOf(r), r, { onclose });
   }

@@ -42,8 +42,13 @@ const keptPages = new Map();
 const maxKept = 6;
 const keptMilliseconds = 12e4;
 
+// opening ends what is still loading an item when the user goes elsewhere.
+let opening = new AbortController();
+
 // show draws a page. A single item opens above the current page.
 async function show(to, { back = false } = {}) {
+  opening.abort();
+  opening = new AbortController();
   if (to.id && view) {
     openItem(to);
     return;
@@ -128,8 +133,9 @@ function addressOfView() {
   return `${base}/${path}${view.name === 'home' ? '' : withParam(view.params, '', '')}`;
 }
 
-async function openNew(to) {
+async function openNew(to, signal) {
   const { openEditor } = await loadModule('editor');
+  signal.throwIfAborted();
   // The address can fill fields, as the bookmarklet does.
   const values = {};
   for (const name of ['url', 'title', 'description']) {
@@ -145,9 +151,9 @@ async function openNew(to) {
 }
 
 // readItem reads the record of an address. Without the server, a record of the list does for reading.
-async function readItem(to) {
+async function readItem(to, signal) {
   try {
-    return (await api('GET', `${to.kind.api}/${encodeURIComponent(to.id)}`)).data;
+    return (await api('GET', `${to.kind.api}/${encodeURIComponent(to.id)}`, undefined, { signal })).data;
   } catch (e) {
     const listed = all('#main .item').map((row) => row.record).find((r) => r?.slug === to.id);
     if (e.status !== 0 || to.edit || !listed) throw e;
@@ -163,16 +169,20 @@ function showMissing(kind, text) {
 }
 
 async function openItem(to) {
+  const { signal } = opening;
   const answer = takeAnswer(`${to.kind.api}/{${to.kind === kinds.file ? 'slug' : 'id'}}`);
   try {
-    if (to.id === 'new') return void await openNew(to);
-    const r = answer?.data ?? await readItem(to);
+    if (to.id === 'new') return void await openNew(to, signal);
+    const r = answer?.data ?? await readItem(to, signal);
     const onclose = (reason) => closeItem(to, reason);
     // What the user has not saved yet comes first.
-    if (to.edit || storage.get(draftKey(`${to.kind.name}.${r.id}`))) await (await loadModule('editor')).openEditor(to.kind, r, { onclose });
-    else if (isMedia(r)) (await loadModule('viewer')).openViewer(r, { onclose, onmove: (next) => history.replaceState(history.state, '', pageOf(next)) });
-    else await (await loadModule('reader')).openReader(r, { onclose });
+    const edit = to.edit || storage.get(draftKey(`${to.kind.name}.${r.id}`)), m = await loadModule(edit ? 'editor' : isMedia(r) ? 'viewer' : 'reader');
+    signal.throwIfAborted();
+    if (edit) await m.openEditor(to.kind, r, { onclose });
+    else if (isMedia(r)) m.openViewer(r, { onclose, onmove: (next) => history.replaceState(history.state, '', pageOf(next)) });
+    else await m.openReader(r, { onclose, signal });
   } catch (e) {
+    if (e.name === 'AbortError') return;
     const missing = e.status === 404 && t('list.missing', { kind: to.kind.one });
     if (missing && !history.state?.over) return showMissing(to.kind, missing);
     showProblem(missing ? new Problem(missing) : e);

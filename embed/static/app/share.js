@@ -68,7 +68,12 @@ export function termsOf(item, change) {
       status.hidden = false;
     }
   }
-  const preset = (label, body) => { const b = h('button', { type: 'button' }, label); b.onclick = () => save({ isPublic: true, ...body }); return b; };
+  // preset sets a condition, or takes it back if it is set so.
+  const preset = (label, isSet, field, value) => {
+    const b = h('button', { type: 'button', 'aria-pressed': String(isSet) }, label);
+    b.onclick = () => save(isSet ? { [field]: null } : { isPublic: true, [field]: value });
+    return b;
+  };
 
   function formOf(name) {
     const c = conditions[name], r = item(), form = new Form(c.fields(r), c.values(r)), removal = c.remove?.(r);
@@ -91,7 +96,7 @@ export function termsOf(item, change) {
   }
 
   function draw() {
-    const r = item(), k = kindOf(r), focused = all('button', node).indexOf(document.activeElement);
+    const r = item(), k = kindOf(r), seen = r[k.counter] ?? 0, focused = all('button', node).indexOf(document.activeElement);
     const line = h('div.row.conditions', {}, Object.entries(conditions).map(([name, c]) => {
       const b = h(c.isSet(r) ? 'button.set' : 'button', { type: 'button', 'aria-expanded': String(open === name), 'data-part': name }, c.says(r));
       b.onclick = () => { open = open === name ? '' : name; draw(); find('.part input, .part select', node)?.focus(); };
@@ -99,7 +104,8 @@ export function termsOf(item, change) {
     }));
     node.replaceChildren();
     add(node, status, line, open && formOf(open), h('div.row', {},
-      preset(k === kinds.file ? t('share.oneDownload') : k.counter === 'clicks' ? t('share.oneClick') : t('share.oneView'), { [k.limit]: (r[k.counter] ?? 0) + 1 }), preset(t('share.aWeek'), { expiresAt: endOf('week') })));
+      preset(k === kinds.file ? t('share.oneDownload') : k.counter === 'clicks' ? t('share.oneClick') : t('share.oneView'), r[k.limit] === seen + 1, k.limit, seen + 1),
+      preset(t('share.aWeek'), Math.abs(Date.parse(r.expiresAt) - Date.now() - milliseconds.week) < milliseconds.hour, 'expiresAt', endOf('week'))));
     all('button', node)[focused]?.focus();
   }
   draw();

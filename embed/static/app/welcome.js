@@ -1,6 +1,6 @@
 // What an empty home page suggests.
 import { addActions, button, h, icon, t } from './dom.js';
-import { api, base, me, start, view } from './session.js';
+import { api, base, me, start, storage, view } from './session.js';
 
 const isLocal = (url) => /^(localhost|127\..*|\[::1\])$/.test(new URL(url).hostname);
 
@@ -14,14 +14,15 @@ function phoneCard() {
       : h('div.row', {}, h('a.button', { href: `${base}/help/proxy-and-tls` }, t('welcome.phoneHow'))));
 }
 
-// setupCard lists what an administrator should do, with what is done ticked off.
-async function setupCard() {
+// setupCard lists what an administrator should do, with what is done ticked off. The home page later says how much is left.
+export async function setupCard() {
   const [health, users] = await Promise.all([api('GET', 'admin/health'), api('GET', 'admin/users?limit=1')]);
   const all = [
     [t('welcome.https'), '/help/proxy-and-tls', location.protocol === 'https:'],
     [t('welcome.backup'), '/admin', health.data.lastBackupAt],
     [t('welcome.user'), '/admin', users.total > 1],
   ];
+  storage.set('setup', all.filter(([, , done]) => !done).length);
   return h('div.card', { id: 'setup' }, h('h2', {}, t('welcome.setup')), h('ul.checks', {}, all.map(([text, at, done]) => {
     const label = t(done ? 'welcome.done' : 'welcome.open');
     return h(done ? 'li.ok' : 'li.todo', {}, h('b', { role: 'img', 'aria-label': label, title: label }, done && icon('check')), h('span', {}, done ? text : h('a', { href: base + at }, text)));
