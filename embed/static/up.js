@@ -323,6 +323,7 @@ import { bytes as size, seconds as time, t } from './text.js';
     const halts = files.filter((f) => f.state === "halts").length;
     const left = files.filter((f) => f.state !== "done").length - halts;
     said.textContent = halts && !left ? t("up.pausedHelp", { n: halts }) : sent && !left ? t("up.thanks", { n: sent }) : left ? t("up.notSent", { left, n: files.length }) : "";
+    said.scrollIntoView({ block: "nearest" });
   }
 
   // take adds the files in the field to the list. They may have been chosen before this script ran, or restored by the browser.
