@@ -97,7 +97,7 @@ type HelpHit struct{ Name, Title, Line string }
 // HelpPage shows a page of the handbook or, with a Query, what was found for it.
 type HelpPage struct {
 	formPage
-	Base  string
+	Base string
 	Look
 	Title string
 	Body  template.HTML
