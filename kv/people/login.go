@@ -1,7 +1,7 @@
 package people
 
 import (
-	"bytes" // #nosec G505 -- RFC 6238 with the hash that every authenticator app supports
+	"bytes"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
