@@ -48,6 +48,7 @@ type behind struct {
 	latest  uint64      // the version of the latest attempt to commit; used by the committer only
 	commits int         // since the last freeze; used by the committer only
 	timer   *time.Timer // ends the wait for more commits; used by the committer only
+	spare   table.Spare // of the previous commit; used by the committer only
 
 	frozen  chan *table.Mem // to applyLoop
 	applied chan struct{}   // from applyLoop: it is done with a lot, or cannot write it
@@ -141,7 +142,9 @@ func (v view) read() *table.Tx { return table.On(v.bolt, v.version, v.layers.act
 // write returns a transaction that changes the view under the next version.
 func (h *behind) write(v view) *table.Tx {
 	h.latest++
-	return table.Write(v.bolt, h.latest, v.layers.active, v.layers.frozen)
+	t := table.Write(v.bolt, h.latest, v.layers.active, v.layers.frozen)
+	t.Reuse(h.spare)
+	return t
 }
 
 // show makes the latest version the one that readers see.

@@ -176,6 +176,7 @@ func (s *Store) commit(batch []*job) ([]*job, error) {
 	var contents []carried
 	volume := 0 // of contents, in bytes
 	t := s.behind.write(v)
+	defer func() { s.behind.spare = t.Spare() }()
 	rollback := func(err error) ([]*job, error) {
 		s.last, s.seq = last, seq
 		return batch, errors.Join(err, t.Undo(0))

@@ -78,14 +78,14 @@ func (l *list) get(key []byte, version uint64) (value []byte, found bool) {
 func (l *list) empty() bool { return l.first[0].Load() == nil }
 
 // set sets the value of key in a version that is not committed yet, or removes the key if
-// value is nil. It copies both.
-func (m *Mem) set(b byte, key []byte, version uint64, value []byte) {
+// value is nil. It copies both, and returns the copy of the key.
+func (m *Mem) set(b byte, key []byte, version uint64, value []byte) []byte {
 	var path [maxHeight]*atomic.Pointer[node]
 	n := m.lists[b].seek(key, version, &path)
 	m.volume += len(value)
 	if n != nil && n.version == version && bytes.Equal(n.key, key) {
 		n.value = m.copy(value)
-		return
+		return n.key
 	}
 	height := 1
 	for r := rand.Uint32(); height < maxHeight && r&3 == 0; r >>= 2 { // #nosec G404 -- the height of a node is no secret
@@ -98,6 +98,7 @@ func (m *Mem) set(b byte, key []byte, version uint64, value []byte) {
 		n.next[level].Store(path[level].Load())
 		path[level].Store(n)
 	}
+	return n.key
 }
 
 func (m *Mem) copy(b []byte) []byte {

@@ -107,6 +107,24 @@ func Write(tx *bolt.Tx, version uint64, layers ...*Mem) *Tx {
 	return t
 }
 
+// Spare is memory for the list of changes of a transaction.
+type Spare []change
+
+// maxSpare is the maximum number of changes whose memory is kept.
+const maxSpare = 16 << 10
+
+// Reuse lets the transaction list its changes in the memory of an earlier one.
+func (tx *Tx) Reuse(s Spare) { tx.before = s }
+
+// Spare returns the memory of a transaction that has ended.
+func (tx *Tx) Spare() Spare {
+	if cap(tx.before) > maxSpare {
+		return nil
+	}
+	clear(tx.before)
+	return Spare(tx.before[:0])
+}
+
 // Create makes the buckets that do not exist yet.
 func Create(tx *bolt.Tx, buckets *Buckets) error {
 	for b := range buckets.All() {
@@ -176,28 +194,32 @@ func (tx *Tx) insert(b Bucket, key, value []byte) error { return tx.change(b, ke
 // change is the one place that changes the store. It sees the bucket, the key,
 // the value (nil for a removal) and the previous value.
 func (tx *Tx) change(b Bucket, key, value, old []byte) error {
-	if err := tx.apply(b, key, value); err != nil {
+	kept, err := tx.apply(b, key, value)
+	if err != nil {
 		return err
 	}
-	tx.before = append(tx.before, change{bucket: b, key: bytes.Clone(key), was: old, is: value})
+	tx.before = append(tx.before, change{bucket: b, key: kept, was: old, is: value})
 	tx.volume += len(key) + len(value)
 	return nil
 }
 
-func (tx *Tx) apply(b Bucket, key, value []byte) error {
+// apply sets or removes a key and returns a copy of it.
+func (tx *Tx) apply(b Bucket, key, value []byte) (kept []byte, err error) {
 	if !tx.writes {
-		return ErrReadOnly
+		return nil, ErrReadOnly
 	}
 	if len(key) == 0 || len(key) > bolt.MaxKeySize {
-		return fmt.Errorf("bucket %s: a key of %d bytes cannot be stored", b.Name, len(key))
+		return nil, fmt.Errorf("bucket %s: a key of %d bytes cannot be stored", b.Name, len(key))
 	}
-	tx.layers[0].set(b.No, key, tx.version, value)
-	return nil
+	return tx.layers[0].set(b.No, key, tx.version, value), nil
 }
 
 // Load sets the value of key, or removes key if value is nil. It does not read
 // the previous value, and Undo cannot revert it.
-func (tx *Tx) Load(b Bucket, key, value []byte) error { return tx.apply(b, key, value) }
+func (tx *Tx) Load(b Bucket, key, value []byte) error {
+	_, err := tx.apply(b, key, value)
+	return err
+}
 
 // Volume is about how many bytes have changed so far.
 func (tx *Tx) Volume() int { return tx.volume }
@@ -216,7 +238,7 @@ func (tx *Tx) Undo(mark int) error {
 			tx.sums[sumKey{c.bucket, string(c.key)}] -= c.sum
 			continue
 		}
-		errs = append(errs, tx.apply(c.bucket, c.key, c.was))
+		errs = append(errs, tx.Load(c.bucket, c.key, c.was))
 	}
 	tx.before = tx.before[:mark]
 	return errors.Join(errs...)
