@@ -57,7 +57,7 @@ func main() {
 	os.Exit(admin.Main(&cli, &cli.Globals, version, operator))
 }
 
-// operator makes the API of a command that has the store open itself.
+// operator makes the API for a command that has opened the store itself.
 func operator(store *kv.Store, log *slog.Logger, commands control.Commands) http.Handler {
 	return httpapi.Operator(web.Config{Store: store, Passwords: people.NewPasswords(), Log: log, Access: slog.New(slog.DiscardHandler)}, commands)
 }

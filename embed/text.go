@@ -30,7 +30,8 @@ const English Lang = "en"
 // Langs lists the languages.
 func Langs() []Lang { return slices.Sorted(maps.Keys(texts())) }
 
-// Preferred is the language of a request with the Accept-Language header (RFC 9110, section 12.5.4). A region is ignored.
+// Preferred is the language of a request with the Accept-Language header (RFC 9110, section 12.5.4), for people whose account
+// has not chosen one: see langOf in httpapi/web/pages.go. A region is ignored.
 func Preferred(header string) Lang {
 	best, weight := English, 0.0
 	for part := range strings.SplitSeq(header, ",") {
@@ -217,8 +218,7 @@ func (l Lang) Wait(wait time.Duration) string {
 	}
 }
 
-// laterText ends the names of the scripts with the texts of modules that the app loads later. Before it is the name of
-// the module.
+// laterText is the suffix of scripts with texts that the app loads later. The part before it is the name of the module.
 const laterText = "-later"
 
 // scriptTexts are the groups of texts that the scripts of pages use, by the name of the script that has them.

@@ -7,10 +7,10 @@ import (
 	"strings"
 	"testing"
 
+	"kist/kv/history"
+
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
-
-	"kist/kv/record"
 )
 
 const npmAxe = "axe-core@4.11.0"
@@ -45,7 +45,7 @@ func TestBrowserAxe(t *testing.T) {
 
 	photo := strings.TrimPrefix(slugs[len(slugs)-3], "files/")
 	changed := b.post("/api/v1/notes", map[string]any{"title": "List", "content": "Buy milk and eggs"}).want(201).text("data.slug")
-	b.clock.advance(record.VersionEvery)
+	b.clock.advance(history.VersionEvery)
 	b.patch("/api/v1/notes/"+changed, `{"content":"Buy oat milk"}`).want(200)
 	gone := b.post("/api/v1/notes", map[string]any{"title": "Gone", "content": "x"}).want(201).text("data.id")
 	b.delete("/api/v1/notes/" + gone).want(200)

@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/matryer/is"
+	"kist/kv/history"
 
-	"kist/kv/record"
+	"github.com/matryer/is"
 )
 
 // TestBrowserTrash: the server deletes at once, Undo restores, and so does the trash an
@@ -102,7 +102,7 @@ func TestBrowserVersions(t *testing.T) {
 	b := openBrowser(t)
 	id := b.app.post("/api/v1/notes", `{"content":"Buy milk and eggs\n\nSoon.","title":"List","slug":"n"}`).want(201).text("data.id")
 	b.app.patch("/api/v1/notes/"+id, `{"content":"Buy oat milk and bread\n\nSoon."}`).want(200)
-	b.app.clock.advance(record.VersionEvery)
+	b.app.clock.advance(history.VersionEvery)
 	b.open("/notes/n")
 	b.press("Versions")
 	b.click("dialog .versions summary")

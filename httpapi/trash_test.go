@@ -10,6 +10,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"kist/kv/history"
 	"kist/kv/record"
 )
 
@@ -180,7 +181,7 @@ func TestVersions(t *testing.T) {
 		one := a.get(at + "/versions/" + list.text("data.0.id")).want(200)
 		is.True(strings.Contains(string(one.body), body[0]))
 		is.Equal(one.at("data.size"), list.at("data.0.size"))
-		a.clock.advance(record.VersionEvery)
+		a.clock.advance(history.VersionEvery)
 		restored := a.post(at+"/versions/"+list.text("data.0.id")+"/restore", "").want(200)
 		is.True(strings.Contains(string(restored.body), body[0]))
 		is.Equal(restored.at("data.isFavorite"), true)

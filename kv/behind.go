@@ -106,8 +106,7 @@ func (h *behind) pin() (view, error) {
 		if err != nil {
 			return view{}, err
 		}
-		// Whatever bbolt has is of this version or earlier, because it was committed
-		// before it went there. What bbolt does not have is in the layers, unless it
+		// All that bbolt contains was committed at or before this version. What bbolt does not have is in the layers, unless it
 		// went there and was removed from them in between.
 		v := view{bolt: b, version: h.version.Load(), layers: h.layers.Load()}
 		if v.layers.applied == applied {

@@ -78,7 +78,7 @@ type Store struct {
 	bolt atomic.Pointer[bolt.DB] // the working copy; only compact replaces it
 
 	journal *journal.Journal
-	ship    *ship.Shipper  // does nothing before the first acknowledged commit
+	ship    *ship.Shipper  // copies commits to an object store; nil without one
 	follows bool           // see Options.Follow
 	record  journal.Record // used by the committer only
 	state   journal.State  // after the last commit; used by the committer only

@@ -33,7 +33,8 @@ type Tx struct {
 	carried []carried
 }
 
-// carried is a content that the commit carries, and who pays for that.
+// carried is content whose bytes are in the record of the commit, and the owner they are
+// charged to.
 type carried struct {
 	owner record.ID
 	*blobs.Kept
@@ -160,8 +161,8 @@ func (s *Store) nextJob() *job {
 
 // commit runs the job of the batch and those that arrive meanwhile, one after another
 // in one transaction, and returns them all. A failed job is undone and keeps its own
-// error; the returned error is for all others. An error of the object store comes when the
-// changes are on the disk already: they stay, and nobody may be told that they are safe.
+// error; the returned error is for all others. An error of the object store comes after the
+// changes are on the disk: they stay there, but the callers get the error.
 func (s *Store) commit(batch []*job) ([]*job, error) {
 	if err := s.behind.refuse(); err != nil {
 		return batch, s.failed(err)

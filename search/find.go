@@ -353,8 +353,8 @@ func (e *lookup) postings(field, term string) *roaring.Bitmap {
 	return roaring.And(&e.read, e.all)
 }
 
-// terms calls each with the terms of a field that a accepts, or all if a is nil, from from up to but not including to,
-// after it has read their documents.
+// terms calls each with the terms t of a field that a accepts, or all if a is nil, for from ≤ t < to, after it has read
+// their documents.
 func (e *lookup) terms(field string, a vellum.Automaton, from, to []byte, each func(at uint64)) {
 	d := e.fields[field]
 	if d == nil || e.err != nil {
@@ -487,7 +487,8 @@ func (e *lookup) scores() (map[int]*roaring.Bitmap, error) {
 	return scores, e.err
 }
 
-// levels finds the documents that match a clause of q.must (0) or q.not (1), by their best level.
+// levels finds the documents that match a clause of q.must (0) or q.not (1), by their best level. The levels are in
+// match.go.
 func (e *lookup) levels(of, i int) map[int]*roaring.Bitmap {
 	c := &[2][]clause{e.f.q.must, e.f.q.not}[of][i]
 	tags := &e.f.words[of][i]

@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// proof is written at a clean stop. It proves that the files are an intact index, of which store, and which place it has
-// reached. An index without a proof is not opened, because the library may panic or hang on a damaged one.
+// proof is written at a clean stop. It says which store the index belongs to and which place it has reached, and proves
+// that its files are intact. An index without a proof is not opened, because the library may panic or hang on a damaged one.
 type proof struct {
 	Mapping int              `json:"Mapping"`
 	Store   string           `json:"Store"`
@@ -47,7 +47,7 @@ func (x *Index) prove(at uint64) error {
 	return os.Rename(aside, x.proofFile())
 }
 
-// mustRebuild decides whether the index is built from scratch: if asked says so, if Rebuild was called, or if no proof shows
+// mustRebuild decides whether the index is built from scratch: if asked is true, if Rebuild was called, or if no proof shows
 // that the existing one is intact. Otherwise it returns the place that the existing one has reached.
 func (x *Index) mustRebuild(asked bool, latest, trimmed uint64) (at uint64, rebuild bool) {
 	select {

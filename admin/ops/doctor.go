@@ -53,7 +53,9 @@ func (d *Checkup) Add(s State, what, text, change string) {
 }
 
 // Data checks the disk, the modes of the files, the age of the latest backup, the
-// journal and some of the contents.
+// journal and some of the contents. The checks of the server, the clock, the sign-in
+// service, webhooks and the proxy are in admin/doctor.go, those of the object store in
+// remote.go.
 func (d *Checkup) Data() error {
 	d.disk()
 	d.modes()
@@ -248,7 +250,8 @@ func (d *Checkup) records() error {
 	return nil
 }
 
-// carried removes the contents that the next start writes: see Verified.carried.
+// carried removes from lost the contents that the next start will write from the journal:
+// see Verified.carried.
 func (d *Checkup) carried(snapshot uint64, lost map[blobs.Ref][]Lost) error {
 	if !unsettled(d.Dir) {
 		return nil

@@ -30,8 +30,8 @@ func (j Job) Restore(source string, stdin io.Reader) (*BackedUp, error) {
 }
 
 // Fetch is Restore from an object store: its data as it was at an instant, or the latest
-// if that is zero. whole says that the object store has nothing later, so that the data
-// directory may continue its history. Then the files stay in the object store at the
+// if that is zero. whole is true if the object store has nothing newer than what was
+// restored. Then the data directory may continue its history. Then the files stay in the object store at the
 // address, unless all is set. If it has something later, all files are fetched.
 func (j Job) Fetch(ctx context.Context, remote blobs.Remote, address string, at time.Time, all bool) (done *BackedUp, whole bool, err error) {
 	var got *ship.Fetched

@@ -80,7 +80,7 @@ type Swept struct {
 // Bounds of what is reported about missing contents.
 const (
 	maxLogged = 20   // named in the log
-	maxAbsent = 1000 // known to Absent
+	maxAbsent = 1000 // returned by Absent
 )
 
 // missing notes and logs records without their bytes. They come from a copy that was

@@ -38,7 +38,8 @@ const (
 	maxVerifying = 16               // requests to providers at a time
 )
 
-// Issuer checks that visitors are not bots, if an upload request asks for it.
+// Issuer checks that clients are not bots: at upload requests that ask for it, and after
+// too many wrong passwords.
 //
 // The built-in check is a proof of work in the format of ALTCHA (altcha.org,
 // "Proof-of-Work", version 1; altcha2.go has version 2): a client has to find the number

@@ -1,5 +1,6 @@
 // Package linkcheck checks the pages of bookmarks: it fills in what bookmarks lack, fetches the
-// icons of their sites, and finds pages that are gone.
+// icons of their sites, and finds pages that are gone. Page.Record in kv/record/page.go
+// decides when failures make a page gone.
 package linkcheck
 
 import (
@@ -33,7 +34,7 @@ type queue interface {
 	// Find is catalog.DuePages.
 	Find(take func(catalog.DuePage) (more bool)) (wait time.Duration, err error)
 	// Load reads a page to check. The error is a record.Error of the class Missing if it is
-	// gone. idle means that the page must not be requested now.
+	// gone. idle means that the owner is disabled, so the page is not requested.
 	Load(catalog.DuePage) (p *record.Page, address string, idle bool, err error)
 	// Postpone is catalog.PostponePage.
 	Postpone(catalog.DuePage) error

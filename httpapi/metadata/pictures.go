@@ -405,8 +405,8 @@ func (p *Plan) gif(s *source) error {
 	return nil // cut off, which browsers show
 }
 
-// endOfBlocks is the place after a sequence of blocks, each of which begins with its length, and the last of which is
-// empty. A cut off sequence ends with the file.
+// endOfBlocks returns the offset after a chain of blocks. Each begins with its length; an empty one ends the chain. A
+// chain that is cut off ends with the file.
 func (s *source) endOfBlocks(at int64) (int64, error) {
 	for at < s.size {
 		b, err := s.peek(at, 1, windowAll)

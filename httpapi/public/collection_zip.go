@@ -29,7 +29,8 @@ import (
 // itemsParam names items of a collection for a zip, by id.
 const itemsParam = "items"
 
-// sendZip answers with the items of a collection as a zip, under the collection's conditions.
+// sendZip answers with the items of a collection as a zip, under the collection's conditions. A single range is read from
+// archive.Archive, which computes any byte of the zip; several ranges get the whole zip.
 func sendZip(c *web.Request, r *record.Record, owned bool) error {
 	query, err := c.Query()
 	if err != nil {
@@ -77,7 +78,8 @@ const (
 	foundFor   = time.Minute
 )
 
-// layout lays out the zip of the items, in the server's turn. Nothing of a text or a file is read that is known.
+// layout lays out the zip of the items. It waits until the server lays out no other one for this visitor, and reads only
+// what is not cached.
 func layout(c *web.Request, r *record.Record, owned bool, chosen []catalog.Member) (*archive.Archive, error) {
 	done, err := c.Site.Sums.Layout(c.R.Context(), grant.Network(c.Addr))
 	if err != nil {
@@ -105,7 +107,7 @@ type zipping struct {
 	latest  time.Time // of the links
 }
 
-// A line is that of a bookmark or a short link in their file.
+// A line is one bookmark or short link in bookmarks.html.
 type line struct {
 	key []byte
 	archive.Fact
@@ -225,8 +227,7 @@ func lost(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(e
 
 var errLost = &record.Error{Fault: record.Busy, Code: "busy", Text: "A file of this collection can no longer be read. Try again, and get the others.", Retry: time.Second}
 
-// zipReady is the error of the next read of a zip, for a client that nothing was sent to yet. The next layout leaves
-// out a lost file.
+// zipReady reads ahead and returns the error, while nothing has been sent yet. The next layout leaves out a lost file.
 func zipReady(a *archive.Archive) error {
 	err := a.Ready()
 	if lost(err) {

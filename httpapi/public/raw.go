@@ -47,7 +47,8 @@ func readRaw(c *web.Request) error {
 	return rawAs(c, r, owned, err, func() (*record.Record, error) { return r, nil })
 }
 
-// rawAs answers with the bytes of an item under the conditions of r, which was found.
+// rawAs answers with the bytes of the item that find returns. The password, limit and grants
+// of r apply.
 func rawAs(c *web.Request, r *record.Record, owned bool, err error, find func() (*record.Record, error)) error {
 	if err == errLocked && web.TakesPage(c.W, c.R) { //nolint:errorlint // never wrapped
 		then := thenContent
@@ -97,7 +98,8 @@ func rawAs(c *web.Request, r *record.Record, owned bool, err error, find func() 
 	return sendBytes(c, r, owned, media, name, digest, content, size)
 }
 
-// sendBytes answers with bytes under the conditions of r.
+// sendBytes answers with bytes under the conditions of r. The headers that keep hostile
+// content from running are those of web.SetContentHeaders in httpapi/web/headers.go.
 func sendBytes(c *web.Request, r *record.Record, owned bool, media, name string, digest [sha256.Size]byte, content io.ReadSeeker, size int64) error {
 	h := c.W.Header()
 	web.SetContentHeaders(h, media, name, AsDownload(c), openToAll(r) || c.AtContentOrigin())

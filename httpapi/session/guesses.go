@@ -22,7 +22,7 @@ const (
 	GuessesOfAll    = 20 // for anything from one network
 	GuessesOverall  = 30 // for one thing from anywhere
 	GuessesOnDevice = 10 // for one account from one browser that has signed in to it
-	CodesPerDay     = 20 // for one account; one code of 330 000 is right
+	CodesPerDay     = 20 // for one account; a random code is right once in 330 000
 )
 
 // The kinds of limits (people.Limit). They are stored on disk until the window ends.
@@ -56,7 +56,7 @@ func CheckPassword(c *web.Request, g Guess) (right bool, err error) {
 	})
 }
 
-// check is CheckPassword for a guess that compare judges.
+// check is CheckPassword with a function that compares the guess.
 func check(c *web.Request, g Guess, compare func(people.Seat) (bool, error)) (right bool, err error) {
 	now, tries := c.Site.Store.Now(), people.TriesOf(c.Site.Store)
 	from := grant.Network(c.Addr).String()

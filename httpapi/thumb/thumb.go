@@ -2,7 +2,7 @@
 // same with the icons of sites, which may also be ICO files.
 //
 // Files are hostile. A picture is decoded only if its header shows that this takes at most 200 MiB and that the
-// picture has at most 40 million pixels:
+// picture has at most 40 million pixels (readHeader in bounds.go):
 //
 //	JPEG   40 million; progressive 27 with 4:2:0 samples and 13 with 4:4:4;
 //	       CMYK 26; RGB 29
@@ -60,7 +60,7 @@ var (
 // queueLength is how many contents may wait while one is decoded.
 const queueLength = 8
 
-// bigDecode is from how many bytes on the memory for decoding is returned to the system immediately. Otherwise a second
+// bigDecode is the number of bytes from which the memory for decoding is returned to the system immediately. Otherwise a second
 // large picture would double the heap before the garbage collector runs.
 const bigDecode = 32 << 20
 
@@ -237,7 +237,7 @@ func (m *Maker) fly(want wanted, f *flight, open func() (*os.File, error)) {
 	m.mu.Unlock()
 }
 
-// make returns the stored thumbnail, which may be new, or makes and stores it.
+// make returns the stored thumbnail, which another caller may have made meanwhile, or makes and stores it.
 func (m *Maker) make(want wanted, open func() (*os.File, error)) (*Thumb, error) {
 	if m.alive.Err() != nil {
 		return nil, ErrClosed

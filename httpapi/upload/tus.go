@@ -938,7 +938,7 @@ func (p *piece) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// repairOffset makes the offset of an upload true. If its bytes are missing, the upload starts from
+// repairOffset makes the offset of an upload match the stored bytes. If its bytes are missing, the upload starts from
 // scratch. If all are there, it becomes a file, which may have failed before.
 func repairOffset(c *web.Request, u *inbox.Upload) error {
 	switch {

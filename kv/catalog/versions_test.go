@@ -66,7 +66,7 @@ func TestVersions(t *testing.T) {
 	}
 	want := []string{"d phone", "c laptop", "a phone"}
 	is.Equal(versions(t, s, r), want)
-	c.Add(record.VersionEvery)
+	c.Add(history.VersionEvery)
 	kvtest.EditBy(t, s, r, "phone", `{"content":"g"}`)
 	want = append([]string{"f phone"}, want...)
 	is.Equal(versions(t, s, r), want)

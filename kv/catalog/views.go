@@ -313,7 +313,7 @@ func limitReached(tx *kv.Tx, r *record.Record) error {
 // DropSpent will delete.
 var SpentTable = kv.Table{Buckets: []table.Bucket{spentBucket}, Refill: func(r *kv.Refill) error { return r.Copy(spentBucket, nil) }, Redate: kv.RedateInstants(spentBucket)}
 
-// spentTime is how long such a record is remembered. The grants that let its last visitor read on end earlier.
+// spentTime is how long such a record is remembered. The grant of its last visitor expires before that.
 const spentTime = time.Hour
 
 const (
@@ -331,8 +331,8 @@ func Spent(tx *kv.Tx, owner, id record.ID, terms [16]byte) (bool, error) {
 	return !disabled, err
 }
 
-// DropSpent deletes the rows of SpentTable that are older than spentTime, and the collections
-// that waited for that. If these are many, some stay for the next call.
+// DropSpent deletes old rows of SpentTable, and the collections whose last visitor has had
+// spentTime to read them. If these are many, some stay for the next call.
 func DropSpent(tx *kv.Tx) error {
 	over := map[record.ID]record.ID{} // owners of collections
 	for k, v := range tx.Walk(spentBucket, nil, nil, false) {

@@ -3,6 +3,7 @@ package history
 import (
 	"bytes"
 	"errors"
+	"time"
 
 	"kist/kv"
 	"kist/kv/people"
@@ -39,17 +40,17 @@ var VersionTable = kv.Table{
 }
 
 // KeepVersion keeps the body that a change by somebody replaces. Further changes by the
-// same within record.VersionEvery belong to the same version. The quota does not refuse
-// it, or a key could replace texts for good once the quota is full: over is by how many
-// bytes more the owner has, which the caller does not charge. A full disk does not refuse
-// it either: without room, the commit fails and the text stays.
+// same within VersionEvery belong to the same version. over is how many more bytes
+// the owner has now. They are not charged, or a key could destroy old texts by filling the
+// quota. A full disk does not refuse it either: without room, the commit fails and the text
+// stays.
 func KeepVersion(tx *kv.Tx, r *record.Record, body []byte, by string) (over int64, err error) {
 	for key, row := range tx.Walk(versionBucket, r.Key(), nil, true) {
 		last, err := VersionRows.Decode(key, row)
 		if err != nil {
 			return 0, err
 		}
-		if last.By == by && tx.Now.Sub(last.At) < record.VersionEvery {
+		if last.By == by && tx.Now.Sub(last.At) < VersionEvery {
 			return 0, nil
 		}
 		break
@@ -62,18 +63,18 @@ func KeepVersion(tx *kv.Tx, r *record.Record, body []byte, by string) (over int6
 	return max(tx.Text(r.Owner)-before, 0), nil
 }
 
-// thinVersions deletes the versions of a record that are not worth keeping any more.
+// thinVersions deletes the versions of a record that KeepVersions does not keep.
 func thinVersions(tx *kv.Tx, r *record.Record) error {
 	var keys [][]byte
-	var all []record.VersionAge
+	var all []VersionAge
 	for key, row := range tx.Walk(versionBucket, r.Key(), nil, true) {
 		v, err := VersionRows.Decode(key, row)
 		if err != nil {
 			return err
 		}
-		keys, all = append(keys, bytes.Clone(key)), append(all, record.VersionAge{At: v.At, Size: len(row)})
+		keys, all = append(keys, bytes.Clone(key)), append(all, VersionAge{At: v.At, Size: len(row)})
 	}
-	for i, keep := range record.KeepVersions(all, tx.Now) {
+	for i, keep := range KeepVersions(all, tx.Now) {
 		if !keep {
 			if _, err := VersionRows.Delete(tx.Tx, keys[i]); err != nil {
 				return err
@@ -85,18 +86,18 @@ func thinVersions(tx *kv.Tx, r *record.Record) error {
 
 // Versions lists the earlier texts of a record, latest first, without their bodies.
 func Versions(tx *kv.Tx, r *record.Record) (all []record.Version, err error) {
-	var ages []record.VersionAge
+	var ages []VersionAge
 	for key, row := range tx.Walk(versionBucket, r.Key(), nil, true) {
 		v, err := VersionRows.Decode(key, row)
 		if err != nil {
 			return nil, err
 		}
-		ages = append(ages, record.VersionAge{At: v.At, Size: len(row)})
+		ages = append(ages, VersionAge{At: v.At, Size: len(row)})
 		v.Size, v.Body = len(v.Body), nil
 		all = append(all, *v)
 	}
 	kept := all[:0]
-	for i, keep := range record.KeepVersions(ages, tx.Now) { // those that the next change deletes
+	for i, keep := range KeepVersions(ages, tx.Now) { // those that the next change deletes
 		if keep {
 			kept = append(kept, all[i])
 		}
@@ -151,4 +152,48 @@ func Version(tx *kv.Tx, r *record.Record, id record.ID) (*record.Version, error)
 	}
 	v.Size, v.Body = len(v.Body), bytes.Clone(v.Body)
 	return v, nil
+}
+
+// Bounds of the versions of a record.
+const (
+	VersionEvery    = 5 * time.Minute // changes by the same within this time are one
+	MaxVersions     = 200
+	MaxVersionBytes = 16 << 20
+)
+
+// VersionAge is what decides whether a version is kept.
+type VersionAge struct {
+	At   time.Time
+	Size int // of its row
+}
+
+// KeepVersions says which versions of a record are kept; all has them latest first. Kept
+// are all of the last 24 hours, the latest of each day for 30 days, and the latest of each
+// month before, up to MaxVersions and MaxVersionBytes. Days and months are those of UTC.
+func KeepVersions(all []VersionAge, now time.Time) []bool {
+	keep := make([]bool, len(all))
+	var later time.Time
+	n, size := 0, 0
+	for i, v := range all {
+		at := v.At.UTC()
+		age := now.Sub(at)
+		sameMonth := i > 0 && at.Year() == later.Year() && at.Month() == later.Month()
+		switch {
+		case age < 24*time.Hour:
+			keep[i] = true
+		case age < 30*24*time.Hour:
+			keep[i] = !sameMonth || at.Day() != later.Day()
+		default:
+			keep[i] = !sameMonth
+		}
+		later = at
+		if !keep[i] {
+			continue
+		}
+		n, size = n+1, size+v.Size
+		if n > MaxVersions || size > MaxVersionBytes {
+			return append(keep[:i:i], make([]bool, len(all)-i)...)
+		}
+	}
+	return keep
 }

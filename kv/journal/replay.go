@@ -90,8 +90,8 @@ type Torn struct {
 // whole snapshot, then the records that follow in the logs. It calls start
 // before the first, and again if a snapshot turns out to be damaged half way
 // and Replay begins with another. The ops are valid until apply returns. Begin
-// continues a journal only after a Replay; an empty one, and Resume after a
-// clean stop, need none.
+// continues a journal only after a Replay. An empty journal needs no Replay, nor
+// does Resume after a clean stop.
 //
 // Replay skips what a crash left at the end of the newest log: it was never
 // acknowledged. The error is Damaged or Missing if acknowledged changes cannot

@@ -11,7 +11,7 @@ import (
 
 // Usage is how much an owner stores.
 type Usage struct {
-	Bytes int64            // of files, including damaged ones and those that wait for approval
+	Bytes int64            // of files, including damaged ones, those in the trash and those that wait for approval
 	Text  int64            // bytes of text: see kv.TextSum
 	Begun int64            // bytes reserved for resumable and remote uploads
 	Quota int64            // limit for the sum of all three; 0 is no limit

@@ -56,8 +56,8 @@ func codeOf(secret []byte, step int64) string {
 	return fmt.Sprintf("%06d", hotp(secret, step)%1_000_000)
 }
 
-// matchCode finds the step after the given one that a code belongs to: the present one, or
-// one beside it because clocks differ.
+// matchCode returns the time step of a code: now, or one step before or after, because clocks
+// differ. It must be later than after.
 func matchCode(secret []byte, code string, now time.Time, after int64) (step int64, ok bool) {
 	code = strings.Join(strings.Fields(code), "")
 	for at := timeStep(now) - 1; at <= timeStep(now)+1; at++ {

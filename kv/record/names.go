@@ -362,7 +362,7 @@ type LabelForm struct {
 	max         int
 }
 
-// TagForm and FolderForm are the forms of tags and folders.
+// TagForm is the form of a tag.
 func TagForm(t Tag) *LabelForm { return &LabelForm{t.Name, t.Color, CleanTag, MaxTag} }
 
 // FolderForm is the form of a folder.

@@ -444,50 +444,6 @@ func BorrowVersion(key, row []byte) (*Version, error) {
 	return v, nil
 }
 
-// Bounds of the versions of a record.
-const (
-	VersionEvery    = 5 * time.Minute // changes by the same within this time are one
-	MaxVersions     = 200
-	MaxVersionBytes = 16 << 20
-)
-
-// VersionAge is what decides whether a version is kept.
-type VersionAge struct {
-	At   time.Time
-	Size int // of its row
-}
-
-// KeepVersions says which versions of a record are kept; all has them latest first. Kept
-// are all of the last 24 hours, the latest of each day for 30 days, and the latest of each
-// month before, up to MaxVersions and MaxVersionBytes. Days and months are those of UTC.
-func KeepVersions(all []VersionAge, now time.Time) []bool {
-	keep := make([]bool, len(all))
-	var later time.Time
-	n, size := 0, 0
-	for i, v := range all {
-		at := v.At.UTC()
-		age := now.Sub(at)
-		sameMonth := i > 0 && at.Year() == later.Year() && at.Month() == later.Month()
-		switch {
-		case age < 24*time.Hour:
-			keep[i] = true
-		case age < 30*24*time.Hour:
-			keep[i] = !sameMonth || at.Day() != later.Day()
-		default:
-			keep[i] = !sameMonth
-		}
-		later = at
-		if !keep[i] {
-			continue
-		}
-		n, size = n+1, size+v.Size
-		if n > MaxVersions || size > MaxVersionBytes {
-			return append(keep[:i:i], make([]bool, len(all)-i)...)
-		}
-	}
-	return keep
-}
-
 // appendHead appends the first part of a row that has two: JSON, after its length.
 func appendHead(dst []byte, head any) ([]byte, error) {
 	b, err := json.Marshal(head)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Share is who may see an item and how often.
+// Share is an item's address and the conditions under which visitors may see it.
 type Share struct {
 	Slug     string
 	Public   bool

@@ -16,8 +16,8 @@ import (
 )
 
 // Race lets 16 writers put the same object at the same time, twice, and reports
-// whether exactly one of them won each time. Some servers let several win. Only with
-// the others is there one writer at a time. The writers use the endpoints in turns.
+// whether exactly one of them won each time. Some servers let several win; those do not
+// guarantee that there is one writer at a time. The writers use the endpoints in turns.
 func Race(ctx context.Context, endpoints ...blobs.Remote) (exact bool, err error) {
 	const rounds, writers = 2, 16
 	for range rounds {

@@ -21,7 +21,7 @@ import (
 	"kist/kv/journal"
 )
 
-// attach becomes the writer. Afterwards s.complete is false if the store lacks records
+// attach makes this server the writer. Afterwards s.complete is false if the store lacks records
 // before the next slot: see begin.
 func (s *Shipper) attach(ctx context.Context) error {
 	if !s.raced {
@@ -246,7 +246,7 @@ func (s *Shipper) put(ctx context.Context, slot Slot) error {
 	return nil
 }
 
-// lineageName is the file of a data directory that says which part it has in the
+// lineageName is the file that identifies a data directory as a writer in the object
 // store's history.
 const lineageName = "STORE"
 

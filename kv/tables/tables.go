@@ -1,5 +1,6 @@
 // Package tables lists all tables of the program. A repair fills them in this order; the
-// rows of a removed account are deleted in the reverse order.
+// rows of a removed account are deleted in the reverse order: people.RemoveUser calls the
+// Drop of each table, which says which rows go with the account.
 package tables
 
 import (

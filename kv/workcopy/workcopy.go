@@ -1,5 +1,6 @@
 // Package workcopy builds, opens and reads the working copy: a bbolt file with the
-// contents of the journal. The journal alone makes commits durable.
+// contents of the journal. The journal alone makes commits durable. When commits reach
+// the working copy is decided in kv/behind.go.
 package workcopy
 
 import (
@@ -61,7 +62,7 @@ func OpenCopy(path string) (*bolt.DB, error) {
 	return db, nil
 }
 
-// Current refuses a store of a newer format.
+// Current fails with Newer if the file has a newer format.
 func Current(db *bolt.DB) error {
 	return db.View(func(tx *bolt.Tx) error {
 		b := tx.Bucket([]byte(MetaBucket.Name))
