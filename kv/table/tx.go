@@ -240,6 +240,7 @@ func (tx *Tx) Undo(mark int) error {
 		}
 		errs = append(errs, tx.Load(c.bucket, c.key, c.was))
 	}
+	clear(tx.before[mark:]) // see Spare
 	tx.before = tx.before[:mark]
 	return errors.Join(errs...)
 }
