@@ -10,6 +10,7 @@ import (
 
 	"kist/httpapi/web"
 	"kist/kv"
+	"kist/kv/field"
 	"kist/kv/inbox"
 	"kist/kv/jobs"
 	"kist/kv/record"
@@ -203,4 +204,67 @@ func (a *app) wholeList(path, list, id string, n int) (sizes []int) {
 		a.Errorf("%d are there of %d", len(seen), n)
 	}
 	return sizes
+}
+
+// The pages of all lists end at 4 MiB, whatever their entries are.
+func TestListsEndAtBytes(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := start(t)
+	const n = 120
+	long := strings.Repeat("<", record.MaxDescription) // each is six bytes of JSON
+	address := "https://example.org/?" + strings.Repeat("&", field.MaxURL-30)
+	for i := range n {
+		a.post(web.RequestsPath, map[string]any{"title": fmt.Sprint(i), "description": long}).want(201)
+		id := a.post("/api/v1/bookmarks", map[string]any{"url": address + fmt.Sprint(i)}).want(201).text("data.id")
+		a.delete("/api/v1/bookmarks/" + id).want(200)
+	}
+	for _, path := range []string{web.RequestsPath + "?limit=500", web.RequestsPath + "?limit=500&sort=title", "/api/v1/trash?limit=500", "/api/v1/trash?limit=500&kind=bookmark"} {
+		sizes := a.wholeList(path, "data", "id", n)
+		is.Equal(len(sizes), 2)
+		is.True(sizes[0] > web.PageBytes-100_000)
+	}
+	for range 5 {
+		a.post("/api/v1/notes", map[string]any{"content": strings.Repeat("<", 200_000)}).want(201)
+	}
+	is.Equal(len(a.wholeList("/api/v1/notes?limit=500", "data", "id", 5)), 2)
+}
+
+// While there is no memory for JSON, all lists wait for it, and then say that the server
+// is busy.
+func TestListsWaitForMemory(t *testing.T) {
+	t.Parallel()
+	a := start(t)
+	ids := map[string]string{
+		"Version":       a.post("/api/v1/notes", `{"content":"c"}`).want(201).text("data.id"),
+		"CollectedItem": a.post("/api/v1/collections", `{"title":"c"}`).want(201).text("data.id"),
+		"UploadItem":    a.post(web.RequestsPath, `{"title":"T"}`).want(201).text("data.id"),
+		"Delivery":      a.post(hooksAt, `{"url":"https://hooks.example.org/"}`).want(201).text("data.id"),
+	}
+	cookie := a.sessionCookie() + "=" + a.session()
+	a.server.Running.Wait()
+	if !a.server.Budget.All.TryAcquire(web.JSONBytes) {
+		t.Fatal("the memory for JSON is in use")
+	}
+	n := 0
+	for _, r := range a.server.routes {
+		name, list := "", false
+		if r.Reply.Body != nil {
+			name, list = strings.CutSuffix(r.Reply.Body.Name, "List")
+		}
+		if r.Method != "GET" || !list || name == "Setup" || name == "Version" && !strings.Contains(r.Path, "/notes/") {
+			continue // the list of programs is part of the server
+		}
+		n++
+		t.Run(r.ID, func(t *testing.T) {
+			t.Parallel()
+			got := a.with(t).do(as(cookie, "GET", strings.Replace(r.Path, "{id}", ids[name], 1), nil)).want(503)
+			if got.code() != "busy" || got.header.Get("Retry-After") == "" {
+				t.Errorf("%s", got.body)
+			}
+		})
+	}
+	if n < 25 {
+		t.Errorf("there are %d lists", n)
+	}
 }

@@ -76,7 +76,7 @@ func listTags(c *web.Request) error {
 	}); err != nil {
 		return err
 	}
-	return c.Respond(http.StatusOK, func(dst []byte) ([]byte, error) { return web.AppendAll(dst, all), nil })
+	return web.RespondWhole(c, http.StatusOK, 2*web.PageBytes, all, "", "")
 }
 
 var CreateTag = web.CreateOp("tags", "Creates a tag.", "The tag.", "Tag", createTag, 409)

@@ -75,7 +75,7 @@ var ListTrash = web.Operation{
 	Args: []web.Param{
 		{In: "query", Name: "kind", Doc: "Only this kind, by its name or that of its list.", Schema: web.Object{"type": "string"}, Example: "note"},
 		{In: "query", Name: "q", Doc: "Part of the title.", Schema: web.Object{"type": "string", "maxLength": search.MaxText}, Example: "beach"},
-		{In: "query", Name: "limit", Doc: "Maximum number of entries on a page.", Schema: web.Object{"type": "integer", "minimum": 1, "maximum": web.MaxPage, "default": web.DefaultPage}, Example: 20},
+		{In: "query", Name: "limit", Doc: "Maximum number of entries on a page. A page also ends at 4 MiB. Continue with nextCursor.", Schema: web.Object{"type": "integer", "minimum": 1, "maximum": web.MaxPage, "default": web.DefaultPage}, Example: 20},
 		{In: "query", Name: "cursor", Doc: "nextCursor of the previous page.", Schema: web.Object{"type": "string"}, Example: "AQ"},
 	},
 	Reply: web.Reply{Status: 200, Doc: "A page of the trash.", Body: web.ListOf("TrashItem")}, Serve: listTrash,
@@ -109,26 +109,27 @@ func listTrash(c *web.Request) error {
 	if p.Cursor == "" {
 		after = nil
 	}
-	var page catalog.TrashPage
-	var set record.Settings
-	if err := c.Site.Store.View(func(tx *kv.Tx) error {
-		if set, err = people.Settings(tx); err == nil {
-			page, err = catalog.ListTrash(tx, c.Owner(), kind, text, after, p.Limit)
+	return c.RespondShort(http.StatusOK, web.PageBytes, func(dst []byte, room int) ([]byte, error) {
+		var page catalog.TrashPage
+		var set record.Settings
+		if err := c.Site.Store.View(func(tx *kv.Tx) (err error) {
+			if set, err = people.Settings(tx); err == nil {
+				page, err = catalog.ListTrash(tx, c.Owner(), kind, text, after, p.Limit+1) // one more, to see whether there is another page
+			}
+			return err
+		}); err != nil {
+			return dst, err
 		}
-		return err
-	}); err != nil {
-		return err
-	}
-	var shown []*ShownTrash
-	for _, item := range page.Items {
-		shown = append(shown, &ShownTrash{item, item.At.AddDate(0, 0, int(set.TrashDays))})
-	}
-	next := ""
-	if page.Next != nil {
-		next = p.Write(list, page.Next)
-	}
-	return c.Respond(http.StatusOK, func(dst []byte) ([]byte, error) {
-		return web.AppendEnd(web.AppendAll(append(dst, `{"data":`...), shown), int(page.Total), next), nil
+		var shown []*ShownTrash
+		for _, item := range page.Items {
+			shown = append(shown, &ShownTrash{item, item.At.AddDate(0, 0, int(set.TrashDays))})
+		}
+		dst, n, err := web.AppendPage(append(dst, `{"data":`...), shown, p.Limit, room)
+		next := ""
+		if n < len(shown) && err == nil {
+			next = p.Write(list, page.Items[n-1].Place)
+		}
+		return web.AppendEnd(dst, int(page.Total), next), err
 	})
 }
 
@@ -184,9 +185,7 @@ func restoreTrash(c *web.Request) error {
 	for i := range all {
 		shown[i] = &ShownRestored{all[i]}
 	}
-	return c.Respond(http.StatusOK, func(dst []byte) ([]byte, error) {
-		return append(web.AppendAll(append(dst, `{"data":`...), shown), '}'), nil
-	})
+	return web.RespondWhole(c, http.StatusOK, 2*web.PageBytes, shown, `{"data":`, "}")
 }
 
 var PurgeTrashed = web.DoneOp("trash", "Deletes an item in the trash for good.", purgeTrashed, 404)

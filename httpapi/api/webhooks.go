@@ -175,9 +175,11 @@ func listWebhooks(c *web.Request) error {
 	}); err != nil {
 		return err
 	}
-	return c.Respond(http.StatusOK, func(dst []byte) ([]byte, error) {
+	return c.RespondShort(http.StatusOK, 2*web.PageBytes, func(dst []byte, room int) ([]byte, error) {
 		dst = web.AppendAll(append(dst, `{"webhooks":`...), all)
-		dst = web.AppendAll(append(dst, `,"data":`...), all)
+		if dst = web.AppendAll(append(dst, `,"data":`...), all); room > 0 && len(dst) > room {
+			return dst, catalog.ErrLong
+		}
 		return append(dst, '}'), nil
 	})
 }
@@ -367,7 +369,7 @@ func listDeliveries(c *web.Request) error {
 	if err != nil {
 		return err
 	}
-	return c.RespondLarge(http.StatusOK, web.PageBytes, func(dst []byte) ([]byte, error) {
+	return c.RespondShort(http.StatusOK, web.PageBytes, func(dst []byte, room int) ([]byte, error) {
 		var all []*ShownDelivery
 		total := 0
 		if err := c.Site.Store.View(func(tx *kv.Tx) error {
@@ -390,12 +392,12 @@ func listDeliveries(c *web.Request) error {
 		}); err != nil {
 			return dst, err
 		}
-		dst, n := web.AppendPage(append(dst, `{"data":`...), all, p.Limit)
+		dst, n, err := web.AppendPage(append(dst, `{"data":`...), all, p.Limit, room)
 		next := ""
-		if n < len(all) {
+		if n < len(all) && err == nil {
 			next = p.Write(c.R.URL.Path, placeInLog(&all[n-1].Delivery))
 		}
-		return web.AppendEnd(dst, total, next), nil
+		return web.AppendEnd(dst, total, next), err
 	})
 }
 

@@ -331,9 +331,7 @@ func answerFetches(c *web.Request, status int, all []record.Fetch) error {
 	}); err != nil {
 		return err
 	}
-	return c.Respond(status, func(dst []byte) ([]byte, error) {
-		return append(web.AppendAll(append(dst, `{"jobs":`...), shown), '}'), nil
-	})
+	return web.RespondWhole(c, status, 2*web.PageBytes, shown, `{"jobs":`, "}")
 }
 
 var ListRemoteUploads = web.Operation{

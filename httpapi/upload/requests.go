@@ -142,7 +142,7 @@ func listQueue(c *web.Request) error {
 		q.After = record.ID(after)
 	}
 	q.Limit++ // to see whether there is another page
-	return c.RespondLarge(http.StatusOK, web.PageBytes, func(dst []byte) ([]byte, error) {
+	return c.RespondShort(http.StatusOK, web.PageBytes, func(dst []byte, room int) ([]byte, error) {
 		var items []*record.Item
 		var total int64
 		if err := c.Site.Store.View(func(tx *kv.Tx) (err error) {
@@ -156,12 +156,12 @@ func listQueue(c *web.Request) error {
 		}); err != nil {
 			return dst, err
 		}
-		dst, n := web.AppendPage(append(dst, `{"items":`...), items, p.Limit)
+		dst, n, err := web.AppendPage(append(dst, `{"items":`...), items, p.Limit, room)
 		next := ""
-		if n < len(items) {
+		if n < len(items) && err == nil {
 			next = p.Write(list, items[n-1].ID[:])
 		}
-		return web.AppendEnd(dst, int(total), next), nil
+		return web.AppendEnd(dst, int(total), next), err
 	})
 }
 
@@ -210,9 +210,7 @@ func decideUploads(c *web.Request) error {
 	}); err != nil {
 		return err
 	}
-	return c.RespondLarge(http.StatusOK, web.PageBytes, func(dst []byte) ([]byte, error) {
-		return append(web.AppendAll(append(dst, `{"items":`...), all), '}'), nil
-	})
+	return web.RespondWhole(c, http.StatusOK, 2*web.PageBytes, all, `{"items":`, "}")
 }
 
 // place reads which item is in the path.

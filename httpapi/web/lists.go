@@ -114,31 +114,36 @@ func AnswerList[T any, S field.Shaped](c *Request, all func(*kv.Tx) ([]T, error)
 	if err := args.Err(); err != nil {
 		return err
 	}
-	var shown []S
-	var total int
-	var next string
-	if err := c.Site.Store.View(func(tx *kv.Tx) error {
-		things, err := all(tx)
-		if err != nil {
-			return err
-		}
-		total = len(things)
-		if things, next, err = pick(p, c.R.URL.Path, things, place); err != nil {
-			return err
-		}
-		for i := range things {
-			v, err := show(tx, &things[i])
+	return c.RespondShort(http.StatusOK, PageBytes, func(dst []byte, room int) ([]byte, error) {
+		var order []placed[T]
+		var shown []S
+		var total int
+		if err := c.Site.Store.View(func(tx *kv.Tx) error {
+			things, err := all(tx)
 			if err != nil {
 				return err
 			}
-			shown = append(shown, v)
+			total = len(things)
+			if order, err = pick(p, c.R.URL.Path, things, place); err != nil {
+				return err
+			}
+			for i := range order[:min(len(order), p.Limit)] {
+				v, err := show(tx, order[i].thing)
+				if err != nil {
+					return err
+				}
+				shown = append(shown, v)
+			}
+			return nil
+		}); err != nil {
+			return dst, err
 		}
-		return nil
-	}); err != nil {
-		return err
-	}
-	return c.Respond(http.StatusOK, func(dst []byte) ([]byte, error) {
-		return AppendEnd(AppendAll(append(dst, `{"data":`...), shown), total, next), nil
+		dst, n, err := AppendPage(append(dst, `{"data":`...), shown, p.Limit, room)
+		next := ""
+		if n < len(order) && err == nil {
+			next = p.Write(c.R.URL.Path, order[n-1].at)
+		}
+		return AppendEnd(dst, total, next), err
 	})
 }
 
@@ -146,8 +151,9 @@ func AnswerList[T any, S field.Shaped](c *Request, all func(*kv.Tx) ([]T, error)
 // page with that entry, n the number of entries without it.
 func PageFull(bytes, n int) bool { return bytes > PageBytes && n > 0 }
 
-// AppendPage appends a page of at most limit entries and returns how many it has.
-func AppendPage[T field.Shaped](dst []byte, all []T, limit int) ([]byte, int) {
+// AppendPage appends a page of at most limit entries and returns how many it has. It fails
+// with catalog.ErrLong if the page is longer than room; 0 is no limit.
+func AppendPage[T field.Shaped](dst []byte, all []T, limit, room int) ([]byte, int, error) {
 	dst = append(dst, '[')
 	first, n := len(dst), 0
 	for ; n < min(len(all), limit); n++ {
@@ -156,12 +162,32 @@ func AppendPage[T field.Shaped](dst []byte, all []T, limit int) ([]byte, int) {
 		if n > 0 {
 			dst = append(dst, ',')
 		}
-		if dst = field.AppendJSON(dst, all[n]); PageFull(len(dst)-first, n) {
+		if dst = field.AppendJSON(dst, all[n]); room > 0 && len(dst)-first > room {
+			return dst, n, catalog.ErrLong
+		}
+		if PageFull(len(dst)-first, n) {
 			dst = dst[:before]
 			break
 		}
 	}
-	return append(dst, ']'), n
+	return append(dst, ']'), n, nil
+}
+
+// RespondWhole answers with a list that has no pages: with what before and after append
+// around its entries. limit is about how long it can be.
+func RespondWhole[T field.Shaped](c *Request, status int, limit int64, all []T, before, after string) error {
+	return c.RespondShort(status, limit, func(dst []byte, room int) ([]byte, error) {
+		dst = append(append(dst, before...), '[')
+		for i, v := range all {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			if dst = field.AppendJSON(dst, v); room > 0 && len(dst) > room {
+				return dst, catalog.ErrLong
+			}
+		}
+		return append(append(dst, ']'), after...), nil
+	})
 }
 
 // AppendEnd ends the answer of a list after its data.
@@ -177,19 +203,21 @@ func AppendEnd(dst []byte, total int, next string) []byte {
 // longer common beginning are sorted by age.
 const maxPlace = 48
 
-// pick returns one page of the named list and the cursor of the next page, "" at the
-// end. A cursor holds the place of an entry and not the number of entries before it, so
-// additions and removals between two pages do not disturb the reader.
-func pick[T any](p Page, list string, all []T, place func(*T) (record.ID, string)) (part []T, next string, err error) {
+// A placed is an entry of a list and its place there.
+type placed[T any] struct {
+	at    []byte
+	thing *T
+}
+
+// pick returns the rest of the named list from where the page begins. A cursor holds the
+// place of an entry and not the number of entries before it, so additions and removals
+// between two pages do not disturb the reader.
+func pick[T any](p Page, list string, all []T, place func(*T) (record.ID, string)) ([]placed[T], error) {
 	after, err := p.Position(list)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
-	type placed struct {
-		at    []byte
-		thing *T
-	}
-	order := make([]placed, len(all))
+	order := make([]placed[T], len(all))
 	for i := range all {
 		id, name := place(&all[i])
 		order[i].thing = &all[i]
@@ -205,19 +233,11 @@ func pick[T any](p Page, list string, all []T, place func(*T) (record.ID, string
 		}
 		return bytes.Compare(y, x)
 	}
-	slices.SortFunc(order, func(x, y placed) int { return compare(x.at, y.at) })
+	slices.SortFunc(order, func(x, y placed[T]) int { return compare(x.at, y.at) })
 	if len(after) > 0 {
-		order = slices.DeleteFunc(order, func(x placed) bool { return compare(x.at, after) <= 0 })
+		order = slices.DeleteFunc(order, func(x placed[T]) bool { return compare(x.at, after) <= 0 })
 	}
-	order = order[min(p.Offset, len(order)):]
-	if len(order) > p.Limit {
-		order = order[:p.Limit]
-		next = p.Write(list, order[p.Limit-1].at)
-	}
-	for _, x := range order {
-		part = append(part, *x.thing)
-	}
-	return part, next, nil
+	return order[min(p.Offset, len(order)):], nil
 }
 
 const CursorVersion = 1

@@ -285,14 +285,14 @@ func TrashCount(tx *kv.Tx, owner record.ID, k *record.Kind) (n int64) {
 type TrashPage struct {
 	Items []TrashItem
 	Total int64
-	Next  []byte // where the next page begins; nil at the end
 }
 
 // A TrashItem is a record in the trash, without its body.
 type TrashItem struct {
 	record.Trashed
 	Title string
-	Size  int64 // what it counts against the quota
+	Size  int64  // what it counts against the quota
+	Place []byte // in the trash
 }
 
 // ListTrash reads up to limit of the owner's deleted records of a kind, or of all kinds if
@@ -317,25 +317,22 @@ func ListTrash(tx *kv.Tx, owner record.ID, k *record.Kind, text string, after []
 		return item, strings.Contains(record.Fold(item.Title), text), nil
 	}
 	p := TrashPage{Total: TrashCount(tx, owner, k)}
-	var last []byte
 	for key := range tx.Walk(trashLine, owner[:], after, true) {
+		if len(p.Items) == limit {
+			break
+		}
 		place := key[len(owner):]
 		if k != nil && place[8] != k.Code {
 			continue
 		}
 		item, fits, err := read(place)
-		switch {
-		case err != nil:
+		if err != nil {
 			return p, err
-		case !fits:
-			continue
-		case len(p.Items) == limit:
-			p.Next = last
-		default:
-			p.Items, last = append(p.Items, item), bytes.Clone(place)
-			continue
 		}
-		break
+		if fits {
+			item.Place = bytes.Clone(place)
+			p.Items = append(p.Items, item)
+		}
 	}
 	if text == "" {
 		return p, nil
