@@ -80,6 +80,46 @@ func TestBounds(t *testing.T) {
 	}
 }
 
+// An owner's tags are bounded too, however they are made.
+func TestTagsAreBounded(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := kvtest.Open(t)
+	ann, bob := kvtest.User(t, s, "ann"), kvtest.User(t, s, "bob")
+	note := kvtest.Add(t, s, ann.ID, record.Notes, `{"content":"c","tags":["first"]}`)
+	kvtest.Update(t, s, func(tx *kv.Tx) error {
+		for i := range record.MaxOwnTags - 1 {
+			if err := catalog.TagRows.Put(tx.Tx, &record.Tag{ID: tx.NewID(), Owner: ann.ID, Name: fmt.Sprint(i), Created: tx.Now}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	add := func(owner record.ID) error {
+		return s.Update(func(tx *kv.Tx) error { _, err := catalog.AddTag(tx, owner, "another", ""); return err })
+	}
+	edit := func(tag string) error {
+		return s.Update(func(tx *kv.Tx) error {
+			r, err := catalog.Record(tx, ann.ID, record.Notes, note.ID.String())
+			is.NoErr(err)
+			f, err := kvtest.Patch(r, `{"tags":["`+tag+`"]}`)
+			is.NoErr(err)
+			return catalog.Save(tx, r, f, "")
+		})
+	}
+	is.Equal(kvtest.Code(add(ann.ID)), "too_many_tags")
+	is.Equal(kvtest.Code(edit("another")), "too_many_tags")
+	is.NoErr(edit("7"))
+	is.NoErr(add(bob.ID))
+	kvtest.Update(t, s, func(tx *kv.Tx) error {
+		tag, err := catalog.TagNamed(tx, ann.ID, "8")
+		is.NoErr(err)
+		_, err = catalog.TagRows.Delete(tx.Tx, kv.OwnedKey(ann.ID, tag.ID[:]...))
+		return err
+	})
+	is.NoErr(edit("another"))
+}
+
 // The bytes written for an owner in an hour are bounded, and others are not held up.
 func TestWritesPerHour(t *testing.T) {
 	t.Parallel()

@@ -114,8 +114,8 @@ func TagNames(tx *kv.Tx, owner record.ID) iter.Seq2[record.ID, string] {
 	}
 }
 
-// AddTag creates a tag; Taken if the owner has one of that name, Denied if it does
-// not fit the owner's quota.
+// AddTag creates a tag; Taken if the owner has one of that name, Denied if there are
+// MaxOwnTags or it does not fit the owner's quota.
 func AddTag(tx *kv.Tx, owner record.ID, name, color string) (*record.Tag, error) {
 	before := tx.Text(owner)
 	t, err := makeTag(tx, owner, name, color)
@@ -129,6 +129,12 @@ func AddTag(tx *kv.Tx, owner record.ID, name, color string) (*record.Tag, error)
 func makeTag(tx *kv.Tx, owner record.ID, name, color string) (*record.Tag, error) {
 	if err := people.RequireOwner(tx, owner); err != nil {
 		return nil, err
+	}
+	n := int64(0)
+	for range tx.Walk(tagName, owner[:], nil, false) {
+		if n++; n >= record.MaxOwnTags {
+			return nil, kv.TooMany("tags", "too_many_tags", n)
+		}
 	}
 	t := &record.Tag{ID: tx.NewID(), Owner: owner, Name: name, Color: cmp.Or(color, record.ColorOf(name)), Created: tx.Now}
 	return t, kv.UserError(TagRows.Put(tx.Tx, t), "tag")

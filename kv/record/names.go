@@ -102,6 +102,8 @@ func NewSlug(fill func([]byte)) string {
 const (
 	MaxTag  = 64 // characters of a name
 	MaxTags = 64 // tags of one record
+
+	MaxOwnTags = 10_000 // tags of one owner: all of them are in one answer
 )
 
 // CleanTag is the rule for tag names: one line of 1 to MaxTag characters, white
