@@ -17,21 +17,26 @@ import (
 )
 
 // Repeatable reports whether the operation creates something from a JSON body for a known
-// caller, and does not answer with an API key. Answers are stored for repeats, and the
-// secrets of keys are never stored.
+// caller.
 func (r *Route) Repeatable() bool {
 	return r.Method == http.MethodPost && (r.Reply.Status == http.StatusCreated || r.Reply.Status == http.StatusAccepted) &&
-		r.Body != nil && r.Body.Media == web.JSONType && !r.Access.Open && r.ID != "createKey" && r.ID != "createSetup"
+		r.Body != nil && r.Body.Media == web.JSONType && !r.Access.Open
 }
 
 // maxRepeated is the maximum body of a repeatable request, in bytes: that of the longest
 // text.
 const maxRepeated = 4 << 20
 
+var errAnsweredBefore = &record.Error{
+	Fault: record.Taken, Code: "answered_before",
+	Text: "This request was answered before. The answer had secrets, which are shown only once.",
+}
+
 // idempotent gives a request with an Idempotency-Key the answer of an earlier request with
 // the same key. A second request at the same time waits for the first. The answer is stored
-// after the operation has committed, so after a crash in between, a repeat runs again.
-func (s *Server) idempotent(serve func(*web.Request) error) func(*web.Request) error {
+// after the operation has committed, so after a crash in between, a repeat runs again. With
+// once, only that there was an answer is stored, and a repeat is refused.
+func (s *Server) idempotent(once bool, serve func(*web.Request) error) func(*web.Request) error {
 	return func(c *web.Request) error {
 		key, err := web.IdempotencyKey(c.R)
 		if err != nil {
@@ -57,6 +62,9 @@ func (s *Server) idempotent(serve func(*web.Request) error) func(*web.Request) e
 		earlier, err := upload.LoadIdempotentAnswer(c, key)
 		if err == nil {
 			again, err := earlier.For(request)
+			if err == nil && once {
+				err = errAnsweredBefore
+			}
 			if err != nil {
 				return err
 			}
@@ -70,6 +78,9 @@ func (s *Server) idempotent(serve func(*web.Request) error) func(*web.Request) e
 		}
 		c.R.Body = io.NopCloser(bytes.NewReader(body))
 		c.Keep = func(answer []byte) {
+			if once {
+				answer = nil
+			}
 			if err := s.Store.Update(func(tx *kv.Tx) error {
 				return jobs.SaveIdempotentAnswer(tx, c.Owner(), key, jobs.IdempotentAnswer{Request: request, Body: bytes.Clone(answer)})
 			}); err != nil {

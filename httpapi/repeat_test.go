@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -9,6 +10,8 @@ import (
 	"github.com/matryer/is"
 
 	"kist/httpapi/web"
+	"kist/kv"
+	"kist/kv/jobs"
 )
 
 // TestCreatesAreRepeatable: with an Idempotency-Key, a creation that is sent twice
@@ -69,4 +72,71 @@ func TestRepeatsAtOnce(t *testing.T) {
 	a.post("/api/v1/notes", `{"content":"a"}`).want(201) // the key's absence changes nothing
 	a.post("/api/v1/notes", `{"content":"a"}`).want(201)
 	is.Equal(a.get("/api/v1/notes").at("total"), 4.0)
+}
+
+// TestRepeatsOfSecrets: a creation whose answer has secrets is made once, and its answer is
+// not kept, so a repeat gets none.
+func TestRepeatsOfSecrets(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := start(t)
+	a.withPassword(a.user, "correct horse")
+	cookie := a.enter("ann", "correct horse")
+	ask := a.do(as(cookie, "POST", "/api/v1/me/passkeys/options", nil)).want(200)
+	passkey := map[string]any{"name": "phone", "ticket": ask.text("ticket"), "passkey": newSoftKey(a).create(a, ask.at("passkey").(map[string]any))}
+	for path, body := range map[string]any{"keys": map[string]any{"name": "laptop"}, "setups": map[string]any{"program": "shell"}, "me/passkeys": passkey} {
+		send := func(body any) *answer {
+			r := as(cookie, "POST", web.APIPath+path, body)
+			r.header.Set("Idempotency-Key", path)
+			return a.do(r)
+		}
+		send(body).want(201)
+		is.Equal(send(body).want(409).code(), "answered_before")
+		is.Equal(send(map[string]any{"name": "other"}).want(422).code(), "idempotency_mismatch")
+		a.fatal(a.server.Store.View(func(tx *kv.Tx) error {
+			kept, err := jobs.FindAnswer(tx, a.user.ID, path)
+			is.NoErr(err)
+			is.Equal(len(kept.Body), 0)
+			return nil
+		}))
+	}
+	is.Equal(a.get("/api/v1/keys").at("total"), 3.0) // with the one of the test
+}
+
+// TestRepeatedImport: an import that is sent twice runs once.
+func TestRepeatedImport(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := start(t)
+	send := func(content string) *answer {
+		q := a.uploadRequest(nil, file{"bookmarks.html", "", content})
+		q.path = "/api/v1/import"
+		q.header.Set("Idempotency-Key", "one")
+		return a.do(q)
+	}
+	first := send(browserBookmarks).want(202)
+	is.Equal(string(send(browserBookmarks).want(202).body), string(first.body)) // while it runs, too
+	a.movedIn(first)
+	is.Equal(string(send(browserBookmarks).want(202).body), string(first.body))
+	is.Equal(send(browserBookmarks+" ").want(422).code(), "idempotency_mismatch")
+	is.Equal(a.get("/api/v1/import").at("total"), 1.0)
+}
+
+// TestEveryCreationTakesAKey: all of them are repeatable, but those of tus, which are
+// continued.
+func TestEveryCreationTakesAKey(t *testing.T) {
+	t.Parallel()
+	n := 0
+	for _, r := range start(t).server.routes {
+		if r.Method != "POST" || r.Reply.Status != 201 && r.Reply.Status != 202 || r.Access.Open || r.Tus {
+			continue
+		}
+		n++
+		if !slices.ContainsFunc(r.Args, func(p web.Param) bool { return p.Name == "Idempotency-Key" }) {
+			t.Errorf("%s %s takes no Idempotency-Key", r.Method, r.Path)
+		}
+	}
+	if n < 20 {
+		t.Errorf("there are %d creations", n)
+	}
 }

@@ -32,7 +32,7 @@ func (s *Server) table() []Route {
 	for i := range all {
 		if r := &all[i]; r.Repeatable() {
 			r.Args = append(slices.Clone(r.Args), web.IdempotencyArg)
-			r.Serve = s.idempotent(r.Serve)
+			r.Serve = s.idempotent(r.Once, r.Serve)
 		}
 	}
 	return all

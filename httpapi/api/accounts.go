@@ -379,8 +379,8 @@ var ListKeys = web.ListOp("account", "Lists the caller's API keys.", "A page of 
 var CreateKey = web.Operation{
 	Tag: "account", Summary: "Creates an API key. The secret is shown only once.",
 	Body:  web.BodyOf("KeyCreate"),
-	Reply: web.Reply{Status: 201, Doc: "The key and its secret.", Body: web.BodyOf("KeyCreated")},
-	Serve: createKey,
+	Reply: web.Reply{Status: 201, Doc: "The key and its secret.", Body: web.BodyOf("KeyCreated")}, Fails: []int{409},
+	Once: true, Serve: createKey,
 }
 
 func createKey(c *web.Request) error {

@@ -147,7 +147,8 @@ func listSetups(c *web.Request) error {
 
 var CreateSetup = web.Operation{
 	Tag: "account", Summary: "Sets up a program: creates its API key and returns the necessary files and steps. The secret of the key is shown only once.",
-	Body: web.BodyOf("SetupCreate"), Reply: web.Reply{Status: 201, Doc: "The key, files and steps.", Body: web.DataOf("SetupMade")}, Serve: createSetup,
+	Body: web.BodyOf("SetupCreate"), Reply: web.Reply{Status: 201, Doc: "The key, files and steps.", Body: web.DataOf("SetupMade")}, Fails: []int{409},
+	Once: true, Serve: createSetup,
 }
 
 func createSetup(c *web.Request) error {

@@ -85,11 +85,23 @@ func (f *ImportForm) Fields(s *field.Set) {
 
 var StartImport = web.Operation{
 	Tag: "moving", Summary: "Imports an export of another program or of kist. The import runs in the background; ask for its state by its id.",
-	Body: web.MultipartForm, Reply: web.Reply{Status: 202, Doc: "The import, which has started.", Body: web.DataOf("Import")}, Fails: []int{409},
+	Args: []web.Param{web.IdempotencyArg}, Body: web.MultipartForm,
+	Reply: web.Reply{Status: 202, Doc: "The import, which has started.", Body: web.DataOf("Import")}, Fails: []int{409},
 	Serve: startImport,
 }
 
 func startImport(c *web.Request) error {
+	key, err := web.IdempotencyKey(c.R)
+	if err != nil {
+		return err
+	}
+	earlier, err := upload.LoadIdempotentAnswer(c, key)
+	if err == nil {
+		return repeatImport(c, key, earlier)
+	}
+	if !kv.Missing(err) {
+		return err
+	}
 	if err := c.Site.Imports.Claim(c.Owner()); err != nil {
 		return err
 	}
@@ -123,6 +135,7 @@ func startImport(c *web.Request) error {
 	if err := web.JoinProblems(field.Create(form, fields), one); err != nil {
 		return err
 	}
+	parts[0].Sum = parts[0].Stage.Ref()
 	source, done, err := transfer.Lay(c.Site.Blobs, c.Site.Store, parts[0].Stage)
 	if err != nil {
 		return err
@@ -143,12 +156,18 @@ func startImport(c *web.Request) error {
 	}
 	m := &worker.RunningImport{Size: source.Size * form.format.Passes(), Fill: form.update}
 	source.R = worker.Counting{ReaderAt: source.R, N: &m.Read}
+	var body []byte
 	if err := c.Site.Store.Update(func(tx *kv.Tx) error {
 		i, err := jobs.AddImport(tx, c.Owner(), parts[0].Name, record.Moved{Format: string(form.format), DryRun: form.dry, Made: map[string]int64{}, Remarks: []record.Remark{}})
-		if err == nil {
-			m.Now = *i
+		if err != nil {
+			return err
 		}
-		return err
+		m.Now = *i
+		body = append(field.AppendJSON([]byte(`{"data":`), ShowRunning(m)), '}')
+		if key == "" {
+			return nil
+		}
+		return jobs.SaveIdempotentAnswer(tx, c.Owner(), key, jobs.IdempotentAnswer{Request: upload.Fingerprint(c, key, parts, fields), Body: body})
 	}); err != nil {
 		return err
 	}
@@ -158,7 +177,20 @@ func startImport(c *web.Request) error {
 	}); !begun {
 		return kv.ErrClosed
 	}
-	return c.RespondData(http.StatusAccepted, ShowRunning(m))
+	return c.RespondJSON(http.StatusAccepted, body)
+}
+
+// repeatImport answers an import that was answered before, after the whole request was read.
+func repeatImport(c *web.Request, key string, earlier *jobs.IdempotentAnswer) error {
+	parts, fields, err := upload.ReadMultipart(c, upload.UnlimitedBudget())
+	if err != nil {
+		return err
+	}
+	body, err := earlier.For(upload.Fingerprint(c, key, parts, fields))
+	if err != nil {
+		return err
+	}
+	return c.RespondJSON(http.StatusAccepted, body)
 }
 
 func runImport(s *web.Site, ctx context.Context, one *worker.RunningImport, source format.Source, limit int64) {

@@ -307,7 +307,7 @@ func (f *NewPasskeyForm) Fields(s *field.Set) {
 var AddPasskey = web.Operation{
 	Tag: "session", Summary: "Adds a passkey. From then on, the password alone does not sign in.",
 	Body: web.BodyOf("PasskeyCreate"), Reply: web.Reply{Status: 201, Doc: "The passkey, and recovery codes if the account had none. They are shown only once.", Body: web.BodyOf("PasskeyCreated")}, Fails: []int{409, 429},
-	Serve: addPasskey,
+	Once: true, Serve: addPasskey,
 }
 
 func addPasskey(c *web.Request) error {

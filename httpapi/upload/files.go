@@ -110,7 +110,7 @@ func uploadFiles(c *web.Request) error {
 	if err != nil && !kv.Missing(err) {
 		return err
 	}
-	budget := unlimitedBudget()
+	budget := UnlimitedBudget()
 	if earlier == nil {
 		if budget, err = BudgetOf(c.Site, c.Owner()); err != nil {
 			return err
@@ -281,9 +281,9 @@ type UploadBudget struct {
 	full  error                                // the error to use instead of the quota's
 }
 
-// unlimitedBudget is the budget for a repeated upload that was already answered. It is only read,
+// UnlimitedBudget is the budget for a repeated upload that was already answered. It is only read,
 // because clients read the answer after they have sent everything.
-func unlimitedBudget() *UploadBudget {
+func UnlimitedBudget() *UploadBudget {
 	return &UploadBudget{File: math.MaxInt64 - 1, Left: math.MaxInt64 - 1, Disk: math.MaxInt64 - 1, Look: true}
 }
 

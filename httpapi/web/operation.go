@@ -22,7 +22,7 @@ func IdempotencyKey(r *http.Request) (string, error) {
 // IdempotencyArg is the header that makes repeats of a request safe.
 var IdempotencyArg = Param{
 	In: "header", Name: "Idempotency-Key",
-	Doc:     "If the same request is repeated within 24 hours, it gets the same answer. A different request with the same key is refused (422, idempotency_mismatch).",
+	Doc:     "If the same request is repeated within 24 hours, it gets the same answer, or 409 (answered_before) if the answer had secrets, which are shown only once. A different request with the same key is refused (422, idempotency_mismatch).",
 	Schema:  Object{"type": "string", "maxLength": 255},
 	Example: "3f1c9b1e",
 }
@@ -41,6 +41,7 @@ type Operation struct {
 	Plain           *TextForm // its answer for clients that prefer text; nil if it has none
 	AtContentOrigin bool      // also served at the origin for content
 	Tus             bool      // part of the tus protocol: every answer has its version
+	Once            bool      // its answer has secrets, which are never stored
 	Serve           func(*Request) error
 }
 
