@@ -657,6 +657,18 @@ func TestPasswordInUTF8(t *testing.T) {
 	is.Equal(p.run("gr\u00fcne Wiese\n", "user", "add", "ann", "--admin", "--password-stdin").code, 0)
 }
 
+func TestCommonPasswords(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := newPlace(t)
+	common, named := result{2, "", "The password is one of the most common passwords. Choose another.\n"}, result{2, "", "The password contains the user name. Choose another.\n"}
+	is.Equal(p.run("Iloveyou\n", "user", "add", "ann", "--admin", "--password-stdin"), common)
+	is.Equal(p.run("my Ann-Marie\n", "user", "add", "ann", "--admin", "--password-stdin"), named)
+	p.ann()
+	is.Equal(p.run("Iloveyou\n", "user", "passwd", "ann", "--password-stdin"), common)
+	is.Equal(p.run("my Ann-Marie\n", "user", "passwd", "ann", "--password-stdin"), named)
+}
+
 func TestUsersInJSON(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

@@ -273,6 +273,13 @@ func TestClaim(t *testing.T) {
 	is.True(strings.Contains(s.log.String(), "https://kist.example.org/claim/"+token+"\n")) // the same claim
 	s.stop()
 
+	s = p.serve("--base-url", "http://"+p.addr+"/kist")
+	below := claimLink.FindString(s.log.String())
+	is.Equal(below, "http://"+p.addr+"/kist/claim/"+token)
+	status, _ = p.get("/kist/claim/"+token, "")
+	is.Equal(status, 200) // without a proxy, too
+	s.stop()
+
 	is.NoErr(os.Remove(p.data("CLAIM")))
 	s = p.serve()
 	again := claimLink.FindString(s.log.String())

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -103,6 +104,11 @@ func TestSignInGuessesOfNetwork(t *testing.T) {
 	is.True(got.retryAfter() > 200*time.Second)
 	a.login("2001:db8::1", "ann", "correct horse").want(429)
 	a.send("GET", "/x/locked", "X-Share-Password", "secret", "X-Forwarded-For", "2001:db8::1").want(429)
+	works := a.server.Passwords
+	a.server.Passwords = nil // nothing is hashed for them
+	a.login("2001:db8::1", "ann", "correct horse").want(429)
+	a.send("GET", "/x/locked", "X-Share-Password", "secret", "X-Forwarded-For", "2001:db8::1").want(429)
+	a.server.Passwords = works
 	a.login("2001:db8:0:1::1", "ann", "correct horse").want(200) // another network
 	a.clock.advance(got.retryAfter())
 	a.login("2001:db8::1", "ann", "correct horse").want(200)
@@ -316,6 +322,21 @@ func TestCommonPasswords(t *testing.T) {
 	}
 	a.patch("/api/v1/admin/users/"+a.user.ID.String(), map[string]string{"username": "bea", "password": "my Ann-Marie"}).want(200)
 	a.patch("/api/v1/admin/users/"+a.user.ID.String(), map[string]string{"username": "marie", "password": "my Ann-Marie"}).want(422)
+
+	post := func(a *app, path, password string) *answer {
+		h := withHeader("Content-Type", "application/x-www-form-urlencoded", "Sec-Fetch-Site", "same-origin", "Accept", "text/html")
+		form := url.Values{"username": {"bea"}, "password": {password}, "repeat": {password}}
+		return a.do(apiRequest{method: "POST", path: path, anyone: true, header: h, body: strings.NewReader(form.Encode())})
+	}
+	reset := strings.TrimPrefix(a.post("/api/v1/admin/users/"+a.user.ID.String()+"/reset-login", nil).want(200).text("url"), "https://kist.example.org")
+	empty, token := startEmpty(t), ""
+	a.fatal(empty.server.Store.Update(func(tx *kv.Tx) (err error) { token, err = people.Claim(tx); return err }))
+	for _, password := range []string{"Iloveyou", "my Beatrice"} {
+		post(a, reset, password).want(422)
+		post(empty, "/claim/"+token, password).want(422)
+	}
+	post(a, reset, "another horse").want(303)
+	post(empty, "/claim/"+token, "another horse").want(201)
 }
 
 // A new password ends all other sessions and revokes devices, or the keys that
@@ -498,9 +519,29 @@ func TestHideAddresses(t *testing.T) {
 			}
 			return err
 		}))
-		got := a.as(a.addKey(u, record.ScopeAll)).get("/api/v1/remote-upload/" + id.String()).want(200)
+		by := a.as(a.addKey(u, record.ScopeAll))
+		got := by.get("/api/v1/remote-upload/" + id.String()).want(200)
 		is.Equal(strings.Contains(got.text("data.error"), "10.0.0.5"), shown)
 		is.True(strings.Contains(got.text("data.error"), "nas.example"))
+		is.Equal(strings.Contains(string(by.get("/api/v1/remote-upload").want(200).body), "10.0.0.5"), shown)
+
+		a.fatal(a.server.Store.Update(func(tx *kv.Tx) error {
+			_, err := jobs.AddWebhook(tx, record.Webhook{Owner: u.ID, URL: "http://nas.example/", Format: record.FormatJSON, Events: []record.Event{"note.created"}, Enabled: true})
+			return err
+		}))
+		by.post("/api/v1/notes", `{"content":"c"}`).want(201)
+		a.fatal(a.server.Store.Update(func(tx *kv.Tx) error {
+			found, _, err := jobs.DueDeliveries(tx, func(*record.Webhook) int { return 1 }, func(jobs.Due) bool { return false })
+			for _, d := range found {
+				err = errors.Join(err, jobs.Tried(tx, d.Place, record.Try{Error: text}))
+			}
+			return err
+		}))
+		hooks := by.get(hooksAt).want(200)
+		is.Equal(strings.Contains(hooks.text("data.0.lastError"), "10.0.0.5"), shown)
+		log := by.get(hooksAt + "/" + hooks.text("data.0.id") + "/deliveries").want(200)
+		is.Equal(strings.Contains(log.text("data.0.error"), "10.0.0.5"), shown)
+		is.True(strings.Contains(log.text("data.0.error"), "nas.example"))
 	}
 }
 

@@ -59,7 +59,9 @@ func TestBounds(t *testing.T) {
 		})
 	}
 	is.Equal(kvtest.Code(another()), "too_many_items")
-	kvtest.Update(t, s, func(tx *kv.Tx) error { return catalog.Remove(tx, first) })
+	kvtest.Update(t, s, func(tx *kv.Tx) error { return catalog.Trash(tx, first, "") })
+	is.Equal(kvtest.Code(another()), "too_many_items") // those in the trash count
+	is.NoErr(catalog.EmptyTrash(s, ann.ID))
 	is.NoErr(another())
 
 	// One more session ends the one that was used longest ago.
