@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -503,7 +504,11 @@ func TestUploadKeySeesItsOwn(t *testing.T) {
 func TestHideAddresses(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	a := start(t)
+	a := start(t, func(c *web.Config) {
+		c.Outbound = outbound.New(outbound.Options{Lookup: func(context.Context, string) ([]netip.Addr, error) {
+			return []netip.Addr{netip.MustParseAddr("10.0.0.5")}, nil
+		}})
+	})
 	bob := a.addUser("bob", record.Member)
 	text := (&outbound.Refused{Host: "nas.example", Addr: netip.MustParseAddr("10.0.0.5"), Why: "is private"}).Error()
 	for u, shown := range map[*record.User]bool{a.user: true, bob: false} {
@@ -542,6 +547,9 @@ func TestHideAddresses(t *testing.T) {
 		log := by.get(hooksAt + "/" + hooks.text("data.0.id") + "/deliveries").want(200)
 		is.Equal(strings.Contains(log.text("data.0.error"), "10.0.0.5"), shown)
 		is.True(strings.Contains(log.text("data.0.error"), "nas.example"))
+		tested := by.post(hooksAt+"/"+hooks.text("data.0.id")+"/test", nil).want(200).text("error")
+		is.Equal(strings.Contains(tested, "10.0.0.5"), shown)
+		is.True(strings.Contains(tested, "nas.example"))
 	}
 }
 
