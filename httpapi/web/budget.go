@@ -19,12 +19,14 @@ import (
 // The memory for JSON: all bodies, from reading until they are answered, and all
 // answers that may be long, until they are written. One caller gets at most half of
 // it, so that clients who send or read slowly with one credential, or from one
-// network, do not block everyone. A request that finds no space waits for jsonWait
-// and is then told to try again.
+// network, do not block everyone. All credentials of an account get at most three
+// quarters. A request that finds no space waits for jsonWait and is then told to try
+// again.
 const (
-	JSONBytes = 32 << 20
-	jsonShare = JSONBytes / 2
-	jsonWait  = 2 * time.Second
+	JSONBytes    = 32 << 20
+	jsonShare    = JSONBytes / 2
+	accountShare = JSONBytes / 4 * 3
+	jsonWait     = 2 * time.Second
 
 	anonymousBody = 16 << 10 // limit of a body without a credential, in bytes
 	firstRead     = 4 << 10  // first buffer for a body of unknown length, in bytes
@@ -43,30 +45,39 @@ type budget struct {
 	Shares map[spender]*share // of callers with a request in progress
 }
 
-// A spender is the owner of a share: a credential, or the network of a visitor.
+// A spender is the owner of a share: a credential, an account, or the network of a visitor.
 type spender struct {
-	credential record.ID
-	network    netip.Prefix
+	credential, account record.ID
+	network             netip.Prefix
 }
 
-// A share is one caller's part of the budget.
+// A share is one spender's part of the budget.
 type share struct {
 	*semaphore.Weighted
 	of    spender
-	calls int // requests that use it; guarded by budget.mu
+	whole *share // that of the account, which this is a part of; nil if there is none
+	calls int    // requests that use it; guarded by budget.mu
 }
 
 func NewBudget() *budget {
 	return &budget{All: semaphore.NewWeighted(JSONBytes), Shares: map[spender]*share{}}
 }
 
-// join returns the caller's share for one request, which leaves it at the end.
-func (b *budget) join(of spender) *share {
+// join returns the share of a request, which leaves it at the end.
+func (b *budget) join(c *Request) *share {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if c.Caller == nil {
+		return b.joined(spender{network: grant.Network(c.Addr)}, jsonShare, nil)
+	}
+	account := b.joined(spender{account: c.Caller.User.ID}, accountShare, nil)
+	return b.joined(spender{credential: c.Caller.Key.ID, account: c.Caller.User.ID}, jsonShare, account)
+}
+
+func (b *budget) joined(of spender, most int64, whole *share) *share {
 	s := b.Shares[of]
 	if s == nil {
-		s = &share{Weighted: semaphore.NewWeighted(jsonShare), of: of}
+		s = &share{Weighted: semaphore.NewWeighted(most), of: of, whole: whole}
 		b.Shares[of] = s
 	}
 	s.calls++
@@ -76,8 +87,40 @@ func (b *budget) join(of spender) *share {
 func (b *budget) leave(s *share) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if s.calls--; s.calls == 0 {
-		delete(b.Shares, s.of)
+	for ; s != nil; s = s.whole {
+		if s.calls--; s.calls == 0 {
+			delete(b.Shares, s.of)
+		}
+	}
+}
+
+// try takes n bytes of the share and of what it is a part of, if both have them.
+func (s *share) try(n int64) bool {
+	if !s.TryAcquire(n) {
+		return false
+	}
+	if s.whole != nil && !s.whole.TryAcquire(n) {
+		s.Release(n)
+		return false
+	}
+	return true
+}
+
+// wait is try that waits for the bytes.
+func (s *share) wait(ctx context.Context, n int64) error {
+	if err := s.Acquire(ctx, n); err != nil || s.whole == nil {
+		return err
+	}
+	err := s.whole.Acquire(ctx, n)
+	if err != nil {
+		s.Release(n)
+	}
+	return err
+}
+
+func (s *share) giveBack(n int64) {
+	for ; s != nil; s = s.whole {
+		s.Release(n)
 	}
 }
 
@@ -85,11 +128,7 @@ func (b *budget) leave(s *share) {
 // releaseSomeJSON or ReleaseJSON.
 func (c *Request) reserveJSON(n int64) error {
 	if c.share == nil {
-		of := spender{network: grant.Network(c.Addr)}
-		if c.Caller != nil {
-			of = spender{credential: c.Caller.Key.ID}
-		}
-		c.share = c.Site.Budget.join(of)
+		c.share = c.Site.Budget.join(c)
 	}
 	if err := c.acquireJSON(n); err != nil {
 		return err
@@ -101,19 +140,19 @@ func (c *Request) reserveJSON(n int64) error {
 // acquireJSON takes n bytes of the share and of the budget. It sets up waiting only if
 // it has to wait.
 func (c *Request) acquireJSON(n int64) error {
-	if c.share.TryAcquire(n) {
+	if c.share.try(n) {
 		if c.Site.Budget.All.TryAcquire(n) {
 			return nil
 		}
-		c.share.Release(n)
+		c.share.giveBack(n)
 	}
 	ctx, cancel := context.WithTimeout(c.R.Context(), jsonWait)
 	defer cancel()
-	if c.share.Acquire(ctx, n) != nil {
+	if c.share.wait(ctx, n) != nil {
 		return errOverloaded(c.R)
 	}
 	if c.Site.Budget.All.Acquire(ctx, n) != nil {
-		c.share.Release(n)
+		c.share.giveBack(n)
 		return errOverloaded(c.R)
 	}
 	return nil
@@ -131,7 +170,7 @@ func errOverloaded(r *http.Request) error {
 func (c *Request) releaseSomeJSON(n int64) {
 	c.held -= n
 	c.Site.Budget.All.Release(n)
-	c.share.Release(n)
+	c.share.giveBack(n)
 }
 
 // ReleaseJSON gives back everything at the end of the request.

@@ -23,7 +23,7 @@ func TestBudgetShares(t *testing.T) {
 		by := func(key byte, addr string) *Request {
 			c := &Request{Site: s, R: httptest.NewRequest("GET", "/", nil), Addr: netip.MustParseAddr(addr)}
 			if key != 0 {
-				c.Caller = &people.Caller{Key: record.Key{ID: record.ID{key}}}
+				c.Caller = &people.Caller{User: record.User{ID: record.ID{key}}, Key: record.Key{ID: record.ID{key}}}
 			}
 			return c
 		}
@@ -59,6 +59,39 @@ func TestBudgetShares(t *testing.T) {
 		is.Equal(visitor.reserveJSON(1), errBusy)
 		visitor.ReleaseJSON()
 		by(4, "192.0.2.4").ReleaseJSON() // spent nothing
+	})
+}
+
+// One account has at most three quarters of the memory for JSON, however many keys it has.
+func TestBudgetOfAccount(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		is := is.New(t)
+		s := &Site{Budget: NewBudget()}
+		by := func(account, key byte) *Request {
+			return &Request{
+				Site: s, R: httptest.NewRequest("GET", "/", nil), Addr: netip.MustParseAddr("192.0.2.1"),
+				Caller: &people.Caller{User: record.User{ID: record.ID{account}}, Key: record.Key{ID: record.ID{key}}},
+			}
+		}
+		first, second, third := by(1, 1), by(1, 2), by(1, 3)
+		is.NoErr(first.reserveJSON(jsonShare))
+		is.NoErr(second.reserveJSON(accountShare - jsonShare))
+		is.Equal(third.reserveJSON(1), errBusy)
+		other, visitor := by(2, 4), by(0, 0)
+		visitor.Caller = nil
+		is.NoErr(other.reserveJSON(JSONBytes - accountShare - 10))
+		is.NoErr(visitor.reserveJSON(10))
+		done := make(chan error)
+		go func() { done <- third.reserveJSON(100) }()
+		synctest.Wait()
+		second.ReleaseJSON()
+		is.NoErr(<-done)
+		for _, c := range []*Request{first, third, other, visitor} {
+			c.ReleaseJSON()
+		}
+		is.Equal(len(s.Budget.Shares), 0)
+		is.True(s.Budget.All.TryAcquire(JSONBytes))
 	})
 }
 
