@@ -376,11 +376,6 @@ func RedateRows[T any](t *table.Table[T], fix func(*Redate, *T) bool) func(*Reda
 	}
 }
 
-// RedateInstants is the Redate function of a bucket whose values begin with an instant.
-func RedateInstants(b table.Bucket) func(*Redate) (int, error) {
-	return func(r *Redate) (int, error) { return correctInstants(r.Store, b, r.Now) }
-}
-
 // Correct calls fix with each row of the table and writes the changed ones with put.
 // It returns how many it wrote.
 func Correct[T any](r *Redate, t *table.Table[T], put func(*Tx, *T) error, fix func(*T) bool) (n int, err error) {
@@ -444,18 +439,20 @@ func (s *Store) InBatches(b table.Bucket, which func(key, row []byte) (bool, err
 	return nil
 }
 
-// correctInstants sets future instants at the start of the values of a bucket to now.
-func correctInstants(s *Store, b table.Bucket, now time.Time) (n int, err error) {
-	ahead := func(_, v []byte) (bool, error) {
-		return len(v) >= 8 && int64(binary.BigEndian.Uint64(v)) > now.UnixMilli(), nil
-	}
-	err = s.InBatches(b, ahead, func(tx *Tx, key []byte) error {
-		v := tx.Get(b, key)
-		if got, _ := ahead(key, v); !got {
-			return nil
+// RedateInstants is the Redate function of a bucket whose values begin with an instant.
+func RedateInstants(b table.Bucket) func(*Redate) (int, error) {
+	return func(r *Redate) (n int, err error) {
+		ahead := func(_, v []byte) (bool, error) {
+			return len(v) >= 8 && int64(binary.BigEndian.Uint64(v)) > r.Now.UnixMilli(), nil
 		}
-		n++
-		return tx.Put(b, key, append(binary.BigEndian.AppendUint64(nil, uint64(now.UnixMilli())), v[8:]...))
-	})
-	return n, err
+		err = r.InBatches(b, ahead, func(tx *Tx, key []byte) error {
+			v := tx.Get(b, key)
+			if got, _ := ahead(key, v); !got {
+				return nil
+			}
+			n++
+			return tx.Put(b, key, append(binary.BigEndian.AppendUint64(nil, uint64(r.Now.UnixMilli())), v[8:]...))
+		})
+		return n, err
+	}
 }

@@ -52,17 +52,20 @@ func (g *generation) shorten(s *Store) error {
 		g.retry = time.Now().Add(snapshotRetry)
 		return err
 	}
-	at := s.state
+	at, size := s.state, max(g.size, 1) // 0 would be a failed snapshot
+	g.ended += end
+	g.run(s, func() int64 { s.pack(at); return size })
+	return nil
+}
+
+// run runs fn, which returns what busy receives, in the background.
+func (g *generation) run(s *Store, fn func() int64) {
 	busy, written := make(chan int64, 1), make(chan struct{})
 	g.busy, g.written = busy, written
-	g.ended += end
-	size := max(g.size, 1) // 0 would be a failed snapshot
 	s.work.Go(func() {
 		defer close(written)
-		s.pack(at)
-		busy <- size
+		busy <- fn()
 	})
-	return nil
 }
 
 // pack compresses the logs that ended before the state.
@@ -113,12 +116,7 @@ func (g *generation) renew(s *Store) {
 	}
 	at := s.state
 	g.due, g.begun, g.from, g.ended = false, now, at.Seq, 0
-	busy, written := make(chan int64, 1), make(chan struct{})
-	g.busy, g.written = busy, written
-	s.work.Go(func() {
-		defer close(written)
-		busy <- s.snapshot(v, at)
-	})
+	g.run(s, func() int64 { return s.snapshot(v, at) })
 }
 
 // snapshot writes the view and releases it. It returns the approximate size in bytes,
@@ -162,8 +160,7 @@ func unmapped(s *Store, v view, all func(func(journal.Op) bool)) func(func(journ
 
 // between runs fn on the committer's goroutine while no commit is under way.
 func (s *Store) between(fn func() error) error {
-	j := &job{between: fn, done: make(chan struct{})}
-	return s.submit(j)
+	return s.submit(&job{between: fn, done: make(chan struct{})})
 }
 
 // Compact begins a new generation of the journal and returns when it is written. The

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -294,12 +293,4 @@ func Unused(dir string) error {
 		}
 	}
 	return err
-}
-
-// logger returns the logger for background work.
-func (o Options) logger() *slog.Logger {
-	if o.Log == nil {
-		return slog.Default()
-	}
-	return o.Log
 }

@@ -134,7 +134,7 @@ func Open(dir string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{dir: dir, schema: o.Schema, buckets: o.Schema.Buckets(), log: o.logger(), rebuilding: o.Rebuild, lock: l, follows: o.Follow, jobs: make(chan *job, 256), changed: make(chan struct{}, 1)}
+	s := &Store{dir: dir, schema: o.Schema, buckets: o.Schema.Buckets(), log: cmp.Or(o.Log, slog.Default()), rebuilding: o.Rebuild, lock: l, follows: o.Follow, jobs: make(chan *job, 256), changed: make(chan struct{}, 1)}
 	s.clock.log, s.clock.now, s.clock.elapsed = s.log, o.Now, o.Elapsed
 	if s.clock.uptime = o.Monotonic; o.Monotonic == nil {
 		start := time.Now()
