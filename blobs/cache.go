@@ -245,7 +245,7 @@ func (c *cache) evict() bool {
 		need += c.limit / 10
 		gone, refused := 0, 0
 		for _, one := range all {
-			if need <= 0 || refused == maxRefused || c.ctx.Err() != nil {
+			if need <= 0 || refused == maxRefused || c.ctx.Err() != nil || c.store.OnEvict != nil && !c.store.OnEvict() {
 				break
 			}
 			var ok bool

@@ -97,7 +97,7 @@ func (m *shelf) Head(_ context.Context, name string) (Object, error) {
 	return Object{Name: name, Size: int64(len(b))}, nil
 }
 
-func (m *shelf) Delete(_ context.Context, name string) error {
+func (m *shelf) Delete(_ context.Context, name string, _ time.Time) error {
 	m.set(func(m *shelf) { delete(m.objects, name) })
 	return nil
 }
@@ -532,7 +532,7 @@ func cacheModel(t *testing.T, seed uint64) {
 				is.NoErr(err)
 				k.here = false
 			} else if k.here { // it is never the last copy
-				is.NoErr(m.Delete(t.Context(), ref.RemoteName()))
+				is.NoErr(m.Delete(t.Context(), ref.RemoteName(), time.Time{}))
 			}
 		case rnd.IntN(4) == 0: // a crash: what is known in memory is lost, a fetch under way too
 			other := contents[rnd.IntN(len(contents))]
@@ -625,7 +625,7 @@ func TestEvictRace(t *testing.T) {
 				is.NoErr(err)
 				is.True(bytes.Equal(b, contents[i]))
 				records[i].Add(-1)
-				_, err = Discard(s, ref, func() (bool, error) { return records[i].Load() == 0, nil }, func(context.Context) error { return m.Delete(t.Context(), ref.RemoteName()) })
+				_, err = Discard(s, ref, func() (bool, error) { return records[i].Load() == 0, nil }, func(context.Context) error { return m.Delete(t.Context(), ref.RemoteName(), time.Time{}) })
 				is.NoErr(err)
 			}
 		})
@@ -660,7 +660,7 @@ func TestEvictLate(t *testing.T) {
 	m.set(func(m *shelf) {
 		m.heads = func(string) {
 			m.set(func(m *shelf) { m.heads = nil })
-			removed, err := Discard(s, ref, always, func(ctx context.Context) error { return m.Delete(ctx, ref.RemoteName()) })
+			removed, err := Discard(s, ref, always, func(ctx context.Context) error { return m.Delete(ctx, ref.RemoteName(), time.Time{}) })
 			is.NoErr(err)
 			is.True(removed)
 			keep(t, s, b).Release()

@@ -59,16 +59,12 @@ func (s *Store) pin(ref Ref) (*Kept, error) {
 // The removal is not synced. A crash may bring the blob back without a record;
 // the next sweep then removes it again.
 func (s *Store) Unlink(ref Ref, unreferenced func() (bool, error)) (removed bool, err error) {
-	return unlink(s, ref, unreferenced, nil)
+	return Discard(s, ref, unreferenced, nil)
 }
 
 // Discard is Unlink for both places. It calls remove to remove the blob from the
 // object store before it removes it here, and also if it is not here.
 func Discard(s *Store, ref Ref, unreferenced func() (bool, error), remove func(context.Context) error) (removed bool, err error) {
-	return unlink(s, ref, unreferenced, remove)
-}
-
-func unlink(s *Store, ref Ref, unreferenced func() (bool, error), remove func(context.Context) error) (removed bool, err error) {
 	lock := s.names.hold(ref)
 	defer s.names.drop(ref)
 	if !lock.TryLock() {

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/md5" // #nosec G501 -- see putPart
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/xml"
@@ -417,15 +418,41 @@ func (b *Bucket) Head(ctx context.Context, name string) (o blobs.Object, err err
 }
 
 // Delete is described at blobs.Remote.
-func (b *Bucket) Delete(ctx context.Context, name string) error {
+func (b *Bucket) Delete(ctx context.Context, name string, by time.Time) error {
+	return b.remove(ctx, call{method: http.MethodDelete, key: b.prefix + name, by: by}, name)
+}
+
+func (b *Bucket) remove(ctx context.Context, c call, name string) error {
 	err := b.ask("removing", name, func(s *server) error {
-		_, err := s.do(ctx, call{method: http.MethodDelete, key: b.prefix + name}, nil)
+		_, err := s.do(ctx, c, nil)
 		return err
 	})
-	if errors.Is(err, fs.ErrNotExist) {
+	e := (*Error)(nil)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return nil
+	case errors.Is(err, blobs.ErrLate), !c.by.IsZero() && errors.As(err, &e) && e.Status == http.StatusForbidden && time.Now().After(c.by):
+		return blobs.ErrLate
 	}
 	return err
+}
+
+// expiresAfter is how long Expires holds a request that is good for at most two seconds.
+const expiresAfter = 5 * time.Second
+
+// Expires reports whether the server refuses a Delete that comes too late. That takes
+// some seconds.
+func (b *Bucket) Expires(ctx context.Context) (bool, error) {
+	name := "race/" + rand.Text()
+	if err := b.Put(ctx, name, strings.NewReader(name), int64(len(name))); err != nil {
+		return false, err
+	}
+	err := b.remove(ctx, call{method: http.MethodDelete, key: b.prefix + name, by: time.Now().Add(2 * time.Second), hold: expiresAfter}, name)
+	late := errors.Is(err, blobs.ErrLate)
+	if late {
+		err = nil
+	}
+	return late, errors.Join(err, b.Delete(ctx, name, time.Time{}))
 }
 
 // After is described at blobs.Remote.

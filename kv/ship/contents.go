@@ -160,12 +160,17 @@ func (c *storedContents) putOne(ctx context.Context, ref blobs.Ref) error {
 	return err
 }
 
-// settle waits until what is in the store stays there: a former writer may be removing
-// it. waited says that this took time.
-func (c *storedContents) settle(ctx context.Context) (waited bool, err error) {
+// unsettled is how long it takes until what is in the store stays there: a former writer
+// may be removing it.
+func (c *storedContents) unsettled() time.Duration {
 	c.mu.Lock()
-	wait := 2*c.window - time.Since(c.fenced)
-	c.mu.Unlock()
+	defer c.mu.Unlock()
+	return settleFor*c.window - time.Since(c.fenced)
+}
+
+// settle waits until what is in the store stays there. waited says that this took time.
+func (c *storedContents) settle(ctx context.Context) (waited bool, err error) {
+	wait := c.unsettled()
 	if wait <= 0 {
 		return false, nil
 	}

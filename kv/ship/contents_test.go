@@ -60,6 +60,11 @@ func ShipSnapshot(ctx context.Context, s *Shipper) { s.shipSnapshot(ctx) }
 // Hasten shortens the time for which a confirmed writer may remove objects.
 func Hasten(s *Shipper, window time.Duration) { s.stored.window = window }
 
+// Expires sets whether the remote of a Shipper refuses removals that come too late.
+func Expires(s *Shipper, does bool) {
+	s.o.Expires = func(context.Context) (bool, error) { return does, nil }
+}
+
 // Blind makes a Shipper overlook what the history refers to.
 func Blind(s *Shipper) {
 	s.src.Refers = func(journal.Op) (ref blobs.Ref, adds bool) { return ref, false }

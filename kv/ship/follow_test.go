@@ -201,7 +201,7 @@ func TestFollowBroken(t *testing.T) {
 	is.True(errors.As(follow(journal.State{Seq: at.Seq + 1, Digest: at.Digest}), new(*ship.Broken)))
 	is.NoErr(tried(first))
 	gone := m.names("log/")
-	is.NoErr(m.Delete(t.Context(), gone[len(gone)-1]))
+	is.NoErr(m.Delete(t.Context(), gone[len(gone)-1], time.Time{}))
 	is.NoErr(second.Close())
 	is.NoErr(tried(first))
 	err = readAll(t, f, apply)

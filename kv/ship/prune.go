@@ -19,7 +19,9 @@ import (
 
 // Times and bounds of a Prune.
 const (
-	removeFor   = 2 * time.Second // how long after it was confirmed a writer may remove objects
+	removeFor   = 2 * time.Second // how long after it was confirmed a writer begins to remove objects
+	permitFor   = 2               // of these times, until the store refuses the removals
+	settleFor   = 3               // of these times, until a new writer relies on what is there
 	permitTries = 4
 	pruneEvery  = 24 * time.Hour
 	pruneRetry  = 10 * time.Minute
@@ -151,59 +153,52 @@ type pruning struct {
 	tooOld time.Time // objects older than this, by the clock of the store, are too old
 	begin  mark
 
-	mu    sync.Mutex
-	until time.Time // nothing is removed later without a new confirmation
+	mu  sync.Mutex
+	put time.Time // when the put of the latest confirmation began
+	by  time.Time // see permit
 }
 
-// remove removes an object while nobody else can be the writer, as far as clocks can
-// tell.
+// remove removes an object if it reaches the store while nobody else can be the writer.
 func (p *pruning) remove(ctx context.Context, name string) error {
-	until, err := p.permit(ctx)
+	by, err := p.permit(ctx)
 	if err != nil {
 		return err
 	}
-	return p.removeUntil(ctx, until, name)
+	return p.removeBy(ctx, by, name)
 }
 
-// errLate says that a permit ran out and that nothing was sent.
-var errLate = errors.New("the time to remove an object has passed")
-
-// removeUntil is remove with a permit.
-func (p *pruning) removeUntil(ctx context.Context, until time.Time, name string) error {
-	if left(until) <= 0 {
-		return errLate
-	}
-	ctx, cancel := context.WithDeadline(ctx, until)
+// removeBy is remove with a permit.
+func (p *pruning) removeBy(ctx context.Context, by time.Time, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, p.stored.window)
 	defer cancel()
-	if err := p.o.Remote.Delete(ctx, name); err != nil {
+	if err := p.o.Remote.Delete(ctx, name, by); err != nil {
 		return fmt.Errorf("cannot remove %s from the object store: %w", name, err)
 	}
 	p.with(func() { p.status.Removed++ })
 	return nil
 }
 
-// left is how long a permit holds, by the clock that does not jump and by the wall clock,
-// which counts while the machine sleeps.
-func left(until time.Time) time.Duration {
-	now := time.Now()
-	return min(until.Sub(now), until.Round(0).Sub(now.Round(0)))
-}
-
-// permit returns until when this writer may remove objects.
-func (p *pruning) permit(ctx context.Context) (until time.Time, err error) {
+// permit returns until when this writer may remove objects, by the clock of the store. A
+// writer that takes over puts its fence later than the slot whose time this is, and
+// relies on nothing before that time: see settle.
+func (p *pruning) permit(ctx context.Context) (by time.Time, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for range permitTries {
-		if time.Until(p.until.Round(0)) <= p.stored.window && left(p.until) > p.stored.window/2 {
-			return p.until, nil
+		if time.Since(p.put) < p.stored.window/2 {
+			return p.by, nil
 		}
 		last, err := p.confirm(ctx)
 		if err != nil {
-			return until, err
+			return by, err
 		}
-		p.until = last.at.Add(p.stored.window)
+		o, err := p.o.Remote.Head(ctx, slotName(last.slot))
+		if err != nil {
+			return by, err
+		}
+		p.put, p.by = last.at, o.ModTime.Add(permitFor*p.stored.window)
 	}
-	return until, errors.New("the object store is too slow to remove anything from it")
+	return by, errors.New("the object store is too slow to remove anything from it")
 }
 
 // log removes the snapshots, slots and marks that are too old. What stays begins with a
@@ -339,6 +334,15 @@ func (p *pruning) contents(ctx context.Context, removes bool) error {
 	if info, err := os.Stat(noted); err == nil && time.Since(info.ModTime()).Abs() < max(pruneEvery/2, min(discardMost, p.o.History/4)) || p.begin.snap == 0 {
 		removes = false
 	}
+	if removes && p.o.Expires != nil {
+		expires, err := p.o.Expires(ctx)
+		if err != nil {
+			return err
+		}
+		if removes = expires; !expires {
+			p.o.Log.Warn("the object store carries out requests that have expired, so files that nothing needs any more stay there", "store", p.o.Address)
+		}
+	}
 	here, stop := iter.Pull2(p.c.Here)
 	defer stop()
 	ref, err, more := here()
@@ -436,7 +440,7 @@ func (p *pruning) discard(ctx context.Context, refs []blobs.Ref) error {
 		return err
 	}
 	return together(ctx, len(refs), func(_ context.Context, i int) error { // one that has begun goes on
-		until, err := p.permit(ctx) // before the content is locked, because it may take long
+		by, err := p.permit(ctx) // before the content is locked, because it may take long
 		if err != nil {
 			return err
 		}
@@ -450,19 +454,12 @@ func (p *pruning) discard(ctx context.Context, refs []blobs.Ref) error {
 			return p.c.Unknown(refs[i])
 		}, func(context.Context) error {
 			p.stored.forget(refs[i])
-			err := p.removeUntil(ctx, until, refs[i].RemoteName())
-			if err != nil && err != errLate { //nolint:errorlint // never wrapped; the store may still remove it: hold the lock, and do not trust that it is there
+			err := p.removeBy(ctx, by, refs[i].RemoteName())
+			if err != nil && !errors.Is(err, blobs.ErrLate) { // the store may still remove it
 				p.stored.distrust()
-				select {
-				case <-ctx.Done():
-				case <-time.After(p.stored.window):
-				}
 			}
 			return err
 		})
-		if errors.Is(err, errLate) {
-			return nil // the next Prune removes it
-		}
 		return err
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -48,6 +49,10 @@ type pruned struct {
 	dir     string
 	history time.Duration
 	window  time.Duration              // for removals
+	async   bool                       // instead of sync mode
+	limit   int64                      // of the contents on the disk, in bytes; 0 means no limit
+	bold    bool                       // contents are evicted at any time
+	stuck   chan time.Time             // nil, or gets the time of the first removal of a content, which is stuck then
 	reads   func(name string, n int64) // nil, or called before each read of an object
 	store   *kv.Store
 	ship    *ship.Shipper
@@ -68,7 +73,7 @@ func pruning(t *testing.T, history time.Duration) *pruned {
 
 func (p *pruned) open() {
 	p.t.Helper()
-	p.ship = ship.New(ship.Options{Remote: watched{p.m, p}, Sync: true, History: p.history, Log: kvtest.Quiet, Address: "s3://test/kist"})
+	p.ship = ship.New(ship.Options{Remote: watched{p.m, p}, Sync: !p.async, History: p.history, Log: kvtest.Quiet, Address: "s3://test/kist"})
 	ship.Hasten(p.ship, p.window)
 	p.store = kvtest.Opened(p.t, p.dir, kv.Options{Schema: tables.All, Log: kvtest.Quiet, Now: p.clock.Now, Ship: p.ship})
 	content, err := blobs.Open(filepath.Join(p.dir, "blobs"))
@@ -76,8 +81,10 @@ func (p *pruned) open() {
 		p.t.Fatal(err)
 	}
 	p.content = content
-	content.OnKeep = p.ship.Ahead
-	blobs.Behind(content, p.m, 0, func() int64 { return 1 << 40 }, kvtest.Quiet)
+	if content.OnKeep = p.ship.Ahead; !p.bold {
+		content.OnEvict = p.ship.Settled
+	}
+	blobs.Behind(content, p.m, p.limit, func() int64 { return 1 << 40 }, kvtest.Quiet)
 	ready(p.t, p.store)
 }
 
@@ -92,6 +99,15 @@ func (w watched) Get(ctx context.Context, name string, from, n int64) (io.ReadCl
 		w.p.reads(name, n)
 	}
 	return w.memory.Get(ctx, name, from, n)
+}
+
+func (w watched) Delete(ctx context.Context, name string, by time.Time) error {
+	if w.p.stuck != nil && strings.HasPrefix(name, "blobs/") {
+		w.p.stuck <- by
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return w.memory.Delete(ctx, name, by)
 }
 
 func (p *pruned) close() {
@@ -485,8 +501,8 @@ func TestPruneSendsAgain(t *testing.T) {
 	ref, young := p.add(1), p.add(2)
 	old := time.Now().Add(-2 * time.Hour)
 	is.NoErr(os.Chtimes(filepath.Join(p.dir, ref.RemoteName()), old, old))
-	is.NoErr(p.m.Delete(t.Context(), ref.RemoteName()))
-	is.NoErr(p.m.Delete(t.Context(), young.RemoteName()))
+	is.NoErr(p.m.Delete(t.Context(), ref.RemoteName(), time.Time{}))
+	is.NoErr(p.m.Delete(t.Context(), young.RemoteName(), time.Time{}))
 	is.NoErr(p.prune())
 	is.Equal(p.m.names("blobs/"), []string{ref.RemoteName()}) // the other one may be on its way
 	is.Equal(p.ship.Status().Removed, uint64(0))
@@ -679,6 +695,124 @@ func TestPruneOnlyByWriter(t *testing.T) {
 	is.True(removed > 1)
 }
 
+// stuckRemoval begins to remove a content that nothing needs, without an end that this
+// writer gets to know. It returns the content and until when the store accepts the removal.
+func (p *pruned) stuckRemoval() (ref blobs.Ref, by time.Time) {
+	p.t.Helper()
+	ref = p.add(1)
+	p.remove(ref, true)
+	p.clock.Add(time.Minute)
+	p.snapshot()
+	p.clock.Add(2 * time.Hour)
+	p.stuck = make(chan time.Time, 1)
+	if err := p.prune(); !errors.Is(err, context.DeadlineExceeded) {
+		p.t.Fatal(err)
+	}
+	by = <-p.stuck
+	p.stuck = nil
+	return ref, by
+}
+
+// here reports whether the content is on the disk.
+func (p *pruned) here(ref blobs.Ref) bool {
+	_, err := p.content.Stat(ref)
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+// until waits until a condition holds.
+func until(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(time.Minute); !is(); <-tick.C {
+		if time.Now().After(deadline) {
+			t.Fatal(what)
+		}
+	}
+}
+
+// A removal that was stuck while another writer took over, and while that one stored the
+// content again and evicted it from its disk, removes nothing: the store refuses it. The
+// control is a store that carries out whatever comes.
+func TestLateRemoval(t *testing.T) {
+	t.Parallel()
+	for _, lax := range []bool{false, true} {
+		t.Run(fmt.Sprint(lax), func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			p := pruning(t, time.Hour)
+			ref, by := p.stuckRemoval()
+			is.True(by.Sub(p.clock.Now()) <= 2*shortWindow)
+			p.close()
+			p.limit = 1
+			p.open()
+			p.add(1)
+			last := p.now()
+			until(t, "the content is not evicted", func() bool { return !p.here(ref) })
+			p.clock.Add(3 * shortWindow) // as long as a new writer waits at least
+			p.m.mu.Lock()
+			p.m.loose = lax
+			p.m.mu.Unlock()
+			err := p.m.Delete(t.Context(), ref.RemoteName(), by)
+			is.Equal(errors.Is(err, blobs.ErrLate), !lax)
+			is.Equal(p.lacks(p.m, last) != nil, lax)
+		})
+	}
+}
+
+// A writer that has taken over evicts nothing as long as a removal of the former one may
+// be on its way. The control does.
+func TestRemovalBeforeEviction(t *testing.T) {
+	t.Parallel()
+	for _, bold := range []bool{false, true} {
+		t.Run(fmt.Sprint(bold), func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			p := pruning(t, time.Hour)
+			ref, by := p.stuckRemoval()
+			p.close()
+			p.window, p.async, p.limit, p.bold = 2*time.Second, true, 1, bold
+			asked := make(chan struct{}, 1)
+			p.m.set(func(verb, name string) error {
+				if verb == "put" && name == ref.RemoteName() {
+					select {
+					case asked <- struct{}{}:
+					default:
+					}
+				}
+				return nil
+			}, nil)
+			p.open()
+			p.add(1)
+			last := p.now()
+			if bold {
+				until(t, "the content is not evicted", func() bool { return !p.here(ref) })
+			} else {
+				<-asked
+			}
+			is.NoErr(p.m.Delete(t.Context(), ref.RemoteName(), by))
+			until(t, "the commit is not shipped", func() bool { return p.ship.Status().Records == 0 })
+			is.Equal(p.lacks(p.m, last) != nil, bold)
+		})
+	}
+}
+
+// From a store that carries out requests that have expired, no content is removed.
+func TestPruneWithoutExpiry(t *testing.T) {
+	t.Parallel()
+	for _, expires := range []bool{false, true} {
+		is := is.New(t)
+		p := pruning(t, time.Hour)
+		ship.Expires(p.ship, expires)
+		p.remove(p.add(1), true)
+		p.clock.Add(time.Minute)
+		p.snapshot()
+		p.clock.Add(2 * time.Hour)
+		is.NoErr(p.prune())
+		is.Equal(len(p.m.names("blobs/")) == 0, expires)
+	}
+}
+
 // A writer that has just taken over does not rely on a content that the former one may
 // be removing.
 func TestTakeOverWhilePruned(t *testing.T) {
@@ -689,7 +823,6 @@ func TestTakeOverWhilePruned(t *testing.T) {
 	p.remove(ref, true)
 	p.close()
 	p.window = 2 * time.Second
-	began := time.Now()
 	p.open()
 	asked := make(chan struct{})
 	p.m.set(func(verb, name string) error {
@@ -708,11 +841,7 @@ func TestTakeOverWhilePruned(t *testing.T) {
 		p.add(1)
 	}()
 	<-asked
-	if time.Since(began) > 2*p.window {
-		<-kept
-		t.Skip("left out: this machine is too slow now")
-	}
-	is.NoErr(p.m.Delete(t.Context(), ref.RemoteName())) // it came late
+	is.NoErr(p.m.Delete(t.Context(), ref.RemoteName(), time.Time{})) // it came late
 	<-kept
 	is.Equal(p.m.names("blobs/"), []string{ref.RemoteName()})
 }

@@ -34,6 +34,9 @@ type Options struct {
 	// History is how long every moment can be restored; what only earlier ones need is
 	// removed: see Prune. 0 means that nothing is removed.
 	History time.Duration
+	// Expires is nil, or reports whether the remote refuses a Delete that comes too late.
+	// If it does not, contents are never removed.
+	Expires func(context.Context) (bool, error)
 	URL     string // where visitors reach this server
 	Log     *slog.Logger
 }
@@ -660,6 +663,15 @@ func (s *Shipper) Ahead(ref blobs.Ref, size int64) error {
 		return nil
 	}
 	return ErrUnreachable
+}
+
+// Settled reports whether the contents that are in the store now will stay there. The
+// store of contents asks before it evicts one.
+func (s *Shipper) Settled() bool {
+	s.mu.Lock()
+	fenced := !s.good.IsZero()
+	s.mu.Unlock()
+	return fenced && s.stored.unsettled() <= 0
 }
 
 // together calls fn with each number below n, atOnce of them at the same time, until a
