@@ -196,6 +196,9 @@ func (d *checkup) shipped(h *control.StoreHealth) {
 		}
 		d.OK("copying to the object store", "%s; last write: %s, last snapshot: %s", gives, when(h.LastSlot), when(h.LastSnapshot))
 	}
+	if h.Damage != "" {
+		d.Add(ops.Problem, "history in the object store", h.Damage+"; moments around it may be lost, and old files are not removed", "run kist verify "+h.Address+"; if you have a copy of the bucket, put the object back from there")
+	}
 	if !h.Exact && h.Problem == "" {
 		d.Add(ops.Warning, "copying to the object store", "the store lets several writers win, so no other server can take over", "use it as a backup only, or another version of the store")
 	}

@@ -211,7 +211,7 @@ func readHealth(c *web.Request) error {
 	v.version, v.backup = c.Site.Version, c.Site.LastBackup()
 	if c.Site.Ship != nil {
 		st := c.Site.Ship.Status()
-		v.store = &storeHealth{int64(st.Lag.Seconds()), int64(min(st.Records, 1<<53)), st.LastPut, st.LastSnapshot, st.Oldest, st.Complete, st.Exact, ""}
+		v.store = &storeHealth{int64(st.Lag.Seconds()), int64(min(st.Records, 1<<53)), st.LastPut, st.LastSnapshot, st.Oldest, st.Complete, st.Exact, st.Damage}
 		if st.Failure != nil {
 			v.store.problem = st.Failure.Error()
 		}

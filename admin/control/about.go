@@ -40,6 +40,7 @@ type StoreHealth struct {
 	Complete     bool          `json:"complete"` // a restore gives everything but those commits
 	Exact        bool          `json:"exact"`    // one writer wins
 	Problem      string        `json:"problem,omitempty"`
+	Damage       string        `json:"damage,omitempty"` // of an object in the store
 }
 
 // StoreHealthOf describes what was shipped to the address. It is nil without a Shipper.
@@ -48,7 +49,7 @@ func StoreHealthOf(address string, s *ship.Shipper) *StoreHealth {
 		return nil
 	}
 	st := s.Status()
-	h := &StoreHealth{address, st.Records, st.Lag, st.LastPut, st.LastSnapshot, st.Oldest, st.Complete, st.Exact, ""}
+	h := &StoreHealth{address, st.Records, st.Lag, st.LastPut, st.LastSnapshot, st.Oldest, st.Complete, st.Exact, "", st.Damage}
 	if st.Failure != nil {
 		h.Problem = st.Failure.Error()
 	}

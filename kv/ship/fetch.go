@@ -219,43 +219,49 @@ func (f *Fetched) slots(ctx context.Context, h history, all []span, at time.Time
 		return err
 	}
 	next := all[first].first
-	for i := first; i < len(all); i++ {
-		if all[i].first > next {
-			return fmt.Errorf("%s is missing in the object store", slotName(next))
-		}
-		got, err := h.slots(ctx, all[i])
-		if absent(err) { // it was merged a moment ago
-			later, failed := h.spans(ctx, next)
-			if failed != nil {
-				return failed
+	for rest := all[first:]; len(rest) > 0; {
+		var later []span // what to continue with
+		if err := h.each(ctx, rest, func(o span, got []*Slot, err error) error {
+			if o.first > next {
+				return fmt.Errorf("%s is missing in the object store", slotName(next))
 			}
-			if len(later) == 0 || later[0].first > next || later[0].name == all[i].name {
-				return fmt.Errorf("%s is missing in the object store", all[i].name)
+			if absent(err) { // it was merged a moment ago
+				if later, err = h.spans(ctx, next); err == nil && (len(later) == 0 || later[0].first > next || later[0].name == o.name) {
+					return fmt.Errorf("%s is missing in the object store", o.name)
+				}
+				return cmp.Or(err, errMerged)
 			}
-			all, i = later, 0
-			got, err = h.slots(ctx, all[0])
-		}
-		if err != nil {
+			for _, s := range got {
+				if s.Number < next {
+					continue
+				}
+				if hex.EncodeToString(s.Instance[:]) != f.Instance {
+					return fmt.Errorf("%s in the object store belongs to instance %x, not to %s", slotName(s.Number), s.Instance, f.Instance)
+				}
+				if s.Format > f.format {
+					return fmt.Errorf("%s in the object store has data of format %d; this version of kist reads formats up to %d: install the version that wrote it or a newer one", slotName(s.Number), s.Format, f.format)
+				}
+				if more, err := f.slot(s, at, w); err != nil || !more {
+					return cmp.Or(err, errEnough)
+				}
+				next = s.Number + 1
+			}
+			return err
+		}); errors.Is(err, errEnough) {
+			return nil
+		} else if !errors.Is(err, errMerged) && err != nil {
 			return err
 		}
-		for _, s := range got {
-			if s.Number < next {
-				continue
-			}
-			if hex.EncodeToString(s.Instance[:]) != f.Instance {
-				return fmt.Errorf("%s in the object store belongs to instance %x, not to %s", slotName(s.Number), s.Instance, f.Instance)
-			}
-			if s.Format > f.format {
-				return fmt.Errorf("%s in the object store has data of format %d; this version of kist reads formats up to %d: install the version that wrote it or a newer one", slotName(s.Number), s.Format, f.format)
-			}
-			if more, err := f.slot(s, at, w); err != nil || !more {
-				return err
-			}
-			next = s.Number + 1
-		}
+		rest = later
 	}
 	return nil
 }
+
+// Why the slots are not read further.
+var (
+	errEnough = errors.New("the rest is not wanted")
+	errMerged = errors.New("slots were merged")
+)
 
 // slot writes the frames of one slot. more is false if the rest is after the instant.
 func (f *Fetched) slot(s *Slot, at time.Time, w io.Writer) (more bool, err error) {
@@ -338,11 +344,10 @@ func Check(ctx context.Context, remote blobs.Remote, format uint32, instance str
 		}
 	}
 	next, last := begin.slot, Slot{}
-	for _, s := range all {
+	err = h.each(ctx, all, func(s span, got []*Slot, err error) error {
 		if s.first > next && !removed(s.first-1) {
 			problem(fmt.Errorf("%s is missing in the object store", slotName(next)))
 		}
-		got, err := h.slots(ctx, s)
 		if absent(err) { // it was merged a moment ago
 			if later, failed := h.spans(ctx, s.first); failed == nil && len(later) > 0 && later[0].first <= s.first && later[0].last >= s.last {
 				got, err = h.slots(ctx, later[0])
@@ -350,15 +355,15 @@ func Check(ctx context.Context, remote blobs.Remote, format uint32, instance str
 		}
 		if absent(err) && removed(s.last) {
 			next, last = s.last+1, Slot{}
-			continue
+			return nil
 		}
 		if err != nil {
 			if ctx.Err() != nil {
-				return slots, err
+				return err
 			}
 			problem(err)
 			next, last = s.last+1, Slot{}
-			continue
+			return nil
 		}
 		from := next
 		next = s.last + 1
@@ -378,8 +383,9 @@ func Check(ctx context.Context, remote blobs.Remote, format uint32, instance str
 			}
 			last = *slot
 		}
-	}
-	return slots, nil
+		return nil
+	})
+	return slots, err
 }
 
 // begins returns an error unless the snapshot that the history begins with is whole and

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
-	"sync"
 
 	"kist/blobs"
 	"kist/kv/journal"
@@ -88,7 +87,7 @@ func (f *Follower) Read(ctx context.Context, take func(journal.Framed) error) (s
 		}
 		f.newest = head.After.Seq
 	}
-	objects := f.ahead[:min(readAtOnce, len(f.ahead))]
+	objects := batch(f.ahead)
 	if len(objects) > 0 && objects[0].first > f.next {
 		f.ahead = nil
 		if begin, err := f.history.begin(ctx); err == nil && begin.slot > f.next {
@@ -96,36 +95,25 @@ func (f *Follower) Read(ctx context.Context, take func(journal.Framed) error) (s
 		}
 		return 0, &Broken{slotName(f.next) + " is missing in the object store"}
 	}
-	got, errs := make([][]*Slot, len(objects)), make([]error, len(objects))
-	var work sync.WaitGroup
-	for i, o := range objects {
-		work.Go(func() { got[i], errs[i] = f.history.slots(ctx, o) })
-	}
-	work.Wait()
-	for i := range objects {
-		if errs[i] != nil { // if it was merged a moment ago, the next list has that
-			f.ahead = nil
-			return slots, errs[i]
-		}
-		for _, s := range got[i] {
+	err = f.history.each(ctx, objects, func(_ span, got []*Slot, err error) error {
+		for _, s := range got {
 			if s.Number < f.next {
 				continue
 			}
 			f.newest = max(f.newest, s.After.Seq)
 			if err := f.slot(s, take); err != nil {
-				f.ahead = nil
-				return slots, err
+				return err
 			}
 			slots++
 		}
 		f.ahead = f.ahead[1:]
+		return err
+	})
+	if err != nil { // if an object was merged a moment ago, the next list has that
+		f.ahead = nil
 	}
-	return slots, nil
+	return slots, err
 }
-
-// readAtOnce is how many objects are read at the same time. A busy writer in sync mode
-// puts a slot for each group of commits.
-const readAtOnce = 8
 
 // slot passes the records of a slot on.
 func (f *Follower) slot(s *Slot, take func(journal.Framed) error) error {

@@ -11,6 +11,7 @@ import (
 	"sort"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"kist/blobs"
@@ -131,6 +132,19 @@ func asked(err error) time.Duration {
 	return 0
 }
 
+// A flaw is what is wrong with an object in the store, and stays so.
+type flaw struct{ error }
+
+func (f *flaw) Unwrap() error { return f.error }
+
+// isFlaw reports whether trying again is of no use, because an object is damaged.
+func isFlaw(err error) bool { return errors.As(err, new(*flaw)) || journal.IsDamage(err) }
+
+// damaged says what is wrong with an object of the log.
+func (s span) damaged(format string, args ...any) error {
+	return &flaw{fmt.Errorf("%s in the object store is damaged: "+format, append([]any{s.name}, args...)...)}
+}
+
 // slots returns the slots in an object and checks that they are those that its name
 // says.
 func (h history) slots(ctx context.Context, s span) (all []*Slot, err error) {
@@ -141,17 +155,57 @@ func (h history) slots(ctx context.Context, s span) (all []*Slot, err error) {
 	for n := s.first; n <= s.last; n++ {
 		var slot *Slot
 		if slot, b, err = parseSlot(b); err != nil {
-			return nil, fmt.Errorf("%s in the object store is damaged: %w", s.name, err)
+			return nil, s.damaged("%w", err)
 		}
 		if slot.Number != n {
-			return nil, fmt.Errorf("%s in the object store is damaged: it has slot %d in the place of slot %d", s.name, slot.Number, n)
+			return nil, s.damaged("it has slot %d in the place of slot %d", slot.Number, n)
 		}
 		all = append(all, slot)
 	}
 	if len(b) > 0 {
-		return nil, fmt.Errorf("%s in the object store is damaged: it is too long", s.name)
+		return nil, s.damaged("it is too long")
 	}
 	return all, nil
+}
+
+// Bounds of what is read at the same time. A busy writer in sync mode puts a slot for each
+// group of commits, and a list may have thousands of them.
+const (
+	readAtOnce = 8
+	readBytes  = 2 * mergeBytes
+)
+
+// batch returns the first objects, those that are read at the same time.
+func batch(all []span) []span {
+	size := int64(0)
+	for n, s := range all {
+		if size += s.size; n == readAtOnce || n > 0 && size > readBytes {
+			return all[:n]
+		}
+	}
+	return all
+}
+
+// each calls fn with the objects in their order, and with their slots or why they cannot
+// be read. It ends with the first error of fn.
+func (h history) each(ctx context.Context, all []span, fn func(span, []*Slot, error) error) error {
+	for len(all) > 0 {
+		some := batch(all)
+		got, errs := make([][]*Slot, len(some)), make([]error, len(some))
+		var work sync.WaitGroup
+		for i, o := range some {
+			work.Go(func() { got[i], errs[i] = h.slots(ctx, o) })
+		}
+		work.Wait()
+		for i, o := range some {
+			if err := fn(o, got[i], errs[i]); err != nil {
+				return err
+			}
+			got[i] = nil // its memory is not needed any more
+		}
+		all = all[len(some):]
+	}
+	return nil
 }
 
 // among calls fn with the objects. If it finds that one is not there any more, because it
@@ -172,12 +226,17 @@ func (h history) among(ctx context.Context, all []span, fn func([]span) error) (
 }
 
 // reaching returns which of the objects is the last one that begins at or before the
-// record with the number seq, or 0.
+// record with the number seq, or 0. A damaged one counts as beginning with the next one.
 func (h history) reaching(ctx context.Context, all []span, seq uint64) (i int, err error) {
 	i = sort.Search(len(all), func(i int) bool {
 		s, failed := h.head(ctx, all[i])
-		err = cmp.Or(err, failed)
-		return failed == nil && s.Before.Seq > seq
+		for i++; isFlaw(failed) && i < len(all); i++ {
+			s, failed = h.head(ctx, all[i])
+		}
+		if !isFlaw(failed) {
+			err = cmp.Or(err, failed)
+		}
+		return isFlaw(failed) || failed == nil && s.Before.Seq > seq
 	})
 	return max(i-1, 0), err
 }
@@ -228,7 +287,7 @@ func (h history) head(ctx context.Context, s span) (*Slot, error) {
 	}
 	slot, _, err := parseHead(b)
 	if err != nil {
-		return nil, fmt.Errorf("%s in the object store is damaged: %w", s.name, err)
+		return nil, s.damaged("%w", err)
 	}
 	return slot, nil
 }
@@ -306,6 +365,9 @@ func (h history) oldest(ctx context.Context) (time.Time, error) {
 func (h history) snapshot(ctx context.Context, seq uint64, format uint32, apply func([]journal.Op) error) (journal.State, error) {
 	name := snapName(seq)
 	o, err := h.remote.Head(ctx, name)
+	if absent(err) {
+		err = &flaw{fmt.Errorf("%s is missing in the object store: %w", name, err)}
+	}
 	if err != nil {
 		return journal.State{}, err
 	}

@@ -49,11 +49,11 @@ func (s *Shipper) merge(ctx context.Context, mine Slot, to uint64) error {
 	size := int64(0)
 	put := func() error {
 		if len(group) >= mergeSlots {
-			one, err := s.putMerged(ctx, group)
+			some, err := s.putMerged(ctx, group)
 			if err != nil {
 				return err
 			}
-			whole = append(whole, one)
+			whole = append(whole, some...)
 		}
 		group, size = nil, 0
 		return nil
@@ -93,24 +93,37 @@ func (s *Shipper) merge(ctx context.Context, mine Slot, to uint64) error {
 	return nil
 }
 
-// putMerged puts an object that has the slots of the group.
-func (s *Shipper) putMerged(ctx context.Context, group []span) (span, error) {
-	one := span{first: group[0].first, last: group[len(group)-1].last}
-	one.name = mergedName(one.first, one.last)
-	var body []byte
-	for _, o := range group {
-		b, err := s.history.read(ctx, o.name, -1)
-		if err != nil {
-			return one, err
+// putMerged puts an object that has the slots of the group. A damaged slot stays alone,
+// so that the others can still be read, and the slots around it are in two objects.
+func (s *Shipper) putMerged(ctx context.Context, group []span) (whole []span, err error) {
+	bodies := make([][]byte, len(group)) // nil for a damaged one
+	if err := together(ctx, len(group), func(ctx context.Context, i int) error {
+		b, err := s.history.read(ctx, group[i].name, -1)
+		if _, rest, bad := parseSlot(b); err == nil && bad == nil && len(rest) == 0 {
+			bodies[i] = b
 		}
-		body = append(body, b...)
+		return err
+	}); err != nil {
+		return nil, err
 	}
-	one.size = int64(len(body))
-	err := s.o.Remote.Put(ctx, one.name, bytes.NewReader(body), one.size)
-	if errors.Is(err, fs.ErrExist) { // an earlier attempt: slots never change
-		err = nil
+	for from, to := 0, 0; to <= len(group); to++ {
+		if to < len(group) && bodies[to] != nil {
+			continue
+		}
+		if to-from >= mergeSlots {
+			one := span{first: group[from].first, last: group[to-1].last}
+			one.name = mergedName(one.first, one.last)
+			body := bytes.Join(bodies[from:to], nil)
+			one.size = int64(len(body))
+			err := s.o.Remote.Put(ctx, one.name, bytes.NewReader(body), one.size)
+			if err != nil && !errors.Is(err, fs.ErrExist) { // else an earlier attempt: slots never change
+				return whole, err
+			}
+			whole = append(whole, one)
+		}
+		from = to + 1
 	}
-	return one, err
+	return whole, nil
 }
 
 // removeMerged removes the single slots among all that the object has, too. It reads

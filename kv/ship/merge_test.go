@@ -2,16 +2,20 @@ package ship_test
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"iter"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/matryer/is"
 
 	"kist/blobs"
+	"kist/kv"
 	"kist/kv/datadir"
 	"kist/kv/journal"
 	"kist/kv/kvtest"
@@ -215,4 +219,49 @@ func TestMergeWhileRead(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A damaged slot is not put together with others, which could not be read then. The
+// control is an object that has them all.
+func TestMergeDamaged(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	clock := kvtest.NewClock()
+	m := newMemory()
+	store, _ := opened(t, filepath.Join(t.TempDir(), "data"), ship.Options{Remote: m, Sync: true}, clock.Now)
+	ready(t, store)
+	var moments []time.Time
+	for range 40 {
+		clock.Add(time.Second)
+		is.NoErr(store.Update(func(tx *kv.Tx) error {
+			return tx.Put(workcopy.MetaBucket, kv.MetaInstant, binary.BigEndian.AppendUint64(nil, uint64(clock.Now().UnixMilli())))
+		}))
+		moments = append(moments, clock.Now())
+	}
+	is.NoErr(store.Close())
+	names := m.names("log/")
+	bad := names[len(names)-20]
+	m.objects[bad][len(m.objects[bad])-1] ^= 1
+	last := func(m *memory) (n int) { // the moment before which all can be restored
+		for n < len(moments) {
+			if _, err := ship.Fetch(t.Context(), m, moments[n], workcopy.Format, t.TempDir()); err != nil {
+				break
+			}
+			n++
+		}
+		return n
+	}
+	whole := last(m)
+	is.True(whole > 15 && whole < 30)
+	all := m.copied()
+	var body []byte
+	for _, name := range names[1:] {
+		body = append(body, m.objects[name]...)
+	}
+	all.objects[names[1]+"-"+strings.TrimPrefix(names[len(names)-1], "log/")] = body
+	is.Equal(last(all), 0)
+	is.NoErr(ship.Merge(t.Context(), m))
+	is.Equal(last(m), whole)
+	is.True(len(m.names("log/")) < 15)
+	is.True(slices.Contains(m.names("log/"), bad))
 }

@@ -139,8 +139,9 @@ func (s *Shipper) Prune(ctx context.Context, c Contents) (more bool, err error) 
 	if err != nil {
 		return true, errors.Join(err, p.contents(ctx, false))
 	}
-	s.with(func() { s.status.Oldest = oldest })
-	return more, p.contents(ctx, removes)
+	err = p.contents(ctx, removes)
+	s.with(func() { s.status.Oldest, s.status.Damage = oldest, p.damage })
+	return more || p.damage != "", err
 }
 
 // errMerging says that slots are being merged, so that none can be removed now.
@@ -152,6 +153,7 @@ type pruning struct {
 	c      Contents
 	tooOld time.Time // objects older than this, by the clock of the store, are too old
 	begin  mark
+	damage string // the latest that was found
 
 	mu  sync.Mutex
 	put time.Time // when the put of the latest confirmation began
@@ -268,26 +270,32 @@ func (p *pruning) choose(ctx context.Context, old mark) (mark, error) {
 			continue
 		}
 		at, err := h.snapshot(ctx, seq, p.src.Format, func([]journal.Op) error { return nil })
-		if journal.IsDamage(err) {
-			p.o.Log.Warn("an older snapshot and the slots after it are kept", "error", err)
-			continue
+		i, there := 0, false
+		if err == nil {
+			i, err = h.reaching(ctx, all, at.Seq)
 		}
-		if err != nil {
+		if err == nil {
+			there, err = h.confirms(ctx, all, at)
+		}
+		switch {
+		case isFlaw(err):
+			p.damaged("an older snapshot and the slots after it are kept", err)
+		case err != nil:
 			return old, err
-		}
-		i, err := h.reaching(ctx, all, at.Seq)
-		if err != nil {
-			return old, err
-		}
-		there, err := h.confirms(ctx, all, at)
-		if err != nil {
-			return old, err
-		}
-		if there {
+		case there:
 			return mark{all[i].first, seq}, nil
 		}
 	}
 	return old, nil
+}
+
+// damaged notes what is wrong with an object in the store. The log gets it once.
+func (p *pruning) damaged(what string, err error) {
+	p.damage = err.Error()
+	if !p.told[p.damage] {
+		p.told[p.damage] = true
+		p.o.Log.Error("the object store has a damaged object; "+what, "store", p.o.Address, "error", err)
+	}
 }
 
 // slots returns the names of the objects with slots before the beginning. The first and
@@ -300,14 +308,18 @@ func (p *pruning) slots(ctx context.Context) (names []string, err error) {
 		return nil, err
 	}
 	epochs := map[uint64]uint64{}
-	for _, o := range all {
-		if o.first == o.last && o.last < p.begin.slot || o.first == p.begin.slot {
-			head, err := p.history.head(ctx, o)
-			if err != nil {
-				return nil, err
-			}
-			epochs[o.first] = head.Epoch
+	single := slices.DeleteFunc(slices.Clone(all), func(o span) bool { return o.first != p.begin.slot && (o.first < o.last || o.last >= p.begin.slot) })
+	if err := together(ctx, len(single), func(ctx context.Context, i int) error {
+		head, err := p.history.head(ctx, single[i])
+		if isFlaw(err) { // of no epoch, so it and its neighbours stay
+			head, err = &Slot{}, nil
 		}
+		if err == nil {
+			p.with(func() { epochs[single[i].first] = head.Epoch })
+		}
+		return err
+	}); err != nil {
+		return nil, err
 	}
 	for _, o := range all {
 		if o.last >= p.begin.slot {
@@ -378,7 +390,7 @@ func (p *pruning) contents(ctx context.Context, removes bool) error {
 			continue
 		}
 		if unused = append(unused, loose); len(unused) == maxDoomed {
-			if err := p.discard(ctx, unused); err != nil {
+			if removes, err = p.discarded(ctx, unused); err != nil {
 				return err
 			}
 			unused = nil
@@ -390,7 +402,7 @@ func (p *pruning) contents(ctx context.Context, removes bool) error {
 	if err := p.again(ctx, lacking); err != nil || !removes {
 		return err
 	}
-	if err := p.discard(ctx, unused); err != nil {
+	if removes, err = p.discarded(ctx, unused); err != nil || !removes {
 		return err
 	}
 	return os.WriteFile(noted, []byte("\n"), 0o600)
@@ -406,6 +418,17 @@ func (p *pruning) again(ctx context.Context, refs []blobs.Ref) error {
 		p.stored.forget(ref)
 	}
 	return p.stored.put(ctx, refs)
+}
+
+// discarded calls discard. ok is false if the history is damaged. Then what it refers to is
+// not known, and all contents stay: a copy of the damaged object may turn up.
+func (p *pruning) discarded(ctx context.Context, refs []blobs.Ref) (ok bool, err error) {
+	err = p.discard(ctx, refs)
+	if isFlaw(err) {
+		p.damaged("files that nothing needs any more stay until the history begins after it", err)
+		return false, nil
+	}
+	return true, err
 }
 
 // discard removes the contents that nothing in the history refers to. See
@@ -483,12 +506,14 @@ func (p *pruning) spareReferred(ctx context.Context, to uint64) error {
 		return err
 	}
 	next, last := p.begin.slot, Slot{}
-	for _, o := range all {
-		if o.first > next {
-			break
-		}
-		got, err := h.slots(ctx, o)
-		if err != nil {
+	missing := func() error {
+		return &flaw{fmt.Errorf("%s is missing in the object store", slotName(next))}
+	}
+	if err := h.each(ctx, all, func(o span, got []*Slot, err error) error {
+		switch {
+		case o.first > next:
+			return missing()
+		case err != nil:
 			return err
 		}
 		for _, slot := range got {
@@ -496,14 +521,14 @@ func (p *pruning) spareReferred(ctx context.Context, to uint64) error {
 			case slot.Number < next:
 				continue
 			case slot.Instance != p.instance || slot.Format > p.src.Format:
-				return fmt.Errorf("%s in the object store belongs to instance %s and has data of format %d", slotName(slot.Number), hex.EncodeToString(slot.Instance[:]), slot.Format)
+				return &flaw{fmt.Errorf("%s in the object store belongs to instance %s and has data of format %d", slotName(slot.Number), hex.EncodeToString(slot.Instance[:]), slot.Format)}
 			case next > p.begin.slot && slot.Before != last.After && slot.Before.Seq >= p.begin.snap: // a gap: a snapshot has the state after it
 				at, err := h.snapshot(ctx, slot.Before.Seq, p.src.Format, spare)
 				if err != nil {
 					return err
 				}
 				if at != slot.Before {
-					return (&Fetched{State: at}).broken(slot)
+					return &flaw{(&Fetched{State: at}).broken(slot)}
 				}
 			}
 			if _, err := journal.Frames(slot.Frames, slot.Before, func(r journal.Framed) (bool, error) { return true, spare(r.Ops) }); err != nil {
@@ -511,9 +536,12 @@ func (p *pruning) spareReferred(ctx context.Context, to uint64) error {
 			}
 			next, last = slot.Number+1, *slot
 		}
+		return nil
+	}); err != nil {
+		return err
 	}
 	if next <= to {
-		return fmt.Errorf("%s is missing in the object store", slotName(next))
+		return missing()
 	}
 	return nil
 }

@@ -2,17 +2,20 @@ package ship_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -52,6 +55,7 @@ type pruned struct {
 	async   bool                       // instead of sync mode
 	limit   int64                      // of the contents on the disk, in bytes; 0 means no limit
 	bold    bool                       // contents are evicted at any time
+	log     *slog.Logger               // kvtest.Quiet if nil
 	stuck   chan time.Time             // nil, or gets the time of the first removal of a content, which is stuck then
 	reads   func(name string, n int64) // nil, or called before each read of an object
 	store   *kv.Store
@@ -73,7 +77,7 @@ func pruning(t *testing.T, history time.Duration) *pruned {
 
 func (p *pruned) open() {
 	p.t.Helper()
-	p.ship = ship.New(ship.Options{Remote: watched{p.m, p}, Sync: !p.async, History: p.history, Log: kvtest.Quiet, Address: "s3://test/kist"})
+	p.ship = ship.New(ship.Options{Remote: watched{p.m, p}, Sync: !p.async, History: p.history, Log: cmp.Or(p.log, kvtest.Quiet), Address: "s3://test/kist"})
 	ship.Hasten(p.ship, p.window)
 	p.store = kvtest.Opened(p.t, p.dir, kv.Options{Schema: tables.All, Log: kvtest.Quiet, Now: p.clock.Now, Ship: p.ship})
 	content, err := blobs.Open(filepath.Join(p.dir, "blobs"))
@@ -795,6 +799,85 @@ func TestRemovalBeforeEviction(t *testing.T) {
 			is.Equal(p.lacks(p.m, last) != nil, bold)
 		})
 	}
+}
+
+// A damaged slot is named once. What is provably not needed goes nevertheless, and the
+// rest when the history begins later. In the control it goes at once.
+func TestPruneDamaged(t *testing.T) {
+	t.Parallel()
+	for _, damaged := range []bool{true, false} {
+		t.Run(fmt.Sprint(damaged), func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			p := pruning(t, 10*time.Hour)
+			p.close()
+			log := &lines{}
+			p.log = slog.New(slog.NewTextHandler(log, nil))
+			p.open()
+			for range 5 {
+				is.NoErr(tried(p.store))
+			}
+			old := p.m.names("log/")
+			p.remove(p.add(1), true)
+			early := p.m.names("log/")
+			early = early[len(early)-1:]
+			p.clock.Add(time.Minute)
+			p.snapshot()
+			for range 3 {
+				is.NoErr(tried(p.store))
+			}
+			names := p.m.names("log/")
+			bad := names[len(names)-2]
+			if damaged {
+				p.m.mu.Lock()
+				for _, name := range []string{bad, early[0]} { // the second one is not needed
+					p.m.objects[name][20] ^= 1 // in the head
+				}
+				p.m.mu.Unlock()
+			}
+			p.clock.Add(11 * time.Hour)
+			is.NoErr(tried(p.store))
+			for range 2 {
+				is.NoErr(p.prune())
+				is.Equal(len(p.m.names("blobs/")) > 0, damaged)
+				is.Equal(strings.Contains(p.ship.Status().Damage, bad), damaged)
+				is.True(!slices.Contains(p.m.names("log/"), old[len(old)-2]))
+			}
+			is.Equal(log.having(bad), map[bool]int{true: 1}[damaged])
+			p.snapshot()
+			p.clock.Add(11 * time.Hour)
+			p.snapshot()
+			is.NoErr(p.prune())
+			is.Equal(len(p.m.names("blobs/")), 0)
+			is.Equal(p.ship.Status().Damage, "")
+			is.NoErr(p.lacks(p.m, p.now()))
+		})
+	}
+}
+
+// lines are what is written to a log.
+type lines struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text = append(l.text, b...)
+	return len(b), nil
+}
+
+// having counts the lines that have the text.
+func (l *lines) having(text string) (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for line := range strings.Lines(string(l.text)) {
+		if strings.Contains(line, text) {
+			n++
+		}
+	}
+	return n
 }
 
 // From a store that carries out requests that have expired, no content is removed.

@@ -90,8 +90,9 @@ type Shipper struct {
 	snap     uint64 // the newest snapshot in the store
 	putting  bool   // a snapshot, beside the slots
 
-	merging sync.Mutex // held while slots are merged or removed
-	merged  uint64     // up to here all slots are
+	merging sync.Mutex      // held while slots are merged or removed
+	merged  uint64          // up to here all slots are
+	told    map[string]bool // damage that the log has; guarded by merging
 
 	// Used by run only.
 	lineage lineage
@@ -117,6 +118,7 @@ type Status struct {
 	LastSnapshot time.Time     // zero if the store has none
 	Complete     bool          // a restore gives everything but the unshipped records
 	Exact        bool          // the store lets one writer win
+	Damage       string        // of an object, which the latest Prune has found; "" for none
 	Failure      error         // of the latest attempt
 }
 
@@ -155,7 +157,7 @@ func New(o Options) *Shipper {
 	if len(o.Endpoints) == 0 {
 		o.Endpoints = []blobs.Remote{o.Remote}
 	}
-	return &Shipper{o: o, history: history{o.Remote}, stored: storedContents{remote: o.Remote, log: o.Log, window: removeFor, known: map[blobs.Ref]struct{}{}}}
+	return &Shipper{o: o, told: map[string]bool{}, history: history{o.Remote}, stored: storedContents{remote: o.Remote, log: o.Log, window: removeFor, known: map[blobs.Ref]struct{}{}}}
 }
 
 // Start begins to ship the records of the source. It takes over the store's history
