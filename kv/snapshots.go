@@ -6,11 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	"kist/blobs"
 	"kist/kv/datadir"
 	"kist/kv/journal"
 	"kist/kv/ship"
-	"kist/kv/table"
 	"kist/kv/workcopy"
 )
 
@@ -187,18 +185,8 @@ func startShipping(s *Store) error {
 	if err != nil {
 		return err
 	}
-	var refer [table.MaxBucket + 1]bool
-	for _, ix := range s.schema.Contents() {
-		refer[ix.Bucket.No] = true
-	}
 	return s.ship.Start(ship.Source{
-		Dir: s.dir, Journal: s.journal, At: s.state, Format: workcopy.Format, Instance: datadir.InstanceOf(secret[:]), Compact: s.Compact, Now: s.Now, Instant: MetaInstant,
-		Refers: func(op journal.Op) (ref blobs.Ref, adds bool) {
-			if adds = op.Value != nil && refer[op.Bucket] && len(op.Key) >= len(ref); adds {
-				copy(ref[:], op.Key)
-			}
-			return ref, adds
-		},
+		Dir: s.dir, Journal: s.journal, At: s.state, Format: workcopy.Format, Instance: datadir.InstanceOf(secret[:]), Compact: s.Compact, Now: s.Now, Instant: MetaInstant, Refers: s.schema.Refers(),
 	})
 }
 

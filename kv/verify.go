@@ -11,6 +11,7 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
+	"kist/blobs"
 	"kist/kv/datadir"
 	"kist/kv/journal"
 	"kist/kv/record"
@@ -191,6 +192,23 @@ func (schema *Schema) Contents() (all []*ContentIndex) {
 	return all
 }
 
+// indexed says which buckets are those of ContentIndexes.
+func (schema *Schema) indexed() (of [table.MaxBucket + 1]bool) {
+	for _, ix := range schema.Contents() {
+		of[ix.Bucket.No] = true
+	}
+	return of
+}
+
+// Refers returns a function that finds the content that an operation adds a reference to.
+func (schema *Schema) Refers() func(journal.Op) (ref blobs.Ref, adds bool) {
+	of := schema.indexed()
+	return func(op journal.Op) (ref blobs.Ref, adds bool) {
+		adds = op.Value != nil && int(op.Bucket) < len(of) && of[op.Bucket] && copy(ref[:], op.Key) == len(ref)
+		return ref, adds
+	}
+}
+
 // Contents yields each content of records and pending uploads once, in the order of
 // their refs, with its size in bytes.
 func (tx *Tx) Contents() iter.Seq2[[32]byte, int64] { return tx.ContentsAfter(nil) }
@@ -277,11 +295,7 @@ type Holders struct {
 
 // Holders returns an empty Holders, to follow a journal from its beginning.
 func (schema *Schema) Holders() *Holders {
-	h := &Holders{rows: map[string]struct{}{}}
-	for _, ix := range schema.Contents() {
-		h.of[ix.Bucket.No] = true
-	}
-	return h
+	return &Holders{schema.indexed(), map[string]struct{}{}}
 }
 
 // Begin forgets what was noted.

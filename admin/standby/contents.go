@@ -13,7 +13,6 @@ import (
 	"kist/blobs"
 	"kist/kv"
 	"kist/kv/journal"
-	"kist/kv/table"
 	"kist/kv/tables"
 	"kist/kv/workcopy"
 )
@@ -28,6 +27,7 @@ func (s *Standby) apply(ctx context.Context, f journal.Framed) error {
 		return err
 	}
 	for _, op := range f.Ops {
+		ref, refers := refers(op)
 		switch {
 		case op.Value == nil:
 		case op.Bucket == workcopy.MetaBucket.No && bytes.Equal(op.Key, kv.MetaTrimmed) && len(op.Value) == 8:
@@ -35,20 +35,15 @@ func (s *Standby) apply(ctx context.Context, f journal.Framed) error {
 			within, cancel := context.WithTimeout(ctx, hurryMost)
 			s.index.Hurry(within, binary.BigEndian.Uint64(op.Value)-1)
 			cancel()
-		case s.o.FetchAll && refers[op.Bucket] && len(op.Key) >= len(blobs.Ref{}):
-			s.wanted.add(blobs.Ref(op.Key))
+		case s.o.FetchAll && refers:
+			s.wanted.add(ref)
 		}
 	}
 	return kv.Apply(s.store, f, settle)
 }
 
-// refers are the buckets whose keys begin with the ref of a content.
-var refers = func() (all [table.MaxBucket + 1]bool) {
-	for _, ix := range tables.All.Contents() {
-		all[ix.Bucket.No] = true
-	}
-	return all
-}()
+// refers finds the content that an operation adds a reference to.
+var refers = tables.All.Refers()
 
 // wanted are the contents that the latest records refer to, or all if there are too
 // many.
