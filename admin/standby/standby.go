@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"time"
 
 	"kist/admin/exit"
@@ -505,8 +506,12 @@ func (s *Standby) restore(ctx context.Context) (err error) {
 	for _, bad := range got.Bad {
 		s.o.Log.Warn("an older snapshot and the slots after it were used", "error", bad)
 	}
-	for _, name := range []string{datadir.CleanName, datadir.InstanceName, "journal"} { // the last one as a whole: see openDir
-		if err := os.Rename(filepath.Join(s.o.Dir, name), filepath.Join(work.Path, "old-"+name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	for _, name := range []string{"journal", datadir.CleanName, datadir.InstanceName} { // the first one as a whole: see openDir
+		err := os.Rename(filepath.Join(s.o.Dir, name), filepath.Join(work.Path, "old-"+name))
+		if errors.Is(err, syscall.EBUSY) || errors.Is(err, syscall.EXDEV) { // nothing is changed yet
+			return &fatal{fmt.Errorf("%s is a mount point or on another disk than its data directory, so a standby cannot be restored there; mount the data directory as a whole", filepath.Join(s.o.Dir, name))}
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
