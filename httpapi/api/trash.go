@@ -114,7 +114,7 @@ func listTrash(c *web.Request) error {
 		var set record.Settings
 		if err := c.Site.Store.View(func(tx *kv.Tx) (err error) {
 			if set, err = people.Settings(tx); err == nil {
-				page, err = catalog.ListTrash(tx, c.Owner(), kind, text, after, p.Limit+1) // one more, to see whether there is another page
+				page, err = catalog.ListTrash(tx, c.Owner(), kind, text, after, p.Limit+1, room) // one more, to see whether there is another page
 			}
 			return err
 		}); err != nil {

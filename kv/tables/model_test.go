@@ -984,7 +984,7 @@ func (m *model) check() {
 					deleted = append(deleted, r.id)
 				}
 			}
-			page, err := catalog.ListTrash(tx, id, nil, "", nil, 1000)
+			page, err := catalog.ListTrash(tx, id, nil, "", nil, 1000, 0)
 			is.NoErr(err)
 			is.Equal(page.Total, int64(len(deleted)))
 			var listed []record.ID
