@@ -42,6 +42,7 @@ func TestPosters(t *testing.T) {
 	}
 	is.Equal(width(a.guest().see("GET", "/t/"+slug)), 480)
 	is.Equal(width(a.get("/t/"+slug+"?size=row")), 128)
+	is.Equal(width(a.get("/t/"+slug+"?size=small")), 256)
 	page := string(a.guest().see("GET", "/v/"+slug, "Accept", "text/html").want(200).body)
 	is.True(strings.Contains(page, `poster="/t/`+slug+`"`))
 	is.True(strings.Contains(page, `/t/`+slug+`">`))

@@ -415,7 +415,7 @@ func respondThumb(c *web.Request, r, item *record.Record, owned bool) error {
 	return small(c, r, t, caching(r))
 }
 
-// sizeParam asks for a thumbnail of another size: row or screen; or for the picture of a bookmark's page.
+// sizeParam asks for a thumbnail of another size: small, row or screen; or for the picture of a bookmark's page.
 const sizeParam = "size"
 
 // thumbSize is the size of a thumbnail that a request asks for.
@@ -425,6 +425,8 @@ func thumbSize(c *web.Request) (thumb.Size, error) {
 		return 0, err
 	}
 	switch q.Get(sizeParam) {
+	case "small":
+		return thumb.Small, nil
 	case "row":
 		return thumb.Row, nil
 	case "screen":

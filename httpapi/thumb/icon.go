@@ -63,7 +63,7 @@ func (m *Maker) Icons(dir string) (*Icons, error) { return m.icons(dir, icon) }
 // Pictures is Icons for the pictures of pages, which are stored as large as tiles. The keys are those of their
 // addresses.
 func (m *Maker) Pictures(dir string) (*Icons, error) {
-	return m.icons(dir, func(data []byte) (*Thumb, error) { return small(data, Tile, jpegQuality) })
+	return m.icons(dir, func(data []byte) (*Thumb, error) { return small(data, Tile) })
 }
 
 func (m *Maker) icons(dir string, draw func([]byte) (*Thumb, error)) (*Icons, error) {

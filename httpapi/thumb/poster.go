@@ -25,7 +25,7 @@ func (m *Maker) SetPoster(ctx context.Context, owner, file record.ID, picture []
 		return err
 	}
 	defer give()
-	t, err := small(picture, Tile, jpegQuality)
+	t, err := small(picture, Tile)
 	if err != nil {
 		return err
 	}
@@ -38,8 +38,8 @@ func (m *Maker) Poster(owner, file record.ID, size Size) (*Thumb, error) {
 	if !got || e.err != nil {
 		return nil, ErrNone
 	}
-	if size == Row {
-		return e.thumb.row()
+	if size.isMadeOfTile() {
+		return small(e.thumb.Bytes, size)
 	}
 	return e.thumb, nil
 }

@@ -10,11 +10,8 @@ import (
 	"golang.org/x/image/draw"
 )
 
-// Qualities of JPEG. A home page has dozens of rows.
-const (
-	jpegQuality = 82
-	rowQuality  = 55
-)
+// qualities are those of JPEG. Pages have dozens of small pictures.
+var qualities = [sizes]int{Tile: 82, Small: 70, Row: 55, Screen: 82}
 
 // fit scales a size of w by h pixels down so that neither edge is longer than edge.
 func fit(w, h, edge int) (int, int) {

@@ -37,14 +37,18 @@ type Size int
 
 // The sizes, named by what shows them.
 const (
-	Tile   Size = iota // a grid or a link preview
+	Tile   Size = iota // a link preview, or a large tile of a grid
+	Small              // a small tile of a grid
 	Row                // a row of a list
 	Screen             // a page, in place of a picture of many megabytes
 	sizes
 )
 
 // edges are the longest edges in pixels.
-var edges = [sizes]int{Tile: 480, Row: 128, Screen: 1600}
+var edges = [sizes]int{Tile: 480, Small: 256, Row: 128, Screen: 1600}
+
+// isMadeOfTile reports whether a thumbnail of the size is made of the tile.
+func (s Size) isMadeOfTile() bool { return s == Small || s == Row }
 
 var (
 	// ErrNone says that a content does not have a thumbnail and never will.
@@ -108,7 +112,7 @@ type flight struct {
 // time, because all thumbnails can be made again.
 func New(dir string) (*Maker, error) {
 	m := &Maker{slot: make(chan struct{}, 1), flights: make(map[wanted]*flight)}
-	for size, name := range [sizes]string{Row: "row", Screen: "screen"} {
+	for size, name := range [sizes]string{Small: "small", Row: "row", Screen: "screen"} {
 		m.caches[size].dir = filepath.Join(dir, name)
 		if err := m.caches[size].open(); err != nil {
 			return nil, fmt.Errorf("thumb: opening the cache: %w", err)
@@ -245,17 +249,17 @@ func (m *Maker) make(want wanted, open func() (*os.File, error)) (*Thumb, error)
 	if e, got := m.caches[want.size].get(want.ref); got {
 		return e.thumb, e.err
 	}
-	if want.size == Row {
+	if want.size.isMadeOfTile() {
 		tile, err := m.make(wanted{want.ref, Tile}, open)
 		if err != nil {
 			return nil, err
 		}
-		row, err := tile.row()
+		less, err := small(tile.Bytes, want.size)
 		if err != nil {
 			return nil, err
 		}
-		m.store(want, entry{thumb: row})
-		return row, nil
+		m.store(want, entry{thumb: less})
+		return less, nil
 	}
 	file, err := open()
 	if err != nil {
@@ -264,7 +268,7 @@ func (m *Maker) make(want wanted, open func() (*os.File, error)) (*Thumb, error)
 	defer file.Close()
 	s := &source{file: file, alive: m.alive}
 	var e entry
-	e.thumb, e.err = s.thumb(edges[want.size])
+	e.thumb, e.err = s.thumb(want.size)
 	if s.err != nil {
 		return nil, s.err
 	}
@@ -289,19 +293,14 @@ func (m *Maker) store(want wanted, e entry) {
 	m.mu.Unlock()
 }
 
-// row is the version of a thumbnail for rows.
-func (t *Thumb) row() (*Thumb, error) {
-	return small(t.Bytes, Row, rowQuality)
-}
-
 // small makes a thumbnail of the bytes of a file.
-func small(data []byte, size Size, of int) (*Thumb, error) {
+func small(data []byte, size Size) (*Thumb, error) {
 	r := inMemory(data)
 	h, err := readHeader(r)
 	if err != nil {
 		return nil, refuse("%v", err)
 	}
-	return draft(h, r, edges[size], quality(of))
+	return draft(h, r, edges[size], quality(qualities[size]))
 }
 
 // take waits for the slot, and returns the function that gives it back.
@@ -337,7 +336,7 @@ func (s *source) ReadAt(b []byte, at int64) (int, error) {
 	return n, err
 }
 
-func (s *source) thumb(edge int) (*Thumb, error) {
+func (s *source) thumb(size Size) (*Thumb, error) {
 	info, err := s.file.Stat()
 	if err != nil {
 		return nil, fmt.Errorf("thumb: examining a picture: %w", err)
@@ -351,7 +350,7 @@ func (s *source) thumb(edge int) (*Thumb, error) {
 	if err != nil {
 		return nil, err
 	}
-	t, err := draft(h, r, edge, quality(jpegQuality))
+	t, err := draft(h, r, edges[size], quality(qualities[size]))
 	if err == nil && len(t.Bytes) > maxPayload {
 		return nil, refuse("its thumbnail has %d bytes", len(t.Bytes))
 	}

@@ -463,7 +463,7 @@ func TestTooLargeFile(t *testing.T) {
 // TestPanic: a decoder that panics has no thumbnail.
 func TestPanic(t *testing.T) {
 	is := is.New(t)
-	_, err := draft(header{decode: func(io.Reader) (image.Image, error) { panic("at the disco") }}, io.NewSectionReader(bytes.NewReader(nil), 0, 0), edges[Tile], quality(jpegQuality))
+	_, err := draft(header{decode: func(io.Reader) (image.Image, error) { panic("at the disco") }}, io.NewSectionReader(bytes.NewReader(nil), 0, 0), edges[Tile], quality(qualities[Tile]))
 	is.True(errors.Is(err, ErrNone))
 }
 
@@ -821,7 +821,7 @@ func TestKept(t *testing.T) {
 	is.Equal(info.Mode().Perm(), os.FileMode(0o600))
 }
 
-// Every size is made of the same picture, and only once. A row is made of the tile.
+// Every size is made of the same picture, and only once. The smaller ones are made of the tile.
 func TestSizes(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -830,7 +830,7 @@ func TestSizes(t *testing.T) {
 	opened := 0
 	open := func() (*os.File, error) { opened++; return d.opener(data)() }
 	for range 2 {
-		for size, want := range map[Size][2]int{Row: {128, 64}, Tile: {480, 240}, Screen: {1600, 800}} {
+		for size, want := range map[Size][2]int{Row: {128, 64}, Small: {256, 128}, Tile: {480, 240}, Screen: {1600, 800}} {
 			got, err := d.Get(t.Context(), refOf(data), size, open)
 			is.NoErr(err)
 			is.Equal([2]int{got.Width, got.Height}, want)
@@ -839,10 +839,10 @@ func TestSizes(t *testing.T) {
 	is.Equal(opened, 2) // for Tile and Screen
 	removed, err := d.Sweep(func(blobs.Ref) (bool, error) { return false, nil })
 	is.NoErr(err)
-	is.Equal(removed, 3)
+	is.Equal(removed, 4)
 
 	// What has no thumbnail has none of any size.
-	for _, size := range []Size{Row, Screen} {
+	for _, size := range []Size{Small, Row, Screen} {
 		_, err := d.Get(t.Context(), refOf([]byte("text")), size, d.opener([]byte("text")))
 		is.True(errors.Is(err, ErrNone))
 	}

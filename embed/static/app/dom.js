@@ -48,9 +48,9 @@ export const iconButton = (act, name, label, props) => button(act, label, { clas
 export const painted = () => new Promise((done) => { requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done))); setTimeout(done, 100); });
 
 // picture is an image that is asked for once the page around it is drawn.
-export function picture(what, src, props) {
+export function picture(what, src, props, srcset = '') {
   const img = h(what, { alt: '', loading: 'lazy', decoding: 'async', ...props });
-  painted().then(() => { img.src = src; });
+  painted().then(() => { Object.assign(img, srcset ? { srcset, src } : { src }); });
   return img;
 }
 

@@ -1,7 +1,7 @@
 // Lists of records: their sources, their rows, and the selection.
 import { add, addActions, ago, all, button, capitalize, dayName, find, h, icon, iconButton, itemOf, number, painted, picture, shorten, t, toast, when } from './dom.js';
 import { apiPathOf, isMedia, kindOf, kinds, pageOf, shareAddressOf, tagNames, titleOf, visits } from './kinds.js';
-import { api, base, copyLink, countChange, countItems, deleteLater, loadModule, localAddress, refreshFolders, refreshTags, restoreItems, setTrashed, showProblem, start, tagColor, takeAnswer, view } from './session.js';
+import { api, base, copyLink, countChange, countItems, deleteLater, loadModule, localAddress, refreshFolders, refreshTags, restoreItems, setTrashed, showProblem, start, storage, tagColor, takeAnswer, view } from './session.js';
 
 // ---- Sources ----
 
@@ -78,14 +78,23 @@ export function sharing(r) {
   return out;
 }
 
+// tileHeight is the least height of the rows of a grid. At first a phone shows two pictures side by side. tileWidth tells the
+// browser about how wide a picture is, so that it chooses a file. A phone with a simple screen needs only the small ones.
+const onPhone = () => innerWidth < 600;
+export const tileHeight = () => storage.get('tile', onPhone() ? 120 : 180);
+export const tileWidth = () => `${Math.round(tileHeight() * (onPhone() ? 1.2 : 1.8))}px`;
+
 function thumbnail(r) {
   const letters = kindOf(r).badge?.(r);
   const pic = h('span.pic', {}, letters ? h('b', {}, letters) : icon(kindOf(r).icon));
   if (view?.cards) {
     if (r.iconUrl) pic.append(picture('img.favicon', `${base}/t/${r.slug}`));
     if (r.kind === 'bookmark' || r.coverUrl || r.imageUrl) addCover(pic, r, [4000, 15000]);
-  } else if (isMedia(r) || r.iconUrl) {
-    pic.append(picture(r.iconUrl ? 'img.favicon' : 'img', `${base}/t/${r.slug}${r.iconUrl || view?.grid ? '' : '?size=row'}`));
+  } else if (r.iconUrl) {
+    pic.append(picture('img.favicon', `${base}/t/${r.slug}`));
+  } else if (isMedia(r)) {
+    const address = `${base}/t/${r.slug}`;
+    pic.append(view?.grid ? picture('img', address, { sizes: tileWidth() }, `${address}?size=small 256w, ${address} 480w`) : picture('img', `${address}?size=row`));
   }
   return pic;
 }
@@ -98,14 +107,16 @@ function addCover(pic, r, [wait, ...more]) {
   pic.append(img);
 }
 
-// shapes are the widths of pictures divided by their heights, by id. A grid learns them as the pictures load.
-const shapes = new Map();
-const maxShapes = 2000;
+// shapes are the widths of pictures divided by their heights, by id. A grid learns them as the pictures load. The browser
+// keeps them, so that the tiles of the next visit are in their places from the beginning.
+const shapes = new Map(storage.get('shapes', []));
+const maxShapes = 1000;
+addEventListener('pagehide', () => storage.set('shapes', [...shapes]));
 
 document.addEventListener('load', (e) => {
   const row = e.target.matches?.('.pic img') && itemOf(e.target);
   if (!row) return;
-  if (shapes.size > maxShapes) shapes.clear();
+  if (shapes.size >= maxShapes) shapes.clear();
   shapes.set(row.dataset.id, Math.min(3, Math.max(0.4, e.target.naturalWidth / e.target.naturalHeight)).toFixed(3));
   row.style.setProperty('--shape', shapes.get(row.dataset.id));
 }, true);

@@ -2,7 +2,7 @@
 import { addBox } from './add.js';
 import { add, addActions, all, button, bytes, emptyState, find, h, icon, iconButton, isAddress, itemOf, lower, meter, number, picture, shorten, t, tn, toast, when } from './dom.js';
 import { countOf, fieldOf, fileTypes, isPicture, kindOf, kinds, pageOf, titleOf } from './kinds.js';
-import { listOf, moveFocus, Source } from './list.js';
+import { listOf, moveFocus, Source, tileHeight, tileWidth } from './list.js';
 import { addPages, go, rerender, withBulk, withParam } from './router.js';
 import { api, base, folderFields, folderOf, folders, heading, load, loadModule, me, pendingNow, setMe, showProblem, storage, subheading, tags, takeAnswer, view } from './session.js';
 
@@ -148,9 +148,10 @@ addPages({
 
 // tileSize is a slider for the height of the rows of a grid.
 function tileSize() {
-  const el = h('input.tile', { type: 'range', min: 100, max: 340, step: 20, value: storage.get('tile', 180), 'aria-label': t('kind.tileSize') });
+  const el = h('input.tile', { type: 'range', min: 100, max: 340, step: 20, value: tileHeight(), 'aria-label': t('kind.tileSize') });
   const show = () => document.documentElement.style.setProperty('--tile', el.value + 'px');
   el.oninput = () => { storage.set('tile', Number(el.value)); show(); };
+  el.onchange = () => { for (const img of all('#main .grid .pic img')) img.sizes = tileWidth(); };
   show();
   return el;
 }
