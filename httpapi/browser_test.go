@@ -899,8 +899,13 @@ func TestBrowserWelcome(t *testing.T) {
 	ben := b.addUser("ben", record.Member)
 	is.Equal(setup(), "To do: Use HTTPS,Done: Make a backup,Done: Add a second user")
 
-	// Once there is an item, a line says what is left, until it is closed.
-	note := b.post("/api/v1/notes", map[string]any{"content": "x"}).want(201).text("data.id")
+	// The list stays when the first item comes.
+	b.fill("Add anything", "A first note")
+	b.press("Add note")
+	b.until(`document.querySelector('#main .item') && !document.querySelector('.welcome') && document.querySelector('#setup li')`)
+	is.True(b.sound())
+	// Later a line says what is left, until it is closed.
+	note := b.one("notes", "id").(string)
 	b.open("/")
 	b.until(`document.querySelector('#main .note')?.textContent.startsWith('Set up kist: 1 step left.')`)
 	b.press("Show")

@@ -78,13 +78,17 @@ addPages({
     if (v.params.get('again') === 'files') toast(t('home.signedOut'), { bad: true });
     if (v.params.get('again') === 'offline') toast(t('offline.files'), { bad: true });
     if (shared || v.params.has('again')) history.replaceState(null, '', base + '/');
+    let greeting = null;
     v.list = listOf(new Source(Object.keys(kinds), {}, 12), {
       page: 40,
       empty() {
-        const node = h('div', {}, emptyState(t('home.empty'), t('home.emptyHint')));
+        find('main > #setup')?.remove(); // the greeting has it
+        const node = greeting = h('div', {}, emptyState(t('home.empty'), t('home.emptyHint')));
         loadModule('welcome').then((m) => node.append(m.welcome()), () => {});
         return node;
       },
+      // The list of what to set up stays when the first item comes.
+      counted(n) { if (n && greeting) v.list.node.after(...all('#setup', greeting)); },
     });
     v.accepts = () => true;
     const left = me.role === 'admin' && total > 0 ? storage.get('setup', 0) : 0;
