@@ -21,6 +21,7 @@ func TestBrowserLanguage(t *testing.T) {
 	slug := b.post("/api/v1/notes", map[string]any{"title": "Ausflug", "content": "Morgen", "isPublic": true, "expiresAt": "2199-03-05T12:00:00Z"}).want(201).text("data.slug")
 	b.open("/account")
 	is.Equal(b.js(`document.documentElement.lang + ' ' + document.documentElement.dir`), "en ltr")
+	is.Equal(b.js(`document.querySelectorAll('#main form').length + ' ' + document.querySelectorAll('#main [type=password]').length`), "2 0") // the account has no password
 	b.js(`(() => { const s = document.querySelector('[name=language]'); s.value = 'de'; s.form.requestSubmit(); })()`)
 	b.until(`document.documentElement?.lang === 'de' && document.querySelector('#main h1')?.textContent === 'Konto'`)
 	is.Equal(b.get("/api/v1/me").text("data.language"), "de")

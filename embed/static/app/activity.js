@@ -1,7 +1,6 @@
 // What happened in an account, latest first, under headings by day.
-import { add, dayName, h, locale, t } from './dom.js';
+import { add, dayName, deviceName, h, locale, t } from './dom.js';
 import { kinds } from './kinds.js';
-import { deviceName } from './pages.js';
 import { api, base, load } from './session.js';
 
 const events = {

@@ -3,7 +3,7 @@
 import { addActions, all, find, h, runAction, t, toast } from './dom.js';
 import { editorOf, kinds } from './kinds.js';
 import { copyItemLink, currentRow, deselectAll, moveFocus, moveFocusVertically, openShare, redrawAll, removeRecords, saveRecord, selection } from './list.js';
-import { loadForms } from './pages.js';
+import './pages.js';
 import { addPages, go, removeRow, showFirst } from './router.js';
 import { base, countChange, labelsComeLater, loadLabels, loadModule, Problem, showProblem, start, storage, view } from './session.js';
 
@@ -120,7 +120,7 @@ document.addEventListener('keydown', (e) => {
 // These pages are loaded when they are first opened.
 const page = (name) => async (v) => (await loadModule(name)).default(v);
 addPages({
-  admin: page('admin'), keys: page('keys'), webhooks: page('webhooks'), import: page('moving'), security: (v) => loadForms().then(() => page('security')(v)),
+  account: page('account'), admin: page('admin'), keys: page('keys'), webhooks: page('webhooks'), import: page('moving'), security: page('security'),
   'remote-upload': page('remote'), search: page('search'), tags: page('tags'), 'upload-requests': page('requests'), trash: page('trash'),
 });
 

@@ -130,6 +130,15 @@ export function hostOf(address) {
   try { return new URL(address).host.replace(/^www\./, ''); } catch { return address; }
 }
 
+// deviceName is the name of a browser, key or device as people know it.
+export const deviceName = (by) => /^Mozilla\//.test(by) ? browserName(by) : by;
+
+function browserName(agent) {
+  const name = /Edg\//.test(agent) ? 'Edge' : /Firefox\//.test(agent) ? 'Firefox' : /Chrome\//.test(agent) ? 'Chrome' : /Safari\//.test(agent) ? 'Safari' : agent.slice(0, 40) || t('sessions.browser');
+  const system = /Android/.test(agent) ? 'Android' : /iPhone|iPad/.test(agent) ? 'iOS' : /Windows/.test(agent) ? 'Windows' : /Mac OS/.test(agent) ? 'macOS' : /Linux/.test(agent) ? 'Linux' : '';
+  return system ? t('sessions.on', { name, system }) : name;
+}
+
 export const isAddress = (text) => /^https?:\/\/[^\s/]+\S*$/i.test(text.trim());
 
 // problemText is what the server says is wrong with a field.

@@ -1,7 +1,7 @@
 // The page of API keys and connected devices, where users set up other programs.
+import { sessionList } from './account.js';
 import { add, addActions, all, button, emptyState, find, h, icon, iconButton, itemOf, newID, shorten, t, tn, toast, when } from './dom.js';
 import { copyText, openDialog, openForm } from './forms.js';
-import { sessionList } from './pages.js';
 import { rerender } from './router.js';
 import { api, base, heading, load, me, showProblem, subheading } from './session.js';
 

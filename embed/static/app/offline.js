@@ -1,14 +1,8 @@
-// What the app does with its service worker: items can be read and added while the server does not answer. Browsers have
-// service workers only on HTTPS and on localhost. The user can turn it off on this device.
+// What the app does with its service worker: items can be read and added while the server does not answer. The user can
+// turn it off on this device.
 import { t, toast } from './dom.js';
 import { kinds } from './kinds.js';
-import { base, draftKey, me, Problem, showProblem, storage } from './session.js';
-
-const supported = 'serviceWorker' in navigator && isSecureContext;
-
-// chosen is whether the user wants it on this device.
-export const chosen = () => storage.get('offline', true);
-export { supported };
+import { base, canOffline, draftKey, me, Problem, showProblem, storage, wantsOffline } from './session.js';
 
 // The newest items are copied at most this often.
 const keepMilliseconds = 10 * 60e3;
@@ -22,8 +16,8 @@ let worker = null, started = null, timer = null;
 export const begin = () => started ??= start();
 
 async function start() {
-  if (!supported) return;
-  if (!chosen()) return void await forget();
+  if (!canOffline) return;
+  if (!wantsOffline()) return void await forget();
   try {
     const registration = await navigator.serviceWorker.register(`${base}/sw.js`, { scope: `${base}/`, updateViaCache: 'none' });
     worker = (await navigator.serviceWorker.ready).active ?? registration.active;
@@ -72,7 +66,7 @@ export async function sendLater({ path, body, id }) {
   return true;
 }
 
-if (supported) {
+if (canOffline) {
   navigator.serviceWorker.addEventListener('message', (e) => {
     if (e.data.sent || e.data.refused) { clearInterval(timer); timer = null; }
     if (e.data.sent) toast(t('offline.sent', { n: e.data.sent }), { action: t('common.show'), run: () => location.reload() });

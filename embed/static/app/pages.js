@@ -1,10 +1,10 @@
-// The pages that every visit loads: home, the kinds and the account.
+// The pages that every visit loads: home and the kinds.
 import { addBox } from './add.js';
-import { add, addActions, all, button, bytes, emptyState, find, h, icon, iconButton, isAddress, itemOf, lower, meter, number, picture, shorten, t, tn, toast, when } from './dom.js';
+import { add, addActions, all, button, bytes, emptyState, find, h, icon, iconButton, isAddress, lower, number, picture, t, toast } from './dom.js';
 import { countOf, fieldOf, fileTypes, isPicture, kindOf, kinds, pageOf, titleOf } from './kinds.js';
 import { listOf, moveFocus, Source, tileHeight, tileWidth } from './list.js';
 import { addPages, go, rerender, withBulk, withParam } from './router.js';
-import { api, base, folderFields, folderOf, folders, heading, load, loadModule, me, pendingNow, setMe, showProblem, storage, subheading, tags, takeAnswer, view } from './session.js';
+import { api, base, folderFields, folderOf, folders, heading, loadModule, me, pendingNow, showProblem, storage, tags, takeAnswer, view } from './session.js';
 
 // ---- Home and the pages of kinds ----
 
@@ -188,112 +188,4 @@ find('.top form').addEventListener('submit', (e) => {
   // If the results are already shown, Enter moves to the first of them.
   if (view?.name === 'search' && view.params.get('q') === field.value.trim() && all('#main .item').length) moveFocus(1);
   else search();
-});
-
-// ---- Account ----
-
-function storageCard() {
-  const quota = me.quotaEffectiveBytes;
-  return h('div.card', {}, h('h2', {}, t('account.storage')), h('p', {}, quota ? t('account.usedOf', { used: bytes(me.usedBytes), limit: bytes(quota) }) : t('account.usedUnlimited', { used: bytes(me.usedBytes) })),
-    quota ? meter(me.usedBytes / quota) : null,
-    h('p.soft', {}, Object.values(kinds).map((k) => countOf(k, me.counts[k.name] ?? 0)).join(' · ')));
-}
-
-// loadForms loads what the forms of the account need.
-let settingsForm = null;
-export const loadForms = async () => { ({ settingsForm } = await loadModule('forms')); };
-
-const languages = { en: 'English', de: 'Deutsch' };
-
-const profileForm = () => settingsForm(t('account.profile'), [
-  { name: 'displayName', label: t('account.displayName'), autocomplete: 'name' },
-  { name: 'language', label: t('account.language'), type: 'choice', none: t('account.browserLanguage'), choices: languages },
-  { name: 'theme', label: t('account.theme'), type: 'choice', half: true, none: t('account.system'), choices: { light: t('account.light'), dark: t('account.dark') } },
-  { name: 'accent', label: t('account.accent'), type: 'choice', half: true, none: t('account.green'), choices: { blue: t('account.blue'), violet: t('account.violet'), rose: t('account.rose'), amber: t('account.amber') } },
-], me, t('common.save'), async (now) => {
-  const before = me.language;
-  setMe((await api('PATCH', 'me', now)).data);
-  if (me.language !== before) return location.reload();
-  for (const name of ['theme', 'accent']) {
-    if (me[name]) document.documentElement.dataset[name] = me[name];
-    else delete document.documentElement.dataset[name];
-  }
-  toast(t('common.saved'));
-});
-
-export const passwordForm = (keys) => settingsForm(t('account.password'), [
-  { name: 'currentPassword', label: t('account.currentPassword'), type: 'password', autocomplete: 'current-password', required: true },
-  { name: 'password', label: t('account.newPassword'), type: 'password', autocomplete: 'new-password', required: true, hint: t('account.passwordHint') },
-  { name: 'repeat', label: t('account.confirmPassword'), type: 'password', autocomplete: 'new-password', required: true, same: 'password' },
-  ...(keys.length ? [{
-    name: 'revoke', label: t('account.alsoRevoke'), type: 'checks', choices: Object.fromEntries(keys.map((k) => [k.id, t(k.device ? 'account.device' : 'account.key', { name: shorten(k.name) })])),
-  }] : []),
-], { revoke: keys.filter((k) => k.device).map((k) => k.id) }, t('account.changePassword'), async ({ repeat, ...now }, form) => {
-  await api('PATCH', 'me', now);
-  form.set({ currentPassword: '', password: '', repeat: '' });
-  toast(t('account.passwordChanged') + (now.revoke?.length ? ' ' + t('account.keysRevoked', { n: now.revoke.length }) : ''));
-  rerender();
-});
-
-// deviceName is the name of a browser, key or device as people know it.
-export const deviceName = (by) => /^Mozilla\//.test(by) ? browserName(by) : by;
-
-function browserName(agent) {
-  const name = /Edg\//.test(agent) ? 'Edge' : /Firefox\//.test(agent) ? 'Firefox' : /Chrome\//.test(agent) ? 'Chrome' : /Safari\//.test(agent) ? 'Safari' : agent.slice(0, 40) || t('sessions.browser');
-  const system = /Android/.test(agent) ? 'Android' : /iPhone|iPad/.test(agent) ? 'iOS' : /Windows/.test(agent) ? 'Windows' : /Mac OS/.test(agent) ? 'macOS' : /Linux/.test(agent) ? 'Linux' : '';
-  return system ? t('sessions.on', { name, system }) : name;
-}
-
-function sessionRow(s) {
-  const name = browserName(s.agent);
-  const row = h('li.item.plain', {}, h('span.pic', {}, icon('user')), h('div.what', {}, h('span.name', {}, name),
-    h('div.meta', {}, s.current && h('span.badge.on', {}, t('sessions.this')), h('span', {}, s.address), h('span', {}, tn('sessions.since', { when: when(s.createdAt) })), s.lastUsedAt && h('span', {}, tn('sessions.used', { when: when(s.lastUsedAt) })))),
-  h('div.acts', {}, !s.current && button('session-end', t('sessions.signOut'), { 'aria-label': t('sessions.signOutOf', { name }) })));
-  row.session = s;
-  return row;
-}
-
-// sessionList lists the browsers that are signed in.
-export const sessionList = (sessions) => [subheading(t('sessions.title'), h('small.soft', {}, t('sessions.count', { n: sessions.length })), sessions.length > 1 && button('sessions-end', t('sessions.signOutOthers'))),
-  h('ul.list', { 'aria-label': t('sessions.list') }, sessions.map(sessionRow))];
-
-// deviceCard has the choices for this browser.
-async function deviceCard() {
-  const offline = await loadModule('offline').catch(() => null);
-  if (!offline?.supported) return null;
-  const box = h('input', { type: 'checkbox', role: 'switch', checked: offline.chosen() });
-  box.onchange = () => offline.choose(box.checked);
-  return h('section.card', { 'aria-label': t('offline.device') }, h('h2', {}, t('offline.device')),
-    h('label.check', {}, box, h('span', {}, t('offline.use'))),
-    h('p.hint', {}, t('offline.hint')));
-}
-
-// activityOf shows what happened in the account once the user asks for it.
-export function activityOf(v) {
-  const box = h('details.activity', {}, h('summary', {}, h('h2', {}, t('account.activity'))));
-  box.addEventListener('toggle', async () => {
-    try { await (await loadModule('activity')).activity(box, 'activity', v.signal); } catch (e) { showProblem(e); }
-  }, { once: true });
-  return box;
-}
-
-addPages({
-  async account(v) {
-    await loadForms();
-    const [sessions, keys] = await Promise.all([load('me/sessions', 'me/sessions?limit=500', v.signal), load('keys', 'keys?limit=500', v.signal)]);
-    const signOut = h('form', { method: 'post', action: `${base}/logout` }, h('button', {}, t('sessions.signOut')));
-    add(v.out, heading(t('account.title'), h('small.soft', {}, me.role === 'admin' ? t('account.adminName', { name: me.username }) : me.username), h('a.button', { href: `${base}/account/security` }, t('account.security')), signOut),
-      h('div.cards', {}, storageCard(), profileForm(), passwordForm(keys?.data ?? []), await deviceCard()), sessions && sessionList(sessions.data), activityOf(v));
-    return t('account.title');
-  },
-});
-
-addActions({
-  async 'session-end'(el) {
-    const row = itemOf(el);
-    try { await api('DELETE', `me/sessions/${row.session.id}`); await rerender(); toast(t('sessions.ended')); } catch (e) { showProblem(e); }
-  },
-  async 'sessions-end'() {
-    try { await api('DELETE', 'me/sessions'); rerender(); toast(t('sessions.othersEnded')); } catch (e) { showProblem(e); }
-  },
 });

@@ -1,9 +1,9 @@
 // The page of how the account signs in, and the dialog that confirms who uses the app.
+import { passwordForm, sessionList } from './account.js';
 import { activity } from './activity.js';
 import { add, addActions, button, find, h, icon, iconButton, itemOf, t, tn, toast, when } from './dom.js';
 import { copyText, openDialog, openForm } from './forms.js';
 import { deviceList, keyList } from './keys.js';
-import { passwordForm, sessionList } from './pages.js';
 import { rerender } from './router.js';
 import { api, base, heading, load, Problem, showProblem, start, subheading } from './session.js';
 

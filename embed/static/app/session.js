@@ -34,6 +34,11 @@ export const storage = {
     } catch { /* full or forbidden */ }
   },
 };
+// canOffline is whether this browser has service workers, which are only on HTTPS and on localhost, and wantsOffline whether
+// the user wants copies of items on this device.
+export const canOffline = 'serviceWorker' in navigator && isSecureContext;
+export const wantsOffline = () => storage.get('offline', true);
+
 export const draftKey = (name) => `draft.${me.id}.${name}`;
 
 // ---- Requests ----

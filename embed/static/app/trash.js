@@ -1,8 +1,7 @@
 // The trash: what was deleted, to restore it or to delete it permanently.
-import { add, addActions, all, button, bytes, day, emptyState, find, h, icon, itemOf, shorten, t, tn, toast, when } from './dom.js';
+import { add, addActions, all, button, bytes, day, deviceName, emptyState, find, h, icon, itemOf, shorten, t, tn, toast, when } from './dom.js';
 import { openForm } from './forms.js';
 import { kinds } from './kinds.js';
-import { deviceName } from './pages.js';
 import { go, rerender, withParam } from './router.js';
 import { api, base, heading, load, restoreItems, setTrashed, showProblem, start, view } from './session.js';
 

@@ -1,9 +1,8 @@
 // Earlier texts of a note, snippet or recipe, with what differs from the current text.
-import { add, bytes, emptyState, h, t, tn, toast, when } from './dom.js';
+import { add, bytes, deviceName, emptyState, h, t, tn, toast, when } from './dom.js';
 import { openDialog } from './forms.js';
 import { apiPathOf, kindOf } from './kinds.js';
 import { fetchRecord, updateRows } from './list.js';
-import { deviceName } from './pages.js';
 import { api, showProblem } from './session.js';
 
 // The most differences that are looked for in a part of a text. Beyond them, the part counts as replaced.

@@ -1,0 +1,96 @@
+// The page of the account, the form of its password, and the browsers that are signed in.
+import { add, addActions, button, bytes, deviceName, h, icon, itemOf, meter, shorten, t, tn, toast, when } from './dom.js';
+import { settingsForm } from './forms.js';
+import { countOf, kinds } from './kinds.js';
+import { rerender } from './router.js';
+import { api, base, canOffline, heading, load, loadModule, me, setMe, showProblem, subheading, wantsOffline } from './session.js';
+
+function storageCard() {
+  const quota = me.quotaEffectiveBytes;
+  return h('div.card', {}, h('h2', {}, t('account.storage')), h('p', {}, quota ? t('account.usedOf', { used: bytes(me.usedBytes), limit: bytes(quota) }) : t('account.usedUnlimited', { used: bytes(me.usedBytes) })),
+    quota ? meter(me.usedBytes / quota) : null,
+    h('p.soft', {}, Object.values(kinds).map((k) => countOf(k, me.counts[k.name] ?? 0)).join(' · ')));
+}
+
+const languages = { en: 'English', de: 'Deutsch' };
+
+const profileForm = () => settingsForm(t('account.profile'), [
+  { name: 'displayName', label: t('account.displayName'), autocomplete: 'name' },
+  { name: 'language', label: t('account.language'), type: 'choice', none: t('account.browserLanguage'), choices: languages },
+  { name: 'theme', label: t('account.theme'), type: 'choice', half: true, none: t('account.system'), choices: { light: t('account.light'), dark: t('account.dark') } },
+  { name: 'accent', label: t('account.accent'), type: 'choice', half: true, none: t('account.green'), choices: { blue: t('account.blue'), violet: t('account.violet'), rose: t('account.rose'), amber: t('account.amber') } },
+], me, t('common.save'), async (now) => {
+  const before = me.language;
+  setMe((await api('PATCH', 'me', now)).data);
+  if (me.language !== before) return location.reload();
+  for (const name of ['theme', 'accent']) {
+    if (me[name]) document.documentElement.dataset[name] = me[name];
+    else delete document.documentElement.dataset[name];
+  }
+  toast(t('common.saved'));
+});
+
+export const passwordForm = (keys) => settingsForm(t('account.password'), [
+  { name: 'currentPassword', label: t('account.currentPassword'), type: 'password', autocomplete: 'current-password', required: true },
+  { name: 'password', label: t('account.newPassword'), type: 'password', autocomplete: 'new-password', required: true, hint: t('account.passwordHint') },
+  { name: 'repeat', label: t('account.confirmPassword'), type: 'password', autocomplete: 'new-password', required: true, same: 'password' },
+  ...(keys.length ? [{
+    name: 'revoke', label: t('account.alsoRevoke'), type: 'checks', choices: Object.fromEntries(keys.map((k) => [k.id, t(k.device ? 'account.device' : 'account.key', { name: shorten(k.name) })])),
+  }] : []),
+], { revoke: keys.filter((k) => k.device).map((k) => k.id) }, t('account.changePassword'), async ({ repeat, ...now }, form) => {
+  await api('PATCH', 'me', now);
+  form.set({ currentPassword: '', password: '', repeat: '' });
+  toast(t('account.passwordChanged') + (now.revoke?.length ? ' ' + t('account.keysRevoked', { n: now.revoke.length }) : ''));
+  rerender();
+});
+
+function sessionRow(s) {
+  const name = deviceName(s.agent);
+  const row = h('li.item.plain', {}, h('span.pic', {}, icon('user')), h('div.what', {}, h('span.name', {}, name),
+    h('div.meta', {}, s.current && h('span.badge.on', {}, t('sessions.this')), h('span', {}, s.address), h('span', {}, tn('sessions.since', { when: when(s.createdAt) })), s.lastUsedAt && h('span', {}, tn('sessions.used', { when: when(s.lastUsedAt) })))),
+  h('div.acts', {}, !s.current && button('session-end', t('sessions.signOut'), { 'aria-label': t('sessions.signOutOf', { name }) })));
+  row.session = s;
+  return row;
+}
+
+// sessionList lists the browsers that are signed in.
+export const sessionList = (sessions) => [subheading(t('sessions.title'), h('small.soft', {}, t('sessions.count', { n: sessions.length })), sessions.length > 1 && button('sessions-end', t('sessions.signOutOthers'))),
+  h('ul.list', { 'aria-label': t('sessions.list') }, sessions.map(sessionRow))];
+
+// deviceCard has the choices for this browser.
+function deviceCard() {
+  if (!canOffline) return null;
+  const box = h('input', { type: 'checkbox', role: 'switch', checked: wantsOffline() });
+  box.onchange = () => loadModule('offline').then((m) => m.choose(box.checked)).catch(showProblem);
+  return h('section.card', { 'aria-label': t('offline.device') }, h('h2', {}, t('offline.device')),
+    h('label.check', {}, box, h('span', {}, t('offline.use'))),
+    h('p.hint', {}, t('offline.hint')));
+}
+
+// activityOf shows what happened in the account once the user asks for it.
+function activityOf(v) {
+  const box = h('details.activity', {}, h('summary', {}, h('h2', {}, t('account.activity'))));
+  box.addEventListener('toggle', async () => {
+    try { await (await loadModule('activity')).activity(box, 'activity', v.signal); } catch (e) { showProblem(e); }
+  }, { once: true });
+  return box;
+}
+
+export default async function page(v) {
+  const [security, sessions, keys] = await Promise.all([
+    load('me/security', 'me/security', v.signal), load('me/sessions', 'me/sessions?limit=500', v.signal), load('keys', 'keys?limit=500', v.signal)]);
+  const signOut = h('form', { method: 'post', action: `${base}/logout` }, h('button', {}, t('sessions.signOut')));
+  add(v.out, heading(t('account.title'), h('small.soft', {}, me.role === 'admin' ? t('account.adminName', { name: me.username }) : me.username), h('a.button', { href: `${base}/account/security` }, t('account.security')), signOut),
+    h('div.cards', {}, storageCard(), profileForm(), (!security || security.data.hasPassword) && passwordForm(keys?.data ?? []), deviceCard()), sessions && sessionList(sessions.data), activityOf(v));
+  return t('account.title');
+}
+
+addActions({
+  async 'session-end'(el) {
+    const row = itemOf(el);
+    try { await api('DELETE', `me/sessions/${row.session.id}`); await rerender(); toast(t('sessions.ended')); } catch (e) { showProblem(e); }
+  },
+  async 'sessions-end'() {
+    try { await api('DELETE', 'me/sessions'); rerender(); toast(t('sessions.othersEnded')); } catch (e) { showProblem(e); }
+  },
+});
