@@ -41,6 +41,13 @@ func TestBrowserLanguage(t *testing.T) {
 	b.click("dialog .main")
 	b.says("Notiz hinzugefügt.")
 	b.until(`location.pathname === '/notes'`) // the step back is over
+	b.press("Neu")
+	b.fill("Titel", strings.Repeat("x", 513))
+	b.click("dialog details.field summary")
+	b.fill("Name im Link", "notes")
+	b.click("dialog .main")
+	b.shows("darf höchstens 512 Zeichen lang sein")
+	b.shows("ist schon eine Adresse von kist selbst; wähle einen anderen, zum Beispiel my-notes")
 	b.open("/files?folder=none")
 	b.shows("Keine Treffer")
 

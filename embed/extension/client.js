@@ -1,7 +1,7 @@
 // The connected server and the requests to it.
 import { ext, originsOf } from './browser.js';
 import { Problem, unreachable } from './connect.js';
-import { known, t } from './text.js';
+import { problemText, t } from './text.js';
 
 const defaults = { isPublic: false, copy: true, notify: true };
 
@@ -130,7 +130,7 @@ async function request({ server, key }, method, path, body) {
     await lost(key, why);
     throw new Problem(why, { status: 401, connect: true });
   }
-  const fields = Object.entries(json?.fields ?? {}).map(([name, what]) => `${labels[name] ?? name} ${known(`problems.${what}`, what)}.`);
+  const fields = Object.entries(json?.fields ?? {}).map(([name, what]) => `${labels[name] ?? name} ${problemText(what)}.`);
   throw new Problem(fields.join(' ') || json?.error || t('extension.unexpected', { host, status: String(answer.status) }), { status: answer.status, code: json?.code, fields: json?.fields });
 }
 

@@ -3,7 +3,7 @@ import { ext } from './browser.js';
 import { api, connection, formOf, forms } from './client.js';
 import { passes, pause, Problem } from './connect.js';
 import { copied, fetched, selected } from './page.js';
-import { known, t } from './text.js';
+import { problemText, t } from './text.js';
 
 /** addressOf is the address where others can open an item. */
 export const addressOf = (r) => r.shareUrl ?? r.viewUrl ?? r.url;
@@ -85,7 +85,7 @@ export async function record(f) {
     return done(data, t('extension.kindSaved', { kind: k.one[0].toUpperCase() + k.one.slice(1) }));
   } catch (e) {
     const label = (name) => k.fields.find((x) => x.name === name)?.label ?? name;
-    if (e.fields) e.message = Object.entries(e.fields).map(([name, what]) => `${label(name)} ${known(`problems.${what}`, what)}.`).join(' ');
+    if (e.fields) e.message = Object.entries(e.fields).map(([name, what]) => `${label(name)} ${problemText(what)}.`).join(' ');
     throw e;
   }
 }

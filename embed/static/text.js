@@ -27,6 +27,16 @@ export const tn = (key, values) => form(texts[key], values.n).split(/\{(\w+)\}/)
 // known is the text of a key, or the other text if the key has no text.
 export const known = (key, otherwise) => texts[key] ?? otherwise;
 
+// problemText is what the server says is wrong with a field. Its English is the key; names in braces stand for what differs.
+export function problemText(text) {
+  for (const key of Object.keys(texts).filter((name) => name.startsWith('problems.'))) {
+    const parts = key.slice('problems.'.length).split(/\{(\w+)\}/);
+    const found = new RegExp(`^${parts.map((part, i) => i % 2 ? '(\\S+)' : part.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')).join('')}$`).exec(text);
+    if (found) return t(key, Object.fromEntries(parts.filter((_, i) => i % 2).map((name, i) => [name, found[i + 1]])));
+  }
+  return text;
+}
+
 export function bytes(n) {
   if (n < 1000) return t('format.bytes', { n });
   let unit = -1;

@@ -1,7 +1,7 @@
 // Elements, formats, actions of buttons, and short messages. No text is ever read as HTML.
-import { known, lang, locale, t } from './text.js';
+import { lang, locale, t } from './text.js';
 
-export { bytes, fill, known, locale, number, seconds, t, tn } from './text.js';
+export { bytes, fill, known, locale, number, problemText, seconds, t, tn } from './text.js';
 
 // ---- Elements ----
 
@@ -140,9 +140,6 @@ function browserName(agent) {
 }
 
 export const isAddress = (text) => /^https?:\/\/[^\s/]+\S*$/i.test(text.trim());
-
-// problemText is what the server says is wrong with a field.
-export const problemText = (text) => known(`problems.${text}`, text);
 
 // copyText puts text on the clipboard and reports whether it could.
 export async function copyText(text) {
