@@ -58,15 +58,16 @@ func (AppPage) file() string { return "app.html" }
 // Modules are the names of the scripts that the page needs besides app.js. The page lists them all, so that a browser
 // fetches them at the same time.
 func (p AppPage) Modules() ([]string, error) {
-	if p.Module == "" {
-		return nil, nil
+	app := catalogue().byLogical["app.js"]
+	names := slices.Clone(app.modules)
+	if p.Module != "" {
+		module, ok := catalogue().byLogical[p.Module+".js"]
+		if !ok {
+			return nil, fmt.Errorf("no script %q", p.Module)
+		}
+		names = append(append(names, module.modules...), module.Name)
 	}
-	module, ok := catalogue().byLogical[p.Module+".js"]
-	if !ok {
-		return nil, fmt.Errorf("no script %q", p.Module)
-	}
-	app := catalogue().byLogical["app.js"].Name
-	return slices.DeleteFunc(append(slices.Clone(module.modules), module.Name), func(name string) bool { return name == app }), nil
+	return slices.DeleteFunc(unique(names), func(name string) bool { return name == app.Name }), nil
 }
 
 // Worker is the script of the app's service worker. base is the prefix of all addresses, kinds are the paths of the kinds

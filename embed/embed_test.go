@@ -580,19 +580,34 @@ func TestBundle(t *testing.T) {
 	is.Equal(string(all.byLogical["other.js"].Bytes()), "import { c } from './"+all.byLogical["c.js"].Name+"';\n")
 	is.Equal(len(all.byName), 4)
 
+	// What another bundle has is imported from it, each name once.
+	scripts["e.js"] = "import { b } from './b.js';\nimport { f } from './f.js';\nimport { c } from './c.js';\nf(b);\n"
+	scripts["f.js"] = "import { b } from './b.js';\nexport const f = b;\n"
+	joined, err = bundle(scriptSources(scripts), "b.js")
+	is.NoErr(err)
+	joined, err = bundle(joined, "e.js")
+	is.NoErr(err)
+	all, err = newAssets(joined)
+	is.NoErr(err)
+	is.Equal(string(all.byLogical["f.js"].Bytes()), "import { b, c } from './"+all.byLogical["c.js"].Name+"';\nexport const f = b;\nf(b);\n")
+
 	delete(scripts, "b.js")
 	_, err = bundle(scriptSources(scripts), "a.js")
 	is.Equal(fmt.Sprint(err), `no script "b.js"`)
 }
 
-// The parts of the app share one scope.
+// The parts of a bundle share one scope.
 func TestAppHasNoNameTwice(t *testing.T) {
 	is := is.New(t)
-	all := sources()
-	app := all[slices.IndexFunc(all, func(s source) bool { return s.logical == "app.js" })]
+	parts := []string{"text.js"}
+	for _, s := range sources() {
+		if s.parts != nil {
+			parts = append(append(parts, s.logical), s.parts...)
+		}
+	}
 	top := regexp.MustCompile(`(?m)^(?:export )?(?:async )?(?:const|let|function\*?|class) ([\w$]+)`)
 	from := map[string]string{}
-	for _, part := range append([]string{"app.js", "text.js"}, app.parts...) {
+	for _, part := range parts {
 		script, err := staticFiles.ReadFile("static/app/" + part)
 		if err != nil {
 			script, err = staticFiles.ReadFile("static/" + part)
