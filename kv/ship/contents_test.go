@@ -57,8 +57,9 @@ func Merge(ctx context.Context, remote blobs.Remote) error {
 // ShipSnapshot puts the newest local snapshot.
 func ShipSnapshot(ctx context.Context, s *Shipper) { s.shipSnapshot(ctx) }
 
-// Hasten shortens the time for which a confirmed writer may remove objects.
-func Hasten(s *Shipper, window time.Duration) { s.stored.window = window }
+// Hasten shortens the time for which a confirmed writer may remove objects, and the time
+// for which contents without a record stay at least.
+func Hasten(s *Shipper, window, unused time.Duration) { s.stored.window, s.unused = window, unused }
 
 // Expires sets whether the remote of a Shipper refuses removals that come too late.
 func Expires(s *Shipper, does bool) {

@@ -30,6 +30,7 @@ const (
 	maxDoomed   = 1 << 16            // contents that are judged in one reading of the history
 	maxLacking  = 1000               // contents that are sent again at once
 	settledFor  = time.Hour          // a younger content may not be shipped yet
+	unusedFor   = 8 * 24 * time.Hour // a younger content may be that of an upload, which waits for its record for a week
 )
 
 // Contents is what Prune must know of the contents of the data directory.
@@ -386,7 +387,7 @@ func (p *pruning) contents(ctx context.Context, removes bool) error {
 			continue
 		}
 		loose, bad := blobs.ParseRef(o.Name[strings.LastIndexByte(o.Name, '/')+1:])
-		if !removes || bad != nil || loose.RemoteName() != o.Name || o.ModTime.After(p.tooOld) {
+		if !removes || bad != nil || loose.RemoteName() != o.Name || o.ModTime.After(p.tooOld.Add(-max(0, p.unused-p.o.History))) {
 			continue
 		}
 		if unused = append(unused, loose); len(unused) == maxDoomed {

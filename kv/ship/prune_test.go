@@ -52,6 +52,7 @@ type pruned struct {
 	dir     string
 	history time.Duration
 	window  time.Duration              // for removals
+	unused  time.Duration              // for which contents without a record stay at least
 	async   bool                       // instead of sync mode
 	limit   int64                      // of the contents on the disk, in bytes; 0 means no limit
 	bold    bool                       // contents are evicted at any time
@@ -78,7 +79,7 @@ func pruning(t *testing.T, history time.Duration) *pruned {
 func (p *pruned) open() {
 	p.t.Helper()
 	p.ship = ship.New(ship.Options{Remote: watched{p.m, p}, Sync: !p.async, History: p.history, Log: cmp.Or(p.log, kvtest.Quiet), Address: "s3://test/kist"})
-	ship.Hasten(p.ship, p.window)
+	ship.Hasten(p.ship, p.window, p.unused)
 	p.store = kvtest.Opened(p.t, p.dir, kv.Options{Schema: tables.All, Log: kvtest.Quiet, Now: p.clock.Now, Ship: p.ship})
 	content, err := blobs.Open(filepath.Join(p.dir, "blobs"))
 	if err != nil {
@@ -878,6 +879,35 @@ func (l *lines) having(text string) (n int) {
 		}
 	}
 	return n
+}
+
+// A content without a record may be that of an upload, which waits for its record for a
+// week. The control lets it wait for as long as the history is.
+func TestPruneUnfinished(t *testing.T) {
+	t.Parallel()
+	for _, unused := range []time.Duration{8 * 24 * time.Hour, 0} {
+		is := is.New(t)
+		p := pruning(t, time.Hour)
+		p.close()
+		p.unused = unused
+		p.open()
+		st, err := p.content.Stage()
+		is.NoErr(err)
+		_, err = st.Write(bytes.Repeat([]byte("x"), 300<<10))
+		is.NoErr(err)
+		kept, err := st.Keep() // which puts it in the store
+		is.NoErr(err)
+		kept.Release()
+		_, err = p.content.Unlink(kept.Ref, func() (bool, error) { return true, nil }) // as if it were evicted
+		is.NoErr(err)
+		p.snapshot()
+		p.clock.Add(7 * 24 * time.Hour)
+		is.NoErr(p.prune())
+		is.Equal(len(p.m.names("blobs/")) > 0, unused > 0)
+		p.clock.Add(48 * time.Hour)
+		is.NoErr(p.prune())
+		is.Equal(len(p.m.names("blobs/")), 0)
+	}
 }
 
 // From a store that carries out requests that have expired, no content is removed.

@@ -93,6 +93,7 @@ type Shipper struct {
 	merging sync.Mutex      // held while slots are merged or removed
 	merged  uint64          // up to here all slots are
 	told    map[string]bool // damage that the log has; guarded by merging
+	unused  time.Duration   // unusedFor, except in tests
 
 	// Used by run only.
 	lineage lineage
@@ -157,7 +158,7 @@ func New(o Options) *Shipper {
 	if len(o.Endpoints) == 0 {
 		o.Endpoints = []blobs.Remote{o.Remote}
 	}
-	return &Shipper{o: o, told: map[string]bool{}, history: history{o.Remote}, stored: storedContents{remote: o.Remote, log: o.Log, window: removeFor, known: map[blobs.Ref]struct{}{}}}
+	return &Shipper{o: o, told: map[string]bool{}, unused: unusedFor, history: history{o.Remote}, stored: storedContents{remote: o.Remote, log: o.Log, window: removeFor, known: map[blobs.Ref]struct{}{}}}
 }
 
 // Start begins to ship the records of the source. It takes over the store's history
