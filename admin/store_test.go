@@ -259,6 +259,73 @@ func TestKillAtEachStep(t *testing.T) {
 	is.True(strings.Contains(p.must("verify", kistStore, "--full"), "No problems"))
 }
 
+// Whatever the network does to a server that writes, the object store has a sound piece of
+// the history at any time; in sync mode all that was acknowledged. When the network works
+// again, it has everything.
+func TestStoreFaults(t *testing.T) {
+	t.Parallel()
+	needs(t, "object stores", "versitygw")
+	for _, mode := range []string{"async", "sync"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			gateway := s3test.New(t).Start()
+			proxy := s3test.NewProxy(t, gateway)
+			p := storing(t, "", proxy.URL)
+			p.ann()
+			key := p.must("key", "create", "--user", "ann", "--name", "load")
+			s := p.serve("--store-mode", mode, "--metrics")
+			p.until("everything is in the object store", func() bool { return strings.Contains(s.log.String(), "everything is in the object store") })
+			direct := p.spare(gateway)
+			direct.env = append(direct.env, "KIST_FOLLOW=", "KIST_STORE=")
+			l := newLoad(t, p, key, 4)
+			for _, i := range mrand.Perm(len(s3test.Faults))[:times(4, len(s3test.Faults))] {
+				fault, hits := s3test.Faults[i], 0
+				hit := make(chan struct{})
+				proxy.Set(func(r *http.Request) s3test.Fault {
+					if hits++; hits == 4 {
+						close(hit)
+					}
+					if fault == s3test.Stall && hits > 4 || mrand.IntN(3) == 0 {
+						return s3test.None
+					}
+					return fault
+				})
+				stop := l.run()
+				select {
+				case <-hit:
+				case <-time.After(patience):
+					t.Fatal(fault.String() + ": no request")
+				}
+				r := direct.run("", "verify", kistStore, "--full")
+				is.Equal(r.code, 0) // fault
+				proxy.Set(nil)
+				l.untilDone(20)
+				stop()
+				if mode == "sync" { // nothing waits here until all is there
+					s.kill()
+					is.NoErr(os.RemoveAll(p.data()))
+					p.must("restore", kistStore)
+					s = p.serve("--store-mode", mode, "--metrics")
+				}
+				o := l.observe(s.addr)
+				l.content(s.addr, o, mark{}, false)
+				l.resolve(o)
+				l.forget(o)
+				if t.Failed() {
+					t.Fatal(fault)
+				}
+			}
+			s.shipped(key)
+			want := s.everything(key)
+			s.kill()
+			q := p.fetched().serve()
+			is.Equal(q.everything(key), want)
+			q.stop()
+		})
+	}
+}
+
 // Without the object store, a server in async mode goes on and one in sync mode
 // stores nothing. When the store is back, both go on.
 func TestStoreCutOff(t *testing.T) {
