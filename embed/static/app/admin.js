@@ -68,9 +68,9 @@ function checksOf({ journal, files, disk, clock, connection, lastBackupAt, store
   else if (clock.aheadSeconds > 60) add(t('instance.clock'), 'problem', tn('instance.clockAhead', { command: h('code', {}, 'kist doctor --reset-clock') }));
   else add(t('instance.clock'), 'ok', t('instance.clockOK'));
 
-  const url = new URL(start.url), isLocal = (name) => /^(localhost|127\..*|\[::1\])$/.test(name);
-  if (isLocal(url.hostname)) add(t('instance.address'), 'warning', t('instance.addressLocal', { url: start.url }));
-  else if (url.origin !== location.origin) add(t('instance.address'), 'warning', t('instance.addressOther', { url: url.origin, here: location.origin }));
+  const flag = h('code.flag', {}, '--base-url'), url = new URL(start.url), isLocal = (name) => /^(localhost|127\..*|\[::1\])$/.test(name);
+  if (isLocal(url.hostname)) add(t('instance.address'), 'warning', tn('instance.addressLocal', { url: start.url, flag }));
+  else if (url.origin !== location.origin) add(t('instance.address'), 'warning', tn('instance.addressOther', { url: url.origin, here: location.origin, flag }));
   else add(t('instance.address'), 'ok', start.url);
   if (location.protocol === 'https:') add('HTTPS', 'ok', t('instance.httpsOn'));
   else if (isLocal(location.hostname)) add('HTTPS', 'ok', t('instance.httpsLocal'));

@@ -168,7 +168,7 @@ export default async function page(v) {
       h('div.row', {}, button('recovery-new', t('security.renew')))),
     start.issuer && links && identityCard(links.data)),
   subheading(t('security.passkeys'), null, s.passkeysPossible && window.PublicKeyCredential && button('passkey-new', '', {}, icon('plus'), t('security.newPasskey'))),
-  h('p.soft', {}, s.passkeysPossible ? t('security.passkeysHint') : t('security.needHTTPS')),
+  h('p.soft', {}, s.passkeysPossible ? t('security.passkeysHint') : tn('security.needHTTPS', { flag: h('code.flag', {}, '--base-url') })),
   held.length > 0 && h('ul.list', { 'aria-label': t('security.passkeys') }, held.map(passkeyRow)),
   keyList(keys, subheading), deviceList(keys), sessions && sessionList(sessions.data), subheading(t('account.activity')));
   await activity(v.out, 'activity', v.signal, 10);
