@@ -35,7 +35,7 @@ type MeForm struct {
 }
 
 func (f *MeForm) Fields(s *field.Set) {
-	s.Name("displayName", &f.name, record.MaxName).Says("Name to show.", `"Ann"`)
+	s.Name("displayName", &f.name, record.MaxName).Says("Display name.", `"Ann"`)
 	field.MaybeChoice(s, "language", &f.language, record.Languages).Says("Language of pages and the app; null leaves it to the browser.", `"de"`)
 	field.MaybeChoice(s, "theme", &f.theme, record.Themes).Says("Brightness of the app; null follows the system.", `"dark"`)
 	field.MaybeChoice(s, "accent", &f.accent, record.Accents).Says("Colour of what can be pressed in the app; null is the usual one.", `"blue"`)
@@ -184,7 +184,7 @@ func (f *userForm) Fields(s *field.Set) {
 	s.Ruled("username", &f.u.Name, record.CleanUserName, record.UserNamePattern, 64, field.Required, field.Filled).
 		Says("Name to sign in with; unique, ignoring case.", `"ann"`)
 	s.Secret("password", &f.password, required...).Says("Password of at least 8 bytes. The 10 000 most common passwords and those that contain the user name are refused.", `"correct horse battery"`)
-	s.Name("displayName", &f.u.DisplayName, record.MaxName).Says("Name to show.", `"Ann"`)
+	s.Name("displayName", &f.u.DisplayName, record.MaxName).Says("Display name.", `"Ann"`)
 	field.Choice(s, "role", &f.u.Role, record.Roles).Says("What the user may do.", `"user"`)
 	s.Bool("disabled", &f.u.Disabled).Says("Disables the account.", `false`)
 	s.Bool("apiTokensDisabled", &f.u.TokensOff).Says("Turns the user's API keys off.", `false`)

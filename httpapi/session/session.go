@@ -38,7 +38,7 @@ type ShownUser struct {
 func (v *ShownUser) Fields(s *field.Set) {
 	s.ID("id", &v.ID, field.Always).Says("Id of the user.", web.SampleID)
 	s.Ruled("username", &v.Name, record.CleanUserName, record.UserNamePattern, 64).Says("Name to sign in with.", `"ann"`)
-	s.Text("displayName", &v.DisplayName, record.MaxName).Says("Name to show.", `"Ann"`)
+	s.Text("displayName", &v.DisplayName, record.MaxName).Says("Display name.", `"Ann"`)
 	field.MaybeChoice(s, "language", &v.Language, record.Languages).Says("Language of pages and the app; null leaves it to the browser.", `"de"`)
 	field.MaybeChoice(s, "theme", &v.Theme, record.Themes).Says("Brightness of the app; null follows the system.", `"dark"`)
 	field.MaybeChoice(s, "accent", &v.Accent, record.Accents).Says("Colour of what can be pressed in the app; null is the usual one.", `"blue"`)
