@@ -258,6 +258,16 @@ func TestAppIsLight(t *testing.T) {
 	}
 }
 
+// TestUnasked: browsers and search engines ask for these files on their own.
+func TestUnasked(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := start(t)
+	icon := a.visit("/favicon.ico").want(303)
+	is.Equal(a.visit(icon.header.Get("Location")).want(200).header.Get("Content-Type"), "image/png")
+	is.True(strings.Contains(string(a.visit("/robots.txt").want(200).body), "User-agent: *"))
+}
+
 func TestManifest(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

@@ -6,7 +6,10 @@ import (
 	"image"
 	"image/color"
 	"image/jpeg"
+	"math"
+	"math/rand/v2"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -219,6 +222,45 @@ func TestBrowserActivity(t *testing.T) {
 	b.until(`document.querySelector('.activity .date').textContent === 'Today'`)
 	b.click(".activity a")
 	b.until(`document.querySelector('dialog.reader h2')?.textContent === 'Harbour' && location.pathname.startsWith('/notes/')`)
+}
+
+// photoOf is a JPEG with as much detail as a photo.
+func photoOf(w, h int, seed uint64) string {
+	m, r := image.NewRGBA(image.Rect(0, 0, w, h)), rand.New(rand.NewPCG(seed, 0))
+	for i := range w * h {
+		wave := func(length float64) uint8 {
+			return uint8(120 + 80*math.Sin(float64(i%w)/length+float64(seed))*math.Cos(float64(i/w)/length) + 24*r.Float64())
+		}
+		m.Set(i%w, i/w, color.RGBA{wave(9), wave(23), wave(41), 255})
+	}
+	var b bytes.Buffer
+	_ = jpeg.Encode(&b, m, nil) // a buffer takes everything
+	return b.String()
+}
+
+// TestBrowserHomeIsLight: the home page with 40 rows and 25 pictures takes less than 150 KiB, with all that the app loads
+// when it has nothing else to do.
+func TestBrowserHomeIsLight(t *testing.T) {
+	is := is.New(t)
+	b := openBrowser(t)
+	for i := range 25 {
+		b.upload(nil, file{fmt.Sprintf("photo-%d.jpg", i), "image/jpeg", photoOf(320, 240, uint64(i))}).want(201)
+		b.post("/api/v1/notes", map[string]any{"title": fmt.Sprint("Note ", i), "content": strings.Repeat(fmt.Sprint("word", i*7919%1000, " "), 60), "tags": []string{fmt.Sprint("tag", i%9)}}).want(201)
+	}
+	var total atomic.Int64
+	chromedp.ListenTarget(b.ctx, func(event any) {
+		if e, ok := event.(*cdpnet.EventLoadingFinished); ok {
+			total.Add(int64(e.EncodedDataLength))
+		}
+	})
+	b.do(cdpnet.SetCacheDisabled(true)) // as on the first visit
+	b.open("/")
+	b.js(`void document.querySelectorAll('#main img').forEach((img) => { img.loading = 'eager'; })`)
+	b.until(`document.querySelectorAll('#main .item:not(.tile)').length === 40 && document.querySelectorAll('.strip img').length === 25 && [...document.querySelectorAll('#main img')].every((img) => img.naturalWidth > 0)`)
+	b.until(`performance.getEntriesByType('resource').some((r) => r.name.includes('/static/forms.'))`)
+	t.Logf("%d bytes", total.Load())
+	is.True(total.Load() > 60<<10) // it is seen what is loaded
+	is.True(total.Load() < 150<<10)
 }
 
 // TestBrowserOverview: the home page shows pictures and favourites above what is recent. An address that leads to nothing says

@@ -46,6 +46,7 @@ func TestPosters(t *testing.T) {
 	page := string(a.guest().see("GET", "/v/"+slug, "Accept", "text/html").want(200).body)
 	is.True(strings.Contains(page, `poster="/t/`+slug+`"`))
 	is.True(strings.Contains(page, `/t/`+slug+`">`))
+	is.True(strings.Contains(page, `<meta property="og:video" content="`+a.server.Base+`/x/`+slug+`">`))
 	again := a.upload(nil, film).want(201).text("slug")
 	a.get("/t/" + again).want(204) // the same content in another file
 	is.True(a.sound())
