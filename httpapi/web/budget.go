@@ -71,6 +71,9 @@ func (b *budget) join(c *Request) *share {
 		return b.joined(spender{network: grant.Network(c.Addr)}, jsonShare, nil)
 	}
 	account := b.joined(spender{account: c.Caller.User.ID}, accountShare, nil)
+	if c.Caller.Key.ID == (record.ID{}) { // the operator has none
+		return account
+	}
 	return b.joined(spender{credential: c.Caller.Key.ID, account: c.Caller.User.ID}, jsonShare, account)
 }
 

@@ -173,10 +173,11 @@ func AppendPage[T field.Shaped](dst []byte, all []T, limit, room int) ([]byte, i
 	return append(dst, ']'), n, nil
 }
 
-// RespondWhole answers with a list that has no pages: with what before and after append
-// around its entries. limit is about how long it can be.
+// RespondWhole answers with a list that has no pages; it puts before and after around the
+// entries. limit is about how long it can be. An answer to a change does not wait for
+// memory: it could fail, and what was changed stays changed.
 func RespondWhole[T field.Shaped](c *Request, status int, limit int64, all []T, before, after string) error {
-	return c.RespondShort(status, limit, func(dst []byte, room int) ([]byte, error) {
+	write := func(dst []byte, room int) ([]byte, error) {
 		dst = append(append(dst, before...), '[')
 		for i, v := range all {
 			if i > 0 {
@@ -187,7 +188,11 @@ func RespondWhole[T field.Shaped](c *Request, status int, limit int64, all []T, 
 			}
 		}
 		return append(append(dst, ']'), after...), nil
-	})
+	}
+	if !safe(c.R.Method) {
+		return c.Respond(status, func(dst []byte) ([]byte, error) { return write(dst, 0) })
+	}
+	return c.RespondShort(status, limit, write)
 }
 
 // AppendEnd ends the answer of a list after its data.
