@@ -111,6 +111,13 @@ func startImport(c *web.Request) error {
 			c.Site.Imports.Free(c.Owner())
 		}
 	}()
+	// Another request with the same key may have ended before this one had its claim.
+	if earlier, err = upload.LoadIdempotentAnswer(c, key); err == nil {
+		return repeatImport(c, key, earlier)
+	}
+	if !kv.Missing(err) {
+		return err
+	}
 	budget, err := upload.BudgetOf(c.Site, c.Owner())
 	if err != nil {
 		return err
