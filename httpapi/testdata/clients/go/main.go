@@ -200,7 +200,7 @@ func webhook() {
 }
 
 func key() {
-	k := must(api.CreateKeyWithResponse(ctx, kist.KeyCreate{Name: "laptop", Scopes: &[]kist.Scope{kist.ScopeRead}})).JSON201.Data
+	k := must(api.CreateKeyWithResponse(ctx, nil, kist.KeyCreate{Name: "laptop", Scopes: &[]kist.Scope{kist.ScopeRead}})).JSON201.Data
 	id := k.Id.String()
 	listed("keys", must(api.ListKeysWithResponse(ctx, nil)).JSON200.Data, func(x kist.Key) bool { return x.Id == k.Id })
 	check("key", must(api.EditKeyWithResponse(ctx, id, kist.KeyEdit{Disabled: new(true)})).JSON200.Data.Disabled)
