@@ -118,6 +118,9 @@ func TagNames(tx *kv.Tx, owner record.ID) iter.Seq2[record.ID, string] {
 // MaxOwnTags or it does not fit the owner's quota.
 func AddTag(tx *kv.Tx, owner record.ID, name, color string) (*record.Tag, error) {
 	before := tx.Text(owner)
+	if tx.Get(tagName, kv.OwnedNameKey(owner, name)) == nil && tagsLeft(tx, owner) == 0 {
+		return nil, errTooManyTags
+	}
 	t, err := makeTag(tx, owner, name, color)
 	if err != nil {
 		return nil, err
@@ -125,16 +128,24 @@ func AddTag(tx *kv.Tx, owner record.ID, name, color string) (*record.Tag, error)
 	return t, people.ChargeText(tx, owner, before)
 }
 
-// makeTag is AddTag without the charge: its text is charged with that of its record.
+var errTooManyTags = kv.TooMany("tags", "too_many_tags", record.MaxOwnTags)
+
+// tagsLeft is how many more tags the owner may have. It walks over all of their names.
+func tagsLeft(tx *kv.Tx, owner record.ID) int {
+	left := record.MaxOwnTags
+	for range tx.Walk(tagName, owner[:], nil, false) {
+		if left--; left == 0 {
+			break
+		}
+	}
+	return left
+}
+
+// makeTag is AddTag without the bound and the charge: its text is charged with that of its
+// record.
 func makeTag(tx *kv.Tx, owner record.ID, name, color string) (*record.Tag, error) {
 	if err := people.RequireOwner(tx, owner); err != nil {
 		return nil, err
-	}
-	n := int64(0)
-	for range tx.Walk(tagName, owner[:], nil, false) {
-		if n++; n >= record.MaxOwnTags {
-			return nil, kv.TooMany("tags", "too_many_tags", n)
-		}
 	}
 	t := &record.Tag{ID: tx.NewID(), Owner: owner, Name: name, Color: cmp.Or(color, record.ColorOf(name)), Created: tx.Now}
 	return t, kv.UserError(TagRows.Put(tx.Tx, t), "tag")
@@ -155,11 +166,18 @@ func SaveTag(tx *kv.Tx, t *record.Tag) error {
 // tagIDs finds the owner's tags with the given names and creates the missing ones.
 func tagIDs(tx *kv.Tx, owner record.ID, names []string) ([]record.ID, error) {
 	var ids []record.ID
+	left := -1 // not known yet
 	for _, name := range names {
 		var id record.ID
 		if key := tx.Get(tagName, kv.OwnedNameKey(owner, name)); key != nil {
 			id = record.ID(key[len(owner):])
 		} else {
+			if left < 0 {
+				left = tagsLeft(tx, owner)
+			}
+			if left--; left < 0 {
+				return nil, errTooManyTags
+			}
 			t, err := makeTag(tx, owner, name, "")
 			if err != nil {
 				return nil, err
