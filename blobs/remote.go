@@ -26,7 +26,7 @@ type Remote interface {
 	Head(ctx context.Context, name string) (Object, error)
 	// Delete removes an object. Removing an object that does not exist succeeds.
 	// Unless by is zero, the server refuses the request when its own clock has passed
-	// by, however long the request was on its way. After ErrLate nothing is removed.
+	// by, however long it was on its way. After ErrLate the object is still there.
 	Delete(ctx context.Context, name string, by time.Time) error
 	// After lists the objects whose names begin with the prefix and come after
 	// the name, in the order of their names. An error ends the list.

@@ -170,8 +170,8 @@ func (c *impatient) Write(p []byte) (int, error) {
 func (b *Bucket) ask(what, name string, fn func(*server) error) error {
 	turn := b.current.Load()
 	err := fn(b.servers[int(turn)%len(b.servers)])
-	if err == nil {
-		return nil
+	if err == nil || errors.Is(err, blobs.ErrLate) { // nothing was sent
+		return err
 	}
 	err = b.explain(what, name, err)
 	if status := (*Error)(nil); !errors.As(err, &status) || status.Status >= 500 || status.Status == http.StatusTooManyRequests {
@@ -437,18 +437,30 @@ func (b *Bucket) remove(ctx context.Context, c call, name string) error {
 	return err
 }
 
-// expiresAfter is how long Expires holds a request that is good for at most two seconds.
+// expiresAfter is how long Expires waits before it sends a request that expires after three
+// seconds.
 const expiresAfter = 5 * time.Second
 
 // Expires reports whether the server refuses a Delete that comes too late. That takes
 // some seconds.
 func (b *Bucket) Expires(ctx context.Context) (bool, error) {
 	name := "race/" + rand.Text()
-	if err := b.Put(ctx, name, strings.NewReader(name), int64(len(name))); err != nil {
+	remove := func(within, hold time.Duration) error {
+		if err := b.Put(ctx, name, strings.NewReader(name), int64(len(name))); err != nil {
+			return err
+		}
+		o, err := b.Head(ctx, name) // for its time by the server's clock
+		if err != nil {
+			return err
+		}
+		return b.remove(ctx, call{method: http.MethodDelete, key: b.prefix + name, by: o.ModTime.Add(within), hold: hold}, name)
+	}
+	if err := remove(4*time.Second, 0); err != nil { // it must work in time
 		return false, err
 	}
-	err := b.remove(ctx, call{method: http.MethodDelete, key: b.prefix + name, by: time.Now().Add(2 * time.Second), hold: expiresAfter}, name)
-	late := errors.Is(err, blobs.ErrLate)
+	err := remove(3*time.Second, expiresAfter)
+	e := (*Error)(nil)
+	late := errors.Is(err, blobs.ErrLate) || errors.As(err, &e) && e.Status == http.StatusForbidden
 	if late {
 		err = nil
 	}

@@ -354,9 +354,24 @@ func TestExpires(t *testing.T) {
 	is.True(expires)
 	is.Equal(len(names(t, b, "", "")), 0)
 
-	lax := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})) // the control
+	lax := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { // the control
+		w.Header().Set("Last-Modified", time.Now().UTC().Format(http.TimeFormat))
+		w.Header().Set("Content-Length", "0")
+	}))
 	t.Cleanup(lax.Close)
 	expires, err = s3test.Open(t, s3test.Options("kist", lax.URL)).Expires(t.Context())
 	is.NoErr(err)
 	is.True(!expires)
+
+	// A server that refuses such requests altogether is not taken for one that knows when they expire.
+	strict := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Last-Modified", time.Now().UTC().Format(http.TimeFormat))
+		w.Header().Set("Content-Length", "0")
+		if r.URL.Query().Get("X-Amz-Expires") != "" {
+			w.WriteHeader(http.StatusForbidden)
+		}
+	}))
+	t.Cleanup(strict.Close)
+	_, err = s3test.Open(t, s3test.Options("kist", strict.URL)).Expires(t.Context())
+	is.True(err != nil)
 }
