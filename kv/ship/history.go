@@ -132,7 +132,7 @@ func asked(err error) time.Duration {
 	return 0
 }
 
-// A flaw is what is wrong with an object in the store, and stays so.
+// A flaw is an error in an object in the store that trying again cannot mend.
 type flaw struct{ error }
 
 func (f *flaw) Unwrap() error { return f.error }

@@ -99,7 +99,7 @@ func (s *Shipper) putMerged(ctx context.Context, group []span) (whole []span, er
 	bodies := make([][]byte, len(group)) // nil for a damaged one
 	if err := together(ctx, len(group), func(ctx context.Context, i int) error {
 		b, err := s.history.read(ctx, group[i].name, -1)
-		if _, rest, bad := parseSlot(b); err == nil && bad == nil && len(rest) == 0 {
+		if slot, rest, bad := parseSlot(b); err == nil && bad == nil && len(rest) == 0 && slot.Number == group[i].first {
 			bodies[i] = b
 		}
 		return err

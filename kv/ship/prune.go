@@ -19,7 +19,7 @@ import (
 
 // Times and bounds of a Prune.
 const (
-	removeFor   = 2 * time.Second // how long after it was confirmed a writer begins to remove objects
+	removeFor   = 2 * time.Second // for how long after its confirmation a writer may send removals
 	permitFor   = 2               // of these times, until the store refuses the removals
 	settleFor   = 3               // of these times, until a new writer relies on what is there
 	permitTries = 4
@@ -131,6 +131,11 @@ func (s *Shipper) Prune(ctx context.Context, c Contents) (more bool, err error) 
 	}
 	p.tooOld = o.ModTime.Add(-s.o.History)
 	removes := s.o.History > 0 && s.Status().Exact
+	defer func() {
+		if p.damage != "" || err == nil {
+			s.with(func() { s.status.Damage = p.damage })
+		}
+	}()
 	if removes {
 		if more, err = p.log(ctx); err != nil {
 			return true, errors.Join(err, p.contents(ctx, false)) // which still sends what is missing
@@ -141,7 +146,7 @@ func (s *Shipper) Prune(ctx context.Context, c Contents) (more bool, err error) 
 		return true, errors.Join(err, p.contents(ctx, false))
 	}
 	err = p.contents(ctx, removes)
-	s.with(func() { s.status.Oldest, s.status.Damage = oldest, p.damage })
+	s.with(func() { s.status.Oldest = oldest })
 	return more || p.damage != "", err
 }
 
@@ -161,16 +166,16 @@ type pruning struct {
 	by  time.Time // see permit
 }
 
-// remove removes an object if it reaches the store while nobody else can be the writer.
+// remove removes an object whose name is never used again, so it does no harm if the
+// removal is late.
 func (p *pruning) remove(ctx context.Context, name string) error {
-	by, err := p.permit(ctx)
-	if err != nil {
+	if _, err := p.permit(ctx); err != nil {
 		return err
 	}
-	return p.removeBy(ctx, by, name)
+	return p.removeBy(ctx, time.Time{}, name)
 }
 
-// removeBy is remove with a permit.
+// removeBy removes an object unless the store's clock has passed by; zero is no limit.
 func (p *pruning) removeBy(ctx context.Context, by time.Time, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, p.stored.window)
 	defer cancel()
@@ -308,15 +313,16 @@ func (p *pruning) slots(ctx context.Context) (names []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	epochs := map[uint64]uint64{}
+	epochs, unknown := map[uint64]uint64{}, map[uint64]bool{}
 	single := slices.DeleteFunc(slices.Clone(all), func(o span) bool { return o.first != p.begin.slot && (o.first < o.last || o.last >= p.begin.slot) })
 	if err := together(ctx, len(single), func(ctx context.Context, i int) error {
 		head, err := p.history.head(ctx, single[i])
-		if isFlaw(err) { // of no epoch, so it and its neighbours stay
+		damaged := isFlaw(err) // it and its neighbours stay
+		if damaged {
 			head, err = &Slot{}, nil
 		}
 		if err == nil {
-			p.with(func() { epochs[single[i].first] = head.Epoch })
+			p.with(func() { epochs[single[i].first], unknown[single[i].first] = head.Epoch, damaged })
 		}
 		return err
 	}); err != nil {
@@ -326,10 +332,10 @@ func (p *pruning) slots(ctx context.Context) (names []string, err error) {
 		if o.last >= p.begin.slot {
 			continue
 		}
-		edge := o.first == 1
+		edge := o.first == 1 || unknown[o.first]
 		for _, n := range []uint64{o.first - 1, o.first + 1} {
 			epoch, there := epochs[n]
-			edge = edge || there && epoch != epochs[o.first]
+			edge = edge || there && epoch != epochs[o.first] || unknown[n]
 		}
 		if o.first < o.last || !edge {
 			names = append(names, o.name)
@@ -463,7 +469,7 @@ func (p *pruning) discard(ctx context.Context, refs []blobs.Ref) error {
 	if err := p.spareReferred(ctx, last.slot); err != nil {
 		return err
 	}
-	return together(ctx, len(refs), func(_ context.Context, i int) error { // one that has begun goes on
+	discard := func(i int) error {
 		by, err := p.permit(ctx) // before the content is locked, because it may take long
 		if err != nil {
 			return err
@@ -485,8 +491,21 @@ func (p *pruning) discard(ctx context.Context, refs []blobs.Ref) error {
 			return err
 		})
 		return err
+	}
+	return together(ctx, len(refs), func(_ context.Context, i int) error { // one that has begun goes on
+		err := discard(i)
+		if errors.Is(err, blobs.ErrLate) { // the machine was busy: with a new permit
+			p.mu.Lock()
+			p.put = time.Time{}
+			p.mu.Unlock()
+			err = discard(i)
+		}
+		return err
 	})
 }
+
+// errListed ends reading the slots after all that matter were read.
+var errListed = errors.New("the slots were read")
 
 // spareReferred spares the contents that the history refers to, up to a slot at least.
 func (p *pruning) spareReferred(ctx context.Context, to uint64) error {
@@ -512,6 +531,8 @@ func (p *pruning) spareReferred(ctx context.Context, to uint64) error {
 	}
 	if err := h.each(ctx, all, func(o span, got []*Slot, err error) error {
 		switch {
+		case o.first > next && next > to: // it is not listed yet
+			return errListed
 		case o.first > next:
 			return missing()
 		case err != nil:
@@ -538,7 +559,7 @@ func (p *pruning) spareReferred(ctx context.Context, to uint64) error {
 			next, last = slot.Number+1, *slot
 		}
 		return nil
-	}); err != nil {
+	}); err != nil && err != errListed { //nolint:errorlint // never wrapped
 		return err
 	}
 	if next <= to {

@@ -35,7 +35,7 @@ type Options struct {
 	// removed: see Prune. 0 means that nothing is removed.
 	History time.Duration
 	// Expires is nil, or reports whether the remote refuses a Delete that comes too late.
-	// If it does not, contents are never removed.
+	// If it does not, contents are never removed. nil means that this is not tested.
 	Expires func(context.Context) (bool, error)
 	URL     string // where visitors reach this server
 	Log     *slog.Logger
