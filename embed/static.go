@@ -66,6 +66,7 @@ type source struct {
 	read    func() ([]byte, error)
 	packed  bool
 	parts   []string // other names by which scripts import it
+	keep    []string // parts of it that are also there alone
 }
 
 // isScript reports whether the file is a script whose imports get their served names.
@@ -148,9 +149,14 @@ func bundle(all []source, entry string, keep ...string) ([]source, error) {
 			}
 			imported := string(found[2])
 			if i := slices.IndexFunc(all, func(s source) bool { return s.parts != nil && slices.Contains(append(s.parts, s.logical), imported) }); i >= 0 {
-				_, names, _ := strings.Cut(string(line), "{")
-				names, _, _ = strings.Cut(names, "}")
+				_, names, listed := strings.Cut(string(line), "{")
+				names, _, closed := strings.Cut(names, "}")
+				if !listed || !closed || !bytes.HasPrefix(line, []byte("import")) {
+					return fmt.Errorf("%s must import names from %s, which is in %s", name, imported, all[i].logical)
+				}
 				taken[all[i].logical] = append(taken[all[i].logical], strings.Split(strings.TrimSpace(names), ", ")...)
+			} else if slices.ContainsFunc(all, func(s source) bool { return slices.Contains(s.keep, imported) }) {
+				return fmt.Errorf("%s must not import %s, of which another bundle has a copy", name, imported)
 			} else if err := add(imported); err != nil {
 				return err
 			}
@@ -167,7 +173,7 @@ func bundle(all []source, entry string, keep ...string) ([]source, error) {
 	}
 	gone := slices.DeleteFunc(parts, func(name string) bool { return slices.Contains(keep, name) })
 	rest := slices.DeleteFunc(all, func(s source) bool { return slices.Contains(gone, s.logical) })
-	return append(rest, source{logical: entry, read: func() ([]byte, error) { return slices.Concat(head.Bytes(), whole.Bytes()), nil }, parts: gone[1:]}), nil
+	return append(rest, source{logical: entry, read: func() ([]byte, error) { return slices.Concat(head.Bytes(), whole.Bytes()), nil }, parts: gone[1:], keep: keep}), nil
 }
 
 // lean removes comment lines and the white space at the beginning of lines from a script. It does not parse the
