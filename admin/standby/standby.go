@@ -508,7 +508,7 @@ func (s *Standby) restore(ctx context.Context) (err error) {
 	}
 	for _, name := range []string{"journal", datadir.CleanName, datadir.InstanceName} { // the first one as a whole: see openDir
 		err := os.Rename(filepath.Join(s.o.Dir, name), filepath.Join(work.Path, "old-"+name))
-		if errors.Is(err, syscall.EBUSY) || errors.Is(err, syscall.EXDEV) { // nothing is changed yet
+		if name == "journal" && (errors.Is(err, syscall.EBUSY) || errors.Is(err, syscall.EXDEV)) { // nothing is changed yet
 			return &fatal{fmt.Errorf("%s is a mount point or on another disk than its data directory, so a standby cannot be restored there; mount the data directory as a whole", filepath.Join(s.o.Dir, name))}
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
