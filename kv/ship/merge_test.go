@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -163,12 +164,12 @@ func TestMergeWhileListed(t *testing.T) {
 // mergedAt merges the slots before a call of Get.
 type mergedAt struct {
 	*memory
-	gets int // calls before that
+	gets atomic.Int64 // calls before that
 	fn   func()
 }
 
 func (m *mergedAt) Get(ctx context.Context, name string, from, n int64) (io.ReadCloser, error) {
-	if m.gets--; m.gets == -1 {
+	if m.gets.Add(-1) == -1 {
 		m.fn()
 	}
 	return m.memory.Get(ctx, name, from, n)
@@ -200,21 +201,23 @@ func TestMergeWhileRead(t *testing.T) {
 		want, err := ship.Fetch(t.Context(), m, at, workcopy.Format, t.TempDir())
 		is.NoErr(err)
 		for n := 0; ; n++ {
-			r := &mergedAt{m.copied(), n, nil}
+			r := &mergedAt{memory: m.copied()}
+			r.gets.Store(int64(n))
 			r.fn = func() { is.NoErr(ship.Merge(t.Context(), r.memory)) }
 			got, err := ship.Fetch(t.Context(), r, at, workcopy.Format, t.TempDir())
 			is.NoErr(err) // n
 			is.Equal(got.State, want.State)
-			if r.gets >= 0 {
+			if r.gets.Load() >= 0 {
 				break
 			}
 		}
 		for n := 0; ; n++ {
-			r := &mergedAt{m.copied(), n, nil}
+			r := &mergedAt{memory: m.copied()}
+			r.gets.Store(int64(n))
 			r.fn = func() { is.NoErr(ship.Merge(t.Context(), r.memory)) }
 			_, err := ship.Follow(t.Context(), ship.Options{Remote: r}, workcopy.Format, instance, want.State)
 			is.NoErr(err) // n
-			if r.gets >= 0 {
+			if r.gets.Load() >= 0 {
 				break
 			}
 		}

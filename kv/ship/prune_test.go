@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -433,19 +434,21 @@ func TestPruneAndKeepMeanwhile(t *testing.T) {
 	is.True(p.prune() != nil) // but the history begins later now
 	p.m.set(nil, nil)
 	snap := p.m.names("snap/")[0]
-	whole, meanwhile := false, false
+	var whole, meanwhile atomic.Bool
 	var then past
 	p.reads = func(name string, n int64) {
-		if whole = whole || name == snap && n > 1<<20; !whole || meanwhile || !strings.HasPrefix(name, "log/") {
+		if name == snap && n > 1<<20 {
+			whole.Store(true)
+		}
+		if !whole.Load() || !strings.HasPrefix(name, "log/") || meanwhile.Swap(true) {
 			return
 		}
-		meanwhile = true
 		p.add(1)
 		then = p.now()
 		p.remove(ref, true)
 	}
 	is.NoErr(p.prune())
-	is.True(meanwhile)
+	is.True(meanwhile.Load())
 	is.NoErr(p.lacks(p.m, then))
 }
 
@@ -597,12 +600,12 @@ func TestPrunedHistory(t *testing.T) {
 // late is a remote that calls a function before one of its reads.
 type late struct {
 	*memory
-	reads int
+	reads atomic.Int64
 	fn    func()
 }
 
 func (l *late) Get(ctx context.Context, name string, from, n int64) (r io.ReadCloser, err error) {
-	if l.reads--; l.reads == 0 {
+	if l.reads.Add(-1) == 0 {
 		l.fn()
 	}
 	return l.memory.Get(ctx, name, from, n)
@@ -632,7 +635,8 @@ func TestRestoreWhilePruned(t *testing.T) {
 	gone := 0
 	for i, want := range append(all, past{want: kvtest.ContentOf(t, p.store)}) {
 		for reads := 1 + i%7; reads < 40; reads += 7 {
-			l := &late{memory: after.copied(), reads: reads}
+			l := &late{memory: after.copied()}
+			l.reads.Store(int64(reads))
 			l.fn = func() {
 				l.mu.Lock()
 				defer l.mu.Unlock()
