@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -585,4 +586,67 @@ func TestStoreHistory(t *testing.T) {
 	last := p.fetched().serve()
 	is.Equal(last.everything(key), want)
 	last.stop()
+}
+
+// A gateway is killed while it handles a put of a server in sync mode. The server goes on
+// with the other one, and what it had acknowledged is in the object store, also when the
+// server is lost.
+func TestKillGateway(t *testing.T) {
+	t.Parallel()
+	needs(t, "object stores", "versitygw")
+	is := is.New(t)
+	store := s3test.New(t)
+	p := storing(t, "")
+	p.ann()
+	key := p.must("key", "create", "--user", "ann", "--name", "load")
+	var l *load
+	for n := range times(3, 100) {
+		gateways := []string{store.Start(), store.Start()}
+		proxies := []*s3test.Proxy{s3test.NewProxy(t, gateways[0]), s3test.NewProxy(t, gateways[1])}
+		for i, v := range p.env {
+			if strings.HasPrefix(v, "KIST_STORE_ENDPOINT=") {
+				p.env[i] = "KIST_STORE_ENDPOINT=" + proxies[0].URL + "," + proxies[1].URL
+			}
+		}
+		if n > 0 {
+			is.NoErr(os.RemoveAll(p.data()))
+			p.must("restore", kistStore)
+		}
+		s := p.serve("--store-mode", "sync")
+		if n == 0 {
+			p.until("everything is in the object store", func() bool { return strings.Contains(s.log.String(), "everything is in the object store") })
+			l = newLoad(t, p, key, 4)
+		} else {
+			o := l.observe(s.addr)
+			l.content(s.addr, o, mark{}, false)
+			l.resolve(o)
+			l.forget(o)
+		}
+		killed := make(chan struct{})
+		var puts atomic.Int64
+		at := 1 + mrand.Int64N(20)
+		for i, proxy := range proxies { // the server uses one or the other
+			proxy.Set(func(r *http.Request) s3test.Fault {
+				if r.Method == http.MethodPut && puts.Add(1) == at {
+					go func() { defer close(killed); store.KillAt(gateways[i]) }() // beside the put
+				}
+				return s3test.None
+			})
+		}
+		stop := l.run()
+		select {
+		case <-killed:
+		case <-time.After(patience):
+			t.Fatal("no put")
+		}
+		l.untilDone(10 + mrand.Int64N(30)) // with the next gateway
+		s.kill()
+		stop()
+		if t.Failed() {
+			t.Fatalf("after gateway %d", n+1)
+		}
+		store.Kill() // the second one
+	}
+	p.env = append(p.env, "KIST_STORE_ENDPOINT="+store.Start())
+	is.True(strings.Contains(p.must("verify", kistStore, "--full"), "No problems"))
 }

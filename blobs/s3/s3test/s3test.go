@@ -14,7 +14,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -100,11 +102,19 @@ func answers(addr string, ended chan struct{}) bool {
 }
 
 // Kill ends the first gateway.
-func (s *Server) Kill() {
+func (s *Server) Kill() { s.kill(func(*exec.Cmd) bool { return true }) }
+
+// KillAt ends the gateway with the URL.
+func (s *Server) KillAt(url string) {
+	s.kill(func(run *exec.Cmd) bool { return slices.Contains(run.Args, strings.TrimPrefix(url, "http://")) })
+}
+
+func (s *Server) kill(which func(*exec.Cmd) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_ = s.runs[0].Process.Signal(syscall.SIGKILL)
-	s.runs = s.runs[1:]
+	i := slices.IndexFunc(s.runs, which)
+	_ = s.runs[i].Process.Signal(syscall.SIGKILL)
+	s.runs = slices.Delete(s.runs, i, i+1)
 }
 
 // Options returns the options of a bucket with a prefix of the test.
