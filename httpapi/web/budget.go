@@ -55,7 +55,7 @@ type spender struct {
 type share struct {
 	*semaphore.Weighted
 	of    spender
-	whole *share // that of the account, which this is a part of; nil if there is none
+	whole *share // of the account, if this is the share of a credential; nil otherwise
 	calls int    // requests that use it; guarded by budget.mu
 }
 
