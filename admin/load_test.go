@@ -33,6 +33,7 @@ type load struct {
 	clients []*client
 	done    atomic.Int64 // operations and views that were acknowledged
 	running atomic.Bool
+	cutOff  bool // the object store may fail: a refusal because of it is like a broken connection
 
 	mu      sync.Mutex
 	limited []*thing // with a limit of views, or an end
@@ -337,6 +338,9 @@ func (l *load) call(client *http.Client, method, path string, header map[string]
 	}
 	defer res.Body.Close()
 	b, err := io.ReadAll(res.Body)
+	if err == nil && l.cutOff && res.StatusCode == http.StatusServiceUnavailable && bytes.Contains(b, []byte(`"store_unreachable"`)) {
+		err = fmt.Errorf("%s", b)
+	}
 	return res.StatusCode, b, err
 }
 

@@ -280,6 +280,7 @@ func TestStoreFaults(t *testing.T) {
 			direct := p.spare(gateway)
 			direct.env = append(direct.env, "KIST_FOLLOW=", "KIST_STORE=")
 			l := newLoad(t, p, key, 4)
+			l.cutOff = mode == "sync"
 			for _, i := range mrand.Perm(len(s3test.Faults))[:times(4, len(s3test.Faults))] {
 				fault, hits := s3test.Faults[i], 0
 				hit := make(chan struct{})
@@ -301,10 +302,13 @@ func TestStoreFaults(t *testing.T) {
 				r := direct.run("", "verify", kistStore, "--full")
 				is.Equal(r.code, 0) // fault
 				proxy.Set(nil)
-				l.untilDone(20)
-				stop()
-				if mode == "sync" { // nothing waits here until all is there
-					s.kill()
+				if mode == "async" {
+					l.untilDone(20)
+					stop()
+				} else { // a change that waited too long was refused: its client has stopped
+					stop()
+					p.until("it stores again", func() bool { return p.run("", "key", "create", "--user", "ann", "--name", "again").code == 0 })
+					s.kill() // nothing waits here until all is there
 					is.NoErr(os.RemoveAll(p.data()))
 					p.must("restore", kistStore)
 					s = p.serve("--store-mode", mode, "--metrics")
