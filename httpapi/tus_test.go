@@ -109,6 +109,50 @@ func TestTusDescribes(t *testing.T) {
 	}
 }
 
+// TestTusRepeatedBegin: a POST whose answer was lost can be sent again. It starts one upload, and a
+// file that came with it is stored once.
+func TestTusRepeatedBegin(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := start(t)
+	begin := func(key, length, body string, pairs ...string) *answer {
+		return a.tus("POST", upload.TusPath, body, "Upload-Length", length, "Upload-Metadata", meta(pairs...), "Idempotency-Key", key)
+	}
+	files := func() float64 { return a.get("/api/v1/files").want(200).at("total").(float64) }
+
+	first := begin("k1", "11", "", "filename", "a.txt", "slug", "sea").want(201)
+	at := first.header.Get("Location")
+	a.piece(at, 0, "hello ").want(204)
+	again := begin("k1", "11", "", "filename", "a.txt", "slug", "sea").want(201)
+	is.Equal(again.header.Get("Location"), at)
+	is.Equal(again.header.Get("Upload-Offset"), "6")
+	is.Equal(again.text("data.id"), first.text("data.id"))
+	a.piece(at, 6, "world").want(204)
+
+	// Complete with one request: the repetition's bytes are not needed.
+	first = begin("k2", "3", "abc", "filename", "b.txt").want(201)
+	again = begin("k2", "3", "abc", "filename", "b.txt").want(201)
+	is.Equal(again.header.Get("Upload-Offset"), "3")
+	is.Equal(again.text("file.id"), first.text("file.id"))
+	is.Equal(files(), 2.0)
+
+	// Another request with the key starts nothing.
+	begin("k2", "3", "abc", "filename", "c.txt").want(422)
+	is.Equal(begin("k2", "4", "abc", "filename", "b.txt").want(422).code(), "idempotency_mismatch")
+	begin(strings.Repeat("k", 256), "3", "abc").want(400)
+	is.Equal(files(), 2.0)
+
+	// An upload that failed or was cancelled is not given again.
+	at = begin("k3", "3", "", "filename", "d.txt").want(201).header.Get("Location")
+	a.tus("DELETE", at, "").want(204)
+	other := begin("k3", "3", "abc", "filename", "d.txt").want(201).header.Get("Location")
+	is.True(other != at)
+	is.Equal(files(), 3.0)
+
+	// Without a key, each request starts an upload.
+	is.True(begin("", "3", "abc", "filename", "b.txt").want(201).text("file.id") != first.text("file.id"))
+}
+
 // TestTus takes an upload from its beginning to its file.
 func TestTus(t *testing.T) {
 	t.Parallel()

@@ -26,6 +26,7 @@ import (
 	"kist/kv/catalog"
 	"kist/kv/field"
 	"kist/kv/inbox"
+	"kist/kv/jobs"
 	"kist/kv/media"
 	"kist/kv/people"
 	"kist/kv/record"
@@ -444,13 +445,19 @@ var BeginUpload = web.Operation{
 		tusArgs.version, tusArgs.length, tusArgs.concat,
 		{In: "header", Name: "Upload-Defer-Length", Doc: "1 instead of Upload-Length, if the length is still unknown.", Schema: web.Object{"type": "integer", "enum": []int{1}}, Example: 1},
 		tusMetadata("filename, filetype, and the fields of an upload. They are checked now, and the slug is reserved.", "filename YS50eHQ=,isPublic dHJ1ZQ=="),
-		tusArgs.sum,
+		tusArgs.sum, web.IdempotencyArg,
 	},
 	Body: tusPiece, Reply: web.Reply{Status: 201, Doc: "The state of the upload.", Body: web.DataOf("ResumableUpload")}, Fails: []int{404, 409, 410, 412, 460}, Tus: true,
 	Serve: tus(beginUpload),
 }
 
+// beginUpload starts an upload. A repetition with the same Idempotency-Key gets the upload that the
+// first request started, with its present offset: its own bytes are not read.
 func beginUpload(c *web.Request) error {
+	key, err := web.IdempotencyKey(c.R)
+	if err != nil {
+		return err
+	}
 	b, err := readUploadOptions(c)
 	if err != nil {
 		return err
@@ -480,10 +487,61 @@ func beginUpload(c *web.Request) error {
 		return err
 	}
 	u.Metadata, u.Slug = b.meta.shown(), form.Slug
-	if err := c.Site.Store.Update(func(tx *kv.Tx) (err error) { u, err = inbox.AddUpload(tx, *u); return err }); err != nil {
+	request := Fingerprint(c, key, nil, field.Object{
+		"length": strconv.FormatInt(b.length, 10), "concat": b.concat, "metadata": strings.Join(c.R.Header.Values("Upload-Metadata"), ","),
+	})
+	var begun *inbox.Upload
+	repeated := false
+	if err := c.Site.Store.Update(func(tx *kv.Tx) (err error) {
+		if key != "" {
+			begun, err = begunBefore(tx, c, key, request)
+			if repeated = err == nil; !kv.Missing(err) {
+				return err
+			}
+		}
+		if begun, err = inbox.AddUpload(tx, *u); err != nil || key == "" {
+			return err
+		}
+		return jobs.SaveIdempotentAnswer(tx, c.Owner(), key, jobs.IdempotentAnswer{Request: request, Body: []byte(begun.ID.String())})
+	}); err != nil {
 		return err
 	}
-	return finishBegin(c, u, b, budget, TusPath+"/"+u.ID.String())
+	at := TusPath + "/" + begun.ID.String()
+	if !repeated {
+		return finishBegin(c, begun, b, budget, at)
+	}
+	_, release, err := c.Site.UploadLocks.Take(c, begun.ID)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if err := repairOffset(c, begun); err != nil {
+		return err
+	}
+	c.W.Header().Set("Location", c.Site.Prefix()+at)
+	return answerUpload(c, http.StatusCreated, begun)
+}
+
+// begunBefore finds the upload that an earlier request with the Idempotency-Key started. It fails
+// with Missing if there was none or the upload is gone.
+func begunBefore(tx *kv.Tx, c *web.Request, key string, request []byte) (*inbox.Upload, error) {
+	earlier, err := jobs.FindAnswer(tx, c.Owner(), key)
+	if err != nil {
+		return nil, err
+	}
+	id, err := earlier.For(request)
+	if err != nil {
+		return nil, err
+	}
+	began, err := uuid.ParseBytes(id)
+	if err != nil {
+		return nil, err
+	}
+	u, err := inbox.FindUpload(tx, c.Owner(), began)
+	if err == nil && !maySee(c, u.By) {
+		return nil, record.NotFound("upload")
+	}
+	return u, err
 }
 
 // joinUploads makes an upload of complete parts, and its file. If that fails, the parts stay as they
