@@ -374,7 +374,7 @@ func (e *lookup) terms(field string, a vellum.Automaton, from, to []byte, each f
 	}
 }
 
-// sparse is the number of documents up to which a bitmap has only lists of documents: roaring keeps others as bits.
+// sparse is the number of documents up to which roaring keeps a bitmap as a list. Above it, it keeps bits.
 const sparse = 4096
 
 // anyOf are the documents of e.all with one of the terms that the automaton accepts. There may be thousands of them, most of
@@ -637,7 +637,7 @@ func (e *lookup) phrase(field string, c *clause) (exact, begun *roaring.Bitmap) 
 	return exact, begun
 }
 
-// positions calls each with the positions of a term in those of some documents that have it. doc is an index of docs.
+// positions calls each for every one of docs that has the term, with the term's positions there. doc is an index of docs.
 func (e *lookup) positions(at uint64, docs []uint32, each func(doc int, places []uint32)) {
 	if !e.documentsOf(at) {
 		return

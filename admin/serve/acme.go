@@ -19,7 +19,8 @@ import (
 	"kist/admin/exit"
 )
 
-// acme gets certificates when they are needed and renews them in time. The
+// acme gets certificates when they are needed and renews them in time. Whether they
+// come from here or from files is decided in certificate.go. The
 // authority checks the names by tls-alpn-01 (RFC 8737) on the port that visitors
 // use, so no second port has to be open. The folder keeps the certificates, their
 // keys and the account. If it is deleted, they are requested again.

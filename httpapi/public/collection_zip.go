@@ -78,8 +78,8 @@ const (
 	foundFor   = time.Minute
 )
 
-// layout lays out the zip of the items. It waits until the server lays out no other one for this visitor, and reads only
-// what is not cached.
+// layout lays out the zip of the items. It waits for one of the two slots of Sums.Layout, or fails with Busy if too many
+// wait, and reads only what is not cached.
 func layout(c *web.Request, r *record.Record, owned bool, chosen []catalog.Member) (*archive.Archive, error) {
 	done, err := c.Site.Sums.Layout(c.R.Context(), grant.Network(c.Addr))
 	if err != nil {

@@ -287,9 +287,9 @@ func etag(r *record.Record, digest [sha256.Size]byte) string {
 // MaxRanges is how many ranges one request may ask for. With more, it gets the whole content.
 const MaxRanges = 16
 
-// conditions adapts the request's headers to http.ServeContent: it joins lists into one line
-// and removes ranges in other units (ignored according to RFC 9110, section 14.2), in several
-// lines, which is not allowed, and for empty content, which has no bytes.
+// conditions adapts the request's headers to http.ServeContent. It joins lists into one line. It
+// removes Range if its unit is unknown (RFC 9110, section 14.2), if it has several lines, or if the
+// content is empty.
 func conditions(h http.Header, size int64) {
 	for _, name := range []string{"If-Match", "If-None-Match"} {
 		if all := h[name]; len(all) > 1 {

@@ -90,7 +90,7 @@ func unchanged(r *http.Request, tag string) bool {
 }
 
 // All stored bytes are treated as hostile: no script in them ever runs, even if the user
-// opens the file itself. PDF viewers do not work in the sandbox.
+// opens the file itself. The middleware adds nosniff to each answer. PDF viewers do not work in the sandbox.
 const (
 	policyBytes = "default-src 'none'; style-src 'unsafe-inline'; img-src 'self' data:; media-src 'self'; sandbox"
 	policyPDF   = "default-src 'none'; style-src 'unsafe-inline'; img-src 'self' data:; object-src 'self'; plugin-types application/pdf"

@@ -55,7 +55,7 @@ type AnswerWriter struct {
 	Account string
 	Code    string // of the error answered
 
-	Renew    time.Duration // see writeRenew
+	Renew    time.Duration // see WriteRenew
 	extended time.Time     // when the deadline for writing was last set
 }
 
@@ -67,7 +67,7 @@ const (
 	WriteRenew = time.Second // how old a deadline may be before it is set again
 )
 
-// Extend gives the client writeTime for the next write, or up to writeRenew less, because
+// Extend gives the client writeTime for the next write, or up to WriteRenew less, because
 // setting a deadline costs more than reading the clock. net/http removes the deadline after
 // each answer, so each answer sets its own.
 func (w *AnswerWriter) Extend() {

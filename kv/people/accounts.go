@@ -214,7 +214,8 @@ func keepAdmin(tx *kv.Tx, u *record.User) error {
 	return &record.Error{Fault: record.Taken, Code: "last_admin", Text: "This is the last administrator; make another one first."}
 }
 
-// RemoveUser deletes an account and everything it owns. It disables the account
+// RemoveUser deletes an account and everything it owns: what the Drop of each table in
+// kv/tables finds. It disables the account
 // first and deletes the content in several transactions, so that other writers are
 // not kept waiting. If it is interrupted, calling it again continues. by is the user who
 // removes it.
@@ -376,7 +377,7 @@ func credential(tx *kv.Tx, owner, id record.ID, session bool) (*record.Key, erro
 	return k, kv.UserError(err, what)
 }
 
-// SaveKey changes an API key, which must have been read in the same
+// SaveKey changes an API key or a session, which must have been read in the same
 // transaction.
 func SaveKey(tx *kv.Tx, k *record.Key) error {
 	callers.Drop(tx)

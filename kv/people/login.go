@@ -22,6 +22,7 @@ var (
 )
 
 // LoginTable keeps one-time codes, recovery codes and links that set a password.
+// Sessions are keys: see accounts.go.
 var LoginTable = kv.Table{
 	Buckets: []table.Bucket{loginBucket}, Check: CheckOwned(loginRows, "login"), Refill: RefillOwned(loginRows),
 	Paid: []table.Bucket{loginBucket}, Drop: kv.DropRows(loginRows),

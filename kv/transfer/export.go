@@ -46,9 +46,10 @@ type part struct {
 }
 
 // NewExport reads the records of an account in one transaction and saves them
-// in a temporary file in the data directory's cache. The transaction only waits for
-// the disk: if it waited for a client that downloads the export, the store would
-// grow. The caller must Close the export.
+// in a temporary file in the data directory's cache. The transaction waits for
+// the disk and never for a client that downloads: while it is open, pages of the
+// store's file that are no longer needed cannot be used again. The form of each line
+// is in format/kist.go. The caller must Close the export.
 func NewExport(store *kv.Store, content *blobs.Store, owner record.ID) (x *Export, err error) {
 	spool, err := os.CreateTemp(filepath.Join(store.Dir(), "cache"), "export-*")
 	if err != nil {
