@@ -207,3 +207,44 @@ func TestMessages(t *testing.T) {
 		}
 	}
 }
+
+// A sender is told how many of the files still fit, or that none does.
+func TestAdmitSays(t *testing.T) {
+	t.Parallel()
+	q := &Request{}
+	q.MaxUploads = 3
+	for _, c := range []struct {
+		taken, more int64
+		want        string
+	}{
+		{0, 3, ""},
+		{2, 1, ""},
+		{2, 2, "This link takes 1 more of the files, not all."},
+		{3, 1, "This link has reached its file limit."},
+	} {
+		said := ""
+		if err := q.Admit(Intake{Files: c.taken}, Intake{Files: c.more}, 0); err != nil {
+			said = err.Error()
+		}
+		if said != c.want {
+			t.Errorf("%d and %d more: %q, want %q", c.taken, c.more, said, c.want)
+		}
+	}
+}
+
+// A delivery that succeeds ends the count of failures and a pause.
+func TestWebhookRecovers(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	w := &Webhook{}
+	w.Record(Try{Status: 500, Error: "It failed."}, now, now)
+	w.Record(Try{Status: 500, Error: "It failed."}, now.Add(time.Minute), now.Add(time.Minute))
+	is.Equal(w.Failures, 2)
+	is.True(w.Failing.Equal(now))
+	w.Paused = now
+	w.Record(Try{Status: 200}, now.Add(2*time.Minute), now.Add(2*time.Minute))
+	is.Equal(w.Failures, 0)
+	is.True(w.Failing.IsZero() && w.Paused.IsZero())
+	is.True(w.LastDelivered.Equal(now.Add(2 * time.Minute)))
+}
