@@ -50,7 +50,7 @@ func TestProof(t *testing.T) {
 	is.NoErr(DropProof(dir))
 	_, err = os.Lstat(path)
 	is.True(errors.Is(err, fs.ErrNotExist))
-	is.NoErr(DropProof(dir)) // there is none
+	is.NoErr(DropProof(dir)) // nothing to remove
 
 	is.NoErr(os.Remove(filepath.Join(dir, "journal", "log-2")))
 	is.NoErr(os.Remove(filepath.Join(dir, "journal")))
