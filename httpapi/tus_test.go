@@ -4,9 +4,11 @@ import (
 	"crypto/sha1"
 	"crypto/sha256"
 	"encoding/base64"
+	"errors"
 	"encoding/hex"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -151,6 +153,58 @@ func TestTusRepeatedBegin(t *testing.T) {
 
 	// Without a key, each request starts an upload.
 	is.True(begin("", "3", "abc", "filename", "b.txt").want(201).text("file.id") != first.text("file.id"))
+}
+
+// TestTusRepeatedBeginNearQuota: the reservation of an upload does not stand in the way of its own
+// repetition.
+func TestTusRepeatedBeginNearQuota(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := start(t)
+	a.patch("/api/v1/admin/settings", `{"defaultQuotaBytes":100}`).want(200)
+	begin := func(key string) *answer {
+		return a.tus("POST", upload.TusPath, "", "Upload-Length", "60", "Idempotency-Key", key)
+	}
+	at := begin("k").want(201).header.Get("Location")
+	is.Equal(begin("k").want(201).header.Get("Location"), at)
+	is.Equal(begin("other").want(403).code(), "quota_exceeded")
+	a.piece(at, 0, strings.Repeat("x", 60)).want(204)
+	is.Equal(begin("k").want(201).header.Get("Upload-Offset"), "60")
+}
+
+// TestTusRepeatedBeginTakesOver: a repetition that arrives while the first request still sends its
+// body ends that request and continues with the bytes that it brought. So does one that arrives
+// after the connection broke.
+func TestTusRepeatedBeginTakesOver(t *testing.T) {
+	alone(t)
+	for name, breaks := range map[string]bool{"stalled": false, "broken": true} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			a := start(t)
+			content := strings.Repeat("0123456789", 40_000)
+			header := func() http.Header {
+				return withHeader("Upload-Length", fmt.Sprint(len(content)), "Upload-Metadata", meta("filename", "a.txt"), "Idempotency-Key", "k")
+			}
+			status, end := a.stalled("POST", upload.TusPath, header(), content[:300_000], int64(len(content)))
+			defer end()
+			if breaks {
+				end()
+				<-status
+			}
+			again := a.tus("POST", upload.TusPath, "", "Upload-Length", fmt.Sprint(len(content)), "Upload-Metadata", meta("filename", "a.txt"), "Idempotency-Key", "k").want(201)
+			offset := 0
+			_, err := fmt.Sscan(again.header.Get("Upload-Offset"), &offset)
+			is.NoErr(err)
+			is.True(offset > 0 && offset <= 300_000)
+			if !breaks {
+				is.Equal(<-status, 409)
+			}
+			at := again.header.Get("Location")
+			slug := a.piece(at, offset, content[offset:]).want(204).header.Get("X-Kist-Slug")
+			is.True(string(a.get("/x/"+slug).want(200).body) == content)
+			is.Equal(a.get("/api/v1/files").want(200).at("total"), 1.0)
+		})
+	}
 }
 
 // TestTus takes an upload from its beginning to its file.
@@ -377,15 +431,17 @@ func TestTusQuota(t *testing.T) {
 	a.upload(nil, file{"a", "", strings.Repeat("x", 10)}).want(201)
 }
 
-// sending sends the first bytes of a piece and keeps the connection, until the
-// server ends it; what it answered is returned.
-func (a *app) sending(at string, offset int, first string, length int64) (answered <-chan int, end func()) {
+// stalled sends the first bytes of a body and keeps the connection, until the server ends it.
+func (a *app) stalled(method, path string, header http.Header, first string, length int64) (answered <-chan int, end func()) {
 	a.Helper()
 	r, w := io.Pipe()
-	req, err := http.NewRequestWithContext(a.Context(), "PATCH", a.url+at, r)
+	req, err := http.NewRequestWithContext(a.Context(), method, a.url+path, r)
 	a.fatal(err)
 	req.ContentLength = length
-	req.Header = withHeader("X-Api-Key", a.key, "Tus-Resumable", "1.0.0", "Content-Type", upload.TusBody, "Upload-Offset", fmt.Sprint(offset))
+	req.Header = header
+	req.Header.Set("X-Api-Key", a.key)
+	req.Header.Set("Tus-Resumable", web.TusVersion)
+	req.Header.Set("Content-Type", upload.TusBody)
 	status := make(chan int, 1)
 	go func() {
 		res, err := plain.Do(req)
@@ -398,16 +454,26 @@ func (a *app) sending(at string, offset int, first string, length int64) (answer
 	}()
 	_, err = w.Write([]byte(first))
 	a.fatal(err)
-	path := filepath.Join(a.server.Store.Dir(), "cache", "uploads", "parts", at[len(upload.TusPath)+1:])
-	for deadline := time.Now().Add(10 * time.Second); ; runtime.Gosched() { // until it is being taken
-		if info, err := os.Stat(path); err == nil && info.Size() > 0 {
-			break
+	for deadline := time.Now().Add(10 * time.Second); ; runtime.Gosched() { // until its bytes arrive
+		parts, err := os.ReadDir(filepath.Join(a.server.Store.Dir(), "cache", "uploads", "parts"))
+		if !errors.Is(err, fs.ErrNotExist) {
+			a.fatal(err)
+		}
+		for _, part := range parts {
+			if info, err := part.Info(); err == nil && info.Size() > 0 {
+				return status, func() { _ = w.CloseWithError(io.ErrUnexpectedEOF) }
+			}
 		}
 		if time.Now().After(deadline) {
-			a.Fatal("the piece is not being taken")
+			a.Fatal("the body is not being received")
 		}
 	}
-	return status, func() { _ = w.CloseWithError(io.ErrUnexpectedEOF) }
+}
+
+// sending sends the first bytes of a piece and keeps the connection, until the server ends it.
+func (a *app) sending(at string, offset int, first string, length int64) (answered <-chan int, end func()) {
+	a.Helper()
+	return a.stalled("PATCH", at, withHeader("Upload-Offset", fmt.Sprint(offset)), first, length)
 }
 
 // A client that asks how far its upload is does not begin a new one because the

@@ -70,7 +70,7 @@ func beginSending(c *web.Request) error {
 	if err != nil {
 		return err
 	}
-	return finishBegin(c, made, b, budget, web.SentPath+"/"+secret)
+	return finishBegin(c, made, b, budget, web.SentPath+"/"+secret, false)
 }
 
 // sending is the upload that a sender's request starts, if its metadata are valid.
@@ -126,7 +126,7 @@ func joinSent(c *web.Request, q *record.Request, b uploadOptions) error {
 	if err != nil {
 		return err
 	}
-	err = finishBegin(c, made, b, budget, web.SentPath+"/"+secret)
+	err = finishBegin(c, made, b, budget, web.SentPath+"/"+secret, false)
 	if e := (*record.Error)(nil); errors.As(err, &e) && e.Code == codeType {
 		for _, secret := range secrets {
 			dropSent(c, secret)

@@ -476,6 +476,18 @@ func beginUpload(c *web.Request) error {
 	if err := web.JoinProblems(problems, form.CheckNew(c.Site.Store.Now())); err != nil {
 		return err
 	}
+	request := Fingerprint(c, key, nil, field.Object{
+		"length": strconv.FormatInt(b.length, 10), "concat": b.concat, "metadata": strings.Join(c.R.Header.Values("Upload-Metadata"), ","),
+	})
+	var begun *inbox.Upload
+	earlier := func(tx *kv.Tx) (err error) { begun, err = begunBefore(tx, c, key, request); return err }
+	if key != "" { // before the limits, which the upload has already passed
+		if err := c.Site.Store.View(earlier); err == nil {
+			return repeatBegin(c, begun.ID)
+		} else if !kv.Missing(err) {
+			return err
+		}
+	}
 	budget, err := BudgetOf(c.Site, c.Owner())
 	if err == nil {
 		err = budget.ErrTooLarge(max(u.Length, 0))
@@ -487,14 +499,10 @@ func beginUpload(c *web.Request) error {
 		return err
 	}
 	u.Metadata, u.Slug = b.meta.shown(), form.Slug
-	request := Fingerprint(c, key, nil, field.Object{
-		"length": strconv.FormatInt(b.length, 10), "concat": b.concat, "metadata": strings.Join(c.R.Header.Values("Upload-Metadata"), ","),
-	})
-	var begun *inbox.Upload
 	repeated := false
 	if err := c.Site.Store.Update(func(tx *kv.Tx) (err error) {
-		if key != "" {
-			begun, err = begunBefore(tx, c, key, request)
+		if key != "" { // a request at the same time may have been faster
+			err = earlier(tx)
 			if repeated = err == nil; !kv.Missing(err) {
 				return err
 			}
@@ -506,20 +514,33 @@ func beginUpload(c *web.Request) error {
 	}); err != nil {
 		return err
 	}
-	at := TusPath + "/" + begun.ID.String()
-	if !repeated {
-		return finishBegin(c, begun, b, budget, at)
+	if repeated {
+		return repeatBegin(c, begun.ID)
 	}
-	_, release, err := c.Site.UploadLocks.Take(c, begun.ID)
+	return finishBegin(c, begun, b, budget, TusPath+"/"+begun.ID.String(), key != "")
+}
+
+// repeatBegin answers a repeated request with the upload that the first one started. If the first
+// one still runs, it ends and its bytes are kept.
+func repeatBegin(c *web.Request, id record.ID) error {
+	_, release, err := c.Site.UploadLocks.Take(c, id)
 	if err != nil {
 		return err
 	}
 	defer release()
-	if err := repairOffset(c, begun); err != nil {
+	var u *inbox.Upload
+	err = c.Site.Store.View(func(tx *kv.Tx) (err error) { u, err = inbox.FindUpload(tx, c.Owner(), id); return err })
+	if kv.Missing(err) { // the first request failed meanwhile; the next one starts an upload
+		return &record.Error{Fault: record.Busy, Code: "upload_busy", Text: "The first request for this upload has just failed. Send it again.", Retry: time.Second}
+	}
+	if err == nil {
+		err = repairOffset(c, u)
+	}
+	if err != nil {
 		return err
 	}
-	c.W.Header().Set("Location", c.Site.Prefix()+at)
-	return answerUpload(c, http.StatusCreated, begun)
+	c.W.Header().Set("Location", c.Site.Prefix()+TusPath+"/"+id.String())
+	return answerUpload(c, http.StatusCreated, u)
 }
 
 // begunBefore finds the upload that an earlier request with the Idempotency-Key started. It fails
@@ -594,7 +615,7 @@ func joinUploads(c *web.Request, b uploadOptions) error {
 	}); err != nil {
 		return err
 	}
-	return finishBegin(c, u, b, budget, TusPath+"/"+u.ID.String())
+	return finishBegin(c, u, b, budget, TusPath+"/"+u.ID.String(), false)
 }
 
 // join appends the parts of an upload to each other. It keeps what an earlier attempt has copied.
@@ -670,8 +691,9 @@ func copyPart(c *web.Request, u, part *inbox.Upload, st *blobs.Stage, behind int
 }
 
 // finishBegin receives the first bytes of a new upload and answers with its address. If anything
-// fails, it removes the upload, because the client does not have the address yet.
-func finishBegin(c *web.Request, u *inbox.Upload, b uploadOptions, budget *UploadBudget, at string) error {
+// fails, it removes the upload, because the client does not have the address yet. It keeps an upload
+// with bytes if the client can find it: by repeating the request with its Idempotency-Key.
+func finishBegin(c *web.Request, u *inbox.Upload, b uploadOptions, budget *UploadBudget, at string, findable bool) error {
 	t, release, err := c.Site.UploadLocks.Take(c, u.ID)
 	if err == nil {
 		defer release()
@@ -683,6 +705,9 @@ func finishBegin(c *web.Request, u *inbox.Upload, b uploadOptions, budget *Uploa
 		err = repairOffset(c, u)
 	}
 	if err != nil {
+		if findable && u.Offset > 0 {
+			return err
+		}
 		if e := forgetUpload(c, u); e != nil && !kv.Missing(e) {
 			c.Site.Log.Warn("cannot remove an upload that did not start; the sweep will remove it", "error", e)
 		}
