@@ -75,3 +75,9 @@ func Blind(s *Shipper) {
 func SlotIn(ctx context.Context, remote blobs.Remote, name string) (*Slot, error) {
 	return history{remote}.head(ctx, span{name: name})
 }
+
+// ParseSlot returns the slot in the bytes of an object.
+func ParseSlot(b []byte) (*Slot, error) {
+	slot, _, err := parseSlot(b)
+	return slot, err
+}

@@ -102,6 +102,7 @@ type Shipper struct {
 	upkeep  time.Time // of the latest maintenance
 	raced   bool
 	older   uint64 // the newest slot at the latest maintenance
+	begun   bool   // begin has written a snapshot, which it has not put yet
 	instant int64  // of the latest record that was read, in milliseconds; 0 if none was
 	writer  bool   // the latest fence is this writer's
 }
@@ -520,15 +521,18 @@ func (s *Shipper) setComplete(is bool) {
 }
 
 // begin puts a snapshot of the present state and all contents, when the store lacks
-// the records before it.
+// the records before it. After a failure it goes on with the same snapshot.
 func (s *Shipper) begin(ctx context.Context) error {
 	s.o.Log.Info("copying everything to the object store", "store", s.o.Address)
 	var snap *journal.Snap
 	err := s.during(ctx, func(ctx context.Context) (err error) {
-		if err = s.src.Compact(); err == nil {
-			snap, err = journal.OpenNewest(s.src.Journal, 0)
+		if !s.begun {
+			err = s.src.Compact()
 		}
 		if err == nil {
+			snap, err = journal.OpenNewest(s.src.Journal, 0)
+		}
+		if s.begun = err == nil; s.begun {
 			journal.KeepFrom(s.src.Journal, snap.Seq)
 			err = s.stored.putAll(ctx)
 		}
@@ -552,6 +556,7 @@ func (s *Shipper) begin(ctx context.Context) error {
 	if err := s.follow(ctx, Slot{Before: snap.State, After: snap.State}); err != nil {
 		return err
 	}
+	s.begun = false
 	s.setComplete(true)
 	s.o.Log.Info("everything is in the object store", "store", s.o.Address, "commits", snap.Seq)
 	return nil
@@ -581,7 +586,7 @@ func (s *Shipper) ship(ctx context.Context) error {
 		if !errors.As(err, new(*journal.Missing)) {
 			return err
 		}
-		s.o.Log.Warn("the journal could not keep all that the object store lacks; the store's history has a gap", "store", s.o.Address)
+		s.o.Log.Warn("the journal could not keep all that the object store lacks; the store's history has a gap, and everything will be copied again", "store", s.o.Address)
 		s.setComplete(false)
 		if err := s.begin(ctx); err != nil {
 			return err

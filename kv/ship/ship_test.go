@@ -244,7 +244,25 @@ func TestForeign(t *testing.T) {
 	is.NoErr(other.Close())
 }
 
-// Fetch gives the store as it was at any instant.
+// filesOf returns the contents that records refer to. The error names one that the remote lacks or
+// that differs there.
+func filesOf(t *testing.T, store *kv.Store, m *memory) (all []blobs.Ref, err error) {
+	t.Helper()
+	kvtest.View(t, store, func(tx *kv.Tx) error {
+		for k := range tx.Walk(tables.All.Contents()[0].Bucket, nil, nil, false) {
+			all = append(all, blobs.Ref(k[:32]))
+		}
+		return nil
+	})
+	for _, ref := range all {
+		if bad := blobs.CheckBytes(ref, bytes.NewReader(m.objects[ref.RemoteName()])); bad != nil {
+			err = fmt.Errorf("content %s: %w", ref, bad)
+		}
+	}
+	return all, err
+}
+
+// Fetch gives the store as it was at any instant, with its files.
 func TestRestoreAtAnyTime(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -281,14 +299,8 @@ func TestRestoreAtAnyTime(t *testing.T) {
 			clock.Add(time.Second)
 			alone := kvtest.OpenAt(t, dir, clock.Now)
 			kvtest.Add(t, alone, owner, record.Notes, `{"content":"alone"}`)
-			is.NoErr(alone.Compact())
+			dropHistory(t, alone)
 			is.NoErr(alone.Close())
-			newest := filepath.Base(kvtest.NewestFile(t, dir, "snap"))
-			for path := range kvtest.FilesIn(t, filepath.Join(dir, "journal")) {
-				if _, seq, _ := strings.Cut(filepath.Base(path), "-"); seq < strings.TrimPrefix(newest, "snap-") {
-					is.NoErr(os.Remove(path))
-				}
-			}
 		}
 	}
 	is.Equal(len(m.names("snap/")), 2) // the gap has one, too
@@ -298,6 +310,13 @@ func TestRestoreAtAnyTime(t *testing.T) {
 		back, _, err := restored(t, m, got.at)
 		is.NoErr(err)
 		is.Equal(differing(kvtest.ContentOf(t, back), got.want), "")
+		files, err := filesOf(t, back, m)
+		is.NoErr(err)
+		is.True(len(files) > 0)
+		lacking := m.copied() // the control
+		delete(lacking.objects, files[rnd.IntN(len(files))].RemoteName())
+		_, err = filesOf(t, back, lacking)
+		is.True(err != nil)
 		is.NoErr(back.Close())
 
 		// Whenever the writer is lost, the files of what is there are there.
@@ -312,16 +331,10 @@ func TestRestoreAtAnyTime(t *testing.T) {
 		}
 		back, _, err = restored(t, part, time.Time{})
 		is.NoErr(err)
-		files := 0
-		kvtest.View(t, back, func(tx *kv.Tx) error {
-			for k := range tx.Walk(tables.All.Contents()[0].Bucket, nil, nil, false) {
-				is.NoErr(blobs.CheckBytes(blobs.Ref(k[:32]), bytes.NewReader(part.objects[blobs.Ref(k[:32]).RemoteName()])))
-				files++
-			}
-			return nil
-		})
+		files, err = filesOf(t, back, part)
+		is.NoErr(err)
 		is.NoErr(back.Close())
-		most = max(most, files)
+		most = max(most, len(files))
 	}
 	is.True(most > 40) // of 60
 	_, _, err := restored(t, m, all[0].at.Add(-24*time.Hour))
@@ -491,13 +504,7 @@ func TestSnapshotOfNoHistory(t *testing.T) {
 	for range 5 {
 		is.NoErr(tried(first))
 	}
-	is.NoErr(first.Compact())
-	_, seq, _ := strings.Cut(filepath.Base(kvtest.NewestFile(t, dir, "snap")), "-")
-	for path := range kvtest.FilesIn(t, filepath.Join(dir, "journal")) {
-		if _, n, _ := strings.Cut(filepath.Base(path), "-"); n < seq {
-			is.NoErr(os.Remove(path))
-		}
-	}
+	dropHistory(t, first)
 
 	second, _, err := restored(t, m, time.Time{})
 	is.NoErr(err)
@@ -521,7 +528,7 @@ func TestSnapshotOfNoHistory(t *testing.T) {
 	is.Equal(differing(kvtest.ContentOf(t, back), want), "")
 
 	lost := kvtest.NewestFile(t, dir, "snap")
-	_, seq, _ = strings.Cut(filepath.Base(lost), "-")
+	_, seq, _ := strings.Cut(filepath.Base(lost), "-")
 	b, err := os.ReadFile(lost)
 	is.NoErr(err)
 	m.objects["snap/"+seq] = b
@@ -530,6 +537,165 @@ func TestSnapshotOfNoHistory(t *testing.T) {
 	is.Equal(len(got.Bad), 1)
 	is.True(strings.Contains(got.Bad[0], "snap/"+seq))
 	is.Equal(differing(kvtest.ContentOf(t, back), want), "")
+}
+
+// dropHistory writes a snapshot and removes what the journal has from before, as if it had grown too
+// long. It returns the name of the snapshot.
+func dropHistory(t *testing.T, store *kv.Store) string {
+	t.Helper()
+	if err := store.Compact(); err != nil {
+		t.Fatal(err)
+	}
+	newest := filepath.Base(kvtest.NewestFile(t, store.Dir(), "snap"))
+	_, seq, _ := strings.Cut(newest, "-")
+	for path := range kvtest.FilesIn(t, filepath.Join(store.Dir(), "journal")) {
+		if _, n, _ := strings.Cut(filepath.Base(path), "-"); n < seq {
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return newest
+}
+
+// A journal that grew too long while the store could not be reached leaves a gap in the history. One
+// snapshot is written for it, however often it cannot be put. It closes the gap afterwards.
+func TestGapDuringOutage(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m := newMemory()
+	net := &severable{memory: m}
+	store, s := opened(t, filepath.Join(t.TempDir(), "data"), ship.Options{Remote: net}, nil)
+	is.NoErr(tried(store))
+	for !s.Status().Complete || s.Status().Records > 0 {
+		is.NoErr(store.View(func(*kv.Tx) error { return nil }))
+	}
+	net.cut.Store(true)
+	is.NoErr(tried(store))
+	dropHistory(t, store)
+	for deadline := time.Now().Add(20 * time.Second); s.Status().Complete; {
+		is.NoErr(tried(store))
+		is.True(time.Now().Before(deadline))
+	}
+	fails := func(times uint64) {
+		for failed := s.Status().Errors; s.Status().Errors < failed+times; {
+			is.NoErr(tried(store))
+		}
+	}
+	fails(1)
+	newest := filepath.Base(kvtest.NewestFile(t, store.Dir(), "snap"))
+	fails(4)
+	is.True(s.Status().Failure != nil)
+	is.True(!s.Status().Complete)
+	is.Equal(filepath.Base(kvtest.NewestFile(t, store.Dir(), "snap")), newest)
+
+	net.cut.Store(false)
+	for deadline := time.Now().Add(20 * time.Second); !s.Status().Complete || s.Status().Records > 0; {
+		is.NoErr(store.View(func(*kv.Tx) error { return nil }))
+		is.True(time.Now().Before(deadline))
+	}
+	want := kvtest.ContentOf(t, store)
+	is.NoErr(store.Close())
+	is.True(len(m.names("snap/")) > 1)
+	back, got, err := restored(t, m, time.Time{})
+	is.NoErr(err)
+	is.Equal(len(got.Bad), 0)
+	is.Equal(differing(kvtest.ContentOf(t, back), want), "")
+}
+
+// ordered is a remote that notes the contents that it lacked when it got a slot whose records refer
+// to them.
+type ordered struct {
+	*memory
+	refers func(journal.Op) (blobs.Ref, bool)
+
+	mu      sync.Mutex
+	refs    int
+	lacking []string // the first few
+}
+
+func (o *ordered) Put(ctx context.Context, name string, body io.ReaderAt, size int64) error {
+	if strings.HasPrefix(name, "log/") {
+		b := make([]byte, size)
+		if _, err := body.ReadAt(b, 0); err != nil && err != io.EOF {
+			return err
+		}
+		slot, err := ship.ParseSlot(b)
+		if err != nil {
+			return err
+		}
+		if _, err := journal.Frames(slot.Frames, slot.Before, func(f journal.Framed) (bool, error) {
+			for _, op := range f.Ops {
+				if ref, adds := o.refers(op); adds {
+					o.note(name, ref)
+				}
+			}
+			return true, nil
+		}); err != nil {
+			return err
+		}
+	}
+	return o.memory.Put(ctx, name, body, size)
+}
+
+func (o *ordered) note(slot string, ref blobs.Ref) {
+	there := len(o.names(ref.RemoteName())) > 0
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.refs++
+	if !there && len(o.lacking) < 10 {
+		o.lacking = append(o.lacking, slot+" needs "+ref.RemoteName())
+	}
+}
+
+// A slot is put after every content that its records refer to, in both modes, with several uploads
+// at the same time and a store that loses requests. The control is a Shipper that overlooks what
+// records refer to.
+func TestContentsBeforeSlots(t *testing.T) {
+	t.Parallel()
+	for name, o := range map[string]struct{ sync, blind bool }{"async": {}, "sync": {sync: true}, "control": {blind: true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			net := &ordered{memory: newMemory(), refers: tables.All.Refers()}
+			dir := filepath.Join(t.TempDir(), "data")
+			store, s := opened(t, dir, ship.Options{Remote: net, Sync: o.sync}, nil)
+			ready(t, store)
+			for !s.Status().Complete || s.Status().Records > 0 {
+				is.NoErr(store.View(func(*kv.Tx) error { return nil }))
+			}
+			if o.blind {
+				ship.Blind(s)
+			}
+			var puts atomic.Int32
+			net.set(func(verb, name string) error {
+				if verb == "put" && puts.Add(1)%7 == 0 {
+					return errCut
+				}
+				return nil
+			}, nil)
+			content, err := blobs.Open(filepath.Join(dir, "blobs"))
+			is.NoErr(err)
+			var work sync.WaitGroup
+			for range 4 {
+				work.Go(func() {
+					for i := range 15 {
+						kept, err := stage(t, content, 1+i*300).Keep()
+						is.NoErr(err)
+						for deadline := time.Now().Add(20 * time.Second); refer(store, kept.Ref) != nil && time.Now().Before(deadline); {
+						}
+						kept.Release()
+					}
+				})
+			}
+			work.Wait()
+			is.NoErr(content.Close())
+			is.NoErr(store.Close())
+			is.Equal(s.Status().Records, uint64(0))
+			is.True(net.refs >= 60)
+			is.Equal(len(net.lacking) > 0, o.blind)
+		})
+	}
 }
 
 // A record that the journal has, but that is not the one that was acknowledged, is not
