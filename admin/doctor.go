@@ -185,7 +185,11 @@ func (d *checkup) shipped(h *control.StoreHealth) {
 	change := "look at the store, and run: kist doctor --store " + h.Address
 	switch {
 	case h.Problem != "":
-		d.Add(ops.Problem, "copying to the object store", h.Problem+"; last write: "+when(h.LastSlot), change)
+		problem := h.Problem + "; last write: " + when(h.LastSlot)
+		if !h.Complete {
+			problem += "; when the store can be reached, everything is copied again, because the history there has a gap or is not complete yet"
+		}
+		d.Add(ops.Problem, "copying to the object store", problem, change)
 	case !h.Complete:
 		d.Add(ops.Warning, "copying to the object store", "everything is still being copied to "+h.Address+", and a restore from there may give nothing yet", "wait until the log says that everything is in the object store")
 	case h.Lag > time.Minute:

@@ -177,6 +177,7 @@ func (f *figures) writer(s *Server) {
 		f.gauge("store_bytes", "Bytes put into the object store since the start.", float64(st.Bytes))
 		f.gauge("store_removed", "Objects removed from the object store since the start, because only moments beyond --store-history needed them.", float64(st.Removed))
 		f.gauge("store_errors", "Failed attempts to write to the object store since the start.", float64(st.Errors))
+		f.gauge("store_complete", "1 if a restore from the object store gives everything but the commits that are not there yet, 0 while everything is being copied.", truth(st.Complete))
 		f.gauge("store_failing", "1 if the latest attempt to write to the object store failed, or another server has taken over.", truth(st.Failure != nil))
 	}
 	v, err := api.CollectStats(s.Site)
