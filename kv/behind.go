@@ -24,11 +24,11 @@ const (
 	behindTime    = 50 * time.Millisecond
 )
 
-// The working copy is compacted when there were fewer than compactCalm commits a second
-// for compactTicks times flushEvery. compactMissed is how many bytes may be committed
-// meanwhile.
+// The working copy is compacted when there were fewer than calmCommits commits and calmBytes bytes of changes a second for
+// compactTicks times flushEvery (an import makes few, large commits). compactMissed is how many bytes may be committed meanwhile.
 const (
-	compactCalm   = 20
+	calmCommits   = 20
+	calmBytes     = 128 << 10
 	compactTicks  = 10
 	compactMissed = 16 << 20
 )
@@ -54,8 +54,9 @@ type behind struct {
 	applied chan struct{}   // from applyLoop: it is done with a lot, or cannot write it
 	again   chan struct{}   // makes applyLoop try again at once
 
+	bytes      atomic.Uint64              // of changes that were frozen
 	ticks      int                        // of watch
-	seen       uint64                     // the version that watch saw
+	seen       changed                    // when watch looked last
 	compaction atomic.Pointer[compaction] // nil while the copy is not compacted
 	after      time.Time                  // no compaction before; used while there is none
 	wait       time.Duration              // until after, at the latest failure; used as after
@@ -202,6 +203,7 @@ func (h *behind) freeze() {
 	default:
 	}
 	h.layers.Store(&layers{active: new(table.Mem), frozen: now.active, applied: now.applied})
+	h.bytes.Add(uint64(now.active.Volume()))
 	h.commits = 0
 	h.frozen <- now.active
 }
@@ -285,16 +287,24 @@ func (h *behind) applyLoop() {
 	}
 }
 
-// watch is called every flushEvery. When there were few commits for a while, it has old
+// changed is how much was changed since the start, in commits and bytes.
+type changed struct{ commits, bytes uint64 }
+
+// calmSince reports whether little was changed since an earlier time, compactTicks before.
+func (c changed) calmSince(before changed) bool {
+	return c.commits-before.commits < compactTicks*calmCommits && c.bytes-before.bytes < compactTicks*calmBytes
+}
+
+// watch is called every flushEvery. When little was changed for a while, it has old
 // logs compressed, and begins to compact the working copy if that is worth it.
 func (h *behind) watch() {
 	if h.ticks++; h.ticks < compactTicks {
 		return
 	}
-	now := h.version.Load()
-	few := now-h.seen < compactTicks*compactCalm
+	now := changed{h.version.Load(), h.bytes.Load()}
+	calm := now.calmSince(h.seen)
 	h.seen, h.ticks = now, 0
-	if !few {
+	if !calm {
 		return
 	}
 	if err := h.s.between(func() error { return h.s.gen.shorten(h.s) }); err != nil && !errors.Is(err, ErrClosed) {

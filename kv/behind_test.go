@@ -333,3 +333,13 @@ func TestCompactWaits(t *testing.T) {
 	is.True(kv.Bolt(s) != first)
 	kvtest.View(t, s, kvtest.Audit)
 }
+
+// An import makes few commits, but large ones: the working copy is not compacted meanwhile.
+func TestCalm(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	is.True(kv.CalmSince(0, 0))
+	is.True(kv.CalmSince(100, 300_000))    // a household
+	is.True(!kv.CalmSince(200, 300_000))   // a load of small requests
+	is.True(!kv.CalmSince(50, 10_000_000)) // an import
+}

@@ -79,6 +79,11 @@ func BeginCompaction(s *Store) <-chan error {
 	return result
 }
 
+// CalmSince reports whether so much change in the time between two looks counts as little.
+func CalmSince(commits, bytes uint64) bool {
+	return changed{7 + commits, 9 + bytes}.calmSince(changed{7, 9})
+}
+
 // BeginCheck is what CheckCopy does first; end is what it does last.
 func BeginCheck(s *Store) (end func()) {
 	s.behind.checks.Add(1)
