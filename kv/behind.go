@@ -15,11 +15,12 @@ import (
 	"kist/kv/workcopy"
 )
 
-// A commit is over when the journal has it. Its changes stay in memory, where readers
-// see them, until the working copy has them too: after behindCommits commits,
-// behindBytes bytes or behindTime, whichever comes first.
+// A commit is over when the journal has it. Its changes stay in memory, where readers see them, until the working copy has them
+// too: after behindCommits commits, behindChanges changes, behindBytes bytes or behindTime, whichever comes first. For each
+// change bbolt may hold a page twice while it writes the lot.
 const (
 	behindCommits = 512
+	behindChanges = 6000
 	behindBytes   = 2 << 20
 	behindTime    = 50 * time.Millisecond
 )
@@ -36,9 +37,8 @@ const (
 // compactRetry is the wait after a compaction that failed or gave up. It doubles each time.
 const compactRetry = 15 * time.Minute
 
-// behind holds the changes that the working copy does not have yet, and brings them
-// there. The committer adds changes and freezes them; applyLoop writes frozen ones to
-// bbolt. At most two lots are in memory.
+// behind holds the changes that the working copy does not have yet, and brings them there. The committer adds changes and
+// freezes them; applyLoop writes frozen ones to bbolt. At most two lots are in memory.
 type behind struct {
 	s *Store
 
@@ -157,7 +157,8 @@ func (h *behind) show() {
 
 // full reports whether it is time to freeze the changes in memory.
 func (h *behind) full() bool {
-	return h.commits >= behindCommits || h.layers.Load().active.Volume() >= behindBytes
+	m := h.layers.Load().active
+	return h.commits >= behindCommits || m.Count() >= behindChanges || m.Volume() >= behindBytes
 }
 
 // refuse returns an error if nothing may be committed, because the working copy cannot be

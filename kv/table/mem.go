@@ -16,6 +16,7 @@ import (
 type Mem struct {
 	lists  [MaxBucket + 1]list
 	volume int // bytes of keys and values
+	count  int // of changes
 
 	// Memory is taken in pieces, because most keys are short.
 	nodes []node
@@ -40,6 +41,9 @@ type node struct {
 
 // Volume returns how many bytes of keys and values there are. Only the writer may call it.
 func (m *Mem) Volume() int { return m.volume }
+
+// Count returns how many changes there are. Only the writer may call it.
+func (m *Mem) Count() int { return m.count }
 
 // before reports whether the node comes before the version of the key.
 func (n *node) before(key []byte, version uint64) bool {
@@ -94,6 +98,7 @@ func (m *Mem) set(b byte, key []byte, version uint64, value []byte) []byte {
 	n = &carve(&m.nodes, 1, 64)[0]
 	n.key, n.value, n.version, n.next = m.copy(key), m.copy(value), version, carve(&m.next, height, 128)
 	m.volume += len(key)
+	m.count++
 	for level := range n.next {
 		n.next[level].Store(path[level].Load())
 		path[level].Store(n)
