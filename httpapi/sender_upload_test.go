@@ -124,6 +124,64 @@ func TestSending(t *testing.T) {
 	}
 }
 
+// TestSendingRepeated: a sender whose answer was lost can send the request again. It starts one
+// upload. Another sender's request with the key, or another file, is not a repetition.
+func TestSendingRepeated(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := start(t)
+	_, slug := a.ask(map[string]any{"maxUploads": 1})
+	begin := func(key, name, body string) *answer {
+		return a.stranger("POST", web.RequestsPath+"/p/"+slug+"/tus", body, "Upload-Length", "6", "Upload-Metadata", meta("filename", name), "Idempotency-Key", key)
+	}
+	at := begin("k", "a.txt", "abc").want(201).header.Get("Location")
+	again := begin("k", "a.txt", "abc").want(201) // though the only place is taken
+	is.Equal(again.header.Get("Location"), at)
+	is.Equal(again.header.Get("Upload-Offset"), "3")
+	is.Equal(begin("other", "a.txt", "").want(403).code(), "limit_reached")
+	is.Equal(begin("k", "b.txt", "").want(403).code(), "limit_reached")
+	begin(strings.Repeat("k", 256), "a.txt", "").want(400)
+
+	item := a.sendPiece(at, 3, "def").want(204).header.Get("X-Kist-Item")
+	is.Equal(begin("k", "a.txt", "abc").want(201).header.Get("X-Kist-Item"), item)
+	is.Equal(a.get("/api/v1/upload-requests/queue").want(200).at("total"), 1.0)
+	is.True(!strings.Contains(a.log.String(), at[len(web.SentPath)+1:])) // the log has no secret
+
+	// An upload that was cancelled is not given again.
+	_, slug = a.ask(map[string]any{"maxUploads": 1})
+	at = begin("k", "a.txt", "").want(201).header.Get("Location")
+	a.stranger("DELETE", at, "").want(204)
+	is.Equal(begin("k", "a.txt", "abc").want(201).header.Get("Upload-Offset"), "3")
+
+	// The address is derived from the key, and differs from link to link.
+	_, slug = a.ask(map[string]any{"maxUploads": 1})
+	is.True(begin("k", "a.txt", "").want(201).header.Get("Location") != at)
+}
+
+// TestLeavingRepeated: the same for a form with files. Its captcha may be used up.
+func TestLeavingRepeated(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := start(t)
+	_, slug := a.ask(map[string]any{"maxUploads": 2})
+	leave := func(key string, fields map[string]string, files ...file) *answer {
+		return a.leave(slug, withHeader("Idempotency-Key", key), fields, files...)
+	}
+	said := map[string]string{"name": "Bob"}
+	two := []file{{"a.txt", "", "abc"}, {"b.txt", "", "def"}}
+	first := leave("k", said, two...).want(201)
+	is.Equal(leave("k", said, two...).want(201).at("items"), first.at("items"))
+	is.Equal(leave("k", said, two[0]).want(422).code(), "idempotency_mismatch")
+	is.Equal(leave("k", nil, two...).want(422).code(), "idempotency_mismatch")
+	is.Equal(leave("other", said, two...).want(403).code(), "limit_reached")
+	leave(strings.Repeat("k", 256), said, two...).want(400)
+	is.Equal(a.get("/api/v1/upload-requests/queue").want(200).at("total"), 2.0)
+
+	_, other := a.ask(map[string]any{"maxUploads": 2}) // the key belongs to the link
+	a.leave(other, withHeader("Idempotency-Key", "k"), said, two...).want(201)
+	is.Equal(a.get("/api/v1/upload-requests/queue").want(200).at("total"), 4.0)
+}
+
 // TestSendingRefuses begins what is refused at the beginning, as the form is;
 // nothing is left.
 func TestSendingRefuses(t *testing.T) {

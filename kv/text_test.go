@@ -196,7 +196,7 @@ func TestQuotaOfOtherText(t *testing.T) {
 	q := kvtest.AddRequest(t, s, u.ID, nil)
 	before = used()
 	said := inbox.Upload{Length: 10, Name: "Bob", Message: long[:890], Metadata: "1234567"}
-	send := func() (*inbox.Upload, string, error) { return inbox.BeginSenderUpload(s, t.Context(), q, said, "here") }
+	send := func() (*inbox.Upload, string, error) { return inbox.BeginSenderUpload(s, t.Context(), q, said, "here", "") }
 	quota(10 + before + 909)
 	_, _, err = send()
 	is.Equal(kvtest.Code(err), "limit_reached")
@@ -204,7 +204,7 @@ func TestQuotaOfOtherText(t *testing.T) {
 	sent, _, err := send()
 	is.NoErr(err)
 	is.Equal(used(), before+900)
-	_, _, err = inbox.BeginSenderUpload(s, t.Context(), q, inbox.Upload{Length: 1}, "here")
+	_, _, err = inbox.BeginSenderUpload(s, t.Context(), q, inbox.Upload{Length: 1}, "here", "")
 	is.Equal(kvtest.Code(err), "limit_reached")
 	quota(20)
 	item, err := kvtest.Receive(s, sent, 1)

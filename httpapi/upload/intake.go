@@ -1,6 +1,8 @@
 package upload
 
 import (
+	"encoding/json"
+	"fmt"
 	"math"
 	"net/http"
 	"net/url"
@@ -18,6 +20,7 @@ import (
 	"kist/kv"
 	"kist/kv/field"
 	"kist/kv/inbox"
+	"kist/kv/jobs"
 	"kist/kv/media"
 	"kist/kv/people"
 	"kist/kv/record"
@@ -210,8 +213,15 @@ func typeRefused(q *record.Request) error {
 	return &record.Error{Fault: record.WrongType, Code: codeType, Text: "This link accepts only " + strings.Join(q.Types, ", ") + ". Nothing was stored."}
 }
 
+// receiveFiles receives the files of a sender's form. A repetition with the same Idempotency-Key gets
+// the items of the first request.
 func receiveFiles(c *web.Request, q *record.Request) (items []*record.Item, err error) {
-	if err := session.RequireCaptcha(c, q); err != nil {
+	from := grant.Network(c.Addr).String()
+	key, err := web.IdempotencyKey(c.R)
+	if err == nil && key != "" {
+		key, err = inbox.SenderKey(c.Site.Store, q, from, "files "+key)
+	}
+	if err != nil {
 		return nil, err
 	}
 	m, err := uploadBudgetAt(c, q)
@@ -219,6 +229,18 @@ func receiveFiles(c *web.Request, q *record.Request) (items []*record.Item, err 
 		return nil, err
 	}
 	m.names = []string{"name", "message"}
+	var earlier *jobs.IdempotentAnswer
+	if key != "" {
+		err = c.Site.Store.View(func(tx *kv.Tx) error { earlier, err = jobs.FindAnswer(tx, q.Owner, key); return err })
+		if err == nil {
+			return repeatFiles(c, m, key, earlier)
+		} else if !kv.Missing(err) {
+			return nil, err
+		}
+	}
+	if err := session.RequireCaptcha(c, q); err != nil { // a repetition has used it up
+		return nil, err
+	}
 	minimum, limit := max(0, c.R.ContentLength-formOverhead), int64(maxReserved)
 	if m.File < limit/MaxParts { // the maximum for a body at this link
 		limit = m.File * MaxParts
@@ -232,7 +254,7 @@ func receiveFiles(c *web.Request, q *record.Request) (items []*record.Item, err 
 	case minimum/MaxParts > m.File:
 		return nil, m.ErrTooLarge(m.File + 1)
 	}
-	place, err := inbox.Reserve(c.Site.Store, c.R.Context(), q, grant.Network(c.Addr).String(), minimum, limit)
+	place, err := inbox.Reserve(c.Site.Store, c.R.Context(), q, from, minimum, limit)
 	if err != nil {
 		return nil, err
 	}
@@ -260,8 +282,7 @@ func receiveFiles(c *web.Request, q *record.Request) (items []*record.Item, err 
 	if err != nil {
 		return nil, err
 	}
-	// A form without JavaScript sends an empty part if no file was chosen.
-	parts = slices.DeleteFunc(parts, func(p Part) bool { return p.unnamed && p.Stage.Size() == 0 })
+	parts = chosen(parts)
 	form := new(record.SenderForm)
 	var none error
 	if len(parts) == 0 {
@@ -282,18 +303,86 @@ func receiveFiles(c *web.Request, q *record.Request) (items []*record.Item, err 
 		kept = append(kept, one)
 		came = append(came, inbox.Received{Name: p.Name, MimeType: media.Of("", p.Name, p.Head), Ref: one.Ref, Size: one.Size})
 	}
+	for i := range kept {
+		parts[i].Sum = kept[i].Ref
+	}
+	request := Fingerprint(c, key, parts, fields)
 	err = c.Site.Store.Update(func(tx *kv.Tx) (err error) {
+		if key != "" {
+			// Another request with the key may have been faster.
+			earlier, err := jobs.FindAnswer(tx, q.Owner, key)
+			if err == nil {
+				items, err = itemsOf(earlier, request)
+			}
+			if !kv.Missing(err) {
+				return err
+			}
+		}
 		tx.Carry(q.Owner, kept...)
-		items, err = inbox.Receive(tx, place, form, came)
-		return err
+		if items, err = inbox.Receive(tx, place, form, came); err != nil || key == "" {
+			return err
+		}
+		recorded = true
+		body, err := json.Marshal(receiptsOf(items))
+		if err != nil {
+			return fmt.Errorf("receipts: %w", err)
+		}
+		return jobs.SaveIdempotentAnswer(tx, q.Owner, key, jobs.IdempotentAnswer{Request: request, Body: body})
 	})
-	recorded = err == nil
+	recorded = recorded && err == nil
 	return items, err
+}
+
+// repeatFiles reads a repeated form and returns the items of the first one.
+func repeatFiles(c *web.Request, m *UploadBudget, key string, earlier *jobs.IdempotentAnswer) ([]*record.Item, error) {
+	m.Look, m.Disk = true, math.MaxInt64-1
+	parts, fields, err := ReadMultipart(c, m)
+	defer func() { discardParts(c, parts) }()
+	if err != nil {
+		return nil, err
+	}
+	return itemsOf(earlier, Fingerprint(c, key, chosen(parts), fields))
+}
+
+// A receipt is what an answer keeps of an item.
+type receipt struct {
+	ID    record.ID    `json:"ID"`
+	State record.State `json:"State"`
+	Name  string       `json:"Name"`
+	Size  int64        `json:"Size"`
+}
+
+func receiptsOf(items []*record.Item) (all []receipt) {
+	for _, i := range items {
+		all = append(all, receipt{i.ID, i.State, i.Name, i.Size})
+	}
+	return all
+}
+
+// itemsOf are the items in an earlier answer, if it was to the same request.
+func itemsOf(earlier *jobs.IdempotentAnswer, request []byte) (items []*record.Item, err error) {
+	body, err := earlier.For(request)
+	if err != nil {
+		return nil, err
+	}
+	var all []receipt
+	if err := json.Unmarshal(body, &all); err != nil {
+		return nil, fmt.Errorf("receipts: %w", err)
+	}
+	for _, r := range all {
+		items = append(items, &record.Item{ID: r.ID, State: r.State, Name: r.Name, Size: r.Size})
+	}
+	return items, nil
+}
+
+// chosen leaves out the empty part that a form without JavaScript sends if no file was chosen.
+func chosen(parts []Part) []Part {
+	return slices.DeleteFunc(parts, func(p Part) bool { return p.unnamed && len(p.Head) == 0 })
 }
 
 var LeaveFiles = web.Operation{
 	Tag: "public", Summary: "Sends files to an upload link. Either all of them are stored, or none.",
-	Args: append([]web.Param{uploadPassword}, captchaArgs...), Body: web.MultipartForm,
+	Args: append([]web.Param{uploadPassword, web.IdempotencyArg}, captchaArgs...), Body: web.MultipartForm,
 	Reply: web.Reply{Status: 201, Doc: "The received files, which are waiting for approval or already approved.", Body: web.ListOf("UploadReceipt")},
 	Fails: []int{401, 403, 404, 410, 429, 503, 507}, Slugs: true,
 	Plain: &web.TextForm{Doc: "a sentence about each file, one per line", Example: "IMG_0042.jpg is waiting for approval.\n"}, Serve: leaveFiles,

@@ -27,7 +27,7 @@ var BeginSending = web.Operation{
 	Tag:     "public",
 	Summary: "Starts a resumable upload to an upload link. Location has its secret address. A body has the first bytes. Its place and its bytes are reserved from now on. " + aboutSentItem,
 	Args: append([]web.Param{
-		tusArgs.version, tusArgs.length, tusArgs.concat, tusMetadata("filename, and the sender's name and message.", "filename YS50eHQ=,name Qm9i"), tusArgs.sum, uploadPassword,
+		tusArgs.version, tusArgs.length, tusArgs.concat, tusMetadata("filename, and the sender's name and message.", "filename YS50eHQ=,name Qm9i"), tusArgs.sum, uploadPassword, web.IdempotencyArg,
 	}, captchaArgs...),
 	Body: tusPiece, Reply: web.Reply{Status: 201, Doc: "The state of the upload.", Body: web.DataOf("SentUpload")},
 	Fails: []int{401, 403, 404, 409, 410, 412, 429, 460, 503, 507}, Slugs: true, Tus: true, Serve: tus(beginSending),
@@ -56,6 +56,16 @@ func beginSending(c *web.Request) error {
 			return err
 		}
 	}
+	from := grant.Network(c.Addr).String()
+	secret, err := b.repeatable(c, q, from)
+	if err != nil {
+		return err
+	}
+	if secret != "" { // before the limits and the captcha, which the upload has passed
+		if err := repeatSending(c, secret); !kv.Missing(err) {
+			return err
+		}
+	}
 	budget, err := uploadBudgetAt(c, q)
 	if err == nil {
 		err = budget.ErrTooLarge(b.length)
@@ -66,11 +76,29 @@ func beginSending(c *web.Request) error {
 	if err != nil {
 		return err
 	}
-	made, secret, err := inbox.BeginSenderUpload(c.Site.Store, c.R.Context(), q, u, grant.Network(c.Addr).String())
+	made, at, err := inbox.BeginSenderUpload(c.Site.Store, c.R.Context(), q, u, from, secret)
+	if errors.Is(err, inbox.ErrBegun) { // a request at the same time was faster
+		return repeatSending(c, secret)
+	}
 	if err != nil {
 		return err
 	}
-	return finishBegin(c, made, b, budget, web.SentPath+"/"+secret, false)
+	return finishBegin(c, made, b, budget, web.SentPath+"/"+at, secret != "")
+}
+
+// repeatable returns the secret of the upload that every repetition of the request starts; "" if
+// it has no Idempotency-Key.
+func (b *uploadOptions) repeatable(c *web.Request, q *record.Request, from string) (string, error) {
+	key, err := web.IdempotencyKey(c.R)
+	if key == "" || err != nil {
+		return "", err
+	}
+	return inbox.SenderKey(c.Site.Store, q, from, "tus "+string(b.fingerprint(c, key)))
+}
+
+func repeatSending(c *web.Request, secret string) error {
+	at := func(*inbox.Upload) string { return web.SentPath + "/" + secret }
+	return repeatBegin(c, at, func(tx *kv.Tx) (*inbox.Upload, error) { return inbox.SenderUpload(tx, secret) })
 }
 
 // sending is the upload that a sender's request starts, if its metadata are valid.

@@ -476,15 +476,14 @@ func beginUpload(c *web.Request) error {
 	if err := web.JoinProblems(problems, form.CheckNew(c.Site.Store.Now())); err != nil {
 		return err
 	}
-	request := Fingerprint(c, key, nil, field.Object{
-		"length": strconv.FormatInt(b.length, 10), "concat": b.concat, "metadata": strings.Join(c.R.Header.Values("Upload-Metadata"), ","),
-	})
+	request := b.fingerprint(c, key)
 	var begun *inbox.Upload
-	earlier := func(tx *kv.Tx) (err error) { begun, err = begunBefore(tx, c, key, request); return err }
+	earlier := func(tx *kv.Tx) (*inbox.Upload, error) { return begunBefore(tx, c, key, request) }
+	repeat := func() error {
+		return repeatBegin(c, func(u *inbox.Upload) string { return TusPath + "/" + u.ID.String() }, earlier)
+	}
 	if key != "" { // before the limits, which the upload has already passed
-		if err := c.Site.Store.View(earlier); err == nil {
-			return repeatBegin(c, begun.ID)
-		} else if !kv.Missing(err) {
+		if err := repeat(); !kv.Missing(err) {
 			return err
 		}
 	}
@@ -499,11 +498,11 @@ func beginUpload(c *web.Request) error {
 		return err
 	}
 	u.Metadata, u.Slug = b.meta.shown(), form.Slug
-	repeated := false
-	if err := c.Site.Store.Update(func(tx *kv.Tx) (err error) {
-		if key != "" { // a request at the same time may have been faster
-			err = earlier(tx)
-			if repeated = err == nil; !kv.Missing(err) {
+	err = c.Site.Store.Update(func(tx *kv.Tx) (err error) {
+		if key != "" {
+			if _, err = earlier(tx); err == nil {
+				return inbox.ErrBegun
+			} else if !kv.Missing(err) {
 				return err
 			}
 		}
@@ -511,25 +510,38 @@ func beginUpload(c *web.Request) error {
 			return err
 		}
 		return jobs.SaveIdempotentAnswer(tx, c.Owner(), key, jobs.IdempotentAnswer{Request: request, Body: []byte(begun.ID.String())})
-	}); err != nil {
-		return err
+	})
+	if errors.Is(err, inbox.ErrBegun) { // a request at the same time was faster
+		return repeat()
 	}
-	if repeated {
-		return repeatBegin(c, begun.ID)
+	if err != nil {
+		return err
 	}
 	return finishBegin(c, begun, b, budget, TusPath+"/"+begun.ID.String(), key != "")
 }
 
-// repeatBegin answers a repeated request with the upload that the first one started. If the first
-// one still runs, it ends and its bytes are kept.
-func repeatBegin(c *web.Request, id record.ID) error {
-	_, release, err := c.Site.UploadLocks.Take(c, id)
+// fingerprint identifies the request.
+func (b *uploadOptions) fingerprint(c *web.Request, key string) []byte {
+	return Fingerprint(c, key, nil, field.Object{
+		"length": strconv.FormatInt(b.length, 10), "concat": b.concat, "metadata": strings.Join(c.R.Header.Values("Upload-Metadata"), ","),
+	})
+}
+
+// repeatBegin answers a repeated request with the upload that the first one started, at says where
+// that is. If the first one still runs, it ends and its bytes are kept. The error is Missing if the
+// upload is gone.
+func repeatBegin(c *web.Request, at func(*inbox.Upload) string, find func(*kv.Tx) (*inbox.Upload, error)) error {
+	var u *inbox.Upload
+	read := func(tx *kv.Tx) (err error) { u, err = find(tx); return err }
+	if err := c.Site.Store.View(read); err != nil {
+		return err
+	}
+	_, release, err := c.Site.UploadLocks.Take(c, u.ID)
 	if err != nil {
 		return err
 	}
 	defer release()
-	var u *inbox.Upload
-	err = c.Site.Store.View(func(tx *kv.Tx) (err error) { u, err = inbox.FindUpload(tx, c.Owner(), id); return err })
+	err = c.Site.Store.View(read)
 	if kv.Missing(err) { // the first request failed meanwhile; the next one starts an upload
 		return &record.Error{Fault: record.Busy, Code: "upload_busy", Text: "The first request for this upload has just failed. Send it again.", Retry: time.Second}
 	}
@@ -539,7 +551,7 @@ func repeatBegin(c *web.Request, id record.ID) error {
 	if err != nil {
 		return err
 	}
-	c.W.Header().Set("Location", c.Site.Prefix()+TusPath+"/"+id.String())
+	c.W.Header().Set("Location", c.Site.Prefix()+at(u))
 	return answerUpload(c, http.StatusCreated, u)
 }
 

@@ -2,6 +2,7 @@ package inbox
 
 import (
 	"context"
+	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
@@ -532,13 +533,43 @@ func ReservedBytes(tx *kv.Tx) int64 {
 // It waits and fails as Reserve does. It also fails with Denied if too many uploads
 // are unfinished, and with ErrFull if strangers would be promised more than half of
 // the disk space left for them and for owners.
-func BeginSenderUpload(s *kv.Store, ctx context.Context, q *record.Request, u Upload, from string) (made *Upload, secret string, err error) {
+//
+// secret is "" or that of an upload that a repetition of the request must find: see
+// SenderKey. If that upload has begun, the error is ErrBegun.
+func BeginSenderUpload(s *kv.Store, ctx context.Context, q *record.Request, u Upload, from, secret string) (made *Upload, at string, err error) {
 	disk := s.FreeForContent()
 	err = retryWhenFreed(s, ctx, func(tx *kv.Tx) (err error) {
-		made, secret, err = AddSenderUpload(tx, q, u, from, disk)
+		if secret == "" {
+			made, at, err = AddSenderUpload(tx, q, u, from, disk)
+			return err
+		}
+		if there, err := senderUpload(tx, secret); err == nil {
+			if checkNotExpired(tx, there) == nil {
+				return ErrBegun
+			}
+			if err := RemoveUpload(tx, there.Owner, there.ID); err != nil {
+				return err
+			}
+		} else if !kv.Missing(err) {
+			return err
+		}
+		at = secret
+		made, err = addSentAt(tx, secret, q, u, from, disk)
 		return err
 	})
-	return made, secret, err
+	return made, at, err
+}
+
+// ErrBegun says that a sender's upload has begun already.
+var ErrBegun = errors.New("the upload has begun")
+
+// SenderKey returns the same text whenever the same sender says the same to a request. It
+// cannot be guessed.
+func SenderKey(s *kv.Store, q *record.Request, from, said string) (string, error) {
+	secret, err := s.Secret()
+	h := hmac.New(sha256.New, secret[:])
+	h.Write(fmt.Appendf(nil, "kist repeated %s %q %q", q.ID, from, said))
+	return base64.RawURLEncoding.EncodeToString(h.Sum(nil)), err
 }
 
 // AddSenderUpload starts an upload through a link and returns it with the secret

@@ -148,7 +148,7 @@ func TestPartsEnd(t *testing.T) {
 	q := kvtest.AddRequest(t, s, ann.ID, nil)
 	mine, err := kvtest.BeginUpload(s, inbox.Upload{Owner: ann.ID, Partial: true})
 	is.NoErr(err)
-	_, secret, err := inbox.BeginSenderUpload(s, t.Context(), q, inbox.Upload{Partial: true}, "here")
+	_, secret, err := inbox.BeginSenderUpload(s, t.Context(), q, inbox.Upload{Partial: true}, "here", "")
 	is.NoErr(err)
 	join := func() error {
 		if err := s.Update(func(tx *kv.Tx) error {
@@ -190,7 +190,7 @@ func TestJoinExpires(t *testing.T) {
 	s := kvtest.OpenAt(t, filepath.Join(t.TempDir(), "data"), c.Now)
 	ann := kvtest.User(t, s, "ann")
 	q := kvtest.AddRequest(t, s, ann.ID, nil)
-	part, secret, err := inbox.BeginSenderUpload(s, t.Context(), q, inbox.Upload{Partial: true, Length: 10}, "here")
+	part, secret, err := inbox.BeginSenderUpload(s, t.Context(), q, inbox.Upload{Partial: true, Length: 10}, "here", "")
 	is.NoErr(err)
 	part.Offset = 10
 	kvtest.Update(t, s, func(tx *kv.Tx) error { return inbox.SaveUpload(tx, part) })
@@ -255,7 +255,7 @@ func TestJoinWithFullQuota(t *testing.T) {
 		},
 		"sender": {
 			func(s *kv.Store, q *record.Request) (*inbox.Upload, string, error) {
-				return inbox.BeginSenderUpload(s, t.Context(), q, inbox.Upload{Length: 500, Partial: true}, "here")
+				return inbox.BeginSenderUpload(s, t.Context(), q, inbox.Upload{Length: 500, Partial: true}, "here", "")
 			},
 			func(s *kv.Store, q *record.Request, _ *inbox.Upload, secret string) error {
 				u, _, err := inbox.JoinSent(s, t.Context(), q, inbox.Upload{Name: "Bob", Message: "hello"}, "here", []string{secret})

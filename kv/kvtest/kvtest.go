@@ -734,7 +734,7 @@ func Anyone(t *testing.T, s *kv.Store) (id record.ID) {
 
 // BeginSent begins an upload by a sender.
 func BeginSent(s *kv.Store, q *record.Request, from string, length int64) (*inbox.Upload, string, error) {
-	return inbox.BeginSenderUpload(s, context.Background(), q, inbox.Upload{Length: length, Name: "Bob", Message: "hello"}, from)
+	return inbox.BeginSenderUpload(s, context.Background(), q, inbox.Upload{Length: length, Name: "Bob", Message: "hello"}, from, "")
 }
 
 // Receive ends an upload by a sender.
