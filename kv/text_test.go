@@ -196,7 +196,9 @@ func TestQuotaOfOtherText(t *testing.T) {
 	q := kvtest.AddRequest(t, s, u.ID, nil)
 	before = used()
 	said := inbox.Upload{Length: 10, Name: "Bob", Message: long[:890], Metadata: "1234567"}
-	send := func() (*inbox.Upload, string, error) { return inbox.BeginSenderUpload(s, t.Context(), q, said, "here", "") }
+	send := func() (*inbox.Upload, string, error) {
+		return inbox.BeginSenderUpload(s, t.Context(), q, said, "here", "")
+	}
 	quota(10 + before + 909)
 	_, _, err = send()
 	is.Equal(kvtest.Code(err), "limit_reached")
