@@ -248,6 +248,8 @@ func TestKillAtEachStep(t *testing.T) {
 			p.must("restore", kistStore)
 		}
 		s = p.serve("--store-mode", "sync")
+		// Until the store has a change of this start, it may lack some that were never acknowledged, but can be read here.
+		p.until("the server stores", func() bool { return p.run("", "key", "create", "--user", "ann", "--name", "again").code == 0 })
 		o := l.observe(s.addr)
 		l.content(s.addr, o, mark{}, false)
 		l.resolve(o)
