@@ -219,6 +219,7 @@ func TestLoadRefuses(t *testing.T) {
 		{"nested without end where it is passed over", `{"other":` + deep},
 		{"number that is none", `{"views":1-2}`},
 		{"text for a list", `{"tags":["a"`},
+		{"brace for a bracket", `{"tags":["a"}`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			is := is.New(t)
@@ -234,6 +235,7 @@ func TestLoadDamaged(t *testing.T) {
 	is := is.New(t)
 	v := newSample()
 	is.NoErr(Of(v).Create(parsed(is, full)))
+	is.Equal(Of(newSample()).Load([]byte(`{"title":nil}`)).Error(), "stored JSON is damaged near byte 12")
 	stored := Of(v).AppendJSON(nil)
 	for i := range stored {
 		is.True(Of(newSample()).Load(stored[:i]) != nil) // cut short

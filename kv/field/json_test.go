@@ -321,11 +321,15 @@ func TestParseFor(t *testing.T) {
 	is.NoErr(err)
 	is.Equal(o, Object{"title": []any{}, "tags": []any{[]any{"x"}}, "size": json.Number("3"), "url": Object{}})
 	for _, name := range []string{"z", "title", "tags"} { // unknown, a text, a list
-		nested := func(n int) string { return `{"` + name + `":` + strings.Repeat("[", n) + strings.Repeat("]", n) + `}` }
-		_, err := ParseFor(newSample(), []byte(nested(MaxDepth-1)))
-		is.NoErr(err)
-		_, err = ParseFor(newSample(), []byte(nested(MaxDepth)))
-		is.Equal(err, errDeep)
+		for _, c := range []struct{ open, shut string }{{"[", "]"}, {`{"a":`, "}"}} {
+			nested := func(n int) string {
+				return `{"` + name + `":` + strings.Repeat(c.open, n-1) + c.open[:1] + c.shut + strings.Repeat(c.shut, n-1) + `}`
+			}
+			_, err := ParseFor(newSample(), []byte(nested(MaxDepth-1)))
+			is.NoErr(err)
+			_, err = ParseFor(newSample(), []byte(nested(MaxDepth)))
+			is.Equal(err, errDeep)
+		}
 	}
 	for body, want := range map[string]error{
 		`{"title":"a","\u0074itle":"b"}`: Malformed(`The body names "title" twice.`),

@@ -2,6 +2,7 @@ package field
 
 import (
 	"encoding/json"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -298,6 +299,7 @@ var noNumbers = []number{
 	{text: " 5"},
 	{text: "5 "},
 	{text: "5\n"},
+	{text: "5e0 "},
 	{text: "5\x00"},
 	{text: "5."},
 	{text: ".5"},
@@ -379,6 +381,13 @@ func TestNumber(t *testing.T) {
 			{"-9007199254740993", 0, false},
 			{"-9223372036854775808", 0, false},
 		}, noNumbers...))
+}
+
+// No field takes a number that some reader of JSON rounds.
+func TestNumberOfAnySize(t *testing.T) {
+	testNumbers(t, 7, "must be a whole number from 0 to 9223372036854775807",
+		func(s *Set, p *int64) { s.Number("it", p, 0, math.MaxInt64) },
+		append([]number{{"9007199254740992", 1 << 53, true}}, noNumbers...))
 }
 
 func TestMaybeNumber(t *testing.T) {
