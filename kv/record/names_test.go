@@ -217,6 +217,8 @@ func TestCleanFileName(t *testing.T) {
 		{"console", "CONIN$", "_CONIN$"},
 		{"no device", "CONSOLE.txt", "CONSOLE.txt"},
 		{"no port", "COM10", "COM10"},
+		{"no port, with digits in order", "COM12.txt", "COM12.txt"},
+		{"no port, without a digit", "lpt.doc", "lpt.doc"},
 		{"device once it is cut", "CON" + strings.Repeat(" ", 300) + "x.txt", "_CON.txt"},
 		{"long", long, long[:record.MaxFileName]},
 		{"long with extension", long + ".jpeg", long[:record.MaxFileName-5] + ".jpeg"},

@@ -34,6 +34,18 @@ func TestPageThatAnswers(t *testing.T) {
 	}
 }
 
+// The latest answer decides which icon a page has. A failure leaves it.
+func TestPageIcon(t *testing.T) {
+	is := is.New(t)
+	p := record.NewPage(record.ID{1}, record.ID{2}, "https://example.org/", monday)
+	p.Record(record.Look{Verdict: record.Answers, Icon: record.ID{3}}, monday)
+	is.Equal(p.Icon, record.ID{3})
+	p.Record(record.Look{Verdict: record.Fails}, monday)
+	is.Equal(p.Icon, record.ID{3})
+	p.Record(record.Look{Verdict: record.Answers}, monday)
+	is.Equal(p.Icon, record.ID{})
+}
+
 // Three failed checks over at least three days are reported once. The next
 // check that succeeds repairs that.
 func TestPageThatIsGone(t *testing.T) {

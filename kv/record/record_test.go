@@ -171,13 +171,13 @@ func TestRoundTrip(t *testing.T) {
 				want["url"], want["shareUrl"] = "https://go.dev/", "https://kist.example/v/my-slug"
 				want["reachable"], want["checkedAt"], want["unreachableSince"], want["iconUrl"] = "unknown", nil, nil, nil
 			case record.Collections:
-				want["itemCount"], want["size"], want["leftOut"] = 2.0, 7.0, 1.0
+				want["itemCount"], want["size"], want["leftOut"] = 24.0, 91348213.0, 12.0
 				want["source"], want["zipUrl"] = map[string]any{"folderId": nil, "tag": "sea"}, "https://kist.example/x/my-slug.zip"
 			}
 			v := record.Shown{Record: *back, Views: 41, TagList: tags, FolderName: "F&", Base: "https://kist.example"}
 			if b, err := back.Decode(); k == record.Collections {
 				is.NoErr(err)
-				v.Collected = record.Collected{Collection: *b.(*record.Collection), TagName: "sea", Items: 2, Bytes: 7, LeftOut: 1}
+				v.Collected = record.Collected{Collection: *b.(*record.Collection), TagName: "sea", Items: 24, Bytes: 91348213, LeftOut: 12}
 			}
 			text := field.AppendJSON(nil, &v)
 			got := shown(t, &v)
@@ -497,6 +497,13 @@ func TestBadLimits(t *testing.T) {
 }
 
 // An upload's name is as safe as any other file's.
+func TestUploadTags(t *testing.T) {
+	is := is.New(t)
+	_, f := create(t, record.Files, `{"tagIds":["01890A5D-AC96-774B-BCCE-B302099A8057"],"newTags":["sea"]}`)
+	is.Equal(f.AddTags, []string{"01890a5d-ac96-774b-bcce-b302099a8057"})
+	is.Equal(f.NewTags, []string{"sea"})
+}
+
 func TestUploadName(t *testing.T) {
 	is := is.New(t)
 	r, _ := create(t, record.Files, `{"name":"../../etc/CON.txt\u202e"}`)

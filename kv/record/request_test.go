@@ -181,7 +181,7 @@ func TestRequestForm(t *testing.T) {
 	is.NoErr(field.Patch(f, in))
 	f.Finish()
 	is.Equal([]any{f.Title, f.MaxTotal, f.Window, f.Description, f.Secret}, []any{"A b", int64(0), int64(24), "d", field.Secret{Said: true}})
-	for _, bad := range []string{`{}`, `{"title":""}`, `{"title":"x","maxUploads":-1}`, `{"title":"x","maxFileSize":1.5}`, `{"title":"x","allowedTypes":["*"]}`, `{"title":"x","slug":"up"}`} {
+	for _, bad := range []string{`{}`, `{"title":""}`, `{"title":"x","maxUploads":-1}`, `{"title":"x","maxFileSize":1.5}`, `{"title":"x","allowedTypes":["*"]}`, `{"title":"x","slug":"up"}`, `{"title":"x","brandColor":"#AABBCCD"}`} {
 		in, err := field.Parse([]byte(bad))
 		is.NoErr(err)
 		is.True(field.Create(&RequestForm{Request: NewRequest()}, in) != nil) // bad

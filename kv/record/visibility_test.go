@@ -310,6 +310,47 @@ func TestMadeUpReferrers(t *testing.T) {
 	is.Equal(d.Referrers()[0], "real.example")
 }
 
+// A host that comes after many made-up ones gets in.
+func TestReferrerAfterMadeUpOnes(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	var d record.VisitDay
+	for i := range 1000 {
+		d.Count(record.Visit{Referrer: fmt.Sprintf("host%d.example", i)})
+	}
+	for range 2 {
+		d.Count(record.Visit{Referrer: "real.example"})
+	}
+	is.Equal(d.Hosts["real.example"], int64(2))
+	is.Equal(len(d.Hosts), 2*record.ShownHosts)
+}
+
+// Two rows of a day become one, and the later of their last visits counts.
+func TestMergeDays(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	var a, b record.VisitDay
+	for i, device := range []record.DeviceClass{record.Phone, record.Desktop, record.Desktop, record.Program, record.Program, record.Program} {
+		a.Count(record.Visit{At: born.Add(time.Duration(i%4) * time.Hour), Device: device, Referrer: "a.example"})
+	}
+	is.Equal(a.Last, born.Add(3*time.Hour)) // not that of the visit that was counted last
+	b.Count(record.Visit{At: born, Device: record.Phone, Referrer: "a.example"})
+	b.Count(record.Visit{At: born.Add(time.Hour), Device: record.Desktop, Referrer: "b.example"})
+	b.Count(record.Visit{At: born, Device: record.Program})
+	for _, day := range []*record.VisitDay{&a, &b} {
+		both := record.VisitDay{}
+		other := &a
+		if day == &a {
+			other = &b
+		}
+		both.Merge(day)
+		both.Merge(other)
+		is.Equal(both, record.VisitDay{
+			Phone: 2, Desktop: 3, Program: 4, Hosts: map[string]int64{"a.example": 7, "b.example": 1}, Last: born.Add(3 * time.Hour),
+		})
+	}
+}
+
 func TestDays(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
