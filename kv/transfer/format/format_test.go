@@ -4,6 +4,8 @@ import (
 	"archive/tar"
 	"archive/zip"
 	"bytes"
+	"cmp"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -260,6 +262,100 @@ func TestDetectNothing(t *testing.T) {
 		_, err := Detect(source(data))
 		var why Unreadable
 		is.True(errors.As(err, &why)) // for people
+	}
+}
+
+// A line of an export has everything of a record that ids elsewhere do not change, and it is read
+// back.
+func TestKistLines(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	at := time.Date(2026, 1, 2, 3, 4, 5, 678_000_000, time.UTC)
+	file := &record.Shown{Record: record.Record{
+		Kind: record.Files, Created: at, Updated: at.Add(time.Hour), KeepMetadata: true,
+		Share: record.Share{Slug: "a", Favorite: true, Password: "$argon2id$hash", Public: true, Limit: 9, AtLimit: record.Delete, Expires: at.Add(2 * time.Hour), Logged: true, Reached: true},
+	}, Views: 7, FolderName: "f", TagList: []record.Tag{{Name: "sea"}}}
+	file.SetBody(&record.File{OriginalName: "a.txt", Description: "d", MimeType: "text/plain", Size: 5, SHA256: hex.EncodeToString(hello[:])})
+	note := &record.Shown{Record: record.Record{Kind: record.Notes, Created: at, Updated: at, Share: record.Share{Slug: "n"}}}
+	note.SetBody(&record.Note{Content: "new"})
+	old := &record.Version{VersionHead: record.VersionHead{At: at.Add(-time.Hour), By: "phone"}, Body: field.AppendJSON(nil, &record.Note{Content: "old"})}
+	lines := map[string]string{
+		KindName(record.Files): string(AppendRecord(nil, file, 4, new(Carried))),
+		KindName(record.Notes): string(AppendRecord(nil, note, 0, new(Carried))),
+		VersionsName:           string(AppendVersion(nil, &note.Record, old)),
+	}
+	for name, want := range map[string]string{
+		KindName(record.Files): `{"slug":"a","originalName":"a.txt","mimeType":"text/plain","size":5,"sha256":"` + hex.EncodeToString(hello[:]) + `","description":"d","isPublic":true,"isFavorite":true,"tags":["sea"],` +
+			`"maxViews":9,"maxViewsAction":"delete","expiresAt":"2026-01-02T05:04:05.678Z","logVisits":true,"stripMetadata":false,"folderName":"f",` +
+			`"createdAt":"2026-01-02T03:04:05.678Z","updatedAt":"2026-01-02T04:04:05.678Z","passwordHash":"$argon2id$hash","views":7,"viewsOfLimit":4,"limitReached":true}`,
+		KindName(record.Notes): `{"slug":"n","title":"","content":"new","sourceUrl":"","isPublic":false,"isFavorite":false,"tags":[],"maxViews":null,"maxViewsAction":null,"expiresAt":null,` +
+			`"createdAt":"2026-01-02T03:04:05.678Z","updatedAt":"2026-01-02T03:04:05.678Z","passwordHash":"","views":0,"viewsOfLimit":0,"limitReached":false}`,
+		VersionsName: `{"kind":"note","slug":"n","at":"2026-01-02T02:04:05.678Z","by":"phone","title":"","content":"old","sourceUrl":""}`,
+	} {
+		is.Equal(lines[name], want+"\n")
+	}
+	data := []string{ManifestName, string(AppendManifest(nil, "ann")), BlobName(hello), "hello"}
+	for name, line := range lines {
+		data = append(data, name, line)
+	}
+	var rows []Row
+	for row, err := range Read(Kist, source(zipped(data...))) {
+		is.NoErr(err)
+		is.Equal(row.Refused, "")
+		is.True(!row.Whole) // it reads every member
+		rows = append(rows, row)
+	}
+	is.Equal(len(rows), 3)
+	is.Equal(rows[0].Past, record.Past{Created: at, Updated: at.Add(time.Hour), Password: "$argon2id$hash", Views: 7, Used: 4, Reached: true})
+	is.Equal(rows[0].Folder, "f")
+	is.Equal([]any{rows[0].Fields["stripMetadata"], rows[0].Fields["isPublic"], rows[0].Fields["logVisits"]}, []any{false, true, true})
+	is.Equal(rows[1].Name, "n")
+	is.Equal(rows[2].Version, &Version{"n", old.VersionHead, old.Body})
+}
+
+// An entry is known by its title, or else by its address.
+func TestNameOfEntry(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	for _, first := range []string{"", "A title"} {
+		b := build(record.Bookmarks, "line 1")
+		b.title(first)
+		b.address("url", " https://example.org/ ")
+		is.Equal(b.Fields["url"], "https://example.org/")
+		is.Equal(b.Name, cmp.Or(first, "https://example.org/"))
+	}
+}
+
+func TestDates(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"2023-01-02T03:04:05+01:00":      "2023-01-02T02:04:05Z",
+		" 2023-01-02T03:04:05+0100\n":    "2023-01-02T02:04:05Z",
+		"\t2023-01-02 03:04:05 ":         "2023-01-02T03:04:05Z",
+		" 2023-01-02":                    "2023-01-02T00:00:00Z",
+		"2023-01-02T03:04:05.678901234Z": "2023-01-02T03:04:05.678Z",
+		" 1700000000 ":                   "2023-11-14T22:13:20Z",
+		"68719476736":                    "4147-08-20T07:32:16Z",
+		"68719476737":                    "1972-03-06T08:44:36Z", // as milliseconds
+		"1700000000123":                  "2023-11-14T22:13:20Z",
+		"1700000000123456":               "2023-11-14T22:13:20Z",
+		"1970-06-01":                     "",
+		"1971-01-01":                     "1971-01-01T00:00:00Z",
+		"9999-12-31":                     "9999-12-31T00:00:00Z",
+		"0":                              "",
+		"1":                              "1970-01-01T00:00:01Z",
+		"-5":                             "",
+		"2023-13-02":                     "",
+		"soon":                           "",
+		"":                               "",
+	} {
+		got := ""
+		if at := date(text); !at.IsZero() {
+			got = at.Format(time.RFC3339Nano)
+		}
+		if got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
 	}
 }
 
