@@ -141,6 +141,12 @@ func TestCode(t *testing.T) {
 			is.True(strings.Contains(string(code.HTML), part))
 		}
 	})
+	t.Run("a last line without an end", func(t *testing.T) {
+		is := is.New(t)
+		code, err := Code("var", "go", "")
+		is.NoErr(err)
+		is.True(strings.HasSuffix(string(code.HTML), `<span class="k">var</span></code></pre>`+"\n"))
+	})
 	t.Run("nothing", func(t *testing.T) {
 		is := is.New(t)
 		code, err := Code("", "go", "")
