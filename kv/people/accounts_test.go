@@ -512,6 +512,50 @@ func TestQuota(t *testing.T) {
 	})
 }
 
+// Text may be replaced by as much or less while an account has more than its quota.
+func TestChargeText(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := kvtest.Open(t)
+	u := kvtest.User(t, s, "ann")
+	kvtest.Add(t, s, u.ID, record.Notes, `{"content":"content"}`)
+	kvtest.Update(t, s, func(tx *kv.Tx) error { return people.SetSettings(tx, record.Settings{DefaultQuota: 1}) })
+	kvtest.View(t, s, func(tx *kv.Tx) error {
+		now := tx.Text(u.ID)
+		is.True(now > 1)
+		is.NoErr(people.ChargeText(tx, u.ID, now+1))
+		is.NoErr(people.ChargeText(tx, u.ID, now))
+		is.Equal(kvtest.Code(people.ChargeText(tx, u.ID, now-1)), "quota_exceeded")
+		return nil
+	})
+}
+
+// A key is no session, and a session is no key.
+func TestKeysAndSessions(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := kvtest.Open(t)
+	u := kvtest.User(t, s, "ann")
+	var key, session *record.Key
+	kvtest.Update(t, s, func(tx *kv.Tx) (err error) {
+		if key, _, err = people.AddKey(tx, record.Key{Owner: u.ID, Name: "k"}); err == nil {
+			session, _, err = people.AddSession(tx, u.ID, "browser", "192.0.2.1", tx.Now)
+		}
+		return err
+	})
+	kvtest.View(t, s, func(tx *kv.Tx) error {
+		_, err := people.Key(tx, u.ID, key.ID)
+		is.NoErr(err)
+		_, err = people.Session(tx, u.ID, session.ID)
+		is.NoErr(err)
+		_, err = people.Key(tx, u.ID, session.ID)
+		is.Equal(err, record.NotFound("key"))
+		_, err = people.Session(tx, u.ID, key.ID)
+		is.Equal(err, record.NotFound("session"))
+		return nil
+	})
+}
+
 // Deliveries are part of the transaction that they report.
 func TestDeliveries(t *testing.T) {
 	is := is.New(t)

@@ -210,6 +210,27 @@ func TestDeviceBounds(t *testing.T) {
 	})
 }
 
+// A network that has its share of requests waits for its own, not for those of others.
+func TestDeviceRetry(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	c := kvtest.NewClock()
+	s := kvtest.OpenAt(t, t.TempDir(), c.Now)
+	add := func(from string) error {
+		return s.Update(func(tx *kv.Tx) error { _, _, err := people.AddDevice(tx, "client", "192.0.2.9", from); return err })
+	}
+	is.NoErr(add("192.0.2.2"))
+	for range people.MaxDevicesFrom {
+		c.Add(time.Second)
+		is.NoErr(add("192.0.2.1"))
+	}
+	c.Add(time.Minute)
+	var e *record.Error
+	is.True(errors.As(add("192.0.2.1"), &e))
+	is.Equal(e.Retry, people.DeviceTime-time.Minute-(people.MaxDevicesFrom-1)*time.Second)
+	is.NoErr(add("192.0.2.2"))
+}
+
 // A session lasts while it is used, for a year at most. Its secret doesn't work as an
 // API key. Turning keys off leaves it alone. A new password and disabling the account
 // end it.

@@ -47,7 +47,8 @@ func TestOneTimeCodes(t *testing.T) {
 		return people.OneTimeCode(codeSecret, c.Now().Add(time.Duration(steps)*30*time.Second))
 	}
 	is.True(!useCode(t, s, u.ID, at(0))) // there is no secret yet
-	for _, bad := range []struct{ secret, code string }{{"short", at(0)}, {strings.Repeat("x", 65), at(0)}, {string(codeSecret), "000000"}, {string(codeSecret), ""}, {string(codeSecret), at(2)}} {
+	short, long := strings.Repeat("x", 15), strings.Repeat("x", 65)
+	for _, bad := range []struct{ secret, code string }{{short, people.OneTimeCode([]byte(short), c.Now())}, {long, people.OneTimeCode([]byte(long), c.Now())}, {string(codeSecret), "000000"}, {string(codeSecret), ""}, {string(codeSecret), at(2)}} {
 		is.Equal(kvtest.Code(s.Update(func(tx *kv.Tx) error {
 			_, err := people.SetCodes(tx, u.ID, []byte(bad.secret), bad.code)
 			return err

@@ -45,7 +45,7 @@ func TestPasswords(t *testing.T) {
 	for _, bad := range []string{
 		"x", "$$$$$", strings.Replace(known, "2id", "2i", 1), strings.Replace(known, "v=19", "v=16", 1), strings.Replace(known, "t=2", "t=0", 1),
 		strings.Replace(known, "p=1", "p=0", 1), strings.Replace(known, "p=1", "p=300", 1), strings.Replace(known, "65536", "4294967295", 1),
-		strings.Replace(known, "t=2", "t=9999", 1), known + "$", known[:len(known)-30], strings.Replace(known, "c29t", "!!!!", 1), strings.Replace(known, "m=", "m=-", 1),
+		strings.Replace(known, "t=2", "t=9999", 1), known + "$", known[:len(known)-30], known[:len(known)-31], known[:len(known)-1] + "!", known + strings.Repeat("A", 44), strings.Replace(known, "c29t", "!!!!", 1), strings.Replace(known, "m=", "m=-", 1),
 	} {
 		ok, err := p.Check(ctx, people.Seat{}, bad, "password")
 		is.True(err != nil)
