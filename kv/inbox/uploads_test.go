@@ -227,6 +227,66 @@ func TestJoinExpires(t *testing.T) {
 	left(0, 0)
 }
 
+// A join that is removed gives its space back to its parts.
+func TestJoinRemoved(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := kvtest.Open(t)
+	ann := kvtest.User(t, s, "ann")
+	part, err := kvtest.BeginUpload(s, inbox.Upload{Owner: ann.ID, Partial: true, Length: 10})
+	is.NoErr(err)
+	part.Offset = 10
+	kvtest.Update(t, s, func(tx *kv.Tx) error { return inbox.SaveUpload(tx, part) })
+	var joined *inbox.Upload
+	kvtest.Update(t, s, func(tx *kv.Tx) (err error) {
+		joined, err = inbox.JoinUploads(tx, inbox.Upload{Owner: ann.ID, Parts: []record.ID{part.ID}})
+		return err
+	})
+	remove := func() error {
+		return s.Update(func(tx *kv.Tx) error { return inbox.RemoveUpload(tx, ann.ID, joined.ID) })
+	}
+	is.NoErr(remove())
+	kvtest.View(t, s, func(tx *kv.Tx) error {
+		now, err := inbox.FindUpload(tx, ann.ID, part.ID)
+		is.NoErr(err)
+		is.True(!now.Joined())
+		use, err := people.UsageOf(tx, ann)
+		is.NoErr(err)
+		is.Equal(use.Begun, int64(10))
+		return kvtest.Audit(tx)
+	})
+	is.Equal(remove(), record.NotFound("upload"))
+}
+
+// A sender joins only parts that came from the same place, for the same link.
+func TestJoinOnlyOwnParts(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := kvtest.Open(t)
+	ann := kvtest.User(t, s, "ann")
+	q, other := kvtest.AddRequest(t, s, ann.ID, nil), kvtest.AddRequest(t, s, ann.ID, nil)
+	part, secret, err := inbox.BeginSenderUpload(s, t.Context(), q, inbox.Upload{Partial: true, Length: 10}, "here")
+	is.NoErr(err)
+	part.Offset = 10
+	kvtest.Update(t, s, func(tx *kv.Tx) error { return inbox.SaveUpload(tx, part) })
+	for name, c := range map[string]struct {
+		q            *record.Request
+		from, secret string
+		want         string
+	}{
+		"another sender": {q, "there", secret, "not_found"},
+		"another link":   {other, "here", secret, "not_found"},
+		"no part":        {q, "here", secret + "x", "not_found"},
+	} {
+		_, _, err := inbox.JoinSent(s, t.Context(), c.q, inbox.Upload{}, c.from, []string{c.secret})
+		if kvtest.Code(err) != c.want {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	_, _, err = inbox.JoinSent(s, t.Context(), q, inbox.Upload{}, "here", []string{secret})
+	is.NoErr(err)
+}
+
 // Admitted parts can be joined and finished even if text added since fills the quota.
 // Content is still limited, and the text counts for new uploads.
 func TestJoinWithFullQuota(t *testing.T) {
