@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -367,7 +368,7 @@ func TestRefused(t *testing.T) {
 		{"jpeg, no size", flat{w: 0, h: 0, factors: colour}.file()},
 		{"jpeg, too many pixels", flat{w: 65535, h: 65535, factors: []byte{0x11}}.bombed()},
 		{"jpeg, progressive and too many pixels for that", flat{w: 4000, h: 4000, factors: colour, progressive: true}.bombed()},
-		{"jpeg, cmyk and too many pixels for that", flat{w: 6000, h: 5000, factors: []byte{0x22, 0x11, 0x11, 0x22}, segments: adobe(2)}.bombed()},
+		{"jpeg, cmyk and too many pixels for that", flat{w: 6000, h: 5000, factors: []byte{0x11, 0x11, 0x11, 0x11}, segments: adobe(2)}.bombed()},
 		{"jpeg, RGB and too many pixels for that", flat{w: 6000, h: 6000, factors: colour, segments: adobe(0)}.bombed()},
 		{"jpeg, too many scans", flat{w: 64, h: 48, factors: colour, progressive: true, scans: 100}.file()},
 		{"jpeg, bad sampling", flat{w: 64, h: 48, factors: []byte{0x11, 0x22, 0x11}}.bombed()},
@@ -405,6 +406,12 @@ func TestRefused(t *testing.T) {
 			_, err := d.get(test.file)
 			t.Log(err)
 			is.True(errors.Is(err, ErrNone))
+			switch {
+			case strings.HasSuffix(test.name, " for that"):
+				is.True(strings.Contains(err.Error(), "pixels in this format takes up to"))
+			case !strings.Contains(test.name, ","):
+				is.True(strings.Contains(err.Error(), "not a picture in a known format"))
+			}
 			_, again := d.get(test.file)
 			is.Equal(again.Error(), err.Error()) // it is remembered with its reason
 			is.True(errors.Is(again, ErrNone))
