@@ -86,6 +86,29 @@ func TestSums(t *testing.T) {
 	})
 }
 
+// A sum that is computed although all have left serves the next caller.
+func TestSumsJoinedAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		is := is.New(t)
+		s, _ := sums(t)
+		gate := make(chan struct{})
+		var opened atomic.Int64
+		of := source(1, "content", gate, &opened)
+		ctx, leave := context.WithCancel(t.Context())
+		results := make(chan error)
+		go func() { _, err := s.Sum(ctx, of, false, nil); results <- err }()
+		synctest.Wait()
+		leave()
+		is.True(errors.Is(<-results, context.Canceled))
+		go func() { _, err := s.Sum(t.Context(), of, false, nil); results <- err }()
+		synctest.Wait()
+		close(gate)
+		is.NoErr(<-results)
+		is.Equal(opened.Load(), int64(1))
+	})
+}
+
 // Few sums are computed at once and not many wait. One that nobody waits for any more is not begun.
 func TestSumsBounded(t *testing.T) {
 	t.Parallel()
