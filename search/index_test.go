@@ -406,6 +406,7 @@ func TestHighlight(t *testing.T) {
 		{"The old harbour, old", `"old harbour"`, "[old harbour]"},
 		{"Straße İstanbul", "strasse istanbul", "[Straße][İstanbul]"},
 		{"sailing saliing", "saliing", "[sailing][saliing]"},
+		{"sailing " + strings.Repeat("word ", 200) + "saliing " + strings.Repeat("word ", 200) + "saliing x", "saliing", "[saliing]"}, // the first of the best
 		{"a <b>boat</b> & nets", "boat nets", "[boat][nets]"},
 		{strings.Repeat("😀 word ", 200) + "boat 🍜", "boat 🍜", "[boat][🍜]"},
 		{strings.Repeat("東京", 300) + "手順x", "手順", "[手順]"},
