@@ -164,7 +164,8 @@ func TestErrorTexts(t *testing.T) {
 func TestFilesSayTheirSize(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	j, b := opened(t, newMemory(rand.New(rand.NewPCG(1, 17))))
+	m := newMemory(rand.New(rand.NewPCG(1, 17)))
+	j, b := opened(t, m)
 	for range 3 {
 		b = add(t, j, b, "key "+string(rune('a'+b.Seq)))
 	}
@@ -178,6 +179,29 @@ func TestFilesSayTheirSize(t *testing.T) {
 	}
 	is.Equal(parts[0].Raw, int64(raw))
 	is.True(parts[0].Final)
+
+	is.NoErr(j.Pack(t.Context(), b.State))
+	delete(m.seen, fileName(snapName, b.Seq))
+	parts, err = j.Files()
+	is.NoErr(err)
+	is.Equal(parts[0].Name, fileName(logName, 0)) // it is compressed
+	is.Equal(parts[0].Raw, packedShare*parts[0].Size)
+	is.Equal(parts[1].Raw, parts[1].Size)
+}
+
+// A snapshot is whole only if nothing follows its end.
+func TestSnapshotWithMoreBehind(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m := newMemory(rand.New(rand.NewPCG(1, 83)))
+	j, _ := generationsOf(t, m, 2)
+	is.NoErr(problems(j))
+	snap := m.seen[fileName(snapName, 3)]
+	snap.data = append(snap.data, 0)
+	var damage *Damaged
+	is.True(errors.As(problems(j), &damage))
+	is.Equal(damage.Name, fileName(snapName, 3))
+	is.True(strings.Contains(damage.Why, "it does not end where it should"))
 }
 
 // Files returns what a copy needs: no unreadable snapshot, and all logs from

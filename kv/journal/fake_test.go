@@ -12,6 +12,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"kist/blobs/disk/cut"
@@ -23,7 +24,8 @@ type memory struct {
 	// called after each step that changes something. Both run without the lock.
 	fail  func(step, name string) error
 	after func()
-	lazy  bool // syncing files does nothing
+	lazy  bool         // syncing files does nothing
+	open  atomic.Int32 // files
 
 	mu     sync.Mutex
 	rnd    *rand.Rand
@@ -114,6 +116,7 @@ func (m *memory) Open(name string) (File, error) {
 	if f == nil {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
 	}
+	m.open.Add(1)
 	return &memoryFile{m, name, f}, nil
 }
 
@@ -174,7 +177,7 @@ type memoryFile struct {
 	*inode
 }
 
-func (f *memoryFile) Close() error { return nil }
+func (f *memoryFile) Close() error { f.m.open.Add(-1); return nil }
 
 func (f *memoryFile) Size() (size int64, err error) {
 	err = f.m.step("size", f.name, func() { size = int64(len(f.data)) })

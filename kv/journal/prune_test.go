@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"errors"
 	"math/rand/v2"
 	"syscall"
 	"testing"
@@ -164,6 +165,17 @@ func TestPrune(t *testing.T) {
 	is.NoErr(err)
 	is.Equal(g, generations{[]uint64{9, 12, 15}, []uint64{9, 12, 15}})
 	is.True(holds(t, m).is(b))
+}
+
+// A folder that cannot be listed is an error, not a journal without snapshots.
+func TestPruneFails(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m := newMemory(rand.New(rand.NewPCG(1, 84)))
+	j, _ := generationsOf(t, m, 2)
+	m.fail = failures{"list": 1}.next
+	is.True(errors.Is(j.Prune(), syscall.EIO))
+	is.NoErr(j.Prune())
 }
 
 // A crash in the middle of Prune leaves a complete journal without a gap.

@@ -404,6 +404,23 @@ func TestRecentUnreadable(t *testing.T) {
 	is.True(errors.Is(err, ErrRead))
 }
 
+// The newest record of recent counts although an older one in it is damaged, if the log has the
+// older one.
+func TestRecentMendsTheEnd(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m, j, b, name := grown(t, 9)
+	before, size := b, j.end
+	b = add(t, j, b, "the newest")
+	c := m.copied()
+	c.seen[RecentName].data[recentHead+frameHead+stateSize] ^= 1
+	log := c.seen[name]
+	log.data = log.data[:size]
+	is.True(holds(t, c).is(b))
+	c.seen[RecentName].data[recentHead+size-j.base+frameHead+stateSize] ^= 1
+	is.True(holds(t, c).is(before))
+}
+
 func newJournal(t *testing.T, m Folder) *Journal {
 	t.Helper()
 	j, err := New(m, format)

@@ -2,6 +2,7 @@ package journal
 
 import (
 	"bytes"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -173,6 +174,44 @@ func TestSalvageStrayFile(t *testing.T) {
 
 // bodyError leaves only the first bytes of a file readable.
 func cutOff(m *memory, name string, size int) { m.seen[name].data = m.seen[name].data[:size] }
+
+// Damage to the head of a log, even to its layout, loses no record. The checksum of the head
+// tells the layout.
+func TestSalvageBehindHead(t *testing.T) {
+	t.Parallel()
+	for name, at := range map[string]int{"magic": 0, "layout": 8, "lowest byte of the layout": 11, "number": 20, "checksum": headerSize - 1} {
+		for _, packed := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, packed %v", name, packed), func(t *testing.T) {
+				t.Parallel()
+				is := is.New(t)
+				m := newMemory(rand.New(rand.NewPCG(1, 82)))
+				j, b := opened(t, m)
+				var r Record
+				for i := range 300 {
+					b = b.with(&r, []Op{{1, fmt.Appendf(nil, "key %d", i), someBytes(m.rnd, 1000)}})
+					is.NoErr(j.Append(&r, b.State))
+				}
+				if packed {
+					is.NoErr(j.Begin(b.State))
+					is.NoErr(j.Snapshot(t.Context(), b.State, format, b.all()))
+					is.NoErr(j.Pack(t.Context(), b.State))
+					delete(m.seen, fileName(snapName, b.Seq))
+				}
+				m = withoutRecent(m.copied())
+				m.seen[fileName(logName, 0)].data[at] ^= 0x40
+				s, err := newJournal(t, m).Survey(0, func(int64) {})
+				is.NoErr(err)
+				c := &counted{t: t}
+				done, err := s.Salvage(nil, c)
+				is.NoErr(err)
+				is.Equal(c.records, 300)
+				is.Equal(done.State(), b.State)
+				is.Equal(len(done.Gaps), 0)
+				is.Equal(m.open.Load(), int32(0)) // every file is closed
+			})
+		}
+	}
+}
 
 // However much is damaged, the list is bounded, and the rest is counted.
 func TestSurveyHarmIsBounded(t *testing.T) {
