@@ -137,7 +137,32 @@ func TestBuilderPacks(t *testing.T) {
 	t.Logf("%.2f of the least size; %d MiB of heap taken from the system", float64(info.Size())/float64(raw), (after.HeapSys-before.HeapSys)>>20)
 	is.True(info.Size() < raw*115/100)
 	is.True(after.HeapSys-before.HeapSys < 64<<20)
+	_, entries, err := ContentDigest(b.db, layout)
+	is.NoErr(err)
+	is.Equal(entries, n)
 	is.NoErr(b.Close())
+}
+
+// Contents that a record carries are told from other data of the store.
+func TestCarried(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	key := append([]byte("content "), bytes.Repeat([]byte{7}, 32)...)
+	var got []string
+	is.NoErr(Carried(func(ref [32]byte, b []byte) error {
+		is.Equal(ref[:], key[8:])
+		got = append(got, string(b))
+		return nil
+	})([]journal.Op{
+		{Bucket: 1, Key: key, Value: []byte("carried")},
+		{Bucket: 1, Key: key}, // its removal
+		{Bucket: 2, Key: key, Value: []byte("another bucket")},
+		{Bucket: 1, Key: key[:39], Value: []byte("too short")},
+		{Bucket: 1, Key: append(bytes.Clone(key), 7), Value: []byte("too long")},
+		{Bucket: 1, Key: bytes.Repeat([]byte{7}, 40), Value: []byte("another key")},
+		{Bucket: 1, Key: key, Value: []byte{}},
+	}))
+	is.Equal(got, []string{"carried", ""})
 }
 
 // A builder stays within its memory bounds, however large single changes are and
