@@ -645,6 +645,41 @@ func TestEvictRace(t *testing.T) {
 	is.NoErr(s.Close())
 }
 
+// Eviction makes room for a tenth of the limit, so that it need not run for each content.
+func TestEvictSome(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m := newShelf()
+	s := behind(t, filepath.Join(t.TempDir(), "blobs"), m, 1000)
+	is.True(s.cache.evict()) // which counts what there is
+	for i := range 11 {
+		b := random(uint64(i), 100)
+		keep(t, s, b).Release()
+		m.add(b)
+	}
+	s.cache.evicting.Lock() // run evicts too, and finds that a content is not in the object store yet
+	s.cache.rest = time.Time{}
+	s.cache.evicting.Unlock()
+	is.True(s.cache.evict())
+	is.Equal(s.cache.here.Load(), int64(900))
+}
+
+// What ends with its last bytes, not after them, is complete. Nothing more is asked for.
+func TestFetchAtOnce(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m := newShelf()
+	m.answer = func(_ int, _ int64, b []byte) (io.Reader, error) {
+		return iotest.DataErrReader(bytes.NewReader(b)), nil
+	}
+	s := behind(t, filepath.Join(t.TempDir(), "blobs"), m, 0)
+	b := random(1, 100)
+	got, err := fetched(s, m.add(b), len(b))
+	is.NoErr(err)
+	is.True(bytes.Equal(got, b))
+	is.Equal(m.gets, 1)
+}
+
 // A content that is removed from both places and uploaded again, between the question
 // to the object store and the removal from the disk, stays.
 func TestEvictLate(t *testing.T) {

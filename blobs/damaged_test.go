@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"testing"
 	"testing/iotest"
+	"testing/synctest"
 	"time"
 
 	"github.com/matryer/is"
@@ -304,6 +305,28 @@ func TestProvenIsBounded(t *testing.T) {
 		is.True(p.has(ref, info))
 	}
 	is.Equal(len(p.seen), maxProven)
+}
+
+// All who want a file proven at the same time get the result of one reading.
+func TestProvenOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		is := is.New(t)
+		info, err := os.Stat(t.TempDir())
+		is.NoErr(err)
+		var p proven
+		gate, results, read := make(chan struct{}), make(chan error), 0
+		for range 3 {
+			go func() { results <- p.once(Ref{1}, info, func() error { read++; <-gate; return ErrDamaged }) }()
+			synctest.Wait()
+		}
+		close(gate)
+		for range 3 {
+			is.True(errors.Is(<-results, ErrDamaged))
+		}
+		is.Equal(read, 1)
+		is.NoErr(p.once(Ref{1}, info, func() error { return nil })) // it is read again
+	})
 }
 
 // The quarantine outlives the process, readers see it, and it ends when the

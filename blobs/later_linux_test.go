@@ -144,7 +144,9 @@ func TestKeepLaterOrKeep(t *testing.T) {
 		is.NoErr(err)
 		all = append(all, st)
 	}
-	now([]byte("memory is bounded"))
+	bounded := []byte("memory is bounded")
+	is.NoErr(s.root.makeDurable(refOf(bounded).folder()))
+	now(bounded)
 	for _, st := range all {
 		is.NoErr(st.Drop())
 	}
