@@ -288,7 +288,7 @@ func whole(v any) (int64, error) {
 	case string:
 		t = x
 	}
-	if t == "" || len(t) > 40 || !strings.ContainsRune("-0123456789", rune(t[0])) || !json.Valid([]byte(t)) || t[len(t)-1] <= ' ' {
+	if t == "" || len(t) > 40 || !json.Valid([]byte(t)) || t[len(t)-1] <= ' ' {
 		return 0, errNumber
 	}
 	t, negative := strings.CutPrefix(strings.ToLower(t), "-")

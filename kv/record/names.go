@@ -202,7 +202,7 @@ func CleanTitle(t string) (string, error) {
 func printable(t string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
-		case unicode.IsSpace(r) && r != ' ' && r != '\u00a0' && unprintable(r):
+		case unicode.IsSpace(r) && unprintable(r):
 			return ' '
 		case unprintable(r):
 			return -1
