@@ -332,6 +332,7 @@ var noNumbers = []number{
 	{text: "5.0000000000000000000001"}, // and 5
 	{text: "2147483646.9999999999999"},
 	{text: "123e-2"},
+	{text: "0." + strings.Repeat("0", 39)}, // too long
 	{text: "1" + strings.Repeat("0", 100_000)},
 }
 
@@ -368,6 +369,7 @@ func TestNumber(t *testing.T) {
 			{"0", 0, true},
 			{"-0", 0, true},
 			{"0.000", 0, true},
+			{"0." + strings.Repeat("0", 38), 0, true},
 			{"0e-5", 0, true},
 			{"-0.0e-99999999999999999999", 0, true},
 			{"0e999999999", 0, true},
