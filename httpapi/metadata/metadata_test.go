@@ -273,6 +273,8 @@ func TestPictureBoxes(t *testing.T) {
 		"a name":        {handler("secret\x00"), Text},
 		"an XML item": {handler("\x00") + item("xml ") + boxed("iloc", "\x01\x00\x00\x00\x44\x00\x00\x01", "\x00\x01\x00\x01\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x06") +
 			boxed("idat", "secret"), Text},
+		"an XML item with a long number": {handler("\x00") + boxed("iinf", full, "\x00\x01", boxed("infe", "\x03\x00\x00\x00\x00\x00\x00\x01\x00\x00", "xml \x00")) +
+			boxed("iloc", "\x01\x00\x00\x00\x44\x00\x00\x01", "\x00\x01\x00\x01\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x06") + boxed("idat", "secret"), Text},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -318,6 +320,7 @@ func TestHostile(t *testing.T) {
 	for name, file := range map[string]string{
 		"items without bytes":   heic + boxed("meta", full, handler, exif, boxed("iloc", "\x02\x00\x00\x00\x00\x00\xff\xff\xff\xff")),
 		"extents without bytes": heic + boxed("meta", full, handler, exif, boxed("iloc", full, "\x00\x00\xff\xff", strings.Repeat("\x00\x01\x00\x00\xff\xff", 0xffff))),
+		"a property too long":   heic + boxed("meta", full, handler, boxed("iprp", boxed("ipco", "\x00\x00\xff\xffudes"))),
 		"many boxes":            heic + strings.Repeat(boxed("free"), maxBoxes),
 		"a compressed film":     boxed("ftyp", "qt  ") + boxed("moov", boxed("cmov")),
 		"metadata in fragments": boxed("ftyp", "isom") + boxed("moov", boxed("trak", boxed("mdia", boxed("hdlr", full, full, "meta"), boxed("minf", boxed("stbl",
@@ -338,6 +341,8 @@ func TestHostile(t *testing.T) {
 	_, err := Clean(fill, 500<<20, "image/jpeg")
 	is.True(errors.Is(err, ErrUnreadable))
 	is.True(fill.read < 2<<20) // not all of it
+	_, err = Clean(&repeated{head: "\xff\xd8\xff\xda\x00\x02"}, 80<<20, "image/jpeg")
+	is.NoErr(err) // it is read from end to end
 	_, err = Clean(&repeated{head: "\xff\xd8\xff\xda\x00\x02"}, maxScanned+1, "image/jpeg")
 	is.True(errors.Is(err, ErrUnreadable))
 }
