@@ -759,6 +759,8 @@ func TestClose(t *testing.T) {
 		is.Equal(<-errs, ErrClosed)
 	}
 	<-closed
+	_, err = d.join(wanted{ref: blobs.Ref{2}}, nil)
+	is.Equal(err, ErrClosed) // no work begins
 	_, err = d.get(file)
 	is.Equal(err, ErrClosed)
 	is.NoErr(d.Close())
