@@ -265,7 +265,7 @@ func TestJoinOnlyOwnParts(t *testing.T) {
 	s := kvtest.Open(t)
 	ann := kvtest.User(t, s, "ann")
 	q, other := kvtest.AddRequest(t, s, ann.ID, nil), kvtest.AddRequest(t, s, ann.ID, nil)
-	part, secret, err := inbox.BeginSenderUpload(s, t.Context(), q, inbox.Upload{Partial: true, Length: 10}, "here")
+	part, secret, err := inbox.BeginSenderUpload(s, t.Context(), q, inbox.Upload{Partial: true, Length: 10}, "here", "")
 	is.NoErr(err)
 	part.Offset = 10
 	kvtest.Update(t, s, func(tx *kv.Tx) error { return inbox.SaveUpload(tx, part) })
