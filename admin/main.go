@@ -10,11 +10,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"net/http"
 	"net/url"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -84,11 +86,20 @@ type Operator func(*kv.Store, *slog.Logger, control.Commands) http.Handler
 func Main(cli any, g *Globals, version string, operator Operator) int {
 	process.Private()
 	call := &Call{Globals: g, Version: version, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, operator: operator}
-	err := call.run(cli, os.Args[1:])
+	err := call.denied(call.run(cli, os.Args[1:]))
 	if err != nil && err.Error() != "" {
 		fmt.Fprintln(os.Stderr, console.Sentence(err.Error()))
 	}
 	return exit.Code(err)
+}
+
+// denied says what to do about an error that the rights to the data directory are the cause of.
+func (c *Call) denied(err error) error {
+	at, ok := errors.AsType[*fs.PathError](err)
+	if !ok || !errors.Is(at, fs.ErrPermission) || !strings.HasPrefix(at.Path, filepath.Clean(c.DataDir)) {
+		return err
+	}
+	return fmt.Errorf("this user cannot use the data directory %s: %w; run kist as the user that the directory belongs to, or as root", c.DataDir, at)
 }
 
 func (c *Call) run(cli any, args []string) error {

@@ -401,6 +401,46 @@ func TestModes(t *testing.T) {
 	is.True(strings.Contains(r.err, "can be written by others"))
 }
 
+// asNobody runs the program as a user without rights; only root can do that.
+func asNobody(t *testing.T, args ...string) (out string, err error) {
+	t.Helper()
+	is := is.New(t)
+	dir, err := os.MkdirTemp("", "kist-other") // not a folder of the test, which is root's alone
+	is.NoErr(err)
+	defer os.RemoveAll(dir)
+	is.NoErr(os.Chmod(dir, 0o755))
+	program, err := os.ReadFile(binary)
+	is.NoErr(err)
+	is.NoErr(os.WriteFile(filepath.Join(dir, "kist"), program, 0o755))
+	p := &place{t: t, dir: dir, addr: "127.0.0.1:1"}
+	cmd := p.command(args...)
+	cmd.Path = filepath.Join(dir, "kist")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	b, err := cmd.CombinedOutput()
+	return string(b), err
+}
+
+// A user who may not use the data directory is told so, and what to do.
+func TestDataDirectoryOfAnotherUser(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	if os.Getuid() != 0 {
+		leaveOut(t, "a data directory of another user", "only root can become another user")
+	}
+	dir, err := os.MkdirTemp("", "kist-root")
+	is.NoErr(err)
+	defer os.RemoveAll(dir)
+	is.NoErr(os.Chmod(dir, 0o755)) // it can be read, not written
+	closed := filepath.Join(dir, "closed")
+	is.NoErr(os.Mkdir(closed, 0o700))
+	for _, of := range []struct{ command, at string }{{"serve", dir}, {"serve", closed}, {"verify", closed}, {"doctor", closed}} {
+		out, err := asNobody(t, of.command, "--data-dir", of.at)
+		is.True(err != nil)
+		is.True(strings.HasPrefix(out, "This user cannot use the data directory "+of.at+": ")) // out
+		is.True(strings.HasSuffix(out, ": permission denied; run kist as the user that the directory belongs to, or as root.\n"))
+	}
+}
+
 // The socket answers its own user even where the file modes let others in.
 func TestSocketRefusesOtherUsers(t *testing.T) {
 	alone(t)
@@ -431,20 +471,9 @@ func TestSocketRefusesOtherUsers(t *testing.T) {
 		}
 	}()
 
-	other, err := os.MkdirTemp("", "kist-other")
-	is.NoErr(err)
-	defer os.RemoveAll(other)
-	is.NoErr(os.Chmod(other, 0o755))
-	program, err := os.ReadFile(binary)
-	is.NoErr(err)
-	is.NoErr(os.WriteFile(filepath.Join(other, "kist"), program, 0o755))
-	p := &place{t: t, dir: other, addr: "127.0.0.1:1"}
-	cmd := p.command("user", "list", "--data-dir", dir)
-	cmd.Path = filepath.Join(other, "kist")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
-	out, err := cmd.CombinedOutput()
+	out, err := asNobody(t, "user", "list", "--data-dir", dir)
 	is.True(err != nil)
-	is.True(strings.Contains(string(out), "The server went away before it answered"))
+	is.True(strings.Contains(out, "The server went away before it answered"))
 
 	mine, err := net.Dial("unix", sock)
 	is.NoErr(err)
