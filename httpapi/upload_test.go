@@ -267,15 +267,18 @@ func TestUploadMisnamedFile(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	a := start(t)
-	var b bytes.Buffer
-	w := multipart.NewWriter(&b)
-	p, err := w.CreateFormFile("fil", "photo.jpg")
-	is.NoErr(err)
-	_, err = p.Write(make([]byte, upload.MaxField+1))
-	is.NoErr(err)
-	is.NoErr(w.Close())
-	got := a.refused(apiRequest{method: "POST", path: "/api/v1/upload", body: &b, header: http.Header{"Content-Type": {w.FormDataContentType()}}}, 413)
-	is.True(strings.Contains(string(got.body), "in the field file"))
+	for _, size := range []int{2, upload.MaxField + 1} {
+		var b bytes.Buffer
+		w := multipart.NewWriter(&b)
+		p, err := w.CreateFormFile("fil", "photo.jpg")
+		is.NoErr(err)
+		_, err = p.Write(make([]byte, size))
+		is.NoErr(err)
+		is.NoErr(w.Close())
+		got := a.refused(apiRequest{method: "POST", path: "/api/v1/upload", body: &b, header: http.Header{"Content-Type": {w.FormDataContentType()}}}, 422)
+		is.Equal(got.code(), "invalid_fields")
+		is.True(strings.Contains(got.text("error"), `a file in the field "fil"`))
+	}
 }
 
 // TestUploadConflict: content of an upload that is refused by the store is

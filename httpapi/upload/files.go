@@ -431,12 +431,15 @@ func ReadMultipart(c *web.Request, m *UploadBudget) (parts []Part, fields field.
 	from := &endDetector{r: body}
 	in := multipart.NewReader(from, params["boundary"])
 	fields = field.Object{}
-	texts := 0
+	texts, misnamed := 0, ""
 	for n := 0; ; n++ {
 		from.left = maxHead
 		p, err := in.NextRawPart()
 		from.left = math.MaxInt64
-		if err == io.EOF { //nolint:errorlint // the reader returns it bare
+		if err == io.EOF && len(parts) == 0 && misnamed != "" { //nolint:errorlint // the reader returns it bare
+			return parts, nil, errMisnamed(misnamed)
+		}
+		if err == io.EOF { //nolint:errorlint // as above
 			return parts, fields, nil
 		}
 		if err != nil {
@@ -462,12 +465,15 @@ func ReadMultipart(c *web.Request, m *UploadBudget) (parts []Part, fields field.
 			}
 			continue
 		}
+		if p.FileName() != "" {
+			misnamed = name
+		}
 		value, err := io.ReadAll(io.LimitReader(p, MaxField+1))
 		if err != nil {
 			return parts, nil, unreadable(err)
 		}
 		if texts += len(value); (len(value) > MaxField || texts > MaxTexts) && p.FileName() != "" {
-			return parts, nil, &record.Error{Fault: record.TooLarge, Code: "too_large", Text: "The form has a file in a field that is not named file. Send it in the field file."}
+			return parts, nil, errMisnamed(name)
 		} else if len(value) > MaxField || texts > MaxTexts {
 			return parts, nil, &record.Error{Fault: record.TooLarge, Code: "too_large", Text: "The text fields of the form are too large."}
 		}
@@ -481,6 +487,11 @@ func ReadMultipart(c *web.Request, m *UploadBudget) (parts []Part, fields field.
 			fields[name] = string(value)
 		}
 	}
+}
+
+// errMisnamed is the error for a file in a field with another name.
+func errMisnamed(name string) error {
+	return record.Bad(map[string]string{"file": "is required; the form has a file in the field " + strconv.Quote(shorten(name)) + ": send it in the field file"})
 }
 
 // endDetector reads at most left bytes. At the end of the input it returns an error, because
