@@ -209,7 +209,7 @@ func TestDoctor(t *testing.T) {
 			is.True(strings.Contains(r.out, "problem  contents: the bytes of "))
 			is.True(strings.Contains(r.out, "warning  backup: the latest is 8 days old"))
 			is.True(strings.Contains(r.out, "ok       journal: intact"))
-			is.True(strings.Contains(r.out, "/h a plain copy of the data directory may take up to 72 h (limited by how long kist keeps old logs)"))
+			is.True(strings.Contains(r.out, "a plain copy of the data directory (cp, rsync) is good if it takes less than 72 h (limited by how long kist keeps old logs, at "))
 		}
 		is.NoErr(os.RemoveAll(s.data("blobs")))
 		is.True(strings.Contains(s.run("", "doctor").out, "contents: 6 files are without their bytes"))

@@ -155,7 +155,7 @@ func (d *Checkup) copies() {
 	if r.For < journal.Keep {
 		limit = "the free space"
 	}
-	text := fmt.Sprintf("at the current rate of %s/h a plain copy of the data directory may take up to %d h (limited by %s)", console.Bytes(r.PerHour), int(r.For.Hours()), limit)
+	text := fmt.Sprintf("a plain copy of the data directory (cp, rsync) is good if it takes less than %d h (limited by %s, at %s of changes an hour)", int(r.For.Hours()), limit, console.Bytes(r.PerHour))
 	if r.For < shortCopy {
 		d.Add(Warning, "copies", text, "make room on the disk, or use kist backup, which does not depend on how long it takes")
 		return
