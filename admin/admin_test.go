@@ -627,6 +627,31 @@ func TestPasswdRevokes(t *testing.T) {
 	is.Equal(p.must("key", "list", "--user", "Bob"), "There are no API keys; kist key create makes one.")
 }
 
+// The list of keys says which work.
+func TestKeyStates(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := newPlace(t)
+	p.ann()
+	p.env = []string{"KIST_PASSWORD=correct horse"}
+	p.must("user", "add", "bob")
+	p.must("key", "create", "--user", "bob", "--name", "laptop")
+	p.must("key", "create", "--user", "bob", "--name", "brief", "--expires", "1s")
+	p.until("the key has expired", func() bool { return strings.Contains(p.must("key", "list"), " expired ") })
+	shows := func(state string, n int) {
+		t.Helper()
+		is.Equal(strings.Count(p.must("key", "list"), " "+state+" "), n)
+	}
+	shows("active", 1)
+	p.must("tokens", "disable", "--user", "bob")
+	shows("tokens disabled", 2)
+	p.must("user", "disable", "bob")
+	shows("user disabled", 2)
+	p.must("user", "enable", "bob")
+	p.must("tokens", "enable", "--user", "bob")
+	shows("active", 1)
+}
+
 func TestTokensTakeEffectAtOnce(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

@@ -63,6 +63,20 @@ type key struct {
 	Created  time.Time      `json:"createdAt"`
 	Expires  *time.Time     `json:"expiresAt"`
 	LastUsed *time.Time     `json:"lastUsedAt"`
+	locked   string         // why none of the user's keys work; "" if they do
+}
+
+// state says whether the key works.
+func (k *key) state() string {
+	switch {
+	case k.Disabled:
+		return "disabled"
+	case k.locked != "":
+		return k.locked
+	case k.Expires != nil && !k.Expires.After(time.Now()):
+		return "expired"
+	}
+	return "active"
 }
 
 // newKey is a key that was just created, with its secret, which is shown only once.
@@ -73,8 +87,15 @@ type newKey struct {
 
 func keysOf(from *control.Client, u user) ([]key, error) {
 	all, err := list[key](from, keysPath, u.Name)
+	locked := ""
+	switch {
+	case u.Disabled:
+		locked = "user disabled"
+	case u.TokensOff:
+		locked = "tokens disabled"
+	}
 	for i := range all {
-		all[i].User = u.Name
+		all[i].User, all[i].locked = u.Name, locked
 	}
 	return all, err
 }
@@ -145,7 +166,7 @@ func (cmd *keyList) Run(c *Call) error {
 	}
 	rows := [][]string{{"ID", "USER", "NAME", "SCOPES", "STATE", "EXPIRES", "LAST USED"}}
 	for _, k := range all {
-		rows = append(rows, []string{k.ID.String(), k.User, k.Name, strings.Join(field.Words(k.Scopes), ","), console.Word(k.Disabled, "disabled", "active"), console.Day(k.Expires), console.Day(k.LastUsed)})
+		rows = append(rows, []string{k.ID.String(), k.User, k.Name, strings.Join(field.Words(k.Scopes), ","), k.state(), console.Day(k.Expires), console.Day(k.LastUsed)})
 	}
 	return c.say(all, "%s", console.Table(rows))
 }
