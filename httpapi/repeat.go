@@ -5,8 +5,6 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"sync"
-	"time"
 
 	"kist/httpapi/upload"
 	"kist/httpapi/web"
@@ -49,7 +47,7 @@ func (s *Server) idempotent(once bool, serve func(*web.Request) error) func(*web
 		if err != nil {
 			return err
 		}
-		leave, err := s.repeats.enter(c, c.Owner().String()+" "+key)
+		leave, err := s.Repeats.Enter(c, c.Owner().String()+" "+key)
 		if err != nil {
 			return err
 		}
@@ -88,45 +86,5 @@ func (s *Server) idempotent(once bool, serve func(*web.Request) error) func(*web
 			}
 		}
 		return serve(c)
-	}
-}
-
-// repeatGuards lets one request of a user with the same Idempotency-Key run at a time.
-type repeatGuards struct {
-	mu sync.Mutex
-	of map[string]chan struct{}
-}
-
-// repeatTime is how long a request waits for an earlier one with the same key.
-const repeatTime = 10 * time.Second
-
-func (all *repeatGuards) enter(c *web.Request, key string) (leave func(), err error) {
-	end := time.NewTimer(repeatTime)
-	defer end.Stop()
-	for {
-		all.mu.Lock()
-		before := all.of[key]
-		if before == nil {
-			if all.of == nil {
-				all.of = map[string]chan struct{}{}
-			}
-			mine := make(chan struct{})
-			all.of[key] = mine
-			all.mu.Unlock()
-			return func() {
-				all.mu.Lock()
-				delete(all.of, key)
-				all.mu.Unlock()
-				close(mine)
-			}, nil
-		}
-		all.mu.Unlock()
-		select {
-		case <-before:
-			continue
-		case <-end.C:
-		case <-c.R.Context().Done():
-		}
-		return nil, &record.Error{Fault: record.Busy, Code: "busy", Text: "Another request with this Idempotency-Key is in progress.", Retry: time.Second}
 	}
 }

@@ -6,7 +6,9 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"mime/multipart"
 	"net/http"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -158,6 +160,122 @@ func TestSendingRepeated(t *testing.T) {
 	is.True(begin("k", "a.txt", "").want(201).header.Get("Location") != at)
 }
 
+// TestSendingRepeatedLate: an upload that expired does not stand in the way of a repetition.
+func TestSendingRepeatedLate(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := start(t)
+	_, slug := a.ask(nil)
+	begin := func() *answer {
+		return a.stranger("POST", web.RequestsPath+"/p/"+slug+"/tus", "", "Upload-Length", "6", "Idempotency-Key", "k").want(201)
+	}
+	own := func() *answer {
+		return a.tus("POST", upload.TusPath, "", "Upload-Length", "6", "Idempotency-Key", "k").want(201)
+	}
+	begin()
+	first := own().text("data.id")
+	a.clock.advance(11 * time.Minute)
+	is.Equal(begin().header.Get("Upload-Offset"), "0")
+	is.Equal(own().text("data.id"), first)
+}
+
+// TestSendingRepeatedAtOnce: however many clients repeat a request and continue the upload, one file
+// arrives, and an address that was given stays.
+func TestSendingRepeatedAtOnce(t *testing.T) {
+	t.Parallel()
+	a := start(t)
+	_, slug := a.ask(nil)
+	for name, path := range map[string]string{"owner": upload.TusPath, "sender": web.RequestsPath + "/p/" + slug + "/tus"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := a.with(t)
+			for round := range 10 {
+				var mu sync.Mutex
+				var work sync.WaitGroup
+				at, made := map[string]bool{}, map[string]bool{}
+				note := func(in map[string]bool, text string) {
+					mu.Lock()
+					defer mu.Unlock()
+					if text != "" {
+						in[text] = true
+					}
+				}
+				for range 6 {
+					work.Go(func() {
+						for range 200 {
+							got := a.tusBy(name == "sender", "POST", path, "abcdef", "Upload-Length", "6", "Upload-Metadata", meta("filename", "a.txt"), "Idempotency-Key", fmt.Sprint(round))
+							if got.status != 201 { // ended by another, or busy
+								if got.status != 409 && got.status != 503 {
+									a.Errorf("POST: %d %s", got.status, got.body)
+								}
+								continue
+							}
+							where, offset := got.header.Get("Location"), 0
+							note(at, where)
+							_, _ = fmt.Sscan(got.header.Get("Upload-Offset"), &offset)
+							more := a.tusBy(name == "sender", "PATCH", where, "abcdef"[offset:], "Upload-Offset", fmt.Sprint(offset))
+							if more.status == 404 || more.status == 410 {
+								a.Errorf("PATCH: %d %s", more.status, more.body)
+							}
+							note(made, got.header.Get("X-Kist-Id")+got.header.Get("X-Kist-Item"))
+							note(made, more.header.Get("X-Kist-Id")+more.header.Get("X-Kist-Item"))
+							if more.status == 204 {
+								return
+							}
+						}
+						a.Errorf("no end")
+					})
+				}
+				work.Wait()
+				if len(at) != 1 || len(made) != 1 {
+					a.Fatalf("round %d: addresses %v, files %v", round, at, made)
+				}
+			}
+		})
+	}
+}
+
+// TestSendingRepeatedEarly: a repetition may come before the first bytes; the captcha was solved
+// once.
+func TestSendingRepeatedEarly(t *testing.T) {
+	alone(t)
+	is := is.New(t)
+	a := start(t)
+	_, slug := a.ask(map[string]any{"requiresCaptcha": true})
+	path, token := web.RequestsPath+"/p/"+slug+"/tus", a.solve()
+	r, w := io.Pipe()
+	defer w.Close()
+	req, err := http.NewRequestWithContext(a.Context(), "POST", a.url+path, r)
+	is.NoErr(err)
+	req.ContentLength = 6
+	req.Header = withHeader("Tus-Resumable", "1.0.0", "Content-Type", upload.TusBody, "Upload-Length", "6", "Idempotency-Key", "k", "X-Captcha-Token", token)
+	first := make(chan int, 1)
+	go func() {
+		res, err := plain.Do(req)
+		if err != nil {
+			first <- 0
+			return
+		}
+		_ = res.Body.Close()
+		first <- res.StatusCode
+	}()
+	begun := func() (n int) {
+		a.fatal(a.server.Store.View(func(tx *kv.Tx) error {
+			all, err := inbox.OpenUploads(tx)
+			n = len(all)
+			return err
+		}))
+		return n
+	}
+	for deadline := time.Now().Add(10 * time.Second); begun() == 0; runtime.Gosched() {
+		is.True(time.Now().Before(deadline))
+	}
+	again := a.stranger("POST", path, "", "Upload-Length", "6", "Idempotency-Key", "k").want(201)
+	is.Equal(again.header.Get("Upload-Offset"), "0")
+	is.Equal(<-first, 409)
+	a.sendPiece(again.header.Get("Location"), 0, "abcdef").want(204)
+}
+
 // TestLeavingRepeated: the same for a form with files. Its captcha may be used up.
 func TestLeavingRepeated(t *testing.T) {
 	t.Parallel()
@@ -180,6 +298,55 @@ func TestLeavingRepeated(t *testing.T) {
 	_, other := a.ask(map[string]any{"maxUploads": 2}) // the key belongs to the link
 	a.leave(other, withHeader("Idempotency-Key", "k"), said, two...).want(201)
 	is.Equal(a.get("/api/v1/upload-requests/queue").want(200).at("total"), 4.0)
+}
+
+// TestLeavingRepeatedAtOnce: a form that is sent again while the first one still comes in waits for
+// it, and gets its items, though the link is full and the captcha used up.
+func TestLeavingRepeatedAtOnce(t *testing.T) {
+	alone(t)
+	for name, of := range map[string]map[string]any{"full": {"maxUploads": 1}, "too much": {"maxTotalSize": 3}, "captcha": {"requiresCaptcha": true}} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			a := start(t)
+			_, slug := a.ask(of)
+			header := withHeader("Idempotency-Key", "k")
+			if name == "captcha" {
+				header.Set("X-Captcha-Token", a.solve())
+			}
+			r, w := io.Pipe()
+			form := multipart.NewWriter(w)
+			req, err := http.NewRequestWithContext(a.Context(), "POST", a.url+"/api/v1/upload-requests/p/"+slug+"/files", r)
+			is.NoErr(err)
+			req.Header = header.Clone()
+			req.Header.Set("Content-Type", form.FormDataContentType())
+			first, second := make(chan int, 1), make(chan *answer, 1)
+			go func() {
+				res, err := plain.Do(req)
+				if err != nil {
+					first <- 0
+					return
+				}
+				_ = res.Body.Close()
+				first <- res.StatusCode
+			}()
+			p, err := form.CreateFormFile("file", "a.txt")
+			is.NoErr(err)
+			_, err = io.WriteString(p, "abc") // it is read: the first form has begun
+			is.NoErr(err)
+			go func() { second <- a.leave(slug, header, nil, file{"a.txt", "application/octet-stream", "abc"}) }()
+			select {
+			case got := <-second:
+				t.Fatalf("it does not wait: %d %s", got.status, got.body)
+			case <-time.After(200 * time.Millisecond):
+			}
+			is.NoErr(form.Close())
+			is.NoErr(w.Close())
+			is.Equal(<-first, 201)
+			got := (<-second).want(201)
+			is.Equal(got.text("items.0.fileName"), "a.txt")
+			is.Equal(a.get("/api/v1/upload-requests/queue").want(200).at("total"), 1.0)
+		})
+	}
 }
 
 // TestSendingRefuses begins what is refused at the beginning, as the form is;

@@ -46,7 +46,6 @@ type Server struct {
 	schema    func() (*served, error)        // made on first use
 	extension func() (*embed.Archive, error) // made on first use
 	misses    slugProbes
-	repeats   repeatGuards
 	probe     probe
 	backups   chan struct{} // has an element while a backup is written
 	links     *linkcheck.Checker

@@ -277,7 +277,7 @@ func TestUploadMisnamedFile(t *testing.T) {
 		is.NoErr(w.Close())
 		got := a.refused(apiRequest{method: "POST", path: "/api/v1/upload", body: &b, header: http.Header{"Content-Type": {w.FormDataContentType()}}}, 422)
 		is.Equal(got.code(), "invalid_fields")
-		is.True(strings.Contains(got.text("error"), `a file in the field "fil"`))
+		is.True(strings.Contains(got.text("error"), `must be in the field file; the form has one in the field "fil"`))
 	}
 }
 

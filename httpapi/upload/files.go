@@ -491,7 +491,7 @@ func ReadMultipart(c *web.Request, m *UploadBudget) (parts []Part, fields field.
 
 // errMisnamed is the error for a file in a field with another name.
 func errMisnamed(name string) error {
-	return record.Bad(map[string]string{"file": "is required; the form has a file in the field " + strconv.Quote(shorten(name)) + ": send it in the field file"})
+	return record.Bad(map[string]string{"file": "must be in the field file; the form has one in the field " + strconv.Quote(shorten(name))})
 }
 
 // endDetector reads at most left bytes. At the end of the input it returns an error, because

@@ -231,6 +231,11 @@ func receiveFiles(c *web.Request, q *record.Request) (items []*record.Item, err 
 	m.names = []string{"name", "message"}
 	var earlier *jobs.IdempotentAnswer
 	if key != "" {
+		leave, err := c.Site.Repeats.Enter(c, key)
+		if err != nil {
+			return nil, err
+		}
+		defer leave()
 		err = c.Site.Store.View(func(tx *kv.Tx) error { earlier, err = jobs.FindAnswer(tx, q.Owner, key); return err })
 		if err == nil {
 			return repeatFiles(c, m, key, earlier)
@@ -308,28 +313,17 @@ func receiveFiles(c *web.Request, q *record.Request) (items []*record.Item, err 
 	}
 	request := Fingerprint(c, key, parts, fields)
 	err = c.Site.Store.Update(func(tx *kv.Tx) (err error) {
-		if key != "" {
-			// Another request with the key may have been faster.
-			earlier, err := jobs.FindAnswer(tx, q.Owner, key)
-			if err == nil {
-				items, err = itemsOf(earlier, request)
-			}
-			if !kv.Missing(err) {
-				return err
-			}
-		}
 		tx.Carry(q.Owner, kept...)
 		if items, err = inbox.Receive(tx, place, form, came); err != nil || key == "" {
 			return err
 		}
-		recorded = true
 		body, err := json.Marshal(receiptsOf(items))
 		if err != nil {
 			return fmt.Errorf("receipts: %w", err)
 		}
 		return jobs.SaveIdempotentAnswer(tx, q.Owner, key, jobs.IdempotentAnswer{Request: request, Body: body})
 	})
-	recorded = recorded && err == nil
+	recorded = err == nil
 	return items, err
 }
 

@@ -23,11 +23,19 @@ var DescribeSending = web.Operation{
 	Reply: tusDescribed, Tus: true, Serve: describeTus(tusSending),
 }
 
+// sendingKey is the header that makes repeats of a request of BeginSending safe.
+var sendingKey = web.Param{
+	In: "header", Name: "Idempotency-Key",
+	Doc:     "If the same request comes again from the same network, it gets the upload that the first one started, as long as that exists. Each upload needs its own key, which nobody can guess, such as a random UUID.",
+	Schema:  web.Object{"type": "string", "maxLength": 255},
+	Example: "3f1c9b1e-6d3b-4d68-9c0c-5a1f7e0d2b41",
+}
+
 var BeginSending = web.Operation{
 	Tag:     "public",
 	Summary: "Starts a resumable upload to an upload link. Location has its secret address. A body has the first bytes. Its place and its bytes are reserved from now on. " + aboutSentItem,
 	Args: append([]web.Param{
-		tusArgs.version, tusArgs.length, tusArgs.concat, tusMetadata("filename, and the sender's name and message.", "filename YS50eHQ=,name Qm9i"), tusArgs.sum, uploadPassword, web.IdempotencyArg,
+		tusArgs.version, tusArgs.length, tusArgs.concat, tusMetadata("filename, and the sender's name and message.", "filename YS50eHQ=,name Qm9i"), tusArgs.sum, uploadPassword, sendingKey,
 	}, captchaArgs...),
 	Body: tusPiece, Reply: web.Reply{Status: 201, Doc: "The state of the upload.", Body: web.DataOf("SentUpload")},
 	Fails: []int{401, 403, 404, 409, 410, 412, 429, 460, 503, 507}, Slugs: true, Tus: true, Serve: tus(beginSending),
@@ -78,12 +86,20 @@ func beginSending(c *web.Request) error {
 	}
 	made, at, err := inbox.BeginSenderUpload(c.Site.Store, c.R.Context(), q, u, from, secret)
 	if errors.Is(err, inbox.ErrBegun) { // a request at the same time was faster
-		return repeatSending(c, secret)
+		return orBusy(repeatSending(c, secret))
 	}
 	if err != nil {
 		return err
 	}
-	return finishBegin(c, made, b, budget, web.SentPath+"/"+at, secret != "")
+	var find func(*kv.Tx) (*inbox.Upload, error)
+	if secret != "" {
+		find = sentAt(secret)
+	}
+	return finishBegin(c, made, b, budget, web.SentPath+"/"+at, find)
+}
+
+func sentAt(secret string) func(*kv.Tx) (*inbox.Upload, error) {
+	return func(tx *kv.Tx) (*inbox.Upload, error) { return current(inbox.SenderUpload(tx, secret)) }
 }
 
 // repeatable returns the secret of the upload that every repetition of the request starts; "" if
@@ -98,7 +114,7 @@ func (b *uploadOptions) repeatable(c *web.Request, q *record.Request, from strin
 
 func repeatSending(c *web.Request, secret string) error {
 	at := func(*inbox.Upload) string { return web.SentPath + "/" + secret }
-	return repeatBegin(c, at, func(tx *kv.Tx) (*inbox.Upload, error) { return inbox.SenderUpload(tx, secret) })
+	return repeatBegin(c, at, sentAt(secret))
 }
 
 // sending is the upload that a sender's request starts, if its metadata are valid.
@@ -154,7 +170,7 @@ func joinSent(c *web.Request, q *record.Request, b uploadOptions) error {
 	if err != nil {
 		return err
 	}
-	err = finishBegin(c, made, b, budget, web.SentPath+"/"+secret, false)
+	err = finishBegin(c, made, b, budget, web.SentPath+"/"+secret, nil)
 	if e := (*record.Error)(nil); errors.As(err, &e) && e.Code == codeType {
 		for _, secret := range secrets {
 			dropSent(c, secret)

@@ -512,12 +512,15 @@ func beginUpload(c *web.Request) error {
 		return jobs.SaveIdempotentAnswer(tx, c.Owner(), key, jobs.IdempotentAnswer{Request: request, Body: []byte(begun.ID.String())})
 	})
 	if errors.Is(err, inbox.ErrBegun) { // a request at the same time was faster
-		return repeat()
+		return orBusy(repeat())
 	}
 	if err != nil {
 		return err
 	}
-	return finishBegin(c, begun, b, budget, TusPath+"/"+begun.ID.String(), key != "")
+	if key == "" {
+		earlier = nil
+	}
+	return finishBegin(c, begun, b, budget, TusPath+"/"+begun.ID.String(), earlier)
 }
 
 // fingerprint identifies the request.
@@ -542,14 +545,11 @@ func repeatBegin(c *web.Request, at func(*inbox.Upload) string, find func(*kv.Tx
 	}
 	defer release()
 	err = c.Site.Store.View(read)
-	if kv.Missing(err) { // the first request failed meanwhile; the next one starts an upload
-		return &record.Error{Fault: record.Busy, Code: "upload_busy", Text: "The first request for this upload has just failed. Send it again.", Retry: time.Second}
-	}
 	if err == nil {
 		err = repairOffset(c, u)
 	}
 	if err != nil {
-		return err
+		return orBusy(err)
 	}
 	c.W.Header().Set("Location", c.Site.Prefix()+at(u))
 	return answerUpload(c, http.StatusCreated, u)
@@ -570,7 +570,7 @@ func begunBefore(tx *kv.Tx, c *web.Request, key string, request []byte) (*inbox.
 	if err != nil {
 		return nil, err
 	}
-	u, err := inbox.FindUpload(tx, c.Owner(), began)
+	u, err := current(inbox.FindUpload(tx, c.Owner(), began))
 	if err == nil && !maySee(c, u.By) {
 		return nil, record.NotFound("upload")
 	}
@@ -627,7 +627,7 @@ func joinUploads(c *web.Request, b uploadOptions) error {
 	}); err != nil {
 		return err
 	}
-	return finishBegin(c, u, b, budget, TusPath+"/"+u.ID.String(), false)
+	return finishBegin(c, u, b, budget, TusPath+"/"+u.ID.String(), nil)
 }
 
 // join appends the parts of an upload to each other. It keeps what an earlier attempt has copied.
@@ -671,7 +671,7 @@ func copyPart(c *web.Request, u, part *inbox.Upload, st *blobs.Stage, behind int
 	}
 	f, err := c.Site.Blobs.Parts.Open(part.ID.String(), part.Length)
 	if errors.Is(err, blobs.ErrPartLost) {
-		return &record.Error{Fault: record.Gone, Code: "upload_expired", Text: "The bytes of a partial upload are lost. Send it again."}
+		return &record.Error{Fault: record.Gone, Code: inbox.CodeExpired, Text: "The bytes of a partial upload are lost. Send it again."}
 	}
 	if err != nil {
 		return err
@@ -703,30 +703,58 @@ func copyPart(c *web.Request, u, part *inbox.Upload, st *blobs.Stage, behind int
 }
 
 // finishBegin receives the first bytes of a new upload and answers with its address. If anything
-// fails, it removes the upload, because the client does not have the address yet. It keeps an upload
-// with bytes if the client can find it: by repeating the request with its Idempotency-Key.
-func finishBegin(c *web.Request, u *inbox.Upload, b uploadOptions, budget *UploadBudget, at string, findable bool) error {
+// fails, it removes the upload, because the client does not have the address yet. find is nil, or
+// finds the upload for a repetition of the request with its Idempotency-Key. Such an upload stays if
+// it has bytes or a repetition is waiting for it.
+func finishBegin(c *web.Request, u *inbox.Upload, b uploadOptions, budget *UploadBudget, at string, find func(*kv.Tx) (*inbox.Upload, error)) error {
 	t, release, err := c.Site.UploadLocks.Take(c, u.ID)
 	if err == nil {
 		defer release()
 	}
-	if err == nil && b.piece {
+	late := false // a repetition was faster
+	if err == nil && find != nil {
+		var now *inbox.Upload
+		if err = c.Site.Store.View(func(tx *kv.Tx) (err error) { now, err = find(tx); return err }); err == nil {
+			late = now.ID != u.ID || now.Done() || now.Offset != u.Offset
+			u = now
+		}
+	}
+	if err == nil && b.piece && !late {
 		err = takePiece(c, u, budget, b.sum, t)
 	}
 	if err == nil {
 		err = repairOffset(c, u)
 	}
 	if err != nil {
-		if findable && u.Offset > 0 {
+		e, _ := web.ClientError(err)
+		final := e.Fault == record.Missing || e.Fault == record.Gone || e.Fault == record.WrongType
+		if find != nil && !final && (t == nil || t.Over.Load() || u.Offset > 0) {
 			return err
 		}
 		if e := forgetUpload(c, u); e != nil && !kv.Missing(e) {
 			c.Site.Log.Warn("cannot remove an upload that did not start; the sweep will remove it", "error", e)
 		}
-		return err
+		return orBusy(err)
 	}
 	c.W.Header().Set("Location", c.Site.Prefix()+at)
 	return answerUpload(c, http.StatusCreated, u)
+}
+
+// orBusy is the error for a client that knows nothing of an upload that is gone: it has to send its
+// request again.
+func orBusy(err error) error {
+	if kv.Missing(err) {
+		return &record.Error{Fault: record.Busy, Code: "upload_busy", Text: "An earlier request for this upload has just ended. Send this one again.", Retry: time.Second}
+	}
+	return err
+}
+
+// current hides an upload that has expired: a repetition starts another one.
+func current(u *inbox.Upload, err error) (*inbox.Upload, error) {
+	if e, ok := errors.AsType[*record.Error](err); ok && e.Code == inbox.CodeExpired {
+		return nil, record.NotFound("upload")
+	}
+	return u, err
 }
 
 var ContinueUpload = web.Operation{

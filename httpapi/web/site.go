@@ -94,6 +94,7 @@ type Site struct {
 	shared      shownPool // for visitors
 	Renders     renders
 	UploadLocks uploadLocks // of resumable uploads
+	Repeats     repeatGuards
 	Webhooks    *webhook.Sender
 	Imports     worker.Imports
 	Fetches     *worker.Queue[record.ID] // remote uploads by id

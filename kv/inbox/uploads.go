@@ -330,12 +330,15 @@ func FindUpload(tx *kv.Tx, owner, id record.ID) (*Upload, error) {
 	return u, checkNotExpired(tx, u)
 }
 
+// CodeExpired is the error code for an upload that has expired.
+const CodeExpired = "upload_expired"
+
 // checkNotExpired fails with Gone if the upload has expired.
 func checkNotExpired(tx *kv.Tx, u *Upload) error {
 	if tx.Now.Before(u.Expires) {
 		return nil
 	}
-	return &record.Error{Fault: record.Gone, Code: "upload_expired", Text: "This upload was not continued in time; start it again."}
+	return &record.Error{Fault: record.Gone, Code: CodeExpired, Text: "This upload was not continued in time; start it again."}
 }
 
 // Uploads lists the owner's unfinished uploads, oldest first. It leaves out
