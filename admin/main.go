@@ -96,10 +96,13 @@ func Main(cli any, g *Globals, version string, operator Operator) int {
 // denied says what to do about an error that the rights to the data directory are the cause of.
 func (c *Call) denied(err error) error {
 	at, ok := errors.AsType[*fs.PathError](err)
-	if !ok || !errors.Is(at, fs.ErrPermission) || !strings.HasPrefix(at.Path, filepath.Clean(c.DataDir)) {
+	if !ok || !errors.Is(at, fs.ErrPermission) {
 		return err
 	}
-	return fmt.Errorf("this user cannot use the data directory %s: %w; run kist as the user that the directory belongs to, or as root", c.DataDir, at)
+	if below, outside := filepath.Rel(c.DataDir, at.Path); outside != nil || !filepath.IsLocal(below) {
+		return err
+	}
+	return fmt.Errorf("this user cannot use the data directory %s: %w; run kist as the user that the directory belongs to, or as root", c.DataDir, err)
 }
 
 func (c *Call) run(cli any, args []string) error {
