@@ -576,6 +576,59 @@ func TestBrowserShare(t *testing.T) {
 	b.until(`document.querySelector('.curve polyline').getAttribute('points').endsWith(',0.0')`)
 }
 
+// TestBrowserShareTyped: what is typed into a condition and not applied is saved before the link is copied, before another
+// condition opens and when the sheet closes. The box for new items saves it before it sends them.
+func TestBrowserShareTyped(t *testing.T) {
+	is := is.New(t)
+	b := openBrowser(t)
+	b.post("/api/v1/notes", map[string]any{"title": "Shared", "content": "x"}).want(201)
+	b.open("/notes")
+	b.press("Share Shared")
+	b.press("Anyone with the link")
+	b.press("no password")
+	b.fill("Password", "open sesame")
+	b.press("Copy link")
+	b.says("Link copied.")
+	is.Equal(b.one("notes", "hasPassword"), true)
+	b.until(`!document.querySelector('dialog .part')`)
+
+	b.click("[data-part=limit]")
+	b.fill("View limit", "3")
+	b.click("[data-part=expires]")
+	b.until(`document.querySelector('dialog [name=ends]')`)
+	is.Equal(b.one("notes", "maxViews"), 3.0)
+
+	// What cannot be saved stays, and nothing is copied meanwhile.
+	b.press("Dismiss")
+	b.js(`(() => { const s = document.querySelector('dialog [name=ends]'); s.value = 'other'; s.dispatchEvent(new Event('change', { bubbles: true })); })()`)
+	const missing = `document.querySelector('dialog.sharing .part .error:not([hidden])')?.textContent.includes('is required')`
+	for _, press := range []string{"Copy link", "3 views", "For a week", "Only me", "QR code", "Close"} {
+		b.press(press)
+		b.until(missing)
+		b.js(`void document.querySelectorAll('dialog .part .error').forEach((e) => { e.hidden = true; })`)
+	}
+	b.keys(kb.Escape)
+	b.until(missing)
+	is.Equal(b.js(`document.querySelector('.toast')`), nil)
+	is.Equal(b.one("notes", "isPublic"), true)
+	is.Equal(b.one("notes", "expiresAt"), nil)
+	b.js(`(() => { const s = document.querySelector('dialog [name=ends]'); s.value = 'day'; s.dispatchEvent(new Event('change', { bubbles: true })); })()`)
+	b.press("Close")
+	b.until(`!document.querySelector('dialog')`)
+	is.True(b.one("notes", "expiresAt") != nil)
+
+	b.open("/files")
+	b.press("Options")
+	b.press("no password")
+	b.fill("Password", "open sesame")
+	path := filepath.Join(t.TempDir(), "plan.txt")
+	b.fatal(os.WriteFile(path, []byte("x"), 0o600))
+	b.do(chromedp.SetUploadFiles("input[type=file]", []string{path}, chromedp.NodeReady))
+	b.says("“plan.txt” uploaded.")
+	is.Equal(b.one("files", "hasPassword"), true)
+	is.True(b.sound())
+}
+
 // TestBrowserDrafts: what was typed survives a server that is away, and a
 // reload.
 func TestBrowserDrafts(t *testing.T) {

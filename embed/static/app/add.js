@@ -26,12 +26,16 @@ export function addBox({ kind = null, fields = () => ({}) } = {}) {
   visibility.value = storage.get('public', '');
   visibility.onchange = () => storage.set('public', visibility.value);
   // options are what the user chooses for the next items besides who can see them.
-  let options = {};
+  let options = {}, settle = null;
   const panel = h('div.options', { hidden: true });
   const more = any && h('button.quiet', { type: 'button', 'aria-expanded': 'false' }, t('add.options'));
   if (more) more.onclick = async () => {
     try {
-      if (!panel.firstChild) add(panel, (await loadModule('share')).optionsOf(() => ({ kind: 'file', isPublic: !!visibility.value, ...options, hasPassword: !!options.password }), choose));
+      if (!settle) {
+        const made = (await loadModule('share')).optionsOf(() => ({ kind: 'file', isPublic: !!visibility.value, ...options, hasPassword: !!options.password }), choose);
+        add(panel, made.nodes);
+        settle = made.settle;
+      }
       panel.hidden = !panel.hidden;
       more.setAttribute('aria-expanded', String(!panel.hidden));
       if (!panel.hidden) find('button', panel).focus();
@@ -42,6 +46,15 @@ export function addBox({ kind = null, fields = () => ({}) } = {}) {
     options = Object.fromEntries(Object.entries({ ...options, ...chosen }).filter(([, v]) => v && v.length !== 0));
     const n = Object.keys(options).filter((name) => name !== 'maxViewsAction').length;
     more.textContent = n ? t('add.optionsSet', { n }) : t('add.options');
+  }
+
+  // isSettled takes over what the user has typed into the options but not applied. If it cannot, the options say why.
+  async function isSettled() {
+    if (!settle || await settle()) return true;
+    panel.hidden = false;
+    more.setAttribute('aria-expanded', 'true');
+    find('[aria-invalid]', panel)?.focus();
+    return false;
   }
 
   // optionsFor are the fields of a new item of a kind. The page may give it tags and a folder too.
@@ -98,6 +111,7 @@ export function addBox({ kind = null, fields = () => ({}) } = {}) {
 
   async function createOf(of) {
     if (of.full || !area.value.trim()) return go(`${base}/${of.path}/new`);
+    if (!await isSettled()) return;
     const body = { ...typed(of), ...optionsFor(of), ...publicFields(visibility.value) };
     problem.hidden = true;
     if (fieldOf(of, of.quick).type === 'url' && !/^\w+:/.test(body[of.quick])) body[of.quick] = 'https:' + '//' + body[of.quick];
@@ -117,6 +131,7 @@ export function addBox({ kind = null, fields = () => ({}) } = {}) {
 
   // fetchFile asks the server to fetch the file at the address.
   async function fetchFile() {
+    if (!await isSettled()) return;
     problem.hidden = true;
     try {
       await api('POST', 'remote-upload', { url: area.value.trim(), ...optionsFor(kinds.file), ...publicFields(visibility.value) });
@@ -125,7 +140,8 @@ export function addBox({ kind = null, fields = () => ({}) } = {}) {
     } catch (e) { complain(e); }
   }
 
-  function sendFiles(files) {
+  async function sendFiles(files) {
+    if (!await isSettled()) return;
     const { tags, folderId, ...rest } = optionsFor(kinds.file);
     upload(files, { ...rest, ...(folderId && { folderId }), ...(tags && { newTags: tags.join(',') }), isPublic: visibility.value ? 'true' : 'false' });
   }

@@ -201,11 +201,15 @@ export class Form {
     else if (text) this.alert.scrollIntoView({ block: 'nearest' });
   }
 
+  // isUnclear is true if the browser cannot read what is in a field, such as half of a date. The value of the field is empty then.
+  get isUnclear() { return this.controls.some((c) => !c.node.hidden && c.el.validity?.badInput); }
+
   // check reports whether the form can be sent. If not, it shows what is wrong.
   check() {
     const fields = {};
     for (const c of this.controls) {
       const v = c.get();
+      if (!c.node.hidden && c.el.validity?.badInput) fields[c.f.name] = t('forms.unclear');
       if (c.f.required && (v === '' || v === null)) fields[c.f.name] = t('forms.required');
       if (c.f.type === 'size' && Number.isNaN(v)) fields[c.f.name] = t('forms.badSize');
       if (c.f.same && v !== this.control(c.f.same).get()) fields[c.f.name] = t('forms.differs');
@@ -232,6 +236,11 @@ export function settingsForm(title, fields, values, label, run) {
 
 // ---- Dialogs ----
 
+// cancel closes a dialog as Escape does: a listener of the event may keep it open.
+function cancel(dialog) {
+  if (dialog.dispatchEvent(new Event('cancel', { cancelable: true }))) dialog.close();
+}
+
 // openDialog opens an empty dialog. onclose is called with the reason that was passed to el.close.
 export function openDialog(title, { panel = false, onclose = null } = {}) {
   const id = newID();
@@ -256,7 +265,7 @@ export function openDialog(title, { panel = false, onclose = null } = {}) {
   });
   let pressedOutside = false;
   el.addEventListener('pointerdown', (e) => { if (e.target === el) pressedOutside = true; });
-  el.addEventListener('click', (e) => { if (e.target === el && pressedOutside) el.close(); pressedOutside = false; });
+  el.addEventListener('click', (e) => { if (e.target === el && pressedOutside) cancel(el); pressedOutside = false; });
   document.body.append(el);
   el.showModal();
   return { el, heading, tools, body };
@@ -289,6 +298,6 @@ export function openForm({ title, text = '', fields = [], values = {}, button: l
 }
 
 addActions({
-  'dialog-close': (el) => el.closest('dialog').close(),
+  'dialog-close': (el) => cancel(el.closest('dialog')),
   'copy-text': (el) => copyLink(el.dataset.text),
 });

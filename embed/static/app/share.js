@@ -1,10 +1,10 @@
 // The share dialog: who can open an item, its link, the conditions, and who opened it. Every choice is saved at once. The box
 // for new items shows the same conditions.
-import { add, all, ago, button, day, find, h, icon, locale, number, t, toast } from './dom.js';
+import { add, all, ago, day, find, h, icon, locale, number, t, toast } from './dom.js';
 import { copyText, Form, openDialog } from './forms.js';
 import { apiPathOf, kindOf, kinds, shareAddressOf, titleOf, visits } from './kinds.js';
 import { updateRows } from './list.js';
-import { api, base, Problem, showProblem } from './session.js';
+import { api, base, copyLink, Problem, showProblem } from './session.js';
 
 const ends = { never: t('share.never'), hour: t('share.hour'), day: t('share.day'), week: t('share.week'), month: t('share.month'), other: t('share.pick') };
 const milliseconds = { hour: 36e5, day: 864e5, week: 6048e5, month: 2592e6 };
@@ -48,21 +48,32 @@ const conditions = {
 };
 
 // termsOf shows the conditions of an item in one line whose parts open in place, and presets. item returns the item as it is
-// now. change is called with what the user changes, and returns a promise.
+// now. change is called with what the user changes, and returns a promise. settle saves what the user has typed but not applied,
+// and resolves to whether it could; it is called before anything that relies on the conditions.
 export function termsOf(item, change) {
   const node = h('div.terms');
   const status = h('p.error', { role: 'alert', hidden: true });
-  let open = ''; // the condition whose form is shown
+  let open = '', editor = null; // the condition whose form is shown, and that form, which stays while it is open
 
-  // save keeps the focus on the button that was pressed.
-  async function save(body) {
+  function close() {
+    const closed = open;
+    open = '';
+    draw();
+    find(`[data-part="${closed}"]`, node)?.focus();
+  }
+  async function settle() {
+    if (!editor?.isChanged()) return true;
+    if (!await editor.save()) return false;
+    open = '';
+    draw();
+    return true;
+  }
+  // set keeps the focus on the button that was pressed.
+  async function set(body) {
     status.hidden = true;
     try {
-      if (Object.keys(body).length) await change(body);
-      const closed = open;
-      open = '';
-      draw();
-      find(`[data-part="${closed}"]`, node)?.focus();
+      await change(body);
+      close();
     } catch (e) {
       status.textContent = e.message;
       status.hidden = false;
@@ -71,7 +82,7 @@ export function termsOf(item, change) {
   // preset sets a condition, or takes it back if it is set so.
   const preset = (label, isSet, field, value) => {
     const b = h('button', { type: 'button', 'aria-pressed': String(isSet) }, label);
-    b.onclick = () => save(isSet ? { [field]: null } : { isPublic: true, [field]: value });
+    b.onclick = async () => { if (await settle()) await set(isSet ? { [field]: null } : { isPublic: true, [field]: value }); };
     return b;
   };
 
@@ -80,43 +91,58 @@ export function termsOf(item, change) {
     const apply = h('button.main', { type: 'button' }, t('common.apply'));
     const part = h('div.part', {}, form.node, h('div.row', {}, apply, h('button', { type: 'button', class: 'cancel' }, t('common.cancel')),
       removal && h('button', { type: 'button', class: 'danger remove' }, removal[0])));
-    apply.onclick = async () => {
-      if (!form.check()) return;
+    const before = JSON.stringify(form.values);
+    const save = async () => {
+      if (!form.check()) return false;
       try {
         const body = c.changes(item(), form.values);
         if (Object.keys(body).length) await change(body);
-        await save({});
-      } catch (problem) { form.showProblem(problem); }
+        return true;
+      } catch (problem) {
+        form.showProblem(problem);
+        return false;
+      }
     };
+    apply.onclick = async () => { if (await save()) close(); };
     // The conditions may be part of a form, which must not be sent.
     part.onkeydown = (e) => { if (e.key === 'Enter' && e.target.matches('input')) { e.preventDefault(); apply.click(); } };
-    find('.cancel', part).onclick = () => { open = ''; draw(); };
-    if (removal) find('.remove', part).onclick = () => save(removal[1]);
-    return part;
+    find('.cancel', part).onclick = close;
+    if (removal) find('.remove', part).onclick = () => set(removal[1]);
+    return { name, node: part, isChanged: () => form.isUnclear || JSON.stringify(form.values) !== before, save };
   }
 
   function draw() {
-    const r = item(), k = kindOf(r), seen = r[k.counter] ?? 0, focused = all('button', node).indexOf(document.activeElement);
+    const r = item(), k = kindOf(r), seen = r[k.counter] ?? 0;
+    const outside = () => all('button', node).filter((b) => !b.closest('.part')), active = document.activeElement, focused = outside().indexOf(active);
+    if (editor?.name !== open) editor = open ? formOf(open) : null;
     const line = h('div.row.conditions', {}, Object.entries(conditions).map(([name, c]) => {
       const b = h(c.isSet(r) ? 'button.set' : 'button', { type: 'button', 'aria-expanded': String(open === name), 'data-part': name }, c.says(r));
-      b.onclick = () => { open = open === name ? '' : name; draw(); find('.part input, .part select', node)?.focus(); };
+      b.onclick = async () => {
+        const next = open === name ? '' : name;
+        if (!await settle()) return;
+        open = next;
+        draw();
+        find('.part input, .part select', node)?.focus();
+      };
       return b;
     }));
     node.replaceChildren();
-    add(node, status, line, open && formOf(open), h('div.row', {},
+    add(node, status, line, editor?.node, h('div.row', {},
       preset(k === kinds.file ? t('share.oneDownload') : k.counter === 'clicks' ? t('share.oneClick') : t('share.oneView'), r[k.limit] === seen + 1, k.limit, seen + 1),
       preset(t('share.aWeek'), Math.abs(Date.parse(r.expiresAt) - Date.now() - milliseconds.week) < milliseconds.hour, 'expiresAt', endOf('week'))));
-    all('button', node)[focused]?.focus();
+    (node.contains(active) ? active : outside()[focused])?.focus();
   }
   draw();
-  return { node, draw };
+  return { node, draw, settle };
 }
 
-// optionsOf are the choices for items that do not exist yet: the conditions, the folder of files, and tags.
+// optionsOf are the choices for items that do not exist yet: the conditions, the folder of files, and tags. settle is that of
+// the conditions.
 export function optionsOf(item, change) {
   const form = new Form([{ name: 'folderName', label: t('list.folder'), type: 'folder', half: true }, { name: 'tags', label: t('tags.title'), type: 'tags', half: true }], {});
   for (const event of ['input', 'change']) form.node.addEventListener(event, () => change(form.draft));
-  return [form.node, termsOf(item, change).node];
+  const terms = termsOf(item, change);
+  return { nodes: [form.node, terms.node], settle: terms.settle };
 }
 
 // share opens the dialog for a record.
@@ -125,40 +151,48 @@ export function share(r) {
   d.el.classList.add('sharing');
   const change = async (body) => { r = (await api('PATCH', apiPathOf(r), body)).data; updateRows(r); draw(); };
   const terms = termsOf(() => r, change);
+  // settled runs something once what the user has typed is saved.
+  const settled = (run) => async () => { if (await terms.settle()) await run(); };
+  const leave = (e) => {
+    e.preventDefault();
+    settled(() => d.el.close())();
+  };
+  d.el.addEventListener('cancel', leave);
+  // Browsers close a dialog at the second Escape, whatever its cancel event says.
+  d.el.addEventListener('keydown', (e) => { if (e.key === 'Escape' && !e.isComposing) leave(e); });
 
   const segment = (isPublic, label) => {
     const b = h('button', { type: 'button', 'aria-pressed': String(r.isPublic === isPublic) }, label);
-    b.onclick = () => r.isPublic !== isPublic && change({ isPublic }).then(terms.draw, showProblem);
+    b.onclick = settled(() => r.isPublic !== isPublic && change({ isPublic }).then(terms.draw, showProblem));
     return b;
   };
 
+  let coded = false; // whether the QR code is shown
   function linkRow() {
     const address = shareAddressOf(r);
-    const code = h('img.code', { hidden: true, alt: t('common.qrOf', { address }), width: '200', height: '200' });
-    const show = h('button', { type: 'button', 'aria-expanded': 'false' }, t('common.qr'));
-    show.onclick = () => {
-      code.src ||= `${base}/api/v1/qr?text=${encodeURIComponent(address)}`;
-      code.hidden = !code.hidden;
-      show.setAttribute('aria-expanded', String(!code.hidden));
-    };
+    const link = h('input.mono', { readonly: true, value: address, 'aria-label': t('forms.link') });
+    link.oncopy = terms.settle; // by hand
+    const code = coded && h('img.code', { alt: t('common.qrOf', { address }), width: '200', height: '200', src: `${base}/api/v1/qr?text=${encodeURIComponent(address)}` });
+    const show = h('button', { type: 'button', 'aria-expanded': String(coded) }, t('common.qr'));
+    show.onclick = settled(() => { coded = !coded; draw(); });
     const send = navigator.share && h('button', { type: 'button' }, icon('share'), t('share.send'));
-    if (send) send.onclick = () => navigator.share({ title: titleOf(r), url: address }).catch(() => {}); // the user may close it
+    if (send) send.onclick = settled(() => navigator.share({ title: titleOf(r), url: address }).catch(() => {})); // the user may close it
     const copy = h('button.main', { type: 'button' }, icon('copy'), t('common.copyLink'));
-    copy.onclick = async () => {
-      const input = find('input.mono', d.body);
+    copy.onclick = settled(async () => {
       if (await copyText(address)) toast(t('common.linkCopied'), { time: 2500 });
-      else input.select();
-    };
-    return [h('input.mono', { readonly: true, value: address, 'aria-label': t('forms.link') }), h('div.row', {}, copy, show, send,
-      r.kind === 'file' && button('copy-text', t('share.file'), { class: 'quiet', 'data-text': r.url, 'aria-label': t('common.copyOf', { label: t('share.file') }) })), code];
+      else find('input.mono', d.body).select();
+    });
+    const file = r.kind === 'file' && h('button.quiet', { type: 'button', 'aria-label': t('common.copyOf', { label: t('share.file') }) }, t('share.file'));
+    if (file) file.onclick = settled(() => copyLink(r.url));
+    return [link, h('div.row', {}, copy, show, send, file), code];
   }
 
   function draw() {
-    const focused = all('button', d.body).indexOf(document.activeElement);
+    const active = document.activeElement, focused = all('button', d.body).indexOf(active);
     d.body.replaceChildren();
     add(d.body, h('div.segments', { role: 'group', 'aria-label': t('share.who') }, segment(false, t('common.onlyMe')), segment(true, t('common.anyone'))),
       r.isPublic ? linkRow() : h('p.soft', {}, t('share.onlyYou')), terms.node, visitsOf());
-    all('button', d.body)[focused]?.focus();
+    (d.body.contains(active) ? active : all('button', d.body)[focused])?.focus();
   }
 
   // ---- Who opened it ----
