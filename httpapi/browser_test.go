@@ -981,6 +981,34 @@ func TestBrowserWelcome(t *testing.T) {
 	b.until(`document.querySelector('#main .item') && !document.querySelector('.welcome')`)
 }
 
+// TestBrowserSetupNote: the line on the home page counts the steps that are left now, whatever was done elsewhere.
+func TestBrowserSetupNote(t *testing.T) {
+	is := is.New(t)
+	var backup atomic.Pointer[time.Time]
+	backup.Store(new(time.Time))
+	b := openBrowser(t, func(c *web.Config) { c.LastBackup = func() time.Time { return *backup.Load() } })
+	b.open("/")
+	b.until(`document.querySelector('#setup')`)
+	b.post("/api/v1/notes", map[string]any{"content": "x"}).want(201)
+	now := time.Now()
+	backup.Store(&now)
+	b.open("/")
+	left := func(text string) {
+		t.Helper()
+		b.until(`document.querySelector('#main .note span')?.textContent === ` + quoted("Set up kist: "+text+" left."))
+	}
+	left("2 steps")
+	b.addUser("ben", record.Member)
+	b.click(`.rail [data-nav=note]`)
+	b.until(`location.pathname === '/notes' && document.querySelector('#main h1').textContent === 'Notes'`)
+	b.js(`history.back()`)
+	left("1 step")
+	b.press("Show")
+	b.until(`document.querySelectorAll('#setup .todo').length === 1`)
+	b.open("/")
+	left("1 step")
+}
+
 // TestBrowserTags recolours, renames, merges and deletes tags.
 func TestBrowserTags(t *testing.T) {
 	is := is.New(t)

@@ -61,10 +61,19 @@ async function overview(v) {
 function setupNote(left) {
   const node = h('p.note', {}, h('span', {}, t('home.setup', { n: left })), h('button', { type: 'button' }, t('common.show')), iconButton('none', 'close', t('common.dismiss')));
   const [show, close] = all('button', node);
+  // The steps may be done elsewhere, such as on the command line.
+  const read = () => loadModule('welcome').then((m) => m.setupLeft()).then((n) => {
+    if (!node.isConnected) return;
+    storage.set('setup', n);
+    if (n) find('span', node).textContent = t('home.setup', { n });
+    else node.remove();
+  }, () => {});
   show.onclick = () => loadModule('welcome').then((m) => m.setupCard()).then((card) => node.replaceWith(card), showProblem);
   close.onclick = () => { storage.set('setup', 0); node.remove(); };
-  return node;
+  return { node, read };
 }
+
+document.addEventListener('visibilitychange', () => { if (!document.hidden) view?.shown?.(); });
 
 addPages({
   async home(v) {
@@ -92,7 +101,9 @@ addPages({
     });
     v.accepts = () => true;
     const left = me.role === 'admin' && total > 0 ? storage.get('setup', 0) : 0;
-    add(v.out, v.box.node, left > 0 && setupNote(left), total > 0 && await overview(v), h('div.head', {}, h('h1', {}, t('home.recent')), total > 0 && h('small.soft', {}, t('home.summary', { n: total, size: bytes(me.usedBytes ?? 0) }))), v.list.node);
+    const setup = left > 0 ? setupNote(left) : null;
+    v.shown = () => setup?.node.isConnected && setup.read();
+    add(v.out, v.box.node, setup?.node, total > 0 && await overview(v), h('div.head', {}, h('h1', {}, t('home.recent')), total > 0 && h('small.soft', {}, t('home.summary', { n: total, size: bytes(me.usedBytes ?? 0) }))), v.list.node);
     return t('home.title');
   },
 

@@ -66,6 +66,7 @@ async function show(to, { back = false } = {}) {
     setMain(...kept.nodes);
     document.title = kept.title;
     scrollTo(0, kept.scroll);
+    page.shown?.();
     return;
   }
   page.out = document.createDocumentFragment();
@@ -75,6 +76,7 @@ async function show(to, { back = false } = {}) {
     // The old page stays until the new one is complete, to avoid a flash of an empty page.
     setMain(page.out);
     document.title = `${title} · kist`;
+    page.shown?.();
   } catch (e) {
     if (e.name === 'AbortError') return;
     setMain(h('p.alert', { role: 'alert' }, e.message), button('again', t('common.again')));

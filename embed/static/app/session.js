@@ -245,7 +245,8 @@ document.addEventListener('visibilitychange', () => { if (document.hidden) endWa
 // ---- The current page ----
 
 // view is the current page. The router sets name, kind, key, params, signal and out, which the page fills.
-// A page can set list, box, accepts (whether a new record belongs on it) and redraw (called when tags or folders change).
+// A page can set list, box, accepts (whether a new record belongs on it), redraw (called when tags or folders change) and shown
+// (called when the page is shown, for the first time or again).
 export let view = null;
 export const setView = (v) => { view = v; };
 

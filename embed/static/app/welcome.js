@@ -14,16 +14,26 @@ function phoneCard() {
       : h('div.row', {}, h('a.button', { href: `${base}/help/proxy-and-tls` }, t('welcome.phoneHow'))));
 }
 
-// setupCard lists what an administrator should do, with what is done ticked off. The home page later says how much is left.
-export async function setupCard() {
+// setupSteps reads what an administrator should do: the text of each step, where it is done, and whether it is.
+async function setupSteps() {
   const [health, users] = await Promise.all([api('GET', 'admin/health'), api('GET', 'admin/users?limit=1')]);
-  const all = [
+  return [
     [t('welcome.https'), '/help/proxy-and-tls', location.protocol === 'https:'],
     [t('welcome.backup'), '/admin', health.data.lastBackupAt],
     [t('welcome.user'), '/admin', users.total > 1],
   ];
-  storage.set('setup', all.filter(([, , done]) => !done).length);
-  return h('div.card', { id: 'setup' }, h('h2', {}, t('welcome.setup')), h('ul.checks', {}, all.map(([text, at, done]) => {
+}
+
+const leftOf = (steps) => steps.filter(([, , done]) => !done).length;
+
+// setupLeft is how many steps are left. The browser keeps the number for the next visit of the home page.
+export const setupLeft = async () => leftOf(await setupSteps());
+
+// setupCard lists the steps, with what is done ticked off.
+export async function setupCard() {
+  const steps = await setupSteps();
+  storage.set('setup', leftOf(steps));
+  return h('div.card', { id: 'setup' }, h('h2', {}, t('welcome.setup')), h('ul.checks', {}, steps.map(([text, at, done]) => {
     const label = t(done ? 'welcome.done' : 'welcome.open');
     return h(done ? 'li.ok' : 'li.todo', {}, h('b', { role: 'img', 'aria-label': label, title: label }, done && icon('check')), h('span', {}, done ? text : h('a', { href: base + at }, text)));
   })));
