@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/emulation"
 	cdpnet "github.com/chromedp/cdproto/network"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
@@ -981,7 +982,8 @@ func TestBrowserWelcome(t *testing.T) {
 	b.until(`document.querySelector('#main .item') && !document.querySelector('.welcome')`)
 }
 
-// TestBrowserSetupNote: the line on the home page counts the steps that are left now, whatever was done elsewhere.
+// TestBrowserSetupNote: the line on the home page counts the steps that are left now, whatever was done elsewhere. Its parts are in
+// one row.
 func TestBrowserSetupNote(t *testing.T) {
 	is := is.New(t)
 	var backup atomic.Pointer[time.Time]
@@ -1007,6 +1009,15 @@ func TestBrowserSetupNote(t *testing.T) {
 	b.until(`document.querySelectorAll('#setup .todo').length === 1`)
 	b.open("/")
 	left("1 step")
+
+	for _, width := range []int64{360, 768, 1280} {
+		b.do(emulation.SetDeviceMetricsOverride(width, 800, 1, false))
+		is.Equal(b.js(`(() => {
+			const note = document.querySelector('#main .note'), at = (e) => e.getBoundingClientRect(), middle = (e) => (at(e).top + at(e).bottom) / 2;
+			const [text, show, close] = note.children;
+			return [Math.abs(middle(text) - middle(close)) < 2, Math.abs(middle(show) - middle(close)) < 2, at(note).right - at(close).right < 15, at(close).left - at(show).right < 15].join();
+		})()`), "true,true,true,true")
+	}
 }
 
 // TestBrowserTags recolours, renames, merges and deletes tags.
