@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/emulation"
 	cdpnet "github.com/chromedp/cdproto/network"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
@@ -139,6 +140,17 @@ func TestBrowserLooks(t *testing.T) {
 
 	b.keys(kb.ArrowUp, kb.ArrowLeft) // in a grid, arrows move in both directions
 	b.until(`document.activeElement.matches('a.name') && document.activeElement.textContent !== 'a.jpg'`)
+
+	// A phone offers the download in the viewer and in the menu of a row.
+	b.do(emulation.SetDeviceMetricsOverride(360, 740, 1, true))
+	b.open("/files?type=text")
+	b.click("#main .item [data-act=row-menu]")
+	b.until(`document.querySelector('#main .pop a[download="text.txt"]')?.getClientRects().length > 0`)
+	b.open("/files/" + b.one("files?type=image", "slug").(string))
+	b.until(`document.querySelector('.viewer .tools a[download]')?.getClientRects().length > 0`)
+	is.Equal(b.js(`[...document.querySelectorAll('.viewer .tools > *')].every((e) => e.getBoundingClientRect().right <= 360) && document.querySelector('.viewer .count').getBoundingClientRect().right <= document.querySelector('.viewer .tools').getBoundingClientRect().left`), true)
+	b.do(emulation.ClearDeviceMetricsOverride())
+	b.open("/files?type=image")
 
 	// On a page of files without a picture beside it, the viewer has one picture.
 	b.open(b.js(`new URL([...document.querySelectorAll('a.name')].find((a) => a.textContent === 'b.jpg').href).pathname + '?type=text'`).(string))

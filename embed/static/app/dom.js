@@ -29,13 +29,13 @@ export function add(el, ...children) {
   return el;
 }
 
-// icon draws a symbol that the page defines.
+// icon draws a symbol that the page defines. That of a download is the symbol of an upload, upside down.
 export function icon(name) {
   const svg = document.createElementNS('http://www.w3.org/2000/svg', 'svg');
-  svg.setAttribute('class', name === 'more' ? 'i dots' : 'i');
+  svg.setAttribute('class', { more: 'i dots', download: 'i down' }[name] ?? 'i');
   svg.setAttribute('aria-hidden', 'true');
   const use = document.createElementNS('http://www.w3.org/2000/svg', 'use');
-  use.setAttribute('href', '#i-' + name);
+  use.setAttribute('href', '#i-' + (name === 'download' ? 'upload' : name));
   svg.append(use);
   return svg;
 }

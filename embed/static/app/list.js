@@ -173,6 +173,7 @@ function fillMenu(menu) {
   const pop = find('.pop', menu);
   pop.replaceChildren(
     h('a.button', { href: r.kind === 'bookmark' ? r.url : localAddress(r.url), target: '_blank', rel: 'noopener noreferrer' }, icon('open'), t('common.open')),
+    ...(r.kind === 'file' ? [h('a.button', { href: localAddress(r.url), download: r.originalName }, icon('download'), t('common.download'))] : []),
     item('edit', 'edit', t('common.edit')),
     item('share-item', 'share', t('list.share')),
     item('copy', 'copy', t('common.copyLink')),

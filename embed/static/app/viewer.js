@@ -61,8 +61,7 @@ export function openViewer(r, { onclose, onmove }) {
   const stage = h('div.stage');
   const panel = h('aside', { 'aria-label': t('viewer.details'), hidden: true });
   const star = iconButton('none', 'star', t('list.favourite'), { class: 'quiet square star', 'aria-keyshortcuts': 'f' });
-  const download = h('a.button.quiet.square', { 'aria-label': t('common.download'), title: t('common.download') }, icon('upload'));
-  download.firstChild.classList.add('down');
+  const download = h('a.button.quiet.square', { 'aria-label': t('common.download'), title: t('common.download') }, icon('download'));
   const back = iconButton('none', 'back', t('viewer.previous'), { class: 'step back' }), next = iconButton('none', 'next', t('viewer.next'), { class: 'step next' });
 
   const film = () => find('video', stage);
