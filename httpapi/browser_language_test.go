@@ -73,12 +73,12 @@ func TestBrowserLanguage(t *testing.T) {
 
 	_, link := b.app.ask(map[string]any{"maxUploads": 2})
 	v.do(chromedp.Navigate(b.url + "/up/" + link))
-	v.until(`document.getElementById('left')?.textContent === 'Noch 2 Dateien'`)
+	v.until(`document.getElementById('left')?.textContent === 'Du kannst noch 2 Dateien senden.'`)
 	v.drop("a.txt", "1")
 	v.until(`getComputedStyle(document.getElementById('file')).color === 'rgba(0, 0, 0, 0)'`)
 	v.click("#send")
 	v.until(`document.getElementById('said').textContent === 'Danke! 1 Datei erhalten.'`)
-	is.Equal(v.js(`document.getElementById('left').textContent`), "Noch 1 Datei")
+	is.Equal(v.js(`document.getElementById('left').textContent`), "Du kannst noch 1 Datei senden.")
 	is.True(b.sound())
 }
 

@@ -188,7 +188,7 @@ func TestBrowserSending(t *testing.T) {
 	s.slow(-1)
 	s.until(`document.getElementById('said').textContent === 'Thank you! 1 file received.'`)
 	is.Equal(s.js(`Object.keys(localStorage).filter((k) => k !== 'kist.offline').length`), 0.0)
-	is.Equal(s.js(`document.getElementById('left').textContent`), "No more files")
+	is.Equal(s.js(`document.getElementById('left').textContent`), "You can send no more files.")
 	queue := b.get("/api/v1/upload-requests/" + id + "/queue").want(200)
 	is.Equal(queue.at("total"), 1.0)
 	is.Equal(queue.at("items.0.fileName"), "film.bin")
