@@ -841,6 +841,13 @@ func TestBrowserAdmin(t *testing.T) {
 	b.upload(nil, file{"a.txt", "text/plain", "abc"}).want(201)
 	b.open("/admin")
 	is.Equal(b.js(`document.querySelector('#storage .figure').textContent`), "3 bytes")
+	is.Equal(b.js(`[...document.querySelectorAll('#storage .soft')].some((p) => /[^\u00a0]·/.test(p.textContent))`), false) // the dot could begin a line
+	shown := `document.querySelector('#main .list .what').innerText.split('\n').filter((line) => line === 'ann').length`
+	is.Equal(b.js(shown), 1.0)
+	b.patch("/api/v1/me", `{"displayName":"Ann Lindqvist"}`).want(200)
+	b.open("/admin")
+	is.Equal(b.js(shown), 1.0)
+	is.Equal(b.js(`document.querySelector('#main .list .name').textContent`), "Ann Lindqvist")
 	// Of a captcha there is to say what its provider needs.
 	asked := `document.querySelector('[name=captchaSecret]').getClientRects().length > 0`
 	is.Equal(b.js(asked), false)

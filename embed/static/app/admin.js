@@ -101,7 +101,7 @@ const mostUsers = 5;
 function storageCard(stats, users) {
   const of = users.filter((u) => u.usedBytes).sort((a, b) => b.usedBytes - a.usedBytes), total = of.reduce((n, u) => n + u.usedBytes, 0);
   return h('div.card', { id: 'storage' }, h('h2', {}, t('admin.storage')), h('p.figure', {}, bytes(stats?.bytes ?? 0)),
-    h('p.soft', {}, [t('admin.accounts', { n: stats?.users ?? 0 }), ...Object.values(kinds).map((k) => countOf(k, stats?.counts?.[k.name] ?? 0))].join(' · ')),
+    h('p.soft', {}, [t('admin.accounts', { n: stats?.users ?? 0 }), ...Object.values(kinds).map((k) => countOf(k, stats?.counts?.[k.name] ?? 0))].join('\u00a0· ')), // no line begins with the dot
     of.length > 1 && h('ul.checks', { 'aria-label': t('instance.byUser') }, of.slice(0, mostUsers).map((u) => h('li', {}, h('span', {}, u.username, ' ', h('span.soft', {}, bytes(u.usedBytes)), meter(u.usedBytes / total))))));
 }
 
@@ -143,7 +143,7 @@ export default async function page(v) {
   h('ul.list', { 'aria-label': t('admin.users') }, users.data.map((u) => {
     const row = h('li.item.plain', {}, h('span.pic', {}, h('b', {}, (u.displayName || u.username).slice(0, 2).toUpperCase())),
       h('div.what', {}, h('span.name', {}, u.displayName || u.username),
-        h('div.meta', {}, h('span', {}, u.username), u.role === 'admin' && h('span.badge.on', {}, t('admin.administrator')), u.disabled && h('span.badge.warn', {}, t('admin.disabled')), u.secondFactor && h('span.badge', {}, t('admin.secondFactor')), u.apiTokensDisabled && h('span.badge.warn', {}, t('admin.keysOff')),
+        h('div.meta', {}, u.displayName && u.displayName !== u.username && h('span', {}, u.username), u.role === 'admin' && h('span.badge.on', {}, t('admin.administrator')), u.disabled && h('span.badge.warn', {}, t('admin.disabled')), u.secondFactor && h('span.badge', {}, t('admin.secondFactor')), u.apiTokensDisabled && h('span.badge.warn', {}, t('admin.keysOff')),
           h('span', {}, u.quotaEffectiveBytes ? t('admin.usedOf', { used: bytes(u.usedBytes), limit: bytes(u.quotaEffectiveBytes) }) : bytes(u.usedBytes)), h('span', {}, t('search.count', { n: itemsOf(u) })))),
       h('div.acts', {}, iconButton('user-edit', 'edit', t('admin.editUser', { name: u.username })), u.id !== me.id && iconButton('user-reset', 'key', t('admin.resetUser', { name: u.username })), u.id !== me.id && iconButton('user-delete', 'trash', t('admin.deleteUser', { name: u.username }))));
     row.user = u;
