@@ -50,6 +50,10 @@ func TestBrowserLanguage(t *testing.T) {
 	b.shows("ist schon eine Adresse von kist selbst; wähle einen anderen, zum Beispiel my-notes")
 	b.open("/files?folder=none")
 	b.shows("Keine Treffer")
+	b.open("/search?q=Ausflug")
+	b.shows("„Ausflug“")
+	b.open("/notes?q=Ausflug")
+	b.shows("„Ausflug“")
 
 	b.addPasskeyNamed("Telefon")
 	b.do(emulation.SetDeviceMetricsOverride(320, 640, 1, true)) // longer words fit a telephone

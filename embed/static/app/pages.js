@@ -147,7 +147,7 @@ addPages({
       filter('public', t('kind.visibility'), { '': t('kind.anyVisibility'), true: t('kind.public'), false: t('kind.private') }, p),
       filter('sort', t('kind.order'), { newest: t('kind.newest'), oldest: t('kind.oldest'), updated: t('kind.updated'), title: t('kind.byName'), views: t('kind.mostViewed'), ...(file && { size: t('kind.largest') }), ...(k === kinds.game && { rating: t('kind.bestRated'), playtime: t('kind.mostPlayed') }) }, p, 'newest'),
       k === kinds.bookmark && p.get('url') && remove('url', h('span.cutoff', {}, p.get('url'))),
-      p.get('q') && remove('q', `“${p.get('q')}”`));
+      p.get('q') && remove('q', t('format.quoted', { text: p.get('q') })));
     const title = (file && folderOf(p)?.name) || k.many;
     const statuses = k === kinds.game && h('div.filters', { role: 'group', 'aria-label': fieldOf(k, 'status').label }, Object.entries({ '': t('search.all'), ...fieldOf(k, 'status').choices }).map(([value, label]) =>
       h('a.chip.big', { href: home + withParam(p, 'status', value), 'aria-current': (p.get('status') ?? '') === value ? 'true' : null }, label)));

@@ -39,7 +39,7 @@ export default function (v) {
     page: 40, counted: (n) => { count.textContent = t(source.incomplete ? 'search.incomplete' : 'search.count', { n }); },
     empty: () => emptyState(t('search.empty'), t('search.emptyHint')),
   });
-  const title = words ? `“${words}”` : tagged.join(' + ') || t('search.everything');
+  const title = words ? t('format.quoted', { text: words }) : tagged.join(' + ') || t('search.everything');
   add(v.out, heading(title, count), h('div.filters', { role: 'group', 'aria-label': t('search.kind') },
     [['', t('search.all')], ...Object.values(kinds).map((k) => [k.name, k.many])].map(([n, label]) =>
       h('a.chip.big', { href: `${base}/search${withParam(p, 'kind', n)}`, 'aria-current': n === kind ? 'true' : null }, label))), v.list.node);
