@@ -43,7 +43,7 @@ exit 2
 
 kist user add carol --password-stdin
 < short
-err The password must be 8 to 1024 bytes long.
+err The password must be at least 8 characters long.
 exit 2
 
 kist user add carol --password-stdin
@@ -76,7 +76,7 @@ exit 3
 
 kist user passwd bob --password-stdin
 < short
-err The password must be 8 to 1024 bytes long.
+err The password must be at least 8 characters long.
 exit 2
 
 kist user role ann user

@@ -201,8 +201,10 @@ const (
 // password, ignoring case. An empty name is ignored.
 func CheckPassword(t, name string, common func(string) bool) error {
 	switch {
-	case len(t) < MinPassword || len(t) > MaxPassword:
-		return fmt.Errorf("must be %d to %d bytes long", MinPassword, MaxPassword)
+	case len(t) < MinPassword: // then it has fewer characters too
+		return fmt.Errorf("must be at least %d characters long", MinPassword)
+	case len(t) > MaxPassword:
+		return fmt.Errorf("must be at most %d bytes long", MaxPassword)
 	case !utf8.ValidString(t):
 		return errors.New("must be valid UTF-8")
 	case strings.ContainsFunc(t, unicode.IsControl):

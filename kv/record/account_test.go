@@ -39,6 +39,14 @@ func TestCheckPassword(t *testing.T) {
 	}
 }
 
+// A password that is too short or too long is told what is wrong with it.
+func TestCheckPasswordLength(t *testing.T) {
+	is := is.New(t)
+	never := func(string) bool { return false }
+	is.Equal(record.CheckPassword("1234567", "ann", never).Error(), "must be at least 8 characters long")
+	is.Equal(record.CheckPassword(strings.Repeat("a", 1025), "ann", never).Error(), "must be at most 1024 bytes long")
+}
+
 func TestCheckEnd(t *testing.T) {
 	is := is.New(t)
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
