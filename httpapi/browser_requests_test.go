@@ -57,6 +57,9 @@ func TestBrowserRequests(t *testing.T) {
 	b.press("Create link")
 	b.until(`document.querySelector('dialog[open] input[aria-label=Link]')?.value.endsWith('/up/wedding')`)
 	b.until(`document.querySelector('dialog[open] img.qr')?.naturalWidth > 0`)
+	b.do(emulation.SetDeviceMetricsOverride(1280, 800, 1, false))
+	is.Equal(b.js(`(() => { const d = document.querySelector('dialog[open]'); return d.scrollHeight <= d.clientHeight && d.querySelector('a.button').getBoundingClientRect().bottom < innerHeight; })()`), true)
+	b.do(emulation.ClearDeviceMetricsOverride())
 	b.press("Close")
 
 	// Dropped, with the proof of work that the link asks for.
