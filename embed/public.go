@@ -132,6 +132,7 @@ const (
 // NoteView is a note.
 type NoteView struct {
 	Body   template.HTML
+	Titled bool     // Body begins with the title as a heading, which is left out on screens
 	Source LinkView // where it comes from
 }
 

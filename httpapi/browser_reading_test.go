@@ -57,6 +57,21 @@ func TestBrowserReads(t *testing.T) {
 	b.keys(kb.Escape)
 	b.until(`!document.querySelector('dialog') && location.pathname === '/notes'`)
 
+	// A note that begins with its title as a heading shows it once on a screen. Its prints keep the heading.
+	b.post("/api/v1/notes", map[string]any{"content": "# Walls *and* paths\n\nRoses"}).want(201)
+	b.post("/api/v1/notes", map[string]any{"content": "# Garden & plan\n\nBeds"}).want(201)
+	headings := func(text string) any {
+		b.open("/notes/" + b.one("notes?q="+text, "slug").(string))
+		b.until(`document.querySelector('dialog.reader .prose')?.textContent.includes(` + quoted(text) + `)`)
+		return b.js(`[...document.querySelectorAll('dialog.reader .prose > :is(h1, h2, h3)')].filter((e) => e.getClientRects().length).length`)
+	}
+	is.Equal(headings("Beds"), 0.0)
+	is.Equal(headings("Roses"), 1.0)
+	b.do(emulation.SetEmulatedMedia().WithMedia("print"))
+	is.Equal(headings("Beds"), 1.0)
+	b.do(emulation.SetEmulatedMedia())
+	b.open("/notes")
+
 	// Ticks and amounts of a recipe, with a list, without one, and with one that begins as a list.
 	for _, lines := range []string{"- 250 g flour\n- 1/2 l milk\n- 1-2 eggs\n- salt", "250 g flour  \n1/2 l milk  \n1-2 eggs  \nsalt", "- 250 g flour\n1/2 l milk\n1-2 eggs\nsalt"} {
 		slug := b.post("/api/v1/recipes", map[string]any{"title": "Pancakes", "ingredients": lines, "instructions": "1. Whisk", "isPublic": true}).want(201).text("data.slug")

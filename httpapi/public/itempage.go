@@ -7,9 +7,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"html"
 	"io"
 	"net/url"
 	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -84,6 +86,7 @@ func ItemPage(s *web.Site, v Viewing) (embed.ItemPage, error) {
 		p.Raw = v.Raw
 		p.Note = &embed.NoteView{Source: linkView(b.SourceURL)}
 		p.Note.Body, err = s.Renders.Markdown(b.Content)
+		p.Note.Titled = titled(string(p.Note.Body), p.Title)
 	case *record.Snippet:
 		p.Raw, p.Download = v.Raw, v.Download
 		p.Snippet, err = s.Renders.Code(b.Content, b.Language, b.Name)
@@ -207,6 +210,16 @@ func filePage(s *web.Site, p *embed.ItemPage, b *record.File, v Viewing) error {
 		p.About = p.Kind + ", " + f.Size
 	}
 	return nil
+}
+
+// plainHeading is a heading without markup at the beginning of a rendered text.
+var plainHeading = regexp.MustCompile(`^<h[1-6][^>]*>([^<]*)</h[1-6]>`)
+
+// titled reports whether a rendered text begins with its title as a heading. A title that was taken from the text may have the
+// number signs of the heading.
+func titled(body, title string) bool {
+	found := plainHeading.FindStringSubmatch(body)
+	return found != nil && html.UnescapeString(found[1]) == strings.Trim(title, "# ")
 }
 
 // textPage shows the start of a text file: rendered if it is Markdown, as a table if it has comma-separated values, and
