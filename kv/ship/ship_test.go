@@ -680,7 +680,7 @@ func TestContentsBeforeSlots(t *testing.T) {
 			for range 4 {
 				work.Go(func() {
 					for i := range 15 {
-						kept, err := stage(t, content, 1+i*300).Keep()
+						kept, err := stage(t, content, 100+i*300).Keep()
 						is.NoErr(err)
 						for deadline := time.Now().Add(20 * time.Second); refer(store, kept.Ref) != nil && time.Now().Before(deadline); {
 						}
