@@ -249,16 +249,7 @@ func TestSendingRepeatedEarly(t *testing.T) {
 	is.NoErr(err)
 	req.ContentLength = 6
 	req.Header = withHeader("Tus-Resumable", "1.0.0", "Content-Type", upload.TusBody, "Upload-Length", "6", "Idempotency-Key", "k", "X-Captcha-Token", token)
-	first := make(chan int, 1)
-	go func() {
-		res, err := plain.Do(req)
-		if err != nil {
-			first <- 0
-			return
-		}
-		_ = res.Body.Close()
-		first <- res.StatusCode
-	}()
+	first := inBackground(req)
 	begun := func() (n int) {
 		a.fatal(a.server.Store.View(func(tx *kv.Tx) error {
 			all, err := inbox.OpenUploads(tx)
@@ -274,6 +265,28 @@ func TestSendingRepeatedEarly(t *testing.T) {
 	is.Equal(again.header.Get("Upload-Offset"), "0")
 	is.Equal(<-first, 409)
 	a.sendPiece(again.header.Get("Location"), 0, "abcdef").want(204)
+}
+
+// TestSendingToALinkThatGoes: a request without a key that meets the end of its link is not told to
+// try again.
+func TestSendingToALinkThatGoes(t *testing.T) {
+	alone(t)
+	is := is.New(t)
+	a := start(t)
+	id, slug := a.ask(nil)
+	r, w := io.Pipe()
+	req, err := http.NewRequestWithContext(a.Context(), "POST", a.url+web.RequestsPath+"/p/"+slug+"/tus", r)
+	is.NoErr(err)
+	req.ContentLength = 400_000
+	req.Header = withHeader("Tus-Resumable", "1.0.0", "Content-Type", upload.TusBody, "Upload-Length", "400000")
+	status := inBackground(req)
+	_, err = io.WriteString(w, strings.Repeat("x", 300_000))
+	is.NoErr(err)
+	a.receiving()
+	a.delete(web.RequestsPath + "/" + id).want(200)
+	_, _ = io.WriteString(w, strings.Repeat("x", 100_000)) // the server may have ended the request
+	_ = w.Close()
+	is.Equal(<-status, 404)
 }
 
 // TestLeavingRepeated: the same for a form with files. Its captcha may be used up.
@@ -319,16 +332,7 @@ func TestLeavingRepeatedAtOnce(t *testing.T) {
 			is.NoErr(err)
 			req.Header = header.Clone()
 			req.Header.Set("Content-Type", form.FormDataContentType())
-			first, second := make(chan int, 1), make(chan *answer, 1)
-			go func() {
-				res, err := plain.Do(req)
-				if err != nil {
-					first <- 0
-					return
-				}
-				_ = res.Body.Close()
-				first <- res.StatusCode
-			}()
+			first, second := inBackground(req), make(chan *answer, 1)
 			p, err := form.CreateFormFile("file", "a.txt")
 			is.NoErr(err)
 			_, err = io.WriteString(p, "abc") // it is read: the first form has begun

@@ -442,6 +442,34 @@ func (a *app) stalled(method, path string, header http.Header, first string, len
 	req.Header.Set("X-Api-Key", a.key)
 	req.Header.Set("Tus-Resumable", web.TusVersion)
 	req.Header.Set("Content-Type", upload.TusBody)
+	status := inBackground(req)
+	_, err = w.Write([]byte(first))
+	a.fatal(err)
+	a.receiving()
+	return status, func() { _ = w.CloseWithError(io.ErrUnexpectedEOF) }
+}
+
+// receiving waits until bytes of an upload arrive.
+func (a *app) receiving() {
+	a.Helper()
+	for deadline := time.Now().Add(10 * time.Second); ; runtime.Gosched() {
+		parts, err := os.ReadDir(filepath.Join(a.server.Store.Dir(), "cache", "uploads", "parts"))
+		if !errors.Is(err, fs.ErrNotExist) {
+			a.fatal(err)
+		}
+		for _, part := range parts {
+			if info, err := part.Info(); err == nil && info.Size() > 0 {
+				return
+			}
+		}
+		if time.Now().After(deadline) {
+			a.Fatal("the body is not being received")
+		}
+	}
+}
+
+// inBackground sends a request. It returns the status of the answer; 0 if there is none.
+func inBackground(req *http.Request) <-chan int {
 	status := make(chan int, 1)
 	go func() {
 		res, err := plain.Do(req)
@@ -452,22 +480,7 @@ func (a *app) stalled(method, path string, header http.Header, first string, len
 		_ = res.Body.Close()
 		status <- res.StatusCode
 	}()
-	_, err = w.Write([]byte(first))
-	a.fatal(err)
-	for deadline := time.Now().Add(10 * time.Second); ; runtime.Gosched() { // until its bytes arrive
-		parts, err := os.ReadDir(filepath.Join(a.server.Store.Dir(), "cache", "uploads", "parts"))
-		if !errors.Is(err, fs.ErrNotExist) {
-			a.fatal(err)
-		}
-		for _, part := range parts {
-			if info, err := part.Info(); err == nil && info.Size() > 0 {
-				return status, func() { _ = w.CloseWithError(io.ErrUnexpectedEOF) }
-			}
-		}
-		if time.Now().After(deadline) {
-			a.Fatal("the body is not being received")
-		}
-	}
+	return status
 }
 
 // sending sends the first bytes of a piece and keeps the connection, until the server ends it.

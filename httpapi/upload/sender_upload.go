@@ -91,14 +91,14 @@ func beginSending(c *web.Request) error {
 	if err != nil {
 		return err
 	}
-	var find func(*kv.Tx) (*inbox.Upload, error)
+	var again find
 	if secret != "" {
-		find = sentAt(secret)
+		again = sentAt(secret)
 	}
-	return finishBegin(c, made, b, budget, web.SentPath+"/"+at, find)
+	return finishBegin(c, made, b, budget, web.SentPath+"/"+at, again)
 }
 
-func sentAt(secret string) func(*kv.Tx) (*inbox.Upload, error) {
+func sentAt(secret string) find {
 	return func(tx *kv.Tx) (*inbox.Upload, error) { return current(inbox.SenderUpload(tx, secret)) }
 }
 
@@ -113,8 +113,7 @@ func (b *uploadOptions) repeatable(c *web.Request, q *record.Request, from strin
 }
 
 func repeatSending(c *web.Request, secret string) error {
-	at := func(*inbox.Upload) string { return web.SentPath + "/" + secret }
-	return repeatBegin(c, at, sentAt(secret))
+	return repeatBegin(c, func(*inbox.Upload) string { return web.SentPath + "/" + secret }, sentAt(secret))
 }
 
 // sending is the upload that a sender's request starts, if its metadata are valid.

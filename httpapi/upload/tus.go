@@ -477,13 +477,11 @@ func beginUpload(c *web.Request) error {
 		return err
 	}
 	request := b.fingerprint(c, key)
-	var begun *inbox.Upload
-	earlier := func(tx *kv.Tx) (*inbox.Upload, error) { return begunBefore(tx, c, key, request) }
-	repeat := func() error {
-		return repeatBegin(c, func(u *inbox.Upload) string { return TusPath + "/" + u.ID.String() }, earlier)
-	}
-	if key != "" { // before the limits, which the upload has already passed
-		if err := repeat(); !kv.Missing(err) {
+	var earlier find
+	repeat := func() error { return repeatBegin(c, ownAddress, earlier) }
+	if key != "" {
+		earlier = func(tx *kv.Tx) (*inbox.Upload, error) { return begunBefore(tx, c, key, request) }
+		if err := repeat(); !kv.Missing(err) { // before the limits, which the upload has already passed
 			return err
 		}
 	}
@@ -498,15 +496,16 @@ func beginUpload(c *web.Request) error {
 		return err
 	}
 	u.Metadata, u.Slug = b.meta.shown(), form.Slug
+	var begun *inbox.Upload
 	err = c.Site.Store.Update(func(tx *kv.Tx) (err error) {
-		if key != "" {
+		if earlier != nil {
 			if _, err = earlier(tx); err == nil {
 				return inbox.ErrBegun
 			} else if !kv.Missing(err) {
 				return err
 			}
 		}
-		if begun, err = inbox.AddUpload(tx, *u); err != nil || key == "" {
+		if begun, err = inbox.AddUpload(tx, *u); err != nil || earlier == nil {
 			return err
 		}
 		return jobs.SaveIdempotentAnswer(tx, c.Owner(), key, jobs.IdempotentAnswer{Request: request, Body: []byte(begun.ID.String())})
@@ -517,11 +516,14 @@ func beginUpload(c *web.Request) error {
 	if err != nil {
 		return err
 	}
-	if key == "" {
-		earlier = nil
-	}
-	return finishBegin(c, begun, b, budget, TusPath+"/"+begun.ID.String(), earlier)
+	return finishBegin(c, begun, b, budget, ownAddress(begun), earlier)
 }
+
+func ownAddress(u *inbox.Upload) string { return TusPath + "/" + u.ID.String() }
+
+// find reads the upload that repetitions of a request with an Idempotency-Key get. It fails with
+// Missing if there is none, or none any more. It is nil for a request without a key.
+type find func(*kv.Tx) (*inbox.Upload, error)
 
 // fingerprint identifies the request.
 func (b *uploadOptions) fingerprint(c *web.Request, key string) []byte {
@@ -530,12 +532,11 @@ func (b *uploadOptions) fingerprint(c *web.Request, key string) []byte {
 	})
 }
 
-// repeatBegin answers a repeated request with the upload that the first one started, at says where
-// that is. If the first one still runs, it ends and its bytes are kept. The error is Missing if the
-// upload is gone.
-func repeatBegin(c *web.Request, at func(*inbox.Upload) string, find func(*kv.Tx) (*inbox.Upload, error)) error {
+// repeatBegin answers a repeated request with the upload that the first one started. If the first
+// one still runs, it ends and its bytes are kept. The error is Missing if the upload is gone.
+func repeatBegin(c *web.Request, addressOf func(*inbox.Upload) string, earlier find) error {
 	var u *inbox.Upload
-	read := func(tx *kv.Tx) (err error) { u, err = find(tx); return err }
+	read := func(tx *kv.Tx) (err error) { u, err = earlier(tx); return err }
 	if err := c.Site.Store.View(read); err != nil {
 		return err
 	}
@@ -551,7 +552,7 @@ func repeatBegin(c *web.Request, at func(*inbox.Upload) string, find func(*kv.Tx
 	if err != nil {
 		return orBusy(err)
 	}
-	c.W.Header().Set("Location", c.Site.Prefix()+at(u))
+	c.W.Header().Set("Location", c.Site.Prefix()+addressOf(u))
 	return answerUpload(c, http.StatusCreated, u)
 }
 
@@ -703,18 +704,17 @@ func copyPart(c *web.Request, u, part *inbox.Upload, st *blobs.Stage, behind int
 }
 
 // finishBegin receives the first bytes of a new upload and answers with its address. If anything
-// fails, it removes the upload, because the client does not have the address yet. find is nil, or
-// finds the upload for a repetition of the request with its Idempotency-Key. Such an upload stays if
-// it has bytes or a repetition is waiting for it.
-func finishBegin(c *web.Request, u *inbox.Upload, b uploadOptions, budget *UploadBudget, at string, find func(*kv.Tx) (*inbox.Upload, error)) error {
+// fails, it removes the upload, because the client does not have the address yet. But if a
+// repetition can find the upload, it stays while it has bytes or a repetition is waiting for it.
+func finishBegin(c *web.Request, u *inbox.Upload, b uploadOptions, budget *UploadBudget, at string, again find) error {
 	t, release, err := c.Site.UploadLocks.Take(c, u.ID)
 	if err == nil {
 		defer release()
 	}
 	late := false // a repetition was faster
-	if err == nil && find != nil {
+	if err == nil && again != nil {
 		var now *inbox.Upload
-		if err = c.Site.Store.View(func(tx *kv.Tx) (err error) { now, err = find(tx); return err }); err == nil {
+		if err = c.Site.Store.View(func(tx *kv.Tx) (err error) { now, err = again(tx); return err }); err == nil {
 			late = now.ID != u.ID || now.Done() || now.Offset != u.Offset
 			u = now
 		}
@@ -728,20 +728,23 @@ func finishBegin(c *web.Request, u *inbox.Upload, b uploadOptions, budget *Uploa
 	if err != nil {
 		e, _ := web.ClientError(err)
 		final := e.Fault == record.Missing || e.Fault == record.Gone || e.Fault == record.WrongType
-		if find != nil && !final && (t == nil || t.Over.Load() || u.Offset > 0) {
+		if again != nil && !final && (t == nil || t.Over.Load() || u.Offset > 0) {
 			return err
 		}
 		if e := forgetUpload(c, u); e != nil && !kv.Missing(e) {
 			c.Site.Log.Warn("cannot remove an upload that did not start; the sweep will remove it", "error", e)
 		}
-		return orBusy(err)
+		if again != nil {
+			err = orBusy(err)
+		}
+		return err
 	}
 	c.W.Header().Set("Location", c.Site.Prefix()+at)
 	return answerUpload(c, http.StatusCreated, u)
 }
 
-// orBusy is the error for a client that knows nothing of an upload that is gone: it has to send its
-// request again.
+// orBusy is the error for a request with an Idempotency-Key whose upload was removed meanwhile: the
+// client does not know about it, and has to send its request again.
 func orBusy(err error) error {
 	if kv.Missing(err) {
 		return &record.Error{Fault: record.Busy, Code: "upload_busy", Text: "An earlier request for this upload has just ended. Send this one again.", Retry: time.Second}

@@ -93,8 +93,8 @@ type Site struct {
 	shown       shownPool // for owners
 	shared      shownPool // for visitors
 	Renders     renders
-	UploadLocks uploadLocks // of resumable uploads
-	Repeats     repeatGuards
+	UploadLocks uploadLocks  // of resumable uploads
+	Repeats     repeatGuards // of requests with an Idempotency-Key
 	Webhooks    *webhook.Sender
 	Imports     worker.Imports
 	Fetches     *worker.Queue[record.ID] // remote uploads by id

@@ -563,7 +563,7 @@ func BeginSenderUpload(s *kv.Store, ctx context.Context, q *record.Request, u Up
 	return made, at, err
 }
 
-// ErrBegun says that a sender's upload has begun already.
+// ErrBegun says that the upload which repetitions of a request must find has begun already.
 var ErrBegun = errors.New("the upload has begun")
 
 // SenderKey returns the same text whenever the same sender says the same to a request. It

@@ -530,7 +530,7 @@ func TestChargeText(t *testing.T) {
 	})
 }
 
-// A key is no session, and a session is no key.
+// Key does not find sessions, and Session does not find keys.
 func TestKeysAndSessions(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
