@@ -2,37 +2,13 @@ package upload
 
 import (
 	"bytes"
-	"encoding/json"
 	"strings"
 	"testing"
 
-	"github.com/google/uuid"
 	"github.com/matryer/is"
 
 	"kist/httpapi/web"
-	"kist/kv/jobs"
-	"kist/kv/record"
 )
-
-// TestStoredReceipts: what is stored of an answer to a form's sender keeps its form, so that a later
-// version can repeat the answer.
-func TestStoredReceipts(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	const stored = `[{"ID":"01890a5d-ac96-774b-bcce-b302099a8057","State":"pending","Name":"a.txt","Size":3},{"ID":"01890a5d-ac96-774b-bcce-b302099a8058","State":"approved","Name":"b.txt","Size":4}]`
-	items := []*record.Item{
-		{ID: uuid.MustParse("01890a5d-ac96-774b-bcce-b302099a8057"), State: record.Pending, Name: "a.txt", Size: 3},
-		{ID: uuid.MustParse("01890a5d-ac96-774b-bcce-b302099a8058"), State: record.Approved, Name: "b.txt", Size: 4},
-	}
-	b, err := json.Marshal(receiptsOf(items))
-	is.NoErr(err)
-	is.Equal(string(b), stored)
-	back, err := itemsOf(&jobs.IdempotentAnswer{Request: []byte("request"), Body: []byte(stored)}, []byte("request"))
-	is.NoErr(err)
-	is.Equal(back, items)
-	_, err = itemsOf(&jobs.IdempotentAnswer{Request: []byte("request"), Body: []byte(stored)}, []byte("another"))
-	is.True(err != nil)
-}
 
 // FuzzMetadata: what is read of Upload-Metadata is what its shown form says,
 // but for the password.
