@@ -109,6 +109,10 @@ func (s *server) inhabit() (key string) {
 	} {
 		s.post("/api/v1/"+kind, key, "application/json", strings.NewReader(body))
 	}
+	s.until("the bookmark was checked, which changes it", func() bool {
+		_, text := s.get("/api/v1/bookmarks", key)
+		return !strings.Contains(text, `"checkedAt":null`)
+	})
 	return key
 }
 

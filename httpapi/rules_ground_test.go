@@ -349,7 +349,7 @@ func TestAnswersAreNotCached(t *testing.T) {
 		head := a.do(apiRequest{method: "HEAD", path: "/api/v1/" + path})
 		is.Equal(head.status, got.status)
 		is.Equal(len(head.body), 0)
-		if got.status == 200 {
+		if got.status == 200 && path != "keys" && path != "admin/stats" { // they count the requests
 			is.Equal(head.header.Get("Content-Length"), got.header.Get("Content-Length"))
 		}
 	}
