@@ -300,6 +300,6 @@ func prebuilt(t *testing.T, root, work string) string {
 	is.NoErr(build.Run())
 	is.NoErr(os.Mkdir(bin, 0o700))
 	script := "#!/bin/sh\nwhile [ $# -gt 1 ]; do if [ \"$1\" = -o ]; then out=$2; fi; shift; done\ncp '" + program + "' \"$out\"\n"
-	is.NoErr(os.WriteFile(filepath.Join(bin, "go"), []byte(script), 0o700))
+	is.NoErr(writeProgram(filepath.Join(bin, "go"), script))
 	return bin
 }

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/matryer/is"
@@ -38,9 +39,17 @@ func (p *place) desk(t *testing.T, shell string) *desk {
 // program puts a script of the name on the PATH.
 func (d *desk) program(name, text string) {
 	d.t.Helper()
-	if err := os.WriteFile(d.bin+"/"+name, []byte("#!/bin/sh\n"+text), 0o700); err != nil {
+	if err := writeProgram(d.bin+"/"+name, "#!/bin/sh\n"+text); err != nil {
 		d.t.Fatal(err)
 	}
+}
+
+// writeProgram writes a script that can be run at once: no process that another
+// test forks meanwhile holds it open for writing.
+func writeProgram(path, text string) error {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	return os.WriteFile(path, []byte(text), 0o700)
 }
 
 // bareSystem is the programs that every system has.
@@ -104,7 +113,7 @@ func (d *desk) setUp(key, program, name string) (secret string) {
 		d.t.Fatalf("%s: %v", text, err)
 	}
 	script := made.Data.Files[0].Content
-	if err := os.WriteFile(d.bin+"/"+name, []byte(script), 0o700); err != nil {
+	if err := writeProgram(d.bin+"/"+name, script); err != nil {
 		d.t.Fatal(err)
 	}
 	_, secret, _ = strings.Cut(script, "key='")
