@@ -116,6 +116,7 @@ addPages({
     v.grid = grid;
     v.cards = cards && storage.get(`cards-${cards}`, false);
     v.box = addBox({ kind: k.name, fields: () => ({ ...(file && folderFields(p)), ...(p.getAll('tag').length && { tags: p.getAll('tag') }) }) });
+    v.box.node.hidden = grid; // only an empty grid shows it
     const query = new URLSearchParams();
     for (const [name, value] of p) if ([...filterNames, 'sort'].includes(name)) query.append(name, value);
     v.list = listOf(new Source([k.name], query, 50), {
