@@ -301,6 +301,7 @@ func (l Lang) script(name string) ([]byte, error) {
 		return fmt.Appendf(nil, "Object.assign(globalThis.kist.texts,%s);\n", b), err
 	}
 	b, err := marshal(map[string]any{"lang": l, "texts": all})
-	// A browser's first use of Intl takes as long as drawing a page. Here it does not wait for the larger script.
-	return fmt.Appendf(nil, "globalThis.kist=%s;\nnew Intl.NumberFormat('%s');\n", b, l), err
+	// A browser's first use of Intl takes as long as drawing a page. Here it does not
+	// wait for the larger script, and what came with the HTML is drawn before.
+	return fmt.Appendf(nil, "globalThis.kist=%s;\nrequestAnimationFrame(() => setTimeout(() => new Intl.NumberFormat('%s')));\n", b, l), err
 }

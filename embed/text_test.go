@@ -258,7 +258,7 @@ func TestScriptTexts(t *testing.T) {
 			asset := served(t, l.scriptName(name))
 			text, ok := strings.CutPrefix(string(asset.Bytes()), "globalThis.kist=")
 			is.True(ok)
-			text, _, ok = strings.Cut(text, ";\nnew Intl.")
+			text, _, ok = strings.Cut(text, ";\nrequestAnimationFrame(")
 			is.True(ok)
 			is.True(json.Valid([]byte(text)))
 			t.Logf("%s: %d bytes, %d compressed", asset.Name, len(asset.Bytes()), len(asset.Gzip()))

@@ -5,14 +5,18 @@ export const { lang } = globalThis.kist;
 
 export const locale = (navigator.languages ?? []).find((l) => l.split('-')[0] === lang) ?? lang;
 
-const numbers = new Intl.NumberFormat(locale);
-const tenths = new Intl.NumberFormat(locale, { maximumFractionDigits: 1 });
-const plurals = new Intl.PluralRules(lang);
+// lazily makes a value when it is first used. A browser's first use of Intl takes as long as drawing a page, so no script
+// uses it while it loads.
+export const lazily = (make) => { let value; return () => value ??= make(); };
 
-export const number = (n) => numbers.format(n);
+const numbers = lazily(() => new Intl.NumberFormat(locale));
+const tenths = lazily(() => new Intl.NumberFormat(locale, { maximumFractionDigits: 1 }));
+const plurals = lazily(() => new Intl.PluralRules(lang));
+
+export const number = (n) => numbers().format(n);
 
 // form chooses the plural form of a text for the number n.
-const form = (text, n) => typeof text === 'object' ? text[plurals.select(n)] ?? text.other : text;
+const form = (text, n) => typeof text === 'object' ? text[plurals().select(n)] ?? text.other : text;
 const shown = (value) => typeof value === 'number' ? number(value) : value;
 
 // fill replaces the names in braces of a text by the values.
@@ -41,7 +45,7 @@ export function bytes(n) {
   if (n < 1000) return t('format.bytes', { n });
   let unit = -1;
   do { n /= 1000; unit++; } while (n >= 999.5 && unit < 4);
-  return `${n < 99.95 ? tenths.format(n) : number(Math.round(n))}\u00a0${['kB', 'MB', 'GB', 'TB', 'PB'][unit]}`;
+  return `${n < 99.95 ? tenths().format(n) : number(Math.round(n))}\u00a0${['kB', 'MB', 'GB', 'TB', 'PB'][unit]}`;
 }
 
 // seconds writes a duration.

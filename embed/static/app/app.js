@@ -1,6 +1,6 @@
 // The owner's app. One HTML page serves all its addresses. The scripts show the page of the address, using the data that
 // came with the HTML and the API.
-import { addActions, all, find, h, runAction, t, toast } from './dom.js';
+import { addActions, all, find, h, painted, runAction, t, toast } from './dom.js';
 import { editorOf, kinds } from './kinds.js';
 import { copyItemLink, currentRow, deselectAll, moveFocus, moveFocusVertically, openShare, redrawAll, removeRecords, saveRecord, selection } from './list.js';
 import './pages.js';
@@ -138,6 +138,7 @@ async function addLabels() {
   }
 }
 
+await painted(); // what came with the HTML
 if (labelsComeLater) addLabels();
 if (!start.answers.me) showProblem(new Problem(t('app.noaccount')));
 showFirst();

@@ -1,5 +1,5 @@
 // Elements, formats, actions of buttons, and short messages. No text is ever read as HTML.
-import { lang, locale, t } from './text.js';
+import { lang, lazily, locale, t } from './text.js';
 
 export { bytes, fill, known, locale, number, problemText, seconds, t, tn } from './text.js';
 
@@ -47,6 +47,9 @@ export const iconButton = (act, name, label, props) => button(act, label, { clas
 // painted waits until the browser has drawn the page, which it does not while the tab is in the background.
 export const painted = () => new Promise((done) => { requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done))); setTimeout(done, 100); });
 
+// handledEvents waits until the browser has handled the events that wait for it.
+export const handledEvents = () => new Promise((done) => { setTimeout(done); });
+
 // picture is an image that is asked for once the page around it is drawn.
 export function picture(what, src, props, srcset = '') {
   const img = h(what, { alt: '', loading: 'lazy', decoding: 'async', ...props });
@@ -91,15 +94,15 @@ export const lower = (word) => lang === 'en' ? word[0].toLowerCase() + word.slic
 export const capitalize = (word) => word[0].toUpperCase() + word.slice(1);
 export const shorten = (text) => text.length > 48 ? text.slice(0, 46) + '…' : text;
 
-const relative = new Intl.RelativeTimeFormat(locale, { numeric: 'auto', style: 'short' });
+const relative = lazily(() => new Intl.RelativeTimeFormat(locale, { numeric: 'auto', style: 'short' }));
 
 export function ago(time) {
   const s = (new Date(time) - Date.now()) / 1000;
   const size = Math.abs(s);
   if (size < 45) return s > 0 ? t('format.soon') : t('format.now');
-  if (size < 3600) return relative.format(Math.round(s / 60), 'minute');
-  if (size < 86400) return relative.format(Math.round(s / 3600), 'hour');
-  if (size < 7 * 86400) return relative.format(Math.round(s / 86400), 'day');
+  if (size < 3600) return relative().format(Math.round(s / 60), 'minute');
+  if (size < 86400) return relative().format(Math.round(s / 3600), 'hour');
+  if (size < 7 * 86400) return relative().format(Math.round(s / 86400), 'day');
   return day(time);
 }
 

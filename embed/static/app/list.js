@@ -1,5 +1,5 @@
 // Lists of records: their sources, their rows, and the selection.
-import { add, addActions, ago, all, button, capitalize, dayName, find, h, icon, iconButton, itemOf, number, painted, picture, shorten, t, toast, when } from './dom.js';
+import { add, addActions, ago, all, button, capitalize, dayName, find, h, handledEvents, icon, iconButton, itemOf, number, painted, picture, shorten, t, toast, when } from './dom.js';
 import { apiPathOf, isMedia, kindOf, kinds, pageOf, shareAddressOf, tagNames, titleOf, visits } from './kinds.js';
 import { api, base, copyLink, countChange, countItems, deleteLater, loadModule, localAddress, refreshFolders, refreshTags, restoreItems, setTrashed, showProblem, start, storage, tagColor, takeAnswer, view } from './session.js';
 
@@ -226,6 +226,9 @@ const dateRow = (name) => h('div.date', { role: 'listitem' }, h('h2', {}, name))
 // firstRows is how many rows a list shows before it makes more.
 const firstRows = 12;
 
+// rowsAtOnce is how many rows a list makes before it lets the browser handle events.
+const rowsAtOnce = 6;
+
 // listOf shows the records of a source, with a button for more and a bar for the selection. empty makes what replaces an
 // empty list; counted is called with the number of records. dated puts headings between days. The rows of a list without
 // pictures are in chunks. Browsers leave out chunks that are not in the window, so scrolling costs the same in a long list.
@@ -248,9 +251,10 @@ export function listOf(source, { page = 50, empty, grid = false, cards = '', dat
         const records = await source.next(left, signal);
         for (const r of records) {
           if (!seen.has(r.id)) append(recordRow(r));
-          if (seen.size !== firstRows) continue;
-          showState();
-          await painted();
+          if (seen.size === firstRows) {
+            showState();
+            await painted();
+          } else if (seen.size % rowsAtOnce === 0) await handledEvents();
         }
         left -= records.length;
         showState();
