@@ -196,6 +196,8 @@ async function openItem(to) {
 
 // go shows the page of an address, or loads the address if the app has no page for it.
 export async function go(href, { replace = false } = {}) {
+  // The close event of a dialog comes later than its end, and may make a step back.
+  await Promise.all(all('dialog:not([open])').map((el) => new Promise((done) => { el.addEventListener('close', done, { once: true }); })));
   await goingBack;
   goingBack = null;
   const url = new URL(href, location.href);
