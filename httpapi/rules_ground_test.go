@@ -349,9 +349,12 @@ func TestAnswersAreNotCached(t *testing.T) {
 		head := a.do(apiRequest{method: "HEAD", path: "/api/v1/" + path})
 		is.Equal(head.status, got.status)
 		is.Equal(len(head.body), 0)
-		if got.status == 200 && path != "keys" && path != "admin/stats" { // they count the requests
-			is.Equal(head.header.Get("Content-Length"), got.header.Get("Content-Length"))
+		if got.status != 200 {
+			continue
 		}
+		// Answers that count requests may get longer from one to the next.
+		length, later := head.header.Get("Content-Length"), a.get("/api/v1/"+path)
+		is.True(length == got.header.Get("Content-Length") || length == later.header.Get("Content-Length"))
 	}
 }
 

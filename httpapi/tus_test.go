@@ -468,7 +468,7 @@ func (a *app) receiving() {
 	}
 }
 
-// inBackground sends a request. It returns the status of the answer; 0 if there is none.
+// inBackground sends a request. It returns the status of the answer, or 0 if no answer comes.
 func inBackground(req *http.Request) <-chan int {
 	status := make(chan int, 1)
 	go func() {

@@ -522,7 +522,7 @@ func beginUpload(c *web.Request) error {
 func ownAddress(u *inbox.Upload) string { return TusPath + "/" + u.ID.String() }
 
 // find reads the upload that repetitions of a request with an Idempotency-Key get. It fails with
-// Missing if there is none, or none any more. It is nil for a request without a key.
+// Missing if no request began one, or if it was removed. It is nil for a request without a key.
 type find func(*kv.Tx) (*inbox.Upload, error)
 
 // fingerprint identifies the request.
