@@ -83,6 +83,23 @@ func TestBrowserKinds(t *testing.T) {
 	is.True(b.sound())
 }
 
+// TestBrowserDialogThenItem: an item that is opened just after a dialog has ended
+// stays open, although the dialog goes back in the history.
+func TestBrowserDialogThenItem(t *testing.T) {
+	b := openBrowser(t)
+	slug := b.post("/api/v1/recipes", map[string]any{"title": "One", "ingredients": "x"}).want(201).text("data.slug")
+	b.open("/recipes")
+	b.press("Write recipe")
+	b.until(`document.querySelector('dialog[open] form') && location.pathname === '/recipes/new'`)
+	b.js(`(() => {
+		addEventListener('popstate', () => { window.steps = (window.steps ?? 0) + 1; });
+		document.querySelector('dialog').close('done');
+		document.querySelector('#main .item a.name').click();
+	})()`)
+	b.until(`window.steps === 1`)
+	b.until(`location.pathname === ` + quoted("/recipes/"+slug) + ` && document.querySelectorAll('dialog[open]').length === 1`)
+}
+
 // TestBrowserHome: the box of the home page makes what was typed into what it
 // looks like.
 func TestBrowserHome(t *testing.T) {
