@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -98,15 +99,20 @@ func newPlace(t *testing.T) *place {
 var given sync.Map
 
 // freeAddr is an address that nothing listens on. No two tests get the same
-// one: a test may listen on its address late, or stop and listen again.
+// one: a test may listen on its address late, or stop and listen again. Its port
+// is below those that systems give to outgoing connections, which another
+// process could have by then.
 func freeAddr(t *testing.T) string {
 	t.Helper()
 	for {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		addr := fmt.Sprintf("127.0.0.1:%d", 10_000+rand.IntN(20_000))
+		l, err := net.Listen("tcp", addr)
+		if errors.Is(err, syscall.EADDRINUSE) {
+			continue
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		addr := l.Addr().String()
 		_ = l.Close()
 		if _, taken := given.LoadOrStore(addr, true); !taken {
 			return addr
