@@ -28,8 +28,18 @@ func (a *app) as(key string) *app {
 	return &b
 }
 
-// sound reports whether no request failed by the server's fault.
-func (a *app) sound() bool { return !strings.Contains(a.log.String(), `"status":50`) }
+// sound reports whether no request failed by the server's fault. It prints those that did.
+func (a *app) sound() bool {
+	a.Helper()
+	sound := true
+	for line := range strings.Lines(a.log.String()) {
+		if strings.Contains(line, `"status":50`) {
+			a.Log(line)
+			sound = false
+		}
+	}
+	return sound
+}
 
 // state is everything that the app's user keeps, as the lists show it.
 func (a *app) state() string {
