@@ -42,7 +42,14 @@ func (p *place) typed(args []string, answers ...[2]string) (string, int) {
 		close(all)
 	}()
 	for _, a := range answers {
-		p.until(a[0], func() bool { return strings.HasSuffix(shown.String(), a[0]) })
+		secret := !strings.HasSuffix(a[0], "[y/N] ")
+		p.until(a[0], func() bool {
+			if !strings.HasSuffix(shown.String(), a[0]) {
+				return false
+			}
+			mode, err := unix.IoctlGetTermios(int(master.Fd()), unix.TCGETS)
+			return err == nil && (mode.Lflag&unix.ECHO == 0) == secret // set right after the question is shown
+		})
 		if _, err := master.WriteString(a[1] + "\n"); err != nil {
 			p.t.Fatal(err)
 		}
