@@ -2,6 +2,7 @@ package search
 
 import (
 	"iter"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf16"
@@ -58,13 +59,21 @@ func (x *Index) Highlight(f *Finder, r *record.Record) (Highlight, error) {
 	if found == nowhere && len(d.texts) > 0 {
 		shown = d.texts[0]
 	}
-	h.Text = excerpt(shown, at)
-	_, h.TextMarks = f.marks(h.Text)
+	markdown := r.Kind == record.Notes || r.Kind == record.Recipes
+	h.Text = excerpt(shown, at, markdown)
+	if _, h.TextMarks = f.marks(h.Text); markdown && found != nowhere && len(h.TextMarks) == 0 { // such as a link's address
+		h.Text = excerpt(shown, at, false)
+		_, h.TextMarks = f.marks(h.Text)
+	}
 	return h, nil
 }
 
-// excerpt is the text around a place, with its white space normalised.
-func excerpt(t string, at int) string {
+// markup matches the marks of Markdown that a reader of plain text stumbles over: those at the beginning of a line, pairs of
+// signs around words, and links, of which the group is the text.
+var markup = regexp.MustCompile("(?m)^[ \\t]*(?:#{1,6}[ \\t]+|>[ \\t]?|[-*+][ \\t]+(?:\\[[ xX]\\][ \\t]+)?|```.*$)|\\*\\*|~~|`|!?\\[([^\\]\\n]*)\\]\\((?:[a-z]+:|[/#.])[^)\\s]*\\)")
+
+// excerpt is the text around a place, with its white space normalised and without the marks of Markdown.
+func excerpt(t string, at int, markdown bool) string {
 	from := at
 	for range excerptBefore {
 		_, size := utf8.DecodeLastRuneInString(t[:from])
@@ -78,6 +87,9 @@ func excerpt(t string, at int) string {
 	}
 	part := record.Cut(t[from:], excerptLength)
 	more := from+len(part) < len(t)
+	if markdown {
+		part = markup.ReplaceAllString(part, "$1")
+	}
 	part = strings.Join(strings.Fields(part), " ")
 	if cutOff {
 		part = "… " + part

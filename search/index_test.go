@@ -430,6 +430,28 @@ func TestHighlight(t *testing.T) {
 	}
 }
 
+// An excerpt of Markdown is plain text, unless the match is in what would be left out.
+func TestExcerptOfMarkdown(t *testing.T) {
+	l := newLibrary(t)
+	ann := l.user("ann")
+	for _, c := range []struct{ text, query, want string }{
+		{`# Boats\n\n- a **sailing** boat\n- [ ] ~~old~~ ` + "`nets`" + `\n> [the harbour](https://example.org/quay) 2 * 3 __init__`, "sailing", "Boats a sailing boat old nets the harbour 2 * 3 __init__"},
+		{"see [the harbour](https://example.org/quay)", "quay", "see [the harbour](https://example.org/quay)"},
+		{"```go\\nx := a[0](b)\\n```\\n## End #5", "end", "x := a[0](b) End #5"},
+		{strings.Repeat("word ", 60) + `\n# Boats`, "boats", "… " + strings.Repeat("word ", 11) + "Boats"},
+	} {
+		t.Run(c.query, func(t *testing.T) {
+			is := is.New(t)
+			q, err := Parse(c.query)
+			is.NoErr(err)
+			h, err := New(Options{}).Highlight(q.For(ann, false, func(func(record.ID, string) bool) {}), l.add(ann, record.Notes, `{"title":"x","content":"`+c.text+`"}`))
+			is.NoErr(err)
+			is.Equal(h.Text, c.want)
+			is.Equal(len(h.TextMarks), 1)
+		})
+	}
+}
+
 // Whatever is asked, the index answers and stays as it is.
 func TestHostileQueries(t *testing.T) {
 	is := is.New(t)
