@@ -155,7 +155,7 @@ func collectionPage(c *web.Request, r *record.Record, owned bool) (embed.Page, e
 					if err != nil {
 						return err
 					}
-					p.Reasons = append(p.Reasons, embed.Fact{Label: b.Title(), Value: reason(c.Lang(), m.LeftOut)})
+					p.Reasons = append(p.Reasons, embed.Fact{Label: titleOf(b), Value: reason(c.Lang(), m.LeftOut)})
 				}
 			}
 		}
@@ -167,7 +167,7 @@ func collectionPage(c *web.Request, r *record.Record, owned bool) (embed.Page, e
 			if err != nil {
 				return err
 			}
-			t := embed.Tile{Address: at + "/" + m.ID.String(), Title: b.Title(), Kind: web.Title(web.ViewOf(m.Kind, c.Lang()).One), Size: m.Size, Film: m.Class == record.Video}
+			t := embed.Tile{Address: at + "/" + m.ID.String(), Title: titleOf(b), Kind: web.Title(web.ViewOf(m.Kind, c.Lang()).One), Size: m.Size, Film: m.Class == record.Video}
 			small := c.Site.Prefix() + "/t/" + url.PathEscape(r.Slug) + "/" + m.ID.String()
 			f, isFile := b.(*record.File)
 			if isFile {

@@ -365,7 +365,7 @@ func asText(b record.Body) (name, text string) {
 	}
 	switch b := b.(type) {
 	case *record.Note:
-		return b.Title() + ".md", b.Content
+		return titleOf(b) + ".md", b.Content
 	case *record.Snippet:
 		language := strings.ToLower(b.Language)
 		ext := extensions[language]

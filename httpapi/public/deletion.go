@@ -60,7 +60,7 @@ func givenName(r *record.Record) (string, error) {
 	case *record.Link:
 		name = b.Description
 	default:
-		name = b.Title()
+		name = titleOf(b)
 	}
 	name = cmp.Or(name, r.Slug)
 	return name, nil

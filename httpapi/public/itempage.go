@@ -58,7 +58,7 @@ const (
 func ItemPage(s *web.Site, v Viewing) (embed.ItemPage, error) {
 	v.Lang = cmp.Or(v.Lang, embed.English)
 	p := embed.ItemPage{
-		Base: s.Prefix(), Origin: s.Content, Address: v.Address, Title: v.Body.Title(), Owner: DisplayName(v.Owner),
+		Base: s.Prefix(), Origin: s.Content, Address: v.Address, Title: titleOf(v.Body), Owner: DisplayName(v.Owner),
 		Created: v.Shown.Created, Updated: v.Shown.Updated, Expires: v.Shown.Expires,
 		Own: v.Own, Left: v.Left, Limit: v.Shown.Limit, Open: v.Open, Logged: v.Shown.Logged,
 	}
@@ -212,11 +212,19 @@ func filePage(s *web.Site, p *embed.ItemPage, b *record.File, v Viewing) error {
 	return nil
 }
 
+// titleOf is the title of a record. One that comes from the text of a note has no number signs of a heading.
+func titleOf(b record.Body) string {
+	if n, ok := b.(*record.Note); ok && n.Name == "" {
+		return cmp.Or(strings.TrimLeft(n.Title(), "# "), n.Title())
+	}
+	return b.Title()
+}
+
 // plainHeading is a heading without markup at the beginning of a rendered text.
 var plainHeading = regexp.MustCompile(`^<h[1-6][^>]*>([^<]*)</h[1-6]>`)
 
-// titled reports whether a rendered text begins with its title as a heading. A title that was taken from the text may have the
-// number signs of the heading.
+// titled reports whether a rendered text begins with its title as a heading. A title that was taken from the text may end in
+// number signs.
 func titled(body, title string) bool {
 	found := plainHeading.FindStringSubmatch(body)
 	return found != nil && html.UnescapeString(found[1]) == strings.Trim(title, "# ")

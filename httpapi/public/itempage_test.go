@@ -8,6 +8,7 @@ import (
 	"github.com/matryer/is"
 
 	"kist/embed"
+	"kist/kv/record"
 )
 
 func TestWords(t *testing.T) {
@@ -24,6 +25,16 @@ func TestWords(t *testing.T) {
 	is.Equal(playtime(0), "0 min")
 	is.Equal(playtime(65), "1 h 5 min")
 	is.Equal(playtime(120), "2 h")
+}
+
+// A title that comes from a note's text is the text of a heading. One that somebody typed is kept.
+func TestTitleOf(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	is.Equal(titleOf(&record.Note{Content: "\n## Groceries\n- milk"}), "Groceries")
+	is.Equal(titleOf(&record.Note{Content: "###"}), "###")
+	is.Equal(titleOf(&record.Note{Name: "# 1", Content: "x"}), "# 1")
+	is.Equal(titleOf(&record.Snippet{Content: "# a script"}), "# a script")
 }
 
 func TestTables(t *testing.T) {

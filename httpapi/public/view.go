@@ -242,7 +242,7 @@ func card(c *web.Request, r *record.Record) error {
 	if err := c.Site.Store.View(func(tx *kv.Tx) (err error) { u, err = people.User(tx, r.Owner); return err }); err != nil {
 		return err
 	}
-	page := embed.CardPage{Base: c.Site.Prefix(), Address: c.Site.Base + "/v/" + r.Slug, Title: b.Title(), Owner: DisplayName(*u), Kind: web.ViewOf(r.Kind, c.Lang()).One}
+	page := embed.CardPage{Base: c.Site.Prefix(), Address: c.Site.Base + "/v/" + r.Slug, Title: titleOf(b), Owner: DisplayName(*u), Kind: web.ViewOf(r.Kind, c.Lang()).One}
 	if link, ok := b.(*record.Link); ok {
 		page.Address = c.Site.Base + "/s/" + r.Slug
 		if link.Description == "" {
