@@ -96,7 +96,7 @@ func TestBrowserRequests(t *testing.T) {
 	// The owner sees that something waits, wherever the owner is.
 	b.open("/notes")
 	b.until(`document.querySelector('.rail .waits:not([hidden])')?.textContent.startsWith('3')`)
-	b.press("Requests")
+	b.press("Upload requests")
 	b.until(`document.querySelectorAll('#main .queue .item').length === 3`)
 	b.until(`document.querySelector('#main .queue').textContent.includes('from the second roll')`)
 	b.press("Preview first.txt")

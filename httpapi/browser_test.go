@@ -394,7 +394,7 @@ func TestBrowserKeyboard(t *testing.T) {
 	b.open("/")
 	// Tab goes from the link that skips the navigation through all that is
 	// seen, in the order it is read in, and what has the focus shows it.
-	for i, name := range []string{"Skip to content", "kist", "Home", "Files", "Bookmarks", "Notes", "Snippets", "Recipes", "Games", "Links", "Collections", "Requests", "Tags", "Trash", "Keys and devices", "Webhooks", "Import and export", "Account", "Admin", "Help", "API reference", "Search everything", "Keyboard and help", "Add anything", "Choose files", "Who can see new items"} {
+	for i, name := range []string{"Skip to content", "kist", "Home", "Files", "Bookmarks", "Notes", "Snippets", "Recipes", "Games", "Links", "Collections", "Upload requests", "Tags", "Trash", "Keys and devices", "Webhooks", "Import and export", "Account", "Admin", "Help", "API reference", "Search everything", "Keyboard and help", "Add anything", "Choose files", "Who can see new items"} {
 		b.keys(kb.Tab)
 		got := b.js(`(() => { const e = document.activeElement; return [(e.getAttribute('aria-label') || e.labels?.[0]?.textContent || e.innerText).trim(), getComputedStyle(e).outlineStyle !== 'none' || !!e.closest('.add')] })()`).([]any)
 		is.Equal(got[0], name)
