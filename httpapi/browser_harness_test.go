@@ -293,7 +293,7 @@ func (b *tab) do(actions ...chromedp.Action) {
 func (b *tab) open(path string) {
 	b.Helper()
 	b.do(chromedp.Navigate(b.url + path))
-	b.until(`(() => { const main = document.querySelector('#main'); return !main || main.querySelector(':scope > :not(noscript)') && !main.querySelector('[aria-busy=true]') && !main.querySelector('.state')?.textContent.includes('Loading') })()`)
+	b.until(`(() => { const main = document.querySelector('#main'); return !main || main.querySelector(':scope > :not(noscript, [inert])') && !main.querySelector('[aria-busy=true]') && !main.querySelector('.state')?.textContent.includes('Loading') })()`)
 }
 
 // js is the value of an expression in the page.
@@ -360,7 +360,7 @@ func (b *tab) press(label string) {
 		const top = [...document.querySelectorAll('dialog[open]')].pop();
 		const named = (root) => [...root.querySelectorAll('button, a, input, summary')].find((e) =>
 			(e.getAttribute('aria-label') || e.textContent || e.labels?.[0]?.textContent || '').trim().startsWith(` + quoted(label) + `) && e.getClientRects().length);
-		const e = (top && named(top)) || named(document.querySelector('#toasts') ?? document.createElement('p')) || (!top && named(document));
+		const e = (top && named(top)) || named(document.querySelector('#toasts') ?? document.createElement('p')) || (top ? null : named(document));
 		e?.click();
 		return !!e;
 	})()`)
