@@ -65,7 +65,7 @@ func TestSoak(t *testing.T) {
 	s := p.serve("--gc-delay", "1s")
 	p.ann()
 	l := newLoad(t, p, p.must("key", "create", "--user", "ann", "--name", "load"), 4)
-	duration := time.Duration(times(24, 1200)) * time.Second
+	duration := time.Duration(times(12, 1200)) * time.Second
 	stop := l.run()
 	defer stop()
 	var all []footprint
