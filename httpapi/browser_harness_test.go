@@ -351,8 +351,8 @@ func quoted(text string) string {
 	return string(q)
 }
 
-// press clicks what has a name that begins with label: a button, a link or a
-// field.
+// press clicks what has a name that begins with label as soon as it is enabled: a
+// button, a link or a field.
 func (b *tab) press(label string) {
 	b.Helper()
 	b.acts++
@@ -361,8 +361,9 @@ func (b *tab) press(label string) {
 		const named = (root) => [...root.querySelectorAll('button, a, input, summary')].find((e) =>
 			(e.getAttribute('aria-label') || e.textContent || e.labels?.[0]?.textContent || '').trim().startsWith(` + quoted(label) + `) && e.getClientRects().length);
 		const e = (top && named(top)) || named(document.querySelector('#toasts') ?? document.createElement('p')) || (top ? null : named(document));
-		e?.click();
-		return !!e;
+		if (!e || e.disabled) return false;
+		e.click();
+		return true;
 	})()`)
 }
 
