@@ -515,7 +515,7 @@ func TestScriptsImportByHashedNames(t *testing.T) {
 			asset, ok := Static(name)
 			is.True(ok)
 			for _, found := range imported.FindAllStringSubmatch(string(asset.Bytes()), -1) {
-				is.True(found[1] == app || strings.Contains(html, `<link rel="modulepreload" href="/kist/static/`+found[1]+`">`))
+				is.True(found[1] == app || strings.Contains(html, `<link rel="modulepreload" fetchpriority="low" href="/kist/static/`+found[1]+`">`))
 			}
 		}
 	}

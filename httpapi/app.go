@@ -172,13 +172,23 @@ func (s *Server) respondApp(c *web.Request, p appPage) error {
 		}
 	}
 	data.WriteString("}}")
-	title := c.Lang().T(p.title)
-	if p.kind != nil {
-		title = web.ViewOf(p.kind, c.Lang()).Many
+	page := embed.AppPage{
+		Base: c.Site.Prefix(), Title: c.Lang().T(p.title), Module: p.module, Admin: c.Caller.User.Role == record.Admin,
+		Look: lookOf(c), Content: c.Site.Content, Kinds: appKinds(c.Lang()), Data: data.Bytes(),
 	}
-	return c.RespondPage(http.StatusOK, embed.AppPage{
-		Base: c.Site.Prefix(), Title: title, Module: p.module, Admin: c.Caller.User.Role == record.Admin, Look: lookOf(c), Content: c.Site.Content, Kinds: appKinds(c.Lang()), Data: data.Bytes(),
-	})
+	switch {
+	case p.path == "/":
+		page.Prompt = c.Lang().T("add.dropAny")
+	case p.kind != nil:
+		view := web.ViewOf(p.kind, c.Lang())
+		if page.Title = view.Many; p.module == "" {
+			page.Heading = view.Many
+			if p.kind != record.Files {
+				page.Prompt = view.Prompt
+			}
+		}
+	}
+	return c.RespondPage(http.StatusOK, page)
 }
 
 // appKinds are the kinds as the navigation of the app names them.

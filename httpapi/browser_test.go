@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -1219,6 +1220,33 @@ func TestBrowserPages(t *testing.T) {
 	b.until(`[...document.querySelectorAll('#main .item')].filter((e) => e.checkVisibility({ contentVisibilityAuto: true })).length <= 90`)
 	b.open("/")
 	b.until(`document.querySelectorAll('#main .item').length === 40`)
+}
+
+// TestBrowserBeforeScripts: before the scripts run, a page shows what it begins with, where it stays.
+func TestBrowserBeforeScripts(t *testing.T) {
+	is := is.New(t)
+	b := openBrowser(t)
+	b.post("/api/v1/notes", map[string]any{"title": "Note", "content": ""}).want(201)
+	const place = `[...document.querySelectorAll('#main h1, #main .add textarea, #main .add select')].map((e) => {
+		const at = e.getBoundingClientRect();
+		return [e.placeholder ?? e.value ?? e.textContent, at.x, at.y, at.height].join(' ');
+	})`
+	block := cdpnet.SetBlockedURLs().WithURLPatterns([]*cdpnet.BlockPattern{{URLPattern: b.url + "/static/app.*.js", Block: true}})
+	for _, width := range []int64{412, 1280} {
+		for path, n := range map[string]int{"/notes": 3, "/snippets": 3, "/files": 1} {
+			b.do(chromedp.EmulateViewport(width, 800), block, chromedp.Navigate(b.url+path), cdpnet.SetBlockedURLs())
+			is.Equal(b.js(`document.querySelector('#main > :not([inert], noscript)')`), nil) // nobody types into it
+			early := b.js(place).([]any)
+			is.Equal(len(early), n)
+			b.open(path)
+			is.Equal(b.js(place).([]any)[:n], early)
+		}
+		b.do(block, chromedp.Navigate(b.url+"/"), cdpnet.SetBlockedURLs())
+		early := b.js(place).([]any)
+		is.Equal(len(early), 2)
+		b.open("/")
+		is.True(slices.Contains(b.js(place).([]any), early[0]))
+	}
 }
 
 // idle matches what the app fetches when it has nothing else to do.
