@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -135,6 +136,11 @@ func (cmd *serveCommand) Run(c *admin.Call) (err error) {
 	if cmd.Follow != "" {
 		supervise(func(context.Context) bool { return true })
 		if took, err := cmd.follow(ctx, c, starting, &shipping); err != nil || !took {
+			return err
+		}
+	}
+	if _, err := os.Stat(c.DataDir); errors.Is(err, fs.ErrNotExist) {
+		if _, err := starting.Open(); err != nil { // before there is a folder, which a start that fails would leave behind
 			return err
 		}
 	}

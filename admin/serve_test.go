@@ -65,6 +65,7 @@ func TestPortTaken(t *testing.T) {
 	r := p.run("", "serve")
 	is.Equal(r.code, 1)
 	is.True(matches("Cannot listen on "+p.addr+": address already in use; end what uses it, or choose another --listen.\n", r.err))
+	is.True(!p.exists(p.data()))
 }
 
 // slowUpload begins an upload and returns when the server reads its body;
