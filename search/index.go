@@ -602,8 +602,11 @@ func (x *Index) follow(ctx context.Context, live *scorch.Scorch, at uint64, buil
 			_ = snap.Close()
 		}
 		pause := time.Duration(0)
-		if !building && latest > last { // leave half of the time to writers
-			pause = time.Since(started)
+		if !building && latest > last { // leave most of the time to writers
+			pause = 3 * time.Since(started)
+			if searched {
+				pause = time.Since(started)
+			}
 		}
 		last = latest
 		if err := x.waitForChanges(ctx, live, caught, pause); err != nil {
