@@ -256,7 +256,7 @@ func (GamesPage) file() string      { return "games.html" }
 
 // Wide reports whether the page needs more space than a column of text.
 func (p ItemPage) Wide() bool {
-	return p.Snippet != nil || p.File != nil && (p.File.Show == ShowText || p.File.Show == ShowPDF || p.File.Show == ShowTable)
+	return p.Snippet != nil || p.File != nil && (p.File.Show == ShowImage || p.File.Show == ShowText || p.File.Show == ShowPDF || p.File.Show == ShowTable)
 }
 
 // Summary is the beginning of the description in one line, for cards in other programs.

@@ -246,7 +246,7 @@ func TestBrowserPublic(t *testing.T) {
 	guess := func(wanted string) {
 		t.Helper()
 		b.js(`document.querySelector('[type=password]').value = 'wrong', document.querySelector('form').requestSubmit()`)
-		b.until(`document.querySelector('[role=alert]')?.textContent.includes(` + quoted(wanted) + `) && !document.querySelector('[type=password]').value`)
+		b.until(`document.querySelector('[role=alert]')?.textContent.includes(` + quoted(wanted) + `) && document.querySelector('[type=password]')?.value === ''`)
 	}
 	guess("is wrong")
 	look("wrong")

@@ -1189,6 +1189,17 @@ func TestBrowserManners(t *testing.T) {
 			}
 		}
 	}
+	b.do(chromedp.EmulateViewport(1366, 720))
+	if low := b.js(`innerHeight - document.querySelector('.rail').scrollHeight`); low.(float64) < 0 {
+		t.Errorf("the menu is too high by %v", low)
+	}
+	b.do(emulation.SetTouchEmulationEnabled(true))
+	if b.js(`matchMedia('(pointer: coarse)').matches`) != true {
+		t.Error("this is no touch screen")
+	}
+	if bad := b.js(manners); len(bad.([]any)) > 0 {
+		t.Errorf("with touch: %v", bad)
+	}
 }
 
 const manners = `[...document.querySelectorAll('button, a[href], input:not([type=hidden]), select, textarea, summary')].filter((e) => e.getClientRects().length && !e.closest('.skip, [aria-hidden=true]')).flatMap((e) => {
@@ -1199,7 +1210,8 @@ const manners = `[...document.querySelectorAll('button, a[href], input:not([type
 	if (!name) out.push('no name: ' + e.outerHTML.slice(0, 120));
 	if ((box.left < -0.5 || box.right > innerWidth + 0.5) && !e.closest('.filters')) out.push('beyond the side: ' + name);
 	if (e.matches('button, a') && !e.querySelector('svg') && getComputedStyle(e).fontSize === '0px') out.push('nothing to see: ' + name);
-	if (!inText && (box.height < 43.5 || box.width < 43.5)) out.push('small, ' + Math.round(box.width) + 'x' + Math.round(box.height) + ': ' + (name || e.outerHTML).slice(0, 60));
+	const least = e.closest('.rail') && !matchMedia('(pointer: coarse)').matches ? 24 : 43.5; // with a mouse the menu is lower, so that all of it shows
+	if (!inText && (box.height < least || box.width < 43.5)) out.push('small, ' + Math.round(box.width) + 'x' + Math.round(box.height) + ': ' + (name || e.outerHTML).slice(0, 60));
 	return out;
 }).concat([...document.querySelectorAll('.item .what')].filter((e) => e.getClientRects().length && e.clientWidth < 90 && !e.closest('.grid')).map((e) => 'cramped: ' + e.innerText))`
 

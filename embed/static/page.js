@@ -95,6 +95,23 @@ function addTicks(section, texts) {
   section.querySelector('h2').after(group);
 }
 
+// addTurning lets the arrow keys, and a swipe over a picture, lead to the next and the previous item of a collection. Escape
+// leads back to the collection.
+function addTurning(among) {
+  const ways = { ArrowRight: '[rel=next]', ArrowLeft: '[rel=prev]', Escape: 'a:not([rel])' };
+  const turn = (way) => among.querySelector(way)?.click();
+  document.addEventListener('keydown', (e) => {
+    if (ways[e.key] && !e.altKey && !e.ctrlKey && !e.metaKey && !e.target.closest('input,textarea,select,video,audio,pre,.table')) turn(ways[e.key]);
+  });
+  const picture = document.querySelector('.shown-image');
+  let from = null;
+  picture?.addEventListener('touchstart', (e) => { from = e.touches.length === 1 ? e.touches[0] : null; }, { passive: true });
+  picture?.addEventListener('touchend', (e) => {
+    const { clientX, clientY } = e.changedTouches[0], x = from && clientX - from.clientX;
+    if (Math.abs(x) > 60 && Math.abs(clientY - from.clientY) < 40 && !(visualViewport?.scale > 1)) turn(x < 0 ? ways.ArrowRight : ways.ArrowLeft);
+  });
+}
+
 // enhance adds all of this to the item below a node. texts has the texts copy, copied, select and amounts.
 export function enhance(root, texts) {
   for (const listing of root.querySelectorAll('.listing')) {
@@ -120,3 +137,5 @@ export function enhance(root, texts) {
 
 const shared = document.querySelector('main.shared');
 if (shared) enhance(shared, document.querySelector('script[data-copy]').dataset);
+const among = document.querySelector('.among');
+if (among) addTurning(among);

@@ -6,6 +6,9 @@ export { copyText } from './dom.js';
 
 // ---- Fields ----
 
+// taken are the fields whose values must differ from those of other things, by the code of the error.
+const taken = { slug_taken: 'slug', tag_taken: 'name', folder_taken: 'name', username_taken: 'username' };
+
 // A field has a name, a label and a type. The types are text (several lines), choice, check, checks, tags, folder,
 // number, size (bytes), time, password, url and color; the default is one line of text.
 
@@ -185,16 +188,17 @@ export class Form {
   // showProblem shows a field's problem next to the field and everything else above the form. null clears all problems.
   showProblem(problem) {
     let first = null;
-    const rest = [];
+    const rest = [], named = taken[problem?.code];
+    const fields = problem?.fields ?? (this.controls.some((c) => c.f.name === named) ? { [named]: t('forms.taken') } : null);
     for (const c of this.controls) c.showError('');
-    for (const [name, text] of Object.entries(problem?.fields ?? {})) {
+    for (const [name, text] of Object.entries(fields ?? {})) {
       const c = this.controls.find((x) => x.f.name === name || x.f.alias === name);
       if (!c) { rest.push(`${name} ${problemText(text)}.`); continue; }
       c.showError(problemText(text));
       c.node.closest('details')?.setAttribute('open', '');
       first ??= c;
     }
-    const text = !problem ? '' : problem.fields ? rest.join(' ') : problem.message;
+    const text = !problem ? '' : fields ? rest.join(' ') : problem.message;
     this.alert.hidden = !text;
     this.alert.textContent = text;
     if (first) first.input.focus();
@@ -229,7 +233,10 @@ export function settingsForm(title, fields, values, label, run) {
     e.preventDefault();
     if (!form.check()) return;
     save.disabled = true;
-    try { form.showProblem(null); await run(form.values, form); } catch (problem) { form.showProblem(problem); } finally { save.disabled = false; }
+    try { form.showProblem(null); await run(form.values, form); } catch (problem) { form.showProblem(problem); } finally {
+      save.disabled = false;
+      if (document.activeElement === document.body) save.focus({ preventScroll: true }); // a disabled button loses it
+    }
   };
   return node;
 }

@@ -67,7 +67,7 @@ export default async function page(v) {
   const update = h('input', { type: 'checkbox', id: newID() });
   const dry = h('input', { type: 'checkbox', id: newID() });
   const submit = h('button.main', {}, t('import.importFile'));
-  const rows = h('div', {}, list.map((x) => rowOf(x, v.signal)));
+  const rows = h('div', {}, list.map((x) => rowOf(x, v.signal))), earlier = h('div.head', { hidden: !list.length }, h('h2', {}, t('import.earlier')));
   const form = h('form.card', { 'aria-label': t('import.title') }, h('h2', {}, t('import.title')),
     h('p.soft', {}, t('import.intro')),
     h('div.field', {}, h('label', { for: file.id }, t('import.file')), file), h('div.field', {}, h('label', { for: format.id }, t('import.format')), format),
@@ -84,10 +84,11 @@ export default async function page(v) {
     submit.textContent = t('import.sending');
     try {
       rows.prepend(rowOf((await api('POST', 'import', body)).data, v.signal));
+      earlier.hidden = false;
     } catch (problem) { showProblem(problem); } finally { submit.disabled = false; submit.textContent = t('import.importFile'); }
   };
   add(v.out, heading(t('import.pageTitle')), h('div.cards', {}, form,
     h('div.card', {}, h('h2', {}, t('import.export')), h('p.soft', {}, t('import.exportHint')),
-      h('div.row', {}, downloadLink('export', t('import.exportAll'))))), rows);
+      h('div.row', {}, downloadLink('export', t('import.exportAll'))))), earlier, rows);
   return t('import.pageTitle');
 };

@@ -102,16 +102,22 @@ function leave() {
 }
 
 // rerender draws the page again. It keeps the scroll position and the focus.
+let lastFocused = null;
+document.addEventListener('focusin', (e) => { lastFocused = e.target; });
+document.addEventListener('pointerdown', () => { lastFocused = null; });
+
 export async function rerender() {
   keptPages.clear();
   countChange();
   const { name, kind, key, params } = view;
-  const scroll = scrollY, focused = document.activeElement?.closest('#main [data-act]');
-  const selector = focused && `[data-act="${focused.dataset.act}"]` + (focused.ariaLabel ? `[aria-label="${CSS.escape(focused.ariaLabel)}"]` : '');
+  // The button that was pressed may have been disabled or removed since, which takes the focus from it.
+  const scroll = scrollY, focused = document.activeElement === document.body ? lastFocused : document.activeElement;
+  const inside = focused && (!focused.isConnected || focused.closest('#main')), pressed = inside && focused.closest('[data-act]');
+  const selector = pressed && `[data-act="${pressed.dataset.act}"]` + (pressed.ariaLabel ? `[aria-label="${CSS.escape(pressed.ariaLabel)}"]` : '');
   setView(null);
   await show({ name, kind, key, params });
   scrollTo(0, scroll);
-  if (selector && document.activeElement === document.body) find('#main ' + selector)?.focus();
+  if (inside && document.activeElement === document.body) (find(selector ? '#main ' + selector : '#main') ?? find('#main')).focus({ preventScroll: true });
 }
 
 // ---- Showing an item ----

@@ -45,10 +45,11 @@ export const draftKey = (name) => `draft.${me.id}.${name}`;
 
 // A Problem says what happened and what to do. Its fields say what is wrong with each field of a form.
 export class Problem extends Error {
-  constructor(text, status = 0, fields = null) {
+  constructor(text, status = 0, fields = null, code = '') {
     super(text);
     this.status = status;
     this.fields = fields;
+    this.code = code;
   }
 }
 
@@ -61,7 +62,7 @@ export function problemOf(status, data, wait = 0) {
     return new Problem(t('app.signedOutHelp'), status);
   }
   const text = (data?.code && fill(known(`errors.${data.code}`, data.error), { when: ago(Date.now() + wait * 1000) })) ?? data?.error ?? t('app.status', { status: String(status) });
-  return new Problem(status === 500 && data?.requestId ? `${text} (${data.requestId})` : text, status, data?.fields);
+  return new Problem(status === 500 && data?.requestId ? `${text} (${data.requestId})` : text, status, data?.fields, data?.code);
 }
 
 export async function api(method, path, body, { id = null, ...options } = {}) {

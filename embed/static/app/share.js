@@ -238,6 +238,7 @@ function visitsShown(v) {
   const most = Math.max(1, ...counts), step = 300 / (days - 1);
   const curve = document.createElementNS('http://www.w3.org/2000/svg', 'svg');
   curve.setAttribute('viewBox', '-2 -2 304 54');
+  curve.setAttribute('preserveAspectRatio', 'none');
   curve.setAttribute('class', 'curve');
   curve.setAttribute('role', 'img');
   curve.setAttribute('aria-label', t('share.curve', { n: counts.reduce((a, b) => a + b, 0) }));

@@ -96,7 +96,7 @@ export async function openVersions(r, restored) {
   const d = openDialog(t('versions.title'), { panel: true });
   const entry = (v) => {
     const body = h('div', {}, h('p.soft', {}, t('common.loading')));
-    const el = h('details', {}, h('summary', {}, tn('versions.before', { when: when(v.at) }), v.by && h('span', {}, deviceName(v.by)), h('span.soft', {}, bytes(v.size))), body);
+    const el = h('details', {}, h('summary', {}, tn('versions.before', { when: when(v.at) }), v.by && h('span', {}, t('common.by', { name: deviceName(v.by) })), h('span.soft', {}, bytes(v.size))), body);
     el.addEventListener('toggle', async () => {
       if (!el.open || el.loaded) return;
       try {

@@ -1,0 +1,64 @@
+package httpapi
+
+import (
+	"image/color"
+	"testing"
+
+	"github.com/chromedp/chromedp/kb"
+	"github.com/matryer/is"
+)
+
+// TestBrowserKeepsFocus: whoever saves with the keyboard goes on where they were, though the button is disabled meanwhile
+// or the page drawn again.
+func TestBrowserKeepsFocus(t *testing.T) {
+	is := is.New(t)
+	b := openBrowser(t)
+	b.addNamed("laptop", "")
+	b.open("/account")
+	b.fill("Display name", "Ann")
+	b.js(`document.activeElement.form.querySelector('button').focus()`)
+	b.keys(kb.Enter)
+	b.says("Saved.")
+	b.until(`document.activeElement.textContent === 'Save'`)
+	b.open("/keys")
+	for _, label := range []string{"Disable laptop", "Enable laptop"} {
+		b.until(`document.querySelector('[aria-label="` + label + `"]')`)
+		b.js(`document.querySelector('[aria-label="` + label + `"]').focus()`)
+		b.keys(kb.Enter)
+		b.until(`!document.querySelector('[aria-label="` + label + `"]') && document.activeElement !== document.body`)
+	}
+	is.True(b.sound())
+}
+
+// TestBrowserNameTaken: a name that something else has is shown at its field.
+func TestBrowserNameTaken(t *testing.T) {
+	is := is.New(t)
+	b := openBrowser(t)
+	b.post("/api/v1/notes", map[string]any{"title": "First", "content": "x", "slug": "plan"}).want(201)
+	slug := b.post("/api/v1/notes", map[string]any{"title": "Second", "content": "x"}).want(201).text("data.slug")
+	b.open("/notes/" + slug + "?edit=1")
+	b.until(`document.querySelector('dialog details')`)
+	b.js(`document.querySelectorAll('dialog details').forEach((d) => { d.open = true; })`)
+	b.fill("Link name", "plan")
+	b.js(`document.querySelectorAll('dialog details').forEach((d) => { d.open = false; })`)
+	b.click("dialog .foot .main")
+	b.until(`document.activeElement.value === 'plan' && document.activeElement.getAttribute('aria-invalid') === 'true'`)
+	is.Equal(b.js(`document.querySelector('dialog .error:not([hidden])').textContent`), "Link name is in use already.")
+}
+
+// TestBrowserTurning: arrow keys lead through a shared collection, and Escape back to it.
+func TestBrowserTurning(t *testing.T) {
+	b := openBrowser(t)
+	var ids []string
+	for _, name := range []string{"a.jpg", "b.jpg"} {
+		slug := b.upload(map[string]string{"isPublic": "true"}, file{name, "image/jpeg", jpegOf(400, 300, color.RGBA{90, 120, 200, 255})}).want(201).text("slug")
+		ids = append(ids, b.get("/api/v1/files/"+slug).text("data.id"))
+	}
+	album := b.post("/api/v1/collections", map[string]any{"title": "Summer", "isPublic": true, "source": map[string]any{"items": ids}}).want(201).text("data.slug")
+	b.open("/v/" + album + "/" + ids[0])
+	for _, step := range []struct{ key, path string }{{kb.ArrowRight, "/" + ids[1]}, {kb.ArrowRight, "/" + ids[1]}, {kb.ArrowLeft, "/" + ids[0]}, {kb.Escape, ""}} {
+		b.until(`document.querySelector('.among')`)
+		b.keys(step.key)
+		b.until(`location.pathname === ` + quoted("/v/"+album+step.path) + ` && document.readyState === 'complete'`)
+	}
+}
