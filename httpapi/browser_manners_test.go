@@ -8,7 +8,7 @@ import (
 	"github.com/matryer/is"
 )
 
-// TestBrowserKeepsFocus: whoever saves with the keyboard goes on where they were, though the button is disabled meanwhile
+// TestBrowserKeepsFocus: after a save with the keyboard the focus stays where it was, though the button is disabled meanwhile
 // or the page drawn again.
 func TestBrowserKeepsFocus(t *testing.T) {
 	is := is.New(t)
