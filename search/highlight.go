@@ -1,8 +1,8 @@
 package search
 
 import (
+	"bytes"
 	"iter"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf16"
@@ -68,9 +68,47 @@ func (x *Index) Highlight(f *Finder, r *record.Record) (Highlight, error) {
 	return h, nil
 }
 
-// markup matches the marks of Markdown that a reader of plain text stumbles over: those at the beginning of a line, pairs of
-// signs around words, and links, of which the group is the text.
-var markup = regexp.MustCompile("(?m)^[ \\t]*(?:#{1,6}[ \\t]+|>[ \\t]?|[-*+][ \\t]+(?:\\[[ xX]\\][ \\t]+)?|```.*$)|\\*\\*|~~|`|!?\\[([^\\]\\n]*)\\]\\((?:[a-z]+:|[/#.])[^)\\s]*\\)")
+// unmarked leaves out the marks of Markdown that a reader of plain text stumbles over: those at the beginning of a line, pairs
+// of signs around words, and the targets of links. A page has 50 excerpts: a regular expression would take most of the time.
+func unmarked(t string) string {
+	if !strings.ContainsAny(t, "#>*`~[") && !strings.HasPrefix(t, "- ") && !strings.Contains(t, "\n- ") {
+		return t
+	}
+	out := make([]byte, 0, len(t))
+	for line := range strings.Lines(t) {
+		rest := strings.TrimLeft(line, " \t")
+		switch text := strings.TrimLeft(rest, "#"); {
+		case strings.HasPrefix(rest, "```"):
+			out = append(out, '\n')
+			continue
+		case rest != text && strings.HasPrefix(text, " "), strings.HasPrefix(rest, ">"):
+			rest = strings.TrimLeft(rest, "#> ")
+		case len(rest) > 1 && strings.IndexByte("-*+", rest[0]) >= 0 && rest[1] == ' ':
+			if rest = rest[2:]; len(rest) > 3 && rest[0] == '[' && rest[2] == ']' { // something to tick
+				rest = rest[3:]
+			}
+		}
+		for rest != "" {
+			at := strings.IndexAny(rest, "*~`[")
+			if at < 0 {
+				break
+			}
+			out, rest = append(out, rest[:at]...), rest[at:]
+			text, after, linked := strings.Cut(rest, "](")
+			end := strings.IndexAny(after, ") \t\n")
+			switch {
+			case rest[0] == '`', strings.HasPrefix(rest, "**"), strings.HasPrefix(rest, "~~"):
+				rest = strings.TrimLeft(rest, rest[:1])
+			case rest[0] == '[' && linked && !strings.Contains(text, "\n") && end > 0 && after[end] == ')' && strings.ContainsAny(after[:end], ":/#."):
+				out, rest = append(bytes.TrimSuffix(out, []byte("!")), unmarked(text[1:])...), after[end+1:]
+			default:
+				out, rest = append(out, rest[0]), rest[1:]
+			}
+		}
+		out = append(out, rest...)
+	}
+	return string(out)
+}
 
 // excerpt is the text around a place, with its white space normalised and without the marks of Markdown.
 func excerpt(t string, at int, markdown bool) string {
@@ -88,7 +126,7 @@ func excerpt(t string, at int, markdown bool) string {
 	part := record.Cut(t[from:], excerptLength)
 	more := from+len(part) < len(t)
 	if markdown {
-		part = markup.ReplaceAllString(part, "$1")
+		part = unmarked(part)
 	}
 	part = strings.Join(strings.Fields(part), " ")
 	if cutOff {
