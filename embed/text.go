@@ -98,7 +98,7 @@ func (l Lang) find(key string) message {
 }
 
 // Has reports whether the language has a text of its own for the key. English has none for the texts whose English is
-// in the code: the groups kinds, errors and problems.
+// in the code: the groups kinds, errors, problems and setups.
 func (l Lang) Has(key string) bool { return l.find(key) != nil }
 
 // Keys are the names in a group that begin with a prefix, without it.
@@ -230,10 +230,10 @@ var scriptTexts = map[string][]string{
 	"activity-later":    {"activity"},
 	"admin-later":       {"admin", "instance"},
 	"collections-later": {"collections"},
-	"keys-later":        {"keys"},
+	"keys-later":        {"keys", "setups"},
 	"moving-later":      {"import"},
 	"remote-later":      {"remote"},
-	"security-later":    {"activity", "identities", "keys", "security"}, // it imports the scripts of keys and activity
+	"security-later":    {"activity", "identities", "keys", "security", "setups"}, // it imports the scripts of keys and activity
 	"trash-later":       {"trash"},
 	"versions-later":    {"versions"},
 	"webhooks-later":    {"webhooks"},

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"kist/embed"
 )
 
 // sources are the files below some folders that use texts or that texts translate, by path.
@@ -88,14 +90,41 @@ func TestTranslationsOfCode(t *testing.T) {
 		t.Fatal("nothing is translated")
 	}
 	for name := range german["errors"] {
-		if !strings.Contains(code.String(), `"`+name+`"`) {
+		index, taken := strings.CutSuffix(name, "_taken") // of kv.UserError
+		if !strings.Contains(code.String(), `"`+name+`"`) && (!taken || !strings.Contains(code.String(), `"`+index+`": "`)) {
 			t.Errorf("no error has the code %s", name)
+		}
+	}
+	for english := range german["setups"] {
+		if !strings.Contains(code.String(), `"`+english+`"`) {
+			t.Errorf("no setup says %q", english)
 		}
 	}
 	for english := range german["problems"] {
 		made := regexp.MustCompile(differs.ReplaceAllString(regexp.QuoteMeta(english), "%[ds]"))
 		if !strings.Contains(code.String(), english) && !made.MatchString(code.String()) {
 			t.Errorf("no field has the problem %q", english)
+		}
+	}
+}
+
+// Everything that a setup says is translated.
+func TestSetupsAreTranslated(t *testing.T) {
+	t.Parallel()
+	a := start(t)
+	german := func(english any) {
+		if !embed.Lang("de").Has("setups." + english.(string)) {
+			t.Errorf("no German for %q", english)
+		}
+	}
+	for _, p := range a.get("/api/v1/setups").want(200).at("data").([]any) {
+		program := p.(map[string]any)
+		german(program["description"])
+		for _, public := range []bool{false, true} {
+			made := a.post("/api/v1/setups", map[string]any{"program": program["program"], "isPublic": public}).want(201)
+			for _, step := range made.at("data.steps").([]any) {
+				german(step.(map[string]any)["text"])
+			}
 		}
 	}
 }

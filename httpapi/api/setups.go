@@ -177,9 +177,9 @@ func createSetup(c *web.Request) error {
 // audience says who can see what a program sends.
 func audience(public bool) setupStep {
 	if public {
-		return setupStep{Text: "Anyone with the address of something that it sent can see it."}
+		return setupStep{Text: "Anyone with the link to something that it sent can see it."}
 	}
-	return setupStep{Text: "Everything that it sends is private. Only you can open the address, in a browser that is signed in, until you make the item public."}
+	return setupStep{Text: "Everything that it sends is private. Only you can open the links, in a browser that is signed in, until you make the item public."}
 }
 
 // CustomUploader is a custom uploader of ShareX (getsharex.com/docs/custom-uploader).
@@ -244,7 +244,7 @@ const scriptMedia = "application/x-sh"
 func shell(to setupTarget) (setupResult, error) {
 	return setupResult{[]setupFile{{"kist-upload", scriptMedia, embed.ShellScript(to.base, to.key, to.public)}}, []setupStep{
 		{Text: "Save the file to a folder on your PATH, such as ~/.local/bin, and make sure that only you can read and run it, because it contains the key.", Copy: "chmod 700 ~/.local/bin/kist-upload"},
-		{Text: "Run it with the names of files, or pipe the output of a command into it. It prints the addresses and copies them to the clipboard.", Copy: "kist-upload photo.jpg"},
+		{Text: "Run it with the names of files, or pipe the output of a command into it. It prints the links and copies them to the clipboard.", Copy: "kist-upload photo.jpg"},
 		audience(to.public),
 	}}, nil
 }
@@ -252,7 +252,7 @@ func shell(to setupTarget) (setupResult, error) {
 func flameshot(to setupTarget) (setupResult, error) {
 	return setupResult{[]setupFile{{"kist-screenshot", scriptMedia, embed.FlameshotScript(to.base, to.key, to.public)}}, []setupStep{
 		{Text: "Save the file to a folder on your PATH, such as ~/.local/bin, and make sure that only you can read and run it, because it contains the key.", Copy: "chmod 700 ~/.local/bin/kist-screenshot"},
-		{Text: "In your desktop's settings, assign the command to a key. The address of each screenshot is copied to the clipboard.", Copy: "kist-screenshot"},
+		{Text: "In your desktop's settings, assign the command to a key. The link to each screenshot is copied to the clipboard.", Copy: "kist-screenshot"},
 		audience(to.public),
 	}}, nil
 }
@@ -261,14 +261,14 @@ func shortcut(to setupTarget) (setupResult, error) {
 	public := strconv.FormatBool(to.public)
 	var steps []setupStep
 	if base, err := url.Parse(to.base); err == nil && (base.Hostname() == "localhost" || net.ParseIP(base.Hostname()).IsLoopback()) {
-		steps = append(steps, setupStep{Text: "A phone cannot reach this server: its address " + to.base + " leads only to the machine that it runs on. Start the server with --base-url and an address that the phone can reach, then set this up again."})
+		steps = append(steps, setupStep{Text: "A phone cannot reach this server, because this URL leads only to the machine that it runs on. Start the server with --base-url and a URL that the phone can reach, then set this up again.", Copy: to.base})
 	}
 	return setupResult{nil, append(steps, []setupStep{
 		{Text: "In Shortcuts, create a new shortcut. In its details, turn on “Show in Share Sheet” and let it receive images, media and files."},
-		{Text: "Add the action “Get Contents of URL” with this address.", Copy: to.base + web.APIPath + "upload"},
+		{Text: "Add the action “Get Contents of URL” with this URL.", Copy: to.base + web.APIPath + "upload"},
 		{Text: "Expand the action and choose the method POST."},
 		{Text: "Add a header x-api-key with this value.", Copy: to.key},
-		{Text: "Add a header Accept with this value, so that the answer is only the address.", Copy: web.TextMedia},
+		{Text: "Add a header Accept with this value, so that the answer is only the link.", Copy: web.TextMedia},
 		{Text: "Choose Form as the request body. Add a field of the type File with the key file and the value Shortcut Input."},
 		{Text: "Add a field of the type Text with the key isPublic and this value.", Copy: public},
 		{Text: "Add the action “Copy to Clipboard” for the contents of the URL. Now share a photo and choose the shortcut."},
@@ -288,7 +288,7 @@ func bookmarklet(to setupTarget) (setupResult, error) {
 		`do{u=` + string(at) + `+new URLSearchParams({url:location.href,title:document.title.slice(0,200),description:d});d=d.slice(0,d.length*.8)}while(u.length>4000&&d);` +
 		`open(u,'_blank','noopener')})()`
 	return setupResult{[]setupFile{{"kist-bookmarklet.txt", web.TextMedia, "javascript:" + url.PathEscape(code) + "\n"}}, []setupStep{
-		{Text: "Drag the link to the bookmarks bar, or create a bookmark with this address.", Copy: "javascript:" + url.PathEscape(code)},
+		{Text: "Drag the link to the bookmarks bar, or create a bookmark with this URL.", Copy: "javascript:" + url.PathEscape(code)},
 		{Text: "On a page that you want to save, select some text if you like, then click the bookmark. A form with a new bookmark opens. Save it."},
 		{Text: "It contains no key, so it works only in a browser that is signed in here."},
 	}}, nil

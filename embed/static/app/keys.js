@@ -1,6 +1,6 @@
 // The page of API keys and connected devices, where users set up other programs.
 import { sessionList } from './account.js';
-import { add, addActions, all, button, emptyState, find, h, icon, iconButton, itemOf, newID, shorten, t, tn, toast, when } from './dom.js';
+import { add, addActions, all, button, emptyState, find, h, icon, iconButton, itemOf, known, newID, shorten, t, tn, toast, when } from './dom.js';
 import { copyText, openDialog, openForm } from './forms.js';
 import { rerender } from './router.js';
 import { api, base, heading, load, me, showProblem, subheading } from './session.js';
@@ -48,7 +48,7 @@ function showSetup(s) {
   d.body.append(...[
     s.key && h('p', {}, t('keys.created', { name: s.key.name })),
     saves.length && h('div.row', {}, saves),
-    h('ol.steps', {}, s.steps.map((step) => h('li', {}, h('p', {}, step.text), step.copy && h('div.row', {}, h('pre.copy', { tabindex: '0', 'aria-label': t('keys.toCopy') }, step.copy),
+    h('ol.steps', {}, s.steps.map((step) => h('li', {}, h('p', {}, known(`setups.${step.text}`, step.text)), step.copy && h('div.row', {}, h('pre.copy', { tabindex: '0', 'aria-label': t('keys.toCopy') }, step.copy),
       button('setup-copy', '', { 'data-text': step.copy, 'aria-label': t('keys.copyOf', { text: step.copy.slice(0, 40) }) }, icon('copy'), t('common.copy')))))),
     h('div.row', {}, button('dialog-close', t('common.done'))),
   ].filter(Boolean));
@@ -62,7 +62,7 @@ async function chooseProgram() {
   const submit = h('button.main', {}, t('keys.setUp'));
   const choices = list.map((p, i) => {
     const input = h('input', { type: 'radio', name: 'program', id: newID(), value: p.program, checked: i === 0 });
-    return h('label.check', { for: input.id }, input, h('span', {}, h('b', {}, p.name), h('br'), h('small.soft', {}, p.description)));
+    return h('label.check', { for: input.id }, input, h('span', {}, h('b', {}, p.name), h('br'), h('small.soft', {}, known(`setups.${p.description}`, p.description))));
   });
   const visibility = h('label.check', { for: isPublic.id }, isPublic, h('span', {}, t('keys.seesSent')));
   const form = h('form', {}, h('div', { role: 'radiogroup', 'aria-label': t('keys.program') }, choices), visibility, h('div.row.foot', {}, submit, button('dialog-close', t('common.cancel'))));
