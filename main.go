@@ -139,7 +139,8 @@ func (cmd *serveCommand) Run(c *admin.Call) (err error) {
 			return err
 		}
 	}
-	if _, err := os.Stat(c.DataDir); errors.Is(err, fs.ErrNotExist) {
+	_, onSocket := serve.SocketPath(cmd.Listen) // which may be in the folder
+	if _, err := os.Stat(c.DataDir); errors.Is(err, fs.ErrNotExist) && !onSocket {
 		if _, err := starting.Open(); err != nil { // before there is a folder, which a start that fails would leave behind
 			return err
 		}

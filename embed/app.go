@@ -19,8 +19,8 @@ type AppPage struct {
 	Base    string
 	Title   string // of the tab until the script sets another
 	Module  string // an extra script that the page needs, without .js; "" means none
-	Heading string // what the page begins with, if the script does not need to draw it; or ""
-	Prompt  string // shown in the box for new items below it; "" means that there is no box, or that the script draws it
+	Heading string // shown until the script draws the page; "" means none
+	Prompt  string // shown until then in a box for new items below it; "" means no box
 	Admin   bool   // shows the link to the admin page
 	Content string // absolute address of the origin for stored bytes; "" means the page's own
 	Kinds   []AppKind

@@ -21,12 +21,15 @@ func TestBrowserKeepsFocus(t *testing.T) {
 	b.says("Saved.")
 	b.until(`document.activeElement.textContent === 'Save'`)
 	b.open("/keys")
-	for _, label := range []string{"Disable laptop", "Enable laptop"} {
-		b.until(`document.querySelector('[aria-label="` + label + `"]')`)
-		b.js(`document.querySelector('[aria-label="` + label + `"]').focus()`)
-		b.keys(kb.Enter)
-		b.until(`!document.querySelector('[aria-label="` + label + `"]') && document.activeElement !== document.body`)
-	}
+	b.until(`document.querySelector('[aria-label="Disable laptop"]')`)
+	b.js(`document.querySelector('[aria-label="Disable laptop"]').focus()`)
+	b.keys(kb.Enter)
+	b.until(`document.activeElement.ariaLabel === 'Enable laptop'`)
+	b.js(`document.querySelector('[data-act=key-edit]').focus()`)
+	b.keys(kb.Enter)
+	b.fill("Name", "desk")
+	b.keys(kb.Enter)
+	b.until(`document.activeElement.dataset.act === 'key-edit' && document.querySelector('#main').innerText.includes('desk')`)
 	is.True(b.sound())
 }
 

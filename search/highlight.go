@@ -68,10 +68,10 @@ func (x *Index) Highlight(f *Finder, r *record.Record) (Highlight, error) {
 	return h, nil
 }
 
-// unmarked leaves out the marks of Markdown that a reader of plain text stumbles over: those at the beginning of a line, pairs
-// of signs around words, and the targets of links. A page has 50 excerpts: a regular expression would take most of the time.
+// unmarked leaves out the marks of Markdown that plain text should not have: those at the beginning of a line, signs beside
+// words, and the targets of links. A page has 50 excerpts: a regular expression would take most of the time.
 func unmarked(t string) string {
-	if !strings.ContainsAny(t, "#>*`~[") && !strings.HasPrefix(t, "- ") && !strings.Contains(t, "\n- ") {
+	if !strings.ContainsAny(t, "#>*`~[+") && !strings.Contains(t, "- ") {
 		return t
 	}
 	out := make([]byte, 0, len(t))
@@ -84,7 +84,7 @@ func unmarked(t string) string {
 		case rest != text && strings.HasPrefix(text, " "), strings.HasPrefix(rest, ">"):
 			rest = strings.TrimLeft(rest, "#> ")
 		case len(rest) > 1 && strings.IndexByte("-*+", rest[0]) >= 0 && rest[1] == ' ':
-			if rest = rest[2:]; len(rest) > 3 && rest[0] == '[' && rest[2] == ']' { // something to tick
+			if rest = rest[2:]; len(rest) > 3 && rest[0] == '[' && strings.IndexByte(" xX", rest[1]) >= 0 && rest[2] == ']' && rest[3] == ' ' { // something to tick
 				rest = rest[3:]
 			}
 		}
@@ -98,8 +98,13 @@ func unmarked(t string) string {
 			end := strings.IndexAny(after, ") \t\n")
 			switch {
 			case rest[0] == '`', strings.HasPrefix(rest, "**"), strings.HasPrefix(rest, "~~"):
-				rest = strings.TrimLeft(rest, rest[:1])
-			case rest[0] == '[' && linked && !strings.Contains(text, "\n") && end > 0 && after[end] == ')' && strings.ContainsAny(after[:end], ":/#."):
+				sign := rest[:1]
+				beyond := strings.TrimLeft(rest, sign)
+				if before := len(out) > 0 && isWord(out[len(out)-1]); sign != "`" && before == (beyond != "" && isWord(beyond[0])) { // such as 10**6
+					out = append(out, rest[:len(rest)-len(beyond)]...)
+				}
+				rest = beyond
+			case rest[0] == '[' && linked && !strings.ContainsAny(text, "]\n") && end > 0 && after[end] == ')' && isTarget(after[:end]):
 				out, rest = append(bytes.TrimSuffix(out, []byte("!")), unmarked(text[1:])...), after[end+1:]
 			default:
 				out, rest = append(out, rest[0]), rest[1:]
@@ -108,6 +113,17 @@ func unmarked(t string) string {
 		out = append(out, rest...)
 	}
 	return string(out)
+}
+
+// isWord reports whether a byte is of a letter or a digit, or of a character beyond ASCII.
+func isWord(b byte) bool {
+	return b >= utf8.RuneSelf || '0' <= b && b <= '9' || 'a' <= b|0x20 && b|0x20 <= 'z'
+}
+
+// isTarget tells the target of a link from the argument of a call in code.
+func isTarget(t string) bool {
+	scheme, _, absolute := strings.Cut(t, ":")
+	return strings.IndexByte("/#.", t[0]) >= 0 || absolute && strings.Trim(scheme, "abcdefghijklmnopqrstuvwxyz") == ""
 }
 
 // excerpt is the text around a place, with its white space normalised and without the marks of Markdown.

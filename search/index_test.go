@@ -437,6 +437,8 @@ func TestExcerptOfMarkdown(t *testing.T) {
 	for _, c := range []struct{ text, query, want string }{
 		{`# Boats\n\n- a **sailing** boat\n- [ ] ~~old~~ ` + "`nets`" + `\n> [the harbour](https://example.org/quay) 2 * 3 __init__`, "sailing", "Boats a sailing boat old nets the harbour 2 * 3 __init__"},
 		{`+ tidal ![a boat](/x/boat) and [the **old** harbour](#quay), 2*3 * 4, [1] (x) ~ a\n1. First\n#tag`, "tidal", "tidal a boat and the old harbour, 2*3 * 4, [1] (x) ~ a 1. First #tag"},
+		{`- [a](https://x.example/) first\n- [1] [the site](./x) handlers[i](w.Body)\n  - nested 10**6 and 2 ** 3, **bold**, __init__`, "first", "a first [1] the site handlers[i](w.Body) nested 10**6 and 2 ** 3, bold, __init__"},
+		{`+ plus\n  - nested`, "plus", "plus nested"},
 		{"see [the harbour](https://example.org/quay)", "quay", "see [the harbour](https://example.org/quay)"},
 		{"```go\\nx := a[0](b)\\n```\\n## End #5", "end", "x := a[0](b) End #5"},
 		{strings.Repeat("word ", 60) + `\n# Boats`, "boats", "… " + strings.Repeat("word ", 11) + "Boats"},

@@ -101,7 +101,8 @@ function addTurning(among) {
   const ways = { ArrowRight: '[rel=next]', ArrowLeft: '[rel=prev]', Escape: 'a:not([rel])' };
   const turn = (way) => among.querySelector(way)?.click();
   document.addEventListener('keydown', (e) => {
-    if (ways[e.key] && !e.altKey && !e.ctrlKey && !e.metaKey && !e.target.closest('input,textarea,select,video,audio,pre,.table')) turn(ways[e.key]);
+    const meant = !e.altKey && !e.ctrlKey && !e.metaKey && !e.shiftKey && !e.defaultPrevented && !document.fullscreenElement;
+    if (ways[e.key] && meant && !e.target.closest('input,textarea,select,video,audio,pre,table,.table')) turn(ways[e.key]);
   });
   const picture = document.querySelector('.shown-image');
   let from = null;

@@ -60,7 +60,7 @@ func givenName(r *record.Record) (string, error) {
 	case *record.Link:
 		name = b.Description
 	default:
-		name = titleOf(b)
+		name = b.Title()
 	}
 	name = cmp.Or(name, r.Slug)
 	return name, nil

@@ -215,7 +215,9 @@ func filePage(s *web.Site, p *embed.ItemPage, b *record.File, v Viewing) error {
 // titleOf is the title of a record. One that comes from the text of a note has no number signs of a heading.
 func titleOf(b record.Body) string {
 	if n, ok := b.(*record.Note); ok && n.Name == "" {
-		return cmp.Or(strings.TrimLeft(n.Title(), "# "), n.Title())
+		if heading := strings.TrimLeft(n.Title(), "#"); strings.HasPrefix(heading, " ") {
+			return cmp.Or(strings.TrimSpace(heading), n.Title())
+		}
 	}
 	return b.Title()
 }

@@ -33,6 +33,7 @@ func TestTitleOf(t *testing.T) {
 	is := is.New(t)
 	is.Equal(titleOf(&record.Note{Content: "\n## Groceries\n- milk"}), "Groceries")
 	is.Equal(titleOf(&record.Note{Content: "###"}), "###")
+	is.Equal(titleOf(&record.Note{Content: "#1 priority"}), "#1 priority")
 	is.Equal(titleOf(&record.Note{Name: "# 1", Content: "x"}), "# 1")
 	is.Equal(titleOf(&record.Snippet{Content: "# a script"}), "# a script")
 }

@@ -232,10 +232,11 @@ export function settingsForm(title, fields, values, label, run) {
   node.onsubmit = async (e) => {
     e.preventDefault();
     if (!form.check()) return;
+    const pressed = document.activeElement === save;
     save.disabled = true;
     try { form.showProblem(null); await run(form.values, form); } catch (problem) { form.showProblem(problem); } finally {
       save.disabled = false;
-      if (document.activeElement === document.body) save.focus({ preventScroll: true }); // a disabled button loses it
+      if (pressed && document.activeElement === document.body) save.focus({ preventScroll: true }); // a disabled button loses it
     }
   };
   return node;

@@ -16,7 +16,7 @@ const look = {
     const f = [fieldOf(this, 'title'), fieldOf(this, this.quick)].find((x) => x && r[x.name]);
     if (f && f.type !== 'text') return String(r[f.name]);
     const line = firstLine(f && r[f.name]);
-    return (f?.mono ? line : line.replace(/^#+\s*/, '')) || t('kind.untitled', { kind: this.one });
+    return (f?.mono ? line : line.replace(/^#+\s+/, '')) || t('kind.untitled', { kind: this.one });
   },
   meta(r) {
     const title = this.title(r);

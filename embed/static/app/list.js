@@ -140,7 +140,8 @@ function recordRow(r) {
   let excerpt = hit?.highlight.ranges?.length > 0 ? hit.highlight.text : '';
   // The excerpt is left out if the title or the rest of the row already shows it.
   if (title.includes(excerpt) || excerpt === r.slug && hit.highlight.title?.length > 0) excerpt = '';
-  const same = excerpt && meta.find((m) => m.textContent && excerpt.startsWith(m.textContent.replace(/…$/, '').trim()));
+  // Long texts are cut off in the row.
+  const same = excerpt && meta.find(({ textContent: text }) => text === excerpt || text.length > 80 && excerpt.startsWith(text.replace(/…$/, '').trim()));
   if (same) {
     same.replaceChildren();
     add(same, marked(excerpt, hit.highlight.ranges));

@@ -101,23 +101,31 @@ function leave() {
   if (keptPages.size > maxKept) keptPages.delete(keptPages.keys().next().value);
 }
 
-// rerender draws the page again. It keeps the scroll position and the focus.
+// lastFocused is what had the focus last outside of dialogs and messages, if it is part of the page. The button that was
+// pressed may be disabled or removed meanwhile, which takes the focus from it.
 let lastFocused = null;
-document.addEventListener('focusin', (e) => { lastFocused = e.target; });
-document.addEventListener('pointerdown', () => { lastFocused = null; });
+document.addEventListener('focusin', ({ target }) => {
+  if (!target.closest('dialog, #toasts')) lastFocused = target !== main && main.contains(target) ? target : null;
+});
+document.addEventListener('pointerdown', ({ target }) => { if (!target.closest('dialog, #toasts')) lastFocused = null; });
 
+const alike = (el) => all(el.dataset.act ? `[data-act="${el.dataset.act}"]` : el.localName, main);
+const nameOf = (el) => el && (el.ariaLabel ?? el.textContent);
+
+// rerender draws the page again. It keeps the scroll position, and the focus: on the button with the same name, or at the
+// same place if its name has changed.
 export async function rerender() {
   keptPages.clear();
   countChange();
   const { name, kind, key, params } = view;
-  // The button that was pressed may have been disabled or removed since, which takes the focus from it.
-  const scroll = scrollY, focused = document.activeElement === document.body ? lastFocused : document.activeElement;
-  const inside = focused && (!focused.isConnected || focused.closest('#main')), pressed = inside && focused.closest('[data-act]');
-  const selector = pressed && `[data-act="${pressed.dataset.act}"]` + (pressed.ariaLabel ? `[aria-label="${CSS.escape(pressed.ariaLabel)}"]` : '');
+  const scroll = scrollY, from = lastFocused, at = from ? alike(from).indexOf(from) : 0, called = nameOf(from);
   setView(null);
   await show({ name, kind, key, params });
+  if (view?.key !== key) return; // the user has left
   scrollTo(0, scroll);
-  if (inside && document.activeElement === document.body) (find(selector ? '#main ' + selector : '#main') ?? find('#main')).focus({ preventScroll: true });
+  if (!from || document.activeElement !== document.body || find('dialog[open]')) return;
+  const now = alike(from);
+  ((nameOf(now[at]) !== called && now.find((el) => nameOf(el) === called)) || now[at] || main).focus({ preventScroll: true });
 }
 
 // ---- Showing an item ----
