@@ -71,7 +71,7 @@ func highlight(text, language, filename string, deadline time.Time) (tokens []ch
 	if err != nil {
 		return nil, "", err
 	}
-	return tokens, g.Name, nil
+	return tokens, strings.TrimPrefix(g.Name, "plaintext"), nil // that is no language
 }
 
 // writeCode writes tokens. No span continues across the end of a line.

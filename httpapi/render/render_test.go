@@ -147,6 +147,13 @@ func TestCode(t *testing.T) {
 		is.NoErr(err)
 		is.True(strings.HasSuffix(string(code.HTML), `<span class="k">var</span></code></pre>`+"\n"))
 	})
+	t.Run("plain text", func(t *testing.T) {
+		is := is.New(t)
+		code, err := Code("a\n", "", "a.txt")
+		is.NoErr(err)
+		is.Equal(code.Language, "") // pages say "Text" in the reader's language
+		is.Equal(code.Lines, 1)
+	})
 	t.Run("nothing", func(t *testing.T) {
 		is := is.New(t)
 		code, err := Code("", "go", "")
