@@ -74,13 +74,13 @@ func openLair(t *testing.T, apart bool) *lair {
 		if strings.Contains(r.URL.RawQuery, "canary") {
 			l.call(r.Method + " " + r.URL.String())
 		}
-		n := &noted{ResponseWriter: w}
-		inner.ServeHTTP(n, r)
-		if strings.HasPrefix(r.URL.Path, "/x/") {
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			l.asked = append(l.asked, fmt.Sprint(r.URL.Path, " ", r.Header.Get("Range"), " ", n.status))
-		}
+		inner.ServeHTTP(&noted{w, func(status int) {
+			if strings.HasPrefix(r.URL.Path, "/x/") {
+				l.mu.Lock()
+				defer l.mu.Unlock()
+				l.asked = append(l.asked, fmt.Sprint(r.URL.Path, " ", r.Header.Get("Range"), " ", status))
+			}
+		}}, r)
 	})
 	l.server.handler = site
 	door.Start()
@@ -97,13 +97,16 @@ func openLair(t *testing.T, apart bool) *lair {
 	return l
 }
 
-// noted notes the status.
+// noted notes the status as soon as it is known: a browser may read a film slowly.
 type noted struct {
 	http.ResponseWriter
-	status int
+	note func(status int)
 }
 
-func (n *noted) WriteHeader(status int) { n.status = status; n.ResponseWriter.WriteHeader(status) }
+func (n *noted) WriteHeader(status int) {
+	n.note(status)
+	n.ResponseWriter.WriteHeader(status)
+}
 
 func (n *noted) Unwrap() http.ResponseWriter { return n.ResponseWriter }
 
