@@ -162,7 +162,7 @@ func TestTornJournal(t *testing.T) {
 	names, err := os.ReadDir(p.data("journal"))
 	is.NoErr(err)
 	started, refused := 0, 0
-	for round := range times(1, 30) {
+	for round := range times(2, 30) {
 		for _, file := range names {
 			for _, h := range harms {
 				if h.name == "removed" && file.Name() == last {
