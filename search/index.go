@@ -603,9 +603,9 @@ func (x *Index) follow(ctx context.Context, live *scorch.Scorch, at uint64, buil
 		}
 		pause := time.Duration(0)
 		if !building && latest > last { // leave most of the time to writers
-			pause = 3 * time.Since(started)
-			if searched {
-				pause = time.Since(started)
+			pause = time.Since(started)
+			if !searched {
+				pause *= 3
 			}
 		}
 		last = latest
