@@ -181,7 +181,8 @@ func (s *Server) respondApp(c *web.Request, p appPage) error {
 		page.Prompt = c.Lang().T("add.dropAny")
 	case p.kind != nil:
 		view := web.ViewOf(p.kind, c.Lang())
-		if page.Title = view.Many; p.module == "" && !c.R.URL.Query().Has("folder") { // a folder has its own heading
+		page.Title = view.Many
+		if p.module == "" && !c.R.URL.Query().Has("folder") { // a folder has its own heading
 			page.Heading = view.Many
 			if p.kind != record.Files {
 				page.Prompt = view.Prompt

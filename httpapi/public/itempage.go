@@ -216,7 +216,7 @@ func filePage(s *web.Site, p *embed.ItemPage, b *record.File, v Viewing) error {
 func titleOf(b record.Body) string {
 	if n, ok := b.(*record.Note); ok && n.Name == "" {
 		if heading := strings.TrimLeft(n.Title(), "#"); strings.HasPrefix(heading, " ") {
-			return cmp.Or(strings.TrimSpace(heading), n.Title())
+			return strings.TrimSpace(heading)
 		}
 	}
 	return b.Title()
