@@ -345,8 +345,8 @@ func history(t *testing.T, seed uint64) {
 			is.True(l.ready().Built == 1)
 			compare("after a crash")
 		case 3:
-			l.x.Rebuild()
 			built := l.x.State().Built
+			l.x.Rebuild()
 			l.until(func(s State) bool { return s.Phase == Ready && s.Built > built })
 			compare("rebuilt")
 		case 4:
