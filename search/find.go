@@ -609,26 +609,26 @@ func (e *lookup) phrase(field string, c *clause) (exact, begun *roaring.Bitmap) 
 	}
 
 	docs := complete.ToArray()
-	ends := make([]uint32, 0, 2*len(docs)) // positions where the words so far end, of each document in a row
-	from, upTo := make([]uint32, len(docs)), make([]uint32, len(docs))
-	for i, p := range head {
-		at, _ := e.term(field, p.term)
-		e.positions(at, docs, func(doc int, places []uint32) {
-			if i == 0 {
-				from[doc] = uint32(len(ends))
-				ends = append(ends, places...)
-				upTo[doc] = uint32(len(ends))
-				return
-			}
-			some := ends[from[doc]:upTo[doc]]
-			upTo[doc] = from[doc] + uint32(len(follow(some[:0], some, places)))
-		})
+	before := make([]place, len(docs)) // where the words so far end, by document
+	here := make([]place, len(docs))
+	var p places
+	for i, part := range head {
+		at, _ := e.term(field, part.term)
+		if i == 0 {
+			e.places(&p, at, docs, func(doc int, at place) { before[doc] = at })
+			continue
+		}
+		clear(here)
+		e.places(&p, at, docs, func(doc int, at place) { here[doc] = at })
+		for doc := range docs {
+			before[doc] = p.after(before[doc], here[doc])
+		}
 	}
-	var after, hits []uint32
+	var hits []uint32
 	for _, x := range endings {
 		hits = hits[:0]
-		e.positions(x.at, docs, func(doc int, places []uint32) {
-			if after = follow(after[:0], ends[from[doc]:upTo[doc]], places); len(after) > 0 {
+		e.places(&p, x.at, docs, func(doc int, at place) {
+			if p.after(before[doc], at) != 0 {
 				hits = append(hits, docs[doc])
 			}
 		})
@@ -637,25 +637,13 @@ func (e *lookup) phrase(field string, c *clause) (exact, begun *roaring.Bitmap) 
 	return exact, begun
 }
 
-// positions calls each for every one of docs that has the term, with the term's positions there. doc is an index of docs.
-func (e *lookup) positions(at uint64, docs []uint32, each func(doc int, places []uint32)) {
-	if !e.documentsOf(at) {
-		return
+// places calls each for every one of docs that has the term. doc is an index of docs.
+func (e *lookup) places(p *places, at uint64, docs []uint32, each func(doc int, at place)) {
+	if e.ctx.Err() != nil {
+		e.fail(e.ctx.Err())
 	}
-	p := e.positionsOf(at, &e.read)
-	var places []uint32
-	for i, doc := range docs {
-		if i&0xfff == 0 && e.ctx.Err() != nil {
-			e.fail(e.ctx.Err())
-			return
-		}
-		var more bool
-		if places, more = p.in(doc, places[:0]); !more {
-			return
-		}
-		if len(places) > 0 {
-			each(i, places)
-		}
+	if e.documentsOf(at) {
+		p.of(e.dictionaries, at, &e.read, docs, each)
 	}
 }
 

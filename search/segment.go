@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math/bits"
+	"slices"
 
 	"github.com/RoaringBitmap/roaring/v2"
 	segment "github.com/blevesearch/scorch_segment_api/v2"
@@ -103,21 +104,10 @@ func (d *dictionaries) documents(at uint64, into *roaring.Bitmap) error {
 	return err
 }
 
-// A positionReader reads the positions of a term, in ascending order of documents.
-type positionReader struct {
-	docs        roaring.ManyIntIterable
-	some        [256]uint32 // the next documents of docs
-	next, n     int         // in some
-	file        []byte
-	size, end   uint64 // documents in a chunk, and the end of the present one
-	freqs, locs chunks
-}
-
 // chunks are numbers about the documents of a term, by ranges of documents.
 type chunks struct {
 	ends  []uint64
 	begin int // in the file
-	at    int
 }
 
 func (d *dictionaries) chunks(at uint64) (c chunks) {
@@ -133,77 +123,164 @@ func (d *dictionaries) chunks(at uint64) (c chunks) {
 	return c
 }
 
-func (c *chunks) enter(n uint64) {
-	if c.at = c.begin; n > 0 && c.ends != nil {
-		c.at += int(c.ends[n-1])
+// enter is the place in the file where a chunk begins.
+func (c *chunks) enter(n uint64) int {
+	if n == 0 || c.ends == nil {
+		return c.begin
 	}
+	return c.begin + int(c.ends[n-1])
 }
 
-// positionsOf reads the positions of a term. docs are its documents.
-func (d *dictionaries) positionsOf(at uint64, docs *roaring.Bitmap) *positionReader {
-	p := &positionReader{docs: docs.ManyIterator()}
+// places are the positions of words in documents, one number for each document.
+type places struct {
+	lists   [][]uint32 // of the documents whose positions no number holds
+	a, b, c []uint32   // memory of after
+}
+
+// A place is where words are in a document: what pack made of the positions, or inList and an index of places.lists, or 0 if
+// they are nowhere.
+type place uint64
+
+const inList place = 1 << 63
+
+func (p *places) make(positions []uint32) place {
+	if len(positions) == 0 {
+		return 0
+	}
+	if packed, ok := pack(positions); ok {
+		return place(packed)
+	}
+	p.lists = append(p.lists, slices.Clone(positions))
+	return inList | place(len(p.lists)-1)
+}
+
+func (p *places) positions(at place, to []uint32) []uint32 {
+	switch {
+	case at == 0:
+		return to
+	case at&inList != 0:
+		return append(to, p.lists[at&^inList]...)
+	}
+	return unpack(uint64(at), to)
+}
+
+// after are the positions of here that come directly after one of before.
+func (p *places) after(before, here place) place {
+	if before == 0 || before < firstMany && here < firstMany { // at most one position each
+		if before == 0 || here != before+1 {
+			return 0
+		}
+		return here
+	}
+	p.c = p.c[:0]
+	if a, ok := before.bits(); ok {
+		if b, ok := here.bits(); ok {
+			for all := a << 1 & b; all != 0; all &= all - 1 {
+				p.c = append(p.c, uint32(bits.TrailingZeros64(all)))
+			}
+			return p.make(p.c)
+		}
+	}
+	p.a, p.b = p.positions(before, p.a[:0]), p.positions(here, p.b[:0])
+	p.c = follow(p.c, p.a, p.b)
+	return p.make(p.c)
+}
+
+// bits has a bit for each position; false if one is above 63.
+func (at place) bits() (all uint64, ok bool) {
+	if at < firstMany {
+		return 1 << (at - 1), at <= 64
+	}
+	if at&inList != 0 {
+		return 0, false
+	}
+	rest := uint64(at - firstMany)
+	width := rest&15 + 1
+	rest >>= 4
+	last := -1
+	for ; rest > 1 && last < 64; rest >>= width {
+		last += int(rest&(1<<width-1)) + 1
+		all |= 1 << last
+	}
+	return all, last < 64
+}
+
+// of calls each with the places of a term in those of docs that have it. i is an index of docs. at is the term's value in its
+// dictionary, of has its documents. Both lists of documents ascend.
+func (p *places) of(d *dictionaries, at uint64, of *roaring.Bitmap, docs []uint32, each func(i int, at place)) {
+	i := 0
 	if at&zapOneHit != 0 {
-		return p
+		if i, ok := slices.BinarySearch(docs, of.Minimum()); ok {
+			each(i, 1)
+		}
+		return
 	}
 	r := d.at(at)
-	p.file = d.file
-	p.size = d.size / (docs.GetCardinality()/1024 + 1)
-	p.freqs = d.chunks(r.number())
-	p.locs = d.chunks(r.number())
-	return p
-}
-
-// in appends the positions in a document, later than that of the last call. more is false after the last document with the
-// term.
-func (p *positionReader) in(doc uint32, to []uint32) (_ []uint32, more bool) {
-	for {
-		if p.next == p.n {
-			if p.next, p.n = 0, p.docs.NextMany(p.some[:]); p.n == 0 {
-				return to, false
+	freqs, lists := d.chunks(r.number()), d.chunks(r.number())
+	size, end := uint32(d.size/(of.GetCardinality()/1024+1)), uint32(0) // documents in a chunk, and the end of the present one
+	file, freqAt, listAt := d.file, 0, 0
+	var some [256]uint32
+	for all := of.ManyIterator(); ; {
+		n := all.NextMany(some[:])
+		if n == 0 {
+			return
+		}
+		for _, doc := range some[:n] {
+			if i < len(docs) && docs[i] < doc {
+				if i++; i < len(docs) && docs[i] < doc {
+					next, _ := slices.BinarySearch(docs[i:], doc)
+					i += next
+				}
 			}
-		}
-		at := p.some[p.next]
-		if at > doc {
-			return to, true
-		}
-		p.next++
-		if p.file == nil { // in one document only
-			if at == doc {
-				to = append(to, 0)
+			if i == len(docs) {
+				return
 			}
-			return to, true
-		}
-		if uint64(at) >= p.end {
-			chunk := uint64(at) / p.size
-			p.end = (chunk + 1) * p.size
-			p.freqs.enter(chunk)
-			p.locs.enter(chunk)
-		}
-		if uint64(doc) >= p.end {
-			continue // in another chunk
-		}
-		freq := number(p.file, &p.freqs.at)
-		if freq > 1 {
-			number(p.file, &p.freqs.at) // norm
-		}
-		if freq&1 != 0 {
-			n := int(number(p.file, &p.locs.at))
-			list := reader(p.file[p.locs.at:][:n])
-			p.locs.at += n
-			for at == doc && len(list) > 0 {
-				list.number() // field
-				to = append(to, uint32(list.number())-1)
-				list.number() // start
-				list.number() // end
-				list.number() // number of positions in arrays: none
+			if doc >= end {
+				chunk := doc / size
+				end = (chunk + 1) * size
+				freqAt, listAt = freqs.enter(uint64(chunk)), lists.enter(uint64(chunk))
 			}
-		} else if at == doc {
-			to = unpack(freq>>1, to)
-		}
-		if at == doc {
-			return to, true
+			if docs[i] >= end {
+				continue // in another chunk
+			}
+			freq := uint64(file[freqAt])
+			if freq < 0x80 {
+				freqAt++
+			} else {
+				freq = number(file, &freqAt)
+			}
+			if freq > 1 { // followed by a norm
+				for file[freqAt] >= 0x80 {
+					freqAt++
+				}
+				freqAt++
+			}
+			at := place(freq >> 1)
+			if freq&1 != 0 {
+				size := int(number(file, &listAt))
+				if docs[i] == doc {
+					at = p.make(positionsIn(file[listAt:][:size], p.a[:0]))
+				}
+				listAt += size
+			}
+			if docs[i] == doc {
+				each(i, at)
+				i++
+			}
 		}
 	}
+}
+
+// positionsIn appends the positions in a list of the library.
+func positionsIn(list reader, to []uint32) []uint32 {
+	for len(list) > 0 {
+		list.number() // field
+		to = append(to, uint32(list.number())-1)
+		list.number() // start
+		list.number() // end
+		list.number() // number of positions in arrays: none
+	}
+	return to
 }
 
 // number reads a number from the file and moves at behind it.

@@ -60,6 +60,38 @@ func FuzzPack(f *testing.F) {
 	})
 }
 
+// Places in a row are those that lists of positions give, however many positions they have and however large they are.
+func FuzzAfter(f *testing.F) {
+	f.Add([]byte{0, 5}, []byte{1, 6})
+	f.Add([]byte{63}, []byte{64})
+	f.Add([]byte{62, 0, 1, 64, 255, 255}, []byte{63, 1, 2, 65, 255, 255})
+	f.Add([]byte{255, 255, 255, 255, 255, 1}, []byte{255, 255, 255, 255, 255, 2})
+	f.Add([]byte("abcdefghijklmnopqrstuvwxyz"), []byte("bdfhjlnprtvxz"))
+	f.Add([]byte{}, []byte{0})
+	f.Add([]byte{3}, []byte{})
+	f.Fuzz(func(t *testing.T, before, here []byte) {
+		list := func(gaps []byte) (positions []uint32) { // a gap of 255 counts 5000
+			next := uint32(0)
+			for _, gap := range gaps {
+				next += uint32(gap)
+				if gap == 255 {
+					next += 5000 - 255
+				} else {
+					positions = append(positions, next)
+				}
+				next++
+			}
+			return positions
+		}
+		a, b := list(before), list(here)
+		var p places
+		got := p.positions(p.after(p.make(a), p.make(b)), nil)
+		if want := follow(nil, a, b); !slices.Equal(got, want) {
+			t.Fatalf("%v then %v: %v, not %v", a, b, got, want)
+		}
+	})
+}
+
 // Words in a row are found in texts of any length, however often they occur, in each of many records, and beside records that
 // have them in another order.
 func TestPositions(t *testing.T) {
