@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"math"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"kist/blobs/disk"
@@ -140,7 +140,7 @@ func (st *Stage) Write(p []byte) (int, error) {
 
 // write is Write without the hash.
 func (st *Stage) write(p []byte) (int, error) {
-	if st.err != nil {
+	if st.err != nil || len(p) == 0 {
 		return 0, st.err
 	}
 	if st.file == nil {
@@ -170,97 +170,91 @@ func (st *Stage) write(p []byte) (int, error) {
 	return n, nil
 }
 
-// ReadFrom hashes the first hashInline bytes on its own goroutine. Beyond that
-// it uses another goroutine and up to hashBuffers buffers; two are enough if r
-// is slow. Hashing takes longer than reading and writing together, so a large
-// content takes as long as its hash.
+// ReadFrom writes and hashes the first inline bytes on the caller's goroutine.
+// Beyond that it reads, writes and hashes at the same time, with up to
+// moreBuffers buffers; three are enough if r is slow. A disk that makes writers
+// wait then delays neither the connection nor the hash.
 const (
-	hashInline  = 1 << 20
-	hashBuffers = 4
+	inline      = 1 << 20
+	moreBuffers = 8
 )
 
 // ReadFrom adds everything that r has to the content, in large pieces. It
 // returns an error of r, io.ErrUnexpectedEOF included, unchanged; that error
 // does not make the stage fail.
-func (st *Stage) ReadFrom(r io.Reader) (int64, error) {
-	buf := copyBuffers.Get().(*copyBuffer)
-	total, err := st.gather(r, hashInline, func() *copyBuffer { return buf }, func(b *copyBuffer, n int) { _, _ = st.hash.Write(b[:n]) })
+func (st *Stage) ReadFrom(r io.Reader) (total int64, err error) {
+	buf, before := copyBuffers.Get().(*copyBuffer), st.size
+	for err == nil && st.size-before < inline {
+		var n int
+		n, err = buf.fill(r)
+		if _, failed := st.Write(buf[:n]); failed != nil {
+			err = failed
+		}
+	}
 	copyBuffers.Put(buf)
 	if err == nil {
-		var more int64
-		more, err = st.readConcurrently(r)
-		total += more
+		err = st.readConcurrently(r)
 	}
 	if err == io.EOF { // readers return it unwrapped
 		err = nil
 	}
-	return total, err
+	return st.size - before, err
 }
 
-// readConcurrently is ReadFrom beyond hashInline. It returns only when everything is
-// hashed. The error is io.EOF at the end of r.
-func (st *Stage) readConcurrently(r io.Reader) (int64, error) {
-	full, free := make(chan filled, hashBuffers), make(chan *copyBuffer, hashBuffers)
-	taken := 0 // number of buffers
-	take := func() *copyBuffer {
-		if len(free) == 0 && taken < hashBuffers {
-			taken++
-			return copyBuffers.Get().(*copyBuffer)
-		}
-		return <-free
+// readConcurrently is ReadFrom beyond inline. It returns only when everything is
+// written and hashed. The error is io.EOF at the end of r.
+func (st *Stage) readConcurrently(r io.Reader) (err error) {
+	type filled struct {
+		b *copyBuffer
+		n int
 	}
-	var hashing sync.WaitGroup
-	hashing.Go(func() {
+	full, written, free := make(chan filled, moreBuffers), make(chan filled, moreBuffers), make(chan *copyBuffer, moreBuffers)
+	var failed atomic.Bool
+	var work sync.WaitGroup
+	work.Go(func() {
+		defer close(written)
 		for f := range full {
+			f.n, _ = st.write(f.b[:f.n])
+			failed.Store(st.err != nil)
+			written <- f
+		}
+	})
+	work.Go(func() {
+		defer close(free)
+		for f := range written {
 			_, _ = st.hash.Write(f.b[:f.n])
 			free <- f.b
 		}
 	})
-	defer func() {
-		close(full)
-		hashing.Wait()
-		close(free)
-		for b := range free {
-			copyBuffers.Put(b)
+	for taken := 0; err == nil && !failed.Load(); {
+		if len(free) == 0 && taken < moreBuffers {
+			taken++
+			free <- copyBuffers.Get().(*copyBuffer)
 		}
-	}()
-	return st.gather(r, math.MaxInt64, take, func(b *copyBuffer, n int) { full <- filled{b, n} })
-}
-
-// filled is a buffer with n bytes to hash.
-type filled struct {
-	b *copyBuffer
-	n int
-}
-
-// gather reads until it has limit bytes or a little more. It gets its buffers
-// from take and passes what it has written from each to give. At the end of r
-// the error is io.EOF.
-func (st *Stage) gather(r io.Reader, limit int64, take func() *copyBuffer, give func(*copyBuffer, int)) (total int64, err error) {
-	for total < limit {
-		// Not io.ReadFull: it reports a short read with the same error that a
-		// reader uses for a truncated source.
-		buf := take()
-		var n int
-		var rerr error
-		for n < len(buf) && rerr == nil {
-			var m int
-			m, rerr = r.Read(buf[n:])
-			n += m
-		}
-		if n > 0 {
-			n, err = st.write(buf[:n])
-			total += int64(n)
-		}
-		give(buf, n)
-		if err == nil {
-			err = rerr
-		}
-		if err != nil {
-			return total, err
-		}
+		f := filled{b: <-free}
+		f.n, err = f.b.fill(r)
+		full <- f
 	}
-	return total, nil
+	close(full)
+	work.Wait()
+	for b := range free {
+		copyBuffers.Put(b)
+	}
+	if st.err != nil {
+		return st.err
+	}
+	return err
+}
+
+// fill is not io.ReadFull, which reports a short read with the same error that a
+// reader uses for a truncated source.
+func (b *copyBuffer) fill(r io.Reader) (n int, err error) {
+	for n < len(b) && err == nil {
+		var m int
+		m, err = r.Read(b[n:])
+		n += m
+	}
+	return n, err
 }
 
 // Drop discards the content. It does nothing after Keep or an earlier Drop.

@@ -369,7 +369,7 @@ func TestEarlyWriteBack(t *testing.T) {
 // TestReadFrom: for each length, hashed on one goroutine or two, everything is
 // read, and a truncated source never counts as its end.
 func TestReadFrom(t *testing.T) {
-	for _, size := range []int{3*len(copyBuffer{}) + 17, hashInline, hashInline + 7*len(copyBuffer{}) + 17} {
+	for _, size := range []int{3*len(copyBuffer{}) + 17, inline, inline + 7*len(copyBuffer{}) + 17} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) { testReadFrom(t, size) })
 	}
 }
