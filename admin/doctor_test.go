@@ -62,7 +62,7 @@ func TestDoctor(t *testing.T) {
 		what     string
 		says     string
 	}{
-		"all well":        {1 << 40, true, []string{"--trusted-proxies", "127.0.0.1"}, 0, "ok", "uploads", "bodies up to 10.0 GB pass"},
+		"all well":        {1 << 40, true, []string{"--trusted-proxies", "127.0.0.1"}, 0, "ok", "uploads", "bodies up to 10 GB pass"},
 		"small bodies":    {20 << 20, true, []string{"--trusted-proxies", "127.0.0.1"}, 4, "problem", "uploads", "refuses bodies of 104.9 MB; 10.5 MB pass"},
 		"not trusted":     {1 << 40, true, nil, 4, "problem", "proxy", "a proxy that is not trusted"},
 		"does not say":    {1 << 40, false, []string{"--trusted-proxies", "127.0.0.1"}, 4, "problem", "proxy", "does not say for whom it asks"},

@@ -4,6 +4,7 @@ package console
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -49,7 +50,7 @@ func Word(condition bool, yes, no string) string {
 	return no
 }
 
-// Bytes writes a number of bytes with a unit, as the app does: "12 B", "3.4 MB".
+// Bytes writes a number of bytes with a unit, as the app does: "12 B", "3.4 MB", "10 GB".
 func Bytes(n int64) string {
 	const unit = 1000
 	if n < unit {
@@ -61,7 +62,7 @@ func Bytes(n int64) string {
 		value /= unit
 		i++
 	}
-	return fmt.Sprintf("%.1f %cB", value, names[i])
+	return fmt.Sprintf("%s %cB", strings.TrimSuffix(strconv.FormatFloat(value, 'f', 1, 64), ".0"), names[i])
 }
 
 // Day writes a time to the minute, in UTC. A nil time is "-".
