@@ -100,7 +100,7 @@ export default async function page(v) {
   const submit = h('button.main', {}, t('remote.fetch'));
   const form = h('form.card', { 'aria-label': t('remote.title'), novalidate: true },
     h('div.field', {}, h('label', { for: urls.id }, t('remote.urls')), urls, problem),
-    h('div.field', {}, h('label', { for: folder.id }, t('list.folder')), folder), h('div.row', {}, submit, visibility));
+    h('div.field', {}, h('label', { for: folder.id }, t('list.folder')), folder), h('div.row', {}, visibility, submit));
   urls.setAttribute('aria-describedby', problem.id);
   const showError = (text) => {
     problem.textContent = text;

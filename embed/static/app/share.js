@@ -248,7 +248,8 @@ function visitsShown(v) {
   const common = Object.entries(hosts).sort((a, b) => b[1] - a[1]).slice(0, 8);
   const names = { phone: t('share.phones'), desktop: t('share.computers'), program: t('share.programs') };
   return [
-    h('p.soft', {}, t('share.last', { when: ago(v.lastAt) })), curve,
+    h('p.soft', {}, t('share.last', { when: ago(v.lastAt) })),
+    h('div', {}, curve, h('div.ends', { 'aria-hidden': 'true' }, [today - days + 1, today].map((n) => h('span', {}, day((n + 0.5) * 864e5))))),
     h('p', {}, Object.entries(devices).filter(([, n]) => n).map(([name, n]) => `${names[name]} ${number(n)}`).join(' · ')),
     common.length > 0 && h('p', {}, common.map(([host, n]) => `${host} ${number(n)}`).join(' · ')),
     v.log.length > 0 && h('ul.log', {}, v.log.slice(0, 100).map((one) => h('li', {}, h('time', { datetime: one.at }, new Date(one.at).toLocaleString(locale, { dateStyle: 'medium', timeStyle: 'short' })), ` · ${names[one.device]}`,

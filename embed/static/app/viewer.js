@@ -73,7 +73,7 @@ export function openViewer(r, { onclose, onmove }) {
     Object.assign(download, { href: localAddress(r.url), download: r.originalName });
     back.hidden = at === 0;
     next.hidden = at === list.length - 1;
-    if (!panel.hidden) panel.replaceChildren(factsOf(r));
+    if (!panel.hidden) panel.replaceChildren(factsOf(r), edit);
     if (!d.el.contains(document.activeElement) || document.activeElement.hidden) d.heading.focus();
     return [list, at];
   }
@@ -119,6 +119,8 @@ export function openViewer(r, { onclose, onmove }) {
   };
   const tool = (key, name, label) => { const b = iconButton('none', name, label, { 'aria-keyshortcuts': key }); b.onclick = actions[key]; return b; };
   const info = tool('i', 'info', t('viewer.details'));
+  const edit = h('button', { type: 'button' }, icon('edit'), t('common.edit'));
+  edit.onclick = actions.e;
   star.onclick = actions.f;
   back.onclick = actions.ArrowLeft;
   next.onclick = actions.ArrowRight;
