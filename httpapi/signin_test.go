@@ -610,3 +610,25 @@ func TestRetryAfter(t *testing.T) {
 		})
 	}
 }
+
+// An answer in text has the challenge too, on a line of its own.
+func TestProofInText(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := start(t, behindProxy)
+	a.post("/api/v1/notes", `{"title":"t","content":"text","slug":"locked","isPublic":true,"password":"secret"}`).want(201)
+	guess := func(n int, password string, header ...string) *answer {
+		return a.send("GET", "/x/locked", append([]string{"X-Share-Password", password, "X-Forwarded-For", fmt.Sprintf("203.0.113.%d", n)}, header...)...)
+	}
+	n := 0
+	got := guess(n, "wrong")
+	for ; got.status == 401; got = guess(n, "wrong") {
+		n++
+	}
+	got.want(400)
+	is.Equal(got.header.Get("Content-Type"), "text/plain; charset=utf-8")
+	sentence, challenge, _ := strings.Cut(string(got.body), "\n")
+	is.True(strings.HasPrefix(sentence, "Too many wrong passwords. "))
+	got.body = []byte(challenge)
+	is.Equal(string(guess(n, "secret", "X-Captcha-Token", got.solved()).want(200).body), "text")
+}

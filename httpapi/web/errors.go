@@ -69,7 +69,7 @@ func ClientError(err error) (*record.Error, int) {
 	case errors.As(err, &malformed):
 		return &record.Error{Code: "malformed", Text: string(malformed)}, http.StatusBadRequest
 	case errors.As(err, &large):
-		return &record.Error{Code: "too_large", Text: "The body is larger than " + strconv.FormatInt(large.Limit, 10) + " bytes."}, http.StatusRequestEntityTooLarge
+		return &record.Error{Code: "too_large", Text: "The body is larger than " + record.Plural(large.Limit, "byte") + "."}, http.StatusRequestEntityTooLarge
 	case errors.Is(err, ErrMethod):
 		return &record.Error{Code: "method_not_allowed", Text: "This address does not support this method."}, http.StatusMethodNotAllowed
 	case errors.Is(err, ErrMisdirected):
@@ -134,8 +134,7 @@ func (s *Site) Fail(w *AnswerWriter, r *http.Request, id string, err error) {
 		h.Set("Content-Type", JSONType)
 		var more []byte
 		if proof, ok := errors.AsType[*ProofNeeded](err); ok {
-			more, _ = json.Marshal(proof.Challenge) // texts and numbers: it cannot fail
-			more = slices.Concat([]byte(`,"captcha":{"provider":"pow","challenge":`), more, []byte{'}'})
+			more = slices.Concat([]byte{','}, proof.challenge())
 		} else if step, ok := errors.AsType[*StepNeeded](err); ok {
 			more, _ = json.Marshal(step) // texts and JSON: it cannot fail
 			more = append([]byte{','}, more[1:len(more)-1]...)
@@ -159,6 +158,9 @@ func (s *Site) Fail(w *AnswerWriter, r *http.Request, id string, err error) {
 	default:
 		SetContentHeaders(h, "text/plain", "", false, false)
 		body = []byte(e.Text + "\n")
+		if proof, ok := errors.AsType[*ProofNeeded](err); ok {
+			body = slices.Concat(body, []byte{'{'}, proof.challenge(), []byte("}\n"))
+		}
 	}
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
@@ -219,6 +221,12 @@ func appendError(dst []byte, e *record.Error, id string, more []byte) []byte {
 type ProofNeeded struct {
 	Err       record.Error
 	Challenge captcha.Challenge
+}
+
+// challenge is the member captcha of an answer in JSON.
+func (e *ProofNeeded) challenge() []byte {
+	b, _ := json.Marshal(e.Challenge) // texts and numbers: it cannot fail
+	return slices.Concat([]byte(`"captcha":{"provider":"pow","challenge":`), b, []byte{'}'})
 }
 
 func (e *ProofNeeded) Error() string { return e.Err.Text }
