@@ -20,6 +20,7 @@ import (
 	"kist/admin/serve"
 	"kist/admin/socket"
 	"kist/kv"
+	"kist/kv/record"
 )
 
 type doctorCommand struct {
@@ -180,7 +181,7 @@ func (d *checkup) journal(h kv.JournalHealth) {
 func (d *checkup) shipped(h *control.StoreHealth) {
 	gives := fmt.Sprintf("a restore from %s gives everything", h.Address)
 	if h.Commits > 0 {
-		gives += fmt.Sprintf(" up to %s ago; %s not there yet", h.Lag.Round(time.Second), console.Count(h.Commits, "commit")+console.Word(h.Commits == 1, " is", " are"))
+		gives += fmt.Sprintf(" up to %s ago; %s not there yet", h.Lag.Round(time.Second), record.Plural(h.Commits, "commit")+console.Word(h.Commits == 1, " is", " are"))
 	}
 	change := "look at the store, and run: kist doctor --store " + h.Address
 	switch {

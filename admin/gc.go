@@ -25,7 +25,7 @@ func (cmd *gcCommand) Run(c *Call) error {
 	}
 	text := "There is nothing to remove."
 	if done.Blobs > 0 || done.Failed > 0 {
-		text = fmt.Sprintf("Removed %s and freed %s.", console.Count(done.Blobs, "blob"), console.Bytes(done.Bytes))
+		text = fmt.Sprintf("Removed %s and freed %s.", record.Plural(done.Blobs, "blob"), console.Bytes(done.Bytes))
 	}
 	if err := c.say(done, "%s", text); err != nil || done.Problem == "" {
 		return err
@@ -92,7 +92,7 @@ func (cmd *trashRestore) Run(c *Call) error {
 	if err != nil {
 		return err
 	}
-	text := "Restored " + console.Count(len(all), "item") + "."
+	text := "Restored " + record.Plural(len(all), "item") + "."
 	for _, r := range all {
 		if r.Former != nil {
 			text += fmt.Sprintf("\nThe link name %s is in use; the %s has %s now.", *r.Former, r.Kind, r.Slug)

@@ -20,6 +20,7 @@ import (
 	"kist/admin/socket"
 	"kist/admin/standby"
 	"kist/blobs"
+	"kist/kv/record"
 	"kist/kv/ship"
 )
 
@@ -190,14 +191,14 @@ func (cmd *restoreCommand) putBackMissing(c *Call) error {
 		text = "No file that could be read is missing or damaged. Nothing was changed."
 	}
 	if n := len(out.Missing); out.Files > 0 || n > 0 {
-		text = fmt.Sprintf("Restored the content of %s (%s) from %s.", console.Count(out.Files, "file"), console.Bytes(out.Bytes), cmd.Source)
+		text = fmt.Sprintf("Restored the content of %s (%s) from %s.", record.Plural(out.Files, "file"), console.Bytes(out.Bytes), cmd.Source)
 	}
 	for _, m := range out.Missing {
 		text += fmt.Sprintf("\nFile %s (%s): %s, and %s does not have them.", m.ID, console.Printable(m.Name), m.Why, cmd.Source)
 	}
 	for i, u := range out.Unreadable {
 		if i == maxShown {
-			text += fmt.Sprintf("\n… and %s more; --json lists up to %d", console.Count(out.UnreadableTotal-i, "file"), maxUnreadable)
+			text += fmt.Sprintf("\n… and %s more; --json lists up to %d", record.Plural(out.UnreadableTotal-i, "file"), maxUnreadable)
 			break
 		}
 		text += fmt.Sprintf("\nFile %s (%s) was skipped: %s.", u.ID, console.Printable(u.Name), console.Printable(u.Why))
@@ -207,10 +208,10 @@ func (cmd *restoreCommand) putBackMissing(c *Call) error {
 	}
 	var bad []string
 	if n := len(out.Missing); n > 0 {
-		bad = append(bad, console.Count(n, "file")+console.Word(n == 1, " is", " are")+" still missing or damaged; try another backup, or upload the same "+console.Word(n == 1, "file", "files")+" again")
+		bad = append(bad, record.Plural(n, "file")+console.Word(n == 1, " is", " are")+" still missing or damaged; try another backup, or upload the same "+console.Word(n == 1, "file", "files")+" again")
 	}
 	if n := out.UnreadableTotal; n > 0 {
-		bad = append(bad, console.Count(n, "file")+" could not be read and "+console.Word(n == 1, "was", "were")+" skipped; let the user who runs kist read the data directory, then run this again")
+		bad = append(bad, record.Plural(n, "file")+" could not be read and "+console.Word(n == 1, "was", "were")+" skipped; let the user who runs kist read the data directory, then run this again")
 	}
 	if len(bad) == 0 {
 		return nil

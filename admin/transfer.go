@@ -168,7 +168,7 @@ func importReport(m record.Moved) string {
 	var made []string
 	for _, kind := range slices.Sorted(maps.Keys(m.Made)) {
 		n := m.Made[kind]
-		made = append(made, console.Count(n, cmp.Or(map[string]string{"shortlink": "short link"}[kind], kind)))
+		made = append(made, record.Plural(n, cmp.Or(map[string]string{"shortlink": "short link"}[kind], kind)))
 	}
 	if m.Entries == 0 {
 		return fmt.Sprintf("It has no entries in the format %s.", m.Format)
@@ -211,7 +211,7 @@ func (cmd *exportCommand) Run(c *Call) error {
 		return nil
 	}
 	if err := c.say(x, "Exported %s to %s: %s and the bytes of %s (%s). It was read back and is intact. It contains the password hashes of locked items: keep it private.",
-		x.User, cmd.Dest, console.Count(x.Records, "item"), console.Count(x.Files, "file"), console.Bytes(x.Bytes)); err != nil || x.Missing == 0 {
+		x.User, cmd.Dest, record.Plural(x.Records, "item"), record.Plural(x.Files, "file"), console.Bytes(x.Bytes)); err != nil || x.Missing == 0 {
 		return err
 	}
 	return bytesMissing(x.Missing)

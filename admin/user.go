@@ -300,11 +300,11 @@ func (cmd *userUnlink) Run(c *Call) error {
 	if err := c.ask(http.MethodPost, "/unlink", control.IdentityInput{User: cmd.Name, Issuer: cmd.Issuer, Subject: cmd.Subject}, &removed); err != nil {
 		return err
 	}
-	return c.say(removed, "Removed %s of %s.", console.Count(int64(len(removed)), "link"), cmd.Name)
+	return c.say(removed, "Removed %s of %s.", record.Plural(int64(len(removed)), "link"), cmd.Name)
 }
 
 func contentsOf(a *account) string {
-	return fmt.Sprintf("%s, %s of files", console.Count(a.Items, "item"), console.Bytes(a.Bytes))
+	return fmt.Sprintf("%s, %s of files", record.Plural(a.Items, "item"), console.Bytes(a.Bytes))
 }
 
 func (c *Call) user(name string) (account, error) {

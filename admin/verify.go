@@ -15,6 +15,7 @@ import (
 	"kist/admin/ops"
 	"kist/admin/serve"
 	"kist/kv/datadir"
+	"kist/kv/record"
 	"kist/kv/repair"
 	"kist/kv/tables"
 )
@@ -33,12 +34,12 @@ type verifyCommand struct {
 // foundProblems is the error of a check that found n problems. advice is what to
 // do about them; it may be empty.
 func foundProblems(n int, advice string) error {
-	return exit.Found("%s %s found%s", console.Count(n, "problem"), console.Word(n == 1, "was", "were"), advice)
+	return exit.Found("%s %s found%s", record.Plural(n, "problem"), console.Word(n == 1, "was", "were"), advice)
 }
 
 // bytesMissing is the error of a copy in which n files have no bytes.
 func bytesMissing(n int) error {
-	return exit.Found("%s %s bytes; kist verify tells more", console.Count(n, "file"), console.Word(n == 1, "is without its", "are without their"))
+	return exit.Found("%s %s bytes; kist verify tells more", record.Plural(n, "file"), console.Word(n == 1, "is without its", "are without their"))
 }
 
 func (cmd *verifyCommand) Run(c *Call) error {
@@ -95,9 +96,9 @@ func (cmd *verifyCommand) Run(c *Call) error {
 		return err
 	}
 	text := fmt.Sprintf("%s: %s, %d %s, %s of %s; state %s.",
-		dir, console.Count(v.Seq, "commit"), v.Entries, console.Word(v.Entries == 1, "entry", "entries"), console.Count(v.Contents, "file"), console.Bytes(v.Bytes), v.Digest)
+		dir, record.Plural(v.Seq, "commit"), v.Entries, console.Word(v.Entries == 1, "entry", "entries"), record.Plural(v.Contents, "file"), console.Bytes(v.Bytes), v.Digest)
 	if v.Orphans > 0 && len(v.Problems) == 0 { // unreadable records may have them
-		text += fmt.Sprintf("\nThe bytes of %s belong to no item; the hourly sweep frees their space.", console.Count(v.Orphans, "file"))
+		text += fmt.Sprintf("\nThe bytes of %s belong to no item; the hourly sweep frees their space.", record.Plural(v.Orphans, "file"))
 	}
 	switch {
 	case v.Store != "":
@@ -105,9 +106,9 @@ func (cmd *verifyCommand) Run(c *Call) error {
 		if dir != c.DataDir {
 			place = " --data-dir " + dir
 		}
-		text += fmt.Sprintf("\nThe bytes of %s (%s) are not on this disk and were not checked. They should be in the object store; to look for them there, run kist verify%s --store %s.", console.Count(v.Elsewhere, "file"), console.Bytes(v.ElsewhereBytes), place, v.Store)
+		text += fmt.Sprintf("\nThe bytes of %s (%s) are not on this disk and were not checked. They should be in the object store; to look for them there, run kist verify%s --store %s.", record.Plural(v.Elsewhere, "file"), console.Bytes(v.ElsewhereBytes), place, v.Store)
 	case v.Elsewhere > 0:
-		text += fmt.Sprintf("\nThe bytes of %s (%s) are in the object store and not on this disk. Run kist verify %s to check them there.", console.Count(v.Elsewhere, "file"), console.Bytes(v.ElsewhereBytes), cmd.Store)
+		text += fmt.Sprintf("\nThe bytes of %s (%s) are in the object store and not on this disk. Run kist verify %s to check them there.", record.Plural(v.Elsewhere, "file"), console.Bytes(v.ElsewhereBytes), cmd.Store)
 	}
 	for _, m := range v.Missing {
 		text += fmt.Sprintf("\nFile %s (%s): %s. To repair it, upload the same file again, or run kist restore --missing with a backup.", m.ID, console.Printable(m.Name), m.Why)
@@ -136,7 +137,7 @@ func (cmd *verifyCommand) Run(c *Call) error {
 		return lossError(repaired)
 	}
 	if bad == 0 && v.Store != "" {
-		return exit.Found("%s not checked; add --store %s", console.Count(v.Elsewhere, "file")+console.Word(v.Elsewhere == 1, " was", " were"), v.Store)
+		return exit.Found("%s not checked; add --store %s", record.Plural(v.Elsewhere, "file")+console.Word(v.Elsewhere == 1, " was", " were"), v.Store)
 	}
 	if bad == 0 {
 		return nil
@@ -165,7 +166,7 @@ func (cmd *verifyCommand) remote(c *Call) error {
 		return err
 	}
 	v.Source = cmd.Dir
-	text := fmt.Sprintf("%s: %s in %s, %s of %s, %d of them read; state %s.", cmd.Dir, console.Count(v.Seq, "commit"), console.Count(v.Slots, "slot"), console.Count(v.Contents, "file"), console.Bytes(v.Bytes), v.Read, v.Digest)
+	text := fmt.Sprintf("%s: %s in %s, %s of %s, %d of them read; state %s.", cmd.Dir, record.Plural(v.Seq, "commit"), record.Plural(v.Slots, "slot"), record.Plural(v.Contents, "file"), console.Bytes(v.Bytes), v.Read, v.Digest)
 	for _, p := range v.Problems {
 		text += "\n" + console.Printable(p)
 	}
@@ -196,7 +197,7 @@ func repairReport(r *repair.Repaired) string {
 		line("commits %d to %d are lost", g.First, g.Last)
 	}
 	if r.Missing > 0 {
-		line("%s %s missing; they changed items up to %s", console.Count(r.Missing, "commit"), console.Word(r.Missing == 1, "is", "are"), console.Count(r.Changes, "time"))
+		line("%s %s missing; they changed items up to %s", record.Plural(r.Missing, "commit"), console.Word(r.Missing == 1, "is", "are"), record.Plural(r.Changes, "time"))
 	}
 	for i, t := range r.Touched {
 		if i == maxShown {
@@ -240,7 +241,7 @@ func lossError(r *repair.Repaired) error {
 	case r.Partial:
 		return exit.Found("the repair could not save everything, and how much is lost is not known")
 	case r.Missing > 0:
-		return exit.Found("%s %s lost", console.Count(r.Missing, "commit"), console.Word(r.Missing == 1, "was", "were"))
+		return exit.Found("%s %s lost", record.Plural(r.Missing, "commit"), console.Word(r.Missing == 1, "was", "were"))
 	case len(r.Lost) == 0:
 		return exit.Found("an earlier repair lost something")
 	}

@@ -37,11 +37,6 @@ func Printable(text string) string {
 	}, text)
 }
 
-// Count writes a number of things: "1 file", "2 files".
-func Count[N int | int64 | uint64](n N, thing string) string {
-	return fmt.Sprintf("%d %s%s", n, thing, Word(n == 1, "", "s"))
-}
-
 // Word returns the word that fits: yes if the condition holds, else no.
 func Word(condition bool, yes, no string) string {
 	if condition {

@@ -15,6 +15,7 @@ import (
 	"kist/blobs/disk"
 	"kist/kv"
 	"kist/kv/journal"
+	"kist/kv/record"
 	"kist/kv/tables"
 	"kist/kv/workcopy"
 )
@@ -180,7 +181,7 @@ func (d *Checkup) records() error {
 		d.Add(Problem, "journal", broken.Error(), change)
 		_ = holders.Begin() // some of them may be removed later in the journal
 	} else {
-		d.OK("journal", "intact; %s, %d of them since the latest usable snapshot", console.Count(done.Seq, "commit"), done.Records)
+		d.OK("journal", "intact; %s, %d of them since the latest usable snapshot", record.Plural(done.Seq, "commit"), done.Records)
 	}
 	store, err := blobs.Read(filepath.Join(d.Dir, "blobs"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -264,9 +265,9 @@ func (d *Checkup) missing(n int) {
 	switch at := filesIn(d.Dir); {
 	case n == 0:
 	case at != "":
-		d.OK("contents", "%s not on this disk; kist verify --store %s tells whether %s has them", console.Count(n, "file")+console.Word(n == 1, " is", " are"), at, at)
+		d.OK("contents", "%s not on this disk; kist verify --store %s tells whether %s has them", record.Plural(n, "file")+console.Word(n == 1, " is", " are"), at, at)
 	default:
-		d.Add(Problem, "contents", console.Count(n, "file")+console.Word(n == 1, " is without its bytes and answers", " are without their bytes and answer")+" 404",
+		d.Add(Problem, "contents", record.Plural(n, "file")+console.Word(n == 1, " is without its bytes and answers", " are without their bytes and answer")+" 404",
 			"kist verify names them; upload the same files again, or run kist restore --missing with a backup")
 	}
 }

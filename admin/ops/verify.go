@@ -16,6 +16,7 @@ import (
 	"kist/kv"
 	"kist/kv/catalog"
 	"kist/kv/journal"
+	"kist/kv/record"
 	"kist/kv/repair"
 	"kist/kv/tables"
 	"kist/kv/workcopy"
@@ -126,7 +127,7 @@ func (v *Verified) carried(snapshot uint64) error {
 			ref, err := blobs.ParseRef(m.Content)
 			return err == nil && gone[ref] == nil
 		})
-		v.Mended = append(v.Mended, console.Count(n, "small file")+console.Word(n == 1, " is", " are")+" only in the journal; the next start writes "+console.Word(n == 1, "it", "them")+" to blobs/")
+		v.Mended = append(v.Mended, record.Plural(n, "small file")+console.Word(n == 1, " is", " are")+" only in the journal; the next start writes "+console.Word(n == 1, "it", "them")+" to blobs/")
 	}
 	return nil
 }

@@ -205,9 +205,9 @@ func stageFetched(s *web.Site, f *record.Fetch, body io.Reader, st *blobs.Stage,
 		_, err := st.ReadFrom(some)
 		switch {
 		case from.err != nil && errors.Is(from.err, outbound.ErrSlow):
-			return &fetchError{text: fmt.Sprintf("%s stopped sending or became too slow after %d bytes.", otherServer, st.Size()), passes: true}
+			return &fetchError{text: fmt.Sprintf("%s stopped sending or became too slow after %s.", otherServer, record.Plural(st.Size(), "byte")), passes: true}
 		case from.err != nil:
-			return &fetchError{text: fmt.Sprintf("The connection broke off after %d bytes.", st.Size()), passes: true}
+			return &fetchError{text: "The connection broke off after " + record.Plural(st.Size(), "byte") + ".", passes: true}
 		case err != nil:
 			return err // the disk's fault, not the other server's
 		}

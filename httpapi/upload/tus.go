@@ -1016,7 +1016,7 @@ func keepFromSweep(c *web.Request, u *inbox.Upload) error {
 // errPastEnd is the error for too many bytes.
 func errPastEnd(c *web.Request, u *inbox.Upload, m *UploadBudget) error {
 	if u.Length >= 0 {
-		return &record.Error{Fault: record.TooLarge, Code: "too_large", Text: "The body goes beyond the length of the upload, " + strconv.FormatInt(u.Length, 10) + " bytes."}
+		return &record.Error{Fault: record.TooLarge, Code: "too_large", Text: "The body goes beyond the length of the upload, " + record.Plural(u.Length, "byte") + "."}
 	}
 	if m.Left < m.File-u.Offset {
 		return m.ErrTooLarge(m.Left + 1)

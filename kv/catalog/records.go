@@ -480,7 +480,7 @@ func fileUnder(tx *kv.Tx, r *record.Record, f *record.Form) error {
 		}
 	}
 	if r.Tags = kept; len(kept) > record.MaxTags {
-		bad["tags"] = fmt.Sprintf("must be at most %d", record.MaxTags)
+		bad["tags"] = fmt.Sprintf("must have at most %d entries", record.MaxTags)
 	}
 	switch {
 	case f.FolderName != "":

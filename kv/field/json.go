@@ -92,18 +92,28 @@ func refusal(data []byte) Malformed {
 	}
 	var syntax *json.SyntaxError
 	invalid := errors.As(err, &syntax)
-	if invalid {
-		data = data[:min(int(syntax.Offset), len(data))]
-	}
 	w := walker{data: data}
+	if invalid {
+		w.data = data[:min(int(syntax.Offset), len(data))]
+	}
 	switch {
 	case w.skip(0) == errDeep: //nolint:errorlint // skip returns it unwrapped
 		return errDeep
 	case invalid:
-		return Malformed("The body is not valid JSON: " + syntax.Error() + " (byte " + strconv.FormatInt(syntax.Offset, 10) + ").")
+		return Malformed("The body is not valid JSON: " + unexpected(data, syntax.Offset) + ".")
 	default:
 		return "The body is not valid JSON: it ends too early."
 	}
+}
+
+// unexpected names the character at an offset, counted from 1, that makes JSON invalid.
+func unexpected(data []byte, offset int64) string {
+	what := "a byte order mark"
+	if rest := data[max(int(offset), 1)-1:]; !bytes.HasPrefix(rest, []byte("\ufeff")) {
+		r, _ := utf8.DecodeRune(rest)
+		what = "the character " + strconv.QuoteRune(r)
+	}
+	return what + " is not allowed there (byte " + strconv.FormatInt(offset, 10) + ")"
 }
 
 // A walker reads JSON once, from left to right. It expects valid JSON. On other

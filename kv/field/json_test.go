@@ -251,7 +251,13 @@ func TestParseStopsAtTheValues(t *testing.T) {
 func TestParseSaysWhere(t *testing.T) {
 	is := is.New(t)
 	_, err := Parse([]byte("\n{\"a\":1,}"))
-	is.Equal(err, Malformed("The body is not valid JSON: invalid character '}' looking for beginning of object key string (byte 9)."))
+	is.Equal(err, Malformed("The body is not valid JSON: the character '}' is not allowed there (byte 9)."))
+	_, err = Parse([]byte("\ufeff{}"))
+	is.Equal(err, Malformed("The body is not valid JSON: a byte order mark is not allowed there (byte 1)."))
+	_, err = Parse([]byte("{\"a\":\"\t\"}"))
+	is.Equal(err, Malformed("The body is not valid JSON: the character '\\t' is not allowed there (byte 7)."))
+	_, err = Parse([]byte("{\"a\":é}"))
+	is.Equal(err, Malformed("The body is not valid JSON: the character 'é' is not allowed there (byte 6)."))
 }
 
 // A refusal goes into an answer and a log, so it must not repeat a long name.

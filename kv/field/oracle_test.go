@@ -25,7 +25,7 @@ func oracleParse(data []byte) (Object, error) {
 	d.UseNumber()
 	v, err := oracleValue(d, 0)
 	if err != nil {
-		return nil, oracleMalformed(err)
+		return nil, oracleMalformed(data, err)
 	}
 	o, ok := v.(Object)
 	if !ok {
@@ -37,14 +37,14 @@ func oracleParse(data []byte) (Object, error) {
 	return o, nil
 }
 
-func oracleMalformed(err error) error {
+func oracleMalformed(data []byte, err error) error {
 	var m Malformed
 	var syntax *json.SyntaxError
 	switch {
 	case errors.As(err, &m):
 		return m
 	case errors.As(err, &syntax):
-		return Malformed("The body is not valid JSON: " + syntax.Error() + " (byte " + strconv.FormatInt(syntax.Offset, 10) + ").")
+		return Malformed("The body is not valid JSON: " + unexpected(data, syntax.Offset) + ".")
 	default: // the input ended early
 		return Malformed("The body is not valid JSON: it ends too early.")
 	}

@@ -685,7 +685,7 @@ func TestFileUnder(t *testing.T) {
 	for i := range many {
 		many[i] = fmt.Sprint("t", i)
 	}
-	is.Equal(fields(fmt.Sprintf(`{"tagIds":[%q],"newTags":%q}`, mine.ID, strings.Join(many, ","))), map[string]string{"tags": "must be at most 64"})
+	is.Equal(fields(fmt.Sprintf(`{"tagIds":[%q],"newTags":%q}`, mine.ID, strings.Join(many, ","))), map[string]string{"tags": "must have at most 64 entries"})
 
 	r := kvtest.Add(t, s, ann.ID, record.Files, fmt.Sprintf(`{"tags":["MINE","new"],"tagIds":[%q],"newTags":"new, newer"}`, mine.ID))
 	names := func() (names []string) {

@@ -2,7 +2,6 @@ package people
 
 import (
 	"bytes"
-	"fmt"
 	"sync/atomic"
 
 	"kist/kv"
@@ -88,7 +87,7 @@ func withinQuota(tx *kv.Tx, owner record.ID, count func(*kv.Tx, record.ID) int64
 	if err != nil || quota == 0 || count(tx, owner)+size <= quota {
 		return err
 	}
-	return &record.Error{Fault: record.Denied, Code: "quota_exceeded", Text: fmt.Sprintf("This does not fit your storage quota of %d bytes.", quota)}
+	return &record.Error{Fault: record.Denied, Code: "quota_exceeded", Text: "This does not fit your storage quota of " + record.Plural(quota, "byte") + "."}
 }
 
 // ChargeText fails if a change that was just made left the owner with more text than

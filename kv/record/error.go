@@ -2,10 +2,10 @@ package record
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -108,10 +108,15 @@ func In(wait time.Duration) string {
 	case n >= 90:
 		n, unit = (n+59)/60, "minute"
 	}
-	if n = max(n, 1); n > 1 {
-		unit += "s"
+	return "in " + Plural(max(n, 1), unit)
+}
+
+// Plural writes a number of things: "1 file", "2 files".
+func Plural[N int | int64 | uint64](n N, thing string) string {
+	if n != 1 {
+		thing += "s"
 	}
-	return "in " + strconv.Itoa(n) + " " + unit
+	return fmt.Sprintf("%d %s", n, thing)
 }
 
 // NotFound says that nothing with that name is visible to the caller.

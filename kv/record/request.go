@@ -156,7 +156,7 @@ func (q *Request) Admit(taken, more Intake, again time.Duration) error {
 	case q.Approval && over(taken.Pending, more.Pending, MaxPending):
 		return errFull("Too many files wait for approval here. Try again when the owner has looked at them.")
 	case over(taken.Sender, more.Sender, q.PerSender):
-		return &Error{Fault: TooMany, Code: "sender_limit", Text: fmt.Sprintf("You have reached this link's limit per sender (%d files in %d h). Try again %s.", q.PerSender, q.Window, In(again)), Retry: max(again, time.Second)}
+		return &Error{Fault: TooMany, Code: "sender_limit", Text: fmt.Sprintf("You have reached this link's limit per sender (%s in %s). Try again %s.", Plural(q.PerSender, "file"), Plural(q.Window, "hour"), In(again)), Retry: max(again, time.Second)}
 	}
 	return nil
 }

@@ -304,7 +304,7 @@ func (m *Import) bytes(e *entry) error {
 	case err != nil:
 		return err
 	case size > m.MaxFile:
-		return &record.Error{Fault: record.TooLarge, Text: fmt.Sprintf("The file is larger than %d bytes.", m.MaxFile)}
+		return &record.Error{Fault: record.TooLarge, Text: "The file is larger than " + record.Plural(m.MaxFile, "byte") + "."}
 	case size > room:
 		return kv.ErrFull
 	}

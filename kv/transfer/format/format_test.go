@@ -230,7 +230,7 @@ func TestFormats(t *testing.T) {
 		{Kist, kistSample, []string{
 			`tags.jsonl, line 1: label {Folder:false Name:t Color:#102030}`,
 			`tags.jsonl, line 2: "" refused: The name must not be empty.`,
-			`tags.jsonl, line 3: "" refused: The entry is not valid JSON: invalid character 'o' in literal null (expecting 'u') (byte 2).`,
+			`tags.jsonl, line 3: "" refused: The entry is not valid JSON: the character 'o' is not allowed there (byte 2).`,
 			`folders.jsonl, line 1: label {Folder:true Name:f Color:}`,
 			`files.jsonl, line 1: file {"folderName":"f","originalName":"a.txt","sha256":"2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824","slug":"a"} in f "hello"`,
 			`files.jsonl, line 2: "b" refused: It does not name the file's bytes.`,
