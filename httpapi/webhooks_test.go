@@ -243,6 +243,46 @@ func TestDelivery(t *testing.T) {
 	is.True(!strings.Contains(a.log.String(), "/hook")) // the address may be a secret too
 }
 
+// An event has the record as an answer of the API has it, whatever its kind.
+func TestEventsHaveTheRecord(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := start(t).with(t)
+	a.runDeliveries(t)
+	a.patch("/api/v1/admin/settings", `{"stripMetadata":false}`).want(200)
+	address, got := a.receiver(t, 200)
+	a.post(hooksAt, map[string]any{"url": address}).want(201)
+	same := func(event string, answer *answer) {
+		t.Helper()
+		d := next(t, got)
+		is.Equal(d.event, event)
+		is.Equal(fmt.Sprint(d.data(t)), fmt.Sprint(answer.want(200).object("data")))
+	}
+	photo, _ := photo(t, "all.jpg")
+	file := a.upload(map[string]string{"isPublic": "true", "tags": "sea", "folderName": "summer"}, file{"all.jpg", "", photo}).want(201).text("id")
+	is.Equal(a.get("/api/v1/files/"+file).at("data.metadata"), "kept")
+	same("file.uploaded", a.get("/api/v1/files/"+file))
+	for kind, body := range map[string]string{
+		"bookmarks": `{"url":"https://example.org/","title":"t","tags":["sea"]}`, "notes": `{"title":"t","content":"c"}`, "snippets": `{"title":"t","content":"c"}`,
+		"recipes": `{"title":"t","ingredients":"salt"}`, "games": `{"title":"t"}`, "shorten": `{"originalUrl":"https://example.org/"}`,
+		"collections": `{"title":"t","description":"d","sort":"title","isPublic":true,"allowDownload":true,"source":{"items":["` + file + `"]}}`,
+	} {
+		at := "/api/v1/" + kind
+		made := a.post(at, body).want(201)
+		item := at + "/" + made.text("data.id")
+		same(made.text("data.kind")+".created", a.get(item))
+		a.patch(item, `{"isFavorite":true}`).want(200)
+		same(made.text("data.kind")+".updated", a.get(item))
+	}
+	live := a.post("/api/v1/collections", `{"title":"live","isPublic":true,"source":{"tag":"sea"}}`).want(201).text("data.id")
+	same("collection.created", a.get("/api/v1/collections/"+live))
+	before := a.get("/api/v1/collections/" + live).object("data")
+	a.delete("/api/v1/collections/" + live).want(200)
+	d := next(t, got)
+	is.Equal(d.event, "collection.deleted")
+	is.Equal(fmt.Sprint(d.data(t)), fmt.Sprint(before))
+}
+
 func TestWebhookTest(t *testing.T) {
 	is := is.New(t)
 	t.Parallel()

@@ -463,7 +463,7 @@ func collected(tx *kv.Tx, r *record.Record, v *record.Shown) error {
 	if err != nil {
 		return err
 	}
-	v.Collected = record.Collected{Collection: *body.(*record.Collection), Items: all.Items, Bytes: all.Bytes, LeftOut: int64(len(all.All)) - all.Items}
+	v.Collected = record.Collected{Collection: *body.(*record.Collection), Inside: record.Inside{Items: all.Items, Bytes: all.Bytes, LeftOut: int64(len(all.All)) - all.Items}}
 	if v.Collected.Tag == uuid.Nil {
 		return nil
 	}

@@ -220,6 +220,9 @@ type Notice struct {
 	Folder string `json:"Folder,omitempty"`
 	Page   *Page  `json:"Page,omitempty"` // of a bookmark
 
+	Inside     *Inside `json:"Inside,omitempty"`     // of a collection
+	NeverStrip bool    `json:"NeverStrip,omitempty"` // of a file: Shown.NeverStrip
+
 	// Of anything else.
 	Title string          `json:"Title,omitempty"` // in one line
 	Path  string          `json:"Path,omitempty"`  // of a page about it, below the server's address
@@ -228,10 +231,14 @@ type Notice struct {
 
 // NoticeOf returns a notice with the current state of a record.
 func NoticeOf(v *Shown) Notice {
-	n := Notice{Key: v.Key(), Row: v.AppendRow(nil), Views: v.Views, Tags: v.TagList, Folder: v.FolderName}
-	if v.Kind == Bookmarks {
+	n := Notice{Key: v.Key(), Row: v.AppendRow(nil), Views: v.Views, Tags: v.TagList, Folder: v.FolderName, NeverStrip: v.NeverStrip}
+	switch v.Kind {
+	case Bookmarks:
 		page := v.Page
 		n.Page = &page
+	case Collections:
+		inside := v.Collected.Inside
+		n.Inside = &inside
 	}
 	return n
 }
@@ -242,9 +249,19 @@ func (n *Notice) Shown() (*Shown, error) {
 	if err != nil {
 		return nil, fmt.Errorf("notice: %w", err)
 	}
-	v := &Shown{Record: *r, Views: n.Views, TagList: n.Tags, FolderName: n.Folder}
+	v := &Shown{Record: *r, Views: n.Views, TagList: n.Tags, FolderName: n.Folder, NeverStrip: n.NeverStrip}
 	if n.Page != nil {
 		v.Page = *n.Page
+	}
+	if r.Kind == Collections {
+		body, err := r.Decode()
+		if err != nil {
+			return nil, fmt.Errorf("notice: %w", err)
+		}
+		v.Collected.Collection = *body.(*Collection)
+		if n.Inside != nil { // earlier versions left it out
+			v.Collected.Inside = *n.Inside
+		}
 	}
 	return v, nil
 }

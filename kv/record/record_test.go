@@ -177,7 +177,7 @@ func TestRoundTrip(t *testing.T) {
 			v := record.Shown{Record: *back, Views: 41, TagList: tags, FolderName: "F&", Base: "https://kist.example"}
 			if b, err := back.Decode(); k == record.Collections {
 				is.NoErr(err)
-				v.Collected = record.Collected{Collection: *b.(*record.Collection), TagName: "sea", Items: 24, Bytes: 91348213, LeftOut: 12}
+				v.Collected = record.Collected{Collection: *b.(*record.Collection), Inside: record.Inside{TagName: "sea", Items: 24, Bytes: 91348213, LeftOut: 12}}
 			}
 			text := field.AppendJSON(nil, &v)
 			got := shown(t, &v)

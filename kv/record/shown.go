@@ -33,8 +33,15 @@ func (b *Collection) ForExport(f *field.Set) {
 // Collected is what the store adds to a collection.
 type Collected struct {
 	Collection
-	TagName               string // of the tag that it shows
-	Items, Bytes, LeftOut int64  // what visitors see, and how many items they do not
+	Inside
+}
+
+// Inside is what is in a collection.
+type Inside struct {
+	TagName string `json:"TagName,omitempty"` // of the tag that it shows
+	Items   int64  `json:"Items"`             // what visitors see
+	Bytes   int64  `json:"Bytes"`
+	LeftOut int64  `json:"LeftOut"` // items that they do not see
 }
 
 // Fields is the shape of a record in an answer.

@@ -32,6 +32,7 @@ var pin = flag.Bool("pin", false, "write what is missing in testdata/stored")
 var grown = map[string][]string{
 	"key":           {"key.confirmed"},
 	"meta.settings": {"meta.settings.trash", "meta.settings.metadata"},
+	"notice":        {"notice.collection"},
 	"user":          {"user.language", "user.theme"},
 }
 
