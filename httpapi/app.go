@@ -322,7 +322,7 @@ func readQR(c *web.Request) error {
 // like another site.
 func share(c *web.Request) error {
 	owned := appCaller(c) != nil && c.Caller.Key.Allows(record.ScopeWrite)
-	space := &upload.UploadBudget{File: upload.MaxTexts, Left: upload.MaxTexts, Disk: upload.MaxTexts, Look: true}
+	space := &upload.UploadBudget{File: upload.MaxTexts, Left: upload.MaxTexts, Disk: upload.MaxTexts, Look: true, Names: []string{"title", "text", "url"}}
 	if owned {
 		var err error
 		if space, err = upload.BudgetOf(c.Site, c.Owner()); err != nil {

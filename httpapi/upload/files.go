@@ -274,8 +274,9 @@ type UploadBudget struct {
 	quota int64
 	Look  bool // the content is only read, not staged
 
+	Names []string // of the fields to keep; nil means all
+
 	// For senders.
-	names []string                             // of the fields to read; nil means all
 	next  func() error                         // called before a file is read; may be nil
 	takes func(name string, head []byte) error // called with the file's first bytes; may be nil
 	full  error                                // the error to use instead of the quota's
@@ -431,7 +432,7 @@ func ReadMultipart(c *web.Request, m *UploadBudget) (parts []Part, fields field.
 	from := &endDetector{r: body}
 	in := multipart.NewReader(from, params["boundary"])
 	fields = field.Object{}
-	texts, misnamed := 0, ""
+	texts, misnamed := int64(0), ""
 	for n := 0; ; n++ {
 		from.left = maxHead
 		p, err := in.NextRawPart()
@@ -468,23 +469,29 @@ func ReadMultipart(c *web.Request, m *UploadBudget) (parts []Part, fields field.
 		if p.FileName() != "" {
 			misnamed = name
 		}
-		value, err := io.ReadAll(io.LimitReader(p, MaxField+1))
+		var value bytes.Buffer
+		to := io.Writer(&value)
+		kept := m.Names == nil || slices.Contains(m.Names, name)
+		if !kept {
+			to = io.Discard
+		}
+		size, err := io.Copy(to, io.LimitReader(p, MaxField+1))
 		if err != nil {
 			return parts, nil, unreadable(err)
 		}
-		if texts += len(value); (len(value) > MaxField || texts > MaxTexts) && p.FileName() != "" {
+		if texts += size; (size > MaxField || texts > MaxTexts) && p.FileName() != "" {
 			return parts, nil, errMisnamed(name)
-		} else if len(value) > MaxField || texts > MaxTexts {
+		} else if size > MaxField || texts > MaxTexts {
 			return parts, nil, &record.Error{Fault: record.TooLarge, Code: "too_large", Text: "The text fields of the form are too large."}
 		}
-		if m.names != nil && !slices.Contains(m.names, name) {
+		if !kept {
 			continue
 		}
 		if _, twice := fields[name]; twice {
 			return parts, nil, &record.Error{Fault: record.Malformed, Code: "malformed", Text: "The form names " + strconv.Quote(shorten(name)) + " twice."}
 		}
 		if name != "" {
-			fields[name] = string(value)
+			fields[name] = value.String()
 		}
 	}
 }

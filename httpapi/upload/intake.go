@@ -228,7 +228,7 @@ func receiveFiles(c *web.Request, q *record.Request) (items []*record.Item, err 
 	if err != nil {
 		return nil, err
 	}
-	m.names = []string{"name", "message"}
+	m.Names = []string{"name", "message"}
 	var earlier *jobs.IdempotentAnswer
 	if key != "" {
 		leave, err := c.Site.Repeats.Enter(c, key)
