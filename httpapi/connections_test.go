@@ -67,6 +67,33 @@ func TestConnections(t *testing.T) {
 				defer conn.Close()
 				return answers(conn)
 			}
+			if row.most != networkConnections { // the limit of all: those that are idle make room
+				conn, err := net.Dial("tcp", addr)
+				is.NoErr(err)
+				defer conn.Close()
+				is.True(answers(conn))
+				open = append(open, conn)
+				is.True(answers(open[1]))
+				is.True(!answers(open[0])) // it was idle for the longest time
+				open = open[1:]
+				for _, conn := range open {
+					_, err := io.WriteString(conn, "POST /api/v1/auth/login HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n")
+					is.NoErr(err)
+				}
+				eventually(t, "the requests do not begin", func() bool {
+					c := &a.server.connections
+					c.Lock()
+					defer c.Unlock()
+					return c.idle.Len() == 0
+				})
+				is.True(!more())
+				_, err = io.WriteString(open[0], "{}")
+				is.NoErr(err)
+				res, err := http.ReadResponse(bufio.NewReader(open[0]), nil)
+				is.NoErr(err)
+				is.Equal(res.StatusCode, http.StatusUnprocessableEntity)
+				return
+			}
 			is.True(!more())
 			is.True(answers(open[0])) // those that are there go on
 			is.NoErr(open[1].Close())

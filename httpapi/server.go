@@ -4,6 +4,7 @@ package httpapi
 
 import (
 	"cmp"
+	"container/list"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -73,7 +74,7 @@ func New(c web.Config) (*Server, error) {
 		s.Access = s.Log
 	}
 	s.MaxConnections = cmp.Or(s.MaxConnections, MaxConnections)
-	s.connections.from = map[netip.Prefix]int{}
+	s.connections.from, s.connections.idleAt = map[netip.Prefix]int{}, map[net.Conn]*list.Element{}
 	s.readiness.lock = make(chan struct{}, 1)
 	s.backups = make(chan struct{}, 1)
 	s.Imports.Begin()
@@ -165,6 +166,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, t *tls.Config, grace
 		DisableGeneralOptionsHandler: true,
 		ConnContext:                  web.Connected,
 		ConnState:                    s.limitConnections,
+		HTTP2:                        &http.HTTP2Config{MaxConcurrentStreams: streams},
 		ErrorLog:                     slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
 	}
 	ctx, stop := context.WithCancel(ctx)
