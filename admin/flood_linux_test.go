@@ -233,6 +233,50 @@ func TestFloodOfStalledBodies(t *testing.T) {
 	s.underFlood(quiet)
 }
 
+// Visitors who open a long note many times, and do not read what is sent, do not fill the memory.
+// Neither do fields of a form that stops coming.
+func TestFloodOfSlowReaders(t *testing.T) {
+	alone(t)
+	field := "--b\r\nContent-Disposition: form-data; name=\"%d\"\r\n\r\n" + strings.Repeat("x", 65_000) + "\r\n"
+	form := "POST /share HTTP/1.1\r\nHost: localhost\r\nContent-Type: multipart/form-data; boundary=b\r\nContent-Length: 50000000\r\n\r\n"
+	for n := range 15 {
+		form += fmt.Sprintf(field, n)
+	}
+	for name, request := range map[string]string{
+		"page":                  "GET /v/long HTTP/1.1\r\nHost: localhost\r\n\r\n",
+		"page, compressed":      "GET /v/long HTTP/1.1\r\nHost: localhost\r\nAccept-Encoding: gzip\r\n\r\n",
+		"text":                  "GET /x/long HTTP/1.1\r\nHost: localhost\r\n\r\n",
+		"page of a collection":  "GET /v/all/%s HTTP/1.1\r\nHost: localhost\r\n\r\n",
+		"form of a share sheet": form,
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			p := newPlace(t)
+			p.ann()
+			key := p.must("key", "create", "--user", "ann", "--name", "laptop")
+			s := p.serve()
+			made := p.send("POST", "/api/v1/notes", key, "application/json", strings.NewReader(`{"slug":"long","isPublic":true,"title":"t","content":"`+strings.Repeat("‹", 340_000)+`"}`))
+			_, id, _ := strings.Cut(made, `"id":"`)
+			id, _, _ = strings.Cut(id, `"`)
+			p.send("POST", "/api/v1/collections", key, "application/json", strings.NewReader(`{"slug":"all","isPublic":true,"title":"t","source":{"items":["`+id+`"]}}`))
+			quiet := s.signsIn(http.DefaultClient)
+			before := s.peak()
+			for n := range 270 {
+				from := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 1, byte(1+n/90))}}
+				conn, err := from.DialContext(t.Context(), "tcp", p.addr)
+				is.NoErr(err)
+				defer conn.Close()
+				is.NoErr(conn.(*net.TCPConn).SetReadBuffer(4096))
+				_, err = io.WriteString(conn, strings.ReplaceAll(request, "%s", id))
+				is.NoErr(err)
+			}
+			s.underFlood(quiet)
+			t.Logf("%s: %d MiB before, %d MiB at most", name, before, s.peak())
+			is.True(s.peak() < floodMost)
+		})
+	}
+}
+
 // Wrong passwords for ever new names, from one address or from many that the server does
 // not know, leave the owner room to sign in from an address that it knows.
 func TestFloodOfSignIns(t *testing.T) {

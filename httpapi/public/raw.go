@@ -59,7 +59,7 @@ func rawAs(c *web.Request, r *record.Record, owned bool, err error, find func() 
 	}
 	var item *record.Record
 	if err == nil {
-		item, err = find()
+		item, err = c.HoldRecord(find)
 	}
 	if err != nil {
 		return err
@@ -94,6 +94,9 @@ func rawAs(c *web.Request, r *record.Record, owned bool, err error, find func() 
 		digest, content, size = sha256.Sum256([]byte(b.Content)), strings.NewReader(b.Content), int64(len(b.Content))
 	default: // in a collection
 		return record.ErrMissing
+	}
+	if _, file := body.(*record.File); !file {
+		c.HoldOnly(int(size))
 	}
 	return sendBytes(c, r, owned, media, name, digest, content, size)
 }

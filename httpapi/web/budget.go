@@ -16,8 +16,8 @@ import (
 	"kist/kv/record"
 )
 
-// The memory for JSON: all bodies, from reading until they are answered, and all
-// answers that may be long, until they are written. One caller gets at most half of
+// The memory for long requests and answers: all JSON bodies, from reading until they are
+// answered, and all JSON, texts and pages that may be long, until they are written. One caller gets at most half of
 // it, so that clients who send or read slowly with one credential, or from one
 // network, do not block everyone. All credentials of an account get at most three
 // quarters. A request that finds no space waits for jsonWait and is then told to try
@@ -143,11 +143,8 @@ func (c *Request) reserveJSON(n int64) error {
 // acquireJSON takes n bytes of the share and of the budget. It sets up waiting only if
 // it has to wait.
 func (c *Request) acquireJSON(n int64) error {
-	if c.share.try(n) {
-		if c.Site.Budget.All.TryAcquire(n) {
-			return nil
-		}
-		c.share.giveBack(n)
+	if c.tryJSON(n) {
+		return nil
 	}
 	ctx, cancel := context.WithTimeout(c.R.Context(), jsonWait)
 	defer cancel()
@@ -159,6 +156,18 @@ func (c *Request) acquireJSON(n int64) error {
 		return errOverloaded(c.R)
 	}
 	return nil
+}
+
+// tryJSON is acquireJSON that does not wait.
+func (c *Request) tryJSON(n int64) bool {
+	if !c.share.try(n) {
+		return false
+	}
+	if !c.Site.Budget.All.TryAcquire(n) {
+		c.share.giveBack(n)
+		return false
+	}
+	return true
 }
 
 // errOverloaded is the error for a request that found no space in the budget. A client
@@ -181,6 +190,43 @@ func (c *Request) ReleaseJSON() {
 	if c.share != nil {
 		c.releaseSomeJSON(c.held)
 		c.Site.Budget.leave(c.share)
+	}
+}
+
+// longText is from how many bytes a record needs memory of the budget before a page is made
+// of it or its text is sent.
+const longText = 32 << 10
+
+// HoldRecord reads a record with find. If it is long, the request holds memory of the budget
+// from then on: for its row, its text, that as HTML, and the page. The request does not keep
+// the record while it waits for memory.
+func (c *Request) HoldRecord(find func() (*record.Record, error)) (*record.Record, error) {
+	r, err := find()
+	if err != nil || len(r.Body) < longText {
+		return r, err
+	}
+	n := min(4*int64(len(r.Body)), jsonShare) - c.held
+	if n <= 0 {
+		return r, nil
+	}
+	if c.share == nil {
+		c.share = c.Site.Budget.join(c)
+	}
+	if c.tryJSON(n) {
+		c.held += n
+		return r, nil
+	}
+	r = nil
+	if err := c.reserveJSON(n); err != nil {
+		return nil, err
+	}
+	return find()
+}
+
+// HoldOnly gives back what the request holds of the budget beyond n bytes.
+func (c *Request) HoldOnly(n int) {
+	if spare := c.held - int64(n); spare > 0 {
+		c.releaseSomeJSON(spare)
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"html/template"
 	"net/http"
 	"net/url"
@@ -30,6 +29,7 @@ func (c *Request) RespondPage(status int, p embed.Page) error {
 	if err != nil {
 		return err
 	}
+	c.HoldOnly(len(body))
 	c.W.Header().Set("Cache-Control", "no-store")
 	c.W.WriteHeader(status)
 	_, _ = c.W.Write(body) // the client may be gone
@@ -85,22 +85,20 @@ var views = sync.OnceValue(func() map[embed.Lang][]byte {
 // pages differ each time.
 func rendered(h http.Header, r *http.Request, l embed.Lang, p embed.Page) ([]byte, error) {
 	var b bytes.Buffer
+	if err := embed.Render(&b, l, p); err != nil {
+		return nil, err
+	}
+	body := b.Bytes()
 	h.Add("Vary", "Accept-Encoding, Accept-Language, Cookie")
 	if _, secret := p.(embed.ClaimedPage); TakesGzip(r) && !secret {
-		w := gzip.NewWriter(&b)
-		if err := errors.Join(embed.Render(w, l, p), w.Close()); err != nil {
-			return nil, err
-		}
-		h.Set("Content-Encoding", "gzip")
-	} else if err := embed.Render(&b, l, p); err != nil {
-		return nil, err
+		body = thorough.pack(h, body)
 	}
 	h.Set("Content-Type", htmlType)
 	h.Set("Content-Security-Policy", p.Policy())
 	h["Cross-Origin-Opener-Policy"] = headSameOrigin
 	h["Permissions-Policy"] = headPermissions
-	h.Set("Content-Length", strconv.Itoa(b.Len()))
-	return b.Bytes(), nil
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	return body, nil
 }
 
 // Prefix is the path below which the server's addresses are, escaped: "" or "/kist".
@@ -129,15 +127,40 @@ func TakesGzip(r *http.Request) bool {
 // one packet anyway.
 const packFrom = 1 << 10
 
-// packers are the compressors. Each takes half a megabyte of memory and a processor. A nil
-// entry has not been made yet.
-var packers = func() chan *gzip.Writer {
-	all := make(chan *gzip.Writer, 2*runtime.GOMAXPROCS(0))
-	for range cap(all) {
-		all <- nil
+// packers are compressors of one level. Each takes about a megabyte of memory and a processor. A
+// nil entry has not been made yet.
+type packers struct {
+	level int
+	all   chan *gzip.Writer
+}
+
+var (
+	fast     = newPackers(gzip.BestSpeed)          // for JSON
+	thorough = newPackers(gzip.DefaultCompression) // for pages
+)
+
+func newPackers(level int) packers {
+	p := packers{level, make(chan *gzip.Writer, 2*runtime.GOMAXPROCS(0))}
+	for range cap(p.all) {
+		p.all <- nil
 	}
-	return all
-}()
+	return p
+}
+
+// pack compresses a body and says so in the header.
+func (p packers) pack(h http.Header, body []byte) []byte {
+	w := <-p.all
+	defer func() { p.all <- w }()
+	if w == nil {
+		w, _ = gzip.NewWriterLevel(nil, p.level) // fails only for an invalid level
+	}
+	var b bytes.Buffer
+	w.Reset(&b)
+	_, _ = w.Write(body) // a buffer takes everything
+	_ = w.Close()
+	h.Set("Content-Encoding", "gzip")
+	return b.Bytes()
+}
 
 // pack compresses a JSON body if it is long enough and the client accepts that, and sets
 // the header. Secrets in answers are made for the request and differ each time, so lengths
@@ -146,17 +169,7 @@ func pack(h http.Header, r *http.Request, body []byte) []byte {
 	if len(body) < packFrom || !TakesGzip(r) {
 		return body
 	}
-	w := <-packers
-	defer func() { packers <- w }()
-	if w == nil {
-		w, _ = gzip.NewWriterLevel(nil, gzip.BestSpeed) // fails only for an invalid level
-	}
-	var b bytes.Buffer
-	w.Reset(&b)
-	_, _ = w.Write(body) // a buffer takes everything
-	_ = w.Close()
-	h.Set("Content-Encoding", "gzip")
-	return b.Bytes()
+	return fast.pack(h, body)
 }
 
 const (
