@@ -140,7 +140,7 @@ func (m *slugProbes) count(from netip.Addr, slug string, now time.Time) {
 
 // find serves a route on which slugs could be guessed.
 func (m *slugProbes) find(c *web.Request, serve func(*web.Request) error) error {
-	name := c.Args[len(c.Args)-1].Value // the slug is the last part of the path
+	name := c.Args[0].Value // the first part of the path that varies
 	if wait, ok := m.allow(c.Addr, c.Site.Store.Now()); !ok && !hasGrant(c, name) {
 		return &record.Error{Fault: record.TooMany, Code: "too_many_misses", Text: "You opened too many links that do not exist. Try again " + record.In(wait) + ".", Retry: wait}
 	}

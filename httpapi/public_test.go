@@ -994,7 +994,11 @@ func TestPublicMisses(t *testing.T) {
 	}
 	paths := []string{"/x/", "/v/", "/s/", "/t/", "/g/", "/"}
 	for i := range maxMisses - 2 {
-		from([]string{"GET", "HEAD"}[i%2], fmt.Sprint(paths[i%len(paths)], "none", i), fmt.Sprintf("9.9.9.%d, 1.1.1.1", i)).want(404)
+		path := fmt.Sprint(paths[i%len(paths)], "none", i)
+		if i%len(paths) < 2 { // an item of a collection
+			path += "/a"
+		}
+		from([]string{"GET", "HEAD"}[i%2], path, fmt.Sprintf("9.9.9.%d, 1.1.1.1", i)).want(404)
 	}
 	from("GET", "/x/hidden", "1.1.1.1").want(404)
 	from("GET", "/x/there", "1.1.1.1").want(200) // is no miss
