@@ -29,6 +29,7 @@ import (
 	"time"
 
 	"github.com/matryer/is"
+	"golang.org/x/net/http2"
 
 	"kist/admin/socket"
 )
@@ -565,6 +566,14 @@ func TestTLSDomain(t *testing.T) {
 		is.NoErr(err)
 		is.Equal(conn.ConnectionState().PeerCertificates[0].SerialNumber.Int64(), want)
 		is.Equal(conn.ConnectionState().NegotiatedProtocol, protos[0])
+		if want == 1 { // a connection does not get around the limit of connections by many requests at a time
+			_, err := io.WriteString(conn, http2.ClientPreface)
+			is.NoErr(err)
+			frame, err := http2.NewFramer(conn, conn).ReadFrame()
+			is.NoErr(err)
+			streams, _ := frame.(*http2.SettingsFrame).Value(http2.SettingMaxConcurrentStreams)
+			is.Equal(streams, uint32(32))
+		}
 		is.NoErr(conn.Close())
 	}
 	for _, name := range []string{"other.example.org", ""} {
