@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/netip"
+	"runtime"
 	"sync"
 	"time"
 
@@ -41,6 +42,8 @@ var errBusy = &record.Error{
 type budget struct {
 	All *semaphore.Weighted
 
+	reads chan struct{} // taken while a record is read that may be long
+
 	mu     sync.Mutex
 	Shares map[spender]*share // of callers with a request in progress
 }
@@ -60,7 +63,7 @@ type share struct {
 }
 
 func NewBudget() *budget {
-	return &budget{All: semaphore.NewWeighted(JSONBytes), Shares: map[spender]*share{}}
+	return &budget{All: semaphore.NewWeighted(JSONBytes), Shares: map[spender]*share{}, reads: make(chan struct{}, 2*runtime.GOMAXPROCS(0))}
 }
 
 // join returns the share of a request, which leaves it at the end.
@@ -201,26 +204,35 @@ const longText = 32 << 10
 // from then on: for its row, its text, that as HTML, and the page. The request does not keep
 // the record while it waits for memory.
 func (c *Request) HoldRecord(find func() (*record.Record, error)) (*record.Record, error) {
-	r, err := find()
-	if err != nil || len(r.Body) < longText {
+	r, wants, err := c.tryRecord(find)
+	if wants == 0 {
 		return r, err
+	}
+	if err := c.reserveJSON(wants); err != nil {
+		return nil, err
+	}
+	return find()
+}
+
+// tryRecord is HoldRecord that does not wait for memory: it returns how many bytes it wants instead.
+func (c *Request) tryRecord(find func() (*record.Record, error)) (r *record.Record, wants int64, err error) {
+	c.Site.Budget.reads <- struct{}{}
+	defer func() { <-c.Site.Budget.reads }()
+	if r, err = find(); err != nil || len(r.Body) < longText {
+		return r, 0, err
 	}
 	n := min(4*int64(len(r.Body)), jsonShare) - c.held
 	if n <= 0 {
-		return r, nil
+		return r, 0, nil
 	}
 	if c.share == nil {
 		c.share = c.Site.Budget.join(c)
 	}
-	if c.tryJSON(n) {
-		c.held += n
-		return r, nil
+	if !c.tryJSON(n) {
+		return nil, n, nil
 	}
-	r = nil
-	if err := c.reserveJSON(n); err != nil {
-		return nil, err
-	}
-	return find()
+	c.held += n
+	return r, 0, nil
 }
 
 // HoldOnly gives back what the request holds of the budget beyond n bytes.
