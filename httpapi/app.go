@@ -61,7 +61,7 @@ func appPages() []appPage {
 		appPage{path: "/webhooks", id: "showWebhooks", title: "webhooks.title", asks: []string{"integrations/webhooks"}, module: "webhooks"},
 		appPage{path: "/import", id: "showImport", title: "import.pageTitle", asks: []string{"import"}, module: "moving"},
 		appPage{path: "/remote-upload", id: "showRemoteUpload", title: "remote.title", asks: []string{"remote-upload"}, module: "remote"},
-		appPage{path: "/account", id: "showAccount", title: "account.title", asks: []string{"me/security", "me/sessions?limit=500", "keys?limit=500"}, module: "account"},
+		appPage{path: "/account", id: "showAccount", title: "account.title", asks: []string{"me/sessions?limit=500"}, module: "account"},
 		appPage{path: "/account/security", id: "showSecurity", title: "security.title", asks: []string{"me/security", "me/passkeys?limit=500", "me/identities?limit=500", "keys?limit=500", "me/sessions?limit=500", "activity?limit=10"}, module: "security"},
 		appPage{path: "/admin", id: "showAdmin", title: "admin.title", asks: []string{"admin/users?limit=500&sort=title", "admin/settings", "admin/stats", "admin/health"}, module: "admin", admin: true},
 	)

@@ -157,7 +157,7 @@ func TestBrowserSessions(t *testing.T) {
 		}
 		return err
 	}))
-	b.open("/account")
+	b.open("/account/security")
 	b.until(`[...document.querySelectorAll('form[aria-label=Password] [type=checkbox]')].map((x) => x.labels[0].textContent + ' ' + x.checked).sort().join() === 'laptop (API key) false,phone (connected device) true,test (API key) false'`)
 	b.fill("Current password", "wrong horse")
 	b.fill("New password", "battery staple")

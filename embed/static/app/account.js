@@ -1,5 +1,5 @@
-// The page of the account, the form of its password, and the browsers that are signed in.
-import { add, addActions, button, bytes, deviceName, h, icon, itemOf, meter, shorten, t, tn, toast, when } from './dom.js';
+// The page of the account, and the browsers that are signed in.
+import { add, addActions, button, bytes, deviceName, h, icon, itemOf, meter, t, tn, toast, when } from './dom.js';
 import { settingsForm } from './forms.js';
 import { countOf, kinds } from './kinds.js';
 import { rerender } from './router.js';
@@ -28,20 +28,6 @@ const profileForm = () => settingsForm(t('account.profile'), [
     else delete document.documentElement.dataset[name];
   }
   toast(t('common.saved'));
-});
-
-export const passwordForm = (keys) => settingsForm(t('account.password'), [
-  { name: 'currentPassword', label: t('account.currentPassword'), type: 'password', autocomplete: 'current-password', required: true },
-  { name: 'password', label: t('account.newPassword'), type: 'password', autocomplete: 'new-password', required: true, hint: t('account.passwordHint') },
-  { name: 'repeat', label: t('account.confirmPassword'), type: 'password', autocomplete: 'new-password', required: true, same: 'password' },
-  ...(keys.length ? [{
-    name: 'revoke', label: t('account.alsoRevoke'), type: 'checks', choices: Object.fromEntries(keys.map((k) => [k.id, t(k.device ? 'account.device' : 'account.key', { name: shorten(k.name) })])),
-  }] : []),
-], { revoke: keys.filter((k) => k.device).map((k) => k.id) }, t('account.changePassword'), async ({ repeat, ...now }, form) => {
-  await api('PATCH', 'me', now);
-  form.set({ currentPassword: '', password: '', repeat: '' });
-  toast(t('account.passwordChanged') + (now.revoke?.length ? ' ' + t('account.keysRevoked', { n: now.revoke.length }) : ''));
-  rerender();
 });
 
 function sessionRow(s) {
@@ -77,11 +63,10 @@ function activityOf(v) {
 }
 
 export default async function page(v) {
-  const [security, sessions, keys] = await Promise.all([
-    load('me/security', 'me/security', v.signal), load('me/sessions', 'me/sessions?limit=500', v.signal), load('keys', 'keys?limit=500', v.signal)]);
+  const sessions = await load('me/sessions', 'me/sessions?limit=500', v.signal);
   const signOut = h('form', { method: 'post', action: `${base}/logout` }, h('button', {}, t('sessions.signOut')));
   add(v.out, heading(t('account.title'), h('small.soft', {}, me.role === 'admin' ? t('account.adminName', { name: me.username }) : me.username), h('a.button', { href: `${base}/account/security` }, t('account.security')), signOut),
-    h('div.cards', {}, storageCard(), profileForm(), (!security || security.data.hasPassword) && passwordForm(keys?.data ?? []), deviceCard()), sessions && sessionList(sessions.data), activityOf(v));
+    h('div.cards', {}, storageCard(), profileForm(), deviceCard()), sessions && sessionList(sessions.data), activityOf(v));
   return t('account.title');
 }
 

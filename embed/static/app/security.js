@@ -1,11 +1,11 @@
 // The page of how the account signs in, and the dialog that confirms who uses the app.
-import { passwordForm, sessionList } from './account.js';
+import { sessionList } from './account.js';
 import { activity } from './activity.js';
-import { add, addActions, button, find, h, icon, iconButton, itemOf, t, tn, toast, when } from './dom.js';
-import { copyText, openDialog, openForm } from './forms.js';
+import { add, addActions, button, find, h, icon, iconButton, itemOf, shorten, t, tn, toast, when } from './dom.js';
+import { copyText, openDialog, openForm, settingsForm } from './forms.js';
 import { deviceList, keyList } from './keys.js';
 import { rerender } from './router.js';
-import { api, base, heading, load, Problem, showProblem, start, subheading } from './session.js';
+import { api, base, heading, load, me, Problem, showProblem, start, subheading } from './session.js';
 
 // ---- Passkeys in JSON, with bytes as base64url ----
 
@@ -155,6 +155,25 @@ addActions({
     } catch (e) { showProblem(e); }
   },
 });
+
+function passwordForm(keys) {
+  const node = settingsForm(t('account.password'), [
+    { name: 'currentPassword', label: t('account.currentPassword'), type: 'password', autocomplete: 'current-password', required: true },
+    { name: 'password', label: t('account.newPassword'), type: 'password', autocomplete: 'new-password', required: true, hint: t('account.passwordHint') },
+    { name: 'repeat', label: t('account.confirmPassword'), type: 'password', autocomplete: 'new-password', required: true, same: 'password' },
+    ...(keys.length ? [{
+      name: 'revoke', label: t('account.alsoRevoke'), type: 'checks', choices: Object.fromEntries(keys.map((k) => [k.id, t(k.device ? 'account.device' : 'account.key', { name: shorten(k.name) })])),
+    }] : []),
+  ], { revoke: keys.filter((k) => k.device).map((k) => k.id) }, t('account.changePassword'), async ({ repeat, ...now }, form) => {
+    await api('PATCH', 'me', now);
+    form.set({ currentPassword: '', password: '', repeat: '' });
+    toast(t('account.passwordChanged') + (now.revoke?.length ? ' ' + t('account.keysRevoked', { n: now.revoke.length }) : ''));
+    rerender();
+  });
+  // Password managers look for the name that belongs to a password.
+  node.prepend(h('input', { hidden: true, autocomplete: 'username', value: me.username }));
+  return node;
+}
 
 export default async function page(v) {
   const [security, passkeys, links, keys, sessions] = await Promise.all([
