@@ -141,10 +141,10 @@ async function addLabels() {
 await painted(); // what came with the HTML
 if (labelsComeLater) addLabels();
 if (!start.answers.me) showProblem(new Problem(t('app.noaccount')));
-// What is not needed at once comes after the first rows, and after a second at the latest.
-await Promise.race([showFirst(), new Promise((done) => { setTimeout(done, 1000); })]);
-(window.requestIdleCallback ?? setTimeout)(() => {
+// What is not needed at once comes after the first rows, and after a second at the latest. Nothing is awaited here, because
+// modules that import this one would wait for it.
+Promise.race([showFirst(), new Promise((done) => { setTimeout(done, 1000); })]).then(() => (window.requestIdleCallback ?? setTimeout)(() => {
   document.head.append(h('link', { rel: 'manifest', href: `${base}/manifest.webmanifest` }));
   loadModule('editor').catch(() => {}); // dialogs open at once
   loadModule('offline').then((m) => m.begin(), () => {});
-});
+}));

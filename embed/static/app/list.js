@@ -255,7 +255,10 @@ export function listOf(source, { page = 50, empty, grid = false, cards = '', dat
           if (seen.size === firstRows) {
             showState();
             await painted();
-          } else if (seen.size % rowsAtOnce === 0) await handledEvents();
+          } else if (seen.size % rowsAtOnce === 0) {
+            state.replaceChildren(); // the text that says that the list loads would move
+            await handledEvents();
+          }
         }
         left -= records.length;
         showState();
