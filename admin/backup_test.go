@@ -511,3 +511,33 @@ func TestDownloadBackup(t *testing.T) {
 	is.Equal(to.run("", "verify").code, 0)
 	is.Equal(to.serve().everything(key), want)
 }
+
+// A backup into a folder or a tar that is a symbolic link keeps the link. An empty
+// folder that the user made stays, also if the backup fails.
+func TestBackupKeepsLinks(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := newPlace(t)
+	p.ann()
+	is.NoErr(os.MkdirAll(p.path("disk", "copy"), 0o755))
+	is.NoErr(os.Mkdir(p.path("empty"), 0o700))
+	is.NoErr(os.Mkdir(p.path("dir.tar"), 0o700))
+	for link, to := range map[string]string{"copy": "disk/copy", "first.tar": "disk/second.tar", "again.tar": "first.tar"} {
+		is.NoErr(os.Symlink(to, p.path(link)))
+	}
+	for _, dest := range []string{"copy", "first.tar", "again.tar"} {
+		for range 2 {
+			p.must("backup", dest)
+			info, err := os.Lstat(p.path(dest))
+			is.NoErr(err)
+			is.Equal(info.Mode().Type(), fs.ModeSymlink)
+		}
+	}
+	p.must("verify", "disk/copy")
+	newPlace(t).must("restore", p.path("disk", "second.tar"))
+	is.Equal(p.run("", "backup", "dir.tar").err, "No backup was made: there is a folder at dir.tar; name another file.\n")
+	is.NoErr(os.RemoveAll(p.data("journal")))
+	is.True(p.run("", "backup", "empty").code != 0)
+	_, err := os.Stat(p.path("empty"))
+	is.NoErr(err)
+}

@@ -32,19 +32,26 @@ func (j Job) Backup(dest string, stdout io.Writer) (*BackedUp, error) {
 	switch {
 	case dest == "-":
 	case strings.HasSuffix(dest, ".tar"):
-		where = place{filepath.Dir(dest), hiddenScratch}
+		path, err := target(dest)
+		if err != nil {
+			return nil, fmt.Errorf("no backup was made: %w", err)
+		}
+		where = place{filepath.Dir(path), hiddenScratch}
 	default:
 		if err := j.usable(dest); err != nil {
 			return nil, fmt.Errorf("no backup was made: %w", err)
 		}
 		// The folder's parent must be there: a disk that is not mounted must not be
 		// replaced by a new folder on the system's disk.
-		if err := os.Mkdir(dest, 0o700); errors.Is(err, fs.ErrNotExist) {
+		err := os.Mkdir(dest, 0o700)
+		switch {
+		case err == nil:
+			defer os.Remove(dest) //nolint:errcheck // it fails if the folder is not empty, as it should
+		case errors.Is(err, fs.ErrNotExist):
 			return nil, fmt.Errorf("no backup was made: there is no folder at %s; create it, or mount the disk that should be there", filepath.Dir(filepath.Clean(dest)))
-		} else if err != nil && !errors.Is(err, fs.ErrExist) {
+		case !errors.Is(err, fs.ErrExist):
 			return nil, fmt.Errorf("no backup was made: %w", err)
 		}
-		defer os.Remove(dest) //nolint:errcheck // it fails if the folder is not empty, as it should
 		where = place{dest, hiddenScratch}
 	}
 	work, err := newScratch(j.Scratch, where)

@@ -3,6 +3,7 @@ package ops
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 
@@ -43,6 +44,68 @@ func newScratch(named string, usual place) (*disk.Scratch, error) {
 		return nil, fmt.Errorf("cannot write to %s, where this command keeps files while it runs (%w); name another folder with --scratch", usual.parent, err)
 	}
 	return s, nil
+}
+
+// WriteFile creates or replaces the file dest in one step. fill writes a temporary file
+// beside it, which check reads back. If dest is a symbolic link, it stays, and the file
+// that it leads to is replaced.
+func WriteFile(dest string, fill, check func(*os.File) error) error {
+	dest, err := target(dest)
+	if err != nil {
+		return err
+	}
+	if info, err := os.Stat(dest); err == nil && info.IsDir() {
+		return fmt.Errorf("there is a folder at %s; name another file", dest)
+	}
+	beside, err := disk.NewScratch(filepath.Dir(dest), hiddenScratch)
+	if err != nil {
+		return err
+	}
+	defer beside.Close() //nolint:errcheck // the next run removes what is left
+	f, err := os.OpenFile(filepath.Join(beside.Path, "file"), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	err = fill(f)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err == nil {
+		_, err = f.Seek(0, io.SeekStart)
+	}
+	if err == nil {
+		err = check(f)
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), dest); err != nil {
+		return err
+	}
+	dir, err := disk.ReadFolder(filepath.Dir(dest))
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
+
+// target returns where the symbolic links at the path lead to. There may be no file yet.
+func target(path string) (string, error) {
+	for range 40 {
+		to, err := os.Readlink(path)
+		if err != nil {
+			return path, nil //nolint:nilerr // it is no link
+		}
+		if !filepath.IsAbs(to) {
+			folder, err := filepath.EvalSymlinks(filepath.Dir(path))
+			if err != nil {
+				return "", err
+			}
+			to = filepath.Join(folder, to)
+		}
+		path = to
+	}
+	return "", fmt.Errorf("the symbolic links at %s lead nowhere", path)
 }
 
 // SweepScratch removes the scratch folders of killed commands from the data

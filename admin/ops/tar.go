@@ -19,43 +19,15 @@ import (
 	"kist/kv/journal"
 )
 
-// toTar writes a tar beside dest, reads it back, and renames it to dest.
+// toTar writes a tar, reads it back and makes it dest.
 func (b *snapshot) toTar(dest string) error {
-	beside, err := disk.NewScratch(filepath.Dir(dest), hiddenScratch)
-	if err != nil {
-		return err
-	}
-	defer beside.Close() //nolint:errcheck // the next run removes what is left
-	onDisk, _ := sizes(b.parts)
-	if err := needSpace(beside.Path, onDisk+b.contents()); err != nil {
-		return err
-	}
-	temp := filepath.Join(beside.Path, "backup.tar")
-	f, err := os.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	err = b.writeTar(f)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err == nil {
-		_, err = f.Seek(0, io.SeekStart)
-	}
-	if err == nil {
-		err = b.checkTar(f)
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(temp, dest); err != nil {
-		return err
-	}
-	dir, err := disk.ReadFolder(filepath.Dir(dest))
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
+	return WriteFile(dest, func(f *os.File) error {
+		onDisk, _ := sizes(b.parts)
+		if err := needSpace(filepath.Dir(f.Name()), onDisk+b.contents()); err != nil {
+			return err
+		}
+		return b.writeTar(f)
+	}, func(f *os.File) error { return b.checkTar(f) })
 }
 
 func (b *snapshot) writeTar(w io.Writer) error {
