@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -151,4 +152,24 @@ func TestUnknownFormat(t *testing.T) {
 			t.Errorf("%s: %s", ask, body)
 		}
 	}
+}
+
+// The temporary file of an export takes no name that the user may have given to a file.
+func TestExportBeside(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := newPlace(t)
+	p.ann()
+	p.write("ann.zip.part", "mine")
+	p.must("export", "ann.zip", "--user", "ann")
+	mine, err := os.ReadFile(p.path("ann.zip.part"))
+	is.NoErr(err)
+	is.Equal(string(mine), "mine")
+	info, err := os.Stat(p.path("ann.zip"))
+	is.NoErr(err)
+	is.Equal(info.Mode(), fs.FileMode(0o600))
+	is.Equal(p.run("", "export", "none/ann.zip", "--user", "ann").code, 1)
+	entries, err := os.ReadDir(p.dir)
+	is.NoErr(err)
+	is.Equal(len(entries), 3) // and the data
 }

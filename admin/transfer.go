@@ -13,7 +13,6 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -22,7 +21,7 @@ import (
 	"kist/admin/console"
 	"kist/admin/control"
 	"kist/admin/exit"
-	"kist/blobs/disk"
+	"kist/admin/ops"
 	"kist/kv/record"
 	"kist/kv/transfer"
 	"kist/kv/transfer/format"
@@ -194,9 +193,7 @@ func (cmd *exportCommand) Run(c *Call) error {
 		if f, ok := c.Stdout.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 			return exit.Misused("a zip is not for the terminal; send it somewhere, such as: kist export --user %s - > kist.zip", cmd.User)
 		}
-	} else if _, err := os.Lstat(cmd.Dest); err == nil {
-		return fmt.Errorf("there is already a file at %s; name another one", cmd.Dest)
-	} else if !errors.Is(err, fs.ErrNotExist) {
+	} else if err := unused(cmd.Dest); err != nil {
 		return err
 	}
 	client, err := c.connect(ctx, false)
@@ -217,8 +214,7 @@ func (cmd *exportCommand) Run(c *Call) error {
 	return bytesMissing(x.Missing)
 }
 
-// fetch writes the export of the handler to a temporary file beside its destination
-// and renames it when it is whole.
+// fetch writes the export of the handler and reads it back.
 func (cmd *exportCommand) fetch(ctx context.Context, c *Call, from *control.Client) (x transfer.Exported, err error) {
 	p := c.progress("Exporting", 0)
 	defer p.End()
@@ -231,31 +227,33 @@ func (cmd *exportCommand) fetch(ctx context.Context, c *Call, from *control.Clie
 		_, err := io.Copy(io.MultiWriter(c.Stdout, p), res.Body)
 		return x, err
 	}
-	temp := cmd.Dest + ".part"
-	f, err := os.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	err = ops.WriteFile(cmd.Dest, func(f *os.File) error {
+		_, err := io.Copy(io.MultiWriter(f, p), res.Body)
+		return err
+	}, func(f *os.File) error {
+		info, err := f.Stat()
+		if err == nil {
+			x, err = readBack(format.Source{R: f, Size: info.Size()})
+		}
+		return errors.Join(err, unused(cmd.Dest)) // still
+	})
 	if err != nil {
-		return x, err
-	}
-	defer os.Remove(temp) //nolint:errcheck // it is gone when all went well
-	n, err := io.Copy(io.MultiWriter(f, p), res.Body)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err == nil {
-		x, err = readBack(format.Source{R: f, Size: n})
-		x.User = cmd.User
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
 		return x, fmt.Errorf("no export was made: %w", err)
 	}
-	if err := os.Rename(temp, cmd.Dest); err != nil {
-		return x, err
+	x.User = cmd.User
+	return x, nil
+}
+
+// unused fails if there is anything at the path.
+func unused(path string) error {
+	_, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
 	}
-	dir, err := disk.ReadFolder(filepath.Dir(cmd.Dest))
 	if err != nil {
-		return x, err
+		return err
 	}
-	return x, errors.Join(dir.Sync(), dir.Close())
+	return fmt.Errorf("there is already a file at %s; name another one", path)
 }
 
 func readBack(s format.Source) (x transfer.Exported, err error) {
