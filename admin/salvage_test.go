@@ -2,6 +2,7 @@ package admin_test
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -189,4 +190,32 @@ func TestRepairTellsWhatIsLost(t *testing.T) {
 	s.stop()
 	r := p.run("", "verify", "--dry-run")
 	is.Equal(r.code, 2)
+}
+
+// A dry run lists the files without bytes that the repair lists.
+func TestDryRunListsMissing(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := newPlace(t)
+	s := p.serve()
+	key := s.inhabit()
+	id := s.upload(key, "gone.bin", "\x00gone")
+	s.stop()
+	for name, content := range tree(t, p.data("blobs")) {
+		if content == "\x00gone" {
+			is.NoErr(os.Remove(name))
+		}
+	}
+	flipBit(t, p)
+	before := tree(t, p.data())
+	dry := p.run("", "verify", "--repair", "--dry-run")
+	is.Equal(dry.code, 4)
+	is.True(strings.Contains(dry.out, "nothing was changed\nAfter the repair, this would be there:\n"))
+	is.True(maps.Equal(tree(t, p.data()), before))
+	r := p.run("", "verify", "--repair")
+	is.Equal(r.code, 4)
+	line := "\nFile " + id + " (gone.bin): its bytes are missing. "
+	is.True(strings.Contains(r.out, line))
+	is.True(strings.Contains(dry.out, line))
+	is.Equal(dry.err, r.err)
 }

@@ -53,30 +53,8 @@ func (cmd *verifyCommand) Run(c *Call) error {
 	if !cmd.Repair && (cmd.DryRun || cmd.UnprovenCopy) {
 		return exit.Misused("--dry-run and --unproven-copy need --repair")
 	}
-	var repaired *repair.Repaired
-	if cmd.Repair {
-		var err error
-		if _, err := os.Stat(dir); err != nil {
-			return exit.Absent("data directory at", dir)
-		}
-		repaired, err = repair.Repair(dir, repair.RepairOptions{Schema: tables.All, DryRun: cmd.DryRun, Unproven: cmd.UnprovenCopy, Scratch: cmd.Scratch})
-		if e, ok := errors.AsType[*datadir.InUse](err); ok {
-			return fmt.Errorf("%w; stop the server first", e)
-		}
-		if err != nil {
-			return fmt.Errorf("cannot repair %s: %w", dir, err)
-		}
-		if cmd.DryRun {
-			if err := c.say(&ops.Verified{Dir: dir, Missing: []ops.Lost{}, Problems: []string{}, Repaired: repaired}, "%s", strings.TrimPrefix(repairReport(repaired), "\n")); err != nil || repaired.Whole() {
-				return err
-			}
-			return lossError(repaired)
-		}
-	}
-	if repaired != nil && !c.JSON { // now, because reading all files may take hours or be interrupted
-		if err := c.say(nil, "%s", strings.TrimPrefix(repairReport(repaired), "\n")); err != nil {
-			return err
-		}
+	if _, err := os.Stat(dir); cmd.Repair && err != nil {
+		return exit.Absent("data directory at", dir)
 	}
 	job := c.job(dir, cmd.Scratch)
 	if dir == c.DataDir {
@@ -87,16 +65,42 @@ func (cmd *verifyCommand) Run(c *Call) error {
 		}
 		defer release()
 	}
-	v, err := job.Verify()
-	if err != nil {
-		return err
+	var repaired *repair.Repaired
+	var v *ops.Verified
+	var err error
+	if cmd.Repair {
+		o := repair.RepairOptions{Schema: tables.All, DryRun: cmd.DryRun, Unproven: cmd.UnprovenCopy, Scratch: cmd.Scratch}
+		o.Look = func(r *repair.Repaired, rebuilt string) (err error) {
+			if err = c.sayRepaired(r); err == nil {
+				v, err = job.VerifyRebuilt(rebuilt)
+			}
+			return err
+		}
+		repaired, err = repair.Repair(dir, o)
+		if e, ok := errors.AsType[*datadir.InUse](err); ok {
+			return fmt.Errorf("%w; stop the server first", e)
+		}
+		if err != nil {
+			return fmt.Errorf("cannot repair %s: %w", dir, err)
+		}
+	}
+	if v == nil {
+		if repaired != nil {
+			err = c.sayRepaired(repaired)
+		}
+		if err == nil {
+			v, err = job.Verify()
+		}
+		if err != nil {
+			return err
+		}
 	}
 	v.Repaired = repaired
 	if err := c.consult(dir, v); err != nil {
 		return err
 	}
-	text := fmt.Sprintf("%s: %s, %d %s, %s of %s; state %s.",
-		dir, record.Plural(v.Seq, "commit"), v.Entries, console.Word(v.Entries == 1, "entry", "entries"), record.Plural(v.Contents, "file"), console.Bytes(v.Bytes), v.Digest)
+	text := fmt.Sprintf("%s%s: %s, %d %s, %s of %s; state %s.",
+		console.Word(cmd.DryRun, "After the repair, this would be there:\n", ""), dir, record.Plural(v.Seq, "commit"), v.Entries, console.Word(v.Entries == 1, "entry", "entries"), record.Plural(v.Contents, "file"), console.Bytes(v.Bytes), v.Digest)
 	if v.Orphans > 0 && len(v.Problems) == 0 { // unreadable records may have them
 		text += fmt.Sprintf("\nThe bytes of %s belong to no item; the hourly sweep frees their space.", record.Plural(v.Orphans, "file"))
 	}
@@ -149,6 +153,15 @@ func (cmd *verifyCommand) Run(c *Call) error {
 		return foundProblems(bad, "; stop the server and run kist verify --repair, or restore a backup")
 	}
 	return foundProblems(bad, "")
+}
+
+// sayRepaired prints what a repair did, before all files are read, which may take hours or
+// be interrupted.
+func (c *Call) sayRepaired(r *repair.Repaired) error {
+	if c.JSON {
+		return nil // it is a part of what verify prints
+	}
+	return c.say(nil, "%s", strings.TrimPrefix(repairReport(r), "\n"))
 }
 
 // remote checks an object store.

@@ -54,7 +54,6 @@ func (j Job) Verify() (*Verified, error) {
 	if !info.IsDir() {
 		return nil, exit.Misused("there is a file at %s, not a folder; to check a tar, restore it into an empty folder: kist restore %[1]s --data-dir FOLDER", dir)
 	}
-	v := &Verified{Dir: dir, Missing: []Lost{}, Problems: []string{}}
 	if err := workcopy.Readable(dir); err != nil { // before anything is written
 		return nil, err
 	}
@@ -63,8 +62,40 @@ func (j Job) Verify() (*Verified, error) {
 		return nil, err
 	}
 	defer work.Close() //nolint:errcheck // the next run removes what is left
-	if err := needSpaceToRead(dir, work.Path); err != nil {
+	v, snapshot, err := j.verify(dir, work.Path)
+	if err != nil {
 		return nil, err
+	}
+	return v, v.carried(snapshot)
+}
+
+// VerifyRebuilt returns what Verify would find after a repair. A dry run of the repair has
+// made the folder rebuilt, as repair.RepairOptions describes it.
+func (j Job) VerifyRebuilt(rebuilt string) (*Verified, error) {
+	v, _, err := j.verify(rebuilt, rebuilt)
+	if err != nil {
+		return nil, err
+	}
+	mended, err := blobs.Read(filepath.Join(rebuilt, "contents"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return v, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	v.Missing = slices.DeleteFunc(v.Missing, func(m Lost) bool {
+		ref, err := blobs.ParseRef(m.Content)
+		return err == nil && mended.Check(ref) == nil
+	})
+	return v, mended.Close()
+}
+
+// verify reads the journal in the folder records, and the files of the data directory. It
+// returns the commit of the snapshot that the journal begins with, too.
+func (j Job) verify(records, work string) (_ *Verified, snapshot uint64, err error) {
+	v := &Verified{Dir: j.Dir, Missing: []Lost{}, Problems: []string{}}
+	if err := needSpaceToRead(records, work); err != nil {
+		return nil, 0, err
 	}
 	p := j.progress("Reading the journal", 0)
 	problem := func(err error) {
@@ -78,20 +109,20 @@ func (j Job) Verify() (*Verified, error) {
 		}
 		v.Problems = append(v.Problems, err.Error())
 	}
-	i, err := tables.All.Inspect(dir, work.Path, p.Add, problem)
+	i, err := tables.All.Inspect(records, work, p.Add, problem)
 	p.End()
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	defer i.Close()
 	v.Seq, v.Digest, v.Entries = i.Seq, fmt.Sprintf("%016x", uint64(i.Digest)), i.Entries
 	if err := i.View(func(tx *kv.Tx) error { return tx.Audit(problem) }); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	store, err := blobs.Read(filepath.Join(dir, "blobs"))
+	store, err := blobs.Read(filepath.Join(j.Dir, "blobs"))
 	if errors.Is(err, fs.ErrNotExist) { // there were no files when it was copied
-		if err = os.Mkdir(filepath.Join(work.Path, "blobs"), 0o700); err == nil {
-			store, err = blobs.Read(filepath.Join(work.Path, "blobs"))
+		if err = os.Mkdir(filepath.Join(work, "blobs"), 0o700); err == nil {
+			store, err = blobs.Read(filepath.Join(work, "blobs"))
 		}
 	}
 	if err == nil {
@@ -99,9 +130,9 @@ func (j Job) Verify() (*Verified, error) {
 		_ = store.Close() // it was only read
 	}
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	return v, v.carried(i.Snapshot)
+	return v, i.Snapshot, nil
 }
 
 // carried removes from the missing contents those that a power cut has lost and that

@@ -37,6 +37,9 @@ type RepairOptions struct {
 	// Scratch is the folder where a dry run works and removes the remains of killed
 	// ones; the system's folder for temporary files if empty.
 	Scratch string
+	// Look is called at the end of a dry run with the report and a folder that has the
+	// new journal, and in contents the small files that a repair would write to blobs.
+	Look func(r *Repaired, rebuilt string) error
 
 	env     []string           // further environment variables of the process that reads the working copy; for tests
 	timeout time.Duration      // for reading the working copy; 0 means the default
@@ -102,6 +105,9 @@ func Repair(dir string, o RepairOptions) (_ *Repaired, err error) {
 			return nil, fmt.Errorf("cannot make a temporary folder (%w); name another folder with --scratch", err)
 		}
 		r, err := o.build(dir, work.Path)
+		if err == nil && o.Look != nil {
+			err = o.Look(r, work.Path)
+		}
 		return r, errors.Join(err, work.Close())
 	}
 	now := time.Now().UTC().Format(datadir.RepairTime)
