@@ -541,3 +541,27 @@ func TestBackupKeepsLinks(t *testing.T) {
 	_, err := os.Stat(p.path("empty"))
 	is.NoErr(err)
 }
+
+// A data directory whose journal is empty gets advice from each command, not only from
+// the server.
+func TestEmptyJournal(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := newPlace(t)
+	p.ann()
+	for name := range tree(t, p.data("journal")) {
+		is.NoErr(os.Remove(name))
+	}
+	for range 2 { // an empty folder, then none
+		for _, args := range [][]string{{"verify"}, {"backup", "copy"}, {"restore", "kist-data", "--data-dir", "new"}, {"user", "list"}} {
+			r := p.run("", args...)
+			is.Equal(r.code, 1)
+			is.True(strings.Contains(r.err, "kist-data, but the file INSTANCE says"))
+			is.True(strings.Contains(r.err, "or run kist verify --repair if cache/kist.db is there"))
+		}
+		is.True(strings.Contains(p.run("", "doctor").out, "problem  journal: journal/ is empty or missing in"))
+		is.NoErr(os.RemoveAll(p.data("journal")))
+	}
+	is.Equal(p.run("", "verify", "--repair").code, 0)
+	is.True(strings.Contains(p.must("user", "list"), "ann"))
+}

@@ -17,9 +17,12 @@ import (
 	"kist/admin/console"
 	"kist/admin/exit"
 	"kist/blobs"
+	"kist/kv"
 	"kist/kv/datadir"
+	"kist/kv/journal"
 	"kist/kv/record"
 	"kist/kv/ship"
+	"kist/kv/workcopy"
 )
 
 // A Job says what an operation works on and where it reports.
@@ -109,4 +112,21 @@ func filesIn(dir string) string {
 		return ship.FilesIn(dir)
 	}
 	return at
+}
+
+// readJournal opens the journal of a data directory or a backup. If there is none, or if it
+// is empty, the error says what to do.
+func readJournal(dir string) (*journal.Journal, error) {
+	j, err := journal.Read(filepath.Join(dir, "journal"), workcopy.Format)
+	none := errors.Is(err, fs.ErrNotExist)
+	if err == nil {
+		none, err = j.Empty()
+	}
+	if none {
+		err = cmp.Or(kv.Unused(dir), exit.Absent("journal in", dir))
+	}
+	if err != nil && j != nil {
+		_ = j.Close() // nothing was written
+	}
+	return j, err
 }

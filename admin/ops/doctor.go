@@ -17,7 +17,6 @@ import (
 	"kist/kv/journal"
 	"kist/kv/record"
 	"kist/kv/tables"
-	"kist/kv/workcopy"
 )
 
 // A Finding is the result of one check.
@@ -169,7 +168,7 @@ const sample = 50
 // records reads the journal and some of the contents.
 func (d *Checkup) records() error {
 	change := "run kist verify, which reads all data"
-	j, err := journal.Read(filepath.Join(d.Dir, "journal"), workcopy.Format)
+	j, err := readJournal(d.Dir)
 	if err != nil {
 		d.Add(Problem, "journal", err.Error(), change)
 		return nil

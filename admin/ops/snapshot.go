@@ -10,14 +10,12 @@ import (
 	"path/filepath"
 
 	"kist/admin/console"
-	"kist/admin/exit"
 	"kist/blobs"
 	"kist/blobs/disk"
 	"kist/kv"
 	"kist/kv/journal"
 	"kist/kv/ship"
 	"kist/kv/tables"
-	"kist/kv/workcopy"
 )
 
 // BackedUp is what a backup or a restore holds.
@@ -91,10 +89,7 @@ func (j Job) freeze(dir, scratch string) (_ *snapshot, err error) {
 			b.close()
 		}
 	}()
-	from, err := journal.Read(filepath.Join(dir, "journal"), workcopy.Format)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, exit.Absent("journal in", dir)
-	}
+	from, err := readJournal(dir)
 	if err != nil {
 		return nil, err
 	}

@@ -94,6 +94,13 @@ func (j Job) VerifyRebuilt(rebuilt string) (*Verified, error) {
 // returns the commit of the snapshot that the journal begins with, too.
 func (j Job) verify(records, work string) (_ *Verified, snapshot uint64, err error) {
 	v := &Verified{Dir: j.Dir, Missing: []Lost{}, Problems: []string{}}
+	all, err := readJournal(records)
+	if err == nil {
+		err = all.Close()
+	}
+	if err != nil {
+		return nil, 0, err
+	}
 	if err := needSpaceToRead(records, work); err != nil {
 		return nil, 0, err
 	}
