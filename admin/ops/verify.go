@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"kist/admin/console"
 	"kist/admin/exit"
@@ -262,7 +263,7 @@ func (v *Verified) contents(j Job, i *kv.Inspection, store *blobs.Store) error {
 		for info, err := range store.All() {
 			switch {
 			case errors.Is(err, blobs.ErrForeign):
-				v.Problems = append(v.Problems, "blobs/ has a name that is not one of kist's: "+err.Error())
+				v.Notes = append(v.Notes, "blobs/ has a name that is not one of kist's: "+strings.TrimSuffix(strings.TrimPrefix(err.Error(), "blobs: "), ": "+blobs.ErrForeign.Error()))
 			case err != nil:
 				v.Problems = append(v.Problems, err.Error())
 			case !catalog.Referenced(tx, info.Ref):
