@@ -107,6 +107,10 @@ exit 2
 kist user unlink bob --issuer https://other.example.org
 out Removed 0 links of bob.
 
+kist user reset-login bob --base-url kist.example.org
+err --base-url must be an absolute http or https address …
+exit 2
+
 kist user unlink bob
 out Removed 1 link of bob.
 

@@ -18,6 +18,7 @@ import (
 	"kist/admin/console"
 	"kist/admin/control"
 	"kist/admin/exit"
+	"kist/admin/serve"
 	"kist/embed"
 	"kist/kv/record"
 )
@@ -251,6 +252,10 @@ type userReset struct {
 }
 
 func (cmd *userReset) Run(c *Call) error {
+	base, err := serve.PublicAddress("--base-url", cmp.Or(cmd.BaseURL, "http://127.0.0.1:7080"))
+	if err != nil {
+		return err // before anything is changed
+	}
 	link, err := reach(c, false, func(to *control.Client) (link resetLink, err error) {
 		a, err := accountNamed(to, cmd.Name)
 		if err != nil {
@@ -262,7 +267,7 @@ func (cmd *userReset) Run(c *Call) error {
 		return err
 	}
 	if strings.HasPrefix(link.URL, "/") { // no server runs
-		link.URL = strings.TrimSuffix(cmp.Or(cmd.BaseURL, "http://127.0.0.1:7080"), "/") + link.URL
+		link.URL = strings.TrimRight(base.String(), "/") + link.URL
 	}
 	return c.say(link, "%s has no one-time codes and no passkeys now. With this link %s sets a new password, once, until %s:\n%s", cmd.Name, cmd.Name, link.Ends.Local().Format("2006-01-02 15:04"), link.URL)
 }
