@@ -134,3 +134,18 @@ func TestDocumentedFlags(t *testing.T) {
 		}
 	}
 }
+
+// The flags of every command may stand anywhere, also around help and --version.
+func TestHelpAfterFlags(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := newPlace(t)
+	page, command := p.must("help", "backups"), p.must("help", "user", "add")
+	for _, args := range [][]string{{"--data-dir", "x", "help"}, {"--data-dir=x", "help"}, {"--data-dir", "help", "help"}, {"--json", "help"}, {"help", "--json"}} {
+		is.Equal(p.must(append(args, "backups")...), page)
+		is.Equal(p.must(append(args, "user", "add")...), command)
+	}
+	is.Equal(p.must("--data-dir", "x", "user", "add", "--help"), command)
+	is.Equal(p.run("", "--data-dir", "x", "help", "nothing").code, 2)
+	is.True(strings.HasPrefix(p.must("--log-level", "debug", "--version"), "kist 1.2.3-test"))
+}

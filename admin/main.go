@@ -116,23 +116,24 @@ func (c *Call) run(cli any, args []string) error {
 	if err != nil {
 		return err
 	}
-	if len(args) > 0 && args[0] == "help" {
-		if len(args) == 2 {
-			if topic, ok := embed.HelpTopic(args[1]); ok {
+	words, flags := split(parser.Model.Node, args)
+	if len(words) > 0 && words[0] == "help" {
+		if len(words) == 2 {
+			if topic, ok := embed.HelpTopic(words[1]); ok {
 				return c.print(topic.Text)
 			}
 		}
-		if len(args) > 2 {
-			if _, ok := embed.HelpTopic(args[1]); ok {
-				return exit.Misused("kist help %s prints a page of the handbook and takes no more words; to search the handbook, open /help on your server", args[1])
+		if len(words) > 2 {
+			if _, ok := embed.HelpTopic(words[1]); ok {
+				return exit.Misused("kist help %s prints a page of the handbook and takes no more words; to search the handbook, open /help on your server", words[1])
 			}
 		}
-		if err := helpOn(parser.Model.Node, args[1:]); err != nil {
+		if err := helpOn(parser.Model.Node, words[1:]); err != nil {
 			return err
 		}
-		args = append(args[1:], "--help")
-	} else if len(args) == 1 && args[0] == "--version" {
-		args = []string{"version"}
+		args = slices.Concat(flags, words[1:], []string{"--help"})
+	} else if len(words) == 0 && slices.Contains(flags, "--version") {
+		args = append(slices.DeleteFunc(flags, func(f string) bool { return f == "--version" }), "version")
 	}
 	ctx, err := parser.Parse(args)
 	if unread, ok := errors.AsType[*kong.ParseError](err); ok {

@@ -146,10 +146,26 @@ func suggest(root, at *kong.Node, complaint string) string {
 	return strings.Join(all, " or ")
 }
 
+// split separates the flags of every command, with their values, from the other words.
+func split(root *kong.Node, args []string) (words, flags []string) {
+	for i := 0; i < len(args); i++ {
+		if !strings.HasPrefix(args[i], "-") {
+			words = append(words, args[i])
+			continue
+		}
+		flags = append(flags, args[i])
+		if i+1 < len(args) && slices.ContainsFunc(root.Flags, func(f *kong.Flag) bool { return args[i] == "--"+f.Name && !f.IsBool() }) {
+			i++
+			flags = append(flags, args[i])
+		}
+	}
+	return words, flags
+}
+
 // helpOn refuses a single word after help that is neither a command nor a page of
 // the handbook, and names the pages.
 func helpOn(root *kong.Node, words []string) error {
-	if len(words) != 1 || strings.HasPrefix(words[0], "-") || slices.ContainsFunc(root.Children, func(n *kong.Node) bool { return n.Name == words[0] }) {
+	if len(words) != 1 || slices.ContainsFunc(root.Children, func(n *kong.Node) bool { return n.Name == words[0] }) {
 		return nil
 	}
 	var pages []string
