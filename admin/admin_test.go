@@ -104,6 +104,24 @@ kist user link ann --issuer id.example.org --subject 43
 err --issuer must be an http or https address, and --subject 1 to 255 bytes.
 exit 2
 
+kist user link Bob --issuer https://id.example.org --subject 43 --json
+out {
+out   "username": "Bob",
+out   "issuer": "https://id.example.org",
+out   "subject": "43"
+out }
+
+kist user unlink bob --subject 43 --json
+out [
+out   {
+out     "id": "…",
+out     "issuer": "https://id.example.org",
+out     "subject": "43",
+out     "name": "",
+out     "createdAt": "…Z"
+out   }
+out ]
+
 kist user unlink bob --issuer https://other.example.org
 out Removed 0 links of bob.
 

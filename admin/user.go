@@ -301,7 +301,7 @@ type userUnlink struct {
 }
 
 func (cmd *userUnlink) Run(c *Call) error {
-	removed := []record.Identity{}
+	removed := []control.Identity{}
 	if err := c.ask(http.MethodPost, "/unlink", control.IdentityInput{User: cmd.Name, Issuer: cmd.Issuer, Subject: cmd.Subject}, &removed); err != nil {
 		return err
 	}
