@@ -251,7 +251,7 @@ func TestBackupRefuses(t *testing.T) {
 	is.Equal(p.run("not a tar at all, but long enough to be taken for the first block of one"+strings.Repeat(" ", 600), "restore", "-").code, 1)
 	r = p.run("", "restore", "-")
 	is.Equal(r.code, 1)
-	is.True(strings.Contains(r.err, "no journal in it"))
+	is.True(strings.Contains(r.err, "no journal in standard input"))
 	entries, err := os.ReadDir(p.data())
 	is.True(err == nil && len(entries) == 0 || os.IsNotExist(err)) // nothing is left behind
 }
@@ -577,4 +577,66 @@ func TestVerifyForeignNames(t *testing.T) {
 	is.True(strings.Contains(said, "\nNo harm: blobs/ has a name that is not one of kist's: \"lost+found\".\n"))
 	is.True(strings.Contains(said, "\".DS_Store\"."))
 	is.True(strings.HasSuffix(said, "\nAll data that is needed is intact."))
+}
+
+// What cannot be restored, and where no backup can be made, is named in a plain sentence.
+func TestBackupMessages(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.ann()
+	p.must("backup", "whole.tar")
+	whole, err := os.ReadFile(p.path("whole.tar"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.write("cut.tar", string(whole[:len(whole)/2]))
+	p.write("text", "text")
+	p.write("long", strings.Repeat("text", 1000))
+	p.write("empty.tar", string(make([]byte, 1024)))
+	p.script(`
+kist restore cut.tar --data-dir new
+err Nothing was restored: cut.tar ends too early; copy it once more, or use another backup.
+exit 1
+
+kist restore text --data-dir new
+err Nothing was restored: text is not a tar; if it is compressed, unpack it first.
+exit 1
+
+kist restore long --data-dir new
+err Nothing was restored: long is not a tar; if it is compressed, unpack it first.
+exit 1
+
+kist restore empty.tar --data-dir new
+err Nothing was restored: there is no journal in empty.tar, so it is no backup of kist.
+exit 1
+
+kist restore nowhere --data-dir new
+err There is no backup at nowhere.
+exit 3
+
+kist restore - --data-dir new
+< text
+err Nothing was restored: standard input is not a tar; if it is compressed, unpack it first.
+exit 1
+
+kist backup text
+err No backup was made: there is a file at text; name a folder, or a file that ends in .tar.
+exit 1
+
+kist backup text/copy
+err No backup was made: there is no folder at text; create it, or mount the disk that should be there.
+exit 1
+
+kist backup text/copy.tar
+err No backup was made: there is no folder at text; create it, or mount the disk that should be there.
+exit 1
+
+kist backup nowhere/copy.tar
+err No backup was made: there is no folder at nowhere; create it, or mount the disk that should be there.
+exit 1
+
+kist export nowhere/ann.zip --user ann
+err No export was made: there is no folder at nowhere; create it, or mount the disk that should be there.
+exit 1
+`)
 }

@@ -109,7 +109,7 @@ func TestRestoreMissing(t *testing.T) {
 	cut := piped[:strings.LastIndex(piped, "blobs/")+600]
 	r = s.run(cut, "restore", "-", "--missing")
 	is.Equal(r.code, 1)
-	is.True(strings.Contains(r.err, "unexpected EOF"))
+	is.True(strings.Contains(r.err, "ends too early"))
 	is.Equal(s.run(piped, "restore", "-", "--missing").code, 0)
 	is.True(strings.HasSuffix(s.must("verify"), "No problems found."))
 

@@ -33,6 +33,9 @@ func (j Job) Backup(dest string, stdout io.Writer) (*BackedUp, error) {
 	case dest == "-":
 	case strings.HasSuffix(dest, ".tar"):
 		path, err := target(dest)
+		if err == nil {
+			err = needParent(path)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("no backup was made: %w", err)
 		}
@@ -41,14 +44,10 @@ func (j Job) Backup(dest string, stdout io.Writer) (*BackedUp, error) {
 		if err := j.usable(dest); err != nil {
 			return nil, fmt.Errorf("no backup was made: %w", err)
 		}
-		// The folder's parent must be there: a disk that is not mounted must not be
-		// replaced by a new folder on the system's disk.
 		err := os.Mkdir(dest, 0o700)
 		switch {
 		case err == nil:
 			defer os.Remove(dest) //nolint:errcheck // it fails if the folder is not empty, as it should
-		case errors.Is(err, fs.ErrNotExist):
-			return nil, fmt.Errorf("no backup was made: there is no folder at %s; create it, or mount the disk that should be there", filepath.Dir(filepath.Clean(dest)))
 		case !errors.Is(err, fs.ErrExist):
 			return nil, fmt.Errorf("no backup was made: %w", err)
 		}
@@ -143,6 +142,13 @@ func (b *snapshot) toFolder(dest string) error {
 
 // usable refuses a folder that holds anything else than a backup.
 func (j Job) usable(dest string) error {
+	// A disk that is not mounted must not be replaced by a new folder on the system's disk.
+	if err := needParent(dest); err != nil {
+		return err
+	}
+	if info, err := os.Stat(dest); err == nil && !info.IsDir() {
+		return fmt.Errorf("there is a file at %s; name a folder, or a file that ends in .tar", dest)
+	}
 	here, err := filepath.Abs(j.Dir)
 	there, err2 := filepath.Abs(dest)
 	if err := errors.Join(err, err2); err != nil {

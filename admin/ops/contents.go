@@ -202,13 +202,14 @@ func fromTar(source string, stdin io.Reader, wanted map[blobs.Ref][]Lost, put pu
 		defer in.Close()
 	}
 	sent := map[blobs.Ref]bool{}
-	for t := tar.NewReader(in); ; {
+	t := tar.NewReader(in)
+	for first := true; ; first = false {
 		h, err := t.Next()
 		if err == io.EOF {
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("cannot read the tar: %w", err)
+			return tarError(tarName(source), first, err)
 		}
 		m := contentEntry.FindStringSubmatch(path.Clean(h.Name))
 		if m == nil || h.Typeflag != tar.TypeReg {

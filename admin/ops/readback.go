@@ -33,7 +33,7 @@ func (b *snapshot) checkTar(r io.Reader) error {
 		return err
 	}
 	files := 0
-	if err := unpack(r, filepath.Join(aside, "journal"), func(ref blobs.Ref, r io.Reader) error {
+	if err := unpack(r, "the tar", filepath.Join(aside, "journal"), func(ref blobs.Ref, r io.Reader) error {
 		files++
 		return blobs.CheckBytes(ref, r)
 	}); err != nil {

@@ -136,6 +136,9 @@ func (j Job) restore(fill func(work string) (*snapshot, error)) (*BackedUp, erro
 	}
 	defer work.Close() //nolint:errcheck // the next run, or the next start, removes what is left
 	b, err := fill(work.Path)
+	if exit.IsAbsent(err) {
+		return nil, err // it is a sentence
+	}
 	if err != nil {
 		return nil, fmt.Errorf("nothing was restored: %w", err)
 	}
@@ -210,7 +213,7 @@ func (j Job) fill(source string, stdin io.Reader, work string) (*snapshot, error
 		defer in.Close()
 	}
 	p := j.progress("Reading the backup", 0)
-	err = unpack(io.TeeReader(in, p), filepath.Join(work, "journal"), func(ref blobs.Ref, r io.Reader) error {
+	err = unpack(io.TeeReader(in, p), tarName(source), filepath.Join(work, "journal"), func(ref blobs.Ref, r io.Reader) error {
 		if err := keep(content, ref, r); !errors.Is(err, blobs.ErrDamaged) { // a damaged content is listed as missing later
 			return err
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -51,6 +52,9 @@ func newScratch(named string, usual place) (*disk.Scratch, error) {
 // that it leads to is replaced.
 func WriteFile(dest string, fill, check func(*os.File) error) error {
 	dest, err := target(dest)
+	if err == nil {
+		err = needParent(dest)
+	}
 	if err != nil {
 		return err
 	}
@@ -106,6 +110,16 @@ func target(path string) (string, error) {
 		path = to
 	}
 	return "", fmt.Errorf("the symbolic links at %s lead nowhere", path)
+}
+
+// needParent fails if the folder that the path is in is not there.
+func needParent(path string) error {
+	folder := filepath.Dir(filepath.Clean(path))
+	info, err := os.Stat(folder)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.IsDir() {
+		return fmt.Errorf("there is no folder at %s; create it, or mount the disk that should be there", folder)
+	}
+	return err
 }
 
 // SweepScratch removes the scratch folders of killed commands from the data

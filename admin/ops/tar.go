@@ -83,9 +83,29 @@ var (
 	contentEntry = regexp.MustCompile(`^(|.*/)blobs/[0-9a-f]{2}/([0-9a-f]{64})$`)
 )
 
+// tarError says in plain words why the tar with the name cannot be read. first is true if
+// nothing could be read.
+func tarError(name string, first bool, err error) error {
+	switch cut := errors.Is(err, io.ErrUnexpectedEOF); {
+	case first && (cut || errors.Is(err, tar.ErrHeader)):
+		return fmt.Errorf("%s is not a tar; if it is compressed, unpack it first", name)
+	case cut:
+		return fmt.Errorf("%s ends too early; copy it once more, or use another backup", name)
+	}
+	return fmt.Errorf("cannot read the tar %s: %w", name, err)
+}
+
+// tarName returns what messages call the tar at source.
+func tarName(source string) string {
+	if source == "-" {
+		return "standard input"
+	}
+	return source
+}
+
 // unpack writes the journal of a tar into a folder and calls content with each
-// content. It skips everything else in the tar.
-func unpack(r io.Reader, folder string, content func(blobs.Ref, io.Reader) error) error {
+// content. It skips everything else in the tar. Errors call the tar by the name.
+func unpack(r io.Reader, name, folder string, content func(blobs.Ref, io.Reader) error) error {
 	to, err := disk.OpenFolder(folder)
 	if err != nil {
 		return err
@@ -93,24 +113,24 @@ func unpack(r io.Reader, folder string, content func(blobs.Ref, io.Reader) error
 	defer to.Close()
 	t := tar.NewReader(r)
 	root, seen := "", map[string]bool{}
-	for whole := false; ; {
+	for first, whole := true, false; ; first = false {
 		h, err := t.Next()
 		if err == io.EOF && !whole {
-			return errors.New("there is no journal in it, so it is no backup of kist")
+			return fmt.Errorf("there is no journal in %s, so it is no backup of kist", name)
 		}
 		if err == io.EOF {
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("cannot read the tar: %w", err)
+			return tarError(name, first, err)
 		}
 		if h.Typeflag != tar.TypeReg {
 			continue
 		}
-		name := path.Clean(h.Name)
-		m, records := journalEntry.FindStringSubmatch(name), true
+		entry := path.Clean(h.Name)
+		m, records := journalEntry.FindStringSubmatch(entry), true
 		if m == nil {
-			m, records = contentEntry.FindStringSubmatch(name), false
+			m, records = contentEntry.FindStringSubmatch(entry), false
 		}
 		switch {
 		case m == nil:
@@ -121,7 +141,7 @@ func unpack(r io.Reader, folder string, content func(blobs.Ref, io.Reader) error
 			continue
 		}
 		if seen[m[2]] {
-			return fmt.Errorf("the tar has %s twice", console.Printable(name))
+			return fmt.Errorf("the tar has %s twice", console.Printable(entry))
 		}
 		seen[m[2]] = true
 		if records {
@@ -132,6 +152,9 @@ func unpack(r io.Reader, folder string, content func(blobs.Ref, io.Reader) error
 			if ref, err = blobs.ParseRef(m[2]); err == nil {
 				err = content(ref, t)
 			}
+		}
+		if errors.Is(err, io.ErrUnexpectedEOF) {
+			return tarError(name, false, err)
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", console.Printable(h.Name), err)
