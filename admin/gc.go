@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
+
+	"github.com/google/uuid"
 
 	"kist/admin/console"
 	"kist/admin/control"
@@ -87,6 +90,16 @@ type restored struct {
 
 func (cmd *trashRestore) Run(c *Call) error {
 	all, err := reach(c, false, func(to *control.Client) ([]restored, error) {
+		there, err := list[trashed](to, trashPath, cmd.User)
+		if err != nil {
+			return nil, err
+		}
+		for _, text := range cmd.IDs {
+			id, err := uuid.Parse(text)
+			if err != nil || !slices.ContainsFunc(there, func(t trashed) bool { return t.ID == id }) {
+				return nil, &record.Error{Fault: record.Missing, Code: "not_found", Text: fmt.Sprintf("There is no item with the id %q in the trash of %s; kist trash list --user %[2]s shows the ids.", text, cmd.User)}
+			}
+		}
 		return call[[]restored](to, http.MethodPost, as(cmd.User, trashPath+"/restore"), map[string]any{"ids": cmd.IDs})
 	})
 	if err != nil {
