@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -156,7 +157,7 @@ func pick(tx *kv.Tx, r *record.Record, ids []string, name string) error {
 			return record.Bad(map[string]string{name: "names an item that you do not have: " + text})
 		}
 		if n++; n > record.MaxPicked {
-			return kv.TooMany("items in a collection", "too_many_items", record.MaxPicked)
+			return &record.Error{Fault: record.Denied, Code: "too_many_items", Text: fmt.Sprintf("The collection has %d items already, and more are not possible. Take out some first.", record.MaxPicked)}
 		}
 		if err := MemberRows.Put(tx.Tx, &PickedItem{r.Owner, id, r.ID, k, rank}); err != nil {
 			return err

@@ -275,7 +275,7 @@ func TestFullCollection(t *testing.T) {
 		return change(s, r, func(tx *kv.Tx, r *record.Record) error { return catalog.Pick(tx, r, []string{id}, nil) })
 	}
 	is.NoErr(add(ids[0])) // it is in it
-	is.True(add(ids[record.MaxPicked]) != nil)
+	is.Equal(add(ids[record.MaxPicked]).Error(), "The collection has 5000 items already, and more are not possible. Take out some first.")
 	kvtest.Update(t, s, func(tx *kv.Tx) error { return catalog.Remove(tx, r) })
 	kvtest.View(t, s, func(tx *kv.Tx) error { is.Equal(tx.Count(kvtest.Bucket("member")), 0); return nil })
 }
