@@ -70,7 +70,9 @@ func TestOneTimeCodes(t *testing.T) {
 	kvtest.Update(t, s, func(tx *kv.Tx) error { return people.ClearCodes(tx, u.ID) })
 	c.Add(time.Minute)
 	is.True(!useCode(t, s, u.ID, at(0)))
-	is.Equal(kvtest.Code(s.Update(func(tx *kv.Tx) error { return people.ClearCodes(tx, u.ID) })), "not_found")
+	err := s.Update(func(tx *kv.Tx) error { return people.ClearCodes(tx, u.ID) })
+	is.Equal(kvtest.Code(err), "not_found")
+	is.Equal(err.Error(), "The user has no one-time codes.")
 	kvtest.View(t, s, func(tx *kv.Tx) error {
 		is.Equal(tx.Count(kvtest.Bucket("login")), 0) // with the last step, the recovery codes go too
 		return kvtest.Audit(tx)

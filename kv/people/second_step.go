@@ -99,7 +99,7 @@ func ClearCodes(tx *kv.Tx, owner record.ID) error {
 		return err
 	}
 	if len(l.Secret) == 0 {
-		return record.NotFound("one-time codes")
+		return &record.Error{Fault: record.Missing, Code: "not_found", Text: "The user has no one-time codes."}
 	}
 	l.Secret, l.Since, l.Step = nil, time.Time{}, 0
 	return errors.Join(dropRecovery(tx, l), Note(tx, record.Activity{Owner: owner, Event: record.CodesOff}))
