@@ -640,3 +640,34 @@ err No export was made: there is no folder at nowhere; create it, or mount the d
 exit 1
 `)
 }
+
+// Of several backups into one folder at once, one is made, and the others say why not. All
+// is well afterwards.
+func TestBackupsAtOnce(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newPlace(t).serve()
+	s.inhabit()
+	for range 3 { // into a new folder, then into one that has a backup
+		results := make(chan result)
+		for range 6 {
+			go func() { results <- s.run("", "backup", "copy") }()
+		}
+		done := 0
+		for range 6 {
+			r := <-results
+			if r.code == 0 {
+				done++
+			} else if r.err != "No backup was made: another backup is being written to copy; wait until it is done.\n" {
+				t.Error(r.err)
+			}
+		}
+		is.True(done > 0)
+		s.must("verify", "copy")
+	}
+	lock := s.path("copy", ".kist-scratch-lock")
+	_, err := os.Stat(lock)
+	is.True(os.IsNotExist(err))
+	is.NoErr(os.WriteFile(lock, nil, 0o600)) // as a killed backup leaves it
+	s.must("backup", "copy")
+}

@@ -13,6 +13,7 @@ import (
 
 	"kist/admin/console"
 	"kist/blobs"
+	"kist/blobs/disk"
 	"kist/kv"
 	"kist/kv/catalog"
 	"kist/kv/datadir"
@@ -51,6 +52,11 @@ func (j Job) Backup(dest string, stdout io.Writer) (*BackedUp, error) {
 		case !errors.Is(err, fs.ErrExist):
 			return nil, fmt.Errorf("no backup was made: %w", err)
 		}
+		release, err := claim(dest)
+		if err != nil {
+			return nil, fmt.Errorf("no backup was made: %w", err)
+		}
+		defer release()
 		where = place{dest, hiddenScratch}
 	}
 	work, err := newScratch(j.Scratch, where)
@@ -138,6 +144,26 @@ func (b *snapshot) toFolder(dest string) error {
 		_, err := to.Sweep(context.Background(), time.Now(), func(ref blobs.Ref) (bool, error) { return !catalog.Referenced(tx, ref), nil })
 		return err
 	})
+}
+
+// claim keeps other backups out of the folder dest until release is called.
+func claim(dest string) (release func(), err error) {
+	path := filepath.Join(dest, hiddenScratch+"lock")
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	err = disk.TryLock(f)
+	mine, mineErr := f.Stat()
+	named, namedErr := os.Stat(path)
+	if errors.Is(err, disk.ErrLocked) || errors.Join(mineErr, namedErr) != nil || !os.SameFile(mine, named) { // the other one may have just ended
+		_ = f.Close() // nothing was written
+		return nil, fmt.Errorf("another backup is being written to %s; wait until it is done", dest)
+	}
+	return func() { // a file system that has no locks is used without
+		_ = os.Remove(path) // a file that is left behind does no harm
+		_ = f.Close()
+	}, nil
 }
 
 // usable refuses a folder that holds anything else than a backup.
