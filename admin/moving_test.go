@@ -173,3 +173,18 @@ func TestExportBeside(t *testing.T) {
 	is.NoErr(err)
 	is.Equal(len(entries), 3) // and the data
 }
+
+// Earlier texts of an item do not count as items.
+func TestExportCountsItems(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newPlace(t).serve()
+	s.ann()
+	key := s.must("key", "create", "--user", "ann", "--name", "test")
+	id := s.post("/api/v1/notes", key, "application/json", strings.NewReader(`{"content":"one"}`))
+	s.send(http.MethodPatch, "/api/v1/notes/"+id, key, "application/json", strings.NewReader(`{"content":"two"}`))
+	is.True(strings.HasPrefix(s.must("export", "ann.zip", "--user", "ann"), "Exported ann to ann.zip: 1 item and "))
+	zip, err := os.ReadFile(s.path("ann.zip"))
+	is.NoErr(err)
+	is.True(bytes.Contains(zip, []byte("versions.jsonl")))
+}

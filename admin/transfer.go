@@ -265,7 +265,7 @@ func readBack(s format.Source) (x transfer.Exported, err error) {
 		case row.Refused != "":
 			x.Missing++
 			continue
-		case row.Label != nil:
+		case row.Label != nil || row.Version != nil:
 			continue
 		}
 		x.Records++
