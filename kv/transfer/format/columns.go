@@ -91,18 +91,57 @@ func (l *csvLine) done(left *unread) {
 	}
 }
 
+// cellGauge reads CSV and ends it at a line with more than most cells, before the line is taken
+// apart. It finds the quoted cells as encoding/csv does with LazyQuotes.
+type cellGauge struct {
+	r     io.Reader
+	comma byte
+	most  int
+
+	cells  int  // before the byte, on its line
+	inside bool // a cell
+	quoted bool // the cell began with a quote that has not ended
+	quote  bool // the byte before was a quote in a quoted cell that may be its last
+	cr     bool // the byte before was a carriage return after such a quote
+}
+
+func (g *cellGauge) Read(b []byte) (int, error) {
+	n, err := g.r.Read(b)
+	for _, c := range b[:n] {
+		if g.quoted {
+			ends := c == '\n' && (g.quote || g.cr) || c == g.comma && g.quote
+			g.quote, g.cr = c == '"' && !g.quote, c == '\r' && g.quote
+			if !ends {
+				continue
+			}
+		}
+		g.quoted, g.quote = c == '"' && !g.inside, false
+		g.inside = c != g.comma && c != '\n'
+		if c == '\n' {
+			g.cells = 0
+		} else if c == g.comma {
+			g.cells++
+		}
+		if g.cells >= g.most {
+			return 0, unreadable("A line has more than %d columns.", g.most)
+		}
+	}
+	return n, err
+}
+
 // ofColumns makes rows from the lines of a CSV file (RFC 4180). The first line
 // names the columns. The separator is a comma, or a semicolon if the first line
 // has semicolons and no comma.
 func ofColumns(r io.Reader, needed string, left *unread, row func(at string, l *csvLine) Row) Rows {
 	return func(yield func(Row, error) bool) {
 		limit := &gauge{r: skipBOM(r), left: MaxEntry}
-		in := csv.NewReader(limit)
+		cells := &cellGauge{r: limit, comma: ',', most: maxCells}
+		in := csv.NewReader(cells)
 		in.FieldsPerRecord, in.LazyQuotes, in.ReuseRecord = -1, true, true
 		buffered := limit.r.(interface{ Peek(int) ([]byte, error) })
 		head, _ := buffered.Peek(4096)
 		if first, _, _ := bytes.Cut(head, []byte("\n")); bytes.ContainsRune(first, ';') && !bytes.ContainsRune(first, ',') {
-			in.Comma = ';'
+			in.Comma, cells.comma = ';', ';'
 		}
 		var l *csvLine
 		for {
@@ -150,14 +189,33 @@ func ofColumns(r io.Reader, needed string, left *unread, row func(at string, l *
 // splitTags splits the tags of a cell: a list in JSON, or separated by | or
 // commas.
 func splitTags(cell string) []string {
-	var names []string
-	if strings.HasPrefix(strings.TrimSpace(cell), "[") && json.Unmarshal([]byte(cell), &names) == nil {
+	if names, ok := jsonTags(cell); ok {
 		return names
 	}
 	if strings.Contains(cell, "|") {
-		return strings.Split(cell, "|")
+		return strings.SplitN(cell, "|", maxNames)
 	}
-	return strings.Split(cell, ",")
+	return strings.SplitN(cell, ",", maxNames)
+}
+
+// jsonTags reads a list in JSON.
+func jsonTags(cell string) (names []string, ok bool) {
+	in := json.NewDecoder(strings.NewReader(cell))
+	if t, err := in.Token(); err != nil || t != json.Delim('[') {
+		return nil, false
+	}
+	for in.More() && len(names) < maxNames {
+		var name string
+		if in.Decode(&name) != nil {
+			return nil, false
+		}
+		names = append(names, name)
+	}
+	if len(names) == maxNames {
+		return names, true
+	}
+	_, err := in.Token()
+	return names, err == nil && !in.More()
 }
 
 // linksIn reads bookmarks in CSV, or Pocket's zip of such files. It reads the
@@ -191,7 +249,7 @@ func links(r io.Reader, left *unread) Rows {
 		case "unread", "archive", "starred": // Instapaper's words for no folder
 			b.state(folder)
 		default:
-			b.tags(strings.Split(folder, " / ")...)
+			b.tags(strings.SplitN(folder, " / ", maxNames)...)
 		}
 		b.tags(splitTags(l.cell("tags", "labels"))...)
 		if state := l.cell("status", "state"); state != "" && !b.state(state) {

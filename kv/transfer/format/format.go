@@ -49,6 +49,9 @@ var Formats = []Format{Netscape, Firefox, Chrome, Linkding, Karakeep, Linkwarden
 // Bounds of a source.
 const (
 	MaxEntry = 16 << 20 // bytes of one entry, without the bytes of files
+
+	maxCells = 10_000 // columns of CSV
+	maxNames = 1000   // tags of an entry that are looked at; a record has at most record.MaxTags
 	MaxRows  = 1_000_000
 )
 
@@ -200,7 +203,7 @@ func (b *builder) note(format string, args ...any) {
 func (b *builder) text(name, value string, limit int) {
 	value = clean(value)
 	if utf8.RuneCountInString(value) > limit {
-		value = strings.TrimSpace(string([]rune(value)[:limit-1])) + "…"
+		value = strings.TrimSpace(first(value, limit-1)) + "…"
 		b.note("The %s was cut to %d characters.", name, limit)
 	}
 	if value != "" {
@@ -252,9 +255,9 @@ func (b *builder) tags(names ...string) {
 			}
 			return r
 		}, clean(name))
-		if runes := []rune(strings.TrimSpace(name)); len(runes) > record.MaxTag {
-			b.note("The tag “%s…” was cut to %d characters.", string(runes[:20]), record.MaxTag)
-			name = string(runes[:record.MaxTag])
+		if name = strings.TrimSpace(name); utf8.RuneCountInString(name) > record.MaxTag {
+			b.note("The tag “%s…” was cut to %d characters.", first(name, 20), record.MaxTag)
+			name = first(name, record.MaxTag)
 		}
 		tag, err := record.CleanTag(name)
 		if err != nil || contains(list, tag) {
@@ -273,6 +276,17 @@ func (b *builder) tags(names ...string) {
 
 func contains(list []any, tag string) bool {
 	return slices.ContainsFunc(list, func(t any) bool { name, _ := t.(string); return record.Fold(name) == record.Fold(tag) })
+}
+
+// first is the first n characters of a text that has more.
+func first(text string, n int) string {
+	for i := range text {
+		if n == 0 {
+			return text[:i]
+		}
+		n--
+	}
+	return text
 }
 
 // clean removes the characters that no text may have.

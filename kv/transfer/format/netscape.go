@@ -179,7 +179,7 @@ func (in *bookmarks) begin(attributes bool, line int) {
 				in.extra = append(in.extra, tagUnread)
 			}
 		case "tags":
-			for tag := range strings.SplitSeq(value, ",") {
+			for _, tag := range strings.SplitN(value, ",", maxNames) {
 				switch strings.TrimSpace(tag) {
 				case "linkding:archived", "linkding:bookmarks.archived":
 					tag = tagArchived
