@@ -326,6 +326,30 @@ func TestCollectionZip(t *testing.T) {
 
 // What asks for no bytes of a zip reads no texts: not the head, not a tag that still holds, and not a byte of another
 // entry. A changed text is read again.
+// The address of a collection's zip belongs to the collection: no other item gets it as a slug.
+func TestCollectionZipSlug(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := start(t)
+	bob := a.as(a.addKey(a.addUser("bob", record.Member), record.ScopeRead, record.ScopeWrite))
+	make := func(a *app, kind, slug string) *answer {
+		return a.post("/api/v1/"+kind, map[string]any{"title": "x", "content": "x", "slug": slug})
+	}
+	make(a, "collections", "holiday").want(201)
+	is.Equal(make(bob, "notes", "holiday.zip").want(409).text("code"), "slug_taken")
+	at := "/api/v1/notes/" + make(bob, "notes", "other.zip").want(201).text("data.id")
+	is.Equal(bob.patch(at, map[string]any{"slug": "holiday.zip"}).want(409).text("code"), "slug_taken")
+	is.Equal(make(a, "collections", "other").want(409).text("code"), "slug_taken")
+	make(a, "notes", "story").want(201)
+	make(bob, "notes", "story.zip").want(201) // a note has no zip
+	bob.patch(at, map[string]any{"title": "y"}).want(200)
+
+	bob.delete(at).want(200) // to the trash
+	make(a, "collections", "other").want(201)
+	bob.post("/api/v1/trash/restore", map[string]any{"ids": []string{strings.TrimPrefix(at, "/api/v1/notes/")}}).want(200)
+	is.True(bob.get(at).want(200).text("data.slug") != "other.zip")
+}
+
 func TestCollectionZipReadsLittle(t *testing.T) { // not parallel: it measures
 	is := is.New(t)
 	a := start(t)

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -561,8 +562,25 @@ func save(tx *kv.Tx, r *record.Record) error {
 	if err := SlugFree(tx, r.Slug); err != nil {
 		return err
 	}
+	if tx.Get(kv.RecordSlug, []byte(r.Slug)) == nil && zipTaken(tx, r) {
+		return kv.UserError(&table.Taken{Index: "slug"}, "item")
+	}
 	r.Seq = tx.NextSeq()
 	return kv.UserError(RecordRows.Put(tx.Tx, r), "item")
+}
+
+// zipTaken reports whether the record's slug is taken because the address of a collection's
+// zip has ".zip" after the slug.
+func zipTaken(tx *kv.Tx, r *record.Record) bool {
+	if r.Kind == record.Collections && tx.Get(kv.RecordSlug, []byte(r.Slug+".zip")) != nil {
+		return true
+	}
+	of, zip := strings.CutSuffix(r.Slug, ".zip")
+	if !zip || tx.Get(kv.RecordSlug, []byte(of)) == nil {
+		return false
+	}
+	c, err := Slug(tx, of)
+	return err != nil || c.Kind == record.Collections
 }
 
 // SlugFree fails with Taken if the slug is reserved for the file of an unfinished
