@@ -196,8 +196,15 @@ func TestExport(t *testing.T) {
 	is.True(bytes.Equal(b.get("/api/v1/export").want(200).body, out.body))
 	is.Equal(b.get("/api/v1/files/one").want(200).at("data.hasPassword"), true)
 
-	for range worker.ExportsAtOnce {
-		b.server.Imports.Exporter <- struct{}{}
-	}
+	// One export of each account runs, and not too many of all.
+	is.NoErr(b.server.Imports.BeginExport(b.user.ID))
 	is.Equal(b.get("/api/v1/export").want(http.StatusServiceUnavailable).header.Get("Retry-After"), "10")
+	bob := b.as(b.addKey(b.addUser("bob", record.Member), record.ScopeAll))
+	bob.get("/api/v1/export").want(200)
+	for range worker.ExportsAtOnce - 1 {
+		is.NoErr(b.server.Imports.BeginExport(uuid.New()))
+	}
+	is.Equal(bob.get("/api/v1/export").want(http.StatusServiceUnavailable).header.Get("Retry-After"), "10")
+	b.server.Imports.EndExport(b.user.ID)
+	b.get("/api/v1/export").want(200)
 }

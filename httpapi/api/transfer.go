@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
-	"time"
 
 	"kist/httpapi/upload"
 	"kist/httpapi/web"
@@ -311,12 +310,10 @@ var Export = web.Operation{
 }
 
 func export(c *web.Request) error {
-	select {
-	case c.Site.Imports.Exporter <- struct{}{}:
-		defer func() { <-c.Site.Imports.Exporter }()
-	default:
-		return &record.Error{Fault: record.Busy, Code: "busy", Text: "Too many exports are running. Try again in a moment.", Retry: 10 * time.Second}
+	if err := c.Site.Imports.BeginExport(c.Owner()); err != nil {
+		return err
 	}
+	defer c.Site.Imports.EndExport(c.Owner())
 	h := c.W.Header()
 	web.SetContentHeaders(h, "application/zip", "kist-"+c.Caller.User.Name+c.Site.Store.Now().Format("-2006-01-02")+".zip", true, false)
 	h.Set("Cache-Control", "private, no-store")

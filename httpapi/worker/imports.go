@@ -6,6 +6,7 @@ import (
 	"maps"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"kist/kv"
 	"kist/kv/record"
@@ -15,26 +16,28 @@ import (
 // told to try again.
 const (
 	ImportsAtOnce = 2
-	ExportsAtOnce = 2
+	ExportsAtOnce = 4
+
+	exportWait = 10 * time.Second // before another attempt
 )
 
 // Imports are the running imports, at most one per owner.
 type Imports struct {
-	mu       sync.Mutex
-	running  map[record.ID]*RunningImport // by owner; nil while it is being received
-	ended    bool
-	ctx      context.Context
-	stop     context.CancelFunc
-	work     sync.WaitGroup
-	Imports  chan struct{}
-	Exporter chan struct{}
+	mu      sync.Mutex
+	running map[record.ID]*RunningImport // by owner; nil while it is being received
+	ended   bool
+	ctx     context.Context
+	stop    context.CancelFunc
+	work    sync.WaitGroup
+	Imports chan struct{}
+	exports map[record.ID]bool // by owner
 }
 
 // Begin prepares the imports. End ends them.
 func (m *Imports) Begin() {
-	m.running = map[record.ID]*RunningImport{}
+	m.running, m.exports = map[record.ID]*RunningImport{}, map[record.ID]bool{}
 	m.ctx, m.stop = context.WithCancel(context.Background())
-	m.Imports, m.Exporter = make(chan struct{}, ImportsAtOnce), make(chan struct{}, ExportsAtOnce)
+	m.Imports = make(chan struct{}, ImportsAtOnce)
 }
 
 // End stops the imports and returns when the state of all is stored.
@@ -65,6 +68,26 @@ func (m *Imports) Free(owner record.ID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.running, owner)
+}
+
+// BeginExport reserves one of the slots for exports, of which an owner gets one. EndExport releases it.
+func (m *Imports) BeginExport(owner record.ID) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case m.exports[owner]:
+		return &record.Error{Fault: record.Busy, Code: "busy", Text: "One of your exports is running. Wait until it is done.", Retry: exportWait}
+	case len(m.exports) == ExportsAtOnce:
+		return &record.Error{Fault: record.Busy, Code: "busy", Text: "Too many exports are running. Try again in a moment.", Retry: exportWait}
+	}
+	m.exports[owner] = true
+	return nil
+}
+
+func (m *Imports) EndExport(owner record.ID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.exports, owner)
 }
 
 // Of is the owner's running import with the id, or nil.
