@@ -247,6 +247,7 @@ func TestFloodOfSlowReaders(t *testing.T) {
 		"page, compressed":      "GET /v/long HTTP/1.1\r\nHost: localhost\r\nAccept-Encoding: gzip\r\n\r\n",
 		"text":                  "GET /x/long HTTP/1.1\r\nHost: localhost\r\n\r\n",
 		"page of a collection":  "GET /v/all/%s HTTP/1.1\r\nHost: localhost\r\n\r\n",
+		"zip of a collection":   "GET /x/many.zip HTTP/1.1\r\nHost: localhost\r\n\r\n",
 		"form of a share sheet": form,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -259,6 +260,11 @@ func TestFloodOfSlowReaders(t *testing.T) {
 			_, id, _ := strings.Cut(made, `"id":"`)
 			id, _, _ = strings.Cut(id, `"`)
 			p.send("POST", "/api/v1/collections", key, "application/json", strings.NewReader(`{"slug":"all","isPublic":true,"title":"t","source":{"items":["`+id+`"]}}`))
+			p.send("POST", "/api/v1/tags", key, "application/json", strings.NewReader(`{"name":"many"}`))
+			for n := range 2000 * strings.Count(name, "zip") {
+				p.send("POST", "/api/v1/notes", key, "application/json", strings.NewReader(fmt.Sprintf(`{"title":"note %d","content":"%s","tags":["many"]}`, n, strings.Repeat("x", 10_000))))
+			}
+			p.send("POST", "/api/v1/collections", key, "application/json", strings.NewReader(`{"slug":"many","isPublic":true,"title":"t","source":{"tag":"many"}}`))
 			quiet := s.signsIn(http.DefaultClient)
 			before := s.peak()
 			for n := range 270 {
@@ -269,6 +275,10 @@ func TestFloodOfSlowReaders(t *testing.T) {
 				is.NoErr(conn.(*net.TCPConn).SetReadBuffer(4096))
 				_, err = io.WriteString(conn, strings.ReplaceAll(request, "%s", id))
 				is.NoErr(err)
+				if strings.HasPrefix(name, "zip") { // few of them are made at once
+					_, err = io.ReadFull(conn, make([]byte, 12))
+					is.NoErr(err)
+				}
 			}
 			s.underFlood(quiet)
 			t.Logf("%s: %d MiB before, %d MiB at most", name, before, s.peak())

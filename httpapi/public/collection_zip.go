@@ -57,6 +57,11 @@ func sendZip(c *web.Request, r *record.Record, owned bool) error {
 	if len(chosen) == 0 {
 		return record.ErrMissing
 	}
+	sent, err := c.Site.Sums.Send(grant.Network(c.Addr), len(chosen))
+	if err != nil {
+		return err
+	}
+	defer sent()
 	a, err := layout(c, r, owned, chosen)
 	if err != nil {
 		return err
