@@ -217,7 +217,7 @@ func (s *Server) handle(r Route) httprouter.Handle {
 			return err
 		}
 		if r.writes() && c.Caller != nil {
-			if err := c.Site.Store.MayWrite(c.Owner()); err != nil {
+			if err := c.Site.Store.MayWrite(c.Owner(), c.R.Method == http.MethodPatch); err != nil { // a PATCH may be safer
 				return err
 			}
 		}

@@ -55,3 +55,25 @@ func TestWritesOfAllKindsAreLimited(t *testing.T) {
 	is.Equal(a.get("/api/v1/tags").status, http.StatusOK)
 	is.True(a.delete(tag).status < 300)
 }
+
+// A change that is safer goes beyond the limit of written bytes a little, and others do not.
+func TestSaferWritesGoOn(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := start(t, writesPerHour(t, 40_000))
+	at := func(kind, body string) string {
+		return "/api/v1/" + kind + "/" + a.post("/api/v1/"+kind, body).want(http.StatusCreated).text("data.id")
+	}
+	public, open := at("notes", `{"content":"x","isPublic":true}`), at("notes", `{"content":"y","isPublic":true}`)
+	link := at("upload-requests", `{"title":"files"}`)
+	for n := 0; a.post("/api/v1/notes", fmt.Sprintf(`{"content":"%0800d"}`, n)).status == http.StatusCreated; n++ {
+		is.True(n < 60)
+	}
+	a.patch(public, `{"title":"new"}`).want(http.StatusTooManyRequests)
+	a.patch(public, `{"isPublic":false}`).want(http.StatusOK)
+	a.patch(public, `{"isPublic":true}`).want(http.StatusTooManyRequests)
+	a.patch(open, `{"password":"correct horse"}`).want(http.StatusOK)
+	a.patch(open, `{"password":null}`).want(http.StatusTooManyRequests)
+	a.patch(link, `{"isActive":false}`).want(http.StatusOK)
+	a.delete(open).want(http.StatusOK)
+}

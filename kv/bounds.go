@@ -5,9 +5,9 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
+	"kist/kv/allowance"
 	"kist/kv/record"
 	"kist/kv/table"
 	"kist/kv/workcopy"
@@ -47,71 +47,34 @@ func (tx *Tx) CheckBound(b table.Bucket, owner record.ID, what, code string) err
 // Bounds are MaxEach (also used for MaxSessions) and MaxRecords; tests lower them.
 type Bounds struct{ Each, Records int64 }
 
-// writes counts how much was recently written to the journal for each owner. The
-// counts end with the process.
-type writes struct {
-	perHour int64
-
-	mu sync.Mutex
-	of map[record.ID]spending
+// MayWrite refuses writes while too much was recently written for their owner, or by senders if the transaction is
+// ForSenders. See allowance.Wait about changes that are safer.
+func (tx *Tx) MayWrite(owner record.ID, safer bool) error {
+	return tx.s.mayWrite(tx.payer(owner), tx.Now, safer)
 }
-
-// spending is a count of bytes that drains evenly, by perHour in an hour.
-type spending struct {
-	bytes float64
-	at    time.Time
-}
-
-func (w *writes) now(owner record.ID, now time.Time) float64 {
-	got := w.of[owner]
-	return max(0, got.bytes-max(0, now.Sub(got.at).Hours())*float64(w.perHour)) // the clock can be set back
-}
-
-// add counts the bytes that a commit wrote.
-func (w *writes) add(owner record.ID, bytes int, now time.Time) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.of == nil {
-		w.of = map[record.ID]spending{}
-	}
-	w.of[owner] = spending{w.now(owner, now) + float64(bytes), now}
-}
-
-// setBack is called when the clock was ahead and has been set back to now. Bytes
-// counted while it was ahead start draining now.
-func (w *writes) setBack(now time.Time) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for owner, got := range w.of {
-		if got.at.After(now) {
-			got.at = now
-			w.of[owner] = got
-		}
-	}
-}
-
-// wait is how long the owner has to wait before writing more; 0 means not at all.
-func (w *writes) wait(owner record.ID, now time.Time) time.Duration {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	bytes, limit := w.now(owner, now), float64(w.perHour)
-	if w.perHour == 0 || bytes < limit {
-		return 0
-	}
-	return max(time.Second, time.Duration((bytes-limit)/limit*float64(time.Hour)))
-}
-
-// MayWrite refuses writes while too much was recently written for their owner.
-func (tx *Tx) MayWrite(owner record.ID) error { return tx.s.writes.allow(owner, tx.Now) }
 
 // MayWrite is Tx.MayWrite for a check before a transaction.
-func (s *Store) MayWrite(owner record.ID) error { return s.writes.allow(owner, s.Now()) }
+func (s *Store) MayWrite(owner record.ID, safer bool) error {
+	return s.mayWrite(owner, s.Now(), safer)
+}
 
-func (w *writes) allow(owner record.ID, now time.Time) error {
-	if wait := w.wait(owner, now); wait > 0 {
+func (s *Store) mayWrite(payer record.ID, now time.Time, safer bool) error {
+	if wait := s.writes.Wait(payer, now, safer); wait > 0 {
 		return &record.Error{Fault: record.TooMany, Code: "too_many_writes", Text: "Too much was written for this account in the last hour. Try again " + record.In(wait) + ".", Retry: wait}
 	}
 	return nil
+}
+
+// ForSenders says that the transaction stores what others send to the owner: it is charged to all who send to the owner
+// together, and not to the owner.
+func (tx *Tx) ForSenders(owner record.ID) { tx.senders = owner }
+
+// payer is who pays for what the transaction writes for the owner.
+func (tx *Tx) payer(owner record.ID) record.ID {
+	if owner == tx.senders {
+		return allowance.Senders(owner)
+	}
+	return owner
 }
 
 // An owner's text is the total length of the stored rows of their records, tags and

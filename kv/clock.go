@@ -304,7 +304,7 @@ func (s *Store) ResetClock() (ClockReset, error) {
 			s.clock.doubting.Store(false)
 		}
 		s.clock.steady.at, s.clock.steady.elapsed = wall, s.clock.uptime()
-		s.writes.setBack(wall)
+		s.writes.SetBack(wall)
 		s.clock.steady.Unlock()
 		s.clock.Unlock()
 		tx.Now, tx.after = wall, append(tx.after, everySlot{s})

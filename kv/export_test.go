@@ -137,9 +137,9 @@ func SetDiskLow(s *Store, low bool) { s.space.low.Store(low) }
 
 func SetBounds(s *Store, each, records int64) { s.most = Bounds{Each: each, Records: records} }
 
-func WriteWait(s *Store, id record.ID) time.Duration { return s.writes.wait(id, s.Now()) }
+func WriteWait(s *Store, id record.ID) time.Duration { return s.writes.Wait(id, s.Now(), false) }
 
-func SpendWrites(s *Store, id record.ID, bytes int, at time.Time) { s.writes.add(id, bytes, at) }
+func SpendWrites(s *Store, id record.ID, bytes int, at time.Time) { s.writes.Add(id, bytes, at) }
 
 // SetClosed makes the store refuse callers or accept them again.
 func SetClosed(s *Store, closed bool) {

@@ -22,6 +22,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"kist/blobs/disk"
+	"kist/kv/allowance"
 	"kist/kv/datadir"
 	"kist/kv/journal"
 	"kist/kv/record"
@@ -104,7 +105,7 @@ type Store struct {
 	slots    sync.Map      // see Slot
 	drops    atomic.Uint64 // how often caches were dropped; see Cache
 	most     Bounds
-	writes   writes
+	writes   allowance.Allowance
 	paid     [table.MaxBucket + 1]bool // see Table.Paid
 	stopping context.Context           // done when the store is being closed
 	stop     context.CancelFunc
@@ -142,7 +143,7 @@ func Open(dir string, o Options) (*Store, error) {
 	}
 	s.most = Bounds{Each: MaxEach, Records: MaxRecords}
 	s.paid = s.schema.paid()
-	s.writes.perHour = max(0, cmp.Or(o.WritesPerHour, WritesPerHour))
+	s.writes.PerHour = max(0, cmp.Or(o.WritesPerHour, WritesPerHour))
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.gen.begun = time.Now()
 	s.scrubs.s, s.scrubs.wanted = s, make(chan struct{}, 1)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"kist/blobs"
+	"kist/kv/allowance"
 	"kist/kv/journal"
 	"kist/kv/record"
 	"kist/kv/table"
@@ -31,6 +32,7 @@ type Tx struct {
 	after []refresher // refreshed when the transaction is committed
 
 	carried []carried
+	senders record.ID // see ForSenders
 }
 
 // carried is content whose bytes are in the record of the commit, and the owner they are
@@ -175,7 +177,8 @@ func (s *Store) commit(batch []*job) ([]*job, error) {
 	last, seq := s.last, s.seq
 	var after []refresher
 	var contents []carried
-	volume := 0 // of contents, in bytes
+	var sent map[record.ID]int // bytes of changes for senders, by owner
+	volume := 0                // of contents, in bytes
 	t := s.behind.write(v)
 	defer func() { s.behind.spare = t.Spare() }()
 	rollback := func(err error) ([]*job, error) {
@@ -186,14 +189,21 @@ func (s *Store) commit(batch []*job) ([]*job, error) {
 	for n := 0; n < len(batch); n++ {
 		now = s.clock.wall()
 		tx := &Tx{Tx: t, Now: now, s: s, view: v, write: true}
-		mark := t.Mark()
+		mark, before := t.Mark(), t.Volume()
 		j := batch[n]
 		j.err = run(j.fn, tx)
 		now = tx.Now // see ResetClock
 		if j.err == nil {
-			after, contents = append(after, tx.after...), append(contents, tx.carried...)
+			after = append(after, tx.after...)
 			for _, c := range tx.carried {
 				volume += len(c.Bytes)
+				contents = append(contents, carried{tx.payer(c.owner), c.Kept})
+			}
+			if tx.senders != (record.ID{}) {
+				if sent == nil {
+					sent = map[record.ID]int{}
+				}
+				sent[tx.senders] += t.Volume() - before
 			}
 		} else if err := t.Undo(mark); err != nil {
 			return rollback(fmt.Errorf("undo: %w", err))
@@ -270,7 +280,11 @@ func (s *Store) commit(batch []*job) ([]*job, error) {
 	s.state = to
 	s.space.commitSucceeded()
 	for owner, bytes := range paid {
-		s.writes.add(owner, bytes, now)
+		if n := min(bytes, sent[owner]); n > 0 {
+			s.writes.Add(allowance.Senders(owner), n, now)
+			bytes -= n
+		}
+		s.writes.Add(owner, bytes, now)
 	}
 	if s.seq != seq {
 		select {

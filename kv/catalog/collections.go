@@ -290,7 +290,7 @@ func spaceOut(tx *kv.Tx, r *record.Record) error {
 
 // touch records a change of a collection's items as one of the collection.
 func touch(tx *kv.Tx, r *record.Record) error {
-	if err := tx.MayWrite(r.Owner); err != nil {
+	if err := tx.MayWrite(r.Owner, false); err != nil {
 		return err
 	}
 	r.Updated = tx.Now

@@ -387,7 +387,7 @@ func Restore(tx *kv.Tx, owner record.ID, k *record.Kind, f *record.Form, bytes *
 // add is the common part of Add, AddCharged and Restore. For a restored record that
 // has expired, no event is sent.
 func add(tx *kv.Tx, r *record.Record, f *record.Form, p record.Past) error {
-	if err := errors.Join(people.RequireOwner(tx, r.Owner), checkRecordBound(tx, r.Owner), tx.MayWrite(r.Owner)); err != nil {
+	if err := errors.Join(people.RequireOwner(tx, r.Owner), checkRecordBound(tx, r.Owner), tx.MayWrite(r.Owner, false)); err != nil {
 		return err
 	}
 	f.Fill(r)
@@ -498,6 +498,7 @@ func fileUnder(tx *kv.Tx, r *record.Record, f *record.Form) error {
 // password, if it has one. r must have been read in the same transaction. It fails
 // as Add does.
 func Save(tx *kv.Tx, r *record.Record, f *record.Form, password string) error {
+	unlocked := r.Password == ""
 	if f.Password.Said {
 		r.Password = password
 	}
@@ -508,11 +509,11 @@ func Save(tx *kv.Tx, r *record.Record, f *record.Form, password string) error {
 			return err
 		}
 	}
-	if err := tx.MayWrite(r.Owner); err != nil {
-		return err
-	}
 	old, private := r.Body, !r.Public
 	restart := f.Fill(r)
+	if err := tx.MayWrite(r.Owner, !private && !r.Public || unlocked && r.Password != ""); err != nil {
+		return err
+	}
 	grew := len(r.Body) > len(old)
 	if grew && tx.DiskFull() {
 		return kv.ErrFull

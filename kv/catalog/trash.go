@@ -150,7 +150,7 @@ func Untrash(tx *kv.Tx, t *record.Trashed) (*record.Record, error) {
 	if tx.DiskFull() {
 		return nil, kv.ErrFull
 	}
-	if err := tx.MayWrite(t.Owner); err != nil {
+	if err := tx.MayWrite(t.Owner, false); err != nil {
 		return nil, err
 	}
 	if _, err := TrashRows.Delete(tx.Tx, t.Key()); err != nil {

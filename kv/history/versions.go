@@ -138,7 +138,7 @@ func AddVersion(tx *kv.Tx, r *record.Record, head record.VersionHead, body []byt
 		}
 	}
 	v := &record.Version{Item: [record.KeySize]byte(r.Key()), ID: kv.IdAt(head.At, last), VersionHead: head, Body: body}
-	if err := errors.Join(tx.MayWrite(r.Owner), VersionRows.Put(tx.Tx, v)); err != nil {
+	if err := errors.Join(tx.MayWrite(r.Owner, false), VersionRows.Put(tx.Tx, v)); err != nil {
 		return err
 	}
 	return errors.Join(thinVersions(tx, r), people.Charge(tx, r.Owner, 0))

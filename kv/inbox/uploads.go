@@ -369,6 +369,7 @@ func SaveUpload(tx *kv.Tx, u *Upload) error {
 		return record.NotFound("upload")
 	}
 	if before.BySender() {
+		tx.ForSenders(before.Owner)
 		if _, _, err := requireOpenRequest(tx, before.Owner, before.Request); err != nil {
 			return err
 		}
@@ -585,10 +586,14 @@ func AddSenderUpload(tx *kv.Tx, q *record.Request, u Upload, from string, disk i
 }
 
 func addSentAt(tx *kv.Tx, secret string, q *record.Request, u Upload, from string, disk int64) (*Upload, error) {
+	tx.ForSenders(q.Owner)
 	r := &Reservation{owner: q.Owner, request: q.ID, from: from}
 	charged := func(tx *kv.Tx, owner record.ID) int64 { return people.ChargedBytes(tx, owner) + int64(u.text()) }
 	if u.Parts != nil { // see AddUpload
 		charged = people.ContentBytes
+	}
+	if err := tx.MayWrite(q.Owner, false); err != nil {
+		return nil, err
 	}
 	q, room, err := checkReservation(tx, r, charged, 1, u.Length, u.Length)
 	strangers := UploadRows.Sum(tx.Tx, senderReservedKey)
@@ -696,6 +701,7 @@ func DropSenderUpload(tx *kv.Tx, secret string) ([]*Upload, error) {
 	if err != nil {
 		return nil, err
 	}
+	tx.ForSenders(u.Owner)
 	all := []*Upload{u}
 	for _, id := range u.Parts {
 		part, err := UploadRows.Get(tx.Tx, kv.OwnedKey(u.Owner, id[:]...))
