@@ -94,6 +94,10 @@ type Table struct {
 	// bytes, and bytes reserved for content that is still arriving.
 	Bytes func(tx *Tx, owner record.ID) (stored, reserved int64)
 
+	// Promised returns how many of the reserved bytes are for what others send to the
+	// owner. They do not keep the owner from storing something.
+	Promised func(tx *Tx, owner record.ID) int64
+
 	// Text adds up the bytes of text that owners have in the rows: see Tx.Text.
 	Text func(tx *Tx, add func(owner record.ID, n int64))
 

@@ -11,6 +11,7 @@ import (
 	"github.com/matryer/is"
 
 	"kist/kv"
+	"kist/kv/catalog"
 	"kist/kv/inbox"
 	"kist/kv/kvtest"
 	"kist/kv/people"
@@ -223,6 +224,46 @@ func TestSendersPay(t *testing.T) {
 			})
 		}
 	}
+}
+
+// What senders announce does not keep the owner from storing something, and is refused at its end
+// if it does not fit then.
+func TestSentIsNotInTheWay(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := kvtest.Open(t)
+	var ann *record.User
+	kvtest.Update(t, s, func(tx *kv.Tx) (err error) {
+		ann, err = people.AddUser(tx, record.User{Name: "ann", Role: record.Admin, Quota: 20_000})
+		return err
+	})
+	q := kvtest.AddRequest(t, s, ann.ID, nil)
+	begin := func(length int64) (u *inbox.Upload, err error) {
+		err = s.Update(func(tx *kv.Tx) (err error) {
+			u, _, err = inbox.AddSenderUpload(tx, q, inbox.Upload{Length: length}, "a", 1<<40)
+			return err
+		})
+		return u, err
+	}
+	u, err := begin(15_000)
+	is.NoErr(err)
+	_, err = begin(10_000)
+	is.True(err != nil) // senders are not promised more than there is
+	add := func(ref byte) error {
+		return s.Update(func(tx *kv.Tx) error {
+			_, err := catalog.Add(tx, ann.ID, record.Files, kvtest.Form(t, record.Files, `{}`), &record.Content{Ref: [32]byte{ref}, Size: 9000}, "")
+			return err
+		})
+	}
+	is.NoErr(add(2))
+	is.NoErr(add(3))
+	is.Equal(kvtest.Code(add(4)), "quota_exceeded")
+	u.Offset = u.Length
+	is.Equal(kvtest.Code(s.Update(func(tx *kv.Tx) error {
+		_, err := inbox.ReceiveUpload(tx, u, kvtest.Came(1, u.Length))
+		return err
+	})), kvtest.Code(record.ErrNoRoom))
+	kvtest.View(t, s, kvtest.Audit)
 }
 
 // When a link is closed, finished uploads are remembered, and the uploads at other

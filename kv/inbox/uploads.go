@@ -187,6 +187,12 @@ var UploadTable = kv.Table{
 	Bytes: func(tx *kv.Tx, owner record.ID) (_, reserved int64) {
 		return 0, UploadRows.Sum(tx.Tx, reservedKeyOf(owner))
 	},
+	Promised: func(tx *kv.Tx, owner record.ID) (n int64) {
+		for key := range tx.Walk(kv.RequestBucket, owner[:], nil, false) {
+			n += UploadRows.Sum(tx.Tx, senderBytesAt(owner, record.ID(key[len(key)-len(owner):])))
+		}
+		return n
+	},
 	Text: func(tx *kv.Tx, add func(record.ID, int64)) {
 		for u, err := range UploadRows.All(tx.Tx, nil) {
 			if err == nil { // Audit reports rows that cannot be read

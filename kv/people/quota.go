@@ -81,11 +81,20 @@ func ChargeAwaited(tx *kv.Tx, owner record.ID, size int64) error {
 }
 
 // withinQuota fails if size more bytes do not fit the owner's quota on top of those that
-// count already. It adds those up only if there is a quota.
+// count already, except what is promised to senders. It adds those up only if there is a quota.
 func withinQuota(tx *kv.Tx, owner record.ID, count func(*kv.Tx, record.ID) int64, size int64) error {
 	quota, err := quotaOf(tx, owner)
-	if err != nil || quota == 0 || count(tx, owner)+size <= quota {
+	if err != nil || quota == 0 {
 		return err
+	}
+	over := count(tx, owner) + size - quota
+	for _, t := range tx.Schema().Tables {
+		if over > 0 && t.Promised != nil {
+			over -= t.Promised(tx, owner)
+		}
+	}
+	if over <= 0 {
+		return nil
 	}
 	return &record.Error{Fault: record.Denied, Code: "quota_exceeded", Text: "This does not fit your storage quota of " + record.Plural(quota, "byte") + "."}
 }
