@@ -64,6 +64,7 @@ func TestSending(t *testing.T) {
 	is.NoErr(err)
 	is.True(time.Until(ends) > 23*time.Hour)
 	head := a.stranger("HEAD", at, "").want(200)
+	is.Equal(head.header.Get("Upload-Metadata"), meta("filename", "../Sea.txt", "filetype", "text/html", "name", "Bob", "message", "hi\r\nyou")) // what is not known is not kept
 	is.Equal(head.header.Get("Upload-Offset"), "6")
 	is.Equal(head.header.Get("Upload-Length"), "11")
 	is.Equal(head.header.Get("Cache-Control"), "no-store")

@@ -1204,6 +1204,11 @@ func (m metadata) fileName() string {
 	return name
 }
 
+// only is the metadata with these names.
+func (m metadata) only(names []string) metadata {
+	return slices.DeleteFunc(slices.Clone(m), func(d metadatum) bool { return !slices.Contains(names, d.name) })
+}
+
 // shown is the metadata as a header, without the password.
 func (m metadata) shown() string {
 	var pairs []string
