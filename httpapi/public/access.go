@@ -36,7 +36,7 @@ func sharedFile(c *web.Request, name string, kinds ...*record.Kind) (r *record.R
 // Find is shared without the check of the password. Whether the conditions of an item let a visitor in is decided by
 // record.Share.Open, and for items of a collection by record.Collection.Through.
 func Find(c *web.Request, slug string, kinds []*record.Kind) (r *record.Record, owned bool, err error) {
-	if r, err = c.HoldRecord(func() (*record.Record, error) { return catalog.Shared(c.Site.Store, slug) }); err != nil {
+	if r, err = web.HoldRecord(c, func() (*record.Record, error) { return catalog.Shared(c.Site.Store, slug) }); err != nil {
 		return nil, false, err
 	}
 	now := c.Site.Store.Now()

@@ -44,7 +44,7 @@ func through(c *web.Request, r *record.Record) (item *record.Record, err error) 
 func viewCollectionItem(c *web.Request) error {
 	r, owned, found := shared(c, c.Arg("slug"), record.Collections)
 	return viewAs(c, r, owned, found, func() (embed.Page, error) {
-		item, err := c.HoldRecord(func() (*record.Record, error) { return through(c, r) })
+		item, err := web.HoldRecord(c, func() (*record.Record, error) { return through(c, r) })
 		if err != nil {
 			return nil, err
 		}

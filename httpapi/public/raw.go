@@ -59,7 +59,7 @@ func rawAs(c *web.Request, r *record.Record, owned bool, err error, find func() 
 	}
 	var item *record.Record
 	if err == nil {
-		item, err = c.HoldRecord(find)
+		item, err = web.HoldRecord(c, find)
 	}
 	if err != nil {
 		return err
@@ -96,7 +96,7 @@ func rawAs(c *web.Request, r *record.Record, owned bool, err error, find func() 
 		return record.ErrMissing
 	}
 	if _, file := body.(*record.File); !file {
-		c.HoldOnly(int(size))
+		web.HoldOnly(c, int(size))
 	}
 	return sendBytes(c, r, owned, media, name, digest, content, size)
 }

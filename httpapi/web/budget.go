@@ -146,7 +146,7 @@ func (c *Request) reserveJSON(n int64) error {
 // acquireJSON takes n bytes of the share and of the budget. It sets up waiting only if
 // it has to wait.
 func (c *Request) acquireJSON(n int64) error {
-	if c.tryJSON(n) {
+	if tryJSON(c, n) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(c.R.Context(), jsonWait)
@@ -162,7 +162,7 @@ func (c *Request) acquireJSON(n int64) error {
 }
 
 // tryJSON is acquireJSON that does not wait.
-func (c *Request) tryJSON(n int64) bool {
+func tryJSON(c *Request, n int64) bool {
 	if !c.share.try(n) {
 		return false
 	}
@@ -203,8 +203,8 @@ const longText = 32 << 10
 // HoldRecord reads a record with find. If it is long, the request holds memory of the budget
 // from then on: for its row, its text, that as HTML, and the page. The request does not keep
 // the record while it waits for memory.
-func (c *Request) HoldRecord(find func() (*record.Record, error)) (*record.Record, error) {
-	r, wants, err := c.tryRecord(find)
+func HoldRecord(c *Request, find func() (*record.Record, error)) (*record.Record, error) {
+	r, wants, err := tryRecord(c, find)
 	if wants == 0 {
 		return r, err
 	}
@@ -215,7 +215,7 @@ func (c *Request) HoldRecord(find func() (*record.Record, error)) (*record.Recor
 }
 
 // tryRecord is HoldRecord that does not wait for memory: it returns how many bytes it wants instead.
-func (c *Request) tryRecord(find func() (*record.Record, error)) (r *record.Record, wants int64, err error) {
+func tryRecord(c *Request, find func() (*record.Record, error)) (r *record.Record, wants int64, err error) {
 	c.Site.Budget.reads <- struct{}{}
 	defer func() { <-c.Site.Budget.reads }()
 	if r, err = find(); err != nil || len(r.Body) < longText {
@@ -228,7 +228,7 @@ func (c *Request) tryRecord(find func() (*record.Record, error)) (r *record.Reco
 	if c.share == nil {
 		c.share = c.Site.Budget.join(c)
 	}
-	if !c.tryJSON(n) {
+	if !tryJSON(c, n) {
 		return nil, n, nil
 	}
 	c.held += n
@@ -236,7 +236,7 @@ func (c *Request) tryRecord(find func() (*record.Record, error)) (r *record.Reco
 }
 
 // HoldOnly gives back what the request holds of the budget beyond n bytes.
-func (c *Request) HoldOnly(n int) {
+func HoldOnly(c *Request, n int) {
 	if spare := c.held - int64(n); spare > 0 {
 		c.releaseSomeJSON(spare)
 	}

@@ -29,7 +29,7 @@ func (c *Request) RespondPage(status int, p embed.Page) error {
 	if err != nil {
 		return err
 	}
-	c.HoldOnly(len(body))
+	HoldOnly(c, len(body))
 	c.W.Header().Set("Cache-Control", "no-store")
 	c.W.WriteHeader(status)
 	_, _ = c.W.Write(body) // the client may be gone

@@ -4,7 +4,7 @@ import { base, start } from './session.js';
 
 export const fileTypes = { image: t('kind.image'), video: t('kind.video'), audio: t('kind.audio'), text: t('kind.text'), pdf: t('kind.pdf'), other: t('kind.other') };
 
-const excerpt = (text) => (text ?? '').replace(/^[#>\s*-]+/gm, '').replace(/!?\[([^\]]*)\]\([^)]*\)/g, '$1').replace(/\*+|__|\x60/g, '').replace(/\s+/g, ' ').trim().slice(0, 140);
+const excerpt = (text) => (text ?? '').replace(/^[#>\s*-]+/gm, '').replace(/!?\[([^\]]*)\]\([^)]*\)/g, '$1').replace(/\*+|__|\x60/g, '').replace(/(^|\W)_([^_\n]+)_(?!\w)/g, '$1$2').replace(/\s+/g, ' ').trim().slice(0, 140);
 const firstLine = (text) => (text ?? '').split('\n').find((l) => l.trim())?.trim().slice(0, 120) ?? '';
 const cutoff = (text) => text && h('span.cutoff', {}, text);
 
