@@ -50,15 +50,15 @@ type Bounds struct{ Each, Records int64 }
 // MayWrite refuses writes while too much was recently written for their owner, or by senders if the transaction is
 // ForSenders. See allowance.Wait about changes that are safer.
 func (tx *Tx) MayWrite(owner record.ID, safer bool) error {
-	return tx.s.mayWrite(tx.payer(owner), tx.Now, safer)
+	return mayWrite(tx.s, payer(tx, owner), tx.Now, safer)
 }
 
 // MayWrite is Tx.MayWrite for a check before a transaction.
 func (s *Store) MayWrite(owner record.ID, safer bool) error {
-	return s.mayWrite(owner, s.Now(), safer)
+	return mayWrite(s, owner, s.Now(), safer)
 }
 
-func (s *Store) mayWrite(payer record.ID, now time.Time, safer bool) error {
+func mayWrite(s *Store, payer record.ID, now time.Time, safer bool) error {
 	if wait := s.writes.Wait(payer, now, safer); wait > 0 {
 		return &record.Error{Fault: record.TooMany, Code: "too_many_writes", Text: "Too much was written for this account in the last hour. Try again " + record.In(wait) + ".", Retry: wait}
 	}
@@ -70,7 +70,7 @@ func (s *Store) mayWrite(payer record.ID, now time.Time, safer bool) error {
 func (tx *Tx) ForSenders(owner record.ID) { tx.senders = owner }
 
 // payer is who pays for what the transaction writes for the owner.
-func (tx *Tx) payer(owner record.ID) record.ID {
+func payer(tx *Tx, owner record.ID) record.ID {
 	if owner == tx.senders {
 		return allowance.Senders(owner)
 	}

@@ -197,7 +197,7 @@ func (s *Store) commit(batch []*job) ([]*job, error) {
 			after = append(after, tx.after...)
 			for _, c := range tx.carried {
 				volume += len(c.Bytes)
-				contents = append(contents, carried{tx.payer(c.owner), c.Kept})
+				contents = append(contents, carried{payer(tx, c.owner), c.Kept})
 			}
 			if tx.senders != (record.ID{}) {
 				if sent == nil {
