@@ -27,6 +27,29 @@ func TestBudgetIsReturned(t *testing.T) {
 	is.Equal(len(a.server.Budget.Shares), 0)
 }
 
+// The page of a long record waits for memory. That of one that a visitor may not see does not, so that
+// the answer does not tell that there is one.
+func TestLongPagesHoldMemory(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := start(t)
+	text := strings.Repeat("x", 100_000)
+	a.post("/api/v1/notes", map[string]any{"slug": "open", "isPublic": true, "content": text}).want(201)
+	a.post("/api/v1/notes", map[string]any{"slug": "closed", "content": text}).want(201)
+	a.post("/api/v1/notes", map[string]any{"slug": "short", "isPublic": true, "content": "x"}).want(201)
+	a.server.Running.Wait()
+	is.True(a.server.Budget.All.TryAcquire(web.JSONBytes))
+	a.visit("/v/closed").want(404)
+	a.visit("/x/closed").want(404)
+	a.visit("/v/short").want(200)
+	is.True(a.visit("/v/open").want(503).header.Get("Retry-After") != "")
+	a.server.Budget.All.Release(web.JSONBytes)
+	a.visit("/v/open").want(200)
+	a.visit("/x/open").want(200)
+	a.server.Running.Wait()
+	is.True(a.server.Budget.All.TryAcquire(web.JSONBytes)) // all is given back
+}
+
 // Records of any length are answered whole, one by one and in lists.
 func TestLongRecordsAreWhole(t *testing.T) {
 	t.Parallel()

@@ -36,19 +36,34 @@ func sharedFile(c *web.Request, name string, kinds ...*record.Kind) (r *record.R
 // Find is shared without the check of the password. Whether the conditions of an item let a visitor in is decided by
 // record.Share.Open, and for items of a collection by record.Collection.Through.
 func Find(c *web.Request, slug string, kinds []*record.Kind) (r *record.Record, owned bool, err error) {
-	if r, err = web.HoldRecord(c, func() (*record.Record, error) { return catalog.Shared(c.Site.Store, slug) }); err != nil {
+	var closed error
+	r, err = web.HoldRecord(c, func() (*record.Record, error) {
+		r, err := catalog.Shared(c.Site.Store, slug)
+		if err == nil {
+			if owned, closed = seen(c, r, kinds); closed != nil {
+				r.Body = nil // it must not make a difference how long it is
+			}
+		}
+		return r, err
+	})
+	if err != nil {
 		return nil, false, err
 	}
+	return r, owned, closed
+}
+
+// seen reports whether the caller may see the item, except for its password, as its owner or as a visitor.
+func seen(c *web.Request, r *record.Record, kinds []*record.Kind) (owned bool, err error) {
 	now := c.Site.Store.Now()
 	switch {
 	case !slices.Contains(kinds, r.Kind):
-		return nil, false, record.ErrMissing
+		return false, record.ErrMissing
 	case c.Owns(r) || c.AtContentOrigin() && Granted(c, grant.ToOwn, r):
-		return r, true, nil
+		return true, nil
 	case r.Reached && !r.Expired(now) && Granted(c, grant.ToRead, r):
-		return r, false, nil // the visitor of the last view may continue reading
+		return false, nil // the visitor of the last view may continue reading
 	}
-	return r, false, r.Open(now)
+	return false, r.Open(now)
 }
 
 var errLocked = &record.Error{
