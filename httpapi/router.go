@@ -216,8 +216,8 @@ func (s *Server) handle(r Route) httprouter.Handle {
 		if err := c.Authorize(r.Access); err != nil {
 			return err
 		}
-		if r.writes() && c.Caller != nil {
-			if err := c.Site.Store.MayWrite(c.Owner(), c.R.Method == http.MethodPatch); err != nil { // a PATCH may be safer
+		if r.writes() && !r.Safer && c.Caller != nil {
+			if err := c.Site.Store.MayWrite(c.Owner()); err != nil {
 				return err
 			}
 		}

@@ -54,9 +54,7 @@ func (tx *Tx) MayWrite(owner record.ID, safer bool) error {
 }
 
 // MayWrite is Tx.MayWrite for a check before a transaction.
-func (s *Store) MayWrite(owner record.ID, safer bool) error {
-	return mayWrite(s, owner, s.Now(), safer)
-}
+func (s *Store) MayWrite(owner record.ID) error { return mayWrite(s, owner, s.Now(), false) }
 
 func mayWrite(s *Store, payer record.ID, now time.Time, safer bool) error {
 	if wait := s.writes.Wait(payer, now, safer); wait > 0 {

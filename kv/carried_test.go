@@ -150,7 +150,7 @@ func TestCarriedWithItsRecord(t *testing.T) {
 	is.True(err != nil)
 	is.Equal(len(carriedIn(t, dir)), 0)
 	n := 0
-	for ; s.MayWrite(u.ID, false) == nil; n++ {
+	for ; s.MayWrite(u.ID) == nil; n++ {
 		_, err = storeSmall(t, s, content, u.ID, bytes.Repeat([]byte{byte(n)}, blobs.SmallContent))
 		is.NoErr(err)
 	}

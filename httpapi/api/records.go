@@ -106,10 +106,10 @@ func (f *fileChange) Fields(s *field.Set) {
 	s.Text("slug", &f.slug, field.MaxURL)
 }
 
-var EditFile = web.EditOp("files", "Changes the record of a file.", "The record.", "File", editRecord(record.Files, "slug"), 404, 409)
+var EditFile = web.EditOp("files", "Changes the record of a file.", "The record.", "File", editRecord(record.Files, "slug"), 404, 409).SaferOp()
 
 func EditRecord(k *record.Kind) web.Operation {
-	return web.EditOp(k.Path, "Changes a "+k.Name+".", "The record.", web.Title(k.Name), editRecord(k, "id"), 404, 409)
+	return web.EditOp(k.Path, "Changes a "+k.Name+".", "The record.", web.Title(k.Name), editRecord(k, "id"), 404, 409).SaferOp()
 }
 
 func editRecord(k *record.Kind, arg string) func(*web.Request) error {

@@ -215,7 +215,7 @@ func createWebhook(c *web.Request) error {
 
 var ReadWebhook = web.ReadOp("webhooks", "Reads a webhook.", "The webhook, under both names.", "Webhook", webhooks.Read, 404)
 
-var EditWebhook = web.EditOp("webhooks", "Changes a webhook. This also ends a pause.", "The webhook, under both names.", "Webhook", editWebhook, 404)
+var EditWebhook = web.EditOp("webhooks", "Changes a webhook. This also ends a pause.", "The webhook, under both names.", "Webhook", editWebhook, 404).SaferOp()
 
 func editWebhook(c *web.Request) error {
 	id, err := c.IDArg("webhook")
@@ -233,9 +233,11 @@ func editWebhook(c *web.Request) error {
 		}
 	}
 	return webhooks.Edit(c, id, func(tx *kv.Tx, h *record.Webhook) error {
-		form := newWebhookForm(*h)
+		form, on := newWebhookForm(*h), h.Enabled
 		err := web.JoinProblems(field.Patch(form, in), form.checkAddress())
-		form.fill(h, tx.Now)
+		if form.fill(h, tx.Now); err == nil && (h.Enabled || !on) {
+			err = tx.MayWrite(h.Owner, false)
+		}
 		return err
 	})
 }

@@ -86,12 +86,19 @@ type Operation struct {
 	AtContentOrigin bool      // also served at the origin for content
 	Tus             bool      // part of the tus protocol: every answer has its version
 	Once            bool      // its answer has secrets, which are never stored
+	Safer           bool      // the store checks the limit of written bytes, because some of its changes may go beyond it
 	Serve           func(*Request) error
 }
 
 // By returns the operation with its handler, for handlers that are methods of a server.
 func (o Operation) By(serve func(*Request) error) Operation {
 	o.Serve = serve
+	return o
+}
+
+// SaferOp returns the operation for changes of which some may go beyond the limit of written bytes.
+func (o Operation) SaferOp() Operation {
+	o.Safer = true
 	return o
 }
 

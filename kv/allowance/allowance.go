@@ -52,7 +52,7 @@ func (a *Allowance) SetBack(now time.Time) {
 }
 
 // Wait is how long the payer has to wait before writing more; 0 means not at all. A change that is
-// safer, such as one that makes an item private, may go beyond the limit by an eighth.
+// safer, such as one of a password, may go beyond the limit by an eighth.
 func (a *Allowance) Wait(payer record.ID, now time.Time, safer bool) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -511,10 +511,13 @@ func Save(tx *kv.Tx, r *record.Record, f *record.Form, password string) error {
 	}
 	old, private := r.Body, !r.Public
 	restart := f.Fill(r)
-	if err := tx.MayWrite(r.Owner, !private && !r.Public || unlocked && r.Password != ""); err != nil {
-		return err
-	}
 	grew := len(r.Body) > len(old)
+	// An item can be made private and get its first password beyond the limit: once, until it is below the limit again.
+	if safer := !private && !r.Public || unlocked && r.Password != ""; !safer || grew {
+		if err := tx.MayWrite(r.Owner, f.Password.Said && r.Password != ""); err != nil {
+			return err
+		}
+	}
 	if grew && tx.DiskFull() {
 		return kv.ErrFull
 	}

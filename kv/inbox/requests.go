@@ -4,6 +4,7 @@ package inbox
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -251,14 +252,18 @@ func putRequest(tx *kv.Tx, q *record.Request, charged bool) error {
 
 // SaveRequest changes an upload request, which must have been read in the same
 // transaction. An empty slug keeps the old one. If the request is closed now, its
-// unfinished uploads are deleted.
+// unfinished uploads are deleted. Beyond the limit of written bytes, a request can be turned off
+// and get its first password.
 func SaveRequest(tx *kv.Tx, q *record.Request) error {
-	if q.Slug == "" {
-		before, err := Request(tx, q.Owner, q.ID)
-		if err != nil {
+	before, err := Request(tx, q.Owner, q.ID)
+	if err != nil {
+		return err
+	}
+	q.Slug = cmp.Or(q.Slug, before.Slug)
+	if safer := before.Active && !q.Active || before.Password == "" && q.Password != ""; !safer {
+		if err := tx.MayWrite(q.Owner, q.Password != before.Password && q.Password != ""); err != nil {
 			return err
 		}
-		q.Slug = before.Slug
 	}
 	if q.Open(tx.Now) != nil {
 		if err := dropSenderUploads(tx, q, func(u *Upload) bool { return !u.Done() }); err != nil {
@@ -281,7 +286,7 @@ func dropSenderUploads(tx *kv.Tx, q *record.Request, which func(*Upload) bool) e
 func RemoveRequest(s *kv.Store, owner, id record.ID) error {
 	err := s.Update(func(tx *kv.Tx) error {
 		q, err := Request(tx, owner, id)
-		if err != nil {
+		if err != nil || !q.Active {
 			return err
 		}
 		q.Active = false

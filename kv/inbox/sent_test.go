@@ -220,7 +220,7 @@ func TestSendersPay(t *testing.T) {
 				is.Equal(kvtest.Code(err), "too_many_writes")
 				is.True(n > 5)
 				kvtest.Add(t, s, ann.ID, record.Notes, fmt.Sprintf(`{"content":"%010000d"}`, 0))
-				is.NoErr(s.MayWrite(ann.ID, false))
+				is.NoErr(s.MayWrite(ann.ID))
 			})
 		}
 	}
