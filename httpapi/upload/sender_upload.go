@@ -116,9 +116,6 @@ func repeatSending(c *web.Request, secret string) error {
 	return repeatBegin(c, func(*inbox.Upload) string { return web.SentPath + "/" + secret }, sentAt(secret))
 }
 
-// senderMetadata are the names in Upload-Metadata that are kept of a sender's upload.
-var senderMetadata = []string{"filename", "filetype", "name", "message"}
-
 // sending is the upload that a sender's request starts, if its metadata are valid.
 func (b *uploadOptions) sending(q *record.Request) (u inbox.Upload, err error) {
 	form := new(record.SenderForm)
@@ -128,7 +125,7 @@ func (b *uploadOptions) sending(q *record.Request) (u inbox.Upload, err error) {
 	if !q.MayTake(b.meta.fileName()) {
 		return u, typeRefused(q)
 	}
-	return inbox.Upload{Length: b.length, Metadata: b.meta.only(senderMetadata).shown(), Name: form.Name, Message: form.Message}, nil
+	return inbox.Upload{Length: b.length, Metadata: b.meta.ofSender(form).shown(), Name: form.Name, Message: form.Message}, nil
 }
 
 // joinSent makes a sender's file of complete parts. The limits of the link apply to it as to any

@@ -23,6 +23,7 @@ import (
 	"kist/blobs"
 	"kist/httpapi/web"
 	"kist/kv"
+	"kist/kv/allowance"
 	"kist/kv/catalog"
 	"kist/kv/field"
 	"kist/kv/inbox"
@@ -805,10 +806,13 @@ func continueUpload(c *web.Request) error {
 		return withOffset(c, u, &record.Error{Fault: record.Taken, Code: "offset_mismatch", Text: "The upload is at " + strconv.FormatInt(u.Offset, 10) + ", not at " + strconv.FormatInt(at, 10) + "."})
 	}
 	budget := new(UploadBudget)
-	if !u.BySender() { // a sender's upload is limited only by its known length
-		if budget, err = BudgetOf(c.Site, c.Owner()); err != nil {
-			return err
-		}
+	if u.BySender() { // limited only by its known length
+		err = c.Site.Store.MayWrite(allowance.Senders(u.Owner))
+	} else {
+		budget, err = BudgetOf(c.Site, c.Owner())
+	}
+	if err != nil {
+		return err
 	}
 	switch {
 	case length < 0 || length == u.Length:
@@ -1204,9 +1208,28 @@ func (m metadata) fileName() string {
 	return name
 }
 
-// only is the metadata with these names.
-func (m metadata) only(names []string) metadata {
-	return slices.DeleteFunc(slices.Clone(m), func(d metadatum) bool { return !slices.Contains(names, d.name) })
+// ofSender is the part that is kept of a sender's upload: known names with values that are not long.
+// The form has the sender's name and message.
+func (m metadata) ofSender(form *record.SenderForm) (kept metadata) {
+	for _, d := range m {
+		switch d.name {
+		case "filename":
+			if len(d.value) > record.MaxFileName {
+				d.value = m.fileName()
+			}
+		case "filetype":
+			if len(d.value) > record.MaxFileName {
+				continue
+			}
+		case "name":
+			d.value = form.Name // without spaces around it
+		case "message": // as long as the form allows
+		default:
+			continue
+		}
+		kept = append(kept, d)
+	}
+	return kept
 }
 
 // shown is the metadata as a header, without the password.
