@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"crypto/rand"
 	"net/http"
 	"slices"
 	"strings"
@@ -47,6 +48,33 @@ func TestCreatesAreRepeatable(t *testing.T) {
 			send(tt.other, strings.Repeat("k", 256)).want(400)
 		})
 	}
+}
+
+// When too many answers are kept, a request with a new key changes nothing. One without a key works.
+func TestRepeatsAreBounded(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := start(t)
+	_, slug := a.ask(nil)
+	key := func(name string) http.Header { return http.Header{"Idempotency-Key": {name}} }
+	send := func(name string) *answer {
+		return a.do(apiRequest{method: "POST", path: "/api/v1/notes", json: `{"content":"a"}`, header: key(name)})
+	}
+	first := send("one").want(201)
+	fill := func() {
+		a.fatal(a.server.Store.Update(func(tx *kv.Tx) error {
+			return jobs.SaveIdempotentAnswer(tx, a.user.ID, rand.Text(), jobs.IdempotentAnswer{Body: make([]byte, 6<<20)})
+		}))
+	}
+	fill()
+	is.Equal(a.leave(slug, key("two"), nil, file{"a", "", "x"}).want(403).text("code"), "too_many_answers")
+	a.leave(slug, nil, nil, file{"a", "", "x"}).want(201)
+	send("three").want(201)
+	fill()
+	is.Equal(send("four").want(403).text("code"), "too_many_answers")
+	is.Equal(a.get("/api/v1/notes").at("total"), 2.0)
+	is.Equal(string(send("one").want(201).body), string(first.body))
+	a.post("/api/v1/notes", `{"content":"a"}`).want(201)
 }
 
 // TestRepeatsAtOnce: of many at the same time one makes something.

@@ -236,7 +236,7 @@ func receiveFiles(c *web.Request, q *record.Request) (items []*record.Item, err 
 			return nil, err
 		}
 		defer leave()
-		err = c.Site.Store.View(func(tx *kv.Tx) error { earlier, err = jobs.FindAnswer(tx, q.Owner, key); return err })
+		err = c.Site.Store.View(func(tx *kv.Tx) error { earlier, err = jobs.FindSenderAnswer(tx, q.Owner, key); return err })
 		if err == nil {
 			return repeatFiles(c, m, key, earlier)
 		} else if !kv.Missing(err) {

@@ -5,6 +5,8 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"strconv"
+	"sync"
 	"time"
 
 	"kist/kv"
@@ -15,6 +17,37 @@ import (
 
 // answerFor is how long an answer is kept for a repeated request.
 const answerFor = 24 * time.Hour
+
+// maxAnswers is how many bytes of an owner's answers are kept. Requests with new keys are refused
+// beyond it, so that those answered before can be repeated.
+const maxAnswers = 16 << 20
+
+// answerSizes are the bytes of the answers of each owner. They are added up from the rows after a
+// start and after each sweep. Until the next sweep they can be too high, because of transactions
+// that failed.
+type answerSizes struct {
+	mu sync.Mutex
+	of map[record.ID]int
+}
+
+var answersKept kv.Slot[answerSizes]
+
+// add adds bytes to those of the owner and returns the sum.
+func (a *answerSizes) add(tx *kv.Tx, owner record.ID, bytes int) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	sum, known := a.of[owner]
+	if !known {
+		for k, v := range tx.Walk(answerBucket, owner[:], nil, false) {
+			sum += len(k) + len(v)
+		}
+	}
+	if a.of == nil {
+		a.of = map[record.ID]int{}
+	}
+	a.of[owner] = sum + bytes
+	return sum + bytes
+}
 
 // AnswerTable keeps answers, to give a repeated request the same one again.
 var AnswerTable = kv.Table{
@@ -65,21 +98,35 @@ func answerKey(owner record.ID, key string) []byte {
 }
 
 // FindAnswer finds the answer given in the last 24 hours to the owner's request with
-// the idempotency key; Missing if there is none.
+// the idempotency key. If there is none, it fails with Missing, or with Denied if there
+// is no room to keep one.
 func FindAnswer(tx *kv.Tx, owner record.ID, key string) (*IdempotentAnswer, error) {
-	missing := record.NotFound("answer")
-	v := tx.Get(answerBucket, answerKey(owner, key))
-	if v == nil {
-		return nil, missing
+	return findAnswer(tx, owner, key, maxAnswers)
+}
+
+// FindSenderAnswer is FindAnswer for the request of a sender to the owner. Answers to
+// senders leave half of the room to the owner.
+func FindSenderAnswer(tx *kv.Tx, owner record.ID, key string) (*IdempotentAnswer, error) {
+	return findAnswer(tx, owner, key, maxAnswers/2)
+}
+
+func findAnswer(tx *kv.Tx, owner record.ID, key string, room int) (*IdempotentAnswer, error) {
+	if v := tx.Get(answerBucket, answerKey(owner, key)); v != nil {
+		var a StoredAnswer
+		if err := json.Unmarshal(v, &a); err != nil {
+			return nil, fmt.Errorf("answer: %w", err)
+		}
+		if tx.Now.Before(a.Expires) {
+			return &a.IdempotentAnswer, nil
+		}
 	}
-	var a StoredAnswer
-	if err := json.Unmarshal(v, &a); err != nil {
-		return nil, fmt.Errorf("answer: %w", err)
+	if answersKept.Of(tx.Store()).add(tx, owner, 0) >= room {
+		return nil, &record.Error{
+			Fault: record.Denied, Code: "too_many_answers",
+			Text: "Too many answers to requests with an Idempotency-Key are kept: " + strconv.Itoa(room>>20) + " MiB" + ". Nothing was stored. Send the request without this header, or try again tomorrow.",
+		}
 	}
-	if !tx.Now.Before(a.Expires) {
-		return nil, missing
-	}
-	return &a.IdempotentAnswer, nil
+	return nil, record.NotFound("answer")
 }
 
 // SaveIdempotentAnswer keeps the answer to a request with an idempotency key.
@@ -91,7 +138,9 @@ func SaveIdempotentAnswer(tx *kv.Tx, owner record.ID, key string, a IdempotentAn
 	if err != nil {
 		return fmt.Errorf("answer: %w", err)
 	}
-	return tx.Put(answerBucket, answerKey(owner, key), v)
+	k := answerKey(owner, key)
+	answersKept.Of(tx.Store()).add(tx, owner, len(k)+len(v)) // before Put, which Walk would count
+	return tx.Put(answerBucket, k, v)
 }
 
 // DropIdempotentAnswers deletes expired answers.
@@ -108,6 +157,10 @@ func DropIdempotentAnswers(tx *kv.Tx) error {
 			return err
 		}
 	}
+	kept := answersKept.Of(tx.Store())
+	kept.mu.Lock()
+	defer kept.mu.Unlock()
+	kept.of = nil
 	return nil
 }
 
