@@ -678,6 +678,32 @@ func TestPromisesAreNoLargerThanFiles(t *testing.T) {
 	a.leave(slug, nil, nil, file{"b", "", "y"}).want(201)
 }
 
+// TestStalledSender: a sender whose bytes do not come keeps little from the others, whatever length
+// was announced. A longer form gets its place as its bytes come.
+func TestStalledSender(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := start(t)
+	const room = 10 << 20
+	_, slug := a.ask(map[string]any{"maxTotalSize": room})
+	chunked := func(size int) *answer {
+		q := a.uploadRequest(nil, file{"a", "", strings.Repeat("x", size)})
+		q.path, q.anyone, q.raw = "/api/v1/upload-requests/p/"+slug+"/files", true, true
+		q.body = io.MultiReader(q.body) // of an unknown length
+		return a.do(q)
+	}
+	one, two := a.half(slug, "Transfer-Encoding: chunked"), a.half(slug, fmt.Sprint("Content-Length: ", room))
+	defer one.Close()
+	defer two.Close()
+	a.leave(slug, nil, nil, file{"b", "", strings.Repeat("y", 2<<20)}).want(201)
+	chunked(3 << 20).want(201)
+	is.NoErr(errors.Join(one.Close(), two.Close()))
+	is.Equal(a.codeOf(chunked(5<<20+1), 403), "limit_reached")
+	is.Equal(a.codeOf(a.leave(slug, nil, nil, file{"b", "", strings.Repeat("y", 6<<20)}), 403), "limit_reached")
+	a.leave(slug, nil, nil, file{"c", "", strings.Repeat("y", 1<<20-100)}, file{"d", "", strings.Repeat("y", 300)}).want(201)
+	chunked(4<<20 - 200).want(201) // no place was lost
+}
+
 // TestSendersBehindProxies: a sender is an address, or the /64 of one, as a
 // proxy that is trusted says and nobody else.
 func TestSendersBehindProxies(t *testing.T) {

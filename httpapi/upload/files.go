@@ -279,6 +279,7 @@ type UploadBudget struct {
 	// For senders.
 	next  func() error                         // called before a file is read; may be nil
 	takes func(name string, head []byte) error // called with the file's first bytes; may be nil
+	more  func() error                         // called when Left is used up, to raise it; may be nil
 	full  error                                // the error to use instead of the quota's
 }
 
@@ -567,9 +568,12 @@ func stagePart(c *web.Request, p *multipart.Part, m *UploadBudget) (out Part, er
 			return out, err
 		}
 	}
+	if more := m.raise(int64(n)); more != nil {
+		return out, more
+	}
 	from := &readErrors{r: bytes.NewReader(out.Head)}
 	if err == nil { // together with the head, so that a small file is one write
-		from.r = io.MultiReader(from.r, io.LimitReader(p, min(m.File, m.Left)-int64(n)+1))
+		from.r = io.MultiReader(from.r, &within{p, m, int64(n)})
 	}
 	size, cerr := io.Copy(to, from)
 	if cerr != nil && from.err == nil {
@@ -584,6 +588,34 @@ func stagePart(c *web.Request, p *multipart.Part, m *UploadBudget) (out Part, er
 	m.Left -= size
 	sum.Sum(out.Sum[:0])
 	return out, nil
+}
+
+// within reads a file, of which n bytes were read, until it is a byte too long for the budget.
+type within struct {
+	r io.Reader
+	m *UploadBudget
+	n int64
+}
+
+func (w *within) Read(b []byte) (int, error) {
+	room := min(w.m.File, w.m.Left) + 1 - w.n
+	if room <= 0 {
+		return 0, io.EOF
+	}
+	n, err := w.r.Read(b[:min(int64(len(b)), room)])
+	w.n += int64(n)
+	if more := w.m.raise(w.n); more != nil {
+		return n, more
+	}
+	return n, err
+}
+
+// raise makes room for a file of which size bytes have come, if that is possible.
+func (m *UploadBudget) raise(size int64) error {
+	if m.more == nil || size <= m.Left || size > m.File {
+		return nil
+	}
+	return m.more()
 }
 
 // readErrors distinguishes read errors from write errors.

@@ -192,8 +192,9 @@ func largest(c *web.Request, q *record.Request, set *record.Settings) int64 {
 // and boundaries.
 const formOverhead = 64 << 10
 
-// maxReserved is how many bytes one transfer can reserve if nothing else limits it.
-const maxReserved = 1 << 50
+// reserved is how many bytes a transfer reserves at its beginning, and again when these have come.
+// So a sender who stalls keeps little from the others.
+const reserved = 1 << 20
 
 // uploadBudgetAt is the budget for one file at a link. The store checks the link's other limits.
 func uploadBudgetAt(c *web.Request, q *record.Request) (*UploadBudget, error) {
@@ -246,7 +247,7 @@ func receiveFiles(c *web.Request, q *record.Request) (items []*record.Item, err 
 	if err := session.RequireCaptcha(c, q); err != nil { // a repetition has used it up
 		return nil, err
 	}
-	minimum, limit := max(0, c.R.ContentLength-formOverhead), int64(maxReserved)
+	minimum, limit := max(0, c.R.ContentLength-formOverhead), int64(reserved)
 	if m.File < limit/MaxParts { // the maximum for a body at this link
 		limit = m.File * MaxParts
 	}
@@ -275,6 +276,12 @@ func receiveFiles(c *web.Request, q *record.Request) (items []*record.Item, err 
 			return nil // its place is already reserved
 		}
 		return place.Another()
+	}
+	m.more = func() error {
+		before := place.Bytes()
+		err := place.More(c.R.Context(), reserved)
+		m.Left += place.Bytes() - before
+		return err
 	}
 	m.takes = func(name string, head []byte) error {
 		if !q.Takes(name, media.Of("", name, head)) {

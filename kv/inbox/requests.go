@@ -397,8 +397,8 @@ type Reservation struct {
 const waitTime = 10 * time.Second
 
 // Reserve reserves space for a file from the sender with the given address. The whole
-// transfer will have minimum to limit bytes. The reservation is for limit bytes, or
-// for as many as are left: Bytes returns the number. If the space it needs is promised
+// transfer will have at least minimum bytes. The reservation is for limit bytes, or
+// for as many as are left: Bytes returns the number, and More adds to it. If the space it needs is promised
 // to others, Reserve waits for them for up to waitTime and then fails with Busy. It
 // fails with Missing or Gone if the request is not open, with Denied when a limit of
 // the request or the owner's quota is reached, with TooMany when the sender's limit
@@ -457,6 +457,18 @@ func (r *Reservation) Another() error {
 		q, _, err := checkReservation(tx, r, people.ContentBytes, 1, 0, 0)
 		if err == nil {
 			promises.Of(tx.Store()).add(r, q, 1, 0)
+		}
+		return err
+	})
+}
+
+// More reserves space for up to limit more bytes of the same transfer. It waits and fails
+// as Reserve does.
+func (r *Reservation) More(ctx context.Context, limit int64) error {
+	return retryWhenFreed(r.s, ctx, func(tx *kv.Tx) error {
+		q, size, err := checkReservation(tx, r, people.ChargedBytes, 0, 1, limit)
+		if err == nil {
+			promises.Of(tx.Store()).add(r, q, 0, size)
 		}
 		return err
 	})
@@ -550,20 +562,21 @@ func checkReservation(tx *kv.Tx, r *Reservation, charged func(*kv.Tx, record.ID)
 			return nil, 0, err
 		}
 	}
-	size, err = checkLimits(tx, q, u, charged, r.sender, files, minimum, maximum)
+	size, err = checkLimits(tx, q, u, charged, r, files, minimum, maximum)
 	if _, ok := errors.AsType[*record.Error](err); ok && UploadRows.Sum(tx.Tx, reservedKeyOf(q.Owner)) > 0 {
 		n, failed := dropUploads(tx, q.Owner[:], func(u *Upload) (bool, error) { return expiredUpload(tx, u) })
 		if failed != nil {
 			return nil, 0, failed
 		}
 		if n > 0 {
-			size, err = checkLimits(tx, q, u, charged, r.sender, files, minimum, maximum)
+			size, err = checkLimits(tx, q, u, charged, r, files, minimum, maximum)
 		}
 	}
 	return q, size, err
 }
 
-func checkLimits(tx *kv.Tx, q *record.Request, u *record.User, charged func(*kv.Tx, record.ID) int64, from sender, files, minimum, limit int64) (size int64, err error) {
+func checkLimits(tx *kv.Tx, q *record.Request, u *record.User, charged func(*kv.Tx, record.ID) int64, r *Reservation, files, minimum, limit int64) (size int64, err error) {
+	from := r.sender
 	begun := UploadRows.Sum(tx.Tx, senderUploadsAt(q.Owner, q.ID))
 	taken := record.Intake{
 		Files: countReceived(tx, q) + begun, Pending: ItemRows.Sum(tx.Tx, inRequest(q.Owner, q.ID, record.Pending)) + begun,
@@ -583,7 +596,7 @@ func checkLimits(tx *kv.Tx, q *record.Request, u *record.User, charged func(*kv.
 	}
 	promised := int64(0)
 	if p := promises.Of(tx.Store()).requests[q.ID]; p != nil {
-		promised = p.bytes
+		promised = p.bytes - r.bytes
 		taken.Files += p.files
 		taken.Pending += p.files
 		taken.Sender += p.senders[from]
@@ -591,13 +604,13 @@ func checkLimits(tx *kv.Tx, q *record.Request, u *record.User, charged func(*kv.
 	if err := q.Admit(taken, record.Intake{Files: files, Pending: files, Sender: files}, again); err != nil {
 		return 0, err
 	}
-	came := ItemRows.Sum(tx.Tx, receivedBytes(q.Owner, q.ID)) + UploadRows.Sum(tx.Tx, senderBytesAt(q.Owner, q.ID))
+	came := r.bytes + ItemRows.Sum(tx.Tx, receivedBytes(q.Owner, q.ID)) + UploadRows.Sum(tx.Tx, senderBytesAt(q.Owner, q.ID))
 	if limit, err = record.Promise(q.MaxTotal, came, promised, minimum, limit); err != nil {
 		return 0, err
 	}
 	quota, err := people.Quota(tx, u)
 	if err == nil { // no error of its own: the owner's quota is not a stranger's business
-		limit, err = record.Promise(quota, charged(tx, q.Owner), promises.Of(tx.Store()).owners[q.Owner], min(minimum, limit), limit)
+		limit, err = record.Promise(quota, r.bytes+charged(tx, q.Owner), promises.Of(tx.Store()).owners[q.Owner]-r.bytes, minimum, limit)
 	}
 	return limit, err
 }

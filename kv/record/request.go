@@ -173,15 +173,17 @@ var ErrNoRoom = errFull("This is more than the link has room for. Nothing was st
 var ErrWait = &Error{Fault: Busy, Code: "busy", Text: "Others are sending files to this link at the moment. Try again soon.", Retry: 5 * time.Second}
 
 // Promise says how many bytes of a limit to promise to a transfer that needs
-// minimum to maximum bytes. It is maximum if that much is free, or all that is left
-// if nobody else has a promise. The error is ErrWait if promises to others are in
-// the way, and ErrNoRoom if stored bytes are. A limit of 0 means no limit.
+// minimum bytes, and no more than maximum for now. It is maximum if that much is free, or
+// all that is left if nobody else has a promise. The error is ErrWait if promises to others
+// are in the way, and ErrNoRoom if stored bytes are. A limit of 0 means no limit.
 func Promise(limit, kept, promised, minimum, maximum int64) (int64, error) {
 	free := limit - kept
 	switch {
+	case limit > 0 && minimum > free:
+		return 0, ErrNoRoom
 	case limit == 0, maximum <= free-promised:
 		return maximum, nil
-	case free <= 0, minimum > free:
+	case free <= 0:
 		return 0, ErrNoRoom
 	case promised > 0:
 		return 0, ErrWait
