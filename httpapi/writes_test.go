@@ -73,6 +73,7 @@ func TestSaferWritesGoOn(t *testing.T) {
 	pick := func(verb string) *answer { return a.post(items, `{"`+verb+`":["`+open[len("/api/v1/notes/"):]+`"]}`) }
 	pick("add").want(http.StatusOK)
 	hook, tag := at("integrations/webhooks", `{"url":"https://example.org/","events":["note.created"]}`), at("tags", `{"name":"t"}`)
+	key := at("keys", `{"name":"k"}`)
 	queue := link + "/queue"
 	for range 3 {
 		a.leave(slug, nil, nil, file{"a.txt", "text/plain", "x"}).want(http.StatusCreated)
@@ -110,7 +111,7 @@ func TestSaferWritesGoOn(t *testing.T) {
 	a.patch(hook, `{"enabled":false}`).want(http.StatusOK)
 	a.patch(hook, `{"enabled":true}`).want(http.StatusTooManyRequests)
 	a.patch("/api/v1/me", `{"displayName":"Ann"}`).want(http.StatusOK) // also changes the password, and writes nothing that counts
-	for _, path := range []string{open, link, locked, hook, tag} {
+	for _, path := range []string{open, link, locked, hook, tag, key, "/api/v1/me/sessions"} {
 		a.delete(path).want(http.StatusOK)
 	}
 }
