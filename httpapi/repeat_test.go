@@ -63,7 +63,7 @@ func TestRepeatsAreBounded(t *testing.T) {
 	first := send("one").want(201)
 	fill := func() {
 		a.fatal(a.server.Store.Update(func(tx *kv.Tx) error {
-			return jobs.SaveIdempotentAnswer(tx, a.user.ID, rand.Text(), jobs.IdempotentAnswer{Body: make([]byte, 6<<20)})
+			return jobs.SaveIdempotentAnswer(tx, a.user.ID, rand.Text(), jobs.IdempotentAnswer{Body: make([]byte, 24<<20)})
 		}))
 	}
 	fill()

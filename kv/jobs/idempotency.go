@@ -20,7 +20,7 @@ const answerFor = 24 * time.Hour
 
 // maxAnswers is how many bytes of an owner's answers are kept. Requests with new keys are refused
 // beyond it, so that those answered before can be repeated.
-const maxAnswers = 16 << 20
+const maxAnswers = 64 << 20
 
 // answerSizes are the bytes of the answers of each owner. They are added up from the rows after a
 // start and after each sweep. Until the next sweep they can be too high, because of transactions

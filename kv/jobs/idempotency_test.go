@@ -33,7 +33,7 @@ func TestAnswersAreBounded(t *testing.T) {
 		})
 		return owners, senders
 	}
-	body := bytes.Repeat([]byte("x"), 1<<20) // a third more as JSON
+	body := bytes.Repeat([]byte("x"), 4<<20) // a third more as JSON
 	n, half := 0, 0
 	for owners, senders := "", ""; owners != "too_many_answers"; n++ {
 		is.True(n < 13)
