@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"container/list"
 	"net"
 	"net/http"
 	"net/netip"
@@ -22,49 +21,62 @@ const (
 
 type connectionCounts struct {
 	sync.Mutex
-	all    int
-	from   map[netip.Prefix]int
-	idle   list.List // of net.Conn, the one that has been idle for the longest time first
-	idleAt map[net.Conn]*list.Element
+	all  int
+	from map[netip.Prefix]int
+	idle map[net.Conn]uint64 // those that are idle, and in which order they became so
+	last uint64
 }
 
 // limitConnections is called when the state of a connection changes. It closes connections
 // above the limits: a new one before anything is read from it.
 func (s *Server) limitConnections(conn net.Conn, state http.ConnState) {
-	var network netip.Prefix // stays zero for unix sockets and trusted proxies
+	c := &s.connections
+	c.Lock()
+	defer c.Unlock()
+	switch state {
+	case http.StateIdle:
+		c.last++
+		c.idle[conn] = c.last
+		return
+	case http.StateActive, http.StateHijacked:
+		delete(c.idle, conn)
+		return
+	}
+	delete(c.idle, conn)
+	network := s.networkOf(conn)
+	if state == http.StateClosed {
+		c.all--
+		if c.from[network]--; c.from[network] == 0 {
+			delete(c.from, network)
+		}
+		return
+	}
+	c.all++
+	c.from[network]++ // refused ones count too, until they are closed
+	if network.IsValid() && c.from[network] > networkConnections {
+		_ = conn.Close()
+	} else if c.all > s.MaxConnections {
+		oldest := conn
+		for idle, at := range c.idle {
+			if oldest == conn || at < c.idle[oldest] {
+				oldest = idle
+			}
+		}
+		delete(c.idle, oldest)
+		_ = oldest.Close()
+	}
+}
+
+// networkOf is the network that a connection counts for. It is not valid for unix sockets and trusted proxies.
+func (s *Server) networkOf(conn net.Conn) (network netip.Prefix) {
 	if tcp, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
 		if addr := tcp.AddrPort().Addr().Unmap().WithZone(""); !s.Trusts(addr) {
 			bits := 32
 			if addr.Is6() {
 				bits = 64
 			}
-			network, _ = addr.Prefix(bits) // fails only for an invalid number of bits
+			network, _ = addr.Prefix(bits) // the length is valid
 		}
 	}
-	c := &s.connections
-	c.Lock()
-	defer c.Unlock()
-	if e := c.idleAt[conn]; e != nil {
-		c.idle.Remove(e)
-		delete(c.idleAt, conn)
-	}
-	switch state {
-	case http.StateIdle:
-		c.idleAt[conn] = c.idle.PushBack(conn)
-	case http.StateClosed:
-		c.all--
-		if c.from[network]--; c.from[network] == 0 {
-			delete(c.from, network)
-		}
-	case http.StateNew:
-		c.all++
-		c.from[network]++ // refused ones count too, until they are closed
-		switch oldest := c.idle.Front(); {
-		case network.IsValid() && c.from[network] > networkConnections, c.all > s.MaxConnections && oldest == nil:
-			_ = conn.Close()
-		case c.all > s.MaxConnections:
-			_ = oldest.Value.(net.Conn).Close() // every value is a connection
-			delete(c.idleAt, c.idle.Remove(oldest).(net.Conn))
-		}
-	}
+	return network
 }

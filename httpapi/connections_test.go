@@ -84,7 +84,7 @@ func TestConnections(t *testing.T) {
 					c := &a.server.connections
 					c.Lock()
 					defer c.Unlock()
-					return c.idle.Len() == 0
+					return len(c.idle) == 0
 				})
 				is.True(!more())
 				_, err = io.WriteString(open[0], "{}")

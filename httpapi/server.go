@@ -4,7 +4,6 @@ package httpapi
 
 import (
 	"cmp"
-	"container/list"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -74,7 +73,7 @@ func New(c web.Config) (*Server, error) {
 		s.Access = s.Log
 	}
 	s.MaxConnections = cmp.Or(s.MaxConnections, MaxConnections)
-	s.connections.from, s.connections.idleAt = map[netip.Prefix]int{}, map[net.Conn]*list.Element{}
+	s.connections.from, s.connections.idle = map[netip.Prefix]int{}, map[net.Conn]uint64{}
 	s.readiness.lock = make(chan struct{}, 1)
 	s.backups = make(chan struct{}, 1)
 	s.Imports.Begin()
