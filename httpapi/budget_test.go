@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -48,6 +49,26 @@ func TestLongPagesHoldMemory(t *testing.T) {
 	a.visit("/x/open").want(200)
 	a.server.Running.Wait()
 	is.True(a.server.Budget.All.TryAcquire(web.JSONBytes)) // all is given back
+}
+
+// The text of an item that a visitor may not see is not read, so that the time of the answer does not
+// tell how long it is.
+func TestClosedTextIsNotRead(t *testing.T) {
+	alone(t)
+	is := is.New(t)
+	a := start(t)
+	a.post("/api/v1/notes", map[string]any{"slug": "closed", "content": strings.Repeat("x", 1_000_000)}).want(201)
+	a.server.Running.Wait()
+	a.visit("/v/closed").want(404)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range 4 {
+		a.visit("/v/closed").want(404)
+		a.visit("/x/closed").want(404)
+	}
+	runtime.ReadMemStats(&after)
+	t.Logf("%d KiB for each answer", (after.TotalAlloc-before.TotalAlloc)>>13)
+	is.True(after.TotalAlloc-before.TotalAlloc < 8*300_000)
 }
 
 // Records of any length are answered whole, one by one and in lists.

@@ -37,14 +37,21 @@ func sharedFile(c *web.Request, name string, kinds ...*record.Kind) (r *record.R
 // record.Share.Open, and for items of a collection by record.Collection.Through.
 func Find(c *web.Request, slug string, kinds []*record.Kind) (r *record.Record, owned bool, err error) {
 	var closed error
-	r, err = web.HoldRecord(c, func() (*record.Record, error) {
-		r, err := catalog.Shared(c.Site.Store, slug)
-		if err == nil {
+	r, err = web.HoldRecord(c, func() (r *record.Record, err error) {
+		// The text of an item that is closed is not read: the time must not tell how long it is.
+		for _, whole := range []bool{false, true} {
+			if r, err = catalog.Shared(c.Site.Store, slug, whole); err != nil {
+				return nil, err
+			}
 			if owned, closed = seen(c, r, kinds); closed != nil {
-				r.Body = nil // it must not make a difference how long it is
+				r.Body = nil
+				return r, nil
+			}
+			if r.Body != nil {
+				break
 			}
 		}
-		return r, err
+		return r, nil
 	})
 	if err != nil {
 		return nil, false, err

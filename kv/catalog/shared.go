@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"bytes"
 	"sync"
 	"sync/atomic"
 
@@ -27,17 +28,29 @@ var sharedCache kv.Cache[shared]
 
 // Shared reads the committed record with the given slug, no matter who owns it. It
 // fails with Missing if the owner's account is disabled. The caller may set the
-// record's fields, but must not change what they point to.
-func Shared(s *kv.Store, slug string) (*record.Record, error) {
+// record's fields, but must not change what they point to. Unless whole is set, the Body
+// of a long record is not read and is nil, so that it takes no time.
+func Shared(s *kv.Store, slug string, whole bool) (*record.Record, error) {
 	kept := sharedCache.Of(s) // before the transaction begins
 	if v, ok := kept.bySlug.Load(slug); ok {
 		r := *v.(*record.Record) //nolint:errcheck // every value is a record
 		return &r, nil
 	}
 	var r *record.Record
+	var size int64
 	err := s.View(func(tx *kv.Tx) (err error) {
-		if r, err = Slug(tx, slug); err != nil {
+		key := tx.Get(kv.RecordSlug, []byte(slug))
+		row := tx.Get(kv.RecordBucket, key)
+		if row == nil {
+			return record.ErrMissing
+		}
+		if r, err = record.BorrowRow(key, row); err != nil {
 			return err
+		}
+		if size = int64(len(r.Body)) + sharedOver; whole || size <= maxSharedOne {
+			r.Body = bytes.Clone(r.Body)
+		} else {
+			r.Body = nil
 		}
 		disabled, err := people.Disabled(tx, r.Owner)
 		if disabled {
@@ -48,7 +61,7 @@ func Shared(s *kv.Store, slug string) (*record.Record, error) {
 	if err != nil {
 		return nil, err
 	}
-	if size := int64(len(r.Body)) + sharedOver; size <= maxSharedOne {
+	if size <= maxSharedOne {
 		if kept.size.Add(size) > maxShared {
 			sharedCache.Replace(s, kept)
 			return r, nil

@@ -27,7 +27,7 @@ func TestShared(t *testing.T) {
 	same := func(slug string) {
 		t.Helper()
 		for range 2 { // read, then cached
-			got, err := catalog.Shared(s, slug)
+			got, err := catalog.Shared(s, slug, true)
 			kvtest.View(t, s, func(tx *kv.Tx) error {
 				want, missing := catalog.Slug(tx, slug)
 				is.Equal(got, want)
@@ -43,7 +43,7 @@ func TestShared(t *testing.T) {
 	kvtest.Edit(t, s, r, `{"slug":"went"}`)
 	same("go")
 	same("went")
-	got, err := catalog.Shared(s, "went")
+	got, err := catalog.Shared(s, "went", true)
 	is.NoErr(err)
 	got.Public, got.Slug = false, "mine" // the caller's own
 	same("went")
@@ -59,7 +59,7 @@ func TestShared(t *testing.T) {
 		})
 	}
 	disable(true)
-	_, err = catalog.Shared(s, "went")
+	_, err = catalog.Shared(s, "went", true)
 	is.Equal(kvtest.Code(err), "not_found")
 	disable(false)
 	same("went")
@@ -90,13 +90,13 @@ func TestSharedRace(t *testing.T) {
 	for range 4 {
 		readers.Go(func() {
 			for !done.Load() {
-				_, _ = catalog.Shared(s, "n")
+				_, _ = catalog.Shared(s, "n", true)
 			}
 		})
 	}
 	for i := range 100 {
 		want := kvtest.Edit(t, s, r, fmt.Sprintf(`{"title":"%d"}`, i))
-		got, err := catalog.Shared(s, "n")
+		got, err := catalog.Shared(s, "n", true)
 		is.NoErr(err)
 		is.Equal(string(got.Body), string(want.Body))
 	}
@@ -116,11 +116,16 @@ func TestSharedBounds(t *testing.T) {
 	for i := range n {
 		kvtest.Add(t, s, u.ID, record.Notes, fmt.Sprintf(`{"slug":"n%d","content":"%s"}`, i, long[:fits]))
 	}
-	_, err := catalog.Shared(s, "long")
+	got, err := catalog.Shared(s, "long", false)
 	is.NoErr(err)
+	is.True(got.Body == nil) // it is not read
+	is.Equal(catalog.SharedSize(s), int64(0))
+	got, err = catalog.Shared(s, "long", true)
+	is.NoErr(err)
+	is.True(len(got.Body) > len(long))
 	is.Equal(catalog.SharedSize(s), int64(0)) // too long to be cached
 	for i := range n {
-		_, err := catalog.Shared(s, fmt.Sprint("n", i))
+		_, err := catalog.Shared(s, fmt.Sprint("n", i), true)
 		is.NoErr(err)
 		is.True(catalog.SharedSize(s) <= catalog.MaxShared)
 	}

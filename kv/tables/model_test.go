@@ -550,13 +550,13 @@ func (m *model) members(c *modelRecord) (all []*modelRecord, why []record.Exclus
 func (m *model) checkPublic(is *is.I) {
 	is.Helper()
 	for _, r := range m.records {
-		got, err := catalog.Shared(m.s, r.slug)
+		got, err := catalog.Shared(m.s, r.slug, true)
 		is.NoErr(err)
 		is.Equal(got.ID, r.id)
 		is.Equal(kvtest.Code(got.Open(m.clock.Now())), m.open(r))
 	}
 	for _, r := range m.trash {
-		if got, err := catalog.Shared(m.s, r.slug); !m.taken(r.slug, nil) {
+		if got, err := catalog.Shared(m.s, r.slug, true); !m.taken(r.slug, nil) {
 			is.Equal(kvtest.Code(err), "not_found")
 		} else {
 			is.NoErr(err)
