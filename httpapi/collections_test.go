@@ -324,8 +324,6 @@ func TestCollectionZip(t *testing.T) {
 	is.True(!strings.Contains(string(a.visit("/v/all").want(200).body), ".zip"))
 }
 
-// What asks for no bytes of a zip reads no texts: not the head, not a tag that still holds, and not a byte of another
-// entry. A changed text is read again.
 // The address of a collection's zip belongs to the collection: no other item gets it as a slug.
 func TestCollectionZipSlug(t *testing.T) {
 	t.Parallel()
@@ -344,12 +342,33 @@ func TestCollectionZipSlug(t *testing.T) {
 	make(bob, "notes", "story.zip").want(201) // a note has no zip
 	bob.patch(at, map[string]any{"title": "y"}).want(200)
 
+	begin := func(slug string) *answer {
+		return bob.tusBy(false, "POST", "/api/v1/tus", "", "Upload-Length", "3", "Upload-Metadata", meta("filename", "x.zip", "slug", slug))
+	}
+	is.Equal(begin("holiday.zip").want(409).text("code"), "slug_taken") // before its bytes are sent
+	begin("later.zip").want(201)
+	is.Equal(make(a, "collections", "later").want(409).text("code"), "slug_taken")
+
+	is.NoErr(a.server.Store.Update(func(tx *kv.Tx) error { // an item from before this rule
+		r, err := catalog.Slug(tx, "story.zip")
+		if err != nil {
+			return err
+		}
+		r.Slug, r.Public = "holiday.zip", true
+		return catalog.RecordRows.Put(tx.Tx, r)
+	}))
+	a.visit("/x/holiday.zip").want(200) // the collection is not public
+	a.patch("/api/v1/collections/holiday", map[string]any{"isPublic": true}).want(200)
+	a.visit("/x/holiday.zip").want(404) // the collection is empty
+
 	bob.delete(at).want(200) // to the trash
 	make(a, "collections", "other").want(201)
 	bob.post("/api/v1/trash/restore", map[string]any{"ids": []string{strings.TrimPrefix(at, "/api/v1/notes/")}}).want(200)
 	is.True(bob.get(at).want(200).text("data.slug") != "other.zip")
 }
 
+// What asks for no bytes of a zip reads no texts: not the head, not a tag that still holds, and not a byte of another
+// entry. A changed text is read again.
 func TestCollectionZipReadsLittle(t *testing.T) { // not parallel: it measures
 	is := is.New(t)
 	a := start(t)

@@ -33,9 +33,20 @@ import (
 var ReadRaw = web.Operation{Tag: "public", Reply: web.Reply{Status: 200}, Fails: []int{206, 302, 304, 401, 404, 410, 412, 416, 429, 503}, Slugs: true, AtContentOrigin: true, Serve: readRaw}
 
 // readRaw answers with the bytes of a file, or the text of a note or snippet. The address may
-// have an extension after the slug.
+// have an extension after the slug. The zip of a collection comes before an item that has got its
+// address as a slug from an earlier version.
 func readRaw(c *web.Request) error {
-	r, owned, err := sharedFile(c, c.Arg("slug"), record.Files, record.Notes, record.Snippets, record.Collections)
+	var r *record.Record
+	var owned bool
+	err := record.ErrMissing
+	if of, zip := strings.CutSuffix(c.Arg("slug"), ".zip"); zip {
+		r, owned, err = Find(c, of, []*record.Kind{record.Collections})
+	}
+	if kv.Missing(err) {
+		r, owned, err = sharedFile(c, c.Arg("slug"), record.Files, record.Notes, record.Snippets, record.Collections)
+	} else {
+		err = Unlock(c, r, owned, err)
+	}
 	if kv.Missing(err) {
 		if p, gone := RemovedFileAt(c, c.Arg("slug")); gone == nil {
 			if c.Site.Content != "" && !c.AtContentOrigin() {

@@ -566,20 +566,20 @@ func save(tx *kv.Tx, r *record.Record) error {
 	if err := SlugFree(tx, r.Slug); err != nil {
 		return err
 	}
-	if tx.Get(kv.RecordSlug, []byte(r.Slug)) == nil && zipTaken(tx, r) {
+	if tx.Get(kv.RecordSlug, []byte(r.Slug)) == nil && ZipTaken(tx, r.Kind, r.Slug) {
 		return kv.UserError(&table.Taken{Index: "slug"}, "item")
 	}
 	r.Seq = tx.NextSeq()
 	return kv.UserError(RecordRows.Put(tx.Tx, r), "item")
 }
 
-// zipTaken reports whether the record's slug is taken because the address of a collection's
-// zip has ".zip" after the slug.
-func zipTaken(tx *kv.Tx, r *record.Record) bool {
-	if r.Kind == record.Collections && tx.Get(kv.RecordSlug, []byte(r.Slug+".zip")) != nil {
+// ZipTaken reports whether the slug is taken for a record of the kind because the address of
+// a collection's zip has ".zip" after the slug.
+func ZipTaken(tx *kv.Tx, k *record.Kind, slug string) bool {
+	if zip := []byte(slug + ".zip"); k == record.Collections && (tx.Get(kv.RecordSlug, zip) != nil || tx.Get(jobs.UploadSlug, zip) != nil) {
 		return true
 	}
-	of, zip := strings.CutSuffix(r.Slug, ".zip")
+	of, zip := strings.CutSuffix(slug, ".zip")
 	if !zip || tx.Get(kv.RecordSlug, []byte(of)) == nil {
 		return false
 	}

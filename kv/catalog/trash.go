@@ -167,7 +167,7 @@ func Untrash(tx *kv.Tx, t *record.Trashed) (*record.Record, error) {
 	if over := liveOver(&r); over != uuid.Nil && tx.Get(folderBucket, kv.OwnedKey(r.Owner, over[:]...)) == nil && tx.Get(tagBucket, kv.OwnedKey(r.Owner, over[:]...)) == nil {
 		relive(over, uuid.Nil)(&r)
 	}
-	if tx.Get(kv.RecordSlug, []byte(r.Slug)) != nil || tx.Get(jobs.UploadSlug, []byte(r.Slug)) != nil || zipTaken(tx, &r) {
+	if tx.Get(kv.RecordSlug, []byte(r.Slug)) != nil || tx.Get(jobs.UploadSlug, []byte(r.Slug)) != nil || ZipTaken(tx, r.Kind, r.Slug) {
 		r.Slug = NewSlug(tx)
 	}
 	if err := save(tx, &r); err != nil {

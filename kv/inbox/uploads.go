@@ -220,7 +220,7 @@ func AddUpload(tx *kv.Tx, u Upload) (*Upload, error) {
 	if UploadRows.Sum(tx.Tx, openUploadsKey(u.Owner)) >= maxUploads {
 		return nil, &record.Error{Fault: record.Denied, Code: "too_many_uploads", Text: "Too many uploads were started and not finished. Finish or cancel some; those that are not continued end after 24 hours."}
 	}
-	if u.Slug != "" && tx.Get(kv.RecordSlug, []byte(u.Slug)) != nil {
+	if u.Slug != "" && (tx.Get(kv.RecordSlug, []byte(u.Slug)) != nil || catalog.ZipTaken(tx, record.Files, u.Slug)) {
 		return nil, kv.UserError(&table.Taken{Index: "slug"}, "item")
 	}
 	var err error
