@@ -203,7 +203,7 @@ func (b *builder) note(format string, args ...any) {
 func (b *builder) text(name, value string, limit int) {
 	value = clean(value)
 	if utf8.RuneCountInString(value) > limit {
-		value = strings.TrimSpace(first(value, limit-1)) + "…"
+		value = strings.TrimSpace(record.Cut(value, limit-1)) + "…"
 		b.note("The %s was cut to %d characters.", name, limit)
 	}
 	if value != "" {
@@ -256,8 +256,8 @@ func (b *builder) tags(names ...string) {
 			return r
 		}, clean(name))
 		if name = strings.TrimSpace(name); utf8.RuneCountInString(name) > record.MaxTag {
-			b.note("The tag “%s…” was cut to %d characters.", first(name, 20), record.MaxTag)
-			name = first(name, record.MaxTag)
+			b.note("The tag “%s…” was cut to %d characters.", record.Cut(name, 20), record.MaxTag)
+			name = record.Cut(name, record.MaxTag)
 		}
 		tag, err := record.CleanTag(name)
 		if err != nil || contains(list, tag) {
@@ -276,17 +276,6 @@ func (b *builder) tags(names ...string) {
 
 func contains(list []any, tag string) bool {
 	return slices.ContainsFunc(list, func(t any) bool { name, _ := t.(string); return record.Fold(name) == record.Fold(tag) })
-}
-
-// first is the first n characters of a text that has more.
-func first(text string, n int) string {
-	for i := range text {
-		if n == 0 {
-			return text[:i]
-		}
-		n--
-	}
-	return text
 }
 
 // clean removes the characters that no text may have.
