@@ -35,12 +35,6 @@ func Absent(what, where string) error {
 	return &record.Error{Fault: record.Missing, Code: "not_found", Text: fmt.Sprintf("There is no %s %s.", what, where)}
 }
 
-// IsAbsent reports whether something does not exist, as in an error of Absent.
-func IsAbsent(err error) bool {
-	e, ok := errors.AsType[*record.Error](err)
-	return ok && e.Fault == record.Missing
-}
-
 // Found is the error of a check that found something wrong.
 func Found(format string, args ...any) error { return &found{fmt.Sprintf(format, args...)} }
 
@@ -52,7 +46,7 @@ func Code(err error) int {
 	if errors.As(err, new(*misused)) {
 		return codeMisused
 	}
-	if IsAbsent(err) {
+	if e, ok := errors.AsType[*record.Error](err); ok && e.Fault == record.Missing {
 		return codeAbsent
 	}
 	if errors.As(err, new(*found)) {

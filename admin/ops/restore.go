@@ -15,6 +15,7 @@ import (
 	"kist/admin/exit"
 	"kist/blobs"
 	"kist/blobs/disk"
+	"kist/kv"
 	"kist/kv/datadir"
 	"kist/kv/ship"
 	"kist/kv/workcopy"
@@ -136,7 +137,7 @@ func (j Job) restore(fill func(work string) (*snapshot, error)) (*BackedUp, erro
 	}
 	defer work.Close() //nolint:errcheck // the next run, or the next start, removes what is left
 	b, err := fill(work.Path)
-	if exit.IsAbsent(err) {
+	if kv.Missing(err) {
 		return nil, err // it is a sentence
 	}
 	if err != nil {
