@@ -155,11 +155,11 @@ err There is no user named "nobody"; kist user list shows the names.
 exit 3
 
 kist trash restore zz --user bob
-err There is no item with the id "zz" in the trash of bob; kist trash list --user bob shows the ids.
+err The trash of bob has no item with the id "zz"; kist trash list --user bob shows the ids.
 exit 3
 
 kist trash restore 01890000-0000-7000-8000-000000000000 --user bob
-err There is no item with the id "01890000-0000-7000-8000-000000000000" in the trash of bob; kist trash list --user bob shows the ids.
+err The trash of bob has no item with the id "01890000-0000-7000-8000-000000000000"; kist trash list --user bob shows the ids.
 exit 3
 
 kist trash restore zz --user nobody

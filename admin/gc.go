@@ -12,6 +12,7 @@ import (
 
 	"kist/admin/console"
 	"kist/admin/control"
+	"kist/kv"
 	"kist/kv/record"
 )
 
@@ -89,18 +90,23 @@ type restored struct {
 }
 
 func (cmd *trashRestore) Run(c *Call) error {
+	missing := func(id string) error {
+		return &record.Error{Fault: record.Missing, Code: "not_found", Text: fmt.Sprintf("The trash of %s has no item with the id %q; kist trash list --user %[1]s shows the ids.", cmd.User, id)}
+	}
 	all, err := reach(c, false, func(to *control.Client) ([]restored, error) {
-		there, err := list[trashed](to, trashPath, cmd.User)
-		if err != nil {
+		if _, err := accountNamed(to, cmd.User); err != nil {
 			return nil, err
 		}
-		for _, text := range cmd.IDs {
-			id, err := uuid.Parse(text)
-			if err != nil || !slices.ContainsFunc(there, func(t trashed) bool { return t.ID == id }) {
-				return nil, &record.Error{Fault: record.Missing, Code: "not_found", Text: fmt.Sprintf("There is no item with the id %q in the trash of %s; kist trash list --user %[2]s shows the ids.", text, cmd.User)}
+		for _, id := range cmd.IDs {
+			if uuid.Validate(id) != nil {
+				return nil, missing(id)
 			}
 		}
-		return call[[]restored](to, http.MethodPost, as(cmd.User, trashPath+"/restore"), map[string]any{"ids": cmd.IDs})
+		all, err := call[[]restored](to, http.MethodPost, as(cmd.User, trashPath+"/restore"), map[string]any{"ids": cmd.IDs})
+		if kv.Missing(err) {
+			err = missing(cmd.IDs[0])
+		}
+		return all, err
 	})
 	if err != nil {
 		return err
@@ -111,7 +117,15 @@ func (cmd *trashRestore) Run(c *Call) error {
 			text += fmt.Sprintf("\nThe link name %s is in use; the %s has %s now.", *r.Former, r.Kind, r.Slug)
 		}
 	}
-	return c.say(all, "%s", text)
+	if err := c.say(all, "%s", text); err != nil {
+		return err
+	}
+	for _, id := range cmd.IDs {
+		if !slices.ContainsFunc(all, func(r restored) bool { return r.ID == uuid.MustParse(id) }) {
+			return missing(id)
+		}
+	}
+	return nil
 }
 
 type trashEmpty struct {

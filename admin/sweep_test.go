@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/matryer/is"
 )
 
@@ -352,6 +353,12 @@ func TestTrashCommands(t *testing.T) {
 	is.Equal(p.must("trash", "list", "--user", "ann"), "The trash is empty.")
 	is.True(p.run("", "trash", "restore", made.Data.ID, "--user", "ann").code != 0)
 	is.True(p.run("", "trash", "list", "--user", "nobody").code != 0)
+	remove()
+	other := uuid.NewString()
+	r := p.run("", "trash", "restore", other, made.Data.ID, "--user", "ann") // what is there is restored
+	is.Equal(r.code, 3)
+	is.Equal(r.out, "Restored 1 item.\n")
+	is.True(strings.Contains(r.err, other))
 	remove()
 	p.send(http.MethodPost, "/api/v1/notes", key, "application/json", strings.NewReader(`{"content":"c","slug":"plan"}`))
 	s.stop()
