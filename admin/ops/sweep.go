@@ -222,7 +222,7 @@ func (s *Sweeper) Sweep(ctx context.Context, now bool) (Swept, error) {
 	if cause := context.Cause(ctx); cause != nil {
 		return w.swept, fmt.Errorf("the sweep was cut short: %w", cause)
 	}
-	err = errors.Join(err, s.Store.Update(jobs.DropIdempotentAnswers), s.Store.Update(people.DropSessions), s.Store.Update(catalog.DropSpent), s.Store.Update(inbox.DropSenders))
+	err = errors.Join(err, jobs.DropIdempotentAnswers(s.Store), s.Store.Update(people.DropSessions), s.Store.Update(catalog.DropSpent), s.Store.Update(inbox.DropSenders))
 	if w.failed != nil {
 		err = errors.Join(err, fmt.Errorf("blobs that cannot be unlinked: %d, the first for this reason: %w", w.swept.Failed, w.failed))
 	}

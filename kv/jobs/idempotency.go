@@ -98,8 +98,8 @@ func answerKey(owner record.ID, key string) []byte {
 }
 
 // FindAnswer finds the answer given in the last 24 hours to the owner's request with
-// the idempotency key. If there is none, it fails with Missing, or with Denied if there
-// is no room to keep one.
+// the idempotency key. It fails with Missing if no answer is kept, and with Denied if
+// there is also no room to keep another.
 func FindAnswer(tx *kv.Tx, owner record.ID, key string) (*IdempotentAnswer, error) {
 	return findAnswer(tx, owner, key, maxAnswers)
 }
@@ -123,7 +123,7 @@ func findAnswer(tx *kv.Tx, owner record.ID, key string, room int) (*IdempotentAn
 	if answersKept.Of(tx.Store()).add(tx, owner, 0) >= room {
 		return nil, &record.Error{
 			Fault: record.Denied, Code: "too_many_answers",
-			Text: "Too many answers to requests with an Idempotency-Key are kept: " + strconv.Itoa(room>>20) + " MiB" + ". Nothing was stored. Send the request without this header, or try again tomorrow.",
+			Text: "Too many answers to requests with an Idempotency-Key are kept: " + strconv.Itoa(room>>20) + " MiB. Nothing was stored. Send the request without this header, or try again tomorrow.",
 		}
 	}
 	return nil, record.NotFound("answer")
@@ -143,25 +143,54 @@ func SaveIdempotentAnswer(tx *kv.Tx, owner record.ID, key string, a IdempotentAn
 	return tx.Put(answerBucket, k, v)
 }
 
-// DropIdempotentAnswers deletes expired answers.
-func DropIdempotentAnswers(tx *kv.Tx) error {
-	var old [][]byte
-	for k, v := range tx.Walk(answerBucket, nil, nil, false) {
-		var a StoredAnswer
-		if json.Unmarshal(v, &a) != nil || !tx.Now.Before(a.Expires) {
-			old = append(old, append([]byte{}, k...))
-		}
-	}
-	for _, k := range old {
-		if err := tx.Delete(answerBucket, k); err != nil {
+// DropIdempotentAnswers deletes expired answers. It reads them before the transactions that
+// delete them, because all of them together are long.
+func DropIdempotentAnswers(s *kv.Store) error {
+	var after []byte
+	for {
+		var old [][]byte
+		if err := s.View(func(tx *kv.Tx) error {
+			for k, v := range tx.Walk(answerBucket, nil, after, false) {
+				if expired(tx, v) {
+					old = append(old, bytes.Clone(k))
+				}
+				if len(old) == kv.RemoveBatch {
+					break
+				}
+			}
+			return nil
+		}); err != nil {
 			return err
 		}
+		if len(old) == 0 {
+			break
+		}
+		if err := s.Update(func(tx *kv.Tx) error {
+			for _, k := range old {
+				if v := tx.Get(answerBucket, k); v == nil || !expired(tx, v) {
+					continue // replaced since
+				}
+				if err := tx.Delete(answerBucket, k); err != nil {
+					return err
+				}
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+		after = old[len(old)-1]
 	}
-	kept := answersKept.Of(tx.Store())
+	kept := answersKept.Of(s)
 	kept.mu.Lock()
 	defer kept.mu.Unlock()
 	kept.of = nil
 	return nil
+}
+
+// expired reports whether the answer in a row has expired. It is also true for a row that cannot be read.
+func expired(tx *kv.Tx, row []byte) bool {
+	var a struct{ Expires time.Time }
+	return json.Unmarshal(row, &a) != nil || !tx.Now.Before(a.Expires)
 }
 
 // forgetAnswers deletes the answers that would be kept too long after the clock was
