@@ -114,8 +114,8 @@ func filesIn(dir string) string {
 	return at
 }
 
-// readJournal opens the journal of a data directory or a backup. If there is none, or if it
-// is empty, the error says what to do.
+// readJournal opens the journal of a data directory or a backup. The error says what to do
+// about a journal that is missing or empty.
 func readJournal(dir string) (*journal.Journal, error) {
 	j, err := journal.Read(filepath.Join(dir, "journal"), workcopy.Format)
 	none := errors.Is(err, fs.ErrNotExist)
