@@ -9,8 +9,10 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httputil"
 	"os"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -268,6 +270,53 @@ func TestDoorAnswersAtOnce(t *testing.T) {
 		is.True(strings.HasPrefix(got, "HTTP/1.1 401 "))
 	}
 	is.NoErr(stop())
+}
+
+// TestDoorRefusesLongBodies: a client that reads only after it has sent everything, as many
+// programs and proxies do, gets the answer that refuses its body.
+func TestDoorRefusesLongBodies(t *testing.T) {
+	t.Parallel()
+	a := start(t)
+	link := a.post("/api/v1/upload-requests", `{"title":"In","password":"open sesame"}`).want(201).at("data.slug").(string)
+	addr, stop, _ := a.serve(itself, time.Minute)
+	const size = 40 << 20 // more than the system buffers
+	for name, c := range map[string]struct{ head, status string }{
+		"no key":                   {"POST /api/v1/upload", "401"},
+		"a bad key":                {"POST /api/v1/upload HTTP/1.1\r\nX-Api-Key: kist_nope", "401"},
+		"an unknown address":       {"POST /api/v1/nothing", "404"},
+		"a wrong method":           {"PUT /api/v1/upload", "405"},
+		"a wrong type":             {"POST /api/v1/upload HTTP/1.1\r\nX-Api-Key: " + a.key, "415"},
+		"too much JSON":            {"POST /api/v1/notes HTTP/1.1\r\nContent-Type: application/json\r\nX-Api-Key: " + a.key, "413"},
+		"a link with a password":   {"POST /api/v1/upload-requests/p/" + link + "/files", "401"},
+		"a link that is not there": {"POST /api/v1/upload-requests/p/nothing/files", "404"},
+		"a page":                   {"POST /v/nothing", "415"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, length := range []string{"Content-Length: " + strconv.Itoa(size), "Transfer-Encoding: chunked"} {
+				is := is.New(t)
+				conn, err := net.Dial("tcp", addr)
+				is.NoErr(err)
+				defer conn.Close()
+				line, headers, _ := strings.Cut(c.head, " HTTP/1.1\r\n")
+				_, err = io.WriteString(conn, line+" HTTP/1.1\r\nHost: localhost\r\n"+length+"\r\n"+headers+strings.Repeat("\r\n", 1+min(1, len(headers))))
+				is.NoErr(err)
+				to := io.Writer(conn)
+				if strings.HasSuffix(length, "chunked") {
+					to = httputil.NewChunkedWriter(conn)
+				}
+				piece := bytes.Repeat([]byte(" "), 1<<20)
+				for range size / len(piece) {
+					_, err := to.Write(piece)
+					is.NoErr(err) // the server reads on
+				}
+				res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+				is.NoErr(err)
+				defer res.Body.Close()
+				is.Equal(strconv.Itoa(res.StatusCode), c.status)
+			}
+		})
+	}
+	is.New(t).NoErr(stop())
 }
 
 // sendAtPace connects and sends the head of a request, then its body piece by

@@ -63,6 +63,7 @@ func (s *Server) middleware(next http.Handler) http.Handler {
 				// The client must not mistake a partial answer for a complete one.
 				panic(http.ErrAbortHandler)
 			}
+			aw.Linger(r)
 		}()
 		switch {
 		case !s.AnswersFor(r) && !web.IsProbe(r.URL.Path):

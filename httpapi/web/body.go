@@ -43,9 +43,17 @@ const (
 	PaceBytes = 32 << 10
 )
 
-// restBytes is how much of an unread body is read before the answer. net/http cuts
-// off the client if its body is longer.
+// restBytes is how much of an unread body is read before the answer. Of a longer body,
+// the rest is read after the answer: see linger.
 const restBytes = 256 << 10
+
+// How much of the rest of a body is read after the answer, for how long, and how long
+// the client may send nothing meanwhile.
+const (
+	lingerBytes   = 256 << 20
+	lingerTime    = time.Minute
+	lingerSilence = 5 * time.Second
+)
 
 // paced is the body of a request. It extends the read deadline while bytes keep
 // arriving. Every body is wrapped from the beginning, even if its handler does not
@@ -113,6 +121,33 @@ func (p *paced) rest() {
 		return
 	}
 	_, _ = io.CopyN(io.Discard, p, restBytes) // the answer is the same if this fails
+}
+
+// unread reports whether something may still come of the body.
+func (p *paced) unread() bool {
+	return !p.ended && p.left != 0 && !p.over.Load() && (p.begun || !p.expect)
+}
+
+// linger reads and discards what still comes of the body, within bounds, after the answer was
+// sent. A connection of HTTP/1 that is closed with unread bytes is reset. The client, or the
+// proxy before it, then loses the answer (RFC 9112, section 9.6).
+func (p *paced) linger() {
+	end := time.Now().Add(lingerTime)
+	buffer := make([]byte, 32<<10)
+	for left := lingerBytes; left > 0 && !p.over.Load(); {
+		deadline := time.Now().Add(lingerSilence)
+		if deadline.After(end) {
+			deadline = end
+		}
+		if err := p.ctl.SetReadDeadline(deadline); err != nil {
+			return
+		}
+		n, err := p.body.Read(buffer)
+		if err != nil {
+			return
+		}
+		left -= n
+	}
 }
 
 // LimitBody is the request's body with a limit. Reading beyond it fails with

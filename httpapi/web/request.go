@@ -161,6 +161,18 @@ func (w *AnswerWriter) ReadFrom(r io.Reader) (total int64, err error) {
 	return total, nil
 }
 
+// Linger sends the answer and then reads what still comes of the body, within bounds, so that the client can
+// read the answer. HTTP/2 needs none of it: its streams end without their connection.
+func (w *AnswerWriter) Linger(r *http.Request) {
+	if w.Body == nil || !w.Body.unread() || w.Status == 0 || r.ProtoMajor != 1 {
+		return
+	}
+	if err := w.Ctl.Flush(); err != nil {
+		return
+	}
+	w.Body.linger()
+}
+
 // Unwrap lets http.ResponseController reach the connection.
 func (w *AnswerWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
