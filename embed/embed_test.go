@@ -596,15 +596,27 @@ func TestBundle(t *testing.T) {
 	is.Equal(fmt.Sprint(err), `no script "b.js"`)
 }
 
-// The parts of a bundle share one scope.
-func TestAppHasNoNameTwice(t *testing.T) {
+// The parts of a bundle share one scope. The two bundles of the app import names from each other.
+func TestBundlesHaveNoNameTwice(t *testing.T) {
 	is := is.New(t)
-	parts := []string{"text.js"}
+	app, page := []string{"text.js"}, []string(nil)
 	for _, s := range sources() {
-		if s.parts != nil {
-			parts = append(append(parts, s.logical), s.parts...)
+		switch {
+		case s.parts == nil:
+		case s.logical == "page.js":
+			page = append(s.parts, s.logical)
+		default:
+			app = append(append(app, s.logical), s.parts...)
 		}
 	}
+	is.True(len(topNames(t, app)) > 200)
+	is.True(len(topNames(t, page)) > 20)
+}
+
+// topNames are the names at the top level of scripts, each with the script that has it. No two may have the same.
+func topNames(t *testing.T, parts []string) map[string]string {
+	t.Helper()
+	is := is.New(t)
 	top := regexp.MustCompile(`(?m)^(?:export )?(?:async )?(?:const|let|function\*?|class) ([\w$]+)`)
 	from := map[string]string{}
 	for _, part := range parts {
@@ -619,7 +631,7 @@ func TestAppHasNoNameTwice(t *testing.T) {
 			from[name] = part
 		}
 	}
-	is.True(len(from) > 200)
+	return from
 }
 
 func TestBadImportsAreRefused(t *testing.T) {

@@ -115,7 +115,9 @@ var sources = sync.OnceValue(func() []source {
 		own, problem := staticFiles.ReadFile("static/app.css")
 		return slices.Concat(every, own), cmp.Or(err, problem)
 	}
-	return must(bundle(must(bundle(all, "list.js", "text.js")), "app.js"))
+	all = must(bundle(all, "page.js"))
+	all = must(bundle(all, "list.js", "text.js"))
+	return must(bundle(all, "app.js"))
 })
 
 // bundle joins a script with all that it imports, in the order in which a browser would run them. The parts cannot be had

@@ -86,36 +86,6 @@ func TestBrowserReads(t *testing.T) {
 	}
 }
 
-// TestBrowserAmounts scales the lines of ingredients.
-func TestBrowserAmounts(t *testing.T) {
-	is := is.New(t)
-	b := openBrowser(t)
-	slug := b.post("/api/v1/recipes", map[string]any{"title": "x", "ingredients": "- 1 x", "isPublic": true}).want(201).text("data.slug")
-	b.open("/v/" + slug)
-	for _, c := range []struct {
-		line  string
-		times string
-		want  string
-	}{
-		{"2 eggs", "2", "4 eggs"},
-		{"1½ tbsp sugar", "2", "3 tbsp sugar"},
-		{"1 1/2 cups", "2", "3 cups"},
-		{"3/4 l", "2", "1½ l"},
-		{"0.5 l", "0.5", "¼ l"},
-		{"1,5 kg", "2", "3 kg"},
-		{"2–3 apples", "3", "6–9 apples"},
-		{"ca. 200 g", "0.5", "ca. 100 g"},
-		{"125 ml", "3", "375 ml"},
-		{"1 egg", "0.5", "½ egg"},
-		{"250 g", "1", "250 g"},
-		{"salt to taste", "2", "salt to taste"},
-		{"flour type 405", "2", "flour type 405"},
-		{"", "2", ""},
-	} {
-		is.Equal(b.js(`import(document.querySelector('script[type=module]').src).then((m) => m.scaled(`+quoted(c.line)+`, `+c.times+`))`), c.want) // line, times, want
-	}
-}
-
 // TestBrowserLooks counts what it takes to look at pictures: one action to open one, one to see the next.
 func TestBrowserLooks(t *testing.T) {
 	is := is.New(t)

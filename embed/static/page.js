@@ -1,5 +1,6 @@
 // What scripts add to an item: Copy buttons, and ticks and amounts in recipes. The public page and the reader of the app
 // share it. It stores nothing and sends no requests. Without it the page is complete.
+import { changes } from './amounts.js';
 
 // el makes an element with properties.
 const el = (name, props, ...children) => { const e = Object.assign(document.createElement(name), props); e.append(...children); return e; };
@@ -35,32 +36,37 @@ function addCopy(node, place, texts) {
 
 // ---- Recipes ----
 
-const fractions = { '½': 1 / 2, '⅓': 1 / 3, '⅔': 2 / 3, '¼': 1 / 4, '¾': 3 / 4, '⅛': 1 / 8 };
-const one = String.raw`\d+\s+\d+/\d+|\d+/\d+|\d+(?:[.,]\d+)?(?:\s?[½⅓⅔¼¾⅛])?|[½⅓⅔¼¾⅛]`;
-const amount = new RegExp(String.raw`^(\s*(?:[a-z]{1,6}\.?\s)?)(${one})(?:(\s*[-–]\s*)(${one}))?(?![\d/])`, 'i');
+// lineOf is a line of a list of ingredients in the text nodes of an element. set shows it for a number of times the recipe.
+// A line whose amount is not certain stays, and note says so. scales is whether anything in the line changes.
+function lineOf(node, note) {
+  const walker = document.createTreeWalker(node, NodeFilter.SHOW_TEXT), nodes = [];
+  while (walker.nextNode()) nodes.push(walker.currentNode);
+  const texts = nodes.map((n) => n.data), line = texts.join('');
+  const starts = texts.map((_, i) => texts.slice(0, i).join('').length);
+  const decimal = new Intl.NumberFormat(document.documentElement.lang || undefined).format(1.5)[1];
 
-// valueOf reads an amount such as 2, 1.5, 1,5, 3/4, 1 1/2, ½ and 1½.
-function valueOf(text) {
-  let sum = 0;
-  for (const part of text.replace(/([½⅓⅔¼¾⅛])/, ' $1').trim().split(/\s+/)) {
-    const [over, under] = part.split('/');
-    sum += fractions[part] ?? Number(over.replace(',', '.')) / (under ? Number(under) : 1);
+  // textsFor are the texts of the nodes; null if they stay as they are because an amount is not certain.
+  function textsFor(times) {
+    const list = changes(line, times, decimal), out = [...texts];
+    if (!list) return null;
+    for (const [from, to, text] of list.reverse()) {
+      const i = starts.findLastIndex((start) => start <= from), start = starts[i];
+      if (to > start + texts[i].length) return null; // it is written in two nodes
+      out[i] = out[i].slice(0, from - start) + text + out[i].slice(to - start);
+    }
+    return out;
   }
-  return sum;
-}
 
-// spoken writes an amount for a kitchen: 1½ and not 1.5, and never more digits than a scale shows.
-function spoken(value) {
-  const whole = Math.floor(value + 0.02), rest = value - whole;
-  const close = Object.entries(fractions).find(([, f]) => Math.abs(f - rest) < 0.02);
-  if (value < 10 && close) return (whole || '') + close[0];
-  if (Math.abs(rest) < 0.02) return String(whole);
-  return new Intl.NumberFormat(undefined, { maximumSignificantDigits: 3, useGrouping: false }).format(value);
+  const said = el('small', { className: 'soft unscaled', textContent: note });
+  function set(times) {
+    const now = times === 1 ? texts : textsFor(times);
+    nodes.forEach((n, i) => { n.data = (now ?? texts)[i]; });
+    if (now) said.remove();
+    else node.append(said);
+  }
+  const doubled = textsFor(2);
+  return { set, scales: !!doubled && doubled.join('') !== line };
 }
-
-// scaled is a line of a list of ingredients for a number of times the recipe. Only the amount at its beginning changes.
-export const scaled = (line, times) => times === 1 ? line : line.replace(amount, (all, before, from, dash, to) =>
-  before + spoken(valueOf(from) * times) + (to ? dash + spoken(valueOf(to) * times) : ''));
 
 // addTicks lets a cook tick the lines of a list, and take half or twice of everything.
 function addTicks(section, texts) {
@@ -73,19 +79,18 @@ function addTicks(section, texts) {
     const rows = lines.map((line) => el('li', {}, ...line));
     p.replaceWith(...(p.nodeName === 'LI' ? rows : [el('ul', {}, ...rows)]));
   }
-  const first = [];
+  const lines = [];
   for (const li of prose.querySelectorAll('li')) {
     const label = el('label', {}, el('input', { type: 'checkbox' }), el('span', {}, ...[...li.childNodes].filter((n) => !/^[UO]L$/.test(n.nodeName))));
     li.prepend(label);
     li.classList.add('tick');
-    const text = label.lastChild.firstChild;
-    if (text?.nodeType === Node.TEXT_NODE && amount.test(text.data)) first.push([text, text.data]);
+    lines.push(lineOf(label.lastChild, texts.unscaled));
   }
-  if (!first.length) return;
+  if (!lines.some((line) => line.scales)) return;
   const choices = [[0.5, '½×'], [1, '1×'], [2, '2×'], [3, '3×']].map(([times, label]) => {
     const b = el('button', { type: 'button', className: 'quiet', textContent: label, ariaPressed: String(times === 1) });
     b.addEventListener('click', () => {
-      for (const [node, line] of first) node.data = scaled(line, times);
+      for (const line of lines) line.set(times);
       for (const other of b.parentNode.children) other.ariaPressed = String(other === b);
     });
     return b;
@@ -113,7 +118,7 @@ function addTurning(among) {
   });
 }
 
-// enhance adds all of this to the item below a node. texts has the texts copy, copied, select and amounts.
+// enhance adds all of this to the item below a node. texts has the texts copy, copied, select, amounts and unscaled.
 export function enhance(root, texts) {
   for (const listing of root.querySelectorAll('.listing')) {
     const code = listing.querySelector('code');

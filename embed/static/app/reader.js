@@ -99,5 +99,5 @@ export async function openReader(r, { onclose, signal }) {
   add(d.body, d.heading, state, body);
   d.heading.focus(); // moving it took the focus away
   draw();
-  enhance(body, { copy: t('common.copy'), copied: t('reader.copied'), select: t('reader.select'), amounts: t('reader.amounts') });
+  enhance(body, { copy: t('common.copy'), copied: t('reader.copied'), select: t('reader.select'), amounts: t('reader.amounts'), unscaled: t('reader.unscaled') });
 }
