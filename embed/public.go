@@ -16,7 +16,8 @@ type ItemPage struct {
 	Origin  string // the origin of content if it differs from the page's: "https://content.example.org"
 	Address string // absolute address of the page
 
-	Title       string
+	Name        string // for the window and link previews; it shows nothing of the content
+	Title       string // the heading
 	Kind        string // for people: "Note", "JPEG picture"
 	Description string // plain text
 	Owner       string // as the owner wants to be called
@@ -31,7 +32,7 @@ type ItemPage struct {
 
 	Logged bool // the owner sees each visit
 
-	// Open is set for items that anyone may see at any time. Their title and picture may appear elsewhere.
+	// Open is set for items that anyone may see at any time. Their name and picture may appear elsewhere.
 	Open    bool
 	Picture string // absolute address of a picture of the item
 	Video   string // address of the film itself

@@ -102,12 +102,17 @@ func TestItemPagePolicy(t *testing.T) {
 
 func TestItemPageTellsOthersOnlyWhenOpen(t *testing.T) {
 	is := is.New(t)
-	item := ItemPage{Title: "Boiler", Address: "https://kist.home/v/a", Picture: "https://kist.home/t/a", Description: "a\n\nb " + strings.Repeat("ü", 300)}
-	closed := render(t, item)
+	item := ItemPage{Name: "Boiler", Title: "The code is 4711", Address: "https://kist.home/v/a", Picture: "https://kist.home/t/a", Description: "a\n\nb " + strings.Repeat("ü", 300)}
+	head := func() string {
+		head, _, _ := strings.Cut(render(t, item), "</head>")
+		return head
+	}
+	closed := head()
 	is.True(!strings.Contains(closed, "og:") && !strings.Contains(closed, "twitter:") && !strings.Contains(closed, `name="description"`))
 	is.True(strings.Contains(closed, `<link rel="canonical" href="https://kist.home/v/a">`))
 	item.Open = true
-	open := render(t, item)
+	open := head()
+	is.True(!strings.Contains(closed+open, "4711"))
 	for _, part := range []string{
 		`property="og:title" content="Boiler"`, `property="og:url" content="https://kist.home/v/a"`, `property="og:image" content="https://kist.home/t/a"`,
 		`property="og:description" content="a b ü`, `name="twitter:card" content="summary_large_image"`,

@@ -251,6 +251,7 @@ func (b *cellar) Fields(f *field.Set) {
 }
 
 func (b *cellar) Title() string { return b.Name }
+func (b *cellar) Named() string { return b.Name }
 
 var cellars = &record.Kind{Code: 200, Name: "cellar", Path: "cellars", Shape: 1, Counter: "views", Limit: "maxViews", New: func() record.Body { return &cellar{Bottles: -1} }}
 

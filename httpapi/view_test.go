@@ -561,6 +561,47 @@ func TestPages(t *testing.T) {
 	a.guest().see("GET", "/v/one-recipes").want(410)
 }
 
+// Without a title of its owner's, an item is called by its kind wherever its content is not shown: in link previews and
+// in the title of its page's window. Nobody learns from it what the view of a limited item would show.
+func TestNamesShowNoContent(t *testing.T) {
+	t.Parallel()
+	window := regexp.MustCompile(`<title>(.*?)</title>|property="og:title" content="(.*?)"`)
+	for _, row := range []struct {
+		path, body, name string
+		fetched          []string // the addresses that preview programs ask for
+	}{
+		{"notes", `{"content":"Secret 4711"}`, "Untitled note", []string{"/v/it", "/it", "/x/it"}},
+		{"notes", `{"content":"\n # Secret 4711 #\nmore"}`, "Untitled note", []string{"/v/it", "/it", "/x/it"}},
+		{"notes", `{"title":" ","content":"Secret 4711"}`, "Untitled note", []string{"/v/it"}},
+		{"notes", `{"title":"Door","content":"Secret 4711"}`, "Door", []string{"/v/it"}},
+		{"snippets", `{"content":"PASSWORD=4711"}`, "Untitled snippet", []string{"/v/it", "/it", "/x/it"}},
+		{"bookmarks", `{"url":"https://files.example/4711"}`, "Untitled bookmark", []string{"/v/it", "/it"}},
+		{"recipes", `{"title":"Cake","instructions":"4711"}`, "Cake", []string{"/v/it", "/it"}},
+		{"shorten", `{"originalUrl":"https://files.example/4711"}`, "it", []string{"/v/it", "/it", "/s/it"}},
+	} {
+		t.Run(row.path+" "+row.name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			a := start(t)
+			limit := map[bool]string{true: "maxClicks", false: "maxViews"}[row.path == "shorten"]
+			a.post("/api/v1/"+row.path, strings.TrimSuffix(row.body, "}")+`,"slug":"it","isPublic":true,"`+limit+`":2}`).want(201)
+			for _, at := range row.fetched {
+				got := a.guest().see("GET", at, "User-Agent", "Discordbot/2.0").want(200)
+				is.True(!strings.Contains(string(got.body), "4711"))
+				is.True(strings.Contains(string(got.body), "<h1 dir=\"auto\">"+row.name+"</h1>"))
+			}
+			shown := func() {
+				for _, m := range window.FindAllStringSubmatch(string(a.guest().see("GET", "/v/it").want(200).body), -1) {
+					is.True(strings.HasPrefix(m[1]+m[2], row.name))
+				}
+			}
+			shown()
+			a.patch("/api/v1/"+row.path+"/it", `{"`+limit+`":null}`).want(200)
+			shown()
+		})
+	}
+}
+
 // A picture has a thumbnail for anyone who may see it; one with a limit, for who
 // has paid. It is no view.
 func TestThumbnail(t *testing.T) {

@@ -107,6 +107,3 @@ func CheckItemPassword(c *web.Request, item, hash, password string, proves bool)
 }
 
 var errWrong = &record.Error{Fault: record.Unauthorized, Code: "wrong_password", Text: "The password is wrong."}
-
-// openToAll reports whether anyone may see the item at any time.
-func openToAll(r *record.Record) bool { return r.Public && r.Password == "" && r.Limit == 0 }

@@ -119,7 +119,7 @@ func collectionPage(c *web.Request, r *record.Record, owned bool) (embed.Page, e
 	at := c.Site.Prefix() + "/v/" + url.PathEscape(r.Slug)
 	p := embed.CollectionPage{
 		Base: c.Site.Prefix(), Origin: c.Site.Content, Address: c.Site.Base + "/v/" + r.Slug, Title: body.Name, Description: body.Description,
-		Expires: r.Expires, Own: owned, Limit: r.Limit, Open: openToAll(r), Logged: r.Logged, Count: all.Items, Bytes: all.Bytes,
+		Expires: r.Expires, Own: owned, Limit: r.Limit, Open: r.OpenToAll(), Logged: r.Logged, Count: all.Items, Bytes: all.Bytes,
 	}
 	seen := all.Visible()
 	pages := max(1, (len(seen)+pageItems-1)/pageItems)

@@ -44,7 +44,7 @@ func redirectToContent(c *web.Request, r *record.Record, owned bool, at string) 
 	if err != nil {
 		return err
 	}
-	return redirectWithGrants(c, at, rights, openToAll(r))
+	return redirectWithGrants(c, at, rights, r.OpenToAll())
 }
 
 // redirectToRemovedFile is redirectToContent for a file whose record is removed.

@@ -42,30 +42,6 @@ func deletable(s *web.Site, tx *kv.Tx, token string) (*record.Record, error) {
 
 var errDeleted = &record.Error{Fault: record.Gone, Code: "deleted", Text: "This was already deleted."}
 
-// givenName is the name that the owner gave the item, or its slug. Unlike Title, it never
-// shows any of the content.
-func givenName(r *record.Record) (string, error) {
-	b, err := r.Decode()
-	if err != nil {
-		return "", err
-	}
-	name := ""
-	switch b := b.(type) {
-	case *record.Bookmark:
-		name = b.Name
-	case *record.Note:
-		name = b.Name
-	case *record.Snippet:
-		name = b.Name
-	case *record.Link:
-		name = b.Description
-	default:
-		name = b.Title()
-	}
-	name = cmp.Or(name, r.Slug)
-	return name, nil
-}
-
 var AskDeletion = web.PageOp(askDeletion, 404, 410, 429).ForVisitors()
 
 // askDeletion asks before it deletes, so that a program that only fetches the address
@@ -77,9 +53,12 @@ func askDeletion(c *web.Request) error {
 		if err != nil {
 			return err
 		}
-		page.Kind = web.Title(web.ViewOf(r.Kind, c.Lang()).One)
-		page.Title, err = givenName(r)
-		return err
+		b, err := r.Decode()
+		if err != nil {
+			return err
+		}
+		page.Kind, page.Title = web.Title(web.ViewOf(r.Kind, c.Lang()).One), cmp.Or(b.Named(), r.Slug)
+		return nil
 	}); err != nil {
 		return err
 	}

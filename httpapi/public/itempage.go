@@ -39,7 +39,7 @@ type Viewing struct {
 	Icon                 string // address of the icon of a bookmark's site; "" means none
 	Cover                string // address of the stored picture of a bookmark's page or of a game; "" means none
 	Address              string // of the page: absolute, without this visitor's grants
-	Open                 bool   // open to everyone: see openToAll
+	Open                 bool   // open to everyone: see record.Share.OpenToAll
 	Large                bool   // a picture that may need too much memory in a browser: see tooLarge
 	Own                  bool   // the owner looks
 	Left                 int64  // views left, for the owner
@@ -58,7 +58,8 @@ const (
 func ItemPage(s *web.Site, v Viewing) (embed.ItemPage, error) {
 	v.Lang = cmp.Or(v.Lang, embed.English)
 	p := embed.ItemPage{
-		Base: s.Prefix(), Origin: s.Content, Address: v.Address, Title: titleOf(v.Body), Owner: DisplayName(v.Owner),
+		Base: s.Prefix(), Origin: s.Content, Address: v.Address, Owner: DisplayName(v.Owner),
+		Name: nameOf(v.Lang, &v.Shown.Record, v.Body), Title: titleOf(v.Body),
 		Created: v.Shown.Created, Updated: v.Shown.Updated, Expires: v.Shown.Expires,
 		Own: v.Own, Left: v.Left, Limit: v.Shown.Limit, Open: v.Open, Logged: v.Shown.Logged,
 	}
@@ -98,9 +99,7 @@ func ItemPage(s *web.Site, v Viewing) (embed.ItemPage, error) {
 		game := gameView(v.Lang, b, "")
 		p.Game = &game
 	case *record.Link:
-		if b.Description == "" {
-			p.Title = v.Shown.Slug
-		}
+		p.Title = p.Name
 		link := linkView(b.URL)
 		p.Link = &link
 	default:
@@ -212,7 +211,17 @@ func filePage(s *web.Site, p *embed.ItemPage, b *record.File, v Viewing) error {
 	return nil
 }
 
-// titleOf is the title of a record. One that comes from the text of a note has no number signs of a heading.
+// nameOf is what an item is called where its content is not shown: in link previews, titles of windows and questions.
+// Without a title from its owner it is "Untitled note", and for a short link its slug.
+func nameOf(l embed.Lang, r *record.Record, b record.Body) string {
+	name := b.Named()
+	if name == "" && r.Kind == record.Links {
+		name = r.Slug
+	}
+	return cmp.Or(name, l.T("kind.untitled", "kind", web.ViewOf(r.Kind, l).One))
+}
+
+// titleOf is the title of a record, for those who see its content. One that comes from the text of a note has no number signs of a heading.
 func titleOf(b record.Body) string {
 	if n, ok := b.(*record.Note); ok && n.Name == "" {
 		if heading := strings.TrimLeft(n.Title(), "#"); strings.HasPrefix(heading, " ") {

@@ -100,7 +100,7 @@ func leadsBack(s *web.Site, tx *kv.Tx, slug, target string) (bool, error) {
 			return next != "", nil
 		}
 		r, err := catalog.Slug(tx, next)
-		if kv.Missing(err) || err == nil && (r.Kind != record.Links || !openToAll(r) || r.Open(tx.Now) != nil) {
+		if kv.Missing(err) || err == nil && (r.Kind != record.Links || !r.OpenToAll() || r.Open(tx.Now) != nil) {
 			return false, nil
 		}
 		if err != nil {

@@ -116,7 +116,7 @@ func rawAs(c *web.Request, r *record.Record, owned bool, err error, find func() 
 // content from running are those of web.SetContentHeaders in httpapi/web/headers.go.
 func sendBytes(c *web.Request, r *record.Record, owned bool, media, name string, digest [sha256.Size]byte, content io.ReadSeeker, size int64) error {
 	h := c.W.Header()
-	web.SetContentHeaders(h, media, name, AsDownload(c), openToAll(r) || c.AtContentOrigin())
+	web.SetContentHeaders(h, media, name, AsDownload(c), r.OpenToAll() || c.AtContentOrigin())
 	h.Set("Etag", etag(r, digest))
 	h.Set("Cache-Control", caching(r))
 	err := SendContent(c, content, size, func(status int) error {

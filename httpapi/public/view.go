@@ -113,7 +113,7 @@ func viewing(c *web.Request, r, item *record.Record, owned bool) (Viewing, error
 	}); err != nil {
 		return v, err
 	}
-	v.Open = openToAll(r)
+	v.Open = r.OpenToAll()
 	v.Left = r.Limit - v.Shown.Views
 	address, by := pictureOf(body)
 	if _, got := c.Site.Pictures.Get(address); got && (r.Limit == 0 || owned || r != item) {
@@ -231,7 +231,7 @@ const (
 	thenContent = "content"
 )
 
-// card shows a fetcher of link previews the title of the item, but no content and no target of
+// card shows a fetcher of link previews what the item is called, but no content and no target of
 // a short link.
 func card(c *web.Request, r *record.Record) error {
 	b, err := r.Decode()
@@ -242,12 +242,12 @@ func card(c *web.Request, r *record.Record) error {
 	if err := c.Site.Store.View(func(tx *kv.Tx) (err error) { u, err = people.User(tx, r.Owner); return err }); err != nil {
 		return err
 	}
-	page := embed.CardPage{Base: c.Site.Prefix(), Address: c.Site.Base + "/v/" + r.Slug, Title: titleOf(b), Owner: DisplayName(*u), Kind: web.ViewOf(r.Kind, c.Lang()).One}
-	if link, ok := b.(*record.Link); ok {
+	page := embed.CardPage{
+		Base: c.Site.Prefix(), Address: c.Site.Base + "/v/" + r.Slug, Title: nameOf(c.Lang(), r, b),
+		Owner: DisplayName(*u), Kind: web.ViewOf(r.Kind, c.Lang()).One,
+	}
+	if r.Kind == record.Links {
 		page.Address = c.Site.Base + "/s/" + r.Slug
-		if link.Description == "" {
-			page.Title = r.Slug
-		}
 	}
 	return c.RespondPage(http.StatusOK, page)
 }
@@ -366,7 +366,7 @@ func games(c *web.Request, name string) (owner record.User, games []ListedGame, 
 			}
 			q.After = list.Next
 			for _, r := range list.Records {
-				if !openToAll(r) || r.Open(tx.Now) != nil {
+				if !r.OpenToAll() || r.Open(tx.Now) != nil {
 					continue
 				}
 				if more = len(games) == MaxGames; more {
@@ -451,7 +451,7 @@ func picture(c *web.Request, ctx context.Context, r *record.Record, size thumb.S
 // small answers with the thumbnail or icon of a record.
 func small(c *web.Request, r *record.Record, t *thumb.Thumb, caching string) error {
 	h := c.W.Header()
-	web.SetContentHeaders(h, t.Type, "", false, openToAll(r) || c.AtContentOrigin())
+	web.SetContentHeaders(h, t.Type, "", false, r.OpenToAll() || c.AtContentOrigin())
 	h.Set("Etag", etag(r, sha256.Sum256(t.Bytes)))
 	h.Set("Cache-Control", caching)
 	size := int64(len(t.Bytes))

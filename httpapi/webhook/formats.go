@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -43,9 +44,7 @@ func (m *Message) summary(v *record.Shown, base string) (summary, error) {
 		if err != nil {
 			return s, err
 		}
-		if s.title = b.Title(); strings.TrimSpace(s.title) == "" {
-			s.title = "Untitled " + v.Kind.Name
-		}
+		s.title = cmp.Or(b.Named(), "Untitled "+v.Kind.View().One)
 		if err := json.Unmarshal(v.AppendURL(nil), &s.address); err != nil {
 			return s, fmt.Errorf("address: %w", err)
 		}
@@ -69,9 +68,13 @@ func factsOf(v *record.Shown, b record.Body) []fact {
 		add("Type", b.MimeType, true)
 		add("Size", strconv.FormatInt(b.Size, 10)+" bytes", true)
 	case *record.Bookmark:
-		add("Page", b.URL, false)
+		if v.OpenToAll() {
+			add("Page", b.URL, false)
+		}
 	case *record.Link:
-		add("Leads to", b.URL, false)
+		if v.OpenToAll() {
+			add("Leads to", b.URL, false)
+		}
 	case *record.Game:
 		add("Status", string(b.Status), true)
 	}

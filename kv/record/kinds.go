@@ -39,8 +39,11 @@ type Kind struct {
 // Body is the part of a record that differs by kind.
 type Body interface {
 	field.Shaped
-	// Title is the heading of a page and the sort key of a list; it may be "".
+	// Title is the heading of a page and the sort key of a list; it may be "". Without a title from its owner it is
+	// derived from the content, so it is only for those who may see the content.
 	Title() string
+	// Named is the title that its owner has given; "" if there is none. It shows nothing of the content.
+	Named() string
 }
 
 // The kinds of content.
@@ -91,6 +94,7 @@ func (b *File) Fields(f *field.Set) {
 }
 
 func (b *File) Title() string { return b.OriginalName }
+func (b *File) Named() string { return b.OriginalName }
 
 // Bookmark is a saved address.
 type Bookmark struct{ URL, Name, Description, ImageURL string }
@@ -103,9 +107,8 @@ func (b *Bookmark) Fields(f *field.Set) {
 	f.URL("imageUrl", &b.ImageURL).Says("Address of a picture of the page; filled in from the page while link checks are on.", `"https://go.dev/images/logo.svg"`)
 }
 
-func (b *Bookmark) Title() string {
-	return cmp.Or(b.Name, b.URL)
-}
+func (b *Bookmark) Title() string { return cmp.Or(b.Name, b.URL) }
+func (b *Bookmark) Named() string { return strings.TrimSpace(b.Name) }
 
 // Note is text in Markdown.
 type Note struct{ Name, Content, SourceURL string }
@@ -125,6 +128,8 @@ func (b *Note) Title() string {
 	return b.Name
 }
 
+func (b *Note) Named() string { return strings.TrimSpace(b.Name) }
+
 // Snippet is code or plain text.
 type Snippet struct{ Name, Content, Language string }
 
@@ -142,6 +147,8 @@ func (b *Snippet) Title() string {
 	return b.Name
 }
 
+func (b *Snippet) Named() string { return strings.TrimSpace(b.Name) }
+
 // Recipe is what to cook.
 type Recipe struct{ Name, Description, Ingredients, Instructions, ImageURL string }
 
@@ -154,6 +161,7 @@ func (b *Recipe) Fields(f *field.Set) {
 }
 
 func (b *Recipe) Title() string { return b.Name }
+func (b *Recipe) Named() string { return b.Name }
 
 // GameStatus is a player's progress in a game.
 type GameStatus string
@@ -180,6 +188,7 @@ func (b *Game) Fields(f *field.Set) {
 }
 
 func (b *Game) Title() string { return b.Name }
+func (b *Game) Named() string { return b.Name }
 
 // Link is a short link.
 type Link struct{ URL, Description string }
@@ -190,12 +199,8 @@ func (b *Link) Fields(f *field.Set) {
 	f.Text("description", &b.Description, MaxDescription).Says("Free text.", `"Tickets"`)
 }
 
-func (b *Link) Title() string {
-	if t := strings.TrimSpace(printable(b.Description)); t != "" {
-		return t
-	}
-	return b.URL
-}
+func (b *Link) Title() string { return cmp.Or(b.Named(), b.URL) }
+func (b *Link) Named() string { return strings.TrimSpace(printable(b.Description)) }
 
 // Arrangement is the order of a collection.
 type Arrangement string
@@ -245,6 +250,7 @@ func (b *Collection) shared(f *field.Set) {
 }
 
 func (b *Collection) Title() string { return b.Name }
+func (b *Collection) Named() string { return b.Name }
 
 // Live reports whether the collection has the items of a folder or a tag.
 func (b *Collection) Live() bool { return b.Folder != ID{} || b.Tag != ID{} }

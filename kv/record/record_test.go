@@ -405,25 +405,28 @@ func TestOrder(t *testing.T) {
 
 func TestTitle(t *testing.T) {
 	for _, row := range []struct {
-		body record.Body
-		want string
+		body        record.Body
+		want, named string
 	}{
-		{&record.File{OriginalName: "a.txt"}, "a.txt"},
-		{&record.Bookmark{URL: "https://a.b/", Name: "n"}, "n"},
-		{&record.Bookmark{URL: "https://a.b/"}, "https://a.b/"},
-		{&record.Note{Name: "n", Content: "c"}, "n"},
-		{&record.Note{Content: " \n\r\n  c \nd"}, "c"},
-		{&record.Note{}, ""},
-		{&record.Snippet{Name: "n", Content: "c"}, "n"},
-		{&record.Snippet{Content: strings.Repeat("é", 600)}, strings.Repeat("é", record.MaxName)},
-		{&record.Recipe{Name: "n"}, "n"},
-		{&record.Game{Name: "n"}, "n"},
-		{&record.Link{URL: "https://a.b/", Description: "d"}, "d"},
-		{&record.Link{URL: "https://a.b/"}, "https://a.b/"},
+		{&record.File{OriginalName: "a.txt"}, "a.txt", "a.txt"},
+		{&record.Bookmark{URL: "https://a.b/", Name: "n"}, "n", "n"},
+		{&record.Bookmark{URL: "https://a.b/"}, "https://a.b/", ""},
+		{&record.Note{Name: "n", Content: "c"}, "n", "n"},
+		{&record.Note{Name: " ", Content: "c"}, " ", ""},
+		{&record.Note{Content: " \n\r\n  c \nd"}, "c", ""},
+		{&record.Note{}, "", ""},
+		{&record.Snippet{Name: "n", Content: "c"}, "n", "n"},
+		{&record.Snippet{Content: strings.Repeat("é", 600)}, strings.Repeat("é", record.MaxName), ""},
+		{&record.Recipe{Name: "n"}, "n", "n"},
+		{&record.Game{Name: "n"}, "n", "n"},
+		{&record.Link{URL: "https://a.b/", Description: "d"}, "d", "d"},
+		{&record.Link{URL: "https://a.b/"}, "https://a.b/", ""},
+		{&record.Collection{Name: "n"}, "n", "n"},
 	} {
 		t.Run(fmt.Sprintf("%T %.10s", row.body, row.want), func(t *testing.T) {
 			is := is.New(t)
 			is.Equal(row.body.Title(), row.want)
+			is.Equal(row.body.Named(), row.named)
 		})
 	}
 }

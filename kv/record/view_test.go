@@ -67,6 +67,7 @@ func (b *cellar) Fields(f *field.Set) {
 }
 
 func (b *cellar) Title() string { return b.Name }
+func (b *cellar) Named() string { return b.Name }
 
 func TestViewFollowsFromTheFields(t *testing.T) {
 	is := is.New(t)
