@@ -20,8 +20,12 @@ type storedContents struct {
 	dir    string // the data directory
 	log    *slog.Logger
 	window time.Duration // removeFor, except in tests
+	large  chan struct{} // has a value for each large content that is being put
+	// request calls a function until its request succeeds: see Shipper.request.
+	request func(context.Context, func() error) error
 
 	mu     sync.Mutex
+	width  int                    // how many may be put at the same time
 	blobs  *blobs.Store           // nil until the first content is put
 	bytes  int64                  // put by this process
 	known  map[blobs.Ref]struct{} // are in the store
@@ -116,15 +120,39 @@ func (c *storedContents) put(ctx context.Context, refs []blobs.Ref) error {
 	if err := c.open(); err != nil {
 		return err
 	}
-	return together(ctx, len(all), func(ctx context.Context, i int) error {
-		err := c.putOne(ctx, all[i])
-		if err == nil {
-			c.setKnown(all[i])
-		} else if err == errNotHere { //nolint:errorlint // never wrapped
-			err = nil
+	for len(all) > 0 {
+		c.mu.Lock()
+		some := all[:min(len(all), c.width)]
+		c.mu.Unlock()
+		err := together(ctx, len(some), len(some), func(ctx context.Context, i int) error {
+			err := c.putOne(ctx, some[i])
+			if err == errNotHere { //nolint:errorlint // never wrapped
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			c.setKnown(some[i])
+			return nil
+		})
+		c.widen(err == nil)
+		if err != nil {
+			return err
 		}
-		return err
-	})
+		all = all[len(some):]
+	}
+	return nil
+}
+
+// widen lets more contents be put at the same time, or after a failure only a few.
+func (c *storedContents) widen(well bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !well {
+		c.width = atOnce
+		return
+	}
+	c.width = min(2*c.width, smallAtOnce)
 }
 
 // setKnown notes that a content is in the store.
@@ -198,7 +226,13 @@ func (c *storedContents) offer(ctx context.Context, ref blobs.Ref) (there bool, 
 		return false, err
 	}
 	if info.Size() >= askFirst {
-		if _, err := c.remote.Head(ctx, ref.RemoteName()); !absent(err) {
+		select {
+		case c.large <- struct{}{}:
+			defer func() { <-c.large }()
+		case <-ctx.Done():
+			return false, ctx.Err()
+		}
+		if err := c.head(ctx, ref); !absent(err) {
 			return true, err
 		}
 	}
@@ -208,7 +242,7 @@ func (c *storedContents) offer(ctx context.Context, ref blobs.Ref) (there bool, 
 	} else if err != nil {
 		return false, err
 	}
-	err = c.remote.Put(ctx, ref.RemoteName(), f, info.Size())
+	err = c.request(ctx, func() error { return c.remote.Put(ctx, ref.RemoteName(), f, info.Size()) })
 	if err == nil {
 		c.mu.Lock()
 		c.bytes += info.Size()
@@ -223,12 +257,20 @@ func (c *storedContents) offer(ctx context.Context, ref blobs.Ref) (there bool, 
 // find looks for a content in the store that cannot be read here. It may have
 // been evicted.
 func (c *storedContents) find(ctx context.Context, ref blobs.Ref) error {
-	_, err := c.remote.Head(ctx, ref.RemoteName())
+	err := c.head(ctx, ref)
 	if absent(err) {
 		c.log.Warn("a file cannot be shipped to the object store, because its bytes are missing or damaged here", "sha256", ref.String())
 		return errNotHere
 	}
 	return err
+}
+
+// head returns fs.ErrNotExist if the store lacks a content.
+func (c *storedContents) head(ctx context.Context, ref blobs.Ref) error {
+	return Again(ctx, func() error {
+		_, err := c.remote.Head(ctx, ref.RemoteName())
+		return err
+	})
 }
 
 // doom notes the contents that may be removed, unless they are spared.

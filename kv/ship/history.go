@@ -107,12 +107,12 @@ func (h history) piece(ctx context.Context, name string, from, n int64) (b []byt
 	return b, err
 }
 
-// Again calls fn, which reads from the remote, up to five times until it succeeds. It
-// does not try again if fn says that there is no such object.
+// Again calls fn, which makes a request, up to six times until it succeeds. It does not
+// try again if fn says that there is no such object, or that there is one.
 func Again(ctx context.Context, fn func() error) error {
 	for wait := firstRetry; ; wait *= 3 {
 		err := fn()
-		if err == nil || absent(err) || wait > 81*firstRetry || ctx.Err() != nil {
+		if err == nil || settled(err) || wait > 81*firstRetry || ctx.Err() != nil {
 			return err
 		}
 		select {
@@ -122,6 +122,9 @@ func Again(ctx context.Context, fn func() error) error {
 		}
 	}
 }
+
+// settled reports whether an error is an answer that another request would get, too.
+func settled(err error) bool { return absent(err) || errors.Is(err, fs.ErrExist) }
 
 // asked is how long the remote asks to be left alone.
 func asked(err error) time.Duration {

@@ -97,7 +97,7 @@ func (s *Shipper) merge(ctx context.Context, mine Slot, to uint64) error {
 // so that the others can still be read, and the slots around it are in two objects.
 func (s *Shipper) putMerged(ctx context.Context, group []span) (whole []span, err error) {
 	bodies := make([][]byte, len(group)) // nil for a damaged one
-	if err := together(ctx, len(group), func(ctx context.Context, i int) error {
+	if err := together(ctx, atOnce, len(group), func(ctx context.Context, i int) error {
 		b, err := s.history.read(ctx, group[i].name, -1)
 		if slot, rest, bad := parseSlot(b); err == nil && bad == nil && len(rest) == 0 && slot.Number == group[i].first {
 			bodies[i] = b

@@ -251,7 +251,7 @@ func (p *pruning) log(ctx context.Context) (more bool, err error) {
 			names = append(names, m.name())
 		}
 	}
-	return more, together(ctx, len(names), func(ctx context.Context, i int) error { return p.remove(ctx, names[i]) })
+	return more, together(ctx, atOnce, len(names), func(ctx context.Context, i int) error { return p.remove(ctx, names[i]) })
 }
 
 // choose returns where the history may begin.
@@ -315,7 +315,7 @@ func (p *pruning) slots(ctx context.Context) (names []string, err error) {
 	}
 	epochs, unknown := map[uint64]uint64{}, map[uint64]bool{}
 	single := slices.DeleteFunc(slices.Clone(all), func(o span) bool { return o.first != p.begin.slot && (o.first < o.last || o.last >= p.begin.slot) })
-	if err := together(ctx, len(single), func(ctx context.Context, i int) error {
+	if err := together(ctx, atOnce, len(single), func(ctx context.Context, i int) error {
 		head, err := p.history.head(ctx, single[i])
 		damaged := isFlaw(err) // it and its neighbours stay
 		if damaged {
@@ -492,7 +492,7 @@ func (p *pruning) discard(ctx context.Context, refs []blobs.Ref) error {
 		})
 		return err
 	}
-	return together(ctx, len(refs), func(_ context.Context, i int) error { // one that has begun goes on
+	return together(ctx, atOnce, len(refs), func(_ context.Context, i int) error { // one that has begun goes on
 		err := discard(i)
 		if errors.Is(err, blobs.ErrLate) { // the machine was busy: with a new permit
 			p.mu.Lock()

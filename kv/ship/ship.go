@@ -77,9 +77,14 @@ type Shipper struct {
 	work     sync.WaitGroup
 	started  time.Time
 
+	failed atomic.Uint64 // requests, and attempts of other work
+	done   atomic.Uint64 // requests that have put something
+
 	mu       sync.Mutex
 	at       journal.State // acknowledged on the disk
-	since    time.Time     // when the oldest record was committed that is not shipped; zero if all are
+	since    time.Time     // when the oldest record was committed that is not shipped, or before; zero if all are
+	behind   *time.Timer   // calls warn when since is too long ago; nil before the first commit
+	warned   bool          // the log says that since is too long ago
 	shipped  journal.State // in the store
 	complete bool          // nothing is missing in the store before shipped
 	failure  error         // of the latest attempt; nil if it succeeded
@@ -113,7 +118,7 @@ type Status struct {
 	Lag          time.Duration // since the oldest of them was committed
 	Slots        uint64        // put by this process
 	Bytes        int64         // put by this process
-	Errors       uint64        // failed attempts
+	Errors       uint64        // failed requests and attempts
 	Removed      uint64        // objects that only too old moments needed
 	Oldest       time.Time     // moment that can be restored; zero if it is not known yet
 	LastPut      time.Time     // of a slot
@@ -127,7 +132,9 @@ type Status struct {
 // Times and sizes.
 const (
 	shipEvery   = time.Second
-	slotBytes   = 1 << 20
+	slotBytes   = 1 << 20 // are shipped at once
+	slotMost    = 4 << 20 // in a slot, so that a slow store keeps up
+	lagWarning  = 10 * time.Second
 	patience    = 10 * time.Second // of a commit in sync mode
 	closing     = 10 * time.Second // to ship the rest at a stop
 	firstRetry  = 50 * time.Millisecond
@@ -135,7 +142,11 @@ const (
 	maxAsked    = time.Minute // that the remote may be left alone because it asks for that
 	upkeepEvery = time.Hour
 	maxKnown    = 1 << 16
-	atOnce      = 4 // contents that are put at the same time
+
+	// Contents that are put at the same time. A store that takes 1.5 s for each request keeps
+	// up with 60 small files a second if it gets more than 90 requests at once.
+	atOnce      = 4   // after a failure, and always of large ones
+	smallAtOnce = 192 // of small ones
 )
 
 // The errors of commits.
@@ -159,7 +170,27 @@ func New(o Options) *Shipper {
 	if len(o.Endpoints) == 0 {
 		o.Endpoints = []blobs.Remote{o.Remote}
 	}
-	return &Shipper{o: o, told: map[string]bool{}, unused: unusedFor, history: history{o.Remote}, stored: storedContents{remote: o.Remote, log: o.Log, window: removeFor, known: map[blobs.Ref]struct{}{}}}
+	s := &Shipper{o: o, told: map[string]bool{}, unused: unusedFor, history: history{o.Remote}}
+	s.stored = storedContents{
+		remote: o.Remote, log: o.Log, window: removeFor, known: map[blobs.Ref]struct{}{},
+		width: smallAtOnce, large: make(chan struct{}, atOnce), request: s.request,
+	}
+	return s
+}
+
+// request makes a request that puts something, and again if it fails: alone, and with a
+// pause of its own.
+func (s *Shipper) request(ctx context.Context, fn func() error) error {
+	return Again(ctx, func() error {
+		err := fn()
+		switch {
+		case err == nil:
+			s.done.Add(1)
+		case !settled(err):
+			s.failed.Add(1)
+		}
+		return err
+	})
 }
 
 // Start begins to ship the records of the source. It takes over the store's history
@@ -236,6 +267,7 @@ func (s *Shipper) Close() error {
 	s.stop()
 	s.mu.Lock()
 	s.over = cmp.Or(s.over, errClosed)
+	s.waits(time.Time{})
 	s.mu.Unlock()
 	err := s.remember()
 	if s.tail != nil {
@@ -250,6 +282,7 @@ func (s *Shipper) Status() Status {
 	defer s.mu.Unlock()
 	st := s.status
 	st.Bytes += s.stored.sent()
+	st.Errors = s.failed.Load()
 	st.Records, st.Failure, st.Complete = s.at.Seq-min(s.at.Seq, s.shipped.Seq), cmp.Or(s.over, s.failure), s.complete
 	if !s.since.IsZero() {
 		st.Lag = time.Since(s.since)
@@ -290,7 +323,7 @@ func (s *Shipper) Committed(to journal.State, n int) error {
 	s.bytes += n
 	full := s.bytes >= slotBytes
 	if s.since.IsZero() {
-		s.since = time.Now()
+		s.waits(time.Now())
 	}
 	s.mu.Unlock()
 	raise(s.wake)
@@ -339,6 +372,38 @@ func (s *Shipper) unsure() error {
 	return nil
 }
 
+// waits notes since when the oldest record has waited; zero means that none does. s.mu is
+// held.
+func (s *Shipper) waits(since time.Time) {
+	s.since = since
+	lag := time.Since(since)
+	switch {
+	case since.IsZero() && s.behind != nil:
+		s.behind.Stop()
+	case since.IsZero():
+	case s.behind == nil:
+		s.behind = time.AfterFunc(lagWarning-lag, s.warn)
+	default:
+		s.behind.Reset(lagWarning - lag)
+	}
+	if s.warned && (since.IsZero() || lag < lagWarning) {
+		s.warned = false
+		s.o.Log.Info("the object store has caught up", "store", s.o.Address)
+	}
+}
+
+// warn logs once that records have waited for too long.
+func (s *Shipper) warn() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.warned || s.since.IsZero() || s.over != nil || time.Since(s.since) < lagWarning {
+		return
+	}
+	s.warned = true
+	s.o.Log.Warn("the object store is behind; if this machine is lost now, so are the changes that are not there yet",
+		"store", s.o.Address, "seconds", int(time.Since(s.since).Seconds()), "commits", s.at.Seq-min(s.at.Seq, s.shipped.Seq))
+}
+
 func raise(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -351,7 +416,7 @@ func (s *Shipper) note(err error) {
 	s.mu.Lock()
 	before, over := s.failure, s.over != nil
 	if s.failure = err; err != nil {
-		s.status.Errors++
+		s.failed.Add(1)
 		if fatal := (*overError)(nil); errors.As(err, &fatal) && s.over == nil {
 			s.over = err
 		}
@@ -397,6 +462,7 @@ func (s *Shipper) run(ctx context.Context) {
 			}
 			s.pause(ctx)
 		}
+		done := s.done.Load()
 		err := s.step(ctx)
 		if wanted.answer != nil {
 			for err == nil && s.good.Before(wanted.at) {
@@ -431,18 +497,24 @@ func (s *Shipper) run(ctx context.Context) {
 		case hurry == nil:
 			timer.Reset(max(firstRetry, asked(err)))
 		default:
+			if s.done.Load() > done { // it has come further
+				retry = 0
+			}
 			retry = min(max(2*retry, firstRetry), maxRetry)
 			timer.Reset(max(retry, asked(err)))
 		}
 	}
 }
 
-// pause waits a moment for more records.
+// pause waits for more records until the oldest one has waited for a second.
 func (s *Shipper) pause(ctx context.Context) {
-	if s.o.Sync {
+	s.mu.Lock()
+	since := s.since
+	s.mu.Unlock()
+	if s.o.Sync || since.IsZero() {
 		return
 	}
-	wait := time.NewTimer(shipEvery)
+	wait := time.NewTimer(shipEvery - time.Since(since))
 	defer wait.Stop()
 	select {
 	case <-ctx.Done():
@@ -618,7 +690,7 @@ func (s *Shipper) shipSlot(ctx context.Context, at journal.State) (err error) {
 			}
 		}
 		slot.Times = append(slot.Times, s.instant)
-		return len(slot.Frames) < slotBytes, nil
+		return len(slot.Frames) < slotMost, nil
 	}); err != nil {
 		return err
 	}
@@ -662,7 +734,7 @@ func (s *Shipper) Ahead(ref blobs.Ref, size int64) error {
 	s.work.Add(1)
 	s.mu.Unlock()
 	defer s.work.Done()
-	err := Again(s.ctx, func() error { return s.stored.put(s.ctx, []blobs.Ref{ref}) })
+	err := s.stored.put(s.ctx, []blobs.Ref{ref})
 	if err == nil {
 		return nil
 	}
@@ -682,14 +754,14 @@ func (s *Shipper) Settled() bool {
 	return fenced && s.stored.unsettled() <= 0
 }
 
-// together calls fn with each number below n, atOnce of them at the same time, until a
+// together calls fn with each number below n, a width of them at the same time, until a
 // call fails.
-func together(ctx context.Context, n int, fn func(context.Context, int) error) error {
+func together(ctx context.Context, width, n int, fn func(context.Context, int) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var next atomic.Int32
 	var work sync.WaitGroup
-	for range min(atOnce, n) {
+	for range min(width, n) {
 		work.Go(func() {
 			for i := int(next.Add(1)) - 1; i < n && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
 				if err := fn(ctx, i); err != nil {
@@ -730,7 +802,7 @@ func (s *Shipper) shipSnapshot(ctx context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.putting = false; err != nil && !absent(err) {
-		s.status.Errors++
+		s.failed.Add(1)
 		s.o.Log.Warn("a snapshot could not be put in the object store", "store", s.o.Address, "error", err)
 	}
 }
@@ -738,7 +810,7 @@ func (s *Shipper) shipSnapshot(ctx context.Context) {
 func (s *Shipper) putSnapshot(ctx context.Context, snap *journal.Snap) error {
 	size, err := snap.Size()
 	if err == nil {
-		err = s.o.Remote.Put(ctx, snapName(snap.Seq), snap, size)
+		err = s.request(ctx, func() error { return s.o.Remote.Put(ctx, snapName(snap.Seq), snap, size) })
 	}
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return err

@@ -210,7 +210,9 @@ func (s *Shipper) put(ctx context.Context, slot Slot) error {
 	slot.Epoch, slot.MaxLag, slot.URL = s.last.Epoch, s.o.MaxLag, s.o.URL
 	b := slot.encode()
 	began := time.Now()
-	err = s.o.Remote.Put(ctx, slotName(slot.Number), bytes.NewReader(b), int64(len(b)))
+	err = s.request(ctx, func() error {
+		return s.o.Remote.Put(ctx, slotName(slot.Number), bytes.NewReader(b), int64(len(b)))
+	})
 	if errors.Is(err, fs.ErrExist) {
 		there, err := s.history.slots(ctx, span{slotName(slot.Number), slot.Number, slot.Number, 0})
 		if err != nil {
@@ -224,6 +226,10 @@ func (s *Shipper) put(ctx context.Context, slot Slot) error {
 	} else if err != nil {
 		return err
 	}
+	since := time.Now()
+	if n := len(slot.Times); n > 0 {
+		since = since.Add(time.UnixMilli(slot.Times[n-1]).Sub(s.src.Now()))
+	}
 	slot.Frames, slot.Times = nil, nil
 	s.last = slot
 	further := slot.After != s.shipped
@@ -236,10 +242,13 @@ func (s *Shipper) put(ctx context.Context, slot Slot) error {
 	s.status.Bytes += int64(len(b))
 	s.status.LastPut = time.Now()
 	if further {
-		s.since, s.bytes = time.Now(), 0
+		s.bytes = 0
 	}
-	if s.shipped.Seq >= s.at.Seq {
-		s.since = time.Time{}
+	switch {
+	case s.shipped.Seq >= s.at.Seq:
+		s.waits(time.Time{})
+	case further && since.After(s.since): // what waits was committed later than what the slot has
+		s.waits(since)
 	}
 	s.mu.Unlock()
 	raise(s.progress)
