@@ -84,7 +84,7 @@ func TestBrowserOffline(t *testing.T) {
 	const kept = `caches.open('kist-data').then((c) => c.keys()).then((all) => all.map((r) => new URL(r.url).pathname))`
 	b.until(kept + `.then((all) => all.includes('/v/` + slug + `'))`)
 	b.until(`!!navigator.serviceWorker.controller`)
-	b.open("/") // through the service worker
+	b.until(kept + `.then((all) => all.includes('/sw.js'))`) // all is copied, after one visit
 
 	g.shut()
 	b.open("/notes")

@@ -6,6 +6,7 @@
 const { base, version, assets, kinds } = settings;
 const files = `kist-files-${version}`, data = 'kist-data', waiting = 'kist-waiting';
 const api = `${base}/api/v1/`;
+const keepMilliseconds = 10 * 60e3; // the newest items are copied at most this often
 const readable = 200; // the newest items that can be read offline
 const pictures = 400; // thumbnails that are kept
 const mostWaiting = 500; // new items that wait for the server
@@ -31,6 +32,8 @@ let stopped = false;
 const forget = () => caches.delete(data);
 
 const absolute = (path) => new URL(path, location.href).href;
+const shell = absolute(`${base}/`);
+const keptKey = absolute(`${base}/sw.js?kept`); // when the newest items were copied
 
 // store keeps a copy of an answer while somebody is signed in. A full disk loses the copy and not the answer.
 async function store(key, answer) {
@@ -61,8 +64,8 @@ async function page(request) {
     return await fresh(request, listPage(new URL(request.url)));
   } catch (problem) {
     // Every page of the app is the same document. Its script shows the page of the address.
-    const shell = await caches.match(absolute(`${base}/`), { cacheName: data });
-    if (shell) return shell;
+    const kept = await caches.match(shell, { cacheName: data });
+    if (kept) return kept;
     throw problem;
   }
 }
@@ -106,10 +109,13 @@ addEventListener('fetch', (e) => {
 
 // ---- What can be read offline ----
 
-// keep fetches the newest items that this browser does not have yet, until the user signs out.
+// keep fetches the page of the app, and the newest items that this browser does not have yet, until the user signs out.
 async function keep(user) {
   if (await owner() !== user) return;
-  const cache = await caches.open(data);
+  const cache = await caches.open(data), last = await cache.match(keptKey);
+  if (last && Math.abs(Date.now() - Number(await last.text())) < keepMilliseconds) return;
+  // On the first visit, the page came without this worker.
+  await fresh(new Request(shell, { headers: { accept: 'text/html' } }), true);
   const lists = await Promise.all(kinds.map(async (kind) => (await (await fresh(new Request(absolute(newest(kind))), true)).json()).data));
   const records = lists.flat().sort((a, b) => b.createdAt.localeCompare(a.createdAt)).slice(0, readable);
   const wanted = new Set();
@@ -123,7 +129,9 @@ async function keep(user) {
     await fresh(new Request(at, { headers: { accept: 'text/html', 'x-purpose': 'prefetch' } }), true);
   }
   for (const r of await cache.keys()) if (new URL(r.url).pathname.startsWith(`${base}/v/`) && !wanted.has(r.url)) await cache.delete(r);
-  if (await owner() === user) await trim();
+  if (await owner() !== user) return;
+  await trim();
+  await store(keptKey, new Response(String(Date.now())));
 }
 
 // ---- What waits for the server ----

@@ -4,9 +4,6 @@ import { t, toast } from './dom.js';
 import { kinds } from './kinds.js';
 import { base, canOffline, draftKey, me, Problem, showProblem, storage, wantsOffline } from './session.js';
 
-// The newest items are copied at most this often.
-const keepMilliseconds = 10 * 60e3;
-
 // While something waits, the page tries this often to send it.
 const sendMilliseconds = 15e3;
 
@@ -24,9 +21,6 @@ async function start() {
   } catch { return; /* for example in a private window */ }
   worker.postMessage({ want: 'owner', user: me.id });
   worker.postMessage({ want: 'send' });
-  const kept = storage.get('kept.' + me.id, 0);
-  if (Date.now() - kept < keepMilliseconds && Date.now() > kept) return;
-  storage.set('kept.' + me.id, Date.now());
   worker.postMessage({ want: 'keep', user: me.id });
 }
 
@@ -35,7 +29,6 @@ export async function end() {
   if (worker) await request({ want: 'stop' });
   for (const registration of await navigator.serviceWorker.getRegistrations()) if (new URL(registration.scope).pathname === `${base}/`) await registration.unregister();
   await forget();
-  storage.set('kept.' + me.id, null);
   worker = started = null;
 }
 
