@@ -131,3 +131,23 @@ func TestBrowserOffline(t *testing.T) {
 
 // refusedMe is a line of the log: nobody is signed in.
 const refusedMe = `"path":"/api/v1/me","status":401`
+
+// TestBrowserDroppedTree: the files of each folder of a dropped tree stay apart, and what cannot be read is counted.
+func TestBrowserDroppedTree(t *testing.T) {
+	is := is.New(t)
+	b := openBrowser(t)
+	b.open("/files")
+	is.Equal(b.js(`(async () => {
+		const { texts, modules } = JSON.parse(document.getElementById('start').textContent);
+		if (texts.uploads) await import(texts.uploads);
+		const { filesIn } = await import(modules.uploads);
+		const file = (name) => ({ name, isFile: true, file: (done) => done(new File(['x'], name)) });
+		const bad = (name) => ({ name, isFile: true, file: (_, fail) => fail(new Error('gone')) });
+		const folder = (name, ...all) => ({ name, isDirectory: true, createReader: () => ({ readEntries: (done) => done(all.splice(0, 2)) }) });
+		const closed = { name: 'closed', isDirectory: true, createReader: () => ({ readEntries: (_, fail) => fail(new Error('closed')) }) };
+		const trip = folder('Trip', file('a.jpg'), folder('Day 1', file('b.jpg')), bad('c.jpg'), folder('Day 2', closed, file('b.jpg')));
+		const long = folder('x'.repeat(300), folder('y'.repeat(300), file('d.jpg')));
+		const { files, unread } = await filesIn([[trip, null], [null, new File(['x'], 'e.jpg')], [long, null]]);
+		return [unread, ...files.map((f) => f.kist ? f.kist.folderName.slice(0, 12) + f.kist.folderName.length + ':' + f.name : f.name)].join(' ');
+	})()`), "2 Trip4:a.jpg Trip/Day 110:b.jpg Trip/Day 210:b.jpg e.jpg …xxxxxxxxxxx512:d.jpg")
+}

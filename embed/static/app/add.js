@@ -219,7 +219,10 @@ addEventListener('drop', (e) => {
     // After the event, nothing can be read from it.
     const plain = [...e.dataTransfer.files], entries = [...e.dataTransfer.items].filter((i) => i.kind === 'file').map((i) => [i.webkitGetAsEntry?.(), i.getAsFile()]);
     if (!entries.some(([entry]) => entry?.isDirectory)) return addFiles(plain);
-    return loadModule('uploads').then((m) => m.filesIn(entries)).then(addFiles, showProblem);
+    return loadModule('uploads').then((m) => m.filesIn(entries)).then((found) => {
+      if (found.unread) toast(t('add.unread', { n: found.unread }), { bad: true });
+      addFiles(found.files);
+    }, showProblem);
   }
   addText(e.dataTransfer.getData('text/uri-list').split('\n').find((l) => l && l[0] !== '#') || e.dataTransfer.getData('text/plain'));
 });

@@ -241,23 +241,31 @@ addEventListener('online', () => {
 
 addEventListener('beforeunload', (e) => { if (queue.some(isOpen)) e.preventDefault(); });
 
-// filesIn finds the files in the entries of a drop. Files in a folder get the name of the folder.
+// longestName is how long the name of a folder can be.
+const longestName = 512;
+
+// filesIn finds the files in the entries of a drop. A file in a folder gets the path of its folder as the name of its folder
+// here, so files of different folders stay apart. unread is how many files and folders could not be read.
 export async function filesIn(entries) {
-  const out = [];
-  const walk = async (entry, folder) => {
-    if (entry.isFile) {
-      const file = await new Promise((done, fail) => entry.file(done, fail));
-      if (folder) file.kist = { folderName: folder };
-      return out.push(file);
-    }
-    const reader = entry.createReader();
-    for (let part; (part = await new Promise((done, fail) => reader.readEntries(done, fail))).length;) {
-      for (const e of part) await walk(e, folder || entry.name);
-    }
-  };
-  for (const [entry, file] of entries) {
-    if (entry?.isDirectory) await walk(entry, '').catch(() => {});
-    else if (file) out.push(file);
+  const files = [];
+  let unread = 0;
+  // walk adds the files in an entry. What cannot be read is counted, and the rest still comes.
+  async function walk(entry, folder) {
+    try {
+      if (entry.isFile) {
+        const file = await new Promise((done, fail) => entry.file(done, fail));
+        return void files.push(Object.assign(file, { kist: { folderName: folder } }));
+      }
+      const path = folder ? `${folder}/${entry.name}` : entry.name, reader = entry.createReader();
+      const inside = path.length > longestName ? '…' + path.slice(1 - longestName) : path;
+      for (let part; (part = await new Promise((done, fail) => reader.readEntries(done, fail))).length;) {
+        for (const e of part) await walk(e, inside);
+      }
+    } catch { unread++; }
   }
-  return out;
+  for (const [entry, file] of entries) {
+    if (entry?.isDirectory) await walk(entry, '');
+    else if (file) files.push(file);
+  }
+  return { files, unread };
 }
