@@ -132,6 +132,38 @@ func TestBrowserOffline(t *testing.T) {
 // refusedMe is a line of the log: nobody is signed in.
 const refusedMe = `"path":"/api/v1/me","status":401`
 
+// TestBrowserSignOut: what this device keeps for the user goes when they sign out, after a question if the server does not
+// have it.
+func TestBrowserSignOut(t *testing.T) {
+	is := is.New(t)
+	b := openBrowser(t)
+	b.open("/account")
+	b.js(`localStorage.setItem('kist.draft.someone.note.new', '1')`) // of another user
+	b.js(`localStorage.setItem('kist.tus.` + b.user.ID.String() + `.x', '"/api/v1/tus/x"')`)
+	b.open("/notes/new")
+	b.fill("Title", "Letter to Bob")
+	b.until(`Object.keys(localStorage).some((k) => k.endsWith('.note.new') && localStorage[k].includes('Letter to Bob'))`)
+	b.open("/account")
+	b.press("Sign out")
+	b.shows("This device has 1 draft or new item that the server does not have.")
+	b.press("Cancel")
+	b.until(`!document.querySelector('dialog')`)
+	b.open("/notes/new")
+	b.until(`document.querySelector('dialog [name=title]')?.value === 'Letter to Bob'`)
+	b.open("/account")
+	b.press("Sign out")
+	b.shows("This device has 1 draft")
+	b.press("Sign out")
+	b.until(`location.pathname === '/login'`)
+	is.Equal(b.js(`Object.keys(localStorage).filter((k) => /draft|tus/.test(k)).join()`), "kist.draft.someone.note.new")
+
+	// Without something unsent, nobody is asked.
+	b.signIn()
+	b.open("/account")
+	b.press("Sign out")
+	b.until(`location.pathname === '/login'`)
+}
+
 // TestBrowserDroppedTree: the files of each folder of a dropped tree stay apart, and what cannot be read is counted.
 func TestBrowserDroppedTree(t *testing.T) {
 	is := is.New(t)

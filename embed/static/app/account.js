@@ -1,6 +1,6 @@
 // The page of the account, and the browsers that are signed in.
 import { add, addActions, button, bytes, deviceName, h, icon, itemOf, meter, t, tn, toast, when } from './dom.js';
-import { settingsForm } from './forms.js';
+import { openForm, settingsForm } from './forms.js';
 import { countOf, kinds } from './kinds.js';
 import { rerender } from './router.js';
 import { api, base, canOffline, heading, load, loadModule, me, setMe, showProblem, subheading, wantsOffline } from './session.js';
@@ -62,10 +62,26 @@ function activityOf(v) {
   return box;
 }
 
+// signOutForm ends the session. What this device keeps for the user goes with it. If the server does not have something of
+// it yet, the user decides.
+function signOutForm() {
+  const save = h('button', {}, t('sessions.signOut')), form = h('form', { method: 'post', action: `${base}/logout` }, save);
+  form.onsubmit = async (e) => {
+    e.preventDefault();
+    save.disabled = true;
+    try {
+      const device = await loadModule('offline'), n = await device.unsent();
+      const leave = async () => { await device.forgetUser(); form.submit(); };
+      if (!n) return await leave();
+      openForm({ title: t('sessions.signOutTitle'), text: t('sessions.unsent', { n }), button: t('sessions.signOut'), danger: true, run: leave });
+    } catch (problem) { showProblem(problem); } finally { save.disabled = false; }
+  };
+  return form;
+}
+
 export default async function page(v) {
   const sessions = await load('me/sessions', 'me/sessions?limit=500', v.signal);
-  const signOut = h('form', { method: 'post', action: `${base}/logout` }, h('button', {}, t('sessions.signOut')));
-  add(v.out, heading(t('account.title'), h('small.soft', {}, me.role === 'admin' ? t('account.adminName', { name: me.username }) : me.username), h('a.button', { href: `${base}/account/security` }, t('account.security')), signOut),
+  add(v.out, heading(t('account.title'), h('small.soft', {}, me.role === 'admin' ? t('account.adminName', { name: me.username }) : me.username), h('a.button', { href: `${base}/account/security` }, t('account.security')), signOutForm()),
     h('div.cards', {}, storageCard(), profileForm(), deviceCard()), sessions && sessionList(sessions.data), activityOf(v));
   return t('account.title');
 }

@@ -1,5 +1,5 @@
-// What the app does with its service worker: items can be read and added while the server does not answer. The user can
-// turn it off on this device.
+// What the app keeps on this device: items can be read and added while the server does not answer. The user can turn that
+// off on this device.
 import { t, toast } from './dom.js';
 import { kinds } from './kinds.js';
 import { base, canOffline, draftKey, me, Problem, showProblem, storage, wantsOffline } from './session.js';
@@ -34,6 +34,38 @@ export async function end() {
 
 async function forget() {
   for (const name of await caches.keys()) if (name.startsWith('kist-')) await caches.delete(name);
+}
+
+// eachWaiting calls run with a cursor on each request of the user that waits for the server. The worker may be off.
+const eachWaiting = (run) => new Promise((done, fail) => {
+  const asked = indexedDB.open('kist-waiting', 1);
+  asked.onupgradeneeded = () => asked.result.createObjectStore('requests', { autoIncrement: true });
+  asked.onerror = () => fail(asked.error);
+  asked.onsuccess = () => {
+    const db = asked.result, transaction = db.transaction('requests', 'readwrite');
+    transaction.objectStore('requests').openCursor().onsuccess = ({ target: { result: at } }) => {
+      if (!at) return;
+      if (at.value.user === me.id) run(at);
+      at.continue();
+    };
+    transaction.oncomplete = () => { db.close(); done(); };
+    transaction.onabort = () => { db.close(); fail(transaction.error); };
+  };
+});
+
+// unsent is how many drafts and new items of the user this device keeps that the server does not have.
+export async function unsent() {
+  let waiting = 0;
+  await eachWaiting(() => { waiting++; }).catch(() => {}); // for example in a private window
+  return storage.keys(draftKey('')).length + waiting;
+}
+
+// forgetUser removes what this device keeps for the user: drafts, what waits, unfinished uploads and copies of items.
+export async function forgetUser() {
+  for (const key of [...storage.keys(draftKey('')), ...storage.keys(`tus.${me.id}.`)]) storage.set(key, null);
+  await eachWaiting((at) => at.delete()).catch(() => {});
+  if (worker) await request({ want: 'stop' });
+  if (canOffline) await forget();
 }
 
 export async function choose(on) {

@@ -33,6 +33,10 @@ export const storage = {
       else localStorage.setItem('kist.' + key, JSON.stringify(value));
     } catch { /* full or forbidden */ }
   },
+  // keys are the keys with a beginning.
+  keys(start) {
+    try { return Object.keys(localStorage).filter((k) => k.startsWith('kist.' + start)).map((k) => k.slice(5)); } catch { return []; }
+  },
 };
 // canOffline is whether this browser has service workers, which are only on HTTPS and on localhost, and wantsOffline whether
 // the user wants copies of items on this device.
