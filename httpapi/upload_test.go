@@ -134,6 +134,8 @@ func TestUploadFields(t *testing.T) {
 		is.Equal(got.at("size"), 5.0)
 		a.delete("/api/v1/files/" + got.text("slug")).want(200)
 	}
+	in64 := strings.Replace(strings.Replace(aFile, "\n\n", "\nContent-Transfer-Encoding: base64\n\n", 1), "hello", "aGVsbG8=", 1)
+	is.Equal(string(a.get("/x/"+a.form(in64+"--b--").want(201).text("slug")).want(200).body), "hello")
 	got := a.form(aFile + aField("folderName", "New") + aField("isPublic", "'true'") + "--b--\n")
 	is.Equal(got.status, 422) // no spelling of a boolean but true and false
 	got = a.form(aFile + aField("folderName", "New") + "--b--\n").want(201)
@@ -174,6 +176,8 @@ func TestUploadRefused(t *testing.T) {
 	}{
 		"no parts":                 {end, 422, "file"},
 		"no file":                  {aField("description", "x") + end, 422, "file"},
+		"an unknown encoding":      {strings.Replace(aFile, "\n\n", "\nContent-Transfer-Encoding: gzip\n\n", 1) + end, 400, ""},
+		"base64 that is none":      {strings.Replace(aFile, "\n\n", "\nContent-Transfer-Encoding: base64\n\n?", 1) + end, 400, ""},
 		"two same fields":          {aFile + aField("description", "x") + aField("description", "x") + end, 400, ""},
 		"no end":                   {aFile, 400, ""},
 		"no end of the file":       {aFile[:len(aFile)-1], 400, ""},

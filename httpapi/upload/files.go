@@ -9,6 +9,7 @@ import (
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
@@ -16,6 +17,7 @@ import (
 	"math"
 	"mime"
 	"mime/multipart"
+	"mime/quotedprintable"
 	"net/http"
 	"slices"
 	"strconv"
@@ -436,7 +438,7 @@ func ReadMultipart(c *web.Request, m *UploadBudget) (parts []Part, fields field.
 	texts, misnamed := int64(0), ""
 	for n := 0; ; n++ {
 		from.left = maxHead
-		p, err := in.NextRawPart()
+		raw, err := in.NextRawPart()
 		from.left = math.MaxInt64
 		if err == io.EOF && len(parts) == 0 && misnamed != "" { //nolint:errorlint // the reader returns it bare
 			return parts, nil, errMisnamed(misnamed)
@@ -450,8 +452,12 @@ func ReadMultipart(c *web.Request, m *UploadBudget) (parts []Part, fields field.
 		if n == MaxParts {
 			return parts, nil, &record.Error{Fault: record.Malformed, Code: "malformed", Text: "The multipart body has more than " + strconv.Itoa(MaxParts) + " parts."}
 		}
+		p, err := decode(raw)
+		if err != nil {
+			return parts, nil, err
+		}
 		name := p.FormName()
-		if name == "" && nameless(p) { // the part may be a password or one of several files
+		if name == "" && nameless(raw) { // the part may be a password or one of several files
 			return parts, nil, &record.Error{Fault: record.Malformed, Code: "malformed", Text: "The multipart body has a part whose Content-Disposition cannot be read."}
 		}
 		if name == "file" {
@@ -494,6 +500,33 @@ func ReadMultipart(c *web.Request, m *UploadBudget) (parts []Part, fields field.
 		if name != "" {
 			fields[name] = value.String()
 		}
+	}
+}
+
+// formPart is a part of a form. Reading it decodes its bytes.
+type formPart struct {
+	*multipart.Part
+	decoded io.Reader
+}
+
+func (p *formPart) Read(b []byte) (int, error) { return p.decoded.Read(b) }
+
+// decode decodes the part as its Content-Transfer-Encoding says (RFC 2045, section 6). Forms should not have
+// one (RFC 7578, section 4.7), but some programs send it, and the encoded text is not the file.
+func decode(raw *multipart.Part) (*formPart, error) {
+	encoding := strings.ToLower(strings.TrimSpace(raw.Header.Get("Content-Transfer-Encoding")))
+	switch encoding {
+	case "", "7bit", "8bit", "binary":
+		return &formPart{raw, raw}, nil
+	case "base64":
+		return &formPart{raw, base64.NewDecoder(base64.StdEncoding, raw)}, nil
+	case "quoted-printable":
+		return &formPart{raw, quotedprintable.NewReader(raw)}, nil
+	}
+	return nil, &record.Error{
+		Fault: record.Malformed, Code: "malformed",
+		Text: "A part of the form has the Content-Transfer-Encoding " + strconv.Quote(shorten(encoding)) +
+			", which is unknown. Send the bytes as they are.",
 	}
 }
 
@@ -544,7 +577,7 @@ func unreadable(err error) error {
 
 // stagePart streams one file to the disk, or only reads it if the budget says so, and subtracts its
 // size from the budget.
-func stagePart(c *web.Request, p *multipart.Part, m *UploadBudget) (out Part, err error) {
+func stagePart(c *web.Request, p *formPart, m *UploadBudget) (out Part, err error) {
 	sum := sha256.New()
 	to := io.Writer(sum)
 	if !m.Look {
@@ -553,7 +586,7 @@ func stagePart(c *web.Request, p *multipart.Part, m *UploadBudget) (out Part, er
 		}
 		to = out.Stage // it computes the sum itself
 	}
-	out.Name, out.claimed = FileName(p), p.Header.Get("Content-Type")
+	out.Name, out.claimed = FileName(p.Part), p.Header.Get("Content-Type")
 	head := make([]byte, media.Sniffed)
 	n := 0
 	for n < len(head) && err == nil {
