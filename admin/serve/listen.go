@@ -26,7 +26,9 @@ func listenPublic(listen string) (net.Listener, error) {
 		}
 		return l, nil
 	}
-	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", listen)
+	config := net.ListenConfig{Control: boundUnsent}
+	config.SetMultipathTCP(false) // its connections do not inherit what boundUnsent sets
+	l, err := config.Listen(context.Background(), "tcp", listen)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
 		return nil, fmt.Errorf("cannot listen on %s: %w; end what uses it, or choose another --listen", listen, Cause(err))

@@ -62,8 +62,8 @@ type AnswerWriter struct {
 // A client must read an answer at least at this rate, so that it cannot hold a connection
 // and an open file forever.
 const (
-	writeTime  = time.Minute
-	writeBytes = 256 << 10
+	writeTime  = 2 * time.Minute
+	writeBytes = 128 << 10
 	WriteRenew = time.Second // how old a deadline may be before it is set again
 )
 
