@@ -5,12 +5,18 @@ import (
 	"net/http"
 	"net/netip"
 	"sync"
+	"time"
+
+	"kist/httpapi/grant"
+	"kist/httpapi/limit"
+	"kist/httpapi/web"
+	"kist/kv/people"
+	"kist/kv/record"
 )
 
-// MaxConnections is the default maximum number of connections. If there are more, the one that has
-// been idle for the longest time is closed. networkConnections is the
-// maximum from one network: an IPv4 address or a /64 of IPv6. It does not apply to trusted
-// proxies.
+// MaxConnections is the default maximum number of connections. networkConnections is how
+// many connections, and how many requests in progress, one network may have: an IPv4 address
+// or a /64 of IPv6. Package limit says who gives way when there are too many.
 const (
 	MaxConnections     = 2000
 	networkConnections = 100
@@ -19,64 +25,107 @@ const (
 	streams = 32
 )
 
-type connectionCounts struct {
-	sync.Mutex
-	all  int
-	from map[netip.Prefix]int
-	idle map[net.Conn]uint64 // those that are idle, and in which order they became so
-	last uint64
+// crowd shares connections and requests in progress among networks. Connections count for
+// their peers and requests for the clients whom trusted proxies name, so that one client
+// behind a proxy cannot take everything either.
+type crowd struct {
+	connections struct {
+		sync.Mutex
+		limit.Places[net.Conn]
+	}
+	requests struct {
+		sync.Mutex
+		limit.Places[*web.AnswerWriter]
+	}
+}
+
+// limitTo sets the number of connections. Some are left without a request, so that a newcomer
+// behind a proxy finds a connection that may be closed.
+func (c *crowd) limitTo(connections int) {
+	c.connections.Places = limit.Places[net.Conn]{All: connections, Each: networkConnections}
+	c.requests.Places = limit.Places[*web.AnswerWriter]{All: connections - connections/10, Each: networkConnections}
 }
 
 // limitConnections is called when the state of a connection changes. It closes connections
-// above the limits: a new one before anything is read from it.
+// above the limits.
 func (s *Server) limitConnections(conn net.Conn, state http.ConnState) {
-	c := &s.connections
+	var network netip.Prefix
+	known := false
+	if state == http.StateNew {
+		network = s.peerNetwork(conn)
+		known = s.familiar(network)
+	}
+
+	c := &s.crowd.connections
 	c.Lock()
 	defer c.Unlock()
 	switch state {
+	case http.StateNew:
+		if loser, full := c.Enter(conn, network, known, limit.Silent); full {
+			web.CloseAtOnce(loser)
+		}
+	case http.StateActive:
+		c.Set(conn, limit.Working)
 	case http.StateIdle:
-		c.last++
-		c.idle[conn] = c.last
-		return
-	case http.StateActive, http.StateHijacked:
-		delete(c.idle, conn)
-		return
-	}
-	delete(c.idle, conn)
-	network := s.networkOf(conn)
-	if state == http.StateClosed {
-		c.all--
-		if c.from[network]--; c.from[network] == 0 {
-			delete(c.from, network)
-		}
-		return
-	}
-	c.all++
-	c.from[network]++ // refused ones count too, until they are closed
-	if network.IsValid() && c.from[network] > networkConnections {
-		_ = conn.Close()
-	} else if c.all > s.MaxConnections {
-		oldest := conn
-		for idle, at := range c.idle {
-			if oldest == conn || at < c.idle[oldest] {
-				oldest = idle
-			}
-		}
-		delete(c.idle, oldest)
-		_ = oldest.Close()
+		c.Set(conn, limit.Idle)
+	case http.StateHijacked, http.StateClosed:
+		c.Leave(conn)
 	}
 }
 
-// networkOf is the network that a connection counts for. It is not valid for unix sockets and trusted proxies.
-func (s *Server) networkOf(conn net.Conn) (network netip.Prefix) {
-	if tcp, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
-		if addr := tcp.AddrPort().Addr().Unmap().WithZone(""); !s.Trusts(addr) {
-			bits := 32
-			if addr.Is6() {
-				bits = 64
-			}
-			network, _ = addr.Prefix(bits) // the length is valid
-		}
+// admit makes room for a request. Its place lasts until release is called, which must be
+// before the handler returns. If the request's network has too many already, the request is
+// refused. If there are too many in all, one of the network that has most is cut off.
+func (s *Server) admit(w *web.AnswerWriter) (release func(), err error) {
+	network := s.clientNetwork(w.Addr)
+	if !network.IsValid() {
+		return func() {}, nil
 	}
-	return network
+	known := s.familiar(network)
+
+	c := &s.crowd.requests
+	c.Lock()
+	defer c.Unlock()
+	loser, full := c.Enter(w, network, known, limit.Working)
+	if full && loser == w {
+		return nil, errCrowded
+	}
+	if full {
+		loser.Cut()
+	}
+	return func() {
+		c.Lock()
+		defer c.Unlock()
+		c.Leave(w)
+	}, nil
+}
+
+// errCrowded refuses a request while others of its network are in progress.
+var errCrowded = &record.Error{
+	Fault: record.TooMany, Code: "too_many_requests", Retry: time.Second,
+	Text: "Too many requests from your network are in progress. Try again in a moment.",
+}
+
+// familiar reports whether somebody has signed in from the network before.
+func (s *Server) familiar(network netip.Prefix) bool {
+	return network.IsValid() && people.TriesOf(s.Store).Familiar(network.String(), s.Store.Now())
+}
+
+// peerNetwork is the network that a connection counts for. It is not valid for unix sockets
+// and trusted proxies.
+func (s *Server) peerNetwork(conn net.Conn) netip.Prefix {
+	tcp, ok := conn.RemoteAddr().(*net.TCPAddr)
+	if !ok {
+		return netip.Prefix{}
+	}
+	return s.clientNetwork(tcp.AddrPort().Addr().Unmap().WithZone(""))
+}
+
+// clientNetwork is the network that a client counts for. It is not valid for clients without an
+// address and for trusted proxies, which have many clients.
+func (s *Server) clientNetwork(addr netip.Addr) netip.Prefix {
+	if !addr.IsValid() || s.Trusts(addr) {
+		return netip.Prefix{}
+	}
+	return grant.Network(addr)
 }

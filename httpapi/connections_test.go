@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bufio"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"kist/httpapi/limit"
 	"kist/httpapi/web"
 )
 
@@ -29,76 +31,130 @@ func answers(conn net.Conn) bool {
 	return err == nil && res.StatusCode == http.StatusOK
 }
 
+// begins is a request whose body does not come.
+const begins = "POST /api/v1/auth/login HTTP/1.1\r\nHost: localhost\r\n" +
+	"Content-Type: application/json\r\nContent-Length: 2\r\n"
+
+// working is how many connections, and how many requests that are counted, are in progress.
+func (s *Server) working() (connections, requests int) {
+	s.crowd.connections.Lock()
+	defer s.crowd.connections.Unlock()
+	s.crowd.requests.Lock()
+	defer s.crowd.requests.Unlock()
+	return s.crowd.connections.Count(limit.Working), s.crowd.requests.Count(limit.Working)
+}
+
 // TestConnections: one network has so many connections and no more, all
 // together have a limit too, and one that ends makes room for another.
 func TestConnections(t *testing.T) {
 	t.Parallel()
+	behind := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 	for name, row := range map[string]struct {
 		config func(*web.Config)
 		most   int
 	}{
-		"of one address": {func(*web.Config) {}, networkConnections},
-		"of all":         {func(c *web.Config) { c.MaxConnections = 7 }, 7},
-		"of a proxy":     {func(c *web.Config) { c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} }, 150},
-		"of a proxy in all": {func(c *web.Config) {
-			c.TrustedProxies, c.MaxConnections = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, 120
-		}, 120},
+		"of one address":    {func(*web.Config) {}, networkConnections},
+		"of all":            {func(c *web.Config) { c.MaxConnections = 7 }, 7},
+		"of a proxy":        {func(c *web.Config) { c.TrustedProxies = behind }, 150},
+		"of a proxy in all": {func(c *web.Config) { c.TrustedProxies, c.MaxConnections = behind, 120 }, 120},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
 			a := start(t, row.config)
 			addr, stop, _ := a.serve(itself, time.Minute)
-			defer func() { is.NoErr(stop()) }()
-			var open []net.Conn
-			for range row.most {
+			t.Cleanup(func() { is.NoErr(stop()) })
+			dial := func() net.Conn {
 				conn, err := net.Dial("tcp", addr)
 				is.NoErr(err)
-				defer conn.Close()
+				t.Cleanup(func() { _ = conn.Close() })
+				return conn
+			}
+			var open []net.Conn
+			for range row.most {
+				conn := dial()
 				is.True(answers(conn))
 				open = append(open, conn)
 			}
 			if row.most == 150 {
 				return
 			}
-			more := func() bool {
-				conn, err := net.Dial("tcp", addr)
+
+			conn := dial() // the one that is idle for the longest time makes room
+			is.True(answers(conn))
+			open = append(open, conn)
+			is.True(answers(open[1]))
+			is.True(!answers(open[0]))
+			open = open[1:]
+
+			for _, conn := range open {
+				_, err := io.WriteString(conn, begins+"\r\n")
 				is.NoErr(err)
-				defer conn.Close()
-				return answers(conn)
 			}
-			if row.most != networkConnections { // the limit of all: those that are idle make room
-				conn, err := net.Dial("tcp", addr)
-				is.NoErr(err)
-				defer conn.Close()
-				is.True(answers(conn))
-				open = append(open, conn)
-				is.True(answers(open[1]))
-				is.True(!answers(open[0])) // it was idle for the longest time
-				open = open[1:]
-				for _, conn := range open {
-					_, err := io.WriteString(conn, "POST /api/v1/auth/login HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n")
-					is.NoErr(err)
-				}
-				eventually(t, "the requests do not begin", func() bool {
-					c := &a.server.connections
-					c.Lock()
-					defer c.Unlock()
-					return len(c.idle) == 0
-				})
-				is.True(!more())
-				_, err = io.WriteString(open[0], "{}")
-				is.NoErr(err)
-				res, err := http.ReadResponse(bufio.NewReader(open[0]), nil)
-				is.NoErr(err)
-				is.Equal(res.StatusCode, http.StatusUnprocessableEntity)
-				return
-			}
-			is.True(!more())
-			is.True(answers(open[0])) // those that are there go on
+			eventually(t, "the requests do not begin", func() bool {
+				connections, _ := a.server.working()
+				return connections == row.most
+			})
+			is.True(!answers(dial()))
+
+			_, err := io.WriteString(open[0], "{}") // those that are there go on
+			is.NoErr(err)
+			res, err := http.ReadResponse(bufio.NewReader(open[0]), nil)
+			is.NoErr(err)
+			is.Equal(res.StatusCode, http.StatusUnprocessableEntity)
 			is.NoErr(open[1].Close())
-			for deadline := time.Now().Add(30 * time.Second); !more(); {
-				is.True(time.Now().Before(deadline))
+			eventually(t, "there is no room", func() bool { return answers(dial()) })
+		})
+	}
+}
+
+// TestCrowdBehindProxy: requests count for the clients that a trusted proxy names. One client
+// cannot take all places, and many cannot keep another one out.
+func TestCrowdBehindProxy(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct{ most, clients, each, working int }{
+		"one client":   {2000, 1, 150, networkConnections},
+		"many clients": {200, 60, 5, 180},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			a := start(t, func(c *web.Config) {
+				c.MaxConnections, c.TrustedProxies = row.most, []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+			})
+			addr, stop, _ := a.serve(itself, time.Minute)
+			t.Cleanup(func() { is.NoErr(stop()) })
+			from := func(client int, request string) *bufio.Reader {
+				conn, err := net.Dial("tcp", addr)
+				is.NoErr(err)
+				t.Cleanup(func() { _ = conn.Close() })
+				_, err = fmt.Fprintf(conn, request, netip.AddrFrom4([4]byte{192, 0, 2, byte(client)}))
+				is.NoErr(err)
+				return bufio.NewReader(conn)
+			}
+			var refused *bufio.Reader
+			for range row.each {
+				for client := range row.clients {
+					refused = from(client, begins+"X-Forwarded-For: %s\r\n\r\n")
+				}
+			}
+			eventually(t, "the requests do not begin", func() bool {
+				_, requests := a.server.working()
+				return requests == row.working
+			})
+			if row.clients == 1 { // refused without waiting for the body
+				res, err := http.ReadResponse(refused, nil)
+				is.NoErr(err)
+				is.Equal(res.StatusCode, http.StatusTooManyRequests)
+				is.Equal(res.Header.Get("Retry-After"), "1")
+				is.True(res.Close)
+			}
+
+			for range 20 {
+				answer := from(100, "GET /api/v1/captcha/challenge HTTP/1.1\r\nHost: localhost\r\nX-Forwarded-For: %s\r\n\r\n")
+				res, err := http.ReadResponse(answer, nil)
+				is.NoErr(err)
+				is.Equal(res.StatusCode, http.StatusOK)
 			}
 		})
 	}

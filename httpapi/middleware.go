@@ -20,7 +20,8 @@ func (s *Server) middleware(next http.Handler) http.Handler {
 		defer s.Running.Done()
 		s.serving.Add(1)
 		defer s.serving.Add(-1)
-		aw := &web.AnswerWriter{ResponseWriter: w, Ctl: http.NewResponseController(w), Addr: s.Client(r), Away: s.AtContent(r), Renew: s.Renew}
+		aw := &web.AnswerWriter{ResponseWriter: w, Ctl: http.NewResponseController(w), Addr: s.Client(r), Away: s.AtContent(r), Renew: s.Renew, Conn: web.ConnectionOf(r)}
+		release, crowded := s.admit(aw)
 		if r.ContentLength != 0 {
 			aw.Body = web.Pace(aw.Ctl, r)
 			r = r.WithContext(r.Context()) // net/http looks at the body of its own request
@@ -59,6 +60,9 @@ func (s *Server) middleware(next http.Handler) http.Handler {
 			took := time.Since(start)
 			s.meter.note(aw, took)
 			s.LogLine(aw, r, id, took)
+			if release != nil {
+				release()
+			}
 			if p != nil {
 				// The client must not mistake a partial answer for a complete one.
 				panic(http.ErrAbortHandler)
@@ -66,6 +70,9 @@ func (s *Server) middleware(next http.Handler) http.Handler {
 			aw.Linger(r)
 		}()
 		switch {
+		case crowded != nil:
+			aw.LeaveBody()
+			s.Fail(aw, r, id, crowded)
 		case !s.AnswersFor(r) && !web.IsProbe(r.URL.Path):
 			s.Fail(aw, r, id, web.ErrMisdirected)
 		case preflight:

@@ -11,7 +11,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"path/filepath"
 	"strings"
@@ -51,9 +50,9 @@ type Server struct {
 	links     *linkcheck.Checker
 	meter     *meter // nil while /metrics is off
 
-	readiness   readiness
-	connections connectionCounts
-	serving     atomic.Int64 // requests
+	readiness readiness
+	crowd     crowd
+	serving   atomic.Int64 // requests
 }
 
 // Busy reports whether any request is in progress.
@@ -73,7 +72,7 @@ func New(c web.Config) (*Server, error) {
 		s.Access = s.Log
 	}
 	s.MaxConnections = cmp.Or(s.MaxConnections, MaxConnections)
-	s.connections.from, s.connections.idle = map[netip.Prefix]int{}, map[net.Conn]uint64{}
+	s.crowd.limitTo(s.MaxConnections)
 	s.readiness.lock = make(chan struct{}, 1)
 	s.backups = make(chan struct{}, 1)
 	s.Imports.Begin()

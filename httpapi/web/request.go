@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/binary"
 	"encoding/hex"
 	"io"
@@ -42,6 +43,7 @@ type Request struct {
 type AnswerWriter struct {
 	http.ResponseWriter
 	Ctl    *http.ResponseController
+	Conn   net.Conn   // of HTTP/1; nil if there are other requests on it
 	Addr   netip.Addr // of the client
 	Away   bool       // the request came to the origin for content
 	Plain  bool       // the client prefers text to JSON and the operation has it
@@ -82,6 +84,7 @@ func (w *AnswerWriter) Extend() {
 // A connection caches what is known about a connection between requests. It is used only
 // for HTTP/1, where requests follow each other. Those of HTTP/2 run at the same time.
 type connection struct {
+	conn   net.Conn
 	remote string     // as http.Request has it
 	addr   netip.Addr // remote, parsed
 }
@@ -89,8 +92,8 @@ type connection struct {
 type connectionKey struct{}
 
 // Connected prepares a new connection for connectionOf.
-func Connected(ctx context.Context, _ net.Conn) context.Context {
-	return context.WithValue(ctx, connectionKey{}, new(connection))
+func Connected(ctx context.Context, conn net.Conn) context.Context {
+	return context.WithValue(ctx, connectionKey{}, &connection{conn: conn})
 }
 
 // connectionOf is the request's connection, or nil.
@@ -100,6 +103,40 @@ func connectionOf(r *http.Request) *connection {
 	}
 	l, _ := r.Context().Value(connectionKey{}).(*connection)
 	return l
+}
+
+// ConnectionOf is the connection that the request has for itself, or nil.
+func ConnectionOf(r *http.Request) net.Conn {
+	if l := connectionOf(r); l != nil {
+		return l.conn
+	}
+	return nil
+}
+
+// Cut ends the request from another goroutine. The handler must not have returned yet.
+func (w *AnswerWriter) Cut() {
+	if w.Conn != nil {
+		CloseAtOnce(w.Conn)
+		return
+	}
+	_ = w.Ctl.SetWriteDeadline(time.Unix(1, 0)) // resets the stream of HTTP/2
+}
+
+// CloseAtOnce closes a connection without the farewell of TLS, for which it could wait.
+func CloseAtOnce(conn net.Conn) {
+	if over, ok := conn.(*tls.Conn); ok {
+		conn = over.NetConn()
+	}
+	_ = conn.Close()
+}
+
+// LeaveBody has the answer sent without reading what is left of the body, which the client
+// could send slowly. The connection ends with the answer.
+func (w *AnswerWriter) LeaveBody() {
+	w.Header().Set("Connection", "close")
+	if w.Body != nil {
+		w.Body.cut()
+	}
 }
 
 func (w *AnswerWriter) WriteHeader(status int) {
