@@ -69,6 +69,8 @@ func makeDocument() ([]byte, error) {
 		"ticket":            web.Object{"type": "string", "description": "With the code second_factor_required: the ticket for the second step.", "example": "2mUq…"},
 		"passkey":           web.Object{"type": "object", "additionalProperties": true, "description": "With the code second_factor_required: options for navigator.credentials.get, if the account has a passkey.", "example": web.Object{}},
 		"methods":           web.Object{"type": "array", "items": web.Object{"type": "string"}, "description": "With the code second_factor_required: the members of the next request that can answer the second step.", "example": []string{"code", "recoveryCode"}},
+		"id":                web.Object{"type": "string", "format": "uuid", "description": "With the code answered_before: id of what the earlier request made.", "example": "01890a5d-ac96-774b-bcce-b302099a8057"},
+		"kind":              web.Object{"type": "string", "description": "With the code answered_before: what the earlier request made, key or passkey.", "example": web.MadeKey},
 		"requestId":         web.Object{"type": "string", "description": "Id of the request in the log.", "example": "5f2b6c0e9d1a4b7c8e3f0a12"},
 		"error_description": web.Object{"type": "string", "description": "In the device flow: the sentence. error is then the code of RFC 8628.", "example": "The user has not decided yet."},
 		"interval":          web.Object{"type": "integer", "description": "In the device flow: seconds to wait between two polls.", "example": 5},

@@ -72,7 +72,7 @@ func (o *operator) mount(more map[string]func(http.ResponseWriter, *http.Request
 func (o *operator) handle(row Route) httprouter.Handle {
 	return func(w http.ResponseWriter, r *http.Request, args httprouter.Params) {
 		o.serve(w, r, row.ID, args, func(c *web.Request) error {
-			c.Made = row.Reply.Status
+			c.Status = row.Reply.Status
 			var u *record.User
 			if slices.Contains(accountOps, row.ID) {
 				c.W.Account = r.URL.Query().Get("user")

@@ -4,14 +4,11 @@ import (
 	"bytes"
 	"io"
 	"net/http"
-	"strings"
 
 	"kist/httpapi/upload"
 	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/field"
-	"kist/kv/jobs"
-	"kist/kv/record"
 )
 
 // Repeatable reports whether the operation creates something from a JSON body for a known
@@ -25,16 +22,10 @@ func (r *Route) Repeatable() bool {
 // text.
 const maxRepeated = 4 << 20
 
-var errAnsweredBefore = &record.Error{
-	Fault: record.Taken, Code: "answered_before",
-	Text: "This request was answered before. The answer had secrets, which are shown only once.",
-}
-
-// idempotent gives a request with an Idempotency-Key the answer of an earlier request with
-// the same key. A second request at the same time waits for the first. The answer is stored
-// after the operation has committed, so after a crash in between, a repeat runs again. With
-// once, only that there was an answer is stored, and a repeat is refused.
-func (s *Server) idempotent(once bool, serve func(*web.Request) error) func(*web.Request) error {
+// idempotent gives a request with an Idempotency-Key the answer of an earlier request with the
+// same key, and has the answer of a new one kept: see Request.Create. A second request at the
+// same time waits for the first.
+func (s *Server) idempotent(once string, serve func(*web.Request) error) func(*web.Request) error {
 	return func(c *web.Request) error {
 		key, err := web.IdempotencyKey(c.R)
 		if err != nil {
@@ -52,39 +43,20 @@ func (s *Server) idempotent(once bool, serve func(*web.Request) error) func(*web
 			return err
 		}
 		defer leave()
+
 		said := field.Object{"body": string(body), "type": c.R.Header.Get("Content-Type")}
 		if c.W.Plain {
 			said["plain"] = "true"
 		}
-		request := upload.Fingerprint(c, key, nil, said)
+		c.Repeat = &web.Repeat{Key: key, Request: upload.Fingerprint(c, key, nil, said), Once: once}
 		earlier, err := upload.LoadIdempotentAnswer(c, key)
 		if err == nil {
-			again, err := earlier.For(request)
-			if err == nil && once {
-				err = errAnsweredBefore
-			}
-			if err != nil {
-				return err
-			}
-			if c.W.Plain {
-				return c.RespondText(strings.TrimSuffix(string(again), "\n"))
-			}
-			return c.RespondJSON(c.Made, again)
+			return c.RespondEarlier(earlier)
 		}
 		if !kv.Missing(err) {
 			return err
 		}
 		c.R.Body = io.NopCloser(bytes.NewReader(body))
-		c.Keep = func(answer []byte) {
-			if once {
-				answer = nil
-			}
-			if err := s.Store.Update(func(tx *kv.Tx) error {
-				return jobs.SaveIdempotentAnswer(tx, c.Owner(), key, jobs.IdempotentAnswer{Request: request, Body: bytes.Clone(answer)})
-			}); err != nil {
-				s.Log.Warn("cannot store an answer for repeats", "requestId", c.ID, "error", err)
-			}
-		}
 		return serve(c)
 	}
 }

@@ -1,18 +1,36 @@
 package httpapi
 
 import (
+	"bytes"
+	"context"
 	"crypto/rand"
+	"io"
+	"io/fs"
+	"iter"
+	"maps"
 	"net/http"
+	"path/filepath"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/matryer/is"
 
+	"kist/blobs"
 	"kist/httpapi/web"
 	"kist/kv"
+	"kist/kv/datadir"
 	"kist/kv/jobs"
+	"kist/kv/kvtest"
+	"kist/kv/people"
+	"kist/kv/record"
+	"kist/kv/ship"
+	"kist/kv/tables"
+	"kist/kv/workcopy"
 )
 
 // TestCreatesAreRepeatable: with an Idempotency-Key, a creation that is sent twice
@@ -102,6 +120,227 @@ func TestRepeatsAtOnce(t *testing.T) {
 	is.Equal(a.get("/api/v1/notes").at("total"), 4.0)
 }
 
+// A creation and the answer that is kept for repeats are one commit, so no crash can come between
+// them. This holds for all operations that create from JSON.
+func TestCreatesAreOneCommit(t *testing.T) {
+	t.Parallel()
+	bodies := map[string]string{
+		"bookmarks": `{"url":"https://go.dev/"}`, "notes": `{"content":"a"}`, "snippets": `{"content":"a"}`,
+		"recipes": `{"title":"a"}`, "shorten": `{"originalUrl":"https://go.dev/"}`, "games": `{"title":"a"}`,
+		"collections": `{"title":"a","source":{"items":[]}}`, "folders": `{"name":"a"}`, "keys": `{"name":"a"}`,
+		"setups": `{"program":"shell"}`, "admin/users": `{"username":"bob","password":"correct horse battery"}`,
+		"integrations/webhooks": `{"url":"https://example.org/a"}`, "upload-requests": `{"title":"a"}`,
+		"remote-upload": `{"url":"https://example.org/a"}`,
+		"me/passkeys":   "", // see TestRepeatsOfSecrets
+	}
+	for _, r := range start(t).server.routes {
+		if !r.Repeatable() {
+			continue
+		}
+		path := strings.TrimPrefix(r.Path, web.APIPath)
+		body, known := bodies[path]
+		if strings.HasSuffix(path, "tags") {
+			body, known = `{"name":"a"}`, true
+		}
+		if !known {
+			t.Errorf("%s: no body for a test", path)
+		}
+		if body == "" {
+			continue
+		}
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			dir := filepath.Join(t.TempDir(), "data")
+			a := startAt(t, dir)
+			a.user = a.addUser("ann", record.Admin)
+			a.key = a.addKey(a.user, record.ScopeAdmin)
+			q := apiRequest{method: "POST", path: r.Path, json: body, header: http.Header{"Idempotency-Key": {"one"}}}
+			a.fatal(a.server.Store.Flush())
+			before := kvtest.Commits(t, a.server.Store)
+			first := a.do(q).want(r.Reply.Status)
+			is.Equal(kvtest.Commits(t, a.server.Store), before+1)
+			a.stop()
+
+			key := a.key
+			a = startAt(t, dir)
+			a.key = key
+			if r.Once != "" {
+				is.Equal(a.do(q).want(409).code(), "answered_before")
+				return
+			}
+			is.Equal(string(a.do(q).want(r.Reply.Status).body), string(first.body))
+		})
+	}
+}
+
+// A creation that is on the disk although its answer was an error, because another server took the
+// object store over, is not made again by a repeat.
+func TestRepeatOfUnsureCreate(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	remote := &shelf{objects: map[string][]byte{}}
+	stored := func(dir string) *kv.Store {
+		s, err := kv.Open(dir, kv.Options{
+			Schema: tables.All, Log: kvtest.Quiet, Space: smallDisk,
+			Ship: ship.New(ship.Options{Remote: remote, Address: "s3://test/kist", Sync: true, Log: kvtest.Quiet}),
+		})
+		is.NoErr(err)
+		t.Cleanup(func() { _ = s.Close() })
+		add := func(tx *kv.Tx) error {
+			_, err := people.AddUser(tx, record.User{Name: strings.ToLower(rand.Text()), Quota: -1})
+			return err
+		}
+		for s.Update(add) != nil { // it cannot store anything before it is the writer
+			runtime.Gosched()
+		}
+		return s
+	}
+	first := stored(filepath.Join(t.TempDir(), "data"))
+	a := start(t, func(c *web.Config) { is.NoErr(c.Store.Close()); c.Store = first })
+	q := apiRequest{method: "POST", path: "/api/v1/notes", json: `{"content":"a"}`, header: http.Header{"Idempotency-Key": {"one"}}}
+
+	place := t.TempDir()
+	got, err := ship.Fetch(t.Context(), remote, time.Time{}, workcopy.Format, place)
+	is.NoErr(err)
+	is.NoErr(datadir.WriteInstance(place, got.Instance))
+	is.NoErr(got.Claim(place))
+	stored(place)
+
+	is.Equal(a.do(q).want(503).code(), "not_the_writer")
+	is.Equal(a.get("/api/v1/notes").at("total"), 1.0)
+	again := a.do(q).want(201)
+	is.Equal(again.at("data.id"), a.get("/api/v1/notes").at("data.0.id"))
+	is.Equal(a.get("/api/v1/notes").at("total"), 1.0)
+}
+
+// A shelf is an object store in memory.
+type shelf struct {
+	blobs.Remote
+	mu      sync.Mutex
+	objects map[string][]byte
+}
+
+func (s *shelf) Put(_ context.Context, name string, body io.ReaderAt, size int64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, taken := s.objects[name]; taken {
+		return fs.ErrExist
+	}
+	b, err := io.ReadAll(io.NewSectionReader(body, 0, size))
+	s.objects[name] = b
+	return err
+}
+
+func (s *shelf) Get(_ context.Context, name string, from, n int64) (io.ReadCloser, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b, there := s.objects[name]
+	if !there {
+		return nil, fs.ErrNotExist
+	}
+	if n < 0 {
+		n = int64(len(b))
+	}
+	return io.NopCloser(io.NewSectionReader(bytes.NewReader(b), from, n)), nil
+}
+
+func (s *shelf) Head(_ context.Context, name string) (blobs.Object, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b, there := s.objects[name]
+	if !there {
+		return blobs.Object{}, fs.ErrNotExist
+	}
+	return blobs.Object{Name: name, Size: int64(len(b)), ModTime: time.Now()}, nil
+}
+
+func (s *shelf) Delete(_ context.Context, name string, _ time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.objects, name)
+	return nil
+}
+
+func (s *shelf) After(_ context.Context, prefix, after string) iter.Seq2[blobs.Object, error] {
+	return func(yield func(blobs.Object, error) bool) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, name := range slices.Sorted(maps.Keys(s.objects)) {
+			if !strings.HasPrefix(name, prefix) || name <= after {
+				continue
+			}
+			if !yield(blobs.Object{Name: name, Size: int64(len(s.objects[name])), ModTime: time.Now()}, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Of clients that race with few keys, all get the answer to the one creation of each key, also
+// after a stop of the server.
+func TestRepeatsOfRacingClients(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	dir := filepath.Join(t.TempDir(), "data")
+	a := startAt(t, dir)
+	a.user = a.addUser("ann", record.Admin)
+	a.key = a.addKey(a.user, record.ScopeAdmin)
+	kinds := []string{
+		`notes {"content":"a"}`, `shorten {"originalUrl":"https://go.dev/"}`, `tags {"name":"a"}`, `keys {"name":"a"}`,
+		`notes {"content":"b","slug":"taken"}`, `notes {"content":"c","slug":"taken"}`, // one of them is refused
+	}
+	const clients, keys = 8, 3
+	var mu sync.Mutex
+	answers := map[string]map[any]bool{} // by kind and key
+	ask := func(kind, key string) {
+		path, body, _ := strings.Cut(kind, " ")
+		got := a.do(apiRequest{method: "POST", path: web.APIPath + path, json: body, header: http.Header{"Idempotency-Key": {key + kind}}})
+		var id any
+		switch {
+		case got.status == 201:
+			id = got.at("data.id")
+		case got.code() == "answered_before":
+			id = got.at("id")
+		default:
+			id = got.code()
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if answers[kind+key] == nil {
+			answers[kind+key] = map[any]bool{}
+		}
+		answers[kind+key][id] = true
+	}
+	race := func() {
+		var all sync.WaitGroup
+		for i := range clients {
+			all.Go(func() {
+				for j := range len(kinds) * keys {
+					n := (i + j) % (len(kinds) * keys)
+					ask(kinds[n%len(kinds)], strconv.Itoa(n/len(kinds)))
+				}
+			})
+		}
+		all.Wait()
+	}
+	race()
+	key := a.key
+	a.stop()
+	a = startAt(t, dir)
+	a.key = key
+	race()
+	is.Equal(len(answers), len(kinds)*keys)
+	for of, got := range answers {
+		if len(got) != 1 {
+			t.Errorf("%s: %v", of, got)
+		}
+	}
+	is.Equal(a.get("/api/v1/notes").at("total"), 4.0)
+	is.Equal(a.get("/api/v1/shorten").at("total"), 3.0)
+	is.Equal(a.get("/api/v1/keys").at("total"), 4.0) // with the one of the test
+}
+
 // TestRepeatsOfSecrets: a creation whose answer has secrets is made once, and its answer is
 // not kept, so a repeat gets none.
 func TestRepeatsOfSecrets(t *testing.T) {
@@ -118,13 +357,17 @@ func TestRepeatsOfSecrets(t *testing.T) {
 			r.header.Set("Idempotency-Key", path)
 			return a.do(r)
 		}
-		send(body).want(201)
-		is.Equal(send(body).want(409).code(), "answered_before")
+		made := send(body).want(201)
+		id := made.at("data." + map[bool]string{true: "key.id", false: "id"}[path == "setups"])
+		again := send(body).want(409)
+		is.Equal(again.code(), "answered_before")
+		is.Equal(again.at("id"), id)
+		is.Equal(again.at("kind"), map[bool]string{true: "passkey", false: "key"}[path == "me/passkeys"])
 		is.Equal(send(map[string]any{"name": "other"}).want(422).code(), "idempotency_mismatch")
 		a.fatal(a.server.Store.View(func(tx *kv.Tx) error {
 			kept, err := jobs.FindAnswer(tx, a.user.ID, path)
 			is.NoErr(err)
-			is.Equal(len(kept.Body), 0)
+			is.Equal(string(kept.Body), id) // nothing secret
 			return nil
 		}))
 	}

@@ -197,7 +197,7 @@ func (r *Route) writes() bool {
 
 func (s *Server) handle(r Route) httprouter.Handle {
 	answer := func(c *web.Request) error {
-		c.Made = r.Reply.Status
+		c.Status = r.Reply.Status
 		if r.Tus {
 			c.W.Header().Set("Tus-Resumable", web.TusVersion)
 		}

@@ -380,7 +380,7 @@ var CreateKey = web.Operation{
 	Tag: "account", Summary: "Creates an API key. The secret is shown only once.",
 	Body:  web.BodyOf("KeyCreate"),
 	Reply: web.Reply{Status: 201, Doc: "The key and its secret.", Body: web.BodyOf("KeyCreated")}, Fails: []int{409},
-	Once: true, Serve: createKey,
+	Once: web.MadeKey, Serve: createKey,
 }
 
 func createKey(c *web.Request) error {
@@ -395,18 +395,16 @@ func createKey(c *web.Request) error {
 	if len(k.Scopes) == 0 {
 		k.Scopes = []record.Scope{record.ScopeAll}
 	}
-	var made *record.Key
-	var secret string
-	if err := c.Site.Store.Update(func(tx *kv.Tx) (err error) {
-		made, secret, err = people.AddKey(tx, k)
-		return err
-	}); err != nil {
-		return err
-	}
-	return c.Respond(http.StatusCreated, func(dst []byte) ([]byte, error) {
-		dst = field.AppendJSON(append(dst, `{"data":`...), &ShownKey{*made})
-		dst = field.AppendString(append(dst, `,"key":`...), secret)
-		return append(dst, '}'), nil
+	return c.Create(func(tx *kv.Tx) (web.Created, error) {
+		made, secret, err := people.AddKey(tx, k)
+		if err != nil {
+			return web.Created{}, err
+		}
+		return web.Created{ID: made.ID, Append: func(dst []byte) ([]byte, error) {
+			dst = field.AppendJSON(append(dst, `{"data":`...), &ShownKey{*made})
+			dst = field.AppendString(append(dst, `,"key":`...), secret)
+			return append(dst, '}'), nil
+		}}, nil
 	})
 }
 

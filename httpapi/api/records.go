@@ -44,29 +44,39 @@ func createRecord(k *record.Kind) func(*web.Request) error {
 			return err
 		}
 		var v *web.ShownRecord
-		var twins []*record.Record // bookmarks of the same page
-		if err := c.Site.Store.Update(func(tx *kv.Tx) error {
+		defer func() {
+			if v != nil {
+				v.Release()
+			}
+		}()
+		return c.Create(func(tx *kv.Tx) (made web.Created, err error) {
 			if err := target(tx); err != nil {
-				return web.JoinProblems(err)
+				return made, web.JoinProblems(err)
 			}
 			r, err := catalog.Add(tx, c.Owner(), k, form, nil, hash)
-			if b, ok := form.Body.(*record.Bookmark); ok && err == nil {
-				twins, err = catalog.SamePages(tx, c.Owner(), b.URL, r.ID)
+			if err != nil {
+				return made, err
 			}
-			if err == nil {
-				v, err = c.Site.Read(tx, r)
+			var same []*web.Duplicate
+			if b, ok := form.Body.(*record.Bookmark); ok {
+				if same, err = duplicates(tx, r, b.URL); err != nil {
+					return made, err
+				}
 			}
-			return err
-		}); err != nil {
-			return err
-		}
-		defer v.Release()
-		same := make([]*web.Duplicate, len(twins))
-		for i, twin := range twins {
-			same[i] = &web.Duplicate{ID: twin.ID, Slug: twin.Slug}
-		}
-		return c.AnswerCreated(v, same)
+			v, err = c.Site.Read(tx, r)
+			made.Append = func(dst []byte) ([]byte, error) { return c.AppendCreated(dst, v, same), nil }
+			return made, err
+		})
 	}
+}
+
+// duplicates lists the older bookmarks of the page of a new one.
+func duplicates(tx *kv.Tx, r *record.Record, page string) (same []*web.Duplicate, err error) {
+	twins, err := catalog.SamePages(tx, r.Owner, page, r.ID)
+	for _, twin := range twins {
+		same = append(same, &web.Duplicate{ID: twin.ID, Slug: twin.Slug})
+	}
+	return same, err
 }
 
 var ReadFile = web.ReadOp("files", "Reads the record of a file, by slug or id.", "The record.", "File", readRecord(record.Files, "slug"), 404)

@@ -148,7 +148,7 @@ func listSetups(c *web.Request) error {
 var CreateSetup = web.Operation{
 	Tag: "account", Summary: "Sets up a program: creates its API key and returns the necessary files and steps. The secret of the key is shown only once.",
 	Body: web.BodyOf("SetupCreate"), Reply: web.Reply{Status: 201, Doc: "The key, files and steps.", Body: web.DataOf("SetupMade")}, Fails: []int{409},
-	Once: true, Serve: createSetup,
+	Once: web.MadeKey, Serve: createSetup,
 }
 
 func createSetup(c *web.Request) error {
@@ -157,21 +157,26 @@ func createSetup(c *web.Request) error {
 		return err
 	}
 	p := Setups[slices.Index(ProgramNames(), form.program)]
-	out := &MadeSetup{setup: *p}
 	to := setupTarget{base: c.Site.Base, public: form.public}
-	if p.Scopes != nil {
-		if err := c.Site.Store.Update(func(tx *kv.Tx) (err error) {
-			out.key, to.key, err = people.AddKey(tx, record.Key{Owner: c.Owner(), Name: p.Name, Scopes: p.Scopes})
-			return err
-		}); err != nil {
+	if p.Scopes == nil { // makes nothing, so a repeat does no harm
+		result, err := p.make(to)
+		if err != nil {
 			return err
 		}
+		return c.RespondData(http.StatusCreated, &MadeSetup{setup: *p, setupResult: result})
 	}
-	var err error
-	if out.setupResult, err = p.make(to); err != nil {
-		return err
-	}
-	return c.RespondData(http.StatusCreated, out)
+	return c.Create(func(tx *kv.Tx) (web.Created, error) {
+		key, secret, err := people.AddKey(tx, record.Key{Owner: c.Owner(), Name: p.Name, Scopes: p.Scopes})
+		if err != nil {
+			return web.Created{}, err
+		}
+		to.key = secret
+		result, err := p.make(to)
+		return web.Created{ID: key.ID, Append: func(dst []byte) ([]byte, error) {
+			v := &MadeSetup{setup: *p, setupResult: result, key: key}
+			return append(field.AppendJSON(append(dst, `{"data":`...), v), '}'), nil
+		}}, err
+	})
 }
 
 // audience says who can see what a program sends.

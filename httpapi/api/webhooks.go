@@ -189,12 +189,9 @@ var webhooks = &web.Resource[record.Webhook, *ShownWebhook]{
 	Show: func(c *web.Request, tx *kv.Tx, h *record.Webhook) (*ShownWebhook, error) {
 		return showWebhook(c, tx, h), nil
 	},
-	Answer: func(c *web.Request, status int, v *ShownWebhook) error {
-		return c.Respond(status, func(dst []byte) ([]byte, error) {
-			dst = field.AppendJSON(append(dst, `{"webhook":`...), v)
-			dst = field.AppendJSON(append(dst, `,"data":`...), v)
-			return append(dst, '}'), nil
-		})
+	Append: func(dst []byte, v *ShownWebhook) []byte {
+		dst = field.AppendJSON(append(dst, `{"webhook":`...), v)
+		return append(field.AppendJSON(append(dst, `,"data":`...), v), '}')
 	},
 }
 

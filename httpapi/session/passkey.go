@@ -307,7 +307,7 @@ func (f *NewPasskeyForm) Fields(s *field.Set) {
 var AddPasskey = web.Operation{
 	Tag: "session", Summary: "Adds a passkey. From then on, the password alone does not sign in.",
 	Body: web.BodyOf("PasskeyCreate"), Reply: web.Reply{Status: 201, Doc: "The passkey, and recovery codes if the account had none. They are shown only once.", Body: web.BodyOf("PasskeyCreated")}, Fails: []int{409, 429},
-	Once: true, Serve: addPasskey,
+	Once: web.MadePasskey, Serve: addPasskey,
 }
 
 func addPasskey(c *web.Request) error {
@@ -353,18 +353,16 @@ func addPasskey(c *web.Request) error {
 	for _, t := range made.Transport {
 		p.Transports = append(p.Transports, string(t))
 	}
-	var added *record.Passkey
-	var recovery []string
-	if err := c.Site.Store.Update(func(tx *kv.Tx) (err error) {
-		added, recovery, err = people.AddPasskey(tx, p)
-		return err
-	}); err != nil {
-		return err
-	}
-	return c.Respond(http.StatusCreated, func(dst []byte) ([]byte, error) {
-		dst = field.AppendJSON(append(dst, `{"data":`...), &ShownPasskey{*added})
-		dst = field.AppendStrings(append(dst, `,"recoveryCodes":`...), recovery)
-		return append(dst, '}'), nil
+	return c.Create(func(tx *kv.Tx) (web.Created, error) {
+		added, recovery, err := people.AddPasskey(tx, p)
+		if err != nil {
+			return web.Created{}, err
+		}
+		return web.Created{ID: added.ID, Append: func(dst []byte) ([]byte, error) {
+			dst = field.AppendJSON(append(dst, `{"data":`...), &ShownPasskey{*added})
+			dst = field.AppendStrings(append(dst, `,"recoveryCodes":`...), recovery)
+			return append(dst, '}'), nil
+		}}, nil
 	})
 }
 

@@ -156,24 +156,16 @@ func uploadFiles(c *web.Request) error {
 	request := Fingerprint(c, key, parts, fields)
 	var body []byte
 	err = c.UpdateAsCaller(func(tx *kv.Tx) (err error) {
-		if key != "" {
-			// Another request with the key may have been faster.
-			earlier, err := jobs.FindAnswer(tx, c.Owner(), key)
-			if err == nil {
-				body, err = earlier.For(request)
-			}
-			if !kv.Missing(err) {
-				return err
-			}
+		add := func() ([]byte, error) {
+			recorded = true // not if another request with the key was faster
+			return AddFiles(c, tx, form, parts, kept, hash)
 		}
-		if body, err = AddFiles(c, tx, form, parts, kept, hash); err != nil {
-			return err
+		if key == "" {
+			body, err = add()
+		} else {
+			body, err = jobs.AnswerOnce(tx, c.Owner(), key, request, add)
 		}
-		recorded = true
-		if key != "" {
-			return jobs.SaveIdempotentAnswer(tx, c.Owner(), key, jobs.IdempotentAnswer{Request: request, Body: body})
-		}
-		return nil
+		return err
 	})
 	if recorded = recorded && err == nil; err != nil {
 		return err

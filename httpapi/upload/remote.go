@@ -246,20 +246,20 @@ func startRemoteUpload(c *web.Request) error {
 			Name: w.form.Body.(*record.File).OriginalName,
 		}
 	}
-	if err := c.Site.Store.Update(func(tx *kv.Tx) error {
+	defer c.Site.Fetches.Rescan()
+	return c.Create(func(tx *kv.Tx) (web.Created, error) {
 		for i := range queued {
 			f, err := jobs.AddFetch(tx, queued[i])
 			if err != nil {
-				return err
+				return web.Created{}, err
 			}
 			queued[i] = *f
 		}
-		return nil
-	}); err != nil {
-		return err
-	}
-	c.Site.Fetches.Rescan()
-	return answerFetches(c, http.StatusAccepted, queued)
+		shown, err := showFetches(c, tx, queued)
+		return web.Created{Append: func(dst []byte) ([]byte, error) {
+			return append(web.AppendAll(append(dst, `{"jobs":`...), shown), '}'), nil
+		}}, err
+	})
 }
 
 // ShownFetch is a remote upload as its owner sees it.
@@ -318,20 +318,15 @@ func showFetch(s *web.Site, tx *kv.Tx, f *record.Fetch) (*ShownFetch, error) {
 	return v, err
 }
 
-func answerFetches(c *web.Request, status int, all []record.Fetch) error {
-	shown := make([]*ShownFetch, len(all))
-	if err := c.Site.Store.View(func(tx *kv.Tx) (err error) {
-		for i := range all {
-			if shown[i], err = showFetch(c.Site, tx, &all[i]); err != nil {
-				return err
-			}
-			shown[i].Problem = Hide(c, shown[i].Problem)
+func showFetches(c *web.Request, tx *kv.Tx, all []record.Fetch) (shown []*ShownFetch, err error) {
+	shown = make([]*ShownFetch, len(all))
+	for i := range all {
+		if shown[i], err = showFetch(c.Site, tx, &all[i]); err != nil {
+			return nil, err
 		}
-		return nil
-	}); err != nil {
-		return err
+		shown[i].Problem = Hide(c, shown[i].Problem)
 	}
-	return web.RespondWhole(c, status, 2*web.PageBytes, shown, `{"jobs":`, "}")
+	return shown, nil
 }
 
 var ListRemoteUploads = web.Operation{
@@ -343,13 +338,20 @@ var ListRemoteUploads = web.Operation{
 // listRemoteUploads lists the caller's remote uploads, newest first. Clients use it to check any
 // key. A key without the scope read sees only those that it requested.
 func listRemoteUploads(c *web.Request) error {
-	var all []record.Fetch
-	if err := c.Site.Store.View(func(tx *kv.Tx) (err error) { all, err = jobs.Fetches(tx, c.Owner()); return err }); err != nil {
+	var shown []*ShownFetch
+	if err := c.Site.Store.View(func(tx *kv.Tx) error {
+		all, err := jobs.Fetches(tx, c.Owner())
+		if err != nil {
+			return err
+		}
+		all = slices.DeleteFunc(all, func(f record.Fetch) bool { return !maySee(c, f.By) })
+		slices.Reverse(all)
+		shown, err = showFetches(c, tx, all)
+		return err
+	}); err != nil {
 		return err
 	}
-	all = slices.DeleteFunc(all, func(f record.Fetch) bool { return !maySee(c, f.By) })
-	slices.Reverse(all)
-	return answerFetches(c, http.StatusOK, all)
+	return web.RespondWhole(c, http.StatusOK, 2*web.PageBytes, shown, `{"jobs":`, "}")
 }
 
 // requestedFetch reads a remote upload that the caller may see.

@@ -58,9 +58,6 @@ func (c *Request) Respond(status int, write func(dst []byte) ([]byte, error)) er
 	if err != nil {
 		return err
 	}
-	if c.Keep != nil && status < 300 {
-		c.Keep(b)
-	}
 	h := c.W.Header()
 	h["Content-Type"] = headJSON
 	h["Cache-Control"] = HeadNoStore

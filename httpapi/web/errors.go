@@ -133,11 +133,9 @@ func (s *Site) Fail(w *AnswerWriter, r *http.Request, id string, err error) {
 	case inAPI(r.URL.Path) && !w.Plain:
 		h.Set("Content-Type", JSONType)
 		var more []byte
-		if proof, ok := errors.AsType[*ProofNeeded](err); ok {
-			more = slices.Concat([]byte{','}, proof.challenge())
-		} else if step, ok := errors.AsType[*StepNeeded](err); ok {
-			more, _ = json.Marshal(step) // texts and JSON: it cannot fail
-			more = append([]byte{','}, more[1:len(more)-1]...)
+		var detailed interface{ members() []byte }
+		if errors.As(err, &detailed) {
+			more = slices.Concat([]byte{','}, detailed.members())
 		}
 		body = pack(h, r, appendError(nil, e, id, more))
 	case TakesPage(w, r) && !w.Plain && status != http.StatusMisdirectedRequest: // a page could not load its files
@@ -159,7 +157,7 @@ func (s *Site) Fail(w *AnswerWriter, r *http.Request, id string, err error) {
 		SetContentHeaders(h, "text/plain", "", false, false)
 		body = []byte(e.Text + "\n")
 		if proof, ok := errors.AsType[*ProofNeeded](err); ok {
-			body = slices.Concat(body, []byte{'{'}, proof.challenge(), []byte("}\n"))
+			body = slices.Concat(body, []byte{'{'}, proof.members(), []byte("}\n"))
 		}
 	}
 	h.Set("Content-Length", strconv.Itoa(len(body)))
@@ -223,8 +221,8 @@ type ProofNeeded struct {
 	Challenge captcha.Challenge
 }
 
-// challenge is the member captcha of an answer in JSON.
-func (e *ProofNeeded) challenge() []byte {
+// members is the member captcha of an answer in JSON.
+func (e *ProofNeeded) members() []byte {
 	b, _ := json.Marshal(e.Challenge) // texts and numbers: it cannot fail
 	return slices.Concat([]byte(`"captcha":{"provider":"pow","challenge":`), b, []byte{'}'})
 }
@@ -242,6 +240,11 @@ type StepNeeded struct {
 }
 
 var errStepNeeded = &record.Error{Fault: record.Unauthorized, Code: "second_factor_required", Text: "The password is right. This account also needs a code or a passkey."}
+
+func (e *StepNeeded) members() []byte {
+	b, _ := json.Marshal(e) // texts and JSON: it cannot fail
+	return b[1 : len(b)-1]
+}
 
 func (e *StepNeeded) Error() string { return errStepNeeded.Text }
 

@@ -4,72 +4,10 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"sync"
-	"time"
 
 	"kist/kv/catalog"
 	"kist/kv/field"
-	"kist/kv/record"
 )
-
-// IdempotencyKey is the key of the request; "" if it has none.
-func IdempotencyKey(r *http.Request) (string, error) {
-	key := r.Header.Get("Idempotency-Key")
-	if len(key) > 255 {
-		return "", &record.Error{Fault: record.Malformed, Code: "bad_idempotency_key", Text: "The Idempotency-Key is longer than 255 bytes."}
-	}
-	return key, nil
-}
-
-// IdempotencyArg is the header that makes repeats of a request safe.
-var IdempotencyArg = Param{
-	In: "header", Name: "Idempotency-Key",
-	Doc:     "If the same request is repeated within 24 hours, it gets the same answer, or 409 (answered_before) if the answer had secrets, which are shown only once. A different request with the same key is refused (422, idempotency_mismatch).",
-	Schema:  Object{"type": "string", "maxLength": 255},
-	Example: "3f1c9b1e",
-}
-
-// repeatGuards lets one request with the same Idempotency-Key run at a time.
-type repeatGuards struct {
-	mu sync.Mutex
-	of map[string]chan struct{}
-}
-
-// repeatTime is how long a request waits for an earlier one with the same key.
-const repeatTime = 10 * time.Second
-
-// Enter waits until no other request with the key runs, for ten seconds at most. The caller calls
-// leave at its end.
-func (all *repeatGuards) Enter(c *Request, key string) (leave func(), err error) {
-	end := time.NewTimer(repeatTime)
-	defer end.Stop()
-	for {
-		all.mu.Lock()
-		before := all.of[key]
-		if before == nil {
-			if all.of == nil {
-				all.of = map[string]chan struct{}{}
-			}
-			mine := make(chan struct{})
-			all.of[key] = mine
-			all.mu.Unlock()
-			return func() {
-				all.mu.Lock()
-				delete(all.of, key)
-				all.mu.Unlock()
-				close(mine)
-			}, nil
-		}
-		all.mu.Unlock()
-		select {
-		case <-before:
-			continue
-		case <-end.C:
-		case <-c.R.Context().Done():
-		}
-		return nil, &record.Error{Fault: record.Busy, Code: "busy", Text: "Another request with this Idempotency-Key is in progress.", Retry: time.Second}
-	}
-}
 
 const RequestsPath = APIPath + "upload-requests"
 
@@ -85,7 +23,7 @@ type Operation struct {
 	Plain           *TextForm // its answer for clients that prefer text; nil if it has none
 	AtContentOrigin bool      // also served at the origin for content
 	Tus             bool      // part of the tus protocol: every answer has its version
-	Once            bool      // its answer has secrets, which are never stored
+	Once            string    // what it makes, if the answer has secrets, which are never stored
 	Safer           bool      // the store checks the limit of written bytes, because some of its changes may go beyond it
 	Serve           func(*Request) error
 }

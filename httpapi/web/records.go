@@ -69,22 +69,21 @@ func (s *Site) AppendLinks(dst []byte, r *record.Record, pictured bool) []byte {
 	return dst
 }
 
-// AnswerCreated answers with a new record and its addresses. For a bookmark it adds the
-// older bookmarks of the same page.
-func (c *Request) AnswerCreated(v *ShownRecord, same []*Duplicate) error {
+// AppendCreated appends a new record and its addresses, or only its address for a client that
+// prefers text. For a bookmark it adds the older bookmarks of the same page.
+func (c *Request) AppendCreated(dst []byte, v *ShownRecord, same []*Duplicate) []byte {
 	address := v.AppendURL(nil)
 	if c.W.Plain {
-		return c.RespondText(string(address[1 : len(address)-1])) // without the quotes; nothing in it is escaped
+		return append(dst, address[1:len(address)-1]...) // without the quotes; nothing in it is escaped
 	}
-	return c.Respond(http.StatusCreated, func(dst []byte) ([]byte, error) {
-		dst = v.AppendJSON(append(dst, `{"data":`...))
-		dst = append(append(dst, `,"url":`...), address...)
-		dst = c.Site.AppendLinks(dst, &v.Record, false)
-		if v.Kind == record.Bookmarks {
-			dst = AppendAll(append(dst, `,"duplicateOf":`...), same)
-		}
-		return append(dst, '}'), nil
-	})
+
+	dst = v.AppendJSON(append(dst, `{"data":`...))
+	dst = append(append(dst, `,"url":`...), address...)
+	dst = c.Site.AppendLinks(dst, &v.Record, false)
+	if v.Kind == record.Bookmarks {
+		dst = AppendAll(append(dst, `,"duplicateOf":`...), same)
+	}
+	return append(dst, '}')
 }
 
 // AnswerUploaded answers an upload with the JSON made for it, or only with the addresses
@@ -115,9 +114,6 @@ func (c *Request) AnswerUploaded(body []byte) error {
 // RespondText answers a creation with plain text: addresses or sentences, one per line.
 func (c *Request) RespondText(lines ...string) error {
 	body := []byte(strings.Join(lines, "\n") + "\n")
-	if c.Keep != nil {
-		c.Keep(body)
-	}
 	h := c.W.Header()
 	h.Set("Content-Type", TextType)
 	h["Cache-Control"] = HeadNoStore

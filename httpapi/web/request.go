@@ -34,8 +34,8 @@ type Request struct {
 	held   int64          // bytes of Site.Budget
 	share  *share         // the share that they belong to; nil if there are none
 
-	Made int          // the status that the operation answers with
-	Keep func([]byte) // keeps the body of a successful answer for repeats; may be nil
+	Status int     // that the operation answers with
+	Repeat *Repeat // nil without an Idempotency-Key
 }
 
 // AnswerWriter notes what is answered, for the log, and cuts off clients that do not read

@@ -19,7 +19,7 @@ type Resource[T any, S field.Shaped] struct {
 	Save   func(*kv.Tx, *T) error
 	Drop   func(s *kv.Store, owner, id record.ID) error
 	Show   func(*Request, *kv.Tx, *T) (S, error)
-	Answer func(c *Request, status int, shown S) error // nil: as {"data": shown}
+	Append func(dst []byte, shown S) []byte // appends the answer; nil: {"data": shown}
 }
 
 // List answers with a page of the list.
@@ -40,17 +40,24 @@ func (r *Resource[T, S]) Read(c *Request) error {
 
 // AnswerOne answers with the thing that has the id.
 func (r *Resource[T, S]) AnswerOne(c *Request, id record.ID) error {
-	return r.answer(c, http.StatusOK, c.Site.Store.View, func(tx *kv.Tx) (*T, error) { return r.Load(tx, c.Owner(), id) })
+	return r.answer(c, c.Site.Store.View, func(tx *kv.Tx) (*T, error) { return r.Load(tx, c.Owner(), id) })
 }
 
 // Create adds a thing and answers with it, read in the same transaction.
 func (r *Resource[T, S]) Create(c *Request, add func(*kv.Tx) (*T, error)) error {
-	return r.answer(c, http.StatusCreated, c.Site.Store.Update, add)
+	return c.Create(func(tx *kv.Tx) (Created, error) {
+		t, err := add(tx)
+		if err != nil {
+			return Created{}, err
+		}
+		shown, err := r.Show(c, tx, t)
+		return Created{Append: func(dst []byte) ([]byte, error) { return r.append(dst, shown), nil }}, err
+	})
 }
 
 // Edit changes the thing that has the id and answers with it, read in the same transaction.
 func (r *Resource[T, S]) Edit(c *Request, id record.ID, change func(*kv.Tx, *T) error) error {
-	return r.answer(c, http.StatusOK, c.Site.Store.Update, func(tx *kv.Tx) (*T, error) {
+	return r.answer(c, c.Site.Store.Update, func(tx *kv.Tx) (*T, error) {
 		t, err := r.Load(tx, c.Owner(), id)
 		if err != nil {
 			return nil, err
@@ -88,7 +95,7 @@ func (r *Resource[T, S]) Remove(c *Request) error {
 	return c.RespondOK()
 }
 
-func (r *Resource[T, S]) answer(c *Request, status int, run func(func(*kv.Tx) error) error, get func(*kv.Tx) (*T, error)) error {
+func (r *Resource[T, S]) answer(c *Request, run func(func(*kv.Tx) error) error, get func(*kv.Tx) (*T, error)) error {
 	var shown S
 	if err := run(func(tx *kv.Tx) error {
 		t, err := get(tx)
@@ -99,8 +106,12 @@ func (r *Resource[T, S]) answer(c *Request, status int, run func(func(*kv.Tx) er
 	}); err != nil {
 		return err
 	}
-	if r.Answer != nil {
-		return r.Answer(c, status, shown)
+	return c.Respond(http.StatusOK, func(dst []byte) ([]byte, error) { return r.append(dst, shown), nil })
+}
+
+func (r *Resource[T, S]) append(dst []byte, shown S) []byte {
+	if r.Append != nil {
+		return r.Append(dst, shown)
 	}
-	return c.RespondData(status, shown)
+	return append(field.AppendJSON(append(dst, `{"data":`...), shown), '}')
 }

@@ -129,6 +129,24 @@ func findAnswer(tx *kv.Tx, owner record.ID, key string, room int) (*IdempotentAn
 	return nil, record.NotFound("answer")
 }
 
+// AnswerOnce gives the answer of the owner's earlier request with the idempotency key, or makes
+// one and keeps it. It fails as FindAnswer and For do, and as make does.
+func AnswerOnce(tx *kv.Tx, owner record.ID, key string, request []byte, make func() ([]byte, error)) ([]byte, error) {
+	earlier, err := FindAnswer(tx, owner, key)
+	if err == nil {
+		return earlier.For(request)
+	}
+	if !kv.Missing(err) {
+		return nil, err
+	}
+
+	body, err := make()
+	if err != nil {
+		return nil, err
+	}
+	return body, SaveIdempotentAnswer(tx, owner, key, IdempotentAnswer{Request: request, Body: body})
+}
+
 // SaveIdempotentAnswer keeps the answer to a request with an idempotency key.
 func SaveIdempotentAnswer(tx *kv.Tx, owner record.ID, key string, a IdempotentAnswer) error {
 	if err := people.RequireOwner(tx, owner); err != nil {
