@@ -1,6 +1,7 @@
 package linkcheck
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"io"
@@ -11,13 +12,15 @@ import (
 
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
-	"golang.org/x/net/html/charset"
+
+	"kist/kv/media"
 )
 
 // Limits for reading a page, in bytes.
 const (
 	maxPage  = 1 << 20
 	maxTitle = 64 << 10
+	surveyed = 64 << 10 // of a page, for its charset
 )
 
 // page is what a page says about itself.
@@ -29,14 +32,17 @@ type page struct {
 	icons []iconLink
 }
 
-// parse reads an HTML page, at most maxPage bytes, in the encoding that it or its header names. It
-// treats malformed HTML almost as browsers do.
+// parse reads an HTML page, at most maxPage bytes, in the charset that its header or the page names,
+// or the likeliest. It treats malformed HTML almost as browsers do.
 func parse(r io.Reader, contentType string) page {
-	r, err := charset.NewReader(io.LimitReader(r, maxPage), contentType)
-	if err != nil { // empty
+	whole := bufio.NewReaderSize(io.LimitReader(r, maxPage), surveyed)
+	head, _ := whole.Peek(surveyed) // a page that ends early, or breaks off, is read as far as it came
+	charset, err := media.CharsetOf(bytes.NewReader(head), contentType)
+	if err != nil {
 		return page{}
 	}
-	z := html.NewTokenizer(r)
+
+	z := html.NewTokenizer(charset.NewReader(whole))
 	p := parser{meta: map[string]string{}}
 	for !p.done {
 		switch z.Next() {

@@ -2,6 +2,7 @@ package format
 
 import (
 	"archive/zip"
+	"bufio"
 	"bytes"
 	"encoding/csv"
 	"encoding/json"
@@ -130,18 +131,22 @@ func (g *cellGauge) Read(b []byte) (int, error) {
 }
 
 // ofColumns makes rows from the lines of a CSV file (RFC 4180). The first line
-// names the columns. The separator is a comma, or a semicolon if the first line
-// has semicolons and no comma.
+// names the columns. The separator is a comma, or a semicolon or a tab if the
+// first line has one and no comma.
 func ofColumns(r io.Reader, needed string, left *unread, row func(at string, l *csvLine) Row) Rows {
 	return func(yield func(Row, error) bool) {
-		limit := &gauge{r: skipBOM(r), left: MaxEntry}
+		buffered := bufio.NewReader(r)
+		limit := &gauge{r: buffered, left: MaxEntry}
 		cells := &cellGauge{r: limit, comma: ',', most: maxCells}
 		in := csv.NewReader(cells)
 		in.FieldsPerRecord, in.LazyQuotes, in.ReuseRecord = -1, true, true
-		buffered := limit.r.(interface{ Peek(int) ([]byte, error) })
 		head, _ := buffered.Peek(4096)
-		if first, _, _ := bytes.Cut(head, []byte("\n")); bytes.ContainsRune(first, ';') && !bytes.ContainsRune(first, ',') {
-			in.Comma, cells.comma = ';', ';'
+		first, _, _ := bytes.Cut(head, []byte("\n"))
+		for _, other := range []byte(";\t") {
+			if bytes.IndexByte(first, other) >= 0 && bytes.IndexByte(first, ',') < 0 {
+				in.Comma, cells.comma = rune(other), other
+				break
+			}
 		}
 		var l *csvLine
 		for {
@@ -228,7 +233,7 @@ func linksIn(s Source) Rows {
 			return eachPart(z, pocketPart, func(r io.Reader) Rows { return links(r, left) })
 		}))
 	}
-	return left.after(links(s.stream(), left))
+	return left.after(links(s.text(), left))
 }
 
 func links(r io.Reader, left *unread) Rows {
@@ -281,9 +286,9 @@ func (b *builder) state(name string) bool {
 
 // shlink reads the CSV of Shlink's web client. Short links are public there,
 // and a private one would be useless.
-func shlink(r io.Reader) Rows {
+func shlink(s Source) Rows {
 	left := notRead("column")
-	return left.after(ofColumns(r, "longurl", left, func(at string, l *csvLine) Row {
+	return left.after(ofColumns(s.text(), "longurl", left, func(at string, l *csvLine) Row {
 		b := build(record.Links, at)
 		slug := l.cell("shortcode")
 		if clean(slug) == "" {

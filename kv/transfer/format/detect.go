@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io"
 	"strings"
+
+	"kist/kv/media"
 )
 
 // detected is how many bytes of a source are read to detect its format.
@@ -24,7 +26,15 @@ func Detect(s Source) (Format, error) {
 	if len(head) > 262 && string(head[257:262]) == "ustar" {
 		return Folder, nil
 	}
-	text := bytes.TrimLeft(bytes.TrimPrefix(head, []byte("\ufeff")), " \t\r\n")
+	charset, err := media.CharsetOf(bytes.NewReader(head), "")
+	if err != nil {
+		return "", err
+	}
+	text, err := io.ReadAll(charset.NewReader(bytes.NewReader(head)))
+	if err != nil {
+		return "", err
+	}
+	text = bytes.TrimLeft(text, " \t\r\n")
 	lower := bytes.ToLower(text)
 	has := func(part string) bool { return bytes.Contains(lower, []byte(part)) }
 	switch {
@@ -40,7 +50,7 @@ func Detect(s Source) (Format, error) {
 	}
 	columns := map[string]bool{}
 	line, _, _ := bytes.Cut(text, []byte("\n"))
-	for _, c := range strings.FieldsFunc(string(line), func(r rune) bool { return r == ',' || r == ';' }) {
+	for _, c := range strings.FieldsFunc(string(line), func(r rune) bool { return r == ',' || r == ';' || r == '\t' }) {
 		columns[column(c)] = true
 	}
 	switch {

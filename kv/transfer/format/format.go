@@ -1,11 +1,11 @@
 // Package format reads the exports of other programs and of kist as rows that
-// kist can keep. It is pure: it touches only the given source. Sources are
+// kist can keep. It is pure: it touches only the given source. Texts may be in
+// any charset that package media knows. Sources are
 // foreign bytes. Whatever they hold, only one entry of at most MaxEntry bytes
 // is in memory at a time, and at most MaxRows are read.
 package format
 
 import (
-	"bufio"
 	"cmp"
 	"fmt"
 	"io"
@@ -18,6 +18,7 @@ import (
 	"unicode/utf8"
 
 	"kist/kv/field"
+	"kist/kv/media"
 	"kist/kv/record"
 )
 
@@ -101,10 +102,45 @@ type Label struct {
 type Source struct {
 	R    io.ReaderAt
 	Size int64
+
+	charset media.Charset // of a source that is a text, set by asText
 }
 
-// stream reads the source from its beginning.
+// stream reads the bytes of the source from its beginning.
 func (s Source) stream() io.Reader { return io.NewSectionReader(s.R, 0, s.Size) }
+
+// text reads a source that is a text from its beginning, as valid UTF-8.
+func (s Source) text() io.Reader { return s.charset.NewReader(s.stream()) }
+
+// asText determines the charset of a source that is a text. It yields what the
+// report says of the charset, and reports false if the caller wants no more.
+func (s Source) asText(yield func(Row, error) bool) (Source, bool) {
+	c, err := media.CharsetOf(s.stream(), "")
+	if err != nil {
+		yield(Row{}, err)
+		return s, false
+	}
+	s.charset = c
+	note := ofCharset(c)
+	return s, note == "" || yield(Row{At: "the text", Whole: true, Notes: []string{note}}, nil)
+}
+
+// ofCharset says of a text what people should know of its charset; "" if it is
+// UTF-8.
+func ofCharset(c media.Charset) string {
+	switch {
+	case c.Guessed:
+		return fmt.Sprintf("It does not say in which encoding it is. It was read as %s: look whether its letters are right. "+
+			"If not, convert it to UTF-8.", c.Name)
+	case c.Name != "utf-8":
+		return fmt.Sprintf("It is in the encoding %s, and was converted.", c.Name)
+	case c.Bad == 1:
+		return "1 byte is not valid UTF-8; it became U+FFFD."
+	case c.Bad > 1:
+		return fmt.Sprintf("%d bytes are not valid UTF-8; they became U+FFFD.", c.Bad)
+	}
+	return ""
+}
 
 // Unreadable says, for people, why a source cannot be read, or not to its end.
 type Unreadable string
@@ -118,17 +154,23 @@ func unreadable(format string, args ...any) error { return Unreadable(fmt.Sprint
 type Rows = iter.Seq2[Row, error]
 
 var readers = map[Format]func(Source) Rows{
-	Netscape: func(s Source) Rows { return netscape(s.stream()) },
+	Netscape: netscape,
 	Linkding: linkding, Karakeep: karakeep, Wallabag: wallabag, Omnivore: omnivore,
 	Firefox: firefox.read, Chrome: chrome.read, Linkwarden: linkwarden.read,
 	Pocket: linksIn, Raindrop: linksIn, Instapaper: linksIn, CSV: linksIn,
-	Shlink: func(s Source) Rows { return shlink(s.stream()) },
+	Shlink: shlink,
 	Folder: folder, Kist: kist,
 }
 
 // Read reads a source of the given format.
 func Read(f Format, s Source) Rows {
 	return func(yield func(Row, error) bool) {
+		if f.text() && !isZip(s) {
+			var more bool
+			if s, more = s.asText(yield); !more {
+				return
+			}
+		}
 		n := 0
 		for row, err := range readers[f](s) {
 			if n++; n > MaxRows && err == nil {
@@ -142,13 +184,18 @@ func Read(f Format, s Source) Rows {
 	}
 }
 
+// text reports whether a source of the format is a text, or a zip of texts.
+func (f Format) text() bool { return f != Folder && f != Kist }
+
 // Passes is how many times a source of the format is read from end to end.
 func (f Format) Passes() int64 {
 	switch f {
+	case Folder, Kist:
+		return 1
 	case Karakeep, Firefox, Chrome, Linkwarden:
-		return 2
+		return 3
 	}
-	return 1
+	return 2
 }
 
 // Known names the formats for people.
@@ -177,15 +224,6 @@ func (g *gauge) Read(b []byte) (int, error) {
 	n, err := g.r.Read(b[:min(len(b), g.left)])
 	g.left -= n
 	return n, err
-}
-
-// skipBOM skips a byte order mark.
-func skipBOM(r io.Reader) *bufio.Reader {
-	b := bufio.NewReader(r)
-	if head, _ := b.Peek(3); string(head) == "\ufeff" {
-		_, _ = b.Discard(3) // it was peeked
-	}
-	return b
 }
 
 // A builder makes a row and fits input into its fields.

@@ -21,7 +21,7 @@ import (
 	"kist/kv/record"
 )
 
-func source(data string) Source { return Source{strings.NewReader(data), int64(len(data))} }
+func source(data string) Source { return Source{R: strings.NewReader(data), Size: int64(len(data))} }
 
 // told is a row as text.
 func told(r Row) string {
@@ -408,7 +408,7 @@ func fuzz(f *testing.F, format Format, seeds ...string) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		is := is.New(t)
 		rows, failed := 0, false
-		for row, err := range Read(format, Source{bytes.NewReader(data), int64(len(data))}) {
+		for row, err := range Read(format, Source{R: bytes.NewReader(data), Size: int64(len(data))}) {
 			is.True(!failed) // nothing follows an error
 			if err != nil {
 				var why Unreadable
@@ -436,7 +436,7 @@ func fuzz(f *testing.F, format Format, seeds ...string) {
 			}
 		}
 		is.True(rows <= len(data)+1+2*maxUnread)
-		_, _ = Detect(Source{bytes.NewReader(data), int64(len(data))})
+		_, _ = Detect(Source{R: bytes.NewReader(data), Size: int64(len(data))})
 	})
 }
 

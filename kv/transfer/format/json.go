@@ -2,6 +2,8 @@ package format
 
 import (
 	"archive/zip"
+	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +12,7 @@ import (
 	"strings"
 
 	"kist/kv/field"
+	"kist/kv/media"
 	"kist/kv/record"
 )
 
@@ -18,7 +21,7 @@ import (
 // of the document; its value is a json.Delim if it is a list or an object that
 // is not empty. An entry that is not a valid object comes with the reason.
 func entries(r io.Reader, name string, other func(member string, value any), each func(n int, o field.Object, wrong error) bool) error {
-	limit := &gauge{r: skipBOM(r), left: MaxEntry}
+	limit := &gauge{r: bufio.NewReader(r), left: MaxEntry}
 	d := json.NewDecoder(limit)
 	list := func() error {
 		if t, err := d.Token(); err != nil || t != json.Delim('[') {
@@ -185,7 +188,7 @@ func linkding(s Source) Rows {
 		return nil, member == "count" || member == "next" || member == "previous"
 	}
 	left := notRead("member")
-	return left.after(ofList(s.stream(), "results", left, page, func(at string, e *entry) Row {
+	return left.after(ofList(s.text(), "results", left, page, func(at string, e *entry) Row {
 		b := build(record.Bookmarks, at)
 		b.title(e.first("title", "website_title"))
 		b.address("url", e.text("url"))
@@ -237,7 +240,7 @@ func karakeep(s Source) Rows {
 	left := notRead("member")
 	return left.after(func(yield func(Row, error) bool) {
 		lists := map[string]string{}
-		err := entries(s.stream(), "lists", func(string, any) {}, func(_ int, o field.Object, wrong error) bool {
+		err := entries(s.text(), "lists", func(string, any) {}, func(_ int, o field.Object, wrong error) bool {
 			if wrong == nil && len(lists) < maxLists {
 				e := &entry{o: o, unread: left, path: "lists."}
 				lists[e.text("id")] = record.Cut(e.text("name"), record.MaxTag+1)
@@ -251,7 +254,7 @@ func karakeep(s Source) Rows {
 			return
 		}
 		known := func(member string, _ any) (*Row, bool) { return nil, member == "lists" }
-		ofList(s.stream(), "bookmarks", left, known, func(at string, e *entry) Row {
+		ofList(s.text(), "bookmarks", left, known, func(at string, e *entry) Row {
 			return karakeepRow(at, e, lists)
 		})(yield)
 	})
@@ -298,7 +301,7 @@ func karakeepRow(at string, e *entry, lists map[string]string) Row {
 // annotations. It does not read the saved text of a page.
 func wallabag(s Source) Rows {
 	left := notRead("member")
-	return left.after(ofList(s.stream(), "entries", left, nil, func(at string, e *entry) Row {
+	return left.after(ofList(s.text(), "entries", left, nil, func(at string, e *entry) Row {
 		b := build(record.Bookmarks, at)
 		b.title(e.text("title"))
 		b.address("url", e.text("url"))
@@ -355,7 +358,7 @@ func omnivore(s Source) Rows {
 		return ofList(r, "entries", left, nil, func(at string, e *entry) Row { return omnivoreRow(at, e, highlights) })
 	}
 	if !isZip(s) {
-		return left.after(list(s.stream(), nil))
+		return left.after(list(s.text(), nil))
 	}
 	return left.after(func(yield func(Row, error) bool) {
 		z, err := openZip(s)
@@ -385,7 +388,12 @@ func omnivore(s Source) Rows {
 				return ""
 			}
 			defer r.Close()
-			text, _ := io.ReadAll(io.LimitReader(r, 4*record.MaxDescription+1)) // longer text is cut later
+			marks, _ := io.ReadAll(io.LimitReader(r, 4*record.MaxDescription+1)) // longer text is cut later
+			charset, err := media.CharsetOf(bytes.NewReader(marks), "")
+			if err != nil {
+				return ""
+			}
+			text, _ := io.ReadAll(charset.NewReader(bytes.NewReader(marks)))
 			return string(text)
 		}
 		for row, err := range eachPart(z, omnivorePart, func(r io.Reader) Rows { return list(r, highlights) }) {

@@ -24,11 +24,13 @@ const (
 
 // netscape reads bookmarks in HTML: nested lists (DL) of entries (DT). An entry
 // is a folder (H3) or a bookmark (A), with a description (DD) after it. Only
-// lists are ever closed, and every program adds attributes.
-func netscape(r io.Reader) Rows {
+// lists are ever closed, and every program adds attributes. A description may
+// have markup, of which the text is kept: only the DT of the next entry, and
+// the beginning or the end of a DL end it.
+func netscape(s Source) Rows {
 	left := notRead("attribute")
 	return left.after(func(yield func(Row, error) bool) {
-		in := &bookmarks{z: html.NewTokenizer(skipBOM(r)), line: 1, yield: yield, left: left}
+		in := &bookmarks{z: html.NewTokenizer(s.text()), line: 1, yield: yield, left: left}
 		in.z.SetMaxBuf(MaxEntry)
 		in.read()
 	})
@@ -38,6 +40,14 @@ func netscape(r io.Reader) Rows {
 type folderOf struct {
 	name string
 	list bool // a list of Pocket or Instapaper, which gives the reading state
+}
+
+// description is the state within a DD.
+type description struct {
+	lists  int    // that began in it
+	link   string // the address of the open link
+	linked int    // where the text of the link begins
+	ends   bool   // there was a DT: it ends if an entry comes before any text
 }
 
 type bookmarks struct {
@@ -55,6 +65,7 @@ type bookmarks struct {
 	text        *strings.Builder
 	title, more strings.Builder // texts of the bookmark
 	heading     strings.Builder
+	inner       description
 	about       strings.Builder // the description of a folder, which is not read
 	plain       bool            // the heading is one that browsers create
 }
@@ -76,10 +87,11 @@ func (in *bookmarks) read() {
 			return
 		case html.TextToken:
 			if in.text != nil && in.text.Len() < MaxEntry {
-				in.text.WriteString(html.UnescapeString(string(in.z.Raw())))
+				in.write(html.UnescapeString(string(in.z.Raw())))
 			}
 		case html.StartTagToken, html.SelfClosingTagToken:
 			name, attributes := in.z.TagName()
+			in.z.NextIsNotRawText() // a <title> in a description is not the beginning of a document
 			if !in.open(atom.Lookup(name), attributes, start) {
 				return
 			}
@@ -92,7 +104,71 @@ func (in *bookmarks) read() {
 	}
 }
 
+func (in *bookmarks) write(text string) {
+	if in.inner.ends && strings.TrimSpace(text) != "" {
+		in.inner.ends = false
+	}
+	in.text.WriteString(text)
+}
+
+// describes reports whether the text is a description.
+func (in *bookmarks) describes() bool {
+	return in.text != nil && (in.text == &in.more || in.text == &in.about)
+}
+
+// markup reads a start tag in a description. It reports false if the tag ends
+// the description.
+func (in *bookmarks) markup(tag atom.Atom, attributes bool) bool {
+	switch tag {
+	case atom.Dl:
+		return false
+	case atom.A, atom.H1, atom.H3:
+		if in.inner.ends {
+			return false
+		}
+	}
+	switch tag {
+	case atom.A:
+		in.link(attributes)
+	case atom.Dt:
+		in.inner.ends = true
+		in.text.WriteByte('\n')
+	case atom.Ul, atom.Ol:
+		in.inner.lists++
+		in.text.WriteByte('\n')
+	case atom.Br, atom.P, atom.Div, atom.Li, atom.Hr, atom.Dd, atom.Tr, atom.Blockquote,
+		atom.H1, atom.H2, atom.H3, atom.H4, atom.H5, atom.H6:
+		in.text.WriteByte('\n')
+	}
+	return true
+}
+
+// link begins a link in a description.
+func (in *bookmarks) link(attributes bool) {
+	in.inner.link, in.inner.linked = "", in.text.Len()
+	for attributes {
+		var key, value []byte
+		key, value, attributes = in.z.TagAttr()
+		if string(key) == "href" {
+			in.inner.link = clean(string(value))
+		}
+	}
+}
+
+// unlink ends a link in a description with its address, unless that is its text.
+func (in *bookmarks) unlink() {
+	link := in.inner.link
+	says := strings.Contains(in.text.String()[in.inner.linked:], link)
+	if !says && in.text.Len() < MaxEntry {
+		in.text.WriteString(" (" + link + ")")
+	}
+	in.inner.link = ""
+}
+
 func (in *bookmarks) open(tag atom.Atom, attributes bool, line int) bool {
+	if in.describes() && in.markup(tag, attributes) {
+		return true
+	}
 	switch tag {
 	case atom.Dl, atom.Ul, atom.Ol:
 		if !in.flush() {
@@ -138,10 +214,6 @@ func (in *bookmarks) open(tag atom.Atom, attributes bool, line int) bool {
 		} else {
 			in.about.Reset()
 			in.text = &in.about
-		}
-	case atom.Br:
-		if in.text == &in.more {
-			in.more.WriteByte('\n')
 		}
 	}
 	return true
@@ -195,6 +267,17 @@ func (in *bookmarks) begin(attributes bool, line int) {
 }
 
 func (in *bookmarks) close(tag atom.Atom) bool {
+	if in.describes() {
+		switch {
+		case tag == atom.A:
+			in.unlink()
+			return true
+		case (tag == atom.Ul || tag == atom.Ol) && in.inner.lists > 0:
+			in.inner.lists--
+			in.text.WriteByte('\n')
+			return true
+		}
+	}
 	switch tag {
 	case atom.H1, atom.H3:
 		if in.text == &in.heading {
@@ -226,7 +309,7 @@ func (in *bookmarks) flush() bool {
 	if in.text == &in.about && clean(in.about.String()) != "" {
 		in.left.add("folder.description")
 	}
-	in.text = nil
+	in.text, in.inner = nil, description{}
 	b := in.now
 	if b == nil {
 		return true

@@ -4,6 +4,7 @@ import (
 	"archive/zip"
 	"bytes"
 	"compress/flate"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,9 @@ import (
 	"testing"
 
 	"github.com/matryer/is"
+	"golang.org/x/text/encoding"
+	"golang.org/x/text/encoding/charmap"
+	"golang.org/x/text/encoding/unicode"
 
 	"kist/kv/field"
 )
@@ -230,6 +234,110 @@ func TestUnread(t *testing.T) {
 }
 
 // A report names a limited number of columns, however many a source has.
+// TestCharsets: a source may be in any charset, and the report says which.
+func TestCharsets(t *testing.T) {
+	const word = "Größe – 5 €"
+	entry := func(tag string) string {
+		return `{"tags":["` + strings.ToLower(tag) + `"],"title":"` + word + `","url":"https://a.test/"}`
+	}
+	const doctype = "<!DOCTYPE NETSCAPE-Bookmark-file-1>\n"
+	const links = "<DL><p>\n<DT><A HREF=\"https://a.test/\" TAGS=\"größe\">" + word + "</A>\n</DL><p>\n"
+	const page = doctype + links
+	const declares = doctype + `<META HTTP-EQUIV="Content-Type" CONTENT="text/html; charset=windows-1252">` + links
+	const table = "url,title,tags\r\nhttps://a.test/," + word + ",größe\r\n"
+	const tabs = "url\ttitle\ttags\r\nhttps://a.test/\t" + word + "\tgröße\r\n"
+	const list = `[{"url":"https://a.test/","title":"` + word + `","tag_names":["größe"]}]`
+	const tree = `{"type":"text/x-moz-place-container","children":[` +
+		`{"type":"text/x-moz-place","title":"` + word + `","uri":"https://a.test/","tags":"größe"}]}`
+	const saved = `[{"url":"https://a.test/","title":"` + word + `","labels":["größe"],"savedAt":"","slug":"a"}]`
+	const guessed = "It does not say in which encoding it is. It was read as windows-1252: " +
+		"look whether its letters are right. If not, convert it to UTF-8."
+
+	bytes := func(e encoding.Encoding, text string) string {
+		out, err := e.NewEncoder().String(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	old, wide := charmap.Windows1252, unicode.UTF16(unicode.LittleEndian, unicode.UseBOM)
+	for _, row := range []struct {
+		name   string
+		format Format
+		data   string
+		says   string // what the report says first
+	}{
+		{"page", Netscape, bytes(old, page), "the text: " + guessed},
+		{"page that declares it", Netscape, bytes(old, declares), "the text: It is in the encoding windows-1252, and was converted."},
+		{"page of UTF-16", Netscape, bytes(wide, page), "the text: It is in the encoding utf-16le, and was converted."},
+		{"page of UTF-8", Netscape, page, ""},
+		{"CSV", CSV, bytes(old, table), "the text: " + guessed},
+		{"CSV of UTF-16", CSV, bytes(wide, table), "the text: It is in the encoding utf-16le, and was converted."},
+		{"tabs of UTF-16", CSV, bytes(wide, tabs), "the text: It is in the encoding utf-16le, and was converted."},
+		{"list", Linkding, bytes(old, list), "the text: " + guessed},
+		{"tree", Firefox, bytes(old, tree), "the text: " + guessed},
+		{"zip of CSV", Pocket, zipped("part_0.csv", bytes(old, table)), "part_0.csv: " + guessed},
+		{"zip of lists", Omnivore, zipped("metadata_0.json", bytes(old, saved)), "metadata_0.json: " + guessed},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			is := is.New(t)
+			found, err := Detect(source(row.data))
+			is.NoErr(err)
+			is.Equal(found, row.format)
+
+			got := rowsOf(row.format, source(row.data))
+			if row.says != "" {
+				is.Equal(got[0], row.says)
+				got = got[1:]
+			}
+			_, made, _ := strings.Cut(got[0], ": bookmark ")
+			is.Equal(made, entry("größe"))
+		})
+	}
+	broken := rowsOf(CSV, source("url,title\nhttps://a.test/,Grün und Größe und Übermut \xff\n"))
+	is.New(t).Equal(broken[0], "the text: 1 byte is not valid UTF-8; it became U+FFFD.")
+}
+
+// TestDescriptions: markup in a description stays in it, and makes no bookmark.
+func TestDescriptions(t *testing.T) {
+	for markup, want := range map[string]string{
+		`See <a href="http://other.example/">the other page</a> for <b>more</b>`: "See the other page (http://other.example/) for more",
+		`See <a href="http://other.example/">http://other.example/</a>, please`:  "See http://other.example/, please",
+		`<a name="x">An anchor</a> and more`:                                     "An anchor and more",
+		`<a href="http://other.example/">left open`:                              "left open",
+		"a<ul><li>b<li>c</ul>d":                                                  "a\n\nb\nc\nd",
+		"a<ol>\n<li>b</li>\n</ol>\nd":                                            "a\n\n\nb\n\n\nd",
+		"a<li>b":                                                                 "a\nb",
+		"a<hr>b":                                                                 "a\nb",
+		"a<h3>b</h3>c":                                                           "a\nbc",
+		"a<h1>b</h1>c":                                                           "a\nbc",
+		"a<dt>b":                                                                 "a\nb",
+		"a<dt> b <a href=http://other.example/>c</a>":                            "a\n b c (http://other.example/)",
+		"a<dd>b":    "a\nb",
+		"a<p>b<p>z": "a\nb\nz",
+		"the tag <title> and <script> and <textarea>": "the tag  and  and",
+		"a<!-- no -->b":      "ab",
+		"a &lt;a href=x&gt;": "a <a href=x>",
+	} {
+		var got []string
+		for _, row := range rowsOf(Netscape, source("<!DOCTYPE NETSCAPE-Bookmark-file-1>\n<DL><p>\n<DT><H3>In</H3>\n<DD>"+markup+"\n<DL><p>\n"+
+			"<DT><A HREF=\"http://one.example/\">One</A>\n<DD>"+markup+"\n<DT><A HREF=\"http://two.example/\">Two</A>\n<DD>"+markup+"\n</DL><p>\n"+
+			"<DT><A HREF=\"http://three.example/\">Three</A>\n</DL>\n")) {
+			_, row, _ = strings.Cut(row, ": ")
+			got = append(got, row)
+		}
+		said, err := json.Marshal(want)
+		is := is.New(t)
+		is.NoErr(err)
+		is.Equal(got, []string{
+			`bookmark {"description":` + string(said) + `,"tags":["In"],"title":"One","url":"http://one.example/"}`,
+			`bookmark {"description":` + string(said) + `,"tags":["In"],"title":"Two","url":"http://two.example/"}`,
+			`bookmark {"title":"Three","url":"http://three.example/"}`,
+			once,
+		})
+	}
+}
+
 func TestUnreadBound(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

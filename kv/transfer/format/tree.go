@@ -1,6 +1,7 @@
 package format
 
 import (
+	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -60,7 +61,7 @@ func (t tree) read(s Source) Rows {
 	return left.after(func(yield func(Row, error) bool) {
 		names := map[int]string{}
 		beyond := 0
-		err := t.walk(s.stream(), func(string) {}, func(n *node) bool {
+		err := t.walk(s.text(), func(string) {}, func(n *node) bool {
 			if !n.holds {
 				return true
 			}
@@ -88,7 +89,7 @@ func (t tree) read(s Source) Rows {
 			return
 		}
 		count, more := 0, true
-		err = t.walk(s.stream(), left.add, func(n *node) bool {
+		err = t.walk(s.text(), left.add, func(n *node) bool {
 			if n.holds {
 				return true
 			}
@@ -138,7 +139,7 @@ func (n *node) entry(left *unread, path string) (*entry, error) {
 // walk reads a source. It calls leave at the end of each object, inner ones
 // first, and stray for a value that should be an object but isn't.
 func (t tree) walk(r io.Reader, stray func(string), leave func(*node) bool) error {
-	w := &walk{tree: t, limit: &gauge{r: skipBOM(r), left: MaxEntry}, stray: stray, leave: leave}
+	w := &walk{tree: t, limit: &gauge{r: bufio.NewReader(r), left: MaxEntry}, stray: stray, leave: leave}
 	w.d = json.NewDecoder(w.limit)
 	if t, err := w.d.Token(); err != nil || t != json.Delim('{') {
 		return broken(err, "it is not a JSON object")

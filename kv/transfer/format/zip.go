@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"kist/kv/media"
 	"kist/kv/record"
 )
 
@@ -114,19 +115,28 @@ func inZip(s Source, read func(*zip.Reader) Rows) Rows {
 	}
 }
 
-// eachPart reads the files of a zip that which selects, one after another.
+// eachPart reads the files of a zip that which selects, one after another. They
+// are texts, each in a charset of its own.
 func eachPart(z *zip.Reader, which func(*zip.File) bool, read func(io.Reader) Rows) Rows {
 	return func(yield func(Row, error) bool) {
 		for _, f := range z.File {
 			if !which(f) {
 				continue
 			}
+			charset, err := charsetOf(f)
+			if err != nil {
+				yield(Row{}, unreadable("%q in the zip is damaged.", f.Name))
+				return
+			}
+			if note := ofCharset(charset); note != "" && !yield(Row{At: path.Base(f.Name), Whole: true, Notes: []string{note}}, nil) {
+				return
+			}
 			r, err := f.Open()
 			if err != nil {
 				yield(Row{}, unreadable("%q in the zip cannot be read.", f.Name))
 				return
 			}
-			for row, err := range read(r) {
+			for row, err := range read(charset.NewReader(r)) {
 				row.At = path.Base(f.Name) + ", " + row.At
 				var known Unreadable
 				if err != nil && !errors.As(err, &known) {
@@ -140,6 +150,15 @@ func eachPart(z *zip.Reader, which func(*zip.File) bool, read func(io.Reader) Ro
 			_ = r.Close() // the file was only read
 		}
 	}
+}
+
+func charsetOf(f *zip.File) (media.Charset, error) {
+	r, err := f.Open()
+	if err != nil {
+		return media.Charset{}, err
+	}
+	defer r.Close()
+	return media.CharsetOf(r, "")
 }
 
 // folder reads files from a tar or a zip. They keep the names of their folders;
