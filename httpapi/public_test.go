@@ -688,13 +688,16 @@ func TestPublicLimitedViews(t *testing.T) {
 		{304, []string{"If-None-Match", "*"}},
 		{416, []string{"Range", "bytes=10-"}},
 		{416, []string{"Range", "bytes=-0"}},
-		{206, []string{"Range", "bytes=1-"}},      // 1
-		{206, []string{"Range", "bytes=9-9"}},     // 2
-		{206, []string{"Range", "bytes=1-2,4-5"}}, // 3
-		{200, []string{"If-None-Match", `"84d89877f0d4041efb6bf91a16f0248f2fd573e6af05c19f96bedb9f882f7882"`}},                            // 4: guessing the content is no way
+		{206, []string{"Range", "bytes=1-"}}, // 1
+		{206, []string{"Range", "bytes=9-9"}},
+		{206, []string{"Range", "bytes=1-2,4-5"}},
+		{206, []string{"User-Agent", "another", "Range", "bytes=1-2,4-5"}},                                     // 2
+		{206, []string{"User-Agent", "a third", "Range", "bytes=1-2"}},                                         // 3
+		{200, []string{"If-None-Match", `"84d89877f0d4041efb6bf91a16f0248f2fd573e6af05c19f96bedb9f882f7882"`}}, // 4: guessing the content is no way
 		{200, []string{"If-None-Match", `"other"`, "Range", "bytes=3-4", "If-Range", `"84d89877f0d4041efb6bf91a16f0248f2fd573e6af05c1"`}}, // 5
 		{410, nil},
-		{410, []string{"Range", "bytes=1-"}},
+		{206, []string{"Range", "bytes=1-"}}, // of the first view
+		{410, []string{"User-Agent", "a fourth", "Range", "bytes=1-"}},
 		{410, []string{"Sec-Purpose", "prefetch"}},
 		{410, []string{"If-None-Match", etag}},
 	} {

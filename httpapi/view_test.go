@@ -101,10 +101,27 @@ func TestVisitors(t *testing.T) {
 				g.see("GET", "/x/item", "Range", fmt.Sprintf("bytes=%d-%d", i, i)).want(206)
 			}
 		}},
-		"range loop, no jar": {1, len(text), func(g *guest) {
+		"range loop, no jar": {1, 1, func(g *guest) {
 			for i := range len(text) {
 				g.guest().see("GET", "/x/item", "Range", fmt.Sprintf("bytes=%d-%d", i, i)).want(206)
 			}
+		}},
+		"resumed, no jar": {1, 1, func(g *guest) {
+			etag := g.guest().see("GET", "/x/item").want(200).header.Get("Etag")
+			g.guest().see("GET", "/x/item", "Range", "bytes=7-", "If-Range", etag).want(206)
+		}},
+		"resumed late, no jar": {1, 2, func(g *guest) {
+			g.guest().see("GET", "/x/item").want(200)
+			g.clock.advance(public.ReadTime)
+			g.guest().see("GET", "/x/item", "Range", "bytes=7-").want(206)
+		}},
+		"resumed by another program": {1, 2, func(g *guest) {
+			g.guest().see("GET", "/x/item", "User-Agent", "curl/8").want(200)
+			g.guest().see("GET", "/x/item", "User-Agent", "Wget/1", "Range", "bytes=7-").want(206)
+		}},
+		"an impossible range, no jar": {2, 2, func(g *guest) { // which is no range
+			g.guest().see("GET", "/x/item").want(200)
+			g.guest().see("GET", "/x/item", "Range", "lines=7-").want(200)
 		}},
 		"seeking video player": {1, 1, func(g *guest) {
 			g.see("GET", "/x/item", "Range", "bytes=0-").want(206)
@@ -261,6 +278,7 @@ func TestLastView(t *testing.T) {
 				is.Equal(string(g.see("GET", raw).want(200).body), "0123456789")
 				is.Equal(string(a.guest().see("GET", raw).want(200).body), "0123456789") // a page without cookies
 				g.see("GET", "/x/item", "Range", "bytes=5-").want(206)
+				a.guest().see("GET", "/x/item", "Range", "bytes=5-").want(206) // the same program, without cookies
 				row.does(a)
 				want := row.then
 				switch {
@@ -273,6 +291,10 @@ func TestLastView(t *testing.T) {
 				}
 				is.Equal(g.see("GET", "/x/item").status, want)
 				is.Equal(g.see("GET", raw).status, want)
+				if want == 200 {
+					want = 206
+				}
+				is.Equal(a.guest().see("GET", "/x/item", "Range", "bytes=5-").status, want)
 			})
 		}
 	}

@@ -96,7 +96,8 @@ func excess(have []*http.Cookie, kind grant.Kind, another *http.Cookie) (names [
 }
 
 // grantsInRequest yields the texts in the request that may be grants for the item with the
-// slug, and what each is bound to.
+// slug, and what each is bound to. A request for a range without a cookie also has the grant that its
+// network and program got.
 func grantsInRequest(c *web.Request, kind grant.Kind, slug string) func(func(text, visitor string) bool) {
 	return func(yield func(text, visitor string) bool) {
 		if c.R.URL.RawQuery != "" {
@@ -109,6 +110,10 @@ func grantsInRequest(c *web.Request, kind grant.Kind, slug string) func(func(tex
 		}
 		if cookie, err := c.R.Cookie(CookieName(kind, slug)); err == nil {
 			yield(cookie.Value, "")
+			return
+		}
+		if kind == grant.ToRead && c.R.Method == http.MethodGet && c.R.Header.Get("Range") != "" {
+			yield(c.Site.Resumes.Of(slug, c.Addr, c.R.UserAgent()), "")
 		}
 	}
 }
@@ -176,6 +181,9 @@ func SetGrantCookie(c *web.Request, kind grant.Kind, r *record.Record) error {
 		MaxAge: int(limit.Seconds()), HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: secure,
 	}
 	http.SetCookie(c.W, cookie)
+	if kind == grant.ToRead && r.Limit > 0 {
+		c.Site.Resumes.Keep(r.Slug, c.Addr, c.R.UserAgent(), text)
+	}
 	for _, name := range excess(c.R.Cookies(), kind, cookie) {
 		http.SetCookie(c.W, &http.Cookie{Name: name, Path: at, MaxAge: -1, HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: secure}) // #nosec G124 -- it is Secure on https
 	}

@@ -373,6 +373,9 @@ func countView(c *web.Request, r *record.Record, owned bool, status int, size in
 	if err := Refusal(c, status, size); err != nil || status == http.StatusNotModified {
 		return err
 	}
+	if status == http.StatusOK {
+		c.R.Header.Del("Range") // only a part belongs to the view of a program without cookies
+	}
 	if counts, err := counts(c, r, owned); err != nil || !counts {
 		return err
 	}

@@ -102,6 +102,7 @@ type Site struct {
 	Sums        *archive.Sums
 	Pictures    *linkcheck.Pictures
 	Grants      *grant.Signer
+	Resumes     grant.Resumes
 	Tickets     *grant.Tickets
 	Challenges  *captcha.Issuer
 	Budget      *budget
