@@ -34,7 +34,7 @@ type userCommands struct {
 	Link    userLink    `cmd:"" help:"Link an account to an identity of OpenID Connect."`
 	Unlink  userUnlink  `cmd:"" help:"Remove links of an account to identities of OpenID Connect, and end the sessions that came from them."`
 
-	ResetLogin userReset `cmd:"" help:"Remove a user's one-time codes and passkeys, and print a link that sets a new password."`
+	ResetLogin userReset `cmd:"" help:"Close every way in to an account, and print a link with which its user sets a new password."`
 }
 
 type passwordSource struct {
@@ -249,6 +249,8 @@ func (cmd *userRemove) Run(c *Call) error {
 type userReset struct {
 	Name    string `arg:"" help:"The user's name."`
 	BaseURL string `name:"base-url" placeholder:"URL" help:"The address of the server, for the link. It is only needed when no server runs."`
+
+	RevokeKeys bool `help:"Revoke the user's API keys too. Those of connected devices always end."`
 }
 
 func (cmd *userReset) Run(c *Call) error {
@@ -261,7 +263,8 @@ func (cmd *userReset) Run(c *Call) error {
 		if err != nil {
 			return link, err
 		}
-		return link, to.Call(context.Background(), http.MethodPost, usersPath+"/"+a.ID.String()+"/reset-login", nil, &link)
+		in := map[string]any{"revokeKeys": cmd.RevokeKeys}
+		return link, to.Call(context.Background(), http.MethodPost, usersPath+"/"+a.ID.String()+"/reset-login", in, &link)
 	})
 	if err != nil {
 		return err
@@ -269,12 +272,28 @@ func (cmd *userReset) Run(c *Call) error {
 	if strings.HasPrefix(link.URL, "/") { // no server runs
 		link.URL = strings.TrimRight(base.String(), "/") + link.URL
 	}
-	return c.say(link, "%s has no one-time codes and no passkeys now. With this link %s sets a new password, once, until %s:\n%s", cmd.Name, cmd.Name, link.Ends.Local().Format("2006-01-02 15:04"), link.URL)
+	return c.say(link, "The password, sessions, connected devices, one-time codes, passkeys and links of %s no longer work. %s\n"+
+		"Nothing signs in to the account before %s sets a new password with this link, once, until %s:\n%s",
+		cmd.Name, link.keys(), cmd.Name, link.Ends.Local().Format("2006-01-02 15:04"), link.URL)
 }
 
 type resetLink struct {
-	URL  string    `json:"url"`
-	Ends time.Time `json:"expiresAt"`
+	URL     string    `json:"url"`
+	Ends    time.Time `json:"expiresAt"`
+	Devices int64     `json:"devicesEnded"`
+	Revoked int64     `json:"keysRevoked"`
+	Kept    int64     `json:"keysKept"`
+}
+
+// keys says what became of the API keys.
+func (l *resetLink) keys() string {
+	switch {
+	case l.Revoked > 0:
+		return record.Plural(l.Revoked, "API key") + " revoked."
+	case l.Kept > 0:
+		return record.Plural(l.Kept, "API key") + " still " + console.Word(l.Kept == 1, "works", "work") + ". --revoke-keys revokes them too."
+	}
+	return "The account has no API key."
 }
 
 type userLink struct {

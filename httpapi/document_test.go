@@ -538,6 +538,7 @@ func components() []component {
 		{"User", new(session.ShownUser), showing},
 		{"UserCreate", api.NewUserForm(), creating},
 		{"UserEdit", api.NewUserEdit(), editing},
+		{"ResetCreate", new(api.ResetUserForm), creating},
 		{"MeEdit", new(api.MeForm), editing},
 		{"Key", new(api.ShownKey), showing},
 		{"KeyCreate", &api.KeyForm{Fresh: true}, creating},

@@ -38,6 +38,12 @@ func TestProxyUser(t *testing.T) {
 	get(a, "/notes", ann, "ann").want(200)
 	is.Equal(get(a, "/login?next=%2Fnotes", ann, "ann").want(303).header.Get("Set-Cookie"), "") // the session stays
 
+	// A proxy does not open an account whose sign-in was reset.
+	a.post("/api/v1/admin/users/"+bob.ID.String()+"/reset-login", nil).want(200)
+	is.True(strings.Contains(string(get(a, "/login", "", "bob").want(403).body), "was reset"))
+	a.patch("/api/v1/admin/users/"+bob.ID.String(), `{"password":"correct horse"}`).want(200)
+	get(a, "/login", "", "bob").want(303)
+
 	// The header is no credential in itself: what another site has a browser send is refused
 	// as always, and so is a request without a session.
 	a.do(apiRequest{method: "POST", path: "/api/v1/notes", anyone: true, json: `{"content":"c"}`, header: http.Header{"Remote-User": {"ann"}}}).want(401)

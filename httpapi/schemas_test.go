@@ -111,8 +111,14 @@ func bodySchemas() map[string]schema {
 		"CodesOffer": {members(web.Object{"secret": text, "uri": uri, "qr": uri}, "secret", "uri", "qr"), web.Object{
 			"secret": "JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP", "uri": "otpauth://totp/kist.example.org:ann?secret=JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP&issuer=kist.example.org", "qr": "data:image/svg+xml;base64,PHN2Zy8+",
 		}},
-		"Reset": {members(web.Object{"url": uri, "expiresAt": web.Object{"type": "string", "format": "date-time"}}, "url", "expiresAt"), web.Object{
+		"Reset": {members(web.Object{
+			"url": uri, "expiresAt": web.Object{"type": "string", "format": "date-time"},
+			"devicesEnded": web.Object{"type": "integer", "description": "Number of connected devices whose keys were revoked."},
+			"keysRevoked":  web.Object{"type": "integer", "description": "Number of other API keys that were revoked."},
+			"keysKept":     web.Object{"type": "integer", "description": "Number of API keys that still work."},
+		}, "url", "expiresAt", "devicesEnded", "keysRevoked", "keysKept"), web.Object{
 			"url": "https://kist.example.org/login/reset/AZClBcDf", "expiresAt": "2026-01-03T03:04:05.678Z",
+			"devicesEnded": 2, "keysRevoked": 0, "keysKept": 1,
 		}},
 		"PasskeyRequest": {members(web.Object{
 			"ticket":  web.Object{"type": "string", "description": "The ticket to send with the answer, within five minutes."},

@@ -13,8 +13,17 @@ import (
 	"kist/kv/record"
 )
 
+// ResetUserForm says what goes with an account's sign-in.
+type ResetUserForm struct{ keys bool }
+
+func (f *ResetUserForm) Fields(s *field.Set) {
+	s.Bool("revokeKeys", &f.keys).Says("Revokes the account's API keys too.", `false`)
+}
+
 var ResetUser = web.Operation{
-	Tag: "admin", Summary: "Removes an account's one-time codes, recovery codes and passkeys, and makes a link with which its user sets a new password.",
+	Tag: "admin", Summary: "Makes an account's password unusable, ends its sessions and connected devices, removes its one-time codes, recovery codes, passkeys and links, " +
+		"and makes a link with which its user sets a new password. Nothing signs in before the link is used. API keys stay unless revokeKeys is set.",
+	Body:  &web.Content{Media: web.JSONType, Name: "ResetCreate", Optional: true},
 	Reply: web.Reply{Status: 200, Doc: "The link. It works once, for 24 hours.", Body: web.BodyOf("Reset")}, Fails: []int{404}, Serve: resetUser,
 }
 
@@ -23,17 +32,23 @@ func resetUser(c *web.Request) error {
 	if err != nil {
 		return err
 	}
-	var secret string
-	if err := c.Site.Store.Update(func(tx *kv.Tx) error {
-		u, err := people.User(tx, id)
-		if err == nil {
-			secret, err = people.ResetLogin(tx, id, doneBy(c, u.ID))
+	form := new(ResetUserForm)
+	if c.R.ContentLength != 0 {
+		if err := c.DecodeNew(form); err != nil {
+			return err
 		}
+	}
+	var done people.Reset
+	if err := c.Site.Store.Update(func(tx *kv.Tx) (err error) {
+		done, err = people.ResetLogin(tx, id, doneBy(c, id), form.keys)
 		return err
 	}); err != nil {
 		return err
 	}
-	return c.RespondValue(http.StatusOK, map[string]any{"url": c.Site.Base + web.ResetPath + secret, "expiresAt": c.Site.Store.Now().Add(people.ResetTime).UTC().Format(field.TimeLayout)})
+	return c.RespondValue(http.StatusOK, map[string]any{
+		"url": c.Site.Base + web.ResetPath + done.Secret, "expiresAt": c.Site.Store.Now().Add(people.ResetTime).UTC().Format(field.TimeLayout),
+		"devicesEnded": done.Devices, "keysRevoked": done.Revoked, "keysKept": done.Kept,
+	})
 }
 
 // resetForm is the form for a new password.

@@ -179,7 +179,7 @@ func SaveUser(tx *kv.Tx, u *record.User) error {
 		return err
 	}
 	if before.Password != u.Password || u.Disabled && !before.Disabled {
-		if err := errors.Join(EndSessions(tx, u.ID), EndReset(tx, u.ID)); err != nil {
+		if err := errors.Join(EndSessions(tx, u.ID), endReset(tx, u)); err != nil {
 			return err
 		}
 	}
@@ -314,8 +314,19 @@ func secretDigest(secret string, session bool) [32]byte {
 }
 
 // AddSession signs a browser in. confirmed is when its user proved who they are; zero if that
-// is not known. The secret is returned only here.
+// is not known. The secret is returned only here. It fails while the account's sign-in is reset,
+// whatever has named the user.
 func AddSession(tx *kv.Tx, owner record.ID, agent, address string, confirmed time.Time) (key *record.Key, secret string, err error) {
+	l, err := LoginOf(tx, owner)
+	if err != nil {
+		return nil, "", err
+	}
+	if l.Closed {
+		return nil, "", &record.Error{
+			Fault: record.Denied, Code: "login_reset",
+			Text: "The sign-in of this account was reset. Set a new password with the link first; an administrator can make another link.",
+		}
+	}
 	return AddKey(tx, record.Key{
 		Owner: owner, Scopes: []record.Scope{record.ScopeAdmin}, Session: true, Agent: agent, Address: address, Confirmed: confirmed,
 		Slides: record.SlideTime, Expires: tx.Now.Add(record.SlideTime), LastUsed: tx.Now.Truncate(time.Minute),

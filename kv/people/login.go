@@ -59,7 +59,7 @@ func LoginOf(tx *kv.Tx, owner record.ID) (*record.Login, error) {
 }
 
 func saveLogin(tx *kv.Tx, l *record.Login) error {
-	if len(l.Secret) == 0 && len(l.Recovery) == 0 && l.ResetEnds.IsZero() {
+	if len(l.Secret) == 0 && len(l.Recovery) == 0 && l.ResetEnds.IsZero() && !l.Closed {
 		_, err := loginRows.Delete(tx.Tx, l.Owner[:])
 		if errors.Is(err, table.ErrMissing) {
 			return nil
@@ -211,19 +211,63 @@ func AdminEnters(tx *kv.Tx) (bool, error) {
 	return len(all) == 0, err
 }
 
-// ResetLogin removes the account's codes, passkeys and linked identities and returns the
-// secret of a link with which a new password can be set, once and within ResetTime. An
-// earlier link ends. Sessions stay until the password is set, except those that came from
-// an identity. by is who does it, not the owner.
-func ResetLogin(tx *kv.Tx, owner record.ID, by string) (secret string, err error) {
-	if err := ClearLogin(tx, owner, by); err != nil {
-		return "", err
+// A Reset is what ResetLogin has made and ended.
+type Reset struct {
+	Secret  string // of the link
+	Devices int    // that were connected
+	Revoked int    // API keys, without those of devices
+	Kept    int    // API keys that still work
+}
+
+// ResetLogin makes the account's password unusable, ends its sessions and devices, and removes
+// its codes, passkeys and linked identities. With the link whose secret it returns, a new
+// password can be set, once and within ResetTime; nothing signs in before. An earlier link ends.
+// API keys stay unless revokeKeys is set. by is who does it, not the owner.
+func ResetLogin(tx *kv.Tx, owner record.ID, by string, revokeKeys bool) (Reset, error) {
+	var done Reset
+	u, err := User(tx, owner)
+	if err != nil {
+		return done, err
 	}
+	u.Password = ""
+	if err := SaveUser(tx, u); err != nil {
+		return done, err
+	}
+	if err := ClearLogin(tx, owner, by); err != nil {
+		return done, err
+	}
+	if err := EndSessions(tx, owner); err != nil { // also of an account that had no password
+		return done, err
+	}
+	revoked, err := Revoke(tx, owner, by, func(k *record.Key) bool { return k.Device != "" || revokeKeys })
+	if err != nil {
+		return done, err
+	}
+	for _, k := range revoked {
+		if k.Device != "" {
+			done.Devices++
+		} else {
+			done.Revoked++
+		}
+	}
+	kept, err := Keys(tx, owner)
+	if err != nil {
+		return done, err
+	}
+	for _, k := range kept {
+		if !k.Disabled && (k.Expires.IsZero() || tx.Now.Before(k.Expires)) {
+			done.Kept++
+		}
+	}
+
 	random := make([]byte, 32)
 	kv.Random(random)
-	l := &record.Login{Owner: owner, Reset: sha256.Sum256(random), ResetEnds: tx.Now.Add(ResetTime)}
-	return base64.RawURLEncoding.EncodeToString(append(owner[:], random...)),
-		errors.Join(saveLogin(tx, l), Note(tx, record.Activity{Owner: owner, Event: record.LoginReset, By: by}))
+	done.Secret = base64.RawURLEncoding.EncodeToString(append(owner[:], random...))
+	l := &record.Login{Owner: owner, Reset: sha256.Sum256(random), ResetEnds: tx.Now.Add(ResetTime), Closed: true}
+	if err := saveLogin(tx, l); err != nil {
+		return done, err
+	}
+	return done, Note(tx, record.Activity{Owner: owner, Event: record.LoginReset, By: by})
 }
 
 // ClearLogin removes the account's codes, passkeys, linked identities and a link that sets
@@ -267,13 +311,15 @@ func ResetOf(tx *kv.Tx, secret string) (*record.User, error) {
 	return u, err
 }
 
-// EndReset ends the link that sets the account's password.
-func EndReset(tx *kv.Tx, owner record.ID) error {
-	l, err := LoginOf(tx, owner)
-	if err != nil || l.ResetEnds.IsZero() {
+// endReset ends the link that sets the account's password. If the account has a password now, it
+// signs in again.
+func endReset(tx *kv.Tx, u *record.User) error {
+	l, err := LoginOf(tx, u.ID)
+	if err != nil || l.ResetEnds.IsZero() && !l.Closed {
 		return err
 	}
 	l.Reset, l.ResetEnds = [32]byte{}, time.Time{}
+	l.Closed = l.Closed && u.Password == ""
 	return saveLogin(tx, l)
 }
 

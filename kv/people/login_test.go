@@ -1,7 +1,6 @@
 package people_test
 
 import (
-	"errors"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -214,43 +213,93 @@ func TestPasskeyRows(t *testing.T) {
 	})
 }
 
+// A reset leaves no way in but its link: the password, sessions, devices, codes, passkeys and links are gone. API keys
+// stay and are counted, or go if that is asked for.
 func TestResetLogin(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	c := kvtest.NewClock()
 	s := kvtest.OpenAt(t, t.TempDir(), c.Now)
 	u := kvtest.User(t, s, "ann")
+	kvtest.User(t, s, "bob")
 	codesOn(t, s, u.ID)
+	enter := func() string {
+		return kvtest.Code(s.Update(func(tx *kv.Tx) error {
+			_, _, err := people.AddSession(tx, u.ID, "", "", time.Time{})
+			return err
+		}))
+	}
+	password := func(hash string) {
+		kvtest.Update(t, s, func(tx *kv.Tx) error {
+			u, err := people.User(tx, u.ID)
+			is.NoErr(err)
+			u.Password = hash
+			return people.SaveUser(tx, u)
+		})
+	}
+	password("hash")
+	is.Equal(enter(), "")
 	kvtest.Update(t, s, func(tx *kv.Tx) error {
+		for _, k := range []record.Key{
+			{Name: "key"}, {Name: "off", Disabled: true}, {Name: "ends", Expires: c.Now().Add(time.Minute)}, {Name: "phone", Device: "phone"},
+		} {
+			k.Owner, k.Scopes = u.ID, []record.Scope{record.ScopeAll}
+			_, _, err := people.AddKey(tx, k)
+			is.NoErr(err)
+		}
 		_, err := people.AddIdentity(tx, u.ID, "https://id.example.org", "1", "ann", "")
 		return err
 	})
-	reset := func() (secret string) {
-		kvtest.Update(t, s, func(tx *kv.Tx) (err error) { secret, err = people.ResetLogin(tx, u.ID, "operator"); return err })
-		return secret
+	c.Add(time.Hour)
+	reset := func(keys bool) (done people.Reset) {
+		kvtest.Update(t, s, func(tx *kv.Tx) (err error) { done, err = people.ResetLogin(tx, u.ID, "operator", keys); return err })
+		return done
 	}
 	valid := func(secret string) string {
 		return kvtest.Code(s.View(func(tx *kv.Tx) error { _, err := people.ResetOf(tx, secret); return err }))
 	}
-	first := reset()
-	is.Equal(valid(first), "")
+	first := reset(false)
+	is.Equal(valid(first.Secret), "")
+	is.Equal([]int{first.Devices, first.Revoked, first.Kept}, []int{1, 0, 1})
 	kvtest.View(t, s, func(tx *kv.Tx) error {
+		now, err := people.User(tx, u.ID)
+		is.NoErr(err)
+		is.Equal(now.Password, "")
 		has, err := people.HasSecondStep(tx, u.ID)
+		is.NoErr(err)
 		is.True(!has)
-		links, err2 := people.Identities(tx, u.ID)
+		links, err := people.Identities(tx, u.ID)
+		is.NoErr(err)
 		is.Equal(len(links), 0)
-		return errors.Join(err, err2)
+		sessions, err := people.Sessions(tx, u.ID)
+		is.Equal(len(sessions), 0)
+		return err
 	})
-	second := reset()
-	for _, bad := range []string{"", "x", first, second[1:], second + "A", strings.Repeat("A", 64)} {
+	is.Equal(enter(), "login_reset")
+	second := reset(true)
+	is.Equal([]int{second.Devices, second.Revoked, second.Kept}, []int{0, 3, 0})
+	for _, bad := range []string{"", "x", first.Secret, second.Secret[1:], second.Secret + "A", strings.Repeat("A", 64)} {
 		is.Equal(valid(bad), "not_found")
 	}
-	is.Equal(valid(second), "")
+	is.Equal(valid(second.Secret), "")
 	c.Add(people.ResetTime)
-	is.Equal(valid(second), "not_found")
-	third := reset()
-	kvtest.Update(t, s, func(tx *kv.Tx) error { return people.EndReset(tx, u.ID) })
-	is.Equal(valid(third), "not_found")
+	is.Equal(valid(second.Secret), "not_found")
+	is.Equal(enter(), "login_reset") // also after the link has ended
+
+	// To disable the account and enable it again opens nothing. A new password does.
+	third := reset(false)
+	for _, off := range []bool{true, false} {
+		kvtest.Update(t, s, func(tx *kv.Tx) error {
+			u, err := people.User(tx, u.ID)
+			is.NoErr(err)
+			u.Disabled = off
+			return people.SaveUser(tx, u)
+		})
+	}
+	is.Equal(valid(third.Secret), "not_found")
+	is.Equal(enter(), "login_reset")
+	password("another")
+	is.Equal(enter(), "")
 	is.Equal(valid(strings.Repeat("A", 64)), "not_found")
 	kvtest.View(t, s, func(tx *kv.Tx) error { is.Equal(tx.Count(kvtest.Bucket("login")), 0); return kvtest.Audit(tx) })
 }
@@ -265,8 +314,8 @@ func TestLoginAfterClockReset(t *testing.T) {
 	u, other := kvtest.User(t, s, "ann"), kvtest.User(t, s, "bob")
 	c.Add(1000 * time.Hour)
 	codesOn(t, s, u.ID)
-	var secret string
-	kvtest.Update(t, s, func(tx *kv.Tx) (err error) { secret, err = people.ResetLogin(tx, other.ID, ""); return err })
+	var made people.Reset
+	kvtest.Update(t, s, func(tx *kv.Tx) (err error) { made, err = people.ResetLogin(tx, other.ID, "", false); return err })
 	is.NoErr(s.Close())
 	c.Add(-1000 * time.Hour)
 	s = kvtest.OpenAt(t, dir, c.Now)
@@ -274,7 +323,7 @@ func TestLoginAfterClockReset(t *testing.T) {
 	is.NoErr(err)
 	is.True(useCode(t, s, u.ID, people.OneTimeCode(codeSecret, c.Now().Add(30*time.Second))))
 	c.Add(people.ResetTime)
-	is.Equal(kvtest.Code(s.View(func(tx *kv.Tx) error { _, err := people.ResetOf(tx, secret); return err })), "not_found")
+	is.Equal(kvtest.Code(s.View(func(tx *kv.Tx) error { _, err := people.ResetOf(tx, made.Secret); return err })), "not_found")
 }
 
 func TestConfirmSession(t *testing.T) {

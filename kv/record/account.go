@@ -100,6 +100,7 @@ type Login struct {
 	Recovery  [][32]byte `json:"Recovery,omitempty"` // SHA-256 of each unused recovery code
 	Reset     [32]byte   `json:"Reset,omitzero"`     // SHA-256 of the secret of the link that sets a password
 	ResetEnds time.Time  `json:"ResetEnds,omitzero"`
+	Closed    bool       `json:"Closed,omitempty"` // the sign-in was reset: nothing signs in until there is a new password
 }
 
 // Passkey is a credential of WebAuthn.

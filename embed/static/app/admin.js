@@ -199,10 +199,12 @@ function deleteUser(u) {
 function resetUser(u) {
   openForm({
     title: t('admin.resetUser', { name: u.username }), text: t('admin.resetText', { name: u.username }), button: t('admin.reset'), danger: true,
-    run: async () => {
-      const made = await api('POST', `admin/users/${u.id}/reset-login`);
+    fields: [{ name: 'revokeKeys', label: t('admin.resetKeys'), type: 'check', hint: t('admin.resetKeysHint') }],
+    run: async (asked) => {
+      const made = await api('POST', `admin/users/${u.id}/reset-login`, asked);
       rerender();
-      openForm({ title: t('admin.resetLink'), text: t('admin.resetHint', { name: u.username }), fields: [{ name: 'at', label: t('forms.link'), readonly: true }], values: { at: made.url }, button: '' });
+      const hint = t('admin.resetHint', { name: u.username }) + (made.keysKept ? ' ' + t('admin.resetKept', { n: made.keysKept }) : '');
+      openForm({ title: t('admin.resetLink'), text: hint, fields: [{ name: 'at', label: t('forms.link'), readonly: true }], values: { at: made.url }, button: '' });
     },
   });
 }
