@@ -71,6 +71,7 @@ func makeDocument() ([]byte, error) {
 		"methods":           web.Object{"type": "array", "items": web.Object{"type": "string"}, "description": "With the code second_factor_required: the members of the next request that can answer the second step.", "example": []string{"code", "recoveryCode"}},
 		"id":                web.Object{"type": "string", "format": "uuid", "description": "With the code answered_before: id of what the earlier request made.", "example": "01890a5d-ac96-774b-bcce-b302099a8057"},
 		"kind":              web.Object{"type": "string", "description": "With the code answered_before: what the earlier request made, key or passkey.", "example": web.MadeKey},
+		"data":              web.Object{"type": "object", "additionalProperties": true, "description": "With the code changed_elsewhere: the record as it is now, if the caller may read it.", "example": web.Object{}},
 		"requestId":         web.Object{"type": "string", "description": "Id of the request in the log.", "example": "5f2b6c0e9d1a4b7c8e3f0a12"},
 		"error_description": web.Object{"type": "string", "description": "In the device flow: the sentence. error is then the code of RFC 8628.", "example": "The user has not decided yet."},
 		"interval":          web.Object{"type": "integer", "description": "In the device flow: seconds to wait between two polls.", "example": 5},
@@ -363,6 +364,12 @@ func (d *document) operation(r Route) web.Object {
 	if r.Plain != nil {
 		answers[strconv.Itoa(r.Reply.Status)] = d.answer(r.Reply.Doc+" As text, to Accept: text/plain, "+r.Plain.Doc+".", d.media(r.ID, r.Reply.Body), textOf(r.Plain.Example))
 	}
+	if r.answersRecord() {
+		answers[strconv.Itoa(r.Reply.Status)].(web.Object)["headers"] = web.Object{"ETag": web.Object{
+			"description": "Entity tag of the record, for If-Match and If-None-Match. It changes with every change of the record, but not when it is opened.",
+			"schema":      web.Object{"type": "string"}, "example": `"5f2b6c0e9d1a4b7c"`,
+		}}
+	}
 	for _, status := range r.Statuses() {
 		if status < 400 {
 			answers[strconv.Itoa(status)] = d.answer(statusText(status)+".", d.media(r.ID, map[int]*web.Content{http.StatusPartialContent: r.Reply.Body}[status]))
@@ -372,6 +379,16 @@ func (d *document) operation(r Route) web.Object {
 	}
 	op["responses"] = answers
 	return op
+}
+
+// answersRecord reports whether the operation answers with one record.
+func (r *Route) answersRecord() bool {
+	if r.Access.Open || r.Reply.Body == nil {
+		return false
+	}
+	return slices.ContainsFunc(record.Kinds, func(k *record.Kind) bool {
+		return r.Reply.Body.Name == web.Title(k.Name)+"Answer" || r.Reply.Body.Name == web.Title(k.Name)+"Created"
+	})
 }
 
 // recentDoc is what the document says of operations that need a recent sign-in.
@@ -520,9 +537,7 @@ type component struct {
 }
 
 func components() []component {
-	file := record.NewForm(record.Files)
 	all := []component{
-		{"FileEdit", record.FileEdit{Form: file}, editing},
 		{"Folder", new(api.ShownFolder), showing},
 		{"FolderCreate", record.FolderForm(record.Folder{}), creating},
 		{"FolderEdit", record.FolderForm(record.Folder{}), editing},
@@ -595,8 +610,9 @@ func components() []component {
 		if k.Versioned() {
 			all = append(all, component{web.Title(k.Name) + "Version", &api.ShownVersion{Version: new(record.Version), Kind: k}, showing})
 		}
+		all = append(all, component{web.Title(k.Name) + "Edit", record.Edit{Form: record.NewForm(k)}, editing})
 		if k != record.Files {
-			all = append(all, component{web.Title(k.Name) + "Create", record.NewForm(k), creating}, component{web.Title(k.Name) + "Edit", record.NewForm(k), editing},
+			all = append(all, component{web.Title(k.Name) + "Create", record.NewForm(k), creating},
 				component{"Shared" + web.Title(k.Name), &record.Shown{Record: record.Record{Kind: k}, Visitor: true}, showing})
 		}
 	}

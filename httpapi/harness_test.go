@@ -303,6 +303,10 @@ func (a *app) do(q apiRequest) *answer {
 	a.fatal(err)
 	out := &answer{app: a, status: res.StatusCode, header: res.Header, body: got}
 	a.conforms(req, sent, out, q.raw)
+	if row := a.routeOf(req, map[string]string{}); row != nil && row.answersRecord() && out.status == row.Reply.Status && mediaOf(out.header) == web.JSONType &&
+		out.header.Get("Etag") == "" && header.Get("Idempotency-Key") == "" {
+		a.Errorf("%s %s: the record has no entity tag", q.method, q.path)
+	}
 	if id := res.Header.Get("X-Request-Id"); id == "" {
 		a.Errorf("%s %s: no X-Request-Id", q.method, q.path)
 	}
@@ -321,12 +325,8 @@ var document1 = sync.OnceValues(func() (*openapi3.T, error) {
 	return openapi3.NewLoader().LoadFromData(embed.OpenAPI)
 })
 
-func (a *app) conforms(req *http.Request, sent []byte, got *answer, raw bool) {
-	a.Helper()
-	doc, err := document1()
-	a.fatal(err)
-	var row *Route
-	params := map[string]string{}
+// routeOf is the route that answers the request, or nil. It fills in the parameters of its path.
+func (a *app) routeOf(req *http.Request, params map[string]string) (row *Route) {
 	for i := range a.server.routes {
 		r := &a.server.routes[i]
 		if (r.Method == req.Method || r.Method == http.MethodGet && req.Method == http.MethodHead) && matches(r.Path, req.URL.Path, params) {
@@ -335,6 +335,15 @@ func (a *app) conforms(req *http.Request, sent []byte, got *answer, raw bool) {
 			}
 		}
 	}
+	return row
+}
+
+func (a *app) conforms(req *http.Request, sent []byte, got *answer, raw bool) {
+	a.Helper()
+	doc, err := document1()
+	a.fatal(err)
+	params := map[string]string{}
+	row := a.routeOf(req, params)
 	if row == nil || req.Method == http.MethodHead {
 		return
 	}

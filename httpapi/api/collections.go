@@ -122,7 +122,7 @@ func (f *ItemsForm) Fields(s *field.Set) {
 var EditCollectionItems = web.Operation{
 	Tag: "collections", Summary: "Adds items to a collection and takes others out.",
 	Body: web.BodyOf("CollectionItems"), Reply: web.Reply{Status: 200, Doc: "The collection.", Body: web.DataOf("Collection")}, Fails: []int{404, 409}, Safer: true, Serve: editCollectionItems,
-}
+}.Conditional()
 
 func editCollectionItems(c *web.Request) error {
 	form := new(ItemsForm)
@@ -142,7 +142,7 @@ func (f *PlaceForm) Fields(s *field.Set) {
 var MoveCollectionItem = web.Operation{
 	Tag: "collections", Summary: "Moves an item to another place in a collection.",
 	Body: web.BodyOf("CollectionPlace"), Reply: web.Reply{Status: 200, Doc: "The collection.", Body: web.DataOf("Collection")}, Fails: []int{404, 409}, Serve: moveCollectionItem,
-}
+}.Conditional()
 
 func moveCollectionItem(c *web.Request) error {
 	form := new(PlaceForm)
@@ -158,7 +158,7 @@ func moveCollectionItem(c *web.Request) error {
 
 // changeItems changes the items of the collection in the path and answers with it.
 func changeItems(c *web.Request, fn func(*kv.Tx, *record.Record) error) error {
-	return change(c, record.Collections, c.Arg("id"), func(tx *kv.Tx, r *record.Record) error {
+	return change(c, record.Collections, c.Arg("id"), func(tx *kv.Tx, r *record.Record, _ bool) error {
 		b, err := r.Decode()
 		if err != nil {
 			return err

@@ -79,57 +79,39 @@ func duplicates(tx *kv.Tx, r *record.Record, page string) (same []*web.Duplicate
 	return same, err
 }
 
-var ReadFile = web.ReadOp("files", "Reads the record of a file, by slug or id.", "The record.", "File", readRecord(record.Files, "slug"), 404)
+var ReadFile = readOp("files", "Reads the record of a file, by slug or id.", "File", readRecord(record.Files, "slug"))
 
 func ReadRecord(k *record.Kind) web.Operation {
-	return web.ReadOp(k.Path, "Reads a "+k.Name+", by id or slug.", "The record.", web.Title(k.Name), readRecord(k, "id"), 404)
+	return readOp(k.Path, "Reads a "+k.Name+", by id or slug.", web.Title(k.Name), readRecord(k, "id"))
+}
+
+func readOp(tag, summary, name string, serve func(*web.Request) error) web.Operation {
+	o := web.ReadOp(tag, summary, "The record.", name, serve, 304, 404)
+	o.Args = []web.Param{web.IfNoneMatch}
+	return o
 }
 
 func readRecord(k *record.Kind, arg string) func(*web.Request) error {
 	return func(c *web.Request) error {
-		return c.RespondShort(http.StatusOK, web.LongRecord(k), func(dst []byte, room int) ([]byte, error) {
-			err := c.Site.Store.View(func(tx *kv.Tx) error {
-				r, err := catalog.Borrow(tx, c.Owner(), k, c.Arg(arg))
-				if err != nil {
-					return err
-				}
-				if room > 0 && len(r.Body) > room {
-					return catalog.ErrLong
-				}
-				dst, err = c.Site.Show(tx, append(dst, `{"data":`...), r)
-				return err
-			})
-			return append(dst, '}'), err
-		})
+		return c.RespondRecord(http.StatusOK, k, `{"data":`, "}", borrow(c, k, c.Arg(arg)))
 	}
 }
 
-// fileChange is the form of a file's patch. slug, a member of a file's record, is accepted
-// and ignored, but not together with newSlug.
-type fileChange struct {
-	record.FileEdit
-	slug string
+// borrow reads one of the caller's records of a kind.
+func borrow(c *web.Request, k *record.Kind, named string) func(*kv.Tx) (*record.Record, error) {
+	return func(tx *kv.Tx) (*record.Record, error) { return catalog.Borrow(tx, c.Owner(), k, named) }
 }
 
-func (f *fileChange) Fields(s *field.Set) {
-	f.FileEdit.Fields(s)
-	s.Text("slug", &f.slug, field.MaxURL)
-}
-
-var EditFile = web.EditOp("files", "Changes the record of a file.", "The record.", "File", editRecord(record.Files, "slug"), 404, 409).SaferOp()
+var EditFile = web.EditOp("files", "Changes the record of a file.", "The record.", "File", editRecord(record.Files, "slug"), 404, 409).SaferOp().Conditional()
 
 func EditRecord(k *record.Kind) web.Operation {
-	return web.EditOp(k.Path, "Changes a "+k.Name+".", "The record.", web.Title(k.Name), editRecord(k, "id"), 404, 409).SaferOp()
+	return web.EditOp(k.Path, "Changes a "+k.Name+".", "The record.", web.Title(k.Name), editRecord(k, "id"), 404, 409).SaferOp().Conditional()
 }
 
 func editRecord(k *record.Kind, arg string) func(*web.Request) error {
 	return func(c *web.Request) error {
 		form := record.NewForm(k)
-		var shape field.Shaped = form
-		if k == record.Files {
-			shape = &fileChange{FileEdit: record.FileEdit{Form: form}}
-		}
-		in, err := c.ReadObject(k.MaxBody, shape)
+		in, err := c.ReadObject(k.MaxBody, record.Edit{Form: form})
 		if err != nil {
 			return err
 		}
@@ -138,24 +120,19 @@ func editRecord(k *record.Kind, arg string) func(*web.Request) error {
 		}
 		// The first patch, outside the transaction, finds the problems and the password to
 		// hash. The second one cannot fail because of the form.
-		problems := form.Patch(in)
-		var two error
-		if k == record.Files && in["slug"] != nil && in["newSlug"] != nil {
-			two = field.Problems{"slug": "cannot be given together with newSlug"}
-		}
-		if err := web.JoinProblems(problems, two); err != nil {
+		if err := web.JoinProblems(form.Patch(in)); err != nil {
 			return err
 		}
 		hash, err := c.Hash(form.Password)
 		if err != nil {
 			return err
 		}
-		return change(c, k, c.Arg(arg), func(tx *kv.Tx, r *record.Record) error {
+		return change(c, k, c.Arg(arg), func(tx *kv.Tx, r *record.Record, seen bool) error {
 			form, err := r.Form()
 			if err != nil {
 				return err
 			}
-			form.By = c.Caller.Client()
+			form.By, form.Seen = c.Caller.Client(), seen
 			before := public.LinkTarget(form)
 			if err := form.Patch(in); err != nil {
 				return err
@@ -168,25 +145,30 @@ func editRecord(k *record.Kind, arg string) func(*web.Request) error {
 	}
 }
 
-// change changes one of the owner's records of a kind in a transaction, and answers with it.
-func change(c *web.Request, k *record.Kind, named string, fn func(*kv.Tx, *record.Record) error) error {
+// change changes one of the owner's records of a kind in a transaction, and answers with it. It
+// tells fn whether the request has named the record as it is.
+func change(c *web.Request, k *record.Kind, named string, fn func(tx *kv.Tx, r *record.Record, seen bool) error) error {
 	var v *web.ShownRecord
 	if err := c.Site.Store.Update(func(tx *kv.Tx) error {
 		r, err := catalog.Record(tx, c.Owner(), k, named)
-		if err == nil {
-			err = fn(tx, r)
-		}
 		if err != nil {
+			return err
+		}
+		seen, err := c.Expect(tx, r)
+		if err != nil {
+			return err
+		}
+		if err := fn(tx, r, seen); err != nil {
 			return err
 		}
 		v, err = c.Site.Read(tx, r)
 		return err
 	}); err != nil {
-		return err
+		return c.FailChange(err, k, borrow(c, k, named))
 	}
 	defer v.Release()
 	return c.Respond(http.StatusOK, func(dst []byte) ([]byte, error) {
-		return append(v.AppendJSON(append(dst, `{"data":`...)), '}'), nil
+		return append(c.AppendOne(append(dst, `{"data":`...), v), '}'), nil
 	})
 }
 
@@ -208,7 +190,7 @@ func RemoveRecord(k *record.Kind) web.Operation { return removeOp(k, "id") }
 func removeOp(k *record.Kind, arg string) web.Operation {
 	o := web.DoneOp(k.Path, "Moves a "+k.Name+" to the trash.", removeRecord(k, arg), 404)
 	o.Args = permanentParam
-	return o
+	return o.Conditional()
 }
 
 var ListFiles = web.Operation{

@@ -45,9 +45,12 @@ func removeRecord(k *record.Kind, arg string) func(*web.Request) error {
 			if err != nil {
 				return err
 			}
+			if _, err := c.Expect(tx, r); err != nil {
+				return err
+			}
 			return remove(tx, r)
 		}); err != nil {
-			return err
+			return c.FailChange(err, k, borrow(c, k, c.Arg(arg)))
 		}
 		return c.RespondOK()
 	}

@@ -31,7 +31,7 @@ func (v *ShownVersion) Fields(s *field.Set) {
 }
 
 func ListVersions(k *record.Kind) web.Operation {
-	o := web.ListOp(k.Path, "Lists the earlier texts of a "+k.Name+". Changes by the same browser, key or device within five minutes are one.",
+	o := web.ListOp(k.Path, "Lists the earlier texts of a "+k.Name+". Changes by the same browser, key or device within five minutes are one, if each named the one before with If-Match.",
 		"The versions.", "Version", listVersions(k))
 	o.Fails = []int{404}
 	return o
@@ -80,12 +80,12 @@ func version(c *web.Request, tx *kv.Tx, r *record.Record) (*record.Version, erro
 }
 
 func RestoreVersion(k *record.Kind) web.Operation {
-	return web.ReadOp(k.Path, "Changes a "+k.Name+" back to an earlier text. The present text becomes a version.", "The record.", web.Title(k.Name), restoreVersion(k), 404)
+	return web.ReadOp(k.Path, "Changes a "+k.Name+" back to an earlier text. The present text becomes a version.", "The record.", web.Title(k.Name), restoreVersion(k), 404).Conditional()
 }
 
 func restoreVersion(k *record.Kind) func(*web.Request) error {
 	return func(c *web.Request) error {
-		return change(c, k, c.Arg("id"), func(tx *kv.Tx, r *record.Record) error {
+		return change(c, k, c.Arg("id"), func(tx *kv.Tx, r *record.Record, _ bool) error {
 			old, err := version(c, tx, r)
 			if err != nil {
 				return err
@@ -94,7 +94,7 @@ func restoreVersion(k *record.Kind) func(*web.Request) error {
 			if err != nil {
 				return err
 			}
-			form.Body, form.By = k.New(), c.Caller.Client()
+			form.Body, form.By, form.KeepVersion = k.New(), c.Caller.Client(), true
 			if err := field.Load(form.Body, old.Body); err != nil {
 				return err
 			}

@@ -346,9 +346,16 @@ func AddFiles(c *web.Request, tx *kv.Tx, form *record.Form, parts []Part, kept [
 		if i > 0 {
 			body = append(body, ',')
 		}
-		if body, err = c.Site.Show(tx, body, r); err != nil {
+		v, err := c.Site.Read(tx, r)
+		if err != nil {
 			return nil, err
 		}
+		if len(parts) == 1 && strings.HasPrefix(c.R.URL.Path, web.APIPath) {
+			body = c.AppendOne(body, v)
+		} else {
+			body = v.AppendJSON(body)
+		}
+		v.Release()
 		body = c.Site.AppendLinks(body[:len(body)-1], r, p.pictured) // more members of the record's object follow
 		body = append(body, '}')
 	}

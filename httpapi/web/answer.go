@@ -1,6 +1,7 @@
 package web
 
 import (
+	"net/http"
 	"slices"
 	"strconv"
 	"sync"
@@ -59,9 +60,16 @@ func (c *Request) Respond(status int, write func(dst []byte) ([]byte, error)) er
 		return err
 	}
 	h := c.W.Header()
-	h["Content-Type"] = headJSON
 	h["Cache-Control"] = HeadNoStore
+	tag := h.Get("Etag")
+	if tag != "" && status == http.StatusOK && c.has(tag) {
+		return c.respondUnchanged()
+	}
+	h["Content-Type"] = headJSON
 	body := pack(h, c.R, b)
+	if tag != "" && h.Get("Content-Encoding") != "" {
+		h.Set("Etag", packedTag(tag))
+	}
 	h["Content-Length"] = []string{strconv.Itoa(len(body))}
 	c.W.WriteHeader(status)
 	_, _ = c.W.Write(body) // the client may be gone; what was done stays done

@@ -33,6 +33,7 @@ var Statuses = map[record.Fault]int{
 	record.TooMany:      http.StatusTooManyRequests,
 	record.Busy:         http.StatusServiceUnavailable,
 	record.Full:         http.StatusInsufficientStorage,
+	record.Changed:      http.StatusPreconditionFailed,
 }
 
 // StatusChecksum is the status of tus for a wrong checksum. It is not registered.

@@ -78,17 +78,6 @@ func ASCIIURL(t string) string {
 // CodeDamaged is the error code for damaged stored bytes.
 const CodeDamaged = "content_damaged"
 
-// unchanged reports whether the answer will be 304 without content (RFC 9110, section
-// 13.1.2).
-func unchanged(r *http.Request, tag string) bool {
-	for t := range strings.SplitSeq(strings.Join(r.Header.Values("If-None-Match"), ","), ",") {
-		if t = strings.TrimSpace(t); t == "*" || strings.TrimPrefix(t, "W/") == tag {
-			return true
-		}
-	}
-	return false
-}
-
 // All stored bytes are treated as hostile: no script in them ever runs, even if the user
 // opens the file itself. The middleware adds nosniff to each answer. PDF viewers do not work in the sandbox.
 const (

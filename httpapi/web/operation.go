@@ -2,6 +2,7 @@ package web
 
 import (
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -37,6 +38,14 @@ func (o Operation) By(serve func(*Request) error) Operation {
 // SaferOp returns the operation for changes of which some may go beyond the limit of written bytes.
 func (o Operation) SaferOp() Operation {
 	o.Safer = true
+	return o
+}
+
+// Conditional returns the operation with If-Match: it changes a record only if that is as its caller
+// has seen it.
+func (o Operation) Conditional() Operation {
+	o.Args = append(slices.Clone(o.Args), IfMatch)
+	o.Fails = append(slices.Clone(o.Fails), http.StatusPreconditionFailed)
 	return o
 }
 
@@ -117,10 +126,8 @@ func PageParams(sorts []catalog.Sort) []Param {
 func (c *Request) UnlessUnchanged(tag string, body func() []byte) error {
 	h := c.W.Header()
 	h.Set("Etag", tag)
-	if unchanged(c.R, tag) {
-		h.Del("Content-Type")
-		c.W.WriteHeader(http.StatusNotModified)
-		return nil
+	if c.has(tag) {
+		return c.respondUnchanged()
 	}
 	content := body()
 	h.Set("Content-Length", strconv.Itoa(len(content)))

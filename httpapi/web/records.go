@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/cespare/xxhash/v2"
 	"github.com/google/uuid"
 
 	"kist/kv"
@@ -77,7 +78,7 @@ func (c *Request) AppendCreated(dst []byte, v *ShownRecord, same []*Duplicate) [
 		return append(dst, address[1:len(address)-1]...) // without the quotes; nothing in it is escaped
 	}
 
-	dst = v.AppendJSON(append(dst, `{"data":`...))
+	dst = c.AppendOne(append(dst, `{"data":`...), v)
 	dst = append(append(dst, `,"url":`...), address...)
 	dst = c.Site.AppendLinks(dst, &v.Record, false)
 	if v.Kind == record.Bookmarks {
@@ -130,8 +131,9 @@ type shownPool [256]sync.Pool
 // written as JSON later; Release keeps its memory for the next one.
 type ShownRecord struct {
 	record.Shown
-	set  *field.Set
-	pool *sync.Pool
+	set    *field.Set
+	digest xxhash.Digest
+	pool   *sync.Pool
 }
 
 func (v *ShownRecord) AppendJSON(dst []byte) []byte { return v.set.AppendJSON(dst) }

@@ -473,6 +473,11 @@ func fileUnder(tx *kv.Tx, r *record.Record, f *record.Form) error {
 	for _, t := range f.DropTags {
 		drop[uuid.MustParse(t)] = true
 	}
+	for _, name := range f.OldTags {
+		if key := tx.Get(tagName, kv.OwnedNameKey(r.Owner, name)); key != nil {
+			drop[record.ID(key[len(r.Owner):])] = true
+		}
+	}
 	var kept []record.ID
 	for _, id := range append(append([]record.ID{}, r.Tags...), more...) {
 		if !drop[id] {
@@ -529,7 +534,7 @@ func Save(tx *kv.Tx, r *record.Record, f *record.Form, password string) error {
 	kept := int64(0)
 	if r.Kind.Versioned() && !bytes.Equal(r.Body, old) {
 		var err error
-		if kept, err = history.KeepVersion(tx, r, old, f.By); err != nil {
+		if kept, err = history.KeepVersion(tx, r, old, f.By, f.Seen && !f.KeepVersion); err != nil {
 			return err
 		}
 	}

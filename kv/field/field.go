@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/cespare/xxhash/v2"
 )
 
 // Traits narrow a field beyond its type.
@@ -22,6 +24,7 @@ const (
 	ReadOnly                     // the server sets it; input that names it is ignored
 	WriteOnly                    // accepted, never shown
 	Always                       // an answer always has a value, never null
+	Counter                      // counts what others do with the value, so it changes without a change of the value
 )
 
 // Shaped is a value that knows its wire shape.
@@ -348,7 +351,14 @@ func (s *Set) Strings() iter.Seq[string] {
 
 // AppendJSON appends the shown fields as a JSON object, in the order they were
 // bound.
-func (s *Set) AppendJSON(dst []byte) []byte {
+func (s *Set) AppendJSON(dst []byte) []byte { return s.appendTo(dst, nil) }
+
+// AppendDigested is AppendJSON that also adds the object, without its counters, to a
+// digest: it tells apart two values that differ in anything else.
+func (s *Set) AppendDigested(dst []byte, d *xxhash.Digest) []byte { return s.appendTo(dst, d) }
+
+func (s *Set) appendTo(dst []byte, d *xxhash.Digest) []byte {
+	digested := len(dst)
 	dst = append(dst, '{')
 	empty := len(dst)
 	for i := range s.fields {
@@ -369,9 +379,18 @@ func (s *Set) AppendJSON(dst []byte) []byte {
 			dst = append(dst, ',')
 		}
 		dst = append(append(append(dst, '"'), f.Name...), '"', ':')
+		counted := len(dst)
 		dst = f.binding.append(dst)
+		if d != nil && f.Traits&Counter != 0 {
+			_, _ = d.Write(dst[digested:counted]) // never fails
+			digested = len(dst)
+		}
 	}
-	return append(dst, '}')
+	dst = append(dst, '}')
+	if d != nil {
+		_, _ = d.Write(dst[digested:])
+	}
+	return dst
 }
 
 // bare is a JSON object without its braces.

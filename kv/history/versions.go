@@ -40,17 +40,18 @@ var VersionTable = kv.Table{
 }
 
 // KeepVersion keeps the body that a change by somebody replaces. Further changes by the
-// same within VersionEvery belong to the same version. over is how many more bytes
+// same within VersionEvery belong to the same version if their writer had seen the body:
+// nothing is lost that nobody has read. over is how many more bytes
 // the owner has now. They are not charged, or a key could destroy old texts by filling the
 // quota. A full disk does not refuse it either: without room, the commit fails and the text
 // stays.
-func KeepVersion(tx *kv.Tx, r *record.Record, body []byte, by string) (over int64, err error) {
+func KeepVersion(tx *kv.Tx, r *record.Record, body []byte, by string, seen bool) (over int64, err error) {
 	for key, row := range tx.Walk(versionBucket, r.Key(), nil, true) {
 		last, err := VersionRows.Decode(key, row)
 		if err != nil {
 			return 0, err
 		}
-		if last.By == by && tx.Now.Sub(last.At) < VersionEvery {
+		if seen && last.By == by && tx.Now.Sub(last.At) < VersionEvery {
 			return 0, nil
 		}
 		break

@@ -179,15 +179,11 @@ func Patch(r *record.Record, text string) (*record.Form, error) {
 	if err != nil {
 		return nil, err
 	}
-	var shape field.Shaped = f
-	if r.Kind == record.Files {
-		shape = record.FileEdit{Form: f}
-	}
 	in, err := field.Parse([]byte(text))
 	if err != nil {
 		return nil, err
 	}
-	return f, field.Patch(shape, in)
+	return f, f.Patch(in)
 }
 
 // User makes an administrator.
@@ -896,7 +892,7 @@ func Edit(t testing.TB, s *kv.Store, r *record.Record, text string) *record.Reco
 	return EditBy(t, s, r, "", text)
 }
 
-// EditBy is Edit in somebody's name.
+// EditBy is Edit in the name of somebody who has seen the record as it is.
 func EditBy(t testing.TB, s *kv.Store, r *record.Record, by, text string) *record.Record {
 	t.Helper()
 	var now *record.Record
@@ -908,7 +904,7 @@ func EditBy(t testing.TB, s *kv.Store, r *record.Record, by, text string) *recor
 		if err != nil {
 			return err
 		}
-		f.By = by
+		f.By, f.Seen = by, true
 		return catalog.Save(tx, now, f, "")
 	})
 	return now

@@ -26,6 +26,7 @@ const (
 	TooMany                       // too often: try again later
 	Busy                          // not now: try again soon
 	Full                          // no space on the disk
+	Changed                       // it is not as the caller has seen it
 )
 
 // Error is the only error that reaches a client. Every other error is logged

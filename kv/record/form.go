@@ -21,9 +21,10 @@ type Form struct {
 	Body             Body
 
 	// Tags by name replace the record's tags; nil keeps them. AddTags and
-	// DropTags are ids. NewTags are names of further tags to add.
-	Tags, NewTags     []string
-	AddTags, DropTags []string
+	// DropTags are ids. NewTags are names of further tags to add, and OldTags of
+	// tags to remove.
+	Tags, NewTags, OldTags []string
+	AddTags, DropTags      []string
 	// Folder is a file's folder. FolderName, if not "", names it instead; a missing
 	// folder is created.
 	Folder     ID
@@ -32,8 +33,10 @@ type Form struct {
 	Source  Source // of a collection, if Sourced
 	Sourced bool
 
-	// By names the browser, key or device of a change, for the versions of a text.
-	By string
+	// For the versions of a text: By names the browser, key or device of a change, Seen says whether
+	// it knew the text that it replaces, and KeepVersion asks to keep that.
+	By                string
+	Seen, KeepVersion bool
 
 	kind      *Kind
 	published bool // the input of a patch sets the visibility
@@ -58,13 +61,14 @@ func (r *Record) Form() (*Form, error) {
 // again has a meaning: its owner wants it private, whatever its limit did.
 func (f *Form) Patch(in field.Object) error {
 	_, f.published = in["isPublic"]
-	if f.kind == Files {
-		return field.Patch(FileEdit{f}, in)
+	err := field.Patch(Edit{f}, in)
+	if in["slug"] != nil && in["newSlug"] != nil && err == nil && f.kind == Files {
+		return field.Problems{"slug": "cannot be given together with newSlug"}
 	}
-	return field.Patch(f, in)
+	return err
 }
 
-// Fields is the shape of a create and of a patch, for all kinds except files.
+// Fields is the shape of a create, for all kinds except files.
 func (f *Form) Fields(s *field.Set) {
 	f.Body.Fields(s)
 	if f.kind == Collections {
@@ -117,18 +121,29 @@ func (u Upload) Fields(s *field.Set) {
 	u.sharing(s)
 }
 
-// FileEdit is the shape of a file's patch.
-type FileEdit struct{ *Form }
+// Edit is the shape of a patch.
+type Edit struct{ *Form }
 
-func (e FileEdit) Fields(s *field.Set) {
-	e.Body.Fields(s)
-	e.slug(s, "newSlug")
-	s.ID("folderId", &e.Folder).Says("Folder to put it in; null takes it out.", `"01890a5d-ac96-774b-bcce-b302099a8057"`)
-	e.folderName(s)
-	s.IDs("addTagIds", &e.AddTags, MaxTags).Says("Tags to attach.", `["01890a5d-ac96-774b-bcce-b302099a8057"]`)
-	s.IDs("removeTagIds", &e.DropTags, MaxTags).Says("Tags to detach.", `[]`)
-	e.tags(s)
-	e.sharing(s)
+func (e Edit) Fields(s *field.Set) {
+	if e.kind == Files {
+		e.Body.Fields(s)
+		e.slug(s, "slug")
+		e.slug(s, "newSlug")
+		s.ID("folderId", &e.Folder).Says("Folder to put it in; null takes it out.", `"01890a5d-ac96-774b-bcce-b302099a8057"`)
+		e.folderName(s)
+		s.IDs("addTagIds", &e.AddTags, MaxTags).Says("Tags to attach, by id.", `["01890a5d-ac96-774b-bcce-b302099a8057"]`)
+		s.IDs("removeTagIds", &e.DropTags, MaxTags).Says("Tags to detach, by id.", `[]`)
+		e.tags(s)
+		e.sharing(s)
+	} else {
+		e.Form.Fields(s)
+	}
+	s.Texts("addTags", &e.NewTags, CleanTag, MaxTags, MaxTag).Says("Names of tags to add to those that it has; unknown tags are created.", `["travel"]`)
+	s.Texts("removeTags", &e.OldTags, CleanTag, MaxTags, MaxTag).Says("Names of tags to take away.", `[]`)
+	if e.kind.Versioned() {
+		s.Bool("keepVersion", &e.KeepVersion, field.WriteOnly).
+			Says("Keeps the text that this replaces as a version, even if the same writer wrote it within the last five minutes.", `false`)
+	}
 }
 
 func (f *Form) folderName(s *field.Set) {

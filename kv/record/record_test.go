@@ -27,7 +27,7 @@ func shape(f *record.Form, k *record.Kind, create bool) field.Shaped {
 	case create:
 		return record.Upload{Form: f}
 	}
-	return record.FileEdit{Form: f}
+	return record.Edit{Form: f}
 }
 
 var (

@@ -75,7 +75,7 @@ func (v *Shown) Fields(s *field.Set) {
 		s.Shown("tags", field.Schema{Type: "array", Items: &field.Schema{Type: "string"}}, v.AppendTagNames).
 			Says("Names of its tags.", `["travel","2024"]`)
 	}
-	s.Number(k.Counter, &v.Views, 0, 1<<53, field.ReadOnly).Says("How many times others have opened it.", `3`)
+	s.Number(k.Counter, &v.Views, 0, 1<<53, field.ReadOnly, field.Counter).Says("How many times others have opened it.", `3`)
 	s.Count(k.Limit, &v.Limit).Says("How many times others may open it; null is no limit.", `10`)
 	field.MaybeChoice(s, "maxViewsAction", &v.AtLimit, Actions).
 		Says("What happens when the limit is reached; null is make_private.", `"make_private"`)

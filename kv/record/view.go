@@ -169,7 +169,7 @@ func (k *Kind) filledView() View {
 	form := NewForm(k)
 	var shape field.Shaped = form
 	if k == Files {
-		shape = FileEdit{form}
+		shape = Edit{form}
 	}
 	all := field.Of(shape).Fields()
 	v.Inputs = make([]Input, 0, len(all))

@@ -293,7 +293,7 @@ func (m *model) edit() {
 	}
 	if m.rnd.IntN(5) == 0 {
 		want.slug = fmt.Sprint("slug", m.rnd.IntN(40))
-		text += fmt.Sprintf(`,"slug":%q,"newSlug":%q`, want.slug, want.slug)
+		text += fmt.Sprintf(`,"slug":%q`, want.slug)
 	}
 	var names []string
 	if m.rnd.IntN(3) == 0 {

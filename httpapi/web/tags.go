@@ -1,0 +1,140 @@
+package web
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"net/http"
+	"strings"
+
+	"kist/kv"
+	"kist/kv/catalog"
+	"kist/kv/record"
+)
+
+// AppendTagged appends the record as JSON and returns its strong entity tag (RFC 9110, section
+// 8.8.3). The tag changes with everything that the answer shows, except counters, and with every
+// change of the record, because some, such as another password, show nothing.
+func (v *ShownRecord) AppendTagged(dst []byte) (json []byte, tag string) {
+	v.digest.Reset()
+	json = v.set.AppendDigested(dst, &v.digest)
+	sum := binary.BigEndian.AppendUint64(make([]byte, 0, 8), v.Seq)
+	_, _ = v.digest.Write(sum) // never fails
+	text := append(make([]byte, 0, 18), '"')
+	text = hex.AppendEncode(text, binary.BigEndian.AppendUint64(sum[:0], v.digest.Sum64()))
+	return json, string(append(text, '"'))
+}
+
+// packedTag is the tag of a compressed answer.
+func packedTag(tag string) string { return strings.TrimSuffix(tag, `"`) + `-gzip"` }
+
+// names reports whether a tag that a client sent is this one. Proxies that compress answers make
+// tags weak, and a client that has such a tag has read the same record.
+func names(sent, tag string) bool {
+	sent = strings.TrimPrefix(strings.TrimSpace(sent), "W/")
+	return sent == tag || sent == packedTag(tag)
+}
+
+// listed returns the tag in the lists of tags that a client sent which names this one, or "*"
+// if that is all there is; otherwise "".
+func listed(lists []string, tag string) (found string) {
+	for sent := range strings.SplitSeq(strings.Join(lists, ","), ",") {
+		sent = strings.TrimSpace(sent)
+		if names(sent, tag) {
+			return sent
+		}
+		if sent == "*" {
+			found = sent
+		}
+	}
+	return found
+}
+
+// has reports whether the client has the content with this tag already (RFC 9110, section
+// 13.1.2).
+func (c *Request) has(tag string) bool {
+	lists := c.R.Header["If-None-Match"]
+	return len(lists) > 0 && safe(c.R.Method) && listed(lists, tag) != ""
+}
+
+// respondUnchanged answers that the client has the content already.
+func (c *Request) respondUnchanged() error {
+	c.W.Header().Del("Content-Type")
+	c.W.WriteHeader(http.StatusNotModified)
+	return nil
+}
+
+// IfMatch is the parameter of operations that change a record.
+var IfMatch = Param{
+	"header", "If-Match",
+	"Entity tags of the record that the client has seen. If it has another one now, nothing is changed, and the answer is 412 (changed_elsewhere) with the present record in data, if the caller may read it.",
+	Object{"type": "string"},
+	nil,
+}
+
+var errChanged = &record.Error{
+	Fault: record.Changed, Code: "changed_elsewhere", Text: "It was changed elsewhere since you have read it. Nothing was changed.",
+}
+
+// Expect refuses a change of the record, in the transaction of the change, if the request has
+// If-Match and the record has another entity tag now. seen is whether it has named the present
+// one: then the caller knows what the change replaces.
+func (c *Request) Expect(tx *kv.Tx, r *record.Record) (seen bool, err error) {
+	lists := c.R.Header["If-Match"]
+	if len(lists) == 0 {
+		return false, nil
+	}
+	v, err := c.Site.Read(tx, r)
+	if err != nil {
+		return false, err
+	}
+	defer v.Release()
+	_, tag := v.AppendTagged(nil)
+	found := listed(lists, tag)
+	if found == "" {
+		return false, errChanged
+	}
+	return found != "*", nil
+}
+
+// RespondRecord answers with the record that find returns, as its owner sees it, between two
+// parts of JSON. The answer has its entity tag.
+func (c *Request) RespondRecord(status int, k *record.Kind, before, after string, find func(*kv.Tx) (*record.Record, error)) error {
+	return c.RespondShort(status, LongRecord(k), func(dst []byte, room int) ([]byte, error) {
+		err := c.Site.Store.View(func(tx *kv.Tx) error {
+			r, err := find(tx)
+			if err != nil {
+				return err
+			}
+			if room > 0 && len(r.Body) > room {
+				return catalog.ErrLong
+			}
+			v, err := c.Site.Read(tx, r)
+			if err != nil {
+				return err
+			}
+			defer v.Release()
+			dst = c.AppendOne(append(dst, before...), v)
+			return nil
+		})
+		return append(dst, after...), err
+	})
+}
+
+// AppendOne appends the record that the answer is about, and gives the answer its entity tag.
+func (c *Request) AppendOne(dst []byte, v *ShownRecord) []byte {
+	dst, tag := v.AppendTagged(dst)
+	c.W.Header()["Etag"] = []string{tag}
+	return dst
+}
+
+// FailChange answers a change that failed. If Expect refused it, the answer has the record that
+// find returns, if the caller may read it.
+func (c *Request) FailChange(err error, k *record.Kind, find func(*kv.Tx) (*record.Record, error)) error {
+	if !errors.Is(err, errChanged) || !c.Caller.Key.Allows(record.ScopeRead) {
+		return err
+	}
+	c.W.Code = errChanged.Code
+	whole := string(appendError(nil, errChanged, c.ID, nil))
+	return c.RespondRecord(http.StatusPreconditionFailed, k, strings.TrimSuffix(whole, "}")+`,"data":`, "}", find)
+}
