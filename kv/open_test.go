@@ -90,6 +90,28 @@ func TestUnsafeDirectory(t *testing.T) {
 	is.True(err != nil)
 }
 
+// Whatever has the name of the working copy, the store opens with everything.
+func TestFolderForWorkingCopy(t *testing.T) {
+	for _, name := range []string{"kist.db", "kist.db/within", "kist.db.new/within", "kist.db.new.runs/within"} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			dir := filepath.Join(t.TempDir(), "data")
+			s := kvtest.OpenAt(t, dir, nil)
+			kvtest.User(t, s, "ann")
+			is.NoErr(s.Close())
+			path := filepath.Join(dir, "cache", name)
+			is.NoErr(os.RemoveAll(filepath.Join(dir, "cache", "kist.db")))
+			is.NoErr(os.MkdirAll(path, 0o700))
+			s = kvtest.OpenAt(t, dir, nil)
+			kvtest.View(t, s, func(tx *kv.Tx) error {
+				_, err := people.UserNamed(tx, "ann")
+				return err
+			})
+			is.NoErr(s.Close())
+		})
+	}
+}
+
 // A newer format is refused wherever it is recorded, and nothing is touched.
 func TestNewerFormat(t *testing.T) {
 	for _, clean := range []bool{true, false} {

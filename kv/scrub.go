@@ -227,7 +227,7 @@ func (s *Store) restart(path string, clean datadir.Proof, secret []byte, damage 
 	if err == nil && secret != nil && !bytes.Equal(secret, mine) {
 		err = fmt.Errorf("journal/ in %s belongs to instance %s, but CLEAN and cache/kist.db belong to instance %s: two data directories were mixed. Nothing was changed. Put the right journal/ back; or, if journal/ and blobs/ are the ones you want, remove CLEAN and %s and start again", s.dir, datadir.InstanceOf(secret), datadir.InstanceOf(mine), datadir.InstanceName)
 	}
-	if err = errors.Join(err, workcopy.Current(db), belongs(s.dir, db)); err != nil {
+	if err = errors.Join(err, workcopy.Current(db), copyBelongs(s.dir, db)); err != nil {
 		return false, errors.Join(err, db.Close())
 	}
 	s.log.Error("the journal is damaged; starting a new generation from the working copy, which the last stop proved whole", "damage", damage)

@@ -23,13 +23,9 @@ import (
 
 // belongs refuses a journal that belongs to another instance than the file INSTANCE
 // names. Two data directories were mixed up then, and the owner has to say which one
-// is wanted. db is a working copy of the journal. A store without a secret belongs to
-// no instance.
-func belongs(dir string, db *bolt.DB) error {
-	secret, err := secretOf(db)
-	if err != nil {
-		return err
-	}
+// is wanted. secret is that of the store in the journal. A store without a secret belongs
+// to no instance.
+func belongs(dir string, secret []byte) error {
 	named, err := datadir.ReadInstance(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -42,6 +38,15 @@ func belongs(dir string, db *bolt.DB) error {
 		return fmt.Errorf("journal/ in %s belongs to instance %s, but the file %s names instance %s: two data directories were mixed. Nothing was removed. Restore a backup into an empty directory; or, if journal/ and blobs/ are the ones you want, remove %[3]s and start again", dir, datadir.InstanceOf(secret), datadir.InstanceName, named)
 	}
 	return nil
+}
+
+// copyBelongs is belongs for a working copy of the journal.
+func copyBelongs(dir string, db *bolt.DB) error {
+	secret, err := secretOf(db)
+	if err != nil {
+		return err
+	}
+	return belongs(dir, secret)
 }
 
 // keepInstance writes the file INSTANCE if it is missing or cannot be parsed. The
@@ -103,8 +108,9 @@ func (s *Store) load() error {
 	if err := makeCache(cache); err != nil {
 		return err
 	}
-	// An earlier start may have been killed.
-	if err := errors.Join(workcopy.Remove(path+".new"), workcopy.Remove(path+".new"+workcopy.RunsSuffix)); err != nil {
+	// An earlier start may have been killed. All of cache/ may be removed while no server runs, so
+	// it does not matter what has the names.
+	if err := errors.Join(os.RemoveAll(path+".new"), os.RemoveAll(path+".new"+workcopy.RunsSuffix)); err != nil {
 		return fmt.Errorf("cannot remove an unfinished working copy: %w", err)
 	}
 	clean, certified := datadir.ReadProof(s.dir)
@@ -114,7 +120,7 @@ func (s *Store) load() error {
 		if err == nil {
 			s.bolt.Store(db)
 			s.state = clean.State()
-			return errors.Join(workcopy.Current(db), belongs(s.dir, db))
+			return errors.Join(workcopy.Current(db), copyBelongs(s.dir, db))
 		}
 		s.log.Warn("the working copy cannot be opened; rebuilding it", "error", err)
 	}
@@ -126,10 +132,13 @@ func (s *Store) load() error {
 			return err
 		}
 	}
-	done, entries, err := workcopy.Rebuild(s.journal, path+".new", s.buckets, false, progress)
-	if workcopy.NoRoom(err) && workcopy.Remove(filepath.Join(cache, ballastName)) == nil {
+	var done journal.Replayed
+	var entries int
+	err = s.inRoom(func() error {
+		var err error
 		done, entries, err = workcopy.Rebuild(s.journal, path+".new", s.buckets, false, progress)
-	}
+		return err
+	}, func() (bool, error) { return s.giveUpCopy(clean, certified) })
 	if err != nil {
 		if proven && workcopy.Harmed(err) {
 			if healed, failed := s.restart(path, clean, nil, err); healed || failed != nil {
@@ -161,14 +170,10 @@ func (s *Store) load() error {
 	if harm := lastRecord(s.dir, s.buckets, done); harm != nil {
 		return errors.Join(fmt.Errorf("%w. Nothing was changed. Run kist verify --repair, which loses nothing", harm), workcopy.Remove(path+".new"))
 	}
-	err = redo(s, done.Snapshot)
-	if workcopy.NoRoom(err) && workcopy.Remove(filepath.Join(cache, ballastName)) == nil {
-		err = redo(s, done.Snapshot)
-	}
-	if err != nil {
+	if err := s.inRoom(func() error { return redo(s, done.Snapshot) }, nil); err != nil {
 		return errors.Join(err, workcopy.Remove(path+".new"))
 	}
-	if err := os.Rename(path+".new", path); err != nil {
+	if err := replaceCopy(path+".new", path); err != nil {
 		return fmt.Errorf("cannot put the new working copy in place: %w", err)
 	}
 	db, err := workcopy.OpenCopy(path)
@@ -186,7 +191,18 @@ func (s *Store) load() error {
 		s.gen.due = true
 		debug.FreeOSMemory() // sorting takes more memory than serving
 	}
-	return s.journal.Begin(s.state)
+	return s.inRoom(func() error { return s.journal.Begin(s.state) }, nil)
+}
+
+// replaceCopy puts a new working copy in place. A folder that has its name is removed.
+func replaceCopy(from, to string) error {
+	info, err := os.Lstat(to)
+	if err == nil && info.IsDir() {
+		if err := os.RemoveAll(to); err != nil {
+			return err
+		}
+	}
+	return os.Rename(from, to)
 }
 
 // redo writes the contents that the journal carries to their files, because the last
@@ -217,7 +233,7 @@ func refusal(err error) error {
 	case errors.As(err, new(*workcopy.Newer)):
 		return err
 	case workcopy.NoRoom(err):
-		return fmt.Errorf("the working copy cannot be rebuilt from the journal, as the disk is full (%w). Nothing was changed. Make room, then start again", err)
+		return fmt.Errorf("the working copy cannot be rebuilt from the journal, as the disk is full (%w). The data was not changed. Make room, then start again", err)
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
 		return fmt.Errorf("%w. Nothing was changed. Let the user who runs kist read and write the data directory, then start again", err)
 	case workcopy.IsDamage(err):
@@ -235,7 +251,10 @@ func examine(dir string, path string) (secret []byte, err error) {
 		return nil, err
 	}
 	secret, err = secretOf(db)
-	return secret, errors.Join(err, belongs(dir, db), db.Close())
+	if err == nil {
+		err = belongs(dir, secret)
+	}
+	return secret, errors.Join(err, db.Close())
 }
 
 // lastRecord returns an error if the last record of the journal is damaged. The

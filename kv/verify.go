@@ -85,7 +85,7 @@ func (schema *Schema) Inspect(dir, scratch string, read func(int64), problem fun
 	i.s.clock.now = time.Now
 	i.s.behind.start(i.s)
 	if whole { // otherwise the secret may be in an unreadable part
-		if err := belongs(i.s.dir, db); err != nil {
+		if err := copyBelongs(i.s.dir, db); err != nil {
 			once(err)
 		}
 	}
