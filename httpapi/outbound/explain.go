@@ -3,6 +3,7 @@ package outbound
 import (
 	"errors"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"strconv"
@@ -39,13 +40,13 @@ func Explain(err error, who string) string {
 	return why + Printable([]byte(err.Error()), maxError-len(why)-1) + "."
 }
 
-// RetryAfter reads the header Retry-After (RFC 9110, section 10.2.3): seconds or a date. It returns 0
-// if the header says nothing, and at most a day.
+// RetryAfter reads the header Retry-After (RFC 9110, section 10.2.3): seconds, of which Discord writes
+// fractions, or a date. It returns 0 if the header says nothing, and at most a day.
 func RetryAfter(h http.Header, now time.Time) time.Duration {
 	const maxWait = 24 * time.Hour
 	t := h.Get("Retry-After")
-	if s, err := strconv.Atoi(t); err == nil {
-		return time.Duration(min(max(0, s), int(maxWait/time.Second))) * time.Second
+	if s, err := strconv.ParseFloat(t, 64); err == nil && !math.IsNaN(s) {
+		return time.Duration(min(max(0, s), maxWait.Seconds()) * float64(time.Second))
 	}
 	if at, err := http.ParseTime(t); err == nil {
 		return min(max(0, at.Sub(now)), maxWait)

@@ -20,7 +20,7 @@ func TestRetryAfter(t *testing.T) {
 	is := is.New(t)
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for text, want := range map[string]time.Duration{
-		"": 0, "0": 0, "-5": 0, "17": 17 * time.Second, "999999999": 24 * time.Hour, "soon": 0, "1.5": 0,
+		"": 0, "0": 0, "-5": 0, "17": 17 * time.Second, "999999999": 24 * time.Hour, "soon": 0, "1.5": 1500 * time.Millisecond, "NaN": 0, "-Inf": 0, "Inf": 24 * time.Hour,
 		"Fri, 02 Jan 2026 03:05:05 GMT": time.Minute, "Friday, 02-Jan-26 03:05:05 GMT": time.Minute,
 		"Fri, 02 Jan 2026 03:04:00 GMT": 0, "Sat, 02 Jan 2027 03:04:05 GMT": 24 * time.Hour,
 	} {
@@ -29,7 +29,7 @@ func TestRetryAfter(t *testing.T) {
 }
 
 func FuzzRetryAfter(f *testing.F) {
-	for _, seed := range []string{"", "17", "-1", "99999999999999999999", "Fri, 02 Jan 2026 03:05:05 GMT", "Fri Jan  2 03:05:05 2026", "Mon, 01 Jan 0000 00:00:00 GMT"} {
+	for _, seed := range []string{"", "17", "-1", "99999999999999999999", "0.35", "NaN", "-Inf", "1e400", "Fri, 02 Jan 2026 03:05:05 GMT", "Fri Jan  2 03:05:05 2026", "Mon, 01 Jan 0000 00:00:00 GMT"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

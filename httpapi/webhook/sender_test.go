@@ -98,6 +98,12 @@ func (m *memory) Find(room func(*record.Webhook) int, busy func(jobs.Due) bool) 
 			if !asked {
 				n, asked = room(h), true
 			}
+			if left := time.Until(h.Held); left > 0 {
+				if wait == 0 || left < wait {
+					wait = left
+				}
+				continue
+			}
 			t := jobs.Due{Place: jobs.Place{Owner: h.Owner, Hook: h.ID, ID: d.ID}, Subject: d.Subject}
 			if busy(t) {
 				continue
@@ -626,6 +632,33 @@ func TestDeadTarget(t *testing.T) {
 		w.mu.Unlock()
 		time.Sleep(time.Hour)
 		is.Equal(m.states(), map[record.DeliveryState]int{record.Done: 200})
+	})
+}
+
+// A target that takes five messages in two seconds gets all of many at that pace,
+// and new ones soon.
+func TestRateLimitedTarget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		is := is.New(t)
+		var mu sync.Mutex
+		var taken []time.Time
+		m, w := newMemory(), newWires(t, map[string]http.HandlerFunc{"t.example": func(w http.ResponseWriter, _ *http.Request) {
+			mu.Lock()
+			defer mu.Unlock()
+			taken = slices.DeleteFunc(taken, func(at time.Time) bool { return time.Since(at) >= 2*time.Second })
+			if len(taken) == 5 {
+				w.Header().Set("Retry-After", "2")
+				w.WriteHeader(http.StatusTooManyRequests)
+				return
+			}
+			taken = append(taken, time.Now())
+		}})
+		stop := running(t, m, w)
+		defer stop()
+		m.emit(m.hook("t.example"), 200)
+		time.Sleep(90 * time.Second)
+		is.Equal(m.states(), map[record.DeliveryState]int{record.Done: 200})
+		is.True(w.tried("t.example") < 200+2*40)
 	})
 }
 

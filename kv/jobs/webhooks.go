@@ -54,7 +54,8 @@ var WebhookTable = kv.Table{
 	Paid: []table.Bucket{hookBucket},
 	Drop: dropWebhooks,
 	Redate: kv.RedateRows(WebhookRows, func(r *kv.Redate, v *record.Webhook) bool {
-		return r.Past(&v.Created, &v.LastTried, &v.LastDelivered, &v.Failing, &v.Tried, &v.Paused)
+		changed := r.Past(&v.Created, &v.LastTried, &v.LastDelivered, &v.Failing, &v.Tried, &v.Paused)
+		return r.Due(&v.Held, record.MaxRetry) || changed
 	}),
 }
 
@@ -363,9 +364,10 @@ func AddWebhook(tx *kv.Tx, h record.Webhook) (record.Webhook, error) {
 }
 
 // SaveWebhook changes a webhook, which must have been read in the same
-// transaction. A change ends a pause: waiting deliveries are tried again.
+// transaction. A change ends a pause and a hold: waiting deliveries are tried again.
 func SaveWebhook(tx *kv.Tx, h *record.Webhook) error {
 	h.Resume()
+	h.Held = time.Time{}
 	h.Forget(tx.Now)
 	deliveriesDue.Raise(tx)
 	return WebhookRows.Put(tx.Tx, h)
@@ -449,9 +451,10 @@ type Due struct {
 // DueDeliveries finds deliveries that are due, for each webhook the longest due
 // first. room says how many more a webhook may be sent; it is called for every
 // enabled webhook with waiting deliveries. busy says whether a delivery of the same
-// subject is being sent. wait is as in FindDue.
+// subject is being sent. wait is as in FindDue, or until a target is held no more.
 func DueDeliveries(tx *kv.Tx, room func(*record.Webhook) int, busy func(Due) bool) (found []Due, wait time.Duration, err error) {
-	return FindDue(tx, deliveryDue, nil, 32, func(hook []byte) (int, error) {
+	now, held := tx.Store().MonotonicNow(), time.Duration(0)
+	found, wait, err = FindDue(tx, deliveryDue, nil, 32, func(hook []byte) (int, error) {
 		h, err := WebhookRows.Get(tx.Tx, hook)
 		if err != nil { // must not hold up the others
 			tx.Store().Log().Error("cannot read a webhook; nothing is sent to it", "webhook", record.ID(hook[16:]), "error", err)
@@ -460,11 +463,25 @@ func DueDeliveries(tx *kv.Tx, room func(*record.Webhook) int, busy func(Due) boo
 		if disabled, err := people.Disabled(tx, h.Owner); err != nil || disabled || !h.Enabled || !h.Paused.IsZero() {
 			return -1, err
 		}
-		return room(h), nil
+		n := room(h)
+		if left := h.Held.Sub(now); left > 0 {
+			held = soonest(held, left)
+			return -1, nil
+		}
+		return n, nil
 	}, func(hook, ids []byte) (Due, bool) {
 		t := Due{Place{record.ID(hook), record.ID(hook[16:]), record.ID(ids)}, record.ID(ids[16:])}
 		return t, busy(t)
 	})
+	return found, soonest(wait, held), err
+}
+
+// soonest is the shorter of two waits, of which 0 is none.
+func soonest(a, b time.Duration) time.Duration {
+	if a == 0 || b == 0 {
+		return a + b
+	}
+	return min(a, b)
 }
 
 // Delivery reads a delivery and its notice.

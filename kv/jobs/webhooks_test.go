@@ -86,6 +86,107 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
+// TestHold: 429 and 503 with Retry-After hold the target and use up no try. Then
+// what has waited comes first, and in each record the order stays.
+func TestHold(t *testing.T) {
+	for name, row := range map[string]struct {
+		try   record.Try
+		holds time.Duration // 0: it counts as a try of the schedule
+	}{
+		"too many":            {record.Try{Error: "no", Status: 429, Wait: 2 * time.Second}, 2 * time.Second},
+		"overloaded":          {record.Try{Error: "no", Status: 503, Wait: time.Minute}, time.Minute},
+		"asks for very long":  {record.Try{Error: "no", Status: 429, Wait: 100 * time.Hour}, time.Hour},
+		"does not say":        {record.Try{Error: "no", Status: 429}, 0},
+		"is broken":           {record.Try{Error: "no", Status: 500, Wait: time.Second}, 0},
+		"does not answer":     {record.Try{Error: "no"}, 0},
+		"overloaded for good": {record.Try{Error: "no", Status: 503}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			c := kvtest.NewClock()
+			dir := filepath.Join(t.TempDir(), "data")
+			s := openStill(t, dir, c.Now)
+			u := kvtest.User(t, s, "ann")
+			h := kvtest.HookFor(t, s, u.ID, "*")
+			first := kvtest.Add(t, s, u.ID, record.Notes, `{"content":"first"}`)
+			kvtest.Edit(t, s, first, `{"content":"changed"}`)
+			c.Add(time.Millisecond)
+			kvtest.Add(t, s, u.ID, record.Notes, `{"content":"second"}`)
+
+			found, _ := kvtest.Due(t, s)
+			is.Equal(len(found), 2)
+			kvtest.Update(t, s, func(tx *kv.Tx) error { return jobs.Tried(tx, found[0], row.try) })
+			c.Add(time.Millisecond)
+			kvtest.Add(t, s, u.ID, record.Notes, `{"content":"third"}`)
+			if row.holds == 0 {
+				others, _ := kvtest.Due(t, s)
+				is.Equal(len(others), 2) // not held
+				return
+			}
+
+			is.NoErr(s.Close())
+			s = openStill(t, dir, c.Now) // it is kept
+			nothing, left := kvtest.Due(t, s)
+			is.Equal(len(nothing), 0)
+			is.Equal(left, row.holds-time.Millisecond)
+			c.Add(left)
+			all, _ := kvtest.Due(t, s)
+			is.Equal(len(all), 3)
+			is.Equal(all[0], found[1])
+			is.Equal(all[2], found[0]) // after what has waited
+			kvtest.View(t, s, func(tx *kv.Tx) error {
+				d, _, err := jobs.Delivery(tx, found[0])
+				is.NoErr(err)
+				is.Equal(d.Tries, 0)
+				is.Equal(d.Event, record.Notes.Created()) // the change comes later
+				return kvtest.Audit(tx)
+			})
+
+			kvtest.Update(t, s, func(tx *kv.Tx) error { return jobs.Tried(tx, all[0], row.try) })
+			kvtest.Update(t, s, func(tx *kv.Tx) error {
+				now, err := jobs.Webhook(tx, h.Owner, h.ID)
+				is.NoErr(err)
+				return jobs.SaveWebhook(tx, now) // such as to another address
+			})
+			all, _ = kvtest.Due(t, s)
+			is.Equal(len(all), 2)
+		})
+	}
+}
+
+// An event that is refused for days is given up as any other.
+func TestHoldEnds(t *testing.T) {
+	is := is.New(t)
+	c := kvtest.NewClock()
+	s := openStill(t, t.TempDir(), c.Now)
+	u := kvtest.User(t, s, "ann")
+	h := kvtest.HookFor(t, s, u.ID, "*")
+	kvtest.Add(t, s, u.ID, record.Notes, `{"content":"c"}`)
+	tries := 0
+	for range 1000 {
+		found, left := kvtest.Due(t, s)
+		if len(found) == 0 && left == 0 {
+			break
+		}
+		c.Add(left)
+		if len(found) == 0 {
+			continue
+		}
+		tries++
+		kvtest.Update(t, s, func(tx *kv.Tx) error {
+			if err := jobs.Tried(tx, found[0], record.Try{Error: "no", Status: 503, Wait: time.Hour}); err != nil {
+				return err
+			}
+			return jobs.Tried(tx, jobs.Place{Owner: h.Owner, Hook: h.ID, ID: record.ID{1}}, record.Try{}) // another one arrives
+		})
+	}
+	is.True(tries > 72 && tries < 100)
+	kvtest.View(t, s, func(tx *kv.Tx) error {
+		is.Equal(kvtest.DeliveriesOf(t, tx, h.ID)[0].State, record.Parked)
+		return kvtest.Audit(tx)
+	})
+}
+
 // A failing delivery holds back only the later ones of its record.
 func TestHeadOfLine(t *testing.T) {
 	is := is.New(t)

@@ -102,10 +102,11 @@ type Webhook struct {
 	LastTried     time.Time     `json:"LastTried"`
 	LastTook      time.Duration `json:"LastTook"`
 	LastDelivered time.Time     `json:"LastDelivered"`
-	Failures      int           `json:"Failures"` // failed tries in a row
-	Failing       time.Time     `json:"Failing"`  // when the current run of failures started; zero if the last try succeeded
-	Tried         time.Time     `json:"Tried"`    // the last try, by the same clock as Failing
-	Paused        time.Time     `json:"Paused"`   // since when nothing is sent after a long run of failures; zero if it is not paused
+	Failures      int           `json:"Failures"`      // failed tries in a row
+	Failing       time.Time     `json:"Failing"`       // when the current run of failures started; zero if the last try succeeded
+	Tried         time.Time     `json:"Tried"`         // the last try, by the same clock as Failing
+	Held          time.Time     `json:"Held,omitzero"` // until when the target wants nothing, by the same clock
+	Paused        time.Time     `json:"Paused"`        // since when nothing is sent after a long run of failures; zero if it is not paused
 }
 
 // Wants reports whether the webhook wants the event e.

@@ -1,6 +1,9 @@
 package record
 
-import "time"
+import (
+	"net/http"
+	"time"
+)
 
 // tries are the waits before each try of a delivery.
 var tries = []time.Duration{0, 5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, time.Hour, 6 * time.Hour, MaxRetry}
@@ -30,9 +33,24 @@ type Try struct {
 	Wait   time.Duration `json:"-"`      // the wait that the target asks for
 }
 
-// Record records a try at the given time of the clock for retries.
+// hold is for how long the target wants nothing at all; 0 if it does not say so.
+func (t Try) hold() time.Duration {
+	if t.Status != http.StatusTooManyRequests && t.Status != http.StatusServiceUnavailable {
+		return 0
+	}
+	return min(t.Wait, maxWait)
+}
+
+// Record records a try at the given time of the clock for retries. An answer that
+// holds the target does not count as a try, unless the event is old. What was held
+// is due after all that has waited meanwhile.
 func (d *Delivery) Record(t Try, now, monotonic time.Time) {
 	d.Try, d.Noted, d.Due = t, now, time.Time{}
+	if t.hold() > 0 && d.State == Waiting && now.Sub(d.At) < PauseAfter {
+		d.Due = monotonic.Add(t.hold())
+		return
+	}
+
 	d.Tries++
 	switch {
 	case t.Error == "":
@@ -48,6 +66,9 @@ func (d *Delivery) Record(t Try, now, monotonic time.Time) {
 func (w *Webhook) Record(t Try, now, monotonic time.Time) {
 	w.Forget(now)
 	w.LastStatus, w.LastError, w.LastTried, w.LastTook = t.Status, t.Error, now, t.Took
+	if held := monotonic.Add(t.hold()); held.After(w.Held) {
+		w.Held = held
+	}
 	if t.Error == "" {
 		w.LastDelivered = now
 		w.Resume()
