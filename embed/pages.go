@@ -136,6 +136,16 @@ func (p Problem) policy() string {
 	return policyPage
 }
 
+// ConfirmPage asks a user who is signed in to confirm that it is them. The form is posted to /login/confirm, with the
+// fields password or code, and next. A page without any means says that there is none.
+type ConfirmPage struct {
+	Base, Next, UserName string
+	Password, Code       bool
+	Issuer               string // name of the sign-in service that can confirm it, or ""
+	Passkey              PasskeyAsk
+	Problem              Problem
+}
+
 // DevicePage asks whether a client may use the account. If Client is set, its form is posted to /device with user_code
 // and action, approve or deny. Otherwise it asks for the code.
 type DevicePage struct {
@@ -194,6 +204,9 @@ func (p LoginPage) Policy() string { return p.Passkey.policy(p.Problem.policy())
 // Policy implements [Page].
 func (p StepPage) Policy() string { return p.Passkey.policy(policyPage) }
 
+// Policy implements [Page].
+func (p ConfirmPage) Policy() string { return p.Passkey.policy(policyPage) }
+
 // Policy implements [Page]. Scripts may reach this server and nothing else.
 func (ReferencePage) Policy() string { return policyReference }
 
@@ -201,6 +214,7 @@ func (ClaimPage) file() string     { return "claim.html" }
 func (ClaimedPage) file() string   { return "claimed.html" }
 func (LoginPage) file() string     { return "login.html" }
 func (StepPage) file() string      { return "step.html" }
+func (ConfirmPage) file() string   { return "confirm.html" }
 func (DevicePage) file() string    { return "device.html" }
 func (MessagePage) file() string   { return "message.html" }
 func (LeavePage) file() string     { return "leave.html" }

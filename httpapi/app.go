@@ -227,7 +227,7 @@ func (s *Server) callAPI(c *web.Request, path, query string) []byte {
 		W: &web.AnswerWriter{ResponseWriter: answer, Ctl: http.NewResponseController(answer), Addr: c.Addr},
 	}
 	defer one.ReleaseJSON()
-	err := one.Authorize(row.Access)
+	err := authorize(one, row.Access)
 	if err == nil {
 		err = row.Serve(one)
 	}

@@ -354,7 +354,7 @@ func (d *document) operation(r Route) web.Object {
 	default:
 		op["description"] = "An API key needs the scope " + string(r.Access.Scope) + "."
 	}
-	if r.Access.Recent {
+	if r.Access.Confirms != nil {
 		op["description"] = op["description"].(string) + recentDoc
 	}
 	if r.Body != nil {
@@ -392,7 +392,7 @@ func (r *Route) answersRecord() bool {
 }
 
 // recentDoc is what the document says of operations that need a recent sign-in.
-const recentDoc = " A session must have been confirmed in the last ten minutes (403, recent_sign_in_required): see confirm."
+const recentDoc = " A session must have been confirmed in the last ten minutes (403, recent_sign_in_required), or the body has the member currentPassword: see confirm."
 
 // failed refers to the answer with an error status, which is the same for all
 // operations but those that answer with text too.
@@ -536,6 +536,15 @@ type component struct {
 	mode  mode
 }
 
+// confirmable is a form of an operation that session.RequireConfirmed guards.
+type confirmable struct{ field.Shaped }
+
+func (f confirmable) Fields(s *field.Set) {
+	f.Shaped.Fields(s)
+	s.Secret(session.CurrentPassword, new(field.Secret)).
+		Says("Confirms the request of a session that was not confirmed in the last ten minutes. API keys need none.", `"correct horse battery"`)
+}
+
 func components() []component {
 	all := []component{
 		{"Folder", new(api.ShownFolder), showing},
@@ -551,15 +560,15 @@ func components() []component {
 		{"Markdown", new(api.Markdown), creating},
 		{"HTML", new(api.HTML), showing},
 		{"User", new(session.ShownUser), showing},
-		{"UserCreate", api.NewUserForm(), creating},
-		{"UserEdit", api.NewUserEdit(), editing},
-		{"ResetCreate", new(api.ResetUserForm), creating},
+		{"UserCreate", confirmable{api.NewUserForm()}, creating},
+		{"UserEdit", confirmable{api.NewUserEdit()}, editing},
+		{"ResetCreate", confirmable{new(api.ResetUserForm)}, creating},
 		{"MeEdit", new(api.MeForm), editing},
 		{"Key", new(api.ShownKey), showing},
-		{"KeyCreate", &api.KeyForm{Fresh: true}, creating},
-		{"KeyEdit", new(api.KeyForm), editing},
+		{"KeyCreate", confirmable{&api.KeyForm{Fresh: true}}, creating},
+		{"KeyEdit", confirmable{new(api.KeyForm)}, editing},
 		{"Settings", new(record.Settings), showing},
-		{"SettingsEdit", new(record.Settings), editing},
+		{"SettingsEdit", confirmable{new(record.Settings)}, editing},
 		{"Stats", new(api.Stats), showing},
 		{"Health", new(shownHealth), showing},
 		{"SearchResult", &api.Result{Shown: record.Shown{Record: record.Record{Kind: record.Notes}}}, showing},
@@ -567,22 +576,22 @@ func components() []component {
 		{"Login", new(session.LoginForm), creating},
 		{"SecondFactor", new(session.StepForm), creating},
 		{"PasskeyLogin", new(session.PasskeyForm), creating},
-		{"PasskeyCreate", new(session.NewPasskeyForm), creating},
-		{"PasskeyEdit", new(session.ShownPasskey), editing},
+		{"PasskeyCreate", confirmable{new(session.NewPasskeyForm)}, creating},
+		{"PasskeyEdit", confirmable{new(session.ShownPasskey)}, editing},
 		{"Passkey", new(session.ShownPasskey), showing},
 		{"Confirm", new(session.ConfirmForm), creating},
 		{"Security", new(session.ShownSecurity), showing},
-		{"Codes", new(session.CodesForm), creating},
+		{"Codes", confirmable{new(session.CodesForm)}, creating},
 		{"Session", new(session.ShownSession), showing},
 		{"Identity", new(session.ShownIdentity), showing},
-		{"IdentityLink", new(session.LinkForm), creating},
+		{"IdentityLink", confirmable{new(session.LinkForm)}, creating},
 		{"IdentityAddress", new(session.LinkAddress), showing},
 		{"Device", new(session.DeviceForm), creating},
 		{"DevicePoll", new(session.TokenForm), creating},
-		{"DeviceDecision", new(session.VerifyForm), creating},
+		{"DeviceDecision", confirmable{new(session.VerifyForm)}, creating},
 		{"Webhook", new(api.ShownWebhook), showing},
-		{"WebhookCreate", api.BlankWebhook(), creating},
-		{"WebhookEdit", api.BlankWebhook(), editing},
+		{"WebhookCreate", confirmable{api.BlankWebhook()}, creating},
+		{"WebhookEdit", confirmable{api.BlankWebhook()}, editing},
 		{"Delivery", new(api.ShownDelivery), showing},
 		{"Visits", new(api.ShownVisits), showing},
 		{"Activity", new(api.ShownActivity), showing},
@@ -601,7 +610,7 @@ func components() []component {
 		{"SentUpload", &upload.ShownUpload{Upload: inbox.Upload{Request: uuid.Max}}, showing},
 		{"Import", new(api.ShownImport), showing},
 		{"Setup", new(api.ShownSetup), showing},
-		{"SetupCreate", new(api.SetupForm), creating},
+		{"SetupCreate", confirmable{new(api.SetupForm)}, creating},
 		{"SetupMade", new(api.MadeSetup), showing},
 		{"RemoteUpload", new(upload.ShownFetch), showing},
 	}
@@ -637,6 +646,9 @@ func (r *Route) Statuses() []int {
 	}
 	if r.writes() {
 		all = append(all, http.StatusTooManyRequests)
+	}
+	if r.Access.Confirms != nil { // with currentPassword
+		all = append(all, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity, http.StatusTooManyRequests)
 	}
 	if r.Body != nil {
 		all = append(all, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity)

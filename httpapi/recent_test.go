@@ -1,9 +1,13 @@
 package httpapi
 
 import (
+	"bytes"
+	"encoding/json"
 	"net/http"
 	"net/netip"
 	"net/url"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -52,15 +56,28 @@ func TestRecentSignIn(t *testing.T) {
 		as(mine, "GET", "/api/v1/admin/backup", nil),
 		as(mine, "POST", "/api/v1/integrations/webhooks", `{"url":"https://example.org/hook"}`),
 		as(mine, "PATCH", "/api/v1/integrations/webhooks/"+hook, `{"secret":"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}`),
+		as(mine, "PATCH", "/api/v1/integrations/webhooks/"+hook, `{"name":"x","url":"https://example.com/hook"}`),
+		as(mine, "PATCH", "/api/v1/integrations/webhooks/"+hook, `{"events":null}`),
+		as(mine, "PATCH", "/api/v1/admin/settings", `{"trashDays":7}`),
+		as(mine, "POST", "/api/v1/auth/device/verify", `{"user_code":"BCDF-GHJK","action":"approve"}`),
+		as(mine, "POST", "/device", `action=approve&user_code=BCDF-GHJK`),
 	}
+	changes[len(changes)-1].header.Set("Content-Type", "application/x-www-form-urlencoded")
 	a.clock.advance(record.RecentTime)
 	for _, q := range changes {
-		if got := a.do(q); got.status != 403 || got.code() != "recent_sign_in_required" {
+		if got := a.do(q); got.status != 403 || !bytes.Contains(got.body, []byte("Confirm that it is you.")) {
 			t.Errorf("%s %s: %d %s", q.method, q.path, got.status, got.body)
 		}
 	}
+	for _, r := range a.server.routes { // each such operation was tried
+		tried := slices.ContainsFunc(changes, func(q apiRequest) bool {
+			return q.method == r.Method && regexp.MustCompile("^"+wildPath.ReplaceAllString(r.Path, "[^/]+")+"$").MatchString(q.path)
+		})
+		is.Equal(r.Access.Confirms != nil, tried)
+	}
 	a.do(as(mine, "PATCH", "/api/v1/me", `{"displayName":"Ann"}`)).want(200)
 	a.do(as(mine, "PATCH", "/api/v1/integrations/webhooks/"+hook, `{"name":"x"}`)).want(200)
+	a.do(as(mine, "POST", "/api/v1/auth/device/verify", `{"user_code":"BCDF-GHJK","action":"deny"}`)).want(404)
 	a.do(as(mine, "GET", "/api/v1/keys", nil)).want(200)
 	a.post("/api/v1/keys", `{"name":"laptop"}`).want(201) // with an API key
 	a.get("/api/v1/export").want(200)
@@ -98,6 +115,111 @@ func TestRecentSignIn(t *testing.T) {
 	a.do(as(mine, "GET", "/api/v1/me", nil)).want(200) // the session goes on
 
 	a.do(apiRequest{method: "POST", path: "/api/v1/auth/confirm", json: `{"password":"correct horse"}`, key: a.key}).want(403)
+}
+
+var wildPath = regexp.MustCompile(`\{[A-Za-z]+\}`)
+
+// lasting are the operations that make, redirect or copy lasting access to an account, or what is in it.
+var lasting = map[string]string{
+	"createKey": "a key", "editKey": "turns a key on again", "removeKey": "a key", "createSetup": "a key",
+	"verifyDevice": "a device's key", "postDevice": "a device's key",
+	"offerPasskey": "a passkey", "addPasskey": "a passkey", "editPasskey": "a passkey's name", "removePasskey": "a passkey",
+	"offerCodes": "a secret of codes", "setCodes": "codes", "clearCodes": "no second step", "renewRecovery": "recovery codes",
+	"linkIdentity": "a link", "removeIdentity": "a link",
+	"createUser": "an account", "editUser": "a password, a role", "removeUser": "an account", "resetUser": "a link that sets a password",
+	"editSettings":  "who may use keys, and the service that tells people from programs",
+	"createWebhook": "sends everything on", "editWebhook": "sends it elsewhere",
+	"export": "a copy", "readBackup": "a copy of everything",
+}
+
+// passing are the other operations about accounts, with the reason why a session needs no confirmation.
+var passing = map[string]string{
+	"editMe":         "a new password needs the present one in the same request",
+	"removeSession":  "ends access",
+	"removeSessions": "ends access",
+	"revokeDevice":   "a device ends its own access",
+	"removeWebhook":  "ends access",
+	"testWebhook":    "goes where the webhook goes",
+	"redeliver":      "goes where the webhook goes",
+	"confirm":        "is the confirmation",
+	"postConfirm":    "is the confirmation",
+	"askPasskey":     "begins a sign-in or a confirmation",
+	"startImport":    "adds records", "stopImport": "ends an import",
+	"listKeys": "shows no secret", "listPasskeys": "shows no secret", "listSessions": "shows no secret", "listIdentities": "shows no secret",
+}
+
+// Each operation about accounts, keys and what leaves the server is judged by its effect.
+func TestConfirmsByEffect(t *testing.T) {
+	t.Parallel()
+	a := start(t)
+	about := regexp.MustCompile(`^(/api/v1/(me|keys|setups|admin|auth|integrations|export|import|activity)\b|/login\b|/device$)`)
+	for _, r := range a.server.routes {
+		_, lasts := lasting[r.ID]
+		_, passes := passing[r.ID]
+		changes := r.Method != http.MethodGet && !(r.Access.Open && !lasts && !passes) // who signs in has no session yet
+		if lasts != (r.Access.Confirms != nil) || lasts && passes || about.MatchString(r.Path) && changes && !lasts && !passes {
+			t.Errorf("%s %s (%s): judge it by its effect", r.Method, r.Path, r.ID)
+		}
+	}
+}
+
+// The right currentPassword in the body confirms the request, and only this one.
+func TestCurrentPasswordConfirms(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := start(t)
+	a.withPassword(a.user, "correct horse")
+	mine := a.enter("ann", "correct horse")
+	a.clock.advance(record.RecentTime)
+	key := func(password string) *answer {
+		return a.do(as(mine, "POST", "/api/v1/keys", `{"name":"laptop","currentPassword":`+password+`}`))
+	}
+	for _, none := range []string{`null`, `true`, `["correct horse"]`} {
+		is.Equal(key(none).want(403).code(), "recent_sign_in_required")
+	}
+	is.True(key(`"wrong horse"`).want(422).text("fields.currentPassword") != "")
+	is.Equal(key(`"correct horse"`).want(201).text("data.name"), "laptop")
+	is.Equal(a.do(as(mine, "POST", "/api/v1/keys", `{"name":"laptop"}`)).want(403).code(), "recent_sign_in_required")
+	a.do(as(mine, "DELETE", "/api/v1/keys/01890a5d-ac96-774b-bcce-b302099a8057", `{"currentPassword":"correct horse"}`)).want(404)
+	a.do(as(mine, "PATCH", "/api/v1/admin/settings", `{"trashDays":7,"currentPassword":"correct horse"}`)).want(200)
+	for range session.GuessesFrom {
+		key(`"wrong horse"`)
+	}
+	key(`"correct horse"`).want(429)
+	a.post("/api/v1/keys", `{"name":"laptop","currentPassword":"wrong horse"}`).want(201) // an API key needs none
+
+	// An account without a password confirms in another way.
+	b := start(t)
+	none := b.sessionCookie() + "=" + b.session()
+	b.clock.advance(record.RecentTime)
+	is.Equal(b.do(as(none, "POST", "/api/v1/keys", `{"name":"x","currentPassword":""}`)).want(403).code(), "recent_sign_in_required")
+}
+
+// The page that connects a device asks who uses the browser, in place, and goes on with the code filled in.
+func TestDevicePageConfirms(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := start(t)
+	a.withPassword(a.user, "correct horse")
+	mine := a.enter("ann", "correct horse")
+	a.clock.advance(record.RecentTime)
+	asked := a.do(apiRequest{method: "POST", path: "/api/v1/auth/device/authorize", anyone: true, json: `{"extension_id":"phone"}`}).want(200)
+	page := "/device?user_code=" + asked.text("user_code")
+	post := func(path, form string) *answer {
+		q := as(mine, "POST", path, form)
+		q.header.Set("Content-Type", "application/x-www-form-urlencoded")
+		q.header.Set("Accept", "text/html")
+		return a.do(q)
+	}
+	show := func() string { return string(a.do(as(mine, "GET", page, nil)).want(200).body) }
+	is.True(strings.Contains(show(), `action="/login/confirm"`))
+	form := func(password string) string { return url.Values{"next": {page}, "password": {password}}.Encode() }
+	is.True(strings.Contains(string(post("/login/confirm", form("wrong horse")).want(422).body), "not right"))
+	is.Equal(post("/login/confirm", form("correct horse")).want(303).header.Get("Location"), page)
+	is.True(strings.Contains(show(), `value="approve"`))
+	post("/device", "action=approve&user_code="+asked.text("user_code")).want(200)
+	poll, _ := json.Marshal(map[string]string{"device_code": asked.text("device_code")})
+	a.do(apiRequest{method: "POST", path: "/api/v1/auth/device/token", anyone: true, json: string(poll)}).want(200)
 }
 
 // A code confirms only the session of an account without a password.

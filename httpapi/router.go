@@ -12,6 +12,7 @@ import (
 	"github.com/julienschmidt/httprouter"
 
 	"kist/httpapi/public"
+	"kist/httpapi/session"
 	"kist/httpapi/web"
 	"kist/kv/record"
 )
@@ -195,6 +196,14 @@ func (r *Route) writes() bool {
 	return r.Body != nil && (r.Access.Scope == record.ScopeWrite || r.Access.Scope == record.ScopeUpload)
 }
 
+// authorize checks that the caller may use the operation, and has confirmed who they are if it asks for that.
+func authorize(c *web.Request, d web.Access) error {
+	if err := c.Authorize(d); err != nil {
+		return err
+	}
+	return session.RequireConfirmed(c, d)
+}
+
 func (s *Server) handle(r Route) httprouter.Handle {
 	answer := func(c *web.Request) error {
 		c.Status = r.Reply.Status
@@ -213,7 +222,7 @@ func (s *Server) handle(r Route) httprouter.Handle {
 		if c.AtContentOrigin() && !r.AtContentOrigin {
 			return record.NotFound("address")
 		}
-		if err := c.Authorize(r.Access); err != nil {
+		if err := authorize(c, r.Access); err != nil {
 			return err
 		}
 		if r.writes() && !r.Safer && c.Caller != nil {

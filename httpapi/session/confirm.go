@@ -1,6 +1,14 @@
 package session
 
 import (
+	"bytes"
+	"errors"
+	"io"
+	"mime"
+	"net/url"
+	"strings"
+
+	"kist/embed"
 	"kist/httpapi/grant"
 	"kist/httpapi/web"
 	"kist/kv"
@@ -8,6 +16,69 @@ import (
 	"kist/kv/people"
 	"kist/kv/record"
 )
+
+// CurrentPassword is the member of a body with which a request itself confirms who sends it.
+const CurrentPassword = "currentPassword"
+
+var errUnconfirmed = &record.Error{
+	Fault: record.Denied, Code: "recent_sign_in_required",
+	Text: "Confirm that it is you. The server has not asked who you are in the last ten minutes.",
+}
+
+// RequireConfirmed refuses a request that makes, redirects or copies lasting access, as d says, if it comes from a
+// session whose user has not proved in the last record.RecentTime who they are. The member currentPassword of the body
+// proves it too. API keys need nothing.
+func RequireConfirmed(c *web.Request, d web.Access) error {
+	if d.Confirms == nil || c.Caller == nil || !c.Caller.Key.Session || c.Caller.Key.Recent(c.Site.Store.Now()) {
+		return nil
+	}
+	in, err := peek(c)
+	if err != nil {
+		return err
+	}
+	if !d.Confirms(in) {
+		return nil
+	}
+	u := &c.Caller.User
+	password, given := in[CurrentPassword].(string)
+	if !given || u.Password == "" {
+		return errUnconfirmed
+	}
+	right, err := CheckPassword(c, Guess{At: "user:" + u.ID.String(), Hash: u.Password, Password: password})
+	if err != nil {
+		return err
+	}
+	if !right {
+		return record.Bad(map[string]string{CurrentPassword: "is wrong"})
+	}
+	return nil
+}
+
+// peek reads the members of a JSON body or a form; another body has none. The body can be read again.
+func peek(c *web.Request) (field.Object, error) {
+	media, _, err := mime.ParseMediaType(c.R.Header.Get("Content-Type"))
+	isForm := media == formType
+	if err != nil || c.R.ContentLength == 0 || media != web.JSONType && !isForm {
+		return nil, nil //nolint:nilerr // the operation refuses such a body if it needs one
+	}
+	data, err := c.ReadBody(web.SmallBody)
+	if err != nil {
+		return nil, err
+	}
+	c.R.Body = io.NopCloser(bytes.NewReader(data))
+	if !isForm {
+		return field.Parse(data)
+	}
+	values, err := url.ParseQuery(string(data))
+	if err != nil {
+		return nil, errForm
+	}
+	in := field.Object{}
+	for name := range values {
+		in[name] = values.Get(name)
+	}
+	return in, nil
+}
 
 // ConfirmForm proves again who the user of a session is: with the password, or with a passkey
 // and its ticket, or with a code if the account has no password.
@@ -80,4 +151,75 @@ func proves(c *web.Request, f *ConfirmForm) error {
 		err = record.Bad(map[string]string{name: "is wrong"})
 	}
 	return err
+}
+
+// confirmPage asks who uses the browser, by the means of the account, and leads on to next.
+func confirmPage(c *web.Request, next string) (embed.ConfirmPage, error) {
+	u, err := withPasskeys(c, c.Owner())
+	if err != nil {
+		return embed.ConfirmPage{}, err
+	}
+	page := embed.ConfirmPage{Base: c.Site.Prefix(), Next: next, UserName: u.Name, Password: u.Password != ""}
+	if err := c.Site.Store.View(func(tx *kv.Tx) error {
+		l, err := people.LoginOf(tx, u.ID)
+		if err != nil {
+			return err
+		}
+		page.Code = !page.Password && len(l.Secret) > 0
+		links, err := people.Identities(tx, u.ID)
+		if c.Site.OIDC != nil && len(links) > 0 {
+			page.Issuer = c.Site.OIDC.Name
+		}
+		return err
+	}); err != nil {
+		return page, err
+	}
+	if len(u.keys) == 0 {
+		return page, nil
+	}
+	ticket, options, err := passkeyOptions(c, grant.ForConfirming, u)
+	if errors.Is(err, errNoPasskeys) {
+		return page, nil
+	}
+	page.Passkey = embed.PasskeyAsk{Action: "/login/confirm", Next: next, Ticket: ticket, Options: string(options)}
+	return page, err
+}
+
+var PostConfirm = web.FormOp(303, postConfirm, 400, 409, 413, 415, 422, 429, 503)
+
+// postConfirm receives the form of a page that asks who uses the browser.
+func postConfirm(c *web.Request) error {
+	values, err := ReadForm(c)
+	if err != nil {
+		return err
+	}
+	next := nextPath(values.Get("next"))
+	f := &ConfirmForm{ticket: values.Get("ticket"), passkey: values.Get("passkey")}
+	f.password = field.Secret{Text: values.Get("password"), Said: true}
+	f.code, f.recovery = splitCode(values.Get("code"))
+	err = proves(c, f)
+	if err == nil {
+		err = c.Site.Store.Update(func(tx *kv.Tx) error { return people.ConfirmSession(tx, c.Owner(), c.Caller.Key.ID) })
+	}
+	if err == nil {
+		return Redirect(c, next)
+	}
+	page, perr := confirmPage(c, next)
+	if perr != nil {
+		return perr
+	}
+	e, ok := errors.AsType[*record.Error](err)
+	if ok && (e.Fault == record.Invalid || e.Fault == record.Taken) {
+		page.Problem = embed.Problem{Text: c.Lang().T("security.confirmWrong")}
+		return c.RespondPage(web.Statuses[e.Fault], page)
+	}
+	return Problem(c, err, func(p embed.Problem) embed.Page { page.Problem = p; return page })
+}
+
+// splitCode tells a one-time code from a recovery code, which has letters.
+func splitCode(text string) (code, recovery string) {
+	if strings.ContainsFunc(strings.ToUpper(text), func(r rune) bool { return 'A' <= r && r <= 'Z' }) {
+		return "", text
+	}
+	return text, ""
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"slices"
-	"strings"
 
 	"kist/embed"
 	"kist/httpapi/grant"
@@ -238,10 +237,8 @@ func receiveStep(c *web.Request, purpose grant.Purpose) error {
 	if err != nil {
 		return err
 	}
-	next, f := nextPath(values.Get("next")), &StepForm{ticket: values.Get("ticket"), code: values.Get("code"), passkey: values.Get("passkey")}
-	if strings.ContainsFunc(strings.ToUpper(f.code), func(r rune) bool { return 'A' <= r && r <= 'Z' }) {
-		f.code, f.recovery = "", f.code
-	}
+	next, f := nextPath(values.Get("next")), &StepForm{ticket: values.Get("ticket"), passkey: values.Get("passkey")}
+	f.code, f.recovery = splitCode(values.Get("code"))
 	if _, err = finish(c, purpose, f); err == nil {
 		return Redirect(c, next)
 	}

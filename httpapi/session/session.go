@@ -588,6 +588,12 @@ func tooManyCodes(wait time.Duration) error {
 	return &record.Error{Fault: record.TooMany, Code: "too_many_guesses", Text: "Too many wrong codes. Try again " + record.In(wait) + ".", Retry: wait}
 }
 
+// Approves reports whether a decision about a device may let it in.
+func Approves(in field.Object) bool {
+	action, given := in["action"]
+	return given && action != "deny"
+}
+
 // decideDevice approves or denies the client with the code. Codes cannot be guessed.
 func decideDevice(c *web.Request, code string, approve bool) (*record.Device, error) {
 	var d *record.Device
@@ -632,12 +638,19 @@ func verifyDevice(c *web.Request) error {
 
 var ReadDevice = web.PageOp(readDevice, 303, 404, 429)
 
-// readDevice shows a signed-in user which client asks. Others sign in first and return with
-// the code filled in.
+// readDevice shows a signed-in user which client asks. Others sign in first, or confirm that it is
+// them, and return with the code filled in.
 func readDevice(c *web.Request) error {
 	code := record.CleanUserCode(c.R.URL.Query().Get("user_code"))
 	if c.Caller == nil || !c.Caller.Key.Session {
 		return Redirect(c, "/login?next="+url.QueryEscape("/device?user_code="+code))
+	}
+	if code != "" && !c.Caller.Key.Recent(c.Site.Store.Now()) {
+		page, err := confirmPage(c, "/device?user_code="+code)
+		if err != nil {
+			return err
+		}
+		return c.RespondPage(http.StatusOK, page)
 	}
 	return answerDevice(c, http.StatusOK, code, "")
 }
@@ -693,7 +706,7 @@ func postDevice(c *web.Request) error {
 // RequireForm refuses a body that is not a page's form.
 func RequireForm(c *web.Request) error {
 	media, _, err := mime.ParseMediaType(c.R.Header.Get("Content-Type"))
-	if err != nil || media != "application/x-www-form-urlencoded" {
+	if err != nil || media != formType {
 		return &record.Error{Fault: record.WrongType, Code: "unsupported_media_type", Text: "The body must be a form."}
 	}
 	return nil
@@ -710,7 +723,12 @@ func ReadForm(c *web.Request) (url.Values, error) {
 	}
 	values, err := url.ParseQuery(string(data))
 	if err != nil {
-		return nil, &record.Error{Fault: record.Malformed, Code: "malformed", Text: "The form cannot be read."}
+		return nil, errForm
 	}
 	return values, nil
 }
+
+// formType is the media type of the form of a page.
+const formType = "application/x-www-form-urlencoded"
+
+var errForm = &record.Error{Fault: record.Malformed, Code: "malformed", Text: "The form cannot be read."}

@@ -6,6 +6,7 @@ import (
 
 	"kist/httpapi/grant"
 	"kist/kv"
+	"kist/kv/field"
 	"kist/kv/people"
 	"kist/kv/record"
 )
@@ -43,18 +44,6 @@ func (c *Request) Authorize(d Access) error {
 		return c.NeedScope(d.Scope)
 	case d.Admin && caller.User.Role != record.Admin:
 		return &record.Error{Fault: record.Denied, Code: "not_admin", Text: "Only an administrator may do this."}
-	}
-	if d.Recent {
-		return c.RequireRecent()
-	}
-	return nil
-}
-
-// RequireRecent refuses a session whose user has not proved in the last record.RecentTime who
-// they are. API keys need nothing.
-func (c *Request) RequireRecent() error {
-	if c.Caller.Key.Session && !c.Caller.Key.Recent(c.Site.Store.Now()) {
-		return &record.Error{Fault: record.Denied, Code: "recent_sign_in_required", Text: "Confirm that it is you. The server has not asked who you are in the last ten minutes."}
 	}
 	return nil
 }
@@ -203,14 +192,21 @@ type Access struct {
 	Browser bool // only a session, not an API key
 	Session bool // a session is enough, without the scope and the role
 
-	Recent bool // a session must have been confirmed a short time ago: see RequireRecent
+	// Confirms says by the members of the body which requests of a session must be confirmed, because they make,
+	// redirect or copy lasting access; nil: none. See session.RequireConfirmed.
+	Confirms func(field.Object) bool
 
 	Operator bool // only a command of the operator; the network has no such row and refuses it
 }
 
-// Recently is the access for changes that need a confirmed session.
-func (d Access) Recently() Access {
-	d.Recent = true
+// Confirmed is the access for operations that need a confirmed session.
+func (d Access) Confirmed() Access {
+	return d.ConfirmedIf(func(field.Object) bool { return true })
+}
+
+// ConfirmedIf is Confirmed for the requests with such a body.
+func (d Access) ConfirmedIf(such func(field.Object) bool) Access {
+	d.Confirms = such
 	return d
 }
 
