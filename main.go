@@ -239,7 +239,8 @@ func (cmd *serveCommand) Run(c *admin.Call) (err error) {
 	scrubber.Busy = site.Busy
 	work.Go(func() { sweeper.Hourly(ctx) })
 	work.Go(func() { scrubber.Run(ctx) })
-	work.Go(func() { shipper.Tend(ctx, ops.Shipped(store, content)) })
+	shipped := ops.Shipped(store, content)
+	work.Go(func() { shipper.Tend(ctx, shipped) })
 	work.Go(func() { index.Run(ctx) })
 	about := func() control.About {
 		return control.About{
@@ -250,6 +251,7 @@ func (cmd *serveCommand) Run(c *admin.Call) (err error) {
 	}
 	stopControl := control.Serve(back, site.Operator(control.NewCommands(control.Backend{
 		Store: store, Sweep: sweeper.Within(ctx), About: about, SignIn: signIn,
+		Compare:  func(ctx context.Context) error { return shipper.Compare(ctx, shipped) },
 		Index:    func() (*search.Index, error) { return index, nil },
 		Contents: func(fn func(*blobs.Store) error) error { return fn(content) },
 	})), c.Log)

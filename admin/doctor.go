@@ -43,13 +43,14 @@ func (cmd doctorCommand) Run(c *Call) error {
 		return err
 	}
 	d := &checkup{ops.Checkup{Dir: c.DataDir}, c}
-	d.server()
+	d.server(cmd.Store != "")
 	if cmd.Store != "" {
 		b, err := cmd.Open(cmd.Store)
 		if err != nil {
 			return err
 		}
 		d.Remote(context.Background(), cmd.Store, b)
+		d.History(context.Background(), cmd.Store, b)
 		b.Close()
 	}
 	if err := d.Data(); err != nil {
@@ -94,8 +95,9 @@ If items were unshared or removed by hand meanwhile, or limits of views were spe
 		fmt.Sprintf("%d %s", done.Redated, console.Word(done.Redated == 1, "record of the time ahead is", "records of the time ahead are")))
 }
 
-// server asks the running server through its socket and at its public address.
-func (d *checkup) server() {
+// server asks the running server through its socket and at its public address. With compare
+// the server first compares its object store with what should be there.
+func (d *checkup) server(compare bool) {
 	client, err := control.Running(context.Background(), d.Dir)
 	if err != nil && !errors.Is(err, socket.ErrNobody) {
 		d.Add(ops.Problem, "server", "it cannot be asked: "+err.Error(), "run this command as the user of the server or as root")
@@ -109,6 +111,9 @@ func (d *checkup) server() {
 		d.OK("server", "a standby runs and follows %s; its log tells how far it has come", store)
 		_ = client.Close()
 		return
+	}
+	if compare { // an error is in what it says about itself
+		_ = client.Call(context.Background(), http.MethodPost, "/store", control.Nothing{}, &control.Nothing{})
 	}
 	var about control.About
 	targets, err := listTargets(client)
@@ -180,11 +185,19 @@ func (d *checkup) journal(h kv.JournalHealth) {
 // shipped reports how far the running server is with its object store.
 func (d *checkup) shipped(h *control.StoreHealth) {
 	gives := fmt.Sprintf("a restore from %s gives everything", h.Address)
+	if h.Compared.IsZero() {
+		gives = fmt.Sprintf("everything was sent to %s; whether all of it is still there is not known yet", h.Address)
+	}
 	if h.Commits > 0 {
 		gives += fmt.Sprintf(" up to %s ago; %s not there yet", h.Lag.Round(time.Second), record.Plural(h.Commits, "commit")+console.Word(h.Commits == 1, " is", " are"))
 	}
 	change := "look at the store, and run: kist doctor --store " + h.Address
+	if h.Healed != "" {
+		d.Add(ops.Warning, "object store", h.Healed+"; the server has put everything there again", "find out what removes or changes objects in the bucket; moments of the past may be lost: kist verify "+h.Address)
+	}
 	switch {
+	case h.Lacks != "":
+		d.Add(ops.Problem, "copying to the object store", fmt.Sprintf("a restore from %s gives %s", h.Address, h.Lacks), change)
 	case h.Problem != "":
 		problem := h.Problem + "; last write: " + when(h.LastSlot)
 		if !h.Complete {
@@ -201,7 +214,7 @@ func (d *checkup) shipped(h *control.StoreHealth) {
 		}
 		d.OK("copying to the object store", "%s; last write: %s, last snapshot: %s", gives, when(h.LastSlot), when(h.LastSnapshot))
 	}
-	if h.Damage != "" {
+	if h.Damage != "" && h.Lacks == "" {
 		d.Add(ops.Problem, "history in the object store", h.Damage+"; moments around it may be lost, and old files are not removed", "run kist verify "+h.Address+"; if you have a copy of the bucket, put the object back from there")
 	}
 	if !h.Exact && h.Problem == "" {

@@ -70,23 +70,32 @@ func (cmd *restoreCommand) fetch(c *Call) error {
 		return err
 	}
 	defer from.Close()
-	done, whole, err := c.job(c.DataDir, "").Fetch(context.Background(), from, strings.TrimRight(cmd.Source, "/"), at, cmd.FetchAll)
+	done, got, err := c.job(c.DataDir, "").Fetch(context.Background(), from, strings.TrimRight(cmd.Source, "/"), at, cmd.FetchAll)
 	if err != nil {
 		return err
 	}
 	what := "Restored " + cmd.Source
+	if got.Damage != nil {
+		what += " up to " + got.Reached().UTC().Format(time.RFC3339)
+	}
 	if !at.IsZero() {
 		what += " as it was at " + at.UTC().Format(time.RFC3339)
 	}
-	elsewhere := whole && !cmd.FetchAll && done.Copied < done.Files
+	elsewhere := got.Whole && !cmd.FetchAll && done.Copied < done.Files
 	proof := allRead
 	if elsewhere {
 		proof = "The records and what was copied were read back and are intact."
 	}
 	err = c.sayCopied(done, what, proof)
 	switch {
-	case err != nil || c.JSON || whole && !elsewhere:
+	case err != nil:
 		return err
+	case got.Damage != nil:
+		return exit.Found("a restore from %s gives %s. Before you go on: a server that still has its data directory puts what is "+
+			"missing there again. For an earlier moment, restore into another directory with --at. To continue with what was restored, "+
+			"give kist serve another address with --store, or none", cmd.Source, ship.Gives(got, nil))
+	case c.JSON || got.Whole && !elsewhere:
+		return nil
 	case elsewhere:
 		return c.say(nil, "The files that were not copied are still in the object store: each is there with its full size, and its content was not read. Start kist serve with --store %s, which fetches them when they are needed.", cmd.Source)
 	}

@@ -501,6 +501,57 @@ func TestStoreDoctor(t *testing.T) {
 	s.stop()
 }
 
+// If something in the store is missing, a running server puts it there again when doctor asks.
+// Without a server doctor says what a restore gives, and the restore says the same.
+func TestStoreDamage(t *testing.T) {
+	t.Parallel()
+	needs(t, "object stores", "versitygw")
+	is := is.New(t)
+	store := s3test.New(t)
+	p := storing(t, "", store.Start())
+	p.ann()
+	s := p.serve("--store-mode", "sync")
+	slots := func() []string {
+		all, err := filepath.Glob(filepath.Join(store.Dir, s3test.BucketName, "kist", "log", "*"))
+		is.NoErr(err)
+		return all
+	}
+	keys := func() {
+		for i := range 4 {
+			p.must("key", "create", "--user", "ann", "--name", fmt.Sprint("key ", i))
+		}
+	}
+	keys()
+	is.NoErr(os.Remove(slots()[len(slots())-3]))
+	r := p.run("", "doctor", "--store", kistStore)
+	is.True(strings.Contains(r.out, "warning  object store: a restore gave everything up to 20"))
+	is.True(strings.Contains(r.out, "ok       restore: a restore from "+kistStore+" gives everything up to 20"))
+	is.True(strings.Contains(s.log.String(), "gives everything again"))
+
+	keys()
+	s.stop()
+	for _, harm := range []string{"", slots()[len(slots())-3], filepath.Join(store.Dir, s3test.BucketName, "kist", "meta")} {
+		if harm != "" {
+			is.NoErr(os.Remove(harm))
+		}
+		q := newPlace(t)
+		q.addr, q.env = p.addr, p.env
+		r, back := p.run("", "doctor", "--store", kistStore), q.run("", "restore", kistStore)
+		if harm == "" {
+			is.Equal(back.code, 0)
+			is.True(strings.Contains(r.out, "ok       restore: a restore from "+kistStore+" gives everything up to 20"))
+			continue
+		}
+		is.Equal(r.code, 4)
+		is.Equal(back.code, 4)
+		_, gives, _ := strings.Cut(back.err, " gives ")
+		gives, _, _ = strings.Cut(gives, ". Before")
+		is.True(strings.HasPrefix(gives, "everything up to 20") && strings.HasSuffix(gives, " is missing in the object store"))
+		is.True(strings.Contains(r.out, "problem  restore: a restore from "+kistStore+" gives "+gives))
+		is.Equal(q.run("", "verify").code, 0)
+	}
+}
+
 // age makes a file of the object store, or a snapshot in it, as old as a time.
 func age(t *testing.T, path string, to time.Time) {
 	t.Helper()

@@ -41,6 +41,9 @@ type StoreHealth struct {
 	Exact        bool          `json:"exact"`    // one writer wins
 	Problem      string        `json:"problem,omitempty"`
 	Damage       string        `json:"damage,omitempty"` // of an object in the store
+	Lacks        string        `json:"lacks,omitempty"`  // what a restore gives if that is not everything
+	Healed       string        `json:"healed,omitempty"` // what was wrong there
+	Compared     time.Time     `json:"compared"`         // when the store was last compared with what should be there
 }
 
 // StoreHealthOf describes what was shipped to the address. It is nil without a Shipper.
@@ -49,7 +52,10 @@ func StoreHealthOf(address string, s *ship.Shipper) *StoreHealth {
 		return nil
 	}
 	st := s.Status()
-	h := &StoreHealth{address, st.Records, st.Lag, st.LastPut, st.LastSnapshot, st.Oldest, st.Complete, st.Exact, "", st.Damage}
+	h := &StoreHealth{
+		Address: address, Commits: st.Records, Lag: st.Lag, LastSlot: st.LastPut, LastSnapshot: st.LastSnapshot, Oldest: st.Oldest,
+		Complete: st.Complete, Exact: st.Exact, Damage: st.Damage, Lacks: st.Lacks, Healed: st.Healed, Compared: st.Compared,
+	}
 	if st.Failure != nil {
 		h.Problem = st.Failure.Error()
 	}

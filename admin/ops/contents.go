@@ -230,7 +230,7 @@ func fromTar(source string, stdin io.Reader, wanted map[blobs.Ref][]Lost, put pu
 }
 
 // SortedRefs returns the keys in ascending order.
-func SortedRefs(all map[blobs.Ref][]Lost) []blobs.Ref {
+func SortedRefs[V any](all map[blobs.Ref]V) []blobs.Ref {
 	return slices.SortedFunc(maps.Keys(all), func(a, b blobs.Ref) int { return slices.Compare(a[:], b[:]) })
 }
 

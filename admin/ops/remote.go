@@ -16,6 +16,7 @@ import (
 	"kist/blobs"
 	"kist/blobs/s3"
 	"kist/kv"
+	"kist/kv/record"
 	"kist/kv/ship"
 	"kist/kv/tables"
 	"kist/kv/workcopy"
@@ -56,6 +57,9 @@ func (j Job) VerifyRemote(ctx context.Context, remote blobs.Remote, full bool) (
 	}
 	for _, bad := range got.Bad {
 		problem(errors.New(bad))
+	}
+	if got.Damage != nil {
+		problem(fmt.Errorf("a restore gives %s", ship.Gives(got, nil)))
 	}
 	v.Seq, v.Digest, v.Last = got.State.Seq, fmt.Sprintf("%016x", uint64(got.State.Digest)), got.Last
 	if v.Slots, err = ship.Check(ctx, remote, workcopy.Format, got.Instance, problem); err != nil {
@@ -130,6 +134,76 @@ func (d *Checkup) Remote(ctx context.Context, address string, b *s3.Bucket) {
 	default:
 		d.OK(what, "it refuses removals that come too late, so files that nothing needs any more are removed there")
 	}
+}
+
+// History reads everything in an object store that a restore would read, and says what a
+// restore gives. It lists the files there, and reads the rest of the history.
+func (d *Checkup) History(ctx context.Context, address string, remote blobs.Remote) {
+	const what = "restore"
+	change := "a server that still has its data directory puts again what is missing: start it, and look here again in a minute; " +
+		"if you have a copy of the bucket, put the object back from there"
+	holders := tables.All.Holders()
+	got, err := ship.Rehearse(ctx, remote, workcopy.Format, holders.Begin, holders.Note)
+	gives := fmt.Sprintf("a restore from %s gives ", address)
+	switch {
+	case err != nil && !ship.IsDamage(err):
+		d.Add(Problem, what, fmt.Sprintf("%s cannot be read: %v", address, err), "look at the object store")
+		return
+	case err != nil || got.Damage != nil:
+		d.Add(Problem, what, gives+ship.Gives(got, err), change)
+		if err != nil {
+			return
+		}
+	default:
+		d.OK(what, "%s up to %s", gives+ship.Gives(got, nil), got.Reached().Local().Format("2006-01-02 15:04:05"))
+	}
+
+	lost, first, err := absentThere(ctx, remote, holders)
+	switch {
+	case err != nil:
+		d.Add(Problem, what, fmt.Sprintf("the files in %s cannot be listed: %v", address, err), "look at the object store")
+	case lost > 0:
+		d.Add(Problem, what, fmt.Sprintf("%s not in %s, such as the one with the SHA-256 %s", record.Plural(lost, "file")+console.Word(lost == 1, " is", " are"), address, first),
+			"the server sends it again within a day if it has it; kist verify "+address+" names all")
+	default:
+		d.OK(what, "%s there", record.Plural(holders.Len(), "file")+console.Word(holders.Len() == 1, " is", " are"))
+	}
+
+	found := 0
+	if _, err := ship.Check(ctx, remote, workcopy.Format, got.Instance, func(err error) {
+		if found++; found <= mostProblems {
+			d.Add(Problem, "history in the object store", err.Error(), "if you have a copy of the bucket, put the object back from there; a restore without --at does not need it if it gives everything")
+		}
+	}); err != nil {
+		d.Add(Problem, what, fmt.Sprintf("%s cannot be read: %v", address, err), "look at the object store")
+	}
+}
+
+// mostProblems is how many problems of one kind a Checkup names.
+const mostProblems = 20
+
+// absentThere counts the files whose content a remote lacks, and returns one of those contents.
+func absentThere(ctx context.Context, remote blobs.Remote, holders *kv.Holders) (n int, first blobs.Ref, err error) {
+	wanted := map[blobs.Ref]int{}
+	for sum := range holders.Refs() {
+		wanted[sum]++
+	}
+	all := list(ctx, remote)
+	defer all.close()
+	for _, ref := range SortedRefs(wanted) {
+		_, err := all.find(ref)
+		if err == nil {
+			continue
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return 0, first, err
+		}
+		if n == 0 {
+			first = ref
+		}
+		n += wanted[ref]
+	}
+	return n, first, nil
 }
 
 // contents checks the contents. Both lists have the same order.

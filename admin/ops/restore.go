@@ -31,22 +31,23 @@ func (j Job) Restore(source string, stdin io.Reader) (*BackedUp, error) {
 }
 
 // Fetch is Restore from an object store: its data as it was at an instant, or the latest
-// if that is zero. whole is true if the object store has nothing newer than what was
-// restored. Then the data directory may continue its history. Then the files stay in the object store at the
+// if that is zero. If got.Whole, the object store has nothing newer than what was restored, and
+// the data directory may continue its history. Then the files stay in the object store at the
 // address, unless all is set. If it has something later, all files are fetched.
-func (j Job) Fetch(ctx context.Context, remote blobs.Remote, address string, at time.Time, all bool) (done *BackedUp, whole bool, err error) {
-	var got *ship.Fetched
+func (j Job) Fetch(
+	ctx context.Context, remote blobs.Remote, address string, at time.Time, all bool,
+) (done *BackedUp, got *ship.Fetched, err error) {
 	done, err = j.restore(func(work string) (from *snapshot, err error) {
 		from, got, err = j.fetch(ctx, remote, at, all, work)
 		return from, err
 	})
 	if err != nil {
-		return nil, false, err
+		return nil, nil, err
 	}
 	if !all {
 		got.Files = address
 	}
-	return done, got.Whole, got.Claim(j.Dir)
+	return done, got, got.Claim(j.Dir)
 }
 
 // fetch makes a data directory in the folder work from an object store, and reads it.

@@ -497,6 +497,9 @@ func (s *Standby) restore(ctx context.Context) (err error) {
 	}
 	defer work.Close() //nolint:errcheck // the next start removes what is left
 	got, err := ship.Fetch(ctx, s.o.Ship.Remote, time.Time{}, workcopy.Format, work.Path)
+	if err == nil {
+		err = got.Damage
+	}
 	if err != nil {
 		return err
 	}

@@ -73,7 +73,8 @@ func Blind(s *Shipper) {
 
 // SlotIn returns the slot in an object.
 func SlotIn(ctx context.Context, remote blobs.Remote, name string) (*Slot, error) {
-	return history{remote}.head(ctx, span{name: name})
+	o, _ := parseSpan(blobs.Object{Name: name})
+	return history{remote}.head(ctx, o)
 }
 
 // ParseSlot returns the slot in the bytes of an object.

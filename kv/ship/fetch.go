@@ -25,38 +25,98 @@ type Fetched struct {
 	Instance string
 	State    journal.State
 	Snapshot uint64    // the snapshot that it began with; 0 for none
+	Begun    time.Time // when that one was begun
 	Slots    int       // read
 	Last     time.Time // when the last record was made; zero if the slots have none of it
 	Whole    bool      // nothing follows the last record
+	Damage   error     // why nothing after the last record can be read; nil if nothing is damaged there
 	Bad      []string  // snapshots that cannot be used
 	Files    string    // for Claim: the address of the store that alone has contents; "" if all were fetched
 	bad      []uint64  // their numbers
+	rotten   []uint64  // those of the damaged ones
 	format   uint32
 	lineage  lineage
 }
+
+// Reached is the moment of the last change that was read.
+func (f *Fetched) Reached() time.Time {
+	if f.Last.IsZero() {
+		return f.Begun
+	}
+	return f.Last
+}
+
+// Gives says what a restore of the latest state gives. It takes what Fetch or Rehearse
+// has returned.
+func Gives(f *Fetched, err error) string {
+	switch {
+	case err != nil:
+		return "nothing: " + err.Error()
+	case f.Damage != nil:
+		return fmt.Sprintf("everything up to %s and nothing later, because %v", f.Reached().UTC().Format(time.RFC3339), f.Damage)
+	}
+	return "everything"
+}
+
+// IsDamage reports whether an error of Fetch or Rehearse says that what is there cannot be
+// used, and not that the remote cannot be read now.
+func IsDamage(err error) bool { return isFlaw(err) }
 
 // Fetch writes the journal of the store as it was at an instant to the folder journal
 // in dir, which must not exist. A zero instant means the end of the history. The
 // caller must read the journal and pass the state that it leads to to Confirm. format
 // is the version of the data that this program writes. admin/ops/restore.go runs the whole
-// restore, of which this is the first step.
+// restore, of which this is the first step. If something in the store is missing or damaged,
+// a zero instant means the moment before that: see Fetched.Damage.
 func Fetch(ctx context.Context, remote blobs.Remote, at time.Time, format uint32, dir string) (*Fetched, error) {
+	h, again := history{remote}, false
+	return h.unmoved(ctx, func() (*Fetched, error) {
+		if again {
+			if err := os.RemoveAll(filepath.Join(dir, "journal")); err != nil {
+				return nil, err
+			}
+		}
+		again = true
+		return fetch(ctx, h, at, format, dir)
+	})
+}
+
+// Rehearse reads what Fetch reads for a zero instant, and keeps nothing. It passes the
+// changes that it reads to note. Before that it calls begin, which forgets what was noted.
+func Rehearse(
+	ctx context.Context, remote blobs.Remote, format uint32, begin func() error, note func([]journal.Op) error,
+) (*Fetched, error) {
 	h := history{remote}
+	return h.unmoved(ctx, func() (*Fetched, error) {
+		if err := begin(); err != nil {
+			return nil, err
+		}
+		f, all, err := h.open(ctx, time.Time{}, format, func(seq uint64) (journal.State, error) {
+			return h.snapshot(ctx, seq, format, note)
+		}, func(uint64) error { return begin() })
+		if err != nil {
+			return nil, err
+		}
+		err = f.slots(ctx, h, all, time.Time{}, func(r journal.Framed) error { return note(r.Ops) })
+		return f, f.found(ctx, h, time.Time{}, err)
+	})
+}
+
+// unmoved calls read, and again if the history begins later since: what was being read may
+// have been removed meanwhile.
+func (h history) unmoved(ctx context.Context, read func() (*Fetched, error)) (*Fetched, error) {
 	for try := 0; ; try++ {
 		before, err := h.begin(ctx)
 		if err != nil {
 			return nil, err
 		}
-		f, err := fetch(ctx, h, at, format, dir)
-		if err == nil || ctx.Err() != nil || try == fetchTries {
+		f, err := read()
+		if err == nil && f.Damage == nil || ctx.Err() != nil || try == fetchTries {
 			return f, err
 		}
-		if now, failed := h.begin(ctx); failed != nil || !before.before(now) {
-			return nil, err
-		}
-		// What was being read may have been removed meanwhile.
-		if err := os.RemoveAll(filepath.Join(dir, "journal")); err != nil {
-			return nil, err
+		now, failed := h.begin(ctx)
+		if failed != nil || !before.before(now) {
+			return f, err
 		}
 	}
 }
@@ -66,32 +126,16 @@ func Fetch(ctx context.Context, remote blobs.Remote, at time.Time, format uint32
 const fetchTries = 3
 
 func fetch(ctx context.Context, h history, at time.Time, format uint32, dir string) (*Fetched, error) {
-	b, err := h.read(ctx, metaName, -1)
-	if absent(err) {
-		return nil, errors.New("there is no data of kist in the object store at this prefix")
-	}
-	if err != nil {
-		return nil, err
-	}
-	var meta meta
-	if err := json.Unmarshal(b, &meta); err != nil {
-		return nil, fmt.Errorf("%s in the object store is damaged: %w", metaName, err)
-	}
-	folder, err := disk.OpenFolder(filepath.Join(dir, "journal"))
+	path := filepath.Join(dir, "journal")
+	folder, err := disk.OpenFolder(path)
 	if err != nil {
 		return nil, err
 	}
 	defer folder.Close()
-	f := &Fetched{Instance: meta.Instance, format: format}
-	snaps, err := h.snaps(ctx, at)
+	f, all, err := h.open(ctx, at, format, func(seq uint64) (journal.State, error) {
+		return h.keep(ctx, seq, format, folder, path)
+	}, func(seq uint64) error { return folder.Remove(journal.SnapshotName(seq)) })
 	if err != nil {
-		return nil, err
-	}
-	all, err := h.spans(ctx, 0) // after the snapshots, so that these slots lead to each of them
-	if err != nil {
-		return nil, err
-	}
-	if err := f.snapshot(ctx, h, snaps, all, folder, filepath.Join(dir, "journal")); err != nil {
 		return nil, err
 	}
 	name, head := journal.LogHead(f.State, format, time.Now())
@@ -102,18 +146,116 @@ func fetch(ctx context.Context, h history, at time.Time, format uint32, dir stri
 		if _, err := b.Write(head); err != nil {
 			return err
 		}
-		if err := f.slots(ctx, h, all, at, b); err != nil {
+		if err := f.slots(ctx, h, all, at, func(r journal.Framed) error {
+			_, err := b.Write(r.Frame)
+			return err
+		}); err != nil {
 			return err
 		}
 		return b.Flush()
 	})
+	return f, f.found(ctx, h, at, err)
+}
+
+// open lists what the store has and reads the snapshot to begin with. It passes the numbers
+// of snapshots to keep, and of those that cannot be used to drop.
+func (h history) open(
+	ctx context.Context, at time.Time, format uint32, keep func(uint64) (journal.State, error), drop func(uint64) error,
+) (f *Fetched, all []span, err error) {
+	snaps, err := h.snaps(ctx, at)
+	if err != nil {
+		return nil, nil, err
+	}
+	if all, err = h.spans(ctx, 0); err != nil { // after the snapshots, so that these slots lead to each of them
+		return nil, nil, err
+	}
+	f = &Fetched{format: format}
+	if f.Instance, err = h.instance(ctx, all); err != nil {
+		return nil, nil, err
+	}
+	return f, all, f.snapshot(ctx, h, snaps, all, keep, drop)
+}
+
+// instance returns whose history it is. meta and each object of the log say it, and two of
+// them must agree if there are two.
+func (h history) instance(ctx context.Context, all []span) (last string, err error) {
+	votes := map[string]int{}
+	b, err := h.read(ctx, metaName, -1)
+	if err != nil && !absent(err) {
+		return "", err
+	}
+	var meta meta
+	if err == nil && json.Unmarshal(b, &meta) == nil {
+		last = meta.Instance
+		votes[last]++
+	}
+	for _, o := range slices.Backward(all) {
+		got, err := h.slots(ctx, o)
+		if isFlaw(err) || absent(err) {
+			continue
+		}
+		if err != nil {
+			return "", err
+		}
+		last = hex.EncodeToString(got[0].Instance[:])
+		votes[last]++
+		if votes[last] > 1 {
+			break
+		}
+	}
+	if last == "" {
+		return "", &flaw{errors.New("there is no data of kist in the object store at this prefix")}
+	}
+	return last, nil
+}
+
+// keep writes a snapshot to the folder, which path names, and returns the state that it has.
+func (h history) keep(
+	ctx context.Context, seq uint64, format uint32, folder *disk.Folder, path string,
+) (journal.State, error) {
+	if err := Again(ctx, func() error {
+		return folder.Publish(journal.SnapshotName(seq), func(w io.Writer) error {
+			r, err := h.remote.Get(ctx, snapName(seq), 0, -1)
+			if err != nil {
+				return err
+			}
+			defer r.Close()
+			_, err = io.Copy(w, r)
+			return err
+		})
+	}); err != nil {
+		return journal.State{}, fmt.Errorf("cannot fetch %s: %w", snapName(seq), err)
+	}
+	j, err := journal.Read(path, format)
+	if err != nil {
+		return journal.State{}, err
+	}
+	defer j.Close() //nolint:errcheck // it was only read
+	snap, err := journal.OpenNewest(j, 0)
+	if absent(err) {
+		return journal.State{}, &flaw{fmt.Errorf("%s in the object store is damaged", snapName(seq))}
+	}
+	if err != nil {
+		return journal.State{}, err
+	}
+	return snap.State, snap.Close()
+}
+
+// found returns the error of a reading that has ended with err.
+func (f *Fetched) found(ctx context.Context, h history, at time.Time, err error) error {
 	switch {
 	case errors.Is(err, errEarly):
-		return nil, cmp.Or(Early(ctx, h.remote, at), err)
-	case err == nil && f.State.Seq == 0 && len(f.Bad) > 0:
-		err = fmt.Errorf("no snapshot can be used: %s", strings.Join(f.Bad, "; "))
+		return cmp.Or(Early(ctx, h.remote, at), err)
+	case err != nil:
+		return err
+	case f.State.Seq > 0:
+		return nil
+	case len(f.Bad) > 0:
+		return &flaw{fmt.Errorf("no snapshot can be used: %s", strings.Join(f.Bad, "; "))}
+	case f.Damage != nil:
+		return &flaw{fmt.Errorf("no snapshot is there, and %w", f.Damage)}
 	}
-	return f, err
+	return nil
 }
 
 // errEarly says that the history begins after the instant, as far as it can be read.
@@ -150,61 +292,65 @@ func (f *Fetched) Claim(dir string) error {
 }
 
 // snapshot fetches the newest snapshot that is whole and has a state of the slots.
-// A writer that was cut off may have put one of a history that nobody continued.
-func (f *Fetched) snapshot(ctx context.Context, h history, snaps []uint64, all []span, folder *disk.Folder, path string) error {
+// A writer that was cut off may have put one of a history that nobody continued. If damage
+// leaves none that can be compared, it fetches the newest whole one.
+func (f *Fetched) snapshot(
+	ctx context.Context, h history, snaps []uint64, all []span, keep func(uint64) (journal.State, error), drop func(uint64) error,
+) error {
+	unsure := uint64(0) // the newest one that is whole, and cannot be compared because slots are damaged
+	use := func(seq uint64, at journal.State) (err error) {
+		f.State, f.Snapshot = at, seq
+		f.Begun, err = h.begun(ctx, seq)
+		return err
+	}
 	for _, seq := range slices.Backward(snaps) {
-		name := journal.SnapshotName(seq)
-		err := Again(ctx, func() error {
-			return folder.Publish(name, func(w io.Writer) error {
-				r, err := h.remote.Get(ctx, snapName(seq), 0, -1)
-				if err != nil {
-					return err
-				}
-				defer r.Close()
-				_, err = io.Copy(w, r)
-				return err
-			})
-		})
-		if err != nil {
-			return fmt.Errorf("cannot fetch %s: %w", snapName(seq), err)
-		}
-		j, err := journal.Read(path, f.format)
-		if err != nil {
-			return err
-		}
-		snap, err := journal.OpenNewest(j, 0)
-		if err == nil {
-			err = snap.Close()
-		}
-		if err = errors.Join(err, j.Close()); err != nil && !absent(err) {
+		at, err := keep(seq)
+		if err != nil && (absent(err) || !isFlaw(err)) {
 			return err
 		}
 		why := "is damaged"
 		if err == nil {
 			confirmed := false
-			if all, err = h.among(ctx, all, func(all []span) (err error) {
-				confirmed, err = h.confirms(ctx, all, snap.State)
+			all, err = h.among(ctx, all, func(all []span) (err error) {
+				confirmed, err = h.confirms(ctx, all, at)
 				return err
-			}); err != nil {
+			})
+			if err != nil && !isFlaw(err) {
 				return err
 			}
 			if confirmed {
-				f.State, f.Snapshot = snap.State, seq
-				return nil
+				return use(seq, at)
 			}
 			why = "does not belong to the history that the slots have"
+			if err != nil {
+				unsure = max(unsure, seq)
+				why = "cannot be compared with the slots: " + err.Error()
+			}
+		}
+		if why == "is damaged" {
+			f.rotten = append(f.rotten, seq)
 		}
 		f.bad = append(f.bad, seq)
 		f.Bad = append(f.Bad, snapName(seq)+" in the object store "+why)
-		if err := folder.Remove(name); err != nil {
+		if err := drop(seq); err != nil {
 			return err
 		}
 	}
-	return nil // from the empty store
+	if unsure == 0 {
+		return nil // from the empty store
+	}
+	at, err := keep(unsure)
+	if err != nil {
+		return err
+	}
+	return use(unsure, at)
 }
 
-// slots writes the frames of the records after the snapshot.
-func (f *Fetched) slots(ctx context.Context, h history, all []span, at time.Time, w io.Writer) error {
+// slots passes the records after the snapshot to take. It goes on after an object that is
+// missing or damaged if the next slot continues what was read: no record is lost then.
+func (f *Fetched) slots(
+	ctx context.Context, h history, all []span, at time.Time, take func(journal.Framed) error,
+) error {
 	f.Whole = true
 	if len(all) == 0 {
 		return nil
@@ -219,42 +365,76 @@ func (f *Fetched) slots(ctx context.Context, h history, all []span, at time.Time
 		return err
 	}
 	next := all[first].first
+	var bad error // what cannot be read before the next slot
 	for rest := all[first:]; len(rest) > 0; {
 		var later []span // what to continue with
-		if err := h.each(ctx, rest, func(o span, got []*Slot, err error) error {
+		err := h.each(ctx, rest, func(o span, got []*Slot, err error) error {
 			if o.first > next {
-				return fmt.Errorf("%s is missing in the object store", slotName(next))
+				bad = cmp.Or(bad, missing(slotName(next)))
 			}
 			if absent(err) { // it was merged a moment ago
-				if later, err = h.spans(ctx, next); err == nil && (len(later) == 0 || later[0].first > next || later[0].name == o.name) {
-					return fmt.Errorf("%s is missing in the object store", o.name)
+				if later, err = h.spans(ctx, next); err != nil {
+					return err
 				}
-				return cmp.Or(err, errMerged)
+				if len(later) > 0 && later[0].first <= next && later[0].name != o.name {
+					return errMerged
+				}
+				later, err = nil, missing(o.name)
+			}
+			if err != nil && !isFlaw(err) {
+				return err
 			}
 			for _, s := range got {
 				if s.Number < next {
 					continue
 				}
-				if hex.EncodeToString(s.Instance[:]) != f.Instance {
-					return fmt.Errorf("%s in the object store belongs to instance %x, not to %s", slotName(s.Number), s.Instance, f.Instance)
-				}
 				if s.Format > f.format {
-					return fmt.Errorf("%s in the object store has data of format %d; this version of kist reads formats up to %d: install the version that wrote it or a newer one", slotName(s.Number), s.Format, f.format)
+					return fmt.Errorf("%s in the object store has data of format %d; this version of kist reads formats up to %d: "+
+						"install the version that wrote it or a newer one", slotName(s.Number), s.Format, f.format)
 				}
-				if more, err := f.slot(s, at, w); err != nil || !more {
-					return cmp.Or(err, errEnough)
+				more, err := f.slot(s, at, bad, take)
+				if err != nil {
+					return err
 				}
-				next = s.Number + 1
+				if !more {
+					return errEnough
+				}
+				next, bad = s.Number+1, nil
 			}
-			return err
-		}); errors.Is(err, errEnough) {
+			next = o.last + 1
+			bad = cmp.Or(bad, err)
 			return nil
-		} else if !errors.Is(err, errMerged) && err != nil {
+		})
+		if errors.Is(err, errEnough) {
+			return nil
+		}
+		if err != nil && !errors.Is(err, errMerged) {
 			return err
 		}
 		rest = later
 	}
-	return nil
+	return f.ends(bad, at)
+}
+
+// missing says that an object is not there.
+func missing(name string) error { return &flaw{fmt.Errorf("%s is missing in the object store", name)} }
+
+// ends notes what cannot be read after the last record. For an instant after that record it
+// returns an error.
+func (f *Fetched) ends(bad error, at time.Time) error {
+	if bad == nil {
+		return nil
+	}
+	f.Whole = false
+	if at.IsZero() {
+		f.Damage = bad
+		return nil
+	}
+	if f.State.Seq == 0 {
+		return bad
+	}
+	last := f.Reached().UTC().Format(time.RFC3339)
+	return &flaw{fmt.Errorf("%w; the latest moment before that is %s: add --at %s", bad, last, last)}
 }
 
 // Why the slots are not read further.
@@ -263,15 +443,22 @@ var (
 	errMerged = errors.New("slots were merged")
 )
 
-// slot writes the frames of one slot. more is false if the rest is after the instant.
-func (f *Fetched) slot(s *Slot, at time.Time, w io.Writer) (more bool, err error) {
+// slot passes the records of one slot to take. more is false if the rest is after the
+// instant, or cannot be used. bad is what cannot be read before the slot.
+func (f *Fetched) slot(s *Slot, at time.Time, bad error, take func(journal.Framed) error) (more bool, err error) {
+	if hex.EncodeToString(s.Instance[:]) != f.Instance {
+		return false, f.ends(cmp.Or(bad, f.foreign(s)), at)
+	}
 	f.Slots++
 	f.lineage.Epoch, f.lineage.Slot = s.Epoch, s.Number
 	if s.After.Seq <= f.State.Seq {
 		if s.After.Seq == f.State.Seq && s.After != f.State {
-			return false, f.broken(s)
+			return false, f.ends(cmp.Or(bad, f.broken(s)), at)
 		}
 		return true, nil
+	}
+	if bad != nil && s.Before.Seq > f.State.Seq {
+		return false, f.ends(bad, at)
 	}
 	if s.Before.Seq > f.State.Seq {
 		// The snapshot after a gap would have been used if it were old enough.
@@ -282,7 +469,7 @@ func (f *Fetched) slot(s *Slot, at time.Time, w io.Writer) (more bool, err error
 			}
 			return false, err
 		}
-		return false, f.broken(s)
+		return false, f.ends(f.broken(s), at)
 	}
 	_, err = journal.Frames(s.Frames, s.Before, func(r journal.Framed) (bool, error) {
 		made := time.UnixMilli(s.Times[r.To.Seq-s.Before.Seq-1])
@@ -300,22 +487,29 @@ func (f *Fetched) slot(s *Slot, at time.Time, w io.Writer) (more bool, err error
 			f.Whole = false
 			return false, nil
 		}
-		if _, err := w.Write(r.Frame); err != nil {
+		if err := take(r); err != nil {
 			return false, err
 		}
 		f.State, f.Last = r.To, made
 		return true, nil
 	})
+	if isFlaw(err) {
+		err = f.ends(cmp.Or(bad, err), at)
+	}
 	return f.Whole, err
 }
 
+func (f *Fetched) foreign(s *Slot) error {
+	return &flaw{fmt.Errorf("%s in the object store belongs to instance %x, not to %s", slotName(s.Number), s.Instance, f.Instance)}
+}
+
 func (f *Fetched) broken(s *Slot) error {
-	return fmt.Errorf("%s in the object store continues record %d with digest %016x, but what is before it leads to record %d with %016x", slotName(s.Number), s.Before.Seq, uint64(s.Before.Digest), f.State.Seq, uint64(f.State.Digest))
+	return &flaw{fmt.Errorf("%s in the object store continues record %d with digest %016x, but what is before it leads to record %d with %016x", slotName(s.Number), s.Before.Seq, uint64(s.Before.Digest), f.State.Seq, uint64(f.State.Digest))}
 }
 
 // Check reads all slots in the remote and calls problem with each thing that is wrong:
 // a slot that is missing, damaged or foreign, or that does not continue the one before
-// or a snapshot; and the snapshot that the history begins with. It returns how many slots
+// or a snapshot; the moments that are lost with it; and snapshots. It returns how many slots
 // there are. format is the version of the data that this program reads.
 func Check(ctx context.Context, remote blobs.Remote, format uint32, instance string, problem func(error)) (slots int, err error) {
 	h := history{remote}
@@ -336,17 +530,24 @@ func Check(ctx context.Context, remote blobs.Remote, format uint32, instance str
 		now, err := h.begin(ctx)
 		return err == nil && last < now.slot
 	}
-	if begin.snap > 0 {
-		if err := h.begins(ctx, all, begin.snap, format); err != nil {
-			if now, failed := h.begin(ctx); failed != nil || !begin.before(now) {
-				problem(err)
-			}
+	for _, seq := range slices.Compact(append([]uint64{begin.snap}, snaps...)) {
+		err := h.examine(ctx, all, seq, format, seq == begin.snap)
+		if err == nil {
+			continue
+		}
+		if !isFlaw(err) {
+			return 0, err
+		}
+		if now, failed := h.begin(ctx); failed != nil || seq >= now.snap {
+			problem(err)
 		}
 	}
 	next, last := begin.slot, Slot{}
+	lastTime := time.Time{} // of the latest record
+	lost := func(err error) { problem(h.around(ctx, err, last.After.Seq, lastTime, snaps)) }
 	err = h.each(ctx, all, func(s span, got []*Slot, err error) error {
 		if s.first > next && !removed(s.first-1) {
-			problem(fmt.Errorf("%s is missing in the object store", slotName(next)))
+			lost(missing(slotName(next)))
 		}
 		if absent(err) { // it was merged a moment ago
 			if later, failed := h.spans(ctx, s.first); failed == nil && len(later) > 0 && later[0].first <= s.first && later[0].last >= s.last {
@@ -361,7 +562,7 @@ func Check(ctx context.Context, remote blobs.Remote, format uint32, instance str
 			if ctx.Err() != nil {
 				return err
 			}
-			problem(err)
+			lost(err)
 			next, last = s.last+1, Slot{}
 			return nil
 		}
@@ -382,25 +583,53 @@ func Check(ctx context.Context, remote blobs.Remote, format uint32, instance str
 				problem((&Fetched{State: last.After}).broken(slot))
 			}
 			last = *slot
+			if n := len(slot.Times); n > 0 {
+				lastTime = time.UnixMilli(slot.Times[n-1])
+			}
 		}
 		return nil
 	})
 	return slots, err
 }
 
-// begins returns an error unless the snapshot that the history begins with is whole and
-// leads to a state of the slots in the objects.
-func (h history) begins(ctx context.Context, all []span, seq uint64, format uint32) error {
+// around adds to an error about an object which moments cannot be restored without it: those
+// after the record with the number seq, up to the next snapshot. That record was made at last.
+func (h history) around(ctx context.Context, err error, seq uint64, last time.Time, snaps []uint64) error {
+	from, to := "", ""
+	if !last.IsZero() {
+		from = " after " + last.UTC().Format(time.RFC3339)
+	}
+	if i, _ := slices.BinarySearch(snaps, seq+1); i < len(snaps) {
+		if begun, err := h.begun(ctx, snaps[i]); err == nil {
+			to = " before " + begun.UTC().Format(time.RFC3339)
+		}
+	}
+	return fmt.Errorf("%w; moments%s%s may be lost", err, from, to)
+}
+
+// examine returns an error unless a snapshot is whole. The one that the history begins with
+// must also lead to a state of the slots in the objects. Another one may be of a writer that
+// was cut off.
+func (h history) examine(ctx context.Context, all []span, seq uint64, format uint32, first bool) error {
+	if seq == 0 {
+		return nil
+	}
 	at, err := h.snapshot(ctx, seq, format, func([]journal.Op) error { return nil })
 	switch {
+	case absent(err) && !first: // it was removed since it was listed
+		return nil
 	case absent(err):
-		return fmt.Errorf("%s, with which the history begins, is missing in the object store", snapName(seq))
-	case err != nil:
+		return &flaw{fmt.Errorf("%s, with which the history begins, is missing in the object store", snapName(seq))}
+	case err != nil || !first:
 		return err
 	}
 	there := false
-	if _, err = h.among(ctx, all, func(all []span) (err error) { there, err = h.confirms(ctx, all, at); return err }); err != nil || there {
+	_, err = h.among(ctx, all, func(all []span) (err error) {
+		there, err = h.confirms(ctx, all, at)
+		return err
+	})
+	if err != nil || there {
 		return err
 	}
-	return fmt.Errorf("%s in the object store does not belong to the history that the slots have", snapName(seq))
+	return &flaw{fmt.Errorf("%s in the object store does not belong to the history that the slots have", snapName(seq))}
 }

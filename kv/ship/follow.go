@@ -58,7 +58,7 @@ func Follow(ctx context.Context, o Options, format uint32, instance string, at j
 		}
 		return err
 	})
-	if err != nil {
+	if err != nil && !isFlaw(err) {
 		return nil, err
 	}
 	if !there {

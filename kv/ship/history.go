@@ -149,7 +149,7 @@ func (s span) damaged(format string, args ...any) error {
 }
 
 // slots returns the slots in an object and checks that they are those that its name
-// says.
+// says. If the object is damaged, it returns the slots before the damage, too.
 func (h history) slots(ctx context.Context, s span) (all []*Slot, err error) {
 	b, err := h.read(ctx, s.name, -1)
 	if err != nil {
@@ -158,15 +158,15 @@ func (h history) slots(ctx context.Context, s span) (all []*Slot, err error) {
 	for n := s.first; n <= s.last; n++ {
 		var slot *Slot
 		if slot, b, err = parseSlot(b); err != nil {
-			return nil, s.damaged("%w", err)
+			return all, s.damaged("%w", err)
 		}
 		if slot.Number != n {
-			return nil, s.damaged("it has slot %d in the place of slot %d", slot.Number, n)
+			return all, s.damaged("it has slot %d in the place of slot %d", slot.Number, n)
 		}
 		all = append(all, slot)
 	}
 	if len(b) > 0 {
-		return nil, s.damaged("it is too long")
+		return all, s.damaged("it is too long")
 	}
 	return all, nil
 }
@@ -244,18 +244,21 @@ func (h history) reaching(ctx context.Context, all []span, seq uint64) (i int, e
 	return max(i-1, 0), err
 }
 
-// confirms reports whether the slots in the objects lead to the state.
+// confirms reports whether the slots in the objects lead to the state. The error is a flaw if
+// the slots around its record are missing or damaged.
 func (h history) confirms(ctx context.Context, all []span, at journal.State) (bool, error) {
+	unknown := &flaw{fmt.Errorf("no slot in the object store has record %d", at.Seq)}
 	if len(all) == 0 {
-		return false, nil
+		return false, unknown
 	}
 	i, err := h.reaching(ctx, all, at.Seq)
 	if err != nil {
 		return false, err
 	}
 	got, err := h.slots(ctx, all[i])
-	found := false
+	found, reached := false, false
 	for _, s := range got {
+		reached = reached || s.Before.Seq <= at.Seq && at.Seq <= s.After.Seq
 		found = found || s.Before == at || s.After == at
 		if s.Before.Seq < at.Seq && at.Seq < s.After.Seq {
 			to, err := journal.Frames(s.Frames, s.Before, func(f journal.Framed) (bool, error) { return f.To.Seq < at.Seq, nil })
@@ -265,21 +268,42 @@ func (h history) confirms(ctx context.Context, all []span, at journal.State) (bo
 			found = found || to == at
 		}
 	}
-	return found, err
+	switch {
+	case found:
+		return true, nil
+	case err != nil:
+		return false, err
+	case !reached:
+		return false, unknown
+	}
+	return false, nil
 }
 
-// last returns the newest slot, or nil. It looks from the slot with the
-// number from on.
+// last returns the newest slot, or nil. It looks from the slot with the number from on. If
+// the newest ones are damaged, it returns the newest one before them, with the number of the
+// newest: the next slot has the number after that.
 func (h history) last(ctx context.Context, from uint64) (*Slot, error) {
 	all, err := h.spans(ctx, from)
-	if err != nil || len(all) == 0 {
-		return nil, err
-	}
-	got, err := h.slots(ctx, all[len(all)-1])
 	if err != nil {
 		return nil, err
 	}
-	return got[len(got)-1], nil
+	var damage error
+	for _, o := range slices.Backward(all) {
+		got, err := h.slots(ctx, o)
+		if err != nil && !isFlaw(err) {
+			return nil, err
+		}
+		damage = cmp.Or(damage, err)
+		if len(got) > 0 {
+			slot := got[len(got)-1]
+			slot.Number = all[len(all)-1].last
+			return slot, nil
+		}
+	}
+	if from > 0 {
+		return h.last(ctx, 0)
+	}
+	return nil, damage
 }
 
 // head returns the head of the first slot of an object.
@@ -291,6 +315,9 @@ func (h history) head(ctx context.Context, s span) (*Slot, error) {
 	slot, _, err := parseHead(b)
 	if err != nil {
 		return nil, s.damaged("%w", err)
+	}
+	if slot.Number != s.first {
+		return nil, s.damaged("it has slot %d in the place of slot %d", slot.Number, s.first)
 	}
 	return slot, nil
 }

@@ -74,8 +74,8 @@ func (s *Shipper) confirm(ctx context.Context) (c confirmed, err error) {
 	return c, ctx.Err()
 }
 
-// Tend calls Prune until ctx ends: after a start, and once a day if there were commits
-// or if time alone has made something too old.
+// Tend calls Compare after a start and once a day until ctx ends, and then Prune if there
+// were commits or if time alone has made something too old.
 func (s *Shipper) Tend(ctx context.Context, c Contents) {
 	if s == nil {
 		return
@@ -96,17 +96,18 @@ func (s *Shipper) Tend(ctx context.Context, c Contents) {
 		case !complete:
 			wait = pruneFirst
 			continue
-		case at == pruned && !more:
-			wait = pruneEvery
-			continue
 		}
-		var err error
-		if more, err = s.Prune(ctx, c); err == nil {
+		err := s.Compare(ctx, c)
+		if err == nil && (more || at != pruned) {
+			more, err = s.Prune(ctx, c)
+		}
+		if err == nil {
 			pruned, wait = at, pruneEvery
 			continue
 		}
 		if wait = pruneRetry; ctx.Err() == nil && s.Refuse() != ErrOver && !errors.Is(err, errMerging) {
-			s.o.Log.Warn("old history could not be removed from the object store; trying again in ten minutes", "store", s.o.Address, "error", err)
+			s.o.Log.Warn("the object store could not be compared with what it should have, or old history not be removed; trying again in ten minutes",
+				"store", s.o.Address, "error", err)
 		}
 	}
 }
@@ -389,6 +390,11 @@ func (p *pruning) contents(ctx context.Context, removes bool) error {
 			return err
 		}
 		if more && ref.RemoteName() == o.Name {
+			if info, err := p.c.Store.Stat(ref); err == nil && info.Size != o.Size {
+				if err := p.replace(ctx, ref); err != nil {
+					return err
+				}
+			}
 			ref, err, more = here()
 			continue
 		}
@@ -413,6 +419,21 @@ func (p *pruning) contents(ctx context.Context, removes bool) error {
 		return err
 	}
 	return os.WriteFile(noted, []byte("\n"), 0o600)
+}
+
+// replace puts a content again that has another size in the store than on the disk.
+func (p *pruning) replace(ctx context.Context, ref blobs.Ref) error {
+	if err := p.c.Store.Check(ref); err != nil {
+		return nil //nolint:nilerr // the scrub reports it
+	}
+	by, err := p.permit(ctx)
+	if err != nil {
+		return err
+	}
+	if err := p.removeBy(ctx, by, ref.RemoteName()); err != nil {
+		return err
+	}
+	return p.again(ctx, []blobs.Ref{ref})
 }
 
 // again sends contents that the store lacks.

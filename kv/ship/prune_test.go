@@ -127,7 +127,13 @@ func (p *pruned) prune() error {
 	if err := os.RemoveAll(filepath.Join(p.dir, "cache", "store-removal")); err != nil {
 		return err
 	}
-	_, err := p.ship.Prune(p.t.Context(), ship.Contents{
+	_, err := p.ship.Prune(p.t.Context(), p.contents())
+	return err
+}
+
+// contents is what a Shipper must know of the contents.
+func (p *pruned) contents() ship.Contents {
+	return ship.Contents{
 		Store: p.content,
 		Here: func(yield func(blobs.Ref, error) bool) {
 			for _, ref := range p.refs(p.store) {
@@ -139,8 +145,7 @@ func (p *pruned) prune() error {
 		Unknown: func(ref [32]byte) (unknown bool, err error) {
 			return !slices.Contains(p.refs(p.store), blobs.Ref(ref)), nil
 		},
-	})
-	return err
+	}
 }
 
 // refs are the contents that rows refer to.

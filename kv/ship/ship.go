@@ -92,6 +92,7 @@ type Shipper struct {
 	good     time.Time     // when the latest successful put began
 	bytes    int           // committed since the latest slot
 	status   Status
+	hole     string // in the log, which the latest Compare has found; "" for none
 	snap     uint64 // the newest snapshot in the store
 	putting  bool   // a snapshot, beside the slots
 
@@ -125,7 +126,10 @@ type Status struct {
 	LastSnapshot time.Time     // zero if the store has none
 	Complete     bool          // a restore gives everything but the unshipped records
 	Exact        bool          // the store lets one writer win
-	Damage       string        // of an object, which the latest Prune has found; "" for none
+	Damage       string        // of an object that the history needs; "" for none
+	Lacks        string        // what a restore gives if that is not everything; "" if it is
+	Healed       string        // what was wrong and is not any more; "" for nothing
+	Compared     time.Time     // when Lacks was found out; zero if it was not yet
 	Failure      error         // of the latest attempt
 }
 
@@ -284,6 +288,10 @@ func (s *Shipper) Status() Status {
 	st.Bytes += s.stored.sent()
 	st.Errors = s.failed.Load()
 	st.Records, st.Failure, st.Complete = s.at.Seq-min(s.at.Seq, s.shipped.Seq), cmp.Or(s.over, s.failure), s.complete
+	st.Damage = cmp.Or(st.Damage, s.hole)
+	if st.Lacks != "" {
+		st.Damage = "a restore gives " + st.Lacks
+	}
 	if !s.since.IsZero() {
 		st.Lag = time.Since(s.since)
 	}

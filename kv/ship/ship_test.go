@@ -355,20 +355,25 @@ func TestDamageIsNamed(t *testing.T) {
 	is.NoErr(store.Close())
 	log := m.names("log/")
 	middle := log[len(log)/2]
-	_, _, err := restored(t, m, time.Time{})
+	_, got, err := restored(t, m, time.Time{})
 	is.NoErr(err) // the control
+	is.NoErr(got.Damage)
 
 	gone := m.copied()
 	delete(gone.objects, middle)
-	_, _, err = restored(t, gone, time.Time{})
-	is.True(err != nil && strings.Contains(err.Error(), middle+" is missing"))
+	_, got, err = restored(t, gone, time.Time{})
+	is.NoErr(err)
+	is.Equal(got.Damage.Error(), middle+" is missing in the object store")
+	_, _, err = restored(t, gone, time.Now())
+	is.True(err != nil && strings.Contains(err.Error(), middle+" is missing") && strings.Contains(err.Error(), "add --at 20"))
 
 	rnd := rand.New(rand.NewPCG(1, 3))
 	for range 50 {
 		bad := m.copied()
 		bad.objects[middle][rnd.IntN(len(bad.objects[middle]))] ^= 1 << rnd.IntN(8)
-		_, _, err = restored(t, bad, time.Time{})
-		is.True(err != nil && strings.Contains(err.Error(), middle))
+		_, got, err = restored(t, bad, time.Time{})
+		is.NoErr(err)
+		is.True(strings.Contains(got.Damage.Error(), middle))
 	}
 
 	snap := m.copied() // a damaged snapshot is skipped if the slots before it are there
@@ -386,11 +391,13 @@ func TestDamageIsNamed(t *testing.T) {
 	is.NoErr(foreign.Close())
 	mixed := m.copied()
 	mixed.objects[middle] = other.objects[middle]
-	_, _, err = restored(t, mixed, time.Time{})
-	is.True(err != nil && strings.Contains(err.Error(), middle+" in the object store belongs to instance"))
+	_, got, err = restored(t, mixed, time.Time{})
+	is.NoErr(err)
+	is.True(strings.Contains(got.Damage.Error(), middle+" in the object store belongs to instance"))
 	mixed.objects[middle] = m.objects[log[0]]
-	_, _, err = restored(t, mixed, time.Time{})
-	is.True(err != nil && strings.Contains(err.Error(), middle+" in the object store is damaged: it has slot 1 in the place of"))
+	_, got, err = restored(t, mixed, time.Time{})
+	is.NoErr(err)
+	is.True(strings.Contains(got.Damage.Error(), middle+" in the object store is damaged: it has slot 1 in the place of"))
 	_, _, err = restored(t, newMemory(), time.Time{})
 	is.True(err != nil && strings.Contains(err.Error(), "no data of kist"))
 }

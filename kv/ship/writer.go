@@ -125,29 +125,39 @@ type meta struct {
 	Format   uint32 `json:"format"` // of the data when the history began
 }
 
-// meta makes sure that the store is the one of this instance.
+// meta makes sure that the store is the one of this instance. It puts the object again if it
+// is missing, or damaged beside slots of this instance.
 func (s *Shipper) meta(ctx context.Context) error {
 	b, err := s.history.read(ctx, metaName, -1)
-	if absent(err) {
-		b, err = json.Marshal(meta{s.src.Instance, s.src.Format})
-		if err == nil {
-			err = s.o.Remote.Put(ctx, metaName, bytes.NewReader(b), int64(len(b)))
-		}
-		if errors.Is(err, fs.ErrExist) {
-			b, err = s.history.read(ctx, metaName, -1)
-		}
-	}
-	if err != nil {
+	if err != nil && !absent(err) {
 		return err
 	}
-	var got meta
-	switch err := json.Unmarshal(b, &got); {
-	case err != nil:
-		return &overError{fmt.Sprintf("%s has an object %s that is not kist's; use another prefix", s.o.Address, metaName)}
-	case got.Instance != s.src.Instance:
-		return &overError{fmt.Sprintf("%s has the data of instance %s, and this data directory belongs to instance %s; use another prefix", s.o.Address, got.Instance, s.src.Instance)}
+	if err == nil {
+		var got meta
+		bad := json.Unmarshal(b, &got)
+		if bad == nil && got.Instance == s.src.Instance {
+			return nil
+		}
+		last, err := s.history.last(ctx, 0)
+		if err != nil {
+			return err
+		}
+		switch {
+		case last != nil && last.Instance == s.instance:
+		case bad != nil:
+			return &overError{fmt.Sprintf("%s has an object %s that is not kist's; use another prefix", s.o.Address, metaName)}
+		default:
+			return &overError{fmt.Sprintf("%s has the data of instance %s, and this data directory belongs to instance %s; use another prefix",
+				s.o.Address, got.Instance, s.src.Instance)}
+		}
+		if err := s.o.Remote.Delete(ctx, metaName, time.Time{}); err != nil {
+			return err
+		}
 	}
-	return nil
+	if b, err = json.Marshal(meta{s.src.Instance, s.src.Format}); err != nil {
+		return err
+	}
+	return s.o.Remote.Put(ctx, metaName, bytes.NewReader(b), int64(len(b)))
 }
 
 // continues reports whether the records after a slot are in the local journal. The

@@ -1,0 +1,124 @@
+package ship
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"kist/kv/journal"
+)
+
+// Compare reads in the store what a restore would read now, and lists the rest. What is
+// missing or damaged is put again if this server has it. Status says what a restore gives.
+func (s *Shipper) Compare(ctx context.Context, c Contents) error {
+	if s == nil || !s.Status().Complete {
+		return nil
+	}
+	if !s.merging.TryLock() {
+		return errMerging
+	}
+	defer s.merging.Unlock()
+	lacks, bad, err := s.lacking(ctx)
+	if err != nil {
+		return err
+	}
+	if lacks != "" {
+		s.o.Log.Error("an object in the object store is missing or damaged; a new snapshot is put there", "store", s.o.Address, "restore gives", lacks)
+		was := lacks
+		if err := s.heal(ctx, bad); err != nil {
+			return err
+		}
+		if lacks, _, err = s.lacking(ctx); err != nil {
+			return err
+		}
+		if lacks == "" {
+			s.o.Log.Info("a restore from the object store gives everything again", "store", s.o.Address)
+			s.with(func() { s.status.Healed = "a restore gave " + was })
+		}
+	}
+	hole, err := s.history.hole(ctx)
+	if err != nil {
+		return err
+	}
+	s.with(func() { s.hole, s.status.Lacks, s.status.Compared = hole, lacks, time.Now() })
+	return (&pruning{Shipper: s, c: c}).contents(ctx, false)
+}
+
+// lacking returns what a restore gives if that is not everything that was shipped before the
+// call, and the snapshots that are damaged.
+func (s *Shipper) lacking(ctx context.Context) (gives string, bad []uint64, err error) {
+	if err := s.meta(ctx); err != nil {
+		return "", nil, err
+	}
+	s.mu.Lock()
+	shipped := s.shipped
+	s.mu.Unlock()
+	got, err := Rehearse(ctx, s.o.Remote, s.src.Format, func() error { return nil }, func([]journal.Op) error { return nil })
+	if err != nil && !isFlaw(err) {
+		return "", nil, err
+	}
+	if err == nil && got.Damage == nil && got.State.Seq < shipped.Seq {
+		got.Damage = errors.New("the newest slots are missing in the object store")
+	}
+	if got != nil {
+		bad = got.rotten
+	}
+	switch {
+	case err != nil || got.Damage != nil:
+		return Gives(got, err), bad, nil
+	case len(bad) > 0:
+		return fmt.Sprintf("everything, but %s in the object store is damaged", snapName(bad[0])), bad, nil
+	}
+	return "", nil, nil
+}
+
+// heal puts a snapshot of the present state, and removes the given ones, which are damaged.
+func (s *Shipper) heal(ctx context.Context, bad []uint64) error {
+	if err := s.src.Compact(); err != nil {
+		return err
+	}
+	if _, err := s.confirm(ctx); err != nil { // this is the writer, and the store has all records until now
+		return err
+	}
+	snap, err := journal.OpenNewest(s.src.Journal, 0)
+	if err != nil {
+		return err
+	}
+	defer snap.Close() //nolint:errcheck // it was only read
+	if slices.Contains(bad, snap.Seq) {
+		if err := s.o.Remote.Delete(ctx, snapName(snap.Seq), time.Time{}); err != nil {
+			return err
+		}
+	}
+	if err := s.putSnapshot(ctx, snap); err != nil {
+		return err
+	}
+	for _, seq := range bad {
+		if seq == snap.Seq {
+			continue
+		}
+		if err := s.o.Remote.Delete(ctx, snapName(seq), time.Time{}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hole says which slot is not there, though the history has earlier and later ones; "" for
+// none.
+func (h history) hole(ctx context.Context) (string, error) {
+	all, err := h.spans(ctx, 0)
+	if err != nil || len(all) == 0 {
+		return "", err
+	}
+	next := all[0].first
+	for _, o := range all {
+		if o.first > next {
+			return missing(slotName(next)).Error() + "; moments around it may be lost", nil
+		}
+		next = o.last + 1
+	}
+	return "", nil
+}
