@@ -186,7 +186,7 @@ func TestDoorScopes(t *testing.T) {
 	need := func(r Route) record.Scope {
 		p := strings.TrimPrefix(r.Path, "/api/v1/")
 		switch {
-		case r.Method+" "+r.Path == "POST /device", p == "auth/device/verify", p == "auth/device/revoke":
+		case r.Method+" "+r.Path == "POST /device", r.Path == "/login/confirm", p == "auth/device/verify", p == "auth/device/revoke":
 			return browserAlone // the last, what was connected with a code alone: see TestDeviceRevoke
 		case p == "auth/confirm", p == "me/security", p == "me/codes", p == "me/recovery-codes", strings.HasPrefix(p, "me/passkeys"), r.Method+" "+p == "POST me/identities":
 			return browserAlone // how the account signs in
@@ -194,6 +194,8 @@ func TestDoorScopes(t *testing.T) {
 			return ""
 		case strings.HasPrefix(p, "admin/"), p == "keys", p == "setups", p == "activity", strings.HasPrefix(p, "keys/"), strings.HasPrefix(p, "me/sessions"), strings.HasPrefix(p, "me/identities"):
 			return record.ScopeAdmin
+		case strings.HasPrefix(p, "integrations/webhooks") && (r.ID == "createWebhook" || r.ID == "editWebhook"):
+			return record.ScopeAll // or read and write together: see TestWebhookScopes
 		case p == "export", p == "import", strings.HasPrefix(p, "import/"), strings.HasPrefix(p, "trash") && r.Method == "DELETE":
 			return record.ScopeAll
 		case p == "remote-upload" && r.Method == "GET":

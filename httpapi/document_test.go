@@ -353,6 +353,9 @@ func (d *document) operation(r Route) web.Object {
 		op["description"] = "For a browser that is signed in; an API key needs the scope admin, and its user must be an administrator."
 	default:
 		op["description"] = "An API key needs the scope " + string(r.Access.Scope) + "."
+		if r.Access.Reads {
+			op["description"] = "An API key needs the scopes " + string(r.Access.Scope) + " and read."
+		}
 	}
 	if r.Access.Confirms != nil {
 		op["description"] = op["description"].(string) + recentDoc

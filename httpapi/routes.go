@@ -129,9 +129,9 @@ func (s *Server) operations() []Route {
 		{"GET", "/{slug}", "viewAnything", web.Visitors, web.PageOp(viewAnything, 302, 303, 401, 404, 410, 429, 503).ForVisitors()},
 
 		{"GET", "/api/v1/integrations/webhooks", "listWebhooks", web.Reads, api.ListWebhooks},
-		{"POST", "/api/v1/integrations/webhooks", "createWebhook", web.Writes.Confirmed(), api.CreateWebhook},
+		{"POST", "/api/v1/integrations/webhooks", "createWebhook", web.SendsOn.Confirmed(), api.CreateWebhook},
 		{"GET", "/api/v1/integrations/webhooks/{id}", "readWebhook", web.Reads, api.ReadWebhook},
-		{"PATCH", "/api/v1/integrations/webhooks/{id}", "editWebhook", web.Writes.ConfirmedIf(api.RedirectsWebhook), api.EditWebhook},
+		{"PATCH", "/api/v1/integrations/webhooks/{id}", "editWebhook", web.SendsOn.ConfirmedIf(api.RedirectsWebhook), api.EditWebhook},
 		{"DELETE", "/api/v1/integrations/webhooks/{id}", "removeWebhook", web.Writes, api.RemoveWebhook},
 		{"POST", "/api/v1/integrations/webhooks/{id}/test", "testWebhook", web.Writes, api.TestWebhook},
 		{"GET", "/api/v1/integrations/webhooks/{id}/deliveries", "listDeliveries", web.Reads, api.ListDeliveries},

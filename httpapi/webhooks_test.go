@@ -89,6 +89,38 @@ func eventually(t testing.TB, what string, ok func() bool) {
 	}
 }
 
+// A webhook is sent what its owner writes, so a key that makes or redirects one must be allowed to read as well.
+func TestWebhookScopes(t *testing.T) {
+	t.Parallel()
+	a := start(t)
+	at := "/api/v1/integrations/webhooks"
+	hook := a.post(at, `{"url":"https://example.org/hook"}`).want(201).text("data.id")
+	for _, row := range []struct {
+		scopes []record.Scope
+		may    bool
+	}{
+		{[]record.Scope{record.ScopeWrite}, false},
+		{[]record.Scope{record.ScopeWrite, record.ScopeUpload}, false},
+		{[]record.Scope{record.ScopeRead, record.ScopeUpload}, false},
+		{[]record.Scope{record.ScopeRead, record.ScopeWrite}, true},
+		{[]record.Scope{record.ScopeAll}, true},
+		{[]record.Scope{record.ScopeAdmin}, true},
+	} {
+		key := a.addKey(a.user, row.scopes...)
+		made := a.do(apiRequest{method: "POST", path: at, key: key, json: `{"url":"https://example.org/hook"}`})
+		edited := a.do(apiRequest{method: "PATCH", path: at + "/" + hook, key: key, json: `{"name":"x"}`})
+		if row.may {
+			made.want(201)
+			edited.want(200)
+			continue
+		}
+		made.want(403)
+		edited.want(403)
+	}
+	key := a.addKey(a.user, record.ScopeWrite)
+	a.do(apiRequest{method: "DELETE", path: at + "/" + hook, key: key}).want(200)
+}
+
 func TestWebhooks(t *testing.T) {
 	is := is.New(t)
 	t.Parallel()

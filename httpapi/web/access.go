@@ -42,6 +42,8 @@ func (c *Request) Authorize(d Access) error {
 		return &record.Error{Fault: record.Denied, Code: "session_needed", Text: "Only a user who is signed in may do this. An API key may not."}
 	case !d.AnyKey && !caller.Key.Allows(d.Scope):
 		return c.NeedScope(d.Scope)
+	case d.Reads && !caller.Key.Allows(record.ScopeRead):
+		return c.NeedScope(record.ScopeRead)
 	case d.Admin && caller.User.Role != record.Admin:
 		return &record.Error{Fault: record.Denied, Code: "not_admin", Text: "Only an administrator may do this."}
 	}
@@ -187,6 +189,7 @@ type Access struct {
 	optional bool         // with Open: a valid credential identifies the caller
 	AnyKey   bool         // any valid API key, whatever its scope
 	Scope    record.Scope // the scope that an API key needs
+	Reads    bool         // it needs the scope read as well
 	Admin    bool         // the user must be an administrator
 
 	Browser bool // only a session, not an API key
@@ -217,6 +220,7 @@ var (
 	ReadsMetrics = Access{AnyKey: true, Admin: true}
 	Reads        = Access{Scope: record.ScopeRead}
 	Writes       = Access{Scope: record.ScopeWrite}
+	SendsOn      = Access{Scope: record.ScopeWrite, Reads: true}
 	Uploads      = Access{Scope: record.ScopeUpload}
 	FullScope    = Access{Scope: record.ScopeAll}
 	Manages      = Access{Scope: record.ScopeAdmin, Admin: true}
