@@ -183,6 +183,7 @@ var tagDocs = map[string]string{
 	"notes":           "Texts in Markdown.",
 	"public":          "Operations for visitors on shared items and upload links.",
 	"recipes":         "Recipes.",
+	"records":         "Items of any kind.",
 	"remote upload":   "Files that the server fetches from an address.",
 	"search":          "Search in all items.",
 	"server":          "The server itself.",
@@ -212,6 +213,7 @@ func enums() []enum {
 	return []enum{
 		{"Accent", "Colour of what can be pressed in the app.", field.Words(record.Accents)},
 		{"ActivityEvent", "What happened in an account.", field.Words(record.ActivityEvents)},
+		{"BulkAction", "What can be done with many items.", field.Words(api.BulkActions)},
 		{"CaptchaProvider", "How visitors prove that they are not bots.", field.Words(record.CaptchaProviders)},
 		{"CollectionOrder", "An order of a collection.", field.Words(record.Arrangements)},
 		{"DeliveryState", "State of a delivery.", api.DeliveryStates},
@@ -601,6 +603,7 @@ func components() []component {
 		{"Version", &api.ShownVersion{Version: new(record.Version)}, showing},
 		{"TrashItem", &api.ShownTrash{TrashItem: catalog.TrashItem{Trashed: record.Trashed{Record: record.Record{Kind: record.Notes}}}}, showing},
 		{"TrashRestore", new(api.RestoreForm), creating},
+		{"Bulk", new(api.BulkForm), creating},
 		{"Restored", &api.ShownRestored{Restored: catalog.Restored{Record: &record.Record{Kind: record.Notes}}}, showing},
 		{"UploadRequest", new(record.ShownRequest), showing},
 		{"UploadRequestCreate", new(record.RequestForm), creating},

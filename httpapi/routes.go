@@ -44,6 +44,7 @@ func (s *Server) operations() []Route {
 		{"PATCH", "/api/v1/folders/{id}", "editFolder", web.Writes, api.EditFolder},
 		{"DELETE", "/api/v1/folders/{id}", "removeFolder", web.Writes, api.RemoveFolder},
 
+		{"POST", "/api/v1/bulk", "changeMany", web.Writes, api.Bulk},
 		{"GET", "/api/v1/trash", "listTrash", web.Reads, api.ListTrash},
 		{"POST", "/api/v1/trash/restore", "restoreTrash", web.Writes, api.RestoreTrash},
 		{"DELETE", "/api/v1/trash", "emptyTrash", web.FullScope, api.EmptyTrash},

@@ -94,6 +94,12 @@ func bodySchemas() map[string]schema {
 			"tookMs":     web.Object{"type": "number", "description": "Duration of the search in milliseconds.", "example": 1.25},
 		}, "data", "total", "nextCursor", "incomplete", "tookMs"), nil},
 
+		"BulkDone": {members(web.Object{"data": web.Object{"type": "array", "description": "What became of each item, in the order given.", "items": members(web.Object{
+			"id":    web.Object{"type": "string", "format": "uuid", "description": "Id of the item."},
+			"ok":    web.Object{"type": "boolean", "description": "Whether it was changed."},
+			"error": web.Object{"type": "string", "description": "Why it was not, as a sentence for a person; absent if it was."},
+			"code":  web.Object{"type": "string", "description": "Why it was not, as a word for a program; absent if it was."},
+		}, "id", "ok")}}, "data"), web.Object{"data": []web.Object{{"id": "01890a5d-ac96-774b-bcce-b302099a8057", "ok": true}}}},
 		"TrashRestored": {members(web.Object{"data": allOf("Restored")}, "data"), nil},
 		"CollectedItemList": {members(web.Object{
 			"data":    web.Object{"type": "array", "description": "The list, or a page of it.", "items": web.Object{"oneOf": kindRefs()}},

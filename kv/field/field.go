@@ -233,6 +233,28 @@ func (f *Field) take(v any) string {
 	return ""
 }
 
+// Unknown lists the members of an input that the shape of v does not take, in order. Those
+// of an object in it follow its name and a dot.
+func Unknown(v Shaped, in Object) []string {
+	return with(v, func(s *Set) (unknown []string) {
+		for name, value := range in {
+			i := slices.IndexFunc(s.fields, func(f Field) bool { return f.Name == name && f.Traits&ReadOnly == 0 })
+			if i < 0 {
+				unknown = append(unknown, name)
+				continue
+			}
+			inner, isObject := value.(Object)
+			if b, isNested := s.fields[i].binding.(*nested); isObject && isNested {
+				for _, deeper := range Unknown(b.v, inner) {
+					unknown = append(unknown, name+"."+deeper)
+				}
+			}
+		}
+		slices.Sort(unknown)
+		return unknown
+	})
+}
+
 // formed is a binding that keeps the text that a rule returned.
 type formed interface{ load(v any) error }
 

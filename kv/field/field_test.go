@@ -167,6 +167,13 @@ func TestAppendDigested(t *testing.T) {
 	}
 }
 
+func TestUnknown(t *testing.T) {
+	is := is.New(t)
+	in := parsed(is, `{"title":"a","titel":"b","id":null,"views":1,"Title":"c","url":{"x":1}}`)
+	is.Equal(Unknown(newSample(), in), []string{"Title", "id", "titel", "views"})
+	is.Equal(Unknown(newSample(), Object{}), nil)
+}
+
 func TestLoadReadsBack(t *testing.T) {
 	for _, tt := range []struct{ name, body string }{
 		{"the least", `{"title":"t"}`},

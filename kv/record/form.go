@@ -60,12 +60,17 @@ func (r *Record) Form() (*Form, error) {
 // Patch reads the input of a patch into the form. Making a private item private
 // again has a meaning: its owner wants it private, whatever its limit did.
 func (f *Form) Patch(in field.Object) error {
-	_, f.published = in["isPublic"]
-	err := field.Patch(Edit{f}, in)
+	err := f.PatchAs(Edit{f}, in)
 	if in["slug"] != nil && in["newSlug"] != nil && err == nil && f.kind == Files {
 		return field.Problems{"slug": "cannot be given together with newSlug"}
 	}
 	return err
+}
+
+// PatchAs is Patch of a part of the form: shape has some of its fields.
+func (f *Form) PatchAs(shape field.Shaped, in field.Object) error {
+	_, f.published = in["isPublic"]
+	return field.Patch(shape, in)
 }
 
 // Fields is the shape of a create, for all kinds except files.
@@ -88,6 +93,12 @@ func (f *Form) slug(s *field.Set, name string) {
 func (f *Form) tags(s *field.Set) {
 	s.Texts("tags", &f.Tags, CleanTag, MaxTags, MaxTag).
 		Says("Tag names; unknown tags are created.", `["travel","2024"]`)
+}
+
+// TagChanges binds the fields that add tags and take some away.
+func (f *Form) TagChanges(s *field.Set) {
+	s.Texts("addTags", &f.NewTags, CleanTag, MaxTags, MaxTag).Says("Names of tags to add to those that it has; unknown tags are created.", `["travel"]`)
+	s.Texts("removeTags", &f.OldTags, CleanTag, MaxTags, MaxTag).Says("Names of tags to take away.", `[]`)
 }
 
 func (f *Form) sharing(s *field.Set) {
@@ -138,8 +149,7 @@ func (e Edit) Fields(s *field.Set) {
 	} else {
 		e.Form.Fields(s)
 	}
-	s.Texts("addTags", &e.NewTags, CleanTag, MaxTags, MaxTag).Says("Names of tags to add to those that it has; unknown tags are created.", `["travel"]`)
-	s.Texts("removeTags", &e.OldTags, CleanTag, MaxTags, MaxTag).Says("Names of tags to take away.", `[]`)
+	e.TagChanges(s)
 	if e.kind.Versioned() {
 		s.Bool("keepVersion", &e.KeepVersion, field.WriteOnly).
 			Says("Keeps the text that this replaces as a version, even if the same writer wrote it within the last five minutes.", `false`)
