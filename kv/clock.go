@@ -17,11 +17,15 @@ import (
 // These decide when a wall clock that leaps forward is believed. DESIGN.md has the
 // reasons.
 const (
-	leapMost   = 24 * time.Hour       // a longer leap is doubted
+	leapMost   = time.Minute          // a longer leap is doubted
 	leapLasts  = time.Hour            // a doubted leap is believed after this long
 	leapStart  = 400 * 24 * time.Hour // the longest leap believed at a start: the machine may have been off
 	leapSettle = 10 * time.Minute     // how long a start counts as one: the system may set its clock late
 )
+
+// catchUp is how many times slower the store's time goes while the wall clock is behind it. It
+// does not stand still, so that what is stored one after another has different times.
+const catchUp = 10
 
 // clockSet is earlier than any time on a correctly set clock. A store whose time is
 // before clockSet was made on a machine whose clock was not set yet.
@@ -48,7 +52,8 @@ type belief struct {
 
 // judge decides whether to believe the reading's wall clock. It does if the belief it
 // returns has no doubt. It also returns the store's time: the wall clock's time, or
-// the last sure time plus what has elapsed since. That time is never before last.
+// the last sure time plus what has elapsed since. That time is never before last. While the
+// wall clock is behind it, it goes slowly.
 func (b belief) judge(last time.Time, now reading) (time.Time, belief) {
 	expected := b.sure.after(now.elapsed)
 	goesOn := !b.doubt.wall.IsZero() && now.wall.Sub(b.doubt.after(now.elapsed)).Abs() <= leapMost
@@ -58,7 +63,8 @@ func (b belief) judge(last time.Time, now reading) (time.Time, belief) {
 		b.sure.wall.Before(clockSet),
 		goesOn && now.elapsed-b.doubt.elapsed >= leapLasts,
 		!goesOn && starting:
-		at := later(last, now.wall)
+		slow := b.sure.wall.Add((now.elapsed - b.sure.elapsed) / catchUp)
+		at := later(last, later(now.wall, slow))
 		b.sure, b.doubt = reading{at, now.elapsed}, reading{}
 		return at, b
 	case !goesOn:
