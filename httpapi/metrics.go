@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"maps"
@@ -166,7 +167,8 @@ func (f *figures) instance(c *web.Config) {
 }
 
 // writer writes the figures about the server's own data.
-func (f *figures) writer(s *Server) {
+func (f *figures) writer(ctx context.Context, s *Server) {
+	f.gauge("writable", "1 if the server can store things, 0 while /readyz says why it cannot.", truth(s.writable(ctx) == nil))
 	_, doubted := s.Store.ClockDoubt()
 	f.gauge("clock_doubted", "1 if the machine's clock jumped and is not trusted yet.", truth(doubted))
 	if s.Ship != nil {
@@ -222,7 +224,7 @@ func (s *Server) readMetrics(c *web.Request) error {
 	var f figures
 	s.meter.write(&f)
 	f.instance(&s.Config)
-	f.writer(s)
+	f.writer(c.R.Context(), s)
 	f.answer(c.W)
 	return nil
 }

@@ -29,7 +29,7 @@ func TestMetrics(t *testing.T) {
 	text := string(a.do(apiRequest{method: "GET", path: "/metrics", key: narrow}).want(200).body)
 	for _, line := range []string{
 		`kist_build_info{version="1.2.3"} 1`, "kist_users 1", `kist_records{kind="file"} 1`, `kist_records{kind="note"} 1`, `kist_records{kind="game"} 0`,
-		"kist_stored_bytes 7", "kist_uploads_pending 0", "kist_webhook_deliveries_waiting 0", "kist_journal_damaged 0", "kist_collected 1",
+		"kist_stored_bytes 7", "kist_uploads_pending 0", "kist_webhook_deliveries_waiting 0", "kist_journal_damaged 0", "kist_writable 1", "kist_collected 1",
 		`kist_http_requests_total{op="readRaw",status="200"} 1`, `kist_http_requests_total{op="readRaw",status="404"} 1`, "kist_http_request_duration_seconds_count 4",
 		`kist_http_request_duration_seconds_bucket{le="+Inf"} 4`, "# TYPE kist_http_request_duration_seconds histogram",
 	} {

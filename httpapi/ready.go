@@ -33,6 +33,7 @@ var (
 	errStopping = &record.Error{Fault: record.Busy, Code: "not_ready", Text: "The server is stopping."}
 	errNoAnswer = &record.Error{Fault: record.Busy, Code: "not_ready", Text: "The storage does not answer."}
 	errNoRoom   = &record.Error{Fault: record.Busy, Code: "not_ready", Text: "The disk is full."}
+	errNoFiles  = &record.Error{Fault: record.Busy, Code: "not_ready", Text: "The disk can hold no more files (inodes)."}
 	errJournal  = &record.Error{Fault: record.Busy, Code: "not_ready", Text: "The journal is damaged and could not be replaced yet; the log names the file. Make a backup now."}
 	errNoWrite  = &record.Error{Fault: record.Busy, Code: "not_ready", Text: "The storage is not writable."}
 )
@@ -51,13 +52,7 @@ func health(c *web.Request) error {
 // the answer says so. Anyone may ask at any rate: the disk is checked once a second, by one
 // request at a time.
 func (s *Server) ready(c *web.Request) error {
-	if s.readiness.stopping.Load() {
-		return errStopping
-	}
-	if err := s.Ship.Refuse(); err != nil {
-		return err
-	}
-	if err := s.storage(c.R.Context()); err != nil {
+	if err := s.writable(c.R.Context()); err != nil {
 		return err
 	}
 	h := c.Site.Store.JournalHealth()
@@ -72,6 +67,17 @@ func (s *Server) ready(c *web.Request) error {
 	}
 	_, _ = fmt.Fprintf(c.W, "journal: damage was found and healed at %s; the log names the file\n", h.Healed.Format(time.RFC3339)) // the client may be gone
 	return nil
+}
+
+// writable returns the reason why the server stores nothing at the moment.
+func (s *Server) writable(ctx context.Context) error {
+	if s.readiness.stopping.Load() {
+		return errStopping
+	}
+	if err := s.Ship.Refuse(); err != nil {
+		return err
+	}
+	return s.storage(ctx)
 }
 
 // Lives reports whether the server makes progress: the storage answers, and the writer of
@@ -111,6 +117,9 @@ func (s *Server) storage(ctx context.Context) error {
 // tryStorage checks whether the latest commit failed, runs an empty write transaction, and
 // writes a byte to the disk, which it removes again.
 func (s *Server) tryStorage() error {
+	if s.Store.NoFiles() {
+		return errNoFiles
+	}
 	if s.Store.FreeForContent() == 0 {
 		return errNoRoom
 	}

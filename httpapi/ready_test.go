@@ -2,12 +2,17 @@ package httpapi
 
 import (
 	"context"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/matryer/is"
 
+	"kist/blobs/disk"
+	"kist/httpapi/web"
 	"kist/kv"
+	"kist/kv/tables"
 )
 
 // TestReady: the server is ready while it can store things.
@@ -34,6 +39,36 @@ func TestReady(t *testing.T) {
 	again()
 	a.visit("/readyz").want(503)
 	a.visit("/healthz").want(200)
+}
+
+// TestReadyWithoutRoom: the answer says what the disk lacks, and the metric is 0.
+func TestReadyWithoutRoom(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		room disk.Room
+		text string
+	}{
+		"room":         {disk.Room{Free: 1 << 40, Total: 1 << 20, Files: 1 << 20, FreeFiles: 100}, "ok\n"},
+		"no bytes":     {disk.Room{Free: 0, Total: 1 << 20}, "The disk is full.\n"},
+		"no files":     {disk.Room{Free: 1 << 40, Total: 1 << 20, Files: 1 << 20, FreeFiles: 3}, "The disk can hold no more files (inodes).\n"},
+		"neither":      {disk.Room{Free: 0, Total: 1 << 20, Files: 1 << 20}, "The disk can hold no more files (inodes).\n"},
+		"a small disk": {disk.Room{Free: 1 << 40, Total: 1 << 20, Files: 300, FreeFiles: 6}, "ok\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			store, err := kv.Open(filepath.Join(t.TempDir(), "data"), kv.Options{Schema: tables.All, Space: func() (disk.Room, error) { return row.room, nil }})
+			is.NoErr(err)
+			t.Cleanup(func() { is.NoErr(store.Close()) })
+			a := start(t, func(c *web.Config) { c.Store, c.Metrics = store, true })
+			is.Equal(string(a.visit("/readyz").body), row.text)
+			figure := "kist_writable 0\n"
+			if row.text == "ok\n" {
+				figure = "kist_writable 1\n"
+			}
+			is.True(strings.Contains(string(a.get("/metrics").want(200).body), figure))
+		})
+	}
 }
 
 // TestReadyHangs: anyone who asks is told that the storage hangs, the first too.

@@ -114,10 +114,16 @@ func (s *Store) FreeForContent() int64 {
 		return 1 << 62
 	}
 	keep := Reserve(r.Total)
-	if r.Free <= keep || r.Files > 0 && r.FreeFiles == 0 {
+	if r.Free <= keep || r.NoFiles() {
 		return 0
 	}
 	return int64(min(r.Free-keep, 1<<62))
+}
+
+// NoFiles reports whether the disk can hold no more files (inodes).
+func (s *Store) NoFiles() bool {
+	r, err := s.space.space()
+	return err == nil && r.NoFiles()
 }
 
 // ErrFull says that the disk has no room for anything new.
