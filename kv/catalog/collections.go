@@ -153,6 +153,9 @@ func pick(tx *kv.Tx, r *record.Record, ids []string, name string) error {
 		} else if !kv.Missing(err) {
 			return err
 		}
+		if tx.Get(kv.RecordBucket, record.RowKey(r.Owner, record.Collections, id)) != nil {
+			return record.Bad(map[string]string{name: "names a collection, which cannot be in a collection: " + text})
+		}
 		if k = ofAnyKind(tx, r.Owner, id, k); k == nil {
 			return record.Bad(map[string]string{name: "names an item that you do not have: " + text})
 		}

@@ -279,3 +279,23 @@ func TestFullCollection(t *testing.T) {
 	kvtest.Update(t, s, func(tx *kv.Tx) error { return catalog.Remove(tx, r) })
 	kvtest.View(t, s, func(tx *kv.Tx) error { is.Equal(tx.Count(kvtest.Bucket("member")), 0); return nil })
 }
+
+// A collection cannot be in a collection, itself included, and the error says so. It says of a
+// stranger's collection what it says of anything else that the owner does not have.
+func TestCollectionInCollection(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := kvtest.Open(t)
+	ann, bob := kvtest.User(t, s, "ann").ID, kvtest.User(t, s, "bob").ID
+	r := kvtest.Add(t, s, ann, record.Collections, `{"title":"a","source":{"items":[]}}`)
+	other := kvtest.Add(t, s, ann, record.Collections, `{"title":"b","source":{"items":[]}}`)
+	theirs := kvtest.Add(t, s, bob, record.Collections, `{"title":"c","source":{"items":[]}}`)
+	const isCollection, isNothing = "a collection, which cannot be in a collection", "an item that you do not have"
+	for id, want := range map[string]string{
+		r.ID.String(): isCollection, other.ID.String(): isCollection,
+		theirs.ID.String(): isNothing, uuid.New().String(): isNothing,
+	} {
+		err := change(s, r, func(tx *kv.Tx, r *record.Record) error { return catalog.Pick(tx, r, []string{id}, nil) })
+		is.Equal(fmt.Sprint(err), "The field add names "+want+": "+id+".")
+	}
+}
