@@ -80,6 +80,9 @@ func (c *Call) sayCopied(done *ops.BackedUp, what, proof string) error {
 		}
 		text += fmt.Sprintf("\nFile %s (%s) is not in it: %s.", m.ID, console.Printable(m.Name), m.Why)
 	}
+	if done.NoModes {
+		text += "\nFile modes are not kept there: make sure that nobody else can read it."
+	}
 	out := *c
 	if done.Dest == "-" {
 		out.Stdout = out.Stderr // standard output has the tar

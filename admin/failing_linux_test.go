@@ -314,6 +314,41 @@ func TestStartOnFailingDisk(t *testing.T) {
 	p.serve().stop()
 }
 
+// A backup to a share or a disk that refuses to change modes is made, and read.
+func TestBackupWithoutModes(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	const what = "a disk that keeps no modes"
+	needs(t, what, "strace")
+	strace, err := exec.LookPath("strace")
+	is.NoErr(err)
+	p := newPlace(t)
+	s := p.serve()
+	s.inhabit()
+	s.stop()
+	refusing := *p
+	refusing.within = func(cmd *exec.Cmd) {
+		const calls = "chmod,fchmod,fchmodat"
+		cmd.Args = append([]string{
+			strace, "-f", "-o", "/dev/null", "-e", "trace=" + calls,
+			"-e", "inject=" + calls + ":error=EPERM", cmd.Path,
+		}, cmd.Args[1:]...)
+		cmd.Path = strace
+	}
+	for _, dest := range []string{"copy", "copy", "copy.tar"} { // the second time it is brought up to date
+		done := refusing.run("", "backup", dest)
+		if strings.Contains(done.err, "Operation not permitted") {
+			lacks(t, what, "strace may not trace here")
+		}
+		is.Equal(done.code, 0)
+		is.True(!strings.Contains(done.out, "modes")) // they are kept here
+	}
+
+	is.NoErr(os.Chmod(p.path("copy", "journal"), 0o755))
+	is.True(strings.Contains(p.must("backup", "copy"), "File modes are not kept there"))
+	p.must("verify", "copy")
+}
+
 // A content that may not be read does not keep the others from being healed. It
 // is named, and the command says that it was skipped.
 func TestRestoreMissingSkipsUnreadable(t *testing.T) {

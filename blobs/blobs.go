@@ -147,8 +147,8 @@ type Info struct {
 
 // Open opens the store in dir, which it creates with mode 0700 when it is
 // missing; its parent must exist. Open removes temporary files that a crash
-// left behind. Files the store makes have mode 0600 and folders 0700, whatever
-// the umask. Dir itself may be a symbolic link; the store follows no other
+// left behind. Files the store makes have mode 0600 and folders 0700, unless the
+// umask takes away more, or the disk keeps no modes, as network shares do. Dir itself may be a symbolic link; the store follows no other
 // link.
 //
 // Unfinished uploads are kept in dir as well; OpenIn keeps them elsewhere.
@@ -165,13 +165,7 @@ func OpenIn(data string) (*Store, error) {
 // openStore is Open. Unless cache is empty, the folder for uploads is in it.
 func openStore(dir, cache string) (*Store, error) {
 	err := os.Mkdir(dir, 0o700)
-	switch {
-	case err == nil:
-		err = os.Chmod(dir, 0o700) // #nosec G302 -- a folder, for its owner alone
-	case errors.Is(err, fs.ErrExist):
-		err = nil
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, fmt.Errorf("blobs: creating the folder: %w", err)
 	}
 	parent, err := os.Open(filepath.Dir(filepath.Clean(dir)))

@@ -110,9 +110,6 @@ func (st *Stage) openPart() error {
 		if st.file, err = s.uploads.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
 			return err
 		}
-		if err := st.file.Chmod(0o600); err != nil {
-			return err
-		}
 		return s.uploads.syncFolder(partFolder, "sync parts")
 	case errors.Is(err, fs.ErrNotExist):
 		return ErrPartLost

@@ -65,9 +65,6 @@ func (st *Stage) open() error {
 		open = st.openUnnamed
 	}
 	err := st.store.steps.do("create", open)
-	if err == nil {
-		err = st.file.Chmod(0o600)
-	}
 	if err != nil {
 		_ = st.discard()
 		st.err = st.store.failing.wrap(st.folder(), "staging content", err)

@@ -80,10 +80,7 @@ func (t *tree) mkdir(name string) (made bool, err error) {
 	if errors.Is(err, fs.ErrExist) {
 		return false, nil
 	}
-	if err != nil {
-		return false, err
-	}
-	return true, t.Chmod(name, 0o700)
+	return err == nil, err
 }
 
 func (t *tree) isDurable(name string) bool {

@@ -74,8 +74,10 @@ func (j Job) Backup(dest string, stdout io.Writer) (*BackedUp, error) {
 		err = b.writeTar(stdout)
 	case strings.HasSuffix(dest, ".tar"):
 		err = b.toTar(dest)
+		b.result.NoModes = exposed(dest)
 	default:
 		err = b.toFolder(dest)
+		b.result.NoModes = exposed(filepath.Join(dest, "journal"))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("no backup was made: %w", err)
@@ -144,6 +146,13 @@ func (b *snapshot) toFolder(dest string) error {
 		_, err := to.Sweep(context.Background(), time.Now(), func(ref blobs.Ref) (bool, error) { return !catalog.Referenced(tx, ref), nil })
 		return err
 	})
+}
+
+// exposed reports whether others may read what was made at the path for its owner
+// alone. Network shares, exFAT and FAT keep no modes.
+func exposed(path string) bool {
+	info, err := os.Lstat(path)
+	return err == nil && info.Mode().Perm()&0o077 != 0
 }
 
 // claim keeps other backups out of the folder dest until release is called.

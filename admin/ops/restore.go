@@ -168,6 +168,7 @@ func (j Job) restore(fill func(work string) (*snapshot, error)) (*BackedUp, erro
 		return nil, err
 	}
 	b.result.Dest = j.Dir
+	b.result.NoModes = exposed(filepath.Join(j.Dir, "journal"))
 	return &b.result, nil
 }
 

@@ -27,7 +27,8 @@ type BackedUp struct {
 	Copied  int    `json:"copied"` // contents that were not there before
 	Bytes   int64  `json:"bytes"`  // of the copied contents
 	Missing []Lost `json:"missing"`
-	Store   string `json:"store,omitempty"` // the object store that should have the missing ones, if it was not asked
+	NoModes bool   `json:"noModes,omitempty"` // others may be able to read it: no modes are kept there
+	Store   string `json:"store,omitempty"`   // the object store that should have the missing ones, if it was not asked
 }
 
 // snapshot is the state of a data directory at one moment.

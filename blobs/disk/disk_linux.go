@@ -64,9 +64,6 @@ func writeNew(top int, folder, name string, b []byte) error {
 		return err
 	}
 	defer unix.Close(file) //nolint:errcheck // a later sync reports what was not written
-	if err := unix.Fchmod(file, 0o600); err != nil {
-		return err
-	}
 	for len(b) > 0 {
 		n, err := unix.Write(file, b)
 		if err != nil {

@@ -69,7 +69,7 @@ func MakeFolder(path string) error {
 		return err
 	}
 	defer parent.Close()
-	return errors.Join(os.Chmod(path, 0o700), SyncFolder(parent)) // #nosec G302 -- a folder, for its owner alone
+	return SyncFolder(parent)
 }
 
 // Aside sets another folder for unfinished files, so that no name vanishes from
@@ -205,7 +205,7 @@ func (f *Folder) renameFrom(aside, name string, fill func(io.Writer) error) (don
 
 // finish fills a new file, syncs it and closes it.
 func finish(file *os.File, fill func(io.Writer) error) error {
-	return errors.Join(file.Chmod(0o600), fill(&early{file: file}), file.Sync(), file.Close())
+	return errors.Join(fill(&early{file: file}), file.Sync(), file.Close())
 }
 
 // linkNew is publish with a file that has no name at first. done is false, and
@@ -224,7 +224,7 @@ func (f *Folder) linkNew(name string, fill func(io.Writer) error) (done bool, er
 	if !linkable() {
 		return false, nil
 	}
-	if err := errors.Join(file.Chmod(0o600), fill(&early{file: file})); err != nil {
+	if err := fill(&early{file: file}); err != nil {
 		return false, err
 	}
 	if err := file.Sync(); err != nil {
