@@ -131,7 +131,7 @@ func (s *Server) respondApp(c *web.Request, p appPage) error {
 	data.WriteString(`,"maxUpload":` + strconv.FormatInt(limit, 10))
 	data.WriteString(`,"pending":` + strconv.FormatInt(pending, 10))
 	data.WriteString(`,"trashed":` + strconv.FormatInt(trashed, 10) + `,"trashDays":` + strconv.FormatInt(trashDays, 10))
-	for i, module := range []string{"account", "activity", "admin", "bookmarks", "bulk", "collections", "editor", "film", "forms", "help", "keys", "moving", "offline", "reader", "remote", "requests", "search", "security", "share", "tags", "trash", "tus", "uploads", "versions", "viewer", "webhooks", "welcome"} {
+	for i, module := range []string{"account", "activity", "admin", "bookmarks", "bulk", "collections", "conflict", "editor", "film", "forms", "help", "keys", "moving", "offline", "reader", "remote", "requests", "search", "security", "share", "tags", "trash", "tus", "uploads", "versions", "viewer", "webhooks", "welcome"} {
 		name, err := embed.Name(module + ".js")
 		if err != nil {
 			return err
@@ -220,6 +220,7 @@ func (s *Server) callAPI(c *web.Request, path, query string) []byte {
 	}
 	r := c.R.Clone(c.R.Context())
 	r.Header.Del("Accept-Encoding") // the whole page is compressed instead
+	r.Header.Del("If-None-Match")   // it is about the page
 	r.URL = &url.URL{Path: web.APIPath + path, RawQuery: query}
 	answer := &recorder{header: http.Header{}}
 	one := &web.Request{
@@ -234,7 +235,11 @@ func (s *Server) callAPI(c *web.Request, path, query string) []byte {
 	if err != nil || one.W.Status != http.StatusOK {
 		return nil
 	}
-	return answer.body.Bytes()
+	body := answer.body.Bytes()
+	if tag := answer.header.Get("Etag"); tag != "" { // the script gets no headers
+		body = slices.Concat([]byte(`{"etag":`), field.AppendString(nil, tag), []byte(","), body[1:])
+	}
+	return body
 }
 
 // recorder keeps an answer in memory.
