@@ -343,7 +343,7 @@ func (b *tab) says(text string) {
 // shows waits for a text of the page, or of the dialog above it.
 func (b *tab) shows(text string) {
 	b.Helper()
-	b.until(`(document.querySelector('dialog[open]') ?? document.querySelector('#main')).innerText.includes(` + quoted(text) + `)`)
+	b.until(`([...document.querySelectorAll('dialog[open]')].pop() ?? document.querySelector('#main')).innerText.includes(` + quoted(text) + `)`)
 }
 
 func quoted(text string) string {

@@ -175,8 +175,20 @@ async function own(user) {
   await (await caches.open(data)).put(ownerKey, new Response(user));
 }
 
-// later stores a request: its path, its body, the id that makes repeats safe, and the user whose session may send it.
+// later stores a request: its method, path and body, the id that makes repeats safe, and the user whose session may send it. A
+// change also has the entity tag of the record as the user has seen it, and a draft with all that they typed. It has what
+// an earlier change to the same record has, which it replaces.
 async function later(entry) {
+  const same = (old) => entry.draft && old.draft?.name === entry.draft.name && old.etag === entry.etag && old.user === entry.user;
+  await ask('readwrite', (store) => {
+    const asked = store.openCursor();
+    asked.addEventListener('success', ({ target: { result: at } }) => {
+      if (!at) return;
+      if (same(at.value)) at.delete();
+      at.continue();
+    });
+    return asked;
+  });
   if (await ask('readonly', (store) => store.count()) >= mostWaiting) throw new Error('too many are waiting');
   await ask('readwrite', (store) => store.add(entry));
   await registration.sync?.register('send').catch(() => {});
@@ -211,6 +223,7 @@ let sending = null;
 // keeps it as a draft; without a page it stays.
 const send = () => sending ??= (async () => {
   const keys = await ask('readonly', (store) => store.getAllKeys());
+  const drafts = [];
   let sent = 0, left = keys.length;
   try {
     const me = keys.length > 0 && await fetch(api + 'me');
@@ -218,15 +231,21 @@ const send = () => sending ??= (async () => {
     for (const key of user ? keys : []) {
       const entry = await ask('readonly', (store) => store.get(key));
       if (entry?.user !== user) continue;
-      const answer = await fetch(entry.path, { method: 'POST', body: entry.body, headers: { 'idempotency-key': entry.id, 'content-type': 'application/json' } });
+      const safe = entry.etag ? { 'if-match': entry.etag } : { 'idempotency-key': entry.id };
+      const answer = await fetch(entry.path, { method: entry.method ?? 'POST', body: entry.body, headers: { ...safe, 'content-type': 'application/json' } });
       if ([401, 408, 429].includes(answer.status) || answer.status >= 500) break; // later
-      if (answer.ok) sent++;
-      else if (!await tell({ refused: (await answer.json().catch(() => null))?.error ?? String(answer.status), path: entry.path, body: entry.body })) continue;
+      if (answer.ok) {
+        sent++;
+        if (entry.draft) drafts.push(entry.draft);
+      } else {
+        const why = (await answer.json().catch(() => null))?.error ?? String(answer.status);
+        if (!await tell({ refused: why, status: answer.status, entry })) continue;
+      }
       await ask('readwrite', (store) => store.delete(key));
       left--;
     }
   } catch { /* still no server */ }
-  if (sent) await tell({ sent });
+  if (sent) await tell({ sent, drafts });
   return left;
 })().finally(() => { sending = null; });
 

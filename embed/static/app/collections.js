@@ -2,7 +2,7 @@
 import { button, find, h, icon, iconButton, t, toast } from './dom.js';
 import { openDialog, openForm } from './forms.js';
 import { apiPathOf, isPicture, kindOf, titleOf } from './kinds.js';
-import { openShare, updateRows } from './list.js';
+import { change, openShare, updateRows } from './list.js';
 import { api, base, countChange, countItems, Problem, showProblem } from './session.js';
 
 const reasonOf = { password: t('collections.password'), limit: t('collections.limit'), end: t('collections.end') };
@@ -64,12 +64,12 @@ export async function arrange(r) {
   // save changes the collection. Changes are sent one after the other, because each refers to the order before it. If one
   // fails, the list is as it was before that, and those that wait are not sent.
   let saved = [], failures = 0, last = Promise.resolve();
-  const save = (method, path, body) => {
+  const save = (send) => {
     const now = rows(), after = failures;
     return last = last.then(async () => {
       if (after !== failures) return;
       try {
-        r = (await api(method, apiPathOf(r) + path, body)).data;
+        r = await send();
         saved = now;
         updateRows(r);
       } catch (e) {
@@ -79,6 +79,8 @@ export async function arrange(r) {
       }
     });
   };
+  // Moving an item says where it goes, so it needs no order that the user has seen.
+  const arranged = async (method, path, body) => (await api(method, `${apiPathOf(r)}/${path}`, body)).data;
   // move puts a row before another one, or at the end.
   const move = (row, next) => {
     if (next === row || row.nextElementSibling === next) return;
@@ -86,14 +88,15 @@ export async function arrange(r) {
     list.insertBefore(row, next);
     focused?.focus?.();
     status.textContent = t('collections.moved', { i: rows().indexOf(row) + 1, n: rows().length });
-    save('PATCH', `/items/${row.dataset.id}`, { before: next?.dataset.id ?? null });
+    const before = next?.dataset.id ?? null;
+    save(() => arranged('PATCH', `items/${row.dataset.id}`, { before }));
   };
   // remove takes a row out. The focus goes to its neighbour.
   const remove = (row) => {
     const next = row.nextElementSibling ?? row.previousElementSibling;
     row.remove();
     find('button:last-child', next ?? list)?.focus();
-    save('POST', '/items', { remove: [row.dataset.id] });
+    save(() => arranged('POST', 'items', { remove: [row.dataset.id] }));
   };
   const up = (row) => row.previousElementSibling && move(row, row.previousElementSibling);
   const down = (row) => row.nextElementSibling && move(row, row.nextElementSibling.nextElementSibling);
@@ -110,7 +113,7 @@ export async function arrange(r) {
     row.dataset.id = item.id;
     if (isPicture(item)) {
       row.append(tool('star', t('collections.cover', { title }), async () => {
-        await save('PATCH', '', { cover: r.cover === item.id ? null : item.id });
+        await save(() => change(r, { cover: r.cover === item.id ? null : item.id }));
         for (const b of list.querySelectorAll('.star')) b.setAttribute('aria-pressed', String(b.closest('li').dataset.id === r.cover));
       }, { class: 'quiet square star', 'aria-pressed': String(r.cover === item.id) }));
     }

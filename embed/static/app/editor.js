@@ -2,8 +2,8 @@
 import { addActions, ago, all, button, find, grow, h, hasPointer, icon, iconButton, t } from './dom.js';
 import { Form, openDialog } from './forms.js';
 import { apiPathOf, fieldOf, kinds, shareAddressOf, tagNames, titleOf } from './kinds.js';
-import { openShare, removeRecords, showSaved, withBookmarks } from './list.js';
-import { api, create, draftKey, localAddress, showProblem, storage } from './session.js';
+import { fetchRecord, openShare, removeRecords, showSaved, updateRows, withBookmarks } from './list.js';
+import { api, create, draftKey, loadModule, localAddress, nowOrLater, storage } from './session.js';
 
 const visibilityFields = [
   { name: 'isPublic', label: t('editor.anyone'), type: 'check' },
@@ -29,10 +29,19 @@ function valuesOf(k, r) {
 
 const equal = (a, b) => JSON.stringify(a) === JSON.stringify(b);
 
-// changesOf returns what to send to the server: all entered values of a new record, only changed ones of an existing one.
+// missingIn are the tags of a list that are not in another one.
+const missingIn = (other, names) => names.filter((n) => !other.some((o) => o.toLowerCase() === n.toLowerCase()));
+
+// changesOf returns what to send to the server: all entered values of a new record, only changed ones of an existing one. Of
+// the tags of an existing one, it names those that come and go, because others may have changed meanwhile.
 function changesOf(k, old, now, fresh) {
   const out = {};
   for (const [name, value] of Object.entries(now)) {
+    if (name === 'tags' && !fresh) {
+      const addTags = missingIn(old.tags, value), removeTags = missingIn(value, old.tags);
+      Object.assign(out, addTags.length && { addTags }, removeTags.length && { removeTags });
+      continue;
+    }
     const v = typeof value === 'string' && !fieldOf(k, name)?.keepSpaces ? value.trim() : value;
     if (fresh ? v === '' || v === null || equal(v, []) : equal(v, old[name])) continue;
     if (name === 'slug' && !v) continue;
@@ -46,6 +55,20 @@ function changesOf(k, old, now, fresh) {
   return out;
 }
 
+// merged are the values that a record has once the changes from old to now are made to it.
+function merged(old, now, theirs) {
+  const out = { ...theirs };
+  for (const name of Object.keys(now)) if (!equal(now[name], old[name])) out[name] = now[name];
+  out.tags = [...theirs.tags.filter((n) => !missingIn(now.tags, old.tags).includes(n)), ...missingIn(theirs.tags, missingIn(old.tags, now.tags))];
+  return out;
+}
+
+// wordsOf is the value of a field as a text, to show what differs.
+const wordsOf = (f, v) => f.type === 'check' ? (v ? '✓' : '–') : Array.isArray(v) ? v.join(', ') : String(f.choices?.[v] ?? v ?? '');
+
+// Of these kinds a second one can be made of what is in the form.
+const canBeTwo = (k) => k !== kinds.file && k !== kinds.collection;
+
 // editor is the open dialog.
 let editor = null;
 
@@ -55,11 +78,16 @@ const closeEditor = (reason) => editor?.el.close(reason);
 // record, draft names the draft that this browser keeps, and onclose is called with the reason and
 // what was saved, if anything was.
 export async function openEditor(k, r, { values = {}, draft: draftName = 'new', onclose = null } = {}) {
-  closeEditor('replaced');
   const fresh = !r;
+  if (!fresh && !r.etag) r = await fetchRecord(r);
+  closeEditor('replaced');
   let saved = null;
-  const old = valuesOf(k, r), initial = { ...old, ...values };
-  const key = draftKey(`${k.name}.${fresh ? draftName : r.id}`);
+  const name = `${k.name}.${fresh ? draftName : r.id}`, key = draftKey(name), draft = storage.get(key);
+  // What the form was filled from: the values, and the record with its entity tag, so that a save replaces nothing else.
+  let old = valuesOf(k, r), etag = r?.etag, unseen = false;
+  const stale = !fresh && draft?.etag && draft.etag !== etag;
+  if (stale) ({ old, etag } = draft);
+  const initial = () => ({ ...old, ...values });
   let timer = 0;
   const d = openDialog(fresh ? t('editor.new', { kind: k.one }) : titleOf(r), {
     panel: true, onclose: (reason) => {
@@ -71,16 +99,20 @@ export async function openEditor(k, r, { values = {}, draft: draftName = 'new', 
   });
   editor = d;
   d.record = r;
-  const form = new Form([...k.fields, { name: 'tags', label: t('tags.title'), type: 'tags' }, slugField(k), ...visibilityFields], initial);
+  const fields = [...k.fields, { name: 'tags', label: t('tags.title'), type: 'tags' }, slugField(k), ...visibilityFields];
+  const form = new Form(fields, initial());
   const status = h('small.soft', { 'aria-live': 'polite' });
   const save = h('button.main', {}, fresh ? t('editor.add', { kind: k.one }) : t('common.save'));
   const node = h('form', { novalidate: true }, form.node, h('div.row.foot', {}, save, button('dialog-close', t('common.cancel')), status));
   form.node.append(h('details.field', {}, h('summary', {}, t('editor.linkAndVisibility')), form.controls.slice(-3).map((c) => c.node)));
 
-  function keepDraft() {
+  // draftNow is what this browser keeps of the form; null if nothing was typed.
+  function draftNow() {
     const now = form.draft;
-    storage.set(key, equal(now, initial) || fresh && equal(now, old) ? null : { at: new Date().toISOString(), values: now });
+    if (equal(now, initial()) || fresh && equal(now, old)) return null;
+    return { at: new Date().toISOString(), values: now, ...(!fresh && { old, etag }) };
   }
+  const keepDraft = () => storage.set(key, draftNow());
   function dropDraft() {
     clearTimeout(timer);
     storage.set(key, null);
@@ -90,25 +122,79 @@ export async function openEditor(k, r, { values = {}, draft: draftName = 'new', 
     clearTimeout(timer);
     timer = setTimeout(() => { keepDraft(); status.textContent = storage.get(key) ? t('editor.kept') : ''; }, 300);
   });
+
+  // finish closes the editor with what the server has now.
+  function finish(record) {
+    dropDraft();
+    saved = record;
+    d.el.close('done');
+  }
+
+  // send sends what the user changed, over the record that they have seen, or has this device keep it.
+  function send(body) {
+    const path = apiPathOf(r), id = crypto.randomUUID?.(); // only with HTTPS, like a service worker
+    return nowOrLater(() => api('PATCH', path, body, { etag }), { method: 'PATCH', path, body, etag, id, draft: { name, ...draftNow() } });
+  }
+
+  // clashing are the fields that were changed here and elsewhere, to different values. Tags never clash.
+  const clashing = (mine, now) => fields.filter((f) => f.type !== 'tags' && [mine, now].every((v) => !equal(v[f.name], old[f.name])) && !equal(mine[f.name], now[f.name]));
+
+  // takeIn lets the form go on with the record as it is now, and with what the user has changed.
+  function takeIn(theirs) {
+    const mine = form.values, now = valuesOf(k, theirs), both = merged(old, mine, now);
+    unseen ||= !equal(now, old);
+    [r, old, etag] = [theirs, now, theirs.etag];
+    d.record = theirs;
+    if (!equal(mine, both)) form.set(both);
+  }
+  d.takeIn = (theirs) => { if (!clashing(form.values, valuesOf(k, theirs)).length) takeIn(theirs); };
+
+  // ask lets the user choose what stays. theirs is the record as it was changed elsewhere, or null if it is gone.
+  async function ask(theirs) {
+    const mine = form.values, now = theirs && valuesOf(k, theirs);
+    const differ = theirs ? fields.filter((f) => !equal(now[f.name], old[f.name]) || !equal(mine[f.name], old[f.name])) : [];
+    const keepBoth = async (second) => {
+      const { slug, isPublic, ...rest } = mine; // the second one has a link of its own, and nobody else sees it
+      if (rest.title) rest.title = second(rest.title);
+      const answer = await create(k.api, changesOf(k, {}, rest, true));
+      finish(theirs);
+      if (theirs) updateRows(theirs);
+      if (answer) showSaved(answer.data, true, answer.duplicateOf);
+    };
+    (await loadModule('conflict')).openConflict({
+      when: theirs?.updatedAt, keepBoth: canBeTwo(k) ? keepBoth : null,
+      keepMine: () => { takeIn(theirs); return saveForm(); },
+      takeTheirs: () => { finish(theirs); updateRows(theirs); },
+      fields: differ.map((f) => ({ ...f, old: wordsOf(f, old[f.name]), mine: wordsOf(f, mine[f.name]), theirs: wordsOf(f, now[f.name]) })),
+    });
+  }
+
+  async function saveForm() {
+    const body = changesOf(k, old, form.values, fresh);
+    if (!fresh && !Object.keys(body).length) return finish(r);
+    if (unseen && k.versioned) body.keepVersion = true;
+    keepDraft();
+    try {
+      const answer = fresh ? await create(k.api, body) : await send(body);
+      if (!answer && !fresh) return d.el.close('kept'); // the draft shows what was typed until it is sent
+      finish(answer?.data);
+      if (answer) showSaved(answer.data, fresh, answer.duplicateOf);
+    } catch (e) {
+      if (e.record?.etag === etag) throw e; // something between here and the server changes the tags
+      if (e.record && !clashing(form.values, valuesOf(k, e.record)).length) {
+        takeIn(e.record);
+        return saveForm();
+      }
+      if (!e.record && (fresh || e.status !== 404 || !canBeTwo(k))) throw e;
+      await ask(e.record);
+    }
+    return null;
+  }
   node.addEventListener('submit', async (e) => {
     e.preventDefault();
     if (!form.check()) return;
-    const body = changesOf(k, old, form.values, fresh);
-    if (!fresh && !Object.keys(body).length) { dropDraft(); return d.el.close('done'); }
     save.disabled = true;
-    keepDraft();
-    try {
-      const answer = fresh ? await create(k.api, body) : await api('PATCH', apiPathOf(r), body);
-      dropDraft();
-      saved = answer?.data;
-      d.el.close('done');
-      if (!answer) return;
-      showSaved(answer.data, fresh, answer.duplicateOf);
-    } catch (problem) {
-      form.showProblem(problem);
-    } finally {
-      save.disabled = false;
-    }
+    try { await saveForm(); } catch (problem) { form.showProblem(problem); } finally { save.disabled = false; }
   });
   if (fresh && k === kinds.bookmark) {
     const [address] = form.controls, watch = () => withBookmarks((m) => m.watch(address));
@@ -121,19 +207,28 @@ export async function openEditor(k, r, { values = {}, draft: draftName = 'new', 
       iconButton('editor-share', 'share', t('common.share')), iconButton('editor-delete', 'trash', t('common.delete')));
   }
   d.body.append(node);
-  const draft = storage.get(key);
-  if (draft && !equal(draft.values, initial)) {
+  if (draft && !equal(draft.values, initial())) {
     form.set(draft.values);
+    const clashes = stale && clashing(form.values, valuesOf(k, r)).length > 0;
+    if (stale && !clashes) takeIn(r);
     const note = h('p.note', {}, h('span', {}, t('editor.draft', { when: ago(draft.at) })), button('none', t('editor.discard')));
-    find('button', note).onclick = () => { storage.set(key, null); form.set(initial); note.remove(); };
-    node.prepend(note);
+    find('button', note).onclick = () => {
+      [old, etag] = [valuesOf(k, r), r?.etag];
+      storage.set(key, null);
+      form.set(initial());
+      note.remove();
+    };
+    if (equal(form.draft, initial())) storage.set(key, null); // it was sent meanwhile
+    else node.prepend(note);
+    if (clashes) ask(r).catch((e) => form.showProblem(e));
   }
   for (const area of all('textarea', node)) grow(area);
   const first = form.controls.find((c) => fresh && c.f.type !== 'check' && !c.input.value) ?? form.controls[0];
   if (fresh || hasPointer()) first.input.focus();
 }
 
-document.addEventListener('record', (e) => { if (editor?.record?.id === e.detail.id) editor.record = e.detail; });
+// The share dialog above the editor changes the record too.
+document.addEventListener('record', (e) => { if (editor?.record?.id === e.detail.id && e.detail.etag) editor.takeIn(e.detail); });
 
 addActions({
   'editor-share': () => openShare(editor.record),

@@ -432,9 +432,32 @@ export function moveFocusVertically(by) {
 
 // ---- Changing records ----
 
+// anyTag stands for the tag of a record that a list has shown: lists do not have the tags.
+const anyTag = '*';
+
+// change changes a record as the user has seen it, and returns what it is then. If the same was changed elsewhere, the problem
+// has the present record; other changes stay.
+export async function change(r, body) {
+  const send = async (etag) => (await api('PATCH', apiPathOf(r), body, { etag })).data;
+  try {
+    return await send(r.etag ?? anyTag);
+  } catch (e) {
+    const now = e.record;
+    if (!now || Object.keys(body).some((name) => JSON.stringify(now[name]) !== JSON.stringify(r[name]))) throw e;
+    return await send(now.etag);
+  }
+}
+
 // saveRecord changes a record and reports whether the server did.
 export async function saveRecord(r, body) {
-  try { updateRows((await api('PATCH', apiPathOf(r), body)).data); return true; } catch (e) { showProblem(e); return false; }
+  try {
+    updateRows(await change(r, body));
+    return true;
+  } catch (e) {
+    if (e.record) updateRows(e.record);
+    showProblem(e);
+    return false;
+  }
 }
 
 // hide removes the rows of records from the page. It returns a function that shows them again.
@@ -459,6 +482,17 @@ function hide(records) {
   };
 }
 
+// remove moves a record to the trash as the user has seen it. What the server found out about it meanwhile does not matter.
+async function remove(r) {
+  const send = (etag) => api('DELETE', apiPathOf(r), undefined, { etag, keepalive: true });
+  try {
+    return await send(r.etag ?? anyTag);
+  } catch (e) {
+    if (e.record?.updatedAt !== r.updatedAt) throw e;
+    return await send(e.record.etag);
+  }
+}
+
 // removeRecords moves records to the trash. The message offers to restore them. Without a trash, the server deletes
 // them when the message is gone.
 export function removeRecords(records) {
@@ -467,19 +501,21 @@ export function removeRecords(records) {
   const show = hide(records);
   const unhide = (back) => { for (const r of back) countItems(r.kind, 1); show(back); };
   const text = records.length === 1 ? t('list.deletedOne', { title: shorten(titleOf(records[0])) }) : t('list.deleted', { n: records.length });
-  if (!start.trashDays) return deleteLater(text, records.map(apiPathOf), () => unhide(records));
+  const tags = records.map((r) => r.etag ?? anyTag);
+  if (!start.trashDays) return deleteLater(text, records.map(apiPathOf), () => unhide(records), tags);
 
   const queue = [...records], failed = [];
   let problem = null;
   const deleted = Promise.all(Array.from({ length: 4 }, async () => {
     for (let r; (r = queue.shift());) {
       try {
-        await api('DELETE', apiPathOf(r), undefined, { keepalive: true });
+        await remove(r);
         setTrashed(1, true);
       } catch (e) { if (e.status !== 404) { problem = e; failed.push(r); } }
     }
   })).then(() => {
     if (problem) { unhide(failed); showProblem(problem); }
+    if (problem?.record) updateRows(problem.record);
     refreshTags();
   });
   return toast(text, {
@@ -488,6 +524,7 @@ export function removeRecords(records) {
       await deleted;
       try {
         const back = await restoreItems(records.filter((r) => !failed.includes(r)));
+        for (const r of records) delete r.etag; // it has another one now
         show(records.filter((r) => back.some((b) => b.id === r.id)));
         for (const b of back) if (b.formerSlug) updateRows(await fetchRecord(b));
       } catch (e) { showProblem(e); }
@@ -522,7 +559,7 @@ export function showSaved(r, fresh, duplicates) {
 // copyItemLink copies the link of an item. If only the owner can open it, the message says so.
 export const copyItemLink = (r) => (r.isPublic ? copyLink(shareAddressOf(r)) : copyLink(shareAddressOf(r), t('list.privateLinkCopied'), { action: t('common.share'), run: () => openShare(r) }));
 
-// openShare opens the share dialog. A search result does not have all fields, so the record may have to be read first.
+// openShare opens the share dialog for a record as it is now. What a list has shown may be old.
 export async function openShare(r) {
-  try { (await loadModule('share')).share('isPublic' in r ? r : await fetchRecord(r)); } catch (e) { showProblem(e); }
+  try { (await loadModule('share')).share(r.etag ? r : await fetchRecord(r)); } catch (e) { showProblem(e); }
 }

@@ -2,6 +2,7 @@
 // off on this device.
 import { t, toast } from './dom.js';
 import { kinds } from './kinds.js';
+import { go } from './router.js';
 import { base, canOffline, draftKey, me, Problem, showProblem, storage, wantsOffline } from './session.js';
 
 // While something waits, the page tries this often to send it.
@@ -56,7 +57,7 @@ const eachWaiting = (run) => new Promise((done, fail) => {
 // unsent is how many drafts and new items of the user this device keeps that the server does not have.
 export async function unsent() {
   let waiting = 0;
-  await eachWaiting(() => { waiting++; }).catch(() => {}); // for example in a private window
+  await eachWaiting((at) => { if (!at.value.draft) waiting++; }).catch(() => {}); // for example in a private window
   return storage.keys(draftKey('')).length + waiting;
 }
 
@@ -80,24 +81,47 @@ const request = (message) => new Promise((done) => {
   worker.postMessage(message, [channel.port2]);
 });
 
-// sendLater keeps a new record on this device until the server answers. It reports whether it could.
-export async function sendLater({ path, body, id }) {
+// sendLater keeps a new record, or a change of one, on this device until the server answers. It reports whether it could.
+export async function sendLater({ path, body, ...entry }) {
   await begin();
   if (!worker) return false;
-  const answer = await request({ later: { path: `${base}/api/v1/${path}`, body: JSON.stringify(body), id, user: me.id } });
+  const answer = await request({ later: { ...entry, path: `${base}/api/v1/${path}`, body: JSON.stringify(body), user: me.id } });
   if (!answer?.kept) return false;
   timer ??= setInterval(() => worker?.postMessage({ want: 'send' }), sendMilliseconds);
   toast(t('offline.kept'));
   return true;
 }
 
+// sent tells that what waited was sent. The draft of a change goes, unless the user has typed more since.
+function sent({ sent: n, drafts }) {
+  for (const draft of drafts) {
+    const key = draftKey(draft.name);
+    if (JSON.stringify(storage.get(key)?.values) === JSON.stringify(draft.values)) storage.set(key, null);
+  }
+  toast(t('offline.sent', { n }), { action: t('common.show'), run: () => location.reload() });
+}
+
+// refused keeps what the server refused as a draft. If a record was changed elsewhere meanwhile, its editor asks what stays.
+function refused({ refused: why, status, entry }) {
+  const { draft } = entry;
+  if (draft && status === 412) {
+    const [name, id] = draft.name.split('.');
+    storage.set(draftKey(draft.name), storage.get(draftKey(draft.name)) ?? draft);
+    toast(t('offline.changed'), { bad: true, action: t('common.show'), run: () => go(`${base}/${kinds[name].path}/${id}?edit=1`) });
+    return;
+  }
+  const k = Object.values(kinds).find((x) => entry.path.startsWith(`${base}/api/v1/${x.api}`));
+  if (k) storage.set(draftKey(`${k.name}.new`), { at: new Date().toISOString(), values: draft?.values ?? JSON.parse(entry.body) });
+  showProblem(new Problem(t('offline.refused', { why })));
+}
+
 if (canOffline) {
   navigator.serviceWorker.addEventListener('message', (e) => {
-    if (e.data.sent || e.data.refused) { clearInterval(timer); timer = null; }
-    if (e.data.sent) toast(t('offline.sent', { n: e.data.sent }), { action: t('common.show'), run: () => location.reload() });
-    const k = e.data.refused && Object.values(kinds).find((x) => e.data.path.endsWith('/' + x.api));
-    if (k) storage.set(draftKey(`${k.name}.new`), { at: new Date().toISOString(), values: JSON.parse(e.data.body) });
-    if (e.data.refused) showProblem(new Problem(t('offline.refused', { why: e.data.refused })));
+    if (!e.data.sent && !e.data.refused) return;
+    clearInterval(timer);
+    timer = null;
+    if (e.data.sent) sent(e.data);
+    else refused(e.data);
   });
   const sendNow = () => worker?.postMessage({ want: 'send' });
   addEventListener('online', sendNow);

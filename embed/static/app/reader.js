@@ -67,7 +67,7 @@ export async function openReader(r, { onclose, signal }) {
   const changed = (e) => { if (e.detail.id === r.id) { r = e.detail; draw(); } };
   document.addEventListener('record', changed);
   const edit = async () => {
-    try { if (r.brief) r = await fetchRecord(r); } catch (e) { return showProblem(e); }
+    try { if (r.brief || !r.etag) r = await fetchRecord(r); } catch (e) { return showProblem(e); }
     d.el.close('replaced');
     return openEditor(kindOf(r), r, { onclose: (reason, saved) => reason === 'left' || reason === 'deleted' ? onclose(reason) : openReader(saved ?? r, { onclose }) });
   };

@@ -16,6 +16,7 @@ export const countItems = (kind, n) => { me.counts[kind] = (me.counts[kind] ?? 0
 export function takeAnswer(name) {
   const answer = start.answers[name];
   delete start.answers[name];
+  if (answer?.etag) answer.data.etag = answer.etag;
   return answer ?? null;
 }
 
@@ -47,13 +48,12 @@ export const draftKey = (name) => `draft.${me.id}.${name}`;
 
 // ---- Requests ----
 
-// A Problem says what happened and what to do. Its fields say what is wrong with each field of a form.
+// A Problem says what happened and what to do. Its fields say what is wrong with each field of a form. If a record was not
+// changed because it was changed elsewhere, record is what it is now.
 export class Problem extends Error {
-  constructor(text, status = 0, fields = null, code = '') {
+  constructor(text, status = 0, fields = null, code = '', record = null) {
     super(text);
-    this.status = status;
-    this.fields = fields;
-    this.code = code;
+    Object.assign(this, { status, fields, code, record });
   }
 }
 
@@ -66,22 +66,32 @@ export function problemOf(status, data, wait = 0) {
     return new Problem(t('app.signedOutHelp'), status);
   }
   const text = (data?.code && fill(known(`errors.${data.code}`, data.error), { when: ago(Date.now() + wait * 1000) })) ?? data?.error ?? t('app.status', { status: String(status) });
-  return new Problem(status === 500 && data?.requestId ? `${text} (${data.requestId})` : text, status, data?.fields, data?.code);
+  return new Problem(status === 500 && data?.requestId ? `${text} (${data.requestId})` : text, status, data?.fields, data?.code, status === 412 ? data?.data : null);
 }
 
-export async function api(method, path, body, { id = null, ...options } = {}) {
+// tagOf is the entity tag of an answer as the server has written it. A proxy that compresses answers marks their tags.
+const tagOf = (answer) => answer.headers.get('etag')?.replace(/^W\/|-\w+(?="$)/g, '');
+
+// api sends a request and returns the answer. A record in it gets its entity tag as etag. id is a key that makes repeats safe,
+// and etag the tag of the record as the user has seen it.
+export async function api(method, path, body, { id = null, etag = null, ...options } = {}) {
+  const form = body instanceof FormData;
   let answer;
   try {
     answer = await fetch(`${base}/api/v1/${path}`, {
-      method, ...options,
-      ...(body === undefined ? {} : body instanceof FormData ? { body } : { headers: { 'content-type': 'application/json', ...(id && { 'idempotency-key': id }) }, body: JSON.stringify(body) }),
+      method, ...options, body: form || body === undefined ? body : JSON.stringify(body),
+      headers: {
+        ...(body !== undefined && !form && { 'content-type': 'application/json' }),
+        ...(id && { 'idempotency-key': id }), ...(etag && { 'if-match': etag }),
+      },
     });
   } catch (e) {
     if (e.name === 'AbortError') throw e;
     throw problemOf(0);
   }
   const data = await answer.json().catch(() => null);
-  if (data?.code === 'recent_sign_in_required' && await (await loadModule('security')).confirm()) return api(method, path, body, { id, ...options });
+  if (data?.data && tagOf(answer)) data.data.etag = tagOf(answer);
+  if (data?.code === 'recent_sign_in_required' && await (await loadModule('security')).confirm()) return api(method, path, body, { id, etag, ...options });
   if (!answer.ok) throw problemOf(answer.status, data, Number(answer.headers.get('retry-after')) || 1);
   return data;
 }
@@ -98,12 +108,17 @@ export function downloadLink(path, text) {
 
 // create makes a record and returns the answer. If the server cannot be reached, this device may keep the record until
 // it can; then the result is null.
-export async function create(path, body) {
+export function create(path, body) {
   const id = crypto.randomUUID?.(); // only with HTTPS, like a service worker
+  return nowOrLater(() => api('POST', path, body, { id }), { method: 'POST', path, body, id });
+}
+
+// nowOrLater sends a request, or has this device keep it if the server cannot be reached.
+export async function nowOrLater(send, request) {
   try {
-    return await api('POST', path, body, { id });
+    return await send();
   } catch (e) {
-    if (e.status !== 0 || !id || !await (await loadModule('offline')).sendLater({ path, body, id })) throw e;
+    if (e.status !== 0 || !request.id || !await (await loadModule('offline')).sendLater(request)) throw e;
     return null;
   }
 }
@@ -225,15 +240,15 @@ export async function restoreItems(records) {
 
 const waiting = new Set(); // the messages
 
-// deleteLater shows a message and deletes the paths of the API when it disappears. If the user presses Undo or the
-// server refuses, it calls undo.
-export function deleteLater(text, paths, undo) {
+// deleteLater shows a message and deletes the paths of the API when it disappears, records only if they still have the tags.
+// If the user presses Undo or the server refuses, it calls undo.
+export function deleteLater(text, paths, undo, tags = []) {
   const message = toast(text, {
     action: t('common.undo'),
     done: async (pressed) => {
       waiting.delete(message);
       if (pressed) return undo();
-      const results = await Promise.allSettled(paths.map((p) => api('DELETE', p, undefined, { keepalive: true })));
+      const results = await Promise.allSettled(paths.map((p, i) => api('DELETE', p, undefined, { etag: tags[i], keepalive: true })));
       const failure = results.find((r) => r.status === 'rejected' && r.reason.status !== 404);
       if (failure) { undo(); showProblem(failure.reason); }
       refreshTags();

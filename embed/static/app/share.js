@@ -3,7 +3,7 @@
 import { add, all, ago, day, find, h, icon, locale, number, t, toast } from './dom.js';
 import { copyText, Form, openDialog } from './forms.js';
 import { apiPathOf, kindOf, kinds, shareAddressOf, titleOf, visits } from './kinds.js';
-import { updateRows } from './list.js';
+import { change as changeRecord, updateRows } from './list.js';
 import { api, base, copyLink, Problem, showProblem } from './session.js';
 
 const ends = { never: t('share.never'), hour: t('share.hour'), day: t('share.day'), week: t('share.week'), month: t('share.month'), other: t('share.pick') };
@@ -149,7 +149,21 @@ export function optionsOf(item, change) {
 export function share(r) {
   const k = kindOf(r), d = openDialog(t('share.title', { title: titleOf(r) }));
   d.el.classList.add('sharing');
-  const change = async (body) => { r = (await api('PATCH', apiPathOf(r), body)).data; updateRows(r); draw(); };
+  const change = async (body) => {
+    try {
+      r = await changeRecord(r, body);
+    } catch (e) {
+      if (e.record) { // the dialog shows what it is now, for the user to decide again
+        r = e.record;
+        updateRows(r);
+        draw();
+        terms.draw();
+      }
+      throw e;
+    }
+    updateRows(r);
+    draw();
+  };
   const terms = termsOf(() => r, change);
   // settled runs something once what the user has typed is saved.
   const settled = (run) => async () => { if (await terms.settle()) await run(); };

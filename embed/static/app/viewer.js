@@ -3,9 +3,9 @@ import { add, all, bytes, find, h, icon, iconButton, t, when } from './dom.js';
 import { openEditor } from './editor.js';
 import { openDialog } from './forms.js';
 import { isMedia, isPicture, kinds, tagNames, titleOf } from './kinds.js';
-import { copyItemLink, openShare, removeRecords, saveRecord, sharing, tagChip } from './list.js';
+import { copyItemLink, fetchRecord, openShare, removeRecords, saveRecord, sharing, tagChip } from './list.js';
 import { metadataLine } from './metadata.js';
-import { base, loadModule, localAddress, storage, view } from './session.js';
+import { base, loadModule, localAddress, showProblem, storage, view } from './session.js';
 
 // Larger pictures show a smaller version until they are loaded.
 const largePicture = 2e6;
@@ -103,9 +103,10 @@ export function openViewer(r, { onclose, onmove }) {
   const actions = {
     ArrowRight: () => move(1), ArrowLeft: () => move(-1), ' ': play,
     i: () => { panel.hidden = !panel.hidden; d.el.classList.toggle('detailed', !panel.hidden); info.setAttribute('aria-pressed', String(!panel.hidden)); draw(); },
-    e: () => {
+    e: async () => {
+      try { r = await fetchRecord(r); } catch (e) { return showProblem(e); }
       d.el.close('replaced');
-      openEditor(kinds.file, r, { onclose: (reason, saved) => { if (reason === 'left' || reason === 'deleted') return onclose(reason); if (saved) onmove(saved); return openViewer(saved ?? r, { onclose, onmove }); } });
+      return openEditor(kinds.file, r, { onclose: (reason, saved) => { if (reason === 'left' || reason === 'deleted') return onclose(reason); if (saved) onmove(saved); return openViewer(saved ?? r, { onclose, onmove }); } });
     },
     s: () => openShare(r),
     c: () => copyItemLink(r),

@@ -1,0 +1,169 @@
+package httpapi
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp/kb"
+	"github.com/matryer/is"
+)
+
+// conflict opens a note in the editor, and types while the note is changed elsewhere. It ends with the question what stays.
+func conflict(t *testing.T) (b *tab, note string) {
+	t.Helper()
+	b = openBrowser(t)
+	made := b.post("/api/v1/notes", map[string]any{"title": "Shopping", "content": "milk and bread", "tags": []string{"old"}, "isPublic": true}).want(201)
+	note = "/api/v1/notes/" + made.text("data.id")
+	b.open("/notes/" + made.text("data.slug") + "?edit=1")
+	b.fill("Text", "milk and butter")
+	b.patch(note, `{"content":"milk, cheese and bread","addTags":["phone"]}`).want(200)
+	b.press("Save")
+	b.shows("This was changed elsewhere")
+	return b, note
+}
+
+// versionsOf are the texts of the versions of a note, newest first.
+func versionsOf(a *app, note string) (all []string) {
+	list := a.get(note + "/versions").want(200)
+	for _, id := range list.ids() {
+		all = append(all, a.get(note+"/versions/"+id).want(200).text("data.content"))
+	}
+	return all
+}
+
+// textField is the field of the editor for the text of a note.
+const textField = `document.querySelector('dialog.panel [name=content]')`
+
+// TestBrowserKeepMine: the words that differ are marked, and the other text stays among the versions.
+func TestBrowserKeepMine(t *testing.T) {
+	is := is.New(t)
+	b, note := conflict(t)
+	marks := func(el string) any {
+		return b.js(`[...document.querySelectorAll('dialog[open] .changes ` + el + `')].map((e) => e.textContent.trim()).join()`)
+	}
+	is.Equal(marks("ins"), ", cheese,butter,, phone")
+	is.Equal(marks("del"), "bread")
+	b.keys(kb.Escape) // back to the editor
+	b.until(`document.querySelectorAll('dialog[open]').length === 1`)
+	is.Equal(b.js(textField+`.value`), "milk and butter")
+	b.press("Save")
+	b.shows("This was changed elsewhere")
+	b.press("Keep mine")
+	b.says("Saved")
+	b.until(`!` + textField)
+	is.Equal(b.get(note).text("data.content"), "milk and butter")
+	is.Equal(b.get(note).at("data.tags"), []any{"old", "phone"})
+	is.Equal(versionsOf(b.app, note)[0], "milk, cheese and bread")
+}
+
+// TestBrowserTakeTheirs leaves no draft.
+func TestBrowserTakeTheirs(t *testing.T) {
+	is := is.New(t)
+	b, note := conflict(t)
+	b.press("Take theirs")
+	b.until(`!` + textField)
+	is.Equal(b.get(note).text("data.content"), "milk, cheese and bread")
+	is.Equal(b.js(`Object.keys(localStorage).filter((k) => k.includes('draft')).length`), 0.0)
+}
+
+// TestBrowserKeepBoth makes a second note that only its owner sees.
+func TestBrowserKeepBoth(t *testing.T) {
+	is := is.New(t)
+	b, note := conflict(t)
+	b.press("Keep both")
+	b.until(`!` + textField)
+	is.Equal(b.get(note).text("data.content"), "milk, cheese and bread")
+	is.Equal(b.one("notes", "title"), "Shopping (my version)")
+	is.Equal(b.one("notes", "content"), "milk and butter")
+	is.Equal(b.one("notes", "isPublic"), false)
+	is.Equal(b.get("/api/v1/notes").at("total"), 2.0)
+}
+
+// TestBrowserMerges: changes of different fields do not replace each other, and nobody is asked. A note that is gone can be
+// saved as a new one. A draft of a text that was changed since asks when it is opened.
+func TestBrowserMerges(t *testing.T) {
+	is := is.New(t)
+	b := openBrowser(t)
+	made := b.post("/api/v1/notes", map[string]any{"title": "Shopping", "content": "milk", "tags": []string{"old"}}).want(201)
+	note, page := "/api/v1/notes/"+made.text("data.id"), "/notes/"+made.text("data.slug")
+	b.open(page + "?edit=1")
+	b.fill("Text", "butter")
+	b.patch(note, `{"title":"Market","addTags":["phone"],"removeTags":["old"],"isFavorite":true}`).want(200)
+	b.press("Save")
+	b.says("Saved")
+	got := b.get(note)
+	is.Equal([]any{got.at("data.title"), got.at("data.content"), got.at("data.tags"), got.at("data.isFavorite")}, []any{"Market", "butter", []any{"phone"}, true})
+
+	b.open(page + "?edit=1")
+	b.fill("Text", "apples")
+	b.until(`Object.keys(localStorage).some((k) => k.includes('draft') && localStorage[k].includes('apples'))`)
+	b.patch(note, `{"content":"pears"}`).want(200)
+	b.open(page)
+	b.shows("This was changed elsewhere")
+	b.press("Close")
+	b.press("Save")
+	b.shows("This was changed elsewhere")
+	b.press("Keep mine")
+	b.says("Saved")
+	is.Equal(b.get(note).text("data.content"), "apples")
+	is.Equal(versionsOf(b.app, note)[0], "pears")
+
+	b.open(page + "?edit=1")
+	b.fill("Text", "plums")
+	b.delete(note).want(200)
+	b.press("Save")
+	b.shows("What you typed is still here")
+	b.press("Save as a new one")
+	b.until(`!` + textField)
+	is.Equal(b.one("notes", "content"), "plums")
+	is.Equal(b.get("/api/v1/notes").at("total"), 1.0)
+}
+
+// TestBrowserOfflineEdit: a change that was made without the server is sent later. If the note was changed elsewhere
+// meanwhile, the user is asked.
+func TestBrowserOfflineEdit(t *testing.T) {
+	is := is.New(t)
+	b := openBrowser(t)
+	made := b.post("/api/v1/notes", map[string]any{"title": "Shopping", "content": "milk"}).want(201)
+	note, page := "/api/v1/notes/"+made.text("data.id"), "/notes/"+made.text("data.slug")
+	g := newGate(t, strings.TrimPrefix(b.url, "http://"))
+	server, there := b.url, "http://"+g.at
+	b.url = there
+	b.signIn()
+	b.open("/account")
+	b.js(`localStorage.setItem('kist.offline', 'true')`)
+	b.open("/")
+	b.until(`!!navigator.serviceWorker.controller && caches.open('kist-data').then((c) => c.match('/sw.js?kept'))`)
+	const draft = `Object.keys(localStorage).some((k) => k.includes('draft'))`
+	edit := func(text string) {
+		t.Helper()
+		b.open(page + "?edit=1")
+		b.until(`!!` + textField)
+		g.shut()
+		b.fill("Text", text)
+		b.press("Save")
+		b.says("Saved on this device")
+		b.url = server
+	}
+
+	edit("butter")
+	is.Equal(b.js(draft), true)
+	g.open()
+	b.js(`void navigator.serviceWorker.controller.postMessage({ want: 'send' })`)
+	b.says("1 item saved on this device was sent")
+	is.Equal(b.get(note).text("data.content"), "butter")
+	is.Equal(b.js(draft), false)
+
+	b.url = there
+	edit("cheese")
+	b.patch(note, `{"content":"bread"}`).want(200)
+	g.open()
+	b.js(`void navigator.serviceWorker.controller.postMessage({ want: 'send' })`)
+	b.says("Something you changed offline was changed elsewhere too")
+	b.press("Show")
+	b.shows("This was changed elsewhere")
+	b.press("Keep both")
+	b.until(`!` + textField)
+	is.Equal(b.get(note).text("data.content"), "bread")
+	is.Equal(b.one("notes", "content"), "cheese")
+}
