@@ -379,6 +379,22 @@ func TestBrowserExtension(t *testing.T) {
 	is.Equal(b.one("bookmarks", "title"), "Tides")
 	is.Equal(b.one("bookmarks", "maxViews"), 7.0) // what was not touched stays
 
+	// What was changed elsewhere meanwhile is told before it is replaced, and its tags stay.
+	a.patch("/api/v1/bookmarks/"+got.text("data.0.id"), `{"title":"High water","addTags":["phone"]}`).want(200)
+	p.fill("Title", "Low water")
+	p.fill("Tags", "sea, moon")
+	p.click("#save")
+	p.says("Save again to replace the other text. Title: High water")
+	is.Equal(b.one("bookmarks", "title"), "High water")
+	p.click("#save")
+	told("Bookmark changed.")
+	is.Equal(b.one("bookmarks", "title"), "Low water")
+	is.Equal(b.one("bookmarks", "tags"), []any{"sea", "phone", "moon"})
+	p.until(`document.querySelector('#tags').value === 'sea, phone, moon'`)
+	p.fill("Title", "Tides")
+	p.click("#save")
+	told("Bookmark changed.")
+
 	is.Equal(p.js(`import('./save.js').then(({ bookmarkOf }) => bookmarkOf(`+quoted(site+"/tides/?fbclid=1#top")+`)).then((kept) => kept.title)`), "Tides") // the same page
 	is.Equal(p.js(`document.querySelector('#isPublic').value`), "1")
 

@@ -131,9 +131,9 @@ ext.notifications.onClicked.addListener(async (id) => {
 
 ext.notifications.onClosed.addListener((id) => ext.storage.session.remove(`at:${id}`));
 
-// The pop-up asks this script to save. The answer is {saved} or {problem, connect}. Messages from web pages are ignored.
+// The pop-up asks this script to save. The answer is {saved} or {problem, connect, record}. Messages from web pages are ignored.
 ext.runtime.onMessage.addListener((message, sender, answer) => {
   if (sender.id !== ext.runtime.id || !sender.url?.startsWith(own) || !Object.hasOwn(kinds, message?.save ?? '')) return false;
-  work(() => kinds[message.save](message.fields)).then((saved) => answer({ saved }), (e) => answer({ problem: e.message, connect: !!e.connect }));
+  work(() => kinds[message.save](message.fields)).then((saved) => answer({ saved }), (e) => answer({ problem: e.message, connect: !!e.connect, record: e.record }));
   return true;
 });

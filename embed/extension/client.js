@@ -66,11 +66,14 @@ export async function disconnect() {
   return told;
 }
 
-/** api sends a request to the connected server and returns the answer. It throws a Problem. */
-export async function api(method, path, body) {
+/**
+ * api sends a request to the connected server and returns the answer. A record in it gets its entity tag as etag. With etag,
+ * the record is changed only if it still has that tag. api throws a Problem.
+ */
+export async function api(method, path, body, etag) {
   const at = await connection();
   if (!at) throw new Problem(await ended() || t('extension.unconnected'), { connect: true });
-  return request(at, method, path, body);
+  return request(at, method, path, body, etag);
 }
 
 // The kinds that every server has.
@@ -103,14 +106,14 @@ export async function freshForms() {
 const patience = { json: 10_000, form: 10 * 60_000 };
 
 /** request sends a request to a server. It does not follow redirects, so that no other server gets the key. */
-async function request({ server, key }, method, path, body) {
+async function request({ server, key }, method, path, body, etag) {
   const { host } = new URL(server);
   const form = body instanceof FormData;
   let answer;
   try {
     answer = await fetch(`${server}/api/v1/${path}`, {
       method, credentials: 'omit', cache: 'no-store', redirect: 'manual', signal: AbortSignal.timeout(form ? patience.form : patience.json),
-      headers: { 'x-api-key': key, ...(body && !form && { 'content-type': 'application/json' }) },
+      headers: { 'x-api-key': key, ...(body && !form && { 'content-type': 'application/json' }), ...(etag && { 'if-match': etag }) },
       body: form || !body ? body : JSON.stringify(body),
     });
   } catch {
@@ -121,6 +124,8 @@ async function request({ server, key }, method, path, body) {
     throw new Problem(t('extension.redirects', { host }), { connect: true });
   }
   const json = await answer.json().catch(() => null);
+  // A proxy that compresses answers marks their tags.
+  if (json?.data) json.data.etag = answer.headers.get('etag')?.replace(/^W\/|-\w+(?="$)/g, '');
   if (answer.ok && json) return json;
   if (answer.status === 401 && json?.code === 'api_tokens_disabled') {
     throw new Problem(t('extension.keysBlocked', { host }), { status: 401, code: json.code });
@@ -131,7 +136,7 @@ async function request({ server, key }, method, path, body) {
     throw new Problem(why, { status: 401, connect: true });
   }
   const fields = Object.entries(json?.fields ?? {}).map(([name, what]) => `${labels[name] ?? name} ${problemText(what)}.`);
-  throw new Problem(fields.join(' ') || json?.error || t('extension.unexpected', { host, status: String(answer.status) }), { status: answer.status, code: json?.code, fields: json?.fields });
+  throw new Problem(fields.join(' ') || json?.error || t('extension.unexpected', { host, status: String(answer.status) }), { status: answer.status, code: json?.code, fields: json?.fields, record: answer.status === 412 ? json?.data : null });
 }
 
 const labels = {

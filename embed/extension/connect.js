@@ -5,7 +5,7 @@ import { t } from './text.js';
 export class Problem extends Error {
   /**
    * more can have status (of the answer), code, fields (what is wrong with each, by name), offline (true if there was no
-   * answer) and connect (true if connecting again would help).
+   * answer), connect (true if connecting again would help) and record (what was changed elsewhere, as it is now).
    */
   constructor(text, more = {}) {
     super(text);

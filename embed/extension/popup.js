@@ -3,7 +3,7 @@ import { ext } from './browser.js';
 import { api, connection, ended, forms, freshForms, settings } from './client.js';
 import { draw, h, valuesOf } from './form.js';
 import { locale, t } from './text.js';
-import { addressOf, bookmarkOf, copy, cut, isWeb, recent, selectionOf } from './save.js';
+import { addressOf, bookmarkOf, copy, cut, isWeb, namesOf, recent, selectionOf, tagsAfter } from './save.js';
 import { translate } from './translate.js';
 
 translate();
@@ -106,7 +106,7 @@ function adapt() {
   };
   fill('title', edits ? kept.title : kind === 'file' ? '' : tab.title ?? '');
   fill('text', edits ? kept.description ?? '' : kind === 'note' || kind === 'bookmark' ? selection : '');
-  fill('tags', edits ? kept.tags.map((tag) => tag.name ?? tag).join(', ') : '');
+  fill('tags', edits ? namesOf(kept).join(', ') : '');
   fill('isPublic', edits ? (kept.isPublic ? '1' : '') : usual);
 }
 form.addEventListener('change', ({ target }) => { if (target.name === 'kind') adapt(); });
@@ -125,7 +125,7 @@ form.onsubmit = async (event) => {
   }
   const fields = {
     url: tab.url, title: f.title, name: f.title, text: kind === 'link' ? '' : f.text, tags: f.tags, isPublic: !!f.isPublic,
-    password: f.password, limit: f.limit.trim(), atLimit: f.atLimit, tab: { id: tab.id, windowId: tab.windowId }, ...(kind === 'bookmark' && kept && { id: kept.id }),
+    password: f.password, limit: f.limit.trim(), atLimit: f.atLimit, tab: { id: tab.id, windowId: tab.windowId }, ...(kind === 'bookmark' && kept && { seen: kept }),
   };
   at('save').disabled = true;
   at('save').textContent = t('extension.saving');
@@ -148,10 +148,20 @@ form.onsubmit = async (event) => {
     freshTags();
   } else {
     if (answer) await seen();
-    failed({ connect: answer?.connect, message: answer?.problem ?? t('extension.interrupted') });
+    failed({ connect: answer?.connect, message: answer?.record ? changed(fields.seen, answer.record) : answer?.problem ?? t('extension.interrupted') });
+    if (answer?.record) { // the user has seen it now, and what they typed stays
+      kept = answer.record;
+      form.elements.tags.value = tagsAfter(fields.seen, f.tags, kept);
+    }
   }
   adapt();
 };
+
+/** changed says what was changed elsewhere in a bookmark. */
+function changed(before, now) {
+  const parts = [['title', t('extension.formTitle')], ['description', t('extension.formDescription')]].filter(([name]) => before[name] !== now[name]);
+  return [t('extension.changedElsewhere'), ...parts.map(([name, label]) => `${label}: ${cut(now[name] || '–', 200)}`)].join(' ');
+}
 
 form.onkeydown = (event) => {
   if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) form.requestSubmit();

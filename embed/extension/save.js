@@ -52,13 +52,45 @@ const needWeb = (address) => {
   if (!isWeb(address)) throw new Problem(t('extension.needWeb'));
 };
 
-/** bookmark saves an address. With an id, it changes that bookmark. */
+/** bookmark saves an address. With seen, a bookmark as the user has seen it, it changes that bookmark. */
 export async function bookmark(f) {
   needWeb(f.url);
   const k = await formOf('bookmark');
-  const fields = { title: fit(k, 'title', f.title), description: fit(k, 'description', f.text), tags: tagsOf(f.tags), ...share(f) };
-  const { data } = f.id ? await api('PATCH', `bookmarks/${f.id}`, fields) : await api('POST', 'bookmarks', { url: f.url, ...fields });
-  return done(data, f.id ? t('extension.bookmarkChanged') : t('extension.bookmarkSaved'));
+  const fields = { title: fit(k, 'title', f.title), description: fit(k, 'description', f.text), ...share(f) };
+  if (f.seen) return done(await change(f.seen, fields, tagsOf(f.tags)), t('extension.bookmarkChanged'));
+  const { data } = await api('POST', 'bookmarks', { url: f.url, ...fields, tags: tagsOf(f.tags) });
+  return done(data, t('extension.bookmarkSaved'));
+}
+
+/** namesOf are the names of the tags of a record. */
+export const namesOf = (r) => r.tags.map((tag) => tag.name ?? tag);
+
+/** missing are the names of tags that are not among others. */
+const missing = (others, names) => names.filter((n) => !others.some((o) => o.toLowerCase() === n.toLowerCase()));
+
+/** tagsAfter is a typed list of tags for a record that was changed elsewhere: what the user changed, and what others did. */
+export function tagsAfter(seen, typed, now) {
+  const before = namesOf(seen), wanted = tagsOf(typed), gone = missing(wanted, before);
+  return [...missing(gone, namesOf(now)), ...missing(namesOf(now), missing(before, wanted))].join(', ');
+}
+
+/**
+ * change sends what differs between a bookmark as the user has seen it and what they want, and returns the bookmark. It
+ * names the tags that come and go, because others may have changed meanwhile. If the same field was changed elsewhere, the
+ * problem has the present bookmark as record.
+ */
+async function change(seen, fields, tags) {
+  const body = Object.fromEntries(Object.entries(fields).filter(([name, v]) => v !== (seen[name] ?? '')));
+  const addTags = missing(namesOf(seen), tags), removeTags = missing(tags, namesOf(seen));
+  Object.assign(body, addTags.length && { addTags }, removeTags.length && { removeTags });
+  if (!Object.keys(body).length) return seen;
+  const send = async (etag) => (await api('PATCH', `bookmarks/${seen.id}`, body, etag)).data;
+  try {
+    return await send(seen.etag);
+  } catch (e) {
+    if (!e.record || Object.keys(body).some((name) => (e.record[name] ?? '') !== (seen[name] ?? ''))) throw e;
+    return await send(e.record.etag);
+  }
 }
 
 /** note saves a text with the address of its page. */
@@ -240,8 +272,8 @@ export const kinds = { bookmark, note, link, file, screenshot, record };
 /** bookmarkOf is the newest bookmark of the page at an address, or null. */
 export async function bookmarkOf(address) {
   if (!isWeb(address)) return null;
-  const { data } = await api('GET', `bookmarks?limit=1&url=${encodeURIComponent(address)}`);
-  return data[0] ?? null;
+  const { data: [found] } = await api('GET', `bookmarks?limit=1&url=${encodeURIComponent(address)}`);
+  return found ? (await api('GET', `bookmarks/${found.id}`)).data : null;
 }
 
 /** recent are the newest items of all kinds, newest first. */
