@@ -119,6 +119,30 @@ func TestBrowserMerges(t *testing.T) {
 	is.Equal(b.get("/api/v1/notes").at("total"), 1.0)
 }
 
+// TestBrowserBulkTags: the tags that another device has added meanwhile stay.
+func TestBrowserBulkTags(t *testing.T) {
+	is := is.New(t)
+	b := openBrowser(t)
+	var ids []string
+	for _, title := range []string{"a", "b", "c"} {
+		ids = append(ids, b.post("/api/v1/notes", map[string]any{"title": title, "content": "x", "tags": []string{"old", "gone"}}).want(201).text("data.id"))
+	}
+	b.open("/notes")
+	for _, id := range ids {
+		b.patch("/api/v1/notes/"+id, `{"addTags":["phone"]}`).want(200)
+	}
+	b.js(`document.querySelectorAll('#main .pick input').forEach((box) => box.click())`)
+	b.click(`.bulk [data-act="bulk-tag"]`)
+	b.fill("Add", "new")
+	b.press("gone")
+	b.press("Apply")
+	b.says("Tags changed")
+	for _, id := range ids {
+		is.Equal(b.get("/api/v1/notes/"+id).at("data.tags"), []any{"old", "phone", "new"})
+	}
+	b.until(`[...document.querySelectorAll('#main .item')].every((row) => row.textContent.includes('phone') && row.textContent.includes('new'))`)
+}
+
 // TestBrowserOfflineEdit: a change that was made without the server is sent later. If the note was changed elsewhere
 // meanwhile, the user is asked.
 func TestBrowserOfflineEdit(t *testing.T) {

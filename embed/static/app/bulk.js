@@ -1,35 +1,34 @@
 // Changing the selected records, and folders.
 import { shorten, t, toast } from './dom.js';
 import { openForm } from './forms.js';
-import { apiPathOf, tagNames } from './kinds.js';
-import { updateRows } from './list.js';
+import { tagNames } from './kinds.js';
+import { change, changeAll, fetchRecord, updateRows } from './list.js';
 import { go, rerender } from './router.js';
 import { api, base, deleteLater, hideFolder, Problem, refreshFolders, refreshTags, showProblem } from './session.js';
 
-// saveEach changes several records, four at a time. At the end it shows done, or how many could not be changed.
-async function saveEach(records, bodyOf, done) {
-  const queue = [...records];
-  let problem = null, failures = 0;
+// saveEach changes several records in the same way, and redraws them. At the end it shows done, or how many could not be
+// changed.
+async function saveEach(records, set, done) {
   const progress = records.length > 8 && toast(t('list.changing', { n: records.length }), { time: 60000 });
+  const problems = await changeAll(records, { set });
+  const queue = records.filter((r) => !problems.has(r));
   await Promise.all(Array.from({ length: 4 }, async () => {
-    for (let r; (r = queue.shift());) {
-      try { updateRows((await api('PATCH', apiPathOf(r), bodyOf(r))).data); } catch (e) { problem = e; failures++; }
-    }
+    for (let r; (r = queue.shift());) await fetchRecord(r).then(updateRows, () => {}); // it is changed, if not shown
   }));
   if (progress) progress.end();
   refreshTags();
-  if (problem) showProblem(new Problem(t('list.notChanged', { n: failures, why: problem.message })));
-  else toast(done, { time: 3000 });
+  if (!problems.size) return void toast(done, { time: 3000 });
+  const [first] = problems.values();
+  showProblem(new Problem(t('list.notChanged', { n: problems.size, why: first.message })));
 }
 
 export function tagEach(records) {
   const present = [...new Set(records.flatMap(tagNames))];
   openForm({
     title: t('list.tagsTitle', { n: records.length }), button: t('common.apply'),
-    fields: [{ name: 'more', label: t('list.addTags'), type: 'tags' }, ...(present.length ? [{ name: 'less', label: t('list.removeTags'), type: 'checks', choices: Object.fromEntries(present.map((n) => [n, n])) }] : [])],
-    run: ({ more, less = [] }) => {
-      saveEach(records, (r) => ({ tags: [...new Set([...tagNames(r), ...more])].filter((n) => !less.includes(n)) }), t('list.tagsChanged'));
-    },
+    fields: [{ name: 'addTags', label: t('list.addTags'), type: 'tags' },
+      ...(present.length ? [{ name: 'removeTags', label: t('list.removeTags'), type: 'checks', choices: Object.fromEntries(present.map((n) => [n, n])) }] : [])],
+    run: (now) => { saveEach(records, now, t('list.tagsChanged')); },
   });
 }
 
@@ -37,9 +36,11 @@ export function moveEach(records) {
   openForm({
     title: t('list.moveTitle', { n: records.length }), button: t('list.move'), text: t('list.moveHint'),
     fields: [{ name: 'folderName', label: t('list.folder'), type: 'folder' }],
-    run: ({ folderName }) => {
+    run: async (now) => {
+      // The first file goes by the name of the folder, which may be new, and the others follow it.
+      const folderName = now.folderName.trim(), folder = folderName ? (await change(records[0], { folderName })).folder : null;
       const move = async () => {
-        await saveEach(records, () => folderName.trim() ? { folderName } : { folderId: null }, t('list.moved'));
+        await saveEach(records, { folderId: folder?.id ?? null }, t('list.moved'));
         await refreshFolders();
         rerender();
       };
@@ -54,8 +55,8 @@ export function shareEach(records) {
     fields: [{ name: 'isPublic', label: t('list.whoSeesThem'), type: 'choice', choices: { true: t('common.anyone'), false: t('common.onlyMe') } },
       { name: 'isFavorite', label: t('kind.favourites'), type: 'choice', choices: { true: t('list.mark'), false: t('list.unmark') } }],
     run: (now) => {
-      const body = Object.fromEntries(Object.entries(now).filter(([, v]) => v !== null).map(([n, v]) => [n, v === 'true']));
-      if (Object.keys(body).length) saveEach(records, () => body, t('list.changed'));
+      const set = Object.fromEntries(Object.entries(now).filter(([, v]) => v !== null).map(([n, v]) => [n, v === 'true']));
+      if (Object.keys(set).length) saveEach(records, set, t('list.changed'));
     },
   });
 }

@@ -1,7 +1,7 @@
 // Lists of records: their sources, their rows, and the selection.
 import { add, addActions, ago, all, button, capitalize, dayName, find, h, handledEvents, icon, iconButton, itemOf, number, painted, picture, shorten, t, toast, when } from './dom.js';
 import { apiPathOf, isMedia, kindOf, kinds, pageOf, shareAddressOf, tagNames, titleOf, visits } from './kinds.js';
-import { api, base, copyLink, countChange, countItems, deleteLater, loadModule, localAddress, refreshFolders, refreshTags, restoreItems, setTrashed, showProblem, start, storage, tagColor, takeAnswer, view } from './session.js';
+import { api, base, copyLink, countChange, countItems, deleteLater, loadModule, localAddress, Problem, refreshFolders, refreshTags, restoreItems, setTrashed, showProblem, start, storage, tagColor, takeAnswer, view } from './session.js';
 
 // ---- Sources ----
 
@@ -493,6 +493,31 @@ async function remove(r) {
   }
 }
 
+// trash moves records to the trash and returns the problems, by record.
+async function trash(records) {
+  if (records.length > 1) return changeAll(records, { action: 'trash' }, { keepalive: true });
+  try {
+    await remove(records[0]);
+    return new Map();
+  } catch (e) { return new Map([[records[0], e]]); }
+}
+
+// changeAll changes many records in one way (see POST /bulk) and returns the problems, by record.
+export async function changeAll(records, way, options) {
+  const problems = new Map();
+  for (let at = 0; at < records.length; at += mostAtOnce) {
+    const part = records.slice(at, at + mostAtOnce);
+    try {
+      const { data } = await api('POST', 'bulk', { ids: part.map((r) => r.id), ...way }, options);
+      data.forEach((one, i) => {
+        if (!one.ok) problems.set(part[i], new Problem(one.error, one.code === 'not_found' ? 404 : 409, null, one.code));
+      });
+    } catch (e) { for (const r of part) problems.set(r, e); }
+  }
+  return problems;
+}
+const mostAtOnce = 500;
+
 // removeRecords moves records to the trash. The message offers to restore them. Without a trash, the server deletes
 // them when the message is gone.
 export function removeRecords(records) {
@@ -504,18 +529,12 @@ export function removeRecords(records) {
   const tags = records.map((r) => r.etag ?? anyTag);
   if (!start.trashDays) return deleteLater(text, records.map(apiPathOf), () => unhide(records), tags);
 
-  const queue = [...records], failed = [];
-  let problem = null;
-  const deleted = Promise.all(Array.from({ length: 4 }, async () => {
-    for (let r; (r = queue.shift());) {
-      try {
-        await remove(r);
-        setTrashed(1, true);
-      } catch (e) { if (e.status !== 404) { problem = e; failed.push(r); } }
-    }
-  })).then(() => {
-    if (problem) { unhide(failed); showProblem(problem); }
-    if (problem?.record) updateRows(problem.record);
+  const failed = [];
+  const deleted = trash(records).then((problems) => {
+    setTrashed(records.length - problems.size, true);
+    for (const [r, problem] of problems) if (problem.status !== 404) failed.push(r);
+    if (failed.length) { unhide(failed); showProblem(problems.get(failed[0])); }
+    for (const r of failed) if (problems.get(r).record) updateRows(problems.get(r).record);
     refreshTags();
   });
   return toast(text, {
