@@ -321,7 +321,7 @@ err Unexpected argument frob; kist --help shows how it is used.
 exit 2
 
 kist version --json extra
-err Unexpected argument extra; kist version --help shows how it is used.
+err {"code":"usage","error":"Unexpected argument extra; kist version --help shows how it is used."}
 exit 2
 
 kist user bob

@@ -1,6 +1,7 @@
 package admin_test
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -50,7 +51,7 @@ func TestHandbook(t *testing.T) {
 	is.Equal(p.run("", "help", "backup"), p.run("", "backup", "--help"))
 	is.True(!strings.Contains(p.must("help", "backup"), "handbook"))
 	wrong := p.run("", "help", "nonsense")
-	is.Equal(wrong.code, 2)
+	is.Equal(wrong.code, 3)
 	for _, topic := range embed.Topics() { // they are named
 		is.True(strings.Contains(wrong.err, topic.Name))
 	}
@@ -146,6 +147,28 @@ func TestHelpAfterFlags(t *testing.T) {
 		is.Equal(p.must(append(args, "user", "add")...), command)
 	}
 	is.Equal(p.must("--data-dir", "x", "user", "add", "--help"), command)
-	is.Equal(p.run("", "--data-dir", "x", "help", "nothing").code, 2)
+	is.Equal(p.run("", "--data-dir", "x", "help", "nothing").code, 3)
 	is.True(strings.HasPrefix(p.must("--log-level", "debug", "--version"), "kist 1.2.3-test"))
+}
+
+// With --json a failure is an object, whatever failed.
+func TestFailureInJSON(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.ann()
+	for code, args := range map[string][]string{
+		"not_found": {"user", "role", "nobody", "admin"},
+		"usage":     {"user", "role", "ann"},
+		"failed":    {"restore", "nowhere"},
+	} {
+		t.Run(code, func(t *testing.T) {
+			is := is.New(t)
+			r := p.run("", append(args, "--json")...)
+			var got map[string]string
+			is.NoErr(json.Unmarshal([]byte(r.err), &got))
+			is.Equal(got["code"], code)
+			is.True(strings.HasSuffix(got["error"], "."))
+			is.Equal(r.code, p.run("", args...).code)
+		})
+	}
 }

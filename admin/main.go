@@ -88,9 +88,19 @@ func Main(cli any, g *Globals, version string, operator Operator) int {
 	call := &Call{Globals: g, Version: version, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, operator: operator}
 	err := call.denied(call.run(cli, os.Args[1:]))
 	if err != nil && err.Error() != "" {
-		fmt.Fprintln(os.Stderr, console.Sentence(err.Error()))
+		fmt.Fprintln(os.Stderr, failure(err, g.JSON || slices.Contains(os.Args[1:], "--json")))
 	}
 	return exit.Code(err)
+}
+
+// failure is what a command prints about its error: a sentence, or an object with --json.
+func failure(err error, inJSON bool) string {
+	text := console.Sentence(err.Error())
+	if !inJSON {
+		return text
+	}
+	object, _ := json.Marshal(map[string]string{"error": text, "code": exit.Word(err)}) // texts cannot fail
+	return string(object)
 }
 
 // denied says what to do about an error that the rights to the data directory are the cause of.

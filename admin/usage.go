@@ -172,5 +172,5 @@ func helpOn(root *kong.Node, words []string) error {
 	for _, t := range embed.Topics() {
 		pages = append(pages, t.Name)
 	}
-	return exit.Misused("there is neither a command nor a help page %s; the pages are %s", console.Printable(words[0]), strings.Join(pages, ", "))
+	return exit.Absent("command or help page", "named "+console.Printable(words[0])+"; the pages are "+strings.Join(pages, ", "))
 }

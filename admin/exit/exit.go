@@ -54,3 +54,17 @@ func Code(err error) int {
 	}
 	return codeFailed
 }
+
+// Word is a word for programs about the error that a command returned.
+func Word(err error) string {
+	if e, ok := errors.AsType[*record.Error](err); ok && e.Code != "" {
+		return e.Code
+	}
+	if errors.As(err, new(*misused)) {
+		return "usage"
+	}
+	if errors.As(err, new(*found)) {
+		return "found_wrong"
+	}
+	return "failed"
+}
