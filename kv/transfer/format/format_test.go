@@ -394,11 +394,25 @@ func TestLongEntries(t *testing.T) {
 
 // A zip whose directory is far too large is refused before it is read.
 func TestZipDirectory(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	b := &budget{ReaderAt: strings.NewReader(kistSample), left: 10}
 	_, err := zip.NewReader(b, int64(len(kistSample)))
 	var why Unreadable
 	is.True(errors.As(err, &why))
+
+	const entry = 46 + 4 // bytes of an empty one in the directory
+	for n, want := range map[int]error{maxDirectory/entry - 10_000: nil, maxDirectory/entry + 10_000: errDirectory} {
+		var data bytes.Buffer
+		w := zip.NewWriter(&data)
+		for i := range n {
+			_, err := w.CreateRaw(&zip.FileHeader{Name: fmt.Sprintf("%04x", i%0x10000)})
+			is.NoErr(err)
+		}
+		is.NoErr(w.Close())
+		_, err := openZip(Source{R: bytes.NewReader(data.Bytes()), Size: int64(data.Len())})
+		is.Equal(err, want)
+	}
 }
 
 func fuzz(f *testing.F, format Format, seeds ...string) {

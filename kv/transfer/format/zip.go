@@ -17,8 +17,8 @@ import (
 )
 
 // maxDirectory bounds the directory of a zip in bytes. Each byte costs several
-// bytes of memory. The bound is enough for half a million files.
-const maxDirectory = 64 << 20
+// bytes of memory. The bound is enough for about 80 000 files.
+const maxDirectory = 8 << 20
 
 // budget is a source that limits how many bytes may be read, until it is freed.
 type budget struct {
@@ -30,7 +30,7 @@ type budget struct {
 func (b *budget) ReadAt(p []byte, at int64) (int, error) {
 	if !b.free {
 		if b.left -= int64(len(p)); b.left < 0 {
-			return 0, unreadable("The zip has too many entries.")
+			return 0, errDirectory
 		}
 	}
 	return b.ReaderAt.ReadAt(p, at)
@@ -42,6 +42,8 @@ const (
 	unpackedRatio = 200
 	unpackedSlack = 256 << 20
 )
+
+var errDirectory = unreadable("The zip has too many entries; unpack it yourself and import the folder, or a tar of it.")
 
 var errBomb = unreadable("The zip would unpack to more than %d times its size; unpack it yourself and import the folder, or a tar of it.", unpackedRatio)
 
