@@ -301,22 +301,16 @@ func (m *UploadBudget) ErrTooLarge(size int64) error {
 // BudgetOf returns what an upload of the owner may use now. The transaction decides about the
 // quota. The budget only prevents reading an upload to the end that cannot fit.
 func BudgetOf(s *web.Site, owner record.ID) (*UploadBudget, error) {
-	m := &UploadBudget{File: s.MaxUpload, Left: math.MaxInt64, Disk: s.Store.FreeForContent()}
+	m := &UploadBudget{File: s.MaxUpload, Disk: s.Store.FreeForContent()}
 	return m, s.Store.View(func(tx *kv.Tx) error {
 		set, err := people.Settings(tx)
 		if err != nil {
 			return err
 		}
 		m.File = set.Largest(m.File)
-		u, err := people.User(tx, owner)
-		if err != nil {
-			return err
-		}
 		m.Disk = max(0, m.Disk-inbox.ReservedBytes(tx))
-		use, err := people.UsageOf(tx, u)
-		if use.Quota > 0 {
-			m.quota, m.Left = use.Quota, max(0, use.Quota-use.Used()-use.Begun)
-		}
+		left, quota, err := people.Left(tx, owner)
+		m.Left, m.quota = max(0, left), quota
 		return err
 	})
 }

@@ -2,6 +2,7 @@ package people
 
 import (
 	"bytes"
+	"math"
 	"sync/atomic"
 
 	"kist/kv"
@@ -81,22 +82,37 @@ func ChargeAwaited(tx *kv.Tx, owner record.ID, size int64) error {
 }
 
 // withinQuota fails if size more bytes do not fit the owner's quota on top of those that
-// count already, except what is promised to senders. It adds those up only if there is a quota.
+// count already.
 func withinQuota(tx *kv.Tx, owner record.ID, count func(*kv.Tx, record.ID) int64, size int64) error {
-	quota, err := quotaOf(tx, owner)
-	if err != nil || quota == 0 {
+	left, quota, err := leftOf(tx, owner, count)
+	if err != nil || size <= left {
 		return err
 	}
-	over := count(tx, owner) + size - quota
+	return &record.Error{Fault: record.Denied, Code: "quota_exceeded", Text: "This does not fit your storage quota of " + record.Plural(quota, "byte") + "."}
+}
+
+// Left is how many bytes the owner's quota has left, and the quota. Whatever stores something
+// for the owner is decided by it: before the bytes are read by this function, and in the
+// transaction by Charge. It is negative for an owner who has stored more, and math.MaxInt64
+// without a quota.
+func Left(tx *kv.Tx, owner record.ID) (left, quota int64, err error) {
+	return leftOf(tx, owner, ChargedBytes)
+}
+
+// leftOf is Left on top of the bytes that count counts. What was only promised to senders
+// is left for the owner.
+func leftOf(tx *kv.Tx, owner record.ID, count func(*kv.Tx, record.ID) int64) (left, quota int64, err error) {
+	quota, err = quotaOf(tx, owner)
+	if err != nil || quota == 0 {
+		return math.MaxInt64, quota, err
+	}
+	left = quota - count(tx, owner)
 	for _, t := range tx.Schema().Tables {
-		if over > 0 && t.Promised != nil {
-			over -= t.Promised(tx, owner)
+		if t.Promised != nil {
+			left += t.Promised(tx, owner)
 		}
 	}
-	if over <= 0 {
-		return nil
-	}
-	return &record.Error{Fault: record.Denied, Code: "quota_exceeded", Text: "This does not fit your storage quota of " + record.Plural(quota, "byte") + "."}
+	return left, quota, nil
 }
 
 // ChargeText fails if a change that was just made left the owner with more text than
