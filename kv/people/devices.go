@@ -3,6 +3,7 @@ package people
 import (
 	"crypto/sha256"
 	"errors"
+	"sync"
 	"time"
 
 	"kist/kv"
@@ -14,7 +15,7 @@ import (
 const (
 	DeviceTime     = 10 * time.Minute // in which a request must be approved
 	DeviceInterval = 5 * time.Second  // between two polls
-	maxDevices     = 200              // waiting requests in all
+	maxDevices     = 200              // waiting requests in all; half of them for networks that have signed in
 	maxDevicesFrom = 5                // waiting requests from one network
 )
 
@@ -35,37 +36,44 @@ var DeviceTable = kv.Table{
 }
 
 // AddDevice stores a client's request for access. The client polls with the secret,
-// and the user types d.Code. The secret is returned only here.
+// and the user types d.Code. The secret is returned only here. If too many wait from all
+// networks, the oldest request of the network that has most is dropped.
 func AddDevice(tx *kv.Tx, client, address, network string) (d *record.Device, secret string, err error) {
 	all, err := kv.Collect(deviceRows, tx, nil)
 	if err != nil {
 		return nil, "", err
 	}
-	waiting, from := 0, 0
-	var room, roomFrom time.Time // when the first of them expires
-	for i := range all {
-		d := &all[i]
+	var there []record.Device
+	var room time.Time // when the first request of this network expires
+	from := 0
+	for _, d := range all {
 		if !tx.Now.Before(d.Expires) {
 			if _, err := deviceRows.Delete(tx.Tx, d.Digest[:]); err != nil {
 				return nil, "", err
 			}
 			continue
 		}
-		if waiting++; room.IsZero() || d.Expires.Before(room) {
+		there = append(there, d)
+		if d.Network != network || d.State != record.DeviceWaits {
+			continue
+		}
+		if from++; room.IsZero() || d.Expires.Before(room) {
 			room = d.Expires
 		}
-		if d.Network == network && d.State == record.DeviceWaits {
-			if from++; roomFrom.IsZero() || d.Expires.Before(roomFrom) {
-				roomFrom = d.Expires
-			}
-		}
 	}
-	if from >= maxDevicesFrom && roomFrom.After(room) {
-		room = roomFrom
-	}
-	if waiting >= maxDevices || from >= maxDevicesFrom {
+	if from >= maxDevicesFrom {
 		return nil, "", &record.Error{Fault: record.TooMany, Code: "slow_down", Text: "Too many devices wait to be let in.", Retry: room.Sub(tx.Now)}
 	}
+	if len(there) >= maxDevices {
+		over := leastOf(there, func(network string) bool { return TriesOf(tx.Store()).Familiar(network, tx.Now) })
+		if over == nil {
+			return nil, "", &record.Error{Fault: record.TooMany, Code: "slow_down", Text: "Too many devices wait to be let in.", Retry: DeviceTime}
+		}
+		if _, err := deviceRows.Delete(tx.Tx, over.Digest[:]); err != nil {
+			return nil, "", err
+		}
+	}
+
 	secret = NewSecret()[len(KeyPrefix):]
 	d = &record.Device{
 		Digest: sha256.Sum256([]byte(secret)), Client: client, Address: address, Network: network,
@@ -75,6 +83,39 @@ func AddDevice(tx *kv.Tx, client, address, network string) (d *record.Device, se
 		d.Code = record.NewUserCode(kv.Random)
 	}
 	return d, secret, deviceRows.Put(tx.Tx, d)
+}
+
+// leastOf is the request to drop for a new one: the oldest of the network that has most. It
+// leaves out requests that somebody has approved, and those of networks that have signed in
+// while they are at most half. It is nil if none is left.
+func leastOf(all []record.Device, familiar func(network string) bool) *record.Device {
+	of, known, kept := map[string]int{}, map[string]bool{}, 0
+	for i := range all {
+		network := all[i].Network
+		if of[network] == 0 {
+			known[network] = familiar(network)
+		}
+		of[network]++
+		if known[network] {
+			kept++
+		}
+	}
+
+	var least *record.Device
+	for i := range all {
+		d := &all[i]
+		if d.State == record.DeviceApproved || known[d.Network] && kept <= len(all)/2 {
+			continue
+		}
+		n := 0
+		if least != nil {
+			n = of[least.Network]
+		}
+		if of[d.Network] > n || of[d.Network] == n && d.Created.Before(least.Created) {
+			least = d
+		}
+	}
+	return least
 }
 
 // DeviceFor reads the waiting request for a code that a user typed, in any case,
@@ -117,62 +158,120 @@ func DecideDevice(tx *kv.Tx, code string, owner record.ID, approve bool) (*recor
 
 // PollDevice handles one poll of a client. Once its request is approved, the client
 // gets the API key a single time. Otherwise wait says why there is no key, or how to
-// go on polling.
-func PollDevice(tx *kv.Tx, secret string) (key string, wait *record.DeviceError, err error) {
+// go on polling. Only the poll that gets the key writes to the disk.
+func PollDevice(s *kv.Store, secret string) (key string, wait *record.DeviceError, err error) {
 	digest := sha256.Sum256([]byte(secret))
-	d, err := deviceRows.Get(tx.Tx, digest[:])
+	approved := false
+	err = s.View(func(tx *kv.Tx) error {
+		d, refused, err := polledDevice(tx, digest)
+		if wait = refused; err != nil || wait != nil {
+			return err
+		}
+		if approved = d.State == record.DeviceApproved; !approved {
+			wait = polling.Of(s).next(d, tx.Now)
+		}
+		return nil
+	})
+	if err != nil || !approved {
+		return "", wait, err
+	}
+
+	err = s.Update(func(tx *kv.Tx) (err error) { key, wait, err = takeKey(tx, digest); return err })
+	return key, wait, err
+}
+
+// polledDevice reads a request that waits or is approved. Otherwise refused says why it gets no
+// key.
+func polledDevice(tx *kv.Tx, digest [32]byte) (d *record.Device, refused *record.DeviceError, err error) {
+	d, err = deviceRows.Get(tx.Tx, digest[:])
 	if errors.Is(err, table.ErrMissing) {
-		return "", &record.DeviceError{Code: "invalid_grant", Text: "This device code is not known or was used."}, nil
+		return nil, &record.DeviceError{Code: "invalid_grant", Text: "This device code is not known or was used."}, nil
 	}
 	if err != nil {
-		return "", nil, err
+		return nil, nil, err
 	}
 	set, err := Settings(tx)
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case !tx.Now.Before(d.Expires):
+		return nil, &record.DeviceError{Code: "expired_token", Text: "The code has expired; begin again."}, nil
+	case d.State == record.DeviceDenied:
+		return nil, &record.DeviceError{Code: "access_denied", Text: "The request was denied."}, nil
+	case set.TokensOff:
+		return nil, keysOff, nil
+	}
+	return d, nil, nil
+}
+
+var keysOff = &record.DeviceError{Code: "access_denied", Text: "API keys are turned off.", Off: true}
+
+// takeKey makes the key of an approved request and removes the request.
+func takeKey(tx *kv.Tx, digest [32]byte) (key string, refused *record.DeviceError, err error) {
+	d, refused, err := polledDevice(tx, digest)
+	if err != nil || refused != nil {
+		return "", refused, err
+	}
+	u, err := UserRows.Get(tx.Tx, d.Owner[:])
+	if errors.Is(err, table.ErrMissing) {
+		return "", &record.DeviceError{Code: "access_denied", Text: "The account is gone."}, nil
+	}
 	if err != nil {
 		return "", nil, err
 	}
-	off := &record.DeviceError{Code: "access_denied", Text: "API keys are turned off.", Off: true}
-	switch {
-	case !tx.Now.Before(d.Expires):
-		return "", &record.DeviceError{Code: "expired_token", Text: "The code has expired; begin again."}, nil
-	case d.State == record.DeviceDenied:
-		return "", &record.DeviceError{Code: "access_denied", Text: "The request was denied."}, nil
-	case set.TokensOff:
-		return "", off, nil
-	case d.State == record.DeviceApproved:
-		u, err := UserRows.Get(tx.Tx, d.Owner[:])
-		if errors.Is(err, table.ErrMissing) {
-			return "", &record.DeviceError{Code: "access_denied", Text: "The account is gone."}, nil
-		}
-		if err != nil {
-			return "", nil, err
-		}
-		if u.Disabled || u.TokensOff {
-			return "", off, nil
-		}
-		_, key, err = AddKey(tx, record.Key{
-			Owner: d.Owner, Name: record.ClientName(d.Client), Scopes: []record.Scope{record.ScopeRead, record.ScopeWrite, record.ScopeUpload},
-			Device: d.Client, Slides: record.SlideTime, Expires: tx.Now.Add(record.SlideTime),
-		})
-		if e, ok := errors.AsType[*record.Error](err); ok && e.Fault == record.Denied {
-			return "", &record.DeviceError{Code: "access_denied", Text: e.Text}, nil
-		}
-		if err == nil {
-			_, err = deviceRows.Delete(tx.Tx, digest[:])
-		}
-		return key, nil, err
+	if u.Disabled || u.TokensOff {
+		return "", keysOff, nil
 	}
-	early := !d.Polled.IsZero() && tx.Now.Sub(d.Polled) < d.Interval-pollSlack
-	d.Polled = tx.Now
-	wait = &record.DeviceError{Code: "authorization_pending", Text: "The request was not decided yet."}
-	if early {
-		d.Interval += DeviceInterval
-		wait = &record.DeviceError{Code: "slow_down", Text: "Ask less often."}
+	_, key, err = AddKey(tx, record.Key{
+		Owner: d.Owner, Name: record.ClientName(d.Client), Scopes: []record.Scope{record.ScopeRead, record.ScopeWrite, record.ScopeUpload},
+		Device: d.Client, Slides: record.SlideTime, Expires: tx.Now.Add(record.SlideTime),
+	})
+	if e, ok := errors.AsType[*record.Error](err); ok && e.Fault == record.Denied {
+		return "", &record.DeviceError{Code: "access_denied", Text: e.Text}, nil
 	}
-	wait.Interval = d.Interval
-	return "", wait, deviceRows.Put(tx.Tx, d)
+	if err != nil {
+		return "", nil, err
+	}
+	_, err = deviceRows.Delete(tx.Tx, digest[:])
+	return key, nil, err
 }
 
 // pollSlack allows for network jitter, so that a client that polls at exactly the
 // interval is not told to slow down.
 const pollSlack = time.Second
+
+// polls remembers when the clients polled whose requests wait. It is only in memory, so that
+// polls cost no write. When it is full or the server starts again, it forgets all, and a
+// client may ask early once.
+type polls struct {
+	sync.Mutex
+	of map[[32]byte]polled
+}
+
+type polled struct {
+	at       time.Time
+	interval time.Duration
+}
+
+var polling kv.Slot[polls]
+
+// next answers a poll for a request that waits.
+func (p *polls) next(d *record.Device, now time.Time) *record.DeviceError {
+	p.Lock()
+	defer p.Unlock()
+	last, again := p.of[d.Digest]
+	if !again {
+		last.interval = d.Interval
+	}
+	if p.of == nil || !again && len(p.of) >= 2*maxDevices {
+		p.of = map[[32]byte]polled{}
+	}
+	wait := &record.DeviceError{Code: "authorization_pending", Text: "The request was not decided yet."}
+	if again && now.Sub(last.at) < last.interval-pollSlack {
+		last.interval += DeviceInterval
+		wait = &record.DeviceError{Code: "slow_down", Text: "Ask less often."}
+	}
+	p.of[d.Digest] = polled{now, last.interval}
+	wait.Interval = last.interval
+	return wait
+}

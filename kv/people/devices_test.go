@@ -1,6 +1,7 @@
 package people_test
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"strings"
@@ -29,13 +30,13 @@ func device(t *testing.T, s *kv.Store, client string) (d *record.Device, secret 
 // poll polls once and returns the key or the code of the answer.
 func poll(t *testing.T, s *kv.Store, secret string) (key, code string) {
 	t.Helper()
-	kvtest.Update(t, s, func(tx *kv.Tx) error {
-		k, wait, err := people.PollDevice(tx, secret)
-		if key = k; wait != nil {
-			code = wait.Code
-		}
-		return err
-	})
+	key, wait, err := people.PollDevice(s, secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if wait != nil {
+		code = wait.Code
+	}
 	return key, code
 }
 
@@ -201,13 +202,81 @@ func TestDeviceBounds(t *testing.T) {
 		}
 		return nil
 	})
-	is.True(add("192.0.2.3") != nil)
+	is.NoErr(add("192.0.2.3")) // the oldest of the network that has most is dropped
+	is.NoErr(add("192.0.2.1"))
 	c.Add(people.DeviceTime)
 	is.NoErr(add("192.0.2.1"))
 	kvtest.View(t, s, func(tx *kv.Tx) error {
 		is.Equal(tx.Count(kvtest.Bucket("device")), 1)
 		return kvtest.Audit(tx)
 	})
+}
+
+// Strangers do not keep the owner from connecting a device, whether the owner's network has
+// signed in or not.
+func TestDevicesOfStrangers(t *testing.T) {
+	t.Parallel()
+	for network, signedIn := range map[string]bool{"home": true, "new": false} {
+		t.Run(network, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			c := kvtest.NewClock()
+			s := kvtest.OpenAt(t, t.TempDir(), c.Now)
+			if signedIn {
+				people.TriesOf(s).SignedIn(network, c.Now())
+			}
+			add := func(from string) (secret string) {
+				kvtest.Update(t, s, func(tx *kv.Tx) (err error) {
+					_, secret, err = people.AddDevice(tx, "client", "192.0.2.9", from)
+					return err
+				})
+				return secret
+			}
+			strangers := func(networks, each int, name string) {
+				for i := range networks {
+					for range each {
+						c.Add(time.Millisecond)
+						add(fmt.Sprint(name, i))
+					}
+				}
+			}
+			strangers(40, people.MaxDevicesFrom, "stranger")
+			secret := add(network)
+			strangers(30, people.MaxDevicesFrom, "more")
+			if signedIn { // then nobody can, with any number of networks
+				strangers(2*people.MaxDevices, 1, "crowd")
+			}
+			_, code := poll(t, s, secret)
+			is.Equal(code, "authorization_pending")
+			kvtest.View(t, s, func(tx *kv.Tx) error {
+				is.Equal(tx.Count(kvtest.Bucket("device")), people.MaxDevices)
+				return kvtest.Audit(tx)
+			})
+		})
+	}
+}
+
+// A poll is not written to the disk, unless it gets the key.
+func TestPollsWriteNothing(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := kvtest.OpenAt(t, t.TempDir(), kvtest.NewClock().Now)
+	_, secret := device(t, s, "client")
+	seq := func() (n uint64) {
+		kvtest.View(t, s, func(tx *kv.Tx) error {
+			n = binary.BigEndian.Uint64(tx.Get(kvtest.Bucket("meta"), kv.MetaInstant))
+			return nil
+		})
+		return n
+	}
+	before := seq()
+	for _, want := range []string{"authorization_pending", "slow_down", "slow_down"} {
+		_, code := poll(t, s, secret)
+		is.Equal(code, want)
+	}
+	_, code := poll(t, s, "unknown")
+	is.Equal(code, "invalid_grant")
+	is.Equal(seq(), before)
 }
 
 // A network that has its share of requests waits for its own, not for those of others.

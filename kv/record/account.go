@@ -315,7 +315,7 @@ type Device struct {
 	Created  time.Time     `json:"Created"`
 	Expires  time.Time     `json:"Expires"`
 	Interval time.Duration `json:"Interval"` // between two polls
-	Polled   time.Time     `json:"Polled"`   // the last poll
+	Polled   time.Time     `json:"Polled"`   // the last poll, in rows of earlier versions
 	State    DeviceState   `json:"State"`
 	Owner    ID            `json:"Owner"` // who decided
 }
