@@ -548,7 +548,7 @@ func requireOpenRequest(tx *kv.Tx, owner, request record.ID) (*record.Request, *
 // files more files. size is how many more bytes it may take, from minimum to maximum.
 // charged returns which of the owner's bytes count against the quota: people.ChargedBytes
 // for a new transfer, people.ContentBytes for one that already has its space. Before
-// refusing, it frees the space reserved for uploads that are over.
+// refusing, it frees the space reserved for uploads that are over or lost their places.
 func checkReservation(tx *kv.Tx, r *Reservation, charged func(*kv.Tx, record.ID) int64, files, minimum, maximum int64) (q *record.Request, size int64, err error) {
 	if tx.DiskFull() {
 		return nil, 0, kv.ErrFull
@@ -564,7 +564,7 @@ func checkReservation(tx *kv.Tx, r *Reservation, charged func(*kv.Tx, record.ID)
 	}
 	size, err = checkLimits(tx, q, u, charged, r, files, minimum, maximum)
 	if _, ok := errors.AsType[*record.Error](err); ok && UploadRows.Sum(tx.Tx, reservedKeyOf(q.Owner)) > 0 {
-		n, failed := dropUploads(tx, q.Owner[:], func(u *Upload) (bool, error) { return expiredUpload(tx, u) })
+		n, failed := dropOver(tx, q.Owner)
 		if failed != nil {
 			return nil, 0, failed
 		}

@@ -48,7 +48,11 @@ func TestSentIsSetAside(t *testing.T) {
 			settle(2)
 			one, secret, err := kvtest.BeginSent(s, q, "here", 10)
 			is.NoErr(err)
-			two, other, err := kvtest.BeginSent(s, q, "here", 10)
+			second := "here"
+			if name == "files" { // one sender may have a third of them unfinished
+				second = "there"
+			}
+			two, other, err := kvtest.BeginSent(s, q, second, 10)
 			is.NoErr(err)
 			_, err = kvtest.Leave(s, q, "here", kvtest.Came(1, 10))
 			is.NoErr(err)
@@ -320,10 +324,11 @@ func TestSentEnds(t *testing.T) {
 	is.Equal(kvtest.Code(at(empty)), "not_found")
 	u.Offset = 1
 	kvtest.Update(t, s, func(tx *kv.Tx) error { return inbox.SaveUpload(tx, u) })
-	c.Add(inbox.UploadTime - time.Second)
-	is.NoErr(at(begun))
+	c.Add(inbox.EmptyTime - time.Second)
 	_, err = kvtest.Leave(s, q, "here", kvtest.Came(1, 1))
 	is.Equal(kvtest.Code(err), "limit_reached")
+	c.Add(inbox.UploadTime - inbox.EmptyTime)
+	is.NoErr(at(begun))
 	c.Add(time.Second)
 	is.Equal(kvtest.Code(at(begun)), "upload_expired")
 	kvtest.Update(t, s, inbox.DropUploads)
@@ -466,6 +471,87 @@ func TestTextGrowsWhileSending(t *testing.T) {
 			_, err = kvtest.Receive(s, u, 3)
 			is.Equal(kvtest.Code(err), "limit_reached")
 			kvtest.View(t, s, kvtest.Audit)
+		})
+	}
+}
+
+// An unfinished upload keeps its place while it moves. When it stalls, it loses the place as soon
+// as somebody else needs it, and goes on if nobody does.
+func TestStalledUploadsLosePlaces(t *testing.T) {
+	t.Parallel()
+	const large = 1 << 30
+	for name, row := range map[string]struct {
+		length int64
+		pieces []int64 // each arrives within inbox.EmptyTime
+		keeps  bool
+	}{
+		"a byte, then nothing":          {1000, []int64{1, 0}, false},
+		"a hundredth each time":         {1000, []int64{10, 10, 10, 10}, true},
+		"less than a hundredth":         {1000, []int64{10, 9, 0}, false},
+		"a mebibyte of a large one":     {large, []int64{1 << 20, 1 << 20, 1 << 20}, true},
+		"less than that":                {large, []int64{1 << 20, 1<<20 - 1, 0}, false},
+		"a byte each time":              {1000, []int64{1, 1, 1}, false},
+		"a short one needs a byte":      {50, []int64{1, 1, 1}, true},
+		"what came together is counted": {1000, []int64{5, 5}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			c := kvtest.NewClock()
+			s := kvtest.OpenAt(t, filepath.Join(t.TempDir(), "data"), c.Now)
+			ann := kvtest.User(t, s, "ann")
+			q := kvtest.AddRequest(t, s, ann.ID, func(f *record.RequestForm) { f.MaxUploads = 1 })
+			u, secret, err := kvtest.BeginSent(s, q, "here", row.length)
+			is.NoErr(err)
+			for _, n := range row.pieces {
+				c.Add(inbox.EmptyTime * 3 / 5)
+				if n > 0 {
+					u.Offset += n
+					kvtest.Update(t, s, func(tx *kv.Tx) error { return inbox.SaveUpload(tx, u) })
+				}
+			}
+
+			kvtest.View(t, s, func(tx *kv.Tx) error { _, err := inbox.SenderUpload(tx, secret); return err }) // it can go on
+			_, err = kvtest.Leave(s, q, "there", kvtest.Came(1, 1))
+			if row.keeps {
+				is.Equal(kvtest.Code(err), "limit_reached")
+				return
+			}
+			is.NoErr(err)
+			err = s.View(func(tx *kv.Tx) error { _, err := inbox.SenderUpload(tx, secret); return err })
+			is.Equal(kvtest.Code(err), "not_found")
+			kvtest.View(t, s, kvtest.Audit)
+		})
+	}
+}
+
+// One sender cannot hold more than a third of the places with unfinished uploads.
+func TestOneSenderHoldsAThird(t *testing.T) {
+	t.Parallel()
+	for most, want := range map[int64]int{1: 1, 2: 1, 5: 1, 6: 2, 20: 6} {
+		t.Run(fmt.Sprint(most), func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			c := kvtest.NewClock()
+			s := kvtest.OpenAt(t, filepath.Join(t.TempDir(), "data"), c.Now)
+			ann := kvtest.User(t, s, "ann")
+			q := kvtest.AddRequest(t, s, ann.ID, func(f *record.RequestForm) { f.MaxUploads = most })
+			var last *inbox.Upload
+			for range want {
+				u, _, err := kvtest.BeginSent(s, q, "here", 10)
+				is.NoErr(err)
+				last = u
+			}
+			if most > 2 {
+				_, _, err := kvtest.BeginSent(s, q, "here", 10)
+				is.Equal(kvtest.Code(err), "busy")
+				_, _, err = kvtest.BeginSent(s, q, "there", 10)
+				is.NoErr(err)
+				_, err = kvtest.Receive(s, last, 10) // one that is finished makes room
+				is.NoErr(err)
+				_, _, err = kvtest.BeginSent(s, q, "here", 10)
+				is.NoErr(err)
+			}
 		})
 	}
 }

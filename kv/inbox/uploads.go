@@ -1,6 +1,7 @@
 package inbox
 
 import (
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -28,9 +29,16 @@ const (
 	uploadMost = 7 * 24 * time.Hour // the longest an upload may take in all
 	maxUploads = 100                // unfinished uploads of an owner
 
-	emptyTime = 10 * time.Minute // how long a sender's upload waits for its first bytes: its client may not know of it
-	maxSentBy = 50               // unfinished uploads of one sender at a request, parts included
-	maxSentAt = 500              // unfinished uploads of all senders at a request, parts included
+	// emptyTime is how long a sender's upload waits for its first bytes, because its client may not
+	// know of it, and in which more must arrive if somebody else needs its place: movesBytes, or
+	// one of movesPart parts.
+	emptyTime  = 10 * time.Minute
+	movesBytes = 1 << 20
+	movesPart  = 100
+	sharePart  = 3 // the unfinished uploads of one sender take at most one of so many places
+
+	maxSentBy = 50  // unfinished uploads of one sender at a request, parts included
+	maxSentAt = 500 // unfinished uploads of all senders at a request, parts included
 )
 
 // An Upload is a resumable upload: content that arrives in pieces, across restarts,
@@ -66,6 +74,8 @@ type Upload struct {
 	Secret  [32]byte     `json:"Secret,omitzero"` // SHA-256 of the secret that its address ends in
 	Name    string       `json:"Name,omitzero"`   // of the sender
 	Message string       `json:"Message,omitzero"`
+	Moved   time.Time    `json:"Moved,omitzero"`   // when enough had arrived since MovedTo; zero until then: see stalled
+	MovedTo int64        `json:"MovedTo,omitzero"` // the offset at that time
 	Item    record.ID    `json:"Item,omitzero"`    // the item made from it; zero until then
 	Arrived record.State `json:"Arrived,omitzero"` // the state of that item then
 }
@@ -188,6 +198,9 @@ var UploadTable = kv.Table{
 		return 0, UploadRows.Sum(tx.Tx, reservedKeyOf(owner))
 	},
 	Promised: func(tx *kv.Tx, owner record.ID) (n int64) {
+		if UploadRows.Sum(tx.Tx, reservedKeyOf(owner)) == 0 {
+			return 0
+		}
 		for key := range tx.Walk(kv.RequestBucket, owner[:], nil, false) {
 			n += UploadRows.Sum(tx.Tx, senderBytesAt(owner, record.ID(key[len(key)-len(owner):])))
 		}
@@ -386,7 +399,21 @@ func SaveUpload(tx *kv.Tx, u *Upload) error {
 		}
 	}
 	prolong(tx, u)
+	if u.BySender() && u.Offset-u.MovedTo >= min(movesBytes, max(1, u.Length/movesPart)) {
+		u.Moved, u.MovedTo = tx.Now, u.Offset
+	}
 	return UploadRows.Put(tx.Tx, u)
+}
+
+// stalled reports whether a sender's unfinished upload has lost its place: a hundredth of
+// it, or 1 MiB, did not arrive in the last ten minutes. It can be continued until somebody
+// else needs the place.
+func (u *Upload) stalled(now time.Time) bool {
+	since := u.Moved
+	if since.IsZero() {
+		since = u.Created
+	}
+	return u.BySender() && !u.Done() && !u.Joined() && now.Sub(since) >= emptyTime
 }
 
 // prolong restarts an upload's time, within uploadMost.
@@ -602,21 +629,55 @@ func addSentAt(tx *kv.Tx, secret string, q *record.Request, u Upload, from strin
 		return nil, err
 	}
 	q, room, err := checkReservation(tx, r, charged, 1, u.Length, u.Length)
+	if err == nil {
+		err = mayBegin(tx, q, r.sender)
+	}
 	strangers := UploadRows.Sum(tx.Tx, senderReservedKey)
 	switch {
 	case err != nil:
 		return nil, err
 	case room < u.Length:
 		return nil, record.ErrNoRoom
-	case UploadRows.Sum(tx.Tx, senderUploadsFrom(q.Owner, q.ID, r.sender))+UploadRows.Sum(tx.Tx, partsBy(q.Owner, q.ID, r.sender)) >= maxSentBy,
-		UploadRows.Sum(tx.Tx, senderUploadsAt(q.Owner, q.ID))+UploadRows.Sum(tx.Tx, partsTo(q.Owner, q.ID)) >= maxSentAt:
-		return nil, &record.Error{Fault: record.Denied, Code: "too_many_uploads", Text: "Too many uploads were started here and not finished. Finish or cancel some; those that are not continued end after 24 hours."}
 	case strangers+u.Length > (disk-ReservedBytes(tx)+strangers)/2:
 		return nil, kv.ErrFull
 	}
 	u.ID, u.Owner, u.Request, u.From, u.Secret = tx.NewID(), q.Owner, q.ID, r.sender, sha256.Sum256([]byte(secret))
 	u.Created, u.Expires = tx.Now, tx.Now.Add(emptyTime)
 	return &u, UploadRows.Put(tx.Tx, &u)
+}
+
+// mayBegin checks how many uploads of the sender, and of all, are unfinished at the request.
+// Before refusing, it drops those that lost their places.
+func mayBegin(tx *kv.Tx, q *record.Request, by sender) error {
+	err := checkBegun(tx, q, by)
+	if err == nil {
+		return nil
+	}
+	if n, failed := dropOver(tx, q.Owner); failed != nil || n == 0 {
+		return cmp.Or(failed, err)
+	}
+	return checkBegun(tx, q, by)
+}
+
+func checkBegun(tx *kv.Tx, q *record.Request, by sender) error {
+	own, all := UploadRows.Sum(tx.Tx, senderUploadsFrom(q.Owner, q.ID, by)), UploadRows.Sum(tx.Tx, senderUploadsAt(q.Owner, q.ID))
+	switch {
+	case own+UploadRows.Sum(tx.Tx, partsBy(q.Owner, q.ID, by)) >= maxSentBy, all+UploadRows.Sum(tx.Tx, partsTo(q.Owner, q.ID)) >= maxSentAt:
+		return &record.Error{Fault: record.Denied, Code: "too_many_uploads", Text: "Too many uploads were started here and not finished. Finish or cancel some; those that are not continued end after 24 hours."}
+	case q.MaxUploads > 0 && own >= max(1, q.MaxUploads/sharePart):
+		return &record.Error{Fault: record.Busy, Code: "busy", Retry: waitTime, Text: "Too many of your uploads to this link are not finished. Finish or cancel some first."}
+	}
+	return nil
+}
+
+// dropOver deletes the owner's uploads that have expired and those that lost their places.
+func dropOver(tx *kv.Tx, owner record.ID) (n int, err error) {
+	return dropUploads(tx, owner[:], func(u *Upload) (bool, error) {
+		if u.stalled(tx.Now) {
+			return true, nil
+		}
+		return expiredUpload(tx, u)
+	})
 }
 
 // JoinSent is JoinUploads for a sender. It starts an upload, as BeginSenderUpload does,
