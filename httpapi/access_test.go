@@ -544,7 +544,7 @@ func TestDoorMissesCount(t *testing.T) {
 	for i := range 200_000 {
 		m.count(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), "a", now)
 	}
-	is.Equal(len(m.tally.counts), maxMissEntries)
+	is.Equal(m.tally.Len(), maxMissEntries)
 	_, ok = m.allow(addr("2001:db8::1"), now)
 	is.True(!ok) // not pushed out
 	_, ok = m.allow(addr("11.0.0.1"), now)

@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"hash/maphash"
-	"maps"
 	"net/netip"
 	"path"
 	"strings"
@@ -10,6 +9,7 @@ import (
 	"time"
 
 	"kist/httpapi/grant"
+	"kist/httpapi/limit"
 	"kist/httpapi/public"
 	"kist/httpapi/upload"
 	"kist/httpapi/web"
@@ -40,49 +40,6 @@ func hasGrant(c *web.Request, name string) bool {
 
 const missWindow = time.Minute
 
-// A counter counts events by key. A count starts with the first event and ends after the
-// window; nothing removes it earlier. The zero value is ready for use, by one goroutine at
-// a time.
-type counter[K comparable] struct {
-	counts map[K]guessLimits
-	swept  time.Time
-}
-
-type guessLimits struct {
-	n     int
-	since time.Time
-}
-
-// wait is how long the count stays at or above limit; at most 0 if it is below.
-func (t *counter[K]) wait(key K, limit int, window time.Duration, now time.Time) time.Duration {
-	if c := t.counts[key]; c.n >= limit {
-		return c.since.Add(window).Sub(now)
-	}
-	return 0
-}
-
-// add counts an event. It returns false if the key has no count yet and there are already
-// room unexpired counts.
-func (t *counter[K]) add(key K, room int, window time.Duration, now time.Time) bool {
-	c, there := t.counts[key]
-	if !there && len(t.counts) >= room && now.Sub(t.swept) >= time.Second { // at most once a second, because it looks at all counts
-		t.swept = now
-		maps.DeleteFunc(t.counts, func(_ K, c guessLimits) bool { return now.Sub(c.since) >= window })
-	}
-	if !there && len(t.counts) >= room {
-		return false
-	}
-	if t.counts == nil {
-		t.counts = map[K]guessLimits{}
-	}
-	if now.Sub(c.since) >= window {
-		c = guessLimits{since: now}
-	}
-	c.n++
-	t.counts[key] = c
-	return true
-}
-
 // Limits of guessed slugs: misses of one network in the window, networks that are counted, and recent misses that are
 // remembered so that asking for the same slug again does not count.
 const (
@@ -110,7 +67,7 @@ type missed struct {
 // counted. So a crowd of guessers does not lock out anyone else.
 type slugProbes struct {
 	mu     sync.Mutex
-	tally  counter[netip.Prefix]
+	tally  limit.Counter[netip.Prefix]
 	recent [recentMisses]uint64 // hashes of network and slug, each at a fixed place
 }
 
@@ -119,10 +76,10 @@ type slugProbes struct {
 func (m *slugProbes) allow(from netip.Addr, now time.Time) (wait time.Duration, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if len(m.tally.counts) == 0 {
+	if m.tally.Len() == 0 {
 		return 0, true
 	}
-	wait = m.tally.wait(grant.Network(from), maxMisses, missWindow, now)
+	wait = m.tally.Wait(grant.Network(from), maxMisses, missWindow, now)
 	return wait, wait <= 0
 }
 
@@ -135,7 +92,7 @@ func (m *slugProbes) count(from netip.Addr, slug string, now time.Time) {
 		return
 	}
 	*place = hash
-	m.tally.add(grant.Network(from), maxMissEntries, missWindow, now)
+	m.tally.Add(grant.Network(from), maxMissEntries, missWindow, now)
 }
 
 // find serves a route on which slugs could be guessed.

@@ -748,6 +748,40 @@ func TestPublicUsedUp(t *testing.T) {
 	a.visit("/s/short").want(404)
 }
 
+// TestOpensOfOneNetwork: one network opens items with a limit so often and no more, by whatever
+// address. Other networks and items without a limit are left alone.
+func TestOpensOfOneNetwork(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := start(t, behindProxy)
+	a.post("/api/v1/shorten", `{"originalUrl":"https://example.org/","slug":"l","isPublic":true,"maxClicks":1000}`).want(201)
+	a.post("/api/v1/notes", `{"content":"n","slug":"n","isPublic":true,"maxViews":1000}`).want(201)
+	a.share("content", "slug", "f", "maxViews", "1000")
+	a.share("content", "slug", "free")
+	read := func(from string) *answer {
+		return a.do(apiRequest{method: "POST", path: "/api/v1/notes/p/n", anyone: true, json: `{}`, header: withHeader("X-Forwarded-For", from)})
+	}
+	const own, other = "192.0.2.1", "192.0.2.2"
+	for range 15 {
+		a.visit("/s/l", "X-Forwarded-For", own).want(302)
+		a.visit("/v/n", "X-Forwarded-For", own).want(200)
+		a.visit("/x/f", "X-Forwarded-For", own).want(200)
+		read(own).want(200)
+	}
+
+	for path, status := range map[string]int{"/s/l": 302, "/v/n": 200, "/x/f": 200} {
+		is.True(a.visit(path, "X-Forwarded-For", own).want(429).header.Get("Retry-After") != "")
+		a.visit(path, "X-Forwarded-For", other).want(status)
+	}
+	is.Equal(read(own).want(429).text("code"), "too_many_views")
+	read(other).want(200)
+	a.visit("/x/free", "X-Forwarded-For", own).want(200)
+	is.Equal(a.get("/api/v1/shorten/l").at("data.clicks"), 16.0) // those that were refused do not count
+
+	a.clock.advance(time.Minute)
+	a.visit("/s/l", "X-Forwarded-For", own).want(302)
+}
+
 // TestPublicLimitRace: of 200 clients at once exactly N get the item, whole,
 // whatever becomes of it then.
 func TestPublicLimitRace(t *testing.T) {
@@ -759,7 +793,7 @@ func TestPublicLimitRace(t *testing.T) {
 		for _, kind := range map[string][]string{"make_private": {"file", "link", "read"}, "delete": {"file", "link", "note"}}[action] {
 			t.Run(action+" "+kind, func(t *testing.T) {
 				is := is.New(t)
-				a := start(t)
+				a := start(t, behindProxy) // many clients, as one may open only so many
 				whole, method, path, want := content, "GET", "/x/hot", 200
 				switch kind {
 				case "file":
@@ -786,6 +820,7 @@ func TestPublicLimitRace(t *testing.T) {
 							t.Error(err)
 							return
 						}
+						req.Header.Set("X-Forwarded-For", fmt.Sprintf("192.0.2.%d", i))
 						res, err := plain.Do(req)
 						if err != nil {
 							t.Error(err)

@@ -73,6 +73,8 @@ func New(c web.Config) (*Server, error) {
 	}
 	s.MaxConnections = cmp.Or(s.MaxConnections, MaxConnections)
 	s.crowd.limitTo(s.MaxConnections)
+	s.Opens.Most, s.Opens.Window = 60, time.Minute
+	s.Devices.Most, s.Devices.Window = 20, people.DeviceTime
 	s.readiness.lock = make(chan struct{}, 1)
 	s.backups = make(chan struct{}, 1)
 	s.Imports.Begin()

@@ -36,9 +36,10 @@ func TestVisits(t *testing.T) {
 	first := a.clock.now()
 	a.visit("/v/n", from(phoneAgent, "https://Forum.example:8443/thread?id=1", "192.0.2.77")...).want(200)
 	a.visit("/x/n", from("curl/8.5", "", "2001:db8:1:2:3::4")...).want(200)
-	a.visit("/n", from(desktopAgent, "https://kist.example.org/v/other", "192.0.2.78")...).want(200)
-	a.do(apiRequest{method: "POST", path: "/api/v1/notes/p/n", anyone: true, json: `{}`, header: http.Header{"User-Agent": {desktopAgent}, "X-Forwarded-For": {"192.0.2.79"}}}).want(200)
-	for _, none := range []apiRequest{ // no views
+	a.visit("/n", from(desktopAgent, "https://kist.example.org/v/other", "198.51.100.78")...).want(200)
+	a.do(apiRequest{method: "POST", path: "/api/v1/notes/p/n", anyone: true, json: `{}`, header: http.Header{"User-Agent": {desktopAgent}, "X-Forwarded-For": {"203.0.113.79"}}}).want(200)
+	a.visit("/v/n", from(desktopAgent, "", "203.0.113.80")...).want(200) // not logged: so soon after one of its network
+	for _, none := range []apiRequest{                                   // no views
 		{method: "HEAD", path: "/v/n", anyone: true},
 		{method: "GET", path: "/v/n"},
 		{method: "GET", path: "/x/n"},
@@ -52,16 +53,17 @@ func TestVisits(t *testing.T) {
 	is.NoErr(a.server.Store.Flush())
 	got := a.get(at).want(200)
 	is.Equal(got.at("days.0.day"), first.Format(time.DateOnly))
-	is.Equal(got.at("days.0.views"), 4.0)
-	is.True(strings.Contains(string(got.body), `"devices":{"phone":1,"desktop":2,"program":1},"referrers":{"forum.example":1}}`))
+	is.Equal(got.at("days.0.views"), 5.0)
+	is.True(strings.Contains(string(got.body), `"devices":{"phone":1,"desktop":3,"program":1},"referrers":{"forum.example":1}}`))
 	var log []string
 	for i := range 4 {
 		row := fmt.Sprintf("log.%d.", i)
 		log = append(log, fmt.Sprint(got.at(row+"what"), " ", got.at(row+"device"), " ", got.at(row+"referrer"), " ", got.at(row+"network")))
 	}
-	is.Equal(log, []string{"page desktop  192.0.2.0/24", "page desktop  192.0.2.0/24", "file program  2001:db8:1::/48", "page phone forum.example 192.0.2.0/24"})
+	is.Equal(log, []string{"page desktop  203.0.113.0/24", "page desktop  198.51.100.0/24", "file program  2001:db8:1::/48", "page phone forum.example 192.0.2.0/24"})
+	is.Equal(len(got.at("log").([]any)), 4)
 	is.True(!strings.Contains(string(got.body), "192.0.2.7"))
-	is.Equal(a.get("/api/v1/notes/n").at("data.views"), 4.0)
+	is.Equal(a.get("/api/v1/notes/n").at("data.views"), 5.0)
 
 	link := a.post("/api/v1/shorten", `{"originalUrl":"https://example.org","slug":"l","isPublic":true,"maxClicks":3}`).want(201).text("data.id")
 	a.visit("/s/l", from(phoneAgent, "", "192.0.2.77")...).want(302)

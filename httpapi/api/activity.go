@@ -27,7 +27,7 @@ func (v *ShownVisits) Fields(s *field.Set) {
 	s.Time("lastAt", &v.Last).Says("The last visit, on any day; null if there was none in 400 days.", `"2026-01-02T03:04:05.678Z"`)
 	s.Shown("log", field.Schema{Type: "array", Items: &visit}, func(dst []byte) []byte {
 		return field.AppendList(dst, v.Log, func(dst []byte, one *record.LoggedVisit) []byte { return field.AppendJSON(dst, &ShownVisit{one}) })
-	}).Says("Visits while logVisits was on, latest first: at most 1000, of the last 30 days.", `[{"at":"2026-01-02T03:04:05.678Z","what":"page","device":"phone","referrer":"example.org","network":"192.0.2.0/24"}]`)
+	}).Says("Visits while logVisits was on, latest first: at most one of a network in a minute, and 1000, of the last 30 days.", `[{"at":"2026-01-02T03:04:05.678Z","what":"page","device":"phone","referrer":"example.org","network":"192.0.2.0/24"}]`)
 }
 
 // ShownDay are the visits of an item on one day.

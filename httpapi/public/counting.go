@@ -10,6 +10,7 @@ import (
 
 	"kist/httpapi/grant"
 	"kist/httpapi/web"
+	"kist/kv/catalog"
 	"kist/kv/record"
 )
 
@@ -67,6 +68,20 @@ var previewers = []string{
 
 // errAhead refuses to fetch an item with a limit in advance.
 var errAhead = &record.Error{Fault: record.Busy, Code: "no_prefetch", Text: "This item cannot be fetched in advance."}
+
+// see counts a view of an item or a collection with the conditions r. Each counted view of one
+// with a limit is written to the disk at once, so a network may cause only so many.
+func see(c *web.Request, r *record.Record, what record.Delivered) error {
+	if r.Limit > 0 && c.Addr.IsValid() {
+		if wait := c.Site.Opens.Take(grant.Network(c.Addr), c.Site.Store.Now()); wait > 0 {
+			return &record.Error{
+				Fault: record.TooMany, Code: "too_many_views", Retry: wait,
+				Text: "You opened too many items with a limit of views. Try again " + record.In(wait) + ".",
+			}
+		}
+	}
+	return catalog.Seen(c.Site.Store, r, visit(c, r, what))
+}
 
 // visit is the request as a visit of the item. The visitor's network is only for the log.
 func visit(c *web.Request, r *record.Record, what record.Delivered) record.Visit {

@@ -58,7 +58,7 @@ func RedirectLink(c *web.Request, r *record.Record, owned bool, found error) err
 		return card(c, r)
 	}
 	if err == nil && counts {
-		err = catalog.Seen(c.Site.Store, r, visit(c, r, record.VisitRedirect))
+		err = see(c, r, record.VisitRedirect)
 	}
 	if err != nil {
 		return err

@@ -24,7 +24,6 @@ import (
 	"kist/httpapi/metadata"
 	"kist/httpapi/web"
 	"kist/kv"
-	"kist/kv/catalog"
 	"kist/kv/field"
 	"kist/kv/people"
 	"kist/kv/record"
@@ -386,7 +385,7 @@ func countView(c *web.Request, r *record.Record, owned bool, status int, size in
 	if r.Kind == record.Collections && c.Arg("item") == "" {
 		what = record.VisitZip
 	}
-	if err := catalog.Seen(c.Site.Store, r, visit(c, r, what)); err != nil {
+	if err := see(c, r, what); err != nil {
 		return err
 	}
 	return SetGrantCookie(c, grant.ToRead, r)
@@ -465,7 +464,7 @@ func readShared(k *record.Kind) func(*web.Request) error {
 				return err
 			})
 			if err == nil && !owned {
-				err = catalog.Seen(c.Site.Store, r, visit(c, r, record.VisitPage))
+				err = see(c, r, record.VisitPage)
 			}
 			return append(dst, '}'), err
 		})

@@ -71,7 +71,7 @@ func viewAs(c *web.Request, r *record.Record, owned bool, found error, make func
 		return err
 	}
 	if counts {
-		if err := catalog.Seen(c.Site.Store, r, visit(c, r, record.VisitPage)); err != nil {
+		if err := see(c, r, record.VisitPage); err != nil {
 			return err
 		}
 		if err := SetGrantCookie(c, grant.ToRead, r); err != nil {

@@ -481,6 +481,11 @@ func authorizeDevice(c *web.Request) error {
 	if err := c.DecodeNew(form); err != nil {
 		return invalidRequest(c, err)
 	}
+	if c.Addr.IsValid() {
+		if wait := c.Site.Devices.Take(grant.Network(c.Addr), c.Site.Store.Now()); wait > 0 {
+			return slowDown(c, &record.Error{Fault: record.TooMany, Code: "slow_down", Text: "Too many devices asked to be let in.", Retry: wait})
+		}
+	}
 	var d *record.Device
 	var secret string
 	err := c.Site.Store.Update(func(tx *kv.Tx) error {
@@ -495,8 +500,7 @@ func authorizeDevice(c *web.Request) error {
 		return err
 	})
 	if e, ok := errors.AsType[*record.Error](err); ok && (e.Fault == record.TooMany || e.Fault == record.Denied) {
-		web.SetRetry(c.W.Header(), e)
-		return deviceError(c, web.Statuses[e.Fault], &record.DeviceError{Code: e.Code, Text: e.Text, Interval: people.DeviceInterval})
+		return slowDown(c, e)
 	}
 	if err != nil {
 		return err
@@ -506,6 +510,12 @@ func authorizeDevice(c *web.Request) error {
 		"verification_uri_complete": c.Site.Base + "/device?user_code=" + d.Code,
 		"expires_in":                int(people.DeviceTime.Seconds()), "interval": int(d.Interval.Seconds()),
 	})
+}
+
+// slowDown answers a client that may not ask now.
+func slowDown(c *web.Request, e *record.Error) error {
+	web.SetRetry(c.W.Header(), e)
+	return deviceError(c, web.Statuses[e.Fault], &record.DeviceError{Code: e.Code, Text: e.Text, Interval: people.DeviceInterval})
 }
 
 // TokenForm is a poll.
@@ -526,9 +536,8 @@ func pollDevice(c *web.Request) error {
 	if err := c.DecodeNew(form); err != nil {
 		return invalidRequest(c, err)
 	}
-	var key string
-	var wait *record.DeviceError
-	if err := c.Site.Store.Update(func(tx *kv.Tx) (err error) { key, wait, err = people.PollDevice(tx, form.code); return err }); err != nil {
+	key, wait, err := people.PollDevice(c.Site.Store, form.code)
+	if err != nil {
 		return err
 	}
 	if wait != nil {

@@ -16,6 +16,7 @@ import (
 	"kist/httpapi/archive"
 	"kist/httpapi/captcha"
 	"kist/httpapi/grant"
+	"kist/httpapi/limit"
 	"kist/httpapi/linkcheck"
 	"kist/httpapi/metadata"
 	"kist/httpapi/oidc"
@@ -106,6 +107,8 @@ type Site struct {
 	Tickets     *grant.Tickets
 	Challenges  *captcha.Issuer
 	Budget      *budget
+	Opens       limit.Rate // of items with a limit, by strangers
+	Devices     limit.Rate // that ask to be connected
 
 	CrossOrigin *http.CrossOriginProtection
 

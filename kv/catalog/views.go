@@ -34,6 +34,13 @@ type viewCounts struct {
 	days  map[itemDay]*record.VisitDay   // of records
 	hosts int                            // in days
 	log   []record.LoggedVisit
+	by    map[itemNetwork]bool // who is in log
+}
+
+// itemNetwork is who is logged once in a flush: see history.LogVisits.
+type itemNetwork struct {
+	item    [record.KeySize]byte
+	network string
 }
 
 type itemDay struct {
@@ -75,8 +82,8 @@ func visitLater(s *kv.Store, r *record.Record, v record.Visit) {
 		d = &record.VisitDay{Item: at.item, Day: at.day}
 		c.days[at] = d
 	}
-	if r.Logged && len(c.log) < maxLog {
-		c.log = append(c.log, record.LoggedVisit{Item: at.item, Visit: v})
+	if r.Logged {
+		c.logOnce(record.LoggedVisit{Item: at.item, Visit: v})
 	}
 	if c.hosts >= maxHosts {
 		v.Referrer = ""
@@ -86,13 +93,26 @@ func visitLater(s *kv.Store, r *record.Record, v record.Visit) {
 	c.hosts += len(d.Hosts) - before
 }
 
+// logOnce keeps a visit for the log, unless one of the network is kept already.
+func (c *viewCounts) logOnce(v record.LoggedVisit) {
+	by := itemNetwork{v.Item, v.Network}
+	if c.by[by] || len(c.log) >= maxLog {
+		return
+	}
+	if c.by == nil {
+		c.by = map[itemNetwork]bool{}
+	}
+	c.by[by] = true
+	c.log = append(c.log, v)
+}
+
 // flushViews takes the views counted in memory.
 func flushViews(s *kv.Store) (write func(*kv.Tx) error, giveBack func()) {
 	c := pendingViews.Of(s)
 	c.Lock()
 	defer c.Unlock()
 	views, days, log := c.views, c.days, c.log
-	c.views, c.days, c.log, c.hosts = nil, nil, nil, 0
+	c.views, c.days, c.log, c.by, c.hosts = nil, nil, nil, nil, 0
 	if len(views) == 0 && len(days) == 0 {
 		return nil, nil
 	}
@@ -114,7 +134,11 @@ func flushViews(s *kv.Store) (write func(*kv.Tx) error, giveBack func()) {
 			}
 			c.Lock()
 			defer c.Unlock()
-			c.log = append(log, c.log...)[:min(len(log)+len(c.log), maxLog)]
+			since := c.log
+			c.log, c.by = nil, nil
+			for _, v := range append(log, since...) {
+				c.logOnce(v)
+			}
 			if c.days == nil {
 				c.days = map[itemDay]*record.VisitDay{}
 			}

@@ -172,8 +172,12 @@ func AddDay(tx *kv.Tx, d *record.VisitDay) error {
 // openedEvery is the least time between two events record.ShareOpened of an item.
 const openedEvery = 10 * time.Minute
 
-// LogVisits adds visits, in order, to the log of the record. It reports whether the event
-// record.ShareOpened is due.
+// LoggedEvery is the least time between two logged visits of an item from one network. What
+// follows sooner, such as the file after its page, belongs to the same visit.
+const LoggedEvery = time.Minute
+
+// LogVisits adds visits, in order, to the log of the record, unless one from the same
+// network was just logged. It reports whether the event record.ShareOpened is due.
 func LogVisits(tx *kv.Tx, r *record.Record, all []record.Visit) (tell bool, err error) {
 	if !r.Logged || len(all) == 0 { // turned off meanwhile
 		return false, nil
@@ -183,11 +187,19 @@ func LogVisits(tx *kv.Tx, r *record.Record, all []record.Visit) (tell bool, err 
 	if err != nil {
 		return false, err
 	}
+	logged, err := lastLogged(tx, r)
+	if err != nil {
+		return false, err
+	}
 	for _, v := range all[max(0, len(all)-record.VisitLogSize):] {
 		row := &record.LoggedVisit{Item: item, ID: tx.NewID(), Visit: v}
 		if row.At.After(tx.Now) {
 			row.At = tx.Now
 		}
+		if at, there := logged[v.Network]; there && row.At.Sub(at) < LoggedEvery {
+			continue
+		}
+		logged[v.Network] = row.At
 		if row.At.Sub(told) >= openedEvery {
 			row.Told, told, tell = true, row.At, true
 		}
@@ -226,6 +238,25 @@ func lastTold(tx *kv.Tx, r *record.Record) (at time.Time, err error) {
 		}
 	}
 	return at, nil
+}
+
+// lastLogged is when visits of the record from each network were last logged, if that is less
+// than LoggedEvery ago.
+func lastLogged(tx *kv.Tx, r *record.Record) (map[string]time.Time, error) {
+	last := map[string]time.Time{}
+	for key, row := range tx.Walk(visitLog, r.Key(), nil, true) {
+		v, err := VisitLogRows.Decode(key, row)
+		if err != nil {
+			return nil, err
+		}
+		if tx.Now.Sub(v.At) >= LoggedEvery {
+			break
+		}
+		if _, there := last[v.Network]; !there {
+			last[v.Network] = v.At
+		}
+	}
+	return last, nil
 }
 
 // Drop deletes the visits and the versions of a record.

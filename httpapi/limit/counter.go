@@ -1,0 +1,79 @@
+package limit
+
+import (
+	"maps"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+// A Counter counts events by key. A count starts with the first event and ends after the
+// window; nothing removes it earlier. The zero value is ready for use, by one goroutine at
+// a time.
+type Counter[K comparable] struct {
+	counts map[K]count
+	swept  time.Time
+}
+
+type count struct {
+	n     int
+	since time.Time
+}
+
+// Len is how many keys have a count.
+func (t *Counter[K]) Len() int { return len(t.counts) }
+
+// Wait is how long the count stays at or above most; at most 0 if it is below.
+func (t *Counter[K]) Wait(key K, most int, window time.Duration, now time.Time) time.Duration {
+	if c := t.counts[key]; c.n >= most {
+		return c.since.Add(window).Sub(now)
+	}
+	return 0
+}
+
+// Add counts an event. It returns false if the key has no count yet and there are already
+// room unexpired counts.
+func (t *Counter[K]) Add(key K, room int, window time.Duration, now time.Time) bool {
+	c, there := t.counts[key]
+	if !there && len(t.counts) >= room && now.Sub(t.swept) >= time.Second { // at most once a second, because it looks at all counts
+		t.swept = now
+		maps.DeleteFunc(t.counts, func(_ K, c count) bool { return now.Sub(c.since) >= window })
+	}
+	if !there && len(t.counts) >= room {
+		return false
+	}
+	if t.counts == nil {
+		t.counts = map[K]count{}
+	}
+	if now.Sub(c.since) >= window {
+		c = count{since: now}
+	}
+	c.n++
+	t.counts[key] = c
+	return true
+}
+
+// A Rate bounds how often a network does something for which the server writes to the disk.
+// Its methods may be called at the same time. The counts are lost when the process ends.
+type Rate struct {
+	Most   int
+	Window time.Duration // from a network's first event on
+
+	mu      sync.Mutex
+	counter Counter[netip.Prefix]
+}
+
+// rateRoom bounds the memory of a Rate. Events of further networks are not counted.
+const rateRoom = 100_000
+
+// Take counts an event of the network, unless it has had Most of them. Then it returns how
+// long the network must wait.
+func (r *Rate) Take(from netip.Prefix, now time.Time) (wait time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if wait = r.counter.Wait(from, r.Most, r.Window, now); wait > 0 {
+		return wait
+	}
+	r.counter.Add(from, rateRoom, r.Window, now)
+	return 0
+}

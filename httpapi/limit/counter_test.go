@@ -1,0 +1,42 @@
+package limit
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+)
+
+// TestRate: each network has so many events in a window, however many ask at once.
+func TestRate(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	r := Rate{Most: 5, Window: time.Minute}
+	var all sync.WaitGroup
+	var taken atomic.Int32
+	for range 50 {
+		all.Go(func() {
+			if r.Take(net4(1), now) == 0 {
+				taken.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	is.Equal(taken.Load(), int32(5))
+
+	for _, row := range []struct {
+		network int
+		after   time.Duration
+		wait    time.Duration
+	}{
+		{1, 20 * time.Second, 40 * time.Second},
+		{2, 20 * time.Second, 0},
+		{1, time.Minute, 0},
+		{1, 61 * time.Second, 0}, // of a new window
+	} {
+		is.Equal(r.Take(net4(row.network), now.Add(row.after)), row.wait)
+	}
+}
