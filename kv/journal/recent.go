@@ -52,6 +52,110 @@ func (s *files) openFile(name string) (File, error) {
 	return mended, nil
 }
 
+// standIn adds the log to which recent belongs to g, and lets the survey read it, if its file is
+// missing or its head is unreadable. The head of the log is in recent, too.
+func (s *Survey) standIn(g *generations) error {
+	recent, err := s.files.folder.Open(RecentName)
+	if errors.Is(err, fs.ErrNotExist) || errors.As(err, new(*Irregular)) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer recent.Close()
+	head := make([]byte, recentSums+4)
+	if _, err := recent.ReadAt(head, 0); err != nil {
+		return unread(err)
+	}
+	sum := crc32.Checksum(head[:recentSums], castagnoli)
+	own, err := parseHeader(head[headerSize:2*headerSize], logMagic)
+	if err != nil || sum != binary.BigEndian.Uint32(head[recentSums:]) || !bytes.Equal(head[:headerSize], recentMark) {
+		return nil //nolint:nilerr // what is in recent belongs to no log
+	}
+	name := fileName(logName, own.Seq)
+	if _, err := s.files.header(name); err == nil || errors.As(err, new(*Newer)) {
+		return nil //nolint:nilerr // openFile mends it
+	}
+
+	missing := !slices.Contains(g.logs, own.Seq)
+	if missing && len(g.logs) > 0 && own.Seq < slices.Max(g.logs) { // an older one, which nothing needs
+		return nil
+	}
+	if missing {
+		s.harm(&Damaged{Name: name, Why: "it is missing", Lost: RecentName + " has its last records"})
+		g.logs = append(g.logs, own.Seq)
+		slices.Sort(g.logs)
+	} else {
+		s.harm(&Damaged{Name: name, Why: "its head cannot be read", Lost: RecentName + " has it, and the last records"})
+	}
+	s.files.folder = headed{
+		Folder: s.files.folder, name: name, head: slices.Clone(head[headerSize : 2*headerSize]),
+		base: int64(binary.BigEndian.Uint64(head[recentSums-16:])),
+	}
+	return nil
+}
+
+// headed is a folder in which a log has the given head, and at least base bytes. Bytes that its
+// file lacks are zeros.
+type headed struct {
+	Folder
+	name string
+	head []byte
+	base int64
+}
+
+func (h headed) Open(name string) (File, error) {
+	f, err := h.Folder.Open(name)
+	if name != h.name {
+		return f, err
+	}
+	if err != nil {
+		f = nil
+	}
+	return &headedFile{f, h}, nil
+}
+
+type headedFile struct {
+	File // nil if there is none
+	headed
+}
+
+func (f *headedFile) Size() (int64, error) {
+	if f.File == nil {
+		return f.base, nil
+	}
+	size, err := f.File.Size()
+	return max(size, f.base), err
+}
+
+func (f *headedFile) ReadAt(b []byte, off int64) (int, error) {
+	size, err := f.Size()
+	if err != nil {
+		return 0, err
+	}
+	n := int(min(int64(len(b)), max(size-off, 0)))
+	clear(b[:n])
+	if f.File != nil {
+		if _, err := f.File.ReadAt(b[:n], off); unread(err) != nil {
+			return 0, err
+		}
+	}
+	if off < int64(len(f.head)) {
+		copy(b[:n], f.head[off:])
+	}
+	if n < len(b) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+func (f *headedFile) Close() error {
+	if f.File == nil {
+		return nil
+	}
+	return f.File.Close()
+}
+
 // mendedLog is a log to which recent belongs. Reading it returns the bytes of
 // rest where they belong in the log.
 type mendedLog struct {

@@ -67,6 +67,9 @@ func (j *Journal) Survey(like Digest, read func(bytes int64)) (*Survey, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := s.standIn(&g); err != nil {
+		return nil, err
+	}
 	s.zero = slices.Contains(g.logs, 0)
 	for _, name := range slices.Concat(g.names(snapName, g.snaps), g.names(logName, g.logs)) {
 		f, err := j.files.folder.Open(name)

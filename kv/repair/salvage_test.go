@@ -53,6 +53,57 @@ func written(t *testing.T, notes int) (dir string, all map[string]string) {
 	return dir, kvtest.ContentOf(t, s)
 }
 
+// If the newest log is missing or begins with damage, what recent has of it is not lost.
+func TestNewestLogInRecent(t *testing.T) {
+	t.Parallel()
+	s := kvtest.Open(t)
+	u := kvtest.User(t, s, "ann")
+	for i := range 40 {
+		if i == 20 {
+			if err := s.Compact(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		kvtest.Add(t, s, u.ID, record.Notes, fmt.Sprintf(`{"title":"note %d","content":"c"}`, i))
+	}
+	want := kvtest.ContentOf(t, s)
+	for what, harm := range map[string]func(log string) error{
+		"control":   func(string) error { return nil },
+		"removed":   os.Remove,
+		"empty":     func(log string) error { return os.WriteFile(log, nil, 0o600) },
+		"garbage":   func(log string) error { return os.WriteFile(log, bytes.Repeat([]byte("garbage "), 4000), 0o600) },
+		"short":     func(log string) error { return os.Truncate(log, 20) },
+		"a folder":  func(log string) error { return errors.Join(os.Remove(log), os.Mkdir(log, 0o700)) },
+		"bad magic": func(log string) error { cleared(t, log, 0, 4); return nil },
+		"bad head":  func(log string) error { cleared(t, log, 12, 8); return nil },
+	} {
+		for _, copied := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, working copy %v", what, copied), func(t *testing.T) {
+				is := is.New(t)
+				dir := filepath.Join(t.TempDir(), "killed")
+				is.NoErr(errors.Join(os.Mkdir(dir, 0o700), os.CopyFS(dir, os.DirFS(s.Dir()))))
+				if !copied {
+					is.NoErr(os.RemoveAll(filepath.Join(dir, "cache")))
+				}
+				log := ""
+				logs, err := filepath.Glob(filepath.Join(dir, "journal", "log-*"))
+				is.NoErr(err)
+				for _, name := range logs {
+					if filepath.Base(name) != journal.RecentName {
+						log = max(log, name)
+					}
+				}
+				is.NoErr(harm(log))
+				r, err := repair.Repair(dir, repair.RepairOptions{Schema: tables.All})
+				is.NoErr(err)
+				is.True(r.Whole())
+				is.Equal(len(r.Damage) > 0, what != "control")
+				is.True(maps.Equal(kvtest.ContentOf(t, kvtest.OpenAt(t, dir, nil)), want))
+			})
+		}
+	}
+}
+
 // cleared overwrites the middle of a file with zeros.
 func cleared(t *testing.T, path string, from, n int) {
 	t.Helper()
