@@ -181,7 +181,7 @@ func TestCache(t *testing.T) {
 	is.True(strings.Contains(q.must("restore", kistStore), "still in the object store"))
 	n, _ := q.onDisk()
 	is.Equal(n, 0)
-	check(q.serve())
+	check(q.serve("--take-over"))
 	n, _ = q.onDisk()
 	is.Equal(n, len(sizes))
 	all := newPlace(t)

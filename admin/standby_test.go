@@ -272,7 +272,7 @@ func TestTakenOverWriter(t *testing.T) {
 				first.signal(os.Kill)
 				first.end()
 				r := p.fetched()
-				r.env = append(r.env, "KIST_STORE=", "KIST_STORE_ENDPOINT=")
+				r.env = append(r.env, "KIST_STORE=", "KIST_TAKE_OVER=", "KIST_STORE_ENDPOINT=")
 				third := r.serve()
 				is.Equal(third.everything(key), want)
 				third.stop()

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -46,8 +47,15 @@ func (p *place) fetched(args ...string) *place {
 	p.t.Helper()
 	q := newPlace(p.t)
 	q.addr, q.env = p.addr, p.env
-	q.must(append([]string{"restore", kistStore}, args...)...)
+	q.takeOver(args...)
 	return q
+}
+
+// takeOver restores from the object store. The next server takes over there.
+func (p *place) takeOver(args ...string) {
+	p.t.Helper()
+	p.must(append([]string{"restore", kistStore}, args...)...)
+	p.env = append(slices.Clone(p.env), "KIST_TAKE_OVER=true")
 }
 
 // What a machine had when it was lost is in the object store, files of all sizes
@@ -147,7 +155,7 @@ func TestSleepingWriter(t *testing.T) {
 	first.signal(syscall.SIGSTOP)
 	q := newPlace(t)
 	q.env = p.env
-	q.must("restore", kistStore)
+	q.takeOver()
 	second := q.serve()
 	status, _ = post(q, "two")
 	is.Equal(status, http.StatusCreated)
@@ -188,7 +196,7 @@ func TestKillAndLoseDisk(t *testing.T) {
 		s.kill()
 		stop()
 		is.NoErr(os.RemoveAll(p.data()))
-		p.must("restore", kistStore)
+		p.takeOver()
 		s = p.serve("--store-mode", "sync")
 		o := l.observe(s.addr)
 		l.content(s.addr, o, mark{}, false)
@@ -245,7 +253,7 @@ func TestKillAtEachStep(t *testing.T) {
 		proxy.Set(nil)
 		if (n+n/4)%2 > 0 {
 			is.NoErr(os.RemoveAll(p.data()))
-			p.must("restore", kistStore)
+			p.takeOver()
 		}
 		s = p.serve("--store-mode", "sync")
 		// Until the store has a change of this start, it may lack some that were never acknowledged, but can be read here.
@@ -312,7 +320,7 @@ func TestStoreFaults(t *testing.T) {
 					p.until("it stores again", func() bool { return p.run("", "key", "create", "--user", "ann", "--name", "again").code == 0 })
 					s.kill() // nothing waits here until all is there
 					is.NoErr(os.RemoveAll(p.data()))
-					p.must("restore", kistStore)
+					p.takeOver()
 					s = p.serve("--store-mode", mode, "--metrics")
 				}
 				o := l.observe(s.addr)
@@ -669,7 +677,7 @@ func TestKillGateway(t *testing.T) {
 		}
 		if n > 0 {
 			is.NoErr(os.RemoveAll(p.data()))
-			p.must("restore", kistStore)
+			p.takeOver()
 		}
 		s := p.serve("--store-mode", "sync")
 		if n == 0 {

@@ -54,6 +54,7 @@ type StoreFlags struct {
 	Store string `placeholder:"ADDRESS" help:"An object store that everything is copied to, such as s3://bucket/prefix."`
 	AccessFlags
 	StoreMode   string        `default:"async" enum:"async,sync" placeholder:"MODE" help:"When a change is acknowledged: async, when it is on the local disk (about a second before it is in the object store), or sync, when it is in the object store, too."`
+	TakeOver    bool          `help:"Become the one server that writes to the object store, though another data directory wrote there last. That server stops storing when it notices. Needed once after kist restore from an object store."`
 	StoreMaxLag time.Duration `default:"0" placeholder:"TIME" help:"Refuse changes when the last write to the object store is longer ago than this, such as 10s. 0 means no limit."`
 
 	Follow       string        `placeholder:"ADDRESS" help:"Be a standby: follow the server that copies everything to this object store, such as s3://bucket/prefix. After kist promote the server continues with --store and this address."`
@@ -91,7 +92,7 @@ func (f *StoreFlags) Open(base string, evicts bool, history time.Duration, log *
 	if err != nil {
 		return o, nil, err
 	}
-	return Shipping(b, address, ship.Options{Evicts: evicts, Sync: f.StoreMode == "sync", MaxLag: f.StoreMaxLag, History: history, URL: base, Log: log}), b.Close, nil
+	return Shipping(b, address, ship.Options{Evicts: evicts, TakeOver: f.TakeOver, Sync: f.StoreMode == "sync", MaxLag: f.StoreMaxLag, History: history, URL: base, Log: log}), b.Close, nil
 }
 
 // given names the flags or variables that were set and have no effect without an object
@@ -105,6 +106,7 @@ func (f *StoreFlags) given(evicts bool, history time.Duration) string {
 		{"store-endpoint", len(f.StoreEndpoint) > 0},
 		{"store-mode", f.StoreMode != "async"},
 		{"store-max-lag", f.StoreMaxLag != 0},
+		{"take-over", f.TakeOver},
 		{"store-history", history != defaultHistory},
 		{"cache-size", evicts},
 	} {

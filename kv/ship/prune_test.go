@@ -678,7 +678,7 @@ func TestPruneOnlyByWriter(t *testing.T) {
 	got, err := ship.Fetch(t.Context(), p.m, time.Time{}, workcopy.Format, place)
 	is.NoErr(err)
 	is.NoErr(errors.Join(datadir.WriteInstance(place, got.Instance), got.Claim(place)))
-	second, _ := opened(t, place, ship.Options{Remote: p.m, Sync: true}, p.clock.Now)
+	second, _ := opened(t, place, ship.Options{Remote: p.m, Sync: true, TakeOver: true}, p.clock.Now)
 	ready(t, second)
 	before := p.m.names("")
 	err = p.prune()

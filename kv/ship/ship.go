@@ -27,6 +27,7 @@ type Options struct {
 	Endpoints []blobs.Remote
 	Address   string // of the store, as s3://bucket/prefix
 	Evicts    bool   // contents that are in the store may be removed from the disk
+	TakeOver  bool   // another data directory may have written last
 	Sync      bool   // a commit is acknowledged when it is in the store
 	// MaxLag is after how long without a successful put nothing is acknowledged;
 	// 0 means that this never happens.

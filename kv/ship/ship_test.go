@@ -194,7 +194,15 @@ func TestTakenOver(t *testing.T) {
 	got, err := ship.Fetch(t.Context(), m, time.Time{}, workcopy.Format, place)
 	is.NoErr(err)
 	is.NoErr(errors.Join(datadir.WriteInstance(place, got.Instance), got.Claim(place)))
-	second, _ := opened(t, place, ship.Options{Remote: m, Sync: true, URL: "https://second"}, nil)
+	_, _, err = open(t, place, ship.Options{Remote: m, Sync: true}, nil)
+	is.True(err != nil && strings.Contains(err.Error(), "another server (https://first) writes to s3://test/kist"))
+	is.NoErr(tried(first)) // it was not disturbed
+	is.NoErr(os.RemoveAll(place))
+	is.NoErr(os.Mkdir(place, 0o700))
+	got, err = ship.Fetch(t.Context(), m, time.Time{}, workcopy.Format, place)
+	is.NoErr(err)
+	is.NoErr(errors.Join(datadir.WriteInstance(place, got.Instance), got.Claim(place)))
+	second, _ := opened(t, place, ship.Options{Remote: m, Sync: true, URL: "https://second", TakeOver: true}, nil)
 	ready(t, second)
 	objects := len(m.names("log/"))
 	var refused *record.Error
@@ -208,6 +216,8 @@ func TestTakenOver(t *testing.T) {
 	_, _, err = open(t, dir, ship.Options{Remote: m, Sync: true}, nil)
 	is.True(err != nil && strings.Contains(err.Error(), "another server (https://second) has taken over"))
 	is.NoErr(second.Close())
+	_, _, err = open(t, dir, ship.Options{Remote: m, Sync: true, TakeOver: true}, nil)
+	is.True(err != nil && strings.Contains(err.Error(), "commits that this data directory lacks"))
 	second, _ = opened(t, place, ship.Options{Remote: m}, nil) // the control: the writer may start again
 	is.NoErr(second.Close())
 	back, _, err := restored(t, m, time.Time{})
@@ -239,7 +249,9 @@ func TestForeign(t *testing.T) {
 	is.True(!got.Whole)
 	is.NoErr(errors.Join(datadir.WriteInstance(dir, got.Instance), got.Claim(dir)))
 	_, _, err = open(t, dir, ship.Options{Remote: m}, clock.Now)
-	is.True(err != nil && strings.Contains(err.Error(), "has taken over"))
+	is.True(err != nil && strings.Contains(err.Error(), "once with --take-over"))
+	_, _, err = open(t, dir, ship.Options{Remote: m, TakeOver: true}, clock.Now)
+	is.True(err != nil && strings.Contains(err.Error(), "that this data directory lacks"))
 	other, _ := opened(t, dir, ship.Options{Remote: newMemory()}, clock.Now) // the control: another prefix
 	is.NoErr(other.Close())
 }
@@ -517,7 +529,7 @@ func TestSnapshotOfNoHistory(t *testing.T) {
 	is.NoErr(err)
 	place := second.Dir()
 	is.NoErr(second.Close())
-	second, _ = opened(t, place, ship.Options{Remote: m, Sync: true}, nil)
+	second, _ = opened(t, place, ship.Options{Remote: m, Sync: true, TakeOver: true}, nil)
 	ready(t, second)
 	is.NoErr(tried(second))
 	want := kvtest.ContentOf(t, second)
@@ -776,14 +788,14 @@ func TestNoTakeoverWithoutExactPuts(t *testing.T) {
 	is.NoErr(err)
 	is.NoErr(errors.Join(datadir.WriteInstance(place, got.Instance), got.Claim(place)))
 	objects := m.names("")
-	_, _, err = open(t, place, ship.Options{Remote: m, Sync: true}, nil)
+	_, _, err = open(t, place, ship.Options{Remote: m, Sync: true, TakeOver: true}, nil)
 	is.True(err != nil && strings.Contains(err.Error(), "lets several writers win"))
 	is.Equal(m.names(""), objects)
 	is.NoErr(tried(first))
 }
 
-// Of two servers on copies of one data directory, the one that began last is the
-// writer, even if both begin at the same time.
+// A copy of a data directory is not the writer, unless it is told to take over. Then it is, even
+// if both begin at the same time.
 func TestClonedDataDirectory(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -794,6 +806,10 @@ func TestClonedDataDirectory(t *testing.T) {
 	is.NoErr(store.Close())
 	clone := filepath.Join(t.TempDir(), "data")
 	is.NoErr(os.CopyFS(clone, os.DirFS(dir)))
+	objects := m.names("log/")
+	_, _, err := open(t, clone, ship.Options{Remote: m, Sync: true}, nil)
+	is.True(err != nil && strings.Contains(err.Error(), "is a copy of the one that writes to"))
+	is.Equal(m.names("log/"), objects)
 
 	// The second one begins and ends between the moment when the first one has read
 	// the last slot and its fence.
@@ -805,16 +821,15 @@ func TestClonedDataDirectory(t *testing.T) {
 			return
 		}
 		net.early = nil
-		second, other = opened(t, clone, ship.Options{Remote: m, Sync: true}, nil)
+		second, other = opened(t, clone, ship.Options{Remote: m, Sync: true, TakeOver: true}, nil)
 	}
-	first, _ := opened(t, dir, ship.Options{Remote: net, Sync: true}, nil)
-	ready(t, first)
-	is.True(tried(second) != nil)
-	is.True(strings.Contains(fmt.Sprint(other.Status().Failure), "has taken over"))
-	is.NoErr(tried(first))
+	_, _, err = open(t, dir, ship.Options{Remote: net, Sync: true}, nil)
+	is.True(err != nil && strings.Contains(err.Error(), "has taken over"))
+	ready(t, second)
+	is.NoErr(other.Status().Failure)
 	back, _, err := restored(t, m, time.Time{})
 	is.NoErr(err)
-	is.Equal(differing(kvtest.ContentOf(t, back), kvtest.ContentOf(t, first)), "")
+	is.Equal(differing(kvtest.ContentOf(t, back), kvtest.ContentOf(t, second)), "")
 }
 
 // A server that sleeps between its look at the newest slot and its fence does not become
@@ -842,7 +857,7 @@ func TestLateFence(t *testing.T) {
 		}
 		is.NoErr(ship.Merge(t.Context(), m))
 	}
-	_, _, err = open(t, place, ship.Options{Remote: net, Sync: true}, nil)
+	_, _, err = open(t, place, ship.Options{Remote: net, Sync: true, TakeOver: true}, nil)
 	is.True(err != nil && strings.Contains(err.Error(), "commits that this data directory lacks"))
 	is.NoErr(tried(first))
 	back, _, err := restored(t, m, time.Time{})
@@ -1003,7 +1018,7 @@ func TestStartListsFewSlots(t *testing.T) {
 	start := func() (listed []string) {
 		names := l.names("log/")
 		l.after = nil
-		store, _ := opened(t, dir, ship.Options{Remote: l, Sync: true}, nil)
+		store, _ := opened(t, dir, ship.Options{Remote: l, Sync: true, TakeOver: true}, nil)
 		ready(t, store)
 		is.NoErr(store.Close())
 		is.Equal(l.names("log/")[:len(names)], names) // it has read to the end

@@ -39,15 +39,6 @@ func (s *Shipper) attach(ctx context.Context) error {
 	if err := s.meta(ctx); err != nil {
 		return err
 	}
-	if s.o.Evicts && s.lineage.Files == "" {
-		s.lineage.Files = s.o.Address
-	}
-	if s.lineage.Writer == "" {
-		s.lineage.Writer = hex.EncodeToString(randomBytes(8))
-	}
-	if err := writeLineage(s.src.Dir, s.lineage); err != nil { // before the store knows the writer
-		return err
-	}
 	snaps, err := s.history.snaps(ctx, time.Time{})
 	if err != nil {
 		return err
@@ -65,6 +56,9 @@ func (s *Shipper) attach(ctx context.Context) error {
 	for {
 		last, err := s.history.last(ctx, s.lineage.Slot)
 		if err != nil {
+			return err
+		}
+		if err := s.claim(last); err != nil {
 			return err
 		}
 		if !s.Status().Exact && last != nil && hex.EncodeToString(last.Writer[:]) != s.lineage.Writer {
@@ -111,6 +105,45 @@ func (s *Shipper) attach(ctx context.Context) error {
 		}
 		return err
 	}
+}
+
+// claim makes sure that the data directory may write after the newest slot, which is nil if
+// there is none, and notes it as the writer before the store knows that. Without
+// Options.TakeOver it must be the directory that wrote that slot, and no copy of it.
+func (s *Shipper) claim(last *Slot) error {
+	here, err := datadir.Place(s.src.Dir)
+	if err != nil {
+		return err
+	}
+	l := s.lineage
+	copied := l.Writer != "" && l.Place != "" && here != "" && l.Place != here
+	if last != nil && !s.o.TakeOver {
+		url := cmp.Or(last.URL, "of an unknown address")
+		switch {
+		case hex.EncodeToString(last.Writer[:]) == l.Writer && copied:
+			return &overError{fmt.Sprintf("this data directory is a copy of the one that writes to %s. "+
+				"If the server of that one does not run any more, start this one once with --take-over; "+
+				"if it does, start this one without --store", s.o.Address)}
+		case hex.EncodeToString(last.Writer[:]) == l.Writer:
+		case l.Writer == "":
+			return &overError{fmt.Sprintf("another server (%s) writes to %s. "+
+				"If it does not run any more, start this one once with --take-over; if it does, use another prefix", url, s.o.Address)}
+		default:
+			return &overError{fmt.Sprintf("another server (%s) has taken over %s, or wrote there after the moment that was restored here. "+
+				"Use that server. If it does not run any more, start this one once with --take-over; if changes are there that this one lacks, "+
+				"restore from there into an empty data directory first", url, s.o.Address)}
+		}
+	}
+
+	if l.Writer == "" || copied && s.o.TakeOver { // the other directory must notice
+		l.Writer = hex.EncodeToString(randomBytes(8))
+	}
+	if s.o.Evicts && l.Files == "" {
+		l.Files = s.o.Address
+	}
+	l.Place = here
+	s.lineage = l
+	return writeLineage(s.src.Dir, l)
 }
 
 func randomBytes(n int) []byte {
@@ -172,8 +205,6 @@ func (s *Shipper) continues(last *Slot) (complete bool, err error) {
 	switch {
 	case last.Instance != s.instance:
 		return false, &overError{fmt.Sprintf("%s in %s belongs to instance %x; use another prefix", slotName(last.Number), s.o.Address, last.Instance)}
-	case hex.EncodeToString(last.Writer[:]) != s.lineage.Writer && last.Epoch > s.lineage.Epoch:
-		return false, &overError{fmt.Sprintf("another server (%s) has taken over %s, or wrote there after the moment that was restored here; to make this one its standby, start it with --follow; to continue with what is there, restore it into an empty data directory; to continue with this data directory, use another prefix", cmp.Or(last.URL, "of an unknown address"), s.o.Address)}
 	case last.After.Seq > at.Seq:
 		return false, &overError{fmt.Sprintf("%s has %d commits that this data directory lacks; restore from it into an empty data directory, or use another prefix", s.o.Address, last.After.Seq-at.Seq)}
 	}
@@ -196,7 +227,7 @@ func (s *Shipper) continues(last *Slot) (complete bool, err error) {
 type takenError struct{ url string }
 
 func (e *takenError) Error() string {
-	return fmt.Sprintf("another server (%s) has taken over; use that one, and start this one again with --follow to make it the standby", cmp.Or(e.url, "of an unknown address"))
+	return fmt.Sprintf("another server (%s) has taken over; use that one. To make this one the writer again, restore from the object store into an empty data directory, and start it with --take-over", cmp.Or(e.url, "of an unknown address"))
 }
 
 // follow puts a slot after the last one. Another writer's slot there means that this
@@ -275,6 +306,7 @@ const lineageName = "STORE"
 type lineage struct {
 	Format int    `json:"format"`
 	Writer string `json:"writer"`
+	Place  string `json:"place,omitempty"` // of the data directory: a copy has another one
 	Epoch  uint64 `json:"epoch"`
 	Slot   uint64 `json:"slot,omitempty"` // a late one: a start lists the slots from there
 	// Files is the address of the store that may have contents that the directory lacks.
