@@ -721,12 +721,12 @@ func TestCommonPasswords(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := newPlace(t)
-	common, named := result{2, "", "The password is one of the most common passwords. Choose another.\n"}, result{2, "", "The password contains the user name. Choose another.\n"}
+	common, named := result{2, "", "The password is one of the most common passwords. Choose another.\n"}, result{2, "", "The password is easy to guess: repeats, rows such as 1234 or qwerty, and the names of user and server count as one character. Choose another.\n"}
 	is.Equal(p.run("Iloveyou\n", "user", "add", "ann", "--admin", "--password-stdin"), common)
-	is.Equal(p.run("my Ann-Marie\n", "user", "add", "ann", "--admin", "--password-stdin"), named)
+	is.Equal(p.run("Ann-Anna\n", "user", "add", "ann", "--admin", "--password-stdin"), named)
 	p.ann()
 	is.Equal(p.run("Iloveyou\n", "user", "passwd", "ann", "--password-stdin"), common)
-	is.Equal(p.run("my Ann-Marie\n", "user", "passwd", "ann", "--password-stdin"), named)
+	is.Equal(p.run("Ann-Anna\n", "user", "passwd", "ann", "--password-stdin"), named)
 }
 
 func TestUsersInJSON(t *testing.T) {

@@ -362,7 +362,7 @@ func (s passwordSource) password(c *Call, name string) (string, error) {
 }
 
 func checkPassword(text, name string) error {
-	if err := record.CheckPassword(text, name, embed.CommonPassword); err != nil {
+	if err := record.CheckPassword(text, []string{name}, embed.CommonPassword); err != nil {
 		return exit.Misused("%s", inWords(map[string]string{"password": err.Error()}))
 	}
 	return nil

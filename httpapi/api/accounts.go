@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"kist/embed"
@@ -39,7 +40,7 @@ func (f *MeForm) Fields(s *field.Set) {
 	field.MaybeChoice(s, "language", &f.language, record.Languages).Says("Language of pages and the app; null leaves it to the browser.", `"de"`)
 	field.MaybeChoice(s, "theme", &f.theme, record.Themes).Says("Brightness of the app; null follows the system.", `"dark"`)
 	field.MaybeChoice(s, "accent", &f.accent, record.Accents).Says("Colour of what can be pressed in the app; null is the usual one.", `"blue"`)
-	s.Secret("password", &f.password).Says("A new password of at least 8 bytes. The 10 000 most common passwords and those that contain the user name are refused.", `"correct horse battery"`)
+	s.Secret("password", &f.password).Says("A new password of at least 8 characters. Repeats, rows such as 1234 or qwerty, the user name and the first part of the server's name count as one character each. Common passwords are refused.", `"correct horse battery"`)
 	s.Secret("currentPassword", &f.current).Says("The current password; required with a new one.", `"open sesame"`)
 	f.revoke.Fields(s)
 }
@@ -91,7 +92,7 @@ var EditMe = web.Operation{
 func editMe(c *web.Request) error {
 	form := new(MeForm)
 	in, err := c.DecodePatch(form)
-	if err := web.JoinProblems(err, strong(&form.password, c.Caller.User.Name)); err != nil {
+	if err := web.JoinProblems(err, strong(c, &form.password, c.Caller.User.Name)); err != nil {
 		return err
 	}
 	if err := form.revoke.check(in, &form.password); err != nil {
@@ -158,11 +159,16 @@ func editMe(c *web.Request) error {
 }
 
 // strong checks a new password for the account with the name.
-func strong(p *field.Secret, name string) error {
+func strong(c *web.Request, p *field.Secret, name string) error {
 	if !p.Said {
 		return nil
 	}
-	if err := record.CheckPassword(p.Text, name, embed.CommonPassword); err != nil {
+	names := []string{name}
+	if c.Site.BaseURL != nil { // a command without a server has none
+		host, _, _ := strings.Cut(c.Site.BaseURL.Hostname(), ".")
+		names = append(names, host)
+	}
+	if err := record.CheckPassword(p.Text, names, embed.CommonPassword); err != nil {
 		return field.Problems{"password": err.Error()}
 	}
 	return nil
@@ -183,7 +189,7 @@ func (f *userForm) Fields(s *field.Set) {
 	}
 	s.Ruled("username", &f.u.Name, record.CleanUserName, record.UserNamePattern, 64, field.Required, field.Filled).
 		Says("Name to sign in with; unique, ignoring case.", `"ann"`)
-	s.Secret("password", &f.password, required...).Says("Password of at least 8 bytes. The 10 000 most common passwords and those that contain the user name are refused.", `"correct horse battery"`)
+	s.Secret("password", &f.password, required...).Says("Password of at least 8 characters. Repeats, rows such as 1234 or qwerty, the user name and the first part of the server's name count as one character each. Common passwords are refused.", `"correct horse battery"`)
 	s.Name("displayName", &f.u.DisplayName, record.MaxName).Says("Display name.", `"Ann"`)
 	field.Choice(s, "role", &f.u.Role, record.Roles).Says("What the user may do.", `"user"`)
 	s.Bool("disabled", &f.u.Disabled).Says("Disables the account.", `false`)
@@ -221,7 +227,7 @@ var CreateUser = web.CreateOp("admin", "Creates an account.", "The account.", "U
 
 func createUser(c *web.Request) error {
 	form := NewUserForm()
-	if err := web.JoinProblems(c.DecodeNew(form), strong(&form.password, form.u.Name)); err != nil {
+	if err := web.JoinProblems(c.DecodeNew(form), strong(c, &form.password, form.u.Name)); err != nil {
 		return err
 	}
 	var err error
@@ -248,7 +254,7 @@ func editUser(c *web.Request) error {
 	}
 	form := NewUserEdit()
 	in, err := c.DecodePatch(form)
-	if err := web.JoinProblems(err, strong(&form.password, form.u.Name)); err != nil {
+	if err := web.JoinProblems(err, strong(c, &form.password, form.u.Name)); err != nil {
 		return err
 	}
 	if err := form.revoke.check(in, &form.password); err != nil {
@@ -263,7 +269,7 @@ func editUser(c *web.Request) error {
 		if err := field.Patch(form, in); err != nil {
 			return err
 		}
-		if err := strong(&form.password, u.Name); err != nil {
+		if err := strong(c, &form.password, u.Name); err != nil {
 			return err
 		}
 		if !form.password.Said {
@@ -526,7 +532,7 @@ type claimForm struct {
 func (f *claimForm) Fields(s *field.Set) {
 	s.Ruled("username", &f.name, record.CleanUserName, record.UserNamePattern, 64, field.Required, field.Filled).
 		Says("Name of the first administrator.", `"ann"`)
-	s.Secret("password", &f.password, field.Required).Says("Password of at least 8 bytes. The 10 000 most common passwords and those that contain the user name are refused.", `"correct horse battery"`)
+	s.Secret("password", &f.password, field.Required).Says("Password of at least 8 characters. Repeats, rows such as 1234 or qwerty, the user name and the first part of the server's name count as one character each. Common passwords are refused.", `"correct horse battery"`)
 	s.Secret("repeat", &f.repeat).Says("The same password again.", `"correct horse battery"`)
 }
 
@@ -554,7 +560,7 @@ func claim(c *web.Request) error {
 	if form.repeat.Said && form.repeat != form.password {
 		repeat = field.Problems{"repeat": "must be the same password"}
 	}
-	err = web.JoinProblems(problems, strong(&form.password, form.name), repeat)
+	err = web.JoinProblems(problems, strong(c, &form.password, form.name), repeat)
 	if e, ok := errors.AsType[*record.Error](err); ok && e.Fault == record.Invalid {
 		return c.RespondPage(http.StatusUnprocessableEntity, embed.ClaimPage{
 			Base: c.Site.Prefix(), UserName: values.Get("username"), Shortest: record.MinPassword,

@@ -89,7 +89,7 @@ func reset(c *web.Request) error {
 	if form.repeat.Said && form.repeat != form.password {
 		mismatch = field.Problems{"repeat": "must be the same password"}
 	}
-	err = web.JoinProblems(problems, strong(&form.password, u.Name), mismatch)
+	err = web.JoinProblems(problems, strong(c, &form.password, u.Name), mismatch)
 	if e, ok := errors.AsType[*record.Error](err); ok && e.Fault == record.Invalid {
 		return c.RespondPage(http.StatusUnprocessableEntity, embed.ClaimPage{
 			Reset: true, Base: c.Site.Prefix(), UserName: u.Name, Shortest: record.MinPassword,

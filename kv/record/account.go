@@ -3,13 +3,10 @@ package record
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"kist/kv/field"
 )
@@ -186,36 +183,6 @@ func CleanScope(t string) (string, error) {
 		return "", errors.New("must be one of: all, read, write, upload, admin")
 	}
 	return t, nil
-}
-
-// Bounds of an account's password in bytes.
-const (
-	MinPassword = 8
-	MaxPassword = field.MaxSecret
-)
-
-// CheckPassword is the rule for a new password of an account: one line of
-// MinPassword to MaxPassword bytes of UTF-8. It must not be common, and must
-// not contain the user's name, in any case, if the name has at least three
-// characters. The password is kept as given, so it must be something that a
-// person can type into one line again. common reports whether many people use a
-// password, ignoring case. An empty name is ignored.
-func CheckPassword(t, name string, common func(string) bool) error {
-	switch {
-	case len(t) < MinPassword: // then it has fewer characters too
-		return fmt.Errorf("must be at least %d characters long", MinPassword)
-	case len(t) > MaxPassword:
-		return fmt.Errorf("must be at most %d bytes long", MaxPassword)
-	case !utf8.ValidString(t):
-		return errors.New("must be valid UTF-8")
-	case strings.ContainsFunc(t, unicode.IsControl):
-		return errors.New("must be one line without control characters")
-	case common(strings.ToLower(t)):
-		return errors.New("is one of the most common passwords. Choose another")
-	case len(name) >= 3 && strings.Contains(Fold(t), Fold(name)):
-		return errors.New("contains the user name. Choose another")
-	}
-	return nil
 }
 
 // Settings are the administrator's settings for the whole instance.
