@@ -5,6 +5,7 @@
 package field
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"iter"
@@ -94,6 +95,36 @@ func with[T any](v Shaped, fn func(*Set) T) T {
 // Load binds the shape of v and reads the output of AppendJSON: see Set.Load.
 func Load(v Shaped, stored []byte) error {
 	return with(v, func(s *Set) error { return s.Load(stored) })
+}
+
+// LoadStart is Load for the members up to the named one. It reads at most limit bytes: a text
+// that does not end in them is cut. So members that can be long, and are not wanted, take no time.
+func LoadStart(v Shaped, stored []byte, last string, limit int) error {
+	return with(v, func(s *Set) error {
+		w := walker{data: stored[:min(limit, len(stored))], cut: len(stored) > limit}
+		return s.loaded(&w, last)
+	})
+}
+
+// LastText is the text of the last member of what AppendJSON wrote, if that has the name, and
+// otherwise "". It is searched from the end, in at most limit bytes.
+func LastText(stored []byte, name string, limit int) string {
+	// A quote in a text follows a backslash, so no text contains this.
+	before := []byte(`,"` + name + `":`)
+	end := stored[max(0, len(stored)-limit):]
+	at := bytes.LastIndex(end, before)
+	if at < 0 {
+		return ""
+	}
+	w := walker{data: end[at+len(before):]}
+	if w.next() != '"' {
+		return ""
+	}
+	t, err := w.text()
+	if err != nil || string(w.data[w.at:]) != "}" {
+		return ""
+	}
+	return t
 }
 
 // Create binds the shape of v and reads an object into it: see Set.Create.
@@ -267,7 +298,12 @@ type formed interface{ load(v any) error }
 // read so far.
 func (s *Set) Load(stored []byte) error {
 	w := walker{data: stored}
-	if err := s.load(&w); err != nil {
+	return s.loaded(&w, "")
+}
+
+// loaded reads the members of stored JSON up to the named one, or all of them.
+func (s *Set) loaded(w *walker, last string) error {
+	if err := s.load(w, last); err != nil {
 		if _, ok := errors.AsType[Malformed](err); ok {
 			return fmt.Errorf("stored JSON is damaged near byte %d", w.at)
 		}
@@ -276,7 +312,7 @@ func (s *Set) Load(stored []byte) error {
 	return nil
 }
 
-func (s *Set) load(w *walker) error {
+func (s *Set) load(w *walker, last string) error {
 	if w.next() != '{' {
 		return errBroken
 	}
@@ -312,6 +348,9 @@ func (s *Set) load(w *walker) error {
 		seen[i], next = true, i+1
 		if err := f.load(w); err != nil {
 			return err
+		}
+		if f.Name == last {
+			return nil
 		}
 	}
 	if w.next(); w.at < len(w.data) {

@@ -648,3 +648,57 @@ func TestSchema(t *testing.T) {
 		})
 	}
 }
+
+// The start of stored JSON is read up to the named member, and a text that is cut keeps only whole characters.
+func TestLoadStart(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	type texts struct{ a, b, c string }
+	shape := func(v *texts) Shaped {
+		return shaped(func(s *Set) {
+			s.Text("a", &v.a, 1000)
+			s.Text("b", &v.b, 1000)
+			s.Text("c", &v.c, 1000)
+		})
+	}
+	want := texts{"x", "a\"\\\n<é\u2028😀" + "\\\\", "z"}
+	stored := AppendJSON(nil, shape(&want))
+	for limit := len(`{"a":"x","b":"`); limit <= len(stored); limit++ {
+		var got texts
+		is.NoErr(LoadStart(shape(&got), stored, "b", limit))
+		is.Equal(got.a, "x")
+		is.True(strings.HasPrefix(want.b, got.b))
+		is.Equal(got.c, "")
+		if limit >= len(stored)-len(`,"c":"z"}`) {
+			is.Equal(got.b, want.b)
+		}
+	}
+	var got texts
+	is.NoErr(LoadStart(shape(&got), stored, "a", len(stored)))
+	is.Equal(got, texts{a: "x"})
+	is.True(LoadStart(shape(&got), []byte(`{"a"`), "b", 100) != nil)
+}
+
+// The last member is found, whatever the texts before it say.
+func TestLastText(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	for _, text := range []string{"", "x", `","last":"no"}`, `\`, `,"last":`, strings.Repeat(`"`, 100)} {
+		for _, last := range []string{"", "https://example.org/?a&b", `"}`} {
+			stored := AppendJSON(nil, shaped(func(s *Set) {
+				s.Text("first", &text, 1000)
+				s.Text("last", &last, 1000)
+			}))
+			is.Equal(LastText(stored, "last", len(stored)), last)
+			is.Equal(LastText(stored, "last", 64), last)
+			is.Equal(LastText(stored, "first", 1000), "")
+		}
+	}
+	for _, stored := range []string{``, `{"last":"x"}`, `{"a":1,"last":null}`, `{"a":1,"last":"x`, `{"a":1,"last":"x","b":1}`} {
+		is.Equal(LastText([]byte(stored), "last", 100), "")
+	}
+}
+
+type shaped func(*Set)
+
+func (f shaped) Fields(s *Set) { f(s) }

@@ -121,6 +121,7 @@ func unexpected(data []byte, offset int64) string {
 // accept the text.
 type walker struct {
 	data   []byte
+	cut    bool // data is only the beginning of the JSON
 	at     int
 	values int // built so far
 	seed   maphash.Seed
@@ -161,6 +162,10 @@ func (w *walker) quoted() ([]byte, error) {
 	from := w.at + 1
 	for end := from; ; end++ {
 		n := bytes.IndexByte(w.data[end:], '"')
+		if n < 0 && w.cut {
+			w.at = len(w.data)
+			return uncut(w.data[from:]), nil
+		}
 		if n < 0 {
 			return nil, errBroken
 		}
@@ -174,6 +179,33 @@ func (w *walker) quoted() ([]byte, error) {
 			return w.data[from:end], nil
 		}
 	}
+}
+
+// uncut is the beginning of a string without the escape or character that was cut at its end.
+func uncut(raw []byte) []byte {
+	at := bytes.LastIndexByte(raw, '\\')
+	begin := at
+	for begin > 0 && raw[begin-1] == '\\' {
+		begin--
+	}
+	if at >= 0 && (at-begin)%2 == 0 { // it begins an escape
+		size := 2
+		if at+1 < len(raw) && raw[at+1] == 'u' {
+			size = 6
+		}
+		if at+size > len(raw) {
+			return raw[:at]
+		}
+	}
+	for n := 1; n <= min(utf8.UTFMax, len(raw)); n++ {
+		if end := raw[len(raw)-n:]; utf8.RuneStart(end[0]) {
+			if !utf8.FullRune(end) {
+				return raw[:len(raw)-n]
+			}
+			break
+		}
+	}
+	return raw
 }
 
 // text skips a string and returns its meaning.

@@ -3,6 +3,7 @@ package record
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"strings"
 
 	"kist/kv/field"
@@ -313,6 +314,35 @@ func (r *Record) Brief() (*Record, error) {
 	short := *r
 	short.SetBody(b)
 	return &short, nil
+}
+
+// headBytes is how much of a stored record is read for its Head. All that comes before a text that can be
+// longer fits.
+const headBytes = 64 << 10
+
+// Head reads what lists for visitors show of a record: its title, the type of a file, and the address of its
+// picture. Other fields are empty or cut, because reading them takes long. A title that is made from a text is
+// found in its beginning.
+func (r *Record) Head() (Body, error) {
+	b := r.Kind.New()
+	last := ""
+	switch b.(type) {
+	case *Note, *Snippet:
+		last = "content"
+	case *Recipe:
+		last = "title"
+	case *Game:
+		last = "coverUrl"
+	default:
+		return r.Decode()
+	}
+	if err := field.LoadStart(b, r.Body, last, headBytes); err != nil {
+		return nil, fmt.Errorf("record %s: %w", r.ID, err)
+	}
+	if recipe, ok := b.(*Recipe); ok {
+		recipe.ImageURL = field.LastText(r.Body, "imageUrl", headBytes)
+	}
+	return b, nil
 }
 
 // firstLine is the first line of text with a visible character, as a title. It

@@ -1,0 +1,53 @@
+package record
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"kist/kv/field"
+)
+
+// What a list shows of a record is what its whole body says, however long its texts are.
+func TestHead(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat(`<"\&`+"\n", MaxContent/5)
+	name := strings.Repeat("<", MaxName)
+	address := func(host string) string { return "https://" + host + "/?" + strings.Repeat("&", field.MaxURL-100) }
+	for about, b := range map[string]Body{
+		"file":              &File{OriginalName: "a.png", MimeType: "image/png", Size: 5, Description: long[:MaxDescription]},
+		"bookmark":          &Bookmark{URL: address("u"), Name: name, Description: "d", ImageURL: address("i")},
+		"note":              &Note{Name: name, Content: long},
+		"note, no title":    &Note{Content: "\n\n# First line\n" + long},
+		"note, no line":     &Note{Content: strings.Repeat("x", MaxContent)},
+		"note, empty":       &Note{},
+		"snippet":           &Snippet{Name: "s", Content: long, Language: "go"},
+		"snippet, no title": &Snippet{Content: "é" + long},
+		"recipe":            &Recipe{Name: name, Description: "d", Ingredients: long, Instructions: long, ImageURL: address("i")},
+		"recipe, no photo":  &Recipe{Name: name, Ingredients: long + `,"imageUrl":"https://x"`},
+		"game":              &Game{Name: name, Platform: name, Status: "playing", Rating: 10, Playtime: field.MaxCount, CoverURL: address("c"), StoreURL: address("s"), Notes: strings.Repeat("🎮", MaxDescription)},
+		"link":              &Link{URL: address("u"), Description: "d"},
+	} {
+		t.Run(about, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			kind := map[string]*Kind{"file": Files, "bookmark": Bookmarks, "note": Notes, "snippet": Snippets, "recipe": Recipes, "game": Games, "link": Links}[strings.Split(about, ",")[0]]
+			r := &Record{Kind: kind}
+			r.SetBody(b)
+			got, err := r.Head()
+			is.NoErr(err)
+			is.Equal(got.Title(), b.Title())
+			switch b := b.(type) {
+			case *File:
+				is.Equal(got.(*File).MimeType, b.MimeType)
+			case *Bookmark:
+				is.Equal(got.(*Bookmark).ImageURL, b.ImageURL)
+			case *Recipe:
+				is.Equal(got.(*Recipe).ImageURL, b.ImageURL)
+			case *Game:
+				is.Equal(got.(*Game).CoverURL, b.CoverURL)
+			}
+		})
+	}
+}
