@@ -166,6 +166,9 @@ func (s *Server) respondApp(c *web.Request, p appPage) error {
 		text(cmp.Or(name, path))
 		data.WriteByte(':')
 		if body := s.callAPI(c, path, query); body != nil && (slices.Contains(owned, ask) || len(body) <= maxAlong) {
+			if err := c.Hold(int64(len(body))); err != nil {
+				return err
+			}
 			data.Write(body)
 		} else {
 			data.WriteString("null") // the script asks for it and shows the problem
@@ -227,7 +230,7 @@ func (s *Server) callAPI(c *web.Request, path, query string) []byte {
 		Site: c.Site, R: r, Args: c.Args, ID: c.ID, Addr: c.Addr,
 		W: &web.AnswerWriter{ResponseWriter: answer, Ctl: http.NewResponseController(answer), Addr: c.Addr},
 	}
-	defer one.ReleaseJSON()
+	defer one.ReleaseMemory()
 	err := authorize(one, row.Access)
 	if err == nil {
 		err = row.Serve(one)
@@ -326,13 +329,12 @@ func readQR(c *web.Request) error {
 // share saves what a share sheet sends. Browsers send it like a page of this server, not
 // like another site.
 func share(c *web.Request) error {
-	owned := appCaller(c) != nil && c.Caller.Key.Allows(record.ScopeWrite)
-	space := &upload.UploadBudget{File: upload.MaxTexts, Left: upload.MaxTexts, Disk: upload.MaxTexts, Look: true, Names: []string{"title", "text", "url"}}
-	if owned {
-		var err error
-		if space, err = upload.BudgetOf(c.Site, c.Owner()); err != nil {
-			return err
-		}
+	if appCaller(c) == nil || !c.Caller.Key.Allows(record.ScopeWrite) {
+		return redirectToSignIn(c, "/?again=share") // nothing of a stranger is read
+	}
+	space, err := upload.BudgetOf(c.Site, c.Owner())
+	if err != nil {
+		return err
 	}
 	parts, fields, err := upload.ReadMultipart(c, space)
 	defer func() {
@@ -344,34 +346,10 @@ func share(c *web.Request) error {
 			}
 		}
 	}()
-	parts = slices.DeleteFunc(parts, func(p upload.Part) bool { return len(p.Head) == 0 && p.Stage == nil }) // an empty field
-	said := func(name string) string { t, _ := fields[name].(string); return strings.TrimSpace(t) }
-	if !owned {
-		// A text waits in the box of the home page. Nothing from a stranger is stored, so
-		// the page says that files must be shared again.
-		q := url.Values{}
-		if len(parts) > 0 {
-			q.Set("again", "files")
-		}
-		// A link waits in the form of a new bookmark.
-		if k, in := sharedRecord(said("title"), said("text"), said("url")); k == record.Bookmarks && len(parts) == 0 {
-			for _, name := range []string{"url", "title", "description"} {
-				if t, _ := in[name].(string); t != "" && len(t) < web.MaxQuery/8 {
-					q.Set(name, t)
-				}
-			}
-			return redirectToSignIn(c, "/bookmarks/new?"+q.Encode())
-		}
-		for _, name := range []string{"title", "text", "url"} {
-			if t := said(name); t != "" && len(t) < web.MaxQuery/8 {
-				q.Set(name, t)
-			}
-		}
-		return redirectToSignIn(c, "/?"+q.Encode())
-	}
 	if err != nil {
 		return err
 	}
+	said := func(name string) string { t, _ := fields[name].(string); return strings.TrimSpace(t) }
 	if len(parts) > 0 {
 		return keepSharedFiles(c, parts, said("text"))
 	}

@@ -296,7 +296,7 @@ func (b *tab) shareSheet(fields map[string]string, files ...file) {
 	})()`)
 }
 
-// TestBrowserShareTarget takes what a phone shares, also while it is signed
+// TestBrowserShareTarget takes what a phone shares, and nothing while it is signed
 // out.
 func TestBrowserShareTarget(t *testing.T) {
 	is := is.New(t)
@@ -318,15 +318,9 @@ func TestBrowserShareTarget(t *testing.T) {
 	b.do(cdpnet.ClearBrowserCookies())
 	b.shareSheet(map[string]string{"text": "read this https://example.org/"}, file{"c.txt", "text/plain", "ccc"})
 	b.enterAs("ann", "correct horse")
-	b.until(`document.querySelector('.add textarea')?.value === 'read this https://example.org/'`)
-	b.says("Share them again")
+	b.says("Share it again")
 	is.Equal(b.js(`location.search`), "")
 	is.Equal(b.get("/api/v1/files").at("total"), 2.0)
-
-	b.do(cdpnet.ClearBrowserCookies())
-	b.shareSheet(map[string]string{"title": "Go", "url": "https://go.dev/"})
-	b.enterAs("ann", "correct horse")
-	b.until(`document.querySelector('dialog.panel [name=url]')?.value === 'https://go.dev/' && document.querySelector('dialog.panel [name=title]').value === 'Go'`)
 }
 
 // TestBrowserLockedLink: a person with the password gets where a short link

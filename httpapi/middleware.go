@@ -92,7 +92,7 @@ func (s *Server) serveOperation(w http.ResponseWriter, r *http.Request, op strin
 	aw := w.(*web.AnswerWriter) // made by middleware
 	aw.Op = op
 	c := &web.Request{Site: s.Site, W: aw, R: r, Args: args, ID: aw.ID, Addr: aw.Addr}
-	defer c.ReleaseJSON()
+	defer c.ReleaseMemory()
 	err := fn(c)
 	aw.Caller = c.Caller
 	if err != nil {

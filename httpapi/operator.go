@@ -34,7 +34,7 @@ func (s *Server) Operator(more map[string]func(http.ResponseWriter, *http.Reques
 // Operator returns the handler for the commands of the operator on a store that no
 // server has open. Of the configuration it needs Store, Passwords, Log and Access.
 func Operator(c web.Config, more map[string]func(http.ResponseWriter, *http.Request) error) http.Handler {
-	return (&operator{&web.Site{Config: c, Budget: web.NewBudget()}}).mount(more)
+	return (&operator{&web.Site{Config: c, Memory: web.NewMemory()}}).mount(more)
 }
 
 // The operations that the operator may call: those of the instance, and those of an
@@ -109,7 +109,7 @@ func (o *operator) serve(w http.ResponseWriter, r *http.Request, op string, args
 		}
 	}()
 	c := &web.Request{Site: o.Site, W: aw, R: r, Args: args, ID: aw.ID}
-	defer c.ReleaseJSON()
+	defer c.ReleaseMemory()
 	if err := fn(c); err != nil {
 		o.fail(aw, err)
 	}

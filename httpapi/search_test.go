@@ -240,23 +240,3 @@ func TestSearchPanics(t *testing.T) {
 	}()
 	end() // does not wait for ever
 }
-
-// A search of short records needs little of the memory for JSON, so that many do not keep writers waiting. One of long
-// records gets what it needs.
-func TestSearchTakesLittleMemory(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	a := start(t)
-	add := func(title, content string) {
-		a.post("/api/v1/notes", map[string]any{"title": title, "content": content}).want(201)
-	}
-	add("Boat", "short")
-	all := a.server.Budget.All
-	is.NoErr(all.Acquire(t.Context(), web.JSONBytes-1<<20))
-	is.Equal(a.found("boat"), "Boat")
-	all.Release(web.JSONBytes - 1<<20)
-	for range 3 {
-		add("Ship", strings.Repeat("long ", 40<<10))
-	}
-	is.Equal(a.found("ship"), "Ship|Ship|Ship")
-}

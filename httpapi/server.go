@@ -61,7 +61,7 @@ func (s *Server) Busy() bool { return s.serving.Load() > 0 }
 // New makes a server.
 func New(c web.Config) (*Server, error) {
 	s := &Server{
-		Site:  &web.Site{Config: c, Renew: web.WriteRenew, Budget: web.NewBudget(), Webhooks: webhook.New(c.Store, c.Outbound, c.Base, c.Log), Plans: metadata.NewPlans(c.Store, c.Blobs, c.Log)},
+		Site:  &web.Site{Config: c, Renew: web.WriteRenew, Memory: web.NewMemory(), Webhooks: webhook.New(c.Store, c.Outbound, c.Base, c.Log), Plans: metadata.NewPlans(c.Store, c.Blobs, c.Log)},
 		links: linkcheck.New(c.Store, c.Outbound, c.Icons, c.Log),
 	}
 	s.Sums = archive.NewSums(func(sums map[catalog.CRCKey]uint32) error {

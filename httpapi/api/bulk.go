@@ -134,7 +134,7 @@ func bulk(c *web.Request) error {
 	for i, id := range ids {
 		done[i] = &BulkOutcome{id, refused[i]}
 	}
-	return web.RespondWhole(c, http.StatusOK, web.PageBytes, done, `{"data":`, "}")
+	return web.RespondWhole(c, http.StatusOK, done, `{"data":`, "}")
 }
 
 // eachItem changes the caller's items with these ids, each alone.

@@ -38,7 +38,7 @@ func listCollectionItems(c *web.Request) error {
 	if err != nil || len(after) > 0 && len(after) != len(record.ID{})+4 {
 		return web.ErrCursor
 	}
-	return c.RespondShort(http.StatusOK, web.PageBytes, func(dst []byte, room int) ([]byte, error) {
+	return c.Respond(http.StatusOK, func(dst []byte) ([]byte, error) {
 		err := c.Site.Store.View(func(tx *kv.Tx) error {
 			r, err := catalog.Borrow(tx, c.Owner(), record.Collections, c.Arg("id"))
 			if err != nil {
@@ -68,9 +68,6 @@ func listCollectionItems(c *web.Request) error {
 				}
 				if err != nil {
 					return err
-				}
-				if room > 0 && len(dst)-first+len(item.Body) > room {
-					return catalog.ErrLong
 				}
 				before := len(dst)
 				if n > 0 {

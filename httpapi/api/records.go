@@ -93,7 +93,7 @@ func readOp(tag, summary, name string, serve func(*web.Request) error) web.Opera
 
 func readRecord(k *record.Kind, arg string) func(*web.Request) error {
 	return func(c *web.Request) error {
-		return c.RespondRecord(http.StatusOK, k, `{"data":`, "}", borrow(c, k, c.Arg(arg)))
+		return c.RespondRecord(http.StatusOK, `{"data":`, "}", borrow(c, k, c.Arg(arg)))
 	}
 }
 
@@ -148,6 +148,22 @@ func editRecord(k *record.Kind, arg string) func(*web.Request) error {
 // change changes one of the owner's records of a kind in a transaction, and answers with it. It
 // tells fn whether the request has named the record as it is.
 func change(c *web.Request, k *record.Kind, named string, fn func(tx *kv.Tx, r *record.Record, seen bool) error) error {
+	// The answer is the whole record. It is held before the change, which cannot be taken back.
+	long := 0
+	if err := c.Site.Store.View(func(tx *kv.Tx) error {
+		r, err := catalog.Borrow(tx, c.Owner(), k, named)
+		if err != nil {
+			return err
+		}
+		long = len(r.Body)
+		return nil
+	}); err != nil {
+		return err
+	}
+	if err := c.Hold(2 * int64(long)); err != nil {
+		return err
+	}
+
 	var v *web.ShownRecord
 	if err := c.Site.Store.Update(func(tx *kv.Tx) error {
 		r, err := catalog.Record(tx, c.Owner(), k, named)
@@ -164,7 +180,7 @@ func change(c *web.Request, k *record.Kind, named string, fn func(tx *kv.Tx, r *
 		v, err = c.Site.Read(tx, r)
 		return err
 	}); err != nil {
-		return c.FailChange(err, k, borrow(c, k, named))
+		return c.FailChange(err, borrow(c, k, named))
 	}
 	defer v.Release()
 	return c.Respond(http.StatusOK, func(dst []byte) ([]byte, error) {
@@ -228,16 +244,15 @@ func listRecords(k *record.Kind) func(*web.Request) error {
 			return err
 		}
 		brief := (&web.Arguments{Values: args}).Flag("brief")
-		q.Brief, q.Borrow, q.Most = brief != nil && *brief, true, web.PageBytes
+		q.Brief, q.Most = brief != nil && *brief, web.PageBytes
 		done := func() {}
 		if q.Text != "" {
 			done = takeTurn(c)
 		}
 		defer done()
-		return c.RespondShort(http.StatusOK, web.PageBytes, func(dst []byte, room int) ([]byte, error) {
+		return c.Respond(http.StatusOK, func(dst []byte) ([]byte, error) {
 			defer done()
 			q := q
-			q.Room = room
 			err := ViewWithIndex(c, q.Text != "", func(tx *kv.Tx, look IndexLookup) error {
 				var page catalog.Page
 				known, err := narrow(tx, &q, names, folder)
@@ -247,11 +262,7 @@ func listRecords(k *record.Kind) func(*web.Request) error {
 				if err != nil {
 					return err
 				}
-				size := 0
-				for _, r := range page.Records {
-					size += len(r.Body) + len(r.Body)/8 + 1<<10
-				}
-				dst = append(web.GrowAnswer(dst, size), `{"data":[`...)
+				dst = append(dst, `{"data":[`...)
 				for i, r := range page.Records {
 					if i > 0 {
 						dst = append(dst, ',')

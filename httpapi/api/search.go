@@ -247,7 +247,7 @@ func searchAll(c *web.Request) error {
 	}
 	done := takeTurn(c)
 	defer done()
-	return c.RespondShort(http.StatusOK, web.PageBytes, func(dst []byte, room int) ([]byte, error) {
+	return c.Respond(http.StatusOK, func(dst []byte) ([]byte, error) {
 		defer done()
 		err := ViewWithIndex(c, true, func(tx *kv.Tx, look IndexLookup) error {
 			finder := text.For(c.Owner(), true, catalog.TagNames(tx, c.Owner()))
@@ -262,7 +262,6 @@ func searchAll(c *web.Request) error {
 			total := hits.Total()
 			page := hits.Page(after, limit+1)
 			next := ""
-			read := 0
 			if len(page) > limit {
 				page = page[:limit]
 				next = writeHit(print, page[limit-1])
@@ -281,14 +280,10 @@ func searchAll(c *web.Request) error {
 				if err != nil {
 					return err
 				}
-				if read += len(r.Body); room > 0 && read > room {
-					return catalog.ErrLong
-				}
 				if len(dst) > first {
 					dst = append(dst, ',')
 				}
 				before := len(dst)
-				dst = web.GrowPage(dst, first)
 				if dst, err = showResult(c, tx, dst, finder, r); err != nil {
 					return err
 				}

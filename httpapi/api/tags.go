@@ -76,7 +76,7 @@ func listTags(c *web.Request) error {
 	}); err != nil {
 		return err
 	}
-	return web.RespondWhole(c, http.StatusOK, 2*web.PageBytes, all, "", "")
+	return web.RespondWhole(c, http.StatusOK, all, "", "")
 }
 
 var CreateTag = web.CreateOp("tags", "Creates a tag.", "The tag.", "Tag", createTag, 409)

@@ -50,7 +50,7 @@ func removeRecord(k *record.Kind, arg string) func(*web.Request) error {
 			}
 			return remove(tx, r)
 		}); err != nil {
-			return c.FailChange(err, k, borrow(c, k, c.Arg(arg)))
+			return c.FailChange(err, borrow(c, k, c.Arg(arg)))
 		}
 		return c.RespondOK()
 	}
@@ -112,12 +112,12 @@ func listTrash(c *web.Request) error {
 	if p.Cursor == "" {
 		after = nil
 	}
-	return c.RespondShort(http.StatusOK, web.PageBytes, func(dst []byte, room int) ([]byte, error) {
+	return c.Respond(http.StatusOK, func(dst []byte) ([]byte, error) {
 		var page catalog.TrashPage
 		var set record.Settings
 		if err := c.Site.Store.View(func(tx *kv.Tx) (err error) {
 			if set, err = people.Settings(tx); err == nil {
-				page, err = catalog.ListTrash(tx, c.Owner(), kind, text, after, p.Limit+1, room) // one more, to see whether there is another page
+				page, err = catalog.ListTrash(tx, c.Owner(), kind, text, after, p.Limit+1) // one more, to see whether there is another page
 			}
 			return err
 		}); err != nil {
@@ -127,12 +127,12 @@ func listTrash(c *web.Request) error {
 		for _, item := range page.Items {
 			shown = append(shown, &ShownTrash{item, item.At.AddDate(0, 0, int(set.TrashDays))})
 		}
-		dst, n, err := web.AppendPage(append(dst, `{"data":`...), shown, p.Limit, room)
+		dst, n := web.AppendPage(append(dst, `{"data":`...), shown, p.Limit)
 		next := ""
-		if n < len(shown) && err == nil {
+		if n < len(shown) {
 			next = p.Write(list, page.Items[n-1].Place)
 		}
-		return web.AppendEnd(dst, int(page.Total), next), err
+		return web.AppendEnd(dst, int(page.Total), next), nil
 	})
 }
 
@@ -188,7 +188,7 @@ func restoreTrash(c *web.Request) error {
 	for i := range all {
 		shown[i] = &ShownRestored{all[i]}
 	}
-	return web.RespondWhole(c, http.StatusOK, 2*web.PageBytes, shown, `{"data":`, "}")
+	return web.RespondWhole(c, http.StatusOK, shown, `{"data":`, "}")
 }
 
 var PurgeTrashed = web.DoneOp("trash", "Deletes an item in the trash for good.", purgeTrashed, 404)

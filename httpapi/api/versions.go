@@ -56,17 +56,21 @@ func ReadVersion(k *record.Kind) web.Operation {
 
 func readVersion(k *record.Kind) func(*web.Request) error {
 	return func(c *web.Request) error {
-		var v *record.Version
-		if err := c.Site.Store.View(func(tx *kv.Tx) error {
-			r, err := catalog.Borrow(tx, c.Owner(), k, c.Arg("id"))
-			if err == nil {
-				v, err = version(c, tx, r)
-			}
-			return err
-		}); err != nil {
-			return err
-		}
-		return c.RespondData(http.StatusOK, &ShownVersion{v, k})
+		return c.Respond(http.StatusOK, func(dst []byte) ([]byte, error) {
+			err := c.Site.Store.View(func(tx *kv.Tx) error {
+				r, err := catalog.Borrow(tx, c.Owner(), k, c.Arg("id"))
+				if err != nil {
+					return err
+				}
+				v, err := version(c, tx, r)
+				if err != nil {
+					return err
+				}
+				dst = append(field.AppendJSON(append(dst, `{"data":`...), &ShownVersion{v, k}), '}')
+				return nil
+			})
+			return dst, err
+		})
 	}
 }
 

@@ -175,11 +175,9 @@ func listWebhooks(c *web.Request) error {
 	}); err != nil {
 		return err
 	}
-	return c.RespondShort(http.StatusOK, 2*web.PageBytes, func(dst []byte, room int) ([]byte, error) {
+	return c.Respond(http.StatusOK, func(dst []byte) ([]byte, error) {
 		dst = web.AppendAll(append(dst, `{"webhooks":`...), all)
-		if dst = web.AppendAll(append(dst, `,"data":`...), all); room > 0 && len(dst) > room {
-			return dst, catalog.ErrLong
-		}
+		dst = web.AppendAll(append(dst, `,"data":`...), all)
 		return append(dst, '}'), nil
 	})
 }
@@ -373,7 +371,7 @@ func listDeliveries(c *web.Request) error {
 	if err != nil {
 		return err
 	}
-	return c.RespondShort(http.StatusOK, web.PageBytes, func(dst []byte, room int) ([]byte, error) {
+	return c.Respond(http.StatusOK, func(dst []byte) ([]byte, error) {
 		var all []*ShownDelivery
 		total := 0
 		if err := c.Site.Store.View(func(tx *kv.Tx) error {
@@ -396,9 +394,9 @@ func listDeliveries(c *web.Request) error {
 		}); err != nil {
 			return dst, err
 		}
-		dst, n, err := web.AppendPage(append(dst, `{"data":`...), all, p.Limit, room)
+		dst, n := web.AppendPage(append(dst, `{"data":`...), all, p.Limit)
 		next := ""
-		if n < len(all) && err == nil {
+		if n < len(all) {
 			next = p.Write(c.R.URL.Path, placeInLog(&all[n-1].Delivery))
 		}
 		return web.AppendEnd(dst, total, next), err

@@ -23,9 +23,6 @@ const (
 	layoutsWaiting = 64 // of all networks, with those being made
 	layoutWait     = 10 * time.Second
 
-	entriesSent  = 40_000         // of all zips that are being sent; an entry takes about a kilobyte
-	entriesOfOne = record.MaxLive // of those that are sent to a network
-
 	sumsAtOnce  = 2
 	sumsWaiting = 64
 	sumBuffer   = 256 << 10
@@ -54,8 +51,6 @@ type Sums struct {
 	ended   bool
 	asking  map[netip.Prefix]int // layouts of each network
 	inAll   int                  // layouts of all networks
-	sending map[netip.Prefix]int // entries of zips that are being sent to each network
-	sent    int                  // entries of all of them
 	flights map[catalog.CRCKey]*flight
 	fresh   map[catalog.CRCKey]uint32 // not kept yet
 	facts   map[Item]Fact
@@ -84,7 +79,7 @@ type Source struct {
 func NewSums(keep func(map[catalog.CRCKey]uint32) error, log *slog.Logger) *Sums {
 	s := &Sums{
 		keep: keep, log: log, layouts: make(chan struct{}, layoutsAtOnce), buffers: make(chan []byte, sumsAtOnce),
-		asking: map[netip.Prefix]int{}, sending: map[netip.Prefix]int{}, flights: map[catalog.CRCKey]*flight{}, fresh: map[catalog.CRCKey]uint32{}, facts: map[Item]Fact{},
+		asking: map[netip.Prefix]int{}, flights: map[catalog.CRCKey]*flight{}, fresh: map[catalog.CRCKey]uint32{}, facts: map[Item]Fact{},
 	}
 	for range sumsAtOnce {
 		s.buffers <- make([]byte, sumBuffer)
@@ -118,25 +113,6 @@ func (s *Sums) Layout(ctx context.Context, of netip.Prefix) (done func(), err er
 		s.asked(of)
 		return nil, errBusy
 	}
-}
-
-// Send counts the n entries of a zip that is laid out for a network, until done. The error is Busy if there are too many.
-func (s *Sums) Send(of netip.Prefix, n int) (done func(), err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.sending[of]+n > entriesOfOne || s.sent+n > entriesSent {
-		return nil, errBusy
-	}
-	s.sending[of] += n
-	s.sent += n
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.sent -= n
-		if s.sending[of] -= n; s.sending[of] == 0 {
-			delete(s.sending, of)
-		}
-	}, nil
 }
 
 // ask counts a layout for a network unless there are too many.

@@ -1,6 +1,7 @@
 package public
 
 import (
+	"bytes"
 	"path"
 	"slices"
 	"strings"
@@ -36,27 +37,63 @@ func sharedFile(c *web.Request, name string, kinds ...*record.Kind) (r *record.R
 // Find is shared without the check of the password. Whether the conditions of an item let a visitor in is decided by
 // record.Share.Open, and for items of a collection by record.Collection.Through.
 func Find(c *web.Request, slug string, kinds []*record.Kind) (r *record.Record, owned bool, err error) {
-	var closed error
-	r, err = web.HoldRecord(c, func() (r *record.Record, err error) {
-		// The text of an item that is closed is not read: the time must not tell how long it is.
-		for _, whole := range []bool{false, true} {
-			if r, err = catalog.Shared(c.Site.Store, slug, whole); err != nil {
-				return nil, err
-			}
-			if owned, closed = seen(c, r, kinds); closed != nil {
-				r.Body = nil
-				return r, nil
-			}
-			if r.Body != nil {
-				break
-			}
+	// The text of an item that is closed is not read: the time must not tell how long it is.
+	for most := shortText; ; {
+		r, long, err := catalog.Shared(c.Site.Store, slug, most)
+		if err != nil {
+			return nil, false, err
 		}
-		return r, nil
-	})
-	if err != nil {
-		return nil, false, err
+		owned, closed := seen(c, r, kinds)
+		if closed != nil {
+			r.Body = nil
+			return r, owned, closed
+		}
+		if r.Body != nil {
+			return r, owned, nil
+		}
+		if err := holdText(c, long); err != nil {
+			return nil, false, err
+		}
+		most = long
 	}
-	return r, owned, closed
+}
+
+// shortText is the longest record for which no memory is held while its page is made.
+const shortText = 32 << 10
+
+// holdText holds the memory for a long record, before it is read: for its row, its text, that as HTML, which may be
+// many times as long for the first half megabyte, and the page. It is not more than one caller gets.
+func holdText(c *web.Request, length int) error {
+	n := int64(length)
+	return c.Hold(min(4*n+16*min(n, 512<<10), web.MemoryBytes/4))
+}
+
+// readLong reads a record with find, in a transaction, and holds the memory for a long one first.
+func readLong(c *web.Request, find func(*kv.Tx) (*record.Record, error)) (r *record.Record, err error) {
+	for most := shortText; ; {
+		long := 0
+		if err := c.Site.Store.View(func(tx *kv.Tx) error {
+			r, err = find(tx)
+			if err != nil {
+				return err
+			}
+			if len(r.Body) > most {
+				long = len(r.Body)
+				return nil
+			}
+			r.Body = bytes.Clone(r.Body)
+			return nil
+		}); err != nil {
+			return nil, err
+		}
+		if long == 0 {
+			return r, nil
+		}
+		if err := holdText(c, long); err != nil {
+			return nil, err
+		}
+		most = long
+	}
 }
 
 // seen reports whether the caller may see the item, except for its password, as its owner or as a visitor.

@@ -31,20 +31,19 @@ var (
 )
 
 // through finds the item in the path as visitors of the collection r get it.
-func through(c *web.Request, r *record.Record) (item *record.Record, err error) {
+func through(c *web.Request, r *record.Record) (*record.Record, error) {
 	id, err := uuid.Parse(c.Arg("item"))
 	if err != nil {
 		return nil, record.ErrMissing
 	}
-	err = c.Site.Store.View(func(tx *kv.Tx) error { item, err = catalog.Through(tx, r, id); return err })
-	return item, err
+	return readLong(c, func(tx *kv.Tx) (*record.Record, error) { return catalog.Through(tx, r, id) })
 }
 
 // viewCollectionItem shows an item of a collection, with links to those before and after it.
 func viewCollectionItem(c *web.Request) error {
 	r, owned, found := shared(c, c.Arg("slug"), record.Collections)
 	return viewAs(c, r, owned, found, func() (embed.Page, error) {
-		item, err := web.HoldRecord(c, func() (*record.Record, error) { return through(c, r) })
+		item, err := through(c, r)
 		if err != nil {
 			return nil, err
 		}
@@ -64,7 +63,7 @@ func viewCollectionItem(c *web.Request) error {
 		if err != nil {
 			return nil, err
 		}
-		seen := all.Visible()
+		seen := all.Visible
 		at := slices.IndexFunc(seen, func(m catalog.Member) bool { return m.ID == item.ID })
 		address := func(i int) string {
 			if i < 0 || i >= len(seen) {
@@ -121,7 +120,7 @@ func collectionPage(c *web.Request, r *record.Record, owned bool) (embed.Page, e
 		Base: c.Site.Prefix(), Origin: c.Site.Content, Address: c.Site.Base + "/v/" + r.Slug, Title: body.Name, Description: body.Description,
 		Expires: r.Expires, Own: owned, Limit: r.Limit, Open: r.OpenToAll(), Logged: r.Logged, Count: all.Items, Bytes: all.Bytes,
 	}
-	seen := all.Visible()
+	seen := all.Visible
 	pages := max(1, (len(seen)+pageItems-1)/pageItems)
 	n, err := strconv.Atoi(cmp.Or(query.Get("page"), "1"))
 	if err != nil || n < 1 || n > pages {
@@ -151,7 +150,7 @@ func collectionPage(c *web.Request, r *record.Record, owned bool) (embed.Page, e
 					continue
 				}
 				if p.LeftOut++; len(p.Reasons) < pageItems {
-					b, err := bodyOf(tx, r, m)
+					b, err := headOf(tx, r, m)
 					if err != nil {
 						return err
 					}
@@ -160,7 +159,7 @@ func collectionPage(c *web.Request, r *record.Record, owned bool) (embed.Page, e
 			}
 		}
 		for _, m := range seen[(n-1)*pageItems : min(n*pageItems, len(seen))] {
-			b, err := bodyOf(tx, r, m)
+			b, err := headOf(tx, r, m)
 			if kv.Missing(err) { // removed just now
 				continue
 			}
@@ -215,11 +214,11 @@ func reason(l embed.Lang, why record.Exclusion) string {
 	return l.T("collection.end")
 }
 
-// bodyOf reads the content of an item.
-func bodyOf(tx *kv.Tx, r *record.Record, m catalog.Member) (record.Body, error) {
-	item, err := catalog.Owned(tx, r.Owner, m.Kind, m.ID)
+// headOf reads what lists show of an item.
+func headOf(tx *kv.Tx, r *record.Record, m catalog.Member) (record.Body, error) {
+	item, err := catalog.Borrow(tx, r.Owner, m.Kind, m.ID.String())
 	if err != nil {
 		return nil, err
 	}
-	return item.Decode()
+	return item.Head()
 }

@@ -12,8 +12,8 @@ import (
 	"io/fs"
 	"path"
 	"slices"
+	"sort"
 	"strings"
-	"sync"
 	"time"
 
 	"kist/blobs"
@@ -46,24 +46,25 @@ func sendZip(c *web.Request, r *record.Record, owned bool) error {
 	if !body.Download && !owned {
 		return record.ErrMissing
 	}
-	chosen := all.Visible()
+	chosen := all.Visible
 	if named := strings.Join(query[itemsParam], ","); named != "" {
 		wanted := map[string]bool{}
 		for id := range strings.SplitSeq(named, ",") {
 			wanted[id] = true
 		}
-		chosen = slices.DeleteFunc(chosen, func(m catalog.Member) bool { return !wanted[m.ID.String()] })
+		chosen = slices.DeleteFunc(slices.Clone(chosen), func(m catalog.Member) bool { return !wanted[m.ID.String()] })
 	}
 	if len(chosen) == 0 {
 		return record.ErrMissing
 	}
-	sent, err := c.Site.Sums.Send(grant.Network(c.Addr), len(chosen))
+	if err := c.Hold(int64(len(chosen)) * entryBytes); err != nil {
+		return err
+	}
+	a, longest, err := layout(c, r, owned, chosen)
 	if err != nil {
 		return err
 	}
-	defer sent()
-	a, err := layout(c, r, owned, chosen)
-	if err != nil {
+	if err := c.Hold(longest); err != nil {
 		return err
 	}
 	defer func() {
@@ -76,29 +77,31 @@ func sendZip(c *web.Request, r *record.Record, owned bool) error {
 	return sendBytes(c, r, owned, "application/zip", archive.Safe(body.Name+".zip"), a.Tag(), a, a.Size())
 }
 
-// laidAtOnce is how many items are read in one transaction, and foundFor for how long a layout relies on the bytes of
-// a file being where they were.
 const (
-	laidAtOnce = 500
-	foundFor   = time.Minute
+	laidAtOnce = 500         // items that are read in one transaction
+	foundFor   = time.Minute // for how long a layout relies on the bytes of a file being where they were
+	entryBytes = 1 << 10     // what an entry of a zip takes in memory while the zip is sent, about
 )
 
 // layout lays out the zip of the items. It waits for one of the two slots of Sums.Layout, or fails with Busy if too many
-// wait, and reads only what is not cached.
-func layout(c *web.Request, r *record.Record, owned bool, chosen []catalog.Member) (*archive.Archive, error) {
+// wait, and reads only what is not cached. While the zip is sent, one text at a time is in memory; longest is the length
+// of the longest.
+func layout(c *web.Request, r *record.Record, owned bool, chosen []catalog.Member) (a *archive.Archive, longest int64, err error) {
 	done, err := c.Site.Sums.Layout(c.R.Context(), grant.Network(c.Addr))
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	defer done()
 	z := &zipping{c: c, owned: owned, counted: r.Limit > 0 && !owned}
 	for some := range slices.Chunk(chosen, laidAtOnce) {
 		if err := z.add(r, some); err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 	}
-	z.addLinks()
-	return archive.New(z.all), nil
+	if err := z.addLinks(); err != nil {
+		return nil, 0, err
+	}
+	return archive.New(z.all), z.longest, nil
 }
 
 // zipping makes the entries of a zip. Bookmarks and short links become one file.
@@ -110,6 +113,7 @@ type zipping struct {
 	all     []archive.Entry
 	links   []line
 	latest  time.Time // of the links
+	longest int64     // bytes of a text
 }
 
 // A line is one bookmark or short link in bookmarks.html.
@@ -261,6 +265,7 @@ func (z *zipping) addText(item *record.Record) error {
 		z.links, z.latest = append(z.links, line{key, f}), later(z.latest, item.Created)
 		return nil
 	}
+	z.longest = max(z.longest, f.Size)
 	z.all = append(z.all, archive.Entry{
 		Name: z.names.Unique(f.Name), Modified: item.Created, Size: f.Size, Content: f.Content,
 		CRC: func() (uint32, error) { return f.CRC, nil },
@@ -272,12 +277,16 @@ func (z *zipping) addText(item *record.Record) error {
 	return nil
 }
 
-// text reads an item as text.
+// text reads an item as text. Only a few long ones are read at the same time.
 func (z *zipping) text(key []byte) (name, text string, seq uint64, err error) {
-	err = z.c.Site.Store.View(func(tx *kv.Tx) error {
-		item, err := catalog.RecordRows.Get(tx.Tx, key)
+	read := func(tx *kv.Tx) error {
+		row := tx.Get(kv.RecordBucket, key)
+		if row == nil {
+			return record.ErrMissing
+		}
+		item, err := record.BorrowRow(key, row)
 		if err != nil {
-			return kv.UserError(err, "item")
+			return err
 		}
 		b, err := item.Decode()
 		if err != nil {
@@ -293,7 +302,8 @@ func (z *zipping) text(key []byte) (name, text string, seq uint64, err error) {
 			name, text = asText(b)
 		}
 		return nil
-	})
+	}
+	err = z.c.Making(func() error { return z.c.Site.Store.View(read) })
 	return name, text, seq, err
 }
 
@@ -314,41 +324,92 @@ const (
 )
 
 // addLinks adds the file of the bookmarks and short links.
-func (z *zipping) addLinks() {
+func (z *zipping) addLinks() error {
 	if len(z.links) == 0 {
-		return
+		return nil
 	}
-	size, digest := int64(len(linksBegin)+len(linksEnd)), sha256.New()
+	digest := sha256.New()
+	page := linksPage{z: z, starts: []int64{0, int64(len(linksBegin))}, loaded: -1}
 	for _, l := range z.links {
-		size += l.Size
 		digest.Write(l.Content[:])
+		page.starts = append(page.starts, page.starts[len(page.starts)-1]+l.Size)
 	}
-	page := func() (string, error) {
-		var b strings.Builder
-		b.Grow(int(size))
-		b.WriteString(linksBegin)
-		for _, l := range z.links {
-			text, err := z.same(l.key, l.Fact)
-			if err != nil {
-				return "", err
-			}
-			b.WriteString(text)
+	page.size = page.starts[len(page.starts)-1] + int64(len(linksEnd))
+
+	// Its CRC-32 is asked for at several places of the zip, and by everyone who asks for it.
+	content := [32]byte(digest.Sum(nil))
+	at := archive.Item{ID: record.ID(content[:16])}
+	f, known := z.c.Site.Sums.Fact(at)
+	if !known {
+		all, sum := page, crc32.NewIEEE()
+		if _, err := io.Copy(sum, &all); err != nil {
+			return err
 		}
-		b.WriteString(linksEnd)
-		return b.String(), nil
+		f = archive.Fact{CRC: sum.Sum32()}
+		z.c.Site.Sums.Remember(at, f)
 	}
+
 	z.all = append(z.all, archive.Entry{
-		Name: z.names.Unique("bookmarks.html"), Modified: z.latest, Size: size, Content: [32]byte(digest.Sum(nil)),
-		CRC: sync.OnceValues(func() (uint32, error) { // it is asked for at several places of the zip
-			text, err := page()
-			return crc32.ChecksumIEEE([]byte(text)), err
-		}),
+		Name: z.names.Unique("bookmarks.html"), Modified: z.latest, Size: page.size, Content: content,
+		CRC: func() (uint32, error) { return f.CRC, nil },
 		Open: func() (io.ReadSeekCloser, error) {
-			text, err := page()
-			return inMemory{strings.NewReader(text)}, err
+			one := page
+			return &one, nil
 		},
 	})
+	return nil
 }
+
+// A linksPage reads bookmarks.html. It has one line at a time in memory.
+type linksPage struct {
+	z      *zipping
+	starts []int64 // of the beginning, of each line, and of the end
+	size   int64
+	at     int64
+	loaded int // index in starts of the text; -1 if there is none
+	text   string
+}
+
+func (p *linksPage) Read(b []byte) (int, error) {
+	if p.at >= p.size {
+		return 0, io.EOF
+	}
+	i := sort.Search(len(p.starts), func(i int) bool { return p.starts[i] > p.at }) - 1
+	if i != p.loaded {
+		if err := p.load(i); err != nil {
+			return 0, err
+		}
+	}
+	n := copy(b, p.text[p.at-p.starts[i]:])
+	p.at += int64(n)
+	return n, nil
+}
+
+// load reads the text that begins at starts[i].
+func (p *linksPage) load(i int) (err error) {
+	if err := p.z.c.R.Context().Err(); err != nil {
+		return err
+	}
+	switch i {
+	case 0:
+		p.text = linksBegin
+	case len(p.starts) - 1:
+		p.text = linksEnd
+	default:
+		l := p.z.links[i-1]
+		p.text, err = p.z.same(l.key, l.Fact)
+	}
+	p.loaded = i
+	return err
+}
+
+// Seek implements [io.Seeker] for archive.Archive, which seeks from the start.
+func (p *linksPage) Seek(offset int64, _ int) (int64, error) {
+	p.at = offset
+	return offset, nil
+}
+
+func (p *linksPage) Close() error { return nil }
 
 type inMemory struct{ *strings.Reader }
 

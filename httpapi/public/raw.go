@@ -69,7 +69,7 @@ func rawAs(c *web.Request, r *record.Record, owned bool, err error, find func() 
 	}
 	var item *record.Record
 	if err == nil {
-		item, err = web.HoldRecord(c, find)
+		item, err = find()
 	}
 	if err != nil {
 		return err
@@ -106,7 +106,7 @@ func rawAs(c *web.Request, r *record.Record, owned bool, err error, find func() 
 		return record.ErrMissing
 	}
 	if _, file := body.(*record.File); !file {
-		web.HoldOnly(c, int(size))
+		c.HoldOnly(size)
 	}
 	return sendBytes(c, r, owned, media, name, digest, content, size)
 }
@@ -453,20 +453,23 @@ func readShared(k *record.Kind) func(*web.Request) error {
 		if form.password.Text != "" {
 			c.R.Header.Set("X-Share-Password", form.password.Text)
 		}
-		return c.RespondLarge(http.StatusOK, web.LongRecord(k), func(dst []byte) ([]byte, error) {
-			r, owned, err := shared(c, c.Arg("slug"), k)
-			if err != nil {
-				return dst, err
-			}
-			// Read before the view is counted, because that may delete it.
-			err = c.Site.Store.View(func(tx *kv.Tx) (err error) {
-				dst, err = c.Site.ShowVisitor(tx, append(dst, `{"data":`...), r)
+		r, owned, err := shared(c, c.Arg("slug"), k)
+		if err != nil {
+			return err
+		}
+		// Read before the view is counted, because that may delete it.
+		body := append(make([]byte, 0, len(r.Body)+shortText/8), `{"data":`...)
+		if err := c.Site.Store.View(func(tx *kv.Tx) (err error) {
+			body, err = c.Site.ShowVisitor(tx, body, r)
+			return err
+		}); err != nil {
+			return err
+		}
+		if !owned {
+			if err := see(c, r, record.VisitPage); err != nil {
 				return err
-			})
-			if err == nil && !owned {
-				err = see(c, r, record.VisitPage)
 			}
-			return append(dst, '}'), err
-		})
+		}
+		return c.RespondJSON(http.StatusOK, append(body, '}'))
 	}
 }

@@ -70,6 +70,10 @@ func viewAs(c *web.Request, r *record.Record, owned bool, found error, make func
 	if err != nil {
 		return err
 	}
+	made, err := c.MakePage(page) // before the view is counted, because there may be no memory for it
+	if err != nil {
+		return err
+	}
 	if counts {
 		if err := see(c, r, record.VisitPage); err != nil {
 			return err
@@ -78,7 +82,7 @@ func viewAs(c *web.Request, r *record.Record, owned bool, found error, make func
 			return err
 		}
 	}
-	return c.RespondPage(http.StatusOK, page)
+	return made.Send(c.W, http.StatusOK)
 }
 
 // addressOf is the end of the addresses of an item that is seen under the conditions of r.
@@ -321,6 +325,8 @@ func thumbnailAs(c *web.Request, r *record.Record, owned bool, find func() (*rec
 const (
 	MaxGames       = web.MaxPage
 	maxGamesLooked = 20 * web.MaxPage
+	gameOver       = 256       // what a game takes on the page beside its fields, about
+	maxGamesBytes  = 768 << 10 // of all that are shown, as they are stored; as HTML they are at most five times as long
 )
 
 var ViewGames = web.PageOp(viewGames, 404, 429, 503).ForVisitors()
@@ -350,7 +356,8 @@ func viewGames(c *web.Request) error {
 func games(c *web.Request, name string) (owner record.User, games []ListedGame, more bool, err error) {
 	yes := true
 	q := catalog.Query{Kind: record.Games, Public: &yes, Limit: web.MaxPage}
-	for looked := 0; looked < maxGamesLooked; looked += q.Limit {
+	left := maxGamesBytes
+	for looked := 0; looked < maxGamesLooked && c.R.Context().Err() == nil; looked += q.Limit {
 		if err := c.Site.Store.View(func(tx *kv.Tx) error {
 			u, err := people.UserNamed(tx, name)
 			if err != nil {
@@ -369,7 +376,8 @@ func games(c *web.Request, name string) (owner record.User, games []ListedGame, 
 				if !r.OpenToAll() || r.Open(tx.Now) != nil {
 					continue
 				}
-				if more = len(games) == MaxGames; more {
+				left -= len(r.Body) + gameOver
+				if more = len(games) == MaxGames || left < 0; more {
 					return nil
 				}
 				b, err := r.Decode()
@@ -455,6 +463,9 @@ func small(c *web.Request, r *record.Record, t *thumb.Thumb, caching string) err
 	h.Set("Etag", etag(r, sha256.Sum256(t.Bytes)))
 	h.Set("Cache-Control", caching)
 	size := int64(len(t.Bytes))
+	if err := c.Hold(size); err != nil {
+		return err
+	}
 	return SendContent(c, bytes.NewReader(t.Bytes), size, func(status int) error { return countView(c, r, true, status, size) })
 }
 
@@ -493,7 +504,7 @@ func cover(c *web.Request, r, item *record.Record, owned bool) error {
 	if c.AtContentOrigin() {
 		return record.ErrMissing
 	}
-	body, err := item.Decode()
+	body, err := item.Head()
 	if err != nil {
 		return err
 	}

@@ -19,7 +19,6 @@ import (
 	"mime/multipart"
 	"mime/quotedprintable"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -66,8 +65,8 @@ func examine(ctx context.Context, s *web.Site, kept *blobs.Kept, mediaType strin
 const (
 	MaxParts = 100
 	MaxField = 64 << 10 // bytes of one text field
-	MaxTexts = 1 << 20  // bytes of all text fields
-	maxHead  = 64 << 10 // bytes before a part's content: its header, and text before the first part
+	MaxTexts = 1 << 20  // bytes of all text fields; those of a visitor are fewer: see web.Request.FieldsLimit
+	maxHead  = 8 << 10  // bytes before a part's content: its header, and text before the first part
 )
 
 // Part is a file of an upload, staged on the disk but not kept yet. For a repeated upload that was
@@ -268,8 +267,6 @@ type UploadBudget struct {
 	quota int64
 	Look  bool // the content is only read, not staged
 
-	Names []string // of the fields to keep; nil means all
-
 	// For senders.
 	next  func() error                         // called before a file is read; may be nil
 	takes func(name string, head []byte) error // called with the file's first bytes; may be nil
@@ -379,17 +376,21 @@ func fileForm(form *record.Form, p Part, kept *blobs.Kept, first bool) *record.F
 // a time, and a system call for each of those would take longer than everything else about a large
 // upload. Many small uploads at a time take no large buffers.
 type longBody struct {
+	c      *web.Request
 	r      io.Reader
 	n      int64         // bytes read so far
-	buffer *bufio.Reader // around r, once the body is long
+	buffer *bufio.Reader // around r, once the body is long and there is memory for it
 }
 
-const longFrom = 1 << 20 // bytes
+const (
+	longFrom   = 1 << 20   // bytes
+	longBuffer = 256 << 10 // bytes
+)
 
-var bodyBuffers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, 256<<10) }}
+var bodyBuffers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, longBuffer) }}
 
 func (b *longBody) Read(p []byte) (int, error) {
-	if b.buffer == nil && b.n >= longFrom {
+	if b.buffer == nil && b.n >= longFrom && b.c.TryHold(longBuffer) {
 		b.buffer = bodyBuffers.Get().(*bufio.Reader)
 		b.buffer.Reset(b.r)
 		b.r = b.buffer
@@ -423,14 +424,18 @@ func ReadMultipart(c *web.Request, m *UploadBudget) (parts []Part, fields field.
 	if m.File < whole/MaxParts-MaxTexts {
 		whole = (m.File + MaxTexts) * MaxParts
 	}
-	body := &longBody{r: c.LimitBody(whole)}
+	texts, head := c.FieldsLimit(MaxTexts), int64(maxHead)
+	if err := c.Hold(head); err != nil { // for what the reader keeps of the heads
+		return nil, nil, err
+	}
+	body := &longBody{c: c, r: c.LimitBody(whole)}
 	defer body.release()
 	from := &endDetector{r: body}
 	in := multipart.NewReader(from, params["boundary"])
 	fields = field.Object{}
-	texts, misnamed := int64(0), ""
+	misnamed := ""
 	for n := 0; ; n++ {
-		from.left = maxHead
+		from.left = head
 		raw, err := in.NextRawPart()
 		from.left = math.MaxInt64
 		if err == io.EOF && len(parts) == 0 && misnamed != "" { //nolint:errorlint // the reader returns it bare
@@ -469,29 +474,24 @@ func ReadMultipart(c *web.Request, m *UploadBudget) (parts []Part, fields field.
 		if p.FileName() != "" {
 			misnamed = name
 		}
-		var value bytes.Buffer
-		to := io.Writer(&value)
-		kept := m.Names == nil || slices.Contains(m.Names, name)
-		if !kept {
-			to = io.Discard
-		}
-		size, err := io.Copy(to, io.LimitReader(p, MaxField+1))
+		most := min(MaxField, texts)
+		value, err := c.ReadField(io.LimitReader(p, most+1), most)
 		if err != nil {
 			return parts, nil, unreadable(err)
 		}
-		if texts += size; (size > MaxField || texts > MaxTexts) && p.FileName() != "" {
+		long := int64(len(value)) > most
+		if long && p.FileName() != "" {
 			return parts, nil, errMisnamed(name)
-		} else if size > MaxField || texts > MaxTexts {
+		}
+		if long {
 			return parts, nil, &record.Error{Fault: record.TooLarge, Code: "too_large", Text: "The text fields of the form are too large."}
 		}
-		if !kept {
-			continue
-		}
+		texts -= int64(len(value))
 		if _, twice := fields[name]; twice {
 			return parts, nil, &record.Error{Fault: record.Malformed, Code: "malformed", Text: "The form names " + strconv.Quote(shorten(name)) + " twice."}
 		}
 		if name != "" {
-			fields[name] = value.String()
+			fields[name] = value
 		}
 	}
 }

@@ -229,7 +229,6 @@ func receiveFiles(c *web.Request, q *record.Request) (items []*record.Item, err 
 	if err != nil {
 		return nil, err
 	}
-	m.Names = []string{"name", "message"}
 	var earlier *jobs.IdempotentAnswer
 	if key != "" {
 		leave, err := c.Site.Repeats.Enter(c, key)

@@ -351,7 +351,7 @@ func listRemoteUploads(c *web.Request) error {
 	}); err != nil {
 		return err
 	}
-	return web.RespondWhole(c, http.StatusOK, 2*web.PageBytes, shown, `{"jobs":`, "}")
+	return web.RespondWhole(c, http.StatusOK, shown, `{"jobs":`, "}")
 }
 
 // requestedFetch reads a remote upload that the caller may see.

@@ -142,7 +142,7 @@ func listQueue(c *web.Request) error {
 		q.After = record.ID(after)
 	}
 	q.Limit++ // to see whether there is another page
-	return c.RespondShort(http.StatusOK, web.PageBytes, func(dst []byte, room int) ([]byte, error) {
+	return c.Respond(http.StatusOK, func(dst []byte) ([]byte, error) {
 		var items []*record.Item
 		var total int64
 		if err := c.Site.Store.View(func(tx *kv.Tx) (err error) {
@@ -156,12 +156,12 @@ func listQueue(c *web.Request) error {
 		}); err != nil {
 			return dst, err
 		}
-		dst, n, err := web.AppendPage(append(dst, `{"items":`...), items, p.Limit, room)
+		dst, n := web.AppendPage(append(dst, `{"items":`...), items, p.Limit)
 		next := ""
-		if n < len(items) && err == nil {
+		if n < len(items) {
 			next = p.Write(list, items[n-1].ID[:])
 		}
-		return web.AppendEnd(dst, int(total), next), err
+		return web.AppendEnd(dst, int(total), next), nil
 	})
 }
 
@@ -210,7 +210,7 @@ func decideUploads(c *web.Request) error {
 	}); err != nil {
 		return err
 	}
-	return web.RespondWhole(c, http.StatusOK, 2*web.PageBytes, all, `{"items":`, "}")
+	return web.RespondWhole(c, http.StatusOK, all, `{"items":`, "}")
 }
 
 // place reads which item is in the path.

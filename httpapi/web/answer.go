@@ -1,61 +1,51 @@
 package web
 
 import (
+	"bytes"
 	"net/http"
 	"slices"
 	"strconv"
 	"sync"
+
+	"kist/embed"
 )
 
-// The buffers that answers are built in. They wait in two pools for another
-// answer, until the garbage collector empties the pools.
-const (
-	firstBuffer = 8 << 10
-	keptBuffer  = 1 << 20                 // the largest that a small buffer may grow to and still be kept
-	largeBuffer = PageBytes + PageBytes/4 // the one length of the large ones: a page, and what is around its records
-)
+// largestKept is the largest buffer that is kept for another answer: a page of a list and what is around
+// its records.
+const largestKept = PageBytes + PageBytes/4
 
-var (
-	smallBuffers = sync.Pool{New: func() any { b := make([]byte, 0, firstBuffer); return &b }}
-	largeBuffers = sync.Pool{New: func() any { return new([largeBuffer]byte) }}
-)
+// answerBuffers are what answers are made in. They wait for another answer until the garbage collector empties
+// the pool.
+var answerBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
-// GrowAnswer makes room for n more bytes in the answer. An answer that outgrows
-// the small buffers moves into a large one. Memory for an answer beyond
-// largeBuffer is not kept.
-func GrowAnswer(dst []byte, n int) []byte {
-	size := len(dst) + n
-	if size <= max(cap(dst), keptBuffer) || size > largeBuffer {
-		return slices.Grow(dst, n)
+// withBuffer runs make, which appends to an empty buffer, and use with the result, which must not keep it.
+func withBuffer(make func(dst []byte) ([]byte, error), use func([]byte)) error {
+	kept := answerBuffers.Get().(*[]byte)
+	defer answerBuffers.Put(kept)
+	b, err := make((*kept)[:0])
+	if cap(b) <= largestKept {
+		*kept = b // which may have grown
 	}
-	return append(largeBuffers.Get().(*[largeBuffer]byte)[:0], dst...)
+	if err == nil {
+		use(b)
+	}
+	return err
 }
 
-// GrowPage makes room in the answer for the rest of a page, whose records begin at
-// first, once that is a long one.
-func GrowPage(dst []byte, first int) []byte {
-	if len(dst) <= keptBuffer/2 {
-		return dst
-	}
-	return GrowAnswer(dst, max(0, first+PageBytes-len(dst)))
-}
-
-// keepLarge lets another answer have the buffer, if it is a large one.
-func keepLarge(b []byte) {
-	if cap(b) == largeBuffer {
-		largeBuffers.Put((*[largeBuffer]byte)(b[:largeBuffer]))
-	}
-}
-
-// Respond answers with JSON that write appends to what it is given.
+// Respond answers with JSON that write appends to what it is given. The request holds the answer while it is
+// sent. write waits for nobody. If the request changes nothing, write may be called again: see Request.hold.
 func (c *Request) Respond(status int, write func(dst []byte) ([]byte, error)) error {
-	small := smallBuffers.Get().(*[]byte)
-	defer smallBuffers.Put(small)
-	b, err := write((*small)[:0])
-	defer keepLarge(b)
-	if cap(b) <= keptBuffer {
-		*small = b // which may have grown
-	}
+	packed := false
+	body, err := c.hold(func() (body []byte, err error) {
+		err = withBuffer(write, func(b []byte) {
+			if packed = len(b) >= packFrom && TakesGzip(c.R); packed {
+				body = fast.pack(b)
+			} else {
+				body = slices.Clone(b)
+			}
+		})
+		return body, err
+	})
 	if err != nil {
 		return err
 	}
@@ -66,12 +56,80 @@ func (c *Request) Respond(status int, write func(dst []byte) ([]byte, error)) er
 		return c.respondUnchanged()
 	}
 	h["Content-Type"] = headJSON
-	body := pack(h, c.R, b)
-	if tag != "" && h.Get("Content-Encoding") != "" {
+	if packed {
+		h.Set("Content-Encoding", "gzip")
+	}
+	if tag != "" && packed {
 		h.Set("Etag", packedTag(tag))
 	}
 	h["Content-Length"] = []string{strconv.Itoa(len(body))}
 	c.W.WriteHeader(status)
 	_, _ = c.W.Write(body) // the client may be gone; what was done stays done
 	return nil
+}
+
+// A MadePage is an HTML page that can be sent.
+type MadePage struct {
+	body   []byte
+	packed bool
+	policy string
+}
+
+// MakePage makes an HTML page, which the request then holds.
+func (c *Request) MakePage(p embed.Page) (m *MadePage, err error) {
+	_, err = c.hold(func() ([]byte, error) {
+		m, err = makePage(c.R, c.Lang(), p)
+		return m.body, err
+	})
+	return m, err
+}
+
+// makePage makes an HTML page. It compresses the page if the client accepts that, except a page with an API key:
+// its length could reveal the key. Grants in pages differ each time.
+func makePage(r *http.Request, l embed.Lang, p embed.Page) (*MadePage, error) {
+	_, secret := p.(embed.ClaimedPage)
+	m := &MadePage{packed: TakesGzip(r) && !secret, policy: p.Policy()}
+	err := withBuffer(func(dst []byte) ([]byte, error) {
+		b := bytes.NewBuffer(dst)
+		err := embed.Render(b, l, p)
+		return b.Bytes(), err
+	}, func(b []byte) {
+		if m.packed {
+			m.body = thorough.pack(b)
+		} else {
+			m.body = slices.Clone(b)
+		}
+	})
+	return m, err
+}
+
+// Send answers with the page.
+func (m *MadePage) Send(w http.ResponseWriter, status int) error {
+	h := w.Header()
+	h.Set("Cache-Control", "no-store")
+	m.setHeaders(h)
+	w.WriteHeader(status)
+	_, _ = w.Write(m.body) // the client may be gone
+	return nil
+}
+
+func (m *MadePage) setHeaders(h http.Header) {
+	h.Add("Vary", "Accept-Encoding, Accept-Language, Cookie")
+	if m.packed {
+		h.Set("Content-Encoding", "gzip")
+	}
+	h.Set("Content-Type", htmlType)
+	h.Set("Content-Security-Policy", m.policy)
+	h["Cross-Origin-Opener-Policy"] = headSameOrigin
+	h["Permissions-Policy"] = headPermissions
+	h.Set("Content-Length", strconv.Itoa(len(m.body)))
+}
+
+// RespondPage answers with an HTML page.
+func (c *Request) RespondPage(status int, p embed.Page) error {
+	page, err := c.MakePage(p)
+	if err != nil {
+		return err
+	}
+	return page.Send(c.W, status)
 }

@@ -138,7 +138,7 @@ func (s *Site) Fail(w *AnswerWriter, r *http.Request, id string, err error) {
 		if errors.As(err, &detailed) {
 			more = slices.Concat([]byte{','}, detailed.members())
 		}
-		body = pack(h, r, appendError(nil, e, id, more))
+		body = appendError(nil, e, id, more)
 	case TakesPage(w, r) && !w.Plain && status != http.StatusMisdirectedRequest: // a page could not load its files
 		l := langOf(w.Caller, r)
 		page := embed.MessagePage{Base: s.Prefix(), Title: http.StatusText(status), Text: ErrorText(e, l), Home: status == http.StatusNotFound}
@@ -150,10 +150,12 @@ func (s *Site) Fail(w *AnswerWriter, r *http.Request, id string, err error) {
 		} else if key := titles[status]; key != "" {
 			page.Title = l.T(key)
 		}
-		var err error
-		if body, err = rendered(h, r, l, page); err != nil {
+		m, err := makePage(r, l, page)
+		if err != nil {
 			s.Log.Error("page not rendered", "error", err)
 		}
+		m.setHeaders(h)
+		body = m.body
 	default:
 		SetContentHeaders(h, "text/plain", "", false, false)
 		body = []byte(e.Text + "\n")

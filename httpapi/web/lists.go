@@ -114,7 +114,7 @@ func AnswerList[T any, S field.Shaped](c *Request, all func(*kv.Tx) ([]T, error)
 	if err := args.Err(); err != nil {
 		return err
 	}
-	return c.RespondShort(http.StatusOK, PageBytes, func(dst []byte, room int) ([]byte, error) {
+	return c.Respond(http.StatusOK, func(dst []byte) ([]byte, error) {
 		var order []placed[T]
 		var shown []S
 		var total int
@@ -138,12 +138,12 @@ func AnswerList[T any, S field.Shaped](c *Request, all func(*kv.Tx) ([]T, error)
 		}); err != nil {
 			return dst, err
 		}
-		dst, n, err := AppendPage(append(dst, `{"data":`...), shown, p.Limit, room)
+		dst, n := AppendPage(append(dst, `{"data":`...), shown, p.Limit)
 		next := ""
-		if n < len(order) && err == nil {
+		if n < len(order) {
 			next = p.Write(c.R.URL.Path, order[n-1].at)
 		}
-		return AppendEnd(dst, total, next), err
+		return AppendEnd(dst, total, next), nil
 	})
 }
 
@@ -151,48 +151,30 @@ func AnswerList[T any, S field.Shaped](c *Request, all func(*kv.Tx) ([]T, error)
 // page with that entry, n the number of entries without it.
 func PageFull(bytes, n int) bool { return bytes > PageBytes && n > 0 }
 
-// AppendPage appends a page of at most limit entries and returns how many it has. It fails
-// with catalog.ErrLong if the page is longer than room; 0 is no limit.
-func AppendPage[T field.Shaped](dst []byte, all []T, limit, room int) ([]byte, int, error) {
+// AppendPage appends a page of at most limit entries and returns how many it has.
+func AppendPage[T field.Shaped](dst []byte, all []T, limit int) ([]byte, int) {
 	dst = append(dst, '[')
 	first, n := len(dst), 0
 	for ; n < min(len(all), limit); n++ {
 		before := len(dst)
-		dst = GrowPage(dst, first)
 		if n > 0 {
 			dst = append(dst, ',')
 		}
-		if dst = field.AppendJSON(dst, all[n]); room > 0 && len(dst)-first > room {
-			return dst, n, catalog.ErrLong
-		}
+		dst = field.AppendJSON(dst, all[n])
 		if PageFull(len(dst)-first, n) {
 			dst = dst[:before]
 			break
 		}
 	}
-	return append(dst, ']'), n, nil
+	return append(dst, ']'), n
 }
 
 // RespondWhole answers with a list that has no pages; it puts before and after around the
-// entries. limit is about how long it can be. An answer to a change does not wait for
-// memory: it could fail, and what was changed stays changed.
-func RespondWhole[T field.Shaped](c *Request, status int, limit int64, all []T, before, after string) error {
-	write := func(dst []byte, room int) ([]byte, error) {
-		dst = append(append(dst, before...), '[')
-		for i, v := range all {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			if dst = field.AppendJSON(dst, v); room > 0 && len(dst) > room {
-				return dst, catalog.ErrLong
-			}
-		}
-		return append(append(dst, ']'), after...), nil
-	}
-	if !safe(c.R.Method) {
-		return c.Respond(status, func(dst []byte) ([]byte, error) { return write(dst, 0) })
-	}
-	return c.RespondShort(status, limit, write)
+// entries.
+func RespondWhole[T field.Shaped](c *Request, status int, all []T, before, after string) error {
+	return c.Respond(status, func(dst []byte) ([]byte, error) {
+		return append(AppendAll(append(dst, before...), all), after...), nil
+	})
 }
 
 // AppendEnd ends the answer of a list after its data.

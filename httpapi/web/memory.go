@@ -1,180 +1,222 @@
 package web
 
 import (
+	"container/list"
 	"context"
 	"errors"
 	"io"
 	"net/http"
 	"net/netip"
-	"runtime"
 	"sync"
 	"time"
 
-	"golang.org/x/sync/semaphore"
-
 	"kist/httpapi/grant"
-	"kist/kv/catalog"
 	"kist/kv/record"
 )
 
-// The memory for long requests and answers: all JSON bodies, from reading until they are
-// answered, and all JSON, texts and pages that may be long, until they are written. One caller gets at most half of
-// it, so that clients who send or read slowly with one credential, or from one
-// network, do not block everyone. All credentials of an account get at most three
-// quarters. A request that finds no space waits for jsonWait and is then told to try
-// again.
+// What requests hold in memory: bodies and forms from reading until they are answered, and
+// answers from making until they are sent. An answer is streamed, or it is held here; a list
+// ends at PageBytes. A request that finds no memory waits for memoryWait and is then told to
+// try again, so that neither slow senders nor slow readers fill the memory.
+//
+// Half of the memory is for requests that hold little, so that nobody who holds long answers
+// keeps others from signing in. It has room for all connections that there may be. One caller
+// gets a part of each half.
 const (
-	JSONBytes    = 32 << 20
-	jsonShare    = JSONBytes / 2
-	accountShare = JSONBytes / 4 * 3
-	jsonWait     = 2 * time.Second
+	MemoryBytes = 64 << 20 // of all requests
+	shortHeld   = 32 << 10 // the most that a short request holds
+	longOfOne   = MemoryBytes / 8 * 3
+	shortOfOne  = MemoryBytes / 16
+	memoryWait  = 2 * time.Second
+	makers      = 4 // answers that are made at the same time; what they are made from is not counted
 
-	anonymousBody = 16 << 10 // limit of a body without a credential, in bytes
+	anonymousBody = 16 << 10 // limit of a body, and of the fields of a form, without a credential, in bytes
 	firstRead     = 4 << 10  // first buffer for a body of unknown length, in bytes
 )
 
 var errBusy = &record.Error{
-	Fault: record.Busy, Code: "busy", Retry: jsonWait,
+	Fault: record.Busy, Code: "busy", Retry: memoryWait,
 	Text: "The server has no memory left for more requests. Try again in a moment.",
 }
 
-// A budget counts the bytes of JSON in use, in total and for each caller.
-type budget struct {
-	All *semaphore.Weighted
+// A Memory counts the bytes that requests hold.
+type Memory struct {
+	making chan struct{} // taken while an answer is made
 
-	reads chan struct{} // taken while a record is read that may be long
-
-	mu     sync.Mutex
-	Shares map[spender]*share // of callers with a request in progress
+	mu      sync.Mutex
+	all     halves
+	of      map[holder]halves // of those who hold any
+	waiting list.List         // of *waiter, in the order in which they came
 }
 
-// A spender is the owner of a share: a credential, an account, or the network of a visitor.
-type spender struct {
-	credential, account record.ID
-	network             netip.Prefix
+// halves are the bytes of short requests and those of long ones.
+type halves struct{ short, long int64 }
+
+// move changes what one request holds.
+func (h *halves) move(from, to int64) {
+	*h.half(from) -= from
+	*h.half(to) += to
 }
 
-// A share is one spender's part of the budget.
-type share struct {
-	*semaphore.Weighted
-	of    spender
-	whole *share // of the account, if this is the share of a credential; nil otherwise
-	calls int    // requests that use it; guarded by budget.mu
-}
-
-func NewBudget() *budget {
-	return &budget{All: semaphore.NewWeighted(JSONBytes), Shares: map[spender]*share{}, reads: make(chan struct{}, 2*runtime.GOMAXPROCS(0))}
-}
-
-// join returns the share of a request, which leaves it at the end.
-func (b *budget) join(c *Request) *share {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if c.Caller == nil {
-		return b.joined(spender{network: grant.Network(c.Addr)}, jsonShare, nil)
+// half is where a request that holds n bytes is counted.
+func (h *halves) half(n int64) *int64 {
+	if n > shortHeld {
+		return &h.long
 	}
-	account := b.joined(spender{account: c.Caller.User.ID}, accountShare, nil)
-	if c.Caller.Key.ID == (record.ID{}) { // the operator has none
-		return account
-	}
-	return b.joined(spender{credential: c.Caller.Key.ID, account: c.Caller.User.ID}, jsonShare, account)
+	return &h.short
 }
 
-func (b *budget) joined(of spender, most int64, whole *share) *share {
-	s := b.Shares[of]
-	if s == nil {
-		s = &share{Weighted: semaphore.NewWeighted(most), of: of, whole: whole}
-		b.Shares[of] = s
-	}
-	s.calls++
-	return s
+// A holder is an account, or the network of a visitor.
+type holder struct {
+	account record.ID
+	network netip.Prefix
 }
 
-func (b *budget) leave(s *share) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for ; s != nil; s = s.whole {
-		if s.calls--; s.calls == 0 {
-			delete(b.Shares, s.of)
+// A waiter waits for n more bytes for a request that holds some.
+type waiter struct {
+	of      holder
+	some, n int64
+	got     chan struct{} // closed when it has them
+}
+
+// NewMemory makes a memory that nobody holds.
+func NewMemory() *Memory {
+	return &Memory{making: make(chan struct{}, makers), of: map[holder]halves{}}
+}
+
+// fits reports whether the waiter may have its bytes now. The caller holds mu.
+func (m *Memory) fits(w *waiter) bool {
+	all, one, after := m.all, m.of[w.of], w.some+w.n
+	all.move(w.some, after)
+	one.move(w.some, after)
+	if after > shortHeld {
+		return all.long <= MemoryBytes/2 && one.long <= longOfOne
+	}
+	return all.short <= MemoryBytes/2 && one.short <= shortOfOne
+}
+
+// move changes what a request of a holder holds. The caller holds mu.
+func (m *Memory) move(of holder, from, to int64) {
+	one := m.of[of]
+	one.move(from, to)
+	m.all.move(from, to)
+	m.of[of] = one
+	if one == (halves{}) {
+		delete(m.of, of)
+	}
+}
+
+func (m *Memory) try(w *waiter) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.fits(w) {
+		return false
+	}
+	m.move(w.of, w.some, w.some+w.n)
+	return true
+}
+
+// wait is try that waits until ctx ends.
+func (m *Memory) wait(ctx context.Context, w *waiter) bool {
+	w.got = make(chan struct{})
+	m.mu.Lock()
+	place := m.waiting.PushBack(w)
+	m.serve()
+	m.mu.Unlock()
+
+	select {
+	case <-w.got:
+		return true
+	case <-ctx.Done():
+	}
+
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	select {
+	case <-w.got: // just now
+		return true
+	default:
+		m.waiting.Remove(place)
+		return false
+	}
+}
+
+// serve gives memory to those who wait for it. The caller holds mu.
+func (m *Memory) serve() {
+	for place := m.waiting.Front(); place != nil; {
+		next := place.Next()
+		if w := place.Value.(*waiter); m.fits(w) { // every value is one
+			m.move(w.of, w.some, w.some+w.n)
+			m.waiting.Remove(place)
+			close(w.got)
+		}
+		place = next
+	}
+}
+
+// holds are the bytes of one request.
+type holds struct {
+	of holder
+	n  int64
+}
+
+// wants are n more bytes for the request. All of them belong to the caller that it had first.
+func (c *Request) wants(n int64) *waiter {
+	if c.held.n == 0 {
+		c.held.of = holder{network: grant.Network(c.Addr)}
+		if c.Caller != nil {
+			c.held.of = holder{account: c.Caller.User.ID}
 		}
 	}
+	return &waiter{of: c.held.of, some: c.held.n, n: n}
 }
 
-// try takes n bytes of the share and of what it is a part of, if both have them.
-func (s *share) try(n int64) bool {
-	if !s.TryAcquire(n) {
-		return false
-	}
-	if s.whole != nil && !s.whole.TryAcquire(n) {
-		s.Release(n)
-		return false
-	}
-	return true
-}
-
-// wait is try that waits for the bytes.
-func (s *share) wait(ctx context.Context, n int64) error {
-	if err := s.Acquire(ctx, n); err != nil || s.whole == nil {
-		return err
-	}
-	err := s.whole.Acquire(ctx, n)
-	if err != nil {
-		s.Release(n)
-	}
-	return err
-}
-
-func (s *share) giveBack(n int64) {
-	for ; s != nil; s = s.whole {
-		s.Release(n)
-	}
-}
-
-// reserveJSON takes n bytes of the budget for the request, at most jsonShare, until
-// releaseSomeJSON or ReleaseJSON.
-func (c *Request) reserveJSON(n int64) error {
-	if c.share == nil {
-		c.share = c.Site.Budget.join(c)
-	}
-	if err := c.acquireJSON(n); err != nil {
-		return err
-	}
-	c.held += n
-	return nil
-}
-
-// acquireJSON takes n bytes of the share and of the budget. It sets up waiting only if
-// it has to wait.
-func (c *Request) acquireJSON(n int64) error {
-	if tryJSON(c, n) {
+// Hold takes n more bytes of the memory for the request, until HoldOnly or the end of the
+// request. It waits for them for two seconds, and then fails with Busy.
+func (c *Request) Hold(n int64) error {
+	if c.TryHold(n) {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(c.R.Context(), jsonWait)
+	ctx, cancel := context.WithTimeout(c.R.Context(), memoryWait)
 	defer cancel()
-	if c.share.wait(ctx, n) != nil {
+	if !c.Site.Memory.wait(ctx, c.wants(n)) {
 		return errOverloaded(c.R)
 	}
-	if c.Site.Budget.All.Acquire(ctx, n) != nil {
-		c.share.giveBack(n)
-		return errOverloaded(c.R)
-	}
+	c.held.n += n
 	return nil
 }
 
-// tryJSON is acquireJSON that does not wait.
-func tryJSON(c *Request, n int64) bool {
-	if !c.share.try(n) {
+// TryHold is Hold that does not wait. It reports whether the request has the bytes.
+func (c *Request) TryHold(n int64) bool {
+	if !c.Site.Memory.try(c.wants(n)) {
 		return false
 	}
-	if !c.Site.Budget.All.TryAcquire(n) {
-		c.share.giveBack(n)
-		return false
-	}
+	c.held.n += n
 	return true
 }
 
-// errOverloaded is the error for a request that found no space in the budget. A client
-// that is gone gets no answer.
+// HoldOnly gives back what the request holds beyond n bytes.
+func (c *Request) HoldOnly(n int64) {
+	if c.held.n > n {
+		c.holdAnyway(n)
+	}
+}
+
+// holdAnyway makes n bytes what the request holds, even if there is no memory for them.
+func (c *Request) holdAnyway(n int64) {
+	w, m := c.wants(n), c.Site.Memory
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.move(w.of, w.some, n)
+	m.serve()
+	c.held.n = n
+}
+
+// ReleaseMemory gives back everything at the end of the request.
+func (c *Request) ReleaseMemory() { c.HoldOnly(0) }
+
+// errOverloaded is the error for a request that found no memory. A client that is gone gets
+// no answer.
 func errOverloaded(r *http.Request) error {
 	if r.Context().Err() != nil {
 		panic(http.ErrAbortHandler)
@@ -182,78 +224,90 @@ func errOverloaded(r *http.Request) error {
 	return errBusy
 }
 
-func (c *Request) releaseSomeJSON(n int64) {
-	c.held -= n
-	c.Site.Budget.All.Release(n)
-	c.share.giveBack(n)
+// Making runs fn, which makes an answer or a part of one and waits for nobody. Only a few run at a
+// time, so that what answers are made from takes little memory. It fails with Busy if others take
+// too long, unless a part of the answer has been sent.
+func (c *Request) Making(fn func() error) error {
+	wait := time.NewTimer(memoryWait)
+	defer wait.Stop()
+	late := wait.C
+	if c.W.Status != 0 {
+		late = nil
+	}
+	select {
+	case c.Site.Memory.making <- struct{}{}:
+	case <-c.R.Context().Done():
+		return errOverloaded(c.R)
+	case <-late:
+		return errBusy
+	}
+	defer func() { <-c.Site.Memory.making }()
+	return fn()
 }
 
-// ReleaseJSON gives back everything at the end of the request.
-func (c *Request) ReleaseJSON() {
-	if c.share != nil {
-		c.releaseSomeJSON(c.held)
-		c.Site.Budget.leave(c.share)
+// hold makes an answer with made, and then holds it and nothing else. If there is no memory for
+// it, it is given up, and made again when there is. One that tells what was changed waits for nothing,
+// because what was changed stays changed.
+func (c *Request) hold(made func() ([]byte, error)) (body []byte, err error) {
+	if !safe(c.R.Method) {
+		if body, err = made(); err == nil {
+			c.holdAnyway(int64(len(body)))
+		}
+		return body, err
 	}
+	for range 2 {
+		if err := c.Making(func() error { body, err = made(); return err }); err != nil {
+			return nil, err
+		}
+		more := int64(len(body)) - c.held.n
+		c.HoldOnly(int64(len(body)))
+		if more <= 0 || c.TryHold(more) {
+			return body, nil
+		}
+		body = nil
+		if err := c.Hold(more); err != nil {
+			return nil, err
+		}
+	}
+	return nil, errBusy
 }
 
-// longText is from how many bytes a record needs memory of the budget before a page is made
-// of it or its text is sent.
-const longText = 32 << 10
-
-// HoldRecord reads a record with find. If it is long, the request holds memory of the budget
-// from then on: for its row, its text, that as HTML, and the page. The request does not keep
-// the record while it waits for memory.
-func HoldRecord(c *Request, find func() (*record.Record, error)) (*record.Record, error) {
-	r, wants, err := tryRecord(c, find)
-	if wants == 0 {
-		return r, err
+// FieldsLimit is how many bytes of fields a form may have: limit, or less if there is no credential.
+func (c *Request) FieldsLimit(limit int64) int64 {
+	if c.Caller == nil {
+		return min(limit, anonymousBody)
 	}
-	if err := c.reserveJSON(wants); err != nil {
-		return nil, err
-	}
-	return find()
-}
-
-// tryRecord is HoldRecord that does not wait for memory: it returns how many bytes it wants instead.
-func tryRecord(c *Request, find func() (*record.Record, error)) (r *record.Record, wants int64, err error) {
-	c.Site.Budget.reads <- struct{}{}
-	defer func() { <-c.Site.Budget.reads }()
-	if r, err = find(); err != nil || len(r.Body) < longText {
-		return r, 0, err
-	}
-	n := min(4*int64(len(r.Body)), jsonShare) - c.held
-	if n <= 0 {
-		return r, 0, nil
-	}
-	if c.share == nil {
-		c.share = c.Site.Budget.join(c)
-	}
-	if !tryJSON(c, n) {
-		return nil, n, nil
-	}
-	c.held += n
-	return r, 0, nil
-}
-
-// HoldOnly gives back what the request holds of the budget beyond n bytes.
-func HoldOnly(c *Request, n int) {
-	if spare := c.held - int64(n); spare > 0 {
-		c.releaseSomeJSON(spare)
-	}
+	return limit
 }
 
 // ReadBody reads the whole body, at most limit bytes, or anonymousBody if there is no
-// credential. The buffer grows as bytes arrive, whatever length the request announces.
+// credential.
 func (c *Request) ReadBody(limit int64) ([]byte, error) {
-	if c.Caller == nil {
-		limit = min(limit, anonymousBody)
-	}
-	length := c.R.ContentLength
-	if length > limit {
+	limit = c.FieldsLimit(limit)
+	if c.R.ContentLength > limit {
 		return nil, &http.MaxBytesError{Limit: limit}
 	}
-	body := c.LimitBody(limit)
-	var data []byte
+	data, err := c.readHeld(c.LimitBody(limit), c.R.ContentLength, limit)
+	if err != nil {
+		return nil, BodyError(err)
+	}
+	return data, nil
+}
+
+// ReadField reads a field of a form, at most limit bytes.
+func (c *Request) ReadField(r io.Reader, limit int64) (string, error) {
+	before := c.held.n
+	data, err := c.readHeld(r, -1, limit)
+	if err != nil {
+		return "", err
+	}
+	c.HoldOnly(before + int64(len(data)))
+	return string(data), nil
+}
+
+// readHeld reads all that r has, which the request then holds. length is how long it is said to be,
+// or negative, and limit the most. The buffer grows as bytes arrive, whatever length is announced.
+func (c *Request) readHeld(r io.Reader, length, limit int64) (data []byte, err error) {
 	for {
 		if len(data) == cap(data) {
 			size := max(2*int64(cap(data)), firstRead)
@@ -263,62 +317,18 @@ func (c *Request) ReadBody(limit int64) ([]byte, error) {
 			if size = min(size, limit+1); size <= int64(cap(data)) {
 				size = int64(cap(data)) + firstRead
 			}
-			if err := c.reserveJSON(size - int64(cap(data))); err != nil {
+			if err := c.Hold(size - int64(cap(data))); err != nil {
 				return nil, err
 			}
 			data = append(make([]byte, 0, size), data...)
 		}
-		n, err := body.Read(data[len(data):cap(data)])
+		n, err := r.Read(data[len(data):cap(data)])
 		data = data[:len(data)+n]
 		if errors.Is(err, io.EOF) {
 			return data, nil
 		}
 		if err != nil {
-			return nil, BodyError(err)
+			return nil, err
 		}
 	}
-}
-
-// LongRecord is about the size of a long record of the kind as JSON, in bytes. A body
-// may be longer, because clients may escape every character.
-func LongRecord(k *record.Kind) int64 { return k.MaxBody / 4 }
-
-// RespondLarge is Respond for an answer that may be long, of about limit bytes and
-// what it is made from: it waits until there is memory for that. While the answer
-// is sent, which a client may take slowly, the call holds what its buffer has.
-func (c *Request) RespondLarge(status int, limit int64, write func(dst []byte) ([]byte, error)) error {
-	before := c.held
-	need := 3 * limit // what is read, the answer, and what was given up as it grew
-	if limit > keptBuffer {
-		need = limit + largeBuffer + keptBuffer
-	}
-	if err := c.reserveJSON(need); err != nil {
-		return err
-	}
-	return c.Respond(status, func(dst []byte) ([]byte, error) {
-		dst, err := write(dst)
-		if spare := c.held - before - int64(cap(dst)); spare > 0 {
-			c.releaseSomeJSON(spare)
-		}
-		return dst, err
-	})
-}
-
-// shortRoom is how many bytes of records a short answer may be made from. A page of 50
-// records of 4 KiB fits.
-const shortRoom = 256 << 10
-
-// RespondShort is RespondLarge for an answer that is usually made from few bytes of
-// records. It calls write with the number of bytes that may be read. If write fails
-// with ErrLong, it waits until there is memory for an answer of limit bytes and calls
-// write again, with 0 for no limit. So short answers do not wait for memory that only
-// long ones need.
-func (c *Request) RespondShort(status int, limit int64, write func(dst []byte, room int) ([]byte, error)) error {
-	before := c.held
-	err := c.RespondLarge(status, shortRoom, func(dst []byte) ([]byte, error) { return write(dst, shortRoom) })
-	if !errors.Is(err, catalog.ErrLong) {
-		return err
-	}
-	c.releaseSomeJSON(c.held - before)
-	return c.RespondLarge(status, limit, func(dst []byte) ([]byte, error) { return write(dst, 0) })
 }

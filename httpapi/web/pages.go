@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"net/url"
 	"runtime"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -22,19 +21,6 @@ import (
 	"kist/kv/people"
 	"kist/kv/record"
 )
-
-// RespondPage answers with an HTML page.
-func (c *Request) RespondPage(status int, p embed.Page) error {
-	body, err := rendered(c.W.Header(), c.R, c.Lang(), p)
-	if err != nil {
-		return err
-	}
-	HoldOnly(c, len(body))
-	c.W.Header().Set("Cache-Control", "no-store")
-	c.W.WriteHeader(status)
-	_, _ = c.W.Write(body) // the client may be gone
-	return nil
-}
 
 // Lang is the language for the client: the one that the caller has chosen, otherwise the one
 // that the browser prefers.
@@ -79,27 +65,6 @@ var views = sync.OnceValue(func() map[embed.Lang][]byte {
 	}
 	return all
 })
-
-// rendered renders a page and sets its headers. It compresses the page if the client
-// accepts that, except a page with an API key: its length could reveal the key. Grants in
-// pages differ each time.
-func rendered(h http.Header, r *http.Request, l embed.Lang, p embed.Page) ([]byte, error) {
-	var b bytes.Buffer
-	if err := embed.Render(&b, l, p); err != nil {
-		return nil, err
-	}
-	body := b.Bytes()
-	h.Add("Vary", "Accept-Encoding, Accept-Language, Cookie")
-	if _, secret := p.(embed.ClaimedPage); TakesGzip(r) && !secret {
-		body = thorough.pack(h, body)
-	}
-	h.Set("Content-Type", htmlType)
-	h.Set("Content-Security-Policy", p.Policy())
-	h["Cross-Origin-Opener-Policy"] = headSameOrigin
-	h["Permissions-Policy"] = headPermissions
-	h.Set("Content-Length", strconv.Itoa(len(body)))
-	return body, nil
-}
 
 // Prefix is the path below which the server's addresses are, escaped: "" or "/kist".
 func (s *Site) Prefix() string {
@@ -147,8 +112,8 @@ func newPackers(level int) packers {
 	return p
 }
 
-// pack compresses a body and says so in the header.
-func (p packers) pack(h http.Header, body []byte) []byte {
+// pack compresses a body.
+func (p packers) pack(body []byte) []byte {
 	w := <-p.all
 	defer func() { p.all <- w }()
 	if w == nil {
@@ -158,18 +123,7 @@ func (p packers) pack(h http.Header, body []byte) []byte {
 	w.Reset(&b)
 	_, _ = w.Write(body) // a buffer takes everything
 	_ = w.Close()
-	h.Set("Content-Encoding", "gzip")
-	return b.Bytes()
-}
-
-// pack compresses a JSON body if it is long enough and the client accepts that, and sets
-// the header. Secrets in answers are made for the request and differ each time, so lengths
-// reveal nothing about them.
-func pack(h http.Header, r *http.Request, body []byte) []byte {
-	if len(body) < packFrom || !TakesGzip(r) {
-		return body
-	}
-	return fast.pack(h, body)
+	return bytes.Clone(b.Bytes())
 }
 
 const (
@@ -239,13 +193,13 @@ func (r *renders) Code(text, language, filename string) (*embed.CodeView, error)
 }
 
 // get returns the cached view, or calls fresh and caches its result. It fails with
-// errBusy if fresh could not start within jsonWait.
+// errBusy if fresh could not start within memoryWait.
 func (r *renders) get(key [sha256.Size]byte, fresh func() (embed.CodeView, error)) (embed.CodeView, error) {
 	v, slots, ok := r.find(key)
 	if ok {
 		return v, nil
 	}
-	wait := time.NewTimer(jsonWait)
+	wait := time.NewTimer(memoryWait)
 	defer wait.Stop()
 	select {
 	case slots <- struct{}{}:

@@ -31,8 +31,7 @@ type Request struct {
 	ID     string         // of the request
 	Addr   netip.Addr     // of the client
 	Caller *people.Caller // nil for a visitor
-	held   int64          // bytes of Site.Budget
-	share  *share         // the share that they belong to; nil if there are none
+	held   holds          // of Site.Memory
 
 	Status int     // that the operation answers with
 	Repeat *Repeat // nil without an Idempotency-Key

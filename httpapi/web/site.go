@@ -106,7 +106,7 @@ type Site struct {
 	Resumes     grant.Resumes
 	Tickets     *grant.Tickets
 	Challenges  *captcha.Issuer
-	Budget      *budget
+	Memory      *Memory
 	Opens       limit.Rate // of items with a limit, by strangers
 	Devices     limit.Rate // that ask to be connected
 

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"kist/kv"
-	"kist/kv/catalog"
 	"kist/kv/record"
 )
 
@@ -99,15 +98,12 @@ func (c *Request) Expect(tx *kv.Tx, r *record.Record) (seen bool, err error) {
 
 // RespondRecord answers with the record that find returns, as its owner sees it, between two
 // parts of JSON. The answer has its entity tag.
-func (c *Request) RespondRecord(status int, k *record.Kind, before, after string, find func(*kv.Tx) (*record.Record, error)) error {
-	return c.RespondShort(status, LongRecord(k), func(dst []byte, room int) ([]byte, error) {
+func (c *Request) RespondRecord(status int, before, after string, find func(*kv.Tx) (*record.Record, error)) error {
+	return c.Respond(status, func(dst []byte) ([]byte, error) {
 		err := c.Site.Store.View(func(tx *kv.Tx) error {
 			r, err := find(tx)
 			if err != nil {
 				return err
-			}
-			if room > 0 && len(r.Body) > room {
-				return catalog.ErrLong
 			}
 			v, err := c.Site.Read(tx, r)
 			if err != nil {
@@ -130,11 +126,11 @@ func (c *Request) AppendOne(dst []byte, v *ShownRecord) []byte {
 
 // FailChange answers a change that failed. If Expect refused it, the answer has the record that
 // find returns, if the caller may read it.
-func (c *Request) FailChange(err error, k *record.Kind, find func(*kv.Tx) (*record.Record, error)) error {
+func (c *Request) FailChange(err error, find func(*kv.Tx) (*record.Record, error)) error {
 	if !errors.Is(err, errChanged) || !c.Caller.Key.Allows(record.ScopeRead) {
 		return err
 	}
 	c.W.Code = errChanged.Code
 	whole := string(appendError(nil, errChanged, c.ID, nil))
-	return c.RespondRecord(http.StatusPreconditionFailed, k, strings.TrimSuffix(whole, "}")+`,"data":`, "}", find)
+	return c.RespondRecord(http.StatusPreconditionFailed, strings.TrimSuffix(whole, "}")+`,"data":`, "}", find)
 }

@@ -320,6 +320,7 @@ type Member struct {
 // of them. Nobody may change them.
 type Members struct {
 	All          []Member
+	Visible      []Member // those that visitors see
 	Items, Bytes int64
 }
 
@@ -421,6 +422,9 @@ func MembersOf(tx *kv.Tx, r *record.Record) (*Members, error) {
 	case record.ByTitle:
 		slices.SortFunc(all.All, func(x, y Member) int { return cmp.Or(strings.Compare(titles[x.ID], titles[y.ID]), age(x, y)) })
 	}
+	if all.Visible = all.All; int64(len(all.All)) > all.Items {
+		all.Visible = slices.DeleteFunc(slices.Clone(all.All), func(x Member) bool { return x.LeftOut != "" })
+	}
 	if size := int64(len(all.All)) + 1; kept != nil && size <= maxKeptMembers/2 {
 		if kept.n.Add(size) > maxKeptMembers {
 			membersCache.Replace(tx.Store(), kept)
@@ -431,13 +435,9 @@ func MembersOf(tx *kv.Tx, r *record.Record) (*Members, error) {
 	return all, nil
 }
 
-// Visible are the items that visitors see.
-func (m *Members) Visible() []Member {
-	return slices.DeleteFunc(slices.Clone(m.All), func(x Member) bool { return x.LeftOut != "" })
-}
-
 // Through reads an item as visitors of the collection get it. The error is ErrMissing for
-// what is not in the collection, is left out, or does not exist.
+// what is not in the collection, is left out, or does not exist. The item's Body is valid
+// until the transaction ends.
 func Through(tx *kv.Tx, c *record.Record, id record.ID) (*record.Record, error) {
 	body, err := c.Decode()
 	if err != nil {
@@ -447,7 +447,8 @@ func Through(tx *kv.Tx, c *record.Record, id record.ID) (*record.Record, error) 
 	if k == nil {
 		return nil, record.ErrMissing
 	}
-	item, err := RecordRows.Get(tx.Tx, record.RowKey(c.Owner, k, id))
+	key := record.RowKey(c.Owner, k, id)
+	item, err := record.BorrowRow(key, tx.Get(kv.RecordBucket, key))
 	if err != nil {
 		return nil, err
 	}

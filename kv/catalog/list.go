@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"hash/fnv"
 	"iter"
@@ -80,15 +79,10 @@ type Query struct {
 	Text   string
 	Limit  int    // records per page, at least 1
 	Most   int    // bytes per page, about; the first record may be longer; 0: no limit
-	Room   int    // bytes of records that may be read for the page, about: see ErrLong; 0: no limit
 	Brief  bool   // cut long texts (record.Brief)
-	Borrow bool   // the bodies of the records are valid only during the transaction
 	Offset int    // records to skip first
 	After  string // Next of an earlier page of the same query
 }
-
-// ErrLong says that records are longer than the caller has memory for.
-var ErrLong = errors.New("the records are too long")
 
 // Page is a part of a list.
 type Page struct {
@@ -101,7 +95,7 @@ type Page struct {
 const rowSize = 1 << 10
 
 // List reads a page. It fails with Malformed if After is not from a page of the same
-// query, and with ErrLong if Room is too small for the page.
+// query. The bodies of the records are valid only during the transaction.
 //
 // Without filters, or by age with one facet (a tag, a folder, a class, favourite,
 // public, unfiled), the cost depends on the page only, not on the offset or the length
@@ -172,7 +166,7 @@ func List(tx *kv.Tx, q Query) (Page, error) {
 		}
 		after, q.Offset = from.skip(q.Offset, int(total), way.down)
 	}
-	size, room := 0, q.Room
+	size := 0
 	page := Page{Total: int(total), Records: make([]*record.Record, 0, min(q.Limit, 50))}
 	var at []byte // position of the last record on the page
 	for k, v := range from.walk(after, way.down) {
@@ -194,9 +188,6 @@ func List(tx *kv.Tx, q Query) (Page, error) {
 			if r, err = from.read(k, v); err != nil {
 				return Page{}, err
 			}
-		}
-		if room -= len(r.Body) + rowSize; q.Room > 0 && room < 0 {
-			return Page{}, ErrLong
 		}
 		if q.Brief {
 			if r, err = r.Brief(); err != nil {
@@ -345,10 +336,7 @@ func (s *source) read(k, v []byte) (*record.Record, error) {
 			return nil, fmt.Errorf("list entry %x: %w", entry, table.ErrMissing)
 		}
 	}
-	if s.q.Borrow {
-		return record.BorrowRow(k, v)
-	}
-	return record.ParseRow(k, v)
+	return record.BorrowRow(k, v)
 }
 
 // facets splits the filters into facets that records must and must not have.

@@ -28,17 +28,17 @@ var sharedCache kv.Cache[shared]
 
 // Shared reads the committed record with the given slug, no matter who owns it. It
 // fails with Missing if the owner's account is disabled. The caller may set the
-// record's fields, but must not change what they point to. Unless whole is set, the Body
-// of a long record is not read and is nil, so that it takes no time.
-func Shared(s *kv.Store, slug string, whole bool) (*record.Record, error) {
+// record's fields, but must not change what they point to. The Body of a record that is
+// longer than most, and than what is cached, is not read, so that it takes no time and no
+// memory: it is nil, and long is its length.
+func Shared(s *kv.Store, slug string, most int) (r *record.Record, long int, err error) {
 	kept := sharedCache.Of(s) // before the transaction begins
 	if v, ok := kept.bySlug.Load(slug); ok {
 		r := *v.(*record.Record) //nolint:errcheck // every value is a record
-		return &r, nil
+		return &r, 0, nil
 	}
-	var r *record.Record
 	var size int64
-	err := s.View(func(tx *kv.Tx) (err error) {
+	err = s.View(func(tx *kv.Tx) (err error) {
 		key := tx.Get(kv.RecordSlug, []byte(slug))
 		row := tx.Get(kv.RecordBucket, key)
 		if row == nil {
@@ -47,10 +47,10 @@ func Shared(s *kv.Store, slug string, whole bool) (*record.Record, error) {
 		if r, err = record.BorrowRow(key, row); err != nil {
 			return err
 		}
-		if size = int64(len(r.Body)) + sharedOver; whole || size <= maxSharedOne {
+		if size = int64(len(r.Body)) + sharedOver; len(r.Body) <= most || size <= maxSharedOne {
 			r.Body = bytes.Clone(r.Body)
 		} else {
-			r.Body = nil
+			long, r.Body = len(r.Body), nil
 		}
 		disabled, err := people.Disabled(tx, r.Owner)
 		if disabled {
@@ -59,15 +59,15 @@ func Shared(s *kv.Store, slug string, whole bool) (*record.Record, error) {
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	if size <= maxSharedOne {
 		if kept.size.Add(size) > maxShared {
 			sharedCache.Replace(s, kept)
-			return r, nil
+			return r, 0, nil
 		}
 		owned := *r
 		kept.bySlug.Store(r.Slug, &owned)
 	}
-	return r, nil
+	return r, long, nil
 }

@@ -2,6 +2,7 @@ package catalog_test
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -27,7 +28,7 @@ func TestShared(t *testing.T) {
 	same := func(slug string) {
 		t.Helper()
 		for range 2 { // read, then cached
-			got, err := catalog.Shared(s, slug, true)
+			got, _, err := catalog.Shared(s, slug, math.MaxInt)
 			kvtest.View(t, s, func(tx *kv.Tx) error {
 				want, missing := catalog.Slug(tx, slug)
 				is.Equal(got, want)
@@ -43,7 +44,7 @@ func TestShared(t *testing.T) {
 	kvtest.Edit(t, s, r, `{"slug":"went"}`)
 	same("go")
 	same("went")
-	got, err := catalog.Shared(s, "went", true)
+	got, _, err := catalog.Shared(s, "went", math.MaxInt)
 	is.NoErr(err)
 	got.Public, got.Slug = false, "mine" // the caller's own
 	same("went")
@@ -59,7 +60,7 @@ func TestShared(t *testing.T) {
 		})
 	}
 	disable(true)
-	_, err = catalog.Shared(s, "went", true)
+	_, _, err = catalog.Shared(s, "went", math.MaxInt)
 	is.Equal(kvtest.Code(err), "not_found")
 	disable(false)
 	same("went")
@@ -90,13 +91,13 @@ func TestSharedRace(t *testing.T) {
 	for range 4 {
 		readers.Go(func() {
 			for !done.Load() {
-				_, _ = catalog.Shared(s, "n", true)
+				_, _, _ = catalog.Shared(s, "n", math.MaxInt)
 			}
 		})
 	}
 	for i := range 100 {
 		want := kvtest.Edit(t, s, r, fmt.Sprintf(`{"title":"%d"}`, i))
-		got, err := catalog.Shared(s, "n", true)
+		got, _, err := catalog.Shared(s, "n", math.MaxInt)
 		is.NoErr(err)
 		is.Equal(string(got.Body), string(want.Body))
 	}
@@ -116,16 +117,17 @@ func TestSharedBounds(t *testing.T) {
 	for i := range n {
 		kvtest.Add(t, s, u.ID, record.Notes, fmt.Sprintf(`{"slug":"n%d","content":"%s"}`, i, long[:fits]))
 	}
-	got, err := catalog.Shared(s, "long", false)
+	got, unread, err := catalog.Shared(s, "long", 0)
 	is.NoErr(err)
 	is.True(got.Body == nil) // it is not read
+	is.True(unread > len(long))
 	is.Equal(catalog.SharedSize(s), int64(0))
-	got, err = catalog.Shared(s, "long", true)
+	got, _, err = catalog.Shared(s, "long", math.MaxInt)
 	is.NoErr(err)
 	is.True(len(got.Body) > len(long))
 	is.Equal(catalog.SharedSize(s), int64(0)) // too long to be cached
 	for i := range n {
-		_, err := catalog.Shared(s, fmt.Sprint("n", i), true)
+		_, _, err := catalog.Shared(s, fmt.Sprint("n", i), math.MaxInt)
 		is.NoErr(err)
 		is.True(catalog.SharedSize(s) <= catalog.MaxShared)
 	}

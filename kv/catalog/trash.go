@@ -297,17 +297,12 @@ type TrashItem struct {
 
 // ListTrash reads up to limit of the owner's deleted records of a kind, or of all kinds if
 // k is nil, whose titles contain text. It begins after the place after, or with the latest
-// deletion if that is nil. With a text it reads the whole trash, to get the total. It fails
-// with ErrLong rather than read more than room bytes of records; 0 is no limit.
-func ListTrash(tx *kv.Tx, owner record.ID, k *record.Kind, text string, after []byte, limit, room int) (TrashPage, error) {
-	seen := 0
+// deletion if that is nil. With a text it reads the whole trash, to get the total.
+func ListTrash(tx *kv.Tx, owner record.ID, k *record.Kind, text string, after []byte, limit int) (TrashPage, error) {
 	text = record.Fold(text)
 	read := func(place []byte) (item TrashItem, fits bool, err error) {
 		key := kv.OwnedKey(owner, place[8:]...)
 		length := len(tx.Get(history.TrashBucket, key))
-		if seen += length; room > 0 && seen > room {
-			return item, false, ErrLong
-		}
 		t, err := TrashRows.Get(tx.Tx, key)
 		if err != nil {
 			return item, false, err

@@ -2,7 +2,6 @@ package catalog_test
 
 import (
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -37,7 +36,7 @@ func inTrash(t *testing.T, s *kv.Store, owner record.ID, k *record.Kind, text st
 	t.Helper()
 	kvtest.View(t, s, func(tx *kv.Tx) error {
 		for after, more := []byte(nil), true; more; {
-			p, err := catalog.ListTrash(tx, owner, k, text, after, 2, 0)
+			p, err := catalog.ListTrash(tx, owner, k, text, after, 2)
 			if err != nil {
 				return err
 			}
@@ -53,29 +52,6 @@ func inTrash(t *testing.T, s *kv.Store, owner record.ID, k *record.Kind, text st
 		return kvtest.Audit(tx)
 	})
 	return titles
-}
-
-// A page of the trash is not read further than there is room for its records.
-func TestTrashHasRoom(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	s := kvtest.Open(t)
-	u := kvtest.User(t, s, "ann")
-	for range 4 {
-		r := kvtest.Add(t, s, u.ID, record.Notes, `{"content":"`+strings.Repeat("x", 1000)+`"}`)
-		kvtest.Update(t, s, func(tx *kv.Tx) error { return catalog.Trash(tx, r, "") })
-	}
-	kvtest.View(t, s, func(tx *kv.Tx) error {
-		for _, text := range []string{"", "none has this"} {
-			for room, want := range map[int]error{0: nil, 2000: catalog.ErrLong, 20_000: nil} {
-				_, err := catalog.ListTrash(tx, u.ID, nil, text, nil, 10, room)
-				is.Equal(err, want)
-			}
-		}
-		_, err := catalog.ListTrash(tx, u.ID, nil, "", nil, 1, 2000)
-		is.NoErr(err) // a page of one
-		return nil
-	})
 }
 
 // A restored record is what it was, with its views, visits, tags and page. Nothing finds

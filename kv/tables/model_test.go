@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
@@ -550,13 +551,13 @@ func (m *model) members(c *modelRecord) (all []*modelRecord, why []record.Exclus
 func (m *model) checkPublic(is *is.I) {
 	is.Helper()
 	for _, r := range m.records {
-		got, err := catalog.Shared(m.s, r.slug, true)
+		got, _, err := catalog.Shared(m.s, r.slug, math.MaxInt)
 		is.NoErr(err)
 		is.Equal(got.ID, r.id)
 		is.Equal(kvtest.Code(got.Open(m.clock.Now())), m.open(r))
 	}
 	for _, r := range m.trash {
-		if got, err := catalog.Shared(m.s, r.slug, true); !m.taken(r.slug, nil) {
+		if got, _, err := catalog.Shared(m.s, r.slug, math.MaxInt); !m.taken(r.slug, nil) {
 			is.Equal(kvtest.Code(err), "not_found")
 		} else {
 			is.NoErr(err)
@@ -984,7 +985,7 @@ func (m *model) check() {
 					deleted = append(deleted, r.id)
 				}
 			}
-			page, err := catalog.ListTrash(tx, id, nil, "", nil, 1000, 0)
+			page, err := catalog.ListTrash(tx, id, nil, "", nil, 1000)
 			is.NoErr(err)
 			is.Equal(page.Total, int64(len(deleted)))
 			var listed []record.ID

@@ -243,20 +243,25 @@ func (m *Import) known(k *record.Kind) (map[[16]byte]record.ID, error) {
 	q := catalog.Query{Owner: m.Owner, Kind: k, Limit: page}
 	for {
 		var list catalog.Page
-		if err := m.Store.View(func(tx *kv.Tx) (err error) { list, err = catalog.List(tx, q); return err }); err != nil {
+		if err := m.Store.View(func(tx *kv.Tx) (err error) {
+			if list, err = catalog.List(tx, q); err != nil {
+				return err
+			}
+			for _, r := range list.Records {
+				b, err := r.Decode()
+				if err != nil {
+					return err
+				}
+				for _, exact := range []bool{false, true} {
+					known[identity(k, r.Slug, b, r.Created, exact)] = r.ID
+				}
+				if k != record.Bookmarks && k != record.Links && k != record.Files { // a row without a date got one
+					known[identity(k, r.Slug, b, time.Time{}, true)] = r.ID
+				}
+			}
+			return nil
+		}); err != nil {
 			return nil, err
-		}
-		for _, r := range list.Records {
-			b, err := r.Decode()
-			if err != nil {
-				return nil, err
-			}
-			for _, exact := range []bool{false, true} {
-				known[identity(k, r.Slug, b, r.Created, exact)] = r.ID
-			}
-			if k != record.Bookmarks && k != record.Links && k != record.Files { // a row without a date got one
-				known[identity(k, r.Slug, b, time.Time{}, true)] = r.ID
-			}
 		}
 		if q.After = list.Next; q.After == "" {
 			m.seen[k] = known

@@ -84,7 +84,7 @@ addPages({
     const shared = [title, text, url].filter(Boolean).join('\n'), page = [url, text].find(isAddress);
     if (page) setTimeout(() => go(`${base}/bookmarks/new?${new URLSearchParams({ url: page.trim(), title, description: page === url ? text : '' })}`));
     else if (shared) v.box.type(shared);
-    if (v.params.get('again') === 'files') toast(t('home.signedOut'), { bad: true });
+    if (v.params.get('again') === 'share') toast(t('home.signedOut'), { bad: true });
     if (v.params.get('again') === 'offline') toast(t('offline.files'), { bad: true });
     if (shared || v.params.has('again')) history.replaceState(null, '', base + '/');
     let greeting = null;
