@@ -4,6 +4,7 @@ import (
 	"html"
 	"html/template"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -42,6 +43,9 @@ func fill(v reflect.Value, text string) {
 
 var plainTexts = []string{hostile, "javascript:alert(1)", "JaVaScRiPt:alert(1)", "data:text/html,<script>alert(1)</script>", " \tjavascript:alert(1)", "' onload=alert(1) x='", "\u202e</title>"}
 
+// ownScript matches the attributes of a script that the server has itself.
+var ownScript = regexp.MustCompile(`src="/kist/static/(?:page|recipe)\.`)
+
 // Nothing that someone wrote runs, styles or is fetched, wherever it stands.
 func TestPublicPagesTakeNothingActive(t *testing.T) {
 	for _, text := range plainTexts {
@@ -76,7 +80,7 @@ func TestPublicPagesTakeNothingActive(t *testing.T) {
 					}
 				}
 				for _, script := range scripts.FindAllStringSubmatch(out, -1) {
-					if !strings.Contains(script[1], `src="/kist/static/page.`) || strings.TrimSpace(script[2]) != "" {
+					if !ownScript.MatchString(script[1]) || strings.TrimSpace(script[2]) != "" {
 						t.Errorf("%q: script %q", text, script[0])
 					}
 				}

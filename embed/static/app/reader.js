@@ -6,6 +6,7 @@ import { kindOf, shareAddressOf, tagNames, titleOf } from './kinds.js';
 import { copyItemLink, fetchRecord, openShare, removeRecords, saveRecord, sharing, tagChip } from './list.js';
 import { metadataLine } from './metadata.js';
 import { enhance } from './page.js';
+import { cook } from './recipe.js';
 import { base, loadModule, localAddress, problemOf, showProblem, storage } from './session.js';
 
 // fetchShown returns what the public page of an item shows below its title.
@@ -99,5 +100,6 @@ export async function openReader(r, { onclose, signal }) {
   add(d.body, d.heading, state, body);
   d.heading.focus(); // moving it took the focus away
   draw();
-  enhance(body, { copy: t('common.copy'), copied: t('reader.copied'), select: t('reader.select'), amounts: t('reader.amounts'), unscaled: t('reader.unscaled') });
+  enhance(body, { copy: t('common.copy'), copied: t('reader.copied'), select: t('reader.select') });
+  cook(body, { amounts: t('reader.amounts'), unscaled: t('reader.unscaled') });
 }
