@@ -25,7 +25,8 @@ func (s *Shipper) Compare(ctx context.Context, c Contents) error {
 		return err
 	}
 	if lacks != "" {
-		s.o.Log.Error("an object in the object store is missing or damaged; a new snapshot is put there", "store", s.o.Address, "restore gives", lacks)
+		s.o.Log.Error("an object in the object store is missing or damaged; a new snapshot is put there",
+			"store", s.o.Address, "restore gives", lacks)
 		was := lacks
 		if err := s.heal(ctx, bad); err != nil {
 			return err
@@ -55,7 +56,8 @@ func (s *Shipper) lacking(ctx context.Context) (gives string, bad []uint64, err 
 	s.mu.Lock()
 	shipped := s.shipped
 	s.mu.Unlock()
-	got, err := Rehearse(ctx, s.o.Remote, s.src.Format, func() error { return nil }, func([]journal.Op) error { return nil })
+	begin, note := func() error { return nil }, func([]journal.Op) error { return nil }
+	got, err := Rehearse(ctx, s.o.Remote, s.src.Format, begin, note)
 	if err != nil && !isFlaw(err) {
 		return "", nil, err
 	}
