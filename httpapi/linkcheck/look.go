@@ -13,6 +13,7 @@ import (
 
 	"kist/httpapi/outbound"
 	"kist/httpapi/thumb"
+	"kist/kv/field"
 	"kist/kv/record"
 )
 
@@ -109,7 +110,7 @@ func (c *client) head(ctx context.Context, method, address string) (*http.Respon
 const acceptPage = "text/html, application/xhtml+xml, */*;q=0.5"
 
 func (c *client) send(ctx context.Context, method, address, accept string) (*http.Response, error) {
-	r, err := http.NewRequestWithContext(ctx, method, address, nil)
+	r, err := http.NewRequestWithContext(ctx, method, field.SentURL(address), nil)
 	if err != nil {
 		return nil, err
 	}

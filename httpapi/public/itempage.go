@@ -337,7 +337,7 @@ func WholeLines(text []byte) []byte {
 // linkView shows an address. Only web addresses have a host, and pages link only to those.
 func linkView(address string) embed.LinkView {
 	v := embed.LinkView{Address: address}
-	u, err := url.Parse(address)
+	u, err := field.ParseURL(address)
 	if err == nil && (strings.EqualFold(u.Scheme, "http") || strings.EqualFold(u.Scheme, "https")) {
 		v.Host = u.Hostname()
 	}

@@ -2,7 +2,6 @@ package public
 
 import (
 	"net/http"
-	"net/url"
 	"path"
 	"strings"
 
@@ -63,7 +62,7 @@ func RedirectLink(c *web.Request, r *record.Record, owned bool, found error) err
 	if err != nil {
 		return err
 	}
-	h["Location"] = []string{web.ASCIIURL(target)}
+	h["Location"] = []string{field.SentURL(target)}
 	c.W.WriteHeader(http.StatusFound)
 	return nil
 }
@@ -75,7 +74,7 @@ func linkAt(s *web.Site, address string) string {
 	if !strings.Contains(strings.ToLower(address), strings.ToLower(base.Hostname())) { // usually not
 		return ""
 	}
-	u, err := url.Parse(address)
+	u, err := field.ParseURL(address)
 	if err != nil || strings.TrimSuffix(web.CanonicalHost(u.Scheme, u.Host), ".") != web.CanonicalHost(base.Scheme, base.Host) || strings.HasSuffix(u.Path, "/") {
 		return ""
 	}

@@ -218,30 +218,40 @@ const maxSame = 10
 // SamePage reads the owner's oldest bookmark of the page at an address; Missing if
 // there is none.
 func SamePage(tx *kv.Tx, owner record.ID, address string) (*record.Record, error) {
-	l := facet{samePage, record.PageKey(address)}
-	for k := range tx.Walk(recordFacet, l.key(owner, record.Bookmarks), nil, false) {
-		return Owned(tx, owner, record.Bookmarks, record.ID(k[labelSize:]))
+	all, err := samePages(tx, owner, address, record.ID{}, 1)
+	if err != nil {
+		return nil, err
 	}
-	return nil, record.NotFound("bookmark")
+	if len(all) == 0 {
+		return nil, record.NotFound("bookmark")
+	}
+	return all[0], nil
 }
 
 // SamePages lists the owner's ten oldest bookmarks of the page at an address, without
 // the one whose id is other.
 func SamePages(tx *kv.Tx, owner record.ID, address string, other record.ID) ([]*record.Record, error) {
+	return samePages(tx, owner, address, other, maxSame)
+}
+
+// samePages looks for the page by each spelling of its host.
+func samePages(tx *kv.Tx, owner record.ID, address string, other record.ID, most int) ([]*record.Record, error) {
 	var all []*record.Record
-	key := record.PageKey(address)
-	l := facet{samePage, key}
-	for k := range tx.Walk(recordFacet, l.key(owner, record.Bookmarks), nil, false) {
-		id := record.ID(k[labelSize:])
-		if id == other {
-			continue
-		}
-		r, err := Owned(tx, owner, record.Bookmarks, id)
-		if err != nil {
-			return nil, err
-		}
-		if all = append(all, r); len(all) == maxSame {
-			break
+	for _, spelled := range record.Spellings(address) {
+		l := facet{samePage, record.PageKey(spelled)}
+		for k := range tx.Walk(recordFacet, l.key(owner, record.Bookmarks), nil, false) {
+			if len(all) == most {
+				return all, nil
+			}
+			id := record.ID(k[labelSize:])
+			if id == other {
+				continue
+			}
+			r, err := Owned(tx, owner, record.Bookmarks, id)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, r)
 		}
 	}
 	return all, nil

@@ -148,6 +148,9 @@ func FuzzAppendString(f *testing.F) {
 func FuzzCleanURL(f *testing.F) {
 	f.Add("https://example.org/")
 	f.Add("HTTP://[::1]:80/\\?é#\\")
+	for _, t := range []string{"https://bücher.example/50%-off#/#a%", "http://a%zz/", "http://a/%\u202e", "http://xn--a/"} {
+		f.Add(t)
+	}
 	f.Fuzz(func(t *testing.T, text string) {
 		is := is.New(t)
 		got, err := CleanURL(text)
@@ -162,15 +165,19 @@ func FuzzCleanURL(f *testing.F) {
 		is.True(len(got) <= MaxURL)
 		is.True(!strings.ContainsFunc(got, unicode.IsControl))
 		is.True(strings.HasPrefix(got, "http://") || strings.HasPrefix(got, "https://"))
-		u, err := url.Parse(got)
+		u, err := ParseURL(got)
 		is.NoErr(err)
 		is.True(u.Hostname() != "")
 		is.Equal(u.User, nil)
 		is.True(!strings.Contains(u.EscapedPath(), `\`))
 		is.True(!strings.ContainsAny(u.Host, `\/?#@ `))
-		was, err := url.Parse(text)
+		was, err := ParseURL(strings.Trim(text, " "))
 		is.NoErr(err)
 		is.Equal(u.Host, lowerASCII(was.Host)) // still the same server
+		sent := SentURL(got)
+		_, err = url.Parse(sent)
+		is.NoErr(err) // programs can read it
+		is.True(!strings.ContainsFunc(sent, func(r rune) bool { return r <= ' ' || r >= 0x7f }))
 	})
 }
 

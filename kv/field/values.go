@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/uuid"
+	"golang.org/x/net/idna"
 )
 
 var (
@@ -170,8 +171,8 @@ func (b *secret) schema() Schema {
 const MaxURL = 8192
 
 // URL binds an absolute http or https address of at most MaxURL bytes without
-// user name and password. It is kept normalised (RFC 3986, section 6.2.2.1:
-// scheme and host in lower case). Null and "" empty it; an empty one is shown
+// user name and password. It is kept as it was given, but for the case of scheme
+// and host (RFC 3986, section 6.2.2.1). Null and "" empty it; an empty one is shown
 // as null.
 func (s *Set) URL(name string, p *string, traits ...Traits) *Field {
 	return s.add(name, &address{text{p, MaxURL}}, traits)
@@ -194,16 +195,19 @@ func (b *address) schema() Schema {
 }
 
 // CleanURL is the rule of URL fields for one text; the error completes the
-// sentence "<name> …".
+// sentence "<name> …". The parser judges the address, and its text is kept: a page
+// may read a second # or brackets in its fragment. So it may have characters that
+// only browsers take; SentURL is for programs.
 func CleanURL(t string) (string, error) {
+	t = strings.Trim(t, " ")
 	if err := tooManyBytes(t, MaxURL); err != nil {
 		return "", err
 	}
-	path := t // browsers read a backslash before the query as a slash
+	before := t // browsers read a backslash before the query as a slash
 	if i := strings.IndexAny(t, "?#"); i >= 0 {
-		path = t[:i]
+		before = t[:i]
 	}
-	u, err := url.Parse(t)
+	u, err := ParseURL(t)
 	switch {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.Opaque != "":
 		return "", errors.New("must be an absolute http or https address")
@@ -211,12 +215,103 @@ func CleanURL(t string) (string, error) {
 		return "", errors.New("must not carry a user name or a password")
 	case !hasPort(u):
 		return "", errors.New("must have a port from 1 to 65535, or none")
-	case strings.ContainsFunc(t, unicode.IsControl) || strings.Contains(path, `\`):
+	case strings.ContainsFunc(t, unicode.IsControl) || strings.ContainsFunc(u.Host, Bidi) || strings.Contains(before, `\`):
 		return "", errors.New("must not contain control characters or backslashes")
 	}
-	u.Host = lowerASCII(u.Host)
-	t = u.String()
+	_, host, path, query, fragment := cutURL(t)
+	if !strings.ContainsFunc(u.Host, func(r rune) bool { return r < utf8.RuneSelf && !inHost(r) }) {
+		host = u.Host // the parser has read the escapes of other scripts
+	}
+	t = u.Scheme + "://" + lowerASCII(host) + escapeUnseen(path+query+fragment)
 	return t, tooManyBytes(t, MaxURL)
+}
+
+// inHost reports whether a host of letters may have the character of ASCII.
+func inHost(r rune) bool {
+	return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("-._~:", r)
+}
+
+// cutURL cuts an address into parts that make it up with "://" after the scheme.
+func cutURL(t string) (scheme, host, path, query, fragment string) {
+	scheme, rest, _ := strings.Cut(t, "://")
+	cut := func(at string) (part string) {
+		if i := strings.IndexAny(rest, at); i >= 0 {
+			rest, part = rest[:i], rest[i:]
+		}
+		return part
+	}
+	fragment = cut("#")
+	query = cut("?")
+	path = cut("/")
+	return scheme, rest, path, query, fragment
+}
+
+// ParseURL is url.Parse for addresses as browsers take them: a percent sign after
+// the host that begins no escape stands for itself.
+func ParseURL(t string) (*url.URL, error) {
+	if !strings.Contains(t, "://") {
+		return url.Parse(t)
+	}
+	scheme, host, path, query, fragment := cutURL(t)
+	return url.Parse(scheme + "://" + host + escapePercent(path) + query + escapePercent(fragment))
+}
+
+// escapePercent escapes each percent sign that begins no escape.
+func escapePercent(t string) string {
+	var b strings.Builder
+	for i := range len(t) {
+		b.WriteByte(t[i])
+		if t[i] == '%' && (i+2 >= len(t) || !isHex(t[i+1]) || !isHex(t[i+2])) {
+			b.WriteString("25")
+		}
+	}
+	return b.String()
+}
+
+func isHex(c byte) bool {
+	return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F'
+}
+
+// escapeUnseen escapes characters that nobody sees, or that change the direction of
+// the text around them.
+func escapeUnseen(t string) string {
+	var b strings.Builder
+	for _, r := range t {
+		if unicode.IsPrint(r) {
+			b.WriteRune(r)
+		} else {
+			b.WriteString(url.PathEscape(string(r)))
+		}
+	}
+	return b.String()
+}
+
+// SentURL is the address of a URL field as programs take it, in ASCII: the host in
+// punycode (RFC 5891), characters of other scripts and percent signs that stand
+// for themselves escaped. All else stays.
+func SentURL(t string) string {
+	u, err := ParseURL(t)
+	if err != nil {
+		return t
+	}
+	scheme, host, path, query, fragment := cutURL(t)
+	if ascii, err := idna.Lookup.ToASCII(u.Hostname()); err == nil {
+		host = strings.Replace(u.Host, u.Hostname(), ascii, 1)
+	}
+	return scheme + "://" + escapeBytes(host+escapePercent(path)+query+escapePercent(fragment))
+}
+
+// escapeBytes escapes bytes that a header may not have.
+func escapeBytes(t string) string {
+	var b strings.Builder
+	for i := range len(t) {
+		if t[i] <= ' ' || t[i] >= 0x7f || strings.IndexByte(`"<>`, t[i]) >= 0 {
+			fmt.Fprintf(&b, "%%%02X", t[i])
+		} else {
+			b.WriteByte(t[i])
+		}
+	}
+	return b.String()
 }
 
 // hasPort reports whether the port of u is valid or left to the scheme.

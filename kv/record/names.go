@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"net/url"
 	"path"
 	"strings"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/uuid"
+	"golang.org/x/net/idna"
 	"golang.org/x/text/cases"
 	"golang.org/x/text/unicode/norm"
 
@@ -142,7 +142,7 @@ func Fold(t string) string {
 // the route of a script-made page (#/ and #!) counts. Text that is not an
 // address is its own key.
 func SamePage(address string) string {
-	u, err := url.Parse(address)
+	u, err := field.ParseURL(address)
 	if err != nil || u.Host == "" {
 		return address
 	}
@@ -163,6 +163,31 @@ func SamePage(address string) string {
 	}
 	u.RawQuery, u.ForceQuery = strings.Join(kept, "&"), false
 	return u.String()
+}
+
+// Spellings are the addresses of the same page with the host in letters of its own
+// script and in punycode, the given one first. They have keys of their own.
+func Spellings(address string) []string {
+	u, err := field.ParseURL(address)
+	if err != nil {
+		return []string{address}
+	}
+	all := []string{address}
+	for _, spell := range []func(string) (string, error){idna.Lookup.ToASCII, idna.Lookup.ToUnicode} {
+		host, err := spell(u.Hostname())
+		if err != nil || host == u.Hostname() {
+			continue
+		}
+		other := *u
+		other.Host = host
+		if port := u.Port(); port != "" {
+			other.Host += ":" + port
+		}
+		if SamePage(other.String()) != SamePage(address) {
+			all = append(all, other.String())
+		}
+	}
+	return all
 }
 
 // tracking are parameters by which advertisers and senders of mail recognise

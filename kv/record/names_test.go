@@ -440,3 +440,20 @@ func TestTitlesAreOneLine(t *testing.T) {
 		t.Errorf("sender: %q %v", from.Name, err)
 	}
 }
+
+// A host in its own script and in punycode is one host.
+func TestSpellings(t *testing.T) {
+	is := is.New(t)
+	for address, others := range map[string][]string{
+		"https://example.org/":                nil,
+		"https://bücher.example:8443/ä":       {"https://xn--bcher-kva.example:8443/%C3%A4"},
+		"https://xn--bcher-kva.example/":      {"https://b%C3%BCcher.example/"},
+		"https://xn--zzz--broken-9.example/a": nil,
+		"not an address":                      nil,
+	} {
+		is.Equal(record.Spellings(address)[0], address)
+		is.Equal(append([]string(nil), record.Spellings(address)[1:]...), others)
+	}
+	is.Equal(record.PageKey(record.Spellings("https://bücher.example/")[1]), record.PageKey("https://xn--bcher-kva.example/"))
+	is.Equal(record.PageKey(record.Spellings("https://xn--bcher-kva.example/")[1]), record.PageKey("https://bücher.example/"))
+}

@@ -8,6 +8,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"kist/kv/field"
 )
 
 // Reach is whether the page of a bookmark can be reached.
@@ -72,7 +74,7 @@ func hostName(u *url.URL) string {
 
 func hostKey(address string) uint64 {
 	h := fnv.New64a()
-	if u, err := url.Parse(address); err == nil {
+	if u, err := field.ParseURL(address); err == nil {
 		_, _ = h.Write([]byte(hostName(u))) // cannot fail
 	}
 	return h.Sum64()
