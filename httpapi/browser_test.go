@@ -618,7 +618,7 @@ func TestBrowserShareTyped(t *testing.T) {
 	is.Equal(b.one("notes", "maxViews"), 3.0)
 
 	// What cannot be saved stays, and nothing is copied meanwhile.
-	b.press("Dismiss")
+	b.js(`document.querySelectorAll('.toast').forEach((message) => message.end())`)
 	b.js(`(() => { const s = document.querySelector('dialog [name=ends]'); s.value = 'other'; s.dispatchEvent(new Event('change', { bubbles: true })); })()`)
 	const missing = `document.querySelector('dialog.sharing .part .error:not([hidden])')?.textContent.includes('is required')`
 	for _, press := range []string{"Copy link", "3 views", "For a week", "Only me", "QR code", "Close"} {

@@ -81,6 +81,7 @@ func TestBrowserTrash(t *testing.T) {
 		b.fill("Keep deleted items for (days)", n)
 		b.click(`form[aria-label="Trash"] .row > button`)
 	}
+	b.signIn() // settings need a recent one
 	b.open("/admin")
 	days("0")
 	b.shows("1 item in the trash will be deleted permanently")

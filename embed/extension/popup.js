@@ -148,7 +148,8 @@ form.onsubmit = async (event) => {
     freshTags();
   } else {
     if (answer) await seen();
-    failed({ connect: answer?.connect, message: answer?.record ? changed(fields.seen, answer.record) : answer?.problem ?? t('extension.interrupted') });
+    const message = answer?.record ? changed(fields.seen, answer.record) : answer?.problem ?? t('extension.interrupted');
+    failed({ connect: answer?.connect, message });
     if (answer?.record) { // the user has seen it now, and what they typed stays
       kept = answer.record;
       form.elements.tags.value = tagsAfter(fields.seen, f.tags, kept);
@@ -159,8 +160,10 @@ form.onsubmit = async (event) => {
 
 /** changed says what was changed elsewhere in a bookmark. */
 function changed(before, now) {
-  const parts = [['title', t('extension.formTitle')], ['description', t('extension.formDescription')]].filter(([name]) => before[name] !== now[name]);
-  return [t('extension.changedElsewhere'), ...parts.map(([name, label]) => `${label}: ${cut(now[name] || '–', 200)}`)].join(' ');
+  const labels = { title: t('extension.formTitle'), description: t('extension.formDescription') };
+  const changes = Object.keys(labels).filter((name) => before[name] !== now[name]);
+  const parts = changes.map((name) => `${labels[name]}: ${cut(now[name] || '–', 200)}`);
+  return [t('extension.changedElsewhere'), ...parts].join(' ');
 }
 
 form.onkeydown = (event) => {

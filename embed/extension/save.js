@@ -68,7 +68,7 @@ export const namesOf = (r) => r.tags.map((tag) => tag.name ?? tag);
 /** missing are the names of tags that are not among others. */
 const missing = (others, names) => names.filter((n) => !others.some((o) => o.toLowerCase() === n.toLowerCase()));
 
-/** tagsAfter is a typed list of tags for a record that was changed elsewhere: what the user changed, and what others did. */
+/** tagsAfter is a typed list of tags for a record that was changed elsewhere: with what the user and others changed. */
 export function tagsAfter(seen, typed, now) {
   const before = namesOf(seen), wanted = tagsOf(typed), gone = missing(wanted, before);
   return [...missing(gone, namesOf(now)), ...missing(namesOf(now), missing(before, wanted))].join(', ');

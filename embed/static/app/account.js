@@ -62,10 +62,11 @@ function activityOf(v) {
   return box;
 }
 
-// signOutForm ends the session. What this device keeps for the user goes with it. If the server does not have something of
-// it yet, the user decides.
+// signOutForm ends the session. What this device keeps for the user goes with it. If the server does not have something
+// of it yet, the user decides.
 function signOutForm() {
-  const save = h('button', {}, t('sessions.signOut')), form = h('form', { method: 'post', action: `${base}/logout` }, save);
+  const save = h('button', {}, t('sessions.signOut'));
+  const form = h('form', { method: 'post', action: `${base}/logout` }, save);
   form.onsubmit = async (e) => {
     e.preventDefault();
     save.disabled = true;
@@ -73,7 +74,10 @@ function signOutForm() {
       const device = await loadModule('offline'), n = await device.unsent();
       const leave = async () => { await device.forgetUser(); form.submit(); };
       if (!n) return await leave();
-      openForm({ title: t('sessions.signOutTitle'), text: t('sessions.unsent', { n }), button: t('sessions.signOut'), danger: true, run: leave });
+      openForm({
+        title: t('sessions.signOutTitle'), text: t('sessions.unsent', { n }),
+        button: t('sessions.signOut'), danger: true, run: leave,
+      });
     } catch (problem) { showProblem(problem); } finally { save.disabled = false; }
   };
   return form;

@@ -6,8 +6,8 @@ import { change, changeAll, fetchRecord, updateRows } from './list.js';
 import { go, rerender } from './router.js';
 import { api, base, deleteLater, hideFolder, Problem, refreshFolders, refreshTags, showProblem } from './session.js';
 
-// saveEach changes several records in the same way, and redraws them. At the end it shows done, or how many could not be
-// changed.
+// saveEach changes several records in the same way, and redraws them. At the end it shows done, or how many could not
+// be changed.
 async function saveEach(records, set, done) {
   const progress = records.length > 8 && toast(t('list.changing', { n: records.length }), { time: 60000 });
   const problems = await changeAll(records, { set });
@@ -23,11 +23,11 @@ async function saveEach(records, set, done) {
 }
 
 export function tagEach(records) {
-  const present = [...new Set(records.flatMap(tagNames))];
+  const present = [...new Set(records.flatMap(tagNames))], choices = Object.fromEntries(present.map((n) => [n, n]));
+  const less = { name: 'removeTags', label: t('list.removeTags'), type: 'checks', choices };
   openForm({
     title: t('list.tagsTitle', { n: records.length }), button: t('common.apply'),
-    fields: [{ name: 'addTags', label: t('list.addTags'), type: 'tags' },
-      ...(present.length ? [{ name: 'removeTags', label: t('list.removeTags'), type: 'checks', choices: Object.fromEntries(present.map((n) => [n, n])) }] : [])],
+    fields: [{ name: 'addTags', label: t('list.addTags'), type: 'tags' }, ...(present.length ? [less] : [])],
     run: (now) => { saveEach(records, now, t('list.tagsChanged')); },
   });
 }
@@ -38,7 +38,8 @@ export function moveEach(records) {
     fields: [{ name: 'folderName', label: t('list.folder'), type: 'folder' }],
     run: async (now) => {
       // The first file goes by the name of the folder, which may be new, and the others follow it.
-      const folderName = now.folderName.trim(), folder = folderName ? (await change(records[0], { folderName })).folder : null;
+      const folderName = now.folderName.trim();
+      const folder = folderName ? (await change(records[0], { folderName })).folder : null;
       const move = async () => {
         await saveEach(records, { folderId: folder?.id ?? null }, t('list.moved'));
         await refreshFolders();
@@ -55,7 +56,8 @@ export function shareEach(records) {
     fields: [{ name: 'isPublic', label: t('list.whoSeesThem'), type: 'choice', choices: { true: t('common.anyone'), false: t('common.onlyMe') } },
       { name: 'isFavorite', label: t('kind.favourites'), type: 'choice', choices: { true: t('list.mark'), false: t('list.unmark') } }],
     run: (now) => {
-      const set = Object.fromEntries(Object.entries(now).filter(([, v]) => v !== null).map(([n, v]) => [n, v === 'true']));
+      const chosen = Object.entries(now).filter(([, v]) => v !== null);
+      const set = Object.fromEntries(chosen.map(([n, v]) => [n, v === 'true']));
       if (Object.keys(set).length) saveEach(records, set, t('list.changed'));
     },
   });

@@ -3,16 +3,18 @@ import { differing } from './difference.js';
 import { add, ago, h, t, tn } from './dom.js';
 import { openDialog } from './forms.js';
 
-// openConflict shows what changed here and elsewhere since the text that the user began with, and asks what stays. when is the
-// time of the other change; null if the record was deleted. fields have the texts of the fields that differ: old, mine and
-// theirs. The others are what the buttons do. keepBoth is called with a name for a second title; null if there cannot be two.
-// The dialog closes when that is done. If it is closed without a choice, the editor below it still has the user's text.
+// openConflict shows what changed here and elsewhere since the text that the user began with, and asks what stays. when is
+// the time of the other change; null if the record was deleted. fields have the texts of the fields that differ: old, mine
+// and theirs. The others are what the buttons do. keepBoth gets a function that names the second one; null if there cannot
+// be two. The dialog closes when that is done. If it is closed without a choice, the editor below it still has the user's
+// text.
 export function openConflict({ when, fields, keepMine, takeTheirs, keepBoth }) {
   const d = openDialog(when ? t('conflict.title') : t('conflict.gone'), { panel: true });
   const problem = h('p.alert', { role: 'alert', hidden: true });
   const second = keepBoth && (() => keepBoth((title) => when ? t('conflict.copy', { title }) : title));
-  const choices = [when && [t('conflict.mine'), keepMine], when && [t('conflict.theirs'), takeTheirs], second && [when ? t('conflict.both') : t('conflict.asNew'), second]];
-  const buttons = choices.filter(Boolean).map(([label, run], i) => {
+  const choices = when ? [[t('conflict.mine'), keepMine], [t('conflict.theirs'), takeTheirs]] : [];
+  if (second) choices.push([when ? t('conflict.both') : t('conflict.asNew'), second]);
+  const buttons = choices.map(([label, run], i) => {
     const b = h(i === 0 ? 'button.main' : 'button', { type: 'button' }, label);
     b.onclick = async () => {
       problem.hidden = true;
@@ -30,9 +32,10 @@ export function openConflict({ when, fields, keepMine, takeTheirs, keepBoth }) {
     return b;
   });
   const side = (label, f, now) => now !== f.old && [h('p.soft', {}, label), differing(f, f.old, now)];
-  const legend = tn('conflict.legend', { del: h('del', {}, t('conflict.removed')), ins: h('ins', {}, t('conflict.added')) });
-  add(d.body, h('p.soft', {}, when ? t('conflict.text', { when: ago(when) }) : t('conflict.goneText')), problem, h('div.row', {}, buttons),
-    fields.length > 0 && h('div.versions', {}, h('p.soft', {}, legend),
-      fields.map((f) => [h('h3', {}, f.label), side(t('conflict.elsewhere'), f, f.theirs), side(t('conflict.here'), f, f.mine)])));
+  const shown = (f) => [h('h3', {}, f.label), side(t('conflict.elsewhere'), f, f.theirs), side(t('conflict.here'), f, f.mine)];
+  const del = h('del', {}, t('conflict.removed')), ins = h('ins', {}, t('conflict.added'));
+  const text = when ? t('conflict.text', { when: ago(when) }) : t('conflict.goneText');
+  add(d.body, h('p.soft', {}, text), problem, h('div.row', {}, buttons),
+    fields.length > 0 && h('div.versions', {}, h('p.soft', {}, tn('conflict.legend', { del, ins })), fields.map(shown)));
   buttons[0].focus();
 }

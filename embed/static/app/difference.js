@@ -1,5 +1,5 @@
 // What differs between two texts, by lines and then by words.
-import { h } from './dom.js';
+import { add, h } from './dom.js';
 
 // The most differences that are looked for in a part of a text. Beyond them, the part counts as replaced.
 const maxEdits = 500;
@@ -77,5 +77,7 @@ function shown([op, text], i, runs) {
 }
 
 // differing shows what differs between two texts of a field.
-export const differing = (f, old, now) =>
-  h(f.mono ? 'div.changes.mono' : 'div.changes', { tabindex: '0', role: 'region', 'aria-label': f.label }, difference(old, now).map(shown));
+export function differing(f, old, now) {
+  const el = h(f.mono ? 'div.changes.mono' : 'div.changes', { tabindex: '0', role: 'region', 'aria-label': f.label });
+  return add(el, difference(old, now).map(shown));
+}

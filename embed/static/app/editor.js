@@ -32,8 +32,8 @@ const equal = (a, b) => JSON.stringify(a) === JSON.stringify(b);
 // missingIn are the tags of a list that are not in another one.
 const missingIn = (other, names) => names.filter((n) => !other.some((o) => o.toLowerCase() === n.toLowerCase()));
 
-// changesOf returns what to send to the server: all entered values of a new record, only changed ones of an existing one. Of
-// the tags of an existing one, it names those that come and go, because others may have changed meanwhile.
+// changesOf returns what to send to the server: all entered values of a new record, only changed ones of an existing one.
+// Of the tags of an existing one, it names those that come and go, because others may have changed meanwhile.
 function changesOf(k, old, now, fresh) {
   const out = {};
   for (const [name, value] of Object.entries(now)) {
@@ -59,12 +59,16 @@ function changesOf(k, old, now, fresh) {
 function merged(old, now, theirs) {
   const out = { ...theirs };
   for (const name of Object.keys(now)) if (!equal(now[name], old[name])) out[name] = now[name];
-  out.tags = [...theirs.tags.filter((n) => !missingIn(now.tags, old.tags).includes(n)), ...missingIn(theirs.tags, missingIn(old.tags, now.tags))];
+  const added = missingIn(old.tags, now.tags), removed = missingIn(now.tags, old.tags);
+  out.tags = [...missingIn(removed, theirs.tags), ...missingIn(theirs.tags, added)];
   return out;
 }
 
 // wordsOf is the value of a field as a text, to show what differs.
-const wordsOf = (f, v) => f.type === 'check' ? (v ? '✓' : '–') : Array.isArray(v) ? v.join(', ') : String(f.choices?.[v] ?? v ?? '');
+function wordsOf(f, v) {
+  if (f.type === 'check') return v ? '✓' : '–';
+  return Array.isArray(v) ? v.join(', ') : String(f.choices?.[v] ?? v ?? '');
+}
 
 // Of these kinds a second one can be made of what is in the form.
 const canBeTwo = (k) => k !== kinds.file && k !== kinds.collection;
@@ -83,7 +87,7 @@ export async function openEditor(k, r, { values = {}, draft: draftName = 'new', 
   closeEditor('replaced');
   let saved = null;
   const name = `${k.name}.${fresh ? draftName : r.id}`, key = draftKey(name), draft = storage.get(key);
-  // What the form was filled from: the values, and the record with its entity tag, so that a save replaces nothing else.
+  // What the form was filled from: the values, and the entity tag of the record, so that a save replaces nothing else.
   let old = valuesOf(k, r), etag = r?.etag, unseen = false;
   const stale = !fresh && draft?.etag && draft.etag !== etag;
   if (stale) ({ old, etag } = draft);
@@ -99,7 +103,8 @@ export async function openEditor(k, r, { values = {}, draft: draftName = 'new', 
   });
   editor = d;
   d.record = r;
-  const fields = [...k.fields, { name: 'tags', label: t('tags.title'), type: 'tags' }, slugField(k), ...visibilityFields];
+  const tagsField = { name: 'tags', label: t('tags.title'), type: 'tags' };
+  const fields = [...k.fields, tagsField, slugField(k), ...visibilityFields];
   const form = new Form(fields, initial());
   const status = h('small.soft', { 'aria-live': 'polite' });
   const save = h('button.main', {}, fresh ? t('editor.add', { kind: k.one }) : t('common.save'));
@@ -133,11 +138,13 @@ export async function openEditor(k, r, { values = {}, draft: draftName = 'new', 
   // send sends what the user changed, over the record that they have seen, or has this device keep it.
   function send(body) {
     const path = apiPathOf(r), id = crypto.randomUUID?.(); // only with HTTPS, like a service worker
-    return nowOrLater(() => api('PATCH', path, body, { etag }), { method: 'PATCH', path, body, etag, id, draft: { name, ...draftNow() } });
+    const request = { method: 'PATCH', path, body, etag, id, draft: { name, ...draftNow() } };
+    return nowOrLater(() => api('PATCH', path, body, { etag }), request);
   }
 
   // clashing are the fields that were changed here and elsewhere, to different values. Tags never clash.
-  const clashing = (mine, now) => fields.filter((f) => f.type !== 'tags' && [mine, now].every((v) => !equal(v[f.name], old[f.name])) && !equal(mine[f.name], now[f.name]));
+  const clashing = (mine, now) => fields.filter(({ name: n, type }) => type !== 'tags' &&
+    !equal(mine[n], old[n]) && !equal(now[n], old[n]) && !equal(mine[n], now[n]));
 
   // takeIn lets the form go on with the record as it is now, and with what the user has changed.
   function takeIn(theirs) {
@@ -152,7 +159,11 @@ export async function openEditor(k, r, { values = {}, draft: draftName = 'new', 
   // ask lets the user choose what stays. theirs is the record as it was changed elsewhere, or null if it is gone.
   async function ask(theirs) {
     const mine = form.values, now = theirs && valuesOf(k, theirs);
-    const differ = theirs ? fields.filter((f) => !equal(now[f.name], old[f.name]) || !equal(mine[f.name], old[f.name])) : [];
+    const differ = theirs ? fields.filter(({ name: n }) => [mine, now].some((v) => !equal(v[n], old[n]))) : [];
+    const texts = differ.map((f) => {
+      const [before, here, elsewhere] = [old, mine, now].map((v) => wordsOf(f, v[f.name]));
+      return { ...f, old: before, mine: here, theirs: elsewhere };
+    });
     const keepBoth = async (second) => {
       const { slug, isPublic, ...rest } = mine; // the second one has a link of its own, and nobody else sees it
       if (rest.title) rest.title = second(rest.title);
@@ -165,7 +176,7 @@ export async function openEditor(k, r, { values = {}, draft: draftName = 'new', 
       when: theirs?.updatedAt, keepBoth: canBeTwo(k) ? keepBoth : null,
       keepMine: () => { takeIn(theirs); return saveForm(); },
       takeTheirs: () => { finish(theirs); updateRows(theirs); },
-      fields: differ.map((f) => ({ ...f, old: wordsOf(f, old[f.name]), mine: wordsOf(f, mine[f.name]), theirs: wordsOf(f, now[f.name]) })),
+      fields: texts,
     });
   }
 
@@ -228,7 +239,9 @@ export async function openEditor(k, r, { values = {}, draft: draftName = 'new', 
 }
 
 // The share dialog above the editor changes the record too.
-document.addEventListener('record', (e) => { if (editor?.record?.id === e.detail.id && e.detail.etag) editor.takeIn(e.detail); });
+document.addEventListener('record', ({ detail: r }) => {
+  if (r.etag && editor?.record?.id === r.id) editor.takeIn(r);
+});
 
 addActions({
   'editor-share': () => openShare(editor.record),

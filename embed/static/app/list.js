@@ -435,8 +435,8 @@ export function moveFocusVertically(by) {
 // anyTag stands for the tag of a record that a list has shown: lists do not have the tags.
 const anyTag = '*';
 
-// change changes a record as the user has seen it, and returns what it is then. If the same was changed elsewhere, the problem
-// has the present record; other changes stay.
+// change changes a record as the user has seen it, and returns what it is then. If the same was changed elsewhere, the
+// problem has the present record; other changes stay.
 export async function change(r, body) {
   const send = async (etag) => (await api('PATCH', apiPathOf(r), body, { etag })).data;
   try {
@@ -482,7 +482,8 @@ function hide(records) {
   };
 }
 
-// remove moves a record to the trash as the user has seen it. What the server found out about it meanwhile does not matter.
+// remove moves a record to the trash as the user has seen it. What the server found out about it meanwhile does not
+// matter.
 async function remove(r) {
   const send = (etag) => api('DELETE', apiPathOf(r), undefined, { etag, keepalive: true });
   try {
@@ -510,7 +511,8 @@ export async function changeAll(records, way, options) {
     try {
       const { data } = await api('POST', 'bulk', { ids: part.map((r) => r.id), ...way }, options);
       data.forEach((one, i) => {
-        if (!one.ok) problems.set(part[i], new Problem(one.error, one.code === 'not_found' ? 404 : 409, null, one.code));
+        const status = one.code === 'not_found' ? 404 : 409;
+        if (!one.ok) problems.set(part[i], new Problem(one.error, status, null, one.code));
       });
     } catch (e) { for (const r of part) problems.set(r, e); }
   }

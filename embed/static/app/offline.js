@@ -85,7 +85,8 @@ const request = (message) => new Promise((done) => {
 export async function sendLater({ path, body, ...entry }) {
   await begin();
   if (!worker) return false;
-  const answer = await request({ later: { ...entry, path: `${base}/api/v1/${path}`, body: JSON.stringify(body), user: me.id } });
+  const later = { ...entry, path: `${base}/api/v1/${path}`, body: JSON.stringify(body), user: me.id };
+  const answer = await request({ later });
   if (!answer?.kept) return false;
   timer ??= setInterval(() => worker?.postMessage({ want: 'send' }), sendMilliseconds);
   toast(t('offline.kept'));
@@ -104,15 +105,16 @@ function sent({ sent: n, drafts }) {
 // refused keeps what the server refused as a draft. If a record was changed elsewhere meanwhile, its editor asks what stays.
 function refused({ refused: why, status, entry }) {
   const { draft } = entry;
-  if (draft && status === 412) {
-    const [name, id] = draft.name.split('.');
-    storage.set(draftKey(draft.name), storage.get(draftKey(draft.name)) ?? draft);
-    toast(t('offline.changed'), { bad: true, action: t('common.show'), run: () => go(`${base}/${kinds[name].path}/${id}?edit=1`) });
-    return;
+  if (draft && status !== 404) {
+    const [name, id] = draft.name.split('.'), key = draftKey(draft.name);
+    storage.set(key, storage.get(key) ?? draft); // the user may have typed more since
+    const text = status === 412 ? t('offline.changed') : t('offline.refused', { why });
+    return void toast(text, { bad: true, action: t('common.show'), run: () => go(`${base}/${kinds[name].path}/${id}?edit=1`) });
   }
   const k = Object.values(kinds).find((x) => entry.path.startsWith(`${base}/api/v1/${x.api}`));
-  if (k) storage.set(draftKey(`${k.name}.new`), { at: new Date().toISOString(), values: draft?.values ?? JSON.parse(entry.body) });
-  showProblem(new Problem(t('offline.refused', { why })));
+  const values = draft?.values ?? JSON.parse(entry.body);
+  if (k) storage.set(draftKey(`${k.name}.new`), { at: new Date().toISOString(), values });
+  return showProblem(new Problem(t('offline.refused', { why })));
 }
 
 if (canOffline) {

@@ -36,7 +36,9 @@ export const storage = {
   },
   // keys are the keys with a beginning.
   keys(start) {
-    try { return Object.keys(localStorage).filter((k) => k.startsWith('kist.' + start)).map((k) => k.slice(5)); } catch { return []; }
+    try {
+      return Object.keys(localStorage).filter((k) => k.startsWith('kist.' + start)).map((k) => k.slice('kist.'.length));
+    } catch { return []; }
   },
 };
 // canOffline is whether this browser has service workers, which are only on HTTPS and on localhost, and wantsOffline whether
@@ -48,8 +50,8 @@ export const draftKey = (name) => `draft.${me.id}.${name}`;
 
 // ---- Requests ----
 
-// A Problem says what happened and what to do. Its fields say what is wrong with each field of a form. If a record was not
-// changed because it was changed elsewhere, record is what it is now.
+// A Problem says what happened and what to do. Its fields say what is wrong with each field of a form. If a record was
+// not changed because it was changed elsewhere, record is what it is now.
 export class Problem extends Error {
   constructor(text, status = 0, fields = null, code = '', record = null) {
     super(text);
@@ -72,8 +74,8 @@ export function problemOf(status, data, wait = 0) {
 // tagOf is the entity tag of an answer as the server has written it. A proxy that compresses answers marks their tags.
 const tagOf = (answer) => answer.headers.get('etag')?.replace(/^W\/|-\w+(?="$)/g, '');
 
-// api sends a request and returns the answer. A record in it gets its entity tag as etag. id is a key that makes repeats safe,
-// and etag the tag of the record as the user has seen it.
+// api sends a request and returns the answer. A record in it gets its entity tag as etag. id is a key that makes repeats
+// safe, and etag the tag of the record as the user has seen it.
 export async function api(method, path, body, { id = null, etag = null, ...options } = {}) {
   const form = body instanceof FormData;
   let answer;
@@ -240,15 +242,16 @@ export async function restoreItems(records) {
 
 const waiting = new Set(); // the messages
 
-// deleteLater shows a message and deletes the paths of the API when it disappears, records only if they still have the tags.
-// If the user presses Undo or the server refuses, it calls undo.
+// deleteLater shows a message and deletes the paths of the API when it disappears, records only if they still have the
+// tags. If the user presses Undo or the server refuses, it calls undo.
 export function deleteLater(text, paths, undo, tags = []) {
   const message = toast(text, {
     action: t('common.undo'),
     done: async (pressed) => {
       waiting.delete(message);
       if (pressed) return undo();
-      const results = await Promise.allSettled(paths.map((p, i) => api('DELETE', p, undefined, { etag: tags[i], keepalive: true })));
+      const remove = (path, i) => api('DELETE', path, undefined, { etag: tags[i], keepalive: true });
+      const results = await Promise.allSettled(paths.map(remove));
       const failure = results.find((r) => r.status === 'rejected' && r.reason.status !== 404);
       if (failure) { undo(); showProblem(failure.reason); }
       refreshTags();

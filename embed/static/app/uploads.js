@@ -244,8 +244,8 @@ addEventListener('beforeunload', (e) => { if (queue.some(isOpen)) e.preventDefau
 // longestName is how long the name of a folder can be.
 const longestName = 512;
 
-// filesIn finds the files in the entries of a drop. A file in a folder gets the path of its folder as the name of its folder
-// here, so files of different folders stay apart. unread is how many files and folders could not be read.
+// filesIn finds the files in the entries of a drop. A file in a folder gets the path of its folder as the name of its
+// folder here, so files of different folders stay apart. unread is how many files and folders could not be read.
 export async function filesIn(entries) {
   const files = [];
   let unread = 0;

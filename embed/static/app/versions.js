@@ -11,7 +11,8 @@ export { difference } from './difference.js';
 // compared shows what differs between a version and the present record, field by field.
 function compared(k, old, now) {
   const text = (r, f) => f.choices?.[r[f.name]] ?? String(r[f.name] ?? '');
-  const parts = k.fields.filter((f) => text(old, f) !== text(now, f)).map((f) => [h('h3', {}, f.label), differing(f, text(old, f), text(now, f))]);
+  const parts = k.fields.filter((f) => text(old, f) !== text(now, f))
+    .map((f) => [h('h3', {}, f.label), differing(f, text(old, f), text(now, f))]);
   return parts.length ? [h('p.soft', {}, tn('versions.legend', { del: h('del', {}, t('versions.then')), ins: h('ins', {}, t('versions.now')) })), parts] : h('p.soft', {}, t('versions.same'));
 }
 
@@ -47,7 +48,10 @@ export async function openVersions(r, restored) {
             draw();
           }
         };
-        const draw = () => { body.replaceChildren(); add(body, compared(kindOf(r), data, now), h('div.row', {}, restore)); };
+        const draw = () => {
+          body.replaceChildren();
+          add(body, compared(kindOf(r), data, now), h('div.row', {}, restore));
+        };
         draw();
       } catch (e) { body.replaceChildren(h('p.alert', { role: 'alert' }, e.message)); }
     });
