@@ -242,6 +242,7 @@ func (cmd *serveCommand) Run(c *admin.Call) (err error) {
 	shipped := ops.Shipped(store, content)
 	work.Go(func() { shipper.Tend(ctx, shipped) })
 	work.Go(func() { index.Run(ctx) })
+	work.Go(func() { serve.WatchClaim(ctx, store, c.Log) })
 	about := func() control.About {
 		return control.About{
 			Version: version, Base: base, Content: separate, Listen: cmd.Listen, Secure: secure != nil, TLSDomain: cmd.TLSDomain,

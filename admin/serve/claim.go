@@ -1,9 +1,11 @@
 package serve
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path"
 	"path/filepath"
@@ -35,6 +37,20 @@ func ClaimLink(store *kv.Store, base string) (link string, err error) {
 		return "", fmt.Errorf("cannot keep the claim link: %w", err)
 	}
 	return link, nil
+}
+
+// WatchClaim removes the file of the claim link as soon as there is an administrator, however made, until ctx ends.
+func WatchClaim(ctx context.Context, store *kv.Store, log *slog.Logger) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-people.Claimed.Of(store):
+		}
+		if err := TidyClaim(store); err != nil {
+			log.Error("the file of the claim link stays", "error", err)
+		}
+	}
 }
 
 // TidyClaim removes the file of the claim link if the link can no longer be used.

@@ -7,6 +7,9 @@ import (
 	"golang.org/x/sys/windows"
 )
 
+// NoFollow is the flag with which a file is not opened through a symbolic link; there is none here.
+const NoFollow = 0
+
 // TryLock locks the file for this process alone. The lock ends when the file is
 // closed or the process ends. The error is ErrLocked if another process has it.
 func TryLock(f *os.File) error {

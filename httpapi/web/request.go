@@ -12,11 +12,14 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/julienschmidt/httprouter"
+
+	"github.com/google/uuid"
 
 	"kist/kv/people"
 	"kist/kv/record"
@@ -273,9 +276,17 @@ func (s *Site) LogLine(w *AnswerWriter, r *http.Request, id string, took time.Du
 // secretPaths are prefixes of paths that end in a secret.
 var secretPaths = []string{claimPath, ResetPath, DeletionPath, SentPath + "/"}
 
+var (
+	slashes = regexp.MustCompile(`/+`)
+	// token matches what is as long as a secret. No slug that the server makes is, and an id is told apart.
+	token = regexp.MustCompile(`[A-Za-z0-9_-]{32,}`)
+)
+
 // loggable is a path without secrets: the token of a claim link or a deletion address and
-// the secret of a sender's upload, in any case and at any place, and misplaced API keys.
+// the secret of a sender's upload, in any case and at any place, and misplaced API keys. It
+// also leaves out whatever is as long as a secret, because an address may be mistyped.
 func loggable(path string) string {
+	path = slashes.ReplaceAllString(path, "/")
 	for _, before := range secretPaths {
 		for i := 0; i+len(before) < len(path); i++ {
 			if path[i] == '/' && strings.EqualFold(path[i:i+len(before)], before) {
@@ -287,6 +298,12 @@ func loggable(path string) string {
 	if i := strings.Index(path, people.KeyPrefix); i >= 0 {
 		path = path[:i+len(people.KeyPrefix)] + "…"
 	}
+	path = token.ReplaceAllStringFunc(path, func(t string) string {
+		if _, err := uuid.Parse(t); err == nil && len(t) == 36 {
+			return t
+		}
+		return "…"
+	})
 	return CutTo(path, maxLogged)
 }
 

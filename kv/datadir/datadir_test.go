@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/matryer/is"
@@ -68,6 +69,21 @@ func TestInstance(t *testing.T) {
 }
 
 // The lock file names the process that has the lock.
+// A link in the place of the lock file is not followed: what it leads to stays as it is.
+func TestLockLink(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	dir := t.TempDir()
+	target, path := filepath.Join(dir, "precious"), filepath.Join(dir, "LOCK")
+	is.NoErr(os.WriteFile(target, []byte("keep"), 0o600))
+	is.NoErr(os.Symlink(target, path))
+	_, err := Acquire(path)
+	is.True(err != nil && strings.Contains(err.Error(), "is not a file"))
+	text, err := os.ReadFile(target)
+	is.NoErr(err)
+	is.Equal(string(text), "keep")
+}
+
 func TestLock(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

@@ -29,11 +29,11 @@ func (e *InUse) Error() string {
 }
 
 // Acquire locks the file and writes the process id into it. It makes the file if it
-// does not exist. It tries for a second before it fails with InUse.
+// does not exist, and does not follow a link. It tries for a second before it fails with InUse.
 func Acquire(path string) (*Lock, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|disk.NoFollow, 0o600)
 	if err != nil {
-		if info, statErr := os.Stat(path); statErr == nil && !info.Mode().IsRegular() {
+		if info, statErr := os.Lstat(path); statErr == nil && !info.Mode().IsRegular() {
 			return nil, fmt.Errorf("%s is not a file; remove it and try again", path)
 		}
 		return nil, fmt.Errorf("cannot open the lock file: %w", err)

@@ -42,6 +42,9 @@ var callers kv.Cache[sync.Map]
 // settings turn page checks on and off.
 var PagesDue kv.Signal
 
+// Claimed signals that there is an administrator, however made: the claim link has ended.
+var Claimed kv.Signal
+
 // UserTable keeps accounts.
 var UserTable = kv.Table{
 	Buckets: []table.Bucket{UserBucket, userName},
@@ -157,6 +160,7 @@ func putUser(tx *kv.Tx, u *record.User) error {
 	if err := kv.UserError(UserRows.Put(tx.Tx, u), "user"); err != nil || u.Role != record.Admin {
 		return err
 	}
+	Claimed.Raise(tx)
 	return tx.Delete(workcopy.MetaBucket, kv.MetaClaim)
 }
 

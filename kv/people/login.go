@@ -100,8 +100,12 @@ func AddPasskey(tx *kv.Tx, p record.Passkey) (key *record.Passkey, recovery []st
 	if len(all) >= MaxPasskeys {
 		return nil, nil, kv.TooMany("passkeys", "too_many_passkeys", MaxPasskeys)
 	}
-	if slices.ContainsFunc(all, func(other record.Passkey) bool { return bytes.Equal(other.Credential, p.Credential) }) {
-		return nil, nil, &record.Error{Fault: record.Taken, Code: "passkey_taken", Text: "This passkey is in the account already."}
+	everyones, err := kv.Collect(PasskeyRows, tx, nil) // an authenticator chooses the id, so it may copy another's (WebAuthn, section 7.1)
+	if err != nil {
+		return nil, nil, err
+	}
+	if slices.ContainsFunc(everyones, func(other record.Passkey) bool { return bytes.Equal(other.Credential, p.Credential) }) {
+		return nil, nil, &record.Error{Fault: record.Taken, Code: "passkey_taken", Text: "This passkey is in an account already."}
 	}
 	l, err := LoginOf(tx, p.Owner)
 	if err != nil {

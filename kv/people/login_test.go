@@ -164,6 +164,8 @@ func TestPasskeyRows(t *testing.T) {
 	is.Equal(len(recovery), people.RecoveryCodes)
 	_, _, err = add(ann.ID, "0")
 	is.Equal(kvtest.Code(err), "passkey_taken")
+	_, _, err = add(bob.ID, "0") // of another account
+	is.Equal(kvtest.Code(err), "passkey_taken")
 	_, _, err = add(uuid.New(), "0")
 	is.Equal(kvtest.Code(err), "not_found")
 	for i := 1; i < people.MaxPasskeys; i++ {
