@@ -106,7 +106,7 @@ func makeDocument() ([]byte, error) {
 			"title": "kist", "version": "1.0.0", "license": web.Object{"name": "MIT", "url": "https://spdx.org/licenses/MIT.html"},
 			"contact": web.Object{"name": "The administrator of this server", "url": placeholder + "/about"},
 			"description": "Keeps and shares files, bookmarks, notes, snippets, recipes, games and short links. " +
-				"Booleans may also be sent as \"true\" and \"false\", numbers as decimal text. Unknown members are ignored. When creating, null means absent. " +
+				"Booleans may also be sent as \"true\" and \"false\", numbers as decimal text. Unknown members are ignored, but refused with 422 if the request has Prefer: handling=strict. Unknown parameters of addresses that need a credential are refused with 400. When creating, null means absent. " +
 				"The tags of a file may be sent back in the form of an answer. " +
 				"The following is not listed for each operation. Every address with GET also has HEAD, with the same answer without the body. OPTIONS lists the methods of an address. " +
 				"Any other method gets 405 with Allow. JSON answers of 1 KiB or more are compressed for clients that accept gzip. " +
@@ -570,6 +570,7 @@ func components() []component {
 		{"ResetCreate", confirmable{new(api.ResetUserForm)}, creating},
 		{"MeEdit", new(api.MeForm), editing},
 		{"Key", new(api.ShownKey), showing},
+		{"CurrentKey", new(api.ShownCurrent), showing},
 		{"KeyCreate", confirmable{&api.KeyForm{Fresh: true}}, creating},
 		{"KeyEdit", confirmable{new(api.KeyForm)}, editing},
 		{"Settings", new(record.Settings), showing},

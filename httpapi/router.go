@@ -204,6 +204,11 @@ func authorize(c *web.Request, d web.Access) error {
 	return session.RequireConfirmed(c, d)
 }
 
+// strict reports whether the operation refuses parameters that it does not know. With a misspelt
+// filter, its caller would otherwise get everything. Addresses for others take whatever is
+// appended to them.
+func (r *Route) strict() bool { return strings.HasPrefix(r.Path, web.APIPath) && !r.Access.Open }
+
 func (s *Server) handle(r Route) httprouter.Handle {
 	answer := func(c *web.Request) error {
 		c.Status = r.Reply.Status
@@ -224,6 +229,11 @@ func (s *Server) handle(r Route) httprouter.Handle {
 		}
 		if err := authorize(c, r.Access); err != nil {
 			return err
+		}
+		if r.strict() {
+			if err := c.CheckQuery(r.Args); err != nil {
+				return err
+			}
 		}
 		if r.writes() && !r.Safer && c.Caller != nil {
 			if err := c.Site.Store.MayWrite(c.Owner()); err != nil {

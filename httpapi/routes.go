@@ -44,7 +44,7 @@ func (s *Server) operations() []Route {
 		{"PATCH", "/api/v1/folders/{id}", "editFolder", web.Writes, api.EditFolder},
 		{"DELETE", "/api/v1/folders/{id}", "removeFolder", web.Writes, api.RemoveFolder},
 
-		{"POST", "/api/v1/bulk", "changeMany", web.Writes, api.Bulk},
+		{"POST", "/api/v1/bulk", "changeMany", web.Writes, api.ChangeMany},
 		{"GET", "/api/v1/trash", "listTrash", web.Reads, api.ListTrash},
 		{"POST", "/api/v1/trash/restore", "restoreTrash", web.Writes, api.RestoreTrash},
 		{"DELETE", "/api/v1/trash", "emptyTrash", web.FullScope, api.EmptyTrash},
@@ -60,6 +60,7 @@ func (s *Server) operations() []Route {
 		{"GET", "/api/v1/admin/activity", "listAdminActivity", web.Manages, api.ListAdminActivity},
 
 		{"GET", "/api/v1/keys", "listKeys", web.OwnAccount, api.ListKeys},
+		{"GET", "/api/v1/keys/current", "readCurrentKey", web.AnyKeyHolder, api.ReadCurrentKey},
 		{"POST", "/api/v1/keys", "createKey", web.OwnAccount.Confirmed(), api.CreateKey},
 		{"PATCH", "/api/v1/keys/{id}", "editKey", web.OwnAccount.Confirmed(), api.EditKey},
 		{"DELETE", "/api/v1/keys/{id}", "removeKey", web.OwnAccount.Confirmed(), api.RemoveKey},

@@ -325,6 +325,26 @@ func removeUser(c *web.Request) error {
 // ShownKey is an API key without its secret.
 type ShownKey struct{ record.Key }
 
+// ShownCurrent is the key of a request and its user.
+type ShownCurrent struct {
+	ShownKey
+	user string
+}
+
+func (v *ShownCurrent) Fields(s *field.Set) {
+	v.ShownKey.Fields(s)
+	s.Text("username", &v.user, record.MaxName).Says("Name of the account that the key belongs to.", `"ann"`)
+}
+
+var ReadCurrentKey = web.ReadOp("account", "Tells an API key its own name, scopes, end and user.", "The key.", "CurrentKey", readCurrentKey, 404)
+
+func readCurrentKey(c *web.Request) error {
+	if c.Caller.Key.Session {
+		return record.NotFound("API key")
+	}
+	return c.RespondData(http.StatusOK, &ShownCurrent{ShownKey{c.Caller.Key}, c.Caller.User.Name})
+}
+
 func (v *ShownKey) Fields(s *field.Set) {
 	s.ID("id", &v.ID, field.Always).Says("Id of the key.", web.SampleID)
 	s.Text("name", &v.Name, record.MaxName).Says("Its name.", `"laptop"`)

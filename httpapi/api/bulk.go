@@ -41,7 +41,7 @@ func (f *BulkForm) Fields(s *field.Set) {
 	}
 	s.IDs("ids", &f.IDs, maxBulk, field.Required, field.Filled).Says("Ids of the items, of any kind.", "["+web.SampleID+"]")
 	s.Nested("set", f.set, &f.Set, func() error { return nil }).Says("What to change of all items.", `{"addTags":["travel"]}`)
-	field.MaybeChoice(s, "action", &f.Action, BulkActions).Says("What to do with the items instead: move them to the trash, or restore them from it.", `null`)
+	field.MaybeChoice(s, "action", &f.Action, BulkActions).Says("What to do with the items instead: move them to the trash, or restore them from it.", `"trash"`)
 }
 
 // check says what is wrong with the form as a whole.
@@ -88,14 +88,14 @@ func (v *BulkOutcome) Fields(s *field.Set) {
 	s.Text("code", &e.Code, field.MaxURL)
 }
 
-var Bulk = web.Operation{
+var ChangeMany = web.Operation{
 	Tag: "records", Summary: "Changes up to " + strconv.Itoa(maxBulk) + " items of any kind, or moves them to the trash or back.",
 	Body:  web.BodyOf("Bulk"),
 	Reply: web.Reply{Status: 200, Doc: "What became of each item, in the order given. Each is one change: one that is refused holds up none of the others.", Body: web.BodyOf("BulkDone")},
-	Safer: true, Serve: bulk,
+	Safer: true, Serve: changeMany,
 }
 
-func bulk(c *web.Request) error {
+func changeMany(c *web.Request) error {
 	form := new(BulkForm)
 	in, err := c.ReadObject(web.SmallBody, form)
 	if err != nil {

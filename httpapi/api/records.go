@@ -3,10 +3,12 @@
 package api
 
 import (
+	"cmp"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -285,7 +287,14 @@ func listArgs(q *catalog.Query, values url.Values) (tags []string, folder string
 	args := web.Arguments{Values: values}
 	page := args.Page(catalog.Sorts(q.Kind))
 	q.Limit, q.Offset, q.After, q.Sort = page.Limit, page.Offset, page.Cursor, page.Sort
-	q.Favorite, q.Public = args.Flag("favorite"), args.Flag("public")
+	q.Favorite, q.Public = cmp.Or(args.Flag("favorite"), args.Flag("isFavorite")), cmp.Or(args.Flag("public"), args.Flag("isPublic"))
+	if t := args.Get("updatedSince"); t != "" {
+		since, err := time.Parse(time.RFC3339, t)
+		if err != nil {
+			args.Refuse("updatedSince must be a time such as 2026-01-31T12:00:00Z")
+		}
+		q.Since = since
+	}
 	_ = args.Flag("brief") // for its error
 	tags = tagNames(values)
 	if q.Kind == record.Files {
@@ -377,6 +386,9 @@ func listParams(k *record.Kind) []web.Param {
 		web.Param{In: "query", Name: "tags", Doc: "Names of tags, separated by commas; all must match.", Schema: text, Example: "travel,2024"},
 		web.Param{In: "query", Name: "favorite", Doc: "true for favourites only, false for all others.", Schema: flag, Example: true},
 		web.Param{In: "query", Name: "public", Doc: "true for public records only, false for all others.", Schema: flag, Example: true},
+		web.Param{In: "query", Name: "isFavorite", Doc: "As favorite.", Schema: flag, Example: true},
+		web.Param{In: "query", Name: "isPublic", Doc: "As public.", Schema: flag, Example: true},
+		web.Param{In: "query", Name: "updatedSince", Doc: "Only records that were changed at this time or later. Deleted ones are in the trash.", Schema: web.Object{"type": "string", "format": "date-time"}, Example: "2026-01-02T03:04:05Z"},
 		web.Param{In: "query", Name: "brief", Doc: "Cuts contents, ingredients and instructions to 300 characters.", Schema: flag, Example: false},
 	)
 	if k == record.Files {

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -157,7 +158,8 @@ func (c *Request) LimitBody(limit int64) io.ReadCloser {
 }
 
 // ReadObject reads the body as a JSON object of at most limit bytes. It leaves out
-// members that shape does not have; a nil shape keeps all.
+// members that shape does not have, or refuses them if the client prefers that; a nil shape
+// keeps all.
 func (c *Request) ReadObject(limit int64, shape field.Shaped) (field.Object, error) {
 	if enc := c.R.Header.Get("Content-Encoding"); enc != "" && !strings.EqualFold(enc, "identity") {
 		return nil, &record.Error{Fault: record.WrongType, Code: "unsupported_encoding", Text: "The body must not be compressed."}
@@ -173,7 +175,19 @@ func (c *Request) ReadObject(limit int64, shape field.Shaped) (field.Object, err
 	if shape == nil {
 		return field.Parse(data)
 	}
-	return field.ParseFor(shape, data)
+	if !c.strict() {
+		return field.ParseFor(shape, data)
+	}
+
+	in, err := field.Parse(data)
+	if err != nil {
+		return nil, err
+	}
+	bad := field.Problems{}
+	for _, name := range field.Unknown(shape, in) {
+		bad[CutTo(name, 64)] = "is not known here"
+	}
+	return in, record.Bad(bad)
 }
 
 // BodyError is the error for a body that could not be read completely.
@@ -234,6 +248,37 @@ func (c *Request) Query() (url.Values, error) {
 		}
 	}
 	return q, nil
+}
+
+// CheckQuery refuses parameters of the address that are not among those of the operation.
+func (c *Request) CheckQuery(known []Param) error {
+	if c.R.URL.RawQuery == "" {
+		return nil
+	}
+	q, err := c.Query()
+	if err != nil {
+		return err
+	}
+	var args Arguments
+	for _, name := range SortedKeys(q) {
+		if !slices.ContainsFunc(known, func(p Param) bool { return p.In == "query" && p.Name == name }) {
+			args.Refuse(CutTo(strconv.Quote(name), 64) + " is not known here")
+		}
+	}
+	return args.Err()
+}
+
+// strict reports whether the client asks to be refused rather than to have a part of its request
+// ignored (RFC 7240, section 4.4).
+func (c *Request) strict() bool {
+	for preference := range strings.SplitSeq(strings.Join(c.R.Header["Prefer"], ","), ",") {
+		name, _, _ := strings.Cut(preference, ";")
+		name, value, _ := strings.Cut(name, "=")
+		if strings.EqualFold(strings.TrimSpace(name), "handling") && strings.EqualFold(strings.Trim(strings.TrimSpace(value), `"`), "strict") {
+			return true
+		}
+	}
+	return false
 }
 
 // RespondJSON answers with JSON that is there already.

@@ -68,7 +68,7 @@ var IfMatch = Param{
 	"header", "If-Match",
 	"Entity tags of the record that the client has seen. If it has another one now, nothing is changed, and the answer is 412 (changed_elsewhere) with the present record in data, if the caller may read it.",
 	Object{"type": "string"},
-	nil,
+	`"5f2b6c0e9d1a4b7c"`,
 }
 
 var errChanged = &record.Error{

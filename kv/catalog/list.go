@@ -8,6 +8,7 @@ import (
 	"hash/fnv"
 	"iter"
 	"slices"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -70,6 +71,7 @@ type Query struct {
 	Status           record.GameStatus // only games; "" is any
 	Unreachable      *bool             // only bookmarks whose page is, or is not, unreachable
 	Page             *record.ID        // only bookmarks of the page with this key
+	Since            time.Time         // only records that were changed then or later
 	// Match, if not nil, is a further filter. If Among is not nil, only its records
 	// may be listed. It holds ids of the owner's records of the kind, in ascending
 	// order. Missing ones may be counted in the total but are skipped. Text is the
@@ -140,6 +142,9 @@ func List(tx *kv.Tx, q Query) (Page, error) {
 			g, ok := b.(*record.Game)
 			return err == nil && ok && g.Status == q.Status && (more == nil || more(r))
 		}
+	}
+	if more := q.Match; !q.Since.IsZero() {
+		q.Match = func(r *record.Record) bool { return !r.Updated.Before(q.Since) && (more == nil || more(r)) }
 	}
 	known := true
 	switch {
@@ -391,7 +396,7 @@ const cursorVersion = 1
 func (q *Query) fingerprint() []byte {
 	h := fnv.New64a()
 	want, without := q.facets()
-	fmt.Fprint(h, q.Kind.Code, q.Sort, want, without, q.Text, q.Status)
+	fmt.Fprint(h, q.Kind.Code, q.Sort, want, without, q.Text, q.Status, q.Since.UnixNano())
 	return h.Sum(nil)
 }
 

@@ -784,6 +784,18 @@ func (b *nested) schema() Schema {
 	return s
 }
 
+// Refused binds a member that must be null or absent. why completes the sentence about it.
+func (s *Set) Refused(name, why string) *Field {
+	return s.add(name, &refused{why}, []Traits{WriteOnly}).Says("Must be null or absent: it "+why+".", "null")
+}
+
+type refused struct{ why string }
+
+func (b *refused) set(any) error            { return errors.New(b.why) }
+func (b *refused) clear() bool              { return true }
+func (b *refused) append(dst []byte) []byte { return dst }
+func (b *refused) schema() Schema           { return Schema{Type: "integer", Nullable: true} }
+
 // Shown binds a member that the server computes; show appends its JSON.
 func (s *Set) Shown(name string, schema Schema, show func(dst []byte) []byte) *Field {
 	return s.add(name, &shown{schema, show}, []Traits{ReadOnly})

@@ -106,6 +106,12 @@ func (f *Form) sharing(s *field.Set) {
 	s.Bool("isFavorite", &f.Favorite).Says("Marks a favourite.", `false`)
 	s.Secret("password", &f.Password).Says("Password that visitors need; \"\" removes it.", `"open sesame"`)
 	s.Count(f.kind.Limit, &f.Limit).Says("How many times others may open it; null is no limit.", `10`)
+	switch f.kind.Limit { // a limit that is ignored would be no limit
+	case "maxClicks":
+		s.Refused("maxViews", "is not for short links; use maxClicks")
+	case "maxViews":
+		s.Refused("maxClicks", "is for short links; use maxViews")
+	}
 	field.MaybeChoice(s, "maxViewsAction", &f.AtLimit, Actions).
 		Says("What happens when the limit is reached; without it, make_private.", `"make_private"`)
 	s.Time("expiresAt", &f.Expires).Says("When it expires for others; null is never.", `"2030-01-01T00:00:00.000Z"`)

@@ -5,6 +5,9 @@ import { api, base, copyLink, countChange, countItems, deleteLater, loadModule, 
 
 // ---- Sources ----
 
+// filters are the parameters of a page that the lists of the API know. They refuse others.
+const filters = ['q', 'tag', 'tags', 'favorite', 'public', 'sort', 'folder', 'type', 'status', 'unreachable', 'url'];
+
 // A Source reads the lists of several kinds page by page and merges them, newest first.
 export class Source {
   constructor(names, params, page) {
@@ -19,7 +22,7 @@ export class Source {
     let answer = head.first;
     head.first = null;
     if (!answer) {
-      const query = new URLSearchParams(this.params);
+      const query = new URLSearchParams([...this.params].filter(([name]) => filters.includes(name)));
       query.set('limit', head.cursor ? n : this.page);
       query.set('brief', 'true');
       if (head.cursor) query.set('cursor', head.cursor);
