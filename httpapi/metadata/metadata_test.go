@@ -2,6 +2,8 @@ package metadata
 
 import (
 	"bytes"
+	"cmp"
+	"compress/zlib"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -9,7 +11,7 @@ import (
 	"image"
 	_ "image/gif"
 	_ "image/jpeg"
-	_ "image/png"
+	"image/png"
 	"io"
 	"os"
 	"os/exec"
@@ -182,6 +184,62 @@ func TestFormatByBytes(t *testing.T) {
 		is.NoErr(err)
 		is.True(slices.Contains(p.Found, GPS))
 		is.True(!bytes.Contains(out, []byte("Acme")))
+	}
+}
+
+// pngOf is a picture of one pixel, with these chunks before the pixel.
+func pngOf(t testing.TB, chunks ...string) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if err := png.Encode(&b, image.NewGray(image.Rect(0, 0, 1, 1))); err != nil {
+		t.Fatal(err)
+	}
+	const head = 8 + 12 + 13
+	return slices.Concat(b.Bytes()[:head], []byte(strings.Join(chunks, "")), b.Bytes()[head:])
+}
+
+func TestPNGChunks(t *testing.T) {
+	t.Parallel()
+	deflated := func(text string) string {
+		var b bytes.Buffer
+		w := zlib.NewWriter(&b)
+		_, err := io.WriteString(w, text)
+		if err = cmp.Or(err, w.Close()); err != nil {
+			t.Fatal(err)
+		}
+		return b.String()
+	}
+	chunk := func(kind, data string) string { return string(pngChunk(kind, []byte(data))) }
+	plain := chunk("iCCP", pngProfileName+"\x00\x00"+deflated("profile"))
+	for name, c := range map[string]struct {
+		chunk, want string // the chunk, and what it becomes
+		found       []string
+	}{
+		"a suggested palette":        {chunk("sPLT", "secret\x00\x08"), "", []string{Other}},
+		"a histogram":                {chunk("hIST", "secret"), "", []string{Other}},
+		"an unknown chunk":           {chunk("seCr", "secret"), "", []string{Other}},
+		"an unknown critical chunk":  {chunk("SECR", "secret"), "", []string{Other}},
+		"a gamma":                    {chunk("gAMA", "\x00\x00\xb1\x8f"), chunk("gAMA", "\x00\x00\xb1\x8f"), nil},
+		"a gamma with more":          {chunk("gAMA", "\x00\x00\xb1\x8fsecret"), "", []string{Other}},
+		"a size with more":           {chunk("pHYs", "\x00\x00\x0b\x13\x00\x00\x0b\x13\x01secret"), "", []string{Other}},
+		"a profile with a name":      {chunk("iCCP", "secret\x00\x00"+deflated("profile")), plain, []string{Text}},
+		"a profile with no name":     {chunk("iCCP", "\x00\x00"+deflated("profile")), plain, []string{Text}},
+		"a profile with a plain one": {plain, plain, nil},
+		"a profile that is only one": {chunk("iCCP", "secret"), chunk("iCCP", pngProfileName+"\x00"), []string{Text}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			file := pngOf(t, c.chunk)
+			out, p, err := cleaned(file, "image/png")
+			is.NoErr(err)
+			is.Equal(p.Found, c.found)
+			is.Equal(string(out), string(pngOf(t, c.want)))
+			again, q, err := cleaned(out, "image/png")
+			is.NoErr(err)
+			is.True(bytes.Equal(again, out))
+			is.Equal(q.Found, nil)
+		})
 	}
 }
 
@@ -436,6 +494,7 @@ func FuzzClean(f *testing.F) {
 	for name, mediaType := range mediaTypes {
 		f.Add(readTestdata(f, name), mediaType)
 	}
+	f.Add(pngOf(f, string(pngChunk("iCCP", []byte("name\x00\x00profile")))), "image/png")
 	f.Fuzz(func(t *testing.T, file []byte, mediaType string) { judge(t, file, mediaType) })
 }
 
@@ -444,7 +503,7 @@ func FuzzClean(f *testing.F) {
 func TestRules(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	is.Equal(Rules, 2)
+	is.Equal(Rules, 3)
 	want := map[string]string{
 		"all.avif":        "4b06458c3689e2b4",
 		"all.gif":         "6c63308e86ccb91f",
@@ -452,7 +511,7 @@ func TestRules(t *testing.T) {
 		"all.jpg":         "77796df0c35abd7a",
 		"all.mov":         "499ba11b2abb18af",
 		"all.mp4":         "f88a399376d449df",
-		"all.png":         "33b92cd8bed3db58",
+		"all.png":         "4803014e38ea68db",
 		"all.webp":        "6688e828b3958388",
 		"progressive.jpg": "11e833a71afba3ae",
 	}

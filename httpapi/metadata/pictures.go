@@ -166,10 +166,13 @@ func (s *source) endOfScan(at int64) (int64, error) {
 
 // ---- PNG (W3C, third edition) ----
 
-// pngKept are the chunks that decide what the picture looks like, in addition to the critical ones.
-var pngKept = map[string]bool{
-	"tRNS": true, "cHRM": true, "gAMA": true, "iCCP": true, "sBIT": true, "sRGB": true, "bKGD": true, "hIST": true, "pHYs": true,
-	"sPLT": true, "acTL": true, "fcTL": true, "fdAT": true, "cICP": true, "mDCV": true, "cLLI": true, "CgBI": true,
+// pngKept are the chunks that decide what the picture looks like, and how many bytes each may have.
+var pngKept = map[string]int64{
+	"IHDR": 13, "PLTE": 768, "IDAT": 1<<31 - 1, "IEND": 0,
+	"acTL": 8, "fcTL": 26, "fdAT": 1<<31 - 1,
+	"tRNS": 256, "sBIT": 4, "bKGD": 6, "pHYs": 9,
+	"cHRM": 32, "gAMA": 4, "sRGB": 1, "cICP": 4, "mDCV": 24, "cLLI": 8,
+	"CgBI": 4,
 }
 
 func (p *Plan) png(s *source) error {
@@ -196,10 +199,13 @@ func (p *Plan) png(s *source) error {
 		if length > 1<<31-1 || end > s.size {
 			return unreadable("the chunk at %d is too long", at)
 		}
-		switch critical := b[4]&0x20 == 0; {
+		most, kept := pngKept[kind]
+		switch {
 		case kind == "eXIf":
 			err = p.pngExif(s, at+8, length)
-		case critical || pngKept[kind]:
+		case kind == "iCCP":
+			err = p.pngProfile(s, at, end)
+		case kept && length <= most:
 			err = p.keep(at, end)
 		case kind == "tIME":
 			p.found(Time)
@@ -236,9 +242,37 @@ func (p *Plan) pngExif(s *source, at, length int64) error {
 	if orientation == 1 {
 		return nil
 	}
-	chunk := append([]byte("eXIf"), turned(orientation)...)
-	b := binary.BigEndian.AppendUint32(nil, uint32(len(chunk)-4))
-	return p.put(binary.BigEndian.AppendUint32(append(b, chunk...), crc32.ChecksumIEEE(chunk)))
+	return p.put(pngChunk("eXIf", turned(orientation)))
+}
+
+// pngChunk is a chunk with its length and its check sum.
+func pngChunk(kind string, data []byte) []byte {
+	b := binary.BigEndian.AppendUint32(nil, uint32(len(data)))
+	b = append(append(b, kind...), data...)
+	return binary.BigEndian.AppendUint32(b, crc32.ChecksumIEEE(b[4:]))
+}
+
+// maxProfile is the length in bytes of the longest colour profile that is read.
+const maxProfile = 4 << 20
+
+// pngProfileName is the name that every colour profile of a clean picture has.
+const pngProfileName = "ICC Profile"
+
+// pngProfile keeps the colour profile of a chunk iCCP, and replaces its name.
+func (p *Plan) pngProfile(s *source, at, end int64) error {
+	if end-at > maxProfile {
+		return unreadable("its colour profile is too long")
+	}
+	data, err := s.bytes(at+8, end-4-at-8)
+	if err != nil {
+		return err
+	}
+	name, profile, _ := bytes.Cut(data, []byte{0})
+	if string(name) == pngProfileName {
+		return p.keep(at, end)
+	}
+	p.found(Text)
+	return p.put(pngChunk("iCCP", slices.Concat([]byte(pngProfileName), []byte{0}, profile)))
 }
 
 // ---- WebP (RFC 9649) ----

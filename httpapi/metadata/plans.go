@@ -16,7 +16,7 @@ import (
 
 // Rules is the version of the rules by which plans are made. If the rules change what a clean file has, raise it: then
 // all files are examined again, and visitors get other entity tags.
-const Rules = 2
+const Rules = 3
 
 // Bounds of the plans in memory.
 const (
