@@ -399,9 +399,11 @@ func TestDeviceFlow(t *testing.T) {
 	got = begin()
 	a.clock.advance(people.DeviceTime)
 	is.Equal(a.do(apiRequest{method: "POST", path: "/api/v1/auth/device/token", anyone: true, json: map[string]string{"device_code": got.text("device_code")}}).want(400).text("error"), "expired_token")
+	cookie = a.enter("ann", "correct horse") // who approves has signed in within the last ten minutes
 	a.do(as(cookie, "GET", "/device?user_code="+got.text("user_code"), nil)).want(404)
 
 	a.clock.advance(session.GuessWindow) // wrong codes cannot be tried out
+	cookie = a.enter("ann", "correct horse")
 	for range session.GuessesFrom {
 		a.do(as(cookie, "POST", "/api/v1/auth/device/verify", `{"user_code":"BCDF-BCDF","action":"approve"}`)).want(404)
 	}

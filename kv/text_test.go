@@ -286,6 +286,7 @@ func TestQuotaOfText(t *testing.T) {
 				parts := strings.Split(text, `"`) // the name of the last member is the last but one
 				f, err := kvtest.Patch(r, fmt.Sprintf(`{%q:%q}`, parts[len(parts)-2], words))
 				is.NoErr(err)
+				f.Seen = true // so that both changes are one version
 				return catalog.Save(tx, r, f, "")
 			})
 		}
