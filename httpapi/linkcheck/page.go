@@ -36,7 +36,7 @@ type page struct {
 // or the likeliest. It treats malformed HTML almost as browsers do.
 func parse(r io.Reader, contentType string) page {
 	whole := bufio.NewReaderSize(io.LimitReader(r, maxPage), surveyed)
-	head, _ := whole.Peek(surveyed) // a page that ends early, or breaks off, is read as far as it came
+	head, _ := whole.Peek(surveyed) // a page that ends early, or breaks off, is read up to its end
 	charset, err := media.CharsetOf(bytes.NewReader(head), contentType)
 	if err != nil {
 		return page{}

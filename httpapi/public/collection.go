@@ -214,7 +214,7 @@ func reason(l embed.Lang, why record.Exclusion) string {
 	return l.T("collection.end")
 }
 
-// headOf reads what lists show of an item.
+// headOf reads the head of an item, for lists.
 func headOf(tx *kv.Tx, r *record.Record, m catalog.Member) (record.Body, error) {
 	item, err := catalog.Borrow(tx, r.Owner, m.Kind, m.ID.String())
 	if err != nil {

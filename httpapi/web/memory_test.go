@@ -80,7 +80,7 @@ func TestMemoryOfGrowing(t *testing.T) {
 	is.Equal(s.Memory.all, halves{})
 }
 
-// Whoever holds all long answers that there may be, and one short request on each connection that there may be,
+// While clients hold all long answers that there may be, and one short request on each connection that there may be,
 // another one signs in.
 func TestMemoryForAnother(t *testing.T) {
 	t.Parallel()
@@ -102,7 +102,7 @@ func TestMemoryForAnother(t *testing.T) {
 	is.True(c.TryHold(anonymousBody))
 }
 
-// Whoever finds no memory waits, and is told to try again. A short request passes a long one.
+// A request that finds no memory waits, and is told to try again. A short request passes a long one.
 func TestMemoryWaits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

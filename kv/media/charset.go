@@ -62,7 +62,7 @@ const (
 	after     = 4        // bytes after one beyond ASCII that may belong to the same character
 )
 
-// survey is what a text shows of its charset.
+// survey is what a text tells about its charset.
 type survey struct {
 	head      []byte
 	size      int64

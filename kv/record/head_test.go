@@ -9,7 +9,7 @@ import (
 	"kist/kv/field"
 )
 
-// What a list shows of a record is what its whole body says, however long its texts are.
+// The head of a record, for lists, is what its whole body says, however long its texts are.
 func TestHead(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat(`<"\&`+"\n", MaxContent/5)

@@ -320,7 +320,7 @@ func (r *Record) Brief() (*Record, error) {
 // longer fits.
 const headBytes = 64 << 10
 
-// Head reads what lists for visitors show of a record: its title, the type of a file, and the address of its
+// Head reads what is in lists for visitors: its title, the type of a file, and the address of its
 // picture. Other fields are empty or cut, because reading them takes long. A title that is made from a text is
 // found in its beginning.
 func (r *Record) Head() (Body, error) {

@@ -40,7 +40,7 @@ func (s *Share) Open(now time.Time) error {
 	return nil
 }
 
-// OpenToAll reports whether whoever has the address may see the item at any time before it expires.
+// OpenToAll reports whether everyone with the address may see the item at any time before it expires.
 func (s *Share) OpenToAll() bool { return s.Public && s.Password == "" && s.Limit == 0 }
 
 // Expired reports whether the item has expired. It expires at the instant
