@@ -9,7 +9,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"image"
-	_ "image/gif"
+	"image/color/palette"
+	"image/gif"
 	_ "image/jpeg"
 	"image/png"
 	"io"
@@ -236,6 +237,61 @@ func TestPNGChunks(t *testing.T) {
 			is.Equal(p.Found, c.found)
 			is.Equal(string(out), string(pngOf(t, c.want)))
 			again, q, err := cleaned(out, "image/png")
+			is.NoErr(err)
+			is.True(bytes.Equal(again, out))
+			is.Equal(q.Found, nil)
+		})
+	}
+}
+
+// gifOf is a picture of one pixel, with these extensions before the pixel.
+func gifOf(t testing.TB, extensions ...string) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if err := gif.Encode(&b, image.NewPaletted(image.Rect(0, 0, 1, 1), palette.Plan9), nil); err != nil {
+		t.Fatal(err)
+	}
+	at := bytes.LastIndexByte(b.Bytes(), ',')
+	return slices.Concat(b.Bytes()[:at], []byte(strings.Join(extensions, "")), b.Bytes()[at:])
+}
+
+func TestGIFExtensions(t *testing.T) {
+	t.Parallel()
+	const (
+		loop    = "!\xff\x0bNETSCAPE2.0\x03\x01\x05\x00\x00"
+		loop2   = "!\xff\x0bANIMEXTS1.0\x03\x01\x05\x00\x00"
+		control = "!\xf9\x04\x00\x0a\x00\x00\x00"
+	)
+	for name, c := range map[string]struct {
+		file, want string // the extensions, and what they become
+		found      []string
+	}{
+		"a loop and a delay":          {loop + control, loop + control, nil},
+		"another loop":                {loop2, loop2, nil},
+		"a second loop":               {loop + "!\xff\x0bNETSCAPE2.0\x06secret\x00", loop, []string{Other}},
+		"a second loop that is plain": {loop + loop2, loop, []string{Other}},
+		"a loop with more":            {loop[:18] + "\x06secret\x00", loop, []string{Other}},
+		"a loop with no number":       {"!\xff\x0bNETSCAPE2.0\x06secret\x00" + loop, loop, []string{Other}},
+		"a delay with more":           {control[:7] + "\x06secret\x00", control, []string{Other}},
+		"a longer delay":              {"!\xf9\x0a\x00\x0a\x00\x00secret\x00", control, []string{Other}},
+		"a delay that is too short":   {"!\xf9\x03abc\x00", "", []string{Other}},
+		"a text in the picture":       {"!\x01\x0c\x00\x00\x00\x00\x01\x00\x01\x00\x08\x08\x01\x00\x06secret\x00", "", []string{Text}},
+		"a comment":                   {"!\xfe\x06secret\x00", "", []string{Text}},
+		"an unknown extension":        {"!\x42\x06secret\x00", "", []string{Text}},
+		"a program":                   {"!\xff\x0bSECRETS 1.0\x06secret\x00", "", []string{Other}},
+		"a place":                     {"!\xff\x0bXMP DataXMP\x06<GPS/>\x00", "", []string{GPS, Other}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			file := gifOf(t, c.file)
+			out, p, err := cleaned(file, "image/gif")
+			is.NoErr(err)
+			is.Equal(p.Found, c.found)
+			is.Equal(string(out), string(gifOf(t, c.want)))
+			_, err = gif.Decode(bytes.NewReader(out))
+			is.NoErr(err)
+			again, q, err := cleaned(out, "image/gif")
 			is.NoErr(err)
 			is.True(bytes.Equal(again, out))
 			is.Equal(q.Found, nil)
@@ -495,6 +551,7 @@ func FuzzClean(f *testing.F) {
 		f.Add(readTestdata(f, name), mediaType)
 	}
 	f.Add(pngOf(f, string(pngChunk("iCCP", []byte("name\x00\x00profile")))), "image/png")
+	f.Add(gifOf(f, "!\xff\x0bNETSCAPE2.0\x03\x01\x05\x00\x00!\x01\x00!\xf9\x04\x00\x0a\x00\x00\x00"), "image/gif")
 	f.Fuzz(func(t *testing.T, file []byte, mediaType string) { judge(t, file, mediaType) })
 }
 

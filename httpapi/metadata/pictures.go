@@ -386,12 +386,13 @@ func (p *Plan) gif(s *source) error {
 	if err := p.keep(0, at); err != nil {
 		return err
 	}
+	loops := false
 	for at < s.size {
-		b, err := s.some(at, 14)
+		b, err := s.some(at, gifLoopLength)
 		if err != nil {
 			return err
 		}
-		begin, kept := at, true
+		begin := at
 		switch {
 		case b[0] == ';':
 			if at+1 < s.size {
@@ -402,41 +403,69 @@ func (p *Plan) gif(s *source) error {
 			at += 10 + palette(b[9]) + 1
 		case b[0] == '!' && len(b) >= 3:
 			at += 2
-			switch b[1] {
-			case 0xf9, 0x01: // how the next picture is shown, and text in the picture
-			case 0xff:
-				name := ""
-				if len(b) == 14 {
-					name = string(b[3:])
-				}
-				kept = name == "NETSCAPE2.0" || name == "ANIMEXTS1.0" || name == "ICCRGBG1012"
-				if !kept {
-					p.found(Other)
-					text, err := s.some(begin, maxExif)
-					if err != nil {
-						return err
-					}
-					if name == "XMP DataXMP" {
-						p.found(textual(text)...)
-					}
-				}
-			default:
-				kept = false
-				p.found(Text)
-			}
 		default:
 			return unreadable("there is no block at %d", at)
 		}
 		if at, err = s.endOfBlocks(at); err != nil {
 			return err
 		}
-		if kept {
-			if err := p.keep(begin, at); err != nil {
-				return err
-			}
+
+		plain := gifPlain(b, loops)
+		loops = loops || len(plain) == gifLoopLength
+		switch {
+		case b[0] == ',', plain != nil && at-begin == int64(len(plain)) && bytes.Equal(b[:len(plain)], plain):
+			err = p.keep(begin, at)
+		case plain != nil:
+			p.found(Other)
+			err = p.put(plain)
+		default:
+			err = p.gifSays(s, begin, b)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil // cut off, which browsers show
+}
+
+// Extensions of a GIF file, and the length in bytes of one that says how often the picture repeats.
+const (
+	gifControl     = 0xf9
+	gifApplication = 0xff
+	gifLoopLength  = 19
+)
+
+// gifPlain is an extension that decides how the picture is shown, with nothing else in it: how the next frame follows,
+// or the first one that says how often all of them repeat. It is nil for other extensions. b is the beginning of it.
+func gifPlain(b []byte, loops bool) []byte {
+	switch {
+	case b[0] != '!':
+		return nil
+	case len(b) >= 8 && b[1] == gifControl && b[2] >= 4:
+		return []byte{'!', gifControl, 4, b[3], b[4], b[5], b[6], 0}
+	case !loops && len(b) == gifLoopLength && b[1] == gifApplication && b[2] == 11 && b[14] == 3 && b[15] == 1:
+		if name := string(b[3:14]); name == "NETSCAPE2.0" || name == "ANIMEXTS1.0" {
+			return append(bytes.Clone(b[:gifLoopLength-1]), 0)
+		}
+	}
+	return nil
+}
+
+// gifSays notes what an extension says.
+func (p *Plan) gifSays(s *source, at int64, b []byte) error {
+	switch {
+	case b[1] == gifApplication && bytes.HasPrefix(b[3:], []byte("XMP DataXMP")):
+		text, err := s.some(at, maxExif)
+		if err != nil {
+			return err
+		}
+		p.found(append(textual(text), Other)...)
+	case b[1] == gifApplication, b[1] == gifControl:
+		p.found(Other)
+	default:
+		p.found(Text)
+	}
+	return nil
 }
 
 // endOfBlocks returns the offset after a chain of blocks. Each begins with its length; an empty one ends the chain. A
