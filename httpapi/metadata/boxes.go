@@ -270,6 +270,7 @@ func (f *film) handler(b box) (kind, name string, err error) {
 type tables struct {
 	handler, name       string
 	sizes, runs, places box
+	entries             box
 }
 
 // track blanks what a track says. A track that is metadata goes with its samples, and so does a text that says where
@@ -281,12 +282,16 @@ func (f *film) track(b box) error {
 		return err
 	}
 	if b.kind == "traf" || t.handler == "" || mediaTracks[t.handler] {
-		return nil
+		return f.sampleEntries(t)
 	}
 	what := Other
 	if textTracks[t.handler] {
-		if tells, err := f.tells(t); err != nil || !tells {
+		tells, err := f.tells(t)
+		if err != nil {
 			return err
+		}
+		if !tells {
+			return f.sampleEntries(t)
 		}
 		what = GPS
 	}
@@ -297,6 +302,110 @@ func (f *film) track(b box) error {
 	}
 	f.blank(b)
 	return nil
+}
+
+// entryBoxes are what a sample entry needs to be decoded and shown: the settings of the codec, of protection, of
+// colours, shapes and loudspeakers.
+var entryBoxes = map[string]bool{
+	"avcC": true, "avcE": true, "hvcC": true, "hvcE": true, "lhvC": true, "vvcC": true, "evcC": true, "av1C": true, "vpcC": true, "apvC": true,
+	"dvcC": true, "dvvC": true, "dvwC": true, "esds": true, "glbl": true, "jp2h": true, "jpgC": true, "d263": true, "damr": true, "bitr": true,
+	"alac": true, "dOps": true, "dfLa": true, "dac3": true, "dec3": true, "dac4": true, "dmlp": true, "ddts": true, "udts": true, "mhaC": true,
+	"mhaP": true, "iacb": true, "pcmC": true, "SA3D": true, "wave": true, "chan": true, "chnl": true, "srat": true, "dmix": true, "enda": true,
+	"frma": true, "sinf": true, "rinf": true, "cinf": true, "SMI ": true, "strf": true, "ACLR": true, "APRG": true, "ARES": true, "AORD": true,
+	"colr": true, "gama": true, "fiel": true, "pasp": true, "clap": true, "btrt": true, "mdcv": true, "clli": true, "cclv": true, "amve": true,
+	"SmDm": true, "CoLL": true, "ccst": true, "auxi": true, "st3d": true, "sv3d": true, "vexu": true, "hfov": true,
+	"ftab": true, "vttC": true, "vlab": true,
+}
+
+// plainCompressors are names of compressors that say nothing about a film. Decoders need the last two.
+var plainCompressors = map[string]bool{
+	"": true, "AVC Coding": true, "JVT/AVC Coding": true, "H.264": true, "HEVC Coding": true, "HEVC": true, "H.265": true, "AOM Coding": true,
+	"VPC Coding": true, "Sorenson H263": true, "Planar Y'CbCr 8-bit 4:2:0": true,
+}
+
+// Lengths in bytes of the fields of a sample entry before its boxes, and the place of a compressor's name in them.
+const (
+	pictureEntry  = 78
+	soundEntry    = 28
+	nameAt        = 42
+	nameLength    = 32
+	colourTableAt = 74
+)
+
+// otherEntries are the lengths in bytes of the fields of sample entries that are neither pictures nor sound.
+var otherEntries = map[string]int64{"tmcd": 26, "tx3g": 38, "wvtt": 8}
+
+// sampleEntries blanks what the descriptions of a track's samples say: boxes that nobody needs, and the compressor.
+func (f *film) sampleEntries(t tables) error {
+	if t.entries.kind == "" {
+		return nil
+	}
+	head, err := f.bytes(t.entries.inner, 8)
+	if err != nil {
+		return err
+	}
+	return f.each(t.entries.inner+8, t.entries.end, func(e box) error {
+		fields := otherEntries[e.kind]
+		switch t.handler {
+		case "vide", "auxv", "pict":
+			fields, err = f.pictureEntry(e)
+		case "soun":
+			fields, err = f.soundEntry(e, head[0])
+		}
+		if err != nil || fields == 0 {
+			return err
+		}
+		return f.each(e.inner+fields, e.end, func(b box) error {
+			if b.kind == "wave" {
+				return f.each(b.inner, b.end, func(b box) error { return f.common(b, nil) })
+			}
+			return f.common(b, entryBoxes)
+		})
+	})
+}
+
+// pictureEntry clears the name of the compressor, and returns the length of the fields before the boxes.
+func (f *film) pictureEntry(e box) (fields int64, err error) {
+	if e.end-e.inner < pictureEntry {
+		return 0, nil
+	}
+	head, err := f.bytes(e.inner, pictureEntry)
+	if err != nil {
+		return 0, err
+	}
+	name := head[nameAt : nameAt+nameLength]
+	n := 1 + min(int(name[0]), nameLength-1)
+	if !plainCompressors[string(name[1:n])] || !empty(name[n:]) {
+		f.found(Camera)
+		f.zero(e.inner+nameAt, e.inner+nameAt+nameLength)
+	}
+	depth, table := binary.BigEndian.Uint16(head[colourTableAt:]), binary.BigEndian.Uint16(head[colourTableAt+2:])
+	if table != 0 || depth&31 == 0 || depth&31 > 8 {
+		return pictureEntry, nil
+	}
+	colours, err := f.bytes(e.inner+pictureEntry, 8) // a QuickTime film may have its own
+	if err != nil {
+		return 0, err
+	}
+	return pictureEntry + 8 + 8*(1+int64(binary.BigEndian.Uint16(colours[6:]))), nil
+}
+
+// soundEntry returns the length of the fields before the boxes. QuickTime has longer ones in tables of version 0.
+func (f *film) soundEntry(e box, version byte) (fields int64, err error) {
+	if e.end-e.inner < soundEntry {
+		return 0, nil
+	}
+	head, err := f.bytes(e.inner, soundEntry)
+	if err != nil {
+		return 0, err
+	}
+	switch v := binary.BigEndian.Uint16(head[8:]); {
+	case version == 0 && v == 1:
+		return soundEntry + 16, nil
+	case version == 0 && v == 2:
+		return soundEntry + 36, nil
+	}
+	return soundEntry, nil
 }
 
 // Bounds of what is read of a text track: chunks at its beginning, as many more all over it, and bytes of each.
@@ -342,6 +451,8 @@ func (f *film) inTrack(b box, t *tables, depth int) error {
 			if t.handler == "" || depth == 1 { // that of the media, not that of its storage
 				t.handler, t.name = kind, name
 			}
+		case "stsd":
+			t.entries = b
 		case "stsz":
 			t.sizes = b
 		case "stsc":

@@ -370,6 +370,61 @@ func TestTracks(t *testing.T) {
 	}
 }
 
+// describedAs is a film whose only track has these sample entries.
+func describedAs(handler string, entries ...string) string {
+	full := "\x00\x00\x00\x00"
+	return boxed("ftyp", "isom", full) + boxed("moov", boxed("trak", boxed("mdia", boxed("hdlr", full, full, handler, full, full, full, "\x00"),
+		boxed("minf", boxed("stbl", boxed("stsd", full, "\x00\x00\x00\x01", strings.Join(entries, "")))))))
+}
+
+// TestSampleEntries: the descriptions of samples keep what a player needs.
+func TestSampleEntries(t *testing.T) {
+	t.Parallel()
+	zeros := func(n int) string { return strings.Repeat("\x00", n) }
+	picture := func(compressor, rest string, boxes ...string) string {
+		name := string(rune(len(compressor))) + compressor + rest
+		return boxed("avc1", zeros(42), name, zeros(32-len(name)), "\x00\x18\xff\xff", strings.Join(boxes, ""))
+	}
+	sound := func(version string, more int, boxes ...string) string {
+		return boxed("mp4a", zeros(8), version, zeros(18+more), strings.Join(boxes, ""))
+	}
+	secret, free := boxed("uuid", zeros(16), "secret"), boxed("free", zeros(16+6))
+	settings := boxed("avcC", "settings")
+	colours := boxed("rle ", zeros(74), "\x00\x08\x00\x00", zeros(4), "\x80\x00\x00\x01", "colours!colours!")
+	for name, c := range map[string]struct {
+		handler, entry, want string
+		found                []string
+	}{
+		"a plain one":              {"vide", picture("AVC Coding", "", settings), picture("AVC Coding", "", settings), nil},
+		"a box of a maker":         {"vide", picture("", "", settings, boxed("acme", "secret")), picture("", "", settings, boxed("free", zeros(6))), []string{Other}},
+		"a box with a number":      {"vide", picture("", "", settings, secret), picture("", "", settings, free), []string{Text}},
+		"free space":               {"vide", picture("", "", boxed("free", "secret")), picture("", "", boxed("free", zeros(6))), []string{Other}},
+		"a compressor":             {"vide", picture("Acme Cam1", ""), picture("", ""), []string{Camera}},
+		"bytes behind the name":    {"vide", picture("H.264", "secret"), picture("", ""), []string{Camera}},
+		"colours of its own":       {"vide", colours, colours, nil},
+		"a second picture":         {"auxv", picture("", "", secret), picture("", "", free), []string{Text}},
+		"sound":                    {"soun", sound("\x00\x00", 0, secret, settings), sound("\x00\x00", 0, free, settings), []string{Text}},
+		"sound of QuickTime":       {"soun", sound("\x00\x01", 16, secret), sound("\x00\x01", 16, free), []string{Text}},
+		"newer sound of QuickTime": {"soun", sound("\x00\x02", 36, secret), sound("\x00\x02", 36, free), []string{Text}},
+		"within sound":             {"soun", sound("\x00\x01", 16, boxed("wave", secret)), sound("\x00\x01", 16, boxed("wave", free)), []string{Text}},
+		"the name of a reel":       {"tmcd", boxed("tmcd", zeros(26), boxed("name", "secret")), boxed("tmcd", zeros(26), boxed("free", zeros(6))), []string{Other}},
+		"an unknown format":        {"hint", boxed("rtp ", "settings"), boxed("rtp ", "settings"), nil},
+		"a short one":              {"vide", boxed("avc1", zeros(8)), boxed("avc1", zeros(8)), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			out, p, err := cleaned([]byte(describedAs(c.handler, c.entry)), "video/mp4")
+			is.NoErr(err)
+			is.Equal(string(out), describedAs(c.handler, c.want))
+			is.Equal(p.Found, c.found)
+			_, q, err := cleaned(out, "video/mp4")
+			is.NoErr(err)
+			is.Equal(q.Found, nil)
+		})
+	}
+}
+
 // TestPictureBoxes: what a picture file says beside its items is removed, too.
 func TestPictureBoxes(t *testing.T) {
 	t.Parallel()
@@ -552,6 +607,7 @@ func FuzzClean(f *testing.F) {
 	}
 	f.Add(pngOf(f, string(pngChunk("iCCP", []byte("name\x00\x00profile")))), "image/png")
 	f.Add(gifOf(f, "!\xff\x0bNETSCAPE2.0\x03\x01\x05\x00\x00!\x01\x00!\xf9\x04\x00\x0a\x00\x00\x00"), "image/gif")
+	f.Add([]byte(describedAs("vide", boxed("avc1", strings.Repeat("\x00", 78), boxed("uuid", "name")))), "video/mp4")
 	f.Fuzz(func(t *testing.T, file []byte, mediaType string) { judge(t, file, mediaType) })
 }
 
@@ -566,8 +622,8 @@ func TestRules(t *testing.T) {
 		"all.gif":         "6c63308e86ccb91f",
 		"all.heic":        "d2283349baa17c46",
 		"all.jpg":         "77796df0c35abd7a",
-		"all.mov":         "499ba11b2abb18af",
-		"all.mp4":         "f88a399376d449df",
+		"all.mov":         "e18903e2bb8d6dee",
+		"all.mp4":         "3f21e9c5a0eb07b9",
 		"all.png":         "4803014e38ea68db",
 		"all.webp":        "6688e828b3958388",
 		"progressive.jpg": "11e833a71afba3ae",
