@@ -36,6 +36,10 @@ type film struct {
 	picture   bool // HEIC or AVIF
 	fragments bool // samples are also outside of the tables of tracks
 	hidden    bool // a track was blanked
+	elsewhere bool // tables that are not read here refer to the media, too
+
+	media  []box    // the boxes mdat
+	tracks []tables // those that stay
 }
 
 func (p *Plan) boxes(s *source) error {
@@ -45,6 +49,9 @@ func (p *Plan) boxes(s *source) error {
 	}
 	if f.fragments && f.hidden {
 		return unreadable("a track of metadata is in fragments")
+	}
+	if err := f.ends(); err != nil {
+		return err
 	}
 	slices.SortStableFunc(f.edits, func(a, b piece) int { return cmp.Compare(a.from, b.from) })
 	at := int64(0)
@@ -154,6 +161,8 @@ func (f *film) top(b box) error {
 		brand, err := f.some(b.inner, min(b.end-b.inner, 4))
 		f.picture = slices.Contains([]string{"heic", "heix", "heim", "heis", "hevc", "hevx", "mif1", "msf1", "avif", "avis"}, string(brand))
 		return err
+	case "mdat":
+		f.media = append(f.media, b)
 	case "moof":
 		f.fragments = true
 		fallthrough
@@ -282,6 +291,7 @@ func (f *film) track(b box) error {
 		return err
 	}
 	if b.kind == "traf" || t.handler == "" || mediaTracks[t.handler] {
+		f.tracks = append(f.tracks, t)
 		return f.sampleEntries(t)
 	}
 	what := Other
@@ -291,6 +301,7 @@ func (f *film) track(b box) error {
 			return err
 		}
 		if !tells {
+			f.tracks = append(f.tracks, t)
 			return f.sampleEntries(t)
 		}
 		what = GPS
@@ -459,6 +470,8 @@ func (f *film) inTrack(b box, t *tables, depth int) error {
 			t.runs = b
 		case "stco", "co64":
 			t.places = b
+		case "saio":
+			f.elsewhere = true
 		}
 		return f.common(b, nil)
 	})
@@ -537,6 +550,52 @@ func (f *film) samples(t tables, fn func(at, length int64) error) error {
 	return nil
 }
 
+// ends clears what is in the media of a film after its last sample. It does nothing if not all samples are known.
+func (f *film) ends() error {
+	if f.fragments || f.elsewhere || len(f.tracks) == 0 {
+		return nil
+	}
+	known := false
+	ends, guesses := make([]int64, len(f.media)), make([]int64, len(f.media))
+	for _, t := range f.tracks {
+		sizes, err := f.some(t.sizes.inner, 8)
+		if err != nil {
+			return err
+		}
+		// QuickTime counts sound in units of its own, so where a chunk ends is not known.
+		guess := t.handler == "soun" && !empty(sizes[4:])
+		err = f.samples(t, func(at, length int64) error {
+			i, _ := slices.BinarySearchFunc(f.media, at+1, func(b box, end int64) int { return cmp.Compare(b.end, end) })
+			switch {
+			case i == len(f.media) || at < f.media[i].inner || length == 0:
+				return nil
+			case guess:
+				guesses[i] = max(guesses[i], at)
+			default:
+				ends[i] = max(ends[i], at+length)
+			}
+			known = true
+			return nil
+		})
+		if errors.Is(err, ErrUnreadable) {
+			return nil // such as a film that is cut off
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for i, b := range f.media {
+		end := max(ends[i], b.inner)
+		if !known || guesses[i] >= end || end >= b.end {
+			continue
+		}
+		if err := f.unused(box{inner: end, end: b.end}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // ---- Items of HEIC and AVIF ----
 
 // emptyExif is EXIF that says nothing, after the four bytes that say where it begins. The orientation of an item is a
@@ -583,6 +642,7 @@ func (f *film) items(b box) error {
 	if info.kind == "" || places.kind == "" {
 		return nil
 	}
+	f.elsewhere = true
 	kinds, err := f.itemKinds(info)
 	if err != nil {
 		return err

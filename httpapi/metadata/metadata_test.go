@@ -370,6 +370,51 @@ func TestTracks(t *testing.T) {
 	}
 }
 
+// TestEndOfMedia: what follows the last sample of a film goes, if its samples are known.
+func TestEndOfMedia(t *testing.T) {
+	t.Parallel()
+	film, more := filmOf("vide", "", "picture", "another"), boxed("mdat", "secret")
+	longer := func(film string) string {
+		at := strings.LastIndex(film, "mdat") - 4
+		return film[:at] + boxed("mdat", film[at+8:], "secret")
+	}
+	// Sound whose samples have the size of 1, which QuickTime counts in units of its own.
+	sound := strings.Replace(filmOf("soun", "", "soundsound"), boxed("stsz", "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x0a"),
+		boxed("stsz", "\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x01\x00\x00\x00\x00"), 1)
+	fragment := boxed("moof", boxed("mfhd"))
+	for name, c := range map[string]struct {
+		file string
+		gone bool
+	}{
+		"after the last sample":     {longer(film), true},
+		"of subtitles":              {longer(filmOf("sbtl", "", "Hello")), true},
+		"of sound":                  {longer(filmOf("soun", "", "sound")), true},
+		"of sound of QuickTime":     {longer(sound), false},
+		"in media without a sample": {film + more, true},
+		"in fragments":              {film + fragment + more, false},
+		"in a film that is cut off": {film[:len(film)-1], false},
+		"without tracks":            {boxed("ftyp", "isom\x00\x00\x00\x00") + boxed("moov") + more, false},
+		"without samples":           {filmOf("vide", "") + more, false},
+		"with other references":     {strings.Replace(longer(film), "hdlr", "saio", 1), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			out, p, err := cleaned([]byte(c.file), "video/mp4")
+			is.NoErr(err)
+			want, found := c.file, []string(nil)
+			if c.gone {
+				want, found = strings.Replace(c.file, "secret", "\x00\x00\x00\x00\x00\x00", 1), []string{Other}
+			}
+			is.Equal(string(out), want)
+			is.Equal(p.Found, found)
+			_, q, err := cleaned(out, "video/mp4")
+			is.NoErr(err)
+			is.Equal(q.Found, nil)
+		})
+	}
+}
+
 // describedAs is a film whose only track has these sample entries.
 func describedAs(handler string, entries ...string) string {
 	full := "\x00\x00\x00\x00"
@@ -520,8 +565,8 @@ func TestHostile(t *testing.T) {
 func TestSendTo(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	file := slices.Concat(readTestdata(t, "all.mp4"), binary.BigEndian.AppendUint32(nil, 8+100_000), []byte("mdat"), bytes.Repeat([]byte("film"), 25_000))
-	want, p, err := cleaned(file, "video/mp4")
+	file := slices.Concat(readTestdata(t, "all.heic"), binary.BigEndian.AppendUint32(nil, 8+100_000), []byte("mdat"), bytes.Repeat([]byte("film"), 25_000))
+	want, p, err := cleaned(file, "image/heic")
 	is.NoErr(err)
 	for _, from := range []int64{0, 1, 5000, p.Size() - 70_000, p.Size() - 5, p.Size()} {
 		for _, most := range []int64{0, 1, 40_000, p.Size()} {
@@ -608,6 +653,7 @@ func FuzzClean(f *testing.F) {
 	f.Add(pngOf(f, string(pngChunk("iCCP", []byte("name\x00\x00profile")))), "image/png")
 	f.Add(gifOf(f, "!\xff\x0bNETSCAPE2.0\x03\x01\x05\x00\x00!\x01\x00!\xf9\x04\x00\x0a\x00\x00\x00"), "image/gif")
 	f.Add([]byte(describedAs("vide", boxed("avc1", strings.Repeat("\x00", 78), boxed("uuid", "name")))), "video/mp4")
+	f.Add([]byte(filmOf("vide", "", "picture")+boxed("mdat", "more")), "video/mp4")
 	f.Fuzz(func(t *testing.T, file []byte, mediaType string) { judge(t, file, mediaType) })
 }
 
