@@ -233,7 +233,7 @@ func (cmd *exportCommand) fetch(ctx context.Context, c *Call, from *control.Clie
 	}, func(f *os.File) error {
 		info, err := f.Stat()
 		if err == nil {
-			x, err = readBack(format.Source{R: f, Size: info.Size()})
+			x, err = readBack(format.Source{R: f, Size: info.Size(), Operator: true})
 		}
 		return errors.Join(err, unused(cmd.Dest)) // still
 	})

@@ -36,6 +36,7 @@ func (v handler) importRecords(r *http.Request) (out Imported, err error) {
 				return err
 			}
 			defer done()
+			s.Operator = true
 			if name = format.Format(ask.Get("format")); name == "" {
 				name, err = format.Detect(s)
 			} else {

@@ -102,6 +102,9 @@ type Label struct {
 type Source struct {
 	R    io.ReaderAt
 	Size int64
+	// Operator says that the source comes from who runs the server, who may read an
+	// export of more files.
+	Operator bool
 
 	charset media.Charset // of a source that is a text, set by asText
 }

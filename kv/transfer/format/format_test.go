@@ -396,22 +396,38 @@ func TestLongEntries(t *testing.T) {
 func TestZipDirectory(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	b := &budget{ReaderAt: strings.NewReader(kistSample), left: 10}
+	b := &budget{ReaderAt: strings.NewReader(kistSample), left: 10, over: errDirectory}
 	_, err := zip.NewReader(b, int64(len(kistSample)))
 	var why Unreadable
 	is.True(errors.As(err, &why))
 
-	const entry = 46 + 4 // bytes of an empty one in the directory
-	for n, want := range map[int]error{maxDirectory/entry - 10_000: nil, maxDirectory/entry + 10_000: errDirectory} {
+	const entry = 46 // bytes in the directory for an empty file, without its name
+	for _, c := range []struct {
+		first    string
+		operator bool
+		length   int // of the other names
+		files    int
+		want     error
+	}{
+		{"a", false, 4, maxDirectory/(entry+4) - 10_000, nil},
+		{"a", false, 4, maxDirectory/(entry+4) + 10_000, errDirectory},
+		{"a", true, 4, maxDirectory/(entry+4) + 10_000, errDirectory},
+		{ManifestName, false, 70, maxDirectory/(entry+70) - 10_000, nil},
+		{ManifestName, false, 70, maxDirectory/(entry+70) + 10_000, errFiles},
+		{ManifestName, true, 70, maxDirectory/(entry+70) + 10_000, nil},
+		{ManifestName, true, 60_000, maxOwnDirectory/(entry+60_000) + 100, errFiles},
+	} {
 		var data bytes.Buffer
 		w := zip.NewWriter(&data)
-		for i := range n {
-			_, err := w.CreateRaw(&zip.FileHeader{Name: fmt.Sprintf("%04x", i%0x10000)})
+		_, err := w.CreateRaw(&zip.FileHeader{Name: c.first})
+		is.NoErr(err)
+		for i := range c.files {
+			_, err := w.CreateRaw(&zip.FileHeader{Name: fmt.Sprintf("%0*x", c.length, i)})
 			is.NoErr(err)
 		}
 		is.NoErr(w.Close())
-		_, err := openZip(Source{R: bytes.NewReader(data.Bytes()), Size: int64(data.Len())})
-		is.Equal(err, want)
+		_, err = openZip(Source{R: bytes.NewReader(data.Bytes()), Size: int64(data.Len()), Operator: c.operator})
+		is.Equal(err, c.want)
 	}
 }
 

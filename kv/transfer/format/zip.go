@@ -16,21 +16,27 @@ import (
 	"kist/kv/record"
 )
 
-// maxDirectory bounds the directory of a zip in bytes. Each byte costs several
-// bytes of memory. The bound is enough for about 80 000 files.
-const maxDirectory = 8 << 20
+// The directory of a zip may have maxDirectory bytes, and that of an export of
+// kist from the operator maxOwnDirectory. Each byte costs several bytes of memory.
+// An export needs 116 bytes for a file, so the bounds are enough for about 70 000
+// and half a million files.
+const (
+	maxDirectory    = 8 << 20
+	maxOwnDirectory = 64 << 20
+)
 
 // budget is a source that limits how many bytes may be read, until it is freed.
 type budget struct {
 	io.ReaderAt
 	left int64
+	over error // says that it was more
 	free bool
 }
 
 func (b *budget) ReadAt(p []byte, at int64) (int, error) {
 	if !b.free {
 		if b.left -= int64(len(p)); b.left < 0 {
-			return 0, errDirectory
+			return 0, b.over
 		}
 	}
 	return b.ReaderAt.ReadAt(p, at)
@@ -45,10 +51,19 @@ const (
 
 var errDirectory = unreadable("The zip has too many entries; unpack it yourself and import the folder, or a tar of it.")
 
+var errFiles = unreadable("The export has too many files. The command kist import, for whoever runs the server, " +
+	"takes about 500 000 in one export.")
+
 var errBomb = unreadable("The zip would unpack to more than %d times its size; unpack it yourself and import the folder, or a tar of it.", unpackedRatio)
 
 func openZip(s Source) (*zip.Reader, error) {
-	b := &budget{ReaderAt: s.R, left: maxDirectory}
+	b := &budget{ReaderAt: s.R, left: maxDirectory, over: errDirectory}
+	if beginsAsExport(s) {
+		b.over = errFiles
+		if s.Operator {
+			b.left = maxOwnDirectory
+		}
+	}
 	z, err := zip.NewReader(b, s.Size)
 	if known, ok := errors.AsType[Unreadable](err); ok {
 		return nil, known
@@ -65,6 +80,14 @@ func openZip(s Source) (*zip.Reader, error) {
 		limit -= f.UncompressedSize64
 	}
 	return z, nil
+}
+
+// beginsAsExport reports whether the first file of a zip is the manifest of kist.
+func beginsAsExport(s Source) bool {
+	const header = 30 // bytes before the name of a file
+	head := make([]byte, header+len(ManifestName))
+	_, err := s.R.ReadAt(head, 0)
+	return err == nil && string(head[header:]) == ManifestName
 }
 
 func isZip(s Source) bool {
