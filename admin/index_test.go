@@ -2,6 +2,7 @@ package admin_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"regexp"
 	"strings"
@@ -61,4 +62,35 @@ func TestReindex(t *testing.T) {
 	s.stop()
 	r := newPlace(t).run("", "reindex")
 	is.Equal(r.code, 3) // nothing there
+}
+
+// A large import without a server leaves a compact working copy, and an index that the next
+// server uses as it is.
+func TestImportSettles(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := newPlace(t)
+	key := p.key()
+	var rows strings.Builder
+	rows.WriteString("url,title\n")
+	for i := range 20_000 {
+		fmt.Fprintf(&rows, "https://host%d.test/%d,A page of number %d\n", i%977, i, i)
+	}
+	p.write("pages.csv", rows.String())
+
+	p.must("import", "pages.csv", "--user", "ann", "--dry-run")
+	is.True(!p.exists(p.data("cache", "index")))
+
+	p.must("import", "pages.csv", "--user", "ann")
+	is.True(p.exists(p.data("cache", "index", "proof.json")))
+	working, err := os.Stat(p.data("cache", "kist.db"))
+	is.NoErr(err)
+	logged, err := os.Stat(p.data("journal", "log-0000000000000000"))
+	is.NoErr(err)
+	is.True(working.Size() < logged.Size()*3/2)
+
+	s := p.serve()
+	is.Equal(p.found(key, "12345"), "A page of number 12345")
+	s.stop()
+	is.True(!strings.Contains(s.log.String(), "rebuilt"))
 }

@@ -53,6 +53,9 @@ func (cmd *importCommand) Run(c *Call) error {
 	}
 	var done control.Imported
 	err = cmd.send(ctx, c, client, &done)
+	if err == nil && !cmd.DryRun {
+		client.Settle(ctx, c.progress)
+	}
 	if err := errors.Join(err, client.Close()); err != nil {
 		return err
 	}

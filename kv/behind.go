@@ -311,10 +311,12 @@ func (h *behind) watch() {
 	if err := h.s.between(func() error { return h.s.gen.shorten(h.s) }); err != nil && !errors.Is(err, ErrClosed) {
 		h.s.log.Error("cannot start a new part of the journal; continuing with the current one", "error", err)
 	}
-	if h.compaction.Load() != nil || time.Now().Before(h.after) || h.checks.Load() > 0 || h.failure() != nil || !workcopy.Loose(h.s.bolt.Load()) {
+	if h.compaction.Load() != nil || time.Now().Before(h.after) || !h.loose() {
 		return
 	}
-	h.compaction.Store(&compaction{})
+	if begun := h.compaction.CompareAndSwap(nil, &compaction{}); !begun {
+		return
+	}
 	h.s.work.Go(func() {
 		if err := h.tryCompact(); err != nil && !errors.Is(err, ErrClosed) && !errors.Is(err, workcopy.ErrGaveUp) {
 			h.s.log.Warn("cannot compact the working copy; it is used as it is", "error", err)
@@ -322,9 +324,32 @@ func (h *behind) watch() {
 	})
 }
 
+// loose reports whether the working copy is worth compacting and can be compacted.
+func (h *behind) loose() bool {
+	return h.checks.Load() == 0 && h.failure() == nil && workcopy.Loose(h.s.bolt.Load())
+}
+
+// CompactCopy compacts the working copy now, if that is worth it and it is not being compacted. A
+// store that stays open does so on its own when little changes. wrote is told how many bytes each
+// step writes. The error is workcopy.ErrGaveUp if the disk has no room for both copies, or too much
+// is committed meanwhile. After an error, the copy is used as it is.
+func (s *Store) CompactCopy(wrote func(bytes int64)) error {
+	h := &s.behind
+	if !h.loose() {
+		return nil
+	}
+	if begun := h.compaction.CompareAndSwap(nil, &compaction{wrote: wrote}); !begun {
+		return nil
+	}
+	defer h.compaction.Store(nil)
+	return h.compact()
+}
+
 // A compaction is a working copy that is about to replace the current one. While it is
 // written, it lacks the lots that go to the current one.
 type compaction struct {
+	wrote func(bytes int64) // see CompactCopy; may be nil
+
 	begun  bool         // lots are collected; used between commits and by applyLoop, which is idle then
 	lots   []*table.Mem // as begun
 	volume atomic.Int64 // of lots, in bytes
@@ -399,7 +424,21 @@ func (h *behind) fullCopy(v view, at journal.State) (*bolt.DB, error) {
 	}
 	c := h.compaction.Load()
 	giveUp := func() bool { return h.s.stopping.Err() != nil || c.volume.Load() > compactMissed }
-	return workcopy.Compact(h.copyPath()+".new", h.s.buckets, unmapped(h.s, v, workcopy.Everything(v.read(), h.s.buckets)), at.Digest, giveUp)
+	all := c.told(unmapped(h.s, v, workcopy.Everything(v.read(), h.s.buckets)))
+	return workcopy.Compact(h.copyPath()+".new", h.s.buckets, all, at.Digest, giveUp)
+}
+
+// told yields the entries and tells wrote of them.
+func (c *compaction) told(all workcopy.Entries) workcopy.Entries {
+	if c.wrote == nil {
+		return all
+	}
+	return func(yield func(journal.Op) bool) {
+		all(func(op journal.Op) bool {
+			c.wrote(int64(len(op.Key) + len(op.Value)))
+			return yield(op)
+		})
+	}
 }
 
 func (h *behind) copyPath() string { return filepath.Join(h.s.dir, "cache", "kist.db") }

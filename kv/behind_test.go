@@ -159,6 +159,43 @@ func TestCompact(t *testing.T) {
 	is.NoErr(s.Close())
 }
 
+// A loose working copy is compacted on request, once.
+func TestCompactCopy(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := kvtest.Open(t)
+	u := kvtest.User(t, s, "ann")
+	kvtest.Update(t, s, func(tx *kv.Tx) error {
+		for i := range 3000 {
+			form := kvtest.Form(t, record.Notes, fmt.Sprintf(`{"title":"%x","content":"c"}`, sha256.Sum256([]byte{byte(i), byte(i >> 8)})))
+			if _, err := catalog.Add(tx, u.ID, record.Notes, form, nil, ""); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	is.NoErr(drain(s))
+	loose := kv.Bolt(s)
+	total := int64(0)
+	wrote := func(n int64) { total += n }
+
+	end := kv.BeginCheck(s)
+	is.NoErr(s.CompactCopy(wrote))
+	is.Equal(kv.Bolt(s), loose) // it is being checked
+	end()
+
+	is.NoErr(s.CompactCopy(wrote))
+	compact := kv.Bolt(s)
+	is.True(compact != loose)
+	is.True(!workcopy.Loose(compact))
+	is.True(!kv.Compacting(s))
+	is.True(total > 3000*64) // the titles
+
+	is.NoErr(s.CompactCopy(wrote))
+	is.Equal(kv.Bolt(s), compact)
+	kvtest.View(t, s, kvtest.Audit)
+}
+
 // A compaction ends when nobody reads the former working copy any more; another one may
 // only begin then.
 func TestCompactingEnds(t *testing.T) {

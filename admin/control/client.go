@@ -19,8 +19,9 @@ import (
 type Client struct {
 	Progress *console.Progress // shows what Send sends; may be nil
 
-	http http.Client
-	end  func() error
+	http   http.Client
+	settle func(context.Context, Show) // nil if a server runs
+	end    func() error
 }
 
 // Close ends the client. If no server runs, it closes the data directory.

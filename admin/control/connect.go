@@ -110,7 +110,10 @@ func overSocket(path string) *Client {
 func inThisProcess(s *kv.Store, o Options) *Client {
 	index, end := indexOf(s, o.Log)
 	handler := o.Handler(s, NewCommands(Backend{Store: s, Sweep: sweepOf(s, o), Index: index, Contents: contentsOf(s)}))
-	return &Client{http: http.Client{Transport: inProcess{handler}}, end: func() error { return errors.Join(end(), s.Close()) }}
+	return &Client{
+		http: http.Client{Transport: inProcess{handler}}, settle: settleOf(s, index, o.Log),
+		end: func() error { return errors.Join(end(), s.Close()) },
+	}
 }
 
 // contentsOf opens the stored files of an open store.

@@ -1,7 +1,7 @@
 // Package control is how the commands of kist reach a data directory: the client that
 // asks httpapi's handler for the operator, over the admin socket of the running server
 // or in the process of the command if no server runs, and the commands that this
-// handler serves beside the API. A command cannot tell the two ways apart.
+// handler serves beside the API. A command need not know which of the two ways it goes.
 package control
 
 import (
