@@ -167,7 +167,8 @@ func TestCompactCopy(t *testing.T) {
 	u := kvtest.User(t, s, "ann")
 	kvtest.Update(t, s, func(tx *kv.Tx) error {
 		for i := range 3000 {
-			form := kvtest.Form(t, record.Notes, fmt.Sprintf(`{"title":"%x","content":"c"}`, sha256.Sum256([]byte{byte(i), byte(i >> 8)})))
+			title := sha256.Sum256([]byte{byte(i), byte(i >> 8)})
+			form := kvtest.Form(t, record.Notes, fmt.Sprintf(`{"title":"%x","content":"c"}`, title))
 			if _, err := catalog.Add(tx, u.ID, record.Notes, form, nil, ""); err != nil {
 				return err
 			}

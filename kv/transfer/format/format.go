@@ -102,7 +102,7 @@ type Label struct {
 type Source struct {
 	R    io.ReaderAt
 	Size int64
-	// Operator says that the source comes from who runs the server, who may read an
+	// Operator says that the operator of the server gave the source. It may be an
 	// export of more files.
 	Operator bool
 

@@ -51,8 +51,8 @@ const (
 
 var errDirectory = unreadable("The zip has too many entries; unpack it yourself and import the folder, or a tar of it.")
 
-var errFiles = unreadable("The export has too many files. The command kist import, for whoever runs the server, " +
-	"takes about 500 000 in one export.")
+var errFiles = unreadable("The export has too many files. Ask the operator of the server to import it: " +
+	"the command kist import takes about 500 000 files.")
 
 var errBomb = unreadable("The zip would unpack to more than %d times its size; unpack it yourself and import the folder, or a tar of it.", unpackedRatio)
 
