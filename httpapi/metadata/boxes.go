@@ -370,6 +370,9 @@ func (f *film) sampleEntries(t tables) error {
 			if b.kind == "wave" {
 				return f.each(b.inner, b.end, func(b box) error { return f.common(b, nil) })
 			}
+			if b.kind == "colr" {
+				return f.colours(b)
+			}
 			return f.common(b, entryBoxes)
 		})
 	})
@@ -656,6 +659,8 @@ func (f *film) properties(b box) error {
 		switch b.kind {
 		case "ipco":
 			return f.properties(b)
+		case "colr":
+			return f.colours(b)
 		case "crtt", "mdft":
 			f.found(Time)
 			f.blank(b)
@@ -665,6 +670,27 @@ func (f *film) properties(b box) error {
 		}
 		return nil
 	})
+}
+
+// colours takes the texts out of a colour profile.
+func (f *film) colours(b box) error {
+	kind, err := f.some(b.inner, min(b.end-b.inner, 4))
+	if err != nil || string(kind) != "prof" && string(kind) != "rICC" {
+		return err
+	}
+	at := b.inner + 4
+	if b.end-at > maxProfile {
+		return unreadable("its colour profile is too long")
+	}
+	profile, err := f.bytes(at, b.end-at)
+	if err != nil {
+		return err
+	}
+	plain, err := f.profile(profile)
+	if err == nil && !bytes.Equal(plain, profile) {
+		f.edits = append(f.edits, piece{from: at, literal: plain, length: b.end - at})
+	}
+	return err
 }
 
 // metadataItems are the kinds of items that are metadata.

@@ -2,8 +2,10 @@ package metadata
 
 import (
 	"bytes"
+	"compress/zlib"
 	"encoding/binary"
 	"hash/crc32"
+	"io"
 	"slices"
 )
 
@@ -40,6 +42,7 @@ func (p *Plan) jpeg(s *source) error {
 		return err
 	}
 	at, turnedOnce := int64(2), false
+	var colours splitProfile
 	for at < s.size {
 		b, err := s.bytes(at, min(4, s.size-at))
 		if err != nil {
@@ -78,7 +81,12 @@ func (p *Plan) jpeg(s *source) error {
 			err = p.keep(at, end)
 		case marker >= markAPP0 && marker <= markAPPF || marker == markCOM:
 			var data []byte
-			if data, err = s.bytes(at+4, length-2); err == nil {
+			data, err = s.bytes(at+4, length-2)
+			switch {
+			case err != nil:
+			case marker == markAPP2 && bytes.HasPrefix(data, iccHead):
+				err = colours.part(p, s, at, end, data)
+			default:
 				err = p.application(marker, at, end, data, &turnedOnce)
 			}
 		default:
@@ -93,7 +101,7 @@ func (p *Plan) jpeg(s *source) error {
 }
 
 // application decides about an APPn or COM segment, which holds what programs add to a picture.
-// It keeps a bare JFIF header, the orientation, colour profiles and Adobe's colour marker.
+// It keeps a bare JFIF header, the orientation and Adobe's colour marker.
 func (p *Plan) application(marker byte, at, end int64, data []byte, turnedOnce *bool) error {
 	switch {
 	case marker == markAPP0 && bytes.HasPrefix(data, jfifHead) && len(data) >= 14:
@@ -121,8 +129,6 @@ func (p *Plan) application(marker byte, at, end int64, data []byte, turnedOnce *
 		*turnedOnce = true
 		exif = slices.Concat(exifHead, turned(orientation))
 		return p.put(append([]byte{0xff, markAPP1, 0, byte(2 + len(exif))}, exif...))
-	case marker == markAPP2 && bytes.HasPrefix(data, iccHead):
-		return p.keep(at, end)
 	case marker == markAPPE && bytes.HasPrefix(data, []byte("Adobe")) && len(data) >= 12: // says how the colours are stored
 		if len(data) == 12 {
 			return p.keep(at, end)
@@ -162,6 +168,88 @@ func (s *source) endOfScan(at int64) (int64, error) {
 		at += int64(i)
 	}
 	return s.size, nil
+}
+
+// keepProfile keeps the colours of a part of the file that has a profile from inner on.
+func (p *Plan) keepProfile(s *source, at, inner, end int64) error {
+	if end-inner > maxProfile {
+		return unreadable("its colour profile is too long")
+	}
+	profile, err := s.bytes(inner, max(end-inner, 0))
+	if err != nil {
+		return err
+	}
+	plain, err := p.profile(profile)
+	if err != nil {
+		return err
+	}
+	if bytes.Equal(plain, profile) {
+		return p.keep(at, end)
+	}
+	if err := p.keep(at, inner); err != nil {
+		return err
+	}
+	return p.put(plain)
+}
+
+// A splitProfile is the colour profile of a JPEG file, which is in one segment or in several, one after the other.
+type splitProfile struct {
+	left      []byte // for the segments that follow
+	next, all byte   // the segment that follows, and how many there are
+}
+
+// splitHead is the length in bytes of what comes before a part of a profile: a name, its number, and how many there are.
+const splitHead = 14
+
+// part plans a segment that has a part of a profile. The first one reads the others.
+func (c *splitProfile) part(p *Plan, s *source, at, end int64, data []byte) error {
+	if len(data) < splitHead {
+		p.found(Other)
+		return nil
+	}
+	number, all := data[splitHead-2], data[splitHead-1]
+	if number == 1 && c.next == 0 {
+		c.next, c.all = 1, all
+		whole := bytes.Clone(data[splitHead:])
+		for i, from := 2, end; i <= int(all); i++ {
+			more, err := s.bytes(from, 4)
+			if err != nil {
+				return err
+			}
+			length := int64(binary.BigEndian.Uint16(more[2:]))
+			if more[0] != 0xff || more[1] != markAPP2 || length < 2+splitHead {
+				return unreadable("a part of its colour profile is missing")
+			}
+			part, err := s.bytes(from+4, length-2)
+			if err != nil {
+				return err
+			}
+			if !bytes.HasPrefix(part, iccHead) || part[splitHead-2] != byte(i) || part[splitHead-1] != all {
+				return unreadable("a part of its colour profile is missing")
+			}
+			whole, from = append(whole, part[splitHead:]...), from+2+length
+		}
+		plain, err := p.profile(whole)
+		if err != nil {
+			return err
+		}
+		c.left = plain
+	}
+	part := data[splitHead:]
+	if number != c.next || all != c.all || len(part) > len(c.left) {
+		p.found(Other) // a second profile
+		return nil
+	}
+	c.next++
+	plain := c.left[:len(part)]
+	c.left = c.left[len(part):]
+	if bytes.Equal(plain, part) {
+		return p.keep(at, end)
+	}
+	if err := p.keep(at, end-int64(len(part))); err != nil {
+		return err
+	}
+	return p.put(plain)
 }
 
 // ---- PNG (W3C, third edition) ----
@@ -252,13 +340,10 @@ func pngChunk(kind string, data []byte) []byte {
 	return binary.BigEndian.AppendUint32(b, crc32.ChecksumIEEE(b[4:]))
 }
 
-// maxProfile is the length in bytes of the longest colour profile that is read.
-const maxProfile = 4 << 20
-
 // pngProfileName is the name that every colour profile of a clean picture has.
 const pngProfileName = "ICC Profile"
 
-// pngProfile keeps the colour profile of a chunk iCCP, and replaces its name.
+// pngProfile keeps the colours of a chunk iCCP, and replaces its name.
 func (p *Plan) pngProfile(s *source, at, end int64) error {
 	if end-at > maxProfile {
 		return unreadable("its colour profile is too long")
@@ -267,12 +352,44 @@ func (p *Plan) pngProfile(s *source, at, end int64) error {
 	if err != nil {
 		return err
 	}
-	name, profile, _ := bytes.Cut(data, []byte{0})
-	if string(name) == pngProfileName {
+	name, packed, _ := bytes.Cut(data, []byte{0})
+	profile, rest := unpacked(packed)
+	plain, err := p.profile(profile)
+	if err != nil {
+		return err
+	}
+	if string(name) == pngProfileName && rest == 0 && bytes.Equal(plain, profile) {
 		return p.keep(at, end)
 	}
 	p.found(Text)
-	return p.put(pngChunk("iCCP", slices.Concat([]byte(pngProfileName), []byte{0}, profile)))
+	var b bytes.Buffer
+	b.WriteString(pngProfileName + "\x00\x00")
+	w := zlib.NewWriter(&b)
+	if _, err := w.Write(plain); err != nil {
+		return err
+	}
+	if err := w.Close(); err != nil {
+		return err
+	}
+	return p.put(pngChunk("iCCP", b.Bytes()))
+}
+
+// unpacked is a compressed profile, after the byte that names the method, and how many bytes follow it. One that cannot
+// be read is empty and has one byte left.
+func unpacked(b []byte) (profile []byte, rest int) {
+	if len(b) == 0 {
+		return nil, 1
+	}
+	in := bytes.NewReader(b[1:])
+	r, err := zlib.NewReader(in)
+	if err != nil {
+		return nil, 1
+	}
+	profile, err = io.ReadAll(io.LimitReader(r, maxProfile+1))
+	if err != nil {
+		return nil, 1
+	}
+	return profile, in.Len()
 }
 
 // ---- WebP (RFC 9649) ----
@@ -325,8 +442,10 @@ func (p *Plan) webp(s *source) error {
 			if err == nil {
 				err = p.put(features)
 			}
-		case "VP8 ", "VP8L", "ALPH", "ANIM", "ANMF", "ICCP":
+		case "VP8 ", "VP8L", "ALPH", "ANIM", "ANMF":
 			err = p.keep(at, end)
+		case "ICCP":
+			err = p.keepProfile(s, at, at+8, end)
 		case "EXIF", "XMP ":
 			var data []byte
 			if data, err = s.some(at+8, min(length, maxExif)); err != nil {

@@ -59,8 +59,9 @@ type Plan struct {
 	// Found lists what the original says, sorted. If it is empty, the result equals the original.
 	Found []string
 
-	pieces []piece
-	size   int64
+	pieces   []piece
+	size     int64
+	profiles int // bytes of colour profiles that were read
 }
 
 // Size is the length of the file without its metadata, in bytes.
