@@ -32,6 +32,9 @@ func TestUnknownParameters(t *testing.T) {
 	for _, kept := range []string{"limit=1&offset=1", "limit=1", "favorite=1", "public=false"} {
 		a.get("/api/v1/notes?" + kept).want(200)
 	}
+	for _, whole := range []string{"tags", "note-tags", "folders", "keys"} {
+		a.get("/api/v1/" + whole + "?limit=500&offset=0").want(200)
+	}
 }
 
 func TestListFiltersByMemberNames(t *testing.T) {

@@ -261,6 +261,10 @@ func (c *Request) CheckQuery(known []Param) error {
 	}
 	var args Arguments
 	for _, name := range SortedKeys(q) {
+		// Programs send these with every list, also with those that are sent whole.
+		if c.R.Method == http.MethodGet && (name == "limit" || name == "offset") {
+			continue
+		}
 		if !slices.ContainsFunc(known, func(p Param) bool { return p.In == "query" && p.Name == name }) {
 			args.Refuse(CutTo(strconv.Quote(name), 64) + " is not known here")
 		}
