@@ -146,7 +146,7 @@ func TestBrowserSessions(t *testing.T) {
 	other.press("Sign in")
 	other.enterAs("ann", "correct horse")
 	other.at("Notes")
-	is.Equal(other.js(`document.querySelector('.add textarea').value`), "typed meanwhile")
+	other.until(`document.querySelector('.add textarea')?.value === 'typed meanwhile'`)
 
 	// A new password ends all sessions but the one that set it, and revokes what
 	// is marked: devices, unless the user says otherwise.

@@ -157,6 +157,11 @@ func due(op operation, p principal) int {
 	case scope != nil:
 		may = slices.ContainsFunc(p.scopes, func(s record.Scope) bool { return slices.Contains(covers[s], record.Scope(scope[1])) })
 		may = may && (p.admin || !strings.HasPrefix(op.path, "/api/v1/admin/"))
+	case op.needs == "An API key needs the scopes write and read.":
+		holds := func(need record.Scope) bool {
+			return slices.ContainsFunc(p.scopes, func(s record.Scope) bool { return slices.Contains(covers[s], need) })
+		}
+		may = holds(record.ScopeWrite) && holds(record.ScopeRead)
 	case op.needs == "Any API key will do.":
 		may = true
 	case op.needs == "Only for a browser that is signed in.":

@@ -196,10 +196,10 @@ func TestRepeatOfUnsureCreate(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	remote := &shelf{objects: map[string][]byte{}}
-	stored := func(dir string) *kv.Store {
+	stored := func(dir string, takeOver bool) *kv.Store {
 		s, err := kv.Open(dir, kv.Options{
 			Schema: tables.All, Log: kvtest.Quiet, Space: smallDisk,
-			Ship: ship.New(ship.Options{Remote: remote, Address: "s3://test/kist", Sync: true, Log: kvtest.Quiet}),
+			Ship: ship.New(ship.Options{Remote: remote, Address: "s3://test/kist", Sync: true, TakeOver: takeOver, Log: kvtest.Quiet}),
 		})
 		is.NoErr(err)
 		t.Cleanup(func() { _ = s.Close() })
@@ -212,7 +212,7 @@ func TestRepeatOfUnsureCreate(t *testing.T) {
 		}
 		return s
 	}
-	first := stored(filepath.Join(t.TempDir(), "data"))
+	first := stored(filepath.Join(t.TempDir(), "data"), false)
 	a := start(t, func(c *web.Config) { is.NoErr(c.Store.Close()); c.Store = first })
 	q := apiRequest{method: "POST", path: "/api/v1/notes", json: `{"content":"a"}`, header: http.Header{"Idempotency-Key": {"one"}}}
 
@@ -221,7 +221,7 @@ func TestRepeatOfUnsureCreate(t *testing.T) {
 	is.NoErr(err)
 	is.NoErr(datadir.WriteInstance(place, got.Instance))
 	is.NoErr(got.Claim(place))
-	stored(place)
+	stored(place, true)
 
 	is.Equal(a.do(q).want(503).code(), "not_the_writer")
 	is.Equal(a.get("/api/v1/notes").at("total"), 1.0)
