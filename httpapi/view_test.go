@@ -119,6 +119,10 @@ func TestVisitors(t *testing.T) {
 			g.guest().see("GET", "/x/item", "User-Agent", "curl/8").want(200)
 			g.guest().see("GET", "/x/item", "User-Agent", "Wget/1", "Range", "bytes=7-").want(206)
 		}},
+		"a page after the bytes, no jar": {2, 2, func(g *guest) {
+			g.guest().see("GET", "/x/item").want(200)
+			g.guest().see("GET", "/v/item", "Range", "bytes=7-").want(200)
+		}},
 		"an impossible range, no jar": {2, 2, func(g *guest) { // which is no range
 			g.guest().see("GET", "/x/item").want(200)
 			g.guest().see("GET", "/x/item", "Range", "lines=7-").want(200)
@@ -297,6 +301,26 @@ func TestLastView(t *testing.T) {
 				is.Equal(a.guest().see("GET", "/x/item", "Range", "bytes=5-").status, want)
 			})
 		}
+	}
+}
+
+// A program without cookies that goes on with content must know its password.
+func TestResumeNeedsPassword(t *testing.T) {
+	t.Parallel()
+	for _, action := range []string{"make_private", "delete"} {
+		t.Run(action, func(t *testing.T) {
+			a := start(t)
+			a.share("0123456789", "slug", "item", "maxViews", "1", "maxViewsAction", action, "password", "open sesame")
+			part := []string{"Range", "bytes=7-"}
+			a.guest().see("GET", "/x/item", "X-Share-Password", "open sesame").want(200)
+			if action == "make_private" {
+				a.guest().see("GET", "/x/item", part...).want(401)
+				a.guest().see("GET", "/x/item", append(part, "X-Share-Password", "wrong")...).want(401)
+				a.guest().see("GET", "/x/item", append(part, "X-Share-Password", "open sesame")...).want(206)
+				return
+			}
+			a.guest().see("GET", "/x/item", part...).want(404)
+		})
 	}
 }
 

@@ -104,7 +104,7 @@ func seen(c *web.Request, r *record.Record, kinds []*record.Kind) (owned bool, e
 		return false, record.ErrMissing
 	case c.Owns(r) || c.AtContentOrigin() && Granted(c, grant.ToOwn, r):
 		return true, nil
-	case r.Reached && !r.Expired(now) && Granted(c, grant.ToRead, r):
+	case r.Reached && !r.Expired(now) && (Granted(c, grant.ToRead, r) || resumes(c, r)):
 		return false, nil // the visitor of the last view may continue reading
 	}
 	return false, r.Open(now)

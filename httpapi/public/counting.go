@@ -21,7 +21,7 @@ import (
 // counts each time.
 func counts(c *web.Request, r *record.Record, owned bool) (bool, error) {
 	switch {
-	case owned, c.R.Method == http.MethodHead, r.Kind != record.Links && Granted(c, grant.ToRead, r):
+	case owned, c.R.Method == http.MethodHead, r.Kind != record.Links && (Granted(c, grant.ToRead, r) || resumes(c, r)):
 		return false, nil
 	case r.Limit > 0 && isPreview(c):
 		return false, errCard

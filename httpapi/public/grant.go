@@ -24,6 +24,9 @@ const (
 	OwnTime    = 12 * time.Hour   // for the owner, at the origin for content
 )
 
+// rawPath begins the addresses of raw content.
+const rawPath = "/x/"
+
 // grantParam is the parameter for grants in addresses that a page embeds. Only the first
 // maxGrants values are read.
 const (
@@ -96,8 +99,7 @@ func excess(have []*http.Cookie, kind grant.Kind, another *http.Cookie) (names [
 }
 
 // grantsInRequest yields the texts in the request that may be grants for the item with the
-// slug, and what each is bound to. A request for a range without a cookie also has the grant that its
-// network and program got.
+// slug, and what each is bound to.
 func grantsInRequest(c *web.Request, kind grant.Kind, slug string) func(func(text, visitor string) bool) {
 	return func(yield func(text, visitor string) bool) {
 		if c.R.URL.RawQuery != "" {
@@ -110,10 +112,6 @@ func grantsInRequest(c *web.Request, kind grant.Kind, slug string) func(func(tex
 		}
 		if cookie, err := c.R.Cookie(CookieName(kind, slug)); err == nil {
 			yield(cookie.Value, "")
-			return
-		}
-		if kind == grant.ToRead && c.R.Method == http.MethodGet && c.R.Header.Get("Range") != "" {
-			yield(c.Site.Resumes.Of(slug, c.Addr, c.R.UserAgent()), "")
 		}
 	}
 }
@@ -144,17 +142,44 @@ func grantEnds(c *web.Request, kind grant.Kind, r *record.Record) (ends time.Tim
 	return ends, ok
 }
 
+// resumed is the grant for content at the slug that the visitor's network and program got within the
+// last minutes. It is for requests of a part of raw content only, and "" for others.
+func resumed(c *web.Request, slug string) string {
+	if c.R.Method != http.MethodGet || !strings.HasPrefix(c.R.Header.Get("Range"), "bytes=") ||
+		!strings.HasPrefix(c.R.URL.Path, rawPath) {
+		return ""
+	}
+	return c.Site.Resumes.Of(slug, c.Addr, c.R.UserAgent())
+}
+
+// resumes reports whether the request goes on with content whose view was counted. Unlike a grant
+// of the visitor's own, it opens no password.
+func resumes(c *web.Request, r *record.Record) bool {
+	text, _, _ := strings.Cut(resumed(c, r.Slug), ".")
+	_, _, holds := c.Site.Grants.Holds(text, grant.ToRead, r, c.Site.Store.Now(), "")
+	return holds
+}
+
 // removedFileOf returns the file that the visitor may continue to read although the visitor's
 // own view has removed it.
 func removedFileOf(c *web.Request, slug string) (grant.RemovedFile, error) {
-	for text, visitor := range grantsInRequest(c, grant.ToRead, slug) {
+	opens := func(text, visitor string) (grant.RemovedFile, error) {
 		_, text, _ = strings.Cut(text, ".")
-		p, err := c.Site.Grants.OpenRemovedFile(text, slug, c.Site.Store.Now(), visitor)
-		if err != nil {
-			continue
+		return c.Site.Grants.OpenRemovedFile(text, slug, c.Site.Store.Now(), visitor)
+	}
+	var found []grant.RemovedFile
+	for text, visitor := range grantsInRequest(c, grant.ToRead, slug) {
+		if p, err := opens(text, visitor); err == nil {
+			found = append(found, p)
 		}
+	}
+	if p, err := opens(resumed(c, slug), ""); err == nil {
+		found = append(found, p)
+	}
+
+	for _, p := range found {
 		var spent bool // removed by its limit, not by its owner
-		err = c.Site.Store.View(func(tx *kv.Tx) (err error) { spent, err = catalog.Spent(tx, p.Owner, p.ID, p.Terms); return err })
+		err := c.Site.Store.View(func(tx *kv.Tx) (err error) { spent, err = catalog.Spent(tx, p.Owner, p.ID, p.Terms); return err })
 		if err == nil && spent {
 			return p, nil
 		}
@@ -182,6 +207,9 @@ func SetGrantCookie(c *web.Request, kind grant.Kind, r *record.Record) error {
 	}
 	http.SetCookie(c.W, cookie)
 	if kind == grant.ToRead && r.Limit > 0 {
+		if r.Password != "" { // a removed file could be read on without it
+			text, _, _ = strings.Cut(text, ".")
+		}
 		c.Site.Resumes.Keep(r.Slug, c.Addr, c.R.UserAgent(), text)
 	}
 	for _, name := range excess(c.R.Cookies(), kind, cookie) {

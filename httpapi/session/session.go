@@ -568,8 +568,15 @@ func revokeDevice(c *web.Request) error {
 
 // invalidRequest tells a client of the device flow what is wrong with its body.
 func invalidRequest(c *web.Request, err error) error {
-	e, _ := web.ClientError(err)
-	return deviceError(c, http.StatusBadRequest, &record.DeviceError{Code: "invalid_request", Text: e.Text})
+	e, status := web.ClientError(err)
+	switch {
+	case e.Fault == record.Busy: // the client must go on
+		web.SetRetry(c.W.Header(), e)
+		return deviceError(c, status, &record.DeviceError{Code: "slow_down", Text: e.Text, Interval: people.DeviceInterval})
+	case status != http.StatusRequestEntityTooLarge:
+		status = http.StatusBadRequest
+	}
+	return deviceError(c, status, &record.DeviceError{Code: "invalid_request", Text: e.Text})
 }
 
 // deviceError answers with an error in the format of OAuth (RFC 6749, section 5.2).
