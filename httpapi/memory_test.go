@@ -13,9 +13,10 @@ import (
 	"kist/httpapi/web"
 )
 
-// A holding is a request that holds memory.
+// holding is a request that holds memory.
 func (a *app) holding(address byte) *web.Request {
-	return &web.Request{Site: a.server.Site, R: httptest.NewRequest("GET", "/", nil), Addr: netip.AddrFrom4([4]byte{10, 0, 0, address})}
+	r := httptest.NewRequest("GET", "/", nil)
+	return &web.Request{Site: a.server.Site, R: r, Addr: netip.AddrFrom4([4]byte{10, 0, 0, address})}
 }
 
 // fillMemory holds all memory for requests, until free. Nothing may run.

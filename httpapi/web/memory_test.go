@@ -19,8 +19,9 @@ import (
 func visitorFrom(s *Site, method string, address uint32) (*Request, *httptest.ResponseRecorder) {
 	w := httptest.NewRecorder()
 	c := &Request{
-		Site: s, R: httptest.NewRequest(method, "/", nil), Addr: netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, address))),
-		W: &AnswerWriter{ResponseWriter: w, Ctl: http.NewResponseController(w)},
+		Site: s, R: httptest.NewRequest(method, "/", nil),
+		Addr: netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, address))),
+		W:    &AnswerWriter{ResponseWriter: w, Ctl: http.NewResponseController(w)},
 	}
 	return c, w
 }
@@ -38,7 +39,7 @@ func TestMemoryShares(t *testing.T) {
 		"a part for one": {{1, longOfOne, true}, {1, shortHeld + 1, false}, {3, 8 * mib, true}, {2, mib, false}},
 		"too much":       {{1, longOfOne + 1, false}, {2, longOfOne + 1, false}, {2, longOfOne, true}},
 		"in parts":       {{2, longOfOne - mib, true}, {2, mib, true}, {2, shortHeld + 1, false}, {4, mib, true}},
-		"short ones":     {{1, longOfOne, true}, {3, 8 * mib, true}, {1, shortHeld, true}, {2, shortHeld, true}, {5, shortHeld, true}, {5, mib, false}},
+		"short ones":     {{1, longOfOne, true}, {3, 8 * mib, true}, {1, shortHeld, true}, {2, shortHeld, true}, {5, mib, false}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
