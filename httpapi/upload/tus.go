@@ -944,7 +944,8 @@ func takePiece(c *web.Request, u *inbox.Upload, m *UploadBudget, sum *checksum, 
 	if c.Site.Store.FreeForContent() == 0 {
 		return kv.ErrFull
 	}
-	if err := keepFromSweep(c, u); err != nil {
+	u.MovedTo = min(u.MovedTo, u.Offset) // bytes that were lost count again
+	if err := keepFromSweep(c, u, u.Offset); err != nil {
 		return err
 	}
 	st, err := openPart(c, u)
@@ -982,7 +983,7 @@ func takePiece(c *web.Request, u *inbox.Upload, m *UploadBudget, sum *checksum, 
 			}
 		}
 		if sum != nil && (!ended || body.err != nil) {
-			if err := keepFromSweep(c, u); err != nil {
+			if err := keepFromSweep(c, u, st.Size()); err != nil {
 				return err
 			}
 			continue
@@ -1009,9 +1010,11 @@ func takePiece(c *web.Request, u *inbox.Upload, m *UploadBudget, sum *checksum, 
 // holdTime is the minimum time until an upload expires while its bytes arrive.
 const holdTime = time.Hour
 
-// keepFromSweep extends the time of an upload whose progress is not stored yet.
-func keepFromSweep(c *web.Request, u *inbox.Upload) error {
-	if u.Expires.Sub(c.Site.Store.Now()) >= holdTime {
+// keepFromSweep extends the time of an upload whose progress is not stored yet. It also notes
+// how far the bytes of a sender have come, so that the upload keeps its place.
+func keepFromSweep(c *web.Request, u *inbox.Upload, size int64) error {
+	now := c.Site.Store.Now()
+	if !u.Move(size, now) && u.Expires.Sub(now) >= holdTime {
 		return nil
 	}
 	return c.Site.Store.Update(func(tx *kv.Tx) error { return inbox.SaveUpload(tx, u) })

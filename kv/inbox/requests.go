@@ -562,15 +562,13 @@ func checkReservation(tx *kv.Tx, r *Reservation, charged func(*kv.Tx, record.ID)
 			return nil, 0, err
 		}
 	}
-	size, err = checkLimits(tx, q, u, charged, r, files, minimum, maximum)
-	if _, ok := errors.AsType[*record.Error](err); ok && UploadRows.Sum(tx.Tx, reservedKeyOf(q.Owner)) > 0 {
-		n, failed := dropOver(tx, q.Owner)
-		if failed != nil {
-			return nil, 0, failed
-		}
-		if n > 0 {
-			size, err = checkLimits(tx, q, u, charged, r, files, minimum, maximum)
-		}
+	check := func() (err error) {
+		size, err = checkLimits(tx, q, u, charged, r, files, minimum, maximum)
+		return err
+	}
+	err = check()
+	if err != nil && UploadRows.Sum(tx.Tx, reservedKeyOf(q.Owner)) > 0 {
+		err = makeRoom(tx, q, r.sender, err, check)
 	}
 	return q, size, err
 }

@@ -3,6 +3,7 @@ package inbox_test
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -554,4 +555,87 @@ func TestOneSenderHoldsAThird(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Only as many stalled uploads as are needed lose their places: first the sender's own, then the
+// oldest at the link. Those at other links only give space.
+func TestOnlyNeededPlacesAreLost(t *testing.T) {
+	t.Parallel()
+	type sent struct {
+		link   int
+		from   string
+		offset int64
+	}
+	for name, row := range map[string]struct {
+		sent  []sent // each has 1000 bytes
+		quota int64
+		need  int64
+		gone  []int
+		want  string
+	}{
+		"the oldest at the link": {
+			sent: []sent{{1, "a", 1}, {0, "b", 1}, {0, "c", 1}, {0, "d", 1}}, need: 1, gone: []int{1},
+		},
+		"first the sender's own": {sent: []sent{{0, "a", 1}, {0, "b", 1}, {0, "me", 1}}, need: 1, gone: []int{2}},
+		"a complete one stays":   {sent: []sent{{0, "a", 1000}, {0, "b", 1}, {0, "c", 1}}, need: 1, gone: []int{1}},
+		"all complete": {
+			sent: []sent{{1, "x", 1}, {0, "a", 1000}, {0, "b", 1000}, {0, "c", 1000}}, need: 1, want: "limit_reached",
+		},
+		"space at other links": {
+			sent: []sent{{1, "a", 1}, {1, "b", 1}, {0, "c", 1}}, quota: 3500, need: 2000, gone: []int{0, 2},
+		},
+		"never enough": {sent: []sent{{1, "a", 1}, {0, "b", 1}}, quota: 3500, need: 4000, want: "limit_reached"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			c := kvtest.NewClock()
+			s := kvtest.OpenAt(t, filepath.Join(t.TempDir(), "data"), c.Now)
+			ann := kvtest.User(t, s, "ann")
+			links := make([]*record.Request, 2)
+			for i := range links {
+				links[i] = kvtest.AddRequest(t, s, ann.ID, func(f *record.RequestForm) { f.MaxUploads = 3 })
+			}
+			if row.quota > 0 {
+				quota := row.quota + kvtest.TextNow(t, s, ann.ID)
+				kvtest.Update(t, s, func(tx *kv.Tx) error {
+					return people.SetSettings(tx, record.Settings{DefaultQuota: quota})
+				})
+			}
+			secrets := make([]string, len(row.sent))
+			for i, of := range row.sent {
+				u, secret, err := kvtest.BeginSent(s, links[of.link], of.from, 1000)
+				is.NoErr(err)
+				secrets[i], u.Offset = secret, of.offset
+				kvtest.Update(t, s, func(tx *kv.Tx) error { return inbox.SaveUpload(tx, u) })
+				c.Add(time.Second)
+			}
+			c.Add(inbox.EmptyTime)
+
+			place, err := inbox.Reserve(s, t.Context(), links[0], "me", row.need, row.need)
+			is.Equal(kvtest.Code(err), row.want)
+			if err == nil {
+				is.NoErr(place.Release())
+			}
+			for i, secret := range secrets {
+				err := s.View(func(tx *kv.Tx) error { _, err := inbox.SenderUpload(tx, secret); return err })
+				is.Equal(err != nil, slices.Contains(row.gone, i))
+			}
+			kvtest.View(t, s, kvtest.Audit)
+		})
+	}
+}
+
+// Bytes that a request has read but not stored yet count as movement.
+func TestUnstoredBytesMove(t *testing.T) {
+	is := is.New(t)
+	now := time.Now()
+	u := &inbox.Upload{Request: record.ID{1}, Length: 1000, Offset: 100, MovedTo: 100}
+	is.True(!u.Move(109, now))
+	is.True(u.Move(110, now))
+	is.Equal(u.Moved, now)
+	is.Equal(u.Offset, int64(100))
+	is.True(!u.Move(110, now))
+	u.Request = record.ID{}
+	is.True(!u.Move(1000, now)) // the owner's own uploads have no places
 }

@@ -1,7 +1,6 @@
 package inbox
 
 import (
-	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -399,21 +398,29 @@ func SaveUpload(tx *kv.Tx, u *Upload) error {
 		}
 	}
 	prolong(tx, u)
-	if u.BySender() && u.Offset-u.MovedTo >= min(movesBytes, max(1, u.Length/movesPart)) {
-		u.Moved, u.MovedTo = tx.Now, u.Offset
-	}
+	u.Move(u.Offset, tx.Now)
 	return UploadRows.Put(tx.Tx, u)
+}
+
+// Move notes that a sender's upload has reached size, if it moved enough to keep its place.
+// It reports whether it did. size may be ahead of Offset. SaveUpload stores the note.
+func (u *Upload) Move(size int64, now time.Time) bool {
+	if !u.BySender() || size-u.MovedTo < min(movesBytes, max(1, u.Length/movesPart)) {
+		return false
+	}
+	u.Moved, u.MovedTo = now, size
+	return true
 }
 
 // stalled reports whether a sender's unfinished upload has lost its place: a hundredth of
 // it, or 1 MiB, did not arrive in the last ten minutes. It can be continued until somebody
-// else needs the place.
+// else needs the place. One that is complete waits for no bytes and keeps its place.
 func (u *Upload) stalled(now time.Time) bool {
 	since := u.Moved
 	if since.IsZero() {
 		since = u.Created
 	}
-	return u.BySender() && !u.Done() && !u.Joined() && now.Sub(since) >= emptyTime
+	return u.BySender() && !u.Done() && !u.Joined() && u.Offset != u.Length && now.Sub(since) >= emptyTime
 }
 
 // prolong restarts an upload's time, within uploadMost.
@@ -647,16 +654,9 @@ func addSentAt(tx *kv.Tx, secret string, q *record.Request, u Upload, from strin
 }
 
 // mayBegin checks how many uploads of the sender, and of all, are unfinished at the request.
-// Before refusing, it drops those that lost their places.
 func mayBegin(tx *kv.Tx, q *record.Request, by sender) error {
-	err := checkBegun(tx, q, by)
-	if err == nil {
-		return nil
-	}
-	if n, failed := dropOver(tx, q.Owner); failed != nil || n == 0 {
-		return cmp.Or(failed, err)
-	}
-	return checkBegun(tx, q, by)
+	check := func() error { return checkBegun(tx, q, by) }
+	return makeRoom(tx, q, by, check(), check)
 }
 
 func checkBegun(tx *kv.Tx, q *record.Request, by sender) error {
@@ -670,14 +670,47 @@ func checkBegun(tx *kv.Tx, q *record.Request, by sender) error {
 	return nil
 }
 
-// dropOver deletes the owner's uploads that have expired and those that lost their places.
-func dropOver(tx *kv.Tx, owner record.ID) (n int, err error) {
-	return dropUploads(tx, owner[:], func(u *Upload) (bool, error) {
-		if u.stalled(tx.Now) {
-			return true, nil
+// makeRoom answers a refusal by check. It deletes the owner's uploads that have expired, and
+// then, one by one until check admits, those that have stalled: first the sender's own, then
+// others at the link, each oldest first. Uploads at other links follow only if space lacks. If
+// all of this does not help, the caller's transaction fails and nothing is deleted.
+func makeRoom(tx *kv.Tx, q *record.Request, by sender, refused error, check func() error) error {
+	if _, ok := errors.AsType[*record.Error](refused); !ok {
+		return refused
+	}
+	n, err := dropUploads(tx, q.Owner[:], func(u *Upload) (bool, error) { return expiredUpload(tx, u) })
+	if err != nil {
+		return err
+	}
+	if n > 0 {
+		refused = check()
+	}
+
+	var own, here, elsewhere []*Upload // the keys have the order of their ages
+	for u, err := range UploadRows.All(tx.Tx, q.Owner[:]) {
+		switch {
+		case err != nil:
+			return err
+		case !u.stalled(tx.Now):
+		case u.Request != q.ID:
+			elsewhere = append(elsewhere, u)
+		case u.From == by:
+			own = append(own, u)
+		default:
+			here = append(here, u)
 		}
-		return expiredUpload(tx, u)
-	})
+	}
+	for _, u := range slices.Concat(own, here, elsewhere) {
+		space := refused == record.ErrNoRoom || refused == record.ErrWait //nolint:errorlint // exactly these values
+		if refused == nil || u.Request != q.ID && !space {
+			return refused
+		}
+		if err := RemoveUpload(tx, u.Owner, u.ID); err != nil {
+			return err
+		}
+		refused = check()
+	}
+	return refused
 }
 
 // JoinSent is JoinUploads for a sender. It starts an upload, as BeginSenderUpload does,
