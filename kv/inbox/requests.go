@@ -408,6 +408,10 @@ func Reserve(s *kv.Store, ctx context.Context, q *record.Request, from string, m
 	err := retryWhenFreed(s, ctx, func(tx *kv.Tx) error {
 		q, size, err := checkReservation(tx, r, people.ChargedBytes, 1, minimum, limit)
 		if err == nil {
+			check := func() error { return checkShare(tx, q, r.sender) }
+			err = makeRoom(tx, q, r.sender, check(), check)
+		}
+		if err == nil {
 			promises.Of(tx.Store()).add(r, q, 1, size)
 		}
 		return err

@@ -351,7 +351,7 @@ func TestReserve(t *testing.T) {
 						defer mu.Unlock()
 						if err == nil {
 							won++
-						} else if kvtest.Code(err) != "limit_reached" && kvtest.Code(err) != "sender_limit" {
+						} else if !slices.Contains([]string{"limit_reached", "sender_limit", "busy"}, kvtest.Code(err)) {
 							errs = append(errs, err)
 						}
 					})

@@ -49,13 +49,13 @@ func TestSentIsSetAside(t *testing.T) {
 			settle(2)
 			one, secret, err := kvtest.BeginSent(s, q, "here", 10)
 			is.NoErr(err)
-			second := "here"
+			second, third := "here", "here"
 			if name == "files" { // one sender may have a third of them unfinished
-				second = "there"
+				second, third = "there", "elsewhere"
 			}
 			two, other, err := kvtest.BeginSent(s, q, second, 10)
 			is.NoErr(err)
-			_, err = kvtest.Leave(s, q, "here", kvtest.Came(1, 10))
+			_, err = kvtest.Leave(s, q, third, kvtest.Came(1, 10))
 			is.NoErr(err)
 			full := func() {
 				t.Helper()
@@ -638,4 +638,36 @@ func TestUnstoredBytesMove(t *testing.T) {
 	is.True(!u.Move(110, now))
 	u.Request = record.ID{}
 	is.True(!u.Move(1000, now)) // the owner's own uploads have no places
+}
+
+// Transfers in progress and unfinished uploads of one sender share its third. Another file of a
+// transfer that has begun is not refused.
+func TestOneSenderTransfersAThird(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := kvtest.Open(t)
+	q := kvtest.AddRequest(t, s, kvtest.User(t, s, "ann").ID, func(f *record.RequestForm) { f.MaxUploads = 10 })
+	begin := func(from string) (*inbox.Reservation, error) { return inbox.Reserve(s, t.Context(), q, from, 1, 1) }
+	_, _, err := kvtest.BeginSent(s, q, "here", 10)
+	is.NoErr(err)
+	first, err := begin("here")
+	is.NoErr(err)
+	is.NoErr(first.Another())
+	_, err = begin("here")
+	is.Equal(kvtest.Code(err), "busy")
+	_, _, err = kvtest.BeginSent(s, q, "here", 10)
+	is.Equal(kvtest.Code(err), "busy")
+	is.NoErr(first.Another())
+
+	there, err := begin("there")
+	is.NoErr(err)
+	is.NoErr(there.Release())
+	kvtest.Update(t, s, func(tx *kv.Tx) error { // what was begun can end
+		_, err := inbox.Receive(tx, first, &record.SenderForm{}, []inbox.Received{kvtest.Came(1, 1)})
+		return err
+	})
+	is.NoErr(first.Release())
+	again, err := begin("here")
+	is.NoErr(err)
+	is.NoErr(again.Release())
 }

@@ -34,7 +34,7 @@ const (
 	emptyTime  = 10 * time.Minute
 	movesBytes = 1 << 20
 	movesPart  = 100
-	sharePart  = 3 // the unfinished uploads of one sender take at most one of so many places
+	sharePart  = 3 // the unfinished uploads and transfers of one sender take at most one of so many places
 
 	maxSentBy = 50  // unfinished uploads of one sender at a request, parts included
 	maxSentAt = 500 // unfinished uploads of all senders at a request, parts included
@@ -664,8 +664,25 @@ func checkBegun(tx *kv.Tx, q *record.Request, by sender) error {
 	switch {
 	case own+UploadRows.Sum(tx.Tx, partsBy(q.Owner, q.ID, by)) >= maxSentBy, all+UploadRows.Sum(tx.Tx, partsTo(q.Owner, q.ID)) >= maxSentAt:
 		return &record.Error{Fault: record.Denied, Code: "too_many_uploads", Text: "Too many uploads were started here and not finished. Finish or cancel some; those that are not continued end after 24 hours."}
-	case q.MaxUploads > 0 && own >= max(1, q.MaxUploads/sharePart):
-		return &record.Error{Fault: record.Busy, Code: "busy", Retry: waitTime, Text: "Too many of your uploads to this link are not finished. Finish or cancel some first."}
+	}
+	return checkShare(tx, q, by)
+}
+
+// errShare refuses a sender that holds its share of the places with files in progress.
+var errShare = &record.Error{
+	Fault: record.Busy, Code: "busy", Retry: waitTime,
+	Text: "Too many of your uploads to this link are not finished. Finish or cancel some first.",
+}
+
+// checkShare checks whether the sender may begin another file, besides its unfinished uploads
+// and the files of its transfers in progress.
+func checkShare(tx *kv.Tx, q *record.Request, by sender) error {
+	own := UploadRows.Sum(tx.Tx, senderUploadsFrom(q.Owner, q.ID, by))
+	if p := promises.Of(tx.Store()).requests[q.ID]; p != nil {
+		own += p.senders[by]
+	}
+	if q.MaxUploads > 0 && own >= max(1, q.MaxUploads/sharePart) {
+		return errShare
 	}
 	return nil
 }
