@@ -62,6 +62,7 @@ var mutated = []struct {
 	{"httpapi/public", 5},
 	{"httpapi/webhook", 6},
 	{"httpapi/outbound", 2},
+	{"httpapi/limit", 2},
 	{"httpapi/linkcheck", 2},
 	{"httpapi/metadata", 3},
 	{"httpapi/thumb", 2},

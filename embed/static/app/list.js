@@ -22,7 +22,7 @@ export class Source {
     let answer = head.first;
     head.first = null;
     if (!answer) {
-      const query = new URLSearchParams([...this.params].filter(([name]) => filters.includes(name)));
+      const query = new URLSearchParams([...new URLSearchParams(this.params)].filter(([name]) => filters.includes(name)));
       query.set('limit', head.cursor ? n : this.page);
       query.set('brief', 'true');
       if (head.cursor) query.set('cursor', head.cursor);
