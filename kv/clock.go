@@ -18,7 +18,7 @@ import (
 // reasons.
 const (
 	leapMost   = time.Minute          // a longer leap is doubted
-	leapLasts  = time.Hour            // a doubted leap is believed after this long
+	leapLasts  = time.Hour            // it is believed when it has lasted as long as it leapt, or this long
 	leapStart  = 400 * 24 * time.Hour // the longest leap believed at a start: the machine may have been off
 	leapSettle = 10 * time.Minute     // how long a start counts as one: the system may set its clock late
 )
@@ -61,7 +61,7 @@ func (b belief) judge(last time.Time, now reading) (time.Time, belief) {
 	switch {
 	case now.wall.Sub(expected) <= leapMost,
 		b.sure.wall.Before(clockSet),
-		goesOn && now.elapsed-b.doubt.elapsed >= leapLasts,
+		goesOn && now.elapsed-b.doubt.elapsed >= min(now.wall.Sub(expected), leapLasts),
 		!goesOn && starting:
 		slow := b.sure.wall.Add((now.elapsed - b.sure.elapsed) / catchUp)
 		at := later(last, later(now.wall, slow))

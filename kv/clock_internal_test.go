@@ -29,6 +29,7 @@ func TestJudgeClock(t *testing.T) {
 		"a correction":                       {noon, []step{{time.Hour, 0, true, 0}, {time.Hour, time.Minute, true, time.Minute}}},
 		"an hour too far":                    {noon, []step{{time.Hour, 0, true, 0}, {time.Hour, time.Hour, false, 0}, {90 * time.Minute, time.Hour, false, 0}, {100 * time.Minute, 0, true, 0}}},
 		"an hour too far, for an hour":       {noon, []step{{time.Hour, time.Hour, false, 0}, {2 * time.Hour, time.Hour, true, time.Hour}, {3 * time.Hour, 0, true, 6 * time.Minute}, {4 * time.Hour, 0, true, 0}}},
+		"paused for five minutes":            {noon, []step{{time.Hour, 5 * time.Minute, false, 0}, {64 * time.Minute, 5 * time.Minute, false, 0}, {65 * time.Minute, 5 * time.Minute, true, 5 * time.Minute}}},
 		"off for a week":                     {noon, []step{{0, 7 * hours24, true, 7 * hours24}}},
 		"off for a year":                     {noon, []step{{0, 399 * hours24, true, 399 * hours24}}},
 		"off for two years":                  {noon, []step{{0, 2 * year, false, 0}, {59 * time.Minute, 2 * year, false, 0}, {time.Hour, 2 * year, true, 2 * year}}},
