@@ -23,6 +23,9 @@ const (
 	layoutsWaiting = 64 // of all networks, with those being made
 	layoutWait     = 10 * time.Second
 
+	sendingBytes = 64 << 20 // in memory for all zips that are being sent
+	sendingOfOne = 24 << 20 // for those that are sent to a network; has room for the largest collection
+
 	sumsAtOnce  = 2
 	sumsWaiting = 64
 	sumBuffer   = 256 << 10
@@ -51,6 +54,8 @@ type Sums struct {
 	ended   bool
 	asking  map[netip.Prefix]int // layouts of each network
 	inAll   int                  // layouts of all networks
+	sending map[netip.Prefix]int // bytes in memory for zips that are being sent to each network
+	sent    int                  // for all of them
 	flights map[catalog.CRCKey]*flight
 	fresh   map[catalog.CRCKey]uint32 // not kept yet
 	facts   map[Item]Fact
@@ -79,7 +84,8 @@ type Source struct {
 func NewSums(keep func(map[catalog.CRCKey]uint32) error, log *slog.Logger) *Sums {
 	s := &Sums{
 		keep: keep, log: log, layouts: make(chan struct{}, layoutsAtOnce), buffers: make(chan []byte, sumsAtOnce),
-		asking: map[netip.Prefix]int{}, flights: map[catalog.CRCKey]*flight{}, fresh: map[catalog.CRCKey]uint32{}, facts: map[Item]Fact{},
+		asking: map[netip.Prefix]int{}, sending: map[netip.Prefix]int{},
+		flights: map[catalog.CRCKey]*flight{}, fresh: map[catalog.CRCKey]uint32{}, facts: map[Item]Fact{},
 	}
 	for range sumsAtOnce {
 		s.buffers <- make([]byte, sumBuffer)
@@ -113,6 +119,26 @@ func (s *Sums) Layout(ctx context.Context, of netip.Prefix) (done func(), err er
 		s.asked(of)
 		return nil, errBusy
 	}
+}
+
+// Send counts n bytes of memory for a zip that is sent to a network, until done. The error is Busy if others have
+// taken too much. It waits for nothing: a zip is sent for as long as its reader likes.
+func (s *Sums) Send(of netip.Prefix, n int) (done func(), err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.sending[of]+n > sendingOfOne || s.sent+n > sendingBytes {
+		return nil, errBusy
+	}
+	s.sending[of] += n
+	s.sent += n
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.sent -= n
+		if s.sending[of] -= n; s.sending[of] == 0 {
+			delete(s.sending, of)
+		}
+	}, nil
 }
 
 // ask counts a layout for a network unless there are too many.

@@ -244,6 +244,42 @@ func TestLayouts(t *testing.T) {
 	})
 }
 
+// Zips that are being sent have a share of the memory for each network, and are refused at once beyond it.
+func TestSending(t *testing.T) {
+	t.Parallel()
+	const mib = 1 << 20
+	type sending struct {
+		network byte
+		n       int
+		got     bool
+	}
+	for name, all := range map[string][]sending{
+		"one largest collection": {{1, record.MaxLive<<10 + 3*mib, true}},
+		"one network":            {{1, 20 * mib, true}, {1, 4 * mib, true}, {1, 1, false}, {2, 1, true}},
+		"too much for one":       {{1, 24*mib + 1, false}, {1, 24 * mib, true}},
+		"all networks":           {{1, 24 * mib, true}, {2, 24 * mib, true}, {3, 16 * mib, true}, {4, 1, false}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			s, _ := sums(t)
+			for range 2 { // all of it is given back
+				var held []func()
+				for _, one := range all {
+					done, err := s.Send(netip.PrefixFrom(netip.AddrFrom4([4]byte{one.network}), 32), one.n)
+					is.Equal(err == nil, one.got)
+					if err == nil {
+						held = append(held, done)
+					}
+				}
+				for _, done := range held {
+					done()
+				}
+			}
+		})
+	}
+}
+
 // What is remembered is bounded, and belongs to one state of an item.
 func TestFacts(t *testing.T) {
 	t.Parallel()

@@ -57,16 +57,21 @@ func sendZip(c *web.Request, r *record.Record, owned bool) error {
 	if len(chosen) == 0 {
 		return record.ErrMissing
 	}
-	if err := c.Hold(int64(len(chosen)) * entryBytes); err != nil {
+	network := grant.Network(c.Addr)
+	sent, err := c.Site.Sums.Send(network, len(chosen)*entryBytes)
+	if err != nil {
 		return err
 	}
+	defer sent()
 	a, longest, err := layout(c, r, owned, chosen)
 	if err != nil {
 		return err
 	}
-	if err := c.Hold(longest); err != nil {
+	textSent, err := c.Site.Sums.Send(network, int(longest))
+	if err != nil {
 		return err
 	}
+	defer textSent()
 	defer func() {
 		_ = a.Close() // it was only read
 		c.Site.Sums.Keep()
