@@ -31,9 +31,12 @@ var pin = flag.Bool("pin", false, "write what is missing in testdata/stored")
 // the later forms, oldest first. The last has all fields.
 var grown = map[string][]string{
 	"key":           {"key.confirmed"},
+	"login":         {"login.closed"},
 	"meta.settings": {"meta.settings.trash", "meta.settings.metadata"},
 	"notice":        {"notice.collection"},
+	"upload":        {"upload.moved"},
 	"user":          {"user.language", "user.theme"},
+	"webhook":       {"webhook.held"},
 }
 
 // TestStoredJSON holds the bytes of every stored struct, with each field set.
