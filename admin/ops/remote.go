@@ -171,7 +171,8 @@ func (d *Checkup) History(ctx context.Context, address string, remote blobs.Remo
 
 	found := 0
 	if _, err := ship.Check(ctx, remote, workcopy.Format, got.Instance, func(err error) {
-		if found++; found <= mostProblems {
+		found++
+		if found <= mostProblems {
 			d.Add(Problem, "history in the object store", err.Error(), "if you have a copy of the bucket, put the object back from there; a restore without --at does not need it if it gives everything")
 		}
 	}); err != nil {

@@ -71,7 +71,8 @@ const rateRoom = 100_000
 func (r *Rate) Take(from netip.Prefix, now time.Time) (wait time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if wait = r.counter.Wait(from, r.Most, r.Window, now); wait > 0 {
+	wait = r.counter.Wait(from, r.Most, r.Window, now)
+	if wait > 0 {
 		return wait
 	}
 	r.counter.Add(from, rateRoom, r.Window, now)

@@ -83,7 +83,8 @@ func plainProfile(b []byte) []byte {
 
 // profile is plainProfile, and notes whether anything goes.
 func (p *Plan) profile(b []byte) (plain []byte, err error) {
-	if p.profiles += len(b); p.profiles > maxProfile {
+	p.profiles += len(b)
+	if p.profiles > maxProfile {
 		return nil, unreadable("its colour profiles are too long")
 	}
 	plain = plainProfile(b)
