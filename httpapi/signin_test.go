@@ -168,7 +168,7 @@ func TestSignInUnderFlood(t *testing.T) {
 			// A machine that is slow without a flood has no two seconds with it, and the
 			// race detector makes hashing many times slower, so that a turn may not come in
 			// time: the gate runs this without it, and with it for data races alone.
-			limit, rounds := max(2*5*time.Second, 40*quiet), 18
+			limit, rounds := max(2*2*time.Second, 16*quiet), 18
 			if raceEnabled {
 				limit, rounds = time.Minute, 2
 			}
