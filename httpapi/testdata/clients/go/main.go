@@ -88,8 +88,8 @@ func bookmark() {
 	id := made(b.Id, b.CreatedAt, b.ExpiresAt)
 	check("an unset address", b.ImageUrl == nil)
 	listed("bookmarks", must(api.ListBookmarksWithResponse(ctx, &kist.ListBookmarksParams{Limit: new(10)})).JSON200.Data, func(r kist.Bookmark) bool { return r.Id == b.Id })
-	check("bookmark", must(api.ReadBookmarkWithResponse(ctx, id)).JSON200.Data.Url == b.Url)
-	check("bookmark", must(api.EditBookmarkWithResponse(ctx, id, kist.BookmarkEdit{Title: new("Go")})).JSON200.Data.Title == "Go")
+	check("bookmark", must(api.ReadBookmarkWithResponse(ctx, id, nil)).JSON200.Data.Url == b.Url)
+	check("bookmark", must(api.EditBookmarkWithResponse(ctx, id, nil, kist.BookmarkEdit{Title: new("Go")})).JSON200.Data.Title == "Go")
 	removed("bookmark", must(api.RemoveBookmarkWithResponse(ctx, id, nil)).JSON200)
 }
 
@@ -97,8 +97,8 @@ func note() {
 	n := must(api.CreateNoteWithResponse(ctx, nil, kist.NoteCreate{Content: "text", Tags: &[]string{"a"}})).JSON201.Data
 	id := made(n.Id, n.CreatedAt, n.ExpiresAt)
 	listed("notes", must(api.ListNotesWithResponse(ctx, &kist.ListNotesParams{Tag: &[]string{"a"}})).JSON200.Data, func(r kist.Note) bool { return r.Id == n.Id })
-	check("note", must(api.ReadNoteWithResponse(ctx, id)).JSON200.Data.Content == "text")
-	check("note", must(api.EditNoteWithResponse(ctx, id, kist.NoteEdit{Title: new("T")})).JSON200.Data.Title == "T")
+	check("note", must(api.ReadNoteWithResponse(ctx, id, nil)).JSON200.Data.Content == "text")
+	check("note", must(api.EditNoteWithResponse(ctx, id, nil, kist.NoteEdit{Title: new("T")})).JSON200.Data.Title == "T")
 	removed("note", must(api.RemoveNoteWithResponse(ctx, id, nil)).JSON200)
 }
 
@@ -106,8 +106,8 @@ func snippet() {
 	s := must(api.CreateSnippetWithResponse(ctx, nil, kist.SnippetCreate{Content: "x := 1", Language: new("go")})).JSON201.Data
 	id := made(s.Id, s.CreatedAt, s.ExpiresAt)
 	listed("snippets", must(api.ListSnippetsWithResponse(ctx, nil)).JSON200.Data, func(r kist.Snippet) bool { return r.Id == s.Id })
-	check("snippet", must(api.ReadSnippetWithResponse(ctx, id)).JSON200.Data.Language == "go")
-	check("snippet", must(api.EditSnippetWithResponse(ctx, id, kist.SnippetEdit{Content: new("")})).JSON200.Data.Content == "")
+	check("snippet", must(api.ReadSnippetWithResponse(ctx, id, nil)).JSON200.Data.Language == "go")
+	check("snippet", must(api.EditSnippetWithResponse(ctx, id, nil, kist.SnippetEdit{Content: new("")})).JSON200.Data.Content == "")
 	removed("snippet", must(api.RemoveSnippetWithResponse(ctx, id, nil)).JSON200)
 }
 
@@ -115,8 +115,8 @@ func recipe() {
 	r := must(api.CreateRecipeWithResponse(ctx, nil, kist.RecipeCreate{Title: "Pancakes"})).JSON201.Data
 	id := made(r.Id, r.CreatedAt, r.ExpiresAt)
 	listed("recipes", must(api.ListRecipesWithResponse(ctx, nil)).JSON200.Data, func(x kist.Recipe) bool { return x.Id == r.Id })
-	check("recipe", must(api.ReadRecipeWithResponse(ctx, id)).JSON200.Data.Title == "Pancakes")
-	check("recipe", must(api.EditRecipeWithResponse(ctx, id, kist.RecipeEdit{Ingredients: new("2 eggs")})).JSON200.Data.Ingredients == "2 eggs")
+	check("recipe", must(api.ReadRecipeWithResponse(ctx, id, nil)).JSON200.Data.Title == "Pancakes")
+	check("recipe", must(api.EditRecipeWithResponse(ctx, id, nil, kist.RecipeEdit{Ingredients: new("2 eggs")})).JSON200.Data.Ingredients == "2 eggs")
 	removed("recipe", must(api.RemoveRecipeWithResponse(ctx, id, nil)).JSON200)
 }
 
@@ -124,9 +124,9 @@ func game() {
 	g := must(api.CreateGameWithResponse(ctx, nil, kist.GameCreate{Title: "Outer Wilds", Status: new(kist.MaybeGameStatusPlaying)})).JSON201.Data
 	id := made(g.Id, g.CreatedAt, g.ExpiresAt)
 	listed("games", must(api.ListGamesWithResponse(ctx, nil)).JSON200.Data, func(r kist.Game) bool { return r.Id == g.Id })
-	read := must(api.ReadGameWithResponse(ctx, id)).JSON200.Data
+	read := must(api.ReadGameWithResponse(ctx, id, nil)).JSON200.Data
 	check("game", read.Rating == nil && read.CoverUrl == nil && *read.Status == kist.MaybeGameStatusPlaying)
-	check("game", *must(api.EditGameWithResponse(ctx, id, kist.GameEdit{Rating: new(int64(10))})).JSON200.Data.Rating == 10)
+	check("game", *must(api.EditGameWithResponse(ctx, id, nil, kist.GameEdit{Rating: new(int64(10))})).JSON200.Data.Rating == 10)
 	removed("game", must(api.RemoveGameWithResponse(ctx, id, nil)).JSON200)
 }
 
@@ -134,8 +134,8 @@ func shortlink() {
 	l := must(api.CreateShortlinkWithResponse(ctx, nil, kist.ShortlinkCreate{OriginalUrl: "https://go.dev/doc"})).JSON201.Data
 	id := made(l.Id, l.CreatedAt, l.ExpiresAt)
 	listed("short links", must(api.ListShortlinksWithResponse(ctx, nil)).JSON200.Data, func(r kist.Shortlink) bool { return r.Id == l.Id })
-	check("short link", must(api.ReadShortlinkWithResponse(ctx, id)).JSON200.Data.Clicks == 0)
-	check("short link", *must(api.EditShortlinkWithResponse(ctx, id, kist.ShortlinkEdit{MaxClicks: new(int64(3))})).JSON200.Data.MaxClicks == 3)
+	check("short link", must(api.ReadShortlinkWithResponse(ctx, id, nil)).JSON200.Data.Clicks == 0)
+	check("short link", *must(api.EditShortlinkWithResponse(ctx, id, nil, kist.ShortlinkEdit{MaxClicks: new(int64(3))})).JSON200.Data.MaxClicks == 3)
 	removed("short link", must(api.RemoveShortlinkWithResponse(ctx, id, nil)).JSON200)
 }
 
@@ -159,8 +159,8 @@ func file() {
 	made(f.Id, f.CreatedAt, f.ExpiresAt)
 	check("file", f.OriginalName == "a.txt" && f.Size == 7 && f.Folder == nil)
 	listed("files", must(api.ListFilesWithResponse(ctx, &kist.ListFilesParams{Folder: new("unfiled")})).JSON200.Data, func(r kist.File) bool { return r.Id == f.Id })
-	check("file", len(must(api.ReadFileWithResponse(ctx, f.Slug)).JSON200.Data.Sha256) == 64)
-	check("file", must(api.EditFileWithResponse(ctx, f.Slug, kist.FileEdit{FolderName: new("F")})).JSON200.Data.Folder.Name == "F")
+	check("file", len(must(api.ReadFileWithResponse(ctx, f.Slug, nil)).JSON200.Data.Sha256) == 64)
+	check("file", must(api.EditFileWithResponse(ctx, f.Slug, nil, kist.FileEdit{FolderName: new("F")})).JSON200.Data.Folder.Name == "F")
 	removed("file", must(api.RemoveFileWithResponse(ctx, f.Slug, nil)).JSON200)
 }
 
@@ -208,6 +208,6 @@ func key() {
 }
 
 func missing() {
-	a, err := api.ReadNoteWithResponse(ctx, uuid.Must(uuid.NewV7()).String())
+	a, err := api.ReadNoteWithResponse(ctx, uuid.Must(uuid.NewV7()).String(), nil)
 	check("an error", err == nil && a.StatusCode() == http.StatusNotFound && a.JSON404.Code == "not_found" && json.Valid(a.Body))
 }
