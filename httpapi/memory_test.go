@@ -3,7 +3,6 @@ package httpapi
 import (
 	"fmt"
 	"net/http/httptest"
-	"net/netip"
 	"runtime"
 	"strings"
 	"testing"
@@ -11,12 +10,16 @@ import (
 	"github.com/matryer/is"
 
 	"kist/httpapi/web"
+	"kist/kv/people"
+	"kist/kv/record"
 )
 
-// holding is a request that holds memory.
-func (a *app) holding(address byte) *web.Request {
-	r := httptest.NewRequest("GET", "/", nil)
-	return &web.Request{Site: a.server.Site, R: r, Addr: netip.AddrFrom4([4]byte{10, 0, 0, address})}
+// holding is a request of an account that holds memory.
+func (a *app) holding(account byte) *web.Request {
+	return &web.Request{
+		Site: a.server.Site, R: httptest.NewRequest("GET", "/", nil),
+		Caller: &people.Caller{User: record.User{ID: record.ID{account}}},
+	}
 }
 
 // fillMemory holds all memory for requests, until free. Nothing may run.
@@ -25,9 +28,9 @@ func (a *app) fillMemory() (free func()) {
 	a.server.Running.Wait()
 	var all []*web.Request
 	for n := int64(web.MemoryBytes); n > 0; n /= 2 {
-		for address := range byte(10) {
-			c := a.holding(address)
-			for ; c.TryHold(n); c = a.holding(address) {
+		for account := range byte(10) {
+			c := a.holding(account)
+			for ; c.TryHold(n); c = a.holding(account) {
 				all = append(all, c)
 			}
 		}

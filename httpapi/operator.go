@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -34,7 +35,8 @@ func (s *Server) Operator(more map[string]func(http.ResponseWriter, *http.Reques
 // Operator returns the handler for the commands of the operator on a store that no
 // server has open. Of the configuration it needs Store, Passwords, Log and Access.
 func Operator(c web.Config, more map[string]func(http.ResponseWriter, *http.Request) error) http.Handler {
-	return (&operator{&web.Site{Config: c, Memory: web.NewMemory()}}).mount(more)
+	nobody := func(netip.Prefix) bool { return false } // every caller is the operator
+	return (&operator{&web.Site{Config: c, Memory: web.NewMemory(nobody)}}).mount(more)
 }
 
 // The operations that the operator may call: those of the instance, and those of an

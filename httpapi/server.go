@@ -61,9 +61,10 @@ func (s *Server) Busy() bool { return s.serving.Load() > 0 }
 // New makes a server.
 func New(c web.Config) (*Server, error) {
 	s := &Server{
-		Site:  &web.Site{Config: c, Renew: web.WriteRenew, Memory: web.NewMemory(), Webhooks: webhook.New(c.Store, c.Outbound, c.Base, c.Log), Plans: metadata.NewPlans(c.Store, c.Blobs, c.Log)},
+		Site:  &web.Site{Config: c, Renew: web.WriteRenew, Webhooks: webhook.New(c.Store, c.Outbound, c.Base, c.Log), Plans: metadata.NewPlans(c.Store, c.Blobs, c.Log)},
 		links: linkcheck.New(c.Store, c.Outbound, c.Icons, c.Log),
 	}
+	s.Memory = web.NewMemory(s.familiar)
 	s.Sums = archive.NewSums(func(sums map[catalog.CRCKey]uint32) error {
 		return c.Store.Update(func(tx *kv.Tx) error { return catalog.KeepCRCs(tx, sums) })
 	}, c.Log)

@@ -62,10 +62,10 @@ func Find(c *web.Request, slug string, kinds []*record.Kind) (r *record.Record, 
 const shortText = 32 << 10
 
 // holdText holds the memory for a long record, before it is read: for its row, its text, that as HTML, which may be
-// many times as long for the first half megabyte, and the page. It is not more than one caller gets.
+// many times as long for the first half megabyte, and the page. It is not more than one stranger gets.
 func holdText(c *web.Request, length int) error {
 	n := int64(length)
-	return c.Hold(min(4*n+16*min(n, 512<<10), web.MemoryBytes/4))
+	return c.Hold(min(4*n+16*min(n, 512<<10), web.LongOfStranger))
 }
 
 // readLong reads a record with find, in a transaction, and holds the memory for a long one first.

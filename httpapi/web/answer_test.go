@@ -14,7 +14,7 @@ import (
 func TestRespond(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := &Site{Memory: NewMemory()}
+	s := &Site{Memory: memory()}
 	for _, n := range []int{0, 1, packFrom - 1, packFrom, 1 << 20, PageBytes, 2 * largestKept} {
 		want := bytes.Repeat([]byte{byte('a' + n%26)}, n)
 		for _, packed := range []bool{false, true} {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"net/http"
 	"net/netip"
 	"sync"
@@ -20,18 +21,32 @@ import (
 // try again, so that neither slow senders nor slow readers fill the memory.
 //
 // Half of the memory is for requests that hold little, so that nobody who holds long answers
-// keeps others from signing in. It has room for all connections that there may be. One caller
-// gets a part of each half.
+// keeps others from signing in. It has room for all requests that there may be. One caller
+// gets a part of each half, and all strangers together leave a part of each to others.
 const (
 	MemoryBytes = 64 << 20 // of all requests
 	shortHeld   = 32 << 10 // the most that a short request holds
-	longOfOne   = MemoryBytes / 8 * 3
-	shortOfOne  = MemoryBytes / 16
 	memoryWait  = 2 * time.Second
-	makers      = 4 // answers that are made at the same time; what they are made from is not counted
+
+	// LongOfStranger is the most that the long requests of one stranger hold, so one request of anybody may hold it.
+	LongOfStranger = MemoryBytes / 4
 
 	anonymousBody = 16 << 10 // limit of a body, and of the fields of a form, without a credential, in bytes
 	firstRead     = 4 << 10  // first buffer for a body of unknown length, in bytes
+)
+
+// What all requests, those of strangers, those of one caller and those of one stranger hold at most.
+// Few answers are made at a time, because what they are made from is not counted. A caller has two of
+// its own in the queue for that, so that nobody stands behind a hundred of another.
+var (
+	mostOfAll = amounts{
+		short: MemoryBytes / 2, long: MemoryBytes / 2, queued: math.MaxInt64, making: 4,
+	}
+	mostOfStrangers = amounts{
+		short: mostOfAll.short / 16 * 15, long: mostOfAll.long / 4 * 3, queued: math.MaxInt64, making: mostOfAll.making - 1,
+	}
+	mostOfOne      = amounts{short: MemoryBytes / 16, long: MemoryBytes / 8 * 3, queued: 2, making: 2}
+	mostOfStranger = amounts{short: mostOfOne.short, long: LongOfStranger, queued: mostOfOne.queued, making: mostOfOne.making}
 )
 
 var errBusy = &record.Error{
@@ -39,71 +54,96 @@ var errBusy = &record.Error{
 	Text: "The server has no memory left for more requests. Try again in a moment.",
 }
 
-// A Memory counts the bytes that requests hold.
+// A Memory counts what requests hold.
 type Memory struct {
-	making chan struct{} // taken while an answer is made
+	familiar func(netip.Prefix) bool // set once
 
-	mu      sync.Mutex
-	all     halves
-	of      map[holder]halves // of those who hold any
-	waiting list.List         // of *waiter, in the order in which they came
+	mu        sync.Mutex
+	all       amounts
+	strangers amounts
+	of        map[holder]amounts // of those who hold any
+	waiting   list.List          // of *waiter, in the order in which they came
 }
 
-// halves are the bytes of short requests and those of long ones.
-type halves struct{ short, long int64 }
-
-// move changes what one request holds.
-func (h *halves) move(from, to int64) {
-	*h.half(from) -= from
-	*h.half(to) += to
+// NewMemory makes a memory that nobody holds. familiar reports whether somebody has signed in
+// from a network before. Visitors from other networks are strangers.
+func NewMemory(familiar func(network netip.Prefix) bool) *Memory {
+	return &Memory{familiar: familiar, of: map[holder]amounts{}}
 }
 
-// half is where a request that holds n bytes is counted.
-func (h *halves) half(n int64) *int64 {
+// amounts are what some requests hold.
+type amounts struct {
+	short, long int64 // bytes of requests that hold little, and of others
+	queued      int64 // answers that are to be made, or are being made
+	making      int64 // answers that are being made
+}
+
+// bytesOf is where a request that holds n bytes is counted.
+func bytesOf(n int64) amounts {
 	if n > shortHeld {
-		return &h.long
+		return amounts{long: n}
 	}
-	return &h.short
+	return amounts{short: n}
+}
+
+func (a amounts) plus(b amounts) amounts {
+	return amounts{a.short + b.short, a.long + b.long, a.queued + b.queued, a.making + b.making}
+}
+
+func (a amounts) minus(b amounts) amounts {
+	return amounts{a.short - b.short, a.long - b.long, a.queued - b.queued, a.making - b.making}
+}
+
+// mayGrow reports whether more may be held within a limit. What does not grow may be above it.
+func (a amounts) mayGrow(more, limit amounts) bool {
+	within := func(n, more, limit int64) bool { return more <= 0 || n+more <= limit }
+	return within(a.short, more.short, limit.short) && within(a.long, more.long, limit.long) &&
+		within(a.queued, more.queued, limit.queued) && within(a.making, more.making, limit.making)
 }
 
 // A holder is an account, or the network of a visitor.
 type holder struct {
-	account record.ID
-	network netip.Prefix
+	account  record.ID
+	network  netip.Prefix
+	stranger bool // a visitor from a network that nobody has signed in from
 }
 
-// A waiter waits for n more bytes for a request that holds some.
+// A waiter waits for a request to hold more.
 type waiter struct {
-	of      holder
-	some, n int64
-	got     chan struct{} // closed when it has them
+	of   holder
+	more amounts
+	got  chan struct{} // closed when it has them
 }
 
-// NewMemory makes a memory that nobody holds.
-func NewMemory() *Memory {
-	return &Memory{making: make(chan struct{}, makers), of: map[holder]halves{}}
-}
-
-// fits reports whether the waiter may have its bytes now. The caller holds mu.
+// fits reports whether the waiter may have what it waits for now. The caller holds mu.
 func (m *Memory) fits(w *waiter) bool {
-	all, one, after := m.all, m.of[w.of], w.some+w.n
-	all.move(w.some, after)
-	one.move(w.some, after)
-	if after > shortHeld {
-		return all.long <= MemoryBytes/2 && one.long <= longOfOne
+	if !m.all.mayGrow(w.more, mostOfAll) {
+		return false
 	}
-	return all.short <= MemoryBytes/2 && one.short <= shortOfOne
+	if w.of.stranger {
+		return m.strangers.mayGrow(w.more, mostOfStrangers) && m.of[w.of].mayGrow(w.more, mostOfStranger)
+	}
+	return m.of[w.of].mayGrow(w.more, mostOfOne)
 }
 
-// move changes what a request of a holder holds. The caller holds mu.
-func (m *Memory) move(of holder, from, to int64) {
-	one := m.of[of]
-	one.move(from, to)
-	m.all.move(from, to)
-	m.of[of] = one
-	if one == (halves{}) {
+// add changes what a holder holds. The caller holds mu.
+func (m *Memory) add(of holder, more amounts) {
+	m.all = m.all.plus(more)
+	if of.stranger {
+		m.strangers = m.strangers.plus(more)
+	}
+	m.of[of] = m.of[of].plus(more)
+	if m.of[of] == (amounts{}) {
 		delete(m.of, of)
 	}
+}
+
+// give is add for a holder that holds less then.
+func (m *Memory) give(of holder, less amounts) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.add(of, amounts{}.minus(less))
+	m.serve()
 }
 
 func (m *Memory) try(w *waiter) bool {
@@ -112,16 +152,20 @@ func (m *Memory) try(w *waiter) bool {
 	if !m.fits(w) {
 		return false
 	}
-	m.move(w.of, w.some, w.some+w.n)
+	m.add(w.of, w.more)
 	return true
 }
 
 // wait is try that waits until ctx ends.
 func (m *Memory) wait(ctx context.Context, w *waiter) bool {
-	w.got = make(chan struct{})
 	m.mu.Lock()
+	if m.fits(w) {
+		m.add(w.of, w.more)
+		m.mu.Unlock()
+		return true
+	}
+	w.got = make(chan struct{})
 	place := m.waiting.PushBack(w)
-	m.serve()
 	m.mu.Unlock()
 
 	select {
@@ -146,7 +190,7 @@ func (m *Memory) serve() {
 	for place := m.waiting.Front(); place != nil; {
 		next := place.Next()
 		if w := place.Value.(*waiter); m.fits(w) { // every value is one
-			m.move(w.of, w.some, w.some+w.n)
+			m.add(w.of, w.more)
 			m.waiting.Remove(place)
 			close(w.got)
 		}
@@ -160,23 +204,26 @@ type holds struct {
 	n  int64
 }
 
+// holder is who holds what the request takes.
+func (c *Request) holder() holder {
+	if c.Caller != nil {
+		return holder{account: c.Caller.User.ID}
+	}
+	network := grant.Network(c.Addr)
+	return holder{network: network, stranger: !c.Site.Memory.familiar(network)}
+}
+
 // wants are n more bytes for the request. All of them belong to the caller that it had first.
 func (c *Request) wants(n int64) *waiter {
 	if c.held.n == 0 {
-		c.held.of = holder{network: grant.Network(c.Addr)}
-		if c.Caller != nil {
-			c.held.of = holder{account: c.Caller.User.ID}
-		}
+		c.held.of = c.holder()
 	}
-	return &waiter{of: c.held.of, some: c.held.n, n: n}
+	return &waiter{of: c.held.of, more: bytesOf(c.held.n + n).minus(bytesOf(c.held.n))}
 }
 
 // Hold takes n more bytes of the memory for the request, until HoldOnly or the end of the
 // request. It waits for them for two seconds, and then fails with Busy.
 func (c *Request) Hold(n int64) error {
-	if c.TryHold(n) {
-		return nil
-	}
 	ctx, cancel := context.WithTimeout(c.R.Context(), memoryWait)
 	defer cancel()
 	if !c.Site.Memory.wait(ctx, c.wants(n)) {
@@ -204,11 +251,8 @@ func (c *Request) HoldOnly(n int64) {
 
 // holdAnyway makes n bytes what the request holds, even if there is no memory for them.
 func (c *Request) holdAnyway(n int64) {
-	w, m := c.wants(n), c.Site.Memory
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.move(w.of, w.some, n)
-	m.serve()
+	w := c.wants(n - c.held.n)
+	c.Site.Memory.give(w.of, amounts{}.minus(w.more))
 	c.held.n = n
 }
 
@@ -228,20 +272,23 @@ func errOverloaded(r *http.Request) error {
 // time, so that what answers are made from takes little memory. It fails with Busy if others take
 // too long, unless a part of the answer has been sent.
 func (c *Request) Making(fn func() error) error {
-	wait := time.NewTimer(memoryWait)
-	defer wait.Stop()
-	late := wait.C
-	if c.W.Status != 0 {
-		late = nil
+	ctx := c.R.Context()
+	if c.W.Status == 0 {
+		late, cancel := context.WithTimeout(ctx, memoryWait)
+		defer cancel()
+		ctx = late
 	}
-	select {
-	case c.Site.Memory.making <- struct{}{}:
-	case <-c.R.Context().Done():
+
+	m, of, held := c.Site.Memory, c.holder(), amounts{}
+	defer func() { m.give(of, held) }()
+	if !m.wait(ctx, &waiter{of: of, more: amounts{queued: 1}}) {
 		return errOverloaded(c.R)
-	case <-late:
-		return errBusy
 	}
-	defer func() { <-c.Site.Memory.making }()
+	held.queued = 1
+	if !m.wait(ctx, &waiter{of: of, more: amounts{making: 1}}) {
+		return errOverloaded(c.R)
+	}
+	held.making = 1
 	return fn()
 }
 
