@@ -3,12 +3,15 @@ package httpapi
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"net/url"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/matryer/is"
@@ -16,6 +19,7 @@ import (
 	"kist/httpapi/api"
 	"kist/httpapi/web"
 	"kist/kv"
+	"kist/kv/people"
 	"kist/kv/record"
 	"kist/search"
 )
@@ -239,4 +243,67 @@ func TestSearchPanics(t *testing.T) {
 		_ = api.ViewWithIndex(c, true, func(*kv.Tx, api.IndexLookup) error { panic("amid") })
 	}()
 	end() // does not wait for ever
+}
+
+// A search that waits for the index keeps no place in which answers are made.
+func TestWaitingSearchesHoldNoPlace(t *testing.T) {
+	t.Parallel()
+	a := start(t)
+	a.post("/api/v1/notes", map[string]any{"title": "sea", "content": ""}).want(201)
+	for _, row := range []struct {
+		path  string
+		serve func(*web.Request) error
+	}{
+		{"/api/v1/search?q=sea", api.Search.Serve},
+		{"/api/v1/notes?q=sea", api.ListRecords(record.Notes).Serve},
+	} {
+		t.Run(row.path, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				is := is.New(t)
+				ctx, end := context.WithCancel(t.Context())
+				site := &web.Site{
+					Config: a.server.Config, Memory: web.NewMemory(func(netip.Prefix) bool { return true }),
+				}
+				opening := make(chan struct{})
+				site.Search = search.New(search.Options{
+					Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler),
+					Feed: func(uint64, int) ([]record.Change, uint64, uint64, error) {
+						<-opening
+						return nil, 0, 0, ctx.Err()
+					},
+				})
+				var work, searches sync.WaitGroup
+				work.Go(func() { site.Search.Run(ctx) })
+				request := func() (*web.Request, *httptest.ResponseRecorder) {
+					w := httptest.NewRecorder()
+					return &web.Request{
+						Site: site, R: httptest.NewRequestWithContext(ctx, "GET", row.path, nil),
+						Caller: &people.Caller{User: *a.user},
+						W:      &web.AnswerWriter{ResponseWriter: w, Ctl: http.NewResponseController(w)},
+					}, w
+				}
+				for range 10 {
+					searches.Go(func() {
+						c, w := request()
+						err := row.serve(c)
+						if err != nil || !strings.Contains(w.Body.String(), `"sea"`) {
+							t.Errorf("a search answered %s: %v", w.Body, err)
+						}
+						c.ReleaseMemory()
+					})
+				}
+				synctest.Wait()
+
+				before := time.Now()
+				c, _ := request()
+				is.NoErr(c.RespondOK())
+				is.Equal(time.Since(before), time.Duration(0))
+				c.ReleaseMemory()
+				searches.Wait() // they read without the index
+				end()
+				close(opening)
+				work.Wait()
+			})
+		})
+	}
 }

@@ -153,7 +153,7 @@ func BenchmarkFind(b *testing.B) {
 			b.ReportAllocs()
 			busy := cpu()
 			for b.Loop() {
-				v, _ := l.x.View(b.Context())
+				v, _ := l.x.View()
 				h, err := v.Find(b.Context(), q.For(ann, of.name != "error", func(func(record.ID, string) bool) {}), nil)
 				l.fatal(err)
 				h.Page(nil, 21)

@@ -243,12 +243,9 @@ func (x *Index) leaveCore(leave bool) {
 	x.turns.allow(cores)
 }
 
-// View returns the current index; false if it is not ready. It waits while the index is being opened, which takes a
-// moment at the start and after a rebuild.
-func (x *Index) View(ctx context.Context) (*View, bool) {
-	if _, err := x.Await(ctx, func(s State) bool { return s.Phase != Opening }); err != nil {
-		return nil, false
-	}
+// View returns the current index; false if it is not ready. While it is Opening, which takes a moment at the start and
+// after a rebuild, a caller may Await its end first.
+func (x *Index) View() (*View, bool) {
 	x.mu.RLock()
 	if x.live == nil || x.State().Phase != Ready {
 		x.mu.RUnlock()

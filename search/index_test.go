@@ -185,15 +185,23 @@ func (l *library) remove(r *record.Record) {
 	}))
 }
 
+// view is the index, as soon as it is open.
+func (l *library) view() *View {
+	l.Helper()
+	l.until(func(s State) bool { return s.Phase != Opening })
+	v, ok := l.x.View()
+	if !ok {
+		l.Fatalf("the index is not ready: %+v", l.x.State())
+	}
+	return v
+}
+
 // find looks up a text in the index and in the records that it lacks.
 func (l *library) find(owner record.ID, text string, strict bool) (all []Hit) {
 	l.Helper()
 	q, err := Parse(text)
 	l.fatal(err)
-	v, ok := l.x.View(l.Context())
-	if !ok {
-		l.Fatalf("the index is not ready: %+v", l.x.State())
-	}
+	v := l.view()
 	defer v.Close()
 	l.fatal(l.store.View(func(tx *kv.Tx) error {
 		tail, err := tx.Changes(v.Place(), 1<<20)

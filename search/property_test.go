@@ -543,7 +543,7 @@ func TestSettled(t *testing.T) {
 	is.Equal(l.ready().Built, 1)
 	is.Equal(len(l.find(ann, fmt.Sprint(largeBuild-1), true)), 1)
 	is.Equal(l.x.State().Documents, int64(largeBuild))
-	v, ok := l.x.View(t.Context())
+	v, ok := l.x.View()
 	is.True(ok)
 	segments := len(v.snap.Segments())
 	n, err := v.snap.DocCount()
@@ -562,10 +562,7 @@ func (l *library) tidied() {
 	l.Helper()
 	for segments := 0; segments != 1; {
 		<-l.relaxed
-		v, ok := l.x.View(l.Context())
-		if !ok {
-			l.Fatalf("the index is not ready: %+v", l.x.State())
-		}
+		v := l.view()
 		segments = len(v.snap.Segments())
 		v.Close()
 	}
@@ -677,7 +674,7 @@ func TestFeedFails(t *testing.T) {
 	})
 	s := l.until(func(s State) bool { return s.Phase == Failed })
 	is.Equal(s.Problem, errNoFeed.Error())
-	_, ok := l.x.View(l.Context())
+	_, ok := l.x.View()
 	is.True(!ok) // the failed index is not used
 	close(fails)
 	l.x.Rebuild()

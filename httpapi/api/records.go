@@ -249,7 +249,9 @@ func listRecords(k *record.Kind) func(*web.Request) error {
 		q.Brief, q.Most = brief != nil && *brief, web.PageBytes
 		done := func() {}
 		if q.Text != "" {
-			done = takeTurn(c)
+			if done, err = takeTurn(c); err != nil {
+				return err
+			}
 		}
 		defer done()
 		return c.Respond(http.StatusOK, func(dst []byte) ([]byte, error) {

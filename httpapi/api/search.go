@@ -44,9 +44,16 @@ var noIndex IndexLookup = func(*search.Finder) (*search.Hits, error) { return ni
 
 // ViewWithIndex runs fn in a View of the store. If asks is set, fn can use the index as it was
 // before that View began. Later changes are added from the feed, so that everything written
-// before the request is found. If fn returns ErrUnusable, it runs again without the index.
+// before the request is found. If the index is not ready or too far behind, or fn returns
+// ErrUnusable, fn runs without the index. It waits for nothing: see takeTurn.
 func ViewWithIndex(c *web.Request, asks bool, fn func(*kv.Tx, IndexLookup) error) error {
-	err := viewWithRecentIndex(c, asks, fn)
+	err := error(search.ErrUnusable)
+	if asks {
+		err = viewAtIndex(c, fn)
+	}
+	if errors.Is(err, search.ErrUnusable) {
+		err = c.Site.Store.View(func(tx *kv.Tx) error { return fn(tx, noIndex) })
+	}
 	if err != nil && c.R.Context().Err() != nil {
 		// The client is gone: some send a request for every typed letter and cancel it.
 		panic(http.ErrAbortHandler)
@@ -54,61 +61,70 @@ func ViewWithIndex(c *web.Request, asks bool, fn func(*kv.Tx, IndexLookup) error
 	return err
 }
 
-// takeTurn waits until this search may run. The caller calls done when it has read what it needs, before it sends that, and
-// may call it again. Waiting comes before the memory for an answer, which writers need too.
-func takeTurn(c *web.Request) (done func()) {
-	done, err := c.Site.Search.Turn(c.R.Context())
-	if err != nil {
-		panic(http.ErrAbortHandler) // the client is gone
-	}
-	return sync.OnceFunc(done)
-}
-
-// viewWithRecentIndex is ViewWithIndex while the client is still waiting.
-func viewWithRecentIndex(c *web.Request, asks bool, fn func(*kv.Tx, IndexLookup) error) error {
-	without := func() error {
-		return c.Site.Store.View(func(tx *kv.Tx) error { return fn(tx, noIndex) })
-	}
-	if !asks {
-		return without()
-	}
-	ctx, cancel := context.WithTimeout(c.R.Context(), searchWait)
-	defer cancel()
-	for ctx.Err() == nil {
-		place, far, err := viewAtIndex(c, ctx, fn)
-		switch {
-		case errors.Is(err, search.ErrUnusable):
-			return without()
-		case !far:
-			return err
-		}
-		c.Site.Search.Hurry(ctx, place)
-	}
-	return without()
-}
-
-// viewAtIndex runs fn with the current index and returns the place that the index has reached.
-// far means that it is too far behind the latest change, and fn did not run.
-func viewAtIndex(c *web.Request, ctx context.Context, fn func(*kv.Tx, IndexLookup) error) (place uint64, far bool, err error) {
-	view, ok := c.Site.Search.View(ctx)
+// viewAtIndex runs fn with the current index.
+func viewAtIndex(c *web.Request, fn func(*kv.Tx, IndexLookup) error) error {
+	view, ok := c.Site.Search.View()
 	if !ok {
-		return 0, false, search.ErrUnusable
+		return search.ErrUnusable
 	}
 	defer view.Close()
-	err = c.Site.Store.View(func(tx *kv.Tx) error {
-		tail, err := tx.Changes(view.Place(), maxTail)
+	return c.Site.Store.View(func(tx *kv.Tx) error {
+		tail, more, err := tailAfter(tx, view.Place())
 		if err != nil {
 			return err
 		}
-		if n := len(tail); n > 0 {
-			more, err := tx.Changes(tail[n-1].Seq, 1)
-			if far = len(more) > 0; err != nil || far {
-				return err
-			}
+		if more {
+			return search.ErrUnusable
 		}
 		return fn(tx, func(f *search.Finder) (*search.Hits, error) { return view.Find(c.R.Context(), f, tail) })
 	})
-	return view.Place(), far, err
+}
+
+// tailAfter reads the changes after a place of the index. more means that there are too many to read them directly.
+func tailAfter(tx *kv.Tx, place uint64) (tail []record.Change, more bool, err error) {
+	tail, err = tx.Changes(place, maxTail)
+	if err != nil || len(tail) == 0 {
+		return nil, false, err
+	}
+	rest, err := tx.Changes(tail[len(tail)-1].Seq, 1)
+	return tail, len(rest) > 0, err
+}
+
+// takeTurn waits for the index, and until this search may run. The caller calls done when it has read what it needs,
+// before it sends that, and may call it again. All waiting comes before an answer is made, because others need the
+// places and the memory for that.
+func takeTurn(c *web.Request) (done func(), err error) {
+	if err := awaitIndex(c); err != nil {
+		return nil, err
+	}
+	done, err = c.Site.Search.Turn(c.R.Context())
+	if err != nil {
+		panic(http.ErrAbortHandler) // the client is gone
+	}
+	return sync.OnceFunc(done), nil
+}
+
+// awaitIndex waits until the index is open and close to the store's latest change, but only for searchWait.
+func awaitIndex(c *web.Request) error {
+	ctx, cancel := context.WithTimeout(c.R.Context(), searchWait)
+	defer cancel()
+	for {
+		s, late := c.Site.Search.Await(ctx, func(s search.State) bool { return s.Phase != search.Opening })
+		if late != nil || s.Phase != search.Ready {
+			return nil
+		}
+		far := false
+		if err := c.Site.Store.View(func(tx *kv.Tx) (err error) {
+			_, far, err = tailAfter(tx, s.Place)
+			return err
+		}); err != nil {
+			return err
+		}
+		if !far || ctx.Err() != nil {
+			return nil
+		}
+		c.Site.Search.Hurry(ctx, s.Place)
+	}
 }
 
 // list reads a page of matching records. It allows typing errors only if nothing is found
@@ -246,7 +262,10 @@ func searchAll(c *web.Request) error {
 	if err != nil {
 		return err
 	}
-	done := takeTurn(c)
+	done, err := takeTurn(c)
+	if err != nil {
+		return err
+	}
 	defer done()
 	return c.Respond(http.StatusOK, func(dst []byte) ([]byte, error) {
 		defer done()
