@@ -42,6 +42,10 @@ type carried struct {
 	*blobs.Kept
 }
 
+// Clock is what the machine's clock shows, believed or not. Only what comes from other clocks is
+// judged by it, never what the store keeps.
+func (tx *Tx) Clock() time.Time { return tx.s.clock.now() }
+
 // Carry makes the commit carry the bytes of contents that KeepLater of package blobs
 // left. The transaction that gives such a content its record must call it.
 func (tx *Tx) Carry(owner record.ID, all ...*blobs.Kept) {

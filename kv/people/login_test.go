@@ -15,6 +15,7 @@ import (
 	"kist/kv/kvtest"
 	"kist/kv/people"
 	"kist/kv/record"
+	"kist/kv/tables"
 )
 
 var codeSecret = []byte("12345678901234567890")
@@ -75,6 +76,48 @@ func TestOneTimeCodes(t *testing.T) {
 	kvtest.View(t, s, func(tx *kv.Tx) error {
 		is.Equal(tx.Count(kvtest.Bucket("login")), 0) // with the last step, the recovery codes go too
 		return kvtest.Audit(tx)
+	})
+}
+
+// A phone shows the true time. While the store doubts the clock, and after a clock that was ahead
+// has been set back, that is the store's time or the clock's.
+func TestOneTimeCodesOfDoubtedClock(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	c := kvtest.NewClock()
+	var elapsed atomic.Int64
+	s := kvtest.Opened(t, t.TempDir(), kv.Options{
+		Schema: tables.All, Now: c.Now, Log: kvtest.Quiet,
+		Elapsed: func() time.Duration { return time.Duration(elapsed.Load()) },
+	})
+	pass := func(d time.Duration) { c.Add(d); elapsed.Add(int64(d)) }
+	u := kvtest.User(t, s, "ann")
+	codesOn(t, s, u.ID)
+
+	pass(time.Hour) // a leap at the start would be believed
+	is.Equal(s.Now(), c.Now().UTC())
+	c.Add(2 * time.Hour)
+	byStore, byClock := people.OneTimeCode(codeSecret, s.Now()), people.OneTimeCode(codeSecret, c.Now())
+	is.True(!s.Now().After(c.Now().Add(-2 * time.Hour))) // it is doubted
+	is.True(!useCode(t, s, u.ID, people.OneTimeCode(codeSecret, c.Now().Add(-time.Hour))))
+	is.True(useCode(t, s, u.ID, byStore))
+	is.True(!useCode(t, s, u.ID, byStore))
+	is.True(useCode(t, s, u.ID, byClock))
+	is.True(!useCode(t, s, u.ID, byClock))
+	is.True(!useCode(t, s, u.ID, byStore)) // older than one that was used
+
+	pass(3 * time.Hour) // now it is believed
+	is.Equal(s.Now(), c.Now().UTC())
+	c.Add(-2 * time.Hour)
+	is.True(s.Now().After(c.Now().Add(time.Hour)))
+	byClock = people.OneTimeCode(codeSecret, c.Now())
+	is.True(useCode(t, s, u.ID, byClock))
+	is.True(!useCode(t, s, u.ID, byClock))
+
+	ben := kvtest.User(t, s, "ben")
+	kvtest.Update(t, s, func(tx *kv.Tx) error {
+		_, err := people.SetCodes(tx, ben.ID, codeSecret, byClock)
+		return err
 	})
 }
 

@@ -57,12 +57,15 @@ func codeOf(secret []byte, step int64) string {
 }
 
 // matchCode returns the time step of a code: now, or one step before or after, because clocks
-// differ. It must be later than after.
-func matchCode(secret []byte, code string, now time.Time, after int64) (step int64, ok bool) {
+// differ. It must be later than after. A phone shows the true time, which may be the store's
+// time or the clock's while the two differ.
+func matchCode(tx *kv.Tx, secret []byte, code string, after int64) (step int64, ok bool) {
 	code = strings.Join(strings.Fields(code), "")
-	for at := timeStep(now) - 1; at <= timeStep(now)+1; at++ {
-		if subtle.ConstantTimeCompare([]byte(codeOf(secret, at)), []byte(code)) == 1 && at > after && !ok {
-			step, ok = at, true
+	for _, now := range []time.Time{tx.Now, tx.Clock()} {
+		for at := timeStep(now) - 1; at <= timeStep(now)+1; at++ {
+			if subtle.ConstantTimeCompare([]byte(codeOf(secret, at)), []byte(code)) == 1 && at > after && !ok {
+				step, ok = at, true
+			}
 		}
 	}
 	return step, ok
@@ -80,7 +83,7 @@ func SetCodes(tx *kv.Tx, owner record.ID, secret []byte, code string) (recovery 
 	if err != nil {
 		return nil, err
 	}
-	step, ok := matchCode(secret, code, tx.Now, 0)
+	step, ok := matchCode(tx, secret, code, 0)
 	if !ok {
 		return nil, errWrongCode
 	}
@@ -122,7 +125,7 @@ func UseCode(tx *kv.Tx, owner record.ID, code string) (bool, error) {
 	if err != nil || len(l.Secret) == 0 {
 		return false, err
 	}
-	step, ok := matchCode(l.Secret, code, tx.Now, l.Step)
+	step, ok := matchCode(tx, l.Secret, code, l.Step)
 	if !ok {
 		return false, nil
 	}
