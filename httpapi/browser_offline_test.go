@@ -129,6 +129,38 @@ func TestBrowserOffline(t *testing.T) {
 	}
 }
 
+// TestBrowserReplacedChange: a change that waits goes only when the one that replaces it is stored. The worker's script
+// runs in a page here, where its database can be made to fail.
+func TestBrowserReplacedChange(t *testing.T) {
+	is := is.New(t)
+	b := openBrowser(t)
+	b.do(sent("Page.setBypassCSP", map[string]any{"enabled": true}))
+	b.open("/")
+	b.js(`(async () => {
+		const script = await (await fetch('/sw.js')).text();
+		const scope = [() => {}, async () => {}, {}];
+		globalThis.worker = new Function('addEventListener', 'skipWaiting', 'registration', script + '; return { later, ask };')(...scope);
+		globalThis.change = (text, name = 'note.1') => worker.later({ user: 'u', etag: '"1"', body: text, draft: { name } });
+		globalThis.kept = async () => (await worker.ask('readonly', (store) => store.getAll())).map((x) => x.body).join();
+	})()`)
+	is.Equal(b.js(`change('one').then(kept)`), "one")
+	is.Equal(b.js(`change('two').then(kept)`), "two") // it has what the first has
+	is.Equal(b.js(`change('other', 'note.2').then(kept)`), "two,other")
+
+	b.js(`(() => {
+		globalThis.add = IDBObjectStore.prototype.add;
+		IDBObjectStore.prototype.add = function (entry) { // the second time the key is taken
+			add.call(this, entry, 1000);
+			return add.call(this, entry, 1000);
+		};
+	})()`)
+	is.Equal(b.js(`change('three').then(() => 'kept', kept)`), "two,other")
+	b.js(`void (IDBObjectStore.prototype.add = add)`)
+	b.js(`worker.ask('readwrite', (store) => Array.from({ length: 498 }, () => store.add({ body: 'x' })).at(-1))`)
+	is.Equal(b.js(`change('x', 'note.501').then(() => 'kept', () => 'refused')`), "refused") // too many wait
+	is.Equal(b.js(`change('four').then(kept).then((all) => all.split(',').filter((x) => x !== 'x').join())`), "other,four")
+}
+
 // refusedMe is a line of the log: nobody is signed in.
 const refusedMe = `"path":"/api/v1/me","status":401`
 

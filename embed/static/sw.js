@@ -177,20 +177,23 @@ async function own(user) {
 
 // later stores a request: its method, path and body, the id that makes repeats safe, and the user whose session may send it. A
 // change also has the entity tag of the record as the user has seen it, and a draft with all that they typed. It has what
-// an earlier change to the same record has, which it replaces.
+// an earlier change to the same record has, which it replaces in one transaction: if it cannot be stored, that one stays.
 async function later(entry) {
   const same = (old) => entry.draft && old.draft?.name === entry.draft.name && old.etag === entry.etag && old.user === entry.user;
   await ask('readwrite', (store) => {
     const asked = store.openCursor();
+    let others = 0;
     asked.addEventListener('success', ({ target: { result: at } }) => {
-      if (!at) return;
-      if (same(at.value)) at.delete();
-      at.continue();
+      if (at) {
+        if (same(at.value)) at.delete();
+        else others++;
+        return at.continue();
+      }
+      if (others < mostWaiting) store.add(entry);
+      else store.transaction.abort();
     });
     return asked;
   });
-  if (await ask('readonly', (store) => store.count()) >= mostWaiting) throw new Error('too many are waiting');
-  await ask('readwrite', (store) => store.add(entry));
   await registration.sync?.register('send').catch(() => {});
 }
 
