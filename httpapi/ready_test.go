@@ -71,6 +71,29 @@ func TestReadyWithoutRoom(t *testing.T) {
 	}
 }
 
+// TestUploadWithoutRoom: an upload that the disk cannot take says what the disk lacks.
+func TestUploadWithoutRoom(t *testing.T) {
+	t.Parallel()
+	for code, room := range map[string]disk.Room{
+		"disk_full": {Free: 0, Total: 1 << 20, Files: 1 << 20, FreeFiles: 1 << 10},
+		"no_inodes": {Free: 1 << 40, Total: 1 << 20, Files: 1 << 20, FreeFiles: 3},
+	} {
+		t.Run(code, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			store, err := kv.Open(filepath.Join(t.TempDir(), "data"), kv.Options{Schema: tables.All, Space: func() (disk.Room, error) { return room, nil }})
+			is.NoErr(err)
+			t.Cleanup(func() { is.NoErr(store.Close()) })
+			a := start(t, func(c *web.Config) { c.Store = store })
+			is.Equal(a.do(a.uploadRequest(nil, file{name: "a.txt", content: "text"})).want(507).text("code"), code)
+			is.Equal(a.do(apiRequest{
+				method: "POST", path: "/api/v1/tus",
+				header: withHeader("Tus-Resumable", "1.0.0", "Upload-Length", "9"),
+			}).want(507).text("code"), code)
+		})
+	}
+}
+
 // TestReadyHangs: anyone who asks is told that the storage hangs, the first too.
 func TestReadyHangs(t *testing.T) {
 	is := is.New(t)

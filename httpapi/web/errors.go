@@ -105,10 +105,16 @@ func TakesPage(w *AnswerWriter, r *http.Request) bool {
 	return strings.Contains(r.Header.Get("Accept"), "text/html") && !w.Away
 }
 
+// errNoFiles is for what says that the disk is full, if that is because of inodes.
+var errNoFiles = &record.Error{Fault: record.Full, Code: "no_inodes", Text: "The server's disk can hold no more files (inodes). Nothing was stored."}
+
 // Fail answers with an error: JSON in the API unless the client prefers text, a page
 // for browsers elsewhere, otherwise a sentence.
 func (s *Site) Fail(w *AnswerWriter, r *http.Request, id string, err error) {
 	e, status := ClientError(err)
+	if e.Code == kv.ErrFull.Code && s.Store.NoFiles() {
+		e = errNoFiles // there may be bytes
+	}
 	if status == http.StatusInternalServerError {
 		s.Log.Error("request failed", "requestId", id, "error", err)
 	}
