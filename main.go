@@ -210,6 +210,9 @@ func (cmd *serveCommand) Run(c *admin.Call) (err error) {
 		},
 		LastBackup: func() time.Time { at, _ := ops.LastBackup(c.DataDir); return at }, // zero without a backup
 	}
+	if shipper == nil {
+		config.Elsewhere = ship.FilesIn(c.DataDir)
+	}
 	var signIn func(context.Context) control.SignInHealth
 	if cmd.OIDCIssuer != "" {
 		config.OIDC = oidc.New(oidc.Options{

@@ -127,6 +127,7 @@ func (d *checkup) server(compare bool) {
 		d.Add(ops.Problem, "server", "it does not answer: "+err.Error(), "use the kist binary of the server's version")
 		return
 	}
+	d.Storeless = about.Store == nil
 	d.OK("server", "version %s listens on %s", about.Version, about.Listen)
 	if about.Doubt != nil {
 		d.Add(ops.Problem, "clock", fmt.Sprintf("it jumped to %s and is not believed yet; the store's time is %s", about.Doubt.Clock.Format(time.RFC3339), about.Now.Format(time.RFC3339)),

@@ -210,6 +210,15 @@ func TestDoctor(t *testing.T) {
 			is.True(strings.Contains(r.out, "warning  backup: the latest is 8 days old"))
 			is.True(strings.Contains(r.out, "ok       journal: intact"))
 			is.True(strings.Contains(r.out, "a plain copy of the data directory (cp, rsync) is good if it takes less than 72 h (limited by how long kist keeps old logs, at "))
+
+			is.NoErr(os.WriteFile(s.data("STORE"), []byte(`{"format":1,"files":"s3://bucket/home"}`), 0o600))
+			found := "ok       contents: 2 files are not on this disk; "
+			if running {
+				found = "problem  contents: 2 files are not on this disk but in s3://bucket/home, and the server was started without it\n" +
+					"         → start it with --store s3://bucket/home\n"
+			}
+			is.True(strings.Contains(s.run("", "doctor").out, found))
+			is.NoErr(os.Remove(s.data("STORE")))
 		}
 		is.NoErr(os.RemoveAll(s.data("blobs")))
 		is.True(strings.Contains(s.run("", "doctor").out, "contents: 6 files are without their bytes"))

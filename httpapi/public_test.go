@@ -1169,6 +1169,12 @@ func TestPublicLostContent(t *testing.T) {
 	a.visit("/x/lost").want(404)
 	is.Equal(a.viewed("lost"), 0)
 	is.True(strings.Contains(a.log.String(), "a file has no content"))
+	elsewhere := start(t, func(c *web.Config) { c.Elsewhere = "s3://bucket/home" })
+	elsewhere.share("hello", "slug", "lost", "maxViews", "5")
+	is.NoErr(os.Remove(filepath.Join(elsewhere.server.Store.Dir(), "blobs", elsewhere.blobNames()[0])))
+	is.Equal(elsewhere.visit("/x/lost").want(503).header.Get("Retry-After"), "10")
+	is.Equal(elsewhere.viewed("lost"), 0)
+	is.True(strings.Contains(string(elsewhere.get("/x/lost").want(503).body), "the server was started without it"))
 	a.share("hello") // the same content again mends it
 	a.visit("/x/lost").want(200)
 }

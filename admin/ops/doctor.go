@@ -38,8 +38,9 @@ const (
 
 // A Checkup gathers findings about a data directory.
 type Checkup struct {
-	Dir      string
-	Findings []Finding
+	Dir       string
+	Storeless bool // a server runs, without an object store
+	Findings  []Finding
 }
 
 // OK adds a finding that all is well.
@@ -263,6 +264,9 @@ func (d *Checkup) carried(snapshot uint64, lost map[blobs.Ref][]Lost) error {
 func (d *Checkup) missing(n int) {
 	switch at := filesIn(d.Dir); {
 	case n == 0:
+	case at != "" && d.Storeless:
+		d.Add(Problem, "contents", record.Plural(n, "file")+console.Word(n == 1, " is", " are")+" not on this disk but in "+at+", and the server was started without it",
+			"start it with --store "+at)
 	case at != "":
 		d.OK("contents", "%s not on this disk; kist verify --store %s tells whether %s has them", record.Plural(n, "file")+console.Word(n == 1, " is", " are"), at, at)
 	default:

@@ -268,13 +268,25 @@ var (
 		Fault: record.Busy, Code: web.CodeDamaged,
 		Text: "The stored bytes of this file are damaged, so the server does not send them. To repair the file, upload it again, or run kist restore --missing with a backup.",
 	}
+	errElsewhere = &record.Error{
+		Fault: record.Busy, Code: "store_missing",
+		Text: "The bytes of this file are in the object store, and the server was started without it. Its operator starts it with --store.",
+	}
 	errDamagedVisit = &record.Error{Fault: record.Gone, Code: web.CodeDamaged, Text: "The stored bytes of this file are damaged, so the server does not send them. Its owner can repair the file."}
 )
 
 // Unreadable turns the error of opening a content into the error for its owner or a visitor.
-// A record without bytes, from a copy of the data directory, is Missing for everyone.
+// A record without bytes, from a copy of the data directory, is Missing for everyone, unless
+// they are in an object store that the server was started without.
 func Unreadable(c *web.Request, id record.ID, owned bool, err error) error {
 	switch {
+	case errors.Is(err, fs.ErrNotExist) && c.Site.Elsewhere != "":
+		c.Site.Log.Error("a file's content is in the object store, and the server was started without --store",
+			"requestId", c.ID, "id", id.String(), "store", c.Site.Elsewhere)
+		if owned {
+			return errElsewhere
+		}
+		return blobs.ErrAway
 	case errors.Is(err, fs.ErrNotExist):
 		c.Site.Log.Error("a file has no content", "requestId", c.ID, "id", id.String(), "error", err)
 		return record.ErrMissing

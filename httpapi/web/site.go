@@ -49,6 +49,9 @@ type Config struct {
 	// disk (only the first ones), how many records have such contents, and when the
 	// check was.
 	Absent func() (refs []blobs.Ref, files int, looked time.Time)
+	// Elsewhere is the address of the object store that has contents which are not on the
+	// disk, if the server was started without that store; otherwise "".
+	Elsewhere string
 	// Backup writes a backup of the running server as a tar. It ends at the first write
 	// that fails.
 	Backup func(io.Writer) error
