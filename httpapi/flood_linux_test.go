@@ -164,7 +164,8 @@ func TestVisitorRoutesUnderFlood(t *testing.T) {
 		media, body := "", ""
 		if r.Body != nil {
 			media = r.Body.Media
-			if body = floodBodies[media]; body == "" {
+			body = floodBodies[media]
+			if body == "" {
 				t.Errorf("%s has a body of the type %q: floodBodies needs an example", r.ID, media)
 			}
 		}

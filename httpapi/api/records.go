@@ -61,7 +61,8 @@ func createRecord(k *record.Kind) func(*web.Request) error {
 			}
 			var same []*web.Duplicate
 			if b, ok := form.Body.(*record.Bookmark); ok {
-				if same, err = duplicates(tx, r, b.URL); err != nil {
+				same, err = duplicates(tx, r, b.URL)
+				if err != nil {
 					return made, err
 				}
 			}

@@ -2,7 +2,6 @@ package metadata
 
 import (
 	"bytes"
-	"cmp"
 	"compress/zlib"
 	"crypto/sha256"
 	"encoding/binary"
@@ -204,8 +203,10 @@ func TestPNGChunks(t *testing.T) {
 	deflated := func(text string) string {
 		var b bytes.Buffer
 		w := zlib.NewWriter(&b)
-		_, err := io.WriteString(w, text)
-		if err = cmp.Or(err, w.Close()); err != nil {
+		if _, err := io.WriteString(w, text); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Close(); err != nil {
 			t.Fatal(err)
 		}
 		return b.String()

@@ -377,7 +377,8 @@ func games(c *web.Request, name string) (owner record.User, games []ListedGame, 
 					continue
 				}
 				left -= len(r.Body) + gameOver
-				if more = len(games) == MaxGames || left < 0; more {
+				more = len(games) == MaxGames || left < 0
+				if more {
 					return nil
 				}
 				b, err := r.Decode()

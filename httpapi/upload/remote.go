@@ -321,10 +321,12 @@ func showFetch(s *web.Site, tx *kv.Tx, f *record.Fetch) (*ShownFetch, error) {
 func showFetches(c *web.Request, tx *kv.Tx, all []record.Fetch) (shown []*ShownFetch, err error) {
 	shown = make([]*ShownFetch, len(all))
 	for i := range all {
-		if shown[i], err = showFetch(c.Site, tx, &all[i]); err != nil {
+		v, err := showFetch(c.Site, tx, &all[i])
+		if err != nil {
 			return nil, err
 		}
-		shown[i].Problem = Hide(c, shown[i].Problem)
+		v.Problem = Hide(c, v.Problem)
+		shown[i] = v
 	}
 	return shown, nil
 }

@@ -26,10 +26,11 @@ func withBuffer(make func(dst []byte) ([]byte, error), use func([]byte)) error {
 	if cap(b) <= largestKept {
 		*kept = b // which may have grown
 	}
-	if err == nil {
-		use(b)
+	if err != nil {
+		return err
 	}
-	return err
+	use(b)
+	return nil
 }
 
 // Respond answers with JSON that write appends to what it is given. The request holds the answer while it is
@@ -38,7 +39,8 @@ func (c *Request) Respond(status int, write func(dst []byte) ([]byte, error)) er
 	packed := false
 	body, err := c.hold(func() (body []byte, err error) {
 		err = withBuffer(write, func(b []byte) {
-			if packed = len(b) >= packFrom && TakesGzip(c.R); packed {
+			packed = len(b) >= packFrom && TakesGzip(c.R)
+			if packed {
 				body = fast.pack(b)
 			} else {
 				body = slices.Clone(b)

@@ -422,7 +422,8 @@ func MembersOf(tx *kv.Tx, r *record.Record) (*Members, error) {
 	case record.ByTitle:
 		slices.SortFunc(all.All, func(x, y Member) int { return cmp.Or(strings.Compare(titles[x.ID], titles[y.ID]), age(x, y)) })
 	}
-	if all.Visible = all.All; int64(len(all.All)) > all.Items {
+	all.Visible = all.All
+	if int64(len(all.All)) > all.Items {
 		all.Visible = slices.DeleteFunc(slices.Clone(all.All), func(x Member) bool { return x.LeftOut != "" })
 	}
 	if size := int64(len(all.All)) + 1; kept != nil && size <= maxKeptMembers/2 {

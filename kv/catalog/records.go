@@ -534,7 +534,8 @@ func Save(tx *kv.Tx, r *record.Record, f *record.Form, password string) error {
 	kept := int64(0)
 	if r.Kind.Versioned() && !bytes.Equal(r.Body, old) {
 		var err error
-		if kept, err = history.KeepVersion(tx, r, old, f.By, f.Seen && !f.KeepVersion); err != nil {
+		kept, err = history.KeepVersion(tx, r, old, f.By, f.Seen && !f.KeepVersion)
+		if err != nil {
 			return err
 		}
 	}

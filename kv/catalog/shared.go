@@ -47,7 +47,8 @@ func Shared(s *kv.Store, slug string, most int) (r *record.Record, long int, err
 		if r, err = record.BorrowRow(key, row); err != nil {
 			return err
 		}
-		if size = int64(len(r.Body)) + sharedOver; len(r.Body) <= most || size <= maxSharedOne {
+		size = int64(len(r.Body)) + sharedOver
+		if len(r.Body) <= most || size <= maxSharedOne {
 			r.Body = bytes.Clone(r.Body)
 		} else {
 			long, r.Body = len(r.Body), nil

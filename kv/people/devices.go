@@ -57,7 +57,8 @@ func AddDevice(tx *kv.Tx, client, address, network string) (d *record.Device, se
 		if d.Network != network || d.State != record.DeviceWaits {
 			continue
 		}
-		if from++; room.IsZero() || d.Expires.Before(room) {
+		from++
+		if room.IsZero() || d.Expires.Before(room) {
 			room = d.Expires
 		}
 	}
@@ -164,10 +165,12 @@ func PollDevice(s *kv.Store, secret string) (key string, wait *record.DeviceErro
 	approved := false
 	err = s.View(func(tx *kv.Tx) error {
 		d, refused, err := polledDevice(tx, digest)
-		if wait = refused; err != nil || wait != nil {
+		wait = refused
+		if err != nil || refused != nil {
 			return err
 		}
-		if approved = d.State == record.DeviceApproved; !approved {
+		approved = d.State == record.DeviceApproved
+		if !approved {
 			wait = polling.Of(s).next(d, tx.Now)
 		}
 		return nil

@@ -31,7 +31,8 @@ func (s *Shipper) Compare(ctx context.Context, c Contents) error {
 		if err := s.heal(ctx, bad); err != nil {
 			return err
 		}
-		if lacks, _, err = s.lacking(ctx); err != nil {
+		lacks, _, err = s.lacking(ctx)
+		if err != nil {
 			return err
 		}
 		if lacks == "" {

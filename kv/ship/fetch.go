@@ -166,11 +166,13 @@ func (h history) open(
 	if err != nil {
 		return nil, nil, err
 	}
-	if all, err = h.spans(ctx, 0); err != nil { // after the snapshots, so that these slots lead to each of them
+	all, err = h.spans(ctx, 0) // after the snapshots, so that these slots lead to each of them
+	if err != nil {
 		return nil, nil, err
 	}
 	f = &Fetched{format: format}
-	if f.Instance, err = h.instance(ctx, all); err != nil {
+	f.Instance, err = h.instance(ctx, all)
+	if err != nil {
 		return nil, nil, err
 	}
 	return f, all, f.snapshot(ctx, h, snaps, all, keep, drop)
@@ -373,7 +375,8 @@ func (f *Fetched) slots(
 				bad = cmp.Or(bad, missing(slotName(next)))
 			}
 			if absent(err) { // it was merged a moment ago
-				if later, err = h.spans(ctx, next); err != nil {
+				later, err = h.spans(ctx, next)
+				if err != nil {
 					return err
 				}
 				if len(later) > 0 && later[0].first <= next && later[0].name != o.name {

@@ -30,10 +30,11 @@ func withFiles(t *testing.T, remote blobs.Remote, n int) (*kv.Store, *ship.Shipp
 	t.Cleanup(func() { _ = content.Close() })
 	for i := range n {
 		kept, err := stage(t, content, 100+i).Keep()
-		if err == nil {
-			err = refer(store, kept.Ref)
-			kept.Release()
+		if err != nil {
+			t.Fatal(err)
 		}
+		err = refer(store, kept.Ref)
+		kept.Release()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -55,7 +56,8 @@ func TestSomeRequestsFail(t *testing.T) {
 				if verb != "put" || !strings.HasPrefix(name, "blobs/") && !strings.HasPrefix(name, "log/") {
 					return nil
 				}
-				if requests++; requests%12 != 0 {
+				requests++
+				if requests%12 != 0 {
 					return nil
 				}
 				failed[name]++
@@ -99,7 +101,8 @@ type waiting struct {
 func (w *waiting) Put(ctx context.Context, name string, body io.ReaderAt, size int64) error {
 	if strings.HasPrefix(name, "blobs/") {
 		w.mu.Lock()
-		if w.n++; w.n == w.most {
+		w.n++
+		if w.n == w.most {
 			close(w.all)
 		}
 		w.mu.Unlock()

@@ -244,7 +244,8 @@ func (m *Import) known(k *record.Kind) (map[[16]byte]record.ID, error) {
 	for {
 		var list catalog.Page
 		if err := m.Store.View(func(tx *kv.Tx) (err error) {
-			if list, err = catalog.List(tx, q); err != nil {
+			list, err = catalog.List(tx, q)
+			if err != nil {
 				return err
 			}
 			for _, r := range list.Records {

@@ -170,13 +170,15 @@ func Read(f Format, s Source) Rows {
 	return func(yield func(Row, error) bool) {
 		if f.text() && !isZip(s) {
 			var more bool
-			if s, more = s.asText(yield); !more {
+			s, more = s.asText(yield)
+			if !more {
 				return
 			}
 		}
 		n := 0
 		for row, err := range readers[f](s) {
-			if n++; n > MaxRows && err == nil {
+			n++
+			if n > MaxRows && err == nil {
 				yield(Row{}, unreadable("There are more than %d entries; split the file.", MaxRows))
 				return
 			}
