@@ -223,23 +223,12 @@ func (s *Store) restart(path string, clean datadir.Proof, secret []byte, damage 
 	if err != nil {
 		return false, nil //nolint:nilerr // as above
 	}
-	mine, err := secretOf(db)
-	if err == nil && secret != nil && !bytes.Equal(secret, mine) {
-		err = fmt.Errorf("journal/ in %s belongs to instance %s, but CLEAN and cache/kist.db belong to instance %s: two data directories were mixed. Nothing was changed. Put the right journal/ back; or, if journal/ and blobs/ are the ones you want, remove CLEAN and %s and start again", s.dir, datadir.InstanceOf(secret), datadir.InstanceOf(mine), datadir.InstanceName)
-	}
-	if err = errors.Join(err, workcopy.Current(db), copyBelongs(s.dir, db)); err != nil {
+	if err := s.continues(db, secret); err != nil {
 		return false, errors.Join(err, db.Close())
 	}
+
 	s.log.Error("the journal is damaged; starting a new generation from the working copy, which the last stop proved whole", "damage", damage)
-	err = s.journal.Begin(clean.State())
-	if err == nil {
-		err = db.View(func(b *bolt.Tx) error {
-			tx := table.On(b, 0)
-			format := (&Tx{Tx: tx}).Format()
-			return s.journal.Snapshot(context.Background(), clean.State(), format, workcopy.Everything(tx, s.buckets))
-		})
-	}
-	if err != nil {
+	if err := s.beginFrom(db, clean.State()); err != nil {
 		return false, errors.Join(fmt.Errorf("the journal is damaged (%w), and a new generation cannot be written", damage), err, db.Close())
 	}
 	s.bolt.Store(db)
@@ -248,4 +237,32 @@ func (s *Store) restart(path string, clean datadir.Proof, secret []byte, damage 
 	s.scrubs.note(func(h *JournalHealth) { h.Damaged, h.Healed = []string{damage.Error()}, now })
 	s.log.Warn("the journal is whole again: a new generation has replaced the damaged one", "damage", damage)
 	return true, nil
+}
+
+// continues returns an error unless the data directory can go on with a working copy without
+// its journal. secret is the journal's secret, nil if unknown.
+func (s *Store) continues(db *bolt.DB, secret []byte) error {
+	mine, err := secretOf(db)
+	if err != nil {
+		return err
+	}
+	if secret != nil && !bytes.Equal(secret, mine) {
+		return fmt.Errorf("journal/ in %s belongs to instance %s, but CLEAN and cache/kist.db belong to instance %s: "+
+			"two data directories were mixed. Nothing was changed. Put the right journal/ back; or, if journal/ and blobs/ "+
+			"are the ones you want, remove CLEAN and %s and start again",
+			s.dir, datadir.InstanceOf(secret), datadir.InstanceOf(mine), datadir.InstanceName)
+	}
+	return fits(s.dir, db)
+}
+
+// beginFrom begins a new generation of the journal with a snapshot of a working copy.
+func (s *Store) beginFrom(db *bolt.DB, at journal.State) error {
+	if err := s.journal.Begin(at); err != nil {
+		return err
+	}
+	return db.View(func(b *bolt.Tx) error {
+		tx := table.On(b, 0)
+		format := (&Tx{Tx: tx}).Format()
+		return s.journal.Snapshot(context.Background(), at, format, workcopy.Everything(tx, s.buckets))
+	})
 }

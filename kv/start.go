@@ -49,6 +49,15 @@ func copyBelongs(dir string, db *bolt.DB) error {
 	return belongs(dir, secret)
 }
 
+// fits returns an error if the data directory cannot go on with a working copy: it has a newer
+// format, or belongs to another instance.
+func fits(dir string, db *bolt.DB) error {
+	if err := workcopy.Current(db); err != nil {
+		return err
+	}
+	return copyBelongs(dir, db)
+}
+
 // keepInstance writes the file INSTANCE if it is missing or cannot be parsed. The
 // store must have its secret.
 func (s *Store) keepInstance() error {
@@ -120,7 +129,7 @@ func (s *Store) load() error {
 		if err == nil {
 			s.bolt.Store(db)
 			s.state = clean.State()
-			return errors.Join(workcopy.Current(db), copyBelongs(s.dir, db))
+			return fits(s.dir, db)
 		}
 		s.log.Warn("the working copy cannot be opened; rebuilding it", "error", err)
 	}
@@ -250,11 +259,13 @@ func examine(dir string, path string) (secret []byte, err error) {
 	if err != nil {
 		return nil, err
 	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+
 	secret, err = secretOf(db)
-	if err == nil {
-		err = belongs(dir, secret)
+	if err != nil {
+		return nil, err
 	}
-	return secret, errors.Join(err, db.Close())
+	return secret, belongs(dir, secret)
 }
 
 // lastRecord returns an error if the last record of the journal is damaged. The

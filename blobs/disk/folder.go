@@ -205,7 +205,10 @@ func (f *Folder) renameFrom(aside, name string, fill func(io.Writer) error) (don
 
 // finish fills a new file, syncs it and closes it.
 func finish(file *os.File, fill func(io.Writer) error) error {
-	return errors.Join(fill(&early{file: file}), file.Sync(), file.Close())
+	if err := fill(&early{file: file}); err != nil {
+		return errors.Join(err, file.Close())
+	}
+	return errors.Join(file.Sync(), file.Close())
 }
 
 // linkNew is publish with a file that has no name at first. done is false, and

@@ -407,14 +407,15 @@ func Reserve(s *kv.Store, ctx context.Context, q *record.Request, from string, m
 	r := &Reservation{s: s, owner: q.Owner, request: q.ID, from: from}
 	err := retryWhenFreed(s, ctx, func(tx *kv.Tx) error {
 		q, size, err := checkReservation(tx, r, people.ChargedBytes, 1, minimum, limit)
-		if err == nil {
-			check := func() error { return checkShare(tx, q, r.sender) }
-			err = makeRoom(tx, q, r.sender, check(), check)
+		if err != nil {
+			return err
 		}
-		if err == nil {
-			promises.Of(tx.Store()).add(r, q, 1, size)
+		check := func() error { return checkShare(tx, q, r.sender) }
+		if err := makeRoom(tx, q, r.sender, check(), check); err != nil {
+			return err
 		}
-		return err
+		promises.Of(tx.Store()).add(r, q, 1, size)
+		return nil
 	})
 	if err != nil && r.files > 0 { // promised, but another job made the commit fail
 		return nil, errors.Join(err, r.Release())

@@ -636,13 +636,15 @@ func addSentAt(tx *kv.Tx, secret string, q *record.Request, u Upload, from strin
 		return nil, err
 	}
 	q, room, err := checkReservation(tx, r, charged, 1, u.Length, u.Length)
-	if err == nil {
-		err = mayBegin(tx, q, r.sender)
+	if err != nil {
+		return nil, err
 	}
+	if err := mayBegin(tx, q, r.sender); err != nil {
+		return nil, err
+	}
+
 	strangers := UploadRows.Sum(tx.Tx, senderReservedKey)
 	switch {
-	case err != nil:
-		return nil, err
 	case room < u.Length:
 		return nil, record.ErrNoRoom
 	case strangers+u.Length > (disk-ReservedBytes(tx)+strangers)/2:

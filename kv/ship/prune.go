@@ -97,19 +97,31 @@ func (s *Shipper) Tend(ctx context.Context, c Contents) {
 			wait = pruneFirst
 			continue
 		}
-		err := s.Compare(ctx, c)
-		if err == nil && (more || at != pruned) {
-			more, err = s.Prune(ctx, c)
-		}
+
+		var err error
+		more, err = s.tend(ctx, c, more || at != pruned)
 		if err == nil {
 			pruned, wait = at, pruneEvery
 			continue
 		}
-		if wait = pruneRetry; ctx.Err() == nil && s.Refuse() != ErrOver && !errors.Is(err, errMerging) {
+		wait = pruneRetry
+		if ctx.Err() == nil && s.Refuse() != ErrOver && !errors.Is(err, errMerging) {
 			s.o.Log.Warn("the object store could not be compared with what it should have, or old history not be removed; trying again in ten minutes",
 				"store", s.o.Address, "error", err)
 		}
 	}
+}
+
+// tend compares what the store has with what it should have, and then removes old history if
+// that is due. more says whether it is due again without a commit.
+func (s *Shipper) tend(ctx context.Context, c Contents, due bool) (more bool, err error) {
+	if err := s.Compare(ctx, c); err != nil {
+		return due, err
+	}
+	if !due {
+		return false, nil
+	}
+	return s.Prune(ctx, c)
 }
 
 // Prune removes what only moments need that are older than Options.History: first

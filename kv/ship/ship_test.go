@@ -193,7 +193,8 @@ func TestTakenOver(t *testing.T) {
 	place := t.TempDir()
 	got, err := ship.Fetch(t.Context(), m, time.Time{}, workcopy.Format, place)
 	is.NoErr(err)
-	is.NoErr(errors.Join(datadir.WriteInstance(place, got.Instance), got.Claim(place)))
+	is.NoErr(datadir.WriteInstance(place, got.Instance))
+	is.NoErr(got.Claim(place))
 	_, _, err = open(t, place, ship.Options{Remote: m, Sync: true}, nil)
 	is.True(err != nil && strings.Contains(err.Error(), "another server (https://first) writes to s3://test/kist"))
 	is.NoErr(tried(first)) // it was not disturbed
@@ -201,7 +202,8 @@ func TestTakenOver(t *testing.T) {
 	is.NoErr(os.Mkdir(place, 0o700))
 	got, err = ship.Fetch(t.Context(), m, time.Time{}, workcopy.Format, place)
 	is.NoErr(err)
-	is.NoErr(errors.Join(datadir.WriteInstance(place, got.Instance), got.Claim(place)))
+	is.NoErr(datadir.WriteInstance(place, got.Instance))
+	is.NoErr(got.Claim(place))
 	second, _ := opened(t, place, ship.Options{Remote: m, Sync: true, URL: "https://second", TakeOver: true}, nil)
 	ready(t, second)
 	objects := len(m.names("log/"))
@@ -786,7 +788,8 @@ func TestNoTakeoverWithoutExactPuts(t *testing.T) {
 	place := t.TempDir()
 	got, err := ship.Fetch(t.Context(), m, time.Time{}, workcopy.Format, place)
 	is.NoErr(err)
-	is.NoErr(errors.Join(datadir.WriteInstance(place, got.Instance), got.Claim(place)))
+	is.NoErr(datadir.WriteInstance(place, got.Instance))
+	is.NoErr(got.Claim(place))
 	objects := m.names("")
 	_, _, err = open(t, place, ship.Options{Remote: m, Sync: true, TakeOver: true}, nil)
 	is.True(err != nil && strings.Contains(err.Error(), "lets several writers win"))
@@ -845,7 +848,8 @@ func TestLateFence(t *testing.T) {
 	is.NoErr(os.Mkdir(place, 0o700))
 	got, err := ship.Fetch(t.Context(), m, time.Time{}, workcopy.Format, place)
 	is.NoErr(err)
-	is.NoErr(errors.Join(datadir.WriteInstance(place, got.Instance), got.Claim(place)))
+	is.NoErr(datadir.WriteInstance(place, got.Instance))
+	is.NoErr(got.Claim(place))
 	net := &severable{memory: m}
 	net.early = func(name string) {
 		if !strings.HasPrefix(name, "log/") {

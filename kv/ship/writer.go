@@ -162,32 +162,39 @@ type meta struct {
 // is missing, or damaged beside slots of this instance.
 func (s *Shipper) meta(ctx context.Context) error {
 	b, err := s.history.read(ctx, metaName, -1)
-	if err != nil && !absent(err) {
+	if absent(err) {
+		return s.putMeta(ctx)
+	}
+	if err != nil {
 		return err
 	}
-	if err == nil {
-		var got meta
-		bad := json.Unmarshal(b, &got)
-		if bad == nil && got.Instance == s.src.Instance {
-			return nil
-		}
-		last, err := s.history.last(ctx, 0)
-		if err != nil {
-			return err
-		}
-		switch {
-		case last != nil && last.Instance == s.instance:
-		case bad != nil:
-			return &overError{fmt.Sprintf("%s has an object %s that is not kist's; use another prefix", s.o.Address, metaName)}
-		default:
-			return &overError{fmt.Sprintf("%s has the data of instance %s, and this data directory belongs to instance %s; use another prefix",
-				s.o.Address, got.Instance, s.src.Instance)}
-		}
-		if err := s.o.Remote.Delete(ctx, metaName, time.Time{}); err != nil {
-			return err
-		}
+	var got meta
+	bad := json.Unmarshal(b, &got)
+	if bad == nil && got.Instance == s.src.Instance {
+		return nil
 	}
-	if b, err = json.Marshal(meta{s.src.Instance, s.src.Format}); err != nil {
+
+	last, err := s.history.last(ctx, 0)
+	if err != nil {
+		return err
+	}
+	switch {
+	case last != nil && last.Instance == s.instance:
+	case bad != nil:
+		return &overError{fmt.Sprintf("%s has an object %s that is not kist's; use another prefix", s.o.Address, metaName)}
+	default:
+		return &overError{fmt.Sprintf("%s has the data of instance %s, and this data directory belongs to "+
+			"instance %s; use another prefix", s.o.Address, got.Instance, s.src.Instance)}
+	}
+	if err := s.o.Remote.Delete(ctx, metaName, time.Time{}); err != nil {
+		return err
+	}
+	return s.putMeta(ctx)
+}
+
+func (s *Shipper) putMeta(ctx context.Context) error {
+	b, err := json.Marshal(meta{s.src.Instance, s.src.Format})
+	if err != nil {
 		return err
 	}
 	return s.o.Remote.Put(ctx, metaName, bytes.NewReader(b), int64(len(b)))
