@@ -46,23 +46,32 @@ func (cmd *importCommand) Run(c *Call) error {
 			return exit.Misused("--format %v", err)
 		}
 	}
-	ctx := context.Background()
-	client, err := c.connect(ctx, false)
+	done, err := cmd.load(c)
 	if err != nil {
-		return err
-	}
-	var done control.Imported
-	err = cmd.send(ctx, c, client, &done)
-	if err == nil && !cmd.DryRun {
-		client.Settle(ctx, c.progress)
-	}
-	if err := errors.Join(err, client.Close()); err != nil {
 		return err
 	}
 	if err := c.say(done, "%s", importReport(done.Moved)); err != nil || done.Problem == "" {
 		return err
 	}
 	return fmt.Errorf("the import stopped early: %s What was imported stays. Importing again creates no duplicates", console.Sentence(done.Problem))
+}
+
+// load imports the source and, unless it is a dry run, waits until what it brought can be found.
+func (cmd *importCommand) load(c *Call) (done control.Imported, err error) {
+	ctx := context.Background()
+	client, err := c.connect(ctx, false)
+	if err != nil {
+		return done, err
+	}
+	defer func() { err = errors.Join(err, client.Close()) }()
+
+	if err := cmd.send(ctx, c, client, &done); err != nil {
+		return done, err
+	}
+	if !cmd.DryRun {
+		client.Settle(ctx, c.progress)
+	}
+	return done, nil
 }
 
 func (cmd *importCommand) send(ctx context.Context, c *Call, to *control.Client, done *control.Imported) error {

@@ -23,13 +23,13 @@ func TestPromisesLeaveQuota(t *testing.T) {
 	var zipped bytes.Buffer
 	z := zip.NewWriter(&zipped)
 	w, err := z.CreateHeader(&zip.FileHeader{Name: "a.txt", Method: zip.Store})
-	if err == nil {
-		_, err = w.Write([]byte(content))
-	}
-	if err == nil {
-		err = z.Close()
-	}
 	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Write([]byte(content)); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
 		t.Fatal(err)
 	}
 

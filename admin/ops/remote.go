@@ -193,16 +193,16 @@ func absentThere(ctx context.Context, remote blobs.Remote, holders *kv.Holders) 
 	defer all.close()
 	for _, ref := range SortedRefs(wanted) {
 		_, err := all.find(ref)
-		if err == nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			if n == 0 {
+				first = ref
+			}
+			n += wanted[ref]
 			continue
 		}
-		if !errors.Is(err, fs.ErrNotExist) {
+		if err != nil {
 			return 0, first, err
 		}
-		if n == 0 {
-			first = ref
-		}
-		n += wanted[ref]
 	}
 	return n, first, nil
 }

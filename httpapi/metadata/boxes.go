@@ -687,10 +687,11 @@ func (f *film) colours(b box) error {
 		return err
 	}
 	plain, err := f.profile(profile)
-	if err == nil && !bytes.Equal(plain, profile) {
-		f.edits = append(f.edits, piece{from: at, literal: plain, length: b.end - at})
+	if err != nil || bytes.Equal(plain, profile) {
+		return err
 	}
-	return err
+	f.edits = append(f.edits, piece{from: at, literal: plain, length: b.end - at})
+	return nil
 }
 
 // metadataItems are the kinds of items that are metadata.

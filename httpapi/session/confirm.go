@@ -105,13 +105,18 @@ func confirm(c *web.Request) error {
 	if err := c.DecodeNew(form); err != nil {
 		return err
 	}
-	if err := proves(c, form); err != nil {
-		return err
-	}
-	if err := c.Site.Store.Update(func(tx *kv.Tx) error { return people.ConfirmSession(tx, c.Owner(), c.Caller.Key.ID) }); err != nil {
+	if err := confirmBy(c, form); err != nil {
 		return err
 	}
 	return c.RespondOK()
+}
+
+// confirmBy confirms the session if the form proves who the caller is.
+func confirmBy(c *web.Request, form *ConfirmForm) error {
+	if err := proves(c, form); err != nil {
+		return err
+	}
+	return c.Site.Store.Update(func(tx *kv.Tx) error { return people.ConfirmSession(tx, c.Owner(), c.Caller.Key.ID) })
 }
 
 var errNoProof = &record.Error{Fault: record.Taken, Code: "nothing_to_confirm_with", Text: "This account has no password to confirm with. " +
@@ -122,14 +127,7 @@ var errNoProof = &record.Error{Fault: record.Taken, Code: "nothing_to_confirm_wi
 func proves(c *web.Request, f *ConfirmForm) error {
 	u := &c.Caller.User
 	if f.passkey != "" {
-		k, err := c.Site.Tickets.Open(f.ticket, grant.ForConfirming, network(c), c.Site.Store.Now())
-		if err == nil && k.Owner != u.ID {
-			err = grant.ErrTicket
-		}
-		if err == nil {
-			_, err = checkPasskey(c, k, f.passkey)
-		}
-		return wrongly(err)
+		return wrongly(provesByPasskey(c, f))
 	}
 	name, right, err := "password", false, error(nil)
 	switch {
@@ -147,9 +145,22 @@ func proves(c *web.Request, f *ConfirmForm) error {
 	default:
 		return errNoProof
 	}
-	if err == nil && !right {
-		err = record.Bad(map[string]string{name: "is wrong"})
+	if err != nil || right {
+		return err
 	}
+	return record.Bad(map[string]string{name: "is wrong"})
+}
+
+// provesByPasskey is proves for a passkey. It fails like a sign-in with one.
+func provesByPasskey(c *web.Request, f *ConfirmForm) error {
+	ticket, err := c.Site.Tickets.Open(f.ticket, grant.ForConfirming, network(c), c.Site.Store.Now())
+	if err != nil {
+		return err
+	}
+	if ticket.Owner != c.Owner() {
+		return grant.ErrTicket
+	}
+	_, err = checkPasskey(c, ticket, f.passkey)
 	return err
 }
 
@@ -197,16 +208,14 @@ func postConfirm(c *web.Request) error {
 	f := &ConfirmForm{ticket: values.Get("ticket"), passkey: values.Get("passkey")}
 	f.password = field.Secret{Text: values.Get("password"), Said: true}
 	f.code, f.recovery = splitCode(values.Get("code"))
-	err = proves(c, f)
-	if err == nil {
-		err = c.Site.Store.Update(func(tx *kv.Tx) error { return people.ConfirmSession(tx, c.Owner(), c.Caller.Key.ID) })
-	}
+	err = confirmBy(c, f)
 	if err == nil {
 		return Redirect(c, next)
 	}
-	page, perr := confirmPage(c, next)
-	if perr != nil {
-		return perr
+
+	page, failed := confirmPage(c, next)
+	if failed != nil {
+		return failed
 	}
 	e, ok := errors.AsType[*record.Error](err)
 	if ok && (e.Fault == record.Invalid || e.Fault == record.Taken) {
