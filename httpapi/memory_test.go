@@ -86,6 +86,28 @@ func TestLongPagesHoldMemory(t *testing.T) {
 	is.True(a.memoryIsFree())
 }
 
+// A public read by POST waits for memory as a page does, and before it uses a view.
+func TestPostedReadsHoldMemory(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := start(t)
+	for slug, length := range map[string]int{"short": 10, "long": 100_000} {
+		a.post("/api/v1/notes", map[string]any{
+			"slug": slug, "isPublic": true, "maxViews": 1, "content": strings.Repeat("x", length),
+		}).want(201)
+	}
+	free := a.fillMemory()
+	for _, slug := range []string{"short", "long"} {
+		answer := a.do(apiRequest{method: "POST", path: "/api/v1/notes/p/" + slug, anyone: true})
+		is.True(answer.want(503).header.Get("Retry-After") != "")
+	}
+	free()
+	for _, slug := range []string{"short", "long"} {
+		a.do(apiRequest{method: "POST", path: "/api/v1/notes/p/" + slug, anyone: true}).want(200)
+	}
+	is.True(a.memoryIsFree())
+}
+
 // The text of an item that a visitor may not see is not read, so that the time of the answer does not
 // tell how long it is.
 func TestClosedTextIsNotRead(t *testing.T) {

@@ -469,12 +469,16 @@ func readShared(k *record.Kind) func(*web.Request) error {
 		if err != nil {
 			return err
 		}
-		// Read before the view is counted, because that may delete it.
-		body := append(make([]byte, 0, len(r.Body)+shortText/8), `{"data":`...)
-		if err := c.Site.Store.View(func(tx *kv.Tx) (err error) {
-			body, err = c.Site.ShowVisitor(tx, body, r)
-			return err
-		}); err != nil {
+		// Made and held before the view is counted, because that may delete it, and because it cannot be taken back.
+		body, err := c.HoldMade(func() ([]byte, error) {
+			body := append(make([]byte, 0, len(r.Body)+shortText/8), `{"data":`...)
+			err := c.Site.Store.View(func(tx *kv.Tx) (err error) {
+				body, err = c.Site.ShowVisitor(tx, body, r)
+				return err
+			})
+			return append(body, '}'), err
+		})
+		if err != nil {
 			return err
 		}
 		if !owned {
@@ -482,6 +486,6 @@ func readShared(k *record.Kind) func(*web.Request) error {
 				return err
 			}
 		}
-		return c.RespondJSON(http.StatusOK, append(body, '}'))
+		return c.RespondJSON(http.StatusOK, body)
 	}
 }

@@ -292,16 +292,23 @@ func (c *Request) Making(fn func() error) error {
 	return fn()
 }
 
-// hold makes an answer with made, and then holds it and nothing else. If there is no memory for
-// it, it is given up, and made again when there is. One that tells what was changed waits for nothing,
+// hold makes an answer and holds it, as HoldMade does. One that tells what was changed waits for nothing,
 // because what was changed stays changed.
-func (c *Request) hold(made func() ([]byte, error)) (body []byte, err error) {
-	if !safe(c.R.Method) {
-		if body, err = made(); err == nil {
-			c.holdAnyway(int64(len(body)))
-		}
-		return body, err
+func (c *Request) hold(made func() ([]byte, error)) ([]byte, error) {
+	if safe(c.R.Method) {
+		return c.HoldMade(made)
 	}
+	body, err := made()
+	if err != nil {
+		return nil, err
+	}
+	c.holdAnyway(int64(len(body)))
+	return body, nil
+}
+
+// HoldMade makes an answer with made, as Making does, and then holds it and nothing else. If there is no memory
+// for it, it is given up, and made again when there is.
+func (c *Request) HoldMade(made func() ([]byte, error)) (body []byte, err error) {
 	for range 2 {
 		if err := c.Making(func() error { body, err = made(); return err }); err != nil {
 			return nil, err
