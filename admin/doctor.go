@@ -194,11 +194,13 @@ func (d *checkup) shipped(h *control.StoreHealth) {
 	}
 	change := "look at the store, and run: kist doctor --store " + h.Address
 	if h.Healed != "" {
-		d.Add(ops.Warning, "object store", h.Healed+"; the server has put everything there again", "find out what removes or changes objects in the bucket; moments of the past may be lost: kist verify "+h.Address)
+		d.Add(ops.Warning, "object store", h.Healed+"; the server has put everything there again",
+			"find out what removes or changes objects in the bucket; moments of the past may be lost: kist verify "+h.Address)
 	}
 	switch {
 	case h.Lacks != "":
-		d.Add(ops.Problem, "copying to the object store", fmt.Sprintf("a restore from %s gives %s", h.Address, h.Lacks), change)
+		d.Add(ops.Problem, "copying to the object store",
+			fmt.Sprintf("a restore from %s gives %s", h.Address, h.Lacks), change)
 	case h.Problem != "":
 		problem := h.Problem + "; last write: " + when(h.LastSlot)
 		if !h.Complete {

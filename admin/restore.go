@@ -70,7 +70,8 @@ func (cmd *restoreCommand) fetch(c *Call) error {
 		return err
 	}
 	defer from.Close()
-	done, got, err := c.job(c.DataDir, "").Fetch(context.Background(), from, strings.TrimRight(cmd.Source, "/"), at, cmd.FetchAll)
+	source := strings.TrimRight(cmd.Source, "/")
+	done, got, err := c.job(c.DataDir, "").Fetch(context.Background(), from, source, at, cmd.FetchAll)
 	if err != nil {
 		return err
 	}
@@ -97,7 +98,8 @@ func (cmd *restoreCommand) fetch(c *Call) error {
 	case c.JSON || got.Whole && !elsewhere:
 		return nil
 	case elsewhere:
-		return c.say(nil, "The files that were not copied are still in the object store: each is there with its full size, and its content was not read. Start kist serve with --store %s --take-over, which fetches them when they are needed. The server that wrote there stops storing then.", cmd.Source)
+		return c.say(nil, "The files that were not copied are still in the object store: each is there with its full size, "+
+			"and its content was not read. Start kist serve with --store %s --take-over, which fetches them when they are needed. The server that wrote there stops storing then.", cmd.Source)
 	}
 	return c.say(nil, "The object store has later changes. Give kist serve another address with --store, or none.")
 }

@@ -172,5 +172,6 @@ func helpOn(root *kong.Node, words []string) error {
 	for _, t := range embed.Topics() {
 		pages = append(pages, t.Name)
 	}
-	return exit.Absent("command or help page", "named "+console.Printable(words[0])+"; the pages are "+strings.Join(pages, ", "))
+	return exit.Absent("command or help page",
+		"named "+console.Printable(words[0])+"; the pages are "+strings.Join(pages, ", "))
 }

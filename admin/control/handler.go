@@ -77,7 +77,9 @@ func NewCommands(b Backend) Commands {
 		all["POST /signin"] = verb(func(r *http.Request, _ Nothing) (SignInHealth, error) { return b.SignIn(r.Context()), nil })
 	}
 	if b.Compare != nil {
-		all["POST /store"] = verb(func(r *http.Request, _ Nothing) (Nothing, error) { return Nothing{}, b.Compare(r.Context()) })
+		all["POST /store"] = verb(func(r *http.Request, _ Nothing) (Nothing, error) {
+			return Nothing{}, b.Compare(r.Context())
+		})
 	}
 	if b.About != nil {
 		all["GET /about"] = verb(v.about)

@@ -140,7 +140,8 @@ func (d *Checkup) Remote(ctx context.Context, address string, b *s3.Bucket) {
 // restore gives. It lists the files there, and reads the rest of the history.
 func (d *Checkup) History(ctx context.Context, address string, remote blobs.Remote) {
 	const what = "restore"
-	change := "a server that still has its data directory puts again what is missing: start it, and look here again in a minute; " +
+	change := "a server that still has its data directory puts again what is missing: " +
+		"start it, and look here again in a minute; " +
 		"if you have a copy of the bucket, put the object back from there"
 	holders := tables.All.Holders()
 	got, err := ship.Rehearse(ctx, remote, workcopy.Format, holders.Begin, holders.Note)
@@ -173,7 +174,9 @@ func (d *Checkup) History(ctx context.Context, address string, remote blobs.Remo
 	if _, err := ship.Check(ctx, remote, workcopy.Format, got.Instance, func(err error) {
 		found++
 		if found <= mostProblems {
-			d.Add(Problem, "history in the object store", err.Error(), "if you have a copy of the bucket, put the object back from there; a restore without --at does not need it if it gives everything")
+			d.Add(Problem, "history in the object store", err.Error(),
+				"if you have a copy of the bucket, put the object back from there; "+
+					"a restore without --at does not need it if it gives everything")
 		}
 	}); err != nil {
 		d.Add(Problem, what, fmt.Sprintf("%s cannot be read: %v", address, err), "look at the object store")

@@ -92,7 +92,9 @@ func (f *StoreFlags) Open(base string, evicts bool, history time.Duration, log *
 	if err != nil {
 		return o, nil, err
 	}
-	return Shipping(b, address, ship.Options{Evicts: evicts, TakeOver: f.TakeOver, Sync: f.StoreMode == "sync", MaxLag: f.StoreMaxLag, History: history, URL: base, Log: log}), b.Close, nil
+	return Shipping(b, address, ship.Options{
+		Evicts: evicts, TakeOver: f.TakeOver, Sync: f.StoreMode == "sync", MaxLag: f.StoreMaxLag, History: history, URL: base, Log: log,
+	}), b.Close, nil
 }
 
 // given names the flags or variables that were set and have no effect without an object

@@ -91,8 +91,9 @@ func Open(o Options) (*Bucket, error) {
 	idle := cmp.Or(o.Idle, 20*time.Second)
 	b := &Bucket{bucket: bucket, prefix: prefix, transport: &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,
-		MaxIdleConnsPerHost: 256, IdleConnTimeout: time.Minute, TLSHandshakeTimeout: 10 * time.Second, ResponseHeaderTimeout: 2 * idle,
-		DisableCompression: true, // a length must be the one of the object
+		MaxIdleConnsPerHost: 256, IdleConnTimeout: time.Minute, TLSHandshakeTimeout: 10 * time.Second,
+		ResponseHeaderTimeout: 2 * idle,
+		DisableCompression:    true, // a length must be the one of the object
 		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
 			c, err := dial.DialContext(ctx, network, addr)
 			if err != nil {

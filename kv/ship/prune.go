@@ -106,7 +106,8 @@ func (s *Shipper) Tend(ctx context.Context, c Contents) {
 		}
 		wait = pruneRetry
 		if ctx.Err() == nil && s.Refuse() != ErrOver && !errors.Is(err, errMerging) {
-			s.o.Log.Warn("the object store could not be compared with what it should have, or old history not be removed; trying again in ten minutes",
+			s.o.Log.Warn("the object store could not be compared with what it should have, or old history "+
+				"not be removed; trying again in ten minutes",
 				"store", s.o.Address, "error", err)
 		}
 	}
