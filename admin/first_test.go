@@ -59,47 +59,65 @@ func TestFirstAnswers(t *testing.T) {
 	}
 }
 
-// TestThirdAnswers serves a data directory of the last program of format 3, whose answers
-// must all be there, and uses what format 4 added.
-func TestThirdAnswers(t *testing.T) {
+// TestOlderAnswers serves data directories of the last programs of formats 3 and 4, whose answers
+// must all be there, and uses what later formats added.
+func TestOlderAnswers(t *testing.T) {
 	t.Parallel()
+	for _, format := range []string{"third", "fourth"} {
+		t.Run(format, func(t *testing.T) {
+			t.Parallel()
+			olderAnswers(t, filepath.Join("testdata", format))
+		})
+	}
+}
+
+func olderAnswers(t *testing.T, from string) {
 	is := is.New(t)
 	p := newPlace(t)
 	is.NoErr(os.Mkdir(p.data(), 0o700))
-	p.untar("testdata/third/data.tar.gz", p.data())
-	text, err := os.ReadFile("testdata/third/answers.json")
+	p.untar(filepath.Join(from, "data.tar.gz"), p.data())
+	text, err := os.ReadFile(filepath.Join(from, "answers.json"))
 	is.NoErr(err)
-	var third struct {
+	var older struct {
 		Key     string
+		Base    string
 		Answers map[string]any
 	}
-	is.NoErr(json.Unmarshal(text, &third))
-	me := third.Answers["me"].(map[string]any)["data"].(map[string]any)
+	is.NoErr(json.Unmarshal(text, &older))
+	me := older.Answers["me"].(map[string]any)["data"].(map[string]any)
 	delete(me, "textBytes") // grows when the metadata of an older file is examined
+	trashed := 0.0
+	if trash, ok := older.Answers["trash"].(map[string]any); ok {
+		trashed = trash["total"].(float64)
+	}
 
 	p.must("verify")
-	s := p.serve("--base-url", "http://127.0.0.1:17323")
+	s := p.serve("--base-url", older.Base)
 	read := func(path string) (v any) {
-		status, body := p.get("/api/v1/"+path, third.Key)
+		status, body := p.get("/api/v1/"+path, older.Key)
 		is.Equal(status, 200)
 		is.NoErr(json.Unmarshal([]byte(body), &v))
 		return v
 	}
 	same := func() {
-		for path, was := range third.Answers {
+		for path, was := range older.Answers {
 			for _, lost := range lacking(path, was, read(path)) {
 				t.Error(lost)
 			}
 		}
 	}
 	same()
-	id := third.Answers["notes"].(map[string]any)["data"].([]any)[0].(map[string]any)["id"].(string)
+	id := older.Answers["notes"].(map[string]any)["data"].([]any)[0].(map[string]any)["id"].(string)
 	for _, change := range [][3]string{{"DELETE", "notes/" + id, ""}, {"POST", "trash/restore", `{"ids":["` + id + `"]}`}} {
-		p.send(change[0], "/api/v1/"+change[1], third.Key, "application/json", strings.NewReader(change[2]))
+		p.send(change[0], "/api/v1/"+change[1], older.Key, "application/json", strings.NewReader(change[2]))
 	}
-	is.Equal(read("trash").(map[string]any)["total"], 0.0)
-	delete(third.Answers, "activity")
+	is.Equal(read("trash").(map[string]any)["total"], trashed)
+	delete(older.Answers, "activity")
 	same()
+	files := older.Answers["files"].(map[string]any)["data"].([]any)
+	slug := files[0].(map[string]any)["slug"].(string)
+	p.send("PUT", "/api/v1/files/"+slug+"/content", older.Key, "text/plain", strings.NewReader("other bytes"))
+	is.Equal(read("files/" + slug + "/versions").(map[string]any)["total"], 1.0)
 	s.stop()
 	p.must("verify")
 }

@@ -623,7 +623,7 @@ func components() []component {
 	}
 	for _, k := range record.Kinds {
 		all = append(all, component{web.Title(k.Name), &record.Shown{Record: record.Record{Kind: k}}, showing})
-		if k.Versioned() {
+		if k.Versioned() || k == record.Files {
 			all = append(all, component{web.Title(k.Name) + "Version", &api.ShownVersion{Version: new(record.Version), Kind: k}, showing})
 		}
 		all = append(all, component{web.Title(k.Name) + "Edit", record.Edit{Form: record.NewForm(k)}, editing})

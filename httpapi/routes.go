@@ -38,6 +38,10 @@ func (s *Server) operations() []Route {
 		{"DELETE", "/api/v1/files/{slug}", "removeFile", web.Writes, api.RemoveFile},
 		{"GET", "/api/v1/files/{slug}/visits", "readFileVisits", web.Reads, api.ReadFileVisits},
 		{"PUT", "/api/v1/files/{slug}/poster", "setPoster", web.Writes, upload.SetPoster},
+		{"PUT", "/api/v1/files/{slug}/content", "replaceContent", web.Writes, upload.ReplaceContent},
+		{"GET", "/api/v1/files/{slug}/versions", "listFileVersions", web.Reads, api.ListFileVersions},
+		{"GET", "/api/v1/files/{slug}/versions/{version}", "readFileVersion", web.Reads, api.ReadFileVersion},
+		{"POST", "/api/v1/files/{slug}/versions/{version}/restore", "restoreFileVersion", web.Writes, api.RestoreFileVersion},
 
 		{"GET", "/api/v1/folders", "listFolders", web.Reads, api.ListFolders},
 		{"POST", "/api/v1/folders", "createFolder", web.Writes, api.CreateFolder},

@@ -13,52 +13,63 @@ import (
 	"kist/kv/record"
 )
 
-// ShownVersion is an earlier text of a record. Kind is set where its text is shown too.
+// ShownVersion is an earlier text of a record, or earlier bytes of a file. Kind is set where its fields are shown too.
 type ShownVersion struct {
 	*record.Version
 	Kind *record.Kind
 }
 
 func (v *ShownVersion) Fields(s *field.Set) {
-	size := int64(v.Size)
 	s.ID("id", &v.ID, field.ReadOnly, field.Always).Says("Id of the version.", web.SampleID)
-	s.Time("at", &v.At, field.ReadOnly, field.Always).Says("When this text was replaced.", `"2026-01-02T03:04:05.678Z"`)
+	s.Time("at", &v.At, field.ReadOnly, field.Always).Says("When it was replaced.", `"2026-01-02T03:04:05.678Z"`)
 	s.Text("by", &v.By, 255, field.ReadOnly).Says("The browser, key or device that replaced it; empty if that is not known.", `"kist-cli"`)
-	s.Number("size", &size, 0, 1<<53, field.ReadOnly).Says("Length of the text in bytes, as it counts against the quota.", `213`)
+	if v.Kind != record.Files { // whose own fields say it
+		s.Number("size", &v.Size, 0, 1<<53, field.ReadOnly).Says("Its length in bytes, as it counts against the quota.", `213`)
+	}
 	if v.Kind != nil {
 		s.Splice(&v.Body, v.Kind.New())
 	}
 }
 
 func ListVersions(k *record.Kind) web.Operation {
-	o := web.ListOp(k.Path, "Lists the earlier texts of a "+k.Name+". Changes by the same browser, key or device within five minutes are one, if each named the one before with If-Match.",
-		"The versions.", "Version", listVersions(k))
+	return listVersions(k, "id", "Lists the earlier texts of a "+k.Name+". Changes by the same browser, key or device within five minutes are one, if each named the one before with If-Match.")
+}
+
+// ListFileVersions and the two after it are about the earlier bytes of files.
+var (
+	ListFileVersions   = listVersions(record.Files, "slug", "Lists the earlier bytes of a file. They are kept as long as deleted items.")
+	ReadFileVersion    = readVersion(record.Files, "slug", "Reads what is known about earlier bytes of a file.", "The version.")
+	RestoreFileVersion = restoreVersion(record.Files, "slug", "Changes a file back to earlier bytes, with their name and type. The present ones become a version.")
+)
+
+func listVersions(k *record.Kind, arg, summary string) web.Operation {
+	list := history.Versions
+	if k == record.Files {
+		list = catalog.FileVersions
+	}
+	o := web.ListOp(k.Path, summary, "The versions.", "Version", func(c *web.Request) error {
+		return web.AnswerList(c, func(tx *kv.Tx) ([]record.Version, error) {
+			r, err := catalog.Borrow(tx, c.Owner(), k, c.Arg(arg))
+			if err != nil {
+				return nil, err
+			}
+			return list(tx, r)
+		}, func(v *record.Version) (record.ID, string) { return v.ID, "" },
+			func(_ *kv.Tx, v *record.Version) (*ShownVersion, error) { return &ShownVersion{Version: v}, nil })
+	})
 	o.Fails = []int{404}
 	return o
 }
 
-func listVersions(k *record.Kind) func(*web.Request) error {
-	return func(c *web.Request) error {
-		return web.AnswerList(c, func(tx *kv.Tx) ([]record.Version, error) {
-			r, err := catalog.Borrow(tx, c.Owner(), k, c.Arg("id"))
-			if err != nil {
-				return nil, err
-			}
-			return history.Versions(tx, r)
-		}, func(v *record.Version) (record.ID, string) { return v.ID, "" },
-			func(_ *kv.Tx, v *record.Version) (*ShownVersion, error) { return &ShownVersion{Version: v}, nil })
-	}
-}
-
 func ReadVersion(k *record.Kind) web.Operation {
-	return web.ReadOp(k.Path, "Reads an earlier text of a "+k.Name+".", "The version with its text.", web.Title(k.Name)+"Version", readVersion(k), 404)
+	return readVersion(k, "id", "Reads an earlier text of a "+k.Name+".", "The version with its text.")
 }
 
-func readVersion(k *record.Kind) func(*web.Request) error {
-	return func(c *web.Request) error {
+func readVersion(k *record.Kind, arg, summary, doc string) web.Operation {
+	return web.ReadOp(k.Path, summary, doc, web.Title(k.Name)+"Version", func(c *web.Request) error {
 		return c.Respond(http.StatusOK, func(dst []byte) ([]byte, error) {
 			err := c.Site.Store.View(func(tx *kv.Tx) error {
-				r, err := catalog.Borrow(tx, c.Owner(), k, c.Arg("id"))
+				r, err := catalog.Borrow(tx, c.Owner(), k, c.Arg(arg))
 				if err != nil {
 					return err
 				}
@@ -71,7 +82,7 @@ func readVersion(k *record.Kind) func(*web.Request) error {
 			})
 			return dst, err
 		})
-	}
+	}, 404)
 }
 
 // version reads the version in the path.
@@ -80,19 +91,30 @@ func version(c *web.Request, tx *kv.Tx, r *record.Record) (*record.Version, erro
 	if err != nil {
 		return nil, record.NotFound("version")
 	}
+	if r.Kind == record.Files {
+		return catalog.FileVersion(tx, r, id)
+	}
 	return history.Version(tx, r, id)
 }
 
 func RestoreVersion(k *record.Kind) web.Operation {
-	return web.ReadOp(k.Path, "Changes a "+k.Name+" back to an earlier text. The present text becomes a version.", "The record.", web.Title(k.Name), restoreVersion(k), 404).Conditional()
+	return restoreVersion(k, "id", "Changes a "+k.Name+" back to an earlier text. The present text becomes a version.")
 }
 
-func restoreVersion(k *record.Kind) func(*web.Request) error {
-	return func(c *web.Request) error {
-		return change(c, k, c.Arg("id"), func(tx *kv.Tx, r *record.Record, _ bool) error {
+func restoreVersion(k *record.Kind, arg, summary string) web.Operation {
+	return web.ReadOp(k.Path, summary, "The record.", web.Title(k.Name), func(c *web.Request) error {
+		if k == record.Files {
+			if err := dropPoster(c, c.Arg(arg)); err != nil {
+				return err
+			}
+		}
+		return change(c, k, c.Arg(arg), func(tx *kv.Tx, r *record.Record, _ bool) error {
 			old, err := version(c, tx, r)
 			if err != nil {
 				return err
+			}
+			if k == record.Files {
+				return catalog.RestoreFileVersion(tx, r, old.ID, c.Caller.Client())
 			}
 			form, err := r.Form()
 			if err != nil {
@@ -104,5 +126,23 @@ func restoreVersion(k *record.Kind) func(*web.Request) error {
 			}
 			return catalog.Save(tx, r, form, "")
 		})
+	}, 404).Conditional()
+}
+
+// dropPoster forgets the picture of a film that is to get other bytes. A browser that shows the film sends another.
+func dropPoster(c *web.Request, slug string) error {
+	var film record.ID
+	if err := c.Site.Store.View(func(tx *kv.Tx) error {
+		r, err := catalog.Borrow(tx, c.Owner(), record.Files, slug)
+		if err != nil {
+			return err
+		}
+		if r.Bytes.Class == record.Video {
+			film = r.ID
+		}
+		return nil
+	}); err != nil || film == uuid.Nil {
+		return err
 	}
+	return c.Site.Thumbs.DropPoster(c.Owner(), film)
 }

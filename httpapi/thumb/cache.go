@@ -216,6 +216,19 @@ func (c *cache) put(ref blobs.Ref, e entry) error {
 	return nil
 }
 
+// remove removes the entry of a content, if it has one.
+func (c *cache) remove(ref blobs.Ref) error {
+	root, err := c.folder()
+	if err != nil {
+		return fmt.Errorf("thumb: opening the cache: %w", err)
+	}
+	defer func() { _ = root.Close() }()
+	if err := root.Remove(pathOf(ref)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("thumb: removing a thumbnail: %w", err)
+	}
+	return nil
+}
+
 // place renames the file to the name for the ref, and removes what is in the way.
 func place(root *os.Root, temp string, ref blobs.Ref) error {
 	folder, path := folderOf(ref), pathOf(ref)

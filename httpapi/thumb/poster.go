@@ -32,6 +32,11 @@ func (m *Maker) SetPoster(ctx context.Context, owner, file record.ID, picture []
 	return m.posters.put(posterRef(owner, file), entry{thumb: t})
 }
 
+// DropPoster removes the thumbnail of a film whose bytes are replaced, if it has one.
+func (m *Maker) DropPoster(owner, file record.ID) error {
+	return m.posters.remove(posterRef(owner, file))
+}
+
 // Poster is the thumbnail of a film; ErrNone if nobody has sent one or it was lost.
 func (m *Maker) Poster(owner, file record.ID, size Size) (*Thumb, error) {
 	e, got := m.posters.get(posterRef(owner, file))

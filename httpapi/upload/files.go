@@ -568,18 +568,24 @@ func unreadable(err error) error {
 	return errMultipart
 }
 
-// stagePart streams one file to the disk, or only reads it if the budget says so, and subtracts its
-// size from the budget.
+// stagePart stages one file of a form.
 func stagePart(c *web.Request, p *formPart, m *UploadBudget) (out Part, err error) {
+	out.Name, out.claimed, out.unnamed = FileName(p.Part), p.Header.Get("Content-Type"), p.FileName() == ""
+	err = stage(c, &out, p, m)
+	return out, err
+}
+
+// stage streams one file to the disk, or only reads it if the budget says so, and subtracts its
+// size from the budget.
+func stage(c *web.Request, out *Part, p io.Reader, m *UploadBudget) (err error) {
 	sum := sha256.New()
 	to := io.Writer(sum)
 	if !m.Look {
 		if out.Stage, err = c.Site.Blobs.StageSmall(); err != nil {
-			return out, err
+			return err
 		}
 		to = out.Stage // it computes the sum itself
 	}
-	out.Name, out.claimed = FileName(p.Part), p.Header.Get("Content-Type")
 	head := make([]byte, media.Sniffed)
 	n := 0
 	for n < len(head) && err == nil {
@@ -588,14 +594,13 @@ func stagePart(c *web.Request, p *formPart, m *UploadBudget) (out Part, err erro
 		n += k
 	}
 	out.Head = head[:n]
-	out.unnamed = p.FileName() == ""
 	if m.takes != nil && (n > 0 || !out.unnamed) && (err == nil || err == io.EOF) { //nolint:errorlint // readers return it bare
 		if err := m.takes(out.Name, out.Head); err != nil {
-			return out, err
+			return err
 		}
 	}
 	if more := m.raise(int64(n)); more != nil {
-		return out, more
+		return more
 	}
 	from := &readErrors{r: bytes.NewReader(out.Head)}
 	if err == nil { // together with the head, so that a small file is one write
@@ -603,17 +608,17 @@ func stagePart(c *web.Request, p *formPart, m *UploadBudget) (out Part, err erro
 	}
 	size, cerr := io.Copy(to, from)
 	if cerr != nil && from.err == nil {
-		return out, cerr // an error of the disk, not of the client
+		return cerr // an error of the disk, not of the client
 	}
 	if err = cmp.Or(from.err, err); err != nil && err != io.EOF { //nolint:errorlint // readers return it bare
-		return out, unreadable(err)
+		return unreadable(err)
 	}
 	if err := m.ErrTooLarge(size); err != nil {
-		return out, err
+		return err
 	}
 	m.Left -= size
 	sum.Sum(out.Sum[:0])
-	return out, nil
+	return nil
 }
 
 // within reads a file, of which n bytes were read, until it is a byte too long for the budget.

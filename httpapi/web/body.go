@@ -157,12 +157,20 @@ func (c *Request) LimitBody(limit int64) io.ReadCloser {
 	return http.MaxBytesReader(c.W.ResponseWriter, c.R.Body, limit)
 }
 
+// RefuseCompressed fails if the body is compressed.
+func (c *Request) RefuseCompressed() error {
+	if enc := c.R.Header.Get("Content-Encoding"); enc != "" && !strings.EqualFold(enc, "identity") {
+		return &record.Error{Fault: record.WrongType, Code: "unsupported_encoding", Text: "The body must not be compressed."}
+	}
+	return nil
+}
+
 // ReadObject reads the body as a JSON object of at most limit bytes. It leaves out
 // members that shape does not have, or refuses them if the client prefers that; a nil shape
 // keeps all.
 func (c *Request) ReadObject(limit int64, shape field.Shaped) (field.Object, error) {
-	if enc := c.R.Header.Get("Content-Encoding"); enc != "" && !strings.EqualFold(enc, "identity") {
-		return nil, &record.Error{Fault: record.WrongType, Code: "unsupported_encoding", Text: "The body must not be compressed."}
+	if err := c.RefuseCompressed(); err != nil {
+		return nil, err
 	}
 	media, params, err := mime.ParseMediaType(c.R.Header.Get("Content-Type"))
 	if err != nil || media != JSONType || params["charset"] != "" && !strings.EqualFold(params["charset"], "utf-8") {

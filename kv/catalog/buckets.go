@@ -24,4 +24,5 @@ var (
 	crcBucket          = table.Bucket{No: 70, Name: "crc"}
 	trashLine          = table.Bucket{No: 57, Name: "trash.line"}
 	trashBlob          = table.Bucket{No: 59, Name: "trash.blob"}
+	trashVersion       = table.Bucket{No: 71, Name: "trash.version"}
 )

@@ -612,11 +612,18 @@ func Remove(tx *kv.Tx, r *record.Record) error {
 	if err != nil {
 		return err
 	}
-	err = errors.Join(tx.Delete(ViewBucket, r.ID[:]), history.Drop(tx, r), dropMembers(tx, r))
-	if r.Bytes != nil {
-		err = errors.Join(err, MarkUnreferenced(tx, r.Bytes.Ref), dropCRCs(tx, r.Bytes.Ref))
+	if err := errors.Join(tx.Delete(ViewBucket, r.ID[:]), history.Drop(tx, r), dropMembers(tx, r)); err != nil {
+		return err
 	}
-	return err
+	if r.Bytes == nil {
+		return nil
+	}
+	for _, key := range fileVersionKeys(tx, r) {
+		if err := purge(tx, key); err != nil {
+			return err
+		}
+	}
+	return letGo(tx, r.Bytes.Ref)
 }
 
 // takeOut removes the row of a record and everything derived from it, and returns what the

@@ -3,6 +3,7 @@ package catalog
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -36,6 +37,11 @@ var TrashRows = &table.Table[record.Trashed]{
 				file(append(bytes.Clone(t.Bytes.Ref[:]), t.Key()...))
 			}
 		}},
+		{Bucket: trashVersion, Keys: func(t *record.Trashed, file func([]byte)) {
+			if t.Of != uuid.Nil {
+				file(versionKey(t.Owner, t.Of, t.ID[:]...))
+			}
+		}},
 	},
 	Sums: kv.SumBucket,
 	Tally: func(t *record.Trashed, add func([]byte, int64)) {
@@ -53,10 +59,10 @@ func trashSum(owner record.ID, k *record.Kind) []byte { return kv.OwnedKey(owner
 
 func trashBytes(owner record.ID) []byte { return kv.OwnedKey(owner, 0, 'D') }
 
-// TrashTable keeps deleted records until they are purged. Counters of views, visits and
-// versions stay in their own tables.
+// TrashTable keeps deleted records and earlier bytes of files until they are purged. Counters of
+// views, visits and earlier texts stay in their own tables.
 var TrashTable = kv.Table{
-	Buckets: []table.Bucket{history.TrashBucket, trashLine, trashBlob},
+	Buckets: []table.Bucket{history.TrashBucket, trashLine, trashBlob, trashVersion},
 	Paid:    []table.Bucket{history.TrashBucket, trashLine},
 	Check: kv.CheckRows(TrashRows, func(a *kv.Audit, t *record.Trashed) {
 		a.Refers(people.UserBucket, t.Owner[:], "deleted "+t.Kind.Name, t.ID)
@@ -107,11 +113,14 @@ func purgeAged(s *kv.Store) {
 	people.DropAged(s, people.AgedTrash, time.Duration(set.TrashDays)*24*time.Hour, purge)
 }
 
-// purge deletes the record at key, which is in the trash, for good.
+// purge deletes the record at key in the trash for good. A version may have gone with its file already.
 func purge(tx *kv.Tx, key []byte) error {
 	t, err := TrashRows.Get(tx.Tx, key)
+	if errors.Is(err, table.ErrMissing) {
+		return nil
+	}
 	if err != nil {
-		return kv.UserError(err, "item")
+		return err
 	}
 	return Remove(tx, &t.Record)
 }

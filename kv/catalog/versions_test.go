@@ -37,7 +37,7 @@ func versions(t *testing.T, s *kv.Store, r *record.Record) (all []string) {
 			if err != nil {
 				return err
 			}
-			if one.Size != v.Size || v.Size != len(one.Body) {
+			if one.Size != v.Size || v.Size != int64(len(one.Body)) {
 				t.Errorf("%d and %d bytes", v.Size, one.Size)
 			}
 			all = append(all, body.(*record.Note).Content+" "+one.By)

@@ -94,7 +94,7 @@ func Versions(tx *kv.Tx, r *record.Record) (all []record.Version, err error) {
 			return nil, err
 		}
 		ages = append(ages, VersionAge{At: v.At, Size: len(row)})
-		v.Size, v.Body = len(v.Body), nil
+		v.Size, v.Body = int64(len(v.Body)), nil
 		all = append(all, *v)
 	}
 	kept := all[:0]
@@ -151,7 +151,7 @@ func Version(tx *kv.Tx, r *record.Record, id record.ID) (*record.Version, error)
 	if err != nil {
 		return nil, kv.UserError(err, "version")
 	}
-	v.Size, v.Body = len(v.Body), bytes.Clone(v.Body)
+	v.Size, v.Body = int64(len(v.Body)), bytes.Clone(v.Body)
 	return v, nil
 }
 

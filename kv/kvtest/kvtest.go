@@ -493,7 +493,7 @@ func Audit(tx *kv.Tx) error {
 			say("content %x is loose and referred to", k)
 		}
 	}
-	derived := []table.Bucket{Bucket("member.order"), Bucket("upload.slug"), Bucket("upload.secret"), Bucket("fetch.line"), Bucket("page.due"), Bucket("history.index"), Bucket("record.end"), Bucket("record.slug"), Bucket("record.label"), Bucket("record.order"), Bucket("sum"), Bucket("blob"), Bucket("item.state"), Bucket("item.blob"), Bucket("user.name"), Bucket("key.digest"), Bucket("tag.name"), Bucket("folder.name"), Bucket("delivery.line"), Bucket("delivery.due"), Bucket("delivery.log"), Bucket("delivery.sum"), Bucket("trash.line"), Bucket("trash.blob")}
+	derived := []table.Bucket{Bucket("member.order"), Bucket("upload.slug"), Bucket("upload.secret"), Bucket("fetch.line"), Bucket("page.due"), Bucket("history.index"), Bucket("record.end"), Bucket("record.slug"), Bucket("record.label"), Bucket("record.order"), Bucket("sum"), Bucket("blob"), Bucket("item.state"), Bucket("item.blob"), Bucket("user.name"), Bucket("key.digest"), Bucket("tag.name"), Bucket("folder.name"), Bucket("delivery.line"), Bucket("delivery.due"), Bucket("delivery.log"), Bucket("delivery.sum"), Bucket("trash.line"), Bucket("trash.blob"), Bucket("trash.version")}
 	n := 0
 	for _, b := range derived {
 		for k, v := range tx.Walk(b, nil, nil, false) {
@@ -856,6 +856,9 @@ func Inhabited(t *testing.T) (dir string, owner record.ID) {
 	link := Add(t, s, u.ID, record.Bookmarks, `{"url":"https://example.org/deleted"}`)
 	Update(t, s, func(tx *kv.Tx) error {
 		file, err := catalog.Add(tx, u.ID, record.Files, Form(t, record.Files, `{}`), &record.Content{Ref: [32]byte{7}, Size: 5}, "")
+		if err == nil {
+			err = catalog.Replace(tx, file, &record.File{OriginalName: "other", Size: 6}, &record.Content{Ref: [32]byte{6}, Size: 6}, "test")
+		}
 		for _, r := range []*record.Record{deleted, link, file} {
 			if err == nil {
 				err = catalog.Trash(tx, r, "test")

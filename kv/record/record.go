@@ -381,6 +381,7 @@ type Removal struct {
 	At   time.Time `json:"at"`
 	By   string    `json:"by,omitempty"`   // name of the browser, key or device
 	Page *Page     `json:"page,omitempty"` // of a bookmark
+	Of   ID        `json:"of,omitzero"`    // the file whose earlier bytes these are; zero for a record that was deleted
 }
 
 // AppendRow appends the stored form of t to dst: its Removal as JSON, after its length,
@@ -406,13 +407,13 @@ func ParseTrashed(key, row []byte) (*Trashed, error) {
 	return t, nil
 }
 
-// Version is the text of a record before a change.
+// Version is the text of a record, or the content of a file, before a change.
 type Version struct {
 	Item [KeySize]byte // key of the record
 	ID   ID
 	VersionHead
 	Body []byte // as in the record
-	Size int    // of Body in bytes
+	Size int64  // in bytes: of Body, or of the content of a file
 }
 
 // VersionHead says when and by whom the text was replaced.
@@ -440,7 +441,7 @@ func BorrowVersion(key, row []byte) (*Version, error) {
 	if v.Body, err = readHead(row, &v.VersionHead); err != nil {
 		return nil, fmt.Errorf("version %s: %w", v.ID, err)
 	}
-	v.Size = len(v.Body)
+	v.Size = int64(len(v.Body))
 	return v, nil
 }
 

@@ -34,6 +34,7 @@ var grown = map[string][]string{
 	"login":         {"login.closed"},
 	"meta.settings": {"meta.settings.trash", "meta.settings.metadata"},
 	"notice":        {"notice.collection"},
+	"trash":         {"trash.version"},
 	"upload":        {"upload.moved"},
 	"user":          {"user.language", "user.theme"},
 	"webhook":       {"webhook.held"},
@@ -169,6 +170,7 @@ func TestStoredTrash(t *testing.T) {
 	want.Kind, want.AtLimit, want.Body, want.Bytes = record.Bookmarks, record.MakePrivate, nil, nil
 	want.SetBody(&record.Bookmark{URL: "https://example.org/", Name: "Name"})
 	want.Page.Owner, want.Page.ID = record.ID{}, record.ID{} // in the key
+	want.Of = record.ID{}                                    // was deleted, is no version
 	row, err := want.AppendRow(nil)
 	is.NoErr(err)
 	pinned, err := hex.DecodeString(string(bytes.Join(bytes.Fields(golden(t, "trash.hex", lines(row))), nil)))
@@ -202,7 +204,7 @@ func TestStoredVersion(t *testing.T) {
 	is := is.New(t)
 	want := filled(t, reflect.TypeFor[record.Version]()).Interface().(record.Version)
 	want.Body = []byte(`{"title":"Name","content":"Text"}`)
-	want.Size = len(want.Body)
+	want.Size = int64(len(want.Body))
 	row, err := want.AppendRow()
 	is.NoErr(err)
 	pinned, err := hex.DecodeString(string(bytes.Join(bytes.Fields(golden(t, "version.hex", lines(row))), nil)))

@@ -1,0 +1,125 @@
+package httpapi
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"image/color"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"kist/kv/record"
+)
+
+// replace sends other bytes for the file at an address of the API.
+func (a *app) replace(at, content string, header ...string) *answer {
+	a.Helper()
+	return a.do(apiRequest{method: "PUT", path: at, body: strings.NewReader(content), header: withHeader(header...)})
+}
+
+// Other bytes appear under the same link, with their name and type, and the former ones come back.
+func TestReplaceContent(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := start(t)
+	first := a.upload(map[string]string{"isPublic": "true", "description": "words"}, file{"a.txt", "text/plain", "one"}).want(201)
+	slug, tag := first.text("slug"), first.header.Get("Etag")
+	at := "/api/v1/files/" + slug
+
+	second := a.replace(at+"/content?name=../b.html", "<!doctype html><p>two", "Content-Type", "text/html", "If-Match", tag).want(200)
+	sum := sha256.Sum256([]byte("<!doctype html><p>two"))
+	for member, want := range map[string]any{
+		"id": first.text("id"), "slug": slug, "originalName": "b.html", "mimeType": "text/html", "size": 21.0,
+		"sha256": hex.EncodeToString(sum[:]), "description": "words", "isPublic": true, "createdAt": first.text("createdAt"),
+	} {
+		is.Equal(second.at("data."+member), want)
+	}
+	is.True(second.header.Get("Etag") != tag)
+	is.Equal(string(a.visit("/x/"+slug).want(200).body), "<!doctype html><p>two")
+
+	lost := a.replace(at+"/content", "three", "If-Match", tag).want(412)
+	is.Equal(lost.code(), "changed_elsewhere")
+	is.Equal(lost.text("data.originalName"), "b.html")
+
+	all := a.get(at + "/versions").want(200)
+	is.Equal(all.at("total"), 1.0)
+	is.Equal(all.at("data.0.size"), 3.0)
+	version := at + "/versions/" + all.text("data.0.id")
+	is.Equal(a.get(version).want(200).text("data.originalName"), "a.txt")
+	is.Equal(a.get("/api/v1/trash").want(200).text("data.0.versionOf"), first.text("id"))
+
+	third := a.do(apiRequest{method: "POST", path: version + "/restore", header: withHeader("If-Match", second.header.Get("Etag"))}).want(200)
+	is.Equal(third.text("data.originalName"), "a.txt")
+	is.Equal(string(a.visit("/x/"+slug).want(200).body), "one")
+	is.Equal(a.get(at+"/versions").want(200).at("data.0.size"), 21.0)
+	a.do(apiRequest{method: "POST", path: version + "/restore"}).want(404) // is the present one
+	is.True(a.sound())
+}
+
+// Names and types come from the request as programs send them.
+func TestReplacedName(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := start(t)
+	slug := a.upload(nil, file{"a.txt", "text/plain", "one"}).want(201).text("slug")
+	at := "/api/v1/files/" + slug + "/content"
+	for _, tt := range []struct{ query, disposition, media, name, is string }{
+		{"", "", "", "a.txt", "text/plain"},
+		{"", "", "application/x-www-form-urlencoded", "a.txt", "text/plain"}, // curl --data-binary
+		{"", `attachment; filename="b.md"`, "", "b.md", "text/markdown"},
+		{"", `attachment; filename*=UTF-8''%C3%A4.csv`, "", "ä.csv", "text/csv"},
+		{"?name=c.json", `attachment; filename="b.md"`, "", "c.json", "application/json"},
+		{"", "", "text/x-python", "c.json", "application/json"},
+	} {
+		got := a.replace(at+tt.query, "{}", "Content-Disposition", tt.disposition, "Content-Type", tt.media).want(200)
+		is.Equal(got.text("data.originalName"), tt.name)
+		is.Equal(got.text("data.mimeType"), tt.is)
+	}
+}
+
+// Bad bodies and other people's files change nothing and leave nothing behind.
+func TestReplaceRefused(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := start(t)
+	slug := a.upload(nil, file{"a.txt", "text/plain", "one"}).want(201).text("slug")
+	at := "/api/v1/files/" + slug + "/content"
+	a.replace(at, "--b\r\n", "Content-Type", "multipart/form-data; boundary=b").want(415)
+	a.replace(at, "zip", "Content-Encoding", "gzip").want(415)
+	a.replace("/api/v1/files/nothing/content", "two").want(404)
+	a.do(apiRequest{method: "PUT", path: at, anyone: true, body: strings.NewReader("two")}).want(401)
+	other := a.addKey(a.addUser("bob", record.Member), record.ScopeRead, record.ScopeWrite)
+	a.do(apiRequest{method: "PUT", path: at, key: other, body: strings.NewReader("two")}).want(404)
+	a.do(apiRequest{method: "GET", path: "/api/v1/files/" + slug + "/versions", key: other}).want(404)
+
+	is.Equal(a.get("/api/v1/files/"+slug).want(200).text("data.originalName"), "a.txt")
+	is.Equal(a.get("/api/v1/files/"+slug+"/versions").want(200).at("total"), 0.0)
+	is.Equal(string(a.get("/x/"+slug).want(200).body), "one")
+	is.True(a.sound())
+}
+
+// The picture of a film does not stay with other bytes.
+func TestReplacedFilm(t *testing.T) {
+	t.Parallel()
+	a := start(t)
+	film := file{"film.webm", "video/webm", "\x1aE\xdf\xa3 film"}
+	slug := a.upload(nil, film).want(201).text("slug")
+	at := "/api/v1/files/" + slug
+	picture := func() {
+		a.do(apiRequest{
+			method: "PUT", path: at + "/poster", raw: true, body: bytes.NewReader([]byte(jpegOf(9, 9, color.Black))),
+			header: http.Header{"Content-Type": {"application/octet-stream"}},
+		}).want(200)
+		a.get("/t/" + slug).want(200)
+	}
+	picture()
+	a.replace(at+"/content", film.content+" two", "Content-Type", "video/webm").want(200)
+	a.get("/t/" + slug).want(204)
+	picture()
+	version := a.get(at + "/versions").want(200).text("data.0.id")
+	a.post(at+"/versions/"+version+"/restore", nil).want(200)
+	a.get("/t/" + slug).want(204)
+}

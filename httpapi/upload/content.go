@@ -1,0 +1,134 @@
+package upload
+
+import (
+	"cmp"
+	"encoding/hex"
+	"io"
+	"mime"
+	"net/http"
+
+	"kist/blobs"
+	"kist/httpapi/web"
+	"kist/kv"
+	"kist/kv/catalog"
+	"kist/kv/media"
+	"kist/kv/record"
+)
+
+var ReplaceContent = web.Operation{
+	Tag: "files",
+	Summary: "Replaces the bytes of a file under the same link. The body has the new bytes. Their type is worked out as for " +
+		"uploads. The former bytes become a version of the file; they are kept as long as deleted items, and count.",
+	Args: []web.Param{{
+		In: "query", Name: "name", Doc: "The new name of the file. Without it the name in Content-Disposition is taken; without both the name stays.",
+		Schema: web.Object{"type": "string", "maxLength": record.MaxFileName}, Example: "report-2.pdf",
+	}},
+	Body:  web.BytesOf(),
+	Reply: web.Reply{Status: http.StatusOK, Doc: "The record.", Body: web.DataOf("File")},
+	Fails: []int{404, 415}, Serve: replaceContent,
+}.Conditional()
+
+func replaceContent(c *web.Request) error {
+	find := func(tx *kv.Tx) (*record.Record, error) {
+		return catalog.Record(tx, c.Owner(), record.Files, c.Arg("slug"))
+	}
+	expected := func(tx *kv.Tx) (*record.Record, error) {
+		r, err := find(tx)
+		if err == nil {
+			_, err = c.Expect(tx, r)
+		}
+		return r, err
+	}
+	var before *record.Record
+	if err := c.Site.Store.View(func(tx *kv.Tx) (err error) { before, err = expected(tx); return err }); err != nil {
+		return c.FailChange(err, find)
+	}
+	p, err := stageBody(c, before)
+	defer discardParts(c, []Part{p})
+	if err != nil {
+		return err
+	}
+
+	kept, err := p.Stage.KeepLater()
+	if err != nil {
+		return err
+	}
+	recorded := false
+	defer func() { ReleasePins(c.Site, []*blobs.Kept{kept}, recorded) }() // after the commit, even if it fails
+	b := &record.File{
+		OriginalName: p.Name, MimeType: media.Of(p.claimed, p.Name, p.Head),
+		Size: kept.Size, SHA256: hex.EncodeToString(kept.Ref[:]),
+	}
+	content := &record.Content{Ref: kept.Ref, Size: kept.Size, Metadata: examine(c.R.Context(), c.Site, kept, b.MimeType)}
+	if err := c.UpdateAsCaller(func(tx *kv.Tx) error {
+		r, err := expected(tx)
+		if err != nil {
+			return err
+		}
+		tx.Carry(c.Owner(), kept)
+		if err := catalog.KeepCRCOf(tx, kept); err != nil {
+			return err
+		}
+		return catalog.Replace(tx, r, b, content, c.Caller.Client())
+	}); err != nil {
+		return c.FailChange(err, find)
+	}
+	recorded = true
+	if before.Bytes.Class == record.Video && content.Ref != before.Bytes.Ref {
+		if err := c.Site.Thumbs.DropPoster(c.Owner(), before.ID); err != nil {
+			c.Site.Log.Warn("cannot remove the picture of a film that was replaced", "error", err)
+		}
+	}
+	return c.RespondRecord(http.StatusOK, `{"data":`, "}", find)
+}
+
+// stageBody stages the body of the request as the new bytes of a file. The caller must discard the part, which is
+// also returned with an error.
+func stageBody(c *web.Request, of *record.Record) (p Part, err error) {
+	query, err := c.Query()
+	if err != nil {
+		return p, err
+	}
+	old, err := of.Decode()
+	if err != nil {
+		return p, err
+	}
+	if err := c.RefuseCompressed(); err != nil {
+		return p, err
+	}
+	said := cmp.Or(query.Get("name"), saidName(c.R.Header.Get("Content-Disposition")))
+	p.Name, _ = record.CleanFileName(cmp.Or(said, old.(*record.File).OriginalName)) // the kind says so; never fails
+	p.claimed = c.R.Header.Get("Content-Type")
+	switch kind, _, _ := mime.ParseMediaType(p.claimed); kind {
+	case "multipart/form-data":
+		return p, &record.Error{
+			Fault: record.WrongType, Code: "unsupported_media_type",
+			Text: "The body must be the bytes of the file, not a form.",
+		}
+	case web.FormBody.Media: // curl says it about every body
+		p.claimed = ""
+	}
+
+	budget, err := BudgetOf(c.Site, c.Owner())
+	if err != nil {
+		return p, err
+	}
+	if err := budget.ErrTooLarge(max(c.R.ContentLength, 0)); err != nil {
+		return p, err
+	}
+	body := &longBody{c: c, r: c.LimitBody(budget.File + 1)}
+	defer body.release()
+	err = stage(c, &p, bodyErrors{body}, budget)
+	return p, err
+}
+
+// bodyErrors reads a body, and fails with errors for the client.
+type bodyErrors struct{ io.Reader }
+
+func (b bodyErrors) Read(to []byte) (int, error) {
+	n, err := b.Reader.Read(to)
+	if err != nil && err != io.EOF { //nolint:errorlint // readers return it bare
+		err = web.BodyError(err)
+	}
+	return n, err
+}
