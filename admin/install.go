@@ -23,6 +23,7 @@ type installCommand struct {
 
 	BaseURL    string `name:"base-url" default:"https://kist.example.org" placeholder:"URL" help:"The URL under which visitors will reach the server."`
 	ContentURL string `name:"content-url" placeholder:"URL" help:"A second URL, for uploaded content only."`
+	AuthHeader string `placeholder:"NAME" help:"The header in which the proxy names who is signed in. The file removes it from the requests of clients."`
 	Listen     string `default:"${listen}" placeholder:"ADDR" help:"The address at which the server will listen and the proxy will reach it."`
 }
 
@@ -30,6 +31,7 @@ type installCommand struct {
 type installation struct {
 	Base, Content string // as given
 	Sites         []site // of Base, and of Content if it differs in more than its host
+	AuthHeader    string // "" if the proxy does not sign in
 	Listen, Port  string
 	Socket        string // the path of Listen if that is a socket
 }
@@ -79,13 +81,16 @@ func (cmd *installCommand) Run(c *Call) error {
 }
 
 func (cmd *installCommand) text() (string, error) {
-	in := installation{Base: strings.TrimRight(cmd.BaseURL, "/"), Content: strings.TrimRight(cmd.ContentURL, "/"), Listen: cmd.Listen}
+	in := installation{Base: strings.TrimRight(cmd.BaseURL, "/"), Content: strings.TrimRight(cmd.ContentURL, "/"), AuthHeader: cmd.AuthHeader, Listen: cmd.Listen}
 	u, err := serve.PublicAddress("--base-url", in.Base)
 	if err != nil {
 		return "", err
 	}
 	if !serve.PlainHost(strings.ReplaceAll(u.Path, "/", "")) {
 		return "", exit.Misused("--base-url must have a path of letters, digits, dots, hyphens and underscores to stand in a file; it is %q", in.Base)
+	}
+	if in.AuthHeader != "" && !(serve.CanNameUser(in.AuthHeader) && serve.PlainHost(in.AuthHeader)) {
+		return "", exit.Misused("--auth-header must name a header for the user, such as Remote-User; it is %q", in.AuthHeader)
 	}
 	in.Sites = []site{siteOf(u)}
 	if in.Content != "" {

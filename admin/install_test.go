@@ -87,7 +87,30 @@ func TestInstall(t *testing.T) {
 	out = install(append(plain, "traefik", "--content-url", "https://bytes.example.net")...)
 	is.Equal(strings.Count(out, "certResolver"), 1)
 
+	// Clients must not say who is signed in.
+	signs := []string{"--auth-header", "Remote-User", "--content-url", "https://bytes.example.net:8443", "--listen", "127.0.0.1:7080"}
+	out = install(append(signs, "nginx")...)
+	is.Equal(strings.Count(out, "\n        proxy_set_header Remote-User \"\"; "), 2)
+	out = install(append(signs, "caddy")...)
+	is.Equal(strings.Count(out, "\n\trequest_header -Remote-User # "), 2)
+	out = install(append(signs, "caddy", "--base-url", "https://home.example.net/things")...)
+	is.True(strings.Contains(out, "\thandle_path /things/* {\n\t\trequest_header -Remote-User # "))
+	out = install(append(signs, "traefik")...)
+	is.Equal(strings.Count(out, "\n      middlewares: [kist-client]\n"), 2)
+	is.True(strings.Contains(out, "\n      headers: { customRequestHeaders: { Remote-User: \"\" } }\n"))
+	out = install(append(signs, "traefik", "--base-url", "https://home.example.net/things")...)
+	is.Equal(strings.Count(out, "\n      middlewares: [kist-client, kist-path]\n"), 1)
+	for _, what := range []string{"docker", "systemd"} {
+		is.True(strings.Contains(install(append(signs, what)...), "KIST_AUTH_HEADER=Remote-User\n"))
+	}
+
 	for _, bad := range [][]string{
+		{"nginx", "--auth-header", "Remote User"},
+		{"nginx", "--auth-header", "Remote-User;"},
+		{"traefik", "--auth-header", "Remote:User"},
+		{"nginx", "--auth-header", "$user"},
+		{"nginx", "--auth-header", "X-Forwarded-For"},
+		{"caddy", "--auth-header", "authorization"},
 		{"launchd"},
 		{},
 		{"nginx", "--base-url", "kist.example.org"},

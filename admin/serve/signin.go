@@ -45,7 +45,7 @@ func (f *SignInFlags) Check(proxies []netip.Prefix) error {
 	case f.PasswordLogin == "off" && f.OIDCIssuer == "" && f.AuthHeader == "":
 		return exit.Misused("--password-login off needs --oidc-issuer or --auth-header: nobody could sign in")
 	case f.AuthHeader == "":
-	case !httpguts.ValidHeaderFieldName(f.AuthHeader) || slices.Contains(ownHeaders, textproto.CanonicalMIMEHeaderKey(f.AuthHeader)) || strings.HasPrefix(strings.ToLower(f.AuthHeader), "x-forwarded-"):
+	case !CanNameUser(f.AuthHeader):
 		return exit.Misused("--auth-header must name a header for the user, such as Remote-User; it is %q", f.AuthHeader)
 	case len(proxies) == 0:
 		return exit.Misused("--auth-header needs --trusted-proxies: anybody could send the header")
@@ -56,6 +56,12 @@ func (f *SignInFlags) Check(proxies []netip.Prefix) error {
 		f.OIDCName = u.Hostname()
 	}
 	return nil
+}
+
+// CanNameUser reports whether a proxy can name the user in a header of that name.
+func CanNameUser(header string) bool {
+	own := slices.Contains(ownHeaders, textproto.CanonicalMIMEHeaderKey(header)) || strings.HasPrefix(strings.ToLower(header), "x-forwarded-")
+	return httpguts.ValidHeaderFieldName(header) && !own
 }
 
 // CheckAdmins fails if passwords are off and no administrator has another way to sign in. The
