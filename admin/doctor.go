@@ -112,8 +112,10 @@ func (d *checkup) server(compare bool) {
 		_ = client.Close()
 		return
 	}
-	if compare { // an error is in what it says about itself
-		_ = client.Call(context.Background(), http.MethodPost, "/store", control.Nothing{}, &control.Nothing{})
+	if compare {
+		if err := client.Call(context.Background(), http.MethodPost, "/store", control.Nothing{}, &control.Nothing{}); err != nil {
+			d.Add(ops.Warning, "object store", "the server could not compare it with what should be there: "+err.Error(), "look at the store and at the server's log, and run this command again")
+		}
 	}
 	var about control.About
 	targets, err := listTargets(client)

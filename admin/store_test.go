@@ -505,6 +505,7 @@ func TestStoreDoctor(t *testing.T) {
 	is.Equal(r.code, 4)
 	is.True(strings.Contains(r.out, "problem  copying to the object store: the object store could not be reached"))
 	is.True(strings.Contains(r.out, "problem  object store: "+kistStore+": the object store could not be reached"))
+	is.True(strings.Contains(r.out, "warning  object store: the server could not compare it with what should be there: the object store could not be reached"))
 	proxy.Set(nil)
 	s.stop()
 }

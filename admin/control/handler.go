@@ -78,7 +78,10 @@ func NewCommands(b Backend) Commands {
 	}
 	if b.Compare != nil {
 		all["POST /store"] = verb(func(r *http.Request, _ Nothing) (Nothing, error) {
-			return Nothing{}, b.Compare(r.Context())
+			if err := b.Compare(r.Context()); err != nil { // the operator is told all of it
+				return Nothing{}, &record.Error{Fault: record.Busy, Code: "not_compared", Text: err.Error()}
+			}
+			return Nothing{}, nil
 		})
 	}
 	if b.About != nil {
