@@ -64,6 +64,17 @@ func BenchmarkPage50(b *testing.B) {
 		}
 		base := catalog.Query{Owner: u.ID, Kind: record.Notes, Limit: 50}
 		by := func(sort catalog.Sort) catalog.Query { q := base; q.Sort = sort; return q }
+		since := func(sort catalog.Sort) catalog.Query {
+			q := by(sort)
+			kvtest.View(b, s, func(tx *kv.Tx) error {
+				newest := q
+				newest.Limit = 100
+				page, err := catalog.List(tx, newest)
+				q.Since = page.Records[99].Updated
+				return err
+			})
+			return q
+		}
 		tagged, public, both := base, base, base
 		tagged.Tags = []record.ID{seldom.ID}
 		tagged.Limit = 10
@@ -78,6 +89,8 @@ func BenchmarkPage50(b *testing.B) {
 			{"title", by(catalog.Title)},
 			{"title-deep", deep(by(catalog.Title))},
 			{"updated", by(catalog.Updated)},
+			{"since-100", since(catalog.Newest)},
+			{"since-100-updated", since(catalog.Updated)},
 			{"public", public},
 			{"tag-10", tagged},
 			{"tag+public", both},

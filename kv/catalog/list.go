@@ -105,7 +105,8 @@ const rowSize = 1 << 10
 // bookmarked pages, it depends on the offset too. The orders and the status of games read all games of the owner. With several filters it walks all entries of the rarest facet,
 // to get the total. In other orders, and for records that are not favourite or not
 // public, it walks the list until the page is full. With Among and by age, the cost
-// depends on the length of Among. It reads only the rows of the page, unless Match
+// depends on the length of Among, and with Since on the number of records that were changed
+// since; in other orders it walks the list, too. It reads only the rows of the page, unless Match
 // needs more.
 func List(tx *kv.Tx, q Query) (Page, error) {
 	if q.Sort == "" {
@@ -116,6 +117,10 @@ func List(tx *kv.Tx, q Query) (Page, error) {
 	after, err := q.position()
 	if err != nil {
 		return Page{}, err
+	}
+
+	if !q.Since.IsZero() && q.Among == nil {
+		q.Among = changedSince(tx, &q)
 	}
 
 	// The source is the table itself or the index of another order. For a list by age
@@ -218,6 +223,21 @@ func List(tx *kv.Tx, q Query) (Page, error) {
 		}
 	}
 	return page, nil
+}
+
+// changedSince returns the ids of the records that were changed at q.Since or later, in
+// ascending order. It costs as much as there are such records.
+func changedSince(tx *kv.Tx, q *Query) []record.ID {
+	all := []record.ID{}
+	prefix := append(kv.OwnedKey(q.Owner, q.Kind.Code), byUpdated)
+	for k := range tx.Walk(recordOrder, prefix, nil, true) {
+		if int64(binary.BigEndian.Uint64(k[len(prefix):])) < q.Since.UnixMilli() {
+			break
+		}
+		all = append(all, record.ID(k[len(k)-16:]))
+	}
+	slices.SortFunc(all, func(a, b record.ID) int { return bytes.Compare(a[:], b[:]) })
+	return all
 }
 
 // source is where a list comes from, and the filters still to apply.

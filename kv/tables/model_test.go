@@ -861,6 +861,11 @@ func (m *model) query() (catalog.Query, []*modelRecord) {
 		q.Match = func(r *record.Record) bool { return strings.HasPrefix(r.Order, "title 1") }
 		filter(func(r *modelRecord) bool { return strings.HasPrefix(strings.ToLower(r.title), "title 1") })
 	}
+	if q.Limit%2 == 0 && len(m.records) > 0 {
+		since := m.records[len(m.records)*q.Limit/10].updated
+		q.Since = time.UnixMilli(since)
+		filter(func(r *modelRecord) bool { return r.updated >= since })
+	}
 	if m.rnd.IntN(4) == 0 {
 		q.Among, q.Text = []record.ID{}, q.Text+" among"
 		for _, r := range m.records {
