@@ -410,7 +410,7 @@ func Reserve(s *kv.Store, ctx context.Context, q *record.Request, from string, m
 		if err != nil {
 			return err
 		}
-		check := func() error { return checkShare(tx, q, r.sender) }
+		check := func() error { return checkShare(tx, q, r.sender, 0) }
 		if err := makeRoom(tx, q, r.sender, check(), check); err != nil {
 			return err
 		}

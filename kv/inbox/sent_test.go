@@ -387,7 +387,7 @@ func TestSentRaces(t *testing.T) {
 	errs := make([]error, 100)
 	for i := range errs {
 		all.Go(func() {
-			from := fmt.Sprint(i % 7)
+			from := fmt.Sprint(i % 50) // two of one sender are less than its third
 			if i%3 == 0 {
 				_, errs[i] = kvtest.Leave(s, q, from, kvtest.Came(byte(i+1), 10))
 				return
@@ -553,6 +553,55 @@ func TestOneSenderHoldsAThird(t *testing.T) {
 				_, _, err = kvtest.BeginSent(s, q, "here", 10)
 				is.NoErr(err)
 			}
+		})
+	}
+}
+
+// While others send, one sender announces at most a third of the bytes that the link takes, by its own limit and by
+// the owner's quota. Alone it announces everything.
+func TestOneSenderAnnouncesAThird(t *testing.T) {
+	t.Parallel()
+	type sent struct {
+		from   string
+		length int64
+		want   string
+	}
+	for name, row := range map[string]struct {
+		total, quota int64
+		came         int64 // has been received
+		sent         []sent
+	}{
+		"alone":               {total: 1000, sent: []sent{{"me", 500, ""}, {"me", 500, ""}}},
+		"a third":             {total: 1000, sent: []sent{{"b", 100, ""}, {"me", 334, "busy"}, {"me", 333, ""}, {"me", 1, "busy"}}},
+		"in parts":            {total: 1000, sent: []sent{{"b", 100, ""}, {"me", 150, ""}, {"me", 150, ""}, {"me", 50, "busy"}}},
+		"near the end":        {total: 1000, came: 700, sent: []sent{{"b", 30, ""}, {"me", 270, ""}}},
+		"each has its own":    {total: 1000, sent: []sent{{"a", 100, ""}, {"b", 300, ""}, {"c", 334, "busy"}, {"c", 333, ""}}},
+		"of the quota":        {quota: 1000, sent: []sent{{"b", 100, ""}, {"me", 334, "busy"}, {"me", 300, ""}}},
+		"of the smaller":      {total: 400, quota: 100_000, sent: []sent{{"b", 100, ""}, {"me", 134, "busy"}, {"me", 133, ""}}},
+		"of what has no end":  {sent: []sent{{"b", 100, ""}, {"me", 1 << 30, ""}}},
+		"no room for anybody": {total: 1000, sent: []sent{{"me", 1000, ""}, {"b", 1, "limit_reached"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			s := kvtest.Open(t)
+			ann := kvtest.User(t, s, "ann")
+			q := kvtest.AddRequest(t, s, ann.ID, func(f *record.RequestForm) { f.MaxTotal = row.total })
+			if row.quota > 0 {
+				quota := row.quota + kvtest.TextNow(t, s, ann.ID)
+				kvtest.Update(t, s, func(tx *kv.Tx) error {
+					return people.SetSettings(tx, record.Settings{DefaultQuota: quota})
+				})
+			}
+			if row.came > 0 {
+				_, err := kvtest.Leave(s, q, "earlier", kvtest.Came(1, row.came))
+				is.NoErr(err)
+			}
+			for _, one := range row.sent {
+				_, _, err := kvtest.BeginSent(s, q, one.from, one.length)
+				is.Equal(kvtest.Code(err), one.want)
+			}
+			kvtest.View(t, s, kvtest.Audit)
 		})
 	}
 }

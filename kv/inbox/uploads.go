@@ -629,8 +629,9 @@ func addSentAt(tx *kv.Tx, secret string, q *record.Request, u Upload, from strin
 	tx.ForSenders(q.Owner)
 	r := &Reservation{owner: q.Owner, request: q.ID, from: from}
 	charged := func(tx *kv.Tx, owner record.ID) int64 { return people.ChargedBytes(tx, owner) + int64(u.text()) }
-	if u.Parts != nil { // see AddUpload
-		charged = people.ContentBytes
+	announced := u.Length
+	if u.Parts != nil { // see AddUpload; the parts have announced its bytes
+		charged, announced = people.ContentBytes, 0
 	}
 	if err := tx.MayWrite(q.Owner, false); err != nil {
 		return nil, err
@@ -639,7 +640,7 @@ func addSentAt(tx *kv.Tx, secret string, q *record.Request, u Upload, from strin
 	if err != nil {
 		return nil, err
 	}
-	if err := mayBegin(tx, q, r.sender); err != nil {
+	if err := mayBegin(tx, q, r.sender, announced); err != nil {
 		return nil, err
 	}
 
@@ -655,19 +656,20 @@ func addSentAt(tx *kv.Tx, secret string, q *record.Request, u Upload, from strin
 	return &u, UploadRows.Put(tx.Tx, &u)
 }
 
-// mayBegin checks how many uploads of the sender, and of all, are unfinished at the request.
-func mayBegin(tx *kv.Tx, q *record.Request, by sender) error {
-	check := func() error { return checkBegun(tx, q, by) }
+// mayBegin checks how many uploads of the sender, and of all, are unfinished at the request, and whether the sender
+// may announce so many bytes more.
+func mayBegin(tx *kv.Tx, q *record.Request, by sender, announced int64) error {
+	check := func() error { return checkBegun(tx, q, by, announced) }
 	return makeRoom(tx, q, by, check(), check)
 }
 
-func checkBegun(tx *kv.Tx, q *record.Request, by sender) error {
+func checkBegun(tx *kv.Tx, q *record.Request, by sender, announced int64) error {
 	own, all := UploadRows.Sum(tx.Tx, senderUploadsFrom(q.Owner, q.ID, by)), UploadRows.Sum(tx.Tx, senderUploadsAt(q.Owner, q.ID))
 	switch {
 	case own+UploadRows.Sum(tx.Tx, partsBy(q.Owner, q.ID, by)) >= maxSentBy, all+UploadRows.Sum(tx.Tx, partsTo(q.Owner, q.ID)) >= maxSentAt:
 		return &record.Error{Fault: record.Denied, Code: "too_many_uploads", Text: "Too many uploads were started here and not finished. Finish or cancel some; those that are not continued end after 24 hours."}
 	}
-	return checkShare(tx, q, by)
+	return checkShare(tx, q, by, announced)
 }
 
 // errShare refuses a sender that holds its share of the places with files in progress.
@@ -676,17 +678,74 @@ var errShare = &record.Error{
 	Text: "Too many of your uploads to this link are not finished. Finish or cancel some first.",
 }
 
-// checkShare checks whether the sender may begin another file, besides its unfinished uploads
-// and the files of its transfers in progress.
-func checkShare(tx *kv.Tx, q *record.Request, by sender) error {
-	own := UploadRows.Sum(tx.Tx, senderUploadsFrom(q.Owner, q.ID, by))
+// errShareOfBytes refuses a sender that would hold more than its share of the bytes that are left.
+var errShareOfBytes = &record.Error{
+	Fault: record.Busy, Code: "busy", Retry: waitTime,
+	Text: "Others are sending files to this link, and your unfinished uploads would take more than a third of its room. Try again soon.",
+}
+
+// checkShare checks whether the sender may begin another file of so many bytes, besides its unfinished uploads
+// and the files of its transfers in progress. It has a third of the places. While others send, it also announces
+// at most a third of the bytes that the link takes. Transfers take bytes as they arrive, so they announce none.
+func checkShare(tx *kv.Tx, q *record.Request, by sender, announced int64) error {
+	own, others := UploadRows.Sum(tx.Tx, senderUploadsFrom(q.Owner, q.ID, by)), false
 	if p := promises.Of(tx.Store()).requests[q.ID]; p != nil {
 		own += p.senders[by]
+		for from := range p.senders {
+			others = others || from != by
+		}
 	}
 	if q.MaxUploads > 0 && own >= max(1, q.MaxUploads/sharePart) {
 		return errShare
 	}
+	if announced == 0 {
+		return nil
+	}
+
+	held := int64(0) // bytes of the sender's unfinished uploads
+	for u, err := range UploadRows.All(tx.Tx, q.Owner[:]) {
+		switch {
+		case err != nil:
+			return err
+		case u.Request != q.ID, u.Done(), u.Joined():
+		case u.From == by:
+			held += u.reserved()
+		default:
+			others = true
+		}
+	}
+	if !others {
+		return nil
+	}
+	room, err := roomAt(tx, q)
+	if err != nil {
+		return err
+	}
+	if held+announced > room/sharePart {
+		return errShareOfBytes
+	}
 	return nil
+}
+
+// roomAt is how many bytes a request takes in all, by its own limit and by what the owner's quota leaves for it.
+func roomAt(tx *kv.Tx, q *record.Request) (int64, error) {
+	u, err := people.User(tx, q.Owner)
+	if err != nil {
+		return 0, err
+	}
+	quota, err := people.Quota(tx, u)
+	if err != nil {
+		return 0, err
+	}
+	room := int64(math.MaxInt64)
+	if q.MaxTotal > 0 {
+		room = q.MaxTotal
+	}
+	if quota > 0 {
+		came := ItemRows.Sum(tx.Tx, receivedBytes(q.Owner, q.ID)) + UploadRows.Sum(tx.Tx, senderBytesAt(q.Owner, q.ID))
+		room = min(room, came+quota-people.ChargedBytes(tx, q.Owner))
+	}
+	return room, nil
 }
 
 // makeRoom answers a refusal by check. It deletes the owner's uploads that have expired, and
