@@ -234,6 +234,7 @@ var scriptTexts = map[string][]string{
 	"keys-later":        {"keys", "setups"},
 	"moving-later":      {"import"},
 	"remote-later":      {"remote"},
+	"replace-later":     {"replace", "trash", "versions"},
 	"security-later":    {"activity", "identities", "keys", "security", "setups"}, // it imports the scripts of keys and activity
 	"trash-later":       {"trash"},
 	"versions-later":    {"versions"},

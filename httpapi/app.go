@@ -102,6 +102,13 @@ func redirectToSignIn(c *web.Request, path string) error {
 	return session.Redirect(c, "/login?next="+url.QueryEscape(path))
 }
 
+// modules are the scripts that the app loads when it needs them.
+var modules = []string{
+	"account", "activity", "admin", "bookmarks", "bulk", "collections", "conflict", "editor", "film", "forms", "help",
+	"keys", "moving", "offline", "reader", "remote", "replace", "requests", "search", "security", "share", "tags", "trash",
+	"tus", "uploads", "versions", "viewer", "webhooks", "welcome",
+}
+
 // respondApp answers with a page of the app and the API answers that it shows first, so
 // that showing it takes one round of requests.
 func (s *Server) respondApp(c *web.Request, p appPage) error {
@@ -131,7 +138,7 @@ func (s *Server) respondApp(c *web.Request, p appPage) error {
 	data.WriteString(`,"maxUpload":` + strconv.FormatInt(limit, 10))
 	data.WriteString(`,"pending":` + strconv.FormatInt(pending, 10))
 	data.WriteString(`,"trashed":` + strconv.FormatInt(trashed, 10) + `,"trashDays":` + strconv.FormatInt(trashDays, 10))
-	for i, module := range []string{"account", "activity", "admin", "bookmarks", "bulk", "collections", "conflict", "editor", "film", "forms", "help", "keys", "moving", "offline", "reader", "remote", "requests", "search", "security", "share", "tags", "trash", "tus", "uploads", "versions", "viewer", "webhooks", "welcome"} {
+	for i, module := range modules {
 		name, err := embed.Name(module + ".js")
 		if err != nil {
 			return err

@@ -3,7 +3,7 @@ import { addActions, ago, all, button, find, grow, h, hasPointer, icon, iconButt
 import { Form, openDialog } from './forms.js';
 import { apiPathOf, fieldOf, kinds, shareAddressOf, tagNames, titleOf } from './kinds.js';
 import { fetchRecord, openShare, removeRecords, showSaved, updateRows, withBookmarks } from './list.js';
-import { api, create, draftKey, loadModule, localAddress, nowOrLater, storage } from './session.js';
+import { api, create, draftKey, loadModule, localAddress, nowOrLater, showProblem, storage } from './session.js';
 
 const visibilityFields = [
   { name: 'isPublic', label: t('editor.anyone'), type: 'check' },
@@ -215,7 +215,9 @@ export async function openEditor(k, r, { values = {}, draft: draftName = 'new', 
   if (!fresh) {
     d.tools.prepend(
       h('a.button.quiet.square', { href: localAddress(r.kind === 'bookmark' ? r.url : shareAddressOf(r)), target: '_blank', rel: 'noopener noreferrer', 'aria-label': t('common.open'), title: t('common.open') }, icon('open')),
-      iconButton('editor-share', 'share', t('common.share')), iconButton('editor-delete', 'trash', t('common.delete')));
+      iconButton('editor-share', 'share', t('common.share')),
+      ...(k === kinds.file ? [iconButton('editor-replace', 'history', t('editor.replace'))] : []),
+      iconButton('editor-delete', 'trash', t('common.delete')));
   }
   d.body.append(node);
   if (draft && !equal(draft.values, initial())) {
@@ -245,5 +247,6 @@ document.addEventListener('record', ({ detail: r }) => {
 
 addActions({
   'editor-share': () => openShare(editor.record),
+  'editor-replace': () => loadModule('replace').then((m) => m.openReplace(editor.record)).catch(showProblem),
   'editor-delete': () => { const r = editor.record; closeEditor('deleted'); removeRecords([r]); },
 });

@@ -11,7 +11,7 @@ function row(item) {
   const title = titleOf(item);
   const el = h('li.item.plain', {}, h('span.pic', {}, icon(kinds[item.kind].icon)),
     h('div.what', {}, h('span.name', {}, title),
-      h('div.meta', {}, h('span', {}, kinds[item.kind].one), h('span', {}, bytes(item.size)), h('span', {}, tn('trash.deleted', { when: when(item.deletedAt) })),
+      h('div.meta', {}, h('span', {}, item.versionOf ? t('trash.version') : kinds[item.kind].one), h('span', {}, bytes(item.size)), h('span', {}, tn('trash.deleted', { when: when(item.deletedAt) })),
         item.deletedBy && h('span.cutoff', {}, t('common.by', { name: deviceName(item.deletedBy) })), h('span', {}, t('trash.until', { date: day(item.purgedAt) })))),
     h('div.acts', {}, button('trash-restore', t('trash.restore'), { 'aria-label': t('trash.restoreOf', { title }) }),
       button('trash-purge', t('trash.purge'), { class: 'danger', 'aria-label': t('trash.purgeOf', { title }) })));
