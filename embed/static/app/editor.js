@@ -152,6 +152,7 @@ export async function openEditor(k, r, { values = {}, draft: draftName = 'new', 
     unseen ||= !equal(now, old);
     [r, old, etag] = [theirs, now, theirs.etag];
     d.record = theirs;
+    d.heading.textContent = titleOf(theirs);
     if (!equal(mine, both)) form.set(both);
   }
   d.takeIn = (theirs) => { if (!clashing(form.values, valuesOf(k, theirs)).length) takeIn(theirs); };

@@ -71,6 +71,9 @@ export const titleOf = (r) => kindOf(r).title(r);
 export const apiPathOf = (r) => `${kindOf(r).api}/${r.id}`;
 export const pageOf = (r) => `${base}/${kindOf(r).path}/${r.slug}`;
 export const editorOf = (r) => pageOf(r) + '?edit=1';
+// thumbnailOf is the address of a small version of a file. Other bytes have another address: a browser does not ask again
+// for a picture that the page shows already.
+export const thumbnailOf = (r, size = '') => `${base}/t/${r.slug}?v=${r.sha256.slice(0, 8)}${size && `&size=${size}`}`;
 export const shareAddressOf = (r) => r.shareUrl ?? r.viewUrl ?? r.url;
 export const tagNames = (r) => (r.tags ?? []).map((tag) => tag.name ?? tag);
 

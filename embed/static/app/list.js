@@ -1,6 +1,6 @@
 // Lists of records: their sources, their rows, and the selection.
 import { add, addActions, ago, all, button, capitalize, dayName, find, h, handledEvents, icon, iconButton, itemOf, number, painted, picture, shorten, t, toast, when } from './dom.js';
-import { apiPathOf, isMedia, kindOf, kinds, pageOf, shareAddressOf, tagNames, titleOf, visits } from './kinds.js';
+import { apiPathOf, isMedia, kindOf, kinds, pageOf, shareAddressOf, tagNames, thumbnailOf, titleOf, visits } from './kinds.js';
 import { api, base, copyLink, countChange, countItems, deleteLater, loadModule, localAddress, Problem, refreshFolders, refreshTags, restoreItems, setTrashed, showProblem, start, storage, tagColor, takeAnswer, view } from './session.js';
 
 // ---- Sources ----
@@ -96,8 +96,9 @@ function thumbnail(r) {
   } else if (r.iconUrl) {
     pic.append(picture('img.favicon', `${base}/t/${r.slug}`));
   } else if (isMedia(r)) {
-    const address = `${base}/t/${r.slug}`;
-    pic.append(view?.grid ? picture('img', address, { sizes: tileWidth() }, `${address}?size=small 256w, ${address} 480w`) : picture('img', `${address}?size=row`));
+    const files = `${thumbnailOf(r, 'small')} 256w, ${thumbnailOf(r)} 480w`;
+    pic.append(view?.grid ? picture('img', thumbnailOf(r), { sizes: tileWidth() }, files)
+      : picture('img', thumbnailOf(r, 'row')));
   }
   return pic;
 }

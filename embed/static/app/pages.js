@@ -1,7 +1,7 @@
 // The pages that every visit loads: home and the kinds.
 import { addBox } from './add.js';
 import { add, addActions, all, button, bytes, emptyState, find, h, icon, iconButton, isAddress, lower, number, picture, t, toast } from './dom.js';
-import { countOf, fieldOf, fileTypes, isPicture, kindOf, kinds, pageOf, titleOf } from './kinds.js';
+import { countOf, fieldOf, fileTypes, isPicture, kindOf, kinds, pageOf, thumbnailOf, titleOf } from './kinds.js';
 import { listOf, moveFocus, Source, tileHeight, tileWidth } from './list.js';
 import { addPages, go, rerender, withBulk, withParam } from './router.js';
 import { api, base, folderFields, folderOf, folders, heading, loadModule, me, pendingNow, showProblem, storage, tags, takeAnswer, view } from './session.js';
@@ -46,7 +46,7 @@ async function overview(v) {
   const ask = async (name, path) => (takeAnswer(name) ?? await api('GET', path, undefined, { signal: v.signal }).catch(() => null))?.data ?? [];
   const [files, hits] = await Promise.all([ask('pictures', 'files?brief=true&limit=25&type=image'), ask('favourites', 'search?limit=12&q=is:favorite')]);
   const pictures = files.filter(isPicture).map((r) => {
-    const tile = h('li.item.tile', { 'data-id': r.id }, h('a', { href: pageOf(r), 'aria-label': titleOf(r) }, picture('img', `${base}/t/${r.slug}?size=row`, { width: '96', height: '96' })));
+    const tile = h('li.item.tile', { 'data-id': r.id }, h('a', { href: pageOf(r), 'aria-label': titleOf(r) }, picture('img', thumbnailOf(r, 'row'), { width: '96', height: '96' })));
     tile.record = r;
     return tile;
   });

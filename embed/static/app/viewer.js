@@ -2,7 +2,7 @@
 import { add, all, bytes, find, h, icon, iconButton, t, when } from './dom.js';
 import { openEditor } from './editor.js';
 import { openDialog } from './forms.js';
-import { isMedia, isPicture, kinds, tagNames, titleOf } from './kinds.js';
+import { isMedia, isPicture, kinds, tagNames, thumbnailOf, titleOf } from './kinds.js';
 import { copyItemLink, fetchRecord, openShare, removeRecords, saveRecord, sharing, tagChip } from './list.js';
 import { metadataLine } from './metadata.js';
 import { base, loadModule, localAddress, showProblem, storage, view } from './session.js';
@@ -24,13 +24,13 @@ function sequence(r) {
 function stageOf(r) {
   const src = localAddress(r.url);
   if (!isPicture(r)) {
-    const video = h('video', { src, poster: `${base}/t/${r.slug}`, controls: true, playsinline: true, preload: 'metadata', 'aria-label': titleOf(r) });
+    const video = h('video', { src, poster: thumbnailOf(r), controls: true, playsinline: true, preload: 'metadata', 'aria-label': titleOf(r) });
     video.addEventListener('loadeddata', () => loadModule('film').then((m) => m.restorePoster(r, video), () => {}), { once: true });
     return video;
   }
   const img = h('img', { src, alt: r.description || titleOf(r), draggable: 'false' });
   if (r.size < largePicture) return img;
-  const box = h('div.loading', {}, h('img', { src: `${base}/t/${r.slug}?size=screen`, alt: '' }), img);
+  const box = h('div.loading', {}, h('img', { src: thumbnailOf(r, 'screen'), alt: '' }), img);
   img.addEventListener('load', () => box.classList.remove('loading'));
   return box;
 }
