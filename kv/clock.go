@@ -61,7 +61,7 @@ func (b belief) judge(last time.Time, now reading) (time.Time, belief) {
 	switch {
 	case now.wall.Sub(expected) <= leapMost,
 		b.sure.wall.Before(clockSet),
-		goesOn && now.elapsed-b.doubt.elapsed >= min(now.wall.Sub(expected), leapLasts),
+		goesOn && now.elapsed-b.doubt.elapsed >= b.lasts(now),
 		!goesOn && starting:
 		slow := b.sure.wall.Add((now.elapsed - b.sure.elapsed) / catchUp)
 		at := later(last, later(now.wall, slow))
@@ -71,6 +71,11 @@ func (b belief) judge(last time.Time, now reading) (time.Time, belief) {
 		b.doubt = now
 	}
 	return later(last, expected), b
+}
+
+// lasts is how long the clock's leap must last until it is believed.
+func (b belief) lasts(now reading) time.Duration {
+	return min(now.wall.Sub(b.sure.after(now.elapsed)), leapLasts)
 }
 
 // resume is the belief at a start. An earlier process saved what the doubted clock
@@ -147,7 +152,7 @@ func (c *timekeeper) check() time.Time {
 	switch {
 	case doubts && c.belief.doubt != before:
 		c.log.Warn("the clock jumped and is not believed yet; nothing expires because of it",
-			"clock", now.wall.UTC(), "storeTime", at, "believedAfter", leapLasts)
+			"clock", now.wall.UTC(), "storeTime", at, "believedAfter", c.belief.lasts(now).Round(time.Second))
 	case !doubts && !before.wall.IsZero() && now.wall.Sub(before.after(now.elapsed)).Abs() <= leapMost:
 		c.log.Warn("the clock's jump has lasted and is believed now; if the clock is wrong, set it and run kist doctor --reset-clock", "storeTime", at)
 	case !doubts && !before.wall.IsZero():
@@ -174,8 +179,9 @@ func (s *Store) ClockDoubt() (d ClockDoubt, ok bool) {
 	if s.clock.belief.doubt.wall.IsZero() {
 		return d, false
 	}
-	d = ClockDoubt{Clock: s.clock.now().UTC(), Lasted: s.clock.elapsed() - s.clock.belief.doubt.elapsed}
-	d.Wait = max(leapLasts-d.Lasted, 0)
+	now := reading{s.clock.now().Round(0), s.clock.elapsed()}
+	d = ClockDoubt{Clock: now.wall.UTC(), Lasted: now.elapsed - s.clock.belief.doubt.elapsed}
+	d.Wait = max(s.clock.belief.lasts(now)-d.Lasted, 0)
 	return d, true
 }
 

@@ -134,6 +134,28 @@ func TestClockAfterPause(t *testing.T) {
 	is.True(!doubts)
 }
 
+// A doubt says when it ends, also after a short leap.
+func TestClockDoubtEnds(t *testing.T) {
+	is := is.New(t)
+	c := newClocks()
+	s := kvtest.Opened(t, t.TempDir(), c.options())
+	c.pass(time.Hour) // the start is over
+	is.NoErr(kv.WatchClock(s, false))
+	c.Add(5 * time.Minute)
+	for _, left := range []time.Duration{5 * time.Minute, 4 * time.Minute, time.Minute} {
+		is.NoErr(kv.WatchClock(s, false))
+		d, doubts := s.ClockDoubt()
+		is.True(doubts)
+		c.pass(d.Wait - left)
+		d, _ = s.ClockDoubt()
+		is.Equal(d.Wait, left)
+	}
+	c.pass(time.Minute)
+	is.NoErr(kv.WatchClock(s, false))
+	_, doubts := s.ClockDoubt()
+	is.True(!doubts)
+}
+
 // Writers that race with a clock leaping back and forth never see the leaps, and ids
 // rise in the order in which they are made.
 func TestClockRaces(t *testing.T) {
