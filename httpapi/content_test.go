@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/uuid"
 	"github.com/matryer/is"
 
 	"kist/kv/record"
@@ -89,6 +90,7 @@ func TestReplaceRefused(t *testing.T) {
 	at := "/api/v1/files/" + slug + "/content"
 	a.replace(at, "--b\r\n", "Content-Type", "multipart/form-data; boundary=b").want(415)
 	a.replace(at, "zip", "Content-Encoding", "gzip").want(415)
+	a.replace(at, "e", "Content-Range", "bytes 2-2/3").want(400)
 	a.replace("/api/v1/files/nothing/content", "two").want(404)
 	a.do(apiRequest{method: "PUT", path: at, anyone: true, body: strings.NewReader("two")}).want(401)
 	other := a.addKey(a.addUser("bob", record.Member), record.ScopeRead, record.ScopeWrite)
@@ -119,7 +121,10 @@ func TestReplacedFilm(t *testing.T) {
 	a.replace(at+"/content", film.content+" two", "Content-Type", "video/webm").want(200)
 	a.get("/t/" + slug).want(204)
 	picture()
-	version := a.get(at + "/versions").want(200).text("data.0.id")
-	a.post(at+"/versions/"+version+"/restore", nil).want(200)
+	version := at + "/versions/" + a.get(at+"/versions").want(200).text("data.0.id")
+	a.do(apiRequest{method: "POST", path: version + "/restore", header: withHeader("If-Match", `"other"`)}).want(412)
+	a.post(at+"/versions/"+uuid.NewString()+"/restore", nil).want(404)
+	a.get("/t/" + slug).want(200) // nothing was changed
+	a.post(version+"/restore", nil).want(200)
 	a.get("/t/" + slug).want(204)
 }

@@ -103,18 +103,13 @@ func RestoreVersion(k *record.Kind) web.Operation {
 
 func restoreVersion(k *record.Kind, arg, summary string) web.Operation {
 	return web.ReadOp(k.Path, summary, "The record.", web.Title(k.Name), func(c *web.Request) error {
-		if k == record.Files {
-			if err := dropPoster(c, c.Arg(arg)); err != nil {
-				return err
-			}
-		}
 		return change(c, k, c.Arg(arg), func(tx *kv.Tx, r *record.Record, _ bool) error {
 			old, err := version(c, tx, r)
 			if err != nil {
 				return err
 			}
 			if k == record.Files {
-				return catalog.RestoreFileVersion(tx, r, old.ID, c.Caller.Client())
+				return restoreFileVersion(c, tx, r, old.ID)
 			}
 			form, err := r.Form()
 			if err != nil {
@@ -129,20 +124,15 @@ func restoreVersion(k *record.Kind, arg, summary string) web.Operation {
 	}, 404).Conditional()
 }
 
-// dropPoster forgets the picture of a film that is to get other bytes. A browser that shows the film sends another.
-func dropPoster(c *web.Request, slug string) error {
-	var film record.ID
-	if err := c.Site.Store.View(func(tx *kv.Tx) error {
-		r, err := catalog.Borrow(tx, c.Owner(), record.Files, slug)
-		if err != nil {
-			return err
-		}
-		if r.Bytes.Class == record.Video {
-			film = r.ID
-		}
-		return nil
-	}); err != nil || film == uuid.Nil {
+// restoreFileVersion changes a file back to earlier bytes. The picture of a film goes with the bytes that it shows; a
+// browser that shows the film sends another.
+func restoreFileVersion(c *web.Request, tx *kv.Tx, r *record.Record, id record.ID) error {
+	film := r.Bytes.Class == record.Video
+	if err := catalog.RestoreFileVersion(tx, r, id, c.Caller.Client()); err != nil {
 		return err
 	}
-	return c.Site.Thumbs.DropPoster(c.Owner(), film)
+	if !film {
+		return nil
+	}
+	return c.Site.Thumbs.DropPoster(r.Owner, r.ID)
 }

@@ -53,7 +53,7 @@ func replaceContent(c *web.Request) error {
 	if err != nil {
 		return err
 	}
-	recorded := false
+	recorded, film := false, false
 	defer func() { ReleasePins(c.Site, []*blobs.Kept{kept}, recorded) }() // after the commit, even if it fails
 	b := &record.File{
 		OriginalName: p.Name, MimeType: media.Of(p.claimed, p.Name, p.Head),
@@ -65,6 +65,7 @@ func replaceContent(c *web.Request) error {
 		if err != nil {
 			return err
 		}
+		film = r.Bytes.Class == record.Video && r.Bytes.Ref != content.Ref
 		tx.Carry(c.Owner(), kept)
 		if err := catalog.KeepCRCOf(tx, kept); err != nil {
 			return err
@@ -74,7 +75,7 @@ func replaceContent(c *web.Request) error {
 		return c.FailChange(err, find)
 	}
 	recorded = true
-	if before.Bytes.Class == record.Video && content.Ref != before.Bytes.Ref {
+	if film {
 		if err := c.Site.Thumbs.DropPoster(c.Owner(), before.ID); err != nil {
 			c.Site.Log.Warn("cannot remove the picture of a film that was replaced", "error", err)
 		}
@@ -95,6 +96,12 @@ func stageBody(c *web.Request, of *record.Record) (p Part, err error) {
 	}
 	if err := c.RefuseCompressed(); err != nil {
 		return p, err
+	}
+	if c.R.Header.Get("Content-Range") != "" { // RFC 9110, section 14.5: the rest of the file would be lost
+		return p, &record.Error{
+			Fault: record.Malformed, Code: "malformed",
+			Text: "The body must be the whole file. A part of it, which Content-Range announces, cannot be replaced.",
+		}
 	}
 	said := cmp.Or(query.Get("name"), saidName(c.R.Header.Get("Content-Disposition")))
 	p.Name, _ = record.CleanFileName(cmp.Or(said, old.(*record.File).OriginalName)) // the kind says so; never fails
