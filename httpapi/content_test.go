@@ -103,6 +103,23 @@ func TestReplaceRefused(t *testing.T) {
 	is.True(a.sound())
 }
 
+// While the trash is off, the former bytes make room for the new ones.
+func TestReplaceAtQuota(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := start(t)
+	a.patch("/api/v1/admin/settings", map[string]any{"trashDays": 0, "defaultQuotaBytes": 100_000}).want(200)
+	slug := a.upload(nil, file{"a.txt", "text/plain", strings.Repeat("a", 90_000)}).want(201).text("slug")
+	at := "/api/v1/files/" + slug + "/content"
+	a.replace(at, strings.Repeat("b", 95_000)).want(200)
+	is.Equal(a.replace(at, strings.Repeat("c", 100_001)).want(403).code(), "quota_exceeded")
+
+	a.patch("/api/v1/admin/settings", map[string]any{"trashDays": 30}).want(200)
+	is.Equal(a.replace(at, strings.Repeat("d", 20_000)).want(403).code(), "quota_exceeded")
+	is.Equal(a.get("/api/v1/files/"+slug).want(200).at("data.size"), 95_000.0)
+	is.True(a.sound())
+}
+
 // The picture of a film does not stay with other bytes.
 func TestReplacedFilm(t *testing.T) {
 	t.Parallel()

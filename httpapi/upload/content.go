@@ -12,6 +12,7 @@ import (
 	"kist/kv"
 	"kist/kv/catalog"
 	"kist/kv/media"
+	"kist/kv/people"
 	"kist/kv/record"
 )
 
@@ -116,7 +117,7 @@ func stageBody(c *web.Request, of *record.Record) (p Part, err error) {
 		p.claimed = ""
 	}
 
-	budget, err := BudgetOf(c.Site, c.Owner())
+	budget, err := replaceBudget(c, of)
 	if err != nil {
 		return p, err
 	}
@@ -127,6 +128,22 @@ func stageBody(c *web.Request, of *record.Record) (p Part, err error) {
 	defer body.release()
 	err = stage(c, &p, bodyErrors{body}, budget)
 	return p, err
+}
+
+// replaceBudget is BudgetOf for other bytes of a file. While the trash is off, the former ones make room for them.
+func replaceBudget(c *web.Request, of *record.Record) (*UploadBudget, error) {
+	budget, err := BudgetOf(c.Site, c.Owner())
+	if err != nil {
+		return nil, err
+	}
+	var set record.Settings
+	if err := c.Site.Store.View(func(tx *kv.Tx) (err error) { set, err = people.Settings(tx); return err }); err != nil {
+		return nil, err
+	}
+	if set.TrashDays == 0 && budget.quota > 0 {
+		budget.Left += of.Bytes.Size
+	}
+	return budget, nil
 }
 
 // bodyErrors reads a body, and fails with errors for the client.
