@@ -26,9 +26,8 @@ import (
 )
 
 const (
-	floodChild   = "KIST_TEST_FLOOD_CHILD"
-	floodMost    = 256 << 10 // KiB of anonymous memory
-	floodClients = 64        // that read, and as many that do not
+	floodChild = "KIST_TEST_FLOOD_CHILD"
+	floodMost  = 256 << 10 // KiB of anonymous memory
 )
 
 // planted is what the flooded server has: values for the parts of paths.
