@@ -15,6 +15,7 @@ import (
 	"kist/kv"
 	"kist/kv/catalog"
 	"kist/kv/kvtest"
+	"kist/kv/people"
 	"kist/kv/record"
 )
 
@@ -91,6 +92,37 @@ func TestSpentCollection(t *testing.T) {
 		_, err := catalog.Owned(tx, owner, note.Kind, note.ID)
 		is.Equal(tx.Count(kvtest.Bucket("spent")), 0)
 		return err
+	})
+}
+
+// What is gone for good needs no reminder to delete it: nothing names the account of a collection after its removal.
+func TestSpentCollectionRemoved(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := kvtest.Open(t)
+	kvtest.User(t, s, "root")
+	owner := kvtest.User(t, s, "ann").ID
+	var all []*record.Record
+	for range 3 {
+		r := kvtest.Add(t, s, owner, record.Collections, `{"title":"c","isPublic":true,"maxViews":1,"maxViewsAction":"delete"}`)
+		is.NoErr(catalog.Seen(s, r, record.Visit{}))
+		all = append(all, r)
+	}
+	reminders := func() (n int) {
+		kvtest.View(t, s, func(tx *kv.Tx) error { n = tx.Count(kvtest.Bucket("spent")); return nil })
+		return n
+	}
+	is.Equal(reminders(), 3)
+	is.NoErr(change(s, all[0], catalog.Remove))
+	is.Equal(reminders(), 2)
+	is.NoErr(change(s, all[1], func(tx *kv.Tx, r *record.Record) error { return catalog.Trash(tx, r, "") }))
+	is.Equal(reminders(), 2) // it can come back
+	is.NoErr(catalog.EmptyTrash(s, owner))
+	is.Equal(reminders(), 1)
+	is.NoErr(people.RemoveUser(s, owner, "root"))
+	kvtest.View(t, s, func(tx *kv.Tx) error {
+		is.Equal(kvtest.LeftOver(tx, owner), nil)
+		return kvtest.Audit(tx)
 	})
 }
 

@@ -615,6 +615,9 @@ func Remove(tx *kv.Tx, r *record.Record) error {
 	if err := errors.Join(tx.Delete(ViewBucket, r.ID[:]), history.Drop(tx, r), dropMembers(tx, r)); err != nil {
 		return err
 	}
+	if err := tx.Delete(spentBucket, r.ID[:]); err != nil { // DropSpent need not delete it any more
+		return err
+	}
 	if r.Bytes == nil {
 		return nil
 	}

@@ -321,12 +321,15 @@ func limitReached(tx *kv.Tx, r *record.Record) error {
 	if r.AtLimit == record.Delete {
 		terms := r.Terms()
 		row := append(tx.Instant(), terms[:]...)
-		waits := r.Kind == record.Collections // its last visitor goes on reading the items: see DropSpent
-		if waits {
-			row = append(row, r.Owner[:]...)
+		if r.Kind != record.Collections {
+			if err := Remove(tx, r); err != nil {
+				return err
+			}
+			return tx.Put(spentBucket, bytes.Clone(r.ID[:]), row)
 		}
-		if err := tx.Put(spentBucket, bytes.Clone(r.ID[:]), row); err != nil || !waits {
-			return errors.Join(err, Remove(tx, r))
+		// The last visitor of a collection goes on reading the items: see DropSpent.
+		if err := tx.Put(spentBucket, bytes.Clone(r.ID[:]), append(row, r.Owner[:]...)); err != nil {
+			return err
 		}
 	}
 	r.Close()
