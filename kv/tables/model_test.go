@@ -51,12 +51,14 @@ type (
 		views            int64
 		touched          int // the order of the latest changes
 		ref              byte
-		deleted          int64 // when it was moved to the trash
+		deleted          int64        // when it was moved to the trash
+		of               *modelRecord // in the trash: the file whose earlier bytes these are
 
 		limit, used    int64
 		burns, reached bool  // the limit deletes it; the limit made it private
 		expires        int64 // 0: never
 		ended          bool  // the store has reported that it expired
+		spent          int64 // when the limit of a collection deleted it
 
 		// Of a collection: one of them at most.
 		over  *modelTag // a folder or a tag
@@ -198,10 +200,7 @@ func (m *model) add() {
 	folder := ""
 	switch b := f.Body.(type) {
 	case *record.File:
-		mime := []string{"image/png", "text/plain", "application/zip"}[m.rnd.IntN(3)]
-		b.OriginalName, b.MimeType = r.title, mime
-		r.class, r.size, r.ref = record.ClassOf(mime), m.rnd.Int64N(5), byte(m.rnd.IntN(10))
-		bytes = kvtest.Content(k, r.ref, r.size)
+		bytes = m.fill(r, b)
 		if m.rnd.IntN(2) == 0 {
 			folder = fmt.Sprint("F", m.rnd.IntN(3))
 			f.FolderName = folder
@@ -240,6 +239,14 @@ func (m *model) add() {
 	m.touch(r)
 	m.records = append(m.records, r)
 	m.learn()
+}
+
+// fill gives a file some bytes, of some type.
+func (m *model) fill(r *modelRecord, b *record.File) *record.Content {
+	b.OriginalName = r.title
+	b.MimeType = []string{"image/png", "text/plain", "application/zip"}[m.rnd.IntN(3)]
+	r.class, r.size, r.ref = record.ClassOf(b.MimeType), m.rnd.Int64N(5), byte(m.rnd.IntN(10))
+	return kvtest.Content(record.Files, r.ref, r.size)
 }
 
 func (m *model) pick() *modelRecord {
@@ -343,6 +350,77 @@ func (m *model) edit() {
 	m.learn()
 }
 
+// replace gives a file other bytes: new ones, or earlier ones of its own.
+func (m *model) replace() {
+	files := slices.DeleteFunc(slices.Clone(m.records), func(r *modelRecord) bool { return r.kind != record.Files })
+	if len(files) == 0 {
+		return
+	}
+	r := files[m.rnd.IntN(len(files))]
+	want := *r
+	var change func(*kv.Tx, *record.Record) error
+	var from *modelRecord
+	if earlier := m.versions(r); len(earlier) > 0 && m.rnd.IntN(3) == 0 {
+		from = earlier[m.rnd.IntN(len(earlier))]
+		want.title, want.class, want.size, want.ref = from.title, from.class, from.size, from.ref
+		change = func(tx *kv.Tx, now *record.Record) error {
+			return catalog.RestoreFileVersion(tx, now, from.id, "test")
+		}
+	} else {
+		want.title = fmt.Sprint("Title ", m.rnd.IntN(30))
+		b := new(record.File)
+		bytes := m.fill(&want, b)
+		change = func(tx *kv.Tx, now *record.Record) error { return catalog.Replace(tx, now, b, bytes, "test") }
+	}
+	var got *record.Record
+	var kept []record.Version
+	if !m.try(func(tx *kv.Tx) (err error) {
+		if got, err = catalog.Owned(tx, m.users[r.owner], r.kind, r.id); err != nil {
+			return err
+		}
+		if err := change(tx, got); err != nil {
+			return err
+		}
+		kept, err = catalog.FileVersions(tx, got)
+		return err
+	}) {
+		return
+	}
+	want.updated = got.Updated.UnixMilli()
+	if from != nil {
+		m.forget(from)
+	}
+	if want.ref != r.ref {
+		version := &modelRecord{
+			id: kept[0].ID, of: r, deleted: want.updated, updated: r.updated,
+			owner: r.owner, kind: r.kind, title: r.title, class: r.class, size: r.size, ref: r.ref,
+			tags: r.tags, folder: r.folder,
+		}
+		kvtest.View(m.t, m.s, func(tx *kv.Tx) error {
+			t, err := catalog.Trashed(tx, m.users[r.owner], version.id)
+			if err != nil {
+				return err
+			}
+			version.slug = t.Slug
+			return nil
+		})
+		m.trash = append(m.trash, version)
+	}
+	*r = want
+	m.held[r.ref] = true
+	m.touch(r)
+}
+
+// versions are the earlier bytes of a file, the latest first.
+func (m *model) versions(r *modelRecord) (all []*modelRecord) {
+	for _, t := range slices.Backward(m.trash) {
+		if t.of == r {
+			all = append(all, t)
+		}
+	}
+	return all
+}
+
 func (m *model) remove() {
 	keep := m.rnd.IntN(3) > 0
 	r := m.pick()
@@ -369,9 +447,10 @@ func (m *model) remove() {
 	}
 }
 
-// purge deletes a record for good, out of all collections, those in the trash too.
+// purge deletes a record for good: its earlier bytes too, and out of all collections, those in the trash too.
 func (m *model) purge(r *modelRecord) {
 	m.forget(r)
+	m.trash = slices.DeleteFunc(m.trash, func(x *modelRecord) bool { return x.of == r })
 	for _, c := range slices.Concat(m.records, m.trash) {
 		c.picks = slices.DeleteFunc(slices.Clone(c.picks), func(x *modelRecord) bool { return x == r })
 	}
@@ -637,6 +716,7 @@ func (m *model) restore() {
 		return
 	}
 	m.forget(r)
+	r.of = nil
 	if (now.Slug == r.slug) == m.taken(r.slug, nil) {
 		m.t.Fatalf("slug %q became %q, taken %t", r.slug, now.Slug, m.taken(r.slug, nil))
 	}
@@ -665,10 +745,20 @@ func (m *model) age() {
 // tick does what the store would do on its own soon.
 func (m *model) tick() {
 	kvtest.Tick(m.s)
+	kvtest.Update(m.t, m.s, catalog.DropSpent)
 	end := m.clock.Now().Add(-record.DefaultTrashDays * 24 * time.Hour).UnixMilli()
 	for _, r := range slices.Clone(m.trash) {
 		if r.deleted < end {
 			m.purge(r)
+		}
+	}
+	for _, c := range slices.Concat(m.records, m.trash) {
+		if c.spent == 0 || c.spent >= m.clock.Now().Add(-time.Hour).UnixMilli() {
+			continue
+		}
+		c.spent = 0
+		if c.reached && c.burns && slices.Contains(m.records, c) {
+			m.purge(c)
 		}
 	}
 	over := slices.DeleteFunc(slices.Clone(m.records), func(r *modelRecord) bool {
@@ -720,6 +810,9 @@ func (m *model) see() {
 		if r.burns && r.kind != record.Collections {
 			m.purge(r)
 			return
+		}
+		if r.burns {
+			r.spent = m.clock.Now().UnixMilli()
 		}
 		r.public, r.reached = false, true
 		m.touch(r)
@@ -1042,6 +1135,21 @@ func (m *model) check() {
 		for ref := range byte(10) {
 			is.Equal(tx.Get(kvtest.Bucket("blob.loose"), (&record.Content{Ref: [32]byte{ref}}).Ref[:]) != nil, m.loose(ref))
 		}
+		for _, r := range m.records {
+			if r.kind != record.Files {
+				continue
+			}
+			now, err := catalog.Owned(tx, m.users[r.owner], r.kind, r.id)
+			is.NoErr(err)
+			is.Equal(now.Bytes.Ref[0], r.ref)
+			all, err := catalog.FileVersions(tx, now)
+			is.NoErr(err)
+			got := []record.ID{}
+			for _, v := range all {
+				got = append(got, v.ID)
+			}
+			is.Equal(got, ids(m.versions(r)))
+		}
 		if r := m.pick(); r != nil {
 			got, err := catalog.Slug(tx, r.slug)
 			is.NoErr(err)
@@ -1088,7 +1196,7 @@ func history(t *testing.T, seed uint64, steps int) {
 	}
 	m.check()
 	for i := range steps {
-		switch n := m.rnd.IntN(22); {
+		switch n := m.rnd.IntN(24); {
 		case n < 8:
 			m.add()
 		case n < 13:
@@ -1103,6 +1211,8 @@ func history(t *testing.T, seed uint64, steps int) {
 			m.restore()
 		case n < 21:
 			m.arrange()
+		case n < 23:
+			m.replace()
 		default:
 			switch m.rnd.IntN(8) {
 			case 0, 1:
