@@ -1,10 +1,13 @@
 package httpapi
 
 import (
+	"bufio"
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"image/color"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -90,6 +93,16 @@ func TestReplaceRefused(t *testing.T) {
 	at := "/api/v1/files/" + slug + "/content"
 	a.replace(at, "--b\r\n", "Content-Type", "multipart/form-data; boundary=b").want(415)
 	a.replace(at, "zip", "Content-Encoding", "gzip").want(415)
+	host := strings.TrimPrefix(a.url, "http://")
+	conn, err := net.Dial("tcp", host)
+	is.NoErr(err)
+	defer conn.Close()
+	_, err = fmt.Fprintf(conn, "PUT %s HTTP/1.1\r\nHost: %s\r\nX-Api-Key: %s\r\n\r\n", at, host, a.key) // curl -X PUT
+	is.NoErr(err)
+	got, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	is.NoErr(err)
+	is.Equal(got.StatusCode, 400)
+	is.NoErr(got.Body.Close())
 	a.replace(at, "e", "Content-Range", "bytes 2-2/3").want(400)
 	a.replace("/api/v1/files/nothing/content", "two").want(404)
 	a.do(apiRequest{method: "PUT", path: at, anyone: true, body: strings.NewReader("two")}).want(401)

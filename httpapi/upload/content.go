@@ -19,7 +19,7 @@ import (
 var ReplaceContent = web.Operation{
 	Tag: "files",
 	Summary: "Replaces the bytes of a file under the same link. The body has the new bytes. Their type is worked out as for " +
-		"uploads. The former bytes become a version of the file; they are kept as long as deleted items, and count.",
+		"uploads. The former bytes become a version of the file. Versions are kept as long as deleted items, 200 a file at most, and count.",
 	Args: []web.Param{{
 		In: "query", Name: "name", Doc: "The new name of the file. Without it the name in Content-Disposition is taken; without both the name stays.",
 		Schema: web.Object{"type": "string", "maxLength": record.MaxFileName}, Example: "report-2.pdf",
@@ -97,6 +97,11 @@ func stageBody(c *web.Request, of *record.Record) (p Part, err error) {
 	}
 	if err := c.RefuseCompressed(); err != nil {
 		return p, err
+	}
+	if c.R.ContentLength == 0 && c.R.Header.Get("Content-Length") == "" { // an empty file says its length
+		return p, &record.Error{
+			Fault: record.Malformed, Code: "malformed", Text: "The request has no body. It must be the bytes of the file.",
+		}
 	}
 	if c.R.Header.Get("Content-Range") != "" { // RFC 9110, section 14.5: the rest of the file would be lost
 		return p, &record.Error{

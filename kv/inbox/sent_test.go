@@ -558,7 +558,7 @@ func TestOneSenderHoldsAThird(t *testing.T) {
 }
 
 // While others send, one sender announces at most a third of the bytes that the link takes, by its own limit and by
-// the owner's quota. Alone it announces everything.
+// the owner's quota, unless a third stays free. Alone it announces everything.
 func TestOneSenderAnnouncesAThird(t *testing.T) {
 	t.Parallel()
 	type sent struct {
@@ -572,12 +572,13 @@ func TestOneSenderAnnouncesAThird(t *testing.T) {
 		sent         []sent
 	}{
 		"alone":               {total: 1000, sent: []sent{{"me", 500, ""}, {"me", 500, ""}}},
-		"a third":             {total: 1000, sent: []sent{{"b", 100, ""}, {"me", 334, "busy"}, {"me", 333, ""}, {"me", 1, "busy"}}},
-		"in parts":            {total: 1000, sent: []sent{{"b", 100, ""}, {"me", 150, ""}, {"me", 150, ""}, {"me", 50, "busy"}}},
+		"a third stays":       {total: 1000, sent: []sent{{"b", 100, ""}, {"me", 568, "busy"}, {"me", 567, ""}, {"me", 1, "busy"}}},
+		"a tiny one":          {total: 9000, sent: []sent{{"b", 1, ""}, {"me", 4000, ""}}},
+		"in parts":            {total: 1000, sent: []sent{{"b", 100, ""}, {"me", 400, ""}, {"me", 200, "busy"}, {"me", 100, ""}}},
 		"near the end":        {total: 1000, came: 700, sent: []sent{{"b", 30, ""}, {"me", 270, ""}}},
 		"each has its own":    {total: 1000, sent: []sent{{"a", 100, ""}, {"b", 300, ""}, {"c", 334, "busy"}, {"c", 333, ""}}},
-		"of the quota":        {quota: 1000, sent: []sent{{"b", 100, ""}, {"me", 334, "busy"}, {"me", 300, ""}}},
-		"of the smaller":      {total: 400, quota: 100_000, sent: []sent{{"b", 100, ""}, {"me", 134, "busy"}, {"me", 133, ""}}},
+		"of the quota":        {quota: 1000, sent: []sent{{"b", 100, ""}, {"me", 600, "busy"}, {"me", 500, ""}}},
+		"of the smaller":      {total: 400, quota: 100_000, sent: []sent{{"b", 100, ""}, {"me", 168, "busy"}, {"me", 167, ""}}},
 		"of what has no end":  {sent: []sent{{"b", 100, ""}, {"me", 1 << 30, ""}}},
 		"no room for anybody": {total: 1000, sent: []sent{{"me", 1000, ""}, {"b", 1, "limit_reached"}}},
 	} {

@@ -681,12 +681,14 @@ var errShare = &record.Error{
 // errShareOfBytes refuses a sender that would hold more than its share of the bytes that are left.
 var errShareOfBytes = &record.Error{
 	Fault: record.Busy, Code: "busy", Retry: waitTime,
-	Text: "Others are sending files to this link, and your unfinished uploads would take more than a third of its room. Try again soon.",
+	Text: "Others are sending files to this link, and your unfinished uploads would take too much of its room. " +
+		"Try again soon.",
 }
 
 // checkShare checks whether the sender may begin another file of so many bytes, besides its unfinished uploads
 // and the files of its transfers in progress. It has a third of the places. While others send, it also announces
-// at most a third of the bytes that the link takes. Transfers take bytes as they arrive, so they announce none.
+// at most a third of the bytes that the link takes, unless a third stays free for the others. Transfers take bytes as
+// they arrive, so they announce none.
 func checkShare(tx *kv.Tx, q *record.Request, by sender, announced int64) error {
 	own, others := UploadRows.Sum(tx.Tx, senderUploadsFrom(q.Owner, q.ID, by)), false
 	if p := promises.Of(tx.Store()).requests[q.ID]; p != nil {
@@ -717,35 +719,36 @@ func checkShare(tx *kv.Tx, q *record.Request, by sender, announced int64) error 
 	if !others {
 		return nil
 	}
-	room, err := roomAt(tx, q)
+	room, free, err := roomAt(tx, q)
 	if err != nil {
 		return err
 	}
-	if held+announced > room/sharePart {
+	if share := room / sharePart; held+announced > share && free-announced < share {
 		return errShareOfBytes
 	}
 	return nil
 }
 
-// roomAt is how many bytes a request takes in all, by its own limit and by what the owner's quota leaves for it.
-func roomAt(tx *kv.Tx, q *record.Request) (int64, error) {
+// roomAt is how many bytes a request takes in all, by its own limit and by what the owner's quota leaves for it, and
+// how many of them have neither come nor been announced.
+func roomAt(tx *kv.Tx, q *record.Request) (room, free int64, err error) {
 	u, err := people.User(tx, q.Owner)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	quota, err := people.Quota(tx, u)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	room := int64(math.MaxInt64)
+	taken := ItemRows.Sum(tx.Tx, receivedBytes(q.Owner, q.ID)) + UploadRows.Sum(tx.Tx, senderBytesAt(q.Owner, q.ID))
+	room = math.MaxInt64
 	if q.MaxTotal > 0 {
 		room = q.MaxTotal
 	}
 	if quota > 0 {
-		came := ItemRows.Sum(tx.Tx, receivedBytes(q.Owner, q.ID)) + UploadRows.Sum(tx.Tx, senderBytesAt(q.Owner, q.ID))
-		room = min(room, came+quota-people.ChargedBytes(tx, q.Owner))
+		room = min(room, taken+quota-people.ChargedBytes(tx, q.Owner))
 	}
-	return room, nil
+	return room, room - taken, nil
 }
 
 // makeRoom answers a refusal by check. It deletes the owner's uploads that have expired, and
