@@ -272,23 +272,25 @@ func errOverloaded(r *http.Request) error {
 // time, so that what answers are made from takes little memory. It fails with Busy if others take
 // too long, unless a part of the answer has been sent.
 func (c *Request) Making(fn func() error) error {
+	of, held := c.holder(), amounts{}
+	defer func() { c.Site.Memory.give(of, held) }()
+	if both := (amounts{queued: 1, making: 1}); c.Site.Memory.try(&waiter{of: of, more: both}) {
+		held = both
+		return fn()
+	}
+
 	ctx := c.R.Context()
 	if c.W.Status == 0 {
 		late, cancel := context.WithTimeout(ctx, memoryWait)
 		defer cancel()
 		ctx = late
 	}
-
-	m, of, held := c.Site.Memory, c.holder(), amounts{}
-	defer func() { m.give(of, held) }()
-	if !m.wait(ctx, &waiter{of: of, more: amounts{queued: 1}}) {
-		return errOverloaded(c.R)
+	for _, next := range []amounts{{queued: 1}, {making: 1}} {
+		if !c.Site.Memory.wait(ctx, &waiter{of: of, more: next}) {
+			return errOverloaded(c.R)
+		}
+		held = held.plus(next)
 	}
-	held.queued = 1
-	if !m.wait(ctx, &waiter{of: of, more: amounts{making: 1}}) {
-		return errOverloaded(c.R)
-	}
-	held.making = 1
 	return fn()
 }
 

@@ -276,17 +276,15 @@ func (s *Site) LogLine(w *AnswerWriter, r *http.Request, id string, took time.Du
 // secretPaths are prefixes of paths that end in a secret.
 var secretPaths = []string{claimPath, ResetPath, DeletionPath, SentPath + "/"}
 
-var (
-	slashes = regexp.MustCompile(`/+`)
-	// token matches what is as long as a secret. No slug that the server makes is, and an id is told apart.
-	token = regexp.MustCompile(`[A-Za-z0-9_-]{32,}`)
-)
+var slashes = regexp.MustCompile(`/+`)
 
 // loggable is a path without secrets: the token of a claim link or a deletion address and
 // the secret of a sender's upload, in any case and at any place, and misplaced API keys. It
 // also leaves out whatever is as long as a secret, because an address may be mistyped.
 func loggable(path string) string {
-	path = slashes.ReplaceAllString(path, "/")
+	if strings.Contains(path, "//") {
+		path = slashes.ReplaceAllString(path, "/")
+	}
 	for _, before := range secretPaths {
 		for i := 0; i+len(before) < len(path); i++ {
 			if path[i] == '/' && strings.EqualFold(path[i:i+len(before)], before) {
@@ -298,13 +296,39 @@ func loggable(path string) string {
 	if i := strings.Index(path, people.KeyPrefix); i >= 0 {
 		path = path[:i+len(people.KeyPrefix)] + "…"
 	}
-	path = token.ReplaceAllStringFunc(path, func(t string) string {
-		if _, err := uuid.Parse(t); err == nil && len(t) == 36 {
-			return t
+	return CutTo(withoutTokens(path), maxLogged)
+}
+
+// shortestToken is less than the length of any secret. No slug that the server makes is as long.
+const shortestToken = 32
+
+// withoutTokens is a path without what is as long as a secret. Ids stay.
+func withoutTokens(path string) string {
+	var out []byte
+	begun, done := 0, 0
+	for i := 0; i <= len(path); i++ {
+		if i < len(path) && inToken(path[i]) {
+			continue
 		}
-		return "…"
-	})
-	return CutTo(path, maxLogged)
+		if word := path[begun:i]; len(word) >= shortestToken && !isID(word) {
+			out = append(append(out, path[done:begun]...), "…"...)
+			done = i
+		}
+		begun = i + 1
+	}
+	if out == nil {
+		return path
+	}
+	return string(append(out, path[done:]...))
+}
+
+func inToken(b byte) bool {
+	return 'a' <= b && b <= 'z' || 'A' <= b && b <= 'Z' || '0' <= b && b <= '9' || b == '-' || b == '_'
+}
+
+func isID(word string) bool {
+	_, err := uuid.Parse(word)
+	return err == nil && len(word) == 36
 }
 
 func CutTo(t string, limit int) string {

@@ -21,6 +21,7 @@ func TestLoggable(t *testing.T) {
 	for path, want := range map[string]string{
 		"/v/summer-24": "/v/summer-24", "/api/v1/notes/01890a5d-ac96-774b-bcce-b302099a8057": "/api/v1/notes/01890a5d-ac96-774b-bcce-b302099a8057",
 		"//v//a": "/v/a", "/": "/", "": "",
+		"/a/" + secret + "/b/" + secret: "/a/…/b/…", secret: "…", secret + "/é": "…/é",
 	} {
 		if got := loggable(path); got != want {
 			t.Errorf("%s: %s", path, got)

@@ -35,6 +35,7 @@ const (
 	sharedTries = 1024 // for each kind of limit, on top of maxTries
 
 	maxNetworks = 1000
+	maxKeys     = 4096                // remembered
 	networkTime = 90 * 24 * time.Hour // how long a network is familiar after a sign-in
 	networkStep = 24 * time.Hour      // how often a later sign-in renews it
 
@@ -64,6 +65,7 @@ type Tries struct {
 	counts   map[tryKey]tries
 	networks map[tryKey]time.Time // when they last signed in
 	changed  map[tryKey]struct{}  // not yet written to the disk
+	keys     map[string]tryKey    // of networks, because every request asks for one; a part of them
 	swept    time.Time
 }
 
@@ -109,7 +111,7 @@ var TryTable = kv.Table{
 var counted kv.Slot[Tries]
 
 func newTries(secret [32]byte) *Tries {
-	return &Tries{secret: secret, counts: map[tryKey]tries{}, networks: map[tryKey]time.Time{}, changed: map[tryKey]struct{}{}}
+	return &Tries{secret: secret, counts: map[tryKey]tries{}, networks: map[tryKey]time.Time{}, changed: map[tryKey]struct{}{}, keys: map[string]tryKey{}}
 }
 
 // TriesOf is the store's count of wrong tries.
@@ -236,7 +238,15 @@ func (t *Tries) SignedIn(network string, now time.Time) {
 func (t *Tries) Familiar(network string, now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	at, there := t.networks[t.key(networkKind, network)]
+	key, known := t.keys[network]
+	if !known {
+		if len(t.keys) == maxKeys {
+			clear(t.keys)
+		}
+		key = t.key(networkKind, network)
+		t.keys[network] = key
+	}
+	at, there := t.networks[key]
 	return there && now.Sub(at) < networkTime
 }
 
