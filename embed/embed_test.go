@@ -605,19 +605,18 @@ func TestBundle(t *testing.T) {
 // The parts of a bundle share one scope. The two bundles of the app import names from each other.
 func TestBundlesHaveNoNameTwice(t *testing.T) {
 	is := is.New(t)
-	app, recipe := []string{"text.js"}, []string(nil)
+	app, page := []string{"text.js"}, []string(nil)
 	for _, s := range sources() {
 		switch {
 		case s.parts == nil:
-		case s.logical == "page.js": // alone
-		case s.logical == "recipe.js":
-			recipe = append(s.parts, s.logical)
+		case s.logical == "page.js":
+			page = append(s.parts, s.logical)
 		default:
 			app = append(append(app, s.logical), s.parts...)
 		}
 	}
 	is.True(len(topNames(t, app)) > 200)
-	is.True(len(topNames(t, recipe)) > 20)
+	is.True(len(topNames(t, page)) > 20)
 }
 
 // topNames are the names at the top level of scripts, each with the script that has it. No two may have the same.

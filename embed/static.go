@@ -116,7 +116,6 @@ var sources = sync.OnceValue(func() []source {
 		return slices.Concat(every, own), cmp.Or(err, problem)
 	}
 	all = must(bundle(all, "page.js"))
-	all = must(bundle(all, "recipe.js"))
 	all = must(bundle(all, "list.js", "text.js"))
 	return must(bundle(all, "app.js"))
 })

@@ -151,7 +151,7 @@ func TestBrowserAmounts(t *testing.T) {
 	for _, c := range lines {
 		fmt.Fprintf(&ask, "[%s, %v],", quoted(c.line), c.times)
 	}
-	got := b.js(`import(document.querySelector('script[data-amounts]').src).then((m) => [` + ask.String() + `].map(([line, times]) =>
+	got := b.js(`import(document.querySelector('script[data-copy]').src).then((m) => [` + ask.String() + `].map(([line, times]) =>
 		(m.changes(line, times) ? m.scaled(line, times) : m.scaled(line, times) === line ? '` + unclear + `' : 'unclear, but changed')))`).([]any)
 	for i, c := range lines {
 		t.Run(fmt.Sprint(c.line, " x ", c.times), func(t *testing.T) {

@@ -1,5 +1,6 @@
 // What scripts add to an item, such as Copy buttons. The public page and the reader of the app share it. It stores nothing
-// and sends no requests. Without it the page is complete.
+// and sends no requests. Without it the page is complete. It comes with the amounts of recipes, which are small.
+import './amounts.js';
 
 // el makes an element with properties.
 export const el = (name, props, ...children) => { const e = Object.assign(document.createElement(name), props); e.append(...children); return e; };
