@@ -84,6 +84,21 @@ func TestReplacedName(t *testing.T) {
 	}
 }
 
+// A form with one file is taken as well.
+func TestReplacedByForm(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := start(t)
+	slug := a.upload(nil, file{"a.txt", "text/plain", "one"}).want(201).text("slug")
+	form := a.uploadRequest(map[string]string{"description": "ignored"}, file{"b.md", "text/markdown", "two"})
+	form.method, form.path = "PUT", "/api/v1/files/"+slug+"/content"
+	got := a.do(form).want(200)
+	is.Equal(got.text("data.originalName"), "b.md")
+	is.Equal(got.text("data.mimeType"), "text/markdown")
+	is.Equal(string(a.get("/x/"+slug).want(200).body), "two")
+	is.True(a.sound())
+}
+
 // Bad bodies and other people's files change nothing and leave nothing behind.
 func TestReplaceRefused(t *testing.T) {
 	t.Parallel()
@@ -91,7 +106,10 @@ func TestReplaceRefused(t *testing.T) {
 	a := start(t)
 	slug := a.upload(nil, file{"a.txt", "text/plain", "one"}).want(201).text("slug")
 	at := "/api/v1/files/" + slug + "/content"
-	a.replace(at, "--b\r\n", "Content-Type", "multipart/form-data; boundary=b").want(415)
+	a.replace(at, "--b\r\n", "Content-Type", "multipart/form-data; boundary=b").want(400)
+	two := a.uploadRequest(nil, file{"b.txt", "", "two"}, file{"c.txt", "", "three"})
+	two.method, two.path = "PUT", at
+	a.do(two).want(422)
 	a.replace(at, "zip", "Content-Encoding", "gzip").want(415)
 	host := strings.TrimPrefix(a.url, "http://")
 	conn, err := net.Dial("tcp", host)

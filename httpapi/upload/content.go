@@ -18,8 +18,9 @@ import (
 
 var ReplaceContent = web.Operation{
 	Tag: "files",
-	Summary: "Replaces the bytes of a file under the same link. The body has the new bytes. Their type is worked out as for " +
-		"uploads. The former bytes become a version of the file. Versions are kept as long as deleted items, 200 a file at most, and count.",
+	Summary: "Replaces the bytes of a file under the same link. The body is the new bytes, or a form with them " +
+		"in the field file. Their type is worked out as for uploads. The former bytes become a version of the file. " +
+		"Versions are kept as long as deleted items, 200 a file at most, and count.",
 	Args: []web.Param{{
 		In: "query", Name: "name", Doc: "The new name of the file. Without it the name in Content-Disposition is taken; without both the name stays.",
 		Schema: web.Object{"type": "string", "maxLength": record.MaxFileName}, Example: "report-2.pdf",
@@ -112,19 +113,15 @@ func stageBody(c *web.Request, of *record.Record) (p Part, err error) {
 	said := cmp.Or(query.Get("name"), saidName(c.R.Header.Get("Content-Disposition")))
 	p.Name, _ = record.CleanFileName(cmp.Or(said, old.(*record.File).OriginalName)) // the kind says so; never fails
 	p.claimed = c.R.Header.Get("Content-Type")
-	switch kind, _, _ := mime.ParseMediaType(p.claimed); kind {
-	case "multipart/form-data":
-		return p, &record.Error{
-			Fault: record.WrongType, Code: "unsupported_media_type",
-			Text: "The body must be the bytes of the file, not a form.",
-		}
-	case web.FormBody.Media: // curl says it about every body
-		p.claimed = ""
-	}
-
 	budget, err := replaceBudget(c, of)
 	if err != nil {
 		return p, err
+	}
+	switch kind, _, _ := mime.ParseMediaType(p.claimed); kind {
+	case web.MultipartForm.Media:
+		return stageForm(c, budget, p.Name)
+	case web.FormBody.Media: // curl says it about every body
+		p.claimed = ""
 	}
 	if err := budget.ErrTooLarge(max(c.R.ContentLength, 0)); err != nil {
 		return p, err
@@ -133,6 +130,23 @@ func stageBody(c *web.Request, of *record.Record) (p Part, err error) {
 	defer body.release()
 	err = stage(c, &p, bodyErrors{body}, budget)
 	return p, err
+}
+
+// stageForm is stageBody for a form with one file, as programs send uploads. named is the name for a file without one.
+func stageForm(c *web.Request, budget *UploadBudget, named string) (p Part, err error) {
+	parts, _, err := ReadMultipart(c, budget)
+	if err == nil && len(parts) != 1 {
+		err = record.Bad(map[string]string{"file": "must be one file"})
+	}
+	if err != nil {
+		discardParts(c, parts)
+		return p, err
+	}
+	p = parts[0]
+	if p.unnamed {
+		p.Name = named
+	}
+	return p, nil
 }
 
 // replaceBudget is BudgetOf for other bytes of a file. While the trash is off, the former ones make room for them.
