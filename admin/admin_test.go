@@ -143,7 +143,7 @@ kist user enable bob
 out Bob is enabled.
 
 kist user reset-login bob
-out The password, sessions, connected devices, one-time codes, passkeys and links of bob no longer work. The account has no API key.
+out The password of bob no longer works, nor do the sessions, connected devices, one-time codes, passkeys and linked sign-ins. The account has no API key.
 out Nothing signs in to the account before bob sets a new password with this link, once, until 20…
 out http://127.0.0.1:…/login/reset/…
 

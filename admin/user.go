@@ -272,7 +272,7 @@ func (cmd *userReset) Run(c *Call) error {
 	if strings.HasPrefix(link.URL, "/") { // no server runs
 		link.URL = strings.TrimRight(base.String(), "/") + link.URL
 	}
-	return c.say(link, "The password, sessions, connected devices, one-time codes, passkeys and links of %s no longer work. %s\n"+
+	return c.say(link, "The password of %s no longer works, nor do the sessions, connected devices, one-time codes, passkeys and linked sign-ins. %s\n"+
 		"Nothing signs in to the account before %s sets a new password with this link, once, until %s:\n%s",
 		cmd.Name, link.keys(), cmd.Name, link.Ends.Local().Format("2006-01-02 15:04"), link.URL)
 }

@@ -37,7 +37,7 @@ const (
 
 // What all requests, those of strangers, those of one caller and those of one stranger hold at most.
 // Few answers are made at a time, because what they are made from is not counted. A caller has two of
-// its own in the queue for that, so that nobody stands behind a hundred of another.
+// its own in the queue for that, so that nobody waits for a hundred of another.
 var (
 	mostOfAll = amounts{
 		short: MemoryBytes / 2, long: MemoryBytes / 2, queued: math.MaxInt64, making: 4,
