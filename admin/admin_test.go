@@ -554,7 +554,7 @@ out kist 1.2.3-test, data format 5, go…
 kist version --json
 out {
 out   "version": "1.2.3-test",
-out   "dataFormat": 4,
+out   "dataFormat": 5,
 out   "go": "go…"
 out }
 `)
