@@ -211,7 +211,7 @@ func TestListsCanBeBrief(t *testing.T) {
 	a.get("/api/v1/notes?brief=perhaps").want(400)
 }
 
-var onDemand = regexp.MustCompile(`/static/(account|activity|admin|bookmarks|bulk|collections|film|help|keys|moving|remote|requests|search|security|share|tags|trash|tus|uploads|versions|webhooks|welcome)\b`)
+var onDemand = regexp.MustCompile(`/static/(account|activity|admin|bookmarks|bulk|collections|film|help|keys|moving|remote|replace|requests|search|security|share|tags|trash|tus|uploads|versions|webhooks|welcome)\b`)
 
 // loadsLater are the modules of onDemand that a page loads without being asked, or for a part of it that is opened.
 var loadsLater = map[string][]string{"/": {"welcome"}, "/account": {"activity"}, "/account/security": {"account", "activity", "keys"}, "/keys": {"account"}}
