@@ -250,7 +250,8 @@ func listRecords(k *record.Kind) func(*web.Request) error {
 		q.Brief, q.Most = brief != nil && *brief, web.PageBytes
 		done := func() {}
 		if q.Text != "" {
-			if done, err = takeTurn(c); err != nil {
+			done, err = takeTurn(c)
+			if err != nil {
 				return err
 			}
 		}

@@ -135,7 +135,8 @@ func (s *Sums) Send(of netip.Prefix, n int) (done func(), err error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.sent -= n
-		if s.sending[of] -= n; s.sending[of] == 0 {
+		s.sending[of] -= n
+		if s.sending[of] == 0 {
 			delete(s.sending, of)
 		}
 	}, nil

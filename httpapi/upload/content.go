@@ -36,9 +36,10 @@ func replaceContent(c *web.Request) error {
 	}
 	expected := func(tx *kv.Tx) (*record.Record, error) {
 		r, err := find(tx)
-		if err == nil {
-			_, err = c.Expect(tx, r)
+		if err != nil {
+			return nil, err
 		}
+		_, err = c.Expect(tx, r)
 		return r, err
 	}
 	var before *record.Record
