@@ -361,7 +361,7 @@ func TestPagesAreSmall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	code, err := Name("page.js")
+	code, err := Name("item.js")
 	if err != nil {
 		t.Fatal(err)
 	}

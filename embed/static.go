@@ -115,7 +115,7 @@ var sources = sync.OnceValue(func() []source {
 		own, problem := staticFiles.ReadFile("static/app.css")
 		return slices.Concat(every, own), cmp.Or(err, problem)
 	}
-	all = must(bundle(all, "page.js"))
+	all = must(bundle(all, "page.js", "item.js"))
 	all = must(bundle(all, "list.js", "text.js"))
 	return must(bundle(all, "app.js"))
 })

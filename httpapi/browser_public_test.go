@@ -158,7 +158,7 @@ func TestPublicIsLight(t *testing.T) {
 			total += len(fetch(file).want(200).body)
 		}
 		t.Logf("%s: %d bytes, %d of them the page", name, total, len(got.body))
-		is.True(total < 16_000)
+		is.True(total < 15_000)
 	}
 	is.Equal(a.send("GET", "/about", "Accept-Encoding", "gzip;q=0, identity").header.Get("Content-Encoding"), "")
 	is.Equal(a.visit("/about").header.Get("Content-Encoding"), "")

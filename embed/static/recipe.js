@@ -1,7 +1,7 @@
 // What scripts add to a recipe: ticks and amounts. The public page and the reader of the app share it. It stores nothing and
 // sends no requests. Without it the page is complete.
 import { changes } from './amounts.js';
-import { el } from './page.js';
+import { el } from './item.js';
 
 // lineOf is a line of a list of ingredients in the text nodes of an element. set shows it for a number of times the recipe.
 // A line whose amount is not certain stays, and note says so. scales is whether anything in the line changes.

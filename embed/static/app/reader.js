@@ -5,8 +5,7 @@ import { openDialog } from './forms.js';
 import { kindOf, shareAddressOf, tagNames, titleOf } from './kinds.js';
 import { copyItemLink, fetchRecord, openShare, removeRecords, saveRecord, sharing, tagChip } from './list.js';
 import { metadataLine } from './metadata.js';
-import { enhance } from './page.js';
-import { cook } from './recipe.js';
+import { cook, enhance } from './page.js';
 import { base, loadModule, localAddress, problemOf, showProblem, storage } from './session.js';
 
 // fetchShown returns what the public page of an item shows below its title.
