@@ -24,8 +24,7 @@ import (
 )
 
 type doctorCommand struct {
-	ResetClock bool   `help:"Set the time of the records back to this machine's clock, after the clock was far ahead for a while."`
-	Store      string `placeholder:"ADDRESS" help:"Also check this object store, such as s3://bucket/prefix."`
+	Store string `placeholder:"ADDRESS" help:"Also check this object store, such as s3://bucket/prefix."`
 	serve.AccessFlags
 }
 
@@ -36,9 +35,6 @@ type checkup struct {
 }
 
 func (cmd doctorCommand) Run(c *Call) error {
-	if cmd.ResetClock {
-		return resetClock(c)
-	}
 	if err := ops.RequireData(c.DataDir); err != nil {
 		return err
 	}
@@ -72,27 +68,6 @@ func (cmd doctorCommand) Run(c *Call) error {
 		return err
 	}
 	return foundProblems(bad, "")
-}
-
-// resetClock sets the store's time to the machine's clock, through the running server
-// or in the data directory.
-func resetClock(c *Call) error {
-	client, err := c.connect(context.Background(), false)
-	if err != nil {
-		return err
-	}
-	var done kv.ClockReset
-	if err := errors.Join(client.Call(context.Background(), http.MethodPost, "/clock", control.Nothing{}, &done), client.Close()); err != nil {
-		return err
-	}
-	const layout = "2006-01-02 15:04:05"
-	return c.say(done, `The store's time is %s; it was %s.
-%s open again, though webhooks were told that they had expired; %s now dated today.
-What was removed because its time had come stays removed: sessions, unfinished uploads, codes for new devices.
-If items were unshared or removed by hand meanwhile, or limits of views were spent, that stays too.`,
-		done.Now.Local().Format(layout), done.Was.Local().Format(layout),
-		fmt.Sprintf("%d %s", done.Reopened, console.Word(done.Reopened == 1, "item is", "items are")),
-		fmt.Sprintf("%d %s", done.Redated, console.Word(done.Redated == 1, "record of the time ahead is", "records of the time ahead are")))
 }
 
 // server asks the running server through its socket and at its public address. With compare
@@ -136,7 +111,7 @@ func (d *checkup) server(compare bool) {
 			fmt.Sprintf("set the clock (timedatectl set-ntp true); a clock that stays where it is is believed in %s", about.Doubt.Wait.Round(time.Minute)))
 	} else if ahead := time.Until(about.Now); ahead > time.Minute {
 		d.Add(ops.Problem, "clock", fmt.Sprintf("the store has seen a time %s ahead of the clock and stays there until the clock catches up", ahead.Round(time.Second)),
-			"if this machine's clock is right, run: kist doctor --reset-clock; else set it (timedatectl set-ntp true); what expires does so early until then")
+			"if this machine's clock is wrong, set it (timedatectl set-ntp true); if it is right, wait, or do what kist help repair says; what expires does so early until then")
 	} else {
 		d.OK("clock", "%s", time.Now().Format(time.RFC3339))
 	}

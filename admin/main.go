@@ -323,7 +323,8 @@ const (
 
 // readEnvironment prepares the environment for kong. It unsets empty variables, so
 // that they do not replace a default, and sets KIST_X to the text of the file that
-// KIST_X_FILE names. It returns a warning for each unknown KIST_ variable.
+// KIST_X_FILE names. It returns a warning for each unknown KIST_ variable. One that does
+// not exist any more is an error.
 func readEnvironment(app *kong.Application) (warnings []string, err error) {
 	known := map[string]bool{}
 	var walk func(n *kong.Node)
@@ -357,6 +358,8 @@ func readEnvironment(app *kong.Application) (warnings []string, err error) {
 				return nil, exit.Misused("cannot read the file that %s names: %v", name, err)
 			}
 			err = os.Setenv(base, strings.TrimSpace(text))
+		case goneVariable(name) != "":
+			return nil, exit.Misused("%s", goneVariable(name))
 		default:
 			warnings = append(warnings, console.Printable(fmt.Sprintf("The environment variable %s is not known and has no effect; kist --help shows those that are known.", name)))
 		}

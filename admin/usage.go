@@ -80,6 +80,11 @@ func (c *Call) misread(p *kong.Kong, err *kong.ParseError) error {
 		}
 		return exit.Misused("") // the help has said everything
 	}
+	if match := unreadWord.FindStringSubmatch(text); match != nil {
+		if instead := gone(command.FullPath(), match[1]); instead != "" {
+			return exit.Misused("%s", instead)
+		}
+	}
 	meant := suggest(p.Model.Node, command, text)
 	if meant != "" { // the parser's own guess compares only letters
 		text, _, _ = strings.Cut(text, ", did you mean")

@@ -101,10 +101,6 @@ type Table struct {
 	// Text adds up the bytes of text that owners have in the rows: see Tx.Text.
 	Text func(tx *Tx, add func(owner record.ID, n int64))
 
-	// Redate corrects times in the future in the rows and returns how many rows it
-	// changed: see Store.ResetClock.
-	Redate func(*Redate) (n int, err error)
-
 	// Load fills the store's in-memory state from the rows at a start.
 	Load func(*Store, *table.Tx)
 

@@ -21,8 +21,7 @@ import (
 // Tx is one transaction: a consistent view of the store at one instant.
 type Tx struct {
 	*table.Tx
-	// Now is the instant of the transaction in whole milliseconds. It never goes back
-	// unless an administrator sets it back (ResetClock).
+	// Now is the instant of the transaction in whole milliseconds. It never goes back.
 	Now time.Time
 
 	s     *Store
@@ -196,7 +195,6 @@ func (s *Store) commit(batch []*job) ([]*job, error) {
 		mark, before := t.Mark(), t.Volume()
 		j := batch[n]
 		j.err = run(j.fn, tx)
-		now = tx.Now // see ResetClock
 		if j.err == nil {
 			after = append(after, tx.after...)
 			for _, c := range tx.carried {

@@ -54,7 +54,6 @@ func NewCommands(b Backend) Commands {
 		"GET /copy":   verb(v.checkCopy),
 		"GET /index":  verb(v.indexState),
 		"POST /index": verb(v.reindex),
-		"POST /clock": verb(func(*http.Request, Nothing) (kv.ClockReset, error) { return v.Store.ResetClock() }),
 		"POST /gc":    verb(v.sweep),
 		"POST /scrub": verb(v.scrub),
 		"POST /promote": func(http.ResponseWriter, *http.Request) error {

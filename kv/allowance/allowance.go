@@ -38,19 +38,6 @@ func (a *Allowance) Add(payer record.ID, bytes int, now time.Time) {
 	a.of[payer] = spending{a.now(payer, now) + float64(bytes), now}
 }
 
-// SetBack is called when the clock was ahead and has been set back to now. Bytes counted while it
-// was ahead start draining now.
-func (a *Allowance) SetBack(now time.Time) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for payer, got := range a.of {
-		if got.at.After(now) {
-			got.at = now
-			a.of[payer] = got
-		}
-	}
-}
-
 // Wait is how long the payer has to wait before writing more; 0 means not at all. A change that is
 // safer, such as one of a password, may go beyond the limit by an eighth.
 func (a *Allowance) Wait(payer record.ID, now time.Time, safer bool) time.Duration {

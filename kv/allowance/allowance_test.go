@@ -47,18 +47,6 @@ func TestAllowance(t *testing.T) {
 	}
 }
 
-// After the clock was ahead, what was counted then drains from now on.
-func TestAllowanceSetBack(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	now := time.Unix(1e9, 0)
-	a, ann := Allowance{PerHour: 3600}, record.ID{1}
-	a.Add(ann, 3700, now.Add(48*time.Hour))
-	a.SetBack(now)
-	is.Equal(a.Wait(ann, now, false).Round(time.Second), 100*time.Second)
-	is.Equal(a.Wait(ann, now.Add(101*time.Second), false), time.Duration(0))
-}
-
 // An allowance of nothing is no limit.
 func TestNoAllowance(t *testing.T) {
 	t.Parallel()

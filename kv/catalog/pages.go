@@ -58,14 +58,7 @@ var PageTable = kv.Table{
 	Check: kv.CheckRows(PageRows, func(a *kv.Audit, p *record.Page) {
 		a.Refers(kv.RecordBucket, record.RowKey(p.Owner, record.Bookmarks, p.ID), "page", p.ID)
 	}),
-	Paid:   []table.Bucket{pageBucket},
-	Redate: kv.RedateRows(PageRows, redatePage),
-}
-
-// redatePage corrects times in the future in a page and reports whether it did.
-func redatePage(r *kv.Redate, v *record.Page) bool {
-	changed := r.Past(&v.Checked, &v.Failing, &v.Gone)
-	return r.Due(&v.Due, record.MaxLook) || changed
+	Paid: []table.Bucket{pageBucket},
 }
 
 // pageFacets are the facets that a page gives its bookmark.

@@ -125,7 +125,6 @@ var RecordTable = kv.Table{
 	}, holder),
 	Bytes:    func(tx *kv.Tx, owner record.ID) (stored, _ int64) { return RecordRows.Sum(tx.Tx, bytesOf(owner)), 0 },
 	Text:     kv.RowText(kv.RecordBucket),
-	Redate:   redateRecords,
 	Tick:     tellExpired,
 	Describe: describeRecord,
 }
@@ -753,26 +752,6 @@ func Show(tx *kv.Tx, r *record.Record, v *record.Shown) error {
 		}
 	}
 	return nil
-}
-
-// redateRecords is the Redate of records. A record whose expiry was reported too
-// early opens again.
-func redateRecords(r *kv.Redate) (int, error) {
-	return kv.Correct(r, RecordRows, func(tx *kv.Tx, v *record.Record) error {
-		if before, err := RecordRows.Get(tx.Tx, v.Key()); err == nil && before.Ended && !v.Ended {
-			r.Done.Reopened++
-		}
-		return save(tx, v)
-	}, func(v *record.Record) bool { return redate(r, v) })
-}
-
-// redate corrects times in the future in a record and reports whether it did.
-func redate(r *kv.Redate, v *record.Record) bool {
-	changed := r.Past(&v.Created, &v.Updated)
-	if v.Ended && !v.Expired(r.Now) {
-		v.Ended, changed = false, true
-	}
-	return changed
 }
 
 // checkRecordBound refuses a record beyond MaxRecords.

@@ -47,8 +47,6 @@ var TagTable = kv.Table{
 	Paid: []table.Bucket{tagBucket, tagName},
 	Drop: kv.DropRows(TagRows),
 	Text: kv.RowText(tagBucket),
-
-	Redate: kv.RedateRows(TagRows, func(r *kv.Redate, t *record.Tag) bool { return r.Past(&t.Created) }),
 }
 
 // FolderTable keeps folders.
@@ -62,8 +60,6 @@ var FolderTable = kv.Table{
 	Paid: []table.Bucket{folderBucket, folderName},
 	Drop: kv.DropRows(FolderRows),
 	Text: kv.RowText(folderBucket),
-
-	Redate: kv.RedateRows(FolderRows, func(r *kv.Redate, f *record.Folder) bool { return r.Past(&f.Created) }),
 }
 
 // Tags lists the owner's tags, oldest first.

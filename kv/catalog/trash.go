@@ -93,14 +93,7 @@ var TrashTable = kv.Table{
 	}, func(t *record.Trashed) kv.Holder { return holder(&t.Record) }),
 	Bytes: func(tx *kv.Tx, owner record.ID) (stored, _ int64) { return TrashRows.Sum(tx.Tx, trashBytes(owner)), 0 },
 	Text:  kv.RowText(history.TrashBucket),
-	Redate: kv.RedateRows(TrashRows, func(r *kv.Redate, t *record.Trashed) bool {
-		changed := r.Past(&t.At)
-		if t.Page != nil && redatePage(r, t.Page) {
-			changed = true
-		}
-		return redate(r, &t.Record) || changed
-	}),
-	Tick: purgeAged,
+	Tick:  purgeAged,
 }
 
 // purgeAged is the Tick of the trash.

@@ -23,7 +23,6 @@ var UnreferencedTable = kv.Table{
 	Refill: func(r *kv.Refill) error {
 		return r.Copy(UnreferencedBucket, func(ref []byte) bool { return len(ref) == 32 && !Referenced(r.Tx, [32]byte(ref)) })
 	},
-	Redate: kv.RedateInstants(UnreferencedBucket),
 }
 
 // Referenced reports whether a record or an item that waits for approval uses the

@@ -70,23 +70,6 @@ func TestVisitsByDay(t *testing.T) {
 		case n < 98:
 			is.NoErr(s.Close())
 			s = kvtest.OpenAt(t, dir, c.Now)
-		case n < 99:
-			is.NoErr(s.Flush())
-			c.Add(-time.Duration(rnd.Int64N(int64(100 * time.Hour))))
-			_, err := s.ResetClock()
-			is.NoErr(err)
-			today := record.DayOf(s.Now())
-			for _, m := range want {
-				for day, d := range m {
-					if day > today {
-						if m[today] == nil {
-							m[today] = new(record.VisitDay)
-						}
-						m[today].Merge(d)
-						delete(m, day)
-					}
-				}
-			}
 		default:
 			is.NoErr(s.Flush())
 			kvtest.View(t, s, kvtest.Audit)

@@ -34,9 +34,8 @@ var VersionTable = kv.Table{
 	Refill: kv.RefillRows(VersionRows, kv.Mending[record.Version]{Then: func(r *kv.Refill, v *record.Version) error {
 		return dropOrphan(r, VersionRows, v.Item, v)
 	}}),
-	Drop:   kv.DropRows(VersionRows),
-	Text:   kv.RowText(versionBucket),
-	Redate: kv.RedateRows(VersionRows, func(r *kv.Redate, v *record.Version) bool { return r.Past(&v.At) }),
+	Drop: kv.DropRows(VersionRows),
+	Text: kv.RowText(versionBucket),
 }
 
 // KeepVersion keeps the body that a change by somebody replaces. Further changes by the

@@ -100,7 +100,6 @@ var VisitTable = kv.Table{
 		}
 		return kv.DropRows(VisitLogRows)(tx, owner)
 	},
-	Redate: redateVisits,
 	Tick: func(s *kv.Store) {
 		people.DropAged(s, people.AgedVisits, record.VisitDays*24*time.Hour, DropRow(VisitRows))
 		people.DropAged(s, people.AgedVisitLog, record.VisitLogTime, DropRow(VisitLogRows))
@@ -127,26 +126,6 @@ func dropOrphan[T any](r *kv.Refill, t *table.Table[T], item [record.KeySize]byt
 		return nil
 	}
 	return DropRow(t)(r.Tx, t.Key(v))
-}
-
-// redateVisits moves the visits of days in the future to today.
-func redateVisits(r *kv.Redate) (n int, err error) {
-	err = r.InBatches(visitBucket, func(key, row []byte) (bool, error) {
-		d, err := VisitRows.Decode(key, row)
-		return err == nil && (d.Day > record.DayOf(r.Now) || d.Last.After(r.Now)), err
-	}, func(tx *kv.Tx, key []byte) error {
-		d, err := VisitRows.Delete(tx.Tx, key)
-		if errors.Is(err, table.ErrMissing) {
-			return nil
-		}
-		n++
-		return errors.Join(err, AddDay(tx, d))
-	})
-	if err != nil {
-		return n, err
-	}
-	more, err := kv.RedateRows(VisitLogRows, func(r *kv.Redate, v *record.LoggedVisit) bool { return r.Past(&v.At) })(r)
-	return n + more, err
 }
 
 // AddDay adds visits to those of the same day, or to today's if their day is in the

@@ -60,9 +60,6 @@ var RequestTable = kv.Table{
 	Paid: []table.Bucket{kv.RequestBucket},
 	Text: kv.RowText(kv.RequestBucket),
 	Drop: dropRequests,
-	Redate: kv.RedateRows(RequestRows, func(r *kv.Redate, v *record.Request) bool {
-		return r.Past(&v.Created, &v.Updated)
-	}),
 }
 
 func itemKey(owner, request record.ID, rest ...byte) []byte {
@@ -111,9 +108,6 @@ var ItemTable = kv.Table{
 	}),
 	Bytes: func(tx *kv.Tx, owner record.ID) (stored, _ int64) { return ItemRows.Sum(tx.Tx, pendingBytes(owner)), 0 },
 	Text:  kv.RowText(itemBucket),
-	Redate: kv.RedateRows(ItemRows, func(r *kv.Redate, v *record.Item) bool {
-		return r.Past(&v.Created, &v.Decided)
-	}),
 }
 
 // standInRequest creates a closed upload request for an item whose request is lost.
@@ -143,7 +137,6 @@ var SenderTable = kv.Table{
 			return len(k) >= 32 && r.Get(kv.RequestBucket, requestKey(record.ID(k[:16]), record.ID(k[16:32]))) != nil
 		})
 	},
-	Redate: kv.RedateInstants(senderBucket),
 }
 
 // Keys of sums over items. Kind 0 is not a kind of record.

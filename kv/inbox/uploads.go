@@ -212,10 +212,6 @@ var UploadTable = kv.Table{
 			}
 		}
 	},
-	Redate: kv.RedateRows(UploadRows, func(r *kv.Redate, v *Upload) bool {
-		changed := r.Past(&v.Created)
-		return r.Limit(&v.Expires, UploadTime) || changed
-	}),
 }
 
 // AddUpload starts an upload and reserves its space in the owner's quota and its slug.

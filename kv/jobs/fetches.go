@@ -64,10 +64,6 @@ var FetchTable = kv.Table{
 	Bytes: func(tx *kv.Tx, owner record.ID) (_, reserved int64) {
 		return 0, FetchRows.Sum(tx.Tx, fetchReservedKey(owner))
 	},
-	Redate: kv.RedateRows(FetchRows, func(r *kv.Redate, v *record.Fetch) bool {
-		changed := r.Past(&v.Created, &v.Ended)
-		return r.Due(&v.Due, record.MaxRetry) || changed
-	}),
 }
 
 // fetchReservedKey is the key of the sum of bytes reserved for an owner's remote

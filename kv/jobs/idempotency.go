@@ -64,7 +64,6 @@ var AnswerTable = kv.Table{
 	Drop: func(tx *kv.Tx, owner record.ID) (bool, error) {
 		return tx.DropKeys(answerBucket, owner, func(key []byte) error { return tx.Delete(answerBucket, key) })
 	},
-	Redate: forgetAnswers,
 }
 
 // An IdempotentAnswer is the answer to a request with an idempotency key.
@@ -209,17 +208,4 @@ func DropIdempotentAnswers(s *kv.Store) error {
 func expired(tx *kv.Tx, row []byte) bool {
 	var a struct{ Expires time.Time }
 	return json.Unmarshal(row, &a) != nil || !tx.Now.Before(a.Expires)
-}
-
-// forgetAnswers deletes the answers that would be kept too long after the clock was
-// set back.
-func forgetAnswers(r *kv.Redate) (n int, err error) {
-	err = r.InBatches(answerBucket, func(_, v []byte) (bool, error) {
-		var a StoredAnswer
-		return json.Unmarshal(v, &a) != nil || a.Expires.After(r.Now.Add(answerFor)), nil
-	}, func(tx *kv.Tx, key []byte) error {
-		n++
-		return tx.Delete(answerBucket, key)
-	})
-	return n, err
 }

@@ -53,10 +53,6 @@ var WebhookTable = kv.Table{
 	Buckets: []table.Bucket{hookBucket}, Check: people.CheckOwned(WebhookRows, "webhook"), Refill: people.RefillOwned(WebhookRows),
 	Paid: []table.Bucket{hookBucket},
 	Drop: dropWebhooks,
-	Redate: kv.RedateRows(WebhookRows, func(r *kv.Redate, v *record.Webhook) bool {
-		changed := r.Past(&v.Created, &v.LastTried, &v.LastDelivered, &v.Failing, &v.Tried, &v.Paused)
-		return r.Due(&v.Held, record.MaxRetry) || changed
-	}),
 }
 
 // DeliveryRows is the table of deliveries: those that wait, and the log.
@@ -136,10 +132,6 @@ var DeliveryTable = kv.Table{
 		return realign(r)
 	},
 	Paid: []table.Bucket{noticeBucket},
-	Redate: kv.RedateRows(DeliveryRows, func(r *kv.Redate, v *record.Delivery) bool {
-		changed := r.Past(&v.At, &v.Noted, &v.Try.At)
-		return r.Due(&v.Due, record.MaxRetry) || changed
-	}),
 }
 
 // realign makes only the first delivery of each subject due. Earlier ones may have

@@ -55,7 +55,6 @@ var UserTable = kv.Table{
 		_, err := UserRows.Delete(tx.Tx, owner[:])
 		return true, kv.UserError(err, "user")
 	},
-	Redate: kv.RedateRows(UserRows, func(r *kv.Redate, u *record.User) bool { return r.Past(&u.Created) }),
 }
 
 // KeyTable keeps API keys and sessions.
@@ -65,16 +64,6 @@ var KeyTable = kv.Table{
 	Drop: func(tx *kv.Tx, owner record.ID) (bool, error) {
 		callers.Drop(tx)
 		return kv.DropRows(KeyRows)(tx, owner)
-	},
-	Redate: func(r *kv.Redate) (int, error) {
-		u := uses.Of(r.Store)
-		u.Lock()
-		u.noted = nil
-		u.Unlock()
-		return kv.RedateRows(KeyRows, func(r *kv.Redate, v *record.Key) bool {
-			changed := r.Past(&v.Created, &v.LastUsed, &v.Confirmed)
-			return v.Slides > 0 && r.Limit(&v.Expires, v.Slides) || changed
-		})(r)
 	},
 	Flush: flushKeys,
 }

@@ -81,8 +81,7 @@ var ActivityTable = kv.Table{
 		}
 		return StandIn(r, v.Owner)
 	}}),
-	Drop:   kv.DropRows(ActivityRows),
-	Redate: kv.RedateRows(ActivityRows, func(r *kv.Redate, v *record.Activity) bool { return r.Past(&v.At) }),
+	Drop: kv.DropRows(ActivityRows),
 	Tick: func(s *kv.Store) {
 		DropAged(s, agedActivity, record.ActivityTime, func(tx *kv.Tx, key []byte) error {
 			_, err := ActivityRows.Delete(tx.Tx, key)

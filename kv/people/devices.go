@@ -29,10 +29,6 @@ var DeviceTable = kv.Table{
 	Buckets: []table.Bucket{deviceBucket, deviceCode},
 	Check:   kv.CheckRows(deviceRows, nil),
 	Refill:  kv.RefillRows(deviceRows, kv.Mending[record.Device]{}),
-	Redate: kv.RedateRows(deviceRows, func(r *kv.Redate, v *record.Device) bool {
-		changed := r.Past(&v.Created, &v.Polled)
-		return r.Limit(&v.Expires, DeviceTime) || changed
-	}),
 }
 
 // AddDevice stores a client's request for access. The client polls with the secret,

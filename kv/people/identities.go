@@ -30,7 +30,6 @@ func identityKey(issuer, subject string) []byte {
 var IdentityTable = kv.Table{
 	Buckets: []table.Bucket{identityBucket, identitySubject}, Paid: []table.Bucket{identityBucket},
 	Check: CheckOwned(identityRows, "link"), Refill: RefillOwned(identityRows), Drop: kv.DropRows(identityRows),
-	Redate: kv.RedateRows(identityRows, func(r *kv.Redate, l *record.Identity) bool { return r.Past(&l.Created, &l.LastUsed) }),
 }
 
 // Identities lists the owner's links, oldest first.

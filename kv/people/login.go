@@ -26,20 +26,12 @@ var (
 var LoginTable = kv.Table{
 	Buckets: []table.Bucket{loginBucket}, Check: CheckOwned(loginRows, "login"), Refill: RefillOwned(loginRows),
 	Paid: []table.Bucket{loginBucket}, Drop: kv.DropRows(loginRows),
-	Redate: kv.RedateRows(loginRows, func(r *kv.Redate, l *record.Login) bool {
-		changed := r.Past(&l.Since)
-		if now := timeStep(r.Now); l.Step > now { // or no code would be right until then
-			l.Step, changed = now, true
-		}
-		return r.Limit(&l.ResetEnds, ResetTime) || changed
-	}),
 }
 
 // PasskeyTable keeps passkeys.
 var PasskeyTable = kv.Table{
 	Buckets: []table.Bucket{passkeyBucket}, Check: CheckOwned(PasskeyRows, "passkey"), Refill: RefillOwned(PasskeyRows),
 	Paid: []table.Bucket{passkeyBucket}, Drop: kv.DropRows(PasskeyRows),
-	Redate: kv.RedateRows(PasskeyRows, func(r *kv.Redate, p *record.Passkey) bool { return r.Past(&p.Created, &p.LastUsed) }),
 }
 
 // Bounds of what an account signs in with.

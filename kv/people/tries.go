@@ -102,10 +102,6 @@ var TryTable = kv.Table{
 		}
 		return func(tx *kv.Tx) error { return saveTries(tx, some) }, func() { TriesOf(s).giveBack(some) }
 	},
-	Redate: func(r *kv.Redate) (int, error) {
-		TriesOf(r.Store).setBack(r.Now)
-		return 0, nil // Flush writes them
-	},
 }
 
 var counted kv.Slot[Tries]
@@ -300,25 +296,6 @@ func (t *Tries) load(tx *table.Tx, now time.Time) {
 		}
 	}
 	t.sweep(now)
-}
-
-// setBack changes instants later than now to now. It is called after a clock that
-// was ahead has been set back.
-func (t *Tries) setBack(now time.Time) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for k, c := range t.counts {
-		if c.since.After(now) {
-			c.since = now
-			t.counts[k], t.changed[k] = c, struct{}{}
-		}
-	}
-	for k, at := range t.networks {
-		if at.After(now) {
-			t.networks[k], t.changed[k] = now, struct{}{}
-		}
-	}
-	t.swept = now
 }
 
 // take removes up to limit keys from those to be written and returns them.

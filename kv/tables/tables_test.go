@@ -3,11 +3,9 @@ package tables_test
 import (
 	"errors"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/matryer/is"
 
@@ -115,38 +113,5 @@ func TestRemoveUserEmptiesAllTables(t *testing.T) {
 	kvtest.View(t, s, func(tx *kv.Tx) error {
 		is.Equal(kvtest.LeftOver(tx, owner), nil)
 		return kvtest.Audit(tx)
-	})
-}
-
-// After the clock was set back, no stored time is in the future: every table with times
-// has a Redate. Events tell what happened and stay.
-func TestClockResetReachesAllTables(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	dir, _ := kvtest.Inhabited(t)
-	now := time.Date(2025, 6, 1, 0, 0, 0, 0, time.UTC)
-	s := kvtest.OpenAt(t, dir, func() time.Time { return now })
-	_, err := s.ResetClock()
-	is.NoErr(err)
-	times := regexp.MustCompile(`"(\w+)":"(2\d\d\d-\d\d-\d\dT[^"]*Z)"`)
-	const ahead = 31 * 24 * time.Hour // the longest that something lasts from now on
-	kvtest.View(t, s, func(tx *kv.Tx) error {
-		n := 0
-		for b := range tables.All.Buckets().All() {
-			if b == kvtest.Bucket("notice") {
-				continue
-			}
-			for _, v := range tx.Walk(b, nil, nil, false) {
-				for _, m := range times.FindAllStringSubmatch(string(v), -1) {
-					at, err := time.Parse(time.RFC3339, m[2])
-					is.NoErr(err)
-					if n++; at.After(now.Add(ahead)) {
-						t.Errorf("%s: %s is %s", b.Name, m[1], m[2])
-					}
-				}
-			}
-		}
-		is.True(n > 10)
-		return nil
 	})
 }

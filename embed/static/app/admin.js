@@ -65,7 +65,7 @@ function checksOf({ journal, files, disk, clock, connection, lastBackupAt, store
       t(low ? 'instance.diskReserve' : 'instance.diskFree', { free: bytes(disk.freeBytes), total: bytes(disk.totalBytes), reserve: bytes(disk.reserveBytes) }));
   }
   if (clock.doubted) add(t('instance.clock'), 'problem', t('instance.clockDoubted'));
-  else if (clock.aheadSeconds > 60) add(t('instance.clock'), 'problem', tn('instance.clockAhead', { command: h('code', {}, 'kist doctor --reset-clock') }));
+  else if (clock.aheadSeconds > 60) add(t('instance.clock'), 'problem', tn('instance.clockAhead', { command: h('code', {}, 'kist help repair') }));
   else add(t('instance.clock'), 'ok', t('instance.clockOK'));
 
   const flag = h('code.flag', {}, '--base-url'), url = new URL(start.url), isLocal = (name) => /^(localhost|127\..*|\[::1\])$/.test(name);

@@ -1,0 +1,32 @@
+package admin
+
+import "strings"
+
+// removed are the flags and commands that kist once had, as kist's words, and what to do instead. The
+// environment variable of a flag of serve gets the same answer.
+var removed = map[string]string{
+	"kist doctor --reset-clock": "the store's time goes on when the clock has caught up with it; after a wrong year, " +
+		"export what each user has and import it into a new data directory, as kist help repair says",
+}
+
+// gone says what to do instead of a word after a command; "" if kist never had it.
+func gone(command, word string) string {
+	instead, was := removed[command+" "+word]
+	if !was {
+		return ""
+	}
+	if !strings.HasPrefix(word, "-") {
+		word = command + " " + word
+	}
+	return word + " does not exist any more: " + instead
+}
+
+// goneVariable is gone for an environment variable, or one that names a file.
+func goneVariable(name string) string {
+	flag := strings.TrimSuffix(strings.TrimPrefix(name, envPrefix), fileSuffix)
+	instead, was := removed["kist serve --"+strings.ToLower(strings.ReplaceAll(flag, "_", "-"))]
+	if !was {
+		return ""
+	}
+	return name + " does not exist any more: " + instead
+}
