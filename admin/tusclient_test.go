@@ -67,60 +67,6 @@ func TestTusClient(t *testing.T) {
 	}
 }
 
-// Clients that upload parts of a file side by side have it joined: an owner's and
-// a stranger's.
-func TestTusClientParallel(t *testing.T) {
-	t.Parallel()
-	needsTusClient(t)
-	for _, client := range []string{"parallel", "uppy"} {
-		t.Run("owner,"+client, func(t *testing.T) {
-			is := is.New(t)
-			p := newPlace(t)
-			s := p.serve()
-			key := p.key()
-			path, content := p.parallel(client, "/api/v1/tus", key)
-			_, header := p.at(path, key)
-			is.Equal(len(strings.Fields(header.Get("Upload-Concat"))), 3) // it was in parts
-			status, body := p.get("/x/"+header.Get("X-Kist-Slug"), key)
-			is.Equal(status, 200)
-			is.Equal(sha256.Sum256([]byte(body)), sha256.Sum256(content))
-			s.stop()
-			p.must("verify")
-		})
-		t.Run("stranger,"+client, func(t *testing.T) {
-			is := is.New(t)
-			p := newPlace(t)
-			s := p.serve()
-			key := p.key()
-			p.post("/api/v1/upload-requests", key, "application/json", strings.NewReader(`{"title":"Films","slug":"films","maxUploads":1,"perUserUploadLimit":1}`))
-			path, content := p.parallel(client, "/api/v1/upload-requests/p/films/tus", "")
-			_, header := p.at(path, "")
-			is.Equal(header.Get("Upload-Concat"), "final;") // it was in parts
-			is.Equal(sha256.Sum256(p.onlyReceived(key)), sha256.Sum256(content))
-			s.stop()
-			p.must("verify")
-		})
-	}
-}
-
-// parallel uploads three parts side by side. It returns the path of the upload and
-// its content.
-func (p *place) parallel(client, endpoint, key string) (path string, content []byte) {
-	p.t.Helper()
-	content = random(p.t, 10_000_001)
-	if err := os.WriteFile(p.path("content"), content, 0o600); err != nil {
-		p.t.Fatal(err)
-	}
-	cmd := exec.Command("node", "testdata/upload.mjs", *tusClient, p.path("content"), "http://"+p.addr+endpoint, "0", key, client)
-	var errs bytes.Buffer
-	cmd.Stderr = &errs
-	out, err := cmd.Output()
-	if err != nil {
-		p.t.Fatalf("%v: %s", err, errs.String())
-	}
-	return strings.TrimSpace(string(out)), content
-}
-
 // onlyReceived is the content of the one file that strangers have sent.
 func (p *place) onlyReceived(key string) []byte {
 	p.t.Helper()

@@ -200,9 +200,11 @@ type Parts struct {
 	uploads *tree // has partFolder
 }
 
-// Open opens a part for reading; ErrPartLost if the part has fewer than size
-// bytes. The caller must close the file.
-func (p *Parts) Open(name string, size int64) (*os.File, error) {
+// Head reads the first size bytes of a part; ErrPartLost if it has fewer.
+func (p *Parts) Head(name string, size int64) ([]byte, error) {
+	if size == 0 {
+		return nil, nil
+	}
 	if !partName(name) {
 		return nil, errForeign(partFolder + "/" + name)
 	}
@@ -213,29 +215,14 @@ func (p *Parts) Open(name string, size int64) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("blobs: opening a part: %w", err)
 	}
-	info, err := f.Stat()
-	if err == nil && info.Size() < size {
-		err = ErrPartLost
-	}
-	if err != nil {
-		_ = f.Close() // the file was only read
-		return nil, err
-	}
-	return f, nil
-}
-
-// Head reads the first size bytes of a part; ErrPartLost if it has fewer.
-func (p *Parts) Head(name string, size int64) ([]byte, error) {
-	if size == 0 {
-		return nil, nil
-	}
-	f, err := p.Open(name, size)
-	if err != nil {
-		return nil, err
-	}
 	defer f.Close()
+
 	head := make([]byte, size)
-	if _, err := io.ReadFull(f, head); err != nil {
+	_, err = io.ReadFull(f, head)
+	if err == io.EOF || err == io.ErrUnexpectedEOF { // ReadFull returns them bare
+		return nil, ErrPartLost
+	}
+	if err != nil {
 		return nil, fmt.Errorf("blobs: reading a part: %w", err)
 	}
 	return head, nil

@@ -233,31 +233,6 @@ func TestPartHead(t *testing.T) {
 	is.True(errors.Is(err, ErrForeign))
 }
 
-// A part is read only if it has all its bytes.
-func TestOpenPart(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	s, _ := open(t)
-	_, err := s.Parts.Open(partID, 0)
-	is.True(errors.Is(err, ErrPartLost))
-	st, err := s.Resume(partID, 0, nil)
-	is.NoErr(err)
-	_, err = st.Write([]byte("ten bytes."))
-	is.NoErr(err)
-	_, _, err = st.Sync()
-	is.NoErr(err)
-	is.NoErr(st.Drop())
-	for size, want := range map[int64]error{0: nil, 9: nil, 10: nil, 11: ErrPartLost} {
-		f, err := s.Parts.Open(partID, size)
-		is.True(errors.Is(err, want))
-		if err == nil {
-			is.NoErr(f.Close())
-		}
-	}
-	_, err = s.Parts.Open("../x", 0)
-	is.True(errors.Is(err, ErrForeign))
-}
-
 // Nobody gets a content that OnKeep refuses. It is there for the next
 // attempt.
 func TestOnKeep(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/julienschmidt/httprouter"
 	"github.com/matryer/is"
 
 	"kist/httpapi/upload"
@@ -153,8 +154,36 @@ func TestSending(t *testing.T) {
 	is.Equal(a.get("/api/v1/files").want(200).at("data.0.isPublic"), false)
 	a.visit("/x/" + a.get("/api/v1/files").text("data.0.slug")).want(404)
 	for _, path := range []string{web.RequestsPath + "/p/" + slug + "/tus", at} {
-		is.Equal(a.do(apiRequest{method: "OPTIONS", path: path, anyone: true}).want(204).header.Get("Tus-Extension"), "creation,creation-with-upload,expiration,checksum,termination,concatenation")
+		is.Equal(a.do(apiRequest{method: "OPTIONS", path: path, anyone: true}).want(204).header.Get("Tus-Extension"), "creation,creation-with-upload,expiration,checksum,termination")
 	}
+	part := a.stranger("POST", web.RequestsPath+"/p/"+slug+"/tus", "abc", "Upload-Length", "3", "Upload-Concat", "partial")
+	is.Equal(part.want(400).code(), "malformed") // nobody joins parts
+}
+
+// TestSendingWhileAsked: a request for an upload that is not there forgets none that another request begins at that
+// address meanwhile.
+func TestSendingWhileAsked(t *testing.T) {
+	t.Parallel()
+	a := start(t)
+	_, slug := a.ask(nil)
+	const secret = "known"
+	asked := upload.SenderOperation(func(c *web.Request) error {
+		var q *record.Request
+		if err := c.Site.Store.View(func(tx *kv.Tx) (err error) { q, err = inbox.RequestAt(tx, slug); return err }); err != nil {
+			return err
+		}
+		if _, _, err := inbox.BeginSenderUpload(c.Site.Store, t.Context(), q, inbox.Upload{Length: 11}, "here", secret); err != nil {
+			t.Error(err)
+		}
+		return record.NotFound("upload") // as it was a moment ago
+	})
+	c := &web.Request{
+		Site: a.server.Site, R: httptest.NewRequest("HEAD", "/", nil), Args: httprouter.Params{{Key: "secret", Value: secret}},
+	}
+	if err := asked(c); !kv.Missing(err) {
+		t.Error(err)
+	}
+	a.stranger("HEAD", web.RequestsPath+"/tus/"+secret, "").want(200)
 }
 
 // TestSendingRepeated: a sender whose answer was lost can send the request again. It starts one

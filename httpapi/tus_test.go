@@ -96,7 +96,7 @@ func TestTusDescribes(t *testing.T) {
 	for _, path := range []string{upload.TusPath, upload.TusPath + "/01890a5d-ac96-774b-bcce-b302099a8057"} {
 		got := a.do(apiRequest{method: "OPTIONS", path: path, anyone: true}).want(204)
 		is.Equal(got.header.Get("Tus-Version"), "1.0.0")
-		is.Equal(got.header.Get("Tus-Extension"), "creation,creation-with-upload,creation-defer-length,expiration,checksum,termination,concatenation")
+		is.Equal(got.header.Get("Tus-Extension"), "creation,creation-with-upload,creation-defer-length,expiration,checksum,termination")
 		is.Equal(got.header.Get("Tus-Checksum-Algorithm"), "sha1,sha256")
 		is.Equal(got.header.Get("Tus-Max-Size"), fmt.Sprint(64<<20))
 	}
@@ -109,6 +109,23 @@ func TestTusDescribes(t *testing.T) {
 	for _, name := range []string{"Location", "Upload-Offset", "Upload-Length", "Upload-Expires", "X-Kist-Url"} {
 		is.True(strings.Contains(got.header.Get("Access-Control-Expose-Headers"), name))
 	}
+}
+
+// HEAD without the version of tus is GET without the body, and what is not
+// allowed says what is.
+func TestTusHead(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := start(t)
+	at := a.begin(5)
+	get, head := a.get(at).want(200), a.do(apiRequest{method: "HEAD", path: at}).want(200)
+	for _, name := range []string{"Content-Type", "Content-Length", "Upload-Offset", "Upload-Length", "Cache-Control"} {
+		is.Equal(head.header.Get(name), get.header.Get(name))
+	}
+	is.Equal(len(head.body), 0)
+	a.tus("HEAD", at, "", "Tus-Resumable", "0.2.2").want(412)
+	is.Equal(a.tus("POST", at, "", "X-HTTP-Method-Override", "PUT").want(405).header.Get("Allow"), "DELETE, GET, HEAD, OPTIONS, PATCH, POST")
+	is.Equal(a.do(apiRequest{method: "PUT", path: at, raw: true}).want(405).header.Get("Allow"), "DELETE, GET, HEAD, OPTIONS, PATCH, POST")
 }
 
 // TestTusRepeatedBegin: a POST whose answer was lost can be sent again. It starts one upload, and a
@@ -301,7 +318,8 @@ func TestTusRefuses(t *testing.T) {
 		"largest number":      {413, "too_large", "", []string{"Upload-Length", "9223372036854775807"}},
 		"both lengths":        {400, "malformed", "", []string{"Upload-Length", "1", "Upload-Defer-Length", "1"}},
 		"strange deferral":    {400, "malformed", "", []string{"Upload-Defer-Length", "2"}},
-		"concatenation":       {400, "malformed", "", []string{"Upload-Length", "1", "Upload-Concat", "some"}},
+		"part of a file":      {400, "malformed", "abc", []string{"Upload-Length", "3", "Upload-Concat", "partial"}},
+		"parts of a file":     {400, "malformed", "", []string{"Upload-Concat", "final;/api/v1/tus/x"}},
 		"metadata, no base64": {400, "malformed", "", []string{"Upload-Length", "1", "Upload-Metadata", "filename a!"}},
 		"metadata twice":      {400, "malformed", "", []string{"Upload-Length", "1", "Upload-Metadata", "a YQ==,a YQ=="}},
 		"metadata, no name":   {400, "malformed", "", []string{"Upload-Length", "1", "Upload-Metadata", "a YQ==,,b YQ=="}},

@@ -35,7 +35,7 @@ var BeginSending = web.Operation{
 	Tag:     "public",
 	Summary: "Starts a resumable upload to an upload link. Location has its secret address. A body has the first bytes. Its place and its bytes are reserved from now on. " + aboutSentItem,
 	Args: append([]web.Param{
-		tusArgs.version, tusArgs.length, tusArgs.concat, tusMetadata("filename, and the sender's name and message.", "filename YS50eHQ=,name Qm9i"), tusArgs.sum, uploadPassword, sendingKey,
+		tusArgs.version, tusArgs.length, tusMetadata("filename, and the sender's name and message.", "filename YS50eHQ=,name Qm9i"), tusArgs.sum, uploadPassword, sendingKey,
 	}, captchaArgs...),
 	Body: tusPiece, Reply: web.Reply{Status: 201, Doc: "The state of the upload.", Body: web.DataOf("SentUpload")},
 	Fails: []int{401, 403, 404, 409, 410, 412, 429, 460, 503, 507}, Slugs: true, Tus: true, Serve: tus(beginSending),
@@ -52,17 +52,12 @@ func beginSending(c *web.Request) error {
 	if err != nil {
 		return err
 	}
-	if b.final() {
-		return joinSent(c, q, b)
-	}
 	if b.length < 0 {
 		return badTus("The request needs Upload-Length.")
 	}
-	u := inbox.Upload{Length: b.length, Partial: true}
-	if !b.partial() {
-		if u, err = b.sending(q); err != nil {
-			return err
-		}
+	u, err := b.sending(q)
+	if err != nil {
+		return err
 	}
 	from := grant.Network(c.Addr).String()
 	secret, err := b.repeatable(c, q, from)
@@ -128,56 +123,6 @@ func (b *uploadOptions) sending(q *record.Request) (u inbox.Upload, err error) {
 	return inbox.Upload{Length: b.length, Metadata: b.meta.ofSender(form).shown(), Name: form.Name, Message: form.Message}, nil
 }
 
-// joinSent makes a sender's file of complete parts. The limits of the link apply to it as to any
-// other file. The captcha was solved when the parts were started. If joining fails, the parts stay
-// as they were, unless the link does not accept the type: then they are removed.
-func joinSent(c *web.Request, q *record.Request, b uploadOptions) error {
-	secrets, err := b.parts(web.SentPath)
-	if err != nil {
-		return err
-	}
-	u, err := b.sending(q)
-	if err != nil {
-		return err
-	}
-	budget, err := uploadBudgetAt(c, q)
-	if err != nil {
-		return err
-	}
-	ids, length := make([]record.ID, len(secrets)), int64(0)
-	if err := c.Site.Store.View(func(tx *kv.Tx) error {
-		for i, secret := range secrets {
-			part, err := inbox.SenderUpload(tx, secret)
-			if err != nil {
-				return err
-			}
-			if part.Length > budget.File-length {
-				return budget.ErrTooLarge(budget.File + 1)
-			}
-			ids[i], length = part.ID, length+part.Length
-		}
-		return nil
-	}); err != nil {
-		return err
-	}
-	release, err := c.Site.UploadLocks.TakeAll(c, ids)
-	if err != nil {
-		return err
-	}
-	defer release()
-	made, secret, err := inbox.JoinSent(c.Site.Store, c.R.Context(), q, u, grant.Network(c.Addr).String(), secrets)
-	if err != nil {
-		return err
-	}
-	err = finishBegin(c, made, b, budget, web.SentPath+"/"+secret, nil)
-	if e := (*record.Error)(nil); errors.As(err, &e) && e.Code == codeType {
-		for _, secret := range secrets {
-			dropSent(c, secret)
-		}
-	}
-	return err
-}
-
 // SenderOperation wraps an operation at the address of a sender's upload. It removes an upload that
 // cannot be completed because the link no longer accepts files or the type. This releases its
 // reservation.
@@ -202,14 +147,16 @@ func SenderOperation(serve func(*web.Request) error) func(*web.Request) error {
 }
 
 func dropSent(c *web.Request, secret string) {
-	var all []*inbox.Upload
-	if err := c.Site.Store.Update(func(tx *kv.Tx) (err error) { all, err = inbox.DropSenderUpload(tx, secret); return err }); err != nil && !kv.Missing(err) {
+	var u *inbox.Upload
+	err := c.Site.Store.Update(func(tx *kv.Tx) (err error) { u, err = inbox.DropSenderUpload(tx, secret); return err })
+	if kv.Missing(err) {
+		return
+	}
+	if err != nil {
 		c.Site.Log.Warn("cannot remove an upload that cannot be completed; the sweep will remove it", "error", err)
 		return
 	}
-	for _, u := range all {
-		removePart(c, u)
-	}
+	removePart(c, u)
 }
 
 // respondSenderUpload answers with the state of a sender's upload and the resulting item.
@@ -235,8 +182,8 @@ func requestOf(c *web.Request, u *inbox.Upload) (q *record.Request, err error) {
 // The returned reader has all of in.
 func checkHead(c *web.Request, u *inbox.Upload, in io.Reader) (io.Reader, error) {
 	whole := min(media.Sniffed, u.Length)
-	if u.Partial || u.Offset >= whole {
-		return in, nil // a part has no type
+	if u.Offset >= whole {
+		return in, nil
 	}
 	q, err := requestOf(c, u)
 	if err != nil || len(q.Types) == 0 {

@@ -11,9 +11,6 @@ import (
 	"math"
 	"mime"
 	"net/http"
-	"net/url"
-	"path"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -38,9 +35,9 @@ import (
 
 const TusPath = web.APIPath + "tus"
 
-const tusExtensions = "creation,creation-with-upload,creation-defer-length,expiration,checksum,termination,concatenation"
+const tusExtensions = "creation,creation-with-upload,creation-defer-length,expiration,checksum,termination"
 
-const tusSending = "creation,creation-with-upload,expiration,checksum,termination,concatenation" // for senders
+const tusSending = "creation,creation-with-upload,expiration,checksum,termination" // for senders
 
 const tusChecksums = "sha1,sha256"
 
@@ -53,11 +50,10 @@ const (
 	noteTime  = 5 * time.Second
 )
 
-var tusArgs = struct{ version, offset, length, concat, sum, override web.Param }{
+var tusArgs = struct{ version, offset, length, sum, override web.Param }{
 	version:  web.Param{In: "header", Name: "Tus-Resumable", Doc: "The version of tus. Another version gives 412.", Schema: web.Object{"type": "string", "enum": []string{web.TusVersion}}, Example: web.TusVersion},
 	offset:   web.Param{In: "header", Name: "Upload-Offset", Doc: "Offset of the body's first byte. If the upload is at another offset, the answer is 409.", Schema: web.Object{"type": "integer", "minimum": 0}, Example: 1048576},
 	length:   web.Param{In: "header", Name: "Upload-Length", Doc: "Total bytes.", Schema: web.Object{"type": "integer", "minimum": 0}, Example: 20971520},
-	concat:   web.Param{In: "header", Name: "Upload-Concat", Doc: "partial for a part of a file. Or final; and the addresses of complete parts, separated by spaces, for the file that they make together. Such a file needs no length.", Schema: web.Object{"type": "string"}, Example: "partial"},
 	sum:      web.Param{In: "header", Name: "Upload-Checksum", Doc: "Algorithm (" + tusChecksums + ") and checksum of the body in base64. If it does not match, the answer is 460 and nothing is stored.", Schema: web.Object{"type": "string"}, Example: "sha1 Kq5sNclPz7QV2+lfQIuc6R7oRu0="},
 	override: web.Param{In: "header", Name: "X-HTTP-Method-Override", Doc: "PATCH, DELETE or HEAD.", Schema: web.Object{"type": "string", "enum": []string{"PATCH", "DELETE", "HEAD"}}, Example: "PATCH"},
 }
@@ -191,18 +187,6 @@ func setUploadHeaders(c *web.Request, u *inbox.Upload) error {
 	}
 	if u.Metadata != "" {
 		h.Set("Upload-Metadata", u.Metadata)
-	}
-	switch {
-	case u.Partial:
-		h.Set("Upload-Concat", "partial")
-	case u.Parts != nil && u.BySender(): // the store does not know the parts' secret addresses
-		h.Set("Upload-Concat", "final;")
-	case u.Parts != nil:
-		all := make([]string, len(u.Parts))
-		for i, id := range u.Parts {
-			all[i] = c.Site.Prefix() + TusPath + "/" + id.String()
-		}
-		h.Set("Upload-Concat", "final;"+strings.Join(all, " "))
 	}
 	if !u.Done() {
 		h.Set("Upload-Expires", u.Expires.UTC().Format(http.TimeFormat))
@@ -355,7 +339,7 @@ func cancelUpload(c *web.Request) error {
 		return err
 	}
 	defer release()
-	if u.Done() || u.Joined() {
+	if u.Done() {
 		return &record.Error{Fault: record.Taken, Code: "upload_complete", Text: "The upload is complete and cannot be cancelled."}
 	}
 	if err := forgetUpload(c, u); err != nil {
@@ -383,8 +367,7 @@ func removePart(c *web.Request, u *inbox.Upload) {
 type uploadOptions struct {
 	length int64 // -1 if unknown
 	meta   metadata
-	concat string // Upload-Concat
-	piece  bool   // the body has the first bytes
+	piece  bool // the body has the first bytes
 	sum    *checksum
 }
 
@@ -395,8 +378,8 @@ func readUploadOptions(c *web.Request) (b uploadOptions, err error) {
 	if b.length >= 0 && c.R.Header.Get("Upload-Defer-Length") != "" {
 		return b, badTus("Upload-Length and Upload-Defer-Length cannot be used together.")
 	}
-	if b.concat = strings.TrimSpace(c.R.Header.Get("Upload-Concat")); b.concat != "" && b.concat != "partial" && !strings.HasPrefix(b.concat, "final;") {
-		return b, badTus("Upload-Concat must be partial, or final; followed by addresses.")
+	if c.R.Header.Get("Upload-Concat") != "" {
+		return b, badTus("This server does not join uploads. Send the file as one upload, without Upload-Concat.")
 	}
 	if b.meta, err = parseMetadata(strings.Join(c.R.Header.Values("Upload-Metadata"), ",")); err != nil {
 		return b, err
@@ -410,40 +393,10 @@ func readUploadOptions(c *web.Request) (b uploadOptions, err error) {
 	return b, err
 }
 
-func (b *uploadOptions) partial() bool { return b.concat == "partial" }
-
-func (b *uploadOptions) final() bool { return b.concat != "" && !b.partial() }
-
-// MaxJoined is the maximum number of parts of an upload.
-const MaxJoined = 50
-
-// parts are the last segments of the parts' addresses, which must be below a path.
-func (b *uploadOptions) parts(below string) ([]string, error) {
-	var all []string
-	for at := range strings.FieldsSeq(strings.TrimPrefix(b.concat, "final;")) {
-		where, err := url.Parse(at)
-		if err != nil {
-			return nil, badTus("Upload-Concat must contain addresses of uploads.")
-		}
-		end := path.Base(where.Path)
-		if !strings.HasSuffix(path.Dir(where.Path), below) || slices.Contains(all, end) {
-			return nil, badTus("Upload-Concat must contain addresses of partial uploads, each once.")
-		}
-		all = append(all, end)
-	}
-	switch {
-	case len(all) == 0 || len(all) > MaxJoined:
-		return nil, badTus("Upload-Concat must contain 1 to " + strconv.Itoa(MaxJoined) + " partial uploads.")
-	case b.length >= 0 || b.piece:
-		return nil, badTus("An upload made of others cannot have a length or bytes of its own.")
-	}
-	return all, nil
-}
-
 var BeginUpload = web.Operation{
 	Tag: "tus", Summary: "Starts a resumable upload. Location has its address. A body has the first bytes. " + aboutUploadedFile,
 	Args: []web.Param{
-		tusArgs.version, tusArgs.length, tusArgs.concat,
+		tusArgs.version, tusArgs.length,
 		{In: "header", Name: "Upload-Defer-Length", Doc: "1 instead of Upload-Length, if the length is still unknown.", Schema: web.Object{"type": "integer", "enum": []int{1}}, Example: 1},
 		tusMetadata("filename, filetype, and the fields of an upload. They are checked now, and the slug is reserved.", "filename YS50eHQ=,isPublic dHJ1ZQ=="),
 		tusArgs.sum, web.IdempotencyArg,
@@ -463,17 +416,11 @@ func beginUpload(c *web.Request) error {
 	if err != nil {
 		return err
 	}
-	if b.final() {
-		return joinUploads(c, b)
-	}
-	u := &inbox.Upload{Owner: c.Owner(), By: c.Caller.Key.ID, Length: b.length, Partial: b.partial()}
+	u := &inbox.Upload{Owner: c.Owner(), By: c.Caller.Key.ID, Length: b.length}
 	if u.Length < 0 && c.R.Header.Get("Upload-Defer-Length") != "1" {
 		return badTus("The request needs Upload-Length, or Upload-Defer-Length: 1.")
 	}
 	form, problems := b.meta.form()
-	if u.Partial { // the joined upload has the metadata
-		form, problems = record.NewForm(record.Files), nil
-	}
 	if err := web.JoinProblems(problems, form.CheckNew(c.Site.Store.Now())); err != nil {
 		return err
 	}
@@ -529,7 +476,7 @@ type find func(*kv.Tx) (*inbox.Upload, error)
 // fingerprint identifies the request.
 func (b *uploadOptions) fingerprint(c *web.Request, key string) []byte {
 	return Fingerprint(c, key, nil, field.Object{
-		"length": strconv.FormatInt(b.length, 10), "concat": b.concat, "metadata": strings.Join(c.R.Header.Values("Upload-Metadata"), ","),
+		"length": strconv.FormatInt(b.length, 10), "metadata": strings.Join(c.R.Header.Values("Upload-Metadata"), ","),
 	})
 }
 
@@ -577,131 +524,6 @@ func begunBefore(tx *kv.Tx, c *web.Request, key string, request []byte) (*inbox.
 		return nil, record.NotFound("upload")
 	}
 	return u, err
-}
-
-// joinUploads makes an upload of complete parts, and its file. If that fails, the parts stay as they
-// were. A repetition after success gives the same answer.
-func joinUploads(c *web.Request, b uploadOptions) error {
-	u := &inbox.Upload{Owner: c.Owner(), By: c.Caller.Key.ID}
-	ends, err := b.parts(TusPath)
-	if err != nil {
-		return err
-	}
-	for _, end := range ends {
-		id, err := uuid.Parse(end)
-		if err != nil || slices.Contains(u.Parts, id) {
-			return badTus("Upload-Concat must contain addresses of partial uploads, each once.")
-		}
-		u.Parts = append(u.Parts, id)
-	}
-	form, problems := b.meta.form()
-	if err := web.JoinProblems(problems, form.CheckNew(c.Site.Store.Now())); err != nil {
-		return err
-	}
-	release, err := c.Site.UploadLocks.TakeAll(c, u.Parts)
-	if err != nil {
-		return err
-	}
-	defer release()
-	budget, err := BudgetOf(c.Site, c.Owner())
-	if err != nil {
-		return err
-	}
-	if u.Password, err = c.Hash(form.Password); err != nil {
-		return err
-	}
-	u.Metadata, u.Slug = b.meta.shown(), form.Slug
-	if err := c.Site.Store.Update(func(tx *kv.Tx) (err error) {
-		for _, id := range u.Parts {
-			if part, err := inbox.FindUpload(tx, c.Owner(), id); err != nil {
-				return err
-			} else if !maySee(c, part.By) {
-				return record.NotFound("upload")
-			}
-		}
-		if u, err = inbox.JoinUploads(tx, *u); err == nil && !u.Done() && u.Length > budget.File {
-			err = budget.ErrTooLarge(u.Length)
-		}
-		if err == nil && !u.Done() && u.Length > budget.Disk {
-			err = kv.ErrFull
-		}
-		return err
-	}); err != nil {
-		return err
-	}
-	return finishBegin(c, u, b, budget, TusPath+"/"+u.ID.String(), nil)
-}
-
-// join appends the parts of an upload to each other. It keeps what an earlier attempt has copied.
-func join(c *web.Request, u *inbox.Upload) error {
-	var parts []*inbox.Upload
-	if err := c.Site.Store.View(func(tx *kv.Tx) (err error) { parts, err = inbox.PartsOfUpload(tx, u); return err }); err != nil {
-		return err
-	}
-	st, err := openPart(c, u)
-	if err != nil {
-		return err
-	}
-	defer st.Drop() //nolint:errcheck // after Sync nothing can be lost
-	behind := int64(0)
-	for _, part := range parts {
-		if err := copyPart(c, u, part, st, behind); err != nil {
-			return err
-		}
-		behind += part.Length
-	}
-	if u.Offset != u.Length {
-		return badTus("The length of the parts has changed.")
-	}
-	if err := st.Drop(); err != nil {
-		return err
-	}
-	if err := finishUpload(c, u); err != nil {
-		return err
-	}
-	for _, part := range parts {
-		removePart(c, part)
-	}
-	return nil
-}
-
-// copyPart copies the part that starts at the offset behind, except what was copied before.
-func copyPart(c *web.Request, u, part *inbox.Upload, st *blobs.Stage, behind int64) error {
-	done := max(0, u.Offset-behind)
-	if done >= part.Length {
-		return nil
-	}
-	f, err := c.Site.Blobs.Parts.Open(part.ID.String(), part.Length)
-	if errors.Is(err, blobs.ErrPartLost) {
-		return &record.Error{Fault: record.Gone, Code: inbox.CodeExpired, Text: "The bytes of a partial upload are lost. Send it again."}
-	}
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if _, err := f.Seek(done, io.SeekStart); err != nil {
-		return err
-	}
-	for left := part.Length - done; left > 0; {
-		if err := c.R.Context().Err(); err != nil { // the client is gone
-			return web.BodyError(err)
-		}
-		if c.Site.Store.FreeForContent() == 0 {
-			return kv.ErrFull
-		}
-		n, err := st.ReadFrom(io.LimitReader(f, min(left, NoteBytes)))
-		if err == nil && n == 0 {
-			err = io.ErrUnexpectedEOF
-		}
-		if err != nil {
-			return err
-		}
-		left -= n
-		if err := saveOffset(c, u, st); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // finishBegin receives the first bytes of a new upload and answers with its address. If anything
@@ -796,9 +618,6 @@ func continueUpload(c *web.Request) error {
 		return err
 	}
 	defer release()
-	if u.Parts != nil {
-		return &record.Error{Fault: record.Denied, Code: "upload_is_final", Text: "This upload is made of others and accepts no bytes of its own."}
-	}
 	if err := repairOffset(c, u); err != nil {
 		return err
 	}
@@ -830,7 +649,7 @@ func continueUpload(c *web.Request) error {
 			return err
 		}
 	}
-	if u.Done() || u.Joined() {
+	if u.Done() {
 		if c.R.ContentLength == 0 { // repeated, because the answer was lost
 			return respondOffset(c, u)
 		}
@@ -1075,11 +894,9 @@ func (p *piece) Read(b []byte) (int, error) {
 // scratch. If all are there, it becomes a file, which may have failed before.
 func repairOffset(c *web.Request, u *inbox.Upload) error {
 	switch {
-	case u.Done(), u.Joined():
+	case u.Done():
 		return nil
-	case u.Parts != nil && u.Offset < u.Length:
-		return join(c, u)
-	case u.Offset == u.Length && !u.Partial:
+	case u.Offset == u.Length:
 		return finishUpload(c, u)
 	}
 	st, err := openPart(c, u)

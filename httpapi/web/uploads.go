@@ -1,9 +1,7 @@
 package web
 
 import (
-	"bytes"
 	"errors"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,10 +12,10 @@ import (
 const TusVersion = "1.0.0"
 
 // tusHeaders are the tus headers that pages of other origins may read, tusAsked those that
-// they may send.
+// they may send: Upload-Concat too, so that they can read why it is refused.
 const (
 	tusHeaders = "Tus-Resumable, Tus-Version, Tus-Extension, Tus-Max-Size, Tus-Checksum-Algorithm, " +
-		"Upload-Offset, Upload-Length, Upload-Defer-Length, Upload-Metadata, Upload-Expires, Upload-Concat, X-Kist-Id, X-Kist-Slug, X-Kist-Url, X-Kist-Item, X-Kist-Status"
+		"Upload-Offset, Upload-Length, Upload-Defer-Length, Upload-Metadata, Upload-Expires, X-Kist-Id, X-Kist-Slug, X-Kist-Url, X-Kist-Item, X-Kist-Status"
 	tusAsked = "tus-resumable, upload-length, upload-offset, upload-metadata, upload-defer-length, upload-checksum, upload-concat, x-http-method-override"
 )
 
@@ -77,24 +75,4 @@ func (all *uploadLocks) Take(c *Request, id record.ID) (mine *UploadLock, releas
 			return nil, nil, &record.Error{Fault: record.Busy, Code: "upload_busy", Text: "Another request is working on this upload.", Retry: lockTime}
 		}
 	}
-}
-
-// TakeAll waits for the locks of all these uploads.
-func (all *uploadLocks) TakeAll(c *Request, ids []record.ID) (release func(), err error) {
-	var taken []func()
-	release = func() {
-		for _, release := range taken {
-			release()
-		}
-	}
-	// All requests use the same order, so that they cannot wait for each other.
-	for _, id := range slices.SortedFunc(slices.Values(ids), func(a, b record.ID) int { return bytes.Compare(a[:], b[:]) }) {
-		_, one, err := all.Take(c, id)
-		if err != nil {
-			release()
-			return nil, err
-		}
-		taken = append(taken, one)
-	}
-	return release, nil
 }

@@ -36,8 +36,8 @@ const (
 	movesPart  = 100
 	sharePart  = 3 // the unfinished uploads and transfers of one sender take at most one of so many places
 
-	maxSentBy = 50  // unfinished uploads of one sender at a request, parts included
-	maxSentAt = 500 // unfinished uploads of all senders at a request, parts included
+	maxSentBy = 50  // unfinished uploads of one sender at a request
+	maxSentAt = 500 // unfinished uploads of all senders at a request
 )
 
 // An Upload is a resumable upload: content that arrives in pieces, across restarts,
@@ -60,12 +60,10 @@ type Upload struct {
 	FileName string    `json:"FileName,omitzero"` // the file's name when it was completed; "" until then
 	By       record.ID `json:"By,omitzero"`       // the credential that started it; zero for strangers and older rows
 
-	// For tus concatenation. Partial marks an upload that is a part of another one.
-	// Into is the upload it was joined into; zero until then. Parts are the parts of
-	// a joined upload, in order; nil for other uploads.
-	Partial bool        `json:"Partial,omitzero"`
-	Into    record.ID   `json:"Into,omitzero"`
-	Parts   []record.ID `json:"Parts,omitzero"`
+	// A former version marked so what was a part of another upload. Nobody can continue
+	// it; it expires. It is counted apart, and not at all if it was joined into another.
+	Partial bool      `json:"Partial,omitzero"`
+	Into    record.ID `json:"Into,omitzero"`
 
 	// For a stranger's upload to an upload request; zero for the owner's own.
 	Request record.ID    `json:"Request,omitzero"`
@@ -82,15 +80,11 @@ type Upload struct {
 // Done reports whether the upload has become a file or an item of a queue.
 func (u *Upload) Done() bool { return u.File != uuid.Nil || u.Item != uuid.Nil }
 
-// Joined reports whether the upload was joined into another one, which has taken over
-// its space in the quota.
-func (u *Upload) Joined() bool { return u.Into != uuid.Nil }
-
 // BySender reports whether a stranger is uploading to an upload request.
 func (u *Upload) BySender() bool { return u.Request != uuid.Nil }
 
 func (u *Upload) reserved() int64 {
-	if u.Done() || u.Joined() {
+	if u.Done() || u.Into != uuid.Nil {
 		return 0
 	}
 	return max(u.Length, u.Offset)
@@ -111,9 +105,8 @@ func reservedKeyOf(owner record.ID) []byte { return kv.OwnedKey(owner, 0, 'r') }
 func openUploadsKey(owner record.ID) []byte { return kv.OwnedKey(owner, 0, 'p') } // the owner's unfinished uploads
 
 // Keys of sums over strangers' unfinished uploads: how many a request has, how many
-// one sender has there, and the bytes reserved for them. Parts are counted separately,
-// because a part is not one of the files that the request takes. Their bytes are not
-// kept separately.
+// one sender has there, and the bytes reserved for them. Parts of a former version are
+// counted under other keys, which nobody reads, but their bytes are not.
 func senderUploadsAt(owner, request record.ID) []byte { return requestSum('t', owner, request) }
 
 func senderUploadsFrom(owner, request record.ID, from sender) []byte {
@@ -150,7 +143,7 @@ var UploadRows = func() *table.Table[Upload] {
 	t.Bytes = func(u *Upload, _ int) (table.Bucket, []byte, int) { return kv.TextSum(u.Owner, u.text()) }
 	t.Sums = kv.SumBucket
 	t.Tally = func(u *Upload, add func([]byte, int64)) {
-		if u.Done() || u.Joined() {
+		if u.Done() || u.Into != uuid.Nil {
 			return
 		}
 		add(reservedKeyOf(u.Owner), u.reserved())
@@ -216,8 +209,7 @@ var UploadTable = kv.Table{
 
 // AddUpload starts an upload and reserves its space in the owner's quota and its slug.
 // It fails with Taken if the slug is in use, with Denied if it does not fit the quota
-// or too many are unfinished, and with ErrFull while the disk is full. The text of a
-// joined upload cannot make it fail, because its parts were admitted when they started.
+// or too many are unfinished, and with ErrFull while the disk is full.
 func AddUpload(tx *kv.Tx, u Upload) (*Upload, error) {
 	if tx.DiskFull() {
 		return nil, kv.ErrFull
@@ -231,115 +223,22 @@ func AddUpload(tx *kv.Tx, u Upload) (*Upload, error) {
 	if u.Slug != "" && (tx.Get(kv.RecordSlug, []byte(u.Slug)) != nil || catalog.ZipTaken(tx, record.Files, u.Slug)) {
 		return nil, kv.UserError(&table.Taken{Index: "slug"}, "item")
 	}
-	var err error
-	if u.Parts != nil {
-		err = people.ChargeAwaited(tx, u.Owner, u.Length)
-	} else {
-		err = people.Charge(tx, u.Owner, max(u.Length, 0)+int64(u.text()))
-	}
-	if err != nil {
+	if err := people.Charge(tx, u.Owner, max(u.Length, 0)+int64(u.text())); err != nil {
 		return nil, err
 	}
 	u.ID, u.Created, u.Expires = tx.NewID(), tx.Now, tx.Now.Add(UploadTime)
 	return &u, kv.UserError(UploadRows.Put(tx.Tx, &u), "upload")
 }
 
-// JoinUploads starts an upload, as AddUpload does, from the complete parts in u.Parts,
-// in order. It takes over their space in the quota. If the same parts were joined
-// before and that upload became a file, it returns that upload. An earlier unfinished
-// join is deleted. It fails with Missing or Gone if a part is not there, and with Taken
-// if one is not complete or belongs to another file.
-func JoinUploads(tx *kv.Tx, u Upload) (*Upload, error) {
-	parts := make([]*Upload, len(u.Parts))
-	for i, id := range u.Parts {
-		var err error
-		if parts[i], err = FindUpload(tx, u.Owner, id); err != nil {
-			return nil, err
-		}
-	}
-	return join(tx, &u, parts, func() (*Upload, error) { return AddUpload(tx, u) })
-}
-
-// join starts an upload from parts; add adds its row.
-func join(tx *kv.Tx, u *Upload, parts []*Upload, add func() (*Upload, error)) (*Upload, error) {
-	u.Parts, u.Length = make([]record.ID, len(parts)), 0
-	for i, part := range parts {
-		if !part.Partial {
-			return nil, &record.Error{Fault: record.Malformed, Code: "malformed", Text: "Only partial uploads can be joined."}
-		}
-		if part.Offset != part.Length {
-			return nil, &record.Error{Fault: record.Taken, Code: "upload_incomplete", Text: "A partial upload is not complete yet."}
-		}
-		if u.Length > math.MaxInt64-part.Length {
-			return nil, &record.Error{Fault: record.TooLarge, Code: "too_large", Text: "The parts are too long together."}
-		}
-		u.Length += part.Length
-		u.Parts[i] = part.ID
-	}
-	for _, part := range parts {
-		if !part.Joined() {
-			continue
-		}
-		before, err := UploadRows.Get(tx.Tx, kv.OwnedKey(u.Owner, part.Into[:]...))
-		switch {
-		case errors.Is(err, table.ErrMissing):
-		case err != nil:
-			return nil, err
-		case before.Done() && slices.Equal(before.Parts, u.Parts):
-			return before, nil
-		case before.Done():
-			return nil, &record.Error{Fault: record.Taken, Code: "upload_complete", Text: "A partial upload is already a part of another file."}
-		default:
-			if err := RemoveUpload(tx, u.Owner, before.ID); err != nil {
-				return nil, err
-			}
-		}
-	}
-	set := func(into record.ID) error {
-		for _, part := range parts {
-			part.Into = into
-			prolong(tx, part)
-			if err := UploadRows.Put(tx.Tx, part); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	if err := set(tx.NewID()); err != nil { // any id: it frees the space of the parts
-		return nil, err
-	}
-	made, err := add()
-	if err != nil {
-		return nil, err
-	}
-	return made, set(made.ID)
-}
-
-// PartsOfUpload reads the parts of a joined upload, in order.
-func PartsOfUpload(tx *kv.Tx, u *Upload) ([]*Upload, error) {
-	parts := make([]*Upload, len(u.Parts))
-	for i, id := range u.Parts {
-		part, err := UploadRows.Get(tx.Tx, kv.OwnedKey(u.Owner, id[:]...))
-		if err != nil {
-			return nil, kv.UserError(err, "upload")
-		}
-		if err := checkNotExpired(tx, part); err != nil {
-			return nil, err
-		}
-		parts[i] = part
-	}
-	return parts, nil
-}
-
 // FindUpload reads one of the owner's uploads: Missing if there is none, Gone if it
-// has expired. It doesn't find strangers' uploads.
+// has expired. It doesn't find strangers' uploads, nor parts of a former version.
 func FindUpload(tx *kv.Tx, owner, id record.ID) (*Upload, error) {
 	u, err := UploadRows.Get(tx.Tx, kv.OwnedKey(owner, id[:]...))
-	if err == nil && u.BySender() {
-		err = table.ErrMissing
-	}
 	if err != nil {
 		return nil, kv.UserError(err, "upload")
+	}
+	if u.BySender() || u.Partial {
+		return nil, record.NotFound("upload")
 	}
 	return u, checkNotExpired(tx, u)
 }
@@ -363,7 +262,7 @@ func Uploads(tx *kv.Tx, owner record.ID) ([]Upload, error) {
 		if err != nil {
 			return nil, err
 		}
-		if !u.Done() && !u.Joined() && !u.BySender() && tx.Now.Before(u.Expires) {
+		if !u.Done() && !u.Partial && !u.BySender() && tx.Now.Before(u.Expires) {
 			all = append(all, *u)
 		}
 	}
@@ -379,7 +278,7 @@ func SaveUpload(tx *kv.Tx, u *Upload) error {
 	if err != nil {
 		return kv.UserError(err, "upload")
 	}
-	if before.Done() || before.Joined() {
+	if before.Done() || before.Partial {
 		return record.NotFound("upload")
 	}
 	if before.BySender() {
@@ -416,7 +315,7 @@ func (u *Upload) stalled(now time.Time) bool {
 	if since.IsZero() {
 		since = u.Created
 	}
-	return u.BySender() && !u.Done() && !u.Joined() && u.Offset != u.Length && now.Sub(since) >= emptyTime
+	return u.BySender() && !u.Done() && u.Into == uuid.Nil && u.Offset != u.Length && now.Sub(since) >= emptyTime
 }
 
 // prolong restarts an upload's time, within uploadMost.
@@ -450,33 +349,10 @@ func FinishUpload(tx *kv.Tx, u *Upload, f *record.Form, content *record.Content)
 	return r, UploadRows.Put(tx.Tx, u)
 }
 
-// RemoveUpload deletes the row of an upload. The caller must remove its bytes. The
-// parts of a joined upload become separate uploads again.
+// RemoveUpload deletes the row of an upload. The caller must remove its bytes.
 func RemoveUpload(tx *kv.Tx, owner, id record.ID) error {
-	before, err := UploadRows.Delete(tx.Tx, kv.OwnedKey(owner, id[:]...))
-	if err != nil {
-		return kv.UserError(err, "upload")
-	}
-	return releaseParts(tx, before)
-}
-
-// releaseParts gives the parts of a deleted join their space in the quota back. It
-// skips parts that were deleted too.
-func releaseParts(tx *kv.Tx, join *Upload) error {
-	for _, id := range join.Parts {
-		part, err := UploadRows.Get(tx.Tx, kv.OwnedKey(join.Owner, id[:]...))
-		if errors.Is(err, table.ErrMissing) || err == nil && part.Into != join.ID {
-			continue
-		}
-		if err == nil {
-			part.Into = uuid.Nil
-			err = UploadRows.Put(tx.Tx, part)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	_, err := UploadRows.Delete(tx.Tx, kv.OwnedKey(owner, id[:]...))
+	return kv.UserError(err, "upload")
 }
 
 // DropUploads deletes expired uploads, and strangers' unfinished uploads whose link is
@@ -502,7 +378,7 @@ func expiredUpload(tx *kv.Tx, u *Upload) (bool, error) {
 }
 
 // dropUploads deletes the uploads with a prefix that which selects. The sweep removes
-// their bytes. The parts of a joined upload become separate uploads again.
+// their bytes.
 func dropUploads(tx *kv.Tx, prefix []byte, which func(*Upload) (bool, error)) (n int, err error) {
 	var over [][]byte
 	for u, err := range UploadRows.All(tx.Tx, prefix) {
@@ -517,40 +393,20 @@ func dropUploads(tx *kv.Tx, prefix []byte, which func(*Upload) (bool, error)) (n
 			over = append(over, UploadRows.Key(u))
 		}
 	}
-	var joins []*Upload
 	for _, key := range over {
-		u, err := UploadRows.Delete(tx.Tx, key)
-		if err != nil {
-			return 0, err
-		}
-		if u.Parts != nil {
-			joins = append(joins, u)
-		}
-	}
-	for _, u := range joins { // after the parts that expired with them are deleted
-		if err := releaseParts(tx, u); err != nil {
+		if _, err := UploadRows.Delete(tx.Tx, key); err != nil {
 			return 0, err
 		}
 	}
 	return len(over), nil
 }
 
-// OpenUploads returns the ids of all uploads that have bytes: the unfinished ones, and
-// parts until the upload they were joined into is done.
+// OpenUploads returns the ids of all uploads that have bytes: the unfinished ones.
 func OpenUploads(tx *kv.Tx) (map[string]bool, error) {
 	all := map[string]bool{}
 	for u, err := range UploadRows.All(tx.Tx, nil) {
 		if err != nil {
 			return nil, err
-		}
-		if u.Joined() {
-			into, err := UploadRows.Get(tx.Tx, kv.OwnedKey(u.Owner, u.Into[:]...))
-			if err != nil && !errors.Is(err, table.ErrMissing) {
-				return nil, err
-			}
-			if err == nil && into.Done() {
-				continue
-			}
 		}
 		if !u.Done() {
 			all[u.ID.String()] = true
@@ -625,10 +481,6 @@ func addSentAt(tx *kv.Tx, secret string, q *record.Request, u Upload, from strin
 	tx.ForSenders(q.Owner)
 	r := &Reservation{owner: q.Owner, request: q.ID, from: from}
 	charged := func(tx *kv.Tx, owner record.ID) int64 { return people.ChargedBytes(tx, owner) + int64(u.text()) }
-	announced := u.Length
-	if u.Parts != nil { // see AddUpload; the parts have announced its bytes
-		charged, announced = people.ContentBytes, 0
-	}
 	if err := tx.MayWrite(q.Owner, false); err != nil {
 		return nil, err
 	}
@@ -636,7 +488,7 @@ func addSentAt(tx *kv.Tx, secret string, q *record.Request, u Upload, from strin
 	if err != nil {
 		return nil, err
 	}
-	if err := mayBegin(tx, q, r.sender, announced); err != nil {
+	if err := mayBegin(tx, q, r.sender, u.Length); err != nil {
 		return nil, err
 	}
 
@@ -662,7 +514,7 @@ func mayBegin(tx *kv.Tx, q *record.Request, by sender, announced int64) error {
 func checkBegun(tx *kv.Tx, q *record.Request, by sender, announced int64) error {
 	own, all := UploadRows.Sum(tx.Tx, senderUploadsFrom(q.Owner, q.ID, by)), UploadRows.Sum(tx.Tx, senderUploadsAt(q.Owner, q.ID))
 	switch {
-	case own+UploadRows.Sum(tx.Tx, partsBy(q.Owner, q.ID, by)) >= maxSentBy, all+UploadRows.Sum(tx.Tx, partsTo(q.Owner, q.ID)) >= maxSentAt:
+	case own >= maxSentBy, all >= maxSentAt:
 		return &record.Error{Fault: record.Denied, Code: "too_many_uploads", Text: "Too many uploads were started here and not finished. Finish or cancel some; those that are not continued end after 24 hours."}
 	}
 	return checkShare(tx, q, by, announced)
@@ -705,7 +557,7 @@ func checkShare(tx *kv.Tx, q *record.Request, by sender, announced int64) error 
 		switch {
 		case err != nil:
 			return err
-		case u.Request != q.ID, u.Done(), u.Joined():
+		case u.Request != q.ID, u.Done(), u.Into != uuid.Nil:
 		case u.From == by:
 			held += u.reserved()
 		default:
@@ -790,41 +642,6 @@ func makeRoom(tx *kv.Tx, q *record.Request, by sender, refused error, check func
 	return refused
 }
 
-// JoinSent is JoinUploads for a sender. It starts an upload, as BeginSenderUpload does,
-// from complete parts that the same sender uploaded to the request. secrets are those
-// of the parts' addresses, in order. The new address's secret is derived from them, so
-// a repeated call returns the same one.
-func JoinSent(s *kv.Store, ctx context.Context, q *record.Request, u Upload, from string, secrets []string) (made *Upload, secret string, err error) {
-	disk := s.FreeForContent()
-	secret = joinedSecret(secrets)
-	err = retryWhenFreed(s, ctx, func(tx *kv.Tx) error {
-		by, err := senderOf(tx, q, from)
-		if err != nil {
-			return err
-		}
-		parts := make([]*Upload, len(secrets))
-		for i, of := range secrets {
-			part, err := SenderUpload(tx, of)
-			if err == nil && (part.Request != q.ID || part.From != by) {
-				err = errNoSent
-			}
-			if err != nil {
-				return err
-			}
-			parts[i] = part
-		}
-		u.Owner = q.Owner
-		made, err = join(tx, &u, parts, func() (*Upload, error) { return addSentAt(tx, secret, q, u, from, disk) })
-		return err
-	})
-	return made, secret, err
-}
-
-func joinedSecret(secrets []string) string {
-	digest := sha256.Sum256([]byte("kist joined " + strings.Join(secrets, " ")))
-	return base64.RawURLEncoding.EncodeToString(digest[:])
-}
-
 // errNoSent is the answer whenever a sender's upload is not there.
 var errNoSent = &record.Error{
 	Fault: record.Missing, Code: "not_found",
@@ -851,10 +668,13 @@ func HasSenderUpload(tx *kv.Tx, secret string) (bool, error) {
 }
 
 // SenderUpload reads a sender's upload by the secret that its address ends in. It
-// fails with Missing if there is none and with Gone if it has expired. If it is
+// fails with Missing if there is none or it is a part of a former version, and with Gone if it has expired. If it is
 // unfinished and its link is closed, it fails with either.
 func SenderUpload(tx *kv.Tx, secret string) (*Upload, error) {
 	u, err := senderUpload(tx, secret)
+	if err == nil && u.Partial {
+		err = errNoSent
+	}
 	if err == nil {
 		err = checkNotExpired(tx, u)
 	}
@@ -867,10 +687,9 @@ func SenderUpload(tx *kv.Tx, secret string) (*Upload, error) {
 	return u, nil
 }
 
-// DropSenderUpload deletes a sender's unfinished upload and the parts it was joined
-// from, even if its link is closed. It returns all of them: the caller must remove
-// their bytes.
-func DropSenderUpload(tx *kv.Tx, secret string) ([]*Upload, error) {
+// DropSenderUpload deletes a sender's unfinished upload, even if its link is closed.
+// It returns the upload: the caller must remove its bytes.
+func DropSenderUpload(tx *kv.Tx, secret string) (*Upload, error) {
 	u, err := senderUpload(tx, secret)
 	if err == nil && u.Done() {
 		err = errNoSent
@@ -879,23 +698,7 @@ func DropSenderUpload(tx *kv.Tx, secret string) ([]*Upload, error) {
 		return nil, err
 	}
 	tx.ForSenders(u.Owner)
-	all := []*Upload{u}
-	for _, id := range u.Parts {
-		part, err := UploadRows.Get(tx.Tx, kv.OwnedKey(u.Owner, id[:]...))
-		if errors.Is(err, table.ErrMissing) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, part)
-	}
-	for _, one := range all {
-		if _, err := UploadRows.Delete(tx.Tx, UploadRows.Key(one)); err != nil {
-			return nil, err
-		}
-	}
-	return all, nil
+	return UploadRows.Delete(tx.Tx, UploadRows.Key(u))
 }
 
 // ReceiveUpload is Receive for a sender's upload whose content is complete. It replaces

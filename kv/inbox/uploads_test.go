@@ -1,6 +1,7 @@
 package inbox_test
 
 import (
+	"fmt"
 	"path/filepath"
 	"testing"
 	"time"
@@ -139,216 +140,54 @@ func TestUploadsEnd(t *testing.T) {
 	is.NoErr(err)
 }
 
-// However often parts are joined, they expire a week after they were started.
-func TestPartsEnd(t *testing.T) {
-	is := is.New(t)
-	clock := kvtest.NewClock()
-	s := kvtest.OpenAt(t, filepath.Join(t.TempDir(), "data"), clock.Now)
-	ann := kvtest.User(t, s, "ann")
-	q := kvtest.AddRequest(t, s, ann.ID, nil)
-	mine, err := kvtest.BeginUpload(s, inbox.Upload{Owner: ann.ID, Partial: true})
-	is.NoErr(err)
-	_, secret, err := inbox.BeginSenderUpload(s, t.Context(), q, inbox.Upload{Partial: true}, "here", "")
-	is.NoErr(err)
-	join := func() error {
-		if err := s.Update(func(tx *kv.Tx) error {
-			made, err := inbox.JoinUploads(tx, inbox.Upload{Owner: ann.ID, Parts: []record.ID{mine.ID}})
-			if err != nil {
-				return err
-			}
-			return inbox.RemoveUpload(tx, ann.ID, made.ID)
-		}); err != nil {
-			return err
-		}
-		made, _, err := inbox.JoinSent(s, t.Context(), q, inbox.Upload{}, "here", []string{secret})
-		if err != nil {
-			return err
-		}
-		return s.Update(func(tx *kv.Tx) error { return inbox.RemoveUpload(tx, ann.ID, made.ID) })
-	}
-	is.NoErr(join())
-	for range 8 {
-		clock.Add(20 * time.Hour)
-		is.NoErr(join())
-	}
-	clock.Add(7 * time.Hour)
-	is.NoErr(join())
-	clock.Add(time.Hour) // the week is over
-	is.Equal(kvtest.Code(join()), "upload_expired")
-	kvtest.View(t, s, func(tx *kv.Tx) error {
-		_, err := inbox.SenderUpload(tx, secret)
-		is.Equal(kvtest.Code(err), "upload_expired")
-		return kvtest.Audit(tx)
-	})
-}
-
-// A join that expires gives its space back to its parts, unless they expire with it.
-func TestJoinExpires(t *testing.T) {
+// Parts of a file that a former version took expire. Until then nobody can continue them, and what they count stays
+// exact.
+func TestFormerParts(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	c := kvtest.NewClock()
 	s := kvtest.OpenAt(t, filepath.Join(t.TempDir(), "data"), c.Now)
 	ann := kvtest.User(t, s, "ann")
 	q := kvtest.AddRequest(t, s, ann.ID, nil)
-	part, secret, err := inbox.BeginSenderUpload(s, t.Context(), q, inbox.Upload{Partial: true, Length: 10}, "here", "")
+	own, err := kvtest.BeginUpload(s, inbox.Upload{Owner: ann.ID, Length: 10, Partial: true})
 	is.NoErr(err)
-	part.Offset = 10
-	kvtest.Update(t, s, func(tx *kv.Tx) error { return inbox.SaveUpload(tx, part) })
-	join := func() {
-		t.Helper()
-		_, _, err := inbox.JoinSent(s, t.Context(), q, inbox.Upload{}, "here", []string{secret})
-		is.NoErr(err)
-	}
-	left := func(uploads int, bytes int64) {
-		t.Helper()
-		kvtest.View(t, s, func(tx *kv.Tx) error {
-			use, err := people.UsageOf(tx, ann)
-			is.NoErr(err)
-			is.Equal(use.Begun, bytes)
-			is.Equal(tx.Count(kvtest.Bucket("upload")), uploads)
-			return kvtest.Audit(tx)
-		})
-	}
-	join()
-	left(2, 10)
-	c.Add(inbox.EmptyTime)
-	kvtest.Update(t, s, inbox.DropUploads)
-	left(1, 10)
-	kvtest.View(t, s, func(tx *kv.Tx) error {
-		now, err := inbox.SenderUpload(tx, secret)
-		is.NoErr(err)
-		is.True(!now.Joined())
-		return nil
-	})
-	join()
-	left(2, 10)
-	c.Add(inbox.UploadTime)
-	kvtest.Update(t, s, inbox.DropUploads)
-	left(0, 0)
-}
+	sent, secret, err := inbox.BeginSenderUpload(s, t.Context(), q, inbox.Upload{Length: 10, Partial: true}, "here", "")
+	is.NoErr(err)
+	join, err := kvtest.BeginUpload(s, inbox.Upload{Owner: ann.ID, Length: 10})
+	is.NoErr(err)
+	_, err = kvtest.BeginUpload(s, inbox.Upload{Owner: ann.ID, Length: 10, Offset: 10, Partial: true, Into: join.ID})
+	is.NoErr(err)
 
-// A join that is removed gives its space back to its parts.
-func TestJoinRemoved(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	s := kvtest.Open(t)
-	ann := kvtest.User(t, s, "ann")
-	part, err := kvtest.BeginUpload(s, inbox.Upload{Owner: ann.ID, Partial: true, Length: 10})
+	row := fmt.Sprintf(`{"ID":%q,"Length":10,"Parts":[%q,%q]}`, join.ID, own.ID, join.ID)
+	read, err := inbox.UploadRows.Decode(nil, []byte(row))
 	is.NoErr(err)
-	part.Offset = 10
-	kvtest.Update(t, s, func(tx *kv.Tx) error { return inbox.SaveUpload(tx, part) })
-	var joined *inbox.Upload
-	kvtest.Update(t, s, func(tx *kv.Tx) (err error) {
-		joined, err = inbox.JoinUploads(tx, inbox.Upload{Owner: ann.ID, Parts: []record.ID{part.ID}})
-		return err
-	})
-	remove := func() error {
-		return s.Update(func(tx *kv.Tx) error { return inbox.RemoveUpload(tx, ann.ID, joined.ID) })
-	}
-	is.NoErr(remove())
+	is.Equal(read.Length, int64(10))
+
 	kvtest.View(t, s, func(tx *kv.Tx) error {
-		now, err := inbox.FindUpload(tx, ann.ID, part.ID)
+		_, err := inbox.FindUpload(tx, ann.ID, own.ID)
+		is.Equal(kvtest.Code(err), "not_found")
+		_, err = inbox.SenderUpload(tx, secret)
+		is.Equal(kvtest.Code(err), "not_found")
+		listed, err := inbox.Uploads(tx, ann.ID)
 		is.NoErr(err)
-		is.True(!now.Joined())
+		is.Equal(len(listed), 1) // what the parts were joined into
 		use, err := people.UsageOf(tx, ann)
 		is.NoErr(err)
-		is.Equal(use.Begun, int64(10))
+		is.Equal(use.Begun, int64(30)) // a part that was joined has its place there
 		return kvtest.Audit(tx)
 	})
-	is.Equal(remove(), record.NotFound("upload"))
-}
-
-// A sender joins only parts that came from the same place, for the same link.
-func TestJoinOnlyOwnParts(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	s := kvtest.Open(t)
-	ann := kvtest.User(t, s, "ann")
-	q, other := kvtest.AddRequest(t, s, ann.ID, nil), kvtest.AddRequest(t, s, ann.ID, nil)
-	part, secret, err := inbox.BeginSenderUpload(s, t.Context(), q, inbox.Upload{Partial: true, Length: 10}, "here", "")
-	is.NoErr(err)
-	part.Offset = 10
-	kvtest.Update(t, s, func(tx *kv.Tx) error { return inbox.SaveUpload(tx, part) })
-	for name, c := range map[string]struct {
-		q            *record.Request
-		from, secret string
-		want         string
-	}{
-		"another sender": {q, "there", secret, "not_found"},
-		"another link":   {other, "here", secret, "not_found"},
-		"no part":        {q, "here", secret + "x", "not_found"},
-	} {
-		_, _, err := inbox.JoinSent(s, t.Context(), c.q, inbox.Upload{}, c.from, []string{c.secret})
-		if kvtest.Code(err) != c.want {
-			t.Errorf("%s: %v", name, err)
-		}
+	for _, part := range []*inbox.Upload{own, sent} {
+		part.Offset = 10
+		is.Equal(kvtest.Code(s.Update(func(tx *kv.Tx) error { return inbox.SaveUpload(tx, part) })), "not_found")
 	}
-	_, _, err = inbox.JoinSent(s, t.Context(), q, inbox.Upload{}, "here", []string{secret})
-	is.NoErr(err)
-}
 
-// Admitted parts can be joined and finished even if text added since fills the quota.
-// Content is still limited, and the text counts for new uploads.
-func TestJoinWithFullQuota(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		part func(*kv.Store, *record.Request) (*inbox.Upload, string, error)
-		join func(*kv.Store, *record.Request, *inbox.Upload, string) error
-		code string
-	}{
-		"owner": {
-			func(s *kv.Store, q *record.Request) (*inbox.Upload, string, error) {
-				u, err := kvtest.BeginUpload(s, inbox.Upload{Owner: q.Owner, Length: 500, Partial: true})
-				return u, "", err
-			},
-			func(s *kv.Store, q *record.Request, part *inbox.Upload, _ string) error {
-				f := kvtest.Form(t, record.Files, `{}`)
-				return s.Update(func(tx *kv.Tx) error {
-					u, err := inbox.JoinUploads(tx, inbox.Upload{Owner: q.Owner, Parts: []record.ID{part.ID}})
-					if err == nil {
-						_, err = inbox.FinishUpload(tx, u, f, kvtest.Content(record.Files, 1, u.Length))
-					}
-					return err
-				})
-			},
-			"quota_exceeded",
-		},
-		"sender": {
-			func(s *kv.Store, q *record.Request) (*inbox.Upload, string, error) {
-				return inbox.BeginSenderUpload(s, t.Context(), q, inbox.Upload{Length: 500, Partial: true}, "here", "")
-			},
-			func(s *kv.Store, q *record.Request, _ *inbox.Upload, secret string) error {
-				u, _, err := inbox.JoinSent(s, t.Context(), q, inbox.Upload{Name: "Bob", Message: "hello"}, "here", []string{secret})
-				if err == nil {
-					_, err = kvtest.Receive(s, u, 1)
-				}
-				return err
-			},
-			"limit_reached",
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			is := is.New(t)
-			s := kvtest.Open(t)
-			ann := kvtest.User(t, s, "ann")
-			q := kvtest.AddRequest(t, s, ann.ID, nil)
-			quota := func(n int64) {
-				kvtest.Update(t, s, func(tx *kv.Tx) error { return people.SetSettings(tx, record.Settings{DefaultQuota: n}) })
-			}
-			quota(10_000)
-			part, secret, err := c.part(s, q)
-			is.NoErr(err)
-			part.Offset = part.Length
-			kvtest.Update(t, s, func(tx *kv.Tx) error { return inbox.SaveUpload(tx, part) })
-			kvtest.Add(t, s, ann.ID, record.Notes, `{"content":"meanwhile"}`)
-			quota(499)
-			is.Equal(kvtest.Code(c.join(s, q, part, secret)), c.code)
-			quota(500)
-			is.NoErr(c.join(s, q, part, secret))
-			_, _, err = c.part(s, q)
-			is.Equal(kvtest.Code(err), c.code)
-			kvtest.View(t, s, kvtest.Audit)
-		})
-	}
+	c.Add(inbox.UploadTime)
+	kvtest.Update(t, s, inbox.DropUploads)
+	kvtest.View(t, s, func(tx *kv.Tx) error {
+		use, err := people.UsageOf(tx, ann)
+		is.NoErr(err)
+		is.Equal(use.Begun, int64(0))
+		is.Equal(tx.Count(kvtest.Bucket("upload")), 0)
+		return kvtest.Audit(tx)
+	})
 }

@@ -369,7 +369,7 @@ func Audit(tx *kv.Tx) error {
 		if u.BySender() {
 			file(Bucket("upload.secret"), u.Secret[:], kv.OwnedKey(u.Owner, u.ID[:]...))
 		}
-		if u.Done() || u.Joined() {
+		if u.Done() || u.Into != uuid.Nil {
 			continue
 		}
 		if u.Slug != "" {
