@@ -323,6 +323,9 @@ func (d *document) parameter(p web.Object) web.Object {
 
 func (d *document) operation(r Route) web.Object {
 	op := web.Object{"operationId": r.ID, "tags": []string{r.Tag}, "summary": r.Summary}
+	if r.Deprecated {
+		op["deprecated"] = true
+	}
 	var params []web.Object
 	for segment := range strings.SplitSeq(r.Path, "/") {
 		if name, ok := strings.CutPrefix(segment, "{"); ok {

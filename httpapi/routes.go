@@ -232,17 +232,20 @@ func (s *Server) operations() []Route {
 	for _, p := range appPages() {
 		all = append(all, Route{"GET", p.path, p.id, web.Visitors, s.showApp(p)})
 	}
-	for _, of := range []string{"", "bookmark", "note", "snippet", "recipe", "shortlink"} { // the same tags under all names that clients use
-		at, name := web.APIPath+"tags", "Tag"
-		if of != "" {
-			at, name = web.APIPath+of+"-tags", web.Title(of)+"Tag"
-		}
+	all = append(all, []Route{
+		{"GET", "/api/v1/tags", "listTags", web.Reads, api.ListTags},
+		{"POST", "/api/v1/tags", "createTag", web.Writes, api.CreateTag},
+		{"PATCH", "/api/v1/tags/{id}", "editTag", web.Writes, api.EditTag},
+		{"DELETE", "/api/v1/tags/{id}", "removeTag", web.Writes, api.RemoveTag},
+		{"POST", "/api/v1/tags/{id}/merge", "mergeTag", web.Writes, api.MergeTag},
+	}...)
+	for _, of := range []string{"bookmark", "note", "snippet", "recipe", "shortlink"} { // other names that clients use
+		at, name := web.APIPath+of+"-tags", web.Title(of)+"Tag"
+		list, create := api.ListTags, api.CreateTag
+		list.Deprecated, create.Deprecated = true, true
 		all = append(all,
-			Route{"GET", at, "list" + name + "s", web.Reads, api.ListTags},
-			Route{"POST", at, "create" + name, web.Writes, api.CreateTag},
-			Route{"PATCH", at + "/{id}", "edit" + name, web.Writes, api.EditTag},
-			Route{"DELETE", at + "/{id}", "remove" + name, web.Writes, api.RemoveTag},
-			Route{"POST", at + "/{id}/merge", "merge" + name, web.Writes, api.MergeTag})
+			Route{"GET", at, "list" + name + "s", web.Reads, list},
+			Route{"POST", at, "create" + name, web.Writes, create})
 	}
 	return all
 }

@@ -23,6 +23,7 @@ type Operation struct {
 	Slugs           bool      // visitors could guess the slugs in its path
 	Plain           *TextForm // its answer for clients that prefer text; nil if it has none
 	AtContentOrigin bool      // also served at the origin for content
+	Deprecated      bool      // kept for clients that use it; another operation does the same
 	Tus             bool      // part of the tus protocol: every answer has its version
 	Once            string    // what it makes, if the answer has secrets, which are never stored
 	Safer           bool      // the store checks the limit of written bytes, because some of its changes may go beyond it
