@@ -76,9 +76,12 @@ func (s *Server) limitConnections(conn net.Conn, state http.ConnState) {
 // admit makes room for a request. Its place lasts until release is called, which must be
 // before the handler returns. If the request's network has too many already, the request is
 // refused. If there are too many in all, one of the network that has most is cut off.
-func (s *Server) admit(w *web.AnswerWriter) (release func(), err error) {
+//
+// A client without a proxy that uses HTTP/1 has one request at a time on each of its connections,
+// which have places already.
+func (s *Server) admit(w *web.AnswerWriter, r *http.Request) (release func(), err error) {
 	network := s.clientNetwork(w.Addr)
-	if !network.IsValid() {
+	if !network.IsValid() || r.ProtoMajor == 1 && !s.ByProxy(r) {
 		return func() {}, nil
 	}
 	known := s.familiar(network)

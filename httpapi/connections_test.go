@@ -132,17 +132,17 @@ func TestCrowdBehindProxy(t *testing.T) {
 				is.NoErr(err)
 				return bufio.NewReader(conn)
 			}
-			var refused *bufio.Reader
 			for range row.each {
 				for client := range row.clients {
-					refused = from(client, begins+"X-Forwarded-For: %s\r\n\r\n")
+					from(client, begins+"X-Forwarded-For: %s\r\n\r\n")
 				}
 			}
 			eventually(t, "the requests do not begin", func() bool {
 				_, requests := a.server.working()
 				return requests == row.working
 			})
-			if row.clients == 1 { // refused without waiting for the body
+			if row.clients == 1 { // the next one is refused without waiting for its body
+				refused := from(0, begins+"X-Forwarded-For: %s\r\n\r\n")
 				res, err := http.ReadResponse(refused, nil)
 				is.NoErr(err)
 				is.Equal(res.StatusCode, http.StatusTooManyRequests)

@@ -21,7 +21,7 @@ func (s *Server) middleware(next http.Handler) http.Handler {
 		s.serving.Add(1)
 		defer s.serving.Add(-1)
 		aw := &web.AnswerWriter{ResponseWriter: w, Ctl: http.NewResponseController(w), Addr: s.Client(r), Away: s.AtContent(r), Renew: s.Renew, Conn: web.ConnectionOf(r)}
-		release, crowded := s.admit(aw)
+		release, crowded := s.admit(aw, r)
 		if r.ContentLength != 0 {
 			aw.Body = web.Pace(aw.Ctl, r)
 			r = r.WithContext(r.Context()) // net/http looks at the body of its own request

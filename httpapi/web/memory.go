@@ -61,14 +61,14 @@ type Memory struct {
 	mu        sync.Mutex
 	all       amounts
 	strangers amounts
-	of        map[holder]amounts // of those who hold any
-	waiting   list.List          // of *waiter, in the order in which they came
+	shares    map[holder]*share // of those who have requests that hold something
+	waiting   list.List         // of *waiter, in the order in which they came
 }
 
 // NewMemory makes a memory that nobody holds. familiar reports whether somebody has signed in
 // from a network before. Visitors from other networks are strangers.
 func NewMemory(familiar func(network netip.Prefix) bool) *Memory {
-	return &Memory{familiar: familiar, of: map[holder]amounts{}}
+	return &Memory{familiar: familiar, shares: map[holder]*share{}}
 }
 
 // amounts are what some requests hold.
@@ -108,11 +108,43 @@ type holder struct {
 	stranger bool // a visitor from a network that nobody has signed in from
 }
 
+// A share is what the requests of a holder hold together.
+type share struct {
+	of       holder
+	held     amounts // under Memory.mu
+	requests int     // that have it, under Memory.mu
+}
+
 // A waiter waits for a request to hold more.
 type waiter struct {
-	of   holder
+	of   *share
 	more amounts
 	got  chan struct{} // closed when it has them
+}
+
+// shareOf returns the share of a holder, for one request more, which must leave it.
+func (m *Memory) shareOf(of holder) *share {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.shares[of]
+	if s == nil {
+		s = &share{of: of}
+		m.shares[of] = s
+	}
+	s.requests++
+	return s
+}
+
+// leave ends the part of a request in a share. less is what it still holds of it.
+func (m *Memory) leave(s *share, less amounts) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.add(s, amounts{}.minus(less))
+	s.requests--
+	if s.requests == 0 {
+		delete(m.shares, s.of)
+	}
+	m.serve()
 }
 
 // fits reports whether the waiter may have what it waits for now. The caller holds mu.
@@ -120,29 +152,26 @@ func (m *Memory) fits(w *waiter) bool {
 	if !m.all.mayGrow(w.more, mostOfAll) {
 		return false
 	}
-	if w.of.stranger {
-		return m.strangers.mayGrow(w.more, mostOfStrangers) && m.of[w.of].mayGrow(w.more, mostOfStranger)
+	if w.of.of.stranger {
+		return m.strangers.mayGrow(w.more, mostOfStrangers) && w.of.held.mayGrow(w.more, mostOfStranger)
 	}
-	return m.of[w.of].mayGrow(w.more, mostOfOne)
+	return w.of.held.mayGrow(w.more, mostOfOne)
 }
 
 // add changes what a holder holds. The caller holds mu.
-func (m *Memory) add(of holder, more amounts) {
+func (m *Memory) add(to *share, more amounts) {
 	m.all = m.all.plus(more)
-	if of.stranger {
+	to.held = to.held.plus(more)
+	if to.of.stranger {
 		m.strangers = m.strangers.plus(more)
-	}
-	m.of[of] = m.of[of].plus(more)
-	if m.of[of] == (amounts{}) {
-		delete(m.of, of)
 	}
 }
 
 // give is add for a holder that holds less then.
-func (m *Memory) give(of holder, less amounts) {
+func (m *Memory) give(from *share, less amounts) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.add(of, amounts{}.minus(less))
+	m.add(from, amounts{}.minus(less))
 	m.serve()
 }
 
@@ -198,27 +227,31 @@ func (m *Memory) serve() {
 	}
 }
 
-// holds are the bytes of one request.
+// holds are the bytes of one request. All of them belong to the caller that it had first.
 type holds struct {
-	of holder
-	n  int64
+	share *share // nil until it holds something
+	n     int64
 }
 
-// holder is who holds what the request takes.
-func (c *Request) holder() holder {
+// share is what the caller's requests hold together.
+func (c *Request) share() *share {
+	if c.held.share != nil {
+		return c.held.share
+	}
+	of := holder{}
 	if c.Caller != nil {
-		return holder{account: c.Caller.User.ID}
+		of.account = c.Caller.User.ID
+	} else {
+		of.network = grant.Network(c.Addr)
+		of.stranger = !c.Site.Memory.familiar(of.network)
 	}
-	network := grant.Network(c.Addr)
-	return holder{network: network, stranger: !c.Site.Memory.familiar(network)}
+	c.held.share = c.Site.Memory.shareOf(of)
+	return c.held.share
 }
 
-// wants are n more bytes for the request. All of them belong to the caller that it had first.
+// wants are n more bytes for the request.
 func (c *Request) wants(n int64) *waiter {
-	if c.held.n == 0 {
-		c.held.of = c.holder()
-	}
-	return &waiter{of: c.held.of, more: bytesOf(c.held.n + n).minus(bytesOf(c.held.n))}
+	return &waiter{of: c.share(), more: bytesOf(c.held.n + n).minus(bytesOf(c.held.n))}
 }
 
 // Hold takes n more bytes of the memory for the request, until HoldOnly or the end of the
@@ -257,7 +290,13 @@ func (c *Request) holdAnyway(n int64) {
 }
 
 // ReleaseMemory gives back everything at the end of the request.
-func (c *Request) ReleaseMemory() { c.HoldOnly(0) }
+func (c *Request) ReleaseMemory() {
+	if c.held.share == nil {
+		return
+	}
+	c.Site.Memory.leave(c.held.share, bytesOf(c.held.n))
+	c.held = holds{}
+}
 
 // errOverloaded is the error for a request that found no memory. A client that is gone gets
 // no answer.
@@ -272,7 +311,7 @@ func errOverloaded(r *http.Request) error {
 // time, so that what answers are made from takes little memory. It fails with Busy if others take
 // too long, unless a part of the answer has been sent.
 func (c *Request) Making(fn func() error) error {
-	of, held := c.holder(), amounts{}
+	of, held := c.share(), amounts{}
 	defer func() { c.Site.Memory.give(of, held) }()
 	if both := (amounts{queued: 1, making: 1}); c.Site.Memory.try(&waiter{of: of, more: both}) {
 		held = both

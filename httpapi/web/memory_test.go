@@ -78,7 +78,7 @@ func TestMemoryShares(t *testing.T) {
 			}
 			is.Equal(s.Memory.all, amounts{})
 			is.Equal(s.Memory.strangers, amounts{})
-			is.Equal(len(s.Memory.of), 0)
+			is.Equal(len(s.Memory.shares), 0)
 		})
 	}
 }
@@ -121,7 +121,7 @@ func TestMemoryOfANetworkThatBecomesFamiliar(t *testing.T) {
 	before.ReleaseMemory()
 	after.ReleaseMemory()
 	is.Equal(s.Memory.strangers, amounts{})
-	is.Equal(len(s.Memory.of), 0)
+	is.Equal(len(s.Memory.shares), 0)
 }
 
 // A request that grows is counted where it belongs.

@@ -290,6 +290,9 @@ func escapeUnseen(t string) string {
 // punycode (RFC 5891), characters of other scripts and percent signs that stand
 // for themselves escaped. All else stays.
 func SentURL(t string) string {
+	if !strings.ContainsFunc(t, func(c rune) bool { return mustEscape(c) || c == '%' }) {
+		return t
+	}
 	u, err := ParseURL(t)
 	if err != nil {
 		return t
@@ -301,11 +304,14 @@ func SentURL(t string) string {
 	return scheme + "://" + escapeBytes(host+escapePercent(path)+query+escapePercent(fragment))
 }
 
+// mustEscape reports whether a header of an address may not have the character.
+func mustEscape(c rune) bool { return c <= ' ' || c >= 0x7f || c == '"' || c == '<' || c == '>' }
+
 // escapeBytes escapes bytes that a header may not have.
 func escapeBytes(t string) string {
 	var b strings.Builder
 	for i := range len(t) {
-		if t[i] <= ' ' || t[i] >= 0x7f || strings.IndexByte(`"<>`, t[i]) >= 0 {
+		if mustEscape(rune(t[i])) {
 			fmt.Fprintf(&b, "%%%02X", t[i])
 		} else {
 			b.WriteByte(t[i])
