@@ -3,7 +3,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,7 +14,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"kist/admin"
@@ -25,7 +23,6 @@ import (
 	"kist/admin/process"
 	"kist/admin/serve"
 	"kist/admin/socket"
-	"kist/admin/standby"
 	"kist/blobs"
 	"kist/blobs/scrub"
 	"kist/httpapi"
@@ -125,20 +122,6 @@ func (cmd *serveCommand) Run(c *admin.Call) (err error) {
 	var work sync.WaitGroup
 	defer work.Wait()
 	defer cancel()
-	alive := atomic.Pointer[func(context.Context) bool]{}
-	supervise := func(lives func(context.Context) bool) {
-		if alive.Swap(&lives) == nil {
-			work.Go(func() {
-				process.Supervise(ctx, func(ctx context.Context) bool { return (*alive.Load())(ctx) }, c.Log)
-			})
-		}
-	}
-	if cmd.Follow != "" {
-		supervise(func(context.Context) bool { return true })
-		if took, err := cmd.follow(ctx, c, starting, &shipping); err != nil || !took {
-			return err
-		}
-	}
 	_, onSocket := serve.SocketPath(cmd.Listen) // which may be in the folder
 	if _, err := os.Stat(c.DataDir); errors.Is(err, fs.ErrNotExist) && !onSocket {
 		if _, err := starting.Open(); err != nil { // before there is a folder, which a start that fails would leave behind
@@ -261,54 +244,12 @@ func (cmd *serveCommand) Run(c *admin.Call) (err error) {
 	})), c.Log)
 
 	serve.Announce(c.Stdout, version, cmd.Listen, base, link)
-	supervise(site.Lives)
+	work.Go(func() { process.Supervise(ctx, site.Lives, c.Log) })
 	err = site.Serve(ctx, front, secure, time.Duration(cmd.Grace))
 	cancel()
 	err = errors.Join(err, stopControl(time.Duration(cmd.Grace)))
 	work.Wait()
 	return errors.Join(err, serve.TidyClaim(store))
-}
-
-// follow runs as a standby until ctx ends, or until this server is promoted: then took is
-// true and o.URL is its address.
-func (cmd *serveCommand) follow(ctx context.Context, c *admin.Call, starting *serve.Starting, o *ship.Options) (took bool, err error) {
-	if err := os.MkdirAll(c.DataDir, 0o700); err != nil {
-		return false, fmt.Errorf("cannot make the data directory: %w", err)
-	}
-	front, err := starting.Open()
-	if err != nil {
-		return false, err
-	}
-	cmd.Listen = serve.Bound(cmd.Listen, front)
-	if o.URL, _, err = cmd.addresses(); err != nil {
-		return false, err
-	}
-	s := standby.New(standby.Options{
-		Dir: c.DataDir, Ship: *o, After: cmd.PromoteAfter, FetchAll: cmd.FetchAll, Log: c.Log,
-		Content: func() (*blobs.Store, error) { return serve.OpenContent(c.DataDir, c.Log) }, Metrics: cmd.standbyMetrics(c.Log),
-	})
-	back, err := socket.Listen(c.DataDir)
-	if err != nil {
-		return false, err
-	}
-	stopControl := control.Serve(back, s.Commands(), c.Log)
-	if err = starting.Answer(s); err == nil {
-		fmt.Fprintf(c.Stdout, "Kist %s listens on %s and follows %s\n", version, cmd.Listen, cmd.Follow)
-		took, err = s.Run(ctx)
-	}
-	return took, errors.Join(err, stopControl(time.Duration(cmd.Grace)), starting.Hush())
-}
-
-// standbyMetrics answers /metrics while the server is a standby; nil if that is off.
-func (cmd *serveCommand) standbyMetrics(log *slog.Logger) func(http.ResponseWriter, *http.Request, standby.Open, standby.Status) {
-	if !cmd.Metrics {
-		return nil
-	}
-	return func(w http.ResponseWriter, r *http.Request, o standby.Open, st standby.Status) {
-		httpapi.StandbyMetrics(web.Config{Store: o.Store, Blobs: o.Content, Search: o.Index, Version: version, Log: log}, httpapi.Following{
-			Lag: time.Since(st.Current), Silent: time.Since(cmp.Or(st.Seen, st.Current)), Behind: st.Behind, Slots: st.Slots, Errors: st.Errors, Failing: st.Failure != nil,
-		}, w, r)
-	}
 }
 
 // addresses returns the URLs that generated links begin with: base for pages, and

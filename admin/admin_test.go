@@ -493,11 +493,11 @@ err --acme-eab-key must be a key in base64url, of letters, digits, - and _.
 exit 2
 
 kist serve --store-endpoint https://s3.example.org --cache-size 1GB
-err There is neither --store nor --follow, so leave out --store-endpoint and --cache-size, or add one of the two.
+err There is no --store, so leave out --store-endpoint and --cache-size, or add --store.
 exit 2
 
 kist serve --store-history 7d
-err There is neither --store nor --follow, so leave out --store-history, or add one of the two.
+err There is no --store, so leave out --store-history, or add --store.
 exit 2
 
 kist restore s3://bucket/home --at 2999-01-01T00:00:00Z

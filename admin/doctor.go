@@ -82,11 +82,6 @@ func (d *checkup) server(compare bool) {
 		d.Add(ops.Warning, "server", "no server is running on this data directory", "start it with kist serve to have its address checked too")
 		return
 	}
-	if store, err := ops.Follows(d.Dir); err == nil { // a standby answers no questions about data
-		d.OK("server", "a standby runs and follows %s; its log tells how far it has come", store)
-		_ = client.Close()
-		return
-	}
 	if compare {
 		if err := client.Call(context.Background(), http.MethodPost, "/store", control.Nothing{}, &control.Nothing{}); err != nil {
 			d.Add(ops.Warning, "object store", "the server could not compare it with what should be there: "+err.Error(), "look at the store and at the server's log, and run this command again")

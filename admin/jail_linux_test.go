@@ -8,14 +8,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/matryer/is"
-
-	"kist/blobs/s3/s3test"
 )
 
 // jailVar makes the test binary a process that shuts itself up in the folder
@@ -27,25 +24,6 @@ func init() {
 		fmt.Fprintln(os.Stderr, "cannot make the jail:", enter(root))
 		os.Exit(100)
 	}
-	if folder := os.Getenv(mountVar); folder != "" {
-		fmt.Fprintln(os.Stderr, "cannot mount:", mounted(folder))
-		os.Exit(100)
-	}
-}
-
-// mountVar makes the test binary a process that makes the folder it names a mount point
-// and becomes kist, in a mount namespace of its own.
-const mountVar = "KIST_TEST_MOUNT"
-
-func mounted(folder string) error {
-	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
-		return fmt.Errorf("private: %w", err)
-	}
-	if err := syscall.Mount(folder, folder, "", syscall.MS_BIND, ""); err != nil {
-		return fmt.Errorf("folder: %w", err)
-	}
-	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, mountVar) })
-	return syscall.Exec(os.Args[0], os.Args, env) // #nosec G204 -- the program that is tested
 }
 
 // volumes are the folders in a jail that may be written to.
@@ -111,13 +89,13 @@ func jail(t *testing.T) *place {
 	p.env = append(p.env, "KIST_DATA_DIR=/data", jailVar+"="+root)
 	self, err := os.Executable()
 	is.NoErr(err)
-	p.apart(self, "a read-only root")
+	p.apart(self)
 	return p
 }
 
 // apart makes commands run the test binary first, with mounts of their own. Without the
 // right to make them the test is left out.
-func (p *place) apart(self, what string) {
+func (p *place) apart(self string) {
 	p.t.Helper()
 	p.within = func(cmd *exec.Cmd) {
 		cmd.Path = self
@@ -133,39 +111,8 @@ func (p *place) apart(self, what string) {
 	cmd.Stderr = &errs
 	if err := cmd.Run(); err != nil {
 		p.t.Logf("%v: %s", err, &errs)
-		lacks(p.t, what, "this user may not make one")
+		lacks(p.t, "a read-only root", "this user may not make one")
 	}
-}
-
-// A standby is not restored into a journal that is a mount point: it must replace the
-// folder as a whole. It says so and changes nothing. The control is the same folder
-// without a mount.
-func TestStandbyWithMountedJournal(t *testing.T) {
-	t.Parallel()
-	needs(t, "object stores", "versitygw")
-	is := is.New(t)
-	store := s3test.New(t)
-	url := store.Start()
-	p := storing(t, "", url)
-	s := p.serve("--store-mode", "sync", "--metrics")
-	s.shipped(s.inhabit())
-
-	q := p.spare(url)
-	is.NoErr(os.MkdirAll(q.data("journal"), 0o700))
-	self, err := os.Executable()
-	is.NoErr(err)
-	env := q.env
-	q.env = append(slices.Clone(env), mountVar+"="+q.data("journal"))
-	q.apart(self, "a mount point")
-	b := q.start()
-	is.Equal(b.end(), 1)
-	is.True(strings.Contains(b.log.String(), "journal is a mount point or on another disk than its data directory"))
-	names, err := os.ReadDir(q.data("journal"))
-	is.NoErr(err)
-	is.Equal(len(names), 0)
-
-	q.env, q.within = env, nil
-	q.follow().stop()
 }
 
 // In the documented container there is the program and the data, and nothing

@@ -76,7 +76,6 @@ var mutated = []struct {
 	{"embed", 1},
 	{"admin", 1},
 	{"admin/ops", 1},
-	{"admin/standby", 1},
 	{"admin/serve", 1},
 	{"admin/socket", 1},
 	{"admin/control", 1},

@@ -2,11 +2,21 @@ package admin
 
 import "strings"
 
+// takesOver is how a second machine continues in the place of the first.
+const takesOver = "a second machine takes over with kist restore from the object store into an empty data directory, " +
+	"and then kist serve --store ADDRESS --take-over"
+
 // removed are the flags and commands that kist once had, as kist's words, and what to do instead. The
 // environment variable of a flag of serve gets the same answer.
 var removed = map[string]string{
 	"kist doctor --reset-clock": "the store's time goes on when the clock has caught up with it; after a wrong year, " +
 		"export what each user has and import it into a new data directory, as kist help repair says",
+	"kist promote":               takesOver,
+	"kist serve --fetch-all":     "give --fetch-all to kist restore, which then fetches all files",
+	"kist serve --follow":        takesOver,
+	"kist serve --promote-after": takesOver,
+	"kist serve --store-max-lag": "with --store-mode sync nothing that was acknowledged is lost with a machine; " +
+		"without it the changes of about a second can be, and kist doctor says how many are not in the object store",
 }
 
 // gone says what to do instead of a word after a command; "" if kist never had it.

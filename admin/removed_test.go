@@ -26,7 +26,7 @@ func parsed(args ...string) error {
 	return call.run(&cli, args)
 }
 
-// TestRemoved: whoever uses a flag, a variable or a command that is gone is told what to do instead.
+// TestRemoved: a flag, a variable or a command that is gone says what to do instead.
 func TestRemoved(t *testing.T) {
 	for name, instead := range removed {
 		t.Run(name, func(t *testing.T) {

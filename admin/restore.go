@@ -17,8 +17,6 @@ import (
 	"kist/admin/exit"
 	"kist/admin/ops"
 	"kist/admin/serve"
-	"kist/admin/socket"
-	"kist/admin/standby"
 	"kist/blobs"
 	"kist/kv/record"
 	"kist/kv/ship"
@@ -102,63 +100,6 @@ func (cmd *restoreCommand) fetch(c *Call) error {
 			"and its content was not read. Start kist serve with --store %s --take-over, which fetches them when they are needed. The server that wrote there stops storing then.", cmd.Source)
 	}
 	return c.say(nil, "The object store has later changes. Give kist serve another address with --store, or none.")
-}
-
-type promoteCommand struct {
-	serve.AccessFlags
-}
-
-// promotePatience is how long a standby may take to serve after it has taken over.
-const promotePatience = time.Minute
-
-// Run makes the running standby take over and waits until it serves. If no server runs,
-// it lets the next kist serve --store continue.
-func (cmd *promoteCommand) Run(c *Call) error {
-	ctx := context.Background()
-	client, err := control.Running(ctx, c.DataDir)
-	if errors.Is(err, socket.ErrNobody) {
-		return cmd.offline(ctx, c)
-	}
-	if err != nil {
-		return fmt.Errorf("cannot reach the running server: %w", err)
-	}
-	defer client.Close() //nolint:errcheck // idle connections
-	if err := client.Call(ctx, http.MethodPost, "/promote", nil, new(struct{})); err != nil {
-		return err
-	}
-	within, cancel := context.WithTimeout(ctx, promotePatience)
-	defer cancel()
-	var about control.About
-	for client.Call(within, http.MethodGet, "/about", nil, &about) != nil {
-		if control.Wait(within, 50*time.Millisecond) != nil {
-			return errors.New("this server has taken over, and does not serve yet; see its log")
-		}
-	}
-	return c.say(struct {
-		Base string `json:"base"`
-	}{about.Base}, "This server has taken over. It is reachable at %s.", about.Base)
-}
-
-func (cmd *promoteCommand) offline(ctx context.Context, c *Call) error {
-	address, err := ops.Follows(c.DataDir)
-	if err != nil {
-		return err
-	}
-	b, err := cmd.Open(address)
-	if err != nil {
-		return err
-	}
-	defer b.Close()
-	s := standby.New(standby.Options{
-		Dir: c.DataDir, Ship: serve.Shipping(b, address, ship.Options{Log: c.Log}), Log: c.Log,
-		Content: func() (*blobs.Store, error) { return serve.OpenContent(c.DataDir, c.Log) },
-	})
-	if err := s.PromoteNow(ctx); err != nil {
-		return err
-	}
-	return c.say(struct {
-		Store string `json:"store"`
-	}{address}, "This data directory has taken over. Start it with kist serve --store %s.", address)
 }
 
 // Refilled is what restore --missing did.

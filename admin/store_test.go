@@ -17,7 +17,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -127,54 +126,6 @@ func flip(t *testing.T, path string) {
 	if err := os.WriteFile(path, b, 0o600); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// A writer that slept while another server took over ships nothing more. Its clients
-// get 503.
-func TestSleepingWriter(t *testing.T) {
-	t.Parallel()
-	needs(t, "object stores", "versitygw")
-	is := is.New(t)
-	store := s3test.New(t)
-	p := storing(t, "", store.Start())
-	p.ann()
-	key := p.must("key", "create", "--user", "ann", "--name", "load")
-	first := p.serve()
-	post := func(p *place, text string) (int, string) {
-		l := &load{addr: p.addr}
-		status, b, err := l.call(http.DefaultClient, "POST", "/api/v1/notes", map[string]string{"Content-Type": "application/json", "X-Api-Key": key}, []byte(`{"content":"`+text+`"}`))
-		is.NoErr(err)
-		return status, string(b)
-	}
-	status, _ := post(p, "one")
-	is.Equal(status, http.StatusCreated) // the control
-	p.until("the record is in the object store", func() bool {
-		names, err := filepath.Glob(filepath.Join(store.Dir, s3test.BucketName, "kist", "log", "*"))
-		return err == nil && len(names) >= 4 // the fence, one before the snapshot and one after it, and the record
-	})
-	first.signal(syscall.SIGSTOP)
-	q := newPlace(t)
-	q.env = p.env
-	q.takeOver()
-	second := q.serve()
-	status, _ = post(q, "two")
-	is.Equal(status, http.StatusCreated)
-	first.signal(syscall.SIGCONT)
-	p.until("the first one stores nothing", func() bool {
-		status, text := post(p, "lost")
-		return status == http.StatusServiceUnavailable && strings.Contains(text, "not_the_writer")
-	})
-	status, _ = post(q, "three")
-	is.Equal(status, http.StatusCreated)
-	want := second.everything(key)
-	is.True(!strings.Contains(want["notes"], "lost"))
-	second.stop()
-	first.signal(os.Kill)
-	first.end()
-	q.addr = second.addr
-	third := q.fetched().serve()
-	is.Equal(third.everything(key), want)
-	third.stop()
 }
 
 // Whenever a server in sync mode is killed and its disk is lost, what it had
@@ -287,8 +238,8 @@ func TestStoreFaults(t *testing.T) {
 			key := p.must("key", "create", "--user", "ann", "--name", "load")
 			s := p.serve("--store-mode", mode, "--metrics")
 			p.until("everything is in the object store", func() bool { return strings.Contains(s.log.String(), "everything is in the object store") })
-			direct := p.spare(gateway)
-			direct.env = append(direct.env, "KIST_FOLLOW=", "KIST_STORE=")
+			direct := p.second(gateway)
+			direct.env = append(direct.env, "KIST_STORE=")
 			l := newLoad(t, p, key, 4)
 			l.cutOff = mode == "sync"
 			for _, i := range mrand.Perm(len(s3test.Faults))[:times(4, len(s3test.Faults))] {
@@ -450,7 +401,6 @@ func TestStoreFlags(t *testing.T) {
 		{"serve", "--store-mode", "sync"},
 		{"serve", "--store", "home"},
 		{"serve", "--store", "s3://home", "--store-endpoint", "ftp://x"},
-		{"serve", "--store", "s3://home", "--store-max-lag", "1s"},
 		{"serve", "--store", "s3://home", "--store-history", "59m"},
 		{"restore", "s3://home", "--at", "yesterday"},
 		{"restore", "backup", "--at", "2026-01-01T00:00:00Z"},

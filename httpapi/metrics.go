@@ -7,8 +7,6 @@ import (
 	"io"
 	"maps"
 	"math"
-	"net/http"
-	"net/url"
 	"runtime"
 	"slices"
 	"strconv"
@@ -149,7 +147,8 @@ func (f *figures) process() {
 	}
 }
 
-// instance writes the figures that the writer and a standby have.
+// instance writes the figures about the process, the disk, the journal, the search index and the
+// cache.
 func (f *figures) instance(c *web.Config) {
 	f.process()
 	f.gauge("build_info", "1; the version is a label.", 1, "version", c.Version)
@@ -166,8 +165,8 @@ func (f *figures) instance(c *web.Config) {
 	}
 }
 
-// writer writes the figures about the server's own data.
-func (f *figures) writer(ctx context.Context, s *Server) {
+// data writes the figures about the data and its copy in the object store.
+func (f *figures) data(ctx context.Context, s *Server) {
 	f.gauge("writable", "1 if the server can store things, 0 while /readyz says why it cannot.", truth(s.writable(ctx) == nil))
 	_, doubted := s.Store.ClockDoubt()
 	f.gauge("clock_doubted", "1 if the machine's clock jumped and is not trusted yet.", truth(doubted))
@@ -224,46 +223,12 @@ func (s *Server) readMetrics(c *web.Request) error {
 	var f figures
 	s.meter.write(&f)
 	f.instance(&s.Config)
-	f.writer(c.R.Context(), s)
-	f.answer(c.W)
-	return nil
-}
+	f.data(c.R.Context(), s)
 
-// answer answers with the figures.
-func (f *figures) answer(w http.ResponseWriter) {
-	h := w.Header()
+	h := c.W.Header()
 	h.Set("Cache-Control", "no-store")
 	h.Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 	h.Set("Content-Length", strconv.Itoa(f.text.Len()))
-	_, _ = io.WriteString(w, f.text.String()) // the client may be gone
-}
-
-// Following is how far a standby is.
-type Following struct {
-	Lag     time.Duration // since it had everything that was in the object store
-	Silent  time.Duration // since the newest piece of the history was first seen
-	Behind  uint64        // commits that are not applied
-	Slots   uint64        // applied
-	Errors  uint64        // failed attempts to read the object store
-	Failing bool          // the latest one failed
-}
-
-// StandbyMetrics answers a request for the figures of a standby, by the rules of
-// readMetrics. Of the configuration it needs Store, Blobs, Search, Version and Log.
-func StandbyMetrics(c web.Config, now Following, w http.ResponseWriter, r *http.Request) {
-	site := &web.Site{Config: c, BaseURL: new(url.URL)}
-	aw := &web.AnswerWriter{ResponseWriter: w, Ctl: http.NewResponseController(w), Plain: true}
-	if err := (&web.Request{Site: site, W: aw, R: r}).Authorize(web.ReadsMetrics); err != nil {
-		site.Fail(aw, r, web.NewID(), err)
-		return
-	}
-	var f figures
-	f.instance(&c)
-	f.gauge("standby_lag_seconds", "How long ago the standby had everything that was in the object store; it asks every 15 seconds at least.", now.Lag.Seconds())
-	f.gauge("standby_behind_commits", "Commits in the object store that the standby has not applied yet, as far as it knows.", float64(now.Behind))
-	f.gauge("standby_silent_seconds", "How long ago the newest piece of the history was first seen.", now.Silent.Seconds())
-	f.gauge("standby_slots", "Pieces of the history applied since the start.", float64(now.Slots))
-	f.gauge("standby_errors", "Failed attempts to read the object store since the start.", float64(now.Errors))
-	f.gauge("standby_failing", "1 if the latest attempt to read the object store failed.", truth(now.Failing))
-	f.answer(aw)
+	_, _ = io.WriteString(c.W, f.text.String()) // the client may be gone
+	return nil
 }

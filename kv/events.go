@@ -72,12 +72,8 @@ func (tx *Tx) Trimmed() uint64 {
 const trimBatch = 500
 
 // Trim removes the marks of removals at the given places, which the reader of the
-// feed no longer needs. It leaves places of existing records alone. A store that
-// follows another one leaves all that to the other one.
+// feed no longer needs. It leaves places of existing records alone.
 func (s *Store) Trim(places []uint64) error {
-	if s.follows {
-		return nil
-	}
 	for some := range slices.Chunk(places, trimBatch) {
 		if err := s.Update(func(tx *Tx) error {
 			before := tx.Trimmed()

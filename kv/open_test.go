@@ -136,6 +136,21 @@ func TestNewerFormat(t *testing.T) {
 	}
 }
 
+// TestFormerStandby: the data directory of a standby is refused and not touched, and the error says how
+// to get a server.
+func TestFormerStandby(t *testing.T) {
+	is := is.New(t)
+	dir := filepath.Join(t.TempDir(), "data")
+	is.NoErr(kvtest.OpenAt(t, dir, nil).Close())
+	is.NoErr(os.WriteFile(filepath.Join(dir, datadir.StandbyName), []byte(`{"format":1,"store":"s3://bucket/home"}`), 0o600))
+	before := kvtest.FilesIn(t, dir)
+	_, err := kv.Open(dir, kv.Options{Schema: tables.All, Log: kvtest.Quiet})
+	is.True(err != nil)
+	is.True(strings.Contains(err.Error(), "kist restore"))
+	is.True(strings.Contains(err.Error(), "--take-over"))
+	is.True(maps.Equal(kvtest.FilesIn(t, dir), before))
+}
+
 // A store of an older format is migrated in one commit, by steps that see it as any
 // transaction does. If a step fails, nothing has changed.
 func TestMigration(t *testing.T) {

@@ -2,8 +2,6 @@ package kv
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
 	"kist/kv/datadir"
@@ -193,61 +191,4 @@ func startShipping(s *Store) error {
 // State returns the state of a store after the last commit.
 func State(s *Store) (at journal.State, err error) {
 	return at, s.between(func() error { at = s.state; return nil })
-}
-
-// Apply commits a record of the store that this one follows. If the record carries
-// contents, settle puts them on stable storage; otherwise it is nil. After an error
-// nothing has changed. Of what is kept in memory of rows, only caches follow: close the
-// store and open it before anything else uses it.
-func Apply(s *Store, f journal.Framed, settle func() error) error {
-	return s.between(func() error {
-		if err := s.behind.refuse(); err != nil {
-			return s.failed(err)
-		}
-		v, err := s.behind.pin()
-		if err != nil {
-			return err
-		}
-		defer v.release()
-		t := s.behind.write(v)
-		s.record.Reset(s.state.Digest)
-		for _, op := range f.Ops {
-			b, known := s.buckets.Find(op.Bucket)
-			if !known {
-				err = fmt.Errorf("record %d changes bucket %d, which this version of kist does not know", f.To.Seq, op.Bucket)
-				break
-			}
-			s.record.Add(op, t.Get(b, op.Key))
-			if op.Value == nil {
-				err = t.Delete(b, op.Key)
-			} else {
-				err = t.Put(b, op.Key, op.Value)
-			}
-			if err != nil {
-				break
-			}
-		}
-		if got := (journal.State{Seq: s.state.Seq + 1, Digest: s.record.Digest()}); err == nil && got != f.To {
-			err = fmt.Errorf("record %d with digest %016x does not follow record %d: %w", f.To.Seq, uint64(f.To.Digest), s.state.Seq, journal.ErrOther)
-		}
-		if err == nil && settle != nil {
-			err = s.journal.Carry(settle)
-		}
-		if err == nil {
-			err = s.failed(s.journal.Append(&s.record, f.To))
-		}
-		if err != nil {
-			return errors.Join(err, t.Undo(0))
-		}
-		s.behind.show()
-		s.state = f.To
-		s.space.commitSucceeded()
-		s.drops.Add(1)
-		everySlot{s}.refresh()
-		select {
-		case s.changed <- struct{}{}:
-		default: // the previous one was not received yet
-		}
-		return nil
-	})
 }

@@ -58,13 +58,7 @@ type Options struct {
 	Monotonic func() time.Duration                 // the monotonic clock of retries; the system's if nil
 
 	Ship *ship.Shipper // copies the store elsewhere; may be nil
-
-	// Follow makes a store that only Apply changes. Update fails with ErrFollows.
-	Follow bool
 }
-
-// ErrFollows says that a store follows another one.
-var ErrFollows = errors.New("this data follows another server's")
 
 // A Store is an open data directory. It is safe for concurrent use.
 type Store struct {
@@ -80,7 +74,6 @@ type Store struct {
 
 	journal *journal.Journal
 	ship    *ship.Shipper  // copies commits to an object store; nil without one
-	follows bool           // see Options.Follow
 	record  journal.Record // used by the committer only
 	state   journal.State  // after the last commit; used by the committer only
 	gen     generation     // used by the committer only
@@ -128,14 +121,15 @@ func Open(dir string, o Options) (*Store, error) {
 	if err := workcopy.Readable(dir); err != nil {
 		return nil, err
 	}
-	if _, err := os.Lstat(filepath.Join(dir, datadir.StandbyName)); err == nil && !o.Follow {
-		return nil, fmt.Errorf("%s is the data of a standby, which only follows another server; run kist promote to end that", dir)
+	if _, err := os.Lstat(filepath.Join(dir, datadir.StandbyName)); err == nil {
+		return nil, fmt.Errorf("%s is the data of a standby, which this version of kist does not have: to get a server, "+
+			"run kist restore from the object store into an empty data directory, and start that one with kist serve --store ADDRESS --take-over", dir)
 	}
 	l, err := datadir.Acquire(filepath.Join(dir, "LOCK"))
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{dir: dir, schema: o.Schema, buckets: o.Schema.Buckets(), log: cmp.Or(o.Log, slog.Default()), rebuilding: o.Rebuild, lock: l, follows: o.Follow, jobs: make(chan *job, 256), changed: make(chan struct{}, 1)}
+	s := &Store{dir: dir, schema: o.Schema, buckets: o.Schema.Buckets(), log: cmp.Or(o.Log, slog.Default()), rebuilding: o.Rebuild, lock: l, jobs: make(chan *job, 256), changed: make(chan struct{}, 1)}
 	s.clock.log, s.clock.now, s.clock.elapsed = s.log, o.Now, o.Elapsed
 	if s.clock.uptime = o.Monotonic; o.Monotonic == nil {
 		start := time.Now()
@@ -161,9 +155,7 @@ func Open(dir string, o Options) (*Store, error) {
 	s.work.Go(s.commitLoop)
 	s.work.Go(s.behind.applyLoop)
 	s.ticking.Go(s.flushLoop)
-	if !s.follows {
-		s.ticking.Go(s.scrubs.loop) // which heals by a commit
-	}
+	s.ticking.Go(s.scrubs.loop)
 	s.ship.Await()
 	return s, nil
 }
@@ -246,12 +238,9 @@ func (s *Store) prepare() error {
 		return nil
 	})
 	if err == nil && from < workcopy.Format {
-		if s.follows {
-			return fmt.Errorf("the data has format %d, and a standby of this version of kist follows format %d: start the server that it follows with this version first", from, workcopy.Format)
-		}
 		err = s.upgrade(from)
 	}
-	if err != nil || s.follows {
+	if err != nil {
 		return err
 	}
 	j := &job{fn: func(tx *Tx) error {
@@ -325,7 +314,7 @@ func (s *Store) flushLoop() {
 			s.space.check()
 			s.behind.retry()
 			s.behind.watch()
-			if s.follows || s.ship.Refuse() == ship.ErrOver { // nothing can be written
+			if s.ship.Refuse() == ship.ErrOver { // nothing can be written
 				continue
 			}
 			s.retryWrite()
@@ -385,7 +374,7 @@ func (s *Store) Close() error {
 		s.ticking.Wait() // flushLoop may be writing counts
 		if refused := s.ship.Refuse(); refused != nil {
 			s.log.Warn("the counts of the last second cannot be written", "error", refused)
-		} else if !s.follows {
+		} else {
 			err = errors.Join(s.Flush(), s.clock.stop(s))
 		}
 		err = errors.Join(err, s.ship.Close())

@@ -86,9 +86,6 @@ type job struct {
 // same time share one commit; a lone caller does not wait for others. fn runs once, on
 // a goroutine of the store. It must not do slow work or call View or Update.
 func (s *Store) Update(fn func(*Tx) error) error {
-	if s.follows {
-		return ErrFollows
-	}
 	return s.submit(&job{fn: fn, done: make(chan struct{})})
 }
 

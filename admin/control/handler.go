@@ -51,14 +51,11 @@ type Commands map[string]func(http.ResponseWriter, *http.Request) error
 func NewCommands(b Backend) Commands {
 	v := handler{b}
 	all := Commands{
-		"GET /copy":   verb(v.checkCopy),
-		"GET /index":  verb(v.indexState),
-		"POST /index": verb(v.reindex),
-		"POST /gc":    verb(v.sweep),
-		"POST /scrub": verb(v.scrub),
-		"POST /promote": func(http.ResponseWriter, *http.Request) error {
-			return &record.Error{Fault: record.Taken, Code: "no_standby", Text: "This server is not a standby: it does not follow another server."}
-		},
+		"GET /copy":    verb(v.checkCopy),
+		"GET /index":   verb(v.indexState),
+		"POST /index":  verb(v.reindex),
+		"POST /gc":     verb(v.sweep),
+		"POST /scrub":  verb(v.scrub),
 		"POST /link":   verb(v.link),
 		"POST /unlink": verb(v.unlink),
 		"POST /import": func(w http.ResponseWriter, r *http.Request) error {

@@ -17,6 +17,7 @@ import (
 	"kist/kv"
 	"kist/kv/catalog"
 	"kist/kv/datadir"
+	"kist/kv/ship"
 )
 
 // backupMark is a file in the data directory. Its time is that of the latest
@@ -85,7 +86,7 @@ func (j Job) Backup(dest string, stdout io.Writer) (*BackedUp, error) {
 	b.result.Dest = dest
 	if len(b.result.Missing) > 0 {
 		if j.Remote == nil {
-			b.result.Store = filesIn(j.Dir)
+			b.result.Store = ship.FilesIn(j.Dir)
 		}
 		return &b.result, nil
 	}

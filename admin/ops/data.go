@@ -5,7 +5,6 @@ package ops
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,10 +17,8 @@ import (
 	"kist/admin/exit"
 	"kist/blobs"
 	"kist/kv"
-	"kist/kv/datadir"
 	"kist/kv/journal"
 	"kist/kv/record"
-	"kist/kv/ship"
 	"kist/kv/workcopy"
 )
 
@@ -79,39 +76,6 @@ func ExpectData(dir string) error {
 		return fmt.Errorf("there is no data in %s, and --expect-data is set: see that the disk is mounted and --data-dir is right, or start once without it (nothing was changed)", dir)
 	}
 	return nil
-}
-
-// A Marker is the contents of the file STANDBY.
-type Marker struct {
-	Format int    `json:"format"`
-	Store  string `json:"store"`
-}
-
-// Follows returns the address of the object store that the data directory of a standby
-// follows.
-func Follows(dir string) (address string, err error) {
-	var m Marker
-	text, err := os.ReadFile(filepath.Join(dir, datadir.StandbyName))
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", exit.Absent("standby in the data directory", dir)
-	}
-	if err == nil {
-		err = json.Unmarshal(text, &m)
-	}
-	if err != nil || m.Format != 1 {
-		return "", fmt.Errorf("cannot read the file %s in the data directory: %w", datadir.StandbyName, cmp.Or(err, errors.ErrUnsupported))
-	}
-	return m.Store, nil
-}
-
-// filesIn returns the address of the object store that has the files which are not on the
-// disk of a data directory. It is empty if all files must be on the disk.
-func filesIn(dir string) string {
-	at, err := Follows(dir)
-	if err != nil {
-		return ship.FilesIn(dir)
-	}
-	return at
 }
 
 // readJournal opens the journal of a data directory or a backup. The error says what to do

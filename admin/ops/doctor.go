@@ -16,6 +16,7 @@ import (
 	"kist/kv"
 	"kist/kv/journal"
 	"kist/kv/record"
+	"kist/kv/ship"
 	"kist/kv/tables"
 )
 
@@ -262,7 +263,7 @@ func (d *Checkup) carried(snapshot uint64, lost map[blobs.Ref][]Lost) error {
 
 // missing reports that n files are not on the disk.
 func (d *Checkup) missing(n int) {
-	switch at := filesIn(d.Dir); {
+	switch at := ship.FilesIn(d.Dir); {
 	case n == 0:
 	case at != "" && d.Storeless:
 		d.Add(Problem, "contents", record.Plural(n, "file")+console.Word(n == 1, " is", " are")+" not on this disk but in "+at+", and the server was started without it",

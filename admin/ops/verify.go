@@ -19,6 +19,7 @@ import (
 	"kist/kv/journal"
 	"kist/kv/record"
 	"kist/kv/repair"
+	"kist/kv/ship"
 	"kist/kv/tables"
 	"kist/kv/workcopy"
 )
@@ -229,7 +230,7 @@ func (v *Verified) contents(j Job, i *kv.Inspection, store *blobs.Store) error {
 		}
 		elsewhere := ""
 		if j.Remote == nil {
-			elsewhere = filesIn(v.Dir)
+			elsewhere = ship.FilesIn(v.Dir)
 		}
 		for ref, n := range tx.Contents() {
 			switch info, err := store.Stat(ref); {

@@ -45,7 +45,7 @@ const (
 // why it is impossible to listen.
 func (s *Starting) Rebuild() (progress func(share float64), err error) {
 	s.started = time.Now()
-	if err := s.Answer(s); err != nil {
+	if err := s.answer(); err != nil {
 		return nil, err
 	}
 	ctx, stop := context.WithCancel(context.Background())
@@ -62,13 +62,13 @@ func (s *Starting) Open() (_ net.Listener, err error) {
 	return s.front, err
 }
 
-// Answer opens the listener and answers with the handler from now on.
-func (s *Starting) Answer(with http.Handler) error {
+// answer opens the listener and answers from now on.
+func (s *Starting) answer() error {
 	if _, err := s.Open(); err != nil {
 		return err
 	}
 	s.server = &http.Server{
-		Handler: with, TLSConfig: s.Secure, MaxHeaderBytes: 8 << 10, ReadTimeout: 5 * time.Second, WriteTimeout: 5 * time.Second,
+		Handler: s, TLSConfig: s.Secure, MaxHeaderBytes: 8 << 10, ReadTimeout: 5 * time.Second, WriteTimeout: 5 * time.Second,
 		ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
 	}
 	s.server.SetKeepAlivesEnabled(false) // the next request may be for the ready server
@@ -86,8 +86,8 @@ func (s *Starting) Answer(with http.Handler) error {
 	return nil
 }
 
-// Hush ends what Answer and Rebuild have begun. Visitors who connect wait.
-func (s *Starting) Hush() error {
+// hush ends what Rebuild has begun. Visitors who connect wait.
+func (s *Starting) hush() error {
 	if s.server == nil {
 		return nil
 	}
@@ -109,7 +109,7 @@ func (s *Starting) Hush() error {
 func (s *Starting) End() (net.Listener, error) {
 	front, err := s.Open()
 	if err == nil {
-		err = s.Hush()
+		err = s.hush()
 	}
 	s.front = nil
 	return front, err

@@ -20,7 +20,8 @@ import (
 // directory.
 const InstanceName = "INSTANCE"
 
-// StandbyName is the file of a data directory that only follows another server's data.
+// StandbyName is a file that versions before this one wrote to the data directory of a standby,
+// which only followed another server's data. Such a directory may lack changes and files.
 const StandbyName = "STANDBY"
 
 // instanceFormat is the version of the file INSTANCE.

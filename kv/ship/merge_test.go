@@ -195,8 +195,6 @@ func TestMergeWhileRead(t *testing.T) {
 		}
 	}
 	is.NoErr(store.Close())
-	instance, err := datadir.ReadInstance(dir)
-	is.NoErr(err)
 	for _, at := range []time.Time{{}, middle} {
 		want, err := ship.Fetch(t.Context(), m, at, workcopy.Format, t.TempDir())
 		is.NoErr(err)
@@ -207,16 +205,6 @@ func TestMergeWhileRead(t *testing.T) {
 			got, err := ship.Fetch(t.Context(), r, at, workcopy.Format, t.TempDir())
 			is.NoErr(err) // n
 			is.Equal(got.State, want.State)
-			if r.gets.Load() >= 0 {
-				break
-			}
-		}
-		for n := 0; ; n++ {
-			r := &mergedAt{memory: m.copied()}
-			r.gets.Store(int64(n))
-			r.fn = func() { is.NoErr(ship.Merge(t.Context(), r.memory)) }
-			_, err := ship.Follow(t.Context(), ship.Options{Remote: r}, workcopy.Format, instance, want.State)
-			is.NoErr(err) // n
 			if r.gets.Load() >= 0 {
 				break
 			}

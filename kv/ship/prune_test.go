@@ -25,7 +25,6 @@ import (
 	"kist/blobs"
 	"kist/kv"
 	"kist/kv/datadir"
-	"kist/kv/journal"
 	"kist/kv/kvtest"
 	"kist/kv/record"
 	"kist/kv/ship"
@@ -527,9 +526,6 @@ func TestPrunedHistory(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := pruning(t, 10*time.Hour)
-	follower, second, f := following(t, p.m)
-	apply := func(r journal.Framed) error { return kv.Apply(second, r, nil) }
-	is.NoErr(readAll(t, f, apply))
 	for range 3 {
 		for range 12 {
 			is.NoErr(tried(p.store))
@@ -588,18 +584,6 @@ func TestPrunedHistory(t *testing.T) {
 	m := p.m.copied()
 	delete(m.objects, begin[0]) // so nothing says that it was meant
 	is.True(strings.Contains(problems(m), "is missing"))
-
-	// Who was away for longer learns that.
-	_, err := f.Read(t.Context(), apply)
-	var broken *ship.Broken
-	is.True(errors.As(err, &broken) && strings.Contains(err.Error(), "away for longer"))
-	at, err := kv.State(second)
-	is.NoErr(err)
-	_, err = ship.Follow(t.Context(), ship.Options{Remote: p.m}, workcopy.Format, instanceOf(t, follower), at)
-	is.True(errors.As(err, &broken))
-	is.NoErr(second.Close())
-	_, third, f := following(t, p.m)
-	is.NoErr(readAll(t, f, func(r journal.Framed) error { return kv.Apply(third, r, nil) }))
 }
 
 // late is a remote that calls a function before one of its reads.

@@ -29,9 +29,6 @@ type Options struct {
 	Evicts    bool   // contents that are in the store may be removed from the disk
 	TakeOver  bool   // another data directory may have written last
 	Sync      bool   // a commit is acknowledged when it is in the store
-	// MaxLag is after how long without a successful put nothing is acknowledged;
-	// 0 means that this never happens.
-	MaxLag time.Duration
 	// History is how long every moment can be restored; what only earlier ones need is
 	// removed: see Prune. 0 means that nothing is removed.
 	History time.Duration
@@ -309,15 +306,10 @@ func (s *Shipper) Refuse() error {
 	switch {
 	case s.over != nil:
 		return ErrOver
-	case s.late(), s.o.Sync && (!s.complete || s.failure != nil && s.shipped.Seq < s.at.Seq):
+	case s.o.Sync && (!s.complete || s.failure != nil && s.shipped.Seq < s.at.Seq):
 		return ErrUnreachable
 	}
 	return nil
-}
-
-// late reports whether the latest successful put is too long ago.
-func (s *Shipper) late() bool {
-	return s.o.MaxLag > 0 && time.Since(s.good) > s.o.MaxLag
 }
 
 // Committed notes that a record of n bytes leads to the state and is on the disk. In
@@ -334,13 +326,17 @@ func (s *Shipper) Committed(to journal.State, n int) error {
 	if s.since.IsZero() {
 		s.waits(time.Now())
 	}
+	over := s.over
 	s.mu.Unlock()
 	raise(s.wake)
 	if full || s.o.Sync {
 		raise(s.full)
 	}
 	if !s.o.Sync {
-		return s.unsure()
+		if over != nil {
+			return ErrOver
+		}
+		return nil
 	}
 	wait := time.NewTimer(patience)
 	defer wait.Stop()
@@ -366,19 +362,6 @@ func (s *Shipper) Committed(to journal.State, n int) error {
 			return ErrUnsure
 		}
 	}
-}
-
-// unsure returns an error if a commit must not be acknowledged any more.
-func (s *Shipper) unsure() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case s.over != nil:
-		return ErrOver
-	case s.late():
-		return ErrUnsure
-	}
-	return nil
 }
 
 // waits notes since when the oldest record has waited; zero means that none does. s.mu is
@@ -488,7 +471,7 @@ func (s *Shipper) run(ctx context.Context) {
 			return
 		case err == nil:
 			retry = 0
-			timer.Reset(s.rest())
+			timer.Reset(upkeepEvery)
 			if time.Since(s.upkeep) >= upkeepEvery {
 				s.upkeep = time.Now()
 				if err := s.remember(); err != nil {
@@ -533,14 +516,6 @@ func (s *Shipper) pause(ctx context.Context) {
 	}
 }
 
-// rest is how long nothing has to be done if nothing is committed.
-func (s *Shipper) rest() time.Duration {
-	if s.o.MaxLag > 0 {
-		return s.o.MaxLag / 3
-	}
-	return upkeepEvery
-}
-
 // step does all that can be done now.
 func (s *Shipper) step(ctx context.Context) error {
 	if !s.writer {
@@ -553,37 +528,7 @@ func (s *Shipper) step(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := s.ship(ctx); err != nil {
-		return err
-	}
-	if s.o.MaxLag > 0 && time.Since(s.good) >= s.o.MaxLag/3 {
-		return s.follow(ctx, Slot{Before: s.shipped, After: s.shipped})
-	}
-	return nil
-}
-
-// during calls fn and puts empty slots meanwhile, so that a writer with a max lag does
-// not stop because fn takes long.
-func (s *Shipper) during(ctx context.Context, fn func(context.Context) error) error {
-	if s.o.MaxLag == 0 {
-		return fn(ctx)
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	done := make(chan error, 1)
-	go func() { done <- fn(ctx) }()
-	tick := time.NewTicker(s.o.MaxLag / 3)
-	defer tick.Stop()
-	for {
-		select {
-		case err := <-done:
-			return cmp.Or(context.Cause(ctx), err)
-		case <-tick.C:
-			if err := s.follow(ctx, Slot{Before: s.shipped, After: s.shipped}); errors.As(err, new(*overError)) {
-				cancel(err)
-			}
-		}
-	}
+	return s.ship(ctx)
 }
 
 // remember notes the latest slot for the next start.
@@ -605,24 +550,20 @@ func (s *Shipper) setComplete(is bool) {
 // the records before it. After a failure it goes on with the same snapshot.
 func (s *Shipper) begin(ctx context.Context) error {
 	s.o.Log.Info("copying everything to the object store", "store", s.o.Address)
-	var snap *journal.Snap
-	err := s.during(ctx, func(ctx context.Context) (err error) {
-		if !s.begun {
-			err = s.src.Compact()
+	if !s.begun {
+		if err := s.src.Compact(); err != nil {
+			return err
 		}
-		if err == nil {
-			snap, err = journal.OpenNewest(s.src.Journal, 0)
-		}
-		if s.begun = err == nil; s.begun {
-			journal.KeepFrom(s.src.Journal, snap.Seq)
-			err = s.stored.putAll(ctx)
-		}
-		return err
-	})
-	if snap != nil {
-		defer snap.Close()
 	}
+	snap, err := journal.OpenNewest(s.src.Journal, 0)
+	s.begun = err == nil
 	if err != nil {
+		return err
+	}
+	defer snap.Close()
+	journal.KeepFrom(s.src.Journal, snap.Seq)
+
+	if err := s.stored.putAll(ctx); err != nil {
 		return err
 	}
 	// Another writer may have taken over long ago: its history must get no snapshot of
@@ -630,7 +571,7 @@ func (s *Shipper) begin(ctx context.Context) error {
 	if err := s.follow(ctx, Slot{Before: s.shipped, After: s.shipped}); err != nil {
 		return err
 	}
-	if err := s.during(ctx, func(ctx context.Context) error { return s.putSnapshot(ctx, snap) }); err != nil {
+	if err := s.putSnapshot(ctx, snap); err != nil {
 		return err
 	}
 	s.dropTail()
@@ -706,7 +647,7 @@ func (s *Shipper) shipSlot(ctx context.Context, at journal.State) (err error) {
 	if slot.After.Seq == at.Seq && slot.After != at {
 		return fmt.Errorf("the journal has a record %d that leads to another digest (%016x) than the one that was acknowledged (%016x); it is not shipped", at.Seq, uint64(slot.After.Digest), uint64(at.Digest))
 	}
-	if err := s.during(ctx, func(ctx context.Context) error { return s.stored.put(ctx, refs) }); err != nil {
+	if err := s.stored.put(ctx, refs); err != nil {
 		return err
 	}
 	if err := s.follow(ctx, slot); err != nil {
@@ -720,14 +661,13 @@ func (s *Shipper) shipSlot(ctx context.Context, at journal.State) (err error) {
 
 // Ahead puts a content of size bytes before a record refers to it, so that the records
 // after that one need not wait for it. The store of contents calls it for each content
-// that it keeps. It does nothing for a small one, nor if records may be in the store at
-// any time.
+// that it keeps. It does nothing for a small one, nor without Options.Sync.
 func (s *Shipper) Ahead(ref blobs.Ref, size int64) error {
 	if s == nil {
 		return nil
 	}
 	s.stored.spare(ref)
-	if size < askFirst || !s.o.Sync && s.o.MaxLag == 0 {
+	if size < askFirst || !s.o.Sync {
 		return nil
 	}
 	if err := s.Refuse(); err != nil {
@@ -743,15 +683,11 @@ func (s *Shipper) Ahead(ref blobs.Ref, size int64) error {
 	s.work.Add(1)
 	s.mu.Unlock()
 	defer s.work.Done()
-	err := s.stored.put(s.ctx, []blobs.Ref{ref})
-	if err == nil {
-		return nil
+	if err := s.stored.put(s.ctx, []blobs.Ref{ref}); err != nil {
+		s.o.Log.Warn("a file could not be put in the object store", "sha256", ref.String(), "error", err)
+		return ErrUnreachable
 	}
-	s.o.Log.Warn("a file could not be put in the object store", "sha256", ref.String(), "error", err)
-	if !s.o.Sync { // it is put before its slot
-		return nil
-	}
-	return ErrUnreachable
+	return nil
 }
 
 // Settled reports whether the contents that are in the store now will stay there. The

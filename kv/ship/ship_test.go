@@ -416,37 +416,6 @@ func TestDamageIsNamed(t *testing.T) {
 	is.True(err != nil && strings.Contains(err.Error(), "no data of kist"))
 }
 
-// A writer that cannot reach the store stops when it is too late, and goes on when
-// the store is back. Without the limit it goes on all the time.
-func TestMaxLag(t *testing.T) {
-	t.Parallel()
-	for _, limit := range []time.Duration{0, 300 * time.Millisecond} {
-		t.Run(limit.String(), func(t *testing.T) {
-			t.Parallel()
-			is := is.New(t)
-			m := newMemory()
-			store, s := opened(t, filepath.Join(t.TempDir(), "data"), ship.Options{Remote: m, MaxLag: limit}, nil)
-			ready(t, store)
-			for s.Status().LastSnapshot.IsZero() {
-				is.NoErr(store.View(func(*kv.Tx) error { return nil }))
-			}
-			m.set(func(string, string) error { return errCut }, nil)
-			var err error
-			for began := time.Now(); time.Since(began) < 2*time.Second && err == nil; {
-				err = tried(store)
-			}
-			is.Equal(err != nil, limit > 0)
-			m.set(nil, nil)
-			ready(t, store)
-			is.NoErr(store.Close())
-			is.Equal(s.Status().Records, uint64(0))
-			_, got, err := restored(t, m, time.Time{})
-			is.NoErr(err)
-			is.True(got.Whole)
-		})
-	}
-}
-
 // An idle store sends nothing, not even a request.
 func TestIdle(t *testing.T) {
 	t.Parallel()
@@ -891,73 +860,50 @@ func stage(t *testing.T, content *blobs.Store, size int) *blobs.Stage {
 	return st
 }
 
-// While a large file is on its way, a server in sync mode acknowledges other changes, and
-// one with a max lag does not stop.
+// While a large file is on its way, a server in sync mode acknowledges other changes.
 func TestLargeFile(t *testing.T) {
 	t.Parallel()
-	for _, o := range []ship.Options{{Sync: true}, {MaxLag: 2 * time.Second}} {
-		for _, first := range []bool{false, true} { // the file is there at the first start
-			if first && o.Sync {
-				continue // it acknowledges nothing before everything is copied
-			}
-			t.Run(fmt.Sprintf("sync %v, first %v", o.Sync, first), func(t *testing.T) {
-				t.Parallel()
-				is := is.New(t)
-				slow := &severable{memory: newMemory()}
-				begun, release := make(chan struct{}), make(chan struct{})
-				begin, finish := sync.OnceFunc(func() { close(begun) }), sync.OnceFunc(func() { close(release) })
-				slow.early = func(name string) {
-					if strings.HasPrefix(name, "blobs/") {
-						begin()
-						<-release
-					}
-				}
-				o := o // not the other subtest's
-				o.Remote = slow
-				dir := filepath.Join(t.TempDir(), "data")
-				is.NoErr(kvtest.OpenAt(t, dir, nil).Close())
-				content, err := blobs.Open(filepath.Join(dir, "blobs"))
-				is.NoErr(err)
-				defer content.Close()
-				st := stage(t, content, 1<<20)
-				if first {
-					kept, err := st.Keep()
-					is.NoErr(err)
-					kept.Release()
-				}
-				store, s := opened(t, dir, o, nil)
-				t.Cleanup(finish) // before the store closes
-				ready(t, store)
-				content.OnKeep = s.Ahead
-				stored := make(chan error, 1)
-				go func() {
-					if first {
-						stored <- nil
-						return
-					}
-					kept, err := st.Keep()
-					if err == nil {
-						defer kept.Release()
-						err = refer(store, kept.Ref)
-					}
-					stored <- err
-				}()
-				<-begun
-				slots := len(slow.names("log/"))
-				for began := time.Now(); time.Since(began) < 3*o.MaxLag || len(slow.names("log/")) < slots+3; {
-					is.NoErr(tried(store))
-				}
-				finish()
-				is.NoErr(<-stored)
-				is.NoErr(store.Close())
-				is.Equal(len(slow.names("blobs/")), 1)
-				is.Equal(s.Status().Errors, uint64(0))
-				back, _, err := restored(t, slow, time.Time{})
-				is.NoErr(err)
-				is.NoErr(back.Close())
-			})
+	is := is.New(t)
+	slow := &severable{memory: newMemory()}
+	begun, release := make(chan struct{}), make(chan struct{})
+	begin, finish := sync.OnceFunc(func() { close(begun) }), sync.OnceFunc(func() { close(release) })
+	slow.early = func(name string) {
+		if strings.HasPrefix(name, "blobs/") {
+			begin()
+			<-release
 		}
 	}
+	dir := filepath.Join(t.TempDir(), "data")
+	is.NoErr(kvtest.OpenAt(t, dir, nil).Close())
+	content, err := blobs.Open(filepath.Join(dir, "blobs"))
+	is.NoErr(err)
+	defer content.Close()
+	st := stage(t, content, 1<<20)
+	store, s := opened(t, dir, ship.Options{Remote: slow, Sync: true}, nil)
+	t.Cleanup(finish) // before the store closes
+	ready(t, store)
+	content.OnKeep = s.Ahead
+	stored := make(chan error, 1)
+	go func() {
+		kept, err := st.Keep()
+		if err == nil {
+			defer kept.Release()
+			err = refer(store, kept.Ref)
+		}
+		stored <- err
+	}()
+	<-begun
+	for slots := len(slow.names("log/")); len(slow.names("log/")) < slots+3; {
+		is.NoErr(tried(store))
+	}
+	finish()
+	is.NoErr(<-stored)
+	is.NoErr(store.Close())
+	is.Equal(len(slow.names("blobs/")), 1)
+	is.Equal(s.Status().Errors, uint64(0))
+	back, _, err := restored(t, slow, time.Time{})
+	is.NoErr(err)
+	is.NoErr(back.Close())
 }
 
 // A file that cannot be put is not acknowledged in sync mode, and is no obstacle to other

@@ -8,7 +8,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"time"
 
 	"kist/kv/journal"
 )
@@ -23,10 +22,9 @@ type Slot struct {
 	Process       [8]byte // says which start of a server wrote it
 	Epoch         uint64  // how often writers have begun
 	Before, After journal.State
-	MaxLag        time.Duration // after which the writer stops without the store; 0 if it does not
-	URL           string        // of the writer, for visitors
-	Times         []int64       // of each record, in milliseconds since 1970
-	Frames        []byte        // the records as in a log of layout 1
+	URL           string  // of the writer, for visitors
+	Times         []int64 // of each record, in milliseconds since 1970
+	Frames        []byte  // the records as in a log of layout 1
 }
 
 // The head of a slot. DESIGN.md of package kv has it as a table.
@@ -50,7 +48,7 @@ func (s *Slot) encode() []byte {
 	b = append(b, make([]byte, sha256.Size)...)
 	b = binary.BigEndian.AppendUint64(b, s.Number)
 	b = append(append(b, s.Instance[:]...), s.Writer[:]...)
-	for _, n := range []uint64{s.Epoch, s.Before.Seq, uint64(s.Before.Digest), s.After.Seq, uint64(s.After.Digest), uint64(s.MaxLag.Milliseconds())} {
+	for _, n := range []uint64{s.Epoch, s.Before.Seq, uint64(s.Before.Digest), s.After.Seq, uint64(s.After.Digest), 0} { // the last one is not used any more
 		b = binary.BigEndian.AppendUint64(b, n)
 	}
 	b = binary.BigEndian.AppendUint32(b, uint32(len(s.URL)))
@@ -83,7 +81,6 @@ func parseHead(b []byte) (*Slot, int64, error) {
 	return &Slot{
 		Format: binary.BigEndian.Uint32(b[12:]), Number: n(56), Instance: [8]byte(b[64:]), Writer: [8]byte(b[72:]), Process: [8]byte(b[136:]), Epoch: n(80),
 		Before: journal.State{Seq: n(88), Digest: journal.Digest(n(96))}, After: journal.State{Seq: n(104), Digest: journal.Digest(n(112))},
-		MaxLag: time.Duration(n(120)&(1<<40-1)) * time.Millisecond,
 	}, int64(size), nil
 }
 

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/matryer/is"
 
@@ -19,7 +18,7 @@ func someSlot() Slot {
 	var r journal.Record
 	s := Slot{
 		Number: 7, Format: 4, Instance: [8]byte{1, 2}, Writer: [8]byte{3, 4}, Process: [8]byte{5, 6}, Epoch: 5, Before: journal.State{Seq: 40, Digest: 41},
-		MaxLag: 30 * time.Second, URL: "https://kist.example.org", Times: []int64{1_700_000_000_000, 1_700_000_000_001},
+		URL: "https://kist.example.org", Times: []int64{1_700_000_000_000, 1_700_000_000_001},
 	}
 	s.After = s.Before
 	for _, key := range []string{"one", "two"} {
@@ -54,7 +53,8 @@ func TestSlotBytes(t *testing.T) {
 	}
 }
 
-// A slot of a version that did not say which start wrote it is read.
+// A slot of a version that did not say which start wrote it, but how long its writer went on
+// without the store, is read.
 func TestFormerSlot(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

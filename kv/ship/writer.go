@@ -255,7 +255,7 @@ func (s *Shipper) put(ctx context.Context, slot Slot) error {
 		return fmt.Errorf("the file %s in the data directory is damaged; remove it", lineageName)
 	}
 	slot.Number, slot.Format, slot.Instance, slot.Writer, slot.Process = s.last.Number+1, s.src.Format, s.instance, [8]byte(writer), s.process
-	slot.Epoch, slot.MaxLag, slot.URL = s.last.Epoch, s.o.MaxLag, s.o.URL
+	slot.Epoch, slot.URL = s.last.Epoch, s.o.URL
 	b := slot.encode()
 	began := time.Now()
 	err = s.request(ctx, func() error {
