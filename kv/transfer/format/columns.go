@@ -92,65 +92,26 @@ func (l *csvLine) done(left *unread) {
 	}
 }
 
-// cellGauge reads CSV and ends it at a line with more than most cells, before the line is taken
-// apart. It finds the quoted cells as encoding/csv does with LazyQuotes.
-type cellGauge struct {
-	r     io.Reader
-	comma byte
-	most  int
-
-	cells  int  // before the byte, on its line
-	inside bool // a cell
-	quoted bool // the cell began with a quote that has not ended
-	quote  bool // the byte before was a quote in a quoted cell that may be its last
-	cr     bool // the byte before was a carriage return after such a quote
-}
-
-func (g *cellGauge) Read(b []byte) (int, error) {
-	n, err := g.r.Read(b)
-	for _, c := range b[:n] {
-		if g.quoted {
-			ends := c == '\n' && (g.quote || g.cr) || c == g.comma && g.quote
-			g.quote, g.cr = c == '"' && !g.quote, c == '\r' && g.quote
-			if !ends {
-				continue
-			}
-		}
-		g.quoted, g.quote = c == '"' && !g.inside, false
-		g.inside = c != g.comma && c != '\n'
-		if c == '\n' {
-			g.cells = 0
-		} else if c == g.comma {
-			g.cells++
-		}
-		if g.cells >= g.most {
-			return 0, unreadable("A line has more than %d columns.", g.most)
-		}
-	}
-	return n, err
-}
-
 // ofColumns makes rows from the lines of a CSV file (RFC 4180). The first line
 // names the columns. The separator is a comma, or a semicolon or a tab if the
 // first line has one and no comma.
 func ofColumns(r io.Reader, needed string, left *unread, row func(at string, l *csvLine) Row) Rows {
 	return func(yield func(Row, error) bool) {
 		buffered := bufio.NewReader(r)
-		limit := &gauge{r: buffered, left: MaxEntry}
-		cells := &cellGauge{r: limit, comma: ',', most: maxCells}
-		in := csv.NewReader(cells)
+		limit := &gauge{r: buffered, most: maxLine, left: maxLine}
+		in := csv.NewReader(limit)
 		in.FieldsPerRecord, in.LazyQuotes, in.ReuseRecord = -1, true, true
 		head, _ := buffered.Peek(4096)
 		first, _, _ := bytes.Cut(head, []byte("\n"))
 		for _, other := range []byte(";\t") {
 			if bytes.IndexByte(first, other) >= 0 && bytes.IndexByte(first, ',') < 0 {
-				in.Comma, cells.comma = rune(other), other
+				in.Comma = rune(other)
 				break
 			}
 		}
 		var l *csvLine
 		for {
-			limit.left = MaxEntry
+			limit.left = maxLine
 			cells, err := in.Read()
 			if errors.Is(err, io.EOF) {
 				if l == nil {
@@ -160,6 +121,9 @@ func ofColumns(r io.Reader, needed string, left *unread, row func(at string, l *
 			}
 			if bad, ok := errors.AsType[*csv.ParseError](err); ok {
 				err = unreadable("It is not valid CSV: %v.", bad)
+			}
+			if err == nil && len(cells) > maxCells {
+				err = unreadable("A line has more than %d columns.", maxCells)
 			}
 			if err != nil {
 				yield(Row{}, err)

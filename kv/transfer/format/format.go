@@ -49,7 +49,9 @@ var Formats = []Format{Netscape, Firefox, Chrome, Linkding, Karakeep, Linkwarden
 
 // Bounds of a source.
 const (
-	MaxEntry = 16 << 20 // bytes of one entry, without the bytes of files
+	maxText  = 256 << 20 // bytes of a source, but for a Folder and an export of kist, which hold files
+	MaxEntry = 16 << 20  // bytes of one entry, without the bytes of files
+	maxLine  = 1 << 20   // bytes of a line of CSV, each of which may be a column
 
 	maxCells = 10_000 // columns of CSV
 	maxNames = 1000   // tags of an entry that are looked at; a record has at most record.MaxTags
@@ -168,6 +170,10 @@ var readers = map[Format]func(Source) Rows{
 // Read reads a source of the given format.
 func Read(f Format, s Source) Rows {
 	return func(yield func(Row, error) bool) {
+		if f.text() && s.Size > maxText {
+			yield(Row{}, unreadable("It is larger than %d MiB; split it.", maxText>>20))
+			return
+		}
 		if f.text() && !isZip(s) {
 			var more bool
 			s, more = s.asText(yield)
@@ -216,15 +222,15 @@ func Parse(name string) (Format, error) {
 	return Format(name), nil
 }
 
-// gauge reads at most left bytes; left is reset before each entry.
+// gauge reads at most left bytes; left is reset to most before each entry.
 type gauge struct {
-	r    io.Reader
-	left int
+	r          io.Reader
+	most, left int
 }
 
 func (g *gauge) Read(b []byte) (int, error) {
 	if g.left <= 0 {
-		return 0, unreadable("An entry is longer than %d bytes.", MaxEntry)
+		return 0, unreadable("An entry is longer than %d bytes.", g.most)
 	}
 	n, err := g.r.Read(b[:min(len(b), g.left)])
 	g.left -= n

@@ -380,6 +380,41 @@ func TestFitted(t *testing.T) {
 }
 
 // An entry that is too long ends the reading or is refused; it is never in
+// A line of CSV has a limited number of columns and of bytes.
+func TestLargestLine(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	cells := func(n int) Source { return source("url\nhttps://example.org" + strings.Repeat(",", n-1) + "\n") }
+	is.Equal(len(rowsOf(CSV, cells(maxCells))), 1)
+	is.Equal(rowsOf(CSV, cells(maxCells+1)), []string{"error: A line has more than 10000 columns."})
+	long := source("url\n\"" + strings.Repeat("a", maxLine+8192) + "\"\n")
+	is.Equal(rowsOf(CSV, long), []string{"error: An entry is longer than 1048576 bytes."})
+}
+
+// A source that is too large is refused before it is read. Files and exports of kist may be of any size.
+func TestLargestSource(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		format Format
+		text   string
+		size   int64
+		want   string
+	}{
+		{Netscape, "<DL></DL>", maxText + 1, "It is larger than 256 MiB; split it."},
+		{CSV, "url", maxText + 1, "It is larger than 256 MiB; split it."},
+		{Linkding, "[]", maxText + 1, "It is larger than 256 MiB; split it."},
+		{Omnivore, "PK", maxText, "It is not a complete zip."},
+		{Omnivore, "PK", maxText + 1, "It is larger than 256 MiB; split it."},
+		{Kist, "PK", maxText + 1, "It is not a complete zip."},
+	} {
+		for _, err := range Read(c.format, Source{R: strings.NewReader(c.text), Size: c.size}) {
+			if err == nil || err.Error() != c.want {
+				t.Errorf("%s of %d bytes: %v", c.format, c.size, err)
+			}
+		}
+	}
+}
+
 // memory as a whole.
 func TestLongEntries(t *testing.T) {
 	is := is.New(t)

@@ -21,7 +21,7 @@ import (
 // of the document; its value is a json.Delim if it is a list or an object that
 // is not empty. An entry that is not a valid object comes with the reason.
 func entries(r io.Reader, name string, other func(member string, value any), each func(n int, o field.Object, wrong error) bool) error {
-	limit := &gauge{r: bufio.NewReader(r), left: MaxEntry}
+	limit := &gauge{r: bufio.NewReader(r), most: MaxEntry, left: MaxEntry}
 	d := json.NewDecoder(limit)
 	list := func() error {
 		if t, err := d.Token(); err != nil || t != json.Delim('[') {

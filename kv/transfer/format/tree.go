@@ -139,7 +139,7 @@ func (n *node) entry(left *unread, path string) (*entry, error) {
 // walk reads a source. It calls leave at the end of each object, inner ones
 // first, and stray for a value that should be an object but isn't.
 func (t tree) walk(r io.Reader, stray func(string), leave func(*node) bool) error {
-	w := &walk{tree: t, limit: &gauge{r: bufio.NewReader(r), left: MaxEntry}, stray: stray, leave: leave}
+	w := &walk{tree: t, limit: &gauge{r: bufio.NewReader(r), most: MaxEntry, left: MaxEntry}, stray: stray, leave: leave}
 	w.d = json.NewDecoder(w.limit)
 	if t, err := w.d.Token(); err != nil || t != json.Delim('{') {
 		return broken(err, "it is not a JSON object")
