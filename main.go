@@ -64,7 +64,6 @@ type serveCommand struct {
 	serve.AddressFlags
 	TrustedProxies []admin.Network `placeholder:"NET" help:"Reverse proxies whose X-Forwarded-For, -Proto and -Host headers are trusted: addresses or ranges, separated by commas."`
 	serve.CertificateFlags
-	WritesPerHour  admin.Size         `default:"4GiB" placeholder:"SIZE" help:"How many bytes of records one user may write in an hour. Of files, only those of up to 16 KiB count."`
 	MaxUploadSize  admin.Size         `default:"10GB" placeholder:"SIZE" help:"The largest file that is accepted, such as 500MB or 5GB."`
 	MaxConnections int                `default:"2000" placeholder:"N" help:"Maximum number of open connections. One address, or one IPv6 /64, may have 100 of them, unless it is a trusted proxy."`
 	AllowOutbound  []outbound.Allowed `placeholder:"HOST" help:"Private hosts, addresses or ranges that the server may connect to for webhooks, bookmarks and remote uploads, separated by commas."`
@@ -132,7 +131,7 @@ func (cmd *serveCommand) Run(c *admin.Call) (err error) {
 	if shipping.Remote != nil {
 		shipper = ship.New(shipping)
 	}
-	store, err := kv.Open(c.DataDir, kv.Options{Schema: tables.All, Log: c.Log, Rebuild: starting.Rebuild, WritesPerHour: int64(cmd.WritesPerHour), Ship: shipper})
+	store, err := kv.Open(c.DataDir, kv.Options{Schema: tables.All, Log: c.Log, Rebuild: starting.Rebuild, Ship: shipper})
 	if errors.As(err, new(*datadir.InUse)) {
 		return fmt.Errorf("%w; stop that one first, or choose another --data-dir", err)
 	}

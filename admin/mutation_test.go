@@ -41,7 +41,6 @@ var mutated = []struct {
 	{"kv/inbox", 5},
 	{"kv/jobs", 5},
 	{"kv/history", 1},
-	{"kv/allowance", 1},
 	{"kv/table", 1},
 	{"kv/transfer", 2},
 	{"kv/transfer/format", 5},

@@ -17,6 +17,8 @@ var removed = map[string]string{
 	"kist serve --promote-after": takesOver,
 	"kist serve --store-max-lag": "with --store-mode sync nothing that was acknowledged is lost with a machine; " +
 		"without it the changes of about a second can be, and kist doctor says how many are not in the object store",
+	"kist serve --writes-per-hour": "a quota, which an administrator sets in the app, bounds how much a user keeps, " +
+		"and the number of changes in a minute has a fixed limit",
 }
 
 // gone says what to do instead of a word after a command; "" if kist never had it.

@@ -8,9 +8,11 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/julienschmidt/httprouter"
 
+	"kist/httpapi/grant"
 	"kist/httpapi/public"
 	"kist/httpapi/session"
 	"kist/httpapi/web"
@@ -190,8 +192,27 @@ func (s *Server) allowed(path string) string {
 	return strings.Join(slices.Sorted(maps.Keys(known)), ", ")
 }
 
-// writes reports whether the operation stores something from a body for its caller. The
-// limit of written bytes applies to it.
+// countChange counts a request that may store something from its body: for the account of its caller,
+// or for the network of a stranger. It fails if that had too many in the last minute. Deleting and
+// revoking have no body and always work. What strangers do with a token or a code has its own bounds.
+func (s *Server) countChange(c *web.Request, r *Route) error {
+	var wait time.Duration
+	switch {
+	case r.writes() && c.Caller != nil:
+		wait = s.Changes.Take(c.Owner(), s.Store.Now())
+	case r.Body != nil && c.Caller == nil && c.Addr.IsValid() && slices.Contains(r.Fails, http.StatusTooManyRequests):
+		wait = s.Sent.Take(grant.Network(c.Addr), s.Store.Now())
+	}
+	if wait <= 0 {
+		return nil
+	}
+	return &record.Error{
+		Fault: record.TooMany, Code: "too_many_writes", Retry: wait,
+		Text: "Too many changes came in the last minute. Try again " + record.In(wait) + ".",
+	}
+}
+
+// writes reports whether the operation stores something from a body for its caller.
 func (r *Route) writes() bool {
 	return r.Body != nil && (r.Access.Scope == record.ScopeWrite || r.Access.Scope == record.ScopeUpload)
 }
@@ -235,10 +256,8 @@ func (s *Server) handle(r Route) httprouter.Handle {
 				return err
 			}
 		}
-		if r.writes() && !r.Safer && c.Caller != nil {
-			if err := c.Site.Store.MayWrite(c.Owner()); err != nil {
-				return err
-			}
+		if err := s.countChange(c, &r); err != nil {
+			return err
 		}
 		var err error
 		if r.Slugs && c.Caller == nil {

@@ -55,23 +55,6 @@ func TestSenderMetadataIsShort(t *testing.T) {
 	is.Equal(kept, meta("filename", long[:record.MaxFileName-4]+".txt", "name", "Bob"))
 }
 
-// A sender who continues an upload again and again is stopped, and the owner is not.
-func TestSendersPiecesAreLimited(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	a := start(t, writesPerHour(t, 40_000))
-	_, slug := a.ask(nil)
-	at := a.beginSending(slug, 1000, "filename", "a.txt")
-	n, status := 0, http.StatusNoContent
-	for ; n < 200 && status == http.StatusNoContent; n++ {
-		status = a.sendPiece(at, n, "x").status
-	}
-	is.Equal(status, http.StatusTooManyRequests)
-	is.True(n > 20)
-	a.post("/api/v1/notes", `{"content":"x"}`).want(http.StatusCreated)
-	a.stranger("DELETE", at, "").want(http.StatusNoContent)
-}
-
 // TestSending takes an upload to a link from its beginning into the queue.
 func TestSending(t *testing.T) {
 	t.Parallel()

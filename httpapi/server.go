@@ -76,6 +76,8 @@ func New(c web.Config) (*Server, error) {
 	s.crowd.limitTo(s.MaxConnections)
 	s.Opens.Most, s.Opens.Window = 60, time.Minute
 	s.Devices.Most, s.Devices.Window = 20, people.DeviceTime
+	s.Sent.Most, s.Sent.Window = 6_000, time.Minute
+	s.Changes.Most, s.Changes.Window = 60_000, time.Minute
 	s.readiness.lock = make(chan struct{}, 1)
 	s.backups = make(chan struct{}, 1)
 	s.Imports.Begin()

@@ -5,9 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
-	"time"
 
-	"kist/kv/allowance"
 	"kist/kv/record"
 	"kist/kv/table"
 	"kist/kv/workcopy"
@@ -21,9 +19,6 @@ const (
 	// MaxSessions bounds the browsers signed in to one account. A further sign-in
 	// signs out the one that was used longest ago.
 	MaxSessions = 200
-
-	// WritesPerHour is the default of Options.WritesPerHour.
-	WritesPerHour = 4 << 30
 )
 
 // TooMany is the error for an owner who has reached a limit. what names the things in
@@ -46,34 +41,6 @@ func (tx *Tx) CheckBound(b table.Bucket, owner record.ID, what, code string) err
 
 // Bounds are MaxEach (also used for MaxSessions) and MaxRecords; tests lower them.
 type Bounds struct{ Each, Records int64 }
-
-// MayWrite refuses writes while too much was recently written for their owner, or by senders if the transaction is
-// ForSenders. See allowance.Wait about changes that are safer.
-func (tx *Tx) MayWrite(owner record.ID, safer bool) error {
-	return mayWrite(tx.s, payer(tx, owner), tx.Now, safer)
-}
-
-// MayWrite is Tx.MayWrite for a check before a transaction.
-func (s *Store) MayWrite(owner record.ID) error { return mayWrite(s, owner, s.Now(), false) }
-
-func mayWrite(s *Store, payer record.ID, now time.Time, safer bool) error {
-	if wait := s.writes.Wait(payer, now, safer); wait > 0 {
-		return &record.Error{Fault: record.TooMany, Code: "too_many_writes", Text: "Too much was written for this account in the last hour. Try again " + record.In(wait) + ".", Retry: wait}
-	}
-	return nil
-}
-
-// ForSenders says that the transaction stores what others send to the owner: it is charged to all who send to the owner
-// together, and not to the owner.
-func (tx *Tx) ForSenders(owner record.ID) { tx.senders = owner }
-
-// payer is who pays for what the transaction writes for the owner.
-func payer(tx *Tx, owner record.ID) record.ID {
-	if owner == tx.senders {
-		return allowance.Senders(owner)
-	}
-	return owner
-}
 
 // An owner's text is the total length of the stored rows of their records, tags and
 // files received through upload requests, plus the metadata of unfinished uploads.

@@ -1,7 +1,6 @@
 package kv_test
 
 import (
-	"errors"
 	"fmt"
 	"path/filepath"
 	"testing"
@@ -15,7 +14,6 @@ import (
 	"kist/kv/kvtest"
 	"kist/kv/people"
 	"kist/kv/record"
-	"kist/kv/tables"
 )
 
 // The rows of an owner are bounded, and deleting some makes room again.
@@ -120,34 +118,4 @@ func TestTagsAreBounded(t *testing.T) {
 		return err
 	})
 	is.NoErr(edit("another"))
-}
-
-// The bytes written for an owner in an hour are bounded, and others are not held up.
-func TestWritesPerHour(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	clock := kvtest.NewClock()
-	s := kvtest.Opened(t, filepath.Join(t.TempDir(), "data"), kv.Options{Schema: tables.All, Now: clock.Now, Log: kvtest.Quiet, WritesPerHour: 100_000})
-	ann, bob := kvtest.User(t, s, "ann"), kvtest.User(t, s, "bob")
-	text := fmt.Sprintf(`{"content":"%020000d"}`, 0)
-	write := func(owner record.ID) error {
-		return s.Update(func(tx *kv.Tx) error {
-			_, err := catalog.Add(tx, owner, record.Notes, kvtest.Form(t, record.Notes, text), nil, "")
-			return err
-		})
-	}
-	n := 0
-	var err error
-	for ; err == nil && n < 20; n++ {
-		err = write(ann.ID)
-	}
-	is.True(n == 5 || n == 6) // 20 kB each, and what belongs to it
-	is.Equal(kvtest.Code(err), "too_many_writes")
-	is.NoErr(write(bob.ID))
-	var e *record.Error
-	is.True(errors.As(err, &e))
-	clock.Add(e.Retry - time.Second)
-	is.Equal(kvtest.Code(write(ann.ID)), "too_many_writes")
-	clock.Add(time.Minute)
-	is.NoErr(write(ann.ID))
 }

@@ -7,7 +7,6 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"kist/kv/journal"
-	"kist/kv/record"
 	"kist/kv/table"
 	"kist/kv/workcopy"
 )
@@ -136,10 +135,6 @@ func HasBallast(s *Store) bool { return s.space.held.Load() }
 func SetDiskLow(s *Store, low bool) { s.space.low.Store(low) }
 
 func SetBounds(s *Store, each, records int64) { s.most = Bounds{Each: each, Records: records} }
-
-func WriteWait(s *Store, id record.ID) time.Duration { return s.writes.Wait(id, s.Now(), false) }
-
-func SpendWrites(s *Store, id record.ID, bytes int, at time.Time) { s.writes.Add(id, bytes, at) }
 
 // SetClosed makes the store refuse callers or accept them again.
 func SetClosed(s *Store, closed bool) {

@@ -79,10 +79,6 @@ type Table struct {
 	// from them. Each bucket belongs to one table.
 	Buckets []table.Bucket
 
-	// Paid are those of Buckets whose keys begin with the id of an owner. Writes to
-	// them are charged to that owner: see Options.WritesPerHour.
-	Paid []table.Bucket
-
 	// Drop deletes some of an owner's rows, few enough to keep nobody else waiting,
 	// and reports whether none are left.
 	Drop func(tx *Tx, owner record.ID) (done bool, err error)
@@ -125,16 +121,6 @@ type Table struct {
 
 	// Refill copies the rows into the empty store of a repair and derives the rest.
 	Refill func(*Refill) error
-}
-
-// paid returns the Paid buckets of all tables, by number.
-func (schema *Schema) paid() (all [table.MaxBucket + 1]bool) {
-	for _, t := range schema.Tables {
-		for _, b := range t.Paid {
-			all[b.No] = true
-		}
-	}
-	return all
 }
 
 // Described returns the Describe functions of all tables that have one, by the number

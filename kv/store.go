@@ -22,7 +22,6 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"kist/blobs/disk"
-	"kist/kv/allowance"
 	"kist/kv/datadir"
 	"kist/kv/journal"
 	"kist/kv/record"
@@ -47,11 +46,6 @@ type Options struct {
 	// The directory is locked then. progress is called often, with the share that is
 	// done, from 0 to 1. If Rebuild fails, Open returns its error. It may be nil.
 	Rebuild func() (progress func(share float64), err error)
-
-	// WritesPerHour is how many bytes of records and of what belongs to them may be
-	// written to the journal for one owner in an hour. 0 means the constant of that
-	// name; less than 0 means no limit.
-	WritesPerHour int64
 
 	Space     func() (disk.Room, error)            // of the disk; the system is asked if nil
 	Timer     func(time.Duration) <-chan time.Time // waits for a scrub; time.After if nil
@@ -98,9 +92,7 @@ type Store struct {
 	slots    sync.Map      // see Slot
 	drops    atomic.Uint64 // how often caches were dropped; see Cache
 	most     Bounds
-	writes   allowance.Allowance
-	paid     [table.MaxBucket + 1]bool // see Table.Paid
-	stopping context.Context           // done when the store is being closed
+	stopping context.Context // done when the store is being closed
 	stop     context.CancelFunc
 	once     sync.Once
 }
@@ -136,8 +128,6 @@ func Open(dir string, o Options) (*Store, error) {
 		s.clock.uptime = func() time.Duration { return time.Since(start) }
 	}
 	s.most = Bounds{Each: MaxEach, Records: MaxRecords}
-	s.paid = s.schema.paid()
-	s.writes.PerHour = max(0, cmp.Or(o.WritesPerHour, WritesPerHour))
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.gen.begun = time.Now()
 	s.scrubs.s, s.scrubs.wanted = s, make(chan struct{}, 1)

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"kist/blobs"
-	"kist/kv/allowance"
 	"kist/kv/journal"
 	"kist/kv/record"
 	"kist/kv/table"
@@ -30,15 +29,7 @@ type Tx struct {
 	drops uint64      // Store.drops before the transaction began; only in a View
 	after []refresher // refreshed when the transaction is committed
 
-	carried []carried
-	senders record.ID // see ForSenders
-}
-
-// carried is content whose bytes are in the record of the commit, and the owner they are
-// charged to.
-type carried struct {
-	owner record.ID
-	*blobs.Kept
+	carried []*blobs.Kept // contents whose bytes are in the record of the commit
 }
 
 // Clock is what the machine's clock shows, believed or not. Only what comes from other clocks is
@@ -47,10 +38,10 @@ func (tx *Tx) Clock() time.Time { return tx.s.clock.now() }
 
 // Carry makes the commit carry the bytes of contents that KeepLater of package blobs
 // left. The transaction that gives such a content its record must call it.
-func (tx *Tx) Carry(owner record.ID, all ...*blobs.Kept) {
+func (tx *Tx) Carry(all ...*blobs.Kept) {
 	for _, k := range all {
 		if k.Bytes != nil {
-			tx.carried = append(tx.carried, carried{owner, k})
+			tx.carried = append(tx.carried, k)
 		}
 	}
 }
@@ -176,9 +167,8 @@ func (s *Store) commit(batch []*job) ([]*job, error) {
 	defer v.release()
 	last, seq := s.last, s.seq
 	var after []refresher
-	var contents []carried
-	var sent map[record.ID]int // bytes of changes for senders, by owner
-	volume := 0                // of contents, in bytes
+	var contents []*blobs.Kept
+	volume := 0 // of contents, in bytes
 	t := s.behind.write(v)
 	defer func() { s.behind.spare = t.Spare() }()
 	rollback := func(err error) ([]*job, error) {
@@ -189,21 +179,15 @@ func (s *Store) commit(batch []*job) ([]*job, error) {
 	for n := 0; n < len(batch); n++ {
 		now = s.clock.wall()
 		tx := &Tx{Tx: t, Now: now, s: s, view: v, write: true}
-		mark, before := t.Mark(), t.Volume()
+		mark := t.Mark()
 		j := batch[n]
 		j.err = run(j.fn, tx)
 		if j.err == nil {
 			after = append(after, tx.after...)
 			for _, c := range tx.carried {
 				volume += len(c.Bytes)
-				contents = append(contents, carried{payer(tx, c.owner), c.Kept})
 			}
-			if tx.senders != (record.ID{}) {
-				if sent == nil {
-					sent = map[record.ID]int{}
-				}
-				sent[tx.senders] += t.Volume() - before
-			}
+			contents = append(contents, tx.carried...)
 		} else if err := t.Undo(mark); err != nil {
 			return rollback(fmt.Errorf("undo: %w", err))
 		}
@@ -241,22 +225,11 @@ func (s *Store) commit(batch []*job) ([]*job, error) {
 	}
 	s.record.Reset(s.state.Digest)
 	var changed [table.MaxBucket + 1]bool
-	var paid map[record.ID]int
-	pay := func(owner record.ID, n int) {
-		if paid == nil {
-			paid = map[record.ID]int{}
-		}
-		paid[owner] += n
-	}
 	for _, c := range contents {
 		workcopy.Carry(&s.record, c.Ref, c.Bytes)
-		pay(c.owner, len(c.Bytes))
 	}
 	for got, before := range t.Changes() {
 		s.record.Add(journal.Op(got), before)
-		if s.paid[got.Bucket] && len(got.Key) >= 16 {
-			pay(record.ID(got.Key[:16]), len(got.Key)+len(got.Value))
-		}
 		changed[got.Bucket] = true
 	}
 	to := journal.State{Seq: s.state.Seq + 1, Digest: s.record.Digest()}
@@ -278,13 +251,6 @@ func (s *Store) commit(batch []*job) ([]*job, error) {
 	s.behind.show()
 	s.state = to
 	s.space.commitSucceeded()
-	for owner, bytes := range paid {
-		if n := min(bytes, sent[owner]); n > 0 {
-			s.writes.Add(allowance.Senders(owner), n, now)
-			bytes -= n
-		}
-		s.writes.Add(owner, bytes, now)
-	}
 	if s.seq != seq {
 		select {
 		case s.changed <- struct{}{}:

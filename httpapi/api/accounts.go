@@ -86,7 +86,7 @@ func readMe(c *web.Request) error {
 
 var EditMe = web.Operation{
 	Tag: "account", Summary: "Changes the caller's name, language or password.",
-	Body: web.BodyOf("MeEdit"), Reply: web.Reply{Status: 200, Doc: "The account.", Body: web.DataOf("User")}, Fails: []int{409, 429}, Safer: true, Serve: editMe,
+	Body: web.BodyOf("MeEdit"), Reply: web.Reply{Status: 200, Doc: "The account.", Body: web.DataOf("User")}, Fails: []int{409, 429}, Serve: editMe,
 }
 
 func editMe(c *web.Request) error {

@@ -118,7 +118,7 @@ func (f *ItemsForm) Fields(s *field.Set) {
 
 var EditCollectionItems = web.Operation{
 	Tag: "collections", Summary: "Adds items to a collection and takes others out.",
-	Body: web.BodyOf("CollectionItems"), Reply: web.Reply{Status: 200, Doc: "The collection.", Body: web.DataOf("Collection")}, Fails: []int{404, 409}, Safer: true, Serve: editCollectionItems,
+	Body: web.BodyOf("CollectionItems"), Reply: web.Reply{Status: 200, Doc: "The collection.", Body: web.DataOf("Collection")}, Fails: []int{404, 409}, Serve: editCollectionItems,
 }.Conditional()
 
 func editCollectionItems(c *web.Request) error {

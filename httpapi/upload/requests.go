@@ -62,7 +62,7 @@ func createUploadRequest(c *web.Request) error {
 
 var ReadUploadRequest = web.ReadOp("upload-requests", "Reads an upload request.", "The upload request.", "UploadRequest", requests.Read, 404)
 
-var EditUploadRequest = web.EditOp("upload-requests", "Changes an upload request.", "The upload request.", "UploadRequest", editUploadRequest, 404, 409).SaferOp()
+var EditUploadRequest = web.EditOp("upload-requests", "Changes an upload request.", "The upload request.", "UploadRequest", editUploadRequest, 404, 409)
 
 func editUploadRequest(c *web.Request) error {
 	id, err := c.IDArg("upload request")
@@ -183,7 +183,7 @@ var DecideUploads = web.Operation{
 	Tag: "upload-requests", Summary: "Approves or rejects pending items, " + strconv.Itoa(maxDecided) + " at most. Either all of them are decided, or none.",
 	Body:  web.BodyOf("UploadDecisions"),
 	Reply: web.Reply{Status: 200, Doc: "The items, in the order given.", Body: web.BodyOf("UploadItemsDecided")},
-	Fails: []int{404, 409}, Safer: true, Serve: decideUploads,
+	Fails: []int{404, 409}, Serve: decideUploads,
 }
 
 func decideUploads(c *web.Request) error {
@@ -227,7 +227,7 @@ func place(c *web.Request) (request, item record.ID, err error) {
 var DecideUpload = web.Operation{
 	Tag: "upload-requests", Summary: "Approves a pending item, which turns it into a file, or rejects it.",
 	Body: web.BodyOf("UploadDecision"), Reply: web.Reply{Status: 200, Doc: "The item.", Body: web.DataOf("UploadItem")}, Fails: []int{404, 409},
-	Safer: true, Serve: decideUpload,
+	Serve: decideUpload,
 }
 
 func decideUpload(c *web.Request) error {

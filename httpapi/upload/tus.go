@@ -20,7 +20,6 @@ import (
 	"kist/blobs"
 	"kist/httpapi/web"
 	"kist/kv"
-	"kist/kv/allowance"
 	"kist/kv/catalog"
 	"kist/kv/field"
 	"kist/kv/inbox"
@@ -625,9 +624,7 @@ func continueUpload(c *web.Request) error {
 		return withOffset(c, u, &record.Error{Fault: record.Taken, Code: "offset_mismatch", Text: "The upload is at " + strconv.FormatInt(u.Offset, 10) + ", not at " + strconv.FormatInt(at, 10) + "."})
 	}
 	budget := new(UploadBudget)
-	if u.BySender() { // limited only by its known length
-		err = c.Site.Store.MayWrite(allowance.Senders(u.Owner))
-	} else {
+	if !u.BySender() { // that is limited only by its known length
 		budget, err = BudgetOf(c.Site, c.Owner())
 	}
 	if err != nil {

@@ -26,19 +26,12 @@ type Operation struct {
 	Deprecated      bool      // kept for clients that use it; another operation does the same
 	Tus             bool      // part of the tus protocol: every answer has its version
 	Once            string    // what it makes, if the answer has secrets, which are never stored
-	Safer           bool      // the store checks the limit of written bytes, because some of its changes may go beyond it
 	Serve           func(*Request) error
 }
 
 // By returns the operation with its handler, for handlers that are methods of a server.
 func (o Operation) By(serve func(*Request) error) Operation {
 	o.Serve = serve
-	return o
-}
-
-// SaferOp returns the operation for changes of which some may go beyond the limit of written bytes.
-func (o Operation) SaferOp() Operation {
-	o.Safer = true
 	return o
 }
 

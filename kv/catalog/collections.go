@@ -62,7 +62,6 @@ var MemberTable = kv.Table{
 	Watched: []table.Bucket{kv.RecordBucket, memberBucket},
 	Changed: membersCache.Renew,
 	Buckets: []table.Bucket{memberBucket, memberOrder},
-	Paid:    []table.Bucket{memberBucket, memberOrder},
 	Check: kv.CheckRows(MemberRows, func(a *kv.Audit, m *PickedItem) {
 		a.Refers(people.UserBucket, m.Owner[:], "collected item", m.Item)
 	}),
@@ -203,13 +202,11 @@ func setSource(tx *kv.Tx, r *record.Record, f *record.Form) error {
 // Pick takes items out of a collection and adds others to its end. r must have been read
 // in the same transaction. It fails as Save does.
 func Pick(tx *kv.Tx, r *record.Record, add, remove []string) error {
-	removed := false
 	for _, text := range remove {
 		_, err := MemberRows.Delete(tx.Tx, memberKey(r, uuid.MustParse(text)))
 		if err != nil && !errors.Is(err, table.ErrMissing) {
 			return err
 		}
-		removed = removed || err == nil
 	}
 	if len(add) > 0 && tx.DiskFull() {
 		return kv.ErrFull
@@ -222,7 +219,7 @@ func Pick(tx *kv.Tx, r *record.Record, add, remove []string) error {
 			return err
 		}
 	}
-	return touch(tx, r, removed && len(add) == 0)
+	return touch(tx, r)
 }
 
 // Move puts an item of a collection before another one, or at the end if before is zero.
@@ -262,7 +259,7 @@ func Move(tx *kv.Tx, r *record.Record, item, before record.ID) error {
 	if err := MemberRows.Put(tx.Tx, m); err != nil {
 		return err
 	}
-	return touch(tx, r, false)
+	return touch(tx, r)
 }
 
 // between is a rank before that of next and after the one before it; 0 if no rank is free.
@@ -294,12 +291,8 @@ func spaceOut(tx *kv.Tx, r *record.Record) error {
 	return nil
 }
 
-// touch records a change of a collection's items as one of the collection. Beyond the limit of
-// written bytes, items can only be taken out.
-func touch(tx *kv.Tx, r *record.Record, out bool) error {
-	if err := tx.MayWrite(r.Owner, false); err != nil && !out {
-		return err
-	}
+// touch records a change of a collection's items as one of the collection.
+func touch(tx *kv.Tx, r *record.Record) error {
 	r.Updated = tx.Now
 	if err := save(tx, r); err != nil {
 		return err

@@ -58,7 +58,6 @@ var PageTable = kv.Table{
 	Check: kv.CheckRows(PageRows, func(a *kv.Audit, p *record.Page) {
 		a.Refers(kv.RecordBucket, record.RowKey(p.Owner, record.Bookmarks, p.ID), "page", p.ID)
 	}),
-	Paid: []table.Bucket{pageBucket},
 }
 
 // pageFacets are the facets that a page gives its bookmark.

@@ -107,7 +107,6 @@ var RecordTable = kv.Table{
 		}
 	},
 	Refill: refillRecords,
-	Paid:   []table.Bucket{kv.RecordBucket, recordFacet, recordOrder},
 	Drop: func(tx *kv.Tx, owner record.ID) (bool, error) {
 		return tx.DropKeys(kv.RecordBucket, owner, func(key []byte) error {
 			r, err := RecordRows.Get(tx.Tx, key)
@@ -386,7 +385,7 @@ func Restore(tx *kv.Tx, owner record.ID, k *record.Kind, f *record.Form, bytes *
 // add is the common part of Add, AddCharged and Restore. For a restored record that
 // has expired, no event is sent.
 func add(tx *kv.Tx, r *record.Record, f *record.Form, p record.Past) error {
-	if err := errors.Join(people.RequireOwner(tx, r.Owner), checkRecordBound(tx, r.Owner), tx.MayWrite(r.Owner, false)); err != nil {
+	if err := errors.Join(people.RequireOwner(tx, r.Owner), checkRecordBound(tx, r.Owner)); err != nil {
 		return err
 	}
 	f.Fill(r)
@@ -502,7 +501,6 @@ func fileUnder(tx *kv.Tx, r *record.Record, f *record.Form) error {
 // password, if it has one. r must have been read in the same transaction. It fails
 // as Add does.
 func Save(tx *kv.Tx, r *record.Record, f *record.Form, password string) error {
-	unlocked := r.Password == ""
 	if f.Password.Said {
 		r.Password = password
 	}
@@ -516,12 +514,6 @@ func Save(tx *kv.Tx, r *record.Record, f *record.Form, password string) error {
 	old, private := r.Body, !r.Public
 	restart := f.Fill(r)
 	grew := len(r.Body) > len(old)
-	// An item can be made private and get its first password beyond the limit: once, until it is below the limit again.
-	if safer := !private && !r.Public || unlocked && r.Password != ""; !safer || grew {
-		if err := tx.MayWrite(r.Owner, f.Password.Said && r.Password != ""); err != nil {
-			return err
-		}
-	}
 	if grew && tx.DiskFull() {
 		return kv.ErrFull
 	}

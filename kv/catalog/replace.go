@@ -26,9 +26,6 @@ func Replace(tx *kv.Tx, r *record.Record, b *record.File, content *record.Conten
 	if tx.DiskFull() {
 		return kv.ErrFull
 	}
-	if err := tx.MayWrite(r.Owner, false); err != nil {
-		return err
-	}
 	if err := checkRecordBound(tx, r.Owner); err != nil {
 		return err
 	}

@@ -44,7 +44,6 @@ var TagTable = kv.Table{
 		Mend:   func(r *kv.Refill, t *record.Tag) error { return people.StandIn(r, t.Owner) },
 		Rename: func(r *kv.Refill, t *record.Tag) error { return r.Rename(&t.Name, "tag", t.ID) },
 	}),
-	Paid: []table.Bucket{tagBucket, tagName},
 	Drop: kv.DropRows(TagRows),
 	Text: kv.RowText(tagBucket),
 }
@@ -57,7 +56,6 @@ var FolderTable = kv.Table{
 		Mend:   func(r *kv.Refill, f *record.Folder) error { return people.StandIn(r, f.Owner) },
 		Rename: func(r *kv.Refill, f *record.Folder) error { return r.Rename(&f.Name, "folder", f.ID) },
 	}),
-	Paid: []table.Bucket{folderBucket, folderName},
 	Drop: kv.DropRows(FolderRows),
 	Text: kv.RowText(folderBucket),
 }

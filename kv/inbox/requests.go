@@ -57,7 +57,6 @@ var RequestTable = kv.Table{
 		},
 		Then: func(r *kv.Refill, q *record.Request) error { return catalog.RefillViews(r, q.ID) },
 	}),
-	Paid: []table.Bucket{kv.RequestBucket},
 	Text: kv.RowText(kv.RequestBucket),
 	Drop: dropRequests,
 }
@@ -102,7 +101,6 @@ var ItemTable = kv.Table{
 	Refill: kv.RefillRows(ItemRows, kv.Mending[record.Item]{
 		Mend: func(r *kv.Refill, i *record.Item) error { return standInRequest(r, i) },
 	}),
-	Paid: []table.Bucket{itemBucket},
 	Contents: kv.IndexContents(itemBlob, ItemRows, func(i *record.Item) int64 { return i.Size }, func(i *record.Item) kv.Holder {
 		return kv.Holder{ID: i.ID, Name: i.Name, Owner: i.Owner}
 	}),
@@ -245,19 +243,13 @@ func putRequest(tx *kv.Tx, q *record.Request, charged bool) error {
 
 // SaveRequest changes an upload request, which must have been read in the same
 // transaction. An empty slug keeps the old one. If the request is closed now, its
-// unfinished uploads are deleted. Beyond the limit of written bytes, a request can be turned off
-// and get its first password.
+// unfinished uploads are deleted.
 func SaveRequest(tx *kv.Tx, q *record.Request) error {
 	before, err := Request(tx, q.Owner, q.ID)
 	if err != nil {
 		return err
 	}
 	q.Slug = cmp.Or(q.Slug, before.Slug)
-	if safer := before.Active && !q.Active || before.Password == "" && q.Password != ""; !safer {
-		if err := tx.MayWrite(q.Owner, q.Password != before.Password && q.Password != ""); err != nil {
-			return err
-		}
-	}
 	if q.Open(tx.Now) != nil {
 		if err := dropSenderUploads(tx, q, func(u *Upload) bool { return !u.Done() }); err != nil {
 			return err

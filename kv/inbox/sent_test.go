@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -17,7 +16,6 @@ import (
 	"kist/kv/kvtest"
 	"kist/kv/people"
 	"kist/kv/record"
-	"kist/kv/tables"
 )
 
 // The space of a sender's upload is reserved from its start, across restarts, in
@@ -192,43 +190,6 @@ func TestSentIsBounded(t *testing.T) {
 	}
 	is.Equal(kvtest.Code(try("d", 0, 1<<40)), "too_many_uploads")
 	kvtest.View(t, s, kvtest.Audit)
-}
-
-// What senders write does not use up the owner's allowance of written bytes, but one that all of
-// them share.
-func TestSendersPay(t *testing.T) {
-	t.Parallel()
-	for name, send := range map[string]func(*kv.Store, *record.Request, int) error{
-		"files": func(s *kv.Store, q *record.Request, n int) error {
-			_, err := kvtest.Leave(s, q, "a", kvtest.Came(byte(n), 10))
-			return err
-		},
-		"uploads": func(s *kv.Store, q *record.Request, n int) error {
-			return s.Update(func(tx *kv.Tx) error {
-				_, _, err := inbox.AddSenderUpload(tx, q, inbox.Upload{Length: 1, Metadata: strings.Repeat("x", 1000)}, fmt.Sprint(n), 1<<40)
-				return err
-			})
-		},
-	} {
-		for _, approval := range []bool{true, false} {
-			t.Run(fmt.Sprint(name, approval), func(t *testing.T) {
-				t.Parallel()
-				is := is.New(t)
-				s := kvtest.Opened(t, filepath.Join(t.TempDir(), "data"), kv.Options{Schema: tables.All, Log: kvtest.Quiet, WritesPerHour: 20_000})
-				ann := kvtest.User(t, s, "ann")
-				q := kvtest.AddRequest(t, s, ann.ID, func(f *record.RequestForm) { f.Approval, f.PerSender = approval, 0 })
-				var err error
-				n := 0
-				for ; err == nil && n < 100; n++ {
-					err = send(s, q, n)
-				}
-				is.Equal(kvtest.Code(err), "too_many_writes")
-				is.True(n > 5)
-				kvtest.Add(t, s, ann.ID, record.Notes, fmt.Sprintf(`{"content":"%010000d"}`, 0))
-				is.NoErr(s.MayWrite(ann.ID))
-			})
-		}
-	}
 }
 
 // What senders announce does not keep the owner from storing something, and is refused at its end

@@ -184,7 +184,6 @@ var UploadTable = kv.Table{
 			return err
 		},
 	}),
-	Paid: []table.Bucket{uploadBucket},
 	Drop: kv.DropRows(UploadRows),
 	Bytes: func(tx *kv.Tx, owner record.ID) (_, reserved int64) {
 		return 0, UploadRows.Sum(tx.Tx, reservedKeyOf(owner))
@@ -282,7 +281,6 @@ func SaveUpload(tx *kv.Tx, u *Upload) error {
 		return record.NotFound("upload")
 	}
 	if before.BySender() {
-		tx.ForSenders(before.Owner)
 		if _, _, err := requireOpenRequest(tx, before.Owner, before.Request); err != nil {
 			return err
 		}
@@ -478,12 +476,8 @@ func AddSenderUpload(tx *kv.Tx, q *record.Request, u Upload, from string, disk i
 }
 
 func addSentAt(tx *kv.Tx, secret string, q *record.Request, u Upload, from string, disk int64) (*Upload, error) {
-	tx.ForSenders(q.Owner)
 	r := &Reservation{owner: q.Owner, request: q.ID, from: from}
 	charged := func(tx *kv.Tx, owner record.ID) int64 { return people.ChargedBytes(tx, owner) + int64(u.text()) }
-	if err := tx.MayWrite(q.Owner, false); err != nil {
-		return nil, err
-	}
 	q, room, err := checkReservation(tx, r, charged, 1, u.Length, u.Length)
 	if err != nil {
 		return nil, err
@@ -697,7 +691,6 @@ func DropSenderUpload(tx *kv.Tx, secret string) (*Upload, error) {
 	if err != nil {
 		return nil, err
 	}
-	tx.ForSenders(u.Owner)
 	return UploadRows.Delete(tx.Tx, UploadRows.Key(u))
 }
 

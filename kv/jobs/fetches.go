@@ -58,7 +58,6 @@ var FetchRows = func() *table.Table[record.Fetch] {
 // FetchTable keeps remote uploads.
 var FetchTable = kv.Table{
 	Buckets: []table.Bucket{fetchBucket, fetchLine}, Check: people.CheckOwned(FetchRows, "remote upload"), Refill: people.RefillOwned(FetchRows),
-	Paid: []table.Bucket{fetchBucket},
 	Text: kv.RowText(fetchBucket),
 	Drop: kv.DropRows(FetchRows),
 	Bytes: func(tx *kv.Tx, owner record.ID) (_, reserved int64) {

@@ -60,7 +60,6 @@ var AnswerTable = kv.Table{
 	Refill: func(r *kv.Refill) error {
 		return r.Copy(answerBucket, func(k []byte) bool { return len(k) >= 16 && r.Get(people.UserBucket, k[:16]) != nil })
 	},
-	Paid: []table.Bucket{answerBucket},
 	Drop: func(tx *kv.Tx, owner record.ID) (bool, error) {
 		return tx.DropKeys(answerBucket, owner, func(key []byte) error { return tx.Delete(answerBucket, key) })
 	},

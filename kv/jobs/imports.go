@@ -39,7 +39,6 @@ var ImportTable = kv.Table{
 			return r.Put(importRemarks, importRows.Key(i), remarks)
 		},
 	}),
-	Paid: []table.Bucket{importBucket, importRemarks},
 	Drop: func(tx *kv.Tx, owner record.ID) (bool, error) {
 		return tx.DropKeys(importBucket, owner, func(key []byte) error { return dropImport(tx, key) })
 	},

@@ -51,7 +51,6 @@ var WebhookRows = kv.JsonTable(hookBucket, func(h *record.Webhook) []byte { retu
 // WebhookTable keeps webhooks.
 var WebhookTable = kv.Table{
 	Buckets: []table.Bucket{hookBucket}, Check: people.CheckOwned(WebhookRows, "webhook"), Refill: people.RefillOwned(WebhookRows),
-	Paid: []table.Bucket{hookBucket},
 	Drop: dropWebhooks,
 }
 
@@ -131,7 +130,6 @@ var DeliveryTable = kv.Table{
 		}
 		return realign(r)
 	},
-	Paid: []table.Bucket{noticeBucket},
 }
 
 // realign makes only the first delivery of each subject due. Earlier ones may have

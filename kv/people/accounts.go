@@ -60,7 +60,6 @@ var UserTable = kv.Table{
 // KeyTable keeps API keys and sessions.
 var KeyTable = kv.Table{
 	Buckets: []table.Bucket{keyBucket, keyDigest}, Check: CheckOwned(KeyRows, "key"), Refill: RefillOwned(KeyRows),
-	Paid: []table.Bucket{keyBucket},
 	Drop: func(tx *kv.Tx, owner record.ID) (bool, error) {
 		callers.Drop(tx)
 		return kv.DropRows(KeyRows)(tx, owner)

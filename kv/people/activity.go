@@ -69,7 +69,6 @@ func placeKey(key record.ID, network string) []byte {
 // ActivityTable keeps what happened in accounts.
 var ActivityTable = kv.Table{
 	Buckets: []table.Bucket{ActivityBucket, HistoryIndex},
-	Paid:    []table.Bucket{ActivityBucket},
 	Check: kv.CheckRows(ActivityRows, func(a *kv.Audit, v *record.Activity) {
 		if v.Owner != uuid.Nil {
 			a.Refers(UserBucket, v.Owner[:], "activity", v.ID)

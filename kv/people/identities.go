@@ -28,8 +28,8 @@ func identityKey(issuer, subject string) []byte {
 
 // IdentityTable keeps the identities at issuers of OpenID Connect that accounts are linked to.
 var IdentityTable = kv.Table{
-	Buckets: []table.Bucket{identityBucket, identitySubject}, Paid: []table.Bucket{identityBucket},
-	Check: CheckOwned(identityRows, "link"), Refill: RefillOwned(identityRows), Drop: kv.DropRows(identityRows),
+	Buckets: []table.Bucket{identityBucket, identitySubject},
+	Check:   CheckOwned(identityRows, "link"), Refill: RefillOwned(identityRows), Drop: kv.DropRows(identityRows),
 }
 
 // Identities lists the owner's links, oldest first.

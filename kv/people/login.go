@@ -25,13 +25,13 @@ var (
 // Sessions are keys: see accounts.go.
 var LoginTable = kv.Table{
 	Buckets: []table.Bucket{loginBucket}, Check: CheckOwned(loginRows, "login"), Refill: RefillOwned(loginRows),
-	Paid: []table.Bucket{loginBucket}, Drop: kv.DropRows(loginRows),
+	Drop: kv.DropRows(loginRows),
 }
 
 // PasskeyTable keeps passkeys.
 var PasskeyTable = kv.Table{
 	Buckets: []table.Bucket{passkeyBucket}, Check: CheckOwned(PasskeyRows, "passkey"), Refill: RefillOwned(PasskeyRows),
-	Paid: []table.Bucket{passkeyBucket}, Drop: kv.DropRows(PasskeyRows),
+	Drop: kv.DropRows(PasskeyRows),
 }
 
 // Bounds of what an account signs in with.
