@@ -18,33 +18,45 @@ const largestKept = PageBytes + PageBytes/4
 // the pool.
 var answerBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
-// withBuffer runs make, which appends to an empty buffer, and use with the result, which must not keep it.
-func withBuffer(make func(dst []byte) ([]byte, error), use func([]byte)) error {
-	kept := answerBuffers.Get().(*[]byte)
-	defer answerBuffers.Put(kept)
-	b, err := make((*kept)[:0])
+// withBuffer runs make, which appends to an empty buffer, and use with the result. If use keeps the result, the
+// buffer is returned, and the caller puts it back; otherwise it is nil.
+func withBuffer(make func(dst []byte) ([]byte, error), use func([]byte) (keeps bool)) (*[]byte, error) {
+	buffer := answerBuffers.Get().(*[]byte)
+	b, err := make((*buffer)[:0])
 	if cap(b) <= largestKept {
-		*kept = b // which may have grown
+		*buffer = b // which may have grown
 	}
-	if err != nil {
-		return err
+	if err == nil && use(b) {
+		return buffer, nil
 	}
-	use(b)
-	return nil
+	answerBuffers.Put(buffer)
+	return nil, err
 }
 
 // Respond answers with JSON that write appends to what it is given. The request holds the answer while it is
 // sent. write waits for nobody. If the request changes nothing, write may be called again: see Request.hold.
 func (c *Request) Respond(status int, write func(dst []byte) ([]byte, error)) error {
 	packed := false
+	var buffer *[]byte // that the answer is sent from
+	defer func() {
+		if buffer != nil {
+			answerBuffers.Put(buffer)
+		}
+	}()
 	body, err := c.hold(func() (body []byte, err error) {
-		err = withBuffer(write, func(b []byte) {
+		buffer, err = withBuffer(write, func(b []byte) (keeps bool) {
 			packed = len(b) >= packFrom && TakesGzip(c.R)
 			if packed {
 				body = fast.pack(b)
-			} else {
-				body = slices.Clone(b)
+				return false
 			}
+			fills := cap(b) <= len(b)+len(b)/2 // what is behind it is not counted
+			if fills && c.TryHold(int64(len(b))-c.held.n) {
+				body = b
+				return true
+			}
+			body = slices.Clone(b)
+			return false
 		})
 		return body, err
 	})
@@ -91,16 +103,17 @@ func (c *Request) MakePage(p embed.Page) (m *MadePage, err error) {
 func makePage(r *http.Request, l embed.Lang, p embed.Page) (*MadePage, error) {
 	_, secret := p.(embed.ClaimedPage)
 	m := &MadePage{packed: TakesGzip(r) && !secret, policy: p.Policy()}
-	err := withBuffer(func(dst []byte) ([]byte, error) {
+	_, err := withBuffer(func(dst []byte) ([]byte, error) {
 		b := bytes.NewBuffer(dst)
 		err := embed.Render(b, l, p)
 		return b.Bytes(), err
-	}, func(b []byte) {
+	}, func(b []byte) (keeps bool) {
 		if m.packed {
 			m.body = thorough.pack(b)
 		} else {
 			m.body = slices.Clone(b)
 		}
+		return false
 	})
 	return m, err
 }
