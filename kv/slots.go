@@ -92,15 +92,3 @@ func (k *Signal) Raise(tx *Tx) { tx.after = append(tx.after, k.slot.Of(tx.s)) }
 
 // refresher is a cache or signal that a commit refreshes.
 type refresher interface{ refresh() }
-
-// everySlot drops all caches and raises all signals.
-type everySlot struct{ *Store }
-
-func (s everySlot) refresh() {
-	s.slots.Range(func(_, v any) bool {
-		if r, ok := v.(refresher); ok {
-			r.refresh()
-		}
-		return true
-	})
-}
