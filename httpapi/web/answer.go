@@ -14,6 +14,10 @@ import (
 // its records.
 const largestKept = PageBytes + PageBytes/4
 
+// largestSent is the largest buffer that an answer is sent from. While a client reads, others make their answers
+// in buffers of their own, so larger ones would add up.
+const largestSent = 64 << 10
+
 // answerBuffers are what answers are made in. They wait for another answer until the garbage collector empties
 // the pool.
 var answerBuffers = sync.Pool{New: func() any { return new([]byte) }}
@@ -51,7 +55,7 @@ func (c *Request) Respond(status int, write func(dst []byte) ([]byte, error)) er
 				return false
 			}
 			fills := cap(b) <= len(b)+len(b)/2 // what is behind it is not counted
-			if fills && c.TryHold(int64(len(b))-c.held.n) {
+			if fills && cap(b) <= largestSent && c.TryHold(int64(len(b))-c.held.n) {
 				body = b
 				return true
 			}
