@@ -662,20 +662,23 @@ func HasSenderUpload(tx *kv.Tx, secret string) (bool, error) {
 }
 
 // SenderUpload reads a sender's upload by the secret that its address ends in. It
-// fails with Missing if there is none or it is a part of a former version, and with Gone if it has expired. If it is
+// fails with Missing if there is none or a former version began it as a part, and with Gone if it has expired. If it is
 // unfinished and its link is closed, it fails with either.
 func SenderUpload(tx *kv.Tx, secret string) (*Upload, error) {
 	u, err := senderUpload(tx, secret)
-	if err == nil && u.Partial {
-		err = errNoSent
-	}
-	if err == nil {
-		err = checkNotExpired(tx, u)
-	}
-	if err == nil && !u.Done() {
-		_, _, err = requireOpenRequest(tx, u.Owner, u.Request)
-	}
 	if err != nil {
+		return nil, err
+	}
+	if u.Partial {
+		return nil, errNoSent
+	}
+	if err := checkNotExpired(tx, u); err != nil {
+		return nil, err
+	}
+	if u.Done() {
+		return u, nil
+	}
+	if _, _, err := requireOpenRequest(tx, u.Owner, u.Request); err != nil {
 		return nil, err
 	}
 	return u, nil

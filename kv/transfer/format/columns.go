@@ -122,11 +122,12 @@ func ofColumns(r io.Reader, needed string, left *unread, row func(at string, l *
 			if bad, ok := errors.AsType[*csv.ParseError](err); ok {
 				err = unreadable("It is not valid CSV: %v.", bad)
 			}
-			if err == nil && len(cells) > maxCells {
-				err = unreadable("A line has more than %d columns.", maxCells)
-			}
 			if err != nil {
 				yield(Row{}, err)
+				return
+			}
+			if len(cells) > maxCells {
+				yield(Row{}, unreadable("A line has more than %d columns.", maxCells))
 				return
 			}
 			if l == nil {
