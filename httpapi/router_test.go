@@ -173,6 +173,9 @@ func TestOperationNames(t *testing.T) {
 		if !ok || len(row.Elts) != 5 {
 			return true
 		}
+		if _, list := row.Type.(*ast.ArrayType); list {
+			return true // of names
+		}
 		literal, ok := row.Elts[2].(*ast.BasicLit)
 		if !ok {
 			return true // of each kind, of tags, and of each page
