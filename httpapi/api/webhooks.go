@@ -127,7 +127,7 @@ func (f *webhookForm) Fields(s *field.Set) {
 // checkTarget reports the problems of the address and the secret that can be found in advance.
 func (f *webhookForm) checkTarget(client *outbound.Client) error {
 	bad := field.Problems{}
-	if why := web.RefusedTarget(client, f.h.URL); why != "" {
+	if why := client.Refuses(f.h.URL); why != "" {
 		bad["url"] = why
 	}
 	if err := record.CheckSecret(f.secret.Text); err != nil {

@@ -139,6 +139,21 @@ func (c *Client) Check(u *url.URL) error {
 	return nil
 }
 
+// Refuses says why the server may not call an address, as far as that can be known in advance; "" if it may.
+// It completes the sentence "<name> …".
+func (c *Client) Refuses(address string) (why string) {
+	u, err := url.Parse(address)
+	if address == "" || err != nil {
+		return ""
+	}
+	var refused *Refused
+	if !errors.As(c.Check(u), &refused) {
+		return ""
+	}
+	text := strings.TrimSuffix(refused.Error(), ".")
+	return "must be an address that the server may call: " + strings.ToLower(text[:1]) + text[1:]
+}
+
 // canonical is a host in the form for comparisons: lower case, without the final dot.
 func canonical(host string) string { return strings.TrimSuffix(strings.ToLower(host), ".") }
 

@@ -444,11 +444,18 @@ func (f *PasswordForm) Fields(s *field.Set) {
 	s.Secret("password", &f.password).Says("Password of the item, if it has one.", `"open sesame"`)
 }
 
+var sharePassword = web.Param{
+	In: "header", Name: "x-share-password", Doc: "Password of the item, if it has one.",
+	Schema: web.Object{"type": "string", "maxLength": field.MaxSecret}, Example: "open sesame",
+}
+
 func ReadShared(k *record.Kind) web.Operation {
 	name := web.Title(k.Name)
 	return web.Operation{
 		Tag: "public", Summary: "Reads a shared " + k.View().One + ", for visitors.",
-		Args: web.SharePassword, Body: &web.Content{Media: web.JSONType, Name: "Password", Optional: true}, Reply: web.Reply{Status: 200, Doc: "The record.", Body: web.DataOf("Shared" + name)},
+		Args:  []web.Param{sharePassword, web.ProofArg},
+		Body:  &web.Content{Media: web.JSONType, Name: "Password", Optional: true},
+		Reply: web.Reply{Status: 200, Doc: "The record.", Body: web.DataOf("Shared" + name)},
 		Fails: []int{401, 404, 410, 429, 503}, Slugs: true, Serve: readShared(k),
 	}
 }

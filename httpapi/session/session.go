@@ -12,6 +12,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -393,9 +394,25 @@ func visits(h http.Header) bool {
 // Redirect redirects to a path of this server, with GET.
 func Redirect(c *web.Request, path string) error {
 	c.W.Header().Set("Cache-Control", "no-store")
-	c.W.Header().Set("Location", web.ASCIIURL(c.Site.Prefix()+path))
+	c.W.Header().Set("Location", asciiURL(c.Site.Prefix()+path))
 	c.W.WriteHeader(http.StatusSeeOther)
 	return nil
+}
+
+// asciiURL escapes the characters that a header may not contain.
+func asciiURL(t string) string {
+	if !strings.ContainsFunc(t, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
+		return t
+	}
+	var b strings.Builder
+	for i := range len(t) {
+		if t[i] <= ' ' || t[i] >= 0x7f {
+			b.WriteString("%" + strings.ToUpper(strconv.FormatUint(uint64(t[i])|0x100, 16)[1:]))
+		} else {
+			b.WriteByte(t[i])
+		}
+	}
+	return b.String()
 }
 
 var PostLogin = web.FormOp(303, postLogin, 200, 400, 401, 403, 413, 415, 429, 503)

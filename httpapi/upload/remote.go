@@ -164,7 +164,7 @@ func decodeRemoteFiles(c *web.Request, all []remoteFile) error {
 		w.form = NewRemoteForm()
 		problems := field.Create(w.form, w.in)
 		var refused error
-		if why := web.RefusedTarget(c.Site.Outbound, w.form.url); why != "" {
+		if why := c.Site.Outbound.Refuses(w.form.url); why != "" {
 			refused = field.Problems{"url": why}
 		}
 		var wrong *record.Error

@@ -146,6 +146,13 @@ func safe(method string) bool {
 // Owns reports whether the caller may see everything in r.
 func (c *Request) Owns(r *record.Record) bool { return c.Caller != nil && owns(c.Caller, r) }
 
+// Owns reports whether the credential with the id is valid now and may see everything
+// in r.
+func (s *Site) Owns(id record.ID, r *record.Record) bool {
+	caller, err := people.Recognize(s.Store, r.Owner, id)
+	return err == nil && owns(caller, r)
+}
+
 func owns(caller *people.Caller, r *record.Record) bool {
 	return caller.User.ID == r.Owner && caller.Key.Allows(record.ScopeRead)
 }

@@ -265,3 +265,6 @@ var ProofArg = Param{
 	Object{"type": "string", "maxLength": captcha.MaxCaptcha},
 	"eyJhbGdvcml0aG0iOiJTSEEtMjU2Iiwi…",
 }
+
+// CodeDamaged is the error code for damaged stored bytes.
+const CodeDamaged = "content_damaged"

@@ -84,6 +84,27 @@ func (s *Site) IsOwnHost(name string) bool {
 	return name == s.BaseName || s.Content != "" && name == s.ContentName
 }
 
+// AtContentOrigin reports whether the request came to the separate origin for content,
+// if the server has one. That origin serves only content, and only grants identify
+// visitors there.
+func (c *Request) AtContentOrigin() bool { return c.W.Away }
+
+// AtContent reports whether a request came to the separate origin for content, if the
+// server has one.
+func (s *Site) AtContent(r *http.Request) bool {
+	return s.Content != "" && CanonicalHost(s.ContentScheme, s.host(r)) == s.ContentHost
+}
+
+// CanonicalHost is a host with its port as origins compare them (RFC 6454, section 4):
+// in lower case, without the scheme's default port.
+func CanonicalHost(scheme, host string) string {
+	port := ":80"
+	if scheme == "https" {
+		port = ":443"
+	}
+	return strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(host), port), ":")
+}
+
 // isFixedHost reports whether DNS cannot make a host name lead here: localhost, an
 // address, or an empty name.
 func isFixedHost(name string) bool {

@@ -273,6 +273,18 @@ func (s *Site) LogLine(w *AnswerWriter, r *http.Request, id string, took time.Du
 	}
 }
 
+// DeletionPath is the prefix of deletion addresses. Anyone who has such an address can
+// delete its one item, for as long as the item exists: a program that cannot send a
+// request opens the address in a browser. Only the answer to the creation of the item
+// has the address. The first segment of the path is not a valid slug.
+const DeletionPath = "/share/delete/"
+
+const RequestsPath = APIPath + "upload-requests"
+
+// SentPath is the path of senders' resumable uploads. It is followed by a secret, which is
+// all that is needed to continue the upload.
+const SentPath = RequestsPath + "/tus"
+
 // secretPaths are prefixes of paths that end in a secret.
 var secretPaths = []string{claimPath, ResetPath, DeletionPath, SentPath + "/"}
 

@@ -2,6 +2,7 @@ package web
 
 import (
 	"net/http"
+	"strings"
 )
 
 // Object is a JSON object of the document.
@@ -60,3 +61,5 @@ var MultipartForm = &Content{Media: "multipart/form-data"}
 
 // FormBody is the body of a form of a page. It is not in the document.
 var FormBody = &Content{Media: "application/x-www-form-urlencoded"}
+
+func Title(word string) string { return strings.ToUpper(word[:1]) + word[1:] }

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"kist/kv"
@@ -61,6 +62,32 @@ func (c *Request) respondUnchanged() error {
 	c.W.Header().Del("Content-Type")
 	c.W.WriteHeader(http.StatusNotModified)
 	return nil
+}
+
+// UnlessUnchanged answers with the body, or with 304 if the client already has the content
+// with this entity tag.
+func (c *Request) UnlessUnchanged(tag string, body func() []byte) error {
+	h := c.W.Header()
+	h.Set("Etag", tag)
+	if c.has(tag) {
+		return c.respondUnchanged()
+	}
+	content := body()
+	h.Set("Content-Length", strconv.Itoa(len(content)))
+	_, _ = c.W.Write(content) // the client may be gone
+	return nil
+}
+
+var IfNoneMatch = Param{"header", "If-None-Match", "Entity tags that the client has. The answer is 304 if the content has one of them.", Object{"type": "string"}, `"9f86d081884c7d65"`}
+
+// Conditional are the parameters of operations that answer with bytes (RFC 9110, sections
+// 13 and 14).
+var Conditional = []Param{
+	{"header", "Range", "One range of bytes or several. More than 16 ranges are ignored.", Object{"type": "string"}, "bytes=0-1023"},
+	{"header", "If-Range", "Entity tag of the content that Range refers to. If the content has another, the answer has all bytes.", Object{"type": "string"}, `"9f86d081884c7d65"`},
+	{"header", "If-Match", "The content must have one of these entity tags, otherwise the answer is 412.", Object{"type": "string"}, `"9f86d081884c7d65"`},
+	IfNoneMatch,
+	{"header", "If-Modified-Since", "Ignored, because content has no date. Use If-None-Match.", Object{"type": "string"}, "Thu, 01 Jan 2026 00:00:00 GMT"},
 }
 
 // IfMatch is the parameter of operations that change a record.
