@@ -424,7 +424,7 @@ func (h *behind) fullCopy(v view, at journal.State) (*bolt.DB, error) {
 	}
 	c := h.compaction.Load()
 	giveUp := func() bool { return h.s.stopping.Err() != nil || c.volume.Load() > compactMissed }
-	all := c.told(unmapped(h.s, v, workcopy.Everything(v.read(), h.s.buckets)))
+	all := c.told(h.s.unmapped(v, workcopy.Everything(v.read(), h.s.buckets)))
 	return workcopy.Compact(h.copyPath()+".new", h.s.buckets, all, at.Digest, giveUp)
 }
 

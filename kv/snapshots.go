@@ -119,7 +119,7 @@ func (g *generation) renew(s *Store) {
 // or 0 if it failed; then all logs are still there.
 func (s *Store) snapshot(v view, at journal.State) int64 {
 	start := time.Now()
-	err := s.journal.Snapshot(s.stopping, at, workcopy.Format, unmapped(s, v, workcopy.Everything(v.read(), s.buckets)))
+	err := s.journal.Snapshot(s.stopping, at, workcopy.Format, s.unmapped(v, workcopy.Everything(v.read(), s.buckets)))
 	size := v.bolt.Size()
 	v.release()
 	if err == nil {
@@ -140,7 +140,7 @@ func (s *Store) snapshot(v view, at journal.State) int64 {
 
 // unmapped yields the operations and gives back the memory used to read them, so that
 // a snapshot does not keep the whole working copy in memory.
-func unmapped(s *Store, v view, all func(func(journal.Op) bool)) func(func(journal.Op) bool) {
+func (s *Store) unmapped(v view, all func(func(journal.Op) bool)) func(func(journal.Op) bool) {
 	return func(yield func(journal.Op) bool) {
 		read := 0
 		all(func(op journal.Op) bool {
@@ -178,7 +178,7 @@ func (s *Store) upgrade(from uint32) error {
 }
 
 // startShipping begins to copy the records elsewhere.
-func startShipping(s *Store) error {
+func (s *Store) startShipping() error {
 	secret, err := s.Secret()
 	if err != nil {
 		return err

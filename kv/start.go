@@ -179,7 +179,7 @@ func (s *Store) load() error {
 	if harm := lastRecord(s.dir, s.buckets, done); harm != nil {
 		return errors.Join(fmt.Errorf("%w. Nothing was changed. Run kist verify --repair, which loses nothing", harm), workcopy.Remove(path+".new"))
 	}
-	if err := s.inRoom(func() error { return redo(s, done.Snapshot) }, nil); err != nil {
+	if err := s.inRoom(func() error { return s.redo(done.Snapshot) }, nil); err != nil {
 		return errors.Join(err, workcopy.Remove(path+".new"))
 	}
 	if err := replaceCopy(path+".new", path); err != nil {
@@ -216,7 +216,7 @@ func replaceCopy(from, to string) error {
 
 // redo writes the contents that the journal carries to their files, because the last
 // process may not have synced these. A new snapshot makes the next start skip them.
-func redo(s *Store, from uint64) error {
+func (s *Store) redo(from uint64) error {
 	var to *blobs.Store
 	err := s.journal.Records(from, workcopy.Carried(func(ref [32]byte, b []byte) (err error) {
 		if to == nil {

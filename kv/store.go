@@ -191,7 +191,7 @@ func (s *Store) open(shipper *ship.Shipper) error {
 		err = s.keepInstance() // before anything is acknowledged
 	}
 	if s.ship = shipper; err == nil && shipper != nil {
-		err = startShipping(s)
+		err = s.startShipping()
 	}
 	if err == nil {
 		if err := datadir.DropUnfinished(s.dir); err != nil {
