@@ -12,6 +12,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"kist/blobs/flight"
 )
 
 // ErrAway says that a content is not on the disk and that the object store, which
@@ -32,8 +34,8 @@ type cache struct {
 	end    context.CancelFunc
 	work   sync.WaitGroup
 	wake   chan struct{} // the contents may be over the limit
-	pulls  chan struct{} // one for each fetch that is running
-	direct chan struct{} // one for each answer of the object store that a visitor reads
+	pulls  flight.Turns  // of fetches
+	direct flight.Turns  // of answers of the object store that a visitor reads
 
 	here    atomic.Int64 // bytes of the contents on the disk, as far as is known
 	coming  atomic.Int64 // bytes that running fetches will add
@@ -91,7 +93,7 @@ type CacheStatus struct {
 func Behind(s *Store, remote Remote, limit int64, free func() int64, log *slog.Logger) {
 	c := &cache{
 		store: s, remote: remote, limit: limit, free: free, retry: fetchRetry, log: log, wake: make(chan struct{}, 1),
-		pulls: make(chan struct{}, maxPulls), direct: make(chan struct{}, maxDirect),
+		pulls: make(flight.Turns, maxPulls), direct: make(flight.Turns, maxDirect),
 		fetches: map[Ref]*fetch{}, bad: map[Ref]time.Time{}, used: map[Ref]*list.Element{},
 	}
 	c.ctx, c.end = context.WithCancel(context.Background())

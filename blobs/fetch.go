@@ -13,28 +13,26 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"kist/blobs/flight"
 )
 
 // A fetch reads a content from the object store into a staged file, which becomes the
 // blob when all of it has come and is right. There is one at a time for a content.
 type fetch struct {
-	cache *cache
-	ref   Ref
-	must  bool // also if there is no room for it
-	ctx   context.Context
-	end   context.CancelFunc
+	flight.Flight // its callers wait for it or read from it
+	cache         *cache
+	ref           Ref
+	must          bool // also if there is no room for it
 
 	files sync.RWMutex // held for reading to read file
-	file  *os.File     // has the bytes that have come
+	file  *os.File     // has the bytes that have come; nil when it does not have a place for them any more
 
 	mu      sync.Mutex
-	moved   *sync.Cond // one of the following has changed
+	moved   *sync.Cond // one of the following has changed, or it has ended
 	size    int64      // -1 while it is not known
 	begun   bool       // the object store has answered
 	written int64      // bytes that have come
-	done    bool
-	err     error // why it is done without the blob
-	users   int   // who wait for it or read from it
 }
 
 // Bounds of a fetch.
@@ -48,6 +46,9 @@ const (
 
 // errNoRoom says that a content may not be put on the disk.
 var errNoRoom = fmt.Errorf("there is no room for a file from the object store: %w", syscall.ENOSPC)
+
+// errCrowd says that too many read from the object store.
+var errCrowd = fmt.Errorf("blobs: too many are being read: %w", ErrAway)
 
 // elsewhere reports whether the object store may help.
 func elsewhere(err error) bool {
@@ -88,7 +89,7 @@ func (c *cache) whole(ref Ref, size int64, must bool) error {
 		if err != nil {
 			return err
 		}
-		err = f.wait(false)
+		err = f.Wait(context.Background())
 		f.leave()
 		if !must || f.must || err != errNoRoom { //nolint:errorlint // never wrapped
 			return err
@@ -135,7 +136,7 @@ func (c *cache) send(ref Ref, size int64, here error) (io.ReadSeekCloser, error)
 		if f, err = c.join(ref, size, false); err != nil {
 			break
 		}
-		if err = f.wait(true); err == nil {
+		if err = f.begins(); err == nil {
 			return &arriving{cache: c, ref: ref, size: size, from: f}, nil
 		}
 		f.leave()
@@ -150,7 +151,7 @@ func (c *cache) send(ref Ref, size int64, here error) (io.ReadSeekCloser, error)
 func (c *cache) pass(ref Ref, size int64) (io.ReadSeekCloser, error) {
 	a := &arriving{cache: c, ref: ref, size: size, hash: sha256.New()}
 	if !a.takeDirect() {
-		return nil, fmt.Errorf("blobs: too many are being read: %w", ErrAway)
+		return nil, errCrowd
 	}
 	there, err := c.remote.Head(c.ctx, ref.RemoteName())
 	if err == nil && there.Size != size {
@@ -177,7 +178,8 @@ func (c *cache) heal(ref Ref) {
 		return // Send fetches it, or the next round of the scrubber
 	}
 	if f, err := c.join(ref, -1, false); err == nil {
-		f.leave()
+		f.Stay()
+		f.Leave()
 	}
 }
 
@@ -195,67 +197,61 @@ func (c *cache) join(ref Ref, size int64, must bool) (*fetch, error) {
 		}
 		delete(c.bad, ref)
 	}
-	if f := c.fetches[ref]; f != nil {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		if f.ctx.Err() == nil { // else leave has ended it
-			f.users++
-			return f, nil
-		}
+	if f := c.fetches[ref]; f != nil && f.Join() {
+		return f, nil
 	}
-	f := &fetch{cache: c, ref: ref, size: size, must: must, users: 1}
+	f := &fetch{cache: c, ref: ref, size: size, must: must}
 	f.moved = sync.NewCond(&f.mu)
-	f.ctx, f.end = context.WithCancel(c.ctx)
+	ctx := f.Begin(c.ctx)
 	c.fetches[ref] = f
-	c.work.Go(f.run)
+	c.work.Go(func() { f.run(ctx) })
 	return f, nil
 }
 
-// wait waits until the fetch is done, or only until bytes begin to come.
-func (f *fetch) wait(begun bool) error {
+// begins waits until bytes begin to come.
+func (f *fetch) begins() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for !f.done && !(begun && f.begun) {
+	for !f.begun && !f.Ended() {
 		f.moved.Wait()
 	}
-	return f.err
+	if f.Ended() {
+		return f.Wait(context.Background())
+	}
+	return nil
 }
 
-// leave ends a use. Without users the fetch ends after a while.
-func (f *fetch) leave() {
+// reaches waits until the byte at a place has come, and returns how many can be read then. It returns at if the fetch
+// is far behind and the caller may read elsewhere, or if it has ended.
+func (f *fetch) reaches(at int64, elsewhere func() bool) int64 {
 	f.mu.Lock()
-	f.users--
-	last, done, far := f.users == 0, f.done, f.size-f.written > almost
-	f.mu.Unlock()
-	switch {
-	case last && done:
-		f.close()
-	case last && far:
-		time.AfterFunc(lingering, func() {
-			f.mu.Lock()
-			defer f.mu.Unlock()
-			if f.users == 0 && f.size-f.written > almost {
-				f.end()
-			}
-		})
+	defer f.mu.Unlock()
+	for !f.Ended() {
+		there := min(f.written, f.size-1) // the last one comes when all were right
+		if at < there {
+			return there
+		}
+		if at > f.written+fetchNear && elsewhere() {
+			return at
+		}
+		f.moved.Wait()
 	}
+	return at
 }
 
-// close closes the file when nobody can read it any more.
-func (f *fetch) close() {
-	f.files.Lock()
-	defer f.files.Unlock()
-	if f.file != nil {
-		_ = f.file.Close() // it was only read, or is not wanted
-		f.file = nil
+// leave ends a use. Without others, the fetch goes on for a while.
+func (f *fetch) leave() {
+	if f.Ended() {
+		f.Leave()
+		return
 	}
+	time.AfterFunc(lingering, func() { f.Leave() })
 }
 
 // run fetches the content.
-func (f *fetch) run() {
+func (f *fetch) run(ctx context.Context) {
 	c := f.cache
-	defer f.end()
-	err := f.fetch()
+	err := f.fetch(ctx)
 	c.mu.Lock()
 	if c.fetches[f.ref] == f {
 		delete(c.fetches, f.ref) // before others see that it is done, and fetch again
@@ -270,28 +266,28 @@ func (f *fetch) run() {
 		c.bad[f.ref] = time.Now()
 	}
 	c.mu.Unlock()
+	f.End(away(err))
 	f.mu.Lock()
-	f.done, f.err = true, away(err)
-	unused := f.users == 0
-	f.mu.Unlock()
 	f.moved.Broadcast()
-	if unused {
-		f.close()
-	}
+	f.mu.Unlock()
 	if err != nil && c.ctx.Err() == nil && !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, context.Canceled) {
 		c.log.Warn("a file could not be fetched from the object store", "sha256", f.ref.String(), "error", err)
 	}
 }
 
-func (f *fetch) fetch() error {
+func (f *fetch) fetch(ctx context.Context) error {
 	c := f.cache
-	if err := f.start(); err != nil {
+	if err := f.start(ctx); err != nil {
 		return err
 	}
-	defer func() { <-c.pulls }()
+	defer c.pulls.Give()
 	if f.size < 0 {
 		var there Object
-		if err := c.again(f.ctx, func() (_ bool, err error) { there, err = c.remote.Head(f.ctx, f.ref.RemoteName()); return false, err }); err != nil {
+		err := c.again(ctx, func() (_ bool, err error) {
+			there, err = c.remote.Head(ctx, f.ref.RemoteName())
+			return false, err
+		})
+		if err != nil {
 			return err
 		}
 		f.mu.Lock()
@@ -308,48 +304,53 @@ func (f *fetch) fetch() error {
 		return err
 	}
 	defer st.Drop() //nolint:errcheck // the next sweep removes what is left
-	f.files.Lock()
-	f.file = st.file
-	f.files.Unlock()
-	if err := f.pull(st); err != nil {
-		f.files.Lock() // the file is closed with the stage
-		f.file = nil
-		f.files.Unlock()
+	f.readFrom(st.file)
+	err = f.pull(ctx, st)
+	f.readFrom(nil) // the file is closed with the stage
+	if err != nil {
 		return err
 	}
-	return f.keep(st)
+	kept, err := st.keepHere()
+	if err != nil {
+		return err
+	}
+	kept.Release()
+	c.touch(f.ref)
+	return nil
+}
+
+// readFrom changes the file that has the bytes which have come.
+func (f *fetch) readFrom(file *os.File) {
+	f.files.Lock()
+	defer f.files.Unlock()
+	f.file = file
 }
 
 // start waits until the fetch may run. Others may take long: after a while a visitor gets
 // a content that is not kept.
-func (f *fetch) start() error {
-	select {
-	case f.cache.pulls <- struct{}{}:
+func (f *fetch) start(ctx context.Context) error {
+	if f.cache.pulls.Try() {
 		return nil
-	default:
 	}
-	var late <-chan time.Time
-	if !f.must {
-		late = time.After(10 * f.cache.retry)
+	if f.must {
+		return f.cache.pulls.Take(ctx)
 	}
-	select {
-	case f.cache.pulls <- struct{}{}:
-		return nil
-	case <-late:
-		return errNoRoom
-	case <-f.ctx.Done():
-		return f.ctx.Err()
+	soon, cancel := context.WithTimeout(ctx, 10*f.cache.retry)
+	defer cancel()
+	if f.cache.pulls.Take(soon) != nil {
+		return cmp.Or(ctx.Err(), errNoRoom)
 	}
+	return nil
 }
 
 // pull reads the content into the stage. It continues where an answer was cut off.
-func (f *fetch) pull(st *Stage) error {
+func (f *fetch) pull(ctx context.Context, st *Stage) error {
 	c := f.cache
 	buf := copyBuffers.Get().(*copyBuffer)
 	defer copyBuffers.Put(buf)
-	err := c.again(f.ctx, func() (further bool, err error) {
+	err := c.again(ctx, func() (further bool, err error) {
 		before := st.Size()
-		r, err := c.remote.Get(f.ctx, f.ref.RemoteName(), before, f.size-before)
+		r, err := c.remote.Get(ctx, f.ref.RemoteName(), before, f.size-before)
 		if err != nil {
 			return false, err
 		}
@@ -375,8 +376,8 @@ func (f *fetch) pull(st *Stage) error {
 	if err == nil && st.Ref() != f.ref {
 		return fmt.Errorf("blobs: the bytes of %s in the object store hash to %s: %w", f.ref, st.Ref(), ErrDamaged)
 	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) && f.ctx.Err() == nil {
-		if there, failed := c.remote.Head(f.ctx, f.ref.RemoteName()); failed == nil && there.Size != f.size {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && ctx.Err() == nil {
+		if there, failed := c.remote.Head(ctx, f.ref.RemoteName()); failed == nil && there.Size != f.size {
 			err = fmt.Errorf("blobs: the object store has %d bytes of %s in place of %d: %w", there.Size, f.ref, f.size, ErrDamaged)
 		}
 	}
@@ -385,25 +386,13 @@ func (f *fetch) pull(st *Stage) error {
 
 // move tells the readers how much has come.
 func (f *fetch) move(written int64) {
+	if f.size-written <= almost {
+		f.Stay()
+	}
 	f.mu.Lock()
 	f.begun, f.written = true, written
 	f.mu.Unlock()
 	f.moved.Broadcast()
-}
-
-// keep makes the staged bytes the blob. Readers wait meanwhile.
-func (f *fetch) keep(st *Stage) error {
-	f.files.Lock()
-	defer f.files.Unlock()
-	f.file = nil
-	kept, err := st.keepHere()
-	if err != nil {
-		return err
-	}
-	defer kept.Release()
-	f.cache.touch(f.ref)
-	f.file, err = getHere(f.cache.store, f.ref)
-	return err
 }
 
 // again calls fn up to five times until it succeeds, or more often while it gets
@@ -437,7 +426,8 @@ type arriving struct {
 	at    int64  // where the next read begins
 	from  *fetch // nil if nothing is kept on the disk; then hash is not nil
 
-	slot   bool          // of cache.direct
+	file   *os.File      // the blob, after it was fetched; may be nil
+	turn   bool          // of cache.direct
 	stream io.ReadCloser // from the object store; may be nil
 	next   int64         // where stream is
 	hash   hash.Hash     // of the first hashed bytes
@@ -479,50 +469,47 @@ func (a *arriving) Read(p []byte) (n int, err error) {
 // not.
 func (a *arriving) readHere(p []byte) (int, error) {
 	f := a.from
-	f.mu.Lock()
-	for {
-		whole := f.done && f.err == nil
-		there := f.written
-		if !whole { // it may be wrong
-			there = min(there, f.size-1)
+	there := f.reaches(a.at, a.takeDirect)
+	if there > a.at {
+		f.files.RLock()
+		defer f.files.RUnlock()
+		if f.file != nil {
+			return f.file.ReadAt(p[:min(int64(len(p)), there-a.at)], a.at)
 		}
-		if a.at < there {
-			p = p[:min(int64(len(p)), there-a.at)]
-			break
-		}
-		if f.done {
-			f.mu.Unlock()
-			return 0, f.err
-		}
-		if a.at > f.written+fetchNear && a.takeDirect() {
-			f.mu.Unlock()
+	} else if !f.Ended() {
+		return 0, nil
+	}
+	if err := f.Wait(context.Background()); err != nil {
+		return 0, err
+	}
+	return a.readWhole(p)
+}
+
+// readWhole reads from the blob. It reads nothing if that was evicted at once.
+func (a *arriving) readWhole(p []byte) (int, error) {
+	if a.file == nil {
+		file, err := getHere(a.cache.store, a.ref)
+		if elsewhere(err) && a.takeDirect() {
 			return 0, nil
 		}
-		f.moved.Wait()
+		if err != nil {
+			return 0, err
+		}
+		a.file = file
 	}
-	f.mu.Unlock()
-	f.files.RLock()
-	defer f.files.RUnlock()
-	if f.file == nil { // it is failing
-		return 0, cmp.Or(f.wait(false), ErrAway)
+	n, err := a.file.ReadAt(p, a.at)
+	if n > 0 {
+		return n, nil
 	}
-	n, err := f.file.ReadAt(p, a.at)
-	if n > 0 || errors.Is(err, io.EOF) {
-		err = nil
+	if errors.Is(err, io.EOF) {
+		return 0, io.ErrUnexpectedEOF
 	}
-	return n, err
+	return 0, err
 }
 
 func (a *arriving) takeDirect() bool {
-	if a.slot {
-		return true
-	}
-	select {
-	case a.cache.direct <- struct{}{}:
-		a.slot = true
-	default:
-	}
-	return a.slot
+	a.turn = a.turn || a.cache.direct.Try()
+	return a.turn
 }
 
 // readDirect reads from an answer of the object store that begins at a.at.
@@ -569,9 +556,13 @@ func (a *arriving) drop() {
 
 func (a *arriving) Close() error {
 	a.drop()
-	if a.slot {
-		<-a.cache.direct
-		a.slot = false
+	if a.file != nil {
+		_ = a.file.Close() // it was only read
+		a.file = nil
+	}
+	if a.turn {
+		a.cache.direct.Give()
+		a.turn = false
 	}
 	if a.from != nil {
 		a.from.leave()

@@ -2,6 +2,7 @@ package blobs
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -12,6 +13,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"kist/blobs/flight"
 )
 
 // provenFirst is the size in bytes up to which a blob is hashed before its
@@ -39,22 +42,23 @@ type proof struct {
 type proven struct {
 	mu   sync.Mutex
 	seen map[Ref]proof
-	now  map[Ref]*proving // blobs that are being hashed to be sent
+
+	readings flight.Group[reading, struct{}]
 }
 
-// A proving is one reading of a blob. Everybody who waits for it takes its
-// outcome.
-type proving struct {
-	file fs.FileInfo
-	done chan struct{}
-	err  error
+// A reading is that of a file which claims to be a blob.
+type reading struct {
+	ref Ref
+	proof
 }
+
+func proofOf(info fs.FileInfo) proof { return proof{info.Size(), info.ModTime().UnixNano()} }
 
 func (p *proven) has(ref Ref, info fs.FileInfo) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	seen, got := p.seen[ref]
-	return got && seen == proof{info.Size(), info.ModTime().UnixNano()}
+	return got && seen == proofOf(info)
 }
 
 // observed is the state of a file at an instant.
@@ -85,7 +89,7 @@ func (p *proven) add(ref Ref, info observed) {
 		}
 		delete(p.seen, old)
 	}
-	p.seen[ref] = proof{info.Size(), info.ModTime().UnixNano()}
+	p.seen[ref] = proofOf(info)
 }
 
 func (p *proven) forget(ref Ref) {
@@ -208,26 +212,10 @@ func proveHere(s *Store, ref Ref, through func(io.Reader) io.Reader) error {
 // once calls prove for a file. If another call is reading the same file, once
 // waits for it and returns its error.
 func (p *proven) once(ref Ref, info fs.FileInfo, prove func() error) error {
-	p.mu.Lock()
-	if other := p.now[ref]; other != nil && os.SameFile(other.file, info) {
-		p.mu.Unlock()
-		<-other.done
-		return other.err
-	}
-	reading := &proving{file: info, done: make(chan struct{})}
-	if p.now == nil {
-		p.now = map[Ref]*proving{}
-	}
-	p.now[ref] = reading
-	p.mu.Unlock()
-	reading.err = prove()
-	p.mu.Lock()
-	if p.now[ref] == reading {
-		delete(p.now, ref)
-	}
-	p.mu.Unlock()
-	close(reading.done)
-	return reading.err
+	_, err := p.readings.Do(context.Background(), reading{ref, proofOf(info)}, func(context.Context) (struct{}, error) {
+		return struct{}{}, prove()
+	})
+	return err
 }
 
 type memory struct{ *bytes.Reader }
