@@ -240,12 +240,10 @@ func (s *Server) readBackup(c *web.Request) error {
 		c.W.WriteHeader(http.StatusOK)
 		return nil
 	}
-	select {
-	case s.backups <- struct{}{}:
-		defer func() { <-s.backups }()
-	default:
+	if !s.backups.Try() {
 		return &record.Error{Fault: record.Busy, Code: "busy", Text: "Another backup is being made. Try again in a moment.", Retry: backupRetry}
 	}
+	defer s.backups.Give()
 	return s.Backup(c.W)
 }
 

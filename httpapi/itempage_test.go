@@ -144,7 +144,7 @@ func samples() map[string]public.Viewing {
 }
 
 func pageServer() *web.Site {
-	return &web.Site{Config: web.Config{Base: "https://kist.example.org/sub"}}
+	return &web.Site{Config: web.Config{Base: "https://kist.example.org/sub"}, Renders: web.NewRenders()}
 }
 
 func renderPage(t *testing.T, p embed.Page) string {

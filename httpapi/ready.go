@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"kist/blobs/flight"
 	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/record"
@@ -24,9 +25,9 @@ const (
 // is writable.
 type readiness struct {
 	stopping  atomic.Bool
-	lock      chan struct{} // a lock of capacity 1 for checking
-	checkedAt time.Time
-	err       error // the result
+	checks    flight.Group[struct{}, error]
+	checkedAt time.Time // used by checks only, like found
+	found     error
 }
 
 var (
@@ -90,28 +91,18 @@ func (s *Server) storage(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readyWait)
 	defer cancel()
 	r := &s.readiness
-	select {
-	case r.lock <- struct{}{}:
-	case <-ctx.Done():
-		return errNoAnswer
-	}
-	if time.Since(r.checkedAt) < readyKept {
-		defer func() { <-r.lock }()
-		return r.err
-	}
-	found := make(chan error, 1)
-	s.Running.Go(func() {
-		defer func() { <-r.lock }()
-		r.err = s.tryStorage()
-		r.checkedAt = time.Now()
-		found <- r.err
+	found, err := r.checks.Do(ctx, struct{}{}, func(context.Context) (error, error) {
+		s.Running.Add(1)
+		defer s.Running.Done()
+		if time.Since(r.checkedAt) >= readyKept {
+			r.found, r.checkedAt = s.tryStorage(), time.Now()
+		}
+		return r.found, nil
 	})
-	select {
-	case err := <-found:
-		return err
-	case <-ctx.Done():
+	if err != nil {
 		return errNoAnswer
 	}
+	return found
 }
 
 // tryStorage checks whether the latest commit failed, runs an empty write transaction, and

@@ -22,17 +22,23 @@ func TestReady(t *testing.T) {
 	a := start(t)
 	is.Equal(string(a.visit("/readyz").want(200).body), "ok\n")
 	is.Equal(len(a.staged()), 0)
-	a.server.readiness.lock <- struct{}{} // as while someone waits for a disk that hangs
+	checking := func(fn func()) {
+		_, err := a.server.readiness.checks.Do(t.Context(), struct{}{}, func(context.Context) (error, error) { fn(); return nil, nil })
+		is.NoErr(err)
+	}
+	hangs, resume, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		checking(func() { close(hangs); <-resume }) // as on a disk that hangs
+	}()
+	<-hangs
 	a.visit("/readyz").want(503)
 	a.visit("/healthz").want(200)
-	<-a.server.readiness.lock
+	close(resume)
+	<-done
 
 	is.NoErr(a.server.Blobs.Close())
-	again := func() {
-		a.server.readiness.lock <- struct{}{}
-		a.server.readiness.checkedAt = time.Time{}
-		<-a.server.readiness.lock
-	}
+	again := func() { checking(func() { a.server.readiness.checkedAt = time.Time{} }) }
 	again()
 	is.Equal(string(a.visit("/readyz").want(503).body), "The storage is not writable.\n")
 	is.NoErr(a.server.Store.Close())

@@ -20,6 +20,7 @@ import (
 
 	"github.com/julienschmidt/httprouter"
 
+	"kist/blobs/flight"
 	"kist/embed"
 	"kist/httpapi/archive"
 	"kist/httpapi/captcha"
@@ -46,7 +47,7 @@ type Server struct {
 	extension func() (*embed.Archive, error) // made on first use
 	misses    slugProbes
 	probe     probe
-	backups   chan struct{} // has an element while a backup is written
+	backups   flight.Turns // to write a backup
 	links     *linkcheck.Checker
 	meter     *meter // nil while /metrics is off
 
@@ -64,7 +65,7 @@ func New(c web.Config) (*Server, error) {
 		Site:  &web.Site{Config: c, Renew: web.WriteRenew, Webhooks: webhook.New(c.Store, c.Outbound, c.Base, c.Log), Plans: metadata.NewPlans(c.Store, c.Blobs, c.Log)},
 		links: linkcheck.New(c.Store, c.Outbound, c.Icons, c.Log),
 	}
-	s.Memory = web.NewMemory(s.familiar)
+	s.Memory, s.Renders = web.NewMemory(s.familiar), web.NewRenders()
 	s.Sums = archive.NewSums(func(sums map[catalog.CRCKey]uint32) error {
 		return c.Store.Update(func(tx *kv.Tx) error { return catalog.KeepCRCs(tx, sums) })
 	}, c.Log)
@@ -78,8 +79,7 @@ func New(c web.Config) (*Server, error) {
 	s.Devices.Most, s.Devices.Window = 20, people.DeviceTime
 	s.Sent.Most, s.Sent.Window = 6_000, time.Minute
 	s.Changes.Most, s.Changes.Window = 60_000, time.Minute
-	s.readiness.lock = make(chan struct{}, 1)
-	s.backups = make(chan struct{}, 1)
+	s.backups = make(flight.Turns, 1)
 	s.Imports.Begin()
 	s.Fetches = upload.NewFetches(s.Site)
 	s.routes = s.table()
@@ -178,6 +178,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, t *tls.Config, grace
 	defer stop()
 	defer s.Imports.End()
 	defer s.Sums.End()
+	defer s.Plans.Close()
 	work.Go(func() { s.Webhooks.Run(ctx) })
 	work.Go(func() { s.Fetches.Run(ctx) })
 	work.Go(func() { s.links.Run(ctx) })

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"kist/blobs"
+	"kist/blobs/flight"
 	"kist/kv"
 	"kist/kv/catalog"
 	"kist/kv/record"
@@ -30,11 +31,11 @@ type Plans struct {
 	store *kv.Store
 	blobs *blobs.Store
 	log   *slog.Logger
-	slots chan struct{} // one for each plan that is being made
+	made  flight.Group[planKey, *planned]
 
 	mu    sync.Mutex
 	kept  map[planKey]*list.Element // of *planned
-	order *list.List                // used last first
+	order list.List                 // used last first
 	bytes int
 }
 
@@ -43,80 +44,67 @@ type planKey struct {
 	mediaType string
 }
 
+// planned is what is known about a content: its plan, or why it has none.
 type planned struct {
 	planKey
-	done  chan struct{} // closed when the following are set
-	plan  *Plan
-	err   error
-	bytes int
+	plan *Plan
+	err  error
 }
 
 // NewPlans makes an empty Plans.
 func NewPlans(s *kv.Store, b *blobs.Store, log *slog.Logger) *Plans {
-	return &Plans{store: s, blobs: b, log: log, slots: make(chan struct{}, atOnce), kept: map[planKey]*list.Element{}, order: list.New()}
+	p := &Plans{store: s, blobs: b, log: log, kept: map[planKey]*list.Element{}}
+	p.made.Turns = make(flight.Turns, atOnce)
+	return p
 }
-
-// errLeft says that the caller who was to make a plan left before its turn.
-var errLeft = errors.New("metadata: the caller left")
 
 // Of returns the plan of a content. Its errors are those of Clean, of blobs.Store.Get, and of ctx while it waits.
 func (p *Plans) Of(ctx context.Context, ref blobs.Ref, mediaType string) (*Plan, error) {
 	key := planKey{ref, mediaType}
-	for {
-		p.mu.Lock()
-		e := p.kept[key]
-		if e == nil {
-			e = p.order.PushFront(&planned{planKey: key, done: make(chan struct{})})
-			p.kept[key] = e
-			p.mu.Unlock()
-			p.fill(ctx, e)
-		} else {
-			p.order.MoveToFront(e)
-			p.mu.Unlock()
-		}
-		v := e.Value.(*planned)
-		select {
-		case <-v.done:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-		if v.err != errLeft { //nolint:errorlint // never wrapped
-			return v.plan, v.err
-		}
+	if v := p.find(key); v != nil {
+		return v.plan, v.err
 	}
+	v, err := p.made.Do(ctx, key, func(context.Context) (*planned, error) {
+		if v := p.find(key); v != nil { // made meanwhile
+			return v, nil
+		}
+		plan, err := p.make(key)
+		if err != nil && !errors.Is(err, ErrKept) && !errors.Is(err, ErrNone) && !errors.Is(err, ErrUnreadable) {
+			return nil, err
+		}
+		v := &planned{key, plan, err}
+		p.keep(v)
+		return v, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return v.plan, v.err
 }
 
-// fill makes the plan when its turn comes.
-func (p *Plans) fill(ctx context.Context, e *list.Element) {
-	v := e.Value.(*planned)
-	defer close(v.done)
-	select {
-	case p.slots <- struct{}{}:
-		v.plan, v.err = p.make(v.planKey)
-		<-p.slots
-	case <-ctx.Done():
-		v.err = errLeft
-	}
+// find returns what is kept about a content, or nil.
+func (p *Plans) find(key planKey) *planned {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.kept[v.planKey] != e { // dropped meanwhile
-		return
+	e := p.kept[key]
+	if e == nil {
+		return nil
 	}
-	v.bytes = v.plan.memory()
-	p.bytes += v.bytes
-	if v.err != nil && !errors.Is(v.err, ErrKept) && !errors.Is(v.err, ErrNone) && !errors.Is(v.err, ErrUnreadable) {
-		p.drop(e)
-	}
-	for p.order.Len() > maxKept || p.bytes > maxBytes { // this one is the last to go
-		p.drop(p.order.Back())
-	}
+	p.order.MoveToFront(e)
+	return e.Value.(*planned)
 }
 
-// drop forgets a plan. One that is still being made has no size yet.
-func (p *Plans) drop(e *list.Element) {
-	v := p.order.Remove(e).(*planned)
-	delete(p.kept, v.planKey)
-	p.bytes -= v.bytes
+// keep keeps what was found out, and forgets what was not used for longest if that is too much.
+func (p *Plans) keep(v *planned) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.kept[v.planKey] = p.order.PushFront(v)
+	p.bytes += v.plan.memory()
+	for p.order.Len() > maxKept || p.bytes > maxBytes {
+		old := p.order.Remove(p.order.Back()).(*planned)
+		delete(p.kept, old.planKey)
+		p.bytes -= old.plan.memory()
+	}
 }
 
 func (p *Plans) make(key planKey) (plan *Plan, err error) {
@@ -137,6 +125,9 @@ func (p *Plans) make(key planKey) (plan *Plan, err error) {
 	}
 	return Clean(f, info.Size(), key.mediaType)
 }
+
+// Close waits for the plans that are being made. From then on, no other is made.
+func (p *Plans) Close() { p.made.Close() }
 
 // Examine finds out about the metadata of a content. Its errors are those of Of, except of Clean.
 func (p *Plans) Examine(ctx context.Context, ref blobs.Ref, mediaType string) (record.Metadata, error) {

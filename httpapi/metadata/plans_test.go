@@ -1,12 +1,9 @@
 package metadata
 
 import (
-	"context"
-	"errors"
 	"log/slog"
 	"strings"
 	"testing"
-	"testing/synctest"
 
 	"github.com/matryer/is"
 
@@ -44,32 +41,4 @@ func TestPlansKeep(t *testing.T) {
 	is.NoErr(err)
 	is.True(plan == again)
 	is.True(3*plan.memory() < maxBytes)
-}
-
-// Who waits for a plan can leave, and the others still get it.
-func TestPlansWait(t *testing.T) {
-	t.Parallel()
-	store, ref := kept(t, string(readTestdata(t, "all.png")))
-	synctest.Test(t, func(t *testing.T) {
-		is := is.New(t)
-		p := NewPlans(nil, store, slog.New(slog.DiscardHandler))
-		for range atOnce {
-			p.slots <- struct{}{}
-		}
-		ask := func(ctx context.Context) chan error {
-			got := make(chan error, 1)
-			go func() { _, err := p.Of(ctx, ref, "image/png"); got <- err }()
-			synctest.Wait()
-			return got
-		}
-		ctx, leave := context.WithCancel(t.Context())
-		first, second, third := ask(ctx), ask(t.Context()), ask(ctx)
-		leave()
-		is.True(errors.Is(<-first, context.Canceled))
-		is.True(errors.Is(<-third, context.Canceled))
-		synctest.Wait()
-		is.Equal(len(second), 0)
-		<-p.slots
-		is.NoErr(<-second)
-	})
 }

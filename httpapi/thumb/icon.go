@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"kist/blobs"
+	"kist/blobs/flight"
 	"kist/kv/record"
 )
 
@@ -43,7 +44,7 @@ const (
 // and nothing else of its address is stored. All methods are safe for concurrent use.
 type Icons struct {
 	cache cache
-	slot  chan struct{} // that of the Maker
+	turns flight.Turns // those of the Maker
 	draw  func(data []byte) (*Thumb, error)
 
 	mu    sync.Mutex
@@ -67,7 +68,7 @@ func (m *Maker) Pictures(dir string) (*Icons, error) {
 }
 
 func (m *Maker) icons(dir string, draw func([]byte) (*Thumb, error)) (*Icons, error) {
-	s := &Icons{cache: cache{dir: dir}, slot: m.slot, draw: draw, asked: make(map[record.ID]asking)}
+	s := &Icons{cache: cache{dir: dir}, turns: m.turns, draw: draw, asked: make(map[record.ID]asking)}
 	if err := s.cache.open(); err != nil {
 		return nil, fmt.Errorf("thumb: opening the cache of icons: %w", err)
 	}
@@ -140,11 +141,10 @@ func (s *Icons) remember(site record.ID, a asking) {
 // Put makes an icon of a picture of at most MaxIcon bytes, or MaxPicture, and stores it in place of the previous one. The error
 // is ErrNone if that is impossible, or ctx's if ctx ends while waiting.
 func (s *Icons) Put(ctx context.Context, site record.ID, data []byte) error {
-	give, err := take(ctx, s.slot)
-	if err != nil {
+	if err := s.turns.Take(ctx); err != nil {
 		return err
 	}
-	defer give()
+	defer s.turns.Give()
 	t, err := s.draw(data)
 	if err != nil {
 		return err

@@ -20,11 +20,10 @@ func posterRef(owner, file record.ID) (ref blobs.Ref) {
 // previous one. The picture has at most MaxPoster bytes. The error is ErrNone if it is not usable, or ctx's if ctx ends
 // while waiting.
 func (m *Maker) SetPoster(ctx context.Context, owner, file record.ID, picture []byte) error {
-	give, err := take(ctx, m.slot)
-	if err != nil {
+	if err := m.turns.Take(ctx); err != nil {
 		return err
 	}
-	defer give()
+	defer m.turns.Give()
 	t, err := small(picture, Tile)
 	if err != nil {
 		return err

@@ -30,6 +30,7 @@ import (
 	"sync"
 
 	"kist/blobs"
+	"kist/blobs/flight"
 )
 
 // A Size is a kind of thumbnail. Smaller pictures keep their own size.
@@ -55,10 +56,10 @@ var (
 	ErrNone = errors.New("no thumbnail")
 
 	// ErrBusy says that too many pictures are waiting to be decoded.
-	ErrBusy = errors.New("thumb: too many pictures are waiting")
+	ErrBusy = flight.ErrBusy
 
 	// ErrClosed says that the Maker is closed.
-	ErrClosed = errors.New("thumb: closed")
+	ErrClosed = flight.ErrClosed
 )
 
 // queueLength is how many contents may wait while one is decoded.
@@ -80,15 +81,10 @@ type Maker struct {
 	caches  [sizes]cache
 	posters cache
 
-	// alive ends with Close, which stops reading.
-	alive context.Context
-	end   context.CancelFunc
-	work  sync.WaitGroup // the flights
-	slot  chan struct{}  // holds a value while a picture is decoded
+	turns   flight.Turns // to decode a picture
+	flights flight.Group[wanted, *Thumb]
 
 	mu      sync.Mutex
-	closed  bool
-	flights map[wanted]*flight
 	failure error // of the latest write to the cache
 }
 
@@ -98,20 +94,11 @@ type wanted struct {
 	size Size
 }
 
-// A flight is the making of one thumbnail for all callers that want it.
-type flight struct {
-	waiting int           // callers; under Maker.mu
-	begun   bool          // no longer in the queue; under Maker.mu
-	given   chan struct{} // closed if all callers left before its turn
-	done    chan struct{} // closed when the following fields are set
-	thumb   *Thumb
-	err     error
-}
-
 // New opens the folder and creates it if it is missing; its parent must exist. The folder may be removed at any
 // time, because all thumbnails can be made again.
 func New(dir string) (*Maker, error) {
-	m := &Maker{slot: make(chan struct{}, 1), flights: make(map[wanted]*flight)}
+	m := &Maker{turns: make(flight.Turns, 1)}
+	m.flights.Turns, m.flights.Most = m.turns, 1+queueLength
 	for size, name := range [sizes]string{Small: "small", Row: "row", Screen: "screen"} {
 		m.caches[size].dir = filepath.Join(dir, name)
 		if err := m.caches[size].open(); err != nil {
@@ -122,17 +109,12 @@ func New(dir string) (*Maker, error) {
 	if err := m.posters.open(); err != nil {
 		return nil, fmt.Errorf("thumb: opening the posters: %w", err)
 	}
-	m.alive, m.end = context.WithCancel(context.Background())
 	return m, nil
 }
 
 // Close waits for the picture that is being decoded, which stops at its next read. From then on, Get fails.
 func (m *Maker) Close() error {
-	m.mu.Lock()
-	m.closed = true
-	m.mu.Unlock()
-	m.end()
-	m.work.Wait()
+	m.flights.Close()
 	return nil
 }
 
@@ -144,23 +126,10 @@ func (m *Maker) Close() error {
 // that has started.
 func (m *Maker) Get(ctx context.Context, ref blobs.Ref, size Size, open func() (*os.File, error)) (*Thumb, error) {
 	want := wanted{ref, size}
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
 	if e, got := m.caches[size].get(ref); got {
 		return e.thumb, e.err
 	}
-	f, err := m.join(want, open)
-	if err != nil {
-		return nil, err
-	}
-	select {
-	case <-f.done:
-		return f.thumb, f.err
-	case <-ctx.Done():
-		m.leave(want, f)
-		return nil, ctx.Err()
-	}
+	return m.flights.Do(ctx, want, func(alive context.Context) (*Thumb, error) { return m.make(alive, want, open) })
 }
 
 // TooLarge reports whether a picture has more pixels or bytes than thumbnails are made of, according to its header.
@@ -190,67 +159,14 @@ func Likely(f *os.File) (bool, error) {
 	return err == nil, err
 }
 
-// join returns the flight for the content and starts one if nobody has.
-func (m *Maker) join(want wanted, open func() (*os.File, error)) (*flight, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.closed {
-		return nil, ErrClosed
-	}
-	f := m.flights[want]
-	if f == nil {
-		if len(m.flights) > queueLength {
-			return nil, ErrBusy
-		}
-		f = &flight{given: make(chan struct{}), done: make(chan struct{})}
-		m.flights[want] = f
-		m.work.Go(func() { m.fly(want, f, open) })
-	}
-	f.waiting++
-	return f, nil
-}
-
-// leave removes a caller, and with the last one also the flight from the queue.
-func (m *Maker) leave(want wanted, f *flight) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if f.waiting--; f.waiting == 0 && !f.begun {
-		delete(m.flights, want)
-		close(f.given)
-	}
-}
-
-func (m *Maker) fly(want wanted, f *flight, open func() (*os.File, error)) {
-	defer close(f.done)
-	select {
-	case m.slot <- struct{}{}:
-		defer func() { <-m.slot }()
-	case <-f.given:
-		return
-	case <-m.alive.Done():
-	}
-	m.mu.Lock()
-	f.begun = f.waiting > 0
-	m.mu.Unlock()
-	if !f.begun {
-		return
-	}
-	f.thumb, f.err = m.make(want, open)
-	m.mu.Lock()
-	delete(m.flights, want)
-	m.mu.Unlock()
-}
-
 // make returns the stored thumbnail, which another caller may have made meanwhile, or makes and stores it.
-func (m *Maker) make(want wanted, open func() (*os.File, error)) (*Thumb, error) {
-	if m.alive.Err() != nil {
-		return nil, ErrClosed
-	}
+// Close ends alive.
+func (m *Maker) make(alive context.Context, want wanted, open func() (*os.File, error)) (*Thumb, error) {
 	if e, got := m.caches[want.size].get(want.ref); got {
 		return e.thumb, e.err
 	}
 	if want.size.isMadeOfTile() {
-		tile, err := m.make(wanted{want.ref, Tile}, open)
+		tile, err := m.make(alive, wanted{want.ref, Tile}, open)
 		if err != nil {
 			return nil, err
 		}
@@ -266,7 +182,7 @@ func (m *Maker) make(want wanted, open func() (*os.File, error)) (*Thumb, error)
 		return nil, err
 	}
 	defer file.Close()
-	s := &source{file: file, alive: m.alive}
+	s := &source{file: file, alive: alive}
 	var e entry
 	e.thumb, e.err = s.thumb(want.size)
 	if s.err != nil {
@@ -301,16 +217,6 @@ func small(data []byte, size Size) (*Thumb, error) {
 		return nil, refuse("%v", err)
 	}
 	return draft(h, r, edges[size], quality(qualities[size]))
-}
-
-// take waits for the slot, and returns the function that gives it back.
-func take(ctx context.Context, slot chan struct{}) (give func(), err error) {
-	select {
-	case slot <- struct{}{}:
-		return func() { <-slot }, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
 }
 
 // A source is the file to make a thumbnail of.

@@ -14,11 +14,11 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"github.com/matryer/is"
 
@@ -631,139 +631,91 @@ func (d *desk) busy() (letGo func()) {
 	return sync.OnceFunc(func() { close(gate); <-over })
 }
 
-// flying is the number of contents in the queue or being decoded.
-func (d *desk) flying() int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return len(d.flights)
-}
-
+// TestBusy: only a few pictures wait for their turn.
 func TestBusy(t *testing.T) {
-	is := is.New(t)
-	d := newDesk(t)
-	letGo := d.busy()
-	defer letGo()
-	joined := make(chan *flight, queueLength)
-	for i := range queueLength {
-		f, err := d.join(wanted{ref: blobs.Ref{1, byte(i)}}, func() (*os.File, error) { return nil, io.EOF })
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		is := is.New(t)
+		d := newDesk(t)
+		letGo := d.busy()
+		defer letGo()
+		results := make(chan error, queueLength)
+		for i := range queueLength {
+			go func() {
+				_, err := d.Get(t.Context(), blobs.Ref{1, byte(i)}, Tile, func() (*os.File, error) { return nil, io.EOF })
+				results <- err
+			}()
+			synctest.Wait()
+		}
+		_, err := d.Get(t.Context(), blobs.Ref{2}, Tile, nil)
+		is.Equal(err, ErrBusy)
+		letGo()
+		for range queueLength {
+			is.Equal(<-results, io.EOF)
+		}
+		_, err = d.get(encodeJPEG(t, photo(50, 50)))
 		is.NoErr(err)
-		joined <- f
-	}
-	close(joined)
-	_, err := d.Get(t.Context(), blobs.Ref{2}, Tile, nil)
-	is.Equal(err, ErrBusy)
-	_, err = d.join(wanted{ref: blobs.Ref{1, 0}}, nil) // who wants what is in the queue may wait for it
-	is.NoErr(err)
-	letGo()
-	for f := range joined {
-		<-f.done
-		is.Equal(f.err, io.EOF)
-	}
-	file := encodeJPEG(t, photo(50, 50))
-	_, err = d.get(file)
-	is.NoErr(err)
-}
-
-// TestCancelled: who stops to wait gets ctx's error at once; what nobody waits
-// for is not made.
-func TestCancelled(t *testing.T) {
-	is := is.New(t)
-	d := newDesk(t)
-	letGo := d.busy()
-	defer letGo()
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	_, err := d.Get(ctx, blobs.Ref{3}, Tile, nil)
-	is.Equal(err, context.Canceled)
-
-	file := encodeJPEG(t, photo(50, 50))
-	ref := refOf(file)
-	ctx, cancel = context.WithCancel(t.Context())
-	errs := make(chan error)
-	go func() {
-		_, err := d.Get(ctx, ref, Tile, d.opener(file))
-		errs <- err
-	}()
-	for d.flying() < 2 { // until it is in the queue
-		runtime.Gosched()
-	}
-	f, err := d.join(wanted{ref: ref}, nil) // another who waits for it
-	is.NoErr(err)
-	cancel()
-	is.Equal(<-errs, context.Canceled)
-	is.Equal(d.flying(), 2)
-	d.leave(wanted{ref: ref}, f)
-	is.Equal(d.flying(), 1)
-	<-f.done
-	letGo()
-	is.Equal(d.opens.Load(), int32(0))
-	_, err = d.get(file)
-	is.NoErr(err)
-	is.Equal(d.opens.Load(), int32(1))
+	})
 }
 
 // TestLeftWhileMade: a thumbnail that was begun is finished and kept.
 func TestLeftWhileMade(t *testing.T) {
-	is := is.New(t)
-	d := newDesk(t)
-	file := encodeJPEG(t, photo(50, 50))
-	ctx, cancel := context.WithCancel(t.Context())
-	begun, gate := make(chan struct{}), make(chan struct{})
-	errs := make(chan error)
-	go func() {
-		_, err := d.Get(ctx, refOf(file), Tile, func() (*os.File, error) {
-			close(begun)
-			<-gate
-			return d.opener(file)()
-		})
-		errs <- err
-	}()
-	<-begun
-	cancel()
-	is.Equal(<-errs, context.Canceled)
-	f, err := d.join(wanted{ref: refOf(file)}, nil)
-	is.NoErr(err)
-	close(gate)
-	<-f.done
-	is.NoErr(f.err)
-	_, err = d.get(file)
-	is.NoErr(err)
-	is.Equal(d.opens.Load(), int32(1))
-}
-
-func TestClose(t *testing.T) {
-	is := is.New(t)
-	d := newDesk(t)
-	file := encodeJPEG(t, photo(50, 50))
-	begun, gate := make(chan struct{}), make(chan struct{})
-	errs := make(chan error)
-	for range 2 {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		is := is.New(t)
+		d := newDesk(t)
+		file := encodeJPEG(t, photo(50, 50))
+		ctx, cancel := context.WithCancel(t.Context())
+		gate, errs := make(chan struct{}), make(chan error, 1)
 		go func() {
-			_, err := d.Get(t.Context(), refOf(file), Tile, func() (*os.File, error) {
-				close(begun)
+			_, err := d.Get(ctx, refOf(file), Tile, func() (*os.File, error) {
 				<-gate
 				return d.opener(file)()
 			})
 			errs <- err
 		}()
-	}
-	<-begun
-	queued, err := d.join(wanted{ref: blobs.Ref{1}}, nil)
-	is.NoErr(err)
-	closed := make(chan struct{})
-	go func() { d.Close(); close(closed) }()
-	<-queued.done
-	is.Equal(queued.err, ErrClosed)
-	close(gate)
-	for range 2 {
+		synctest.Wait()
+		cancel()
+		is.Equal(<-errs, context.Canceled)
+		close(gate)
+		synctest.Wait()
+		_, err := d.get(file)
+		is.NoErr(err)
+		is.Equal(d.opens.Load(), int32(1))
+	})
+}
+
+// TestClose: the picture that is being decoded ends at its next read, and no other begins.
+func TestClose(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		is := is.New(t)
+		d := newDesk(t)
+		file := encodeJPEG(t, photo(50, 50))
+		gate, errs := make(chan struct{}), make(chan error, 2)
+		for _, ref := range []blobs.Ref{refOf(file), {1}} {
+			go func() {
+				_, err := d.Get(t.Context(), ref, Tile, func() (*os.File, error) {
+					<-gate
+					return d.opener(file)()
+				})
+				errs <- err
+			}()
+			synctest.Wait()
+		}
+		closed := make(chan error, 1)
+		go func() { closed <- d.Close() }()
 		is.Equal(<-errs, ErrClosed)
-	}
-	<-closed
-	_, err = d.join(wanted{ref: blobs.Ref{2}}, nil)
-	is.Equal(err, ErrClosed) // no work begins
-	_, err = d.get(file)
-	is.Equal(err, ErrClosed)
-	is.NoErr(d.Close())
+		synctest.Wait()
+		is.Equal(len(closed), 0)
+		close(gate)
+		is.Equal(<-errs, ErrClosed)
+		is.NoErr(<-closed)
+		is.Equal(d.opens.Load(), int32(1))
+		_, err := d.get(file)
+		is.Equal(err, ErrClosed)
+		is.NoErr(d.Close())
+	})
 }
 
 func TestSweep(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"compress/gzip"
 	"container/list"
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
@@ -16,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"kist/blobs/flight"
 	"kist/embed"
 	"kist/httpapi/render"
 	"kist/kv/people"
@@ -133,15 +135,21 @@ const (
 	rendersKept   = 10 * time.Minute // then a text that took too long, and is shown as plain text, gets another try
 )
 
-// renders makes HTML of texts, a few at a time, and caches it, so that a page that many
+// Renders makes HTML of texts, a few at a time, and caches it, so that a page that many
 // people open costs little. The key is the text itself, so a changed text is a new entry.
-// The zero value is ready for use.
-type renders struct {
+type Renders struct {
+	turns flight.Turns
+	made  flight.Group[[sha256.Size]byte, embed.CodeView]
+
 	mu    sync.Mutex
-	slots chan struct{}
 	kept  map[[sha256.Size]byte]*list.Element
 	used  list.List // of *rendered, the latest used first
 	bytes int
+}
+
+// NewRenders makes an empty Renders.
+func NewRenders() *Renders {
+	return &Renders{turns: make(flight.Turns, rendersAtOnce), kept: map[[sha256.Size]byte]*list.Element{}}
 }
 
 type keptRender struct {
@@ -163,7 +171,7 @@ func keyOf(parts ...string) (key [sha256.Size]byte) {
 }
 
 // Markdown renders a text. A blank text gives "".
-func (r *renders) Markdown(text string) (template.HTML, error) {
+func (r *Renders) Markdown(text string) (template.HTML, error) {
 	if strings.TrimSpace(text) == "" {
 		return "", nil
 	}
@@ -175,7 +183,7 @@ func (r *renders) Markdown(text string) (template.HTML, error) {
 }
 
 // Handbook renders a page of the handbook.
-func (r *renders) Handbook(text string) (template.HTML, error) {
+func (r *Renders) Handbook(text string) (template.HTML, error) {
 	v, err := r.get(keyOf("handbook", text), func() (v embed.CodeView, err error) {
 		v.Body, err = render.Wrapped([]byte(text))
 		return v, err
@@ -184,7 +192,7 @@ func (r *renders) Handbook(text string) (template.HTML, error) {
 }
 
 // Code renders code.
-func (r *renders) Code(text, language, filename string) (*embed.CodeView, error) {
+func (r *Renders) Code(text, language, filename string) (*embed.CodeView, error) {
 	v, err := r.get(keyOf("code", language, filename, text), func() (embed.CodeView, error) {
 		code, err := render.Code(text, language, filename)
 		return embed.CodeView{Body: code.HTML, Language: cmp.Or(code.Language, language), Lines: code.Lines}, err
@@ -194,51 +202,43 @@ func (r *renders) Code(text, language, filename string) (*embed.CodeView, error)
 
 // get returns the cached view, or calls fresh and caches its result. It fails with
 // errBusy if fresh could not start within memoryWait.
-func (r *renders) get(key [sha256.Size]byte, fresh func() (embed.CodeView, error)) (embed.CodeView, error) {
-	v, slots, ok := r.find(key)
-	if ok {
+func (r *Renders) get(key [sha256.Size]byte, fresh func() (embed.CodeView, error)) (embed.CodeView, error) {
+	if v, ok := r.find(key); ok {
 		return v, nil
 	}
-	wait := time.NewTimer(memoryWait)
-	defer wait.Stop()
-	select {
-	case slots <- struct{}{}:
-	case <-wait.C:
-		return embed.CodeView{}, errBusy
-	}
-	defer func() { <-slots }()
-	if v, _, ok := r.find(key); ok { // rendered while this request waited
-		return v, nil
-	}
-	v, err := fresh()
-	if err == nil {
-		r.put(key, v)
-	}
-	return v, err
+	return r.made.Do(context.Background(), key, func(ctx context.Context) (embed.CodeView, error) {
+		ctx, cancel := context.WithTimeout(ctx, memoryWait)
+		defer cancel()
+		if r.turns.Take(ctx) != nil {
+			return embed.CodeView{}, errBusy
+		}
+		defer r.turns.Give()
+		v, err := fresh()
+		if err == nil {
+			r.put(key, v)
+		}
+		return v, err
+	})
 }
 
-// find returns the cached view. slots is the semaphore to take if there is none.
-func (r *renders) find(key [sha256.Size]byte) (v embed.CodeView, slots chan struct{}, ok bool) {
+// find returns the cached view.
+func (r *Renders) find(key [sha256.Size]byte) (v embed.CodeView, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.slots == nil {
-		r.slots = make(chan struct{}, rendersAtOnce)
-		r.kept = map[[sha256.Size]byte]*list.Element{}
-	}
 	e := r.kept[key]
 	if e == nil {
-		return v, r.slots, false
+		return v, false
 	}
 	one := e.Value.(*keptRender)
 	if !time.Now().Before(one.until) {
 		r.drop(e)
-		return v, r.slots, false
+		return v, false
 	}
 	r.used.MoveToFront(e)
-	return one.view, r.slots, true
+	return one.view, true
 }
 
-func (r *renders) put(key [sha256.Size]byte, v embed.CodeView) {
+func (r *Renders) put(key [sha256.Size]byte, v embed.CodeView) {
 	if len(v.Body) > rendersLong {
 		return
 	}
@@ -253,7 +253,7 @@ func (r *renders) put(key [sha256.Size]byte, v embed.CodeView) {
 	}
 }
 
-func (r *renders) drop(e *list.Element) {
+func (r *Renders) drop(e *list.Element) {
 	one := r.used.Remove(e).(*keptRender)
 	delete(r.kept, one.key)
 	r.bytes -= cost(one.view)

@@ -20,7 +20,7 @@ func TestRenders(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		is := is.New(t)
-		var r renders
+		r := NewRenders()
 		var running, most, made atomic.Int32
 		one := func(i int, size int, takes time.Duration) (embed.CodeView, error) {
 			return r.get(keyOf(fmt.Sprint(i)), func() (embed.CodeView, error) {
@@ -83,7 +83,7 @@ func TestRenders(t *testing.T) {
 func TestRenderKeys(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	var r renders
+	r := NewRenders()
 	first, err := r.Code("b", "a", "")
 	is.NoErr(err)
 	second, err := r.Code("", "a", "b")

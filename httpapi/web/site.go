@@ -96,7 +96,7 @@ type Site struct {
 	Config
 	shown       shownPool // for owners
 	shared      shownPool // for visitors
-	Renders     renders
+	Renders     *Renders
 	UploadLocks uploadLocks  // of resumable uploads
 	Repeats     repeatGuards // of requests with an Idempotency-Key
 	Webhooks    *webhook.Sender
