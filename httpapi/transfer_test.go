@@ -144,7 +144,7 @@ func TestImportCutShort(t *testing.T) {
 	is := is.New(t)
 	a := start(t)
 	for range worker.ImportsAtOnce { // so that it waits
-		a.server.Imports.Imports <- struct{}{}
+		is.True(a.server.Imports.Turns.Try())
 	}
 	begun := a.moveIn(nil, "bookmarks.html", browserBookmarks).want(202)
 	at := "/api/v1/import/" + begun.text("data.id")

@@ -204,16 +204,17 @@ func runImport(s *web.Site, ctx context.Context, one *worker.RunningImport, sour
 		Store: s.Store, Blobs: s.Blobs, Owner: one.Now.Owner, DryRun: one.Now.Moved.DryRun, Update: one.Fill, MaxFile: limit, Tell: one.Tell,
 	}
 	name := format.Format(one.Now.Moved.Format)
-	var err error
-	select {
-	case s.Imports.Imports <- struct{}{}:
-		var report *record.Moved
-		report, err = in.Run(ctx, name, format.Read(name, source))
-		<-s.Imports.Imports
+	run := func() error {
+		if err := s.Imports.Turns.Take(ctx); err != nil {
+			return err
+		}
+		defer s.Imports.Turns.Give()
+		report, err := in.Run(ctx, name, format.Read(name, source))
 		one.Tell(report)
-	case <-ctx.Done():
-		err = ctx.Err()
+		return err
 	}
+	err := run()
+
 	// It counts as running until the result is stored.
 	one.Mu.Lock()
 	last := one.Now

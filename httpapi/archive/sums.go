@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"kist/blobs/flight"
 	"kist/kv"
 	"kist/kv/catalog"
 	"kist/kv/record"
@@ -46,7 +47,7 @@ type Sums struct {
 	alive   context.Context // ends with End
 	end     context.CancelFunc
 	work    sync.WaitGroup // the flights
-	layouts chan struct{}
+	layouts flight.Turns
 	buffers chan []byte // one for each sum that is being computed
 	keeping sync.Mutex
 
@@ -56,14 +57,14 @@ type Sums struct {
 	inAll   int                  // layouts of all networks
 	sending map[netip.Prefix]int // bytes in memory for zips that are being sent to each network
 	sent    int                  // for all of them
-	flights map[catalog.CRCKey]*flight
+	flights map[catalog.CRCKey]*summing
 	fresh   map[catalog.CRCKey]uint32 // not kept yet
 	facts   map[Item]Fact
 	bytes   int
 }
 
-// A flight is the computing of one sum for all callers that wait for it.
-type flight struct {
+// A summing is the computing of one sum for all callers that wait for it.
+type summing struct {
 	waiting int           // callers; under Sums.mu
 	begun   bool          // no longer in the queue; under Sums.mu
 	left    chan struct{} // closed if all callers left before its turn
@@ -83,9 +84,9 @@ type Source struct {
 // NewSums makes an empty Sums. keep stores sums; if it fails, they are computed again some time.
 func NewSums(keep func(map[catalog.CRCKey]uint32) error, log *slog.Logger) *Sums {
 	s := &Sums{
-		keep: keep, log: log, layouts: make(chan struct{}, layoutsAtOnce), buffers: make(chan []byte, sumsAtOnce),
+		keep: keep, log: log, layouts: make(flight.Turns, layoutsAtOnce), buffers: make(chan []byte, sumsAtOnce),
 		asking: map[netip.Prefix]int{}, sending: map[netip.Prefix]int{},
-		flights: map[catalog.CRCKey]*flight{}, fresh: map[catalog.CRCKey]uint32{}, facts: map[Item]Fact{},
+		flights: map[catalog.CRCKey]*summing{}, fresh: map[catalog.CRCKey]uint32{}, facts: map[Item]Fact{},
 	}
 	for range sumsAtOnce {
 		s.buffers <- make([]byte, sumBuffer)
@@ -112,13 +113,14 @@ func (s *Sums) Layout(ctx context.Context, of netip.Prefix) (done func(), err er
 	}
 	ctx, cancel := context.WithTimeout(ctx, layoutWait)
 	defer cancel()
-	select {
-	case s.layouts <- struct{}{}:
-		return func() { <-s.layouts; s.asked(of) }, nil
-	case <-ctx.Done():
+	if s.layouts.Take(ctx) != nil {
 		s.asked(of)
 		return nil, errBusy
 	}
+	return func() {
+		s.layouts.Give()
+		s.asked(of)
+	}, nil
 }
 
 // Send counts n bytes of memory for a zip that is sent to a network, until done. The error is Busy if others have
@@ -197,11 +199,11 @@ func (s *Sums) Sum(ctx context.Context, of Source, sent bool, tell func()) (uint
 }
 
 // join returns the flight for the content and starts one if nobody has.
-func (s *Sums) join(of Source) (*flight, error) {
+func (s *Sums) join(of Source) (*summing, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if sum, known := s.fresh[of.Key]; known {
-		f := &flight{done: make(chan struct{}), sum: sum}
+		f := &summing{done: make(chan struct{}), sum: sum}
 		close(f.done)
 		return f, nil
 	}
@@ -213,7 +215,7 @@ func (s *Sums) join(of Source) (*flight, error) {
 	case len(s.flights) >= sumsAtOnce+sumsWaiting:
 		return nil, errBusy
 	default:
-		f = &flight{left: make(chan struct{}), done: make(chan struct{})}
+		f = &summing{left: make(chan struct{}), done: make(chan struct{})}
 		s.flights[of.Key] = f
 		s.work.Go(func() { s.fly(of, f) })
 	}
@@ -222,7 +224,7 @@ func (s *Sums) join(of Source) (*flight, error) {
 }
 
 // leave removes a caller, and with the last one also the flight from the queue.
-func (s *Sums) leave(key catalog.CRCKey, f *flight) {
+func (s *Sums) leave(key catalog.CRCKey, f *summing) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if f.waiting--; f.waiting == 0 && !f.begun {
@@ -231,7 +233,7 @@ func (s *Sums) leave(key catalog.CRCKey, f *flight) {
 	}
 }
 
-func (s *Sums) fly(of Source, f *flight) {
+func (s *Sums) fly(of Source, f *summing) {
 	var buffer []byte
 	select {
 	case buffer = <-s.buffers:

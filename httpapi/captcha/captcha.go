@@ -21,6 +21,7 @@ import (
 	"sync"
 	"time"
 
+	"kist/blobs/flight"
 	"kist/httpapi/grant"
 	"kist/kv/record"
 )
@@ -49,14 +50,14 @@ const (
 type Issuer struct {
 	key   [32]byte
 	Wait  time.Duration // for a provider's answer
-	Slots chan struct{}
+	Turns flight.Turns  // to ask a provider
 
 	mu    sync.Mutex
 	Spent map[[32]byte]time.Time // used challenges and their expiry
 }
 
 func NewIssuer() *Issuer {
-	p := &Issuer{Wait: verifyTime, Slots: make(chan struct{}, maxVerifying), Spent: map[[32]byte]time.Time{}}
+	p := &Issuer{Wait: verifyTime, Turns: make(flight.Turns, maxVerifying), Spent: map[[32]byte]time.Time{}}
 	_, _ = rand.Read(p.key[:]) // cannot fail
 	return p
 }

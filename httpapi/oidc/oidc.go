@@ -17,6 +17,7 @@ import (
 	"github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/oauth2"
 
+	"kist/blobs/flight"
 	"kist/httpapi/outbound"
 	"kist/kv/record"
 )
@@ -53,10 +54,10 @@ const (
 type Client struct {
 	Options
 	http  *http.Client
-	slots chan struct{}
+	turns flight.Turns // to sign in
 
-	lock  chan struct{} // has an element while one of the following is used
-	known *metadata     // nil until the issuer answers
+	asks  flight.Group[struct{}, *metadata]
+	known *metadata // nil until the issuer answers; used by asks only, like the following
 	tried time.Time
 	err   error // of the latest attempt
 }
@@ -70,7 +71,7 @@ type metadata struct {
 
 // New makes a client. It sends nothing yet.
 func New(o Options) *Client {
-	c := &Client{Options: o, slots: make(chan struct{}, maxAtOnce), lock: make(chan struct{}, 1)}
+	c := &Client{Options: o, turns: make(flight.Turns, maxAtOnce)}
 	var issuer outbound.Allowed // its operator has chosen the address, so it may be private
 	if u, err := url.Parse(o.Issuer); err == nil && issuer.UnmarshalText([]byte(u.Hostname())) == nil {
 		o.Allow = append(slices.Clip(o.Allow), issuer)
@@ -110,24 +111,25 @@ func refused(err error) error { return fmt.Errorf("%w (%w)", errRefused, err) }
 // issuer returns what the issuer says about itself. While the issuer is away, metadata that was read
 // before stays in use.
 func (c *Client) issuer(ctx context.Context) (*metadata, error) {
-	ctx = oidc.ClientContext(ctx, c.http)
-	select {
-	case c.lock <- struct{}{}:
-		defer func() { <-c.lock }()
-	case <-ctx.Done():
-		return nil, unavailable(ctx.Err())
-	}
-	if now := time.Now(); (c.known == nil || now.Sub(c.known.read) > metadataAge) && now.Sub(c.tried) > retryTime {
-		c.tried = now
-		var got *metadata
-		if got, c.err = discover(context.WithoutCancel(ctx), c.Issuer); c.err == nil {
-			c.known = got
+	m, err := c.asks.Do(ctx, struct{}{}, func(ctx context.Context) (*metadata, error) {
+		now := time.Now()
+		if (c.known == nil || now.Sub(c.known.read) > metadataAge) && now.Sub(c.tried) > retryTime {
+			var got *metadata
+			got, c.err = discover(oidc.ClientContext(ctx, c.http), c.Issuer)
+			if c.err == nil {
+				c.known = got
+			}
+			c.tried = now
 		}
+		if c.known == nil {
+			return nil, c.err
+		}
+		return c.known, nil
+	})
+	if err != nil {
+		return nil, unavailable(err)
 	}
-	if c.known == nil {
-		return nil, unavailable(c.err)
-	}
-	return c.known, nil
+	return m, nil
 }
 
 func discover(ctx context.Context, issuer string) (*metadata, error) {
@@ -179,12 +181,10 @@ type Identity struct {
 
 // Finish exchanges the code that a browser brought back, and checks the ID token.
 func (c *Client) Finish(ctx context.Context, code, nonce, verifier string) (*Identity, error) {
-	select {
-	case c.slots <- struct{}{}:
-		defer func() { <-c.slots }()
-	default:
+	if !c.turns.Try() {
 		return nil, unavailable(errors.New("too many sign-ins at once"))
 	}
+	defer c.turns.Give()
 	m, err := c.issuer(ctx)
 	if err != nil {
 		return nil, err

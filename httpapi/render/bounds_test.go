@@ -142,8 +142,8 @@ func join(tokens []chroma.Token) string {
 // What cannot get its turn in time is shown all the same.
 func TestCodeDoesNotWaitForLong(t *testing.T) {
 	is := is.New(t)
-	slot <- struct{}{}
-	defer func() { <-slot }()
+	is.NoErr(turn.Take(t.Context()))
+	defer turn.Give()
 	code, err := Code("package a\n", "go", "")
 	is.NoErr(err)
 	is.Equal(code.Language, "")

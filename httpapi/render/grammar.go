@@ -2,6 +2,7 @@ package render
 
 import (
 	"cmp"
+	"context"
 	"encoding/xml"
 	"errors"
 	"fmt"
@@ -15,6 +16,8 @@ import (
 	"github.com/alecthomas/chroma/v2"
 	"github.com/alecthomas/chroma/v2/lexers"
 	"github.com/dlclark/regexp2/v2"
+
+	"kist/blobs/flight"
 )
 
 // A grammar is a language that can be highlighted: one of chroma's or, with rules, one of ours.
@@ -102,9 +105,9 @@ const maxMatch = 10 * time.Millisecond
 // errGivenUp says that the text should be shown as plain text.
 var errGivenUp = errors.New("not highlighted")
 
-// slot is held while a text is read. Only one text is read at a time, so that the worst text keeps one
+// turn is taken while a text is read. Only one text is read at a time, so that the worst text keeps one
 // processor busy for at most maxTime. It also guards reading and compiled.
-var slot = make(chan struct{}, 1)
+var turn = make(flight.Turns, 1)
 
 // reading is what the text that is being read has left.
 var reading struct {
@@ -121,14 +124,12 @@ const maxCompiled = 24
 // tokens cuts clean text into tokens, which together are the same text. It gives up at the deadline or
 // shortly after it: the longest step is the rules of one state, tried at one character.
 func (g *grammar) tokens(text string, deadline time.Time) (tokens []chroma.Token, err error) {
-	wait := time.NewTimer(time.Until(deadline))
-	defer wait.Stop()
-	select {
-	case slot <- struct{}{}:
-	case <-wait.C:
+	wait, cancel := context.WithDeadline(context.Background(), deadline)
+	defer cancel()
+	if turn.Take(wait) != nil {
 		return nil, errGivenUp
 	}
-	defer func() { <-slot }()
+	defer turn.Give()
 
 	reading.deadline, reading.bytes = deadline, 8*len(text)+4096
 	lexer, ok := compiled[g]

@@ -30,12 +30,10 @@ var errProvider = &record.Error{Fault: record.Busy, Code: "captcha_unavailable",
 func askProvider(c *web.Request, set *record.Settings, token string) error {
 	ctx, cancel := context.WithTimeout(c.R.Context(), c.Site.Challenges.Wait)
 	defer cancel()
-	select {
-	case c.Site.Challenges.Slots <- struct{}{}:
-		defer func() { <-c.Site.Challenges.Slots }()
-	case <-ctx.Done():
+	if c.Site.Challenges.Turns.Take(ctx) != nil {
 		return errProvider
 	}
+	defer c.Site.Challenges.Turns.Give()
 	form := url.Values{"secret": {set.CaptchaSecret}, "response": {token}}
 	if c.Addr.IsValid() {
 		form.Set("remoteip", c.Addr.String())

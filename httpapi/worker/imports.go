@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"kist/blobs/flight"
 	"kist/kv"
 	"kist/kv/record"
 )
@@ -29,7 +30,7 @@ type Imports struct {
 	ctx     context.Context
 	stop    context.CancelFunc
 	work    sync.WaitGroup
-	Imports chan struct{}
+	Turns   flight.Turns       // to read a source
 	exports map[record.ID]bool // by owner
 }
 
@@ -37,7 +38,7 @@ type Imports struct {
 func (m *Imports) Begin() {
 	m.running, m.exports = map[record.ID]*RunningImport{}, map[record.ID]bool{}
 	m.ctx, m.stop = context.WithCancel(context.Background())
-	m.Imports = make(chan struct{}, ImportsAtOnce)
+	m.Turns = make(flight.Turns, ImportsAtOnce)
 }
 
 // End stops the imports and returns when the state of all is stored.

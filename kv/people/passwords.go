@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/crypto/argon2"
 
+	"kist/blobs/flight"
 	"kist/kv"
 	"kist/kv/record"
 )
@@ -37,7 +38,7 @@ type Passwords struct {
 	// only tests that need many hashes lower them.
 	Memory, Passes uint32
 
-	slots chan struct{}
+	turns flight.Turns // to hash
 
 	mu       sync.Mutex
 	all      int            // places taken, including running hashes
@@ -51,7 +52,7 @@ type Seat struct {
 	Known bool   // it has signed in before and may use the reserved places
 }
 
-// How many may wait for a slot, and for how long.
+// How many may wait for a turn, and for how long.
 const (
 	maxWaiting = 8
 	maxWait    = 2 * time.Second
@@ -63,14 +64,14 @@ const (
 
 // NewPasswords makes a hasher; a process needs one.
 func NewPasswords() *Passwords {
-	return &Passwords{Memory: argonMemory, Passes: argonTime, slots: make(chan struct{}, min(2, runtime.NumCPU())), occupied: map[string]int{}}
+	return &Passwords{Memory: argonMemory, Passes: argonTime, turns: make(flight.Turns, min(2, runtime.NumCPU())), occupied: map[string]int{}}
 }
 
 // take takes a place in the queue and reports whether there was one.
 func (p *Passwords) take(seat Seat, limit int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	room := cap(p.slots) + maxWaiting
+	room := cap(p.turns) + maxWaiting
 	if p.all >= room || p.occupied[seat.Of] >= limit || !seat.Known && p.unknown >= room-reservedPlaces {
 		return false
 	}
@@ -94,7 +95,7 @@ func (p *Passwords) giveUp(seat Seat) {
 	}
 }
 
-// enter waits for a slot; Busy if too many wait already or it takes too long.
+// enter waits for a turn; Busy if too many wait already or it takes too long.
 func (p *Passwords) enter(ctx context.Context, seat Seat, limit int) (leave func(), err error) {
 	busy := &record.Error{Fault: record.Busy, Code: "busy", Text: "Too many passwords are being checked; try again in a moment.", Retry: maxWait}
 	if !p.take(seat, limit) {
@@ -102,13 +103,14 @@ func (p *Passwords) enter(ctx context.Context, seat Seat, limit int) (leave func
 	}
 	ctx, cancel := context.WithTimeout(ctx, maxWait)
 	defer cancel()
-	select {
-	case p.slots <- struct{}{}:
-		return func() { <-p.slots; p.giveUp(seat) }, nil
-	case <-ctx.Done():
+	if p.turns.Take(ctx) != nil {
 		p.giveUp(seat)
 		return nil, busy
 	}
+	return func() {
+		p.turns.Give()
+		p.giveUp(seat)
+	}, nil
 }
 
 // Hash hashes a new password with a random salt and returns a PHC string. It is for

@@ -22,10 +22,10 @@ func TestPasswordsBusy(t *testing.T) {
 		is := is.New(t)
 		p := NewPasswords()
 		var refused *record.Error
-		slots := cap(p.slots)
+		slots := cap(p.turns)
 		for range slots { // all busy, for a long time
 			is.True(p.take(Seat{Of: "long"}, placesOfSeat))
-			p.slots <- struct{}{}
+			is.True(p.turns.Try())
 		}
 		start := time.Now()
 		var wg sync.WaitGroup
@@ -73,7 +73,7 @@ func TestPasswordsBusy(t *testing.T) {
 		cancel() // one stops waiting
 		synctest.Wait()
 		is.True(stopped != nil)
-		<-p.slots // a slot comes free
+		p.turns.Give() // a turn comes free
 		p.giveUp(Seat{Of: "long"})
 		wg.Wait()
 		is.NoErr(served)
