@@ -70,7 +70,7 @@ type serveCommand struct {
 	serve.CaptchaFlags
 	serve.SignInFlags
 	serve.StoreFlags
-	StoreHistory admin.Span `default:"30d" placeholder:"TIME" help:"With --store: for how long back every moment can be restored from there, such as 30d or 24h. What only earlier moments need is removed from the object store. 0 removes nothing."`
+	StoreHistory admin.Span `default:"30d" placeholder:"TIME" help:"With --store: for how long back every moment can be restored from there, such as 30d or 24h. What only earlier moments need is removed from the object store, eight days later. 0 removes nothing."`
 	CacheSize    admin.Size `placeholder:"SIZE" help:"With --store: how much of the disk files may take, such as 100GB. Those that were not used for longest are then only in the object store. Without it none is removed from the disk."`
 	Metrics      bool       `help:"Serve Prometheus metrics at /metrics, to requests with an administrator's API key."`
 	ExpectData   bool       `help:"Refuse to start if the data directory has no data yet, for example because a disk is not mounted."`
@@ -149,7 +149,7 @@ func (cmd *serveCommand) Run(c *admin.Call) (err error) {
 	}
 	defer func() { err = errors.Join(err, content.Close()) }()
 	if shipper != nil {
-		content.OnKeep, content.OnEvict = shipper.Ahead, shipper.Settled
+		content.OnKeep = shipper.Ahead
 		blobs.Behind(content, shipping.Remote, int64(cmd.CacheSize), store.FreeForContent, c.Log)
 	}
 	thumbs, err := thumb.New(filepath.Join(c.DataDir, "cache", "thumbs"))

@@ -78,9 +78,6 @@ type Store struct {
 	// size in bytes before they return. They fail with its error; the content may stay until the next
 	// sweep. It must be set before more than one goroutine uses the store.
 	OnKeep func(ref Ref, size int64) error
-	// OnEvict is nil, or reports whether what is in the object store now will stay there.
-	// Nothing is evicted before. It must be set like OnKeep.
-	OnEvict func() bool
 
 	// unnamed says that the file system can stage content in files without a
 	// name. A crash cannot leave such a file behind.

@@ -42,7 +42,6 @@ type cache struct {
 	hits    atomic.Uint64
 	misses  atomic.Uint64
 	fetched atomic.Int64
-	removed atomic.Uint64 // removals from the object store that have begun
 
 	evicting sync.Mutex    // held while contents are evicted
 	counted  bool          // here is right; guarded by evicting like rest
@@ -247,7 +246,7 @@ func (c *cache) evict() bool {
 		need += c.limit / 10
 		gone, refused := 0, 0
 		for _, one := range all {
-			if need <= 0 || refused == maxRefused || c.ctx.Err() != nil || c.store.OnEvict != nil && !c.store.OnEvict() {
+			if need <= 0 || refused == maxRefused || c.ctx.Err() != nil {
 				break
 			}
 			var ok bool
@@ -326,45 +325,32 @@ func (c *cache) evictOne(one spare) (done bool, err error) {
 	if bad { // the object store has other bytes
 		return false, nil
 	}
-	removed := c.removed.Load()
 	ctx, cancel := context.WithTimeout(c.ctx, evictWait)
 	defer cancel()
-	there, err := c.remote.Head(ctx, one.Ref.RemoteName())
-	if errors.Is(err, fs.ErrNotExist) || err == nil && there.Size != one.Size {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	lock := c.store.names.hold(one.Ref)
-	defer c.store.names.drop(one.Ref)
-	if !lock.TryLock() {
-		return false, nil
-	}
-	defer lock.Unlock()
-	// A removal from the object store holds the lock, too. So none can begin now,
-	// and one that began before the question may have come after the answer.
-	info, err := c.store.Stat(one.Ref)
-	if err != nil || info != one.Info || c.usedAt(info) != one.used || c.removed.Load() != removed {
-		return false, nil //nolint:nilerr // it is gone, or not the same any more
-	}
-	if c.store.steps.do("evict", func() error { return c.store.root.Remove(one.Ref.path()) }) != nil {
-		return false, nil
-	}
-	c.grow(-one.Size)
-	c.store.forget(one.Ref)
-	c.forget(one.Ref)
-	if err := c.store.Damaged.release(one.Ref); err != nil {
-		c.log.Warn("the marker of a damaged file could not be removed", "error", err)
-	}
-	return true, nil
-}
+	_, err = c.store.Alone(one.Ref, func() error {
+		there, err := c.remote.Head(ctx, one.Ref.RemoteName())
+		if errors.Is(err, fs.ErrNotExist) || err == nil && there.Size != one.Size {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		info, gone := c.store.Stat(one.Ref)
+		if gone != nil || info != one.Info || c.usedAt(info) != one.used { // it is not the same any more
+			return nil
+		}
 
-// remove calls fn, which removes a content from the object store. The caller holds the
-// content's lock.
-func (c *cache) remove(fn func(context.Context) error) error {
-	c.removed.Add(1)
-	ctx, cancel := context.WithTimeout(c.ctx, evictWait)
-	defer cancel()
-	return away(fn(ctx))
+		if c.store.steps.do("evict", func() error { return c.store.root.Remove(one.Ref.path()) }) != nil {
+			return nil
+		}
+		done = true
+		c.grow(-one.Size)
+		c.store.forget(one.Ref)
+		c.forget(one.Ref)
+		if err := c.store.Damaged.release(one.Ref); err != nil {
+			c.log.Warn("the marker of a damaged file could not be removed", "error", err)
+		}
+		return nil
+	})
+	return done, err
 }

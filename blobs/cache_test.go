@@ -97,7 +97,7 @@ func (m *shelf) Head(_ context.Context, name string) (Object, error) {
 	return Object{Name: name, Size: int64(len(b))}, nil
 }
 
-func (m *shelf) Delete(_ context.Context, name string, _ time.Time) error {
+func (m *shelf) Delete(_ context.Context, name string) error {
 	m.set(func(m *shelf) { delete(m.objects, name) })
 	return nil
 }
@@ -532,7 +532,7 @@ func cacheModel(t *testing.T, seed uint64) {
 				is.NoErr(err)
 				k.here = false
 			} else if k.here { // it is never the last copy
-				is.NoErr(m.Delete(t.Context(), ref.RemoteName(), time.Time{}))
+				is.NoErr(m.Delete(t.Context(), ref.RemoteName()))
 			}
 		case rnd.IntN(4) == 0: // a crash: what is known in memory is lost, a fetch under way too
 			other := contents[rnd.IntN(len(contents))]
@@ -624,7 +624,14 @@ func TestEvictRace(t *testing.T) {
 				is.NoErr(err)
 				is.True(bytes.Equal(b, contents[i]))
 				records[i].Add(-1)
-				_, err = Discard(s, ref, func() (bool, error) { return records[i].Load() == 0, nil }, func(context.Context) error { return m.Delete(t.Context(), ref.RemoteName(), time.Time{}) })
+				_, err = s.Unlink(ref, func() (bool, error) { return records[i].Load() == 0, nil })
+				is.NoErr(err)
+				_, err = s.Alone(ref, func() error { // remove it from the object store
+					if _, err := s.Stat(ref); err == nil || records[i].Load() > 0 {
+						return nil
+					}
+					return m.Delete(t.Context(), ref.RemoteName())
+				})
 				is.NoErr(err)
 			}
 		})
@@ -679,9 +686,9 @@ func TestFetchAtOnce(t *testing.T) {
 	is.Equal(m.gets, 1)
 }
 
-// A content that is removed from both places and uploaded again, between the question
-// to the object store and the removal from the disk, stays.
-func TestEvictLate(t *testing.T) {
+// While the object store is asked about a content, and the content is then removed from the disk,
+// nobody removes it from the object store.
+func TestEvictAlone(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	m := newShelf()
@@ -689,32 +696,25 @@ func TestEvictLate(t *testing.T) {
 	b := random(1, 1000)
 	keep(t, s, b).Release()
 	ref := m.add(b)
-	before, err := s.Stat(ref)
-	is.NoErr(err)
+	remove := func() error { return m.Delete(t.Context(), ref.RemoteName()) }
+	var asked atomic.Bool
 	m.set(func(m *shelf) {
 		m.heads = func(string) {
-			m.set(func(m *shelf) { m.heads = nil })
-			removed, err := Discard(s, ref, always, func(ctx context.Context) error { return m.Delete(ctx, ref.RemoteName(), time.Time{}) })
+			asked.Store(true)
+			alone, err := s.Alone(ref, remove)
 			is.NoErr(err)
-			is.True(removed)
-			keep(t, s, b).Release()
-			is.NoErr(s.root.Chtimes(ref.path(), before.ModTime, before.ModTime)) // clocks are coarse
+			is.True(!alone)
 		}
 	})
 	s.cache.coming.Add(1000) // which are not there yet
-	is.True(!s.cache.evict())
-	is.True(m.heads == nil) // it was asked
-	is.True(!m.has(ref))
-	_, err = s.Stat(ref)
-	is.NoErr(err)
-
-	m.add(b)                // the control: what is shipped again may go
-	s.cache.evicting.Lock() // run evicts too
-	s.cache.rest = time.Time{}
-	s.cache.evicting.Unlock()
 	is.True(s.cache.evict())
-	_, err = s.Stat(ref)
+	is.True(asked.Load())
+	is.True(m.has(ref))
+	_, err := s.Stat(ref)
 	is.True(errors.Is(err, fs.ErrNotExist))
+	alone, err := s.Alone(ref, remove) // the control
+	is.NoErr(err)
+	is.True(alone && !m.has(ref))
 }
 
 // A complete upload whose record was not committed is found after its content was

@@ -1,7 +1,6 @@
 package blobs
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -59,44 +58,43 @@ func (s *Store) pin(ref Ref) (*Kept, error) {
 // The removal is not synced. A crash may bring the blob back without a record;
 // the next sweep then removes it again.
 func (s *Store) Unlink(ref Ref, unreferenced func() (bool, error)) (removed bool, err error) {
-	return Discard(s, ref, unreferenced, nil)
+	_, err = s.Alone(ref, func() error {
+		info, err := s.Stat(ref)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		free, err := unreferenced()
+		if err != nil {
+			return fmt.Errorf("blobs: checking the references to a blob: %w", err)
+		}
+		if !free {
+			return nil
+		}
+
+		if err := s.steps.do("unlink", func() error { return s.root.Remove(ref.path()) }); err != nil {
+			return fmt.Errorf("blobs: removing a blob: %w", err)
+		}
+		removed = true
+		s.cache.grow(-info.Size)
+		s.forget(ref)
+		return s.Damaged.release(ref)
+	})
+	return removed, err
 }
 
-// Discard is Unlink for both places. It calls remove to remove the blob from the
-// object store before it removes it here, and also if it is not here.
-func Discard(s *Store, ref Ref, unreferenced func() (bool, error), remove func(context.Context) error) (removed bool, err error) {
+// Alone calls fn while nobody can pin the blob, whether or not it exists: a Keep or Adopt of it
+// waits. If somebody has pinned it, or is alone with it, fn is not called and alone is false.
+func (s *Store) Alone(ref Ref, fn func() error) (alone bool, err error) {
 	lock := s.names.hold(ref)
 	defer s.names.drop(ref)
 	if !lock.TryLock() {
 		return false, nil
 	}
 	defer lock.Unlock()
-	info, err := s.Stat(ref)
-	absent := errors.Is(err, fs.ErrNotExist)
-	if absent && remove == nil {
-		return false, nil
-	}
-	if err != nil && !absent {
-		return false, err
-	}
-	free, err := unreferenced()
-	if err != nil {
-		return false, fmt.Errorf("blobs: checking the references to a blob: %w", err)
-	}
-	if !free {
-		return false, nil
-	}
-	if remove != nil {
-		if err := s.cache.remove(remove); err != nil || absent {
-			return err == nil, err
-		}
-	}
-	if err := s.steps.do("unlink", func() error { return s.root.Remove(ref.path()) }); err != nil {
-		return false, fmt.Errorf("blobs: removing a blob: %w", err)
-	}
-	s.cache.grow(-info.Size)
-	s.forget(ref)
-	return true, s.Damaged.release(ref)
+	return true, fn()
 }
 
 // nameLock protects one ref. Pins share it for reading. Unlink takes it for

@@ -2,7 +2,6 @@ package blobs
 
 import (
 	"context"
-	"errors"
 	"io"
 	"iter"
 	"time"
@@ -25,16 +24,11 @@ type Remote interface {
 	// Head describes an object without reading it.
 	Head(ctx context.Context, name string) (Object, error)
 	// Delete removes an object. Removing an object that does not exist succeeds.
-	// Unless by is zero, the server refuses the request when its own clock has passed
-	// by, however long it was on its way. After ErrLate the object is still there.
-	Delete(ctx context.Context, name string, by time.Time) error
+	Delete(ctx context.Context, name string) error
 	// After lists the objects whose names begin with the prefix and come after
 	// the name, in the order of their names. An error ends the list.
 	After(ctx context.Context, prefix, name string) iter.Seq2[Object, error]
 }
-
-// ErrLate says that the time of a Delete has passed.
-var ErrLate = errors.New("the time to remove an object from the object store has passed; if this is always so, the clock of this machine is ahead of the store's")
 
 // A Later is an error of a Remote that asks to be left alone for a time.
 type Later struct {

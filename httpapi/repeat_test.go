@@ -271,7 +271,7 @@ func (s *shelf) Head(_ context.Context, name string) (blobs.Object, error) {
 	return blobs.Object{Name: name, Size: int64(len(b)), ModTime: time.Now()}, nil
 }
 
-func (s *shelf) Delete(_ context.Context, name string, _ time.Time) error {
+func (s *shelf) Delete(_ context.Context, name string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.objects, name)

@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"strings"
-	"sync"
 	"time"
 
 	"kist/admin/console"
@@ -102,10 +101,6 @@ func (d *Checkup) Remote(ctx context.Context, address string, b *s3.Bucket) {
 	} else {
 		d.OK(what, "its clock differs by less than a minute")
 	}
-	var late error
-	refuses := false
-	var slowly sync.WaitGroup // beside the others, because it waits
-	slowly.Go(func() { refuses, late = b.Expires(ctx) })
 	var ends []blobs.Remote
 	for _, one := range b.Endpoints() {
 		ends = append(ends, one)
@@ -125,14 +120,6 @@ func (d *Checkup) Remote(ctx context.Context, address string, b *s3.Bucket) {
 		d.Add(Problem, what, "it removes objects that kist needs, by the lifecycle rule "+strings.Join(rules, ", "), "remove that rule, or leave the prefix out of it")
 	default:
 		d.OK(what, "no lifecycle rule removes objects")
-	}
-	switch slowly.Wait(); {
-	case late != nil:
-		d.Add(Warning, what, fmt.Sprintf("the removal of an object failed: %v", late), "look at the rights of the key: while kist cannot remove objects, files that nothing needs any more stay there")
-	case !refuses:
-		d.Add(Warning, what, "it carries out requests that have expired, so files that nothing needs any more stay there", "use another version of the store if it grows too large")
-	default:
-		d.OK(what, "it refuses removals that come too late, so files that nothing needs any more are removed there")
 	}
 }
 

@@ -106,7 +106,7 @@ func (f *StoreFlags) given(evicts bool, history time.Duration) string {
 
 // shipping returns the options with the bucket.
 func shipping(b *s3.Bucket, address string, o ship.Options) ship.Options {
-	o.Remote, o.Expires, o.Address = b, b.Expires, strings.TrimRight(address, "/")
+	o.Remote, o.Address = b, strings.TrimRight(address, "/")
 	for _, one := range b.Endpoints() {
 		o.Endpoints = append(o.Endpoints, blobs.Remote(one))
 	}

@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/md5" // #nosec G501 -- see putPart
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/xml"
@@ -171,8 +170,8 @@ func (c *impatient) Write(p []byte) (int, error) {
 func (b *Bucket) ask(what, name string, fn func(*server) error) error {
 	turn := b.current.Load()
 	err := fn(b.servers[int(turn)%len(b.servers)])
-	if err == nil || errors.Is(err, blobs.ErrLate) { // nothing was sent
-		return err
+	if err == nil {
+		return nil
 	}
 	err = b.explain(what, name, err)
 	if status := (*Error)(nil); !errors.As(err, &status) || status.Status >= 500 || status.Status == http.StatusTooManyRequests {
@@ -419,53 +418,15 @@ func (b *Bucket) Head(ctx context.Context, name string) (o blobs.Object, err err
 }
 
 // Delete is described at blobs.Remote.
-func (b *Bucket) Delete(ctx context.Context, name string, by time.Time) error {
-	return b.remove(ctx, call{method: http.MethodDelete, key: b.prefix + name, by: by}, name)
-}
-
-func (b *Bucket) remove(ctx context.Context, c call, name string) error {
+func (b *Bucket) Delete(ctx context.Context, name string) error {
 	err := b.ask("removing", name, func(s *server) error {
-		_, err := s.do(ctx, c, nil)
+		_, err := s.do(ctx, call{method: http.MethodDelete, key: b.prefix + name}, nil)
 		return err
 	})
-	e := (*Error)(nil)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil
-	case errors.Is(err, blobs.ErrLate), !c.by.IsZero() && errors.As(err, &e) && e.Status == http.StatusForbidden && time.Now().After(c.by):
-		return blobs.ErrLate
 	}
 	return err
-}
-
-// expiresAfter is how long Expires waits before it sends a request that expires after three
-// seconds.
-const expiresAfter = 5 * time.Second
-
-// Expires reports whether the server refuses a Delete that comes too late. That takes
-// some seconds.
-func (b *Bucket) Expires(ctx context.Context) (bool, error) {
-	name := "race/" + rand.Text()
-	remove := func(within, hold time.Duration) error {
-		if err := b.Put(ctx, name, strings.NewReader(name), int64(len(name))); err != nil {
-			return err
-		}
-		o, err := b.Head(ctx, name) // for its time by the server's clock
-		if err != nil {
-			return err
-		}
-		return b.remove(ctx, call{method: http.MethodDelete, key: b.prefix + name, by: o.ModTime.Add(within), hold: hold}, name)
-	}
-	if err := remove(4*time.Second, 0); err != nil { // it must work in time
-		return false, err
-	}
-	err := remove(3*time.Second, expiresAfter)
-	e := (*Error)(nil)
-	late := errors.Is(err, blobs.ErrLate) || errors.As(err, &e) && e.Status == http.StatusForbidden
-	if late {
-		err = nil
-	}
-	return late, errors.Join(err, b.Delete(ctx, name, time.Time{}))
 }
 
 // After is described at blobs.Remote.

@@ -2,7 +2,6 @@ package s3_test
 
 import (
 	"bytes"
-	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -110,8 +109,8 @@ func TestVerbs(t *testing.T) {
 	is.Equal(names(t, b, "log/", "log/1"), []string{"log/3", "log/4"})
 	is.Equal(names(t, b, "log/", "log/2"), []string{"log/3", "log/4"}) // the name need not exist
 	is.Equal(len(names(t, b, "log/", "log/4")), 0)
-	is.NoErr(b.Delete(t.Context(), "log/3", time.Time{}))
-	is.NoErr(b.Delete(t.Context(), "log/3", time.Time{})) // again
+	is.NoErr(b.Delete(t.Context(), "log/3"))
+	is.NoErr(b.Delete(t.Context(), "log/3")) // again
 	is.Equal(names(t, b, "log/", ""), []string{"log/1", "log/4"})
 
 	other := s3test.Open(t, s3test.Options("other", server.Start()))
@@ -296,82 +295,4 @@ func TestRemoves(t *testing.T) {
 		is.Equal(len(got), max(want, 0))
 		server.Close()
 	}
-}
-
-// A removal that the network has held for too long is refused. The control has no limit.
-func TestLateDelete(t *testing.T) {
-	t.Parallel()
-	server := s3test.New(t)
-	gateway := server.Start()
-	for _, limited := range []bool{true, false} {
-		t.Run(fmt.Sprint(limited), func(t *testing.T) {
-			t.Parallel()
-			is := is.New(t)
-			proxy := s3test.NewProxy(t, gateway)
-			b := s3test.Open(t, s3test.Options(fmt.Sprint(limited), proxy.URL))
-			var by time.Time
-			within := func(d time.Duration) time.Time {
-				if limited {
-					by = time.Now().Add(d)
-				}
-				return by
-			}
-			is.NoErr(put(t, b, "soon", []byte("x")))
-			is.NoErr(b.Delete(t.Context(), "soon", within(time.Minute)))
-			_, err := b.Head(t.Context(), "soon")
-			is.True(errors.Is(err, fs.ErrNotExist))
-
-			is.NoErr(put(t, b, "late", []byte("x")))
-			passed := make(chan struct{})
-			proxy.OnLost(func() { close(passed) })
-			proxy.Set(s3test.Times(1, http.MethodDelete, s3test.Hold))
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			defer cancel()
-			err = b.Delete(ctx, "late", within(3*time.Second))
-			is.True(err != nil && !errors.Is(err, blobs.ErrLate)) // nothing is known
-			wait := time.NewTimer(time.Until(by) + time.Second)
-			defer wait.Stop()
-			if limited {
-				<-wait.C
-			}
-			proxy.Set(nil)
-			<-passed
-			_, err = b.Head(t.Context(), "late")
-			is.Equal(errors.Is(err, fs.ErrNotExist), !limited)
-			is.True(errors.Is(b.Delete(t.Context(), "late", time.Now()), blobs.ErrLate)) // nothing is sent
-		})
-	}
-}
-
-// Whether a server refuses what has expired can be seen.
-func TestExpires(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	server := s3test.New(t)
-	b := s3test.Open(t, s3test.Options("kist", server.Start()))
-	expires, err := b.Expires(t.Context())
-	is.NoErr(err)
-	is.True(expires)
-	is.Equal(len(names(t, b, "", "")), 0)
-
-	lax := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { // the control
-		w.Header().Set("Last-Modified", time.Now().UTC().Format(http.TimeFormat))
-		w.Header().Set("Content-Length", "0")
-	}))
-	t.Cleanup(lax.Close)
-	expires, err = s3test.Open(t, s3test.Options("kist", lax.URL)).Expires(t.Context())
-	is.NoErr(err)
-	is.True(!expires)
-
-	// A server that refuses such requests altogether is not taken for one that knows when they expire.
-	strict := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Last-Modified", time.Now().UTC().Format(http.TimeFormat))
-		w.Header().Set("Content-Length", "0")
-		if r.URL.Query().Get("X-Amz-Expires") != "" {
-			w.WriteHeader(http.StatusForbidden)
-		}
-	}))
-	t.Cleanup(strict.Close)
-	_, err = s3test.Open(t, s3test.Options("kist", strict.URL)).Expires(t.Context())
-	is.True(err != nil)
 }

@@ -19,8 +19,6 @@ import (
 	"github.com/minio/minio-go/v7/pkg/credentials"
 	"github.com/minio/minio-go/v7/pkg/s3utils"
 	"github.com/minio/minio-go/v7/pkg/signer"
-
-	"kist/blobs"
 )
 
 // maxAnswer is how many bytes an answer may have that is not an object. A list
@@ -72,8 +70,6 @@ type call struct {
 	body        io.ReaderAt // of size bytes, whose SHA-256 is sum
 	size        int64
 	sum         string
-	by          time.Time     // when the server refuses the request from, by its clock; zero for never
-	hold        time.Duration // before it is sent: see Expires
 }
 
 var emptySum = hex.EncodeToString(sha256.New().Sum(nil))
@@ -100,19 +96,8 @@ func (s *server) open(ctx context.Context, c call) (*http.Response, error) {
 		r.Body, r.ContentLength = io.NopCloser(io.NewSectionReader(c.body, 0, c.size)), c.size
 	}
 	r.Header.Set("User-Agent", "kist")
-	if c.by.IsZero() {
-		r.Header.Set("X-Amz-Content-Sha256", cmp.Or(c.sum, emptySum))
-		r = signer.SignV4(*r, who.AccessKeyID, who.SecretAccessKey, who.SessionToken, s.region)
-	} else if r, err = s.expiring(r, who, c.by); err != nil {
-		return nil, err
-	}
-	if c.hold > 0 {
-		select {
-		case <-time.After(c.hold):
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
+	r.Header.Set("X-Amz-Content-Sha256", cmp.Or(c.sum, emptySum))
+	r = signer.SignV4(*r, who.AccessKeyID, who.SecretAccessKey, who.SessionToken, s.region)
 	answer, err := s.client.Do(r)
 	if err != nil {
 		return nil, err
@@ -126,22 +111,6 @@ func (s *server) open(ctx context.Context, c call) (*http.Response, error) {
 		return nil, refusal(answer, c.key != "", body)
 	}
 	return answer, nil
-}
-
-// expiring signs a request that the server refuses from an instant on. The instant is by
-// the clock of the server, and the date in the signature by this machine's; the server adds
-// the seconds to that date, so it does not matter whether this machine's clock is right.
-func (s *server) expiring(r *http.Request, who credentials.Value, by time.Time) (*http.Request, error) {
-	seconds := int64(time.Until(by.Round(0)) / time.Second)
-	if seconds < 1 {
-		return nil, blobs.ErrLate
-	}
-	r = signer.PreSignV4(*r, who.AccessKeyID, who.SecretAccessKey, who.SessionToken, s.region, seconds)
-	signed, err := time.Parse("20060102T150405Z", r.URL.Query().Get("X-Amz-Date")) // a moment after seconds was computed
-	if err != nil || signed.Add(time.Duration(seconds)*time.Second).After(by) {
-		return nil, cmp.Or(err, blobs.ErrLate)
-	}
-	return r, nil
 }
 
 // do sends a request whose answer is not an object. It decodes the answer into a

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"time"
 
+	"kist/blobs"
 	"kist/kv/journal"
 )
 
@@ -45,7 +47,7 @@ func (s *Shipper) Compare(ctx context.Context, c Contents) error {
 		return err
 	}
 	s.with(func() { s.hole, s.status.Lacks, s.status.Compared = hole, lacks, time.Now() })
-	return (&pruning{Shipper: s, c: c}).contents(ctx, false)
+	return s.contents(ctx, c)
 }
 
 // lacking returns what a restore gives if that is not everything that was shipped before the
@@ -91,7 +93,7 @@ func (s *Shipper) heal(ctx context.Context, bad []uint64) error {
 	}
 	defer snap.Close() //nolint:errcheck // it was only read
 	if slices.Contains(bad, snap.Seq) {
-		if err := s.o.Remote.Delete(ctx, snapName(snap.Seq), time.Time{}); err != nil {
+		if err := s.o.Remote.Delete(ctx, snapName(snap.Seq)); err != nil {
 			return err
 		}
 	}
@@ -102,11 +104,80 @@ func (s *Shipper) heal(ctx context.Context, bad []uint64) error {
 		if seq == snap.Seq {
 			continue
 		}
-		if err := s.o.Remote.Delete(ctx, snapName(seq), time.Time{}); err != nil {
+		if err := s.o.Remote.Delete(ctx, snapName(seq)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// Bounds of what is sent again.
+const (
+	maxLacking = 1000      // contents that are sent again at once
+	settledFor = time.Hour // a younger content may not be shipped yet
+)
+
+// contents sends the contents again that records have and that the store lacks, or has with
+// another size than the disk.
+func (s *Shipper) contents(ctx context.Context, c Contents) error {
+	next, stop := iter.Pull2(s.o.Remote.After(ctx, "blobs/", ""))
+	defer stop()
+	there, err, more := next()
+	var lacking []blobs.Ref
+	for ref, failed := range c.Here {
+		if failed != nil {
+			return failed
+		}
+		for more && err == nil && there.Name < ref.RemoteName() {
+			there, err, more = next()
+		}
+		if err != nil {
+			return err
+		}
+		info, failed := c.Store.Stat(ref)
+		if failed != nil { // it may be in the store only
+			continue
+		}
+		if more && there.Name == ref.RemoteName() {
+			if there.Size == info.Size || c.Store.Check(ref) != nil { // the scrub reports a damaged one
+				continue
+			}
+			if err := s.removeOther(ctx, ref); err != nil {
+				return err
+			}
+		} else if time.Since(info.ModTime) <= settledFor {
+			continue
+		}
+		lacking = append(lacking, ref)
+		if len(lacking) == maxLacking {
+			if err := s.again(ctx, lacking); err != nil {
+				return err
+			}
+			lacking = nil
+		}
+	}
+	return s.again(ctx, lacking)
+}
+
+// removeOther removes an object that has another size than its content.
+func (s *Shipper) removeOther(ctx context.Context, ref blobs.Ref) error {
+	if _, err := s.confirm(ctx); err != nil {
+		return err
+	}
+	return s.o.Remote.Delete(ctx, ref.RemoteName())
+}
+
+// again sends contents that the store lacks.
+func (s *Shipper) again(ctx context.Context, refs []blobs.Ref) error {
+	if len(refs) == 0 {
+		return nil
+	}
+	s.o.Log.Warn("files were missing in the object store and are sent again", "store", s.o.Address,
+		"files", len(refs), "first", refs[0].String())
+	for _, ref := range refs {
+		s.stored.forget(ref)
+	}
+	return s.stored.put(ctx, refs)
 }
 
 // hole says which slot is not there, though the history has earlier and later ones; "" for

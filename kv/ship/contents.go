@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"path/filepath"
 	"sync"
-	"time"
 
 	"kist/blobs"
 )
@@ -19,7 +18,6 @@ type storedContents struct {
 	remote blobs.Remote
 	dir    string // the data directory
 	log    *slog.Logger
-	window time.Duration // removeFor, except in tests
 	large  chan struct{} // has a value for each large content that is being put
 	// request calls a function until its request succeeds: see Shipper.request.
 	request func(context.Context, func() error) error
@@ -29,8 +27,7 @@ type storedContents struct {
 	blobs  *blobs.Store           // nil until the first content is put
 	bytes  int64                  // put by this process
 	known  map[blobs.Ref]struct{} // are in the store
-	fenced time.Time              // since when contents in the store may vanish for a moment; zero if they never may
-	doomed map[blobs.Ref]struct{} // that Prune may remove; nil if it removes none
+	doomed map[blobs.Ref]struct{} // that Prune may remove
 }
 
 // sent is how many bytes were put by this process.
@@ -62,9 +59,6 @@ func (c *storedContents) putAll(ctx context.Context) error {
 	if err := c.open(); absent(err) { // nothing was uploaded yet
 		return nil
 	} else if err != nil {
-		return err
-	}
-	if _, err := c.settle(ctx); err != nil {
 		return err
 	}
 	return c.putLacking(ctx, c.blobs.All())
@@ -177,81 +171,48 @@ var errNotHere = errors.New("the content cannot be read")
 // putOne puts a content unless it is there. It fails with errNotHere for one that is
 // missing or damaged here, which the history does without: no restart could bring it back.
 func (c *storedContents) putOne(ctx context.Context, ref blobs.Ref) error {
-	there, err := c.offer(ctx, ref)
-	if !there || err != nil {
-		return err
-	}
-	waited, err := c.settle(ctx)
-	if waited && err == nil {
-		_, err = c.offer(ctx, ref)
-	}
-	return err
-}
-
-// unsettled is how long it takes until what is in the store stays there: a former writer
-// may be removing it.
-func (c *storedContents) unsettled() time.Duration {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return settleFor*c.window - time.Since(c.fenced)
-}
-
-// settle waits until what is in the store stays there. waited says that this took time.
-func (c *storedContents) settle(ctx context.Context) (waited bool, err error) {
-	wait := c.unsettled()
-	if wait <= 0 {
-		return false, nil
-	}
-	select {
-	case <-ctx.Done():
-		return true, ctx.Err()
-	case <-time.After(wait):
-		return true, nil
-	}
-}
-
-// offer puts a content. there says that it was there.
-func (c *storedContents) offer(ctx context.Context, ref blobs.Ref) (there bool, err error) {
 	f, err := c.blobs.Get(ref)
 	if absent(err) || errors.Is(err, blobs.ErrDamaged) {
-		err := c.find(ctx, ref)
-		return err == nil, err
+		return c.find(ctx, ref)
 	}
 	if err != nil {
-		return false, err
+		return err
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		return false, err
+		return err
 	}
 	if info.Size() >= askFirst {
 		select {
 		case c.large <- struct{}{}:
 			defer func() { <-c.large }()
 		case <-ctx.Done():
-			return false, ctx.Err()
+			return ctx.Err()
 		}
 		if err := c.head(ctx, ref); !absent(err) {
-			return true, err
+			return err
 		}
 	}
-	if err := blobs.CheckBytes(ref, f); errors.Is(err, blobs.ErrDamaged) {
-		err := c.find(ctx, ref)
-		return err == nil, err
-	} else if err != nil {
-		return false, err
+	err = blobs.CheckBytes(ref, f)
+	if errors.Is(err, blobs.ErrDamaged) {
+		return c.find(ctx, ref)
 	}
+	if err != nil {
+		return err
+	}
+
 	err = c.request(ctx, func() error { return c.remote.Put(ctx, ref.RemoteName(), f, info.Size()) })
-	if err == nil {
-		c.mu.Lock()
-		c.bytes += info.Size()
-		c.mu.Unlock()
-	}
 	if errors.Is(err, fs.ErrExist) {
-		return true, nil
+		return nil
 	}
-	return false, err
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.bytes += info.Size()
+	return nil
 }
 
 // find looks for a content in the store that cannot be read here. It may have
@@ -274,10 +235,13 @@ func (c *storedContents) head(ctx context.Context, ref blobs.Ref) error {
 }
 
 // doom notes the contents that may be removed, unless they are spared.
-func (c *storedContents) doom(refs map[blobs.Ref]struct{}) {
+func (c *storedContents) doom(refs []blobs.Ref) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.doomed = refs
+	c.doomed = map[blobs.Ref]struct{}{}
+	for _, ref := range refs {
+		c.doomed[ref] = struct{}{}
+	}
 }
 
 // spare notes that a content must stay.
@@ -299,11 +263,4 @@ func (c *storedContents) forget(ref blobs.Ref) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.known, ref)
-}
-
-// distrust makes putOne ask again later for what is in the store.
-func (c *storedContents) distrust() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.fenced = time.Now()
 }

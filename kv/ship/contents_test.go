@@ -57,14 +57,8 @@ func Merge(ctx context.Context, remote blobs.Remote) error {
 // ShipSnapshot puts the newest local snapshot.
 func ShipSnapshot(ctx context.Context, s *Shipper) { s.shipSnapshot(ctx) }
 
-// Hasten shortens the time for which a confirmed writer may remove objects, and the time
-// for which contents without a record stay at least.
-func Hasten(s *Shipper, window, unused time.Duration) { s.stored.window, s.unused = window, unused }
-
-// Expires sets whether the remote of a Shipper refuses removals that come too late.
-func Expires(s *Shipper, does bool) {
-	s.o.Expires = func(context.Context) (bool, error) { return does, nil }
-}
+// Distrust makes a Shipper ask before each removal of a content whether it is still the writer.
+func Distrust(s *Shipper) { s.trust = 0 }
 
 // Blind makes a Shipper overlook what the history refers to.
 func Blind(s *Shipper) {

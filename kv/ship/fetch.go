@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -62,6 +61,25 @@ func Gives(f *Fetched, err error) string {
 // used, and not that the remote cannot be read now.
 func IsDamage(err error) bool { return isFlaw(err) }
 
+// Rehearse reads what Fetch reads for a zero instant, and keeps nothing. It passes the
+// changes that it reads to note. Before that it calls begin, which forgets what was noted.
+func Rehearse(
+	ctx context.Context, remote blobs.Remote, format uint32, begin func() error, note func([]journal.Op) error,
+) (*Fetched, error) {
+	if err := begin(); err != nil {
+		return nil, err
+	}
+	h := history{remote}
+	f, all, err := h.open(ctx, time.Time{}, format, func(seq uint64) (journal.State, error) {
+		return h.snapshot(ctx, seq, format, note)
+	}, func(uint64) error { return begin() })
+	if err != nil {
+		return nil, err
+	}
+	err = f.slots(ctx, h, all, time.Time{}, func(r journal.Framed) error { return note(r.Ops) })
+	return f, f.found(ctx, h, time.Time{}, err)
+}
+
 // Fetch writes the journal of the store as it was at an instant to the folder journal
 // in dir, which must not exist. A zero instant means the end of the history. The
 // caller must read the journal and pass the state that it leads to to Confirm. format
@@ -69,64 +87,7 @@ func IsDamage(err error) bool { return isFlaw(err) }
 // restore, of which this is the first step. If something in the store is missing or damaged,
 // a zero instant means the moment before that: see Fetched.Damage.
 func Fetch(ctx context.Context, remote blobs.Remote, at time.Time, format uint32, dir string) (*Fetched, error) {
-	h, again := history{remote}, false
-	return h.unmoved(ctx, func() (*Fetched, error) {
-		if again {
-			if err := os.RemoveAll(filepath.Join(dir, "journal")); err != nil {
-				return nil, err
-			}
-		}
-		again = true
-		return fetch(ctx, h, at, format, dir)
-	})
-}
-
-// Rehearse reads what Fetch reads for a zero instant, and keeps nothing. It passes the
-// changes that it reads to note. Before that it calls begin, which forgets what was noted.
-func Rehearse(
-	ctx context.Context, remote blobs.Remote, format uint32, begin func() error, note func([]journal.Op) error,
-) (*Fetched, error) {
-	h := history{remote}
-	return h.unmoved(ctx, func() (*Fetched, error) {
-		if err := begin(); err != nil {
-			return nil, err
-		}
-		f, all, err := h.open(ctx, time.Time{}, format, func(seq uint64) (journal.State, error) {
-			return h.snapshot(ctx, seq, format, note)
-		}, func(uint64) error { return begin() })
-		if err != nil {
-			return nil, err
-		}
-		err = f.slots(ctx, h, all, time.Time{}, func(r journal.Framed) error { return note(r.Ops) })
-		return f, f.found(ctx, h, time.Time{}, err)
-	})
-}
-
-// unmoved calls read, and again if the history begins later since: what was being read may
-// have been removed meanwhile.
-func (h history) unmoved(ctx context.Context, read func() (*Fetched, error)) (*Fetched, error) {
-	for try := 0; ; try++ {
-		before, err := h.begin(ctx)
-		if err != nil {
-			return nil, err
-		}
-		f, err := read()
-		if err == nil && f.Damage == nil || ctx.Err() != nil || try == fetchTries {
-			return f, err
-		}
-		now, failed := h.begin(ctx)
-		if failed != nil || !before.before(now) {
-			return f, err
-		}
-	}
-}
-
-// fetchTries is how often Fetch starts over when old slots or snapshots are removed while it
-// reads them.
-const fetchTries = 3
-
-func fetch(ctx context.Context, h history, at time.Time, format uint32, dir string) (*Fetched, error) {
-	path := filepath.Join(dir, "journal")
+	h, path := history{remote}, filepath.Join(dir, "journal")
 	folder, err := disk.OpenFolder(path)
 	if err != nil {
 		return nil, err

@@ -25,7 +25,7 @@ type memory struct {
 	puts    []string
 	before  func(verb, name string) error // nil, or fails a call that has no effect then
 	after   func(verb, name string) error // fails a call that has its effect
-	loose   bool                          // conditions and the times of removals are ignored
+	loose   bool                          // conditions are ignored
 }
 
 func newMemory() *memory { return &memory{objects: map[string][]byte{}, made: map[string]time.Time{}} }
@@ -124,11 +124,8 @@ func (m *memory) Head(_ context.Context, name string) (o blobs.Object, err error
 	return o, err
 }
 
-func (m *memory) Delete(_ context.Context, name string, by time.Time) error {
+func (m *memory) Delete(_ context.Context, name string) error {
 	return m.do("delete", name, func() error {
-		if !by.IsZero() && m.clock().After(by) && !m.loose {
-			return blobs.ErrLate
-		}
 		delete(m.objects, name)
 		return nil
 	})

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
-	"time"
 )
 
 // Bounds of a merged object.
@@ -146,7 +145,7 @@ func (s *Shipper) removeMerged(ctx context.Context, one span, all []span) error 
 		if slots[i-1].Epoch != slots[i+1].Epoch || !single[slots[i].Number] {
 			continue
 		}
-		if err := s.o.Remote.Delete(ctx, slotName(slots[i].Number), time.Time{}); err != nil {
+		if err := s.o.Remote.Delete(ctx, slotName(slots[i].Number)); err != nil {
 			return fmt.Errorf("cannot remove a slot that was merged: %w", err)
 		}
 	}

@@ -1,16 +1,15 @@
 package ship
 
+// Once a day the writer removes from the remote what nothing in the history has needed for eight
+// days. DESIGN.md of package kv says why nothing that is needed goes.
+
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"iter"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"kist/blobs"
@@ -19,21 +18,15 @@ import (
 
 // Times and bounds of a Prune.
 const (
-	removeFor   = 2 * time.Second // for how long after its confirmation a writer may send removals
-	permitFor   = 2               // of these times, until the store refuses the removals
-	settleFor   = 3               // of these times, until a new writer relies on what is there
-	permitTries = 4
-	pruneEvery  = 24 * time.Hour
-	pruneRetry  = 10 * time.Minute
-	pruneFirst  = time.Second        // between looks whether everything is in the store, after a start
-	discardMost = 7 * 24 * time.Hour // between two removals of contents, or a quarter of Options.History
-	maxDoomed   = 1 << 16            // contents that are judged in one reading of the history
-	maxLacking  = 1000               // contents that are sent again at once
-	settledFor  = time.Hour          // a younger content may not be shipped yet
-	unusedFor   = 8 * 24 * time.Hour // a younger content may be that of an upload, which waits for its record for a week
+	unneededFor  = 8 * 24 * time.Hour // for how long nothing may have needed what is removed
+	pruneEvery   = 24 * time.Hour
+	pruneRetry   = 10 * time.Minute
+	pruneFirst   = time.Second      // between looks whether everything is in the store, after a start
+	confirmedFor = 10 * time.Second // for how long a confirmed writer removes contents
+	maxDoomed    = 1 << 16          // contents that are judged in one reading of the history
 )
 
-// Contents is what Prune must know of the contents of the data directory.
+// Contents is what Compare and Prune must know of the contents of the data directory.
 type Contents struct {
 	Store *blobs.Store // with the remote behind it; its OnKeep is Ahead
 	// Here lists the contents that records have, in order.
@@ -75,12 +68,12 @@ func (s *Shipper) confirm(ctx context.Context) (c confirmed, err error) {
 }
 
 // Tend calls Compare after a start and once a day until ctx ends, and then Prune if there
-// were commits or if time alone has made something too old.
+// were commits since.
 func (s *Shipper) Tend(ctx context.Context, c Contents) {
 	if s == nil {
 		return
 	}
-	pruned, more, wait := uint64(0), true, time.Duration(0)
+	pruned, wait := uint64(0), time.Duration(0)
 	for {
 		select {
 		case <-ctx.Done():
@@ -88,18 +81,20 @@ func (s *Shipper) Tend(ctx context.Context, c Contents) {
 		case <-time.After(wait):
 		}
 		s.mu.Lock()
-		at, complete, over := s.at.Seq, s.complete, s.over
+		at, complete, over, damaged := s.at.Seq, s.complete, s.over, s.status.Damage != ""
 		s.mu.Unlock()
-		switch {
-		case over != nil:
+		if over != nil {
 			return
-		case !complete:
+		}
+		if !complete {
 			wait = pruneFirst
 			continue
 		}
 
-		var err error
-		more, err = s.tend(ctx, c, more || at != pruned)
+		err := s.Compare(ctx, c)
+		if err == nil && (at != pruned || damaged) {
+			err = s.Prune(ctx, c)
+		}
 		if err == nil {
 			pruned, wait = at, pruneEvery
 			continue
@@ -113,139 +108,103 @@ func (s *Shipper) Tend(ctx context.Context, c Contents) {
 	}
 }
 
-// tend compares what the store has with what it should have, and then removes old history if
-// that is due. more says whether it is due again without a commit.
-func (s *Shipper) tend(ctx context.Context, c Contents, due bool) (more bool, err error) {
-	if err := s.Compare(ctx, c); err != nil {
-		return due, err
-	}
-	if !due {
-		return false, nil
-	}
-	return s.Prune(ctx, c)
-}
-
-// Prune removes what only moments need that are older than Options.History: first
-// snapshots and slots, and once a week contents. It sends contents again that the store
-// should have and lacks. more says that the same call may find more later, even if
-// nothing is committed until then.
-func (s *Shipper) Prune(ctx context.Context, c Contents) (more bool, err error) {
-	if !s.merging.TryLock() {
-		return true, errMerging
-	}
-	defer s.merging.Unlock()
-	p := &pruning{Shipper: s, c: c}
-	last, err := s.confirm(ctx)
-	if err != nil {
-		return true, err
-	}
-	o, err := s.o.Remote.Head(ctx, slotName(last.slot))
-	if err != nil {
-		return true, err
-	}
-	p.tooOld = o.ModTime.Add(-s.o.History)
-	removes := s.o.History > 0 && s.Status().Exact
-	defer func() {
-		if p.damage != "" || err == nil {
-			s.with(func() { s.status.Damage = p.damage })
-		}
-	}()
-	if removes {
-		if more, err = p.log(ctx); err != nil {
-			return true, errors.Join(err, p.contents(ctx, false)) // which still sends what is missing
-		}
-	}
-	oldest, err := s.history.oldest(ctx)
-	if err != nil {
-		return true, errors.Join(err, p.contents(ctx, false))
-	}
-	err = p.contents(ctx, removes)
-	s.with(func() { s.status.Oldest = oldest })
-	return more || p.damage != "", err
-}
-
 // errMerging says that slots are being merged, so that none can be removed now.
 var errMerging = errors.New("slots are being merged")
 
-// pruning is one call of Prune.
+// Prune removes what no moment of Options.History has needed for eight days, and notes the
+// oldest moment that can be restored.
+func (s *Shipper) Prune(ctx context.Context, c Contents) error {
+	if !s.merging.TryLock() {
+		return errMerging
+	}
+	defer s.merging.Unlock()
+	if s.o.History > 0 && s.Status().Exact {
+		p := &pruning{Shipper: s, c: c}
+		err := p.run(ctx)
+		if err == nil || p.damage != "" {
+			s.with(func() { s.status.Damage = p.damage })
+		}
+		if err != nil {
+			return err
+		}
+	}
+
+	oldest, err := s.history.oldest(ctx)
+	if err != nil {
+		return err
+	}
+	s.with(func() { s.status.Oldest = oldest })
+	return nil
+}
+
+// pruning is one call of Prune. What the history had at some moment of the last eight days is what
+// a history has that reaches back eight days further. So the removal keeps such a longer history,
+// and need not note what it has found unneeded before.
 type pruning struct {
 	*Shipper
 	c      Contents
-	tooOld time.Time // objects older than this, by the clock of the store, are too old
-	begin  mark
-	damage string // the latest that was found
-
-	mu  sync.Mutex
-	put time.Time // when the put of the latest confirmation began
-	by  time.Time // see permit
+	tooOld time.Time // what the store got earlier, by its own clock, is older than the longer history
+	begin  mark      // of the longer history
+	damage string    // the latest that was found
 }
 
-// remove removes an object whose name is never used again, so it does no harm if the
-// removal is late.
-func (p *pruning) remove(ctx context.Context, name string) error {
-	if _, err := p.permit(ctx); err != nil {
+// run removes slots and snapshots, and then contents.
+func (p *pruning) run(ctx context.Context) error {
+	last, err := p.confirm(ctx)
+	if err != nil {
 		return err
 	}
-	return p.removeBy(ctx, time.Time{}, name)
+	o, err := p.o.Remote.Head(ctx, slotName(last.slot))
+	if err != nil {
+		return err
+	}
+	p.tooOld = o.ModTime.Add(-p.o.History - unneededFor)
+
+	whole, err := p.log(ctx)
+	if err != nil || !whole {
+		return err
+	}
+	err = p.contents(ctx)
+	if isFlaw(err) { // what the damaged object refers to is not known, and a copy of it may turn up
+		p.damaged("files that nothing needs any more stay until the history begins after it", err)
+		return nil
+	}
+	return err
 }
 
-// removeBy removes an object unless the store's clock has passed by; zero is no limit.
-func (p *pruning) removeBy(ctx context.Context, by time.Time, name string) error {
-	ctx, cancel := context.WithTimeout(ctx, p.stored.window)
-	defer cancel()
-	if err := p.o.Remote.Delete(ctx, name, by); err != nil {
+// remove removes an object.
+func (p *pruning) remove(ctx context.Context, name string) error {
+	if err := p.o.Remote.Delete(ctx, name); err != nil {
 		return fmt.Errorf("cannot remove %s from the object store: %w", name, err)
 	}
 	p.with(func() { p.status.Removed++ })
 	return nil
 }
 
-// permit returns until when this writer may remove objects, by the clock of the store. A
-// writer that takes over puts its fence later than the slot whose time this is, and
-// relies on nothing before that time: see settle.
-func (p *pruning) permit(ctx context.Context) (by time.Time, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for range permitTries {
-		if time.Since(p.put) < p.stored.window/2 {
-			return p.by, nil
-		}
-		last, err := p.confirm(ctx)
-		if err != nil {
-			return by, err
-		}
-		o, err := p.o.Remote.Head(ctx, slotName(last.slot))
-		if err != nil {
-			return by, err
-		}
-		p.put, p.by = last.at, o.ModTime.Add(permitFor*p.stored.window)
-	}
-	return by, errors.New("the object store is too slow to remove anything from it")
-}
-
-// log removes the snapshots, slots and marks that are too old. What stays begins with a
-// snapshot that is whole and too old itself, so that a restore at any later moment finds
-// what it found before. The mark comes first: it explains what is missing after that.
-func (p *pruning) log(ctx context.Context) (more bool, err error) {
-	h := p.history
-	all, err := h.marks(ctx)
+// log removes the snapshots, slots and marks before the beginning. The mark comes first: it
+// explains what is missing after that. Their names are never used again, so it does no harm if a
+// removal is late. whole is false if the store does not have all of the longer history.
+func (p *pruning) log(ctx context.Context) (whole bool, err error) {
+	all, err := p.history.marks(ctx)
 	if err != nil {
 		return false, err
 	}
 	old := all[len(all)-1]
-	if p.begin, err = p.choose(ctx, old); err != nil {
+	p.begin, whole, err = p.choose(ctx, old)
+	if err != nil {
 		return false, err
 	}
 	if old.before(p.begin) {
-		if _, err := p.permit(ctx); err != nil {
-			return false, err
-		}
 		body := strings.NewReader("kist\n")
 		if err := p.o.Remote.Put(ctx, p.begin.name(), body, body.Size()); err != nil {
 			return false, err
 		}
 	}
-	var names []string
+
+	names, err := p.slots(ctx)
+	if err != nil {
+		return false, err
+	}
 	for o, err := range p.o.Remote.After(ctx, snapPrefix, "") {
 		if err != nil {
 			return false, err
@@ -253,60 +212,68 @@ func (p *pruning) log(ctx context.Context) (more bool, err error) {
 		if seq, ok := parseSnap(o.Name); ok && seq < p.begin.snap {
 			names = append(names, o.Name)
 		}
-		more = more || o.Name > snapName(p.begin.snap)
 	}
-	slots, err := p.slots(ctx)
-	if err != nil {
-		return false, err
-	}
-	names = append(names, slots...)
 	for _, m := range all[1:] {
 		if m.before(p.begin) {
 			names = append(names, m.name())
 		}
 	}
-	return more, together(ctx, atOnce, len(names), func(ctx context.Context, i int) error { return p.remove(ctx, names[i]) })
+	return whole, together(ctx, atOnce, len(names), func(ctx context.Context, i int) error {
+		return p.remove(ctx, names[i])
+	})
 }
 
-// choose returns where the history may begin.
-func (p *pruning) choose(ctx context.Context, old mark) (mark, error) {
-	h := p.history
-	snaps, err := h.snaps(ctx, p.src.Now().Add(-p.o.History))
+// choose returns where the history may begin, which is old until now: with the newest snapshot that
+// is whole, that the slots have as a state, and that is too old itself. So a restore at any later
+// moment finds what it found before. whole is false if there is none.
+func (p *pruning) choose(ctx context.Context, old mark) (begin mark, whole bool, err error) {
+	snaps, err := p.history.snaps(ctx, p.src.Now().Add(-p.o.History-unneededFor))
 	if err != nil {
-		return old, err
+		return old, false, err
 	}
-	all, err := h.spans(ctx, 0)
+	all, err := p.history.spans(ctx, 0)
 	if err != nil {
-		return old, err
+		return old, false, err
 	}
 	for _, seq := range slices.Backward(snaps) {
-		if seq <= old.snap {
-			break
+		o, err := p.o.Remote.Head(ctx, snapName(seq))
+		if err != nil {
+			return old, false, err
 		}
-		// The clock of the store must agree that it is too old.
-		if o, err := p.o.Remote.Head(ctx, snapName(seq)); err != nil {
-			return old, err
-		} else if o.ModTime.After(p.tooOld) {
+		if o.ModTime.After(p.tooOld) { // the clock of the store must agree
 			continue
 		}
-		at, err := h.snapshot(ctx, seq, p.src.Format, func([]journal.Op) error { return nil })
-		i, there := 0, false
-		if err == nil {
-			i, err = h.reaching(ctx, all, at.Seq)
+		if seq == old.snap {
+			return old, true, nil
 		}
-		if err == nil {
-			there, err = h.confirms(ctx, all, at)
-		}
-		switch {
-		case isFlaw(err):
+		first, there, err := p.history.leading(ctx, all, seq, p.src.Format)
+		if isFlaw(err) {
 			p.damaged("an older snapshot and the slots after it are kept", err)
-		case err != nil:
-			return old, err
-		case there:
-			return mark{all[i].first, seq}, nil
+			continue
+		}
+		if err != nil {
+			return old, false, err
+		}
+		if there {
+			return mark{first, seq}, true, nil
 		}
 	}
-	return old, nil
+	return old, false, nil
+}
+
+// leading reads a snapshot and returns the first slot of the object that has its state. there is
+// false if the slots have another state in its place.
+func (h history) leading(ctx context.Context, all []span, seq uint64, format uint32) (first uint64, there bool, err error) {
+	at, err := h.snapshot(ctx, seq, format, func([]journal.Op) error { return nil })
+	if err != nil {
+		return 0, false, err
+	}
+	there, err = h.confirms(ctx, all, at)
+	if err != nil || !there {
+		return 0, false, err
+	}
+	i, err := h.reaching(ctx, all, at.Seq)
+	return all[i].first, err == nil, err
 }
 
 // damaged notes what is wrong with an object in the store. The log gets it once.
@@ -327,172 +294,103 @@ func (p *pruning) slots(ctx context.Context) (names []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	epochs, unknown := map[uint64]uint64{}, map[uint64]bool{}
-	single := slices.DeleteFunc(slices.Clone(all), func(o span) bool { return o.first != p.begin.slot && (o.first < o.last || o.last >= p.begin.slot) })
+	type head struct {
+		epoch   uint64
+		damaged bool
+	}
+	single := slices.DeleteFunc(slices.Clone(all), func(o span) bool {
+		return o.first != p.begin.slot && (o.first < o.last || o.last >= p.begin.slot)
+	})
+	read := make([]head, len(single))
 	if err := together(ctx, atOnce, len(single), func(ctx context.Context, i int) error {
-		head, err := p.history.head(ctx, single[i])
-		damaged := isFlaw(err) // it and its neighbours stay
-		if damaged {
-			head, err = &Slot{}, nil
+		slot, err := p.history.head(ctx, single[i])
+		if isFlaw(err) {
+			read[i] = head{damaged: true}
+			return nil
 		}
-		if err == nil {
-			p.with(func() { epochs[single[i].first], unknown[single[i].first] = head.Epoch, damaged })
+		if err != nil {
+			return err
 		}
-		return err
+		read[i] = head{epoch: slot.Epoch}
+		return nil
 	}); err != nil {
 		return nil, err
 	}
+
+	heads := map[uint64]head{}
+	for i, o := range single {
+		heads[o.first] = read[i]
+	}
+	stays := func(n uint64) bool {
+		before, first := heads[n-1]
+		after, last := heads[n+1]
+		one := heads[n]
+		return n == 1 || one.damaged ||
+			first && (before.damaged || before.epoch != one.epoch) ||
+			last && (after.damaged || after.epoch != one.epoch)
+	}
 	for _, o := range all {
-		if o.last >= p.begin.slot {
-			continue
-		}
-		edge := o.first == 1 || unknown[o.first]
-		for _, n := range []uint64{o.first - 1, o.first + 1} {
-			epoch, there := epochs[n]
-			edge = edge || there && epoch != epochs[o.first] || unknown[n]
-		}
-		if o.first < o.last || !edge {
+		if o.last < p.begin.slot && (o.first < o.last || !stays(o.first)) {
 			names = append(names, o.name)
 		}
 	}
 	return names, nil
 }
 
-// contents compares the contents in the store with those that records have.
-func (p *pruning) contents(ctx context.Context, removes bool) error {
-	if _, err := p.stored.settle(ctx); err != nil {
-		return err
-	}
-	noted := filepath.Join(p.src.Dir, "cache", "store-removal")
-	if info, err := os.Stat(noted); err == nil && time.Since(info.ModTime()).Abs() < max(pruneEvery/2, min(discardMost, p.o.History/4)) || p.begin.snap == 0 {
-		removes = false
-	}
-	if removes && p.o.Expires != nil {
-		expires, err := p.o.Expires(ctx)
+// contents removes the contents that nothing needs.
+func (p *pruning) contents(ctx context.Context) error {
+	var doomed []blobs.Ref
+	for o, err := range p.o.Remote.After(ctx, "blobs/", "") {
 		if err != nil {
 			return err
 		}
-		if removes = expires; !expires {
-			p.o.Log.Warn("the object store carries out requests that have expired, so files that nothing needs any more stay there", "store", p.o.Address)
+		ref, bad := blobs.ParseRef(o.Name[strings.LastIndexByte(o.Name, '/')+1:])
+		if bad != nil || ref.RemoteName() != o.Name || o.ModTime.After(p.tooOld) {
+			continue
 		}
-	}
-	here, stop := iter.Pull2(p.c.Here)
-	defer stop()
-	ref, err, more := here()
-	var unused, lacking []blobs.Ref
-	lacks := func(before string) error { // notes the contents up to a name
-		for more && err == nil && (before == "" || ref.RemoteName() < before) {
-			if info, err := p.c.Store.Stat(ref); err == nil && time.Since(info.ModTime) > settledFor {
-				lacking = append(lacking, ref)
-			}
-			if len(lacking) == maxLacking {
-				if err := p.again(ctx, lacking); err != nil {
-					return err
-				}
-				lacking = nil
-			}
-			ref, err, more = here()
-		}
-		return err
-	}
-	for o, failed := range p.o.Remote.After(ctx, "blobs/", "") {
-		if failed != nil {
-			return failed
-		}
-		if err := lacks(o.Name); err != nil {
+		unneeded, err := p.unneeded(ref)
+		if err != nil {
 			return err
 		}
-		if more && ref.RemoteName() == o.Name {
-			if info, err := p.c.Store.Stat(ref); err == nil && info.Size != o.Size {
-				if err := p.replace(ctx, ref); err != nil {
-					return err
-				}
-			}
-			ref, err, more = here()
+		if !unneeded {
 			continue
 		}
-		loose, bad := blobs.ParseRef(o.Name[strings.LastIndexByte(o.Name, '/')+1:])
-		if !removes || bad != nil || loose.RemoteName() != o.Name || o.ModTime.After(p.tooOld.Add(-max(0, p.unused-p.o.History))) {
-			continue
-		}
-		if unused = append(unused, loose); len(unused) == maxDoomed {
-			if removes, err = p.discarded(ctx, unused); err != nil {
+		doomed = append(doomed, ref)
+		if len(doomed) == maxDoomed {
+			if err := p.discard(ctx, doomed); err != nil {
 				return err
 			}
-			unused = nil
+			doomed = nil
 		}
 	}
-	if err := lacks(""); err != nil {
-		return err
-	}
-	if err := p.again(ctx, lacking); err != nil || !removes {
-		return err
-	}
-	if removes, err = p.discarded(ctx, unused); err != nil || !removes {
-		return err
-	}
-	return os.WriteFile(noted, []byte("\n"), 0o600)
+	return p.discard(ctx, doomed)
 }
 
-// replace puts a content again that has another size in the store than on the disk.
-func (p *pruning) replace(ctx context.Context, ref blobs.Ref) error {
-	if err := p.c.Store.Check(ref); err != nil {
-		return nil //nolint:nilerr // the scrub reports it
+// unneeded reports whether a content is not on the disk, where the sweep removes it first, and no
+// record has it.
+func (p *pruning) unneeded(ref blobs.Ref) (bool, error) {
+	_, err := p.c.Store.Stat(ref)
+	if !absent(err) {
+		return false, err
 	}
-	by, err := p.permit(ctx)
-	if err != nil {
-		return err
-	}
-	if err := p.removeBy(ctx, by, ref.RemoteName()); err != nil {
-		return err
-	}
-	return p.again(ctx, []blobs.Ref{ref})
+	return p.c.Unknown(ref)
 }
 
-// again sends contents that the store lacks.
-func (p *pruning) again(ctx context.Context, refs []blobs.Ref) error {
-	if len(refs) == 0 {
-		return nil
-	}
-	p.o.Log.Warn("files were missing in the object store and are sent again", "store", p.o.Address, "files", len(refs), "first", refs[0].String())
-	for _, ref := range refs {
-		p.stored.forget(ref)
-	}
-	return p.stored.put(ctx, refs)
-}
-
-// discarded calls discard. ok is false if the history is damaged. Then what it refers to is
-// not known, and all contents stay: a copy of the damaged object may turn up.
-func (p *pruning) discarded(ctx context.Context, refs []blobs.Ref) (ok bool, err error) {
-	err = p.discard(ctx, refs)
-	if isFlaw(err) {
-		p.damaged("files that nothing needs any more stay until the history begins after it", err)
-		return false, nil
-	}
-	return true, err
-}
-
-// discard removes the contents that nothing in the history refers to. See
-// DESIGN.md of package kv for why none is removed that is needed.
+// discard removes the contents that nothing in the history refers to.
 func (p *pruning) discard(ctx context.Context, refs []blobs.Ref) error {
 	if len(refs) == 0 {
 		return nil
 	}
-	doomed := make(map[blobs.Ref]struct{}, len(refs))
-	for _, ref := range refs {
-		doomed[ref] = struct{}{}
-	}
-	p.stored.doom(doomed)
+	p.stored.doom(refs)
 	defer p.stored.doom(nil)
 	// From here on Ahead spares what is kept. A content that was kept earlier must not be
 	// pinned now, because its commit may still come.
-	none := func(context.Context) error { return nil }
 	for _, ref := range refs {
-		pinned := true
-		if _, err := blobs.Discard(p.c.Store, ref, func() (bool, error) { pinned = false; return false, nil }, none); err != nil {
+		alone, err := p.c.Store.Alone(ref, func() error { return nil })
+		if err != nil {
 			return err
 		}
-		if pinned {
+		if !alone {
 			p.stored.spare(ref)
 		}
 	}
@@ -503,39 +401,33 @@ func (p *pruning) discard(ctx context.Context, refs []blobs.Ref) error {
 	if err := p.spareReferred(ctx, last.slot); err != nil {
 		return err
 	}
-	discard := func(i int) error {
-		by, err := p.permit(ctx) // before the content is locked, because it may take long
-		if err != nil {
+
+	for _, ref := range refs {
+		if !p.stored.isDoomed(ref) {
+			continue
+		}
+		if time.Since(last.at.Round(0)).Abs() > p.trust { // also if the machine has slept
+			last, err = p.confirm(ctx)
+			if err != nil {
+				return err
+			}
+		}
+		if _, err := p.c.Store.Alone(ref, func() error { return p.discardOne(ctx, ref) }); err != nil {
 			return err
 		}
-		_, err = blobs.Discard(p.c.Store, refs[i], func() (bool, error) {
-			if !p.stored.isDoomed(refs[i]) {
-				return false, nil
-			}
-			if _, err := p.c.Store.Stat(refs[i]); !absent(err) {
-				return false, err // the sweep removes it from the disk first
-			}
-			return p.c.Unknown(refs[i])
-		}, func(context.Context) error {
-			p.stored.forget(refs[i])
-			err := p.removeBy(ctx, by, refs[i].RemoteName())
-			if err != nil && !errors.Is(err, blobs.ErrLate) { // the store may still remove it
-				p.stored.distrust()
-			}
-			return err
-		})
+	}
+	return nil
+}
+
+// discardOne removes a content that nobody can pin meanwhile, unless somebody has used it since it
+// was judged.
+func (p *pruning) discardOne(ctx context.Context, ref blobs.Ref) error {
+	unneeded, err := p.unneeded(ref)
+	if err != nil || !unneeded || !p.stored.isDoomed(ref) {
 		return err
 	}
-	return together(ctx, atOnce, len(refs), func(_ context.Context, i int) error { // one that has begun goes on
-		err := discard(i)
-		if errors.Is(err, blobs.ErrLate) { // the machine was busy: with a new permit
-			p.mu.Lock()
-			p.put = time.Time{}
-			p.mu.Unlock()
-			err = discard(i)
-		}
-		return err
-	})
+	p.stored.forget(ref)
+	return p.remove(ctx, ref.RemoteName())
 }
 
 // errListed ends reading the slots after all that matter were read.
@@ -559,45 +451,50 @@ func (p *pruning) spareReferred(ctx context.Context, to uint64) error {
 	if err != nil {
 		return err
 	}
+
 	next, last := p.begin.slot, Slot{}
-	missing := func() error {
-		return &flaw{fmt.Errorf("%s is missing in the object store", slotName(next))}
-	}
-	if err := h.each(ctx, all, func(o span, got []*Slot, err error) error {
-		switch {
-		case o.first > next && next > to: // it is not listed yet
+	err = h.each(ctx, all, func(o span, got []*Slot, err error) error {
+		if o.first > next && next > to { // it is not listed yet
 			return errListed
-		case o.first > next:
-			return missing()
-		case err != nil:
+		}
+		if o.first > next {
+			return missing(slotName(next))
+		}
+		if err != nil {
 			return err
 		}
 		for _, slot := range got {
-			switch {
-			case slot.Number < next:
+			if slot.Number < next {
 				continue
-			case slot.Instance != p.instance || slot.Format > p.src.Format:
-				return &flaw{fmt.Errorf("%s in the object store belongs to instance %s and has data of format %d", slotName(slot.Number), hex.EncodeToString(slot.Instance[:]), slot.Format)}
-			case next > p.begin.slot && slot.Before != last.After && slot.Before.Seq >= p.begin.snap: // a gap: a snapshot has the state after it
+			}
+			if slot.Instance != p.instance || slot.Format > p.src.Format {
+				return &flaw{fmt.Errorf("%s in the object store belongs to instance %x and has data of format %d",
+					slotName(slot.Number), slot.Instance, slot.Format)}
+			}
+			gap := next > p.begin.slot && slot.Before != last.After && slot.Before.Seq >= p.begin.snap
+			if gap { // a snapshot has the state after it
 				at, err := h.snapshot(ctx, slot.Before.Seq, p.src.Format, spare)
 				if err != nil {
 					return err
 				}
 				if at != slot.Before {
-					return &flaw{(&Fetched{State: at}).broken(slot)}
+					return (&Fetched{State: at}).broken(slot)
 				}
 			}
-			if _, err := journal.Frames(slot.Frames, slot.Before, func(r journal.Framed) (bool, error) { return true, spare(r.Ops) }); err != nil {
+			if _, err := journal.Frames(slot.Frames, slot.Before, func(r journal.Framed) (bool, error) {
+				return true, spare(r.Ops)
+			}); err != nil {
 				return err
 			}
 			next, last = slot.Number+1, *slot
 		}
 		return nil
-	}); err != nil && err != errListed { //nolint:errorlint // never wrapped
+	})
+	if err != nil && !errors.Is(err, errListed) {
 		return err
 	}
 	if next <= to {
-		return missing()
+		return missing(slotName(next))
 	}
 	return nil
 }

@@ -40,7 +40,7 @@ func Race(ctx context.Context, endpoints ...blobs.Remote) (exact bool, err error
 			})
 		}
 		work.Wait()
-		if err := endpoints[0].Delete(ctx, name, time.Time{}); err != nil || failed != nil {
+		if err := endpoints[0].Delete(ctx, name); err != nil || failed != nil {
 			return false, cmp.Or(failed, err)
 		}
 		if won != 1 {
@@ -65,7 +65,7 @@ func Probe(ctx context.Context, remote blobs.Remote, size int64) (p Probed, err 
 		return p, err
 	}
 	p.Put = time.Since(began)
-	defer func() { err = errors.Join(err, remote.Delete(ctx, name, time.Time{})) }()
+	defer func() { err = errors.Join(err, remote.Delete(ctx, name)) }()
 	o, err := remote.Head(ctx, name)
 	if err != nil {
 		return p, err

@@ -30,11 +30,8 @@ type Options struct {
 	TakeOver  bool   // another data directory may have written last
 	Sync      bool   // a commit is acknowledged when it is in the store
 	// History is how long every moment can be restored; what only earlier ones need is
-	// removed: see Prune. 0 means that nothing is removed.
+	// removed after eight days more: see Prune. 0 means that nothing is removed.
 	History time.Duration
-	// Expires is nil, or reports whether the remote refuses a Delete that comes too late.
-	// If it does not, contents are never removed. nil means that this is not tested.
-	Expires func(context.Context) (bool, error)
 	URL     string // where visitors reach this server
 	Log     *slog.Logger
 }
@@ -97,7 +94,7 @@ type Shipper struct {
 	merging sync.Mutex      // held while slots are merged or removed
 	merged  uint64          // up to here all slots are
 	told    map[string]bool // damage that the log has; guarded by merging
-	unused  time.Duration   // unusedFor, except in tests
+	trust   time.Duration   // confirmedFor, except in tests
 
 	// Used by run only.
 	lineage lineage
@@ -172,9 +169,9 @@ func New(o Options) *Shipper {
 	if len(o.Endpoints) == 0 {
 		o.Endpoints = []blobs.Remote{o.Remote}
 	}
-	s := &Shipper{o: o, told: map[string]bool{}, unused: unusedFor, history: history{o.Remote}}
+	s := &Shipper{o: o, told: map[string]bool{}, trust: confirmedFor, history: history{o.Remote}}
 	s.stored = storedContents{
-		remote: o.Remote, log: o.Log, window: removeFor, known: map[blobs.Ref]struct{}{},
+		remote: o.Remote, log: o.Log, known: map[blobs.Ref]struct{}{},
 		width: smallAtOnce, large: make(chan struct{}, atOnce), request: s.request,
 	}
 	return s
@@ -688,15 +685,6 @@ func (s *Shipper) Ahead(ref blobs.Ref, size int64) error {
 		return ErrUnreachable
 	}
 	return nil
-}
-
-// Settled reports whether the contents that are in the store now will stay there. The
-// store of contents asks before it evicts one.
-func (s *Shipper) Settled() bool {
-	s.mu.Lock()
-	fenced := !s.good.IsZero()
-	s.mu.Unlock()
-	return fenced && s.stored.unsettled() <= 0
 }
 
 // together calls fn with each number below n, a width of them at the same time, until a

@@ -80,9 +80,6 @@ func (s *Shipper) attach(ctx context.Context) error {
 		s.shipped = last.After
 		s.mu.Unlock()
 		s.last.Epoch++
-		if last.Number > 0 {
-			s.stored.distrust() // before anything is acknowledged
-		}
 		err = s.put(ctx, Slot{Before: last.After, After: last.After})
 		if errors.As(err, new(*takenError)) {
 			continue
@@ -98,9 +95,7 @@ func (s *Shipper) attach(ctx context.Context) error {
 			if err = writeLineage(s.src.Dir, s.lineage); err == nil {
 				journal.KeepFrom(s.src.Journal, last.After.Seq)
 				s.setComplete(complete)
-				if s.writer = true; last.Number > 0 {
-					s.stored.distrust()
-				}
+				s.writer = true
 			}
 		}
 		return err
@@ -186,7 +181,7 @@ func (s *Shipper) meta(ctx context.Context) error {
 		return &overError{fmt.Sprintf("%s has the data of instance %s, and this data directory belongs to "+
 			"instance %s; use another prefix", s.o.Address, got.Instance, s.src.Instance)}
 	}
-	if err := s.o.Remote.Delete(ctx, metaName, time.Time{}); err != nil {
+	if err := s.o.Remote.Delete(ctx, metaName); err != nil {
 		return err
 	}
 	return s.putMeta(ctx)

@@ -3,7 +3,6 @@
 package s3test
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"net"
@@ -139,14 +138,13 @@ const (
 	Full             // there is no room
 	Skewed           // the clocks differ by an hour
 	Lax              // let a put win that came too late
-	Hold             // pass the request on at the next Set, even if nobody waits for the answer
 )
 
-// Faults are all faults but Lax, which is not one of the network, and Hold.
+// Faults are all faults but Lax, which is not one of the network.
 var Faults = []Fault{Cut, Stall, Busy, BusyFor, ResetBody, LoseAnswer, Truncate, Slow, Full, Skewed}
 
 func (f Fault) String() string {
-	return [...]string{"none", "cut", "stall", "503", "503 with Retry-After", "reset after the body", "lost answer", "truncated answer", "slow answer", "full", "clocks differ", "late put", "held"}[f]
+	return [...]string{"none", "cut", "stall", "503", "503 with Retry-After", "reset after the body", "lost answer", "truncated answer", "slow answer", "full", "clocks differ", "late put"}[f]
 }
 
 // A Proxy stands between a client and a gateway.
@@ -244,16 +242,6 @@ func NewProxy(t testing.TB, gateway string) *Proxy {
 			panic(http.ErrAbortHandler)
 		case LoseAnswer:
 			pass.ServeHTTP(httptest.NewRecorder(), r)
-			if lost != nil {
-				lost()
-			}
-			panic(http.ErrAbortHandler)
-		case Hold:
-			select {
-			case <-done:
-			case <-set:
-			}
-			pass.ServeHTTP(httptest.NewRecorder(), r.WithContext(context.WithoutCancel(r.Context())))
 			if lost != nil {
 				lost()
 			}
