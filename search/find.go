@@ -280,11 +280,7 @@ func (v *View) Find(ctx context.Context, f *Finder, tail []record.Change) (h *Hi
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		p, err := v.x.shardOf(s.Segment())
-		if err != nil {
-			return nil, err
-		}
-		e := lookup{ctx: ctx, f: f, shard: p}
+		e := lookup{ctx: ctx, f: f, seg: s.Segment(), fields: map[string]segment.TermDictionary{}}
 		if err := e.base(s.Deleted(), newer); err != nil {
 			return nil, err
 		}
@@ -295,7 +291,7 @@ func (v *View) Find(ctx context.Context, f *Finder, tail []record.Change) (h *Hi
 		if len(scores) == 0 {
 			continue
 		}
-		o, err := p.order()
+		o, err := v.x.orderOf(s.Segment())
 		if err != nil {
 			return nil, err
 		}
@@ -309,14 +305,18 @@ var ErrUnusable = errors.New("the search index cannot be used")
 
 // lookup evaluates a query in a segment.
 type lookup struct {
-	*shard
 	ctx context.Context
 	f   *Finder
+	seg segment.Segment
 	all *roaring.Bitmap // the documents that may match
 	err error
 
-	read  roaring.Bitmap // the documents of a term; memory of the index, which must not be changed
-	dense []uint64       // see anyOf
+	// What was read last, whose memory is used again.
+	fields   map[string]segment.TermDictionary
+	list     segment.PostingsList
+	iterator segment.PostingsIterator
+	few      roaring.Bitmap // see documents
+	dense    []uint64       // see anyOf
 }
 
 func (e *lookup) fail(err error) {
@@ -325,72 +325,110 @@ func (e *lookup) fail(err error) {
 	}
 }
 
-// term reads the documents with a term into e.read. at is the value of the term in its dictionary.
-func (e *lookup) term(field, term string) (at uint64, ok bool) {
-	d := e.fields[field]
-	if d == nil || e.err != nil {
-		return 0, false
+// dictionary has the terms of a field; nil after an error.
+func (e *lookup) dictionary(field string) segment.TermDictionary {
+	if e.err != nil {
+		return nil
 	}
-	at, ok, err := d.Get([]byte(term))
+	if d := e.fields[field]; d != nil {
+		return d
+	}
+	d, err := e.seg.Dictionary(field)
 	if err != nil {
 		e.fail(err)
+		return nil
 	}
-	return at, ok && err == nil && e.documentsOf(at)
+	e.fields[field] = d
+	return d
 }
 
-func (e *lookup) documentsOf(at uint64) bool {
-	if err := e.documents(at, &e.read); err != nil {
+// postings is how the library reads the documents with a term.
+type postings interface {
+	segment.PostingsIterator
+	segment.OptimizablePostingsIterator
+}
+
+// read begins to read the documents with a term, with its positions in them if they are asked for. The result is valid
+// until the next call; it is nil after an error.
+func (e *lookup) read(field, term string, positions bool) postings {
+	d := e.dictionary(field)
+	if d == nil {
+		return nil
+	}
+	list, err := d.PostingsList([]byte(term), nil, e.list)
+	if err != nil {
 		e.fail(err)
+		return nil
 	}
-	return e.err == nil
+	e.list, e.iterator = list, list.Iterator(positions, false, positions, e.iterator)
+	all, ok := e.iterator.(postings)
+	if !ok {
+		e.fail(fmt.Errorf("%w: unexpected type of postings", errDamaged))
+		return nil
+	}
+	return all
 }
 
-// postings are the documents of e.all with the term.
-func (e *lookup) postings(field, term string) *roaring.Bitmap {
-	if _, ok := e.term(field, term); !ok {
-		return roaring.New()
+// documents are those with a term. They may be memory of the index: they must not be changed, and are valid until the
+// next call.
+func (e *lookup) documents(field, term string) *roaring.Bitmap {
+	e.few.Clear()
+	all := e.read(field, term, false)
+	if all == nil {
+		return &e.few
 	}
-	return roaring.And(&e.read, e.all)
+	if doc, only := all.DocNum1Hit(); only {
+		e.few.Add(uint32(doc))
+		return &e.few
+	}
+	if b := all.ActualBitmap(); b != nil {
+		return b
+	}
+	return &e.few // none
 }
 
-// terms calls each with the terms t of a field that a accepts, or all if a is nil, for from ≤ t < to, after it has read
-// their documents.
-func (e *lookup) terms(field string, a vellum.Automaton, from, to []byte, each func(at uint64)) {
-	d := e.fields[field]
-	if d == nil || e.err != nil {
+// with are the documents of e.all with the term.
+func (e *lookup) with(field, term string) *roaring.Bitmap {
+	return roaring.And(e.documents(field, term), e.all)
+}
+
+// terms calls each with the terms t of a field that a accepts, or all if a is nil, for from ≤ t < to.
+func (e *lookup) terms(field string, a segment.Automaton, from, to []byte, each func(term string)) {
+	d := e.dictionary(field)
+	if d == nil {
 		return
 	}
-	if a == nil {
-		a = new(vellum.AlwaysMatch)
-	}
-	it, err := d.Search(a, from, to)
-	for ; err == nil; err = it.Next() {
-		if _, at := it.Current(); e.documentsOf(at) {
-			each(at)
+	for it := d.AutomatonIterator(a, from, to); e.err == nil; {
+		next, err := it.Next()
+		if err != nil {
+			e.fail(err)
+			return
 		}
-	}
-	if !errors.Is(err, vellum.ErrIteratorDone) {
-		e.fail(err)
+		if next == nil {
+			return
+		}
+		each(next.Term)
 	}
 }
 
 // sparse is the number of documents up to which roaring keeps a bitmap as a list. Above it, it keeps bits.
 const sparse = 4096
 
-// anyOf are the documents of e.all with one of the terms that the automaton accepts. There may be thousands of them, most of
-// them in few documents.
-func (e *lookup) anyOf(field string, a vellum.Automaton, from, to []byte) *roaring.Bitmap {
+// anyOf are the documents of e.all with one of the terms that the automaton accepts. There may be thousands of them,
+// most of them in few documents.
+func (e *lookup) anyOf(field string, a segment.Automaton, from, to []byte) *roaring.Bitmap {
 	many := roaring.New()
 	clear(e.dense)
-	e.terms(field, a, from, to, func(uint64) {
-		if e.read.GetCardinality() > sparse {
-			many.Or(&e.read)
+	e.terms(field, a, from, to, func(term string) {
+		docs := e.documents(field, term)
+		if docs.GetCardinality() > sparse {
+			many.Or(docs)
 			return
 		}
 		if e.dense == nil {
-			e.dense = make([]uint64, e.size/64+1)
+			e.dense = make([]uint64, e.seg.Count()/64+1)
 		}
-		e.read.WriteDenseTo(e.dense)
+		docs.WriteDenseTo(e.dense)
 	})
 	out := roaring.FromDense(e.dense, true)
 	out.Or(many)
@@ -413,9 +451,7 @@ func prefixEnd(prefix string) []byte {
 // the filters.
 func (e *lookup) base(deleted *roaring.Bitmap, newer []string) error {
 	e.all = roaring.New()
-	if _, ok := e.term(ownerField, string(e.f.owner[:])); ok {
-		e.all.Or(&e.read)
-	}
+	e.all.Or(e.documents(ownerField, string(e.f.owner[:])))
 	if deleted != nil {
 		e.all.AndNot(deleted)
 	}
@@ -433,11 +469,11 @@ func (e *lookup) base(deleted *roaring.Bitmap, newer []string) error {
 		var b *roaring.Bitmap
 		switch {
 		case x.kind != nil:
-			b = e.postings(kindField, string(x.kind.Code))
+			b = e.with(kindField, string(x.kind.Code))
 		case x.flag != 0:
-			b = e.postings(flagField, string(x.flag))
+			b = e.with(flagField, string(x.flag))
 		case x.id != record.ID{}:
-			b = e.postings(tagField, string(x.id[:]))
+			b = e.with(tagField, string(x.id[:]))
 		default:
 			b = roaring.New() // the tag does not exist
 		}
@@ -521,9 +557,7 @@ func (e *lookup) tagged(ids map[record.ID]bool) *roaring.Bitmap {
 		return out
 	}
 	for id := range ids {
-		if _, ok := e.term(tagField, string(id[:])); ok {
-			out.Or(&e.read)
-		}
+		out.Or(e.documents(tagField, string(id[:])))
 	}
 	out.And(e.all)
 	return out
@@ -535,7 +569,7 @@ func (e *lookup) field(field string, c *clause) (exact, begun *roaring.Bitmap) {
 	if len(c.parts) > 1 {
 		return e.phrase(field, c)
 	}
-	exact, begun = e.postings(field, last.term), roaring.New()
+	exact, begun = e.with(field, last.term), roaring.New()
 	if last.prefix {
 		begun = e.anyOf(field, nil, []byte(last.term), prefixEnd(last.term))
 	}
@@ -582,30 +616,26 @@ func (e *lookup) phrase(field string, c *clause) (exact, begun *roaring.Bitmap) 
 	head, last := c.parts[:len(c.parts)-1], c.parts[len(c.parts)-1]
 	some := e.all
 	for _, p := range head {
-		if _, ok := e.term(field, p.term); !ok {
-			return exact, begun
-		}
-		if some = roaring.And(some, &e.read); some.IsEmpty() {
+		if some = roaring.And(some, e.documents(field, p.term)); some.IsEmpty() {
 			return exact, begun
 		}
 	}
+
 	type ending struct {
-		at uint64
-		to *roaring.Bitmap
+		term string
+		to   *roaring.Bitmap
 	}
 	var endings []ending
 	complete := roaring.New() // documents that have all of head and one of endings
-	add := func(at uint64, to *roaring.Bitmap) {
-		if docs := roaring.And(some, &e.read); !docs.IsEmpty() {
+	add := func(term string, to *roaring.Bitmap) {
+		if docs := roaring.And(some, e.documents(field, term)); !docs.IsEmpty() {
 			complete.Or(docs)
-			endings = append(endings, ending{at, to})
+			endings = append(endings, ending{term, to})
 		}
 	}
-	if at, ok := e.term(field, last.term); ok {
-		add(at, exact)
-	}
+	add(last.term, exact)
 	if last.prefix {
-		e.terms(field, nil, []byte(last.term), prefixEnd(last.term), func(at uint64) { add(at, begun) })
+		e.terms(field, nil, []byte(last.term), prefixEnd(last.term), func(term string) { add(term, begun) })
 	}
 
 	docs := complete.ToArray()
@@ -613,21 +643,21 @@ func (e *lookup) phrase(field string, c *clause) (exact, begun *roaring.Bitmap) 
 	here := make([]place, len(docs))
 	var p places
 	for i, part := range head {
-		at, _ := e.term(field, part.term)
+		clear(here)
+		e.places(&p, field, part.term, complete, docs, func(doc int, at place) { here[doc] = at })
 		if i == 0 {
-			e.places(&p, at, docs, func(doc int, at place) { before[doc] = at })
+			before, here = here, before
 			continue
 		}
-		clear(here)
-		e.places(&p, at, docs, func(doc int, at place) { here[doc] = at })
 		for doc := range docs {
 			before[doc] = p.after(before[doc], here[doc])
 		}
 	}
+
 	var hits []uint32
 	for _, x := range endings {
 		hits = hits[:0]
-		e.places(&p, x.at, docs, func(doc int, at place) {
+		e.places(&p, field, x.term, complete, docs, func(doc int, at place) {
 			if p.after(before[doc], at) != 0 {
 				hits = append(hits, docs[doc])
 			}
@@ -637,32 +667,36 @@ func (e *lookup) phrase(field string, c *clause) (exact, begun *roaring.Bitmap) 
 	return exact, begun
 }
 
-// places calls each for every one of docs that has the term. doc is an index of docs.
-func (e *lookup) places(p *places, at uint64, docs []uint32, each func(doc int, at place)) {
-	if e.ctx.Err() != nil {
-		e.fail(e.ctx.Err())
+// places calls each with where the term is, for every one of docs that has it. in has the same documents as docs, and
+// doc is an index of docs.
+func (e *lookup) places(
+	p *places, field, term string, in *roaring.Bitmap, docs []uint32, each func(doc int, at place),
+) {
+	if err := e.ctx.Err(); err != nil {
+		e.fail(err)
 	}
-	if e.documentsOf(at) {
-		p.of(e.dictionaries, at, &e.read, docs, each)
+	all := e.read(field, term, true)
+	if all == nil {
+		return
 	}
-}
+	if b := all.ActualBitmap(); b != nil && b.GetCardinality() > in.GetCardinality() {
+		all.ReplaceActual(roaring.And(b, in)) // the library skips the others
+	}
 
-// follow appends the places of here that come directly after one of before. All ascend.
-func follow(to, before, here []uint32) []uint32 {
-	i, j := 0, 0
-	for i < len(before) && j < len(here) {
-		switch after := before[i] + 1; {
-		case after < here[j]:
-			i++
-		case after > here[j]:
-			j++
-		default:
-			to = append(to, after)
-			i++
-			j++
+	for at := 0; ; {
+		next, err := all.Next()
+		if err != nil {
+			e.fail(err)
+			return
+		}
+		if next == nil {
+			return
+		}
+		skipped, there := slices.BinarySearch(docs[at:], uint32(next.Number()))
+		if at += skipped; there {
+			each(at, p.read(next))
 		}
 	}
-	return to
 }
 
 // placeOf reads the place in the feed that a snapshot has reached.

@@ -102,8 +102,8 @@ type Index struct {
 
 	turns turns
 
-	shardsMu sync.Mutex
-	shards   map[segment.Segment]*shard
+	ordersMu sync.Mutex
+	orders   map[segment.Segment]func() (*order, error)
 
 	stateMu sync.Mutex
 	state   State
@@ -156,7 +156,7 @@ var errDamaged = errors.New("the search index is damaged")
 func New(o Options) *Index {
 	o.idle = cmp.Or(o.idle, idle)
 	x := &Index{
-		o: o, state: State{Phase: Closed}, moved: make(chan struct{}), shards: map[segment.Segment]*shard{},
+		o: o, state: State{Phase: Closed}, moved: make(chan struct{}), orders: map[segment.Segment]func() (*order, error){},
 		flood: make(chan struct{}, 1), hurry: make(chan struct{}, 1), broken: make(chan error, 1), rebuildNow: make(chan struct{}, 1),
 	}
 	x.leaveCore(false)
@@ -284,30 +284,19 @@ func (x *Index) content(r *record.Record) string {
 	return textOf(b)
 }
 
-// A shard is a segment. Segments never change, so what searches need of all of one is kept.
-type shard struct {
-	*dictionaries
-	seg   segment.Segment
-	order func() (*order, error)
+// orderOf returns the order of a segment's documents. Segments never change, so it is made once.
+func (x *Index) orderOf(s segment.Segment) (*order, error) {
+	x.ordersMu.Lock()
+	get := x.orders[s]
+	if get == nil {
+		get = sync.OnceValues(func() (*order, error) { return newOrder(s) })
+		x.orders[s] = get
+	}
+	x.ordersMu.Unlock()
+	return get()
 }
 
-// shardOf returns the shard of a segment.
-func (x *Index) shardOf(s segment.Segment) (*shard, error) {
-	x.shardsMu.Lock()
-	defer x.shardsMu.Unlock()
-	if p := x.shards[s]; p != nil {
-		return p, nil
-	}
-	d, err := openDictionaries(s)
-	if err != nil {
-		return nil, err
-	}
-	p := &shard{d, s, sync.OnceValues(func() (*order, error) { return newOrder(s) })}
-	x.shards[s] = p
-	return p, nil
-}
-
-// forget drops the shards of segments that no longer exist.
+// forget drops the orders of segments that no longer exist.
 func (x *Index) forget(s *scorch.IndexSnapshot) {
 	there := map[segment.Segment]bool{}
 	if s != nil {
@@ -315,9 +304,9 @@ func (x *Index) forget(s *scorch.IndexSnapshot) {
 			there[seg.Segment()] = true
 		}
 	}
-	x.shardsMu.Lock()
-	defer x.shardsMu.Unlock()
-	maps.DeleteFunc(x.shards, func(s segment.Segment, _ *shard) bool { return !there[s] })
+	x.ordersMu.Lock()
+	defer x.ordersMu.Unlock()
+	maps.DeleteFunc(x.orders, func(s segment.Segment, _ func() (*order, error)) bool { return !there[s] })
 }
 
 // Run opens the index, keeps it up to date until ctx ends, and closes it. It is called once.
