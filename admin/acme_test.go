@@ -23,6 +23,8 @@ import (
 
 	"github.com/matryer/is"
 	"golang.org/x/net/dns/dnsmessage"
+
+	"kist/kv/kvtest/needs"
 )
 
 // pebbleModule is the test authority of Let's Encrypt. It is built when the test
@@ -38,7 +40,7 @@ func pebble(t *testing.T) string {
 	cmd.Env = append(os.Environ(), "GOBIN="+dir, "GOFLAGS=")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Logf("%v: %s", err, out)
-		lacks(t, "certificates from another authority", "pebble cannot be built")
+		needs.Lacks(t, "certificates from another authority", "pebble cannot be built")
 	}
 	return filepath.Join(dir, "pebble")
 }
@@ -46,6 +48,7 @@ func pebble(t *testing.T) string {
 // A server gets its certificate from an authority that is named, over TLS-ALPN on
 // its own port, with an account that is bound to one there.
 func TestACMEDirectory(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	program := pebble(t)
 	is := is.New(t)

@@ -15,6 +15,7 @@ import (
 	"github.com/matryer/is"
 
 	"kist/kv"
+	"kist/kv/kvtest/needs"
 	"kist/kv/tables"
 )
 
@@ -267,6 +268,7 @@ out There are no API keys; kist key create makes one.
 `
 
 func TestCommandsLive(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	p := newPlace(t)
 	s := p.serve()
@@ -275,6 +277,7 @@ func TestCommandsLive(t *testing.T) {
 }
 
 func TestCommandsStopped(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	is := is.New(t)
 	p := newPlace(t)
@@ -296,6 +299,7 @@ func TestUserAddMakesTheDataDirectory(t *testing.T) {
 
 // Commands that can only read or change make no data directory by mistake.
 func TestNoDataDirectory(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	for _, command := range []string{
 		"user list", "user role ann admin", "user disable ann", "user remove ann --yes",
@@ -314,6 +318,7 @@ func TestNoDataDirectory(t *testing.T) {
 }
 
 func TestUsage(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	newPlace(t).script(`
 kist frob
@@ -641,6 +646,7 @@ func TestKeys(t *testing.T) {
 // A new password revokes the keys that --revoke says, names them, and no other
 // user's.
 func TestPasswdRevokes(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	is := is.New(t)
 	p := newPlace(t)
@@ -664,6 +670,7 @@ func TestPasswdRevokes(t *testing.T) {
 
 // The list of keys says which work.
 func TestKeyStates(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	is := is.New(t)
 	p := newPlace(t)

@@ -24,6 +24,7 @@ import (
 	"github.com/matryer/is"
 
 	"kist/kv/journal"
+	"kist/kv/kvtest/needs"
 )
 
 // upload stores a file over the API and returns its id.
@@ -135,6 +136,7 @@ func tree(t *testing.T, dir string) map[string]string {
 // The original, its backups and what is restored of them answer the same; and
 // a folder is brought up to date by copying what is new alone.
 func TestBackupAndRestore(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	is := is.New(t)
 	s := newPlace(t).serve()
@@ -259,6 +261,7 @@ func TestBackupRefuses(t *testing.T) {
 // A backup is not written over by another instance, nor by an older state, and
 // what has gone bad in it is mended.
 func TestBackupKeeps(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	is := is.New(t)
 	s := newPlace(t).serve()
@@ -328,6 +331,7 @@ func TestBackupForgets(t *testing.T) {
 // Each kind of damage is found, named, and told by the exit code; a repair
 // mends what can be.
 func TestVerify(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	is := is.New(t)
 	s := newPlace(t).serve()
@@ -475,6 +479,7 @@ func (p *place) download(ctx context.Context, key string) *http.Response {
 // A backup over HTTP is one that kist restore takes. Only one is made at a time. If the
 // client goes away, nothing is left behind, and the next client gets one.
 func TestDownloadBackup(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	is := is.New(t)
 	s := newPlace(t).serve()
@@ -581,6 +586,7 @@ func TestVerifyForeignNames(t *testing.T) {
 
 // What cannot be restored, and where no backup can be made, is named in a plain sentence.
 func TestBackupMessages(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	p := newPlace(t)
 	p.ann()
@@ -644,6 +650,7 @@ exit 1
 // Of several backups into one folder at once, one is made, and the others say why not. All
 // is well afterwards.
 func TestBackupsAtOnce(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	is := is.New(t)
 	s := newPlace(t).serve()

@@ -19,6 +19,7 @@ import (
 	"github.com/matryer/is"
 
 	"kist/blobs/s3/s3test"
+	"kist/kv/kvtest/needs"
 )
 
 // onDisk returns how many files the data directory has and their bytes.
@@ -92,7 +93,7 @@ func noise(seed uint64, size int) []byte {
 // files finds them there.
 func TestCache(t *testing.T) {
 	t.Parallel()
-	needs(t, "object stores", "versitygw")
+	needs.Programs(t, "object stores", "versitygw")
 	is := is.New(t)
 	store := s3test.New(t)
 	p := storing(t, "", store.Start())
@@ -197,7 +198,7 @@ func TestCache(t *testing.T) {
 // answered with 503. Afterwards all work again.
 func TestCacheFaults(t *testing.T) {
 	t.Parallel()
-	needs(t, "object stores", "versitygw")
+	needs.Programs(t, "object stores", "versitygw")
 	is := is.New(t)
 	proxy := s3test.NewProxy(t, s3test.New(t).Start())
 	p := storing(t, "", proxy.URL)
@@ -288,7 +289,7 @@ func TestCacheMemory(t *testing.T) {
 	if !*long {
 		t.Skip("left out: a large cache (no -long)")
 	}
-	needs(t, "object stores", "versitygw")
+	needs.Programs(t, "object stores", "versitygw")
 	is := is.New(t)
 	j := newSmall(t, 96<<20)
 	from := storing(t, "", s3test.New(t).Start())
@@ -323,8 +324,8 @@ func TestCacheMemory(t *testing.T) {
 func TestNothingWithoutStore(t *testing.T) {
 	t.Parallel()
 	const what = "what runs without an object store"
-	needs(t, what, "versitygw")
-	needs(t, what, "strace")
+	needs.Programs(t, what, "versitygw")
+	needs.Programs(t, what, "strace")
 	strace, err := exec.LookPath("strace")
 	if err != nil {
 		t.Fatal(err)
@@ -343,7 +344,7 @@ func TestNothingWithoutStore(t *testing.T) {
 			s := p.start()
 			p.until("the server listens", func() bool {
 				if strings.Contains(s.log.String(), "ptrace") {
-					lacks(t, what, "strace may not trace")
+					needs.Lacks(t, what, "strace may not trace")
 				}
 				return s.listens()
 			})

@@ -15,11 +15,14 @@ import (
 	"time"
 
 	"github.com/matryer/is"
+
+	"kist/kv/kvtest/needs"
 )
 
 // After a power cut the bytes of small files may be in the journal alone. Every command
 // finds them there, and the next start writes them to their files.
 func TestSmallFilesAfterPowerCut(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	is := is.New(t)
 	s := newPlace(t).serve()

@@ -18,6 +18,7 @@ import (
 	"github.com/matryer/is"
 
 	"kist/kv/journal"
+	"kist/kv/kvtest/needs"
 )
 
 // A copier copies a folder. The load goes on meanwhile.
@@ -57,14 +58,14 @@ func copiers(t *testing.T) []copier {
 	}
 	var some []copier
 	for _, c := range all {
-		why := missing(c.needs...)
+		why := needs.Missing(c.needs...)
 		if why == "" {
 			some = append(some, c)
 			continue
 		}
 		what := "copies with " + c.needs[0]
-		if noteLeftOut(what, why); toolsRequired() {
-			t.Errorf("cannot test %s (%s), and %s=required", what, why, needTools)
+		if needs.Note(what, why); needs.ToolsRequired() {
+			t.Errorf("cannot test %s (%s), and %s=required", what, why, needs.Tools)
 		}
 	}
 	return some
@@ -176,6 +177,7 @@ func (p *place) serveCopy(name string) *server {
 // speed, holds everything that was acknowledged before the copy began, of one
 // moment; with the derived files or without.
 func TestCopy(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	is := is.New(t)
 	s, l := crowded(t, 6)
@@ -224,7 +226,7 @@ func TestCopy(t *testing.T) {
 func TestRsync(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	needs(t, "copies with rsync", "rsync", "sh")
+	needs.Programs(t, "copies with rsync", "rsync", "sh")
 	s, l := crowded(t, 6)
 	stop := l.run()
 	l.untilDone(300)
@@ -253,7 +255,7 @@ func TestRsync(t *testing.T) {
 func TestRsyncAtOnce(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	needs(t, "copies with rsync", "rsync", "sh")
+	needs.Programs(t, "copies with rsync", "rsync", "sh")
 	s := newPlace(t).serve()
 	s.ann()
 	key := s.must("key", "create", "--user", "ann", "--name", "load")
@@ -275,6 +277,7 @@ func TestRsyncAtOnce(t *testing.T) {
 // So does a copy that began before the server was killed, or stopped, and
 // ends after it was started again.
 func TestCopyAcrossRestarts(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	is := is.New(t)
 	s, l := crowded(t, 6)
@@ -324,6 +327,7 @@ func TestCopyAcrossRestarts(t *testing.T) {
 // A copy may meet the proof of a stop that came after it had read the journal.
 // That is a copy of everything up to there, and no damage.
 func TestCopyWithALaterProof(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	is := is.New(t)
 	s, l := crowded(t, 2)

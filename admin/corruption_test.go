@@ -24,6 +24,7 @@ import (
 	"github.com/matryer/is"
 
 	"kist/kv/journal"
+	"kist/kv/kvtest/needs"
 )
 
 // A damage changes what stands at a path. rnd decides where.
@@ -238,6 +239,7 @@ func (r *ruin) victims() map[string]string {
 // program says so; or the start is refused with a sentence that names the file,
 // and a repair leads to one of the two. Wrong bytes are never served.
 func TestCorruption(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	r := newRuin(t)
 	type attempt struct {

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/matryer/is"
+
+	"kist/kv/kvtest/needs"
 )
 
 // times is how often something is done: few times, or with -long many.
@@ -46,6 +48,7 @@ func (p *place) killSoon(within time.Duration) {
 // Whenever the server is killed, what it had acknowledged is there when it is
 // started again, and nothing is there twice, half, or too often.
 func TestKill(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	is := is.New(t)
 	s, l := crowded(t, 8)
@@ -94,10 +97,11 @@ func TestKill(t *testing.T) {
 // A snapshot of what is there is written in the background after an unclean
 // stop. Killed while it is, the server has the logs, and tries again.
 func TestKillAtSnapshot(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	is := is.New(t)
 	if _, err := os.Stat("/proc/self/fd"); err != nil {
-		leaveOut(t, "a kill while a snapshot is written", "no /proc/self/fd")
+		needs.LeaveOut(t, "a kill while a snapshot is written", "no /proc/self/fd")
 	}
 	s, l := crowded(t, 4)
 	large := strings.Repeat("All of this is in every snapshot. ", 30_000)

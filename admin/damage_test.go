@@ -16,6 +16,7 @@ import (
 	"github.com/matryer/is"
 
 	"kist/kv/journal"
+	"kist/kv/kvtest/needs"
 )
 
 // A harm is something that happens to a file while no server runs.
@@ -70,6 +71,7 @@ func (h harm) to(t *testing.T, path string) {
 // Whatever happens to the files that are derived from others, after a clean
 // stop or a crash, the server starts with everything.
 func TestTornDerivedFiles(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	is := is.New(t)
 	s, l := crowded(t, 2)
@@ -124,6 +126,7 @@ type entry struct {
 // end that was never acknowledged is the last record of the newest log, and an
 // end that is cut off; nothing before that is lost with it.
 func TestTornJournal(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	is := is.New(t)
 	p := newPlace(t)

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/matryer/is"
+
+	"kist/kv/kvtest/needs"
 )
 
 // proxy is a reverse proxy before the place's server that refuses bodies over
@@ -52,6 +54,7 @@ func (p *place) proxy(most int64, forwards bool, change ...func(*http.Request)) 
 // Each thing that is wrong between visitors and the server is found, and what
 // is said to change mends it.
 func TestDoctor(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	for name, row := range map[string]struct {
 		most     int64

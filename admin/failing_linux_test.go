@@ -18,6 +18,8 @@ import (
 
 	"github.com/matryer/is"
 	"golang.org/x/sys/unix"
+
+	"kist/kv/kvtest/needs"
 )
 
 // ask sends a request and returns the status, the header and the body of the
@@ -49,7 +51,7 @@ func (s *server) inject(what, call string, with syscall.Errno) (letGo func()) {
 	s.t.Cleanup(func() { _ = cmd.Process.Kill(); <-done })
 	s.until("strace is attached", func() bool {
 		if strings.Contains(log.String(), "Operation not permitted") {
-			lacks(s.t, what, "strace may not trace here")
+			needs.Lacks(s.t, what, "strace may not trace here")
 		}
 		return strings.Contains(log.String(), " attached")
 	})
@@ -67,7 +69,7 @@ func TestSyncsFail(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	const what = "a disk that fails to sync"
-	needs(t, what, "strace")
+	needs.Programs(t, what, "strace")
 	p := newPlace(t)
 	p.ann()
 	key := p.must("key", "create", "--user", "ann", "--name", "laptop")
@@ -153,7 +155,7 @@ func TestQuotaUsedUp(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	const what = "a quota that is used up"
-	needs(t, what, "strace")
+	needs.Programs(t, what, "strace")
 	p := newPlace(t)
 	p.ann()
 	key := p.must("key", "create", "--user", "ann", "--name", "laptop")
@@ -218,7 +220,7 @@ func (p *place) obeyModes() {
 	if os.Geteuid() != 0 {
 		return
 	}
-	needs(p.t, "a folder that may not be written to", "setpriv")
+	needs.Programs(p.t, "a folder that may not be written to", "setpriv")
 	setpriv, err := exec.LookPath("setpriv")
 	is.New(p.t).NoErr(err)
 	p.within = func(cmd *exec.Cmd) {
@@ -286,7 +288,7 @@ func TestStartOnFailingDisk(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	const what = "a disk that fails at a start"
-	needs(t, what, "strace")
+	needs.Programs(t, what, "strace")
 	strace, err := exec.LookPath("strace")
 	is.NoErr(err)
 	p := newPlace(t)
@@ -305,7 +307,7 @@ func TestStartOnFailingDisk(t *testing.T) {
 		is.Equal(s.end(), 1)
 		text := s.log.String()
 		if strings.Contains(text, "Operation not permitted") {
-			lacks(t, what, "strace may not trace here")
+			needs.Lacks(t, what, "strace may not trace here")
 		}
 		is.True(strings.Contains(text, log))
 		is.True(strings.Contains(text, "input/output error") || strings.Contains(text, "too many open files"))
@@ -319,7 +321,7 @@ func TestBackupWithoutModes(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	const what = "a disk that keeps no modes"
-	needs(t, what, "strace")
+	needs.Programs(t, what, "strace")
 	strace, err := exec.LookPath("strace")
 	is.NoErr(err)
 	p := newPlace(t)
@@ -338,7 +340,7 @@ func TestBackupWithoutModes(t *testing.T) {
 	for _, dest := range []string{"copy", "copy", "copy.tar"} { // the second time it is brought up to date
 		done := refusing.run("", "backup", dest)
 		if strings.Contains(done.err, "Operation not permitted") {
-			lacks(t, what, "strace may not trace here")
+			needs.Lacks(t, what, "strace may not trace here")
 		}
 		is.Equal(done.code, 0)
 		is.True(!strings.Contains(done.out, "modes")) // they are kept here

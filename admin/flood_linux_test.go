@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/matryer/is"
+
+	"kist/kv/kvtest/needs"
 )
 
 // peak is the most memory that the server has had resident, in MiB, without the
@@ -80,6 +82,7 @@ func (s *server) signsIn(client *http.Client) time.Duration {
 // Bodies of JSON that cost many times their length to build do not fill the
 // memory. Those of visitors are shorter: httpapi floods every route that they can reach.
 func TestFloodOfBodies(t *testing.T) {
+	needs.Time(t)
 	alone(t)
 	values := func(n int) string { return `{"z":[` + strings.Repeat(`{"a":{}},`, n/9) + `0]}` }
 	for _, row := range []struct {
@@ -136,6 +139,7 @@ func TestFloodOfBodies(t *testing.T) {
 // Long notes, read as pages by many at once, do not fill the memory, and every
 // note is on one page.
 func TestFloodOfPages(t *testing.T) {
+	needs.Time(t)
 	alone(t)
 	is := is.New(t)
 	p := newPlace(t)
@@ -194,6 +198,7 @@ func TestFloodOfPages(t *testing.T) {
 // Wrong passwords for ever new names, from one address or from many that the server does
 // not know, leave the owner room to sign in from an address that it knows.
 func TestFloodOfSignIns(t *testing.T) {
+	needs.Time(t)
 	alone(t)
 	for name, from := range map[string]func(int64) net.IP{
 		"one address":   func(int64) net.IP { return net.IPv4(127, 0, 1, 1) },

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/matryer/is"
+
+	"kist/kv/kvtest/needs"
 )
 
 // A small disk of its own.
@@ -19,7 +21,7 @@ func mountSmall(t *testing.T, dir, size string) {
 	t.Helper()
 	if err := syscall.Mount("kist-test", dir, "tmpfs", syscall.MS_NOSUID|syscall.MS_NODEV, "mode=0700,size="+size); err != nil {
 		t.Log(err)
-		leaveOut(t, "small and read-only disks", "this user may not mount one")
+		needs.LeaveOut(t, "small and read-only disks", "this user may not mount one")
 	}
 	t.Cleanup(func() {
 		if err := syscall.Unmount(dir, 0); err != nil {
@@ -52,6 +54,7 @@ func fill(t *testing.T, path string) {
 // is room again, so does that, on its own. Nothing acknowledged is lost, be the
 // server killed on the full disk or started on it.
 func TestFullDisk(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	is := is.New(t)
 	disk := t.TempDir()

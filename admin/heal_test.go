@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/matryer/is"
+
+	"kist/kv/kvtest/needs"
 )
 
 // contents are the paths of the contents below a data directory.
@@ -30,6 +32,7 @@ func contents(t *testing.T, dir string) []string {
 // Whatever has become of contents, restore --missing puts them back from every
 // kind of source, whether or not the server runs, and changes nothing else.
 func TestRestoreMissing(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	is := is.New(t)
 	s := newPlace(t).serve()
@@ -139,6 +142,7 @@ func TestRestoreMissing(t *testing.T) {
 // doctor and verify tell of it and how to heal it, and uploading the same file
 // again does.
 func TestDamagedFile(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	is := is.New(t)
 	s := newPlace(t).serve()

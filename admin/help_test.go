@@ -14,6 +14,7 @@ import (
 
 	"kist/admin"
 	"kist/embed"
+	"kist/kv/kvtest/needs"
 )
 
 // documents are the README and the pages of the handbook.
@@ -76,6 +77,7 @@ var needsMore = regexp.MustCompile(`^(missing|expected) `)
 // TestDocumentedCommands: every command line in the README and the handbook is
 // one that kist takes. Prose may also name a command without what it needs.
 func TestDocumentedCommands(t *testing.T) {
+	needs.Time(t)
 	is := is.New(t)
 	parse := func(args []string) error { // by a new parser: one that was used keeps values
 		parser, err := kong.New(new(struct {
@@ -138,6 +140,7 @@ func TestDocumentedFlags(t *testing.T) {
 
 // The flags of every command may stand anywhere, also around help and --version.
 func TestHelpAfterFlags(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	is := is.New(t)
 	p := newPlace(t)

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/matryer/is"
+
+	"kist/kv/kvtest/needs"
 )
 
 // found asks the search of the running server, by titles.
@@ -31,6 +33,7 @@ func (p *place) found(key, q string) string {
 // The index is rebuilt live and offline, and again on its own after it was
 // killed, damaged or deleted; what was written is found all the while.
 func TestReindex(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	is := is.New(t)
 	p := newPlace(t)
@@ -67,6 +70,7 @@ func TestReindex(t *testing.T) {
 // A large import without a server leaves a compact working copy, and an index that the next
 // server uses as it is.
 func TestImportSettles(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	is := is.New(t)
 	p := newPlace(t)

@@ -11,11 +11,14 @@ import (
 	"time"
 
 	"github.com/matryer/is"
+
+	"kist/kv/kvtest/needs"
 )
 
 // What kist install prints by default is in testdata/install word for word, and
 // in no page of the handbook.
 func TestInstall(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	is := is.New(t)
 	p := newPlace(t)

@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/matryer/is"
+
+	"kist/kv/kvtest/needs"
 )
 
 // jailVar makes the test binary a process that shuts itself up in the folder
@@ -111,13 +113,14 @@ func (p *place) apart(self string) {
 	cmd.Stderr = &errs
 	if err := cmd.Run(); err != nil {
 		p.t.Logf("%v: %s", err, &errs)
-		lacks(p.t, "a read-only root", "this user may not make one")
+		needs.Lacks(p.t, "a read-only root", "this user may not make one")
 	}
 }
 
 // In the documented container there is the program and the data, and nothing
 // else that can be written to. All of it works there.
 func TestReadOnlyRoot(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	is := is.New(t)
 	p := jail(t)

@@ -21,6 +21,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"kist/kv/kvtest/needs"
 )
 
 var long = flag.Bool("long", false, "kill, copy and damage many times more often; takes half an hour: also set -timeout")
@@ -46,7 +48,7 @@ func TestMain(m *testing.M) {
 			return 1
 		}
 		code := m.Run()
-		printLeftOut()
+		needs.Print()
 		return code
 	}())
 }

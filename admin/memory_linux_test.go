@@ -21,6 +21,7 @@ import (
 
 	"kist/kv"
 	"kist/kv/catalog"
+	"kist/kv/kvtest/needs"
 	"kist/kv/people"
 	"kist/kv/record"
 	"kist/kv/tables"
@@ -264,9 +265,10 @@ func (j *small) bookmarks(n int) string {
 // Every program that reads all of a large store works within little memory. With
 // -long there are a million records.
 func TestSmallMachine(t *testing.T) {
+	needs.Time(t)
 	alone(t)
 	if raceEnabled {
-		leaveOut(t, "memory with a large store", "takes minutes with the race detector")
+		needs.LeaveOut(t, "memory with a large store", "takes minutes with the race detector")
 	}
 	is := is.New(t)
 	records, rows, most := 200_000, 10_000, int64(160<<20)

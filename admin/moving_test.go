@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/matryer/is"
+
+	"kist/kv/kvtest/needs"
 )
 
 const bookmarksHTML = `<!DOCTYPE NETSCAPE-Bookmark-file-1>
@@ -29,6 +31,7 @@ const formats = "netscape, firefox, chrome, linkding, karakeep, linkwarden, wall
 // What is moved in from elsewhere comes out as an export, and goes into another
 // instance, all of it equal: while the server runs, and while it does not.
 func TestMoving(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	for _, running := range []bool{true, false} {
 		t.Run(fmt.Sprint("running ", running), func(t *testing.T) {

@@ -11,12 +11,15 @@ import (
 
 	"github.com/matryer/is"
 	"golang.org/x/sys/unix"
+
+	"kist/kv/kvtest/needs"
 )
 
 // While a server runs, names come and go in cache/ alone: copying tools
 // complain of each one that vanishes. What comes and goes is looked at as the
 // system tells it.
 func TestNamesStay(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	is := is.New(t)
 	s, l := crowded(t, 4)

@@ -16,6 +16,7 @@ import (
 	"github.com/matryer/is"
 
 	"kist/kv/journal"
+	"kist/kv/kvtest/needs"
 )
 
 // A syscall is one line of a trace: when it began and when it ended, in lines.
@@ -54,7 +55,7 @@ func TestOrderOfSyncs(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	const what = "the order of syncs"
-	needs(t, what, "strace")
+	needs.Programs(t, what, "strace")
 	p := newPlace(t)
 	p.ann()
 	key := p.must("key", "create", "--user", "ann", "--name", "load")
@@ -73,7 +74,7 @@ func TestOrderOfSyncs(t *testing.T) {
 	refused := regexp.MustCompile(`ptrace|Operation not permitted`)
 	p.until("the server listens", func() bool {
 		if refused.MatchString(log.String()) {
-			lacks(t, what, "strace may not trace")
+			needs.Lacks(t, what, "strace may not trace")
 		}
 		return strings.Contains(log.String(), "is reachable at")
 	})

@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	"github.com/matryer/is"
+
+	"kist/kv/kvtest/needs"
 )
 
 // session is the block of a document that a test runs word for word.
@@ -42,7 +44,7 @@ func (p *place) play(text string, env ...string) string {
 // would stay open as long.
 func (p *place) try(text string, env ...string) (out string, failed error) {
 	p.t.Helper()
-	needs(p.t, "the sessions of README and handbook", "bash", "curl", "sed", "cmp")
+	needs.Programs(p.t, "the sessions of README and handbook", "bash", "curl", "sed", "cmp")
 	p.photo("photo.jpg")
 	p.write("session.sh", text)
 	cmd := exec.Command("bash", "-eu", "session.sh")

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/matryer/is"
+
+	"kist/kv/kvtest/needs"
 )
 
 // stamps is every name below a folder with its mode, its time of change and
@@ -36,6 +38,7 @@ func stamps(t *testing.T, dir string) map[string]string {
 // Whatever is asked of data of a newer version, nothing in it is touched, not
 // even LOCK.
 func TestNewerDataIsLeftAlone(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	is := is.New(t)
 	s := newPlace(t).serve()
@@ -77,6 +80,7 @@ func TestNewerDataIsLeftAlone(t *testing.T) {
 // A copy that took so long that nothing of the journal is in it is refused. It
 // is not a new instance, which would belong to anyone who opens its claim link.
 func TestEmptyCopy(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	is := is.New(t)
 	s := newPlace(t).serve()

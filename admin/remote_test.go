@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/matryer/is"
+
+	"kist/kv/kvtest/needs"
 )
 
 // remoteUploads are the server's, as far as these tests look at them.
@@ -33,6 +35,7 @@ type remoteUpload struct {
 // However a server ends while it fetches a file, the next one goes on from the
 // beginning; there is one file then, and nothing else is left.
 func TestKillRemoteUpload(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	is := is.New(t)
 	content := make([]byte, 1<<20)

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/matryer/is"
+
+	"kist/kv/kvtest/needs"
 )
 
 // leave sends a file to an upload link and answers the item's id.
@@ -37,6 +39,7 @@ func (p *place) leave(slug, content string) string {
 // The captcha of serve: what cannot work is refused at the start, and the
 // secret can come from a file.
 func TestCaptchaFlags(t *testing.T) {
+	needs.Time(t)
 	is := is.New(t)
 	t.Parallel()
 	p := newPlace(t)
@@ -64,6 +67,7 @@ func TestCaptchaFlags(t *testing.T) {
 // What waits for approval is kept by the sweep, and in backups; what was
 // rejected is freed, unless a file has the same content.
 func TestUploadsOnDisk(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	is := is.New(t)
 	p := newPlace(t)

@@ -16,6 +16,7 @@ import (
 	"github.com/matryer/is"
 
 	"kist/kv/journal"
+	"kist/kv/kvtest/needs"
 )
 
 // addNotes makes notes numbered from first on, all acknowledged.
@@ -97,6 +98,7 @@ func damagedStart(t *testing.T) (s *server, key, log string) {
 // one, which begins a new generation: a kill loses nothing from then on, and a
 // backup is whole.
 func TestFlippedBitIsHealed(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	is := is.New(t)
 	s, key, log := damagedStart(t)
@@ -130,6 +132,7 @@ func TestFlippedBitIsHealed(t *testing.T) {
 // working copy, which is what the last record says: nothing is lost, and nothing
 // is removed.
 func TestFlippedBitIsRepaired(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	is := is.New(t)
 	p := newPlace(t)
@@ -163,6 +166,7 @@ func TestFlippedBitIsRepaired(t *testing.T) {
 
 // Without the working copy, all that is whole is kept, and what is lost is told.
 func TestRepairTellsWhatIsLost(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	is := is.New(t)
 	p := newPlace(t)
@@ -199,6 +203,7 @@ func TestRepairTellsWhatIsLost(t *testing.T) {
 
 // A dry run lists the files without bytes that the repair lists.
 func TestDryRunListsMissing(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	is := is.New(t)
 	p := newPlace(t)

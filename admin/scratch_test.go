@@ -10,6 +10,7 @@ import (
 	"github.com/matryer/is"
 
 	"kist/blobs/disk"
+	"kist/kv/kvtest/needs"
 )
 
 // scratches are the scratch folders below the place.
@@ -45,6 +46,7 @@ func (p *place) killedBackup() {
 // What commands lay aside is in the data directory or beside what they write,
 // for its owner alone, gone when they end, and swept when they were killed.
 func TestScratchFolders(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	is := is.New(t)
 	p := newPlace(t)

@@ -32,6 +32,7 @@ import (
 	"golang.org/x/net/http2"
 
 	"kist/admin/socket"
+	"kist/kv/kvtest/needs"
 )
 
 func pid(n int) string { return strconv.Itoa(n) }
@@ -252,6 +253,7 @@ func TestExpectData(t *testing.T) {
 var claimLink = regexp.MustCompile(`http://\S+/claim/[0-9A-Za-z]{43}`)
 
 func TestClaim(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	is := is.New(t)
 	p := newPlace(t)
@@ -328,6 +330,7 @@ func TestPortOfTheSystem(t *testing.T) {
 // A new password from the command line ends the sessions of its user, and of
 // no one else, in the running server.
 func TestPasswdEndsSessions(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	is := is.New(t)
 	p := newPlace(t)
@@ -427,7 +430,7 @@ func TestDataDirectoryOfAnotherUser(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	if os.Getuid() != 0 {
-		leaveOut(t, "a data directory of another user", "only root can become another user")
+		needs.LeaveOut(t, "a data directory of another user", "only root can become another user")
 	}
 	dir, err := os.MkdirTemp("", "kist-root")
 	is.NoErr(err)
@@ -448,7 +451,7 @@ func TestSocketRefusesOtherUsers(t *testing.T) {
 	alone(t)
 	is := is.New(t)
 	if os.Getuid() != 0 {
-		leaveOut(t, "the socket and other users", "only root can become another user")
+		needs.LeaveOut(t, "the socket and other users", "only root can become another user")
 	}
 	dir, err := os.MkdirTemp("", "kist-open")
 	is.NoErr(err)

@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/matryer/is"
+
+	"kist/kv/kvtest/needs"
 )
 
 // A desk is a folder in which scripts are run, with a clipboard and programs of
@@ -27,7 +29,7 @@ type desk struct {
 // desk makes a desk for a test, which may be a part of the place's.
 func (p *place) desk(t *testing.T, shell string) *desk {
 	t.Helper()
-	needs(t, "setup scripts in "+shell, slices.Concat(bareSystem, []string{shell, "curl"})...)
+	needs.Programs(t, "setup scripts in "+shell, slices.Concat(bareSystem, []string{shell, "curl"})...)
 	its := *p
 	its.t = t
 	d := &desk{&its, shell, t.TempDir(), ""}
@@ -123,6 +125,7 @@ func (d *desk) setUp(key, program, name string) (secret string) {
 
 // TestSetupScripts runs the scripts of setups in the shells that there are.
 func TestSetupScripts(t *testing.T) {
+	needs.Time(t)
 	alone(t)
 	p := newPlace(t)
 	s := p.serve()

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/matryer/is"
+
+	"kist/kv/kvtest/needs"
 )
 
 // footprint is what a server takes up.
@@ -58,6 +60,7 @@ func (s *server) footprint() footprint {
 // bounded amount of memory, descriptors and disk. With -long it runs for 20
 // minutes.
 func TestSoak(t *testing.T) {
+	needs.Time(t)
 	t.Parallel() // it measures its own server, which other tests only slow down
 	is := is.New(t)
 	p := newPlace(t)

@@ -24,6 +24,7 @@ import (
 
 	"kist/blobs/s3/s3test"
 	"kist/kv"
+	"kist/kv/kvtest/needs"
 	"kist/kv/tables"
 )
 
@@ -61,7 +62,7 @@ func (p *place) takeOver(args ...string) {
 // included. The old machine does not come back as a writer.
 func TestLostMachine(t *testing.T) {
 	t.Parallel()
-	needs(t, "object stores", "versitygw")
+	needs.Programs(t, "object stores", "versitygw")
 	is := is.New(t)
 	store := s3test.New(t)
 	p := storing(t, "", store.Start(), store.Start())
@@ -132,7 +133,7 @@ func flip(t *testing.T, path string) {
 // acknowledged is in the object store.
 func TestKillAndLoseDisk(t *testing.T) {
 	t.Parallel()
-	needs(t, "object stores", "versitygw")
+	needs.Programs(t, "object stores", "versitygw")
 	is := is.New(t)
 	store := s3test.New(t)
 	p := storing(t, "", store.Start())
@@ -164,7 +165,7 @@ func TestKillAndLoseDisk(t *testing.T) {
 // slot. Whether its disk is lost or not, what it had acknowledged is there.
 func TestKillAtEachStep(t *testing.T) {
 	t.Parallel()
-	needs(t, "object stores", "versitygw")
+	needs.Programs(t, "object stores", "versitygw")
 	is := is.New(t)
 	proxy := s3test.NewProxy(t, s3test.New(t).Start())
 	p := storing(t, "", proxy.URL)
@@ -226,7 +227,7 @@ func TestKillAtEachStep(t *testing.T) {
 // again, it has everything.
 func TestStoreFaults(t *testing.T) {
 	t.Parallel()
-	needs(t, "object stores", "versitygw")
+	needs.Programs(t, "object stores", "versitygw")
 	for _, mode := range []string{"async", "sync"} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
@@ -296,7 +297,7 @@ func TestStoreFaults(t *testing.T) {
 // stores nothing. When the store is back, both go on.
 func TestStoreCutOff(t *testing.T) {
 	t.Parallel()
-	needs(t, "object stores", "versitygw")
+	needs.Programs(t, "object stores", "versitygw")
 	for _, mode := range []string{"async", "sync"} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
@@ -347,7 +348,7 @@ func TestStoreCutOff(t *testing.T) {
 // goes on, and one in sync mode stores nothing.
 func TestStoreSentences(t *testing.T) {
 	t.Parallel()
-	needs(t, "object stores", "versitygw")
+	needs.Programs(t, "object stores", "versitygw")
 	gateway := s3test.New(t).Start()
 	for says, row := range map[string]struct {
 		fault s3test.Fault
@@ -416,7 +417,7 @@ func TestStoreFlags(t *testing.T) {
 // store.
 func TestStoreDoctor(t *testing.T) {
 	t.Parallel()
-	needs(t, "object stores", "versitygw")
+	needs.Programs(t, "object stores", "versitygw")
 	is := is.New(t)
 	store := s3test.New(t)
 	gateway := store.Start()
@@ -464,7 +465,7 @@ func TestStoreDoctor(t *testing.T) {
 // Without a server doctor says what a restore gives, and the restore says the same.
 func TestStoreDamage(t *testing.T) {
 	t.Parallel()
-	needs(t, "object stores", "versitygw")
+	needs.Programs(t, "object stores", "versitygw")
 	is := is.New(t)
 	store := s3test.New(t)
 	p := storing(t, "", store.Start())
@@ -529,7 +530,7 @@ func age(t *testing.T, path string, to time.Time) {
 // nothing else.
 func TestStoreHistory(t *testing.T) {
 	t.Parallel()
-	needs(t, "object stores", "versitygw")
+	needs.Programs(t, "object stores", "versitygw")
 	is := is.New(t)
 	store := s3test.New(t)
 	p := storing(t, "", store.Start())
@@ -608,7 +609,7 @@ func TestStoreHistory(t *testing.T) {
 // server is lost.
 func TestKillGateway(t *testing.T) {
 	t.Parallel()
-	needs(t, "object stores", "versitygw")
+	needs.Programs(t, "object stores", "versitygw")
 	is := is.New(t)
 	store := s3test.New(t)
 	p := storing(t, "")

@@ -20,6 +20,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/matryer/is"
+
+	"kist/kv/kvtest/needs"
 )
 
 // send sends a request that must succeed and returns the body of the answer.
@@ -229,6 +231,7 @@ func TestSweepPassesOver(t *testing.T) {
 
 // gc does the same over the socket and without a server.
 func TestGC(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	for _, live := range []bool{true, false} {
 		t.Run(map[bool]string{true: "live", false: "stopped"}[live], func(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 	"github.com/matryer/is"
 
 	"kist/blobs/s3/s3test"
+	"kist/kv/kvtest/needs"
 )
 
 // second is a new place with the variables of this one, but for the URL of the object store.
@@ -61,7 +62,7 @@ func (s *server) shipped(key string) {
 // follows the fence, and its clients get 503.
 func TestTakenOverWriter(t *testing.T) {
 	t.Parallel()
-	needs(t, "object stores", "versitygw")
+	needs.Programs(t, "object stores", "versitygw")
 	for _, mode := range []string{"async", "sync"} {
 		for _, how := range []string{"stopped", "cut off"} {
 			t.Run(mode+" "+how, func(t *testing.T) {
@@ -140,7 +141,7 @@ func TestTakenOverWriter(t *testing.T) {
 // none is lost.
 func TestLimitAcrossTakeover(t *testing.T) {
 	t.Parallel()
-	needs(t, "object stores", "versitygw")
+	needs.Programs(t, "object stores", "versitygw")
 	is := is.New(t)
 	const limit = 120
 	url := s3test.New(t).Start()

@@ -8,6 +8,8 @@ import (
 
 	"github.com/matryer/is"
 	"golang.org/x/sys/unix"
+
+	"kist/kv/kvtest/needs"
 )
 
 // typed runs a command on a terminal where each prompt gets its answer, and
@@ -16,7 +18,7 @@ func (p *place) typed(args []string, answers ...[2]string) (string, int) {
 	p.t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
-		leaveOut(p.t, "questions on a terminal", "no pseudo terminals: "+err.Error())
+		needs.LeaveOut(p.t, "questions on a terminal", "no pseudo terminals: "+err.Error())
 	}
 	defer master.Close()
 	n, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)

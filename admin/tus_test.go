@@ -16,6 +16,8 @@ import (
 	"testing"
 
 	"github.com/matryer/is"
+
+	"kist/kv/kvtest/needs"
 )
 
 // tus sends a request of the protocol; the status is 0 if the server went away
@@ -69,6 +71,7 @@ func (s *slowly) Read(b []byte) (int, error) {
 // However often the server is killed while an upload comes in, what it had said
 // to have is there, and the file is the one that was sent.
 func TestKillUpload(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	is := is.New(t)
 	p := newPlace(t)
@@ -94,6 +97,7 @@ func TestKillUpload(t *testing.T) {
 // So it is with what a stranger sends to an upload request, whose only place is
 // kept meanwhile.
 func TestKillSending(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	is := is.New(t)
 	p := newPlace(t)
@@ -175,6 +179,7 @@ func (p *place) killing(s *server, path, key string, content []byte) (*server, h
 // Parts are in no backup; what was restored goes on from the beginning. The
 // sweep removes the bytes that no upload waits for.
 func TestUploadsAndBackup(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	is := is.New(t)
 	p := newPlace(t)

@@ -17,6 +17,8 @@ import (
 	"testing"
 
 	"github.com/matryer/is"
+
+	"kist/kv/kvtest/needs"
 )
 
 var tusClient = flag.String("tus-client", "", "a folder in which npm has installed tus-js-client: also upload with that, by Node.js")
@@ -25,9 +27,9 @@ var tusClient = flag.String("tus-client", "", "a folder in which npm has install
 func needsTusClient(t *testing.T) {
 	t.Helper()
 	if *tusClient == "" {
-		leaveOut(t, "uploads by tus-js-client and Uppy", "no -tus-client")
+		needs.LeaveOut(t, "uploads by tus-js-client and Uppy", "no -tus-client")
 	}
-	needs(t, "uploads by tus-js-client and Uppy", "node")
+	needs.Programs(t, "uploads by tus-js-client and Uppy", "node")
 }
 
 // The client that most programs use for resumable uploads brings them to their

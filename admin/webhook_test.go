@@ -19,6 +19,8 @@ import (
 
 	"github.com/matryer/is"
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
+	"kist/kv/kvtest/needs"
 )
 
 const hookSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -176,6 +178,7 @@ func (p *place) change(key, method, path string, body any) (id string, ok bool) 
 // a target that fails in every way dies and comes back. Every event of a change
 // that was acknowledged arrives, those of one record in order, and verifies.
 func TestWebhooksAcrossKills(t *testing.T) {
+	needs.Time(t)
 	is := is.New(t)
 	t.Parallel()
 	const writers, changes = 3, 3

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/matryer/is"
+
+	"kist/kv/kvtest/needs"
 )
 
 // firefox is a Firefox that is driven by its protocol Marionette, which, unlike
@@ -48,7 +50,7 @@ func (a *app) openFirefox() *firefox {
 		at, err = exec.LookPath("firefox")
 	}
 	if err != nil {
-		leaveOut(a, inFirefox, "no Firefox")
+		needs.LeaveOut(a, inFirefox, "no Firefox")
 	}
 	dir := a.TempDir()
 	var prefs bytes.Buffer
@@ -114,7 +116,7 @@ func (a *app) openFirefox() *firefox {
 	a.fatal(json.Unmarshal(f.send("WebDriver:NewSession", map[string]any{}), &session))
 	major, _, _ := strings.Cut(session.Capabilities.Version, ".")
 	if n, err := strconv.Atoi(major); err != nil || n < 142 {
-		leaveOut(a, inFirefox, "Firefox "+session.Capabilities.Version+" is older than 142")
+		needs.LeaveOut(a, inFirefox, "Firefox "+session.Capabilities.Version+" is older than 142")
 	}
 	return f
 }
@@ -311,10 +313,8 @@ func (f *firefox) menu(selector, entry string) {
 
 // TestBrowserExtensionFirefox: as in Chromium, where it differs.
 func TestBrowserExtensionFirefox(t *testing.T) {
+	needs.Time(t)
 	is := is.New(t)
-	if testing.Short() {
-		leaveOut(t, inFirefox, "-short")
-	}
 	t.Parallel()
 	a := start(t, atHome)
 	f := a.openFirefox()

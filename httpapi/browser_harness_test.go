@@ -27,6 +27,7 @@ import (
 
 	"kist/httpapi/web"
 	"kist/kv"
+	"kist/kv/kvtest/needs"
 	"kist/kv/people"
 	"kist/kv/record"
 )
@@ -71,7 +72,7 @@ func TestMain(m *testing.M) {
 			p.end()
 		}
 	}
-	printLeftOut()
+	needs.Print()
 	os.Exit(code)
 }
 
@@ -88,19 +89,18 @@ func raiseParallel() {
 	}
 }
 
-// browserPath is where Chromium is. A test of the app ends where there is none.
+// browserPath is where Chromium is. A test of the app ends where there is none, and
+// unless all tests are to run.
 func browserPath(t testing.TB) string {
 	t.Helper()
 	const what = "the app in Chromium"
-	if testing.Short() && !toolsRequired() {
-		leaveOut(t, what, "-short")
-	}
+	needs.Time(t)
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
 		if at, err := exec.LookPath(name); err == nil {
 			return at
 		}
 	}
-	lacks(t, what, "no Chromium")
+	needs.Lacks(t, what, "no Chromium")
 	return ""
 }
 

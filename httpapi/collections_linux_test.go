@@ -17,6 +17,7 @@ import (
 
 	"kist/kv"
 	"kist/kv/catalog"
+	"kist/kv/kvtest/needs"
 	"kist/kv/record"
 )
 
@@ -41,7 +42,7 @@ func TestCollectionZipMemory(t *testing.T) {
 	is := is.New(t)
 	if os.Getenv(memoryChild) == "" {
 		if !*long {
-			leaveOut(t, "the memory that a zip of 1.5 GiB takes", "no -long")
+			needs.LeaveOut(t, "the memory that a zip of 1.5 GiB takes", "no -long")
 		}
 		_, text, _ := strings.Cut(again(t), "growth=")
 		var growth, read, size, ms int64

@@ -13,6 +13,7 @@ import (
 	"kist/kv/field"
 	"kist/kv/inbox"
 	"kist/kv/jobs"
+	"kist/kv/kvtest/needs"
 	"kist/kv/record"
 )
 
@@ -208,6 +209,7 @@ func (a *app) wholeList(path, list, id string, n int) (sizes []int) {
 
 // The pages of all lists end at 4 MiB, whatever their entries are.
 func TestListsEndAtBytes(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	is := is.New(t)
 	a := start(t)

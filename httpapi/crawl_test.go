@@ -22,6 +22,7 @@ import (
 	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/inbox"
+	"kist/kv/kvtest/needs"
 	"kist/kv/people"
 	"kist/kv/record"
 )
@@ -30,6 +31,7 @@ import (
 // address can have, as everyone but the owner, while uploads wait, are approved
 // and are rejected: nothing of them is told but by the owner's queue.
 func TestQuarantine(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	is := is.New(t)
 	a := start(t)

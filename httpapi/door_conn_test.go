@@ -23,6 +23,7 @@ import (
 	"github.com/matryer/is"
 
 	"kist/httpapi/web"
+	"kist/kv/kvtest/needs"
 )
 
 // hurry is how much faster time-outs end on a hasty listener.
@@ -196,6 +197,7 @@ func TestDoorSlowClients(t *testing.T) {
 // TestDoorCrowd: clients that send and take as slowly as they can, many at
 // once, are cut off, and meanwhile others are served without delay.
 func TestDoorCrowd(t *testing.T) {
+	needs.Time(t)
 	alone(t)
 	is := is.New(t)
 	a := start(t)
@@ -258,6 +260,7 @@ func TestDoorCrowd(t *testing.T) {
 // TestDoorAnswersAtOnce: no one waits for a body that will not be read, when
 // its client waits for the answer first or when it is too long to be taken.
 func TestDoorAnswersAtOnce(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	is := is.New(t)
 	a := start(t)

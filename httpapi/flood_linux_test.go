@@ -22,6 +22,7 @@ import (
 	"kist/kv"
 	"kist/kv/catalog"
 	"kist/kv/field"
+	"kist/kv/kvtest/needs"
 	"kist/kv/record"
 )
 
@@ -127,6 +128,7 @@ func from(n int64) *net.Dialer {
 // The server runs in a process of its own, stays below 256 MiB, and its owner signs in meanwhile. A route with a part
 // that nothing was planted for, or with a type of body that has no example, fails.
 func TestVisitorRoutesUnderFlood(t *testing.T) {
+	needs.Time(t)
 	if os.Getenv(floodChild) != "" {
 		a := start(t, atHome)
 		a.withPassword(a.user, "correct horse")

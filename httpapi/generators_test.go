@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/matryer/is"
+
+	"kist/kv/kvtest/needs"
 )
 
 // The programs that the document is tried with. They are fetched when a test
@@ -24,8 +26,9 @@ const (
 // all tools are required: other runs need no network.
 func fetches(t *testing.T, what string) {
 	t.Helper()
-	if !toolsRequired() {
-		leaveOut(t, what, "fetched only with "+needTools+"=required")
+	needs.Time(t)
+	if !needs.ToolsRequired() {
+		needs.LeaveOut(t, what, "fetched only with "+needs.Tools+"=required")
 	}
 }
 

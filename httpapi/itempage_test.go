@@ -15,6 +15,7 @@ import (
 	"kist/httpapi/public"
 	"kist/httpapi/web"
 	"kist/kv/field"
+	"kist/kv/kvtest/needs"
 	"kist/kv/media"
 	"kist/kv/record"
 )
@@ -159,7 +160,7 @@ func renderPage(t *testing.T, p embed.Page) string {
 func TestGallery(t *testing.T) {
 	t.Parallel()
 	if *gallery == "" {
-		leaveOut(t, "pages to look at", "no -gallery")
+		needs.LeaveOut(t, "pages to look at", "no -gallery")
 	}
 	is := is.New(t)
 	is.NoErr(os.MkdirAll(filepath.Join(*gallery, "static"), 0o755))

@@ -26,6 +26,7 @@ import (
 	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/jobs"
+	"kist/kv/kvtest/needs"
 	"kist/kv/people"
 	"kist/kv/record"
 )
@@ -150,6 +151,7 @@ func (a *app) flood(connections int, from func(n int) string) (end func()) {
 // While one address floods sign-in, or many that the server does not know do,
 // the owner is signed in within two seconds.
 func TestSignInUnderFlood(t *testing.T) {
+	needs.Time(t)
 	alone(t)
 	for name, from := range map[string]func(int) string{
 		"one address":   func(int) string { return "192.0.2.66" },

@@ -26,6 +26,7 @@ import (
 	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/inbox"
+	"kist/kv/kvtest/needs"
 	"kist/kv/record"
 )
 
@@ -646,7 +647,7 @@ func TestTusLong(t *testing.T) {
 	alone(t)
 	is := is.New(t)
 	if !*long {
-		leaveOut(t, "a resumable upload of 20 GiB", "no -long")
+		needs.LeaveOut(t, "a resumable upload of 20 GiB", "no -long")
 	}
 	a := start(t, func(c *web.Config) { c.MaxUpload = 1 << 40 })
 	var m runtime.MemStats

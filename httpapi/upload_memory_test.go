@@ -14,6 +14,7 @@ import (
 	"github.com/matryer/is"
 
 	"kist/httpapi/web"
+	"kist/kv/kvtest/needs"
 )
 
 var long = flag.Bool("long", false, "also upload 1 GiB, and send a zip of 1.5 GiB, in processes of their own and measure that")
@@ -95,7 +96,7 @@ func TestUploadMemoryLong(t *testing.T) {
 		return
 	}
 	if !*long {
-		leaveOut(t, "the memory that 1 GiB takes", "no -long")
+		needs.LeaveOut(t, "the memory that 1 GiB takes", "no -long")
 	}
 	_, text, _ := strings.Cut(again(t), "peak=")
 	var peak int

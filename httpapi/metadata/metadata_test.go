@@ -23,6 +23,8 @@ import (
 
 	"github.com/matryer/is"
 	_ "golang.org/x/image/webp"
+
+	"kist/kv/kvtest/needs"
 )
 
 // mediaTypes are those of the files in testdata, which exiftool and ffmpeg have filled with secrets.
@@ -97,14 +99,8 @@ func TestSecrets(t *testing.T) {
 // TestJudge asks exiftool about what is left, and ffmpeg for every picture of a film.
 func TestJudge(t *testing.T) {
 	t.Parallel()
-	tool, err := exec.LookPath("exiftool")
-	if err != nil {
-		if os.Getenv("KIST_TEST_TOOLS") == "required" {
-			t.Fatal(err)
-		}
-		t.Log("left out: exiftool is not installed")
-		return
-	}
+	const tool = "exiftool"
+	needs.Programs(t, "what is left of metadata", tool)
 	// What describes the picture itself and the file.
 	allowed := map[string]bool{
 		"Orientation": true, "ExifByteOrder": true, "JFIFVersion": true, "ResolutionUnit": true, "XResolution": true, "YResolution": true, "Warning": true,

@@ -50,7 +50,7 @@ func TestMemory(t *testing.T) {
 		is.NoErr(err)
 		return
 	}
-	if runtime.GOOS != "linux" || raceEnabled || testing.Short() {
+	if runtime.GOOS != "linux" || raceEnabled {
 		t.Skip("the race detector takes memory too, and other systems tell otherwise")
 	}
 	dir := t.TempDir()

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"kist/blobs/s3"
+	"kist/kv/kvtest/needs"
 )
 
 // The credentials and the bucket of every server.
@@ -42,12 +43,7 @@ type Server struct {
 // not installed, and fails it if KIST_TEST_TOOLS is required.
 func New(t testing.TB) *Server {
 	t.Helper()
-	if _, err := exec.LookPath("versitygw"); err != nil {
-		if os.Getenv("KIST_TEST_TOOLS") == "required" {
-			t.Fatal("versitygw is missing: go install github.com/versity/versitygw/cmd/versitygw@v1.8.0")
-		}
-		t.Skip("left out: object stores (no versitygw)")
-	}
+	needs.Programs(t, "object stores", "versitygw") // go install github.com/versity/versitygw/cmd/versitygw@v1.8.0
 	s := &Server{t: t, Dir: t.TempDir()}
 	if err := os.Mkdir(filepath.Join(s.Dir, BucketName), 0o700); err != nil {
 		t.Fatal(err)

@@ -1,0 +1,107 @@
+// Package needs leaves out tests for which a machine or a run has not enough, and
+// says which, so that nobody takes them for passed.
+//
+// A test needs a program, which is not on every machine, or time: floods, kills,
+// browsers and long scripts run only on request. TestMain of a package with such
+// tests calls Print at its end.
+package needs
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// Tools is the variable that makes a test fail if a program that it needs is
+// missing, if its value is "required".
+const Tools = "KIST_TEST_TOOLS"
+
+// Tests is the variable with which tests that take long run too, if its value is
+// "all".
+const Tests = "KIST_TESTS"
+
+// ToolsRequired reports whether a missing program is a failure.
+func ToolsRequired() bool { return os.Getenv(Tools) == "required" }
+
+// left is what this run could not test, and why, without duplicates.
+var left struct {
+	sync.Mutex
+	lines []string
+	long  int
+}
+
+// Note adds to what is left out. Part of a test may be.
+func Note(what, why string) {
+	left.Lock()
+	defer left.Unlock()
+	if line := what + " (" + why + ")"; !slices.Contains(left.lines, line) {
+		left.lines = append(left.lines, line)
+	}
+}
+
+// Print prints one line with everything that was not tested, or nothing.
+func Print() {
+	left.Lock()
+	defer left.Unlock()
+	lines := slices.Sorted(slices.Values(left.lines))
+	if left.long > 0 {
+		lines = append(lines, fmt.Sprintf("%d tests that take long (no %s=all)", left.long, Tests))
+	}
+	if len(lines) > 0 {
+		fmt.Println("left out: " + strings.Join(lines, ", "))
+	}
+}
+
+// LeaveOut ends a test that cannot run here.
+func LeaveOut(t testing.TB, what, why string) {
+	t.Helper()
+	Note(what, why)
+	t.Skipf("left out: %s (%s)", what, why)
+}
+
+// Lacks ends a test for which a tool is missing. The test fails if all tools are
+// required.
+func Lacks(t testing.TB, what, why string) {
+	t.Helper()
+	if ToolsRequired() {
+		t.Fatalf("cannot test %s (%s), and %s=required", what, why, Tools)
+	}
+	LeaveOut(t, what, why)
+}
+
+// Programs ends a test if one of the programs that it needs is missing.
+func Programs(t testing.TB, what string, programs ...string) {
+	t.Helper()
+	if why := Missing(programs...); why != "" {
+		Lacks(t, what, why)
+	}
+}
+
+// Missing names the programs that are not on the PATH; "" if all of them are.
+func Missing(programs ...string) string {
+	var all []string
+	for _, program := range programs {
+		if _, err := exec.LookPath(program); err != nil {
+			all = append(all, "no "+program)
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
+// Time ends a test that takes long, unless all tests are to run. It is the first
+// line of tests that flood, kill, cut the power, drive a browser, or run the program
+// for many seconds.
+func Time(t testing.TB) {
+	t.Helper()
+	if os.Getenv(Tests) == "all" {
+		return
+	}
+	left.Lock()
+	left.long++
+	left.Unlock()
+	t.Skipf("left out: it takes long (no %s=all)", Tests)
+}
