@@ -75,6 +75,10 @@ func TestConnections(t *testing.T) {
 				conn := dial()
 				is.True(answers(conn))
 				open = append(open, conn)
+				eventually(t, "the connection is not idle", func() bool { // so that the first is idle longest
+					connections, _ := a.server.working()
+					return connections == 0
+				})
 			}
 			if row.most == 150 {
 				return
