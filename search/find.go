@@ -172,7 +172,8 @@ func (o *order) newest(to []Hit, b *roaring.Bitmap, score int, after *Hit, limit
 	from := 0
 	if after != nil && after.Score == score {
 		at, there := slices.BinarySearchFunc(o.down, after.ID, func(doc uint32, id record.ID) int { return bytes.Compare(id[:], o.ids[doc][:]) })
-		if from = at; there {
+		from = at
+		if there {
 			from++
 		}
 	}
@@ -255,7 +256,7 @@ func (v *View) Find(ctx context.Context, f *Finder, tail []record.Change) (h *Hi
 		}
 	}()
 	h = new(Hits)
-	if f.q.nothing {
+	if f.nothing {
 		return h, nil
 	}
 	var newer []string // their documents are outdated
@@ -488,11 +489,11 @@ func (e *lookup) base(deleted *roaring.Bitmap, newer []string) error {
 
 // scores finds the documents that match all clauses, by score.
 func (e *lookup) scores() (map[int]*roaring.Bitmap, error) {
-	for i := range e.f.q.not {
+	for i := range e.f.not {
 		if e.all.IsEmpty() {
 			break
 		}
-		for _, b := range e.levels(1, i) {
+		for _, b := range e.levels(&e.f.not[i]) {
 			e.all = roaring.AndNot(e.all, b)
 		}
 	}
@@ -500,9 +501,9 @@ func (e *lookup) scores() (map[int]*roaring.Bitmap, error) {
 		return nil, e.err
 	}
 	scores := map[int]*roaring.Bitmap{0: e.all}
-	for i := range e.f.q.must {
+	for i := range e.f.must {
 		next := map[int]*roaring.Bitmap{}
-		for level, fit := range e.levels(0, i) {
+		for level, fit := range e.levels(&e.f.must[i]) {
 			for s, b := range scores {
 				b = roaring.And(b, fit)
 				if b.IsEmpty() {
@@ -515,7 +516,8 @@ func (e *lookup) scores() (map[int]*roaring.Bitmap, error) {
 				}
 			}
 		}
-		if scores = next; len(scores) == 0 || e.err != nil {
+		scores = next
+		if len(scores) == 0 || e.err != nil {
 			break
 		}
 		e.all = union(scores)
@@ -523,13 +525,10 @@ func (e *lookup) scores() (map[int]*roaring.Bitmap, error) {
 	return scores, e.err
 }
 
-// levels finds the documents that match a clause of q.must (0) or q.not (1), by their best level. The levels are in
-// match.go.
-func (e *lookup) levels(of, i int) map[int]*roaring.Bitmap {
-	c := &[2][]clause{e.f.q.must, e.f.q.not}[of][i]
-	tags := &e.f.words[of][i]
-	title, titleBegun := e.field(titleField, c)
-	text, textBegun := e.field(textField, c)
+// levels finds the documents that match a clause, by their best level. The levels are in match.go.
+func (e *lookup) levels(c *resolvedClause) map[int]*roaring.Bitmap {
+	title, titleBegun := e.field(titleField, &c.clause)
+	text, textBegun := e.field(textField, &c.clause)
 	levels := map[int]*roaring.Bitmap{}
 	done := roaring.New()
 	take := func(level int, some ...*roaring.Bitmap) {
@@ -539,12 +538,12 @@ func (e *lookup) levels(of, i int) map[int]*roaring.Bitmap {
 			done.Or(b)
 		}
 	}
-	take(titleLevel, title, e.tagged(tags[exactly]))
-	take(titlePrefixLevel, titleBegun, e.tagged(tags[begun]))
+	take(titleLevel, title, e.tagged(c.tags[exactly]))
+	take(titlePrefixLevel, titleBegun, e.tagged(c.tags[begun]))
 	take(textLevel, text)
 	take(textPrefixLevel, textBegun)
 	if c.fuzzy && !e.f.strict {
-		take(titleErrorLevel, e.misspelt(titleField, c.parts[0].term), e.tagged(tags[misspelt]))
+		take(titleErrorLevel, e.misspelt(titleField, c.parts[0].term), e.tagged(c.tags[misspelt]))
 		take(textErrorLevel, e.misspelt(textField, c.parts[0].term))
 	}
 	return levels
@@ -616,7 +615,8 @@ func (e *lookup) phrase(field string, c *clause) (exact, begun *roaring.Bitmap) 
 	head, last := c.parts[:len(c.parts)-1], c.parts[len(c.parts)-1]
 	some := e.all
 	for _, p := range head {
-		if some = roaring.And(some, e.documents(field, p.term)); some.IsEmpty() {
+		some = roaring.And(some, e.documents(field, p.term))
+		if some.IsEmpty() {
 			return exact, begun
 		}
 	}
@@ -693,7 +693,8 @@ func (e *lookup) places(
 			return
 		}
 		skipped, there := slices.BinarySearch(docs[at:], uint32(next.Number()))
-		if at += skipped; there {
+		at += skipped
+		if there {
 			each(at, p.read(next))
 		}
 	}

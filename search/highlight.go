@@ -53,7 +53,7 @@ func (x *Index) Highlight(f *Finder, r *record.Record) (Highlight, error) {
 			look(t)
 		}
 	}
-	if found == nowhere && best == nowhere && r.Bytes != nil && r.Bytes.Class == record.Text && len(f.q.must) > 0 {
+	if found == nowhere && best == nowhere && r.Bytes != nil && r.Bytes.Class == record.Text && len(f.must) > 0 {
 		look(x.content(r))
 	}
 	if found == nowhere && len(d.texts) > 0 {
@@ -157,7 +157,7 @@ func excerpt(t string, at int, markdown bool) string {
 // spans yields the places of the query's words in a text, word by word.
 func (f *Finder) spans(text string) iter.Seq[span] {
 	return func(yield func(span) bool) {
-		if len(f.q.must) == 0 || text == "" {
+		if len(f.must) == 0 || text == "" {
 			return
 		}
 		all, l := f.tokens[:0], f.line[:0]
@@ -165,8 +165,8 @@ func (f *Finder) spans(text string) iter.Seq[span] {
 			all, l = append(all, t), append(l, t.term)
 		}
 		f.tokens, f.line = all, l
-		for i := range f.q.must {
-			c := &f.q.must[i]
+		for i := range f.must {
+			c := &f.must[i]
 			for at := 0; at+len(c.parts) <= len(l); at++ {
 				how := c.at(l, at, f.strict)
 				if how == nowhere {

@@ -339,7 +339,8 @@ func (x *Index) Run(ctx context.Context) {
 			continue
 		}
 		var needed *rebuild
-		if wipe = errors.As(err, &needed); wipe {
+		wipe = errors.As(err, &needed)
+		if wipe {
 			if needed.why != nil {
 				x.o.Log.Warn("the search index is rebuilt", "error", needed.why)
 			}
@@ -415,7 +416,8 @@ func (x *Index) openAndFollow(ctx context.Context, wipe bool) (err error) {
 	x.live = live
 	x.mu.Unlock()
 	x.change(func(s *State) {
-		if s.Place, s.Latest, s.Problem = at, latest, ""; !wipe {
+		s.Place, s.Latest, s.Problem = at, latest, ""
+		if !wipe {
 			s.Phase = Ready // maybe behind
 		}
 	})
@@ -569,7 +571,8 @@ func (x *Index) follow(ctx context.Context, live *scorch.Scorch, at uint64, buil
 		}
 		x.change(func(s *State) {
 			s.Place, s.Latest = at, max(latest, at)
-			if s.Documents += int64(len(some)); caught && building && s.Phase == Building {
+			s.Documents += int64(len(some))
+			if caught && building && s.Phase == Building {
 				s.Phase = Ready
 			}
 		})
@@ -671,7 +674,11 @@ func mergeDurably(ctx context.Context, live *scorch.Scorch) error {
 		return err
 	}
 	place := placeOf(snap)
-	if err := errors.Join(snap.Close(), live.ForceMerge(ctx, &one)); err != nil || ctx.Err() != nil {
+	if err := snap.Close(); err != nil {
+		return err
+	}
+
+	if err := live.ForceMerge(ctx, &one); err != nil || ctx.Err() != nil {
 		return err
 	}
 	b := index.NewBatch() // is written after everything before it

@@ -40,7 +40,8 @@ func proseOf(r *record.Record, content func(*record.Record) string) (prose, erro
 	}
 	d := prose{title: readable(b.Title()), slug: r.Slug}
 	for t := range field.Of(b).Strings() {
-		if t = readable(t); t != d.title && t != "" {
+		t = readable(t)
+		if t != d.title && t != "" {
 			d.texts = append(d.texts, strings.ToValidUTF8(t[:min(len(t), maxField)], "")) // no partial character
 		}
 	}
@@ -129,10 +130,9 @@ const (
 func (c *clause) in(l line, strict bool) fit {
 	best := nowhere
 	for at := 0; at+len(c.parts) <= len(l); at++ {
-		if f := c.at(l, at, strict); f > best {
-			if best = f; best == exactly {
-				break
-			}
+		best = max(best, c.at(l, at, strict))
+		if best == exactly {
+			break
 		}
 	}
 	return best
@@ -157,11 +157,11 @@ func (c *clause) at(l line, at int, strict bool) fit {
 
 // A Finder is a query prepared for one owner: the names of tags are resolved.
 type Finder struct {
-	owner   record.ID
-	q       *Query
-	strict  bool
-	words   [2][]taggedIDs // for each clause of q.must and q.not, the tags whose names match
-	filters []resolvedFilter
+	owner     record.ID
+	must, not []resolvedClause
+	filters   []resolvedFilter
+	nothing   bool // as in Query
+	strict    bool
 
 	automata map[string]vellum.Automaton // by word: see automaton
 
@@ -170,8 +170,11 @@ type Finder struct {
 	line   line
 }
 
-// taggedIDs are the ids of tags by how well a clause matches their names.
-type taggedIDs [exactly + 1]map[record.ID]bool
+// resolvedClause is a clause with the tags whose names match, by how well they do.
+type resolvedClause struct {
+	clause
+	tags [exactly + 1]map[record.ID]bool
+}
 
 // resolvedFilter is a filter with the id of its tag, if it has one. The zero id means that the tag does not exist.
 type resolvedFilter struct {
@@ -181,10 +184,19 @@ type resolvedFilter struct {
 
 // For prepares the query. names yields the owner's tags with their folded names. strict excludes typing errors.
 func (q *Query) For(owner record.ID, strict bool, names func(yield func(record.ID, string) bool)) *Finder {
-	f := &Finder{owner: owner, q: q, strict: strict, automata: map[string]vellum.Automaton{}}
-	all := [2][]clause{q.must, q.not}
-	for i, clauses := range all {
-		f.words[i] = make([]taggedIDs, len(clauses))
+	f := &Finder{
+		owner: owner, nothing: q.nothing, strict: strict,
+		must: make([]resolvedClause, len(q.must)), not: make([]resolvedClause, len(q.not)),
+		automata: map[string]vellum.Automaton{},
+	}
+	var all []*resolvedClause
+	for i, c := range q.must {
+		f.must[i].clause = c
+		all = append(all, &f.must[i])
+	}
+	for i, c := range q.not {
+		f.not[i].clause = c
+		all = append(all, &f.not[i])
 	}
 	ids := map[string]record.ID{}
 	for _, x := range q.filters {
@@ -192,29 +204,34 @@ func (q *Query) For(owner record.ID, strict bool, names func(yield func(record.I
 			ids[x.tag] = record.ID{}
 		}
 	}
-	if len(ids) > 0 || len(q.must)+len(q.not) > 0 {
+
+	if len(ids) > 0 || len(all) > 0 {
 		for id, name := range names {
 			if _, ok := ids[name]; ok {
 				ids[name] = id
 			}
 			l := lineOf(name)
-			for i, clauses := range all {
-				for j := range clauses {
-					if fit := clauses[j].in(l, strict); fit != nowhere {
-						set := &f.words[i][j][fit]
-						if *set == nil {
-							*set = map[record.ID]bool{}
-						}
-						(*set)[id] = true
-					}
-				}
+			for _, c := range all {
+				c.addTag(id, c.in(l, strict))
 			}
 		}
 	}
+
 	for _, x := range q.filters {
 		f.filters = append(f.filters, resolvedFilter{x, ids[x.tag]})
 	}
 	return f
+}
+
+// addTag adds a tag whose name matches so well.
+func (c *resolvedClause) addTag(id record.ID, how fit) {
+	if how == nowhere {
+		return
+	}
+	if c.tags[how] == nil {
+		c.tags[how] = map[record.ID]bool{}
+	}
+	c.tags[how][id] = true
 }
 
 func (f *Finder) passes(r *record.Record) bool {
@@ -243,10 +260,10 @@ func has(ids []record.ID, set map[record.ID]bool) bool {
 
 // score is how well a record matches; false if it does not.
 func (f *Finder) score(r *record.Record, content func(*record.Record) string) (int, bool, error) {
-	if f.q.nothing || r.Owner != f.owner || !f.passes(r) {
+	if f.nothing || r.Owner != f.owner || !f.passes(r) {
 		return 0, false, nil
 	}
-	if len(f.q.must)+len(f.q.not) == 0 {
+	if len(f.must)+len(f.not) == 0 {
 		return 0, true, nil
 	}
 	d, err := proseOf(r, content)
@@ -254,14 +271,14 @@ func (f *Finder) score(r *record.Record, content func(*record.Record) string) (i
 		return 0, false, err
 	}
 	title, text := d.lines()
-	for i := range f.q.not {
-		if f.level(1, i, r, title, text) != noLevel {
+	for i := range f.not {
+		if f.not[i].level(r, title, text, f.strict) != noLevel {
 			return 0, false, nil
 		}
 	}
 	score := 0
-	for i := range f.q.must {
-		level := f.level(0, i, r, title, text)
+	for i := range f.must {
+		level := f.must[i].level(r, title, text, f.strict)
 		if level == noLevel {
 			return 0, false, nil
 		}
@@ -270,13 +287,11 @@ func (f *Finder) score(r *record.Record, content func(*record.Record) string) (i
 	return score, true, nil
 }
 
-// level is how well one clause of q.must (0) or q.not (1) matches.
-func (f *Finder) level(of, i int, r *record.Record, title, text line) int {
-	c := &[2][]clause{f.q.must, f.q.not}[of][i]
-	tags := &f.words[of][i]
-	in := c.in(title, f.strict)
+// level is how well the clause matches a record with such lines. strict excludes typing errors.
+func (c *resolvedClause) level(r *record.Record, title, text line, strict bool) int {
+	in := c.in(title, strict)
 	for fit := exactly; fit > in; fit-- {
-		if has(r.Tags, tags[fit]) {
+		if has(r.Tags, c.tags[fit]) {
 			in = fit
 		}
 	}
@@ -286,7 +301,7 @@ func (f *Finder) level(of, i int, r *record.Record, title, text line) int {
 	if in == begun {
 		return titlePrefixLevel
 	}
-	switch also := c.in(text, f.strict); {
+	switch also := c.in(text, strict); {
 	case also == exactly:
 		return textLevel
 	case also == begun:

@@ -13,7 +13,7 @@ import (
 // Bounds of a query.
 const (
 	MaxText  = 1000 // bytes
-	MaxTerms = 32   // words, including those of phrases and filters
+	maxTerms = 32   // words, including those of phrases and filters
 )
 
 // A Query is a search. The zero Query finds everything.
@@ -62,17 +62,18 @@ func Parse(text string) (*Query, error) {
 			continue
 		}
 		c := clauseOf(p.text, p.not || p.closed)
-		if terms += len(c.parts); len(c.parts) == 0 {
+		if len(c.parts) == 0 {
 			continue // such as a dash between words
 		}
+		terms += len(c.parts)
 		if p.not {
 			q.not = append(q.not, c)
 		} else {
 			q.must = append(q.must, c)
 		}
 	}
-	if terms > MaxTerms {
-		return nil, tooLong(fmt.Sprintf("At most %d words can be searched for at once.", MaxTerms))
+	if terms > maxTerms {
+		return nil, tooLong(fmt.Sprintf("At most %d words can be searched for at once.", maxTerms))
 	}
 	q.nothing = terms == 0 && strings.TrimSpace(text) != ""
 	return q, nil
@@ -222,7 +223,8 @@ func (p *parser) filter() (filter, bool) {
 			return f, true
 		}
 	case "kind":
-		if f.kind = KindNamed(value); f.kind != nil {
+		f.kind = KindNamed(value)
+		if f.kind != nil {
 			return f, true
 		}
 	case "is":

@@ -119,9 +119,9 @@ func TestParse(t *testing.T) {
 
 func TestParseBounds(t *testing.T) {
 	is := is.New(t)
-	_, err := Parse(strings.Repeat("a ", MaxTerms))
+	_, err := Parse(strings.Repeat("a ", maxTerms))
 	is.NoErr(err)
-	for _, text := range []string{strings.Repeat("a ", MaxTerms+1), strings.Repeat("a.", MaxTerms+1), strings.Repeat("tag:a ", MaxTerms+1), strings.Repeat("a", MaxText+1)} {
+	for _, text := range []string{strings.Repeat("a ", maxTerms+1), strings.Repeat("a.", maxTerms+1), strings.Repeat("tag:a ", maxTerms+1), strings.Repeat("a", MaxText+1)} {
 		_, err := Parse(text)
 		e, ok := err.(*record.Error)
 		is.True(ok) // something to tell
@@ -149,7 +149,7 @@ func FuzzParse(f *testing.F) {
 				}
 			}
 		}
-		if n > MaxTerms || q.nothing != (n == 0 && strings.TrimSpace(text) != "") {
+		if n > maxTerms || q.nothing != (n == 0 && strings.TrimSpace(text) != "") {
 			t.Fatalf("%q gives %s, %d terms", text, q, n)
 		}
 		_ = fmt.Sprint(q)
