@@ -366,7 +366,7 @@ func (r *rebuild) Unwrap() error { return r.why }
 func (x *Index) folder() string { return filepath.Join(x.o.Dir, "scorch") }
 
 // openAndFollow opens the index, or starts a new one, and follows the feed until ctx ends or there is an error.
-func (x *Index) openAndFollow(ctx context.Context, wipe bool) (err error) {
+func (x *Index) openAndFollow(ctx context.Context, wipe bool) error {
 	select {
 	case <-x.broken: // an error of the previous index
 	default:
@@ -375,10 +375,12 @@ func (x *Index) openAndFollow(ctx context.Context, wipe bool) (err error) {
 	if err != nil {
 		return err
 	}
+
 	at, wipe := x.mustRebuild(wipe, latest, trimmed)
 	if err := os.Remove(x.proofFile()); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
+
 	if wipe {
 		if err := os.RemoveAll(x.folder()); err != nil {
 			return fmt.Errorf("cannot remove the old search index: %w", err)
@@ -387,6 +389,7 @@ func (x *Index) openAndFollow(ctx context.Context, wipe bool) (err error) {
 	} else {
 		x.change(func(s *State) { *s = State{Phase: Opening, Latest: latest, Documents: s.Documents, Built: s.Built} })
 	}
+
 	large := wipe && latest >= largeBuild
 	live, err := x.open(large)
 	if err != nil {
@@ -395,14 +398,18 @@ func (x *Index) openAndFollow(ctx context.Context, wipe bool) (err error) {
 		}
 		return err
 	}
-	ended := false
-	defer func() {
-		if failed := x.end(live, ended); failed != nil && ended {
-			err = failed // the reason for the end does not matter
-		} else {
-			err = errors.Join(err, failed)
-		}
-	}()
+
+	err = x.use(ctx, live, at, latest, wipe, large)
+	ended := errors.Is(err, errSettled) || ctx.Err() != nil && errors.Is(err, ctx.Err())
+	failed := x.end(live, ended)
+	if failed != nil && ended {
+		return failed // the reason for the end does not matter
+	}
+	return errors.Join(err, failed)
+}
+
+// use lets searches use the open index, which is at a place in the feed, and follows the feed.
+func (x *Index) use(ctx context.Context, live *scorch.Scorch, at, latest uint64, building, large bool) error {
 	snap, err := snapshot(live)
 	if err != nil {
 		return err
@@ -412,21 +419,18 @@ func (x *Index) openAndFollow(ctx context.Context, wipe bool) (err error) {
 	if has != at {
 		return &rebuild{fmt.Errorf("%w: it is at %d but should be at %d", errDamaged, has, at)}
 	}
+
 	x.mu.Lock()
 	x.live = live
 	x.mu.Unlock()
 	x.change(func(s *State) {
 		s.Place, s.Latest, s.Problem = at, latest, ""
-		if !wipe {
+		if !building {
 			s.Phase = Ready // maybe behind
 		}
 	})
 	mapped(live, release) // opening reads scattered pages
-	err = x.follow(ctx, live, at, wipe, large)
-	if ended = errors.Is(err, errSettled); ctx.Err() != nil {
-		ended = ended || errors.Is(err, ctx.Err())
-	}
-	return err
+	return x.follow(ctx, live, at, building, large)
 }
 
 // end closes the open index. If it ended well, it writes the proof that it is intact.
@@ -516,6 +520,7 @@ func (x *Index) follow(ctx context.Context, live *scorch.Scorch, at uint64, buil
 	defer func() { _ = w.flush() }() // if this fails, something else has failed before
 	var gone []uint64                // the places of applied removals
 	last := uint64(0)                // the latest change at the previous check
+
 	for {
 		started := time.Now()
 		limit := batchLarge
@@ -527,6 +532,7 @@ func (x *Index) follow(ctx context.Context, live *scorch.Scorch, at uint64, buil
 		if err != nil {
 			return err
 		}
+
 		if len(some) > 0 {
 			if x.o.FreeSpace != nil && x.o.FreeSpace() <= 0 {
 				if _, err := x.wait(ctx, nil, time.After(retryAfter)); err != nil {
@@ -548,6 +554,7 @@ func (x *Index) follow(ctx context.Context, live *scorch.Scorch, at uint64, buil
 				}
 			}
 		}
+
 		caught := len(some) == 0 || at >= latest
 		if caught && at < latest {
 			// The places in between are empty: removals there were forgotten, or the places
@@ -557,18 +564,14 @@ func (x *Index) follow(ctx context.Context, live *scorch.Scorch, at uint64, buil
 			}
 			at = latest
 		}
+
 		if caught || !building {
 			if err := w.flush(); err != nil {
 				return err
 			}
-			if len(gone) == 0 {
-				// Nothing was removed.
-			} else if err := x.o.Trim(gone); err == nil || len(gone) > maxRemovals {
-				gone = gone[:0]
-			} else {
-				x.o.Log.Warn("cannot remove marks of removals yet", "error", err)
-			}
+			gone = x.trim(gone)
 		}
+
 		x.change(func(s *State) {
 			s.Place, s.Latest = at, max(latest, at)
 			s.Documents += int64(len(some))
@@ -576,6 +579,7 @@ func (x *Index) follow(ctx context.Context, live *scorch.Scorch, at uint64, buil
 				s.Phase = Ready
 			}
 		})
+
 		if caught && building {
 			building = false
 			n := x.State().Documents
@@ -586,10 +590,12 @@ func (x *Index) follow(ctx context.Context, live *scorch.Scorch, at uint64, buil
 				return x.mergeSegments(ctx, live)
 			}
 		}
+
 		if snap, err := snapshot(live); err == nil {
 			x.forget(snap)
 			_ = snap.Close()
 		}
+
 		pause := time.Duration(0)
 		if !building && latest > last { // leave most of the time to writers
 			pause = time.Since(started)
@@ -602,6 +608,19 @@ func (x *Index) follow(ctx context.Context, live *scorch.Scorch, at uint64, buil
 			return err
 		}
 	}
+}
+
+// trim removes the marks of applied removals, and returns those that have to be tried again.
+func (x *Index) trim(gone []uint64) []uint64 {
+	if len(gone) == 0 {
+		return gone
+	}
+	err := x.o.Trim(gone)
+	if err == nil || len(gone) > maxRemovals {
+		return gone[:0]
+	}
+	x.o.Log.Warn("cannot remove marks of removals yet", "error", err)
+	return gone
 }
 
 // errSettled says that the index must be closed and opened again.
@@ -717,15 +736,34 @@ func (x *Index) waitForChanges(ctx context.Context, live *scorch.Scorch, caught 
 		_, err := x.wait(ctx, x.hurry, time.After(pause))
 		return err
 	}
+	if err := x.rest(ctx, live); err != nil {
+		return err
+	}
+	soon := time.NewTimer(linger)
+	defer soon.Stop()
+	_, err := x.wait(ctx, x.hurry, soon.C)
+	return err
+}
+
+// rest waits for a change. While there is none, it merges segments once, and releases memory now and then.
+func (x *Index) rest(ctx context.Context, live *scorch.Scorch) error {
 	woken, err := x.wait(ctx, x.o.Wake, time.After(min(linger, x.o.idle)))
-	if err == nil && !woken {
-		x.leaveCore(false)
-		woken, err = x.wait(ctx, x.o.Wake, time.After(x.o.idle))
+	if err != nil || woken {
+		return err
 	}
-	if err == nil && !woken {
-		woken, err = x.tidy(ctx, live)
+
+	x.leaveCore(false)
+	woken, err = x.wait(ctx, x.o.Wake, time.After(x.o.idle))
+	if err != nil || woken {
+		return err
 	}
-	for first := true; err == nil && !woken; first = false {
+
+	woken, err = x.tidy(ctx, live)
+	if err != nil || woken {
+		return err
+	}
+
+	for first := true; ; first = false {
 		asked := x.asked.Swap(false)
 		if first || asked {
 			mapped(live, release)
@@ -735,14 +773,10 @@ func (x *Index) waitForChanges(ctx context.Context, live *scorch.Scorch, caught 
 			debug.FreeOSMemory() // concurrent searches take much memory
 		}
 		woken, err = x.wait(ctx, x.o.Wake, time.After(x.o.idle))
+		if err != nil || woken {
+			return err
+		}
 	}
-	if err != nil {
-		return err
-	}
-	soon := time.NewTimer(linger)
-	defer soon.Stop()
-	_, err = x.wait(ctx, x.hurry, soon.C)
-	return err
 }
 
 // wait returns when wake or after receives; woken says whether it was wake. It fails when the index cannot continue.
