@@ -61,15 +61,16 @@ func (x *Index) Highlight(f *Finder, r *record.Record) (Highlight, error) {
 	}
 	markdown := r.Kind == record.Notes || r.Kind == record.Recipes
 	h.Text = excerpt(shown, at, markdown)
-	if _, h.TextMarks = f.marks(h.Text); markdown && found != nowhere && len(h.TextMarks) == 0 { // such as a link's address
+	_, h.TextMarks = f.marks(h.Text)
+	if markdown && found != nowhere && len(h.TextMarks) == 0 { // such as a link's address
 		h.Text = excerpt(shown, at, false)
 		_, h.TextMarks = f.marks(h.Text)
 	}
 	return h, nil
 }
 
-// unmarked leaves out the marks of Markdown that plain text should not have: those at the beginning of a line, signs beside
-// words, and the targets of links. A page has 50 excerpts: a regular expression would take most of the time.
+// unmarked leaves out the marks of Markdown that plain text should not have: those at the beginning of a line, signs
+// beside words, and the targets of links. A page has 50 excerpts: a regular expression would take most of the time.
 func unmarked(t string) string {
 	if !strings.ContainsAny(t, "#>*`~[+") && !strings.Contains(t, "- ") {
 		return t
@@ -84,7 +85,8 @@ func unmarked(t string) string {
 		case rest != text && strings.HasPrefix(text, " "), strings.HasPrefix(rest, ">"):
 			rest = strings.TrimLeft(rest, "#> ")
 		case len(rest) > 1 && strings.IndexByte("-*+", rest[0]) >= 0 && rest[1] == ' ':
-			if rest = rest[2:]; len(rest) > 3 && rest[0] == '[' && strings.IndexByte(" xX", rest[1]) >= 0 && rest[2] == ']' && rest[3] == ' ' { // something to tick
+			rest = rest[2:]
+			if isBox(rest) {
 				rest = rest[3:]
 			}
 		}
@@ -100,11 +102,13 @@ func unmarked(t string) string {
 			case rest[0] == '`', strings.HasPrefix(rest, "**"), strings.HasPrefix(rest, "~~"):
 				sign := rest[:1]
 				beyond := strings.TrimLeft(rest, sign)
-				if before := len(out) > 0 && isWord(out[len(out)-1]); sign != "`" && before == (beyond != "" && isWord(beyond[0])) { // such as 10**6
+				before, behind := len(out) > 0 && isWord(out[len(out)-1]), beyond != "" && isWord(beyond[0])
+				if sign != "`" && before == behind { // such as 10**6
 					out = append(out, rest[:len(rest)-len(beyond)]...)
 				}
 				rest = beyond
-			case rest[0] == '[' && linked && !strings.ContainsAny(text, "]\n") && end > 0 && after[end] == ')' && isTarget(after[:end]):
+			case rest[0] == '[' && linked && !strings.ContainsAny(text, "]\n") &&
+				end > 0 && after[end] == ')' && isTarget(after[:end]):
 				out, rest = append(bytes.TrimSuffix(out, []byte("!")), unmarked(text[1:])...), after[end+1:]
 			default:
 				out, rest = append(out, rest[0]), rest[1:]
@@ -113,6 +117,11 @@ func unmarked(t string) string {
 		out = append(out, rest...)
 	}
 	return string(out)
+}
+
+// isBox reports whether a line of a list begins with a box to tick and a space.
+func isBox(t string) bool {
+	return len(t) > 3 && t[0] == '[' && strings.IndexByte(" xX", t[1]) >= 0 && t[2] == ']' && t[3] == ' '
 }
 
 // isWord reports whether a byte is of a letter or a digit, or of a character beyond ASCII.
@@ -186,8 +195,8 @@ type span struct {
 	start, end int
 }
 
-// marks are the places of the query's words in a text, in order and with adjacent ones joined. best is how well the best of
-// them fits.
+// marks are the places of the query's words in a text, in order and with adjacent ones joined. best is how well the
+// best of them fits.
 func (f *Finder) marks(text string) (best fit, _ []Range) {
 	found := slices.SortedFunc(f.spans(text), func(a, b span) int { return a.start - b.start })
 	for _, s := range found {

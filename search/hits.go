@@ -150,7 +150,9 @@ func docID(k *record.Kind, id record.ID) string {
 func (o *order) newest(to []Hit, b *roaring.Bitmap, score int, after *Hit, limit int) []Hit {
 	from := 0
 	if after != nil && after.Score == score {
-		at, there := slices.BinarySearchFunc(o.down, after.ID, func(doc uint32, id record.ID) int { return bytes.Compare(id[:], o.ids[doc][:]) })
+		at, there := slices.BinarySearchFunc(o.down, after.ID, func(doc uint32, id record.ID) int {
+			return bytes.Compare(id[:], o.ids[doc][:])
+		})
 		from = at
 		if there {
 			from++

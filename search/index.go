@@ -53,9 +53,9 @@ type Options struct {
 	idle time.Duration // instead of idle, for tests
 }
 
-// Limits of a batch: the number of changes and the bytes of text. Larger batches take less time for each change, and leave
-// less to merge, but more memory, and a search may have to wait for one. So batches are small while someone searches, unless
-// the index is far behind.
+// Limits of a batch: the number of changes and the bytes of text. Larger batches take less time for each change, and
+// leave less to merge, but more memory, and a search may have to wait for one. So batches are small while someone
+// searches, unless the index is far behind.
 const (
 	batchChanges = 500
 	batchLarge   = 4000
@@ -157,7 +157,8 @@ func New(o Options) *Index {
 	o.idle = cmp.Or(o.idle, idle)
 	x := &Index{
 		o: o, state: State{Phase: Closed}, moved: make(chan struct{}), orders: map[segment.Segment]func() (*order, error){},
-		flood: make(chan struct{}, 1), hurry: make(chan struct{}, 1), broken: make(chan error, 1), rebuildNow: make(chan struct{}, 1),
+		flood: make(chan struct{}, 1), hurry: make(chan struct{}, 1),
+		broken: make(chan error, 1), rebuildNow: make(chan struct{}, 1),
 	}
 	x.leaveCore(false)
 	return x
@@ -217,8 +218,8 @@ func offer[T any](to chan<- T, v T) {
 	}
 }
 
-// Turn waits until this search may run, so that many at a time leave time to writers and take little memory. The caller calls
-// done at the end. It fails when ctx ends.
+// Turn waits until this search may run, so that many at a time leave time to writers and take little memory. The caller
+// calls done at the end. It fails when ctx ends.
 func (x *Index) Turn(ctx context.Context) (done func(), err error) {
 	if err := x.turns.take(ctx); err != nil {
 		return nil, err
@@ -346,7 +347,8 @@ func (x *Index) Run(ctx context.Context) {
 			}
 			continue
 		}
-		x.o.Log.Error("the search index failed and will try again; searches take longer in the meantime", "error", err, "after", retryAfter)
+		x.o.Log.Error("the search index failed and will try again; searches take longer in the meantime",
+			"error", err, "after", retryAfter)
 		x.change(func(s *State) { s.Phase, s.Problem = Failed, err.Error() })
 		select {
 		case <-ctx.Done():
@@ -471,7 +473,9 @@ func (x *Index) open(large bool) (s *scorch.Scorch, err error) {
 	}
 	config := map[string]any{"path": x.folder(), "bolt_timeout": "1s", "asyncErrorCallbackName": listener}
 	if large {
-		config["scorchMergePlanOptions"] = map[string]any{"MaxSegmentsPerTier": segmentsRebuild, "SegmentsPerMergeTask": segmentsRebuild}
+		config["scorchMergePlanOptions"] = map[string]any{
+			"MaxSegmentsPerTier": segmentsRebuild, "SegmentsPerMergeTask": segmentsRebuild,
+		}
 	}
 	made, err := scorch.NewScorch(scorch.Name, config, x.queue)
 	if err != nil {
@@ -626,15 +630,16 @@ func (x *Index) trim(gone []uint64) []uint64 {
 // errSettled says that the index must be closed and opened again.
 var errSettled = errors.New("the search index is complete")
 
-// tidyFrom and tidyShare say when segments are merged while nothing changes: if there are so many documents outside the largest
-// segment, and this share of all. So an index that grows is merged a few times in all, and one to which a little was added is not.
+// tidyFrom and tidyShare say when segments are merged while nothing changes: if there are so many documents outside the
+// largest segment, and this share of all. So an index that grows is merged a few times in all, and one to which a
+// little was added is not.
 const (
 	tidyFrom  = 500
 	tidyShare = 5 // one in 5
 )
 
-// tidy merges all segments into one, which takes less of the disk and answers faster, if that is worth it and there is space.
-// It gives up when there are changes; woken says so.
+// tidy merges all segments into one, which takes less of the disk and answers faster, if that is worth it and there is
+// space. It gives up when there are changes; woken says so.
 func (x *Index) tidy(ctx context.Context, live *scorch.Scorch) (woken bool, err error) {
 	snap, err := snapshot(live)
 	if err != nil {
@@ -647,7 +652,8 @@ func (x *Index) tidy(ctx context.Context, live *scorch.Scorch) (woken bool, err 
 		largest = max(largest, s.LiveSize())
 	}
 	_ = snap.Close()
-	if rest := all - largest; rest < tidyFrom || rest < all/tidyShare || x.o.FreeSpace != nil && x.o.FreeSpace() <= volume {
+	rest := all - largest
+	if rest < tidyFrom || rest < all/tidyShare || x.o.FreeSpace != nil && x.o.FreeSpace() <= volume {
 		return false, nil
 	}
 	within, stop := context.WithCancel(ctx)
@@ -683,8 +689,8 @@ func (x *Index) mergeSegments(ctx context.Context, live *scorch.Scorch) error {
 	return errSettled
 }
 
-// mergeDurably merges all segments into one and returns when the folder has the result. ForceMerge alone returns earlier, and
-// closing the index then would undo the merge. If ctx ends, it stops without an error.
+// mergeDurably merges all segments into one and returns when the folder has the result. ForceMerge alone returns
+// earlier, and closing the index then would undo the merge. If ctx ends, it stops without an error.
 func mergeDurably(ctx context.Context, live *scorch.Scorch) error {
 	one := mergeplan.SingleSegmentMergePlanOptions
 	one.SegmentsPerMergeTask = math.MaxInt // all at once

@@ -44,7 +44,10 @@ type library struct {
 }
 
 func newLibrary(t testing.TB) *library {
-	l := &library{TB: t, dir: filepath.Join(t.TempDir(), "data"), files: map[[32]byte]string{}, relaxed: make(chan State, 100)}
+	l := &library{
+		TB: t, dir: filepath.Join(t.TempDir(), "data"), files: map[[32]byte]string{},
+		relaxed: make(chan State, 100),
+	}
 	var err error
 	l.store, err = kv.Open(l.dir, kv.Options{Schema: tables.All, Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
 	l.fatal(err)
@@ -265,7 +268,8 @@ func TestFind(t *testing.T) {
 	l.add(ann, record.Notes, `{"title":"Old harbour","content":"boats and nets"}`)
 	l.add(ann, record.Notes, `{"title":"Boats","content":"in the old harbour of Kraków","isFavorite":true}`)
 	l.add(ann, record.Notes, `{"title":"Harbours","content":"many","tags":["Sea","Long trip"]}`)
-	l.add(ann, record.Bookmarks, `{"title":"Trip","url":"https://boats.example.org/crème-brûlée","isPublic":true,"tags":["sea"]}`)
+	l.add(ann, record.Bookmarks,
+		`{"title":"Trip","url":"https://boats.example.org/crème-brûlée","isPublic":true,"tags":["sea"]}`)
 	l.add(ann, record.Files, `{"originalName":"holiday_photo.txt","content":"The quick brown fox 東京都庁 jumps"}`)
 	l.add(ann, record.Snippets, `{"title":"main.go","content":"func don't() { return }","language":"go"}`)
 	l.add(ann, record.Recipes, `{"title":"Soup 🍜","ingredients":"salt","instructions":"stir 手順 well"}`)
@@ -274,7 +278,8 @@ func TestFind(t *testing.T) {
 	l.add(bob, record.Notes, `{"title":"Secret harbour","content":"`+ann.String()+` owner ann","tags":["sea"]}`)
 	for _, where := range []string{"in the feed", "in the index"} {
 		for _, c := range []struct{ text, want string }{
-			// The title comes before the text, whole words before the beginnings of longer ones, errors last; then the newer first.
+			// The title comes before the text, whole words before the beginnings of longer ones, errors last; then the newer
+			// first.
 			{"harbour", "Old harbour|Harbours|Boats"},
 			{"boats", "Boats|Boat tickets|Trip|Old harbour|Chess"},
 			{"boat", "Boat tickets|Boats|Chess|Trip|Old harbour"},
@@ -362,7 +367,9 @@ func TestTextOf(t *testing.T) {
 		}
 	}
 	long := bytes.Repeat([]byte("x"), MaxContent)
-	for _, b := range []string{"", "x\xe6", "\xe6\x9d", "x\x00", string(long[3:]) + "\x9d\x9d\x9d", string(long[1:]) + "\xff"} {
+	for _, b := range []string{
+		"", "x\xe6", "\xe6\x9d", "x\x00", string(long[3:]) + "\x9d\x9d\x9d", string(long[1:]) + "\xff",
+	} {
 		is.Equal(textOf([]byte(b)), "")
 	}
 }
@@ -414,7 +421,10 @@ func TestHighlight(t *testing.T) {
 		{"The old harbour, old", `"old harbour"`, "[old harbour]"},
 		{"Straße İstanbul", "strasse istanbul", "[Straße][İstanbul]"},
 		{"sailing saliing", "saliing", "[sailing][saliing]"},
-		{"sailing " + strings.Repeat("word ", 200) + "saliing " + strings.Repeat("word ", 200) + "saliing x", "saliing", "[saliing]"}, // the first of the best
+		{ // the first of the best
+			"sailing " + strings.Repeat("word ", 200) + "saliing " + strings.Repeat("word ", 200) + "saliing x",
+			"saliing", "[saliing]",
+		},
 		{"a <b>boat</b> & nets", "boat nets", "[boat][nets]"},
 		{strings.Repeat("😀 word ", 200) + "boat 🍜", "boat 🍜", "[boat][🍜]"},
 		{strings.Repeat("東京", 300) + "手順x", "手順", "[手順]"},
@@ -443,9 +453,20 @@ func TestExcerptOfMarkdown(t *testing.T) {
 	l := newLibrary(t)
 	ann := l.user("ann")
 	for _, c := range []struct{ text, query, want string }{
-		{`# Boats\n\n- a **sailing** boat\n- [ ] ~~old~~ ` + "`nets`" + `\n> [the harbour](https://example.org/quay) 2 * 3 __init__`, "sailing", "Boats a sailing boat old nets the harbour 2 * 3 __init__"},
-		{`+ tidal ![a boat](/x/boat) and [the **old** harbour](#quay), 2*3 * 4, [1] (x) ~ a\n1. First\n#tag`, "tidal", "tidal a boat and the old harbour, 2*3 * 4, [1] (x) ~ a 1. First #tag"},
-		{`- [a](https://x.example/) first\n- [1] [the site](./x) handlers[i](w.Body)\n  - nested 10**6 and 2 ** 3, **bold**, __init__`, "first", "a first [1] the site handlers[i](w.Body) nested 10**6 and 2 ** 3, bold, __init__"},
+		{
+			`# Boats\n\n- a **sailing** boat\n- [ ] ~~old~~ ` + "`nets`" +
+				`\n> [the harbour](https://example.org/quay) 2 * 3 __init__`,
+			"sailing", "Boats a sailing boat old nets the harbour 2 * 3 __init__",
+		},
+		{
+			`+ tidal ![a boat](/x/boat) and [the **old** harbour](#quay), 2*3 * 4, [1] (x) ~ a\n1. First\n#tag`,
+			"tidal", "tidal a boat and the old harbour, 2*3 * 4, [1] (x) ~ a 1. First #tag",
+		},
+		{
+			`- [a](https://x.example/) first\n- [1] [the site](./x) handlers[i](w.Body)\n` +
+				`  - nested 10**6 and 2 ** 3, **bold**, __init__`,
+			"first", "a first [1] the site handlers[i](w.Body) nested 10**6 and 2 ** 3, bold, __init__",
+		},
 		{`+ plus\n  - nested`, "plus", "plus nested"},
 		{"see [the harbour](https://example.org/quay)", "quay", "see [the harbour](https://example.org/quay)"},
 		{"```go\\nx := a[0](b)\\n```\\n## End #5", "end", "x := a[0](b) End #5"},
@@ -455,7 +476,8 @@ func TestExcerptOfMarkdown(t *testing.T) {
 			is := is.New(t)
 			q, err := Parse(c.query)
 			is.NoErr(err)
-			h, err := New(Options{}).Highlight(q.For(ann, false, func(func(record.ID, string) bool) {}), l.add(ann, record.Notes, `{"title":"x","content":"`+c.text+`"}`))
+			r := l.add(ann, record.Notes, `{"title":"x","content":"`+c.text+`"}`)
+			h, err := New(Options{}).Highlight(q.For(ann, false, func(func(record.ID, string) bool) {}), r)
 			is.NoErr(err)
 			is.Equal(h.Text, c.want)
 			is.Equal(len(h.TextMarks), 1)

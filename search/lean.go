@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Limits for memory during a flood of changes, such as an import. Without them the process would map all of the store and
-// the index, and let the heap grow to several times of what is in use.
+// Limits for memory during a flood of changes, such as an import. Without them the process would map all of the store
+// and the index, and let the heap grow to several times of what is in use.
 const (
 	floodChanges = 100                   // changes at once that make a flood
 	floodCalm    = 5 * time.Second       // time without so many changes that ends it
@@ -42,7 +42,8 @@ func (x *Index) leanFlood(ctx context.Context) {
 	set := before
 	for over := time.Now().Add(floodCalm); time.Now().Before(over); {
 		metrics.Read(use)
-		if limit := min(before, max(leanHeap, 2*int64(use[0].Value.Uint64()))); limit != set { // setting it stops the program for a moment
+		limit := min(before, max(leanHeap, 2*int64(use[0].Value.Uint64())))
+		if limit != set { // setting it stops the program for a moment
 			debug.SetMemoryLimit(limit)
 			set = limit
 		}

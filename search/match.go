@@ -81,8 +81,8 @@ func textOf(b []byte) string {
 	return t
 }
 
-// How well a clause matches a record. If it matches in several ways, the best counts. The score of a query is the sum of the
-// levels of all clauses. A typing error counts far less than everything else.
+// How well a clause matches a record. If it matches in several ways, the best counts. The score of a query is the sum
+// of the levels of all clauses. A typing error counts far less than everything else.
 const (
 	textErrorLevel   = 0
 	titleErrorLevel  = 1

@@ -13,8 +13,8 @@ type places struct {
 	a, b, c []uint32   // memory of after
 }
 
-// A place is where words are in a document: what pack made of the positions, or inList and an index of places.lists, or 0 if
-// they are nowhere.
+// A place is where words are in a document: what pack made of the positions, or inList and an index of places.lists, or
+// 0 if they are nowhere.
 type place uint64
 
 const inList place = 1 << 63
@@ -85,11 +85,12 @@ func follow(to, before, here []uint32) []uint32 {
 	return to
 }
 
-// firstMany is the first number that stands for several positions: the lower ones stand for one, which they exceed by 1.
+// firstMany is the first number that stands for several positions: the lower ones stand for one, which they exceed by
+// 1.
 const firstMany = 1 << 18
 
-// pack makes one number of ascending positions; false if it cannot. The library keeps it as the frequency of the word, which
-// takes a byte or two instead of eight for a list of positions, and much less time to read.
+// pack makes one number of ascending positions; false if it cannot. The library keeps it as the frequency of the word,
+// which takes a byte or two instead of eight for a list of positions, and much less time to read.
 func pack(positions []uint32) (freq int, ok bool) {
 	if len(positions) == 1 && positions[0]+1 < firstMany {
 		return int(positions[0]) + 1, true

@@ -92,8 +92,8 @@ func FuzzAfter(f *testing.F) {
 	})
 }
 
-// Words in a row are found in texts of any length, however often they occur, in each of many records, and beside records that
-// have them in another order.
+// Words in a row are found in texts of any length, however often they occur, in each of many records, and beside
+// records that have them in another order.
 func TestPositions(t *testing.T) {
 	l := newLibrary(t)
 	ann := l.user("ann")
@@ -103,7 +103,10 @@ func TestPositions(t *testing.T) {
 			l.add(ann, record.Notes, `{"title":"x","content":"`+text+`"}`)
 		}
 		for range 20 { // more than the library keeps in one chunk
-			for _, text := range []string{"old harbour", "harbour old", strings.Repeat("harbour old boat ", 20) + "old harbour", "harbour harbour old old"} {
+			for _, text := range []string{
+				"old harbour", "harbour old", strings.Repeat("harbour old boat ", 20) + "old harbour",
+				"harbour harbour old old",
+			} {
 				l.add(ann, record.Notes, `{"title":"x","content":"`+text+`"}`)
 			}
 		}
@@ -112,7 +115,10 @@ func TestPositions(t *testing.T) {
 	l.open()
 	for range 2 {
 		l.caught()
-		for text, want := range map[string]int{`"old harbour"`: 40 + 40*20*2, `"sea old"`: 40, `"harbour of"`: 1, `"harbour of go`: 1, `"the sea boat of the"`: 80} {
+		for text, want := range map[string]int{
+			`"old harbour"`: 40 + 40*20*2, `"sea old"`: 40, `"harbour of"`: 1, `"harbour of go`: 1,
+			`"the sea boat of the"`: 80,
+		} {
 			if got := len(l.find(ann, text, true)); got != want {
 				t.Errorf("%s finds %d, not %d", text, got, want)
 			}

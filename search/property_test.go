@@ -26,11 +26,20 @@ import (
 )
 
 // The vocabulary: few words, which begin alike, in several scripts.
-var vocabulary = strings.Fields("sea seal sealing seas boat boats net nets o on one crème creme Straße東 東京 東京都 京都 手順 한국 한국어 ภาษา 🍜 v2 x-ray main.go don't 2024 " +
+var vocabulary = strings.Fields("sea seal sealing seas boat boats net nets o on one crème creme " +
+	"Straße東 東京 東京都 京都 手順 한국 한국어 ภาษา 🍜 v2 x-ray main.go don't 2024 " +
 	strings.Repeat("y", 70) + " " + strings.Repeat("y", 80) + " owner:ann _id:1 +*")
 
 // begins are words in a row, the last of them not to its end.
-var begins = [][]string{{"on", "se"}, {"sea", "boa"}, {"one", "on"}, {"boat", "sea", "sea"}, {"x", "ra"}, {"sea", "on", "ne"}, {"o", "o", "on"}}
+var begins = [][]string{
+	{"on", "se"},
+	{"sea", "boa"},
+	{"one", "on"},
+	{"boat", "sea", "sea"},
+	{"x", "ra"},
+	{"sea", "on", "ne"},
+	{"o", "o", "on"},
+}
 
 // asked is a part of a query, made without the parser, and what is to be said
 // of a record for it to fit.
@@ -139,7 +148,8 @@ func quoted(text string) asked {
 	}
 	// The last of a run in a script without spaces may go on.
 	last := row[len(row)-1]
-	if len(row) > 1 && strings.HasSuffix(row[len(row)-2], last) && row[len(row)-2] != last && last[0] >= 0x80 && last != "🍜" {
+	if len(row) > 1 && strings.HasSuffix(row[len(row)-2], last) && row[len(row)-2] != last &&
+		last[0] >= 0x80 && last != "🍜" {
 		row = row[:len(row)-1]
 	}
 	return asked{`"` + text + `"`, func(r *read) bool { return r.any(row, same) }}

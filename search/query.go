@@ -18,10 +18,10 @@ const (
 
 // A Query is a search. The zero Query finds everything.
 //
-// All words must be found. A word of two characters or more is also found as the beginning of a longer one, and from four
-// characters on with one typing error. "Words in quotes" are found exactly and in a row. Words joined without a space, such
-// as main.go, are also searched in a row. tag:x, tag:"x y", kind:note, is:public, is:private and is:favorite are filters. A
-// minus before any of these excludes it. Everything else is text, whatever it looks like.
+// All words must be found. A word of two characters or more is also found as the beginning of a longer one, and from
+// four characters on with one typing error. "Words in quotes" are found exactly and in a row. Words joined without a
+// space, such as main.go, are also searched in a row. tag:x, tag:"x y", kind:note, is:public, is:private and
+// is:favorite are filters. A minus before any of these excludes it. Everything else is text, whatever it looks like.
 type Query struct {
 	must, not []clause
 	filters   []filter
@@ -165,7 +165,9 @@ func (p *parser) next() bool {
 		p.whole = p.text
 		return true
 	}
-	end := strings.IndexFunc(p.rest, func(r rune) bool { return unicode.IsSpace(r) || quotes[r] != "" && r != '»' && r != '”' })
+	end := strings.IndexFunc(p.rest, func(r rune) bool {
+		return unicode.IsSpace(r) || quotes[r] != "" && r != '»' && r != '”'
+	})
 	if end < 0 {
 		end = len(p.rest)
 	}
@@ -187,8 +189,8 @@ func (p *parser) next() bool {
 	return true
 }
 
-// quote removes text in quotes from the rest, if it begins with a quote. The closing quote may be missing, because the user
-// may still be typing.
+// quote removes text in quotes from the rest, if it begins with a quote. The closing quote may be missing, because the
+// user may still be typing.
 func (p *parser) quote() bool {
 	r, size := utf8.DecodeRuneInString(p.rest)
 	ends := quotes[r]

@@ -90,7 +90,10 @@ func TestParse(t *testing.T) {
 		{"tag: x", "tag* x"},
 		{"tag:", "tag*"},
 		{"kind:note kind:Notes", "[kind=note] [kind=note]"},
-		{"kind:shorten kind:link kind:links -kind:shortlinks", "[kind=shortlink] [kind=shortlink] [kind=shortlink] [-kind=shortlink]"},
+		{
+			"kind:shorten kind:link kind:links -kind:shortlinks",
+			"[kind=shortlink] [kind=shortlink] [kind=shortlink] [-kind=shortlink]",
+		},
 		{"kind:cat", "kind+cat*"},
 		{"is:public is:favourite is:Favorite -is:public", "[is=p] [is=f] [is=f] [-is=p]"},
 		{"is:private -is:private", "[-is=p] [is=p]"},
@@ -121,7 +124,10 @@ func TestParseBounds(t *testing.T) {
 	is := is.New(t)
 	_, err := Parse(strings.Repeat("a ", maxTerms))
 	is.NoErr(err)
-	for _, text := range []string{strings.Repeat("a ", maxTerms+1), strings.Repeat("a.", maxTerms+1), strings.Repeat("tag:a ", maxTerms+1), strings.Repeat("a", MaxText+1)} {
+	for _, text := range []string{
+		strings.Repeat("a ", maxTerms+1), strings.Repeat("a.", maxTerms+1), strings.Repeat("tag:a ", maxTerms+1),
+		strings.Repeat("a", MaxText+1),
+	} {
 		_, err := Parse(text)
 		e, ok := err.(*record.Error)
 		is.True(ok) // something to tell
@@ -130,7 +136,10 @@ func TestParseBounds(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	for _, t := range []string{`a "b c" -d`, `tag:"x`, "-", `-"`, "tag:", "kind:note is:public", "東京 -東", `"""`, "\xff:\"", "--tag:x", `-tag:"x y"z`, "«»«", "is:", "owner:+*"} {
+	for _, t := range []string{
+		`a "b c" -d`, `tag:"x`, "-", `-"`, "tag:", "kind:note is:public", "東京 -東", `"""`,
+		"\xff:\"", "--tag:x", `-tag:"x y"z`, "«»«", "is:", "owner:+*",
+	} {
 		f.Add(t)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -52,14 +52,17 @@ func (c *column) ArrayPositions() []uint64                         { return nil 
 func (c *column) EncodedFieldType() byte                           { return 't' }
 func (c *column) Analyze()                                         {}
 func (c *column) Options() index.FieldIndexingOptions              { return c.options }
-func (c *column) AnalyzedLength() int                              { return 1 } // for the library's scores, which are not used
+func (c *column) AnalyzedLength() int                              { return 1 } // only for the library's scores
 func (c *column) AnalyzedTokenFrequencies() index.TokenFrequencies { return c.terms }
 func (c *column) NumPlainTextBytes() uint64                        { return 0 }
 
-// words adds terms without positions. Each row has each field: merging segments that have different fields takes much longer.
+// words adds terms without positions. Each row has each field: merging segments that have different fields takes much
+// longer.
 func (r *row) words(name string, terms ...string) {
 	all := make([]index.TokenFreq, len(terms))
-	c := &column{name: name, options: index.IndexField | index.SkipFreqNorm, terms: make(index.TokenFrequencies, len(terms))}
+	c := &column{
+		name: name, options: index.IndexField | index.SkipFreqNorm, terms: make(index.TokenFrequencies, len(terms)),
+	}
 	for i, t := range terms {
 		c.terms[t] = &all[i]
 	}
@@ -68,7 +71,9 @@ func (r *row) words(name string, terms ...string) {
 
 // text adds the terms of a line with their positions.
 func (r *row) text(name string, l line) {
-	c := &column{name: name, options: index.IndexField | index.IncludeTermVectors, terms: make(index.TokenFrequencies, len(l))}
+	c := &column{
+		name: name, options: index.IndexField | index.IncludeTermVectors, terms: make(index.TokenFrequencies, len(l)),
+	}
 	all := make([]index.TokenFreq, 0, len(l))
 	before := make([]int, len(l)) // the place before of the same word, plus 1
 	for i, term := range l {

@@ -24,9 +24,10 @@ type token struct {
 	open bool
 }
 
-// words yields the words of a text: runs of letters, digits and marks, folded, and symbols such as emoji, each on its own.
-// Runs in scripts without spaces between words (see unspaced) are cut into pairs of characters, each character with the next
-// one; the last character stands alone. So any two characters in a row are one term, and three are two terms in a row.
+// words yields the words of a text: runs of letters, digits and marks, folded, and symbols such as emoji, each on its
+// own. Runs in scripts without spaces between words (see unspaced) are cut into pairs of characters, each character
+// with the next one; the last character stands alone. So any two characters in a row are one term, and three are two
+// terms in a row.
 func words(text string) iter.Seq[token] {
 	return func(yield func(token) bool) {
 		for i := 0; i < len(text); {
@@ -131,7 +132,8 @@ func joins(r rune) bool { return r == '\u200c' || r == '\u200d' || r == '\u00ad'
 
 // unspaced are the scripts without spaces between words, and Hangul, whose words have attached endings.
 var unspaced = []*unicode.RangeTable{
-	unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Hangul, unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar,
+	unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Hangul,
+	unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar,
 }
 
 func isUnspaced(r rune) bool {
@@ -142,8 +144,8 @@ func isUnspaced(r rune) bool {
 	return r == 'ー' || r == 'ｰ' || r == 'ﾞ' || r == 'ﾟ' || unicode.IsLetter(r) && unicode.In(r, unspaced...)
 }
 
-// fold converts a word to the form for comparisons: ignoring case, compatibility forms such as full width and ligatures, and
-// accents and other marks that people leave out when they type.
+// fold converts a word to the form for comparisons: ignoring case, compatibility forms such as full width and
+// ligatures, and accents and other marks that people leave out when they type.
 func fold(t string) string {
 	plain := true
 	for i := range len(t) {
@@ -172,22 +174,24 @@ var latin = map[rune]string{
 	'ø': "o", 'đ': "d", 'ð': "d", 'ħ': "h", 'ı': "i", 'ł': "l", 'ŧ': "t", 'þ': "th", 'æ': "ae", 'œ': "oe",
 }
 
-// leftOut reports whether a mark does not distinguish words in a search: accents, the points of Hebrew and Arabic, variation
-// selectors. Marks of other scripts, such as vowels of Indic ones and the voicing of kana, do distinguish words.
+// leftOut reports whether a mark does not distinguish words in a search: accents, the points of Hebrew and Arabic,
+// variation selectors. Marks of other scripts, such as vowels of Indic ones and the voicing of kana, do distinguish
+// words.
 func leftOut(r rune) bool {
 	switch {
 	case r < 0x300:
 		return false
 	case r <= 0x36f, r >= 0x483 && r <= 0x489, r >= 0x591 && r <= 0x5c7, r >= 0x610 && r <= 0x61a, r == 0x640,
-		r >= 0x64b && r <= 0x65f, r == 0x670, r >= 0x6d6 && r <= 0x6ed, r >= 0x1ab0 && r <= 0x1aff, r >= 0x1dc0 && r <= 0x1dff,
+		r >= 0x64b && r <= 0x65f, r == 0x670, r >= 0x6d6 && r <= 0x6ed,
+		r >= 0x1ab0 && r <= 0x1aff, r >= 0x1dc0 && r <= 0x1dff,
 		r >= 0x20d0 && r <= 0x20ff, r >= 0xfe00 && r <= 0xfe0f, r >= 0xfe20 && r <= 0xfe2f:
 		return unicode.IsMark(r) || r == 0x640
 	}
 	return false
 }
 
-// near reports whether at most one typing error turns a into b: a character left out, added or changed, or two adjacent ones
-// exchanged. The first character must be right.
+// near reports whether at most one typing error turns a into b: a character left out, added or changed, or two adjacent
+// ones exchanged. The first character must be right.
 func near(a, b string) bool {
 	if d := len(a) - len(b); d > utf8.UTFMax || d < -utf8.UTFMax || a == "" || b == "" || a[0] != b[0] {
 		return false

@@ -64,12 +64,17 @@ func TestWords(t *testing.T) {
 
 func TestNear(t *testing.T) {
 	is := is.New(t)
-	for _, pair := range []string{"house house", "house hose", "house housse", "house houses", "house huose", "naïve naive", "über übre", "note notes", "東京都 東京", "a𐐨b ab", "𐐨ab𐐨 𐐨ab"} {
+	for _, pair := range []string{
+		"house house", "house hose", "house housse", "house houses", "house huose", "naïve naive", "über übre",
+		"note notes", "東京都 東京", "a𐐨b ab", "𐐨ab𐐨 𐐨ab",
+	} {
 		a, b, _ := strings.Cut(pair, " ")
 		is.True(near(a, b)) // one error
 		is.True(near(b, a)) // either way
 	}
-	for _, pair := range []string{"house mouse", "house hos", "house hoses1", "house huoes", "note", "house ohuse", "abcd adcb"} {
+	for _, pair := range []string{
+		"house mouse", "house hos", "house hoses1", "house huoes", "note", "house ohuse", "abcd adcb",
+	} {
 		a, b, _ := strings.Cut(pair, " ")
 		is.True(!near(a, b)) // more than one, or in the first letter
 	}
@@ -78,7 +83,10 @@ func TestNear(t *testing.T) {
 // Words hold to their promises whatever the text: terms are found again by
 // themselves, and stand where they say.
 func FuzzWords(f *testing.F) {
-	for _, t := range []string{"Hello, Wörld", "東京都x", "한국어 e\u0301", "👩‍👩‍👧", "ｶﾞ\u3099", "\xff\xfea", "ภาษาไทย", "ﷺ ½ ㎏", strings.Repeat("é", 100)} {
+	for _, t := range []string{
+		"Hello, Wörld", "東京都x", "한국어 e\u0301", "👩‍👩‍👧", "ｶﾞ\u3099", "\xff\xfea", "ภาษาไทย",
+		"ﷺ ½ ㎏", strings.Repeat("é", 100),
+	} {
 		f.Add(t)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

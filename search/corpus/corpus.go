@@ -19,7 +19,9 @@ const ranks = 20_000
 type Corpus struct{ rnd *rand.Rand }
 
 // New makes a corpus.
-func New() *Corpus { return &Corpus{rand.New(rand.NewPCG(1, 2))} } // #nosec G404 -- the same words every time, for tests
+func New() *Corpus {
+	return &Corpus{rand.New(rand.NewPCG(1, 2))} // #nosec G404 -- the same words every time, for tests
+}
 
 // Word is the word of a rank, from 0. It has two syllables or more, and the most frequent 64 words have one.
 func Word(rank int) string {
@@ -60,8 +62,9 @@ func (c *Corpus) Note(extra string) record.Body {
 // Bookmark is a bookmark whose members take 177 bytes as JSON on average.
 func (c *Corpus) Bookmark() record.Body {
 	return &record.Bookmark{
-		Name:        c.Text(5),
-		URL:         "https://" + Word(c.rnd.IntN(ranks)) + ".example/" + Word(c.rnd.IntN(ranks)) + "/" + strconv.Itoa(c.rnd.IntN(100_000)),
+		Name: c.Text(5),
+		URL: "https://" + Word(c.rnd.IntN(ranks)) + ".example/" + Word(c.rnd.IntN(ranks)) +
+			"/" + strconv.Itoa(c.rnd.IntN(100_000)),
 		Description: c.Text(6),
 	}
 }
