@@ -67,8 +67,7 @@ func TestReindex(t *testing.T) {
 	is.Equal(r.code, 3) // nothing there
 }
 
-// A large import without a server leaves a compact working copy, and an index that the next
-// server uses as it is.
+// A large import without a server leaves an index that the next server uses as it is.
 func TestImportSettles(t *testing.T) {
 	needs.Time(t)
 	t.Parallel()
@@ -87,11 +86,6 @@ func TestImportSettles(t *testing.T) {
 
 	p.must("import", "pages.csv", "--user", "ann")
 	is.True(p.exists(p.data("cache", "index", "proof.json")))
-	working, err := os.Stat(p.data("cache", "kist.db"))
-	is.NoErr(err)
-	logged, err := os.Stat(p.data("journal", "log-0000000000000000"))
-	is.NoErr(err)
-	is.True(working.Size() < logged.Size()*3/2)
 
 	s := p.serve()
 	is.Equal(p.found(key, "12345"), "A page of number 12345")

@@ -2,15 +2,12 @@ package kv
 
 import (
 	"errors"
-	"os"
-	"path/filepath"
 	"sync/atomic"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
 
-	"kist/kv/journal"
 	"kist/kv/table"
 	"kist/kv/workcopy"
 )
@@ -25,17 +22,13 @@ const (
 	behindTime    = 50 * time.Millisecond
 )
 
-// The working copy is compacted when there were fewer than calmCommits commits and calmBytes bytes of changes a second for
-// compactTicks times flushEvery (an import makes few, large commits). compactMissed is how many bytes may be committed meanwhile.
+// A time is quiet when there were fewer than calmCommits commits and calmBytes bytes of changes a second for calmTicks times
+// flushEvery (an import makes few, large commits).
 const (
-	calmCommits   = 20
-	calmBytes     = 128 << 10
-	compactTicks  = 10
-	compactMissed = 16 << 20
+	calmCommits = 20
+	calmBytes   = 128 << 10
+	calmTicks   = 10
 )
-
-// compactRetry is the wait after a compaction that failed or gave up. It doubles each time.
-const compactRetry = 15 * time.Minute
 
 // behind holds the changes that the working copy does not have yet, and brings them there. The committer adds changes and
 // freezes them; applyLoop writes frozen ones to bbolt. At most two lots are in memory.
@@ -54,13 +47,9 @@ type behind struct {
 	applied chan struct{}   // from applyLoop: it is done with a lot, or cannot write it
 	again   chan struct{}   // makes applyLoop try again at once
 
-	bytes      atomic.Uint64              // of changes that were frozen
-	ticks      int                        // of watch
-	seen       changed                    // when watch looked last
-	compaction atomic.Pointer[compaction] // nil while the copy is not compacted
-	after      time.Time                  // no compaction before; used while there is none
-	wait       time.Duration              // until after, at the latest failure; used as after
-	checks     atomic.Int32               // of the copy, under way: see CheckCopy
+	bytes atomic.Uint64 // of changes that were frozen
+	ticks int           // of watch
+	seen  changed       // when watch looked last
 
 	broken atomic.Pointer[error] // why the working copy cannot be written; nil if it can
 	left   error                 // why stop could not bring everything to the working copy
@@ -96,12 +85,8 @@ type view struct {
 func (h *behind) pin() (view, error) {
 	for {
 		applied := h.layers.Load().applied
-		db := h.s.bolt.Load()
-		b, err := db.Begin(false)
+		b, err := h.s.bolt.Begin(false)
 		if errors.Is(err, berrors.ErrDatabaseNotOpen) {
-			if h.s.bolt.Load() != db { // compact has just replaced it
-				continue
-			}
 			err = ErrClosed
 		}
 		if err != nil {
@@ -270,7 +255,6 @@ func (h *behind) applyLoop() {
 				h.broken.Store(&err)
 			} else {
 				h.broken.Store(nil)
-				h.compaction.Load().missed(m)
 				now := h.layers.Load()
 				h.layers.Store(&layers{active: now.active, frozen: noChanges, applied: now.applied + 1})
 			}
@@ -291,15 +275,15 @@ func (h *behind) applyLoop() {
 // changed is how much was changed since the start, in commits and bytes.
 type changed struct{ commits, bytes uint64 }
 
-// calmSince reports whether little was changed since an earlier time, compactTicks before.
+// calmSince reports whether little was changed since an earlier time, calmTicks before.
 func (c changed) calmSince(before changed) bool {
-	return c.commits-before.commits < compactTicks*calmCommits && c.bytes-before.bytes < compactTicks*calmBytes
+	return c.commits-before.commits < calmTicks*calmCommits && c.bytes-before.bytes < calmTicks*calmBytes
 }
 
 // watch is called every flushEvery. When little was changed for a while, it has old
-// logs compressed, and begins to compact the working copy if that is worth it.
+// logs compressed.
 func (h *behind) watch() {
-	if h.ticks++; h.ticks < compactTicks {
+	if h.ticks++; h.ticks < calmTicks {
 		return
 	}
 	now := changed{h.version.Load(), h.bytes.Load()}
@@ -311,170 +295,15 @@ func (h *behind) watch() {
 	if err := h.s.between(func() error { return h.s.gen.shorten(h.s) }); err != nil && !errors.Is(err, ErrClosed) {
 		h.s.log.Error("cannot start a new part of the journal; continuing with the current one", "error", err)
 	}
-	if h.compaction.Load() != nil || time.Now().Before(h.after) || !h.loose() {
-		return
-	}
-	if begun := h.compaction.CompareAndSwap(nil, &compaction{}); !begun {
-		return
-	}
-	h.s.work.Go(func() {
-		if err := h.tryCompact(); err != nil && !errors.Is(err, ErrClosed) && !errors.Is(err, workcopy.ErrGaveUp) {
-			h.s.log.Warn("cannot compact the working copy; it is used as it is", "error", err)
-		}
-	})
-}
-
-// loose reports whether the working copy is worth compacting and can be compacted.
-func (h *behind) loose() bool {
-	return h.checks.Load() == 0 && h.failure() == nil && workcopy.Loose(h.s.bolt.Load())
-}
-
-// CompactCopy compacts the working copy now, if that is worth it and it is not being compacted. A
-// store that stays open does so on its own when little changes. wrote is told how many bytes each
-// step writes. The error is workcopy.ErrGaveUp if the disk has no room for both copies, or too much
-// is committed meanwhile. After an error, the copy is used as it is.
-func (s *Store) CompactCopy(wrote func(bytes int64)) error {
-	h := &s.behind
-	if !h.loose() {
-		return nil
-	}
-	if begun := h.compaction.CompareAndSwap(nil, &compaction{wrote: wrote}); !begun {
-		return nil
-	}
-	defer h.compaction.Store(nil)
-	return h.compact()
-}
-
-// A compaction is a working copy that is about to replace the current one. While it is
-// written, it lacks the lots that go to the current one.
-type compaction struct {
-	wrote func(bytes int64) // see CompactCopy; may be nil
-
-	begun  bool         // lots are collected; used between commits and by applyLoop, which is idle then
-	lots   []*table.Mem // as begun
-	volume atomic.Int64 // of lots, in bytes
-}
-
-// missed notes a lot that went to the working copy while another one is written.
-func (c *compaction) missed(m *table.Mem) {
-	if c != nil && c.begun {
-		c.lots = append(c.lots, m)
-		c.volume.Add(int64(m.Volume()))
-	}
-}
-
-// tryCompact compacts the working copy. After an error, watch waits before it tries again.
-func (h *behind) tryCompact() error {
-	err := h.compact()
-	if h.wait = min(max(2*h.wait, compactRetry), 24*time.Hour); err == nil {
-		h.wait = 0
-	}
-	h.after = time.Now().Add(h.wait)
-	h.compaction.Store(nil)
-	return err
-}
-
-// compact replaces the working copy by one with full pages. The error is ErrGaveUp if the
-// disk has no room for both, too much is committed meanwhile or the copy is being checked.
-func (h *behind) compact() error {
-	v, at, err := h.collect()
-	if err != nil {
-		return err
-	}
-	db, err := h.fullCopy(v, at)
-	if err != nil {
-		return err
-	}
-	old, err := h.replace(db)
-	if err != nil {
-		return err
-	}
-	// While bbolt closes a file, its readers wait for each other.
-	for old.Stats().OpenTxN > 0 && h.s.stopping.Err() == nil {
-		time.Sleep(20 * time.Millisecond)
-	}
-	return old.Close()
-}
-
-// collect returns the store as it is now, with nothing behind, and begins to collect the
-// lots that come later.
-func (h *behind) collect() (v view, at journal.State, err error) {
-	return v, at, h.s.between(func() (err error) {
-		if err = h.drainUnchecked(); err == nil {
-			v, err = h.pin()
-			at, h.compaction.Load().begun = h.s.state, true
-		}
-		return err
-	})
-}
-
-// drainUnchecked is drain, unless the copy is being checked, for whose end it would wait.
-func (h *behind) drainUnchecked() error {
-	if h.checks.Load() > 0 {
-		return workcopy.ErrGaveUp
-	}
-	return h.drain()
-}
-
-// fullCopy writes a working copy of the view and releases it.
-func (h *behind) fullCopy(v view, at journal.State) (*bolt.DB, error) {
-	defer v.release()
-	if h.s.FreeForContent() < v.bolt.Size() {
-		return nil, workcopy.ErrGaveUp
-	}
-	c := h.compaction.Load()
-	giveUp := func() bool { return h.s.stopping.Err() != nil || c.volume.Load() > compactMissed }
-	all := c.told(h.s.unmapped(v, workcopy.Everything(v.read(), h.s.buckets)))
-	return workcopy.Compact(h.copyPath()+".new", h.s.buckets, all, at.Digest, giveUp)
-}
-
-// told yields the entries and tells wrote of them.
-func (c *compaction) told(all workcopy.Entries) workcopy.Entries {
-	if c.wrote == nil {
-		return all
-	}
-	return func(yield func(journal.Op) bool) {
-		all(func(op journal.Op) bool {
-			c.wrote(int64(len(op.Key) + len(op.Value)))
-			return yield(op)
-		})
-	}
-}
-
-func (h *behind) copyPath() string { return filepath.Join(h.s.dir, "cache", "kist.db") }
-
-// replace brings the collected lots to the new working copy and puts it in place of the
-// old one.
-func (h *behind) replace(db *bolt.DB) (old *bolt.DB, err error) {
-	if err := h.s.between(func() error {
-		if err := h.drainUnchecked(); err != nil {
-			return err
-		}
-		c := h.compaction.Load()
-		for _, m := range c.lots {
-			if err := db.Update(func(b *bolt.Tx) error { return m.Apply(b, h.s.buckets) }); err != nil {
-				return err
-			}
-		}
-		if err := os.Rename(h.copyPath()+".new", h.copyPath()); err != nil { // not every system can replace an open file
-			return err
-		}
-		old = h.s.bolt.Swap(db)
-		c.begun, c.lots = false, nil
-		return nil
-	}); err != nil {
-		return nil, errors.Join(err, db.Close(), workcopy.Remove(h.copyPath()+".new"))
-	}
-	return old, nil
 }
 
 // apply writes changes to bbolt.
 func (h *behind) apply(m *table.Mem) error {
 	s := h.s
 	write := func(b *bolt.Tx) error { return m.Apply(b, s.buckets) }
-	err := s.bolt.Load().Update(write)
+	err := s.bolt.Update(write)
 	if workcopy.NoRoom(err) && s.space.removeBallast() {
-		err = s.bolt.Load().Update(write)
+		err = s.bolt.Update(write)
 	}
 	if err != nil {
 		return &copyError{err}

@@ -1,13 +1,10 @@
 package kv_test
 
 import (
-	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -21,7 +18,6 @@ import (
 	"kist/kv/kvtest"
 	"kist/kv/record"
 	"kist/kv/tables"
-	"kist/kv/workcopy"
 )
 
 // drain brings all commits to the working copy.
@@ -96,156 +92,11 @@ func TestViewsWhileChangesMove(t *testing.T) {
 			}
 		}
 	})
-	writers.Go(func() { // another working copy takes the place of the one that moves go to
-		for done := 0; done < 30; {
-			switch err := kv.Compact(s, func() {}); {
-			case err == nil:
-				done++
-			case errors.Is(err, workcopy.ErrGaveUp): // a check is under way
-				runtime.Gosched()
-			default:
-				t.Error(err)
-				return
-			}
-		}
-	})
 	writers.Wait()
 	close(done)
 	readers.Wait()
 	is.NoErr(s.CheckCopy(func(err error) { problems = append(problems, err) }))
 	is.Equal(len(problems), 0)
-}
-
-// Compacting gives the disk back what half-full pages took. Readers of the former working
-// copy keep it, and the next start trusts the new one.
-func TestCompact(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	dir := filepath.Join(t.TempDir(), "data")
-	s := kvtest.OpenAt(t, dir, nil)
-	u := kvtest.User(t, s, "ann")
-	kvtest.Update(t, s, func(tx *kv.Tx) error {
-		for i := range 3000 {
-			form := kvtest.Form(t, record.Notes, fmt.Sprintf(`{"title":"%x","content":"c","tags":["t"]}`, sha256.Sum256([]byte{byte(i), byte(i >> 8)})))
-			if _, err := catalog.Add(tx, u.ID, record.Notes, form, nil, ""); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	file := filepath.Join(dir, "cache", "kist.db")
-	size := func() int64 { info, err := os.Stat(file); is.NoErr(err); return info.Size() }
-	is.NoErr(drain(s))
-	before, first := size(), kv.Bolt(s)
-	is.True(workcopy.Loose(first))
-	kvtest.View(t, s, func(tx *kv.Tx) error { // of the former copy
-		is.NoErr(kv.Compact(s, func() {
-			kvtest.Add(t, s, u.ID, record.Notes, `{"content":"meanwhile"}`)
-			is.NoErr(drain(s))
-		}))
-		kvtest.Add(t, s, u.ID, record.Notes, `{"content":"later"}`)
-		return kvtest.Audit(tx)
-	})
-	is.True(kv.Bolt(s) != first)
-	is.True(size() < before*3/4)
-	is.True(!workcopy.Loose(kv.Bolt(s)))
-	is.NoErr(s.CheckCopy(func(err error) { t.Error(err) }))
-	kvtest.View(t, s, kvtest.Audit)
-	is.NoErr(s.Close())
-
-	s, err := kv.Open(dir, kv.Options{Schema: tables.All, Rebuild: func() (func(float64), error) { return nil, errors.New("rebuilt") }})
-	is.NoErr(err)
-	kvtest.View(t, s, kvtest.Audit)
-	is.NoErr(s.Close())
-}
-
-// A loose working copy is compacted on request, once.
-func TestCompactCopy(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	s := kvtest.Open(t)
-	u := kvtest.User(t, s, "ann")
-	kvtest.Update(t, s, func(tx *kv.Tx) error {
-		for i := range 3000 {
-			title := sha256.Sum256([]byte{byte(i), byte(i >> 8)})
-			form := kvtest.Form(t, record.Notes, fmt.Sprintf(`{"title":"%x","content":"c"}`, title))
-			if _, err := catalog.Add(tx, u.ID, record.Notes, form, nil, ""); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	is.NoErr(drain(s))
-	loose := kv.Bolt(s)
-	total := int64(0)
-	wrote := func(n int64) { total += n }
-
-	end := kv.BeginCheck(s)
-	is.NoErr(s.CompactCopy(wrote))
-	is.Equal(kv.Bolt(s), loose) // it is being checked
-	end()
-
-	is.NoErr(s.CompactCopy(wrote))
-	compact := kv.Bolt(s)
-	is.True(compact != loose)
-	is.True(!workcopy.Loose(compact))
-	is.True(!kv.Compacting(s))
-	is.True(total > 3000*64) // the titles
-
-	is.NoErr(s.CompactCopy(wrote))
-	is.Equal(kv.Bolt(s), compact)
-	kvtest.View(t, s, kvtest.Audit)
-}
-
-// A compaction ends when nobody reads the former working copy any more; another one may
-// only begin then.
-func TestCompactingEnds(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	s := kvtest.Open(t)
-	kvtest.User(t, s, "ann")
-	first := kv.Bolt(s)
-	var ended <-chan error
-	kvtest.View(t, s, func(*kv.Tx) error {
-		ended = kv.BeginCompaction(s)
-		for kv.Bolt(s) == first {
-			runtime.Gosched()
-		}
-		kvtest.User(t, s, "bob")
-		is.NoErr(drain(s))
-		is.True(kv.Compacting(s))
-		return nil
-	})
-	is.NoErr(<-ended)
-	is.True(!kv.Compacting(s))
-	kvtest.View(t, s, kvtest.Audit)
-}
-
-// A stop, or many commits, end a compaction, which leaves no file.
-func TestCompactGivesUp(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	dir := filepath.Join(t.TempDir(), "data")
-	s := kvtest.OpenAt(t, dir, nil)
-	u := kvtest.User(t, s, "ann")
-	first := kv.Bolt(s)
-	is.True(errors.Is(kv.Compact(s, func() {
-		for range 300 {
-			kvtest.Add(t, s, u.ID, record.Notes, fmt.Sprintf(`{"content":%q}`, strings.Repeat("x", 60_000)))
-		}
-		is.NoErr(drain(s))
-	}), workcopy.ErrGaveUp))
-	is.Equal(kv.Bolt(s), first)
-	var closing sync.WaitGroup
-	is.True(errors.Is(kv.Compact(s, func() {
-		closing.Go(func() { is.NoErr(s.Close()) })
-		for !errors.Is(s.Update(func(*kv.Tx) error { return nil }), kv.ErrClosed) { // a View could wait for the end of this function
-			runtime.Gosched()
-		}
-	}), workcopy.ErrGaveUp))
-	closing.Wait()
-	_, err := os.Stat(filepath.Join(dir, "cache", "kist.db.new"))
-	is.True(errors.Is(err, fs.ErrNotExist))
 }
 
 // While the working copy cannot be written, everything acknowledged can be read and
@@ -349,27 +200,6 @@ func TestShorten(t *testing.T) {
 	is.NoErr(err)
 	kvtest.View(t, s, kvtest.Audit)
 	is.NoErr(s.Close())
-}
-
-// While the copy is checked, nobody compacts it, because the committer would wait for the
-// check. The next attempt waits, longer each time.
-func TestCompactWaits(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	s := kvtest.Open(t)
-	kvtest.User(t, s, "ann")
-	first := kv.Bolt(s)
-	end := kv.BeginCheck(s)
-	for _, wait := range []time.Duration{15 * time.Minute, 30 * time.Minute, time.Hour} {
-		is.True(errors.Is(<-kv.BeginCompaction(s), workcopy.ErrGaveUp))
-		is.Equal(kv.CompactionWait(s), wait)
-	}
-	is.Equal(kv.Bolt(s), first)
-	end()
-	is.NoErr(<-kv.BeginCompaction(s))
-	is.Equal(kv.CompactionWait(s), time.Duration(0))
-	is.True(kv.Bolt(s) != first)
-	kvtest.View(t, s, kvtest.Audit)
 }
 
 // An import makes few commits, but large ones: the working copy is not compacted meanwhile.

@@ -20,11 +20,11 @@ func StoreBolt(s *Store) *bolt.DB {
 			panic(err)
 		}
 	}
-	return s.bolt.Load()
+	return s.bolt
 }
 
 // Bolt returns the working copy as it is.
-func Bolt(s *Store) *bolt.DB { return s.bolt.Load() }
+func Bolt(s *Store) *bolt.DB { return s.bolt }
 
 // ErrCopy is a copyError in comparisons with errors.Is.
 var ErrCopy = new(copyError)
@@ -32,7 +32,7 @@ var ErrCopy = new(copyError)
 func (e *copyError) Is(target error) bool { return target == ErrCopy }
 
 // Drain brings all commits to the working copy. Call it in Between.
-func Drain(s *Store) (*bolt.DB, error) { return s.bolt.Load(), s.behind.drain() }
+func Drain(s *Store) (*bolt.DB, error) { return s.bolt, s.behind.drain() }
 
 func StoreJournal(s *Store) **journal.Journal { return &s.journal }
 
@@ -48,52 +48,10 @@ func BareTx(s *Store, b *bolt.Tx) *Tx {
 	return &Tx{Tx: table.Write(b, 1, new(table.Mem)), s: s, Now: time.Now()}
 }
 
-// Compact compacts the working copy and calls during when the new one lacks what is
-// committed from then on.
-func Compact(s *Store, during func()) error {
-	h := &s.behind
-	h.compaction.Store(&compaction{})
-	v, at, err := h.collect()
-	if err != nil {
-		return err
-	}
-	during()
-	db, err := h.fullCopy(v, at)
-	if err != nil {
-		return err
-	}
-	old, err := h.replace(db)
-	if err == nil {
-		s.work.Go(func() { _ = old.Close() }) // waits for readers
-	}
-	return err
-}
-
-// BeginCompaction compacts the working copy as the store does on its own; the result comes
-// when the former copy is closed.
-func BeginCompaction(s *Store) <-chan error {
-	s.behind.compaction.Store(&compaction{})
-	result := make(chan error, 1)
-	s.work.Go(func() { result <- s.behind.tryCompact() })
-	return result
-}
-
 // CalmSince reports whether so much change in the time between two looks counts as little.
 func CalmSince(commits, bytes uint64) bool {
 	return changed{7 + commits, 9 + bytes}.calmSince(changed{7, 9})
 }
-
-// BeginCheck is what CheckCopy does first; end is what it does last.
-func BeginCheck(s *Store) (end func()) {
-	s.behind.checks.Add(1)
-	return func() { s.behind.checks.Add(-1) }
-}
-
-// CompactionWait is how long the next compaction waits after the last one.
-func CompactionWait(s *Store) time.Duration { return s.behind.wait }
-
-// Compacting reports whether a compaction has not ended.
-func Compacting(s *Store) bool { return s.behind.compaction.Load() != nil }
 
 // Shorten ends the current log, which is not too short, and returns when the old ones are
 // compressed.
@@ -151,7 +109,7 @@ func Rederived(s *Store, path string, lost func(error)) (*Store, error) {
 		return nil, err
 	}
 	other := &Store{schema: s.schema}
-	other.bolt.Store(db)
+	other.bolt = db
 	other.clock.now = s.clock.now
 	other.behind.start(other)
 	return other, s.schema.Rederive(StoreBolt(s), db, lost)

@@ -231,7 +231,7 @@ func (s *Store) restart(path string, clean datadir.Proof, secret []byte, damage 
 	if err := s.beginFrom(db, clean.State()); err != nil {
 		return false, errors.Join(fmt.Errorf("the journal is damaged (%w), and a new generation cannot be written", damage), err, db.Close())
 	}
-	s.bolt.Store(db)
+	s.bolt = db
 	s.state = clean.State()
 	now := s.clock.now().UTC()
 	s.scrubs.note(func(h *JournalHealth) { h.Damaged, h.Healed = []string{damage.Error()}, now })

@@ -80,7 +80,7 @@ func (s *Store) keepInstance() error {
 
 // Instance returns the instance of the inspected journal, as Origin does.
 func (i *Inspection) Instance() (string, error) {
-	secret, err := secretOf(i.s.bolt.Load())
+	secret, err := secretOf(i.s.bolt)
 	return datadir.InstanceOf(secret), err
 }
 
@@ -127,7 +127,7 @@ func (s *Store) load() error {
 	if proven && s.journal.Resume(clean.State(), clean.Log, clean.LogSize) == nil {
 		db, err := workcopy.OpenCopy(path)
 		if err == nil {
-			s.bolt.Store(db)
+			s.bolt = db
 			s.state = clean.State()
 			return fits(s.dir, db)
 		}
@@ -189,7 +189,7 @@ func (s *Store) load() error {
 	if err != nil {
 		return err
 	}
-	s.bolt.Store(db)
+	s.bolt = db
 	s.state = done.State
 	if !fresh {
 		s.log.Info("the store was rebuilt from the journal, because the last stop was not clean or the data was copied",

@@ -64,7 +64,7 @@ type Store struct {
 
 	rebuilding func() (progress func(share float64), err error) // see Options.Rebuild; may be nil
 
-	bolt atomic.Pointer[bolt.DB] // the working copy; only compact replaces it
+	bolt *bolt.DB // the working copy
 
 	journal *journal.Journal
 	ship    *ship.Shipper  // copies commits to an object store; nil without one
@@ -79,7 +79,7 @@ type Store struct {
 	jobs    chan *job
 	crowd   bool           // the previous commit had several callers; used by the committer only
 	after   *job           // runs when the current commit has ended; used by the committer only
-	work    sync.WaitGroup // the committer, applyLoop, a snapshot and the end of a replaced working copy
+	work    sync.WaitGroup // the committer, applyLoop and a snapshot
 	ticking sync.WaitGroup // flushLoop and scrubs.loop
 
 	scrubs scrubber
@@ -200,7 +200,7 @@ func (s *Store) open(shipper *ship.Shipper) error {
 	}
 	if err != nil {
 		err = errors.Join(err, j.Close())
-		if db := s.bolt.Load(); db != nil {
+		if db := s.bolt; db != nil {
 			err = errors.Join(err, db.Close())
 		}
 	}
@@ -210,7 +210,7 @@ func (s *Store) open(shipper *ship.Shipper) error {
 // prepare brings the store to the current format in one commit and reads what the
 // committer needs to know.
 func (s *Store) prepare() error {
-	if err := s.bolt.Load().Update(func(b *bolt.Tx) error { return table.Create(b, s.buckets) }); err != nil {
+	if err := s.bolt.Update(func(b *bolt.Tx) error { return table.Create(b, s.buckets) }); err != nil {
 		return err
 	}
 	from := uint32(workcopy.Format)
@@ -375,7 +375,7 @@ func (s *Store) Close() error {
 		s.work.Wait()
 		err = errors.Join(err, s.behind.left)
 		log, size := s.journal.End()
-		db := s.bolt.Load()
+		db := s.bolt
 		err = errors.Join(err, db.Sync(), db.Close(), s.journal.Close(), s.space.folder.Close())
 		if err == nil {
 			err = datadir.Certify(s.dir, s.state, log, size)

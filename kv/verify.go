@@ -81,7 +81,7 @@ func (schema *Schema) Inspect(dir, scratch string, read func(int64), problem fun
 		return nil, err
 	}
 	i.s = &Store{dir: dir, schema: schema}
-	i.s.bolt.Store(db)
+	i.s.bolt = db
 	i.s.clock.now = time.Now
 	i.s.behind.start(i.s)
 	if whole { // otherwise the secret may be in an unreadable part
@@ -97,7 +97,7 @@ func (i *Inspection) View(fn func(*Tx) error) error { return i.s.View(fn) }
 
 // Close removes the working copy.
 func (i *Inspection) Close() error {
-	return errors.Join(i.s.bolt.Load().Close(), workcopy.Remove(i.path))
+	return errors.Join(i.s.bolt.Close(), workcopy.Remove(i.path))
 }
 
 // An Audit is the argument of a table's Check function.
@@ -338,14 +338,12 @@ func (h *Holders) Refs() iter.Seq[[32]byte] {
 func (s *Store) CheckCopy(problem func(error)) error {
 	var at journal.State
 	var tx, writer *bolt.Tx
-	s.behind.checks.Add(1)
-	defer s.behind.checks.Add(-1)
 	err := s.between(func() (err error) {
 		if err := s.behind.drain(); err != nil {
 			return err
 		}
 		at = s.state
-		db := s.bolt.Load()
+		db := s.bolt
 		if tx, err = db.Begin(false); err == nil {
 			writer, err = db.Begin(true) // bbolt's check must not run beside a writer
 		}

@@ -2,7 +2,6 @@ package control
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"strconv"
@@ -10,7 +9,6 @@ import (
 
 	"kist/admin/console"
 	"kist/kv"
-	"kist/kv/workcopy"
 	"kist/search"
 )
 
@@ -20,9 +18,8 @@ type Show func(what string, total int64) *console.Progress
 // settlePoll is the time between two looks at the index.
 const settlePoll = 20 * time.Millisecond
 
-// Settle makes the working copy compact and brings the search index up to date after large
-// changes. If a server runs, it does nothing: the server does both on its own. What cannot be
-// done is logged and does no harm.
+// Settle brings the search index up to date after large changes. If a server runs, it does
+// nothing: the server does that on its own. What cannot be done is logged and does no harm.
 func (c *Client) Settle(ctx context.Context, show Show) {
 	if c.settle != nil {
 		c.settle(ctx, show)
@@ -32,20 +29,12 @@ func (c *Client) Settle(ctx context.Context, show Show) {
 // settleOf settles an open store.
 func settleOf(store *kv.Store, index func() (*search.Index, error), log *slog.Logger) func(context.Context, Show) {
 	return func(ctx context.Context, show Show) {
-		if err := compactCopy(store, show("Compacting", 0)); err != nil && !errors.Is(err, workcopy.ErrGaveUp) {
-			log.Warn("cannot compact the working copy; it is used as it is", "error", err)
-		}
 		p := show("Indexing", 0)
 		p.Unit = func(n int64) string { return strconv.FormatInt(n, 10) }
 		if err := catchUp(ctx, store, index, p); err != nil {
 			log.Warn("cannot bring the search index up to date; the server will do it", "error", err)
 		}
 	}
-}
-
-func compactCopy(store *kv.Store, p *console.Progress) error {
-	defer p.End()
-	return store.CompactCopy(p.Add)
 }
 
 // catchUp returns when the index has all changes of the store.

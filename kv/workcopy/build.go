@@ -193,9 +193,6 @@ func (b *Builder) Finish() error {
 	if err := out.flush(); err != nil {
 		return err
 	}
-	if err := markFull(b.db); err != nil {
-		return err
-	}
 	b.part = part{}
 	return b.dropRuns()
 }
@@ -399,107 +396,6 @@ func (f *runReader) fill(b []byte, keep, n int) ([]byte, error) {
 	b = slices.Grow(b[:keep], n)[:keep+n]
 	_, err := io.ReadFull(f.r, b[keep:])
 	return b, err
-}
-
-// markFull notes the size of a working copy whose pages are full, for Loose. The note
-// is the sequence number of a bucket of bbolt, so it is no entry of the store.
-func markFull(db *bolt.DB) error {
-	if err := db.Update(func(tx *bolt.Tx) error {
-		if meta := tx.Bucket([]byte(MetaBucket.Name)); meta != nil {
-			return meta.SetSequence(uint64(tx.Size()))
-		}
-		return nil // tests have no such bucket
-	}); err != nil {
-		return fmt.Errorf("cannot write the working copy: %w", err)
-	}
-	return nil
-}
-
-// looseLeast is how much a working copy may grow before it is worth compacting, in bytes.
-const looseLeast = 1 << 20
-
-// Loose reports whether a working copy has grown by a quarter since its pages were full,
-// or is mostly free.
-func Loose(db *bolt.DB) bool {
-	loose := false
-	_ = db.View(func(tx *bolt.Tx) error { // fails if the copy is closed; it is not loose then
-		free := int64(db.Stats().FreePageN) * int64(db.Info().PageSize)
-		full := int64(0)
-		if meta := tx.Bucket([]byte(MetaBucket.Name)); meta != nil {
-			full = int64(meta.Sequence())
-		}
-		loose = tx.Size() > full+full/4+looseLeast || free > tx.Size()/2+looseLeast
-		return nil
-	})
-	return loose
-}
-
-// Entries yields entries of the store.
-type Entries = func(yield func(journal.Op) bool)
-
-// Compact writes all entries of a working copy, in the order of Everything, into a new
-// one at the path with full pages, and returns it open. The entries must have the digest.
-// It asks giveUp often. If that is true, which it stays, the error is ErrGaveUp. An error
-// leaves no file.
-func Compact(path string, buckets *table.Buckets, all Entries, digest journal.Digest, giveUp func() bool) (*bolt.DB, error) {
-	b := &Builder{Path: path, Buckets: buckets}
-	err := b.Start()
-	if err == nil {
-		err = b.fill(interrupted(all, giveUp))
-	}
-	if err == nil {
-		err = b.db.View(func(tx *bolt.Tx) error {
-			var got journal.Digest
-			var scratch []byte
-			for op := range interrupted(Everything(table.On(tx, 0), buckets), giveUp) {
-				scratch = got.Add(op, scratch)
-			}
-			if got != digest && !giveUp() {
-				return fmt.Errorf("its contents have the digest %016x but should have %016x", uint64(got), uint64(digest))
-			}
-			return nil
-		})
-	}
-	if err == nil && giveUp() {
-		err = ErrGaveUp
-	}
-	if err != nil {
-		return nil, errors.Join(err, b.drop())
-	}
-	return b.db, nil
-}
-
-// ErrGaveUp says that the working copy was not compacted.
-var ErrGaveUp = errors.New("the working copy was not compacted")
-
-// interrupted yields entries until giveUp is true.
-func interrupted(all Entries, giveUp func() bool) Entries {
-	n := 0
-	return func(yield func(journal.Op) bool) {
-		all(func(op journal.Op) bool {
-			if n++; n%256 == 0 && giveUp() {
-				return false
-			}
-			return yield(op)
-		})
-	}
-}
-
-// fill writes entries, which are in order, into the bbolt file.
-func (b *Builder) fill(all Entries) error {
-	out := batch{db: b.db, buckets: b.Buckets}
-	defer out.giveUp()
-	var key []byte
-	for op := range all {
-		key = append(append(key[:0], op.Bucket), op.Key...)
-		if err := out.put(key, op.Value); err != nil {
-			return err
-		}
-	}
-	if err := out.flush(); err != nil {
-		return err
-	}
-	return markFull(b.db)
 }
 
 // A batch fills a bbolt file with keys in order, one transaction at a time.
