@@ -204,7 +204,7 @@ func (c *cache) full(n int64) bool { return c.free() < c.coming.Load()+n }
 // Sound is Prove, but it does not fetch the blob if the object store has it. Then it
 // returns no error, and a damaged copy on the disk is replaced in the background.
 func Sound(s *Store, ref Ref) error {
-	err := proveHere(s, ref, nil)
+	err := proveHere(s, ref)
 	if s.cache == nil || !elsewhere(err) {
 		return err
 	}

@@ -261,7 +261,7 @@ func TestReadElsewhere(t *testing.T) {
 	is.NoErr(err)
 	is.NoErr(CheckBytes(refs[1], f))
 	is.NoErr(f.Close())
-	is.NoErr(s.Prove(refs[2], nil))
+	is.NoErr(s.Prove(refs[2]))
 	r, err := s.SendPart(refs[3], 1000)
 	is.NoErr(err)
 	is.NoErr(CheckBytes(refs[3], r))

@@ -100,7 +100,7 @@ func TestWrongBytesAreNotSent(t *testing.T) {
 				_, err = s.Head(ref, 1)
 				is.True(errors.Is(err, ErrDamaged))
 				is.Equal(s.Small(ref, int64(size)), nil)
-				is.True(errors.Is(s.Prove(ref, nil), ErrDamaged))
+				is.True(errors.Is(s.Prove(ref), ErrDamaged))
 				info, err := s.Stat(ref) // the bytes stay
 				is.NoErr(err)
 				is.Equal(info.Size, int64(size))

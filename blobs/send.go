@@ -21,9 +21,9 @@ import (
 // first byte is sent. A larger one is hashed while it is sent.
 const provenFirst = 8 << 20
 
-// provenForPart is the size in bytes up to which a blob is hashed before a part
-// of it is sent. That takes some seconds of reading at most.
-const provenForPart = 256 << 20
+// ProvenForPart is the size in bytes up to which SendPart hashes a blob before a
+// part of it is sent. That takes some seconds of reading at most.
+const ProvenForPart = 256 << 20
 
 // maxProven bounds how many blobs a process remembers as hashed; an entry
 // takes about 100 bytes.
@@ -170,8 +170,8 @@ func (s *Store) Send(ref Ref, size int64) (io.ReadSeekCloser, error) {
 // it returns. A part of a larger one may carry wrong bytes until the background
 // check reads the blob.
 func (s *Store) SendPart(ref Ref, size int64) (io.ReadSeekCloser, error) {
-	if size > provenFirst && size <= provenForPart { // Send hashes smaller ones
-		if err := proveHere(s, ref, nil); err != nil && (s.cache == nil || !elsewhere(err)) {
+	if size > provenFirst && size <= ProvenForPart { // Send hashes smaller ones
+		if err := proveHere(s, ref); err != nil && (s.cache == nil || !elsewhere(err)) {
 			return nil, fmt.Errorf("blobs: opening %s to send a part of it: %w", ref, err)
 		}
 	}
@@ -179,10 +179,9 @@ func (s *Store) SendPart(ref Ref, size int64) (io.ReadSeekCloser, error) {
 }
 
 // Prove ensures that this process has hashed the blob, and reads it if
-// necessary. Unless through is nil, it wraps the file before the hash reads it. The
-// errors are those of Check.
-func (s *Store) Prove(ref Ref, through func(io.Reader) io.Reader) error {
-	err := proveHere(s, ref, through)
+// necessary. The errors are those of Check.
+func (s *Store) Prove(ref Ref) error {
+	err := proveHere(s, ref)
 	if s.cache == nil || !elsewhere(err) {
 		return err
 	}
@@ -190,10 +189,10 @@ func (s *Store) Prove(ref Ref, through func(io.Reader) io.Reader) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(f.Close(), proveHere(s, ref, through))
+	return errors.Join(f.Close(), proveHere(s, ref))
 }
 
-func proveHere(s *Store, ref Ref, through func(io.Reader) io.Reader) error {
+func proveHere(s *Store, ref Ref) error {
 	f, err := getHere(s, ref)
 	if err != nil {
 		return err
@@ -206,7 +205,7 @@ func proveHere(s *Store, ref Ref, through func(io.Reader) io.Reader) error {
 	if s.proven.has(ref, info) {
 		return nil
 	}
-	return s.proven.once(ref, info, func() error { return s.prove(ref, f, through) })
+	return s.proven.once(ref, info, func() error { return s.prove(ref, f, nil) })
 }
 
 // once calls prove for a file. If another call is reading the same file, once

@@ -31,8 +31,6 @@ import (
 	"kist/httpapi/upload"
 	"kist/httpapi/web"
 	"kist/httpapi/webhook"
-	"kist/kv"
-	"kist/kv/catalog"
 	"kist/kv/people"
 	"kist/kv/record"
 )
@@ -66,9 +64,7 @@ func New(c web.Config) (*Server, error) {
 		links: linkcheck.New(c.Store, c.Outbound, c.Icons, c.Log),
 	}
 	s.Memory, s.Renders = web.NewMemory(s.familiar), web.NewRenders()
-	s.Sums = archive.NewSums(func(sums map[catalog.CRCKey]uint32) error {
-		return c.Store.Update(func(tx *kv.Tx) error { return catalog.KeepCRCs(tx, sums) })
-	}, c.Log)
+	s.Zips = archive.NewZips()
 	s.Methods = s.allowed
 	if s.Access == nil {
 		s.Access = s.Log
@@ -177,7 +173,6 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, t *tls.Config, grace
 	defer work.Wait()
 	defer stop()
 	defer s.Imports.End()
-	defer s.Sums.End()
 	defer s.Plans.Close()
 	work.Go(func() { s.Webhooks.Run(ctx) })
 	work.Go(func() { s.Fetches.Run(ctx) })

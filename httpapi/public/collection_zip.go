@@ -2,7 +2,6 @@ package public
 
 import (
 	"bytes"
-	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -58,23 +57,24 @@ func sendZip(c *web.Request, r *record.Record, owned bool) error {
 		return record.ErrMissing
 	}
 	network := grant.Network(c.Addr)
-	sent, err := c.Site.Sums.Send(network, len(chosen)*entryBytes)
+	sent, err := c.Site.Zips.Send(network, len(chosen)*entryBytes)
 	if err != nil {
 		return err
 	}
 	defer sent()
-	a, longest, err := layout(c, r, owned, chosen)
+	z, err := layout(c, r, owned, chosen)
 	if err != nil {
 		return err
 	}
-	textSent, err := c.Site.Sums.Send(network, int(longest))
+	textSent, err := c.Site.Zips.Send(network, int(z.longest))
 	if err != nil {
 		return err
 	}
 	defer textSent()
+	a := archive.New(z.all)
 	defer func() {
 		_ = a.Close() // it was only read
-		c.Site.Sums.Keep()
+		z.keep()
 	}()
 	if strings.Contains(c.R.Header.Get("Range"), ",") { // several ranges are not worth it: the answer is all of it
 		c.R.Header.Del("Range")
@@ -85,28 +85,28 @@ func sendZip(c *web.Request, r *record.Record, owned bool) error {
 const (
 	laidAtOnce = 500         // items that are read in one transaction
 	foundFor   = time.Minute // for how long a layout relies on the bytes of a file being where they were
+	sumBuffer  = 64 << 10    // to read a content
 	entryBytes = 1 << 10     // what an entry of a zip takes in memory while the zip is sent, about
 )
 
-// layout lays out the zip of the items. It waits for one of the two slots of Sums.Layout, or fails with Busy if too many
-// wait, and reads only what is not cached. While the zip is sent, one text at a time is in memory; longest is the length
-// of the longest.
-func layout(c *web.Request, r *record.Record, owned bool, chosen []catalog.Member) (a *archive.Archive, longest int64, err error) {
-	done, err := c.Site.Sums.Layout(c.R.Context(), grant.Network(c.Addr))
+// layout makes the entries of the zip of the items. It waits for one of the two turns of Zips.Layout, or fails with Busy if
+// too many wait, and reads only what is not cached. While the zip is sent, one text at a time is in memory.
+func layout(c *web.Request, r *record.Record, owned bool, chosen []catalog.Member) (*zipping, error) {
+	done, err := c.Site.Zips.Layout(c.R.Context(), grant.Network(c.Addr))
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	defer done()
-	z := &zipping{c: c, owned: owned, counted: r.Limit > 0 && !owned}
+	z := &zipping{c: c, owned: owned, counted: r.Limit > 0 && !owned, fresh: map[catalog.CRCKey]uint32{}}
 	for some := range slices.Chunk(chosen, laidAtOnce) {
 		if err := z.add(r, some); err != nil {
-			return nil, 0, err
+			return nil, err
 		}
 	}
 	if err := z.addLinks(); err != nil {
-		return nil, 0, err
+		return nil, err
 	}
-	return archive.New(z.all), z.longest, nil
+	return z, nil
 }
 
 // zipping makes the entries of a zip. Bookmarks and short links become one file.
@@ -117,8 +117,9 @@ type zipping struct {
 	names   archive.Names
 	all     []archive.Entry
 	links   []line
-	latest  time.Time // of the links
-	longest int64     // bytes of a text
+	latest  time.Time                 // of the links
+	longest int64                     // bytes of a text
+	fresh   map[catalog.CRCKey]uint32 // computed for this zip
 }
 
 // A line is one bookmark or short link in bookmarks.html.
@@ -142,7 +143,7 @@ func (z *zipping) add(r *record.Record, some []catalog.Member) error {
 			if err != nil {
 				return err
 			}
-			if f, known := z.c.Site.Sums.Fact(archive.Item{ID: item.ID, Seq: item.Seq}); m.Kind == record.Files && known {
+			if f, known := z.c.Site.Zips.Fact(archive.Item{ID: item.ID, Seq: item.Seq}); m.Kind == record.Files && known {
 				files[m.ID] = &record.File{OriginalName: f.Name, MimeType: f.Media}
 			} else if m.Kind == record.Files {
 				b, err := item.Decode()
@@ -186,9 +187,9 @@ func netscape(address, title string, added time.Time) string {
 
 // addFile adds the bytes of a file as the owner or a visitor gets them. A lost file must not keep the others back.
 func (z *zipping) addFile(item *record.Record, b *record.File) error {
-	sums, store, ref := z.c.Site.Sums, z.c.Site.Blobs, blobs.Ref(item.Bytes.Ref)
+	zips, store, ref := z.c.Site.Zips, z.c.Site.Blobs, blobs.Ref(item.Bytes.Ref)
 	at := archive.Item{ID: item.ID, Seq: item.Seq}
-	f, known := sums.Fact(at)
+	f, known := zips.Fact(at)
 	if known && time.Since(f.Gone) < foundFor { // an object store may have lost it
 		return nil
 	}
@@ -196,7 +197,7 @@ func (z *zipping) addFile(item *record.Record, b *record.File) error {
 		if blobs.Lost(store, ref) {
 			return nil // the health of the store is reported elsewhere
 		}
-		sums.Remember(at, archive.Fact{Name: b.OriginalName, Media: b.MimeType, Found: time.Now()})
+		zips.Remember(at, archive.Fact{Name: b.OriginalName, Media: b.MimeType, Found: time.Now()})
 	}
 	of, err := ContentOf(z.c, item, b.MimeType, z.owned)
 	if lost(err) {
@@ -205,35 +206,97 @@ func (z *zipping) addFile(item *record.Record, b *record.File) error {
 	if err != nil {
 		return err
 	}
-	open := func(ctx context.Context, part bool) (io.ReadSeekCloser, error) {
-		f, err := of.Open(ctx, part)
+	open := func(part bool) (io.ReadSeekCloser, error) {
+		f, err := of.Open(z.c.R.Context(), part)
 		if lost(err) {
-			sums.Remember(at, archive.Fact{Name: b.OriginalName, Media: b.MimeType, Gone: time.Now()})
+			zips.Remember(at, archive.Fact{Name: b.OriginalName, Media: b.MimeType, Gone: time.Now()})
 		}
 		return f, err
-	}
-	from := archive.Source{Key: catalog.CRCKey{Ref: item.Bytes.Ref}, Size: of.Size, Open: func(ctx context.Context) (io.ReadSeekCloser, error) { return open(ctx, false) }}
-	if of.Clean {
-		from.Key.Rules = metadata.Rules
-		from.Prove = func(through func(io.Reader) io.Reader) error { return store.Prove(ref, through) }
 	}
 	known, sum := false, uint32(0)
 	z.all = append(z.all, archive.Entry{
 		Name: z.names.Unique(b.OriginalName), Modified: item.Created, Size: of.Size, Content: of.Digest,
 		CRC: func() (uint32, error) {
+			if known {
+				return sum, nil
+			}
 			var err error
-			if !known {
-				err = z.c.Site.Store.View(func(tx *kv.Tx) error { sum, known = catalog.CRC(tx, from.Key); return nil })
-			}
-			if !known && err == nil {
-				sum, err = sums.Sum(z.c.R.Context(), from, z.c.W.Status != 0, z.c.W.Extend)
-				known = err == nil
-			}
+			sum, err = z.sum(item.Bytes, &of, open)
+			known = err == nil
 			return sum, err
 		},
-		Open: func() (io.ReadSeekCloser, error) { return open(z.c.R.Context(), true) },
+		Open: func() (io.ReadSeekCloser, error) { return open(true) },
 	})
 	return nil
+}
+
+// sum is the CRC-32 of a file's bytes as they are sent. It is computed if it is not kept with the content: for what an
+// earlier version stored, what a sender left, and what is left of a file without its metadata.
+func (z *zipping) sum(stored *record.Content, of *Content, open func(part bool) (io.ReadSeekCloser, error)) (sum uint32, err error) {
+	key := catalog.CRCKey{Ref: stored.Ref}
+	if of.Clean {
+		key.Rules = metadata.Rules
+	}
+	known := false
+	if err := z.c.Site.Store.View(func(tx *kv.Tx) error {
+		sum, known = catalog.CRC(tx, key)
+		return nil
+	}); err != nil || known {
+		return sum, err
+	}
+	done, err := z.c.Site.Zips.Sum(z.c.R.Context(), z.c.W.Status != 0, z.c.W.Extend)
+	if err != nil {
+		return 0, err
+	}
+	defer done()
+
+	if of.Clean && stored.Size > blobs.ProvenForPart { // what is left is right if all of it was
+		original, err := z.c.Site.Blobs.Send(stored.Ref, stored.Size)
+		if err != nil {
+			return 0, err
+		}
+		if _, err := z.read(original, stored.Size); err != nil {
+			return 0, err
+		}
+	}
+	f, err := open(false)
+	if err != nil {
+		return 0, err
+	}
+	sum, err = z.read(f, of.Size)
+	if err == nil {
+		z.fresh[key] = sum
+	}
+	return sum, err
+}
+
+// read returns the CRC-32 of a file, which it reads to its end and closes.
+func (z *zipping) read(f io.ReadCloser, size int64) (uint32, error) {
+	defer f.Close()
+	h, buffer := crc32.NewIEEE(), make([]byte, min(sumBuffer, size))
+	for n := int64(0); n < size; {
+		if err := z.c.R.Context().Err(); err != nil {
+			return 0, err
+		}
+		z.c.W.Extend()
+		some := buffer[:min(sumBuffer, size-n)]
+		if _, err := io.ReadFull(f, some); err != nil {
+			return 0, err
+		}
+		h.Write(some)
+		n += int64(len(some))
+	}
+	return h.Sum32(), nil
+}
+
+// keep keeps the sums that were computed for this zip.
+func (z *zipping) keep() {
+	if len(z.fresh) == 0 {
+		return
+	}
+	if err := z.c.Site.Store.Update(func(tx *kv.Tx) error { return catalog.KeepCRCs(tx, z.fresh) }); err != nil {
+		z.c.Site.Log.Error("checksums for zips are not kept", "error", err)
+	}
 }
 
 // lost reports whether bytes are missing or damaged.
@@ -253,7 +316,7 @@ func zipReady(a *archive.Archive) error {
 // addText adds an item that becomes text. The text is read again when it is sent: many of them do not fit memory.
 func (z *zipping) addText(item *record.Record) error {
 	key := item.Key()
-	f, known := z.c.Site.Sums.Fact(archive.Item{ID: item.ID, Seq: item.Seq})
+	f, known := z.c.Site.Zips.Fact(archive.Item{ID: item.ID, Seq: item.Seq})
 	if !known {
 		if err := z.c.R.Context().Err(); err != nil {
 			return err
@@ -264,7 +327,7 @@ func (z *zipping) addText(item *record.Record) error {
 			return err
 		}
 		f = archive.Fact{Name: archive.Safe(name), Size: int64(len(text)), CRC: crc32.ChecksumIEEE([]byte(text)), Content: sha256.Sum256([]byte(text))}
-		z.c.Site.Sums.Remember(archive.Item{ID: item.ID, Seq: seq}, f)
+		z.c.Site.Zips.Remember(archive.Item{ID: item.ID, Seq: seq}, f)
 	}
 	if item.Kind == record.Bookmarks || item.Kind == record.Links {
 		z.links, z.latest = append(z.links, line{key, f}), later(z.latest, item.Created)
@@ -344,14 +407,14 @@ func (z *zipping) addLinks() error {
 	// Its CRC-32 is asked for at several places of the zip, and by everyone who asks for it.
 	content := [32]byte(digest.Sum(nil))
 	at := archive.Item{ID: record.ID(content[:16])}
-	f, known := z.c.Site.Sums.Fact(at)
+	f, known := z.c.Site.Zips.Fact(at)
 	if !known {
 		all, sum := page, crc32.NewIEEE()
 		if _, err := io.Copy(sum, &all); err != nil {
 			return err
 		}
 		f = archive.Fact{CRC: sum.Sum32()}
-		z.c.Site.Sums.Remember(at, f)
+		z.c.Site.Zips.Remember(at, f)
 	}
 
 	z.all = append(z.all, archive.Entry{

@@ -187,7 +187,7 @@ const saveParam = "download"
 // limit, that of r, it first checks all of the bytes.
 func openContent(c *web.Request, r, item *record.Record, media string, owned bool) (f io.ReadSeekCloser, of Content, err error) {
 	if r.Limit > 0 && !owned {
-		err = c.Site.Blobs.Prove(item.Bytes.Ref, nil)
+		err = c.Site.Blobs.Prove(item.Bytes.Ref)
 	}
 	if err == nil {
 		of, err = ContentOf(c, item, media, owned)

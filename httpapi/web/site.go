@@ -103,7 +103,7 @@ type Site struct {
 	Imports     worker.Imports
 	Fetches     *worker.Queue[record.ID] // remote uploads by id
 	Plans       *metadata.Plans
-	Sums        *archive.Sums
+	Zips        *archive.Zips
 	Pictures    *linkcheck.Pictures
 	Grants      *grant.Signer
 	Resumes     grant.Resumes

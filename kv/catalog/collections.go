@@ -478,8 +478,7 @@ func collected(tx *kv.Tx, r *record.Record, v *record.Shown) error {
 	return err
 }
 
-// CRCTable keeps the CRC-32 of long contents, and of those that were sent in a zip, so that
-// each is computed once. A repair starts it empty.
+// CRCTable keeps the CRC-32 of contents, so that a zip can have it before their bytes. A repair starts it empty.
 var CRCTable = kv.Table{Buckets: []table.Bucket{crcBucket}}
 
 // A CRCKey identifies bytes: a content, or what the rules with this number leave of it.
@@ -508,12 +507,9 @@ func KeepCRCs(tx *kv.Tx, sums map[CRCKey]uint32) error {
 	return nil
 }
 
-// summedFrom is the size in bytes of a content from which its CRC-32 is kept when it is added. A shorter one is soon read.
-const summedFrom = 1 << 20
-
 // KeepCRCOf keeps the CRC-32 of a new content. The transaction that gives the content its record may call it.
 func KeepCRCOf(tx *kv.Tx, k *blobs.Kept) error {
-	if !k.Summed || k.Size < summedFrom {
+	if !k.Summed {
 		return nil
 	}
 	return KeepCRCs(tx, map[CRCKey]uint32{{Ref: k.Ref}: k.CRC})

@@ -212,7 +212,7 @@ func (x *Export) Write(w io.Writer) error {
 		at += p.size
 	}
 	for _, ref := range x.contents {
-		err := x.blobs.Prove(ref, nil) // before it is added to the zip
+		err := x.blobs.Prove(ref) // before it is added to the zip
 		var f *os.File
 		if err == nil {
 			f, err = x.blobs.Get(ref)
