@@ -22,14 +22,6 @@ const (
 	behindTime    = 50 * time.Millisecond
 )
 
-// A time is quiet when there were fewer than calmCommits commits and calmBytes bytes of changes a second for calmTicks times
-// flushEvery (an import makes few, large commits).
-const (
-	calmCommits = 20
-	calmBytes   = 128 << 10
-	calmTicks   = 10
-)
-
 // behind holds the changes that the working copy does not have yet, and brings them there. The committer adds changes and
 // freezes them; applyLoop writes frozen ones to bbolt. At most two lots are in memory.
 type behind struct {
@@ -46,10 +38,6 @@ type behind struct {
 	frozen  chan *table.Mem // to applyLoop
 	applied chan struct{}   // from applyLoop: it is done with a lot, or cannot write it
 	again   chan struct{}   // makes applyLoop try again at once
-
-	bytes atomic.Uint64 // of changes that were frozen
-	ticks int           // of watch
-	seen  changed       // when watch looked last
 
 	broken atomic.Pointer[error] // why the working copy cannot be written; nil if it can
 	left   error                 // why stop could not bring everything to the working copy
@@ -189,7 +177,6 @@ func (h *behind) freeze() {
 	default:
 	}
 	h.layers.Store(&layers{active: new(table.Mem), frozen: now.active, applied: now.applied})
-	h.bytes.Add(uint64(now.active.Volume()))
 	h.commits = 0
 	h.frozen <- now.active
 }
@@ -269,31 +256,6 @@ func (h *behind) applyLoop() {
 				return
 			}
 		}
-	}
-}
-
-// changed is how much was changed since the start, in commits and bytes.
-type changed struct{ commits, bytes uint64 }
-
-// calmSince reports whether little was changed since an earlier time, calmTicks before.
-func (c changed) calmSince(before changed) bool {
-	return c.commits-before.commits < calmTicks*calmCommits && c.bytes-before.bytes < calmTicks*calmBytes
-}
-
-// watch is called every flushEvery. When little was changed for a while, it has old
-// logs compressed.
-func (h *behind) watch() {
-	if h.ticks++; h.ticks < calmTicks {
-		return
-	}
-	now := changed{h.version.Load(), h.bytes.Load()}
-	calm := now.calmSince(h.seen)
-	h.seen, h.ticks = now, 0
-	if !calm {
-		return
-	}
-	if err := h.s.between(func() error { return h.s.gen.shorten(h.s) }); err != nil && !errors.Is(err, ErrClosed) {
-		h.s.log.Error("cannot start a new part of the journal; continuing with the current one", "error", err)
 	}
 }
 

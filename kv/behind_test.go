@@ -3,12 +3,9 @@ package kv_test
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/matryer/is"
 	bolt "go.etcd.io/bbolt"
@@ -153,61 +150,4 @@ func TestWorkingCopyFails(t *testing.T) {
 			is.Equal(notes, 0)
 		})
 	}
-}
-
-// A log that has ended is compressed in a quiet time, although a start needs it. The store
-// starts from it after a clean stop, after a kill and in a copy.
-func TestShorten(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	dir := filepath.Join(t.TempDir(), "data")
-	noScrub := func(time.Duration) <-chan time.Time { return nil } // while one reads the log, it is not compressed
-	s := kvtest.Opened(t, dir, kv.Options{Schema: tables.All, Log: kvtest.Quiet, Timer: noScrub})
-	u := kvtest.User(t, s, "ann")
-	for range 40 {
-		kvtest.Update(t, s, func(tx *kv.Tx) error {
-			for i := range 100 {
-				if _, err := catalog.Add(tx, u.ID, record.Notes, kvtest.Form(t, record.Notes, fmt.Sprintf(`{"title":"note %d","content":"c","tags":["t"]}`, i)), nil, ""); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-	}
-	is.NoErr(kv.Shorten(s))
-	text, err := os.ReadFile(filepath.Join(dir, "journal", "log-0000000000000000"))
-	is.NoErr(err)
-	is.Equal(text[11], byte(2)) // the layout of a compressed log
-	snaps, err := filepath.Glob(filepath.Join(dir, "journal", "snap-*"))
-	is.NoErr(err)
-	is.Equal(len(snaps), 0)
-	kvtest.Add(t, s, u.ID, record.Notes, `{"content":"last"}`)
-	var want map[string]string
-	kvtest.View(t, s, func(tx *kv.Tx) error { want = kvtest.Dump(tx); return nil })
-	killed := kvtest.CopyOf(t, s)
-	kvtest.View(t, killed, kvtest.Audit)
-	kvtest.View(t, killed, func(tx *kv.Tx) error {
-		now := kvtest.Dump(tx)
-		for key, value := range want {
-			if !strings.HasPrefix(key, "meta") && now[key] != value {
-				t.Fatalf("%q is %q, not %q", key, now[key], value)
-			}
-		}
-		return nil
-	})
-	is.NoErr(s.Close())
-	s, err = kv.Open(dir, kv.Options{Schema: tables.All, Rebuild: func() (func(float64), error) { return nil, errors.New("rebuilt") }})
-	is.NoErr(err)
-	kvtest.View(t, s, kvtest.Audit)
-	is.NoErr(s.Close())
-}
-
-// An import makes few commits, but large ones: the working copy is not compacted meanwhile.
-func TestCalm(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	is.True(kv.CalmSince(0, 0))
-	is.True(kv.CalmSince(100, 300_000))    // a household
-	is.True(!kv.CalmSince(200, 300_000))   // a load of small requests
-	is.True(!kv.CalmSince(50, 10_000_000)) // an import
 }

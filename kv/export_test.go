@@ -48,26 +48,6 @@ func BareTx(s *Store, b *bolt.Tx) *Tx {
 	return &Tx{Tx: table.Write(b, 1, new(table.Mem)), s: s, Now: time.Now()}
 }
 
-// CalmSince reports whether so much change in the time between two looks counts as little.
-func CalmSince(commits, bytes uint64) bool {
-	return changed{7 + commits, 9 + bytes}.calmSince(changed{7, 9})
-}
-
-// Shorten ends the current log, which is not too short, and returns when the old ones are
-// compressed.
-func Shorten(s *Store) error {
-	var written chan struct{}
-	err := s.between(func() error {
-		err := s.gen.shorten(s)
-		written = s.gen.written
-		return err
-	})
-	if err == nil && written != nil {
-		<-written
-	}
-	return err
-}
-
 func Between(s *Store, fn func() error) error { return s.between(fn) }
 
 func CheckDiskSpace(s *Store) { s.space.check() }

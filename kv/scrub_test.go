@@ -344,39 +344,3 @@ func BenchmarkCreateWhileScrubbed(b *testing.B) {
 		})
 	}
 }
-
-// A log that ends during a scrub is not compressed under it.
-func TestScrubWhileShortening(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	reading, goOn := make(chan bool), make(chan time.Time)
-	s := kvtest.Opened(t, filepath.Join(t.TempDir(), "data"), kv.Options{Schema: tables.All, Log: kvtest.Quiet, Timer: func(d time.Duration) <-chan time.Time {
-		if d < kv.ScrubFirst {
-			select {
-			case reading <- true:
-			case <-goOn: // closed
-			}
-		}
-		return goOn
-	}})
-	u := kvtest.User(t, s, "ann")
-	shorten := func() {
-		for i := range 3 {
-			kvtest.Add(t, s, u.ID, record.Notes, fmt.Sprintf(`{"content":%q}`, strings.Repeat(fmt.Sprint(i), 400<<10)))
-		}
-		is.NoErr(kv.Shorten(s))
-	}
-	shorten() // the scrub reads this log before the one of its mark
-	kvtest.Add(t, s, u.ID, record.Notes, `{"content":"before the mark"}`)
-	type result struct{ wrong, err error }
-	done := make(chan result, 1)
-	go func() {
-		wrong, err := kv.Scrub(s)
-		done <- result{wrong, err}
-	}()
-	<-reading
-	kvtest.Add(t, s, u.ID, record.Notes, `{"content":"after the mark, and compressed together with the note before it"}`)
-	shorten()
-	close(goOn)
-	is.Equal(<-done, result{})
-}

@@ -33,44 +33,6 @@ type generation struct {
 	written chan struct{} // closed when the latest snapshot is written or has failed
 }
 
-// packBytes is how long a log must be before it is worth ending, so that it can be
-// compressed.
-const packBytes = 1 << 20
-
-// shorten ends the current log if it is long, and has the ended logs compressed. The
-// committer calls it between commits, in quiet times.
-func (g *generation) shorten(s *Store) error {
-	_, end := s.journal.End()
-	if g.busy != nil || g.due || end < packBytes || s.space.None() || time.Now().Before(g.retry) {
-		return nil
-	}
-	if err := s.journal.Begin(s.state); err != nil {
-		g.retry = time.Now().Add(snapshotRetry)
-		return err
-	}
-	at, size := s.state, max(g.size, 1) // 0 would be a failed snapshot
-	g.ended += end
-	g.run(s, func() int64 { s.pack(at); return size })
-	return nil
-}
-
-// run runs fn, which returns what busy receives, in the background.
-func (g *generation) run(s *Store, fn func() int64) {
-	busy, written := make(chan int64, 1), make(chan struct{})
-	g.busy, g.written = busy, written
-	s.work.Go(func() {
-		defer close(written)
-		busy <- fn()
-	})
-}
-
-// pack compresses the logs that ended before the state.
-func (s *Store) pack(at journal.State) {
-	if err := s.journal.Pack(s.stopping, at); err != nil && s.stopping.Err() == nil {
-		s.log.Warn("cannot compress old logs; they stay as they are", "error", err)
-	}
-}
-
 // renew begins a new generation if one is due. The committer calls it between
 // commits.
 func (g *generation) renew(s *Store) {
@@ -84,9 +46,6 @@ func (g *generation) renew(s *Store) {
 				g.due, g.retry = true, now.Add(snapshotRetry)
 			} else {
 				g.size = size
-			}
-			if ended, err := s.journal.Ended(); err == nil { // compressed logs have become shorter
-				g.ended = ended
 			}
 		default:
 			return
@@ -112,7 +71,12 @@ func (g *generation) renew(s *Store) {
 	}
 	at := s.state
 	g.due, g.begun, g.from, g.ended = false, now, at.Seq, 0
-	g.run(s, func() int64 { return s.snapshot(v, at) })
+	busy, written := make(chan int64, 1), make(chan struct{})
+	g.busy, g.written = busy, written
+	s.work.Go(func() {
+		defer close(written)
+		busy <- s.snapshot(v, at)
+	})
 }
 
 // snapshot writes the view and releases it. It returns the approximate size in bytes,
@@ -124,9 +88,6 @@ func (s *Store) snapshot(v view, at journal.State) int64 {
 	v.release()
 	if err == nil {
 		err = s.journal.Prune()
-	}
-	if err == nil {
-		s.pack(at)
 	}
 	if err != nil {
 		if s.stopping.Err() == nil {

@@ -303,7 +303,6 @@ func (s *Store) flushLoop() {
 		case <-tick.C:
 			s.space.check()
 			s.behind.retry()
-			s.behind.watch()
 			if s.ship.Refuse() == ship.ErrOver { // nothing can be written
 				continue
 			}

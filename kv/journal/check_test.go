@@ -180,7 +180,7 @@ func TestFilesSayTheirSize(t *testing.T) {
 	is.Equal(parts[0].Raw, int64(raw))
 	is.True(parts[0].Final)
 
-	is.NoErr(j.Pack(t.Context(), b.State))
+	is.NoErr(compress(j, b.State))
 	delete(m.seen, fileName(snapName, b.Seq))
 	parts, err = j.Files()
 	is.NoErr(err)

@@ -41,7 +41,7 @@ func worn(t *testing.T) (m *memory, now, before book) {
 		is.NoErr(j.Begin(b.State))
 		is.NoErr(j.Snapshot(t.Context(), b.State, format, b.all()))
 		if i == 1 { // some logs are compressed and others are not
-			is.NoErr(j.Pack(t.Context(), b.State))
+			is.NoErr(compress(j, b.State))
 		}
 	}
 	put(3)

@@ -37,7 +37,7 @@ func TestTail(t *testing.T) {
 				case 0:
 					_ = j.Begin(b.State)
 				case 1:
-					_ = j.Pack(t.Context(), b.State)
+					_ = compress(j, b.State)
 				case 2:
 					fail["write"], fail["sync"], fail["truncate"] = rnd.IntN(2), rnd.IntN(2), rnd.IntN(2)
 				case 3:

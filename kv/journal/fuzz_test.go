@@ -129,7 +129,7 @@ func FuzzPackedLog(f *testing.F) {
 		}
 	}
 	if err == nil {
-		err = errors.Join(j.Begin(b.State), j.Pack(f.Context(), b.State))
+		err = errors.Join(j.Begin(b.State), compress(j, b.State))
 	}
 	if err != nil {
 		f.Fatal(err)

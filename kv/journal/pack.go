@@ -1,22 +1,19 @@
 package journal
 
 import (
-	"bufio"
 	"bytes"
-	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
-	"time"
 
 	"github.com/golang/snappy"
 )
 
 // Files of layout 2 are compressed frame by frame, so damage to one frame
 // leaves the others readable. Compression is Snappy's block format. A block
-// says how long it is when unpacked.
+// says how long it is when unpacked. Snapshots are written so. Former versions
+// also compressed logs that had ended.
 const (
 	packTarget = 64 << 10 // bytes of records or entries that are compressed together
 	maxPacked  = 1 << 20  // a longer record or entry is not compressed
@@ -104,110 +101,6 @@ func unpack(b, prefix, packed []byte) ([]byte, error) {
 	return b, nil
 }
 
-// Pack compresses, one after another, the logs that ended before the state. Each log keeps its name. The new file replaces it
-// when complete, so that a reader of the old one can read it to its end. While the journal is held, Pack does nothing. It
-// takes a quarter of one core and about a megabyte of memory. It skips logs
-// that cannot be read completely.
-func (j *Journal) Pack(ctx context.Context, at State) error {
-	g, err := j.files.list()
-	if err != nil {
-		return err
-	}
-	for i, seq := range g.logs {
-		if seq >= at.Seq || i+1 == len(g.logs) {
-			break
-		}
-		if err := j.packLog(ctx, seq, g.logs[i+1]); err != nil && !unusable(err) {
-			return fmt.Errorf("cannot compress journal/%s: %w", fileName(logName, seq), err)
-		}
-	}
-	return nil
-}
-
-// packLog compresses the log from seq to next, where the next log begins.
-func (j *Journal) packLog(ctx context.Context, seq, next uint64) error {
-	if !j.held.TryLock() { // a scrub knows the files as they are; the log stays plain until the next call
-		return nil
-	}
-	defer j.held.Unlock()
-	name := fileName(logName, seq)
-	h, size, err := j.files.measure(name)
-	if err != nil {
-		return err
-	}
-	if s, known := j.disk(); h.layout != plainLayout || known && s.Free-s.Reserve < size {
-		return nil
-	}
-	return j.files.folder.Publish(name, func(file io.Writer) error {
-		h, w := h, bufio.NewWriterSize(file, writeSize)
-		h.layout = layout
-		if _, err := w.Write(h.append(nil, logMagic)); err != nil {
-			return err
-		}
-		p := &packer{w: w}
-		pace := pacer{started: time.Now()}
-		done := Replayed{State: h.State}
-		if err := j.files.eachRecord(&done, seq, next, func(r *reader, payload []byte) error {
-			if err := record(&done, r, payload, nothing); err != nil {
-				return err
-			}
-			return errors.Join(p.add(payload), pace.wait(ctx, len(payload)))
-		}); err != nil {
-			return err
-		}
-		return errors.Join(p.flush(), w.Flush())
-	})
-}
-
-// packer writes the frames of a log of layout 2.
-type packer struct {
-	w              io.Writer
-	records        []byte // records for the next frame
-	last           [stateSize]byte
-	packed, backup []byte // reused memory
-	frame          []byte
-}
-
-// add adds the payload of a record.
-func (p *packer) add(payload []byte) error {
-	if len(p.records)+len(payload) > packTarget {
-		if err := p.flush(); err != nil {
-			return err
-		}
-	}
-	if len(payload) > maxPacked {
-		p.frame = append(append(p.frame[:0], make([]byte, frameHead)...), payload...)
-		err := p.write(plainRecord)
-		p.frame = nil // it may be very long
-		return err
-	}
-	p.records = binary.AppendUvarint(p.records, uint64(len(payload)))
-	p.records = append(p.records, payload...)
-	copy(p.last[:], payload)
-	return nil
-}
-
-// flush writes the added records in a frame.
-func (p *packer) flush() error {
-	if len(p.records) == 0 {
-		return nil
-	}
-	var err error
-	if p.packed, p.backup, err = pack(p.packed, p.backup, p.records); err != nil {
-		return err
-	}
-	p.frame = append(append(p.frame[:0], make([]byte, frameHead)...), p.last[:]...)
-	p.frame = append(p.frame, p.packed...)
-	p.records = p.records[:0]
-	return p.write(packedRecords)
-}
-
-func (p *packer) write(kind byte) error {
-	p.frame = append(p.frame, kind)
-	_, err := p.w.Write(sealFrame(p.frame))
-	return err
-}
-
 // pack compresses b into packed. It unpacks that into check and compares,
 // because the result replaces an existing file. It returns both for the next
 // call.
@@ -218,26 +111,4 @@ func pack(packed, check, b []byte) (p, c []byte, err error) {
 		return nil, nil, errors.Join(errors.New("compressed data does not unpack to the original; does this machine have faulty memory?"), err)
 	}
 	return packed, check, nil
-}
-
-// pacer leaves three quarters of the time to others.
-type pacer struct {
-	started time.Time // of the current stretch of work
-	bytes   int
-}
-
-// wait counts work in bytes and sometimes pauses. The error says that the
-// context has ended.
-func (p *pacer) wait(ctx context.Context, bytes int) error {
-	if p.bytes += bytes; p.bytes < 1<<20 {
-		return context.Cause(ctx)
-	}
-	pause := time.NewTimer(3 * time.Since(p.started))
-	defer pause.Stop()
-	select {
-	case <-ctx.Done():
-	case <-pause.C:
-	}
-	*p = pacer{started: time.Now()}
-	return context.Cause(ctx)
 }

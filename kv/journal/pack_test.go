@@ -2,17 +2,117 @@ package journal
 
 import (
 	"bytes"
-	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"os"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/matryer/is"
 )
+
+// compress compresses the logs that ended before the state, as former versions did.
+func compress(j *Journal, at State) error {
+	g, err := j.files.list()
+	if err != nil {
+		return err
+	}
+	for i, seq := range g.logs {
+		if seq >= at.Seq || i+1 == len(g.logs) {
+			break
+		}
+		if err := compressLog(j, seq, g.logs[i+1]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// compressLog compresses the log from seq to next, where the next log begins.
+func compressLog(j *Journal, seq, next uint64) error {
+	name := fileName(logName, seq)
+	f, r, h, err := j.files.open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if h.layout != plainLayout {
+		return nil
+	}
+	var b bytes.Buffer
+	h.layout = layout
+	b.Write(h.append(nil, logMagic))
+	p := &packer{w: &b}
+	for seq < next {
+		payload, err := r.next()
+		if err != nil {
+			return err
+		}
+		seq = binary.BigEndian.Uint64(payload)
+		if err := p.add(payload); err != nil {
+			return err
+		}
+	}
+	if err := p.flush(); err != nil {
+		return err
+	}
+	return j.files.folder.Publish(name, func(w io.Writer) error {
+		_, err := w.Write(b.Bytes())
+		return err
+	})
+}
+
+// packer writes the frames of a log of layout 2.
+type packer struct {
+	w              io.Writer
+	records        []byte // records for the next frame
+	last           [stateSize]byte
+	packed, backup []byte // reused memory
+	frame          []byte
+}
+
+// add adds the payload of a record.
+func (p *packer) add(payload []byte) error {
+	if len(p.records)+len(payload) > packTarget {
+		if err := p.flush(); err != nil {
+			return err
+		}
+	}
+	if len(payload) > maxPacked {
+		p.frame = append(append(p.frame[:0], make([]byte, frameHead)...), payload...)
+		err := p.write(plainRecord)
+		p.frame = nil // it may be very long
+		return err
+	}
+	p.records = binary.AppendUvarint(p.records, uint64(len(payload)))
+	p.records = append(p.records, payload...)
+	copy(p.last[:], payload)
+	return nil
+}
+
+// flush writes the added records in a frame.
+func (p *packer) flush() error {
+	if len(p.records) == 0 {
+		return nil
+	}
+	var err error
+	if p.packed, p.backup, err = pack(p.packed, p.backup, p.records); err != nil {
+		return err
+	}
+	p.frame = append(append(p.frame[:0], make([]byte, frameHead)...), p.last[:]...)
+	p.frame = append(p.frame, p.packed...)
+	p.records = p.records[:0]
+	return p.write(packedRecords)
+}
+
+func (p *packer) write(kind byte) error {
+	p.frame = append(p.frame, kind)
+	_, err := p.w.Write(sealFrame(p.frame))
+	return err
+}
 
 // layouts returns the layouts of the files, by name.
 func layouts(m *memory) map[string]byte {
@@ -25,9 +125,8 @@ func layouts(m *memory) map[string]byte {
 	return all
 }
 
-// Logs that a snapshot supersedes are compressed under the same name. They get
-// smaller and have the same content, and so do files that were opened before.
-func TestPack(t *testing.T) {
+// A compressed log has the same content as the plain one.
+func TestCompressedLogs(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	m := newMemory(rand.New(rand.NewPCG(1, 70)))
@@ -55,7 +154,7 @@ func TestPack(t *testing.T) {
 	is.NoErr(err)
 	size, err := old.Size()
 	is.NoErr(err)
-	is.NoErr(j.Pack(t.Context(), State{Seq: 800}))
+	is.NoErr(compress(j, State{Seq: 800}))
 	is.NoErr(problems(j))
 	is.Equal(layouts(m), map[string]byte{
 		fileName(logName, 0): layout, fileName(logName, 400): layout, fileName(logName, 800): plainLayout, fileName(logName, 1200): plainLayout,
@@ -75,56 +174,6 @@ func TestPack(t *testing.T) {
 		}
 	}
 	is.True(holds(t, m).is(b))
-	again := m.copied()
-	is.NoErr(j.Pack(t.Context(), State{Seq: 800})) // nothing is left to do
-	is.Equal(layouts(m), layouts(again))
-}
-
-// Pack leaves alone a damaged log, a log for which there is no space, and all
-// logs when the time is over.
-func TestPackLeaves(t *testing.T) {
-	t.Parallel()
-	rnd := rand.New(rand.NewPCG(1, 71))
-	first := fileName(logName, 0)
-	for name, test := range map[string]struct {
-		harm   func(*memory, *Journal) context.Context
-		failed bool
-	}{
-		"damaged": {func(m *memory, _ *Journal) context.Context { m.seen[first].data[100] ^= 1; return t.Context() }, false},
-		"no room": {func(_ *memory, j *Journal) context.Context {
-			j.OnDisk(func() (Space, error) { return Space{Free: 1000, Reserve: 900}, nil })
-			return t.Context()
-		}, false},
-		"full": {func(m *memory, _ *Journal) context.Context {
-			m.fail = func(step, _ string) error {
-				if step == "fill" {
-					return syscall.ENOSPC
-				}
-				return nil
-			}
-			return t.Context()
-		}, true},
-		"stopped": {func(*memory, *Journal) context.Context {
-			ctx, cancel := context.WithCancel(t.Context())
-			cancel()
-			return ctx
-		}, true},
-	} {
-		is := is.New(t)
-		m := newMemory(rnd)
-		j, b := generationsOf(t, m, 4)
-		ctx := test.harm(m, j)
-		before := bytes.Clone(m.seen[first].data)
-		err := j.Pack(ctx, State{Seq: 9})
-		if (err != nil) != test.failed {
-			t.Errorf("%s: %v", name, err)
-		}
-		is.True(bytes.Equal(m.seen[first].data, before))
-		m.fail = nil
-		got, _, err := replay(j)
-		is.NoErr(err)
-		is.True(got.is(b))
-	}
 }
 
 // A damaged frame loses only its own records: the records of the others can be
@@ -141,7 +190,7 @@ func TestPackedDamageIsLocal(t *testing.T) {
 	}
 	is.NoErr(j.Begin(b.State))
 	is.NoErr(j.Snapshot(t.Context(), b.State, format, b.all()))
-	is.NoErr(j.Pack(t.Context(), b.State))
+	is.NoErr(compress(j, b.State))
 	name := fileName(logName, 0)
 	marks, _ := frames(t, m.seen[name].data)
 	is.True(len(marks) >= 4)
@@ -172,4 +221,18 @@ func TestPackedDamageIsLocal(t *testing.T) {
 	}
 	is.Equal(last, b.Seq)
 	is.True(read > 150 && read < 300)
+}
+
+// A log that a former version has compressed leads to the state that it had there.
+func TestFormerCompressedLog(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	b, err := os.ReadFile("testdata/compressed-log")
+	is.NoErr(err)
+	m := newMemory(nil)
+	m.seen[fileName(logName, 0)] = &inode{data: b}
+	m.seen[fileName(logName, 60)] = &inode{data: header{plainLayout, format, State{60, 0x917e3b4e06b41381}, 0}.append(nil, logMagic)}
+	got := holds(t, m)
+	is.Equal(len(got.entries), 41)
+	is.Equal(got.State, State{60, 0x917e3b4e06b41381})
 }

@@ -208,13 +208,11 @@ func (h *history) rotate() {
 	for range h.rnd.IntN(4) {
 		h.append()
 	}
-	if h.rnd.IntN(3) == 0 { // as in a quiet time
-		_ = h.j.Pack(h.Context(), at.State)
+	if h.rnd.IntN(3) == 0 { // the snapshot has failed
 		return
 	}
 	if h.j.Snapshot(h.Context(), at.State, format, at.all()) == nil {
 		_ = h.j.Prune()
-		_ = h.j.Pack(h.Context(), at.State)
 	}
 }
 

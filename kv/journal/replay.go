@@ -272,13 +272,7 @@ func (s *files) readLogs(done *Replayed, g generations, apply func([]Op) error) 
 
 // readLog passes the records of one log to apply. The next log begins at next;
 // 0 means that this is the last log.
-func (s *files) readLog(done *Replayed, seq, next uint64, apply func([]Op) error) error {
-	return s.eachRecord(done, seq, next, func(r *reader, payload []byte) error { return record(done, r, payload, apply) })
-}
-
-// eachRecord passes the payload of each record of a log to take, which updates
-// done: see record.
-func (s *files) eachRecord(done *Replayed, seq, next uint64, take func(r *reader, payload []byte) error) (err error) {
+func (s *files) readLog(done *Replayed, seq, next uint64, apply func([]Op) error) (err error) {
 	name := fileName(logName, seq)
 	f, r, h, err := s.open(name)
 	if err != nil {
@@ -292,7 +286,7 @@ func (s *files) eachRecord(done *Replayed, seq, next uint64, take func(r *reader
 		at := r.at
 		payload, err := r.next()
 		if err == nil {
-			err = take(r, payload)
+			err = record(done, r, payload, apply)
 		}
 		if err == nil {
 			done.last = extent{name, at, r.at - at}
@@ -302,7 +296,7 @@ func (s *files) eachRecord(done *Replayed, seq, next uint64, take func(r *reader
 		case errors.Is(err, ErrRead):
 			return fmt.Errorf("cannot read journal/%s at byte %d: %w", name, at, err)
 		case !errors.Is(err, errFrame) && err != io.EOF: //nolint:errorlint // a wrapped one is of a read, not the end
-			return err // take's own error: the file is not its cause
+			return err // the error of apply: the file is not its cause
 		case next != 0 && done.Seq < next:
 			bad := &Damaged{Name: name, At: at, Why: err.Error(), Lost: fmt.Sprintf("records %d to %d cannot be read, and journal/%s continues after them", done.Seq+1, next, fileName(logName, next))}
 			if err == io.EOF { //nolint:errorlint // as above

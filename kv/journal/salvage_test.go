@@ -194,7 +194,7 @@ func TestSalvageBehindHead(t *testing.T) {
 				if packed {
 					is.NoErr(j.Begin(b.State))
 					is.NoErr(j.Snapshot(t.Context(), b.State, format, b.all()))
-					is.NoErr(j.Pack(t.Context(), b.State))
+					is.NoErr(compress(j, b.State))
 					delete(m.seen, fileName(snapName, b.Seq))
 				}
 				m = withoutRecent(m.copied())
