@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"kist/kv/datadir"
 )
 
 // proof is written at a clean stop. It says which store the index belongs to and which place it has reached, and proves
@@ -22,9 +24,12 @@ type proof struct {
 	Files   map[string]int64 `json:"Files"` // sizes of all files
 }
 
-func (x *Index) proofFile() string { return filepath.Join(x.o.Dir, "proof.json") }
+func (x *Index) proofFile() string { return filepath.Join(x.o.Dir, proofName) }
 
-const rootName = "root.bolt"
+const (
+	proofName = "proof.json"
+	rootName  = "root.bolt"
+)
 
 // prove writes the proof of an index that was closed at a place.
 func (x *Index) prove(at uint64) error {
@@ -40,11 +45,7 @@ func (x *Index) prove(at uint64) error {
 	if err != nil {
 		return err
 	}
-	aside := x.proofFile() + ".new"
-	if err := os.WriteFile(aside, text, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(aside, x.proofFile())
+	return datadir.WriteFile(x.o.Dir, proofName, text)
 }
 
 // mustRebuild decides whether the index is built from scratch: if asked is true, if Rebuild was called, or if no proof shows
