@@ -1,8 +1,8 @@
 package web
 
 import (
+	"context"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -151,8 +151,7 @@ var IdempotencyArg = Param{
 
 // repeatGuards lets one request with the same Idempotency-Key run at a time.
 type repeatGuards struct {
-	mu sync.Mutex
-	of map[string]chan struct{}
+	of handOvers[string, struct{}]
 }
 
 // repeatTime is how long a request waits for an earlier one with the same key.
@@ -161,32 +160,13 @@ const repeatTime = 10 * time.Second
 // Enter waits until no other request with the key runs, for ten seconds at most. The caller calls
 // leave at its end.
 func (all *repeatGuards) Enter(c *Request, key string) (leave func(), err error) {
-	end := time.NewTimer(repeatTime)
-	defer end.Stop()
-	for {
-		all.mu.Lock()
-		before := all.of[key]
-		if before == nil {
-			if all.of == nil {
-				all.of = map[string]chan struct{}{}
-			}
-			mine := make(chan struct{})
-			all.of[key] = mine
-			all.mu.Unlock()
-			return func() {
-				all.mu.Lock()
-				delete(all.of, key)
-				all.mu.Unlock()
-				close(mine)
-			}, nil
+	ctx, cancel := context.WithTimeout(c.R.Context(), repeatTime)
+	defer cancel()
+	leave, err = all.of.take(ctx, key, struct{}{}, nil)
+	if err != nil {
+		return nil, &record.Error{
+			Fault: record.Busy, Code: "busy", Text: "Another request with this Idempotency-Key is in progress.", Retry: time.Second,
 		}
-		all.mu.Unlock()
-		select {
-		case <-before:
-			continue
-		case <-end.C:
-		case <-c.R.Context().Done():
-		}
-		return nil, &record.Error{Fault: record.Busy, Code: "busy", Text: "Another request with this Idempotency-Key is in progress.", Retry: time.Second}
 	}
+	return leave, nil
 }

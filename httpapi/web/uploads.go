@@ -1,8 +1,8 @@
 package web
 
 import (
+	"context"
 	"errors"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -27,14 +27,12 @@ var (
 // uploadLocks lets one request at a time work on an upload. A newer request ends the older
 // one, which may be waiting for a dead connection.
 type uploadLocks struct {
-	mu sync.Mutex
-	of map[record.ID]*UploadLock
+	of handOvers[record.ID, *UploadLock]
 }
 
 type UploadLock struct {
 	call *Request
 	Over atomic.Bool // another request is waiting
-	done chan struct{}
 }
 
 // lockTime is how long a request waits for the previous one, which has to store what it
@@ -43,36 +41,19 @@ const lockTime = 30 * time.Second
 
 // Take waits for the lock of an upload. The caller has it until release is called.
 func (all *uploadLocks) Take(c *Request, id record.ID) (mine *UploadLock, release func(), err error) {
-	mine = &UploadLock{call: c, done: make(chan struct{})}
-	end := time.NewTimer(lockTime)
-	defer end.Stop()
-	for {
-		all.mu.Lock()
-		before := all.of[id]
-		if before == nil {
-			if all.of == nil {
-				all.of = map[record.ID]*UploadLock{}
-			}
-			all.of[id] = mine
-			all.mu.Unlock()
-			return mine, func() {
-				all.mu.Lock()
-				delete(all.of, id)
-				all.mu.Unlock()
-				close(mine.done)
-			}, nil
-		}
+	ctx, cancel := context.WithTimeout(c.R.Context(), lockTime)
+	defer cancel()
+	mine = &UploadLock{call: c}
+	release, err = all.of.take(ctx, id, mine, func(before *UploadLock) {
 		before.Over.Store(true)
 		if before.call.W.Body != nil {
-			before.call.W.Body.cut() // under the lock, so that its connection cannot serve another request yet
+			before.call.W.Body.cut() // its connection cannot serve another request yet
 		}
-		all.mu.Unlock()
-		select {
-		case <-before.done:
-		case <-c.R.Context().Done():
-			return nil, nil, &record.Error{Fault: record.Busy, Code: "upload_busy", Text: "Another request is working on this upload.", Retry: time.Second}
-		case <-end.C:
-			return nil, nil, &record.Error{Fault: record.Busy, Code: "upload_busy", Text: "Another request is working on this upload.", Retry: lockTime}
+	})
+	if err != nil {
+		return nil, nil, &record.Error{
+			Fault: record.Busy, Code: "upload_busy", Text: "Another request is working on this upload.", Retry: lockTime,
 		}
 	}
+	return mine, release, nil
 }
