@@ -285,52 +285,36 @@ func (p *pruning) damaged(what string, err error) {
 	}
 }
 
-// slots returns the names of the objects with slots before the beginning. The first and
-// last single slots of each epoch stay: a former writer that wakes up late would put its
-// own in the place of one. A neighbour that is missing was removed, so it has the same
-// epoch.
+// slots returns the names of the objects with slots before the beginning. Fences stay, and the
+// single slots before them: a former writer that wakes up late would put its own in the place of
+// one. A fence is empty. Other empty slots, and damaged ones, stay with them.
 func (p *pruning) slots(ctx context.Context) (names []string, err error) {
 	all, err := p.history.objects(ctx, "")
 	if err != nil {
 		return nil, err
 	}
-	type head struct {
-		epoch   uint64
-		damaged bool
-	}
 	single := slices.DeleteFunc(slices.Clone(all), func(o span) bool {
-		return o.first != p.begin.slot && (o.first < o.last || o.last >= p.begin.slot)
+		return o.first < o.last || o.first > p.begin.slot
 	})
-	read := make([]head, len(single))
+	empty := make([]bool, len(single))
 	if err := together(ctx, atOnce, len(single), func(ctx context.Context, i int) error {
 		slot, err := p.history.head(ctx, single[i])
-		if isFlaw(err) {
-			read[i] = head{damaged: true}
-			return nil
-		}
-		if err != nil {
+		if err != nil && !isFlaw(err) {
 			return err
 		}
-		read[i] = head{epoch: slot.Epoch}
+		empty[i] = err != nil || slot.Before == slot.After
 		return nil
 	}); err != nil {
 		return nil, err
 	}
 
-	heads := map[uint64]head{}
+	fences := map[uint64]bool{}
 	for i, o := range single {
-		heads[o.first] = read[i]
-	}
-	stays := func(n uint64) bool {
-		before, first := heads[n-1]
-		after, last := heads[n+1]
-		one := heads[n]
-		return n == 1 || one.damaged ||
-			first && (before.damaged || before.epoch != one.epoch) ||
-			last && (after.damaged || after.epoch != one.epoch)
+		fences[o.first] = empty[i]
 	}
 	for _, o := range all {
-		if o.last < p.begin.slot && (o.first < o.last || !stays(o.first)) {
+		stays := o.first == o.last && (fences[o.first] || fences[o.first+1])
+		if o.last < p.begin.slot && !stays {
 			names = append(names, o.name)
 		}
 	}

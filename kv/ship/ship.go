@@ -115,7 +115,7 @@ type Status struct {
 	Slots        uint64        // put by this process
 	Bytes        int64         // put by this process
 	Errors       uint64        // failed requests and attempts
-	Removed      uint64        // objects that only too old moments needed
+	Removed      uint64        // objects that nothing needed any more
 	Oldest       time.Time     // moment that can be restored; zero if it is not known yet
 	LastPut      time.Time     // of a slot
 	LastSnapshot time.Time     // zero if the store has none
