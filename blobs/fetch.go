@@ -294,11 +294,13 @@ func (f *fetch) fetch(ctx context.Context) error {
 		f.size = there.Size
 		f.mu.Unlock()
 	}
+	arrived := func() {}
 	if c.room(f.size) {
-		defer c.coming.Add(-f.size)
+		arrived = sync.OnceFunc(func() { c.coming.Add(-f.size) })
 	} else if !f.must || c.full(f.size) {
 		return errNoRoom
 	}
+	defer arrived()
 	st, err := c.store.Stage()
 	if err != nil {
 		return err
@@ -310,6 +312,7 @@ func (f *fetch) fetch(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	arrived() // counted twice, it would be evicted for itself
 	kept, err := st.keepHere()
 	if err != nil {
 		return err
