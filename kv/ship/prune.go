@@ -36,37 +36,6 @@ type Contents struct {
 	Unknown func(ref [32]byte) (bool, error)
 }
 
-// An ask asks whether this is still the writer.
-type ask struct {
-	at     time.Time
-	answer chan<- confirmed
-}
-
-// A confirmed says that this is the writer.
-type confirmed struct {
-	slot uint64    // the newest one
-	at   time.Time // when its put began
-	err  error
-}
-
-// confirm returns a slot that this writer has put after the call began. All that was
-// committed before the call is in the store.
-func (s *Shipper) confirm(ctx context.Context) (c confirmed, err error) {
-	answer := make(chan confirmed, 1)
-	select {
-	case s.asks <- ask{time.Now(), answer}:
-		select {
-		case c = <-answer:
-			return c, c.err
-		case <-ctx.Done():
-		}
-	case <-s.ended:
-		return c, errClosed
-	case <-ctx.Done():
-	}
-	return c, ctx.Err()
-}
-
 // Tend calls Compare after a start and once a day until ctx ends, and then Prune if there
 // were commits since.
 func (s *Shipper) Tend(ctx context.Context, c Contents) {
