@@ -7,14 +7,11 @@ import (
 	"io"
 	"maps"
 	"math"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/prometheus/procfs"
 
 	"kist/blobs"
 	"kist/httpapi/api"
@@ -118,39 +115,9 @@ func (f *figures) counter(name, help string, v float64) {
 	f.sample(name, v)
 }
 
-// process writes the figures that the system has about this process, where it
-// has /proc.
-func (f *figures) process() {
-	f.gauge("goroutines", "Goroutines of the process.", float64(runtime.NumGoroutine()))
-	self, err := procfs.Self()
-	if err != nil {
-		return
-	}
-	if stat, err := self.Stat(); err == nil {
-		f.counter("process_cpu_seconds_total", "Total user and system CPU time spent in seconds.", stat.CPUTime())
-		f.gauge("process_virtual_memory_bytes", "Virtual memory size in bytes.", float64(stat.VirtualMemory()))
-		f.gauge("process_resident_memory_bytes", "Resident memory size in bytes.", float64(stat.ResidentMemory()))
-		if start, err := stat.StartTime(); err == nil {
-			f.gauge("process_start_time_seconds", "Start time of the process since unix epoch in seconds.", start)
-		}
-	}
-	if n, err := self.FileDescriptorsLen(); err == nil {
-		f.gauge("process_open_fds", "Number of open file descriptors.", float64(n))
-	}
-	if limits, err := self.Limits(); err == nil {
-		f.gauge("process_max_fds", "Maximum number of open file descriptors.", float64(limits.OpenFiles))
-		f.gauge("process_virtual_memory_max_bytes", "Maximum amount of virtual memory available in bytes.", float64(limits.AddressSpace))
-	}
-	if net, err := self.Netstat(); err == nil && net.InOctets != nil && net.OutOctets != nil {
-		f.counter("process_network_receive_bytes_total", "Number of bytes received by the process over the network.", *net.InOctets)
-		f.counter("process_network_transmit_bytes_total", "Number of bytes sent by the process over the network.", *net.OutOctets)
-	}
-}
-
 // instance writes the figures about the process, the disk, the journal, the search index and the
 // cache.
 func (f *figures) instance(c *web.Config) {
-	f.process()
 	f.gauge("build_info", "1; the version is a label.", 1, "version", c.Version)
 	f.gauge("disk_room_bytes", "Bytes of new content that fit on the disk.", float64(c.Store.FreeForContent()))
 	index := c.Search.State()
