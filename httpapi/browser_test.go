@@ -101,6 +101,45 @@ func TestBrowserDialogThenItem(t *testing.T) {
 	b.until(`location.pathname === ` + quoted("/recipes/"+slug) + ` && document.querySelectorAll('dialog[open]').length === 1`)
 }
 
+// TestBrowserOpenMenu: the menu of a row stays open while the row is drawn again, as it is when the
+// tags of a saved item arrive.
+func TestBrowserOpenMenu(t *testing.T) {
+	is := is.New(t)
+	b := openBrowser(t)
+	b.post("/api/v1/notes", map[string]any{"content": "Milk"}).want(201)
+	b.open("/notes")
+	b.until(`document.querySelectorAll('#main .item').length === 1`)
+	b.js(`(() => {
+		const fetched = window.fetch;
+		const sent = new Promise((go) => { window.sendTags = go; });
+		window.fetch = async (address, ...of) => {
+			if (String(address.url ?? address).endsWith('/tags')) {
+				window.asked = true;
+				await sent;
+			}
+			return fetched(address, ...of);
+		};
+		document.querySelector('#main .item [data-act=row-menu]').click();
+	})()`)
+	b.press("Edit")
+	b.fill("Tags", "one")
+	b.click("dialog .main")
+	b.says("Saved.")
+	b.until(`!document.querySelector('dialog') && window.asked`)
+	b.js(`(() => {
+		const row = document.querySelector('#main .item');
+		row.dataset.old = '';
+		row.querySelector('[data-act=row-menu], .menu summary').click();
+	})()`)
+	b.until(`document.querySelector('#main .item .menu[open] [data-act=delete]')`)
+	b.js(`window.sendTags()`)
+	b.until(`!('old' in document.querySelector('#main .item').dataset)`)
+	is.Equal(b.js(`document.activeElement === document.querySelector('#main .item.open .menu[open] summary')`), true)
+	b.press("Make public")
+	b.becomes("notes", "isPublic", true)
+	is.True(b.sound())
+}
+
 // TestBrowserHome: the box of the home page makes what was typed into what it
 // looks like.
 func TestBrowserHome(t *testing.T) {

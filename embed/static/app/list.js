@@ -203,15 +203,24 @@ const rowsOf = (r) => all(`.item[data-id="${r.id}"]`);
 // focusedAction is the action of the focused button in an element.
 const focusedAction = (el) => el.contains(document.activeElement) && document.activeElement.dataset.act;
 
+// keepMenu moves an open menu into the new row of its record.
+function keepMenu(menu, row) {
+  find('[data-act="row-menu"]', row).replaceWith(menu);
+  row.classList.add('open');
+  fillMenu(menu);
+}
+
 // updateRows redraws the rows of a changed record. Dialogs that show the record listen to the event.
 export function updateRows(r) {
   countChange();
   for (const row of rowsOf(r)) {
     if (row.matches('.tile')) continue;
     const focused = row.contains(document.activeElement), act = focusedAction(row);
+    const menu = find('details.menu[open]', row);
     const next = recordRow(r);
     row.replaceWith(next);
-    if (focused) ((act && find(`[data-act="${act}"]`, next)) || find('a.name', next)).focus({ preventScroll: true });
+    if (menu) keepMenu(menu, next);
+    if (focused) ((act && find(`[data-act="${act}"]`, next)) || menu?.firstChild || find('a.name', next)).focus({ preventScroll: true });
   }
   view?.list?.showSelection();
   document.dispatchEvent(new CustomEvent('record', { detail: r }));
