@@ -150,8 +150,8 @@ type making[V any] struct {
 }
 
 // Do returns what make returns, which is called once for all who ask for the key until it returns. It is called in
-// another goroutine, maybe after Do has returned. Its context is not that of a caller: it ends with Close. If it panics,
-// all callers get an error. The other errors of Do are that of ctx, ErrBusy and ErrClosed.
+// another goroutine, maybe after Do has returned. Its context is not that of a caller: it ends with Close. If it
+// panics, all callers get an error. The other errors of Do are that of ctx, ErrBusy and ErrClosed.
 func (g *Group[K, V]) Do(ctx context.Context, key K, make func(context.Context) (V, error)) (v V, err error) {
 	if err := ctx.Err(); err != nil {
 		return v, err

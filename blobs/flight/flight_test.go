@@ -43,7 +43,12 @@ func TestGroup(t *testing.T) {
 		made    int
 	}{
 		"once for all": {
-			callers: []caller{{"a", 0, 5, 0, nil, "a1"}, {"a", 1, 5, 0, nil, "a1"}, {"a", 4, 5, 0, nil, "a1"}}, made: 1,
+			made: 1,
+			callers: []caller{
+				{"a", 0, 5, 0, nil, "a1"},
+				{"a", 1, 5, 0, nil, "a1"},
+				{"a", 4, 5, 0, nil, "a1"},
+			},
 		},
 		"nothing is remembered": {
 			callers: []caller{{"a", 0, 5, 0, nil, "a1"}, {"a", 6, 5, 0, nil, "a2"}}, made: 2,
@@ -52,45 +57,93 @@ func TestGroup(t *testing.T) {
 			callers: []caller{{"a", 0, 5, 0, nil, "a1"}, {"b", 1, 2, 0, nil, "b2"}}, made: 2,
 		},
 		"a few at a time, in order": {
-			turns: 1, callers: []caller{{"a", 0, 5, 0, nil, "a1"}, {"b", 1, 5, 0, nil, "b2"}, {"c", 2, 5, 0, nil, "c3"}, {"b", 3, 5, 0, nil, "b2"}}, made: 3,
+			turns: 1, made: 3,
+			callers: []caller{
+				{"a", 0, 5, 0, nil, "a1"},
+				{"b", 1, 5, 0, nil, "b2"},
+				{"c", 2, 5, 0, nil, "c3"},
+				{"b", 3, 5, 0, nil, "b2"},
+			},
 		},
 		"a caller leaves": {
 			callers: []caller{{"a", 0, 5, 2, nil, left}, {"a", 1, 5, 0, nil, "a1"}}, made: 1,
 		},
 		"all leave before its turn": {
-			turns: 1, callers: []caller{{"a", 0, 5, 0, nil, "a1"}, {"b", 1, 5, 3, nil, left}, {"b", 2, 5, 4, nil, left}, {"c", 3, 5, 0, nil, "c2"}}, made: 2,
+			turns: 1, made: 2,
+			callers: []caller{
+				{"a", 0, 5, 0, nil, "a1"},
+				{"b", 1, 5, 3, nil, left},
+				{"b", 2, 5, 4, nil, left},
+				{"c", 3, 5, 0, nil, "c2"},
+			},
 		},
 		"one is still there at its turn": {
-			turns: 1, callers: []caller{{"a", 0, 5, 0, nil, "a1"}, {"b", 1, 5, 3, nil, left}, {"b", 2, 5, 0, nil, "b2"}}, made: 2,
+			turns: 1, made: 2,
+			callers: []caller{
+				{"a", 0, 5, 0, nil, "a1"},
+				{"b", 1, 5, 3, nil, left},
+				{"b", 2, 5, 0, nil, "b2"},
+			},
 		},
 		"all leave after it has begun, and another comes": {
-			callers: []caller{{"a", 0, 9, 2, nil, left}, {"a", 1, 9, 3, nil, left}, {"a", 5, 9, 0, nil, "a1"}}, made: 1,
+			made: 1,
+			callers: []caller{
+				{"a", 0, 9, 2, nil, left},
+				{"a", 1, 9, 3, nil, left},
+				{"a", 5, 9, 0, nil, "a1"},
+			},
 		},
 		"left and asked for again": {
-			turns: 1, callers: []caller{{"a", 0, 9, 0, nil, "a1"}, {"b", 1, 5, 2, nil, left}, {"b", 3, 5, 0, nil, "b2"}}, made: 2,
+			turns: 1, made: 2,
+			callers: []caller{
+				{"a", 0, 9, 0, nil, "a1"},
+				{"b", 1, 5, 2, nil, left},
+				{"b", 3, 5, 0, nil, "b2"},
+			},
 		},
 		"a context that has ended": {
 			callers: []caller{{"a", 5, 5, 1, nil, left}}, made: 0,
 		},
 		"it fails for all, and not for the next": {
-			callers: []caller{{"a", 0, 5, 0, fails, "failed"}, {"a", 1, 5, 0, nil, "failed"}, {"a", 6, 5, 0, nil, "a2"}}, made: 2,
+			made: 2,
+			callers: []caller{
+				{"a", 0, 5, 0, fails, "failed"},
+				{"a", 1, 5, 0, nil, "failed"},
+				{"a", 6, 5, 0, nil, "a2"},
+			},
 		},
 		"it panics": {
-			turns: 1, callers: []caller{{"a", 0, 5, 0, panics, "flight: oh no\n"}, {"a", 1, 5, 0, nil, "flight: oh no\n"}, {"b", 2, 5, 0, nil, "b2"}}, made: 2,
+			turns: 1, made: 2,
+			callers: []caller{
+				{"a", 0, 5, 0, panics, "flight: oh no\n"},
+				{"a", 1, 5, 0, nil, "flight: oh no\n"},
+				{"b", 2, 5, 0, nil, "b2"},
+			},
 		},
 		"its goroutine ends": {
-			turns: 1, callers: []caller{{"a", 0, 5, 0, exits, "flight: the function has not returned"}, {"b", 2, 5, 0, nil, "b2"}}, made: 2,
+			turns: 1, made: 2,
+			callers: []caller{
+				{"a", 0, 5, 0, exits, "flight: the function has not returned"},
+				{"b", 2, 5, 0, nil, "b2"},
+			},
 		},
 		"too many": {
 			turns: 1, most: 2,
 			callers: []caller{
-				{"a", 0, 9, 0, nil, "a1"}, {"b", 1, 9, 4, nil, left}, {"c", 2, 9, 0, nil, flight.ErrBusy.Error()}, {"b", 3, 9, 5, nil, left}, {"c", 6, 9, 0, nil, "c2"},
+				{"a", 0, 9, 0, nil, "a1"},
+				{"b", 1, 9, 4, nil, left},
+				{"c", 2, 9, 0, nil, flight.ErrBusy.Error()},
+				{"b", 3, 9, 5, nil, left},
+				{"c", 6, 9, 0, nil, "c2"},
 			}, made: 2,
 		},
 		"closed": {
 			turns: 1, closed: 3,
 			callers: []caller{
-				{"a", 0, 5, 0, nil, "a1"}, {"a", 1, 5, 0, nil, "a1"}, {"b", 2, 5, 0, nil, flight.ErrClosed.Error()}, {"a", 4, 5, 0, nil, flight.ErrClosed.Error()},
+				{"a", 0, 5, 0, nil, "a1"},
+				{"a", 1, 5, 0, nil, "a1"},
+				{"b", 2, 5, 0, nil, flight.ErrClosed.Error()},
+				{"a", 4, 5, 0, nil, flight.ErrClosed.Error()},
 			}, made: 1,
 		},
 	} {
@@ -182,12 +235,14 @@ func TestFlight(t *testing.T) {
 		steps   []step
 		stopped bool
 	}{
-		"one caller":          {[]step{{"leave", true}}, true},
-		"two callers":         {[]step{{"join", true}, {"leave", false}}, false},
-		"two callers leave":   {[]step{{"join", true}, {"leave", false}, {"leave", true}}, true},
-		"too late":            {[]step{{"leave", true}, {"join", false}, {"stay", false}, {"join", false}}, true},
-		"it stays":            {[]step{{"stay", true}, {"leave", false}}, false},
-		"it stays for others": {[]step{{"stay", true}, {"leave", false}, {"join", true}, {"leave", false}, {"stay", true}}, false},
+		"one caller":        {[]step{{"leave", true}}, true},
+		"two callers":       {[]step{{"join", true}, {"leave", false}}, false},
+		"two callers leave": {[]step{{"join", true}, {"leave", false}, {"leave", true}}, true},
+		"too late":          {[]step{{"leave", true}, {"join", false}, {"stay", false}, {"join", false}}, true},
+		"it stays":          {[]step{{"stay", true}, {"leave", false}}, false},
+		"it stays for others": {
+			[]step{{"stay", true}, {"leave", false}, {"join", true}, {"leave", false}, {"stay", true}}, false,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -24,7 +24,9 @@ const (
 	factBytes = 8 << 20 // of all facts
 )
 
-var errBusy = &record.Error{Fault: record.Busy, Code: "busy", Text: "The server is busy with other downloads. Try again in a moment.", Retry: 10 * time.Second}
+var errBusy = &record.Error{
+	Fault: record.Busy, Code: "busy", Text: "The server is busy with other downloads. Try again in a moment.", Retry: 10 * time.Second,
+}
 
 // Zips bounds the work for zips, and remembers facts about their items. All methods are safe for concurrent use.
 type Zips struct {

@@ -89,8 +89,8 @@ const (
 	entryBytes = 1 << 10     // what an entry of a zip takes in memory while the zip is sent, about
 )
 
-// layout makes the entries of the zip of the items. It waits for one of the two turns of Zips.Layout, or fails with Busy if
-// too many wait, and reads only what is not cached. While the zip is sent, one text at a time is in memory.
+// layout makes the entries of the zip of the items. It waits for one of the two turns of Zips.Layout, or fails with Busy
+// if too many wait, and reads only what is not cached. While the zip is sent, one text at a time is in memory.
 func layout(c *web.Request, r *record.Record, owned bool, chosen []catalog.Member) (*zipping, error) {
 	done, err := c.Site.Zips.Layout(c.R.Context(), grant.Network(c.Addr))
 	if err != nil {
@@ -232,7 +232,9 @@ func (z *zipping) addFile(item *record.Record, b *record.File) error {
 
 // sum is the CRC-32 of a file's bytes as they are sent. It is computed if it is not kept with the content: for what an
 // earlier version stored, what a sender left, and what is left of a file without its metadata.
-func (z *zipping) sum(stored *record.Content, of *Content, open func(part bool) (io.ReadSeekCloser, error)) (sum uint32, err error) {
+func (z *zipping) sum(
+	stored *record.Content, of *Content, open func(part bool) (io.ReadSeekCloser, error),
+) (sum uint32, err error) {
 	key := catalog.CRCKey{Ref: stored.Ref}
 	if of.Clean {
 		key.Rules = metadata.Rules
