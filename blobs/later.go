@@ -101,7 +101,6 @@ func (st *Stage) KeepLater() (*Kept, error) {
 		return st.Keep()
 	}
 	kept.Size, kept.Bytes, kept.store = st.size, st.held, s
-	kept.CRC, kept.Summed = st.hash.crc, st.hash.summed
 	unpin := kept.release
 	kept.release = sync.OnceFunc(func() { unpin(); s.later.letGo() })
 	st.held, st.err = nil, errKept

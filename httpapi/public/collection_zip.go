@@ -231,7 +231,7 @@ func (z *zipping) addFile(item *record.Record, b *record.File) error {
 }
 
 // sum is the CRC-32 of a file's bytes as they are sent. It is computed if it is not kept with the content: for what an
-// earlier version stored, what a sender left, and what is left of a file without its metadata.
+// earlier version stored, what a sender left, short files, and what is left of a file without its metadata.
 func (z *zipping) sum(
 	stored *record.Content, of *Content, open func(part bool) (io.ReadSeekCloser, error),
 ) (sum uint32, err error) {

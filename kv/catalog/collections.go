@@ -507,9 +507,13 @@ func KeepCRCs(tx *kv.Tx, sums map[CRCKey]uint32) error {
 	return nil
 }
 
-// KeepCRCOf keeps the CRC-32 of a new content. The transaction that gives the content its record may call it.
+// summedFrom is the size in bytes of a content from which its CRC-32 is kept when it is added. A shorter one is soon
+// read, and a row more would make its upload a tenth slower.
+const summedFrom = 64 << 10
+
+// KeepCRCOf keeps the CRC-32 of a new content, unless it is short. The transaction that gives the content its record may call it.
 func KeepCRCOf(tx *kv.Tx, k *blobs.Kept) error {
-	if !k.Summed {
+	if !k.Summed || k.Size < summedFrom {
 		return nil
 	}
 	return KeepCRCs(tx, map[CRCKey]uint32{{Ref: k.Ref}: k.CRC})
