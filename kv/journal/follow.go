@@ -21,9 +21,9 @@ type Tail struct {
 	name  string
 }
 
-// NewTail returns a Tail that begins after the given state. The error is Missing if the records that
+// Tail returns a Tail that begins after the given state. The error is Missing if the records that
 // follow are not there any more, and ErrOther if the journal has another history.
-func NewTail(j *Journal, from State) (*Tail, error) {
+func (j *Journal) Tail(from State) (*Tail, error) {
 	t := &Tail{files: files{folder: j.files.folder, format: j.files.format, bare: true}}
 	g, err := t.files.list()
 	if err != nil {
@@ -195,9 +195,9 @@ type Snap struct {
 	File
 }
 
-// OpenNewest opens the newest snapshot after a record. It reads all of it, to check it.
+// Newest opens the newest snapshot after a record. It reads all of it, to check it.
 // The error is fs.ErrNotExist if there is none. Damaged ones do not count.
-func OpenNewest(j *Journal, after uint64) (*Snap, error) {
+func (j *Journal) Newest(after uint64) (*Snap, error) {
 	g, err := j.files.list()
 	if err != nil {
 		return nil, err
@@ -224,7 +224,7 @@ func OpenNewest(j *Journal, after uint64) (*Snap, error) {
 
 // KeepFrom makes Prune keep the records after the one with the number seq, unless
 // their logs have more than a fifth of the free space or 4 GiB.
-func KeepFrom(j *Journal, seq uint64) { j.wanted.Store(seq + 1) }
+func (j *Journal) KeepFrom(seq uint64) { j.wanted.Store(seq + 1) }
 
 const (
 	maxWanted   = 4 << 30
@@ -233,7 +233,7 @@ const (
 
 // unwanted is how many of the logs, of which the first n are outdated, may be
 // removed: see KeepFrom.
-func unwanted(j *Journal, logs []uint64, n int) int {
+func (j *Journal) unwanted(logs []uint64, n int) int {
 	wanted := j.wanted.Load()
 	if wanted == 0 {
 		return n

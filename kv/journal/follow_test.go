@@ -24,7 +24,7 @@ func TestTail(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(seed, 90))
 			m := newMemory(rnd)
 			j, b := opened(t, m)
-			tail, err := NewTail(j, b.State)
+			tail, err := j.Tail(b.State)
 			is.NoErr(err)
 			fail := failures{}
 			m.fail = fail.next
@@ -45,7 +45,7 @@ func TestTail(t *testing.T) {
 				case 4: // another one, from a state in the past
 					is.NoErr(tail.Close())
 					from := states[rnd.IntN(len(read)+1)]
-					tail, err = NewTail(j, from)
+					tail, err = j.Tail(from)
 					is.NoErr(err)
 					read = read[:from.Seq]
 				default:
@@ -96,12 +96,12 @@ func TestTailOfWhatIsNotThere(t *testing.T) {
 	j, b := generationsOf(t, m, 3)
 	other := b.State
 	other.Digest++
-	_, err := NewTail(j, other)
+	_, err := j.Tail(other)
 	is.True(errors.Is(err, ErrOther))
 	delete(m.seen, fileName(logName, 0))
-	_, err = NewTail(j, State{})
+	_, err = j.Tail(State{})
 	is.True(errors.As(err, new(*Missing)))
-	tail, err := NewTail(j, b.State) // the control
+	tail, err := j.Tail(b.State) // the control
 	is.NoErr(err)
 	is.NoErr(tail.Close())
 }
@@ -128,11 +128,11 @@ func TestKeepFrom(t *testing.T) {
 			j.OnDisk(func() (Space, error) { return Space{Free: test.free}, nil })
 			j.SetClock(func() time.Time { return time.Now().Add(1000 * time.Hour) })
 			if test.from < 1<<62 {
-				KeepFrom(j, test.from)
+				j.KeepFrom(test.from)
 			}
 			is.NoErr(j.Prune())
 			is.Equal(m.seen[fileName(logName, 0)] == nil, test.gone)
-			tail, err := NewTail(j, State{})
+			tail, err := j.Tail(State{})
 			is.Equal(err != nil, test.gone)
 			if err == nil {
 				is.NoErr(tail.Close())
@@ -154,13 +154,13 @@ func TestOpenNewest(t *testing.T) {
 			}
 		}
 	}))
-	s, err := OpenNewest(j, 0)
+	s, err := j.Newest(0)
 	is.NoErr(err)
 	is.Equal(SnapshotName(s.Seq), newest)
-	_, err = OpenNewest(j, s.Seq)
+	_, err = j.Newest(s.Seq)
 	is.True(errors.Is(err, fs.ErrNotExist))
 	m.seen[newest].data[100] ^= 1
-	older, err := OpenNewest(j, 0)
+	older, err := j.Newest(0)
 	is.NoErr(err)
 	is.True(older.Seq < s.Seq)
 	is.True(b.Seq > 0)
@@ -203,7 +203,7 @@ func TestTailAtTheEndOfALog(t *testing.T) {
 				b = add(t, j, b, text)
 				states = append(states, b.State)
 			}
-			before, err := NewTail(j, State{})
+			before, err := j.Tail(State{})
 			is.NoErr(err)
 			is.NoErr(before.Read(b.Seq, func(Framed) (bool, error) { return true, nil }))
 			j, b = harm(is, m, j, b)
@@ -212,7 +212,7 @@ func TestTailAtTheEndOfALog(t *testing.T) {
 				b = add(t, j, b, text)
 				states = append(states, b.State)
 			}
-			whole, err := NewTail(j, State{})
+			whole, err := j.Tail(State{})
 			is.NoErr(err)
 			for tail, want := range map[*Tail][]State{whole: states, before: states[2:]} {
 				var got []State
@@ -221,7 +221,7 @@ func TestTailAtTheEndOfALog(t *testing.T) {
 				is.NoErr(tail.Close())
 			}
 			delete(m.seen, fileName(logName, 2))
-			tail, err := NewTail(j, State{})
+			tail, err := j.Tail(State{})
 			is.NoErr(err)
 			is.True(tail.Read(b.Seq, func(Framed) (bool, error) { return true, nil }) != nil)
 		})

@@ -87,7 +87,7 @@ func (j *Journal) Prune() error {
 	// Remove the oldest first and one by one, so that a crash leaves no gap.
 	snaps, _ := slices.BinarySearch(g.snaps, floor)
 	logs, _ := slices.BinarySearch(g.logs, floor)
-	logs = unwanted(j, g.logs, logs)
+	logs = j.unwanted(g.logs, logs)
 	for _, name := range slices.Concat(g.names(snapName, g.snaps[:snaps]), g.names(logName, g.logs[:logs])) {
 		if _, err := j.files.header(name); errors.As(err, new(*Irregular)) {
 			continue // it is foreign, and may not be removable

@@ -87,7 +87,7 @@ func (s *Shipper) heal(ctx context.Context, bad []uint64) error {
 	if _, err := s.confirm(ctx); err != nil { // this is the writer, and the store has all records until now
 		return err
 	}
-	snap, err := journal.OpenNewest(s.src.Journal, 0)
+	snap, err := s.src.Journal.Newest(0)
 	if err != nil {
 		return err
 	}

@@ -194,7 +194,7 @@ func (h history) keep(
 		return journal.State{}, err
 	}
 	defer j.Close() //nolint:errcheck // it was only read
-	snap, err := journal.OpenNewest(j, 0)
+	snap, err := j.Newest(0)
 	if absent(err) {
 		return journal.State{}, &flaw{fmt.Errorf("%s in the object store is damaged", snapName(seq))}
 	}

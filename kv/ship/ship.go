@@ -211,7 +211,7 @@ func (s *Shipper) Start(src Source) error {
 	if s.lineage, err = readLineage(src.Dir); err != nil {
 		return err
 	}
-	journal.KeepFrom(src.Journal, 0)
+	src.Journal.KeepFrom(0)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	err = s.attach(ctx)
 	cancel()
@@ -552,13 +552,13 @@ func (s *Shipper) begin(ctx context.Context) error {
 			return err
 		}
 	}
-	snap, err := journal.OpenNewest(s.src.Journal, 0)
+	snap, err := s.src.Journal.Newest(0)
 	s.begun = err == nil
 	if err != nil {
 		return err
 	}
 	defer snap.Close()
-	journal.KeepFrom(s.src.Journal, snap.Seq)
+	s.src.Journal.KeepFrom(snap.Seq)
 
 	if err := s.stored.putAll(ctx); err != nil {
 		return err
@@ -616,7 +616,7 @@ func (s *Shipper) ship(ctx context.Context) error {
 // shipSlot puts the next slot.
 func (s *Shipper) shipSlot(ctx context.Context, at journal.State) (err error) {
 	if s.tail == nil {
-		if s.tail, err = journal.NewTail(s.src.Journal, s.shipped); err != nil {
+		if s.tail, err = s.src.Journal.Tail(s.shipped); err != nil {
 			return err
 		}
 	}
@@ -725,7 +725,7 @@ func (s *Shipper) shipSnapshot(ctx context.Context) {
 	if busy {
 		return
 	}
-	snap, err := journal.OpenNewest(s.src.Journal, after)
+	snap, err := s.src.Journal.Newest(after)
 	if err == nil {
 		if snap.Seq <= shipped.Seq {
 			err = s.putSnapshot(ctx, snap)

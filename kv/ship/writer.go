@@ -93,7 +93,7 @@ func (s *Shipper) attach(ctx context.Context) error {
 		if err == nil {
 			s.lineage.Epoch, s.lineage.Slot = s.last.Epoch, s.last.Number
 			if err = writeLineage(s.src.Dir, s.lineage); err == nil {
-				journal.KeepFrom(s.src.Journal, last.After.Seq)
+				s.src.Journal.KeepFrom(last.After.Seq)
 				s.setComplete(complete)
 				s.writer = true
 			}
@@ -213,7 +213,7 @@ func (s *Shipper) continues(last *Slot) (complete bool, err error) {
 	if last.After.Seq == 0 { // there are only fences
 		return false, nil
 	}
-	tail, err := journal.NewTail(s.src.Journal, last.After)
+	tail, err := s.src.Journal.Tail(last.After)
 	switch {
 	case errors.As(err, new(*journal.Missing)):
 		return false, nil
@@ -277,7 +277,7 @@ func (s *Shipper) put(ctx context.Context, slot Slot) error {
 	s.last = slot
 	further := slot.After != s.shipped
 	if further {
-		journal.KeepFrom(s.src.Journal, slot.After.Seq)
+		s.src.Journal.KeepFrom(slot.After.Seq)
 	}
 	s.mu.Lock()
 	s.shipped, s.good = slot.After, began
