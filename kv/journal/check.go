@@ -113,7 +113,7 @@ func (j *Journal) Files() ([]Part, error) {
 		}); err == nil {
 			var p Part
 			if p, err = j.part(fileName(snapName, g.snaps[i])); err == nil {
-				p.Raw, p.Final = raw, true
+				p.Raw = raw
 				parts, from = append(parts, p), g.snaps[i]
 				break
 			}
@@ -165,11 +165,10 @@ const opOverhead = 4
 
 // A Part is a file of the journal.
 type Part struct {
-	Name  string
-	Size  int64 // in bytes
-	Raw   int64 // the approximate uncompressed size in bytes
-	Final bool  // it never changes again
-	file  File
+	Name string
+	Size int64 // in bytes
+	Raw  int64 // the approximate uncompressed size in bytes
+	file File
 }
 
 // part opens a file and describes it.

@@ -178,7 +178,6 @@ func TestFilesSayTheirSize(t *testing.T) {
 		raw += len(k) - 1 + len(v) + opOverhead // the key begins with its bucket
 	}
 	is.Equal(parts[0].Raw, int64(raw))
-	is.True(parts[0].Final)
 
 	is.NoErr(compress(j, b.State))
 	delete(m.seen, fileName(snapName, b.Seq))

@@ -100,6 +100,5 @@ func BenchmarkShip(b *testing.B) {
 		}
 		kvtest.OpenAt(b, dir, nil)
 		b.ReportMetric(b.Elapsed().Seconds(), "open-s")
-		b.ReportMetric(float64(got.Slots), "slots")
 	})
 }

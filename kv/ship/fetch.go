@@ -23,9 +23,7 @@ import (
 type Fetched struct {
 	Instance string
 	State    journal.State
-	Snapshot uint64    // the snapshot that it began with; 0 for none
-	Begun    time.Time // when that one was begun
-	Slots    int       // read
+	Begun    time.Time // when the snapshot was begun that it began with; zero for none
 	Last     time.Time // when the last record was made; zero if the slots have none of it
 	Whole    bool      // nothing follows the last record
 	Damage   error     // why nothing after the last record can be read; nil if nothing is damaged there
@@ -262,7 +260,7 @@ func (f *Fetched) snapshot(
 ) error {
 	unsure := uint64(0) // the newest one that is whole, and cannot be compared because slots are damaged
 	use := func(seq uint64, at journal.State) (err error) {
-		f.State, f.Snapshot = at, seq
+		f.State = at
 		f.Begun, err = h.begun(ctx, seq)
 		return err
 	}
@@ -413,7 +411,6 @@ func (f *Fetched) slot(s *Slot, at time.Time, bad error, take func(journal.Frame
 	if hex.EncodeToString(s.Instance[:]) != f.Instance {
 		return false, f.ends(cmp.Or(bad, f.foreign(s)), at)
 	}
-	f.Slots++
 	f.lineage.Epoch, f.lineage.Slot = s.Epoch, s.Number
 	if s.After.Seq <= f.State.Seq {
 		if s.After.Seq == f.State.Seq && s.After != f.State {

@@ -70,7 +70,6 @@ type Shipper struct {
 	asks     chan ask      // see confirm
 	ended    chan struct{} // closed when nothing is shipped any more
 	work     sync.WaitGroup
-	started  time.Time
 
 	failed atomic.Uint64 // requests, and attempts of other work
 	done   atomic.Uint64 // requests that have put something
@@ -204,7 +203,7 @@ func (s *Shipper) Start(src Source) error {
 		return fmt.Errorf("the instance %q is invalid", src.Instance)
 	}
 	s.process = [8]byte(randomBytes(8))
-	s.src, s.instance, s.at, s.started, s.upkeep = src, [8]byte(id), src.At, time.Now(), time.Now()
+	s.src, s.instance, s.at, s.upkeep = src, [8]byte(id), src.At, time.Now()
 	s.stored.dir = src.Dir
 	s.wake, s.full, s.progress, s.hurry = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{})
 	s.asks, s.ended = make(chan ask), make(chan struct{})
