@@ -15,6 +15,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"kist/httpapi/limit"
 	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/people"
@@ -546,7 +547,7 @@ func TestDoorMissesCount(t *testing.T) {
 	for i := range 200_000 {
 		m.count(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), "a", now)
 	}
-	is.Equal(m.tally.Len(), maxMissEntries)
+	is.Equal(m.tally.Len(), limit.MaxCounts)
 	_, ok = m.allow(addr("2001:db8::1"), now)
 	is.True(!ok) // not pushed out
 	_, ok = m.allow(addr("11.0.0.1"), now)

@@ -40,12 +40,11 @@ func hasGrant(c *web.Request, name string) bool {
 
 const missWindow = time.Minute
 
-// Limits of guessed slugs: misses of one network in the window, networks that are counted, and recent misses that are
-// remembered so that asking for the same slug again does not count.
+// Limits of guessed slugs: misses of one network in the window, and recent misses that are remembered so that asking
+// for the same slug again does not count.
 const (
-	maxMisses      = 60
-	maxMissEntries = 100_000
-	recentMisses   = 4096
+	maxMisses    = 60
+	recentMisses = 4096
 )
 
 // missSeed makes the hashes of misses unpredictable for visitors.
@@ -63,7 +62,7 @@ type missed struct {
 // answers. Asking for a recently missed slug again does not count. The zero value is ready
 // for use. The counts are lost when the process ends.
 //
-// Memory is bounded: misses of more than maxMissEntries networks in one window are not
+// Memory is bounded: misses of more than limit.MaxCounts networks in one window are not
 // counted. So a crowd of guessers does not lock out anyone else.
 type slugProbes struct {
 	mu     sync.Mutex
@@ -92,7 +91,7 @@ func (m *slugProbes) count(from netip.Addr, slug string, now time.Time) {
 		return
 	}
 	*place = hash
-	m.tally.Add(grant.Network(from), maxMissEntries, missWindow, now)
+	m.tally.Add(grant.Network(from), missWindow, now)
 }
 
 // find serves a route on which slugs could be guessed.

@@ -6,6 +6,9 @@ import (
 	"time"
 )
 
+// MaxCounts bounds the memory of a Counter.
+const MaxCounts = 100_000
+
 // A Counter counts events by key. A count starts with the first event and ends after the
 // window; nothing removes it earlier. The zero value is ready for use, by one goroutine at
 // a time.
@@ -30,16 +33,16 @@ func (t *Counter[K]) Wait(key K, most int, window time.Duration, now time.Time) 
 	return 0
 }
 
-// Add counts an event. It returns false if the key has no count yet and there are already
-// room unexpired counts.
-func (t *Counter[K]) Add(key K, room int, window time.Duration, now time.Time) bool {
+// Add counts an event. It does not count that of a further key if there are already MaxCounts
+// unexpired counts.
+func (t *Counter[K]) Add(key K, window time.Duration, now time.Time) {
 	c, there := t.counts[key]
-	if !there && len(t.counts) >= room && now.Sub(t.swept) >= time.Second { // at most once a second, because it looks at all counts
+	if !there && len(t.counts) >= MaxCounts && now.Sub(t.swept) >= time.Second { // at most once a second, because it looks at all counts
 		t.swept = now
 		maps.DeleteFunc(t.counts, func(_ K, c count) bool { return now.Sub(c.since) >= window })
 	}
-	if !there && len(t.counts) >= room {
-		return false
+	if !there && len(t.counts) >= MaxCounts {
+		return
 	}
 	if t.counts == nil {
 		t.counts = map[K]count{}
@@ -49,7 +52,6 @@ func (t *Counter[K]) Add(key K, room int, window time.Duration, now time.Time) b
 	}
 	c.n++
 	t.counts[key] = c
-	return true
 }
 
 // A Rate bounds how often a network or an account does something for which the server writes to
@@ -62,9 +64,6 @@ type Rate[K comparable] struct {
 	counter Counter[K]
 }
 
-// rateRoom bounds the memory of a Rate. Events of further keys are not counted.
-const rateRoom = 100_000
-
 // Take counts an event of the key, unless it has had Most of them. Then it returns how
 // long the key must wait.
 func (r *Rate[K]) Take(from K, now time.Time) (wait time.Duration) {
@@ -74,6 +73,6 @@ func (r *Rate[K]) Take(from K, now time.Time) (wait time.Duration) {
 	if wait > 0 {
 		return wait
 	}
-	r.counter.Add(from, rateRoom, r.Window, now)
+	r.counter.Add(from, r.Window, now)
 	return 0
 }
