@@ -42,7 +42,7 @@ type exportCommand struct {
 
 func (cmd *importCommand) Run(c *Call) error {
 	if cmd.Format != "" {
-		if _, err := format.Parse(cmd.Format); err != nil {
+		if err := format.Check(cmd.Format); err != nil {
 			return exit.Misused("--format %v", err)
 		}
 	}

@@ -315,8 +315,7 @@ func (b *idpBrowser) me() string {
 func (a *app) link(u *record.User, p *provider, subject string) {
 	a.Helper()
 	a.fatal(a.server.Store.Update(func(tx *kv.Tx) error {
-		_, err := people.AddIdentity(tx, u.ID, p.url, subject, "", "")
-		return err
+		return people.AddIdentity(tx, u.ID, p.url, subject, "", "")
 	}))
 }
 

@@ -70,9 +70,7 @@ func (a *app) clean() {
 		if use.Begun != 0 || inbox.ReservedBytes(tx) != 0 {
 			a.Errorf("%d bytes are reserved, %d are still to come", use.Begun, inbox.ReservedBytes(tx))
 		}
-		if err == nil {
-			err = tx.Audit(func(err error) { a.Error(err) })
-		}
+		tx.Audit(func(err error) { a.Error(err) })
 		return err
 	}))
 	for one, err := range a.server.Blobs.All() {

@@ -186,8 +186,7 @@ func TestQuotaOfOtherText(t *testing.T) {
 	is.NoErr(err)
 	quota(10) // it does not fail at its end for text
 	kvtest.Update(t, s, func(tx *kv.Tx) error {
-		_, err := inbox.FinishUpload(tx, up, kvtest.Form(t, record.Files, `{}`), kvtest.Content(record.Files, 5, 10))
-		return err
+		return inbox.FinishUpload(tx, up, kvtest.Form(t, record.Files, `{}`), kvtest.Content(record.Files, 5, 10))
 	})
 	is.True(used() < before+900)
 	quota(0)
@@ -209,8 +208,8 @@ func TestQuotaOfOtherText(t *testing.T) {
 	_, _, err = inbox.BeginSenderUpload(s, t.Context(), q, inbox.Upload{Length: 1}, "here", "")
 	is.Equal(kvtest.Code(err), "limit_reached")
 	quota(20)
-	item, err := kvtest.Receive(s, sent, 1)
-	is.NoErr(err)
+	is.NoErr(kvtest.Receive(s, sent, 1))
+	item := sent.Item
 	is.True(used() > before+893) // the name and the message went with it
 	_, err = kvtest.Leave(s, q, "here", kvtest.Came(2, 1))
 	is.Equal(kvtest.Code(err), "limit_reached")
@@ -219,13 +218,13 @@ func TestQuotaOfOtherText(t *testing.T) {
 	is.NoErr(err)
 	for _, d := range []string{"approve", "reject"} {
 		kvtest.Update(t, s, func(tx *kv.Tx) error {
-			_, err := inbox.Decide(tx, u.ID, q.ID, item.ID, &record.Decision{Action: d, Tags: []string{d}})
+			_, err := inbox.Decide(tx, u.ID, q.ID, item, &record.Decision{Action: d, Tags: []string{d}})
 			return err
 		})
 		is.True(used() > before+893) // the row stays
 		all, err := kvtest.Leave(s, q, "here", kvtest.Came(3, 1))
 		is.NoErr(err)
-		item = all[0]
+		item = all[0].ID
 	}
 	kvtest.View(t, s, func(tx *kv.Tx) error {
 		use, err := people.UsageOf(tx, u)
@@ -458,7 +457,7 @@ func TestTextOfOlderStore(t *testing.T) {
 			dir = kvtest.LeftOf(t, s) // a stop would commit something as this program does
 			i, err := tables.All.Inspect(dir, t.TempDir(), func(int64) {}, func(err error) { t.Error(err) })
 			is.NoErr(err)
-			is.NoErr(i.View(func(tx *kv.Tx) error { return tx.Audit(func(err error) { t.Error(err) }) }))
+			is.NoErr(i.View(func(tx *kv.Tx) error { tx.Audit(func(err error) { t.Error(err) }); return nil }))
 			is.NoErr(i.Close())
 			for range 2 {
 				s = kvtest.OpenAt(t, dir, nil)
@@ -498,13 +497,14 @@ func TestTextDamaged(t *testing.T) {
 			addOtherText(t, s, u.ID)
 			asOlder(t, s, func(tx *table.Tx) error { return change(tx, u.ID) })
 			found := 0
-			kvtest.View(t, s, func(tx *kv.Tx) error { return tx.Audit(func(error) { found++ }) })
+			kvtest.View(t, s, func(tx *kv.Tx) error { tx.Audit(func(error) { found++ }); return nil })
 			is.Equal(found, 1)
 			other, err := kv.Rederived(s, filepath.Join(t.TempDir(), "new.db"), func(err error) { t.Error(err) })
 			is.NoErr(err)
 			kvtest.View(t, other, func(tx *kv.Tx) error {
 				is.True(kv.TextsHold(tx))
-				return tx.Audit(func(err error) { t.Error(err) })
+				tx.Audit(func(err error) { t.Error(err) })
+				return nil
 			})
 			is.Equal(kvtest.TextNow(t, other, u.ID), rowsOf(t, other, u.ID))
 			is.NoErr(kv.StoreBolt(other).Close())

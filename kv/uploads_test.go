@@ -9,6 +9,7 @@ import (
 	"github.com/matryer/is"
 
 	"kist/kv"
+	"kist/kv/catalog"
 	"kist/kv/inbox"
 	"kist/kv/kvtest"
 	"kist/kv/people"
@@ -29,21 +30,20 @@ func TestFinishUpload(t *testing.T) {
 	c.Add(time.Hour)
 	kvtest.Update(t, s, func(tx *kv.Tx) error { return people.SetSettings(tx, record.Settings{DefaultQuota: 10}) })
 	is.Equal(kvtest.Code(s.Update(func(tx *kv.Tx) error {
-		_, err := inbox.FinishUpload(tx, one, f, kvtest.Content(record.Files, 1, 60))
-		return err
+		return inbox.FinishUpload(tx, one, f, kvtest.Content(record.Files, 1, 60))
 	})), "quota_exceeded")
 	kvtest.Update(t, s, func(tx *kv.Tx) error { return people.SetSettings(tx, record.Settings{}) })
 	kv.SetDiskLow(s, true)
 	is.Equal(s.Update(func(tx *kv.Tx) error {
-		_, err := inbox.FinishUpload(tx, one, f, kvtest.Content(record.Files, 1, 60))
-		return err
+		return inbox.FinishUpload(tx, one, f, kvtest.Content(record.Files, 1, 60))
 	}), kv.ErrFull)
 	kv.SetDiskLow(s, false)
 	kvtest.Update(t, s, func(tx *kv.Tx) error {
 		got, err := inbox.FindUpload(tx, u.ID, one.ID)
 		is.NoErr(err)
 		is.True(!got.Done())
-		r, err := inbox.FinishUpload(tx, got, f, kvtest.Content(record.Files, 1, 60))
+		is.NoErr(inbox.FinishUpload(tx, got, f, kvtest.Content(record.Files, 1, 60)))
+		r, err := catalog.Record(tx, u.ID, record.Files, got.File.String())
 		is.NoErr(err)
 		is.Equal(r.Password, "hash")
 		is.True(r.Expired(tx.Now))

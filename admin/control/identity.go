@@ -35,7 +35,7 @@ func (v handler) link(_ *http.Request, in IdentityInput) (Nothing, error) {
 	return Nothing{}, v.Store.Update(func(tx *kv.Tx) error {
 		u, err := named(tx, in.User)
 		if err == nil {
-			_, err = people.AddIdentity(tx, u.ID, in.Issuer, in.Subject, "", operator)
+			err = people.AddIdentity(tx, u.ID, in.Issuer, in.Subject, "", operator)
 		}
 		return err
 	})

@@ -40,7 +40,7 @@ func (v handler) importRecords(r *http.Request) (out Imported, err error) {
 			if name = format.Format(ask.Get("format")); name == "" {
 				name, err = format.Detect(s)
 			} else {
-				if _, err = format.Parse(string(name)); err != nil {
+				if err = format.Check(string(name)); err != nil {
 					err = record.Bad(map[string]string{"format": err.Error()})
 				}
 			}

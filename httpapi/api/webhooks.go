@@ -439,8 +439,7 @@ func redeliver(c *web.Request) error {
 		return record.NotFound("delivery")
 	}
 	if err := c.Site.Store.Update(func(tx *kv.Tx) error {
-		_, err := jobs.Redeliver(tx, jobs.Place{Owner: c.Owner(), Hook: id, ID: delivery})
-		return err
+		return jobs.Redeliver(tx, jobs.Place{Owner: c.Owner(), Hook: id, ID: delivery})
 	}); err != nil {
 		return err
 	}

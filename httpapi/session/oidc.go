@@ -184,8 +184,7 @@ func (f *flow) finish(c *web.Request, code string) error {
 		return errNotAllowed
 	}
 	return c.UpdateAsCaller(func(tx *kv.Tx) error {
-		_, err := people.AddIdentity(tx, c.Owner(), c.Site.OIDC.Issuer, id.Subject, nameOf(id), "")
-		return err
+		return people.AddIdentity(tx, c.Owner(), c.Site.OIDC.Issuer, id.Subject, nameOf(id), "")
 	})
 }
 
@@ -256,7 +255,7 @@ func userOf(c *web.Request, id *oidc.Identity) (u *record.User, err error) {
 // lostGroup ends all sessions of the account of an identity that may not sign in any more. Its
 // role goes if groups decide about roles.
 func lostGroup(tx *kv.Tx, o *oidc.Client, l *record.Identity) error {
-	if _, err := people.EndIdentitySessions(tx, l); err != nil {
+	if err := people.EndIdentitySessions(tx, l); err != nil {
 		return err
 	}
 	u, err := people.User(tx, l.Owner)

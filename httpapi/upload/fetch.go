@@ -190,8 +190,7 @@ func fetchOne(s *web.Site, ctx context.Context, f *record.Fetch, read *atomic.In
 		if err := catalog.KeepCRCOf(tx, kept); err != nil {
 			return err
 		}
-		_, err := catalog.FinishFetch(tx, f, one, content)
-		return err
+		return catalog.FinishFetch(tx, f, one, content)
 	})
 	recorded = err == nil
 	return err

@@ -236,8 +236,7 @@ func finishSenderUpload(c *web.Request, u *inbox.Upload, kept *blobs.Kept) error
 	}
 	done := *u
 	if err := c.Site.Store.Update(func(tx *kv.Tx) error {
-		_, err := inbox.ReceiveUpload(tx, &done, one)
-		return err
+		return inbox.ReceiveUpload(tx, &done, one)
 	}); err != nil {
 		return err
 	}

@@ -935,8 +935,7 @@ func finishUpload(c *web.Request, u *inbox.Upload) error {
 		if err := catalog.KeepCRCOf(tx, kept); err != nil {
 			return err
 		}
-		_, err := inbox.FinishUpload(tx, u, one, content)
-		return err
+		return inbox.FinishUpload(tx, u, one, content)
 	}); err != nil {
 		u.File = uuid.Nil
 		return err

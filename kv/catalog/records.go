@@ -780,28 +780,28 @@ func note(tx *kv.Tx, e record.ActivityEvent, r *record.Record) error {
 // FinishFetch creates the file of a remote upload whose content is complete, like
 // inbox.FinishUpload. Bytes that were not reserved are charged like new ones. It
 // fails as jobs.NoteFetch and Add do.
-func FinishFetch(tx *kv.Tx, f *record.Fetch, form *record.Form, content *record.Content) (*record.Record, error) {
+func FinishFetch(tx *kv.Tx, f *record.Fetch, form *record.Form, content *record.Content) error {
 	if tx.DiskFull() {
-		return nil, kv.ErrFull
+		return kv.ErrFull
 	}
 	before, err := jobs.RunningOfEnabled(tx, f)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if more := content.Size - before.Reserved(); more > 0 {
 		if err := people.Charge(tx, f.Owner, more); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if _, err := jobs.FetchRows.Delete(tx.Tx, jobs.FetchRows.Key(before)); err != nil { // frees the reservation
-		return nil, err
+		return err
 	}
 	r, err := AddFromUpload(tx, f.Owner, form, content, before.Password)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	f.Done(r.ID, content.Size, tx.Now)
-	return r, jobs.EndFetch(tx, f)
+	return jobs.EndFetch(tx, f)
 }
 
 // AddFromUpload creates a file, as Add does, from a form that was checked when the

@@ -597,7 +597,8 @@ func TestReserveBesideUploads(t *testing.T) {
 	})), "slug_taken")
 	f := kvtest.Form(t, record.Files, `{"slug":"mine"}`)
 	kvtest.Update(t, s, func(tx *kv.Tx) error {
-		r, err := inbox.FinishUpload(tx, upload, f, kvtest.Content(record.Files, 9, 60))
+		is.NoErr(inbox.FinishUpload(tx, upload, f, kvtest.Content(record.Files, 9, 60)))
+		r, err := catalog.Record(tx, upload.Owner, record.Files, upload.File.String())
 		is.NoErr(err)
 		is.Equal(r.Slug, "mine")
 		return nil

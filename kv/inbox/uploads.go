@@ -327,24 +327,24 @@ func prolong(tx *kv.Tx, u *Upload) {
 // FinishUpload creates the file of an upload whose content is complete, from the form
 // that was checked when it began: see catalog.AddFromUpload. The upload is remembered
 // for a while, so that a client that missed the answer can ask again.
-func FinishUpload(tx *kv.Tx, u *Upload, f *record.Form, content *record.Content) (*record.Record, error) {
+func FinishUpload(tx *kv.Tx, u *Upload, f *record.Form, content *record.Content) error {
 	if tx.DiskFull() {
-		return nil, kv.ErrFull
+		return kv.ErrFull
 	}
 	before, err := UploadRows.Delete(tx.Tx, kv.OwnedKey(u.Owner, u.ID[:]...)) // frees the reservation
 	if err != nil {
-		return nil, kv.UserError(err, "upload")
+		return kv.UserError(err, "upload")
 	}
 	if before.Done() {
-		return nil, record.NotFound("upload")
+		return record.NotFound("upload")
 	}
 	r, err := catalog.AddFromUpload(tx, u.Owner, f, content, before.Password)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	u.File, u.FileName, u.Expires = r.ID, f.Body.Title(), tx.Now.Add(UploadTime)
 	u.Metadata, u.Password, u.State, u.Slug = "", "", nil, ""
-	return r, UploadRows.Put(tx.Tx, u)
+	return UploadRows.Put(tx.Tx, u)
 }
 
 // RemoveUpload deletes the row of an upload. The caller must remove its bytes.
@@ -701,19 +701,19 @@ func DropSenderUpload(tx *kv.Tx, secret string) (*Upload, error) {
 // the upload's reservation with the actual counts. The upload is remembered for a
 // while, with the file's name and the item's first state, but nothing else from the
 // sender.
-func ReceiveUpload(tx *kv.Tx, u *Upload, one Received) (*record.Item, error) {
+func ReceiveUpload(tx *kv.Tx, u *Upload, one Received) error {
 	before, err := UploadRows.Delete(tx.Tx, UploadRows.Key(u)) // frees the reservation
 	if errors.Is(err, table.ErrMissing) || err == nil && before.Done() {
-		return nil, errNoSent
+		return errNoSent
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
 	all, err := Receive(tx, &Reservation{owner: before.Owner, request: before.Request, sender: before.From}, &record.SenderForm{Name: before.Name, Message: before.Message}, []Received{one})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	u.Item, u.Arrived, u.FileName, u.Expires = all[0].ID, all[0].State, all[0].Name, tx.Now.Add(UploadTime)
 	u.Metadata, u.State, u.Name, u.Message, u.From = "", nil, "", "", sender{}
-	return all[0], UploadRows.Put(tx.Tx, u)
+	return UploadRows.Put(tx.Tx, u)
 }

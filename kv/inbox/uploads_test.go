@@ -74,13 +74,13 @@ func TestUploadIsSetAside(t *testing.T) {
 	mine := kvtest.Form(t, record.Files, `{}`)
 	mine.Slug = "mine"
 	kvtest.Update(t, s, func(tx *kv.Tx) (err error) {
-		r, err = inbox.FinishUpload(tx, one, mine, kvtest.Content(record.Files, 2, 60))
+		is.NoErr(inbox.FinishUpload(tx, one, mine, kvtest.Content(record.Files, 2, 60)))
+		r, err = catalog.Record(tx, u.ID, record.Files, one.File.String())
 		return err
 	})
 	is.Equal(r.Slug, "mine")
 	is.Equal(kvtest.Code(s.Update(func(tx *kv.Tx) error {
-		_, err := inbox.FinishUpload(tx, one, mine, kvtest.Content(record.Files, 2, 60))
-		return err
+		return inbox.FinishUpload(tx, one, mine, kvtest.Content(record.Files, 2, 60))
 	})), "not_found") // once
 	is.Equal(kvtest.Code(s.Update(func(tx *kv.Tx) error { return inbox.SaveUpload(tx, one) })), "not_found")
 	kvtest.Update(t, s, func(tx *kv.Tx) error { return inbox.RemoveUpload(tx, u.ID, open.ID) })

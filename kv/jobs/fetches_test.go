@@ -108,7 +108,8 @@ func TestFetchIsSetAside(t *testing.T) {
 	mine.Slug, mine.Folder, mine.AddTags = "mine", uuid.Max, []string{uuid.Max.String()}
 	var r *record.Record
 	kvtest.Update(t, s, func(tx *kv.Tx) (err error) {
-		r, err = catalog.FinishFetch(tx, run, mine, kvtest.Content(record.Files, 1, 60))
+		is.NoErr(catalog.FinishFetch(tx, run, mine, kvtest.Content(record.Files, 1, 60)))
+		r, err = catalog.Record(tx, run.Owner, record.Files, "mine")
 		return err
 	})
 	is.Equal(r.Slug, "mine")
@@ -117,8 +118,7 @@ func TestFetchIsSetAside(t *testing.T) {
 	is.Equal([]any{done.State, done.File, done.Bytes, done.Problem}, []any{record.FetchDone, r.ID, int64(60), ""})
 	is.Equal(begun(), int64(0))
 	is.Equal(kvtest.Code(s.Update(func(tx *kv.Tx) error {
-		_, err := catalog.FinishFetch(tx, run, mine, kvtest.Content(record.Files, 1, 60))
-		return err
+		return catalog.FinishFetch(tx, run, mine, kvtest.Content(record.Files, 1, 60))
 	})), "not_running") // once
 	kvtest.View(t, s, kvtest.Audit)
 }
@@ -138,8 +138,7 @@ func TestFetchIsCancelled(t *testing.T) {
 			func(tx *kv.Tx) error { return jobs.FailFetch(tx, f, "x", true, 0) },
 			func(tx *kv.Tx) error { return jobs.RequeueFetch(tx, f) },
 			func(tx *kv.Tx) error {
-				_, err := catalog.FinishFetch(tx, f, kvtest.Form(t, record.Files, `{}`), kvtest.Content(record.Files, 1, 1))
-				return err
+				return catalog.FinishFetch(tx, f, kvtest.Form(t, record.Files, `{}`), kvtest.Content(record.Files, 1, 1))
 			},
 		} {
 			is.Equal(kvtest.Code(s.Update(verb)), want)
@@ -361,8 +360,7 @@ func TestFetchOfUnknownLengthIsCharged(t *testing.T) {
 	}
 	finish := func(f *record.Fetch, ref byte, size int64) error {
 		return s.Update(func(tx *kv.Tx) error {
-			_, err := catalog.FinishFetch(tx, f, kvtest.Form(t, record.Files, `{}`), kvtest.Content(record.Files, ref, size))
-			return err
+			return catalog.FinishFetch(tx, f, kvtest.Form(t, record.Files, `{}`), kvtest.Content(record.Files, ref, size))
 		})
 	}
 	one, two := run(-1), run(-1)

@@ -543,17 +543,17 @@ func Tested(tx *kv.Tx, p Place, e record.Event, at time.Time, n record.Notice, t
 // Redeliver queues a delivery to be sent again at once, with a full set of tries.
 // Later ones of the same subject wait for it. It fails with Taken if the webhook is
 // off or paused.
-func Redeliver(tx *kv.Tx, p Place) (*record.Delivery, error) {
+func Redeliver(tx *kv.Tx, p Place) error {
 	h, err := Webhook(tx, p.Owner, p.Hook)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if !h.Enabled || !h.Paused.IsZero() {
-		return nil, &record.Error{Fault: record.Taken, Code: "webhook_off", Text: "This webhook is off or paused. Turn it on, or test it, first."}
+		return &record.Error{Fault: record.Taken, Code: "webhook_off", Text: "This webhook is off or paused. Turn it on, or test it, first."}
 	}
 	d, _, err := Delivery(tx, p)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	before := first(tx, p.Hook, d.Subject)
 	d.State, d.Due, d.Tries = record.Waiting, time.Time{}, 0
@@ -562,16 +562,16 @@ func Redeliver(tx *kv.Tx, p Place) (*record.Delivery, error) {
 		if before != nil && string(before) > string(p.key()) { // it has to wait now
 			next, err := DeliveryRows.Get(tx.Tx, before)
 			if err != nil {
-				return nil, err
+				return err
 			}
 			next.Due = time.Time{}
 			if err := DeliveryRows.Put(tx.Tx, next); err != nil {
-				return nil, err
+				return err
 			}
 		}
 	}
 	deliveriesDue.Raise(tx)
-	return d, DeliveryRows.Put(tx.Tx, d)
+	return DeliveryRows.Put(tx.Tx, d)
 }
 
 // DeliveryLog lists the latest deliveries of a webhook that were tried or

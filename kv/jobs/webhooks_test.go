@@ -82,7 +82,7 @@ func TestRetryAfter(t *testing.T) {
 		kvtest.Update(t, s, func(tx *kv.Tx) error { return jobs.Tried(tx, found[0], record.Try{Error: "no", Wait: asked}) })
 		_, left := kvtest.Due(t, s)
 		is.Equal(left, want)
-		kvtest.Update(t, s, func(tx *kv.Tx) error { _, err := jobs.Redeliver(tx, found[0]); return err })
+		kvtest.Update(t, s, func(tx *kv.Tx) error { return jobs.Redeliver(tx, found[0]) })
 	}
 }
 
@@ -224,7 +224,7 @@ func TestHeadOfLine(t *testing.T) {
 	found, _ = kvtest.Due(t, s)
 
 	// A redelivery goes before later deliveries.
-	kvtest.Update(t, s, func(tx *kv.Tx) error { _, err := jobs.Redeliver(tx, first); return err })
+	kvtest.Update(t, s, func(tx *kv.Tx) error { return jobs.Redeliver(tx, first) })
 	is.Equal(events(), []string{"note.created one"})
 	kvtest.Tried(t, s, found[0], "no") // it was being sent
 	is.Equal(events(), []string{"note.created one"})
@@ -284,7 +284,7 @@ func TestPause(t *testing.T) {
 	kvtest.Tried(t, s, found[0], "")
 	pause()
 	p := jobs.Place{Owner: u.ID, Hook: h.ID, ID: record.ID{7}}
-	redeliver := s.Update(func(tx *kv.Tx) error { _, err := jobs.Redeliver(tx, found[0]); return err })
+	redeliver := s.Update(func(tx *kv.Tx) error { return jobs.Redeliver(tx, found[0]) })
 	is.Equal(kvtest.Code(redeliver), "webhook_off")
 	select {
 	case <-jobs.DueSignal(s):
@@ -502,7 +502,7 @@ func TestWebhookBounds(t *testing.T) {
 	is.Equal(kvtest.Code(s.Update(func(tx *kv.Tx) error {
 		return jobs.Tested(tx, p, record.WebhookTest, tx.Now, record.Notice{}, record.Try{})
 	})), "not_found")
-	is.Equal(kvtest.Code(s.Update(func(tx *kv.Tx) error { _, err := jobs.Redeliver(tx, p); return err })), "not_found")
+	is.Equal(kvtest.Code(s.Update(func(tx *kv.Tx) error { return jobs.Redeliver(tx, p) })), "not_found")
 }
 
 // A disabled account gets no deliveries until it is enabled again.
@@ -634,7 +634,7 @@ func queueHistory(t *testing.T, rnd *rand.Rand) {
 			}
 		case op == 14 && len(m.all) > 0: // by hand
 			q := m.all[rnd.IntN(len(m.all))]
-			err := s.Update(func(tx *kv.Tx) error { _, err := jobs.Redeliver(tx, at(q)); return err })
+			err := s.Update(func(tx *kv.Tx) error { return jobs.Redeliver(tx, at(q)) })
 			if m.paused[q.hook] {
 				is.Equal(kvtest.Code(err), "webhook_off")
 				break

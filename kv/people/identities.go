@@ -46,31 +46,31 @@ func Identity(tx *kv.Tx, issuer, subject string) (*record.Identity, error) {
 // AddIdentity links an account to an identity. by is the user who does it; "" is the owner.
 // Linking the same account again changes only the name. An identity of another account is
 // refused.
-func AddIdentity(tx *kv.Tx, owner record.ID, issuer, subject, name, by string) (*record.Identity, error) {
+func AddIdentity(tx *kv.Tx, owner record.ID, issuer, subject, name, by string) error {
 	if err := RequireOwner(tx, owner); err != nil {
-		return nil, err
+		return err
 	}
 	name = record.Cut(name, record.MaxName)
 	l, err := Identity(tx, issuer, subject)
 	if err == nil && l.Owner == owner {
 		l.Name = name
-		return l, identityRows.Put(tx.Tx, l)
+		return identityRows.Put(tx.Tx, l)
 	}
 	if err == nil {
-		return nil, &record.Error{Fault: record.Taken, Code: "identity_taken", Text: "This identity is linked to another account."}
+		return &record.Error{Fault: record.Taken, Code: "identity_taken", Text: "This identity is linked to another account."}
 	}
 	if !kv.Missing(err) {
-		return nil, err
+		return err
 	}
 	all, err := Identities(tx, owner)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if len(all) >= maxIdentities {
-		return nil, kv.TooMany("links", "too_many_links", maxIdentities)
+		return kv.TooMany("links", "too_many_links", maxIdentities)
 	}
 	l = &record.Identity{ID: tx.NewID(), Owner: owner, Issuer: issuer, Subject: subject, Name: name, Created: tx.Now}
-	return l, errors.Join(identityRows.Put(tx.Tx, l), Note(tx, record.Activity{Owner: owner, Event: record.LoginLinked, Name: linkName(l), By: by}))
+	return errors.Join(identityRows.Put(tx.Tx, l), Note(tx, record.Activity{Owner: owner, Event: record.LoginLinked, Name: linkName(l), By: by}))
 }
 
 // linkName is how the activity calls a link.
@@ -95,9 +95,8 @@ func UseIdentity(tx *kv.Tx, l *record.Identity, session record.ID, name string) 
 	return identityRows.Put(tx.Tx, l)
 }
 
-// EndIdentitySessions signs out the browsers that signed in through a link, and returns how
-// many those were.
-func EndIdentitySessions(tx *kv.Tx, l *record.Identity) (n int, err error) {
+// EndIdentitySessions signs out the browsers that signed in through a link.
+func EndIdentitySessions(tx *kv.Tx, l *record.Identity) error {
 	for _, id := range l.Sessions {
 		k, err := Session(tx, l.Owner, id)
 		if kv.Missing(err) {
@@ -107,12 +106,11 @@ func EndIdentitySessions(tx *kv.Tx, l *record.Identity) (n int, err error) {
 			err = RevokeOne(tx, k, "")
 		}
 		if err != nil {
-			return n, err
+			return err
 		}
-		n++
 	}
 	l.Sessions = nil
-	return n, identityRows.Put(tx.Tx, l)
+	return identityRows.Put(tx.Tx, l)
 }
 
 // RemoveIdentity removes one of the owner's links for the owner, who must keep a way to sign
@@ -139,7 +137,7 @@ func RemoveIdentity(tx *kv.Tx, owner, id record.ID) error {
 }
 
 func removeIdentity(tx *kv.Tx, l *record.Identity, by string) error {
-	if _, err := EndIdentitySessions(tx, l); err != nil {
+	if err := EndIdentitySessions(tx, l); err != nil {
 		return err
 	}
 	_, err := identityRows.Delete(tx.Tx, kv.OwnedKey(l.Owner, l.ID[:]...))
@@ -192,8 +190,7 @@ func AddIdentityUser(tx *kv.Tx, issuer, subject, userName, displayName, by strin
 	if err := Note(tx, record.Activity{Event: record.AccountCreated, Name: u.Name, By: by}); err != nil {
 		return nil, err
 	}
-	_, err = AddIdentity(tx, u.ID, issuer, subject, userName, by)
-	return u, err
+	return u, AddIdentity(tx, u.ID, issuer, subject, userName, by)
 }
 
 // SetRole gives an account a role. by is who decides it. The last administrator who can

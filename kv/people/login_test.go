@@ -291,8 +291,7 @@ func TestResetLogin(t *testing.T) {
 			_, _, err := people.AddKey(tx, k)
 			is.NoErr(err)
 		}
-		_, err := people.AddIdentity(tx, u.ID, "https://id.example.org", "1", "ann", "")
-		return err
+		return people.AddIdentity(tx, u.ID, "https://id.example.org", "1", "ann", "")
 	})
 	c.Add(time.Hour)
 	reset := func(keys bool) (done people.Reset) {

@@ -148,9 +148,8 @@ func (m *Import) add(row format.Row) error {
 	return m.flush()
 }
 
-func (m *Import) refuse(e *entry, why error) (bool, error) {
+func (m *Import) refuse(e *entry, why error) {
 	m.report.Remark(e.At, e.Name, why.Error(), true)
-	return false, nil
 }
 
 // ready makes a form from a row, and content from a file's bytes. It reports
@@ -164,13 +163,15 @@ func (m *Import) ready(e *entry) (bool, error) {
 		if problems, ok := errors.AsType[field.Problems](err); ok {
 			err = record.Bad(problems)
 		}
-		return m.refuse(e, err)
+		m.refuse(e, err)
+		return false, nil
 	}
 	e.form.Password = field.Secret{} // the row has a hash or no password
 	if e.Kind == record.Files {
 		if err := m.bytes(e); err != nil {
 			if unfit, ok := errors.AsType[*record.Error](err); ok && unfit.Fault != record.Full {
-				return m.refuse(e, err)
+				m.refuse(e, err)
+				return false, nil
 			}
 			return false, err
 		}
@@ -372,8 +373,10 @@ func (m *Import) flush() error {
 		// The store refused an entry of the batch: try each on its own.
 		for _, e := range batch {
 			var refused *record.Error
-			if err = m.commit([]*entry{e}); errors.As(err, &refused) && refused.Fault != record.Full && refused.Fault != record.Missing {
-				_, err = m.refuse(e, refused)
+			err = m.commit([]*entry{e})
+			if errors.As(err, &refused) && refused.Fault != record.Full && refused.Fault != record.Missing {
+				m.refuse(e, refused)
+				err = nil
 			}
 			if err != nil {
 				return err

@@ -77,7 +77,7 @@ func (h *home) account(name string) (id record.ID) {
 // noProblems checks that all derived data agrees with the rows.
 func (h *home) noProblems() {
 	h.Helper()
-	h.fatal(h.store.View(func(tx *kv.Tx) error { return tx.Audit(func(err error) { h.Error(err) }) }))
+	h.fatal(h.store.View(func(tx *kv.Tx) error { tx.Audit(func(err error) { h.Error(err) }); return nil }))
 }
 
 func (h *home) add(k *record.Kind, in field.Object, at time.Time, content string) *record.Record {

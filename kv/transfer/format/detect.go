@@ -68,7 +68,7 @@ func Detect(s Source) (Format, error) {
 	return CSV, nil
 }
 
-var errUnknown = unreadable("Unknown file format. Known formats: %s. Most programs can also export bookmarks as HTML: import that.", Known())
+var errUnknown = unreadable("Unknown file format. Known formats: %s. Most programs can also export bookmarks as HTML: import that.", known())
 
 // detectJSON detects a format by members at the beginning of a document; "" if
 // the format is unknown.

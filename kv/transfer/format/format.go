@@ -209,17 +209,17 @@ func (f Format) Passes() int64 {
 	return 2
 }
 
-// Known names the formats for people.
-func Known() string {
+// known names the formats for people.
+func known() string {
 	return strings.Join(field.Words(Formats), ", ")
 }
 
-// Parse parses the name of a format.
-func Parse(name string) (Format, error) {
+// Check fails if there is no format with the name.
+func Check(name string) error {
 	if _, ok := readers[Format(name)]; !ok {
-		return "", fmt.Errorf("must be one of: %s", Known())
+		return fmt.Errorf("must be one of: %s", known())
 	}
-	return Format(name), nil
+	return nil
 }
 
 // gauge reads at most left bytes; left is reset to most before each entry.

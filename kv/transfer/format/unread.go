@@ -89,17 +89,16 @@ type entry struct {
 }
 
 func (e *entry) text(name string) string {
-	t, _ := take[string](e, name)
-	return t
+	return take[string](e, name)
 }
 
-// take reads a member of the type.
-func take[T any](e *entry, name string) (T, bool) {
+// take reads a member of the type. The result is zero if there is none.
+func take[T any](e *entry, name string) T {
 	v, ok := e.o[name].(T)
 	if ok {
 		delete(e.o, name)
 	}
-	return v, ok
+	return v
 }
 
 // list reads a member that is a list of the type.
@@ -156,8 +155,7 @@ func (e *entry) texts(name string) []string { return list[string](e, name) }
 // object reads a member that is an object with members of its own. The result
 // is empty if there is no such member.
 func (e *entry) object(name string) *entry {
-	o, _ := take[field.Object](e, name)
-	return e.within(name, o)
+	return e.within(name, take[field.Object](e, name))
 }
 
 func (e *entry) within(name string, o field.Object) *entry {
