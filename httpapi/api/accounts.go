@@ -81,7 +81,7 @@ func readMe(c *web.Request) error {
 	if c.Caller.Key.Session {
 		session.SetSession(c, c.Session())
 	}
-	return session.AnswerUser(c, http.StatusOK, c.Owner())
+	return session.AnswerUser(c, c.Owner())
 }
 
 var EditMe = web.Operation{
@@ -155,7 +155,7 @@ func editMe(c *web.Request) error {
 			return err
 		}
 	}
-	return session.AnswerUser(c, http.StatusOK, c.Owner())
+	return session.AnswerUser(c, c.Owner())
 }
 
 // strong checks a new password for the account with the name.

@@ -208,5 +208,5 @@ func answerActivity(c *web.Request, read func(tx *kv.Tx, after []byte, limit int
 	if page.Next != nil {
 		next = p.Write(c.R.URL.Path, page.Next)
 	}
-	return web.RespondWhole(c, http.StatusOK, shown, `{"data":`, string(web.AppendEnd(nil, int(page.Total), next))) // rows are short
+	return web.RespondWhole(c, shown, `{"data":`, string(web.AppendEnd(nil, int(page.Total), next))) // rows are short
 }

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"net/http"
 	"strconv"
 
 	"github.com/google/uuid"
@@ -134,7 +133,7 @@ func changeMany(c *web.Request) error {
 	for i, id := range ids {
 		done[i] = &BulkOutcome{id, refused[i]}
 	}
-	return web.RespondWhole(c, http.StatusOK, done, `{"data":`, "}")
+	return web.RespondWhole(c, done, `{"data":`, "}")
 }
 
 // eachItem changes the caller's items with these ids, each alone.

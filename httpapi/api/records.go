@@ -96,7 +96,7 @@ func readOp(tag, summary, name string, serve func(*web.Request) error) web.Opera
 
 func readRecord(k *record.Kind, arg string) func(*web.Request) error {
 	return func(c *web.Request) error {
-		return c.RespondRecord(http.StatusOK, `{"data":`, "}", borrow(c, k, c.Arg(arg)))
+		return c.RespondRecord(http.StatusOK, `{"data":`, borrow(c, k, c.Arg(arg)))
 	}
 }
 
@@ -119,7 +119,7 @@ func editRecord(k *record.Kind, arg string) func(*web.Request) error {
 			return err
 		}
 		if k == record.Files {
-			namesOnly(in, "tags")
+			nameTags(in)
 		}
 		// The first patch, outside the transaction, finds the problems and the password to
 		// hash. The second one cannot fail because of the form.
@@ -191,10 +191,10 @@ func change(c *web.Request, k *record.Kind, named string, fn func(tx *kv.Tx, r *
 	})
 }
 
-// namesOnly replaces objects in a list by their names, so that clients can send a file's tags
+// nameTags replaces tags that are objects by their names, so that clients can send a file's tags
 // back in the form in which they got them.
-func namesOnly(in field.Object, member string) {
-	list, _ := in[member].([]any)
+func nameTags(in field.Object) {
+	list, _ := in["tags"].([]any)
 	for i, v := range list {
 		if o, ok := v.(field.Object); ok {
 			list[i] = o["name"]

@@ -2,7 +2,6 @@ package api
 
 import (
 	"cmp"
-	"net/http"
 	"strconv"
 
 	"github.com/google/uuid"
@@ -76,7 +75,7 @@ func listTags(c *web.Request) error {
 	}); err != nil {
 		return err
 	}
-	return web.RespondWhole(c, http.StatusOK, all, "", "")
+	return web.RespondWhole(c, all, "", "")
 }
 
 var CreateTag = web.CreateOp("tags", "Creates a tag.", "The tag.", "Tag", createTag, 409)

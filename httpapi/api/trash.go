@@ -189,7 +189,7 @@ func restoreTrash(c *web.Request) error {
 	for i := range all {
 		shown[i] = &ShownRestored{all[i]}
 	}
-	return web.RespondWhole(c, http.StatusOK, shown, `{"data":`, "}")
+	return web.RespondWhole(c, shown, `{"data":`, "}")
 }
 
 var PurgeTrashed = web.DoneOp("trash", "Deletes an item in the trash for good.", purgeTrashed, 404)

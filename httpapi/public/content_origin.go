@@ -48,13 +48,13 @@ func redirectToContent(c *web.Request, r *record.Record, owned bool, at string) 
 }
 
 // redirectToRemovedFile is redirectToContent for a file whose record is removed.
-func redirectToRemovedFile(c *web.Request, p grant.RemovedFile, at string) error {
+func redirectToRemovedFile(c *web.Request, p grant.RemovedFile) error {
 	p.Visitor = visitor(c)
 	text, err := c.Site.Grants.SealRemovedFile(p)
 	if err != nil {
 		return err
 	}
-	return redirectWithGrants(c, at, []string{"." + text}, false)
+	return redirectWithGrants(c, "/x/", []string{"." + text}, false)
 }
 
 // redirectWithGrants redirects to a path at the origin for content, with the same slug.

@@ -49,7 +49,7 @@ func readRaw(c *web.Request) error {
 	if kv.Missing(err) {
 		if p, gone := RemovedFileAt(c, c.Arg("slug")); gone == nil {
 			if c.Site.Content != "" && !c.AtContentOrigin() {
-				return redirectToRemovedFile(c, p, "/x/")
+				return redirectToRemovedFile(c, p)
 			}
 			return sendRemovedFile(c, p)
 		}

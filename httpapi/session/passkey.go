@@ -224,7 +224,7 @@ func passkeyLogin(c *web.Request) error {
 	if err != nil {
 		return err
 	}
-	return AnswerUser(c, http.StatusOK, u.ID)
+	return AnswerUser(c, u.ID)
 }
 
 // ShownPasskey is a passkey as its owner sees it.

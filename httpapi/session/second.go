@@ -3,7 +3,6 @@ package session
 import (
 	"crypto/sha256"
 	"errors"
-	"net/http"
 	"slices"
 
 	"kist/embed"
@@ -98,7 +97,7 @@ func secondFactor(c *web.Request) error {
 	if err != nil {
 		return err
 	}
-	return AnswerUser(c, http.StatusOK, u.ID)
+	return AnswerUser(c, u.ID)
 }
 
 var errStep = &record.Error{Fault: record.Unauthorized, Code: "wrong_second_factor", Text: "The code is wrong or was used before."}

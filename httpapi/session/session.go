@@ -68,7 +68,8 @@ func ShowUser(tx *kv.Tx, u *record.User) (*ShownUser, error) {
 	return &ShownUser{*u, usage, usage.Used(), step}, err
 }
 
-func AnswerUser(c *web.Request, status int, id record.ID) error {
+// AnswerUser answers with an account.
+func AnswerUser(c *web.Request, id record.ID) error {
 	var v *ShownUser
 	if err := c.Site.Store.View(func(tx *kv.Tx) error {
 		u, err := people.User(tx, id)
@@ -79,7 +80,7 @@ func AnswerUser(c *web.Request, status int, id record.ID) error {
 	}); err != nil {
 		return err
 	}
-	return c.RespondData(status, v)
+	return c.RespondData(http.StatusOK, v)
 }
 
 // SetSession makes the browser store a session's secret, or forget it if secret is "".
@@ -225,7 +226,7 @@ func login(c *web.Request) error {
 	if err != nil {
 		return err
 	}
-	return AnswerUser(c, http.StatusOK, u.ID)
+	return AnswerUser(c, u.ID)
 }
 
 var Logout = web.DoneOp("session", "Ends the calling browser's session.", logout, 403)

@@ -83,7 +83,7 @@ func replaceContent(c *web.Request) error {
 			c.Site.Log.Warn("cannot remove the picture of a film that was replaced", "error", err)
 		}
 	}
-	return c.RespondRecord(http.StatusOK, `{"data":`, "}", find)
+	return c.RespondRecord(http.StatusOK, `{"data":`, find)
 }
 
 // stageBody stages the body of the request as the new bytes of a file. The caller must discard the part, which is

@@ -353,7 +353,7 @@ func listRemoteUploads(c *web.Request) error {
 	}); err != nil {
 		return err
 	}
-	return web.RespondWhole(c, http.StatusOK, shown, `{"jobs":`, "}")
+	return web.RespondWhole(c, shown, `{"jobs":`, "}")
 }
 
 // requestedFetch reads a remote upload that the caller may see.

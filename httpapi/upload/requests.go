@@ -210,7 +210,7 @@ func decideUploads(c *web.Request) error {
 	}); err != nil {
 		return err
 	}
-	return web.RespondWhole(c, http.StatusOK, all, `{"items":`, "}")
+	return web.RespondWhole(c, all, `{"items":`, "}")
 }
 
 // place reads which item is in the path.

@@ -650,7 +650,7 @@ func continueUpload(c *web.Request) error {
 		if c.R.ContentLength == 0 { // repeated, because the answer was lost
 			return respondOffset(c, u)
 		}
-		return errPastEnd(c, u, budget)
+		return errPastEnd(u, budget)
 	}
 	if err := takePiece(c, u, budget, sum, t); err != nil {
 		return err
@@ -755,7 +755,7 @@ func takePiece(c *web.Request, u *inbox.Upload, m *UploadBudget, sum *checksum, 
 		left = u.Length - u.Offset
 	}
 	if left < 0 || c.R.ContentLength > left {
-		return errPastEnd(c, u, m)
+		return errPastEnd(u, m)
 	}
 	if c.Site.Store.FreeForContent() == 0 {
 		return kv.ErrFull
@@ -793,7 +793,7 @@ func takePiece(c *web.Request, u *inbox.Upload, m *UploadBudget, sum *checksum, 
 		ended = err != nil || some.ended
 		if left == 0 && !ended {
 			if more, err := body.Read(make([]byte, 1)); more > 0 {
-				return errPastEnd(c, u, m)
+				return errPastEnd(u, m)
 			} else if err == io.EOF { // readers return it bare
 				ended = true
 			}
@@ -837,7 +837,7 @@ func keepFromSweep(c *web.Request, u *inbox.Upload, size int64) error {
 }
 
 // errPastEnd is the error for too many bytes.
-func errPastEnd(c *web.Request, u *inbox.Upload, m *UploadBudget) error {
+func errPastEnd(u *inbox.Upload, m *UploadBudget) error {
 	if u.Length >= 0 {
 		return &record.Error{Fault: record.TooLarge, Code: "too_large", Text: "The body goes beyond the length of the upload, " + record.Plural(u.Length, "byte") + "."}
 	}

@@ -144,7 +144,7 @@ func (s *Site) Fail(w *AnswerWriter, r *http.Request, id string, err error) {
 		if errors.As(err, &detailed) {
 			more = slices.Concat([]byte{','}, detailed.members())
 		}
-		body = appendError(nil, e, id, more)
+		body = errorAnswer(e, id, more)
 	case TakesPage(w, r) && !w.Plain && status != http.StatusMisdirectedRequest: // a page could not load its files
 		l := langOf(w.Caller, r)
 		page := embed.MessagePage{Base: s.Prefix(), Title: http.StatusText(status), Text: ErrorText(e, l), Home: status == http.StatusNotFound}
@@ -211,9 +211,9 @@ var titles = map[int]string{
 	http.StatusInternalServerError: "status.500",
 }
 
-// appendError appends the API's error answer, with more members.
-func appendError(dst []byte, e *record.Error, id string, more []byte) []byte {
-	dst = field.AppendString(append(dst, `{"error":`...), e.Text)
+// errorAnswer is the API's error answer, with more members.
+func errorAnswer(e *record.Error, id string, more []byte) []byte {
+	dst := field.AppendString([]byte(`{"error":`), e.Text)
 	dst = field.AppendString(append(dst, `,"code":`...), e.Code)
 	if len(e.Fields) > 0 {
 		dst = field.AppendMembers(append(dst, `,"fields":`...), SortedKeys(e.Fields), func(dst []byte, name string) []byte {

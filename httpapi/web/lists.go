@@ -171,8 +171,8 @@ func AppendPage[T field.Shaped](dst []byte, all []T, limit int) ([]byte, int) {
 
 // RespondWhole answers with a list that has no pages; it puts before and after around the
 // entries.
-func RespondWhole[T field.Shaped](c *Request, status int, all []T, before, after string) error {
-	return c.Respond(status, func(dst []byte) ([]byte, error) {
+func RespondWhole[T field.Shaped](c *Request, all []T, before, after string) error {
+	return c.Respond(http.StatusOK, func(dst []byte) ([]byte, error) {
 		return append(AppendAll(append(dst, before...), all), after...), nil
 	})
 }

@@ -123,9 +123,9 @@ func (c *Request) Expect(tx *kv.Tx, r *record.Record) (seen bool, err error) {
 	return found != "*", nil
 }
 
-// RespondRecord answers with the record that find returns, as its owner sees it, between two
-// parts of JSON. The answer has its entity tag.
-func (c *Request) RespondRecord(status int, before, after string, find func(*kv.Tx) (*record.Record, error)) error {
+// RespondRecord answers with the record that find returns, as its owner sees it, after the
+// beginning of a JSON object that it closes. The answer has its entity tag.
+func (c *Request) RespondRecord(status int, before string, find func(*kv.Tx) (*record.Record, error)) error {
 	return c.Respond(status, func(dst []byte) ([]byte, error) {
 		err := c.Site.Store.View(func(tx *kv.Tx) error {
 			r, err := find(tx)
@@ -140,7 +140,7 @@ func (c *Request) RespondRecord(status int, before, after string, find func(*kv.
 			dst = c.AppendOne(append(dst, before...), v)
 			return nil
 		})
-		return append(dst, after...), err
+		return append(dst, '}'), err
 	})
 }
 
@@ -158,6 +158,6 @@ func (c *Request) FailChange(err error, find func(*kv.Tx) (*record.Record, error
 		return err
 	}
 	c.W.Code = errChanged.Code
-	whole := string(appendError(nil, errChanged, c.ID, nil))
-	return c.RespondRecord(http.StatusPreconditionFailed, strings.TrimSuffix(whole, "}")+`,"data":`, "}", find)
+	whole := string(errorAnswer(errChanged, c.ID, nil))
+	return c.RespondRecord(http.StatusPreconditionFailed, strings.TrimSuffix(whole, "}")+`,"data":`, find)
 }

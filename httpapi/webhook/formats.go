@@ -132,9 +132,9 @@ func clip(t string, limit int, size func(rune) int) string {
 	}, strings.ToValidUTF8(t, "\ufffd"))
 }
 
-// cutLines cuts a text to a number of bytes.
-func cutLines(t string, limit int) string {
-	for len(t) > limit {
+// pushText cuts a text to maxPushText bytes.
+func pushText(t string) string {
+	for len(t) > maxPushText {
 		_, size := utf8.DecodeLastRuneInString(t)
 		t = t[:len(t)-size]
 	}
@@ -185,7 +185,7 @@ func (s *summary) ntfy(address string) ([]byte, error) {
 		Priority int      `json:"priority"`
 		Tags     []string `json:"tags,omitempty"`
 		Click    string   `json:"click,omitempty"`
-	}{"", clip(s.title, maxPushTitle, utf8.RuneLen), cutLines(s.text(), maxPushText), 3, nil, s.address}
+	}{"", clip(s.title, maxPushTitle, utf8.RuneLen), pushText(s.text()), 3, nil, s.address}
 	if u, err := url.Parse(address); err == nil { // it was checked when the webhook was saved
 		v.Topic = strings.TrimPrefix(u.Path, "/")
 	}
@@ -207,7 +207,7 @@ func (s *summary) gotify() ([]byte, error) {
 		priority = 8
 	}
 	return plainJSON(object{
-		"title": clip(s.title, maxPushTitle, utf8.RuneLen), "message": cutLines(s.text(), maxPushText), "priority": priority, "extras": extras,
+		"title": clip(s.title, maxPushTitle, utf8.RuneLen), "message": pushText(s.text()), "priority": priority, "extras": extras,
 	})
 }
 

@@ -23,7 +23,7 @@ import (
 var TrashRows = &table.Table[record.Trashed]{
 	Rows:   history.TrashBucket,
 	Key:    func(t *record.Trashed) []byte { return t.Key() },
-	Encode: func(t *record.Trashed) ([]byte, error) { return t.AppendRow(nil) },
+	Encode: (*record.Trashed).AppendRow,
 	Decode: record.ParseTrashed,
 	Indexes: []table.Index[record.Trashed]{
 		{Bucket: trashLine, Keys: func(t *record.Trashed, file func([]byte)) {

@@ -281,7 +281,7 @@ func RemoveRequest(s *kv.Store, owner, id record.ID) error {
 		err = s.Update(func(tx *kv.Tx) error {
 			q, err := Request(tx, owner, id)
 			if err == nil {
-				done, err = dropRequest(tx, q, kv.RemoveBatch)
+				done, err = dropRequest(tx, q)
 			}
 			return err
 		})
@@ -289,15 +289,15 @@ func RemoveRequest(s *kv.Store, owner, id record.ID) error {
 	return err
 }
 
-// dropRequest deletes up to limit items of a request, and the request itself once
+// dropRequest deletes up to kv.RemoveBatch items of a request, and the request itself once
 // none is left.
-func dropRequest(tx *kv.Tx, q *record.Request, limit int) (done bool, err error) {
+func dropRequest(tx *kv.Tx, q *record.Request) (done bool, err error) {
 	var some []*record.Item
 	for i, err := range ItemRows.All(tx.Tx, itemKey(q.Owner, q.ID)) {
 		if err != nil {
 			return false, err
 		}
-		if len(some) == limit {
+		if len(some) == kv.RemoveBatch {
 			break
 		}
 		some = append(some, i)
@@ -312,7 +312,7 @@ func dropRequest(tx *kv.Tx, q *record.Request, limit int) (done bool, err error)
 			}
 		}
 	}
-	if len(some) == limit {
+	if len(some) == kv.RemoveBatch {
 		return false, nil
 	}
 	var senders [][]byte
@@ -332,7 +332,7 @@ func dropRequest(tx *kv.Tx, q *record.Request, limit int) (done bool, err error)
 func dropRequests(tx *kv.Tx, owner record.ID) (done bool, err error) {
 	all, err := Requests(tx, owner)
 	for i := range all {
-		if done, err := dropRequest(tx, &all[i], kv.RemoveBatch); err != nil || !done || len(all) > kv.RemoveBatch && i == kv.RemoveBatch {
+		if done, err := dropRequest(tx, &all[i]); err != nil || !done || len(all) > kv.RemoveBatch && i == kv.RemoveBatch {
 			return false, err
 		}
 	}

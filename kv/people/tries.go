@@ -96,7 +96,7 @@ var TryTable = kv.Table{
 		counted.Set(s, t)
 	},
 	Flush: func(s *kv.Store) (func(*kv.Tx) error, func()) {
-		some := TriesOf(s).take(s.Now(), triesPerFlush)
+		some := TriesOf(s).take(s.Now())
 		if len(some) == 0 {
 			return nil, nil
 		}
@@ -298,8 +298,8 @@ func (t *Tries) load(tx *table.Tx, now time.Time) {
 	t.sweep(now)
 }
 
-// take removes up to limit keys from those to be written and returns them.
-func (t *Tries) take(now time.Time, limit int) []tryKey {
+// take removes up to triesPerFlush keys from those to be written and returns them.
+func (t *Tries) take(now time.Time) []tryKey {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if now.Sub(t.swept) >= trySweep {
@@ -307,7 +307,7 @@ func (t *Tries) take(now time.Time, limit int) []tryKey {
 	}
 	var some []tryKey
 	for k := range t.changed {
-		if len(some) == limit {
+		if len(some) == triesPerFlush {
 			break
 		}
 		some = append(some, k)

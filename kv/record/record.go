@@ -384,10 +384,10 @@ type Removal struct {
 	Of   ID        `json:"of,omitzero"`    // the file whose earlier bytes these are; zero for a record that was deleted
 }
 
-// AppendRow appends the stored form of t to dst: its Removal as JSON, after its length,
-// and the row of the record.
-func (t *Trashed) AppendRow(dst []byte) ([]byte, error) {
-	dst, err := appendHead(dst, &t.Removal)
+// AppendRow returns the stored form of t: its Removal as JSON, after its length, and the row
+// of the record.
+func (t *Trashed) AppendRow() ([]byte, error) {
+	dst, err := encodeHead(&t.Removal)
 	return t.Record.AppendRow(dst), err
 }
 
@@ -427,7 +427,7 @@ func (v *Version) Key() []byte { return append(v.Item[:], v.ID[:]...) }
 
 // AppendRow returns the stored form of v: its head as JSON, after its length, and its body.
 func (v *Version) AppendRow() ([]byte, error) {
-	row, err := appendHead(nil, &v.VersionHead)
+	row, err := encodeHead(&v.VersionHead)
 	return append(row, v.Body...), err
 }
 
@@ -445,13 +445,13 @@ func BorrowVersion(key, row []byte) (*Version, error) {
 	return v, nil
 }
 
-// appendHead appends the first part of a row that has two: JSON, after its length.
-func appendHead(dst []byte, head any) ([]byte, error) {
+// encodeHead returns the first part of a row that has two: JSON, after its length.
+func encodeHead(head any) ([]byte, error) {
 	b, err := json.Marshal(head)
-	return append(binary.AppendUvarint(dst, uint64(len(b))), b...), err
+	return append(binary.AppendUvarint(nil, uint64(len(b))), b...), err
 }
 
-// readHead reads what appendHead wrote, and returns the rest of the row.
+// readHead reads what encodeHead wrote, and returns the rest of the row.
 func readHead(row []byte, head any) (rest []byte, err error) {
 	in := rowReader{data: row}
 	b := in.take(in.uvarint())

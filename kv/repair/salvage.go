@@ -391,7 +391,7 @@ func (o *RepairOptions) build(dir, scratch string) (_ *Repaired, err error) {
 	if err := saveCarried(filepath.Join(scratch, "contents"), survey); err != nil {
 		return nil, err
 	}
-	return r, o.rewrite(dir, scratch, last+1, s, r, torn == nil && from == nil && !proven, copied)
+	return r, o.rewrite(scratch, last+1, s, r, torn == nil && from == nil && !proven, copied)
 }
 
 // digestOf returns the digest of everything in a bbolt file.
@@ -406,7 +406,7 @@ func digestOf(path string, buckets *table.Buckets) (journal.Digest, error) {
 
 // rewrite copies the salvaged rows, derives the rest, and writes the result as a
 // journal. seq is the number of its first record.
-func (o *RepairOptions) rewrite(dir, scratch string, seq uint64, s *salvager, r *Repaired, compare bool, copied string) (err error) {
+func (o *RepairOptions) rewrite(scratch string, seq uint64, s *salvager, r *Repaired, compare bool, copied string) (err error) {
 	from, err := workcopy.OpenCopy(s.b.Path)
 	if err != nil {
 		return err

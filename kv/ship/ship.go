@@ -202,7 +202,7 @@ func (s *Shipper) Start(src Source) error {
 	if err != nil || len(id) != len(s.instance) {
 		return fmt.Errorf("the instance %q is invalid", src.Instance)
 	}
-	s.process = [8]byte(randomBytes(8))
+	s.process = randomID()
 	s.src, s.instance, s.at, s.upkeep = src, [8]byte(id), src.At, time.Now()
 	s.stored.dir = src.Dir
 	s.wake, s.full, s.progress, s.hurry = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{})

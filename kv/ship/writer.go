@@ -131,7 +131,8 @@ func (s *Shipper) claim(last *Slot) error {
 	}
 
 	if l.Writer == "" || copied && s.o.TakeOver { // the other directory must notice
-		l.Writer = hex.EncodeToString(randomBytes(8))
+		writer := randomID()
+		l.Writer = hex.EncodeToString(writer[:])
 	}
 	if s.o.Evicts && l.Files == "" {
 		l.Files = s.o.Address
@@ -141,10 +142,9 @@ func (s *Shipper) claim(last *Slot) error {
 	return writeLineage(s.src.Dir, l)
 }
 
-func randomBytes(n int) []byte {
-	b := make([]byte, n)
-	_, _ = rand.Read(b) // it cannot fail
-	return b
+func randomID() (id [8]byte) {
+	_, _ = rand.Read(id[:]) // it cannot fail
+	return id
 }
 
 // meta is what the object of that name has, as JSON.

@@ -171,7 +171,7 @@ func TestStoredTrash(t *testing.T) {
 	want.SetBody(&record.Bookmark{URL: "https://example.org/", Name: "Name"})
 	want.Page.Owner, want.Page.ID = record.ID{}, record.ID{} // in the key
 	want.Of = record.ID{}                                    // was deleted, is no version
-	row, err := want.AppendRow(nil)
+	row, err := want.AppendRow()
 	is.NoErr(err)
 	pinned, err := hex.DecodeString(string(bytes.Join(bytes.Fields(golden(t, "trash.hex", lines(row))), nil)))
 	is.NoErr(err)
