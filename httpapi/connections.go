@@ -14,11 +14,11 @@ import (
 	"kist/kv/record"
 )
 
-// MaxConnections is the default maximum number of connections. networkConnections is how
+// maxConnections is the default maximum number of connections. networkConnections is how
 // many connections, and how many requests in progress, one network may have: an IPv4 address
 // or a /64 of IPv6. Package limit says who gives way when there are too many.
 const (
-	MaxConnections     = 2000
+	maxConnections     = 2000
 	networkConnections = 100
 
 	// streams is the maximum number of requests at a time on a connection of HTTP/2.

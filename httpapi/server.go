@@ -69,7 +69,7 @@ func New(c web.Config) (*Server, error) {
 	if s.Access == nil {
 		s.Access = s.Log
 	}
-	s.MaxConnections = cmp.Or(s.MaxConnections, MaxConnections)
+	s.MaxConnections = cmp.Or(s.MaxConnections, maxConnections)
 	s.crowd.limitTo(s.MaxConnections)
 	s.Opens.Most, s.Opens.Window = 60, time.Minute
 	s.Devices.Most, s.Devices.Window = 20, people.DeviceTime

@@ -13,8 +13,8 @@ import (
 
 // Bounds for each owner, so that no account makes the store slow for everyone.
 const (
-	MaxEach    = 200       // each of API keys, folders and upload requests
-	MaxRecords = 1_000_000 // records of all kinds together
+	maxEach    = 200       // each of API keys, folders and upload requests
+	maxRecords = 1_000_000 // records of all kinds together
 
 	// MaxSessions bounds the browsers signed in to one account. A further sign-in
 	// signs out the one that was used longest ago.
@@ -27,8 +27,8 @@ func TooMany(what, code string, limit int64) error {
 	return &record.Error{Fault: record.Denied, Code: code, Text: fmt.Sprintf("You have %d %s already, and more are not possible. Delete some first.", limit, what)}
 }
 
-// CheckBound refuses another row when the owner already has MaxEach. It reads at most
-// MaxEach keys.
+// CheckBound refuses another row when the owner already has maxEach. It reads at most
+// maxEach keys.
 func (tx *Tx) CheckBound(b table.Bucket, owner record.ID, what, code string) error {
 	n := int64(0)
 	for range tx.Walk(b, owner[:], nil, false) {
@@ -39,7 +39,7 @@ func (tx *Tx) CheckBound(b table.Bucket, owner record.ID, what, code string) err
 	return nil
 }
 
-// Bounds are MaxEach (also used for MaxSessions) and MaxRecords; tests lower them.
+// Bounds are maxEach (also used for MaxSessions) and maxRecords; tests lower them.
 type Bounds struct{ Each, Records int64 }
 
 // An owner's text is the total length of the stored rows of their records, tags and

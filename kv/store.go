@@ -127,7 +127,7 @@ func Open(dir string, o Options) (*Store, error) {
 		start := time.Now()
 		s.clock.uptime = func() time.Duration { return time.Since(start) }
 	}
-	s.most = Bounds{Each: MaxEach, Records: MaxRecords}
+	s.most = Bounds{Each: maxEach, Records: maxRecords}
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.gen.begun = time.Now()
 	s.scrubs.s, s.scrubs.wanted = s, make(chan struct{}, 1)

@@ -87,7 +87,7 @@ func (j Job) fetch(ctx context.Context, remote blobs.Remote, at time.Time, all b
 			if from.carried != nil && from.of(ref) == from.carried {
 				return false, from.copyContent(content, ref, p)
 			}
-			return false, FetchContent(ctx, remote, content, ref, p)
+			return false, fetchContent(ctx, remote, content, ref, p)
 		})
 	default:
 		err = from.each("Looking for the files", func(ref blobs.Ref, n int64, p *console.Progress) (bool, error) {
@@ -120,7 +120,7 @@ func (j Job) restore(fill func(work string) (*snapshot, error)) (*BackedUp, erro
 			return fmt.Errorf("cannot look into the data directory: %w", err)
 		}
 		for _, e := range entries {
-			if !strings.HasPrefix(e.Name(), Restoring) {
+			if !strings.HasPrefix(e.Name(), restoring) {
 				return fmt.Errorf("the data directory %s is not empty; name an empty one with --data-dir, or move this one away first", j.Dir)
 			}
 		}
@@ -132,7 +132,7 @@ func (j Job) restore(fill func(work string) (*snapshot, error)) (*BackedUp, erro
 	if err := os.MkdirAll(j.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("cannot make the data directory: %w", err)
 	}
-	work, err := disk.NewScratch(j.Dir, Restoring) // it removes those of runs that were cut short
+	work, err := disk.NewScratch(j.Dir, restoring) // it removes those of runs that were cut short
 	if err != nil {
 		return nil, fmt.Errorf("cannot write to the data directory: %w", err)
 	}

@@ -19,7 +19,7 @@ import (
 const (
 	hiddenScratch = ".kist-scratch-" // where people may see it
 	cacheScratch  = "scratch-"       // in the cache of a data directory
-	Restoring     = ".restore-"      // in a data directory during a restore
+	restoring     = ".restore-"      // in a data directory during a restore
 )
 
 // A place is where a scratch folder may be created.
@@ -127,7 +127,7 @@ func needParent(path string) error {
 func SweepScratch(dir string) error {
 	return errors.Join(
 		disk.SweepScratch(filepath.Join(dir, "cache"), cacheScratch),
-		disk.SweepScratch(dir, hiddenScratch), disk.SweepScratch(dir, Restoring))
+		disk.SweepScratch(dir, hiddenScratch), disk.SweepScratch(dir, restoring))
 }
 
 // needSpace fails if the disk of the folder has fewer than need bytes free.

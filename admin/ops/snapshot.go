@@ -191,7 +191,7 @@ func (b *snapshot) fetched(ref blobs.Ref, copy func() (bool, error)) (had bool, 
 	if err := b.openCarried(); err != nil {
 		return false, err
 	}
-	if err := FetchContent(context.Background(), b.job.Remote, b.carried, ref, io.Discard); err != nil {
+	if err := fetchContent(context.Background(), b.job.Remote, b.carried, ref, io.Discard); err != nil {
 		return false, err
 	}
 	had, err = copy()
@@ -199,9 +199,9 @@ func (b *snapshot) fetched(ref blobs.Ref, copy func() (bool, error)) (had bool, 
 	return had, errors.Join(err, failed)
 }
 
-// FetchContent stores a content that an object store has. seen gets its bytes, too. The
+// fetchContent stores a content that an object store has. seen gets its bytes, too. The
 // error is blobs.ErrDamaged if they are wrong.
-func FetchContent(ctx context.Context, remote blobs.Remote, to *blobs.Store, ref blobs.Ref, seen io.Writer) error {
+func fetchContent(ctx context.Context, remote blobs.Remote, to *blobs.Store, ref blobs.Ref, seen io.Writer) error {
 	return ship.Again(ctx, func() error {
 		r, err := remote.Get(ctx, ref.RemoteName(), 0, -1)
 		if err != nil {

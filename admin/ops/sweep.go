@@ -93,7 +93,7 @@ func (s *Sweeper) missing(ctx context.Context) error {
 	}
 	n := 0
 	var refs []blobs.Ref
-	for ref, err := range Contents(s.Store) {
+	for ref, err := range contents(s.Store) {
 		if err != nil || ctx.Err() != nil {
 			return err
 		}
@@ -130,9 +130,9 @@ func (s *Sweeper) missing(ctx context.Context) error {
 	return nil
 }
 
-// Contents yields the contents that records have, in order. It reads some of them in
+// contents yields the contents that records have, in order. It reads some of them in
 // each transaction.
-func Contents(store *kv.Store) iter.Seq2[blobs.Ref, error] {
+func contents(store *kv.Store) iter.Seq2[blobs.Ref, error] {
 	return func(yield func(blobs.Ref, error) bool) {
 		for last := []byte(nil); ; {
 			var page []blobs.Ref
@@ -164,7 +164,7 @@ func Contents(store *kv.Store) iter.Seq2[blobs.Ref, error] {
 // Shipped says which contents a store and its records have.
 func Shipped(store *kv.Store, content *blobs.Store) ship.Contents {
 	return ship.Contents{
-		Store: content, Here: Contents(store),
+		Store: content, Here: contents(store),
 		Unknown: func(ref [32]byte) (bool, error) { return catalog.ContentUnknown(store, ref) },
 	}
 }

@@ -28,7 +28,7 @@ func (f *AddressFlags) Base(certificates *CertificateFlags) (string, error) {
 	local := ""
 	if !onSocket {
 		var err error
-		if local, err = LocalAddress(f.Listen, certificates.Secure()); err != nil {
+		if local, err = LocalAddress(f.Listen, certificates.secure()); err != nil {
 			return "", err
 		}
 	}

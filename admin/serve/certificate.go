@@ -25,8 +25,8 @@ type CertificateFlags struct {
 	ACMEKey       string   `name:"acme-eab-key" placeholder:"KEY" help:"That key in base64url. Put it into a file that KIST_ACME_EAB_KEY_FILE names instead: other users can see the command line."`
 }
 
-// Secure reports whether visitors reach the server over TLS.
-func (f *CertificateFlags) Secure() bool {
+// secure reports whether visitors reach the server over TLS.
+func (f *CertificateFlags) secure() bool {
 	return f.TLSCert != "" || f.TLSKey != "" || len(f.TLSDomain) > 0
 }
 
@@ -36,7 +36,7 @@ func (f *CertificateFlags) Config(dir string, log *slog.Logger) (*tls.Config, er
 	if len(f.TLSDomain) == 0 && (f.ACMEDirectory != "" || f.ACMEKeyID != "" || f.ACMEKey != "") {
 		return nil, exit.Misused("--acme-directory, --acme-eab-kid and --acme-eab-key belong to --tls-domain")
 	}
-	if !f.Secure() {
+	if !f.secure() {
 		return nil, nil //nolint:nilnil // plain HTTP has no configuration
 	}
 	if len(f.TLSDomain) > 0 {
@@ -75,9 +75,9 @@ func (f *CertificateFlags) Cover(content string) error {
 // far as that is known at the start. proxies says whether any proxy is trusted.
 func (f *CertificateFlags) WarnScheme(log *slog.Logger, base string, proxies bool) {
 	switch https := strings.HasPrefix(base, "https:"); {
-	case https && !f.Secure() && !proxies:
+	case https && !f.secure() && !proxies:
 		log.Warn("the base URL is https, but this server speaks plain HTTP and trusts no proxy; set --trusted-proxies to the address of the proxy that speaks HTTPS, or --tls-cert or --tls-domain", "address", base)
-	case !https && f.Secure():
+	case !https && f.secure():
 		log.Warn("the base URL is http, but this server speaks HTTPS; set --base-url to the https address", "address", base)
 	}
 }

@@ -199,7 +199,7 @@ func (z *zipping) addFile(item *record.Record, b *record.File) error {
 		}
 		zips.Remember(at, archive.Fact{Name: b.OriginalName, Media: b.MimeType, Found: time.Now()})
 	}
-	of, err := ContentOf(z.c, item, b.MimeType, z.owned)
+	of, err := contentOf(z.c, item, b.MimeType, z.owned)
 	if lost(err) {
 		return nil
 	}
@@ -233,7 +233,7 @@ func (z *zipping) addFile(item *record.Record, b *record.File) error {
 // sum is the CRC-32 of a file's bytes as they are sent. It is computed if it is not kept with the content: for what an
 // earlier version stored, what a sender left, short files, and what is left of a file without its metadata.
 func (z *zipping) sum(
-	stored *record.Content, of *Content, open func(part bool) (io.ReadSeekCloser, error),
+	stored *record.Content, of *shownContent, open func(part bool) (io.ReadSeekCloser, error),
 ) (sum uint32, err error) {
 	key := catalog.CRCKey{Ref: stored.Ref}
 	if of.Clean {

@@ -158,7 +158,7 @@ func RemovedFileAt(c *web.Request, name string) (grant.RemovedFile, error) {
 // whose view removed it.
 func sendRemovedFile(c *web.Request, p grant.RemovedFile) error {
 	r := &record.Record{ID: p.ID, Kind: record.Files, Bytes: &record.Content{Ref: p.Ref, Size: p.Size}, KeepMetadata: p.KeepMetadata}
-	of, err := ContentOf(c, r, p.Media, false)
+	of, err := contentOf(c, r, p.Media, false)
 	if err != nil {
 		return Unreadable(c, p.ID, false, err)
 	}
@@ -185,12 +185,12 @@ const saveParam = "download"
 
 // openContent opens the bytes of a file to send them. If a view is to be counted against a
 // limit, that of r, it first checks all of the bytes.
-func openContent(c *web.Request, r, item *record.Record, media string, owned bool) (f io.ReadSeekCloser, of Content, err error) {
+func openContent(c *web.Request, r, item *record.Record, media string, owned bool) (f io.ReadSeekCloser, of shownContent, err error) {
 	if r.Limit > 0 && !owned {
 		err = c.Site.Blobs.Prove(item.Bytes.Ref)
 	}
 	if err == nil {
-		of, err = ContentOf(c, item, media, owned)
+		of, err = contentOf(c, item, media, owned)
 	}
 	if err == nil {
 		f, err = of.Open(c.R.Context(), wantsPart(c))
@@ -198,8 +198,8 @@ func openContent(c *web.Request, r, item *record.Record, media string, owned boo
 	return f, of, Unreadable(c, item.ID, owned, err)
 }
 
-// A Content is the bytes of a file as its owner or a visitor gets them.
-type Content struct {
+// A shownContent is the bytes of a file as its owner or a visitor gets them.
+type shownContent struct {
 	Size   int64
 	Digest [sha256.Size]byte // identifies the bytes
 	Clean  bool              // they are not the uploaded bytes, but those without metadata
@@ -209,11 +209,11 @@ type Content struct {
 	media  string
 }
 
-// ContentOf says what the owner or a visitor gets of a file of the media type. Visitors get pictures
+// contentOf says what the owner or a visitor gets of a file of the media type. Visitors get pictures
 // and films without their metadata, unless the file or the settings keep it. The errors are those of
 // blobs.Store.Get, and only for files that were not examined yet.
-func ContentOf(c *web.Request, r *record.Record, media string, owned bool) (Content, error) {
-	of := Content{Size: r.Bytes.Size, Digest: r.Bytes.Ref, site: c.Site, stored: r.Bytes, media: media}
+func contentOf(c *web.Request, r *record.Record, media string, owned bool) (shownContent, error) {
+	of := shownContent{Size: r.Bytes.Size, Digest: r.Bytes.Ref, site: c.Site, stored: r.Bytes, media: media}
 	m := r.Bytes.Metadata
 	if owned || r.KeepMetadata || m.Rules == metadata.Rules && m.State != record.MetadataRemovable {
 		return of, nil
@@ -234,7 +234,7 @@ func ContentOf(c *web.Request, r *record.Record, media string, owned bool) (Cont
 }
 
 // Open opens the bytes. It may wait for others until ctx ends. part says that maybe not all of them will be read, in order.
-func (of *Content) Open(ctx context.Context, part bool) (io.ReadSeekCloser, error) {
+func (of *shownContent) Open(ctx context.Context, part bool) (io.ReadSeekCloser, error) {
 	send := of.site.Blobs.Send
 	if part || of.Clean {
 		send = of.site.Blobs.SendPart
@@ -253,7 +253,7 @@ func (of *Content) Open(ctx context.Context, part bool) (io.ReadSeekCloser, erro
 
 // Stored opens content to answer the request with all of it or a part.
 func Stored(c *web.Request, ref blobs.Ref, size int64) (io.ReadSeekCloser, error) {
-	of := Content{site: c.Site, stored: &record.Content{Ref: ref, Size: size}}
+	of := shownContent{site: c.Site, stored: &record.Content{Ref: ref, Size: size}}
 	return of.Open(c.R.Context(), wantsPart(c))
 }
 

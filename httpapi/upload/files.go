@@ -65,7 +65,7 @@ func examine(ctx context.Context, s *web.Site, kept *blobs.Kept, mediaType strin
 const (
 	MaxParts = 100
 	MaxField = 64 << 10 // bytes of one text field
-	MaxTexts = 1 << 20  // bytes of all text fields; those of a visitor are fewer: see web.Request.FieldsLimit
+	maxTexts = 1 << 20  // bytes of all text fields; those of a visitor are fewer: see web.Request.FieldsLimit
 	maxHead  = 8 << 10  // bytes before a part's content: its header, and text before the first part
 )
 
@@ -421,10 +421,10 @@ func ReadMultipart(c *web.Request, m *UploadBudget) (parts []Part, fields field.
 		return nil, nil, errMultipart
 	}
 	whole := int64(math.MaxInt64)
-	if m.File < whole/MaxParts-MaxTexts {
-		whole = (m.File + MaxTexts) * MaxParts
+	if m.File < whole/MaxParts-maxTexts {
+		whole = (m.File + maxTexts) * MaxParts
 	}
-	texts, head := c.FieldsLimit(MaxTexts), int64(maxHead)
+	texts, head := c.FieldsLimit(maxTexts), int64(maxHead)
 	if err := c.Hold(head); err != nil { // for what the reader keeps of the heads
 		return nil, nil, err
 	}

@@ -31,7 +31,7 @@ func (o Operation) By(serve func(*Request) error) Operation {
 // Conditional returns the operation with If-Match: it changes a record only if that is as its caller
 // has seen it.
 func (o Operation) Conditional() Operation {
-	o.Args = append(slices.Clone(o.Args), IfMatch)
+	o.Args = append(slices.Clone(o.Args), ifMatch)
 	o.Fails = append(slices.Clone(o.Fails), http.StatusPreconditionFailed)
 	return o
 }

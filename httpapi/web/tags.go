@@ -12,10 +12,10 @@ import (
 	"kist/kv/record"
 )
 
-// AppendTagged appends the record as JSON and returns its strong entity tag (RFC 9110, section
+// appendTagged appends the record as JSON and returns its strong entity tag (RFC 9110, section
 // 8.8.3). The tag changes with everything that the answer shows, except counters, and with every
 // change of the record, because some, such as another password, show nothing.
-func (v *ShownRecord) AppendTagged(dst []byte) (json []byte, tag string) {
+func (v *ShownRecord) appendTagged(dst []byte) (json []byte, tag string) {
 	v.digest.Reset()
 	json = v.set.AppendDigested(dst, &v.digest)
 	sum := binary.BigEndian.AppendUint64(make([]byte, 0, 8), v.Seq)
@@ -90,8 +90,8 @@ var Conditional = []Param{
 	{"header", "If-Modified-Since", "Ignored, because content has no date. Use If-None-Match.", Object{"type": "string"}, "Thu, 01 Jan 2026 00:00:00 GMT"},
 }
 
-// IfMatch is the parameter of operations that change a record.
-var IfMatch = Param{
+// ifMatch is the parameter of operations that change a record.
+var ifMatch = Param{
 	"header", "If-Match",
 	"Entity tags of the record that the client has seen. If it has another one now, nothing is changed, and the answer is 412 (changed_elsewhere) with the present record in data, if the caller may read it.",
 	Object{"type": "string"},
@@ -115,7 +115,7 @@ func (c *Request) Expect(tx *kv.Tx, r *record.Record) (seen bool, err error) {
 		return false, err
 	}
 	defer v.Release()
-	_, tag := v.AppendTagged(nil)
+	_, tag := v.appendTagged(nil)
 	found := listed(lists, tag)
 	if found == "" {
 		return false, errChanged
@@ -146,7 +146,7 @@ func (c *Request) RespondRecord(status int, before string, find func(*kv.Tx) (*r
 
 // AppendOne appends the record that the answer is about, and gives the answer its entity tag.
 func (c *Request) AppendOne(dst []byte, v *ShownRecord) []byte {
-	dst, tag := v.AppendTagged(dst)
+	dst, tag := v.appendTagged(dst)
 	c.W.Header()["Etag"] = []string{tag}
 	return dst
 }

@@ -746,7 +746,7 @@ func Show(tx *kv.Tx, r *record.Record, v *record.Shown) error {
 	return nil
 }
 
-// checkRecordBound refuses a record beyond MaxRecords.
+// checkRecordBound refuses a record beyond the bound for each owner.
 func checkRecordBound(tx *kv.Tx, owner record.ID) error {
 	n := TrashCount(tx, owner, nil)
 	for _, k := range record.Kinds {

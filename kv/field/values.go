@@ -637,7 +637,7 @@ func (s *Set) Texts(name string, p *[]string, rule Rule, limit, length int, trai
 
 // IDs binds a list of at most limit UUIDs, kept in lower case.
 func (s *Set) IDs(name string, p *[]string, limit int, traits ...Traits) *Field {
-	return s.add(name, &texts{p, CleanID, limit, Schema{Type: "string", Format: "uuid"}}, traits)
+	return s.add(name, &texts{p, cleanID, limit, Schema{Type: "string", Format: "uuid"}}, traits)
 }
 
 type texts struct {
@@ -710,8 +710,8 @@ func (f *Field) Among(words []string) *Field {
 	return f
 }
 
-// CleanID is the rule of UUIDs: any case in, lower case out.
-func CleanID(t string) (string, error) {
+// cleanID is the rule of UUIDs: any case in, lower case out.
+func cleanID(t string) (string, error) {
 	id, err := uuid.Parse(t)
 	if err != nil || len(t) != 36 {
 		return "", errors.New("must be a UUID")
@@ -735,7 +735,7 @@ func (b *identity) set(v any) error {
 		b.clear()
 		return nil
 	}
-	if t, err = CleanID(t); err == nil {
+	if t, err = cleanID(t); err == nil {
 		*b.p = uuid.MustParse(t)
 	}
 	return err

@@ -11,9 +11,9 @@ import (
 	"kist/kv/table"
 )
 
-// VersionRows is the table of earlier texts of notes, snippets and recipes. The Body of a
+// versionRows is the table of earlier texts of notes, snippets and recipes. The Body of a
 // row is valid only until the transaction ends.
-var VersionRows = &table.Table[record.Version]{
+var versionRows = &table.Table[record.Version]{
 	Rows:   versionBucket,
 	Key:    (*record.Version).Key,
 	Encode: (*record.Version).AppendRow,
@@ -27,13 +27,13 @@ var VersionRows = &table.Table[record.Version]{
 // with it.
 var VersionTable = kv.Table{
 	Buckets: []table.Bucket{versionBucket},
-	Check: kv.CheckRows(VersionRows, func(a *kv.Audit, v *record.Version) {
+	Check: kv.CheckRows(versionRows, func(a *kv.Audit, v *record.Version) {
 		refersToItem(a, v.Item, "version", v.ID)
 	}),
-	Refill: kv.RefillRows(VersionRows, kv.Mending[record.Version]{Then: func(r *kv.Refill, v *record.Version) error {
-		return dropOrphan(r, VersionRows, v.Item, v)
+	Refill: kv.RefillRows(versionRows, kv.Mending[record.Version]{Then: func(r *kv.Refill, v *record.Version) error {
+		return dropOrphan(r, versionRows, v.Item, v)
 	}}),
-	Drop: kv.DropRows(VersionRows),
+	Drop: kv.DropRows(versionRows),
 	Text: kv.RowText(versionBucket),
 }
 
@@ -45,7 +45,7 @@ var VersionTable = kv.Table{
 // stays.
 func KeepVersion(tx *kv.Tx, r *record.Record, body []byte, by string, seen bool) (over int64, err error) {
 	for key, row := range tx.Walk(versionBucket, r.Key(), nil, true) {
-		last, err := VersionRows.Decode(key, row)
+		last, err := versionRows.Decode(key, row)
 		if err != nil {
 			return 0, err
 		}
@@ -56,7 +56,7 @@ func KeepVersion(tx *kv.Tx, r *record.Record, body []byte, by string, seen bool)
 	}
 	before := tx.Text(r.Owner)
 	v := &record.Version{Item: [record.KeySize]byte(r.Key()), ID: tx.NewID(), VersionHead: record.VersionHead{At: tx.Now, By: by}, Body: body}
-	if err := errors.Join(VersionRows.Put(tx.Tx, v), thinVersions(tx, r)); err != nil {
+	if err := errors.Join(versionRows.Put(tx.Tx, v), thinVersions(tx, r)); err != nil {
 		return 0, err
 	}
 	return max(tx.Text(r.Owner)-before, 0), nil
@@ -67,7 +67,7 @@ func thinVersions(tx *kv.Tx, r *record.Record) error {
 	var keys [][]byte
 	var all []VersionAge
 	for key, row := range tx.Walk(versionBucket, r.Key(), nil, true) {
-		v, err := VersionRows.Decode(key, row)
+		v, err := versionRows.Decode(key, row)
 		if err != nil {
 			return err
 		}
@@ -75,7 +75,7 @@ func thinVersions(tx *kv.Tx, r *record.Record) error {
 	}
 	for i, keep := range KeepVersions(all, tx.Now) {
 		if !keep {
-			if _, err := VersionRows.Delete(tx.Tx, keys[i]); err != nil {
+			if _, err := versionRows.Delete(tx.Tx, keys[i]); err != nil {
 				return err
 			}
 		}
@@ -87,7 +87,7 @@ func thinVersions(tx *kv.Tx, r *record.Record) error {
 func Versions(tx *kv.Tx, r *record.Record) (all []record.Version, err error) {
 	var ages []VersionAge
 	for key, row := range tx.Walk(versionBucket, r.Key(), nil, true) {
-		v, err := VersionRows.Decode(key, row)
+		v, err := versionRows.Decode(key, row)
 		if err != nil {
 			return nil, err
 		}
@@ -125,7 +125,7 @@ func AddVersion(tx *kv.Tx, r *record.Record, head record.VersionHead, body []byt
 	}
 	var last record.ID
 	for key, row := range tx.Walk(versionBucket, r.Key(), nil, false) {
-		v, err := VersionRows.Decode(key, row)
+		v, err := versionRows.Decode(key, row)
 		if err != nil {
 			return err
 		}
@@ -137,7 +137,7 @@ func AddVersion(tx *kv.Tx, r *record.Record, head record.VersionHead, body []byt
 		}
 	}
 	v := &record.Version{Item: [record.KeySize]byte(r.Key()), ID: kv.IdAt(head.At, last), VersionHead: head, Body: body}
-	if err := VersionRows.Put(tx.Tx, v); err != nil {
+	if err := versionRows.Put(tx.Tx, v); err != nil {
 		return err
 	}
 	return errors.Join(thinVersions(tx, r), people.Charge(tx, r.Owner, 0))
@@ -145,7 +145,7 @@ func AddVersion(tx *kv.Tx, r *record.Record, head record.VersionHead, body []byt
 
 // Version reads an earlier text of a record.
 func Version(tx *kv.Tx, r *record.Record, id record.ID) (*record.Version, error) {
-	v, err := VersionRows.Get(tx.Tx, append(r.Key(), id[:]...))
+	v, err := versionRows.Get(tx.Tx, append(r.Key(), id[:]...))
 	if err != nil {
 		return nil, kv.UserError(err, "version")
 	}

@@ -243,7 +243,7 @@ func Drop(tx *kv.Tx, r *record.Record) error {
 	for _, one := range []struct {
 		b    table.Bucket
 		drop func(*kv.Tx, []byte) error
-	}{{visitBucket, DropRow(VisitRows)}, {visitLog, DropRow(VisitLogRows)}, {versionBucket, DropRow(VersionRows)}} {
+	}{{visitBucket, DropRow(VisitRows)}, {visitLog, DropRow(VisitLogRows)}, {versionBucket, DropRow(versionRows)}} {
 		var keys [][]byte
 		for key := range tx.Walk(one.b, r.Key(), nil, false) {
 			keys = append(keys, bytes.Clone(key))

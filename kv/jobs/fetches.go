@@ -136,9 +136,9 @@ func Fetches(tx *kv.Tx, owner record.ID) ([]record.Fetch, error) {
 type DueFetch struct{ Owner, ID record.ID }
 
 // DueFetches finds remote uploads that are due: for each owner at most limit, the
-// longest due first. busy says which to skip. wait is as in FindDue.
+// longest due first. busy says which to skip. wait is as in findDue.
 func DueFetches(tx *kv.Tx, limit int, busy func(record.ID) bool) (found []DueFetch, wait time.Duration, err error) {
-	return FindDue(tx, fetchLine, []byte{lineWaiting}, 16, func(owner []byte) (int, error) {
+	return findDue(tx, fetchLine, []byte{lineWaiting}, 16, func(owner []byte) (int, error) {
 		if disabled, err := people.Disabled(tx, record.ID(owner)); err != nil || disabled { // it waits until the account is enabled again
 			return -1, err
 		}

@@ -45,12 +45,12 @@ const (
 	logWaiting = 2 // all waiting ones, ordered by the time of the event
 )
 
-// WebhookRows is the table of webhooks.
-var WebhookRows = kv.JsonTable(hookBucket, func(h *record.Webhook) []byte { return kv.OwnedKey(h.Owner, h.ID[:]...) })
+// webhookRows is the table of webhooks.
+var webhookRows = kv.JsonTable(hookBucket, func(h *record.Webhook) []byte { return kv.OwnedKey(h.Owner, h.ID[:]...) })
 
 // WebhookTable keeps webhooks.
 var WebhookTable = kv.Table{
-	Buckets: []table.Bucket{hookBucket}, Check: people.CheckOwned(WebhookRows, "webhook"), Refill: people.RefillOwned(WebhookRows),
+	Buckets: []table.Bucket{hookBucket}, Check: people.CheckOwned(webhookRows, "webhook"), Refill: people.RefillOwned(webhookRows),
 	Drop: dropWebhooks,
 }
 
@@ -249,7 +249,7 @@ func parkOldest(tx *kv.Tx, h *record.Webhook) error {
 	oldest.State, oldest.Due, oldest.Noted, oldest.Error = record.Parked, time.Time{}, tx.Now, queueFull
 	if h.LastError != queueFull {
 		h.LastError = queueFull
-		if err := WebhookRows.Put(tx.Tx, h); err != nil {
+		if err := webhookRows.Put(tx.Tx, h); err != nil {
 			return err
 		}
 	}
@@ -327,12 +327,12 @@ func dropDelivery(tx *kv.Tx, key []byte) error {
 
 // Webhooks lists the owner's webhooks, oldest first.
 func Webhooks(tx *kv.Tx, owner record.ID) ([]record.Webhook, error) {
-	return kv.Collect(WebhookRows, tx, owner[:])
+	return kv.Collect(webhookRows, tx, owner[:])
 }
 
 // Webhook reads one of the owner's webhooks.
 func Webhook(tx *kv.Tx, owner, id record.ID) (*record.Webhook, error) {
-	h, err := WebhookRows.Get(tx.Tx, kv.OwnedKey(owner, id[:]...))
+	h, err := webhookRows.Get(tx.Tx, kv.OwnedKey(owner, id[:]...))
 	return h, kv.UserError(err, "webhook")
 }
 
@@ -350,7 +350,7 @@ func AddWebhook(tx *kv.Tx, h record.Webhook) (record.Webhook, error) {
 		return h, &record.Error{Fault: record.Denied, Code: "too_many_webhooks", Text: fmt.Sprintf("You have %d webhooks already, and more are not possible.", n)}
 	}
 	h.ID, h.Created = tx.NewID(), tx.Now
-	return h, WebhookRows.Put(tx.Tx, &h)
+	return h, webhookRows.Put(tx.Tx, &h)
 }
 
 // SaveWebhook changes a webhook, which must have been read in the same
@@ -360,7 +360,7 @@ func SaveWebhook(tx *kv.Tx, h *record.Webhook) error {
 	h.Held = time.Time{}
 	h.Forget(tx.Now)
 	deliveriesDue.Raise(tx)
-	return WebhookRows.Put(tx.Tx, h)
+	return webhookRows.Put(tx.Tx, h)
 }
 
 // dropBatch is how many deliveries of a removed webhook are deleted in one
@@ -404,7 +404,7 @@ func dropWebhook(tx *kv.Tx, owner, id record.ID, limit int) (done bool, err erro
 		}
 	}
 	if done = len(some) < limit; done {
-		_, err = WebhookRows.Delete(tx.Tx, kv.OwnedKey(owner, id[:]...))
+		_, err = webhookRows.Delete(tx.Tx, kv.OwnedKey(owner, id[:]...))
 	}
 	return done, kv.UserError(err, "webhook")
 }
@@ -441,11 +441,11 @@ type Due struct {
 // DueDeliveries finds deliveries that are due, for each webhook the longest due
 // first. room says how many more a webhook may be sent; it is called for every
 // enabled webhook with waiting deliveries. busy says whether a delivery of the same
-// subject is being sent. wait is as in FindDue, or until a target is held no more.
+// subject is being sent. wait is as in findDue, or until a target is held no more.
 func DueDeliveries(tx *kv.Tx, room func(*record.Webhook) int, busy func(Due) bool) (found []Due, wait time.Duration, err error) {
 	now, held := tx.Store().MonotonicNow(), time.Duration(0)
-	found, wait, err = FindDue(tx, deliveryDue, nil, 32, func(hook []byte) (int, error) {
-		h, err := WebhookRows.Get(tx.Tx, hook)
+	found, wait, err = findDue(tx, deliveryDue, nil, 32, func(hook []byte) (int, error) {
+		h, err := webhookRows.Get(tx.Tx, hook)
 		if err != nil { // must not hold up the others
 			tx.Store().Log().Error("cannot read a webhook; nothing is sent to it", "webhook", record.ID(hook[16:]), "error", err)
 			return -1, nil
@@ -520,7 +520,7 @@ func note(tx *kv.Tx, owner, hook record.ID, t record.Try, monotonic time.Time) e
 		deliveriesDue.Raise(tx)
 	}
 	h.Record(t, tx.Now, monotonic)
-	return WebhookRows.Put(tx.Tx, h)
+	return webhookRows.Put(tx.Tx, h)
 }
 
 // Tested records a delivery that was sent by hand, outside the queue.

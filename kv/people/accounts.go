@@ -663,7 +663,7 @@ func flushKeys(s *kv.Store) (write func(*kv.Tx) error, giveBack func()) {
 		}
 }
 
-// checkKeyBound refuses an API key beyond MaxEach. At MaxSessions sessions it ends
+// checkKeyBound refuses an API key beyond the bound for each owner. At MaxSessions sessions it ends
 // the least recently used one instead.
 func checkKeyBound(tx *kv.Tx, k *record.Key) error {
 	all, err := credentials(tx, k.Owner[:], k.Session)

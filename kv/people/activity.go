@@ -31,7 +31,7 @@ const (
 // ActivityRows is the table of what happened in accounts. Rows without an owner are about
 // the whole instance.
 var ActivityRows = func() *table.Table[record.Activity] {
-	t := kv.JsonTable(ActivityBucket, activityKey, table.Index[record.Activity]{Bucket: HistoryIndex, Keys: func(a *record.Activity, file func([]byte)) {
+	t := kv.JsonTable(activityBucket, activityKey, table.Index[record.Activity]{Bucket: HistoryIndex, Keys: func(a *record.Activity, file func([]byte)) {
 		key := activityKey(a)
 		file(AgeKey(agedActivity, a.At, key))
 		if a.Event.ForAdmins() {
@@ -68,7 +68,7 @@ func placeKey(key record.ID, network string) []byte {
 
 // ActivityTable keeps what happened in accounts.
 var ActivityTable = kv.Table{
-	Buckets: []table.Bucket{ActivityBucket, HistoryIndex},
+	Buckets: []table.Bucket{activityBucket, HistoryIndex},
 	Check: kv.CheckRows(ActivityRows, func(a *kv.Audit, v *record.Activity) {
 		if v.Owner != uuid.Nil {
 			a.Refers(UserBucket, v.Owner[:], "activity", v.ID)
@@ -136,7 +136,7 @@ func Note(tx *kv.Tx, a record.Activity) error {
 		return nil
 	}
 	a.At, a.Name = tx.Now, record.Cut(a.Name, maxNoted)
-	for key := range tx.Walk(ActivityBucket, a.Owner[:], nil, true) {
+	for key := range tx.Walk(activityBucket, a.Owner[:], nil, true) {
 		latest, err := ActivityRows.Get(tx.Tx, bytes.Clone(key))
 		if err != nil {
 			return err
@@ -152,7 +152,7 @@ func Note(tx *kv.Tx, a record.Activity) error {
 		return err
 	}
 	if ActivityRows.Sum(tx.Tx, activitySum(a.Owner)) > record.MaxActivity {
-		for key := range tx.Walk(ActivityBucket, a.Owner[:], nil, false) {
+		for key := range tx.Walk(activityBucket, a.Owner[:], nil, false) {
 			_, err := ActivityRows.Delete(tx.Tx, bytes.Clone(key))
 			return err
 		}
@@ -174,7 +174,7 @@ type ActivityPage struct {
 // latest.
 func ActivityOf(tx *kv.Tx, owner record.ID, after []byte, limit int) (ActivityPage, error) {
 	p := ActivityPage{Total: ActivityRows.Sum(tx.Tx, activitySum(owner))}
-	return p, p.read(tx, ActivityBucket, owner[:], after, limit, func(k []byte) []byte { return k })
+	return p, p.read(tx, activityBucket, owner[:], after, limit, func(k []byte) []byte { return k })
 }
 
 // AdminActivity is ActivityOf for the events of all accounts and of the instance that

@@ -13,7 +13,7 @@ var (
 	deviceBucket = table.Bucket{No: 23, Name: "device"}
 	deviceCode   = table.Bucket{No: 24, Name: "device.code"}
 
-	ActivityBucket = table.Bucket{No: 52, Name: "activity"}
+	activityBucket = table.Bucket{No: 52, Name: "activity"}
 	HistoryIndex   = table.Bucket{No: 53, Name: "history.index"}
 
 	loginBucket     = table.Bucket{No: 62, Name: "login"}

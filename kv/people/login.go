@@ -17,8 +17,8 @@ import (
 var (
 	loginRows = kv.JsonTable(loginBucket, func(l *record.Login) []byte { return kv.OwnedKey(l.Owner) })
 
-	// PasskeyRows is the table of passkeys.
-	PasskeyRows = kv.JsonTable(passkeyBucket, func(p *record.Passkey) []byte { return kv.OwnedKey(p.Owner, p.ID[:]...) })
+	// passkeyRows is the table of passkeys.
+	passkeyRows = kv.JsonTable(passkeyBucket, func(p *record.Passkey) []byte { return kv.OwnedKey(p.Owner, p.ID[:]...) })
 )
 
 // LoginTable keeps one-time codes, recovery codes and links that set a password.
@@ -30,8 +30,8 @@ var LoginTable = kv.Table{
 
 // PasskeyTable keeps passkeys.
 var PasskeyTable = kv.Table{
-	Buckets: []table.Bucket{passkeyBucket}, Check: CheckOwned(PasskeyRows, "passkey"), Refill: RefillOwned(PasskeyRows),
-	Drop: kv.DropRows(PasskeyRows),
+	Buckets: []table.Bucket{passkeyBucket}, Check: CheckOwned(passkeyRows, "passkey"), Refill: RefillOwned(passkeyRows),
+	Drop: kv.DropRows(passkeyRows),
 }
 
 // Bounds of what an account signs in with.
@@ -63,7 +63,7 @@ func saveLogin(tx *kv.Tx, l *record.Login) error {
 
 // Passkeys lists an account's passkeys, oldest first.
 func Passkeys(tx *kv.Tx, owner record.ID) ([]record.Passkey, error) {
-	return kv.Collect(PasskeyRows, tx, owner[:])
+	return kv.Collect(passkeyRows, tx, owner[:])
 }
 
 // AnyPasskey reports whether any account has a passkey.
@@ -76,7 +76,7 @@ func AnyPasskey(tx *kv.Tx) bool {
 
 // Passkey reads one of the owner's passkeys.
 func Passkey(tx *kv.Tx, owner, id record.ID) (*record.Passkey, error) {
-	p, err := PasskeyRows.Get(tx.Tx, kv.OwnedKey(owner, id[:]...))
+	p, err := passkeyRows.Get(tx.Tx, kv.OwnedKey(owner, id[:]...))
 	return p, kv.UserError(err, "passkey")
 }
 
@@ -92,7 +92,7 @@ func AddPasskey(tx *kv.Tx, p record.Passkey) (key *record.Passkey, recovery []st
 	if len(all) >= MaxPasskeys {
 		return nil, nil, kv.TooMany("passkeys", "too_many_passkeys", MaxPasskeys)
 	}
-	everyones, err := kv.Collect(PasskeyRows, tx, nil) // an authenticator chooses the id, so it may copy another's (WebAuthn, section 7.1)
+	everyones, err := kv.Collect(passkeyRows, tx, nil) // an authenticator chooses the id, so it may copy another's (WebAuthn, section 7.1)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -104,7 +104,7 @@ func AddPasskey(tx *kv.Tx, p record.Passkey) (key *record.Passkey, recovery []st
 		return nil, nil, err
 	}
 	p.ID, p.Created = tx.NewID(), tx.Now
-	if err := errors.Join(PasskeyRows.Put(tx.Tx, &p), Note(tx, record.Activity{Owner: p.Owner, Event: record.PasskeyAdded, Name: p.Name})); err != nil {
+	if err := errors.Join(passkeyRows.Put(tx.Tx, &p), Note(tx, record.Activity{Owner: p.Owner, Event: record.PasskeyAdded, Name: p.Name})); err != nil {
 		return nil, nil, err
 	}
 	l.Reset, l.ResetEnds = [32]byte{}, time.Time{} // it would go around the passkey
@@ -115,7 +115,7 @@ func AddPasskey(tx *kv.Tx, p record.Passkey) (key *record.Passkey, recovery []st
 }
 
 // SavePasskey changes a passkey, which must have been read in the same transaction.
-func SavePasskey(tx *kv.Tx, p *record.Passkey) error { return PasskeyRows.Put(tx.Tx, p) }
+func SavePasskey(tx *kv.Tx, p *record.Passkey) error { return passkeyRows.Put(tx.Tx, p) }
 
 // RemovePasskey deletes a passkey.
 func RemovePasskey(tx *kv.Tx, owner, id record.ID) error {
@@ -124,7 +124,7 @@ func RemovePasskey(tx *kv.Tx, owner, id record.ID) error {
 		return err
 	}
 	if err := keepWay(tx, owner, func() error {
-		_, err := PasskeyRows.Delete(tx.Tx, PasskeyRows.Key(p))
+		_, err := passkeyRows.Delete(tx.Tx, passkeyRows.Key(p))
 		return err
 	}); err != nil {
 		return err
@@ -277,7 +277,7 @@ func ClearLogin(tx *kv.Tx, owner record.ID, by string) error {
 		return err
 	}
 	for i := range all {
-		if _, err := PasskeyRows.Delete(tx.Tx, PasskeyRows.Key(&all[i])); err != nil {
+		if _, err := passkeyRows.Delete(tx.Tx, passkeyRows.Key(&all[i])); err != nil {
 			return err
 		}
 	}

@@ -201,10 +201,10 @@ type Settings struct {
 	KeepMetadata bool `json:"KeepMetadata,omitempty"` // visitors get pictures and films with their metadata
 }
 
-// DefaultTrashDays and MaxTrashDays bound Settings.TrashDays.
+// DefaultTrashDays and maxTrashDays bound Settings.TrashDays.
 const (
 	DefaultTrashDays = 30
-	MaxTrashDays     = 3650
+	maxTrashDays     = 3650
 )
 
 // CaptchaProvider is the service that tells people from programs.
@@ -249,7 +249,7 @@ func (v *Settings) Fields(s *field.Set) {
 		Says("Maximum size of one file in bytes; null uses --max-upload-size, which it cannot exceed.", `5368709120`)
 	s.Bool("linkChecks", &v.LinkChecks).
 		Says("Whether the server fetches the pages of bookmarks to fill in missing titles, descriptions and icons, and to find pages that are gone.", `true`)
-	s.Number("trashDays", &v.TrashDays, 0, MaxTrashDays).
+	s.Number("trashDays", &v.TrashDays, 0, maxTrashDays).
 		Says("How many days deleted items stay in the trash; 0 turns the trash off and empties it.", `30`)
 	s.Not("stripMetadata", &v.KeepMetadata).
 		Says("Whether visitors get pictures and films without their metadata, such as where a photo was taken; a file's own stripMetadata can only turn this off.", `true`)

@@ -114,8 +114,8 @@ func (w *Webhook) Wants(e Event) bool {
 	return w.Enabled && (slices.Contains(w.Events, e) || slices.Contains(w.Events, AllEvents))
 }
 
-// SecretOverlap is how long the previous secret signs beside a new one.
-const SecretOverlap = 24 * time.Hour
+// secretOverlap is how long the previous secret signs beside a new one.
+const secretOverlap = 24 * time.Hour
 
 // SetSecret changes the secret; "" removes it and the previous one.
 func (w *Webhook) SetSecret(secret string, now time.Time) {
@@ -124,7 +124,7 @@ func (w *Webhook) SetSecret(secret string, now time.Time) {
 	}
 	w.Former, w.FormerEnds = "", time.Time{}
 	if secret != "" && w.Secret != "" {
-		w.Former, w.FormerEnds = w.Secret, now.Add(SecretOverlap)
+		w.Former, w.FormerEnds = w.Secret, now.Add(secretOverlap)
 	}
 	w.Secret = secret
 }

@@ -103,15 +103,12 @@ type Look struct {
 	Icon ID // with Answers: the site whose icon the page has; zero if it has no icon
 }
 
-// MaxLook is the longest time between two checks of a page.
-const MaxLook = 14 * 24 * time.Hour
-
 // Times between two checks.
 const (
-	checkEvery = MaxLook
-	checkEarly = 2 * 24 * time.Hour // at most this much earlier, to spread pages that were added together
-	failEvery  = 36 * time.Hour     // while it fails
-	filledIn   = 24 * time.Hour     // at most, until a page added with a title is checked
+	checkEvery = 14 * 24 * time.Hour // the longest
+	checkEarly = 2 * 24 * time.Hour  // at most this much earlier, to spread pages that were added together
+	failEvery  = 36 * time.Hour      // while it fails
+	filledIn   = 24 * time.Hour      // at most, until a page added with a title is checked
 
 	goneLooks = 3 // failed checks, and their duration, until the page counts as gone
 	goneTime  = 3 * 24 * time.Hour

@@ -11,13 +11,13 @@ import (
 	"kist/kv/field"
 )
 
-// MinPassword is how many characters of an account's password must remain: see Remains. MaxPassword is its limit in bytes.
+// MinPassword is how many characters of an account's password must remain: see Remains. maxPassword is its limit in bytes.
 const (
 	MinPassword = 8
-	MaxPassword = field.MaxSecret
+	maxPassword = field.MaxSecret
 )
 
-// CheckPassword is the rule for a new password of an account: one line of at most MaxPassword bytes of UTF-8, of which
+// CheckPassword is the rule for a new password of an account: one line of at most maxPassword bytes of UTF-8, of which
 // MinPassword characters remain. It must not be common. The password is kept as given, so it must be something that a
 // person can type into one line again. names are what strangers know: the user's name and that of the server. common
 // reports whether many people use a password in lower case.
@@ -25,8 +25,8 @@ func CheckPassword(t string, names []string, common func(string) bool) error {
 	switch {
 	case utf8.RuneCountInString(t) < MinPassword:
 		return fmt.Errorf("must be at least %d characters long", MinPassword)
-	case len(t) > MaxPassword:
-		return fmt.Errorf("must be at most %d bytes long", MaxPassword)
+	case len(t) > maxPassword:
+		return fmt.Errorf("must be at most %d bytes long", maxPassword)
 	case !utf8.ValidString(t):
 		return errors.New("must be valid UTF-8")
 	case strings.ContainsFunc(t, unicode.IsControl):

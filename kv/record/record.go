@@ -90,14 +90,14 @@ func FoundOf(kinds []string) (found byte) {
 	return found
 }
 
-// Kinds lists what was found.
-func (m Metadata) Kinds() (kinds []string) {
+// kinds lists what was found.
+func (m Metadata) kinds() (all []string) {
 	for i, kind := range MetadataKinds {
 		if m.Found&(1<<i) != 0 {
-			kinds = append(kinds, kind)
+			all = append(all, kind)
 		}
 	}
-	return kinds
+	return all
 }
 
 // Class is a coarse media type, for filtering.

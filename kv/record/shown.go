@@ -181,7 +181,7 @@ func (v *Shown) metadataFields(s *field.Set) {
 		"kept, they get it, because stripMetadata is false or nothing is removed from this format; unreadable, the structure of the file cannot be understood, so they get it as it is; "+
 		"null, nobody has looked yet. The owner always gets the uploaded bytes, of which sha256 and size are.", `"removed"`)
 	s.Shown("metadataFound", field.Schema{Type: "array", Items: &field.Schema{Type: "string", Enum: MetadataKinds}}, func(dst []byte) []byte {
-		return field.AppendList(dst, v.metadata().Kinds(), field.AppendString)
+		return field.AppendList(dst, v.metadata().kinds(), field.AppendString)
 	}).Says("What the metadata is about.", `["camera","gps","time"]`)
 }
 

@@ -6,10 +6,10 @@ import (
 )
 
 // tries are the waits before each try of a delivery.
-var tries = []time.Duration{0, 5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, time.Hour, 6 * time.Hour, MaxRetry}
+var tries = []time.Duration{0, 5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, time.Hour, 6 * time.Hour, maxRetry}
 
-// MaxRetry is the longest time until a failed delivery is tried again.
-const MaxRetry = 24 * time.Hour
+// maxRetry is the longest time until a failed delivery is tried again.
+const maxRetry = 24 * time.Hour
 
 // maxWait bounds the wait that a target may ask for.
 const maxWait = time.Hour
@@ -18,8 +18,8 @@ const maxWait = time.Hour
 // longest wait, and time for the try.
 const maxGap = 25 * time.Hour
 
-// PauseAfter is how long a target must fail before nothing more is sent to it.
-const PauseAfter = 3 * 24 * time.Hour
+// pauseAfter is how long a target must fail before nothing more is sent to it.
+const pauseAfter = 3 * 24 * time.Hour
 
 // Try is the result of sending a delivery once.
 type Try struct {
@@ -46,7 +46,7 @@ func (t Try) hold() time.Duration {
 // is due after all that has waited meanwhile.
 func (d *Delivery) Record(t Try, now, monotonic time.Time) {
 	d.Try, d.Noted, d.Due = t, now, time.Time{}
-	if t.hold() > 0 && d.State == Waiting && now.Sub(d.At) < PauseAfter {
+	if t.hold() > 0 && d.State == Waiting && now.Sub(d.At) < pauseAfter {
 		d.Due = monotonic.Add(t.hold())
 		return
 	}
@@ -78,7 +78,7 @@ func (w *Webhook) Record(t Try, now, monotonic time.Time) {
 		w.Failing = monotonic // an old failure says nothing about the time since
 	}
 	w.Tried = monotonic
-	if w.Paused.IsZero() && monotonic.Sub(w.Failing) >= PauseAfter {
+	if w.Paused.IsZero() && monotonic.Sub(w.Failing) >= pauseAfter {
 		w.Paused = now
 	}
 }

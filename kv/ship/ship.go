@@ -157,7 +157,7 @@ var (
 		Fault: record.Busy, Code: "store_unreachable", Retry: 10 * time.Second,
 		Text: "The server cannot reach its object store. Nothing was stored; existing data can still be read.",
 	}
-	ErrUnsure = &record.Error{
+	errUnsure = &record.Error{
 		Fault: record.Busy, Code: "store_unreachable", Retry: 10 * time.Second,
 		Text: "The object store did not answer in time. The change may have been stored.",
 	}
@@ -355,7 +355,7 @@ func (s *Shipper) Committed(to journal.State, n int) error {
 			if !failing { // else that is the reason
 				s.note(errors.New("the object store is too slow"))
 			}
-			return ErrUnsure
+			return errUnsure
 		}
 	}
 }

@@ -87,8 +87,8 @@ type sumKey struct {
 	key    string
 }
 
-// ErrReadOnly says that a transaction that only reads was asked to write.
-var ErrReadOnly = errors.New("the transaction is read-only")
+// errReadOnly says that a transaction that only reads was asked to write.
+var errReadOnly = errors.New("the transaction is read-only")
 
 // On returns a view of a bbolt transaction, which the caller begins and ends, and
 // of the changes up to version in layers, the newest layer first.
@@ -206,7 +206,7 @@ func (tx *Tx) change(b Bucket, key, value, old []byte) error {
 // apply sets or removes a key and returns a copy of it.
 func (tx *Tx) apply(b Bucket, key, value []byte) (kept []byte, err error) {
 	if !tx.writes {
-		return nil, ErrReadOnly
+		return nil, errReadOnly
 	}
 	if len(key) == 0 || len(key) > bolt.MaxKeySize {
 		return nil, fmt.Errorf("bucket %s: a key of %d bytes cannot be stored", b.Name, len(key))

@@ -2,7 +2,7 @@
 // kist can keep. It is pure: it touches only the given source. Texts may be in
 // any charset that package media knows. Sources are
 // foreign bytes. Whatever they hold, only one entry of at most MaxEntry bytes
-// is in memory at a time, and at most MaxRows are read.
+// is in memory at a time, and at most maxRows are read.
 package format
 
 import (
@@ -55,7 +55,7 @@ const (
 
 	maxCells = 10_000 // columns of CSV
 	maxNames = 1000   // tags of an entry that are looked at; a record has at most record.MaxTags
-	MaxRows  = 1_000_000
+	maxRows  = 1_000_000
 )
 
 // A Row is one entry of a source: something to keep, a label, or an entry that
@@ -184,8 +184,8 @@ func Read(f Format, s Source) Rows {
 		n := 0
 		for row, err := range readers[f](s) {
 			n++
-			if n > MaxRows && err == nil {
-				yield(Row{}, unreadable("There are more than %d entries; split the file.", MaxRows))
+			if n > maxRows && err == nil {
+				yield(Row{}, unreadable("There are more than %d entries; split the file.", maxRows))
 				return
 			}
 			if !yield(row, err) || err != nil {

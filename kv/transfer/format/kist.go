@@ -291,7 +291,7 @@ func eachLine(f *zip.File, row func(at string, o field.Object) Row, yield func(R
 	defer r.Close()
 	in := bufio.NewReaderSize(r, 64<<10)
 	var text []byte
-	for n := 1; n <= MaxRows; n++ {
+	for n := 1; n <= maxRows; n++ {
 		text = text[:0]
 		long := false
 		for {
