@@ -142,8 +142,12 @@ func (s *Shipper) contents(ctx context.Context, c Contents) error {
 			if there.Size == info.Size || c.Store.Check(ref) != nil { // the scrub reports a damaged one
 				continue
 			}
-			if err := s.removeOther(ctx, ref); err != nil {
+			removed, err := s.removeOther(ctx, c.Store, ref, info.Size)
+			if err != nil {
 				return err
+			}
+			if !removed {
+				continue
 			}
 		} else if time.Since(info.ModTime) <= settledFor {
 			continue
@@ -159,12 +163,25 @@ func (s *Shipper) contents(ctx context.Context, c Contents) error {
 	return s.again(ctx, lacking)
 }
 
-// removeOther removes an object that has another size than its content.
-func (s *Shipper) removeOther(ctx context.Context, ref blobs.Ref) error {
+// removeOther removes an object that has another size than its content, unless somebody uses the content or it
+// left the disk after it was compared. A list may be wrong, and an eviction trusts what Head says.
+func (s *Shipper) removeOther(ctx context.Context, store *blobs.Store, ref blobs.Ref, size int64) (removed bool, err error) {
 	if _, err := s.confirm(ctx); err != nil {
-		return err
+		return false, err
 	}
-	return s.o.Remote.Delete(ctx, ref.RemoteName())
+	_, err = store.Alone(ref, func() error {
+		if _, err := store.Stat(ref); err != nil {
+			return nil // nothing is there to send again
+		}
+		o, err := s.o.Remote.Head(ctx, ref.RemoteName())
+		if err != nil || o.Size == size {
+			return err
+		}
+		err = s.o.Remote.Delete(ctx, ref.RemoteName())
+		removed = err == nil
+		return err
+	})
+	return removed, err
 }
 
 // again sends contents that the store lacks.

@@ -115,6 +115,34 @@ func TestEachObjectHarmed(t *testing.T) {
 	})
 }
 
+// A store that encrypts may list other sizes than a question for one object gives. Nothing is removed for that, and
+// nothing that was evicted while the comparison confirmed that this is the writer.
+func TestCompareOfOtherSizes(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := pruning(t, 0)
+	ref := p.add(1)
+	p.m.padded = 16
+	removed := 0
+	p.removes = func(string) { removed++ }
+	is.NoErr(p.ship.Compare(t.Context(), p.contents()))
+	is.Equal(removed, 0)
+
+	p.m.set(func(verb, name string) error {
+		if verb == "put" && strings.HasPrefix(name, "log/") {
+			_ = os.Remove(filepath.Join(p.dir, ref.RemoteName())) // as an eviction does
+		}
+		return nil
+	}, nil)
+	p.m.mu.Lock()
+	p.m.objects[ref.RemoteName()] = append(p.m.objects[ref.RemoteName()], 0)
+	p.m.mu.Unlock()
+	is.NoErr(p.ship.Compare(t.Context(), p.contents()))
+	is.Equal(removed, 0)
+	_, err := os.Stat(filepath.Join(p.dir, ref.RemoteName()))
+	is.True(os.IsNotExist(err)) // so that was tried
+}
+
 // A running server puts again what is missing or damaged, so that a restore gives
 // everything.
 func TestCompareHeals(t *testing.T) {

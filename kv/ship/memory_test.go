@@ -26,6 +26,7 @@ type memory struct {
 	before  func(verb, name string) error // nil, or fails a call that has no effect then
 	after   func(verb, name string) error // fails a call that has its effect
 	loose   bool                          // conditions are ignored
+	padded  int64                         // by how much a list shows too large a size
 }
 
 func newMemory() *memory { return &memory{objects: map[string][]byte{}, made: map[string]time.Time{}} }
@@ -137,7 +138,7 @@ func (m *memory) After(_ context.Context, prefix, after string) iter.Seq2[blobs.
 		err := m.do("list", prefix, func() error {
 			for _, name := range slices.Sorted(maps.Keys(m.objects)) {
 				if strings.HasPrefix(name, prefix) && name > after {
-					all = append(all, blobs.Object{Name: name, Size: int64(len(m.objects[name])), ModTime: m.made[name]})
+					all = append(all, blobs.Object{Name: name, Size: int64(len(m.objects[name])) + m.padded, ModTime: m.made[name]})
 				}
 			}
 			return nil

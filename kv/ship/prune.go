@@ -19,6 +19,7 @@ import (
 // Times and bounds of a Prune.
 const (
 	unneededFor  = 8 * 24 * time.Hour // for how long nothing may have needed what is removed
+	leapShown    = 3 * 24 * time.Hour // for how long a wrong clock may go unnoticed
 	pruneEvery   = 24 * time.Hour
 	pruneRetry   = 10 * time.Minute
 	pruneFirst   = time.Second      // between looks whether everything is in the store, after a start
@@ -112,6 +113,7 @@ func (s *Shipper) Prune(ctx context.Context, c Contents) error {
 type pruning struct {
 	*Shipper
 	c      Contents
+	now    time.Time // by the store's clock
 	tooOld time.Time // what the store got earlier, by its own clock, is older than the longer history
 	begin  mark      // of the longer history
 	damage string    // the latest that was found
@@ -127,8 +129,13 @@ func (p *pruning) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.tooOld = o.ModTime.Add(-p.o.History - unneededFor)
+	p.now = o.ModTime
+	p.tooOld = p.now.Add(-p.o.History - unneededFor)
 
+	steady, err := p.steady(ctx)
+	if err != nil || !steady {
+		return err
+	}
 	whole, err := p.log(ctx)
 	if err != nil || !whole {
 		return err
@@ -139,6 +146,20 @@ func (p *pruning) run(ctx context.Context) error {
 		return nil
 	}
 	return err
+}
+
+// steady reports whether the store got a snapshot three to eight days ago. If the clocks of this machine
+// and the store, which may be one, have leapt further than that, there is none for three days.
+func (p *pruning) steady(ctx context.Context) (bool, error) {
+	for o, err := range p.o.Remote.After(ctx, snapPrefix, "") {
+		if err != nil {
+			return false, err
+		}
+		if age := p.now.Sub(o.ModTime); age >= leapShown && age <= unneededFor {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // remove removes an object.

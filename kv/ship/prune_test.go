@@ -200,6 +200,17 @@ func (p *pruned) snapshot() {
 	ship.ShipSnapshot(p.t.Context(), p.ship)
 }
 
+// pass lets so much time pass, and eight days, in which there is a change and a snapshot.
+func (p *pruned) pass(d time.Duration) {
+	p.t.Helper()
+	p.clock.Add(d + eight/2)
+	if err := tried(p.store); err != nil {
+		p.t.Fatal(err)
+	}
+	p.snapshot()
+	p.clock.Add(eight / 2)
+}
+
 // letBegin lets the history begin with the newest snapshot, like a version that kept no longer
 // history than it was asked to.
 func (p *pruned) letBegin() {
@@ -364,10 +375,10 @@ func TestPruneKeepsHistory(t *testing.T) {
 				is.NoErr(err)
 			}
 			p.snapshot()
-			p.clock.Add(2*keep + eight)
+			p.pass(2 * keep)
 			is.NoErr(p.prune())
 			is.Equal(len(p.m.names("blobs/")), 0)
-			is.Equal(len(p.m.names("snap/")), 1)
+			is.Equal(len(p.m.names("snap/")), 2) // and that of the eight days
 			is.Equal(len(p.m.names("from/")), 1)
 			is.NoErr(p.lacks(p.m, p.now()))
 		})
@@ -409,6 +420,7 @@ func TestPrune(t *testing.T) {
 		"the history is kept":                {put: 1, ended: 4, days: 15, forever: true, stays: true},
 		"the clock of this machine leaps":    {put: 1, ended: 4, days: 5, leaps: 300 * day, stays: true},
 		"the clock of the store leaps":       {put: 1, ended: 4, days: 5, storeLeaps: 300 * day, stays: true},
+		"both clocks leap":                   {put: 1, ended: 4, days: 5, leaps: 300 * day, storeLeaps: 300 * day, stays: true},
 		"this may not be the only writer":    {put: 1, ended: 4, days: 15, inexact: true, stays: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -493,7 +505,7 @@ func TestPruneAndKeepAgain(t *testing.T) {
 		p.remove(ref, true)
 		p.clock.Add(time.Minute)
 		p.snapshot()
-		p.clock.Add(2*time.Hour + eight)
+		p.pass(2 * time.Hour)
 		reached, done := make(chan struct{}), make(chan struct{})
 		p.m.set(func(verb, name string) error { // each at another step
 			if name == ref.RemoteName() && verb == "delete" || round%2 == 1 && strings.HasPrefix(name, "snap/") && verb == "get" {
@@ -536,7 +548,7 @@ func TestPruneAndKeepMeanwhile(t *testing.T) {
 			p.remove(ref, true)
 			p.clock.Add(time.Minute)
 			p.snapshot()
-			p.clock.Add(2*time.Hour + eight)
+			p.pass(2 * time.Hour)
 			p.m.set(func(verb, name string) error {
 				if verb == "delete" && name == ref.RemoteName() {
 					return errCut
@@ -614,17 +626,17 @@ func TestPruneGap(t *testing.T) {
 	is.Equal(len(p.m.names("snap/")), 3)
 	then := p.now()
 	p.remove(ref, true)
-	p.clock.Add(9*time.Hour + eight)
+	p.pass(9 * time.Hour)
 	is.NoErr(tried(p.store))
 	is.NoErr(p.prune())
-	is.Equal(len(p.m.names("snap/")), 2) // the one before the gap is the first
+	is.Equal(len(p.m.names("snap/")), 3) // the one before the gap is the first, that of the eight days the last
 	is.NoErr(p.lacks(p.m, then))
 	_, err = ship.Check(t.Context(), p.m, workcopy.Format, instanceOf(t, p.dir), func(err error) { t.Error(err) })
 	is.NoErr(err)
 	p.clock.Add(3 * time.Hour)
 	is.NoErr(p.prune())
 	p.snapshot()
-	p.clock.Add(11*time.Hour + eight)
+	p.pass(11 * time.Hour)
 	is.NoErr(p.prune())
 	is.Equal(len(p.m.names("blobs/")), 0)
 }
@@ -650,7 +662,7 @@ func TestPrunedHistory(t *testing.T) {
 		is.NoErr(err)
 		epoch[name] = got.Epoch
 	}
-	p.clock.Add(11*time.Hour + eight)
+	p.pass(11 * time.Hour)
 	for range 3 {
 		is.NoErr(tried(p.store))
 	}
@@ -658,7 +670,7 @@ func TestPrunedHistory(t *testing.T) {
 	names := p.m.names("log/")
 	is.True(len(names) < len(before)/2)
 	is.Equal(names[0], before[0])
-	is.Equal(len(p.m.names("snap/")), 1)
+	is.Equal(len(p.m.names("snap/")), 2)
 	problems := func(m *memory) (text string) {
 		_, err := ship.Check(t.Context(), m, workcopy.Format, instanceOf(t, p.dir), func(err error) { text += err.Error() + "\n" })
 		is.NoErr(err)
@@ -725,7 +737,7 @@ func TestRestoreWhilePruned(t *testing.T) {
 		p.snapshot()
 		is.NoErr(ship.Merge(t.Context(), p.m))
 	}
-	p.clock.Add(6*time.Hour + eight)
+	p.pass(6 * time.Hour)
 	is.NoErr(tried(p.store))
 	after := p.m.copied()
 	p.m.set(nil, nil)
@@ -768,7 +780,7 @@ func TestPruneOnlyByWriter(t *testing.T) {
 			}
 			p.clock.Add(time.Minute)
 			p.snapshot()
-			p.clock.Add(2*time.Hour + eight)
+			p.pass(2 * time.Hour)
 			is.NoErr(tried(p.store))
 			takeOver := sync.OnceFunc(func() {
 				place := filepath.Join(t.TempDir(), "data")
@@ -847,7 +859,7 @@ func TestPruneDamaged(t *testing.T) {
 				}
 				p.m.mu.Unlock()
 			}
-			p.clock.Add(11*time.Hour + eight)
+			p.pass(11 * time.Hour)
 			is.NoErr(tried(p.store))
 			for range 2 {
 				is.NoErr(p.prune())
@@ -857,7 +869,7 @@ func TestPruneDamaged(t *testing.T) {
 			}
 			is.Equal(log.having(bad), map[bool]int{true: 1}[damaged])
 			p.snapshot()
-			p.clock.Add(11*time.Hour + eight)
+			p.pass(11 * time.Hour)
 			p.snapshot()
 			is.NoErr(p.prune())
 			is.Equal(len(p.m.names("blobs/")), 0)
