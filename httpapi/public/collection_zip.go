@@ -2,6 +2,7 @@ package public
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -257,7 +258,7 @@ func (z *zipping) sum(
 		if err != nil {
 			return 0, err
 		}
-		if _, err := z.read(original, stored.Size); err != nil {
+		if _, err := z.read(original, stored.Size, io.Discard); err != nil {
 			return 0, err
 		}
 	}
@@ -265,15 +266,20 @@ func (z *zipping) sum(
 	if err != nil {
 		return 0, err
 	}
-	sum, err = z.read(f, of.Size)
-	if err == nil {
-		z.fresh[key] = sum
+	digest := sha256.New()
+	sum, err = z.read(f, of.Size, digest)
+	if err != nil {
+		return 0, err
 	}
-	return sum, err
+	if !of.Clean && [sha256.Size]byte(digest.Sum(nil)) != stored.Ref { // damaged after this process had read it
+		return 0, cmp.Or(z.c.Site.Blobs.Check(stored.Ref), blobs.ErrDamaged)
+	}
+	z.fresh[key] = sum
+	return sum, nil
 }
 
-// read returns the CRC-32 of a file, which it reads to its end and closes.
-func (z *zipping) read(f io.ReadCloser, size int64) (uint32, error) {
+// read returns the CRC-32 of a file, which it reads to its end into copied as well, and closes.
+func (z *zipping) read(f io.ReadCloser, size int64, copied io.Writer) (uint32, error) {
 	defer f.Close()
 	h, buffer := crc32.NewIEEE(), make([]byte, min(sumBuffer, size))
 	for n := int64(0); n < size; {
@@ -286,6 +292,9 @@ func (z *zipping) read(f io.ReadCloser, size int64) (uint32, error) {
 			return 0, err
 		}
 		_, _ = h.Write(some) // a hash takes every byte
+		if _, err := copied.Write(some); err != nil {
+			return 0, err
+		}
 		n += int64(len(some))
 	}
 	return h.Sum32(), nil
