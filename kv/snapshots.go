@@ -58,12 +58,7 @@ func (g *generation) renew(s *Store) {
 	default:
 		return
 	}
-	v, err := s.behind.pin()
-	if err == nil {
-		if err = s.journal.Begin(s.state); err != nil {
-			v.release()
-		}
-	}
+	v, err := s.beginPart()
 	if err != nil {
 		g.retry = now.Add(snapshotRetry)
 		s.log.Error("cannot start a new part of the journal; continuing with the current one", "error", err)
@@ -79,16 +74,24 @@ func (g *generation) renew(s *Store) {
 	})
 }
 
+// beginPart begins a new part of the journal and returns a view of the state that it continues.
+func (s *Store) beginPart() (view, error) {
+	v, err := s.behind.pin()
+	if err != nil {
+		return view{}, err
+	}
+	if err := s.journal.Begin(s.state); err != nil {
+		v.release()
+		return view{}, err
+	}
+	return v, nil
+}
+
 // snapshot writes the view and releases it. It returns the approximate size in bytes,
 // or 0 if it failed; then all logs are still there.
 func (s *Store) snapshot(v view, at journal.State) int64 {
 	start := time.Now()
-	err := s.journal.Snapshot(s.stopping, at, workcopy.Format, s.unmapped(v, workcopy.Everything(v.read(), s.buckets)))
-	size := v.bolt.Size()
-	v.release()
-	if err == nil {
-		err = s.journal.Prune()
-	}
+	size, err := s.writeSnapshot(v, at)
 	if err != nil {
 		if s.stopping.Err() == nil {
 			s.log.Error("cannot write a snapshot; the data in the logs is safe", "error", err)
@@ -97,6 +100,17 @@ func (s *Store) snapshot(v view, at journal.State) int64 {
 	}
 	s.log.Debug("snapshot written", "commits", at.Seq, "took", time.Since(start).Round(time.Millisecond))
 	return size
+}
+
+// writeSnapshot writes the view, releases it and removes what the journal no longer needs.
+func (s *Store) writeSnapshot(v view, at journal.State) (size int64, err error) {
+	err = s.journal.Snapshot(s.stopping, at, workcopy.Format, s.unmapped(v, workcopy.Everything(v.read(), s.buckets)))
+	size = v.bolt.Size()
+	v.release()
+	if err != nil {
+		return 0, err
+	}
+	return size, s.journal.Prune()
 }
 
 // unmapped yields the operations and gives back the memory used to read them, so that
