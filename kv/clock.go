@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"kist/kv/record"
 	"kist/kv/table"
 	"kist/kv/workcopy"
 )
@@ -62,13 +63,13 @@ func (b belief) judge(last time.Time, now reading) (time.Time, belief) {
 		goesOn && now.elapsed-b.doubt.elapsed >= b.lasts(now),
 		!goesOn && starting:
 		slow := b.sure.wall.Add((now.elapsed - b.sure.elapsed) / catchUp)
-		at := later(last, later(now.wall, slow))
+		at := record.Later(last, record.Later(now.wall, slow))
 		b.sure, b.doubt = reading{at, now.elapsed}, reading{}
 		return at, b
 	case !goesOn:
 		b.doubt = now
 	}
-	return later(last, expected), b
+	return record.Later(last, expected), b
 }
 
 // lasts is how long the clock's leap must last until it is believed.
@@ -84,13 +85,6 @@ func (b belief) resume(doubted time.Time, lasted time.Duration, now reading) bel
 		b.doubt = reading{now.wall.Add(-lasted), now.elapsed - lasted}
 	}
 	return b
-}
-
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
 }
 
 // timekeeper holds what the store believes.

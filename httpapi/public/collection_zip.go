@@ -174,13 +174,6 @@ func (z *zipping) add(r *record.Record, some []catalog.Member) error {
 	return nil
 }
 
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
-}
-
 // netscape is a line of a file of bookmarks.
 func netscape(address, title string, added time.Time) string {
 	return fmt.Sprintf("<DT><A HREF=\"%s\" ADD_DATE=\"%d\">%s</A>\n", html.EscapeString(address), added.Unix(), html.EscapeString(title))
@@ -341,7 +334,7 @@ func (z *zipping) addText(item *record.Record) error {
 		z.c.Site.Zips.Remember(archive.Item{ID: item.ID, Seq: seq}, f)
 	}
 	if item.Kind == record.Bookmarks || item.Kind == record.Links {
-		z.links, z.latest = append(z.links, line{key, f}), later(z.latest, item.Created)
+		z.links, z.latest = append(z.links, line{key, f}), record.Later(z.latest, item.Created)
 		return nil
 	}
 	z.longest = max(z.longest, f.Size)

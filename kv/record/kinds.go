@@ -122,12 +122,7 @@ func (b *Note) Fields(f *field.Set) {
 		Says("Where the text comes from; any text is kept as it is.", `"https://example.org/article"`)
 }
 
-func (b *Note) Title() string {
-	if b.Name == "" {
-		return firstLine(b.Content)
-	}
-	return b.Name
-}
+func (b *Note) Title() string { return titleOf(b.Name, b.Content) }
 
 func (b *Note) Named() string { return strings.TrimSpace(b.Name) }
 
@@ -141,12 +136,7 @@ func (b *Snippet) Fields(f *field.Set) {
 	f.Text("language", &b.Language, 64).Says("Language for highlighting.", `"go"`)
 }
 
-func (b *Snippet) Title() string {
-	if b.Name == "" {
-		return firstLine(b.Content)
-	}
-	return b.Name
-}
+func (b *Snippet) Title() string { return titleOf(b.Name, b.Content) }
 
 func (b *Snippet) Named() string { return strings.TrimSpace(b.Name) }
 
@@ -343,6 +333,14 @@ func (r *Record) Head() (Body, error) {
 		recipe.ImageURL = field.LastText(r.Body, "imageUrl", headBytes)
 	}
 	return b, nil
+}
+
+// titleOf is the name; if there is none, the first line of the content.
+func titleOf(name, content string) string {
+	if name == "" {
+		return firstLine(content)
+	}
+	return name
 }
 
 // firstLine is the first line of text with a visible character, as a title. It

@@ -141,7 +141,7 @@ func (d *VisitDay) Count(v Visit) {
 	if v.Referrer != "" {
 		d.refer(v.Referrer, 1)
 	}
-	d.Last = later(d.Last, v.At)
+	d.Last = Later(v.At, d.Last)
 }
 
 // Merge adds the visits of another row of the same item.
@@ -150,14 +150,15 @@ func (d *VisitDay) Merge(o *VisitDay) {
 	for host, n := range o.Hosts {
 		d.refer(host, n)
 	}
-	d.Last = later(d.Last, o.Last)
+	d.Last = Later(o.Last, d.Last)
 }
 
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
+// Later is the later of two instants; a if they are equal.
+func Later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
 	}
-	return b
+	return a
 }
 
 // refer counts a host. Of more than keptHosts, one of the rarest is forgotten, at random,
