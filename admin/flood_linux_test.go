@@ -83,7 +83,7 @@ func (s *server) signsIn(client *http.Client) time.Duration {
 // memory. Those of visitors are shorter: httpapi floods every route that they can reach.
 func TestFloodOfBodies(t *testing.T) {
 	needs.Time(t)
-	alone(t)
+	needs.Alone(t)
 	values := func(n int) string { return `{"z":[` + strings.Repeat(`{"a":{}},`, n/9) + `0]}` }
 	for _, row := range []struct {
 		name, path string
@@ -140,7 +140,7 @@ func TestFloodOfBodies(t *testing.T) {
 // note is on one page.
 func TestFloodOfPages(t *testing.T) {
 	needs.Time(t)
-	alone(t)
+	needs.Alone(t)
 	is := is.New(t)
 	p := newPlace(t)
 	p.ann()
@@ -199,7 +199,7 @@ func TestFloodOfPages(t *testing.T) {
 // not know, leave the owner room to sign in from an address that it knows.
 func TestFloodOfSignIns(t *testing.T) {
 	needs.Time(t)
-	alone(t)
+	needs.Alone(t)
 	for name, from := range map[string]func(int64) net.IP{
 		"one address":   func(int64) net.IP { return net.IPv4(127, 0, 1, 1) },
 		"new addresses": func(n int64) net.IP { return net.IPv4(127, 1, byte(n>>8), byte(n)) },

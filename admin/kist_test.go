@@ -71,16 +71,6 @@ func raiseParallel() {
 // never comes true.
 const patience = 2 * time.Minute
 
-// alone marks a test that must not run beside others: it measures time or
-// memory, changes what the whole process has, or runs a program that it has just
-// written, which a process that another test starts may still hold open. Tests
-// that are not parallel run one at a time, before the parallel ones go on.
-// Setting a variable makes package testing refuse t.Parallel in this test.
-func alone(t *testing.T) {
-	t.Helper()
-	t.Setenv("KIST_TEST_ALONE", "yes")
-}
-
 // A place is a folder to run kist in, with an environment of its own. The
 // data directory is the default one.
 type place struct {

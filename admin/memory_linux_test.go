@@ -266,7 +266,7 @@ func (j *small) bookmarks(n int) string {
 // -long there are a million records.
 func TestSmallMachine(t *testing.T) {
 	needs.Time(t)
-	alone(t)
+	needs.Alone(t)
 	if raceEnabled {
 		needs.LeaveOut(t, "memory with a large store", "takes minutes with the race detector")
 	}

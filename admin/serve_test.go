@@ -38,7 +38,7 @@ import (
 func pid(n int) string { return strconv.Itoa(n) }
 
 func TestSecondServer(t *testing.T) {
-	alone(t)
+	needs.Alone(t)
 	is := is.New(t)
 	p := newPlace(t)
 	s := p.serve()
@@ -374,7 +374,7 @@ func TestPasswdEndsSessions(t *testing.T) {
 
 // Whatever the umask, the files are their owner's alone.
 func TestModes(t *testing.T) {
-	alone(t)
+	needs.Alone(t)
 	is := is.New(t)
 	old := syscall.Umask(0)
 	p := newPlace(t)
@@ -448,7 +448,7 @@ func TestDataDirectoryOfAnotherUser(t *testing.T) {
 
 // The socket answers its own user even where the file modes let others in.
 func TestSocketRefusesOtherUsers(t *testing.T) {
-	alone(t)
+	needs.Alone(t)
 	is := is.New(t)
 	if os.Getuid() != 0 {
 		needs.LeaveOut(t, "the socket and other users", "only root can become another user")

@@ -126,7 +126,7 @@ func (d *desk) setUp(key, program, name string) (secret string) {
 // TestSetupScripts runs the scripts of setups in the shells that there are.
 func TestSetupScripts(t *testing.T) {
 	needs.Time(t)
-	alone(t)
+	needs.Alone(t)
 	p := newPlace(t)
 	s := p.serve()
 	p.key()

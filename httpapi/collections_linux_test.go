@@ -38,7 +38,7 @@ func proc(t *testing.T, file, name string) (n int64) {
 // TestCollectionZipMemory sends a zip of 1.5 GiB from the disk, in a process of its own with its client, and has to
 // compute every checksum. Its anonymous memory grows by less than 64 MiB.
 func TestCollectionZipMemory(t *testing.T) {
-	alone(t)
+	needs.Alone(t)
 	is := is.New(t)
 	if os.Getenv(memoryChild) == "" {
 		if !*long {

@@ -118,7 +118,7 @@ func (a *app) talk(addr, text string) string {
 
 // TestDoorSlowClients: who sends or takes too slowly is cut off.
 func TestDoorSlowClients(t *testing.T) {
-	alone(t)
+	needs.Alone(t)
 	is := is.New(t)
 	a := start(t)
 	big := a.share(strings.Repeat("0123456789abcdef", 1<<20)) // 16 MiB: more than the system buffers
@@ -198,7 +198,7 @@ func TestDoorSlowClients(t *testing.T) {
 // once, are cut off, and meanwhile others are served without delay.
 func TestDoorCrowd(t *testing.T) {
 	needs.Time(t)
-	alone(t)
+	needs.Alone(t)
 	is := is.New(t)
 	a := start(t)
 	big := a.share(strings.Repeat("0123456789abcdef", 1<<20)) // 16 MiB: more than the system buffers

@@ -138,7 +138,7 @@ func TestVisitorRoutesUnderFlood(t *testing.T) {
 		_, _ = io.Copy(io.Discard, os.Stdin) // until the parent ends
 		return
 	}
-	alone(t)
+	needs.Alone(t)
 	is := is.New(t)
 	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$")
 	child.Env = append(os.Environ(), floodChild+"=1", "GOMEMLIMIT=160MiB") // as kist sets it in 256 MiB

@@ -95,15 +95,6 @@ func cheapPasswords() *people.Passwords {
 // tests of what that cost leads to.
 func realPasswords(c *web.Config) { c.Passwords = people.NewPasswords() }
 
-// alone marks a test that measures time or memory, of which parallel tests
-// would be a part. Tests that are not parallel run one at a time, before the
-// parallel ones go on. Setting a variable makes package testing refuse
-// t.Parallel in this test.
-func alone(t *testing.T) {
-	t.Helper()
-	t.Setenv("KIST_TEST_ALONE", "yes")
-}
-
 func start(t testing.TB, with ...func(*web.Config)) *app {
 	t.Helper()
 	a := startEmpty(t, with...)

@@ -10,6 +10,7 @@ import (
 	"github.com/matryer/is"
 
 	"kist/httpapi/web"
+	"kist/kv/kvtest/needs"
 	"kist/kv/people"
 	"kist/kv/record"
 )
@@ -111,7 +112,7 @@ func TestPostedReadsHoldMemory(t *testing.T) {
 // The text of an item that a visitor may not see is not read, so that the time of the answer does not
 // tell how long it is.
 func TestClosedTextIsNotRead(t *testing.T) {
-	alone(t)
+	needs.Alone(t)
 	is := is.New(t)
 	a := start(t)
 	a.post("/api/v1/notes", map[string]any{"slug": "closed", "content": strings.Repeat("x", 1_000_000)}).want(201)

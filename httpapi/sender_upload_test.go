@@ -22,6 +22,7 @@ import (
 	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/inbox"
+	"kist/kv/kvtest/needs"
 	"kist/kv/people"
 	"kist/kv/record"
 )
@@ -281,7 +282,7 @@ func TestSendingRepeatedAtOnce(t *testing.T) {
 // TestSendingRepeatedEarly: a repetition may come before the first bytes; the captcha was solved
 // once.
 func TestSendingRepeatedEarly(t *testing.T) {
-	alone(t)
+	needs.Alone(t)
 	is := is.New(t)
 	a := start(t)
 	_, slug := a.ask(map[string]any{"requiresCaptcha": true})
@@ -314,7 +315,7 @@ func TestSendingRepeatedEarly(t *testing.T) {
 // TestSendingToALinkThatGoes: a request without a key that meets the end of its link is not told to
 // try again.
 func TestSendingToALinkThatGoes(t *testing.T) {
-	alone(t)
+	needs.Alone(t)
 	is := is.New(t)
 	a := start(t)
 	id, slug := a.ask(nil)
@@ -360,7 +361,7 @@ func TestLeavingRepeated(t *testing.T) {
 // TestLeavingRepeatedAtOnce: a form that is sent again while the first one still comes in waits for
 // it, and gets its items, though the link is full and the captcha used up.
 func TestLeavingRepeatedAtOnce(t *testing.T) {
-	alone(t)
+	needs.Alone(t)
 	for name, of := range map[string]map[string]any{"full": {"maxUploads": 1}, "too much": {"maxTotalSize": 3}, "captcha": {"requiresCaptcha": true}} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)

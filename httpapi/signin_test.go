@@ -152,7 +152,7 @@ func (a *app) flood(connections int, from func(n int) string) (end func()) {
 // the owner is signed in within two seconds.
 func TestSignInUnderFlood(t *testing.T) {
 	needs.Time(t)
-	alone(t)
+	needs.Alone(t)
 	for name, from := range map[string]func(int) string{
 		"one address":   func(int) string { return "192.0.2.66" },
 		"new addresses": func(n int) string { return fmt.Sprintf("2001:db8:%x:%x::1", n>>16, n&0xffff) },

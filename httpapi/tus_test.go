@@ -194,7 +194,7 @@ func TestTusRepeatedBeginNearQuota(t *testing.T) {
 // body ends that request and continues with the bytes that it brought. So does one that arrives
 // after the connection broke.
 func TestTusRepeatedBeginTakesOver(t *testing.T) {
-	alone(t)
+	needs.Alone(t)
 	for name, breaks := range map[string]bool{"stalled": false, "broken": true} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
@@ -538,7 +538,7 @@ func TestTusBusy(t *testing.T) {
 // Anyone who comes back does not wait for the connection that died: what that
 // brought is kept.
 func TestTusTakesOver(t *testing.T) {
-	alone(t)
+	needs.Alone(t)
 	for name, come := range map[string]func(a *app, at string) string{
 		"HEAD":  func(a *app, at string) string { return a.offset(at) },
 		"PATCH": func(a *app, at string) string { return a.piece(at, 0, "x").want(409).header.Get("Upload-Offset") },
@@ -614,7 +614,7 @@ func TestTusEndFails(t *testing.T) {
 
 // A large upload passes through little memory, however it comes.
 func TestTusMemory(t *testing.T) {
-	alone(t)
+	needs.Alone(t)
 	is := is.New(t)
 	a := start(t, func(c *web.Config) { c.MaxUpload = 1 << 40 })
 	a.tus("POST", upload.TusPath, "", "Upload-Length", "1").want(201) // the document that answers are checked against is in memory now
@@ -644,7 +644,7 @@ func (a *app) tusZeros(size int64, at func()) *answer {
 // TestTusLong uploads 20 GiB of zeros, for which the heap never grows past 48
 // MiB, garbage and all: go test ./httpapi -run TusLong -long -timeout 1h
 func TestTusLong(t *testing.T) {
-	alone(t)
+	needs.Alone(t)
 	is := is.New(t)
 	if !*long {
 		needs.LeaveOut(t, "a resumable upload of 20 GiB", "no -long")

@@ -59,7 +59,7 @@ func (a *app) uploadZeros(size int64, at func()) {
 
 // TestUploadMemory: an upload is never held in memory.
 func TestUploadMemory(t *testing.T) {
-	alone(t)
+	needs.Alone(t)
 	is := is.New(t)
 	a := start(t, func(c *web.Config) { c.MaxUpload = 1 << 40 })
 	base, most := heap(), int64(0)
@@ -83,7 +83,7 @@ const memoryChild = "KIST_TEST_MEMORY_CHILD"
 // TestUploadMemoryLong uploads 1 GiB in a process of its own, client and all,
 // which never takes more than 64 MiB.
 func TestUploadMemoryLong(t *testing.T) {
-	alone(t)
+	needs.Alone(t)
 	is := is.New(t)
 	if os.Getenv(memoryChild) != "" {
 		a := start(t, func(c *web.Config) { c.MaxUpload = 1 << 40 })

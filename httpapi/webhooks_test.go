@@ -21,6 +21,7 @@ import (
 
 	"kist/kv"
 	"kist/kv/jobs"
+	"kist/kv/kvtest/needs"
 	"kist/kv/record"
 )
 
@@ -520,7 +521,7 @@ func TestEventsOfEveryPath(t *testing.T) {
 // another, take no memory to speak of, and are not looked through again and
 // again.
 func TestTenThousandQueued(t *testing.T) {
-	alone(t)
+	needs.Alone(t)
 	is := is.New(t)
 	a := start(t)
 	dead := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

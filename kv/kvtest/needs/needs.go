@@ -92,6 +92,16 @@ func Missing(programs ...string) string {
 	return strings.Join(all, ", ")
 }
 
+// Alone marks a test that must not run beside others: it measures time or memory,
+// changes what the whole process has, or runs a program that it has just written,
+// which a process that another test starts may still hold open. Tests that are not
+// parallel run one at a time, before the parallel ones go on. Setting a variable
+// makes package testing refuse t.Parallel in this test.
+func Alone(t *testing.T) {
+	t.Helper()
+	t.Setenv("KIST_TEST_ALONE", "yes")
+}
+
 // Time ends a test that takes long, unless all tests are to run. It is the first
 // line of tests that flood, kill, cut the power, drive a browser, or run the program
 // for many seconds.
