@@ -554,34 +554,45 @@ func TestStoreHistory(t *testing.T) {
 	p.must("gc", "--now")
 	is.True(there(gone) && there(kept) && there(both))
 
-	// Eight days and three hours pass, with a snapshot at their beginning.
-	data, err := kv.Open(p.data(), kv.Options{Schema: tables.All})
-	is.NoErr(err)
-	is.NoErr(data.Compact())
-	is.NoErr(data.Close())
-	snaps, err := filepath.Glob(p.data("journal", "snap-*"))
-	is.NoErr(err)
-	newest := snaps[len(snaps)-1]
-	b, err := os.ReadFile(newest)
-	is.NoErr(err)
+	// Eight days and three hours pass, with a snapshot at their beginning and one in between.
 	bucket := filepath.Join(store.Dir, s3test.BucketName, "kist")
-	is.NoErr(os.WriteFile(filepath.Join(bucket, "snap", strings.TrimPrefix(filepath.Base(newest), "snap-")), b, 0o600))
+	pass := func(at time.Time) { // what the store has got just now, it got then, and a snapshot
+		data, err := kv.Open(p.data(), kv.Options{Schema: tables.All})
+		is.NoErr(err)
+		is.NoErr(data.Compact())
+		is.NoErr(data.Close())
+		snaps, err := filepath.Glob(p.data("journal", "snap-*"))
+		is.NoErr(err)
+		newest := snaps[len(snaps)-1]
+		b, err := os.ReadFile(newest)
+		is.NoErr(err)
+		is.NoErr(os.WriteFile(filepath.Join(bucket, "snap", strings.TrimPrefix(filepath.Base(newest), "snap-")), b, 0o600))
+		is.NoErr(filepath.WalkDir(bucket, func(path string, e fs.DirEntry, err error) error {
+			if err != nil || !e.Type().IsRegular() {
+				return err
+			}
+			info, err := e.Info()
+			if err == nil && time.Since(info.ModTime()) < time.Hour {
+				age(t, path, at)
+			}
+			return err
+		}))
+	}
 	old := time.Now().Add(-8*24*time.Hour - 3*time.Hour).Truncate(time.Second)
-	is.NoErr(filepath.WalkDir(bucket, func(path string, e fs.DirEntry, err error) error {
-		if err == nil && e.Type().IsRegular() {
-			age(t, path, old)
-		}
-		return err
-	}))
+	pass(old)
+	s = p.serve("--store-mode", "sync")
+	p.upload(key, "later", "later")
+	s.stop()
+	pass(old.Add(4 * 24 * time.Hour))
 
 	s = p.serve("--store-mode", "sync", "--store-history", "1h", "--metrics")
 	p.upload(key, "again", string(both)) // while it may go
 	want := s.everything(key)
 	p.until("what is too old is gone", func() bool { return !there(gone) })
 	is.True(there(kept) && there(both))
-	snaps, err = filepath.Glob(filepath.Join(bucket, "snap", "*"))
+	snaps, err := filepath.Glob(filepath.Join(bucket, "snap", "*"))
 	is.NoErr(err)
-	is.Equal(len(snaps), 1)
+	is.Equal(len(snaps), 2)
 	admins := p.must("key", "create", "--user", "ann", "--name", "health", "--scope", "admin")
 	p.until("the oldest moment is known", func() bool {
 		_, health := s.get("/api/v1/admin/health", admins)
