@@ -150,7 +150,7 @@ func (cmd *serveCommand) Run(c *admin.Call) (err error) {
 	defer func() { err = errors.Join(err, content.Close()) }()
 	if shipper != nil {
 		content.OnKeep = shipper.Ahead
-		blobs.Behind(content, shipping.Remote, int64(cmd.CacheSize), store.FreeForContent, c.Log)
+		content.PutBehind(shipping.Remote, int64(cmd.CacheSize), store.FreeForContent, c.Log)
 	}
 	thumbs, err := thumb.New(filepath.Join(c.DataDir, "cache", "thumbs"))
 	if err != nil {

@@ -125,7 +125,7 @@ func (s *Store) forget(ref Ref) {
 }
 
 // handOver returns a content when the function OnKeep of the store has seen it.
-func handOver(s *Store, kept *Kept) (*Kept, error) {
+func (s *Store) handOver(kept *Kept) (*Kept, error) {
 	if s.OnKeep != nil {
 		if err := s.OnKeep(kept.Ref, kept.Size); err != nil {
 			kept.Release()
@@ -187,7 +187,7 @@ func openStore(dir, cache string) (*Store, error) {
 		_ = s.closeFolders()
 		return nil, err
 	}
-	if s.unnamed = canLink(s); s.unnamed {
+	if s.unnamed = s.canLink(); s.unnamed {
 		if s.later.top, err = root.Open("."); err != nil {
 			_ = s.closeFolders()
 			return nil, fmt.Errorf("blobs: opening the folder: %w", err)
@@ -350,7 +350,7 @@ func (s *Store) closeFolders() error {
 // With an object store, Get fetches a blob that is missing or damaged here, and
 // waits until all of it has come. The error is ErrAway if that is not possible.
 func (s *Store) Get(ref Ref) (*os.File, error) {
-	f, err := getHere(s, ref)
+	f, err := s.getHere(ref)
 	if s.cache == nil {
 		return f, err
 	}
@@ -358,7 +358,7 @@ func (s *Store) Get(ref Ref) (*os.File, error) {
 }
 
 // getHere is Get for the disk alone.
-func getHere(s *Store, ref Ref) (*os.File, error) {
+func (s *Store) getHere(ref Ref) (*os.File, error) {
 	if err := s.Damaged.Err(ref); err != nil {
 		if _, gone := s.Stat(ref); errors.Is(gone, fs.ErrNotExist) {
 			return nil, gone
@@ -383,7 +383,7 @@ func (s *Store) openBlob(ref Ref) (*os.File, error) {
 // Head reads up to limit bytes from the beginning of a blob. If it is in the object
 // store only, Head fetches no more than that, and keeps nothing.
 func (s *Store) Head(ref Ref, limit int64) ([]byte, error) {
-	f, err := getHere(s, ref)
+	f, err := s.getHere(ref)
 	if s.cache != nil && elsewhere(err) {
 		return s.cache.head(ref, limit, err)
 	}

@@ -83,13 +83,13 @@ type CacheStatus struct {
 	Here         int64  // bytes of the contents on the disk
 }
 
-// Behind puts an object store behind the store. Contents that are not on the disk, or
+// PutBehind puts an object store behind the store. Contents that are not on the disk, or
 // damaged there, are fetched from it. If limit is not 0, contents that are on the disk
 // and in the object store are removed from the disk, those that were not used for
 // longest first, so that the rest has at most limit bytes. What is not in the object
-// store stays. Call Behind before more than one goroutine uses the store; Close ends
+// store stays. Call PutBehind before more than one goroutine uses the store; Close ends
 // what it starts. free says how many bytes may be added to the disk.
-func Behind(s *Store, remote Remote, limit int64, free func() int64, log *slog.Logger) {
+func (s *Store) PutBehind(remote Remote, limit int64, free func() int64, log *slog.Logger) {
 	c := &cache{
 		store: s, remote: remote, limit: limit, free: free, retry: fetchRetry, log: log, wake: make(chan struct{}, 1),
 		pulls: make(flight.Turns, maxPulls), direct: make(flight.Turns, maxDirect),
@@ -100,8 +100,8 @@ func Behind(s *Store, remote Remote, limit int64, free func() int64, log *slog.L
 	c.work.Go(c.run)
 }
 
-// Cached returns what was done since the start. ok is false without an object store.
-func Cached(s *Store) (st CacheStatus, ok bool) {
+// CacheStatus returns what was done since the start. ok is false without an object store.
+func (s *Store) CacheStatus() (st CacheStatus, ok bool) {
 	c := s.cache
 	if c == nil {
 		return st, false
@@ -203,8 +203,8 @@ func (c *cache) full(n int64) bool { return c.free() < c.coming.Load()+n }
 
 // Sound is Prove, but it does not fetch the blob if the object store has it. Then it
 // returns no error, and a damaged copy on the disk is replaced in the background.
-func Sound(s *Store, ref Ref) error {
-	err := proveHere(s, ref)
+func (s *Store) Sound(ref Ref) error {
+	err := s.proveHere(ref)
 	if s.cache == nil || !elsewhere(err) {
 		return err
 	}
@@ -218,7 +218,7 @@ func Sound(s *Store, ref Ref) error {
 
 // Lost reports whether the blob is missing or damaged on the disk and nothing else
 // may have it. It does not ask the object store.
-func Lost(s *Store, ref Ref) bool {
+func (s *Store) Lost(ref Ref) bool {
 	_, err := s.Stat(ref)
 	return s.cache == nil && (err != nil || s.Damaged.Err(ref) != nil)
 }

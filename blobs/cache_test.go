@@ -125,7 +125,7 @@ func behind(t testing.TB, dir string, m *shelf, limit int64) *Store {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
-	Behind(s, m, limit, func() int64 { return 1 << 40 }, silent)
+	s.PutBehind(m, limit, func() int64 { return 1 << 40 }, silent)
 	s.cache.retry = time.Microsecond
 	return s
 }
@@ -254,7 +254,7 @@ func TestReadElsewhere(t *testing.T) {
 	is.Equal(head, random(0, 1000))
 	_, err = s.Stat(refs[0])
 	is.True(errors.Is(err, fs.ErrNotExist)) // nothing was kept
-	is.NoErr(Sound(s, refs[0]))
+	is.NoErr(s.Sound(refs[0]))
 	is.Equal(m.gets, 2)
 
 	f, err := s.Get(refs[1])
@@ -271,7 +271,7 @@ func TestReadElsewhere(t *testing.T) {
 		is.NoErr(err)
 	}
 	is.True(errors.Is(s.Check(refs[4]), fs.ErrNotExist)) // it reads the disk
-	st, ok := Cached(s)
+	st, ok := s.CacheStatus()
 	is.True(ok)
 	is.Equal(st.Fetched, int64(10+1000+3*1000))
 	is.Equal(st.Here, int64(3*1000))
@@ -281,8 +281,8 @@ func TestReadElsewhere(t *testing.T) {
 	is.True(errors.Is(err, ErrAway))
 	_, err = s.Head(refs[4], 10)
 	is.True(errors.Is(err, ErrAway))
-	is.True(errors.Is(Sound(s, refs[4]), ErrAway))
-	is.NoErr(Sound(s, refs[3]))
+	is.True(errors.Is(s.Sound(refs[4]), ErrAway))
+	is.NoErr(s.Sound(refs[3]))
 }
 
 // A gate holds answers back after some bytes.
@@ -505,9 +505,9 @@ func cacheModel(t *testing.T, seed uint64) {
 		what := rnd.IntN(10)
 		switch {
 		case what < 5: // read
-			before, _ := Cached(s)
+			before, _ := s.CacheStatus()
 			got, err := fetched(s, ref, len(b))
-			after, _ := Cached(s)
+			after, _ := s.CacheStatus()
 			is.Equal(err == nil, exists) // seed, step
 			if exists {
 				is.True(bytes.Equal(got, b))
@@ -614,7 +614,7 @@ func TestEvictRace(t *testing.T) {
 				kept := keep(t, s, contents[i])
 				records[i].Add(1)
 				kept.Release()
-				if f, err := getHere(s, ref); err == nil { // ship it
+				if f, err := s.getHere(ref); err == nil { // ship it
 					_ = m.Put(t.Context(), ref.RemoteName(), f, int64(len(contents[i])))
 					_ = f.Close()
 				} else {

@@ -75,7 +75,7 @@ func (c *cache) get(ref Ref, f *os.File, err error) (*os.File, error) {
 		if failed := c.whole(ref, -1, true); failed != nil {
 			return nil, worse(err, failed)
 		}
-		if f, err = getHere(c.store, ref); !elsewhere(err) {
+		if f, err = c.store.getHere(ref); !elsewhere(err) {
 			break
 		}
 	}
@@ -491,7 +491,7 @@ func (a *arriving) readHere(p []byte) (int, error) {
 // readWhole reads from the blob. It reads nothing if that was evicted at once.
 func (a *arriving) readWhole(p []byte) (int, error) {
 	if a.file == nil {
-		file, err := getHere(a.cache.store, a.ref)
+		file, err := a.cache.store.getHere(a.ref)
 		if elsewhere(err) && a.takeDirect() {
 			return 0, nil
 		}

@@ -104,7 +104,7 @@ func (st *Stage) KeepLater() (*Kept, error) {
 	unpin := kept.release
 	kept.release = sync.OnceFunc(func() { unpin(); s.later.letGo() })
 	st.held, st.err = nil, errKept
-	return handOver(s, kept)
+	return s.handOver(kept)
 }
 
 // nameLater makes the blob without a sync and reports whether it did. It does

@@ -192,7 +192,7 @@ func (s *Store) Adopt(size int64, state []byte) (*Kept, error) {
 		kept.Release()
 		return nil, err
 	}
-	return handOver(s, kept)
+	return s.handOver(kept)
 }
 
 // Parts holds unfinished content that arrives in pieces.

@@ -124,7 +124,7 @@ func (s *Store) Send(ref Ref, size int64) (io.ReadSeekCloser, error) {
 		s.cache.hit(ref)
 		return memory{bytes.NewReader(b)}, nil
 	}
-	f, err := getHere(s, ref)
+	f, err := s.getHere(ref)
 	if errors.Is(err, ErrDamaged) && s.Damaged.Err(ref) == nil { // it is not a regular file
 		s.Damaged.add(ref, nil, err)
 	}
@@ -133,7 +133,7 @@ func (s *Store) Send(ref Ref, size int64) (io.ReadSeekCloser, error) {
 		if r != nil || failed != nil {
 			return r, failed
 		}
-		if f, err = getHere(s, ref); elsewhere(err) { // it was evicted at once
+		if f, err = s.getHere(ref); elsewhere(err) { // it was evicted at once
 			f, err = s.Get(ref)
 		}
 	} else {
@@ -171,7 +171,7 @@ func (s *Store) Send(ref Ref, size int64) (io.ReadSeekCloser, error) {
 // check reads the blob.
 func (s *Store) SendPart(ref Ref, size int64) (io.ReadSeekCloser, error) {
 	if size > provenFirst && size <= ProvenForPart { // Send hashes smaller ones
-		if err := proveHere(s, ref); err != nil && (s.cache == nil || !elsewhere(err)) {
+		if err := s.proveHere(ref); err != nil && (s.cache == nil || !elsewhere(err)) {
 			return nil, fmt.Errorf("blobs: opening %s to send a part of it: %w", ref, err)
 		}
 	}
@@ -181,7 +181,7 @@ func (s *Store) SendPart(ref Ref, size int64) (io.ReadSeekCloser, error) {
 // Prove ensures that this process has hashed the blob, and reads it if
 // necessary. The errors are those of Check.
 func (s *Store) Prove(ref Ref) error {
-	err := proveHere(s, ref)
+	err := s.proveHere(ref)
 	if s.cache == nil || !elsewhere(err) {
 		return err
 	}
@@ -189,11 +189,11 @@ func (s *Store) Prove(ref Ref) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(f.Close(), proveHere(s, ref))
+	return errors.Join(f.Close(), s.proveHere(ref))
 }
 
-func proveHere(s *Store, ref Ref) error {
-	f, err := getHere(s, ref)
+func (s *Store) proveHere(ref Ref) error {
+	f, err := s.getHere(ref)
 	if err != nil {
 		return err
 	}

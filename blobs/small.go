@@ -46,7 +46,7 @@ func (s *Store) Small(ref Ref, size int64) []byte {
 // loadSmall reads a blob and keeps it if its bytes hash to its ref. Otherwise
 // the blob goes into quarantine.
 func (s *Store) loadSmall(ref Ref, size int64) []byte {
-	f, err := getHere(s, ref)
+	f, err := s.getHere(ref)
 	if err != nil {
 		return nil
 	}

@@ -75,7 +75,7 @@ func (st *Stage) open() error {
 // canLink reports whether content can be staged in a file without a name and
 // get a name later. Not every file system can do both. The second also needs
 // /proc, which not every system has.
-func canLink(s *Store) bool {
+func (s *Store) canLink() bool {
 	st := &Stage{store: s}
 	defer st.discard()
 	return st.openUnnamed() == nil && st.linkTemp() == nil
@@ -322,7 +322,7 @@ func (st *Stage) Keep() (*Kept, error) {
 	if err != nil {
 		return nil, err
 	}
-	return handOver(st.store, kept)
+	return st.store.handOver(kept)
 }
 
 // keepHere is Keep for a content that the object store has already.
@@ -373,7 +373,7 @@ func (st *Stage) matches(ref Ref) bool {
 	if err != nil || info.Size != st.size || st.size > st.store.reread {
 		return false
 	}
-	copied, err := getHere(st.store, ref)
+	copied, err := st.store.getHere(ref)
 	if err != nil {
 		return false
 	}

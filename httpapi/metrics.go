@@ -13,7 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"kist/blobs"
 	"kist/httpapi/api"
 	"kist/httpapi/web"
 	"kist/kv/record"
@@ -124,7 +123,7 @@ func (f *figures) instance(c *web.Config) {
 	f.gauge("search_ready", "1 if the search index is in use, 0 if searches read the records instead.", truth(index.Phase == search.Ready))
 	f.gauge("search_behind", "Changes that are not in the search index yet.", float64(index.Latest-min(index.Latest, index.Place)))
 	f.gauge("journal_damaged", "Damaged journal files found since the start, including repaired ones.", float64(len(c.Store.JournalHealth().Damaged)))
-	if st, ok := blobs.Cached(c.Blobs); ok {
+	if st, ok := c.Blobs.CacheStatus(); ok {
 		f.gauge("cache_hits", "Files that were opened on the disk since the start; only with an object store, like the others of the cache.", float64(st.Hits))
 		f.gauge("cache_misses", "Files that were not on the disk when they were needed.", float64(st.Misses))
 		f.gauge("cache_fetched_bytes", "Bytes read from the object store for files since the start.", float64(st.Fetched))

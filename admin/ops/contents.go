@@ -76,7 +76,7 @@ func (one *Content) check(store *kv.Store, content *blobs.Store) error {
 		return err
 	}
 	why := ""
-	switch err := blobs.Sound(content, ref); {
+	switch err := content.Sound(ref); {
 	case err == nil:
 		return nil
 	case errors.Is(err, fs.ErrNotExist):

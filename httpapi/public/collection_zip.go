@@ -188,7 +188,7 @@ func (z *zipping) addFile(item *record.Record, b *record.File) error {
 		return nil
 	}
 	if !known || z.counted || time.Since(f.Found) > foundFor || store.Damaged.Err(ref) != nil {
-		if blobs.Lost(store, ref) {
+		if store.Lost(ref) {
 			return nil // the health of the store is reported elsewhere
 		}
 		zips.Remember(at, archive.Fact{Name: b.OriginalName, Media: b.MimeType, Found: time.Now()})

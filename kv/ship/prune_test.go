@@ -82,7 +82,7 @@ func (p *pruned) open() {
 	}
 	p.content = content
 	content.OnKeep = p.ship.Ahead
-	blobs.Behind(content, p.m, 0, func() int64 { return 1 << 40 }, kvtest.Quiet)
+	content.PutBehind(p.m, 0, func() int64 { return 1 << 40 }, kvtest.Quiet)
 	ready(p.t, p.store)
 }
 
