@@ -287,7 +287,7 @@ func TestCacheFaults(t *testing.T) {
 // 1 GiB goes through a cache of 256 MiB in 96 MiB of memory.
 func TestCacheMemory(t *testing.T) {
 	if !*long {
-		t.Skip("left out: a large cache (no -long)")
+		needs.LeaveOut(t, "a large cache", "no -long")
 	}
 	needs.Programs(t, "object stores", "versitygw")
 	is := is.New(t)

@@ -566,7 +566,8 @@ func TestStoreHistory(t *testing.T) {
 		newest := snaps[len(snaps)-1]
 		b, err := os.ReadFile(newest)
 		is.NoErr(err)
-		is.NoErr(os.WriteFile(filepath.Join(bucket, "snap", strings.TrimPrefix(filepath.Base(newest), "snap-")), b, 0o600))
+		name := strings.TrimPrefix(filepath.Base(newest), "snap-")
+		is.NoErr(os.WriteFile(filepath.Join(bucket, "snap", name), b, 0o600))
 		is.NoErr(filepath.WalkDir(bucket, func(path string, e fs.DirEntry, err error) error {
 			if err != nil || !e.Type().IsRegular() {
 				return err

@@ -187,8 +187,10 @@ func openStore(dir, cache string) (*Store, error) {
 		_ = s.closeFolders()
 		return nil, err
 	}
-	if s.unnamed = s.canLink(); s.unnamed {
-		if s.later.top, err = root.Open("."); err != nil {
+	s.unnamed = s.canLink()
+	if s.unnamed {
+		s.later.top, err = root.Open(".")
+		if err != nil {
 			_ = s.closeFolders()
 			return nil, fmt.Errorf("blobs: opening the folder: %w", err)
 		}

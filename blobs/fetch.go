@@ -75,7 +75,8 @@ func (c *cache) get(ref Ref, f *os.File, err error) (*os.File, error) {
 		if failed := c.whole(ref, -1, true); failed != nil {
 			return nil, worse(err, failed)
 		}
-		if f, err = c.store.getHere(ref); !elsewhere(err) {
+		f, err = c.store.getHere(ref)
+		if !elsewhere(err) {
 			break
 		}
 	}
@@ -133,13 +134,16 @@ func (c *cache) send(ref Ref, size int64, here error) (io.ReadSeekCloser, error)
 		}
 	default:
 		var f *fetch
-		if f, err = c.join(ref, size, false); err != nil {
+		f, err = c.join(ref, size, false)
+		if err != nil {
 			break
 		}
-		if err = f.begins(); err == nil {
-			return &arriving{cache: c, ref: ref, size: size, from: f}, nil
+		err = f.begins()
+		if err != nil {
+			f.leave()
+			break
 		}
-		f.leave()
+		return &arriving{cache: c, ref: ref, size: size, from: f}, nil
 	}
 	if errors.Is(err, syscall.ENOSPC) || errors.As(err, new(*Unwritable)) {
 		return c.pass(ref, size)

@@ -133,7 +133,8 @@ func (s *Store) Send(ref Ref, size int64) (io.ReadSeekCloser, error) {
 		if r != nil || failed != nil {
 			return r, failed
 		}
-		if f, err = s.getHere(ref); elsewhere(err) { // it was evicted at once
+		f, err = s.getHere(ref)
+		if elsewhere(err) { // it was evicted at once
 			f, err = s.Get(ref)
 		}
 	} else {

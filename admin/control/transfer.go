@@ -37,15 +37,14 @@ func (v handler) importRecords(r *http.Request) (out Imported, err error) {
 			}
 			defer done()
 			s.Operator = true
-			if name = format.Format(ask.Get("format")); name == "" {
+			name = format.Format(ask.Get("format"))
+			if name == "" {
 				name, err = format.Detect(s)
-			} else {
-				if err = format.Check(string(name)); err != nil {
-					err = record.Bad(map[string]string{"format": err.Error()})
+				if err != nil {
+					return err
 				}
-			}
-			if err != nil {
-				return err
+			} else if wrong := format.Check(string(name)); wrong != nil {
+				return record.Bad(map[string]string{"format": wrong.Error()})
 			}
 			rows = format.Read(name, s)
 		}

@@ -28,7 +28,8 @@ func (f *AddressFlags) Base(certificates *CertificateFlags) (string, error) {
 	local := ""
 	if !onSocket {
 		var err error
-		if local, err = LocalAddress(f.Listen, certificates.secure()); err != nil {
+		local, err = LocalAddress(f.Listen, certificates.secure())
+		if err != nil {
 			return "", err
 		}
 	}

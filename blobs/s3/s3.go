@@ -392,10 +392,11 @@ func (b *Bucket) Get(ctx context.Context, name string, from, n int64) (r io.Read
 			r = io.NopCloser(bytes.NewReader(nil))
 			return nil
 		}
-		if err == nil {
-			r = answer.Body
+		if err != nil {
+			return err
 		}
-		return err
+		r = answer.Body
+		return nil
 	})
 	return r, err
 }

@@ -214,10 +214,11 @@ func (r *Renders) get(key [sha256.Size]byte, fresh func() (embed.CodeView, error
 		}
 		defer r.turns.Give()
 		v, err := fresh()
-		if err == nil {
-			r.put(key, v)
+		if err != nil {
+			return v, err
 		}
-		return v, err
+		r.put(key, v)
+		return v, nil
 	})
 }
 

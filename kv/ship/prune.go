@@ -149,7 +149,7 @@ func (p *pruning) run(ctx context.Context) error {
 }
 
 // steady reports whether the store got a snapshot three to eight days ago. If the clocks of this machine
-// and the store, which may be one, have leapt further than that, there is none for three days.
+// and the store, which may be one, have leapt further than that, three days pass before the store has one.
 func (p *pruning) steady(ctx context.Context) (bool, error) {
 	for o, err := range p.o.Remote.After(ctx, snapPrefix, "") {
 		if err != nil {

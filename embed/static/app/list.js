@@ -220,7 +220,9 @@ export function updateRows(r) {
     const next = recordRow(r);
     row.replaceWith(next);
     if (menu) keepMenu(menu, next);
-    if (focused) ((act && find(`[data-act="${act}"]`, next)) || menu?.firstChild || find('a.name', next)).focus({ preventScroll: true });
+    if (!focused) continue;
+    const same = act && find(`[data-act="${act}"]`, next);
+    (same || menu?.firstChild || find('a.name', next)).focus({ preventScroll: true });
   }
   view?.list?.showSelection();
   document.dispatchEvent(new CustomEvent('record', { detail: r }));
