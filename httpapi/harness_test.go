@@ -26,12 +26,12 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"kist/blobs"
-	"kist/blobs/disk"
 	"kist/embed"
 	"kist/httpapi/outbound"
 	"kist/httpapi/thumb"
 	"kist/httpapi/web"
 	"kist/kv"
+	"kist/kv/kvtest"
 	"kist/kv/people"
 	"kist/kv/record"
 	"kist/kv/tables"
@@ -107,11 +107,6 @@ func start(t testing.TB, with ...func(*web.Config)) *app {
 // origin for content where that has port 0.
 func atHome(c *web.Config) { c.Base = "" }
 
-// smallDisk is a disk with room for all that tests store. On a small one a store
-// keeps little ballast: the 8 MiB of a real one, which each test would write and
-// sync, cost more than most tests do.
-func smallDisk() (disk.Room, error) { return disk.Room{Free: 1 << 40, Total: 1 << 20}, nil }
-
 // startEmpty starts a server without accounts.
 func startEmpty(t testing.TB, with ...func(*web.Config)) *app {
 	t.Helper()
@@ -124,7 +119,7 @@ func startAt(t testing.TB, dir string, with ...func(*web.Config)) *app {
 	t.Helper()
 	front := httptest.NewUnstartedServer(nil)
 	a := &app{TB: t, clock: new(clock), log: new(syncBuffer), url: "http://" + front.Listener.Addr().String()}
-	store, err := kv.Open(dir, kv.Options{Schema: tables.All, Now: a.clock.now, Space: smallDisk})
+	store, err := kv.Open(dir, kv.Options{Schema: tables.All, Now: a.clock.now, Space: kvtest.SmallDisk})
 	a.fatal(err)
 	files, err := blobs.OpenIn(dir)
 	a.fatal(err)

@@ -198,7 +198,7 @@ func TestRepeatOfUnsureCreate(t *testing.T) {
 	remote := &shelf{objects: map[string][]byte{}}
 	stored := func(dir string, takeOver bool) *kv.Store {
 		s, err := kv.Open(dir, kv.Options{
-			Schema: tables.All, Log: kvtest.Quiet, Space: smallDisk,
+			Schema: tables.All, Log: kvtest.Quiet, Space: kvtest.SmallDisk,
 			Ship: ship.New(ship.Options{Remote: remote, Address: "s3://test/kist", Sync: true, TakeOver: takeOver, Log: kvtest.Quiet}),
 		})
 		is.NoErr(err)

@@ -16,6 +16,7 @@ import (
 	"kist/httpapi/grant"
 	"kist/httpapi/session"
 	"kist/kv"
+	"kist/kv/kvtest"
 	"kist/kv/people"
 	"kist/kv/record"
 	"kist/kv/tables"
@@ -139,7 +140,7 @@ func TestSecondStepGuesses(t *testing.T) {
 	is.True(got.retryAfter() <= session.GuessWindow)
 	a.step(there, ask(there), map[string]string{"recoveryCode": recovery[0]}).want(429)
 	a.fatal(a.server.Store.Close())
-	again, err := kv.Open(a.server.Store.Dir(), kv.Options{Schema: tables.All, Now: a.clock.now, Space: smallDisk})
+	again, err := kv.Open(a.server.Store.Dir(), kv.Options{Schema: tables.All, Now: a.clock.now, Space: kvtest.SmallDisk})
 	a.fatal(err)
 	t.Cleanup(func() { a.fatal(again.Close()) })
 	a.server.Store = again
@@ -212,7 +213,7 @@ func TestCodesOfOneDay(t *testing.T) {
 	}
 	refused()
 	a.fatal(a.server.Store.Close())
-	again, err := kv.Open(a.server.Store.Dir(), kv.Options{Schema: tables.All, Now: a.clock.now, Space: smallDisk})
+	again, err := kv.Open(a.server.Store.Dir(), kv.Options{Schema: tables.All, Now: a.clock.now, Space: kvtest.SmallDisk})
 	a.fatal(err)
 	t.Cleanup(func() { a.fatal(again.Close()) })
 	a.server.Store = again

@@ -19,6 +19,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"kist/blobs/disk"
 	"kist/kv"
 	"kist/kv/catalog"
 	"kist/kv/datadir"
@@ -26,14 +27,13 @@ import (
 	"kist/kv/history"
 	"kist/kv/inbox"
 	"kist/kv/jobs"
+	"kist/kv/journal"
 	"kist/kv/people"
 	"kist/kv/record"
 	"kist/kv/repair"
 	"kist/kv/table"
 	"kist/kv/tables"
 	"kist/kv/workcopy"
-
-	"kist/kv/journal"
 )
 
 // Key makes an API key for the owner.
@@ -75,9 +75,16 @@ func OpenAt(t testing.TB, dir string, now func() time.Time) *kv.Store {
 	return Opened(t, dir, kv.Options{Schema: tables.All, Now: now, Log: Quiet})
 }
 
-// Opened opens a store with options and closes it when the test ends.
+// SmallDisk is a disk with room for all that tests store, however full the machine's own is. On a small one a store
+// keeps little ballast: the 8 MiB of a real one, which each test would write and sync, cost more than most tests do.
+func SmallDisk() (disk.Room, error) { return disk.Room{Free: 1 << 40, Total: 1 << 20}, nil }
+
+// Opened opens a store with options and closes it when the test ends. Its disk is a small one unless they say more.
 func Opened(t testing.TB, dir string, o kv.Options) *kv.Store {
 	t.Helper()
+	if o.Space == nil {
+		o.Space = SmallDisk
+	}
 	s, err := kv.Open(dir, o)
 	if err != nil {
 		t.Fatal(err)
