@@ -516,8 +516,10 @@ func cacheModel(t *testing.T, seed uint64) {
 				k.used, k.kept = clock, false
 			}
 		case what < 7: // upload
+			s.cache.evicting.Lock() // what evicts in the background waits for the touch
 			keep(t, s, b).Release()
 			s.cache.touch(ref) // files have the time of a coarse clock
+			s.cache.evicting.Unlock()
 			k.here, k.used, k.kept = true, clock, false
 			if rnd.IntN(3) > 0 {
 				m.add(b)
