@@ -119,6 +119,7 @@ func (a *app) talk(addr, text string) string {
 // TestDoorSlowClients: who sends or takes too slowly is cut off.
 func TestDoorSlowClients(t *testing.T) {
 	needs.Alone(t)
+	needs.Time(t)
 	is := is.New(t)
 	a := start(t)
 	big := a.share(strings.Repeat("0123456789abcdef", 1<<20)) // 16 MiB: more than the system buffers

@@ -522,6 +522,7 @@ func TestEventsOfEveryPath(t *testing.T) {
 // again.
 func TestTenThousandQueued(t *testing.T) {
 	needs.Alone(t)
+	needs.Time(t)
 	is := is.New(t)
 	a := start(t)
 	dead := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

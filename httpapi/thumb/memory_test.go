@@ -3,6 +3,7 @@ package thumb
 import (
 	"bytes"
 	"compress/zlib"
+	"kist/kv/kvtest/needs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -50,6 +51,7 @@ func TestMemory(t *testing.T) {
 		is.NoErr(err)
 		return
 	}
+	needs.Time(t)
 	if runtime.GOOS != "linux" || raceEnabled {
 		t.Skip("the race detector takes memory too, and other systems tell otherwise")
 	}

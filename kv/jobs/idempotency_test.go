@@ -12,12 +12,14 @@ import (
 	"kist/kv"
 	"kist/kv/jobs"
 	"kist/kv/kvtest"
+	"kist/kv/kvtest/needs"
 	"kist/kv/record"
 )
 
 // Answers take a bounded space. When it is used up, those that are kept stay, and requests with
 // another key are refused: those of senders when it is half full.
 func TestAnswersAreBounded(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	is := is.New(t)
 	clock := kvtest.NewClock()

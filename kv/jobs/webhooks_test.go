@@ -16,6 +16,7 @@ import (
 	"kist/kv"
 	"kist/kv/jobs"
 	"kist/kv/kvtest"
+	"kist/kv/kvtest/needs"
 	"kist/kv/people"
 	"kist/kv/record"
 	"kist/kv/tables"
@@ -351,6 +352,7 @@ func TestRetriesGoOnWhenTheClockIsSetBack(t *testing.T) {
 
 // A webhook with a full queue gives up the oldest deliveries and reports it.
 func TestFullQueue(t *testing.T) {
+	needs.Time(t)
 	is := is.New(t)
 	c := kvtest.NewClock()
 	s := openStill(t, t.TempDir(), c.Now)

@@ -28,6 +28,7 @@ import (
 	"kist/kv/inbox"
 	"kist/kv/jobs"
 	"kist/kv/journal"
+	"kist/kv/kvtest/needs"
 	"kist/kv/people"
 	"kist/kv/record"
 	"kist/kv/repair"
@@ -565,7 +566,7 @@ func RunTests(m *testing.M) {
 		if err := os.Setenv("GORACE", os.Getenv("GORACE")+" atexit_sleep_ms=0"); err != nil {
 			panic(err)
 		}
-		os.Exit(m.Run())
+		needs.Run(m)
 	}
 	start := time.Now()
 	_, err := kv.Open(dir, kv.Options{Schema: tables.All})

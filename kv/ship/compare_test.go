@@ -14,6 +14,7 @@ import (
 	"kist/kv"
 	"kist/kv/journal"
 	"kist/kv/kvtest"
+	"kist/kv/kvtest/needs"
 	"kist/kv/ship"
 	"kist/kv/workcopy"
 )
@@ -146,6 +147,7 @@ func TestCompareOfOtherSizes(t *testing.T) {
 // A running server puts again what is missing or damaged, so that a restore gives
 // everything.
 func TestCompareHeals(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	is := is.New(t)
 	p := pruning(t, 0)

@@ -20,6 +20,7 @@ import (
 	"kist/kv/datadir"
 	"kist/kv/journal"
 	"kist/kv/kvtest"
+	"kist/kv/kvtest/needs"
 	"kist/kv/record"
 	"kist/kv/ship"
 	"kist/kv/workcopy"
@@ -28,6 +29,7 @@ import (
 // Merging changes nothing that can be restored, wherever it is cut short. It leaves the
 // slots that stop a former writer.
 func TestMerge(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	is := is.New(t)
 	clock := kvtest.NewClock()

@@ -26,6 +26,7 @@ import (
 	"kist/kv"
 	"kist/kv/datadir"
 	"kist/kv/kvtest"
+	"kist/kv/kvtest/needs"
 	"kist/kv/record"
 	"kist/kv/ship"
 	"kist/kv/tables"
@@ -724,6 +725,7 @@ func (l *late) Get(ctx context.Context, name string, from, n int64) (r io.ReadCl
 // A restore of a moment of the history reads nothing that a removal meanwhile takes away. One of an
 // earlier moment gives what there was, or fails.
 func TestRestoreWhilePruned(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	is := is.New(t)
 	p := pruning(t, 10*time.Hour)

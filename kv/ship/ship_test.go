@@ -24,6 +24,7 @@ import (
 	"kist/kv/datadir"
 	"kist/kv/journal"
 	"kist/kv/kvtest"
+	"kist/kv/kvtest/needs"
 	"kist/kv/record"
 	"kist/kv/ship"
 	"kist/kv/tables"
@@ -278,6 +279,7 @@ func filesOf(t *testing.T, store *kv.Store, m *memory) (all []blobs.Ref, err err
 
 // Fetch gives the store as it was at any instant, with its files.
 func TestRestoreAtAnyTime(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	is := is.New(t)
 	clock := kvtest.NewClock()
@@ -551,6 +553,7 @@ func dropHistory(t *testing.T, store *kv.Store) string {
 // A journal that grew too long while the store could not be reached leaves a gap in the history. One
 // snapshot is written for it, however often it cannot be put. It closes the gap afterwards.
 func TestGapDuringOutage(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	is := is.New(t)
 	m := newMemory()
@@ -909,6 +912,7 @@ func TestLargeFile(t *testing.T) {
 // A file that cannot be put is not acknowledged in sync mode, and is no obstacle to other
 // changes.
 func TestFileThatCannotBePut(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	is := is.New(t)
 	m := newMemory()

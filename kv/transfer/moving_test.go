@@ -22,6 +22,7 @@ import (
 	"kist/kv/catalog"
 	"kist/kv/field"
 	"kist/kv/history"
+	"kist/kv/kvtest/needs"
 	"kist/kv/people"
 	"kist/kv/record"
 	"kist/kv/tables"
@@ -588,6 +589,7 @@ func (l lines) ReadAt(p []byte, at int64) (int, error) {
 
 // An import of a hundred thousand rows takes less than 100 MiB of memory.
 func TestImportMemory(t *testing.T) {
+	needs.Time(t)
 	if raceOn {
 		t.Skip("memory is measured without the race detector")
 	}

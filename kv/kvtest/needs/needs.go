@@ -3,7 +3,7 @@
 //
 // A test needs a program, which is not on every machine, or time: floods, kills,
 // browsers and long scripts run only on request. TestMain of a package with such
-// tests calls Print at its end.
+// tests calls Run.
 package needs
 
 import (
@@ -41,6 +41,13 @@ func Note(what, why string) {
 	if line := what + " (" + why + ")"; !slices.Contains(left.lines, line) {
 		left.lines = append(left.lines, line)
 	}
+}
+
+// Run runs the tests of a package, prints what was left out, and ends the process.
+func Run(m *testing.M) {
+	code := m.Run()
+	Print()
+	os.Exit(code)
 }
 
 // Print prints one line with everything that was not tested, or nothing.
