@@ -13,6 +13,7 @@ import (
 	"kist/admin/console"
 	"kist/admin/control"
 	"kist/kv/field"
+	"kist/kv/people"
 	"kist/kv/record"
 )
 
@@ -58,7 +59,7 @@ type key struct {
 	ID       record.ID      `json:"id"`
 	Name     string         `json:"name"`
 	User     string         `json:"username"`
-	Scopes   []record.Scope `json:"scopes"`
+	Scopes   []people.Scope `json:"scopes"`
 	Disabled bool           `json:"disabled"`
 	Created  time.Time      `json:"createdAt"`
 	Expires  *time.Time     `json:"expiresAt"`
@@ -131,7 +132,7 @@ func revoke(to *control.Client, k key) error {
 type scope string
 
 func (s *scope) UnmarshalText(text []byte) error {
-	clean, err := record.CleanScope(strings.TrimSpace(string(text)))
+	clean, err := people.CleanScope(strings.TrimSpace(string(text)))
 	*s = scope(clean)
 	return err
 }

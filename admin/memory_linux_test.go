@@ -217,7 +217,7 @@ func (j *small) grow(n int) {
 	j.ann()
 	s, err := kv.Open(j.data(), kv.Options{Schema: tables.All})
 	is.NoErr(err)
-	var ann record.User
+	var ann people.User
 	is.NoErr(s.View(func(tx *kv.Tx) error {
 		all, err := people.Users(tx)
 		ann = all[0]

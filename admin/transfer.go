@@ -171,7 +171,7 @@ func pack(w io.Writer, dir string, skip func(string, error)) error {
 	return errors.Join(err, t.Close())
 }
 
-func importReport(m record.Moved) string {
+func importReport(m transfer.Moved) string {
 	verb := "Imported"
 	if m.DryRun {
 		verb = "This would import"

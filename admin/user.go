@@ -20,6 +20,7 @@ import (
 	"kist/admin/exit"
 	"kist/admin/serve"
 	"kist/embed"
+	"kist/kv/people"
 	"kist/kv/record"
 )
 
@@ -53,9 +54,9 @@ func (cmd *userAdd) Run(c *Call) error {
 	if err != nil {
 		return err
 	}
-	in := map[string]any{"username": cmd.Name, "displayName": cmd.DisplayName, "password": password, "role": record.Member}
+	in := map[string]any{"username": cmd.Name, "displayName": cmd.DisplayName, "password": password, "role": people.Member}
 	if cmd.Admin {
-		in["role"] = record.Admin
+		in["role"] = people.Admin
 	}
 	u, err := reach(c, true, func(to *control.Client) (user, error) { return call[user](to, http.MethodPost, usersPath, in) })
 	if e, ok := errors.AsType[*record.Error](err); ok && e.Fault == record.Taken {
@@ -72,7 +73,7 @@ type user struct {
 	ID          record.ID   `json:"id"`
 	Name        string      `json:"username"`
 	DisplayName string      `json:"displayName"`
-	Role        record.Role `json:"role"`
+	Role        people.Role `json:"role"`
 	Disabled    bool        `json:"disabled"`
 	TokensOff   bool        `json:"apiTokensDisabled"`
 	Quota       *int64      `json:"quotaBytes"` // null: the instance's default
@@ -103,7 +104,7 @@ func accountNamed(from *control.Client, name string) (account, error) {
 
 func listUsers(from *control.Client) ([]user, error) { return list[user](from, usersPath, "") }
 
-var roleWords = map[record.Role]string{record.Admin: "an administrator", record.Member: "a user"}
+var roleWords = map[people.Role]string{people.Admin: "an administrator", people.Member: "a user"}
 
 type userList struct{}
 
@@ -185,7 +186,7 @@ func (cmd *userPasswd) set(to *control.Client, u user, password string) (user, e
 
 type userRole struct {
 	Name string      `arg:"" help:"The user's name."`
-	Role record.Role `arg:"" enum:"admin,user" help:"admin or user."`
+	Role people.Role `arg:"" enum:"admin,user" help:"admin or user."`
 }
 
 func (cmd *userRole) Run(c *Call) error {
@@ -362,7 +363,7 @@ func (s passwordSource) password(c *Call, name string) (string, error) {
 }
 
 func checkPassword(text, name string) error {
-	if err := record.CheckPassword(text, []string{name}, embed.CommonPassword); err != nil {
+	if err := people.CheckPassword(text, []string{name}, embed.CommonPassword); err != nil {
 		return exit.Misused("%s", inWords(map[string]string{"password": err.Error()}))
 	}
 	return nil

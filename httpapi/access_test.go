@@ -19,7 +19,6 @@ import (
 	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/people"
-	"kist/kv/record"
 )
 
 // code is the code of an error answered in the API.
@@ -40,7 +39,7 @@ func TestDoorCredentials(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	a := start(t)
-	other := a.addKey(a.user, record.ScopeAll)
+	other := a.addKey(a.user, people.ScopeAll)
 	for name, c := range map[string]struct {
 		header http.Header
 		status int
@@ -97,8 +96,8 @@ func TestDoorNextRequest(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	a := start(t)
-	bob := a.addUser("bob", record.Member)
-	key := a.addKey(bob, record.ScopeAll)
+	bob := a.addUser("bob", people.Member)
+	key := a.addKey(bob, people.ScopeAll)
 	me := func() *answer { return a.do(apiRequest{method: "GET", path: "/api/v1/me", key: key}) }
 	refused := func(code string) {
 		t.Helper()
@@ -118,7 +117,7 @@ func TestDoorNextRequest(t *testing.T) {
 
 	settings := func(off bool) {
 		is.NoErr(a.server.Store.Update(func(tx *kv.Tx) error {
-			set, err := people.Settings(tx)
+			set, err := people.ReadSettings(tx)
 			if err != nil {
 				return err
 			}
@@ -132,7 +131,7 @@ func TestDoorNextRequest(t *testing.T) {
 	settings(false)
 	me().want(200)
 
-	edit := func(change func(*record.Key)) {
+	edit := func(change func(*people.Key)) {
 		is.NoErr(a.server.Store.Update(func(tx *kv.Tx) error {
 			keys, err := people.Keys(tx, bob.ID)
 			if err != nil {
@@ -142,24 +141,24 @@ func TestDoorNextRequest(t *testing.T) {
 			return people.SaveKey(tx, &keys[0])
 		}))
 	}
-	edit(func(k *record.Key) { k.Disabled = true })
+	edit(func(k *people.Key) { k.Disabled = true })
 	refused("key_disabled")
-	edit(func(k *record.Key) { k.Disabled = false })
+	edit(func(k *people.Key) { k.Disabled = false })
 	me().want(200)
-	edit(func(k *record.Key) { k.Scopes = []record.Scope{record.ScopeUpload} })
+	edit(func(k *people.Key) { k.Scopes = []people.Scope{people.ScopeUpload} })
 	is.Equal(me().want(403).code(), "scope_missing")
-	edit(func(k *record.Key) {
-		k.Scopes, k.Expires = []record.Scope{record.ScopeAll}, a.server.Store.Now().Add(time.Hour)
+	edit(func(k *people.Key) {
+		k.Scopes, k.Expires = []people.Scope{people.ScopeAll}, a.server.Store.Now().Add(time.Hour)
 	})
 	me().want(200)
 	a.clock.advance(time.Hour)
 	refused("key_expired")
-	edit(func(k *record.Key) { k.Expires = time.Time{} })
+	edit(func(k *people.Key) { k.Expires = time.Time{} })
 	me().want(200)
 
 	// A former administrator keeps the key but not the access to admin routes.
-	eve := a.addUser("eve", record.Admin)
-	admin := a.addKey(eve, record.ScopeAdmin)
+	eve := a.addUser("eve", people.Admin)
+	admin := a.addKey(eve, people.ScopeAdmin)
 	stats := func() *answer { return a.do(apiRequest{method: "GET", path: "/api/v1/admin/stats", key: admin}) }
 	stats().want(200)
 	a.patch("/api/v1/admin/users/"+eve.ID.String(), `{"role":"user"}`).want(200)
@@ -175,16 +174,16 @@ func TestDoorScopes(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	a := start(t)
-	const anyScope, browserAlone record.Scope = "any", "browser"
-	opens := map[record.Scope][]record.Scope{ // by what is needed
-		record.ScopeRead:   {record.ScopeRead, record.ScopeAll, record.ScopeAdmin},
-		record.ScopeWrite:  {record.ScopeWrite, record.ScopeAll, record.ScopeAdmin},
-		record.ScopeUpload: {record.ScopeUpload, record.ScopeWrite, record.ScopeAll, record.ScopeAdmin},
-		record.ScopeAdmin:  {record.ScopeAdmin},
-		record.ScopeAll:    {record.ScopeAll, record.ScopeAdmin},
-		anyScope:           {record.ScopeRead, record.ScopeWrite, record.ScopeUpload, record.ScopeAll, record.ScopeAdmin},
+	const anyScope, browserAlone people.Scope = "any", "browser"
+	opens := map[people.Scope][]people.Scope{ // by what is needed
+		people.ScopeRead:   {people.ScopeRead, people.ScopeAll, people.ScopeAdmin},
+		people.ScopeWrite:  {people.ScopeWrite, people.ScopeAll, people.ScopeAdmin},
+		people.ScopeUpload: {people.ScopeUpload, people.ScopeWrite, people.ScopeAll, people.ScopeAdmin},
+		people.ScopeAdmin:  {people.ScopeAdmin},
+		people.ScopeAll:    {people.ScopeAll, people.ScopeAdmin},
+		anyScope:           {people.ScopeRead, people.ScopeWrite, people.ScopeUpload, people.ScopeAll, people.ScopeAdmin},
 	}
-	need := func(r Route) record.Scope {
+	need := func(r Route) people.Scope {
 		p := strings.TrimPrefix(r.Path, "/api/v1/")
 		switch {
 		case p == "keys/current":
@@ -196,26 +195,26 @@ func TestDoorScopes(t *testing.T) {
 		case strings.HasPrefix(p, "auth/"), strings.HasPrefix(p, "captcha/"), p == r.Path, p == "openapi", p == "reference", strings.Contains(p, "/p/{slug}"), p == "upload-requests/tus/{secret}":
 			return ""
 		case strings.HasPrefix(p, "admin/"), p == "keys", p == "setups", p == "activity", strings.HasPrefix(p, "keys/"), strings.HasPrefix(p, "me/sessions"), strings.HasPrefix(p, "me/identities"):
-			return record.ScopeAdmin
+			return people.ScopeAdmin
 		case strings.HasPrefix(p, "integrations/webhooks") && (r.ID == "createWebhook" || r.ID == "editWebhook"):
-			return record.ScopeAll // or read and write together: see TestWebhookScopes
+			return people.ScopeAll // or read and write together: see TestWebhookScopes
 		case p == "export", p == "import", strings.HasPrefix(p, "import/"), strings.HasPrefix(p, "trash") && r.Method == "DELETE":
-			return record.ScopeAll
+			return people.ScopeAll
 		case p == "remote-upload" && r.Method == "GET":
 			return anyScope
 		case r.Method == "OPTIONS":
 			return ""
 		case p == "remote-upload" && r.Method == "POST", p == "remote-upload/{id}":
-			return record.ScopeUpload
+			return people.ScopeUpload
 		case r.Method == "GET" && p != "tus/{id}":
-			return record.ScopeRead
+			return people.ScopeRead
 		case p == "upload", p == "tus", p == "tus/{id}":
-			return record.ScopeUpload
+			return people.ScopeUpload
 		}
-		return record.ScopeWrite
+		return people.ScopeWrite
 	}
-	bob := a.addUser("bob", record.Member)
-	for _, scope := range []record.Scope{record.ScopeAll, record.ScopeRead, record.ScopeWrite, record.ScopeUpload, record.ScopeAdmin} {
+	bob := a.addUser("bob", people.Member)
+	for _, scope := range []people.Scope{people.ScopeAll, people.ScopeRead, people.ScopeWrite, people.ScopeUpload, people.ScopeAdmin} {
 		admins, members := a.addKey(a.user, scope), a.addKey(bob, scope)
 		for _, r := range a.server.routes {
 			path := strings.NewReplacer("{slug}", "none", "{id}", "01890a5d-ac96-774b-bcce-b302099a8057", "{token}", "none", "{name}", "none").Replace(r.Path)
@@ -254,7 +253,7 @@ func TestDoorScopes(t *testing.T) {
 				if status, code := try(members); status == 403 || status == 401 {
 					t.Errorf("%s: %d %s", at, status, code)
 				}
-				if scope == record.ScopeAll {
+				if scope == people.ScopeAll {
 					if status, _ := try(""); status == 401 || status == 403 {
 						t.Errorf("a visitor at %s %s: %d", r.Method, r.Path, status)
 					}
@@ -269,14 +268,14 @@ func TestDoorScopes(t *testing.T) {
 			if (code == "scope_missing") != (want != "") || status == 401 || want == "" && status == 403 {
 				t.Errorf("%s: %d %s", at, status, code)
 			}
-			if needed == record.ScopeAdmin && want == "" {
+			if needed == people.ScopeAdmin && want == "" {
 				want = "not_admin"
 			}
 			status, code = try(members)
 			if want != "" && (status != 403 || code != want) || want == "" && (status == 403 || status == 401) {
 				t.Errorf("%s, of a member: %d %s", at, status, code)
 			}
-			if scope == record.ScopeAll {
+			if scope == people.ScopeAll {
 				if status, code := try(""); status != 401 || code != "no_credential" {
 					t.Errorf("a visitor at %s %s: %d %s", r.Method, r.Path, status, code)
 				}
@@ -292,8 +291,8 @@ func TestDoorBadKeyAtOpenRoutes(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	a := start(t)
-	bob := a.addUser("bob", record.Member)
-	key := a.addKey(bob, record.ScopeAll)
+	bob := a.addUser("bob", people.Member)
+	key := a.addKey(bob, people.ScopeAll)
 	for _, slug := range []string{"open", "hidden"} {
 		a.do(apiRequest{method: "POST", path: "/api/v1/notes", key: key, json: map[string]any{"content": "x", "slug": slug, "isPublic": slug == "open"}}).want(201)
 	}

@@ -91,7 +91,7 @@ func (s *Server) showApp(p appPage) web.Operation {
 // appCaller is the user of the app. It is nil for visitors and for keys that may not read,
 // which have to sign in.
 func appCaller(c *web.Request) *people.Caller {
-	if c.Caller == nil || !c.Caller.Key.Allows(record.ScopeRead) {
+	if c.Caller == nil || !c.Caller.Key.Allows(people.ScopeRead) {
 		return nil
 	}
 	return c.Caller
@@ -120,7 +120,7 @@ func (s *Server) respondApp(c *web.Request, p appPage) error {
 	var pending, trashed, trashDays int64
 	if err := c.Site.Store.View(func(tx *kv.Tx) error {
 		pending = inbox.PendingCount(tx, c.Owner())
-		set, err := people.Settings(tx)
+		set, err := people.ReadSettings(tx)
 		limit, trashed, trashDays = set.Largest(limit), catalog.TrashCount(tx, c.Owner(), nil), set.TrashDays
 		return err
 	}); err != nil {
@@ -183,7 +183,7 @@ func (s *Server) respondApp(c *web.Request, p appPage) error {
 	}
 	data.WriteString("}}")
 	page := embed.AppPage{
-		Base: c.Site.Prefix(), Title: c.Lang().T(p.title), Module: p.module, Admin: c.Caller.User.Role == record.Admin,
+		Base: c.Site.Prefix(), Title: c.Lang().T(p.title), Module: p.module, Admin: c.Caller.User.Role == people.Admin,
 		Look: lookOf(c), Content: c.Site.Content, Kinds: appKinds(c.Lang()), Data: data.Bytes(),
 	}
 	switch {
@@ -336,7 +336,7 @@ func readQR(c *web.Request) error {
 // share saves what a share sheet sends. Browsers send it like a page of this server, not
 // like another site.
 func share(c *web.Request) error {
-	if appCaller(c) == nil || !c.Caller.Key.Allows(record.ScopeWrite) {
+	if appCaller(c) == nil || !c.Caller.Key.Allows(people.ScopeWrite) {
 		return redirectToSignIn(c, "/?again=share") // nothing of a stranger is read
 	}
 	space, err := upload.BudgetOf(c.Site, c.Owner())

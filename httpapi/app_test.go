@@ -55,7 +55,7 @@ func TestAppAddresses(t *testing.T) {
 	is := is.New(t)
 	a := start(t)
 	a.post("/api/v1/notes", map[string]any{"title": "Shopping", "content": "</script><!-- milk"}).want(201)
-	uploads := a.as(a.addKey(a.user, record.ScopeUpload))
+	uploads := a.as(a.addKey(a.user, people.ScopeUpload))
 	for _, p := range appPages() {
 		path := strings.NewReplacer("{id}", "new", "{slug}", "new").Replace(p.path)
 		page := a.browse(path).want(200)
@@ -97,10 +97,10 @@ func TestAppFirstAnswers(t *testing.T) {
 	is.Equal(a.browse("/search?q=Note+1").first("search").(map[string]any)["total"], 1.0)
 
 	is.True(a.browse("/admin").first("admin/users") != nil)
-	member := a.as(a.addKey(a.addUser("ben", record.Member), record.ScopeAdmin))
+	member := a.as(a.addKey(a.addUser("ben", people.Member), people.ScopeAdmin))
 	is.Equal(member.browse("/admin").first("admin/users"), nil)
 	is.Equal(member.browse("/notes").first("notes").(map[string]any)["total"], 0.0)
-	reads := a.as(a.addKey(a.user, record.ScopeRead))
+	reads := a.as(a.addKey(a.user, people.ScopeRead))
 	is.Equal(reads.browse("/keys").first("keys"), nil)
 }
 
@@ -409,7 +409,7 @@ func TestKindsInEveryLanguage(t *testing.T) {
 		if l == embed.English {
 			continue
 		}
-		is.New(t).True(slices.Contains(record.Languages, record.Language(l)))
+		is.New(t).True(slices.Contains(people.Languages, people.Language(l)))
 		for _, k := range record.Kinds {
 			asked := make(map[string]bool)
 			k.View().Translated(func(key, english string) string {

@@ -24,6 +24,7 @@ import (
 	"github.com/matryer/is"
 
 	"kist/kv/catalog"
+	"kist/kv/people"
 	"kist/kv/record"
 )
 
@@ -67,8 +68,8 @@ func TestDuplicateBookmarks(t *testing.T) {
 	a.do(apiRequest{method: "GET", path: "/api/v1/bookmarks?unreachable=maybe", raw: true}).want(400)
 
 	// Another user's are hidden.
-	bob := a.addUser("bob", record.Member)
-	made := a.do(apiRequest{method: "POST", path: "/api/v1/bookmarks", key: a.addKey(bob, record.ScopeAll), json: map[string]any{"url": "https://example.org/a"}}).want(201)
+	bob := a.addUser("bob", people.Member)
+	made := a.do(apiRequest{method: "POST", path: "/api/v1/bookmarks", key: a.addKey(bob, people.ScopeAll), json: map[string]any{"url": "https://example.org/a"}}).want(201)
 	is.Equal(made.at("duplicateOf"), []any{})
 
 	// What it leads to now is what counts.
@@ -217,9 +218,9 @@ func TestBookmarkIcon(t *testing.T) {
 	is.Equal(len(a.do(apiRequest{method: "HEAD", path: "/t/own"}).want(200).body), 0)
 	is.True(bytes.Equal(a.get("/t/own.png").want(200).body, got.body))
 
-	bob := a.addKey(a.addUser("bob", record.Member), record.ScopeAll)
+	bob := a.addKey(a.addUser("bob", people.Member), people.ScopeAll)
 	a.do(apiRequest{method: "GET", path: "/t/own", key: bob}).want(404)
-	a.do(apiRequest{method: "GET", path: "/t/own", key: a.addKey(a.user, record.ScopeUpload)}).want(404)
+	a.do(apiRequest{method: "GET", path: "/t/own", key: a.addKey(a.user, people.ScopeUpload)}).want(404)
 	a.visit("/t/own").want(404)
 	is.Equal(a.visit("/t/open").want(200).header.Get("Cache-Control"), "private, no-cache")
 	edit := func(fields string) { a.patch("/api/v1/bookmarks/open", fields).want(200) }

@@ -27,6 +27,7 @@ import (
 	"github.com/matryer/is"
 
 	"kist/embed"
+	"kist/kv/people"
 	"kist/kv/record"
 )
 
@@ -492,7 +493,7 @@ func TestBrowserExtension(t *testing.T) {
 	connection := func(server, key string) string {
 		return `chrome.storage.local.set({ connection: { server: ` + quoted(server) + `, key: ` + quoted(key) + `, user: 'ann' } })`
 	}
-	worker.js(connection(a.url, a.addKey(a.user, record.ScopeRead)))
+	worker.js(connection(a.url, a.addKey(a.user, people.ScopeRead)))
 	menu(worker, "media:file", map[string]any{"srcUrl": pictures + "/shut.png"})
 	worker.comes(problem, shut+". "+instead)
 	worker.comes(sign, "!")

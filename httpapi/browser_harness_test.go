@@ -29,7 +29,6 @@ import (
 	"kist/kv"
 	"kist/kv/kvtest/needs"
 	"kist/kv/people"
-	"kist/kv/record"
 )
 
 // Waits for an event end with the event. These bounds only end a test whose event
@@ -245,7 +244,7 @@ func (a *app) session() (secret string) {
 func (a *app) addNamed(name, device string) (secret string) {
 	a.Helper()
 	a.fatal(a.server.Store.Update(func(tx *kv.Tx) (err error) {
-		_, secret, err = people.AddKey(tx, record.Key{Owner: a.user.ID, Name: name, Device: device, Scopes: []record.Scope{record.ScopeRead}})
+		_, secret, err = people.AddKey(tx, people.Key{Owner: a.user.ID, Name: name, Device: device, Scopes: []people.Scope{people.ScopeRead}})
 		return err
 	}))
 	return secret
@@ -255,7 +254,7 @@ func (a *app) addNamed(name, device string) (secret string) {
 func (a *app) addPasskeyNamed(name string) {
 	a.Helper()
 	a.fatal(a.server.Store.Update(func(tx *kv.Tx) error {
-		_, _, err := people.AddPasskey(tx, record.Passkey{Owner: a.user.ID, Name: name, Credential: []byte(name), Key: []byte("key")})
+		_, _, err := people.AddPasskey(tx, people.Passkey{Owner: a.user.ID, Name: name, Credential: []byte(name), Key: []byte("key")})
 		return err
 	}))
 }

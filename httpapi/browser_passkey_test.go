@@ -6,12 +6,12 @@ import (
 	"strings"
 	"testing"
 
+	"kist/kv/people"
+
 	cdpnet "github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/webauthn"
 	"github.com/chromedp/chromedp"
 	"github.com/matryer/is"
-
-	"kist/kv/record"
 )
 
 // openLocalhost is openBrowser at the name localhost, where browsers have passkeys.
@@ -124,7 +124,7 @@ func TestBrowserPasskeys(t *testing.T) {
 	signIn("Recovery codes", nil, &good)
 
 	// Ten minutes later the app asks who it is, and then goes on.
-	b.clock.advance(record.RecentTime)
+	b.clock.advance(people.RecentTime)
 	good.SignCount = 50
 	b.authenticator(&good)
 	b.press("New recovery codes")

@@ -22,7 +22,7 @@ import (
 	"github.com/matryer/is"
 
 	"kist/httpapi/web"
-	"kist/kv/record"
+	"kist/kv/people"
 )
 
 // drop drops files of the given names and texts onto the page.
@@ -216,9 +216,9 @@ func TestBrowserSending(t *testing.T) {
 // widgets are what the providers' scripts do, as far as a page sees it: they
 // take an element to draw in, as both do, show their frame in it, and
 // call back once the visitor has clicked.
-var widgets = map[record.CaptchaProvider]struct{ script, frame, code string }{
-	record.CaptchaTurnstile: {"https://challenges.cloudflare.com/turnstile/v0/api.js?render=explicit", "https://challenges.cloudflare.com/frame", "turnstile"},
-	record.CaptchaHCaptcha:  {"https://js.hcaptcha.com/1/api.js?render=explicit", "https://newassets.hcaptcha.com/frame", "hcaptcha"},
+var widgets = map[people.CaptchaProvider]struct{ script, frame, code string }{
+	people.CaptchaTurnstile: {"https://challenges.cloudflare.com/turnstile/v0/api.js?render=explicit", "https://challenges.cloudflare.com/frame", "turnstile"},
+	people.CaptchaHCaptcha:  {"https://js.hcaptcha.com/1/api.js?render=explicit", "https://newassets.hcaptcha.com/frame", "hcaptcha"},
 }
 
 const widgetScript = `window.%[1]s = {

@@ -26,7 +26,6 @@ import (
 	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/people"
-	"kist/kv/record"
 )
 
 // TestBrowserKinds makes, changes and deletes one of each kind as a user does.
@@ -939,9 +938,9 @@ func TestBrowserAdmin(t *testing.T) {
 	b.click(`dialog .main`)
 	b.until(`document.querySelector('[aria-label="Edit ben"]')`)
 	b.press("Edit ben")
-	var ben *record.User
+	var ben *people.User
 	b.fatal(b.server.Store.View(func(tx *kv.Tx) (err error) { ben, err = people.UserNamed(tx, "ben"); return err }))
-	his := b.as(b.addKey(ben, record.ScopeAll))
+	his := b.as(b.addKey(ben, people.ScopeAll))
 	his.get("/api/v1/notes").want(200)
 	b.press("API keys disabled")
 	b.fill("Quota", "5 GB")
@@ -970,8 +969,8 @@ func TestBrowserHealth(t *testing.T) {
 		c.Version = "1.2.3"
 	})
 	b.upload(nil, file{"a.txt", "text/plain", "abc"}).want(201)
-	ben := b.addUser("ben", record.Member)
-	b.as(b.addKey(ben, record.ScopeAll)).upload(nil, file{"b.txt", "text/plain", "abcdef"}).want(201)
+	ben := b.addUser("ben", people.Member)
+	b.as(b.addKey(ben, people.ScopeAll)).upload(nil, file{"b.txt", "text/plain", "abcdef"}).want(201)
 	b.share("damaged")
 	is.True(b.server.Blobs.Check(b.flip("damaged")) != nil)
 	b.open("/admin")
@@ -1014,7 +1013,7 @@ func TestBrowserWelcome(t *testing.T) {
 	is.True(b.sound())
 	now := time.Now()
 	backup.Store(&now)
-	ben := b.addUser("ben", record.Member)
+	ben := b.addUser("ben", people.Member)
 	is.Equal(setup(), "To do: Use HTTPS,Done: Make a backup,Done: Add a second user")
 
 	// The list stays when the first item comes.
@@ -1064,7 +1063,7 @@ func TestBrowserSetupNote(t *testing.T) {
 		b.until(`document.querySelector('#main .note span')?.textContent === ` + quoted("Set up kist: "+text+" left."))
 	}
 	left("2 steps")
-	b.addUser("ben", record.Member)
+	b.addUser("ben", people.Member)
 	b.click(`.rail [data-nav=note]`)
 	b.until(`location.pathname === '/notes' && document.querySelector('#main h1').textContent === 'Notes'`)
 	b.js(`history.back()`)

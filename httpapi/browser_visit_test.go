@@ -15,7 +15,6 @@ import (
 	"kist/httpapi/session"
 	"kist/kv"
 	"kist/kv/people"
-	"kist/kv/record"
 )
 
 // openStranger starts a server, whose user has the password, and opens a
@@ -152,8 +151,8 @@ func TestBrowserSessions(t *testing.T) {
 	// is marked: devices, unless the user says otherwise.
 	var phone, laptop string
 	b.fatal(b.server.Store.Update(func(tx *kv.Tx) (err error) {
-		if _, phone, err = people.AddKey(tx, record.Key{Owner: b.user.ID, Name: "phone", Device: "phone", Scopes: []record.Scope{record.ScopeRead}}); err == nil {
-			_, laptop, err = people.AddKey(tx, record.Key{Owner: b.user.ID, Name: "laptop", Scopes: []record.Scope{record.ScopeRead}})
+		if _, phone, err = people.AddKey(tx, people.Key{Owner: b.user.ID, Name: "phone", Device: "phone", Scopes: []people.Scope{people.ScopeRead}}); err == nil {
+			_, laptop, err = people.AddKey(tx, people.Key{Owner: b.user.ID, Name: "laptop", Scopes: []people.Scope{people.ScopeRead}})
 		}
 		return err
 	}))

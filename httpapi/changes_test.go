@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/matryer/is"
+	"kist/kv/people"
 
-	"kist/kv/record"
+	"github.com/matryer/is"
 )
 
 // TestChangesAreCounted: an account that changes too much in a minute has to wait. It can read,
@@ -17,7 +17,7 @@ func TestChangesAreCounted(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	a := start(t)
-	bob := a.addKey(a.addUser("bob", record.Member), record.ScopeWrite)
+	bob := a.addKey(a.addUser("bob", people.Member), people.ScopeWrite)
 	key := "/api/v1/keys/" + a.post("/api/v1/keys", `{"name":"k"}`).want(http.StatusCreated).text("data.id")
 	a.server.Changes.Most = 20
 	tag := "/api/v1/tags/" + a.post("/api/v1/tags", `{"name":"first"}`).want(http.StatusCreated).text("data.id")

@@ -24,6 +24,7 @@ import (
 
 	"kist/kv"
 	"kist/kv/catalog"
+	"kist/kv/people"
 	"kist/kv/record"
 )
 
@@ -81,7 +82,7 @@ func TestCollections(t *testing.T) {
 	a.post("/api/v1/collections/"+live.text("data.id")+"/items", `{"add":["`+one+`"]}`).want(409)
 	is.Equal(a.patch("/api/v1/collections/"+live.text("data.id"), `{"source":{"items":["`+one+`"]}}`).want(200).at("data.source.tag"), nil)
 
-	bob := a.addKey(a.addUser("bob", record.Member), record.ScopeAll)
+	bob := a.addKey(a.addUser("bob", people.Member), people.ScopeAll)
 	a.do(apiRequest{method: "GET", path: at + "/items", key: bob}).want(404)
 	a.do(apiRequest{method: "POST", path: at + "/items", key: bob, json: `{"add":[]}`}).want(404)
 	a.delete(at).want(200)
@@ -255,8 +256,8 @@ func TestCollectionZip(t *testing.T) {
 	is := is.New(t)
 	dir := filepath.Join(t.TempDir(), "data")
 	a := startAt(t, dir)
-	a.user = a.addUser("ann", record.Admin)
-	a.key = a.addKey(a.user, record.ScopeAdmin)
+	a.user = a.addUser("ann", people.Admin)
+	a.key = a.addKey(a.user, people.ScopeAdmin)
 	rnd := rand.New(rand.NewPCG(7, 8))
 	want := map[string]string{"Note.md": "# hello", "code.py": "print()", "bookmarks.html": "https://go.dev/", "Cake.md": "# Cake"}
 	var ids []string
@@ -329,7 +330,7 @@ func TestCollectionZipSlug(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	a := start(t)
-	bob := a.as(a.addKey(a.addUser("bob", record.Member), record.ScopeRead, record.ScopeWrite))
+	bob := a.as(a.addKey(a.addUser("bob", people.Member), people.ScopeRead, people.ScopeWrite))
 	make := func(a *app, kind, slug string) *answer {
 		return a.post("/api/v1/"+kind, map[string]any{"title": "x", "content": "x", "slug": slug})
 	}

@@ -19,7 +19,6 @@ import (
 	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/people"
-	"kist/kv/record"
 )
 
 const contentHost = "content.example.org"
@@ -330,10 +329,10 @@ func TestContentOwner(t *testing.T) {
 	t.Parallel()
 	type scene struct {
 		*app                       // of an administrator
-		user          *record.User // the owner
+		user          *people.User // the owner
 		cookie, keyID string
 	}
-	edit := func(s scene, change func(*record.Key)) {
+	edit := func(s scene, change func(*people.Key)) {
 		s.fatal(s.server.Store.Update(func(tx *kv.Tx) error {
 			all, err := people.Keys(tx, s.user.ID)
 			if err != nil {
@@ -362,10 +361,10 @@ func TestContentOwner(t *testing.T) {
 		"key revoked":  {func(s scene) { s.do(as(s.cookie, "DELETE", "/api/v1/keys/"+s.keyID, nil)).want(200) }, key},
 		"key disabled": {func(s scene) { s.do(as(s.cookie, "PATCH", "/api/v1/keys/"+s.keyID, `{"disabled":true}`)).want(200) }, key},
 		"key expired": {func(s scene) {
-			edit(s, func(k *record.Key) { k.Expires = s.server.Store.Now() })
+			edit(s, func(k *people.Key) { k.Expires = s.server.Store.Now() })
 		}, key},
 		"key may not read": {func(s scene) {
-			edit(s, func(k *record.Key) { k.Scopes = []record.Scope{record.ScopeUpload} })
+			edit(s, func(k *people.Key) { k.Scopes = []people.Scope{people.ScopeUpload} })
 		}, key},
 		"keys off": {func(s scene) {
 			s.patch("/api/v1/admin/users/"+s.user.ID.String(), `{"apiTokensDisabled":true}`).want(200)
@@ -378,8 +377,8 @@ func TestContentOwner(t *testing.T) {
 			t.Parallel() // most of it waits for the disk
 			is := is.New(t)
 			a := start(t, apart)
-			bob := a.addUser("bob", record.Member)
-			secret := a.addKey(bob, record.ScopeAll)
+			bob := a.addUser("bob", people.Member)
+			secret := a.addKey(bob, people.ScopeAll)
 			a.as(secret).share("0123456789", "slug", "item", "isPublic", "false")
 			s := scene{app: a, user: bob}
 			is.NoErr(a.server.Store.Update(func(tx *kv.Tx) error {
@@ -448,7 +447,7 @@ func TestContentNetworks(t *testing.T) {
 		"private, own, much later":   {[]string{"isPublic", "false"}, true, func(s scene) { s.clock.advance(public.OwnTime) }, 404, 404, 0},
 		"private, own, gets a limit": {[]string{"isPublic", "false"}, true, func(s scene) { s.patch("/api/v1/files/item", `{"isPublic":true,"maxViews":9}`).want(200) }, 200, 200, 1},
 		"private, own, keys off": {[]string{"isPublic", "false"}, true, func(s scene) {
-			s.fatal(s.server.Store.Update(func(tx *kv.Tx) error { return people.SetSettings(tx, record.Settings{TokensOff: true}) }))
+			s.fatal(s.server.Store.Update(func(tx *kv.Tx) error { return people.SetSettings(tx, people.Settings{TokensOff: true}) }))
 		}, 404, 404, 0},
 		"private, limited, own": {[]string{"isPublic", "false", "maxViews", "9"}, true, nil, 404, 200, 0},
 		"private, locked, own":  {[]string{"isPublic", "false", "password", "open sesame"}, true, nil, 404, 200, 0},

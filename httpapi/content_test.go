@@ -12,10 +12,10 @@ import (
 	"strings"
 	"testing"
 
+	"kist/kv/people"
+
 	"github.com/google/uuid"
 	"github.com/matryer/is"
-
-	"kist/kv/record"
 )
 
 // replace sends other bytes for the file at an address of the API.
@@ -124,7 +124,7 @@ func TestReplaceRefused(t *testing.T) {
 	a.replace(at, "e", "Content-Range", "bytes 2-2/3").want(400)
 	a.replace("/api/v1/files/nothing/content", "two").want(404)
 	a.do(apiRequest{method: "PUT", path: at, anyone: true, body: strings.NewReader("two")}).want(401)
-	other := a.addKey(a.addUser("bob", record.Member), record.ScopeRead, record.ScopeWrite)
+	other := a.addKey(a.addUser("bob", people.Member), people.ScopeRead, people.ScopeWrite)
 	a.do(apiRequest{method: "PUT", path: at, key: other, body: strings.NewReader("two")}).want(404)
 	a.do(apiRequest{method: "GET", path: "/api/v1/files/" + slug + "/versions", key: other}).want(404)
 

@@ -120,9 +120,9 @@ func TestQueueBytes(t *testing.T) {
 	id := a.post(web.RequestsPath, map[string]any{"title": "T", "slug": "drop"}).want(201).text("data.id")
 	const n = 450
 	store := a.server.Store
-	var q *record.Request
+	var q *inbox.Request
 	a.fatal(store.View(func(tx *kv.Tx) (err error) {
-		q, err = inbox.Request(tx, a.user.ID, record.ID(mustID(t, id)))
+		q, err = inbox.ReadRequest(tx, a.user.ID, record.ID(mustID(t, id)))
 		return err
 	}))
 	place, err := inbox.Reserve(store, t.Context(), q, "192.0.2.7", n, n)
@@ -133,7 +133,7 @@ func TestQueueBytes(t *testing.T) {
 			came = append(came, inbox.Received{Name: fmt.Sprint(i), MimeType: "text/plain", Ref: [32]byte{byte(i), byte(i >> 8)}, Size: 1})
 		}
 		// Each of these characters is six in JSON.
-		_, err := inbox.Receive(tx, place, &record.SenderForm{Message: strings.Repeat("\x01", record.MaxMessage)}, came)
+		_, err := inbox.Receive(tx, place, &inbox.SenderForm{Message: strings.Repeat("\x01", inbox.MaxMessage)}, came)
 		return err
 	}))
 	for _, path := range []string{web.RequestsPath + "/queue?limit=500", web.RequestsPath + "/" + id + "/queue?limit=500"} {
@@ -156,9 +156,9 @@ func TestDeliveryPages(t *testing.T) {
 	store := a.server.Store
 	for tried := 0; tried < n; {
 		a.fatal(store.Update(func(tx *kv.Tx) error {
-			found, _, err := jobs.DueDeliveries(tx, func(*record.Webhook) int { return 50 }, func(jobs.Due) bool { return false })
+			found, _, err := jobs.DueDeliveries(tx, func(*jobs.Webhook) int { return 50 }, func(jobs.Due) bool { return false })
 			for _, d := range found {
-				err = errors.Join(err, jobs.Tried(tx, d.Place, record.Try{Status: 200, Answer: strings.Repeat("\x01", 8000)}))
+				err = errors.Join(err, jobs.Tried(tx, d.Place, jobs.Try{Status: 200, Answer: strings.Repeat("\x01", 8000)}))
 				tried++
 			}
 			return err

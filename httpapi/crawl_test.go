@@ -24,7 +24,6 @@ import (
 	"kist/kv/inbox"
 	"kist/kv/kvtest/needs"
 	"kist/kv/people"
-	"kist/kv/record"
 )
 
 // TestQuarantine walks every address of the server, in every form that an
@@ -74,8 +73,8 @@ func TestQuarantine(t *testing.T) {
 		}
 		return err
 	}))
-	admin := a.addUser("root", record.Admin)
-	bob := a.addUser("bob", record.Member)
+	admin := a.addUser("root", people.Admin)
+	bob := a.addUser("bob", people.Member)
 	var session string
 	a.fatal(a.server.Store.Update(func(tx *kv.Tx) (err error) {
 		_, session, err = people.AddSession(tx, bob.ID, "test", "192.0.2.1", tx.Now)
@@ -84,8 +83,8 @@ func TestQuarantine(t *testing.T) {
 	callers := map[string]http.Header{
 		"a stranger":       {},
 		"another user":     {"Cookie": {a.sessionCookie() + "=" + session}},
-		"another's key":    {"X-Api-Key": {a.addKey(bob, record.ScopeAll)}},
-		"an administrator": {"X-Api-Key": {a.addKey(admin, record.ScopeAdmin)}},
+		"another's key":    {"X-Api-Key": {a.addKey(bob, people.ScopeAll)}},
+		"an administrator": {"X-Api-Key": {a.addKey(admin, people.ScopeAdmin)}},
 	}
 
 	var mu sync.Mutex

@@ -21,7 +21,7 @@ import (
 
 	"kist/blobs"
 	"kist/httpapi/web"
-	"kist/kv/record"
+	"kist/kv/people"
 )
 
 // flip changes one bit of a content on the disk, in the middle, and makes the
@@ -273,7 +273,7 @@ func TestHealth(t *testing.T) {
 	is.True(strings.Contains(figures, "kist_scrub_finished_seconds 1.767323045e+09\n"))
 
 	a.visit("/api/v1/admin/health").want(401)
-	bob := a.addUser("bob", record.Member)
-	a.do(apiRequest{method: "GET", path: "/api/v1/admin/health", key: a.addKey(bob, record.ScopeAll)}).want(403)
-	a.do(apiRequest{method: "GET", path: "/api/v1/admin/health", key: a.addKey(a.user, record.ScopeRead)}).want(403)
+	bob := a.addUser("bob", people.Member)
+	a.do(apiRequest{method: "GET", path: "/api/v1/admin/health", key: a.addKey(bob, people.ScopeAll)}).want(403)
+	a.do(apiRequest{method: "GET", path: "/api/v1/admin/health", key: a.addKey(a.user, people.ScopeRead)}).want(403)
 }

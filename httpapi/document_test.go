@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 
+	"kist/kv/transfer"
+
 	"github.com/google/uuid"
 
 	"kist/httpapi/api"
@@ -19,7 +21,10 @@ import (
 	"kist/httpapi/web"
 	"kist/kv/catalog"
 	"kist/kv/field"
+	"kist/kv/history"
 	"kist/kv/inbox"
+	"kist/kv/jobs"
+	"kist/kv/people"
 	"kist/kv/record"
 	"kist/kv/transfer/format"
 	"kist/search"
@@ -136,7 +141,7 @@ func makeDocument() ([]byte, error) {
 // captchaAsked is the schema of a challenge that is part of a refusal.
 func captchaAsked() web.Object {
 	v := members(web.Object{
-		"provider":  web.Object{"type": "string", "enum": []string{string(record.CaptchaPow)}, "description": "The provider of the challenge.", "example": record.CaptchaPow},
+		"provider":  web.Object{"type": "string", "enum": []string{string(people.CaptchaPow)}, "description": "The provider of the challenge.", "example": people.CaptchaPow},
 		"challenge": web.Ref("CaptchaChallenge"),
 	}, "provider", "challenge")
 	v["description"] = "With the code captcha_required when signing in: the challenge whose solution must be sent in the header x-captcha-token."
@@ -211,22 +216,22 @@ type enum struct {
 // one refers to it by its name.
 func enums() []enum {
 	return []enum{
-		{"Accent", "Colour of what can be pressed in the app.", field.Words(record.Accents)},
-		{"ActivityEvent", "What happened in an account.", field.Words(record.ActivityEvents)},
+		{"Accent", "Colour of what can be pressed in the app.", field.Words(people.Accents)},
+		{"ActivityEvent", "What happened in an account.", field.Words(people.ActivityEvents)},
 		{"BulkAction", "What can be done with many items.", field.Words(api.BulkActions)},
-		{"CaptchaProvider", "How visitors prove that they are not bots.", field.Words(record.CaptchaProviders)},
+		{"CaptchaProvider", "How visitors prove that they are not bots.", field.Words(people.CaptchaProviders)},
 		{"CollectionOrder", "An order of a collection.", field.Words(record.Arrangements)},
 		{"DeliveryState", "State of a delivery.", api.DeliveryStates},
-		{"Delivered", "What a visit delivered.", field.Words(record.AllDelivered)},
+		{"Delivered", "What a visit delivered.", field.Words(history.AllDelivered)},
 		{"DeviceAction", "Decision about a device that asks to connect.", session.DeviceActions},
-		{"DeviceClass", "A kind of device.", field.Words(record.DeviceClasses)},
+		{"DeviceClass", "A kind of device.", field.Words(history.DeviceClasses)},
 		{"Event", "An event.", api.EventNames},
 		{"FileSort", "An order of files.", field.Words(catalog.Sorts(record.Files))},
 		{"FileType", "A coarse kind of content.", record.ClassNames()},
 		{"GameSort", "An order of games.", field.Words(catalog.Sorts(record.Games))},
 		{"GameStatus", "State of a game.", field.Words(record.GameStatuses)},
 		{"ImportFormat", "A format of exports.", field.Words(format.Formats)},
-		{"ImportState", "State of an import.", field.Words(record.ImportStates)},
+		{"ImportState", "State of an import.", field.Words(transfer.ImportStates)},
 		{"IndexState", "State of the search index.", search.Phases()},
 		{"ItemKind", "A kind of item.", web.KindNames()},
 		{"LimitAction", "What happens when the limit of views is reached.", field.Words(record.Actions)},
@@ -238,15 +243,15 @@ func enums() []enum {
 		{"MetadataKind", "What metadata is about.", record.MetadataKinds},
 		{"RecordSort", "An order of records.", field.Words(catalog.Sorts(record.Notes))},
 		{"RemoteUploadAction", "What to do with a remote upload.", upload.FetchActions},
-		{"RemoteUploadState", "State of a remote upload.", field.Words(record.FetchStates)},
-		{"Language", "A language of pages and the app.", field.Words(record.Languages)},
-		{"Role", "What a user may do.", field.Words(record.Roles)},
+		{"RemoteUploadState", "State of a remote upload.", field.Words(jobs.FetchStates)},
+		{"Language", "A language of pages and the app.", field.Words(people.Languages)},
+		{"Role", "What a user may do.", field.Words(people.Roles)},
 		{"Scope", "What an API key may be used for.", api.ScopeNames},
-		{"Theme", "Brightness of the app.", field.Words(record.Themes)},
-		{"UploadAction", "Decision about a file waiting for approval.", record.Verdicts},
-		{"UploadState", "State of a received file.", field.Words(record.States)},
+		{"Theme", "Brightness of the app.", field.Words(people.Themes)},
+		{"UploadAction", "Decision about a file waiting for approval.", inbox.Verdicts},
+		{"UploadState", "State of a received file.", field.Words(inbox.States)},
 		{"WebhookEvent", "An event for a webhook; * means all.", api.WebhookEvents},
-		{"WebhookFormat", "The format of a webhook's deliveries.", field.Words(record.Formats)},
+		{"WebhookFormat", "The format of a webhook's deliveries.", field.Words(jobs.Formats)},
 	}
 }
 
@@ -576,8 +581,8 @@ func components() []component {
 		{"CurrentKey", new(api.ShownCurrent), showing},
 		{"KeyCreate", confirmable{&api.KeyForm{Fresh: true}}, creating},
 		{"KeyEdit", confirmable{new(api.KeyForm)}, editing},
-		{"Settings", new(record.Settings), showing},
-		{"SettingsEdit", confirmable{new(record.Settings)}, editing},
+		{"Settings", new(people.Settings), showing},
+		{"SettingsEdit", confirmable{new(people.Settings)}, editing},
 		{"Stats", new(api.Stats), showing},
 		{"Health", new(shownHealth), showing},
 		{"SearchResult", &api.Result{Shown: record.Shown{Record: record.Record{Kind: record.Notes}}}, showing},
@@ -609,12 +614,12 @@ func components() []component {
 		{"TrashRestore", new(api.RestoreForm), creating},
 		{"Bulk", new(api.BulkForm), creating},
 		{"Restored", &api.ShownRestored{Restored: catalog.Restored{Record: &record.Record{Kind: record.Notes}}}, showing},
-		{"UploadRequest", new(record.ShownRequest), showing},
-		{"UploadRequestCreate", new(record.RequestForm), creating},
-		{"UploadRequestEdit", new(record.RequestForm), editing},
-		{"UploadItem", new(record.Item), showing},
-		{"UploadDecision", new(record.Decision), creating},
-		{"UploadReceipt", record.Receipt{Item: new(record.Item)}, showing},
+		{"UploadRequest", new(inbox.ShownRequest), showing},
+		{"UploadRequestCreate", new(inbox.RequestForm), creating},
+		{"UploadRequestEdit", new(inbox.RequestForm), editing},
+		{"UploadItem", new(inbox.Item), showing},
+		{"UploadDecision", new(inbox.Decision), creating},
+		{"UploadReceipt", inbox.Receipt{Item: new(inbox.Item)}, showing},
 		{"CaptchaToken", new(session.TokenOfCaptcha), creating},
 		{"ResumableUpload", new(upload.ShownUpload), showing},
 		{"SentUpload", &upload.ShownUpload{Upload: inbox.Upload{Request: uuid.Max}}, showing},

@@ -44,7 +44,7 @@ type app struct {
 	testing.TB
 	server *Server
 	url    string
-	user   *record.User
+	user   *people.User
 	key    string // of the user, an administrator, with the scope admin
 	clock  *clock
 	log    *syncBuffer
@@ -98,8 +98,8 @@ func realPasswords(c *web.Config) { c.Passwords = people.NewPasswords() }
 func start(t testing.TB, with ...func(*web.Config)) *app {
 	t.Helper()
 	a := startEmpty(t, with...)
-	a.user = a.addUser("ann", record.Admin)
-	a.key = a.addKey(a.user, record.ScopeAdmin)
+	a.user = a.addUser("ann", people.Admin)
+	a.key = a.addKey(a.user, people.ScopeAdmin)
 	return a
 }
 
@@ -187,21 +187,21 @@ func (a *app) sessionCookie() string {
 	return web.SessionCookie
 }
 
-func (a *app) addUser(name string, role record.Role) *record.User {
+func (a *app) addUser(name string, role people.Role) *people.User {
 	a.Helper()
-	var u *record.User
+	var u *people.User
 	a.fatal(a.server.Store.Update(func(tx *kv.Tx) (err error) {
-		u, err = people.AddUser(tx, record.User{Name: name, Role: role, Quota: -1})
+		u, err = people.AddUser(tx, people.User{Name: name, Role: role, Quota: -1})
 		return err
 	}))
 	return u
 }
 
-func (a *app) addKey(u *record.User, scopes ...record.Scope) string {
+func (a *app) addKey(u *people.User, scopes ...people.Scope) string {
 	a.Helper()
 	var secret string
 	a.fatal(a.server.Store.Update(func(tx *kv.Tx) (err error) {
-		_, secret, err = people.AddKey(tx, record.Key{Owner: u.ID, Name: "test", Scopes: scopes})
+		_, secret, err = people.AddKey(tx, people.Key{Owner: u.ID, Name: "test", Scopes: scopes})
 		return err
 	}))
 	return secret

@@ -169,7 +169,7 @@ func assessHealth(s *web.Site) (*shownHealth, error) {
 					continue
 				}
 				if _, known := owners[h.Owner]; !known {
-					u, err := people.User(tx, h.Owner)
+					u, err := people.ReadUser(tx, h.Owner)
 					if err != nil {
 						return nil, err
 					}

@@ -17,6 +17,7 @@ import (
 	"kist/kv/field"
 	"kist/kv/kvtest/needs"
 	"kist/kv/media"
+	"kist/kv/people"
 	"kist/kv/record"
 )
 
@@ -33,7 +34,7 @@ func sampleView(k *record.Kind, body record.Body) public.Viewing {
 		TagList: []record.Tag{{Name: "photos", Color: "#D98A2B"}, {Name: "harbour", Color: "#3F7FD0"}},
 	}
 	return public.Viewing{
-		Shown: shown, Body: body, Owner: record.User{Name: "ann", DisplayName: "Ann Lindqvist"},
+		Shown: shown, Body: body, Owner: people.User{Name: "ann", DisplayName: "Ann Lindqvist"},
 		Address: "https://kist.example.org/v/winter-light", Open: true,
 	}
 }
@@ -184,7 +185,7 @@ func TestGallery(t *testing.T) {
 		write(name, p)
 	}
 	game := samples()["game"].Body.(*record.Game)
-	games := public.GamesPage(pageServer(), embed.English, record.User{Name: "ann"}, "", []public.ListedGame{
+	games := public.GamesPage(pageServer(), embed.English, people.User{Name: "ann"}, "", []public.ListedGame{
 		{Game: game, Address: "/v/a"},
 		{Game: &record.Game{Name: "Chess", Platform: "board", Status: "playing", Rating: -1, Playtime: -1}, Address: "/v/b"},
 		{Game: &record.Game{Name: "Elden Ring", Platform: "PC", Status: "backlog", Rating: -1, Playtime: 300}, Address: "/v/c"},
@@ -380,7 +381,7 @@ func TestHostileFieldsStayText(t *testing.T) {
 func TestGamesPage(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	p := public.GamesPage(pageServer(), embed.English, record.User{Name: "ann"}, "https://kist.example.org/g/ann", []public.ListedGame{
+	p := public.GamesPage(pageServer(), embed.English, people.User{Name: "ann"}, "https://kist.example.org/g/ann", []public.ListedGame{
 		{Game: &record.Game{Name: "A", Status: "backlog", Rating: -1, Playtime: -1}, Address: "/v/a"},
 		{Game: &record.Game{Name: "B", Status: "playing", Rating: 10, Playtime: 60}, Address: "/v/b"},
 		{Game: &record.Game{Name: "C", Rating: -1, Playtime: -1}, Address: "javascript:alert(1)"},

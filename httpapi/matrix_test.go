@@ -27,21 +27,21 @@ type principal struct {
 	foreign bool // the request is sent by another site's page
 	twice   bool // there are two credentials that differ
 	admin   bool // the user is an administrator
-	scopes  []record.Scope
+	scopes  []people.Scope
 }
 
 // principals makes one of each kind.
 func (a *app) principals() []principal {
 	a.Helper()
-	bob, off, mute := a.addUser("bob", record.Member), a.addUser("off", record.Member), a.addUser("mute", record.Member)
+	bob, off, mute := a.addUser("bob", people.Member), a.addUser("off", people.Member), a.addUser("mute", people.Member)
 	var all []principal
-	key := func(name string, u *record.User, change func(*principal, *record.Key), scopes ...record.Scope) record.ID {
-		k := record.Key{Owner: u.ID, Name: "test", Scopes: scopes}
-		p := principal{name: name, admin: u.Role == record.Admin, scopes: scopes}
+	key := func(name string, u *people.User, change func(*principal, *people.Key), scopes ...people.Scope) record.ID {
+		k := people.Key{Owner: u.ID, Name: "test", Scopes: scopes}
+		p := principal{name: name, admin: u.Role == people.Admin, scopes: scopes}
 		if change != nil {
 			change(&p, &k)
 		}
-		var made *record.Key
+		var made *people.Key
 		var secret string
 		a.fatal(a.server.Store.Update(func(tx *kv.Tx) (err error) { made, secret, err = people.AddKey(tx, k); return err }))
 		p.header = append(p.header, "X-Api-Key", secret)
@@ -49,8 +49,8 @@ func (a *app) principals() []principal {
 		return made.ID
 	}
 	// Each session is of another user, as one may end the others of its own.
-	session := func(name string, u *record.User, change func(*principal)) {
-		p := principal{name: name, session: true, admin: u.Role == record.Admin, scopes: []record.Scope{record.ScopeAdmin}}
+	session := func(name string, u *people.User, change func(*principal)) {
+		p := principal{name: name, session: true, admin: u.Role == people.Admin, scopes: []people.Scope{people.ScopeAdmin}}
 		var secret string
 		a.fatal(a.server.Store.Update(func(tx *kv.Tx) (err error) {
 			_, secret, err = people.AddSession(tx, u.ID, "test", "192.0.2.1", tx.Now)
@@ -62,7 +62,7 @@ func (a *app) principals() []principal {
 		}
 		all = append(all, p)
 	}
-	broken := func(p *principal, _ *record.Key) { p.broken = true }
+	broken := func(p *principal, _ *people.Key) { p.broken = true }
 
 	all = append(
 		all,
@@ -71,31 +71,31 @@ func (a *app) principals() []principal {
 		principal{name: "no key at all", broken: true, header: []string{"Authorization", "Bearer x"}},
 		principal{name: "unknown session", broken: true, header: []string{"Cookie", a.sessionCookie() + "=" + people.KeyPrefix + strings.Repeat("A", 43)}},
 	)
-	key("expired key", bob, func(p *principal, k *record.Key) { p.broken, k.Expires = true, a.clock.now().Add(time.Second) }, record.ScopeAdmin)
-	key("disabled key", bob, func(p *principal, k *record.Key) { p.broken, k.Disabled = true, true }, record.ScopeAdmin)
-	key("key of a disabled user", off, broken, record.ScopeAdmin)
+	key("expired key", bob, func(p *principal, k *people.Key) { p.broken, k.Expires = true, a.clock.now().Add(time.Second) }, people.ScopeAdmin)
+	key("disabled key", bob, func(p *principal, k *people.Key) { p.broken, k.Disabled = true, true }, people.ScopeAdmin)
+	key("key of a disabled user", off, broken, people.ScopeAdmin)
 	session("session of a disabled user", off, func(p *principal) { p.broken = true })
-	key("key of a user whose keys are off", mute, broken, record.ScopeAdmin)
+	key("key of a user whose keys are off", mute, broken, people.ScopeAdmin)
 	session("session of a user whose keys are off", mute, nil)
-	for _, scopes := range [][]record.Scope{
-		{record.ScopeRead}, {record.ScopeWrite}, {record.ScopeUpload}, {record.ScopeAll}, {record.ScopeAdmin}, {record.ScopeRead, record.ScopeWrite},
+	for _, scopes := range [][]people.Scope{
+		{people.ScopeRead}, {people.ScopeWrite}, {people.ScopeUpload}, {people.ScopeAll}, {people.ScopeAdmin}, {people.ScopeRead, people.ScopeWrite},
 	} {
 		key(fmt.Sprint("user's key for ", scopes), bob, nil, scopes...)
 		key(fmt.Sprint("administrator's key for ", scopes), a.user, nil, scopes...)
 	}
-	key("device key", bob, func(_ *principal, k *record.Key) {
-		k.Device, k.Slides, k.Expires = "swush-cli", record.SlideTime, a.clock.now().Add(record.SlideTime)
-	}, record.ScopeRead, record.ScopeWrite, record.ScopeUpload)
-	session("user's session", a.addUser("cleo", record.Member), nil)
-	session("administrator's session", a.addUser("dan", record.Admin), nil)
-	session("session, from another site", a.addUser("fay", record.Admin), func(p *principal) { p.foreign, p.header[3] = true, "cross-site" })
-	session("session beside an unknown key", a.addUser("eve", record.Admin), func(p *principal) {
+	key("device key", bob, func(_ *principal, k *people.Key) {
+		k.Device, k.Slides, k.Expires = "swush-cli", people.SlideTime, a.clock.now().Add(people.SlideTime)
+	}, people.ScopeRead, people.ScopeWrite, people.ScopeUpload)
+	session("user's session", a.addUser("cleo", people.Member), nil)
+	session("administrator's session", a.addUser("dan", people.Admin), nil)
+	session("session, from another site", a.addUser("fay", people.Admin), func(p *principal) { p.foreign, p.header[3] = true, "cross-site" })
+	session("session beside an unknown key", a.addUser("eve", people.Admin), func(p *principal) {
 		p.broken, p.header = true, append(p.header, "X-Api-Key", people.KeyPrefix+strings.Repeat("A", 43))
 	})
-	gone := key("revoked key", bob, broken, record.ScopeAdmin)
-	key("two keys", a.user, func(p *principal, _ *record.Key) {
-		p.twice, p.header = true, []string{"Authorization", "ApiKey " + a.addKey(a.user, record.ScopeAdmin)}
-	}, record.ScopeAdmin)
+	gone := key("revoked key", bob, broken, people.ScopeAdmin)
+	key("two keys", a.user, func(p *principal, _ *people.Key) {
+		p.twice, p.header = true, []string{"Authorization", "ApiKey " + a.addKey(a.user, people.ScopeAdmin)}
+	}, people.ScopeAdmin)
 
 	a.fatal(a.server.Store.Update(func(tx *kv.Tx) error { return people.RemoveKey(tx, bob.ID, gone) }))
 	a.clock.advance(2 * time.Second)
@@ -128,12 +128,12 @@ func (a *app) operations() (all []operation) {
 }
 
 // covers has the scopes that each scope includes.
-var covers = map[record.Scope][]record.Scope{
-	record.ScopeRead:   {record.ScopeRead},
-	record.ScopeWrite:  {record.ScopeWrite, record.ScopeUpload},
-	record.ScopeUpload: {record.ScopeUpload},
-	record.ScopeAll:    {record.ScopeAll, record.ScopeRead, record.ScopeWrite, record.ScopeUpload},
-	record.ScopeAdmin:  {record.ScopeAdmin, record.ScopeAll, record.ScopeRead, record.ScopeWrite, record.ScopeUpload},
+var covers = map[people.Scope][]people.Scope{
+	people.ScopeRead:   {people.ScopeRead},
+	people.ScopeWrite:  {people.ScopeWrite, people.ScopeUpload},
+	people.ScopeUpload: {people.ScopeUpload},
+	people.ScopeAll:    {people.ScopeAll, people.ScopeRead, people.ScopeWrite, people.ScopeUpload},
+	people.ScopeAdmin:  {people.ScopeAdmin, people.ScopeAll, people.ScopeRead, people.ScopeWrite, people.ScopeUpload},
 }
 
 var neededScope = regexp.MustCompile(`^An API key needs the scope (\w+)\.$`)
@@ -155,19 +155,19 @@ func due(op operation, p principal) int {
 	may := false
 	switch scope := neededScope.FindStringSubmatch(op.needs); {
 	case scope != nil:
-		may = slices.ContainsFunc(p.scopes, func(s record.Scope) bool { return slices.Contains(covers[s], record.Scope(scope[1])) })
+		may = slices.ContainsFunc(p.scopes, func(s people.Scope) bool { return slices.Contains(covers[s], people.Scope(scope[1])) })
 		may = may && (p.admin || !strings.HasPrefix(op.path, "/api/v1/admin/"))
 	case op.needs == "An API key needs the scopes write and read.":
-		holds := func(need record.Scope) bool {
-			return slices.ContainsFunc(p.scopes, func(s record.Scope) bool { return slices.Contains(covers[s], need) })
+		holds := func(need people.Scope) bool {
+			return slices.ContainsFunc(p.scopes, func(s people.Scope) bool { return slices.Contains(covers[s], need) })
 		}
-		may = holds(record.ScopeWrite) && holds(record.ScopeRead)
+		may = holds(people.ScopeWrite) && holds(people.ScopeRead)
 	case op.needs == "Any API key will do.":
 		may = true
 	case op.needs == "Only for a browser that is signed in.":
 		may = p.session
 	case strings.HasPrefix(op.needs, "For a browser that is signed in; an API key needs the scope admin"):
-		may = p.session || p.admin && slices.Contains(p.scopes, record.ScopeAdmin)
+		may = p.session || p.admin && slices.Contains(p.scopes, people.ScopeAdmin)
 	default:
 		panic("the rule does not know: " + op.needs)
 	}

@@ -19,7 +19,7 @@ import (
 func (a *app) holding(account byte) *web.Request {
 	return &web.Request{
 		Site: a.server.Site, R: httptest.NewRequest("GET", "/", nil),
-		Caller: &people.Caller{User: record.User{ID: record.ID{account}}},
+		Caller: &people.Caller{User: people.User{ID: record.ID{account}}},
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/matryer/is"
 
 	"kist/httpapi/web"
-	"kist/kv/record"
+	"kist/kv/people"
 )
 
 // The figures are for administrators, by a key of whatever scope.
@@ -25,7 +25,7 @@ func TestMetrics(t *testing.T) {
 	a.get("/x/seven").want(200)
 	a.get("/x/missing").want(404)
 
-	narrow := a.addKey(a.user, record.ScopeUpload)
+	narrow := a.addKey(a.user, people.ScopeUpload)
 	text := string(a.do(apiRequest{method: "GET", path: "/metrics", key: narrow}).want(200).body)
 	for _, line := range []string{
 		`kist_build_info{version="1.2.3"} 1`, "kist_users 1", `kist_records{kind="file"} 1`, `kist_records{kind="note"} 1`, `kist_records{kind="game"} 0`,
@@ -39,8 +39,8 @@ func TestMetrics(t *testing.T) {
 		is.True(regexp.MustCompile(`^(# (HELP|TYPE) )?kist_`).MatchString(line)) // every name begins so
 	}
 
-	bob := a.addUser("bob", record.Member)
-	a.do(apiRequest{method: "GET", path: "/metrics", key: a.addKey(bob, record.ScopeAll)}).want(403)
+	bob := a.addUser("bob", people.Member)
+	a.do(apiRequest{method: "GET", path: "/metrics", key: a.addKey(bob, people.ScopeAll)}).want(403)
 	a.do(apiRequest{method: "GET", path: "/metrics", anyone: true}).want(401)
 }
 

@@ -32,7 +32,6 @@ import (
 	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/people"
-	"kist/kv/record"
 )
 
 // provider is an issuer of OpenID Connect, made with the library of a certified one, with
@@ -312,7 +311,7 @@ func (b *idpBrowser) me() string {
 	return got.want(200).text("data.username")
 }
 
-func (a *app) link(u *record.User, p *provider, subject string) {
+func (a *app) link(u *people.User, p *provider, subject string) {
 	a.Helper()
 	a.fatal(a.server.Store.Update(func(tx *kv.Tx) error {
 		return people.AddIdentity(tx, u.ID, p.url, subject, "", "")
@@ -385,10 +384,10 @@ func TestOIDC(t *testing.T) {
 	newIDPBrowser(a, p).signIn("ann").want(403)
 }
 
-func (a *app) disable(u *record.User) {
+func (a *app) disable(u *people.User) {
 	a.Helper()
 	a.fatal(a.server.Store.Update(func(tx *kv.Tx) error {
-		now, err := people.User(tx, u.ID)
+		now, err := people.ReadUser(tx, u.ID)
 		if err != nil {
 			return err
 		}
@@ -397,9 +396,9 @@ func (a *app) disable(u *record.User) {
 	}))
 }
 
-func (a *app) userNamed(name string) *record.User {
+func (a *app) userNamed(name string) *people.User {
 	a.Helper()
-	var u *record.User
+	var u *people.User
 	a.fatal(a.server.Store.View(func(tx *kv.Tx) (err error) { u, err = people.UserNamed(tx, name); return err }))
 	return u
 }
@@ -463,7 +462,7 @@ func TestOIDCState(t *testing.T) {
 	is.Equal(b.open(back).want(303).header.Get("Location"), "/")
 
 	// A link is for the session that began it.
-	bob := a.addUser("bob", record.Member)
+	bob := a.addUser("bob", people.Member)
 	a.withPassword(bob, "correct horse")
 	b = newIDPBrowser(a, p)
 	b.enter("ann")
@@ -499,23 +498,23 @@ func TestOIDCGroups(t *testing.T) {
 		// ann is the only administrator and stays it, whatever the groups say.
 		ann := newIDPBrowser(a, p)
 		ann.signIn("ann").want(303)
-		is.Equal(a.userNamed("ann").Role, record.Admin)
+		is.Equal(a.userNamed("ann").Role, people.Admin)
 
 		// A new account gets a free name; that of another is never taken for the same user.
 		p.set(func() { p.groups = []string{"family", "parents"} })
-		a.addUser("eve", record.Member)
+		a.addUser("eve", people.Member)
 		eve := newIDPBrowser(a, p)
 		eve.signIn("eve").want(303)
 		is.Equal(eve.me(), "eve-2")
-		is.Equal(a.userNamed("eve-2").Role, record.Admin)
+		is.Equal(a.userNamed("eve-2").Role, people.Admin)
 		is.Equal(a.userNamed("eve-2").DisplayName, "Eve Example")
 
 		// Roles follow the group at the next sign-in.
 		p.set(func() { p.groups = []string{"family"} })
 		ann.signIn("ann").want(303)
-		is.Equal(a.userNamed("ann").Role, record.Member)
+		is.Equal(a.userNamed("ann").Role, people.Member)
 		newIDPBrowser(a, p).signIn("eve").want(303)
-		is.Equal(a.userNamed("eve-2").Role, record.Admin) // the last one
+		is.Equal(a.userNamed("eve-2").Role, people.Admin) // the last one
 		is.Equal(eve.me(), "eve-2")
 
 		// A session where groups decide is not extended by use.

@@ -75,7 +75,7 @@ func (o *operator) handle(row Route) httprouter.Handle {
 	return func(w http.ResponseWriter, r *http.Request, args httprouter.Params) {
 		o.serve(w, r, row.ID, args, func(c *web.Request) error {
 			c.Status = row.Reply.Status
-			var u *record.User
+			var u *people.User
 			if slices.Contains(accountOps, row.ID) {
 				c.W.Account = r.URL.Query().Get("user")
 				err := o.Store.View(func(tx *kv.Tx) (err error) { u, err = people.UserNamed(tx, c.W.Account); return err })
@@ -86,10 +86,10 @@ func (o *operator) handle(row Route) httprouter.Handle {
 					return err
 				}
 			} else {
-				u = &record.User{Name: operatorName}
+				u = &people.User{Name: operatorName}
 			}
-			c.Caller = &people.Caller{User: *u, Key: record.Key{Owner: u.ID, Scopes: []record.Scope{record.ScopeAdmin}}}
-			c.Caller.User.Role = record.Admin // whatever the account's own
+			c.Caller = &people.Caller{User: *u, Key: people.Key{Owner: u.ID, Scopes: []people.Scope{people.ScopeAdmin}}}
+			c.Caller.User.Role = people.Admin // whatever the account's own
 			return row.Serve(c)
 		})
 	}
@@ -104,7 +104,7 @@ func (o *operator) serve(w http.ResponseWriter, r *http.Request, op string, args
 	start := time.Now()
 	w = withoutDeadlines{w}
 	aw := &web.AnswerWriter{ResponseWriter: w, Ctl: http.NewResponseController(w), ID: web.NewID(), Op: op}
-	aw.Caller = &people.Caller{User: record.User{Name: operatorName}}
+	aw.Caller = &people.Caller{User: people.User{Name: operatorName}}
 	defer func() {
 		if r.Method != http.MethodGet || aw.Status != http.StatusOK { // commands ask over and over how far something is
 			o.LogLine(aw, r, aw.ID, time.Since(start))

@@ -14,7 +14,7 @@ import (
 
 	"kist/httpapi/web"
 	"kist/kv"
-	"kist/kv/record"
+	"kist/kv/people"
 )
 
 // operate sends a request to a handler of the operator.
@@ -129,8 +129,8 @@ func TestOperatorIsNotOnTheNetwork(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	a := start(t)
-	bob := a.addUser("bob", record.Member)
-	key := a.addKey(bob, record.ScopeAdmin)
+	bob := a.addUser("bob", people.Member)
+	key := a.addKey(bob, people.ScopeAdmin)
 	fill := strings.NewReplacer("{id}", a.user.ID.String())
 	rows := 0
 	for _, r := range a.server.routes {

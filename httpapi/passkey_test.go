@@ -20,7 +20,6 @@ import (
 	"kist/httpapi/grant"
 	"kist/httpapi/web"
 	"kist/kv/people"
-	"kist/kv/record"
 )
 
 // A softKey is an authenticator with one passkey (WebAuthn, ES256, no attestation). Its
@@ -179,7 +178,7 @@ func TestPasskeys(t *testing.T) {
 	}
 
 	// Another user can neither use the ticket nor change the passkeys.
-	bob := a.addUser("bob", record.Member)
+	bob := a.addUser("bob", people.Member)
 	a.withPassword(bob, "correct horse")
 	his := a.enter("bob", "correct horse")
 	offer := a.do(as(mine, "POST", "/api/v1/me/passkeys/options", nil)).want(200)

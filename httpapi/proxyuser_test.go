@@ -9,7 +9,7 @@ import (
 	"github.com/matryer/is"
 
 	"kist/httpapi/web"
-	"kist/kv/record"
+	"kist/kv/people"
 )
 
 // TestProxyUser signs in users whom a proxy names.
@@ -28,7 +28,7 @@ func TestProxyUser(t *testing.T) {
 		return a.do(apiRequest{method: "GET", path: path, anyone: true, header: h})
 	}
 	a := start(t, behind)
-	bob := a.addUser("bob", record.Member)
+	bob := a.addUser("bob", people.Member)
 	a.withPassword(bob, "correct horse")
 
 	is.Equal(get(a, "/notes", "", "ANN").want(303).header.Get("Location"), "/login?next=%2Fnotes")

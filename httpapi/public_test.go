@@ -524,7 +524,7 @@ func TestPublicOwner(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	a := start(t)
-	bob := a.addUser("bob", record.Admin)
+	bob := a.addUser("bob", people.Admin)
 	as := func(key, path string) *answer { return a.do(apiRequest{method: "GET", path: path, key: key}) }
 	a.share("hidden", "slug", "hidden", "isPublic", "false", "password", "secret")
 	a.share("once", "slug", "once", "maxViews", "2")
@@ -532,13 +532,13 @@ func TestPublicOwner(t *testing.T) {
 		a.get("/x/hidden").want(200)
 		a.get("/x/once").want(200)
 	}
-	as(a.addKey(bob, record.ScopeAdmin), "/x/hidden").want(404)             // administrators see no more than others
-	as(a.addKey(a.user, record.ScopeUpload), "/x/hidden").want(404)         // a key that may not read does not
-	as(a.addKey(a.user, record.ScopeRead), "/x/hidden").want(200)           //
+	as(a.addKey(bob, people.ScopeAdmin), "/x/hidden").want(404)             // administrators see no more than others
+	as(a.addKey(a.user, people.ScopeUpload), "/x/hidden").want(404)         // a key that may not read does not
+	as(a.addKey(a.user, people.ScopeRead), "/x/hidden").want(200)           //
 	is.Equal(a.viewed("once"), 0)                                           //
-	as(a.addKey(bob, record.ScopeAll), "/x/once").want(200)                 // counted
-	as(a.addKey(a.user, record.ScopeUpload), "/x/once").want(200)           // counted
-	as(a.addKey(bob, record.ScopeAll), "/x/once").want(410)                 //
+	as(a.addKey(bob, people.ScopeAll), "/x/once").want(200)                 // counted
+	as(a.addKey(a.user, people.ScopeUpload), "/x/once").want(200)           // counted
+	as(a.addKey(bob, people.ScopeAll), "/x/once").want(410)                 //
 	is.Equal(a.viewed("once"), 2)                                           //
 	is.Equal(a.get("/x/once").want(200).header.Get("Etag") != "", true)     // used up, but for its owner
 	a.patch("/api/v1/files/hidden", `{"expiresAt":"2130-01-01T00:00:00Z"}`) //
@@ -556,9 +556,9 @@ func TestPublicHidden(t *testing.T) {
 	a.share("x", "slug", "sealed", "isPublic", "false", "password", "secret", "maxViews", "3", "expiresAt", "2130-01-01T00:00:00Z")
 	a.post("/api/v1/shorten", `{"originalUrl":"https://example.org/","slug":"privlink"}`).want(201)
 	a.post("/api/v1/notes", `{"content":"x","slug":"privnote","password":"secret"}`).want(201)
-	bob := a.addUser("bob", record.Member)
+	bob := a.addUser("bob", people.Member)
 	q := a.uploadRequest(map[string]string{"slug": "bobs", "isPublic": "true"}, file{"a.txt", "", "x"})
-	q.key = a.addKey(bob, record.ScopeAll)
+	q.key = a.addKey(bob, people.ScopeAll)
 	a.do(q).want(201)
 	a.visit("/x/bobs").want(200)
 	a.patch("/api/v1/admin/users/"+bob.ID.String(), `{"disabled":true}`).want(200)

@@ -16,7 +16,7 @@ import (
 
 	"kist/httpapi/session"
 	"kist/httpapi/web"
-	"kist/kv/record"
+	"kist/kv/people"
 )
 
 // Ten minutes after a sign-in, a session cannot change how somebody signs in until its user
@@ -63,7 +63,7 @@ func TestRecentSignIn(t *testing.T) {
 		as(mine, "POST", "/device", `action=approve&user_code=BCDF-GHJK`),
 	}
 	changes[len(changes)-1].header.Set("Content-Type", "application/x-www-form-urlencoded")
-	a.clock.advance(record.RecentTime)
+	a.clock.advance(people.RecentTime)
 	for _, q := range changes {
 		if got := a.do(q); got.status != 403 || !bytes.Contains(got.body, []byte("Confirm that it is you.")) {
 			t.Errorf("%s %s: %d %s", q.method, q.path, got.status, got.body)
@@ -106,7 +106,7 @@ func TestRecentSignIn(t *testing.T) {
 		is.Equal(a.do(changes[0]).want(403).code(), "recent_sign_in_required")
 		prove().want(200)
 		a.do(changes[0]).want(201)
-		a.clock.advance(record.RecentTime)
+		a.clock.advance(people.RecentTime)
 	}
 	for range session.GuessesFrom {
 		confirm(`{"password":"wrong horse"}`)
@@ -170,7 +170,7 @@ func TestCurrentPasswordConfirms(t *testing.T) {
 	a := start(t)
 	a.withPassword(a.user, "correct horse")
 	mine := a.enter("ann", "correct horse")
-	a.clock.advance(record.RecentTime)
+	a.clock.advance(people.RecentTime)
 	key := func(password string) *answer {
 		return a.do(as(mine, "POST", "/api/v1/keys", `{"name":"laptop","currentPassword":`+password+`}`))
 	}
@@ -191,7 +191,7 @@ func TestCurrentPasswordConfirms(t *testing.T) {
 	// An account without a password confirms in another way.
 	b := start(t)
 	none := b.sessionCookie() + "=" + b.session()
-	b.clock.advance(record.RecentTime)
+	b.clock.advance(people.RecentTime)
 	is.Equal(b.do(as(none, "POST", "/api/v1/keys", `{"name":"x","currentPassword":""}`)).want(403).code(), "recent_sign_in_required")
 }
 
@@ -202,7 +202,7 @@ func TestDevicePageConfirms(t *testing.T) {
 	a := start(t)
 	a.withPassword(a.user, "correct horse")
 	mine := a.enter("ann", "correct horse")
-	a.clock.advance(record.RecentTime)
+	a.clock.advance(people.RecentTime)
 	asked := a.do(apiRequest{method: "POST", path: "/api/v1/auth/device/authorize", anyone: true, json: `{"extension_id":"phone"}`}).want(200)
 	page := "/device?user_code=" + asked.text("user_code")
 	post := func(path, form string) *answer {
@@ -235,7 +235,7 @@ func TestConfirmWithoutPassword(t *testing.T) {
 	confirm(`{"code":"123456"}`).want(422)
 	code, recovery := a.codesOn(mine)
 	for _, proof := range []map[string]string{{"code": code(20)}, {"recoveryCode": recovery[0]}} {
-		a.clock.advance(record.RecentTime)
+		a.clock.advance(people.RecentTime)
 		a.do(as(mine, "POST", "/api/v1/keys", `{"name":"laptop"}`)).want(403)
 		confirm(proof).want(200)
 		a.do(as(mine, "POST", "/api/v1/keys", `{"name":"laptop"}`)).want(201)
@@ -268,13 +268,13 @@ func TestSilentSignIn(t *testing.T) {
 		})
 	}
 	ago := func(d time.Duration) int64 { return time.Now().Add(-d).Unix() }
-	for _, said := range []any{nil, "now", 0, ago(record.RecentTime), ago(-time.Hour)} {
+	for _, said := range []any{nil, "now", 0, ago(people.RecentTime), ago(-time.Hour)} {
 		at(said)
 		b := newIDPBrowser(a, p)
 		b.signIn("ann").want(303)
 		refused(b)
 	}
-	at(ago(record.RecentTime - time.Minute))
+	at(ago(people.RecentTime - time.Minute))
 	b := newIDPBrowser(a, p)
 	b.signIn("ann").want(303)
 	change(b).want(201)

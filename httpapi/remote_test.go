@@ -30,7 +30,6 @@ import (
 	"kist/kv/inbox"
 	"kist/kv/jobs"
 	"kist/kv/people"
-	"kist/kv/record"
 )
 
 const remoteAt = "/api/v1/remote-upload"
@@ -253,14 +252,14 @@ func TestRemoteUploadRefuses(t *testing.T) {
 	a.get(remoteAt + "/x").want(404)
 
 	// They are their owner's alone.
-	ben := a.addUser("ben", record.Member)
-	key := a.addKey(ben, record.ScopeAll)
+	ben := a.addUser("ben", people.Member)
+	key := a.addKey(ben, people.ScopeAll)
 	is.Equal(string(a.do(apiRequest{method: "GET", path: remoteAt, key: key}).want(200).body), `{"jobs":[]}`)
 	a.do(apiRequest{method: "GET", path: at, key: key}).want(404)
 	a.do(apiRequest{method: "DELETE", path: at, key: key}).want(404)
 	a.do(apiRequest{method: "PATCH", path: at, key: key, json: `{"action":"cancel"}`}).want(404)
 	// A key that may only upload sees no list, nor what another key asked for.
-	key = a.addKey(a.user, record.ScopeUpload)
+	key = a.addKey(a.user, people.ScopeUpload)
 	is.Equal(string(a.do(apiRequest{method: "GET", path: remoteAt, key: key}).want(200).body), `{"jobs":[]}`)
 	a.do(apiRequest{method: "GET", path: at, key: key}).want(404)
 }
@@ -596,7 +595,7 @@ func TestRemoteUploadTurns(t *testing.T) {
 		}
 		a.do(apiRequest{method: "POST", path: remoteAt, key: key, json: map[string]any{"urls": all}}).want(202)
 	}
-	key := func(name string) string { return a.addKey(a.addUser(name, record.Member), record.ScopeAll) }
+	key := func(name string) string { return a.addKey(a.addUser(name, people.Member), people.ScopeAll) }
 	next := func(n int) (of string) {
 		t.Helper()
 		for range n {
@@ -616,7 +615,7 @@ func TestRemoteUploadTurns(t *testing.T) {
 				all, fail := jobs.Fetches(tx, u.ID)
 				err = errors.Join(err, fail)
 				for _, f := range all {
-					if f.State == record.FetchRuns {
+					if f.State == jobs.FetchRuns {
 						n++
 					}
 				}
@@ -659,8 +658,8 @@ func TestRemoteUploadOfShutAccount(t *testing.T) {
 			is := is.New(t)
 			t.Parallel()
 			a := start(t)
-			ben := a.addUser("ben", record.Member)
-			key := a.addKey(ben, record.ScopeAll)
+			ben := a.addUser("ben", people.Member)
+			key := a.addKey(ben, people.ScopeAll)
 			a.fetching(t)
 			on := make(chan struct{})
 			target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -673,14 +672,14 @@ func TestRemoteUploadOfShutAccount(t *testing.T) {
 			}))
 			t.Cleanup(target.Close)
 			id := a.do(apiRequest{method: "POST", path: remoteAt, key: key, json: map[string]any{"url": target.URL + "/a.bin"}}).want(202).text("jobs.0.id")
-			fetch := func() (f *record.Fetch) {
-				a.fatal(a.server.Store.View(func(tx *kv.Tx) (err error) { f, err = jobs.Fetch(tx, ben.ID, uuid.MustParse(id)); return err }))
+			fetch := func() (f *jobs.Fetch) {
+				a.fatal(a.server.Store.View(func(tx *kv.Tx) (err error) { f, err = jobs.ReadFetch(tx, ben.ID, uuid.MustParse(id)); return err }))
 				return f
 			}
-			eventually(t, "it does not run", func() bool { return fetch().State == record.FetchRuns })
+			eventually(t, "it does not run", func() bool { return fetch().State == jobs.FetchRuns })
 			a.patch("/api/v1/admin/users/"+ben.ID.String(), map[string]any{"disabled": true}).want(200)
 			close(on)
-			eventually(t, "it goes on", func() bool { return fetch().State == record.FetchWaits })
+			eventually(t, "it goes on", func() bool { return fetch().State == jobs.FetchWaits })
 			is.Equal(fetch().Tries, 0)
 			a.clean()
 			if piece > upload.NoteBytes {
@@ -688,7 +687,7 @@ func TestRemoteUploadOfShutAccount(t *testing.T) {
 			}
 			a.patch("/api/v1/admin/users/"+ben.ID.String(), map[string]any{"disabled": false}).want(200)
 			a.server.Fetches.Rescan()
-			eventually(t, "it does not go on", func() bool { return fetch().State == record.FetchDone })
+			eventually(t, "it does not go on", func() bool { return fetch().State == jobs.FetchDone })
 		})
 	}
 }

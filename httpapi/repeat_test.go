@@ -28,7 +28,6 @@ import (
 	"kist/kv/journal"
 	"kist/kv/kvtest"
 	"kist/kv/people"
-	"kist/kv/record"
 	"kist/kv/ship"
 	"kist/kv/tables"
 	"kist/kv/workcopy"
@@ -154,8 +153,8 @@ func TestCreatesAreOneCommit(t *testing.T) {
 			is := is.New(t)
 			dir := filepath.Join(t.TempDir(), "data")
 			a := startAt(t, dir)
-			a.user = a.addUser("ann", record.Admin)
-			a.key = a.addKey(a.user, record.ScopeAdmin)
+			a.user = a.addUser("ann", people.Admin)
+			a.key = a.addKey(a.user, people.ScopeAdmin)
 			q := apiRequest{method: "POST", path: r.Path, json: body, header: http.Header{"Idempotency-Key": {"one"}}}
 			first := a.do(q).want(r.Reply.Status)
 			a.stop()
@@ -204,7 +203,7 @@ func TestRepeatOfUnsureCreate(t *testing.T) {
 		is.NoErr(err)
 		t.Cleanup(func() { _ = s.Close() })
 		add := func(tx *kv.Tx) error {
-			_, err := people.AddUser(tx, record.User{Name: strings.ToLower(rand.Text()), Quota: -1})
+			_, err := people.AddUser(tx, people.User{Name: strings.ToLower(rand.Text()), Quota: -1})
 			return err
 		}
 		for s.Update(add) != nil { // it cannot store anything before it is the writer
@@ -300,8 +299,8 @@ func TestRepeatsOfRacingClients(t *testing.T) {
 	is := is.New(t)
 	dir := filepath.Join(t.TempDir(), "data")
 	a := startAt(t, dir)
-	a.user = a.addUser("ann", record.Admin)
-	a.key = a.addKey(a.user, record.ScopeAdmin)
+	a.user = a.addUser("ann", people.Admin)
+	a.key = a.addKey(a.user, people.ScopeAdmin)
 	kinds := []string{
 		`notes {"content":"a"}`, `shorten {"originalUrl":"https://go.dev/"}`, `tags {"name":"a"}`, `keys {"name":"a"}`,
 		`notes {"content":"b","slug":"taken"}`, `notes {"content":"c","slug":"taken"}`, // one of them is refused

@@ -118,7 +118,7 @@ func TestUploadRequests(t *testing.T) {
 	}
 
 	// Another's are not there.
-	bob := a.addKey(a.addUser("bob", record.Member), record.ScopeAll)
+	bob := a.addKey(a.addUser("bob", people.Member), people.ScopeAll)
 	for _, q := range []apiRequest{
 		{method: "GET", path: at},
 		{method: "PATCH", path: at, json: map[string]any{"title": "mine"}},
@@ -255,12 +255,12 @@ func TestUploadLink(t *testing.T) {
 
 	// A disabled account accepts nothing.
 	a.fatal(a.server.Store.Update(func(tx *kv.Tx) error {
-		u, err := people.AddUser(tx, record.User{Name: "other", Role: record.Admin, Quota: -1})
+		u, err := people.AddUser(tx, people.User{Name: "other", Role: people.Admin, Quota: -1})
 		if err != nil {
 			return err
 		}
 		_ = u
-		me, err := people.User(tx, a.user.ID)
+		me, err := people.ReadUser(tx, a.user.ID)
 		if err != nil {
 			return err
 		}
@@ -632,7 +632,7 @@ func TestConfiguredCaptcha(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	a := start(t, func(c *web.Config) {
-		c.Captcha = captcha.Config{Provider: record.CaptchaHCaptcha, SiteKey: "site", Secret: "hush", VerifyURL: "http://127.0.0.1:1/"}
+		c.Captcha = captcha.Config{Provider: people.CaptchaHCaptcha, SiteKey: "site", Secret: "hush", VerifyURL: "http://127.0.0.1:1/"}
 	})
 	_, slug := a.ask(map[string]any{"requiresCaptcha": true})
 	provider := func() any { return a.visit("/api/v1/upload-requests/p/" + slug).want(200).at("captcha") }
@@ -655,11 +655,11 @@ func TestMessageBounds(t *testing.T) {
 	is := is.New(t)
 	a := start(t)
 	id, slug := a.ask(nil)
-	lines := strings.Repeat("é\r\n", record.MaxMessage/2)
+	lines := strings.Repeat("é\r\n", inbox.MaxMessage/2)
 	a.leave(slug, nil, map[string]string{"message": lines}, file{"a", "", "x"}).want(201)
 	is.Equal(a.get("/api/v1/upload-requests/"+id+"/queue").text("items.0.message"), strings.ReplaceAll(lines, "\r", ""))
 	for _, bad := range []map[string]string{
-		{"message": strings.Repeat("é", record.MaxMessage+1)}, {"message": "a\x00b"}, {"message": "\xff"}, {"name": "a\x00"}, {"name": strings.Repeat("é", record.MaxSenderName+1)},
+		{"message": strings.Repeat("é", inbox.MaxMessage+1)}, {"message": "a\x00b"}, {"message": "\xff"}, {"name": "a\x00"}, {"name": strings.Repeat("é", inbox.MaxSenderName+1)},
 	} {
 		g := a.leave(slug, nil, bad, file{"a", "", "x"})
 		is.Equal(g.status, 422)

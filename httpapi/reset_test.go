@@ -8,14 +8,13 @@ import (
 	"github.com/matryer/is"
 
 	"kist/kv/people"
-	"kist/kv/record"
 )
 
 func TestResetLogin(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	a := start(t)
-	bob := a.addUser("bob", record.Member)
+	bob := a.addUser("bob", people.Member)
 	a.withPassword(bob, "correct horse")
 	cookie := a.enter("bob", "correct horse")
 	a.codesOn(cookie)

@@ -6,9 +6,9 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/matryer/is"
+	"kist/kv/people"
 
-	"kist/kv/record"
+	"github.com/matryer/is"
 )
 
 // TestAnswersAreStored: what the answer to a creation or a change shows is what
@@ -31,7 +31,7 @@ func TestAnswersAreStored(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
 			a := start(t)
-			a.key = a.addKey(a.user, record.ScopeAdmin)
+			a.key = a.addKey(a.user, people.ScopeAdmin)
 			at := "/api/v1/" + tt.path
 			stored := func(id string) any { // as the list shows it
 				got := a.get(at).want(200)

@@ -32,13 +32,13 @@ var revocations = map[string]struct {
 
 // twoKeys are keys of a new user: one to work with, one to revoke it with, and the
 // id of the first.
-func (a *app) twoKeys() (u *record.User, works, other *app, id string) {
+func (a *app) twoKeys() (u *people.User, works, other *app, id string) {
 	a.Helper()
-	u = a.addUser("ben", record.Admin)
-	works = a.as(a.addKey(u, record.ScopeAll))
-	var all []record.Key
+	u = a.addUser("ben", people.Admin)
+	works = a.as(a.addKey(u, people.ScopeAll))
+	var all []people.Key
 	a.fatal(a.server.Store.View(func(tx *kv.Tx) (err error) { all, err = people.Keys(tx, u.ID); return err }))
-	return u, works, a.as(a.addKey(u, record.ScopeAdmin)), all[0].ID.String()
+	return u, works, a.as(a.addKey(u, people.ScopeAdmin)), all[0].ID.String()
 }
 
 // allButLast sends a request without the last byte of its body. last sends that
@@ -129,7 +129,7 @@ func TestRevokedWhileUploading(t *testing.T) {
 }
 
 // filesOf looks how many files a user has.
-func (a *app) filesOf(u *record.User, n int64) {
+func (a *app) filesOf(u *people.User, n int64) {
 	a.Helper()
 	a.fatal(a.server.Store.View(func(tx *kv.Tx) error {
 		use, err := people.UsageOf(tx, u)

@@ -16,6 +16,7 @@ import (
 	"kist/httpapi/public"
 	"kist/httpapi/session"
 	"kist/httpapi/web"
+	"kist/kv/people"
 	"kist/kv/record"
 )
 
@@ -214,7 +215,7 @@ func (s *Server) countChange(c *web.Request, r *Route) error {
 
 // writes reports whether the operation stores something from a body for its caller.
 func (r *Route) writes() bool {
-	return r.Body != nil && (r.Access.Scope == record.ScopeWrite || r.Access.Scope == record.ScopeUpload)
+	return r.Body != nil && (r.Access.Scope == people.ScopeWrite || r.Access.Scope == people.ScopeUpload)
 }
 
 // authorize checks that the caller may use the operation, and has confirmed who they are if it asks for that.

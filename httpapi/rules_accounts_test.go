@@ -11,6 +11,7 @@ import (
 	"github.com/matryer/is"
 
 	"kist/httpapi/web"
+	"kist/kv/people"
 	"kist/kv/record"
 )
 
@@ -20,9 +21,9 @@ func TestScopes(t *testing.T) {
 	is := is.New(t)
 	t.Parallel()
 	a := start(t)
-	bob := a.addUser("bob", record.Member)
+	bob := a.addUser("bob", people.Member)
 	fill := strings.NewReplacer("{slug}", "none", "{id}", "01890a5d-ac96-774b-bcce-b302099a8057")
-	scopes := []record.Scope{record.ScopeRead, record.ScopeWrite, record.ScopeUpload, record.ScopeAll, record.ScopeAdmin}
+	scopes := []people.Scope{people.ScopeRead, people.ScopeWrite, people.ScopeUpload, people.ScopeAll, people.ScopeAdmin}
 	keys := map[string]string{}
 	for _, s := range scopes {
 		keys["ann "+string(s)], keys["bob "+string(s)] = a.addKey(a.user, s), a.addKey(bob, s)
@@ -149,7 +150,7 @@ func TestMe(t *testing.T) {
 	t.Parallel()
 	a := start(t)
 	id := a.made("/api/v1/admin/users", `{"username":"Bob","password":"first pass","role":"user"}`)
-	bob := a.as(a.addKey(&record.User{ID: record.ID(mustID(t, id))}, record.ScopeAll))
+	bob := a.as(a.addKey(&people.User{ID: record.ID(mustID(t, id))}, people.ScopeAll))
 	got := bob.get("/api/v1/me").want(200)
 	is.Equal(got.text("data.username"), "Bob")
 	is.Equal(got.at("data.quotaBytes"), nil)
@@ -229,7 +230,7 @@ func TestUsers(t *testing.T) {
 	}
 
 	// A user, or their keys, are turned off from the next request on.
-	bob := a.as(a.addKey(&record.User{ID: record.ID(mustID(t, id))}, record.ScopeAll))
+	bob := a.as(a.addKey(&people.User{ID: record.ID(mustID(t, id))}, people.ScopeAll))
 	bob.get("/api/v1/me").want(200)
 	a.patch(path, `{"apiTokensDisabled":true}`).want(200)
 	is.Equal(bob.get("/api/v1/me").want(401).text("code"), "api_tokens_disabled")
@@ -277,8 +278,8 @@ func TestLastAdministrator(t *testing.T) {
 		is.Equal(a.get(me).at("data.disabled"), false)
 	}
 	refused()
-	a.addUser("bob", record.Member)
-	other := a.addUser("eve", record.Admin)
+	a.addUser("bob", people.Member)
+	other := a.addUser("eve", people.Admin)
 	a.patch("/api/v1/admin/users/"+other.ID.String(), `{"disabled":true}`).want(200)
 	refused()
 	a.patch("/api/v1/admin/users/"+other.ID.String(), `{"disabled":false}`).want(200)
@@ -318,8 +319,8 @@ func TestOthers(t *testing.T) {
 	is := is.New(t)
 	t.Parallel()
 	a := start(t)
-	bob := a.as(a.addKey(a.addUser("bob", record.Member), record.ScopeAll))
-	eve := a.as(a.addKey(a.addUser("eve", record.Admin), record.ScopeAdmin))
+	bob := a.as(a.addKey(a.addUser("bob", people.Member), people.ScopeAll))
+	eve := a.as(a.addKey(a.addUser("eve", people.Admin), people.ScopeAdmin))
 	const unknown = "01890a5d-ac96-774b-bcce-b302099a8057"
 	type item struct{ path, id, unknown string }
 	var items []item

@@ -12,6 +12,7 @@ import (
 	"github.com/matryer/is"
 
 	"kist/kv/catalog"
+	"kist/kv/people"
 	"kist/kv/record"
 )
 
@@ -280,7 +281,7 @@ func TestCursorsAreOfOneQuery(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	a := collection(t, record.Files, 14)
-	bob := a.as(a.addKey(a.addUser("bob", record.Member), record.ScopeAll))
+	bob := a.as(a.addKey(a.addUser("bob", people.Member), people.ScopeAll))
 	queries := []string{
 		"", "sort=oldest", "sort=title", "sort=updated", "sort=views", "sort=size", "favorite=true", "favorite=false", "public=true", "public=false", "tag=four", "q=be",
 		"q=alpha", "folder=in", "folder=unfiled", "type=image", "favorite=true&public=true", "sort=oldest&public=true", "sort=title&public=true",

@@ -10,6 +10,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"kist/kv/people"
 	"kist/kv/record"
 )
 
@@ -119,7 +120,7 @@ func TestReadOnlyMembers(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	a := start(t)
-	bob := a.addUser("bob", record.Member)
+	bob := a.addUser("bob", people.Member)
 	own := map[string]any{
 		"id": "01890a5d-ac96-774b-bcce-b302099a8057", "kind": "file", "hasPassword": true, "views": 9, "clicks": 9, "createdAt": "2001-01-01T00:00:00.000Z",
 		"updatedAt": "2001-01-01T00:00:00.000Z", "owner": bob.ID.String(), "userId": bob.ID.String(), "shareUrl": "https://evil.example", "viewUrl": "x",
@@ -152,7 +153,7 @@ func TestTakenSlugs(t *testing.T) {
 	is := is.New(t)
 	t.Parallel()
 	a := start(t)
-	bob := a.as(a.addKey(a.addUser("bob", record.Member), record.ScopeAll))
+	bob := a.as(a.addKey(a.addUser("bob", people.Member), people.ScopeAll))
 	a.upload(map[string]string{"slug": "taken"}, file{"a.txt", "", "x"}).want(201)
 	bob.post("/api/v1/notes", `{"content":"x","slug":"bobs"}`).want(201)
 	for k, body := range whole {

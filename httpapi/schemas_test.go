@@ -9,6 +9,7 @@ import (
 	"kist/httpapi/upload"
 	"kist/httpapi/web"
 	"kist/kv/field"
+	"kist/kv/inbox"
 	"kist/kv/jobs"
 	"kist/kv/record"
 )
@@ -212,7 +213,7 @@ func uploadForm() schema {
 }
 
 func senderForm() schema {
-	return formOf(new(record.SenderForm), web.Object{"type": "array", "items": web.Object{"type": "string", "format": "binary"}, "description": "The content. Several parts become several items.", "example": []string{"…"}})
+	return formOf(new(inbox.SenderForm), web.Object{"type": "array", "items": web.Object{"type": "string", "format": "binary"}, "description": "The content. Several parts become several items.", "example": []string{"…"}})
 }
 
 func importForm() schema {

@@ -102,7 +102,7 @@ func TestSearch(t *testing.T) {
 			is.Equal(a.found("kind:note"), "untitled, the sea")
 
 			// Another's are not found, whatever is asked.
-			bob := a.as(a.addKey(a.addUser("bob", record.Member), record.ScopeAll))
+			bob := a.as(a.addKey(a.addUser("bob", people.Member), people.ScopeAll))
 			is.Equal(bob.found("sea"), "")
 			is.Equal(bob.found(""), "")
 			is.Equal(bob.found("owner:"+a.user.ID.String()), "")
@@ -267,7 +267,7 @@ func TestWaitingSearchesHoldNoPlace(t *testing.T) {
 				opening := make(chan struct{})
 				site.Search = search.New(search.Options{
 					Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler),
-					Feed: func(uint64, int) ([]record.Change, uint64, uint64, error) {
+					Feed: func(uint64, int) ([]kv.Change, uint64, uint64, error) {
 						<-opening
 						return nil, 0, 0, ctx.Err()
 					},

@@ -18,7 +18,6 @@ import (
 	"kist/kv"
 	"kist/kv/kvtest"
 	"kist/kv/people"
-	"kist/kv/record"
 	"kist/kv/tables"
 )
 
@@ -109,7 +108,7 @@ func TestSecondStep(t *testing.T) {
 	is.True(!strings.Contains(a.log.String(), ticket))
 
 	// What happened is in the activity.
-	var events []record.ActivityEvent
+	var events []people.ActivityEvent
 	a.fatal(a.server.Store.View(func(tx *kv.Tx) error {
 		page, err := people.ActivityOf(tx, a.user.ID, nil, 100)
 		for _, v := range page.Rows {
@@ -117,7 +116,7 @@ func TestSecondStep(t *testing.T) {
 		}
 		return err
 	}))
-	for _, want := range []record.ActivityEvent{record.CodesOn, record.RecoveryUsed, record.StepFailed} {
+	for _, want := range []people.ActivityEvent{people.CodesOn, people.RecoveryUsed, people.StepFailed} {
 		is.True(strings.Contains(fmt.Sprint(events), string(want)))
 	}
 }

@@ -152,7 +152,7 @@ func TestSendingWhileAsked(t *testing.T) {
 	_, slug := a.ask(nil)
 	const secret = "known"
 	asked := upload.SenderOperation(func(c *web.Request) error {
-		var q *record.Request
+		var q *inbox.Request
 		if err := c.Site.Store.View(func(tx *kv.Tx) (err error) { q, err = inbox.RequestAt(tx, slug); return err }); err != nil {
 			return err
 		}
@@ -574,9 +574,9 @@ func TestSendingToAClosedLink(t *testing.T) {
 			a.clock.advance(2 * time.Hour)
 		}, 410},
 		"its owner shut": {func(a *app, _ string) {
-			a.addUser("other", record.Admin)
+			a.addUser("other", people.Admin)
 			a.fatal(a.server.Store.Update(func(tx *kv.Tx) error {
-				me, err := people.User(tx, a.user.ID)
+				me, err := people.ReadUser(tx, a.user.ID)
 				if err == nil {
 					me.Disabled = true
 					err = people.SaveUser(tx, me)

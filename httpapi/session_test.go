@@ -21,16 +21,15 @@ import (
 	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/people"
-	"kist/kv/record"
 )
 
 // withPassword gives a user a password.
-func (a *app) withPassword(u *record.User, password string) {
+func (a *app) withPassword(u *people.User, password string) {
 	a.Helper()
 	hash, err := a.server.Passwords.Hash(a.Context(), "", password)
 	a.fatal(err)
 	a.fatal(a.server.Store.Update(func(tx *kv.Tx) error {
-		u, err := people.User(tx, u.ID)
+		u, err := people.ReadUser(tx, u.ID)
 		if err != nil {
 			return err
 		}
@@ -187,7 +186,7 @@ func TestSessionOfAUser(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	a := start(t)
-	bob := a.addUser("bob", record.Member)
+	bob := a.addUser("bob", people.Member)
 	a.withPassword(bob, "correct horse")
 	cookie := a.enter("bob", "correct horse")
 	key := a.do(as(cookie, "POST", "/api/v1/keys", `{"name":"k"}`)).want(201).text("key")
@@ -198,7 +197,7 @@ func TestSessionOfAUser(t *testing.T) {
 	a.do(apiRequest{method: "GET", path: "/api/v1/me", key: key}).want(401)
 	a.do(as(cookie, "GET", "/api/v1/me", nil)).want(200)
 	a.fatal(a.server.Store.Update(func(tx *kv.Tx) error {
-		u, err := people.User(tx, bob.ID)
+		u, err := people.ReadUser(tx, bob.ID)
 		if err != nil {
 			return err
 		}
@@ -592,7 +591,7 @@ func TestSignInBeforeTheClaim(t *testing.T) {
 	a := startEmpty(t)
 	const told = "There is no account yet."
 	is.True(strings.Contains(string(a.visit("/login").want(200).body), told))
-	a.addUser("ann", record.Admin)
+	a.addUser("ann", people.Admin)
 	is.True(!strings.Contains(string(a.visit("/login").want(200).body), told))
 }
 

@@ -22,7 +22,6 @@ import (
 	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/people"
-	"kist/kv/record"
 )
 
 // uploader is a custom uploader as ShareX understands it.
@@ -202,14 +201,14 @@ func TestSetups(t *testing.T) {
 		key := a.as(secret)
 		key.upload(nil, file{"a.txt", "text/plain", "a"}).want(201)
 		key.get("/api/v1/files").want(403)
-		is.Equal(key.post("/api/v1/snippets", `{"content":"x"}`).status == 201, slices.Contains(p.Scopes, record.ScopeWrite))
+		is.Equal(key.post("/api/v1/snippets", `{"content":"x"}`).status == 201, slices.Contains(p.Scopes, people.ScopeWrite))
 		is.True(!strings.Contains(a.log.String(), secret))
 	}
 	is.Equal(a.setUp("sharex", false).uploader(0).RequestURL, `https://kist.example.org/a\{b\}'c/api/v1/upload`)
 	is.Equal(a.setUp("sharex", false).uploader(0).Arguments["isPublic"], "false")
 	a.post("/api/v1/setups", `{"program":"telnet"}`).want(422)
 	a.post("/api/v1/setups", `{}`).want(422)
-	a.do(apiRequest{method: "POST", path: "/api/v1/setups", json: `{"program":"shell"}`, key: a.addKey(a.user, record.ScopeAll)}).want(403)
+	a.do(apiRequest{method: "POST", path: "/api/v1/setups", json: `{"program":"shell"}`, key: a.addKey(a.user, people.ScopeAll)}).want(403)
 }
 
 // TestDeletionAddress: anyone who has it can delete the one item, by a button and once;
@@ -271,7 +270,7 @@ func TestDeletionAddress(t *testing.T) {
 	// A shut account's things stay.
 	a.fatal(a.server.Store.Update(func(tx *kv.Tx) error {
 		u := a.user
-		if _, err := people.AddUser(tx, record.User{Name: "other", Role: record.Admin, Quota: -1}); err != nil {
+		if _, err := people.AddUser(tx, people.User{Name: "other", Role: people.Admin, Quota: -1}); err != nil {
 			return err
 		}
 		u.Disabled = true

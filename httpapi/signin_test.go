@@ -265,7 +265,7 @@ func TestDeviceCookie(t *testing.T) {
 	is := is.New(t)
 	a := start(t, behindProxy)
 	a.withPassword(a.user, "correct horse")
-	bob := a.addUser("bob", record.Member)
+	bob := a.addUser("bob", people.Member)
 	a.withPassword(bob, "correct horse")
 	got := a.login("192.0.2.7", "ann", "correct horse").want(200)
 	device := got.cookieOf("__Host-kist_device")
@@ -362,7 +362,7 @@ func TestNewPasswordRevokes(t *testing.T) {
 			secrets, ids := map[string]string{}, map[string]string{}
 			for name, device := range map[string]string{"phone": "kist-extension", "tablet": "kist-extension", "laptop": ""} {
 				a.fatal(a.server.Store.Update(func(tx *kv.Tx) error {
-					k, secret, err := people.AddKey(tx, record.Key{Owner: a.user.ID, Name: name, Device: device, Scopes: []record.Scope{record.ScopeAll}})
+					k, secret, err := people.AddKey(tx, people.Key{Owner: a.user.ID, Name: name, Device: device, Scopes: []people.Scope{people.ScopeAll}})
 					if err == nil {
 						secrets[name], ids[name] = secret, k.ID.String()
 					}
@@ -404,13 +404,13 @@ func TestPasswordResetRevokes(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
 			a := start(t)
-			bob := a.addUser("bob", record.Member)
+			bob := a.addUser("bob", people.Member)
 			a.withPassword(bob, "correct horse")
 			cookie := a.enter("bob", "correct horse")
 			secrets, ids := map[string]string{}, map[string]string{}
-			add := func(owner *record.User, name, device string) {
+			add := func(owner *people.User, name, device string) {
 				a.fatal(a.server.Store.Update(func(tx *kv.Tx) error {
-					k, secret, err := people.AddKey(tx, record.Key{Owner: owner.ID, Name: name, Device: device, Scopes: []record.Scope{record.ScopeAll}})
+					k, secret, err := people.AddKey(tx, people.Key{Owner: owner.ID, Name: name, Device: device, Scopes: []people.Scope{people.ScopeAll}})
 					if err == nil {
 						secrets[name], ids[name] = secret, k.ID.String()
 					}
@@ -448,7 +448,7 @@ func TestPasswordResetRevokes(t *testing.T) {
 func TestDisableEndsSessions(t *testing.T) {
 	t.Parallel()
 	a := start(t)
-	bob := a.addUser("bob", record.Member)
+	bob := a.addUser("bob", people.Member)
 	a.withPassword(bob, "correct horse")
 	cookie := a.enter("bob", "correct horse")
 	for _, disabled := range []bool{true, false} {
@@ -465,9 +465,9 @@ func TestUploadKeySeesItsOwn(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	a := start(t)
-	bob := a.addUser("bob", record.Member)
-	mine, other, reader := a.as(a.addKey(bob, record.ScopeUpload)), a.as(a.addKey(bob, record.ScopeUpload)), a.as(a.addKey(bob, record.ScopeRead))
-	writer := a.as(a.addKey(bob, record.ScopeAll))
+	bob := a.addUser("bob", people.Member)
+	mine, other, reader := a.as(a.addKey(bob, people.ScopeUpload)), a.as(a.addKey(bob, people.ScopeUpload)), a.as(a.addKey(bob, people.ScopeRead))
+	writer := a.as(a.addKey(bob, people.ScopeAll))
 
 	id := mine.post("/api/v1/remote-upload", `{"url":"http://127.0.0.1:1/x"}`).want(202).at("jobs").([]any)[0].(map[string]any)["id"].(string)
 	at := "/api/v1/remote-upload/" + id
@@ -511,12 +511,12 @@ func TestHideAddresses(t *testing.T) {
 			return []netip.Addr{netip.MustParseAddr("10.0.0.5")}, nil
 		}})
 	})
-	bob := a.addUser("bob", record.Member)
+	bob := a.addUser("bob", people.Member)
 	text := (&outbound.Refused{Host: "nas.example", Addr: netip.MustParseAddr("10.0.0.5"), Why: "is private"}).Error()
-	for u, shown := range map[*record.User]bool{a.user: true, bob: false} {
+	for u, shown := range map[*people.User]bool{a.user: true, bob: false} {
 		var id record.ID
 		a.fatal(a.server.Store.Update(func(tx *kv.Tx) error {
-			f, err := jobs.AddFetch(tx, record.Fetch{Owner: u.ID, URL: "http://nas.example/x", Fields: "{}"})
+			f, err := jobs.AddFetch(tx, jobs.Fetch{Owner: u.ID, URL: "http://nas.example/x", Fields: "{}"})
 			if err == nil {
 				id = f.ID
 				f, err = jobs.BeginFetch(tx, u.ID, f.ID)
@@ -526,21 +526,21 @@ func TestHideAddresses(t *testing.T) {
 			}
 			return err
 		}))
-		by := a.as(a.addKey(u, record.ScopeAll))
+		by := a.as(a.addKey(u, people.ScopeAll))
 		got := by.get("/api/v1/remote-upload/" + id.String()).want(200)
 		is.Equal(strings.Contains(got.text("data.error"), "10.0.0.5"), shown)
 		is.True(strings.Contains(got.text("data.error"), "nas.example"))
 		is.Equal(strings.Contains(string(by.get("/api/v1/remote-upload").want(200).body), "10.0.0.5"), shown)
 
 		a.fatal(a.server.Store.Update(func(tx *kv.Tx) error {
-			_, err := jobs.AddWebhook(tx, record.Webhook{Owner: u.ID, URL: "http://nas.example/", Format: record.FormatJSON, Events: []record.Event{"note.created"}, Enabled: true})
+			_, err := jobs.AddWebhook(tx, jobs.Webhook{Owner: u.ID, URL: "http://nas.example/", Format: jobs.FormatJSON, Events: []jobs.Event{"note.created"}, Enabled: true})
 			return err
 		}))
 		by.post("/api/v1/notes", `{"content":"c"}`).want(201)
 		a.fatal(a.server.Store.Update(func(tx *kv.Tx) error {
-			found, _, err := jobs.DueDeliveries(tx, func(*record.Webhook) int { return 1 }, func(jobs.Due) bool { return false })
+			found, _, err := jobs.DueDeliveries(tx, func(*jobs.Webhook) int { return 1 }, func(jobs.Due) bool { return false })
 			for _, d := range found {
-				err = errors.Join(err, jobs.Tried(tx, d.Place, record.Try{Error: text}))
+				err = errors.Join(err, jobs.Tried(tx, d.Place, jobs.Try{Error: text}))
 			}
 			return err
 		}))

@@ -9,7 +9,7 @@ import (
 	"github.com/matryer/is"
 
 	"kist/httpapi/web"
-	"kist/kv/record"
+	"kist/kv/people"
 )
 
 // No operation for a known caller takes a parameter that its row does not declare.
@@ -112,7 +112,7 @@ func TestCurrentKey(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	a := start(t)
-	for _, scope := range []record.Scope{record.ScopeUpload, record.ScopeWrite, record.ScopeRead, record.ScopeAll, record.ScopeAdmin} {
+	for _, scope := range []people.Scope{people.ScopeUpload, people.ScopeWrite, people.ScopeRead, people.ScopeAll, people.ScopeAdmin} {
 		got := a.do(apiRequest{method: "GET", path: "/api/v1/keys/current", key: a.addKey(a.user, scope)}).want(200)
 		is.Equal(got.text("data.name"), "test")
 		is.Equal(got.at("data.scopes"), []any{string(scope)})

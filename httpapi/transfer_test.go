@@ -13,9 +13,8 @@ import (
 	"kist/httpapi/api"
 	"kist/httpapi/worker"
 	"kist/kv"
-	"kist/kv/jobs"
 	"kist/kv/people"
-	"kist/kv/record"
+	"kist/kv/transfer"
 )
 
 const browserBookmarks = `<!DOCTYPE NETSCAPE-Bookmark-file-1>
@@ -120,12 +119,12 @@ func TestImportWhose(t *testing.T) {
 	a := start(t)
 	done := a.movedIn(a.moveIn(nil, "bookmarks.html", browserBookmarks))
 	at := "/api/v1/import/" + done.text("data.id")
-	ben := a.addUser("ben", record.Member)
-	key := a.addKey(ben, record.ScopeAll)
+	ben := a.addUser("ben", people.Member)
+	key := a.addKey(ben, people.ScopeAll)
 	a.do(apiRequest{method: "GET", path: at, key: key}).want(404)
 	a.do(apiRequest{method: "DELETE", path: at, key: key}).want(404)
 	a.do(apiRequest{method: "DELETE", path: at}).want(200)
-	for _, scope := range []record.Scope{record.ScopeRead, record.ScopeWrite, record.ScopeUpload} {
+	for _, scope := range []people.Scope{people.ScopeRead, people.ScopeWrite, people.ScopeUpload} {
 		key := a.addKey(a.user, scope)
 		a.moveIn(nil, "bookmarks.html", browserBookmarks, key).want(403)
 		a.do(apiRequest{method: "GET", path: "/api/v1/export", key: key}).want(403)
@@ -158,9 +157,9 @@ func TestImportCutShort(t *testing.T) {
 	a.moveIn(nil, "bookmarks.html", browserBookmarks).want(503)
 
 	// A kill leaves it running by the store alone.
-	var left *record.Import
+	var left *transfer.ImportRun
 	a.fatal(a.server.Store.Update(func(tx *kv.Tx) (err error) {
-		left, err = jobs.AddImport(tx, a.user.ID, "x", record.Moved{Remarks: []record.Remark{}})
+		left, err = transfer.AddImport(tx, a.user.ID, "x", transfer.Moved{Remarks: []transfer.Remark{}})
 		return err
 	}))
 	got := a.get("/api/v1/import/" + left.ID.String()).want(200)
@@ -199,7 +198,7 @@ func TestExport(t *testing.T) {
 	// One export of each account runs, and not too many of all.
 	is.NoErr(b.server.Imports.BeginExport(b.user.ID))
 	is.Equal(b.get("/api/v1/export").want(http.StatusServiceUnavailable).header.Get("Retry-After"), "10")
-	bob := b.as(b.addKey(b.addUser("bob", record.Member), record.ScopeAll))
+	bob := b.as(b.addKey(b.addUser("bob", people.Member), people.ScopeAll))
 	bob.get("/api/v1/export").want(200)
 	for range worker.ExportsAtOnce - 1 {
 		is.NoErr(b.server.Imports.BeginExport(uuid.New()))

@@ -11,6 +11,7 @@ import (
 	"github.com/matryer/is"
 
 	"kist/kv/history"
+	"kist/kv/people"
 	"kist/kv/record"
 )
 
@@ -61,7 +62,7 @@ func TestTrash(t *testing.T) {
 	is.NoErr(err)
 	purged, err := time.Parse(time.RFC3339, got.text("data.7.purgedAt"))
 	is.NoErr(err)
-	is.Equal(purged.Sub(deleted), record.DefaultTrashDays*24*time.Hour)
+	is.Equal(purged.Sub(deleted), people.DefaultTrashDays*24*time.Hour)
 	is.Equal(a.get("/api/v1/trash?kind=notes").want(200).column("title"), []string{"A note"})
 	is.Equal(a.get("/api/v1/trash?q=LINK").want(200).column("title"), []string{"A link"})
 
@@ -120,8 +121,8 @@ func TestTrashScopes(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	a := start(t)
-	writer := a.as(a.addKey(a.user, record.ScopeRead, record.ScopeWrite))
-	all := a.as(a.addKey(a.user, record.ScopeAll))
+	writer := a.as(a.addKey(a.user, people.ScopeRead, people.ScopeWrite))
+	all := a.as(a.addKey(a.user, people.ScopeAll))
 	made := func() string { return a.post("/api/v1/notes", `{"content":"c"}`).want(201).text("data.id") }
 	id := made()
 	writer.delete("/api/v1/notes/" + id + "?permanent=true").want(403)
@@ -136,7 +137,7 @@ func TestTrashScopes(t *testing.T) {
 	all.delete("/api/v1/notes/" + other).want(200)
 	all.delete("/api/v1/trash/" + id).want(200)
 	is.Equal(a.get("/api/v1/trash").want(200).at("total"), 1.0)
-	bob := a.as(a.addKey(a.addUser("bob", record.Member), record.ScopeAll))
+	bob := a.as(a.addKey(a.addUser("bob", people.Member), people.ScopeAll))
 	bob.delete("/api/v1/trash/" + other).want(404)
 	bob.post("/api/v1/trash/restore", map[string]any{"ids": []string{other}}).want(404)
 	bob.delete("/api/v1/trash").want(200)
@@ -189,7 +190,7 @@ func TestVersions(t *testing.T) {
 		is.Equal(list.at("total"), 2.0) // the text that was replaced became one
 		is.True(strings.Contains(string(a.get(at+"/versions/"+list.text("data.0.id")).want(200).body), body[1]))
 
-		bob := a.as(a.addKey(a.addUser(path, record.Member), record.ScopeAll))
+		bob := a.as(a.addKey(a.addUser(path, people.Member), people.ScopeAll))
 		bob.get(at + "/versions").want(404)
 		bob.get(at + "/versions/" + list.text("data.0.id")).want(404)
 		bob.post(at+"/versions/"+list.text("data.0.id")+"/restore", "").want(404)

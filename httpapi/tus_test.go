@@ -27,6 +27,7 @@ import (
 	"kist/kv"
 	"kist/kv/inbox"
 	"kist/kv/kvtest/needs"
+	"kist/kv/people"
 	"kist/kv/record"
 )
 
@@ -345,7 +346,7 @@ func TestTusRefuses(t *testing.T) {
 		})
 	}
 	a.tusBy(true, "POST", upload.TusPath, "", "Upload-Length", "1").want(401)
-	a.as(a.addKey(a.user, record.ScopeRead)).tus("POST", upload.TusPath, "", "Upload-Length", "1").want(403)
+	a.as(a.addKey(a.user, people.ScopeRead)).tus("POST", upload.TusPath, "", "Upload-Length", "1").want(403)
 	is.Equal(a.get(upload.TusPath).want(200).at("total"), 0.0)
 	is.Equal(a.parts(), 0)
 	a.nothingLeft()
@@ -367,7 +368,7 @@ func TestTusRefuses(t *testing.T) {
 	is.Equal(a.offset(at), "0")
 
 	// Another's is not there.
-	bob := a.addKey(a.addUser("bob", record.Member), record.ScopeAll)
+	bob := a.addKey(a.addUser("bob", people.Member), people.ScopeAll)
 	for _, method := range []string{"HEAD", "PATCH", "DELETE", "GET"} {
 		q := apiRequest{method: method, path: at, key: bob, raw: true, header: withHeader("Tus-Resumable", "1.0.0", "Content-Type", upload.TusBody, "Upload-Offset", "0")}
 		a.do(q).want(404)
@@ -682,8 +683,8 @@ func TestTusWithoutItsOwner(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	a := start(t)
-	bob := a.addUser("bob", record.Member)
-	key := a.addKey(bob, record.ScopeAll)
+	bob := a.addUser("bob", people.Member)
+	key := a.addKey(bob, people.ScopeAll)
 	a.do(apiRequest{method: "POST", path: upload.TusPath, key: key, raw: true, body: strings.NewReader("hel"), header: withHeader("Tus-Resumable", "1.0.0", "Content-Type", upload.TusBody, "Upload-Length", "5")}).want(201)
 	is.Equal(a.parts(), 1)
 	a.delete("/api/v1/admin/users/" + bob.ID.String()).want(200)

@@ -28,6 +28,7 @@ import (
 	"kist/kv"
 	"kist/kv/catalog"
 	"kist/kv/media"
+	"kist/kv/people"
 	"kist/kv/record"
 )
 
@@ -366,8 +367,8 @@ func TestUploadQuota(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	a := start(t)
-	bob := a.addUser("bob", record.Member)
-	key := a.addKey(bob, record.ScopeAll)
+	bob := a.addUser("bob", people.Member)
+	key := a.addKey(bob, people.ScopeAll)
 	a.patch("/api/v1/admin/users/"+bob.ID.String(), `{"quotaBytes":1000}`).want(200)
 	send := func(sizes ...int) *answer {
 		var files []file
@@ -452,8 +453,8 @@ func TestUploadIdempotent(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	a := start(t)
-	bob := a.addUser("bob", record.Member)
-	bobs := a.addKey(bob, record.ScopeUpload)
+	bob := a.addUser("bob", people.Member)
+	bobs := a.addKey(bob, people.ScopeUpload)
 	send := func(key, idempotency, content, slug string) *answer {
 		fields := map[string]string{}
 		if slug != "" {
@@ -467,7 +468,7 @@ func TestUploadIdempotent(t *testing.T) {
 	first := send(a.key, "k1", "one", "").want(201)
 	again := send(a.key, "k1", "one", "").want(201)
 	is.Equal(string(again.body), string(first.body))                                                                 // to the byte
-	is.Equal(string(send(a.addKey(a.user, record.ScopeUpload), "k1", "one", "").want(201).body), string(first.body)) // of whichever key of the user
+	is.Equal(string(send(a.addKey(a.user, people.ScopeUpload), "k1", "one", "").want(201).body), string(first.body)) // of whichever key of the user
 	is.Equal(a.get("/api/v1/files").want(200).at("total"), 1.0)
 	is.Equal(len(a.blobNames()), 1)
 	is.True(send(bobs, "k1", "one", "").want(201).text("id") != first.text("id")) // another owner's key is another key

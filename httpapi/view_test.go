@@ -260,9 +260,9 @@ func TestLastView(t *testing.T) {
 			"private":  {func(a *app) { a.patch("/api/v1/files/item", `{"isPublic":false}`) }, 404},
 			"deleted":  {func(a *app) { a.delete("/api/v1/files/item") }, 404},
 			"shut": {func(a *app) {
-				a.addUser("eve", record.Admin)
+				a.addUser("eve", people.Admin)
 				a.fatal(a.server.Store.Update(func(tx *kv.Tx) error {
-					u, err := people.User(tx, a.user.ID)
+					u, err := people.ReadUser(tx, a.user.ID)
 					if err != nil {
 						return err
 					}

@@ -12,7 +12,6 @@ import (
 
 	"kist/kv"
 	"kist/kv/people"
-	"kist/kv/record"
 )
 
 const (
@@ -113,7 +112,7 @@ func TestVisitsOfDays(t *testing.T) {
 	}
 	a.get("/api/v1/notes/none/visits").want(404)
 	a.get("/api/v1/snippets/n/visits").want(404)
-	bob := a.addKey(a.addUser("bob", record.Member), record.ScopeAll)
+	bob := a.addKey(a.addUser("bob", people.Member), people.ScopeAll)
 	a.do(apiRequest{method: "GET", path: "/api/v1/notes/n/visits", key: bob}).want(404)
 }
 
@@ -137,10 +136,10 @@ func TestActivity(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	a := start(t, behindProxy)
-	bob := a.addUser("bob", record.Member)
+	bob := a.addUser("bob", people.Member)
 	home := http.Header{"X-Forwarded-For": {"192.0.2.7"}}
 	a.fatal(a.server.Store.Update(func(tx *kv.Tx) error {
-		u, err := people.User(tx, bob.ID)
+		u, err := people.ReadUser(tx, bob.ID)
 		if err == nil {
 			u.Password, err = a.server.Passwords.Hash(t.Context(), "", "correct horse")
 		}
@@ -152,7 +151,7 @@ func TestActivity(t *testing.T) {
 	in := a.do(apiRequest{method: "POST", path: "/api/v1/auth/login", anyone: true, json: `{"username":"bob","password":"correct horse"}`, header: http.Header{"X-Forwarded-For": {"192.0.2.7"}, "User-Agent": {"Firefox"}}}).want(200)
 	cookie := in.header.Get("Set-Cookie")
 	session := http.Header{"Cookie": {cookie[:strings.Index(cookie, ";")]}, "Sec-Fetch-Site": {"same-origin"}}
-	key := a.addKey(bob, record.ScopeAll)
+	key := a.addKey(bob, people.ScopeAll)
 	as := func(method, path, json string) *answer {
 		q := apiRequest{method: method, path: path, key: key, header: home.Clone()}
 		if json != "" {

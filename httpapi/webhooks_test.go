@@ -22,6 +22,7 @@ import (
 	"kist/kv"
 	"kist/kv/jobs"
 	"kist/kv/kvtest/needs"
+	"kist/kv/people"
 	"kist/kv/record"
 )
 
@@ -97,15 +98,15 @@ func TestWebhookScopes(t *testing.T) {
 	at := "/api/v1/integrations/webhooks"
 	hook := a.post(at, `{"url":"https://example.org/hook"}`).want(201).text("data.id")
 	for _, row := range []struct {
-		scopes []record.Scope
+		scopes []people.Scope
 		may    bool
 	}{
-		{[]record.Scope{record.ScopeWrite}, false},
-		{[]record.Scope{record.ScopeWrite, record.ScopeUpload}, false},
-		{[]record.Scope{record.ScopeRead, record.ScopeUpload}, false},
-		{[]record.Scope{record.ScopeRead, record.ScopeWrite}, true},
-		{[]record.Scope{record.ScopeAll}, true},
-		{[]record.Scope{record.ScopeAdmin}, true},
+		{[]people.Scope{people.ScopeWrite}, false},
+		{[]people.Scope{people.ScopeWrite, people.ScopeUpload}, false},
+		{[]people.Scope{people.ScopeRead, people.ScopeUpload}, false},
+		{[]people.Scope{people.ScopeRead, people.ScopeWrite}, true},
+		{[]people.Scope{people.ScopeAll}, true},
+		{[]people.Scope{people.ScopeAdmin}, true},
 	} {
 		key := a.addKey(a.user, row.scopes...)
 		made := a.do(apiRequest{method: "POST", path: at, key: key, json: `{"url":"https://example.org/hook"}`})
@@ -118,7 +119,7 @@ func TestWebhookScopes(t *testing.T) {
 		made.want(403)
 		edited.want(403)
 	}
-	key := a.addKey(a.user, record.ScopeWrite)
+	key := a.addKey(a.user, people.ScopeWrite)
 	a.do(apiRequest{method: "DELETE", path: at + "/" + hook, key: key}).want(200)
 }
 
@@ -158,7 +159,7 @@ func TestWebhooks(t *testing.T) {
 	is.Equal(string(a.get(at+"/deliveries").want(200).body), `{"data":[],"total":0,"nextCursor":null}`)
 
 	// Another's is not there.
-	bob := a.as(a.addKey(a.addUser("bob", record.Member), record.ScopeAll))
+	bob := a.as(a.addKey(a.addUser("bob", people.Member), people.ScopeAll))
 	is.Equal(string(bob.get(hooksAt).want(200).body), `{"webhooks":[],"data":[]}`)
 	for _, q := range []apiRequest{
 		{method: "GET", path: at},
@@ -344,9 +345,9 @@ func TestLogOfUnsent(t *testing.T) {
 	address, got := a.receiver(t, 200)
 	id := a.post(hooksAt, map[string]any{"url": address}).want(201).text("data.id")
 	at := hooksAt + "/" + id
-	big := record.Notice{Title: strings.Repeat("x", 6<<20)} // eleven do not go into a queue
+	big := jobs.Notice{Title: strings.Repeat("x", 6<<20)} // eleven do not go into a queue
 	for range 11 {
-		a.fatal(a.server.Store.Update(func(tx *kv.Tx) error { return jobs.Emit(tx, a.user.ID, record.UploadReceived, tx.NewID(), big) }))
+		a.fatal(a.server.Store.Update(func(tx *kv.Tx) error { return jobs.Emit(tx, a.user.ID, jobs.UploadReceived, tx.NewID(), big) }))
 	}
 	log := a.get(at + "/deliveries").want(200)
 	is.Equal(log.at("data.0.state"), "parked")
@@ -508,8 +509,8 @@ func TestEventsOfEveryPath(t *testing.T) {
 	of()
 
 	// An account that goes takes its webhooks along.
-	bob := a.addUser("bob", record.Member)
-	as := a.as(a.addKey(bob, record.ScopeAll))
+	bob := a.addUser("bob", people.Member)
+	as := a.as(a.addKey(bob, people.ScopeAll))
 	elsewhere, _ := a.receiver(t, 204)
 	as.post(hooksAt, map[string]any{"url": elsewhere}).want(201)
 	as.post("/api/v1/notes", `{"content":"c"}`).want(201)
@@ -533,11 +534,11 @@ func TestTenThousandQueued(t *testing.T) {
 	a.post(hooksAt, map[string]any{"url": dead.URL, "events": []string{"upload_request.received"}}).want(201)
 	address, got := a.receiver(t, 204)
 	a.post(hooksAt, map[string]any{"url": address, "events": []string{"bookmark.created"}}).want(201)
-	notice := record.Notice{Title: strings.Repeat("text ", 100)}
+	notice := jobs.Notice{Title: strings.Repeat("text ", 100)}
 	for range 20 {
 		a.fatal(a.server.Store.Update(func(tx *kv.Tx) error {
 			for range 500 {
-				if err := jobs.Emit(tx, a.user.ID, record.UploadReceived, tx.NewID(), notice); err != nil {
+				if err := jobs.Emit(tx, a.user.ID, jobs.UploadReceived, tx.NewID(), notice); err != nil {
 					return err
 				}
 			}

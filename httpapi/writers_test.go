@@ -8,6 +8,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"kist/kv/people"
 	"kist/kv/record"
 )
 
@@ -101,7 +102,7 @@ func TestIfMatch(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	a := start(t)
-	writeOnly := a.addKey(a.user, record.ScopeWrite)
+	writeOnly := a.addKey(a.user, people.ScopeWrite)
 	for at, made := range addOfEveryKind(t, a) {
 		stale := made.header.Get("Etag")
 		tag := a.patch(at, changeOf(at)).want(200).header.Get("Etag")

@@ -10,6 +10,7 @@ import (
 
 	"kist/kv"
 	"kist/kv/catalog"
+	"kist/kv/history"
 	"kist/kv/kvtest"
 	"kist/kv/people"
 	"kist/kv/record"
@@ -176,7 +177,7 @@ func BenchmarkAuthenticate(b *testing.B) {
 	u := kvtest.User(b, s, "ann")
 	var secret string
 	for range 100 {
-		_, secret = kvtest.Key(b, s, u.ID, record.Key{Name: "k", Scopes: []record.Scope{record.ScopeAll}})
+		_, secret = kvtest.Key(b, s, u.ID, people.Key{Name: "k", Scopes: []people.Scope{people.ScopeAll}})
 	}
 	b.Run("alone", func(b *testing.B) {
 		b.ReportAllocs()
@@ -212,7 +213,7 @@ func BenchmarkSeenUnlimited(b *testing.B) {
 	r := kvtest.Add(b, s, u.ID, record.Notes, `{"content":"c","isPublic":true}`)
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := catalog.Seen(s, r, record.Visit{}); err != nil {
+		if err := catalog.Seen(s, r, history.Visit{}); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -26,7 +26,7 @@ func TestBounds(t *testing.T) {
 	ann, bob := kvtest.User(t, s, "ann"), kvtest.User(t, s, "bob")
 	makes := map[string]func(tx *kv.Tx, i int, owner record.ID) error{
 		"too_many_keys": func(tx *kv.Tx, _ int, owner record.ID) error {
-			_, _, err := people.AddKey(tx, record.Key{Owner: owner, Scopes: []record.Scope{record.ScopeAll}})
+			_, _, err := people.AddKey(tx, people.Key{Owner: owner, Scopes: []people.Scope{people.ScopeAll}})
 			return err
 		},
 		"too_many_folders": func(tx *kv.Tx, i int, owner record.ID) error {
@@ -34,7 +34,7 @@ func TestBounds(t *testing.T) {
 			return err
 		},
 		"too_many_requests": func(tx *kv.Tx, i int, owner record.ID) error {
-			_, err := inbox.AddRequest(tx, owner, &record.RequestForm{Request: record.NewRequest()}, "")
+			_, err := inbox.AddRequest(tx, owner, &inbox.RequestForm{Request: inbox.NewRequest()}, "")
 			return err
 		},
 	}

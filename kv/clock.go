@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"kist/kv/record"
 	"kist/kv/table"
 	"kist/kv/workcopy"
 )
@@ -63,13 +62,13 @@ func (b belief) judge(last time.Time, now reading) (time.Time, belief) {
 		goesOn && now.elapsed-b.doubt.elapsed >= b.lasts(now),
 		!goesOn && starting:
 		slow := b.sure.wall.Add((now.elapsed - b.sure.elapsed) / catchUp)
-		at := record.Later(last, record.Later(now.wall, slow))
+		at := Later(last, Later(now.wall, slow))
 		b.sure, b.doubt = reading{at, now.elapsed}, reading{}
 		return at, b
 	case !goesOn:
 		b.doubt = now
 	}
-	return record.Later(last, expected), b
+	return Later(last, expected), b
 }
 
 // lasts is how long the clock's leap must last until it is believed.
@@ -268,4 +267,12 @@ func (c *timekeeper) saveMonotonic(t *table.Tx, instant time.Time) error {
 		return t.Put(workcopy.MetaBucket, metaMonotonic, binary.BigEndian.AppendUint64(nil, uint64(at.UnixMilli())))
 	}
 	return nil
+}
+
+// Later is the later of two instants; a if they are equal.
+func Later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
 }

@@ -48,9 +48,9 @@ func TestClockJumps(t *testing.T) {
 	c := newClocks()
 	s := kvtest.Opened(t, t.TempDir(), c.options())
 	u := kvtest.User(t, s, "ann")
-	var h record.Webhook
+	var h jobs.Webhook
 	kvtest.Update(t, s, func(tx *kv.Tx) (err error) {
-		h, err = jobs.AddWebhook(tx, record.Webhook{Owner: u.ID, Events: []record.Event{record.ItemExpired}, Enabled: true})
+		h, err = jobs.AddWebhook(tx, jobs.Webhook{Owner: u.ID, Events: []jobs.Event{jobs.ItemExpired}, Enabled: true})
 		return err
 	})
 	r := kvtest.Add(t, s, u.ID, record.Notes, fmt.Sprintf(`{"content":"c","isPublic":true,"expiresAt":%q}`, c.Now().Add(50*time.Hour).UTC().Format(time.RFC3339)))

@@ -14,6 +14,7 @@ import (
 
 	"kist/kv"
 	"kist/kv/catalog"
+	"kist/kv/history"
 	"kist/kv/jobs"
 	"kist/kv/kvtest"
 	"kist/kv/record"
@@ -403,8 +404,8 @@ func TestDamagedRow(t *testing.T) {
 	u := kvtest.User(t, s, "ann")
 	bad, good := kvtest.Add(t, s, u.ID, record.Notes, `{"content":"c"}`), kvtest.Add(t, s, u.ID, record.Notes, `{"content":"c"}`)
 	kvtest.Update(t, s, func(tx *kv.Tx) error { return tx.Put(kvtest.Bucket("record"), bad.Key(), []byte{1, 1}) })
-	is.NoErr(catalog.Seen(s, bad, record.Visit{}))
-	is.NoErr(catalog.Seen(s, good, record.Visit{}))
+	is.NoErr(catalog.Seen(s, bad, history.Visit{}))
+	is.NoErr(catalog.Seen(s, good, history.Visit{}))
 	is.NoErr(s.Flush()) // one damaged row does not hold up the others' counts
 	kvtest.View(t, s, func(tx *kv.Tx) error {
 		is.Equal(kvtest.Viewed(tx, good)[0], int64(1))

@@ -29,8 +29,8 @@ const changesVolume = 4 << 20
 // records as they are now. Each existing record occurs once, at the place of its
 // latest change. It lists fewer, but at least one, when rows are large. An unreadable
 // row counts as missing; Audit reports it.
-func (tx *Tx) Changes(since uint64, limit int) ([]record.Change, error) {
-	var all []record.Change
+func (tx *Tx) Changes(since uint64, limit int) ([]Change, error) {
+	var all []Change
 	volume := 0
 	for k, v := range tx.Walk(ChangeBucket, nil, binary.BigEndian.AppendUint64(nil, since), false) {
 		if len(all) == limit || volume > changesVolume {
@@ -39,7 +39,7 @@ func (tx *Tx) Changes(since uint64, limit int) ([]record.Change, error) {
 		if len(k) != 8 || len(v) != record.KeySize || record.KindOf(v[16]) == nil {
 			return nil, fmt.Errorf("change %x: damaged", k)
 		}
-		c := record.Change{Seq: binary.BigEndian.Uint64(k), Owner: record.ID(v[:16]), Kind: record.KindOf(v[16]), ID: record.ID(v[17:])}
+		c := Change{Seq: binary.BigEndian.Uint64(k), Owner: record.ID(v[:16]), Kind: record.KindOf(v[16]), ID: record.ID(v[17:])}
 		if row := tx.Get(RecordBucket, v); row != nil {
 			volume += len(row)
 			if r, err := record.ParseRow(v, row); err == nil && r.Seq == c.Seq {
@@ -106,7 +106,7 @@ func (s *Store) Changed() <-chan struct{} { return s.changed }
 
 // Feed reads changes as Tx.Changes does. It also returns the latest place in the feed
 // and the place of the last removed mark.
-func (s *Store) Feed(since uint64, limit int) (some []record.Change, latest, trimmed uint64, err error) {
+func (s *Store) Feed(since uint64, limit int) (some []Change, latest, trimmed uint64, err error) {
 	err = s.View(func(tx *Tx) (err error) {
 		latest, trimmed = tx.Latest(), tx.Trimmed()
 		some, err = tx.Changes(since, limit)

@@ -25,7 +25,7 @@ func TestTrim(t *testing.T) {
 		t.Fatal("a commit with changes was not told")
 	}
 	kvtest.Update(t, s, func(tx *kv.Tx) error { return catalog.Remove(tx, gone) })
-	feed := func() (all []record.Change) {
+	feed := func() (all []kv.Change) {
 		kvtest.View(t, s, func(tx *kv.Tx) (err error) {
 			all, err = tx.Changes(0, 100)
 			return err

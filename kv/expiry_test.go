@@ -23,7 +23,7 @@ func TestEndThatCannotBeRecorded(t *testing.T) {
 	c := kvtest.NewClock()
 	s := kvtest.OpenAt(t, t.TempDir(), c.Now)
 	u := kvtest.User(t, s, "ann")
-	h := kvtest.HookFor(t, s, u.ID, record.ItemExpired)
+	h := kvtest.HookFor(t, s, u.ID, jobs.ItemExpired)
 	end := func(after time.Duration) *record.Record {
 		return kvtest.Add(t, s, u.ID, record.Notes, fmt.Sprintf(`{"content":"c","expiresAt":%q}`, c.Now().Add(after).UTC().Format(time.RFC3339)))
 	}
@@ -61,9 +61,9 @@ func TestLongEnds(t *testing.T) {
 	c := kvtest.NewClock()
 	s := kvtest.OpenAt(t, t.TempDir(), c.Now)
 	u := kvtest.User(t, s, "ann")
-	var hs []record.Webhook
+	var hs []jobs.Webhook
 	for range 5 {
-		hs = append(hs, kvtest.HookFor(t, s, u.ID, record.ItemExpired))
+		hs = append(hs, kvtest.HookFor(t, s, u.ID, jobs.ItemExpired))
 	}
 	const maxVolume = 8 << 20 // of a commit
 	const n, size = 12, maxVolume / 8

@@ -33,9 +33,9 @@ func TestRelax(t *testing.T) {
 		is.NoErr(err)
 		return n
 	}
-	var u *record.User
+	var u *people.User
 	is.NoErr(s.Update(func(tx *kv.Tx) (err error) {
-		u, err = people.AddUser(tx, record.User{Name: "ann", Quota: -1})
+		u, err = people.AddUser(tx, people.User{Name: "ann", Quota: -1})
 		return err
 	}))
 	is.NoErr(s.Update(func(tx *kv.Tx) error {

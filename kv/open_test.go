@@ -167,7 +167,7 @@ func TestMigration(t *testing.T) {
 	c.Add(-time.Hour)
 
 	tables.All.Migrations[0] = []kv.Migration{func(tx *kv.Tx) error {
-		if _, err := people.AddUser(tx, record.User{Name: "bob"}); err != nil {
+		if _, err := people.AddUser(tx, people.User{Name: "bob"}); err != nil {
 			return err
 		}
 		return kvtest.ErrPlanned
@@ -192,7 +192,7 @@ func TestMigration(t *testing.T) {
 
 	var id record.ID
 	tables.All.Migrations[0] = []kv.Migration{func(tx *kv.Tx) error {
-		bob, err := people.AddUser(tx, record.User{Name: "bob"})
+		bob, err := people.AddUser(tx, people.User{Name: "bob"})
 		if err == nil {
 			id = bob.ID
 		}

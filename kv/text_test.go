@@ -72,7 +72,7 @@ func TestQuotaOfOtherText(t *testing.T) {
 	s := kvtest.OpenAt(t, filepath.Join(t.TempDir(), "data"), c.Now)
 	u := kvtest.User(t, s, "ann")
 	quota := func(n int64) {
-		kvtest.Update(t, s, func(tx *kv.Tx) error { return people.SetSettings(tx, record.Settings{DefaultQuota: n}) })
+		kvtest.Update(t, s, func(tx *kv.Tx) error { return people.SetSettings(tx, people.Settings{DefaultQuota: n}) })
 	}
 	used := func() int64 {
 		t.Helper()
@@ -128,10 +128,10 @@ func TestQuotaOfOtherText(t *testing.T) {
 
 	// Folders, upload requests and remote uploads, new or longer.
 	var folder *record.Folder
-	var request *record.Request
-	var fetch *record.Fetch
-	form := func() *record.RequestForm {
-		f := &record.RequestForm{Request: record.NewRequest()}
+	var request *inbox.Request
+	var fetch *jobs.Fetch
+	form := func() *inbox.RequestForm {
+		f := &inbox.RequestForm{Request: inbox.NewRequest()}
 		f.Title, f.Description = "Photos", long
 		return f
 	}
@@ -139,7 +139,7 @@ func TestQuotaOfOtherText(t *testing.T) {
 		func(tx *kv.Tx) (err error) { folder, err = catalog.AddFolder(tx, u.ID, "travel", ""); return err },
 		func(tx *kv.Tx) (err error) { request, err = inbox.AddRequest(tx, u.ID, form(), ""); return err },
 		func(tx *kv.Tx) (err error) {
-			fetch, err = jobs.AddFetch(tx, record.Fetch{Owner: u.ID, URL: "https://example.org/" + long})
+			fetch, err = jobs.AddFetch(tx, jobs.Fetch{Owner: u.ID, URL: "https://example.org/" + long})
 			return err
 		},
 	} {
@@ -218,7 +218,7 @@ func TestQuotaOfOtherText(t *testing.T) {
 	is.NoErr(err)
 	for _, d := range []string{"approve", "reject"} {
 		kvtest.Update(t, s, func(tx *kv.Tx) error {
-			_, err := inbox.Decide(tx, u.ID, q.ID, item, &record.Decision{Action: d, Tags: []string{d}})
+			_, err := inbox.Decide(tx, u.ID, q.ID, item, &inbox.Decision{Action: d, Tags: []string{d}})
 			return err
 		})
 		is.True(used() > before+893) // the row stays
@@ -259,7 +259,7 @@ func TestQuotaOfText(t *testing.T) {
 	u := kvtest.User(t, s, "ann")
 	quota := func(n int64) {
 		kvtest.Update(t, s, func(tx *kv.Tx) error {
-			u, err := people.User(tx, u.ID)
+			u, err := people.ReadUser(tx, u.ID)
 			is.NoErr(err)
 			u.Quota = n
 			return people.SaveUser(tx, u)
@@ -461,7 +461,7 @@ func TestTextOfOlderStore(t *testing.T) {
 			is.NoErr(i.Close())
 			for range 2 {
 				s = kvtest.OpenAt(t, dir, nil)
-				for _, u := range []*record.User{ann, bob} {
+				for _, u := range []*people.User{ann, bob} {
 					is.Equal(kvtest.TextNow(t, s, u.ID), rowsOf(t, s, u.ID))
 				}
 				kvtest.View(t, s, func(tx *kv.Tx) error {

@@ -28,11 +28,11 @@ func TestFinishUpload(t *testing.T) {
 	f := kvtest.Form(t, record.Files, `{}`)
 	f.AddTags, f.Folder, f.Expires = []string{uuid.Max.String()}, uuid.Max, s.Now().Add(time.Minute)
 	c.Add(time.Hour)
-	kvtest.Update(t, s, func(tx *kv.Tx) error { return people.SetSettings(tx, record.Settings{DefaultQuota: 10}) })
+	kvtest.Update(t, s, func(tx *kv.Tx) error { return people.SetSettings(tx, people.Settings{DefaultQuota: 10}) })
 	is.Equal(kvtest.Code(s.Update(func(tx *kv.Tx) error {
 		return inbox.FinishUpload(tx, one, f, kvtest.Content(record.Files, 1, 60))
 	})), "quota_exceeded")
-	kvtest.Update(t, s, func(tx *kv.Tx) error { return people.SetSettings(tx, record.Settings{}) })
+	kvtest.Update(t, s, func(tx *kv.Tx) error { return people.SetSettings(tx, people.Settings{}) })
 	kv.SetDiskLow(s, true)
 	is.Equal(s.Update(func(tx *kv.Tx) error {
 		return inbox.FinishUpload(tx, one, f, kvtest.Content(record.Files, 1, 60))

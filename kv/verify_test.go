@@ -190,10 +190,10 @@ func TestRepairOfOrphans(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "data")
 			s := kvtest.OpenAt(t, dir, nil)
 			u := kvtest.User(t, s, "ann")
-			kept, gone := kvtest.HookFor(t, s, u.ID, record.Notes.Created()), kvtest.HookFor(t, s, u.ID, record.Bookmarks.Created())
+			kept, gone := kvtest.HookFor(t, s, u.ID, jobs.Created(record.Notes)), kvtest.HookFor(t, s, u.ID, jobs.Created(record.Bookmarks))
 			kvtest.Add(t, s, u.ID, record.Notes, `{"content":"c"}`)
 			kvtest.Add(t, s, u.ID, record.Bookmarks, `{"url":"https://example.org/"}`)
-			var lost record.Delivery
+			var lost jobs.Delivery
 			kvtest.Update(t, s, func(tx *kv.Tx) error {
 				lost = kvtest.DeliveriesOf(t, tx, gone.ID)[0]
 				if b == kvtest.Bucket("webhook") {
@@ -336,7 +336,7 @@ func TestRepair(t *testing.T) {
 			is.Equal(err == nil, name != "journal gone")
 			s = kvtest.OpenAt(t, dir, nil)
 			kvtest.View(t, s, func(tx *kv.Tx) error {
-				_, err := people.User(tx, owner)
+				_, err := people.ReadUser(tx, owner)
 				is.NoErr(err)
 				return kvtest.Audit(tx)
 			})
@@ -436,7 +436,7 @@ func TestContents(t *testing.T) {
 	is := is.New(t)
 	s := kvtest.Open(t)
 	u := kvtest.User(t, s, "ann")
-	q := kvtest.AddRequest(t, s, u.ID, func(f *record.RequestForm) { f.PerSender = 100 })
+	q := kvtest.AddRequest(t, s, u.ID, func(f *inbox.RequestForm) { f.PerSender = 100 })
 	want := map[[32]byte]int64{}
 	file := func(ref [32]byte, size int64) {
 		kvtest.Update(t, s, func(tx *kv.Tx) error {

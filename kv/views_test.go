@@ -7,6 +7,7 @@ import (
 
 	"kist/kv"
 	"kist/kv/catalog"
+	"kist/kv/history"
 	"kist/kv/kvtest"
 	"kist/kv/people"
 	"kist/kv/record"
@@ -18,13 +19,13 @@ func TestCountsAreKept(t *testing.T) {
 	s := kvtest.Open(t)
 	u := kvtest.User(t, s, "ann")
 	r := kvtest.Add(t, s, u.ID, record.Notes, `{"content":"c"}`)
-	_, secret := kvtest.Key(t, s, u.ID, record.Key{})
+	_, secret := kvtest.Key(t, s, u.ID, people.Key{})
 	_, err := people.Authenticate(s, secret)
 	is.NoErr(err)
-	is.NoErr(catalog.Seen(s, r, record.Visit{}))
+	is.NoErr(catalog.Seen(s, r, history.Visit{}))
 	kv.SetClosed(s, true)
 	is.True(s.Flush() != nil)
-	is.NoErr(catalog.Seen(s, r, record.Visit{}))
+	is.NoErr(catalog.Seen(s, r, history.Visit{}))
 	is.True(s.Flush() != nil)
 	kv.SetClosed(s, false)
 	is.NoErr(s.Flush())

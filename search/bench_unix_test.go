@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"kist/kv"
 	"kist/kv/record"
 	"kist/search/corpus"
 )
@@ -97,7 +98,7 @@ func BenchmarkFollow(b *testing.B) {
 				wake := make(chan struct{}, 1)
 				l.open(func(o *Options) {
 					o.Wake, o.idle = wake, 5*time.Second
-					o.Feed = func(since uint64, limit int) ([]record.Change, uint64, uint64, error) {
+					o.Feed = func(since uint64, limit int) ([]kv.Change, uint64, uint64, error) {
 						shown := shown.Load()
 						some, _, trimmed, err := l.store.Feed(since, min(limit, int(max(shown, since)-since)+1))
 						for len(some) > 0 && some[len(some)-1].Seq > shown {

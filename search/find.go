@@ -15,6 +15,7 @@ import (
 	"github.com/blevesearch/vellum"
 	"github.com/blevesearch/vellum/levenshtein"
 
+	"kist/kv"
 	"kist/kv/record"
 )
 
@@ -50,7 +51,7 @@ func (v *View) Close() {
 // Find runs the query. tail are the changes after Place, which the index lacks: their records are
 // matched in their current state. The error is ErrUnusable, which means that the index is being rebuilt
 // and the caller has to read the records, or ctx's.
-func (v *View) Find(ctx context.Context, f *Finder, tail []record.Change) (h *Hits, err error) {
+func (v *View) Find(ctx context.Context, f *Finder, tail []kv.Change) (h *Hits, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("%w: %v", errDamaged, p)

@@ -26,6 +26,7 @@ import (
 	index "github.com/blevesearch/bleve_index_api"
 	segment "github.com/blevesearch/scorch_segment_api/v2"
 
+	"kist/kv"
 	"kist/kv/record"
 )
 
@@ -35,7 +36,7 @@ type Options struct {
 	Store string // identifies the store; an index of another store is rebuilt
 	// Feed reads up to limit changes after a place, with the current state of the records. It also returns
 	// the latest place, and the place up to which removals may be forgotten.
-	Feed func(since uint64, limit int) (some []record.Change, latest, trimmed uint64, err error)
+	Feed func(since uint64, limit int) (some []kv.Change, latest, trimmed uint64, err error)
 	// Trim forgets the removals at the places, which the index has applied.
 	Trim func(places []uint64) error
 	Wake <-chan struct{} // receives if there are changes
@@ -826,7 +827,7 @@ type writer struct {
 
 // apply writes changes in batches. Each batch starts when the previous one is on the disk. apply returns when the last
 // batch has started.
-func (w *writer) apply(some []record.Change) error {
+func (w *writer) apply(some []kv.Change) error {
 	b := index.NewBatch()
 	volume := 0
 	for i := range some {

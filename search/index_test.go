@@ -141,9 +141,9 @@ func (l *library) caught() {
 }
 
 func (l *library) user(name string) record.ID {
-	var u *record.User
+	var u *people.User
 	l.fatal(l.store.Update(func(tx *kv.Tx) (err error) {
-		u, err = people.AddUser(tx, record.User{Name: name, Quota: -1})
+		u, err = people.AddUser(tx, people.User{Name: name, Quota: -1})
 		return err
 	}))
 	return u.ID

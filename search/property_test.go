@@ -673,7 +673,7 @@ func TestFeedFails(t *testing.T) {
 	l.add(ann, record.Notes, `{"title":"Boats","content":""}`)
 	fails := make(chan struct{})
 	l.open(func(o *Options) {
-		o.Feed = func(since uint64, most int) ([]record.Change, uint64, uint64, error) {
+		o.Feed = func(since uint64, most int) ([]kv.Change, uint64, uint64, error) {
 			select {
 			case <-fails:
 				return l.store.Feed(since, most)

@@ -3,9 +3,9 @@ package search
 import (
 	"slices"
 
-	index "github.com/blevesearch/bleve_index_api"
+	"kist/kv"
 
-	"kist/kv/record"
+	index "github.com/blevesearch/bleve_index_api"
 )
 
 // row is a document of the index with its terms already counted, so that the library does not analyse it. It implements
@@ -111,7 +111,7 @@ func (r *row) text(name string, l line) {
 }
 
 // row makes the document of a record; nil if the record does not exist.
-func (x *Index) row(c *record.Change) *row {
+func (x *Index) row(c *kv.Change) *row {
 	r := c.Record
 	if r == nil {
 		return nil

@@ -18,13 +18,13 @@ import (
 
 // Imported is what an import created, and why it stopped early if it did.
 type Imported struct {
-	record.Moved
+	transfer.Moved
 	Problem string `json:"error,omitempty"`
 }
 
 func (v handler) importRecords(r *http.Request) (out Imported, err error) {
 	ask := r.URL.Query()
-	u, err := view(v, func(tx *kv.Tx) (*record.User, error) { return named(tx, ask.Get("user")) })
+	u, err := view(v, func(tx *kv.Tx) (*people.User, error) { return named(tx, ask.Get("user")) })
 	if err != nil {
 		return out, err
 	}
@@ -89,7 +89,7 @@ func lay(content *blobs.Store, store *kv.Store, body io.Reader) (s format.Source
 // exportRecords writes a zip of what an account keeps.
 func (v handler) exportRecords(w http.ResponseWriter, r *http.Request) error {
 	return v.Contents(func(content *blobs.Store) error {
-		u, err := view(v, func(tx *kv.Tx) (*record.User, error) { return named(tx, r.URL.Query().Get("user")) })
+		u, err := view(v, func(tx *kv.Tx) (*people.User, error) { return named(tx, r.URL.Query().Get("user")) })
 		if err != nil {
 			return err
 		}
@@ -104,7 +104,7 @@ func (v handler) exportRecords(w http.ResponseWriter, r *http.Request) error {
 }
 
 // named reads the account with the name. The error says which command lists names.
-func named(tx *kv.Tx, name string) (*record.User, error) {
+func named(tx *kv.Tx, name string) (*people.User, error) {
 	u, err := people.UserNamed(tx, name)
 	if e, ok := errors.AsType[*record.Error](err); ok && e.Fault == record.Missing {
 		e.Text = fmt.Sprintf("There is no user named %q; kist user list shows the names.", name)

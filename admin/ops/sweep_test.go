@@ -39,7 +39,7 @@ func TestSweepBeyondABatch(t *testing.T) {
 	is.NoErr(os.MkdirAll(filepath.Join(dir, "blobs", "ff"), 0o700))
 	is.NoErr(os.WriteFile(filepath.Join(dir, "blobs", "ff", last.String()), []byte("last"), 0o600))
 	is.NoErr(store.Update(func(tx *kv.Tx) error {
-		u, err := people.AddUser(tx, record.User{Name: "ann", Role: record.Admin, Quota: -1})
+		u, err := people.AddUser(tx, people.User{Name: "ann", Role: people.Admin, Quota: -1})
 		for i := 0; err == nil && i < len(refs); i++ {
 			form := record.NewForm(record.Files)
 			form.Body.(*record.File).OriginalName = "x"

@@ -4,13 +4,13 @@ import (
 	"net/url"
 
 	"kist/admin/exit"
-	"kist/kv/record"
+	"kist/kv/people"
 )
 
 // CaptchaFlags choose the captcha that the server uses unless its settings name
 // one.
 type CaptchaFlags struct {
-	Captcha        record.CaptchaProvider `default:"pow" enum:"pow,turnstile,hcaptcha,none" placeholder:"PROVIDER" help:"The captcha for upload requests that ask for one: pow (built in), turnstile, hcaptcha or none. A choice in the admin settings takes precedence."`
+	Captcha        people.CaptchaProvider `default:"pow" enum:"pow,turnstile,hcaptcha,none" placeholder:"PROVIDER" help:"The captcha for upload requests that ask for one: pow (built in), turnstile, hcaptcha or none. A choice in the admin settings takes precedence."`
 	CaptchaSiteKey string                 `placeholder:"KEY" help:"Site key from Turnstile or hCaptcha."`
 	CaptchaSecret  string                 `placeholder:"SECRET" help:"Secret from Turnstile or hCaptcha. Put it into a file that KIST_CAPTCHA_SECRET_FILE names instead: other users can see the command line."`
 	CaptchaURL     string                 `name:"captcha-verify-url" placeholder:"URL" help:"Where tokens are verified. If absent, the provider's own URL."`
@@ -18,7 +18,7 @@ type CaptchaFlags struct {
 
 // Check fails with an error of usage if the flags do not go together.
 func (f *CaptchaFlags) Check() error {
-	external := f.Captcha == record.CaptchaTurnstile || f.Captcha == record.CaptchaHCaptcha
+	external := f.Captcha == people.CaptchaTurnstile || f.Captcha == people.CaptchaHCaptcha
 	u, err := url.Parse(f.CaptchaURL)
 	switch {
 	case external && (f.CaptchaSiteKey == "" || f.CaptchaSecret == ""):

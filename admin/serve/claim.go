@@ -76,7 +76,7 @@ func openClaim(store *kv.Store) (token string, err error) {
 		if err != nil {
 			return err
 		}
-		if slices.ContainsFunc(all, func(u record.User) bool { return u.Role == record.Admin }) {
+		if slices.ContainsFunc(all, func(u people.User) bool { return u.Role == people.Admin }) {
 			return record.NotFound("claim")
 		}
 		return people.Claimable(tx, token)

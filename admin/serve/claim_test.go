@@ -14,7 +14,6 @@ import (
 	"kist/kv"
 	"kist/kv/kvtest"
 	"kist/kv/people"
-	"kist/kv/record"
 )
 
 // The file of the claim link goes when there is an administrator, also one that a command has made.
@@ -29,7 +28,7 @@ func TestWatchClaim(t *testing.T) {
 	is.NoErr(err)
 
 	kvtest.Update(t, s, func(tx *kv.Tx) error {
-		_, err := people.AddUser(tx, record.User{Name: "ann", Role: record.Admin, Quota: -1})
+		_, err := people.AddUser(tx, people.User{Name: "ann", Role: people.Admin, Quota: -1})
 		return err
 	})
 	ctx, stop := context.WithCancel(t.Context())

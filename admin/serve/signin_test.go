@@ -10,7 +10,6 @@ import (
 	"kist/kv"
 	"kist/kv/kvtest"
 	"kist/kv/people"
-	"kist/kv/record"
 )
 
 func TestSignInFlags(t *testing.T) {
@@ -60,9 +59,9 @@ func TestCheckAdmins(t *testing.T) {
 	f := &SignInFlags{PasswordLogin: "off", OIDCIssuer: issuer}
 	people.SetWays(s, people.Ways{NoPasswords: true, Issuer: issuer})
 	is.NoErr(f.CheckAdmins(s)) // there are no accounts yet
-	var u *record.User
+	var u *people.User
 	kvtest.Update(t, s, func(tx *kv.Tx) (err error) {
-		u, err = people.AddUser(tx, record.User{Name: "ann", Role: record.Admin, Password: "hash"})
+		u, err = people.AddUser(tx, people.User{Name: "ann", Role: people.Admin, Password: "hash"})
 		return err
 	})
 	err := f.CheckAdmins(s)

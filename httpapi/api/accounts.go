@@ -28,18 +28,18 @@ import (
 // MeForm is what users can change about their own account.
 type MeForm struct {
 	name              string
-	language          record.Language
-	theme             record.Theme
-	accent            record.Accent
+	language          people.Language
+	theme             people.Theme
+	accent            people.Accent
 	password, current field.Secret
 	revoke            revoke
 }
 
 func (f *MeForm) Fields(s *field.Set) {
 	s.Name("displayName", &f.name, record.MaxName).Says("Display name.", `"Ann"`)
-	field.MaybeChoice(s, "language", &f.language, record.Languages).Says("Language of pages and the app; null leaves it to the browser.", `"de"`)
-	field.MaybeChoice(s, "theme", &f.theme, record.Themes).Says("Brightness of the app; null follows the system.", `"dark"`)
-	field.MaybeChoice(s, "accent", &f.accent, record.Accents).Says("Colour of what can be pressed in the app; null is the usual one.", `"blue"`)
+	field.MaybeChoice(s, "language", &f.language, people.Languages).Says("Language of pages and the app; null leaves it to the browser.", `"de"`)
+	field.MaybeChoice(s, "theme", &f.theme, people.Themes).Says("Brightness of the app; null follows the system.", `"dark"`)
+	field.MaybeChoice(s, "accent", &f.accent, people.Accents).Says("Colour of what can be pressed in the app; null is the usual one.", `"blue"`)
 	s.Secret("password", &f.password).Says("A new password of at least 8 characters. Repeats, rows such as 1234 or qwerty, the user name and the first part of the server's name count as one character each. Common passwords are refused.", `"correct horse battery"`)
 	s.Secret("currentPassword", &f.current).Says("The current password; required with a new one.", `"open sesame"`)
 	f.revoke.Fields(s)
@@ -61,8 +61,8 @@ func (f revoke) check(in field.Object, p *field.Secret) error {
 }
 
 // names reports which keys to revoke. By default that is not the key of the request.
-func (f revoke) names(c *web.Request) func(*record.Key) bool {
-	return func(k *record.Key) bool {
+func (f revoke) names(c *web.Request) func(*people.Key) bool {
+	return func(k *people.Key) bool {
 		if f == nil {
 			return k.Device != "" && k.ID != c.Caller.Key.ID
 		}
@@ -99,10 +99,10 @@ func editMe(c *web.Request) error {
 		return err
 	}
 	var read, hash string
-	var changed *record.User
+	var changed *people.User
 	if form.password.Said {
 		if err := c.Site.Store.View(func(tx *kv.Tx) error {
-			u, err := people.User(tx, c.Owner())
+			u, err := people.ReadUser(tx, c.Owner())
 			if err == nil {
 				read = u.Password
 			}
@@ -122,7 +122,7 @@ func editMe(c *web.Request) error {
 		}
 	}
 	if err := c.Site.Store.Update(func(tx *kv.Tx) error {
-		u, err := people.User(tx, c.Owner())
+		u, err := people.ReadUser(tx, c.Owner())
 		if err != nil {
 			return err
 		}
@@ -168,7 +168,7 @@ func strong(c *web.Request, p *field.Secret, name string) error {
 		host, _, _ := strings.Cut(c.Site.BaseURL.Hostname(), ".")
 		names = append(names, host)
 	}
-	if err := record.CheckPassword(p.Text, names, embed.CommonPassword); err != nil {
+	if err := people.CheckPassword(p.Text, names, embed.CommonPassword); err != nil {
 		return field.Problems{"password": err.Error()}
 	}
 	return nil
@@ -176,7 +176,7 @@ func strong(c *web.Request, p *field.Secret, name string) error {
 
 // userForm is what an administrator can set for an account.
 type userForm struct {
-	u        *record.User
+	u        *people.User
 	password field.Secret
 	revoke   revoke
 	fresh    bool
@@ -191,7 +191,7 @@ func (f *userForm) Fields(s *field.Set) {
 		Says("Name to sign in with; unique, ignoring case.", `"ann"`)
 	s.Secret("password", &f.password, required...).Says("Password of at least 8 characters. Repeats, rows such as 1234 or qwerty, the user name and the first part of the server's name count as one character each. Common passwords are refused.", `"correct horse battery"`)
 	s.Name("displayName", &f.u.DisplayName, record.MaxName).Says("Display name.", `"Ann"`)
-	field.Choice(s, "role", &f.u.Role, record.Roles).Says("What the user may do.", `"user"`)
+	field.Choice(s, "role", &f.u.Role, people.Roles).Says("What the user may do.", `"user"`)
 	s.Bool("disabled", &f.u.Disabled).Says("Disables the account.", `false`)
 	s.Bool("apiTokensDisabled", &f.u.TokensOff).Says("Turns the user's API keys off.", `false`)
 	s.MaybeNumber("quotaBytes", &f.u.Quota, 0, 1<<53).
@@ -207,16 +207,16 @@ func NewUserForm() *userForm {
 	return f
 }
 
-func NewUserEdit() *userForm { return &userForm{u: &record.User{Role: record.Member, Quota: -1}} }
+func NewUserEdit() *userForm { return &userForm{u: &people.User{Role: people.Member, Quota: -1}} }
 
 // users are all accounts, for administrators.
-var users = &web.Resource[record.User, *session.ShownUser]{
+var users = &web.Resource[people.User, *session.ShownUser]{
 	Name:  "user",
-	All:   func(tx *kv.Tx, _ record.ID) ([]record.User, error) { return people.Users(tx) },
-	Place: func(u *record.User) (record.ID, string) { return u.ID, u.Name },
-	Load:  func(tx *kv.Tx, _, id record.ID) (*record.User, error) { return people.User(tx, id) },
+	All:   func(tx *kv.Tx, _ record.ID) ([]people.User, error) { return people.Users(tx) },
+	Place: func(u *people.User) (record.ID, string) { return u.ID, u.Name },
+	Load:  func(tx *kv.Tx, _, id record.ID) (*people.User, error) { return people.ReadUser(tx, id) },
 	Save:  people.SaveUser,
-	Show: func(_ *web.Request, tx *kv.Tx, u *record.User) (*session.ShownUser, error) {
+	Show: func(_ *web.Request, tx *kv.Tx, u *people.User) (*session.ShownUser, error) {
 		return session.ShowUser(tx, u)
 	},
 }
@@ -234,12 +234,12 @@ func createUser(c *web.Request) error {
 	if form.u.Password, err = c.Hash(form.password); err != nil {
 		return err
 	}
-	return users.Create(c, func(tx *kv.Tx) (*record.User, error) {
+	return users.Create(c, func(tx *kv.Tx) (*people.User, error) {
 		u, err := people.AddUser(tx, *form.u)
 		if err != nil {
 			return nil, err
 		}
-		return u, people.Note(tx, record.Activity{Event: record.AccountCreated, Name: u.Name, By: c.Caller.User.Name})
+		return u, people.Note(tx, people.Activity{Event: people.AccountCreated, Name: u.Name, By: c.Caller.User.Name})
 	})
 }
 
@@ -264,7 +264,7 @@ func editUser(c *web.Request) error {
 	if err != nil {
 		return err
 	}
-	return users.Edit(c, id, func(tx *kv.Tx, u *record.User) error {
+	return users.Edit(c, id, func(tx *kv.Tx, u *people.User) error {
 		before, form := *u, &userForm{u: u}
 		if err := field.Patch(form, in); err != nil {
 			return err
@@ -290,7 +290,7 @@ func doneBy(c *web.Request, owner record.ID) string {
 }
 
 // noteAccount adds a change of an account to its activity.
-func noteAccount(c *web.Request, tx *kv.Tx, before, got record.User) error {
+func noteAccount(c *web.Request, tx *kv.Tx, before, got people.User) error {
 	names := changes(&userForm{u: &before}, &userForm{u: &got})
 	if before.Password != got.Password {
 		names = append(names, "password")
@@ -298,7 +298,7 @@ func noteAccount(c *web.Request, tx *kv.Tx, before, got record.User) error {
 	if len(names) == 0 {
 		return nil
 	}
-	return people.Note(tx, record.Activity{Owner: got.ID, Event: record.AccountChanged, Name: got.Name, By: doneBy(c, got.ID), Changes: names})
+	return people.Note(tx, people.Activity{Owner: got.ID, Event: people.AccountChanged, Name: got.Name, By: doneBy(c, got.ID), Changes: names})
 }
 
 // changes are the names of the shown fields that differ.
@@ -323,7 +323,7 @@ func removeUser(c *web.Request) error {
 }
 
 // ShownKey is an API key without its secret.
-type ShownKey struct{ record.Key }
+type ShownKey struct{ people.Key }
 
 // ShownCurrent is the key of a request and its user.
 type ShownCurrent struct {
@@ -356,7 +356,7 @@ func (v *ShownKey) Fields(s *field.Set) {
 	s.Time("lastUsedAt", &v.LastUsed).Says("When the key was last used, to the minute.", `"2026-02-03T04:05:00.000Z"`)
 }
 
-var ScopeNames = field.Words(record.Scopes)
+var ScopeNames = field.Words(people.Scopes)
 
 // KeyForm is the form of an API key.
 type KeyForm struct {
@@ -370,7 +370,7 @@ type KeyForm struct {
 func (f *KeyForm) Fields(s *field.Set) {
 	s.Name("name", &f.name, record.MaxName, field.Required, field.Filled).Says("A name to recognise the key by.", `"laptop"`)
 	if f.Fresh {
-		s.Texts("scopes", &f.scopes, record.CleanScope, 5, 16, field.Filled).
+		s.Texts("scopes", &f.scopes, people.CleanScope, 5, 16, field.Filled).
 			Says("What the key may be used for: all, read, write, upload, admin. Default: all.", `["all"]`).Among(ScopeNames)
 		s.Time("expiresAt", &f.expires).Says("When the key expires; null means never.", `"2030-01-01T00:00:00.000Z"`)
 	} else {
@@ -385,19 +385,19 @@ func (f *KeyForm) ends(now time.Time) error {
 	return nil
 }
 
-var keys = &web.Resource[record.Key, *ShownKey]{
-	Name: "key", All: people.Keys, Load: people.Key, Save: people.SaveKey,
+var keys = &web.Resource[people.Key, *ShownKey]{
+	Name: "key", All: people.Keys, Load: people.ReadKey, Save: people.SaveKey,
 	Drop: func(s *kv.Store, owner, id record.ID) error {
 		return s.Update(func(tx *kv.Tx) error {
-			k, err := people.Key(tx, owner, id)
+			k, err := people.ReadKey(tx, owner, id)
 			if err != nil {
 				return err
 			}
 			return people.RevokeOne(tx, k, "")
 		})
 	},
-	Place: func(k *record.Key) (record.ID, string) { return k.ID, k.Name },
-	Show:  func(_ *web.Request, _ *kv.Tx, k *record.Key) (*ShownKey, error) { return &ShownKey{*k}, nil },
+	Place: func(k *people.Key) (record.ID, string) { return k.ID, k.Name },
+	Show:  func(_ *web.Request, _ *kv.Tx, k *people.Key) (*ShownKey, error) { return &ShownKey{*k}, nil },
 }
 
 var ListKeys = web.ListOp("account", "Lists the caller's API keys.", "A page of keys.", "Key", keys.List)
@@ -414,12 +414,12 @@ func createKey(c *web.Request) error {
 	if err := web.JoinProblems(c.DecodeNew(form), form.ends(c.Site.Store.Now())); err != nil {
 		return err
 	}
-	k := record.Key{Owner: c.Owner(), Name: form.name, Expires: form.expires}
+	k := people.Key{Owner: c.Owner(), Name: form.name, Expires: form.expires}
 	for _, scope := range form.scopes {
-		k.Scopes = append(k.Scopes, record.Scope(scope))
+		k.Scopes = append(k.Scopes, people.Scope(scope))
 	}
 	if len(k.Scopes) == 0 {
-		k.Scopes = []record.Scope{record.ScopeAll}
+		k.Scopes = []people.Scope{people.ScopeAll}
 	}
 	return c.Create(func(tx *kv.Tx) (web.Created, error) {
 		made, secret, err := people.AddKey(tx, k)
@@ -437,7 +437,7 @@ func createKey(c *web.Request) error {
 var EditKey = web.EditOp("account", "Renames an API key, or turns it off or on.", "The key.", "Key", editKey, 404)
 
 func editKey(c *web.Request) error {
-	return keys.EditBy(c, new(KeyForm), func(k *record.Key, in field.Object) error {
+	return keys.EditBy(c, new(KeyForm), func(k *people.Key, in field.Object) error {
 		form := &KeyForm{name: k.Name, disabled: k.Disabled}
 		err := field.Patch(form, in)
 		k.Name, k.Disabled = form.name, form.disabled
@@ -450,9 +450,9 @@ var RemoveKey = web.DoneOp("account", "Revokes an API key.", keys.Remove, 404)
 var ReadSettings = web.ReadOp("admin", "Reads the settings of the instance.", "The settings.", "Settings", readSettings)
 
 func readSettings(c *web.Request) error {
-	var set record.Settings
+	var set people.Settings
 	if err := c.Site.Store.View(func(tx *kv.Tx) (err error) {
-		set, err = people.Settings(tx)
+		set, err = people.ReadSettings(tx)
 		return err
 	}); err != nil {
 		return err
@@ -463,13 +463,13 @@ func readSettings(c *web.Request) error {
 var EditSettings = web.EditOp("admin", "Changes the settings of the instance.", "The settings.", "Settings", editSettings)
 
 func editSettings(c *web.Request) error {
-	in, err := c.DecodePatch(new(record.Settings))
+	in, err := c.DecodePatch(new(people.Settings))
 	if err != nil {
 		return err
 	}
-	var set record.Settings
+	var set people.Settings
 	if err := c.Site.Store.Update(func(tx *kv.Tx) (err error) {
-		if set, err = people.Settings(tx); err != nil {
+		if set, err = people.ReadSettings(tx); err != nil {
 			return err
 		}
 		before := set
@@ -483,7 +483,7 @@ func editSettings(c *web.Request) error {
 		if len(names) == 0 {
 			return nil
 		}
-		return errors.Join(people.SetSettings(tx, set), people.Note(tx, record.Activity{Event: record.SettingsChanged, By: c.Caller.User.Name, Changes: names}))
+		return errors.Join(people.SetSettings(tx, set), people.Note(tx, people.Activity{Event: people.SettingsChanged, By: c.Caller.User.Name, Changes: names}))
 	}); err != nil {
 		return err
 	}
@@ -541,7 +541,7 @@ func readClaim(c *web.Request) error {
 	if err := c.Site.Store.View(func(tx *kv.Tx) error { return people.Claimable(tx, c.Arg("token")) }); err != nil {
 		return err
 	}
-	return c.RespondPage(http.StatusOK, embed.ClaimPage{Base: c.Site.Prefix(), Shortest: record.MinPassword})
+	return c.RespondPage(http.StatusOK, embed.ClaimPage{Base: c.Site.Prefix(), Shortest: people.MinPassword})
 }
 
 type claimForm struct {
@@ -583,7 +583,7 @@ func claim(c *web.Request) error {
 	err = web.JoinProblems(problems, strong(c, &form.password, form.name), repeat)
 	if e, ok := errors.AsType[*record.Error](err); ok && e.Fault == record.Invalid {
 		return c.RespondPage(http.StatusUnprocessableEntity, embed.ClaimPage{
-			Base: c.Site.Prefix(), UserName: values.Get("username"), Shortest: record.MinPassword,
+			Base: c.Site.Prefix(), UserName: values.Get("username"), Shortest: people.MinPassword,
 			Errors: embed.ClaimErrors{UserName: claimProblem(c, "claim.nameProblem", e.Fields["username"]), Password: claimProblem(c, "claim.passwordProblem", e.Fields["password"]), Repeat: claimProblem(c, "claim.repeatProblem", e.Fields["repeat"])},
 		})
 	}
@@ -595,20 +595,20 @@ func claim(c *web.Request) error {
 		return err
 	}
 	var secret string
-	var first *record.User
+	var first *people.User
 	if err := c.Site.Store.Update(func(tx *kv.Tx) error {
 		if err := people.Claimable(tx, token); err != nil {
 			return err
 		}
-		u, err := people.AddUser(tx, record.User{Name: form.name, Role: record.Admin, Quota: -1, Password: hash})
+		u, err := people.AddUser(tx, people.User{Name: form.name, Role: people.Admin, Quota: -1, Password: hash})
 		if err != nil {
 			return err
 		}
 		first = u
-		if err := people.Note(tx, record.Activity{Event: record.AccountCreated, Name: u.Name}); err != nil {
+		if err := people.Note(tx, people.Activity{Event: people.AccountCreated, Name: u.Name}); err != nil {
 			return err
 		}
-		_, secret, err = people.AddKey(tx, record.Key{Owner: u.ID, Name: "first key", Scopes: []record.Scope{record.ScopeAdmin}})
+		_, secret, err = people.AddKey(tx, people.Key{Owner: u.ID, Name: "first key", Scopes: []people.Scope{people.ScopeAdmin}})
 		return err
 	}); err != nil {
 		return err
@@ -645,7 +645,7 @@ func CollectStats(s *web.Site) (*Stats, error) {
 			if err != nil {
 				break
 			}
-			var hooks []record.Webhook
+			var hooks []jobs.Webhook
 			hooks, err = jobs.Webhooks(tx, users[i].ID)
 			for _, h := range hooks {
 				v.Waiting += jobs.Queued(tx, h.ID)

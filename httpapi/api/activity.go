@@ -20,18 +20,18 @@ import (
 type ShownVisits struct{ history.Visits }
 
 func (v *ShownVisits) Fields(s *field.Set) {
-	day, visit := field.ObjectOf(&ShownDay{new(record.VisitDay)}), field.ObjectOf(&ShownVisit{new(record.LoggedVisit)})
+	day, visit := field.ObjectOf(&ShownDay{new(history.VisitDay)}), field.ObjectOf(&ShownVisit{new(history.LoggedVisit)})
 	s.Shown("days", field.Schema{Type: "array", Items: &day}, func(dst []byte) []byte {
-		return field.AppendList(dst, v.Days, func(dst []byte, d *record.VisitDay) []byte { return field.AppendJSON(dst, &ShownDay{d}) })
+		return field.AppendList(dst, v.Days, func(dst []byte, d *history.VisitDay) []byte { return field.AppendJSON(dst, &ShownDay{d}) })
 	}).Says("The days with visits, oldest first. Visits of the last second may be missing.", `[{"day":"2026-01-02","views":3,"devices":{"phone":2,"desktop":1,"program":0},"referrers":{"example.org":2}}]`)
 	s.Time("lastAt", &v.Last).Says("The last visit, on any day; null if there was none in 400 days.", `"2026-01-02T03:04:05.678Z"`)
 	s.Shown("log", field.Schema{Type: "array", Items: &visit}, func(dst []byte) []byte {
-		return field.AppendList(dst, v.Log, func(dst []byte, one *record.LoggedVisit) []byte { return field.AppendJSON(dst, &ShownVisit{one}) })
+		return field.AppendList(dst, v.Log, func(dst []byte, one *history.LoggedVisit) []byte { return field.AppendJSON(dst, &ShownVisit{one}) })
 	}).Says("Visits while logVisits was on, latest first: at most one of a network in a minute, and 1000, of the last 30 days.", `[{"at":"2026-01-02T03:04:05.678Z","what":"page","device":"phone","referrer":"example.org","network":"192.0.2.0/24"}]`)
 }
 
 // ShownDay are the visits of an item on one day.
-type ShownDay struct{ *record.VisitDay }
+type ShownDay struct{ *history.VisitDay }
 
 func (v *ShownDay) Fields(s *field.Set) {
 	views := v.Views()
@@ -49,7 +49,7 @@ func (v *ShownDay) Fields(s *field.Set) {
 	}).Says("Number of visits by the host of the page that led to the item: the 20 commonest. If visitors name very many hosts, numbers may be too low.", `{"example.org":2}`)
 }
 
-type shownDevices struct{ *record.VisitDay }
+type shownDevices struct{ *history.VisitDay }
 
 func (v *shownDevices) Fields(s *field.Set) {
 	s.Number("phone", &v.Phone, 0, 1<<53).Says("Phones and tablets.", `2`)
@@ -58,12 +58,12 @@ func (v *shownDevices) Fields(s *field.Set) {
 }
 
 // ShownVisit is a logged visit.
-type ShownVisit struct{ *record.LoggedVisit }
+type ShownVisit struct{ *history.LoggedVisit }
 
 func (v *ShownVisit) Fields(s *field.Set) {
 	s.Time("at", &v.At, field.Always).Says("When.", `"2026-01-02T03:04:05.678Z"`)
-	field.Choice(s, "what", &v.What, record.AllDelivered).Says("What was delivered.", `"page"`)
-	field.Choice(s, "device", &v.Device, record.DeviceClasses).Says("The kind of device, by its User-Agent.", `"phone"`)
+	field.Choice(s, "what", &v.What, history.AllDelivered).Says("What was delivered.", `"page"`)
+	field.Choice(s, "device", &v.Device, history.DeviceClasses).Says("The kind of device, by its User-Agent.", `"phone"`)
 	s.Text("referrer", &v.Referrer, 253).Says("Host of the page that led to the item, or empty.", `"example.org"`)
 	s.Text("network", &v.Network, 64).Says("The first 24 bits of the visitor's IPv4 address, or 48 of IPv6; empty if it is not known.", `"192.0.2.0/24"`)
 }
@@ -89,19 +89,19 @@ func readVisits(k *record.Kind, arg string) func(*web.Request) error {
 			return err
 		}
 		args := web.Arguments{Values: values}
-		today := record.DayOf(c.Site.Store.Now())
-		day := func(name string, otherwise record.Day) record.Day {
+		today := history.DayOf(c.Site.Store.Now())
+		day := func(name string, otherwise history.Day) history.Day {
 			t := args.Get(name)
 			if t == "" {
 				return otherwise
 			}
-			d, ok := record.ParseDay(t)
+			d, ok := history.ParseDay(t)
 			if !ok {
 				args.Refuse(name + " must be a day such as 2026-01-31")
 			}
 			return d
 		}
-		oldest := today - record.VisitDays + 1
+		oldest := today - history.VisitDays + 1
 		first, last := max(day("from", oldest), oldest), day("to", today)
 		if err := args.Err(); err != nil {
 			return err
@@ -122,7 +122,7 @@ func readVisits(k *record.Kind, arg string) func(*web.Request) error {
 
 // ShownActivity is an entry of the activity.
 type ShownActivity struct {
-	record.Activity
+	people.Activity
 	account string
 }
 
@@ -130,7 +130,7 @@ func (v *ShownActivity) Fields(s *field.Set) {
 	count := v.More + 1
 	s.ID("id", &v.ID, field.Always).Says("Id of the entry.", web.SampleID)
 	s.Time("at", &v.At, field.Always).Says("When it happened; the first time, if it happened several times.", `"2026-01-02T03:04:05.678Z"`)
-	field.Choice(s, "event", &v.Event, record.ActivityEvents).Says("What happened.", `"signed_in"`)
+	field.Choice(s, "event", &v.Event, people.ActivityEvents).Says("What happened.", `"signed_in"`)
 	s.Number("count", &count, 1, 1<<53, field.ReadOnly).Says("How many times the same happened, each within an hour of the first.", `1`)
 	s.Text("account", &v.account, 64).Says("Name of the account; empty for the whole instance.", `"ann"`)
 	s.Text("by", &v.By, 64).Says("Name of the user who did it, if it was not the account itself.", `""`)
@@ -192,7 +192,7 @@ func answerActivity(c *web.Request, read func(tx *kv.Tx, after []byte, limit int
 		names := map[record.ID]string{uuid.Nil: ""}
 		for _, a := range page.Rows {
 			if _, known := names[a.Owner]; !known {
-				u, err := people.User(tx, a.Owner)
+				u, err := people.ReadUser(tx, a.Owner)
 				if err != nil {
 					return err
 				}

@@ -62,11 +62,11 @@ func (f *resetForm) Fields(s *field.Set) {
 var ReadReset = web.PageOp(readReset, 404)
 
 func readReset(c *web.Request) error {
-	var u *record.User
+	var u *people.User
 	if err := c.Site.Store.View(func(tx *kv.Tx) (err error) { u, err = people.ResetOf(tx, c.Arg("token")); return err }); err != nil {
 		return err
 	}
-	return c.RespondPage(http.StatusOK, embed.ClaimPage{Reset: true, Base: c.Site.Prefix(), UserName: u.Name, Shortest: record.MinPassword})
+	return c.RespondPage(http.StatusOK, embed.ClaimPage{Reset: true, Base: c.Site.Prefix(), UserName: u.Name, Shortest: people.MinPassword})
 }
 
 var Reset = web.FormOp(303, reset, 400, 403, 404, 413, 415, 422, 503)
@@ -80,7 +80,7 @@ func reset(c *web.Request) error {
 	if err != nil {
 		return err
 	}
-	var u *record.User
+	var u *people.User
 	if err := c.Site.Store.View(func(tx *kv.Tx) (err error) { u, err = people.ResetOf(tx, c.Arg("token")); return err }); err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func reset(c *web.Request) error {
 	err = web.JoinProblems(problems, strong(c, &form.password, u.Name), mismatch)
 	if e, ok := errors.AsType[*record.Error](err); ok && e.Fault == record.Invalid {
 		return c.RespondPage(http.StatusUnprocessableEntity, embed.ClaimPage{
-			Reset: true, Base: c.Site.Prefix(), UserName: u.Name, Shortest: record.MinPassword,
+			Reset: true, Base: c.Site.Prefix(), UserName: u.Name, Shortest: people.MinPassword,
 			Errors: embed.ClaimErrors{Password: claimProblem(c, "claim.passwordProblem", e.Fields["password"]), Repeat: claimProblem(c, "claim.repeatProblem", e.Fields["repeat"])},
 		})
 	}
@@ -110,7 +110,7 @@ func reset(c *web.Request) error {
 		u.Password = hash
 		// Somebody else who knew the old password may have added a second step meanwhile.
 		return errors.Join(people.SaveUser(tx, u), people.ClearLogin(tx, u.ID, ""),
-			people.Note(tx, record.Activity{Owner: u.ID, Event: record.AccountChanged, Name: u.Name, Changes: []string{"password"}}))
+			people.Note(tx, people.Activity{Owner: u.ID, Event: people.AccountChanged, Name: u.Name, Changes: []string{"password"}}))
 	}); err != nil {
 		return err
 	}

@@ -81,7 +81,7 @@ func viewAtIndex(c *web.Request, fn func(*kv.Tx, IndexLookup) error) error {
 }
 
 // tailAfter reads the changes after a place of the index. more means that there are too many to read them directly.
-func tailAfter(tx *kv.Tx, place uint64) (tail []record.Change, more bool, err error) {
+func tailAfter(tx *kv.Tx, place uint64) (tail []kv.Change, more bool, err error) {
 	tail, err = tx.Changes(place, maxTail)
 	if err != nil || len(tail) == 0 {
 		return nil, false, err

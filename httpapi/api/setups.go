@@ -24,7 +24,7 @@ type setup struct {
 	Program string // in requests
 	Name    string // for people, and the name of the key
 	does    string
-	Scopes  []record.Scope // of the key, as few as possible; nil means no key
+	Scopes  []people.Scope // of the key, as few as possible; nil means no key
 	make    func(to setupTarget) (setupResult, error)
 }
 
@@ -58,10 +58,10 @@ func (t *setupStep) Fields(s *field.Set) {
 
 // Setups lists the programs.
 var Setups = []*setup{
-	{"sharex", "ShareX", "Screenshots, files, text and short links from Windows.", []record.Scope{record.ScopeWrite}, sharex},
-	{"flameshot", "Flameshot", "Screenshots from Linux: a script to bind to a keyboard shortcut.", []record.Scope{record.ScopeUpload}, flameshot},
-	{"shell", "Shell script", "Files, or the output of a command, from a terminal.", []record.Scope{record.ScopeUpload}, shell},
-	{"shortcut", "Apple Shortcut", "Photos and files from the share sheet of an iPhone, iPad or Mac.", []record.Scope{record.ScopeUpload}, shortcut},
+	{"sharex", "ShareX", "Screenshots, files, text and short links from Windows.", []people.Scope{people.ScopeWrite}, sharex},
+	{"flameshot", "Flameshot", "Screenshots from Linux: a script to bind to a keyboard shortcut.", []people.Scope{people.ScopeUpload}, flameshot},
+	{"shell", "Shell script", "Files, or the output of a command, from a terminal.", []people.Scope{people.ScopeUpload}, shell},
+	{"shortcut", "Apple Shortcut", "Photos and files from the share sheet of an iPhone, iPad or Mac.", []people.Scope{people.ScopeUpload}, shortcut},
 	{"bookmarklet", "Bookmarklet", "The page that is open, from the bookmarks bar of any browser.", nil, bookmarklet},
 }
 
@@ -100,7 +100,7 @@ func (f *SetupForm) Fields(s *field.Set) {
 type MadeSetup struct {
 	setup
 	setupResult
-	key *record.Key // nil if the program needs none
+	key *people.Key // nil if the program needs none
 }
 
 func (v *MadeSetup) Fields(s *field.Set) {
@@ -166,7 +166,7 @@ func createSetup(c *web.Request) error {
 		return c.RespondData(http.StatusCreated, &MadeSetup{setup: *p, setupResult: result})
 	}
 	return c.Create(func(tx *kv.Tx) (web.Created, error) {
-		key, secret, err := people.AddKey(tx, record.Key{Owner: c.Owner(), Name: p.Name, Scopes: p.Scopes})
+		key, secret, err := people.AddKey(tx, people.Key{Owner: c.Owner(), Name: p.Name, Scopes: p.Scopes})
 		if err != nil {
 			return web.Created{}, err
 		}

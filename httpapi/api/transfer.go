@@ -27,7 +27,7 @@ func ShowRunning(m *worker.RunningImport) *ShownImport {
 
 // ShownImport is an import as its owner sees it.
 type ShownImport struct {
-	record.Import
+	transfer.ImportRun
 	Progress int64
 }
 
@@ -39,7 +39,7 @@ func (v *ShownImport) Fields(s *field.Set) {
 	s.Text("name", &v.Name, record.MaxFileName).Says("Name of the file.", `"bookmarks.html"`)
 	s.Text("format", &v.Moved.Format, 32).Says("Its format.", `"netscape"`)
 	s.Bool("dryRun", &v.Moved.DryRun).Says("Whether this is a dry run, which imports nothing.", `false`)
-	field.Choice(s, "state", &v.State, record.ImportStates).
+	field.Choice(s, "state", &v.State, transfer.ImportStates).
 		Says("State of the import. It is stopped by its owner, or when the server stops. Items that were imported before that stay, and the same file may be imported again.", `"done"`)
 	s.Number("progress", &v.Progress, 0, 100).Says("Part of the file that was read, in per cent.", `100`)
 	count("entries", "Entries read.", `120`, &v.Moved.Entries)
@@ -51,7 +51,7 @@ func (v *ShownImport) Fields(s *field.Set) {
 	count("refused", "Entries that could not be imported.", `2`, &v.Moved.Refused)
 	remark := field.ObjectOf(new(shownRemark))
 	s.Shown("remarks", field.Schema{Type: "array", Items: &remark}, func(dst []byte) []byte {
-		return field.AppendList(dst, v.Moved.Remarks, func(dst []byte, r record.Remark) []byte { return field.AppendJSON(dst, &shownRemark{r}) })
+		return field.AppendList(dst, v.Moved.Remarks, func(dst []byte, r transfer.Remark) []byte { return field.AppendJSON(dst, &shownRemark{r}) })
 	}).Says("A row for each entry that was refused or filled in, for data of other entries that could not be imported, and for each column or member that was not read; at most 5000 rows. Lists of imports leave them out.",
 		`[{"at":"line 12","name":"A bookmarklet","refused":true,"text":"The URL must be an absolute http or https address."}]`)
 	count("moreRemarks", "Number of further rows.", `0`, &v.Moved.More)
@@ -61,7 +61,7 @@ func (v *ShownImport) Fields(s *field.Set) {
 }
 
 // shownRemark is a row of a report.
-type shownRemark struct{ record.Remark }
+type shownRemark struct{ transfer.Remark }
 
 func (v *shownRemark) Fields(s *field.Set) {
 	s.Text("at", &v.At, record.MaxName).Says("Place of the entry in the file.", `"line 12"`)
@@ -164,7 +164,7 @@ func startImport(c *web.Request) error {
 	source.R = worker.Counting{ReaderAt: source.R, N: &m.Read}
 	var body []byte
 	if err := c.Site.Store.Update(func(tx *kv.Tx) error {
-		i, err := jobs.AddImport(tx, c.Owner(), parts[0].Name, record.Moved{Format: string(form.format), DryRun: form.dry, Made: map[string]int64{}, Remarks: []record.Remark{}})
+		i, err := transfer.AddImport(tx, c.Owner(), parts[0].Name, transfer.Moved{Format: string(form.format), DryRun: form.dry, Made: map[string]int64{}, Remarks: []transfer.Remark{}})
 		if err != nil {
 			return err
 		}
@@ -223,37 +223,37 @@ func runImport(s *web.Site, ctx context.Context, one *worker.RunningImport, sour
 	var why format.Unreadable
 	switch {
 	case err == nil:
-		now.State = record.ImportDone
+		now.State = transfer.ImportDone
 	case errors.Is(err, context.Canceled):
-		now.State, now.Problem = record.ImportStopped, "The import was stopped. Imported items stay."
+		now.State, now.Problem = transfer.ImportStopped, "The import was stopped. Imported items stay."
 	case errors.As(err, &why):
-		now.State, now.Problem = record.ImportFailed, string(why)
+		now.State, now.Problem = transfer.ImportFailed, string(why)
 	default:
 		e, status := web.ClientError(err)
-		if now.State, now.Problem = record.ImportFailed, e.Text; status == http.StatusInternalServerError {
+		if now.State, now.Problem = transfer.ImportFailed, e.Text; status == http.StatusInternalServerError {
 			s.Log.Error("an import failed", "import", now.ID, "error", err)
 			now.Problem = "Something went wrong on the server. The server's log has details under the import's id."
 		}
 	}
 	now.Ended = s.Store.Now()
 	if err := s.Store.Update(func(tx *kv.Tx) error {
-		a := record.Activity{Owner: last.Owner, Event: record.ImportFinished, Name: last.Name}
-		if last.Moved.DryRun || last.State != record.ImportDone {
-			return jobs.SaveImport(tx, &last)
+		a := people.Activity{Owner: last.Owner, Event: people.ImportFinished, Name: last.Name}
+		if last.Moved.DryRun || last.State != transfer.ImportDone {
+			return transfer.SaveImport(tx, &last)
 		}
-		return errors.Join(jobs.SaveImport(tx, &last), people.Note(tx, a))
+		return errors.Join(transfer.SaveImport(tx, &last), people.Note(tx, a))
 	}); err != nil && !kv.Missing(err) {
 		s.Log.Error("cannot store the result of an import", "import", last.ID, "error", err)
 	}
 }
 
-func showImport(s *web.Site, i *record.Import) *ShownImport {
+func showImport(s *web.Site, i *transfer.ImportRun) *ShownImport {
 	if one := s.Imports.Of(i.Owner, i.ID); one != nil {
 		return ShowRunning(one)
 	}
 	v := &ShownImport{*i, 100}
-	if i.State == record.ImportRuns {
-		v.State, v.Problem = record.ImportStopped, "The server was stopped during the import. Imported items stay. To continue, import the file again."
+	if i.State == transfer.ImportRuns {
+		v.State, v.Problem = transfer.ImportStopped, "The server was stopped during the import. Imported items stay. To continue, import the file again."
 	}
 	return v
 }
@@ -262,21 +262,21 @@ var ListImports = web.ListOp("moving", "Lists the last ten imports.", "A page of
 
 func listImports(c *web.Request) error {
 	return web.AnswerList(c,
-		func(tx *kv.Tx) ([]record.Import, error) { return jobs.Imports(tx, c.Owner()) },
-		func(i *record.Import) (record.ID, string) { return i.ID, i.Name },
-		func(_ *kv.Tx, i *record.Import) (*ShownImport, error) {
+		func(tx *kv.Tx) ([]transfer.ImportRun, error) { return transfer.Imports(tx, c.Owner()) },
+		func(i *transfer.ImportRun) (record.ID, string) { return i.ID, i.Name },
+		func(_ *kv.Tx, i *transfer.ImportRun) (*ShownImport, error) {
 			v := showImport(c.Site, i)
 			v.Moved.Remarks = nil
 			return v, nil
 		})
 }
 
-func importInPath(c *web.Request) (i *record.Import, err error) {
+func importInPath(c *web.Request) (i *transfer.ImportRun, err error) {
 	id, err := c.IDArg("import")
 	if err != nil {
 		return nil, err
 	}
-	err = c.Site.Store.View(func(tx *kv.Tx) error { i, err = jobs.Import(tx, c.Owner(), id); return err })
+	err = c.Site.Store.View(func(tx *kv.Tx) error { i, err = transfer.ReadImport(tx, c.Owner(), id); return err })
 	return i, err
 }
 

@@ -35,7 +35,7 @@ func removeRecord(k *record.Kind, arg string) func(*web.Request) error {
 		}
 		remove := func(tx *kv.Tx, r *record.Record) error { return catalog.Trash(tx, r, c.Caller.Client()) }
 		if permanent != nil && *permanent {
-			if err := c.NeedScope(record.ScopeAll); err != nil {
+			if err := c.NeedScope(people.ScopeAll); err != nil {
 				return err
 			}
 			remove = catalog.Remove
@@ -115,9 +115,9 @@ func listTrash(c *web.Request) error {
 	}
 	return c.Respond(http.StatusOK, func(dst []byte) ([]byte, error) {
 		var page catalog.TrashPage
-		var set record.Settings
+		var set people.Settings
 		if err := c.Site.Store.View(func(tx *kv.Tx) (err error) {
-			if set, err = people.Settings(tx); err == nil {
+			if set, err = people.ReadSettings(tx); err == nil {
 				page, err = catalog.ListTrash(tx, c.Owner(), kind, text, after, p.Limit+1) // one more, to see whether there is another page
 			}
 			return err

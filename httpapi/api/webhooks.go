@@ -23,6 +23,7 @@ import (
 	"kist/kv/catalog"
 	"kist/kv/field"
 	"kist/kv/jobs"
+	"kist/kv/people"
 	"kist/kv/record"
 )
 
@@ -31,9 +32,9 @@ const maxShownBody = 8 << 10
 
 // Enums of the API.
 var (
-	EventNames     = field.Words(record.Events())
-	WebhookEvents  = append([]string{string(record.AllEvents)}, EventNames...)
-	DeliveryStates = []string{string(record.Waiting), string(record.Done), string(record.Parked)}
+	EventNames     = field.Words(jobs.Events())
+	WebhookEvents  = append([]string{string(jobs.AllEvents)}, EventNames...)
+	DeliveryStates = []string{string(jobs.DeliveryWaits), string(jobs.DeliveryDone), string(jobs.DeliveryParked)}
 )
 
 // appendKnown writes a number, or null for 0.
@@ -46,11 +47,11 @@ func appendKnown(dst []byte, n int64) []byte {
 
 // ShownWebhook is a webhook as its owner sees it, without its secret.
 type ShownWebhook struct {
-	record.Webhook
+	jobs.Webhook
 	queued int64
 }
 
-func showWebhook(c *web.Request, tx *kv.Tx, h *record.Webhook) *ShownWebhook {
+func showWebhook(c *web.Request, tx *kv.Tx, h *jobs.Webhook) *ShownWebhook {
 	v := &ShownWebhook{*h, jobs.Queued(tx, h.ID)}
 	v.URL, v.LastError = mask(c, v.URL), upload.Hide(c, v.LastError)
 	return v
@@ -60,7 +61,7 @@ func showWebhook(c *web.Request, tx *kv.Tx, h *record.Webhook) *ShownWebhook {
 // rest of such an address is often a secret.
 func mask(c *web.Request, address string) string {
 	u, err := url.Parse(address)
-	if c.Caller.Key.Allows(record.ScopeWrite) || err != nil {
+	if c.Caller.Key.Allows(people.ScopeWrite) || err != nil {
 		return address
 	}
 	return u.Scheme + "://" + u.Host + "/***"
@@ -72,7 +73,7 @@ func (v *ShownWebhook) Fields(s *field.Set) {
 	s.URL("url", &v.URL, field.Always).Says("Where events are sent. A key without the scope write sees *** instead of path and query.", `"https://hooks.example.org/kist"`)
 	s.Shown("events", field.Schema{Type: "array", Items: &field.Schema{Type: "string", Enum: WebhookEvents}}, func(dst []byte) []byte { return field.AppendStrings(dst, v.Events) }).
 		Says("The events to send; * means all.", `["file.uploaded","note.created"]`)
-	field.Choice(s, "format", &v.Format, record.Formats).Says("The format of deliveries.", `"json"`)
+	field.Choice(s, "format", &v.Format, jobs.Formats).Says("The format of deliveries.", `"json"`)
 	s.Shown("hasSecret", field.Schema{Type: "boolean"}, func(dst []byte) []byte {
 		return strconv.AppendBool(dst, v.Secret != "")
 	}).Says("Whether deliveries are signed.", `true`)
@@ -100,25 +101,25 @@ func (v *ShownWebhook) Fields(s *field.Set) {
 }
 
 type webhookForm struct {
-	h      record.Webhook
+	h      jobs.Webhook
 	events []string
 	secret field.Secret
 }
 
-func newWebhookForm(h record.Webhook) *webhookForm {
+func newWebhookForm(h jobs.Webhook) *webhookForm {
 	return &webhookForm{h: h, events: field.Words(h.Events)}
 }
 
 func BlankWebhook() *webhookForm {
-	return newWebhookForm(record.Webhook{Events: []record.Event{record.AllEvents}, Format: record.FormatJSON, Enabled: true})
+	return newWebhookForm(jobs.Webhook{Events: []jobs.Event{jobs.AllEvents}, Format: jobs.FormatJSON, Enabled: true})
 }
 
 func (f *webhookForm) Fields(s *field.Set) {
 	s.Name("name", &f.h.Name, record.MaxName).Says("A name to recognise the webhook by.", `"home automation"`)
 	s.URL("url", &f.h.URL, field.Required, field.Filled).Says("Where to send events: an absolute http or https address. An administrator must allow addresses that are not public.", `"https://hooks.example.org/kist"`)
-	s.Texts("events", &f.events, record.CleanEvent, len(record.Events())+1, 64, field.Filled).
+	s.Texts("events", &f.events, jobs.CleanEvent, len(jobs.Events())+1, 64, field.Filled).
 		Says("The events to send; * means all. Default: all.", `["file.uploaded","note.created"]`).Among(WebhookEvents)
-	field.Choice(s, "format", &f.h.Format, record.Formats).Says("json (the default); or a message for people: discord and slack for the address of such a webhook, ntfy for that of a topic, gotify for that of an application (/message?token=…).", `"json"`)
+	field.Choice(s, "format", &f.h.Format, jobs.Formats).Says("json (the default); or a message for people: discord and slack for the address of such a webhook, ntfy for that of a topic, gotify for that of an application (/message?token=…).", `"json"`)
 	s.Secret("secret", &f.secret).
 		Says("Signs deliveries: whsec_ and 24 to 64 bytes in base64 (Standard Webhooks), or any text. After a change, the previous secret stays valid for 24 hours. An empty text stops signing.", `"whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"`)
 	s.Bool("enabled", &f.h.Enabled).Says("Whether to send events.", `true`)
@@ -130,7 +131,7 @@ func (f *webhookForm) checkTarget(client *outbound.Client) error {
 	if why := client.Refuses(f.h.URL); why != "" {
 		bad["url"] = why
 	}
-	if err := record.CheckSecret(f.secret.Text); err != nil {
+	if err := jobs.CheckSecret(f.secret.Text); err != nil {
 		bad["secret"] = err.Error()
 	}
 	if len(bad) == 0 {
@@ -147,11 +148,11 @@ func (f *webhookForm) checkAddress() error {
 	return nil
 }
 
-func (f *webhookForm) fill(h *record.Webhook, now time.Time) {
+func (f *webhookForm) fill(h *jobs.Webhook, now time.Time) {
 	h.Name, h.URL, h.Format, h.Enabled = f.h.Name, f.h.URL, f.h.Format, f.h.Enabled
 	h.Events = nil
 	for _, e := range f.events {
-		h.Events = append(h.Events, record.Event(e))
+		h.Events = append(h.Events, jobs.Event(e))
 	}
 	if f.secret.Said {
 		h.SetSecret(f.secret.Text, now)
@@ -182,9 +183,9 @@ func listWebhooks(c *web.Request) error {
 	})
 }
 
-var webhooks = &web.Resource[record.Webhook, *ShownWebhook]{
-	Name: "webhook", Load: jobs.Webhook, Save: jobs.SaveWebhook, Drop: jobs.RemoveWebhook,
-	Show: func(c *web.Request, tx *kv.Tx, h *record.Webhook) (*ShownWebhook, error) {
+var webhooks = &web.Resource[jobs.Webhook, *ShownWebhook]{
+	Name: "webhook", Load: jobs.ReadWebhook, Save: jobs.SaveWebhook, Drop: jobs.RemoveWebhook,
+	Show: func(c *web.Request, tx *kv.Tx, h *jobs.Webhook) (*ShownWebhook, error) {
 		return showWebhook(c, tx, h), nil
 	},
 	Append: func(dst []byte, v *ShownWebhook) []byte {
@@ -200,8 +201,8 @@ func createWebhook(c *web.Request) error {
 	if err := web.JoinProblems(c.DecodeNew(form), form.checkAddress(), form.checkTarget(c.Site.Outbound)); err != nil {
 		return err
 	}
-	return webhooks.Create(c, func(tx *kv.Tx) (*record.Webhook, error) {
-		h := record.Webhook{Owner: c.Owner()}
+	return webhooks.Create(c, func(tx *kv.Tx) (*jobs.Webhook, error) {
+		h := jobs.Webhook{Owner: c.Owner()}
 		form.fill(&h, tx.Now)
 		h, err := jobs.AddWebhook(tx, h)
 		return &h, err
@@ -232,7 +233,7 @@ func editWebhook(c *web.Request) error {
 	if err := web.JoinProblems(err, blank.checkTarget(c.Site.Outbound)); err != nil {
 		return err
 	}
-	return webhooks.Edit(c, id, func(tx *kv.Tx, h *record.Webhook) error {
+	return webhooks.Edit(c, id, func(tx *kv.Tx, h *jobs.Webhook) error {
 		form := newWebhookForm(*h)
 		err := web.JoinProblems(field.Patch(form, in), form.checkAddress())
 		form.fill(h, tx.Now)
@@ -253,10 +254,10 @@ func testWebhook(c *web.Request) error {
 	if err != nil {
 		return err
 	}
-	var h *record.Webhook
+	var h *jobs.Webhook
 	var delivery record.ID
 	if err := c.Site.Store.Update(func(tx *kv.Tx) (err error) { // writes nothing
-		h, err = jobs.Webhook(tx, c.Owner(), id)
+		h, err = jobs.ReadWebhook(tx, c.Owner(), id)
 		delivery = tx.NewID()
 		return err
 	}); err != nil {
@@ -266,7 +267,7 @@ func testWebhook(c *web.Request) error {
 	if err != nil {
 		return err
 	}
-	m := webhook.Message{ID: delivery, Event: record.WebhookTest, At: c.Site.Store.Now(), Notice: &record.Notice{Title: cmp.Or(h.Name, "Webhook"), Path: "/webhooks", Data: data}}
+	m := webhook.Message{ID: delivery, Event: jobs.WebhookTest, At: c.Site.Store.Now(), Notice: &jobs.Notice{Title: cmp.Or(h.Name, "Webhook"), Path: "/webhooks", Data: data}}
 	// If the client stops waiting, the target has not failed.
 	try, err := c.Site.Webhooks.Test(context.WithoutCancel(c.R.Context()), h, m)
 	if err != nil {
@@ -289,7 +290,7 @@ func testWebhook(c *web.Request) error {
 
 // ShownDelivery is a delivery as the log shows it.
 type ShownDelivery struct {
-	record.Delivery
+	jobs.Delivery
 	headers http.Header // without the signatures; nil if nothing was sent or it cannot be read
 	body    []byte      // cut to maxShownBody
 }
@@ -373,7 +374,7 @@ func listDeliveries(c *web.Request) error {
 		var all []*ShownDelivery
 		total := 0
 		if err := c.Site.Store.View(func(tx *kv.Tx) error {
-			h, err := jobs.Webhook(tx, c.Owner(), id)
+			h, err := jobs.ReadWebhook(tx, c.Owner(), id)
 			if err != nil {
 				return err
 			}
@@ -383,7 +384,7 @@ func listDeliveries(c *web.Request) error {
 			}
 			total = len(log)
 			if len(after) > 0 {
-				log = slices.DeleteFunc(log, func(d record.Delivery) bool { return bytes.Compare(placeInLog(&d), after) >= 0 })
+				log = slices.DeleteFunc(log, func(d jobs.Delivery) bool { return bytes.Compare(placeInLog(&d), after) >= 0 })
 			}
 			for i := range log[:min(len(log), p.Limit+1)] { // one more, to see whether there is another page
 				all = append(all, showDelivery(c, tx, h, &log[i]))
@@ -402,18 +403,18 @@ func listDeliveries(c *web.Request) error {
 }
 
 // placeInLog is the place of a delivery in the log. Later deliveries have larger places.
-func placeInLog(d *record.Delivery) []byte {
+func placeInLog(d *jobs.Delivery) []byte {
 	return append(binary.BigEndian.AppendUint64(nil, uint64(d.Noted.UnixMilli())), d.ID[:]...)
 }
 
-func showDelivery(c *web.Request, tx *kv.Tx, h *record.Webhook, d *record.Delivery) *ShownDelivery {
+func showDelivery(c *web.Request, tx *kv.Tx, h *jobs.Webhook, d *jobs.Delivery) *ShownDelivery {
 	v := &ShownDelivery{Delivery: *d}
 	v.Error = upload.Hide(c, v.Error)
 	if d.URL == "" {
 		return v // never sent
 	}
 	v.URL = mask(c, v.URL)
-	_, n, err := jobs.Delivery(tx, jobs.Place{Owner: h.Owner, Hook: h.ID, ID: d.ID})
+	_, n, err := jobs.ReadDelivery(tx, jobs.Place{Owner: h.Owner, Hook: h.ID, ID: d.ID})
 	m := webhook.Message{ID: d.ID, Event: d.Event, At: d.At, Notice: n}
 	var body []byte
 	if err == nil {

@@ -23,6 +23,7 @@ import (
 
 	"kist/blobs/flight"
 	"kist/httpapi/grant"
+	"kist/kv/people"
 	"kist/kv/record"
 )
 
@@ -190,7 +191,7 @@ func (p *Issuer) Passes(text string, from netip.Addr, now time.Time) bool {
 
 // Config is a captcha provider and its settings.
 type Config struct {
-	Provider        record.CaptchaProvider
+	Provider        people.CaptchaProvider
 	SiteKey, Secret string // for turnstile and hcaptcha
 	VerifyURL       string // "" means the provider's own
 }

@@ -16,6 +16,7 @@ import (
 	"net/netip"
 	"time"
 
+	"kist/kv/people"
 	"kist/kv/record"
 )
 
@@ -76,7 +77,7 @@ func NewSigner(secret [32]byte) (*Signer, error) {
 }
 
 // DeviceMAC signs a device cookie of the account. It changes with the account's password.
-func (g *Signer) DeviceMAC(b []byte, u *record.User) []byte {
+func (g *Signer) DeviceMAC(b []byte, u *people.User) []byte {
 	h := hmac.New(sha256.New, g.device[:])
 	password := sha256.Sum256([]byte(u.Password))
 	h.Write(password[:])

@@ -8,6 +8,7 @@ import (
 	"github.com/matryer/is"
 
 	"kist/httpapi/grant"
+	"kist/kv/people"
 	"kist/kv/record"
 )
 
@@ -81,7 +82,7 @@ func TestSignatures(t *testing.T) {
 	is.NoErr(err)
 	is.Equal(token, append(r.Key(), g.DeletionMAC(r.Key())...))
 
-	ann, bob := &record.User{Password: "a"}, &record.User{Password: "b"}
+	ann, bob := &people.User{Password: "a"}, &people.User{Password: "b"}
 	is.Equal(g.DeviceMAC([]byte("d"), ann), g.DeviceMAC([]byte("d"), ann))
 	is.Equal(len(g.DeviceMAC([]byte("d"), ann)), grant.GrantMAC)
 	is.True(string(g.DeviceMAC([]byte("d"), ann)) != string(g.DeviceMAC([]byte("e"), ann)))

@@ -19,6 +19,7 @@ import (
 
 	"kist/blobs/flight"
 	"kist/httpapi/outbound"
+	"kist/kv/people"
 	"kist/kv/record"
 )
 
@@ -163,7 +164,7 @@ func (c *Client) Begin(ctx context.Context, state, nonce, verifier string, again
 	}
 	more := []oauth2.AuthCodeOption{oidc.Nonce(nonce), oauth2.S256ChallengeOption(verifier)}
 	if again {
-		age := strconv.Itoa(int(record.RecentTime.Seconds()))
+		age := strconv.Itoa(int(people.RecentTime.Seconds()))
 		more = append(more, oauth2.SetAuthURLParam("prompt", "login"), oauth2.SetAuthURLParam("max_age", age))
 	}
 	return c.config(m).AuthCodeURL(state, more...), nil

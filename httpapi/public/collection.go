@@ -139,7 +139,7 @@ func collectionPage(c *web.Request, r *record.Record, owned bool) (embed.Page, e
 		}
 	}
 	err = c.Site.Store.View(func(tx *kv.Tx) error {
-		u, err := people.User(tx, r.Owner)
+		u, err := people.ReadUser(tx, r.Owner)
 		if err != nil {
 			return err
 		}

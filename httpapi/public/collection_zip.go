@@ -334,7 +334,7 @@ func (z *zipping) addText(item *record.Record) error {
 		z.c.Site.Zips.Remember(archive.Item{ID: item.ID, Seq: seq}, f)
 	}
 	if item.Kind == record.Bookmarks || item.Kind == record.Links {
-		z.links, z.latest = append(z.links, line{key, f}), record.Later(z.latest, item.Created)
+		z.links, z.latest = append(z.links, line{key, f}), kv.Later(z.latest, item.Created)
 		return nil
 	}
 	z.longest = max(z.longest, f.Size)

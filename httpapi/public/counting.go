@@ -11,6 +11,7 @@ import (
 	"kist/httpapi/grant"
 	"kist/httpapi/web"
 	"kist/kv/catalog"
+	"kist/kv/history"
 	"kist/kv/record"
 )
 
@@ -71,7 +72,7 @@ var errAhead = &record.Error{Fault: record.Busy, Code: "no_prefetch", Text: "Thi
 
 // see counts a view of an item or a collection with the conditions r. Each counted view of one
 // with a limit is written to the disk at once, so a network may cause only so many.
-func see(c *web.Request, r *record.Record, what record.Delivered) error {
+func see(c *web.Request, r *record.Record, what history.Delivered) error {
 	if r.Limit > 0 && c.Addr.IsValid() {
 		if wait := c.Site.Opens.Take(grant.Network(c.Addr), c.Site.Store.Now()); wait > 0 {
 			return &record.Error{
@@ -84,9 +85,9 @@ func see(c *web.Request, r *record.Record, what record.Delivered) error {
 }
 
 // visit is the request as a visit of the item. The visitor's network is only for the log.
-func visit(c *web.Request, r *record.Record, what record.Delivered) record.Visit {
-	v := record.Visit{What: what, Device: record.DeviceOf(c.R.UserAgent())}
-	if host := record.ReferringHost(c.R.Referer()); !c.Site.IsOwnHost(host) {
+func visit(c *web.Request, r *record.Record, what history.Delivered) history.Visit {
+	v := history.Visit{What: what, Device: history.DeviceOf(c.R.UserAgent())}
+	if host := history.ReferringHost(c.R.Referer()); !c.Site.IsOwnHost(host) {
 		v.Referrer = host
 	}
 	if r.Logged {

@@ -23,6 +23,7 @@ import (
 	"kist/httpapi/web"
 	"kist/kv/field"
 	"kist/kv/media"
+	"kist/kv/people"
 	"kist/kv/record"
 )
 
@@ -31,7 +32,7 @@ type Viewing struct {
 	Lang  embed.Lang // of the page; "" is English
 	Shown *record.Shown
 	Body  record.Body
-	Owner record.User
+	Owner people.User
 	// Raw shows the content and Download downloads it. Thumb is the absolute address of a
 	// small picture for other programs, only if the item is open to everyone. "" means none.
 	Raw, Download, Thumb string
@@ -115,7 +116,7 @@ func ItemPage(s *web.Site, v Viewing) (embed.ItemPage, error) {
 // code of a longer one from a screen.
 const maxQR = 300
 
-func DisplayName(u record.User) string {
+func DisplayName(u people.User) string {
 	return cmp.Or(u.DisplayName, u.Name)
 }
 
@@ -386,7 +387,7 @@ type ListedGame struct {
 
 // GamesPage makes the page of a user's public games. Games with the same status keep the
 // given order.
-func GamesPage(s *web.Site, l embed.Lang, owner record.User, address string, games []ListedGame) embed.GamesPage {
+func GamesPage(s *web.Site, l embed.Lang, owner people.User, address string, games []ListedGame) embed.GamesPage {
 	p := embed.GamesPage{Base: s.Prefix(), Address: address, Owner: DisplayName(owner)}
 	// Games that are being played come first: visitors ask about those.
 	for _, status := range []record.GameStatus{"playing", "finished", "backlog", "wishlist", "dropped", ""} {

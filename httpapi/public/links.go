@@ -10,6 +10,7 @@ import (
 	"kist/kv"
 	"kist/kv/catalog"
 	"kist/kv/field"
+	"kist/kv/history"
 	"kist/kv/people"
 	"kist/kv/record"
 )
@@ -57,7 +58,7 @@ func RedirectLink(c *web.Request, r *record.Record, owned bool, found error) err
 		return card(c, r)
 	}
 	if err == nil && counts {
-		err = see(c, r, record.VisitRedirect)
+		err = see(c, r, history.VisitRedirect)
 	}
 	if err != nil {
 		return err

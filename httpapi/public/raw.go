@@ -25,6 +25,7 @@ import (
 	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/field"
+	"kist/kv/history"
 	"kist/kv/people"
 	"kist/kv/record"
 )
@@ -218,8 +219,8 @@ func contentOf(c *web.Request, r *record.Record, media string, owned bool) (show
 	if owned || r.KeepMetadata || m.Rules == metadata.Rules && m.State != record.MetadataRemovable {
 		return of, nil
 	}
-	var set record.Settings
-	err := c.Site.Store.View(func(tx *kv.Tx) (err error) { set, err = people.Settings(tx); return err })
+	var set people.Settings
+	err := c.Site.Store.View(func(tx *kv.Tx) (err error) { set, err = people.ReadSettings(tx); return err })
 	if err != nil || set.KeepMetadata {
 		return of, err
 	}
@@ -393,9 +394,9 @@ func countView(c *web.Request, r *record.Record, owned bool, status int, size in
 	if r.Limit == 0 && status == http.StatusPartialContent && !fromStart(c.R.Header.Get("Range"), size) {
 		return nil
 	}
-	what := record.VisitFile
+	what := history.VisitFile
 	if r.Kind == record.Collections && c.Arg("item") == "" {
-		what = record.VisitZip
+		what = history.VisitZip
 	}
 	if err := see(c, r, what); err != nil {
 		return err
@@ -489,7 +490,7 @@ func readShared(k *record.Kind) func(*web.Request) error {
 			return err
 		}
 		if !owned {
-			if err := see(c, r, record.VisitPage); err != nil {
+			if err := see(c, r, history.VisitPage); err != nil {
 				return err
 			}
 		}

@@ -20,6 +20,7 @@ import (
 	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/catalog"
+	"kist/kv/history"
 	"kist/kv/people"
 	"kist/kv/record"
 )
@@ -75,7 +76,7 @@ func viewAs(c *web.Request, r *record.Record, owned bool, found error, make func
 		return err
 	}
 	if counts {
-		if err := see(c, r, record.VisitPage); err != nil {
+		if err := see(c, r, history.VisitPage); err != nil {
 			return err
 		}
 		if err := SetGrantCookie(c, grant.ToRead, r); err != nil {
@@ -107,7 +108,7 @@ func viewing(c *web.Request, r, item *record.Record, owned bool) (Viewing, error
 	at := addressOf(r, item)
 	v := Viewing{Lang: c.Lang(), Shown: &record.Shown{Visitor: r != item}, Body: body, Own: owned && r == item, Address: c.Site.Base + "/v/" + at}
 	if err := c.Site.Store.View(func(tx *kv.Tx) error {
-		u, err := people.User(tx, r.Owner)
+		u, err := people.ReadUser(tx, r.Owner)
 		if err != nil {
 			return err
 		}
@@ -242,8 +243,8 @@ func card(c *web.Request, r *record.Record) error {
 	if err != nil {
 		return err
 	}
-	var u *record.User
-	if err := c.Site.Store.View(func(tx *kv.Tx) (err error) { u, err = people.User(tx, r.Owner); return err }); err != nil {
+	var u *people.User
+	if err := c.Site.Store.View(func(tx *kv.Tx) (err error) { u, err = people.ReadUser(tx, r.Owner); return err }); err != nil {
 		return err
 	}
 	page := embed.CardPage{
@@ -353,7 +354,7 @@ func viewGames(c *web.Request) error {
 // games returns the newest games of the named user that are open to all, and whether there may
 // be more. It reads them page by page, because a long read transaction would keep the store
 // from reusing its space.
-func games(c *web.Request, name string) (owner record.User, games []ListedGame, more bool, err error) {
+func games(c *web.Request, name string) (owner people.User, games []ListedGame, more bool, err error) {
 	yes := true
 	q := catalog.Query{Kind: record.Games, Public: &yes, Limit: web.MaxPage}
 	left := maxGamesBytes
@@ -540,8 +541,8 @@ func pictureOf(body record.Body) (address, by string) {
 // wantPicture has the picture at an address fetched later. That of a bookmark's page is fetched only if pages are checked;
 // that of a game or a recipe is what its owner has entered.
 func wantPicture(c *web.Request, r *record.Record, address, by string) error {
-	var set record.Settings
-	if err := c.Site.Store.View(func(tx *kv.Tx) (err error) { set, err = people.Settings(tx); return err }); err != nil {
+	var set people.Settings
+	if err := c.Site.Store.View(func(tx *kv.Tx) (err error) { set, err = people.ReadSettings(tx); return err }); err != nil {
 		return err
 	}
 	u, err := url.Parse(by)

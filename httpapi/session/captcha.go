@@ -15,19 +15,20 @@ import (
 	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/field"
+	"kist/kv/inbox"
 	"kist/kv/people"
 	"kist/kv/record"
 )
 
 // siteVerify has the addresses where providers verify tokens.
-var siteVerify = map[record.CaptchaProvider]string{
-	record.CaptchaTurnstile: "https://challenges.cloudflare.com/turnstile/v0/siteverify",
-	record.CaptchaHCaptcha:  "https://api.hcaptcha.com/siteverify",
+var siteVerify = map[people.CaptchaProvider]string{
+	people.CaptchaTurnstile: "https://challenges.cloudflare.com/turnstile/v0/siteverify",
+	people.CaptchaHCaptcha:  "https://api.hcaptcha.com/siteverify",
 }
 
 var errProvider = &record.Error{Fault: record.Busy, Code: "captcha_unavailable", Text: "The captcha cannot be checked at the moment. Try again soon.", Retry: 10 * time.Second}
 
-func askProvider(c *web.Request, set *record.Settings, token string) error {
+func askProvider(c *web.Request, set *people.Settings, token string) error {
 	ctx, cancel := context.WithTimeout(c.R.Context(), c.Site.Challenges.Wait)
 	defer cancel()
 	if c.Site.Challenges.Turns.Take(ctx) != nil {
@@ -63,23 +64,23 @@ func askProvider(c *web.Request, set *record.Settings, token string) error {
 
 // Settings are the effective settings: those of the administrator, with the captcha of the
 // configuration if they have none.
-func Settings(s *web.Site, tx *kv.Tx) (record.Settings, error) {
-	set, err := people.Settings(tx)
+func Settings(s *web.Site, tx *kv.Tx) (people.Settings, error) {
+	set, err := people.ReadSettings(tx)
 	if d := s.Captcha; set.Captcha == "" && d.Provider != "" {
 		set.Captcha, set.CaptchaSiteKey, set.CaptchaSecret, set.CaptchaURL = d.Provider, d.SiteKey, d.Secret, d.VerifyURL
 	}
 	return set, err
 }
 
-func settings(c *web.Request) (set record.Settings, err error) {
+func settings(c *web.Request) (set people.Settings, err error) {
 	return set, c.Site.Store.View(func(tx *kv.Tx) error { set, err = Settings(c.Site, tx); return err })
 }
 
-func checkCaptcha(c *web.Request, set *record.Settings, token string) error {
+func checkCaptcha(c *web.Request, set *people.Settings, token string) error {
 	switch {
 	case token == "" || len(token) > captcha.MaxCaptcha:
 		return captcha.ErrBadCaptcha
-	case set.Provider() == record.CaptchaPow:
+	case set.Provider() == people.CaptchaPow:
 		return c.Site.Challenges.Solved(token, c.Site.Store.Now())
 	}
 	return askProvider(c, set, token)
@@ -87,12 +88,12 @@ func checkCaptcha(c *web.Request, set *record.Settings, token string) error {
 
 // RequireCaptcha refuses visitors who have not solved a captcha, if the upload request asks
 // for one and the instance has a provider.
-func RequireCaptcha(c *web.Request, q *record.Request) error {
+func RequireCaptcha(c *web.Request, q *inbox.Request) error {
 	if !q.Captcha {
 		return nil
 	}
 	set, err := settings(c)
-	if err != nil || set.Provider() == record.CaptchaNone {
+	if err != nil || set.Provider() == people.CaptchaNone {
 		return err
 	}
 	pass, token := c.R.Header.Get("X-Captcha-Pass"), c.R.Header.Get("X-Captcha-Token")
@@ -122,7 +123,7 @@ func readChallenge(c *web.Request) error {
 	if err != nil {
 		return err
 	}
-	if set.Provider() != record.CaptchaPow {
+	if set.Provider() != people.CaptchaPow {
 		return errCaptchaOff
 	}
 	var challenge any
@@ -160,7 +161,7 @@ func verifyCaptcha(c *web.Request) error {
 	if err != nil {
 		return err
 	}
-	if set.Provider() == record.CaptchaNone {
+	if set.Provider() == people.CaptchaNone {
 		return errCaptchaOff
 	}
 	if err := checkCaptcha(c, &set, form.token); err != nil {

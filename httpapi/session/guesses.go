@@ -143,7 +143,7 @@ const deviceSize = 16 + 8 + 8 // account; time of issue in seconds since 1970; r
 const deviceCookie = "kist_device"
 
 // setDevice marks the browser as one that has signed in to the account.
-func setDevice(c *web.Request, u *record.User) {
+func setDevice(c *web.Request, u *people.User) {
 	b := append(make([]byte, 0, deviceSize+grant.GrantMAC), u.ID[:]...)
 	b = binary.BigEndian.AppendUint64(b, uint64(c.Site.Store.Now().Unix()))
 	var random [8]byte
@@ -158,7 +158,7 @@ func setDevice(c *web.Request, u *record.User) {
 
 // device identifies the browser if it has signed in to the account before; otherwise it is
 // "". u may be nil.
-func device(c *web.Request, u *record.User) string {
+func device(c *web.Request, u *people.User) string {
 	cookie, err := c.R.Cookie(c.SiteCookie(deviceCookie))
 	if err != nil || u == nil {
 		return ""

@@ -213,12 +213,12 @@ func nameOf(id *oidc.Identity) string {
 
 // userOf finds or makes the account of an identity and brings its role up to date. For an
 // identity that has lost the group it ends the sessions that came from it.
-func userOf(c *web.Request, id *oidc.Identity) (u *record.User, err error) {
+func userOf(c *web.Request, id *oidc.Identity) (u *people.User, err error) {
 	o := c.Site.OIDC
 	var refusal error
 	err = c.Site.Store.Update(func(tx *kv.Tx) error {
 		u, refusal = nil, nil
-		l, err := people.Identity(tx, o.Issuer, id.Subject)
+		l, err := people.ReadIdentity(tx, o.Issuer, id.Subject)
 		switch {
 		case err != nil && !kv.Missing(err):
 			return err
@@ -234,16 +234,16 @@ func userOf(c *web.Request, id *oidc.Identity) (u *record.User, err error) {
 		case err != nil:
 			u, err = people.AddIdentityUser(tx, o.Issuer, id.Subject, id.UserName, id.Name, o.Name)
 		default:
-			u, err = people.User(tx, l.Owner)
+			u, err = people.ReadUser(tx, l.Owner)
 		}
 		if err == nil && u.Disabled {
 			refusal = errDisabled
 			return nil
 		}
 		if err == nil && o.AdminGroup != "" {
-			role := record.Member
+			role := people.Member
 			if id.Admin {
-				role = record.Admin
+				role = people.Admin
 			}
 			err = people.SetRole(tx, u, role, o.Name)
 		}
@@ -254,27 +254,27 @@ func userOf(c *web.Request, id *oidc.Identity) (u *record.User, err error) {
 
 // lostGroup ends all sessions of the account of an identity that may not sign in any more. Its
 // role goes if groups decide about roles.
-func lostGroup(tx *kv.Tx, o *oidc.Client, l *record.Identity) error {
+func lostGroup(tx *kv.Tx, o *oidc.Client, l *people.Identity) error {
 	if err := people.EndIdentitySessions(tx, l); err != nil {
 		return err
 	}
-	u, err := people.User(tx, l.Owner)
+	u, err := people.ReadUser(tx, l.Owner)
 	if err == nil && o.AdminGroup != "" {
-		err = people.SetRole(tx, u, record.Member, o.Name)
+		err = people.SetRole(tx, u, people.Member, o.Name)
 	}
 	return errors.Join(err, people.EndSessions(tx, l.Owner))
 }
 
 // requireIssuer refuses a passkey of an account that has nothing else but the issuer to sign
 // in with, where the issuer's groups decide: they are read only there.
-func requireIssuer(c *web.Request, u *record.User) error {
+func requireIssuer(c *web.Request, u *people.User) error {
 	o := c.Site.OIDC
 	if o == nil || o.AllowGroup == "" && o.AdminGroup == "" || u.Password != "" && !c.Site.NoPasswords {
 		return nil
 	}
 	return c.Site.Store.View(func(tx *kv.Tx) error {
 		all, err := people.Identities(tx, u.ID)
-		if err == nil && slices.ContainsFunc(all, func(l record.Identity) bool { return l.Issuer == o.Issuer }) {
+		if err == nil && slices.ContainsFunc(all, func(l people.Identity) bool { return l.Issuer == o.Issuer }) {
 			err = &record.Error{Fault: record.Denied, Code: "issuer_needed", Text: "Sign in with " + o.Name + ". This account is managed there."}
 		}
 		return err
@@ -283,14 +283,14 @@ func requireIssuer(c *web.Request, u *record.User) error {
 
 // startOIDCSession signs the browser in. Where groups decide, use does not extend the session,
 // so that they are read again.
-func startOIDCSession(c *web.Request, u *record.User, id *oidc.Identity) error {
+func startOIDCSession(c *web.Request, u *people.User, id *oidc.Identity) error {
 	o := c.Site.OIDC
 	var confirmed time.Time
 	if id.SignedIn >= 0 {
 		confirmed = c.Site.Store.Now().Add(-id.SignedIn)
 	}
-	if err := startSession(c, u, confirmed, func(tx *kv.Tx, k *record.Key) error {
-		l, err := people.Identity(tx, o.Issuer, id.Subject)
+	if err := startSession(c, u, confirmed, func(tx *kv.Tx, k *people.Key) error {
+		l, err := people.ReadIdentity(tx, o.Issuer, id.Subject)
 		if err != nil {
 			return err
 		}
@@ -307,7 +307,7 @@ func startOIDCSession(c *web.Request, u *record.User, id *oidc.Identity) error {
 	}); err != nil {
 		return err
 	}
-	setLeave(c, id.Token, int(record.SlideTime.Seconds()))
+	setLeave(c, id.Token, int(people.SlideTime.Seconds()))
 	return nil
 }
 
@@ -368,7 +368,7 @@ func logRefusal(c *web.Request, err error) {
 }
 
 // ShownIdentity is a linked identity as its owner sees it.
-type ShownIdentity struct{ record.Identity }
+type ShownIdentity struct{ people.Identity }
 
 func (v *ShownIdentity) Fields(s *field.Set) {
 	s.ID("id", &v.ID, field.Always).Says("Id of the link.", web.SampleID)
@@ -383,9 +383,9 @@ var ListIdentities = web.ListOp("session", "Lists the accounts at issuers of Ope
 
 func listIdentities(c *web.Request) error {
 	return web.AnswerList(c,
-		func(tx *kv.Tx) ([]record.Identity, error) { return people.Identities(tx, c.Owner()) },
-		func(l *record.Identity) (record.ID, string) { return l.ID, l.Name },
-		func(_ *kv.Tx, l *record.Identity) (*ShownIdentity, error) { return &ShownIdentity{*l}, nil })
+		func(tx *kv.Tx) ([]people.Identity, error) { return people.Identities(tx, c.Owner()) },
+		func(l *people.Identity) (record.ID, string) { return l.ID, l.Name },
+		func(_ *kv.Tx, l *people.Identity) (*ShownIdentity, error) { return &ShownIdentity{*l}, nil })
 }
 
 // LinkForm says where a browser goes on after linking.

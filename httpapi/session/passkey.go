@@ -54,8 +54,8 @@ var (
 
 // passkeyUser is an account with its passkeys, for package webauthn.
 type passkeyUser struct {
-	*record.User
-	keys []record.Passkey
+	*people.User
+	keys []people.Passkey
 }
 
 func (u *passkeyUser) WebAuthnID() []byte          { return u.ID[:] }
@@ -78,7 +78,7 @@ func (u *passkeyUser) WebAuthnCredentials() (all []webauthn.Credential) {
 func withPasskeys(c *web.Request, id record.ID) (*passkeyUser, error) {
 	u := new(passkeyUser)
 	return u, c.Site.Store.View(func(tx *kv.Tx) (err error) {
-		if u.User, err = people.User(tx, id); err == nil {
+		if u.User, err = people.ReadUser(tx, id); err == nil {
 			u.keys, err = people.Passkeys(tx, id)
 		}
 		return err
@@ -92,7 +92,7 @@ func passkeyOptions(c *web.Request, purpose grant.Purpose, u *passkeyUser) (tick
 	if err != nil {
 		return "", nil, err
 	}
-	var owner *record.User
+	var owner *people.User
 	if u != nil {
 		owner = u.User
 	}
@@ -122,7 +122,7 @@ func verification(purpose grant.Purpose) protocol.UserVerificationRequirement {
 // checkPasskey returns the account whose passkey has answered the ticket, and uses the ticket
 // up. A wrong answer leaves the ticket. If several requests have the same answer, one succeeds.
 // The others are not taken for copies of the passkey.
-func checkPasskey(c *web.Request, k grant.Ticket, answer string) (*record.User, error) {
+func checkPasskey(c *web.Request, k grant.Ticket, answer string) (*people.User, error) {
 	rp, err := relyingParty(c)
 	if err != nil {
 		return nil, err
@@ -157,7 +157,7 @@ func checkPasskey(c *web.Request, k grant.Ticket, answer string) (*record.User, 
 	if err := c.Site.Tickets.Use(k, c.Site.Store.Now()); err != nil {
 		return nil, err
 	}
-	i := slices.IndexFunc(u.keys, func(p record.Passkey) bool { return string(p.Credential) == string(parsed.RawID) })
+	i := slices.IndexFunc(u.keys, func(p people.Passkey) bool { return string(p.Credential) == string(parsed.RawID) })
 	ok := false
 	err = c.Site.Store.Update(func(tx *kv.Tx) (err error) {
 		ok, err = people.UsePasskey(tx, u.ID, u.keys[i].ID, int64(parsed.Response.AuthenticatorData.Counter), address(c))
@@ -228,7 +228,7 @@ func passkeyLogin(c *web.Request) error {
 }
 
 // ShownPasskey is a passkey as its owner sees it.
-type ShownPasskey struct{ record.Passkey }
+type ShownPasskey struct{ people.Passkey }
 
 func (v *ShownPasskey) Fields(s *field.Set) {
 	s.ID("id", &v.ID, field.ReadOnly, field.Always).Says("Id of the passkey.", web.SampleID)
@@ -237,13 +237,13 @@ func (v *ShownPasskey) Fields(s *field.Set) {
 	s.Time("lastUsedAt", &v.LastUsed, field.ReadOnly).Says("When it last signed in.", `"2026-02-03T04:05:06.789Z"`)
 }
 
-var passkeys = &web.Resource[record.Passkey, *ShownPasskey]{
-	Name: "passkey", All: people.Passkeys, Load: people.Passkey, Save: people.SavePasskey,
+var passkeys = &web.Resource[people.Passkey, *ShownPasskey]{
+	Name: "passkey", All: people.Passkeys, Load: people.ReadPasskey, Save: people.SavePasskey,
 	Drop: func(s *kv.Store, owner, id record.ID) error {
 		return s.Update(func(tx *kv.Tx) error { return people.RemovePasskey(tx, owner, id) })
 	},
-	Place: func(p *record.Passkey) (record.ID, string) { return p.ID, p.Name },
-	Show: func(_ *web.Request, _ *kv.Tx, p *record.Passkey) (*ShownPasskey, error) {
+	Place: func(p *people.Passkey) (record.ID, string) { return p.ID, p.Name },
+	Show: func(_ *web.Request, _ *kv.Tx, p *people.Passkey) (*ShownPasskey, error) {
 		return &ShownPasskey{*p}, nil
 	},
 }
@@ -255,7 +255,7 @@ var (
 )
 
 func editPasskey(c *web.Request) error {
-	return passkeys.EditBy(c, new(ShownPasskey), func(p *record.Passkey, in field.Object) error {
+	return passkeys.EditBy(c, new(ShownPasskey), func(p *people.Passkey, in field.Object) error {
 		form := &ShownPasskey{*p}
 		err := field.Patch(form, in)
 		p.Name = form.Name
@@ -346,7 +346,7 @@ func addPasskey(c *web.Request) error {
 	if err := c.Site.Tickets.Use(k, now); err != nil {
 		return wrongly(err)
 	}
-	p := record.Passkey{
+	p := people.Passkey{
 		Owner: k.Owner, Name: form.name, Credential: made.ID, Key: made.PublicKey,
 		Count: int64(made.Authenticator.SignCount), Flags: int64(made.Flags.ProtocolValue()),
 	}

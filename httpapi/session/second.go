@@ -23,7 +23,7 @@ const (
 // network is the digest of the client's network, which tickets are bound to.
 func network(c *web.Request) [32]byte { return sha256.Sum256([]byte(grant.Network(c.Addr).String())) }
 
-func issue(c *web.Request, purpose grant.Purpose, u *record.User) (string, grant.Ticket) {
+func issue(c *web.Request, purpose grant.Purpose, u *people.User) (string, grant.Ticket) {
 	k := grant.Ticket{For: purpose, Network: network(c)}
 	if u != nil {
 		k.Owner, k.Password = u.ID, sha256.Sum256([]byte(u.Password))
@@ -32,9 +32,9 @@ func issue(c *web.Request, purpose grant.Purpose, u *record.User) (string, grant
 }
 
 // needsStep returns a *web.StepNeeded if the account has a second step.
-func needsStep(c *web.Request, u *record.User) error {
+func needsStep(c *web.Request, u *people.User) error {
 	step := new(web.StepNeeded)
-	var keys []record.Passkey
+	var keys []people.Passkey
 	if err := c.Site.Store.View(func(tx *kv.Tx) error {
 		l, err := people.LoginOf(tx, u.ID)
 		if err != nil {
@@ -104,13 +104,13 @@ var errStep = &record.Error{Fault: record.Unauthorized, Code: "wrong_second_fact
 
 // finish signs in with a second step, or with a passkey alone. It counts and logs a wrong
 // code like a wrong password. Passkeys cannot be guessed and are not counted.
-func finish(c *web.Request, purpose grant.Purpose, f *StepForm) (*record.User, error) {
+func finish(c *web.Request, purpose grant.Purpose, f *StepForm) (*people.User, error) {
 	now := c.Site.Store.Now()
 	k, err := c.Site.Tickets.Open(f.ticket, purpose, network(c), now)
 	if err != nil {
 		return nil, err
 	}
-	u := new(record.User)
+	u := new(people.User)
 	if purpose != grant.ForPasskey {
 		if u, err = holder(c, k); err != nil {
 			return nil, err
@@ -140,7 +140,7 @@ func finish(c *web.Request, purpose grant.Purpose, f *StepForm) (*record.User, e
 	}
 	if !right {
 		if err := c.Site.Store.Update(func(tx *kv.Tx) error {
-			return people.Note(tx, record.Activity{Owner: u.ID, Event: record.StepFailed, Address: address(c)})
+			return people.Note(tx, people.Activity{Owner: u.ID, Event: people.StepFailed, Address: address(c)})
 		}); err != nil {
 			return nil, err
 		}
@@ -153,8 +153,8 @@ func finish(c *web.Request, purpose grant.Purpose, f *StepForm) (*record.User, e
 }
 
 // holder is the account of a ticket, if it is as it was when the ticket was made.
-func holder(c *web.Request, k grant.Ticket) (u *record.User, err error) {
-	err = c.Site.Store.View(func(tx *kv.Tx) (err error) { u, err = people.User(tx, k.Owner); return err })
+func holder(c *web.Request, k grant.Ticket) (u *people.User, err error) {
+	err = c.Site.Store.View(func(tx *kv.Tx) (err error) { u, err = people.ReadUser(tx, k.Owner); return err })
 	if kv.Missing(err) || err == nil && (u.Disabled || sha256.Sum256([]byte(u.Password)) != k.Password) {
 		err = grant.ErrTicket
 	}
@@ -165,7 +165,7 @@ func holder(c *web.Request, k grant.Ticket) (u *record.User, err error) {
 // password can make wrong guesses here, so they have their own count for each account.
 // After CodesPerDay wrong one-time codes only recovery codes, passkeys and browsers that have
 // signed in before still work. The codes themselves are checked by people.UseCode and people.UseRecovery.
-func checkStep(c *web.Request, u *record.User, f *StepForm) (bool, error) {
+func checkStep(c *web.Request, u *people.User, f *StepForm) (bool, error) {
 	g := Guess{At: "code:" + u.ID.String(), device: device(c, u)}
 	if f.recovery == "" {
 		g.perDay = CodesPerDay

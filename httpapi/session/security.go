@@ -36,7 +36,7 @@ var ReadSecurity = web.ReadOp("session", "Reads how the caller's account signs i
 func readSecurity(c *web.Request) error {
 	var v ShownSecurity
 	if err := c.Site.Store.View(func(tx *kv.Tx) error {
-		u, err := people.User(tx, c.Owner())
+		u, err := people.ReadUser(tx, c.Owner())
 		if err != nil {
 			return err
 		}

@@ -30,7 +30,7 @@ import (
 
 // ShownUser is an account as its owner and administrators see it.
 type ShownUser struct {
-	record.User
+	people.User
 	usage people.Usage
 	used  int64
 	step  bool
@@ -40,10 +40,10 @@ func (v *ShownUser) Fields(s *field.Set) {
 	s.ID("id", &v.ID, field.Always).Says("Id of the user.", web.SampleID)
 	s.Ruled("username", &v.Name, record.CleanUserName, record.UserNamePattern, 64).Says("Name to sign in with.", `"ann"`)
 	s.Text("displayName", &v.DisplayName, record.MaxName).Says("Display name.", `"Ann"`)
-	field.MaybeChoice(s, "language", &v.Language, record.Languages).Says("Language of pages and the app; null leaves it to the browser.", `"de"`)
-	field.MaybeChoice(s, "theme", &v.Theme, record.Themes).Says("Brightness of the app; null follows the system.", `"dark"`)
-	field.MaybeChoice(s, "accent", &v.Accent, record.Accents).Says("Colour of what can be pressed in the app; null is the usual one.", `"blue"`)
-	field.Choice(s, "role", &v.Role, record.Roles).Says("What the user may do.", `"user"`)
+	field.MaybeChoice(s, "language", &v.Language, people.Languages).Says("Language of pages and the app; null leaves it to the browser.", `"de"`)
+	field.MaybeChoice(s, "theme", &v.Theme, people.Themes).Says("Brightness of the app; null follows the system.", `"dark"`)
+	field.MaybeChoice(s, "accent", &v.Accent, people.Accents).Says("Colour of what can be pressed in the app; null is the usual one.", `"blue"`)
+	field.Choice(s, "role", &v.Role, people.Roles).Says("What the user may do.", `"user"`)
 	s.Bool("disabled", &v.Disabled).Says("Whether the account is disabled.", `false`)
 	s.Bool("apiTokensDisabled", &v.TokensOff).Says("Whether the user's API keys are off.", `false`)
 	s.Bool("secondFactor", &v.step).Says("Whether signing in needs more than the password: the account has one-time codes or a passkey.", `false`)
@@ -59,7 +59,7 @@ func (v *ShownUser) Fields(s *field.Set) {
 	s.Time("createdAt", &v.Created, field.Always).Says("When the account was created.", `"2026-01-02T03:04:05.678Z"`)
 }
 
-func ShowUser(tx *kv.Tx, u *record.User) (*ShownUser, error) {
+func ShowUser(tx *kv.Tx, u *people.User) (*ShownUser, error) {
 	usage, err := people.UsageOf(tx, u)
 	if err != nil {
 		return nil, err
@@ -72,7 +72,7 @@ func ShowUser(tx *kv.Tx, u *record.User) (*ShownUser, error) {
 func AnswerUser(c *web.Request, id record.ID) error {
 	var v *ShownUser
 	if err := c.Site.Store.View(func(tx *kv.Tx) error {
-		u, err := people.User(tx, id)
+		u, err := people.ReadUser(tx, id)
 		if err == nil {
 			v, err = ShowUser(tx, u)
 		}
@@ -86,7 +86,7 @@ func AnswerUser(c *web.Request, id record.ID) error {
 // SetSession makes the browser store a session's secret, or forget it if secret is "".
 func SetSession(c *web.Request, secret string) {
 	cookie := &http.Cookie{ // #nosec G124 -- it is Secure on https
-		Name: c.SiteCookie(web.SessionCookie), Value: secret, Path: "/", MaxAge: int(record.SlideTime.Seconds()),
+		Name: c.SiteCookie(web.SessionCookie), Value: secret, Path: "/", MaxAge: int(people.SlideTime.Seconds()),
 		HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: c.Secure(),
 	}
 	if secret == "" {
@@ -114,7 +114,7 @@ const maxAgent = 200
 // signIn checks the password, starts a session and returns the user. If the account has a
 // second step, it starts none, and the error is a *web.StepNeeded. It counts a wrong password
 // and logs it in a line that must not change, because programs that block attackers read it.
-func signIn(c *web.Request, name, password string) (*record.User, error) {
+func signIn(c *web.Request, name, password string) (*people.User, error) {
 	if c.Site.NoPasswords {
 		return nil, errPasswordOff
 	}
@@ -122,7 +122,7 @@ func signIn(c *web.Request, name, password string) (*record.User, error) {
 		return nil, errLogin
 	}
 	name = strings.TrimSpace(name) // phone keyboards add a space; names have none there
-	var u *record.User
+	var u *people.User
 	err := c.Site.Store.View(func(tx *kv.Tx) (err error) { u, err = people.UserNamed(tx, name); return err })
 	if err != nil && !kv.Missing(err) {
 		return nil, err
@@ -150,13 +150,13 @@ func signIn(c *web.Request, name, password string) (*record.User, error) {
 
 // StartSession starts a session for the browser and ends the one that it had. The user has
 // just proved who they are, with a password, a passkey or a link.
-func StartSession(c *web.Request, u *record.User) error {
+func StartSession(c *web.Request, u *people.User) error {
 	return startSession(c, u, c.Site.Store.Now())
 }
 
 // startSession is StartSession for a user who proved at the instant confirmed who they are;
 // zero if that is not known. also runs in the same transaction, with the new session.
-func startSession(c *web.Request, u *record.User, confirmed time.Time, also ...func(*kv.Tx, *record.Key) error) error {
+func startSession(c *web.Request, u *people.User, confirmed time.Time, also ...func(*kv.Tx, *people.Key) error) error {
 	old := c.Session()
 	var before *people.Caller
 	if old != "" {
@@ -164,7 +164,7 @@ func startSession(c *web.Request, u *record.User, confirmed time.Time, also ...f
 	}
 	var secret string
 	err := c.Site.Store.Update(func(tx *kv.Tx) (err error) {
-		now, err := people.User(tx, u.ID)
+		now, err := people.ReadUser(tx, u.ID)
 		if err != nil || now.Disabled || now.Password != u.Password { // changed since the check
 			return errLogin
 		}
@@ -173,7 +173,7 @@ func startSession(c *web.Request, u *record.User, confirmed time.Time, also ...f
 				return err
 			}
 		}
-		var k *record.Key
+		var k *people.Key
 		k, secret, err = people.AddSession(tx, u.ID, web.CutTo(c.R.UserAgent(), maxAgent), address(c), confirmed)
 		for i := 0; err == nil && i < len(also); i++ {
 			err = also[i](tx, k)
@@ -262,7 +262,7 @@ func endSession(c *web.Request) error {
 
 // ShownSession is a session as its owner sees it.
 type ShownSession struct {
-	record.Key
+	people.Key
 	current bool
 }
 
@@ -280,9 +280,9 @@ var ListSessions = web.ListOp("session", "Lists the browsers that are signed in.
 
 func listSessions(c *web.Request) error {
 	return web.AnswerList(c,
-		func(tx *kv.Tx) ([]record.Key, error) { return people.Sessions(tx, c.Owner()) },
-		func(k *record.Key) (record.ID, string) { return k.ID, k.Agent },
-		func(_ *kv.Tx, k *record.Key) (*ShownSession, error) {
+		func(tx *kv.Tx) ([]people.Key, error) { return people.Sessions(tx, c.Owner()) },
+		func(k *people.Key) (record.ID, string) { return k.ID, k.Agent },
+		func(_ *kv.Tx, k *people.Key) (*ShownSession, error) {
 			return &ShownSession{*k, k.ID == c.Caller.Key.ID}, nil
 		})
 }
@@ -295,7 +295,7 @@ func removeSession(c *web.Request) error {
 		return err
 	}
 	if err := c.Site.Store.Update(func(tx *kv.Tx) error {
-		k, err := people.Session(tx, c.Owner(), id)
+		k, err := people.ReadSession(tx, c.Owner(), id)
 		if err != nil {
 			return err
 		}
@@ -368,7 +368,7 @@ func enterByProxy(c *web.Request, name, next string) error {
 	if !visits(c.R.Header) {
 		return &record.Error{Fault: record.Denied, Code: "cross_origin", Text: "The request comes from another site."}
 	}
-	var u *record.User
+	var u *people.User
 	err := c.Site.Store.View(func(tx *kv.Tx) (err error) { u, err = people.UserNamed(tx, name); return err })
 	switch {
 	case kv.Missing(err):
@@ -504,10 +504,10 @@ func authorizeDevice(c *web.Request) error {
 			return slowDown(c, &record.Error{Fault: record.TooMany, Code: "slow_down", Text: "Too many devices asked to be let in.", Retry: wait})
 		}
 	}
-	var d *record.Device
+	var d *people.Device
 	var secret string
 	err := c.Site.Store.Update(func(tx *kv.Tx) error {
-		set, err := people.Settings(tx)
+		set, err := people.ReadSettings(tx)
 		if err != nil {
 			return err
 		}
@@ -533,7 +533,7 @@ func authorizeDevice(c *web.Request) error {
 // slowDown answers a client that may not ask now.
 func slowDown(c *web.Request, e *record.Error) error {
 	web.SetRetry(c.W.Header(), e)
-	return deviceError(c, web.Statuses[e.Fault], &record.DeviceError{Code: e.Code, Text: e.Text, Interval: people.DeviceInterval})
+	return deviceError(c, web.Statuses[e.Fault], &people.DeviceError{Code: e.Code, Text: e.Text, Interval: people.DeviceInterval})
 }
 
 // TokenForm is a poll.
@@ -566,7 +566,7 @@ func pollDevice(c *web.Request) error {
 		return deviceError(c, status, wait)
 	}
 	return c.RespondValue(http.StatusOK, map[string]any{
-		"token_type": "ApiKey", "api_key": key, "expires_in": int(record.SlideTime.Seconds()), "interval": int(people.DeviceInterval.Seconds()),
+		"token_type": "ApiKey", "api_key": key, "expires_in": int(people.SlideTime.Seconds()), "interval": int(people.DeviceInterval.Seconds()),
 	})
 }
 
@@ -590,15 +590,15 @@ func invalidRequest(c *web.Request, err error) error {
 	switch {
 	case e.Fault == record.Busy: // the client must go on
 		web.SetRetry(c.W.Header(), e)
-		return deviceError(c, status, &record.DeviceError{Code: "slow_down", Text: e.Text, Interval: people.DeviceInterval})
+		return deviceError(c, status, &people.DeviceError{Code: "slow_down", Text: e.Text, Interval: people.DeviceInterval})
 	case status != http.StatusRequestEntityTooLarge:
 		status = http.StatusBadRequest
 	}
-	return deviceError(c, status, &record.DeviceError{Code: "invalid_request", Text: e.Text})
+	return deviceError(c, status, &people.DeviceError{Code: "invalid_request", Text: e.Text})
 }
 
 // deviceError answers with an error in the format of OAuth (RFC 6749, section 5.2).
-func deviceError(c *web.Request, status int, e *record.DeviceError) error {
+func deviceError(c *web.Request, status int, e *people.DeviceError) error {
 	answer := map[string]any{"error": e.Code, "code": e.Code, "error_description": e.Text, "requestId": c.ID}
 	if e.Interval > 0 {
 		answer["interval"] = int(e.Interval.Seconds())
@@ -629,8 +629,8 @@ func Approves(in field.Object) bool {
 }
 
 // decideDevice approves or denies the client with the code. Codes cannot be guessed.
-func decideDevice(c *web.Request, code string, approve bool) (*record.Device, error) {
-	var d *record.Device
+func decideDevice(c *web.Request, code string, approve bool) (*people.Device, error) {
+	var d *people.Device
 	err := tryCode(c, func() (err error) {
 		return c.Site.Store.Update(func(tx *kv.Tx) (err error) { d, err = people.DecideDevice(tx, code, c.Owner(), approve); return err })
 	})
@@ -675,7 +675,7 @@ var ReadDevice = web.PageOp(readDevice, 303, 404, 429)
 // readDevice shows a signed-in user which client asks. Others sign in first, or confirm that it is
 // them, and return with the code filled in.
 func readDevice(c *web.Request) error {
-	code := record.CleanUserCode(c.R.URL.Query().Get("user_code"))
+	code := people.CleanUserCode(c.R.URL.Query().Get("user_code"))
 	if c.Caller == nil || !c.Caller.Key.Session {
 		return Redirect(c, "/login?next="+url.QueryEscape("/device?user_code="+code))
 	}
@@ -694,7 +694,7 @@ func answerDevice(c *web.Request, status int, code, problem string) error {
 	if code == "" || problem != "" {
 		return c.RespondPage(status, page)
 	}
-	var d *record.Device
+	var d *people.Device
 	err := tryCode(c, func() error {
 		return c.Site.Store.View(func(tx *kv.Tx) (err error) { d, err = people.DeviceFor(tx, code); return err })
 	})
@@ -705,7 +705,7 @@ func answerDevice(c *web.Request, status int, code, problem string) error {
 	if err != nil {
 		return err
 	}
-	page.Client, page.Address, page.Asked = record.ClientName(d.Client), d.Address, d.Created
+	page.Client, page.Address, page.Asked = people.ClientName(d.Client), d.Address, d.Created
 	return c.RespondPage(status, page)
 }
 
@@ -717,7 +717,7 @@ func postDevice(c *web.Request) error {
 	if err != nil {
 		return err
 	}
-	code := record.CleanUserCode(values.Get("user_code"))
+	code := people.CleanUserCode(values.Get("user_code"))
 	approve := values.Get("action") == "approve"
 	if !approve && values.Get("action") != "deny" {
 		return Redirect(c, "/device?user_code="+code) // the user has typed the code
@@ -729,7 +729,7 @@ func postDevice(c *web.Request) error {
 	if err != nil {
 		return err
 	}
-	l, client := c.Lang(), record.ClientName(d.Client)
+	l, client := c.Lang(), people.ClientName(d.Client)
 	page := embed.MessagePage{Base: c.Site.Prefix(), Title: l.T("device.notConnected"), Text: l.T("device.denied", "client", client)}
 	if approve {
 		page.Title, page.Text = l.T("device.connected"), l.T("device.allowed", "client", client)

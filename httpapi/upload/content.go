@@ -156,8 +156,8 @@ func replaceBudget(c *web.Request, of *record.Record) (*UploadBudget, error) {
 	if err != nil {
 		return nil, err
 	}
-	var set record.Settings
-	if err := c.Site.Store.View(func(tx *kv.Tx) (err error) { set, err = people.Settings(tx); return err }); err != nil {
+	var set people.Settings
+	if err := c.Site.Store.View(func(tx *kv.Tx) (err error) { set, err = people.ReadSettings(tx); return err }); err != nil {
 		return nil, err
 	}
 	if set.TrashDays == 0 && budget.quota > 0 {

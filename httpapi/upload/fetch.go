@@ -74,7 +74,7 @@ func NewFetches(s *web.Site) *worker.Queue[record.ID] {
 }
 
 func runFetch(s *web.Site, ctx context.Context, one jobs.DueFetch, read *atomic.Int64) {
-	var f *record.Fetch
+	var f *jobs.Fetch
 	err := s.Store.Update(func(tx *kv.Tx) (err error) { f, err = jobs.BeginFetch(tx, one.Owner, one.ID); return err })
 	switch {
 	case isCancelled(err):
@@ -114,7 +114,7 @@ type fetchError struct {
 func (e *fetchError) Error() string { return e.text }
 
 // explainFetch turns any error into one for the owner of a remote upload.
-func explainFetch(s *web.Site, f *record.Fetch, err error) *fetchError {
+func explainFetch(s *web.Site, f *jobs.Fetch, err error) *fetchError {
 	if failed, ok := errors.AsType[*fetchError](err); ok {
 		return failed
 	}
@@ -130,7 +130,7 @@ func explainFetch(s *web.Site, f *record.Fetch, err error) *fetchError {
 const otherServer = "The other server"
 
 // fetchOne makes one attempt. The content is made durable before the record.
-func fetchOne(s *web.Site, ctx context.Context, f *record.Fetch, read *atomic.Int64) error {
+func fetchOne(s *web.Site, ctx context.Context, f *jobs.Fetch, read *atomic.Int64) error {
 	form, err := FetchForm(f.Fields)
 	if err != nil {
 		return err
@@ -197,7 +197,7 @@ func fetchOne(s *web.Site, ctx context.Context, f *record.Fetch, read *atomic.In
 }
 
 // stageFetched stages a body within the budget and stores the progress.
-func stageFetched(s *web.Site, f *record.Fetch, body io.Reader, st *blobs.Stage, m *UploadBudget, read *atomic.Int64) error {
+func stageFetched(s *web.Site, f *jobs.Fetch, body io.Reader, st *blobs.Stage, m *UploadBudget, read *atomic.Int64) error {
 	from := &readErrors{r: countedReader{body, read}}
 	for limit := min(m.File, m.Left, math.MaxInt64-1); ; {
 		some := &piece{r: from, left: min(NoteBytes, limit-st.Size()+1), until: time.Now().Add(noteTime)}
@@ -223,7 +223,7 @@ func stageFetched(s *web.Site, f *record.Fetch, body io.Reader, st *blobs.Stage,
 	}
 }
 
-func saveFetchProgress(s *web.Site, f *record.Fetch) error {
+func saveFetchProgress(s *web.Site, f *jobs.Fetch) error {
 	return s.Store.Update(func(tx *kv.Tx) error { return jobs.NoteFetch(tx, f) })
 }
 

@@ -300,7 +300,7 @@ func (m *UploadBudget) ErrTooLarge(size int64) error {
 func BudgetOf(s *web.Site, owner record.ID) (*UploadBudget, error) {
 	m := &UploadBudget{File: s.MaxUpload, Disk: s.Store.FreeForContent()}
 	return m, s.Store.View(func(tx *kv.Tx) error {
-		set, err := people.Settings(tx)
+		set, err := people.ReadSettings(tx)
 		if err != nil {
 			return err
 		}

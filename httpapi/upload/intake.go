@@ -35,7 +35,7 @@ var (
 )
 
 // OpenRequest finds the upload request with the slug, if it is open.
-func OpenRequest(c *web.Request, slug string) (q *record.Request, err error) {
+func OpenRequest(c *web.Request, slug string) (q *inbox.Request, err error) {
 	if err := c.Site.Store.View(func(tx *kv.Tx) error { q, err = inbox.RequestAt(tx, slug); return err }); err != nil {
 		return nil, err
 	}
@@ -43,7 +43,7 @@ func OpenRequest(c *web.Request, slug string) (q *record.Request, err error) {
 }
 
 // Lock is the request in the form that grants need.
-func Lock(q *record.Request) *record.Record {
+func Lock(q *inbox.Request) *record.Record {
 	return &record.Record{ID: q.ID, Owner: q.Owner, Share: record.Share{Slug: q.Slug, Password: q.Password}}
 }
 
@@ -53,7 +53,7 @@ var errUploadLocked = &record.Error{
 
 // requireOpenRequest checks that the visitor may use the upload link with the slug: by its
 // password, or by the cookie that its page sets after the password.
-func requireOpenRequest(c *web.Request, slug string) (*record.Request, error) {
+func requireOpenRequest(c *web.Request, slug string) (*inbox.Request, error) {
 	q, err := OpenRequest(c, slug)
 	password := c.R.Header.Get("X-Upload-Password")
 	switch {
@@ -71,7 +71,7 @@ func requireOpenRequest(c *web.Request, slug string) (*record.Request, error) {
 }
 
 // countRequestView counts a visit by someone other than the owner.
-func countRequestView(c *web.Request, q *record.Request) {
+func countRequestView(c *web.Request, q *inbox.Request) {
 	if owned := c.Caller != nil && c.Caller.User.ID == q.Owner; !owned && c.R.Method != http.MethodHead && !public.IsPrefetchOrPreview(c) {
 		inbox.RequestSeen(c.Site.Store, q)
 	}
@@ -102,11 +102,11 @@ func readUploadLink(c *web.Request) error {
 		dst = strconv.AppendBool(append(dst, `,"requiresPassword":`...), q.Password != "")
 		dst = strconv.AppendBool(append(dst, `,"authorized":`...), !locked)
 		dst = append(dst, `,"captcha":`...)
-		if link.captcha == record.CaptchaNone {
+		if link.captcha == people.CaptchaNone {
 			dst = append(dst, "null"...)
 		} else {
 			dst = field.AppendString(append(dst, `{"provider":`...), string(link.captcha))
-			if link.captcha == record.CaptchaPow {
+			if link.captcha == people.CaptchaPow {
 				dst = field.AppendString(append(dst, `,"challengeUrl":`...), c.Site.Base+web.APIPath+"captcha/challenge")
 			} else {
 				dst = field.AppendString(append(dst, `,"siteKey":`...), link.siteKey)
@@ -154,24 +154,24 @@ type link struct {
 	owner   string
 	file    int64 // bytes of one file
 	left    int64 // files; -1 means any number
-	captcha record.CaptchaProvider
+	captcha people.CaptchaProvider
 	siteKey string
 }
 
-func findLink(c *web.Request, q *record.Request) (l link, err error) {
+func findLink(c *web.Request, q *inbox.Request) (l link, err error) {
 	return l, c.Site.Store.View(func(tx *kv.Tx) error {
 		set, err := session.Settings(c.Site, tx)
 		if err != nil {
 			return err
 		}
-		u, err := people.User(tx, q.Owner)
+		u, err := people.ReadUser(tx, q.Owner)
 		if kv.Missing(err) {
-			return record.ErrNoRequest
+			return inbox.ErrNoRequest
 		}
 		if err != nil {
 			return err
 		}
-		l = link{owner: public.DisplayName(*u), file: largest(c, q, &set), left: inbox.Remaining(tx, q), captcha: record.CaptchaNone, siteKey: set.CaptchaSiteKey}
+		l = link{owner: public.DisplayName(*u), file: largest(c, q, &set), left: inbox.Remaining(tx, q), captcha: people.CaptchaNone, siteKey: set.CaptchaSiteKey}
 		if q.Captcha {
 			l.captcha = set.Provider()
 		}
@@ -180,7 +180,7 @@ func findLink(c *web.Request, q *record.Request) (l link, err error) {
 }
 
 // largest is the maximum size of a file at the link, in bytes.
-func largest(c *web.Request, q *record.Request, set *record.Settings) int64 {
+func largest(c *web.Request, q *inbox.Request, set *people.Settings) int64 {
 	maximum := set.Largest(c.Site.MaxUpload)
 	if q.MaxFile > 0 {
 		return min(maximum, q.MaxFile)
@@ -197,11 +197,11 @@ const formOverhead = 64 << 10
 const reserved = 1 << 20
 
 // uploadBudgetAt is the budget for one file at a link. The store checks the link's other limits.
-func uploadBudgetAt(c *web.Request, q *record.Request) (*UploadBudget, error) {
-	m := &UploadBudget{Disk: c.Site.Store.FreeForContent(), Left: math.MaxInt64, full: record.ErrNoRoom}
+func uploadBudgetAt(c *web.Request, q *inbox.Request) (*UploadBudget, error) {
+	m := &UploadBudget{Disk: c.Site.Store.FreeForContent(), Left: math.MaxInt64, full: inbox.ErrNoRoom}
 	return m, c.Site.Store.View(func(tx *kv.Tx) error {
 		m.Disk = max(0, m.Disk-inbox.ReservedBytes(tx))
-		set, err := people.Settings(tx)
+		set, err := people.ReadSettings(tx)
 		m.File = largest(c, q, &set)
 		return err
 	})
@@ -210,13 +210,13 @@ func uploadBudgetAt(c *web.Request, q *record.Request) (*UploadBudget, error) {
 // codeType is the error code for a type that a link does not accept.
 const codeType = "type_not_allowed"
 
-func typeRefused(q *record.Request) error {
+func typeRefused(q *inbox.Request) error {
 	return &record.Error{Fault: record.WrongType, Code: codeType, Text: "This link accepts only " + strings.Join(q.Types, ", ") + ". Nothing was stored."}
 }
 
 // receiveFiles receives the files of a sender's form. A repetition with the same Idempotency-Key gets
 // the items of the first request.
-func receiveFiles(c *web.Request, q *record.Request) (items []*record.Item, err error) {
+func receiveFiles(c *web.Request, q *inbox.Request) (items []*inbox.Item, err error) {
 	from := grant.Network(c.Addr).String()
 	key, err := web.IdempotencyKey(c.R)
 	if err == nil && key != "" {
@@ -294,7 +294,7 @@ func receiveFiles(c *web.Request, q *record.Request) (items []*record.Item, err 
 		return nil, err
 	}
 	parts = chosen(parts)
-	form := new(record.SenderForm)
+	form := new(inbox.SenderForm)
 	var none error
 	if len(parts) == 0 {
 		none = field.Problems{"file": "is required"}
@@ -334,7 +334,7 @@ func receiveFiles(c *web.Request, q *record.Request) (items []*record.Item, err 
 }
 
 // repeatFiles reads a repeated form and returns the items of the first one.
-func repeatFiles(c *web.Request, m *UploadBudget, key string, earlier *jobs.IdempotentAnswer) ([]*record.Item, error) {
+func repeatFiles(c *web.Request, m *UploadBudget, key string, earlier *jobs.IdempotentAnswer) ([]*inbox.Item, error) {
 	m.Look, m.Disk = true, math.MaxInt64-1
 	parts, fields, err := ReadMultipart(c, m)
 	defer func() { discardParts(c, parts) }()
@@ -346,13 +346,13 @@ func repeatFiles(c *web.Request, m *UploadBudget, key string, earlier *jobs.Idem
 
 // A receipt is what an answer keeps of an item.
 type receipt struct {
-	ID    record.ID    `json:"ID"`
-	State record.State `json:"State"`
-	Name  string       `json:"Name"`
-	Size  int64        `json:"Size"`
+	ID    record.ID   `json:"ID"`
+	State inbox.State `json:"State"`
+	Name  string      `json:"Name"`
+	Size  int64       `json:"Size"`
 }
 
-func receiptsOf(items []*record.Item) (all []receipt) {
+func receiptsOf(items []*inbox.Item) (all []receipt) {
 	for _, i := range items {
 		all = append(all, receipt{i.ID, i.State, i.Name, i.Size})
 	}
@@ -360,7 +360,7 @@ func receiptsOf(items []*record.Item) (all []receipt) {
 }
 
 // itemsOf are the items in an earlier answer, if it was to the same request.
-func itemsOf(earlier *jobs.IdempotentAnswer, request []byte) (items []*record.Item, err error) {
+func itemsOf(earlier *jobs.IdempotentAnswer, request []byte) (items []*inbox.Item, err error) {
 	body, err := earlier.For(request)
 	if err != nil {
 		return nil, err
@@ -370,7 +370,7 @@ func itemsOf(earlier *jobs.IdempotentAnswer, request []byte) (items []*record.It
 		return nil, fmt.Errorf("receipts: %w", err)
 	}
 	for _, r := range all {
-		items = append(items, &record.Item{ID: r.ID, State: r.State, Name: r.Name, Size: r.Size})
+		items = append(items, &inbox.Item{ID: r.ID, State: r.State, Name: r.Name, Size: r.Size})
 	}
 	return items, nil
 }
@@ -401,16 +401,16 @@ func leaveFiles(c *web.Request) error {
 		var lines []string
 		for _, i := range items {
 			became := " was received."
-			if i.State == record.Pending {
+			if i.State == inbox.Pending {
 				became = " is waiting for approval."
 			}
 			lines = append(lines, i.Name+became)
 		}
 		return c.RespondText(lines...)
 	}
-	var all []record.Receipt
+	var all []inbox.Receipt
 	for _, i := range items {
-		all = append(all, record.Receipt{Item: i})
+		all = append(all, inbox.Receipt{Item: i})
 	}
 	return c.Respond(http.StatusCreated, func(dst []byte) ([]byte, error) {
 		return append(web.AppendAll(append(dst, `{"items":`...), all), '}'), nil
@@ -432,7 +432,7 @@ func viewUploadLink(c *web.Request) error {
 	return showLink(c, http.StatusOK, q, nil, "")
 }
 
-func showLink(c *web.Request, status int, q *record.Request, came []*record.Item, problem string) error {
+func showLink(c *web.Request, status int, q *inbox.Request, came []*inbox.Item, problem string) error {
 	l, err := findLink(c, q)
 	if err != nil {
 		return err
@@ -442,7 +442,7 @@ func showLink(c *web.Request, status int, q *record.Request, came []*record.Item
 		Approval: q.Approval, Color: q.Color, MaxFile: l.file, FileSize: c.Lang().Size(l.file), Left: l.left, Types: q.Types,
 		SiteKey: l.siteKey, Problem: problem,
 	}
-	if l.captcha != record.CaptchaNone {
+	if l.captcha != people.CaptchaNone {
 		page.Captcha = string(l.captcha)
 	}
 	for _, i := range came {

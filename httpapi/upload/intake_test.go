@@ -7,8 +7,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/matryer/is"
 
+	"kist/kv/inbox"
 	"kist/kv/jobs"
-	"kist/kv/record"
 )
 
 // TestStoredReceipts: what is stored of an answer to a form's sender keeps its form, so that a later
@@ -17,9 +17,9 @@ func TestStoredReceipts(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	const stored = `[{"ID":"01890a5d-ac96-774b-bcce-b302099a8057","State":"pending","Name":"a.txt","Size":3},{"ID":"01890a5d-ac96-774b-bcce-b302099a8058","State":"approved","Name":"b.txt","Size":4}]`
-	items := []*record.Item{
-		{ID: uuid.MustParse("01890a5d-ac96-774b-bcce-b302099a8057"), State: record.Pending, Name: "a.txt", Size: 3},
-		{ID: uuid.MustParse("01890a5d-ac96-774b-bcce-b302099a8058"), State: record.Approved, Name: "b.txt", Size: 4},
+	items := []*inbox.Item{
+		{ID: uuid.MustParse("01890a5d-ac96-774b-bcce-b302099a8057"), State: inbox.Pending, Name: "a.txt", Size: 3},
+		{ID: uuid.MustParse("01890a5d-ac96-774b-bcce-b302099a8058"), State: inbox.Approved, Name: "b.txt", Size: 4},
 	}
 	b, err := json.Marshal(receiptsOf(items))
 	is.NoErr(err)

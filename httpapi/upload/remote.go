@@ -17,6 +17,7 @@ import (
 	"kist/kv/catalog"
 	"kist/kv/field"
 	"kist/kv/jobs"
+	"kist/kv/people"
 	"kist/kv/record"
 )
 
@@ -235,13 +236,13 @@ func startRemoteUpload(c *web.Request) error {
 			return err
 		}
 	}
-	queued := make([]record.Fetch, len(all))
+	queued := make([]jobs.Fetch, len(all))
 	for i, w := range all {
 		fields, err := w.kept()
 		if err != nil {
 			return err
 		}
-		queued[i] = record.Fetch{
+		queued[i] = jobs.Fetch{
 			Owner: c.Owner(), By: c.Caller.Key.ID, URL: w.form.url, Fields: fields, Password: hashes[w.form.Password.Text], Slug: w.form.Slug,
 			Name: w.form.Body.(*record.File).OriginalName,
 		}
@@ -264,7 +265,7 @@ func startRemoteUpload(c *web.Request) error {
 
 // ShownFetch is a remote upload as its owner sees it.
 type ShownFetch struct {
-	record.Fetch
+	jobs.Fetch
 	file []byte // JSON of the resulting file, or nil
 }
 
@@ -273,7 +274,7 @@ func (v *ShownFetch) Fields(s *field.Set) {
 	s.ID("id", &v.ID, field.Always).Says("Id of the remote upload.", web.SampleID)
 	s.URL("url", &v.URL, field.Always).Says("Address of the file.", `"https://example.org/holiday.mp4"`)
 	s.Text("name", &v.Name, record.MaxFileName).Says("Name of the file; empty while unknown.", `"holiday.mp4"`)
-	field.Choice(s, "state", &v.State, record.FetchStates).
+	field.Choice(s, "state", &v.State, jobs.FetchStates).
 		Says("State of the remote upload; waiting means for a free slot or for another attempt. Finished ones are listed for a week.", `"running"`)
 	s.Number("bytes", &v.Bytes, 0, 1<<62).Says("Bytes received.", `1048576`)
 	s.MaybeNumber("total", &v.Total, 0, 1<<62).Says("Total bytes; null if unknown.", `20971520`)
@@ -300,9 +301,9 @@ func (v *madeFile) Fields(s *field.Set) {
 	s.Shown("url", field.Schema{Type: "string", Format: "uri"}, v.AppendURL).Says("Address for others.", `"https://kist.example.org/x/summer-24"`)
 }
 
-func showFetch(s *web.Site, tx *kv.Tx, f *record.Fetch) (*ShownFetch, error) {
+func showFetch(s *web.Site, tx *kv.Tx, f *jobs.Fetch) (*ShownFetch, error) {
 	v := &ShownFetch{Fetch: *f}
-	if at := s.Fetches.Running(f.ID); at != nil && f.State == record.FetchRuns {
+	if at := s.Fetches.Running(f.ID); at != nil && f.State == jobs.FetchRuns {
 		v.Bytes = max(v.Bytes, at.Bytes.Load())
 	}
 	if f.File == uuid.Nil {
@@ -318,7 +319,7 @@ func showFetch(s *web.Site, tx *kv.Tx, f *record.Fetch) (*ShownFetch, error) {
 	return v, err
 }
 
-func showFetches(c *web.Request, tx *kv.Tx, all []record.Fetch) (shown []*ShownFetch, err error) {
+func showFetches(c *web.Request, tx *kv.Tx, all []jobs.Fetch) (shown []*ShownFetch, err error) {
 	shown = make([]*ShownFetch, len(all))
 	for i := range all {
 		v, err := showFetch(c.Site, tx, &all[i])
@@ -346,7 +347,7 @@ func listRemoteUploads(c *web.Request) error {
 		if err != nil {
 			return err
 		}
-		all = slices.DeleteFunc(all, func(f record.Fetch) bool { return !maySee(c, f.By) })
+		all = slices.DeleteFunc(all, func(f jobs.Fetch) bool { return !maySee(c, f.By) })
 		slices.Reverse(all)
 		shown, err = showFetches(c, tx, all)
 		return err
@@ -357,8 +358,8 @@ func listRemoteUploads(c *web.Request) error {
 }
 
 // requestedFetch reads a remote upload that the caller may see.
-func requestedFetch(c *web.Request, tx *kv.Tx, id record.ID) (*record.Fetch, error) {
-	f, err := jobs.Fetch(tx, c.Owner(), id)
+func requestedFetch(c *web.Request, tx *kv.Tx, id record.ID) (*jobs.Fetch, error) {
+	f, err := jobs.ReadFetch(tx, c.Owner(), id)
 	if err == nil && !maySee(c, f.By) {
 		return nil, record.NotFound("remote upload")
 	}
@@ -368,7 +369,7 @@ func requestedFetch(c *web.Request, tx *kv.Tx, id record.ID) (*record.Fetch, err
 // Hide removes the addresses of hosts from a sentence of package outbound, unless the caller is an
 // administrator, because they reveal the server's network.
 func Hide(c *web.Request, text string) string {
-	if c.Caller.User.Role == record.Admin {
+	if c.Caller.User.Role == people.Admin {
 		return text
 	}
 	return outbound.Hide(text)

@@ -28,11 +28,11 @@ func queueParams(status string) []web.Param {
 	}
 }
 
-var requests = &web.Resource[record.Request, *record.ShownRequest]{
-	Name: "upload request", All: inbox.Requests, Load: inbox.Request, Save: inbox.SaveRequest, Drop: inbox.RemoveRequest,
-	Place: func(q *record.Request) (record.ID, string) { return q.ID, q.Title },
-	Show: func(c *web.Request, tx *kv.Tx, q *record.Request) (*record.ShownRequest, error) {
-		v := &record.ShownRequest{Base: c.Site.Base}
+var requests = &web.Resource[inbox.Request, *inbox.ShownRequest]{
+	Name: "upload request", All: inbox.Requests, Load: inbox.ReadRequest, Save: inbox.SaveRequest, Drop: inbox.RemoveRequest,
+	Place: func(q *inbox.Request) (record.ID, string) { return q.ID, q.Title },
+	Show: func(c *web.Request, tx *kv.Tx, q *inbox.Request) (*inbox.ShownRequest, error) {
+		v := &inbox.ShownRequest{Base: c.Site.Base}
 		inbox.ShowRequest(tx, q, v)
 		return v, nil
 	},
@@ -43,7 +43,7 @@ var ListUploadRequests = web.ListOp("upload-requests", "Lists the caller's uploa
 var CreateUploadRequest = web.CreateOp("upload-requests", "Creates an upload request: a link where others can send files.", "The upload request.", "UploadRequest", createUploadRequest, 409)
 
 func createUploadRequest(c *web.Request) error {
-	form := &record.RequestForm{Request: record.NewRequest()}
+	form := &inbox.RequestForm{Request: inbox.NewRequest()}
 	problems := c.DecodeNew(form)
 	var ends error
 	if err := record.CheckEnd(form.Expires, c.Site.Store.Now()); err != nil {
@@ -57,7 +57,7 @@ func createUploadRequest(c *web.Request) error {
 	if err != nil {
 		return err
 	}
-	return requests.Create(c, func(tx *kv.Tx) (*record.Request, error) { return inbox.AddRequest(tx, c.Owner(), form, hash) })
+	return requests.Create(c, func(tx *kv.Tx) (*inbox.Request, error) { return inbox.AddRequest(tx, c.Owner(), form, hash) })
 }
 
 var ReadUploadRequest = web.ReadOp("upload-requests", "Reads an upload request.", "The upload request.", "UploadRequest", requests.Read, 404)
@@ -69,7 +69,7 @@ func editUploadRequest(c *web.Request) error {
 	if err != nil {
 		return err
 	}
-	form := new(record.RequestForm)
+	form := new(inbox.RequestForm)
 	in, err := c.DecodePatch(form)
 	if err != nil {
 		return err
@@ -78,8 +78,8 @@ func editUploadRequest(c *web.Request) error {
 	if err != nil {
 		return err
 	}
-	return requests.Edit(c, id, func(_ *kv.Tx, q *record.Request) error {
-		form := &record.RequestForm{Request: *q}
+	return requests.Edit(c, id, func(_ *kv.Tx, q *inbox.Request) error {
+		form := &inbox.RequestForm{Request: *q}
 		if err := field.Patch(form, in); err != nil {
 			return err
 		}
@@ -112,21 +112,21 @@ func listQueue(c *web.Request) error {
 	}
 	args := web.Arguments{Values: values}
 	q := inbox.Queue{
-		Owner: c.Owner(), State: record.State(args.Get("status")),
+		Owner: c.Owner(), State: inbox.State(args.Get("status")),
 		Limit: args.Number("limit", 1, web.MaxPage, web.DefaultPage), Offset: args.Number("offset", 0, web.MaxOffset, 0),
 	}
 	p := web.Page{Limit: q.Limit, Cursor: args.Get("cursor"), Sort: catalog.Oldest}
 	if p.Cursor != "" && args.Get("offset") != "" {
 		args.Refuse("offset cannot be used together with cursor")
 	}
-	if q.State != "" && !slices.Contains(record.States, q.State) {
-		args.Refuse("status must be one of: " + web.Join(record.States))
+	if q.State != "" && !slices.Contains(inbox.States, q.State) {
+		args.Refuse("status must be one of: " + web.Join(inbox.States))
 	}
 	if err := args.Err(); err != nil {
 		return err
 	}
 	if c.Arg("id") == "" {
-		q.State = cmp.Or(q.State, record.Pending)
+		q.State = cmp.Or(q.State, inbox.Pending)
 	} else if q.Request, err = c.IDArg("upload request"); err != nil {
 		return err
 	}
@@ -143,11 +143,11 @@ func listQueue(c *web.Request) error {
 	}
 	q.Limit++ // to see whether there is another page
 	return c.Respond(http.StatusOK, func(dst []byte) ([]byte, error) {
-		var items []*record.Item
+		var items []*inbox.Item
 		var total int64
 		if err := c.Site.Store.View(func(tx *kv.Tx) (err error) {
 			if q.Request != uuid.Nil {
-				if _, err := inbox.Request(tx, q.Owner, q.Request); err != nil {
+				if _, err := inbox.ReadRequest(tx, q.Owner, q.Request); err != nil {
 					return err
 				}
 			}
@@ -171,7 +171,7 @@ const maxDecided = 500
 // Decisions is a decision on several items.
 type Decisions struct {
 	items []string
-	record.Decision
+	inbox.Decision
 }
 
 func (d *Decisions) Fields(s *field.Set) {
@@ -201,9 +201,9 @@ func decideUploads(c *web.Request) error {
 			ids = append(ids, id)
 		}
 	}
-	var all []*record.Item
+	var all []*inbox.Item
 	if err := c.Site.Store.Update(func(tx *kv.Tx) (err error) {
-		if _, err = inbox.Request(tx, c.Owner(), request); err == nil {
+		if _, err = inbox.ReadRequest(tx, c.Owner(), request); err == nil {
 			all, err = inbox.DecideAll(tx, c.Owner(), request, ids, &form.Decision)
 		}
 		return err
@@ -235,11 +235,11 @@ func decideUpload(c *web.Request) error {
 	if err != nil {
 		return err
 	}
-	decision := new(record.Decision)
+	decision := new(inbox.Decision)
 	if err := c.DecodeNew(decision); err != nil {
 		return err
 	}
-	var i *record.Item
+	var i *inbox.Item
 	if err := c.Site.Store.Update(func(tx *kv.Tx) (err error) {
 		i, err = inbox.Decide(tx, c.Owner(), request, item, decision)
 		return err
@@ -262,11 +262,11 @@ func readUploadContent(c *web.Request) error {
 	if err != nil {
 		return err
 	}
-	var i *record.Item
-	if err := c.Site.Store.View(func(tx *kv.Tx) (err error) { i, err = inbox.Item(tx, c.Owner(), request, item); return err }); err != nil {
+	var i *inbox.Item
+	if err := c.Site.Store.View(func(tx *kv.Tx) (err error) { i, err = inbox.ReadItem(tx, c.Owner(), request, item); return err }); err != nil {
 		return err
 	}
-	if i.State != record.Pending {
+	if i.State != inbox.Pending {
 		return record.NotFound("content")
 	}
 	f, err := public.Stored(c, i.Ref, i.Size)

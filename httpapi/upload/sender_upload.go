@@ -99,7 +99,7 @@ func sentAt(secret string) find {
 
 // repeatable returns the secret of the upload that every repetition of the request starts; "" if
 // it has no Idempotency-Key.
-func (b *uploadOptions) repeatable(c *web.Request, q *record.Request, from string) (string, error) {
+func (b *uploadOptions) repeatable(c *web.Request, q *inbox.Request, from string) (string, error) {
 	key, err := web.IdempotencyKey(c.R)
 	if key == "" || err != nil {
 		return "", err
@@ -112,8 +112,8 @@ func repeatSending(c *web.Request, secret string) error {
 }
 
 // sending is the upload that a sender's request starts, if its metadata are valid.
-func (b *uploadOptions) sending(q *record.Request) (u inbox.Upload, err error) {
-	form := new(record.SenderForm)
+func (b *uploadOptions) sending(q *inbox.Request) (u inbox.Upload, err error) {
+	form := new(inbox.SenderForm)
 	if err := web.JoinProblems(field.Create(form, b.meta.fields())); err != nil {
 		return u, err
 	}
@@ -172,8 +172,8 @@ func respondSenderUpload(c *web.Request, status int, u *inbox.Upload) error {
 	})
 }
 
-func requestOf(c *web.Request, u *inbox.Upload) (q *record.Request, err error) {
-	err = c.Site.Store.View(func(tx *kv.Tx) error { q, err = inbox.Request(tx, u.Owner, u.Request); return err })
+func requestOf(c *web.Request, u *inbox.Upload) (q *inbox.Request, err error) {
+	err = c.Site.Store.View(func(tx *kv.Tx) error { q, err = inbox.ReadRequest(tx, u.Owner, u.Request); return err })
 	return q, err
 }
 

@@ -92,7 +92,7 @@ func describeTus(extensions string) func(*web.Request) error {
 	return func(c *web.Request) error {
 		limit := c.Site.MaxUpload
 		if err := c.Site.Store.View(func(tx *kv.Tx) error {
-			set, err := people.Settings(tx)
+			set, err := people.ReadSettings(tx)
 			limit = set.Largest(limit)
 			return err
 		}); err != nil {
@@ -172,7 +172,7 @@ func findUpload(c *web.Request) (u *inbox.Upload, err error) {
 // maySee reports whether the caller may see an upload or remote upload that the credential by
 // started. A credential with the scope read sees all of its owner, others see only their own.
 func maySee(c *web.Request, by record.ID) bool {
-	return c.Caller.Key.Allows(record.ScopeRead) || by == c.Caller.Key.ID
+	return c.Caller.Key.Allows(people.ScopeRead) || by == c.Caller.Key.ID
 }
 
 func setUploadHeaders(c *web.Request, u *inbox.Upload) error {
@@ -1026,7 +1026,7 @@ func (m metadata) fileName() string {
 
 // ofSender is the part that is kept of a sender's upload: known names with values that are not long.
 // The form has the sender's name and message.
-func (m metadata) ofSender(form *record.SenderForm) (kept metadata) {
+func (m metadata) ofSender(form *inbox.SenderForm) (kept metadata) {
 	for _, d := range m {
 		switch d.name {
 		case "filename":

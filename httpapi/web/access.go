@@ -42,16 +42,16 @@ func (c *Request) Authorize(d Access) error {
 		return &record.Error{Fault: record.Denied, Code: "session_needed", Text: "Only a user who is signed in may do this. An API key may not."}
 	case !d.AnyKey && !caller.Key.Allows(d.Scope):
 		return c.NeedScope(d.Scope)
-	case d.Reads && !caller.Key.Allows(record.ScopeRead):
-		return c.NeedScope(record.ScopeRead)
-	case d.Admin && caller.User.Role != record.Admin:
+	case d.Reads && !caller.Key.Allows(people.ScopeRead):
+		return c.NeedScope(people.ScopeRead)
+	case d.Admin && caller.User.Role != people.Admin:
 		return &record.Error{Fault: record.Denied, Code: "not_admin", Text: "Only an administrator may do this."}
 	}
 	return nil
 }
 
 // NeedScope refuses an API key without the scope.
-func (c *Request) NeedScope(s record.Scope) error {
+func (c *Request) NeedScope(s people.Scope) error {
 	if c.Caller.Key.Allows(s) {
 		return nil
 	}
@@ -154,7 +154,7 @@ func (s *Site) Owns(id record.ID, r *record.Record) bool {
 }
 
 func owns(caller *people.Caller, r *record.Record) bool {
-	return caller.User.ID == r.Owner && caller.Key.Allows(record.ScopeRead)
+	return caller.User.ID == r.Owner && caller.Key.Allows(people.ScopeRead)
 }
 
 // UpdateAsCaller is Store.Update for the end of a request that may have taken long. It
@@ -195,7 +195,7 @@ type Access struct {
 	Open     bool         // anyone
 	optional bool         // with Open: a valid credential identifies the caller
 	AnyKey   bool         // any valid API key, whatever its scope
-	Scope    record.Scope // the scope that an API key needs
+	Scope    people.Scope // the scope that an API key needs
 	Reads    bool         // it needs the scope read as well
 	Admin    bool         // the user must be an administrator
 
@@ -225,13 +225,13 @@ var (
 	Visitors     = Access{Open: true, optional: true}
 	AnyKeyHolder = Access{AnyKey: true}
 	ReadsMetrics = Access{AnyKey: true, Admin: true}
-	Reads        = Access{Scope: record.ScopeRead}
-	Writes       = Access{Scope: record.ScopeWrite}
-	SendsOn      = Access{Scope: record.ScopeWrite, Reads: true}
-	Uploads      = Access{Scope: record.ScopeUpload}
-	FullScope    = Access{Scope: record.ScopeAll}
-	Manages      = Access{Scope: record.ScopeAdmin, Admin: true}
-	OwnAccount   = Access{Scope: record.ScopeAdmin, Admin: true, Session: true}
+	Reads        = Access{Scope: people.ScopeRead}
+	Writes       = Access{Scope: people.ScopeWrite}
+	SendsOn      = Access{Scope: people.ScopeWrite, Reads: true}
+	Uploads      = Access{Scope: people.ScopeUpload}
+	FullScope    = Access{Scope: people.ScopeAll}
+	Manages      = Access{Scope: people.ScopeAdmin, Admin: true}
+	OwnAccount   = Access{Scope: people.ScopeAdmin, Admin: true, Session: true}
 	Browsers     = Access{Browser: true}
 	Operators    = Access{Operator: true}
 )

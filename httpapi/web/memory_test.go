@@ -66,7 +66,7 @@ func TestMemoryShares(t *testing.T) {
 				c, _ := visitorFrom(s, "GET", uint32(n))
 				switch kind {
 				case "account":
-					c.Caller = &people.Caller{User: record.User{ID: record.ID{byte(n)}}}
+					c.Caller = &people.Caller{User: people.User{ID: record.ID{byte(n)}}}
 				case "visitor":
 					c, _ = visitorFrom(s, "GET", known+uint32(n))
 				}
@@ -346,7 +346,7 @@ func TestReadBodyIsHeld(t *testing.T) {
 			s := &Site{Memory: memory()}
 			c, _ := visitorFrom(s, "POST", 1)
 			if row.known {
-				c.Caller = &people.Caller{User: record.User{ID: record.ID{1}}}
+				c.Caller = &people.Caller{User: people.User{ID: record.ID{1}}}
 			}
 			c.R = httptest.NewRequest("POST", "/", strings.NewReader(strings.Repeat("x", row.length)))
 			c.R.ContentLength = -1

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"kist/kv"
+	"kist/kv/people"
 	"kist/kv/record"
 )
 
@@ -154,7 +155,7 @@ func (c *Request) AppendOne(dst []byte, v *ShownRecord) []byte {
 // FailChange answers a change that failed. If Expect refused it, the answer has the record that
 // find returns, if the caller may read it.
 func (c *Request) FailChange(err error, find func(*kv.Tx) (*record.Record, error)) error {
-	if !errors.Is(err, errChanged) || !c.Caller.Key.Allows(record.ScopeRead) {
+	if !errors.Is(err, errChanged) || !c.Caller.Key.Allows(people.ScopeRead) {
 		return err
 	}
 	c.W.Code = errChanged.Code

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"kist/httpapi/outbound"
-	"kist/kv/record"
+	"kist/kv/jobs"
 )
 
 // Limits for reading an answer.
@@ -46,7 +46,7 @@ func sign(h http.Header, secrets []string, body []byte) {
 	}
 	var all []string
 	for _, secret := range secrets {
-		for _, key := range record.SecretKeys(secret) {
+		for _, key := range jobs.SecretKeys(secret) {
 			mac := hmac.New(sha256.New, key)
 			mac.Write([]byte(h.Get("Webhook-Id") + "." + h.Get("Webhook-Timestamp") + "."))
 			mac.Write(body)
@@ -59,9 +59,9 @@ func sign(h http.Header, secrets []string, body []byte) {
 	h.Set("X-Kist-Signature", "sha256="+hex.EncodeToString(mac.Sum(nil)))
 }
 
-func (c *Sender) try(ctx context.Context, h *record.Webhook, m Message) record.Try {
+func (c *Sender) try(ctx context.Context, h *jobs.Webhook, m Message) jobs.Try {
 	begun := time.Now()
-	t := record.Try{At: begun.UTC().Truncate(time.Millisecond), URL: h.URL, Format: h.Format}
+	t := jobs.Try{At: begun.UTC().Truncate(time.Millisecond), URL: h.URL, Format: h.Format}
 	ctx, cancel := context.WithTimeout(ctx, TryTime)
 	defer cancel()
 	status, wait, answer, err := c.post(ctx, h, m, begun)
@@ -79,7 +79,7 @@ func (c *Sender) try(ctx context.Context, h *record.Webhook, m Message) record.T
 
 // post sends a message and reads the beginning of the answer, for at most bodyTime. Only the status of
 // the answer counts. Errors while reading the body are ignored.
-func (c *Sender) post(ctx context.Context, h *record.Webhook, m Message, at time.Time) (status int, wait time.Duration, answer []byte, err error) {
+func (c *Sender) post(ctx context.Context, h *jobs.Webhook, m Message, at time.Time) (status int, wait time.Duration, answer []byte, err error) {
 	body, err := m.Body(h.Format, h.URL, c.base)
 	if err != nil {
 		return 0, 0, nil, err

@@ -21,6 +21,7 @@ import (
 
 	"kist/httpapi/outbound"
 	"kist/kv/field"
+	"kist/kv/jobs"
 	"kist/kv/record"
 )
 
@@ -57,10 +58,10 @@ func receive(t testing.TB, h http.HandlerFunc) (url string, requests chan got) {
 
 var theEvent = Message{
 	ID: uuid.MustParse("01890a5d-ac96-774b-bcce-b302099a8057"), Event: "webhook.test", At: time.Date(2026, 1, 2, 3, 4, 5, 6e6, time.UTC),
-	Notice: &record.Notice{Title: "Test", Data: json.RawMessage(`{"webhook":"x"}`)},
+	Notice: &jobs.Notice{Title: "Test", Data: json.RawMessage(`{"webhook":"x"}`)},
 }
 
-func tryOnce(t testing.TB, h *record.Webhook) record.Try {
+func tryOnce(t testing.TB, h *jobs.Webhook) jobs.Try {
 	t.Helper()
 	return newSender(nil, allowing(t), "https://kist.example.org", quiet).try(t.Context(), h, theEvent)
 }
@@ -71,8 +72,8 @@ func TestSignatures(t *testing.T) {
 	is := is.New(t)
 	url, requests := receive(t, accept)
 	former := "whsec_" + base64.StdEncoding.EncodeToString([]byte("twenty-four bytes, former"))
-	for _, f := range record.Formats {
-		h := &record.Webhook{URL: url + "/topic", Format: f, Secret: former}
+	for _, f := range jobs.Formats {
+		h := &jobs.Webhook{URL: url + "/topic", Format: f, Secret: former}
 		h.SetSecret("any text will do", time.Now())
 		is.Equal(tryOnce(t, h).Error, "")
 		r := <-requests
@@ -110,7 +111,7 @@ func TestSignaturesByBase64(t *testing.T) {
 	is := is.New(t)
 	url, requests := receive(t, accept)
 	secret := base64.StdEncoding.EncodeToString([]byte("twenty-four bytes or more"))
-	is.Equal(tryOnce(t, &record.Webhook{URL: url, Format: record.FormatJSON, Secret: secret}).Error, "")
+	is.Equal(tryOnce(t, &jobs.Webhook{URL: url, Format: jobs.FormatJSON, Secret: secret}).Error, "")
 	r := <-requests
 	decoded, err := standardwebhooks.NewWebhook(secret)
 	is.NoErr(err)
@@ -182,7 +183,7 @@ func TestAnswers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
 			url, _ := receive(t, c.h)
-			got := tryOnce(t, &record.Webhook{URL: url + "/token-in-path"})
+			got := tryOnce(t, &jobs.Webhook{URL: url + "/token-in-path"})
 			is.Equal(got.Status, c.status)
 			is.True(strings.HasPrefix(got.Error, c.want) && (got.Error == "") == (c.want == ""))
 			is.True(!strings.Contains(got.Error, "token-in-path"))
@@ -195,9 +196,9 @@ func TestAnswers(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	is.NoErr(err)
 	is.NoErr(l.Close())
-	is.Equal(tryOnce(t, &record.Webhook{URL: "http://" + l.Addr().String()}).Error, "The target refuses the connection: nothing listens there.")
+	is.Equal(tryOnce(t, &jobs.Webhook{URL: "http://" + l.Addr().String()}).Error, "The target refuses the connection: nothing listens there.")
 	closed := outbound.New(outbound.Options{Lookup: nil})
-	got := newSender(nil, closed, "", quiet).try(t.Context(), &record.Webhook{URL: "http://" + netip.MustParseAddr("127.0.0.1").String() + "/"}, theEvent)
+	got := newSender(nil, closed, "", quiet).try(t.Context(), &jobs.Webhook{URL: "http://" + netip.MustParseAddr("127.0.0.1").String() + "/"}, theEvent)
 	is.True(strings.Contains(got.Error, "--allow-outbound"))
 }
 
@@ -207,10 +208,10 @@ func TestRetryAfterIsHeard(t *testing.T) {
 		w.Header().Set("Retry-After", "17")
 		w.WriteHeader(http.StatusTooManyRequests)
 	})
-	is.Equal(tryOnce(t, &record.Webhook{URL: url}).Wait, 17*time.Second)
+	is.Equal(tryOnce(t, &jobs.Webhook{URL: url}).Wait, 17*time.Second)
 }
 
-func noticeOf(t testing.TB, k *record.Kind, text string) *record.Notice {
+func noticeOf(t testing.TB, k *record.Kind, text string) *jobs.Notice {
 	t.Helper()
 	b := k.New()
 	in, err := field.Parse([]byte(text))
@@ -223,18 +224,18 @@ func noticeOf(t testing.TB, k *record.Kind, text string) *record.Notice {
 	r := record.Record{ID: theEvent.ID, Owner: theEvent.ID, Kind: k, Created: theEvent.At, Updated: theEvent.At}
 	r.Slug = "summer-24"
 	r.SetBody(b)
-	n := record.NoticeOf(&record.Shown{Record: r, Views: 3, TagList: []record.Tag{{Name: "a"}, {Name: "[b](http://evil)"}}})
+	n := jobs.NoticeOf(&record.Shown{Record: r, Views: 3, TagList: []record.Tag{{Name: "a"}, {Name: "[b](http://evil)"}}})
 	return &n
 }
 
 func TestJSONBody(t *testing.T) {
 	is := is.New(t)
 	m := theEvent
-	body, err := m.Body(record.FormatJSON, "", "https://kist.example.org")
+	body, err := m.Body(jobs.FormatJSON, "", "https://kist.example.org")
 	is.NoErr(err)
 	is.Equal(string(body), `{"id":"01890a5d-ac96-774b-bcce-b302099a8057","event":"webhook.test","createdAt":"2026-01-02T03:04:05.006Z","data":{"webhook":"x"}}`)
 	m.Event, m.Notice = "note.created", noticeOf(t, record.Notes, `{"title":"T","content":"c"}`)
-	body, err = m.Body(record.FormatJSON, "", "https://kist.example.org")
+	body, err = m.Body(jobs.FormatJSON, "", "https://kist.example.org")
 	is.NoErr(err)
 	var v struct {
 		ID, Event, CreatedAt string
@@ -252,8 +253,8 @@ func TestJSONBody(t *testing.T) {
 	is.Equal(len(v.Data.Tags), 2)
 	is.Equal(v.Data.Views, 3)
 	is.True(v.Data.Password == nil)
-	m.Notice = &record.Notice{}
-	body, err = m.Body(record.FormatJSON, "", "")
+	m.Notice = &jobs.Notice{}
+	body, err = m.Body(jobs.FormatJSON, "", "")
 	is.NoErr(err)
 	is.True(json.Valid(body))
 }
@@ -265,17 +266,17 @@ func units(t string) int { return len(utf16.Encode([]rune(t))) }
 // TestSays: each event has its words, and only what came into being is new.
 func TestSays(t *testing.T) {
 	is := is.New(t)
-	created := map[record.Event]bool{}
+	created := map[jobs.Event]bool{}
 	for _, k := range record.Kinds {
-		created[k.Created()] = true
+		created[jobs.Created(k)] = true
 	}
-	for _, e := range record.Events() {
+	for _, e := range jobs.Events() {
 		words, _ := eventWords(e)
 		is.Equal(strings.HasPrefix(words, "A new "), created[e])
 	}
-	words, color := eventWords(record.PageGone)
+	words, color := eventWords(jobs.PageGone)
 	is.Equal(words, "Its page can no longer be reached.")
-	_, reached := eventWords(record.LimitReached)
+	_, reached := eventWords(jobs.LimitReached)
 	is.Equal(color, reached)
 }
 
@@ -286,14 +287,14 @@ func TestDiscordBody(t *testing.T) {
 		texts := map[string]string{"title": long, "originalName": "@everyone [x](http:evil).txt", "description": long, "url": "https://example.org/" + strings.Repeat("a", 8000), "originalUrl": "https://example.org/" + strings.Repeat("a", 8000), "content": long, "platform": long}
 		in, err := json.Marshal(texts)
 		is.NoErr(err)
-		for _, e := range []record.Event{k.Created(), k.Edited(), k.Removed(), record.LimitReached, record.ItemExpired} {
+		for _, e := range []jobs.Event{jobs.Created(k), jobs.Edited(k), jobs.Removed(k), jobs.LimitReached, jobs.ItemExpired} {
 			m := theEvent
 			m.Event, m.Notice = e, noticeOf(t, k, string(in))
 			m.Notice.Folder = long
 			for range 64 {
 				m.Notice.Tags = append(m.Notice.Tags, record.Tag{Name: strings.Repeat("\U0001F600", 64)})
 			}
-			body, err := m.Body(record.FormatDiscord, "", "https://kist.example.org")
+			body, err := m.Body(jobs.FormatDiscord, "", "https://kist.example.org")
 			is.NoErr(err)
 			var v struct {
 				Content  *string
@@ -318,8 +319,8 @@ func TestDiscordBody(t *testing.T) {
 		}
 	}
 	m := theEvent // not of a record, on a server without a public name
-	m.Notice = &record.Notice{Title: "a\nb", Path: "/upload-requests"}
-	body, err := m.Body(record.FormatDiscord, "", "http://localhost:7080")
+	m.Notice = &jobs.Notice{Title: "a\nb", Path: "/upload-requests"}
+	body, err := m.Body(jobs.FormatDiscord, "", "http://localhost:7080")
 	is.NoErr(err)
 	is.True(strings.Contains(string(body), `"title":"a b"`) && !strings.Contains(string(body), "localhost"))
 }
@@ -358,13 +359,13 @@ func TestDiscordFields(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
 			m := theEvent
-			m.Event, m.Notice = c.kind.Created(), noticeOf(t, c.kind, c.text)
+			m.Event, m.Notice = jobs.Created(c.kind), noticeOf(t, c.kind, c.text)
 			v, err := m.Notice.Shown()
 			is.NoErr(err)
 			c.set(v)
-			n := record.NoticeOf(v)
+			n := jobs.NoticeOf(v)
 			m.Notice = &n
-			body, err := m.Body(record.FormatDiscord, "", c.base)
+			body, err := m.Body(jobs.FormatDiscord, "", c.base)
 			is.NoErr(err)
 			var got struct{ Embeds []discordEmbed }
 			is.NoErr(json.Unmarshal(body, &got))

@@ -14,6 +14,7 @@ import (
 	"unicode/utf16"
 	"unicode/utf8"
 
+	"kist/kv/jobs"
 	"kist/kv/record"
 )
 
@@ -154,22 +155,22 @@ func plainJSON(v any) ([]byte, error) {
 var topics = regexp.MustCompile(`^[-_A-Za-z0-9]{1,64}$`)
 
 // CheckAddress says what an address needs for a format.
-func CheckAddress(f record.Format, address string) error {
+func CheckAddress(f jobs.Format, address string) error {
 	u, err := url.Parse(address)
 	switch {
 	case err != nil: // other rules say so
-	case f == record.FormatNtfy && !topics.MatchString(strings.TrimPrefix(u.Path, "/")):
+	case f == jobs.FormatNtfy && !topics.MatchString(strings.TrimPrefix(u.Path, "/")):
 		return errors.New("must be that of an ntfy topic: the server, / and the topic")
-	case f == record.FormatGotify && (path.Base(u.Path) != "message" || u.Query().Get("token") == ""):
+	case f == jobs.FormatGotify && (path.Base(u.Path) != "message" || u.Query().Get("token") == ""):
 		return errors.New("must end with /message?token= and the token of a Gotify application")
 	}
 	return nil
 }
 
 // target is where a message goes. ntfy takes JSON at its root.
-func target(f record.Format, address string) string {
+func target(f jobs.Format, address string) string {
 	u, err := url.Parse(address)
-	if err != nil || f != record.FormatNtfy {
+	if err != nil || f != jobs.FormatNtfy {
 		return address
 	}
 	u.Path, u.RawPath = "/", ""
@@ -239,7 +240,7 @@ const (
 var slackEscapes = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
 
 // slack is the body for an incoming webhook of Slack. Programs that take such messages but know no blocks show the text.
-func (s *summary) slack(event record.Event) ([]byte, error) {
+func (s *summary) slack(event jobs.Event) ([]byte, error) {
 	words, title := s.words, literal(s.title, maxHeader)
 	said := slackEscapes.Replace(title.Text + ": " + words)
 	if s.address != "" {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"kist/kv/jobs"
 	"kist/kv/record"
 )
 
@@ -37,7 +38,7 @@ func nasty(t *testing.T, each func(m Message)) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, e := range []record.Event{k.Created(), k.Edited(), k.Removed(), record.LimitReached, record.ItemExpired} {
+		for _, e := range []jobs.Event{jobs.Created(k), jobs.Edited(k), jobs.Removed(k), jobs.LimitReached, jobs.ItemExpired} {
 			m := theEvent
 			m.Event, m.Notice = e, noticeOf(t, k, string(in))
 			m.Notice.Folder = long
@@ -48,7 +49,7 @@ func nasty(t *testing.T, each func(m Message)) {
 		}
 	}
 	m := theEvent // not of a record
-	m.Notice = &record.Notice{Title: "a\nb", Path: "/upload-requests"}
+	m.Notice = &jobs.Notice{Title: "a\nb", Path: "/upload-requests"}
 	each(m)
 }
 
@@ -60,7 +61,7 @@ func TestNtfy(t *testing.T) {
 	t.Parallel()
 	nasty(t, func(m Message) {
 		is := is.New(t)
-		body, err := m.Body(record.FormatNtfy, "https://ntfy.example.org/my_Topic-1?auth=QmFz", ours)
+		body, err := m.Body(jobs.FormatNtfy, "https://ntfy.example.org/my_Topic-1?auth=QmFz", ours)
 		is.NoErr(err)
 		is.True(len(body) <= 8192)
 		var v struct {
@@ -77,8 +78,8 @@ func TestNtfy(t *testing.T) {
 		is.True(strings.HasPrefix(v.Click, ours+"/"))
 	})
 	is := is.New(t)
-	is.Equal(target(record.FormatNtfy, "https://ntfy.example.org/topic?auth=QmFz"), "https://ntfy.example.org/?auth=QmFz")
-	is.Equal(target(record.FormatJSON, "https://example.org/a?b=c"), "https://example.org/a?b=c")
+	is.Equal(target(jobs.FormatNtfy, "https://ntfy.example.org/topic?auth=QmFz"), "https://ntfy.example.org/?auth=QmFz")
+	is.Equal(target(jobs.FormatJSON, "https://example.org/a?b=c"), "https://example.org/a?b=c")
 }
 
 // TestGotify: Gotify needs a message, and extras are objects by namespace and name (gotify.net/docs/msgextras).
@@ -86,7 +87,7 @@ func TestGotify(t *testing.T) {
 	t.Parallel()
 	nasty(t, func(m Message) {
 		is := is.New(t)
-		body, err := m.Body(record.FormatGotify, ours, ours)
+		body, err := m.Body(jobs.FormatGotify, ours, ours)
 		is.NoErr(err)
 		var v struct {
 			Title, Message string
@@ -115,7 +116,7 @@ func TestSlack(t *testing.T) {
 	}
 	nasty(t, func(m Message) {
 		is := is.New(t)
-		body, err := m.Body(record.FormatSlack, ours, ours)
+		body, err := m.Body(jobs.FormatSlack, ours, ours)
 		is.NoErr(err)
 		var v struct {
 			Text   string
@@ -154,11 +155,11 @@ func TestSlack(t *testing.T) {
 // TestPushTargets: what the services get, over the wire.
 func TestPushTargets(t *testing.T) {
 	t.Parallel()
-	for f, path := range map[record.Format]string{record.FormatNtfy: "/topic?auth=x", record.FormatGotify: "/message?token=x", record.FormatSlack: "/services/T/B/x"} {
+	for f, path := range map[jobs.Format]string{jobs.FormatNtfy: "/topic?auth=x", jobs.FormatGotify: "/message?token=x", jobs.FormatSlack: "/services/T/B/x"} {
 		is := is.New(t)
 		var asked *url.URL
 		at, requests := receive(t, func(w http.ResponseWriter, r *http.Request) { asked = r.URL; accept(w, r) })
-		is.Equal(tryOnce(t, &record.Webhook{URL: at + path, Format: f}).Error, "")
+		is.Equal(tryOnce(t, &jobs.Webhook{URL: at + path, Format: f}).Error, "")
 		body := string((<-requests).body)
 		is.Equal(asked.String(), strings.Replace(path, "topic", "", 1))
 		is.True(strings.Contains(body, "This is a test. Deliveries arrive."))
@@ -168,22 +169,22 @@ func TestPushTargets(t *testing.T) {
 func TestCheckAddress(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		format  record.Format
+		format  jobs.Format
 		address string
 		ok      bool
 	}{
-		{record.FormatJSON, "https://example.org", true},
-		{record.FormatSlack, "https://hooks.slack.com/services/T/B/x", true},
-		{record.FormatNtfy, "https://ntfy.sh/topic", true},
-		{record.FormatNtfy, "https://ntfy.sh/topic?auth=x", true},
-		{record.FormatNtfy, "https://ntfy.sh", false},
-		{record.FormatNtfy, "https://ntfy.sh/", false},
-		{record.FormatNtfy, "https://ntfy.sh/a/b", false},
-		{record.FormatNtfy, "https://ntfy.sh/" + strings.Repeat("a", 65), false},
-		{record.FormatGotify, "https://example.org/message?token=x", true},
-		{record.FormatGotify, "https://example.org/gotify/message?token=x", true},
-		{record.FormatGotify, "https://example.org/message", false},
-		{record.FormatGotify, "https://example.org/?token=x", false},
+		{jobs.FormatJSON, "https://example.org", true},
+		{jobs.FormatSlack, "https://hooks.slack.com/services/T/B/x", true},
+		{jobs.FormatNtfy, "https://ntfy.sh/topic", true},
+		{jobs.FormatNtfy, "https://ntfy.sh/topic?auth=x", true},
+		{jobs.FormatNtfy, "https://ntfy.sh", false},
+		{jobs.FormatNtfy, "https://ntfy.sh/", false},
+		{jobs.FormatNtfy, "https://ntfy.sh/a/b", false},
+		{jobs.FormatNtfy, "https://ntfy.sh/" + strings.Repeat("a", 65), false},
+		{jobs.FormatGotify, "https://example.org/message?token=x", true},
+		{jobs.FormatGotify, "https://example.org/gotify/message?token=x", true},
+		{jobs.FormatGotify, "https://example.org/message", false},
+		{jobs.FormatGotify, "https://example.org/?token=x", false},
 	} {
 		if err := CheckAddress(c.format, c.address); (err == nil) != c.ok {
 			t.Errorf("%s %s: %v", c.format, c.address, err)

@@ -8,19 +8,20 @@ import (
 	"unicode/utf16"
 
 	"kist/kv/field"
+	"kist/kv/jobs"
 	"kist/kv/record"
 )
 
 // A Message is an event for a webhook.
 type Message struct {
 	ID     record.ID // the same at each attempt
-	Event  record.Event
+	Event  jobs.Event
 	At     time.Time // of the event
-	Notice *record.Notice
+	Notice *jobs.Notice
 }
 
 // Body is the message in a format, for a webhook's address. base is the absolute address of the server.
-func (m *Message) Body(f record.Format, address, base string) ([]byte, error) {
+func (m *Message) Body(f jobs.Format, address, base string) ([]byte, error) {
 	var v *record.Shown
 	if m.Notice.Row != nil {
 		var err error
@@ -29,7 +30,7 @@ func (m *Message) Body(f record.Format, address, base string) ([]byte, error) {
 		}
 		v.Base = base
 	}
-	if f == record.FormatJSON || f == "" {
+	if f == jobs.FormatJSON || f == "" {
 		return m.plain(v), nil
 	}
 	s, err := m.summary(v, base)
@@ -37,11 +38,11 @@ func (m *Message) Body(f record.Format, address, base string) ([]byte, error) {
 		return nil, err
 	}
 	switch f {
-	case record.FormatNtfy:
+	case jobs.FormatNtfy:
 		return s.ntfy(address)
-	case record.FormatGotify:
+	case jobs.FormatGotify:
 		return s.gotify()
-	case record.FormatSlack:
+	case jobs.FormatSlack:
 		return s.slack(m.Event)
 	}
 	return s.discord(m)
@@ -101,24 +102,24 @@ type discordMessage struct {
 const badColor = 0xb45309
 
 // eventWords returns the words for an event in a message for people, and its colour.
-func eventWords(e record.Event) (words string, color int) {
+func eventWords(e jobs.Event) (words string, color int) {
 	const good, neutral, bad = 0x0f6b5c, 0x3b82f6, badColor
 	switch e {
-	case record.LimitReached:
+	case jobs.LimitReached:
 		return "It has reached its limit.", bad
-	case record.ShareOpened:
+	case jobs.ShareOpened:
 		return "Someone has opened it.", neutral
-	case record.ItemExpired:
+	case jobs.ItemExpired:
 		return "It has expired.", bad
-	case record.PageGone:
+	case jobs.PageGone:
 		return "Its page can no longer be reached.", bad
-	case record.UploadReceived:
+	case jobs.UploadReceived:
 		return "Received, waiting for approval.", neutral
-	case record.UploadApproved:
+	case jobs.UploadApproved:
 		return "Approved.", good
-	case record.UploadRejected:
+	case jobs.UploadRejected:
 		return "Rejected.", bad
-	case record.WebhookTest:
+	case jobs.WebhookTest:
 		return "This is a test. Deliveries arrive.", neutral
 	}
 	kind, what, _ := strings.Cut(string(e), ".")

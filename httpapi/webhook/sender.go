@@ -42,11 +42,11 @@ const (
 // queue is the part of the store that a Sender needs.
 type queue interface {
 	// Find is jobs.DueDeliveries.
-	Find(room func(*record.Webhook) int, busy func(jobs.Due) bool) ([]jobs.Due, time.Duration, error)
+	Find(room func(*jobs.Webhook) int, busy func(jobs.Due) bool) ([]jobs.Due, time.Duration, error)
 	// Load reads a delivery; a record.Error of the class Missing if it is gone.
-	Load(jobs.Place) (*record.Webhook, *record.Delivery, *record.Notice, error)
+	Load(jobs.Place) (*jobs.Webhook, *jobs.Delivery, *jobs.Notice, error)
 	// Tried is jobs.Tried.
-	Tried(jobs.Place, record.Try) error
+	Tried(jobs.Place, jobs.Try) error
 	// Due is jobs.DueSignal.
 	Due() <-chan struct{}
 }
@@ -76,7 +76,7 @@ type storeQueue struct{ *kv.Store }
 
 func (s storeQueue) Due() <-chan struct{} { return jobs.DueSignal(s.Store) }
 
-func (s storeQueue) Find(room func(*record.Webhook) int, busy func(jobs.Due) bool) (found []jobs.Due, wait time.Duration, err error) {
+func (s storeQueue) Find(room func(*jobs.Webhook) int, busy func(jobs.Due) bool) (found []jobs.Due, wait time.Duration, err error) {
 	err = s.View(func(tx *kv.Tx) error {
 		found, wait, err = jobs.DueDeliveries(tx, room, busy)
 		return err
@@ -84,18 +84,18 @@ func (s storeQueue) Find(room func(*record.Webhook) int, busy func(jobs.Due) boo
 	return found, wait, err
 }
 
-func (s storeQueue) Load(p jobs.Place) (h *record.Webhook, d *record.Delivery, n *record.Notice, err error) {
+func (s storeQueue) Load(p jobs.Place) (h *jobs.Webhook, d *jobs.Delivery, n *jobs.Notice, err error) {
 	err = s.View(func(tx *kv.Tx) error {
-		if h, err = jobs.Webhook(tx, p.Owner, p.Hook); err != nil {
+		if h, err = jobs.ReadWebhook(tx, p.Owner, p.Hook); err != nil {
 			return err
 		}
-		d, n, err = jobs.Delivery(tx, p)
+		d, n, err = jobs.ReadDelivery(tx, p)
 		return err
 	})
 	return h, d, n, err
 }
 
-func (s storeQueue) Tried(p jobs.Place, t record.Try) error {
+func (s storeQueue) Tried(p jobs.Place, t jobs.Try) error {
 	return s.Update(func(tx *kv.Tx) error { return jobs.Tried(tx, p, t) })
 }
 
@@ -126,7 +126,7 @@ func (c *Sender) Run(ctx context.Context) {
 func (c *Sender) find(q *worker.Queue[line], _ int) (due []worker.Job[line], wait time.Duration, err error) {
 	now, held := time.Now(), maxCheckTime
 	ill := map[record.ID]bool{} // the webhooks with waiting deliveries
-	found, wait, err := c.queue.Find(func(h *record.Webhook) int {
+	found, wait, err := c.queue.Find(func(h *jobs.Webhook) int {
 		ill[h.ID] = h.Failures > 0 || h.LastTook >= slow
 		if !ill[h.ID] {
 			return maxOfHook
@@ -167,12 +167,12 @@ func (c *Sender) deliver(ctx context.Context, p jobs.Place) {
 	if kv.Missing(err) {
 		return // removed in the meantime
 	}
-	var t record.Try
+	var t jobs.Try
 	if err == nil {
 		t = c.try(ctx, h, Message{ID: d.ID, Event: d.Event, At: d.At, Notice: n})
 	} else {
 		c.log.Error("cannot read a delivery", "webhook", p.Hook, "delivery", p.ID, "error", err)
-		t = record.Try{At: time.Now().UTC(), Error: "The delivery cannot be read. The server's log has details."}
+		t = jobs.Try{At: time.Now().UTC(), Error: "The delivery cannot be read. The server's log has details."}
 	}
 	if ctx.Err() != nil && t.Error != "" {
 		return // cut off
@@ -185,9 +185,9 @@ func (c *Sender) deliver(ctx context.Context, p jobs.Place) {
 
 // Test sends a message to a webhook immediately, without the queue. It takes at most TestTime. The
 // error is Busy if too many tests are running.
-func (c *Sender) Test(ctx context.Context, h *record.Webhook, m Message) (record.Try, error) {
+func (c *Sender) Test(ctx context.Context, h *jobs.Webhook, m Message) (jobs.Try, error) {
 	if !c.testing(h.Owner, 1) {
-		return record.Try{}, &record.Error{Fault: record.Busy, Code: "busy", Text: "Too many webhook tests are running. Try again in a moment.", Retry: TestTime}
+		return jobs.Try{}, &record.Error{Fault: record.Busy, Code: "busy", Text: "Too many webhook tests are running. Try again in a moment.", Retry: TestTime}
 	}
 	defer c.testing(h.Owner, -1)
 	ctx, cancel := context.WithTimeout(ctx, TestTime)

@@ -32,8 +32,8 @@ var quiet = slog.New(slog.DiscardHandler)
 // The store's own code decides what a result means.
 type memory struct {
 	mu      sync.Mutex
-	hooks   []*record.Webhook
-	all     []*record.Delivery
+	hooks   []*jobs.Webhook
+	all     []*jobs.Delivery
 	looks   int
 	written int
 	full    bool // results cannot be written
@@ -42,25 +42,25 @@ type memory struct {
 
 func newMemory() *memory { return &memory{due: make(chan struct{}, 1)} }
 
-func (m *memory) hook(host string) *record.Webhook { return m.hookOf(record.ID{1}, host) }
+func (m *memory) hook(host string) *jobs.Webhook { return m.hookOf(record.ID{1}, host) }
 
-func (m *memory) hookOf(owner record.ID, host string) *record.Webhook {
+func (m *memory) hookOf(owner record.ID, host string) *jobs.Webhook {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	h := &record.Webhook{ID: record.ID{byte(len(m.hooks) + 1)}, Owner: owner, URL: "http://" + host + "/hook", Enabled: true}
+	h := &jobs.Webhook{ID: record.ID{byte(len(m.hooks) + 1)}, Owner: owner, URL: "http://" + host + "/hook", Enabled: true}
 	m.hooks = append(m.hooks, h)
 	return h
 }
 
 // emit adds deliveries about as many subjects.
-func (m *memory) emit(h *record.Webhook, n int) {
+func (m *memory) emit(h *jobs.Webhook, n int) {
 	for range n {
 		m.add(h, record.ID{})
 	}
 }
 
 // add adds a delivery about a subject; one of its own if that is zero.
-func (m *memory) add(h *record.Webhook, subject record.ID) *record.Delivery {
+func (m *memory) add(h *jobs.Webhook, subject record.ID) *jobs.Delivery {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	n := len(m.all) + 1
@@ -68,7 +68,7 @@ func (m *memory) add(h *record.Webhook, subject record.ID) *record.Delivery {
 	if subject == (record.ID{}) {
 		subject = id
 	}
-	d := &record.Delivery{ID: id, Hook: h.ID, Owner: h.Owner, Subject: subject, Event: "note.created", State: record.Waiting, Due: time.Now(), At: time.Now()}
+	d := &jobs.Delivery{ID: id, Hook: h.ID, Owner: h.Owner, Subject: subject, Event: "note.created", State: jobs.DeliveryWaits, Due: time.Now(), At: time.Now()}
 	m.all = append(m.all, d)
 	m.tell()
 	return d
@@ -83,7 +83,7 @@ func (m *memory) tell() {
 
 func (m *memory) Due() <-chan struct{} { return m.due }
 
-func (m *memory) Find(room func(*record.Webhook) int, busy func(jobs.Due) bool) (found []jobs.Due, wait time.Duration, err error) {
+func (m *memory) Find(room func(*jobs.Webhook) int, busy func(jobs.Due) bool) (found []jobs.Due, wait time.Duration, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.looks++
@@ -91,7 +91,7 @@ func (m *memory) Find(room func(*record.Webhook) int, busy func(jobs.Due) bool) 
 		n, asked := 0, false
 		first := map[record.ID]bool{}
 		for _, d := range m.all {
-			if d.Hook != h.ID || d.State != record.Waiting || first[d.Subject] {
+			if d.Hook != h.ID || d.State != jobs.DeliveryWaits || first[d.Subject] {
 				continue
 			}
 			first[d.Subject] = true
@@ -121,19 +121,19 @@ func (m *memory) Find(room func(*record.Webhook) int, busy func(jobs.Due) bool) 
 	return found, wait, nil
 }
 
-func (m *memory) Load(p jobs.Place) (*record.Webhook, *record.Delivery, *record.Notice, error) {
+func (m *memory) Load(p jobs.Place) (*jobs.Webhook, *jobs.Delivery, *jobs.Notice, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, d := range m.all {
 		if d.ID == p.ID {
 			h, d := *m.hooks[p.Hook[0]-1], *d
-			return &h, &d, &record.Notice{}, nil
+			return &h, &d, &jobs.Notice{}, nil
 		}
 	}
 	return nil, nil, nil, record.NotFound("delivery")
 }
 
-func (m *memory) Tried(p jobs.Place, t record.Try) error {
+func (m *memory) Tried(p jobs.Place, t jobs.Try) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.full {
@@ -157,10 +157,10 @@ func (m *memory) counts() (looks, written int) {
 	return m.looks, m.written
 }
 
-func (m *memory) states() map[record.DeliveryState]int {
+func (m *memory) states() map[jobs.DeliveryState]int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	all := map[record.DeliveryState]int{}
+	all := map[jobs.DeliveryState]int{}
 	for _, d := range m.all {
 		all[d.State]++
 	}
@@ -347,7 +347,7 @@ func TestEndlessBody(t *testing.T) {
 		m.emit(m.hook("t.example"), 1)
 		time.Sleep(bodyTime)
 		synctest.Wait()
-		is.Equal(m.states()[record.Done], 1)
+		is.Equal(m.states()[jobs.DeliveryDone], 1)
 	})
 }
 
@@ -372,7 +372,7 @@ func TestBackOff(t *testing.T) {
 					is.Equal(times[i].Sub(begun), at)
 					at += took
 				}
-				is.Equal(m.states(), map[record.DeliveryState]int{record.Parked: 1})
+				is.Equal(m.states(), map[jobs.DeliveryState]int{jobs.DeliveryParked: 1})
 				looks, _ := m.counts()
 				is.True(looks < 40*60+40) // a look a minute, and one for each thing that happens
 			})
@@ -395,7 +395,7 @@ func TestSlowTargetDelaysNoOther(t *testing.T) {
 			begun := time.Now()
 			m.emit(fast, 5)
 			synctest.Wait()
-			is.Equal(m.states()[record.Done], 5*(i+1))
+			is.Equal(m.states()[jobs.DeliveryDone], 5*(i+1))
 			for _, at := range w.times("fast.example") {
 				is.True(!at.After(begun)) // in no time
 			}
@@ -405,7 +405,7 @@ func TestSlowTargetDelaysNoOther(t *testing.T) {
 			is.True(i < 2 || w.current("slow.example") <= 1)
 			w.mu.Unlock()
 		}
-		is.Equal(m.states()[record.Done], 100)
+		is.Equal(m.states()[jobs.DeliveryDone], 100)
 		is.Equal(w.crowd("slow.example"), 2)
 	})
 }
@@ -583,9 +583,9 @@ func TestRecoveredTarget(t *testing.T) {
 // Deliveries about one thing are never under way at the same time, though the
 // one that is out is given up meanwhile, or an earlier one sent again.
 func TestOneAtATime(t *testing.T) {
-	for name, interfere := range map[string]func(earlier, out *record.Delivery){
-		"given up":   func(_, out *record.Delivery) { out.State, out.Due = record.Parked, time.Time{} },
-		"sent again": func(earlier, _ *record.Delivery) { earlier.State, earlier.Due = record.Waiting, time.Now() },
+	for name, interfere := range map[string]func(earlier, out *jobs.Delivery){
+		"given up":   func(_, out *jobs.Delivery) { out.State, out.Due = jobs.DeliveryParked, time.Time{} },
+		"sent again": func(earlier, _ *jobs.Delivery) { earlier.State, earlier.Due = jobs.DeliveryWaits, time.Now() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -593,7 +593,7 @@ func TestOneAtATime(t *testing.T) {
 				m, w := newMemory(), newWires(t, map[string]http.HandlerFunc{"late.example": after(5 * time.Second)})
 				h := m.hook("late.example")
 				earlier := m.add(h, record.ID{7})
-				earlier.State = record.Done
+				earlier.State = jobs.DeliveryDone
 				out := m.add(h, record.ID{7})
 				m.add(h, record.ID{7})
 				stop := running(t, m, w)
@@ -606,7 +606,7 @@ func TestOneAtATime(t *testing.T) {
 				time.Sleep(time.Minute)
 				is.Equal(w.crowd("late.example"), 1)
 				is.True(len(w.times("late.example")) >= 2)
-				is.Equal(m.states()[record.Waiting], 0)
+				is.Equal(m.states()[jobs.DeliveryWaits], 0)
 			})
 		})
 	}
@@ -631,7 +631,7 @@ func TestDeadTarget(t *testing.T) {
 		w.of["dead.example"] = accept
 		w.mu.Unlock()
 		time.Sleep(time.Hour)
-		is.Equal(m.states(), map[record.DeliveryState]int{record.Done: 200})
+		is.Equal(m.states(), map[jobs.DeliveryState]int{jobs.DeliveryDone: 200})
 	})
 }
 
@@ -657,7 +657,7 @@ func TestRateLimitedTarget(t *testing.T) {
 		defer stop()
 		m.emit(m.hook("t.example"), 200)
 		time.Sleep(90 * time.Second)
-		is.Equal(m.states(), map[record.DeliveryState]int{record.Done: 200})
+		is.Equal(m.states(), map[jobs.DeliveryState]int{jobs.DeliveryDone: 200})
 		is.True(w.tried("t.example") < 200+2*40)
 	})
 }
@@ -681,7 +681,7 @@ func TestResultsAreNotLost(t *testing.T) {
 		m.mu.Unlock()
 		time.Sleep(worker.Again)
 		synctest.Wait()
-		is.Equal(m.states()[record.Done], 1)
+		is.Equal(m.states()[jobs.DeliveryDone], 1)
 		is.Equal(len(w.times("t.example")), 1)
 	})
 }
@@ -700,7 +700,7 @@ func TestStop(t *testing.T) {
 		begun := time.Now()
 		stop()
 		is.Equal(time.Since(begun), stopTime)
-		is.Equal(m.states(), map[record.DeliveryState]int{record.Done: 2, record.Waiting: 18})
+		is.Equal(m.states(), map[jobs.DeliveryState]int{jobs.DeliveryDone: 2, jobs.DeliveryWaits: 18})
 		_, written := m.counts()
 		is.Equal(written, 2)
 		is.Equal(w.crowd("late.example"), 2)
@@ -721,7 +721,7 @@ func TestTests(t *testing.T) {
 		for i := range 2 * (maxTestsOf + 3) {
 			h := m.hookOf(record.ID{byte(i % 2)}, "hangs.example")
 			wg.Go(func() {
-				got, err := c.Test(t.Context(), h, Message{Event: record.WebhookTest, Notice: &record.Notice{}})
+				got, err := c.Test(t.Context(), h, Message{Event: jobs.WebhookTest, Notice: &jobs.Notice{}})
 				mu.Lock()
 				defer mu.Unlock()
 				var e *record.Error

@@ -11,6 +11,7 @@ import (
 	"kist/blobs/flight"
 	"kist/kv"
 	"kist/kv/record"
+	"kist/kv/transfer"
 )
 
 // How many imports and exports run at the same time. Other imports wait; other exports are
@@ -104,7 +105,7 @@ func (m *Imports) Of(owner, id record.ID) *RunningImport {
 // RunningImport is a running import.
 type RunningImport struct {
 	Mu   sync.Mutex
-	Now  record.Import
+	Now  transfer.ImportRun
 	Read atomic.Int64 // bytes of the source
 	Size int64        // total bytes to read
 	Fill bool         // fill in existing items
@@ -124,7 +125,7 @@ func (c Counting) ReadAt(p []byte, at int64) (int, error) {
 }
 
 // Tell updates the progress of the import.
-func (m *RunningImport) Tell(r *record.Moved) {
+func (m *RunningImport) Tell(r *transfer.Moved) {
 	m.Mu.Lock()
 	defer m.Mu.Unlock()
 	m.Now.Moved = *r

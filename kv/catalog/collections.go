@@ -15,6 +15,7 @@ import (
 
 	"kist/blobs"
 	"kist/kv"
+	"kist/kv/jobs"
 	"kist/kv/people"
 	"kist/kv/record"
 	"kist/kv/table"
@@ -297,7 +298,7 @@ func touch(tx *kv.Tx, r *record.Record) error {
 	if err := save(tx, r); err != nil {
 		return err
 	}
-	return emit(tx, r.Kind.Edited(), r)
+	return emit(tx, jobs.Edited(r.Kind), r)
 }
 
 // A Member is an item of a collection.

@@ -14,6 +14,7 @@ import (
 
 	"kist/kv"
 	"kist/kv/catalog"
+	"kist/kv/history"
 	"kist/kv/kvtest"
 	"kist/kv/people"
 	"kist/kv/record"
@@ -62,8 +63,8 @@ func TestSpentCollection(t *testing.T) {
 	var all []*record.Record
 	for range 3 {
 		r := kvtest.Add(t, s, owner, record.Collections, `{"title":"c","isPublic":true,"maxViews":1,"maxViewsAction":"delete","source":{"items":["`+note.ID.String()+`"]}}`)
-		is.NoErr(catalog.Seen(s, r, record.Visit{}))
-		is.Equal(kvtest.Code(catalog.Seen(s, r, record.Visit{})), "limit_reached")
+		is.NoErr(catalog.Seen(s, r, history.Visit{}))
+		is.Equal(kvtest.Code(catalog.Seen(s, r, history.Visit{})), "limit_reached")
 		all = append(all, r)
 	}
 	left := func() (n []bool) {
@@ -85,7 +86,7 @@ func TestSpentCollection(t *testing.T) {
 	c.Add(2 * time.Second)
 	is.Equal(left(), []bool{false, true, true})
 	is.Equal(inTrash(t, s, owner, nil, ""), nil)
-	is.NoErr(catalog.Seen(s, all[1], record.Visit{})) // the count began again
+	is.NoErr(catalog.Seen(s, all[1], history.Visit{})) // the count began again
 	c.Add(time.Hour + time.Second)
 	is.Equal(left(), []bool{false, false, true})
 	kvtest.View(t, s, func(tx *kv.Tx) error {
@@ -105,7 +106,7 @@ func TestSpentCollectionRemoved(t *testing.T) {
 	var all []*record.Record
 	for range 3 {
 		r := kvtest.Add(t, s, owner, record.Collections, `{"title":"c","isPublic":true,"maxViews":1,"maxViewsAction":"delete"}`)
-		is.NoErr(catalog.Seen(s, r, record.Visit{}))
+		is.NoErr(catalog.Seen(s, r, history.Visit{}))
 		all = append(all, r)
 	}
 	reminders := func() (n int) {

@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"kist/kv"
-	"kist/kv/record"
+	"kist/kv/jobs"
 )
 
 // endBatch is how many expired items one transaction reports at most.
@@ -64,7 +64,7 @@ func emitExpiry(tx *kv.Tx, key []byte) error {
 	if err != nil {
 		return fmt.Errorf("record %x: %w", key, err)
 	}
-	if err := emit(tx, record.ItemExpired, r); err != nil {
+	if err := emit(tx, jobs.ItemExpired, r); err != nil {
 		return err
 	}
 	r.Ended = true

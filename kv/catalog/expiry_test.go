@@ -22,9 +22,9 @@ func TestEnds(t *testing.T) {
 	c := kvtest.NewClock()
 	s := kvtest.OpenAt(t, t.TempDir(), c.Now)
 	u := kvtest.User(t, s, "ann")
-	var h record.Webhook
+	var h jobs.Webhook
 	kvtest.Update(t, s, func(tx *kv.Tx) (err error) {
-		h, err = jobs.AddWebhook(tx, record.Webhook{Owner: u.ID, Events: []record.Event{record.ItemExpired}, Enabled: true})
+		h, err = jobs.AddWebhook(tx, jobs.Webhook{Owner: u.ID, Events: []jobs.Event{jobs.ItemExpired}, Enabled: true})
 		return err
 	})
 	told := func() int {

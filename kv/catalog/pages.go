@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"kist/kv"
+	"kist/kv/jobs"
 	"kist/kv/people"
 	"kist/kv/record"
 	"kist/kv/table"
@@ -268,7 +269,7 @@ const maxDuePages = 20_000
 // wait is how long until the next page is due, if nothing changes. It is 0 if there is
 // none or if link checks are turned off.
 func DuePages(tx *kv.Tx, take func(DuePage) (more bool)) (wait time.Duration, err error) {
-	set, err := people.Settings(tx)
+	set, err := people.ReadSettings(tx)
 	if err != nil || !set.LinkChecks {
 		return 0, err
 	}
@@ -329,7 +330,7 @@ func PageIcon(tx *kv.Tx, r *record.Record) (record.ID, error) {
 // RecheckPage makes the page of a bookmark due at once, unless link checks are turned
 // off.
 func RecheckPage(tx *kv.Tx, r *record.Record) error {
-	set, err := people.Settings(tx)
+	set, err := people.ReadSettings(tx)
 	if err != nil || !set.LinkChecks {
 		return err
 	}
@@ -427,12 +428,12 @@ func SavePageCheck(tx *kv.Tx, before *record.Page, l record.Look) error {
 		if err := save(tx, r); err != nil {
 			return err
 		}
-		if err := emit(tx, r.Kind.Edited(), r); err != nil {
+		if err := emit(tx, jobs.Edited(r.Kind), r); err != nil {
 			return err
 		}
 	}
 	if gone {
-		return emit(tx, record.PageGone, r)
+		return emit(tx, jobs.PageGone, r)
 	}
 	return nil
 }

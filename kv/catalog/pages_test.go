@@ -168,7 +168,7 @@ func TestDuePages(t *testing.T) {
 	all, _ = duePages(t, s)
 	is.Equal(len(all), 1)
 	kvtest.Update(t, s, func(tx *kv.Tx) error {
-		set, err := people.Settings(tx)
+		set, err := people.ReadSettings(tx)
 		is.True(set.LinkChecks) // unless it is turned off
 		set.LinkChecks = false
 		return kvtest.FirstError(err, people.SetSettings(tx, set))
@@ -221,7 +221,7 @@ func TestLookedMeanwhile(t *testing.T) {
 	}
 	is.True(!idle())
 	kvtest.Update(t, s, func(tx *kv.Tx) error {
-		_, err := people.AddUser(tx, record.User{Name: "bob", Role: record.Admin})
+		_, err := people.AddUser(tx, people.User{Name: "bob", Role: people.Admin})
 		u.Disabled = true
 		return kvtest.FirstError(err, people.SaveUser(tx, u))
 	})
@@ -240,7 +240,7 @@ func TestPageIsGone(t *testing.T) {
 	c := kvtest.NewClock()
 	s := kvtest.OpenAt(t, filepath.Join(t.TempDir(), "data"), c.Now)
 	u := kvtest.User(t, s, "ann")
-	h := kvtest.HookFor(t, s, u.ID, record.PageGone)
+	h := kvtest.HookFor(t, s, u.ID, jobs.PageGone)
 	r := kvtest.Add(t, s, u.ID, record.Bookmarks, `{"url":"https://example.org/","title":"A","description":"B"}`)
 	kvtest.Add(t, s, u.ID, record.Bookmarks, `{"url":"https://example.org/b"}`)
 	yes, no := true, false
@@ -258,7 +258,7 @@ func TestPageIsGone(t *testing.T) {
 	kvtest.View(t, s, func(tx *kv.Tx) error {
 		all := kvtest.DeliveriesOf(t, tx, h.ID)
 		is.Equal(len(all), 1)
-		_, notice, err := jobs.Delivery(tx, jobs.Place{Owner: u.ID, Hook: h.ID, ID: all[0].ID})
+		_, notice, err := jobs.ReadDelivery(tx, jobs.Place{Owner: u.ID, Hook: h.ID, ID: all[0].ID})
 		is.NoErr(err)
 		v, err := notice.Shown()
 		is.NoErr(err)
@@ -329,7 +329,7 @@ func TestPageIcons(t *testing.T) {
 	kvtest.Edit(t, s, b, `{"url":"https://other.example/"}`)
 	is.Equal(len(sites()), 0)
 	kvtest.Update(t, s, func(tx *kv.Tx) error {
-		set, err := people.Settings(tx)
+		set, err := people.ReadSettings(tx)
 		set.LinkChecks = false
 		return kvtest.FirstError(err, people.SetSettings(tx, set), catalog.Remove(tx, b), catalog.RecheckPage(tx, a), catalog.RecheckPage(tx, b))
 	})
@@ -449,7 +449,7 @@ func TestFillWithinQuota(t *testing.T) {
 	text = kvtest.TextNow(t, s, u.ID)
 	quota := func(n int64) {
 		kvtest.Update(t, s, func(tx *kv.Tx) error {
-			set, err := people.Settings(tx)
+			set, err := people.ReadSettings(tx)
 			set.DefaultQuota = n
 			return kvtest.FirstError(err, people.SetSettings(tx, set))
 		})

@@ -425,11 +425,11 @@ func add(tx *kv.Tx, r *record.Record, f *record.Form, p record.Past) error {
 		}
 	}
 	if r.Public && p.Created.IsZero() { // imported items are one entry together
-		if err := note(tx, record.ItemShared, r); err != nil {
+		if err := note(tx, people.ItemShared, r); err != nil {
 			return err
 		}
 	}
-	return emit(tx, r.Kind.Created(), r)
+	return emit(tx, jobs.Created(r.Kind), r)
 }
 
 // NewSlug makes a slug that is free.
@@ -518,7 +518,7 @@ func Save(tx *kv.Tx, r *record.Record, f *record.Form, password string) error {
 		return kv.ErrFull
 	}
 	if r.Public && private {
-		if err := note(tx, record.ItemShared, r); err != nil {
+		if err := note(tx, people.ItemShared, r); err != nil {
 			return err
 		}
 	}
@@ -555,7 +555,7 @@ func Save(tx *kv.Tx, r *record.Record, f *record.Form, password string) error {
 			return err
 		}
 	}
-	return emit(tx, r.Kind.Edited(), r)
+	return emit(tx, jobs.Edited(r.Kind), r)
 }
 
 // save writes the row and moves it to the end of the feed of changes.
@@ -623,7 +623,7 @@ func Remove(tx *kv.Tx, r *record.Record) error {
 // takeOut removes the row of a record and everything derived from it, and returns what the
 // trash needs. The feed of changes keeps an entry whose record is missing.
 func takeOut(tx *kv.Tx, r *record.Record) (*record.Trashed, error) {
-	if err := emit(tx, r.Kind.Removed(), r); err != nil {
+	if err := emit(tx, jobs.Removed(r.Kind), r); err != nil {
 		return nil, err
 	}
 	got, err := RecordRows.Delete(tx.Tx, r.Key())
@@ -726,7 +726,7 @@ func Show(tx *kv.Tx, r *record.Record, v *record.Shown) error {
 	}
 	v.NeverStrip = false
 	if r.Bytes != nil && r.Bytes.Metadata.State == record.MetadataRemovable && !v.Visitor {
-		set, err := people.Settings(tx)
+		set, err := people.ReadSettings(tx)
 		if err != nil {
 			return err
 		}
@@ -760,27 +760,27 @@ func checkRecordBound(tx *kv.Tx, owner record.ID) error {
 
 // emit adds a delivery for each of the owner's webhooks that wants the event, with
 // the record as it is now.
-func emit(tx *kv.Tx, e record.Event, r *record.Record) error {
+func emit(tx *kv.Tx, e jobs.Event, r *record.Record) error {
 	var v record.Shown
-	return jobs.Deliver(tx, r.Owner, e, r.ID, func() (record.Notice, error) {
+	return jobs.Deliver(tx, r.Owner, e, r.ID, func() (jobs.Notice, error) {
 		err := Show(tx, r, &v)
-		return record.NoticeOf(&v), err
+		return jobs.NoticeOf(&v), err
 	})
 }
 
 // note adds an event of a record to its owner's activity.
-func note(tx *kv.Tx, e record.ActivityEvent, r *record.Record) error {
+func note(tx *kv.Tx, e people.ActivityEvent, r *record.Record) error {
 	b, err := r.Decode()
 	if err != nil {
 		return err
 	}
-	return people.Note(tx, record.Activity{Owner: r.Owner, Event: e, Name: b.Title(), Kind: r.Kind.Name, Item: r.ID})
+	return people.Note(tx, people.Activity{Owner: r.Owner, Event: e, Name: b.Title(), Kind: r.Kind.Name, Item: r.ID})
 }
 
 // FinishFetch creates the file of a remote upload whose content is complete, like
 // inbox.FinishUpload. Bytes that were not reserved are charged like new ones. It
 // fails as jobs.NoteFetch and Add do.
-func FinishFetch(tx *kv.Tx, f *record.Fetch, form *record.Form, content *record.Content) error {
+func FinishFetch(tx *kv.Tx, f *jobs.Fetch, form *record.Form, content *record.Content) error {
 	if tx.DiskFull() {
 		return kv.ErrFull
 	}

@@ -5,6 +5,7 @@ import (
 
 	"kist/kv"
 	"kist/kv/history"
+	"kist/kv/jobs"
 	"kist/kv/people"
 	"kist/kv/record"
 	"kist/kv/table"
@@ -63,7 +64,7 @@ func replace(tx *kv.Tx, r *record.Record, b *record.File, content *record.Conten
 	if err != nil {
 		return err
 	}
-	set, err := people.Settings(tx)
+	set, err := people.ReadSettings(tx)
 	if err != nil {
 		return err
 	}
@@ -93,7 +94,7 @@ func replace(tx *kv.Tx, r *record.Record, b *record.File, content *record.Conten
 			unexamined.Raise(tx)
 		}
 	}
-	return emit(tx, r.Kind.Edited(), r)
+	return emit(tx, jobs.Edited(r.Kind), r)
 }
 
 // keepFileVersion puts the present bytes of a file into the trash, as a version of it. Beyond history.MaxVersions,

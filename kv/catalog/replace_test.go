@@ -12,6 +12,7 @@ import (
 	"kist/kv"
 	"kist/kv/catalog"
 	"kist/kv/history"
+	"kist/kv/jobs"
 	"kist/kv/kvtest"
 	"kist/kv/people"
 	"kist/kv/record"
@@ -90,7 +91,7 @@ func now(t *testing.T, s *kv.Store, r *record.Record) (got *record.Record) {
 func trashDays(t *testing.T, s *kv.Store, n int64) {
 	t.Helper()
 	kvtest.Update(t, s, func(tx *kv.Tx) error {
-		set, err := people.Settings(tx)
+		set, err := people.ReadSettings(tx)
 		if err != nil {
 			return err
 		}
@@ -99,10 +100,10 @@ func trashDays(t *testing.T, s *kv.Store, n int64) {
 	})
 }
 
-func quota(t *testing.T, s *kv.Store, u *record.User, n int64) {
+func quota(t *testing.T, s *kv.Store, u *people.User, n int64) {
 	t.Helper()
 	kvtest.Update(t, s, func(tx *kv.Tx) error {
-		now, err := people.User(tx, u.ID)
+		now, err := people.ReadUser(tx, u.ID)
 		if err != nil {
 			return err
 		}
@@ -120,7 +121,7 @@ func TestReplace(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	s := kvtest.OpenAt(t, dir, c.Now)
 	u := kvtest.User(t, s, "ann")
-	hook := kvtest.HookFor(t, s, u.ID, record.Files.Edited())
+	hook := kvtest.HookFor(t, s, u.ID, jobs.Edited(record.Files))
 	r := addFile(t, s, u.ID, "a.txt", 1, 100)
 	c.Add(time.Minute)
 	is.NoErr(replace(s, r, "b.txt", 2, 200))

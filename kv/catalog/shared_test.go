@@ -12,6 +12,7 @@ import (
 
 	"kist/kv"
 	"kist/kv/catalog"
+	"kist/kv/history"
 	"kist/kv/kvtest"
 	"kist/kv/people"
 	"kist/kv/record"
@@ -51,7 +52,7 @@ func TestShared(t *testing.T) {
 
 	disable := func(yes bool) {
 		kvtest.Update(t, s, func(tx *kv.Tx) error {
-			u, err := people.User(tx, u.ID)
+			u, err := people.ReadUser(tx, u.ID)
 			if err != nil {
 				return err
 			}
@@ -67,7 +68,7 @@ func TestShared(t *testing.T) {
 
 	limited := kvtest.Add(t, s, u.ID, record.Notes, `{"content":"","slug":"once","isPublic":true,"maxViews":1}`)
 	same("once")
-	is.NoErr(catalog.Seen(s, limited, record.Visit{}))
+	is.NoErr(catalog.Seen(s, limited, history.Visit{}))
 	same("once")
 	kvtest.Update(t, s, func(tx *kv.Tx) error {
 		r, err := catalog.Slug(tx, "went")

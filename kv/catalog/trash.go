@@ -97,8 +97,8 @@ var TrashTable = kv.Table{
 
 // purgeAged is the Tick of the trash.
 func purgeAged(s *kv.Store) {
-	set := record.Settings{}
-	if err := s.View(func(tx *kv.Tx) (err error) { set, err = people.Settings(tx); return err }); err != nil {
+	set := people.Settings{}
+	if err := s.View(func(tx *kv.Tx) (err error) { set, err = people.ReadSettings(tx); return err }); err != nil {
 		s.Log().Error("cannot empty the trash; will retry", "error", err)
 		return
 	}
@@ -120,7 +120,7 @@ func purge(tx *kv.Tx, key []byte) error {
 // Trash moves a record to the trash. by names the browser, key or device that asked for it.
 // While the trash is off, it is Remove.
 func Trash(tx *kv.Tx, r *record.Record, by string) error {
-	set, err := people.Settings(tx)
+	set, err := people.ReadSettings(tx)
 	if err != nil {
 		return err
 	}
@@ -181,7 +181,7 @@ func Untrash(tx *kv.Tx, t *record.Trashed) (*record.Record, error) {
 			return nil, err
 		}
 	}
-	return &r, emit(tx, r.Kind.Restored(), &r)
+	return &r, emit(tx, jobs.Restored(r.Kind), &r)
 }
 
 // Restored is a record that was in the trash. Former is the slug that it had there.
@@ -236,9 +236,9 @@ func noteRestored(tx *kv.Tx, all []Restored) error {
 	case 0:
 		return nil
 	case 1:
-		return note(tx, record.ItemRestored, all[0].Record)
+		return note(tx, people.ItemRestored, all[0].Record)
 	}
-	return people.Note(tx, record.Activity{Owner: all[0].Owner, Event: record.ItemRestored, More: int64(len(all) - 1)})
+	return people.Note(tx, people.Activity{Owner: all[0].Owner, Event: people.ItemRestored, More: int64(len(all) - 1)})
 }
 
 // EmptyTrash deletes everything in the owner's trash for good, in several transactions.

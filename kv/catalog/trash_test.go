@@ -9,6 +9,8 @@ import (
 
 	"kist/kv"
 	"kist/kv/catalog"
+	"kist/kv/history"
+	"kist/kv/jobs"
 	"kist/kv/kvtest"
 	"kist/kv/people"
 	"kist/kv/record"
@@ -62,9 +64,9 @@ func TestTrash(t *testing.T) {
 	c := kvtest.NewClock()
 	s := kvtest.OpenAt(t, filepath.Join(t.TempDir(), "data"), c.Now)
 	u := kvtest.User(t, s, "ann")
-	hook := kvtest.HookFor(t, s, u.ID, record.Notes.Removed(), record.Notes.Restored())
+	hook := kvtest.HookFor(t, s, u.ID, jobs.Removed(record.Notes), jobs.Restored(record.Notes))
 	r := kvtest.Add(t, s, u.ID, record.Notes, `{"content":"a","title":"Plan","slug":"plan","isPublic":true,"logVisits":true,"tags":["x","y"],"maxViews":9}`)
-	seen(t, s, r, record.Visit{Referrer: "example.org"})
+	seen(t, s, r, history.Visit{Referrer: "example.org"})
 	before := visits(t, s, r)
 	link := kvtest.Add(t, s, u.ID, record.Bookmarks, `{"url":"https://example.org/"}`)
 	var file *record.Record
@@ -154,19 +156,19 @@ func TestPurge(t *testing.T) {
 	u := kvtest.User(t, s, "ann")
 	add := func() *record.Record {
 		r := kvtest.Add(t, s, u.ID, record.Notes, `{"content":"a","isPublic":true}`)
-		seen(t, s, r, record.Visit{})
+		seen(t, s, r, history.Visit{})
 		is.NoErr(s.Flush())
 		return r
 	}
 	trash(t, s, add())
 	c.Add(time.Hour)
 	trash(t, s, add())
-	c.Add(record.DefaultTrashDays*24*time.Hour - time.Minute)
+	c.Add(people.DefaultTrashDays*24*time.Hour - time.Minute)
 	kvtest.Tick(s)
 	is.Equal(len(inTrash(t, s, u.ID, nil, "")), 1)
 	setDays := func(n int64) {
 		kvtest.Update(t, s, func(tx *kv.Tx) error {
-			set, err := people.Settings(tx)
+			set, err := people.ReadSettings(tx)
 			is.NoErr(err)
 			set.TrashDays = n
 			return people.SetSettings(tx, set)
@@ -194,7 +196,7 @@ func TestTrashIsRepaired(t *testing.T) {
 	u := kvtest.User(t, s, "ann")
 	c.Add(24 * time.Hour)
 	r := kvtest.Add(t, s, u.ID, record.Bookmarks, `{"url":"https://example.org/","isPublic":true}`)
-	seen(t, s, r, record.Visit{})
+	seen(t, s, r, history.Visit{})
 	is.NoErr(s.Flush())
 	trash(t, s, r)
 	before := kvtest.ContentOf(t, s)

@@ -101,7 +101,7 @@ func TestVersionsWithinQuota(t *testing.T) {
 	r := kvtest.Add(t, s, u.ID, record.Notes, fmt.Sprintf(`{"content":%q}`, strings.Repeat("a", 1000)))
 	room := func(n int64) {
 		kvtest.Update(t, s, func(tx *kv.Tx) error {
-			now, err := people.User(tx, u.ID)
+			now, err := people.ReadUser(tx, u.ID)
 			is.NoErr(err)
 			now.Quota = people.ChargedBytes(tx, u.ID) + n
 			return people.SaveUser(tx, now)

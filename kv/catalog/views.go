@@ -9,6 +9,7 @@ import (
 
 	"kist/kv"
 	"kist/kv/history"
+	"kist/kv/jobs"
 	"kist/kv/people"
 	"kist/kv/record"
 	"kist/kv/table"
@@ -31,9 +32,9 @@ var ViewTable = kv.Table{
 type viewCounts struct {
 	sync.Mutex
 	views map[[record.KeySize]byte]int64 // of upload requests
-	days  map[itemDay]*record.VisitDay   // of records
+	days  map[itemDay]*history.VisitDay  // of records
 	hosts int                            // in days
-	log   []record.LoggedVisit
+	log   []history.LoggedVisit
 	by    map[itemNetwork]bool // who is in log
 }
 
@@ -45,7 +46,7 @@ type itemNetwork struct {
 
 type itemDay struct {
 	item [record.KeySize]byte
-	day  record.Day
+	day  history.Day
 }
 
 // Bounds of what is kept in memory about visits. Beyond them, visits are only counted.
@@ -69,21 +70,21 @@ func CountLater(s *kv.Store, key [record.KeySize]byte, n int64) {
 }
 
 // visitLater is CountLater for one visit of a record.
-func visitLater(s *kv.Store, r *record.Record, v record.Visit) {
-	at := itemDay{[record.KeySize]byte(r.Key()), record.DayOf(v.At)}
+func visitLater(s *kv.Store, r *record.Record, v history.Visit) {
+	at := itemDay{[record.KeySize]byte(r.Key()), history.DayOf(v.At)}
 	c := pendingViews.Of(s)
 	c.Lock()
 	defer c.Unlock()
 	if c.days == nil {
-		c.days = map[itemDay]*record.VisitDay{}
+		c.days = map[itemDay]*history.VisitDay{}
 	}
 	d := c.days[at]
 	if d == nil {
-		d = &record.VisitDay{Item: at.item, Day: at.day}
+		d = &history.VisitDay{Item: at.item, Day: at.day}
 		c.days[at] = d
 	}
 	if r.Logged {
-		c.logOnce(record.LoggedVisit{Item: at.item, Visit: v})
+		c.logOnce(history.LoggedVisit{Item: at.item, Visit: v})
 	}
 	if c.hosts >= maxHosts {
 		v.Referrer = ""
@@ -94,7 +95,7 @@ func visitLater(s *kv.Store, r *record.Record, v record.Visit) {
 }
 
 // logOnce keeps a visit for the log, unless one of the network is kept already.
-func (c *viewCounts) logOnce(v record.LoggedVisit) {
+func (c *viewCounts) logOnce(v history.LoggedVisit) {
 	by := itemNetwork{v.Item, v.Network}
 	if c.by[by] || len(c.log) >= maxLog {
 		return
@@ -140,7 +141,7 @@ func flushViews(s *kv.Store) (write func(*kv.Tx) error, giveBack func()) {
 				c.logOnce(v)
 			}
 			if c.days == nil {
-				c.days = map[itemDay]*record.VisitDay{}
+				c.days = map[itemDay]*history.VisitDay{}
 			}
 			for at, d := range days {
 				if since := c.days[at]; since != nil {
@@ -166,7 +167,7 @@ func alone(tx *kv.Tx, part func() error) error {
 }
 
 // countDay adds visits that were counted in memory to a record's views and days.
-func countDay(tx *kv.Tx, d *record.VisitDay) error {
+func countDay(tx *kv.Tx, d *history.VisitDay) error {
 	r, err := RecordRows.Get(tx.Tx, d.Item[:])
 	if errors.Is(err, table.ErrMissing) {
 		return nil // removed meanwhile
@@ -178,8 +179,8 @@ func countDay(tx *kv.Tx, d *record.VisitDay) error {
 }
 
 // logAll adds the visits to the logs of their items.
-func logAll(tx *kv.Tx, log []record.LoggedVisit) error {
-	of := map[[record.KeySize]byte][]record.Visit{}
+func logAll(tx *kv.Tx, log []history.LoggedVisit) error {
+	of := map[[record.KeySize]byte][]history.Visit{}
 	for i := range log {
 		of[log[i].Item] = append(of[log[i].Item], log[i].Visit)
 	}
@@ -201,11 +202,11 @@ func logAll(tx *kv.Tx, log []record.LoggedVisit) error {
 }
 
 // logVisits adds visits, in order, to the log of the record, and the event if it is due.
-func logVisits(tx *kv.Tx, r *record.Record, all []record.Visit) error {
+func logVisits(tx *kv.Tx, r *record.Record, all []history.Visit) error {
 	if tell, err := history.LogVisits(tx, r, all); err != nil || !tell {
 		return err
 	}
-	return emit(tx, record.ShareOpened, r)
+	return emit(tx, jobs.ShareOpened, r)
 }
 
 // RefillViews copies the counter of a record or an upload request.
@@ -268,7 +269,7 @@ func countRequest(tx *kv.Tx, key []byte, n int64) error {
 // count, and the action after the last view, are on the disk when Seen returns.
 // Otherwise the count is written within a second. r is the record as the caller read
 // it, but the current record decides. v is the visit; Seen sets its time.
-func Seen(s *kv.Store, r *record.Record, v record.Visit) error {
+func Seen(s *kv.Store, r *record.Record, v history.Visit) error {
 	if r.Limit == 0 {
 		v.At = s.Now()
 		visitLater(s, r, v)
@@ -279,7 +280,7 @@ func Seen(s *kv.Store, r *record.Record, v record.Visit) error {
 
 // seenLimited is Seen for an item with a limit. A function of its own keeps v of Seen off
 // the heap.
-func seenLimited(s *kv.Store, r *record.Record, v record.Visit) error {
+func seenLimited(s *kv.Store, r *record.Record, v history.Visit) error {
 	var verdict error
 	err := s.Update(func(tx *kv.Tx) error {
 		now, err := RecordRows.Get(tx.Tx, r.Key())
@@ -293,11 +294,11 @@ func seenLimited(s *kv.Store, r *record.Record, v record.Visit) error {
 		used, due, err := now.Spend(before.used)
 		if verdict = err; err == nil {
 			v.At = tx.Now
-			d := &record.VisitDay{Item: [record.KeySize]byte(now.Key()), Day: record.DayOf(v.At)}
+			d := &history.VisitDay{Item: [record.KeySize]byte(now.Key()), Day: history.DayOf(v.At)}
 			d.Count(v)
 			if err := errors.Join(
 				setViews(tx, now, before, views{before.total + 1, used}),
-				history.AddDay(tx, d), logVisits(tx, now, []record.Visit{v}),
+				history.AddDay(tx, d), logVisits(tx, now, []history.Visit{v}),
 			); err != nil {
 				return err
 			}
@@ -315,7 +316,7 @@ func seenLimited(s *kv.Store, r *record.Record, v record.Visit) error {
 
 // limitReached takes the action that the owner chose for when the limit is used up.
 func limitReached(tx *kv.Tx, r *record.Record) error {
-	if err := errors.Join(emit(tx, record.LimitReached, r), note(tx, record.ItemSpent, r)); err != nil {
+	if err := errors.Join(emit(tx, jobs.LimitReached, r), note(tx, people.ItemSpent, r)); err != nil {
 		return err
 	}
 	if r.AtLimit == record.Delete {

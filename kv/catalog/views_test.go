@@ -11,6 +11,7 @@ import (
 
 	"kist/kv"
 	"kist/kv/catalog"
+	"kist/kv/history"
 	"kist/kv/kvtest"
 	"kist/kv/record"
 )
@@ -28,7 +29,7 @@ func TestExactLimits(t *testing.T) {
 				errs := make([]error, 200)
 				var wg sync.WaitGroup
 				for i := range errs {
-					wg.Go(func() { errs[i] = catalog.Seen(s, r, record.Visit{}) })
+					wg.Go(func() { errs[i] = catalog.Seen(s, r, history.Visit{}) })
 				}
 				wg.Wait()
 				seen := 0
@@ -56,7 +57,7 @@ func TestExactLimits(t *testing.T) {
 						is.True(now.Reached && !now.Public)
 						is.Equal(kvtest.Viewed(tx, now), [2]int64{int64(limit), int64(limit)})
 						is.Equal(kvtest.Code(now.Open(tx.Now)), "limit_reached")
-						is.Equal(kvtest.Code(catalog.Seen(s, now, record.Visit{})), "limit_reached")
+						is.Equal(kvtest.Code(catalog.Seen(s, now, history.Visit{})), "limit_reached")
 						return kvtest.Audit(tx)
 					})
 				}
@@ -69,7 +70,7 @@ func TestExactLimits(t *testing.T) {
 func see(t testing.TB, s *kv.Store, r *record.Record, most int) int {
 	t.Helper()
 	for n := range most {
-		if err := catalog.Seen(s, r, record.Visit{}); err != nil {
+		if err := catalog.Seen(s, r, history.Visit{}); err != nil {
 			return n
 		}
 	}
@@ -103,14 +104,14 @@ func TestLimitStartsAnew(t *testing.T) {
 	r = kvtest.Add(t, s, u.ID, record.Notes, `{"content":"c","isPublic":true}`)
 	is.Equal(see(t, s, r, 5), 5)
 	limited := kvtest.Edit(t, s, r, `{"maxViews":3}`)
-	is.NoErr(catalog.Seen(s, r, record.Visit{})) // by a visitor who read the record before
+	is.NoErr(catalog.Seen(s, r, history.Visit{})) // by a visitor who read the record before
 	is.NoErr(s.Flush())
 	is.Equal(see(t, s, limited, 9), 3)
 	kvtest.View(t, s, func(tx *kv.Tx) error {
 		is.Equal(kvtest.Viewed(tx, r), [2]int64{9, 3})
 		return kvtest.Audit(tx)
 	})
-	is.Equal(kvtest.Code(catalog.Seen(s, &record.Record{Owner: u.ID, Kind: record.Notes, Share: record.Share{Limit: 1}}, record.Visit{})), "not_found")
+	is.Equal(kvtest.Code(catalog.Seen(s, &record.Record{Owner: u.ID, Kind: record.Notes, Share: record.Share{Limit: 1}}, history.Visit{})), "not_found")
 }
 
 // Views of unlimited items are counted in memory. None is lost when they are written,
@@ -125,12 +126,12 @@ func TestUnlimitedViews(t *testing.T) {
 	for range 50 {
 		wg.Go(func() {
 			for range 20 {
-				_ = catalog.Seen(s, r, record.Visit{})
+				_ = catalog.Seen(s, r, history.Visit{})
 			}
 		})
 	}
 	wg.Wait()
-	is.NoErr(catalog.Seen(s, gone, record.Visit{}))
+	is.NoErr(catalog.Seen(s, gone, history.Visit{}))
 	kvtest.Update(t, s, func(tx *kv.Tx) error { return catalog.Remove(tx, gone) })
 	is.NoErr(s.Close())
 	s = kvtest.OpenAt(t, dir, nil)
@@ -154,7 +155,7 @@ func TestExpiry(t *testing.T) {
 		return kvtest.Code(err)
 	}
 	c.Ms.Store(end.UnixMilli() - 1)
-	is.NoErr(catalog.Seen(s, r, record.Visit{}))
+	is.NoErr(catalog.Seen(s, r, history.Visit{}))
 	is.Equal(openNow(s), "")
 	c.Ms.Store(end.UnixMilli()) // nothing is written from here on
 	is.Equal(openNow(s), "expired")
@@ -163,7 +164,7 @@ func TestExpiry(t *testing.T) {
 	// the files that a killed process leaves, as far as it wrote.
 	c.Ms.Store(end.UnixMilli() - 1000)
 	is.Equal(openNow(s), "expired")
-	is.Equal(kvtest.Code(catalog.Seen(s, r, record.Visit{})), "expired")
+	is.Equal(kvtest.Code(catalog.Seen(s, r, history.Visit{})), "expired")
 	is.Equal(s.Now(), end)
 	is.NoErr(s.Close())
 	s = kvtest.OpenAt(t, dir, c.Now)

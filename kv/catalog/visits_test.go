@@ -12,6 +12,7 @@ import (
 	"kist/kv"
 	"kist/kv/catalog"
 	"kist/kv/history"
+	"kist/kv/jobs"
 	"kist/kv/kvtest"
 	"kist/kv/people"
 	"kist/kv/record"
@@ -24,7 +25,7 @@ func visits(t *testing.T, s *kv.Store, r *record.Record) (v history.Visits) {
 	return v
 }
 
-func seen(t *testing.T, s *kv.Store, r *record.Record, v record.Visit) {
+func seen(t *testing.T, s *kv.Store, r *record.Record, v history.Visit) {
 	t.Helper()
 	if err := catalog.Seen(s, r, v); err != nil {
 		t.Fatal(err)
@@ -41,7 +42,7 @@ func TestVisitsByDay(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	s := kvtest.OpenAt(t, dir, c.Now)
 	u := kvtest.User(t, s, "ann")
-	type model map[record.Day]*record.VisitDay
+	type model map[history.Day]*history.VisitDay
 	var items []*record.Record
 	var want []model
 	for _, text := range []string{`{"content":"a","isPublic":true}`, `{"content":"b","isPublic":true,"logVisits":true}`, `{"content":"c","isPublic":true,"maxViews":1000000}`} {
@@ -52,11 +53,11 @@ func TestVisitsByDay(t *testing.T) {
 		switch n := rnd.IntN(100); {
 		case n < 80:
 			i, now := rnd.IntN(len(items)), s.Now()
-			v := record.Visit{What: record.VisitPage, Device: record.DeviceClasses[rnd.IntN(3)], Referrer: []string{"", "a.example", "b.example"}[rnd.IntN(3)]}
+			v := history.Visit{What: history.VisitPage, Device: history.DeviceClasses[rnd.IntN(3)], Referrer: []string{"", "a.example", "b.example"}[rnd.IntN(3)]}
 			seen(t, s, items[i], v)
-			day := record.DayOf(now)
+			day := history.DayOf(now)
 			if want[i][day] == nil {
-				want[i][day] = new(record.VisitDay)
+				want[i][day] = new(history.VisitDay)
 			}
 			v.At = now
 			want[i][day].Count(v)
@@ -103,32 +104,32 @@ func TestVisitsAreDropped(t *testing.T) {
 	u := kvtest.User(t, s, "ann")
 	r := kvtest.Add(t, s, u.ID, record.Notes, `{"content":"a","isPublic":true,"logVisits":true}`)
 	start := s.Now()
-	for i := range record.VisitLogSize + 10 {
-		seen(t, s, r, record.Visit{What: record.VisitFile, Referrer: fmt.Sprint("n", i), Network: fmt.Sprint(i)})
+	for i := range history.VisitLogSize + 10 {
+		seen(t, s, r, history.Visit{What: history.VisitFile, Referrer: fmt.Sprint("n", i), Network: fmt.Sprint(i)})
 	}
 	is.NoErr(s.Flush())
 	got := visits(t, s, r)
-	is.Equal(len(got.Log), record.VisitLogSize)
-	is.Equal(got.Log[0].Referrer, fmt.Sprint("n", record.VisitLogSize+9)) // the latest
+	is.Equal(len(got.Log), history.VisitLogSize)
+	is.Equal(got.Log[0].Referrer, fmt.Sprint("n", history.VisitLogSize+9)) // the latest
 
 	tick := func() {
-		for range record.VisitLogSize/kv.RemoveBatch + 1 {
+		for range history.VisitLogSize/kv.RemoveBatch + 1 {
 			kvtest.Tick(s)
 		}
 		kvtest.View(t, s, kvtest.Audit)
 		got = visits(t, s, r)
 	}
-	c.Ms.Store(start.Add(record.VisitLogTime).UnixMilli())
+	c.Ms.Store(start.Add(history.VisitLogTime).UnixMilli())
 	tick()
-	is.Equal(len(got.Log), record.VisitLogSize)
+	is.Equal(len(got.Log), history.VisitLogSize)
 	c.Add(time.Millisecond)
 	tick()
 	is.Equal(len(got.Log), 0)
 	is.Equal(len(got.Days), 1)
-	seen(t, s, r, record.Visit{})
+	seen(t, s, r, history.Visit{})
 	is.NoErr(s.Flush())
 
-	c.Ms.Store(record.DayOf(start).Start().Add(400 * 24 * time.Hour).UnixMilli())
+	c.Ms.Store(history.DayOf(start).Start().Add(400 * 24 * time.Hour).UnixMilli())
 	tick()
 	is.Equal(len(got.Days), 2)
 	c.Add(time.Millisecond)
@@ -136,9 +137,9 @@ func TestVisitsAreDropped(t *testing.T) {
 	is.Equal(len(got.Days), 1)
 	is.Equal(len(got.Log), 0)
 
-	seen(t, s, r, record.Visit{})
+	seen(t, s, r, history.Visit{})
 	is.NoErr(s.Flush())
-	seen(t, s, r, record.Visit{}) // counted after the record is gone
+	seen(t, s, r, history.Visit{}) // counted after the record is gone
 	kvtest.Update(t, s, func(tx *kv.Tx) error {
 		now, err := catalog.Owned(tx, u.ID, record.Notes, r.ID)
 		if err != nil {
@@ -162,12 +163,12 @@ func TestVisitLog(t *testing.T) {
 	c := kvtest.NewClock()
 	s := kvtest.OpenAt(t, filepath.Join(t.TempDir(), "data"), c.Now)
 	u := kvtest.User(t, s, "ann")
-	hook := kvtest.HookFor(t, s, u.ID, record.ShareOpened)
+	hook := kvtest.HookFor(t, s, u.ID, jobs.ShareOpened)
 	events := func() (n int) {
 		kvtest.View(t, s, func(tx *kv.Tx) error { n = len(kvtest.DeliveriesOf(t, tx, hook.ID)); return nil })
 		return n
 	}
-	v := record.Visit{What: record.VisitPage, Device: record.Phone, Referrer: "example.org", Network: "192.0.2.0/24"}
+	v := history.Visit{What: history.VisitPage, Device: history.Phone, Referrer: "example.org", Network: "192.0.2.0/24"}
 	r := kvtest.Add(t, s, u.ID, record.Notes, `{"content":"a","isPublic":true}`)
 	seen(t, s, r, v)
 	is.NoErr(s.Flush())
@@ -216,7 +217,7 @@ func TestVisitsInMemory(t *testing.T) {
 	}
 	host := fmt.Sprintf("%0230d", 0)
 	for i := range 100_000 {
-		seen(t, s, items[i%len(items)], record.Visit{Referrer: fmt.Sprintf("%s%d", host, i)})
+		seen(t, s, items[i%len(items)], history.Visit{Referrer: fmt.Sprintf("%s%d", host, i)})
 	}
 	views, hosts, log := catalog.PendingVisits(s)
 	is.True(views > 0)
@@ -242,10 +243,10 @@ func TestVisitsAreGivenBack(t *testing.T) {
 	r := kvtest.Add(t, s, u.ID, record.Notes, `{"content":"a","isPublic":true,"logVisits":true}`)
 	other := kvtest.Add(t, s, u.ID, record.Notes, `{"content":"b","isPublic":true}`)
 	for range 3 {
-		seen(t, s, r, record.Visit{Device: record.Phone, Referrer: "a.example", Network: "a"})
-		seen(t, s, other, record.Visit{})
+		seen(t, s, r, history.Visit{Device: history.Phone, Referrer: "a.example", Network: "a"})
+		seen(t, s, other, history.Visit{})
 		_, giveBack := catalog.FlushViews(s)
-		seen(t, s, r, record.Visit{Device: record.Desktop, Referrer: "b.example", Network: "b"})
+		seen(t, s, r, history.Visit{Device: history.Desktop, Referrer: "b.example", Network: "b"})
 		if giveBack != nil { // otherwise the store has just flushed
 			giveBack()
 		}
@@ -276,7 +277,7 @@ func TestRepairOfVisits(t *testing.T) {
 	var all []*record.Record
 	for i := range 2 {
 		r := kvtest.Add(t, s, u.ID, record.Notes, fmt.Sprintf(`{"content":"%d","isPublic":true,"logVisits":true}`, i))
-		seen(t, s, r, record.Visit{Referrer: "a.example"})
+		seen(t, s, r, history.Visit{Referrer: "a.example"})
 		all = append(all, r)
 	}
 	is.NoErr(s.Flush())
@@ -313,8 +314,8 @@ func TestVisitLogOncePerMinute(t *testing.T) {
 			}{{0, 2}, {history.LoggedEvery - time.Millisecond, 2}, {time.Millisecond, 4}} {
 				c.Add(step.after)
 				for range 20 {
-					seen(t, s, r, record.Visit{Network: "192.0.2.0/24"})
-					seen(t, s, r, record.Visit{Network: "198.51.100.0/24"})
+					seen(t, s, r, history.Visit{Network: "192.0.2.0/24"})
+					seen(t, s, r, history.Visit{Network: "198.51.100.0/24"})
 				}
 				is.NoErr(s.Flush())
 				is.Equal(len(visits(t, s, r).Log), step.logged)

@@ -28,46 +28,46 @@ var (
 // VisitRows is the table of the visits of items, by day. VisitLogRows has each visit of
 // the items that are logged.
 var (
-	VisitRows = &table.Table[record.VisitDay]{
+	VisitRows = &table.Table[VisitDay]{
 		Rows:   visitBucket,
-		Key:    func(d *record.VisitDay) []byte { return visitKey(d.Item, d.Day) },
-		Encode: func(d *record.VisitDay) ([]byte, error) { return json.Marshal(d) },
-		Decode: func(key, row []byte) (*record.VisitDay, error) {
+		Key:    func(d *VisitDay) []byte { return visitKey(d.Item, d.Day) },
+		Encode: func(d *VisitDay) ([]byte, error) { return json.Marshal(d) },
+		Decode: func(key, row []byte) (*VisitDay, error) {
 			if len(key) != record.KeySize+4 {
 				return nil, errVisitKey
 			}
-			d := &record.VisitDay{Item: [record.KeySize]byte(key), Day: record.Day(binary.BigEndian.Uint32(key[record.KeySize:]))}
+			d := &VisitDay{Item: [record.KeySize]byte(key), Day: Day(binary.BigEndian.Uint32(key[record.KeySize:]))}
 			return d, json.Unmarshal(row, d)
 		},
-		Indexes: []table.Index[record.VisitDay]{{Bucket: people.HistoryIndex, Keys: func(d *record.VisitDay, file func([]byte)) {
+		Indexes: []table.Index[VisitDay]{{Bucket: people.HistoryIndex, Keys: func(d *VisitDay, file func([]byte)) {
 			file(people.AgeKey(people.AgedVisits, d.Day.Start(), visitKey(d.Item, d.Day)))
 		}}},
 	}
-	VisitLogRows = &table.Table[record.LoggedVisit]{
+	VisitLogRows = &table.Table[LoggedVisit]{
 		Rows:   visitLog,
 		Key:    logKey,
-		Encode: func(v *record.LoggedVisit) ([]byte, error) { return json.Marshal(v) },
-		Decode: func(key, row []byte) (*record.LoggedVisit, error) {
+		Encode: func(v *LoggedVisit) ([]byte, error) { return json.Marshal(v) },
+		Decode: func(key, row []byte) (*LoggedVisit, error) {
 			if len(key) != record.KeySize+16 {
 				return nil, errVisitKey
 			}
-			v := &record.LoggedVisit{Item: [record.KeySize]byte(key), ID: record.ID(key[record.KeySize:])}
+			v := &LoggedVisit{Item: [record.KeySize]byte(key), ID: record.ID(key[record.KeySize:])}
 			return v, json.Unmarshal(row, v)
 		},
-		Indexes: []table.Index[record.LoggedVisit]{{Bucket: people.HistoryIndex, Keys: func(v *record.LoggedVisit, file func([]byte)) {
+		Indexes: []table.Index[LoggedVisit]{{Bucket: people.HistoryIndex, Keys: func(v *LoggedVisit, file func([]byte)) {
 			file(people.AgeKey(people.AgedVisitLog, v.At, logKey(v)))
 		}}},
 		Sums:  kv.SumBucket,
-		Tally: func(v *record.LoggedVisit, add func([]byte, int64)) { add(logSum(v.Item), 1) },
+		Tally: func(v *LoggedVisit, add func([]byte, int64)) { add(logSum(v.Item), 1) },
 	}
 	errVisitKey = errors.New("the key is damaged")
 )
 
-func visitKey(item [record.KeySize]byte, day record.Day) []byte {
+func visitKey(item [record.KeySize]byte, day Day) []byte {
 	return binary.BigEndian.AppendUint32(bytes.Clone(item[:]), uint32(day))
 }
 
-func logKey(v *record.LoggedVisit) []byte { return slices.Concat(v.Item[:], v.ID[:]) }
+func logKey(v *LoggedVisit) []byte { return slices.Concat(v.Item[:], v.ID[:]) }
 
 // logSum is the key of the number of logged visits of an item.
 func logSum(item [record.KeySize]byte) []byte {
@@ -78,19 +78,19 @@ func logSum(item [record.KeySize]byte) []byte {
 var VisitTable = kv.Table{
 	Buckets: []table.Bucket{visitBucket, visitLog},
 	Check: func(a *kv.Audit) {
-		kv.CheckRows(VisitRows, func(a *kv.Audit, d *record.VisitDay) {
+		kv.CheckRows(VisitRows, func(a *kv.Audit, d *VisitDay) {
 			refersToItem(a, d.Item, "visits", record.ID(d.Item[17:]))
 		})(a)
-		kv.CheckRows(VisitLogRows, func(a *kv.Audit, v *record.LoggedVisit) {
+		kv.CheckRows(VisitLogRows, func(a *kv.Audit, v *LoggedVisit) {
 			refersToItem(a, v.Item, "visit", v.ID)
 		})(a)
 	},
 	Refill: func(r *kv.Refill) error { // those of lost records are lost with them
 		return errors.Join(
-			kv.CopyRows(r, VisitRows, kv.Mending[record.VisitDay]{Then: func(r *kv.Refill, d *record.VisitDay) error {
+			kv.CopyRows(r, VisitRows, kv.Mending[VisitDay]{Then: func(r *kv.Refill, d *VisitDay) error {
 				return dropOrphan(r, VisitRows, d.Item, d)
 			}}),
-			kv.CopyRows(r, VisitLogRows, kv.Mending[record.LoggedVisit]{Then: func(r *kv.Refill, v *record.LoggedVisit) error {
+			kv.CopyRows(r, VisitLogRows, kv.Mending[LoggedVisit]{Then: func(r *kv.Refill, v *LoggedVisit) error {
 				return dropOrphan(r, VisitLogRows, v.Item, v)
 			}}))
 	},
@@ -101,8 +101,8 @@ var VisitTable = kv.Table{
 		return kv.DropRows(VisitLogRows)(tx, owner)
 	},
 	Tick: func(s *kv.Store) {
-		people.DropAged(s, people.AgedVisits, record.VisitDays*24*time.Hour, DropRow(VisitRows))
-		people.DropAged(s, people.AgedVisitLog, record.VisitLogTime, DropRow(VisitLogRows))
+		people.DropAged(s, people.AgedVisits, VisitDays*24*time.Hour, DropRow(VisitRows))
+		people.DropAged(s, people.AgedVisitLog, VisitLogTime, DropRow(VisitLogRows))
 	},
 }
 
@@ -130,9 +130,9 @@ func dropOrphan[T any](r *kv.Refill, t *table.Table[T], item [record.KeySize]byt
 
 // AddDay adds visits to those of the same day, or to today's if their day is in the
 // future.
-func AddDay(tx *kv.Tx, d *record.VisitDay) error {
+func AddDay(tx *kv.Tx, d *VisitDay) error {
 	sum := *d
-	sum.Day, sum.Hosts = min(d.Day, record.DayOf(tx.Now)), nil
+	sum.Day, sum.Hosts = min(d.Day, DayOf(tx.Now)), nil
 	switch before, err := VisitRows.Get(tx.Tx, VisitRows.Key(&sum)); {
 	case err == nil:
 		sum = *before
@@ -157,7 +157,7 @@ const LoggedEvery = time.Minute
 
 // LogVisits adds visits, in order, to the log of the record, unless one from the same
 // network was just logged. It reports whether the event record.ShareOpened is due.
-func LogVisits(tx *kv.Tx, r *record.Record, all []record.Visit) (tell bool, err error) {
+func LogVisits(tx *kv.Tx, r *record.Record, all []Visit) (tell bool, err error) {
 	if !r.Logged || len(all) == 0 { // turned off meanwhile
 		return false, nil
 	}
@@ -170,8 +170,8 @@ func LogVisits(tx *kv.Tx, r *record.Record, all []record.Visit) (tell bool, err 
 	if err != nil {
 		return false, err
 	}
-	for _, v := range all[max(0, len(all)-record.VisitLogSize):] {
-		row := &record.LoggedVisit{Item: item, ID: tx.NewID(), Visit: v}
+	for _, v := range all[max(0, len(all)-VisitLogSize):] {
+		row := &LoggedVisit{Item: item, ID: tx.NewID(), Visit: v}
 		if row.At.After(tx.Now) {
 			row.At = tx.Now
 		}
@@ -185,7 +185,7 @@ func LogVisits(tx *kv.Tx, r *record.Record, all []record.Visit) (tell bool, err 
 		if err := VisitLogRows.Put(tx.Tx, row); err != nil {
 			return false, err
 		}
-		if VisitLogRows.Sum(tx.Tx, logSum(item)) > record.VisitLogSize {
+		if VisitLogRows.Sum(tx.Tx, logSum(item)) > VisitLogSize {
 			if err := dropFirst(tx, visitLog, item[:], DropRow(VisitLogRows)); err != nil {
 				return false, err
 			}
@@ -259,14 +259,14 @@ func Drop(tx *kv.Tx, r *record.Record) error {
 
 // Visits are the visits of an item.
 type Visits struct {
-	Days []*record.VisitDay    // those with visits, oldest first
-	Last time.Time             // the last visit of all; zero if none is known
-	Log  []*record.LoggedVisit // latest first
+	Days []*VisitDay    // those with visits, oldest first
+	Last time.Time      // the last visit of all; zero if none is known
+	Log  []*LoggedVisit // latest first
 }
 
 // VisitsOf reads the visits of a record on the days from the first to the last. Visits
 // of the last second may be missing.
-func VisitsOf(tx *kv.Tx, r *record.Record, first, last record.Day) (v Visits, err error) {
+func VisitsOf(tx *kv.Tx, r *record.Record, first, last Day) (v Visits, err error) {
 	for d, err := range VisitRows.All(tx.Tx, r.Key()) {
 		if err != nil {
 			return v, err
@@ -281,7 +281,7 @@ func VisitsOf(tx *kv.Tx, r *record.Record, first, last record.Day) (v Visits, er
 		if err != nil {
 			return v, err
 		}
-		if day := record.DayOf(one.At); day >= first && day <= last {
+		if day := DayOf(one.At); day >= first && day <= last {
 			v.Log = append(v.Log, one)
 		}
 	}

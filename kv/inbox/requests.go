@@ -29,33 +29,33 @@ import (
 func requestKey(owner, id record.ID) []byte { return append(kv.OwnedKey(owner, 0), id[:]...) }
 
 // RequestRows is the table of upload requests.
-var RequestRows = func() *table.Table[record.Request] {
-	t := kv.JsonTable(kv.RequestBucket, func(q *record.Request) []byte { return requestKey(q.Owner, q.ID) },
-		table.Index[record.Request]{Bucket: kv.RecordSlug, Name: "slug", Unique: true, Keys: func(q *record.Request, file func([]byte)) {
+var RequestRows = func() *table.Table[Request] {
+	t := kv.JsonTable(kv.RequestBucket, func(q *Request) []byte { return requestKey(q.Owner, q.ID) },
+		table.Index[Request]{Bucket: kv.RecordSlug, Name: "slug", Unique: true, Keys: func(q *Request, file func([]byte)) {
 			file([]byte(q.Slug))
 		}})
-	t.Bytes = func(q *record.Request, length int) (table.Bucket, []byte, int) { return kv.TextSum(q.Owner, length) }
+	t.Bytes = func(q *Request, length int) (table.Bucket, []byte, int) { return kv.TextSum(q.Owner, length) }
 	return t
 }()
 
 // RequestTable keeps upload requests.
 var RequestTable = kv.Table{
 	Buckets: []table.Bucket{kv.RequestBucket},
-	Check: kv.CheckRows(RequestRows, func(a *kv.Audit, q *record.Request) {
+	Check: kv.CheckRows(RequestRows, func(a *kv.Audit, q *Request) {
 		a.Refers(people.UserBucket, q.Owner[:], "upload request", q.ID)
 		if a.Get(catalog.ViewBucket, q.ID[:]) != nil {
 			a.Owe(catalog.ViewBucket, 1)
 		}
 	}),
-	Refill: kv.RefillRows(RequestRows, kv.Mending[record.Request]{
-		Mend: func(r *kv.Refill, q *record.Request) error { return people.StandIn(r, q.Owner) },
-		Rename: func(r *kv.Refill, q *record.Request) error {
+	Refill: kv.RefillRows(RequestRows, kv.Mending[Request]{
+		Mend: func(r *kv.Refill, q *Request) error { return people.StandIn(r, q.Owner) },
+		Rename: func(r *kv.Refill, q *Request) error {
 			before := q.Slug
 			q.Slug = catalog.NewSlug(r.Tx)
 			r.Lost(fmt.Errorf("upload request %s: another has its slug %s; it has %s now", q.ID, before, q.Slug))
 			return nil
 		},
-		Then: func(r *kv.Refill, q *record.Request) error { return catalog.RefillViews(r, q.ID) },
+		Then: func(r *kv.Refill, q *Request) error { return catalog.RefillViews(r, q.ID) },
 	}),
 	Text: kv.RowText(kv.RequestBucket),
 	Drop: dropRequests,
@@ -66,26 +66,26 @@ func itemKey(owner, request record.ID, rest ...byte) []byte {
 }
 
 // ItemRows is the queue of files that came in through upload requests.
-var ItemRows = func() *table.Table[record.Item] {
-	key := func(i *record.Item) []byte { return itemKey(i.Owner, i.Request, i.ID[:]...) }
+var ItemRows = func() *table.Table[Item] {
+	key := func(i *Item) []byte { return itemKey(i.Owner, i.Request, i.ID[:]...) }
 	t := kv.JsonTable(
 		itemBucket, key,
-		table.Index[record.Item]{Bucket: itemState, Keys: func(i *record.Item, file func([]byte)) {
+		table.Index[Item]{Bucket: itemState, Keys: func(i *Item, file func([]byte)) {
 			file(append(append(kv.OwnedKey(i.Owner, i.State[0]), i.ID[:]...), i.Request[:]...))
 		}},
-		table.Index[record.Item]{Bucket: itemBlob, Keys: func(i *record.Item, file func([]byte)) {
-			if i.State == record.Pending {
+		table.Index[Item]{Bucket: itemBlob, Keys: func(i *Item, file func([]byte)) {
+			if i.State == Pending {
 				file(append(bytes.Clone(i.Ref[:]), key(i)...))
 			}
 		}},
 	)
-	t.Bytes = func(i *record.Item, length int) (table.Bucket, []byte, int) { return kv.TextSum(i.Owner, length) }
+	t.Bytes = func(i *Item, length int) (table.Bucket, []byte, int) { return kv.TextSum(i.Owner, length) }
 	t.Sums = kv.SumBucket
-	t.Tally = func(i *record.Item, add func([]byte, int64)) {
+	t.Tally = func(i *Item, add func([]byte, int64)) {
 		add(inState(i.Owner, i.State), 1)
 		add(inRequest(i.Owner, i.Request, i.State), 1)
 		add(receivedBytes(i.Owner, i.Request), i.Size)
-		if i.State == record.Pending {
+		if i.State == Pending {
 			add(pendingBytes(i.Owner), i.Size)
 		}
 	}
@@ -95,13 +95,13 @@ var ItemRows = func() *table.Table[record.Item] {
 // ItemTable keeps the files that senders left.
 var ItemTable = kv.Table{
 	Buckets: []table.Bucket{itemBucket, itemState, itemBlob},
-	Check: kv.CheckRows(ItemRows, func(a *kv.Audit, i *record.Item) {
+	Check: kv.CheckRows(ItemRows, func(a *kv.Audit, i *Item) {
 		a.Refers(kv.RequestBucket, requestKey(i.Owner, i.Request), "upload", i.ID)
 	}),
-	Refill: kv.RefillRows(ItemRows, kv.Mending[record.Item]{
-		Mend: func(r *kv.Refill, i *record.Item) error { return standInRequest(r, i) },
+	Refill: kv.RefillRows(ItemRows, kv.Mending[Item]{
+		Mend: func(r *kv.Refill, i *Item) error { return standInRequest(r, i) },
 	}),
-	Contents: kv.IndexContents(itemBlob, ItemRows, func(i *record.Item) int64 { return i.Size }, func(i *record.Item) kv.Holder {
+	Contents: kv.IndexContents(itemBlob, ItemRows, func(i *Item) int64 { return i.Size }, func(i *Item) kv.Holder {
 		return kv.Holder{ID: i.ID, Name: i.Name, Owner: i.Owner}
 	}),
 	Bytes: func(tx *kv.Tx, owner record.ID) (stored, _ int64) { return ItemRows.Sum(tx.Tx, pendingBytes(owner)), 0 },
@@ -109,9 +109,9 @@ var ItemTable = kv.Table{
 }
 
 // standInRequest creates a closed upload request for an item whose request is lost.
-func standInRequest(r *kv.Refill, i *record.Item) error {
+func standInRequest(r *kv.Refill, i *Item) error {
 	if r.Get(kv.RequestBucket, requestKey(i.Owner, i.Request)) == nil {
-		q := record.NewRequest()
+		q := NewRequest()
 		q.ID, q.Owner, q.Slug, q.Title, q.Active = i.Request, i.Owner, catalog.NewSlug(r.Tx), "Recovered", false
 		q.Created, q.Updated = i.Created, i.Created
 		r.Lost(fmt.Errorf("upload request %s is lost; a closed one takes its place for the files sent to it", q.ID))
@@ -138,9 +138,9 @@ var SenderTable = kv.Table{
 }
 
 // Keys of sums over items. Kind 0 is not a kind of record.
-func inState(owner record.ID, s record.State) []byte { return kv.OwnedKey(owner, 0, 'i', s[0]) }
+func inState(owner record.ID, s State) []byte { return kv.OwnedKey(owner, 0, 'i', s[0]) }
 
-func inRequest(owner, request record.ID, s record.State) []byte {
+func inRequest(owner, request record.ID, s State) []byte {
 	return requestSum('n', owner, request, s[0])
 }
 
@@ -153,59 +153,59 @@ func requestSum(of byte, owner, request record.ID, rest ...byte) []byte {
 func pendingBytes(owner record.ID) []byte { return kv.OwnedKey(owner, 0, 'q') }
 
 // Request reads one of the owner's upload requests.
-func Request(tx *kv.Tx, owner, id record.ID) (*record.Request, error) {
+func ReadRequest(tx *kv.Tx, owner, id record.ID) (*Request, error) {
 	q, err := RequestRows.Get(tx.Tx, requestKey(owner, id))
 	return q, kv.UserError(err, "upload request")
 }
 
 // RequestAt reads the upload request with the slug, no matter who owns it. It fails
 // with Missing if the owner's account is disabled.
-func RequestAt(tx *kv.Tx, slug string) (*record.Request, error) {
+func RequestAt(tx *kv.Tx, slug string) (*Request, error) {
 	if slug == "" {
-		return nil, record.ErrNoRequest
+		return nil, ErrNoRequest
 	}
 	q, err := RequestRows.Find(tx.Tx, kv.RecordSlug, []byte(slug))
 	if errors.Is(err, table.ErrMissing) {
-		return nil, record.ErrNoRequest
+		return nil, ErrNoRequest
 	}
 	if err != nil {
 		return nil, err
 	}
 	disabled, err := people.Disabled(tx, q.Owner)
 	if disabled {
-		return nil, record.ErrNoRequest
+		return nil, ErrNoRequest
 	}
 	return q, err
 }
 
 // Requests lists the owner's upload requests, oldest first.
-func Requests(tx *kv.Tx, owner record.ID) ([]record.Request, error) {
+func Requests(tx *kv.Tx, owner record.ID) ([]Request, error) {
 	return kv.Collect(RequestRows, tx, owner[:])
 }
 
 // ShowRequest fills v with the request and its counts.
-func ShowRequest(tx *kv.Tx, q *record.Request, v *record.ShownRequest) {
+func ShowRequest(tx *kv.Tx, q *Request, v *ShownRequest) {
 	v.Request = *q
 	v.Uploads = countReceived(tx, q)
-	v.Pending = ItemRows.Sum(tx.Tx, inRequest(q.Owner, q.ID, record.Pending))
+	v.Pending = ItemRows.Sum(tx.Tx, inRequest(q.Owner, q.ID, Pending))
 	v.Views = catalog.ViewCount(tx, q.ID)
 }
 
 // countReceived is how many files came in, in any state.
-func countReceived(tx *kv.Tx, q *record.Request) (n int64) {
-	for _, s := range record.States {
+func countReceived(tx *kv.Tx, q *Request) (n int64) {
+	for _, s := range States {
 		n += ItemRows.Sum(tx.Tx, inRequest(q.Owner, q.ID, s))
 	}
 	return n
 }
 
 // Remaining is how many more files the request takes; -1 is any number.
-func Remaining(tx *kv.Tx, q *record.Request) int64 { return q.Remaining(countReceived(tx, q)) }
+func Remaining(tx *kv.Tx, q *Request) int64 { return q.Remaining(countReceived(tx, q)) }
 
 // AddRequest creates an upload request; password is the hash of the form's password.
 // It fails with Taken if the slug is in use and with Invalid if it would have ended
 // already.
-func AddRequest(tx *kv.Tx, owner record.ID, f *record.RequestForm, password string) (*record.Request, error) {
+func AddRequest(tx *kv.Tx, owner record.ID, f *RequestForm, password string) (*Request, error) {
 	if tx.DiskFull() {
 		return nil, kv.ErrFull
 	}
@@ -227,7 +227,7 @@ func AddRequest(tx *kv.Tx, owner record.ID, f *record.RequestForm, password stri
 }
 
 // putRequest writes a request. It charges its text if charged is set.
-func putRequest(tx *kv.Tx, q *record.Request, charged bool) error {
+func putRequest(tx *kv.Tx, q *Request, charged bool) error {
 	if err := catalog.SlugFree(tx, q.Slug); err != nil {
 		return err
 	}
@@ -244,8 +244,8 @@ func putRequest(tx *kv.Tx, q *record.Request, charged bool) error {
 // SaveRequest changes an upload request, which must have been read in the same
 // transaction. An empty slug keeps the old one. If the request is closed now, its
 // unfinished uploads are deleted.
-func SaveRequest(tx *kv.Tx, q *record.Request) error {
-	before, err := Request(tx, q.Owner, q.ID)
+func SaveRequest(tx *kv.Tx, q *Request) error {
+	before, err := ReadRequest(tx, q.Owner, q.ID)
 	if err != nil {
 		return err
 	}
@@ -260,7 +260,7 @@ func SaveRequest(tx *kv.Tx, q *record.Request) error {
 }
 
 // dropSenderUploads deletes the uploads at a request that which selects.
-func dropSenderUploads(tx *kv.Tx, q *record.Request, which func(*Upload) bool) error {
+func dropSenderUploads(tx *kv.Tx, q *Request, which func(*Upload) bool) error {
 	_, err := dropUploads(tx, q.Owner[:], func(u *Upload) (bool, error) { return u.Request == q.ID && which(u), nil })
 	return err
 }
@@ -270,7 +270,7 @@ func dropSenderUploads(tx *kv.Tx, q *record.Request, which func(*Upload) bool) e
 // interrupted, calling it again continues.
 func RemoveRequest(s *kv.Store, owner, id record.ID) error {
 	err := s.Update(func(tx *kv.Tx) error {
-		q, err := Request(tx, owner, id)
+		q, err := ReadRequest(tx, owner, id)
 		if err != nil || !q.Active {
 			return err
 		}
@@ -279,7 +279,7 @@ func RemoveRequest(s *kv.Store, owner, id record.ID) error {
 	})
 	for done := false; err == nil && !done; {
 		err = s.Update(func(tx *kv.Tx) error {
-			q, err := Request(tx, owner, id)
+			q, err := ReadRequest(tx, owner, id)
 			if err == nil {
 				done, err = dropRequest(tx, q)
 			}
@@ -291,8 +291,8 @@ func RemoveRequest(s *kv.Store, owner, id record.ID) error {
 
 // dropRequest deletes up to kv.RemoveBatch items of a request, and the request itself once
 // none is left.
-func dropRequest(tx *kv.Tx, q *record.Request) (done bool, err error) {
-	var some []*record.Item
+func dropRequest(tx *kv.Tx, q *Request) (done bool, err error) {
+	var some []*Item
 	for i, err := range ItemRows.All(tx.Tx, itemKey(q.Owner, q.ID)) {
 		if err != nil {
 			return false, err
@@ -306,7 +306,7 @@ func dropRequest(tx *kv.Tx, q *record.Request) (done bool, err error) {
 		if _, err := ItemRows.Delete(tx.Tx, ItemRows.Key(i)); err != nil {
 			return false, err
 		}
-		if i.State == record.Pending {
+		if i.State == Pending {
 			if err := catalog.MarkUnreferenced(tx, i.Ref); err != nil {
 				return false, err
 			}
@@ -341,7 +341,7 @@ func dropRequests(tx *kv.Tx, owner record.ID) (done bool, err error) {
 
 // RequestSeen counts a view of the link by someone other than the owner. The count is
 // written within a second.
-func RequestSeen(s *kv.Store, q *record.Request) {
+func RequestSeen(s *kv.Store, q *Request) {
 	catalog.CountLater(s, [record.KeySize]byte(requestKey(q.Owner, q.ID)), 1)
 }
 
@@ -388,7 +388,7 @@ const waitTime = 10 * time.Second
 // fails with Missing or Gone if the request is not open, with Denied when a limit of
 // the request or the owner's quota is reached, with TooMany when the sender's limit
 // is, and with ErrFull while the disk is full.
-func Reserve(s *kv.Store, ctx context.Context, q *record.Request, from string, minimum, limit int64) (*Reservation, error) {
+func Reserve(s *kv.Store, ctx context.Context, q *Request, from string, minimum, limit int64) (*Reservation, error) {
 	r := &Reservation{s: s, owner: q.Owner, request: q.ID, from: from}
 	err := retryWhenFreed(s, ctx, func(tx *kv.Tx) error {
 		q, size, err := checkReservation(tx, r, people.ChargedBytes, 1, minimum, limit)
@@ -417,7 +417,7 @@ func retryWhenFreed(s *kv.Store, ctx context.Context, fn func(*kv.Tx) error) err
 		var given chan struct{}
 		err := s.Update(func(tx *kv.Tx) error {
 			err := fn(tx)
-			if err == record.ErrWait { //nolint:errorlint // exactly this value
+			if err == ErrWait { //nolint:errorlint // exactly this value
 				in := promises.Of(tx.Store())
 				if in.given == nil {
 					in.given = make(chan struct{})
@@ -426,7 +426,7 @@ func retryWhenFreed(s *kv.Store, ctx context.Context, fn func(*kv.Tx) error) err
 			}
 			return err
 		})
-		if err != record.ErrWait { //nolint:errorlint // exactly this value
+		if err != ErrWait { //nolint:errorlint // exactly this value
 			return err
 		}
 		select {
@@ -474,7 +474,7 @@ func (r *Reservation) Release() error {
 	return err
 }
 
-func (in *reservations) add(r *Reservation, q *record.Request, files, bytes int64) {
+func (in *reservations) add(r *Reservation, q *Request, files, bytes int64) {
 	if in.requests == nil {
 		in.requests, in.owners = map[record.ID]*reserved{}, map[record.ID]int64{}
 	}
@@ -516,20 +516,20 @@ func (in *reservations) drop(r *Reservation) {
 
 // requireOpenRequest reads a request and its owner. It fails with Missing or Gone if
 // the request takes no files now.
-func requireOpenRequest(tx *kv.Tx, owner, request record.ID) (*record.Request, *record.User, error) {
-	q, err := Request(tx, owner, request)
+func requireOpenRequest(tx *kv.Tx, owner, request record.ID) (*Request, *people.User, error) {
+	q, err := ReadRequest(tx, owner, request)
 	if err == nil {
 		err = q.Open(tx.Now)
 	}
 	if err != nil {
 		if kv.Missing(err) {
-			err = record.ErrNoRequest
+			err = ErrNoRequest
 		}
 		return nil, nil, err
 	}
-	u, err := people.User(tx, owner)
+	u, err := people.ReadUser(tx, owner)
 	if kv.Missing(err) || err == nil && u.Disabled {
-		err = record.ErrNoRequest
+		err = ErrNoRequest
 	}
 	return q, u, err
 }
@@ -539,7 +539,7 @@ func requireOpenRequest(tx *kv.Tx, owner, request record.ID) (*record.Request, *
 // charged returns which of the owner's bytes count against the quota: people.ChargedBytes
 // for a new transfer, people.ContentBytes for one that already has its space. Before
 // refusing, it frees the space reserved for uploads that are over or lost their places.
-func checkReservation(tx *kv.Tx, r *Reservation, charged func(*kv.Tx, record.ID) int64, files, minimum, maximum int64) (q *record.Request, size int64, err error) {
+func checkReservation(tx *kv.Tx, r *Reservation, charged func(*kv.Tx, record.ID) int64, files, minimum, maximum int64) (q *Request, size int64, err error) {
 	if tx.DiskFull() {
 		return nil, 0, kv.ErrFull
 	}
@@ -563,11 +563,11 @@ func checkReservation(tx *kv.Tx, r *Reservation, charged func(*kv.Tx, record.ID)
 	return q, size, err
 }
 
-func checkLimits(tx *kv.Tx, q *record.Request, u *record.User, charged func(*kv.Tx, record.ID) int64, r *Reservation, files, minimum, limit int64) (size int64, err error) {
+func checkLimits(tx *kv.Tx, q *Request, u *people.User, charged func(*kv.Tx, record.ID) int64, r *Reservation, files, minimum, limit int64) (size int64, err error) {
 	from := r.sender
 	begun := UploadRows.Sum(tx.Tx, senderUploadsAt(q.Owner, q.ID))
-	taken := record.Intake{
-		Files: countReceived(tx, q) + begun, Pending: ItemRows.Sum(tx.Tx, inRequest(q.Owner, q.ID, record.Pending)) + begun,
+	taken := Intake{
+		Files: countReceived(tx, q) + begun, Pending: ItemRows.Sum(tx.Tx, inRequest(q.Owner, q.ID, Pending)) + begun,
 		Sender: UploadRows.Sum(tx.Tx, senderUploadsFrom(q.Owner, q.ID, from)),
 	}
 	var again time.Duration
@@ -589,21 +589,21 @@ func checkLimits(tx *kv.Tx, q *record.Request, u *record.User, charged func(*kv.
 		taken.Pending += p.files
 		taken.Sender += p.senders[from]
 	}
-	if err := q.Admit(taken, record.Intake{Files: files, Pending: files, Sender: files}, again); err != nil {
+	if err := q.Admit(taken, Intake{Files: files, Pending: files, Sender: files}, again); err != nil {
 		return 0, err
 	}
 	came := r.bytes + ItemRows.Sum(tx.Tx, receivedBytes(q.Owner, q.ID)) + UploadRows.Sum(tx.Tx, senderBytesAt(q.Owner, q.ID))
-	if limit, err = record.Promise(q.MaxTotal, came, promised, minimum, limit); err != nil {
+	if limit, err = Promise(q.MaxTotal, came, promised, minimum, limit); err != nil {
 		return 0, err
 	}
 	quota, err := people.Quota(tx, u)
 	if err == nil { // no error of its own: the owner's quota is not a stranger's business
-		limit, err = record.Promise(quota, r.bytes+charged(tx, q.Owner), promises.Of(tx.Store()).owners[q.Owner]-r.bytes, minimum, limit)
+		limit, err = Promise(quota, r.bytes+charged(tx, q.Owner), promises.Of(tx.Store()).owners[q.Owner]-r.bytes, minimum, limit)
 	}
 	return limit, err
 }
 
-func senderOf(tx *kv.Tx, q *record.Request, from string) (sender, error) {
+func senderOf(tx *kv.Tx, q *Request, from string) (sender, error) {
 	secret := tx.Get(workcopy.MetaBucket, kv.MetaSecret)
 	if secret == nil {
 		return sender{}, errors.New("the store has no secret")
@@ -618,8 +618,8 @@ func senderOf(tx *kv.Tx, q *record.Request, from string) (sender, error) {
 // A Queue says which items to list.
 type Queue struct {
 	Owner         record.ID
-	Request       record.ID    // zero: all requests; State must be set then
-	State         record.State // "": any
+	Request       record.ID // zero: all requests; State must be set then
+	State         State     // "": any
 	Limit, Offset int
 	After         record.ID // start after this item; zero: at the oldest
 }
@@ -627,13 +627,13 @@ type Queue struct {
 // ListQueue lists items, oldest first, and says how many there are in all. For one
 // request in one state it walks the items of the request or the owner's items in that
 // state, whichever are fewer.
-func ListQueue(tx *kv.Tx, q Queue) (page []*record.Item, total int64, err error) {
+func ListQueue(tx *kv.Tx, q Queue) (page []*Item, total int64, err error) {
 	byState := q.Request == uuid.Nil
 	if byState {
 		total = ItemRows.Sum(tx.Tx, inState(q.Owner, q.State))
 	} else {
 		received := int64(0)
-		for _, s := range record.States {
+		for _, s := range States {
 			n := ItemRows.Sum(tx.Tx, inRequest(q.Owner, q.Request, s))
 			if received += n; q.State == "" || q.State == s {
 				total += n
@@ -699,7 +699,7 @@ func ListQueue(tx *kv.Tx, q Queue) (page []*record.Item, total int64, err error)
 
 // PendingCount is how many items wait for the owner's decision.
 func PendingCount(tx *kv.Tx, owner record.ID) int64 {
-	return ItemRows.Sum(tx.Tx, inState(owner, record.Pending))
+	return ItemRows.Sum(tx.Tx, inState(owner, Pending))
 }
 
 // DropSenders deletes rows of SenderTable that are older than the window of their
@@ -711,7 +711,7 @@ func DropSenders(tx *kv.Tx) error {
 		owner, id := record.ID(k[:16]), record.ID(k[16:32])
 		window, known := windows[id]
 		if !known {
-			q, err := Request(tx, owner, id)
+			q, err := ReadRequest(tx, owner, id)
 			if err != nil && !kv.Missing(err) {
 				return err
 			}

@@ -28,7 +28,7 @@ import (
 type (
 	modelItem struct {
 		id    record.ID
-		state record.State
+		state inbox.State
 		ref   byte
 		size  int64
 		at    time.Time
@@ -36,7 +36,7 @@ type (
 		file  record.ID
 	}
 	modelRequest struct {
-		q     *record.Request
+		q     *inbox.Request
 		owner int
 		items []*modelItem
 		views int64
@@ -59,7 +59,7 @@ func TestRequestsModel(t *testing.T) {
 	received := func(m *modelRequest) (n, pending, size int64) {
 		for _, i := range m.items {
 			n, size = n+1, size+i.size
-			if i.state == record.Pending {
+			if i.state == inbox.Pending {
 				pending++
 			}
 		}
@@ -78,12 +78,12 @@ func TestRequestsModel(t *testing.T) {
 				kept := int64(0)
 				for _, m := range all {
 					if m.owner != owner {
-						_, err := inbox.Request(tx, id, m.q.ID)
+						_, err := inbox.ReadRequest(tx, id, m.q.ID)
 						is.Equal(kvtest.Code(err), "not_found") // another's
 						continue
 					}
-					var v record.ShownRequest
-					q, err := inbox.Request(tx, id, m.q.ID)
+					var v inbox.ShownRequest
+					q, err := inbox.ReadRequest(tx, id, m.q.ID)
 					is.NoErr(err)
 					inbox.ShowRequest(tx, q, &v)
 					n, waiting, _ := received(m)
@@ -93,7 +93,7 @@ func TestRequestsModel(t *testing.T) {
 					is.Equal(at.ID, q.ID)
 					_, err = catalog.Slug(tx, q.Slug)
 					is.Equal(kvtest.Code(err), "not_found") // the slug is not a record's
-					for _, state := range []record.State{"", record.Pending, record.Approved, record.Rejected} {
+					for _, state := range []inbox.State{"", inbox.Pending, inbox.Approved, inbox.Rejected} {
 						var want []record.ID
 						for _, i := range m.items {
 							if state == "" || i.state == state {
@@ -117,13 +117,13 @@ func TestRequestsModel(t *testing.T) {
 						}
 					}
 					for _, i := range m.items {
-						if i.state == record.Pending {
+						if i.state == inbox.Pending {
 							pending, kept, held[i.ref] = append(pending, i.id), kept+i.size, true
 						}
 					}
 				}
 				slices.SortFunc(pending, func(a, b record.ID) int { return slices.Compare(a[:], b[:]) })
-				got, total, err := inbox.ListQueue(tx, inbox.Queue{Owner: id, State: record.Pending, Limit: 1000})
+				got, total, err := inbox.ListQueue(tx, inbox.Queue{Owner: id, State: inbox.Pending, Limit: 1000})
 				is.NoErr(err)
 				is.Equal(total, int64(len(pending)))
 				is.Equal(inbox.PendingCount(tx, id), total)
@@ -132,7 +132,7 @@ func TestRequestsModel(t *testing.T) {
 					have = append(have, i.ID)
 				}
 				is.Equal(have, pending)
-				u, err := people.User(tx, id)
+				u, err := people.ReadUser(tx, id)
 				is.NoErr(err)
 				use, err := people.UsageOf(tx, u)
 				is.NoErr(err)
@@ -168,7 +168,7 @@ func TestRequestsModel(t *testing.T) {
 		switch n := rnd.IntN(20); {
 		case m == nil || n == 0 && len(all) < 8:
 			owner := rnd.IntN(2)
-			q := kvtest.AddRequest(t, s, users[owner], func(f *record.RequestForm) {
+			q := kvtest.AddRequest(t, s, users[owner], func(f *inbox.RequestForm) {
 				f.Approval = rnd.IntN(4) > 0
 				f.MaxUploads = int64(rnd.IntN(2) * 12)
 				f.MaxTotal = int64(rnd.IntN(2) * 200)
@@ -199,8 +199,8 @@ func TestRequestsModel(t *testing.T) {
 				it := &modelItem{got[0].ID, got[0].State, one.Ref[0], one.Size, got[0].Created, from, got[0].File}
 				m.items = append(m.items, it)
 				seen[it.ref] = true
-				is.Equal(it.state == record.Pending, m.q.Approval)
-				if it.state == record.Approved {
+				is.Equal(it.state == inbox.Pending, m.q.Approval)
+				if it.state == inbox.Approved {
 					files[it.file], sizes[it.file] = it.ref, it.size
 				}
 			}
@@ -209,8 +209,8 @@ func TestRequestsModel(t *testing.T) {
 				break
 			}
 			it := m.items[rnd.IntN(len(m.items))]
-			d := &record.Decision{Action: []string{"approve", "reject"}[rnd.IntN(2)]}
-			var got *record.Item
+			d := &inbox.Decision{Action: []string{"approve", "reject"}[rnd.IntN(2)]}
+			var got *inbox.Item
 			err := s.Update(func(tx *kv.Tx) (err error) {
 				got, err = inbox.Decide(tx, users[m.owner], m.q.ID, it.id, d)
 				return err
@@ -220,7 +220,7 @@ func TestRequestsModel(t *testing.T) {
 				return err
 			})
 			is.Equal(kvtest.Code(other), "not_found")
-			if it.state != record.Pending {
+			if it.state != inbox.Pending {
 				is.Equal(kvtest.Code(err), "already_decided")
 				break
 			}
@@ -299,7 +299,7 @@ func TestPromisedBytes(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := kvtest.Open(t)
-	q := kvtest.AddRequest(t, s, kvtest.User(t, s, "ann").ID, func(f *record.RequestForm) { f.MaxTotal = 25 })
+	q := kvtest.AddRequest(t, s, kvtest.User(t, s, "ann").ID, func(f *inbox.RequestForm) { f.MaxTotal = 25 })
 	one, err := inbox.Reserve(s, t.Context(), q, "192.0.2.1", 10, 10)
 	is.NoErr(err)
 	two, err := inbox.Reserve(s, t.Context(), q, "192.0.2.1", 10, 10)
@@ -318,10 +318,10 @@ func TestPromisedBytes(t *testing.T) {
 // TestReserve: a hundred senders race. As many get a place as there are places, and
 // each limit holds on its own.
 func TestReserve(t *testing.T) {
-	for name, set := range map[string]func(*record.RequestForm){
-		"files":  func(f *record.RequestForm) { f.MaxUploads = 7 },
-		"bytes":  func(f *record.RequestForm) { f.MaxTotal = 7 * 10 },
-		"sender": func(f *record.RequestForm) { f.PerSender = 7 },
+	for name, set := range map[string]func(*inbox.RequestForm){
+		"files":  func(f *inbox.RequestForm) { f.MaxUploads = 7 },
+		"bytes":  func(f *inbox.RequestForm) { f.MaxTotal = 7 * 10 },
+		"sender": func(f *inbox.RequestForm) { f.PerSender = 7 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
@@ -342,7 +342,7 @@ func TestReserve(t *testing.T) {
 						}
 						if err == nil {
 							err = s.Update(func(tx *kv.Tx) error {
-								_, err := inbox.Receive(tx, r, &record.SenderForm{}, []inbox.Received{kvtest.Came(byte(i), 10)})
+								_, err := inbox.Receive(tx, r, &inbox.SenderForm{}, []inbox.Received{kvtest.Came(byte(i), 10)})
 								return err
 							})
 							err = errors.Join(err, r.Release())
@@ -382,7 +382,7 @@ func TestReserve(t *testing.T) {
 func TestReserveAll(t *testing.T) {
 	is := is.New(t)
 	s := kvtest.Open(t)
-	q := kvtest.AddRequest(t, s, kvtest.User(t, s, "ann").ID, func(f *record.RequestForm) { f.MaxUploads, f.MaxTotal = 40, 10*10 })
+	q := kvtest.AddRequest(t, s, kvtest.User(t, s, "ann").ID, func(f *inbox.RequestForm) { f.MaxUploads, f.MaxTotal = 40, 10*10 })
 	var all sync.WaitGroup
 	errs := make(chan error, 100)
 	for i := range 100 {
@@ -411,7 +411,7 @@ func TestRestartForgetsReservations(t *testing.T) {
 	is := is.New(t)
 	dir := filepath.Join(t.TempDir(), "data")
 	s := kvtest.OpenAt(t, dir, time.Now)
-	q := kvtest.AddRequest(t, s, kvtest.User(t, s, "ann").ID, func(f *record.RequestForm) { f.MaxUploads = 2 })
+	q := kvtest.AddRequest(t, s, kvtest.User(t, s, "ann").ID, func(f *inbox.RequestForm) { f.MaxUploads = 2 })
 	_, err := kvtest.Leave(s, q, "a", kvtest.Came(1, 1))
 	is.NoErr(err)
 	r, err := inbox.Reserve(s, t.Context(), q, "b", 1, 1)
@@ -434,18 +434,18 @@ func TestReserveChanges(t *testing.T) {
 	clock := kvtest.NewClock()
 	s := kvtest.OpenAt(t, filepath.Join(t.TempDir(), "data"), clock.Now)
 	ann := kvtest.User(t, s, "ann")
-	q := kvtest.AddRequest(t, s, ann.ID, func(f *record.RequestForm) { f.PerSender = 1 })
+	q := kvtest.AddRequest(t, s, ann.ID, func(f *inbox.RequestForm) { f.PerSender = 1 })
 	r, err := inbox.Reserve(s, t.Context(), q, "a", 1, 1)
 	is.NoErr(err)
 	kvtest.Update(t, s, func(tx *kv.Tx) error {
-		now, err := inbox.Request(tx, ann.ID, q.ID)
+		now, err := inbox.ReadRequest(tx, ann.ID, q.ID)
 		is.NoErr(err)
 		now.Active = false
 		return inbox.SaveRequest(tx, now)
 	})
 	receive := func(r *inbox.Reservation, c inbox.Received) error {
 		return s.Update(func(tx *kv.Tx) error {
-			_, err := inbox.Receive(tx, r, &record.SenderForm{}, []inbox.Received{c})
+			_, err := inbox.Receive(tx, r, &inbox.SenderForm{}, []inbox.Received{c})
 			return err
 		})
 	}
@@ -453,14 +453,14 @@ func TestReserveChanges(t *testing.T) {
 	is.Equal(inbox.PromisedRequests(s), 0)
 	quota := func(n int64) {
 		kvtest.Update(t, s, func(tx *kv.Tx) error {
-			u, err := people.User(tx, ann.ID)
+			u, err := people.ReadUser(tx, ann.ID)
 			is.NoErr(err)
 			u.Quota = n
 			return people.SaveUser(tx, u)
 		})
 	}
 	kvtest.Update(t, s, func(tx *kv.Tx) error {
-		now, err := inbox.Request(tx, ann.ID, q.ID)
+		now, err := inbox.ReadRequest(tx, ann.ID, q.ID)
 		is.NoErr(err)
 		now.Active = true
 		return inbox.SaveRequest(tx, now)
@@ -500,7 +500,7 @@ func TestReserveChanges(t *testing.T) {
 	kvtest.Update(t, s, inbox.DropSenders)
 	is.Equal(rows(), 1)
 	is.Equal(kvtest.Code(s.Update(func(tx *kv.Tx) error {
-		_, err := inbox.AddRequest(tx, ann.ID, kvtest.RequestForm(func(f *record.RequestForm) { f.Slug = q.Slug }), "")
+		_, err := inbox.AddRequest(tx, ann.ID, kvtest.RequestForm(func(f *inbox.RequestForm) { f.Slug = q.Slug }), "")
 		return err
 	})), "slug_taken")
 }
@@ -511,9 +511,9 @@ func TestRequestEvents(t *testing.T) {
 	is := is.New(t)
 	s := kvtest.Open(t)
 	ann := kvtest.User(t, s, "ann")
-	var hook record.Webhook
+	var hook jobs.Webhook
 	kvtest.Update(t, s, func(tx *kv.Tx) (err error) {
-		hook, err = jobs.AddWebhook(tx, record.Webhook{Owner: ann.ID, URL: "https://example.org", Events: []record.Event{"*"}, Enabled: true})
+		hook, err = jobs.AddWebhook(tx, jobs.Webhook{Owner: ann.ID, URL: "https://example.org", Events: []jobs.Event{"*"}, Enabled: true})
 		return err
 	})
 	q := kvtest.AddRequest(t, s, ann.ID, nil)
@@ -521,18 +521,18 @@ func TestRequestEvents(t *testing.T) {
 	is.NoErr(err)
 	for i, action := range []string{"approve", "reject"} {
 		kvtest.Update(t, s, func(tx *kv.Tx) error {
-			_, err := inbox.Decide(tx, ann.ID, q.ID, got[i].ID, &record.Decision{Action: action})
+			_, err := inbox.Decide(tx, ann.ID, q.ID, got[i].ID, &inbox.Decision{Action: action})
 			return err
 		})
 	}
-	var events []record.Event
+	var events []jobs.Event
 	kvtest.View(t, s, func(tx *kv.Tx) error {
 		for _, d := range kvtest.DeliveriesOf(t, tx, hook.ID) {
 			events = append(events, d.Event)
 		}
 		return nil
 	})
-	is.Equal(events, []record.Event{record.UploadReceived, record.UploadReceived, "file.uploaded", record.UploadApproved, record.UploadRejected})
+	is.Equal(events, []jobs.Event{jobs.UploadReceived, jobs.UploadReceived, "file.uploaded", jobs.UploadApproved, jobs.UploadRejected})
 }
 
 // TestReserveInAFailedCommit: a reservation is released if another job makes its
@@ -540,7 +540,7 @@ func TestRequestEvents(t *testing.T) {
 func TestReserveInAFailedCommit(t *testing.T) {
 	is := is.New(t)
 	s := kvtest.Open(t)
-	q := kvtest.AddRequest(t, s, kvtest.User(t, s, "ann").ID, func(f *record.RequestForm) { f.MaxUploads, f.MaxTotal = 3, 100 })
+	q := kvtest.AddRequest(t, s, kvtest.User(t, s, "ann").ID, func(f *inbox.RequestForm) { f.MaxUploads, f.MaxTotal = 3, 100 })
 	held, err := inbox.Reserve(s, t.Context(), q, "a", 10, 10)
 	is.NoErr(err)
 	broken := &table.Table[int]{ // no bucket takes such a long key; the error comes at the commit
@@ -578,7 +578,7 @@ func TestReserveBesideUploads(t *testing.T) {
 	ann := kvtest.User(t, s, "ann")
 	q := kvtest.AddRequest(t, s, ann.ID, nil)
 	text := kvtest.TextNow(t, s, ann.ID)
-	kvtest.Update(t, s, func(tx *kv.Tx) error { return people.SetSettings(tx, record.Settings{DefaultQuota: 100 + text}) })
+	kvtest.Update(t, s, func(tx *kv.Tx) error { return people.SetSettings(tx, people.Settings{DefaultQuota: 100 + text}) })
 	upload, err := kvtest.BeginUpload(s, inbox.Upload{Owner: ann.ID, Length: 60, Slug: "mine"})
 	is.NoErr(err)
 	_, err = kvtest.Leave(s, q, "a", kvtest.Came(1, 41))
@@ -586,11 +586,11 @@ func TestReserveBesideUploads(t *testing.T) {
 	_, err = kvtest.Leave(s, q, "a", kvtest.Came(1, 40))
 	is.NoErr(err)
 	is.Equal(kvtest.Code(s.Update(func(tx *kv.Tx) error {
-		_, err := inbox.AddRequest(tx, ann.ID, kvtest.RequestForm(func(f *record.RequestForm) { f.Slug = "mine" }), "")
+		_, err := inbox.AddRequest(tx, ann.ID, kvtest.RequestForm(func(f *inbox.RequestForm) { f.Slug = "mine" }), "")
 		return err
 	})), "slug_taken")
 	is.Equal(kvtest.Code(s.Update(func(tx *kv.Tx) error {
-		now, err := inbox.Request(tx, ann.ID, q.ID)
+		now, err := inbox.ReadRequest(tx, ann.ID, q.ID)
 		is.NoErr(err)
 		now.Slug = "mine"
 		return inbox.SaveRequest(tx, now)

@@ -23,12 +23,12 @@ import (
 // deleted.
 func TestSentIsSetAside(t *testing.T) {
 	for name, c := range map[string]struct {
-		set  func(*record.RequestForm)
+		set  func(*inbox.RequestForm)
 		code string
 	}{
-		"files":  {func(f *record.RequestForm) { f.MaxUploads = 3 }, "limit_reached"},
-		"bytes":  {func(f *record.RequestForm) { f.MaxTotal = 35 }, "limit_reached"},
-		"sender": {func(f *record.RequestForm) { f.PerSender = 3 }, "sender_limit"},
+		"files":  {func(f *inbox.RequestForm) { f.MaxUploads = 3 }, "limit_reached"},
+		"bytes":  {func(f *inbox.RequestForm) { f.MaxTotal = 35 }, "limit_reached"},
+		"sender": {func(f *inbox.RequestForm) { f.PerSender = 3 }, "sender_limit"},
 		"quota":  {nil, "limit_reached"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -40,7 +40,7 @@ func TestSentIsSetAside(t *testing.T) {
 			if c.set == nil {
 				settle = func(begin int64) {
 					text := kvtest.TextNow(t, s, ann.ID) + begin*int64(len("Bob"+"hello"))
-					kvtest.Update(t, s, func(tx *kv.Tx) error { return people.SetSettings(tx, record.Settings{DefaultQuota: 35 + text}) })
+					kvtest.Update(t, s, func(tx *kv.Tx) error { return people.SetSettings(tx, people.Settings{DefaultQuota: 35 + text}) })
 				}
 			}
 			q := kvtest.AddRequest(t, s, ann.ID, c.set)
@@ -70,9 +70,9 @@ func TestSentIsSetAside(t *testing.T) {
 
 			// It ends in the queue and still counts.
 			is.NoErr(kvtest.Receive(s, one, 2))
-			var i *record.Item
-			kvtest.View(t, s, func(tx *kv.Tx) (err error) { i, err = inbox.Item(tx, ann.ID, q.ID, one.Item); return err })
-			is.Equal(i.State, record.Pending)
+			var i *inbox.Item
+			kvtest.View(t, s, func(tx *kv.Tx) (err error) { i, err = inbox.ReadItem(tx, ann.ID, q.ID, one.Item); return err })
+			is.Equal(i.State, inbox.Pending)
 			is.Equal([]string{i.Sender, i.Message}, []string{"Bob", "hello"})
 			err = kvtest.Receive(s, one, 2) // once
 			is.Equal(kvtest.Code(err), "not_found")
@@ -118,7 +118,7 @@ func TestSenderAtEachLink(t *testing.T) {
 	q, other := kvtest.AddRequest(t, s, ann.ID, nil), kvtest.AddRequest(t, s, ann.ID, nil)
 	kvtest.View(t, s, func(tx *kv.Tx) error {
 		seen := map[inbox.Sender]bool{}
-		for _, at := range []*record.Request{q, other, q} {
+		for _, at := range []*inbox.Request{q, other, q} {
 			for _, from := range []string{"192.0.2.1", "192.0.2.2"} {
 				one, err := inbox.SenderOf(tx, at, from)
 				is.NoErr(err)
@@ -199,9 +199,9 @@ func TestSentIsNotInTheWay(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := kvtest.Open(t)
-	var ann *record.User
+	var ann *people.User
 	kvtest.Update(t, s, func(tx *kv.Tx) (err error) {
-		ann, err = people.AddUser(tx, record.User{Name: "ann", Role: record.Admin, Quota: 20_000})
+		ann, err = people.AddUser(tx, people.User{Name: "ann", Role: people.Admin, Quota: 20_000})
 		return err
 	})
 	q := kvtest.AddRequest(t, s, ann.ID, nil)
@@ -228,7 +228,7 @@ func TestSentIsNotInTheWay(t *testing.T) {
 	u.Offset = u.Length
 	is.Equal(kvtest.Code(s.Update(func(tx *kv.Tx) error {
 		return inbox.ReceiveUpload(tx, u, kvtest.Came(1, u.Length))
-	})), kvtest.Code(record.ErrNoRoom))
+	})), kvtest.Code(inbox.ErrNoRoom))
 	kvtest.View(t, s, kvtest.Audit)
 }
 
@@ -249,7 +249,7 @@ func TestSentOfClosedLink(t *testing.T) {
 	_, elsewhere, err := kvtest.BeginSent(s, other, "here", 10)
 	is.NoErr(err)
 	kvtest.Update(t, s, func(tx *kv.Tx) error {
-		now, err := inbox.Request(tx, ann.ID, q.ID)
+		now, err := inbox.ReadRequest(tx, ann.ID, q.ID)
 		if err != nil {
 			return err
 		}
@@ -273,7 +273,7 @@ func TestSentEnds(t *testing.T) {
 	s := kvtest.OpenAt(t, filepath.Join(t.TempDir(), "data"), c.Now)
 	ann := kvtest.User(t, s, "ann")
 	kvtest.User(t, s, "root") // the last administrator cannot be disabled
-	q := kvtest.AddRequest(t, s, ann.ID, func(f *record.RequestForm) { f.MaxUploads = 1 })
+	q := kvtest.AddRequest(t, s, ann.ID, func(f *inbox.RequestForm) { f.MaxUploads = 1 })
 	at := func(secret string) error {
 		return s.View(func(tx *kv.Tx) error { _, err := inbox.SenderUpload(tx, secret); return err })
 	}
@@ -299,10 +299,10 @@ func TestSentEnds(t *testing.T) {
 
 	// Turning the link off deletes its uploads. If it expires or its owner is disabled,
 	// they cannot be continued.
-	save := func(set func(*record.Request)) {
+	save := func(set func(*inbox.Request)) {
 		t.Helper()
 		kvtest.Update(t, s, func(tx *kv.Tx) error {
-			now, err := inbox.Request(tx, ann.ID, q.ID)
+			now, err := inbox.ReadRequest(tx, ann.ID, q.ID)
 			is.NoErr(err)
 			set(now)
 			return inbox.SaveRequest(tx, now)
@@ -310,10 +310,10 @@ func TestSentEnds(t *testing.T) {
 	}
 	_, off, err := kvtest.BeginSent(s, q, "here", 10)
 	is.NoErr(err)
-	save(func(q *record.Request) { q.Active = false })
+	save(func(q *inbox.Request) { q.Active = false })
 	is.Equal(kvtest.Code(at(off)), "not_found")
 	kvtest.View(t, s, func(tx *kv.Tx) error { is.Equal(inbox.ReservedBytes(tx), int64(0)); return kvtest.Audit(tx) })
-	save(func(q *record.Request) { q.Active, q.Expires = true, c.Now().Add(time.Minute) })
+	save(func(q *inbox.Request) { q.Active, q.Expires = true, c.Now().Add(time.Minute) })
 	u, over, err := kvtest.BeginSent(s, q, "here", 10)
 	is.NoErr(err)
 	c.Add(time.Minute)
@@ -321,10 +321,10 @@ func TestSentEnds(t *testing.T) {
 	is.Equal(kvtest.Code(s.Update(func(tx *kv.Tx) error { return inbox.SaveUpload(tx, u) })), "expired")
 	err = kvtest.Receive(s, u, 1)
 	is.Equal(kvtest.Code(err), "expired")
-	save(func(q *record.Request) { q.Expires = time.Time{} })
+	save(func(q *inbox.Request) { q.Expires = time.Time{} })
 	is.NoErr(at(over)) // it was kept
 	kvtest.Update(t, s, func(tx *kv.Tx) error {
-		me, err := people.User(tx, ann.ID)
+		me, err := people.ReadUser(tx, ann.ID)
 		is.NoErr(err)
 		me.Disabled = true
 		return people.SaveUser(tx, me)
@@ -343,7 +343,7 @@ func TestSentRaces(t *testing.T) {
 	is := is.New(t)
 	s := kvtest.Open(t)
 	ann := kvtest.User(t, s, "ann")
-	q := kvtest.AddRequest(t, s, ann.ID, func(f *record.RequestForm) { f.MaxUploads, f.MaxTotal = 40, 75 })
+	q := kvtest.AddRequest(t, s, ann.ID, func(f *inbox.RequestForm) { f.MaxUploads, f.MaxTotal = 40, 75 })
 	var all sync.WaitGroup
 	errs := make([]error, 100)
 	for i := range errs {
@@ -376,8 +376,8 @@ func TestSentRaces(t *testing.T) {
 // counts for uploads that begin later.
 func TestTextGrowsWhileSending(t *testing.T) {
 	t.Parallel()
-	for name, finish := range map[string]func(s *kv.Store, q *record.Request) error{
-		"upload": func(s *kv.Store, q *record.Request) error {
+	for name, finish := range map[string]func(s *kv.Store, q *inbox.Request) error{
+		"upload": func(s *kv.Store, q *inbox.Request) error {
 			one, _, err := kvtest.BeginSent(s, q, "here", 500)
 			if err != nil {
 				return err
@@ -392,7 +392,7 @@ func TestTextGrowsWhileSending(t *testing.T) {
 			err = kvtest.Receive(s, two, 2)
 			return err
 		},
-		"form": func(s *kv.Store, q *record.Request) error {
+		"form": func(s *kv.Store, q *inbox.Request) error {
 			r, err := inbox.Reserve(s, t.Context(), q, "here", 1000, 1000)
 			if err != nil {
 				return err
@@ -401,7 +401,7 @@ func TestTextGrowsWhileSending(t *testing.T) {
 			err = r.Another()
 			if err == nil {
 				err = s.Update(func(tx *kv.Tx) error {
-					_, err := inbox.Receive(tx, r, &record.SenderForm{}, []inbox.Received{kvtest.Came(1, 500), kvtest.Came(2, 500)})
+					_, err := inbox.Receive(tx, r, &inbox.SenderForm{}, []inbox.Received{kvtest.Came(1, 500), kvtest.Came(2, 500)})
 					return err
 				})
 			}
@@ -413,9 +413,9 @@ func TestTextGrowsWhileSending(t *testing.T) {
 			s := kvtest.Open(t)
 			ann := kvtest.User(t, s, "ann")
 			quota := func(n int64) {
-				kvtest.Update(t, s, func(tx *kv.Tx) error { return people.SetSettings(tx, record.Settings{DefaultQuota: n}) })
+				kvtest.Update(t, s, func(tx *kv.Tx) error { return people.SetSettings(tx, people.Settings{DefaultQuota: n}) })
 			}
-			q := kvtest.AddRequest(t, s, ann.ID, func(f *record.RequestForm) { f.Approval = false })
+			q := kvtest.AddRequest(t, s, ann.ID, func(f *inbox.RequestForm) { f.Approval = false })
 			quota(1000 + 2*int64(len("Bob"+"hello")) + kvtest.TextNow(t, s, ann.ID))
 			is.NoErr(finish(s, q))
 			text := kvtest.TextNow(t, s, ann.ID)
@@ -462,7 +462,7 @@ func TestStalledUploadsLosePlaces(t *testing.T) {
 			c := kvtest.NewClock()
 			s := kvtest.OpenAt(t, filepath.Join(t.TempDir(), "data"), c.Now)
 			ann := kvtest.User(t, s, "ann")
-			q := kvtest.AddRequest(t, s, ann.ID, func(f *record.RequestForm) { f.MaxUploads = 1 })
+			q := kvtest.AddRequest(t, s, ann.ID, func(f *inbox.RequestForm) { f.MaxUploads = 1 })
 			u, secret, err := kvtest.BeginSent(s, q, "here", row.length)
 			is.NoErr(err)
 			for _, n := range row.pieces {
@@ -497,7 +497,7 @@ func TestOneSenderHoldsAThird(t *testing.T) {
 			c := kvtest.NewClock()
 			s := kvtest.OpenAt(t, filepath.Join(t.TempDir(), "data"), c.Now)
 			ann := kvtest.User(t, s, "ann")
-			q := kvtest.AddRequest(t, s, ann.ID, func(f *record.RequestForm) { f.MaxUploads = most })
+			q := kvtest.AddRequest(t, s, ann.ID, func(f *inbox.RequestForm) { f.MaxUploads = most })
 			var last *inbox.Upload
 			for range want {
 				u, _, err := kvtest.BeginSent(s, q, "here", 10)
@@ -548,11 +548,11 @@ func TestOneSenderAnnouncesAThird(t *testing.T) {
 			is := is.New(t)
 			s := kvtest.Open(t)
 			ann := kvtest.User(t, s, "ann")
-			q := kvtest.AddRequest(t, s, ann.ID, func(f *record.RequestForm) { f.MaxTotal = row.total })
+			q := kvtest.AddRequest(t, s, ann.ID, func(f *inbox.RequestForm) { f.MaxTotal = row.total })
 			if row.quota > 0 {
 				quota := row.quota + kvtest.TextNow(t, s, ann.ID)
 				kvtest.Update(t, s, func(tx *kv.Tx) error {
-					return people.SetSettings(tx, record.Settings{DefaultQuota: quota})
+					return people.SetSettings(tx, people.Settings{DefaultQuota: quota})
 				})
 			}
 			if row.came > 0 {
@@ -603,14 +603,14 @@ func TestOnlyNeededPlacesAreLost(t *testing.T) {
 			c := kvtest.NewClock()
 			s := kvtest.OpenAt(t, filepath.Join(t.TempDir(), "data"), c.Now)
 			ann := kvtest.User(t, s, "ann")
-			links := make([]*record.Request, 2)
+			links := make([]*inbox.Request, 2)
 			for i := range links {
-				links[i] = kvtest.AddRequest(t, s, ann.ID, func(f *record.RequestForm) { f.MaxUploads = 3 })
+				links[i] = kvtest.AddRequest(t, s, ann.ID, func(f *inbox.RequestForm) { f.MaxUploads = 3 })
 			}
 			if row.quota > 0 {
 				quota := row.quota + kvtest.TextNow(t, s, ann.ID)
 				kvtest.Update(t, s, func(tx *kv.Tx) error {
-					return people.SetSettings(tx, record.Settings{DefaultQuota: quota})
+					return people.SetSettings(tx, people.Settings{DefaultQuota: quota})
 				})
 			}
 			secrets := make([]string, len(row.sent))
@@ -657,7 +657,7 @@ func TestOneSenderTransfersAThird(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := kvtest.Open(t)
-	q := kvtest.AddRequest(t, s, kvtest.User(t, s, "ann").ID, func(f *record.RequestForm) { f.MaxUploads = 10 })
+	q := kvtest.AddRequest(t, s, kvtest.User(t, s, "ann").ID, func(f *inbox.RequestForm) { f.MaxUploads = 10 })
 	begin := func(from string) (*inbox.Reservation, error) { return inbox.Reserve(s, t.Context(), q, from, 1, 1) }
 	_, _, err := kvtest.BeginSent(s, q, "here", 10)
 	is.NoErr(err)
@@ -674,7 +674,7 @@ func TestOneSenderTransfersAThird(t *testing.T) {
 	is.NoErr(err)
 	is.NoErr(there.Release())
 	kvtest.Update(t, s, func(tx *kv.Tx) error { // what was begun can end
-		_, err := inbox.Receive(tx, first, &record.SenderForm{}, []inbox.Received{kvtest.Came(1, 1)})
+		_, err := inbox.Receive(tx, first, &inbox.SenderForm{}, []inbox.Received{kvtest.Came(1, 1)})
 		return err
 	})
 	is.NoErr(first.Release())

@@ -66,15 +66,15 @@ type Upload struct {
 	Into    record.ID `json:"Into,omitzero"`
 
 	// For a stranger's upload to an upload request; zero for the owner's own.
-	Request record.ID    `json:"Request,omitzero"`
-	From    sender       `json:"From,omitzero"`
-	Secret  [32]byte     `json:"Secret,omitzero"` // SHA-256 of the secret that its address ends in
-	Name    string       `json:"Name,omitzero"`   // of the sender
-	Message string       `json:"Message,omitzero"`
-	Moved   time.Time    `json:"Moved,omitzero"`   // when enough had arrived since MovedTo; zero until then: see stalled
-	MovedTo int64        `json:"MovedTo,omitzero"` // the offset at that time
-	Item    record.ID    `json:"Item,omitzero"`    // the item made from it; zero until then
-	Arrived record.State `json:"Arrived,omitzero"` // the state of that item then
+	Request record.ID `json:"Request,omitzero"`
+	From    sender    `json:"From,omitzero"`
+	Secret  [32]byte  `json:"Secret,omitzero"` // SHA-256 of the secret that its address ends in
+	Name    string    `json:"Name,omitzero"`   // of the sender
+	Message string    `json:"Message,omitzero"`
+	Moved   time.Time `json:"Moved,omitzero"`   // when enough had arrived since MovedTo; zero until then: see stalled
+	MovedTo int64     `json:"MovedTo,omitzero"` // the offset at that time
+	Item    record.ID `json:"Item,omitzero"`    // the item made from it; zero until then
+	Arrived State     `json:"Arrived,omitzero"` // the state of that item then
 }
 
 // Done reports whether the upload has become a file or an item of a queue.
@@ -430,7 +430,7 @@ func ReservedBytes(tx *kv.Tx) int64 {
 //
 // secret is "" or that of an upload that a repetition of the request must find: see
 // SenderKey. If that upload has begun, the error is ErrBegun.
-func BeginSenderUpload(s *kv.Store, ctx context.Context, q *record.Request, u Upload, from, secret string) (made *Upload, at string, err error) {
+func BeginSenderUpload(s *kv.Store, ctx context.Context, q *Request, u Upload, from, secret string) (made *Upload, at string, err error) {
 	disk := s.FreeForContent()
 	err = retryWhenFreed(s, ctx, func(tx *kv.Tx) (err error) {
 		if secret == "" {
@@ -459,7 +459,7 @@ var ErrBegun = errors.New("the upload has begun")
 
 // SenderKey returns the same text whenever the same sender says the same to a request. It
 // cannot be guessed.
-func SenderKey(s *kv.Store, q *record.Request, from, said string) (string, error) {
+func SenderKey(s *kv.Store, q *Request, from, said string) (string, error) {
 	secret, err := s.Secret()
 	h := hmac.New(sha256.New, secret[:])
 	h.Write(fmt.Appendf(nil, "kist repeated %s %q %q", q.ID, from, said))
@@ -469,13 +469,13 @@ func SenderKey(s *kv.Store, q *record.Request, from, said string) (string, error
 // AddSenderUpload starts an upload through a link and returns it with the secret
 // needed to continue it. from is the sender's address, disk how many bytes fit on the
 // disk.
-func AddSenderUpload(tx *kv.Tx, q *record.Request, u Upload, from string, disk int64) (*Upload, string, error) {
+func AddSenderUpload(tx *kv.Tx, q *Request, u Upload, from string, disk int64) (*Upload, string, error) {
 	secret := strings.TrimPrefix(people.NewSecret(), people.KeyPrefix)
 	made, err := addSentAt(tx, secret, q, u, from, disk)
 	return made, secret, err
 }
 
-func addSentAt(tx *kv.Tx, secret string, q *record.Request, u Upload, from string, disk int64) (*Upload, error) {
+func addSentAt(tx *kv.Tx, secret string, q *Request, u Upload, from string, disk int64) (*Upload, error) {
 	r := &Reservation{owner: q.Owner, request: q.ID, from: from}
 	charged := func(tx *kv.Tx, owner record.ID) int64 { return people.ChargedBytes(tx, owner) + int64(u.text()) }
 	q, room, err := checkReservation(tx, r, charged, 1, u.Length, u.Length)
@@ -489,7 +489,7 @@ func addSentAt(tx *kv.Tx, secret string, q *record.Request, u Upload, from strin
 	strangers := UploadRows.Sum(tx.Tx, senderReservedKey)
 	switch {
 	case room < u.Length:
-		return nil, record.ErrNoRoom
+		return nil, ErrNoRoom
 	case strangers+u.Length > (disk-ReservedBytes(tx)+strangers)/2:
 		return nil, kv.ErrFull
 	}
@@ -500,12 +500,12 @@ func addSentAt(tx *kv.Tx, secret string, q *record.Request, u Upload, from strin
 
 // mayBegin checks how many uploads of the sender, and of all, are unfinished at the request, and whether the sender
 // may announce so many bytes more.
-func mayBegin(tx *kv.Tx, q *record.Request, by sender, announced int64) error {
+func mayBegin(tx *kv.Tx, q *Request, by sender, announced int64) error {
 	check := func() error { return checkBegun(tx, q, by, announced) }
 	return makeRoom(tx, q, by, check(), check)
 }
 
-func checkBegun(tx *kv.Tx, q *record.Request, by sender, announced int64) error {
+func checkBegun(tx *kv.Tx, q *Request, by sender, announced int64) error {
 	own, all := UploadRows.Sum(tx.Tx, senderUploadsFrom(q.Owner, q.ID, by)), UploadRows.Sum(tx.Tx, senderUploadsAt(q.Owner, q.ID))
 	switch {
 	case own >= maxSentBy, all >= maxSentAt:
@@ -531,7 +531,7 @@ var errShareOfBytes = &record.Error{
 // and the files of its transfers in progress. It has a third of the places. While others send, it also announces
 // at most a third of the bytes that the link takes, unless a third stays free for the others. Transfers take bytes as
 // they arrive, so they announce none.
-func checkShare(tx *kv.Tx, q *record.Request, by sender, announced int64) error {
+func checkShare(tx *kv.Tx, q *Request, by sender, announced int64) error {
 	own, others := UploadRows.Sum(tx.Tx, senderUploadsFrom(q.Owner, q.ID, by)), false
 	if p := promises.Of(tx.Store()).requests[q.ID]; p != nil {
 		own += p.senders[by]
@@ -573,8 +573,8 @@ func checkShare(tx *kv.Tx, q *record.Request, by sender, announced int64) error 
 
 // roomAt is how many bytes a request takes in all, by its own limit and by what the owner's quota leaves for it, and
 // how many of them have neither come nor been announced.
-func roomAt(tx *kv.Tx, q *record.Request) (room, free int64, err error) {
-	u, err := people.User(tx, q.Owner)
+func roomAt(tx *kv.Tx, q *Request) (room, free int64, err error) {
+	u, err := people.ReadUser(tx, q.Owner)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -597,7 +597,7 @@ func roomAt(tx *kv.Tx, q *record.Request) (room, free int64, err error) {
 // then, one by one until check admits, those that have stalled: first the sender's own, then
 // others at the link, each oldest first. Uploads at other links follow only if space lacks. If
 // all of this does not help, the caller's transaction fails and nothing is deleted.
-func makeRoom(tx *kv.Tx, q *record.Request, by sender, refused error, check func() error) error {
+func makeRoom(tx *kv.Tx, q *Request, by sender, refused error, check func() error) error {
 	if _, ok := errors.AsType[*record.Error](refused); !ok {
 		return refused
 	}
@@ -624,7 +624,7 @@ func makeRoom(tx *kv.Tx, q *record.Request, by sender, refused error, check func
 		}
 	}
 	for _, u := range slices.Concat(own, here, elsewhere) {
-		space := refused == record.ErrNoRoom || refused == record.ErrWait //nolint:errorlint // exactly these values
+		space := refused == ErrNoRoom || refused == ErrWait //nolint:errorlint // exactly these values
 		if refused == nil || u.Request != q.ID && !space {
 			return refused
 		}
@@ -709,7 +709,7 @@ func ReceiveUpload(tx *kv.Tx, u *Upload, one Received) error {
 	if err != nil {
 		return err
 	}
-	all, err := Receive(tx, &Reservation{owner: before.Owner, request: before.Request, sender: before.From}, &record.SenderForm{Name: before.Name, Message: before.Message}, []Received{one})
+	all, err := Receive(tx, &Reservation{owner: before.Owner, request: before.Request, sender: before.From}, &SenderForm{Name: before.Name, Message: before.Message}, []Received{one})
 	if err != nil {
 		return err
 	}

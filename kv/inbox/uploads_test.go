@@ -22,7 +22,7 @@ func TestUploadIsSetAside(t *testing.T) {
 	is := is.New(t)
 	s := kvtest.Open(t)
 	u := kvtest.User(t, s, "ann")
-	kvtest.Update(t, s, func(tx *kv.Tx) error { return people.SetSettings(tx, record.Settings{DefaultQuota: 100}) })
+	kvtest.Update(t, s, func(tx *kv.Tx) error { return people.SetSettings(tx, people.Settings{DefaultQuota: 100}) })
 	f := kvtest.Form(t, record.Files, `{}`)
 	plain := func(ref byte, size int64) error {
 		return s.Update(func(tx *kv.Tx) error {
@@ -38,7 +38,7 @@ func TestUploadIsSetAside(t *testing.T) {
 	is.NoErr(plain(1, 10))
 	quota := func(content int64) { // in addition to the text
 		n := content + kvtest.TextNow(t, s, u.ID)
-		kvtest.Update(t, s, func(tx *kv.Tx) error { return people.SetSettings(tx, record.Settings{DefaultQuota: n}) })
+		kvtest.Update(t, s, func(tx *kv.Tx) error { return people.SetSettings(tx, people.Settings{DefaultQuota: n}) })
 	}
 	quota(100)
 	open, err := kvtest.BeginUpload(s, inbox.Upload{Owner: u.ID, Length: -1})
@@ -57,7 +57,7 @@ func TestUploadIsSetAside(t *testing.T) {
 	})
 
 	// The slug too.
-	kvtest.Update(t, s, func(tx *kv.Tx) error { return people.SetSettings(tx, record.Settings{}) })
+	kvtest.Update(t, s, func(tx *kv.Tx) error { return people.SetSettings(tx, people.Settings{}) })
 	_, err = kvtest.BeginUpload(s, inbox.Upload{Owner: u.ID, Slug: "mine"})
 	is.Equal(kvtest.Code(err), "slug_taken")
 	is.Equal(kvtest.Code(s.Update(func(tx *kv.Tx) error {

@@ -15,8 +15,6 @@ var (
 	deliveryLog    = table.Bucket{No: 29, Name: "delivery.log"}
 	deliverySum    = table.Bucket{No: 30, Name: "delivery.sum"}
 	UploadSlug     = table.Bucket{No: 41, Name: "upload.slug"}
-	importBucket   = table.Bucket{No: 43, Name: "import"}
-	importRemarks  = table.Bucket{No: 44, Name: "import.remarks"}
 	fetchBucket    = table.Bucket{No: 46, Name: "fetch"}
 	fetchLine      = table.Bucket{No: 47, Name: "fetch.line"}
 )

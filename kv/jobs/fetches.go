@@ -29,26 +29,26 @@ const (
 )
 
 // FetchRows is the table of remote uploads.
-var FetchRows = func() *table.Table[record.Fetch] {
-	t := kv.JsonTable(fetchBucket, func(f *record.Fetch) []byte { return kv.OwnedKey(f.Owner, f.ID[:]...) },
-		table.Index[record.Fetch]{Bucket: UploadSlug, Name: "slug", Unique: true, Keys: func(f *record.Fetch, file func([]byte)) {
+var FetchRows = func() *table.Table[Fetch] {
+	t := kv.JsonTable(fetchBucket, func(f *Fetch) []byte { return kv.OwnedKey(f.Owner, f.ID[:]...) },
+		table.Index[Fetch]{Bucket: UploadSlug, Name: "slug", Unique: true, Keys: func(f *Fetch, file func([]byte)) {
 			if f.Slug != "" && !f.Over() {
 				file([]byte(f.Slug))
 			}
 		}},
-		table.Index[record.Fetch]{Bucket: fetchLine, Keys: func(f *record.Fetch, file func([]byte)) {
+		table.Index[Fetch]{Bucket: fetchLine, Keys: func(f *Fetch, file func([]byte)) {
 			part, at := byte(lineOver), f.Ended
 			switch f.State {
-			case record.FetchWaits:
+			case FetchWaits:
 				part, at = lineWaiting, f.Due
-			case record.FetchRuns:
+			case FetchRuns:
 				part, at = lineRunning, f.Created
 			}
 			file(append(binary.BigEndian.AppendUint64(fetchLineKey(part, f.Owner), kv.Signed(at)), f.ID[:]...))
 		}})
-	t.Bytes = func(f *record.Fetch, length int) (table.Bucket, []byte, int) { return kv.TextSum(f.Owner, length) }
+	t.Bytes = func(f *Fetch, length int) (table.Bucket, []byte, int) { return kv.TextSum(f.Owner, length) }
 	t.Sums = kv.SumBucket
-	t.Tally = func(f *record.Fetch, add func([]byte, int64)) {
+	t.Tally = func(f *Fetch, add func([]byte, int64)) {
 		add(fetchReservedKey(f.Owner), f.Reserved())
 		add(StillToFetch, max(f.Reserved()-f.Bytes, 0))
 	}
@@ -95,7 +95,7 @@ func countFetches(tx *kv.Tx, part byte, owner record.ID) int {
 // AddFetch queues a remote upload and reserves its slug. It fails with Taken if the
 // slug is in use, with Denied if MaxFetches are already unfinished or its text does not
 // fit the quota, and with ErrFull while the disk is full.
-func AddFetch(tx *kv.Tx, f record.Fetch) (*record.Fetch, error) {
+func AddFetch(tx *kv.Tx, f Fetch) (*Fetch, error) {
 	if tx.DiskFull() {
 		return nil, kv.ErrFull
 	}
@@ -107,7 +107,7 @@ func AddFetch(tx *kv.Tx, f record.Fetch) (*record.Fetch, error) {
 	return &f, enqueueFetch(tx, &f)
 }
 
-func enqueueFetch(tx *kv.Tx, f *record.Fetch) error {
+func enqueueFetch(tx *kv.Tx, f *Fetch) error {
 	if countFetches(tx, lineWaiting, f.Owner)+countFetches(tx, lineRunning, f.Owner) >= MaxFetches {
 		return &record.Error{Fault: record.Denied, Code: "too_many_remote_uploads", Text: fmt.Sprintf("%d remote uploads wait already, and more are not possible. Wait until some are done, or cancel them.", MaxFetches)}
 	}
@@ -122,13 +122,13 @@ func enqueueFetch(tx *kv.Tx, f *record.Fetch) error {
 }
 
 // Fetch reads one of the owner's remote uploads.
-func Fetch(tx *kv.Tx, owner, id record.ID) (*record.Fetch, error) {
+func ReadFetch(tx *kv.Tx, owner, id record.ID) (*Fetch, error) {
 	f, err := FetchRows.Get(tx.Tx, kv.OwnedKey(owner, id[:]...))
 	return f, kv.UserError(err, "remote upload")
 }
 
 // Fetches lists the owner's remote uploads, oldest first.
-func Fetches(tx *kv.Tx, owner record.ID) ([]record.Fetch, error) {
+func Fetches(tx *kv.Tx, owner record.ID) ([]Fetch, error) {
 	return kv.Collect(FetchRows, tx, owner[:])
 }
 
@@ -159,24 +159,24 @@ var ErrDisabled = errors.New("the account is disabled")
 
 // BeginFetch starts a try. It fails with Taken if the remote upload is no longer
 // waiting.
-func BeginFetch(tx *kv.Tx, owner, id record.ID) (*record.Fetch, error) {
-	f, err := Fetch(tx, owner, id)
+func BeginFetch(tx *kv.Tx, owner, id record.ID) (*Fetch, error) {
+	f, err := ReadFetch(tx, owner, id)
 	if err != nil {
 		return nil, err
 	}
-	if f.State != record.FetchWaits {
+	if f.State != FetchWaits {
 		return nil, ErrNotRunning
 	}
-	f.State, f.Due, f.Bytes, f.Total = record.FetchRuns, time.Time{}, 0, -1
+	f.State, f.Due, f.Bytes, f.Total = FetchRuns, time.Time{}, 0, -1
 	f.Tries++
 	return f, FetchRows.Put(tx.Tx, f)
 }
 
 // runningFetch reads the stored row of a try. It fails with ErrNotRunning if that try
 // is no longer running.
-func runningFetch(tx *kv.Tx, f *record.Fetch) (*record.Fetch, error) {
-	before, err := Fetch(tx, f.Owner, f.ID)
-	if err == nil && (before.State != record.FetchRuns || before.Tries != f.Tries) {
+func runningFetch(tx *kv.Tx, f *Fetch) (*Fetch, error) {
+	before, err := ReadFetch(tx, f.Owner, f.ID)
+	if err == nil && (before.State != FetchRuns || before.Tries != f.Tries) {
 		err = ErrNotRunning
 	}
 	return before, err
@@ -190,11 +190,11 @@ var errAskerRevoked = &record.Error{
 
 // checkAsker fails if the API key or session that requested a remote upload was revoked
 // or turned off.
-func checkAsker(tx *kv.Tx, f *record.Fetch) error {
+func checkAsker(tx *kv.Tx, f *Fetch) error {
 	if f.By == uuid.Nil {
 		return nil
 	}
-	err := people.CheckNotRevoked(tx, &record.Key{Owner: f.Owner, ID: f.By})
+	err := people.CheckNotRevoked(tx, &people.Key{Owner: f.Owner, ID: f.By})
 	if _, ok := errors.AsType[*record.Error](err); ok {
 		return errAskerRevoked
 	}
@@ -203,7 +203,7 @@ func checkAsker(tx *kv.Tx, f *record.Fetch) error {
 
 // RunningOfEnabled is runningFetch that also fails with ErrDisabled if the owner's
 // account is disabled, and with Denied if the requesting API key or session was revoked.
-func RunningOfEnabled(tx *kv.Tx, f *record.Fetch) (*record.Fetch, error) {
+func RunningOfEnabled(tx *kv.Tx, f *Fetch) (*Fetch, error) {
 	before, err := runningFetch(tx, f)
 	if err != nil {
 		return nil, err
@@ -222,7 +222,7 @@ func RunningOfEnabled(tx *kv.Tx, f *record.Fetch) (*record.Fetch, error) {
 // has grown over the owner's quota or the requesting API key or session was revoked, with
 // Missing or Taken if the try is no longer wanted, and with ErrDisabled while the
 // owner's account is disabled.
-func NoteFetch(tx *kv.Tx, f *record.Fetch) error {
+func NoteFetch(tx *kv.Tx, f *Fetch) error {
 	before, err := RunningOfEnabled(tx, f)
 	if err != nil {
 		return err
@@ -250,7 +250,7 @@ func MoveFetches(tx *kv.Tx, owner, session, to record.ID) error {
 }
 
 // FailFetch records that a try failed, as record.Fetch.Failed does.
-func FailFetch(tx *kv.Tx, f *record.Fetch, why string, passes bool, asked time.Duration) error {
+func FailFetch(tx *kv.Tx, f *Fetch, why string, passes bool, asked time.Duration) error {
 	before, err := runningFetch(tx, f)
 	if err != nil {
 		return err
@@ -261,19 +261,19 @@ func FailFetch(tx *kv.Tx, f *record.Fetch, why string, passes bool, asked time.D
 
 // RequeueFetch puts a remote upload back in the queue when a try was interrupted
 // through no fault of the other server. The try doesn't count.
-func RequeueFetch(tx *kv.Tx, f *record.Fetch) error {
+func RequeueFetch(tx *kv.Tx, f *Fetch) error {
 	before, err := runningFetch(tx, f)
 	if err != nil {
 		return err
 	}
-	before.State, before.Due = record.FetchWaits, tx.Store().MonotonicNow()
+	before.State, before.Due = FetchWaits, tx.Store().MonotonicNow()
 	before.Tries--
 	return FetchRows.Put(tx.Tx, before)
 }
 
 // CancelFetch cancels an unfinished remote upload; Taken if it is over.
 func CancelFetch(tx *kv.Tx, owner, id record.ID) error {
-	f, err := Fetch(tx, owner, id)
+	f, err := ReadFetch(tx, owner, id)
 	if err != nil {
 		return err
 	}
@@ -287,11 +287,11 @@ func CancelFetch(tx *kv.Tx, owner, id record.ID) error {
 // RetryFetch queues a failed or cancelled remote upload again. It fails with Taken if
 // it is in another state or its slug has been taken since. by becomes the requester.
 func RetryFetch(tx *kv.Tx, owner, id, by record.ID) error {
-	f, err := Fetch(tx, owner, id)
+	f, err := ReadFetch(tx, owner, id)
 	if err != nil {
 		return err
 	}
-	if f.State != record.FetchFailed && f.State != record.FetchCancelled {
+	if f.State != FetchFailed && f.State != FetchCancelled {
 		return &record.Error{Fault: record.Taken, Code: "remote_upload_not_failed", Text: "Only a remote upload that failed or was cancelled can be tried again."}
 	}
 	f.By = by
@@ -307,7 +307,7 @@ func RemoveFetch(tx *kv.Tx, owner, id record.ID) error {
 
 // EndFetch stores a remote upload after a try, and deletes the owner's oldest
 // finished ones if there are too many.
-func EndFetch(tx *kv.Tx, f *record.Fetch) error {
+func EndFetch(tx *kv.Tx, f *Fetch) error {
 	if err := FetchRows.Put(tx.Tx, f); err != nil {
 		return kv.UserError(err, "remote upload")
 	}

@@ -19,20 +19,20 @@ import (
 	"kist/kv/record"
 )
 
-func addFetch(s *kv.Store, f record.Fetch) (made *record.Fetch, err error) {
+func addFetch(s *kv.Store, f jobs.Fetch) (made *jobs.Fetch, err error) {
 	err = s.Update(func(tx *kv.Tx) error { made, err = jobs.AddFetch(tx, f); return err })
 	return made, err
 }
 
-func beginFetch(t testing.TB, s *kv.Store, f *record.Fetch) (begun *record.Fetch) {
+func beginFetch(t testing.TB, s *kv.Store, f *jobs.Fetch) (begun *jobs.Fetch) {
 	t.Helper()
 	kvtest.Update(t, s, func(tx *kv.Tx) (err error) { begun, err = jobs.BeginFetch(tx, f.Owner, f.ID); return err })
 	return begun
 }
 
-func readFetch(t testing.TB, s *kv.Store, f *record.Fetch) (now *record.Fetch) {
+func readFetch(t testing.TB, s *kv.Store, f *jobs.Fetch) (now *jobs.Fetch) {
 	t.Helper()
-	kvtest.View(t, s, func(tx *kv.Tx) (err error) { now, err = jobs.Fetch(tx, f.Owner, f.ID); return err })
+	kvtest.View(t, s, func(tx *kv.Tx) (err error) { now, err = jobs.ReadFetch(tx, f.Owner, f.ID); return err })
 	return now
 }
 
@@ -45,11 +45,11 @@ func TestFetchIsSetAside(t *testing.T) {
 	leave := func(n int64) { // the row of the remote upload counts as text
 		t.Helper()
 		full := kvtest.TextNow(t, s, u.ID)
-		kvtest.Update(t, s, func(tx *kv.Tx) error { return people.SetSettings(tx, record.Settings{DefaultQuota: full + n}) })
+		kvtest.Update(t, s, func(tx *kv.Tx) error { return people.SetSettings(tx, people.Settings{DefaultQuota: full + n}) })
 	}
-	one, err := addFetch(s, record.Fetch{Owner: u.ID, URL: "https://example.org/a", Slug: "mine", Password: "hash"})
+	one, err := addFetch(s, jobs.Fetch{Owner: u.ID, URL: "https://example.org/a", Slug: "mine", Password: "hash"})
 	is.NoErr(err)
-	is.Equal(one.State, record.FetchWaits)
+	is.Equal(one.State, jobs.FetchWaits)
 	begun := func() int64 {
 		var use people.Usage
 		kvtest.View(t, s, func(tx *kv.Tx) (err error) {
@@ -82,20 +82,20 @@ func TestFetchIsSetAside(t *testing.T) {
 	is.Equal(begun(), int64(70))
 
 	// Nothing else can take the slug: no record, upload or upload request.
-	kvtest.Update(t, s, func(tx *kv.Tx) error { return people.SetSettings(tx, record.Settings{}) })
+	kvtest.Update(t, s, func(tx *kv.Tx) error { return people.SetSettings(tx, people.Settings{}) })
 	is.Equal(kvtest.Code(s.Update(func(tx *kv.Tx) error {
 		_, err := catalog.Add(tx, u.ID, record.Notes, kvtest.Form(t, record.Notes, `{"content":"c","slug":"mine"}`), nil, "")
 		return err
 	})), "slug_taken")
 	_, err = kvtest.BeginUpload(s, inbox.Upload{Owner: u.ID, Slug: "mine"})
 	is.Equal(kvtest.Code(err), "slug_taken")
-	_, err = addFetch(s, record.Fetch{Owner: u.ID, Slug: "mine"})
+	_, err = addFetch(s, jobs.Fetch{Owner: u.ID, Slug: "mine"})
 	is.Equal(kvtest.Code(err), "slug_taken")
-	ask := new(record.RequestForm)
+	ask := new(inbox.RequestForm)
 	ask.Slug = "mine"
 	is.Equal(kvtest.Code(s.Update(func(tx *kv.Tx) error { _, err := inbox.AddRequest(tx, u.ID, ask, ""); return err })), "slug_taken")
 	kvtest.Add(t, s, u.ID, record.Notes, `{"content":"c","slug":"hers"}`)
-	_, err = addFetch(s, record.Fetch{Owner: u.ID, Slug: "hers"})
+	_, err = addFetch(s, jobs.Fetch{Owner: u.ID, Slug: "hers"})
 	is.Equal(kvtest.Code(err), "slug_taken")
 
 	kvtest.Update(t, s, func(tx *kv.Tx) error { return jobs.FailFetch(tx, run, "It broke off.", true, 0) })
@@ -115,7 +115,7 @@ func TestFetchIsSetAside(t *testing.T) {
 	is.Equal(r.Slug, "mine")
 	is.Equal(r.Password, "hash")
 	done := readFetch(t, s, one)
-	is.Equal([]any{done.State, done.File, done.Bytes, done.Problem}, []any{record.FetchDone, r.ID, int64(60), ""})
+	is.Equal([]any{done.State, done.File, done.Bytes, done.Problem}, []any{jobs.FetchDone, r.ID, int64(60), ""})
 	is.Equal(begun(), int64(0))
 	is.Equal(kvtest.Code(s.Update(func(tx *kv.Tx) error {
 		return catalog.FinishFetch(tx, run, mine, kvtest.Content(record.Files, 1, 60))
@@ -128,9 +128,9 @@ func TestFetchIsCancelled(t *testing.T) {
 	is := is.New(t)
 	s := kvtest.Open(t)
 	u, other := kvtest.User(t, s, "ann"), kvtest.User(t, s, "ben")
-	one, err := addFetch(s, record.Fetch{Owner: u.ID, Slug: "mine"})
+	one, err := addFetch(s, jobs.Fetch{Owner: u.ID, Slug: "mine"})
 	is.NoErr(err)
-	nothing := func(f *record.Fetch, want string) {
+	nothing := func(f *jobs.Fetch, want string) {
 		t.Helper()
 		is.Helper()
 		for _, verb := range []func(*kv.Tx) error{
@@ -152,7 +152,7 @@ func TestFetchIsCancelled(t *testing.T) {
 	kvtest.Add(t, s, u.ID, record.Notes, `{"content":"c","slug":"mine"}`) // it is free
 	is.Equal(kvtest.Code(s.Update(func(tx *kv.Tx) error { return jobs.RetryFetch(tx, u.ID, one.ID, uuid.Nil) })), "slug_taken")
 
-	two, err := addFetch(s, record.Fetch{Owner: u.ID})
+	two, err := addFetch(s, jobs.Fetch{Owner: u.ID})
 	is.NoErr(err)
 	old = beginFetch(t, s, two)
 	kvtest.Update(t, s, func(tx *kv.Tx) error { return jobs.CancelFetch(tx, u.ID, two.ID) })
@@ -167,7 +167,7 @@ func TestFetchIsCancelled(t *testing.T) {
 	kvtest.Update(t, s, func(tx *kv.Tx) error { return jobs.RemoveFetch(tx, u.ID, two.ID) })
 	nothing(run, "not_found")
 
-	three, err := addFetch(s, record.Fetch{Owner: u.ID})
+	three, err := addFetch(s, jobs.Fetch{Owner: u.ID})
 	is.NoErr(err)
 	run = beginFetch(t, s, three)
 	run.Total = 1000
@@ -208,10 +208,10 @@ func TestDueFetches(t *testing.T) {
 	is.Equal(len(ids), 0)
 	is.Equal(wait, time.Duration(0))
 	ann, ben := kvtest.User(t, s, "ann"), kvtest.User(t, s, "ben")
-	var of []*record.Fetch
+	var of []*jobs.Fetch
 	for _, owner := range []record.ID{ann.ID, ann.ID, ann.ID, ben.ID} {
 		c.Add(time.Millisecond)
-		f, err := addFetch(s, record.Fetch{Owner: owner})
+		f, err := addFetch(s, jobs.Fetch{Owner: owner})
 		is.NoErr(err)
 		of = append(of, f)
 	}
@@ -228,7 +228,7 @@ func TestDueFetches(t *testing.T) {
 	ids, _ = due(of[1].ID, of[2].ID, of[3].ID)
 	is.Equal(ids, []record.ID{of[0].ID})
 	kvtest.Update(t, s, func(tx *kv.Tx) error {
-		u, err := people.User(tx, ann.ID)
+		u, err := people.ReadUser(tx, ann.ID)
 		is.NoErr(err)
 		u.Disabled = true
 		return people.SaveUser(tx, u)
@@ -236,7 +236,7 @@ func TestDueFetches(t *testing.T) {
 	ids, _ = due()
 	is.Equal(ids, []record.ID{of[3].ID})
 	for i, name := range []string{"cat", "dan", "eve"} { // the one in the middle is due first
-		f, err := addFetch(s, record.Fetch{Owner: kvtest.User(t, s, name).ID})
+		f, err := addFetch(s, jobs.Fetch{Owner: kvtest.User(t, s, name).ID})
 		is.NoErr(err)
 		run := beginFetch(t, s, f)
 		asked := []time.Duration{40 * time.Second, 20 * time.Second, 30 * time.Second}[i]
@@ -261,17 +261,17 @@ func TestFetchesAreBounded(t *testing.T) {
 		})
 		return n
 	}
-	var first *record.Fetch
+	var first *jobs.Fetch
 	for round := range 2 {
 		kvtest.Update(t, s, func(tx *kv.Tx) error {
 			for range jobs.MaxFetches {
-				f, err := jobs.AddFetch(tx, record.Fetch{Owner: u.ID})
+				f, err := jobs.AddFetch(tx, jobs.Fetch{Owner: u.ID})
 				is.NoErr(err)
 				if first == nil {
 					first = f
 				}
 			}
-			_, err := jobs.AddFetch(tx, record.Fetch{Owner: u.ID})
+			_, err := jobs.AddFetch(tx, jobs.Fetch{Owner: u.ID})
 			is.Equal(kvtest.Code(err), "too_many_remote_uploads")
 			return nil
 		})
@@ -289,8 +289,8 @@ func TestFetchesAreBounded(t *testing.T) {
 		})
 		is.Equal(count(), jobs.KeptFetches)
 	}
-	is.Equal(kvtest.Code(s.View(func(tx *kv.Tx) error { _, err := jobs.Fetch(tx, u.ID, first.ID); return err })), "not_found")
-	last, err := addFetch(s, record.Fetch{Owner: u.ID})
+	is.Equal(kvtest.Code(s.View(func(tx *kv.Tx) error { _, err := jobs.ReadFetch(tx, u.ID, first.ID); return err })), "not_found")
+	last, err := addFetch(s, jobs.Fetch{Owner: u.ID})
 	is.NoErr(err)
 	c.Add(jobs.FetchTime - time.Minute)
 	kvtest.Update(t, s, jobs.DropFetches)
@@ -313,9 +313,9 @@ func TestResumeFetches(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	s := kvtest.OpenAt(t, dir, nil)
 	u := kvtest.User(t, s, "ann")
-	one, err := addFetch(s, record.Fetch{Owner: u.ID, Slug: "mine"})
+	one, err := addFetch(s, jobs.Fetch{Owner: u.ID, Slug: "mine"})
 	is.NoErr(err)
-	waits, err := addFetch(s, record.Fetch{Owner: u.ID})
+	waits, err := addFetch(s, jobs.Fetch{Owner: u.ID})
 	is.NoErr(err)
 	for n := 1; ; n++ {
 		run := beginFetch(t, s, one)
@@ -348,17 +348,17 @@ func TestFetchOfUnknownLengthIsCharged(t *testing.T) {
 	u := kvtest.User(t, s, "ann")
 	kvtest.Add(t, s, u.ID, record.Notes, fmt.Sprintf(`{"content":%q}`, strings.Repeat("x", 5000)))
 	quota := func(n int64) {
-		kvtest.Update(t, s, func(tx *kv.Tx) error { return people.SetSettings(tx, record.Settings{DefaultQuota: n}) })
+		kvtest.Update(t, s, func(tx *kv.Tx) error { return people.SetSettings(tx, people.Settings{DefaultQuota: n}) })
 	}
-	run := func(total int64) *record.Fetch {
-		f, err := addFetch(s, record.Fetch{Owner: u.ID, URL: "https://example.org/a"})
+	run := func(total int64) *jobs.Fetch {
+		f, err := addFetch(s, jobs.Fetch{Owner: u.ID, URL: "https://example.org/a"})
 		is.NoErr(err)
 		f = beginFetch(t, s, f)
 		f.Total = total
 		kvtest.Update(t, s, func(tx *kv.Tx) error { return jobs.NoteFetch(tx, f) })
 		return f
 	}
-	finish := func(f *record.Fetch, ref byte, size int64) error {
+	finish := func(f *jobs.Fetch, ref byte, size int64) error {
 		return s.Update(func(tx *kv.Tx) error {
 			return catalog.FinishFetch(tx, f, kvtest.Form(t, record.Files, `{}`), kvtest.Content(record.Files, ref, size))
 		})
@@ -367,7 +367,7 @@ func TestFetchOfUnknownLengthIsCharged(t *testing.T) {
 	quota(kvtest.TextNow(t, s, u.ID) + 1000)
 	is.NoErr(finish(one, 1, 600))
 	is.Equal(kvtest.Code(finish(two, 2, 600)), "quota_exceeded")
-	is.Equal(readFetch(t, s, two).State, record.FetchRuns) // nothing changed
+	is.Equal(readFetch(t, s, two).State, jobs.FetchRuns) // nothing changed
 
 	quota(0)
 	two.Bytes = 400

@@ -46,7 +46,7 @@ const (
 )
 
 // webhookRows is the table of webhooks.
-var webhookRows = kv.JsonTable(hookBucket, func(h *record.Webhook) []byte { return kv.OwnedKey(h.Owner, h.ID[:]...) })
+var webhookRows = kv.JsonTable(hookBucket, func(h *Webhook) []byte { return kv.OwnedKey(h.Owner, h.ID[:]...) })
 
 // WebhookTable keeps webhooks.
 var WebhookTable = kv.Table{
@@ -55,28 +55,28 @@ var WebhookTable = kv.Table{
 }
 
 // DeliveryRows is the table of deliveries: those that wait, and the log.
-var DeliveryRows = func() *table.Table[record.Delivery] {
-	t := kv.JsonTable(deliveryBucket, func(d *record.Delivery) []byte { return kv.OwnedKey(d.Hook, d.ID[:]...) },
-		table.Index[record.Delivery]{Bucket: deliveryLine, Keys: func(d *record.Delivery, file func([]byte)) {
-			if d.State == record.Waiting {
+var DeliveryRows = func() *table.Table[Delivery] {
+	t := kv.JsonTable(deliveryBucket, func(d *Delivery) []byte { return kv.OwnedKey(d.Hook, d.ID[:]...) },
+		table.Index[Delivery]{Bucket: deliveryLine, Keys: func(d *Delivery, file func([]byte)) {
+			if d.State == DeliveryWaits {
 				file(append(kv.OwnedKey(d.Hook, d.Subject[:]...), d.ID[:]...))
 			}
 		}},
-		table.Index[record.Delivery]{Bucket: deliveryDue, Keys: func(d *record.Delivery, file func([]byte)) {
-			if d.State == record.Waiting && !d.Due.IsZero() {
+		table.Index[Delivery]{Bucket: deliveryDue, Keys: func(d *Delivery, file func([]byte)) {
+			if d.State == DeliveryWaits && !d.Due.IsZero() {
 				at := binary.BigEndian.AppendUint64(kv.OwnedKey(d.Owner, d.Hook[:]...), kv.Signed(d.Due))
 				file(append(append(at, d.ID[:]...), d.Subject[:]...))
 			}
 		}},
-		table.Index[record.Delivery]{Bucket: deliveryLog, Keys: func(d *record.Delivery, file func([]byte)) {
+		table.Index[Delivery]{Bucket: deliveryLog, Keys: func(d *Delivery, file func([]byte)) {
 			part := byte(logOver)
-			if d.State == record.Waiting {
+			if d.State == DeliveryWaits {
 				part = logRetried
 			}
 			entry := func(part byte, at time.Time) {
 				file(append(binary.BigEndian.AppendUint64(kv.OwnedKey(d.Hook, part), kv.Signed(at)), d.ID[:]...))
 			}
-			if d.State == record.Waiting {
+			if d.State == DeliveryWaits {
 				entry(logWaiting, d.At)
 			}
 			if !d.Noted.IsZero() {
@@ -84,9 +84,9 @@ var DeliveryRows = func() *table.Table[record.Delivery] {
 			}
 		}})
 	t.Sums = deliverySum
-	t.Tally = func(d *record.Delivery, add func([]byte, int64)) {
+	t.Tally = func(d *Delivery, add func([]byte, int64)) {
 		n, size := byte(sumOver), byte(sumOverBytes)
-		if d.State == record.Waiting {
+		if d.State == DeliveryWaits {
 			n, size = sumWaiting, sumWaitBytes
 		}
 		add(kv.OwnedKey(d.Hook, n), 1)
@@ -100,7 +100,7 @@ var DeliveryRows = func() *table.Table[record.Delivery] {
 var DeliveryTable = kv.Table{
 	Buckets: []table.Bucket{deliveryBucket, deliveryLine, deliveryDue, deliveryLog, deliverySum, noticeBucket},
 	Check: func(a *kv.Audit) {
-		kv.CheckRows(DeliveryRows, func(a *kv.Audit, d *record.Delivery) {
+		kv.CheckRows(DeliveryRows, func(a *kv.Audit, d *Delivery) {
 			a.Refers(hookBucket, kv.OwnedKey(d.Owner, d.Hook[:]...), "delivery", d.ID)
 			a.Refers(noticeBucket, noticeKey(d), "delivery", d.ID)
 			if misplaced(a.Tx, d) {
@@ -108,7 +108,7 @@ var DeliveryTable = kv.Table{
 			}
 		})(a)
 		for k, v := range a.Walk(noticeBucket, nil, nil, false) {
-			if err := json.Unmarshal(v, new(record.Notice)); err != nil {
+			if err := json.Unmarshal(v, new(Notice)); err != nil {
 				a.Say("%s %x cannot be read: %w", noticeBucket.Name, k, err)
 			}
 			if len(k) != 32 || DeliveryRows.Sum(a.Tx.Tx, telling(record.ID(k[:16]), record.ID(k[16:]))) == 0 {
@@ -117,7 +117,7 @@ var DeliveryTable = kv.Table{
 		}
 	},
 	Refill: func(r *kv.Refill) error {
-		if err := kv.CopyRows(r, DeliveryRows, kv.Mending[record.Delivery]{Then: func(r *kv.Refill, d *record.Delivery) error {
+		if err := kv.CopyRows(r, DeliveryRows, kv.Mending[Delivery]{Then: func(r *kv.Refill, d *Delivery) error {
 			notice := r.Before.Get(noticeBucket, noticeKey(d))
 			if notice == nil || r.Get(hookBucket, kv.OwnedKey(d.Owner, d.Hook[:]...)) == nil {
 				r.Lost(fmt.Errorf("delivery %s: its webhook or its notice is missing", d.ID))
@@ -168,18 +168,18 @@ func telling(owner, id record.ID) []byte { return append(kv.OwnedKey(owner, sumT
 
 // noticeKey is the key of a delivery's notice. The deliveries of one event to
 // several webhooks share their id and the notice.
-func noticeKey(d *record.Delivery) []byte { return kv.OwnedKey(d.Owner, d.ID[:]...) }
+func noticeKey(d *Delivery) []byte { return kv.OwnedKey(d.Owner, d.ID[:]...) }
 
 // Emit adds a delivery for each of the owner's webhooks that wants the event. It is
 // for events that are not changes of a record. Deliveries of one subject arrive in
 // the order in which they were added.
-func Emit(tx *kv.Tx, owner record.ID, e record.Event, subject record.ID, n record.Notice) error {
-	return Deliver(tx, owner, e, subject, func() (record.Notice, error) { return n, nil })
+func Emit(tx *kv.Tx, owner record.ID, e Event, subject record.ID, n Notice) error {
+	return Deliver(tx, owner, e, subject, func() (Notice, error) { return n, nil })
 }
 
 // Deliver is Emit with a function that makes the notice. It is called only if a
 // webhook wants the event.
-func Deliver(tx *kv.Tx, owner record.ID, e record.Event, subject record.ID, tell func() (record.Notice, error)) error {
+func Deliver(tx *kv.Tx, owner record.ID, e Event, subject record.ID, tell func() (Notice, error)) error {
 	all, err := Webhooks(tx, owner)
 	if err != nil {
 		return err
@@ -204,8 +204,8 @@ func Deliver(tx *kv.Tx, owner record.ID, e record.Event, subject record.ID, tell
 				return err
 			}
 		}
-		d := &record.Delivery{
-			ID: id, Hook: h.ID, Owner: owner, Subject: subject, Event: e, At: tx.Now, Size: int64(len(notice)), State: record.Waiting,
+		d := &Delivery{
+			ID: id, Hook: h.ID, Owner: owner, Subject: subject, Event: e, At: tx.Now, Size: int64(len(notice)), State: DeliveryWaits,
 		}
 		if err := enqueue(tx, h, d); err != nil {
 			return err
@@ -220,7 +220,7 @@ var queueFull = "The queue of this webhook was full: it holds " + strconv.Itoa(m
 
 // enqueue puts a delivery at the end of the webhook's queue. If the queue is full,
 // it parks the oldest deliveries.
-func enqueue(tx *kv.Tx, h *record.Webhook, d *record.Delivery) error {
+func enqueue(tx *kv.Tx, h *Webhook, d *Delivery) error {
 	for {
 		n := DeliveryRows.Sum(tx.Tx, kv.OwnedKey(h.ID, sumWaiting))
 		if n == 0 || n < maxQueued && DeliveryRows.Sum(tx.Tx, kv.OwnedKey(h.ID, sumWaitBytes))+d.Size <= maxQueuedBytes {
@@ -237,7 +237,7 @@ func enqueue(tx *kv.Tx, h *record.Webhook, d *record.Delivery) error {
 	return DeliveryRows.Put(tx.Tx, d)
 }
 
-func parkOldest(tx *kv.Tx, h *record.Webhook) error {
+func parkOldest(tx *kv.Tx, h *Webhook) error {
 	key := oldest(tx, h.ID, logWaiting)
 	if key == nil {
 		return errors.New("the delivery counters are wrong")
@@ -246,7 +246,7 @@ func parkOldest(tx *kv.Tx, h *record.Webhook) error {
 	if err != nil {
 		return err
 	}
-	oldest.State, oldest.Due, oldest.Noted, oldest.Error = record.Parked, time.Time{}, tx.Now, queueFull
+	oldest.State, oldest.Due, oldest.Noted, oldest.Error = DeliveryParked, time.Time{}, tx.Now, queueFull
 	if h.LastError != queueFull {
 		h.LastError = queueFull
 		if err := webhookRows.Put(tx.Tx, h); err != nil {
@@ -275,14 +275,14 @@ func first(tx *kv.Tx, hook, subject record.ID) []byte {
 
 // misplaced reports whether a delivery is due although it is not the next of its
 // subject, or the other way round.
-func misplaced(tx *kv.Tx, d *record.Delivery) bool {
-	next := d.State == record.Waiting && bytes.Equal(first(tx, d.Hook, d.Subject), DeliveryRows.Key(d))
+func misplaced(tx *kv.Tx, d *Delivery) bool {
+	next := d.State == DeliveryWaits && bytes.Equal(first(tx, d.Hook, d.Subject), DeliveryRows.Key(d))
 	return next == d.Due.IsZero()
 }
 
 // settle stores a delivery that was due. If another one is next for its subject now,
 // settle makes that one due. It also keeps the log within its bounds.
-func settle(tx *kv.Tx, d *record.Delivery) error {
+func settle(tx *kv.Tx, d *Delivery) error {
 	if err := DeliveryRows.Put(tx.Tx, d); err != nil {
 		return err
 	}
@@ -298,7 +298,7 @@ func settle(tx *kv.Tx, d *record.Delivery) error {
 				return err
 			}
 		}
-		if next.ID != d.ID && d.State == record.Waiting && !d.Due.IsZero() { // an earlier one has been redelivered since
+		if next.ID != d.ID && d.State == DeliveryWaits && !d.Due.IsZero() { // an earlier one has been redelivered since
 			d.Due = time.Time{}
 			if err := DeliveryRows.Put(tx.Tx, d); err != nil {
 				return err
@@ -326,19 +326,19 @@ func dropDelivery(tx *kv.Tx, key []byte) error {
 }
 
 // Webhooks lists the owner's webhooks, oldest first.
-func Webhooks(tx *kv.Tx, owner record.ID) ([]record.Webhook, error) {
+func Webhooks(tx *kv.Tx, owner record.ID) ([]Webhook, error) {
 	return kv.Collect(webhookRows, tx, owner[:])
 }
 
 // Webhook reads one of the owner's webhooks.
-func Webhook(tx *kv.Tx, owner, id record.ID) (*record.Webhook, error) {
+func ReadWebhook(tx *kv.Tx, owner, id record.ID) (*Webhook, error) {
 	h, err := webhookRows.Get(tx.Tx, kv.OwnedKey(owner, id[:]...))
 	return h, kv.UserError(err, "webhook")
 }
 
 // AddWebhook adds a webhook. It gets later changes of the same transaction and all
 // changes of later ones. An owner has MaxWebhooks at most.
-func AddWebhook(tx *kv.Tx, h record.Webhook) (record.Webhook, error) {
+func AddWebhook(tx *kv.Tx, h Webhook) (Webhook, error) {
 	if err := people.RequireOwner(tx, h.Owner); err != nil {
 		return h, err
 	}
@@ -355,7 +355,7 @@ func AddWebhook(tx *kv.Tx, h record.Webhook) (record.Webhook, error) {
 
 // SaveWebhook changes a webhook, which must have been read in the same
 // transaction. A change ends a pause and a hold: waiting deliveries are tried again.
-func SaveWebhook(tx *kv.Tx, h *record.Webhook) error {
+func SaveWebhook(tx *kv.Tx, h *Webhook) error {
 	h.Resume()
 	h.Held = time.Time{}
 	h.Forget(tx.Now)
@@ -372,7 +372,7 @@ const dropBatch = 500
 // kept waiting. If it is interrupted, calling it again continues.
 func RemoveWebhook(s *kv.Store, owner, id record.ID) error {
 	err := s.Update(func(tx *kv.Tx) error {
-		h, err := Webhook(tx, owner, id)
+		h, err := ReadWebhook(tx, owner, id)
 		if err != nil {
 			return err
 		}
@@ -442,7 +442,7 @@ type Due struct {
 // first. room says how many more a webhook may be sent; it is called for every
 // enabled webhook with waiting deliveries. busy says whether a delivery of the same
 // subject is being sent. wait is as in findDue, or until a target is held no more.
-func DueDeliveries(tx *kv.Tx, room func(*record.Webhook) int, busy func(Due) bool) (found []Due, wait time.Duration, err error) {
+func DueDeliveries(tx *kv.Tx, room func(*Webhook) int, busy func(Due) bool) (found []Due, wait time.Duration, err error) {
 	now, held := tx.Store().MonotonicNow(), time.Duration(0)
 	found, wait, err = findDue(tx, deliveryDue, nil, 32, func(hook []byte) (int, error) {
 		h, err := webhookRows.Get(tx.Tx, hook)
@@ -475,7 +475,7 @@ func soonest(a, b time.Duration) time.Duration {
 }
 
 // Delivery reads a delivery and its notice.
-func Delivery(tx *kv.Tx, p Place) (*record.Delivery, *record.Notice, error) {
+func ReadDelivery(tx *kv.Tx, p Place) (*Delivery, *Notice, error) {
 	d, err := DeliveryRows.Get(tx.Tx, p.key())
 	if err == nil && d.Owner != p.Owner {
 		err = table.ErrMissing
@@ -483,7 +483,7 @@ func Delivery(tx *kv.Tx, p Place) (*record.Delivery, *record.Notice, error) {
 	if err != nil {
 		return nil, nil, kv.UserError(err, "delivery")
 	}
-	n := new(record.Notice)
+	n := new(Notice)
 	if err := json.Unmarshal(tx.Get(noticeBucket, noticeKey(d)), n); err != nil {
 		return nil, nil, fmt.Errorf("delivery %s: %w", d.ID, err)
 	}
@@ -492,7 +492,7 @@ func Delivery(tx *kv.Tx, p Place) (*record.Delivery, *record.Notice, error) {
 
 // Tried records the result of sending a delivery. It does nothing if the delivery or
 // its webhook is gone.
-func Tried(tx *kv.Tx, p Place, t record.Try) error {
+func Tried(tx *kv.Tx, p Place, t Try) error {
 	monotonic := tx.Store().MonotonicNow()
 	if err := note(tx, p.Owner, p.Hook, t, monotonic); err != nil {
 		if kv.Missing(err) {
@@ -511,8 +511,8 @@ func Tried(tx *kv.Tx, p Place, t record.Try) error {
 	return settle(tx, d)
 }
 
-func note(tx *kv.Tx, owner, hook record.ID, t record.Try, monotonic time.Time) error {
-	h, err := Webhook(tx, owner, hook)
+func note(tx *kv.Tx, owner, hook record.ID, t Try, monotonic time.Time) error {
+	h, err := ReadWebhook(tx, owner, hook)
 	if err != nil {
 		return err
 	}
@@ -524,7 +524,7 @@ func note(tx *kv.Tx, owner, hook record.ID, t record.Try, monotonic time.Time) e
 }
 
 // Tested records a delivery that was sent by hand, outside the queue.
-func Tested(tx *kv.Tx, p Place, e record.Event, at time.Time, n record.Notice, t record.Try) error {
+func Tested(tx *kv.Tx, p Place, e Event, at time.Time, n Notice, t Try) error {
 	if err := note(tx, p.Owner, p.Hook, t, tx.Store().MonotonicNow()); err != nil {
 		return err
 	}
@@ -532,9 +532,9 @@ func Tested(tx *kv.Tx, p Place, e record.Event, at time.Time, n record.Notice, t
 	if err != nil {
 		return fmt.Errorf("event %s: %w", e, err)
 	}
-	d := &record.Delivery{
+	d := &Delivery{
 		ID: p.ID, Hook: p.Hook, Owner: p.Owner, Subject: p.Hook, Event: e, At: at, Size: int64(len(notice)),
-		State: record.Parked,
+		State: DeliveryParked,
 	}
 	d.Record(t, tx.Now, time.Time{})
 	return errors.Join(tx.Put(noticeBucket, noticeKey(d), notice), settle(tx, d))
@@ -544,19 +544,19 @@ func Tested(tx *kv.Tx, p Place, e record.Event, at time.Time, n record.Notice, t
 // Later ones of the same subject wait for it. It fails with Taken if the webhook is
 // off or paused.
 func Redeliver(tx *kv.Tx, p Place) error {
-	h, err := Webhook(tx, p.Owner, p.Hook)
+	h, err := ReadWebhook(tx, p.Owner, p.Hook)
 	if err != nil {
 		return err
 	}
 	if !h.Enabled || !h.Paused.IsZero() {
 		return &record.Error{Fault: record.Taken, Code: "webhook_off", Text: "This webhook is off or paused. Turn it on, or test it, first."}
 	}
-	d, _, err := Delivery(tx, p)
+	d, _, err := ReadDelivery(tx, p)
 	if err != nil {
 		return err
 	}
 	before := first(tx, p.Hook, d.Subject)
-	d.State, d.Due, d.Tries = record.Waiting, time.Time{}, 0
+	d.State, d.Due, d.Tries = DeliveryWaits, time.Time{}, 0
 	if before == nil || string(before) >= string(p.key()) {
 		d.Due = tx.Store().MonotonicNow()
 		if before != nil && string(before) > string(p.key()) { // it has to wait now
@@ -576,8 +576,8 @@ func Redeliver(tx *kv.Tx, p Place) error {
 
 // DeliveryLog lists the latest deliveries of a webhook that were tried or
 // given up, latest first: LogLength at most.
-func DeliveryLog(tx *kv.Tx, hook record.ID) ([]record.Delivery, error) {
-	var all []record.Delivery
+func DeliveryLog(tx *kv.Tx, hook record.ID) ([]Delivery, error) {
+	var all []Delivery
 	for _, part := range []byte{logOver, logRetried} {
 		n := 0
 		for k := range tx.Walk(deliveryLog, kv.OwnedKey(hook, part), nil, true) {
@@ -591,7 +591,7 @@ func DeliveryLog(tx *kv.Tx, hook record.ID) ([]record.Delivery, error) {
 			all = append(all, *d)
 		}
 	}
-	slices.SortFunc(all, func(a, b record.Delivery) int {
+	slices.SortFunc(all, func(a, b Delivery) int {
 		return cmp.Or(b.Noted.Compare(a.Noted), bytes.Compare(b.ID[:], a.ID[:]))
 	})
 	return all[:min(len(all), LogLength)], nil

@@ -28,9 +28,9 @@ func openStill(t testing.TB, dir string, now func() time.Time) *kv.Store {
 	return kvtest.Opened(t, dir, kv.Options{Schema: tables.All, Now: now, Log: kvtest.Quiet, Monotonic: func() time.Duration { return 0 }})
 }
 
-func hookNow(t testing.TB, s *kv.Store, h record.Webhook) (now *record.Webhook) {
+func hookNow(t testing.TB, s *kv.Store, h jobs.Webhook) (now *jobs.Webhook) {
 	t.Helper()
-	kvtest.View(t, s, func(tx *kv.Tx) (err error) { now, err = jobs.Webhook(tx, h.Owner, h.ID); return err })
+	kvtest.View(t, s, func(tx *kv.Tx) (err error) { now, err = jobs.ReadWebhook(tx, h.Owner, h.ID); return err })
 	return now
 }
 
@@ -63,7 +63,7 @@ func TestRetrySchedule(t *testing.T) {
 	}
 	kvtest.View(t, s, func(tx *kv.Tx) error {
 		d := kvtest.DeliveriesOf(t, tx, h.ID)[0]
-		is.Equal(d.State, record.Parked)
+		is.Equal(d.State, jobs.DeliveryParked)
 		is.Equal(d.Tries, 8)
 		is.Equal(d.Error, "no")
 		return kvtest.Audit(tx)
@@ -80,7 +80,7 @@ func TestRetryAfter(t *testing.T) {
 	kvtest.Add(t, s, u.ID, record.Notes, `{"content":"c"}`)
 	for asked, want := range map[time.Duration]time.Duration{time.Second: 5 * time.Second, time.Minute: time.Minute, 100 * time.Hour: time.Hour} {
 		found, _ := kvtest.Due(t, s)
-		kvtest.Update(t, s, func(tx *kv.Tx) error { return jobs.Tried(tx, found[0], record.Try{Error: "no", Wait: asked}) })
+		kvtest.Update(t, s, func(tx *kv.Tx) error { return jobs.Tried(tx, found[0], jobs.Try{Error: "no", Wait: asked}) })
 		_, left := kvtest.Due(t, s)
 		is.Equal(left, want)
 		kvtest.Update(t, s, func(tx *kv.Tx) error { return jobs.Redeliver(tx, found[0]) })
@@ -91,16 +91,16 @@ func TestRetryAfter(t *testing.T) {
 // what has waited comes first, and in each record the order stays.
 func TestHold(t *testing.T) {
 	for name, row := range map[string]struct {
-		try   record.Try
+		try   jobs.Try
 		holds time.Duration // 0: it counts as a try of the schedule
 	}{
-		"too many":            {record.Try{Error: "no", Status: 429, Wait: 2 * time.Second}, 2 * time.Second},
-		"overloaded":          {record.Try{Error: "no", Status: 503, Wait: time.Minute}, time.Minute},
-		"asks for very long":  {record.Try{Error: "no", Status: 429, Wait: 100 * time.Hour}, time.Hour},
-		"does not say":        {record.Try{Error: "no", Status: 429}, 0},
-		"is broken":           {record.Try{Error: "no", Status: 500, Wait: time.Second}, 0},
-		"does not answer":     {record.Try{Error: "no"}, 0},
-		"overloaded for good": {record.Try{Error: "no", Status: 503}, 0},
+		"too many":            {jobs.Try{Error: "no", Status: 429, Wait: 2 * time.Second}, 2 * time.Second},
+		"overloaded":          {jobs.Try{Error: "no", Status: 503, Wait: time.Minute}, time.Minute},
+		"asks for very long":  {jobs.Try{Error: "no", Status: 429, Wait: 100 * time.Hour}, time.Hour},
+		"does not say":        {jobs.Try{Error: "no", Status: 429}, 0},
+		"is broken":           {jobs.Try{Error: "no", Status: 500, Wait: time.Second}, 0},
+		"does not answer":     {jobs.Try{Error: "no"}, 0},
+		"overloaded for good": {jobs.Try{Error: "no", Status: 503}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
@@ -136,16 +136,16 @@ func TestHold(t *testing.T) {
 			is.Equal(all[0], found[1])
 			is.Equal(all[2], found[0]) // after what has waited
 			kvtest.View(t, s, func(tx *kv.Tx) error {
-				d, _, err := jobs.Delivery(tx, found[0])
+				d, _, err := jobs.ReadDelivery(tx, found[0])
 				is.NoErr(err)
 				is.Equal(d.Tries, 0)
-				is.Equal(d.Event, record.Notes.Created()) // the change comes later
+				is.Equal(d.Event, jobs.Created(record.Notes)) // the change comes later
 				return kvtest.Audit(tx)
 			})
 
 			kvtest.Update(t, s, func(tx *kv.Tx) error { return jobs.Tried(tx, all[0], row.try) })
 			kvtest.Update(t, s, func(tx *kv.Tx) error {
-				now, err := jobs.Webhook(tx, h.Owner, h.ID)
+				now, err := jobs.ReadWebhook(tx, h.Owner, h.ID)
 				is.NoErr(err)
 				return jobs.SaveWebhook(tx, now) // such as to another address
 			})
@@ -175,15 +175,15 @@ func TestHoldEnds(t *testing.T) {
 		}
 		tries++
 		kvtest.Update(t, s, func(tx *kv.Tx) error {
-			if err := jobs.Tried(tx, found[0], record.Try{Error: "no", Status: 503, Wait: time.Hour}); err != nil {
+			if err := jobs.Tried(tx, found[0], jobs.Try{Error: "no", Status: 503, Wait: time.Hour}); err != nil {
 				return err
 			}
-			return jobs.Tried(tx, jobs.Place{Owner: h.Owner, Hook: h.ID, ID: record.ID{1}}, record.Try{}) // another one arrives
+			return jobs.Tried(tx, jobs.Place{Owner: h.Owner, Hook: h.ID, ID: record.ID{1}}, jobs.Try{}) // another one arrives
 		})
 	}
 	is.True(tries > 72 && tries < 100)
 	kvtest.View(t, s, func(tx *kv.Tx) error {
-		is.Equal(kvtest.DeliveriesOf(t, tx, h.ID)[0].State, record.Parked)
+		is.Equal(kvtest.DeliveriesOf(t, tx, h.ID)[0].State, jobs.DeliveryParked)
 		return kvtest.Audit(tx)
 	})
 }
@@ -202,7 +202,7 @@ func TestHeadOfLine(t *testing.T) {
 		found, _ := kvtest.Due(t, s)
 		kvtest.View(t, s, func(tx *kv.Tx) error {
 			for _, p := range found {
-				d, _, err := jobs.Delivery(tx, p)
+				d, _, err := jobs.ReadDelivery(tx, p)
 				is.NoErr(err)
 				all = append(all, fmt.Sprint(d.Event, " ", map[record.ID]string{one.ID: "one", other.ID: "other"}[d.Subject]))
 			}
@@ -267,7 +267,7 @@ func TestPause(t *testing.T) {
 	pause()
 	c.Add(24 * time.Hour)
 	kvtest.Update(t, s, func(tx *kv.Tx) error {
-		h, err := jobs.Webhook(tx, u.ID, h.ID)
+		h, err := jobs.ReadWebhook(tx, u.ID, h.ID)
 		is.NoErr(err)
 		return jobs.SaveWebhook(tx, h)
 	})
@@ -292,7 +292,7 @@ func TestPause(t *testing.T) {
 	default:
 	}
 	kvtest.Update(t, s, func(tx *kv.Tx) error {
-		return jobs.Tested(tx, p, record.WebhookTest, tx.Now, record.Notice{Title: "x"}, record.Try{Status: 204})
+		return jobs.Tested(tx, p, jobs.WebhookTest, tx.Now, jobs.Notice{Title: "x"}, jobs.Try{Status: 204})
 	})
 	<-jobs.DueSignal(s)
 	is.True(hookNow(t, s, h).Paused.IsZero())
@@ -300,7 +300,7 @@ func TestPause(t *testing.T) {
 		log, err := jobs.DeliveryLog(tx, h.ID)
 		is.NoErr(err)
 		is.Equal(log[0].ID, p.ID)
-		is.Equal(log[0].State, record.Done)
+		is.Equal(log[0].State, jobs.DeliveryDone)
 		return kvtest.Audit(tx)
 	})
 }
@@ -359,25 +359,25 @@ func TestFullQueue(t *testing.T) {
 	u := kvtest.User(t, s, "ann")
 	h := kvtest.HookFor(t, s, u.ID, "*")
 	const size = jobs.MaxQueuedBytes / 10
-	big := record.Notice{Title: strings.Repeat("x", size)}
+	big := jobs.Notice{Title: strings.Repeat("x", size)}
 	for i := range 13 {
-		kvtest.Update(t, s, func(tx *kv.Tx) error { return jobs.Emit(tx, u.ID, record.UploadReceived, record.ID{byte(i % 2)}, big) })
+		kvtest.Update(t, s, func(tx *kv.Tx) error { return jobs.Emit(tx, u.ID, jobs.UploadReceived, record.ID{byte(i % 2)}, big) })
 	}
 	kvtest.View(t, s, func(tx *kv.Tx) error {
 		is.Equal(jobs.Queued(tx, h.ID), int64(9))
-		states := map[record.DeliveryState]int{}
+		states := map[jobs.DeliveryState]int{}
 		for _, d := range kvtest.DeliveriesOf(t, tx, h.ID) {
 			states[d.State]++
-			is.True((d.State == record.Parked) == (d.Error != ""))
+			is.True((d.State == jobs.DeliveryParked) == (d.Error != ""))
 		}
-		is.Equal(states[record.Parked], 1) // the log has its own bound
+		is.Equal(states[jobs.DeliveryParked], 1) // the log has its own bound
 		return kvtest.Audit(tx)
 	})
 	is.True(strings.Contains(hookNow(t, s, h).LastError, "was full"))
 	kvtest.View(t, s, func(tx *kv.Tx) error {
 		all := kvtest.DeliveriesOf(t, tx, h.ID)
-		is.Equal(all[0].State, record.Parked) // the oldest except those that the log dropped
-		is.Equal(all[1].State, record.Waiting)
+		is.Equal(all[0].State, jobs.DeliveryParked) // the oldest except those that the log dropped
+		is.Equal(all[1].State, jobs.DeliveryWaits)
 		is.Equal(jobs.Oldest(tx, h.ID, jobs.LogWaiting), kv.OwnedKey(h.ID, all[1].ID[:]...))
 		return nil
 	})
@@ -391,29 +391,29 @@ func TestDueIsCheap(t *testing.T) {
 	is := is.New(t)
 	s := kvtest.Open(t)
 	u := kvtest.User(t, s, "ann")
-	dead, alive := kvtest.HookFor(t, s, u.ID, record.UploadReceived), kvtest.HookFor(t, s, u.ID, record.UploadApproved)
+	dead, alive := kvtest.HookFor(t, s, u.ID, jobs.UploadReceived), kvtest.HookFor(t, s, u.ID, jobs.UploadApproved)
 	for range 10 {
 		kvtest.Update(t, s, func(tx *kv.Tx) error {
 			for range 1000 {
-				if err := jobs.Emit(tx, u.ID, record.UploadReceived, tx.NewID(), record.Notice{Title: "t"}); err != nil {
+				if err := jobs.Emit(tx, u.ID, jobs.UploadReceived, tx.NewID(), jobs.Notice{Title: "t"}); err != nil {
 					return err
 				}
 			}
 			return nil
 		})
 	}
-	kvtest.Update(t, s, func(tx *kv.Tx) error { return jobs.Emit(tx, u.ID, record.UploadApproved, tx.NewID(), record.Notice{}) })
+	kvtest.Update(t, s, func(tx *kv.Tx) error { return jobs.Emit(tx, u.ID, jobs.UploadApproved, tx.NewID(), jobs.Notice{}) })
 	kvtest.View(t, s, func(tx *kv.Tx) error {
 		asked := 0
-		found, _, err := jobs.DueDeliveries(tx, func(*record.Webhook) int { return 2 }, func(jobs.Due) bool { asked++; return false })
+		found, _, err := jobs.DueDeliveries(tx, func(*jobs.Webhook) int { return 2 }, func(jobs.Due) bool { asked++; return false })
 		is.NoErr(err)
 		is.Equal(len(found), 3)
 		is.True(asked <= 5) // two and one more, and one
 		is.Equal(found[2].Hook, alive.ID)
-		d, _, err := jobs.Delivery(tx, found[0].Place)
+		d, _, err := jobs.ReadDelivery(tx, found[0].Place)
 		is.NoErr(err)
 		is.Equal(found[0].Subject, d.Subject)
-		found, _, err = jobs.DueDeliveries(tx, func(*record.Webhook) int { return 1 }, func(x jobs.Due) bool { return x.Subject == d.Subject })
+		found, _, err = jobs.DueDeliveries(tx, func(*jobs.Webhook) int { return 1 }, func(x jobs.Due) bool { return x.Subject == d.Subject })
 		is.NoErr(err)
 		is.Equal(len(found), 2)
 		is.True(found[0].Subject != d.Subject)
@@ -422,7 +422,7 @@ func TestDueIsCheap(t *testing.T) {
 	harmed := errors.New("not to be kept")
 	is.True(errors.Is(s.Update(func(tx *kv.Tx) error {
 		is.NoErr(tx.Put(kvtest.Bucket("webhook"), kv.OwnedKey(u.ID, dead.ID[:]...), []byte("{")))
-		found, _, err := jobs.DueDeliveries(tx, func(*record.Webhook) int { return 1 }, func(jobs.Due) bool { return false })
+		found, _, err := jobs.DueDeliveries(tx, func(*jobs.Webhook) int { return 1 }, func(jobs.Due) bool { return false })
 		is.NoErr(err)
 		is.Equal(len(found), 1)
 		is.Equal(found[0].Hook, alive.ID)
@@ -446,7 +446,7 @@ func TestDeliveryLog(t *testing.T) {
 		kvtest.Add(t, s, u.ID, record.Notes, `{"content":"c"}`)
 		found, _ := kvtest.Due(t, s)
 		p := found[len(found)-1]
-		kvtest.Update(t, s, func(tx *kv.Tx) error { return jobs.Tried(tx, p, record.Try{Status: 200 + i, Answer: "fine"}) })
+		kvtest.Update(t, s, func(tx *kv.Tx) error { return jobs.Tried(tx, p, jobs.Try{Status: 200 + i, Answer: "fine"}) })
 		c.Add(time.Second)
 	}
 	kvtest.Add(t, s, u.ID, record.Notes, `{"content":"c"}`)
@@ -490,11 +490,11 @@ func TestWebhookBounds(t *testing.T) {
 	is := is.New(t)
 	s := kvtest.Open(t)
 	u := kvtest.User(t, s, "ann")
-	var h record.Webhook
+	var h jobs.Webhook
 	for range jobs.MaxWebhooks {
 		h = kvtest.HookFor(t, s, u.ID)
 	}
-	err := s.Update(func(tx *kv.Tx) error { _, err := jobs.AddWebhook(tx, record.Webhook{Owner: u.ID}); return err })
+	err := s.Update(func(tx *kv.Tx) error { _, err := jobs.AddWebhook(tx, jobs.Webhook{Owner: u.ID}); return err })
 	is.Equal(kvtest.Code(err), "too_many_webhooks")
 	is.NoErr(jobs.RemoveWebhook(s, u.ID, h.ID))
 	kvtest.HookFor(t, s, u.ID)
@@ -502,7 +502,7 @@ func TestWebhookBounds(t *testing.T) {
 	p := jobs.Place{Owner: u.ID, Hook: h.ID, ID: record.ID{1}}
 	kvtest.Tried(t, s, p, "no")
 	is.Equal(kvtest.Code(s.Update(func(tx *kv.Tx) error {
-		return jobs.Tested(tx, p, record.WebhookTest, tx.Now, record.Notice{}, record.Try{})
+		return jobs.Tested(tx, p, jobs.WebhookTest, tx.Now, jobs.Notice{}, jobs.Try{})
 	})), "not_found")
 	is.Equal(kvtest.Code(s.Update(func(tx *kv.Tx) error { return jobs.Redeliver(tx, p) })), "not_found")
 }
@@ -517,7 +517,7 @@ func TestShutAccountsAreNotTold(t *testing.T) {
 	kvtest.Add(t, s, u.ID, record.Notes, `{"content":"c"}`)
 	disable := func(yes bool) {
 		kvtest.Update(t, s, func(tx *kv.Tx) error {
-			u, err := people.User(tx, u.ID)
+			u, err := people.ReadUser(tx, u.ID)
 			is.NoErr(err)
 			u.Disabled = yes
 			return people.SaveUser(tx, u)
@@ -536,7 +536,7 @@ type queued struct {
 	id      record.ID
 	hook    int
 	subject byte
-	state   record.DeliveryState
+	state   jobs.DeliveryState
 	due     int64 // after start; only for the first waiting one of a subject
 	tries   int
 }
@@ -551,7 +551,7 @@ type queueModel struct {
 // first is the subject's next delivery; nil if none is waiting.
 func (m *queueModel) first(hook int, subject byte) *queued {
 	for _, q := range m.all {
-		if q.hook == hook && q.subject == subject && q.state == record.Waiting {
+		if q.hook == hook && q.subject == subject && q.state == jobs.DeliveryWaits {
 			return q
 		}
 	}
@@ -571,7 +571,7 @@ func queueHistory(t *testing.T, rnd *rand.Rand) {
 	c := kvtest.NewClock()
 	s := openStill(t, filepath.Join(t.TempDir(), "data"), c.Now)
 	u := kvtest.User(t, s, "ann")
-	hs := []record.Webhook{kvtest.HookFor(t, s, u.ID, "*"), kvtest.HookFor(t, s, u.ID, record.UploadReceived), kvtest.HookFor(t, s, u.ID, record.UploadApproved)}
+	hs := []jobs.Webhook{kvtest.HookFor(t, s, u.ID, "*"), kvtest.HookFor(t, s, u.ID, jobs.UploadReceived), kvtest.HookFor(t, s, u.ID, jobs.UploadApproved)}
 	m := &queueModel{failing: map[int]int64{}, paused: map[int]bool{}, tried: map[int]int64{}}
 	at := func(q *queued) jobs.Place { return jobs.Place{Owner: u.ID, Hook: hs[q.hook].ID, ID: q.id} }
 	schedule := []int64{0, 5e3, 30e3, 120e3, 600e3, 3600e3, 6 * 3600e3, 24 * 3600e3}
@@ -579,10 +579,10 @@ func queueHistory(t *testing.T, rnd *rand.Rand) {
 		now := s.MonotonicNow().UnixMilli()
 		switch op := rnd.IntN(20); {
 		case op < 7:
-			e, subject := []record.Event{record.UploadReceived, record.UploadApproved, record.UploadRejected}[rnd.IntN(3)], byte(rnd.IntN(4))
+			e, subject := []jobs.Event{jobs.UploadReceived, jobs.UploadApproved, jobs.UploadRejected}[rnd.IntN(3)], byte(rnd.IntN(4))
 			planned := rnd.IntN(8) == 0
 			err := s.Update(func(tx *kv.Tx) error {
-				if err := jobs.Emit(tx, u.ID, e, record.ID{subject}, record.Notice{Title: "t"}); err != nil || !planned {
+				if err := jobs.Emit(tx, u.ID, e, record.ID{subject}, jobs.Notice{Title: "t"}); err != nil || !planned {
 					return err
 				}
 				return kvtest.ErrPlanned
@@ -596,7 +596,7 @@ func queueHistory(t *testing.T, rnd *rand.Rand) {
 				if !h.Wants(e) {
 					continue
 				}
-				q := &queued{hook: i, subject: subject, state: record.Waiting, due: now}
+				q := &queued{hook: i, subject: subject, state: jobs.DeliveryWaits, due: now}
 				kvtest.View(t, s, func(tx *kv.Tx) error {
 					all := kvtest.DeliveriesOf(t, tx, h.ID)
 					q.id = all[len(all)-1].ID
@@ -620,16 +620,16 @@ func queueHistory(t *testing.T, rnd *rand.Rand) {
 			case !fails:
 				delete(m.failing, q.hook)
 				m.paused[q.hook] = false
-				q.state = record.Done
+				q.state = jobs.DeliveryDone
 			case m.failing[q.hook] == 0 || now-m.tried[q.hook] > (25*time.Hour).Milliseconds():
 				m.failing[q.hook] = now
 			case now-m.failing[q.hook] >= (3 * 24 * time.Hour).Milliseconds():
 				m.paused[q.hook] = true
 			}
 			m.tried[q.hook] = now
-			if fails && q.state == record.Waiting {
+			if fails && q.state == jobs.DeliveryWaits {
 				if q.due = 0; q.tries >= len(schedule) {
-					q.state = record.Parked
+					q.state = jobs.DeliveryParked
 				} else if m.first(q.hook, q.subject) == q {
 					q.due = now + schedule[q.tries]
 				}
@@ -642,11 +642,11 @@ func queueHistory(t *testing.T, rnd *rand.Rand) {
 				break
 			}
 			is.NoErr(err)
-			q.state, q.tries, q.due = record.Waiting, 0, now
+			q.state, q.tries, q.due = jobs.DeliveryWaits, 0, now
 		case op == 15:
 			h := rnd.IntN(len(hs))
 			kvtest.Update(t, s, func(tx *kv.Tx) error {
-				h, err := jobs.Webhook(tx, u.ID, hs[h].ID)
+				h, err := jobs.ReadWebhook(tx, u.ID, hs[h].ID)
 				return errors.Join(err, jobs.SaveWebhook(tx, h))
 			})
 			delete(m.failing, h)
@@ -663,7 +663,7 @@ func queueHistory(t *testing.T, rnd *rand.Rand) {
 		want := map[jobs.Place]bool{}
 		for _, q := range m.all {
 			first := m.first(q.hook, q.subject) == q
-			if q.state == record.Waiting && !first {
+			if q.state == jobs.DeliveryWaits && !first {
 				q.due = 0
 			}
 			if first && q.due == 0 {

@@ -34,11 +34,12 @@ import (
 	"kist/kv/repair"
 	"kist/kv/table"
 	"kist/kv/tables"
+	"kist/kv/transfer"
 	"kist/kv/workcopy"
 )
 
 // Key makes an API key for the owner.
-func Key(t testing.TB, s *kv.Store, owner record.ID, k record.Key) (made *record.Key, secret string) {
+func Key(t testing.TB, s *kv.Store, owner record.ID, k people.Key) (made *people.Key, secret string) {
 	t.Helper()
 	k.Owner = owner
 	Update(t, s, func(tx *kv.Tx) (err error) {
@@ -195,11 +196,11 @@ func Patch(r *record.Record, text string) (*record.Form, error) {
 }
 
 // User makes an administrator.
-func User(t testing.TB, s *kv.Store, name string) *record.User {
+func User(t testing.TB, s *kv.Store, name string) *people.User {
 	t.Helper()
-	var u *record.User
+	var u *people.User
 	Update(t, s, func(tx *kv.Tx) (err error) {
-		u, err = people.AddUser(tx, record.User{Name: name, Role: record.Admin, Quota: -1})
+		u, err = people.AddUser(tx, people.User{Name: name, Role: people.Admin, Quota: -1})
 		return err
 	})
 	return u
@@ -360,12 +361,12 @@ func Audit(tx *kv.Tx) error {
 		if err != nil {
 			return err
 		}
-		if pending := i.State == record.Pending; pending {
+		if pending := i.State == inbox.Pending; pending {
 			refs[i.Ref] = true
 		} else if i.Ref != [32]byte{} {
 			say("%s is %s and has content", i.ID, i.State)
 		}
-		if (i.State == record.Approved) != (i.File != uuid.Nil && i.FileSlug != "") || (i.State == record.Pending) != i.Decided.IsZero() {
+		if (i.State == inbox.Approved) != (i.File != uuid.Nil && i.FileSlug != "") || (i.State == inbox.Pending) != i.Decided.IsZero() {
 			say("%s is %s and half so", i.ID, i.State)
 		}
 	}
@@ -401,9 +402,9 @@ func Audit(tx *kv.Tx) error {
 		f := &fetched[i]
 		part, at := byte('o'), f.Ended
 		switch f.State {
-		case record.FetchWaits:
+		case jobs.FetchWaits:
 			part, at = 'w', f.Due
-		case record.FetchRuns:
+		case jobs.FetchRuns:
 			part, at = 'r', f.Created
 			sums[string(kv.OwnedKey(f.Owner, 0, 'g'))] += max(f.Total, f.Bytes)
 			sums[string(kv.OwnedKey(uuid.Nil, 0, 'g'))] += max(f.Total-f.Bytes, 0)
@@ -461,7 +462,7 @@ func Audit(tx *kv.Tx) error {
 		if queued[told]++; queued[told] == 1 {
 			notices++
 		}
-		if d.State != record.Waiting {
+		if d.State != jobs.DeliveryWaits {
 			file(Bucket("delivery.log"), slices.Concat(d.Hook[:], []byte{0}, binary.BigEndian.AppendUint64(nil, kv.Signed(d.Noted)), d.ID[:]), nil)
 			queued[string(kv.OwnedKey(d.Hook, 'l'))]++
 			queued[string(kv.OwnedKey(d.Hook, 'L'))] += d.Size
@@ -538,7 +539,7 @@ func LeftOver(tx *kv.Tx, id record.ID) []string {
 }
 
 // DeliveriesOf lists all deliveries of a webhook, oldest first.
-func DeliveriesOf(t testing.TB, tx *kv.Tx, hook record.ID) []record.Delivery {
+func DeliveriesOf(t testing.TB, tx *kv.Tx, hook record.ID) []jobs.Delivery {
 	t.Helper()
 	all, err := kv.Collect(jobs.DeliveryRows, tx, hook[:])
 	if err != nil {
@@ -617,8 +618,8 @@ func FirstError(errs ...error) error {
 }
 
 // RequestForm returns the form of a new upload request.
-func RequestForm(set func(*record.RequestForm)) *record.RequestForm {
-	f := &record.RequestForm{Request: record.NewRequest()}
+func RequestForm(set func(*inbox.RequestForm)) *inbox.RequestForm {
+	f := &inbox.RequestForm{Request: inbox.NewRequest()}
 	f.Title = "Photos"
 	if set != nil {
 		set(f)
@@ -627,9 +628,9 @@ func RequestForm(set func(*record.RequestForm)) *record.RequestForm {
 }
 
 // AddRequest makes an upload request.
-func AddRequest(t testing.TB, s *kv.Store, owner record.ID, set func(*record.RequestForm)) *record.Request {
+func AddRequest(t testing.TB, s *kv.Store, owner record.ID, set func(*inbox.RequestForm)) *inbox.Request {
 	t.Helper()
-	var q *record.Request
+	var q *inbox.Request
 	Update(t, s, func(tx *kv.Tx) (err error) {
 		q, err = inbox.AddRequest(tx, owner, RequestForm(set), "")
 		return err
@@ -643,7 +644,7 @@ func Came(ref byte, size int64) inbox.Received {
 }
 
 // Leave makes one complete transfer by a sender.
-func Leave(s *kv.Store, q *record.Request, from string, files ...inbox.Received) ([]*record.Item, error) {
+func Leave(s *kv.Store, q *inbox.Request, from string, files ...inbox.Received) ([]*inbox.Item, error) {
 	size := int64(0)
 	for _, f := range files {
 		size += f.Size
@@ -653,14 +654,14 @@ func Leave(s *kv.Store, q *record.Request, from string, files ...inbox.Received)
 		err = r.Another()
 	}
 	if err == nil && r.Bytes() < size {
-		err = record.ErrNoRoom
+		err = inbox.ErrNoRoom
 	}
 	if err != nil {
 		return nil, errors.Join(err, r.Release())
 	}
-	var got []*record.Item
+	var got []*inbox.Item
 	err = s.Update(func(tx *kv.Tx) (err error) {
-		got, err = inbox.Receive(tx, r, &record.SenderForm{Name: "Bob", Message: "hello"}, files)
+		got, err = inbox.Receive(tx, r, &inbox.SenderForm{Name: "Bob", Message: "hello"}, files)
 		return err
 	})
 	return got, errors.Join(err, r.Release())
@@ -735,7 +736,7 @@ func Anyone(t *testing.T, s *kv.Store) (id record.ID) {
 }
 
 // BeginSent begins an upload by a sender.
-func BeginSent(s *kv.Store, q *record.Request, from string, length int64) (*inbox.Upload, string, error) {
+func BeginSent(s *kv.Store, q *inbox.Request, from string, length int64) (*inbox.Upload, string, error) {
 	return inbox.BeginSenderUpload(s, context.Background(), q, inbox.Upload{Length: length, Name: "Bob", Message: "hello"}, from, "")
 }
 
@@ -747,31 +748,31 @@ func Receive(s *kv.Store, u *inbox.Upload, ref byte) error {
 // StoredJSON has the structs that are stored as JSON, by the name of their bucket or
 // file.
 var StoredJSON = map[string]any{
-	"user":           record.User{},
-	"key":            record.Key{},
+	"user":           people.User{},
+	"key":            people.Key{},
 	"tag":            record.Tag{},
 	"folder":         record.Folder{},
-	"webhook":        record.Webhook{},
-	"device":         record.Device{},
-	"login":          record.Login{},
-	"passkey":        record.Passkey{},
-	"identity":       record.Identity{},
-	"delivery":       record.Delivery{},
-	"notice":         record.Notice{},
-	"request":        record.Request{},
-	"item":           record.Item{},
-	"import":         record.Import{},
-	"import.remarks": []record.Remark{},
-	"fetch":          record.Fetch{},
+	"webhook":        jobs.Webhook{},
+	"device":         people.Device{},
+	"login":          people.Login{},
+	"passkey":        people.Passkey{},
+	"identity":       people.Identity{},
+	"delivery":       jobs.Delivery{},
+	"notice":         jobs.Notice{},
+	"request":        inbox.Request{},
+	"item":           inbox.Item{},
+	"import":         transfer.ImportRun{},
+	"import.remarks": []transfer.Remark{},
+	"fetch":          jobs.Fetch{},
 	"page":           record.Page{},
-	"activity":       record.Activity{},
-	"visit":          record.VisitDay{},
-	"visit.log":      record.LoggedVisit{},
+	"activity":       people.Activity{},
+	"visit":          history.VisitDay{},
+	"visit.log":      history.LoggedVisit{},
 	"trash":          record.Removal{},
 	"version":        record.VersionHead{},
 	"upload":         inbox.Upload{},
 	"answer":         jobs.StoredAnswer{},
-	"meta.settings":  record.Settings{},
+	"meta.settings":  people.Settings{},
 	"CLEAN":          datadir.Proof{},
 	"INSTANCE":       datadir.InstanceFile{},
 	"report":         repair.Repaired{},
@@ -790,22 +791,22 @@ func Inhabited(t *testing.T) (dir string, owner record.ID) {
 	s := OpenAt(t, dir, nil)
 	u := User(t, s, "ann")
 	Update(t, s, func(tx *kv.Tx) error {
-		_, _, err := people.AddKey(tx, record.Key{Owner: u.ID, Name: "k"})
+		_, _, err := people.AddKey(tx, people.Key{Owner: u.ID, Name: "k"})
 		if err == nil {
-			_, err = jobs.AddWebhook(tx, record.Webhook{Owner: u.ID, Events: []record.Event{record.AllEvents}, Enabled: true})
+			_, err = jobs.AddWebhook(tx, jobs.Webhook{Owner: u.ID, Events: []jobs.Event{jobs.AllEvents}, Enabled: true})
 		}
 		if err == nil {
 			_, _, err = people.AddDevice(tx, "extension", "192.0.2.1", "192.0.2.1/32")
 		}
 		if err == nil {
-			_, _, err = people.AddPasskey(tx, record.Passkey{Owner: u.ID, Name: "phone", Credential: []byte("id"), Key: []byte("key")})
+			_, _, err = people.AddPasskey(tx, people.Passkey{Owner: u.ID, Name: "phone", Credential: []byte("id"), Key: []byte("key")})
 		}
 		if err == nil {
 			err = people.AddIdentity(tx, u.ID, "https://id.example.org", "248289761001", "ann", "")
 		}
 		return err
 	})
-	q := AddRequest(t, s, u.ID, func(f *record.RequestForm) { f.PerSender = 5 })
+	q := AddRequest(t, s, u.ID, func(f *inbox.RequestForm) { f.PerSender = 5 })
 	if _, err := Leave(s, q, "here", Came(2, 3), Came(3, 3)); err != nil {
 		t.Fatal(err)
 	}
@@ -818,7 +819,7 @@ func Inhabited(t *testing.T) (dir string, owner record.ID) {
 		if !r.Public {
 			continue
 		}
-		if err := catalog.Seen(s, r, record.Visit{Referrer: "example.org"}); err != nil {
+		if err := catalog.Seen(s, r, history.Visit{Referrer: "example.org"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -834,7 +835,7 @@ func Inhabited(t *testing.T) (dir string, owner record.ID) {
 			_, _, err = inbox.AddSenderUpload(tx, q, inbox.Upload{Length: 5}, "a", 1<<30)
 		}
 		if err == nil {
-			_, err = jobs.AddFetch(tx, record.Fetch{Owner: u.ID, URL: "https://go.dev", Slug: "to-fetch"})
+			_, err = jobs.AddFetch(tx, jobs.Fetch{Owner: u.ID, URL: "https://go.dev", Slug: "to-fetch"})
 		}
 		if err != nil {
 			return err
@@ -851,7 +852,7 @@ func Inhabited(t *testing.T) (dir string, owner record.ID) {
 		return catalog.Remove(tx, r)
 	})
 	deleted := Add(t, s, u.ID, record.Notes, `{"content":"deleted","tags":["a"],"isPublic":true}`)
-	if err := catalog.Seen(s, deleted, record.Visit{}); err != nil {
+	if err := catalog.Seen(s, deleted, history.Visit{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Flush(); err != nil {
@@ -919,10 +920,10 @@ func EditBy(t testing.TB, s *kv.Store, r *record.Record, by, text string) *recor
 }
 
 // HookFor makes a webhook.
-func HookFor(t testing.TB, s *kv.Store, owner record.ID, events ...record.Event) (h record.Webhook) {
+func HookFor(t testing.TB, s *kv.Store, owner record.ID, events ...jobs.Event) (h jobs.Webhook) {
 	t.Helper()
 	Update(t, s, func(tx *kv.Tx) (err error) {
-		h, err = jobs.AddWebhook(tx, record.Webhook{Owner: owner, URL: "https://example.org/", Events: events, Enabled: true})
+		h, err = jobs.AddWebhook(tx, jobs.Webhook{Owner: owner, URL: "https://example.org/", Events: events, Enabled: true})
 		return err
 	})
 	return h
@@ -932,7 +933,7 @@ func HookFor(t testing.TB, s *kv.Store, owner record.ID, events ...record.Event)
 func Due(t testing.TB, s *kv.Store) (found []jobs.Place, wait time.Duration) {
 	t.Helper()
 	View(t, s, func(tx *kv.Tx) error {
-		turns, left, err := jobs.DueDeliveries(tx, func(*record.Webhook) int { return 1 << 20 }, func(jobs.Due) bool { return false })
+		turns, left, err := jobs.DueDeliveries(tx, func(*jobs.Webhook) int { return 1 << 20 }, func(jobs.Due) bool { return false })
 		for _, next := range turns {
 			found = append(found, next.Place)
 		}
@@ -945,5 +946,5 @@ func Due(t testing.TB, s *kv.Store) (found []jobs.Place, wait time.Duration) {
 // Tried records a delivery attempt; problem is why it failed, "" if it succeeded.
 func Tried(t testing.TB, s *kv.Store, p jobs.Place, problem string) {
 	t.Helper()
-	Update(t, s, func(tx *kv.Tx) error { return jobs.Tried(tx, p, record.Try{Error: problem}) })
+	Update(t, s, func(tx *kv.Tx) error { return jobs.Tried(tx, p, jobs.Try{Error: problem}) })
 }

@@ -23,14 +23,14 @@ import (
 )
 
 // UserRows is the table of accounts.
-var UserRows = kv.JsonTable(UserBucket, func(u *record.User) []byte { return kv.OwnedKey(u.ID) }, // a copy: the key of a stored row must not change
-	table.Index[record.User]{Bucket: userName, Name: "username", Unique: true, Keys: func(u *record.User, file func([]byte)) {
+var UserRows = kv.JsonTable(UserBucket, func(u *User) []byte { return kv.OwnedKey(u.ID) }, // a copy: the key of a stored row must not change
+	table.Index[User]{Bucket: userName, Name: "username", Unique: true, Keys: func(u *User, file func([]byte)) {
 		file([]byte(record.Fold(u.Name)))
 	}})
 
 // KeyRows is the table of credentials: API keys and sessions.
-var KeyRows = kv.JsonTable(keyBucket, func(k *record.Key) []byte { return kv.OwnedKey(k.Owner, k.ID[:]...) },
-	table.Index[record.Key]{Bucket: keyDigest, Name: "key", Unique: true, Keys: func(k *record.Key, file func([]byte)) {
+var KeyRows = kv.JsonTable(keyBucket, func(k *Key) []byte { return kv.OwnedKey(k.Owner, k.ID[:]...) },
+	table.Index[Key]{Bucket: keyDigest, Name: "key", Unique: true, Keys: func(k *Key, file func([]byte)) {
 		file(k.Digest[:])
 	}})
 
@@ -49,7 +49,7 @@ var Claimed kv.Signal
 var UserTable = kv.Table{
 	Buckets: []table.Bucket{UserBucket, userName},
 	Check:   kv.CheckRows(UserRows, nil),
-	Refill:  kv.RefillRows(UserRows, kv.Mending[record.User]{Rename: func(r *kv.Refill, u *record.User) error { return r.Rename(&u.Name, "account", u.ID) }}),
+	Refill:  kv.RefillRows(UserRows, kv.Mending[User]{Rename: func(r *kv.Refill, u *User) error { return r.Rename(&u.Name, "account", u.ID) }}),
 	Drop: func(tx *kv.Tx, owner record.ID) (bool, error) {
 		callers.Drop(tx)
 		_, err := UserRows.Delete(tx.Tx, owner[:])
@@ -87,16 +87,16 @@ func StandIn(r *kv.Refill, owner record.ID) error {
 	if r.Get(UserBucket, owner[:]) != nil {
 		return nil
 	}
-	u := &record.User{ID: owner, Name: fmt.Sprintf("recovered-%x", owner[10:]), Role: record.Member, Disabled: true, Quota: -1, Created: time.UnixMilli(int64(binary.BigEndian.Uint64(owner[:8]) >> 16)).UTC()}
+	u := &User{ID: owner, Name: fmt.Sprintf("recovered-%x", owner[10:]), Role: Member, Disabled: true, Quota: -1, Created: time.UnixMilli(int64(binary.BigEndian.Uint64(owner[:8]) >> 16)).UTC()}
 	r.Lost(fmt.Errorf("account %s is lost; the disabled account %s takes its place", owner, u.Name))
 	return UserRows.Put(r.Tx.Tx, u)
 }
 
 // Users lists all accounts, oldest first.
-func Users(tx *kv.Tx) ([]record.User, error) { return kv.Collect(UserRows, tx, nil) }
+func Users(tx *kv.Tx) ([]User, error) { return kv.Collect(UserRows, tx, nil) }
 
 // User reads an account.
-func User(tx *kv.Tx, id record.ID) (*record.User, error) {
+func ReadUser(tx *kv.Tx, id record.ID) (*User, error) {
 	u, err := UserRows.Get(tx.Tx, id[:])
 	return u, kv.UserError(err, "user")
 }
@@ -132,20 +132,20 @@ func Disabled(tx *kv.Tx, id record.ID) (bool, error) {
 }
 
 // UserNamed reads the account with the name, ignoring case.
-func UserNamed(tx *kv.Tx, name string) (*record.User, error) {
+func UserNamed(tx *kv.Tx, name string) (*User, error) {
 	u, err := UserRows.Find(tx.Tx, userName, []byte(record.Fold(name)))
 	return u, kv.UserError(err, "user")
 }
 
 // AddUser creates an account; u.Password is already a hash. The first administrator
 // ends the claim.
-func AddUser(tx *kv.Tx, u record.User) (*record.User, error) {
+func AddUser(tx *kv.Tx, u User) (*User, error) {
 	u.ID, u.Created = tx.NewID(), tx.Now
 	return &u, putUser(tx, &u)
 }
 
-func putUser(tx *kv.Tx, u *record.User) error {
-	if err := kv.UserError(UserRows.Put(tx.Tx, u), "user"); err != nil || u.Role != record.Admin {
+func putUser(tx *kv.Tx, u *User) error {
+	if err := kv.UserError(UserRows.Put(tx.Tx, u), "user"); err != nil || u.Role != Admin {
 		return err
 	}
 	Claimed.Raise(tx)
@@ -156,9 +156,9 @@ func putUser(tx *kv.Tx, u *record.User) error {
 // It refuses to leave the instance without an administrator who can sign in. A new
 // password ends the account's sessions. Disabling the account ends them too, and
 // enabling it again does not bring them back.
-func SaveUser(tx *kv.Tx, u *record.User) error {
+func SaveUser(tx *kv.Tx, u *User) error {
 	callers.Drop(tx)
-	before, err := User(tx, u.ID)
+	before, err := ReadUser(tx, u.ID)
 	if err != nil {
 		return err
 	}
@@ -178,10 +178,10 @@ func SaveUser(tx *kv.Tx, u *record.User) error {
 	return nil
 }
 
-func administers(u *record.User) bool { return u.Role == record.Admin && !u.Disabled }
+func administers(u *User) bool { return u.Role == Admin && !u.Disabled }
 
 // keepAdmin refuses if the user is the last administrator, or the last who can sign in.
-func keepAdmin(tx *kv.Tx, u *record.User) error {
+func keepAdmin(tx *kv.Tx, u *User) error {
 	users, err := Users(tx)
 	if err != nil {
 		return err
@@ -214,7 +214,7 @@ func keepAdmin(tx *kv.Tx, u *record.User) error {
 func RemoveUser(s *kv.Store, id record.ID, by string) error {
 	name := ""
 	err := s.Update(func(tx *kv.Tx) error {
-		u, err := User(tx, id)
+		u, err := ReadUser(tx, id)
 		if err != nil {
 			return err
 		}
@@ -225,7 +225,7 @@ func RemoveUser(s *kv.Store, id record.ID, by string) error {
 	for done := false; err == nil && !done; {
 		err = s.Update(func(tx *kv.Tx) (err error) {
 			if done, err = tx.Drop(id); err == nil && done {
-				err = Note(tx, record.Activity{Event: record.AccountRemoved, Name: name, By: by})
+				err = Note(tx, Activity{Event: AccountRemoved, Name: name, By: by})
 			}
 			return err
 		})
@@ -234,8 +234,8 @@ func RemoveUser(s *kv.Store, id record.ID, by string) error {
 }
 
 // Settings reads the instance's settings.
-func Settings(tx *kv.Tx) (record.Settings, error) {
-	set := record.Settings{LinkChecks: true, TrashDays: record.DefaultTrashDays}
+func ReadSettings(tx *kv.Tx) (Settings, error) {
+	set := Settings{LinkChecks: true, TrashDays: DefaultTrashDays}
 	if v := tx.Get(workcopy.MetaBucket, kv.MetaSettings); v != nil {
 		if err := json.Unmarshal(v, &set); err != nil {
 			return set, fmt.Errorf("settings: %w", err)
@@ -245,7 +245,7 @@ func Settings(tx *kv.Tx) (record.Settings, error) {
 }
 
 // SetSettings writes the instance's settings.
-func SetSettings(tx *kv.Tx, set record.Settings) error {
+func SetSettings(tx *kv.Tx, set Settings) error {
 	callers.Drop(tx)
 	PagesDue.Raise(tx)
 	v, err := json.Marshal(set)
@@ -273,7 +273,7 @@ func NewSecret() string {
 }
 
 // AddKey creates an API key. The secret is returned only here.
-func AddKey(tx *kv.Tx, k record.Key) (key *record.Key, secret string, err error) {
+func AddKey(tx *kv.Tx, k Key) (key *Key, secret string, err error) {
 	if err := record.CheckEnd(k.Expires, tx.Now); err != nil {
 		return nil, "", record.Bad(map[string]string{"expiresAt": err.Error()})
 	}
@@ -285,13 +285,13 @@ func AddKey(tx *kv.Tx, k record.Key) (key *record.Key, secret string, err error)
 	}
 	secret = NewSecret()
 	k.ID, k.Created, k.Digest = tx.NewID(), tx.Now, secretDigest(secret, k.Session)
-	a := record.Activity{Owner: k.Owner, Event: record.KeyCreated, Name: k.Name, Key: k.ID}
+	a := Activity{Owner: k.Owner, Event: KeyCreated, Name: k.Name, Key: k.ID}
 	switch {
 	case k.Session:
 		// Programs sign in again and again: rows without the session can repeat.
-		a.Event, a.Name, a.Address, a.Key = record.SignedIn, k.Agent, k.Address, record.ID{}
+		a.Event, a.Name, a.Address, a.Key = SignedIn, k.Agent, k.Address, record.ID{}
 	case k.Device != "":
-		a.Event = record.DeviceConnected
+		a.Event = DeviceConnected
 	}
 	return &k, secret, errors.Join(KeyRows.Put(tx.Tx, &k), Note(tx, a))
 }
@@ -308,7 +308,7 @@ func secretDigest(secret string, session bool) [32]byte {
 // AddSession signs a browser in. confirmed is when its user proved who they are; zero if that
 // is not known. The secret is returned only here. It fails while the account's sign-in is reset,
 // whatever has named the user.
-func AddSession(tx *kv.Tx, owner record.ID, agent, address string, confirmed time.Time) (key *record.Key, secret string, err error) {
+func AddSession(tx *kv.Tx, owner record.ID, agent, address string, confirmed time.Time) (key *Key, secret string, err error) {
 	l, err := LoginOf(tx, owner)
 	if err != nil {
 		return nil, "", err
@@ -319,24 +319,24 @@ func AddSession(tx *kv.Tx, owner record.ID, agent, address string, confirmed tim
 			Text: "The sign-in of this account was reset. Set a new password with the link first; an administrator can make another link.",
 		}
 	}
-	return AddKey(tx, record.Key{
-		Owner: owner, Scopes: []record.Scope{record.ScopeAdmin}, Session: true, Agent: agent, Address: address, Confirmed: confirmed,
-		Slides: record.SlideTime, Expires: tx.Now.Add(record.SlideTime), LastUsed: tx.Now.Truncate(time.Minute),
+	return AddKey(tx, Key{
+		Owner: owner, Scopes: []Scope{ScopeAdmin}, Session: true, Agent: agent, Address: address, Confirmed: confirmed,
+		Slides: SlideTime, Expires: tx.Now.Add(SlideTime), LastUsed: tx.Now.Truncate(time.Minute),
 	})
 }
 
 // Keys lists the owner's API keys, oldest first.
-func Keys(tx *kv.Tx, owner record.ID) ([]record.Key, error) { return credentials(tx, owner[:], false) }
+func Keys(tx *kv.Tx, owner record.ID) ([]Key, error) { return credentials(tx, owner[:], false) }
 
 // Sessions lists the owner's unexpired sessions, oldest first.
-func Sessions(tx *kv.Tx, owner record.ID) ([]record.Key, error) {
+func Sessions(tx *kv.Tx, owner record.ID) ([]Key, error) {
 	all, err := credentials(tx, owner[:], true)
-	return slices.DeleteFunc(all, func(k record.Key) bool { return !tx.Now.Before(k.Expires) }), err
+	return slices.DeleteFunc(all, func(k Key) bool { return !tx.Now.Before(k.Expires) }), err
 }
 
-func credentials(tx *kv.Tx, prefix []byte, sessions bool) ([]record.Key, error) {
+func credentials(tx *kv.Tx, prefix []byte, sessions bool) ([]Key, error) {
 	all, err := kv.Collect(KeyRows, tx, prefix)
-	return slices.DeleteFunc(all, func(k record.Key) bool { return k.Session != sessions }), err
+	return slices.DeleteFunc(all, func(k Key) bool { return k.Session != sessions }), err
 }
 
 // EndSessions signs out all of the owner's browsers. Devices that the owner approved
@@ -359,16 +359,16 @@ func EndSessions(tx *kv.Tx, owner record.ID) error {
 }
 
 // Key reads one of the owner's API keys.
-func Key(tx *kv.Tx, owner, id record.ID) (*record.Key, error) {
+func ReadKey(tx *kv.Tx, owner, id record.ID) (*Key, error) {
 	return credential(tx, owner, id, false)
 }
 
 // Session reads one of the owner's sessions.
-func Session(tx *kv.Tx, owner, id record.ID) (*record.Key, error) {
+func ReadSession(tx *kv.Tx, owner, id record.ID) (*Key, error) {
 	return credential(tx, owner, id, true)
 }
 
-func credential(tx *kv.Tx, owner, id record.ID, session bool) (*record.Key, error) {
+func credential(tx *kv.Tx, owner, id record.ID, session bool) (*Key, error) {
 	what := "key"
 	if session {
 		what = "session"
@@ -382,7 +382,7 @@ func credential(tx *kv.Tx, owner, id record.ID, session bool) (*record.Key, erro
 
 // SaveKey changes an API key or a session, which must have been read in the same
 // transaction.
-func SaveKey(tx *kv.Tx, k *record.Key) error {
+func SaveKey(tx *kv.Tx, k *Key) error {
 	callers.Drop(tx)
 	return KeyRows.Put(tx.Tx, k)
 }
@@ -396,9 +396,9 @@ func RemoveKey(tx *kv.Tx, owner, id record.ID) error {
 
 // Revoke deletes the owner's API keys that which selects, and returns them. by is the
 // user who revokes them; "" is the owner.
-func Revoke(tx *kv.Tx, owner record.ID, by string, which func(*record.Key) bool) ([]record.Key, error) {
+func Revoke(tx *kv.Tx, owner record.ID, by string, which func(*Key) bool) ([]Key, error) {
 	all, err := Keys(tx, owner)
-	all = slices.DeleteFunc(all, func(k record.Key) bool { return !which(&k) })
+	all = slices.DeleteFunc(all, func(k Key) bool { return !which(&k) })
 	for i := 0; err == nil && i < len(all); i++ {
 		err = RevokeOne(tx, &all[i], by)
 	}
@@ -406,21 +406,21 @@ func Revoke(tx *kv.Tx, owner record.ID, by string, which func(*record.Key) bool)
 }
 
 // RevokeOne is Revoke for one API key or session.
-func RevokeOne(tx *kv.Tx, k *record.Key, by string) error {
-	a := record.Activity{Owner: k.Owner, Event: record.KeyRevoked, Name: k.Name, Key: k.ID, By: by}
+func RevokeOne(tx *kv.Tx, k *Key, by string) error {
+	a := Activity{Owner: k.Owner, Event: KeyRevoked, Name: k.Name, Key: k.ID, By: by}
 	switch {
 	case k.Session:
-		a.Event, a.Name, a.Address = record.SessionRevoked, k.Agent, k.Address
+		a.Event, a.Name, a.Address = SessionRevoked, k.Agent, k.Address
 	case k.Device != "":
-		a.Event = record.DeviceRevoked
+		a.Event = DeviceRevoked
 	}
 	return errors.Join(RemoveKey(tx, k.Owner, k.ID), Note(tx, a))
 }
 
 // Caller is the user and credential of a request. It must not be changed.
 type Caller struct {
-	User      record.User
-	Key       record.Key
+	User      User
+	Key       Key
 	tokensOff bool
 }
 
@@ -493,7 +493,7 @@ func Recognize(s *kv.Store, owner, id record.ID) (*Caller, error) {
 // CheckNotRevoked fails if a credential was revoked or turned off, or its account
 // was disabled, since the request that carried it started. Call it in the
 // transaction that ends the request. A credential may expire in between.
-func CheckNotRevoked(tx *kv.Tx, k *record.Key) error {
+func CheckNotRevoked(tx *kv.Tx, k *Key) error {
 	now, err := KeyRows.Get(tx.Tx, kv.OwnedKey(k.Owner, k.ID[:]...))
 	if k.Session && errors.Is(err, table.ErrMissing) {
 		return errSessionEnded
@@ -546,12 +546,12 @@ func unknownKey(err error) error {
 }
 
 // caller reads the account and the settings that belong to a credential.
-func caller(tx *kv.Tx, k *record.Key) (*Caller, error) {
-	u, err := User(tx, k.Owner)
+func caller(tx *kv.Tx, k *Key) (*Caller, error) {
+	u, err := ReadUser(tx, k.Owner)
 	if err != nil {
 		return nil, err
 	}
-	set, err := Settings(tx)
+	set, err := ReadSettings(tx)
 	return &Caller{*u, *k, set.TokensOff}, err
 }
 
@@ -576,7 +576,7 @@ func used(s *kv.Store, c *Caller, now time.Time) {
 // administrator. Only the token's digest is stored.
 func Claim(tx *kv.Tx) (string, error) {
 	all, err := Users(tx)
-	if err != nil || slices.ContainsFunc(all, func(u record.User) bool { return u.Role == record.Admin }) {
+	if err != nil || slices.ContainsFunc(all, func(u User) bool { return u.Role == Admin }) {
 		return "", err
 	}
 	token := strings.TrimPrefix(NewSecret(), KeyPrefix)
@@ -665,7 +665,7 @@ func flushKeys(s *kv.Store) (write func(*kv.Tx) error, giveBack func()) {
 
 // checkKeyBound refuses an API key beyond the bound for each owner. At MaxSessions sessions it ends
 // the least recently used one instead.
-func checkKeyBound(tx *kv.Tx, k *record.Key) error {
+func checkKeyBound(tx *kv.Tx, k *Key) error {
 	all, err := credentials(tx, k.Owner[:], k.Session)
 	if err != nil || int64(len(all)) < tx.Bounds().Each {
 		return err
@@ -673,6 +673,6 @@ func checkKeyBound(tx *kv.Tx, k *record.Key) error {
 	if !k.Session {
 		return kv.TooMany("API keys", "too_many_keys", int64(len(all)))
 	}
-	oldest := slices.MinFunc(all, func(a, b record.Key) int { return a.LastUsed.Compare(b.LastUsed) })
+	oldest := slices.MinFunc(all, func(a, b Key) int { return a.LastUsed.Compare(b.LastUsed) })
 	return RemoveKey(tx, k.Owner, oldest.ID)
 }

@@ -16,6 +16,7 @@ import (
 
 	"kist/kv"
 	"kist/kv/catalog"
+	"kist/kv/history"
 	"kist/kv/inbox"
 	"kist/kv/jobs"
 	"kist/kv/kvtest"
@@ -27,7 +28,7 @@ func TestKeys(t *testing.T) {
 	is := is.New(t)
 	s := kvtest.Open(t)
 	ann, bob := kvtest.User(t, s, "ann"), kvtest.User(t, s, "bob")
-	k, secret := kvtest.Key(t, s, ann.ID, record.Key{Name: "laptop", Scopes: []record.Scope{record.ScopeRead}})
+	k, secret := kvtest.Key(t, s, ann.ID, people.Key{Name: "laptop", Scopes: []people.Scope{people.ScopeRead}})
 	is.True(strings.HasPrefix(secret, people.KeyPrefix))
 	is.Equal(len(secret), len(people.KeyPrefix)+43)
 	c, err := people.Authenticate(s, secret)
@@ -35,7 +36,7 @@ func TestKeys(t *testing.T) {
 	is.Equal(c.User.ID, ann.ID)
 	is.Equal(c.Key.ID, k.ID)
 	is.Equal(c.Key.Name, "laptop")
-	is.True(!c.Key.Allows(record.ScopeWrite))
+	is.True(!c.Key.Allows(people.ScopeWrite))
 	for _, bad := range []string{"", "kist_", secret[:len(secret)-1], secret + "x", strings.ToUpper(secret), strings.Repeat("x", 100_000)} {
 		_, err := people.Authenticate(s, bad)
 		is.Equal(kvtest.Code(err), "unknown_key")
@@ -44,7 +45,7 @@ func TestKeys(t *testing.T) {
 		for _, v := range kvtest.Dump(tx) {
 			is.True(!strings.Contains(v, secret) && !strings.Contains(v, strings.TrimPrefix(secret, people.KeyPrefix)))
 		}
-		_, err := people.Key(tx, bob.ID, k.ID)
+		_, err := people.ReadKey(tx, bob.ID, k.ID)
 		is.Equal(kvtest.Code(err), "not_found")
 		mine, err := people.Keys(tx, ann.ID)
 		is.NoErr(err)
@@ -55,7 +56,7 @@ func TestKeys(t *testing.T) {
 	})
 	is.Equal(kvtest.Code(s.Update(func(tx *kv.Tx) error { return people.RemoveKey(tx, bob.ID, k.ID) })), "not_found")
 	is.Equal(kvtest.Code(s.Update(func(tx *kv.Tx) error {
-		_, _, err := people.AddKey(tx, record.Key{Owner: ann.ID, Expires: tx.Now})
+		_, _, err := people.AddKey(tx, people.Key{Owner: ann.ID, Expires: tx.Now})
 		return err
 	})), "invalid_fields")
 	seen := map[string]bool{}
@@ -76,7 +77,7 @@ func TestKeysAreShutOut(t *testing.T) {
 	kvtest.User(t, s, "root")
 	u := kvtest.User(t, s, "ann")
 	end := c.Now().Add(24 * time.Hour)
-	k, secret := kvtest.Key(t, s, u.ID, record.Key{Expires: end})
+	k, secret := kvtest.Key(t, s, u.ID, people.Key{Expires: end})
 	try := func(want string) {
 		t.Helper()
 		_, err := people.Authenticate(s, secret)
@@ -88,9 +89,9 @@ func TestKeysAreShutOut(t *testing.T) {
 		}
 		is.Equal(kvtest.Code(s.Update(func(tx *kv.Tx) error { return people.CheckNotRevoked(tx, k) })), want)
 	}
-	account := func(change func(*record.User)) {
+	account := func(change func(*people.User)) {
 		kvtest.Update(t, s, func(tx *kv.Tx) error {
-			u, err := people.User(tx, u.ID)
+			u, err := people.ReadUser(tx, u.ID)
 			if err != nil {
 				return err
 			}
@@ -105,14 +106,14 @@ func TestKeysAreShutOut(t *testing.T) {
 	}{
 		{
 			"api_tokens_disabled", func() {
-				kvtest.Update(t, s, func(tx *kv.Tx) error { return people.SetSettings(tx, record.Settings{TokensOff: true}) })
+				kvtest.Update(t, s, func(tx *kv.Tx) error { return people.SetSettings(tx, people.Settings{TokensOff: true}) })
 			},
 			func() {
-				kvtest.Update(t, s, func(tx *kv.Tx) error { return people.SetSettings(tx, record.Settings{}) })
+				kvtest.Update(t, s, func(tx *kv.Tx) error { return people.SetSettings(tx, people.Settings{}) })
 			},
 		},
-		{"api_tokens_disabled", func() { account(func(u *record.User) { u.TokensOff = true }) }, func() { account(func(u *record.User) { u.TokensOff = false }) }},
-		{"user_disabled", func() { account(func(u *record.User) { u.Disabled = true }) }, func() { account(func(u *record.User) { u.Disabled = false }) }},
+		{"api_tokens_disabled", func() { account(func(u *people.User) { u.TokensOff = true }) }, func() { account(func(u *people.User) { u.TokensOff = false }) }},
+		{"user_disabled", func() { account(func(u *people.User) { u.Disabled = true }) }, func() { account(func(u *people.User) { u.Disabled = false }) }},
 		{"key_disabled", func() {
 			kvtest.Update(t, s, func(tx *kv.Tx) error { off := *k; off.Disabled = true; return people.SaveKey(tx, &off) })
 		}, func() { kvtest.Update(t, s, func(tx *kv.Tx) error { return people.SaveKey(tx, k) }) }},
@@ -133,7 +134,7 @@ func TestKeysAreShutOut(t *testing.T) {
 	try("key_expired") // no way back
 	kvtest.Update(t, s, func(tx *kv.Tx) error { return people.RemoveKey(tx, u.ID, k.ID) })
 	try("unknown_key")
-	k, secret = kvtest.Key(t, s, u.ID, record.Key{})
+	k, secret = kvtest.Key(t, s, u.ID, people.Key{})
 	try("")
 	_, err := people.Recognize(s, k.ID, u.ID)
 	is.Equal(kvtest.Code(err), "unknown_key") // nobody else owns it
@@ -147,7 +148,7 @@ func TestShutOutRace(t *testing.T) {
 	is := is.New(t)
 	s := kvtest.Open(t)
 	u := kvtest.User(t, s, "ann")
-	k, secret := kvtest.Key(t, s, u.ID, record.Key{})
+	k, secret := kvtest.Key(t, s, u.ID, people.Key{})
 	const enabled, disabling, disabled, enabling = 0, 1, 2, 3
 	var state atomic.Int64
 	stop := make(chan bool)
@@ -203,12 +204,12 @@ func TestLastUsed(t *testing.T) {
 	c := kvtest.NewClock()
 	s := kvtest.OpenAt(t, filepath.Join(t.TempDir(), "data"), c.Now)
 	u := kvtest.User(t, s, "ann")
-	k, secret := kvtest.Key(t, s, u.ID, record.Key{})
+	k, secret := kvtest.Key(t, s, u.ID, people.Key{})
 	lastUsed := func() time.Time {
 		is.NoErr(s.Flush())
 		var at time.Time
 		kvtest.View(t, s, func(tx *kv.Tx) error {
-			k, err := people.Key(tx, u.ID, k.ID)
+			k, err := people.ReadKey(tx, u.ID, k.ID)
 			if err == nil {
 				at = k.LastUsed
 			}
@@ -237,7 +238,7 @@ func TestLastUsed(t *testing.T) {
 	}
 	// Refusing a key is not a use of it.
 	kvtest.Update(t, s, func(tx *kv.Tx) error {
-		off, err := people.Key(tx, u.ID, k.ID)
+		off, err := people.ReadKey(tx, u.ID, k.ID)
 		if err != nil {
 			return err
 		}
@@ -268,17 +269,17 @@ func TestUsers(t *testing.T) {
 
 	// A member who was there first can be changed, and made the first
 	// administrator, which ends the claim.
-	var eve *record.User
+	var eve *people.User
 	kvtest.Update(t, s, func(tx *kv.Tx) (err error) {
-		eve, err = people.AddUser(tx, record.User{Name: "Eve", Role: record.Member})
+		eve, err = people.AddUser(tx, people.User{Name: "Eve", Role: people.Member})
 		return err
 	})
-	save := func(u *record.User) string {
+	save := func(u *people.User) string {
 		return kvtest.Code(s.Update(func(tx *kv.Tx) error { return people.SaveUser(tx, u) }))
 	}
 	is.Equal(save(eve), "")
 	is.Equal(claimable(token), "")
-	eve.Role = record.Admin
+	eve.Role = people.Admin
 	is.Equal(save(eve), "")
 	is.Equal(claimable(token), "not_found")
 	kvtest.Update(t, s, func(tx *kv.Tx) (err error) { token, err = people.Claim(tx); return err })
@@ -289,16 +290,16 @@ func TestUsers(t *testing.T) {
 	off.Disabled = true
 	is.Equal(save(&off), "last_admin")
 	off = *eve
-	off.Role = record.Member
+	off.Role = people.Member
 	is.Equal(save(&off), "last_admin")
 	is.Equal(kvtest.Code(people.RemoveUser(s, eve.ID, "root")), "last_admin")
 	ann := kvtest.User(t, s, "ann")
 	is.Equal(save(&off), "")
 
-	is.Equal(kvtest.Code(s.Update(func(tx *kv.Tx) error { _, err := people.AddUser(tx, record.User{Name: "ANN"}); return err })), "username_taken")
+	is.Equal(kvtest.Code(s.Update(func(tx *kv.Tx) error { _, err := people.AddUser(tx, people.User{Name: "ANN"}); return err })), "username_taken")
 	ann.Name = "EVE"
 	is.Equal(save(ann), "username_taken")
-	is.Equal(save(&record.User{ID: uuid.New(), Name: "nobody"}), "not_found")
+	is.Equal(save(&people.User{ID: uuid.New(), Name: "nobody"}), "not_found")
 	kvtest.View(t, s, func(tx *kv.Tx) error {
 		u, err := people.UserNamed(tx, "eVE")
 		is.NoErr(err)
@@ -314,7 +315,7 @@ func TestUsers(t *testing.T) {
 	// One variable for several accounts: changing it must not change stored rows.
 	kvtest.Update(t, s, func(tx *kv.Tx) error {
 		all, err := people.Users(tx)
-		var u record.User
+		var u people.User
 		for i := range all {
 			u = all[i]
 			u.Name = fmt.Sprint("new", i)
@@ -339,8 +340,8 @@ func TestNoOwner(t *testing.T) {
 		func(tx *kv.Tx) error { _, err := catalog.Add(tx, gone, record.Notes, f, nil, ""); return err },
 		func(tx *kv.Tx) error { _, err := catalog.AddTag(tx, gone, "t", ""); return err },
 		func(tx *kv.Tx) error { _, err := catalog.AddFolder(tx, gone, "f", ""); return err },
-		func(tx *kv.Tx) error { _, _, err := people.AddKey(tx, record.Key{Owner: gone}); return err },
-		func(tx *kv.Tx) error { _, err := jobs.AddWebhook(tx, record.Webhook{Owner: gone}); return err },
+		func(tx *kv.Tx) error { _, _, err := people.AddKey(tx, people.Key{Owner: gone}); return err },
+		func(tx *kv.Tx) error { _, err := jobs.AddWebhook(tx, jobs.Webhook{Owner: gone}); return err },
 		func(tx *kv.Tx) error { return jobs.SaveIdempotentAnswer(tx, gone, "k", jobs.IdempotentAnswer{}) },
 		func(tx *kv.Tx) error { _, err := inbox.AddUpload(tx, inbox.Upload{Owner: gone}); return err },
 	} {
@@ -369,7 +370,7 @@ func TestRemoveUser(t *testing.T) {
 			if _, err := catalog.Add(tx, root.ID, record.Files, file, kvtest.Content(record.Files, 1, 3), ""); err != nil {
 				return err
 			}
-			if _, err := jobs.AddWebhook(tx, record.Webhook{Owner: ann.ID, Events: []record.Event{"*"}, Enabled: true}); err != nil {
+			if _, err := jobs.AddWebhook(tx, jobs.Webhook{Owner: ann.ID, Events: []jobs.Event{"*"}, Enabled: true}); err != nil {
 				return err
 			}
 			if _, err := inbox.AddUpload(tx, inbox.Upload{Owner: ann.ID, Length: 9}); err != nil {
@@ -378,7 +379,7 @@ func TestRemoveUser(t *testing.T) {
 			return jobs.SaveIdempotentAnswer(tx, ann.ID, "k", jobs.IdempotentAnswer{Body: []byte("x")})
 		})
 	}
-	_, secret := kvtest.Key(t, s, ann.ID, record.Key{})
+	_, secret := kvtest.Key(t, s, ann.ID, people.Key{})
 	_, err := people.Authenticate(s, secret)
 	is.NoErr(err)
 	is.NoErr(people.RemoveUser(s, ann.ID, "root"))
@@ -469,7 +470,7 @@ func TestQuota(t *testing.T) {
 	_, err = upload(0, 1<<40)
 	is.NoErr(err)
 	quota := 1<<40 + 35 + kvtest.TextNow(t, s, u.ID) + 3*row
-	kvtest.Update(t, s, func(tx *kv.Tx) error { return people.SetSettings(tx, record.Settings{DefaultQuota: quota}) })
+	kvtest.Update(t, s, func(tx *kv.Tx) error { return people.SetSettings(tx, people.Settings{DefaultQuota: quota}) })
 	errs, made := make([]error, 8), make([]*record.Record, 8)
 	var wg sync.WaitGroup
 	for i := range errs {
@@ -494,7 +495,7 @@ func TestQuota(t *testing.T) {
 	_, err = upload(99, 10)
 	is.NoErr(err)
 	kvtest.Update(t, s, func(tx *kv.Tx) error { // a quota of the account's own: no limit
-		u, err := people.User(tx, u.ID)
+		u, err := people.ReadUser(tx, u.ID)
 		if err != nil {
 			return err
 		}
@@ -519,7 +520,7 @@ func TestChargeText(t *testing.T) {
 	s := kvtest.Open(t)
 	u := kvtest.User(t, s, "ann")
 	kvtest.Add(t, s, u.ID, record.Notes, `{"content":"content"}`)
-	kvtest.Update(t, s, func(tx *kv.Tx) error { return people.SetSettings(tx, record.Settings{DefaultQuota: 1}) })
+	kvtest.Update(t, s, func(tx *kv.Tx) error { return people.SetSettings(tx, people.Settings{DefaultQuota: 1}) })
 	kvtest.View(t, s, func(tx *kv.Tx) error {
 		now := tx.Text(u.ID)
 		is.True(now > 1)
@@ -536,21 +537,21 @@ func TestKeysAndSessions(t *testing.T) {
 	is := is.New(t)
 	s := kvtest.Open(t)
 	u := kvtest.User(t, s, "ann")
-	var key, session *record.Key
+	var key, session *people.Key
 	kvtest.Update(t, s, func(tx *kv.Tx) (err error) {
-		if key, _, err = people.AddKey(tx, record.Key{Owner: u.ID, Name: "k"}); err == nil {
+		if key, _, err = people.AddKey(tx, people.Key{Owner: u.ID, Name: "k"}); err == nil {
 			session, _, err = people.AddSession(tx, u.ID, "browser", "192.0.2.1", tx.Now)
 		}
 		return err
 	})
 	kvtest.View(t, s, func(tx *kv.Tx) error {
-		_, err := people.Key(tx, u.ID, key.ID)
+		_, err := people.ReadKey(tx, u.ID, key.ID)
 		is.NoErr(err)
-		_, err = people.Session(tx, u.ID, session.ID)
+		_, err = people.ReadSession(tx, u.ID, session.ID)
 		is.NoErr(err)
-		_, err = people.Key(tx, u.ID, session.ID)
+		_, err = people.ReadKey(tx, u.ID, session.ID)
 		is.Equal(err, record.NotFound("key"))
-		_, err = people.Session(tx, u.ID, key.ID)
+		_, err = people.ReadSession(tx, u.ID, key.ID)
 		is.Equal(err, record.NotFound("session"))
 		return nil
 	})
@@ -561,19 +562,19 @@ func TestDeliveries(t *testing.T) {
 	is := is.New(t)
 	s := kvtest.Open(t)
 	ann, bob := kvtest.User(t, s, "ann"), kvtest.User(t, s, "bob")
-	hook := func(owner record.ID, enabled bool, events ...record.Event) (h record.Webhook) {
+	hook := func(owner record.ID, enabled bool, events ...jobs.Event) (h jobs.Webhook) {
 		kvtest.Update(t, s, func(tx *kv.Tx) (err error) {
-			h, err = jobs.AddWebhook(tx, record.Webhook{Owner: owner, URL: "https://example.org/", Events: events, Enabled: enabled})
+			h, err = jobs.AddWebhook(tx, jobs.Webhook{Owner: owner, URL: "https://example.org/", Events: events, Enabled: enabled})
 			return err
 		})
 		return h
 	}
 	all, some, off, other := hook(ann.ID, true, "*"), hook(ann.ID, true, "note.updated"), hook(ann.ID, false, "*"), hook(bob.ID, true, "*")
-	waiting := func(h record.Webhook) (events []record.Event) {
+	waiting := func(h jobs.Webhook) (events []jobs.Event) {
 		kvtest.View(t, s, func(tx *kv.Tx) error {
 			for _, d := range kvtest.DeliveriesOf(t, tx, h.ID) {
 				events = append(events, d.Event)
-				_, n, err := jobs.Delivery(tx, jobs.Place{Owner: ann.ID, Hook: h.ID, ID: d.ID})
+				_, n, err := jobs.ReadDelivery(tx, jobs.Place{Owner: ann.ID, Hook: h.ID, ID: d.ID})
 				is.NoErr(err)
 				v, err := n.Shown()
 				is.NoErr(err)
@@ -600,20 +601,20 @@ func TestDeliveries(t *testing.T) {
 	kvtest.Update(t, s, func(tx *kv.Tx) (err error) { r, err = catalog.Add(tx, ann.ID, record.Notes, f, nil, ""); return err })
 	is.Equal(kvtest.Commits(t, s), n+1) // with the record
 	is.Equal(kvtest.Code(s.Update(func(tx *kv.Tx) error { _, err := catalog.Add(tx, ann.ID, record.Notes, f, nil, ""); return err })), "slug_taken")
-	is.Equal(waiting(all), []record.Event{"note.created"})
+	is.Equal(waiting(all), []jobs.Event{"note.created"})
 	r = kvtest.Edit(t, s, r, `{"title":"x"}`)
-	is.NoErr(catalog.Seen(s, r, record.Visit{}))
-	is.Equal(waiting(all), []record.Event{"note.created", "note.updated", "limit.reached", "note.deleted"})
-	is.Equal(waiting(some), []record.Event{"note.updated"})
+	is.NoErr(catalog.Seen(s, r, history.Visit{}))
+	is.Equal(waiting(all), []jobs.Event{"note.created", "note.updated", "limit.reached", "note.deleted"})
+	is.Equal(waiting(some), []jobs.Event{"note.updated"})
 	is.Equal(len(waiting(off)), 0)
 	is.Equal(len(waiting(other)), 0)
 	kvtest.View(t, s, func(tx *kv.Tx) error {
 		d := kvtest.DeliveriesOf(t, tx, all.ID)[3]
-		_, n, err := jobs.Delivery(tx, jobs.Place{Owner: ann.ID, Hook: all.ID, ID: d.ID})
+		_, n, err := jobs.ReadDelivery(tx, jobs.Place{Owner: ann.ID, Hook: all.ID, ID: d.ID})
 		is.NoErr(err)
 		is.Equal(n.Views, int64(1))
 		is.Equal(n.Tags[0].Name, "t")
-		_, _, err = jobs.Delivery(tx, jobs.Place{Owner: bob.ID, Hook: all.ID, ID: d.ID})
+		_, _, err = jobs.ReadDelivery(tx, jobs.Place{Owner: bob.ID, Hook: all.ID, ID: d.ID})
 		is.Equal(kvtest.Code(err), "not_found")
 		return kvtest.Audit(tx)
 	})

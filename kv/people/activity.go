@@ -7,6 +7,7 @@ import (
 	"hash/fnv"
 	"io"
 	"net/netip"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -30,19 +31,19 @@ const (
 
 // ActivityRows is the table of what happened in accounts. Rows without an owner are about
 // the whole instance.
-var ActivityRows = func() *table.Table[record.Activity] {
-	t := kv.JsonTable(activityBucket, activityKey, table.Index[record.Activity]{Bucket: HistoryIndex, Keys: func(a *record.Activity, file func([]byte)) {
+var ActivityRows = func() *table.Table[Activity] {
+	t := kv.JsonTable(activityBucket, activityKey, table.Index[Activity]{Bucket: HistoryIndex, Keys: func(a *Activity, file func([]byte)) {
 		key := activityKey(a)
 		file(AgeKey(agedActivity, a.At, key))
 		if a.Event.ForAdmins() {
 			file(slices.Concat([]byte{adminsActivity}, a.ID[:], a.Owner[:])) // in the order in which it happened
 		}
-		if a.Event == record.KeyUsed {
+		if a.Event == KeyUsed {
 			file(append(placeKey(a.Key, a.Network), key...))
 		}
 	}})
 	t.Sums = kv.SumBucket
-	t.Tally = func(a *record.Activity, add func([]byte, int64)) {
+	t.Tally = func(a *Activity, add func([]byte, int64)) {
 		add(activitySum(a.Owner), 1)
 		if a.Event.ForAdmins() {
 			add(adminsSum, 1)
@@ -51,7 +52,7 @@ var ActivityRows = func() *table.Table[record.Activity] {
 	return t
 }()
 
-func activityKey(a *record.Activity) []byte { return kv.OwnedKey(a.Owner, a.ID[:]...) }
+func activityKey(a *Activity) []byte { return kv.OwnedKey(a.Owner, a.ID[:]...) }
 
 // activitySum is the key of the number of an owner's rows, and adminsSum of those that
 // administrators see.
@@ -69,12 +70,12 @@ func placeKey(key record.ID, network string) []byte {
 // ActivityTable keeps what happened in accounts.
 var ActivityTable = kv.Table{
 	Buckets: []table.Bucket{activityBucket, HistoryIndex},
-	Check: kv.CheckRows(ActivityRows, func(a *kv.Audit, v *record.Activity) {
+	Check: kv.CheckRows(ActivityRows, func(a *kv.Audit, v *Activity) {
 		if v.Owner != uuid.Nil {
 			a.Refers(UserBucket, v.Owner[:], "activity", v.ID)
 		}
 	}),
-	Refill: kv.RefillRows(ActivityRows, kv.Mending[record.Activity]{Mend: func(r *kv.Refill, v *record.Activity) error {
+	Refill: kv.RefillRows(ActivityRows, kv.Mending[Activity]{Mend: func(r *kv.Refill, v *Activity) error {
 		if v.Owner == uuid.Nil {
 			return nil
 		}
@@ -82,7 +83,7 @@ var ActivityTable = kv.Table{
 	}}),
 	Drop: kv.DropRows(ActivityRows),
 	Tick: func(s *kv.Store) {
-		DropAged(s, agedActivity, record.ActivityTime, func(tx *kv.Tx, key []byte) error {
+		DropAged(s, agedActivity, ActivityTime, func(tx *kv.Tx, key []byte) error {
 			_, err := ActivityRows.Delete(tx.Tx, key)
 			return err
 		})
@@ -131,7 +132,7 @@ func DropAged(s *kv.Store, what byte, age time.Duration, drop func(tx *kv.Tx, ke
 // If the latest row is the same and less than an hour old, it counts there. The oldest
 // rows beyond record.MaxActivity are deleted. For an account that is gone Note does
 // nothing.
-func Note(tx *kv.Tx, a record.Activity) error {
+func Note(tx *kv.Tx, a Activity) error {
 	if a.Owner != uuid.Nil && tx.Get(UserBucket, a.Owner[:]) == nil {
 		return nil
 	}
@@ -151,7 +152,7 @@ func Note(tx *kv.Tx, a record.Activity) error {
 	if err := ActivityRows.Put(tx.Tx, &a); err != nil {
 		return err
 	}
-	if ActivityRows.Sum(tx.Tx, activitySum(a.Owner)) > record.MaxActivity {
+	if ActivityRows.Sum(tx.Tx, activitySum(a.Owner)) > MaxActivity {
 		for key := range tx.Walk(activityBucket, a.Owner[:], nil, false) {
 			_, err := ActivityRows.Delete(tx.Tx, bytes.Clone(key))
 			return err
@@ -165,7 +166,7 @@ const maxNoted = 200
 
 // An ActivityPage is a part of the activity, latest first.
 type ActivityPage struct {
-	Rows  []record.Activity
+	Rows  []Activity
 	Total int64
 	Next  []byte // where the next page begins; nil at the end
 }
@@ -223,7 +224,7 @@ var keyPlaces kv.Slot[places]
 
 // UsedFrom notes that an API key was used from an address of a network. If that is new,
 // the activity has it within a second.
-func UsedFrom(s *kv.Store, k *record.Key, address netip.Addr, network netip.Prefix) {
+func UsedFrom(s *kv.Store, k *Key, address netip.Addr, network netip.Prefix) {
 	at, p := place{k.Owner, k.ID, network}, keyPlaces.Of(s)
 	p.Lock()
 	defer p.Unlock()
@@ -275,7 +276,87 @@ func notePlace(tx *kv.Tx, at place, address netip.Addr) error {
 	if err != nil {
 		return err
 	}
-	return Note(tx, record.Activity{
-		Owner: at.owner, Event: record.KeyUsed, Name: k.Name, Key: k.ID, Address: address.String(), Network: at.network.String(),
+	return Note(tx, Activity{
+		Owner: at.owner, Event: KeyUsed, Name: k.Name, Key: k.ID, Address: address.String(), Network: at.network.String(),
 	})
+}
+
+// ActivityEvent is something that happened in an account.
+type ActivityEvent string
+
+// What happens in an account.
+const (
+	SignedIn        ActivityEvent = "signed_in"
+	SessionRevoked  ActivityEvent = "session_revoked"
+	DeviceConnected ActivityEvent = "device_connected"
+	DeviceRevoked   ActivityEvent = "device_revoked"
+	KeyCreated      ActivityEvent = "key_created"
+	KeyUsed         ActivityEvent = "key_used" // from a network that it was not used from before
+	KeyRevoked      ActivityEvent = "key_revoked"
+	AccountCreated  ActivityEvent = "account_created"
+	AccountChanged  ActivityEvent = "account_changed"
+	AccountRemoved  ActivityEvent = "account_removed"
+	SettingsChanged ActivityEvent = "settings_changed"
+	CodesOn         ActivityEvent = "codes_on"
+	CodesOff        ActivityEvent = "codes_off"
+	RecoveryMade    ActivityEvent = "recovery_codes_created"
+	RecoveryUsed    ActivityEvent = "recovery_code_used"
+	PasskeyAdded    ActivityEvent = "passkey_added"
+	PasskeyRemoved  ActivityEvent = "passkey_removed"
+	PasskeyRefused  ActivityEvent = "passkey_refused" // its counter went back: there may be a copy of it
+	StepFailed      ActivityEvent = "second_step_failed"
+	LoginReset      ActivityEvent = "login_reset"
+	LoginLinked     ActivityEvent = "login_linked"
+	LoginUnlinked   ActivityEvent = "login_unlinked"
+	ItemShared      ActivityEvent = "item_shared"
+	ItemSpent       ActivityEvent = "limit_reached"
+	ItemRestored    ActivityEvent = "restored"
+	FileReceived    ActivityEvent = "request_received"
+	ImportFinished  ActivityEvent = "import_finished"
+)
+
+// ActivityEvents lists what happens in an account. Those from ItemShared on concern only
+// its owner; administrators see the others.
+var ActivityEvents = []ActivityEvent{
+	SignedIn, SessionRevoked, DeviceConnected, DeviceRevoked, KeyCreated, KeyUsed, KeyRevoked,
+	AccountCreated, AccountChanged, AccountRemoved, SettingsChanged, LoginLinked, LoginUnlinked,
+	CodesOn, CodesOff, RecoveryMade, RecoveryUsed, PasskeyAdded, PasskeyRemoved, PasskeyRefused, StepFailed, LoginReset,
+	ItemShared, ItemSpent, ItemRestored, FileReceived, ImportFinished,
+}
+
+// ForAdmins reports whether administrators see the event in every account.
+func (e ActivityEvent) ForAdmins() bool {
+	return slices.Index(ActivityEvents, e) < slices.Index(ActivityEvents, ItemShared)
+}
+
+// Activity is an entry in the history of an account. Without an owner, it is about the
+// whole instance.
+type Activity struct {
+	ID      record.ID     `json:"ID"`
+	Owner   record.ID     `json:"Owner"`
+	At      time.Time     `json:"At"`
+	Event   ActivityEvent `json:"Event"`
+	Name    string        `json:"Name,omitempty"`    // of the browser, key, device, item, file or account
+	By      string        `json:"By,omitempty"`      // the user who did it, if not the owner
+	Address string        `json:"Address,omitempty"` // of the client
+	Network string        `json:"Network,omitempty"` // of a key that was used
+	Key     record.ID     `json:"Key,omitzero"`      // the session or API key
+	Kind    string        `json:"Kind,omitempty"`    // of the item
+	Item    record.ID     `json:"Item,omitzero"`
+	Changes []string      `json:"Changes,omitempty"` // the fields
+	More    int64         `json:"More,omitempty"`    // how often it happened again
+}
+
+// Bounds of the activity of an account.
+const (
+	MaxActivity  = 10_000
+	ActivityTime = 400 * 24 * time.Hour
+	againWithin  = time.Hour
+)
+
+// Repeats reports whether the activity is the same as an earlier one, and soon after it.
+func (a *Activity) Repeats(earlier *Activity) bool {
+	x, y := *a, *earlier
+	x.ID, x.At, x.More = y.ID, y.At, y.More
+	return reflect.DeepEqual(x, y) && a.At.Sub(earlier.At) < againWithin
 }

@@ -29,7 +29,7 @@ func activity(t *testing.T, s *kv.Store, owner record.ID) (all []string) {
 	return all
 }
 
-func note(t *testing.T, s *kv.Store, a record.Activity) {
+func note(t *testing.T, s *kv.Store, a people.Activity) {
 	t.Helper()
 	kvtest.Update(t, s, func(tx *kv.Tx) error { return people.Note(tx, a) })
 }
@@ -40,9 +40,9 @@ func TestActivityOfKeys(t *testing.T) {
 	c := kvtest.NewClock()
 	s := kvtest.OpenAt(t, filepath.Join(t.TempDir(), "data"), c.Now)
 	u := kvtest.User(t, s, "ann")
-	var k *record.Key
+	var k *people.Key
 	kvtest.Update(t, s, func(tx *kv.Tx) (err error) {
-		if k, _, err = people.AddKey(tx, record.Key{Owner: u.ID, Name: "laptop"}); err != nil {
+		if k, _, err = people.AddKey(tx, people.Key{Owner: u.ID, Name: "laptop"}); err != nil {
 			return err
 		}
 		_, _, err = people.AddSession(tx, u.ID, "Firefox ", "192.0.2.1", tx.Now)
@@ -68,7 +68,7 @@ func TestActivityOfKeys(t *testing.T) {
 			err = people.RevokeOne(tx, &all[0], "")
 		}
 		if err == nil {
-			_, err = people.Revoke(tx, u.ID, "root", func(*record.Key) bool { return true })
+			_, err = people.Revoke(tx, u.ID, "root", func(*people.Key) bool { return true })
 		}
 		return err
 	})
@@ -87,14 +87,14 @@ func TestActivityRepeats(t *testing.T) {
 	c := kvtest.NewClock()
 	s := kvtest.OpenAt(t, filepath.Join(t.TempDir(), "data"), c.Now)
 	u := kvtest.User(t, s, "ann")
-	one := record.Activity{Owner: u.ID, Event: record.FileReceived, Name: "photos "}
+	one := people.Activity{Owner: u.ID, Event: people.FileReceived, Name: "photos "}
 	for range 61 {
 		note(t, s, one)
 		c.Add(time.Minute)
 	}
-	note(t, s, record.Activity{Owner: u.ID, Event: record.FileReceived, Name: "others "})
+	note(t, s, people.Activity{Owner: u.ID, Event: people.FileReceived, Name: "others "})
 	note(t, s, one)
-	note(t, s, record.Activity{Owner: uuid.Max, Event: record.FileReceived}) // of nobody
+	note(t, s, people.Activity{Owner: uuid.Max, Event: people.FileReceived}) // of nobody
 	is.Equal(activity(t, s, u.ID), []string{"request_received photos  1", "request_received others  1", "request_received photos  1", "request_received photos  60"})
 }
 
@@ -106,12 +106,12 @@ func TestActivityBounds(t *testing.T) {
 	s := kvtest.OpenAt(t, filepath.Join(t.TempDir(), "data"), c.Now)
 	u, other := kvtest.User(t, s, "ann"), kvtest.User(t, s, "bob")
 	start := c.Now()
-	note(t, s, record.Activity{Owner: other.ID, Event: record.SignedIn})
+	note(t, s, people.Activity{Owner: other.ID, Event: people.SignedIn})
 	const more = 5
-	for n := 0; n < record.MaxActivity+more; n += 501 {
+	for n := 0; n < people.MaxActivity+more; n += 501 {
 		kvtest.Update(t, s, func(tx *kv.Tx) error {
-			for i := n; i < min(n+501, record.MaxActivity+more); i++ {
-				if err := people.Note(tx, record.Activity{Owner: u.ID, Event: record.ItemShared, Name: fmt.Sprint(i)}); err != nil {
+			for i := n; i < min(n+501, people.MaxActivity+more); i++ {
+				if err := people.Note(tx, people.Activity{Owner: u.ID, Event: people.ItemShared, Name: fmt.Sprint(i)}); err != nil {
 					return err
 				}
 			}
@@ -122,10 +122,10 @@ func TestActivityBounds(t *testing.T) {
 		kvtest.View(t, s, func(tx *kv.Tx) (err error) { p, err = people.ActivityOf(tx, u.ID, after, limit); return err })
 		return p
 	}
-	want, p := record.MaxActivity+more-1, people.ActivityPage{}
+	want, p := people.MaxActivity+more-1, people.ActivityPage{}
 	for first := true; first || p.Next != nil; first = false {
 		p = page(p.Next, 999)
-		is.Equal(p.Total, int64(record.MaxActivity))
+		is.Equal(p.Total, int64(people.MaxActivity))
 		for _, a := range p.Rows {
 			is.Equal(a.Name, fmt.Sprint(want))
 			want--
@@ -133,11 +133,11 @@ func TestActivityBounds(t *testing.T) {
 	}
 	is.Equal(want, more-1)
 
-	c.Ms.Store(start.Add(record.ActivityTime).UnixMilli())
+	c.Ms.Store(start.Add(people.ActivityTime).UnixMilli())
 	kvtest.Tick(s)
 	is.Equal(len(activity(t, s, other.ID)), 1)
 	c.Add(time.Millisecond)
-	for range record.MaxActivity/kv.RemoveBatch + 1 {
+	for range people.MaxActivity/kv.RemoveBatch + 1 {
 		kvtest.Tick(s)
 	}
 	is.Equal(len(activity(t, s, other.ID)), 0)
@@ -151,11 +151,11 @@ func TestAdminActivity(t *testing.T) {
 	is := is.New(t)
 	s := kvtest.Open(t)
 	ann, bob := kvtest.User(t, s, "ann"), kvtest.User(t, s, "bob")
-	note(t, s, record.Activity{Owner: ann.ID, Event: record.SignedIn})
-	note(t, s, record.Activity{Event: record.SettingsChanged, By: "ann"})
-	note(t, s, record.Activity{Owner: bob.ID, Event: record.ItemShared})
-	note(t, s, record.Activity{Owner: bob.ID, Event: record.KeyUsed})
-	list := func() (all []record.ActivityEvent, total int64) {
+	note(t, s, people.Activity{Owner: ann.ID, Event: people.SignedIn})
+	note(t, s, people.Activity{Event: people.SettingsChanged, By: "ann"})
+	note(t, s, people.Activity{Owner: bob.ID, Event: people.ItemShared})
+	note(t, s, people.Activity{Owner: bob.ID, Event: people.KeyUsed})
+	list := func() (all []people.ActivityEvent, total int64) {
 		kvtest.View(t, s, func(tx *kv.Tx) error {
 			for after := []byte(nil); ; {
 				p, err := people.AdminActivity(tx, after, 1)
@@ -171,11 +171,11 @@ func TestAdminActivity(t *testing.T) {
 		return all, total
 	}
 	all, total := list()
-	is.Equal(all, []record.ActivityEvent{record.KeyUsed, record.SettingsChanged, record.SignedIn})
+	is.Equal(all, []people.ActivityEvent{people.KeyUsed, people.SettingsChanged, people.SignedIn})
 	is.Equal(total, int64(3))
 	is.NoErr(people.RemoveUser(s, bob.ID, "ann"))
 	all, total = list()
-	is.Equal(all, []record.ActivityEvent{record.AccountRemoved, record.SettingsChanged, record.SignedIn})
+	is.Equal(all, []people.ActivityEvent{people.AccountRemoved, people.SettingsChanged, people.SignedIn})
 	is.Equal(total, int64(3))
 	kvtest.View(t, s, kvtest.Audit)
 }
@@ -186,7 +186,7 @@ func TestPlacesInMemory(t *testing.T) {
 	is := is.New(t)
 	s := kvtest.Open(t)
 	u := kvtest.User(t, s, "ann")
-	k := &record.Key{Owner: u.ID, ID: record.ID{1}} // not in the store
+	k := &people.Key{Owner: u.ID, ID: record.ID{1}} // not in the store
 	for i := range 3 * people.MaxPlaces {
 		a := netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})
 		people.UsedFrom(s, k, a, netip.PrefixFrom(a, 32))

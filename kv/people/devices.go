@@ -19,8 +19,8 @@ const (
 	maxDevicesFrom = 5                // waiting requests from one network
 )
 
-var deviceRows = kv.JsonTable(deviceBucket, func(d *record.Device) []byte { return append([]byte{}, d.Digest[:]...) },
-	table.Index[record.Device]{Bucket: deviceCode, Name: "code", Unique: true, Keys: func(d *record.Device, file func([]byte)) {
+var deviceRows = kv.JsonTable(deviceBucket, func(d *Device) []byte { return append([]byte{}, d.Digest[:]...) },
+	table.Index[Device]{Bucket: deviceCode, Name: "code", Unique: true, Keys: func(d *Device, file func([]byte)) {
 		file([]byte(d.Code))
 	}})
 
@@ -28,18 +28,18 @@ var deviceRows = kv.JsonTable(deviceBucket, func(d *record.Device) []byte { retu
 var DeviceTable = kv.Table{
 	Buckets: []table.Bucket{deviceBucket, deviceCode},
 	Check:   kv.CheckRows(deviceRows, nil),
-	Refill:  kv.RefillRows(deviceRows, kv.Mending[record.Device]{}),
+	Refill:  kv.RefillRows(deviceRows, kv.Mending[Device]{}),
 }
 
 // AddDevice stores a client's request for access. The client polls with the secret,
 // and the user types d.Code. The secret is returned only here. If too many wait from all
 // networks, the oldest request of the network that has most is dropped.
-func AddDevice(tx *kv.Tx, client, address, network string) (d *record.Device, secret string, err error) {
+func AddDevice(tx *kv.Tx, client, address, network string) (d *Device, secret string, err error) {
 	all, err := kv.Collect(deviceRows, tx, nil)
 	if err != nil {
 		return nil, "", err
 	}
-	var there []record.Device
+	var there []Device
 	var room time.Time // when the first request of this network expires
 	from := 0
 	for _, d := range all {
@@ -50,7 +50,7 @@ func AddDevice(tx *kv.Tx, client, address, network string) (d *record.Device, se
 			continue
 		}
 		there = append(there, d)
-		if d.Network != network || d.State != record.DeviceWaits {
+		if d.Network != network || d.State != DeviceWaits {
 			continue
 		}
 		from++
@@ -72,12 +72,12 @@ func AddDevice(tx *kv.Tx, client, address, network string) (d *record.Device, se
 	}
 
 	secret = NewSecret()[len(KeyPrefix):]
-	d = &record.Device{
+	d = &Device{
 		Digest: sha256.Sum256([]byte(secret)), Client: client, Address: address, Network: network,
 		Created: tx.Now, Expires: tx.Now.Add(DeviceTime), Interval: DeviceInterval,
 	}
 	for d.Code == "" || tx.Get(deviceCode, []byte(d.Code)) != nil {
-		d.Code = record.NewUserCode(kv.Random)
+		d.Code = NewUserCode(kv.Random)
 	}
 	return d, secret, deviceRows.Put(tx.Tx, d)
 }
@@ -85,7 +85,7 @@ func AddDevice(tx *kv.Tx, client, address, network string) (d *record.Device, se
 // leastOf is the request to drop for a new one: the oldest of the network that has most. It
 // leaves out requests that somebody has approved, and those of networks that have signed in
 // while they are at most half. It is nil if none is left.
-func leastOf(all []record.Device, familiar func(network string) bool) *record.Device {
+func leastOf(all []Device, familiar func(network string) bool) *Device {
 	of, known, kept := map[string]int{}, map[string]bool{}, 0
 	for i := range all {
 		network := all[i].Network
@@ -98,10 +98,10 @@ func leastOf(all []record.Device, familiar func(network string) bool) *record.De
 		}
 	}
 
-	var least *record.Device
+	var least *Device
 	for i := range all {
 		d := &all[i]
-		if d.State == record.DeviceApproved || known[d.Network] && kept <= len(all)/2 {
+		if d.State == DeviceApproved || known[d.Network] && kept <= len(all)/2 {
 			continue
 		}
 		n := 0
@@ -117,12 +117,12 @@ func leastOf(all []record.Device, familiar func(network string) bool) *record.De
 
 // DeviceFor reads the waiting request for a code that a user typed, in any case,
 // with or without its hyphen.
-func DeviceFor(tx *kv.Tx, code string) (*record.Device, error) {
-	d, err := deviceRows.Find(tx.Tx, deviceCode, []byte(record.CleanUserCode(code)))
+func DeviceFor(tx *kv.Tx, code string) (*Device, error) {
+	d, err := deviceRows.Find(tx.Tx, deviceCode, []byte(CleanUserCode(code)))
 	if err = kv.UserError(err, "code"); err != nil {
 		return nil, err
 	}
-	if !tx.Now.Before(d.Expires) || d.State != record.DeviceWaits {
+	if !tx.Now.Before(d.Expires) || d.State != DeviceWaits {
 		return nil, record.NotFound("code")
 	}
 	return d, nil
@@ -130,25 +130,25 @@ func DeviceFor(tx *kv.Tx, code string) (*record.Device, error) {
 
 // DecideDevice gives a waiting client access for the owner, or refuses it. While API
 // keys are turned off an approval fails with Denied, and the client keeps waiting.
-func DecideDevice(tx *kv.Tx, code string, owner record.ID, approve bool) (*record.Device, error) {
+func DecideDevice(tx *kv.Tx, code string, owner record.ID, approve bool) (*Device, error) {
 	d, err := DeviceFor(tx, code)
 	if err != nil {
 		return nil, err
 	}
-	d.Owner, d.State = owner, record.DeviceDenied
+	d.Owner, d.State = owner, DeviceDenied
 	if approve {
-		u, err := User(tx, owner)
+		u, err := ReadUser(tx, owner)
 		if err != nil {
 			return nil, err
 		}
-		set, err := Settings(tx)
+		set, err := ReadSettings(tx)
 		if err != nil {
 			return nil, err
 		}
 		if set.TokensOff || u.TokensOff {
 			return nil, &record.Error{Fault: record.Denied, Code: "api_tokens_disabled", Text: "API keys are turned off."}
 		}
-		d.State = record.DeviceApproved
+		d.State = DeviceApproved
 	}
 	return d, deviceRows.Put(tx.Tx, d)
 }
@@ -156,7 +156,7 @@ func DecideDevice(tx *kv.Tx, code string, owner record.ID, approve bool) (*recor
 // PollDevice handles one poll of a client. Once its request is approved, the client
 // gets the API key a single time. Otherwise wait says why there is no key, or how to
 // go on polling. Only the poll that gets the key writes to the disk.
-func PollDevice(s *kv.Store, secret string) (key string, wait *record.DeviceError, err error) {
+func PollDevice(s *kv.Store, secret string) (key string, wait *DeviceError, err error) {
 	digest := sha256.Sum256([]byte(secret))
 	approved := false
 	err = s.View(func(tx *kv.Tx) error {
@@ -165,7 +165,7 @@ func PollDevice(s *kv.Store, secret string) (key string, wait *record.DeviceErro
 		if err != nil || refused != nil {
 			return err
 		}
-		approved = d.State == record.DeviceApproved
+		approved = d.State == DeviceApproved
 		if !approved {
 			wait = polling.Of(s).next(d, tx.Now)
 		}
@@ -181,39 +181,39 @@ func PollDevice(s *kv.Store, secret string) (key string, wait *record.DeviceErro
 
 // polledDevice reads a request that waits or is approved. Otherwise refused says why it gets no
 // key.
-func polledDevice(tx *kv.Tx, digest [32]byte) (d *record.Device, refused *record.DeviceError, err error) {
+func polledDevice(tx *kv.Tx, digest [32]byte) (d *Device, refused *DeviceError, err error) {
 	d, err = deviceRows.Get(tx.Tx, digest[:])
 	if errors.Is(err, table.ErrMissing) {
-		return nil, &record.DeviceError{Code: "invalid_grant", Text: "This device code is not known or was used."}, nil
+		return nil, &DeviceError{Code: "invalid_grant", Text: "This device code is not known or was used."}, nil
 	}
 	if err != nil {
 		return nil, nil, err
 	}
-	set, err := Settings(tx)
+	set, err := ReadSettings(tx)
 	switch {
 	case err != nil:
 		return nil, nil, err
 	case !tx.Now.Before(d.Expires):
-		return nil, &record.DeviceError{Code: "expired_token", Text: "The code has expired; begin again."}, nil
-	case d.State == record.DeviceDenied:
-		return nil, &record.DeviceError{Code: "access_denied", Text: "The request was denied."}, nil
+		return nil, &DeviceError{Code: "expired_token", Text: "The code has expired; begin again."}, nil
+	case d.State == DeviceDenied:
+		return nil, &DeviceError{Code: "access_denied", Text: "The request was denied."}, nil
 	case set.TokensOff:
 		return nil, keysOff, nil
 	}
 	return d, nil, nil
 }
 
-var keysOff = &record.DeviceError{Code: "access_denied", Text: "API keys are turned off.", Off: true}
+var keysOff = &DeviceError{Code: "access_denied", Text: "API keys are turned off.", Off: true}
 
 // takeKey makes the key of an approved request and removes the request.
-func takeKey(tx *kv.Tx, digest [32]byte) (key string, refused *record.DeviceError, err error) {
+func takeKey(tx *kv.Tx, digest [32]byte) (key string, refused *DeviceError, err error) {
 	d, refused, err := polledDevice(tx, digest)
 	if err != nil || refused != nil {
 		return "", refused, err
 	}
 	u, err := UserRows.Get(tx.Tx, d.Owner[:])
 	if errors.Is(err, table.ErrMissing) {
-		return "", &record.DeviceError{Code: "access_denied", Text: "The account is gone."}, nil
+		return "", &DeviceError{Code: "access_denied", Text: "The account is gone."}, nil
 	}
 	if err != nil {
 		return "", nil, err
@@ -221,12 +221,12 @@ func takeKey(tx *kv.Tx, digest [32]byte) (key string, refused *record.DeviceErro
 	if u.Disabled || u.TokensOff {
 		return "", keysOff, nil
 	}
-	_, key, err = AddKey(tx, record.Key{
-		Owner: d.Owner, Name: record.ClientName(d.Client), Scopes: []record.Scope{record.ScopeRead, record.ScopeWrite, record.ScopeUpload},
-		Device: d.Client, Slides: record.SlideTime, Expires: tx.Now.Add(record.SlideTime),
+	_, key, err = AddKey(tx, Key{
+		Owner: d.Owner, Name: ClientName(d.Client), Scopes: []Scope{ScopeRead, ScopeWrite, ScopeUpload},
+		Device: d.Client, Slides: SlideTime, Expires: tx.Now.Add(SlideTime),
 	})
 	if e, ok := errors.AsType[*record.Error](err); ok && e.Fault == record.Denied {
-		return "", &record.DeviceError{Code: "access_denied", Text: e.Text}, nil
+		return "", &DeviceError{Code: "access_denied", Text: e.Text}, nil
 	}
 	if err != nil {
 		return "", nil, err
@@ -255,7 +255,7 @@ type polled struct {
 var polling kv.Slot[polls]
 
 // next answers a poll for a request that waits.
-func (p *polls) next(d *record.Device, now time.Time) *record.DeviceError {
+func (p *polls) next(d *Device, now time.Time) *DeviceError {
 	p.Lock()
 	defer p.Unlock()
 	last, again := p.of[d.Digest]
@@ -265,10 +265,10 @@ func (p *polls) next(d *record.Device, now time.Time) *record.DeviceError {
 	if p.of == nil || !again && len(p.of) >= 2*maxDevices {
 		p.of = map[[32]byte]polled{}
 	}
-	wait := &record.DeviceError{Code: "authorization_pending", Text: "The request was not decided yet."}
+	wait := &DeviceError{Code: "authorization_pending", Text: "The request was not decided yet."}
 	if again && now.Sub(last.at) < last.interval-pollSlack {
 		last.interval += DeviceInterval
-		wait = &record.DeviceError{Code: "slow_down", Text: "Ask less often."}
+		wait = &DeviceError{Code: "slow_down", Text: "Ask less often."}
 	}
 	p.of[d.Digest] = polled{now, last.interval}
 	wait.Interval = last.interval

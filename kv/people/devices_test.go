@@ -18,7 +18,7 @@ import (
 )
 
 // device requests access for a client.
-func device(t *testing.T, s *kv.Store, client string) (d *record.Device, secret string) {
+func device(t *testing.T, s *kv.Store, client string) (d *people.Device, secret string) {
 	t.Helper()
 	kvtest.Update(t, s, func(tx *kv.Tx) (err error) {
 		d, secret, err = people.AddDevice(tx, client, "192.0.2.1", "192.0.2.1/32")
@@ -114,7 +114,7 @@ func TestDeviceFlow(t *testing.T) {
 
 	d, secret = device(t, s, "off")
 	is.NoErr(decide(d.Code, true))
-	kvtest.Update(t, s, func(tx *kv.Tx) error { return people.SetSettings(tx, record.Settings{TokensOff: true}) })
+	kvtest.Update(t, s, func(tx *kv.Tx) error { return people.SetSettings(tx, people.Settings{TokensOff: true}) })
 	_, code = poll(t, s, secret)
 	is.Equal(code, "access_denied")
 }
@@ -137,9 +137,9 @@ func TestDecidedDevicesMakeRoom(t *testing.T) {
 // no key afterwards.
 func TestDeviceApprovedBeforePassword(t *testing.T) {
 	t.Parallel()
-	for name, change := range map[string]func(*record.User){
-		"password": func(u *record.User) { u.Password = "another hash" },
-		"disabled": func(u *record.User) { u.Disabled = true },
+	for name, change := range map[string]func(*people.User){
+		"password": func(u *people.User) { u.Password = "another hash" },
+		"disabled": func(u *people.User) { u.Disabled = true },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -155,13 +155,13 @@ func TestDeviceApprovedBeforePassword(t *testing.T) {
 				return errors.Join(err, otherErr)
 			})
 			kvtest.Update(t, s, func(tx *kv.Tx) error {
-				u, err := people.User(tx, ann.ID)
+				u, err := people.ReadUser(tx, ann.ID)
 				is.NoErr(err)
 				change(u)
 				return people.SaveUser(tx, u)
 			})
 			kvtest.Update(t, s, func(tx *kv.Tx) error { // it is enabled again
-				u, err := people.User(tx, ann.ID)
+				u, err := people.ReadUser(tx, ann.ID)
 				is.NoErr(err)
 				u.Disabled = false
 				return people.SaveUser(tx, u)
@@ -308,7 +308,7 @@ func TestSessions(t *testing.T) {
 	c := kvtest.NewClock()
 	s := kvtest.OpenAt(t, t.TempDir(), c.Now)
 	u := kvtest.User(t, s, "ann")
-	var k *record.Key
+	var k *people.Key
 	var secret string
 	enter := func() {
 		kvtest.Update(t, s, func(tx *kv.Tx) (err error) {
@@ -319,8 +319,8 @@ func TestSessions(t *testing.T) {
 	enter()
 	_, err := people.Authenticate(s, secret)
 	is.True(err != nil)
-	kvtest.Update(t, s, func(tx *kv.Tx) error { return people.SetSettings(tx, record.Settings{TokensOff: true}) })
-	for c.Now().Before(k.Created.Add(record.SessionTime)) {
+	kvtest.Update(t, s, func(tx *kv.Tx) error { return people.SetSettings(tx, people.Settings{TokensOff: true}) })
+	for c.Now().Before(k.Created.Add(people.SessionTime)) {
 		caller, err := people.AuthenticateSession(s, secret)
 		is.NoErr(err)
 		is.Equal(caller.Key.ID, k.ID)
@@ -330,7 +330,7 @@ func TestSessions(t *testing.T) {
 	_, err = people.AuthenticateSession(s, secret)
 	is.True(err != nil)
 	enter()
-	c.Add(record.SlideTime)
+	c.Add(people.SlideTime)
 	_, err = people.AuthenticateSession(s, secret)
 	is.True(err != nil)
 
@@ -342,14 +342,14 @@ func TestSessions(t *testing.T) {
 		keys, err := people.Keys(tx, u.ID)
 		is.NoErr(err)
 		is.Equal(len(keys), 0)
-		_, err = people.Key(tx, u.ID, k.ID)
+		_, err = people.ReadKey(tx, u.ID, k.ID)
 		is.True(err != nil)
 		return nil
 	})
 	kvtest.Update(t, s, people.DropSessions)
 	kvtest.View(t, s, func(tx *kv.Tx) error { is.Equal(tx.Count(kvtest.Bucket("key")), 1); return kvtest.Audit(tx) })
 	kvtest.Update(t, s, func(tx *kv.Tx) error {
-		u, err := people.User(tx, u.ID)
+		u, err := people.ReadUser(tx, u.ID)
 		if err != nil {
 			return err
 		}
@@ -366,7 +366,7 @@ func TestSessions(t *testing.T) {
 	_, err = people.AuthenticateSession(s, secret)
 	is.NoErr(err)
 	kvtest.Update(t, s, func(tx *kv.Tx) error {
-		u, err := people.User(tx, other.ID)
+		u, err := people.ReadUser(tx, other.ID)
 		if err != nil {
 			return err
 		}

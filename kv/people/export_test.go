@@ -2,7 +2,6 @@ package people
 
 import (
 	"kist/kv"
-	"kist/kv/record"
 )
 
 // The declarations below give external tests access to internals.
@@ -25,7 +24,7 @@ func NotedUses(s *kv.Store) int {
 }
 
 // AllKeys lists everyone's API keys.
-func AllKeys(tx *kv.Tx) ([]record.Key, error) { return credentials(tx, nil, false) }
+func AllKeys(tx *kv.Tx) ([]Key, error) { return credentials(tx, nil, false) }
 
 // Bounds of the places in memory.
 const (

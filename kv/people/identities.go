@@ -16,8 +16,8 @@ import (
 // maxIdentities is how many identities an account may be linked to.
 const maxIdentities = 20
 
-var identityRows = kv.JsonTable(identityBucket, func(l *record.Identity) []byte { return kv.OwnedKey(l.Owner, l.ID[:]...) },
-	table.Index[record.Identity]{Bucket: identitySubject, Name: "identity", Unique: true, Keys: func(l *record.Identity, file func([]byte)) {
+var identityRows = kv.JsonTable(identityBucket, func(l *Identity) []byte { return kv.OwnedKey(l.Owner, l.ID[:]...) },
+	table.Index[Identity]{Bucket: identitySubject, Name: "identity", Unique: true, Keys: func(l *Identity, file func([]byte)) {
 		file(identityKey(l.Issuer, l.Subject))
 	}})
 
@@ -33,12 +33,12 @@ var IdentityTable = kv.Table{
 }
 
 // Identities lists the owner's links, oldest first.
-func Identities(tx *kv.Tx, owner record.ID) ([]record.Identity, error) {
+func Identities(tx *kv.Tx, owner record.ID) ([]Identity, error) {
 	return kv.Collect(identityRows, tx, owner[:])
 }
 
 // Identity reads an identity.
-func Identity(tx *kv.Tx, issuer, subject string) (*record.Identity, error) {
+func ReadIdentity(tx *kv.Tx, issuer, subject string) (*Identity, error) {
 	l, err := identityRows.Find(tx.Tx, identitySubject, identityKey(issuer, subject))
 	return l, kv.UserError(err, "link")
 }
@@ -51,7 +51,7 @@ func AddIdentity(tx *kv.Tx, owner record.ID, issuer, subject, name, by string) e
 		return err
 	}
 	name = record.Cut(name, record.MaxName)
-	l, err := Identity(tx, issuer, subject)
+	l, err := ReadIdentity(tx, issuer, subject)
 	if err == nil && l.Owner == owner {
 		l.Name = name
 		return identityRows.Put(tx.Tx, l)
@@ -69,12 +69,12 @@ func AddIdentity(tx *kv.Tx, owner record.ID, issuer, subject, name, by string) e
 	if len(all) >= maxIdentities {
 		return kv.TooMany("links", "too_many_links", maxIdentities)
 	}
-	l = &record.Identity{ID: tx.NewID(), Owner: owner, Issuer: issuer, Subject: subject, Name: name, Created: tx.Now}
-	return errors.Join(identityRows.Put(tx.Tx, l), Note(tx, record.Activity{Owner: owner, Event: record.LoginLinked, Name: linkName(l), By: by}))
+	l = &Identity{ID: tx.NewID(), Owner: owner, Issuer: issuer, Subject: subject, Name: name, Created: tx.Now}
+	return errors.Join(identityRows.Put(tx.Tx, l), Note(tx, Activity{Owner: owner, Event: LoginLinked, Name: linkName(l), By: by}))
 }
 
 // linkName is how the activity calls a link.
-func linkName(l *record.Identity) string {
+func linkName(l *Identity) string {
 	if l.Name != "" {
 		return l.Name
 	}
@@ -82,10 +82,10 @@ func linkName(l *record.Identity) string {
 }
 
 // UseIdentity records that a browser has signed in through a link, and under which name.
-func UseIdentity(tx *kv.Tx, l *record.Identity, session record.ID, name string) error {
+func UseIdentity(tx *kv.Tx, l *Identity, session record.ID, name string) error {
 	kept := l.Sessions[:0]
 	for _, id := range l.Sessions {
-		if _, err := Session(tx, l.Owner, id); err == nil {
+		if _, err := ReadSession(tx, l.Owner, id); err == nil {
 			kept = append(kept, id)
 		} else if !kv.Missing(err) {
 			return err
@@ -96,9 +96,9 @@ func UseIdentity(tx *kv.Tx, l *record.Identity, session record.ID, name string) 
 }
 
 // EndIdentitySessions signs out the browsers that signed in through a link.
-func EndIdentitySessions(tx *kv.Tx, l *record.Identity) error {
+func EndIdentitySessions(tx *kv.Tx, l *Identity) error {
 	for _, id := range l.Sessions {
-		k, err := Session(tx, l.Owner, id)
+		k, err := ReadSession(tx, l.Owner, id)
 		if kv.Missing(err) {
 			continue
 		}
@@ -120,12 +120,12 @@ func RemoveIdentity(tx *kv.Tx, owner, id record.ID) error {
 	if err != nil {
 		return err
 	}
-	i := slices.IndexFunc(all, func(l record.Identity) bool { return l.ID == id })
+	i := slices.IndexFunc(all, func(l Identity) bool { return l.ID == id })
 	if i < 0 {
 		return record.NotFound("link")
 	}
 	if len(all) == 1 {
-		u, err := User(tx, owner)
+		u, err := ReadUser(tx, owner)
 		if err != nil {
 			return err
 		}
@@ -136,20 +136,20 @@ func RemoveIdentity(tx *kv.Tx, owner, id record.ID) error {
 	return keepWay(tx, owner, func() error { return removeIdentity(tx, &all[i], "") })
 }
 
-func removeIdentity(tx *kv.Tx, l *record.Identity, by string) error {
+func removeIdentity(tx *kv.Tx, l *Identity, by string) error {
 	if err := EndIdentitySessions(tx, l); err != nil {
 		return err
 	}
 	_, err := identityRows.Delete(tx.Tx, kv.OwnedKey(l.Owner, l.ID[:]...))
-	return errors.Join(err, Note(tx, record.Activity{Owner: l.Owner, Event: record.LoginUnlinked, Name: linkName(l), By: by}))
+	return errors.Join(err, Note(tx, Activity{Owner: l.Owner, Event: LoginUnlinked, Name: linkName(l), By: by}))
 }
 
 // RemoveIdentities removes all links of an account with the issuer and the subject, where ""
 // matches any, and ends their sessions. It returns them. by is the user who does it; "" is the
 // owner.
-func RemoveIdentities(tx *kv.Tx, owner record.ID, issuer, subject, by string) ([]record.Identity, error) {
+func RemoveIdentities(tx *kv.Tx, owner record.ID, issuer, subject, by string) ([]Identity, error) {
 	all, err := Identities(tx, owner)
-	all = slices.DeleteFunc(all, func(l record.Identity) bool {
+	all = slices.DeleteFunc(all, func(l Identity) bool {
 		return issuer != "" && issuer != l.Issuer || subject != "" && subject != l.Subject
 	})
 	for i := 0; err == nil && i < len(all); i++ {
@@ -161,7 +161,7 @@ func RemoveIdentities(tx *kv.Tx, owner record.ID, issuer, subject, by string) ([
 // AddIdentityUser creates an account for an identity and links it. The account has no
 // password. Its name is the one at the issuer, changed if it is taken or not allowed here:
 // a name never decides whose an account is. by is the issuer's name.
-func AddIdentityUser(tx *kv.Tx, issuer, subject, userName, displayName, by string) (*record.User, error) {
+func AddIdentityUser(tx *kv.Tx, issuer, subject, userName, displayName, by string) (*User, error) {
 	name, _, _ := strings.Cut(userName, "@")
 	name, err := record.CleanUserName(name)
 	if err != nil {
@@ -183,11 +183,11 @@ func AddIdentityUser(tx *kv.Tx, issuer, subject, userName, displayName, by strin
 		suffix := fmt.Sprintf("-%d", i)
 		free = name[:min(len(name), 64-len(suffix))] + suffix
 	}
-	u, err := AddUser(tx, record.User{Name: name, DisplayName: display, Role: record.Member, Quota: -1})
+	u, err := AddUser(tx, User{Name: name, DisplayName: display, Role: Member, Quota: -1})
 	if err != nil {
 		return nil, err
 	}
-	if err := Note(tx, record.Activity{Event: record.AccountCreated, Name: u.Name, By: by}); err != nil {
+	if err := Note(tx, Activity{Event: AccountCreated, Name: u.Name, By: by}); err != nil {
 		return nil, err
 	}
 	return u, AddIdentity(tx, u.ID, issuer, subject, userName, by)
@@ -195,7 +195,7 @@ func AddIdentityUser(tx *kv.Tx, issuer, subject, userName, displayName, by strin
 
 // SetRole gives an account a role. by is who decides it. The last administrator who can
 // sign in stays one.
-func SetRole(tx *kv.Tx, u *record.User, role record.Role, by string) error {
+func SetRole(tx *kv.Tx, u *User, role Role, by string) error {
 	if u.Role == role {
 		return nil
 	}
@@ -206,5 +206,5 @@ func SetRole(tx *kv.Tx, u *record.User, role record.Role, by string) error {
 		u.Role = before
 		return nil
 	}
-	return errors.Join(err, Note(tx, record.Activity{Owner: u.ID, Event: record.AccountChanged, Name: u.Name, By: by, Changes: []string{"role"}}))
+	return errors.Join(err, Note(tx, Activity{Owner: u.ID, Event: AccountChanged, Name: u.Name, By: by, Changes: []string{"role"}}))
 }

@@ -33,9 +33,9 @@ func TestIdentities(t *testing.T) {
 	add := func(owner record.ID, issuer, subject string) error {
 		return s.Update(func(tx *kv.Tx) error { return people.AddIdentity(tx, owner, issuer, subject, "ann@id", "") })
 	}
-	of := func(issuer, subject string) (l *record.Identity) {
+	of := func(issuer, subject string) (l *people.Identity) {
 		t.Helper()
-		is.NoErr(s.View(func(tx *kv.Tx) (err error) { l, err = people.Identity(tx, issuer, subject); return err }))
+		is.NoErr(s.View(func(tx *kv.Tx) (err error) { l, err = people.ReadIdentity(tx, issuer, subject); return err }))
 		return l
 	}
 	is.NoErr(add(ann.ID, issuer, "1"))
@@ -46,10 +46,10 @@ func TestIdentities(t *testing.T) {
 	// The issuer is a part of the identity, and where it ends cannot be shifted.
 	is.NoErr(add(bob.ID, "https://other.example.org", "1"))
 	is.Equal(of("https://other.example.org", "1").Owner, bob.ID)
-	is.True(kv.Missing(s.View(func(tx *kv.Tx) error { _, err := people.Identity(tx, issuer+"1", ""); return err })))
+	is.True(kv.Missing(s.View(func(tx *kv.Tx) error { _, err := people.ReadIdentity(tx, issuer+"1", ""); return err })))
 
 	// A link knows its sessions and ends those and no others.
-	var came, other *record.Key
+	var came, other *people.Key
 	kvtest.Update(t, s, func(tx *kv.Tx) (err error) {
 		if other, _, err = people.AddSession(tx, ann.ID, "Firefox", "", tx.Now); err != nil {
 			return err
@@ -63,7 +63,7 @@ func TestIdentities(t *testing.T) {
 			if came, _, err = people.AddSession(tx, ann.ID, "Chrome", "", tx.Now); err != nil {
 				return err
 			}
-			l, err := people.Identity(tx, issuer, "1")
+			l, err := people.ReadIdentity(tx, issuer, "1")
 			if err == nil {
 				err = people.UseIdentity(tx, l, came.ID, "Ann")
 			}
@@ -113,26 +113,26 @@ func TestLastWay(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := kvtest.Open(t)
-	var admins [3]*record.User
+	var admins [3]*people.User
 	for i := range admins {
 		kvtest.Update(t, s, func(tx *kv.Tx) (err error) {
-			admins[i], err = people.AddUser(tx, record.User{Name: fmt.Sprint("admin", i), Role: record.Admin, Password: "hash"})
+			admins[i], err = people.AddUser(tx, people.User{Name: fmt.Sprint("admin", i), Role: people.Admin, Password: "hash"})
 			return err
 		})
 	}
 	ann, bob, root := admins[0], admins[1], admins[2]
-	var link *record.Identity
-	var key *record.Passkey
+	var link *people.Identity
+	var key *people.Passkey
 	kvtest.Update(t, s, func(tx *kv.Tx) (err error) {
 		err = people.AddIdentity(tx, root.ID, "https://other.example.org", "1", "", "")
 		if err == nil {
 			err = people.AddIdentity(tx, ann.ID, issuer, "1", "", "")
 		}
 		if err == nil {
-			link, err = people.Identity(tx, issuer, "1")
+			link, err = people.ReadIdentity(tx, issuer, "1")
 		}
 		if err == nil {
-			key, _, err = people.AddPasskey(tx, record.Passkey{Owner: bob.ID, Name: "phone", Credential: []byte("1")})
+			key, _, err = people.AddPasskey(tx, people.Passkey{Owner: bob.ID, Name: "phone", Credential: []byte("1")})
 		}
 		return err
 	})
@@ -140,9 +140,9 @@ func TestLastWay(t *testing.T) {
 	try := func(fn func(*kv.Tx) error) string {
 		return codeOf(s.Update(func(tx *kv.Tx) error { return errors.Join(fn(tx), errors.New(ok)) }))
 	}
-	disable := func(u *record.User) func(*kv.Tx) error {
+	disable := func(u *people.User) func(*kv.Tx) error {
 		return func(tx *kv.Tx) error {
-			now, err := people.User(tx, u.ID)
+			now, err := people.ReadUser(tx, u.ID)
 			if err != nil {
 				return err
 			}
@@ -174,6 +174,6 @@ func TestLastWay(t *testing.T) {
 		}
 	}
 	people.SetWays(s, people.Ways{NoPasswords: true, Issuer: issuer})
-	kvtest.Update(t, s, func(tx *kv.Tx) error { return people.SetRole(tx, ann, record.Member, "issuer") })
-	is.Equal(ann.Role, record.Admin) // the last one who can sign in stays one
+	kvtest.Update(t, s, func(tx *kv.Tx) error { return people.SetRole(tx, ann, people.Member, "issuer") })
+	is.Equal(ann.Role, people.Admin) // the last one who can sign in stays one
 }

@@ -15,10 +15,10 @@ import (
 )
 
 var (
-	loginRows = kv.JsonTable(loginBucket, func(l *record.Login) []byte { return kv.OwnedKey(l.Owner) })
+	loginRows = kv.JsonTable(loginBucket, func(l *Login) []byte { return kv.OwnedKey(l.Owner) })
 
 	// passkeyRows is the table of passkeys.
-	passkeyRows = kv.JsonTable(passkeyBucket, func(p *record.Passkey) []byte { return kv.OwnedKey(p.Owner, p.ID[:]...) })
+	passkeyRows = kv.JsonTable(passkeyBucket, func(p *Passkey) []byte { return kv.OwnedKey(p.Owner, p.ID[:]...) })
 )
 
 // LoginTable keeps one-time codes, recovery codes and links that set a password.
@@ -42,15 +42,15 @@ const (
 
 // LoginOf reads what an account signs in with besides its password. It is empty for most
 // accounts.
-func LoginOf(tx *kv.Tx, owner record.ID) (*record.Login, error) {
+func LoginOf(tx *kv.Tx, owner record.ID) (*Login, error) {
 	l, err := loginRows.Get(tx.Tx, owner[:])
 	if errors.Is(err, table.ErrMissing) {
-		return &record.Login{Owner: owner}, nil
+		return &Login{Owner: owner}, nil
 	}
 	return l, err
 }
 
-func saveLogin(tx *kv.Tx, l *record.Login) error {
+func saveLogin(tx *kv.Tx, l *Login) error {
 	if len(l.Secret) == 0 && len(l.Recovery) == 0 && l.ResetEnds.IsZero() && !l.Closed {
 		_, err := loginRows.Delete(tx.Tx, l.Owner[:])
 		if errors.Is(err, table.ErrMissing) {
@@ -62,7 +62,7 @@ func saveLogin(tx *kv.Tx, l *record.Login) error {
 }
 
 // Passkeys lists an account's passkeys, oldest first.
-func Passkeys(tx *kv.Tx, owner record.ID) ([]record.Passkey, error) {
+func Passkeys(tx *kv.Tx, owner record.ID) ([]Passkey, error) {
 	return kv.Collect(passkeyRows, tx, owner[:])
 }
 
@@ -75,13 +75,13 @@ func AnyPasskey(tx *kv.Tx) bool {
 }
 
 // Passkey reads one of the owner's passkeys.
-func Passkey(tx *kv.Tx, owner, id record.ID) (*record.Passkey, error) {
+func ReadPasskey(tx *kv.Tx, owner, id record.ID) (*Passkey, error) {
 	p, err := passkeyRows.Get(tx.Tx, kv.OwnedKey(owner, id[:]...))
 	return p, kv.UserError(err, "passkey")
 }
 
 // AddPasskey adds a passkey. It returns recovery codes if the account had none.
-func AddPasskey(tx *kv.Tx, p record.Passkey) (key *record.Passkey, recovery []string, err error) {
+func AddPasskey(tx *kv.Tx, p Passkey) (key *Passkey, recovery []string, err error) {
 	if err := RequireOwner(tx, p.Owner); err != nil {
 		return nil, nil, err
 	}
@@ -96,7 +96,7 @@ func AddPasskey(tx *kv.Tx, p record.Passkey) (key *record.Passkey, recovery []st
 	if err != nil {
 		return nil, nil, err
 	}
-	if slices.ContainsFunc(everyones, func(other record.Passkey) bool { return bytes.Equal(other.Credential, p.Credential) }) {
+	if slices.ContainsFunc(everyones, func(other Passkey) bool { return bytes.Equal(other.Credential, p.Credential) }) {
 		return nil, nil, &record.Error{Fault: record.Taken, Code: "passkey_taken", Text: "This passkey is in an account already."}
 	}
 	l, err := LoginOf(tx, p.Owner)
@@ -104,7 +104,7 @@ func AddPasskey(tx *kv.Tx, p record.Passkey) (key *record.Passkey, recovery []st
 		return nil, nil, err
 	}
 	p.ID, p.Created = tx.NewID(), tx.Now
-	if err := errors.Join(passkeyRows.Put(tx.Tx, &p), Note(tx, record.Activity{Owner: p.Owner, Event: record.PasskeyAdded, Name: p.Name})); err != nil {
+	if err := errors.Join(passkeyRows.Put(tx.Tx, &p), Note(tx, Activity{Owner: p.Owner, Event: PasskeyAdded, Name: p.Name})); err != nil {
 		return nil, nil, err
 	}
 	l.Reset, l.ResetEnds = [32]byte{}, time.Time{} // it would go around the passkey
@@ -115,11 +115,11 @@ func AddPasskey(tx *kv.Tx, p record.Passkey) (key *record.Passkey, recovery []st
 }
 
 // SavePasskey changes a passkey, which must have been read in the same transaction.
-func SavePasskey(tx *kv.Tx, p *record.Passkey) error { return passkeyRows.Put(tx.Tx, p) }
+func SavePasskey(tx *kv.Tx, p *Passkey) error { return passkeyRows.Put(tx.Tx, p) }
 
 // RemovePasskey deletes a passkey.
 func RemovePasskey(tx *kv.Tx, owner, id record.ID) error {
-	p, err := Passkey(tx, owner, id)
+	p, err := ReadPasskey(tx, owner, id)
 	if err != nil {
 		return err
 	}
@@ -133,19 +133,19 @@ func RemovePasskey(tx *kv.Tx, owner, id record.ID) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(dropRecovery(tx, l), Note(tx, record.Activity{Owner: owner, Event: record.PasskeyRemoved, Name: p.Name}))
+	return errors.Join(dropRecovery(tx, l), Note(tx, Activity{Owner: owner, Event: PasskeyRemoved, Name: p.Name}))
 }
 
 // UsePasskey records the use of a passkey whose signature was right, with the counter of
 // the authenticator. It reports false if the counter has not grown: there may be a copy of
 // the passkey then (WebAuthn, section 6.1.1). An authenticator without a counter sends 0.
 func UsePasskey(tx *kv.Tx, owner, id record.ID, count int64, address string) (bool, error) {
-	p, err := Passkey(tx, owner, id)
+	p, err := ReadPasskey(tx, owner, id)
 	if err != nil {
 		return false, err
 	}
 	if count <= p.Count && (count != 0 || p.Count != 0) {
-		return false, Note(tx, record.Activity{Owner: owner, Event: record.PasskeyRefused, Name: p.Name, Address: address})
+		return false, Note(tx, Activity{Owner: owner, Event: PasskeyRefused, Name: p.Name, Address: address})
 	}
 	p.Count, p.LastUsed = count, tx.Now
 	return true, SavePasskey(tx, p)
@@ -177,7 +177,7 @@ func canEnter(tx *kv.Tx, owner record.ID) (bool, error) {
 		}
 	}
 	all, err := Identities(tx, owner)
-	return slices.ContainsFunc(all, func(l record.Identity) bool { return l.Issuer == w.Issuer }), err
+	return slices.ContainsFunc(all, func(l Identity) bool { return l.Issuer == w.Issuer }), err
 }
 
 // keepWay runs remove. It fails if that has left an account without a way to sign in that
@@ -221,7 +221,7 @@ type Reset struct {
 // API keys stay unless revokeKeys is set. by is who does it, not the owner.
 func ResetLogin(tx *kv.Tx, owner record.ID, by string, revokeKeys bool) (Reset, error) {
 	var done Reset
-	u, err := User(tx, owner)
+	u, err := ReadUser(tx, owner)
 	if err != nil {
 		return done, err
 	}
@@ -235,7 +235,7 @@ func ResetLogin(tx *kv.Tx, owner record.ID, by string, revokeKeys bool) (Reset, 
 	if err := EndSessions(tx, owner); err != nil { // also of an account that had no password
 		return done, err
 	}
-	revoked, err := Revoke(tx, owner, by, func(k *record.Key) bool { return k.Device != "" || revokeKeys })
+	revoked, err := Revoke(tx, owner, by, func(k *Key) bool { return k.Device != "" || revokeKeys })
 	if err != nil {
 		return done, err
 	}
@@ -259,11 +259,11 @@ func ResetLogin(tx *kv.Tx, owner record.ID, by string, revokeKeys bool) (Reset, 
 	random := make([]byte, 32)
 	kv.Random(random)
 	done.Secret = base64.RawURLEncoding.EncodeToString(append(owner[:], random...))
-	l := &record.Login{Owner: owner, Reset: sha256.Sum256(random), ResetEnds: tx.Now.Add(ResetTime), Closed: true}
+	l := &Login{Owner: owner, Reset: sha256.Sum256(random), ResetEnds: tx.Now.Add(ResetTime), Closed: true}
 	if err := saveLogin(tx, l); err != nil {
 		return done, err
 	}
-	return done, Note(tx, record.Activity{Owner: owner, Event: record.LoginReset, By: by})
+	return done, Note(tx, Activity{Owner: owner, Event: LoginReset, By: by})
 }
 
 // ClearLogin removes the account's codes, passkeys, linked identities and a link that sets
@@ -281,12 +281,12 @@ func ClearLogin(tx *kv.Tx, owner record.ID, by string) error {
 			return err
 		}
 	}
-	return saveLogin(tx, &record.Login{Owner: owner})
+	return saveLogin(tx, &Login{Owner: owner})
 }
 
 // ResetOf reads the account that the link with the secret sets the password of, or fails
 // with Missing.
-func ResetOf(tx *kv.Tx, secret string) (*record.User, error) {
+func ResetOf(tx *kv.Tx, secret string) (*User, error) {
 	gone := &record.Error{Fault: record.Missing, Code: "not_found", Text: "This link is not valid, or has been used."}
 	b, err := base64.RawURLEncoding.DecodeString(secret)
 	if err != nil || len(b) != 48 {
@@ -300,7 +300,7 @@ func ResetOf(tx *kv.Tx, secret string) (*record.User, error) {
 	if l.ResetEnds.IsZero() || !tx.Now.Before(l.ResetEnds) || subtle.ConstantTimeCompare(digest[:], l.Reset[:]) != 1 {
 		return nil, gone
 	}
-	u, err := User(tx, l.Owner)
+	u, err := ReadUser(tx, l.Owner)
 	if err == nil && u.Disabled {
 		err = gone
 	}
@@ -309,7 +309,7 @@ func ResetOf(tx *kv.Tx, secret string) (*record.User, error) {
 
 // endReset ends the link that sets the account's password. If the account has a password now, it
 // signs in again.
-func endReset(tx *kv.Tx, u *record.User) error {
+func endReset(tx *kv.Tx, u *User) error {
 	l, err := LoginOf(tx, u.ID)
 	if err != nil || l.ResetEnds.IsZero() && !l.Closed {
 		return err
@@ -321,10 +321,23 @@ func endReset(tx *kv.Tx, u *record.User) error {
 
 // ConfirmSession records that the user of a session has proved again who they are.
 func ConfirmSession(tx *kv.Tx, owner, id record.ID) error {
-	k, err := Session(tx, owner, id)
+	k, err := ReadSession(tx, owner, id)
 	if err != nil {
 		return err
 	}
 	k.Confirmed = tx.Now
 	return SaveKey(tx, k)
+}
+
+// Login is what an account signs in with besides its password and its passkeys.
+// An account that has nothing of this has none.
+type Login struct {
+	Owner     record.ID  `json:"Owner"`
+	Secret    []byte     `json:"Secret,omitempty"`   // of the one-time codes; empty: none
+	Since     time.Time  `json:"Since,omitzero"`     // when the codes were set up
+	Step      int64      `json:"Step,omitempty"`     // the latest time step whose code was used
+	Recovery  [][32]byte `json:"Recovery,omitempty"` // SHA-256 of each unused recovery code
+	Reset     [32]byte   `json:"Reset,omitzero"`     // SHA-256 of the secret of the link that sets a password
+	ResetEnds time.Time  `json:"ResetEnds,omitzero"`
+	Closed    bool       `json:"Closed,omitempty"` // the sign-in was reset: nothing signs in until there is a new password
 }

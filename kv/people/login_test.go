@@ -195,9 +195,9 @@ func TestPasskeyRows(t *testing.T) {
 	is := is.New(t)
 	s := kvtest.Open(t)
 	ann, bob := kvtest.User(t, s, "ann"), kvtest.User(t, s, "bob")
-	add := func(owner record.ID, id string) (p *record.Passkey, recovery []string, err error) {
+	add := func(owner record.ID, id string) (p *people.Passkey, recovery []string, err error) {
 		return p, recovery, s.Update(func(tx *kv.Tx) (err error) {
-			p, recovery, err = people.AddPasskey(tx, record.Passkey{Owner: owner, Name: "key " + id, Credential: []byte(id), Key: []byte("k")})
+			p, recovery, err = people.AddPasskey(tx, people.Passkey{Owner: owner, Name: "key " + id, Credential: []byte(id), Key: []byte("k")})
 			return err
 		})
 	}
@@ -237,7 +237,7 @@ func TestPasskeyRows(t *testing.T) {
 	kvtest.View(t, s, func(tx *kv.Tx) error {
 		page, err := people.ActivityOf(tx, ann.ID, nil, 1)
 		is.NoErr(err)
-		is.Equal(page.Rows[0].Event, record.PasskeyRefused)
+		is.Equal(page.Rows[0].Event, people.PasskeyRefused)
 		is.Equal(page.Rows[0].More, int64(2))
 		return kvtest.Audit(tx)
 	})
@@ -275,7 +275,7 @@ func TestResetLogin(t *testing.T) {
 	}
 	password := func(hash string) {
 		kvtest.Update(t, s, func(tx *kv.Tx) error {
-			u, err := people.User(tx, u.ID)
+			u, err := people.ReadUser(tx, u.ID)
 			is.NoErr(err)
 			u.Password = hash
 			return people.SaveUser(tx, u)
@@ -284,10 +284,10 @@ func TestResetLogin(t *testing.T) {
 	password("hash")
 	is.Equal(enter(), "")
 	kvtest.Update(t, s, func(tx *kv.Tx) error {
-		for _, k := range []record.Key{
+		for _, k := range []people.Key{
 			{Name: "key"}, {Name: "off", Disabled: true}, {Name: "ends", Expires: c.Now().Add(time.Minute)}, {Name: "phone", Device: "phone"},
 		} {
-			k.Owner, k.Scopes = u.ID, []record.Scope{record.ScopeAll}
+			k.Owner, k.Scopes = u.ID, []people.Scope{people.ScopeAll}
 			_, _, err := people.AddKey(tx, k)
 			is.NoErr(err)
 		}
@@ -305,7 +305,7 @@ func TestResetLogin(t *testing.T) {
 	is.Equal(valid(first.Secret), "")
 	is.Equal([]int{first.Devices, first.Revoked, first.Kept}, []int{1, 0, 1})
 	kvtest.View(t, s, func(tx *kv.Tx) error {
-		now, err := people.User(tx, u.ID)
+		now, err := people.ReadUser(tx, u.ID)
 		is.NoErr(err)
 		is.Equal(now.Password, "")
 		has, err := people.HasSecondStep(tx, u.ID)
@@ -333,7 +333,7 @@ func TestResetLogin(t *testing.T) {
 	third := reset(false)
 	for _, off := range []bool{true, false} {
 		kvtest.Update(t, s, func(tx *kv.Tx) error {
-			u, err := people.User(tx, u.ID)
+			u, err := people.ReadUser(tx, u.ID)
 			is.NoErr(err)
 			u.Disabled = off
 			return people.SaveUser(tx, u)
@@ -365,13 +365,13 @@ func TestConfirmSession(t *testing.T) {
 	}
 	ok, id := recent()
 	is.True(ok)
-	c.Add(record.RecentTime)
+	c.Add(people.RecentTime)
 	ok, _ = recent()
 	is.True(!ok)
 	kvtest.Update(t, s, func(tx *kv.Tx) error { return people.ConfirmSession(tx, u.ID, id) })
 	ok, _ = recent()
 	is.True(ok)
-	c.Add(record.RecentTime)
+	c.Add(people.RecentTime)
 	ok, _ = recent()
 	is.True(!ok)
 }

@@ -23,7 +23,7 @@ type Usage struct {
 func (u *Usage) Used() int64 { return u.Bytes + u.Text }
 
 // UsageOf adds up how much the user stores.
-func UsageOf(tx *kv.Tx, u *record.User) (Usage, error) {
+func UsageOf(tx *kv.Tx, u *User) (Usage, error) {
 	quota, err := Quota(tx, u)
 	sum := Usage{Text: tx.Text(u.ID), Quota: quota, Count: map[string]int64{}}
 	sum.Bytes, sum.Begun = bytesOf(tx, u.ID)
@@ -34,13 +34,13 @@ func UsageOf(tx *kv.Tx, u *record.User) (Usage, error) {
 }
 
 // Quota is how many bytes the account may store; 0 is no limit.
-func Quota(tx *kv.Tx, u *record.User) (int64, error) { return orDefault(tx, u.Quota) }
+func Quota(tx *kv.Tx, u *User) (int64, error) { return orDefault(tx, u.Quota) }
 
 func orDefault(tx *kv.Tx, quota int64) (int64, error) {
 	if quota >= 0 {
 		return quota, nil
 	}
-	set, err := Settings(tx)
+	set, err := ReadSettings(tx)
 	return set.DefaultQuota, err
 }
 
@@ -58,7 +58,7 @@ func quotaOf(tx *kv.Tx, owner record.ID) (int64, error) {
 	row, latest := tx.Get(UserBucket, owner[:]), latestQuota.Of(tx.Store())
 	known := latest.Load()
 	if known == nil || !bytes.Equal(known.row, row) {
-		u, err := User(tx, owner)
+		u, err := ReadUser(tx, owner)
 		if err != nil {
 			return 0, err
 		}

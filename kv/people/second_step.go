@@ -92,7 +92,7 @@ func SetCodes(tx *kv.Tx, owner record.ID, secret []byte, code string) (recovery 
 	if len(l.Recovery) == 0 {
 		recovery = makeRecovery(l)
 	}
-	return recovery, errors.Join(saveLogin(tx, l), Note(tx, record.Activity{Owner: owner, Event: record.CodesOn}))
+	return recovery, errors.Join(saveLogin(tx, l), Note(tx, Activity{Owner: owner, Event: CodesOn}))
 }
 
 // ClearCodes turns one-time codes off.
@@ -105,11 +105,11 @@ func ClearCodes(tx *kv.Tx, owner record.ID) error {
 		return &record.Error{Fault: record.Missing, Code: "not_found", Text: "The user has no one-time codes."}
 	}
 	l.Secret, l.Since, l.Step = nil, time.Time{}, 0
-	return errors.Join(dropRecovery(tx, l), Note(tx, record.Activity{Owner: owner, Event: record.CodesOff}))
+	return errors.Join(dropRecovery(tx, l), Note(tx, Activity{Owner: owner, Event: CodesOff}))
 }
 
 // dropRecovery saves l, without recovery codes if the account has no second step left.
-func dropRecovery(tx *kv.Tx, l *record.Login) error {
+func dropRecovery(tx *kv.Tx, l *Login) error {
 	err := saveLogin(tx, l)
 	if has, e := HasSecondStep(tx, l.Owner); has || err != nil || e != nil {
 		return errors.Join(err, e)
@@ -151,14 +151,14 @@ func addRecovery(tx *kv.Tx, owner record.ID) ([]string, error) {
 		return nil, err
 	}
 	codes := makeRecovery(l)
-	return codes, errors.Join(saveLogin(tx, l), Note(tx, record.Activity{Owner: owner, Event: record.RecoveryMade}))
+	return codes, errors.Join(saveLogin(tx, l), Note(tx, Activity{Owner: owner, Event: RecoveryMade}))
 }
 
 // makeRecovery makes codes of 16 letters, 69 bits: a fast hash is enough for them.
-func makeRecovery(l *record.Login) (codes []string) {
+func makeRecovery(l *Login) (codes []string) {
 	l.Recovery = nil
 	for range RecoveryCodes {
-		code := record.NewUserCode(kv.Random) + "-" + record.NewUserCode(kv.Random)
+		code := NewUserCode(kv.Random) + "-" + NewUserCode(kv.Random)
 		codes, l.Recovery = append(codes, code), append(l.Recovery, recoveryDigest(code))
 	}
 	return codes
@@ -184,5 +184,5 @@ func UseRecovery(tx *kv.Tx, owner record.ID, code string) (bool, error) {
 		return false, nil
 	}
 	l.Recovery = slices.Delete(l.Recovery, i, i+1)
-	return true, errors.Join(saveLogin(tx, l), Note(tx, record.Activity{Owner: owner, Event: record.RecoveryUsed}))
+	return true, errors.Join(saveLogin(tx, l), Note(tx, Activity{Owner: owner, Event: RecoveryUsed}))
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/matryer/is"
 
 	"kist/kv/field"
+	"kist/kv/inbox"
 	"kist/kv/record"
 )
 
@@ -423,7 +424,7 @@ func TestTitlesAreOneLine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	q := &record.RequestForm{Request: record.NewRequest()}
+	q := &inbox.RequestForm{Request: inbox.NewRequest()}
 	if err := field.Create(q, in); err != nil || q.Title != clean || q.FolderName != clean {
 		t.Errorf("upload request: %q %q %v", q.Title, q.FolderName, err)
 	}
@@ -435,7 +436,7 @@ func TestTitlesAreOneLine(t *testing.T) {
 	if err != nil || folder.Name != clean {
 		t.Errorf("folder: %q %v", folder.Name, err)
 	}
-	from := &record.SenderForm{}
+	from := &inbox.SenderForm{}
 	if err := field.Create(from, in); err != nil || from.Name != clean {
 		t.Errorf("sender: %q %v", from.Name, err)
 	}

@@ -3,12 +3,12 @@ package record_test
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/matryer/is"
 
+	"kist/kv/jobs"
 	"kist/kv/record"
 )
 
@@ -111,39 +111,6 @@ func TestPublishAndClose(t *testing.T) {
 	is.True(s.Public && !s.Reached)
 }
 
-func TestScopes(t *testing.T) {
-	all := []record.Scope{record.ScopeRead, record.ScopeWrite, record.ScopeUpload, record.ScopeAll, record.ScopeAdmin}
-	for _, row := range []struct {
-		has  []record.Scope
-		want []bool
-	}{
-		{nil, []bool{false, false, false, false, false}},
-		{[]record.Scope{record.ScopeRead}, []bool{true, false, false, false, false}},
-		{[]record.Scope{record.ScopeWrite}, []bool{false, true, true, false, false}},
-		{[]record.Scope{record.ScopeUpload}, []bool{false, false, true, false, false}},
-		{[]record.Scope{record.ScopeRead, record.ScopeUpload}, []bool{true, false, true, false, false}},
-		{[]record.Scope{record.ScopeAll}, []bool{true, true, true, true, false}},
-		{[]record.Scope{record.ScopeAdmin}, []bool{true, true, true, true, true}},
-	} {
-		t.Run(fmt.Sprint(row.has), func(t *testing.T) {
-			is := is.New(t)
-			for i, s := range all {
-				is.Equal((&record.Key{Scopes: row.has}).Allows(s), row.want[i])
-			}
-		})
-	}
-	is := is.New(t)
-	for _, s := range all {
-		got, err := record.CleanScope(string(s))
-		is.NoErr(err)
-		is.Equal(got, string(s))
-	}
-	for _, s := range []string{"", "ALL", "root"} {
-		_, err := record.CleanScope(s)
-		is.True(err != nil)
-	}
-}
-
 func TestClassOf(t *testing.T) {
 	for mime, want := range map[string]record.Class{
 		"":                            record.Other,
@@ -178,12 +145,12 @@ func TestClassOf(t *testing.T) {
 
 func TestKinds(t *testing.T) {
 	is := is.New(t)
-	names, paths, events := map[string]bool{}, map[string]bool{}, map[record.Event]bool{}
+	names, paths, events := map[string]bool{}, map[string]bool{}, map[jobs.Event]bool{}
 	for i, k := range record.Kinds {
 		is.Equal(record.KindOf(k.Code), k)
 		is.Equal(int(k.Code), i+1)
 		names[k.Name], paths[k.Path] = true, true
-		events[k.Created()], events[k.Edited()], events[k.Removed()] = true, true, true
+		events[jobs.Created(k)], events[jobs.Edited(k)], events[jobs.Removed(k)] = true, true, true
 		is.True(k.Shape > 0)
 		_, err := record.CleanSlug(k.Path)
 		is.True(err != nil || k == record.Files || k == record.Links) // no item may have the address of a collection
@@ -197,17 +164,6 @@ func TestKinds(t *testing.T) {
 	is.True(record.KindOf(255) == nil)
 }
 
-func TestWants(t *testing.T) {
-	is := is.New(t)
-	w := record.Webhook{Enabled: true, Events: []record.Event{"note.created"}}
-	is.True(w.Wants("note.created"))
-	is.True(!w.Wants("note.updated"))
-	w.Events = []record.Event{"*"}
-	is.True(w.Wants("note.updated"))
-	w.Enabled = false
-	is.True(!w.Wants("note.updated"))
-}
-
 func TestBad(t *testing.T) {
 	is := is.New(t)
 	is.True(record.Bad(nil) == nil)
@@ -217,150 +173,4 @@ func TestBad(t *testing.T) {
 	is.Equal(fault(err), record.Invalid)
 	is.Equal(fault(record.NotFound("tag")), record.Missing)
 	is.Equal(record.NotFound("tag").Error(), "There is no such tag.")
-}
-
-func TestDeviceOf(t *testing.T) {
-	t.Parallel()
-	for agent, want := range map[string]record.DeviceClass{
-		"":                     record.Program,
-		"curl/8.5.0":           record.Program,
-		"Wget/1.24":            record.Program,
-		"python-requests/2.32": record.Program,
-		"Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)":                                                                                                           record.Program,
-		"Mozilla/5.0 (Linux; Android 6.0.1; Nexus 5X) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/141.0 Mobile Safari/537.36 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)": record.Program,
-		"Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) HeadlessChrome/141.0 Safari/537.36":                                                                          record.Program,
-		"Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/18.0 Mobile/15E148 Safari/604.1":                                            record.Phone,
-		"Mozilla/5.0 (Linux; Android 15; Pixel 9) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/141.0.0.0 Mobile Safari/537.36":                                                              record.Phone,
-		"Mozilla/5.0 (Android 15; Mobile; rv:140.0) Gecko/140.0 Firefox/140.0":                                                                                                               record.Phone,
-		"Mozilla/5.0 (Linux; Android 13; SM-X906C) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/141.0.0.0 Safari/537.36":                                                                    record.Phone, // a tablet
-		"Mozilla/5.0 (iPad; CPU OS 12_0 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/12.0 Mobile/15E148 Safari/604.1":                                                     record.Phone,
-		"Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0":                                                                                                             record.Desktop,
-		"Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/141.0.0.0 Safari/537.36 Edg/141.0":                                                          record.Desktop,
-		"Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/18.0 Safari/605.1.15":                                                              record.Desktop,
-	} {
-		if got := record.DeviceOf(agent); got != want {
-			t.Errorf("%q is a %s", agent, got)
-		}
-	}
-}
-
-var referrers = map[string]string{
-	"":                                                 "",
-	"https://example.org/a?secret=1":                   "example.org",
-	"HTTPS://WWW.Example.ORG:8443/":                    "www.example.org",
-	"http://example.org.":                              "example.org",
-	"http://user:password@example.org/":                "example.org",
-	"http://192.0.2.1/":                                "192.0.2.1",
-	"http://[2001:DB8::1]:80/":                         "2001:db8::1",
-	"http://[fe80::1%25eth0]/":                         "",
-	"android-app://com.slack/":                         "",
-	"about:blank":                                      "",
-	"example.org":                                      "",
-	"https://":                                         "",
-	"https:///path":                                    "",
-	"https://exa mple.org/":                            "",
-	"https://example.org<script>/":                     "",
-	"https://münchen.example/":                         "",
-	"https://xn--mnchen-3ya.example/":                  "xn--mnchen-3ya.example",
-	"https://" + strings.Repeat("a.", 126) + "a/":      strings.Repeat("a.", 126) + "a",
-	"https://" + strings.Repeat("a.", 127) + "a/":      "",
-	"https://example.org/" + strings.Repeat("a", 5000): "example.org",
-}
-
-func TestReferringHost(t *testing.T) {
-	t.Parallel()
-	for header, want := range referrers {
-		if got := record.ReferringHost(header); got != want {
-			t.Errorf("%.100q: %q", header, got)
-		}
-	}
-}
-
-func FuzzReferringHost(f *testing.F) {
-	for header := range referrers {
-		f.Add(header)
-	}
-	f.Fuzz(func(t *testing.T, header string) {
-		host := record.ReferringHost(header)
-		if len(host) > 253 || strings.ContainsFunc(host, func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune(`/"<>@?#%`, r) }) {
-			t.Errorf("%q has the host %q", header, host)
-		}
-		if host != "" && !strings.Contains(host, ":") && record.ReferringHost("https://"+host+"/") != host {
-			t.Errorf("%q is not stable", host)
-		}
-	})
-}
-
-// However many hosts visitors make up, a day keeps few, and a common one is among them.
-func TestMadeUpReferrers(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	var d record.VisitDay
-	for i := range 100_000 {
-		d.Count(record.Visit{Device: record.Desktop, Referrer: fmt.Sprintf("host%d.example", i)})
-		if i%10 == 0 {
-			d.Count(record.Visit{Referrer: "real.example"})
-		}
-		if len(d.Hosts) > 2*record.ShownHosts {
-			t.Fatal(len(d.Hosts))
-		}
-	}
-	is.Equal(d.Views(), int64(110_000))
-	is.Equal(len(d.Referrers()), record.ShownHosts)
-	is.Equal(d.Referrers()[0], "real.example")
-}
-
-// A host that comes after many made-up ones gets in.
-func TestReferrerAfterMadeUpOnes(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	var d record.VisitDay
-	for i := range 1000 {
-		d.Count(record.Visit{Referrer: fmt.Sprintf("host%d.example", i)})
-	}
-	for range 2 {
-		d.Count(record.Visit{Referrer: "real.example"})
-	}
-	is.Equal(d.Hosts["real.example"], int64(2))
-	is.Equal(len(d.Hosts), 2*record.ShownHosts)
-}
-
-// Two rows of a day become one, and the later of their last visits counts.
-func TestMergeDays(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	var a, b record.VisitDay
-	for i, device := range []record.DeviceClass{record.Phone, record.Desktop, record.Desktop, record.Program, record.Program, record.Program} {
-		a.Count(record.Visit{At: born.Add(time.Duration(i%4) * time.Hour), Device: device, Referrer: "a.example"})
-	}
-	is.Equal(a.Last, born.Add(3*time.Hour)) // not that of the visit that was counted last
-	b.Count(record.Visit{At: born, Device: record.Phone, Referrer: "a.example"})
-	b.Count(record.Visit{At: born.Add(time.Hour), Device: record.Desktop, Referrer: "b.example"})
-	b.Count(record.Visit{At: born, Device: record.Program})
-	for _, day := range []*record.VisitDay{&a, &b} {
-		both := record.VisitDay{}
-		other := &a
-		if day == &a {
-			other = &b
-		}
-		both.Merge(day)
-		both.Merge(other)
-		is.Equal(both, record.VisitDay{
-			Phone: 2, Desktop: 3, Program: 4, Hosts: map[string]int64{"a.example": 7, "b.example": 1}, Last: born.Add(3 * time.Hour),
-		})
-	}
-}
-
-func TestDays(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	for text, want := range map[string]bool{"2026-01-31": true, "1970-01-01": true, "2026-02-30": false, "1969-12-31": false, "2026-1-1": false, "": false, "2026-01-01T00:00:00Z": false} {
-		d, ok := record.ParseDay(text)
-		is.Equal(ok, want)
-		if ok {
-			is.Equal(d.String(), text)
-			is.Equal(record.DayOf(d.Start()), d)
-			is.Equal(record.DayOf(d.Start().Add(24*time.Hour-1)), d)
-		}
-	}
 }

@@ -15,6 +15,7 @@ import (
 	"kist/kv/catalog"
 	"kist/kv/datadir"
 	"kist/kv/kvtest"
+	"kist/kv/people"
 	"kist/kv/record"
 	"kist/kv/ship"
 	"kist/kv/tables"
@@ -26,7 +27,7 @@ import (
 func BenchmarkShip(b *testing.B) {
 	gateway := s3test.New(b).Start()
 	form := kvtest.Form(b, record.Notes, `{"title":"Note","content":"a note of some length, as they are","tags":["often"]}`)
-	open := func(b *testing.B, prefix, mode string) (*kv.Store, *ship.Shipper, *record.User) {
+	open := func(b *testing.B, prefix, mode string) (*kv.Store, *ship.Shipper, *people.User) {
 		var s *ship.Shipper
 		if mode != "without" {
 			s = ship.New(ship.Options{Remote: s3test.Open(b, s3test.Options(prefix, gateway)), Sync: mode == "sync", Log: kvtest.Quiet, Address: "s3://test/kist"})

@@ -19,6 +19,7 @@ import (
 
 	"kist/kv"
 	"kist/kv/catalog"
+	"kist/kv/history"
 	"kist/kv/kvtest"
 	"kist/kv/people"
 	"kist/kv/record"
@@ -746,7 +747,7 @@ func (m *model) age() {
 func (m *model) tick() {
 	kvtest.Tick(m.s)
 	kvtest.Update(m.t, m.s, catalog.DropSpent)
-	end := m.clock.Now().Add(-record.DefaultTrashDays * 24 * time.Hour).UnixMilli()
+	end := m.clock.Now().Add(-people.DefaultTrashDays * 24 * time.Hour).UnixMilli()
 	for _, r := range slices.Clone(m.trash) {
 		if r.deleted < end {
 			m.purge(r)
@@ -784,7 +785,7 @@ func (m *model) see() {
 		return err
 	})
 	for range 1 + m.rnd.IntN(3) {
-		err := catalog.Seen(m.s, now, record.Visit{})
+		err := catalog.Seen(m.s, now, history.Visit{})
 		if r.limit == 0 { // the caller of Seen has asked Open
 			if err != nil {
 				m.t.Fatal(err)
@@ -1066,7 +1067,7 @@ func (m *model) check() {
 		}
 
 		for owner, id := range m.users {
-			u, err := people.User(tx, id)
+			u, err := people.ReadUser(tx, id)
 			is.NoErr(err)
 			use, err := people.UsageOf(tx, u)
 			is.NoErr(err)
@@ -1182,12 +1183,12 @@ func TestModel(t *testing.T) {
 	for _, seed := range []uint64{0, 1, 2, 3, *seed} {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
-			history(t, seed, steps)
+			past(t, seed, steps)
 		})
 	}
 }
 
-func history(t *testing.T, seed uint64, steps int) {
+func past(t *testing.T, seed uint64, steps int) {
 	is := is.New(t)
 	m := &model{t: t, rnd: rand.New(rand.NewPCG(11, seed)), clock: kvtest.NewClock(), dir: filepath.Join(t.TempDir(), "data"), held: map[byte]bool{}}
 	m.s = kvtest.OpenAt(t, m.dir, m.clock.Now)

@@ -10,6 +10,7 @@ import (
 	"kist/kv/inbox"
 	"kist/kv/jobs"
 	"kist/kv/people"
+	"kist/kv/transfer"
 	"kist/kv/workcopy"
 )
 
@@ -20,7 +21,7 @@ var All = &kv.Schema{
 		people.UserTable, people.KeyTable, people.DeviceTable, people.ActivityTable,
 		people.LoginTable, people.PasskeyTable, people.IdentityTable,
 		catalog.TagTable, catalog.FolderTable,
-		jobs.FetchTable, jobs.ImportTable,
+		jobs.FetchTable, transfer.ImportTable,
 		catalog.SpentTable, catalog.RecordTable, catalog.PageTable, catalog.TrashTable, catalog.MemberTable, catalog.CRCTable,
 		inbox.RequestTable, inbox.ItemTable, inbox.SenderTable, inbox.UploadTable,
 		catalog.UnreferencedTable,             // after all tables with contents

@@ -11,12 +11,15 @@ import (
 
 	"kist/kv"
 	"kist/kv/catalog"
+	"kist/kv/history"
+	"kist/kv/inbox"
 	"kist/kv/jobs"
 	"kist/kv/kvtest"
 	"kist/kv/people"
 	"kist/kv/record"
 	"kist/kv/table"
 	"kist/kv/tables"
+	"kist/kv/transfer"
 )
 
 // Each bucket belongs to one table, and a table names only its own buckets.
@@ -55,17 +58,17 @@ func TestRemoveUserEmptiesAllTables(t *testing.T) {
 	dir, owner := kvtest.Inhabited(t)
 	s := kvtest.OpenAt(t, dir, nil)
 	kvtest.User(t, s, "root")
-	q := kvtest.AddRequest(t, s, owner, func(f *record.RequestForm) { f.Approval = true })
+	q := kvtest.AddRequest(t, s, owner, func(f *inbox.RequestForm) { f.Approval = true })
 	_, err := kvtest.Leave(s, q, "here", kvtest.Came(4, 3))
 	is.NoErr(err)
 	limited := kvtest.Add(t, s, owner, record.Notes, `{"content":"seen","isPublic":true,"maxViews":1,"maxViewsAction":"delete"}`)
-	is.NoErr(catalog.Seen(s, limited, record.Visit{}))
+	is.NoErr(catalog.Seen(s, limited, history.Visit{}))
 	logged := kvtest.Add(t, s, owner, record.Notes, `{"content":"seen","isPublic":true,"logVisits":true}`)
-	is.NoErr(catalog.Seen(s, logged, record.Visit{Referrer: "example.org"}))
+	is.NoErr(catalog.Seen(s, logged, history.Visit{Referrer: "example.org"}))
 	is.NoErr(s.Flush())
 	kvtest.Update(t, s, func(tx *kv.Tx) error {
-		moved := record.Moved{Remarks: []record.Remark{{}}}
-		if _, err := jobs.AddImport(tx, owner, "bookmarks.html", moved); err != nil {
+		moved := transfer.Moved{Remarks: []transfer.Remark{{}}}
+		if _, err := transfer.AddImport(tx, owner, "bookmarks.html", moved); err != nil {
 			return err
 		}
 		d, _, err := people.AddDevice(tx, "cli", "192.0.2.2", "192.0.2.2/32")

@@ -74,7 +74,7 @@ func (x *Export) Close() error {
 
 // read saves the account's data as the transaction sees it.
 func (x *Export) read(tx *kv.Tx, owner record.ID) error {
-	u, err := people.User(tx, owner)
+	u, err := people.ReadUser(tx, owner)
 	if err != nil {
 		return err
 	}

@@ -42,12 +42,12 @@ type Import struct {
 	Store   *kv.Store
 	Blobs   *blobs.Store
 	Owner   record.ID
-	DryRun  bool                // nothing is saved
-	Update  bool                // fill in the empty fields of existing records, and add tags
-	MaxFile int64               // bytes of one file
-	Tell    func(*record.Moved) // receives the progress now and then; may be nil
+	DryRun  bool         // nothing is saved
+	Update  bool         // fill in the empty fields of existing records, and add tags
+	MaxFile int64        // bytes of one file
+	Tell    func(*Moved) // receives the progress now and then; may be nil
 
-	report *record.Moved
+	report *Moved
 	batch  []*entry
 	volume int
 	seen   map[*record.Kind]map[[16]byte]record.ID // the owner's records, by identity; a zero id was created by this import
@@ -72,8 +72,8 @@ type entry struct {
 // run again, for instance after an interruption. It always returns the report.
 // The error says why it ended early: a format.Unreadable, an error of the
 // source or the store, or the end of ctx.
-func (m *Import) Run(ctx context.Context, name format.Format, rows format.Rows) (*record.Moved, error) {
-	m.report = &record.Moved{Format: string(name), DryRun: m.DryRun, Made: map[string]int64{}, Remarks: []record.Remark{}}
+func (m *Import) Run(ctx context.Context, name format.Format, rows format.Rows) (*Moved, error) {
+	m.report = &Moved{Format: string(name), DryRun: m.DryRun, Made: map[string]int64{}, Remarks: []Remark{}}
 	m.seen, m.pages, m.slugs = map[*record.Kind]map[[16]byte]record.ID{}, map[[16]byte]bool{}, map[string]bool{}
 	m.moved = map[string]record.ID{}
 	defer m.forget()

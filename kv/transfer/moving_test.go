@@ -1,4 +1,4 @@
-package transfer
+package transfer_test
 
 import (
 	"archive/zip"
@@ -26,6 +26,7 @@ import (
 	"kist/kv/people"
 	"kist/kv/record"
 	"kist/kv/tables"
+	"kist/kv/transfer"
 	"kist/kv/transfer/format"
 )
 
@@ -66,7 +67,7 @@ func (h *home) update(fn func(*kv.Tx) error) { h.Helper(); h.fatal(h.store.Updat
 func (h *home) account(name string) (id record.ID) {
 	h.Helper()
 	h.update(func(tx *kv.Tx) error {
-		u, err := people.AddUser(tx, record.User{Name: name, Role: record.Admin, Quota: -1})
+		u, err := people.AddUser(tx, people.User{Name: name, Role: people.Admin, Quota: -1})
 		if err == nil {
 			id = u.ID
 		}
@@ -110,16 +111,16 @@ func (h *home) add(k *record.Kind, in field.Object, at time.Time, content string
 	return r
 }
 
-func (h *home) take(f format.Format, data string, with ...func(*Import)) (*record.Moved, error) {
+func (h *home) take(f format.Format, data string, with ...func(*transfer.Import)) (*transfer.Moved, error) {
 	h.Helper()
-	m := &Import{Store: h.store, Blobs: h.blobs, Owner: h.user, MaxFile: 1 << 20}
+	m := &transfer.Import{Store: h.store, Blobs: h.blobs, Owner: h.user, MaxFile: 1 << 20}
 	for _, w := range with {
 		w(m)
 	}
 	return m.Run(context.Background(), f, format.Read(f, format.Source{R: strings.NewReader(data), Size: int64(len(data))}))
 }
 
-func dry(m *Import) { m.DryRun = true }
+func dry(m *transfer.Import) { m.DryRun = true }
 
 // list returns the records of a kind, oldest first, as lines of an export.
 func (h *home) list(k *record.Kind) []string {
@@ -135,7 +136,7 @@ func (h *home) list(k *record.Kind) []string {
 
 func (h *home) exportZip() []byte {
 	h.Helper()
-	x, err := NewExport(h.store, h.blobs, h.user)
+	x, err := transfer.NewExport(h.store, h.blobs, h.user)
 	h.fatal(err)
 	defer x.Close()
 	var b bytes.Buffer
@@ -186,9 +187,9 @@ func TestExportImportExport(t *testing.T) {
 	from.add(record.Files, field.Object{"originalName": "b.txt"}, long, "hello")
 	from.add(record.Files, field.Object{"originalName": "empty"}, long, "")
 	limited := from.add(record.Links, field.Object{"originalUrl": "https://example.org/x", "slug": "limited", "isPublic": true, "maxClicks": "2", "maxViewsAction": "make_private"}, long, "")
-	is.NoErr(catalog.Seen(from.store, limited, record.Visit{}))
+	is.NoErr(catalog.Seen(from.store, limited, history.Visit{}))
 	spent := from.add(record.Links, field.Object{"originalUrl": "https://example.org/y", "slug": "spent", "isPublic": true, "maxClicks": "1"}, long, "")
-	is.NoErr(catalog.Seen(from.store, spent, record.Visit{}))
+	is.NoErr(catalog.Seen(from.store, spent, history.Visit{}))
 	recipe := from.add(record.Recipes, field.Object{"title": "Picked"}, long, "")
 	from.add(record.Collections, field.Object{"title": "Picked", "cover": limited.ID.String(), "source": field.Object{"items": []any{limited.ID.String(), recipe.ID.String()}}}, long, "")
 	from.add(record.Collections, field.Object{"title": "Tagged", "sort": "title", "allowDownload": false, "source": field.Object{"tag": "a"}}, long, "")
@@ -220,7 +221,7 @@ func TestExportImportExport(t *testing.T) {
 	made := report.Made
 	report, err = to.take(format.Kist, string(want))
 	is.NoErr(err)
-	is.Equal(report.Remarks, []record.Remark{})
+	is.Equal(report.Remarks, []transfer.Remark{})
 	is.Equal(report.Made, made) // as the dry run reported
 	is.Equal(to.export(), from.export())
 	is.True(bytes.Equal(to.exportZip(), want))
@@ -275,8 +276,8 @@ func TestExportImportExport(t *testing.T) {
 		is.NoErr(to.store.View(func(tx *kv.Tx) (err error) { r, err = catalog.Slug(tx, slug); return err }))
 		switch slug {
 		case "limited":
-			is.NoErr(catalog.Seen(to.store, r, record.Visit{}))
-			is.True(catalog.Seen(to.store, r, record.Visit{}) != nil)
+			is.NoErr(catalog.Seen(to.store, r, history.Visit{}))
+			is.True(catalog.Seen(to.store, r, history.Visit{}) != nil)
 		case "spent":
 			is.True(r.Reached && !r.Public)
 		default:
@@ -297,13 +298,13 @@ func TestImportTwice(t *testing.T) {
 <DT><A HREF="javascript:alert(1)">evil</A>
 <DT><A HREF="https://example.org/b" TAGS="x">B</A></DL></DL>`
 	for i, want := range []map[string]int64{{"bookmark": 2}, {"bookmark": 2}, {}} {
-		report, err := h.take(format.Netscape, page, func(m *Import) { m.DryRun = i == 0 })
+		report, err := h.take(format.Netscape, page, func(m *transfer.Import) { m.DryRun = i == 0 })
 		is.NoErr(err)
 		is.Equal(report.Made, want)
 		is.Equal(report.Entries, 4)
 		is.Equal(report.Refused, 1)
 		is.Equal(report.There, 3-int(want["bookmark"]))
-		is.Equal(report.Remarks, []record.Remark{{At: "line 4", Name: "evil", Refused: true, Text: "The URL must be an absolute http or https address."}})
+		is.Equal(report.Remarks, []transfer.Remark{{At: "line 4", Name: "evil", Refused: true, Text: "The URL must be an absolute http or https address."}})
 	}
 	lines := h.list(record.Bookmarks)
 	is.True(strings.Contains(lines[0], `"title":"A"`) && strings.Contains(lines[0], `"createdAt":"2017-07-14T02:40:00.000Z"`) && strings.Contains(lines[0], `"tags":["Work"]`))
@@ -311,7 +312,7 @@ func TestImportTwice(t *testing.T) {
 
 	const links = "shortCode,longUrl,visits\nabc,https://example.org/x,7\nabc,https://example.org/other,1\napi,https://example.org,1\n"
 	for i := range 3 {
-		report, err := h.take(format.Shlink, links, func(m *Import) { m.DryRun = i == 0 })
+		report, err := h.take(format.Shlink, links, func(m *transfer.Import) { m.DryRun = i == 0 })
 		is.NoErr(err)
 		is.Equal(report.Refused, 2) // in use for something else; reserved
 		is.Equal(report.There+int(report.Made["shortlink"]), 1)
@@ -331,7 +332,7 @@ func TestImportTwice(t *testing.T) {
 // lacks.
 func TestImportPageTwice(t *testing.T) {
 	t.Parallel()
-	for _, between := range []int{0, 3 * batchRows} {
+	for _, between := range []int{0, 3 * transfer.BatchRows} {
 		is := is.New(t)
 		h := newHome(t)
 		var b strings.Builder
@@ -341,13 +342,13 @@ func TestImportPageTwice(t *testing.T) {
 		}
 		b.WriteString("https://EXAMPLE.org/a/,Other,A note,Garden,\"Two,three\",2021-01-02,true\n")
 		for i := range 2 {
-			report, err := h.take(format.CSV, b.String(), func(m *Import) { m.DryRun = i == 0 })
+			report, err := h.take(format.CSV, b.String(), func(m *transfer.Import) { m.DryRun = i == 0 })
 			is.NoErr(err)
 			is.Equal(report.Made["bookmark"], int64(between+1))
 			is.Equal(report.There, 1)
 			is.Equal(report.Updated, 0)
 			if i == 1 {
-				is.Equal(report.Remarks, []record.Remark{{
+				is.Equal(report.Remarks, []transfer.Remark{{
 					At: fmt.Sprintf("line %d", between+3), Name: "Other",
 					Text: "The page is in it twice. This was added to the first: description, isFavorite, tag Garden, tag three.",
 				}})
@@ -376,7 +377,7 @@ func TestImportUpdate(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	h := newHome(t)
-	update := func(m *Import) { m.Update = true }
+	update := func(m *transfer.Import) { m.Update = true }
 	const poor = "title,url\nA,https://example.org/a\nB,https://example.org/b\n"
 	const rich = "url,title,excerpt,cover,tags,favorite\nhttps://example.org/a,Other,About it,https://example.org/a.png,x,true\nhttps://example.org/b,B,,,,\nhttps://example.org/c,C,,,,\n"
 	_, err := h.take(format.CSV, poor)
@@ -387,7 +388,7 @@ func TestImportUpdate(t *testing.T) {
 	is.Equal(report.Made, map[string]int64{"bookmark": 1})
 	is.Equal(h.list(record.Bookmarks)[:2], before) // nothing changes without a request
 	for i, text := range []string{"This would be filled in", "Filled in", ""} {
-		report, err := h.take(format.CSV, rich, update, func(m *Import) { m.DryRun = i == 0 })
+		report, err := h.take(format.CSV, rich, update, func(m *transfer.Import) { m.DryRun = i == 0 })
 		is.NoErr(err)
 		is.Equal(report.There, 3)
 		if i == 2 { // nothing is left to do
@@ -396,7 +397,7 @@ func TestImportUpdate(t *testing.T) {
 			continue
 		}
 		is.Equal(report.Updated, 1)
-		is.Equal(report.Remarks, []record.Remark{{At: "line 2", Name: "Other", Text: text + ": description, imageUrl, isFavorite, tag x."}})
+		is.Equal(report.Remarks, []transfer.Remark{{At: "line 2", Name: "Other", Text: text + ": description, imageUrl, isFavorite, tag x."}})
 		if i == 0 {
 			is.Equal(h.list(record.Bookmarks)[:2], before)
 		}
@@ -417,7 +418,7 @@ func TestImportUpdate(t *testing.T) {
 	h.add(record.Files, field.Object{"originalName": "a.txt"}, long, "hello")
 	report, err = h.take(format.Folder, zipOf(t, "sub/a.txt", "hello"), update)
 	is.NoErr(err)
-	is.Equal(report.Remarks, []record.Remark{{At: "sub/a.txt", Name: "a.txt", Text: "Filled in: folder sub."}})
+	is.Equal(report.Remarks, []transfer.Remark{{At: "sub/a.txt", Name: "a.txt", Text: "Filled in: folder sub."}})
 	is.True(strings.Contains(h.list(record.Files)[0], `"folderName":"sub"`))
 
 	// An export of kist fills in what its own items lack.
@@ -467,7 +468,7 @@ func TestImportFiles(t *testing.T) {
 	is := is.New(t)
 	h := newHome(t)
 	h.update(func(tx *kv.Tx) error {
-		u, err := people.User(tx, h.user)
+		u, err := people.ReadUser(tx, h.user)
 		if err != nil {
 			return err
 		}
@@ -490,7 +491,7 @@ func TestImportFiles(t *testing.T) {
 	}
 	is.NoErr(z.Close())
 	for i := range 3 {
-		report, err := h.take(format.Folder, b.String(), func(m *Import) { m.DryRun = i == 0 })
+		report, err := h.take(format.Folder, b.String(), func(m *transfer.Import) { m.DryRun = i == 0 })
 		is.NoErr(err)
 		is.Equal(report.Remarks[0].Text, "The file is larger than 1048576 bytes.")
 		if i > 0 {
@@ -537,7 +538,7 @@ func TestImportForged(t *testing.T) {
 	is.Equal(report.Made, map[string]int64{})
 	is.Equal(report.Remarks[0].Text, "Its bytes are damaged: they do not match its checksum.")
 	is.Equal(report.Remarks[1].Text, "The field passwordHash is not one that kist makes.")
-	is.Equal(report.Remarks[2:], []record.Remark{{At: `member "files.id"`, Text: "This is not imported; 1 entry has it."}, {At: `member "notes.id"`, Text: "This is not imported; 1 entry has it."}})
+	is.Equal(report.Remarks[2:], []transfer.Remark{{At: `member "files.id"`, Text: "This is not imported; 1 entry has it."}, {At: `member "notes.id"`, Text: "This is not imported; 1 entry has it."}})
 	for _, err := range to.blobs.All() {
 		t.Error("bytes were kept", err)
 	}
@@ -549,10 +550,10 @@ func TestImportGoesOn(t *testing.T) {
 	is := is.New(t)
 	h := newHome(t)
 	ctx, cancel := context.WithCancel(context.Background())
-	m := &Import{Store: h.store, Blobs: h.blobs, Owner: h.user, Tell: func(*record.Moved) { cancel() }}
+	m := &transfer.Import{Store: h.store, Blobs: h.blobs, Owner: h.user, Tell: func(*transfer.Moved) { cancel() }}
 	report, err := m.Run(ctx, format.Pocket, format.Read(format.Pocket, manyPocket(1000)))
 	is.True(errors.Is(err, context.Canceled))
-	is.Equal(report.Made["bookmark"], int64(batchRows))
+	is.Equal(report.Made["bookmark"], int64(transfer.BatchRows))
 	report, err = h.take(format.Pocket, "url\nhttps://example.org/0\n")
 	is.NoErr(err)
 	is.Equal(report.There, 1)
@@ -604,7 +605,7 @@ func TestImportMemory(t *testing.T) {
 		var before runtime.MemStats
 		runtime.GC()
 		runtime.ReadMemStats(&before)
-		m := &Import{Store: h.store, Blobs: h.blobs, Owner: h.user, DryRun: dryly, Tell: func(r *record.Moved) {
+		m := &transfer.Import{Store: h.store, Blobs: h.blobs, Owner: h.user, DryRun: dryly, Tell: func(r *transfer.Moved) {
 			if r.Entries%5000 == 0 {
 				var now runtime.MemStats
 				runtime.ReadMemStats(&now)

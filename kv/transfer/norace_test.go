@@ -1,5 +1,5 @@
 //go:build !race
 
-package transfer
+package transfer_test
 
 const raceOn = false

@@ -1,9 +1,39 @@
-package record
+package jobs
 
 import (
 	"net/http"
 	"time"
+
+	"kist/kv/record"
 )
+
+// DeliveryState is the state of a delivery.
+type DeliveryState string
+
+// The states of a delivery.
+const (
+	DeliveryWaits  DeliveryState = "waiting"
+	DeliveryDone   DeliveryState = "done"
+	DeliveryParked DeliveryState = "parked" // given up; it can be sent again by hand
+)
+
+// Delivery is one event on its way to one webhook.
+type Delivery struct {
+	ID      record.ID     `json:"ID"`
+	Hook    record.ID     `json:"Hook"`
+	Owner   record.ID     `json:"Owner"`
+	Subject record.ID     `json:"Subject"` // what the event is about; deliveries about one subject arrive in order
+	Event   Event         `json:"Event"`
+	At      time.Time     `json:"At"`   // of the event
+	Size    int64         `json:"Size"` // of the notice, in bytes
+	State   DeliveryState `json:"State"`
+	Due     time.Time     `json:"Due"`   // the next try; zero while an earlier one of the subject waits
+	Tries   int           `json:"Tries"` // since it was queued, or sent again by hand
+	Noted   time.Time     `json:"Noted"` // the last try, or when it was parked; zero: never tried
+
+	// The last try.
+	Try
+}
 
 // tries are the waits before each try of a delivery.
 var tries = []time.Duration{0, 5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, time.Hour, 6 * time.Hour, maxRetry}
@@ -46,7 +76,7 @@ func (t Try) hold() time.Duration {
 // is due after all that has waited meanwhile.
 func (d *Delivery) Record(t Try, now, monotonic time.Time) {
 	d.Try, d.Noted, d.Due = t, now, time.Time{}
-	if t.hold() > 0 && d.State == Waiting && now.Sub(d.At) < pauseAfter {
+	if t.hold() > 0 && d.State == DeliveryWaits && now.Sub(d.At) < pauseAfter {
 		d.Due = monotonic.Add(t.hold())
 		return
 	}
@@ -54,36 +84,10 @@ func (d *Delivery) Record(t Try, now, monotonic time.Time) {
 	d.Tries++
 	switch {
 	case t.Error == "":
-		d.State = Done
-	case d.State == Waiting && d.Tries >= len(tries):
-		d.State = Parked
-	case d.State == Waiting:
+		d.State = DeliveryDone
+	case d.State == DeliveryWaits && d.Tries >= len(tries):
+		d.State = DeliveryParked
+	case d.State == DeliveryWaits:
 		d.Due = monotonic.Add(max(tries[d.Tries], min(t.Wait, maxWait)))
 	}
-}
-
-// Record records the result of a try.
-func (w *Webhook) Record(t Try, now, monotonic time.Time) {
-	w.Forget(now)
-	w.LastStatus, w.LastError, w.LastTried, w.LastTook = t.Status, t.Error, now, t.Took
-	if held := monotonic.Add(t.hold()); held.After(w.Held) {
-		w.Held = held
-	}
-	if t.Error == "" {
-		w.LastDelivered = now
-		w.Resume()
-		return
-	}
-	if w.Failures++; w.Failing.IsZero() || monotonic.Sub(w.Tried) > maxGap {
-		w.Failing = monotonic // an old failure says nothing about the time since
-	}
-	w.Tried = monotonic
-	if w.Paused.IsZero() && monotonic.Sub(w.Failing) >= pauseAfter {
-		w.Paused = now
-	}
-}
-
-// Resume ends a pause and forgets failures.
-func (w *Webhook) Resume() {
-	w.Failures, w.Failing, w.Paused = 0, time.Time{}, time.Time{}
 }

@@ -1,4 +1,4 @@
-package record
+package history
 
 import (
 	"cmp"
@@ -7,6 +7,9 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"kist/kv"
+	"kist/kv/record"
 )
 
 // DeviceClass is a coarse class of what opened an item.
@@ -115,8 +118,8 @@ func ParseDay(t string) (Day, bool) {
 
 // VisitDay counts the visits of an item on one day.
 type VisitDay struct {
-	Item [KeySize]byte `json:"-"` // the key of the record
-	Day  Day           `json:"-"`
+	Item [record.KeySize]byte `json:"-"` // the key of the record
+	Day  Day                  `json:"-"`
 
 	Phone   int64            `json:"Phone,omitempty"`
 	Desktop int64            `json:"Desktop,omitempty"`
@@ -141,7 +144,7 @@ func (d *VisitDay) Count(v Visit) {
 	if v.Referrer != "" {
 		d.refer(v.Referrer, 1)
 	}
-	d.Last = Later(v.At, d.Last)
+	d.Last = kv.Later(v.At, d.Last)
 }
 
 // Merge adds the visits of another row of the same item.
@@ -150,15 +153,7 @@ func (d *VisitDay) Merge(o *VisitDay) {
 	for host, n := range o.Hosts {
 		d.refer(host, n)
 	}
-	d.Last = Later(o.Last, d.Last)
-}
-
-// Later is the later of two instants; a if they are equal.
-func Later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
+	d.Last = kv.Later(o.Last, d.Last)
 }
 
 // refer counts a host. Of more than keptHosts, one of the rarest is forgotten, at random,
@@ -189,8 +184,8 @@ func (d *VisitDay) Referrers() []string {
 
 // LoggedVisit is a visit in the log of an item.
 type LoggedVisit struct {
-	Item [KeySize]byte `json:"-"` // the key of the record
-	ID   ID            `json:"-"`
+	Item [record.KeySize]byte `json:"-"` // the key of the record
+	ID   record.ID            `json:"-"`
 	Visit
 	Told bool `json:"Told,omitempty"` // there was an event for it
 }

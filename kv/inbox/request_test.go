@@ -1,4 +1,4 @@
-package record
+package inbox
 
 import (
 	"errors"
@@ -6,13 +6,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/matryer/is"
-
 	"kist/kv/field"
+	"kist/kv/record"
+
+	"github.com/matryer/is"
 )
 
-func faultOf(err error) Fault {
-	var e *Error
+func faultOf(err error) record.Fault {
+	var e *record.Error
 	if errors.As(err, &e) {
 		return e.Fault
 	}
@@ -29,17 +30,17 @@ func TestAdmit(t *testing.T) {
 		name        string
 		q           *Request
 		taken, more Intake
-		want        Fault
+		want        record.Fault
 	}{
 		{"no limit", queue, Intake{Files: 1e9, Sender: 1e9}, Intake{Files: 1, Pending: 1, Sender: 1}, 0},
 		{"the last file", files, Intake{Files: 2}, Intake{Files: 1}, 0},
-		{"one too many", files, Intake{Files: 3}, Intake{Files: 1}, Denied},
-		{"two where one goes", files, Intake{Files: 2}, Intake{Files: 2}, Denied},
-		{"a limit set lower than what is there", files, Intake{Files: 9}, Intake{Files: 1}, Denied},
+		{"one too many", files, Intake{Files: 3}, Intake{Files: 1}, record.Denied},
+		{"two where one goes", files, Intake{Files: 2}, Intake{Files: 2}, record.Denied},
+		{"a limit set lower than what is there", files, Intake{Files: 9}, Intake{Files: 1}, record.Denied},
 		{"nothing more where there is too much", files, Intake{Files: 9}, Intake{}, 0},
 		{"the sender's last", sender, Intake{Sender: 1}, Intake{Sender: 1}, 0},
-		{"the sender's next", sender, Intake{Sender: 2}, Intake{Sender: 1}, TooMany},
-		{"a full queue", queue, Intake{Pending: MaxPending}, Intake{Pending: 1}, Denied},
+		{"the sender's next", sender, Intake{Sender: 2}, Intake{Sender: 1}, record.TooMany},
+		{"a full queue", queue, Intake{Pending: MaxPending}, Intake{Pending: 1}, record.Denied},
 		{"no queue", direct, Intake{Pending: MaxPending}, Intake{Pending: 1}, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -82,13 +83,13 @@ func TestRequestOpen(t *testing.T) {
 	for _, c := range []struct {
 		active bool
 		ends   time.Time
-		want   Fault
+		want   record.Fault
 	}{
 		{true, time.Time{}, 0},
 		{true, now.Add(time.Millisecond), 0},
-		{true, now, Gone},
-		{false, time.Time{}, Missing},
-		{false, now, Missing},
+		{true, now, record.Gone},
+		{false, time.Time{}, record.Missing},
+		{false, now, record.Missing},
 	} {
 		is.Equal(faultOf((&Request{Active: c.active, Expires: c.ends}).Open(now)), c.want)
 	}
@@ -147,23 +148,6 @@ func TestCleanFileType(t *testing.T) {
 	for _, in := range []string{"", "*", "*/*", "pdf", ".", "..", "./a", "image/", "/png", "image/p g", "image/png;q=1", "a/b/c", ".a\x00", ".a,b"} {
 		_, err := CleanFileType(in)
 		is.True(err != nil) // in
-	}
-}
-
-func TestDecide(t *testing.T) {
-	is := is.New(t)
-	for _, from := range States {
-		for _, to := range []State{Approved, Rejected} {
-			i := Item{State: from, Ref: [32]byte{1}}
-			err := i.Decide(to, time.UnixMilli(5))
-			if from != Pending {
-				is.Equal(faultOf(err), Taken)
-				is.Equal(i, Item{State: from, Ref: [32]byte{1}})
-				continue
-			}
-			is.NoErr(err)
-			is.Equal(i, Item{State: to, Decided: time.UnixMilli(5)})
-		}
 	}
 }
 
@@ -230,21 +214,4 @@ func TestAdmitSays(t *testing.T) {
 			t.Errorf("%d and %d more: %q, want %q", c.taken, c.more, said, c.want)
 		}
 	}
-}
-
-// A delivery that succeeds ends the count of failures and a pause.
-func TestWebhookRecovers(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	w := &Webhook{}
-	w.Record(Try{Status: 500, Error: "It failed."}, now, now)
-	w.Record(Try{Status: 500, Error: "It failed."}, now.Add(time.Minute), now.Add(time.Minute))
-	is.Equal(w.Failures, 2)
-	is.True(w.Failing.Equal(now))
-	w.Paused = now
-	w.Record(Try{Status: 200}, now.Add(2*time.Minute), now.Add(2*time.Minute))
-	is.Equal(w.Failures, 0)
-	is.True(w.Failing.IsZero() && w.Paused.IsZero())
-	is.True(w.LastDelivered.Equal(now.Add(2 * time.Minute)))
 }

@@ -1,4 +1,4 @@
-package record
+package inbox
 
 import (
 	"cmp"
@@ -10,16 +10,16 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"kist/kv/field"
+	"kist/kv/record"
 )
 
 // Request is an upload request: an address at which strangers leave files for
 // its owner.
 type Request struct {
-	ID          ID        `json:"ID"`
-	Owner       ID        `json:"Owner"`
+	ID          record.ID `json:"ID"`
+	Owner       record.ID `json:"Owner"`
 	Slug        string    `json:"Slug"`
 	Title       string    `json:"Title"`
 	Description string    `json:"Description"`
@@ -70,11 +70,11 @@ func (f *RequestForm) Fields(s *field.Set) {
 }
 
 func (q *Request) fields(s *field.Set) {
-	s.Name("title", &q.Title, MaxName, field.Required, field.Filled).Says("What the owner asks for.", `"Photos of the wedding"`)
-	s.Text("description", &q.Description, MaxDescription).Says("Free text for senders.", `"The originals, please."`)
-	s.Ruled("slug", &q.Slug, CleanSlug, SlugPattern, MaxSlug).
+	s.Name("title", &q.Title, record.MaxName, field.Required, field.Filled).Says("What the owner asks for.", `"Photos of the wedding"`)
+	s.Text("description", &q.Description, record.MaxDescription).Says("Free text for senders.", `"The originals, please."`)
+	s.Ruled("slug", &q.Slug, record.CleanSlug, record.SlugPattern, record.MaxSlug).
 		Says("Last part of the link, unique among all items; generated if absent.", `"wedding"`)
-	s.Name("folderName", &q.FolderName, MaxName).Says("Folder for received files; created if it does not exist.", `"Wedding"`)
+	s.Name("folderName", &q.FolderName, record.MaxName).Says("Folder for received files; created if it does not exist.", `"Wedding"`)
 	s.Bool("isActive", &q.Active).Says("Whether the link takes files.", `true`)
 	s.Bool("requiresApproval", &q.Approval).Says("Whether files wait for the owner's approval.", `true`)
 	s.Bool("requiresCaptcha", &q.Captcha).Says("Whether senders must pass a captcha.", `false`)
@@ -86,7 +86,7 @@ func (q *Request) fields(s *field.Set) {
 		Says("Accepted media types (image/png, image/*) or extensions (.pdf); empty accepts all.", `["image/*",".pdf"]`)
 	s.Limit("perUserUploadLimit", &q.PerSender, field.MaxCount).Says("Maximum number of files from one sender within the window; 0 or null is no limit.", `10`)
 	s.Limit("perUserWindowHours", &q.Window, maxWindow).Says("Length of the window in hours; 0 or null is 24.", `24`)
-	s.Ruled("brandColor", &q.Color, CleanColor, `^(#?([0-9A-Fa-f]{3}|[0-9A-Fa-f]{6}))?$`, 7).Says("Colour of the page; empty is the default colour.", `"#0F6B5C"`)
+	s.Ruled("brandColor", &q.Color, record.CleanColor, `^(#?([0-9A-Fa-f]{3}|[0-9A-Fa-f]{6}))?$`, 7).Says("Colour of the page; empty is the default colour.", `"#0F6B5C"`)
 }
 
 // Finish sets the defaults after input was read into the form.
@@ -117,7 +117,7 @@ func (v *ShownRequest) Fields(s *field.Set) {
 }
 
 // ErrNoRequest is the answer for any link that is unknown or turned off.
-var ErrNoRequest = NotFound("upload link")
+var ErrNoRequest = record.NotFound("upload link")
 
 // Open says whether others may use the link at the given instant: nil, Missing
 // or Gone.
@@ -126,7 +126,7 @@ func (q *Request) Open(now time.Time) error {
 	case !q.Active:
 		return ErrNoRequest
 	case !q.Expires.IsZero() && !now.Before(q.Expires):
-		return &Error{Fault: Gone, Code: "expired", Text: "This upload link has expired."}
+		return &record.Error{Fault: record.Gone, Code: "expired", Text: "This upload link has expired."}
 	}
 	return nil
 }
@@ -140,7 +140,7 @@ type Intake struct {
 
 // errFull says that a request accepts no more files.
 func errFull(text string) error {
-	return &Error{Fault: Denied, Code: "limit_reached", Text: text}
+	return &record.Error{Fault: record.Denied, Code: "limit_reached", Text: text}
 }
 
 // Admit says whether more files may be added to those received. It returns nil,
@@ -156,7 +156,7 @@ func (q *Request) Admit(taken, more Intake, again time.Duration) error {
 	case q.Approval && over(taken.Pending, more.Pending, MaxPending):
 		return errFull("Too many files wait for approval here. Try again when the owner has looked at them.")
 	case over(taken.Sender, more.Sender, q.PerSender):
-		return &Error{Fault: TooMany, Code: "sender_limit", Text: fmt.Sprintf("You have reached this link's limit per sender (%s in %s). Try again %s.", Plural(q.PerSender, "file"), Plural(q.Window, "hour"), In(again)), Retry: max(again, time.Second)}
+		return &record.Error{Fault: record.TooMany, Code: "sender_limit", Text: fmt.Sprintf("You have reached this link's limit per sender (%s in %s). Try again %s.", record.Plural(q.PerSender, "file"), record.Plural(q.Window, "hour"), record.In(again)), Retry: max(again, time.Second)}
 	}
 	return nil
 }
@@ -170,7 +170,7 @@ var ErrNoRoom = errFull("This is more than the link has room for. Nothing was st
 
 // ErrWait says that there will be space for a transfer once others have ended,
 // because they may need less than they were promised.
-var ErrWait = &Error{Fault: Busy, Code: "busy", Text: "Others are sending files to this link at the moment. Try again soon.", Retry: 5 * time.Second}
+var ErrWait = &record.Error{Fault: record.Busy, Code: "busy", Text: "Others are sending files to this link at the moment. Try again soon.", Retry: 5 * time.Second}
 
 // Promise says how many bytes of a limit to promise to a transfer that needs
 // minimum bytes, and no more than maximum for now. It is maximum if that much is free, or
@@ -208,7 +208,7 @@ var fileType = sync.OnceValue(func() *regexp.Regexp {
 // CleanFileType is the rule for allowed types: a media type, one with * for its
 // second half, or an extension with its dot; in lower case.
 func CleanFileType(t string) (string, error) {
-	t = Fold(strings.TrimSpace(t))
+	t = record.Fold(strings.TrimSpace(t))
 	if !fileType().MatchString(t) {
 		return "", errors.New("must be a media type such as image/png or image/*, or an extension such as .pdf")
 	}
@@ -218,7 +218,7 @@ func CleanFileType(t string) (string, error) {
 // Takes reports whether the request accepts a file with the name and the media
 // type. The type must come from the bytes: the sender's claim does not count.
 func (q *Request) Takes(name, mimeType string) bool {
-	name, mimeType = Fold(name), strings.ToLower(mimeType)
+	name, mimeType = record.Fold(name), strings.ToLower(mimeType)
 	top, _, _ := strings.Cut(mimeType, "/")
 	return len(q.Types) == 0 || slices.ContainsFunc(q.Types, func(t string) bool {
 		if strings.HasPrefix(t, ".") {
@@ -232,121 +232,4 @@ func (q *Request) Takes(name, mimeType string) bool {
 // depending on the type of its bytes.
 func (q *Request) MayTake(name string) bool {
 	return q.Takes(name, "") || slices.ContainsFunc(q.Types, func(t string) bool { return !strings.HasPrefix(t, ".") })
-}
-
-// State is the state of a received file.
-type State string
-
-// The states. Only a pending one can be decided.
-const (
-	Pending  State = "pending"
-	Approved State = "approved"
-	Rejected State = "rejected"
-)
-
-// States lists the states.
-var States = []State{Pending, Approved, Rejected}
-
-// Item is a file that arrived by a request. It owns its content only while it
-// is pending: an approved one has become a file, and a rejected one has no
-// content.
-type Item struct {
-	ID       ID        `json:"ID"`
-	Owner    ID        `json:"Owner"`
-	Request  ID        `json:"Request"`
-	State    State     `json:"State"`
-	Name     string    `json:"Name"`
-	MimeType string    `json:"MimeType"`
-	Size     int64     `json:"Size"`
-	Ref      [32]byte  `json:"Ref"` // of the content; zero unless pending
-	Sender   string    `json:"Sender"`
-	Message  string    `json:"Message"`
-	Created  time.Time `json:"Created"`
-	Decided  time.Time `json:"Decided"` // zero: not yet
-	File     ID        `json:"File"`    // the file that it became
-	FileSlug string    `json:"FileSlug"`
-}
-
-// Decide decides about the item; Taken unless it is pending.
-func (i *Item) Decide(to State, now time.Time) error {
-	if i.State != Pending {
-		return &Error{Fault: Taken, Code: "already_decided", Text: "This file was " + string(i.State) + " already."}
-	}
-	i.State, i.Decided, i.Ref = to, now, [32]byte{}
-	return nil
-}
-
-// Fields is the shape of an item in its owner's queue.
-func (i *Item) Fields(s *field.Set) {
-	const id = `"01890a5d-ac96-774b-bcce-b302099a8057"`
-	s.ID("itemId", &i.ID, field.Always).Says("Id of the item.", id)
-	s.ID("id", &i.ID, field.Always).Says("The same as itemId.", id)
-	s.ID("uploadRequestId", &i.Request, field.Always).Says("Id of the upload request.", id)
-	field.Choice(s, "status", &i.State, States).Says("Whether the file waits for a decision, was approved or was rejected.", `"pending"`)
-	s.Text("fileName", &i.Name, MaxFileName).Says("The file's name, cleaned.", `"IMG_0042.jpg"`)
-	s.Number("fileSize", &i.Size, 0, 1<<53).Says("Size in bytes.", `48213`)
-	s.Text("mimeType", &i.MimeType, MaxMediaType).Says("Media type, worked out from the bytes and the name.", `"image/jpeg"`)
-	s.Text("uploaderName", &i.Sender, MaxSenderName).Says("Name that the sender gave.", `"Bob"`)
-	s.Text("message", &i.Message, MaxMessage).Says("Message from the sender.", `"From the second roll"`)
-	s.Time("createdAt", &i.Created, field.Always).Says("When the file was received.", `"2026-01-02T03:04:05.678Z"`)
-	s.Time("decidedAt", &i.Decided).Says("When the owner decided; null if not yet.", `null`)
-	s.ID("fileId", &i.File).Says("Id of the approved file; null if there is none.", `null`)
-	s.Shown("fileSlug", field.Schema{Type: "string", Nullable: true}, func(dst []byte) []byte {
-		if i.FileSlug == "" {
-			return append(dst, "null"...)
-		}
-		return field.AppendString(dst, i.FileSlug)
-	}).Says("Slug of that file.", `null`)
-}
-
-// Receipt is an item as its sender sees it.
-type Receipt struct{ *Item }
-
-// Fields is the shape of a receipt: everything that the sender may know.
-func (r Receipt) Fields(s *field.Set) {
-	s.ID("itemId", &r.ID, field.Always).Says("Id of the item.", `"01890a5d-ac96-774b-bcce-b302099a8057"`)
-	field.Choice(s, "status", &r.State, States).Says("Whether the file waits for approval, was approved or was rejected.", `"pending"`)
-	s.Text("fileName", &r.Name, MaxFileName).Says("The file's name, cleaned.", `"IMG_0042.jpg"`)
-	s.Number("fileSize", &r.Size, 0, 1<<53).Says("Size in bytes.", `48213`)
-}
-
-// SenderForm is a sender's input in addition to the files.
-type SenderForm struct{ Name, Message string }
-
-// Fields is the shape of the input.
-func (f *SenderForm) Fields(s *field.Set) {
-	s.Name("name", &f.Name, MaxSenderName).Says("Name of the sender.", `"Bob"`)
-	s.Ruled("message", &f.Message, cleanMessage, "", MaxMessage).Says("Message to the owner; a line break counts as one character.", `"From the second roll"`)
-}
-
-// cleanMessage is the rule for messages. Browsers count a line end as one
-// character and send two (HTML standard, multipart/form-data encoding).
-func cleanMessage(t string) (string, error) {
-	t = strings.ReplaceAll(t, "\r\n", "\n")
-	if utf8.RuneCountInString(t) > MaxMessage {
-		return "", fmt.Errorf("must be at most %d characters long", MaxMessage)
-	}
-	return t, nil
-}
-
-// Decision is an owner's decision about a pending item.
-type Decision struct {
-	Action     string // approve or reject
-	Public     bool
-	FolderName string // "" means the request's folder
-	Tags       []string
-}
-
-// Approves reports whether the item is to become a file.
-func (d *Decision) Approves() bool { return d.Action == "approve" }
-
-// Verdicts lists the actions.
-var Verdicts = []string{"approve", "reject"}
-
-// Fields is the shape of a decision.
-func (d *Decision) Fields(s *field.Set) {
-	field.Choice(s, "action", &d.Action, Verdicts, field.Required).Says("Whether to approve or reject the file.", `"approve"`)
-	s.Bool("isPublic", &d.Public).Says("Whether others can see the file; false if absent.", `false`)
-	s.Name("folderName", &d.FolderName, MaxName).Says("Folder to use instead of the request's.", `"Wedding"`)
-	s.Texts("tags", &d.Tags, CleanTag, MaxTags, MaxTag).Says("Tag names for the file.", `["wedding"]`)
 }

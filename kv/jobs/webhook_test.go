@@ -1,4 +1,4 @@
-package record_test
+package jobs_test
 
 import (
 	"encoding/base64"
@@ -7,23 +7,24 @@ import (
 	"testing"
 	"time"
 
-	"github.com/matryer/is"
-
+	"kist/kv/jobs"
 	"kist/kv/record"
+
+	"github.com/matryer/is"
 )
 
 func TestCleanEvent(t *testing.T) {
 	is := is.New(t)
-	all := record.Events()
+	all := jobs.Events()
 	is.Equal(len(all), 4*len(record.Kinds)+8)
 	for _, e := range append(all, "*") {
-		got, err := record.CleanEvent(string(e))
+		got, err := jobs.CleanEvent(string(e))
 		is.NoErr(err)
 		is.Equal(got, string(e))
 	}
 	is.True(slices.Contains(all, "file.uploaded"))
 	for _, bad := range []string{"", "file.created", "note.*", "NOTE.CREATED", " *"} {
-		_, err := record.CleanEvent(bad)
+		_, err := jobs.CleanEvent(bad)
 		is.True(strings.Contains(err.Error(), "must be one of: file.uploaded, file.updated"))
 	}
 }
@@ -35,19 +36,19 @@ func TestCheckSecret(t *testing.T) {
 		"x": true, "any text": true, of(24): true, of(64): true, of(32): true,
 		of(23): false, of(65): false, "whsec_": false, "whsec_not base64 at all!": false, "whsec_" + strings.Repeat("A", 33): false,
 	} {
-		if got := record.CheckSecret(text); (got == nil) != want {
+		if got := jobs.CheckSecret(text); (got == nil) != want {
 			t.Errorf("%q: %v", text, got)
 		}
 	}
-	is.Equal(record.SecretKey(of(24)), make([]byte, 24))
-	is.Equal(record.SecretKey("text"), []byte("text"))
+	is.Equal(jobs.SecretKey(of(24)), make([]byte, 24))
+	is.Equal(jobs.SecretKey("text"), []byte("text"))
 }
 
 // The previous secret signs for another day; a removed one no longer signs.
 func TestSecretOverlap(t *testing.T) {
 	is := is.New(t)
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	var h record.Webhook
+	var h jobs.Webhook
 	is.Equal(h.Secrets(now), nil)
 	h.SetSecret("a", now)
 	is.Equal(h.Secrets(now), []string{"a"})
@@ -58,7 +59,7 @@ func TestSecretOverlap(t *testing.T) {
 	is.Equal(h.Secrets(now.Add(24*time.Hour)), []string{"b"})
 	h.Forget(now.Add(24*time.Hour - time.Second))
 	is.Equal(h.Former, "a")
-	h.Record(record.Try{}, now.Add(24*time.Hour), now)
+	h.Record(jobs.Try{}, now.Add(24*time.Hour), now)
 	is.Equal(h.Former, "")
 	is.True(h.FormerEnds.IsZero())
 	h.SetSecret("c", now)
@@ -67,4 +68,15 @@ func TestSecretOverlap(t *testing.T) {
 	is.Equal(h.Secrets(now), nil)
 	h.SetSecret("d", now)
 	is.Equal(h.Secrets(now), []string{"d"})
+}
+
+func TestWants(t *testing.T) {
+	is := is.New(t)
+	w := jobs.Webhook{Enabled: true, Events: []jobs.Event{"note.created"}}
+	is.True(w.Wants("note.created"))
+	is.True(!w.Wants("note.updated"))
+	w.Events = []jobs.Event{"*"}
+	is.True(w.Wants("note.updated"))
+	w.Enabled = false
+	is.True(!w.Wants("note.updated"))
 }

@@ -1,4 +1,4 @@
-package record
+package people
 
 import (
 	"errors"
@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"kist/kv/field"
+	"kist/kv/record"
 )
 
 // MinPassword is how many characters of an account's password must remain: see Remains. maxPassword is its limit in bytes.
@@ -40,7 +41,7 @@ func CheckPassword(t string, names []string, common func(string) bool) error {
 }
 
 // keyRows are characters that follow one another on a keyboard. Alphabets and digits follow by their numbers.
-var keyRows = [][]rune{
+var keyboardRows = [][]rune{
 	[]rune("1234567890"), []rune("qwertyuiop"), []rune("asdfghjkl"), []rune("zxcvbnm"),
 	[]rune("qwertzuiopü"), []rune("asdfghjklöä"), []rune("yxcvbnm"), []rune("azertyuiop"), []rune("qsdfghjklm"), []rune("wxcvbn"),
 	[]rune("1qaz2wsx3edc4rfv5tgb6yhn7ujm"), []rune("1q2w3e4r5t6y7u8i9o0p"), []rune("!@#$%^&*()"), []rune("!\"§$%&/()="),
@@ -53,10 +54,10 @@ const minRun = 3
 // an alphabet or on a keyboard in either direction, a repetition of what stands before it, and each of the names count as
 // one character.
 func Remains(t string, names []string) (n int) {
-	left := []rune(Fold(t))
+	left := []rune(record.Fold(t))
 	var known [][]rune
 	for _, name := range names {
-		if name := []rune(Fold(name)); len(name) >= minRun {
+		if name := []rune(record.Fold(name)); len(name) >= minRun {
 			known = append(known, name)
 		}
 	}
@@ -81,7 +82,7 @@ func runAt(t []rune) (longest int) {
 	for _, step := range []rune{-1, 0, 1} {
 		longest = max(longest, following(t, func(a, b rune) bool { return b-a == step && (step == 0 || letterOrDigit(a) && letterOrDigit(b)) }))
 	}
-	for _, row := range keyRows {
+	for _, row := range keyboardRows {
 		place := func(r rune) int { return slices.Index(row, r) }
 		for _, step := range []int{-1, 1} {
 			longest = max(longest, following(t, func(a, b rune) bool { return place(a) >= 0 && place(b) >= 0 && place(b)-place(a) == step }))

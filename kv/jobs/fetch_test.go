@@ -1,12 +1,12 @@
-package record_test
+package jobs_test
 
 import (
 	"testing"
 	"time"
 
-	"github.com/matryer/is"
+	"kist/kv/jobs"
 
-	"kist/kv/record"
+	"github.com/matryer/is"
 )
 
 // The consequences of a failed try.
@@ -32,21 +32,21 @@ func TestFetchFailed(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			is := is.New(t)
-			f := record.Fetch{State: record.FetchRuns, Tries: c.tries, Total: 100, Bytes: 7}
+			f := jobs.Fetch{State: jobs.FetchRuns, Tries: c.tries, Total: 100, Bytes: 7}
 			is.Equal(f.Reserved(), int64(100))
 			f.Failed("why", c.passes, c.asked, now, steady)
 			is.Equal(f.Problem, "why")
 			is.Equal(f.Reserved(), int64(0))
 			is.Equal(f.Over(), c.wait == 0)
 			if c.wait == 0 {
-				is.Equal(f.State, record.FetchFailed)
+				is.Equal(f.State, jobs.FetchFailed)
 				is.Equal(f.Ended, now)
 				is.True(f.Due.IsZero())
 				f.Again(steady)
-				is.Equal(f, record.Fetch{State: record.FetchWaits, Due: steady, Total: -1})
+				is.Equal(f, jobs.Fetch{State: jobs.FetchWaits, Due: steady, Total: -1})
 				return
 			}
-			is.Equal(f.State, record.FetchWaits)
+			is.Equal(f.State, jobs.FetchWaits)
 			is.Equal(f.Due, steady.Add(c.wait))
 			is.True(f.Ended.IsZero())
 		})

@@ -1,12 +1,12 @@
-package record_test
+package people_test
 
 import (
 	"strings"
 	"testing"
 
-	"github.com/matryer/is"
+	"kist/kv/people"
 
-	"kist/kv/record"
+	"github.com/matryer/is"
 )
 
 func TestCheckPassword(t *testing.T) {
@@ -48,7 +48,7 @@ func TestCheckPassword(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			is := is.New(t)
-			is.Equal(record.CheckPassword(c.password, []string{"ann", "kist"}, func(t string) bool { return t == "password" }) == nil, c.ok)
+			is.Equal(people.CheckPassword(c.password, []string{"ann", "kist"}, func(t string) bool { return t == "password" }) == nil, c.ok)
 		})
 	}
 }
@@ -58,7 +58,7 @@ func TestRemains(t *testing.T) {
 		"": 0, "a": 1, "aa": 2, "aaa": 1, "1234": 1, "4321x": 2, "qwerty": 1, "ytrewq": 1, "trustno1": 8, "abab": 3, "abcxabcxabc": 3,
 		"horsehorse!": 7, "ann": 1, "ANNann": 2, "an": 2, "kist4711": 5, "αβγδ": 1, "!@#$": 1,
 	} {
-		if got := record.Remains(password, []string{"ann", "kist", "an", ""}); got != want {
+		if got := people.Remains(password, []string{"ann", "kist", "an", ""}); got != want {
 			t.Errorf("%q: %d, want %d", password, got, want)
 		}
 	}
@@ -68,7 +68,7 @@ func FuzzRemains(f *testing.F) {
 	f.Add("qwerty 1234 ann", "ann")
 	f.Add("\xffabab", "")
 	f.Fuzz(func(t *testing.T, password, name string) {
-		if n := record.Remains(password, []string{name}); n < 0 || n > 4*len(password) { // folding may lengthen a text
+		if n := people.Remains(password, []string{name}); n < 0 || n > 4*len(password) { // folding may lengthen a text
 			t.Errorf("%q: %d", password, n)
 		}
 	})
@@ -78,6 +78,6 @@ func FuzzRemains(f *testing.F) {
 func TestCheckPasswordLength(t *testing.T) {
 	is := is.New(t)
 	never := func(string) bool { return false }
-	is.Equal(record.CheckPassword("1234567", nil, never).Error(), "must be at least 8 characters long")
-	is.Equal(record.CheckPassword(strings.Repeat("a", 1025), nil, never).Error(), "must be at most 1024 bytes long")
+	is.Equal(people.CheckPassword("1234567", nil, never).Error(), "must be at least 8 characters long")
+	is.Equal(people.CheckPassword(strings.Repeat("a", 1025), nil, never).Error(), "must be at most 1024 bytes long")
 }

@@ -1,6 +1,10 @@
-package record
+package jobs
 
-import "time"
+import (
+	"time"
+
+	"kist/kv/record"
+)
 
 // FetchState is the state of a remote upload.
 type FetchState string
@@ -19,13 +23,13 @@ var FetchStates = []FetchState{FetchWaits, FetchRuns, FetchDone, FetchFailed, Fe
 
 // Fetch is a remote upload: a file that the server fetches from an address.
 type Fetch struct {
-	ID       ID     `json:"ID"`
-	Owner    ID     `json:"Owner"`
-	URL      string `json:"URL"`
-	Fields   string `json:"Fields"`      // the file's fields as JSON, without the password
-	Password string `json:"Password"`    // hash; "" means none
-	Slug     string `json:"Slug"`        // reserved for the file; "" generates one
-	By       ID     `json:"By,omitzero"` // the API key or session that requested it; zero: a session whose user has signed out, or one of a time before this was kept
+	ID       record.ID `json:"ID"`
+	Owner    record.ID `json:"Owner"`
+	URL      string    `json:"URL"`
+	Fields   string    `json:"Fields"`      // the file's fields as JSON, without the password
+	Password string    `json:"Password"`    // hash; "" means none
+	Slug     string    `json:"Slug"`        // reserved for the file; "" generates one
+	By       record.ID `json:"By,omitzero"` // the API key or session that requested it; zero: a session whose user has signed out, or one of a time before this was kept
 
 	State   FetchState `json:"State"`
 	Created time.Time  `json:"Created"`
@@ -34,10 +38,10 @@ type Fetch struct {
 	Tries   int        `json:"Tries"`   // tries so far
 	Problem string     `json:"Problem"` // the error of the last try; "" if it had none
 
-	Name  string `json:"Name"`  // of the file, once known
-	Bytes int64  `json:"Bytes"` // received bytes of the current or latest try
-	Total int64  `json:"Total"` // expected bytes; -1 is unknown
-	File  ID     `json:"File"`  // the resulting file; zero until then
+	Name  string    `json:"Name"`  // of the file, once known
+	Bytes int64     `json:"Bytes"` // received bytes of the current or latest try
+	Total int64     `json:"Total"` // expected bytes; -1 is unknown
+	File  record.ID `json:"File"`  // the resulting file; zero until then
 }
 
 // Over reports whether nothing more happens to it automatically.
@@ -68,7 +72,7 @@ func (f *Fetch) Failed(why string, passes bool, asked time.Duration, now, monoto
 }
 
 // Done records that the file was created.
-func (f *Fetch) Done(file ID, size int64, now time.Time) {
+func (f *Fetch) Done(file record.ID, size int64, now time.Time) {
 	f.File, f.Bytes, f.Total, f.Problem = file, size, size, ""
 	f.end(FetchDone, now)
 }

@@ -1,0 +1,154 @@
+package jobs
+
+import (
+	"encoding/base64"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"kist/kv/record"
+)
+
+// Format is the form of a webhook's messages.
+type Format string
+
+// The formats.
+const (
+	FormatJSON    Format = "json"
+	FormatDiscord Format = "discord"
+	FormatNtfy    Format = "ntfy"
+	FormatGotify  Format = "gotify"
+	FormatSlack   Format = "slack"
+)
+
+// Formats lists the formats.
+var Formats = []Format{FormatJSON, FormatDiscord, FormatNtfy, FormatGotify, FormatSlack}
+
+// Webhook is a target of an owner's events.
+type Webhook struct {
+	ID      record.ID `json:"ID"`
+	Owner   record.ID `json:"Owner"`
+	Name    string    `json:"Name"`
+	URL     string    `json:"URL"`
+	Format  Format    `json:"Format"`
+	Secret  string    `json:"Secret"` // "" signs nothing
+	Events  []Event   `json:"Events"`
+	Enabled bool      `json:"Enabled"`
+	Created time.Time `json:"Created"`
+
+	Former     string    `json:"Former,omitempty"` // the previous secret
+	FormerEnds time.Time `json:"FormerEnds"`       // until when Former also signs
+
+	// The result of the latest tries.
+	LastStatus    int           `json:"LastStatus"`
+	LastError     string        `json:"LastError"`
+	LastTried     time.Time     `json:"LastTried"`
+	LastTook      time.Duration `json:"LastTook"`
+	LastDelivered time.Time     `json:"LastDelivered"`
+	Failures      int           `json:"Failures"`      // failed tries in a row
+	Failing       time.Time     `json:"Failing"`       // when the current run of failures started; zero if the last try succeeded
+	Tried         time.Time     `json:"Tried"`         // the last try, by the same clock as Failing
+	Held          time.Time     `json:"Held,omitzero"` // until when the target wants nothing, by the same clock
+	Paused        time.Time     `json:"Paused"`        // since when nothing is sent after a long run of failures; zero if it is not paused
+}
+
+// Wants reports whether the webhook wants the event e.
+func (w *Webhook) Wants(e Event) bool {
+	return w.Enabled && (slices.Contains(w.Events, e) || slices.Contains(w.Events, AllEvents))
+}
+
+// secretOverlap is how long the previous secret signs beside a new one.
+const secretOverlap = 24 * time.Hour
+
+// SetSecret changes the secret; "" removes it and the previous one.
+func (w *Webhook) SetSecret(secret string, now time.Time) {
+	if secret == w.Secret {
+		return
+	}
+	w.Former, w.FormerEnds = "", time.Time{}
+	if secret != "" && w.Secret != "" {
+		w.Former, w.FormerEnds = w.Secret, now.Add(secretOverlap)
+	}
+	w.Secret = secret
+}
+
+// Forget drops the previous secret when it no longer signs.
+func (w *Webhook) Forget(now time.Time) {
+	if !now.Before(w.FormerEnds) {
+		w.Former, w.FormerEnds = "", time.Time{}
+	}
+}
+
+// Secrets returns the secrets that sign at the given time, the current one first.
+func (w *Webhook) Secrets(now time.Time) []string {
+	switch {
+	case w.Secret == "":
+		return nil
+	case w.Former != "" && now.Before(w.FormerEnds):
+		return []string{w.Secret, w.Former}
+	}
+	return []string{w.Secret}
+}
+
+// secretPrefix begins a secret in the form of Standard Webhooks.
+const secretPrefix = "whsec_"
+
+// CheckSecret is the rule for a webhook's secret: whsec_ and 24 to 64 bytes in
+// base64, as in Standard Webhooks, or any other text.
+func CheckSecret(t string) error {
+	if !strings.HasPrefix(t, secretPrefix) {
+		return nil
+	}
+	if n := len(SecretKey(t)); n < 24 || n > 64 || string(SecretKey(t)) == t {
+		return errors.New("must have 24 to 64 bytes in base64 after whsec_")
+	}
+	return nil
+}
+
+// SecretKey is the signing key of a secret in Standard Webhooks.
+func SecretKey(t string) []byte {
+	if text, ok := strings.CutPrefix(t, secretPrefix); ok {
+		if key, err := base64.StdEncoding.DecodeString(text); err == nil {
+			return key
+		}
+	}
+	return []byte(t)
+}
+
+// SecretKeys are the signing keys of a secret: SecretKey, and the decoded bytes
+// of a secret that is base64 without whsec_, because the libraries of Standard
+// Webhooks use those as the key.
+func SecretKeys(t string) [][]byte {
+	keys := [][]byte{SecretKey(t)}
+	if key, err := base64.StdEncoding.DecodeString(t); err == nil && len(key) > 0 && !strings.HasPrefix(t, secretPrefix) {
+		keys = append(keys, key)
+	}
+	return keys
+}
+
+// Record records the result of a try.
+func (w *Webhook) Record(t Try, now, monotonic time.Time) {
+	w.Forget(now)
+	w.LastStatus, w.LastError, w.LastTried, w.LastTook = t.Status, t.Error, now, t.Took
+	if held := monotonic.Add(t.hold()); held.After(w.Held) {
+		w.Held = held
+	}
+	if t.Error == "" {
+		w.LastDelivered = now
+		w.Resume()
+		return
+	}
+	if w.Failures++; w.Failing.IsZero() || monotonic.Sub(w.Tried) > maxGap {
+		w.Failing = monotonic // an old failure says nothing about the time since
+	}
+	w.Tried = monotonic
+	if w.Paused.IsZero() && monotonic.Sub(w.Failing) >= pauseAfter {
+		w.Paused = now
+	}
+}
+
+// Resume ends a pause and forgets failures.
+func (w *Webhook) Resume() {
+	w.Failures, w.Failing, w.Paused = 0, time.Time{}, time.Time{}
+}
