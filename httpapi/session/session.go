@@ -1,7 +1,7 @@
 // Package session signs people and devices in: passwords, passkeys, second steps, single
 // sign-on and the device flow. It limits wrong guesses. How long a session lasts is decided
-// by Key.Slide in kv/record/account.go. What ends sessions, such as a new password or a
-// disabled account, is in kv/people/accounts.go.
+// by Key.Slide in kv/people/key.go. What ends sessions, such as a new password or a
+// disabled account, is in kv/people/session.go.
 package session
 
 import (

@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"kist/kv/history"
-
 	"github.com/matryer/is"
+
+	"kist/kv/history"
 )
 
 func TestDeviceOf(t *testing.T) {

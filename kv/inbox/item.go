@@ -1,13 +1,24 @@
 package inbox
 
 import (
+	"bytes"
+	"cmp"
+	"encoding/hex"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 	"unicode/utf8"
 
+	"github.com/google/uuid"
+
+	"kist/kv"
+	"kist/kv/catalog"
 	"kist/kv/field"
+	"kist/kv/jobs"
+	"kist/kv/people"
 	"kist/kv/record"
+	"kist/kv/table"
 )
 
 // State is the state of a received file.
@@ -125,4 +136,287 @@ func (d *Decision) Fields(s *field.Set) {
 	s.Bool("isPublic", &d.Public).Says("Whether others can see the file; false if absent.", `false`)
 	s.Name("folderName", &d.FolderName, record.MaxName).Says("Folder to use instead of the request's.", `"Wedding"`)
 	s.Texts("tags", &d.Tags, record.CleanTag, record.MaxTags, record.MaxTag).Says("Tag names for the file.", `["wedding"]`)
+}
+
+func itemKey(owner, request record.ID, rest ...byte) []byte {
+	return append(kv.OwnedKey(owner, request[:]...), rest...)
+}
+
+// ItemRows is the queue of files that came in through upload requests.
+var ItemRows = func() *table.Table[Item] {
+	key := func(i *Item) []byte { return itemKey(i.Owner, i.Request, i.ID[:]...) }
+	t := kv.JsonTable(
+		itemBucket, key,
+		table.Index[Item]{Bucket: itemState, Keys: func(i *Item, file func([]byte)) {
+			file(append(append(kv.OwnedKey(i.Owner, i.State[0]), i.ID[:]...), i.Request[:]...))
+		}},
+		table.Index[Item]{Bucket: itemBlob, Keys: func(i *Item, file func([]byte)) {
+			if i.State == Pending {
+				file(append(bytes.Clone(i.Ref[:]), key(i)...))
+			}
+		}},
+	)
+	t.Bytes = func(i *Item, length int) (table.Bucket, []byte, int) { return kv.TextSum(i.Owner, length) }
+	t.Sums = kv.SumBucket
+	t.Tally = func(i *Item, add func([]byte, int64)) {
+		add(inState(i.Owner, i.State), 1)
+		add(inRequest(i.Owner, i.Request, i.State), 1)
+		add(receivedBytes(i.Owner, i.Request), i.Size)
+		if i.State == Pending {
+			add(pendingBytes(i.Owner), i.Size)
+		}
+	}
+	return t
+}()
+
+// ItemTable keeps the files that senders left.
+var ItemTable = kv.Table{
+	Buckets: []table.Bucket{itemBucket, itemState, itemBlob},
+	Check: kv.CheckRows(ItemRows, func(a *kv.Audit, i *Item) {
+		a.Refers(kv.RequestBucket, requestKey(i.Owner, i.Request), "upload", i.ID)
+	}),
+	Refill: kv.RefillRows(ItemRows, kv.Mending[Item]{
+		Mend: func(r *kv.Refill, i *Item) error { return standInRequest(r, i) },
+	}),
+	Contents: kv.IndexContents(itemBlob, ItemRows, func(i *Item) int64 { return i.Size }, func(i *Item) kv.Holder {
+		return kv.Holder{ID: i.ID, Name: i.Name, Owner: i.Owner}
+	}),
+	Bytes: func(tx *kv.Tx, owner record.ID) (stored, _ int64) { return ItemRows.Sum(tx.Tx, pendingBytes(owner)), 0 },
+	Text:  kv.RowText(itemBucket),
+}
+
+// standInRequest creates a closed upload request for an item whose request is lost.
+func standInRequest(r *kv.Refill, i *Item) error {
+	if r.Get(kv.RequestBucket, requestKey(i.Owner, i.Request)) == nil {
+		q := NewRequest()
+		q.ID, q.Owner, q.Slug, q.Title, q.Active = i.Request, i.Owner, catalog.NewSlug(r.Tx), "Recovered", false
+		q.Created, q.Updated = i.Created, i.Created
+		r.Lost(fmt.Errorf("upload request %s is lost; a closed one takes its place for the files sent to it", q.ID))
+		if err := errors.Join(people.StandIn(r, q.Owner), RequestRows.Put(r.Tx.Tx, &q)); err != nil {
+			return err
+		}
+	}
+	return people.StandIn(r, i.Owner)
+}
+
+// A Queue says which items to list.
+type Queue struct {
+	Owner         record.ID
+	Request       record.ID // zero: all requests; State must be set then
+	State         State     // "": any
+	Limit, Offset int
+	After         record.ID // start after this item; zero: at the oldest
+}
+
+// ListQueue lists items, oldest first, and says how many there are in all. For one
+// request in one state it walks the items of the request or the owner's items in that
+// state, whichever are fewer.
+func ListQueue(tx *kv.Tx, q Queue) (page []*Item, total int64, err error) {
+	byState := q.Request == uuid.Nil
+	if byState {
+		total = ItemRows.Sum(tx.Tx, inState(q.Owner, q.State))
+	} else {
+		received := int64(0)
+		for _, s := range States {
+			n := ItemRows.Sum(tx.Tx, inRequest(q.Owner, q.Request, s))
+			if received += n; q.State == "" || q.State == s {
+				total += n
+			}
+		}
+		byState = q.State != "" && ItemRows.Sum(tx.Tx, inState(q.Owner, q.State)) < received
+	}
+	wanted := int(min(int64(q.Limit), max(0, total-int64(q.Offset))))
+	var after []byte
+	if q.After != uuid.Nil {
+		after = q.After[:]
+	}
+	read := func(key []byte) error {
+		if q.Offset > 0 {
+			q.Offset--
+			return nil
+		}
+		i, err := ItemRows.Get(tx.Tx, key)
+		if err != nil {
+			return fmt.Errorf("item %x: %w", key, err)
+		}
+		page = append(page, i)
+		return nil
+	}
+	if byState {
+		prefix := kv.OwnedKey(q.Owner, q.State[0])
+		if after != nil { // past the request, which follows the id in this index
+			after = append(bytes.Clone(after), uuid.Max[:]...)
+		}
+		for k := range tx.Walk(itemState, prefix, after, false) {
+			if len(page) == wanted {
+				break
+			}
+			id, request := k[len(prefix):len(prefix)+16], record.ID(k[len(prefix)+16:])
+			if q.Request != uuid.Nil && request != q.Request {
+				continue
+			}
+			if err := read(itemKey(q.Owner, request, id...)); err != nil {
+				return nil, 0, err
+			}
+		}
+		return page, total, nil
+	}
+	for k, row := range tx.Walk(itemBucket, itemKey(q.Owner, q.Request), after, false) {
+		if len(page) == wanted {
+			break
+		}
+		if q.State != "" {
+			i, err := ItemRows.Decode(k, row)
+			if err != nil {
+				return nil, 0, err
+			}
+			if i.State != q.State {
+				continue
+			}
+		}
+		if err := read(k); err != nil {
+			return nil, 0, err
+		}
+	}
+	return page, total, nil
+}
+
+// PendingCount is how many items wait for the owner's decision.
+func PendingCount(tx *kv.Tx, owner record.ID) int64 {
+	return ItemRows.Sum(tx.Tx, inState(owner, Pending))
+}
+
+// What happens to a file that came in through an upload link: it waits in the queue or
+// becomes a file at once, and its owner decides.
+
+// A Received is a file that came in. Its content is stored and pinned.
+type Received struct {
+	Name, MimeType string
+	Ref            [32]byte
+	Size           int64
+}
+
+// Receive adds the files that a sender left to the queue, and makes them the owner's
+// files at once if the request needs no approval. It replaces the reservation with
+// the actual counts. It fails as Reserve does, but not because the owner's text has
+// grown since.
+func Receive(tx *kv.Tx, r *Reservation, f *SenderForm, came []Received) ([]*Item, error) {
+	promises.Of(tx.Store()).drop(r) // from here on the files count as received, or not at all
+	size := int64(0)
+	for _, c := range came {
+		size += c.Size
+	}
+	q, room, err := checkReservation(tx, r, people.ContentBytes, int64(len(came)), size, size)
+	if err == ErrWait || err == nil && room < size { //nolint:errorlint // exactly this value
+		err = ErrNoRoom
+	}
+	if err != nil {
+		return nil, err
+	}
+	var all []*Item
+	for _, c := range came {
+		i := &Item{
+			ID: tx.NewID(), Owner: q.Owner, Request: q.ID, State: Pending, Name: c.Name, MimeType: c.MimeType, Size: c.Size,
+			Ref: c.Ref, Sender: f.Name, Message: f.Message, Created: tx.Now,
+		}
+		if q.Approval {
+			if err := tx.Delete(catalog.UnreferencedBucket, bytes.Clone(c.Ref[:])); err != nil {
+				return nil, err
+			}
+		} else if err := approve(tx, q, i, &Decision{}); err != nil {
+			return nil, err
+		}
+		if err := ItemRows.Put(tx.Tx, i); err != nil {
+			return nil, err
+		}
+		if err := errors.Join(
+			emitItem(tx, jobs.UploadReceived, i),
+			people.Note(tx, people.Activity{Owner: q.Owner, Event: people.FileReceived, Name: q.Title, Item: q.ID}),
+		); err != nil {
+			return nil, err
+		}
+		if q.PerSender > 0 {
+			key := append(itemKey(q.Owner, q.ID, r.sender[:]...), i.ID[:]...)
+			if err := tx.Put(senderBucket, key, tx.Instant()); err != nil {
+				return nil, err
+			}
+		}
+		all = append(all, i)
+	}
+	return all, nil
+}
+
+// approve turns an item into one of the owner's files.
+func approve(tx *kv.Tx, q *Request, i *Item, d *Decision) error {
+	f := record.NewForm(record.Files)
+	f.Public, f.Tags, f.FolderName = d.Public, d.Tags, d.FolderName
+	f.FolderName = cmp.Or(f.FolderName, q.FolderName)
+	f.Body = &record.File{OriginalName: i.Name, MimeType: i.MimeType, SHA256: hex.EncodeToString(i.Ref[:]), Size: i.Size}
+	content := &record.Content{Ref: i.Ref, Size: i.Size}
+	if err := i.Decide(Approved, tx.Now); err != nil {
+		return err
+	}
+	r, err := catalog.AddCharged(tx, i.Owner, record.Files, f, content, "") // its bytes were charged when it came in
+	if err != nil {
+		return err
+	}
+	i.File, i.FileSlug = r.ID, r.Slug
+	return nil
+}
+
+// Item reads an item of the owner's queue.
+func ReadItem(tx *kv.Tx, owner, request, id record.ID) (*Item, error) {
+	i, err := ItemRows.Get(tx.Tx, itemKey(owner, request, id[:]...))
+	return i, kv.UserError(err, "upload")
+}
+
+// DecideAll makes the same decision for several pending items of one request: for all
+// of them, or for none if one is missing or already decided.
+func DecideAll(tx *kv.Tx, owner, request record.ID, ids []record.ID, d *Decision) ([]*Item, error) {
+	all := make([]*Item, 0, len(ids))
+	for _, id := range ids {
+		i, err := Decide(tx, owner, request, id, d)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, i)
+	}
+	return all, nil
+}
+
+// Decide approves or rejects a pending item; Taken if it was decided. An approved item
+// becomes a file. A rejected item keeps only its row, and a later sweep unlinks its
+// content unless a file also uses it.
+func Decide(tx *kv.Tx, owner, request, id record.ID, d *Decision) (*Item, error) {
+	i, err := ReadItem(tx, owner, request, id)
+	if err != nil {
+		return nil, err
+	}
+	event, ref := jobs.UploadRejected, i.Ref
+	if d.Approves() {
+		event = jobs.UploadApproved
+		q, err := ReadRequest(tx, owner, request)
+		if err == nil {
+			err = approve(tx, q, i, d)
+		}
+		if err != nil {
+			return nil, err
+		}
+	} else if err := i.Decide(Rejected, tx.Now); err != nil {
+		return nil, err
+	}
+	if err := ItemRows.Put(tx.Tx, i); err != nil {
+		return nil, err
+	}
+	if !d.Approves() {
+		if err := catalog.MarkUnreferenced(tx, ref); err != nil {
+			return nil, err
+		}
+	}
+	return i, emitItem(tx, event, i)
+}
+
+// emitItem sends an event about an item, as the queue shows it, to the owner's webhooks.
+func emitItem(tx *kv.Tx, e jobs.Event, i *Item) error {
+	return jobs.Emit(tx, i.Owner, e, i.ID, jobs.Notice{Title: i.Name, Path: "/upload-requests", Data: field.AppendJSON(nil, i)})
 }

@@ -4,9 +4,9 @@ import (
 	"testing"
 	"time"
 
-	"kist/kv/record"
-
 	"github.com/matryer/is"
+
+	"kist/kv/record"
 )
 
 func TestDecide(t *testing.T) {

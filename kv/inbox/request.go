@@ -1,6 +1,7 @@
 package inbox
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -11,8 +12,12 @@ import (
 	"sync"
 	"time"
 
+	"kist/kv"
+	"kist/kv/catalog"
 	"kist/kv/field"
+	"kist/kv/people"
 	"kist/kv/record"
+	"kist/kv/table"
 )
 
 // Request is an upload request: an address at which strangers leave files for
@@ -232,4 +237,250 @@ func (q *Request) Takes(name, mimeType string) bool {
 // depending on the type of its bytes.
 func (q *Request) MayTake(name string) bool {
 	return q.Takes(name, "") || slices.ContainsFunc(q.Types, func(t string) bool { return !strings.HasPrefix(t, ".") })
+}
+
+// requestKey is the primary key of an upload request. It has the form of a record's
+// key with kind 0, which no record has. Requests and records share the index of
+// slugs, so a slug is unique across both.
+func requestKey(owner, id record.ID) []byte { return append(kv.OwnedKey(owner, 0), id[:]...) }
+
+// RequestRows is the table of upload requests.
+var RequestRows = func() *table.Table[Request] {
+	t := kv.JsonTable(kv.RequestBucket, func(q *Request) []byte { return requestKey(q.Owner, q.ID) },
+		table.Index[Request]{Bucket: kv.RecordSlug, Name: "slug", Unique: true, Keys: func(q *Request, file func([]byte)) {
+			file([]byte(q.Slug))
+		}})
+	t.Bytes = func(q *Request, length int) (table.Bucket, []byte, int) { return kv.TextSum(q.Owner, length) }
+	return t
+}()
+
+// RequestTable keeps upload requests.
+var RequestTable = kv.Table{
+	Buckets: []table.Bucket{kv.RequestBucket},
+	Check: kv.CheckRows(RequestRows, func(a *kv.Audit, q *Request) {
+		a.Refers(people.UserBucket, q.Owner[:], "upload request", q.ID)
+		if a.Get(catalog.ViewBucket, q.ID[:]) != nil {
+			a.Owe(catalog.ViewBucket, 1)
+		}
+	}),
+	Refill: kv.RefillRows(RequestRows, kv.Mending[Request]{
+		Mend: func(r *kv.Refill, q *Request) error { return people.StandIn(r, q.Owner) },
+		Rename: func(r *kv.Refill, q *Request) error {
+			before := q.Slug
+			q.Slug = catalog.NewSlug(r.Tx)
+			r.Lost(fmt.Errorf("upload request %s: another has its slug %s; it has %s now", q.ID, before, q.Slug))
+			return nil
+		},
+		Then: func(r *kv.Refill, q *Request) error { return catalog.RefillViews(r, q.ID) },
+	}),
+	Text: kv.RowText(kv.RequestBucket),
+	Drop: dropRequests,
+}
+
+// Keys of sums over items. Kind 0 is not a kind of record.
+func inState(owner record.ID, s State) []byte { return kv.OwnedKey(owner, 0, 'i', s[0]) }
+
+func inRequest(owner, request record.ID, s State) []byte {
+	return requestSum('n', owner, request, s[0])
+}
+
+func receivedBytes(owner, request record.ID) []byte { return requestSum('s', owner, request) }
+
+func requestSum(of byte, owner, request record.ID, rest ...byte) []byte {
+	return append(append(kv.OwnedKey(owner, 0, of), request[:]...), rest...)
+}
+
+func pendingBytes(owner record.ID) []byte { return kv.OwnedKey(owner, 0, 'q') }
+
+// Request reads one of the owner's upload requests.
+func ReadRequest(tx *kv.Tx, owner, id record.ID) (*Request, error) {
+	q, err := RequestRows.Get(tx.Tx, requestKey(owner, id))
+	return q, kv.UserError(err, "upload request")
+}
+
+// RequestAt reads the upload request with the slug, no matter who owns it. It fails
+// with Missing if the owner's account is disabled.
+func RequestAt(tx *kv.Tx, slug string) (*Request, error) {
+	if slug == "" {
+		return nil, ErrNoRequest
+	}
+	q, err := RequestRows.Find(tx.Tx, kv.RecordSlug, []byte(slug))
+	if errors.Is(err, table.ErrMissing) {
+		return nil, ErrNoRequest
+	}
+	if err != nil {
+		return nil, err
+	}
+	disabled, err := people.Disabled(tx, q.Owner)
+	if disabled {
+		return nil, ErrNoRequest
+	}
+	return q, err
+}
+
+// Requests lists the owner's upload requests, oldest first.
+func Requests(tx *kv.Tx, owner record.ID) ([]Request, error) {
+	return kv.Collect(RequestRows, tx, owner[:])
+}
+
+// ShowRequest fills v with the request and its counts.
+func ShowRequest(tx *kv.Tx, q *Request, v *ShownRequest) {
+	v.Request = *q
+	v.Uploads = countReceived(tx, q)
+	v.Pending = ItemRows.Sum(tx.Tx, inRequest(q.Owner, q.ID, Pending))
+	v.Views = catalog.ViewCount(tx, q.ID)
+}
+
+// countReceived is how many files came in, in any state.
+func countReceived(tx *kv.Tx, q *Request) (n int64) {
+	for _, s := range States {
+		n += ItemRows.Sum(tx.Tx, inRequest(q.Owner, q.ID, s))
+	}
+	return n
+}
+
+// Remaining is how many more files the request takes; -1 is any number.
+func Remaining(tx *kv.Tx, q *Request) int64 { return q.Remaining(countReceived(tx, q)) }
+
+// AddRequest creates an upload request; password is the hash of the form's password.
+// It fails with Taken if the slug is in use and with Invalid if it would have ended
+// already.
+func AddRequest(tx *kv.Tx, owner record.ID, f *RequestForm, password string) (*Request, error) {
+	if tx.DiskFull() {
+		return nil, kv.ErrFull
+	}
+	if err := people.RequireOwner(tx, owner); err != nil {
+		return nil, err
+	}
+	if err := tx.CheckBound(kv.RequestBucket, owner, "upload requests", "too_many_requests"); err != nil {
+		return nil, err
+	}
+	if err := record.CheckEnd(f.Expires, tx.Now); err != nil {
+		return nil, record.Bad(map[string]string{"expiresAt": err.Error()})
+	}
+	q := f.Request
+	q.ID, q.Owner, q.Password, q.Created, q.Updated = tx.NewID(), owner, password, tx.Now, tx.Now
+	if q.Slug == "" {
+		q.Slug = catalog.NewSlug(tx)
+	}
+	return &q, putRequest(tx, &q, true)
+}
+
+// putRequest writes a request. It charges its text if charged is set.
+func putRequest(tx *kv.Tx, q *Request, charged bool) error {
+	if err := catalog.SlugFree(tx, q.Slug); err != nil {
+		return err
+	}
+	before := tx.Text(q.Owner)
+	if err := RequestRows.Put(tx.Tx, q); err != nil {
+		return kv.UserError(err, "upload request")
+	}
+	if !charged {
+		return nil
+	}
+	return people.ChargeText(tx, q.Owner, before)
+}
+
+// SaveRequest changes an upload request, which must have been read in the same
+// transaction. An empty slug keeps the old one. If the request is closed now, its
+// unfinished uploads are deleted.
+func SaveRequest(tx *kv.Tx, q *Request) error {
+	before, err := ReadRequest(tx, q.Owner, q.ID)
+	if err != nil {
+		return err
+	}
+	q.Slug = cmp.Or(q.Slug, before.Slug)
+	if q.Open(tx.Now) != nil {
+		if err := dropSenderUploads(tx, q, func(u *Upload) bool { return !u.Done() }); err != nil {
+			return err
+		}
+	}
+	q.Updated = tx.Now
+	return putRequest(tx, q, q.Active) // a link can be closed whatever the quota
+}
+
+// dropSenderUploads deletes the uploads at a request that which selects.
+func dropSenderUploads(tx *kv.Tx, q *Request, which func(*Upload) bool) error {
+	_, err := dropUploads(tx, q.Owner[:], func(u *Upload) (bool, error) { return u.Request == q.ID && which(u), nil })
+	return err
+}
+
+// RemoveRequest deletes an upload request and its queue. Approved files stay. It
+// takes several transactions, the first of which turns the request off. If it is
+// interrupted, calling it again continues.
+func RemoveRequest(s *kv.Store, owner, id record.ID) error {
+	err := s.Update(func(tx *kv.Tx) error {
+		q, err := ReadRequest(tx, owner, id)
+		if err != nil || !q.Active {
+			return err
+		}
+		q.Active = false
+		return SaveRequest(tx, q)
+	})
+	for done := false; err == nil && !done; {
+		err = s.Update(func(tx *kv.Tx) error {
+			q, err := ReadRequest(tx, owner, id)
+			if err == nil {
+				done, err = dropRequest(tx, q)
+			}
+			return err
+		})
+	}
+	return err
+}
+
+// dropRequest deletes up to kv.RemoveBatch items of a request, and the request itself once
+// none is left.
+func dropRequest(tx *kv.Tx, q *Request) (done bool, err error) {
+	var some []*Item
+	for i, err := range ItemRows.All(tx.Tx, itemKey(q.Owner, q.ID)) {
+		if err != nil {
+			return false, err
+		}
+		if len(some) == kv.RemoveBatch {
+			break
+		}
+		some = append(some, i)
+	}
+	for _, i := range some {
+		if _, err := ItemRows.Delete(tx.Tx, ItemRows.Key(i)); err != nil {
+			return false, err
+		}
+		if i.State == Pending {
+			if err := catalog.MarkUnreferenced(tx, i.Ref); err != nil {
+				return false, err
+			}
+		}
+	}
+	if len(some) == kv.RemoveBatch {
+		return false, nil
+	}
+	var senders [][]byte
+	for k := range tx.Walk(senderBucket, itemKey(q.Owner, q.ID), nil, false) {
+		senders = append(senders, bytes.Clone(k))
+	}
+	for _, k := range senders {
+		err = errors.Join(err, tx.Delete(senderBucket, k))
+	}
+	err = errors.Join(err, dropSenderUploads(tx, q, func(*Upload) bool { return true }))
+	_, failed := RequestRows.Delete(tx.Tx, requestKey(q.Owner, q.ID))
+	return true, errors.Join(err, kv.UserError(failed, "upload request"), tx.Delete(catalog.ViewBucket, bytes.Clone(q.ID[:])))
+}
+
+// dropRequests deletes requests of an account, with up to kv.RemoveBatch items of each,
+// and says whether none is left.
+func dropRequests(tx *kv.Tx, owner record.ID) (done bool, err error) {
+	all, err := Requests(tx, owner)
+	for i := range all {
+		if done, err := dropRequest(tx, &all[i]); err != nil || !done || len(all) > kv.RemoveBatch && i == kv.RemoveBatch {
+			return false, err
+		}
+	}
+	return err == nil, err
+}
+
+// RequestSeen counts a view of the link by someone other than the owner. The count is
+// written within a second.
+func RequestSeen(s *kv.Store, q *Request) {
+	catalog.CountLater(s, [record.KeySize]byte(requestKey(q.Owner, q.ID)), 1)
 }

@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/matryer/is"
+
 	"kist/kv/field"
 	"kist/kv/record"
-
-	"github.com/matryer/is"
 )
 
 func faultOf(err error) record.Fault {

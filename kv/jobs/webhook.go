@@ -3,11 +3,15 @@ package jobs
 import (
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	"kist/kv"
+	"kist/kv/people"
 	"kist/kv/record"
+	"kist/kv/table"
 )
 
 // Format is the form of a webhook's messages.
@@ -151,4 +155,111 @@ func (w *Webhook) Record(t Try, now, monotonic time.Time) {
 // Resume ends a pause and forgets failures.
 func (w *Webhook) Resume() {
 	w.Failures, w.Failing, w.Paused = 0, time.Time{}, time.Time{}
+}
+
+// MaxWebhooks is how many webhooks an owner may have: each event is stored for every one that wants it.
+const MaxWebhooks = 50
+
+// webhookRows is the table of webhooks.
+var webhookRows = kv.JsonTable(hookBucket, func(h *Webhook) []byte { return kv.OwnedKey(h.Owner, h.ID[:]...) })
+
+// WebhookTable keeps webhooks.
+var WebhookTable = kv.Table{
+	Buckets: []table.Bucket{hookBucket}, Check: people.CheckOwned(webhookRows, "webhook"), Refill: people.RefillOwned(webhookRows),
+	Drop: dropWebhooks,
+}
+
+// Webhooks lists the owner's webhooks, oldest first.
+func Webhooks(tx *kv.Tx, owner record.ID) ([]Webhook, error) {
+	return kv.Collect(webhookRows, tx, owner[:])
+}
+
+// Webhook reads one of the owner's webhooks.
+func ReadWebhook(tx *kv.Tx, owner, id record.ID) (*Webhook, error) {
+	h, err := webhookRows.Get(tx.Tx, kv.OwnedKey(owner, id[:]...))
+	return h, kv.UserError(err, "webhook")
+}
+
+// AddWebhook adds a webhook. It gets later changes of the same transaction and all
+// changes of later ones. An owner has MaxWebhooks at most.
+func AddWebhook(tx *kv.Tx, h Webhook) (Webhook, error) {
+	if err := people.RequireOwner(tx, h.Owner); err != nil {
+		return h, err
+	}
+	n := 0
+	for range tx.Walk(hookBucket, h.Owner[:], nil, false) {
+		n++
+	}
+	if n >= MaxWebhooks {
+		return h, &record.Error{Fault: record.Denied, Code: "too_many_webhooks", Text: fmt.Sprintf("You have %d webhooks already, and more are not possible.", n)}
+	}
+	h.ID, h.Created = tx.NewID(), tx.Now
+	return h, webhookRows.Put(tx.Tx, &h)
+}
+
+// SaveWebhook changes a webhook, which must have been read in the same
+// transaction. A change ends a pause and a hold: waiting deliveries are tried again.
+func SaveWebhook(tx *kv.Tx, h *Webhook) error {
+	h.Resume()
+	h.Held = time.Time{}
+	h.Forget(tx.Now)
+	deliveriesDue.Raise(tx)
+	return webhookRows.Put(tx.Tx, h)
+}
+
+// dropBatch is how many deliveries of a removed webhook are deleted in one
+// transaction.
+const dropBatch = 500
+
+// RemoveWebhook deletes a webhook and its deliveries. It turns the webhook off first
+// and deletes the deliveries in several transactions, so that other writers are not
+// kept waiting. If it is interrupted, calling it again continues.
+func RemoveWebhook(s *kv.Store, owner, id record.ID) error {
+	err := s.Update(func(tx *kv.Tx) error {
+		h, err := ReadWebhook(tx, owner, id)
+		if err != nil {
+			return err
+		}
+		h.Enabled = false
+		return SaveWebhook(tx, h)
+	})
+	for done := false; err == nil && !done; {
+		err = s.Update(func(tx *kv.Tx) (err error) {
+			done, err = dropWebhook(tx, owner, id, dropBatch)
+			return err
+		})
+	}
+	return err
+}
+
+// dropWebhook deletes up to limit of a webhook's deliveries, and the webhook itself
+// once none is left. It deletes the latest first: if it is interrupted, the remaining
+// deliveries of a subject still start with the one that is due.
+func dropWebhook(tx *kv.Tx, owner, id record.ID, limit int) (done bool, err error) {
+	var some [][]byte
+	for k := range tx.Walk(deliveryBucket, id[:], nil, true) {
+		if some = append(some, slices.Clone(k)); len(some) == limit {
+			break
+		}
+	}
+	for _, k := range some {
+		if err := dropDelivery(tx, k); err != nil {
+			return false, err
+		}
+	}
+	if done = len(some) < limit; done {
+		_, err = webhookRows.Delete(tx.Tx, kv.OwnedKey(owner, id[:]...))
+	}
+	return done, kv.UserError(err, "webhook")
+}
+
+// dropWebhooks deletes up to dropBatch deliveries of one of the owner's webhooks, and
+// the webhook itself once none is left. done reports that the owner had no webhook.
+func dropWebhooks(tx *kv.Tx, owner record.ID) (done bool, err error) {
+	all, err := Webhooks(tx, owner)
+	if err != nil || len(all) == 0 {
+		return err == nil, err
+	}
+	_, err = dropWebhook(tx, owner, all[0].ID, dropBatch)
+	return false, err
 }

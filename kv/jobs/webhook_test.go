@@ -7,10 +7,12 @@ import (
 	"testing"
 	"time"
 
-	"kist/kv/jobs"
-	"kist/kv/record"
-
 	"github.com/matryer/is"
+
+	"kist/kv"
+	"kist/kv/jobs"
+	"kist/kv/kvtest"
+	"kist/kv/record"
 )
 
 func TestCleanEvent(t *testing.T) {
@@ -79,4 +81,64 @@ func TestWants(t *testing.T) {
 	is.True(w.Wants("note.updated"))
 	w.Enabled = false
 	is.True(!w.Wants("note.updated"))
+}
+
+// A delivery that succeeds ends the count of failures and a pause.
+func TestWebhookRecovers(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	w := &jobs.Webhook{}
+	w.Record(jobs.Try{Status: 500, Error: "It failed."}, now, now)
+	w.Record(jobs.Try{Status: 500, Error: "It failed."}, now.Add(time.Minute), now.Add(time.Minute))
+	is.Equal(w.Failures, 2)
+	is.True(w.Failing.Equal(now))
+	w.Paused = now
+	w.Record(jobs.Try{Status: 200}, now.Add(2*time.Minute), now.Add(2*time.Minute))
+	is.Equal(w.Failures, 0)
+	is.True(w.Failing.IsZero() && w.Paused.IsZero())
+	is.True(w.LastDelivered.Equal(now.Add(2 * time.Minute)))
+}
+
+// An interrupted removal leaves a working queue.
+func TestRemovalCutShort(t *testing.T) {
+	is := is.New(t)
+	s := kvtest.Open(t)
+	u := kvtest.User(t, s, "ann")
+	h := kvtest.HookFor(t, s, u.ID, "*")
+	r := kvtest.Add(t, s, u.ID, record.Notes, `{"content":"one"}`)
+	kvtest.Edit(t, s, r, `{"content":"two"}`)
+	kvtest.Edit(t, s, r, `{"content":"three"}`)
+	kvtest.Update(t, s, func(tx *kv.Tx) error {
+		done, err := jobs.DropWebhook(tx, u.ID, h.ID, 2)
+		is.True(!done)
+		return err
+	})
+	found, _ := kvtest.Due(t, s)
+	is.Equal(len(found), 1)
+	kvtest.View(t, s, func(tx *kv.Tx) error {
+		is.Equal(jobs.Queued(tx, h.ID), int64(1))
+		return kvtest.Audit(tx)
+	})
+}
+
+func TestWebhookBounds(t *testing.T) {
+	is := is.New(t)
+	s := kvtest.Open(t)
+	u := kvtest.User(t, s, "ann")
+	var h jobs.Webhook
+	for range jobs.MaxWebhooks {
+		h = kvtest.HookFor(t, s, u.ID)
+	}
+	err := s.Update(func(tx *kv.Tx) error { _, err := jobs.AddWebhook(tx, jobs.Webhook{Owner: u.ID}); return err })
+	is.Equal(kvtest.Code(err), "too_many_webhooks")
+	is.NoErr(jobs.RemoveWebhook(s, u.ID, h.ID))
+	kvtest.HookFor(t, s, u.ID)
+	// Results for deleted deliveries are ignored.
+	p := jobs.Place{Owner: u.ID, Hook: h.ID, ID: record.ID{1}}
+	kvtest.Tried(t, s, p, "no")
+	is.Equal(kvtest.Code(s.Update(func(tx *kv.Tx) error {
+		return jobs.Tested(tx, p, jobs.WebhookTest, tx.Now, jobs.Notice{}, jobs.Try{})
+	})), "not_found")
+	is.Equal(kvtest.Code(s.Update(func(tx *kv.Tx) error { return jobs.Redeliver(tx, p) })), "not_found")
 }

@@ -19,6 +19,86 @@ import (
 	"kist/kv/table"
 )
 
+// ActivityEvent is something that happened in an account.
+type ActivityEvent string
+
+// What happens in an account.
+const (
+	SignedIn        ActivityEvent = "signed_in"
+	SessionRevoked  ActivityEvent = "session_revoked"
+	DeviceConnected ActivityEvent = "device_connected"
+	DeviceRevoked   ActivityEvent = "device_revoked"
+	KeyCreated      ActivityEvent = "key_created"
+	KeyUsed         ActivityEvent = "key_used" // from a network that it was not used from before
+	KeyRevoked      ActivityEvent = "key_revoked"
+	AccountCreated  ActivityEvent = "account_created"
+	AccountChanged  ActivityEvent = "account_changed"
+	AccountRemoved  ActivityEvent = "account_removed"
+	SettingsChanged ActivityEvent = "settings_changed"
+	CodesOn         ActivityEvent = "codes_on"
+	CodesOff        ActivityEvent = "codes_off"
+	RecoveryMade    ActivityEvent = "recovery_codes_created"
+	RecoveryUsed    ActivityEvent = "recovery_code_used"
+	PasskeyAdded    ActivityEvent = "passkey_added"
+	PasskeyRemoved  ActivityEvent = "passkey_removed"
+	PasskeyRefused  ActivityEvent = "passkey_refused" // its counter went back: there may be a copy of it
+	StepFailed      ActivityEvent = "second_step_failed"
+	LoginReset      ActivityEvent = "login_reset"
+	LoginLinked     ActivityEvent = "login_linked"
+	LoginUnlinked   ActivityEvent = "login_unlinked"
+	ItemShared      ActivityEvent = "item_shared"
+	ItemSpent       ActivityEvent = "limit_reached"
+	ItemRestored    ActivityEvent = "restored"
+	FileReceived    ActivityEvent = "request_received"
+	ImportFinished  ActivityEvent = "import_finished"
+)
+
+// ActivityEvents lists what happens in an account. Those from ItemShared on concern only
+// its owner; administrators see the others.
+var ActivityEvents = []ActivityEvent{
+	SignedIn, SessionRevoked, DeviceConnected, DeviceRevoked, KeyCreated, KeyUsed, KeyRevoked,
+	AccountCreated, AccountChanged, AccountRemoved, SettingsChanged, LoginLinked, LoginUnlinked,
+	CodesOn, CodesOff, RecoveryMade, RecoveryUsed, PasskeyAdded, PasskeyRemoved, PasskeyRefused, StepFailed, LoginReset,
+	ItemShared, ItemSpent, ItemRestored, FileReceived, ImportFinished,
+}
+
+// ForAdmins reports whether administrators see the event in every account.
+func (e ActivityEvent) ForAdmins() bool {
+	return slices.Index(ActivityEvents, e) < slices.Index(ActivityEvents, ItemShared)
+}
+
+// Activity is an entry in the history of an account. Without an owner, it is about the
+// whole instance.
+type Activity struct {
+	ID      record.ID     `json:"ID"`
+	Owner   record.ID     `json:"Owner"`
+	At      time.Time     `json:"At"`
+	Event   ActivityEvent `json:"Event"`
+	Name    string        `json:"Name,omitempty"`    // of the browser, key, device, item, file or account
+	By      string        `json:"By,omitempty"`      // the user who did it, if not the owner
+	Address string        `json:"Address,omitempty"` // of the client
+	Network string        `json:"Network,omitempty"` // of a key that was used
+	Key     record.ID     `json:"Key,omitzero"`      // the session or API key
+	Kind    string        `json:"Kind,omitempty"`    // of the item
+	Item    record.ID     `json:"Item,omitzero"`
+	Changes []string      `json:"Changes,omitempty"` // the fields
+	More    int64         `json:"More,omitempty"`    // how often it happened again
+}
+
+// Bounds of the activity of an account.
+const (
+	MaxActivity  = 10_000
+	ActivityTime = 400 * 24 * time.Hour
+	againWithin  = time.Hour
+)
+
+// Repeats reports whether the activity is the same as an earlier one, and soon after it.
+func (a *Activity) Repeats(earlier *Activity) bool {
+	x, y := *a, *earlier
+	x.ID, x.At, x.More = y.ID, y.At, y.More
+	return reflect.DeepEqual(x, y) && a.At.Sub(earlier.At) < againWithin
+}
+
 // The kinds of entries of HistoryIndex. The bytes are stored.
 const (
 	agedActivity   byte = 'a'
@@ -279,84 +359,4 @@ func notePlace(tx *kv.Tx, at place, address netip.Addr) error {
 	return Note(tx, Activity{
 		Owner: at.owner, Event: KeyUsed, Name: k.Name, Key: k.ID, Address: address.String(), Network: at.network.String(),
 	})
-}
-
-// ActivityEvent is something that happened in an account.
-type ActivityEvent string
-
-// What happens in an account.
-const (
-	SignedIn        ActivityEvent = "signed_in"
-	SessionRevoked  ActivityEvent = "session_revoked"
-	DeviceConnected ActivityEvent = "device_connected"
-	DeviceRevoked   ActivityEvent = "device_revoked"
-	KeyCreated      ActivityEvent = "key_created"
-	KeyUsed         ActivityEvent = "key_used" // from a network that it was not used from before
-	KeyRevoked      ActivityEvent = "key_revoked"
-	AccountCreated  ActivityEvent = "account_created"
-	AccountChanged  ActivityEvent = "account_changed"
-	AccountRemoved  ActivityEvent = "account_removed"
-	SettingsChanged ActivityEvent = "settings_changed"
-	CodesOn         ActivityEvent = "codes_on"
-	CodesOff        ActivityEvent = "codes_off"
-	RecoveryMade    ActivityEvent = "recovery_codes_created"
-	RecoveryUsed    ActivityEvent = "recovery_code_used"
-	PasskeyAdded    ActivityEvent = "passkey_added"
-	PasskeyRemoved  ActivityEvent = "passkey_removed"
-	PasskeyRefused  ActivityEvent = "passkey_refused" // its counter went back: there may be a copy of it
-	StepFailed      ActivityEvent = "second_step_failed"
-	LoginReset      ActivityEvent = "login_reset"
-	LoginLinked     ActivityEvent = "login_linked"
-	LoginUnlinked   ActivityEvent = "login_unlinked"
-	ItemShared      ActivityEvent = "item_shared"
-	ItemSpent       ActivityEvent = "limit_reached"
-	ItemRestored    ActivityEvent = "restored"
-	FileReceived    ActivityEvent = "request_received"
-	ImportFinished  ActivityEvent = "import_finished"
-)
-
-// ActivityEvents lists what happens in an account. Those from ItemShared on concern only
-// its owner; administrators see the others.
-var ActivityEvents = []ActivityEvent{
-	SignedIn, SessionRevoked, DeviceConnected, DeviceRevoked, KeyCreated, KeyUsed, KeyRevoked,
-	AccountCreated, AccountChanged, AccountRemoved, SettingsChanged, LoginLinked, LoginUnlinked,
-	CodesOn, CodesOff, RecoveryMade, RecoveryUsed, PasskeyAdded, PasskeyRemoved, PasskeyRefused, StepFailed, LoginReset,
-	ItemShared, ItemSpent, ItemRestored, FileReceived, ImportFinished,
-}
-
-// ForAdmins reports whether administrators see the event in every account.
-func (e ActivityEvent) ForAdmins() bool {
-	return slices.Index(ActivityEvents, e) < slices.Index(ActivityEvents, ItemShared)
-}
-
-// Activity is an entry in the history of an account. Without an owner, it is about the
-// whole instance.
-type Activity struct {
-	ID      record.ID     `json:"ID"`
-	Owner   record.ID     `json:"Owner"`
-	At      time.Time     `json:"At"`
-	Event   ActivityEvent `json:"Event"`
-	Name    string        `json:"Name,omitempty"`    // of the browser, key, device, item, file or account
-	By      string        `json:"By,omitempty"`      // the user who did it, if not the owner
-	Address string        `json:"Address,omitempty"` // of the client
-	Network string        `json:"Network,omitempty"` // of a key that was used
-	Key     record.ID     `json:"Key,omitzero"`      // the session or API key
-	Kind    string        `json:"Kind,omitempty"`    // of the item
-	Item    record.ID     `json:"Item,omitzero"`
-	Changes []string      `json:"Changes,omitempty"` // the fields
-	More    int64         `json:"More,omitempty"`    // how often it happened again
-}
-
-// Bounds of the activity of an account.
-const (
-	MaxActivity  = 10_000
-	ActivityTime = 400 * 24 * time.Hour
-	againWithin  = time.Hour
-)
-
-// Repeats reports whether the activity is the same as an earlier one, and soon after it.
-func (a *Activity) Repeats(earlier *Activity) bool {
-	x, y := *a, *earlier
-	x.ID, x.At, x.More = y.ID, y.At, y.More
-	return reflect.DeepEqual(x, y) && a.At.Sub(earlier.At) < againWithin
 }

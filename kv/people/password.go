@@ -1,13 +1,23 @@
 package people
 
 import (
+	"context"
+	"crypto/subtle"
+	"encoding/base64"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
+	"golang.org/x/crypto/argon2"
+
+	"kist/blobs/flight"
+	"kist/kv"
 	"kist/kv/field"
 	"kist/kv/record"
 )
@@ -115,3 +125,170 @@ func repeatAt(t []rune, i int) (longest int) {
 	}
 	return longest
 }
+
+// The cost of a hash (OWASP Password Storage Cheat Sheet): memory in KiB,
+// passes, lanes.
+const (
+	argonMemory = 19456
+	argonTime   = 2
+	argonLanes  = 1
+	argonSalt   = 16
+	argonSum    = 32
+)
+
+// Passwords hashes and checks passwords with Argon2id (RFC 9106). It runs one at a
+// time per core and at most two, so that a flood of guesses cannot take all memory
+// or all processors. A bounded number of calls wait in a queue. Some of its places
+// are reserved for known seats, and no seat gets more than its share. So a flood
+// from one network, or from many unknown ones, does not lock users out.
+type Passwords struct {
+	// Memory (KiB) and Passes are the cost of a new hash. NewPasswords sets them;
+	// only tests that need many hashes lower them.
+	Memory, Passes uint32
+
+	turns flight.Turns // to hash
+
+	mu       sync.Mutex
+	all      int            // places taken, including running hashes
+	unknown  int            // those of unknown seats
+	occupied map[string]int // those of each seat
+}
+
+// A Seat says for whom a password is checked.
+type Seat struct {
+	Of    string // a network, a browser
+	Known bool   // it has signed in before and may use the reserved places
+}
+
+// How many may wait for a turn, and for how long.
+const (
+	maxWaiting = 8
+	maxWait    = 2 * time.Second
+
+	reservedPlaces = 4                // for known seats
+	placesOfSeat   = 2                // a seat may use to check passwords
+	placesOfOwner  = 2 + maxWaiting/2 // an owner may use to hash new passwords
+)
+
+// NewPasswords makes a hasher; a process needs one.
+func NewPasswords() *Passwords {
+	return &Passwords{Memory: argonMemory, Passes: argonTime, turns: make(flight.Turns, min(2, runtime.NumCPU())), occupied: map[string]int{}}
+}
+
+// take takes a place in the queue and reports whether there was one.
+func (p *Passwords) take(seat Seat, limit int) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	room := cap(p.turns) + maxWaiting
+	if p.all >= room || p.occupied[seat.Of] >= limit || !seat.Known && p.unknown >= room-reservedPlaces {
+		return false
+	}
+	p.all++
+	p.occupied[seat.Of]++
+	if !seat.Known {
+		p.unknown++
+	}
+	return true
+}
+
+func (p *Passwords) giveUp(seat Seat) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.all--
+	if p.occupied[seat.Of]--; p.occupied[seat.Of] == 0 {
+		delete(p.occupied, seat.Of)
+	}
+	if !seat.Known {
+		p.unknown--
+	}
+}
+
+// enter waits for a turn; Busy if too many wait already or it takes too long.
+func (p *Passwords) enter(ctx context.Context, seat Seat, limit int) (leave func(), err error) {
+	busy := &record.Error{Fault: record.Busy, Code: "busy", Text: "Too many passwords are being checked; try again in a moment.", Retry: maxWait}
+	if !p.take(seat, limit) {
+		return nil, busy
+	}
+	ctx, cancel := context.WithTimeout(ctx, maxWait)
+	defer cancel()
+	if p.turns.Take(ctx) != nil {
+		p.giveUp(seat)
+		return nil, busy
+	}
+	return func() {
+		p.turns.Give()
+		p.giveUp(seat)
+	}, nil
+}
+
+// Hash hashes a new password with a random salt and returns a PHC string. It is for
+// signed-in callers; owner identifies the caller, so that one caller cannot take all
+// places. It takes tens of milliseconds: never call it inside a transaction.
+func (p *Passwords) Hash(ctx context.Context, owner, password string) (string, error) {
+	leave, err := p.enter(ctx, Seat{Of: "owner " + owner, Known: true}, placesOfOwner)
+	if err != nil {
+		return "", err
+	}
+	defer leave()
+	salt := make([]byte, argonSalt)
+	kv.Random(salt)
+	sum := argon2.IDKey([]byte(password), salt, p.Passes, p.Memory, argonLanes, argonSum)
+	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s", argon2.Version, p.Memory, p.Passes, argonLanes,
+		base64.RawStdEncoding.EncodeToString(salt), base64.RawStdEncoding.EncodeToString(sum)), nil
+}
+
+// Check reports whether the password matches the PHC string. Given an empty string
+// it does the same work and reports false, so that its timing does not reveal
+// whether there is a password.
+func (p *Passwords) Check(ctx context.Context, seat Seat, phc, password string) (bool, error) {
+	leave, err := p.enter(ctx, seat, placesOfSeat)
+	if err != nil {
+		return false, err
+	}
+	defer leave()
+	if phc == "" {
+		argon2.IDKey([]byte(password), make([]byte, argonSalt), p.Passes, p.Memory, argonLanes, argonSum)
+		return false, nil
+	}
+	h, err := parseHash(phc)
+	if err != nil {
+		return false, err
+	}
+	got := argon2.IDKey([]byte(password), h.salt, h.passes, h.memory, h.lanes, uint32(len(h.sum)))
+	return subtle.ConstantTimeCompare(got, h.sum) == 1, nil
+}
+
+// hash is a parsed PHC string.
+type hash struct {
+	memory, passes uint32
+	lanes          uint8
+	salt, sum      []byte
+}
+
+func parseHash(phc string) (h hash, err error) {
+	var version uint32
+	parts := strings.Split(phc, "$")
+	if len(parts) != 6 || parts[1] != "argon2id" {
+		return h, errPHC
+	}
+	if _, err := fmt.Sscanf(parts[2]+" "+parts[3], "v=%d m=%d,t=%d,p=%d", &version, &h.memory, &h.passes, &h.lanes); err != nil ||
+		version != argon2.Version || h.memory > 1<<20 || h.passes == 0 || h.passes > 64 || h.lanes == 0 {
+		return h, errPHC
+	}
+	var err1, err2 error
+	h.salt, err1 = base64.RawStdEncoding.DecodeString(parts[4])
+	h.sum, err2 = base64.RawStdEncoding.DecodeString(parts[5])
+	if err1 != nil || err2 != nil || len(h.sum) < 16 || len(h.sum) > 64 {
+		return h, errPHC
+	}
+	return h, nil
+}
+
+// ValidHash reports whether a string from outside is a hash of the kind Hash makes.
+// Checking it then costs no more than checking one of ours.
+func ValidHash(phc string) bool {
+	h, err := parseHash(phc)
+	return err == nil && len(phc) <= 256 && h.memory <= argonMemory && h.passes <= argonTime && h.lanes <= argonLanes && len(h.salt) >= 8
+}
+
+var errPHC = errors.New("a stored password hash is damaged")

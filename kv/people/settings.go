@@ -2,10 +2,14 @@ package people
 
 import (
 	"cmp"
+	"encoding/json"
+	"fmt"
 	"strconv"
 
+	"kist/kv"
 	"kist/kv/field"
 	"kist/kv/record"
+	"kist/kv/workcopy"
 )
 
 // Settings are the administrator's settings for the whole instance.
@@ -84,4 +88,26 @@ func (v *Settings) Fields(s *field.Set) {
 		return strconv.AppendBool(dst, v.CaptchaSecret != "")
 	}).Says("Whether there is a secret.", `false`)
 	s.URL("captchaVerifyUrl", &v.CaptchaURL).Says("Where tokens are verified; empty is the provider's own address.", `"https://challenges.cloudflare.com/turnstile/v0/siteverify"`)
+}
+
+// Settings reads the instance's settings.
+func ReadSettings(tx *kv.Tx) (Settings, error) {
+	set := Settings{LinkChecks: true, TrashDays: DefaultTrashDays}
+	if v := tx.Get(workcopy.MetaBucket, kv.MetaSettings); v != nil {
+		if err := json.Unmarshal(v, &set); err != nil {
+			return set, fmt.Errorf("settings: %w", err)
+		}
+	}
+	return set, nil
+}
+
+// SetSettings writes the instance's settings.
+func SetSettings(tx *kv.Tx, set Settings) error {
+	callers.Drop(tx)
+	PagesDue.Raise(tx)
+	v, err := json.Marshal(set)
+	if err != nil {
+		return fmt.Errorf("settings: %w", err)
+	}
+	return tx.Put(workcopy.MetaBucket, kv.MetaSettings, v)
 }

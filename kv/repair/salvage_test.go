@@ -19,12 +19,11 @@ import (
 	"kist/kv"
 	"kist/kv/catalog"
 	"kist/kv/datadir"
+	"kist/kv/journal"
 	"kist/kv/kvtest"
 	"kist/kv/record"
 	"kist/kv/repair"
 	"kist/kv/tables"
-
-	"kist/kv/journal"
 )
 
 // written returns a data directory as a kill leaves it: a generation, and commits after

@@ -1,12 +1,13 @@
 package format
 
 import (
-	"kist/kv/kvtest/needs"
 	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/matryer/is"
+
+	"kist/kv/kvtest/needs"
 )
 
 // Entries that are made to take much memory take little more than their bytes. Other tests do

@@ -11,16 +11,86 @@ import (
 	"testing"
 	"time"
 
-	"github.com/matryer/is"
-
 	"kist/kv"
+	"kist/kv/catalog"
+	"kist/kv/history"
 	"kist/kv/jobs"
 	"kist/kv/kvtest"
 	"kist/kv/kvtest/needs"
 	"kist/kv/people"
 	"kist/kv/record"
 	"kist/kv/tables"
+
+	"github.com/matryer/is"
 )
+
+// Deliveries are part of the transaction that they report.
+func TestDeliveries(t *testing.T) {
+	is := is.New(t)
+	s := kvtest.Open(t)
+	ann, bob := kvtest.User(t, s, "ann"), kvtest.User(t, s, "bob")
+	hook := func(owner record.ID, enabled bool, events ...jobs.Event) (h jobs.Webhook) {
+		kvtest.Update(t, s, func(tx *kv.Tx) (err error) {
+			h, err = jobs.AddWebhook(tx, jobs.Webhook{Owner: owner, URL: "https://example.org/", Events: events, Enabled: enabled})
+			return err
+		})
+		return h
+	}
+	all, some, off, other := hook(ann.ID, true, "*"), hook(ann.ID, true, "note.updated"), hook(ann.ID, false, "*"), hook(bob.ID, true, "*")
+	waiting := func(h jobs.Webhook) (events []jobs.Event) {
+		kvtest.View(t, s, func(tx *kv.Tx) error {
+			for _, d := range kvtest.DeliveriesOf(t, tx, h.ID) {
+				events = append(events, d.Event)
+				_, n, err := jobs.ReadDelivery(tx, jobs.Place{Owner: ann.ID, Hook: h.ID, ID: d.ID})
+				is.NoErr(err)
+				v, err := n.Shown()
+				is.NoErr(err)
+				is.Equal(v.Owner, ann.ID)
+				is.Equal(d.Subject, v.ID)
+			}
+			return nil
+		})
+		return events
+	}
+	f := kvtest.Form(t, record.Notes, `{"content":"c","slug":"the-slug","tags":["t"],"isPublic":true,"maxViews":1,"maxViewsAction":"delete"}`)
+	n := kvtest.Commits(t, s)
+	failed := s.Update(func(tx *kv.Tx) error {
+		if _, err := catalog.Add(tx, ann.ID, record.Notes, f, nil, ""); err != nil {
+			return err
+		}
+		return kvtest.ErrPlanned
+	})
+	is.Equal(failed.Error(), kvtest.ErrPlanned.Error())
+	is.Equal(kvtest.Commits(t, s), n)
+	is.Equal(len(waiting(all)), 0)
+
+	var r *record.Record
+	kvtest.Update(t, s, func(tx *kv.Tx) (err error) { r, err = catalog.Add(tx, ann.ID, record.Notes, f, nil, ""); return err })
+	is.Equal(kvtest.Commits(t, s), n+1) // with the record
+	is.Equal(kvtest.Code(s.Update(func(tx *kv.Tx) error { _, err := catalog.Add(tx, ann.ID, record.Notes, f, nil, ""); return err })), "slug_taken")
+	is.Equal(waiting(all), []jobs.Event{"note.created"})
+	r = kvtest.Edit(t, s, r, `{"title":"x"}`)
+	is.NoErr(catalog.Seen(s, r, history.Visit{}))
+	is.Equal(waiting(all), []jobs.Event{"note.created", "note.updated", "limit.reached", "note.deleted"})
+	is.Equal(waiting(some), []jobs.Event{"note.updated"})
+	is.Equal(len(waiting(off)), 0)
+	is.Equal(len(waiting(other)), 0)
+	kvtest.View(t, s, func(tx *kv.Tx) error {
+		d := kvtest.DeliveriesOf(t, tx, all.ID)[3]
+		_, n, err := jobs.ReadDelivery(tx, jobs.Place{Owner: ann.ID, Hook: all.ID, ID: d.ID})
+		is.NoErr(err)
+		is.Equal(n.Views, int64(1))
+		is.Equal(n.Tags[0].Name, "t")
+		_, _, err = jobs.ReadDelivery(tx, jobs.Place{Owner: bob.ID, Hook: all.ID, ID: d.ID})
+		is.Equal(kvtest.Code(err), "not_found")
+		return kvtest.Audit(tx)
+	})
+
+	is.Equal(kvtest.Code(jobs.RemoveWebhook(s, bob.ID, all.ID)), "not_found")
+	is.NoErr(jobs.RemoveWebhook(s, ann.ID, all.ID))
+	is.Equal(len(waiting(all)), 0)
+	kvtest.View(t, s, kvtest.Audit)
+}
 
 // openStill opens a store whose retry clock follows the store's clock.
 func openStill(t testing.TB, dir string, now func() time.Time) *kv.Store {
@@ -462,49 +532,6 @@ func TestDeliveryLog(t *testing.T) {
 		is.Equal(len(kvtest.DeliveriesOf(t, tx, h.ID)), jobs.LogLength+2)
 		return kvtest.Audit(tx)
 	})
-}
-
-// An interrupted removal leaves a working queue.
-func TestRemovalCutShort(t *testing.T) {
-	is := is.New(t)
-	s := kvtest.Open(t)
-	u := kvtest.User(t, s, "ann")
-	h := kvtest.HookFor(t, s, u.ID, "*")
-	r := kvtest.Add(t, s, u.ID, record.Notes, `{"content":"one"}`)
-	kvtest.Edit(t, s, r, `{"content":"two"}`)
-	kvtest.Edit(t, s, r, `{"content":"three"}`)
-	kvtest.Update(t, s, func(tx *kv.Tx) error {
-		done, err := jobs.DropWebhook(tx, u.ID, h.ID, 2)
-		is.True(!done)
-		return err
-	})
-	found, _ := kvtest.Due(t, s)
-	is.Equal(len(found), 1)
-	kvtest.View(t, s, func(tx *kv.Tx) error {
-		is.Equal(jobs.Queued(tx, h.ID), int64(1))
-		return kvtest.Audit(tx)
-	})
-}
-
-func TestWebhookBounds(t *testing.T) {
-	is := is.New(t)
-	s := kvtest.Open(t)
-	u := kvtest.User(t, s, "ann")
-	var h jobs.Webhook
-	for range jobs.MaxWebhooks {
-		h = kvtest.HookFor(t, s, u.ID)
-	}
-	err := s.Update(func(tx *kv.Tx) error { _, err := jobs.AddWebhook(tx, jobs.Webhook{Owner: u.ID}); return err })
-	is.Equal(kvtest.Code(err), "too_many_webhooks")
-	is.NoErr(jobs.RemoveWebhook(s, u.ID, h.ID))
-	kvtest.HookFor(t, s, u.ID)
-	// Results for deleted deliveries are ignored.
-	p := jobs.Place{Owner: u.ID, Hook: h.ID, ID: record.ID{1}}
-	kvtest.Tried(t, s, p, "no")
-	is.Equal(kvtest.Code(s.Update(func(tx *kv.Tx) error {
-		return jobs.Tested(tx, p, jobs.WebhookTest, tx.Now, jobs.Notice{}, jobs.Try{})
-	})), "not_found")
-	is.Equal(kvtest.Code(s.Update(func(tx *kv.Tx) error { return jobs.Redeliver(tx, p) })), "not_found")
 }
 
 // A disabled account gets no deliveries until it is enabled again.

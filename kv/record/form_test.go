@@ -4,9 +4,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/matryer/is"
-
 	"kist/kv/record"
+
+	"github.com/matryer/is"
 )
 
 func TestCheckEnd(t *testing.T) {
