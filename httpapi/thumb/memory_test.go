@@ -3,7 +3,6 @@ package thumb
 import (
 	"bytes"
 	"compress/zlib"
-	"kist/kv/kvtest/needs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +10,8 @@ import (
 	"runtime"
 	"strconv"
 	"testing"
+
+	"kist/kv/kvtest/needs"
 
 	"github.com/matryer/is"
 )

@@ -6,14 +6,11 @@ import (
 	"testing"
 
 	"github.com/matryer/is"
-
-	"kist/kv/kvtest/needs"
 )
 
 // Entries that are made to take much memory take little more than their bytes. Other tests do
 // not run at the same time.
 func TestMemoryOfHostileEntries(t *testing.T) {
-	needs.Time(t)
 	const most = 256 << 20 // with what is garbage at once
 	fill := func(one string, size int) string { return strings.Repeat(one, (size-1<<10)/len(one)) }
 	many := func(one string) string { return fill(one, MaxEntry) }

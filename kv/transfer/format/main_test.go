@@ -1,9 +1,0 @@
-package format
-
-import (
-	"testing"
-
-	"kist/kv/kvtest/needs"
-)
-
-func TestMain(m *testing.M) { needs.Run(m) }
