@@ -232,7 +232,7 @@ func (j *small) grow(n int) {
 		}
 		is.NoErr(s.Update(func(tx *kv.Tx) error {
 			for _, f := range forms {
-				if _, err := catalog.Add(tx, ann.ID, record.Notes, f, nil, ""); err != nil {
+				if _, err := catalog.Add(tx, catalog.Draft{Owner: ann.ID, Kind: record.Notes, Form: f}); err != nil {
 					return err
 				}
 			}

@@ -370,7 +370,7 @@ func share(c *web.Request) error {
 	}
 	var r *record.Record
 	if err := c.Site.Store.Update(func(tx *kv.Tx) (err error) {
-		r, err = catalog.Add(tx, c.Owner(), k, form, nil, "")
+		r, err = catalog.Add(tx, catalog.Draft{Owner: c.Owner(), Kind: k, Form: form})
 		return err
 	}); err != nil {
 		return err

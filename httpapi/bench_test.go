@@ -74,7 +74,9 @@ func (a *app) fill(n int) {
 				form.Tags = []string{"home", "weekly"}
 				if err := a.server.Store.Update(func(tx *kv.Tx) error {
 					for range 100 {
-						if _, err := catalog.Add(tx, a.user.ID, record.Notes, form, nil, ""); err != nil {
+						if _, err := catalog.Add(tx, catalog.Draft{
+							Owner: a.user.ID, Kind: record.Notes, Form: form,
+						}); err != nil {
 							return err
 						}
 					}

@@ -67,7 +67,9 @@ func TestCollectionZipMemory(t *testing.T) {
 		form.FolderName = "all"
 		form.Body = &record.File{OriginalName: fmt.Sprint(i, ".bin"), MimeType: "application/octet-stream", Size: size}
 		is.NoErr(a.server.Store.Update(func(tx *kv.Tx) error {
-			_, err := catalog.Add(tx, a.user.ID, record.Files, form, &record.Content{Ref: kept.Ref, Size: size}, "")
+			_, err := catalog.Add(tx, catalog.Draft{
+				Owner: a.user.ID, Kind: record.Files, Form: form, Content: &record.Content{Ref: kept.Ref, Size: size},
+			})
 			return err
 		}))
 		name := kept.Ref.String()

@@ -475,7 +475,9 @@ func BenchmarkCollection(b *testing.B) {
 				return err
 			}
 			form.Slug = ""
-			if _, err := catalog.Add(tx, a.user.ID, record.Files, form, r.Bytes, ""); err != nil {
+			if _, err := catalog.Add(tx, catalog.Draft{
+				Owner: a.user.ID, Kind: record.Files, Form: form, Content: r.Bytes,
+			}); err != nil {
 				return err
 			}
 		}

@@ -49,7 +49,7 @@ func (a *app) plant() planted {
 				if err := field.Create(form, one); err != nil {
 					return err
 				}
-				r, err := catalog.Add(tx, a.user.ID, k, form, nil, "")
+				r, err := catalog.Add(tx, catalog.Draft{Owner: a.user.ID, Kind: k, Form: form})
 				if err != nil {
 					return err
 				}

@@ -468,7 +468,9 @@ func TestGameListIsLong(t *testing.T) {
 				if locked {
 					hash, form.Password.Said = "locked", true
 				}
-				if _, err := catalog.Add(tx, a.user.ID, record.Games, form, nil, hash); err != nil {
+				if _, err := catalog.Add(tx, catalog.Draft{
+					Owner: a.user.ID, Kind: record.Games, Form: form, Password: hash,
+				}); err != nil {
 					return err
 				}
 			}

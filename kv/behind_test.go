@@ -36,7 +36,9 @@ func TestViewsWhileChangesMove(t *testing.T) {
 			for i := range 150 {
 				var r *record.Record
 				if err := s.Update(func(tx *kv.Tx) (err error) {
-					r, err = catalog.Add(tx, u.ID, record.Notes, kvtest.Form(t, record.Notes, fmt.Sprintf(`{"content":"c","tags":["t%d"]}`, i%7)), nil, "")
+					r, err = catalog.Add(tx, catalog.Draft{
+						Owner: u.ID, Kind: record.Notes, Form: kvtest.Form(t, record.Notes, fmt.Sprintf(`{"content":"c","tags":["t%d"]}`, i%7)),
+					})
 					return err
 				}); err != nil {
 					t.Error(err)
@@ -117,7 +119,9 @@ func TestWorkingCopyFails(t *testing.T) {
 			is.True(s.Failing())
 			add := func() error {
 				return s.Update(func(tx *kv.Tx) error {
-					_, err := catalog.Add(tx, u.ID, record.Notes, kvtest.Form(t, record.Notes, `{"content":"c"}`), nil, "")
+					_, err := catalog.Add(tx, catalog.Draft{
+						Owner: u.ID, Kind: record.Notes, Form: kvtest.Form(t, record.Notes, `{"content":"c"}`),
+					})
 					return err
 				})
 			}

@@ -34,7 +34,9 @@ func fill(b *testing.B, s *kv.Store, owner record.ID, n int) *record.Tag {
 	for done := 0; done < n; done += 500 {
 		kvtest.Update(b, s, func(tx *kv.Tx) error {
 			for i := range 500 {
-				if _, err := catalog.Add(tx, owner, record.Notes, forms[i%100], nil, ""); err != nil {
+				if _, err := catalog.Add(tx, catalog.Draft{
+					Owner: owner, Kind: record.Notes, Form: forms[i%100],
+				}); err != nil {
 					return err
 				}
 			}
@@ -125,7 +127,7 @@ func BenchmarkCreate(b *testing.B) {
 			f := kvtest.Form(b, record.Notes, `{"title":"A note","content":"With some text.","tags":["one","two"]}`)
 			create := func() {
 				if err := s.Update(func(tx *kv.Tx) error {
-					_, err := catalog.Add(tx, u.ID, record.Notes, f, nil, "")
+					_, err := catalog.Add(tx, catalog.Draft{Owner: u.ID, Kind: record.Notes, Form: f})
 					return err
 				}); err != nil {
 					b.Error(err)

@@ -52,7 +52,9 @@ func TestBounds(t *testing.T) {
 	}
 	another := func() error {
 		return s.Update(func(tx *kv.Tx) error {
-			_, err := catalog.Add(tx, ann.ID, record.Snippets, kvtest.Form(t, record.Snippets, `{"content":"c"}`), nil, "")
+			_, err := catalog.Add(tx, catalog.Draft{
+				Owner: ann.ID, Kind: record.Snippets, Form: kvtest.Form(t, record.Snippets, `{"content":"c"}`),
+			})
 			return err
 		})
 	}

@@ -49,7 +49,9 @@ func storeSmall(t *testing.T, s *kv.Store, content *blobs.Store, owner record.ID
 	f := kvtest.Form(t, record.Files, `{}`)
 	return kept.Bytes != nil, s.Update(func(tx *kv.Tx) error {
 		tx.Carry(kept)
-		_, err := catalog.Add(tx, owner, record.Files, f, &record.Content{Ref: kept.Ref, Size: kept.Size}, "")
+		_, err := catalog.Add(tx, catalog.Draft{
+			Owner: owner, Kind: record.Files, Form: f, Content: &record.Content{Ref: kept.Ref, Size: kept.Size},
+		})
 		return err
 	})
 }

@@ -81,7 +81,7 @@ func TestSharedCommit(t *testing.T) {
 	f := kvtest.Form(t, record.Notes, `{"content":"c","tags":["a"]}`)
 	for i := range jobs {
 		jobs[i] = func(tx *kv.Tx) (err error) {
-			made[i], err = catalog.Add(tx, u.ID, record.Notes, f, nil, "")
+			made[i], err = catalog.Add(tx, catalog.Draft{Owner: u.ID, Kind: record.Notes, Form: f})
 			return err
 		}
 	}
@@ -106,7 +106,7 @@ func TestFailuresAreTakenBack(t *testing.T) {
 	var id [40]record.ID
 	for i := range jobs {
 		jobs[i] = func(tx *kv.Tx) error {
-			r, err := catalog.Add(tx, u.ID, record.Notes, f, nil, "")
+			r, err := catalog.Add(tx, catalog.Draft{Owner: u.ID, Kind: record.Notes, Form: f})
 			if err != nil {
 				return err
 			}
@@ -115,7 +115,7 @@ func TestFailuresAreTakenBack(t *testing.T) {
 			case 1:
 				again := *f
 				again.Slug = r.Slug
-				_, err = catalog.Add(tx, u.ID, record.Notes, &again, nil, "")
+				_, err = catalog.Add(tx, catalog.Draft{Owner: u.ID, Kind: record.Notes, Form: &again})
 				return err
 			case 2:
 				if err := catalog.Remove(tx, kept); err != nil {
@@ -166,12 +166,14 @@ func TestTakenInTheSameTransaction(t *testing.T) {
 	other := kvtest.Form(t, record.Notes, `{"content":"d","slug":"b-slug"}`)
 	var refused, tag error
 	kvtest.Update(t, s, func(tx *kv.Tx) error {
-		_, refused = catalog.Add(tx, u.ID, record.Files, f, kvtest.Content(record.Files, 1, 1), "")
+		_, refused = catalog.Add(tx, catalog.Draft{
+			Owner: u.ID, Kind: record.Files, Form: f, Content: kvtest.Content(record.Files, 1, 1),
+		})
 		if _, err := catalog.AddTag(tx, u.ID, "Tag", ""); err != nil {
 			return err
 		}
 		_, tag = catalog.AddTag(tx, u.ID, "tAG", "")
-		_, err := catalog.Add(tx, u.ID, record.Notes, other, nil, "")
+		_, err := catalog.Add(tx, catalog.Draft{Owner: u.ID, Kind: record.Notes, Form: other})
 		return err
 	})
 	is.Equal(kvtest.Code(refused), "slug_taken")
@@ -192,7 +194,7 @@ func TestClosed(t *testing.T) {
 	for i := range errs {
 		wg.Go(func() {
 			errs[i] = s.Update(func(tx *kv.Tx) error {
-				r, err := catalog.Add(tx, u.ID, record.Notes, f, nil, "")
+				r, err := catalog.Add(tx, catalog.Draft{Owner: u.ID, Kind: record.Notes, Form: f})
 				if err == nil {
 					made[i] = r.ID
 				}
@@ -276,7 +278,7 @@ func TestListAfterRemovalInOneTransaction(t *testing.T) {
 	var made []*record.Record
 	kvtest.Update(t, s, func(tx *kv.Tx) error {
 		for range 200 {
-			r, err := catalog.Add(tx, u.ID, record.Notes, f, nil, "")
+			r, err := catalog.Add(tx, catalog.Draft{Owner: u.ID, Kind: record.Notes, Form: f})
 			if err != nil {
 				return err
 			}

@@ -101,7 +101,9 @@ func TestFailingDisk(t *testing.T) {
 	r := kvtest.Add(t, s, u.ID, record.Notes, `{"content":"before"}`)
 	try := func() (made *record.Record, err error) {
 		err = s.Update(func(tx *kv.Tx) (err error) {
-			made, err = catalog.Add(tx, u.ID, record.Notes, kvtest.Form(t, record.Notes, `{"content":"c"}`), nil, "")
+			made, err = catalog.Add(tx, catalog.Draft{
+				Owner: u.ID, Kind: record.Notes, Form: kvtest.Form(t, record.Notes, `{"content":"c"}`),
+			})
 			return err
 		})
 		return made, err
@@ -171,7 +173,9 @@ func TestQuotaUsedUp(t *testing.T) {
 			r := kvtest.Add(t, s, u.ID, record.Notes, `{"content":"before"}`)
 			try := func() error {
 				return s.Update(func(tx *kv.Tx) error {
-					_, err := catalog.Add(tx, u.ID, record.Notes, kvtest.Form(t, record.Notes, `{"content":"c"}`), nil, "")
+					_, err := catalog.Add(tx, catalog.Draft{
+						Owner: u.ID, Kind: record.Notes, Form: kvtest.Form(t, record.Notes, `{"content":"c"}`),
+					})
 					return err
 				})
 			}

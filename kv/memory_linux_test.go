@@ -42,7 +42,7 @@ func TestRelax(t *testing.T) {
 		for range 100 {
 			f := record.NewForm(record.Notes)
 			f.Body = &record.Note{Name: "x", Content: strings.Repeat("x", 10_000)}
-			if _, err := catalog.Add(tx, u.ID, record.Notes, f, nil, ""); err != nil {
+			if _, err := catalog.Add(tx, catalog.Draft{Owner: u.ID, Kind: record.Notes, Form: f}); err != nil {
 				return err
 			}
 		}

@@ -35,7 +35,9 @@ func TestRestoredTimes(t *testing.T) {
 	} {
 		var r *record.Record
 		kvtest.Update(t, s, func(tx *kv.Tx) (err error) {
-			r, err = catalog.Restore(tx, u.ID, record.Notes, kvtest.Form(t, record.Notes, `{"content":"c"}`), nil, record.Past{Created: row.created, Updated: row.updated}, record.ID{})
+			r, err = catalog.Add(tx, catalog.Draft{
+				Owner: u.ID, Kind: record.Notes, Form: kvtest.Form(t, record.Notes, `{"content":"c"}`), Past: &record.Past{Created: row.created, Updated: row.updated},
+			})
 			return err
 		})
 		if !r.Created.Equal(row.wantCreated) || !r.Updated.Equal(row.wantUpdated) {

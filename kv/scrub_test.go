@@ -331,7 +331,7 @@ func BenchmarkCreateWhileScrubbed(b *testing.B) {
 			b.RunParallel(func(pb *testing.PB) {
 				for pb.Next() {
 					if err := s.Update(func(tx *kv.Tx) error {
-						_, err := catalog.Add(tx, u.ID, record.Notes, f, nil, "")
+						_, err := catalog.Add(tx, catalog.Draft{Owner: u.ID, Kind: record.Notes, Form: f})
 						return err
 					}); err != nil {
 						b.Error(err)

@@ -68,7 +68,9 @@ func TestFullDisk(t *testing.T) {
 		return nil
 	})
 	err = s.Update(func(tx *kv.Tx) error {
-		_, err := catalog.Add(tx, u.ID, record.Notes, kvtest.Form(t, record.Notes, `{"content":"c"}`), nil, "")
+		_, err := catalog.Add(tx, catalog.Draft{
+			Owner: u.ID, Kind: record.Notes, Form: kvtest.Form(t, record.Notes, `{"content":"c"}`),
+		})
 		return err
 	})
 	is.True(errors.Is(err, kv.ErrFull))

@@ -291,7 +291,9 @@ func TestQuotaOfText(t *testing.T) {
 		}
 		more := func() error {
 			return s.Update(func(tx *kv.Tx) error {
-				_, err := catalog.Add(tx, u.ID, k, kvtest.Form(t, k, fmt.Sprintf(text, long)), kvtest.Content(k, 0, 0), "")
+				_, err := catalog.Add(tx, catalog.Draft{
+					Owner: u.ID, Kind: k, Form: kvtest.Form(t, k, fmt.Sprintf(text, long)), Content: kvtest.Content(k, 0, 0),
+				})
 				return err
 			})
 		}
@@ -349,7 +351,9 @@ func TestTextOfFailedJob(t *testing.T) {
 	kvtest.Add(t, s, u.ID, record.Notes, `{"content":"c"}`)
 	was := kvtest.TextNow(t, s, u.ID)
 	err := s.Update(func(tx *kv.Tx) error {
-		_, err := catalog.Add(tx, u.ID, record.Notes, kvtest.Form(t, record.Notes, `{"content":"lost"}`), nil, "")
+		_, err := catalog.Add(tx, catalog.Draft{
+			Owner: u.ID, Kind: record.Notes, Form: kvtest.Form(t, record.Notes, `{"content":"lost"}`),
+		})
 		is.NoErr(err)
 		is.True(tx.Text(u.ID) > was)
 		return fmt.Errorf("no")

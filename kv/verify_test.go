@@ -440,7 +440,9 @@ func TestContents(t *testing.T) {
 	want := map[[32]byte]int64{}
 	file := func(ref [32]byte, size int64) {
 		kvtest.Update(t, s, func(tx *kv.Tx) error {
-			_, err := catalog.Add(tx, u.ID, record.Files, kvtest.Form(t, record.Files, `{}`), &record.Content{Ref: ref, Size: size}, "")
+			_, err := catalog.Add(tx, catalog.Draft{
+				Owner: u.ID, Kind: record.Files, Form: kvtest.Form(t, record.Files, `{}`), Content: &record.Content{Ref: ref, Size: size},
+			})
 			return err
 		})
 		want[ref] = size

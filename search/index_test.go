@@ -172,7 +172,7 @@ func (l *library) add(owner record.ID, k *record.Kind, text string) *record.Reco
 	}
 	var r *record.Record
 	l.fatal(l.store.Update(func(tx *kv.Tx) (err error) {
-		r, err = catalog.Add(tx, owner, k, f, content, "")
+		r, err = catalog.Add(tx, catalog.Draft{Owner: owner, Kind: k, Form: f, Content: content})
 		return err
 	}))
 	return r

@@ -540,7 +540,7 @@ func TestSettled(t *testing.T) {
 			for range min(500, largeBuild-done) {
 				f := record.NewForm(record.Notes)
 				f.Body = &record.Note{Name: fmt.Sprint("Boat ", done)}
-				if _, err := catalog.Add(tx, ann, record.Notes, f, nil, ""); err != nil {
+				if _, err := catalog.Add(tx, catalog.Draft{Owner: ann, Kind: record.Notes, Form: f}); err != nil {
 					return err
 				}
 				done++

@@ -44,7 +44,9 @@ func TestSweepBeyondABatch(t *testing.T) {
 			form := record.NewForm(record.Files)
 			form.Body.(*record.File).OriginalName = "x"
 			var r *record.Record
-			if r, err = catalog.Add(tx, u.ID, record.Files, form, &record.Content{Ref: refs[i], Size: 4}, ""); err == nil {
+			if r, err = catalog.Add(tx, catalog.Draft{
+				Owner: u.ID, Kind: record.Files, Form: form, Content: &record.Content{Ref: refs[i], Size: 4},
+			}); err == nil {
 				err = catalog.Remove(tx, r)
 			}
 		}

@@ -55,7 +55,7 @@ func createRecord(k *record.Kind) func(*web.Request) error {
 			if err := target(tx); err != nil {
 				return made, web.JoinProblems(err)
 			}
-			r, err := catalog.Add(tx, c.Owner(), k, form, nil, hash)
+			r, err := catalog.Add(tx, catalog.Draft{Owner: c.Owner(), Kind: k, Form: form, Password: hash})
 			if err != nil {
 				return made, err
 			}

@@ -25,6 +25,7 @@ import (
 	"kist/httpapi/worker"
 	"kist/kv"
 	"kist/kv/catalog"
+	"kist/kv/inbox"
 	"kist/kv/jobs"
 	"kist/kv/media"
 	"kist/kv/record"
@@ -190,7 +191,7 @@ func fetchOne(s *web.Site, ctx context.Context, f *jobs.Fetch, read *atomic.Int6
 		if err := catalog.KeepCRCOf(tx, kept); err != nil {
 			return err
 		}
-		return catalog.FinishFetch(tx, f, one, content)
+		return inbox.FinishFetch(tx, f, one, content)
 	})
 	recorded = err == nil
 	return err

@@ -330,7 +330,10 @@ func AddFiles(c *web.Request, tx *kv.Tx, form *record.Form, parts []Part, kept [
 		if err := catalog.KeepCRCOf(tx, kept[i]); err != nil {
 			return nil, err
 		}
-		r, err := catalog.Add(tx, c.Owner(), record.Files, fileForm(form, p, kept[i], i == 0), &record.Content{Ref: kept[i].Ref, Size: kept[i].Size, Metadata: p.metadata}, hash)
+		r, err := catalog.Add(tx, catalog.Draft{
+			Owner: c.Owner(), Kind: record.Files, Form: fileForm(form, p, kept[i], i == 0), Password: hash,
+			Content: &record.Content{Ref: kept[i].Ref, Size: kept[i].Size, Metadata: p.metadata},
+		})
 		if err != nil {
 			return nil, err
 		}

@@ -230,7 +230,9 @@ func TestLiveMembers(t *testing.T) {
 			f := kvtest.Form(t, record.Files, `{"tags":["trip"]`+more+`}`)
 			f.FolderName = "sea"
 			f.Body.(*record.File).OriginalName = name
-			r, err = catalog.Add(tx, owner, record.Files, f, &record.Content{Ref: [32]byte{name[0]}, Size: 5}, "")
+			r, err = catalog.Add(tx, catalog.Draft{
+				Owner: owner, Kind: record.Files, Form: f, Content: &record.Content{Ref: [32]byte{name[0]}, Size: 5},
+			})
 			return err
 		})
 		return r
@@ -276,7 +278,9 @@ func TestSourceRefused(t *testing.T) {
 	own := kvtest.Add(t, s, ann, record.Collections, `{"title":"c"}`).ID.String()
 	for _, source := range []string{`{"items":["` + note + `"]}`, `{"items":["` + own + `"]}`, `{"tag":"none"}`, `{"folderId":"` + note + `"}`} {
 		is.Equal(kvtest.Code(s.Update(func(tx *kv.Tx) error {
-			_, err := catalog.Add(tx, ann, record.Collections, kvtest.Form(t, record.Collections, `{"title":"c","source":`+source+`}`), nil, "")
+			_, err := catalog.Add(tx, catalog.Draft{
+				Owner: ann, Kind: record.Collections, Form: kvtest.Form(t, record.Collections, `{"title":"c","source":`+source+`}`),
+			})
 			return err
 		})), "invalid_fields")
 	}
@@ -294,7 +298,9 @@ func TestFullCollection(t *testing.T) {
 	var ids []string
 	kvtest.Update(t, s, func(tx *kv.Tx) error {
 		for i := range record.MaxPicked + 1 {
-			r, err := catalog.Add(tx, owner, record.Notes, kvtest.Form(t, record.Notes, fmt.Sprintf(`{"content":"%d"}`, i)), nil, "")
+			r, err := catalog.Add(tx, catalog.Draft{
+				Owner: owner, Kind: record.Notes, Form: kvtest.Form(t, record.Notes, fmt.Sprintf(`{"content":"%d"}`, i)),
+			})
 			if err != nil {
 				return err
 			}

@@ -23,10 +23,12 @@ func TestRelabel(t *testing.T) {
 	only := kvtest.Form(t, record.Links, `{"originalUrl":"https://example.org/","tags":["a"]}`)
 	kvtest.Update(t, s, func(tx *kv.Tx) error {
 		for range kv.RemoveBatch + 10 {
-			if _, err := catalog.Add(tx, u.ID, record.Files, f, kvtest.Content(record.Files, 1, 1), ""); err != nil {
+			if _, err := catalog.Add(tx, catalog.Draft{
+				Owner: u.ID, Kind: record.Files, Form: f, Content: kvtest.Content(record.Files, 1, 1),
+			}); err != nil {
 				return err
 			}
-			if _, err := catalog.Add(tx, u.ID, record.Links, only, nil, ""); err != nil {
+			if _, err := catalog.Add(tx, catalog.Draft{Owner: u.ID, Kind: record.Links, Form: only}); err != nil {
 				return err
 			}
 		}
@@ -84,7 +86,9 @@ func TestFileUnder(t *testing.T) {
 	fields := func(text string) map[string]string {
 		f := kvtest.Form(t, record.Files, text)
 		err := s.Update(func(tx *kv.Tx) error {
-			_, err := catalog.Add(tx, ann.ID, record.Files, f, kvtest.Content(record.Files, 1, 1), "")
+			_, err := catalog.Add(tx, catalog.Draft{
+				Owner: ann.ID, Kind: record.Files, Form: f, Content: kvtest.Content(record.Files, 1, 1),
+			})
 			return err
 		})
 		var e *record.Error

@@ -22,7 +22,7 @@ func manyNotes(t testing.TB, s *kv.Store, owner record.ID, n int, form func(i in
 	t.Helper()
 	kvtest.Update(t, s, func(tx *kv.Tx) error {
 		for i := range n {
-			r, err := catalog.Add(tx, owner, record.Notes, form(i), nil, "")
+			r, err := catalog.Add(tx, catalog.Draft{Owner: owner, Kind: record.Notes, Form: form(i)})
 			if err != nil {
 				return err
 			}
@@ -123,7 +123,9 @@ func TestDeepOffsets(t *testing.T) {
 				keep(manyNotes(t, s, u.ID, 1+rnd.IntN(700), func(int) *record.Form { return form() }))
 			case 1: // older than the others
 				kvtest.Update(t, s, func(tx *kv.Tx) error {
-					r, err := catalog.Restore(tx, u.ID, record.Notes, form(), nil, record.Past{Created: anyOne().Created.Add(-time.Millisecond)}, record.ID{})
+					r, err := catalog.Add(tx, catalog.Draft{
+						Owner: u.ID, Kind: record.Notes, Form: form(), Past: &record.Past{Created: anyOne().Created.Add(-time.Millisecond)},
+					})
 					keep([]*record.Record{r})
 					return err
 				})

@@ -310,102 +310,161 @@ func ViewOrder(r *record.Record, n int64) []byte { return numbered(r, byViews, u
 // record.
 func bytesOf(owner record.ID) []byte { return kv.OwnedKey(owner, 0, 'b') }
 
-// Add creates a record from a form: the row, its indexes and counters, the entry in
-// the feed of changes and the deliveries. bytes is for files, nil otherwise; password
-// is the hash of the form's password. It fails with Taken if the slug is in use, with
-// Denied if a file's content or another record's text does not fit the owner's quota,
-// with Invalid if the form is not valid at this instant, and with ErrFull while the
-// disk is full.
-func Add(tx *kv.Tx, owner record.ID, k *record.Kind, f *record.Form, bytes *record.Content, password string) (*record.Record, error) {
-	if bytes != nil {
-		if err := people.Charge(tx, owner, bytes.Size); err != nil {
-			return nil, err
-		}
-	}
-	return AddCharged(tx, owner, k, f, bytes, password)
+// A Draft is what becomes a record.
+type Draft struct {
+	Owner    record.ID
+	Kind     *record.Kind
+	Form     *record.Form
+	Content  *record.Content // of a file, nil otherwise
+	Password string          // the hash of the form's password; "" for none
+
+	// Charged says that the content was charged to the owner's quota when it came in.
+	Charged bool
+
+	// Begun says that the form was checked when the upload began, which reserved what it could. A folder or tags that
+	// were deleted since are left out, and an expiry that has passed is kept.
+	Begun bool
+
+	// Past is what a record has behind it that was kept elsewhere, or here before; nil for a new one. It may have
+	// expired already, which is not reported again. Its password stands for Draft.Password. Times in the future
+	// become now. Its id is made from its time of creation, so that lists by age show it in its place. If that is the
+	// millisecond of the record with the id After, it gets the next id.
+	Past  *record.Past
+	After record.ID
 }
 
-// AddCharged is Add for content that has already been charged.
-func AddCharged(tx *kv.Tx, owner record.ID, k *record.Kind, f *record.Form, bytes *record.Content, password string) (*record.Record, error) {
+// Add creates the record of a draft: the row, its indexes and counters, the entry in the feed of changes and the
+// deliveries. It fails with Taken if the slug is in use, with Denied if a file's content or another record's text does
+// not fit the owner's quota, with Invalid if the form is not valid at this instant, and with ErrFull while the disk is
+// full.
+func Add(tx *kv.Tx, d Draft) (*record.Record, error) {
 	if tx.DiskFull() {
 		return nil, kv.ErrFull
 	}
-	var problems field.Problems
-	if err := f.CheckNew(tx.Now); errors.As(err, &problems) {
-		return nil, record.Bad(problems)
-	} else if err != nil {
+	if err := d.check(tx); err != nil {
 		return nil, err
 	}
-	return addChecked(tx, owner, k, f, bytes, password)
-}
-
-// addChecked is Add for content that has been charged and a form that was checked
-// earlier.
-func addChecked(tx *kv.Tx, owner record.ID, k *record.Kind, f *record.Form, bytes *record.Content, password string) (*record.Record, error) {
-	r := &record.Record{ID: tx.NewID(), Owner: owner, Kind: k, Created: tx.Now, Updated: tx.Now, Bytes: bytes}
-	return r, add(tx, r, f, record.Past{Password: password})
-}
-
-// Restore is Add for a record with a past: it was kept elsewhere, or here before. It
-// may have expired already; that is not reported again. Its id is made from its time
-// of creation, so that lists by age show it in its place. If that is the millisecond of
-// the record with the id after, it gets the next id. Times in the future become now.
-func Restore(tx *kv.Tx, owner record.ID, k *record.Kind, f *record.Form, bytes *record.Content, p record.Past, after record.ID) (*record.Record, error) {
-	if p.Password != "" && !people.ValidHash(p.Password) {
-		return nil, record.Bad(map[string]string{"passwordHash": "is not one that kist makes"})
+	if err := people.RequireOwner(tx, d.Owner); err != nil {
+		return nil, err
 	}
-	if tx.DiskFull() {
-		return nil, kv.ErrFull
+	if err := checkRecordBound(tx, d.Owner); err != nil {
+		return nil, err
 	}
-	if bytes != nil {
-		if err := people.Charge(tx, owner, bytes.Size); err != nil {
+	if err := d.charge(tx); err != nil {
+		return nil, err
+	}
+
+	r := d.dated(tx)
+	if err := d.store(tx, r); err != nil {
+		return nil, err
+	}
+	if d.Content == nil { // its text counts now
+		if err := people.Charge(tx, d.Owner, 0); err != nil {
 			return nil, err
 		}
 	}
-	if p.Created.IsZero() || p.Created.After(tx.Now) {
-		p.Created = tx.Now
-	}
-	if p.Updated.Before(p.Created) {
-		p.Updated = p.Created
-	}
-	if p.Updated.After(tx.Now) {
-		p.Updated = tx.Now
-	}
-	r := &record.Record{Owner: owner, Kind: k, Created: p.Created, Updated: p.Updated, Bytes: bytes}
-	if p.Created.Before(tx.Now) {
-		for r.ID = kv.IdAt(p.Created, after); tx.Get(kv.RecordBucket, r.Key()) != nil; {
-			r.ID = kv.IdAt(p.Created, r.ID)
+
+	if r.Public && d.Past == nil { // imported items are one entry together
+		if err := note(tx, people.ItemShared, r); err != nil {
+			return nil, err
 		}
-	} else {
-		r.ID = tx.NewID()
 	}
-	return r, add(tx, r, f, p)
+	return r, emit(tx, jobs.Created(r.Kind), r)
 }
 
-// add is the common part of Add, AddCharged and Restore. For a restored record that
-// has expired, no event is sent.
-func add(tx *kv.Tx, r *record.Record, f *record.Form, p record.Past) error {
-	if err := errors.Join(people.RequireOwner(tx, r.Owner), checkRecordBound(tx, r.Owner)); err != nil {
+// check says what is wrong with the draft now. What was checked when an upload began is brought up to date instead.
+func (d *Draft) check(tx *kv.Tx) error {
+	switch {
+	case d.Past != nil:
+		if d.Past.Password != "" && !people.ValidHash(d.Past.Password) {
+			return record.Bad(map[string]string{"passwordHash": "is not one that kist makes"})
+		}
+		return nil
+	case d.Begun:
+		d.leaveOutLabels(tx)
+		return nil
+	}
+	var problems field.Problems
+	if err := d.Form.CheckNew(tx.Now); errors.As(err, &problems) {
+		return record.Bad(problems)
+	} else if err != nil {
 		return err
 	}
-	f.Fill(r)
-	r.Password = p.Password
-	r.Ended = !p.Created.IsZero() && r.Expired(tx.Now)
-	r.Reached = p.Reached && r.Limit > 0 && !r.Public
+	return nil
+}
+
+// leaveOutLabels takes a folder and tags that are gone out of the form.
+func (d *Draft) leaveOutLabels(tx *kv.Tx) {
+	f := d.Form
+	if f.Folder != uuid.Nil && tx.Get(folderBucket, kv.OwnedKey(d.Owner, f.Folder[:]...)) == nil {
+		f.Folder = uuid.Nil
+	}
+	f.AddTags = slices.DeleteFunc(f.AddTags, func(t string) bool {
+		id := uuid.MustParse(t)
+		return tx.Get(tagBucket, kv.OwnedKey(d.Owner, id[:]...)) == nil
+	})
+}
+
+// charge charges the content to the owner's quota.
+func (d *Draft) charge(tx *kv.Tx) error {
+	switch {
+	case d.Content == nil || d.Charged:
+		return nil
+	case d.Begun:
+		return people.ChargeAwaited(tx, d.Owner, d.Content.Size)
+	}
+	return people.Charge(tx, d.Owner, d.Content.Size)
+}
+
+// dated returns the record with its id and its times, and nothing of the form.
+func (d *Draft) dated(tx *kv.Tx) *record.Record {
+	r := &record.Record{Owner: d.Owner, Kind: d.Kind, Created: tx.Now, Updated: tx.Now, Bytes: d.Content}
+	if d.Past == nil {
+		r.ID = tx.NewID()
+		return r
+	}
+	if c := d.Past.Created; !c.IsZero() && c.Before(tx.Now) {
+		r.Created = c
+	}
+	r.Updated = kv.Later(r.Created, d.Past.Updated)
+	if r.Updated.After(tx.Now) {
+		r.Updated = tx.Now
+	}
+
+	if !r.Created.Before(tx.Now) {
+		r.ID = tx.NewID()
+		return r
+	}
+	r.ID = kv.IdAt(r.Created, d.After)
+	for tx.Get(kv.RecordBucket, r.Key()) != nil {
+		r.ID = kv.IdAt(r.Created, r.ID)
+	}
+	return r
+}
+
+// store fills the record in and writes it with what stands beside it.
+func (d *Draft) store(tx *kv.Tx, r *record.Record) error {
+	d.Form.Fill(r)
+	r.Password = d.Password
+	if p := d.Past; p != nil {
+		r.Password = p.Password
+		r.Ended = r.Expired(tx.Now)
+		r.Reached = p.Reached && r.Limit > 0 && !r.Public
+	}
 	if r.Slug == "" {
 		r.Slug = NewSlug(tx)
 	}
-	if err := errors.Join(fileUnder(tx, r, f), setSource(tx, r, f)); err != nil {
+	if err := fileUnder(tx, r, d.Form); err != nil {
+		return err
+	}
+	if err := setSource(tx, r, d.Form); err != nil {
 		return err
 	}
 	if err := save(tx, r); err != nil {
 		return err
 	}
-	if r.Bytes == nil { // a file's content has been charged already
-		if err := people.Charge(tx, r.Owner, 0); err != nil {
-			return err
-		}
-	} else {
+
+	if r.Bytes != nil {
 		if err := tx.Delete(UnreferencedBucket, r.Bytes.Ref[:]); err != nil {
 			return err
 		}
@@ -413,23 +472,16 @@ func add(tx *kv.Tx, r *record.Record, f *record.Form, p record.Past) error {
 			unexamined.Raise(tx)
 		}
 	}
-	if err := addPage(tx, r, f, !p.Created.IsZero()); err != nil {
+	if err := addPage(tx, r, d.Form, d.Past != nil); err != nil {
 		return err
 	}
 	if err := tx.Put(recordOrder, ViewOrder(r, 0), nil); err != nil {
 		return err
 	}
-	if p.Views > 0 || p.Used > 0 {
-		if err := setViews(tx, r, views{}, views{p.Views, min(p.Used, r.Limit)}); err != nil {
-			return err
-		}
+	if p := d.Past; p != nil && (p.Views > 0 || p.Used > 0) {
+		return setViews(tx, r, views{}, views{p.Views, min(p.Used, r.Limit)})
 	}
-	if r.Public && p.Created.IsZero() { // imported items are one entry together
-		if err := note(tx, people.ItemShared, r); err != nil {
-			return err
-		}
-	}
-	return emit(tx, jobs.Created(r.Kind), r)
+	return nil
 }
 
 // NewSlug makes a slug that is free.
@@ -775,53 +827,6 @@ func note(tx *kv.Tx, e people.ActivityEvent, r *record.Record) error {
 		return err
 	}
 	return people.Note(tx, people.Activity{Owner: r.Owner, Event: e, Name: b.Title(), Kind: r.Kind.Name, Item: r.ID})
-}
-
-// FinishFetch creates the file of a remote upload whose content is complete, like
-// inbox.FinishUpload. Bytes that were not reserved are charged like new ones. It
-// fails as jobs.NoteFetch and Add do.
-func FinishFetch(tx *kv.Tx, f *jobs.Fetch, form *record.Form, content *record.Content) error {
-	if tx.DiskFull() {
-		return kv.ErrFull
-	}
-	before, err := jobs.RunningOfEnabled(tx, f)
-	if err != nil {
-		return err
-	}
-	if more := content.Size - before.Reserved(); more > 0 {
-		if err := people.Charge(tx, f.Owner, more); err != nil {
-			return err
-		}
-	}
-	if _, err := jobs.FetchRows.Delete(tx.Tx, jobs.FetchRows.Key(before)); err != nil { // frees the reservation
-		return err
-	}
-	r, err := AddFromUpload(tx, f.Owner, form, content, before.Password)
-	if err != nil {
-		return err
-	}
-	f.Done(r.ID, content.Size, tx.Now)
-	return jobs.EndFetch(tx, f)
-}
-
-// AddFromUpload creates a file, as Add does, from a form that was checked when the
-// upload began. A folder or tags deleted since are left out, and an expiry that has
-// passed is kept.
-func AddFromUpload(tx *kv.Tx, owner record.ID, f *record.Form, content *record.Content, password string) (*record.Record, error) {
-	if f.Folder != uuid.Nil && tx.Get(folderBucket, kv.OwnedKey(owner, f.Folder[:]...)) == nil {
-		f.Folder = uuid.Nil
-	}
-	there := f.AddTags[:0]
-	for _, t := range f.AddTags {
-		if id := uuid.MustParse(t); tx.Get(tagBucket, kv.OwnedKey(owner, id[:]...)) != nil {
-			there = append(there, t)
-		}
-	}
-	f.AddTags = there
-	if err := people.ChargeAwaited(tx, owner, content.Size); err != nil {
-		return nil, err
-	}
-	return addChecked(tx, owner, record.Files, f, content, password)
 }
 
 // describeRecord describes an item from its key and its row.

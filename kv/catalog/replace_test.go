@@ -73,7 +73,9 @@ func addFile(t *testing.T, s *kv.Store, owner record.ID, name string, ref byte, 
 	kvtest.Update(t, s, func(tx *kv.Tx) (err error) {
 		f := kvtest.Form(t, record.Files, `{"slug":"`+name+`","description":"words","tags":["x"],"isPublic":true,"maxViews":9}`)
 		f.Body.(*record.File).OriginalName = name
-		r, err = catalog.Add(tx, owner, record.Files, f, kvtest.Content(record.Files, ref, size), "")
+		r, err = catalog.Add(tx, catalog.Draft{
+			Owner: owner, Kind: record.Files, Form: f, Content: kvtest.Content(record.Files, ref, size),
+		})
 		return err
 	})
 	return r

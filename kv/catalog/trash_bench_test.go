@@ -23,7 +23,9 @@ func BenchmarkTrashDelays(b *testing.B) {
 	for len(all) < n {
 		kvtest.Update(b, s, func(tx *kv.Tx) error {
 			for range 100 {
-				r, err := catalog.Add(tx, u.ID, record.Notes, kvtest.Form(b, record.Notes, fmt.Sprintf(`{"content":%q,"tags":["a","b"]}`, strings.Repeat("text ", 200))), nil, "")
+				r, err := catalog.Add(tx, catalog.Draft{
+					Owner: u.ID, Kind: record.Notes, Form: kvtest.Form(b, record.Notes, fmt.Sprintf(`{"content":%q,"tags":["a","b"]}`, strings.Repeat("text ", 200))),
+				})
 				if err != nil {
 					return err
 				}

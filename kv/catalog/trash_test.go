@@ -74,7 +74,9 @@ func TestTrash(t *testing.T) {
 	kvtest.Update(t, s, func(tx *kv.Tx) (err error) {
 		f := kvtest.Form(t, record.Files, `{}`)
 		f.FolderName = "folder"
-		file, err = catalog.Add(tx, u.ID, record.Files, f, &record.Content{Ref: [32]byte{1}, Size: 500}, "")
+		file, err = catalog.Add(tx, catalog.Draft{
+			Owner: u.ID, Kind: record.Files, Form: f, Content: &record.Content{Ref: [32]byte{1}, Size: 500},
+		})
 		if err == nil {
 			r, err = catalog.Record(tx, u.ID, record.Notes, "plan")
 		}

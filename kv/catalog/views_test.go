@@ -175,7 +175,7 @@ func TestExpiry(t *testing.T) {
 
 	f := kvtest.Form(t, record.Notes, fmt.Sprintf(`{"content":"c","expiresAt":%q}`, end.Add(5*time.Millisecond).Format(time.RFC3339Nano)))
 	err := s.Update(func(tx *kv.Tx) error {
-		_, err := catalog.Add(tx, u.ID, record.Notes, f, nil, "")
+		_, err := catalog.Add(tx, catalog.Draft{Owner: u.ID, Kind: record.Notes, Form: f})
 		return err
 	})
 	is.Equal(kvtest.Code(err), "invalid_fields")

@@ -356,7 +356,9 @@ func approve(tx *kv.Tx, q *Request, i *Item, d *Decision) error {
 	if err := i.Decide(Approved, tx.Now); err != nil {
 		return err
 	}
-	r, err := catalog.AddCharged(tx, i.Owner, record.Files, f, content, "") // its bytes were charged when it came in
+	r, err := catalog.Add(tx, catalog.Draft{
+		Owner: i.Owner, Kind: record.Files, Form: f, Content: content, Charged: true,
+	})
 	if err != nil {
 		return err
 	}
@@ -364,7 +366,7 @@ func approve(tx *kv.Tx, q *Request, i *Item, d *Decision) error {
 	return nil
 }
 
-// Item reads an item of the owner's queue.
+// ReadItem reads an item of the owner's queue.
 func ReadItem(tx *kv.Tx, owner, request, id record.ID) (*Item, error) {
 	i, err := ItemRows.Get(tx.Tx, itemKey(owner, request, id[:]...))
 	return i, kv.UserError(err, "upload")

@@ -245,7 +245,9 @@ func TestRequestsModel(t *testing.T) {
 			f := record.NewForm(record.Files)
 			f.Body = &record.File{OriginalName: "own"}
 			kvtest.Update(t, s, func(tx *kv.Tx) error {
-				r, err := catalog.Add(tx, users[rnd.IntN(2)], record.Files, f, &record.Content{Ref: one.Ref, Size: one.Size}, "")
+				r, err := catalog.Add(tx, catalog.Draft{
+					Owner: users[rnd.IntN(2)], Kind: record.Files, Form: f, Content: &record.Content{Ref: one.Ref, Size: one.Size},
+				})
 				if err == nil {
 					files[r.ID], sizes[r.ID], seen[one.Ref[0]] = one.Ref[0], one.Size, true
 				}
@@ -481,7 +483,9 @@ func TestReserveChanges(t *testing.T) {
 	f := record.NewForm(record.Files)
 	f.Body = &record.File{OriginalName: "own"}
 	err = s.Update(func(tx *kv.Tx) error {
-		_, err := catalog.Add(tx, ann.ID, record.Files, f, kvtest.Content(record.Files, 9, 5), "")
+		_, err := catalog.Add(tx, catalog.Draft{
+			Owner: ann.ID, Kind: record.Files, Form: f, Content: kvtest.Content(record.Files, 9, 5),
+		})
 		return err
 	})
 	is.Equal(kvtest.Code(err), "quota_exceeded")

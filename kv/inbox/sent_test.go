@@ -218,7 +218,9 @@ func TestSentIsNotInTheWay(t *testing.T) {
 	is.True(err != nil) // senders are not promised more than there is
 	add := func(ref byte) error {
 		return s.Update(func(tx *kv.Tx) error {
-			_, err := catalog.Add(tx, ann.ID, record.Files, kvtest.Form(t, record.Files, `{}`), &record.Content{Ref: [32]byte{ref}, Size: 9000}, "")
+			_, err := catalog.Add(tx, catalog.Draft{
+				Owner: ann.ID, Kind: record.Files, Form: kvtest.Form(t, record.Files, `{}`), Content: &record.Content{Ref: [32]byte{ref}, Size: 9000},
+			})
 			return err
 		})
 	}

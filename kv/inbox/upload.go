@@ -325,7 +325,7 @@ func prolong(tx *kv.Tx, u *Upload) {
 }
 
 // FinishUpload creates the file of an upload whose content is complete, from the form
-// that was checked when it began: see catalog.AddFromUpload. The upload is remembered
+// that was checked when it began: see catalog.Draft.Begun. The upload is remembered
 // for a while, so that a client that missed the answer can ask again.
 func FinishUpload(tx *kv.Tx, u *Upload, f *record.Form, content *record.Content) error {
 	if tx.DiskFull() {
@@ -338,7 +338,9 @@ func FinishUpload(tx *kv.Tx, u *Upload, f *record.Form, content *record.Content)
 	if before.Done() {
 		return record.NotFound("upload")
 	}
-	r, err := catalog.AddFromUpload(tx, u.Owner, f, content, before.Password)
+	r, err := catalog.Add(tx, catalog.Draft{
+		Owner: u.Owner, Kind: record.Files, Form: f, Content: content, Password: before.Password, Begun: true,
+	})
 	if err != nil {
 		return err
 	}

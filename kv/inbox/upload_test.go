@@ -26,7 +26,9 @@ func TestUploadIsSetAside(t *testing.T) {
 	f := kvtest.Form(t, record.Files, `{}`)
 	plain := func(ref byte, size int64) error {
 		return s.Update(func(tx *kv.Tx) error {
-			_, err := catalog.Add(tx, u.ID, record.Files, f, kvtest.Content(record.Files, ref, size), "")
+			_, err := catalog.Add(tx, catalog.Draft{
+				Owner: u.ID, Kind: record.Files, Form: f, Content: kvtest.Content(record.Files, ref, size),
+			})
 			return err
 		})
 	}
@@ -61,7 +63,9 @@ func TestUploadIsSetAside(t *testing.T) {
 	_, err = kvtest.BeginUpload(s, inbox.Upload{Owner: u.ID, Slug: "mine"})
 	is.Equal(kvtest.Code(err), "slug_taken")
 	is.Equal(kvtest.Code(s.Update(func(tx *kv.Tx) error {
-		_, err := catalog.Add(tx, u.ID, record.Notes, kvtest.Form(t, record.Notes, `{"content":"c","slug":"mine"}`), nil, "")
+		_, err := catalog.Add(tx, catalog.Draft{
+			Owner: u.ID, Kind: record.Notes, Form: kvtest.Form(t, record.Notes, `{"content":"c","slug":"mine"}`),
+		})
 		return err
 	})), "slug_taken")
 	kvtest.Add(t, s, u.ID, record.Notes, `{"content":"c","slug":"hers"}`)

@@ -55,7 +55,7 @@ func TestDeliveries(t *testing.T) {
 	f := kvtest.Form(t, record.Notes, `{"content":"c","slug":"the-slug","tags":["t"],"isPublic":true,"maxViews":1,"maxViewsAction":"delete"}`)
 	n := kvtest.Commits(t, s)
 	failed := s.Update(func(tx *kv.Tx) error {
-		if _, err := catalog.Add(tx, ann.ID, record.Notes, f, nil, ""); err != nil {
+		if _, err := catalog.Add(tx, catalog.Draft{Owner: ann.ID, Kind: record.Notes, Form: f}); err != nil {
 			return err
 		}
 		return kvtest.ErrPlanned
@@ -65,9 +65,15 @@ func TestDeliveries(t *testing.T) {
 	is.Equal(len(waiting(all)), 0)
 
 	var r *record.Record
-	kvtest.Update(t, s, func(tx *kv.Tx) (err error) { r, err = catalog.Add(tx, ann.ID, record.Notes, f, nil, ""); return err })
+	kvtest.Update(t, s, func(tx *kv.Tx) (err error) {
+		r, err = catalog.Add(tx, catalog.Draft{Owner: ann.ID, Kind: record.Notes, Form: f})
+		return err
+	})
 	is.Equal(kvtest.Commits(t, s), n+1) // with the record
-	is.Equal(kvtest.Code(s.Update(func(tx *kv.Tx) error { _, err := catalog.Add(tx, ann.ID, record.Notes, f, nil, ""); return err })), "slug_taken")
+	is.Equal(kvtest.Code(s.Update(func(tx *kv.Tx) error {
+		_, err := catalog.Add(tx, catalog.Draft{Owner: ann.ID, Kind: record.Notes, Form: f})
+		return err
+	})), "slug_taken")
 	is.Equal(waiting(all), []jobs.Event{"note.created"})
 	r = kvtest.Edit(t, s, r, `{"title":"x"}`)
 	is.NoErr(catalog.Seen(s, r, history.Visit{}))

@@ -128,7 +128,9 @@ func TestFetchIsSetAside(t *testing.T) {
 	// Nothing else can take the slug: no record, upload or upload request.
 	kvtest.Update(t, s, func(tx *kv.Tx) error { return people.SetSettings(tx, people.Settings{}) })
 	is.Equal(kvtest.Code(s.Update(func(tx *kv.Tx) error {
-		_, err := catalog.Add(tx, u.ID, record.Notes, kvtest.Form(t, record.Notes, `{"content":"c","slug":"mine"}`), nil, "")
+		_, err := catalog.Add(tx, catalog.Draft{
+			Owner: u.ID, Kind: record.Notes, Form: kvtest.Form(t, record.Notes, `{"content":"c","slug":"mine"}`),
+		})
 		return err
 	})), "slug_taken")
 	_, err = kvtest.BeginUpload(s, inbox.Upload{Owner: u.ID, Slug: "mine"})
@@ -152,7 +154,7 @@ func TestFetchIsSetAside(t *testing.T) {
 	mine.Slug, mine.Folder, mine.AddTags = "mine", uuid.Max, []string{uuid.Max.String()}
 	var r *record.Record
 	kvtest.Update(t, s, func(tx *kv.Tx) (err error) {
-		is.NoErr(catalog.FinishFetch(tx, run, mine, kvtest.Content(record.Files, 1, 60)))
+		is.NoErr(inbox.FinishFetch(tx, run, mine, kvtest.Content(record.Files, 1, 60)))
 		r, err = catalog.Record(tx, run.Owner, record.Files, "mine")
 		return err
 	})
@@ -162,7 +164,7 @@ func TestFetchIsSetAside(t *testing.T) {
 	is.Equal([]any{done.State, done.File, done.Bytes, done.Problem}, []any{jobs.FetchDone, r.ID, int64(60), ""})
 	is.Equal(begun(), int64(0))
 	is.Equal(kvtest.Code(s.Update(func(tx *kv.Tx) error {
-		return catalog.FinishFetch(tx, run, mine, kvtest.Content(record.Files, 1, 60))
+		return inbox.FinishFetch(tx, run, mine, kvtest.Content(record.Files, 1, 60))
 	})), "not_running") // once
 	kvtest.View(t, s, kvtest.Audit)
 }
@@ -182,7 +184,7 @@ func TestFetchIsCancelled(t *testing.T) {
 			func(tx *kv.Tx) error { return jobs.FailFetch(tx, f, "x", true, 0) },
 			func(tx *kv.Tx) error { return jobs.RequeueFetch(tx, f) },
 			func(tx *kv.Tx) error {
-				return catalog.FinishFetch(tx, f, kvtest.Form(t, record.Files, `{}`), kvtest.Content(record.Files, 1, 1))
+				return inbox.FinishFetch(tx, f, kvtest.Form(t, record.Files, `{}`), kvtest.Content(record.Files, 1, 1))
 			},
 		} {
 			is.Equal(kvtest.Code(s.Update(verb)), want)
@@ -404,7 +406,7 @@ func TestFetchOfUnknownLengthIsCharged(t *testing.T) {
 	}
 	finish := func(f *jobs.Fetch, ref byte, size int64) error {
 		return s.Update(func(tx *kv.Tx) error {
-			return catalog.FinishFetch(tx, f, kvtest.Form(t, record.Files, `{}`), kvtest.Content(record.Files, ref, size))
+			return inbox.FinishFetch(tx, f, kvtest.Form(t, record.Files, `{}`), kvtest.Content(record.Files, ref, size))
 		})
 	}
 	one, two := run(-1), run(-1)
@@ -424,7 +426,9 @@ func TestFetchOfUnknownLengthIsCharged(t *testing.T) {
 	one = run(1000)
 	quota(kvtest.TextNow(t, s, u.ID) + 1600 + 1000)
 	kvtest.Update(t, s, func(tx *kv.Tx) error { // text is added in between
-		_, err := catalog.Add(tx, u.ID, record.Files, kvtest.Form(t, record.Files, `{"description":"d"}`), kvtest.Content(record.Files, 4, 0), "")
+		_, err := catalog.Add(tx, catalog.Draft{
+			Owner: u.ID, Kind: record.Files, Form: kvtest.Form(t, record.Files, `{"description":"d"}`), Content: kvtest.Content(record.Files, 4, 0),
+		})
 		return err
 	})
 	is.NoErr(finish(one, 3, 1000))

@@ -219,7 +219,7 @@ func Add(t testing.TB, s *kv.Store, owner record.ID, k *record.Kind, text string
 	f := Form(t, k, text)
 	var r *record.Record
 	Update(t, s, func(tx *kv.Tx) (err error) {
-		r, err = catalog.Add(tx, owner, k, f, Content(k, 0, 0), "")
+		r, err = catalog.Add(tx, catalog.Draft{Owner: owner, Kind: k, Form: f, Content: Content(k, 0, 0)})
 		return err
 	})
 	return r
@@ -827,7 +827,9 @@ func Inhabited(t *testing.T) (dir string, owner record.ID) {
 	Update(t, s, func(tx *kv.Tx) error {
 		f := Form(t, record.Files, `{}`)
 		f.FolderName = "folder"
-		file, err := catalog.Add(tx, u.ID, record.Files, f, &record.Content{Ref: [32]byte{1}, Size: 5}, "")
+		file, err := catalog.Add(tx, catalog.Draft{
+			Owner: u.ID, Kind: record.Files, Form: f, Content: &record.Content{Ref: [32]byte{1}, Size: 5},
+		})
 		if err == nil {
 			_, err = inbox.AddUpload(tx, inbox.Upload{Owner: u.ID, Length: 7, Slug: "to-come"})
 		}
@@ -845,7 +847,9 @@ func Inhabited(t *testing.T) (dir string, owner record.ID) {
 			return err
 		}
 		for _, source := range []string{`{"folderId":"` + file.Folder.String() + `"}`, `{"tag":"b"}`, `{"items":["` + file.ID.String() + `"]}`} {
-			if _, err := catalog.Add(tx, u.ID, record.Collections, Form(t, record.Collections, `{"title":"c","source":`+source+`}`), nil, ""); err != nil {
+			if _, err := catalog.Add(tx, catalog.Draft{
+				Owner: u.ID, Kind: record.Collections, Form: Form(t, record.Collections, `{"title":"c","source":`+source+`}`),
+			}); err != nil {
 				return err
 			}
 		}
@@ -861,7 +865,9 @@ func Inhabited(t *testing.T) (dir string, owner record.ID) {
 	Edit(t, s, Add(t, s, u.ID, record.Notes, `{"content":"before"}`), `{"content":"after"}`)
 	link := Add(t, s, u.ID, record.Bookmarks, `{"url":"https://example.org/deleted"}`)
 	Update(t, s, func(tx *kv.Tx) error {
-		file, err := catalog.Add(tx, u.ID, record.Files, Form(t, record.Files, `{}`), &record.Content{Ref: [32]byte{7}, Size: 5}, "")
+		file, err := catalog.Add(tx, catalog.Draft{
+			Owner: u.ID, Kind: record.Files, Form: Form(t, record.Files, `{}`), Content: &record.Content{Ref: [32]byte{7}, Size: 5},
+		})
 		if err == nil {
 			err = catalog.Replace(tx, file, &record.File{OriginalName: "other", Size: 6}, &record.Content{Ref: [32]byte{6}, Size: 6}, "test")
 		}

@@ -21,7 +21,9 @@ func TestQuota(t *testing.T) {
 	f := kvtest.Form(t, record.Files, `{}`)
 	upload := func(ref byte, size int64) (r *record.Record, err error) {
 		err = s.Update(func(tx *kv.Tx) error {
-			r, err = catalog.Add(tx, u.ID, record.Files, f, kvtest.Content(record.Files, ref, size), "")
+			r, err = catalog.Add(tx, catalog.Draft{
+				Owner: u.ID, Kind: record.Files, Form: f, Content: kvtest.Content(record.Files, ref, size),
+			})
 			return err
 		})
 		return r, err

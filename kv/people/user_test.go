@@ -103,7 +103,10 @@ func TestNoOwner(t *testing.T) {
 	is.NoErr(people.RemoveUser(s, gone, "root"))
 	f := kvtest.Form(t, record.Notes, `{"content":"c"}`)
 	for _, fn := range []func(*kv.Tx) error{
-		func(tx *kv.Tx) error { _, err := catalog.Add(tx, gone, record.Notes, f, nil, ""); return err },
+		func(tx *kv.Tx) error {
+			_, err := catalog.Add(tx, catalog.Draft{Owner: gone, Kind: record.Notes, Form: f})
+			return err
+		},
 		func(tx *kv.Tx) error { _, err := catalog.AddTag(tx, gone, "t", ""); return err },
 		func(tx *kv.Tx) error { _, err := catalog.AddFolder(tx, gone, "f", ""); return err },
 		func(tx *kv.Tx) error { _, _, err := people.AddKey(tx, people.Key{Owner: gone}); return err },
@@ -126,14 +129,20 @@ func TestRemoveUser(t *testing.T) {
 	for range 2 {
 		kvtest.Update(t, s, func(tx *kv.Tx) error {
 			for i := range 120 {
-				if _, err := catalog.Add(tx, ann.ID, record.Notes, tagged, nil, ""); err != nil {
+				if _, err := catalog.Add(tx, catalog.Draft{
+					Owner: ann.ID, Kind: record.Notes, Form: tagged,
+				}); err != nil {
 					return err
 				}
-				if _, err := catalog.Add(tx, ann.ID, record.Files, file, kvtest.Content(record.Files, byte(i), 3), ""); err != nil {
+				if _, err := catalog.Add(tx, catalog.Draft{
+					Owner: ann.ID, Kind: record.Files, Form: file, Content: kvtest.Content(record.Files, byte(i), 3),
+				}); err != nil {
 					return err
 				}
 			}
-			if _, err := catalog.Add(tx, root.ID, record.Files, file, kvtest.Content(record.Files, 1, 3), ""); err != nil {
+			if _, err := catalog.Add(tx, catalog.Draft{
+				Owner: root.ID, Kind: record.Files, Form: file, Content: kvtest.Content(record.Files, 1, 3),
+			}); err != nil {
 				return err
 			}
 			if _, err := jobs.AddWebhook(tx, jobs.Webhook{Owner: ann.ID, Events: []jobs.Event{"*"}, Enabled: true}); err != nil {

@@ -43,7 +43,7 @@ func BenchmarkShip(b *testing.B) {
 	create := func(b *testing.B, store *kv.Store, owner record.ID, n int) {
 		if err := store.Update(func(tx *kv.Tx) error {
 			for range n {
-				if _, err := catalog.Add(tx, owner, record.Notes, form, nil, ""); err != nil {
+				if _, err := catalog.Add(tx, catalog.Draft{Owner: owner, Kind: record.Notes, Form: form}); err != nil {
 					return err
 				}
 			}

@@ -220,7 +220,7 @@ func (m *model) add() {
 	var got *record.Record
 	slug := f.Slug
 	kept := m.try(func(tx *kv.Tx) (err error) {
-		got, err = catalog.Add(tx, m.users[owner], k, f, bytes, "")
+		got, err = catalog.Add(tx, catalog.Draft{Owner: m.users[owner], Kind: k, Form: f, Content: bytes})
 		return err
 	})
 	if !kept {

@@ -562,7 +562,9 @@ func (m *Import) keep(tx *kv.Tx, e *entry, now *progress) (o outcome, err error)
 			o.remark = strings.TrimSpace(o.remark + fmt.Sprintf(" Not here: %d of what it refers to.", missing))
 		}
 	}
-	r, err := catalog.Restore(tx, m.Owner, e.Kind, &form, e.file, e.Past, now.last)
+	r, err := catalog.Add(tx, catalog.Draft{
+		Owner: m.Owner, Kind: e.Kind, Form: &form, Content: e.file, Past: &e.Past, After: now.last,
+	})
 	if err != nil {
 		return o, err
 	}

@@ -105,7 +105,9 @@ func (h *home) add(k *record.Kind, in field.Object, at time.Time, content string
 	}
 	var r *record.Record
 	h.update(func(tx *kv.Tx) (err error) {
-		r, err = catalog.Restore(tx, h.user, k, f, c, record.Past{Created: at}, record.ID{})
+		r, err = catalog.Add(tx, catalog.Draft{
+			Owner: h.user, Kind: k, Form: f, Content: c, Past: &record.Past{Created: at},
+		})
 		return err
 	})
 	return r
@@ -198,13 +200,15 @@ func TestExportImportExport(t *testing.T) {
 		is.NoErr(err)
 		f := record.NewForm(record.Collections)
 		is.NoErr(field.Create(f, field.Object{"title": "Foldered", "source": field.Object{"folderId": folder.ID.String()}}))
-		_, err = catalog.Add(tx, from.user, record.Collections, f, nil, "")
+		_, err = catalog.Add(tx, catalog.Draft{Owner: from.user, Kind: record.Collections, Form: f})
 		return err
 	})
 	form := record.NewForm(record.Notes)
 	is.NoErr(field.Create(form, field.Object{"content": "locked and over", "slug": "old", "isPublic": true, "expiresAt": "2021-01-01T00:00:00Z"}))
 	from.update(func(tx *kv.Tx) error {
-		_, err := catalog.Restore(tx, from.user, record.Notes, form, nil, record.Past{Created: long, Updated: long.Add(time.Hour), Password: hash, Views: 5}, record.ID{})
+		_, err := catalog.Add(tx, catalog.Draft{
+			Owner: from.user, Kind: record.Notes, Form: form, Past: &record.Past{Created: long, Updated: long.Add(time.Hour), Password: hash, Views: 5},
+		})
 		return errors.Join(err, func() error { _, err := catalog.AddTag(tx, from.user, "unused", "#102030"); return err }(), func() error { _, err := catalog.AddFolder(tx, from.user, "empty", ""); return err }())
 	})
 

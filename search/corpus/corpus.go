@@ -76,7 +76,7 @@ func (c *Corpus) Fill(s *kv.Store, owner record.ID, k *record.Kind, n int, body 
 			for range min(500, n-done) {
 				f := record.NewForm(k)
 				f.Body, f.Tags = body(), []string{"bench", Word(done % 50)}
-				if _, err := catalog.Add(tx, owner, k, f, nil, ""); err != nil {
+				if _, err := catalog.Add(tx, catalog.Draft{Owner: owner, Kind: k, Form: f}); err != nil {
 					return err
 				}
 				done++
