@@ -162,3 +162,12 @@ func HidesPath(u *url.URL) bool {
 	}
 	return slices.ContainsFunc(strings.Split(u.Path, "/"), func(segment string) bool { return segment == "." || segment == ".." })
 }
+
+// Prefix is the path below which the server's addresses are, escaped: "" or "/kist".
+func (s *Site) Prefix() string {
+	u, err := url.Parse(s.Base)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSuffix(u.EscapedPath(), "/")
+}
