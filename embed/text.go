@@ -31,7 +31,7 @@ const English Lang = "en"
 func Langs() []Lang { return slices.Sorted(maps.Keys(texts())) }
 
 // Preferred is the language of a request with the Accept-Language header (RFC 9110, section 12.5.4), for people whose account
-// has not chosen one: see langOf in httpapi/web/pages.go. A region is ignored.
+// has not chosen one: see langOf in httpapi/web/lang.go. A region is ignored.
 func Preferred(header string) Lang {
 	best, weight := English, 0.0
 	for part := range strings.SplitSeq(header, ",") {

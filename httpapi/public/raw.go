@@ -113,7 +113,7 @@ func rawAs(c *web.Request, r *record.Record, owned bool, err error, find func() 
 }
 
 // sendBytes answers with bytes under the conditions of r. The headers that keep hostile
-// content from running are those of web.SetContentHeaders in httpapi/web/headers.go.
+// content from running are those of web.SetContentHeaders in httpapi/web/content.go.
 func sendBytes(c *web.Request, r *record.Record, owned bool, media, name string, digest [sha256.Size]byte, content io.ReadSeeker, size int64) error {
 	h := c.W.Header()
 	web.SetContentHeaders(h, media, name, AsDownload(c), r.OpenToAll() || c.AtContentOrigin())
