@@ -426,6 +426,33 @@ func TestUploadKeepsCRC(t *testing.T) {
 	is.True(!known("short"))
 }
 
+// The CRC-32 of a large content that a sender left is kept before the zip is sent, so that requests beside it do not
+// read the content too.
+func TestZipKeepsCRCAtOnce(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := start(t)
+	_, slug := a.ask(map[string]any{"requiresApproval": false})
+	content := strings.Repeat("0123456789abcdef", 1<<20+1)
+	a.leave(slug, nil, nil, file{"long.bin", "", content}).want(201)
+	a.collect("all", "", a.get("/api/v1/files").want(200).text("data.0.id"))
+	key := catalog.CRCKey{Ref: refOf(content)}
+	known := func() (known bool) {
+		a.fatal(a.server.Store.View(func(tx *kv.Tx) error { _, known = catalog.CRC(tx, key); return nil }))
+		return known
+	}
+	is.True(!known())
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, a.url+"/x/all.zip", nil)
+	is.NoErr(err)
+	res, err := plain.Do(req)
+	is.NoErr(err)
+	defer res.Body.Close()
+	is.Equal(res.StatusCode, http.StatusOK)
+	_, err = io.ReadFull(res.Body, make([]byte, 100)) // the rest is not read
+	is.NoErr(err)
+	is.True(known())
+}
+
 // A zip whose bytes turn out to be lost or damaged costs no view, and the next one has the rest.
 func TestCollectionZipLost(t *testing.T) {
 	t.Parallel()

@@ -233,11 +233,7 @@ func (z *zipping) sum(
 	if of.Clean {
 		key.Rules = metadata.Rules
 	}
-	known := false
-	if err := z.c.Site.Store.View(func(tx *kv.Tx) error {
-		sum, known = catalog.CRC(tx, key)
-		return nil
-	}); err != nil || known {
+	if sum, known, err := z.known(key); err != nil || known {
 		return sum, err
 	}
 	done, err := z.c.Site.Zips.Sum(z.c.R.Context(), z.c.W.Status != 0, z.c.W.Extend)
@@ -245,6 +241,9 @@ func (z *zipping) sum(
 		return 0, err
 	}
 	defer done()
+	if sum, known, err := z.known(key); err != nil || known { // another request has computed it meanwhile
+		return sum, err
+	}
 
 	if of.Clean && stored.Size > blobs.ProvenForPart { // what is left is right if all of it was
 		original, err := z.c.Site.Blobs.Send(stored.Ref, stored.Size)
@@ -268,7 +267,23 @@ func (z *zipping) sum(
 		return 0, cmp.Or(z.c.Site.Blobs.Check(stored.Ref), blobs.ErrDamaged)
 	}
 	z.fresh[key] = sum
+	if of.Size >= keptAtOnce {
+		z.keep()
+	}
 	return sum, nil
+}
+
+// keptAtOnce is from how many bytes on a sum is kept at once, before the next request computes it too. Others are kept
+// together at the end of the zip.
+const keptAtOnce = 16 << 20
+
+// known returns the sum if it is kept.
+func (z *zipping) known(key catalog.CRCKey) (sum uint32, known bool, err error) {
+	err = z.c.Site.Store.View(func(tx *kv.Tx) error {
+		sum, known = catalog.CRC(tx, key)
+		return nil
+	})
+	return sum, known, err
 }
 
 // read returns the CRC-32 of a file, which it reads to its end into copied as well, and closes.
@@ -300,7 +315,9 @@ func (z *zipping) keep() {
 	}
 	if err := z.c.Site.Store.Update(func(tx *kv.Tx) error { return catalog.KeepCRCs(tx, z.fresh) }); err != nil {
 		z.c.Site.Log.Error("checksums for zips are not kept", "error", err)
+		return
 	}
+	clear(z.fresh)
 }
 
 // lost reports whether bytes are missing or damaged.
