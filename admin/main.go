@@ -121,7 +121,7 @@ func (c *Call) run(cli any, args []string) error {
 	if err != nil {
 		return fmt.Errorf("the commands are declared wrongly: %w", err)
 	}
-	warnings, err := readEnvironment(parser.Model)
+	warnings, err := readEnvironment(parser.Model, args)
 	if err != nil {
 		return err
 	}
@@ -323,8 +323,9 @@ const (
 // readEnvironment prepares the environment for kong. It unsets empty variables, so
 // that they do not replace a default, and sets KIST_X to the text of the file that
 // KIST_X_FILE names. It returns a warning for each unknown KIST_ variable. One that does
-// not exist any more is an error.
-func readEnvironment(app *kong.Application) (warnings []string, err error) {
+// not exist any more is an error for serve, and a warning for the other commands: a backup
+// at night must not stop because of a line for the server.
+func readEnvironment(app *kong.Application, args []string) (warnings []string, err error) {
 	known := map[string]bool{}
 	var walk func(n *kong.Node)
 	walk = func(n *kong.Node) {
@@ -357,8 +358,10 @@ func readEnvironment(app *kong.Application) (warnings []string, err error) {
 				return nil, exit.Misused("cannot read the file that %s names: %v", name, err)
 			}
 			err = os.Setenv(base, strings.TrimSpace(text))
-		case goneVariable(name) != "":
+		case goneVariable(name) != "" && slices.Contains(args, "serve"):
 			return nil, exit.Misused("%s", goneVariable(name))
+		case goneVariable(name) != "":
+			warnings = append(warnings, goneVariable(name))
 		default:
 			warnings = append(warnings, console.Printable(fmt.Sprintf("The environment variable %s is not known and has no effect; kist --help shows those that are known.", name)))
 		}
