@@ -339,6 +339,9 @@ func share(c *web.Request) error {
 	if appCaller(c) == nil || !c.Caller.Key.Allows(people.ScopeWrite) {
 		return redirectToSignIn(c, "/?again=share") // nothing of a stranger is read
 	}
+	if err := c.CountChanges(1); err != nil {
+		return err
+	}
 	space, err := upload.BudgetOf(c.Site, c.Owner())
 	if err != nil {
 		return err

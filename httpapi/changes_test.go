@@ -8,6 +8,7 @@ import (
 
 	"kist/kv/people"
 
+	"github.com/google/uuid"
 	"github.com/matryer/is"
 )
 
@@ -62,4 +63,48 @@ func TestStrangersAreCounted(t *testing.T) {
 	is.Equal(n, 20) // one began the upload
 	a.post("/api/v1/notes", `{"content":"x"}`).want(http.StatusCreated)
 	a.stranger("DELETE", at, "").want(http.StatusNoContent)
+}
+
+// TestWhatCountsAsAChange: a change of many items counts each, one without a body counts, and a request that is refused
+// counts nothing.
+func TestWhatCountsAsAChange(t *testing.T) {
+	t.Parallel()
+	a := start(t)
+	note := a.post("/api/v1/notes", `{"content":"one"}`).want(http.StatusCreated).text("data.id")
+	at := "/api/v1/notes/" + note
+	a.patch(at, `{"content":"two"}`).want(http.StatusOK)
+	version := a.get(at + "/versions").want(http.StatusOK).text("data.0.id")
+	var ids []string
+	for range 10 {
+		ids = append(ids, a.post("/api/v1/notes", `{"content":"c"}`).want(http.StatusCreated).text("data.id"))
+	}
+	for name, row := range map[string]struct {
+		counts int
+		send   func() *answer
+	}{
+		"a change of ten": {10, func() *answer {
+			return a.post("/api/v1/bulk", map[string]any{"ids": ids, "set": map[string]any{"isFavorite": true}})
+		}},
+		"an earlier text":    {1, func() *answer { return a.post(at+"/versions/"+version+"/restore", nil) }},
+		"a body that is cut": {0, func() *answer { return a.do(apiRequest{method: "POST", path: "/api/v1/notes", json: `{`, raw: true}) }},
+		"a wrong member": {0, func() *answer {
+			return a.do(apiRequest{method: "POST", path: "/api/v1/notes", json: `{"no":1}`, raw: true})
+		}},
+		"no such note": {0, func() *answer { return a.patch("/api/v1/notes/"+uuid.NewString(), `{"content":"c"}`) }},
+	} {
+		is := is.New(t)
+		a.clock.advance(time.Minute)
+		a.server.Changes.Most = 20
+		for range 20 - max(row.counts, 1) {
+			a.patch(at, `{"isFavorite":true}`).want(http.StatusOK)
+		}
+		row.send()
+		left := max(row.counts, 1) - row.counts // changes that still fit
+		for range left {
+			a.patch(at, `{"isFavorite":true}`).want(http.StatusOK)
+		}
+		if status := a.patch(at, `{"isFavorite":true}`).status; status != http.StatusTooManyRequests {
+			is.Equal(name+": "+fmt.Sprint(status), "429")
+		}
+	}
 }

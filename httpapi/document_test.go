@@ -659,7 +659,7 @@ func (r *Route) Statuses() []int {
 			all = append(all, http.StatusInsufficientStorage)
 		}
 	}
-	if r.writes() {
+	if r.changes() {
 		all = append(all, http.StatusTooManyRequests)
 	}
 	if r.Access.Confirms != nil { // with currentPassword

@@ -91,7 +91,7 @@ func (m *slugProbes) count(from netip.Addr, slug string, now time.Time) {
 		return
 	}
 	*place = hash
-	m.tally.Add(grant.Network(from), missWindow, now)
+	m.tally.Add(grant.Network(from), 1, missWindow, now)
 }
 
 // find serves a route on which slugs could be guessed.

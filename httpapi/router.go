@@ -8,11 +8,9 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/julienschmidt/httprouter"
 
-	"kist/httpapi/grant"
 	"kist/httpapi/public"
 	"kist/httpapi/session"
 	"kist/httpapi/web"
@@ -193,29 +191,19 @@ func (s *Server) allowed(path string) string {
 	return strings.Join(slices.Sorted(maps.Keys(known)), ", ")
 }
 
-// countChange counts a request that may store something from its body: for the account of its caller,
-// or for the network of a stranger. It fails if that had too many in the last minute. Deleting and
-// revoking have no body and always work. What strangers do with a token or a code has its own bounds.
-func (s *Server) countChange(c *web.Request, r *Route) error {
-	var wait time.Duration
-	switch {
-	case r.writes() && c.Caller != nil:
-		wait = s.Changes.Take(c.Owner(), s.Store.Now())
-	case r.Body != nil && c.Caller == nil && c.Addr.IsValid() && slices.Contains(r.Fails, http.StatusTooManyRequests):
-		wait = s.Sent.Take(grant.Network(c.Addr), s.Store.Now())
-	}
-	if wait <= 0 {
-		return nil
-	}
-	return &record.Error{
-		Fault: record.TooMany, Code: "too_many_writes", Retry: wait,
-		Text: "Too many changes came in the last minute. Try again " + record.In(wait) + ".",
-	}
+// changes reports whether the operation may change something of its caller's, other than delete it.
+func (r *Route) changes() bool {
+	writes := r.Access.Scope == people.ScopeWrite || r.Access.Scope == people.ScopeUpload
+	return writes && r.Method != http.MethodDelete && r.Method != http.MethodGet
 }
 
-// writes reports whether the operation stores something from a body for its caller.
-func (r *Route) writes() bool {
-	return r.Body != nil && (r.Access.Scope == people.ScopeWrite || r.Access.Scope == people.ScopeUpload)
+// counts reports whether a request to the operation is counted as a change: for the account of its caller, or for the
+// network of a stranger. What strangers do with a token or a code has its own bounds.
+func (r *Route) counts(c *web.Request) bool {
+	if c.Caller == nil {
+		return r.Body != nil && slices.Contains(r.Fails, http.StatusTooManyRequests)
+	}
+	return r.changes()
 }
 
 // authorize checks that the caller may use the operation, and has confirmed who they are if it asks for that.
@@ -257,14 +245,19 @@ func (s *Server) handle(r Route) httprouter.Handle {
 				return err
 			}
 		}
-		if err := s.countChange(c, &r); err != nil {
-			return err
+		if r.counts(c) {
+			if err := c.CountChanges(1); err != nil {
+				return err
+			}
 		}
 		var err error
 		if r.Slugs && c.Caller == nil {
 			err = s.misses.find(c, r.Serve)
 		} else {
 			err = r.Serve(c)
+		}
+		if err != nil {
+			c.UncountChanges()
 		}
 		if err != nil && c.AtContentOrigin() {
 			return public.BackToPage(c, err)

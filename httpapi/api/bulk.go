@@ -115,6 +115,9 @@ func changeMany(c *web.Request) error {
 		}
 	}
 
+	if err := c.CountChanges(len(ids) - 1); err != nil { // one was counted for the request
+		return err
+	}
 	var refused []error
 	switch form.Action {
 	case bulkRestore:

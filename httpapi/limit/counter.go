@@ -33,9 +33,9 @@ func (t *Counter[K]) Wait(key K, most int, window time.Duration, now time.Time) 
 	return 0
 }
 
-// Add counts an event. It does not count that of a further key if there are already MaxCounts
+// Add counts n events. It does not count that of a further key if there are already MaxCounts
 // unexpired counts.
-func (t *Counter[K]) Add(key K, window time.Duration, now time.Time) {
+func (t *Counter[K]) Add(key K, n int, window time.Duration, now time.Time) {
 	c, there := t.counts[key]
 	if !there && len(t.counts) >= MaxCounts && now.Sub(t.swept) >= time.Second { // at most once a second, because it looks at all counts
 		t.swept = now
@@ -50,7 +50,17 @@ func (t *Counter[K]) Add(key K, window time.Duration, now time.Time) {
 	if now.Sub(c.since) >= window {
 		c = count{since: now}
 	}
-	c.n++
+	c.n += n
+	t.counts[key] = c
+}
+
+// Remove takes n events back. A count that has ended meanwhile has none to give.
+func (t *Counter[K]) Remove(key K, n int) {
+	c, there := t.counts[key]
+	if !there {
+		return
+	}
+	c.n = max(0, c.n-n)
 	t.counts[key] = c
 }
 
@@ -64,15 +74,22 @@ type Rate[K comparable] struct {
 	counter Counter[K]
 }
 
-// Take counts an event of the key, unless it has had Most of them. Then it returns how
+// Take counts n events of the key, unless it has had Most of them. Then it returns how
 // long the key must wait.
-func (r *Rate[K]) Take(from K, now time.Time) (wait time.Duration) {
+func (r *Rate[K]) Take(from K, n int, now time.Time) (wait time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	wait = r.counter.Wait(from, r.Most, r.Window, now)
 	if wait > 0 {
 		return wait
 	}
-	r.counter.Add(from, r.Window, now)
+	r.counter.Add(from, n, r.Window, now)
 	return 0
+}
+
+// Return takes back n events that were counted and did not happen.
+func (r *Rate[K]) Return(from K, n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.counter.Remove(from, n)
 }

@@ -20,7 +20,7 @@ func TestRate(t *testing.T) {
 	var taken atomic.Int32
 	for range 50 {
 		all.Go(func() {
-			if r.Take(net4(1), now) == 0 {
+			if r.Take(net4(1), 1, now) == 0 {
 				taken.Add(1)
 			}
 		})
@@ -38,6 +38,6 @@ func TestRate(t *testing.T) {
 		{1, time.Minute, 0},
 		{1, 61 * time.Second, 0}, // of a new window
 	} {
-		is.Equal(r.Take(net4(row.network), now.Add(row.after)), row.wait)
+		is.Equal(r.Take(net4(row.network), 1, now.Add(row.after)), row.wait)
 	}
 }

@@ -26,6 +26,8 @@ type Request struct {
 	Caller *people.Caller // nil for a visitor
 	held   holds          // of Site.Memory
 
+	counted counted // of Site.Changes or Site.Sent
+
 	Status int     // that the operation answers with
 	Repeat *Repeat // nil without an Idempotency-Key
 }
