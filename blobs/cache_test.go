@@ -127,6 +127,7 @@ func behind(t testing.TB, dir string, m *shelf, limit int64) *Store {
 	t.Cleanup(func() { _ = s.Close() })
 	s.PutBehind(m, limit, func() int64 { return 1 << 40 }, silent)
 	s.cache.retry = time.Microsecond
+	s.cache.evict() // which counts what there is; contents that come meanwhile may count twice
 	return s
 }
 
@@ -472,7 +473,6 @@ func cacheModel(t *testing.T, seed uint64) {
 	m := newShelf()
 	const limit = 10_000
 	s := behind(t, dir, m, limit)
-	s.cache.evict() // which counts what there is; contents that come meanwhile may count twice
 	contents := make([][]byte, 20)
 	for i := range contents {
 		contents[i] = random(uint64(i), 500+rnd.IntN(3000))
