@@ -149,15 +149,18 @@ func showDelivery(c *web.Request, tx *kv.Tx, h *jobs.Webhook, d *jobs.Delivery) 
 		return v // never sent
 	}
 	v.URL = mask(c, v.URL)
-	_, n, err := jobs.ReadDelivery(tx, jobs.Place{Owner: h.Owner, Hook: h.ID, ID: d.ID})
-	m := webhook.Message{ID: d.ID, Event: d.Event, At: d.At, Notice: n}
-	var body []byte
-	if err == nil {
-		body, err = m.Body(d.Format, d.URL, c.Site.Base)
-	}
-	if err != nil {
+	unreadable := func(err error) *ShownDelivery {
 		c.Site.Log.Error("cannot show a delivery", "webhook", h.ID, "delivery", d.ID, "error", err)
 		return v
+	}
+	_, n, err := jobs.ReadDelivery(tx, jobs.Place{Owner: h.Owner, Hook: h.ID, ID: d.ID})
+	if err != nil {
+		return unreadable(err)
+	}
+	m := webhook.Message{ID: d.ID, Event: d.Event, At: d.At, Notice: n}
+	body, err := m.Body(d.Format, d.URL, c.Site.Base)
+	if err != nil {
+		return unreadable(err)
 	}
 	v.headers, v.body = m.Headers(d.Try.At), bytes.Clone(body[:min(len(body), maxShownBody)])
 	return v

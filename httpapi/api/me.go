@@ -95,10 +95,11 @@ func editMe(c *web.Request) error {
 	if form.password.Said {
 		if err := c.Site.Store.View(func(tx *kv.Tx) error {
 			u, err := people.ReadUser(tx, c.Owner())
-			if err == nil {
-				read = u.Password
+			if err != nil {
+				return err
 			}
-			return err
+			read = u.Password
+			return nil
 		}); err != nil {
 			return err
 		}
@@ -109,7 +110,8 @@ func editMe(c *web.Request) error {
 		if !right {
 			return record.Bad(map[string]string{"currentPassword": "is wrong"})
 		}
-		if hash, err = c.Hash(form.password); err != nil {
+		hash, err = c.Hash(form.password)
+		if err != nil {
 			return err
 		}
 	}

@@ -32,7 +32,8 @@ func editSettings(c *web.Request) error {
 	}
 	var set people.Settings
 	if err := c.Site.Store.Update(func(tx *kv.Tx) (err error) {
-		if set, err = people.ReadSettings(tx); err != nil {
+		set, err = people.ReadSettings(tx)
+		if err != nil {
 			return err
 		}
 		before := set

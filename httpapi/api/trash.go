@@ -117,9 +117,11 @@ func listTrash(c *web.Request) error {
 		var page catalog.TrashPage
 		var set people.Settings
 		if err := c.Site.Store.View(func(tx *kv.Tx) (err error) {
-			if set, err = people.ReadSettings(tx); err == nil {
-				page, err = catalog.ListTrash(tx, c.Owner(), kind, text, after, p.Limit+1) // one more, to see whether there is another page
+			set, err = people.ReadSettings(tx)
+			if err != nil {
+				return err
 			}
+			page, err = catalog.ListTrash(tx, c.Owner(), kind, text, after, p.Limit+1) // one more, to see whether there is another page
 			return err
 		}); err != nil {
 			return dst, err

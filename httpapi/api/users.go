@@ -70,10 +70,11 @@ func createUser(c *web.Request) error {
 	if err := web.JoinProblems(c.DecodeNew(form), strong(c, &form.password, form.u.Name)); err != nil {
 		return err
 	}
-	var err error
-	if form.u.Password, err = c.Hash(form.password); err != nil {
+	hash, err := c.Hash(form.password)
+	if err != nil {
 		return err
 	}
+	form.u.Password = hash
 	return users.Create(c, func(tx *kv.Tx) (*people.User, error) {
 		u, err := people.AddUser(tx, *form.u)
 		if err != nil {

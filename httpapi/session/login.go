@@ -201,7 +201,8 @@ func postLogin(c *web.Request) error {
 	}
 	ReadProofField(c, values)
 	next, name := nextPath(values.Get("next")), values.Get("username")
-	if _, err = signIn(c, name, values.Get("password")); err == nil {
+	_, err = signIn(c, name, values.Get("password"))
+	if err == nil {
 		return Redirect(c, next)
 	}
 	if step, ok := errors.AsType[*web.StepNeeded](err); ok {

@@ -55,9 +55,10 @@ func AnswerUser(c *web.Request, id record.ID) error {
 	var v *ShownUser
 	if err := c.Site.Store.View(func(tx *kv.Tx) error {
 		u, err := people.ReadUser(tx, id)
-		if err == nil {
-			v, err = ShowUser(tx, u)
+		if err != nil {
+			return err
 		}
+		v, err = ShowUser(tx, u)
 		return err
 	}); err != nil {
 		return err

@@ -398,10 +398,10 @@ func Decide(tx *kv.Tx, owner, request, id record.ID, d *Decision) (*Item, error)
 	if d.Approves() {
 		event = jobs.UploadApproved
 		q, err := ReadRequest(tx, owner, request)
-		if err == nil {
-			err = approve(tx, q, i, d)
-		}
 		if err != nil {
+			return nil, err
+		}
+		if err := approve(tx, q, i, d); err != nil {
 			return nil, err
 		}
 	} else if err := i.Decide(Rejected, tx.Now); err != nil {

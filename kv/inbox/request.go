@@ -420,9 +420,10 @@ func RemoveRequest(s *kv.Store, owner, id record.ID) error {
 	for done := false; err == nil && !done; {
 		err = s.Update(func(tx *kv.Tx) error {
 			q, err := ReadRequest(tx, owner, id)
-			if err == nil {
-				done, err = dropRequest(tx, q)
+			if err != nil {
+				return err
 			}
+			done, err = dropRequest(tx, q)
 			return err
 		})
 	}

@@ -335,7 +335,7 @@ func (r *Record) Head() (Body, error) {
 	return b, nil
 }
 
-// titleOf is the name; if there is none, the first line of the content.
+// titleOf is the name of a text, or the first line of its content if it has no name.
 func titleOf(name, content string) string {
 	if name == "" {
 		return firstLine(content)
