@@ -129,24 +129,26 @@ form.onsubmit = async (event) => {
   };
   at('save').disabled = true;
   at('save').textContent = t('extension.saving');
+  const sent = [...wrote];
+  wrote.clear(); // what is typed from now on is for the next time
   if (drawn) Object.assign(fields, { kind: drawn.name, values: valuesOf(drawn.fields, at('own')) });
   const answer = await ext.runtime.sendMessage({ save: drawn ? 'record' : kind, fields }).catch((e) => ({ problem: e.message }));
   at('save').disabled = false;
   if (document.activeElement === document.body) at('save').focus(); // disabling the button took the focus away
   if (answer?.saved) {
     saved = answer.saved.address;
-    if (f.collection && answer.saved.id) await api('POST', `collections/${f.collection}/items`, { add: [answer.saved.id] }).catch(failed);
+    if (kind === 'bookmark') kept = answer.saved.record; // as this save left it, not as others have changed it since
+    if (f.collection && answer.saved.record) await api('POST', `collections/${f.collection}/items`, { add: [answer.saved.record.id] }).catch(failed);
     const copied = (await settings()).copy && saved && await copy(saved);
     at('saved').hidden = false;
     at('saved-text').textContent = [answer.saved.text, copied && t(f.isPublic ? 'extension.linkCopied' : 'extension.linkCopiedPrivate')].filter(Boolean).join(' ');
     at('copy-saved').hidden = !saved;
-    wrote.clear();
     drawn = null;
     for (const name of ['password', 'limit']) form.elements[name].value = '';
-    if (kind === 'bookmark') kept = await bookmarkOf(tab.url).catch(() => kept);
     await showRecent().catch(failed);
     freshTags();
   } else {
+    sent.forEach((name) => wrote.add(name));
     if (answer) await seen();
     const message = answer?.record ? changed(fields.seen, answer.record) : answer?.problem ?? t('extension.interrupted');
     failed({ connect: answer?.connect, message });

@@ -265,7 +265,7 @@ export async function screenshot(f) {
   return done(await upload(blob, nameOf(name, { blob }, ''), { ...f, text: note }), t('extension.shotSaved'));
 }
 
-const done = (record, text) => ({ id: record.id, address: addressOf(record), text });
+const done = (record, text) => ({ record, address: addressOf(record), text });
 
 export const kinds = { bookmark, note, link, file, screenshot, record };
 
