@@ -227,14 +227,30 @@ func TestDoorCrowd(t *testing.T) {
 			is.NoErr(err)
 			_, err = io.WriteString(conn, sort.begin)
 			is.NoErr(err)
+			answered := make(chan struct{}) // an upload too many is refused: then its client sends no more
+			if !sort.slowly {
+				crowd.Go(func() {
+					defer close(answered)
+					_, _ = conn.Read(make([]byte, 1)) // an answer, or the end
+				})
+			}
 			crowd.Go(func() {
 				tick := time.NewTicker(5 * time.Millisecond)
 				defer tick.Stop()
-				for err := error(nil); err == nil; <-tick.C {
+				for {
+					var err error
 					if sort.slowly {
 						_, err = conn.Read(make([]byte, 32))
 					} else {
 						_, err = io.WriteString(conn, sort.more)
+					}
+					if err != nil {
+						return
+					}
+					select {
+					case <-tick.C:
+					case <-answered:
+						return
 					}
 				}
 			})
