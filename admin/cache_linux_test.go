@@ -92,6 +92,7 @@ func noise(seed uint64, size int) []byte {
 // Files that do not fit on the disk are in the object store, and everything that reads
 // files finds them there.
 func TestCache(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	needs.Programs(t, "object stores", "versitygw")
 	is := is.New(t)
@@ -197,6 +198,7 @@ func TestCache(t *testing.T) {
 // While the object store fails in every way, a download is right, or visibly cut off, or
 // answered with 503. Afterwards all work again.
 func TestCacheFaults(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	needs.Programs(t, "object stores", "versitygw")
 	is := is.New(t)

@@ -224,6 +224,7 @@ func TestCopy(t *testing.T) {
 // rsync, told as the README tells to, never meets a name that vanishes, and
 // what it makes starts with everything.
 func TestRsync(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	is := is.New(t)
 	needs.Programs(t, "copies with rsync", "rsync", "sh")
@@ -253,6 +254,7 @@ func TestRsync(t *testing.T) {
 // rsync compares sizes and times in whole seconds. So each record must change
 // the size of a file: a copy is brought up to date however soon it is made again.
 func TestRsyncAtOnce(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	is := is.New(t)
 	needs.Programs(t, "copies with rsync", "rsync", "sh")

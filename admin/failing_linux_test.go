@@ -152,6 +152,7 @@ func formOf(t *testing.T, name, content string) (kind, body string) {
 // used up: records and files are refused as on a full disk, /readyz says so for
 // as long as it lasts, and all goes on when it ends.
 func TestQuotaUsedUp(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	is := is.New(t)
 	const what = "a quota that is used up"

@@ -271,7 +271,7 @@ func TestSmallMachine(t *testing.T) {
 		needs.LeaveOut(t, "memory with a large store", "takes minutes with the race detector")
 	}
 	is := is.New(t)
-	records, rows, most := 200_000, 10_000, int64(160<<20)
+	records, rows, most := 100_000, 10_000, int64(160<<20)
 	if *long {
 		records, rows, most = 1_000_000, 300_000, 256<<20
 	}

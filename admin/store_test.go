@@ -61,6 +61,7 @@ func (p *place) takeOver(args ...string) {
 // What a machine had when it was lost is in the object store, files of all sizes
 // included. The old machine does not come back as a writer.
 func TestLostMachine(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	needs.Programs(t, "object stores", "versitygw")
 	is := is.New(t)
@@ -132,6 +133,7 @@ func flip(t *testing.T, path string) {
 // Whenever a server in sync mode is killed and its disk is lost, what it had
 // acknowledged is in the object store.
 func TestKillAndLoseDisk(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	needs.Programs(t, "object stores", "versitygw")
 	is := is.New(t)
@@ -164,6 +166,7 @@ func TestKillAndLoseDisk(t *testing.T) {
 // A server in sync mode is killed before and after the object store takes a file or a
 // slot. Whether its disk is lost or not, what it had acknowledged is there.
 func TestKillAtEachStep(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	needs.Programs(t, "object stores", "versitygw")
 	is := is.New(t)
@@ -416,6 +419,7 @@ func TestStoreFlags(t *testing.T) {
 // Doctor says how far the server is with its object store, and what is wrong with the
 // store.
 func TestStoreDoctor(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	needs.Programs(t, "object stores", "versitygw")
 	is := is.New(t)
@@ -464,6 +468,7 @@ func TestStoreDoctor(t *testing.T) {
 // If something in the store is missing, a running server puts it there again when doctor asks.
 // Without a server doctor says what a restore gives, and the restore says the same.
 func TestStoreDamage(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	needs.Programs(t, "object stores", "versitygw")
 	is := is.New(t)
@@ -529,6 +534,7 @@ func age(t *testing.T, path string, to time.Time) {
 // The object store keeps what a moment of the last hour has needed in the last eight days, and
 // nothing else.
 func TestStoreHistory(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	needs.Programs(t, "object stores", "versitygw")
 	is := is.New(t)
@@ -620,6 +626,7 @@ func TestStoreHistory(t *testing.T) {
 // with the other one, and what it had acknowledged is in the object store, also when the
 // server is lost.
 func TestKillGateway(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	needs.Programs(t, "object stores", "versitygw")
 	is := is.New(t)

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"kist/kv/kvtest/needs"
+
 	"github.com/matryer/is"
 )
 
@@ -26,7 +28,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	needs.Run(m)
 }
 
 // run runs the test binary as the named child.

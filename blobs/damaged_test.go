@@ -18,6 +18,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"kist/kv/kvtest/needs"
+
 	"github.com/matryer/is"
 )
 
@@ -67,6 +69,7 @@ func sent(s *Store, ref Ref, size int) (b []byte, whole bool, err error) {
 // of it, the blob is in quarantine from then on, and uploading the content
 // again heals it.
 func TestWrongBytesAreNotSent(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	for i, size := range []int{1, 100, 4096, maxSmall, maxSmall + 1, 1 << 20, provenFirst - 1, provenFirst, provenFirst + 1, 9 << 20} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {

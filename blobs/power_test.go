@@ -25,6 +25,7 @@ import (
 	"github.com/matryer/is"
 
 	"kist/blobs/disk/cut"
+	"kist/kv/kvtest/needs"
 )
 
 var long = flag.Bool("long", false, "cut the power in many more histories")
@@ -1066,6 +1067,7 @@ func TestPowerCuts(t *testing.T) {
 // the syncs, and the test above detects a missing one. The loss is then
 // noticed, and the content can be uploaded again.
 func TestPowerCutsWithoutSync(t *testing.T) {
+	needs.Time(t)
 	for _, step := range []string{"sync file", "sync folder", "sync top", "sync uploads", "sync part", "sync parts", "sync blob", "sync all", "redo"} {
 		t.Run(step, func(t *testing.T) {
 			is := is.New(t)

@@ -24,6 +24,7 @@ import (
 	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/field"
+	"kist/kv/kvtest/needs"
 	"kist/kv/people"
 	"kist/kv/record"
 )
@@ -219,6 +220,7 @@ var loadsLater = map[string][]string{"/": {"welcome"}, "/account": {"activity"},
 // TestAppIsLight: a page full of records, whichever it is, takes less than
 // 75 KiB of scripts and styles, which are kept for good.
 func TestAppIsLight(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	is := is.New(t)
 	a := start(t)

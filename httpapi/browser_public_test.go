@@ -24,6 +24,7 @@ import (
 
 	"kist/httpapi/session"
 	"kist/httpapi/web"
+	"kist/kv/kvtest/needs"
 )
 
 // landscape is a photograph of a harbour, or near enough.
@@ -131,6 +132,7 @@ func (a *app) publicPages(t *testing.T) map[string]string {
 // TestPublicIsLight: a page for visitors takes less than 15 KB on the wire with
 // all that it loads, pictures aside.
 func TestPublicIsLight(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	is := is.New(t)
 	a := start(t)

@@ -21,6 +21,7 @@ import (
 
 	"kist/blobs"
 	"kist/httpapi/web"
+	"kist/kv/kvtest/needs"
 	"kist/kv/people"
 )
 
@@ -66,6 +67,7 @@ func noise(seed uint64, size int) string {
 // However large the file: wrong bytes are never an answer with status 200. The
 // owner gets 503, visitors 410, and the same file uploaded again heals it.
 func TestDamagedContent(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	a := start(t, func(c *web.Config) { c.Base = "" })
 	owner := withHeader("X-Api-Key", a.key)
@@ -135,6 +137,7 @@ func TestDamagedContent(t *testing.T) {
 // No view is counted of a file that is damaged, and no limit used up: not even
 // by the view that would be the last, and not by one that finds the damage.
 func TestDamagedContentIsNoView(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	for i, size := range []int{100, 1 << 20, 9 << 20} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
@@ -162,6 +165,7 @@ func TestDamagedContentIsNoView(t *testing.T) {
 
 // No part of a large content that is damaged is sent, right or wrong.
 func TestDamagedRange(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	is := is.New(t)
 	a := start(t)

@@ -12,6 +12,7 @@ import (
 	"kist/kv"
 	"kist/kv/jobs"
 	"kist/kv/kvtest"
+	"kist/kv/kvtest/needs"
 	"kist/kv/record"
 )
 
@@ -57,6 +58,7 @@ func TestEndThatCannotBeRecorded(t *testing.T) {
 // However long the records are and however many webhooks there are, each event
 // is written once, and no transaction grows without bounds.
 func TestLongEnds(t *testing.T) {
+	needs.Time(t)
 	is := is.New(t)
 	c := kvtest.NewClock()
 	s := kvtest.OpenAt(t, t.TempDir(), c.Now)

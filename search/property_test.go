@@ -22,6 +22,7 @@ import (
 	"kist/kv"
 	"kist/kv/catalog"
 	"kist/kv/field"
+	"kist/kv/kvtest/needs"
 	"kist/kv/record"
 )
 
@@ -158,6 +159,7 @@ func quoted(text string) asked {
 // A random history of edits, removals, stops, crashes and rebuilds: at any
 // time the index and what it lacks find what a reader of all records finds.
 func TestIndexAgainstReader(t *testing.T) {
+	needs.Time(t)
 	for seed := range uint64(2) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { history(t, seed) })
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"kist/kv/kvtest/needs"
 	"kist/kv/record"
 )
 
@@ -439,6 +440,7 @@ func seedIcons(t testing.TB) map[string][]byte {
 
 // TestTrimPictures: pictures may be larger than icons, and those stored longest ago go first.
 func TestTrimPictures(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	is := is.New(t)
 	m, err := New(filepath.Join(t.TempDir(), "thumbs"))

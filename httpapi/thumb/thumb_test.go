@@ -23,6 +23,7 @@ import (
 	"github.com/matryer/is"
 
 	"kist/blobs"
+	"kist/kv/kvtest/needs"
 )
 
 // A desk is a Maker with files to make thumbnails of.
@@ -784,6 +785,7 @@ func TestKept(t *testing.T) {
 
 // Every size is made of the same picture, and only once. The smaller ones are made of the tile.
 func TestSizes(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	is := is.New(t)
 	d := newDesk(t)

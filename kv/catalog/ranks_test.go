@@ -14,6 +14,7 @@ import (
 	"kist/kv"
 	"kist/kv/catalog"
 	"kist/kv/kvtest"
+	"kist/kv/kvtest/needs"
 	"kist/kv/record"
 )
 
@@ -36,6 +37,7 @@ func manyNotes(t testing.TB, s *kv.Store, owner record.ID, n int, form func(i in
 // Pages at any offset are those of a plain sorted list, in every order and with a
 // facet, while records are created, edited and deleted. They walk few entries.
 func TestDeepOffsets(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	is := is.New(t)
 	clock := kvtest.NewClock()

@@ -464,6 +464,7 @@ func TestFullQueue(t *testing.T) {
 // However much is queued for a target, DueDeliveries reads only what is due. An
 // unreadable webhook holds up no other.
 func TestDueIsCheap(t *testing.T) {
+	needs.Time(t)
 	is := is.New(t)
 	s := kvtest.Open(t)
 	u := kvtest.User(t, s, "ann")

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"kist/kv/kvtest/needs"
+
 	"github.com/matryer/is"
 )
 
@@ -127,6 +129,7 @@ func layouts(m *memory) map[string]byte {
 
 // A compressed log has the same content as the plain one.
 func TestCompressedLogs(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	is := is.New(t)
 	m := newMemory(rand.New(rand.NewPCG(1, 70)))

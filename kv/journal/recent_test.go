@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 
+	"kist/kv/kvtest/needs"
+
 	"github.com/matryer/is"
 )
 
@@ -169,6 +171,7 @@ func TestRecentFlipped(t *testing.T) {
 // A copy may have an older recent than log, even one with a record that failed. The
 // log decides.
 func TestRecentOlderThanLog(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	is := is.New(t)
 	m, j, b, _ := grown(t, 2)

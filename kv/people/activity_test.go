@@ -12,6 +12,7 @@ import (
 
 	"kist/kv"
 	"kist/kv/kvtest"
+	"kist/kv/kvtest/needs"
 	"kist/kv/people"
 	"kist/kv/record"
 )
@@ -100,6 +101,7 @@ func TestActivityRepeats(t *testing.T) {
 
 // An account keeps the latest rows, for 400 days, also through a repair of the clock.
 func TestActivityBounds(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	is := is.New(t)
 	c := kvtest.NewClock()

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"kist/kv/kvtest/needs"
+
 	"github.com/matryer/is"
 )
 
@@ -14,6 +16,7 @@ var triedAt = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 func passwordLimit(of string) Limit { return Limit{Kind: 'p', Of: of, Most: 5} }
 
 func TestTriesCount(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	tell := func(is *is.I, c *Tries, right bool, now time.Time, limits ...Limit) bool {
 		wait := c.Wait(now, limits...)

@@ -359,6 +359,7 @@ func TestRestoreAtAnyTime(t *testing.T) {
 
 // What is wrong in the remote is named.
 func TestDamageIsNamed(t *testing.T) {
+	needs.Time(t)
 	t.Parallel()
 	is := is.New(t)
 	m := newMemory()

@@ -15,6 +15,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"kist/kv/journal"
+	"kist/kv/kvtest/needs"
 	"kist/kv/table"
 )
 
@@ -113,6 +114,7 @@ func TestBuilderModel(t *testing.T) {
 
 // Full pages, and memory that does not grow with what is built.
 func TestBuilderPacks(t *testing.T) {
+	needs.Time(t)
 	is := is.New(t)
 	b := &Builder{Buckets: layout, Path: filepath.Join(t.TempDir(), "kist.db")}
 	is.NoErr(b.Start())

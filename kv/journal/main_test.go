@@ -1,0 +1,9 @@
+package journal
+
+import (
+	"testing"
+
+	"kist/kv/kvtest/needs"
+)
+
+func TestMain(m *testing.M) { needs.Run(m) }
