@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 
-	"kist/blobs"
 	"kist/embed"
 	"kist/httpapi/render"
 	"kist/httpapi/session"
@@ -346,22 +345,15 @@ func share(c *web.Request) error {
 	if err != nil {
 		return err
 	}
-	parts, fields, err := upload.ReadMultipart(c, space)
-	defer func() {
-		for _, p := range parts {
-			if p.Stage != nil {
-				if err := p.Stage.Drop(); err != nil {
-					c.Site.Log.Warn("cannot remove the temporary file of an upload", "error", err)
-				}
-			}
-		}
-	}()
+	came := upload.NewIntake(c.Site)
+	defer came.Close()
+	fields, err := came.ReadForm(c, space)
 	if err != nil {
 		return err
 	}
 	said := func(name string) string { t, _ := fields[name].(string); return strings.TrimSpace(t) }
-	if len(parts) > 0 {
-		return keepSharedFiles(c, parts, said("text"))
+	if len(came.Files) > 0 {
+		return keepSharedFiles(c, came, said("text"))
 	}
 	k, in := sharedRecord(said("title"), said("text"), said("url"))
 	if in == nil {
@@ -405,25 +397,18 @@ func sharedRecord(title, text, link string) (*record.Kind, field.Object) {
 	return record.Notes, field.Object{"title": title, "content": strings.TrimSpace(text + "\n" + link)}
 }
 
-func keepSharedFiles(c *web.Request, parts []upload.Part, text string) error {
+func keepSharedFiles(c *web.Request, came *upload.Intake, text string) error {
 	form := record.NewForm(record.Files)
 	form.Body.(*record.File).Description = record.Cut(text, record.MaxDescription)
-	pins := make([]*blobs.Kept, 0, len(parts))
-	recorded := false
-	defer func() { upload.ReleasePins(c.Site, pins, recorded) }() // after the commit, even if it fails
-	for i := range parts {
-		one, err := parts[i].Stage.KeepLater()
-		if err != nil {
-			return err
-		}
-		pins, parts[i].Sum = append(pins, one), one.Ref
+	if err := came.Keep(c.R.Context()); err != nil {
+		return err
 	}
 	if err := c.Site.Store.Update(func(tx *kv.Tx) error {
-		_, err := upload.AddFiles(c, tx, form, parts, pins, "")
+		_, err := came.AddFiles(c, tx, form, "")
 		return err
 	}); err != nil {
 		return err
 	}
-	recorded = true
+	came.Recorded()
 	return session.Redirect(c, "/files")
 }

@@ -733,7 +733,7 @@ func TestUploadTypes(t *testing.T) {
 func TestUploadFullDisk(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	m := &upload.UploadBudget{File: 100, Left: 100, Disk: 10}
+	m := &upload.Budget{File: 100, Left: 100, Disk: 10}
 	is.NoErr(m.ErrTooLarge(10))
 	_, status := web.ClientError(m.ErrTooLarge(11))
 	is.Equal(status, http.StatusInsufficientStorage)

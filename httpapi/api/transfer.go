@@ -122,27 +122,23 @@ func startImport(c *web.Request) error {
 		return err
 	}
 	budget.Left = budget.Disk // the file is only stored temporarily
-	parts, fields, err := upload.ReadMultipart(c, budget)
-	defer func() {
-		for _, p := range parts {
-			if p.Stage != nil {
-				_ = p.Stage.Drop() // if this fails, the next sweep removes it
-			}
-		}
-	}()
+	came := upload.NewIntake(c.Site)
+	defer came.Close()
+	fields, err := came.ReadForm(c, budget)
 	if err != nil {
 		return err
 	}
 	form := new(ImportForm)
 	var one error
-	if len(parts) != 1 {
+	if len(came.Files) != 1 {
 		one = field.Problems{"file": "must be one file"}
 	}
 	if err := web.JoinProblems(field.Create(form, fields), one); err != nil {
 		return err
 	}
-	parts[0].Sum = parts[0].Stage.Ref()
-	source, done, err := transfer.Lay(c.Site.Blobs, c.Site.Store, parts[0].Stage)
+	stage := came.Files[0].Stage()
+	came.Files[0].Sum = stage.Ref()
+	source, done, err := transfer.Lay(c.Site.Blobs, c.Site.Store, stage)
 	if err != nil {
 		return err
 	}
@@ -164,7 +160,7 @@ func startImport(c *web.Request) error {
 	source.R = worker.Counting{ReaderAt: source.R, N: &m.Read}
 	var body []byte
 	if err := c.Site.Store.Update(func(tx *kv.Tx) error {
-		i, err := transfer.AddImport(tx, c.Owner(), parts[0].Name, transfer.Moved{Format: string(form.format), DryRun: form.dry, Made: map[string]int64{}, Remarks: []transfer.Remark{}})
+		i, err := transfer.AddImport(tx, c.Owner(), came.Files[0].Name, transfer.Moved{Format: string(form.format), DryRun: form.dry, Made: map[string]int64{}, Remarks: []transfer.Remark{}})
 		if err != nil {
 			return err
 		}
@@ -173,7 +169,7 @@ func startImport(c *web.Request) error {
 		if key == "" {
 			return nil
 		}
-		return jobs.SaveIdempotentAnswer(tx, c.Owner(), key, jobs.IdempotentAnswer{Request: upload.Fingerprint(c, key, parts, fields), Body: body})
+		return jobs.SaveIdempotentAnswer(tx, c.Owner(), key, jobs.IdempotentAnswer{Request: upload.Fingerprint(c, key, came.Files, fields), Body: body})
 	}); err != nil {
 		return err
 	}
@@ -188,11 +184,13 @@ func startImport(c *web.Request) error {
 
 // repeatImport answers an import that was answered before, after the whole request was read.
 func repeatImport(c *web.Request, key string, earlier *jobs.IdempotentAnswer) error {
-	parts, fields, err := upload.ReadMultipart(c, upload.UnlimitedBudget())
+	came := upload.NewIntake(c.Site)
+	defer came.Close()
+	fields, err := came.ReadForm(c, upload.UnlimitedBudget())
 	if err != nil {
 		return err
 	}
-	body, err := earlier.For(upload.Fingerprint(c, key, parts, fields))
+	body, err := earlier.For(upload.Fingerprint(c, key, came.Files, fields))
 	if err != nil {
 		return err
 	}

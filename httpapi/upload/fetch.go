@@ -24,10 +24,8 @@ import (
 	"kist/httpapi/web"
 	"kist/httpapi/worker"
 	"kist/kv"
-	"kist/kv/catalog"
 	"kist/kv/inbox"
 	"kist/kv/jobs"
-	"kist/kv/media"
 	"kist/kv/record"
 )
 
@@ -158,47 +156,37 @@ func fetchOne(s *web.Site, ctx context.Context, f *jobs.Fetch, read *atomic.Int6
 	if err := saveFetchProgress(s, f); err != nil {
 		return err
 	}
-	st, err := s.Blobs.StageSmall()
+
+	in := NewIntake(s)
+	defer in.Close()
+	one := &File{Name: f.Name, Claimed: res.Header.Get("Content-Type")}
+	if isEncoded(res.Header) {
+		one.Claimed = "" // the type is that of the decoded content
+	}
+	st, err := in.Begin(one)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if err := st.Drop(); err != nil {
-			s.Log.Warn("cannot remove the temporary file of a remote upload", "error", err)
-		}
-	}()
 	if err := stageFetched(s, f, res.Body, st, budget, read); err != nil {
 		return err
 	}
-	kept, err := st.KeepLater()
-	if err != nil {
+	if err := in.Keep(ctx); err != nil {
 		return err
 	}
-	recorded := false
-	defer func() { ReleasePins(s, []*blobs.Kept{kept}, recorded) }() // after the commit, even if it fails
-	head, err := s.Blobs.Head(kept.Ref, media.Sniffed)
-	if err != nil {
-		return err
-	}
-	p := Part{Name: f.Name, claimed: res.Header.Get("Content-Type"), Head: head}
-	if isEncoded(res.Header) {
-		p.claimed = "" // the type is that of the decoded content
-	}
-	one := fileForm(form, p, kept, true)
-	content := &record.Content{Ref: kept.Ref, Size: kept.Size, Metadata: examine(ctx, s, kept, one.Body.(*record.File).MimeType)} // the form is a file's
-	err = s.Store.Update(func(tx *kv.Tx) error {
-		tx.Carry(kept)
-		if err := catalog.KeepCRCOf(tx, kept); err != nil {
+	if err := s.Store.Update(func(tx *kv.Tx) error {
+		if err := in.Carry(tx); err != nil {
 			return err
 		}
-		return inbox.FinishFetch(tx, f, one, content)
-	})
-	recorded = err == nil
-	return err
+		return inbox.FinishFetch(tx, f, one.Form(form, true), one.Content())
+	}); err != nil {
+		return err
+	}
+	in.Recorded()
+	return nil
 }
 
 // stageFetched stages a body within the budget and stores the progress.
-func stageFetched(s *web.Site, f *jobs.Fetch, body io.Reader, st *blobs.Stage, m *UploadBudget, read *atomic.Int64) error {
+func stageFetched(s *web.Site, f *jobs.Fetch, body io.Reader, st *blobs.Stage, m *Budget, read *atomic.Int64) error {
 	from := &readErrors{r: countedReader{body, read}}
 	for limit := min(m.File, m.Left, math.MaxInt64-1); ; {
 		some := &piece{r: from, left: min(NoteBytes, limit-st.Size()+1), until: time.Now().Add(noteTime)}

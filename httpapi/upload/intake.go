@@ -1,509 +1,307 @@
 package upload
 
 import (
-	"encoding/json"
-	"fmt"
-	"math"
-	"net/http"
-	"net/url"
-	"slices"
-	"strconv"
-	"strings"
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
 
 	"kist/blobs"
-	"kist/embed"
-	"kist/httpapi/captcha"
-	"kist/httpapi/grant"
 	"kist/httpapi/public"
-	"kist/httpapi/session"
+	"kist/httpapi/thumb"
 	"kist/httpapi/web"
 	"kist/kv"
-	"kist/kv/field"
+	"kist/kv/catalog"
 	"kist/kv/inbox"
-	"kist/kv/jobs"
 	"kist/kv/media"
-	"kist/kv/people"
 	"kist/kv/record"
 )
 
-var (
-	uploadPassword = web.Param{In: "header", Name: "x-upload-password", Doc: "Password of the link, if it has one.", Schema: web.Object{"type": "string", "maxLength": field.MaxSecret}, Example: "open sesame"}
-	captchaArgs    = []web.Param{
-		{In: "header", Name: "x-captcha-token", Doc: "The token of a solved captcha, if the link asks for one. It is valid once.", Schema: web.Object{"type": "string"}, Example: "eyJhbGdvcml0aG0iOiJTSEEtMjU2Iiwi…"},
-		{In: "header", Name: "x-captcha-pass", Doc: "A pass of /captcha/verify instead of a token.", Schema: web.Object{"type": "string"}, Example: "AAABm4…"},
-	}
-)
+// An Intake takes in the bytes of files, from wherever they come, until a record or an item of the queue has them. Each
+// file goes through the same steps:
+//
+//	Take     the bytes come within a Budget, to the disk (staged). Begin and Adopt stand for it where they come in pieces.
+//	Keep     the content has its address by its bytes, and is pinned. Its type, its metadata and whether it is a picture are known.
+//	Carry    the transaction that gives the contents a record takes them along.
+//	Recorded they have one.
+//	Close    what has none is removed: staged bytes at once, contents unless something else has them.
+//
+// It is used by one request or job.
+type Intake struct {
+	// Strangers says that the bytes come from someone who is not the owner. Then the types that they claim do not
+	// count, and nothing is found out about the contents before the owner has approved them.
+	Strangers bool
+	// Stays says that contents without a record stay for another attempt.
+	Stays bool
 
-// OpenRequest finds the upload request with the slug, if it is open.
-func OpenRequest(c *web.Request, slug string) (q *inbox.Request, err error) {
-	if err := c.Site.Store.View(func(tx *kv.Tx) error { q, err = inbox.RequestAt(tx, slug); return err }); err != nil {
-		return nil, err
-	}
-	return q, q.Open(c.Site.Store.Now())
+	Files []*File // in the order in which they came
+
+	site     *web.Site
+	recorded bool
 }
 
-// Lock is the request in the form that grants need.
-func Lock(q *inbox.Request) *record.Record {
-	return &record.Record{ID: q.ID, Owner: q.Owner, Share: record.Share{Slug: q.Slug, Password: q.Password}}
+// NewIntake makes an empty intake. The caller must call Close.
+func NewIntake(s *web.Site) *Intake { return &Intake{site: s} }
+
+// A File is one file of an intake.
+type File struct {
+	Name    string // as the client gave it, cleaned
+	Unnamed bool   // the client gave no name
+	Claimed string // media type according to the client
+	Head    []byte // the first bytes
+
+	// Known after Keep; Sum also after Take with a budget that only looks.
+	Sum      [sha256.Size]byte
+	Size     int64
+	MimeType string // by the bytes, the name, and what is claimed
+
+	stage    *blobs.Stage
+	kept     *blobs.Kept
+	metadata record.Metadata
+	pictured bool // it can have a thumbnail
 }
 
-var errUploadLocked = &record.Error{
-	Fault: record.Unauthorized, Code: "password_required", Text: "This upload link needs a password in the header x-upload-password.",
-}
-
-// requireOpenRequest checks that the visitor may use the upload link with the slug: by its
-// password, or by the cookie that its page sets after the password.
-func requireOpenRequest(c *web.Request, slug string) (*inbox.Request, error) {
-	q, err := OpenRequest(c, slug)
-	password := c.R.Header.Get("X-Upload-Password")
-	switch {
-	case kv.Missing(err) && password != "":
-		_ = public.CheckItemPassword(c, "missing", "", password, false) // costs the same work
-		return nil, err
-	case err != nil:
-		return nil, err
-	case q.Password == "", public.Granted(c, grant.ToUnlock, Lock(q)):
-		return q, nil
-	case password == "":
-		return q, errUploadLocked
-	}
-	return q, public.CheckItemPassword(c, q.ID.String(), q.Password, password, false) // x-captcha-token is for the link's own captcha
-}
-
-// countRequestView counts a visit by someone other than the owner.
-func countRequestView(c *web.Request, q *inbox.Request) {
-	if owned := c.Caller != nil && c.Caller.User.ID == q.Owner; !owned && c.R.Method != http.MethodHead && !public.IsPrefetchOrPreview(c) {
-		inbox.RequestSeen(c.Site.Store, q)
-	}
-}
-
-var ReadUploadLink = web.Operation{
-	Tag: "public", Summary: "Shows an upload link to a visitor; without its password, only a little.",
-	Args:  []web.Param{uploadPassword},
-	Reply: web.Reply{Status: 200, Doc: "The details.", Body: web.BodyOf("UploadLink")},
-	Fails: []int{401, 404, 410, 429, 503}, Slugs: true, Serve: readUploadLink,
-}
-
-func readUploadLink(c *web.Request) error {
-	q, err := requireOpenRequest(c, c.Arg("slug"))
-	locked := err == errUploadLocked //nolint:errorlint // never wrapped
-	if err != nil && !locked {
-		return err
-	}
-	link, err := findLink(c, q)
-	if err != nil {
-		return err
-	}
-	if !locked {
-		countRequestView(c, q)
-	}
-	return c.Respond(http.StatusOK, func(dst []byte) ([]byte, error) {
-		dst = field.AppendString(append(dst, `{"title":`...), q.Title)
-		dst = strconv.AppendBool(append(dst, `,"requiresPassword":`...), q.Password != "")
-		dst = strconv.AppendBool(append(dst, `,"authorized":`...), !locked)
-		dst = append(dst, `,"captcha":`...)
-		if link.captcha == people.CaptchaNone {
-			dst = append(dst, "null"...)
-		} else {
-			dst = field.AppendString(append(dst, `{"provider":`...), string(link.captcha))
-			if link.captcha == people.CaptchaPow {
-				dst = field.AppendString(append(dst, `,"challengeUrl":`...), c.Site.Base+web.APIPath+"captcha/challenge")
-			} else {
-				dst = field.AppendString(append(dst, `,"siteKey":`...), link.siteKey)
-			}
-			dst = append(dst, '}')
-		}
-		if locked {
-			return append(dst, '}'), nil
-		}
-		number := func(name string, n int64) {
-			if dst = append(dst, name...); n < 0 {
-				dst = append(dst, "null"...)
-			} else {
-				dst = strconv.AppendInt(dst, n, 10)
-			}
-		}
-		dst = field.AppendString(append(dst, `,"description":`...), q.Description)
-		dst = append(field.AppendString(append(dst, `,"owner":{"displayName":`...), link.owner), '}')
-		dst = append(dst, `,"isActive":true,"expiresAt":`...)
-		if q.Expires.IsZero() {
-			dst = append(dst, "null"...)
-		} else {
-			dst = field.AppendString(dst, q.Expires.UTC().Format(field.TimeLayout))
-		}
-		dst = strconv.AppendBool(append(dst, `,"requiresApproval":`...), q.Approval)
-		number(`,"limits":{"maxFileSize":`, link.file)
-		number(`,"maxUploads":`, orNone(q.MaxUploads))
-		number(`,"remainingUploads":`, link.left)
-		dst = field.AppendStrings(append(dst, `,"allowedTypes":`...), q.Types)
-		dst = field.AppendString(append(dst, `},"brandColor":`...), q.Color)
-		return append(dst, '}'), nil
-	})
-}
-
-// orNone turns a limit of 0, which means no limit, into -1.
-func orNone(limit int64) int64 {
-	if limit == 0 {
-		return -1
-	}
-	return limit
-}
-
-// link is what an upload link shows besides its own fields.
-type link struct {
-	owner   string
-	file    int64 // bytes of one file
-	left    int64 // files; -1 means any number
-	captcha people.CaptchaProvider
-	siteKey string
-}
-
-func findLink(c *web.Request, q *inbox.Request) (l link, err error) {
-	return l, c.Site.Store.View(func(tx *kv.Tx) error {
-		set, err := session.Settings(c.Site, tx)
+// Take stages the bytes of a file, and subtracts them from the budget. If the budget only looks, they are read and
+// summed. Errors of the reader are returned as they are, and it is read no further than the budget allows.
+func (in *Intake) Take(f *File, from io.Reader, m *Budget) error {
+	in.Files = append(in.Files, f)
+	sum := sha256.New()
+	to := io.Writer(sum)
+	if !m.Look {
+		stage, err := in.site.Blobs.StageSmall()
 		if err != nil {
 			return err
 		}
-		u, err := people.ReadUser(tx, q.Owner)
-		if kv.Missing(err) {
-			return inbox.ErrNoRequest
-		}
-		if err != nil {
+		f.stage, to = stage, stage // which computes the sum itself
+	}
+
+	head, err := readHead(from)
+	ended := err == io.EOF //nolint:errorlint // readers return it bare
+	if err != nil && !ended {
+		return err
+	}
+	f.Head = head
+	if m.takes != nil && (len(head) > 0 || !f.Unnamed) {
+		if err := m.takes(f.Name, f.Head); err != nil {
 			return err
 		}
-		l = link{owner: public.DisplayName(*u), file: largest(c, q, &set), left: inbox.Remaining(tx, q), captcha: people.CaptchaNone, siteKey: set.CaptchaSiteKey}
-		if q.Captcha {
-			l.captcha = set.Provider()
-		}
-		return nil
-	})
-}
-
-// largest is the maximum size of a file at the link, in bytes.
-func largest(c *web.Request, q *inbox.Request, set *people.Settings) int64 {
-	maximum := set.Largest(c.Site.MaxUpload)
-	if q.MaxFile > 0 {
-		return min(maximum, q.MaxFile)
 	}
-	return maximum
-}
-
-// formOverhead is the maximum part of a multipart body that is not files, in bytes: texts, headers
-// and boundaries.
-const formOverhead = 64 << 10
-
-// reserved is how many bytes a transfer reserves at its beginning, and again when these have come.
-// So a sender who stalls keeps little from the others.
-const reserved = 1 << 20
-
-// uploadBudgetAt is the budget for one file at a link. The store checks the link's other limits.
-func uploadBudgetAt(c *web.Request, q *inbox.Request) (*UploadBudget, error) {
-	m := &UploadBudget{Disk: c.Site.Store.FreeForContent(), Left: math.MaxInt64, full: inbox.ErrNoRoom}
-	return m, c.Site.Store.View(func(tx *kv.Tx) error {
-		m.Disk = max(0, m.Disk-inbox.ReservedBytes(tx))
-		set, err := people.ReadSettings(tx)
-		m.File = largest(c, q, &set)
-		return err
-	})
-}
-
-// codeType is the error code for a type that a link does not accept.
-const codeType = "type_not_allowed"
-
-func typeRefused(q *inbox.Request) error {
-	return &record.Error{Fault: record.WrongType, Code: codeType, Text: "This link accepts only " + strings.Join(q.Types, ", ") + ". Nothing was stored."}
-}
-
-// receiveFiles receives the files of a sender's form. A repetition with the same Idempotency-Key gets
-// the items of the first request.
-func receiveFiles(c *web.Request, q *inbox.Request) (items []*inbox.Item, err error) {
-	from := grant.Network(c.Addr).String()
-	key, err := web.IdempotencyKey(c.R)
-	if err == nil && key != "" {
-		key, err = inbox.SenderKey(c.Site.Store, q, from, "files "+key)
-	}
-	if err != nil {
-		return nil, err
-	}
-	m, err := uploadBudgetAt(c, q)
-	if err != nil {
-		return nil, err
-	}
-	var earlier *jobs.IdempotentAnswer
-	if key != "" {
-		leave, err := c.Site.Repeats.Enter(c, key)
-		if err != nil {
-			return nil, err
-		}
-		defer leave()
-		err = c.Site.Store.View(func(tx *kv.Tx) error { earlier, err = jobs.FindSenderAnswer(tx, q.Owner, key); return err })
-		if err == nil {
-			return repeatFiles(c, m, key, earlier)
-		} else if !kv.Missing(err) {
-			return nil, err
-		}
-	}
-	if err := session.RequireCaptcha(c, q); err != nil { // a repetition has used it up
-		return nil, err
-	}
-	minimum, limit := max(0, c.R.ContentLength-formOverhead), int64(reserved)
-	if m.File < limit/MaxParts { // the maximum for a body at this link
-		limit = m.File * MaxParts
-	}
-	if told := c.R.ContentLength; told >= 0 {
-		limit = min(limit, told)
-	}
-	switch {
-	case minimum > m.Disk:
-		return nil, kv.ErrFull
-	case minimum/MaxParts > m.File:
-		return nil, m.ErrTooLarge(m.File + 1)
-	}
-	place, err := inbox.Reserve(c.Site.Store, c.R.Context(), q, from, minimum, limit)
-	if err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err := place.Release(); err != nil {
-			c.Site.Log.Error("cannot release the reservation of an upload", "requestId", c.ID, "error", err)
-		}
-	}()
-	m.Left = place.Bytes()
-	files := 0
-	m.next = func() error {
-		if files++; files == 1 {
-			return nil // its place is already reserved
-		}
-		return place.Another()
-	}
-	m.more = func() error {
-		before := place.Bytes()
-		err := place.More(c.R.Context(), reserved)
-		m.Left += place.Bytes() - before
+	if err := m.raise(int64(len(head))); err != nil {
 		return err
 	}
-	m.takes = func(name string, head []byte) error {
-		if !q.Takes(name, media.Of("", name, head)) {
-			return typeRefused(q)
+
+	body := &readErrors{r: bytes.NewReader(f.Head)}
+	if !ended { // together with the head, so that a small file is one write
+		body.r = io.MultiReader(body.r, &within{from, m, int64(len(head))})
+	}
+	size, err := io.Copy(to, body)
+	if err := cmp.Or(body.err, err); err != nil { // an error of the client comes before one of the disk
+		return err
+	}
+	if err := m.ErrTooLarge(size); err != nil {
+		return err
+	}
+	m.Left -= size
+	f.Size = size
+	sum.Sum(f.Sum[:0])
+	return nil
+}
+
+// readHead reads the first bytes of a file. With the last of a short one it returns io.EOF.
+func readHead(from io.Reader) (head []byte, err error) {
+	head = make([]byte, media.Sniffed)
+	n := 0
+	for n < len(head) && err == nil {
+		var some int
+		some, err = from.Read(head[n:])
+		n += some
+	}
+	return head[:n], err
+}
+
+// Begin adds a file whose bytes the caller writes to the stage.
+func (in *Intake) Begin(f *File) (*blobs.Stage, error) {
+	stage, err := in.site.Blobs.StageSmall()
+	if err != nil {
+		return nil, err
+	}
+	f.stage = stage
+	in.Files = append(in.Files, f)
+	return stage, nil
+}
+
+// Adopt adds a file whose content is complete and pinned already.
+func (in *Intake) Adopt(f *File, kept *blobs.Kept) {
+	f.kept = kept
+	in.Files = append(in.Files, f)
+}
+
+// Keep makes contents of what was staged, which become durable with the transaction that carries them, and finds out
+// what there is to know about each.
+func (in *Intake) Keep(ctx context.Context) error {
+	for _, f := range in.Files {
+		if err := in.keep(ctx, f); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+func (in *Intake) keep(ctx context.Context, f *File) (err error) {
+	if f.kept == nil {
+		if f.kept, err = f.stage.KeepLater(); err != nil {
+			return err
+		}
+	}
+	f.Sum, f.Size = f.kept.Ref, f.kept.Size
+	if f.Head == nil {
+		if f.Head, err = in.site.Blobs.Head(f.kept.Ref, media.Sniffed); err != nil {
+			return err
+		}
+	}
+	if in.Strangers {
+		f.MimeType = media.Of("", f.Name, f.Head)
 		return nil
 	}
-	parts, fields, err := ReadMultipart(c, m)
-	defer func() { discardParts(c, parts) }() // files that were kept stay
-	if err != nil {
-		return nil, err
-	}
-	parts = chosen(parts)
-	form := new(inbox.SenderForm)
-	var none error
-	if len(parts) == 0 {
-		none = field.Problems{"file": "is required"}
-	}
-	if err := web.JoinProblems(field.Create(form, fields), none); err != nil {
-		return nil, err
-	}
-	kept := make([]*blobs.Kept, 0, len(parts))
-	recorded := false
-	defer func() { ReleasePins(c.Site, kept, recorded) }() // after the commit, even if it fails
-	var came []inbox.Received
-	for _, p := range parts {
-		one, err := p.Stage.KeepLater()
-		if err != nil {
-			return nil, err
-		}
-		kept = append(kept, one)
-		came = append(came, inbox.Received{Name: p.Name, MimeType: media.Of("", p.Name, p.Head), Ref: one.Ref, Size: one.Size})
-	}
-	for i := range kept {
-		parts[i].Sum = kept[i].Ref
-	}
-	request := Fingerprint(c, key, parts, fields)
-	err = c.Site.Store.Update(func(tx *kv.Tx) (err error) {
-		tx.Carry(kept...)
-		if items, err = inbox.Receive(tx, place, form, came); err != nil || key == "" {
-			return err
-		}
-		body, err := json.Marshal(receiptsOf(items))
-		if err != nil {
-			return fmt.Errorf("receipts: %w", err)
-		}
-		return jobs.SaveIdempotentAnswer(tx, q.Owner, key, jobs.IdempotentAnswer{Request: request, Body: body})
-	})
-	recorded = err == nil
-	return items, err
-}
 
-// repeatFiles reads a repeated form and returns the items of the first one.
-func repeatFiles(c *web.Request, m *UploadBudget, key string, earlier *jobs.IdempotentAnswer) ([]*inbox.Item, error) {
-	m.Look, m.Disk = true, math.MaxInt64-1
-	parts, fields, err := ReadMultipart(c, m)
-	defer func() { discardParts(c, parts) }()
-	if err != nil {
-		return nil, err
+	f.MimeType = media.Of(f.Claimed, f.Name, f.Head)
+	f.metadata, err = in.site.Plans.Examine(ctx, f.kept.Ref, f.MimeType)
+	if err != nil { // it is tried again later
+		in.site.Log.Warn("cannot examine the metadata of an upload", "error", err)
 	}
-	return itemsOf(earlier, Fingerprint(c, key, chosen(parts), fields))
-}
-
-// A receipt is what an answer keeps of an item.
-type receipt struct {
-	ID    record.ID   `json:"ID"`
-	State inbox.State `json:"State"`
-	Name  string      `json:"Name"`
-	Size  int64       `json:"Size"`
-}
-
-func receiptsOf(items []*inbox.Item) (all []receipt) {
-	for _, i := range items {
-		all = append(all, receipt{i.ID, i.State, i.Name, i.Size})
-	}
-	return all
-}
-
-// itemsOf are the items in an earlier answer, if it was to the same request.
-func itemsOf(earlier *jobs.IdempotentAnswer, request []byte) (items []*inbox.Item, err error) {
-	body, err := earlier.For(request)
-	if err != nil {
-		return nil, err
-	}
-	var all []receipt
-	if err := json.Unmarshal(body, &all); err != nil {
-		return nil, fmt.Errorf("receipts: %w", err)
-	}
-	for _, r := range all {
-		items = append(items, &inbox.Item{ID: r.ID, State: r.State, Name: r.Name, Size: r.Size})
-	}
-	return items, nil
-}
-
-// chosen leaves out the empty part that a form without JavaScript sends if no file was chosen.
-func chosen(parts []Part) []Part {
-	return slices.DeleteFunc(parts, func(p Part) bool { return p.unnamed && len(p.Head) == 0 })
-}
-
-var LeaveFiles = web.Operation{
-	Tag: "public", Summary: "Sends files to an upload link. Either all of them are stored, or none.",
-	Args: append([]web.Param{uploadPassword, web.IdempotencyArg}, captchaArgs...), Body: web.MultipartForm,
-	Reply: web.Reply{Status: 201, Doc: "The received files, which are waiting for approval or already approved.", Body: web.ListOf("UploadReceipt")},
-	Fails: []int{401, 403, 404, 410, 429, 503, 507}, Slugs: true,
-	Plain: &web.TextForm{Doc: "a sentence about each file, one per line", Example: "IMG_0042.jpg is waiting for approval.\n"}, Serve: leaveFiles,
-}
-
-func leaveFiles(c *web.Request) error {
-	q, err := requireOpenRequest(c, c.Arg("slug"))
-	if err != nil {
-		return err
-	}
-	items, err := receiveFiles(c, q)
-	if err != nil {
-		return err
-	}
-	if c.W.Plain {
-		var lines []string
-		for _, i := range items {
-			became := " was received."
-			if i.State == inbox.Pending {
-				became = " is waiting for approval."
-			}
-			lines = append(lines, i.Name+became)
-		}
-		return c.RespondText(lines...)
-	}
-	var all []inbox.Receipt
-	for _, i := range items {
-		all = append(all, inbox.Receipt{Item: i})
-	}
-	return c.Respond(http.StatusCreated, func(dst []byte) ([]byte, error) {
-		return append(web.AppendAll(append(dst, `{"items":`...), all), '}'), nil
-	})
-}
-
-var ViewUploadLink = web.PageOp(viewUploadLink, 401, 404, 410, 429, 503).ForVisitors()
-
-// viewUploadLink shows the page of an upload link, or asks for its password.
-func viewUploadLink(c *web.Request) error {
-	q, err := requireOpenRequest(c, c.Arg("slug"))
-	if err == errUploadLocked { //nolint:errorlint // never wrapped
-		return c.RespondPage(http.StatusUnauthorized, lockedLink(c, embed.Problem{Text: ""}))
-	}
-	if err != nil {
-		return err
-	}
-	countRequestView(c, q)
-	return showLink(c, http.StatusOK, q, nil, "")
-}
-
-func showLink(c *web.Request, status int, q *inbox.Request, came []*inbox.Item, problem string) error {
-	l, err := findLink(c, q)
-	if err != nil {
-		return err
-	}
-	page := embed.UploadPage{
-		Base: c.Site.Prefix(), Slug: q.Slug, Title: q.Title, Description: q.Description, Owner: l.owner, Expires: q.Expires,
-		Approval: q.Approval, Color: q.Color, MaxFile: l.file, FileSize: c.Lang().Size(l.file), Left: l.left, Types: q.Types,
-		SiteKey: l.siteKey, Problem: problem,
-	}
-	if l.captcha != people.CaptchaNone {
-		page.Captcha = string(l.captcha)
-	}
-	for _, i := range came {
-		page.Came = append(page.Came, embed.CameView{Name: i.Name, Size: c.Lang().Size(i.Size)})
-	}
-	return c.RespondPage(status, page)
-}
-
-var PostFiles = web.FormOp(201, postFiles, 401, 403, 404, 410, 429, 503, 507).ForVisitors()
-
-// postFiles receives the form of the page without JavaScript.
-func postFiles(c *web.Request) error {
-	q, err := requireOpenRequest(c, c.Arg("slug"))
-	if err == errUploadLocked { //nolint:errorlint // never wrapped
-		return c.RespondPage(http.StatusUnauthorized, lockedLink(c, embed.Problem{Text: ""}))
-	}
-	if err != nil {
-		return err
-	}
-	items, err := receiveFiles(c, q)
-	if err == nil {
-		return showLink(c, http.StatusCreated, q, items, "")
-	}
-	e, status := web.ClientError(err)
-	if e.Code == captcha.ErrNoCaptcha.Code {
-		return showLink(c, status, q, nil, c.Lang().T("receive.captchaNeedsScript"))
-	}
-	switch e.Fault {
-	case record.Malformed, record.Denied, record.TooLarge, record.WrongType, record.Invalid, record.TooMany, record.Full:
-		return showLink(c, status, q, nil, web.ErrorText(e, c.Lang()))
-	}
+	f.pictured, err = in.looksLikeAPicture(f)
 	return err
 }
 
-func lockedLink(c *web.Request, p embed.Problem) embed.Page {
-	return embed.LockedPage{
-		Base: c.Site.Prefix(), Action: "/up/" + url.PathEscape(c.Arg("slug")) + "/unlock", Button: c.Lang().T("locked.continue"), Problem: p,
+// looksLikeAPicture reports whether the file can have a thumbnail, judging by its header. It is decoded only when
+// someone asks for the thumbnail.
+func (in *Intake) looksLikeAPicture(f *File) (bool, error) {
+	if !public.Shrinks(f.MimeType) {
+		return false, nil
 	}
+	content, err := in.site.Blobs.Get(f.kept.Ref)
+	if err != nil {
+		return false, err
+	}
+	defer content.Close()
+	return thumb.Likely(content)
 }
 
-var UnlockUploadLink = web.FormOp(303, unlockUploadLink, 400, 401, 404, 410, 413, 415, 429, 503).ForVisitors()
-
-// unlockUploadLink receives the password form of an upload link. After the right password it sets
-// a cookie, only for that link.
-func unlockUploadLink(c *web.Request) error {
-	values, err := session.ReadForm(c)
-	if err != nil {
-		return err
-	}
-	c.R.Header.Set("X-Upload-Password", values.Get("password"))
-	q, err := requireOpenRequest(c, c.Arg("slug"))
-	if err == errUploadLocked { //nolint:errorlint // never wrapped
-		return c.RespondPage(http.StatusUnauthorized, lockedLink(c, embed.Problem{Text: c.Lang().T("locked.type")}))
-	}
-	if err != nil {
-		return session.Problem(c, err, func(p embed.Problem) embed.Page { return lockedLink(c, p) })
-	}
-	if q.Password != "" {
-		if err := public.SetGrantCookie(c, grant.ToUnlock, Lock(q)); err != nil {
+// Carry makes the transaction carry the contents. It must be the one that gives them a record.
+func (in *Intake) Carry(tx *kv.Tx) error {
+	for _, f := range in.Files {
+		tx.Carry(f.kept)
+		if in.Strangers {
+			continue
+		}
+		if err := catalog.KeepCRCOf(tx, f.kept); err != nil {
 			return err
 		}
 	}
-	return session.Redirect(c, "/up/"+url.PathEscape(q.Slug))
+	return nil
+}
+
+// Recorded says that the transaction was committed.
+func (in *Intake) Recorded() { in.recorded = true }
+
+// Close drops what was staged and releases the pins. It unlinks content that got no record at once, because refused
+// uploads would otherwise fill the disk until the next sweep. Content of a recently removed record stays for its usual
+// time. Call it after the commit, even if that failed.
+func (in *Intake) Close() {
+	for _, f := range in.Files {
+		in.drop(f)
+		if f.kept != nil {
+			in.release(f.kept)
+		}
+	}
+}
+
+// drop drops what was staged of a file. It does nothing after Keep.
+func (in *Intake) drop(f *File) {
+	if f.stage == nil {
+		return
+	}
+	if err := f.stage.Drop(); err != nil {
+		in.site.Log.Warn("cannot remove the temporary file of an upload", "error", err)
+	}
+}
+
+func (in *Intake) release(kept *blobs.Kept) {
+	kept.Release()
+	if in.recorded || in.Stays {
+		return
+	}
+	_, err := in.site.Blobs.Unlink(kept.Ref, func() (bool, error) { return catalog.ContentUnknown(in.site.Store, kept.Ref) })
+	if err != nil {
+		in.site.Log.Warn("cannot remove content without a record; the sweep will remove it", "error", err)
+	}
+}
+
+// Stage is the staged bytes of the file, for who takes them elsewhere than to a record.
+func (f *File) Stage() *blobs.Stage { return f.stage }
+
+// Content is the content of the file's record.
+func (f *File) Content() *record.Content {
+	return &record.Content{Ref: f.Sum, Size: f.Size, Metadata: f.metadata}
+}
+
+// Body is the body of the file's record.
+func (f *File) Body() *record.File {
+	return &record.File{OriginalName: f.Name, MimeType: f.MimeType, Size: f.Size, SHA256: hex.EncodeToString(f.Sum[:])}
+}
+
+// Form is the form of the file's record, with what the form of the upload says about all of its files. If that has a
+// name, the first file gets it.
+func (f *File) Form(form *record.Form, first bool) *record.Form {
+	said := form.Body.(*record.File) // the form is a file's
+	body := f.Body()
+	body.Description = said.Description
+	if said.OriginalName != "" && first {
+		body.OriginalName, _ = record.CleanFileName(said.OriginalName) // never fails
+		body.MimeType = media.Of(f.Claimed, body.OriginalName, f.Head)
+	}
+	one := *form
+	one.Body = body
+	return &one
+}
+
+// Received is the file as an item of the owner's queue.
+func (f *File) Received() inbox.Received {
+	return inbox.Received{Name: f.Name, MimeType: f.MimeType, Ref: f.Sum, Size: f.Size}
+}
+
+// within reads a file, of which n bytes were read, until it is a byte too long for the budget.
+type within struct {
+	r io.Reader
+	m *Budget
+	n int64
+}
+
+func (w *within) Read(b []byte) (int, error) {
+	room := min(w.m.File, w.m.Left) + 1 - w.n
+	if room <= 0 {
+		return 0, io.EOF
+	}
+	n, err := w.r.Read(b[:min(int64(len(b)), room)])
+	w.n += int64(n)
+	if more := w.m.raise(w.n); more != nil {
+		return n, more
+	}
+	return n, err
+}
+
+// readErrors distinguishes read errors from write errors.
+type readErrors struct {
+	r   io.Reader
+	err error
+}
+
+func (s *readErrors) Read(b []byte) (int, error) {
+	n, err := s.r.Read(b)
+	if err != nil && err != io.EOF { // readers return it bare
+		s.err = err
+	}
+	return n, err
 }

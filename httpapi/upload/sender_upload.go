@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 
-	"kist/blobs"
 	"kist/httpapi/grant"
 	"kist/httpapi/session"
 	"kist/httpapi/web"
@@ -208,30 +207,14 @@ func checkHead(c *web.Request, u *inbox.Upload, in io.Reader) (io.Reader, error)
 }
 
 // finishSenderUpload makes an item of a complete sender's upload, as finishUpload makes a file.
-func finishSenderUpload(c *web.Request, u *inbox.Upload, kept *blobs.Kept) error {
-	refused := false
-	defer func() {
-		if refused {
-			ReleasePins(c.Site, []*blobs.Kept{kept}, false)
-		} else {
-			kept.Release()
-		}
-	}()
-	meta, err := parseMetadata(u.Metadata)
-	if err != nil {
-		return err
-	}
-	head, err := c.Site.Blobs.Head(kept.Ref, media.Sniffed)
-	if err != nil {
-		return err
-	}
+func finishSenderUpload(c *web.Request, u *inbox.Upload, in *Intake) error {
 	q, err := requestOf(c, u)
 	if err != nil {
 		return err
 	}
-	one := inbox.Received{Name: meta.fileName(), Ref: kept.Ref, Size: kept.Size}
-	one.MimeType = media.Of("", one.Name, head)
-	if refused = !q.Takes(one.Name, one.MimeType); refused {
+	one := in.Files[0].Received()
+	if !q.Takes(one.Name, one.MimeType) {
+		in.Stays = false
 		return typeRefused(q)
 	}
 	done := *u

@@ -24,7 +24,6 @@ import (
 	"kist/kv/field"
 	"kist/kv/inbox"
 	"kist/kv/jobs"
-	"kist/kv/media"
 	"kist/kv/people"
 	"kist/kv/record"
 )
@@ -528,7 +527,7 @@ func begunBefore(tx *kv.Tx, c *web.Request, key string, request []byte) (*inbox.
 // finishBegin receives the first bytes of a new upload and answers with its address. If anything
 // fails, it removes the upload, because the client does not have the address yet. But if a
 // repetition can find the upload, it stays while it has bytes or a repetition is waiting for it.
-func finishBegin(c *web.Request, u *inbox.Upload, b uploadOptions, budget *UploadBudget, at string, again find) error {
+func finishBegin(c *web.Request, u *inbox.Upload, b uploadOptions, budget *Budget, at string, again find) error {
 	t, release, err := c.Site.UploadLocks.Take(c, u.ID)
 	if err == nil {
 		defer release()
@@ -623,7 +622,7 @@ func continueUpload(c *web.Request) error {
 	if at != u.Offset {
 		return withOffset(c, u, &record.Error{Fault: record.Taken, Code: "offset_mismatch", Text: "The upload is at " + strconv.FormatInt(u.Offset, 10) + ", not at " + strconv.FormatInt(at, 10) + "."})
 	}
-	budget := new(UploadBudget)
+	budget := new(Budget)
 	if !u.BySender() { // that is limited only by its known length
 		budget, err = BudgetOf(c.Site, c.Owner())
 	}
@@ -749,7 +748,7 @@ func restartUpload(c *web.Request, u *inbox.Upload) error {
 
 // takePiece receives the bytes of the body. If the connection breaks, the received bytes are kept,
 // unless there is a checksum, which is that of the whole body.
-func takePiece(c *web.Request, u *inbox.Upload, m *UploadBudget, sum *checksum, t *web.UploadLock) error {
+func takePiece(c *web.Request, u *inbox.Upload, m *Budget, sum *checksum, t *web.UploadLock) error {
 	left := min(m.File-u.Offset, m.Left)
 	if u.Length >= 0 {
 		left = u.Length - u.Offset
@@ -837,7 +836,7 @@ func keepFromSweep(c *web.Request, u *inbox.Upload, size int64) error {
 }
 
 // errPastEnd is the error for too many bytes.
-func errPastEnd(u *inbox.Upload, m *UploadBudget) error {
+func errPastEnd(u *inbox.Upload, m *Budget) error {
 	if u.Length >= 0 {
 		return &record.Error{Fault: record.TooLarge, Code: "too_large", Text: "The body goes beyond the length of the upload, " + record.Plural(u.Length, "byte") + "."}
 	}
@@ -913,29 +912,30 @@ func finishUpload(c *web.Request, u *inbox.Upload) error {
 	if err != nil {
 		return err
 	}
-	if u.BySender() {
-		return finishSenderUpload(c, u, kept)
-	}
-	defer kept.Release()
+	in := NewIntake(c.Site)
+	in.Strangers, in.Stays = u.BySender(), true
+	defer in.Close()
 	meta, err := parseMetadata(u.Metadata)
+	one := &File{Name: meta.fileName(), Claimed: meta.text("filetype")}
+	in.Adopt(one, kept)
 	if err != nil {
 		return err
+	}
+	if err := in.Keep(c.R.Context()); err != nil {
+		return err
+	}
+	if u.BySender() {
+		return finishSenderUpload(c, u, in)
 	}
 	form, problems := meta.form()
 	if problems != nil {
 		return problems
 	}
-	head, err := c.Site.Blobs.Head(kept.Ref, media.Sniffed)
-	if err != nil {
-		return err
-	}
-	one := fileForm(form, Part{Name: meta.fileName(), claimed: meta.text("filetype"), Head: head}, kept, true)
-	content := &record.Content{Ref: kept.Ref, Size: kept.Size, Metadata: examine(c.R.Context(), c.Site, kept, one.Body.(*record.File).MimeType)} // the form is a file's
 	if err := c.UpdateAsCaller(func(tx *kv.Tx) error {
-		if err := catalog.KeepCRCOf(tx, kept); err != nil {
+		if err := in.Carry(tx); err != nil {
 			return err
 		}
-		return inbox.FinishUpload(tx, u, one, content)
+		return inbox.FinishUpload(tx, u, one.Form(form, true), one.Content())
 	}); err != nil {
 		u.File = uuid.Nil
 		return err

@@ -2,16 +2,13 @@ package upload
 
 import (
 	"cmp"
-	"encoding/hex"
 	"io"
 	"mime"
 	"net/http"
 
-	"kist/blobs"
 	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/catalog"
-	"kist/kv/media"
 	"kist/kv/people"
 	"kist/kv/record"
 )
@@ -46,38 +43,31 @@ func replaceContent(c *web.Request) error {
 	if err := c.Site.Store.View(func(tx *kv.Tx) (err error) { before, err = expected(tx); return err }); err != nil {
 		return c.FailChange(err, find)
 	}
-	p, err := stageBody(c, before)
-	defer discardParts(c, []Part{p})
-	if err != nil {
+	in := NewIntake(c.Site)
+	defer in.Close()
+	if err := in.takeBody(c, before); err != nil {
+		return err
+	}
+	if err := in.Keep(c.R.Context()); err != nil {
 		return err
 	}
 
-	kept, err := p.Stage.KeepLater()
-	if err != nil {
-		return err
-	}
-	recorded, film := false, false
-	defer func() { ReleasePins(c.Site, []*blobs.Kept{kept}, recorded) }() // after the commit, even if it fails
-	b := &record.File{
-		OriginalName: p.Name, MimeType: media.Of(p.claimed, p.Name, p.Head),
-		Size: kept.Size, SHA256: hex.EncodeToString(kept.Ref[:]),
-	}
-	content := &record.Content{Ref: kept.Ref, Size: kept.Size, Metadata: examine(c.R.Context(), c.Site, kept, b.MimeType)}
+	f, film := in.Files[0], false
+	content := f.Content()
 	if err := c.UpdateAsCaller(func(tx *kv.Tx) error {
 		r, err := expected(tx)
 		if err != nil {
 			return err
 		}
 		film = r.Bytes.Class == record.Video && r.Bytes.Ref != content.Ref
-		tx.Carry(kept)
-		if err := catalog.KeepCRCOf(tx, kept); err != nil {
+		if err := in.Carry(tx); err != nil {
 			return err
 		}
-		return catalog.Replace(tx, r, b, content, c.Caller.Client())
+		return catalog.Replace(tx, r, f.Body(), content, c.Caller.Client())
 	}); err != nil {
 		return c.FailChange(err, find)
 	}
-	recorded = true
+	in.Recorded()
 	if film {
 		if err := c.Site.Thumbs.DropPoster(c.Owner(), before.ID); err != nil {
 			c.Site.Log.Warn("cannot remove the picture of a film that was replaced", "error", err)
@@ -86,72 +76,67 @@ func replaceContent(c *web.Request) error {
 	return c.RespondRecord(http.StatusOK, `{"data":`, find)
 }
 
-// stageBody stages the body of the request as the new bytes of a file. The caller must discard the part, which is
-// also returned with an error.
-func stageBody(c *web.Request, of *record.Record) (p Part, err error) {
+// takeBody takes the body of the request, as the new bytes of a file.
+func (in *Intake) takeBody(c *web.Request, of *record.Record) error {
 	query, err := c.Query()
 	if err != nil {
-		return p, err
+		return err
 	}
 	old, err := of.Decode()
 	if err != nil {
-		return p, err
+		return err
 	}
 	if err := c.RefuseCompressed(); err != nil {
-		return p, err
+		return err
 	}
 	if c.R.ContentLength == 0 && c.R.Header.Get("Content-Length") == "" { // an empty file says its length
-		return p, &record.Error{
+		return &record.Error{
 			Fault: record.Malformed, Code: "malformed", Text: "The request has no body. It must be the bytes of the file.",
 		}
 	}
 	if c.R.Header.Get("Content-Range") != "" { // RFC 9110, section 14.5: the rest of the file would be lost
-		return p, &record.Error{
+		return &record.Error{
 			Fault: record.Malformed, Code: "malformed",
 			Text: "The body must be the whole file. A part of it, which Content-Range announces, cannot be replaced.",
 		}
 	}
 	said := cmp.Or(query.Get("name"), saidName(c.R.Header.Get("Content-Disposition")))
-	p.Name, _ = record.CleanFileName(cmp.Or(said, old.(*record.File).OriginalName)) // the kind says so; never fails
-	p.claimed = c.R.Header.Get("Content-Type")
+	f := &File{Claimed: c.R.Header.Get("Content-Type")}
+	f.Name, _ = record.CleanFileName(cmp.Or(said, old.(*record.File).OriginalName)) // the kind says so; never fails
 	budget, err := replaceBudget(c, of)
 	if err != nil {
-		return p, err
+		return err
 	}
-	switch kind, _, _ := mime.ParseMediaType(p.claimed); kind {
+	switch kind, _, _ := mime.ParseMediaType(f.Claimed); kind {
 	case web.MultipartForm.Media:
-		return stageForm(c, budget, p.Name)
+		return in.takeOne(c, budget, f.Name)
 	case web.FormBody.Media: // curl says it about every body
-		p.claimed = ""
+		f.Claimed = ""
 	}
 	if err := budget.ErrTooLarge(max(c.R.ContentLength, 0)); err != nil {
-		return p, err
+		return err
 	}
 	body := &longBody{c: c, r: c.LimitBody(budget.File + 1)}
 	defer body.release()
-	err = stage(c, &p, bodyErrors{body}, budget)
-	return p, err
+	return in.Take(f, bodyErrors{body}, budget)
 }
 
-// stageForm is stageBody for a form with one file, as programs send uploads. named is the name for a file without one.
-func stageForm(c *web.Request, budget *UploadBudget, named string) (p Part, err error) {
-	parts, _, err := ReadMultipart(c, budget)
-	if err == nil && len(parts) != 1 {
-		err = record.Bad(map[string]string{"file": "must be one file"})
+// takeOne is takeBody for a form with one file, as programs send uploads. named is the name for a file without one.
+func (in *Intake) takeOne(c *web.Request, budget *Budget, named string) error {
+	if _, err := in.ReadForm(c, budget); err != nil {
+		return err
 	}
-	if err != nil {
-		discardParts(c, parts)
-		return p, err
+	if len(in.Files) != 1 {
+		return record.Bad(map[string]string{"file": "must be one file"})
 	}
-	p = parts[0]
-	if p.unnamed {
-		p.Name = named
+	if in.Files[0].Unnamed {
+		in.Files[0].Name = named
 	}
-	return p, nil
+	return nil
 }
 
 // replaceBudget is BudgetOf for other bytes of a file. While the trash is off, the former ones make room for them.
-func replaceBudget(c *web.Request, of *record.Record) (*UploadBudget, error) {
+func replaceBudget(c *web.Request, of *record.Record) (*Budget, error) {
 	budget, err := BudgetOf(c.Site, c.Owner())
 	if err != nil {
 		return nil, err

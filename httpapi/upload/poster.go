@@ -1,0 +1,45 @@
+package upload
+
+import (
+	"errors"
+
+	"kist/httpapi/thumb"
+	"kist/httpapi/web"
+	"kist/kv"
+	"kist/kv/catalog"
+	"kist/kv/record"
+)
+
+var SetPoster = web.Operation{
+	Tag: "files", Summary: "Gives a film a picture for its thumbnail: a JPEG, PNG, GIF or WebP of at most 512 KiB. The server cannot decode films, so clients send one. It is kept with the other thumbnails and may get lost.",
+	Body: &web.Content{Media: "application/octet-stream"}, Reply: web.DoneReply, Fails: []int{404}, Serve: setPoster,
+}
+
+func setPoster(c *web.Request) error {
+	picture, err := c.ReadBody(thumb.MaxPoster)
+	if err != nil {
+		return err
+	}
+	var r *record.Record
+	if err := c.Site.Store.View(func(tx *kv.Tx) (err error) {
+		r, err = catalog.Record(tx, c.Owner(), record.Files, c.Arg("slug"))
+		return err
+	}); err != nil {
+		return err
+	}
+	b, err := r.Decode()
+	if err != nil {
+		return err
+	}
+	if record.ClassOf(b.(*record.File).MimeType) != record.Video { // the kind is asked for
+		return record.Bad(map[string]string{"slug": "must be that of a film"})
+	}
+	err = c.Site.Thumbs.SetPoster(c.R.Context(), c.Owner(), r.ID, picture)
+	if errors.Is(err, thumb.ErrNone) {
+		return &record.Error{Fault: record.WrongType, Code: "unsupported_media_type", Text: "The body must be a picture: JPEG, PNG, GIF or WebP."}
+	}
+	if err != nil {
+		return err
+	}
+	return c.RespondOK()
+}
