@@ -4,15 +4,18 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -57,7 +60,8 @@ func main() {
 
 // operator makes the API for a command that has opened the store itself.
 func operator(store *kv.Store, log *slog.Logger, commands control.Commands) http.Handler {
-	return httpapi.Operator(web.Config{Store: store, Passwords: people.NewPasswords(), Log: log, Access: slog.New(slog.DiscardHandler)}, commands)
+	c := web.Config{Store: store, Passwords: people.NewPasswords(), Log: log, Access: slog.New(slog.DiscardHandler)}
+	return httpapi.Operator(c, commands)
 }
 
 type serveCommand struct {
@@ -81,183 +85,319 @@ type serveCommand struct {
 // Run serves until SIGINT or SIGTERM and returns when everything is closed. A
 // second signal ends the process at once. Acknowledged data survives that.
 func (cmd *serveCommand) Run(c *admin.Call) (err error) {
-	if _, _, err := cmd.addresses(); err != nil { // before anything is opened
-		return err
-	}
-	if err := cmd.CaptchaFlags.Check(); err != nil {
-		return err
-	}
-	proxies := make([]netip.Prefix, 0, len(cmd.TrustedProxies))
-	for _, n := range cmd.TrustedProxies {
-		proxies = append(proxies, n.Prefix)
-	}
-	if err := cmd.SignInFlags.Check(proxies); err != nil {
-		return err
-	}
-	secure, err := cmd.CertificateFlags.Config(c.DataDir, c.Log)
+	secure, err := cmd.check(c)
 	if err != nil {
 		return err
 	}
+
 	process.RaiseThreads()
-	if cmd.ExpectData {
-		if err := ops.ExpectData(c.DataDir); err != nil {
-			return err
-		}
-	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer process.WatchSignals(ctx, cancel)() // runs last: a second signal counts until everything is closed
 
-	base, _, err := cmd.addresses()
+	s := &server{serveCommand: cmd, call: c, secure: secure}
+	defer func() { err = errors.Join(err, s.close()) }()
+	if err := s.open(); err != nil {
+		return err
+	}
+
+	front, err := s.starting.End()
 	if err != nil {
 		return err
 	}
-	shipping, release, err := cmd.StoreFlags.Open(base, cmd.CacheSize > 0, time.Duration(cmd.StoreHistory), c.Log)
+	defer front.Close()
+	cmd.Listen = serve.Bound(cmd.Listen, front)
+
+	if err := s.wire(); err != nil {
+		return err
+	}
+	return s.serve(ctx, cancel, front)
+}
+
+// check finds mistakes in the flags before anything is opened. It returns what HTTPS needs, nil
+// for plain HTTP.
+func (cmd *serveCommand) check(c *admin.Call) (*tls.Config, error) {
+	if _, _, err := cmd.addresses(); err != nil {
+		return nil, err
+	}
+	if err := cmd.CaptchaFlags.Check(); err != nil {
+		return nil, err
+	}
+	if err := cmd.SignInFlags.Check(cmd.proxies()); err != nil {
+		return nil, err
+	}
+	secure, err := cmd.CertificateFlags.Config(c.DataDir, c.Log)
+	if err != nil {
+		return nil, err
+	}
+	if cmd.ExpectData {
+		if err := ops.ExpectData(c.DataDir); err != nil {
+			return nil, err
+		}
+	}
+	return secure, nil
+}
+
+// proxies returns the networks of --trusted-proxies.
+func (cmd *serveCommand) proxies() []netip.Prefix {
+	all := make([]netip.Prefix, 0, len(cmd.TrustedProxies))
+	for _, n := range cmd.TrustedProxies {
+		all = append(all, n.Prefix)
+	}
+	return all
+}
+
+// server is the one server of a process. Run alone uses it: each step sets fields for the steps
+// after it.
+type server struct {
+	*serveCommand
+	call   *admin.Call
+	secure *tls.Config // nil for plain HTTP
+
+	// Set by open.
+	starting *serve.Starting
+	shipping ship.Options
+	shipper  *ship.Shipper // nil without --store
+	store    *kv.Store
+	content  *blobs.Store
+	thumbs   *thumb.Maker
+	icons    *thumb.Icons
+	opened   []func() error // closes what open has opened, the last first
+
+	// Set by wire.
+	base, separate string // see addresses
+	index          *search.Index
+	sweeper        *ops.Sweeper
+	scrubber       *scrub.Scrubber
+	signIn         *oidc.Client // nil without --oidc-issuer
+	site           *httpapi.Server
+}
+
+// close closes what open has opened, also after a start that failed.
+func (s *server) close() error {
+	var errs []error
+	for _, end := range slices.Backward(s.opened) {
+		errs = append(errs, end())
+	}
+	return errors.Join(errs...)
+}
+
+// open opens the store and everything that is kept beside it. It may take long: s.starting answers
+// visitors meanwhile.
+func (s *server) open() error {
+	base, _, err := s.addresses()
 	if err != nil {
 		return err
 	}
-	defer release()
-	starting := &serve.Starting{Listen: cmd.Listen, Secure: secure, Log: c.Log}
-	defer func() { err = errors.Join(err, starting.Close()) }()
-	var work sync.WaitGroup
-	defer work.Wait()
-	defer cancel()
-	_, onSocket := serve.SocketPath(cmd.Listen) // which may be in the folder
-	if _, err := os.Stat(c.DataDir); errors.Is(err, fs.ErrNotExist) && !onSocket {
-		if _, err := starting.Open(); err != nil { // before there is a folder, which a start that fails would leave behind
+	dir, log := s.call.DataDir, s.call.Log
+	shipping, release, err := s.StoreFlags.Open(base, s.CacheSize > 0, time.Duration(s.StoreHistory), log)
+	if err != nil {
+		return err
+	}
+	s.shipping = shipping
+	s.opened = append(s.opened, func() error {
+		release()
+		return nil
+	})
+
+	s.starting = &serve.Starting{Listen: s.Listen, Secure: s.secure, Log: log}
+	s.opened = append(s.opened, s.starting.Close)
+	_, onSocket := serve.SocketPath(s.Listen) // which may be in the folder
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) && !onSocket {
+		// Before there is a folder, which a start that fails would leave behind.
+		if _, err := s.starting.Open(); err != nil {
 			return err
 		}
 	}
-	var shipper *ship.Shipper
-	if shipping.Remote != nil {
-		shipper = ship.New(shipping)
+
+	if err := s.openStore(); err != nil {
+		return err
 	}
-	store, err := kv.Open(c.DataDir, kv.Options{Schema: tables.All, Log: c.Log, Rebuild: starting.Rebuild, Ship: shipper})
+	if err := ops.SweepScratch(dir); err != nil {
+		log.Warn("what a command has left in the data directory could not be removed", "error", err)
+	}
+	process.PaceGC() // not earlier: opening a large store takes as much memory as it may
+	return s.openContent()
+}
+
+// openStore opens the store, and connects it with the object store.
+func (s *server) openStore() error {
+	if s.shipping.Remote != nil {
+		s.shipper = ship.New(s.shipping)
+	}
+	o := kv.Options{Schema: tables.All, Log: s.call.Log, Rebuild: s.starting.Rebuild, Ship: s.shipper}
+	store, err := kv.Open(s.call.DataDir, o)
 	if errors.As(err, new(*datadir.InUse)) {
 		return fmt.Errorf("%w; stop that one first, or choose another --data-dir", err)
 	}
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, store.Close()) }()
-	if err := ops.SweepScratch(c.DataDir); err != nil {
-		c.Log.Warn("what a command has left in the data directory could not be removed", "error", err)
-	}
-	process.PaceGC() // not earlier: opening a large store takes as much memory as it may
-	content, err := serve.OpenContent(c.DataDir, c.Log)
+	s.store = store
+	s.opened = append(s.opened, store.Close)
+	return nil
+}
+
+// openContent opens the uploaded contents and the pictures made of them.
+func (s *server) openContent() error {
+	dir, log := s.call.DataDir, s.call.Log
+	content, err := serve.OpenContent(dir, log)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, content.Close()) }()
-	if shipper != nil {
-		content.OnKeep = shipper.Ahead
-		content.PutBehind(shipping.Remote, int64(cmd.CacheSize), store.FreeForContent, c.Log)
+	s.content = content
+	s.opened = append(s.opened, content.Close)
+	if s.shipper != nil {
+		content.OnKeep = s.shipper.Ahead
+		content.PutBehind(s.shipping.Remote, int64(s.CacheSize), s.store.FreeForContent, log)
 	}
-	thumbs, err := thumb.New(filepath.Join(c.DataDir, "cache", "thumbs"))
+
+	s.thumbs, err = thumb.New(filepath.Join(dir, "cache", "thumbs"))
 	if err != nil {
 		return fmt.Errorf("cannot open the cache of thumbnails: %w", err)
 	}
-	defer func() { err = errors.Join(err, thumbs.Close()) }()
-
-	icons, err := thumbs.Icons(filepath.Join(c.DataDir, "cache", "icons"))
+	s.opened = append(s.opened, s.thumbs.Close)
+	s.icons, err = s.thumbs.Icons(filepath.Join(dir, "cache", "icons"))
 	if err != nil {
 		return fmt.Errorf("cannot open the cache of icons: %w", err)
 	}
+	return nil
+}
 
-	index, err := ops.NewIndex(store, content, c.Log)
+// wire makes the site and the work behind it from what is open. Nothing runs yet. The address is
+// known by now, with the port that was bound.
+func (s *server) wire() (err error) {
+	log := s.call.Log
+	s.base, s.separate, err = s.addresses()
 	if err != nil {
 		return err
 	}
-	front, err := starting.End()
+	s.index, err = ops.NewIndex(s.store, s.content, log)
 	if err != nil {
 		return err
 	}
-	defer front.Close()
-	cmd.Listen = serve.Bound(cmd.Listen, front)
-	base, separate, err := cmd.addresses() // now with the port that was bound
-	if err != nil {
-		return err
+	s.sweeper = &ops.Sweeper{
+		Store: s.store, Blobs: s.content, Remote: s.shipper.Remote(), Delay: time.Duration(s.GCDelay), Log: log,
+		Thumbs: s.thumbs.Sweep, Posters: s.thumbs.SweepPosters, Icons: s.icons.Sweep,
 	}
-	sweeper := &ops.Sweeper{Store: store, Blobs: content, Remote: shipper.Remote(), Delay: time.Duration(cmd.GCDelay), Log: c.Log, Thumbs: thumbs.Sweep, Posters: thumbs.SweepPosters, Icons: icons.Sweep}
-	scrubber := &scrub.Scrubber{Store: content, Dir: filepath.Join(c.DataDir, "cache", "scrub"), Log: c.Log}
-	config := web.Config{
-		Store: store, Blobs: content, Passwords: people.NewPasswords(), Thumbs: thumbs, Icons: icons, Search: index,
-		Base: base, Content: separate, MaxUpload: int64(cmd.MaxUploadSize), MaxConnections: cmd.MaxConnections,
-		Metrics: cmd.Metrics, Version: version, Log: c.Log, Access: c.Access,
-		Captcha:        captcha.Config{Provider: cmd.Captcha, SiteKey: cmd.CaptchaSiteKey, Secret: cmd.CaptchaSecret, VerifyURL: cmd.CaptchaURL},
-		TrustedProxies: proxies, AuthHeader: cmd.AuthHeader, NoPasswords: cmd.PasswordLogin == "off",
-		AnyHost: cmd.BaseURL == "", Outbound: outbound.New(outbound.Options{Allow: cmd.AllowOutbound}), Scrubbed: scrubber.Finished, Absent: sweeper.Absent,
-		Ship: shipper,
-		Backup: func(w io.Writer) error {
-			return ops.Job{Dir: c.DataDir, Stderr: io.Discard, Log: c.Log, Remote: shipper.Remote()}.Stream(w)
-		},
-		LastBackup: func() time.Time { at, _ := ops.LastBackup(c.DataDir); return at }, // zero without a backup
+	s.scrubber = &scrub.Scrubber{
+		Store: s.content, Dir: filepath.Join(s.call.DataDir, "cache", "scrub"), Log: log,
 	}
-	if shipper == nil {
-		config.Elsewhere = ship.FilesIn(c.DataDir)
-	}
-	var signIn func(context.Context) control.SignInHealth
-	if cmd.OIDCIssuer != "" {
-		config.OIDC = oidc.New(oidc.Options{
-			Issuer: cmd.OIDCIssuer, ClientID: cmd.OIDCClientID, ClientSecret: cmd.OIDCClientSecret, Name: cmd.OIDCName, Scopes: cmd.OIDCScopes,
-			GroupsClaim: cmd.OIDCGroupsClaim, AllowGroup: cmd.OIDCAllowGroup, AdminGroup: cmd.OIDCAdminGroup, Create: cmd.OIDCCreate,
-			Redirect: base + session.OIDCPath + "/callback", Leave: base + "/login", Allow: cmd.AllowOutbound,
+	if s.OIDCIssuer != "" {
+		s.signIn = oidc.New(oidc.Options{
+			Issuer: s.OIDCIssuer, ClientID: s.OIDCClientID, ClientSecret: s.OIDCClientSecret,
+			Name: s.OIDCName, Scopes: s.OIDCScopes, Create: s.OIDCCreate,
+			GroupsClaim: s.OIDCGroupsClaim, AllowGroup: s.OIDCAllowGroup, AdminGroup: s.OIDCAdminGroup,
+			Redirect: s.base + session.OIDCPath + "/callback", Leave: s.base + "/login", Allow: s.AllowOutbound,
 		})
-		signIn = func(ctx context.Context) control.SignInHealth { return control.SignInHealth(config.OIDC.Check(ctx)) }
 	}
-	cmd.WarnScheme(c.Log, base, len(proxies) > 0)
-	site, err := httpapi.New(config)
+
+	s.WarnScheme(log, s.base, len(s.TrustedProxies) > 0)
+	s.site, err = httpapi.New(s.config())
 	if err != nil {
 		return fmt.Errorf("cannot make the server: %w", err)
 	}
-	if err := cmd.CheckAdmins(store); err != nil {
+	s.scrubber.Busy = s.site.Busy
+	return nil
+}
+
+// config is what the site serves, and how.
+func (s *server) config() web.Config {
+	dir, log := s.call.DataDir, s.call.Log
+	c := web.Config{
+		Store: s.store, Blobs: s.content, Thumbs: s.thumbs, Icons: s.icons, Search: s.index, Ship: s.shipper,
+		Base: s.base, Content: s.separate, AnyHost: s.BaseURL == "", TrustedProxies: s.proxies(),
+		MaxUpload: int64(s.MaxUploadSize), MaxConnections: s.MaxConnections,
+		Passwords: people.NewPasswords(), NoPasswords: s.PasswordLogin == "off",
+		AuthHeader: s.AuthHeader, OIDC: s.signIn,
+		Captcha: captcha.Config{
+			Provider: s.Captcha, SiteKey: s.CaptchaSiteKey, Secret: s.CaptchaSecret, VerifyURL: s.CaptchaURL,
+		},
+		Outbound: outbound.New(outbound.Options{Allow: s.AllowOutbound}),
+		Metrics:  s.Metrics, Version: version, Log: log, Access: s.call.Access,
+		Scrubbed: s.scrubber.Finished, Absent: s.sweeper.Absent,
+		Backup: func(w io.Writer) error {
+			return ops.Job{Dir: dir, Stderr: io.Discard, Log: log, Remote: s.shipper.Remote()}.Stream(w)
+		},
+		LastBackup: func() time.Time {
+			at, _ := ops.LastBackup(dir)
+			return at // zero without a backup
+		},
+	}
+	if s.shipper == nil {
+		c.Elsewhere = ship.FilesIn(dir)
+	}
+	return c
+}
+
+// serve answers requests and commands until ctx is done, and then ends what it has started.
+func (s *server) serve(ctx context.Context, cancel context.CancelFunc, front net.Listener) error {
+	c, grace := s.call, time.Duration(s.Grace)
+	if err := s.CheckAdmins(s.store); err != nil {
 		return err
 	}
 	back, err := socket.Listen(c.DataDir)
 	if err != nil {
 		return err
 	}
-	link, err := serve.ClaimLink(store, base)
+	link, err := serve.ClaimLink(s.store, s.base)
 	if err != nil {
 		return errors.Join(err, back.Close())
 	}
 
-	scrubber.Busy = site.Busy
-	work.Go(func() { sweeper.Hourly(ctx) })
-	work.Go(func() { scrubber.Run(ctx) })
-	shipped := ops.Shipped(store, content)
-	work.Go(func() { shipper.Tend(ctx, shipped) })
-	work.Go(func() { index.Run(ctx) })
-	work.Go(func() { serve.WatchClaim(ctx, store, c.Log) })
-	about := func() control.About {
-		return control.About{
-			Version: version, Base: base, Content: separate, Listen: cmd.Listen, Secure: secure != nil, TLSDomain: cmd.TLSDomain,
-			MaxUpload: int64(cmd.MaxUploadSize), TrustedProxies: proxies, Issuer: cmd.OIDCIssuer, GCDelay: time.Duration(cmd.GCDelay), Probe: site.NewProbe(),
-			Store: control.StoreHealthOf(shipping.Address, shipper),
+	var work sync.WaitGroup
+	shipped := ops.Shipped(s.store, s.content)
+	work.Go(func() { s.sweeper.Hourly(ctx) })
+	work.Go(func() { s.scrubber.Run(ctx) })
+	work.Go(func() { s.shipper.Tend(ctx, shipped) })
+	work.Go(func() { s.index.Run(ctx) })
+	work.Go(func() { serve.WatchClaim(ctx, s.store, c.Log) })
+	stopControl := control.Serve(back, s.site.Operator(control.NewCommands(s.backend(ctx, shipped))), c.Log)
+
+	serve.Announce(c.Stdout, version, s.Listen, s.base, link)
+	work.Go(func() { process.Supervise(ctx, s.site.Lives, c.Log) })
+	err = s.site.Serve(ctx, front, s.secure, grace)
+
+	cancel()
+	err = errors.Join(err, stopControl(grace))
+	work.Wait()
+	return errors.Join(err, serve.TidyClaim(s.store))
+}
+
+// backend is what the commands of the same machine may ask of the server.
+func (s *server) backend(ctx context.Context, shipped ship.Contents) control.Backend {
+	b := control.Backend{
+		Store: s.store, Sweep: s.sweeper.Within(ctx), About: s.about,
+		Compare:  func(ctx context.Context) error { return s.shipper.Compare(ctx, shipped) },
+		Index:    func() (*search.Index, error) { return s.index, nil },
+		Contents: func(fn func(*blobs.Store) error) error { return fn(s.content) },
+	}
+	if s.signIn != nil {
+		b.SignIn = func(ctx context.Context) control.SignInHealth {
+			return control.SignInHealth(s.signIn.Check(ctx))
 		}
 	}
-	stopControl := control.Serve(back, site.Operator(control.NewCommands(control.Backend{
-		Store: store, Sweep: sweeper.Within(ctx), About: about, SignIn: signIn,
-		Compare:  func(ctx context.Context) error { return shipper.Compare(ctx, shipped) },
-		Index:    func() (*search.Index, error) { return index, nil },
-		Contents: func(fn func(*blobs.Store) error) error { return fn(content) },
-	})), c.Log)
+	return b
+}
 
-	serve.Announce(c.Stdout, version, cmd.Listen, base, link)
-	work.Go(func() { process.Supervise(ctx, site.Lives, c.Log) })
-	err = site.Serve(ctx, front, secure, time.Duration(cmd.Grace))
-	cancel()
-	err = errors.Join(err, stopControl(time.Duration(cmd.Grace)))
-	work.Wait()
-	return errors.Join(err, serve.TidyClaim(store))
+// about says how the server was started, for kist doctor.
+func (s *server) about() control.About {
+	return control.About{
+		Version: version, Base: s.base, Content: s.separate, Listen: s.Listen,
+		Secure: s.secure != nil, TLSDomain: s.TLSDomain, TrustedProxies: s.proxies(), Issuer: s.OIDCIssuer,
+		MaxUpload: int64(s.MaxUploadSize), GCDelay: time.Duration(s.GCDelay), Probe: s.site.NewProbe(),
+		Store: control.StoreHealthOf(s.shipping.Address, s.shipper),
+	}
 }
 
 // addresses returns the URLs that generated links begin with: base for pages, and
 // content for uploaded content, which is "" if base serves it.
 func (cmd *serveCommand) addresses() (base, content string, err error) {
-	if base, err = cmd.Base(&cmd.CertificateFlags); err != nil || cmd.ContentURL == "" {
+	base, err = cmd.Base(&cmd.CertificateFlags)
+	if err != nil || cmd.ContentURL == "" {
 		return base, "", err
 	}
-	if content, err = public.ContentOrigin(cmd.ContentURL, base); err != nil {
+	content, err = public.ContentOrigin(cmd.ContentURL, base)
+	if err != nil {
 		return "", "", exit.Misused("--content-url %v", err)
 	}
 	return base, content, cmd.Cover(content)
