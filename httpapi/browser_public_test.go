@@ -22,7 +22,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/matryer/is"
 
-	"kist/httpapi/session"
+	"kist/httpapi/limit"
 	"kist/httpapi/web"
 	"kist/kv/kvtest/needs"
 )
@@ -252,7 +252,7 @@ func TestBrowserPublic(t *testing.T) {
 	}
 	guess("is wrong")
 	look("wrong")
-	for range session.GuessesFrom {
+	for range limit.GuessesFrom {
 		b.guessed("127.0.0.1/32", b.get("/api/v1/notes/the-locked").want(200).text("data.id"))
 	}
 	guess("Too many")

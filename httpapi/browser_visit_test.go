@@ -12,7 +12,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 	"github.com/matryer/is"
 
-	"kist/httpapi/session"
+	"kist/httpapi/limit"
 	"kist/kv"
 	"kist/kv/people"
 )
@@ -85,7 +85,7 @@ func TestBrowserSignIn(t *testing.T) {
 	is := is.New(t)
 	b := openStranger(t)
 	b.open("/notes?q=milk")
-	for range session.GuessesFrom {
+	for range limit.GuessesFrom {
 		b.enterAs("ann", "wrong horse")
 		b.until(`document.querySelector('[role=alert]')?.textContent === 'The name or the password is wrong.'`)
 		is.Equal(b.js(`document.querySelector('#username').value`), "ann")
@@ -94,7 +94,7 @@ func TestBrowserSignIn(t *testing.T) {
 	}
 	b.enterAs("ann", "correct horse")
 	b.until(`document.querySelector('[role=alert]')?.textContent.startsWith('Too many wrong passwords.')`)
-	b.clock.advance(session.GuessWindow)
+	b.clock.advance(limit.GuessWindow)
 	b.enterAs("ann", "correct horse")
 	b.until(`location.pathname + location.search === '/notes?q=milk' && document.title === 'Notes · kist'`)
 
@@ -109,7 +109,7 @@ func TestBrowserSignIn(t *testing.T) {
 // that it is not a bot, and the user types the password again.
 func TestBrowserSignInProof(t *testing.T) {
 	b := openStranger(t)
-	for i := range session.GuessesOverall {
+	for i := range limit.GuessesOverall {
 		b.guessed(fmt.Sprint(i), "login:ann")
 	}
 	b.open("/notes?q=milk")

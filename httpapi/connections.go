@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"kist/httpapi/grant"
 	"kist/httpapi/limit"
 	"kist/httpapi/web"
 	"kist/kv/people"
@@ -130,5 +129,5 @@ func (s *Server) clientNetwork(addr netip.Addr) netip.Prefix {
 	if !addr.IsValid() || s.Trusts(addr) {
 		return netip.Prefix{}
 	}
-	return grant.Network(addr)
+	return limit.Network(addr)
 }

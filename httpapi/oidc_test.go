@@ -27,6 +27,7 @@ import (
 	zoidc "github.com/zitadel/oidc/v3/pkg/oidc"
 	"github.com/zitadel/oidc/v3/pkg/op"
 
+	"kist/httpapi/limit"
 	"kist/httpapi/oidc"
 	"kist/httpapi/session"
 	"kist/httpapi/web"
@@ -476,7 +477,7 @@ func TestOIDCState(t *testing.T) {
 	a.do(apiRequest{method: "POST", path: "/api/v1/me/identities", json: "{}"}).want(403) // an API key has no browser
 
 	// Guessing is limited.
-	for range session.GuessesOfAll + 1 {
+	for range limit.GuessesOfAll + 1 {
 		b = newIDPBrowser(a, p)
 		got = b.open("/login/oidc/callback?code=guess&state=" + b.begin().Query().Get("state"))
 	}

@@ -78,20 +78,20 @@ func (m *slugProbes) allow(from netip.Addr, now time.Time) (wait time.Duration, 
 	if m.tally.Len() == 0 {
 		return 0, true
 	}
-	wait = m.tally.Wait(grant.Network(from), maxMisses, missWindow, now)
+	wait = m.tally.Wait(limit.Network(from), maxMisses, missWindow, now)
 	return wait, wait <= 0
 }
 
 func (m *slugProbes) count(from netip.Addr, slug string, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	hash := maphash.Comparable(missSeed, missed{grant.Network(from), slug})
+	hash := maphash.Comparable(missSeed, missed{limit.Network(from), slug})
 	place := &m.recent[hash%recentMisses]
 	if *place == hash {
 		return
 	}
 	*place = hash
-	m.tally.Add(grant.Network(from), 1, missWindow, now)
+	m.tally.Add(limit.Network(from), 1, missWindow, now)
 }
 
 // find serves a route on which slugs could be guessed.

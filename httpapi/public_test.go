@@ -23,8 +23,8 @@ import (
 
 	"github.com/matryer/is"
 
+	"kist/httpapi/limit"
 	"kist/httpapi/public"
-	"kist/httpapi/session"
 	"kist/httpapi/web"
 	"kist/kv/people"
 	"kist/kv/record"
@@ -433,7 +433,7 @@ func TestRawHeaders(t *testing.T) {
 					}
 				}
 			}
-			for range session.GuessesFrom {
+			for range limit.GuessesFrom {
 				a.send("GET", "/x/locked", "X-Share-Password", "wrong")
 			}
 			got := a.send("GET", "/t/locked", "X-Share-Password", "wrong").want(429)
@@ -1002,7 +1002,7 @@ func TestPublicGuessesInParallel(t *testing.T) {
 			wrong++
 		}
 	}
-	is.True(wrong <= session.GuessesFrom)
+	is.True(wrong <= limit.GuessesFrom)
 }
 
 // TestPublicGuessUnknown: a password for what is not there costs the same work
@@ -1011,10 +1011,10 @@ func TestPublicGuessUnknown(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	a := start(t)
-	for i := range session.GuessesFrom {
+	for i := range limit.GuessesFrom {
 		a.send("GET", fmt.Sprintf("/x/unknown%d", i), "X-Share-Password", "guess").want(404)
 	}
-	limit := people.Limit{Kind: session.LimitFrom, Of: "127.0.0.1/32 missing", Most: session.GuessesFrom}
+	limit := people.Limit{Kind: limit.KindFrom, Of: "127.0.0.1/32 missing", Most: limit.GuessesFrom}
 	is.True(people.TriesOf(a.server.Store).Wait(a.server.Store.Now(), limit) > 0) // every one was checked against a hash and counted
 	a.send("GET", "/x/unknown", "X-Share-Password", "guess").want(404)
 }
@@ -1071,7 +1071,7 @@ func TestPublicGuessExtension(t *testing.T) {
 	a.share("x", "slug", "locked", "password", "secret")
 	// counted reports how many wrong guesses there were at the thing so far.
 	counted := func(at string) (n int) {
-		for n = 0; people.TriesOf(a.server.Store).Wait(a.server.Store.Now(), people.Limit{Kind: session.LimitOverall, Of: at, Most: n + 1}) > 0; n++ {
+		for n = 0; people.TriesOf(a.server.Store).Wait(a.server.Store.Now(), people.Limit{Kind: limit.KindOverall, Of: at, Most: n + 1}) > 0; n++ {
 		}
 		return n
 	}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/matryer/is"
 
-	"kist/httpapi/session"
+	"kist/httpapi/limit"
 	"kist/httpapi/web"
 	"kist/kv/people"
 )
@@ -108,7 +108,7 @@ func TestRecentSignIn(t *testing.T) {
 		a.do(changes[0]).want(201)
 		a.clock.advance(people.RecentTime)
 	}
-	for range session.GuessesFrom {
+	for range limit.GuessesFrom {
 		confirm(`{"password":"wrong horse"}`)
 	}
 	confirm(`{"password":"correct horse"}`).want(429)
@@ -182,7 +182,7 @@ func TestCurrentPasswordConfirms(t *testing.T) {
 	is.Equal(a.do(as(mine, "POST", "/api/v1/keys", `{"name":"laptop"}`)).want(403).code(), "recent_sign_in_required")
 	a.do(as(mine, "DELETE", "/api/v1/keys/01890a5d-ac96-774b-bcce-b302099a8057", `{"currentPassword":"correct horse"}`)).want(404)
 	a.do(as(mine, "PATCH", "/api/v1/admin/settings", `{"trashDays":7,"currentPassword":"correct horse"}`)).want(200)
-	for range session.GuessesFrom {
+	for range limit.GuessesFrom {
 		key(`"wrong horse"`)
 	}
 	key(`"correct horse"`).want(429)

@@ -26,7 +26,7 @@ import (
 	"github.com/matryer/is"
 
 	"kist/httpapi/captcha"
-	"kist/httpapi/session"
+	"kist/httpapi/limit"
 	"kist/httpapi/upload"
 	"kist/httpapi/web"
 	"kist/kv"
@@ -287,14 +287,14 @@ func TestUploadLinkPassword(t *testing.T) {
 	is.Equal(right.at("description"), "inner")
 	is.Equal(right.at("captcha"), map[string]any{"provider": "pow", "challengeUrl": "https://kist.example.org/api/v1/captcha/challenge"})
 	is.Equal(a.codeOf(a.leave(slug, http.Header{"X-Upload-Password": {"sesame"}}, nil, file{"a", "", "x"}), 400), "captcha_required")
-	for range session.GuessesFrom {
+	for range limit.GuessesFrom {
 		a.visit(public, "X-Upload-Password", "guess")
 	}
 	is.Equal(a.codeOf(a.visit(public, "X-Upload-Password", "sesame"), 429), "too_many_guesses")
 	a.visit("/api/v1/upload-requests/p/nothing", "X-Upload-Password", "x").want(404)
 
 	// The page asks by a form, and the cookie is for this link alone.
-	a.clock.advance(session.GuessWindow)
+	a.clock.advance(limit.GuessWindow)
 	locked := a.visit("/up/" + slug).want(401)
 	is.True(strings.Contains(string(locked.body), `action="/up/`+slug+`/unlock"`))
 	is.True(!strings.Contains(string(locked.body), "Photos"))

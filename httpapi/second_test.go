@@ -14,7 +14,7 @@ import (
 	"github.com/matryer/is"
 
 	"kist/httpapi/grant"
-	"kist/httpapi/session"
+	"kist/httpapi/limit"
 	"kist/kv"
 	"kist/kv/kvtest"
 	"kist/kv/people"
@@ -131,12 +131,12 @@ func TestSecondStepGuesses(t *testing.T) {
 	const here, there = "192.0.2.7", "198.51.100.1"
 	code, recovery := a.codesOn(a.login(here, "ann", "correct horse").want(200).cookieOf(sessionName))
 	ask := func(from string) string { return a.login(from, "ann", "correct horse").want(401).text("ticket") }
-	for range session.GuessesFrom {
+	for range limit.GuessesFrom {
 		a.step(there, ask(there), map[string]string{"code": "000000"}).want(401)
 	}
 	got := a.step(there, ask(there), map[string]string{"code": code(0)}).want(429)
 	is.Equal(got.code(), "too_many_guesses")
-	is.True(got.retryAfter() <= session.GuessWindow)
+	is.True(got.retryAfter() <= limit.GuessWindow)
 	a.step(there, ask(there), map[string]string{"recoveryCode": recovery[0]}).want(429)
 	a.fatal(a.server.Store.Close())
 	again, err := kv.Open(a.server.Store.Dir(), kv.Options{Schema: tables.All, Now: a.clock.now, Space: kvtest.SmallDisk})
@@ -144,12 +144,12 @@ func TestSecondStepGuesses(t *testing.T) {
 	t.Cleanup(func() { a.fatal(again.Close()) })
 	a.server.Store = again
 	a.step(there, ask(there), map[string]string{"code": code(0)}).want(429)
-	for i := session.GuessesFrom; i < session.GuessesOverall; i++ {
+	for i := limit.GuessesFrom; i < limit.GuessesOverall; i++ {
 		from := fmt.Sprintf("2001:db8:%x::1", i)
 		a.step(from, ask(from), map[string]string{"recoveryCode": "BCDF-GHJK-LMNP-QRST"}).want(401)
 	}
 	a.step(here, ask(here), map[string]string{"code": code(0)}).want(429) // from anywhere
-	a.clock.advance(session.GuessWindow)
+	a.clock.advance(limit.GuessWindow)
 	a.step(here, ask(here), map[string]string{"code": code(0)}).want(200)
 }
 
@@ -181,7 +181,7 @@ func TestSecondStepRace(t *testing.T) {
 			}
 		}
 		is.Equal(entered, 1)
-		a.clock.advance(session.GuessWindow) // wrong answers are counted
+		a.clock.advance(limit.GuessWindow) // wrong answers are counted
 	}
 }
 
@@ -200,9 +200,9 @@ func TestCodesOfOneDay(t *testing.T) {
 		t.Helper()
 		return a.step(from, a.login(from, "ann", "correct horse").want(401).text("ticket"), with, header...)
 	}
-	for i := range session.CodesPerDay {
+	for i := range limit.CodesPerDay {
 		try(fmt.Sprintf("2001:db8:%x::1", i), map[string]string{"code": "000000"}).want(401)
-		a.clock.advance(session.GuessWindow)
+		a.clock.advance(limit.GuessWindow)
 	}
 	refused := func() {
 		t.Helper()

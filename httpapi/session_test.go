@@ -17,7 +17,7 @@ import (
 
 	"github.com/matryer/is"
 
-	"kist/httpapi/session"
+	"kist/httpapi/limit"
 	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/people"
@@ -218,13 +218,13 @@ func TestSignInThrottle(t *testing.T) {
 		return a.do(apiRequest{method: "POST", path: "/api/v1/auth/login", anyone: true, json: map[string]string{"username": name, "password": password}})
 	}
 	for _, name := range []string{"ann", "nobody"} {
-		for range session.GuessesFrom {
+		for range limit.GuessesFrom {
 			try(name, "wrong horse").want(401)
 		}
 		got := try(name, "correct horse").want(429)
 		is.True(got.header.Get("Retry-After") != "")
 	}
-	a.clock.advance(session.GuessWindow)
+	a.clock.advance(limit.GuessWindow)
 	try("ann", "correct horse").want(200)
 }
 
@@ -401,9 +401,9 @@ func TestDeviceFlow(t *testing.T) {
 	cookie = a.enter("ann", "correct horse") // who approves has signed in within the last ten minutes
 	a.do(as(cookie, "GET", "/device?user_code="+got.text("user_code"), nil)).want(404)
 
-	a.clock.advance(session.GuessWindow) // wrong codes cannot be tried out
+	a.clock.advance(limit.GuessWindow) // wrong codes cannot be tried out
 	cookie = a.enter("ann", "correct horse")
-	for range session.GuessesFrom {
+	for range limit.GuessesFrom {
 		a.do(as(cookie, "POST", "/api/v1/auth/device/verify", `{"user_code":"BCDF-BCDF","action":"approve"}`)).want(404)
 	}
 	is.Equal(a.do(as(cookie, "POST", "/api/v1/auth/device/verify", `{"user_code":"BCDF-BCDF","action":"approve"}`)).want(429).text("error"), "Too many wrong codes. Try again in 5 minutes.")

@@ -20,6 +20,7 @@ import (
 	"github.com/matryer/is"
 
 	"kist/httpapi/captcha"
+	"kist/httpapi/limit"
 	"kist/httpapi/outbound"
 	"kist/httpapi/session"
 	"kist/httpapi/upload"
@@ -36,7 +37,7 @@ import (
 func (a *app) guessed(network, at string) {
 	a.Helper()
 	people.TriesOf(a.server.Store).Settle(a.server.Store.Now(), false,
-		people.Limit{Kind: session.LimitFrom, Of: network + " " + at}, people.Limit{Kind: session.LimitAll, Of: network}, people.Limit{Kind: session.LimitOverall, Of: at})
+		people.Limit{Kind: limit.KindFrom, Of: network + " " + at}, people.Limit{Kind: limit.KindAll, Of: network}, people.Limit{Kind: limit.KindOverall, Of: at})
 }
 
 // behindProxy has the server believe X-Forwarded-For, so that a test has many
@@ -97,7 +98,7 @@ func TestSignInGuessesOfNetwork(t *testing.T) {
 	a := start(t, behindProxy)
 	a.withPassword(a.user, "correct horse")
 	a.share("x", "slug", "locked", "password", "secret")
-	for i := range session.GuessesOfAll - 1 {
+	for i := range limit.GuessesOfAll - 1 {
 		a.login("2001:db8::"+strconv.Itoa(i+1), fmt.Sprint("nobody", i), "wrong horse").want(401)
 	}
 	a.send("GET", "/x/locked", "X-Share-Password", "wrong", "X-Forwarded-For", "2001:db8::ffff").want(401) // items count too
@@ -204,7 +205,7 @@ func TestSignInProof(t *testing.T) {
 	a.withPassword(a.user, "correct horse")
 	device := a.login("192.0.2.7", "ann", "correct horse").want(200).cookieOf("__Host-kist_device")
 	for round := range 2 {
-		for i := range session.GuessesOverall { // from 32 networks; the last ones have to prove
+		for i := range limit.GuessesOverall { // from 32 networks; the last ones have to prove
 			got := a.login(fmt.Sprintf("2001:db8:%d:%d::1", round, i), "ann", "wrong horse")
 			is.True(got.status == 401 || got.status == 400)
 		}
@@ -212,7 +213,7 @@ func TestSignInProof(t *testing.T) {
 		got := a.login("203.0.113.5", "ann", "correct horse").want(400)
 		is.Equal(got.code(), "captcha_required")
 		is.Equal(got.at("captcha.provider"), "pow")
-		is.True(got.retryAfter() <= session.GuessWindow)
+		is.True(got.retryAfter() <= limit.GuessWindow)
 		token := got.solved()
 		a.login("203.0.113.5", "ann", "correct horse", "X-Captcha-Token", token[:len(token)-8]).want(400)
 		a.login("203.0.113.5", "ann", "correct horse", "X-Captcha-Token", token).want(200)
@@ -220,12 +221,12 @@ func TestSignInProof(t *testing.T) {
 		a.clock.advance(time.Minute)
 	}
 	// A proof does not lift what holds for one network.
-	for range session.GuessesFrom {
+	for range limit.GuessesFrom {
 		got := a.login("203.0.113.77", "ann", "wrong horse").want(400)
 		a.login("203.0.113.77", "ann", "wrong horse", "X-Captcha-Token", got.solved()).want(401)
 	}
 	a.login("203.0.113.77", "ann", "correct horse").want(429)
-	a.clock.advance(session.GuessWindow)
+	a.clock.advance(limit.GuessWindow)
 	a.login("203.0.113.77", "ann", "correct horse").want(200)
 }
 
@@ -235,7 +236,7 @@ func TestSignInProofForm(t *testing.T) {
 	is := is.New(t)
 	a := start(t, behindProxy)
 	a.withPassword(a.user, "correct horse")
-	for i := range session.GuessesOverall {
+	for i := range limit.GuessesOverall {
 		a.guessed(fmt.Sprint(i), "login:ann")
 	}
 	post := func(values url.Values) *answer {
@@ -246,11 +247,11 @@ func TestSignInProofForm(t *testing.T) {
 	is.True(strings.Contains(string(got.body), "Turn it on, or try again in 5 minutes."))
 	is.True(!strings.Contains(string(got.body), "correct horse"))
 	is.True(strings.Contains(got.header.Get("Content-Security-Policy"), "worker-src 'self'"))
-	is.True(got.retryAfter() <= session.GuessWindow)
+	is.True(got.retryAfter() <= limit.GuessWindow)
 	token := solvedChallenge(t, a.server.Challenges.Challenge(a.server.Store.Now()))
 	is.Equal(post(url.Values{"username": {"ann"}, "password": {"correct horse"}, "next": {"/files"}, "captcha": {token}}).want(303).header.Get("Location"), "/files")
 
-	for range session.GuessesFrom {
+	for range limit.GuessesFrom {
 		a.guessed("203.0.113.5/32", "login:bob")
 	}
 	got = post(url.Values{"username": {"bob"}, "password": {"correct horse"}}).want(429)
@@ -273,7 +274,7 @@ func TestDeviceCookie(t *testing.T) {
 	for _, part := range []string{"__Host-kist_device=", "Max-Age=31536000", "HttpOnly", "Secure", "SameSite=Lax", "Path=/"} {
 		is.True(strings.Contains(set[strings.Index(set, "__Host-kist_device"):], part))
 	}
-	for range session.GuessesFrom {
+	for range limit.GuessesFrom {
 		a.guessed("192.0.2.7/32", "login:ann")
 		a.guessed("192.0.2.7/32", "login:bob")
 	}
@@ -285,22 +286,22 @@ func TestDeviceCookie(t *testing.T) {
 	for _, bad := range []string{string(forged), device[:len(device)-1], "__Host-kist_device=", "__Host-kist_device=AAAA", "kist_device=" + device[len("__Host-kist_device="):]} {
 		a.login("192.0.2.7", "ann", "correct horse", "Cookie", bad).want(429)
 	}
-	for range session.GuessesOnDevice {
+	for range limit.GuessesOnDevice {
 		a.login("198.51.100.9", "ann", "wrong horse", "Cookie", device).want(401)
 	}
 	a.login("198.51.100.9", "ann", "correct horse", "Cookie", device).want(429)
 	a.login("198.51.100.9", "ann", "correct horse").want(200) // attempts with the cookie do not count for others
-	a.clock.advance(session.GuessWindow)
+	a.clock.advance(limit.GuessWindow)
 
 	a.withPassword(a.user, "battery staple")
-	for range session.GuessesFrom {
+	for range limit.GuessesFrom {
 		a.guessed("192.0.2.7/32", "login:ann")
 	}
 	a.login("192.0.2.7", "ann", "battery staple", "Cookie", device).want(429)
-	a.clock.advance(session.GuessWindow)
+	a.clock.advance(limit.GuessWindow)
 	device = a.login("192.0.2.7", "ann", "battery staple").want(200).cookieOf("__Host-kist_device")
 	a.clock.advance(session.DeviceTime)
-	for range session.GuessesFrom {
+	for range limit.GuessesFrom {
 		a.guessed("192.0.2.7/32", "login:ann")
 	}
 	a.login("192.0.2.7", "ann", "battery staple", "Cookie", device).want(429)
@@ -573,7 +574,7 @@ func TestRetryAfter(t *testing.T) {
 			}
 		}, ask},
 		"wrong codes": {func(a *app) {
-			for range session.GuessesFrom {
+			for range limit.GuessesFrom {
 				a.guessed("127.0.0.1/32", "device:"+a.user.ID.String())
 			}
 		}, func(a *app) *answer {
@@ -581,7 +582,7 @@ func TestRetryAfter(t *testing.T) {
 		}},
 		"passwords on a form": {func(a *app) {
 			a.withPassword(a.user, "correct horse")
-			for range session.GuessesFrom {
+			for range limit.GuessesFrom {
 				a.guessed("127.0.0.1/32", "login:ann")
 			}
 		}, func(a *app) *answer {
@@ -590,7 +591,7 @@ func TestRetryAfter(t *testing.T) {
 		}},
 		"the password of an item": {func(a *app) {
 			a.share("x", "slug", "locked", "password", "secret")
-			for range session.GuessesFrom {
+			for range limit.GuessesFrom {
 				a.guessed("127.0.0.1/32", a.id("locked"))
 			}
 		}, func(a *app) *answer {

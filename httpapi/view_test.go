@@ -19,8 +19,8 @@ import (
 	"github.com/matryer/is"
 
 	"kist/httpapi/grant"
+	"kist/httpapi/limit"
 	"kist/httpapi/public"
-	"kist/httpapi/session"
 	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/catalog"
@@ -407,7 +407,7 @@ func TestUnlock(t *testing.T) {
 	g.see("GET", "/v/item").want(200)
 	a.patch("/api/v1/files/item", `{"password":"another"}`).want(200)
 	g.see("GET", "/v/item").want(401)
-	for range session.GuessesFrom {
+	for range limit.GuessesFrom {
 		g.see("POST", "/v/item", form("wrong")...)
 	}
 	g.see("POST", "/v/item", form("another")...).want(429)

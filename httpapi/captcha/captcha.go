@@ -23,6 +23,7 @@ import (
 
 	"kist/blobs/flight"
 	"kist/httpapi/grant"
+	"kist/httpapi/limit"
 	"kist/kv/people"
 	"kist/kv/record"
 )
@@ -180,7 +181,7 @@ func (p *Issuer) Pass(from netip.Addr, now time.Time) (pass string, ends time.Ti
 }
 
 func (p *Issuer) passMAC(from netip.Addr, ends []byte) []byte {
-	return p.mac("kist pass", grant.Network(from).String(), string(ends))[:grant.GrantMAC]
+	return p.mac("kist pass", limit.Network(from).String(), string(ends))[:grant.GrantMAC]
 }
 
 func (p *Issuer) Passes(text string, from netip.Addr, now time.Time) bool {

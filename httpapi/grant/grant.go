@@ -13,7 +13,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"net/netip"
 	"time"
 
 	"kist/kv/people"
@@ -204,15 +203,4 @@ func (g *Signer) OpenRemovedFile(text, slug string, now time.Time, visitor strin
 	}
 	p.Media, p.Name = string(plain[2:n]), string(plain[n:])
 	return p, nil
-}
-
-// Network is what counts as one visitor: an IPv4 address, or a /64 of IPv6, the least that
-// a household gets.
-func Network(a netip.Addr) netip.Prefix {
-	bits := 32
-	if a.Is6() {
-		bits = 64
-	}
-	p, _ := a.Prefix(bits)
-	return p
 }

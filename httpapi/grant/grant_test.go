@@ -1,7 +1,6 @@
 package grant_test
 
 import (
-	"net/netip"
 	"testing"
 	"time"
 
@@ -121,11 +120,4 @@ func TestRemovedFile(t *testing.T) {
 			is.Equal(err, grant.ErrNotSealed)
 		}
 	}
-}
-
-func TestNetwork(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	is.Equal(grant.Network(netip.MustParseAddr("192.0.2.7")).String(), "192.0.2.7/32")
-	is.Equal(grant.Network(netip.MustParseAddr("2001:db8:1:2:3:4:5:6")).String(), "2001:db8:1:2::/64")
 }

@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"net/netip"
 	"sync"
+
+	"kist/httpapi/limit"
 )
 
 // MaxResumes is how many grants a Resumes remembers. The oldest makes room for a new one.
@@ -28,7 +30,7 @@ type resumer struct {
 }
 
 func resumerOf(slug string, addr netip.Addr, agent string) resumer {
-	return resumer{slug, Network(addr), sha256.Sum256([]byte(agent))}
+	return resumer{slug, limit.Network(addr), sha256.Sum256([]byte(agent))}
 }
 
 // Keep remembers the grant that the visitor got for the item with the slug. A visitor without an

@@ -18,7 +18,7 @@ import (
 
 	"kist/blobs"
 	"kist/httpapi/archive"
-	"kist/httpapi/grant"
+	"kist/httpapi/limit"
 	"kist/httpapi/metadata"
 	"kist/httpapi/web"
 	"kist/kv"
@@ -57,7 +57,7 @@ func sendZip(c *web.Request, r *record.Record, owned bool) error {
 	if len(chosen) == 0 {
 		return record.ErrMissing
 	}
-	network := grant.Network(c.Addr)
+	network := limit.Network(c.Addr)
 	sent, err := c.Site.Zips.Send(network, len(chosen)*entryBytes)
 	if err != nil {
 		return err
@@ -93,7 +93,7 @@ const (
 // layout makes the entries of the zip of the items. It waits for one of the two turns of Zips.Layout, or fails with Busy
 // if too many wait, and reads only what is not cached. While the zip is sent, one text at a time is in memory.
 func layout(c *web.Request, r *record.Record, owned bool, chosen []catalog.Member) (*zipping, error) {
-	done, err := c.Site.Zips.Layout(c.R.Context(), grant.Network(c.Addr))
+	done, err := c.Site.Zips.Layout(c.R.Context(), limit.Network(c.Addr))
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"kist/httpapi/grant"
+	"kist/httpapi/limit"
 	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/catalog"
@@ -35,7 +36,7 @@ const (
 )
 
 // visitor is what a grant in an address is bound to.
-func visitor(c *web.Request) string { return "from " + grant.Network(c.Addr).String() }
+func visitor(c *web.Request) string { return "from " + limit.Network(c.Addr).String() }
 
 // anywhere is what a roaming grant in an address is bound to.
 const anywhere = "anywhere"

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"kist/embed"
-	"kist/httpapi/grant"
+	"kist/httpapi/limit"
 	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/field"
@@ -34,7 +34,7 @@ func authorizeDevice(c *web.Request) error {
 		return invalidRequest(c, err)
 	}
 	if c.Addr.IsValid() {
-		if wait := c.Site.Devices.Take(grant.Network(c.Addr), 1, c.Site.Store.Now()); wait > 0 {
+		if wait := c.Site.Devices.Take(limit.Network(c.Addr), 1, c.Site.Store.Now()); wait > 0 {
 			return slowDown(c, &record.Error{Fault: record.TooMany, Code: "slow_down", Text: "Too many devices asked to be let in.", Retry: wait})
 		}
 	}
@@ -48,7 +48,7 @@ func authorizeDevice(c *web.Request) error {
 		if set.TokensOff {
 			return &record.Error{Fault: record.Denied, Code: "access_denied", Text: "API keys are turned off."}
 		}
-		d, secret, err = people.AddDevice(tx, form.client, address(c), grant.Network(c.Addr).String())
+		d, secret, err = people.AddDevice(tx, form.client, address(c), limit.Network(c.Addr).String())
 		return err
 	})
 	if e, ok := errors.AsType[*record.Error](err); ok && (e.Fault == record.TooMany || e.Fault == record.Denied) {
@@ -175,8 +175,8 @@ func decideDevice(c *web.Request, code string, approve bool) (*people.Device, er
 func tryCode(c *web.Request, look func() error) error {
 	now, at, tries := c.Site.Store.Now(), "device:"+c.Owner().String(), people.TriesOf(c.Site.Store)
 	limits := []people.Limit{
-		{Kind: LimitFrom, Of: grant.Network(c.Addr).String() + " " + at, Most: GuessesFrom},
-		{Kind: LimitOverall, Of: at, Most: GuessesOverall},
+		{Kind: limit.KindFrom, Of: limit.Network(c.Addr).String() + " " + at, Most: limit.GuessesFrom},
+		{Kind: limit.KindOverall, Of: at, Most: limit.GuessesOverall},
 	}
 	if wait := tries.Wait(now, limits...); wait > 0 {
 		return tooManyCodes(wait)

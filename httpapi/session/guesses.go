@@ -10,27 +10,10 @@ import (
 
 	"kist/httpapi/captcha"
 	"kist/httpapi/grant"
+	"kist/httpapi/limit"
 	"kist/httpapi/web"
 	"kist/kv/people"
 	"kist/kv/record"
-)
-
-// Limits of wrong passwords within GuessWindow, and of wrong one-time codes in a day.
-const (
-	GuessWindow     = people.TryWindow
-	GuessesFrom     = 5  // for one thing from one network
-	GuessesOfAll    = 20 // for anything from one network
-	GuessesOverall  = 30 // for one thing from anywhere
-	GuessesOnDevice = 10 // for one account from one browser that has signed in to it
-	CodesPerDay     = 20 // for one account; a random code is right once in 330 000
-)
-
-// The kinds of limits (people.Limit). They are stored on disk until the window ends.
-const (
-	LimitFrom    = 'f' // network and thing
-	LimitAll     = 'n' // network
-	LimitOverall = 'o' // thing
-	limitDevice  = 'd' // browser and account
 )
 
 // A Guess is one attempt with a password.
@@ -59,13 +42,13 @@ func CheckPassword(c *web.Request, g Guess) (right bool, err error) {
 // check is CheckPassword with a function that compares the guess.
 func check(c *web.Request, g Guess, compare func(people.Seat) (bool, error)) (right bool, err error) {
 	now, tries := c.Site.Store.Now(), people.TriesOf(c.Site.Store)
-	from := grant.Network(c.Addr).String()
+	from := limit.Network(c.Addr).String()
 	seat := people.Seat{Of: "network " + from, Known: tries.Familiar(from, now)}
-	limits := []people.Limit{{Kind: LimitFrom, Of: from + " " + g.At, Most: GuessesFrom}, {Kind: LimitAll, Of: from, Most: GuessesOfAll}}
-	overall := people.Limit{Kind: LimitOverall, Of: g.At, Most: GuessesOverall}
+	limits := []people.Limit{{Kind: limit.KindFrom, Of: from + " " + g.At, Most: limit.GuessesFrom}, {Kind: limit.KindAll, Of: from, Most: limit.GuessesOfAll}}
+	overall := people.Limit{Kind: limit.KindOverall, Of: g.At, Most: limit.GuessesOverall}
 	if g.device != "" {
 		seat = people.Seat{Of: "device " + g.device, Known: true}
-		limits = []people.Limit{{Kind: limitDevice, Of: g.device + " " + g.At, Most: GuessesOnDevice}}
+		limits = []people.Limit{{Kind: limit.KindDevice, Of: g.device + " " + g.At, Most: limit.GuessesOnDevice}}
 	}
 	if g.perDay > 0 {
 		limits = append(limits, people.Limit{Kind: people.DayTries, Of: g.device + " " + g.At, Most: g.perDay})
@@ -93,7 +76,7 @@ func check(c *web.Request, g Guess, compare func(people.Seat) (bool, error)) (ri
 	switch {
 	case which < 0:
 		return right, nil
-	case limits[which].Kind == LimitOverall && g.Proves:
+	case limits[which].Kind == limit.KindOverall && g.Proves:
 		return false, proofOf(c, errSignInProof, wait)
 	}
 	return false, TooMany(wait)

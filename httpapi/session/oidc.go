@@ -16,7 +16,7 @@ import (
 	"golang.org/x/oauth2"
 
 	"kist/embed"
-	"kist/httpapi/grant"
+	"kist/httpapi/limit"
 	"kist/httpapi/oidc"
 	"kist/httpapi/outbound"
 	"kist/httpapi/web"
@@ -192,7 +192,7 @@ func (f *flow) finish(c *web.Request, code string) error {
 // wrong passwords, because each costs a request to the issuer.
 func (f *flow) identity(c *web.Request, code string) (*oidc.Identity, error) {
 	tries, now := people.TriesOf(c.Site.Store), c.Site.Store.Now()
-	limit := people.Limit{Kind: LimitFrom, Of: grant.Network(c.Addr).String() + " oidc", Most: GuessesOfAll}
+	limit := people.Limit{Kind: limit.KindFrom, Of: limit.Network(c.Addr).String() + " oidc", Most: limit.GuessesOfAll}
 	if wait := tries.Wait(now, limit); wait > 0 {
 		return nil, tooManyCodes(wait)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"kist/embed"
 	"kist/httpapi/grant"
+	"kist/httpapi/limit"
 	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/field"
@@ -21,7 +22,7 @@ const (
 )
 
 // network is the digest of the client's network, which tickets are bound to.
-func network(c *web.Request) [32]byte { return sha256.Sum256([]byte(grant.Network(c.Addr).String())) }
+func network(c *web.Request) [32]byte { return sha256.Sum256([]byte(limit.Network(c.Addr).String())) }
 
 func issue(c *web.Request, purpose grant.Purpose, u *people.User) (string, grant.Ticket) {
 	k := grant.Ticket{For: purpose, Network: network(c)}
@@ -168,7 +169,7 @@ func holder(c *web.Request, k grant.Ticket) (u *people.User, err error) {
 func checkStep(c *web.Request, u *people.User, f *StepForm) (bool, error) {
 	g := Guess{At: "code:" + u.ID.String(), device: device(c, u)}
 	if f.recovery == "" {
-		g.perDay = CodesPerDay
+		g.perDay = limit.CodesPerDay
 	}
 	right, err := check(c, g, func(people.Seat) (right bool, err error) {
 		return right, c.Site.Store.Update(func(tx *kv.Tx) (err error) {
@@ -181,7 +182,7 @@ func checkStep(c *web.Request, u *people.User, f *StepForm) (bool, error) {
 		})
 	})
 	if e, ok := errors.AsType[*record.Error](err); ok && e.Fault == record.TooMany {
-		if err = tooManyCodes(e.Retry); e.Retry > GuessWindow {
+		if err = tooManyCodes(e.Retry); e.Retry > limit.GuessWindow {
 			err = &record.Error{Fault: record.TooMany, Code: "too_many_codes", Text: "Too many wrong one-time codes in a day. Use a recovery code or a passkey, or try again " + record.In(e.Retry) + ".", Retry: e.Retry}
 		}
 	}

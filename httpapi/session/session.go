@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"kist/httpapi/grant"
+	"kist/httpapi/limit"
 	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/field"
@@ -77,7 +77,7 @@ func startSession(c *web.Request, u *people.User, confirmed time.Time, also ...f
 	if err == nil {
 		SetSession(c, secret)
 		setDevice(c, u)
-		people.TriesOf(c.Site.Store).SignedIn(grant.Network(c.Addr).String(), c.Site.Store.Now())
+		people.TriesOf(c.Site.Store).SignedIn(limit.Network(c.Addr).String(), c.Site.Store.Now())
 	}
 	return err
 }

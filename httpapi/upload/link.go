@@ -13,6 +13,7 @@ import (
 	"kist/embed"
 	"kist/httpapi/captcha"
 	"kist/httpapi/grant"
+	"kist/httpapi/limit"
 	"kist/httpapi/public"
 	"kist/httpapi/session"
 	"kist/httpapi/web"
@@ -216,7 +217,7 @@ func typeRefused(q *inbox.Request) error {
 // receiveFiles receives the files of a sender's form. A repetition with the same Idempotency-Key gets
 // the items of the first request.
 func receiveFiles(c *web.Request, q *inbox.Request) (items []*inbox.Item, err error) {
-	from := grant.Network(c.Addr).String()
+	from := limit.Network(c.Addr).String()
 	key, err := web.IdempotencyKey(c.R)
 	if err == nil && key != "" {
 		key, err = inbox.SenderKey(c.Site.Store, q, from, "files "+key)

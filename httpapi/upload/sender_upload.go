@@ -5,7 +5,7 @@ import (
 	"errors"
 	"io"
 
-	"kist/httpapi/grant"
+	"kist/httpapi/limit"
 	"kist/httpapi/session"
 	"kist/httpapi/web"
 	"kist/kv"
@@ -58,7 +58,7 @@ func beginSending(c *web.Request) error {
 	if err != nil {
 		return err
 	}
-	from := grant.Network(c.Addr).String()
+	from := limit.Network(c.Addr).String()
 	secret, err := b.repeatable(c, q, from)
 	if err != nil {
 		return err

@@ -4,7 +4,7 @@ import (
 	"net/http"
 	"strings"
 
-	"kist/httpapi/grant"
+	"kist/httpapi/limit"
 	"kist/kv"
 	"kist/kv/field"
 	"kist/kv/people"
@@ -71,7 +71,7 @@ func (c *Request) authenticate() (*people.Caller, error) {
 	if key != "" {
 		caller, err := people.Authenticate(c.Site.Store, key)
 		if err == nil && c.Addr.IsValid() {
-			people.UsedFrom(c.Site.Store, &caller.Key, c.Addr, grant.Network(c.Addr))
+			people.UsedFrom(c.Site.Store, &caller.Key, c.Addr, limit.Network(c.Addr))
 		}
 		return caller, err
 	}

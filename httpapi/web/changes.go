@@ -4,7 +4,7 @@ import (
 	"net/netip"
 	"time"
 
-	"kist/httpapi/grant"
+	"kist/httpapi/limit"
 	"kist/kv/record"
 )
 
@@ -26,7 +26,7 @@ func (c *Request) CountChanges(n int) error {
 		c.counted.account = c.Owner()
 		wait = c.Site.Changes.Take(c.counted.account, n, now)
 	case c.Addr.IsValid():
-		c.counted.network = grant.Network(c.Addr)
+		c.counted.network = limit.Network(c.Addr)
 		wait = c.Site.Sent.Take(c.counted.network, n, now)
 	default:
 		return nil

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"kist/httpapi/grant"
+	"kist/httpapi/limit"
 	"kist/kv/record"
 )
 
@@ -242,7 +242,7 @@ func (c *Request) share() *share {
 	if c.Caller != nil {
 		of.account = c.Caller.User.ID
 	} else {
-		of.network = grant.Network(c.Addr)
+		of.network = limit.Network(c.Addr)
 		of.stranger = !c.Site.Memory.familiar(of.network)
 	}
 	c.held.share = c.Site.Memory.shareOf(of)
