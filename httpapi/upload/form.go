@@ -4,9 +4,6 @@ import (
 	"bufio"
 	"encoding/base64"
 	"io"
-	"kist/httpapi/web"
-	"kist/kv/field"
-	"kist/kv/record"
 	"math"
 	"mime"
 	"mime/multipart"
@@ -15,6 +12,10 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"kist/httpapi/web"
+	"kist/kv/field"
+	"kist/kv/record"
 )
 
 // Bounds of a multipart body.
