@@ -81,12 +81,17 @@ func (s source) bytes(modules map[string]*Asset) ([]byte, error) {
 	case s.isScript():
 		return eachImport(lean(b), func(module string) string { return modules[module].Name }), nil
 	case path.Ext(s.logical) == ".css":
-		return styleComment.ReplaceAll(b, nil), nil
+		return styleSpace.ReplaceAll(styleComment.ReplaceAll(b, nil), []byte("$1")), nil
 	}
 	return b, nil
 }
 
-var styleComment = regexp.MustCompile(`(?s)\s*/\*.*?\*/|(?:^|\n)[ ]+`)
+// styleComment and styleSpace match what a style sheet is served without. It does not parse the language, so a line must
+// end where no space is needed: after a comma, or beside a brace, a semicolon or a combinator.
+var (
+	styleComment = regexp.MustCompile(`(?s)/\*.*?\*/`)
+	styleSpace   = regexp.MustCompile(`\s*([{};])\s*|\s*\n\s*`)
+)
 
 // sources lists all files that can be served. No two have the same name, even in different folders.
 var sources = sync.OnceValue(func() []source {
