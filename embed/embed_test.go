@@ -569,7 +569,7 @@ func TestChangedModuleRenamesItsImporters(t *testing.T) {
 func TestBundle(t *testing.T) {
 	is := is.New(t)
 	scripts := map[string]string{
-		"a.js":     "import { b } from './b.js';\nimport { c } from './c.js';\nb(c);\n",
+		"a.js":     "import {\n  b,\n} from './b.js';\nimport { c } from './c.js';\nb(c);\n",
 		"b.js":     "import { c } from './c.js';\nexport { c } from './c.js';\nexport const b = (x) => x + c;\n",
 		"c.js":     "export const c = 1;\n",
 		"later.js": "import { b } from './b.js';\nb(2);\n",

@@ -183,10 +183,13 @@ func bundle(all []source, entry string, keep ...string) ([]source, error) {
 	return append(rest, source{logical: entry, read: func() ([]byte, error) { return slices.Concat(head.Bytes(), whole.Bytes()), nil }, parts: gone[1:], keep: keep}), nil
 }
 
-// lean removes comment lines and the white space at the beginning of lines from a script. It does not parse the
-// language, so a literal must end on its first line. Without it the page of upload requests takes 65.3 kB compressed
-// instead of 59.0.
+// lean removes comment lines and the white space at the beginning of lines from a script, and puts a list of imports on
+// one line. It does not parse the language, so a literal must end on its first line. Without it the page of upload
+// requests takes 65.3 kB compressed instead of 59.0.
 func lean(script []byte) []byte {
+	script = longImport.ReplaceAllFunc(script, func(names []byte) []byte {
+		return bytes.Replace(bytes.Join(bytes.Fields(names), []byte(" ")), []byte(", }"), []byte(" }"), 1)
+	})
 	out := make([]byte, 0, len(script))
 	for line := range bytes.Lines(script) {
 		if line = bytes.TrimLeft(line, " \t"); !bytes.HasPrefix(line, []byte("//")) {
@@ -195,6 +198,9 @@ func lean(script []byte) []byte {
 	}
 	return out
 }
+
+// longImport matches the names of an import on several lines.
+var longImport = regexp.MustCompile(`(?m)^(?:import|export) \{\n[^{}]*\} from`)
 
 // importOf matches an import on a line of a script.
 var importOf = regexp.MustCompile(`(\bfrom |^import )'\./([a-z0-9-]+\.js)'`)
