@@ -73,9 +73,10 @@ type job struct {
 }
 
 // Update runs fn in a transaction and returns when its changes are on the disk, and with
-// --store-mode sync in the object store. If fn fails, its changes are undone and its error is returned. Callers that wait at the
-// same time share one commit; a lone caller does not wait for others. fn runs once, on
-// a goroutine of the store. It must not do slow work or call View or Update.
+// --store-mode sync in the object store. If fn fails, its changes are undone and its
+// error is returned. Callers that wait at the same time share one commit; a lone caller
+// does not wait for others. fn runs once, on a goroutine of the store. It must not do
+// slow work or call View or Update.
 func (s *Store) Update(fn func(*Tx) error) error {
 	return s.submit(&job{fn: fn, done: make(chan struct{})})
 }
@@ -119,11 +120,12 @@ func (s *Store) commitLoop() {
 			return
 		}
 		s.crowd = len(batch) > 1
-		var err error
 		s.after = nil
 		if first.between != nil {
 			batch, s.after = batch[:0], first
-		} else if batch, err = s.commit(append(batch[:0], first)); err != nil {
+		} else {
+			var err error
+			batch, err = s.commit(append(batch[:0], first))
 			for _, j := range batch {
 				if j.err == nil {
 					j.err = err
@@ -133,6 +135,7 @@ func (s *Store) commitLoop() {
 		for _, j := range batch {
 			close(j.done)
 		}
+
 		s.behind.proceed()
 		s.gen.renew(s)
 		if s.after != nil {
@@ -165,110 +168,186 @@ func (s *Store) commit(batch []*job) ([]*job, error) {
 		return batch, err
 	}
 	defer v.release()
-	last, seq := s.last, s.seq
-	var after []refresher
-	var contents []*blobs.Kept
-	volume := 0 // of contents, in bytes
-	t := s.behind.write(v)
-	defer func() { s.behind.spare = t.Spare() }()
-	rollback := func(err error) ([]*job, error) {
-		s.last, s.seq = last, seq
-		return batch, errors.Join(err, t.Undo(0))
+
+	g := groupCommit{s: s, view: v, tx: s.behind.write(v), batch: batch, last: s.last, seq: s.seq}
+	defer func() { s.behind.spare = g.tx.Spare() }()
+
+	if err := g.run(); err != nil {
+		return g.batch, g.rollback(err)
 	}
-	var now time.Time
-	for n := 0; n < len(batch); n++ {
-		now = s.clock.wall()
-		tx := &Tx{Tx: t, Now: now, s: s, view: v, write: true}
-		mark := t.Mark()
-		j := batch[n]
-		j.err = run(j.fn, tx)
-		if j.err == nil {
-			after = append(after, tx.after...)
-			for _, c := range tx.carried {
-				volume += len(c.Bytes)
-			}
-			contents = append(contents, tx.carried...)
-		} else if err := t.Undo(mark); err != nil {
-			return rollback(fmt.Errorf("undo: %w", err))
-		}
-		if len(batch) < maxBatch && t.Volume()+volume < MaxVolume && s.after == nil {
-			next := s.nextJob()
-			if next == nil && (s.crowd || n > 0) {
-				runtime.Gosched() // lets other callers hand over their jobs
-				next = s.nextJob()
-			}
-			switch {
-			case next == nil:
-			case next.between != nil:
-				s.after = next
-			default:
-				batch = append(batch, next)
-			}
-		}
-	}
-	if t.Mark() == 0 {
-		return rollback(nil)
+	if g.tx.Mark() == 0 {
+		return g.batch, g.rollback(nil)
 	}
 	if err := s.ship.Refuse(); err != nil {
-		return rollback(err)
+		return g.batch, g.rollback(err)
 	}
-	instant, number := (&Tx{Now: now}).Instant(), binary.BigEndian.AppendUint64(nil, s.seq)
-	if err := errors.Join(
-		t.Put(workcopy.MetaBucket, MetaInstant, instant),
-		s.clock.saveMonotonic(t, now),
-		t.Put(workcopy.MetaBucket, metaLast, bytes.Clone(s.last[:])),
-		t.Put(workcopy.MetaBucket, MetaSeq, number),
-		t.Put(workcopy.MetaBucket, MetaTexts, TextsMark(number, instant)),
-		t.Flush(),
-	); err != nil {
-		return rollback(err)
+	if err := g.seal(); err != nil {
+		return g.batch, g.rollback(err)
 	}
+	to, err := g.write()
+	if err != nil {
+		return g.batch, g.rollback(s.failed(err))
+	}
+
+	g.show(to)
+	return g.batch, s.ship.Committed(to, g.tx.Volume())
+}
+
+// A groupCommit is a commit that several callers share. Only the committer uses it.
+type groupCommit struct {
+	s    *Store
+	view view
+	tx   *table.Tx // what all jobs write to
+
+	last record.ID // Store.last and Store.seq before the commit, for rollback
+	seq  uint64
+
+	batch    []*job        // the jobs so far
+	now      time.Time     // the instant of the latest job, which becomes the store's
+	after    []refresher   // of the jobs that succeeded
+	contents []*blobs.Kept // whose bytes the record carries
+	volume   int           // of contents, in bytes
+
+	changed [table.MaxBucket + 1]bool // the buckets that the commit changes, by number
+}
+
+// run runs the first job and those that wait behind it. The error is for all of them.
+func (g *groupCommit) run() error {
+	for j := g.batch[0]; j != nil; j = g.next() {
+		if err := g.runJob(j); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// runJob runs a job and undoes what it changed if it fails. The returned error is of the undoing.
+func (g *groupCommit) runJob(j *job) error {
+	g.now = g.s.clock.wall()
+	tx := &Tx{Tx: g.tx, Now: g.now, s: g.s, view: g.view, write: true}
+	mark := g.tx.Mark()
+	j.err = run(j.fn, tx)
+	if j.err != nil {
+		if err := g.tx.Undo(mark); err != nil {
+			return fmt.Errorf("undo: %w", err)
+		}
+		return nil
+	}
+
+	g.after = append(g.after, tx.after...)
+	for _, c := range tx.carried {
+		g.volume += len(c.Bytes)
+	}
+	g.contents = append(g.contents, tx.carried...)
+	return nil
+}
+
+// next takes a waiting job into the commit, nil if none waits or the commit is large enough. A
+// job that runs between commits ends this one.
+func (g *groupCommit) next() *job {
+	s := g.s
+	if len(g.batch) >= maxBatch || g.tx.Volume()+g.volume >= MaxVolume {
+		return nil
+	}
+	j := s.nextJob()
+	if j == nil && (s.crowd || len(g.batch) > 1) {
+		runtime.Gosched() // lets other callers hand over their jobs
+		j = s.nextJob()
+	}
+	if j == nil {
+		return nil
+	}
+	if j.between != nil {
+		s.after = j
+		return nil
+	}
+	g.batch = append(g.batch, j)
+	return j
+}
+
+// rollback undoes everything and returns err.
+func (g *groupCommit) rollback(err error) error {
+	g.s.last, g.s.seq = g.last, g.seq
+	return errors.Join(err, g.tx.Undo(0))
+}
+
+// seal writes the rows of a commit that no job writes: its instant, the latest id and place, and
+// the tallies.
+func (g *groupCommit) seal() error {
+	s, t := g.s, g.tx
+	instant, number := (&Tx{Now: g.now}).Instant(), binary.BigEndian.AppendUint64(nil, s.seq)
+	if err := t.Put(workcopy.MetaBucket, MetaInstant, instant); err != nil {
+		return err
+	}
+	if err := s.clock.saveMonotonic(t, g.now); err != nil {
+		return err
+	}
+	if err := t.Put(workcopy.MetaBucket, metaLast, bytes.Clone(s.last[:])); err != nil {
+		return err
+	}
+	if err := t.Put(workcopy.MetaBucket, MetaSeq, number); err != nil {
+		return err
+	}
+	if err := t.Put(workcopy.MetaBucket, MetaTexts, TextsMark(number, instant)); err != nil {
+		return err
+	}
+	return t.Flush()
+}
+
+// write appends the record of the commit to the journal and returns the state that it leads to.
+// From then on the commit is durable.
+func (g *groupCommit) write() (to journal.State, err error) {
+	s := g.s
 	s.record.Reset(s.state.Digest)
-	var changed [table.MaxBucket + 1]bool
-	for _, c := range contents {
+	for _, c := range g.contents {
 		workcopy.Carry(&s.record, c.Ref, c.Bytes)
 	}
-	for got, before := range t.Changes() {
+	for got, before := range g.tx.Changes() {
 		s.record.Add(journal.Op(got), before)
-		changed[got.Bucket] = true
+		g.changed[got.Bucket] = true
 	}
-	to := journal.State{Seq: s.state.Seq + 1, Digest: s.record.Digest()}
-	write := func() error {
-		if len(contents) > 0 {
-			if err := s.journal.Carry(contents[0].Settle); err != nil {
-				return err
-			}
-		}
-		return s.journal.Append(&s.record, to)
-	}
-	err = write()
+	to = journal.State{Seq: s.state.Seq + 1, Digest: s.record.Digest()}
+
+	err = g.append(to)
 	if workcopy.NoRoom(err) && s.space.removeBallast() {
-		err = write()
+		err = g.append(to)
 	}
-	if err != nil {
-		return rollback(s.failed(err))
+	return to, err
+}
+
+func (g *groupCommit) append(to journal.State) error {
+	if len(g.contents) > 0 {
+		if err := g.s.journal.Carry(g.contents[0].Settle); err != nil {
+			return err
+		}
 	}
+	return g.s.journal.Append(&g.s.record, to)
+}
+
+// show lets readers see the commit and tells those who wait for changes.
+func (g *groupCommit) show(to journal.State) {
+	s := g.s
 	s.behind.show()
 	s.state = to
 	s.space.commitSucceeded()
-	if s.seq != seq {
+	if s.seq != g.seq {
 		select {
 		case s.changed <- struct{}{}:
 		default: // the previous one was not received yet
 		}
 	}
-	for _, r := range after {
+
+	for _, r := range g.after {
 		if _, signals := r.(*signal); !signals {
 			s.drops.Add(1) // first: see Cache.In
 		}
 		r.refresh()
 	}
 	for _, t := range s.schema.Tables {
-		if slices.ContainsFunc(t.Watched, func(b table.Bucket) bool { return changed[b.No] }) {
+		if slices.ContainsFunc(t.Watched, func(b table.Bucket) bool { return g.changed[b.No] }) {
 			t.Changed(s)
 		}
 	}
-	return batch, s.ship.Committed(to, t.Volume())
 }
 
 // failed turns the error of a commit that could not be written into one for the client.
@@ -341,7 +420,8 @@ func UserError(err error, what string) error {
 	case errors.Is(err, table.ErrMissing):
 		return record.NotFound(what)
 	case errors.As(err, &taken):
-		return &record.Error{Fault: record.Taken, Code: taken.Index + "_taken", Text: "This " + takenWords[taken.Index] + " is in use already."}
+		text := "This " + takenWords[taken.Index] + " is in use already."
+		return &record.Error{Fault: record.Taken, Code: taken.Index + "_taken", Text: text}
 	}
 	return err
 }
