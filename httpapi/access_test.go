@@ -8,14 +8,12 @@ import (
 	"net/netip"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/matryer/is"
 
-	"kist/httpapi/limit"
 	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/people"
@@ -520,39 +518,6 @@ func TestDoorClientAddress(t *testing.T) {
 		"X-Forwarded-Host", "evil.example", "X-Forwarded-Proto", "ftp", "Forwarded", "host=evil.example", "X-Forwarded-For", "1.1.1.1")}).want(201)
 	is.True(strings.HasPrefix(made.text("url"), "https://kist.example.org/"))
 	is.True(strings.Contains(a.log.String(), `"client":"1.1.1.1"`))
-}
-
-func TestDoorMissesCount(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	addr := netip.MustParseAddr
-	var m slugProbes
-	for i := range maxMisses {
-		_, ok := m.allow(addr("2001:db8::1"), now)
-		is.True(ok)
-		m.count(addr(fmt.Sprintf("2001:db8::%x", i)), strconv.Itoa(i), now) // one /64
-	}
-	wait, ok := m.allow(addr("2001:db8::ffff"), now.Add(time.Second))
-	is.True(!ok)
-	is.Equal(wait, missWindow-time.Second)
-	_, ok = m.allow(addr("2001:db8:0:1::1"), now)
-	is.True(ok)
-	for range 2 * maxMisses { // of the same slug
-		m.count(addr("1.1.1.1"), "a", now)
-	}
-	_, ok = m.allow(addr("1.1.1.1"), now)
-	is.True(ok)
-	for i := range 200_000 {
-		m.count(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), "a", now)
-	}
-	is.Equal(m.tally.Len(), limit.MaxCounts)
-	_, ok = m.allow(addr("2001:db8::1"), now)
-	is.True(!ok) // not pushed out
-	_, ok = m.allow(addr("11.0.0.1"), now)
-	is.True(ok) // and nobody is shut out by others
-	_, ok = m.allow(addr("2001:db8::1"), now.Add(missWindow))
-	is.True(ok)
 }
 
 // TestDoorOddRequests sends what routers and muxes stumble over.

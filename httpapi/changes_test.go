@@ -20,7 +20,7 @@ func TestChangesAreCounted(t *testing.T) {
 	a := start(t)
 	bob := a.addKey(a.addUser("bob", people.Member), people.ScopeWrite)
 	key := "/api/v1/keys/" + a.post("/api/v1/keys", `{"name":"k"}`).want(http.StatusCreated).text("data.id")
-	a.server.Changes.Most = 20
+	a.server.Limits.Changes.Most = 20
 	tag := "/api/v1/tags/" + a.post("/api/v1/tags", `{"name":"first"}`).want(http.StatusCreated).text("data.id")
 	n, status := 0, http.StatusOK
 	for ; n < 60 && status == http.StatusOK; n++ {
@@ -54,7 +54,7 @@ func TestStrangersAreCounted(t *testing.T) {
 	a := start(t)
 	_, slug := a.ask(nil)
 	at := a.beginSending(slug, 1000, "filename", "a.txt")
-	a.server.Sent.Most = 20
+	a.server.Limits.Sent.Most = 20
 	n, status := 0, http.StatusNoContent
 	for ; n < 60 && status == http.StatusNoContent; n++ {
 		status = a.sendPiece(at, n, "x").status
@@ -94,7 +94,7 @@ func TestWhatCountsAsAChange(t *testing.T) {
 	} {
 		is := is.New(t)
 		a.clock.advance(time.Minute)
-		a.server.Changes.Most = 20
+		a.server.Limits.Changes.Most = 20
 		for range 20 - max(row.counts, 1) {
 			a.patch(at, `{"isFavorite":true}`).want(http.StatusOK)
 		}

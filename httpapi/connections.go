@@ -4,7 +4,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"sync"
 	"time"
 
 	"kist/httpapi/limit"
@@ -13,62 +12,24 @@ import (
 	"kist/kv/record"
 )
 
-// maxConnections is the default maximum number of connections. networkConnections is how
-// many connections, and how many requests in progress, one network may have: an IPv4 address
-// or a /64 of IPv6. Package limit says who gives way when there are too many.
-const (
-	maxConnections     = 2000
-	networkConnections = 100
-
-	// streams is the maximum number of requests at a time on a connection of HTTP/2.
-	streams = 32
-)
-
-// crowd shares connections and requests in progress among networks. Connections count for
-// their peers and requests for the clients whom trusted proxies name, so that one client
-// behind a proxy cannot take everything either.
-type crowd struct {
-	connections struct {
-		sync.Mutex
-		limit.Places[net.Conn]
-	}
-	requests struct {
-		sync.Mutex
-		limit.Places[*web.AnswerWriter]
-	}
-}
-
-// limitTo sets the number of connections. Some are left without a request, so that a newcomer
-// behind a proxy finds a connection that may be closed.
-func (c *crowd) limitTo(connections int) {
-	c.connections.Places = limit.Places[net.Conn]{All: connections, Each: networkConnections}
-	c.requests.Places = limit.Places[*web.AnswerWriter]{All: connections - connections/10, Each: networkConnections}
-}
+// streams is the maximum number of requests at a time on a connection of HTTP/2.
+const streams = 32
 
 // limitConnections is called when the state of a connection changes. It closes connections
 // above the limits.
 func (s *Server) limitConnections(conn net.Conn, state http.ConnState) {
-	var network netip.Prefix
-	known := false
-	if state == http.StateNew {
-		network = s.peerNetwork(conn)
-		known = s.familiar(network)
-	}
-
-	c := &s.crowd.connections
-	c.Lock()
-	defer c.Unlock()
 	switch state {
 	case http.StateNew:
-		if loser, full := c.Enter(conn, network, known, limit.Silent); full {
-			web.CloseAtOnce(loser)
+		network := s.peerNetwork(conn)
+		if !s.connections.Enter(conn, network, s.familiar(network), limit.Silent) {
+			web.CloseAtOnce(conn)
 		}
 	case http.StateActive:
-		c.Set(conn, limit.Working)
+		s.connections.Set(conn, limit.Working)
 	case http.StateIdle:
-		c.Set(conn, limit.Idle)
+		s.connections.Set(conn, limit.Idle)
 	case http.StateHijacked, http.StateClosed:
-		c.Leave(conn)
+		s.connections.Leave(conn)
 	}
 }
 
@@ -83,23 +44,10 @@ func (s *Server) admit(w *web.AnswerWriter, r *http.Request) (release func(), er
 	if !network.IsValid() || r.ProtoMajor == 1 && !s.ByProxy(r) {
 		return func() {}, nil
 	}
-	known := s.familiar(network)
-
-	c := &s.crowd.requests
-	c.Lock()
-	defer c.Unlock()
-	loser, full := c.Enter(w, network, known, limit.Working)
-	if full && loser == w {
+	if !s.requests.Enter(w, network, s.familiar(network), limit.Working) {
 		return nil, errCrowded
 	}
-	if full {
-		loser.Cut()
-	}
-	return func() {
-		c.Lock()
-		defer c.Unlock()
-		c.Leave(w)
-	}, nil
+	return func() { s.requests.Leave(w) }, nil
 }
 
 // errCrowded refuses a request while others of its network are in progress.

@@ -37,11 +37,7 @@ const begins = "POST /api/v1/auth/login HTTP/1.1\r\nHost: localhost\r\n" +
 
 // working is how many connections, and how many requests that are counted, are in progress.
 func (s *Server) working() (connections, requests int) {
-	s.crowd.connections.Lock()
-	defer s.crowd.connections.Unlock()
-	s.crowd.requests.Lock()
-	defer s.crowd.requests.Unlock()
-	return s.crowd.connections.Count(limit.Working), s.crowd.requests.Count(limit.Working)
+	return s.connections.Count(limit.Working), s.requests.Count(limit.Working)
 }
 
 // TestConnections: one network has so many connections and no more, all
@@ -53,7 +49,7 @@ func TestConnections(t *testing.T) {
 		config func(*web.Config)
 		most   int
 	}{
-		"of one address":    {func(*web.Config) {}, networkConnections},
+		"of one address":    {func(*web.Config) {}, limit.OfNetwork},
 		"of all":            {func(c *web.Config) { c.MaxConnections = 7 }, 7},
 		"of a proxy":        {func(c *web.Config) { c.TrustedProxies = behind }, 150},
 		"of a proxy in all": {func(c *web.Config) { c.TrustedProxies, c.MaxConnections = behind, 120 }, 120},
@@ -117,7 +113,7 @@ func TestConnections(t *testing.T) {
 func TestCrowdBehindProxy(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct{ most, clients, each, working int }{
-		"one client":   {2000, 1, 150, networkConnections},
+		"one client":   {2000, 1, 150, limit.OfNetwork},
 		"many clients": {200, 60, 5, 180},
 	} {
 		t.Run(name, func(t *testing.T) {

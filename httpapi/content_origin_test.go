@@ -15,6 +15,7 @@ import (
 	"github.com/matryer/is"
 
 	"kist/httpapi/grant"
+	"kist/httpapi/limit"
 	"kist/httpapi/public"
 	"kist/httpapi/web"
 	"kist/kv"
@@ -285,14 +286,14 @@ func TestContentMisses(t *testing.T) {
 	a.share("0123456789", "slug", "hidden", "isPublic", "false")
 	a.share("0123456789", "slug", "other", "isPublic", "false")
 	at := rawApart(a.get("/v/hidden").want(200))
-	for i := range maxMisses {
+	for i := range limit.MaxMisses {
 		a.send("GET", fmt.Sprint("/x/none", i), "Host", contentHost).want(404)
 	}
 	a.send("GET", "/x/hidden", "Host", contentHost).want(429)
 	a.send("GET", strings.Replace(at, "/hidden?", "/other?", 1), "Host", contentHost).want(429)
 	is.Equal(string(a.send("GET", at, "Host", contentHost).want(200).body), "0123456789")
 	a.send("GET", strings.Replace(at, "/hidden?", "/hidden.txt?", 1), "Host", contentHost).want(200)
-	a.clock.advance(missWindow)
+	a.clock.advance(limit.MissWindow)
 	a.send("GET", "/x/other", "Host", contentHost).want(404)
 }
 

@@ -1031,7 +1031,7 @@ func TestPublicMisses(t *testing.T) {
 		return a.do(apiRequest{method: method, path: path, anyone: true, raw: true, header: withHeader("X-Forwarded-For", addr)})
 	}
 	paths := []string{"/x/", "/v/", "/s/", "/t/", "/g/", "/"}
-	for i := range maxMisses - 2 {
+	for i := range limit.MaxMisses - 2 {
 		path := fmt.Sprint(paths[i%len(paths)], "none", i)
 		if i%len(paths) < 2 { // an item of a collection
 			path += "/a"
@@ -1053,11 +1053,11 @@ func TestPublicMisses(t *testing.T) {
 	is.Equal(from("POST", "/api/v1/notes/p/none", "1.1.1.1").want(429).code(), "too_many_misses")
 	from("GET", "/healthz", "1.1.1.1").want(200)
 	from("GET", "/x/there", "1.1.1.2").want(200)
-	for range maxMisses + 1 { // who is known may look for anything
+	for range limit.MaxMisses + 1 { // who is known may look for anything
 		a.do(apiRequest{method: "GET", path: "/x/none", header: withHeader("X-Forwarded-For", "1.1.1.1")}).want(404)
 	}
 	a.do(apiRequest{method: "GET", path: "/x/hidden", header: withHeader("X-Forwarded-For", "1.1.1.1")}).want(200)
-	a.clock.advance(missWindow)
+	a.clock.advance(limit.MissWindow)
 	from("GET", "/x/there", "1.1.1.1").want(200)
 	from("GET", "/x/none", "1.1.1.1").want(404)
 }

@@ -731,7 +731,7 @@ func TestRequestSlugsAreNotTriedOut(t *testing.T) {
 	is := is.New(t)
 	a := start(t)
 	_, slug := a.ask(nil)
-	for i := range maxMisses {
+	for i := range limit.MaxMisses {
 		switch i % 3 {
 		case 0:
 			a.visit(fmt.Sprintf("/up/guess%d", i)).want(404)
@@ -746,6 +746,6 @@ func TestRequestSlugsAreNotTriedOut(t *testing.T) {
 		is.True(g.header.Get("Retry-After") != "")
 	}
 	a.get("/up/" + slug).want(200) // who is known may look
-	a.clock.advance(missWindow)
+	a.clock.advance(limit.MissWindow)
 	a.visit("/up/" + slug).want(200)
 }

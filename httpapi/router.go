@@ -252,7 +252,7 @@ func (s *Server) handle(r Route) httprouter.Handle {
 		}
 		var err error
 		if r.Slugs && c.Caller == nil {
-			err = s.misses.find(c, r.Serve)
+			err = s.serveCounted(c, r.Serve)
 		} else {
 			err = r.Serve(c)
 		}

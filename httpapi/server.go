@@ -25,6 +25,7 @@ import (
 	"kist/httpapi/archive"
 	"kist/httpapi/captcha"
 	"kist/httpapi/grant"
+	"kist/httpapi/limit"
 	"kist/httpapi/linkcheck"
 	"kist/httpapi/metadata"
 	"kist/httpapi/session"
@@ -43,15 +44,16 @@ type Server struct {
 	handler   http.Handler
 	schema    func() (*served, error)        // made on first use
 	extension func() (*embed.Archive, error) // made on first use
-	misses    slugProbes
 	probe     probe
 	backups   flight.Turns // to write a backup
 	links     *linkcheck.Checker
 	meter     *meter // nil while /metrics is off
 
 	readiness readiness
-	crowd     crowd
-	serving   atomic.Int64 // requests
+
+	connections *limit.Places[net.Conn]
+	requests    *limit.Places[*web.AnswerWriter] // in progress
+	serving     atomic.Int64                     // requests
 }
 
 // Busy reports whether any request is in progress.
@@ -69,12 +71,10 @@ func New(c web.Config) (*Server, error) {
 	if s.Access == nil {
 		s.Access = s.Log
 	}
-	s.MaxConnections = cmp.Or(s.MaxConnections, maxConnections)
-	s.crowd.limitTo(s.MaxConnections)
-	s.Opens.Most, s.Opens.Window = 60, time.Minute
-	s.Devices.Most, s.Devices.Window = 20, people.DeviceTime
-	s.Sent.Most, s.Sent.Window = 6_000, time.Minute
-	s.Changes.Most, s.Changes.Window = 60_000, time.Minute
+	s.MaxConnections = cmp.Or(s.MaxConnections, limit.MaxConnections)
+	s.connections = limit.ForConnections(s.MaxConnections, web.CloseAtOnce)
+	s.requests = limit.ForRequests(s.MaxConnections, (*web.AnswerWriter).Cut)
+	s.Limits = limit.New()
 	s.backups = make(flight.Turns, 1)
 	s.Imports.Begin()
 	s.Fetches = upload.NewFetches(s.Site)

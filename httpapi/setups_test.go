@@ -19,6 +19,7 @@ import (
 
 	"kist/httpapi/api"
 	"kist/httpapi/grant"
+	"kist/httpapi/limit"
 	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/people"
@@ -279,7 +280,7 @@ func TestDeletionAddress(t *testing.T) {
 	press(a.path(one.text("deletionUrl"))).want(404)
 	is.True(!strings.Contains(a.log.String(), a.path(made.text("deletionUrl"))[len(web.DeletionPath):]))
 
-	for i := range maxMisses {
+	for i := range limit.MaxMisses {
 		visit(web.DeletionPath + "guess" + strings.Repeat("x", i))
 	}
 	visit(web.DeletionPath + "one-more").want(429)

@@ -76,12 +76,12 @@ func TestPlacesLoser(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
-			p := Places[string]{All: row.all, Each: row.each}
+			p := Places[string]{all: row.all, each: row.each}
 			for _, there := range row.there {
-				_, full := p.Enter(there.name, there.from, there.familiar, there.stage)
+				_, full := p.enter(there.name, there.from, there.familiar, there.stage)
 				is.True(!full)
 			}
-			loser, full := p.Enter(row.comes.name, row.comes.from, row.comes.familiar, row.comes.stage)
+			loser, full := p.enter(row.comes.name, row.comes.from, row.comes.familiar, row.comes.stage)
 			is.Equal(full, row.loser != "")
 			is.Equal(loser, row.loser)
 		})
@@ -104,11 +104,11 @@ func TestPlacesStrangers(t *testing.T) {
 				t.Run(fmt.Sprint(row.networks, " of ", row.each, " at ", stage, " familiar ", familiar), func(t *testing.T) {
 					t.Parallel()
 					is := is.New(t)
-					p := Places[int]{All: 400, Each: 100}
+					p := Places[int]{all: 400, each: 100}
 					ours, lost, dialled := map[int]bool{}, 0, 0
 					dial := func() {
 						dialled++
-						loser, full := p.Enter(dialled, net4(1+dialled%row.networks), false, Silent)
+						loser, full := p.enter(dialled, net4(1+dialled%row.networks), false, Silent)
 						if full && ours[loser] {
 							lost++
 						}
@@ -120,7 +120,7 @@ func TestPlacesStrangers(t *testing.T) {
 
 					for i := range row.newcomers {
 						ours[-1-i] = true
-						loser, full := p.Enter(-1-i, net4(0), familiar, Silent)
+						loser, full := p.enter(-1-i, net4(0), familiar, Silent)
 						is.True(!full || !ours[loser])
 					}
 					for range meanwhile {
@@ -128,7 +128,7 @@ func TestPlacesStrangers(t *testing.T) {
 					}
 
 					is.Equal(lost, 0)
-					is.True(len(p.taken) <= p.All)
+					is.True(len(p.taken) <= p.all)
 				})
 			}
 		}
@@ -141,7 +141,7 @@ func TestPlacesCounts(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	random := rand.New(rand.NewPCG(1, 2))
-	p := Places[int]{All: 50, Each: 12}
+	p := Places[int]{all: 50, each: 12}
 	there := map[int]netip.Prefix{}
 	for who := range 20_000 {
 		from := proxy
@@ -149,7 +149,7 @@ func TestPlacesCounts(t *testing.T) {
 			from = net4(random.IntN(9))
 		}
 		there[who] = from
-		if loser, full := p.Enter(who, from, from == net4(0), Stage(random.IntN(2))*Working); full {
+		if loser, full := p.enter(who, from, from == net4(0), Stage(random.IntN(2))*Working); full {
 			_, known := there[loser]
 			is.True(known)
 			delete(there, loser)
@@ -176,10 +176,10 @@ func TestPlacesCounts(t *testing.T) {
 		is.Equal(len(p.taken), len(there))
 		is.Equal(len(p.of), len(of))
 		is.Equal(p.familiar, familiar)
-		is.True(len(there) <= p.All)
+		is.True(len(there) <= p.all)
 		for from, n := range of {
 			is.Equal(p.of[from].places, n)
-			is.True(!from.IsValid() || n <= p.Each)
+			is.True(!from.IsValid() || n <= p.each)
 		}
 	}
 }

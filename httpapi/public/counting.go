@@ -75,7 +75,7 @@ var errAhead = &record.Error{Fault: record.Busy, Code: "no_prefetch", Text: "Thi
 // with a limit is written to the disk at once, so a network may cause only so many.
 func see(c *web.Request, r *record.Record, what history.Delivered) error {
 	if r.Limit > 0 && c.Addr.IsValid() {
-		if wait := c.Site.Opens.Take(limit.Network(c.Addr), 1, c.Site.Store.Now()); wait > 0 {
+		if wait := c.Site.Limits.Opens.Take(limit.Network(c.Addr), 1, c.Site.Store.Now()); wait > 0 {
 			return &record.Error{
 				Fault: record.TooMany, Code: "too_many_views", Retry: wait,
 				Text: "You opened too many items with a limit of views. Try again " + record.In(wait) + ".",

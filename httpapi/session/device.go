@@ -34,7 +34,7 @@ func authorizeDevice(c *web.Request) error {
 		return invalidRequest(c, err)
 	}
 	if c.Addr.IsValid() {
-		if wait := c.Site.Devices.Take(limit.Network(c.Addr), 1, c.Site.Store.Now()); wait > 0 {
+		if wait := c.Site.Limits.Devices.Take(limit.Network(c.Addr), 1, c.Site.Store.Now()); wait > 0 {
 			return slowDown(c, &record.Error{Fault: record.TooMany, Code: "slow_down", Text: "Too many devices asked to be let in.", Retry: wait})
 		}
 	}

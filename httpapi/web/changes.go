@@ -24,10 +24,10 @@ func (c *Request) CountChanges(n int) error {
 	switch {
 	case c.Caller != nil:
 		c.counted.account = c.Owner()
-		wait = c.Site.Changes.Take(c.counted.account, n, now)
+		wait = c.Site.Limits.Changes.Take(c.counted.account, n, now)
 	case c.Addr.IsValid():
 		c.counted.network = limit.Network(c.Addr)
-		wait = c.Site.Sent.Take(c.counted.network, n, now)
+		wait = c.Site.Limits.Sent.Take(c.counted.network, n, now)
 	default:
 		return nil
 	}
@@ -49,8 +49,8 @@ func (c *Request) UncountChanges() {
 	switch {
 	case n == 0:
 	case c.counted.network.IsValid():
-		c.Site.Sent.Return(c.counted.network, n)
+		c.Site.Limits.Sent.Return(c.counted.network, n)
 	default:
-		c.Site.Changes.Return(c.counted.account, n)
+		c.Site.Limits.Changes.Return(c.counted.account, n)
 	}
 }

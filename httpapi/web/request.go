@@ -26,7 +26,7 @@ type Request struct {
 	Caller *people.Caller // nil for a visitor
 	held   holds          // of Site.Memory
 
-	counted counted // of Site.Changes or Site.Sent
+	counted counted // of Site.Limits.Changes or Sent
 
 	Status int     // that the operation answers with
 	Repeat *Repeat // nil without an Idempotency-Key

@@ -110,10 +110,7 @@ type Site struct {
 	Tickets     *grant.Tickets
 	Challenges  *captcha.Issuer
 	Memory      *Memory
-	Opens       limit.Rate[netip.Prefix] // of items with a limit, by strangers
-	Devices     limit.Rate[netip.Prefix] // that ask to be connected
-	Sent        limit.Rate[netip.Prefix] // requests with a body, by strangers
-	Changes     limit.Rate[record.ID]    // by account
+	Limits      *limit.Limits
 
 	CrossOrigin *http.CrossOriginProtection
 
