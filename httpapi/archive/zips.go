@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"kist/blobs/flight"
+	"kist/httpapi/limit"
 	"kist/kv/record"
 )
 
@@ -25,89 +26,59 @@ const (
 )
 
 var errBusy = &record.Error{
-	Fault: record.Busy, Code: "busy", Text: "The server is busy with other downloads. Try again in a moment.", Retry: 10 * time.Second,
+	Fault: record.Busy, Code: "busy", Retry: 10 * time.Second,
+	Text: "The server is busy with other downloads. Try again in a moment.",
 }
 
 // Zips bounds the work for zips, and remembers facts about their items. All methods are safe for concurrent use.
 type Zips struct {
+	asking  limit.AtOnce[netip.Prefix] // layouts, with those that wait
 	layouts flight.Turns
 	sums    flight.Turns
+	sending limit.AtOnce[netip.Prefix] // bytes in memory for zips that are being sent
 
-	mu      sync.Mutex
-	asking  map[netip.Prefix]int // layouts of each network
-	inAll   int                  // layouts of all networks
-	sending map[netip.Prefix]int // bytes in memory for zips that are being sent to each network
-	sent    int                  // for all of them
-	facts   map[Item]Fact
-	bytes   int
+	mu    sync.Mutex
+	facts map[Item]Fact
+	bytes int // of facts
 }
 
 // NewZips makes an empty Zips.
 func NewZips() *Zips {
 	return &Zips{
-		layouts: make(flight.Turns, layoutsAtOnce), sums: make(flight.Turns, sumsAtOnce),
-		asking: map[netip.Prefix]int{}, sending: map[netip.Prefix]int{}, facts: map[Item]Fact{},
+		asking:  limit.AtOnce[netip.Prefix]{All: layoutsWaiting, Each: layoutsOfOne},
+		layouts: make(flight.Turns, layoutsAtOnce),
+		sums:    make(flight.Turns, sumsAtOnce),
+		sending: limit.AtOnce[netip.Prefix]{All: sendingBytes, Each: sendingOfOne},
+		facts:   map[Item]Fact{},
 	}
 }
 
 // Layout waits until the caller from a network may lay out a zip, which ends with done. The error is Busy if too many
 // of its network or of all networks wait, or others take too long.
 func (z *Zips) Layout(ctx context.Context, of netip.Prefix) (done func(), err error) {
-	if !z.ask(of) {
+	if z.asking.Take(of, 1) != nil {
 		return nil, errBusy
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, turnWait)
 	defer cancel()
 	if z.layouts.Take(ctx) != nil {
-		z.asked(of)
+		z.asking.Give(of, 1)
 		return nil, errBusy
 	}
 	return func() {
 		z.layouts.Give()
-		z.asked(of)
+		z.asking.Give(of, 1)
 	}, nil
 }
 
 // Send counts n bytes of memory for a zip that is sent to a network, until done. The error is Busy if others have
 // taken too much. It waits for nothing: a zip is sent for as long as its reader likes.
 func (z *Zips) Send(of netip.Prefix, n int) (done func(), err error) {
-	z.mu.Lock()
-	defer z.mu.Unlock()
-	if z.sending[of]+n > sendingOfOne || z.sent+n > sendingBytes {
+	if z.sending.Take(of, n) != nil {
 		return nil, errBusy
 	}
-	z.sending[of] += n
-	z.sent += n
-	return func() {
-		z.mu.Lock()
-		defer z.mu.Unlock()
-		z.sent -= n
-		z.sending[of] -= n
-		if z.sending[of] == 0 {
-			delete(z.sending, of)
-		}
-	}, nil
-}
-
-// ask counts a layout for a network unless there are too many.
-func (z *Zips) ask(of netip.Prefix) bool {
-	z.mu.Lock()
-	defer z.mu.Unlock()
-	ok := z.asking[of] < layoutsOfOne && z.inAll < layoutsWaiting
-	if ok {
-		z.asking[of]++
-		z.inAll++
-	}
-	return ok
-}
-
-func (z *Zips) asked(of netip.Prefix) {
-	z.mu.Lock()
-	defer z.mu.Unlock()
-	z.inAll--
-	if z.asking[of]--; z.asking[of] == 0 {
-		delete(z.asking, of)
-	}
+	return func() { z.sending.Give(of, n) }, nil
 }
 
 // Sum waits until the caller may read a content for its CRC-32, which ends with done. Meanwhile it calls tell from time

@@ -5,9 +5,9 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
-	"sync"
 	"time"
 
+	"kist/httpapi/limit"
 	"kist/httpapi/outbound"
 	"kist/httpapi/worker"
 	"kist/kv"
@@ -57,10 +57,7 @@ type Sender struct {
 	client *outbound.Client
 	base   string
 	log    *slog.Logger
-
-	mu      sync.Mutex
-	tests   int               // running
-	testsOf map[record.ID]int // by owner
+	tests  limit.AtOnce[record.ID] // by owner
 }
 
 // New makes a Sender. base is the absolute address of the server, without a final slash.
@@ -69,7 +66,10 @@ func New(s *kv.Store, client *outbound.Client, base string, log *slog.Logger) *S
 }
 
 func newSender(q queue, client *outbound.Client, base string, log *slog.Logger) *Sender {
-	return &Sender{queue: q, client: client, base: base, log: log, testsOf: map[record.ID]int{}}
+	return &Sender{
+		queue: q, client: client, base: base, log: log,
+		tests: limit.AtOnce[record.ID]{All: maxTests, Each: maxTestsOf},
+	}
 }
 
 type storeQueue struct{ *kv.Store }
@@ -186,25 +186,15 @@ func (c *Sender) deliver(ctx context.Context, p jobs.Place) {
 // Test sends a message to a webhook immediately, without the queue. It takes at most TestTime. The
 // error is Busy if too many tests are running.
 func (c *Sender) Test(ctx context.Context, h *jobs.Webhook, m Message) (jobs.Try, error) {
-	if !c.testing(h.Owner, 1) {
-		return jobs.Try{}, &record.Error{Fault: record.Busy, Code: "busy", Text: "Too many webhook tests are running. Try again in a moment.", Retry: TestTime}
+	if c.tests.Take(h.Owner, 1) != nil {
+		return jobs.Try{}, &record.Error{
+			Fault: record.Busy, Code: "busy", Retry: TestTime,
+			Text: "Too many webhook tests are running. Try again in a moment.",
+		}
 	}
-	defer c.testing(h.Owner, -1)
+	defer c.tests.Give(h.Owner, 1)
+
 	ctx, cancel := context.WithTimeout(ctx, TestTime)
 	defer cancel()
 	return c.try(ctx, h, m), nil
-}
-
-// testing adds or removes a running test of an owner. It returns false if there are too many.
-func (c *Sender) testing(owner record.ID, by int) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if by > 0 && (c.tests == maxTests || c.testsOf[owner] == maxTestsOf) {
-		return false
-	}
-	c.tests += by
-	if c.testsOf[owner] += by; c.testsOf[owner] == 0 {
-		delete(c.testsOf, owner)
-	}
-	return true
 }

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"io"
 	"maps"
 	"sync"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"kist/blobs/flight"
+	"kist/httpapi/limit"
 	"kist/kv"
 	"kist/kv/record"
 	"kist/kv/transfer"
@@ -31,13 +33,14 @@ type Imports struct {
 	ctx     context.Context
 	stop    context.CancelFunc
 	work    sync.WaitGroup
-	Turns   flight.Turns       // to read a source
-	exports map[record.ID]bool // by owner
+	Turns   flight.Turns // to read a source
+	exports *limit.AtOnce[record.ID]
 }
 
 // Begin prepares the imports. End ends them.
 func (m *Imports) Begin() {
-	m.running, m.exports = map[record.ID]*RunningImport{}, map[record.ID]bool{}
+	m.running = map[record.ID]*RunningImport{}
+	m.exports = &limit.AtOnce[record.ID]{All: ExportsAtOnce, Each: 1}
 	m.ctx, m.stop = context.WithCancel(context.Background())
 	m.Turns = make(flight.Turns, ImportsAtOnce)
 }
@@ -59,7 +62,10 @@ func (m *Imports) Claim(owner record.ID) error {
 		return kv.ErrClosed
 	}
 	if _, busy := m.running[owner]; busy {
-		return &record.Error{Fault: record.Taken, Code: "import_running", Text: "One of your imports is running. Wait until it is done, or stop it."}
+		return &record.Error{
+			Fault: record.Taken, Code: "import_running",
+			Text: "One of your imports is running. Wait until it is done, or stop it.",
+		}
 	}
 	m.running[owner] = nil
 	return nil
@@ -74,23 +80,18 @@ func (m *Imports) Free(owner record.ID) {
 
 // BeginExport reserves one of the slots for exports, of which an owner gets one. EndExport releases it.
 func (m *Imports) BeginExport(owner record.ID) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	switch {
-	case m.exports[owner]:
-		return &record.Error{Fault: record.Busy, Code: "busy", Text: "One of your exports is running. Wait until it is done.", Retry: exportWait}
-	case len(m.exports) == ExportsAtOnce:
-		return &record.Error{Fault: record.Busy, Code: "busy", Text: "Too many exports are running. Try again in a moment.", Retry: exportWait}
+	err := m.exports.Take(owner, 1)
+	if err == nil {
+		return nil
 	}
-	m.exports[owner] = true
-	return nil
+	text := "Too many exports are running. Try again in a moment."
+	if errors.Is(err, limit.ErrEach) {
+		text = "One of your exports is running. Wait until it is done."
+	}
+	return &record.Error{Fault: record.Busy, Code: "busy", Text: text, Retry: exportWait}
 }
 
-func (m *Imports) EndExport(owner record.ID) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.exports, owner)
-}
+func (m *Imports) EndExport(owner record.ID) { m.exports.Give(owner, 1) }
 
 // Of is the owner's running import with the id, or nil.
 func (m *Imports) Of(owner, id record.ID) *RunningImport {
