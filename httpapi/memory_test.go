@@ -9,6 +9,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"kist/httpapi/limit"
 	"kist/httpapi/web"
 	"kist/kv/kvtest/needs"
 	"kist/kv/people"
@@ -28,7 +29,7 @@ func (a *app) fillMemory() (free func()) {
 	a.Helper()
 	a.server.Running.Wait()
 	var all []*web.Request
-	for n := int64(web.MemoryBytes); n > 0; n /= 2 {
+	for n := int64(limit.MemoryBytes); n > 0; n /= 2 {
 		for account := range byte(10) {
 			c := a.holding(account)
 			for ; c.TryHold(n); c = a.holding(account) {
@@ -50,7 +51,7 @@ func (a *app) memoryIsFree() bool {
 	one, other := a.holding(1), a.holding(2)
 	defer one.ReleaseMemory()
 	defer other.ReleaseMemory()
-	return one.TryHold(web.MemoryBytes/4) && other.TryHold(web.MemoryBytes/4)
+	return one.TryHold(limit.MemoryBytes/4) && other.TryHold(limit.MemoryBytes/4)
 }
 
 // Whatever was answered, all of the memory for requests is free afterwards.

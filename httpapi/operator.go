@@ -13,6 +13,7 @@ import (
 
 	"github.com/julienschmidt/httprouter"
 
+	"kist/httpapi/limit"
 	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/people"
@@ -36,7 +37,7 @@ func (s *Server) Operator(more map[string]func(http.ResponseWriter, *http.Reques
 // server has open. Of the configuration it needs Store, Passwords, Log and Access.
 func Operator(c web.Config, more map[string]func(http.ResponseWriter, *http.Request) error) http.Handler {
 	nobody := func(netip.Prefix) bool { return false } // every caller is the operator
-	return (&operator{&web.Site{Config: c, Memory: web.NewMemory(nobody)}}).mount(more)
+	return (&operator{&web.Site{Config: c, Limits: limit.New(nobody)}}).mount(more)
 }
 
 // The operations that the operator may call: those of the instance, and those of an

@@ -17,6 +17,7 @@ import (
 	"github.com/matryer/is"
 
 	"kist/httpapi/api"
+	"kist/httpapi/limit"
 	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/people"
@@ -262,7 +263,7 @@ func TestWaitingSearchesHoldNoPlace(t *testing.T) {
 				is := is.New(t)
 				ctx, end := context.WithCancel(t.Context())
 				site := &web.Site{
-					Config: a.server.Config, Memory: web.NewMemory(func(netip.Prefix) bool { return true }),
+					Config: a.server.Config, Limits: limit.New(func(netip.Prefix) bool { return true }),
 				}
 				opening := make(chan struct{})
 				site.Search = search.New(search.Options{

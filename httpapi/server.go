@@ -65,7 +65,7 @@ func New(c web.Config) (*Server, error) {
 		Site:  &web.Site{Config: c, Renew: web.WriteRenew, Webhooks: webhook.New(c.Store, c.Outbound, c.Base, c.Log), Plans: metadata.NewPlans(c.Store, c.Blobs, c.Log)},
 		links: linkcheck.New(c.Store, c.Outbound, c.Icons, c.Log),
 	}
-	s.Memory, s.Renders = web.NewMemory(s.familiar), web.NewRenders()
+	s.Renders = web.NewRenders()
 	s.Zips = archive.NewZips()
 	s.Methods = s.allowed
 	if s.Access == nil {
@@ -74,7 +74,7 @@ func New(c web.Config) (*Server, error) {
 	s.MaxConnections = cmp.Or(s.MaxConnections, limit.MaxConnections)
 	s.connections = limit.ForConnections(s.MaxConnections, web.CloseAtOnce)
 	s.requests = limit.ForRequests(s.MaxConnections, (*web.AnswerWriter).Cut)
-	s.Limits = limit.New()
+	s.Limits = limit.New(s.familiar)
 	s.backups = make(flight.Turns, 1)
 	s.Imports.Begin()
 	s.Fetches = upload.NewFetches(s.Site)

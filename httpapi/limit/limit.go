@@ -19,15 +19,18 @@ type Limits struct {
 	Sent    Rate[netip.Prefix] // changes by strangers
 	Changes Rate[record.ID]    // changes by account
 	Misses  Misses
+	Memory  *Memory
 }
 
-// New makes limits with nothing counted.
-func New() *Limits {
+// New makes limits with nothing counted. familiar reports whether somebody has signed in from a
+// network before.
+func New(familiar func(network netip.Prefix) bool) *Limits {
 	return &Limits{
 		Opens:   Rate[netip.Prefix]{Most: 60, Window: time.Minute},
 		Devices: Rate[netip.Prefix]{Most: 20, Window: people.DeviceTime},
 		Sent:    Rate[netip.Prefix]{Most: 6_000, Window: time.Minute},
 		Changes: Rate[record.ID]{Most: 60_000, Window: time.Minute},
 		Misses:  Misses{rate: Rate[netip.Prefix]{Most: MaxMisses, Window: MissWindow}},
+		Memory:  newMemory(familiar),
 	}
 }

@@ -14,7 +14,7 @@ func TestMisses(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	m := &New().Misses
+	m := &New(nil).Misses
 	for i := range MaxMisses {
 		is.Equal(m.Wait(net4(1), now), time.Duration(0))
 		m.Count(net4(1), strconv.Itoa(i), now)

@@ -109,7 +109,7 @@ func (p *Places[T]) enter(who T, from netip.Prefix, familiar bool, stage Stage) 
 	p.set(entered, newest)
 
 	switch {
-	case from.IsValid() && n.places > p.share(n):
+	case from.IsValid() && n.places > p.most(n):
 		loser, full = p.worst(func(other *place) bool { return other.of == n && other.stage != Working })
 	case len(p.taken) > p.all:
 		kept := p.familiar <= p.all/keptOf // the places of familiar networks
@@ -127,9 +127,9 @@ func (p *Places[T]) enter(who T, from netip.Prefix, familiar bool, stage Stage) 
 	return loser, full
 }
 
-// share is how many places the network may have. It shrinks when more than half of all are
+// most is how many places the network may have. It shrinks when more than half of all are
 // taken, but not for a familiar network.
-func (p *Places[T]) share(n *network) int {
+func (p *Places[T]) most(n *network) int {
 	if n.familiar {
 		return p.each
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"kist/httpapi/grant"
+	"kist/httpapi/limit"
 	"kist/httpapi/session"
 	"kist/httpapi/web"
 	"kist/kv"
@@ -65,7 +66,7 @@ const shortText = 32 << 10
 // many times as long for the first half megabyte, and the page. It is not more than one stranger gets.
 func holdText(c *web.Request, length int) error {
 	n := int64(length)
-	return c.Hold(min(4*n+16*min(n, 512<<10), web.LongOfStranger))
+	return c.Hold(min(4*n+16*min(n, 512<<10), limit.LongOfStranger))
 }
 
 // readLong reads a record with find, in a transaction, and holds the memory for a long one first.

@@ -55,7 +55,7 @@ func (c *Request) Respond(status int, write func(dst []byte) ([]byte, error)) er
 				return false
 			}
 			fills := cap(b) <= len(b)+len(b)/2 // what is behind it is not counted
-			if fills && cap(b) <= largestSent && c.TryHold(int64(len(b))-c.held.n) {
+			if fills && cap(b) <= largestSent && c.TryHold(int64(len(b))-c.held.Bytes()) {
 				body = b
 				return true
 			}

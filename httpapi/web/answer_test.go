@@ -14,7 +14,7 @@ import (
 func TestRespond(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := &Site{Memory: memory()}
+	s := &Site{Limits: limits()}
 	for _, n := range []int{0, 1, packFrom - 1, packFrom, 1 << 20, PageBytes, 2 * largestKept} {
 		want := bytes.Repeat([]byte{byte('a' + n%26)}, n)
 		for _, packed := range []bool{false, true} {
@@ -28,7 +28,7 @@ func TestRespond(t *testing.T) {
 				inner.ReleaseMemory()
 				return append(dst, want...), err
 			}))
-			is.Equal(c.held.n, int64(w.Body.Len()))
+			is.Equal(c.held.Bytes(), int64(w.Body.Len()))
 			c.ReleaseMemory()
 			body := io.Reader(w.Body)
 			if packed && n >= packFrom {

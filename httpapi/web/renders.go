@@ -13,6 +13,7 @@ import (
 
 	"kist/blobs/flight"
 	"kist/embed"
+	"kist/httpapi/limit"
 	"kist/httpapi/render"
 )
 
@@ -82,13 +83,13 @@ func (r *Renders) Code(text, language, filename string) (*embed.CodeView, error)
 }
 
 // get returns the cached view, or calls fresh and caches its result. It fails with
-// errBusy if fresh could not start within memoryWait.
+// errBusy if fresh could not start within limit.MemoryWait.
 func (r *Renders) get(key [sha256.Size]byte, fresh func() (embed.CodeView, error)) (embed.CodeView, error) {
 	if v, ok := r.find(key); ok {
 		return v, nil
 	}
 	return r.made.Do(context.Background(), key, func(ctx context.Context) (embed.CodeView, error) {
-		ctx, cancel := context.WithTimeout(ctx, memoryWait)
+		ctx, cancel := context.WithTimeout(ctx, limit.MemoryWait)
 		defer cancel()
 		if r.turns.Take(ctx) != nil {
 			return embed.CodeView{}, errBusy

@@ -11,6 +11,7 @@ import (
 
 	"github.com/julienschmidt/httprouter"
 
+	"kist/httpapi/limit"
 	"kist/kv/people"
 	"kist/kv/record"
 )
@@ -24,7 +25,7 @@ type Request struct {
 	ID     string         // of the request
 	Addr   netip.Addr     // of the client
 	Caller *people.Caller // nil for a visitor
-	held   holds          // of Site.Memory
+	held   limit.Held     // of Site.Limits.Memory
 
 	counted counted // of Site.Limits.Changes or Sent
 

@@ -109,7 +109,6 @@ type Site struct {
 	Resumes     grant.Resumes
 	Tickets     *grant.Tickets
 	Challenges  *captcha.Issuer
-	Memory      *Memory
 	Limits      *limit.Limits
 
 	CrossOrigin *http.CrossOriginProtection
