@@ -12,9 +12,10 @@ import (
 	"kist/kv/workcopy"
 )
 
-// A commit is over when the journal has it. Its changes stay in memory, where readers see them, until the working copy has them
-// too: after behindCommits commits, behindChanges changes, behindBytes bytes or behindTime, whichever comes first. For each
-// change bbolt may hold a page twice while it writes the lot.
+// A commit is over when the journal has it. Its changes stay in memory, where readers see
+// them, until the working copy has them too: after behindCommits commits, behindChanges
+// changes, behindBytes bytes or behindTime, whichever comes first. For each change bbolt may
+// hold a page twice while it writes the lot.
 const (
 	behindCommits = 512
 	behindChanges = 6000
@@ -22,25 +23,28 @@ const (
 	behindTime    = 50 * time.Millisecond
 )
 
-// behind holds the changes that the working copy does not have yet, and brings them there. The committer adds changes and
-// freezes them; applyLoop writes frozen ones to bbolt. At most two lots are in memory.
+// behind holds the changes that the working copy does not have yet, and brings them there.
+// The committer adds changes and freezes them; applyLoop writes frozen ones to bbolt. At most
+// two lots are in memory.
 type behind struct {
-	s *Store
+	s *Store // set once
 
-	layers  atomic.Pointer[layers]
-	version atomic.Uint64 // of the latest commit: see table.Mem
+	layers  atomic.Pointer[layers] // stored by the committer and applyLoop, loaded by anyone
+	version atomic.Uint64          // of the latest commit: see table.Mem; stored by the committer
 
-	latest  uint64      // the version of the latest attempt to commit; used by the committer only
-	commits int         // since the last freeze; used by the committer only
-	timer   *time.Timer // ends the wait for more commits; used by the committer only
-	spare   table.Spare // of the previous commit; used by the committer only
+	// Used by the committer only.
+	latest  uint64      // the version of the latest attempt to commit
+	commits int         // since the last freeze
+	timer   *time.Timer // ends the wait for more commits
+	spare   table.Spare // of the previous commit
+	left    error       // why stop could not bring everything to the working copy; Close reads it afterwards
 
+	// Set once.
 	frozen  chan *table.Mem // to applyLoop
 	applied chan struct{}   // from applyLoop: it is done with a lot, or cannot write it
 	again   chan struct{}   // makes applyLoop try again at once
 
-	broken atomic.Pointer[error] // why the working copy cannot be written; nil if it can
-	left   error                 // why stop could not bring everything to the working copy
+	broken atomic.Pointer[error] // why the working copy cannot be written, by applyLoop; nil if it can
 }
 
 // noChanges is the frozen layer while nothing is frozen.
@@ -80,8 +84,8 @@ func (h *behind) pin() (view, error) {
 		if err != nil {
 			return view{}, err
 		}
-		// All that bbolt contains was committed at or before this version. What bbolt does not have is in the layers, unless it
-		// went there and was removed from them in between.
+		// All that bbolt contains was committed at or before this version. What bbolt does
+		// not have is in the layers, unless it went there and was removed from them in between.
 		v := view{bolt: b, version: h.version.Load(), layers: h.layers.Load()}
 		if v.layers.applied == applied {
 			return v, nil

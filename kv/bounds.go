@@ -24,7 +24,8 @@ const (
 // TooMany is the error for an owner who has reached a limit. what names the things in
 // the plural.
 func TooMany(what, code string, limit int64) error {
-	return &record.Error{Fault: record.Denied, Code: code, Text: fmt.Sprintf("You have %d %s already, and more are not possible. Delete some first.", limit, what)}
+	text := fmt.Sprintf("You have %d %s already, and more are not possible. Delete some first.", limit, what)
+	return &record.Error{Fault: record.Denied, Code: code, Text: text}
 }
 
 // CheckBound refuses another row when the owner already has maxEach. It reads at most
@@ -62,12 +63,15 @@ func (tx *Tx) Text(owner record.ID) int64 { return tx.Sum(workcopy.MetaBucket, t
 
 // TextsMark is the value of MetaTexts after a commit that keeps the sums correct,
 // given the values of MetaSeq and MetaInstant.
-func TextsMark(seq, instant []byte) []byte { return slices.Concat(seq, instant, []byte{2}) } // 2: tables that count since 2026-11-23
+func TextsMark(seq, instant []byte) []byte {
+	return slices.Concat(seq, instant, []byte{2}) // 2: tables that count since 2026-11-23
+}
 
 // textsHold reports whether the sums of text match the present rows.
 func (tx *Tx) textsHold() bool {
 	at := tx.Get(workcopy.MetaBucket, MetaTexts)
-	return at != nil && bytes.Equal(at, TextsMark(tx.Get(workcopy.MetaBucket, MetaSeq), tx.Get(workcopy.MetaBucket, MetaInstant)))
+	now := TextsMark(tx.Get(workcopy.MetaBucket, MetaSeq), tx.Get(workcopy.MetaBucket, MetaInstant))
+	return at != nil && bytes.Equal(at, now)
 }
 
 // texts adds up each owner's text from the rows.

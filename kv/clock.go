@@ -145,7 +145,8 @@ func (c *timekeeper) check() time.Time {
 		c.log.Warn("the clock jumped and is not believed yet; nothing expires because of it",
 			"clock", now.wall.UTC(), "storeTime", at, "believedAfter", c.belief.lasts(now).Round(time.Second))
 	case !doubts && !before.wall.IsZero() && now.wall.Sub(before.after(now.elapsed)).Abs() <= leapMost:
-		c.log.Warn("the clock's jump has lasted and is believed now; if the clock is wrong, set it; kist help repair says how the records come back to the right time", "storeTime", at)
+		c.log.Warn("the clock's jump has lasted and is believed now; if the clock is wrong, set it; "+
+			"kist help repair says how the records come back to the right time", "storeTime", at)
 	case !doubts && !before.wall.IsZero():
 		c.log.Info("the clock is right again and is believed", "storeTime", at)
 	}
@@ -199,7 +200,8 @@ func (c *timekeeper) watch(s *Store, closing bool) error {
 			return tx.Delete(workcopy.MetaBucket, metaDoubt)
 		}
 		row := binary.BigEndian.AppendUint64(nil, uint64(b.doubt.after(elapsed).UnixMilli()))
-		return tx.Put(workcopy.MetaBucket, metaDoubt, binary.BigEndian.AppendUint64(row, uint64((elapsed-b.doubt.elapsed).Milliseconds())))
+		row = binary.BigEndian.AppendUint64(row, uint64((elapsed - b.doubt.elapsed).Milliseconds()))
+		return tx.Put(workcopy.MetaBucket, metaDoubt, row)
 	}); err != nil {
 		return err
 	}
@@ -225,7 +227,9 @@ func (c *timekeeper) start(tx *table.Tx) {
 	now := reading{c.now().Round(0), c.elapsed()}
 	b := belief{start: reading{at, now.elapsed}, sure: reading{at, now.elapsed}}
 	if v := tx.Get(workcopy.MetaBucket, metaDoubt); len(v) == 16 {
-		b = b.resume(time.UnixMilli(int64(binary.BigEndian.Uint64(v))), time.Duration(binary.BigEndian.Uint64(v[8:]))*time.Millisecond, now)
+		wall := time.UnixMilli(int64(binary.BigEndian.Uint64(v)))
+		lasted := time.Duration(binary.BigEndian.Uint64(v[8:])) * time.Millisecond
+		b = b.resume(wall, lasted, now)
 		b.stored = true
 	}
 	c.belief = b

@@ -39,7 +39,10 @@ func (tx *Tx) Changes(since uint64, limit int) ([]Change, error) {
 		if len(k) != 8 || len(v) != record.KeySize || record.KindOf(v[16]) == nil {
 			return nil, fmt.Errorf("change %x: damaged", k)
 		}
-		c := Change{Seq: binary.BigEndian.Uint64(k), Owner: record.ID(v[:16]), Kind: record.KindOf(v[16]), ID: record.ID(v[17:])}
+		c := Change{
+			Seq: binary.BigEndian.Uint64(k), Owner: record.ID(v[:16]),
+			Kind: record.KindOf(v[16]), ID: record.ID(v[17:]),
+		}
 		if row := tx.Get(RecordBucket, v); row != nil {
 			volume += len(row)
 			if r, err := record.ParseRow(v, row); err == nil && r.Seq == c.Seq {

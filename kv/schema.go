@@ -31,20 +31,22 @@ var (
 
 // Keys of workcopy.MetaBucket.
 var (
-	MetaInstant   = []byte("instant")  // uint64, milliseconds: the instant of the latest transaction
-	metaMonotonic = []byte("steady")   // uint64, milliseconds: the retry clock, if it was ahead of the instant
-	metaDoubt     = []byte("doubt")    // while the wall clock is doubted: what it shows, and how long the doubt has lasted; both uint64, milliseconds
-	metaTried     = []byte("tried")    // any bytes, usually 8: written to test whether the disk works again
-	metaLast      = []byte("last")     // the latest id
-	MetaSeq       = []byte("seq")      // uint64: the latest number of the feed of changes
-	MetaTrimmed   = []byte("trimmed")  // uint64: the latest removal mark that was taken out of the feed
-	MetaSettings  = []byte("settings") // JSON
-	MetaClaim     = []byte("claim")    // SHA-256 of the claim token
-	MetaSecret    = []byte("secret")   // 32 random bytes
-	MetaOrphans   = []byte("orphans")  // if present, contents without a record are kept
-	MetaTry       = []byte("try ")     // prefix of the keys of wrong tries: see people.Tries
-	metaText      = []byte("text ")    // prefix of the keys of the sums of text: see Tx.Text
-	MetaTexts     = []byte("texts")    // the values of MetaSeq and MetaInstant when the sums of text were right
+	MetaInstant   = []byte("instant") // uint64, milliseconds: the instant of the latest transaction
+	metaMonotonic = []byte("steady")  // uint64, milliseconds: the retry clock, if it was ahead of the instant
+	// While the wall clock is doubted: what it shows, and how long the doubt has lasted;
+	// both uint64, milliseconds.
+	metaDoubt    = []byte("doubt")
+	metaTried    = []byte("tried")    // any bytes, usually 8: written to test whether the disk works again
+	metaLast     = []byte("last")     // the latest id
+	MetaSeq      = []byte("seq")      // uint64: the latest number of the feed of changes
+	MetaTrimmed  = []byte("trimmed")  // uint64: the latest removal mark that was taken out of the feed
+	MetaSettings = []byte("settings") // JSON
+	MetaClaim    = []byte("claim")    // SHA-256 of the claim token
+	MetaSecret   = []byte("secret")   // 32 random bytes
+	MetaOrphans  = []byte("orphans")  // if present, contents without a record are kept
+	MetaTry      = []byte("try ")     // prefix of the keys of wrong tries: see people.Tries
+	metaText     = []byte("text ")    // prefix of the keys of the sums of text: see Tx.Text
+	MetaTexts    = []byte("texts")    // the values of MetaSeq and MetaInstant when the sums of text were right
 )
 
 // A Schema defines what a store holds.

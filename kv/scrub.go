@@ -109,8 +109,8 @@ func (c *scrubber) scrubAndHeal() bool {
 		if err == nil && wrong == nil {
 			s.log.Warn("the journal is whole again: a new generation has replaced the damaged one", "damage", damage)
 		} else if s.stopping.Err() == nil {
-			s.log.Error("the damaged journal could not be replaced: commits since the damage exist only in the working copy; make a backup now",
-				"damage", damage, "error", errors.Join(err, wrong))
+			s.log.Error("the damaged journal could not be replaced: commits since the damage exist only in the "+
+				"working copy; make a backup now", "damage", damage, "error", errors.Join(err, wrong))
 		}
 	}
 	switch {
@@ -122,8 +122,8 @@ func (c *scrubber) scrubAndHeal() bool {
 	}
 	c.note(func(h *JournalHealth) {
 		h.Checked = s.clock.now().UTC()
-		if wrong == nil && h.Damaged != nil && h.Healed.IsZero() { // an earlier attempt failed, and a new generation has begun since
-			h.Healed = h.Checked
+		if wrong == nil && h.Damaged != nil && h.Healed.IsZero() {
+			h.Healed = h.Checked // an earlier attempt failed, and a new generation has begun since
 		}
 	})
 	return wrong == nil
@@ -227,9 +227,11 @@ func (s *Store) restart(path string, clean datadir.Proof, secret []byte, damage 
 		return false, errors.Join(err, db.Close())
 	}
 
-	s.log.Error("the journal is damaged; starting a new generation from the working copy, which the last stop proved whole", "damage", damage)
+	s.log.Error("the journal is damaged; starting a new generation from the working copy, "+
+		"which the last stop proved whole", "damage", damage)
 	if err := s.beginFrom(db, clean.State()); err != nil {
-		return false, errors.Join(fmt.Errorf("the journal is damaged (%w), and a new generation cannot be written", damage), err, db.Close())
+		failed := fmt.Errorf("the journal is damaged (%w), and a new generation cannot be written", damage)
+		return false, errors.Join(failed, err, db.Close())
 	}
 	s.bolt = db
 	s.state = clean.State()

@@ -159,7 +159,8 @@ func (s *Store) startShipping() error {
 		return err
 	}
 	return s.ship.Start(ship.Source{
-		Dir: s.dir, Journal: s.journal, At: s.state, Format: workcopy.Format, Instance: datadir.InstanceOf(secret[:]), Compact: s.Compact, Now: s.Now, Instant: MetaInstant, Refers: s.schema.Refers(),
+		Dir: s.dir, Journal: s.journal, At: s.state, Format: workcopy.Format, Instance: datadir.InstanceOf(secret[:]),
+		Compact: s.Compact, Now: s.Now, Instant: MetaInstant, Refers: s.schema.Refers(),
 	})
 }
 

@@ -127,7 +127,10 @@ func (s *Store) NoFiles() bool {
 }
 
 // ErrFull says that the disk has no room for anything new.
-var ErrFull = &record.Error{Fault: record.Full, Code: "disk_full", Text: "The server's disk is full. Nothing was stored. Remove something to make room."}
+var ErrFull = &record.Error{
+	Fault: record.Full, Code: "disk_full",
+	Text: "The server's disk is full. Nothing was stored. Remove something to make room.",
+}
 
 // check checks the free space. It is called every second.
 func (d *diskSpace) check() {

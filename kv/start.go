@@ -33,9 +33,14 @@ func belongs(dir string, secret []byte) error {
 	case err != nil:
 		return err
 	case secret == nil:
-		return fmt.Errorf("journal/ has no records in %s, but the file %s says that there were some. Nothing was removed. Put journal/ back from a backup or from another copy; to start from scratch, use another data directory", dir, datadir.InstanceName)
+		return fmt.Errorf("journal/ has no records in %s, but the file %s says that there were some. "+
+			"Nothing was removed. Put journal/ back from a backup or from another copy; "+
+			"to start from scratch, use another data directory", dir, datadir.InstanceName)
 	case named != "" && named != datadir.InstanceOf(secret):
-		return fmt.Errorf("journal/ in %s belongs to instance %s, but the file %s names instance %s: two data directories were mixed. Nothing was removed. Restore a backup into an empty directory; or, if journal/ and blobs/ are the ones you want, remove %[3]s and start again", dir, datadir.InstanceOf(secret), datadir.InstanceName, named)
+		return fmt.Errorf("journal/ in %s belongs to instance %s, but the file %s names instance %s: "+
+			"two data directories were mixed. Nothing was removed. Restore a backup into an empty directory; "+
+			"or, if journal/ and blobs/ are the ones you want, remove %[3]s and start again",
+			dir, datadir.InstanceOf(secret), datadir.InstanceName, named)
 	}
 	return nil
 }
@@ -168,7 +173,8 @@ func (s *Store) load() error {
 		s.log.Warn("this copy of the data ends when its journal was read; a later stop had more commits",
 			"commits", done.Seq, "atTheStop", clean.Seq)
 	default:
-		harm := workcopy.Inconsistent(fmt.Sprintf("journal/%s is damaged: it ends at record %d, and the last stop was at %d", clean.Log, done.Seq, clean.Seq))
+		harm := workcopy.Inconsistent(fmt.Sprintf("journal/%s is damaged: it ends at record %d, "+
+			"and the last stop was at %d", clean.Log, done.Seq, clean.Seq))
 		if proven {
 			if healed, failed := s.restart(path, clean, secret, harm); healed || failed != nil {
 				return errors.Join(failed, workcopy.Remove(path+".new"))
@@ -177,7 +183,8 @@ func (s *Store) load() error {
 		return errors.Join(refusal(harm), workcopy.Remove(path+".new"))
 	}
 	if harm := lastRecord(s.dir, s.buckets, done); harm != nil {
-		return errors.Join(fmt.Errorf("%w. Nothing was changed. Run kist verify --repair, which loses nothing", harm), workcopy.Remove(path+".new"))
+		harm = fmt.Errorf("%w. Nothing was changed. Run kist verify --repair, which loses nothing", harm)
+		return errors.Join(harm, workcopy.Remove(path+".new"))
 	}
 	if err := s.inRoom(func() error { return s.redo(done.Snapshot) }, nil); err != nil {
 		return errors.Join(err, workcopy.Remove(path+".new"))
@@ -193,7 +200,8 @@ func (s *Store) load() error {
 	s.state = done.State
 	if !fresh {
 		s.log.Info("the store was rebuilt from the journal, because the last stop was not clean or the data was copied",
-			"records", entries, "snapshot", done.Snapshot, "commits", done.Records, "cut", done.Cut, "took", time.Since(start).Round(time.Millisecond))
+			"records", entries, "snapshot", done.Snapshot, "commits", done.Records, "cut", done.Cut,
+			"took", time.Since(start).Round(time.Millisecond))
 		for _, bad := range done.Bad {
 			s.log.Warn("a snapshot is damaged; an older one and the logs after it were used", "error", bad)
 		}
@@ -242,13 +250,17 @@ func refusal(err error) error {
 	case errors.As(err, new(*workcopy.Newer)):
 		return err
 	case workcopy.NoRoom(err):
-		return fmt.Errorf("the working copy cannot be rebuilt from the journal, as the disk is full (%w). The data was not changed. Make room, then start again", err)
+		return fmt.Errorf("the working copy cannot be rebuilt from the journal, as the disk is full (%w). "+
+			"The data was not changed. Make room, then start again", err)
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
-		return fmt.Errorf("%w. Nothing was changed. Let the user who runs kist read and write the data directory, then start again", err)
+		return fmt.Errorf("%w. Nothing was changed. "+
+			"Let the user who runs kist read and write the data directory, then start again", err)
 	case workcopy.IsDamage(err):
-		return fmt.Errorf("%w. Nothing was changed. Restore a backup, or run kist verify --repair to go on with what can be read", err)
+		return fmt.Errorf("%w. Nothing was changed. "+
+			"Restore a backup, or run kist verify --repair to go on with what can be read", err)
 	}
-	return fmt.Errorf("%w. Nothing was changed. The disk or the system has failed; the data may be intact. See the system's log. Start again when it works; if the disk is broken, restore a backup to another one", err)
+	return fmt.Errorf("%w. Nothing was changed. The disk or the system has failed; the data may be intact. "+
+		"See the system's log. Start again when it works; if the disk is broken, restore a backup to another one", err)
 }
 
 // examine checks a new working copy before it replaces the existing one, which may be
@@ -277,14 +289,19 @@ func lastRecord(dir string, buckets *table.Buckets, done journal.Replayed) error
 		return nil
 	}
 	// An unreadable working copy shows nothing.
-	if digest, err := workcopy.CopyDigest(filepath.Join(dir, "cache", "kist.db"), buckets); err != nil || digest != done.Torn.To.Digest {
-		return nil
+	digest, err := workcopy.CopyDigest(filepath.Join(dir, "cache", "kist.db"), buckets)
+	if err != nil || digest != done.Torn.To.Digest {
+		return nil //nolint:nilerr // see above
 	}
 	return fmt.Errorf("%w; cache/kist.db has the lost data", &done.Torn.Damaged)
 }
 
-// makeCache makes the folder of derived files and marks it for backup programs
+// cacheTag is what backup programs look for in a folder of derived files
 // (https://bford.info/cachedir/).
+const cacheTag = "Signature: 8a477f597d28d172789f06886806bc55\n" +
+	"# What is in here is derived from journal and blobs; it may be deleted while kist does not run.\n"
+
+// makeCache makes the folder of derived files and marks it for backup programs.
 func makeCache(dir string) error {
 	if err := disk.MakeFolder(dir); err != nil {
 		return fmt.Errorf("cannot make the cache directory: %w", err)
@@ -293,7 +310,7 @@ func makeCache(dir string) error {
 	if _, err := os.Lstat(tag); err == nil {
 		return nil
 	}
-	if err := os.WriteFile(tag, []byte("Signature: 8a477f597d28d172789f06886806bc55\n# What is in here is derived from journal and blobs; it may be deleted while kist does not run.\n"), 0o600); err != nil {
+	if err := os.WriteFile(tag, []byte(cacheTag), 0o600); err != nil {
 		return fmt.Errorf("cannot make the cache directory: %w", err)
 	}
 	return nil
@@ -303,14 +320,18 @@ func makeCache(dir string) error {
 // journal would lose what can still be saved.
 func Unused(dir string) error {
 	if all, err := datadir.Interrupted(dir); err != nil || len(all) > 0 {
-		return errors.Join(err, fmt.Errorf("journal/ is empty or missing in %s, because a repair was interrupted. Nothing was changed. Run kist verify --repair again", dir))
+		return errors.Join(err, fmt.Errorf("journal/ is empty or missing in %s, because a repair was interrupted. "+
+			"Nothing was changed. Run kist verify --repair again", dir))
 	}
 	if _, err := os.Lstat(filepath.Join(dir, datadir.InstanceName)); err == nil {
-		return fmt.Errorf("journal/ is empty or missing in %s, but the file %s says that there were records. Nothing was changed. Put journal/ back from a backup or from another copy, or run kist verify --repair if cache/kist.db is there; to start from scratch, use another data directory", dir, datadir.InstanceName)
+		return fmt.Errorf("journal/ is empty or missing in %s, but the file %s says that there were records. "+
+			"Nothing was changed. Put journal/ back from a backup or from another copy, or run kist verify --repair "+
+			"if cache/kist.db is there; to start from scratch, use another data directory", dir, datadir.InstanceName)
 	}
 	for _, name := range []string{"cache/kist.db", datadir.CleanName} {
 		if info, err := os.Lstat(filepath.Join(dir, name)); err == nil && info.Size() > 0 {
-			return fmt.Errorf("journal/ is empty or missing in %s, but %s is there. Nothing was changed. Put journal/ back from a backup, or run kist verify --repair to make it from the working copy", dir, name)
+			return fmt.Errorf("journal/ is empty or missing in %s, but %s is there. Nothing was changed. "+
+				"Put journal/ back from a backup, or run kist verify --repair to make it from the working copy", dir, name)
 		}
 	}
 	folders, err := os.ReadDir(filepath.Join(dir, "blobs"))
@@ -319,7 +340,8 @@ func Unused(dir string) error {
 	}
 	for _, f := range folders {
 		if f.IsDir() && len(f.Name()) == 2 {
-			return fmt.Errorf("journal/ is empty or missing in %s, but blobs/ has content. Nothing was changed. Put journal/ back from a backup, or move blobs/ away to start from scratch", dir)
+			return fmt.Errorf("journal/ is empty or missing in %s, but blobs/ has content. Nothing was changed. "+
+				"Put journal/ back from a backup, or move blobs/ away to start from scratch", dir)
 		}
 	}
 	return err

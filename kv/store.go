@@ -56,45 +56,44 @@ type Options struct {
 
 // A Store is an open data directory. It is safe for concurrent use.
 type Store struct {
-	dir     string
-	schema  *Schema
-	buckets *table.Buckets // of schema
-	log     *slog.Logger
-	lock    *datadir.Lock
-
+	// Set by Open, and not changed afterwards.
+	dir        string
+	schema     *Schema
+	buckets    *table.Buckets // of schema
+	log        *slog.Logger
+	lock       *datadir.Lock
 	rebuilding func() (progress func(share float64), err error) // see Options.Rebuild; may be nil
+	bolt       *bolt.DB                                         // the working copy
+	journal    *journal.Journal
+	ship       *ship.Shipper // copies commits to an object store; nil without one
+	most       Bounds
+	jobs       chan *job       // to the committer
+	changed    chan struct{}   // see Changed
+	stopping   context.Context // done when the store is being closed
+	stop       context.CancelFunc
 
-	bolt *bolt.DB // the working copy
+	// Used by the committer only, once Open has read them.
+	record journal.Record // of the current commit
+	state  journal.State  // after the last commit
+	last   record.ID      // the latest id
+	seq    uint64         // the latest place in the feed of changes
+	crowd  bool           // the previous commit had several callers
+	after  *job           // runs when the current commit has ended
+	gen    generation
 
-	journal *journal.Journal
-	ship    *ship.Shipper  // copies commits to an object store; nil without one
-	record  journal.Record // used by the committer only
-	state   journal.State  // after the last commit; used by the committer only
-	gen     generation     // used by the committer only
-	behind  behind
-	space   diskSpace
+	// Safe for concurrent use, each in its own way.
+	behind behind
+	space  diskSpace
+	scrubs scrubber
+	clock  timekeeper    // whether the wall clock is believed
+	slots  sync.Map      // see Slot
+	drops  atomic.Uint64 // how often caches were dropped; see Cache
 
-	closing sync.RWMutex // held for reading while a job is handed over
-	closed  bool
-	jobs    chan *job
-	crowd   bool           // the previous commit had several callers; used by the committer only
-	after   *job           // runs when the current commit has ended; used by the committer only
+	closing sync.RWMutex   // held for reading while a job is handed over
+	closed  bool           // under closing
+	once    sync.Once      // of Close
 	work    sync.WaitGroup // the committer, applyLoop and a snapshot
 	ticking sync.WaitGroup // flushLoop and scrubs.loop
-
-	scrubs scrubber
-
-	clock   timekeeper    // whether the wall clock is believed
-	last    record.ID     // the latest id; used by the committer only
-	seq     uint64        // the latest place in the feed of changes; used by the committer only
-	changed chan struct{} // see Changed
-
-	slots    sync.Map      // see Slot
-	drops    atomic.Uint64 // how often caches were dropped; see Cache
-	most     Bounds
-	stopping context.Context // done when the store is being closed
-	stop     context.CancelFunc
-	once     sync.Once
 }
 
 // Open opens the data directory. It makes the directory with mode 0700 if it does not
@@ -114,14 +113,18 @@ func Open(dir string, o Options) (*Store, error) {
 		return nil, err
 	}
 	if _, err := os.Lstat(filepath.Join(dir, datadir.StandbyName)); err == nil {
-		return nil, fmt.Errorf("%s is the data of a standby, which this version of kist does not have: to get a server, "+
-			"run kist restore from the object store into an empty data directory, and start that one with kist serve --store ADDRESS --take-over", dir)
+		return nil, fmt.Errorf("%s is the data of a standby, which this version of kist does not have: "+
+			"to get a server, run kist restore from the object store into an empty data directory, "+
+			"and start that one with kist serve --store ADDRESS --take-over", dir)
 	}
 	l, err := datadir.Acquire(filepath.Join(dir, "LOCK"))
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{dir: dir, schema: o.Schema, buckets: o.Schema.Buckets(), log: cmp.Or(o.Log, slog.Default()), rebuilding: o.Rebuild, lock: l, jobs: make(chan *job, 256), changed: make(chan struct{}, 1)}
+	s := &Store{
+		dir: dir, schema: o.Schema, buckets: o.Schema.Buckets(), log: cmp.Or(o.Log, slog.Default()),
+		lock: l, rebuilding: o.Rebuild, jobs: make(chan *job, 256), changed: make(chan struct{}, 1),
+	}
 	s.clock.log, s.clock.now, s.clock.elapsed = s.log, o.Now, o.Elapsed
 	if s.clock.uptime = o.Monotonic; o.Monotonic == nil {
 		start := time.Now()
@@ -160,7 +163,8 @@ func secure(dir string) error {
 	case err != nil:
 		return fmt.Errorf("cannot open the data directory: %w", err)
 	case runtime.GOOS != "windows" && info.Mode().Perm()&0o022 != 0: // Windows has no such bits
-		return fmt.Errorf("the data directory %s can be written by others (mode %04o); run: chmod 700 %s", dir, info.Mode().Perm(), dir)
+		return fmt.Errorf("the data directory %s can be written by others (mode %04o); run: chmod 700 %s",
+			dir, info.Mode().Perm(), dir)
 	}
 	return nil
 }
@@ -174,37 +178,52 @@ func (s *Store) open(shipper *ship.Shipper) error {
 	s.journal = j
 	j.Aside(filepath.Join(s.dir, "cache"))
 	j.OnDisk(s.space.forJournal)
-	if err = s.load(); err == nil {
-		err = datadir.DropProof(s.dir)
-	}
-	if err == nil {
-		err = s.space.open(s.dir)
-	}
-	if err == nil {
-		s.gen.ended, err = j.Ended()
-	}
-	if err == nil {
-		err = s.prepare()
-	}
-	if err == nil {
-		j.SetClock(s.Now)      // a clock that jumped must not age the generations
-		err = s.keepInstance() // before anything is acknowledged
-	}
-	if s.ship = shipper; err == nil && shipper != nil {
-		err = s.startShipping()
-	}
-	if err == nil {
-		if err := datadir.DropUnfinished(s.dir); err != nil {
-			s.log.Warn("cannot remove the remains of an unfinished repair", "error", err)
-		}
-	}
+
+	err = s.openOn(shipper)
 	if err != nil {
 		err = errors.Join(err, j.Close())
-		if db := s.bolt; db != nil {
-			err = errors.Join(err, db.Close())
+		if s.bolt != nil {
+			err = errors.Join(err, s.bolt.Close())
 		}
 	}
 	return err
+}
+
+// openOn is open once there is a journal, which open closes after an error.
+func (s *Store) openOn(shipper *ship.Shipper) (err error) {
+	if err := s.load(); err != nil {
+		return err
+	}
+	if err := datadir.DropProof(s.dir); err != nil {
+		return err
+	}
+	if err := s.space.open(s.dir); err != nil {
+		return err
+	}
+	s.gen.ended, err = s.journal.Ended()
+	if err != nil {
+		return err
+	}
+
+	if err := s.prepare(); err != nil {
+		return err
+	}
+	s.journal.SetClock(s.Now) // a clock that jumped must not age the generations
+	// Before anything is acknowledged.
+	if err := s.keepInstance(); err != nil {
+		return err
+	}
+
+	if shipper != nil {
+		s.ship = shipper
+		if err := s.startShipping(); err != nil {
+			return err
+		}
+	}
+	if err := datadir.DropUnfinished(s.dir); err != nil {
+		s.log.Warn("cannot remove the remains of an unfinished repair", "error", err)
+	}
+	return nil
 }
 
 // prepare brings the store to the current format in one commit and reads what the

@@ -64,7 +64,9 @@ func (schema *Schema) Inspect(dir, scratch string, read func(int64), problem fun
 	case workcopy.Harmed(err):
 		once(err)
 	case workcopy.NoRoom(err):
-		return nil, errors.Join(fmt.Errorf("there is no room left in %s to read the journal (%w); make room there, or name another folder with --scratch", scratch, err), workcopy.Remove(i.path))
+		full := fmt.Errorf("there is no room left in %s to read the journal (%w); "+
+			"make room there, or name another folder with --scratch", scratch, err)
+		return nil, errors.Join(full, workcopy.Remove(i.path))
 	default: // a newer format, or a failure of the system
 		return nil, errors.Join(err, workcopy.Remove(i.path))
 	}
@@ -74,7 +76,8 @@ func (schema *Schema) Inspect(dir, scratch string, read func(int64), problem fun
 		}
 	}
 	if clean, proven := datadir.ReadProof(dir); proven && whole && i.Seq < clean.Seq && clean.Here(dir) {
-		once(fmt.Errorf("journal/%s is damaged: it ends at record %d, and the last stop was at %d", clean.Log, i.Seq, clean.Seq))
+		once(fmt.Errorf("journal/%s is damaged: it ends at record %d, and the last stop was at %d",
+			clean.Log, i.Seq, clean.Seq))
 	}
 	db, err := workcopy.OpenCopy(i.path)
 	if err != nil {
@@ -162,7 +165,9 @@ type ContentIndex struct {
 
 // IndexContents returns the ContentIndex of a table. size returns less than 0 for a
 // row without content.
-func IndexContents[T any](b table.Bucket, t *table.Table[T], size func(*T) int64, holder func(*T) Holder) *ContentIndex {
+func IndexContents[T any](
+	b table.Bucket, t *table.Table[T], size func(*T) int64, holder func(*T) Holder,
+) *ContentIndex {
 	return &ContentIndex{
 		Bucket: b,
 		Size: func(tx *Tx, key []byte) (n int64, found bool) {

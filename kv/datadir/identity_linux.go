@@ -31,5 +31,6 @@ func Identify(path string) (Identity, error) {
 	if err := unix.Stat(path, &s); err != nil {
 		return Identity{}, fmt.Errorf("cannot look at %s: %w", path, err)
 	}
-	return Identity{uint64(s.Dev), uint64(s.Ino), s.Ctim.Nano(), s.Size}, nil //nolint:unconvert // types differ between machines
+	//nolint:unconvert // types differ between machines
+	return Identity{uint64(s.Dev), uint64(s.Ino), s.Ctim.Nano(), s.Size}, nil
 }

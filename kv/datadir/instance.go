@@ -86,7 +86,9 @@ func ReadInstance(dir string) (string, error) {
 		return "", nil
 	}
 	if got.Format > instanceFormat {
-		return "", fmt.Errorf("the file %s in the data directory has format %d; this version of kist reads formats up to %d: install the version that wrote it or a newer one (nothing was changed)", InstanceName, got.Format, instanceFormat)
+		return "", fmt.Errorf("the file %s in the data directory has format %d; this version of kist reads formats "+
+			"up to %d: install the version that wrote it or a newer one (nothing was changed)",
+			InstanceName, got.Format, instanceFormat)
 	}
 	return got.Instance, nil
 }

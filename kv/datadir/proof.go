@@ -89,7 +89,10 @@ func Certify(dir string, at journal.State, log string, size int64) error {
 	if err != nil {
 		return err
 	}
-	line, err := json.Marshal(Proof{Identity: got, Seq: at.Seq, Digest: at.Digest, Log: log, LogSize: size, JournalDevice: folderID.Device, JournalInode: folderID.Inode})
+	line, err := json.Marshal(Proof{
+		Identity: got, Seq: at.Seq, Digest: at.Digest, Log: log, LogSize: size,
+		JournalDevice: folderID.Device, JournalInode: folderID.Inode,
+	})
 	if err != nil {
 		return err
 	}

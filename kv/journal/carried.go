@@ -28,7 +28,11 @@ func (j *Journal) Carry(settle func() error) error {
 	if j.carried.marked {
 		return nil
 	}
-	if err := j.files.folder.Publish(CarriedName, func(w io.Writer) error { _, err := w.Write(carriedMark); return err }); err != nil {
+	write := func(w io.Writer) error {
+		_, err := w.Write(carriedMark)
+		return err
+	}
+	if err := j.files.folder.Publish(CarriedName, write); err != nil {
 		return fmt.Errorf("cannot write to the journal: %w", err)
 	}
 	j.carried.marked = true

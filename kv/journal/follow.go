@@ -109,9 +109,12 @@ func (t *Tail) readLog(end uint64, take func(Framed) (bool, error)) (more bool, 
 	}
 	for more = true; more && err == nil && t.at.Seq < end; {
 		var payload []byte
-		if payload, err = t.r.next(); err == nil {
-			more, err = framed(&t.at, t.r, payload, sealFrame(append(make([]byte, frameHead, frameHead+len(payload)), payload...)), take)
+		payload, err = t.r.next()
+		if err != nil {
+			break
 		}
+		frame := append(make([]byte, frameHead, frameHead+len(payload)), payload...)
+		more, err = framed(&t.at, t.r, payload, sealFrame(frame), take)
 	}
 	if t.r.kind == plainFrames {
 		t.r.buf = nil // bytes after the last record may change
@@ -131,7 +134,8 @@ func gone(seq uint64) error {
 func framed(at *State, r *reader, payload, frame []byte, take func(Framed) (bool, error)) (more bool, err error) {
 	done := Replayed{State: *at}
 	err = record(&done, r, payload, func(ops []Op) (err error) {
-		more, err = take(Framed{State{binary.BigEndian.Uint64(payload), Digest(binary.BigEndian.Uint64(payload[8:]))}, frame, ops})
+		to := State{binary.BigEndian.Uint64(payload), Digest(binary.BigEndian.Uint64(payload[8:]))}
+		more, err = take(Framed{to, frame, ops})
 		return err
 	})
 	*at = done.State

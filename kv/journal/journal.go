@@ -210,9 +210,11 @@ type Newer struct {
 
 func (e *Newer) Error() string {
 	if e.Layout > layout {
-		return fmt.Sprintf("journal/%s has layout %d; this version of kist reads up to %d: install the version that wrote it or a newer one (nothing was changed)", e.Name, e.Layout, layout)
+		return fmt.Sprintf("journal/%s has layout %d; this version of kist reads up to %d: "+
+			"install the version that wrote it or a newer one (nothing was changed)", e.Name, e.Layout, layout)
 	}
-	return fmt.Sprintf("journal/%s has data of format %d; this version of kist reads formats up to %d: install the version that wrote it or a newer one (nothing was changed)", e.Name, e.Format, e.Reads)
+	return fmt.Sprintf("journal/%s has data of format %d; this version of kist reads formats up to %d: "+
+		"install the version that wrote it or a newer one (nothing was changed)", e.Name, e.Format, e.Reads)
 }
 
 // Close closes the journal. Without an error the log has, on stable storage, the
@@ -263,8 +265,12 @@ func (s *files) list() (generations, error) {
 	}
 	var g generations
 	for _, name := range names {
+		if name == RecentName || name == CarriedName {
+			continue
+		}
 		for kind, seqs := range map[string]*[]uint64{logName: &g.logs, snapName: &g.snaps} {
-			if seq, err := strconv.ParseUint(strings.TrimPrefix(name, kind), 16, 64); err == nil && name == fileName(kind, seq) && name != RecentName && name != CarriedName {
+			seq, err := strconv.ParseUint(strings.TrimPrefix(name, kind), 16, 64)
+			if err == nil && name == fileName(kind, seq) {
 				*seqs = append(*seqs, seq)
 			}
 		}
@@ -396,7 +402,8 @@ func (j *Journal) End() (name string, size int64) { return j.name, j.end }
 // log after the last acknowledged record.
 func (j *Journal) Append(r *Record, to State) error {
 	if n := len(r.buf); n > j.maxRecord {
-		return fmt.Errorf("cannot write to the journal: a change of %d bytes is more than the %d that a record may have", n, j.maxRecord)
+		return fmt.Errorf("cannot write to the journal: a change of %d bytes is more than the %d that a record may have",
+			n, j.maxRecord)
 	}
 	if j.pending != nil {
 		if err := j.Begin(*j.pending); err != nil {

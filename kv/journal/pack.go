@@ -108,7 +108,8 @@ func pack(packed, check, b []byte) (p, c []byte, err error) {
 	packed = snappy.Encode(packed[:cap(packed)], b)
 	check, err = snappy.Decode(check[:cap(check)], packed)
 	if err != nil || !bytes.Equal(check, b) {
-		return nil, nil, errors.Join(errors.New("compressed data does not unpack to the original; does this machine have faulty memory?"), err)
+		wrong := errors.New("compressed data does not unpack to the original; does this machine have faulty memory?")
+		return nil, nil, errors.Join(wrong, err)
 	}
 	return packed, check, nil
 }

@@ -189,8 +189,11 @@ func (s *files) mend(f File) (File, error) {
 	if err != nil {
 		return nil, err
 	}
-	at, seq := int64(binary.BigEndian.Uint64(head[recentSums-16:])), binary.BigEndian.Uint64(head[recentSums-8:])
-	if crc32.Checksum(head[:recentSums], castagnoli) != binary.BigEndian.Uint32(head[recentSums:]) || !bytes.Equal(head[:headerSize], recentMark) || !bytes.Equal(head[headerSize:recentSums-16], own) || at < headerSize || at > size {
+	sums := binary.BigEndian.Uint32(head[recentSums:])
+	at := int64(binary.BigEndian.Uint64(head[recentSums-16:]))
+	seq := binary.BigEndian.Uint64(head[recentSums-8:])
+	whole := crc32.Checksum(head[:recentSums], castagnoli) == sums && bytes.Equal(head[:headerSize], recentMark)
+	if !whole || !bytes.Equal(head[headerSize:recentSums-16], own) || at < headerSize || at > size {
 		return f, nil
 	}
 	room, err := recent.Size()

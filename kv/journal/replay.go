@@ -60,7 +60,8 @@ func IsDamage(err error) bool {
 // unusable reports whether the error is about the content of a file, or about
 // bytes that can no longer be read. It is false if the system failed.
 func unusable(err error) bool {
-	return errors.Is(err, ErrRead) || errors.As(err, new(*Damaged)) || errors.As(err, new(*Irregular)) || errors.As(err, new(*Newer))
+	return errors.Is(err, ErrRead) || errors.As(err, new(*Damaged)) ||
+		errors.As(err, new(*Irregular)) || errors.As(err, new(*Newer))
 }
 
 // Replayed is the result of Replay.
@@ -280,7 +281,8 @@ func (s *files) readLog(done *Replayed, seq, next uint64, apply func([]Op) error
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	if h.State != done.State {
-		return &Damaged{Name: name, Why: fmt.Sprintf("it continues record %d with digest %016x, but the logs before it lead to record %d with %016x", h.Seq, uint64(h.Digest), done.Seq, uint64(done.Digest))}
+		return &Damaged{Name: name, Why: fmt.Sprintf("it continues record %d with digest %016x, "+
+			"but the logs before it lead to record %d with %016x", h.Seq, uint64(h.Digest), done.Seq, uint64(done.Digest))}
 	}
 	for next == 0 || done.Seq < next {
 		at := r.at
@@ -298,7 +300,9 @@ func (s *files) readLog(done *Replayed, seq, next uint64, apply func([]Op) error
 		case !errors.Is(err, errFrame) && err != io.EOF: //nolint:errorlint // a wrapped one is of a read, not the end
 			return err // the error of apply: the file is not its cause
 		case next != 0 && done.Seq < next:
-			bad := &Damaged{Name: name, At: at, Why: err.Error(), Lost: fmt.Sprintf("records %d to %d cannot be read, and journal/%s continues after them", done.Seq+1, next, fileName(logName, next))}
+			lost := fmt.Sprintf("records %d to %d cannot be read, and journal/%s continues after them",
+				done.Seq+1, next, fileName(logName, next))
+			bad := &Damaged{Name: name, At: at, Why: err.Error(), Lost: lost}
 			if err == io.EOF { //nolint:errorlint // as above
 				bad.Why = "it ends too early"
 			}
@@ -308,7 +312,8 @@ func (s *files) readLog(done *Replayed, seq, next uint64, apply func([]Op) error
 		}
 		r.at = at
 		if whole, found := r.resync(done.Seq); found {
-			return &Damaged{Name: name, At: at, Why: err.Error(), Lost: fmt.Sprintf("whole records follow from byte %d on", whole)}
+			lost := fmt.Sprintf("whole records follow from byte %d on", whole)
+			return &Damaged{Name: name, At: at, Why: err.Error(), Lost: lost}
 		}
 		done.Cut = r.size - at
 		if to, ok := r.claim(at); ok && to.Seq == done.Seq+1 && r.fills(at) {

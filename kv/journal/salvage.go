@@ -151,7 +151,9 @@ type named struct {
 // whole. Any file may have such a name. So the name alone must not decide how
 // long other logs are, or how many records there were.
 func (s *Survey) setAside(g *generations) (unread []named, err error) {
-	doubt := func(kind string, all []uint64, sure func(seq uint64) bool, likely func(seq uint64) func(first []byte) bool) []uint64 {
+	doubt := func(
+		kind string, all []uint64, sure func(seq uint64) bool, likely func(seq uint64) func(first []byte) bool,
+	) []uint64 {
 		return slices.DeleteFunc(slices.Clone(all), func(seq uint64) bool {
 			if sure(seq) {
 				return false
@@ -184,7 +186,8 @@ func (s *Survey) setAside(g *generations) (unread []named, err error) {
 	g.logs = doubt(logName, g.logs, func(uint64) bool { return false }, func(seq uint64) func([]byte) bool {
 		return func(first []byte) bool { return claims(first, seq, seq+maxRecords) }
 	})
-	g.snaps = doubt(snapName, g.snaps, func(seq uint64) bool { return slices.Contains(g.logs, seq) }, func(uint64) func([]byte) bool { return likelyEntries() })
+	continued := func(seq uint64) bool { return slices.Contains(g.logs, seq) }
+	g.snaps = doubt(snapName, g.snaps, continued, func(uint64) func([]byte) bool { return likelyEntries() })
 	return unread, err
 }
 
@@ -240,7 +243,8 @@ func (s *Survey) scan(seq, next uint64, same func(State)) error {
 		}
 		if err == io.EOF { //nolint:errorlint // a wrapped one is of a read, not the end
 			if next != 0 {
-				s.harm(&Damaged{Name: name, At: at, Why: fmt.Sprintf("it ends too early; records %d to %d are missing", last+1, next)})
+				why := fmt.Sprintf("it ends too early; records %d to %d are missing", last+1, next)
+				s.harm(&Damaged{Name: name, At: at, Why: why})
 			}
 			break
 		}
@@ -254,11 +258,13 @@ func (s *Survey) scan(seq, next uint64, same func(State)) error {
 		found, ok := r.find(at+1, func(first []byte) bool { return claims(first, last, limit) })
 		switch {
 		case ok:
-			s.harm(&Damaged{Name: name, At: at, Why: err.Error(), Lost: fmt.Sprintf("whole records follow from byte %d on", found)})
+			lost := fmt.Sprintf("whole records follow from byte %d on", found)
+			s.harm(&Damaged{Name: name, At: at, Why: err.Error(), Lost: lost})
 			r.at, r.buf, afterDamage = found, nil, true
 			continue
 		case next != 0:
-			s.harm(&Damaged{Name: name, At: at, Why: err.Error(), Lost: fmt.Sprintf("records %d to %d cannot be read", last+1, next)})
+			lost := fmt.Sprintf("records %d to %d cannot be read", last+1, next)
+			s.harm(&Damaged{Name: name, At: at, Why: err.Error(), Lost: lost})
 		default:
 			s.Tail = r.size - at
 		}

@@ -55,8 +55,9 @@ func (s *files) scrub(to Mark) error {
 		return vanished(err, to.Log)
 	}
 	if done.State != to.State {
-		return &Damaged{Name: to.Log, At: to.Size - done.Cut, Why: fmt.Sprintf("it leads to record %d with digest %016x, and should lead to %d with %016x",
-			done.Seq, uint64(done.Digest), to.Seq, uint64(to.Digest))}
+		why := fmt.Sprintf("it leads to record %d with digest %016x, and should lead to %d with %016x",
+			done.Seq, uint64(done.Digest), to.Seq, uint64(to.Digest))
+		return &Damaged{Name: to.Log, At: to.Size - done.Cut, Why: why}
 	}
 	return nil
 }
@@ -126,15 +127,18 @@ func endsWith(r *reader, name string, h header, at State) error {
 		return fmt.Errorf("cannot read journal/%s at byte %d: %w: %w", name, from, ErrRead, err)
 	}
 	for o := len(b) - frameHead - stateSize; o >= 0; o-- {
-		if binary.BigEndian.Uint64(b[o+frameHead:]) != at.Seq || binary.BigEndian.Uint64(b[o+frameHead+8:]) != uint64(at.Digest) || int(binary.BigEndian.Uint32(b[o:])) != len(b)-o-frameHead {
+		size, payload := int(binary.BigEndian.Uint32(b[o:])), b[o+frameHead:]
+		if binary.BigEndian.Uint64(payload) != at.Seq || binary.BigEndian.Uint64(payload[8:]) != uint64(at.Digest) ||
+			size != len(payload) {
 			continue
 		}
-		if crc32.Checksum(b[o+frameHead:], castagnoli) == binary.BigEndian.Uint32(b[o+4:]) {
+		if crc32.Checksum(payload, castagnoli) == binary.BigEndian.Uint32(b[o+4:]) {
 			return nil
 		}
 	}
 	if from > headerSize {
 		return nil
 	}
-	return &Damaged{Name: name, At: headerSize, Why: fmt.Sprintf("it does not end with record %d, as it did at the last stop", at.Seq)}
+	why := fmt.Sprintf("it does not end with record %d, as it did at the last stop", at.Seq)
+	return &Damaged{Name: name, At: headerSize, Why: why}
 }

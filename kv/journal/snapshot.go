@@ -74,7 +74,8 @@ func (j *Journal) Snapshot(ctx context.Context, at State, format uint32, all ite
 			}
 		}
 		if digest != at.Digest {
-			return fmt.Errorf("the store has the digest %016x, and its journal %016x: cache/kist.db does not have the data that was written", uint64(digest), uint64(at.Digest))
+			return fmt.Errorf("the store has the digest %016x, and its journal %016x: "+
+				"cache/kist.db does not have the data that was written", uint64(digest), uint64(at.Digest))
 		}
 		begin(lastFrame)
 		frame = binary.BigEndian.AppendUint64(frame, count)

@@ -74,7 +74,8 @@ func (b *Builder) Start() error {
 func (b *Builder) Apply(ops []journal.Op) error {
 	for _, op := range ops {
 		if _, found := b.Buckets.Find(op.Bucket); !found {
-			return Inconsistent(fmt.Sprintf("the journal has a bucket of number %d, which this version of kist does not know", op.Bucket))
+			return Inconsistent(fmt.Sprintf("the journal has a bucket of number %d, "+
+				"which this version of kist does not know", op.Bucket))
 		}
 		if carries(op) {
 			continue

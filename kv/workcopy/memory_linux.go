@@ -11,7 +11,8 @@ import (
 // Relax drops the pages of the working copy that b reads from this process's memory.
 // bbolt does not move the map during the transaction.
 func Relax(b *bolt.Tx) error {
-	if _, _, fault := unix.Syscall(unix.SYS_MADVISE, b.DB().Info().Data, uintptr(b.Size()), unix.MADV_DONTNEED); fault != 0 {
+	data, size := b.DB().Info().Data, uintptr(b.Size())
+	if _, _, fault := unix.Syscall(unix.SYS_MADVISE, data, size, unix.MADV_DONTNEED); fault != 0 {
 		return fmt.Errorf("cannot release memory: %w", fault)
 	}
 	return nil

@@ -80,7 +80,8 @@ func Current(db *bolt.DB) error {
 type Newer struct{ Format uint32 }
 
 func (e *Newer) Error() string {
-	return fmt.Sprintf("the data directory has format %d; this version of kist reads formats up to %d: install the version that wrote it or a newer one (nothing was changed)", e.Format, Format)
+	return fmt.Sprintf("the data directory has format %d; this version of kist reads formats up to %d: "+
+		"install the version that wrote it or a newer one (nothing was changed)", e.Format, Format)
 }
 
 // Inconsistent is the error for a journal that can be read but has impossible contents.
@@ -99,7 +100,9 @@ func Harmed(err error) bool { return IsDamage(err) || errors.Is(err, journal.Err
 // Rebuild makes a working copy from the journal and replaces any file at the path. If
 // it fails there is no file, unless damaged asks for the readable part of a damaged
 // journal. tell is called with the share that is done, from 0 to 1; it may be nil.
-func Rebuild(j *journal.Journal, path string, buckets *table.Buckets, damaged bool, tell func(share float64)) (_ journal.Replayed, entries int, err error) {
+func Rebuild(
+	j *journal.Journal, path string, buckets *table.Buckets, damaged bool, tell func(share float64),
+) (_ journal.Replayed, entries int, err error) {
 	b := &Builder{Path: path, Buckets: buckets}
 	if tell != nil {
 		const reading = 0.4 // of the whole time
@@ -123,18 +126,29 @@ func Rebuild(j *journal.Journal, path string, buckets *table.Buckets, damaged bo
 		}
 	}
 	if err == nil {
-		err = Current(b.db)
-	}
-	if err == nil {
-		var digest journal.Digest
-		if digest, entries, err = ContentDigest(b.db, buckets); err == nil && digest != done.Digest {
-			err = Inconsistent(fmt.Sprintf("the journal is damaged: its contents have the digest %016x but should have %016x", uint64(digest), uint64(done.Digest)))
-		}
+		entries, err = agrees(b.db, buckets, done.Digest)
 	}
 	if err != nil && !damaged {
 		return done, 0, errors.Join(err, b.drop())
 	}
 	return done, entries, errors.Join(err, b.Close())
+}
+
+// agrees checks that a new working copy has the format of this program and the digest of the
+// journal, and counts its entries.
+func agrees(db *bolt.DB, buckets *table.Buckets, digest journal.Digest) (entries int, err error) {
+	if err := Current(db); err != nil {
+		return 0, err
+	}
+	has, entries, err := ContentDigest(db, buckets)
+	if err != nil {
+		return entries, err
+	}
+	if has != digest {
+		return entries, Inconsistent(fmt.Sprintf("the journal is damaged: its contents have the digest %016x "+
+			"but should have %016x", uint64(has), uint64(digest)))
+	}
+	return entries, nil
 }
 
 // Remove removes a file. A missing file is not an error.
