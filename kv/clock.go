@@ -88,16 +88,18 @@ func (b belief) resume(doubted time.Time, lasted time.Duration, now reading) bel
 
 // timekeeper holds what the store believes.
 type timekeeper struct {
+	// Set once.
 	log     *slog.Logger
 	now     func() time.Time     // the wall clock
 	uptime  func() time.Duration // a monotonic clock
-	instant atomic.Int64         // the latest instant of a transaction, in milliseconds
-	steady  monotonicClock       // the retry clock
+	elapsed func() time.Duration // nil if the wall clock is always believed
+
+	instant  atomic.Int64   // the latest instant of a transaction, in milliseconds
+	doubting atomic.Bool    // belief has a doubt
+	steady   monotonicClock // the retry clock, with a lock of its own
 
 	sync.Mutex
-	elapsed  func() time.Duration // nil if the wall clock is always believed
-	belief   belief
-	doubting atomic.Bool
+	belief belief // under the mutex
 }
 
 // wall is the store's time in whole milliseconds: the wall clock, as far as it is

@@ -20,7 +20,7 @@ const (
 	snapshotRetry = 15 * time.Minute
 )
 
-// generation is what the committer knows about the current generation.
+// generation is what the committer, and it alone, knows about the current generation.
 type generation struct {
 	due   bool  // a new one is due, whatever the size and age of this one
 	size  int64 // approximate size of the newest snapshot in bytes

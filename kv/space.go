@@ -34,13 +34,16 @@ const (
 
 // diskSpace watches the free space.
 type diskSpace struct {
+	// Set once.
 	log    *slog.Logger
 	prune  func() error // removes old generations of the journal
 	folder *disk.Folder // of derived files
 	space  func() (disk.Room, error)
+
+	pruned time.Time // when old generations were last removed to make room; used by flushLoop only
+
 	low    atomic.Bool  // the file system says that there is no room for new records
 	full   atomic.Bool  // a commit found no room, whatever the file system says: a quota may be used up
-	pruned time.Time    // when old generations were last removed to make room; only the ticking goroutine uses it
 	held   atomic.Bool  // the ballast exists
 	balked atomic.Int64 // when writing the ballast last failed, in seconds since 1970
 	failed atomic.Bool  // the last commit failed to write, and not for lack of space

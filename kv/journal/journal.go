@@ -105,14 +105,18 @@ func (f osFile) Size() (int64, error) {
 // A Journal is an open journal. One goroutine at a time may append to it or
 // begin a log. Another may write snapshots meanwhile.
 type Journal struct {
+	// Set before the first record is appended.
 	files     files
 	now       func() time.Time
-	maxRecord int          // maximum bytes of a record: MaxRecord, except in tests
-	held      sync.RWMutex // held for reading by callers that need all files to stay
+	maxRecord int // maximum bytes of a record: MaxRecord, except in tests
 	space     func() (Space, error)
-	parts     []File        // opened by Files
-	wanted    atomic.Uint64 // see KeepFrom
+	parts     []File // opened by Files, which is for a journal that is only read
 
+	// For any goroutine.
+	held   sync.RWMutex  // held for reading by callers that need all files to stay
+	wanted atomic.Uint64 // see KeepFrom
+
+	// Used by the goroutine that appends.
 	log      File   // nil until Begin or Resume
 	name     string // of log
 	data     uint32 // the format in its head
@@ -123,6 +127,7 @@ type Journal struct {
 	pending  *State // the state of a log that may exist and is not in use because Begin failed
 	unsynced extent // the last record that Replay read, until it is on stable storage
 
+	// Of recent; used by the goroutine that appends, too.
 	head       []byte // of log
 	recent     File   // nil if each Append syncs log
 	base       int64  // where in log recent begins
@@ -130,7 +135,7 @@ type Journal struct {
 	lost       bool   // a sync of log failed: the records in recent must be written to it again
 	wantRecent bool   // the next Append tries to make recent
 
-	carried carried
+	carried carried // what is marked is the appending goroutine's; what settles is for any
 }
 
 // extent is a part of a file.

@@ -163,9 +163,12 @@ func (s *Shipper) contents(ctx context.Context, c Contents) error {
 	return s.again(ctx, lacking)
 }
 
-// removeOther removes an object that has another size than its content, unless somebody uses the content or it
-// left the disk after it was compared. A list may be wrong, and an eviction trusts what Head says.
-func (s *Shipper) removeOther(ctx context.Context, store *blobs.Store, ref blobs.Ref, size int64) (removed bool, err error) {
+// removeOther removes an object that has another size than its content, unless somebody uses the
+// content or it left the disk after it was compared. A list may be wrong, and an eviction trusts
+// what Head says.
+func (s *Shipper) removeOther(
+	ctx context.Context, store *blobs.Store, ref blobs.Ref, size int64,
+) (removed bool, err error) {
 	if _, err := s.confirm(ctx); err != nil {
 		return false, err
 	}

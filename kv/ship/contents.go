@@ -15,6 +15,7 @@ import (
 // storedContents are the contents in the store, as far as they are known, and a way to put
 // more.
 type storedContents struct {
+	// Set once.
 	remote blobs.Remote
 	dir    string // the data directory
 	log    *slog.Logger
@@ -220,7 +221,8 @@ func (c *storedContents) putOne(ctx context.Context, ref blobs.Ref) error {
 func (c *storedContents) find(ctx context.Context, ref blobs.Ref) error {
 	err := c.head(ctx, ref)
 	if absent(err) {
-		c.log.Warn("a file cannot be shipped to the object store, because its bytes are missing or damaged here", "sha256", ref.String())
+		c.log.Warn("a file cannot be shipped to the object store, because its bytes are missing or damaged here",
+			"sha256", ref.String())
 		return errNotHere
 	}
 	return err

@@ -50,7 +50,8 @@ func Gives(f *Fetched, err error) string {
 	case err != nil:
 		return "nothing: " + err.Error()
 	case f.Damage != nil:
-		return fmt.Sprintf("everything up to %s and nothing later, because %v", f.Reached().UTC().Format(time.RFC3339), f.Damage)
+		reached := f.Reached().UTC().Format(time.RFC3339)
+		return fmt.Sprintf("everything up to %s and nothing later, because %v", reached, f.Damage)
 	}
 	return "everything"
 }
@@ -237,7 +238,9 @@ func Early(ctx context.Context, remote blobs.Remote, at time.Time) error {
 // that the slots promise.
 func (f *Fetched) Confirm(read journal.State) error {
 	if read != f.State {
-		return fmt.Errorf("what was fetched leads to record %d with digest %016x; the object store promises record %d with %016x", read.Seq, uint64(read.Digest), f.State.Seq, uint64(f.State.Digest))
+		return fmt.Errorf("what was fetched leads to record %d with digest %016x; "+
+			"the object store promises record %d with %016x",
+			read.Seq, uint64(read.Digest), f.State.Seq, uint64(f.State.Digest))
 	}
 	return nil
 }
@@ -256,7 +259,8 @@ func (f *Fetched) Claim(dir string) error {
 // A writer that was cut off may have put one of a history that nobody continued. If damage
 // leaves none that can be compared, it fetches the newest whole one.
 func (f *Fetched) snapshot(
-	ctx context.Context, h history, snaps []uint64, all []span, keep func(uint64) (journal.State, error), drop func(uint64) error,
+	ctx context.Context, h history, snaps []uint64, all []span,
+	keep func(uint64) (journal.State, error), drop func(uint64) error,
 ) error {
 	unsure := uint64(0) // the newest one that is whole, and cannot be compared because slots are damaged
 	use := func(seq uint64, at journal.State) (err error) {
@@ -461,18 +465,23 @@ func (f *Fetched) slot(s *Slot, at time.Time, bad error, take func(journal.Frame
 }
 
 func (f *Fetched) foreign(s *Slot) error {
-	return &flaw{fmt.Errorf("%s in the object store belongs to instance %x, not to %s", slotName(s.Number), s.Instance, f.Instance)}
+	return &flaw{fmt.Errorf("%s in the object store belongs to instance %x, not to %s",
+		slotName(s.Number), s.Instance, f.Instance)}
 }
 
 func (f *Fetched) broken(s *Slot) error {
-	return &flaw{fmt.Errorf("%s in the object store continues record %d with digest %016x, but what is before it leads to record %d with %016x", slotName(s.Number), s.Before.Seq, uint64(s.Before.Digest), f.State.Seq, uint64(f.State.Digest))}
+	return &flaw{fmt.Errorf("%s in the object store continues record %d with digest %016x, "+
+		"but what is before it leads to record %d with %016x",
+		slotName(s.Number), s.Before.Seq, uint64(s.Before.Digest), f.State.Seq, uint64(f.State.Digest))}
 }
 
 // Check reads all slots in the remote and calls problem with each thing that is wrong:
 // a slot that is missing, damaged or foreign, or that does not continue the one before
 // or a snapshot; the moments that are lost with it; and snapshots. It returns how many slots
 // there are. format is the version of the data that this program reads.
-func Check(ctx context.Context, remote blobs.Remote, format uint32, instance string, problem func(error)) (slots int, err error) {
+func Check(
+	ctx context.Context, remote blobs.Remote, format uint32, instance string, problem func(error),
+) (slots int, err error) {
 	h := history{remote}
 	all, err := h.spans(ctx, 0)
 	if err != nil {
@@ -511,7 +520,8 @@ func Check(ctx context.Context, remote blobs.Remote, format uint32, instance str
 			lost(missing(slotName(next)))
 		}
 		if absent(err) { // it was merged a moment ago
-			if later, failed := h.spans(ctx, s.first); failed == nil && len(later) > 0 && later[0].first <= s.first && later[0].last >= s.last {
+			later, failed := h.spans(ctx, s.first)
+			if failed == nil && len(later) > 0 && later[0].first <= s.first && later[0].last >= s.last {
 				got, err = h.slots(ctx, later[0])
 			}
 		}
@@ -537,7 +547,7 @@ func Check(ctx context.Context, remote blobs.Remote, format uint32, instance str
 			_, anchored := slices.BinarySearch(snaps, slot.Before.Seq)
 			switch {
 			case hex.EncodeToString(slot.Instance[:]) != instance:
-				problem(fmt.Errorf("%s in the object store belongs to instance %x, not to %s", slotName(slot.Number), slot.Instance, instance))
+				problem((&Fetched{Instance: instance}).foreign(slot))
 			case last.Number > 0 && slot.Epoch < last.Epoch:
 				problem(fmt.Errorf("%s in the object store has epoch %d after %d", slotName(slot.Number), slot.Epoch, last.Epoch))
 			case last.Number > 0 && slot.Before != last.After && !anchored && slot.Before.Seq >= begin.snap:

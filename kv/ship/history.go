@@ -392,7 +392,9 @@ func (h history) oldest(ctx context.Context) (time.Time, error) {
 
 // snapshot passes the entries of a snapshot to apply. The error satisfies
 // journal.IsDamage if it is not whole.
-func (h history) snapshot(ctx context.Context, seq uint64, format uint32, apply func([]journal.Op) error) (journal.State, error) {
+func (h history) snapshot(
+	ctx context.Context, seq uint64, format uint32, apply func([]journal.Op) error,
+) (journal.State, error) {
 	name := snapName(seq)
 	o, err := h.remote.Head(ctx, name)
 	if absent(err) {

@@ -61,21 +61,33 @@ func (s *Shipper) Tend(ctx context.Context, c Contents) {
 			continue
 		}
 
-		err := s.Compare(ctx, c)
-		if err == nil && (at != pruned || damaged) {
-			err = s.Prune(ctx, c)
-		}
-		if err == nil {
-			pruned, wait = at, pruneEvery
+		if err := s.tend(ctx, c, at != pruned || damaged); err != nil {
+			s.warnTend(ctx, err)
+			wait = pruneRetry
 			continue
 		}
-		wait = pruneRetry
-		if ctx.Err() == nil && s.Refuse() != ErrOver && !errors.Is(err, errMerging) {
-			s.o.Log.Warn("the object store could not be compared with what it should have, or old history "+
-				"not be removed; trying again in ten minutes",
-				"store", s.o.Address, "error", err)
-		}
+		pruned, wait = at, pruneEvery
 	}
+}
+
+// tend compares, and then removes old history if that was asked for.
+func (s *Shipper) tend(ctx context.Context, c Contents, prune bool) error {
+	if err := s.Compare(ctx, c); err != nil {
+		return err
+	}
+	if !prune {
+		return nil
+	}
+	return s.Prune(ctx, c)
+}
+
+// warnTend logs why tend failed, unless that is no news.
+func (s *Shipper) warnTend(ctx context.Context, err error) {
+	if ctx.Err() != nil || s.Refuse() == ErrOver || errors.Is(err, errMerging) {
+		return
+	}
+	s.o.Log.Warn("the object store could not be compared with what it should have, or old history "+
+		"not be removed; trying again in ten minutes", "store", s.o.Address, "error", err)
 }
 
 // errMerging says that slots are being merged, so that none can be removed now.
@@ -253,7 +265,9 @@ func (p *pruning) choose(ctx context.Context, old mark) (begin mark, whole bool,
 
 // leading reads a snapshot and returns the first slot of the object that has its state. there is
 // false if the slots have another state in its place.
-func (h history) leading(ctx context.Context, all []span, seq uint64, format uint32) (first uint64, there bool, err error) {
+func (h history) leading(
+	ctx context.Context, all []span, seq uint64, format uint32,
+) (first uint64, there bool, err error) {
 	at, err := h.snapshot(ctx, seq, format, func([]journal.Op) error { return nil })
 	if err != nil {
 		return 0, false, err

@@ -54,13 +54,17 @@ type Source struct {
 
 // A Shipper copies the records of a store to a remote. A nil Shipper does nothing.
 type Shipper struct {
+	// Set by New and Start.
 	o        Options
 	src      Source
 	instance [8]byte
 	process  [8]byte // random
 	history  history
-	stored   storedContents
+	trust    time.Duration // confirmedFor, except in tests
 
+	stored storedContents // safe for concurrent use
+
+	// Made by Start.
 	wake     chan struct{}   // a record was committed
 	full     chan struct{}   // enough of them for a slot
 	progress chan struct{}   // something changed for Await and Committed
@@ -74,7 +78,7 @@ type Shipper struct {
 	failed atomic.Uint64 // requests, and attempts of other work
 	done   atomic.Uint64 // requests that have put something
 
-	mu       sync.Mutex
+	mu       sync.Mutex    // guards what follows, up to putting
 	at       journal.State // acknowledged on the disk
 	since    time.Time     // when the oldest record was committed that is not shipped, or before; zero if all are
 	behind   *time.Timer   // calls warn when since is too long ago; nil before the first commit
@@ -90,10 +94,9 @@ type Shipper struct {
 	snap     uint64 // the newest snapshot in the store
 	putting  bool   // a snapshot, beside the slots
 
-	merging sync.Mutex      // held while slots are merged or removed
+	merging sync.Mutex      // held while slots are merged or removed; guards merged and told
 	merged  uint64          // up to here all slots are
-	told    map[string]bool // damage that the log has; guarded by merging
-	trust   time.Duration   // confirmedFor, except in tests
+	told    map[string]bool // damage that the log has
 
 	// Used by run only.
 	lineage lineage
@@ -205,11 +208,13 @@ func (s *Shipper) Start(src Source) error {
 	s.process = randomID()
 	s.src, s.instance, s.at, s.upkeep = src, [8]byte(id), src.At, time.Now()
 	s.stored.dir = src.Dir
-	s.wake, s.full, s.progress, s.hurry = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{})
-	s.asks, s.ended = make(chan ask), make(chan struct{})
-	if s.lineage, err = readLineage(src.Dir); err != nil {
+	s.wake, s.full, s.progress = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1)
+	s.asks, s.hurry, s.ended = make(chan ask), make(chan struct{}), make(chan struct{})
+	s.lineage, err = readLineage(src.Dir)
+	if err != nil {
 		return err
 	}
+
 	src.Journal.KeepFrom(0)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	err = s.attach(ctx)
@@ -256,7 +261,8 @@ func (s *Shipper) Close() error {
 	s.mu.Lock()
 	close(s.hurry)
 	if s.failure != nil && s.over == nil && s.shipped.Seq < s.at.Seq {
-		s.o.Log.Warn("the object store cannot be reached; trying for ten seconds before the stop", "commits", s.at.Seq-s.shipped.Seq)
+		s.o.Log.Warn("the object store cannot be reached; trying for ten seconds before the stop",
+			"commits", s.at.Seq-s.shipped.Seq)
 	}
 	s.mu.Unlock()
 	timer := time.AfterFunc(closing, s.stop)
@@ -604,7 +610,8 @@ func (s *Shipper) ship(ctx context.Context) error {
 		if !errors.As(err, new(*journal.Missing)) {
 			return err
 		}
-		s.o.Log.Warn("the journal could not keep all that the object store lacks; the store's history has a gap, and everything will be copied again", "store", s.o.Address)
+		s.o.Log.Warn("the journal could not keep all that the object store lacks; the store's history has a gap, "+
+			"and everything will be copied again", "store", s.o.Address)
 		s.setComplete(false)
 		if err := s.begin(ctx); err != nil {
 			return err
@@ -615,16 +622,18 @@ func (s *Shipper) ship(ctx context.Context) error {
 // shipSlot puts the next slot.
 func (s *Shipper) shipSlot(ctx context.Context, at journal.State) (err error) {
 	if s.tail == nil {
-		if s.tail, err = s.src.Journal.Tail(s.shipped); err != nil {
+		s.tail, err = s.src.Journal.Tail(s.shipped)
+		if err != nil {
 			return err
 		}
 	}
-	slot := Slot{Before: s.shipped}
-	var refs []blobs.Ref
 	if s.instant == 0 {
 		s.instant = s.src.Now().UnixMilli()
 	}
-	if err := s.tail.Read(at.Seq, func(f journal.Framed) (bool, error) {
+
+	slot := Slot{Before: s.shipped}
+	var refs []blobs.Ref
+	err = s.tail.Read(at.Seq, func(f journal.Framed) (bool, error) {
 		slot.After = f.To
 		slot.Frames = append(slot.Frames, f.Frame...)
 		for _, op := range f.Ops {
@@ -637,11 +646,13 @@ func (s *Shipper) shipSlot(ctx context.Context, at journal.State) (err error) {
 		}
 		slot.Times = append(slot.Times, s.instant)
 		return len(slot.Frames) < slotMost, nil
-	}); err != nil {
+	})
+	if err != nil {
 		return err
 	}
 	if slot.After.Seq == at.Seq && slot.After != at {
-		return fmt.Errorf("the journal has a record %d that leads to another digest (%016x) than the one that was acknowledged (%016x); it is not shipped", at.Seq, uint64(slot.After.Digest), uint64(at.Digest))
+		return fmt.Errorf("the journal has a record %d that leads to another digest (%016x) than the one that was "+
+			"acknowledged (%016x); it is not shipped", at.Seq, uint64(slot.After.Digest), uint64(at.Digest))
 	}
 	if err := s.stored.put(ctx, refs); err != nil {
 		return err
@@ -724,26 +735,35 @@ func (s *Shipper) shipSnapshot(ctx context.Context) {
 	if busy {
 		return
 	}
-	snap, err := s.src.Journal.Newest(after)
-	if err == nil {
-		if snap.Seq <= shipped.Seq {
-			err = s.putSnapshot(ctx, snap)
-		}
-		err = errors.Join(err, snap.Close())
-	}
+	err := s.shipNewest(ctx, after, shipped.Seq)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.putting = false; err != nil && !absent(err) {
+	s.putting = false
+	if err != nil && !absent(err) {
 		s.failed.Add(1)
 		s.o.Log.Warn("a snapshot could not be put in the object store", "store", s.o.Address, "error", err)
 	}
 }
 
+// shipNewest puts the newest local snapshot after the one with the number after, unless records
+// up to it are not shipped yet.
+func (s *Shipper) shipNewest(ctx context.Context, after, shipped uint64) error {
+	snap, err := s.src.Journal.Newest(after)
+	if err != nil {
+		return err
+	}
+	if snap.Seq <= shipped {
+		err = s.putSnapshot(ctx, snap)
+	}
+	return errors.Join(err, snap.Close())
+}
+
 func (s *Shipper) putSnapshot(ctx context.Context, snap *journal.Snap) error {
 	size, err := snap.Size()
-	if err == nil {
-		err = s.request(ctx, func() error { return s.o.Remote.Put(ctx, snapName(snap.Seq), snap, size) })
+	if err != nil {
+		return err
 	}
+	err = s.request(ctx, func() error { return s.o.Remote.Put(ctx, snapName(snap.Seq), snap, size) })
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}

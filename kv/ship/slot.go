@@ -48,7 +48,10 @@ func (s *Slot) encode() []byte {
 	b = append(b, make([]byte, sha256.Size)...)
 	b = binary.BigEndian.AppendUint64(b, s.Number)
 	b = append(append(b, s.Instance[:]...), s.Writer[:]...)
-	for _, n := range []uint64{s.Epoch, s.Before.Seq, uint64(s.Before.Digest), s.After.Seq, uint64(s.After.Digest), 0} { // the last one is not used any more
+	for _, n := range []uint64{
+		s.Epoch, s.Before.Seq, uint64(s.Before.Digest), s.After.Seq, uint64(s.After.Digest),
+		0, // not used any more
+	} {
 		b = binary.BigEndian.AppendUint64(b, n)
 	}
 	b = binary.BigEndian.AppendUint32(b, uint32(len(s.URL)))
@@ -71,7 +74,8 @@ func parseHead(b []byte) (*Slot, int64, error) {
 		return nil, 0, errSlot
 	}
 	if n := binary.BigEndian.Uint32(b[8:]); n > slotLayout {
-		return nil, 0, fmt.Errorf("it has layout %d; this version of kist reads up to %d: install the version that wrote it or a newer one", n, slotLayout)
+		return nil, 0, fmt.Errorf("it has layout %d; this version of kist reads up to %d: "+
+			"install the version that wrote it or a newer one", n, slotLayout)
 	}
 	size := binary.BigEndian.Uint64(b[16:])
 	if size < slotHead || size > journal.MaxRecord {
@@ -79,8 +83,10 @@ func parseHead(b []byte) (*Slot, int64, error) {
 	}
 	n := func(at int) uint64 { return binary.BigEndian.Uint64(b[at:]) }
 	return &Slot{
-		Format: binary.BigEndian.Uint32(b[12:]), Number: n(56), Instance: [8]byte(b[64:]), Writer: [8]byte(b[72:]), Process: [8]byte(b[136:]), Epoch: n(80),
-		Before: journal.State{Seq: n(88), Digest: journal.Digest(n(96))}, After: journal.State{Seq: n(104), Digest: journal.Digest(n(112))},
+		Format: binary.BigEndian.Uint32(b[12:]), Number: n(56), Epoch: n(80),
+		Instance: [8]byte(b[64:]), Writer: [8]byte(b[72:]), Process: [8]byte(b[136:]),
+		Before: journal.State{Seq: n(88), Digest: journal.Digest(n(96))},
+		After:  journal.State{Seq: n(104), Digest: journal.Digest(n(112))},
 	}, int64(size), nil
 }
 

@@ -24,82 +24,122 @@ import (
 // attach makes this server the writer. Afterwards s.complete is false if the store lacks records
 // before the next slot: see begin.
 func (s *Shipper) attach(ctx context.Context) error {
-	if !s.raced {
-		exact, err := Race(ctx, s.o.Endpoints...)
-		if err != nil {
-			return err
-		}
-		if s.raced = true; !exact {
-			s.o.Log.Warn("the object store lets several writers win; it is used as a backup, and no other server can take over", "store", s.o.Address)
-		}
-		s.mu.Lock()
-		s.status.Exact = exact
-		s.mu.Unlock()
+	if err := s.race(ctx); err != nil {
+		return err
 	}
 	if err := s.meta(ctx); err != nil {
 		return err
 	}
-	snaps, err := s.history.snaps(ctx, time.Time{})
-	if err != nil {
+	if err := s.findSnapshot(ctx); err != nil {
 		return err
 	}
-	if len(snaps) > 0 {
-		newest := snaps[len(snaps)-1]
-		o, err := s.o.Remote.Head(ctx, snapName(newest))
-		if err != nil {
-			return err
-		}
-		s.mu.Lock()
-		s.snap, s.status.LastSnapshot = newest, o.ModTime
-		s.mu.Unlock()
-	}
+
 	for {
 		last, err := s.history.last(ctx, s.lineage.Slot)
 		if err != nil {
 			return err
 		}
-		if err := s.claim(last); err != nil {
-			return err
-		}
-		if !s.Status().Exact && last != nil && hex.EncodeToString(last.Writer[:]) != s.lineage.Writer {
-			return &overError{fmt.Sprintf("%s lets several writers win, so this server cannot stop the one that wrote to it last (%s); use another prefix", s.o.Address, cmp.Or(last.URL, "of an unknown address"))}
-		}
-		complete, err := s.continues(last)
+		complete, err := s.mayFollow(last)
 		if err != nil {
 			return err
-		}
-		if files := s.lineage.Files; !complete && files != "" && files != s.o.Address {
-			return &overError{fmt.Sprintf("this data directory has files that are only in %s; use that address, or restore from it with --fetch-all", files)}
 		}
 		if last == nil {
 			last = &Slot{}
 		}
-		last.Frames, last.Times = nil, nil
-		s.last = *last
-		s.mu.Lock()
-		s.shipped = last.After
-		s.mu.Unlock()
-		s.last.Epoch++
-		err = s.put(ctx, Slot{Before: last.After, After: last.After})
-		if errors.As(err, new(*takenError)) {
+		fenced, err := s.fence(ctx, last)
+		if err != nil {
+			return err
+		}
+		if !fenced {
 			continue
 		}
-		if err == nil {
-			var newest *Slot
-			if newest, err = s.history.last(ctx, s.last.Number); err == nil && newest.Process != s.process {
-				continue // slots up to this number were merged meanwhile, so nobody would read this fence
-			}
+
+		s.lineage.Epoch, s.lineage.Slot = s.last.Epoch, s.last.Number
+		if err := writeLineage(s.src.Dir, s.lineage); err != nil {
+			return err
 		}
-		if err == nil {
-			s.lineage.Epoch, s.lineage.Slot = s.last.Epoch, s.last.Number
-			if err = writeLineage(s.src.Dir, s.lineage); err == nil {
-				s.src.Journal.KeepFrom(last.After.Seq)
-				s.setComplete(complete)
-				s.writer = true
-			}
-		}
+		s.src.Journal.KeepFrom(last.After.Seq)
+		s.setComplete(complete)
+		s.writer = true
+		return nil
+	}
+}
+
+// race finds out, once, whether the store lets one writer win.
+func (s *Shipper) race(ctx context.Context) error {
+	if s.raced {
+		return nil
+	}
+	exact, err := Race(ctx, s.o.Endpoints...)
+	if err != nil {
 		return err
 	}
+	s.raced = true
+	if !exact {
+		s.o.Log.Warn("the object store lets several writers win; it is used as a backup, "+
+			"and no other server can take over", "store", s.o.Address)
+	}
+	s.with(func() { s.status.Exact = exact })
+	return nil
+}
+
+// findSnapshot looks for the newest snapshot in the store.
+func (s *Shipper) findSnapshot(ctx context.Context) error {
+	snaps, err := s.history.snaps(ctx, time.Time{})
+	if err != nil || len(snaps) == 0 {
+		return err
+	}
+	newest := snaps[len(snaps)-1]
+	o, err := s.o.Remote.Head(ctx, snapName(newest))
+	if err != nil {
+		return err
+	}
+	s.with(func() { s.snap, s.status.LastSnapshot = newest, o.ModTime })
+	return nil
+}
+
+// mayFollow makes sure that this server may write after the newest slot, which is nil if there is
+// none. It returns whether the local journal has all records after it.
+func (s *Shipper) mayFollow(last *Slot) (complete bool, err error) {
+	if err := s.claim(last); err != nil {
+		return false, err
+	}
+	if !s.Status().Exact && last != nil && hex.EncodeToString(last.Writer[:]) != s.lineage.Writer {
+		return false, &overError{fmt.Sprintf("%s lets several writers win, so this server cannot stop the one that "+
+			"wrote to it last (%s); use another prefix", s.o.Address, cmp.Or(last.URL, "of an unknown address"))}
+	}
+	complete, err = s.continues(last)
+	if err != nil {
+		return false, err
+	}
+	if files := s.lineage.Files; !complete && files != "" && files != s.o.Address {
+		return false, &overError{fmt.Sprintf("this data directory has files that are only in %s; "+
+			"use that address, or restore from it with --fetch-all", files)}
+	}
+	return complete, nil
+}
+
+// fence puts a slot without records and with a higher epoch after the last one, which stops a
+// former writer. It reports false if there are later slots by now.
+func (s *Shipper) fence(ctx context.Context, last *Slot) (bool, error) {
+	last.Frames, last.Times = nil, nil
+	s.last = *last
+	s.with(func() { s.shipped = last.After })
+	s.last.Epoch++
+	err := s.put(ctx, Slot{Before: last.After, After: last.After})
+	if errors.As(err, new(*takenError)) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+
+	// If slots up to this number were merged meanwhile, nobody would read this fence.
+	newest, err := s.history.last(ctx, s.last.Number)
+	if err != nil {
+		return false, err
+	}
+	return newest.Process == s.process, nil
 }
 
 // claim makes sure that the data directory may write after the newest slot, which is nil if
@@ -122,10 +162,13 @@ func (s *Shipper) claim(last *Slot) error {
 		case hex.EncodeToString(last.Writer[:]) == l.Writer:
 		case l.Writer == "":
 			return &overError{fmt.Sprintf("another server (%s) writes to %s. "+
-				"If it does not run any more, start this one once with --take-over; if it does, use another prefix", url, s.o.Address)}
+				"If it does not run any more, start this one once with --take-over; "+
+				"if it does, use another prefix", url, s.o.Address)}
 		default:
-			return &overError{fmt.Sprintf("another server (%s) has taken over %s, or wrote there after the moment that was restored here. "+
-				"Use that server. If it does not run any more, start this one once with --take-over; if changes are there that this one lacks, "+
+			return &overError{fmt.Sprintf("another server (%s) has taken over %s, "+
+				"or wrote there after the moment that was restored here. Use that server. "+
+				"If it does not run any more, start this one once with --take-over; "+
+				"if changes are there that this one lacks, "+
 				"restore from there into an empty data directory first", url, s.o.Address)}
 		}
 	}
@@ -206,9 +249,11 @@ func (s *Shipper) continues(last *Slot) (complete bool, err error) {
 	s.mu.Unlock()
 	switch {
 	case last.Instance != s.instance:
-		return false, &overError{fmt.Sprintf("%s in %s belongs to instance %x; use another prefix", slotName(last.Number), s.o.Address, last.Instance)}
+		return false, &overError{fmt.Sprintf("%s in %s belongs to instance %x; use another prefix",
+			slotName(last.Number), s.o.Address, last.Instance)}
 	case last.After.Seq > at.Seq:
-		return false, &overError{fmt.Sprintf("%s has %d commits that this data directory lacks; restore from it into an empty data directory, or use another prefix", s.o.Address, last.After.Seq-at.Seq)}
+		return false, &overError{fmt.Sprintf("%s has %d commits that this data directory lacks; "+
+			"restore from it into an empty data directory, or use another prefix", s.o.Address, last.After.Seq-at.Seq)}
 	}
 	if last.After.Seq == 0 { // there are only fences
 		return false, nil
@@ -218,7 +263,8 @@ func (s *Shipper) continues(last *Slot) (complete bool, err error) {
 	case errors.As(err, new(*journal.Missing)):
 		return false, nil
 	case errors.Is(err, journal.ErrOther):
-		return false, &overError{fmt.Sprintf("%s and this data directory have different commits with the same numbers, up to %d; restore from it into an empty data directory, or use another prefix", s.o.Address, last.After.Seq)}
+		return false, &overError{fmt.Sprintf("%s and this data directory have different commits with the same numbers, "+
+			"up to %d; restore from it into an empty data directory, or use another prefix", s.o.Address, last.After.Seq)}
 	case err != nil:
 		return false, err
 	}
@@ -229,7 +275,9 @@ func (s *Shipper) continues(last *Slot) (complete bool, err error) {
 type takenError struct{ url string }
 
 func (e *takenError) Error() string {
-	return fmt.Sprintf("another server (%s) has taken over; use that one. To make this one the writer again, restore from the object store into an empty data directory, and start it with --take-over", cmp.Or(e.url, "of an unknown address"))
+	return fmt.Sprintf("another server (%s) has taken over; use that one. "+
+		"To make this one the writer again, restore from the object store into an empty data directory, "+
+		"and start it with --take-over", cmp.Or(e.url, "of an unknown address"))
 }
 
 // follow puts a slot after the last one. Another writer's slot there means that this
@@ -249,8 +297,8 @@ func (s *Shipper) put(ctx context.Context, slot Slot) error {
 	if err != nil || len(writer) != 8 {
 		return fmt.Errorf("the file %s in the data directory is damaged; remove it", lineageName)
 	}
-	slot.Number, slot.Format, slot.Instance, slot.Writer, slot.Process = s.last.Number+1, s.src.Format, s.instance, [8]byte(writer), s.process
-	slot.Epoch, slot.URL = s.last.Epoch, s.o.URL
+	slot.Number, slot.Epoch, slot.Format = s.last.Number+1, s.last.Epoch, s.src.Format
+	slot.Instance, slot.Writer, slot.Process, slot.URL = s.instance, [8]byte(writer), s.process, s.o.URL
 	b := slot.encode()
 	began := time.Now()
 	err = s.request(ctx, func() error {
@@ -365,7 +413,8 @@ func readLineage(dir string) (l lineage, err error) {
 		err = json.Unmarshal(b, &l)
 	}
 	if err != nil || l.Format != 1 {
-		return l, fmt.Errorf("the file %s in the data directory cannot be read (%w); remove it if no other server writes to the object store", lineageName, cmp.Or(err, errors.ErrUnsupported))
+		return l, fmt.Errorf("the file %s in the data directory cannot be read (%w); "+
+			"remove it if no other server writes to the object store", lineageName, cmp.Or(err, errors.ErrUnsupported))
 	}
 	return l, nil
 }
