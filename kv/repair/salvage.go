@@ -41,9 +41,10 @@ type RepairOptions struct {
 	// new journal, and in contents the small files that a repair would write to blobs.
 	Look func(r *Repaired, rebuilt string) error
 
-	env     []string           // further environment variables of the process that reads the working copy; for tests
+	// For tests.
+	env     []string           // further environment variables of the process that reads the working copy
 	timeout time.Duration      // for reading the working copy; 0 means the default
-	step    func(string) error // called before each step that changes the data directory; for tests
+	step    func(string) error // called before each step that changes the data directory
 }
 
 // Repaired reports what a repair did or would do.
@@ -135,7 +136,8 @@ func saveCarried(folder string, survey *journal.Survey) error {
 	var to *blobs.Store
 	err := survey.Records(workcopy.Carried(func(ref [32]byte, b []byte) (err error) {
 		if to == nil {
-			if to, err = blobs.Open(folder); err != nil {
+			to, err = blobs.Open(folder)
+			if err != nil {
 				return err
 			}
 		}
@@ -161,19 +163,23 @@ func redo(dir, folder string) error {
 	if err != nil {
 		return err
 	}
+	return errors.Join(redoAll(from, to), to.Close())
+}
+
+func redoAll(from, to *blobs.Store) error {
 	for info, err := range from.All() {
-		var b []byte
-		if err == nil {
-			b, err = from.Head(info.Ref, blobs.SmallContent)
-		}
-		if err == nil {
-			err = to.Redo(info.Ref, b)
-		}
 		if err != nil {
-			return errors.Join(err, to.Close())
+			return err
+		}
+		b, err := from.Head(info.Ref, blobs.SmallContent)
+		if err != nil {
+			return err
+		}
+		if err := to.Redo(info.Ref, b); err != nil {
+			return err
 		}
 	}
-	return to.Close()
+	return nil
 }
 
 // lossyRepairs lists the folders of repairs that lost something.
@@ -192,10 +198,7 @@ func lossyRepairs(dir string) ([]string, error) {
 			continue // an earlier version made the folder
 		}
 		var r Repaired
-		if err == nil {
-			err = json.Unmarshal(text, &r)
-		}
-		if err != nil || !r.complete() { // an unreadable report may be about a loss
+		if err != nil || json.Unmarshal(text, &r) != nil || !r.complete() { // an unreadable report may be about a loss
 			all = append(all, e.Name())
 		}
 	}
@@ -231,15 +234,15 @@ func hold(dir string, dry bool) (release func() error, err error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return func() error { return nil }, nil
 	}
-	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) { // no server runs on a file system that is not writable
-		return func() error { return nil }, nil
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) {
+		return func() error { return nil }, nil // no server runs on a file system that is not writable
 	}
 	if err != nil {
 		return nil, err
 	}
 	if err := disk.TryLock(f); err != nil {
 		pid := datadir.Holder(f)
-		if err := errors.Join(f.Close()); err != nil {
+		if err := f.Close(); err != nil {
 			return nil, err
 		}
 		return nil, &datadir.InUse{PID: pid}
@@ -249,149 +252,260 @@ func hold(dir string, dry bool) (release func() error, err error) {
 
 // build makes the new journal in the folder scratch.
 func (o *RepairOptions) build(dir, scratch string) (_ *Repaired, err error) {
-	r := &Repaired{Gaps: []journal.Span{}, Damage: []string{}, Touched: []kv.Touched{}, Lost: []string{}, Unknown: []string{}}
-	if r.Earlier, err = lossyRepairs(dir); err != nil {
+	b := &rebuild{RepairOptions: o, dir: dir, scratch: scratch, copied: filepath.Join(scratch, "copy")}
+	b.report = &Repaired{
+		Gaps: []journal.Span{}, Damage: []string{}, Touched: []kv.Touched{}, Lost: []string{}, Unknown: []string{},
+	}
+	b.report.Earlier, err = lossyRepairs(dir)
+	if err != nil {
 		return nil, err
 	}
-	copied := filepath.Join(scratch, "copy")
-	reader := workcopy.CopyReader{Buckets: o.Schema.Buckets(), Env: o.env, Timeout: o.timeout}
-	digest, torn := reader.Read(filepath.Join(dir, "cache", "kist.db"), copied)
-	if workcopy.NoRoom(torn) { // going on without the copy might lose more than necessary
-		return nil, fmt.Errorf("%w. Nothing was changed. Make room there, or name another folder with --scratch for a dry run", torn)
-	}
-	clean, certified := datadir.ReadProof(dir)
 
-	j, err := journal.Read(filepath.Join(dir, "journal"), workcopy.Format)
-	if errors.Is(err, fs.ErrNotExist) { // an empty folder means the same
-		err = os.Mkdir(filepath.Join(scratch, "none"), 0o700)
-		if err == nil {
-			j, err = journal.Read(filepath.Join(scratch, "none"), workcopy.Format)
-		}
+	if err := b.readCopy(); err != nil {
+		return nil, err
 	}
+	j, err := b.openJournal()
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, j.Close()) }()
+	if err := b.look(j); err != nil {
+		return nil, err
+	}
+
+	if err := b.choose(); err != nil {
+		return nil, err
+	}
+	s, err := b.salvage()
+	if err != nil {
+		return nil, err
+	}
+	if err := b.judge(s); err != nil {
+		return nil, err
+	}
+
+	if err := saveCarried(filepath.Join(scratch, "contents"), b.survey); err != nil {
+		return nil, err
+	}
+	return b.report, b.rewrite(s)
+}
+
+// rebuild is one call of build. Each step sets what the steps after it use.
+type rebuild struct {
+	*RepairOptions
+	dir, scratch string
+	report       *Repaired
+
+	// Set by readCopy.
+	copied    string         // a journal with what could be read of the working copy
+	digest    journal.Digest // of the working copy
+	torn      error          // why the working copy cannot be read in full; nil if it can
+	clean     datadir.Proof  // of the last stop
+	certified bool           // there is one
+
+	// Set by look.
+	survey *journal.Survey // of the journal
+
+	// Set by choose.
+	from   *uint64 // the commit of the working copy that the new journal begins with; nil for none
+	proven bool    // a digest proves that
+
+	// Set by salvage and judge.
+	done journal.Salvaged
+	last uint64 // the last commit that there was, as far as is known
+}
+
+// unknown notes something that cannot be known.
+func (b *rebuild) unknown(format string, args ...any) {
+	b.report.Unknown = append(b.report.Unknown, fmt.Sprintf(format, args...))
+}
+
+// readCopy reads the working copy and the proof of the last stop.
+func (b *rebuild) readCopy() error {
+	reader := workcopy.CopyReader{Buckets: b.Schema.Buckets(), Env: b.env, Timeout: b.timeout}
+	b.digest, b.torn = reader.Read(filepath.Join(b.dir, "cache", "kist.db"), b.copied)
+	if workcopy.NoRoom(b.torn) { // going on without the copy might lose more than necessary
+		return fmt.Errorf("%w. Nothing was changed. Make room there, "+
+			"or name another folder with --scratch for a dry run", b.torn)
+	}
+	b.clean, b.certified = datadir.ReadProof(b.dir)
+	return nil
+}
+
+// openJournal opens the journal. Without one it opens an empty folder, which means the same.
+func (b *rebuild) openJournal() (*journal.Journal, error) {
+	j, err := journal.Read(filepath.Join(b.dir, "journal"), workcopy.Format)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return j, err
+	}
+	none := filepath.Join(b.scratch, "none")
+	if err := os.Mkdir(none, 0o700); err != nil {
+		return nil, err
+	}
+	return journal.Read(none, workcopy.Format)
+}
+
+// look finds out what the journal has, and reports its damage.
+func (b *rebuild) look(j *journal.Journal) error {
 	empty, err := j.Empty()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	survey, err := j.Survey(digest, func(int64) {})
+	b.survey, err = j.Survey(b.digest, func(int64) {})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	for _, harm := range survey.Harm {
+
+	r := b.report
+	for _, harm := range b.survey.Harm {
 		r.Damage = append(r.Damage, harm.Error())
 	}
-	if survey.More > 0 {
-		r.Damage = append(r.Damage, fmt.Sprintf("… and %d more places", survey.More))
+	if b.survey.More > 0 {
+		r.Damage = append(r.Damage, fmt.Sprintf("… and %d more places", b.survey.More))
 	}
 	if empty {
 		r.Damage = append(r.Damage, "journal/ is empty or missing")
 	}
+	if b.torn != nil && !errors.Is(b.torn, fs.ErrNotExist) {
+		r.Damage = append(r.Damage, b.torn.Error())
+	}
+	return nil
+}
 
-	// Where in the history the working copy is.
-	var from *uint64
-	proven := false
-	if torn == nil {
-		like := survey.Like
-		// CLEAN is removed before the next record is written. A journal with more
-		// records is from another time or another store.
-		if certified && clean.Digest == digest && survey.Last() <= clean.Seq {
-			like = append(like, clean.Seq)
-		}
-		if len(like) > 0 {
-			at := slices.Max(like)
-			from, proven = &at, true
-		} else if o.Unproven {
-			at := max(survey.Reached, survey.Last(), 1)
-			from = &at
-			r.Unknown = append(r.Unknown, "the working copy was used as you asked, although nothing proves that it is whole or the latest state")
-		}
-	} else if !errors.Is(torn, fs.ErrNotExist) {
-		r.Damage = append(r.Damage, torn.Error())
+// choose decides what the new journal begins with: the working copy, or what the old journal has.
+func (b *rebuild) choose() error {
+	if b.torn == nil {
+		b.placeCopy()
 	}
-	if base, whole := survey.Best(); from != nil && whole && base > *from {
-		from = nil
+	if base, whole := b.survey.Best(); b.from != nil && whole && base > *b.from {
+		b.from = nil
 	}
-	if from == nil && survey.Last() == 0 {
-		switch {
-		case torn == nil:
-			return nil, errors.New("nothing in journal/ can be read. cache/kist.db can be read in full, but nothing proves that it is whole or the latest state; to make the journal from it, run kist verify --repair --unproven-copy, or restore a backup (nothing was changed)")
-		default:
-			return nil, errors.New("nothing can be read in journal/ or in the working copy; restore a backup (nothing was changed)")
-		}
+	if b.from != nil || b.survey.Last() > 0 {
+		return nil
 	}
+	if b.torn == nil {
+		return errors.New("nothing in journal/ can be read. cache/kist.db can be read in full, " +
+			"but nothing proves that it is whole or the latest state; to make the journal from it, " +
+			"run kist verify --repair --unproven-copy, or restore a backup (nothing was changed)")
+	}
+	return errors.New("nothing can be read in journal/ or in the working copy; " +
+		"restore a backup (nothing was changed)")
+}
 
-	s := &salvager{b: &workcopy.Builder{Path: filepath.Join(scratch, "old.db"), Buckets: o.Schema.Buckets()}, schema: o.Schema, described: o.Schema.Described()}
-	if from != nil {
-		s.copied = copied
+// placeCopy finds the commit of a working copy that can be read in full.
+func (b *rebuild) placeCopy() {
+	like := b.survey.Like
+	// CLEAN is removed before the next record is written. A journal with more
+	// records is from another time or another store.
+	if b.certified && b.clean.Digest == b.digest && b.survey.Last() <= b.clean.Seq {
+		like = append(like, b.clean.Seq)
 	}
-	done, err := survey.Salvage(from, s)
+	switch {
+	case len(like) > 0:
+		at := slices.Max(like)
+		b.from, b.proven = &at, true
+	case b.Unproven:
+		at := max(b.survey.Reached, b.survey.Last(), 1)
+		b.from = &at
+		b.unknown("the working copy was used as you asked, " +
+			"although nothing proves that it is whole or the latest state")
+	}
+}
+
+// salvage copies what can be read, from the chosen beginning on, and says what that was.
+func (b *rebuild) salvage() (*salvager, error) {
+	buckets := b.Schema.Buckets()
+	s := &salvager{
+		b:      &workcopy.Builder{Path: filepath.Join(b.scratch, "old.db"), Buckets: buckets},
+		schema: b.Schema, described: b.Schema.Described(),
+	}
+	if b.from != nil {
+		s.copied = b.copied
+	}
+	done, err := b.survey.Salvage(b.from, s)
 	if err == nil {
 		err = s.b.Finish()
 	}
 	if err = errors.Join(err, s.b.Close()); err != nil {
 		return nil, err
 	}
-	r.From = "the working copy"
+	b.done = done
+
+	r := b.report
+	r.Seq, r.From = done.Seq, "the working copy"
 	switch {
-	case from == nil && done.Base == 0:
+	case b.from == nil && done.Base == 0:
 		r.From = "the logs"
-	case from == nil:
+	case b.from == nil:
 		r.From = fmt.Sprintf("the snapshot of commit %d and the logs", done.Base)
-	case done.Seq > *from:
-		r.From = fmt.Sprintf("the working copy of commit %d and the logs", *from)
+	case done.Seq > *b.from:
+		r.From = fmt.Sprintf("the working copy of commit %d and the logs", *b.from)
 	}
-	r.Seq, r.Partial = done.Seq, done.Partial || from != nil && !proven
-	if len(done.Gaps) == 0 && !done.Partial && (from == nil || proven) {
+	return s, nil
+}
+
+// judge reports what is lost, and what nobody can know.
+func (b *rebuild) judge(s *salvager) error {
+	r, done := b.report, b.done
+	r.Partial = done.Partial || b.from != nil && !b.proven
+	if len(done.Gaps) == 0 && !done.Partial && (b.from == nil || b.proven) {
 		has, err := digestOf(s.b.Path, s.b.Buckets)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if has != done.Digest {
 			r.Partial = true
-			r.Unknown = append(r.Unknown, fmt.Sprintf("every commit up to %d could be read, but the result has the digest %016x and the last commit says %016x: an unknown part was lost or changed, which no checksum shows", done.Seq, uint64(has), uint64(done.Digest)))
+			b.unknown("every commit up to %d could be read, but the result has the digest %016x and the last commit "+
+				"says %016x: an unknown part was lost or changed, which no checksum shows",
+				done.Seq, uint64(has), uint64(done.Digest))
 		}
 	}
 	if done.Partial {
-		r.Unknown = append(r.Unknown, "no snapshot is whole: data in the damaged parts that did not change later is lost, and it is not known what it was")
+		b.unknown("no snapshot is whole: data in the damaged parts that did not change later is lost, " +
+			"and it is not known what it was")
 	}
-	r.Gaps = append(r.Gaps, done.Gaps...)
-	last := done.Seq
-	if certified && clean.Seq > last {
-		if clean.Here(dir) {
-			r.Gaps = append(r.Gaps, journal.Span{First: last + 1, Last: clean.Seq})
-			last = clean.Seq
-		} else {
-			r.Unknown = append(r.Unknown, fmt.Sprintf("CLEAN records %d commits: it was copied later than the journal, or the end of the journal is lost", clean.Seq))
-		}
-	}
-	if survey.Blind && !(certified && clean.Digest == digest && clean.Seq == done.Seq) {
-		r.Partial = true
-		r.Unknown = append(r.Unknown, "the newest log is missing, or nothing in it can be read: how many commits it had is not known")
-	}
-	for _, name := range survey.Unplaced {
-		// A working copy in the state of the last commit shows that there was no later
-		// commit.
-		if from == nil || !proven || done.Seq != *from {
-			r.Partial = true
-		}
-		r.Unknown = append(r.Unknown, fmt.Sprintf("nothing in journal/%s can be read, and nothing else shows commits after %d: either the file is not part of the journal, or its contents are lost", name, survey.Reached))
-	}
-	if survey.Tail > 0 && done.Seq <= survey.Last() {
-		r.Unknown = append(r.Unknown, fmt.Sprintf("the last %d bytes of the newest log are not a whole commit: either a crash cut short a commit that was never acknowledged, or the last commit is damaged; both look the same", survey.Tail))
-	}
+
+	b.judgeEnd()
 	for _, g := range r.Gaps {
 		r.Missing += g.Last - g.First + 1
 	}
 	if r.Missing > 0 || r.Partial {
-		r.Unknown = append(r.Unknown, "items that only the missing commits made or removed cannot be named; items that they removed are back")
+		b.unknown("items that only the missing commits made or removed cannot be named; items that they removed are back")
 	}
-	if err := saveCarried(filepath.Join(scratch, "contents"), survey); err != nil {
-		return nil, err
+	return nil
+}
+
+// judgeEnd reports the gaps, and what may have followed the last commit that can be read.
+func (b *rebuild) judgeEnd() {
+	r, done, clean, survey := b.report, b.done, b.clean, b.survey
+	r.Gaps = append(r.Gaps, done.Gaps...)
+	b.last = done.Seq
+	if b.certified && clean.Seq > b.last {
+		if clean.Here(b.dir) {
+			r.Gaps = append(r.Gaps, journal.Span{First: b.last + 1, Last: clean.Seq})
+			b.last = clean.Seq
+		} else {
+			b.unknown("CLEAN records %d commits: it was copied later than the journal, "+
+				"or the end of the journal is lost", clean.Seq)
+		}
 	}
-	return r, o.rewrite(scratch, last+1, s, r, torn == nil && from == nil && !proven, copied)
+	if survey.Blind && !(b.certified && clean.Digest == b.digest && clean.Seq == done.Seq) {
+		r.Partial = true
+		b.unknown("the newest log is missing, or nothing in it can be read: how many commits it had is not known")
+	}
+	for _, name := range survey.Unplaced {
+		// A working copy in the state of the last commit shows that there was no later
+		// commit.
+		if b.from == nil || !b.proven || done.Seq != *b.from {
+			r.Partial = true
+		}
+		b.unknown("nothing in journal/%s can be read, and nothing else shows commits after %d: "+
+			"either the file is not part of the journal, or its contents are lost", name, survey.Reached)
+	}
+	if survey.Tail > 0 && done.Seq <= survey.Last() {
+		b.unknown("the last %d bytes of the newest log are not a whole commit: either a crash cut short a commit "+
+			"that was never acknowledged, or the last commit is damaged; both look the same", survey.Tail)
+	}
 }
 
 // digestOf returns the digest of everything in a bbolt file.
@@ -405,14 +519,15 @@ func digestOf(path string, buckets *table.Buckets) (journal.Digest, error) {
 }
 
 // rewrite copies the salvaged rows, derives the rest, and writes the result as a
-// journal. seq is the number of its first record.
-func (o *RepairOptions) rewrite(scratch string, seq uint64, s *salvager, r *Repaired, compare bool, copied string) (err error) {
+// journal, whose first record follows the last commit that there was.
+func (b *rebuild) rewrite(s *salvager) (err error) {
+	r := b.report
 	from, err := workcopy.OpenCopy(s.b.Path)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, from.Close()) }()
-	db, err := workcopy.OpenCopy(filepath.Join(scratch, "new.db"))
+	db, err := workcopy.OpenCopy(filepath.Join(b.scratch, "new.db"))
 	if err != nil {
 		return err
 	}
@@ -420,14 +535,15 @@ func (o *RepairOptions) rewrite(scratch string, seq uint64, s *salvager, r *Repa
 	if err := s.schema.Rederive(from, db, func(err error) { r.Lost = append(r.Lost, err.Error()) }); err != nil {
 		return err
 	}
+
 	for _, f := range s.feed {
 		r.Changes += f.Last - f.First + 1
 	}
 	if err := s.name(db, r); err != nil {
 		return err
 	}
-	if compare {
-		if err := s.compare(db, copied, r); err != nil {
+	if b.torn == nil && b.from == nil && !b.proven {
+		if err := s.compare(db, b.copied, r); err != nil {
 			return err
 		}
 	}
@@ -436,6 +552,7 @@ func (o *RepairOptions) rewrite(scratch string, seq uint64, s *salvager, r *Repa
 			return err
 		}
 	}
+
 	digest, _, err := workcopy.ContentDigest(db, s.b.Buckets)
 	if err != nil {
 		return err
@@ -443,8 +560,9 @@ func (o *RepairOptions) rewrite(scratch string, seq uint64, s *salvager, r *Repa
 	if err := db.Sync(); err != nil {
 		return err
 	}
+	at := journal.State{Seq: b.last + 1, Digest: digest}
 	return db.View(func(tx *bolt.Tx) error {
-		return workcopy.WriteJournal(filepath.Join(scratch, "journal"), tx, s.b.Buckets, journal.State{Seq: seq, Digest: digest})
+		return workcopy.WriteJournal(filepath.Join(b.scratch, "journal"), tx, s.b.Buckets, at)
 	})
 }
 
@@ -459,7 +577,17 @@ func markUndecided(b *bolt.Tx, missing uint64) error {
 	}
 	seq += (missing + 1) * 1 << 16
 	now := binary.BigEndian.AppendUint64(nil, seq)
-	return errors.Join(meta.Put(kv.MetaOrphans, []byte{1}), meta.Put(kv.MetaSeq, now), meta.Put(kv.MetaTexts, kv.TextsMark(now, meta.Get(kv.MetaInstant))), meta.Put(kv.MetaTrimmed, now))
+	for _, row := range []struct{ key, value []byte }{
+		{kv.MetaOrphans, []byte{1}},
+		{kv.MetaSeq, now},
+		{kv.MetaTexts, kv.TextsMark(now, meta.Get(kv.MetaInstant))},
+		{kv.MetaTrimmed, now},
+	} {
+		if err := meta.Put(row.key, row.value); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // salvager passes the output of Salvage to a builder and notes what later records show
@@ -527,7 +655,8 @@ func (s *salvager) Record(_ uint64, ops []journal.Op) error {
 	// When an item changes again, its previous feed number is removed. If a missing
 	// record gave that number, the missing record had changed the item.
 	for _, op := range ops {
-		if op.Bucket != kv.ChangeBucket.No || op.Value != nil || len(op.Key) != 8 || !s.missing(binary.BigEndian.Uint64(op.Key)) {
+		removes := op.Bucket == kv.ChangeBucket.No && op.Value == nil && len(op.Key) == 8
+		if !removes || !s.missing(binary.BigEndian.Uint64(op.Key)) {
 			continue
 		}
 		for _, put := range ops {
@@ -553,7 +682,8 @@ func (s *salvager) missing(n uint64) bool {
 
 // tell adds an item to the report.
 func (r *Repaired) tell(t kv.Touched) {
-	if r.TouchedTotal++; len(r.Touched) < mostTouched {
+	r.TouchedTotal++
+	if len(r.Touched) < mostTouched {
 		r.Touched = append(r.Touched, t)
 	}
 }
@@ -565,7 +695,8 @@ func (s *salvager) name(db *bolt.DB, r *Repaired) error {
 			rows := b.Bucket([]byte(s.b.Buckets[bucket].Name))
 			for _, key := range slices.Sorted(maps.Keys(s.touched)) {
 				if t, ok := describe([]byte(key), rows.Get([]byte(key))); ok {
-					t.Why = "a missing commit changed it and a later one changed it again; it is as the later one left it, or was removed"
+					t.Why = "a missing commit changed it and a later one changed it again; " +
+						"it is as the later one left it, or was removed"
 					r.tell(t)
 				}
 			}
@@ -585,7 +716,11 @@ func (s *salvager) compare(db *bolt.DB, copied string, r *Repaired) error {
 		return db.View(func(b *bolt.Tx) error {
 			for _, op := range ops {
 				describe := s.described[op.Bucket]
-				if describe == nil || bytes.Equal(b.Bucket([]byte(s.b.Buckets[op.Bucket].Name)).Get(op.Key), op.Value) {
+				if describe == nil {
+					continue
+				}
+				rows := b.Bucket([]byte(s.b.Buckets[op.Bucket].Name))
+				if bytes.Equal(rows.Get(op.Key), op.Value) {
 					continue
 				}
 				if t, ok := describe(op.Key, op.Value); ok {
@@ -598,7 +733,9 @@ func (s *salvager) compare(db *bolt.DB, copied string, r *Repaired) error {
 		})
 	})
 	if more > 0 {
-		r.Unknown = append(r.Unknown, fmt.Sprintf("cache/kist.db could be read, and %d items differ in it; nothing proves that it is right. To use it instead of the journal, run kist verify --repair --unproven-copy", more))
+		r.Unknown = append(r.Unknown, fmt.Sprintf("cache/kist.db could be read, and %d items differ in it; "+
+			"nothing proves that it is right. To use it instead of the journal, "+
+			"run kist verify --repair --unproven-copy", more))
 	}
 	return errors.Join(err, j.Close())
 }
@@ -640,7 +777,13 @@ func (o *RepairOptions) replace(dir, scratch string, r *Repaired) error {
 		}
 	}
 	if err := step("put the new journal in place", func() error {
-		return errors.Join(syncFolder(old), os.Rename(filepath.Join(scratch, "journal"), filepath.Join(dir, "journal")), syncFolder(dir))
+		if err := syncFolder(old); err != nil {
+			return err
+		}
+		if err := os.Rename(filepath.Join(scratch, "journal"), filepath.Join(dir, "journal")); err != nil {
+			return err
+		}
+		return syncFolder(dir)
 	}); err != nil {
 		return err
 	}
@@ -686,7 +829,8 @@ func putBack(dir string, dry bool) error {
 			}
 			continue
 		case errOld == nil:
-			if err := workcopy.Remove(filepath.Join(old, reportName)); err != nil { // the report is about a repair that did not happen
+			// The report is about a repair that did not happen.
+			if err := workcopy.Remove(filepath.Join(old, reportName)); err != nil {
 				return err
 			}
 			for _, name := range replaced {
