@@ -28,6 +28,7 @@ import (
 	"kist/blobs"
 	"kist/embed"
 	"kist/httpapi/outbound"
+	"kist/httpapi/session"
 	"kist/httpapi/thumb"
 	"kist/httpapi/web"
 	"kist/kv"
@@ -182,9 +183,9 @@ func (a *app) fatal(err error) {
 // sessionCookie is the name of the cookie at the server's own address.
 func (a *app) sessionCookie() string {
 	if a.server.BaseURL.Scheme == "https" {
-		return "__Host-" + web.SessionCookie
+		return "__Host-" + session.CookieName
 	}
-	return web.SessionCookie
+	return session.CookieName
 }
 
 func (a *app) addUser(name string, role people.Role) *people.User {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"kist/httpapi/session"
 	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/people"
@@ -205,5 +206,5 @@ func TestOperatorCommands(t *testing.T) {
 	}
 	r := httptest.NewRequest("POST", "/gc", http.NoBody)
 	r.Header.Set("X-Api-Key", a.key)
-	is.True(kv.Missing((&web.Request{Site: a.server.Site, R: r}).Authorize(web.Operators)))
+	is.True(kv.Missing(session.Authorize(&web.Request{Site: a.server.Site, R: r}, web.Operators)))
 }

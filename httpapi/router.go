@@ -208,7 +208,7 @@ func (r *Route) counts(c *web.Request) bool {
 
 // authorize checks that the caller may use the operation, and has confirmed who they are if it asks for that.
 func authorize(c *web.Request, d web.Access) error {
-	if err := c.Authorize(d); err != nil {
+	if err := session.Authorize(c, d); err != nil {
 		return err
 	}
 	return session.RequireConfirmed(c, d)

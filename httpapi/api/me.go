@@ -71,7 +71,7 @@ var ReadMe = web.ReadOp("account", "Reads the caller's account, with usage and q
 // cookie lives as long as the session.
 func readMe(c *web.Request) error {
 	if c.Caller.Key.Session {
-		session.SetSession(c, c.Session())
+		session.RenewCookie(c)
 	}
 	return session.AnswerUser(c, c.Owner())
 }

@@ -4,7 +4,6 @@ import (
 	"crypto/rand"
 	"crypto/subtle"
 	"encoding/binary"
-	"net/http"
 	"net/url"
 	"time"
 
@@ -123,8 +122,6 @@ const DeviceTime = 365 * 24 * time.Hour
 
 const deviceSize = 16 + 8 + 8 // account; time of issue in seconds since 1970; random
 
-const deviceCookie = "kist_device"
-
 // setDevice marks the browser as one that has signed in to the account.
 func setDevice(c *web.Request, u *people.User) {
 	b := append(make([]byte, 0, deviceSize+grant.GrantMAC), u.ID[:]...)
@@ -133,20 +130,17 @@ func setDevice(c *web.Request, u *people.User) {
 	_, _ = rand.Read(random[:]) // cannot fail
 	b = append(b, random[:]...)
 	b = append(b, c.Site.Grants.DeviceMAC(b, u)...)
-	http.SetCookie(c.W, &http.Cookie{ // #nosec G124 -- it is Secure on https
-		Name: c.SiteCookie(deviceCookie), Value: grant.GrantText.EncodeToString(b), Path: "/", MaxAge: int(DeviceTime.Seconds()),
-		HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: c.Secure(),
-	})
+	setCookie(c, deviceCookie, grant.GrantText.EncodeToString(b), int(DeviceTime.Seconds()))
 }
 
 // device identifies the browser if it has signed in to the account before; otherwise it is
 // "". u may be nil.
 func device(c *web.Request, u *people.User) string {
-	cookie, err := c.R.Cookie(c.SiteCookie(deviceCookie))
-	if err != nil || u == nil {
+	value := readCookie(c, deviceCookie)
+	if value == "" || u == nil {
 		return ""
 	}
-	b, err := grant.GrantText.DecodeString(cookie.Value)
+	b, err := grant.GrantText.DecodeString(value)
 	if err != nil || len(b) != deviceSize+grant.GrantMAC || record.ID(b[:16]) != u.ID ||
 		subtle.ConstantTimeCompare(b[deviceSize:], c.Site.Grants.DeviceMAC(b[:deviceSize], u)) != 1 ||
 		c.Site.Store.Now().Sub(time.Unix(int64(binary.BigEndian.Uint64(b[16:])), 0)) >= DeviceTime {

@@ -113,12 +113,12 @@ var ReadLogin = web.PageOp(readLogin, 303, 400, 403)
 // readLogin shows the sign-in page. It redirects users who are already signed in.
 func readLogin(c *web.Request) error {
 	next := nextPath(c.R.URL.Query().Get("next"))
-	if c.Session() != "" {
-		if _, err := c.AuthenticateSession(c.Session()); err == nil {
+	if sessionSecret(c) != "" {
+		if _, err := authenticateSession(c, sessionSecret(c)); err == nil {
 			return Redirect(c, next)
 		}
 	}
-	if named, err := c.ProxyUser(); err != nil || named != "" {
+	if named, err := proxyUser(c); err != nil || named != "" {
 		if err != nil {
 			return err
 		}

@@ -38,7 +38,6 @@ type flow struct {
 }
 
 const (
-	flowCookie  = "kist_oidc"
 	flowTime    = 10 * 60 // seconds
 	maxFlowNext = 1024    // bytes: a cookie has 4096 at most
 	leaveCookie = "kist_oidc_end"
@@ -64,7 +63,7 @@ func begin(c *web.Request, next string, link, again bool) (string, error) {
 	}
 	f := &flow{State: oauth2.GenerateVerifier(), Nonce: oauth2.GenerateVerifier(), Verifier: oauth2.GenerateVerifier(), Next: next}
 	if link {
-		f.Link = f.linkOf(c.Session())
+		f.Link = f.linkOf(sessionSecret(c))
 	}
 	at, err := c.Site.OIDC.Begin(c.R.Context(), f.State, f.Nonce, f.Verifier, again)
 	if err != nil {
@@ -72,24 +71,8 @@ func begin(c *web.Request, next string, link, again bool) (string, error) {
 		return "", err
 	}
 	b, err := json.Marshal(f)
-	setFlow(c, base64.RawURLEncoding.EncodeToString(b), flowTime)
+	setCookie(c, flowCookie, base64.RawURLEncoding.EncodeToString(b), flowTime)
 	return at, err
-}
-
-func setFlow(c *web.Request, value string, age int) {
-	http.SetCookie(c.W, &http.Cookie{ // #nosec G124 -- it is Secure on https
-		Name: c.SiteCookie(flowCookie), Value: value, Path: "/", MaxAge: age,
-		HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: c.Secure(), // the issuer's redirect has to bring it
-	})
-}
-
-// readFlow reads the flow of the browser; nil if it has none.
-func readFlow(c *web.Request) *flow {
-	cookie, err := c.R.Cookie(c.SiteCookie(flowCookie))
-	if err != nil {
-		return nil
-	}
-	return parseFlow(cookie.Value)
 }
 
 func parseFlow(text string) *flow {
@@ -142,7 +125,7 @@ func finishOIDC(c *web.Request) error {
 	if c.Site.OIDC == nil {
 		return record.NotFound("address")
 	}
-	f := readFlow(c)
+	f := parseFlow(readCookie(c, flowCookie))
 	if f == nil {
 		return oidcProblem(c, errFlowExpired, "")
 	}
@@ -150,7 +133,7 @@ func finishOIDC(c *web.Request) error {
 	if subtle.ConstantTimeCompare([]byte(q.Get("state")), []byte(f.State)) != 1 || q.Has("iss") && q.Get("iss") != c.Site.OIDC.Issuer {
 		return oidcProblem(c, errFlowState, f.Next)
 	}
-	setFlow(c, "", -1)
+	setCookie(c, flowCookie, "", -1)
 	err := error(errFlowEnded)
 	if code := q.Get("error"); code != "" {
 		logRefusal(c, fmt.Errorf("the issuer says %s", outbound.Printable([]byte(code), 64)))
@@ -177,7 +160,7 @@ func (f *flow) finish(c *web.Request, code string) error {
 		}
 		return startOIDCSession(c, u, id)
 	}
-	if c.Caller == nil || !c.Caller.Key.Session || subtle.ConstantTimeCompare(f.Link, f.linkOf(c.Session())) != 1 {
+	if c.Caller == nil || !c.Caller.Key.Session || subtle.ConstantTimeCompare(f.Link, f.linkOf(sessionSecret(c))) != 1 {
 		return errLinkSession
 	}
 	if !id.Allowed {
@@ -329,7 +312,7 @@ var LeaveOIDC = web.PageOp(leaveOIDC, 303)
 // page because browsers do not follow redirects from a form of this server to another.
 func leaveOIDC(c *web.Request) error {
 	cookie, err := c.R.Cookie(leaveCookie)
-	if err != nil || c.Site.OIDC == nil || c.Session() != "" {
+	if err != nil || c.Site.OIDC == nil || sessionSecret(c) != "" {
 		return Redirect(c, afterLogout)
 	}
 	setLeave(c, "", -1)

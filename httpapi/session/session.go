@@ -1,12 +1,12 @@
-// Package session signs people and devices in: passwords, passkeys, second steps, single
-// sign-on and the device flow. It limits wrong guesses. How long a session lasts is decided
+// Package session says who a caller is, by an API key or a session's cookie, and signs people
+// and devices in: passwords, passkeys, second steps, single sign-on and the device flow. It
+// counts wrong guesses. How long a session lasts is decided
 // by Key.Slide in kv/people/key.go. What ends sessions, such as a new password or a
 // disabled account, is in kv/people/session.go.
 package session
 
 import (
 	"errors"
-	"net/http"
 	"time"
 
 	"github.com/google/uuid"
@@ -20,18 +20,6 @@ import (
 	"kist/kv/record"
 )
 
-// SetSession makes the browser store a session's secret, or forget it if secret is "".
-func SetSession(c *web.Request, secret string) {
-	cookie := &http.Cookie{ // #nosec G124 -- it is Secure on https
-		Name: c.SiteCookie(web.SessionCookie), Value: secret, Path: "/", MaxAge: int(people.SlideTime.Seconds()),
-		HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: c.Secure(),
-	}
-	if secret == "" {
-		cookie.MaxAge = -1
-	}
-	http.SetCookie(c.W, cookie)
-}
-
 // maxAgent is how many bytes of a browser's User-Agent are stored.
 const maxAgent = 200
 
@@ -44,7 +32,7 @@ func StartSession(c *web.Request, u *people.User) error {
 // startSession is StartSession for a user who proved at the instant confirmed who they are;
 // zero if that is not known. also runs in the same transaction, with the new session.
 func startSession(c *web.Request, u *people.User, confirmed time.Time, also ...func(*kv.Tx, *people.Key) error) error {
-	old := c.Session()
+	old := sessionSecret(c)
 	var before *people.Caller
 	if old != "" {
 		before, _ = people.AuthenticateSession(c.Site.Store, old) // an error means that it has ended
@@ -75,7 +63,7 @@ func startSession(c *web.Request, u *people.User, confirmed time.Time, also ...f
 		return err
 	})
 	if err == nil {
-		SetSession(c, secret)
+		setSession(c, secret)
 		setDevice(c, u)
 		people.TriesOf(c.Site.Store).SignedIn(limit.Network(c.Addr).String(), c.Site.Store.Now())
 	}
@@ -103,11 +91,11 @@ func endSession(c *web.Request) error {
 	if err := c.SameOrigin(); err != nil {
 		return err
 	}
-	secret := c.Session()
+	secret := sessionSecret(c)
 	if secret == "" {
 		return nil
 	}
-	SetSession(c, "")
+	setSession(c, "")
 	caller, err := people.AuthenticateSession(c.Site.Store, secret)
 	if err != nil {
 		return nil //nolint:nilerr // it has already ended

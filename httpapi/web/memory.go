@@ -95,7 +95,7 @@ func (c *Request) Making(fn func() error) error {
 // hold makes an answer and holds it, as HoldMade does. One that tells what was changed waits for nothing,
 // because what was changed stays changed.
 func (c *Request) hold(made func() ([]byte, error)) ([]byte, error) {
-	if safe(c.R.Method) {
+	if Safe(c.R.Method) {
 		return c.HoldMade(made)
 	}
 	body, err := made()

@@ -55,7 +55,7 @@ func listed(lists []string, tag string) (found string) {
 // 13.1.2).
 func (c *Request) has(tag string) bool {
 	lists := c.R.Header["If-None-Match"]
-	return len(lists) > 0 && safe(c.R.Method) && listed(lists, tag) != ""
+	return len(lists) > 0 && Safe(c.R.Method) && listed(lists, tag) != ""
 }
 
 // respondUnchanged answers that the client has the content already.
