@@ -79,7 +79,7 @@ func (s source) bytes(modules map[string]*Asset) ([]byte, error) {
 	case err != nil || s.packed:
 		return b, err
 	case s.isScript():
-		return eachImport(lean(b), func(module string) string { return modules[module].Name }), nil
+		return joined(eachImport(lean(b), func(module string) string { return modules[module].Name })), nil
 	case path.Ext(s.logical) == ".css":
 		return styleSpace.ReplaceAll(styleComment.ReplaceAll(b, nil), []byte("$1")), nil
 	}
@@ -195,6 +195,19 @@ func lean(script []byte) []byte {
 		if line = bytes.TrimLeft(line, " \t"); !bytes.HasPrefix(line, []byte("//")) {
 			out = append(out, line...)
 		}
+	}
+	return out
+}
+
+// joined takes out the line breaks of a script where a line cannot end a statement. A line with a comment keeps its break.
+func joined(script []byte) []byte {
+	out := make([]byte, 0, len(script))
+	for line := range bytes.Lines(script) {
+		code := bytes.TrimSuffix(line, []byte("\n"))
+		if bytes.Contains(code, []byte("//")) || !bytes.ContainsAny(code[max(0, len(code)-1):], ",{([") {
+			code = line
+		}
+		out = append(out, code...)
 	}
 	return out
 }
