@@ -1,31 +1,63 @@
-// What happened in an account, latest first, under headings by day.
+// What happened in an account, latest first, under headings by day. It owns the entries and nothing else, and uses
+// nothing of view. account.js and security.js call activity with a part of their page to fill.
 import { add, dayName, deviceName, h, locale, t } from './dom.js';
 import { kinds } from './kinds.js';
 import { api, base, load } from './session.js';
 
 const events = {
-  signed_in: t('activity.signedIn'), session_revoked: t('activity.sessionEnded'), device_connected: t('activity.deviceConnected'), device_revoked: t('activity.deviceRevoked'),
-  key_created: t('activity.keyCreated'), key_used: t('activity.keyUsed'), key_revoked: t('activity.keyRevoked'), account_created: t('activity.accountCreated'),
-  account_changed: t('activity.accountChanged'), account_removed: t('activity.accountRemoved'), settings_changed: t('activity.settingsChanged'),
-  codes_on: t('activity.codesOn'), codes_off: t('activity.codesOff'), recovery_codes_created: t('activity.recoveryMade'), recovery_code_used: t('activity.recoveryUsed'),
-  passkey_added: t('activity.passkeyAdded'), passkey_removed: t('activity.passkeyRemoved'), passkey_refused: t('activity.passkeyRefused'),
-  second_step_failed: t('activity.stepFailed'), login_reset: t('activity.loginReset'), item_shared: t('activity.shared'),
-  limit_reached: t('activity.limit'), restored: t('activity.restored'), request_received: t('activity.received'), import_finished: t('activity.imported'),
-  login_linked: t('activity.linked'), login_unlinked: t('activity.unlinked'),
+  signed_in: t('activity.signedIn'),
+  session_revoked: t('activity.sessionEnded'),
+  device_connected: t('activity.deviceConnected'),
+  device_revoked: t('activity.deviceRevoked'),
+  key_created: t('activity.keyCreated'),
+  key_used: t('activity.keyUsed'),
+  key_revoked: t('activity.keyRevoked'),
+  account_created: t('activity.accountCreated'),
+  account_changed: t('activity.accountChanged'),
+  account_removed: t('activity.accountRemoved'),
+  settings_changed: t('activity.settingsChanged'),
+  codes_on: t('activity.codesOn'),
+  codes_off: t('activity.codesOff'),
+  recovery_codes_created: t('activity.recoveryMade'),
+  recovery_code_used: t('activity.recoveryUsed'),
+  passkey_added: t('activity.passkeyAdded'),
+  passkey_removed: t('activity.passkeyRemoved'),
+  passkey_refused: t('activity.passkeyRefused'),
+  second_step_failed: t('activity.stepFailed'),
+  login_reset: t('activity.loginReset'),
+  item_shared: t('activity.shared'),
+  limit_reached: t('activity.limit'),
+  restored: t('activity.restored'),
+  request_received: t('activity.received'),
+  import_finished: t('activity.imported'),
+  login_linked: t('activity.linked'),
+  login_unlinked: t('activity.unlinked'),
 };
 
-function entry(e) {
+const longTime = { dateStyle: 'medium', timeStyle: 'short' };
+
+// subjectOf names what an entry is about, with a link if it is an item.
+function subjectOf(e) {
   const k = kinds[e.kind];
-  const name = k && e.subjectId ? h('a.cutoff', { href: `${base}/${k.path}/${e.subjectId}` }, e.name || k.one) : e.name && h('span.cutoff', {}, deviceName(e.name));
-  return h('li.item.plain', {}, h('div.what', {}, h('span.name', {}, events[e.event] ?? e.event, e.count > 1 && ` (${e.count}×)`),
-    h('div.meta', {}, name, e.address && h('span', {}, e.address), e.by && h('span', {}, t('activity.by', { name: e.by })),
+  if (k && e.subjectId) return h('a.cutoff', { href: `${base}/${k.path}/${e.subjectId}` }, e.name || k.one);
+  return e.name && h('span.cutoff', {}, deviceName(e.name));
+}
+
+function entry(e) {
+  return h('li.item.plain', {}, h('div.what', {},
+    h('span.name', {}, events[e.event] ?? e.event, e.count > 1 && ` (${e.count}×)`),
+    h('div.meta', {},
+      subjectOf(e),
+      e.address && h('span', {}, e.address),
+      e.by && h('span', {}, t('activity.by', { name: e.by })),
       e.changes.length > 0 && h('span', {}, e.changes.join(', ')),
-      h('time', { datetime: e.at }, new Date(e.at).toLocaleString(locale, { dateStyle: 'medium', timeStyle: 'short' })))));
+      h('time', { datetime: e.at }, new Date(e.at).toLocaleString(locale, longTime)))));
 }
 
 // activity fills an element with entries of a path of the API: the latest, as many as given, and more on request.
 export async function activity(into, path, signal, latest = 50) {
-  const list = h('ul.list', { 'aria-label': t('activity.title') }), more = h('button.wide', { type: 'button', hidden: true }, t('activity.more'));
+  const list = h('ul.list', { 'aria-label': t('activity.title') });
+  const more = h('button.wide', { type: 'button', hidden: true }, t('activity.more'));
   let cursor = '', last = '';
   const show = (answer) => {
     for (const e of answer.data) {
@@ -41,12 +73,22 @@ export async function activity(into, path, signal, latest = 50) {
   };
   more.onclick = async () => {
     more.disabled = true;
-    try { show(await api('GET', `${path}?limit=50&cursor=${encodeURIComponent(cursor)}`, undefined, { signal })); } catch (e) { more.disabled = false; more.before(h('p.error', { role: 'alert' }, e.message)); }
+    try {
+      show(await api('GET', `${path}?limit=50&cursor=${encodeURIComponent(cursor)}`, undefined, { signal }));
+    } catch (e) {
+      more.disabled = false;
+      more.before(h('p.error', { role: 'alert' }, e.message));
+    }
   };
   add(into, list, more);
+
   const first = await load(path, `${path}?limit=${latest}`, signal);
   if (first) return show(first);
-  const again = h('button', { type: 'button' }, t('common.again')), failed = h('p.note', { role: 'alert' }, h('span', {}, t('activity.failed')), again);
-  again.onclick = () => { failed.remove(); list.remove(); more.remove(); return activity(into, path, signal, latest); };
+  const again = h('button', { type: 'button' }, t('common.again'));
+  const failed = h('p.note', { role: 'alert' }, h('span', {}, t('activity.failed')), again);
+  again.onclick = () => {
+    for (const el of [failed, list, more]) el.remove();
+    return activity(into, path, signal, latest);
+  };
   list.replaceWith(failed);
 }

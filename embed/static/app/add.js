@@ -1,5 +1,9 @@
-// Adding items: the box for text, links and files, and files or text dropped or pasted anywhere on a page.
-import { add, addActions, button, find, grow, h, hasPointer, icon, isAddress, localDateTime, problemText, t, toast } from './dom.js';
+// Adding items: the box for text, links and files, and files or text dropped or pasted anywhere on a page. It owns the
+// box and what is dragged over the window. Of view it uses name, kind and box. The pages of pages.js make a box with
+// addBox; drops and pastes come from the browser.
+import {
+  add, addActions, button, find, grow, h, hasPointer, icon, isAddress, localDateTime, problemText, t, toast,
+} from './dom.js';
 import { fieldOf, kinds } from './kinds.js';
 import { showSaved } from './list.js';
 import { go } from './router.js';
@@ -7,8 +11,58 @@ import { api, base, create, draftKey, loadModule, showProblem, storage, view } f
 
 const publicFields = (isPublic) => isPublic && { isPublic: true };
 
-function upload(files, fields) {
-  loadModule('uploads').then((m) => m.sendFiles(files, fields), (e) => toast(e.message, { bad: true, action: t('common.again'), run: () => upload(files, fields) }));
+async function upload(files, fields) {
+  try {
+    (await loadModule('uploads')).sendFiles(files, fields);
+  } catch (e) {
+    toast(e.message, { bad: true, action: t('common.again'), run: () => upload(files, fields) });
+  }
+}
+
+// whatText is what the box asks for.
+function whatText(k, file) {
+  if (file) return t('add.dropFiles');
+  return k ? k.prompt : t('add.dropAny');
+}
+
+// addOptions makes the options of the box: what the user chooses for the next items besides who can see them. They are
+// loaded when they are first opened. chosen gets what is set; isSettled takes over what the user has typed but not
+// applied, and if it cannot, the options say why.
+function addOptions(visibility) {
+  let chosen = {}, settle = null;
+  const panel = h('div.options', { hidden: true });
+  const opener = h('button.quiet', { type: 'button', 'aria-expanded': 'false' }, t('add.options'));
+
+  const itemNow = () => ({ kind: 'file', isPublic: !!visibility.value, ...chosen, hasPassword: !!chosen.password });
+  async function choose({ isPublic, ...more }) {
+    if (isPublic) visibility.value = '1';
+    chosen = Object.fromEntries(Object.entries({ ...chosen, ...more }).filter(([, v]) => v && v.length !== 0));
+    const n = Object.keys(chosen).filter((name) => name !== 'maxViewsAction').length;
+    opener.textContent = n ? t('add.optionsSet', { n }) : t('add.options');
+  }
+  function show(on) {
+    panel.hidden = !on;
+    opener.setAttribute('aria-expanded', String(on));
+  }
+
+  opener.onclick = async () => {
+    try {
+      if (!settle) {
+        const made = (await loadModule('share')).optionsOf(itemNow, choose);
+        add(panel, made.nodes);
+        settle = made.settle;
+      }
+      show(panel.hidden);
+      if (!panel.hidden) find('button', panel).focus();
+    } catch (e) { showProblem(e); }
+  };
+  async function isSettled() {
+    if (!settle || await settle()) return true;
+    show(true);
+    find('[aria-invalid]', panel)?.focus();
+    return false;
+  }
+  return { panel, opener, isSettled, chosen: () => chosen };
 }
 
 // addBox makes the box for one kind, or for all kinds if kind is null. fields are added to every new item.
@@ -19,76 +73,66 @@ export function addBox({ kind = null, fields = () => ({}) } = {}) {
   const label = any ? t('add.anything') : t('editor.new', { kind: k.one });
   const area = h('textarea', {
     rows: '1', 'aria-label': label, spellcheck: mono ? 'false' : null, class: mono ? 'mono' : null,
-    placeholder: file ? t('add.dropFiles') : any ? t('add.dropAny') : k.prompt, value: storage.get(key, ''),
+    placeholder: whatText(k, file), value: storage.get(key, ''),
   });
   const picker = h('input', { type: 'file', multiple: true, hidden: true });
-  const visibility = h('select', { 'aria-label': t('add.whoSees') }, h('option', { value: '' }, t('common.onlyMe')), h('option', { value: '1' }, t('common.anyone')));
+  const visibility = h('select', { 'aria-label': t('add.whoSees') },
+    h('option', { value: '' }, t('common.onlyMe')), h('option', { value: '1' }, t('common.anyone')));
   visibility.value = storage.get('public', '');
   visibility.onchange = () => storage.set('public', visibility.value);
-  // options are what the user chooses for the next items besides who can see them.
-  let options = {}, settle = null;
-  const panel = h('div.options', { hidden: true });
-  const more = any && h('button.quiet', { type: 'button', 'aria-expanded': 'false' }, t('add.options'));
-  if (more) more.onclick = async () => {
-    try {
-      if (!settle) {
-        const made = (await loadModule('share')).optionsOf(() => ({ kind: 'file', isPublic: !!visibility.value, ...options, hasPassword: !!options.password }), choose);
-        add(panel, made.nodes);
-        settle = made.settle;
-      }
-      panel.hidden = !panel.hidden;
-      more.setAttribute('aria-expanded', String(!panel.hidden));
-      if (!panel.hidden) find('button', panel).focus();
-    } catch (e) { showProblem(e); }
-  };
-  async function choose({ isPublic, ...chosen }) {
-    if (isPublic) visibility.value = '1';
-    options = Object.fromEntries(Object.entries({ ...options, ...chosen }).filter(([, v]) => v && v.length !== 0));
-    const n = Object.keys(options).filter((name) => name !== 'maxViewsAction').length;
-    more.textContent = n ? t('add.optionsSet', { n }) : t('add.options');
-  }
-
-  // isSettled takes over what the user has typed into the options but not applied. If it cannot, the options say why.
-  async function isSettled() {
-    if (!settle || await settle()) return true;
-    panel.hidden = false;
-    more.setAttribute('aria-expanded', 'true');
-    find('[aria-invalid]', panel)?.focus();
-    return false;
-  }
+  const options = addOptions(visibility);
 
   // optionsFor are the fields of a new item of a kind. The page may give it tags and a folder too.
   function optionsFor(of) {
-    const { folderName, maxViews, tags = [], ...rest } = options, { tags: more = [], ...own } = fields();
+    const { folderName, maxViews, tags = [], ...rest } = options.chosen(), { tags: more = [], ...own } = fields();
     if (maxViews) rest[of.limit] = maxViews;
     if (of === kinds.file && folderName) Object.assign(rest, { folderName, folderId: undefined });
-    return { ...own, ...rest, ...((tags.length || more.length) && { tags: [...new Set([...more, ...tags])] }) };
+    const every = [...new Set([...more, ...tags])];
+    return { ...own, ...rest, ...(every.length && { tags: every }) };
   }
 
   const buttons = h('span.does');
   const problem = h('p.error', { role: 'alert', hidden: true });
   const form = h('form.add', { 'aria-label': label, novalidate: true },
-    file ? h('p.soft', {}, icon('upload'), h('span', {}, t('add.dropFolders'))) : area, problem,
-    h('div.row', {}, h('span.row', {}, any && button('choose', t('add.choose'), {}, icon('upload'), t('add.choose')), visibility, more), buttons,
-      file && h('a.button', { href: `${base}/remote-upload` }, t('add.fromURL'))), panel, picker);
+    file ? h('p.soft', {}, icon('upload'), h('span', {}, t('add.dropFolders'))) : area,
+    problem,
+    h('div.row', {},
+      h('span.row', {},
+        any && button('choose', t('add.choose'), {}, icon('upload'), t('add.choose')),
+        visibility,
+        any && options.opener),
+      buttons,
+      file && h('a.button', { href: `${base}/remote-upload` }, t('add.fromURL'))),
+    options.panel,
+    picker);
 
   // choices are the kinds that the text can become, each with the label of its button. Enter creates the first.
   function choices() {
     const text = area.value.trim();
     if (file || !k && !text) return [];
     if (k) return [[k, k.full ? t('add.write', { kind: k.one }) : t('editor.add', { kind: k.one })]];
-    return isAddress(text) ? [[kinds.bookmark, t('add.addBookmark')], [kinds.shortlink, t('add.shorten')]] : [[kinds.note, t('add.addNote')], [kinds.snippet, t('add.asSnippet')]];
+    return isAddress(text)
+      ? [[kinds.bookmark, t('add.addBookmark')], [kinds.shortlink, t('add.shorten')]]
+      : [[kinds.note, t('add.addNote')], [kinds.snippet, t('add.asSnippet')]];
+  }
+
+  function otherButton([other, text]) {
+    const b = h('button', { type: 'button', value: other.name }, text);
+    b.onclick = () => createOf(other);
+    return b;
   }
 
   function draw() {
     storage.set(key, area.value || null);
     grow(area);
     const [first, ...others] = choices();
-    buttons.replaceChildren(
-      ...others.map(([other, text]) => { const b = h('button', { type: 'button', value: other.name }, text); b.onclick = () => createOf(other); return b; }),
-      ...(!k && isAddress(area.value) ? [h('button', { type: 'button', act: 'fetch-it' }, t('add.fetch'))] : []),
-      ...(k && !file && !k.full ? [h('button.quiet', { type: 'button', act: 'new' }, t('add.allFields'))] : []),
-      ...(first ? [h('button.main', {}, first[1])] : []));
+    const fetches = !k && isAddress(area.value), hasMore = k && !file && !k.full;
+    buttons.replaceChildren();
+    add(buttons,
+      others.map(otherButton),
+      fetches && h('button', { type: 'button', act: 'fetch-it' }, t('add.fetch')),
+      hasMore && h('button.quiet', { type: 'button', act: 'new' }, t('add.allFields')),
+      first && h('button.main', {}, first[1]));
   }
 
   // typed puts the text of the box into its field.
@@ -105,16 +149,19 @@ export function addBox({ kind = null, fields = () => ({}) } = {}) {
 
   function complain(e) {
     const texts = Object.values(e.fields ?? {});
-    problem.textContent = texts.length ? t('add.invalid', { why: texts.map(problemText).join(t('add.and')) }) : e.message;
+    const why = texts.map(problemText).join(t('add.and'));
+    problem.textContent = texts.length ? t('add.invalid', { why }) : e.message;
     problem.hidden = false;
   }
 
   async function createOf(of) {
     if (of.full || !area.value.trim()) return go(`${base}/${of.path}/new`);
-    if (!await isSettled()) return;
+    if (!await options.isSettled()) return;
     const body = { ...typed(of), ...optionsFor(of), ...publicFields(visibility.value) };
     problem.hidden = true;
-    if (fieldOf(of, of.quick).type === 'url' && !/^\w+:/.test(body[of.quick])) body[of.quick] = 'https:' + '//' + body[of.quick];
+    const isURL = fieldOf(of, of.quick).type === 'url';
+    if (isURL && !/^\w+:/.test(body[of.quick])) body[of.quick] = 'https:' + '//' + body[of.quick];
+
     const save = find('.main', buttons);
     if (save) save.disabled = true;
     try {
@@ -131,19 +178,25 @@ export function addBox({ kind = null, fields = () => ({}) } = {}) {
 
   // fetchFile asks the server to fetch the file at the address.
   async function fetchFile() {
-    if (!await isSettled()) return;
+    if (!await options.isSettled()) return;
     problem.hidden = true;
+    const body = { url: area.value.trim(), ...optionsFor(kinds.file), ...publicFields(visibility.value) };
     try {
-      await api('POST', 'remote-upload', { url: area.value.trim(), ...optionsFor(kinds.file), ...publicFields(visibility.value) });
+      await api('POST', 'remote-upload', body);
       clear();
       toast(t('add.fetching'), { action: t('common.show'), run: () => go(`${base}/remote-upload`) });
     } catch (e) { complain(e); }
   }
 
   async function sendFiles(files) {
-    if (!await isSettled()) return;
+    if (!await options.isSettled()) return;
     const { tags, folderId, ...rest } = optionsFor(kinds.file);
-    upload(files, { ...rest, ...(folderId && { folderId }), ...(tags && { newTags: tags.join(',') }), isPublic: visibility.value ? 'true' : 'false' });
+    upload(files, {
+      ...rest,
+      ...(folderId && { folderId }),
+      ...(tags && { newTags: tags.join(',') }),
+      isPublic: visibility.value ? 'true' : 'false',
+    });
   }
 
   function type(text) {
@@ -152,15 +205,32 @@ export function addBox({ kind = null, fields = () => ({}) } = {}) {
     draw();
   }
 
-  form.addEventListener('submit', (e) => { e.preventDefault(); const [first] = choices(); if (first) createOf(first[0]); });
-  area.addEventListener('input', () => { problem.hidden = true; draw(); });
-  area.addEventListener('keydown', (e) => {
-    const severalLines = !k || fieldOf(k, k.quick).type === 'text';
-    if (e.key === 'Enter' && !e.isComposing && (e.ctrlKey || e.metaKey || !e.shiftKey && (!severalLines || isAddress(area.value)))) { e.preventDefault(); form.requestSubmit(); }
+  form.addEventListener('submit', (e) => {
+    e.preventDefault();
+    const [first] = choices();
+    if (first) createOf(first[0]);
   });
-  picker.addEventListener('change', () => { sendFiles([...picker.files]); picker.value = ''; });
+  area.addEventListener('input', () => {
+    problem.hidden = true;
+    draw();
+  });
+  // Enter alone ends a text of one line.
+  area.addEventListener('keydown', (e) => {
+    if (e.key !== 'Enter' || e.isComposing) return;
+    const severalLines = !k || fieldOf(k, k.quick).type === 'text';
+    const ends = !e.shiftKey && (!severalLines || isAddress(area.value));
+    if (!e.ctrlKey && !e.metaKey && !ends) return;
+    e.preventDefault();
+    form.requestSubmit();
+  });
+  picker.addEventListener('change', () => {
+    sendFiles([...picker.files]);
+    picker.value = '';
+  });
   draw();
-  const box = { node: form, area, picker, values: () => ({ ...typed(k), ...fields(), isPublic: !!visibility.value }), clear, type, sendFiles, fetchFile };
+
+  const values = () => ({ ...typed(k), ...fields(), isPublic: !!visibility.value });
+  const box = { node: form, area, picker, values, clear, type, sendFiles, fetchFile };
   form.box = box;
   return box;
 }
@@ -205,9 +275,17 @@ addEventListener('dragenter', (e) => {
   veil.hidden = false;
   if (carries(e, 'Files')) loadModule('uploads').catch(() => {});
 });
-addEventListener('dragleave', () => { depth = Math.max(0, depth - 1); veil.hidden = depth === 0; });
+addEventListener('dragleave', () => {
+  depth = Math.max(0, depth - 1);
+  veil.hidden = depth === 0;
+});
 addEventListener('dragover', (e) => {
-  if (canDrop(e) && !inField(e)) { e.preventDefault(); e.dataTransfer.dropEffect = 'copy'; } else if (carries(e, 'Files')) e.preventDefault();
+  if (canDrop(e) && !inField(e)) {
+    e.preventDefault();
+    e.dataTransfer.dropEffect = 'copy';
+  } else if (carries(e, 'Files')) {
+    e.preventDefault();
+  }
 });
 addEventListener('drop', (e) => {
   depth = 0;
@@ -215,27 +293,44 @@ addEventListener('drop', (e) => {
   const files = carries(e, 'Files');
   if (!canDrop(e) || !files && inField(e)) return;
   e.preventDefault();
-  if (files) {
-    // After the event, nothing can be read from it.
-    const plain = [...e.dataTransfer.files], entries = [...e.dataTransfer.items].filter((i) => i.kind === 'file').map((i) => [i.webkitGetAsEntry?.(), i.getAsFile()]);
-    if (!entries.some(([entry]) => entry?.isDirectory)) return addFiles(plain);
-    return loadModule('uploads').then((m) => m.filesIn(entries)).then((found) => {
-      if (found.unread) toast(t('add.unread', { n: found.unread }), { bad: true });
-      addFiles(found.files);
-    }, showProblem);
-  }
-  addText(e.dataTransfer.getData('text/uri-list').split('\n').find((l) => l && l[0] !== '#') || e.dataTransfer.getData('text/plain'));
+  if (files) addDropped(e.dataTransfer);
+  else addText(droppedText(e.dataTransfer));
 });
+
+// addDropped adds the files of a drop, and those in its folders. After the event, nothing can be read from it.
+async function addDropped({ files, items }) {
+  const plain = [...files], entriesOf = (i) => [i.webkitGetAsEntry?.(), i.getAsFile()];
+  const entries = [...items].filter((i) => i.kind === 'file').map(entriesOf);
+  if (!entries.some(([entry]) => entry?.isDirectory)) return addFiles(plain);
+  try {
+    const found = await (await loadModule('uploads')).filesIn(entries);
+    if (found.unread) toast(t('add.unread', { n: found.unread }), { bad: true });
+    addFiles(found.files);
+  } catch (e) { showProblem(e); }
+}
+
+// droppedText is the first address of a drop, or else its text.
+function droppedText(transfer) {
+  const address = transfer.getData('text/uri-list').split('\n').find((l) => l && l[0] !== '#');
+  return address || transfer.getData('text/plain');
+}
+
+// renamed gives a picture from the clipboard a name with the time: they all have the same.
+function renamed(file) {
+  if (!/^image\.\w+$/.test(file.name)) return file;
+  const stamp = localDateTime(new Date()).replace('T', ' ').replace(':', '.');
+  return new File([file], file.name.replace('image', t('add.pasted', { stamp })), { type: file.type });
+}
 
 addEventListener('paste', (e) => {
   const files = [...(e.clipboardData?.files ?? [])];
   if (files.length) {
     e.preventDefault();
-    // Pictures from the clipboard all have the same name.
-    const stamp = localDateTime(new Date()).replace('T', ' ').replace(':', '.');
-    return addFiles(files.map((f) => /^image\.\w+$/.test(f.name) ? new File([f], f.name.replace('image', t('add.pasted', { stamp })), { type: f.type }) : f));
+    return addFiles(files.map(renamed));
   }
   if (find('dialog[open]') || inField(e)) return;
   const text = e.clipboardData?.getData('text/plain');
-  if (text?.trim()) { e.preventDefault(); addText(text.trim()); }
+  if (!text?.trim()) return;
+  e.preventDefault();
+  addText(text.trim());
 });

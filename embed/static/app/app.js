@@ -1,16 +1,24 @@
-// The owner's app. One HTML page serves all its addresses. The scripts show the page of the address, using the data that
-// came with the HTML and the API.
+// The beginning of the owner's app: one HTML page serves all its addresses, and the scripts show the page of the
+// address, using the data that came with the HTML and the API. It owns the keyboard and what happens at the start. Of
+// view it uses name, kind, box and redraw. The HTML page runs it, and nothing imports it.
 import { addActions, all, find, h, painted, runAction, t, toast } from './dom.js';
 import { editorOf, kinds } from './kinds.js';
-import { copyItemLink, currentRow, deselectAll, moveFocus, moveFocusVertically, openShare, redrawAll, removeRecords, saveRecord, selection } from './list.js';
+import {
+  copyItemLink, currentRow, deselectAll, moveFocus, moveFocusVertically, openShare, redrawAll, removeRecords,
+  saveRecord, selection,
+} from './list.js';
 import './pages.js';
 import { addPages, go, removeRow, showFirst } from './router.js';
-import { base, countChange, labelsComeLater, loadLabels, loadModule, Problem, showProblem, start, storage, view } from './session.js';
+import {
+  base, countChange, labelsComeLater, loadLabels, loadModule, Problem, showProblem, start, storage, view,
+} from './session.js';
 
 // ---- Keyboard ----
 
 // places are the pages that open with g and a letter.
-const places = { h: '', f: 'files', b: 'bookmarks', n: 'notes', s: 'snippets', r: 'recipes', a: 'games', l: 'links', t: 'tags' };
+const places = {
+  h: '', f: 'files', b: 'bookmarks', n: 'notes', s: 'snippets', r: 'recipes', a: 'games', l: 'links', t: 'tags',
+};
 const chordMilliseconds = 1200;
 
 // Most visits need neither the list of shortcuts nor the menu.
@@ -39,7 +47,8 @@ function focusSearch() {
 }
 
 function undoLast() {
-  all('.toast').reverse().find((el) => find('[data-act="toast-run"]', el)?.textContent === t('common.undo'))?.end(true);
+  const canUndo = (el) => find('[data-act="toast-run"]', el)?.textContent === t('common.undo');
+  all('.toast').reverse().find(canUndo)?.end(true);
 }
 
 // letterAction returns the action of a key that types a character. row is the row that has the focus.
@@ -68,8 +77,15 @@ function letterAction(key, row) {
 // leaveOne closes or leaves the innermost open element.
 function leaveOne(e, typing) {
   const menu = find('details.menu[open]');
-  if (menu) { menu.open = false; find('summary', menu).focus(); return; }
-  if (typing) { e.target.blur(); return; }
+  if (menu) {
+    menu.open = false;
+    find('summary', menu).focus();
+    return;
+  }
+  if (typing) {
+    e.target.blur();
+    return;
+  }
   if (!deselectAll()) all('.toast').pop()?.end();
 }
 
@@ -79,33 +95,40 @@ function moveInMenu(menu, by) {
   items[(at + (by > 0 ? 1 : items.length)) % items.length]?.focus();
 }
 
+// moveByArrow moves the focus in an open menu, or among the rows and the tiles of the page.
+function moveByArrow(e, run) {
+  const by = e.key === 'ArrowDown' || e.key === 'ArrowRight' ? 1 : -1;
+  const menu = e.target.closest?.('details.menu[open]'), grid = find('#main .list.grid');
+  if (e.key === 'ArrowRight' || e.key === 'ArrowLeft') {
+    if (grid && currentRow()) run(() => moveFocus(by));
+    return;
+  }
+  if (menu) run(() => moveInMenu(menu, by));
+  else if (find('#main .item')) run(() => (grid ? moveFocusVertically : moveFocus)(by));
+}
+
 document.addEventListener('keydown', (e) => {
   if (e.isComposing || e.defaultPrevented) return;
   const dialog = all('dialog[open]').pop();
   const typing = e.target.matches?.('input:not([type=checkbox], [type=color]), textarea, select');
-  const run = (action) => { e.preventDefault(); action(); };
+  const run = (action) => {
+    e.preventDefault();
+    action();
+  };
   if ((e.ctrlKey || e.metaKey) && e.key === 'Enter' && dialog) return run(() => find('form', dialog)?.requestSubmit());
   if (e.key === 'Escape' && !dialog) return leaveOne(e, typing);
   if (dialog || e.ctrlKey || e.metaKey || e.altKey) return;
   if (e.target.id === 'q' && e.key === 'ArrowDown') return run(() => moveFocus(1));
   if (typing) return;
+  if (/^Arrow/.test(e.key)) return moveByArrow(e, run);
 
-  const down = e.key === 'ArrowDown', right = e.key === 'ArrowRight';
-  const menu = e.target.closest?.('details.menu[open]'), grid = find('#main .list.grid');
-  if (down || e.key === 'ArrowUp') {
-    if (menu) return run(() => moveInMenu(menu, down ? 1 : -1));
-    if (find('#main .item')) run(() => (grid ? moveFocusVertically : moveFocus)(down ? 1 : -1));
-    return;
-  }
   const row = currentRow();
-  if (right || e.key === 'ArrowLeft') {
-    if (grid && row) run(() => moveFocus(right ? 1 : -1));
-    return;
-  }
   if (e.key === 'Delete' && row?.record) {
     const records = selection();
     return run(() => records.length ? removeRecords(records) : removeRow(row));
   }
+
+  // What is left are letters and signs, which the user can turn off.
   if (e.key.length > 1 || !storage.get('keys', true)) return;
   if (Date.now() - chordStarted < chordMilliseconds && e.key in places) {
     chordStarted = 0;
@@ -120,8 +143,17 @@ document.addEventListener('keydown', (e) => {
 // These pages are loaded when they are first opened.
 const page = (name) => async (v) => (await loadModule(name)).default(v);
 addPages({
-  account: page('account'), admin: page('admin'), keys: page('keys'), webhooks: page('webhooks'), import: page('moving'), security: page('security'),
-  'remote-upload': page('remote'), search: page('search'), tags: page('tags'), 'upload-requests': page('requests'), trash: page('trash'),
+  account: page('account'),
+  admin: page('admin'),
+  import: page('moving'),
+  keys: page('keys'),
+  'remote-upload': page('remote'),
+  search: page('search'),
+  security: page('security'),
+  tags: page('tags'),
+  trash: page('trash'),
+  'upload-requests': page('requests'),
+  webhooks: page('webhooks'),
 });
 
 // addLabels shows the tags and folders that did not come with the page.
@@ -134,17 +166,22 @@ async function addLabels() {
     view?.redraw?.();
   } catch (e) {
     // The page of tags shows its own error.
-    if (view?.name !== 'tags' && e.status !== 401) toast(t('app.nolabels', { why: e.message }), { bad: true, action: t('common.again'), run: addLabels });
+    if (view?.name === 'tags' || e.status === 401) return;
+    toast(t('app.nolabels', { why: e.message }), { bad: true, action: t('common.again'), run: addLabels });
   }
 }
 
 await painted(); // what came with the HTML
 if (labelsComeLater) addLabels();
 if (!start.answers.me) showProblem(new Problem(t('app.noaccount')));
-// What is not needed at once comes after the first rows, and after a second at the latest. Nothing is awaited here, because
-// modules that import this one would wait for it.
-Promise.race([showFirst(), new Promise((done) => { setTimeout(done, 1000); })]).then(() => (window.requestIdleCallback ?? setTimeout)(() => {
+// addRest adds what is not needed at once.
+function addRest() {
   document.head.append(h('link', { rel: 'manifest', href: `${base}/manifest.webmanifest` }));
   loadModule('editor').catch(() => {}); // dialogs open at once
   loadModule('offline').then((m) => m.begin(), () => {});
-}));
+}
+
+// The rest comes after the first rows, and after a second at the latest. Nothing is awaited here, because modules that
+// import this one would wait for it.
+const second = new Promise((done) => { setTimeout(done, 1000); });
+Promise.race([showFirst(), second]).then(() => (window.requestIdleCallback ?? setTimeout)(addRest));

@@ -1,4 +1,5 @@
-// Elements, formats, actions of buttons, and short messages. No text is ever read as HTML.
+// Elements, formats, actions of buttons, and short messages. It owns the actions by name and the box of messages, and
+// uses nothing of view. Every module of the app calls it. No text is ever read as HTML.
 import { lang, lazily, locale, t } from './text.js';
 
 export { bytes, fill, known, locale, number, problemText, seconds, t, tn } from './text.js';
@@ -41,11 +42,16 @@ export function icon(name) {
 }
 
 // button makes a button that runs the action of a name when it is pressed (see addActions).
-export const button = (act, label, props, ...inside) => h('button', { type: 'button', act, ...props }, ...(inside.length ? inside : [label]));
-export const iconButton = (act, name, label, props) => button(act, label, { class: 'quiet square', 'aria-label': label, title: label, ...props }, icon(name));
+export const button = (act, label, props, ...inside) =>
+  h('button', { type: 'button', act, ...props }, ...(inside.length ? inside : [label]));
+export const iconButton = (act, name, label, props) =>
+  button(act, label, { class: 'quiet square', 'aria-label': label, title: label, ...props }, icon(name));
 
 // painted waits until the browser has drawn the page, which it does not while the tab is in the background.
-export const painted = () => new Promise((done) => { requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done))); setTimeout(done, 100); });
+export const painted = () => new Promise((done) => {
+  requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done)));
+  setTimeout(done, 100);
+});
 
 // handledEvents waits until the browser has handled the events that wait for it.
 export const handledEvents = () => new Promise((done) => { setTimeout(done); });
@@ -116,7 +122,10 @@ export function day(time) {
 // dayName is a heading for what happened on a day: a recent day, or the month of an older one.
 export function dayName(time) {
   const d = new Date(time), midnight = new Date().setHours(0, 0, 0, 0), days = Math.ceil((midnight - d) / 864e5);
-  if (days <= 1) return capitalize(new Intl.RelativeTimeFormat(locale, { numeric: 'auto' }).format(-Math.max(0, days), 'day'));
+  if (days <= 1) {
+    const named = new Intl.RelativeTimeFormat(locale, { numeric: 'auto' });
+    return capitalize(named.format(-Math.max(0, days), 'day'));
+  }
   if (days < 7) return d.toLocaleDateString(locale, { weekday: 'long', day: 'numeric', month: 'long' });
   return d.toLocaleDateString(locale, { month: 'long', year: 'numeric' });
 }
@@ -136,9 +145,14 @@ export function hostOf(address) {
 // deviceName is the name of a browser, key or device as people know it.
 export const deviceName = (by) => /^Mozilla\//.test(by) ? browserName(by) : by;
 
+// The first that fits counts: Edge calls itself Chrome too, and Chrome calls itself Safari.
+const browsers = { Edge: /Edg\//, Firefox: /Firefox\//, Chrome: /Chrome\//, Safari: /Safari\// };
+const systems = { Android: /Android/, iOS: /iPhone|iPad/, Windows: /Windows/, macOS: /Mac OS/, Linux: /Linux/ };
+const firstThatFits = (patterns, text) => Object.keys(patterns).find((name) => patterns[name].test(text));
+
 function browserName(agent) {
-  const name = /Edg\//.test(agent) ? 'Edge' : /Firefox\//.test(agent) ? 'Firefox' : /Chrome\//.test(agent) ? 'Chrome' : /Safari\//.test(agent) ? 'Safari' : agent.slice(0, 40) || t('sessions.browser');
-  const system = /Android/.test(agent) ? 'Android' : /iPhone|iPad/.test(agent) ? 'iOS' : /Windows/.test(agent) ? 'Windows' : /Mac OS/.test(agent) ? 'macOS' : /Linux/.test(agent) ? 'Linux' : '';
+  const name = firstThatFits(browsers, agent) ?? (agent.slice(0, 40) || t('sessions.browser'));
+  const system = firstThatFits(systems, agent);
   return system ? t('sessions.on', { name, system }) : name;
 }
 
@@ -177,7 +191,9 @@ export function runAction(name) {
 }
 
 document.addEventListener('click', (e) => {
-  for (const menu of all('details.menu[open]')) if (!menu.contains(e.target) || e.target.closest('.pop')) menu.open = false;
+  for (const menu of all('details.menu[open]')) {
+    if (!menu.contains(e.target) || e.target.closest('.pop')) menu.open = false;
+  }
   const el = e.target.closest('[data-act]');
   if (!el || !actions[el.dataset.act] || el.matches('input[type=color]')) return;
   if (!el.matches('input')) e.preventDefault();
@@ -192,9 +208,22 @@ document.addEventListener('click', (e) => {
 export function toast(text, { action = '', run = null, bad = false, time = 5000, done = null } = {}) {
   const el = h('div.toast', { role: bad ? 'alert' : null, class: bad ? 'toast bad' : 'toast' }, h('p', {}, text),
     action && button('toast-run', action), iconButton('toast-close', 'close', t('common.dismiss')));
+
+  // The time stops while the user points at the message.
   let left = time, since = 0, timer = 0;
-  const pause = () => { clearTimeout(timer); if (since) left -= performance.now() - since; since = 0; };
-  const resume = () => { pause(); if (bad) return; since = performance.now(); timer = setTimeout(() => el.end(), Math.max(left, 800)); };
+  const pause = () => {
+    clearTimeout(timer);
+    if (since) left -= performance.now() - since;
+    since = 0;
+  };
+  const resume = () => {
+    pause();
+    if (bad) return;
+    since = performance.now();
+    timer = setTimeout(() => el.end(), Math.max(left, 800));
+  };
+  for (const event of ['pointermove', 'focusin']) el.addEventListener(event, pause);
+  for (const event of ['pointerleave', 'focusout']) el.addEventListener(event, resume);
   el.end = (pressed = false) => {
     if (!el.isConnected) return;
     pause();
@@ -202,7 +231,7 @@ export function toast(text, { action = '', run = null, bad = false, time = 5000,
     if (pressed) run?.();
     done?.(pressed);
   };
-  for (const [event, handler] of [['pointermove', pause], ['pointerleave', resume], ['focusin', pause], ['focusout', resume]]) el.addEventListener(event, handler);
+
   const box = find('#toasts');
   // What is outside of a modal dialog cannot be pressed.
   const host = all('dialog:modal').at(-1) ?? document.body;

@@ -1,5 +1,7 @@
-// The editor of a record.
-import { addActions, ago, all, button, find, grow, h, hasPointer, icon, iconButton, t } from './dom.js';
+// The editor of a record, with the draft that this browser keeps. It owns the one open editor and decides what happens
+// when the record was changed elsewhere meanwhile. It uses nothing of view. The router, the reader and the viewer call
+// openEditor.
+import { addActions, ago, all, button, grow, h, hasPointer, icon, iconButton, t } from './dom.js';
 import { Form, openDialog } from './forms.js';
 import { apiPathOf, fieldOf, kinds, shareAddressOf, tagNames, titleOf } from './kinds.js';
 import { fetchRecord, openShare, removeRecords, showSaved, updateRows, withBookmarks } from './list.js';
@@ -9,15 +11,16 @@ const visibilityFields = [
   { name: 'isPublic', label: t('editor.anyone'), type: 'check' },
   { name: 'isFavorite', label: t('kind.favourite'), type: 'check' },
 ];
-const slugField = (k) => ({
+const slugField = {
   name: 'slug', label: t('editor.slug'), plain: true, alias: 'newSlug',
   hint: t('editor.slugHint'),
-});
+};
 
 // valuesOf returns the values that the editor shows for a record; r is null for a new one.
 function valuesOf(k, r) {
   const values = {};
-  for (const f of k.fields) values[f.name] = r?.[f.name] ?? ({ number: null, choice: null, time: null, check: false }[f.type] ?? '');
+  const empty = { number: null, choice: null, time: null, check: false };
+  for (const f of k.fields) values[f.name] = r?.[f.name] ?? empty[f.type] ?? '';
   if (k === kinds.file) values.folderName = r?.folder?.name ?? '';
   values.tags = r ? tagNames(r) : [];
   values.slug = r?.slug ?? '';
@@ -32,8 +35,8 @@ const equal = (a, b) => JSON.stringify(a) === JSON.stringify(b);
 // missingIn are the tags of a list that are not in another one.
 const missingIn = (other, names) => names.filter((n) => !other.some((o) => o.toLowerCase() === n.toLowerCase()));
 
-// changesOf returns what to send to the server: all entered values of a new record, only changed ones of an existing one.
-// Of the tags of an existing one, it names those that come and go, because others may have changed meanwhile.
+// changesOf returns what to send to the server: all entered values of a new record, only changed ones of an existing
+// one. Of the tags of an existing one, it names those that come and go, because others may have changed meanwhile.
 function changesOf(k, old, now, fresh) {
   const out = {};
   for (const [name, value] of Object.entries(now)) {
@@ -48,9 +51,13 @@ function changesOf(k, old, now, fresh) {
     out[name] = v;
   }
   if (fresh) for (const f of k.fields) if (f.keepSpaces) out[f.name] = now[f.name];
-  if (k === kinds.file) {
-    if ('slug' in out) { out.newSlug = out.slug; delete out.slug; }
-    if (out.folderName === '') { out.folderId = null; delete out.folderName; }
+  if (k === kinds.file && 'slug' in out) {
+    out.newSlug = out.slug;
+    delete out.slug;
+  }
+  if (k === kinds.file && out.folderName === '') {
+    out.folderId = null;
+    delete out.folderName;
   }
   return out;
 }
@@ -85,6 +92,7 @@ export async function openEditor(k, r, { values = {}, draft: draftName = 'new', 
   const fresh = !r;
   if (!fresh && !r.etag) r = await fetchRecord(r);
   closeEditor('replaced');
+
   let saved = null;
   const name = `${k.name}.${fresh ? draftName : r.id}`, key = draftKey(name), draft = storage.get(key);
   // What the form was filled from: the values, and the entity tag of the record, so that a save replaces nothing else.
@@ -92,6 +100,8 @@ export async function openEditor(k, r, { values = {}, draft: draftName = 'new', 
   const stale = !fresh && draft?.etag && draft.etag !== etag;
   if (stale) ({ old, etag } = draft);
   const initial = () => ({ ...old, ...values });
+
+  // The dialog.
   let timer = 0;
   const d = openDialog(fresh ? t('editor.new', { kind: k.one }) : titleOf(r), {
     panel: true, onclose: (reason) => {
@@ -104,12 +114,16 @@ export async function openEditor(k, r, { values = {}, draft: draftName = 'new', 
   editor = d;
   d.record = r;
   const tagsField = { name: 'tags', label: t('tags.title'), type: 'tags' };
-  const fields = [...k.fields, tagsField, slugField(k), ...visibilityFields];
+  const fields = [...k.fields, tagsField, slugField, ...visibilityFields];
   const form = new Form(fields, initial());
   const status = h('small.soft', { 'aria-live': 'polite' });
   const save = h('button.main', {}, fresh ? t('editor.add', { kind: k.one }) : t('common.save'));
-  const node = h('form', { novalidate: true }, form.node, h('div.row.foot', {}, save, button('dialog-close', t('common.cancel')), status));
-  form.node.append(h('details.field', {}, h('summary', {}, t('editor.linkAndVisibility')), form.controls.slice(-3).map((c) => c.node)));
+  const node = h('form', { novalidate: true },
+    form.node, h('div.row.foot', {}, save, button('dialog-close', t('common.cancel')), status));
+  form.node.append(h('details.field', {},
+    h('summary', {}, t('editor.linkAndVisibility')), form.controls.slice(-3).map((c) => c.node)));
+
+  // ---- The draft ----
 
   // draftNow is what this browser keeps of the form; null if nothing was typed.
   function draftNow() {
@@ -125,8 +139,13 @@ export async function openEditor(k, r, { values = {}, draft: draftName = 'new', 
 
   node.addEventListener('input', () => {
     clearTimeout(timer);
-    timer = setTimeout(() => { keepDraft(); status.textContent = storage.get(key) ? t('editor.kept') : ''; }, 300);
+    timer = setTimeout(() => {
+      keepDraft();
+      status.textContent = storage.get(key) ? t('editor.kept') : '';
+    }, 300);
   });
+
+  // ---- Saving, and changes from elsewhere ----
 
   // finish closes the editor with what the server has now.
   function finish(record) {
@@ -155,7 +174,9 @@ export async function openEditor(k, r, { values = {}, draft: draftName = 'new', 
     d.heading.textContent = titleOf(theirs);
     if (!equal(mine, both)) form.set(both);
   }
-  d.takeIn = (theirs) => { if (!clashing(form.values, valuesOf(k, theirs)).length) takeIn(theirs); };
+  d.takeIn = (theirs) => {
+    if (!clashing(form.values, valuesOf(k, theirs)).length) takeIn(theirs);
+  };
 
   // ask lets the user choose what stays. theirs is the record as it was changed elsewhere, or null if it is gone.
   async function ask(theirs) {
@@ -175,8 +196,14 @@ export async function openEditor(k, r, { values = {}, draft: draftName = 'new', 
     };
     (await loadModule('conflict')).openConflict({
       when: theirs?.updatedAt, keepBoth: canBeTwo(k) ? keepBoth : null,
-      keepMine: () => { takeIn(theirs); return saveForm(); },
-      takeTheirs: () => { finish(theirs); updateRows(theirs); },
+      keepMine() {
+        takeIn(theirs);
+        return saveForm();
+      },
+      takeTheirs() {
+        finish(theirs);
+        updateRows(theirs);
+      },
       fields: texts,
     });
   }
@@ -208,25 +235,17 @@ export async function openEditor(k, r, { values = {}, draft: draftName = 'new', 
     save.disabled = true;
     try { await saveForm(); } catch (problem) { form.showProblem(problem); } finally { save.disabled = false; }
   });
-  if (fresh && k === kinds.bookmark) {
-    const [address] = form.controls, watch = () => withBookmarks((m) => m.watch(address));
-    if (address.get()) watch();
-    else address.el.addEventListener('change', watch, { once: true });
-  }
-  if (!fresh) {
-    d.tools.prepend(
-      h('a.button.quiet.square', { href: localAddress(r.kind === 'bookmark' ? r.url : shareAddressOf(r)), target: '_blank', rel: 'noopener noreferrer', 'aria-label': t('common.open'), title: t('common.open') }, icon('open')),
-      iconButton('editor-share', 'share', t('common.share')),
-      ...(k === kinds.file ? [iconButton('editor-replace', 'history', t('editor.replace'))] : []),
-      iconButton('editor-delete', 'trash', t('common.delete')));
-  }
-  d.body.append(node);
-  if (draft && !equal(draft.values, initial())) {
+
+  // ---- The start ----
+
+  // fillDraft puts what the user had typed before into the form, and says so.
+  function fillDraft() {
     form.set(draft.values);
     const clashes = stale && clashing(form.values, valuesOf(k, r)).length > 0;
     if (stale && !clashes) takeIn(r);
-    const note = h('p.note', {}, h('span', {}, t('editor.draft', { when: ago(draft.at) })), button('none', t('editor.discard')));
-    find('button', note).onclick = () => {
+    const discard = button('none', t('editor.discard'));
+    const note = h('p.note', {}, h('span', {}, t('editor.draft', { when: ago(draft.at) })), discard);
+    discard.onclick = () => {
       [old, etag] = [valuesOf(k, r), r?.etag];
       storage.set(key, null);
       form.set(initial());
@@ -236,9 +255,35 @@ export async function openEditor(k, r, { values = {}, draft: draftName = 'new', 
     else node.prepend(note);
     if (clashes) ask(r).catch((e) => form.showProblem(e));
   }
+
+  if (fresh && k === kinds.bookmark) watchAddress(form);
+  if (!fresh) d.tools.prepend(...toolsOf(k, r));
+  d.body.append(node);
+  if (draft && !equal(draft.values, initial())) fillDraft();
   for (const area of all('textarea', node)) grow(area);
   const first = form.controls.find((c) => fresh && c.f.type !== 'check' && !c.input.value) ?? form.controls[0];
   if (fresh || hasPointer()) first.input.focus();
+}
+
+// watchAddress says below the address of a new bookmark whether there is one already, once it has an address.
+function watchAddress(form) {
+  const [address] = form.controls, watch = () => withBookmarks((m) => m.watch(address));
+  if (address.get()) watch();
+  else address.el.addEventListener('change', watch, { once: true });
+}
+
+// toolsOf are the buttons above the form of a record that exists.
+function toolsOf(k, r) {
+  const open = h('a.button.quiet.square', {
+    href: localAddress(r.kind === 'bookmark' ? r.url : shareAddressOf(r)), target: '_blank', rel: 'noopener noreferrer',
+    'aria-label': t('common.open'), title: t('common.open'),
+  }, icon('open'));
+  return [
+    open,
+    iconButton('editor-share', 'share', t('common.share')),
+    ...(k === kinds.file ? [iconButton('editor-replace', 'history', t('editor.replace'))] : []),
+    iconButton('editor-delete', 'trash', t('common.delete')),
+  ];
 }
 
 // The share dialog above the editor changes the record too.
@@ -249,5 +294,9 @@ document.addEventListener('record', ({ detail: r }) => {
 addActions({
   'editor-share': () => openShare(editor.record),
   'editor-replace': () => loadModule('replace').then((m) => m.openReplace(editor.record)).catch(showProblem),
-  'editor-delete': () => { const r = editor.record; closeEditor('deleted'); removeRecords([r]); },
+  'editor-delete'() {
+    const r = editor.record;
+    closeEditor('deleted');
+    removeRecords([r]);
+  },
 });

@@ -1,5 +1,9 @@
-// Forms and dialogs.
-import { addActions, all, button, bytes, find, grow, h, icon, iconButton, localDateTime, newID, problemText, t } from './dom.js';
+// Forms and dialogs: the controls of fields, forms in pages and in dialogs, and the problems that they show. It owns
+// the open dialogs and gives the focus back when one closes. It uses nothing of view. Every module that asks the user
+// for something calls openForm, openDialog or settingsForm.
+import {
+  addActions, all, button, bytes, find, grow, h, icon, iconButton, localDateTime, newID, problemText, t,
+} from './dom.js';
 import { api, copyLink, folders, showProblem, tagColor, tagOptions } from './session.js';
 
 export { copyText } from './dom.js';
@@ -17,44 +21,67 @@ function parseBytes(text) {
   if (!text.trim()) return null;
   const m = /^\s*([\d.,]+)\s*([kmgtp]?)(i?)b?(?:ytes?)?\s*$/i.exec(text);
   if (!m) return NaN;
-  return Math.round(Number(m[1].replace(',', '.')) * (m[3] ? 1024 : 1000) ** ' kmgtp'.indexOf(m[2].toLowerCase() || ' '));
+  const unit = (m[3] ? 1024 : 1000) ** ' kmgtp'.indexOf(m[2].toLowerCase() || ' ');
+  return Math.round(Number(m[1].replace(',', '.')) * unit);
 }
+
+// elementOf makes the element of a field, with the attributes that all have.
+function elementOf(f, id, common) {
+  switch (f.type) {
+    case 'text': {
+      const classes = [f.mono && 'mono', f.tall && 'tall'].filter(Boolean).join(' ');
+      const area = h('textarea', {
+        ...common, rows: f.tall ? 8 : 2, spellcheck: f.mono ? 'false' : null, class: classes || null,
+      });
+      area.addEventListener('input', () => grow(area));
+      return area;
+    }
+    case 'choice': {
+      const choices = Object.entries(f.choices).map(([v, text]) => h('option', { value: v }, text));
+      return h('select', common, f.required ? null : h('option', { value: '' }, f.none ?? '—'), choices);
+    }
+    case 'check':
+      return h('input', { ...common, type: 'checkbox' });
+    case 'checks': {
+      const boxes = Object.entries(f.choices).map(([v, text]) =>
+        h('label.check', {}, h('input', { type: 'checkbox', value: v, name: f.name }), h('span', {}, text)));
+      return h('div.checks', { id, role: 'group', 'aria-label': f.label }, boxes);
+    }
+    default:
+      return h('input', {
+        ...common,
+        type: inputTypes[f.type] ?? 'text',
+        min: f.min,
+        max: f.max,
+        placeholder: f.placeholder,
+        list: suggestionsOf(f) ? id + '-list' : null,
+        inputmode: f.type === 'url' ? 'url' : null,
+        spellcheck: f.type && f.type !== 'text' ? 'false' : null,
+        autocapitalize: f.type === 'url' || f.plain ? 'none' : null,
+      });
+  }
+}
+
+const inputTypes = { number: 'number', password: 'password', color: 'color', time: 'datetime-local', url: 'url' };
+
+// suggestionsOf are the values that a field of one line suggests, if it does.
+const suggestionsOf = (f) => f.type === 'folder' ? folders.map((x) => x.name) : f.list;
 
 // control makes the control of a field: its node, and functions that read and set its value.
 function control(f, value) {
   const id = newID();
   const c = { f, id };
-  let el;
-  const common = { id, name: f.name, autocomplete: f.autocomplete ?? 'off', 'aria-required': f.required ? 'true' : null, readonly: f.readonly };
-  switch (f.type) {
-    case 'text':
-      el = h('textarea', { ...common, rows: f.tall ? 8 : 2, spellcheck: f.mono ? 'false' : null, class: [f.mono && 'mono', f.tall && 'tall'].filter(Boolean).join(' ') || null });
-      el.addEventListener('input', () => grow(el));
-      if (f.maxLength > longestPlain && !f.mono) c.extra = preview(el, f.label);
-      break;
-    case 'choice':
-      el = h('select', common, f.required ? null : h('option', { value: '' }, f.none ?? '—'), Object.entries(f.choices).map(([v, text]) => h('option', { value: v }, text)));
-      break;
-    case 'check':
-      el = h('input', { ...common, type: 'checkbox' });
-      break;
-    case 'checks':
-      el = h('div.checks', { id, role: 'group', 'aria-label': f.label }, Object.entries(f.choices).map(([v, text]) =>
-        h('label.check', {}, h('input', { type: 'checkbox', value: v, name: f.name }), h('span', {}, text))));
-      break;
-    case 'tags':
-      return tagControl(c, value);
-    default: {
-      const list = f.type === 'folder' ? folders.map((x) => x.name) : f.list;
-      const type = { number: 'number', password: 'password', color: 'color', time: 'datetime-local', url: 'url' }[f.type] ?? 'text';
-      el = h('input', {
-        ...common, type, min: f.min, max: f.max, placeholder: f.placeholder, list: list ? id + '-list' : null,
-        inputmode: f.type === 'url' ? 'url' : null, spellcheck: f.type && f.type !== 'text' ? 'false' : null, autocapitalize: f.type === 'url' || f.plain ? 'none' : null,
-      });
-      if (list) c.extra = h('datalist', { id: id + '-list' }, list.map((v) => h('option', { value: v })));
-    }
-  }
+  if (f.type === 'tags') return tagControl(c, value);
+
+  const el = elementOf(f, id, {
+    id, name: f.name, autocomplete: f.autocomplete ?? 'off', 'aria-required': f.required ? 'true' : null,
+    readonly: f.readonly,
+  });
   c.el = c.input = el;
+  if (f.type === 'text' && f.maxLength > longestPlain && !f.mono) c.extra = preview(el, f.label);
+  const suggested = suggestionsOf(f);
+  if (suggested) c.extra = h('datalist', { id: id + '-list' }, suggested.map((v) => h('option', { value: v })));
+
   c.get = () => {
     switch (f.type) {
       case 'check': return el.checked;
@@ -82,15 +109,21 @@ const longestPlain = 10_000;
 
 // preview lets the user switch between a text area and its text as pages show it.
 function preview(area, label) {
-  const shown = h('div.prose.rendered', { hidden: true, 'aria-label': t('forms.previewOf', { label }), role: 'region', tabindex: '0' });
-  const write = h('button.quiet', { type: 'button', 'aria-pressed': 'true' }, t('forms.write')), read = h('button.quiet', { type: 'button', 'aria-pressed': 'false' }, t('forms.preview'));
+  const shown = h('div.prose.rendered', {
+    hidden: true, 'aria-label': t('forms.previewOf', { label }), role: 'region', tabindex: '0',
+  });
+  const write = h('button.quiet', { type: 'button', 'aria-pressed': 'true' }, t('forms.write'));
+  const read = h('button.quiet', { type: 'button', 'aria-pressed': 'false' }, t('forms.preview'));
   const show = (reading) => {
     area.hidden = reading;
     shown.hidden = !reading;
     write.setAttribute('aria-pressed', String(!reading));
     read.setAttribute('aria-pressed', String(reading));
   };
-  write.onclick = () => { show(false); area.focus(); };
+  write.onclick = () => {
+    show(false);
+    area.focus();
+  };
   read.onclick = async () => {
     try {
       const { html } = (await api('POST', 'markdown', { text: area.value })).data;
@@ -124,19 +157,30 @@ function wrap(c) {
 // tagControl is a field for tags: a chip for each, and an input that suggests the known tags.
 function tagControl(c, value) {
   let names = [];
-  const input = h('input', { id: c.id, type: 'text', list: 'tag-names', placeholder: t('forms.addTag'), autocomplete: 'off', enterkeyhint: 'enter' });
+  const input = h('input', {
+    id: c.id, type: 'text', list: 'tag-names', placeholder: t('forms.addTag'), autocomplete: 'off',
+    enterkeyhint: 'enter',
+  });
   const el = h('div.tags', {}, input);
   if (!find('#tag-names')) document.body.append(h('datalist', { id: 'tag-names' }, tagOptions()));
+
   const changed = () => el.dispatchEvent(new Event('input', { bubbles: true }));
+  const chipOf = (name) => {
+    const remove = h('button', { type: 'button', 'aria-label': t('forms.removeTag', { name }) }, icon('close'));
+    remove.onclick = () => {
+      names = names.filter((n) => n !== name);
+      draw();
+      input.focus();
+      changed();
+    };
+    const chip = h('span.chip', {}, h('i'), name, remove);
+    const color = tagColor(name);
+    if (color) chip.style.setProperty('--tag', color);
+    return chip;
+  };
   const draw = () => {
     for (const old of all('.chip', el)) old.remove();
-    for (const name of names) {
-      const chip = h('span.chip', {}, h('i'), name, h('button', { type: 'button', 'aria-label': t('forms.removeTag', { name }) }, icon('close')));
-      const color = tagColor(name);
-      if (color) chip.style.setProperty('--tag', color);
-      find('button', chip).onclick = () => { names = names.filter((n) => n !== name); draw(); input.focus(); changed(); };
-      input.before(chip);
-    }
+    for (const name of names) input.before(chipOf(name));
   };
   const commit = () => {
     for (const part of input.value.split(',')) {
@@ -146,13 +190,33 @@ function tagControl(c, value) {
     input.value = '';
     draw();
   };
+
   input.addEventListener('keydown', (e) => {
-    if ((e.key === 'Enter' || e.key === ',') && input.value.trim() && !e.ctrlKey && !e.metaKey) { e.preventDefault(); commit(); changed(); }
-    if (e.key === 'Backspace' && !input.value && names.length) { names.pop(); draw(); changed(); }
+    const ends = e.key === 'Enter' || e.key === ',';
+    if (ends && input.value.trim() && !e.ctrlKey && !e.metaKey) {
+      e.preventDefault();
+      commit();
+      changed();
+    }
+    if (e.key === 'Backspace' && !input.value && names.length) {
+      names.pop();
+      draw();
+      changed();
+    }
   });
   input.addEventListener('change', commit);
   el.addEventListener('click', (e) => { if (e.target === el) input.focus(); });
-  Object.assign(c, { el, input, get: () => { commit(); return [...names]; }, set: (v) => { names = [...(v ?? [])]; draw(); } });
+
+  const get = () => {
+    commit();
+    return [...names];
+  };
+  const set = (v) => {
+    names = [...(v ?? [])];
+    draw();
+  };
+  Object.assign(c, { el, input, get, set });
+
   // peek reads the value without completing the tag that the user is typing.
   c.peek = () => [...names, ...(input.value.trim() ? [input.value.trim()] : [])];
   c.set(value);
@@ -174,30 +238,47 @@ export class Form {
   // showRelevant hides fields that do not apply, depending on the values of other fields.
   showRelevant() {
     for (const c of this.controls) {
-      for (const [name, values] of Object.entries(c.f.onlyFor ?? {})) c.node.hidden = !values.includes(this.control(name).get());
+      for (const [name, values] of Object.entries(c.f.onlyFor ?? {})) {
+        c.node.hidden = !values.includes(this.control(name).get());
+      }
     }
   }
 
   get values() { return Object.fromEntries(this.controls.map((c) => [c.f.name, c.get()])); }
 
   // draft has all values except passwords, which are never stored.
-  get draft() { return Object.fromEntries(this.controls.filter((c) => c.f.type !== 'password').map((c) => [c.f.name, (c.peek ?? c.get)()])); }
+  get draft() {
+    const kept = this.controls.filter((c) => c.f.type !== 'password');
+    return Object.fromEntries(kept.map((c) => [c.f.name, (c.peek ?? c.get)()]));
+  }
 
-  set(values) { for (const c of this.controls) if (c.f.name in values) { c.set(values[c.f.name]); if (c.f.type === 'text') grow(c.el); } }
+  set(values) {
+    for (const c of this.controls) {
+      if (!(c.f.name in values)) continue;
+      c.set(values[c.f.name]);
+      if (c.f.type === 'text') grow(c.el);
+    }
+  }
 
   // showProblem shows a field's problem next to the field and everything else above the form. null clears all problems.
   showProblem(problem) {
     let first = null;
     const rest = [], named = taken[problem?.code];
-    const fields = problem?.fields ?? (this.controls.some((c) => c.f.name === named) ? { [named]: t('forms.taken') } : null);
+    const isTaken = this.controls.some((c) => c.f.name === named);
+    const fields = problem?.fields ?? (isTaken ? { [named]: t('forms.taken') } : null);
     for (const c of this.controls) c.showError('');
+
     for (const [name, text] of Object.entries(fields ?? {})) {
       const c = this.controls.find((x) => x.f.name === name || x.f.alias === name);
-      if (!c) { rest.push(`${name} ${problemText(text)}.`); continue; }
+      if (!c) {
+        rest.push(`${name} ${problemText(text)}.`);
+        continue;
+      }
       c.showError(problemText(text));
       c.node.closest('details')?.setAttribute('open', '');
       first ??= c;
     }
+
     const text = !problem ? '' : fields ? rest.join(' ') : problem.message;
     this.alert.hidden = !text;
     this.alert.textContent = text;
@@ -205,7 +286,8 @@ export class Form {
     else if (text) this.alert.scrollIntoView({ block: 'nearest' });
   }
 
-  // isUnclear is true if the browser cannot read what is in a field, such as half of a date. The value of the field is empty then.
+  // isUnclear is true if the browser cannot read what is in a field, such as half of a date. The value of the field is
+  // empty then.
   get isUnclear() { return this.controls.some((c) => !c.node.hidden && c.el.validity?.badInput); }
 
   // check reports whether the form can be sent. If not, it shows what is wrong.
@@ -228,15 +310,22 @@ export class Form {
 export function settingsForm(title, fields, values, label, run) {
   const form = new Form(fields, values);
   const save = h('button', {}, label);
-  const node = h('form.card', { novalidate: true, 'aria-label': title }, h('h2', {}, title), form.node, h('div.row', {}, save));
+  const node = h('form.card', { novalidate: true, 'aria-label': title },
+    h('h2', {}, title), form.node, h('div.row', {}, save));
   node.onsubmit = async (e) => {
     e.preventDefault();
     if (!form.check()) return;
     const pressed = document.activeElement === save;
     save.disabled = true;
-    try { form.showProblem(null); await run(form.values, form); } catch (problem) { form.showProblem(problem); } finally {
+    try {
+      form.showProblem(null);
+      await run(form.values, form);
+    } catch (problem) {
+      form.showProblem(problem);
+    } finally {
       save.disabled = false;
-      if (pressed && document.activeElement === document.body) save.focus({ preventScroll: true }); // a disabled button loses it
+      // A disabled button loses the focus.
+      if (pressed && document.activeElement === document.body) save.focus({ preventScroll: true });
     }
   };
   return node;
@@ -273,19 +362,30 @@ export function openDialog(title, { panel = false, onclose = null } = {}) {
   });
   let pressedOutside = false;
   el.addEventListener('pointerdown', (e) => { if (e.target === el) pressedOutside = true; });
-  el.addEventListener('click', (e) => { if (e.target === el && pressedOutside) cancel(el); pressedOutside = false; });
+  el.addEventListener('click', (e) => {
+    if (e.target === el && pressedOutside) cancel(el);
+    pressedOutside = false;
+  });
   document.body.append(el);
   el.showModal();
   return { el, heading, tools, body };
 }
 
 // openForm opens a dialog with a form and calls run with its values. The form shows the problem that run throws.
-export function openForm({ title, text = '', fields = [], values = {}, button: label = t('common.save'), danger = false, run = null, before = null, after = null, onclose = null }) {
+export function openForm({
+  title, text = '', fields = [], values = {}, button: label = t('common.save'), danger = false,
+  run = null, before = null, after = null, onclose = null,
+}) {
   const d = openDialog(title, { onclose });
   const form = new Form(fields, values);
   const save = label && h('button', { class: danger ? 'danger' : 'main' }, label);
-  const node = h('form', { novalidate: true }, text && h('p.soft', {}, text), before ?? '', form.node, after,
+  const node = h('form', { novalidate: true },
+    text && h('p.soft', {}, text),
+    before ?? '',
+    form.node,
+    after,
     h('div.row.foot', {}, save, button('dialog-close', label ? t('common.cancel') : t('common.close'))));
+
   node.addEventListener('submit', async (e) => {
     e.preventDefault();
     if (!form.check()) return;
@@ -299,6 +399,7 @@ export function openForm({ title, text = '', fields = [], values = {}, button: l
       save.disabled = false;
     }
   });
+
   d.body.append(node);
   (find('input:not([type=checkbox]), textarea, select', node) ?? find('button', node)).focus();
   for (const area of all('textarea', node)) grow(area);

@@ -1,10 +1,28 @@
-// The kinds of records. The server describes them. This file only says how a list shows a record.
+// The kinds of records. The server describes them (start.kinds); this module owns how a list shows them: the title, the
+// meta line and the badge of a record, and the addresses of what belongs to one. It uses nothing of view. Every module
+// that shows or links records calls it.
 import { bytes, day, fill, h, hostOf, icon, t } from './dom.js';
 import { base, start } from './session.js';
 
-export const fileTypes = { image: t('kind.image'), video: t('kind.video'), audio: t('kind.audio'), text: t('kind.text'), pdf: t('kind.pdf'), other: t('kind.other') };
+export const fileTypes = {
+  image: t('kind.image'),
+  video: t('kind.video'),
+  audio: t('kind.audio'),
+  text: t('kind.text'),
+  pdf: t('kind.pdf'),
+  other: t('kind.other'),
+};
 
-const excerpt = (text) => (text ?? '').replace(/^[#>\s*-]+/gm, '').replace(/!?\[([^\]]*)\]\([^)]*\)/g, '$1').replace(/\*+|__|\x60/g, '').replace(/(^|\W)_([^_\n]+)_(?!\w)/g, '$1$2').replace(/\s+/g, ' ').trim().slice(0, 140);
+// excerpt is the beginning of a Markdown text without its marks: of lists and headings, links, bold and italic words.
+const excerpt = (text) => (text ?? '')
+  .replace(/^[#>\s*-]+/gm, '')
+  .replace(/!?\[([^\]]*)\]\([^)]*\)/g, '$1')
+  .replace(/\*+|__|\x60/g, '')
+  .replace(/(^|\W)_([^_\n]+)_(?!\w)/g, '$1$2')
+  .replace(/\s+/g, ' ')
+  .trim()
+  .slice(0, 140);
+
 const firstLine = (text) => (text ?? '').split('\n').find((l) => l.trim())?.trim().slice(0, 120) ?? '';
 const cutoff = (text) => text && h('span.cutoff', {}, text);
 
@@ -31,6 +49,11 @@ const look = {
   },
 };
 
+const unreachableBadge = (r) =>
+  h('span.badge.warn', { title: t('kind.unreachableSince', { date: day(r.unreachableSince) }) }, t('kind.unreachable'));
+
+const playtime = (minutes) => minutes < 90 ? `${minutes} min` : `${Math.round(minutes / 60)} h`;
+
 const looks = {
   file: {
     meta: (r) => [bytes(r.size), r.folder && h('span', {}, icon('folder'), ' ', r.folder.name)],
@@ -39,7 +62,11 @@ const looks = {
   bookmark: {
     href: (r) => r.url,
     badge: (r) => hostOf(r.url)[0].toUpperCase(),
-    meta: (r) => [r.reachable === 'no' && h('span.badge.warn', { title: t('kind.unreachableSince', { date: day(r.unreachableSince) }) }, t('kind.unreachable')), cutoff(hostOf(r.url)), cutoff(excerpt(r.description))],
+    meta: (r) => [
+      r.reachable === 'no' && unreachableBadge(r),
+      cutoff(hostOf(r.url)),
+      cutoff(excerpt(r.description)),
+    ],
   },
   note: { meta: (r) => [r.title && cutoff(excerpt(r.content))] },
   snippet: {
@@ -48,10 +75,21 @@ const looks = {
   },
   recipe: { meta: (r) => [cutoff(excerpt(r.description || r.ingredients))] },
   game: {
-    meta: (r) => [r.status && h('span.badge', {}, fieldOf(kinds.game, 'status').choices[r.status]), r.platform, r.rating !== null && r.rating !== undefined && `★ ${r.rating}`,
-      r.playtimeMinutes > 0 && (r.playtimeMinutes < 90 ? `${r.playtimeMinutes} min` : `${Math.round(r.playtimeMinutes / 60)} h`)],
+    meta: (r) => [
+      r.status && h('span.badge', {}, fieldOf(kinds.game, 'status').choices[r.status]),
+      r.platform,
+      r.rating !== null && r.rating !== undefined && `★ ${r.rating}`,
+      r.playtimeMinutes > 0 && playtime(r.playtimeMinutes),
+    ],
   },
-  collection: { meta: (r) => [t('kind.items', { n: r.itemCount }), r.size > 0 && bytes(r.size), r.leftOut > 0 && h('span.badge.warn', {}, t('kind.leftOut', { n: r.leftOut })), cutoff(r.description)] },
+  collection: {
+    meta: (r) => [
+      t('kind.items', { n: r.itemCount }),
+      r.size > 0 && bytes(r.size),
+      r.leftOut > 0 && h('span.badge.warn', {}, t('kind.leftOut', { n: r.leftOut })),
+      cutoff(r.description),
+    ],
+  },
   shortlink: {
     title: (r) => (r.url ?? '').replace(start.url, ''),
     meta: (r) => [cutoff('→ ' + (r.originalUrl ?? '').replace(/^https?:\/\//, '')), cutoff(r.description)],
@@ -71,9 +109,10 @@ export const titleOf = (r) => kindOf(r).title(r);
 export const apiPathOf = (r) => `${kindOf(r).api}/${r.id}`;
 export const pageOf = (r) => `${base}/${kindOf(r).path}/${r.slug}`;
 export const editorOf = (r) => pageOf(r) + '?edit=1';
-// thumbnailOf is the address of a small version of a file. Other bytes have another address: a browser does not ask again
-// for a picture that the page shows already.
-export const thumbnailOf = (r, size = '') => `${base}/t/${r.slug}?v=${r.sha256.slice(0, 8)}${size && `&size=${size}`}`;
+// thumbnailOf is the address of a small version of a file. Other bytes have another address: a browser does not ask
+// again for a picture that the page shows already.
+export const thumbnailOf = (r, size = '') =>
+  `${base}/t/${r.slug}?v=${r.sha256.slice(0, 8)}${size && `&size=${size}`}`;
 export const shareAddressOf = (r) => r.shareUrl ?? r.viewUrl ?? r.url;
 export const tagNames = (r) => (r.tags ?? []).map((tag) => tag.name ?? tag);
 

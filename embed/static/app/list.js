@@ -1,7 +1,17 @@
-// Lists of records: their sources, their rows, and the selection.
-import { add, addActions, ago, all, button, capitalize, dayName, find, h, handledEvents, icon, iconButton, itemOf, number, painted, picture, shorten, t, toast, when } from './dom.js';
-import { apiPathOf, isMedia, kindOf, kinds, pageOf, shareAddressOf, tagNames, thumbnailOf, titleOf, visits } from './kinds.js';
-import { api, base, copyLink, countChange, countItems, deleteLater, loadModule, localAddress, Problem, refreshFolders, refreshTags, restoreItems, setTrashed, showProblem, start, storage, tagColor, takeAnswer, view } from './session.js';
+// Lists of records: their sources, their rows, and the selection. It owns the selected records, the shapes of pictures,
+// and what follows when a record is changed or deleted. Of view it uses list, signal, grid, cards, accepts and redraw.
+// Pages make a list with listOf; every module that changes a record calls change, updateRows or showSaved.
+import {
+  add, addActions, ago, all, button, capitalize, dayName, find, h, handledEvents, icon, iconButton, itemOf, number,
+  painted, picture, shorten, t, toast, when,
+} from './dom.js';
+import {
+  apiPathOf, isMedia, kindOf, kinds, pageOf, shareAddressOf, tagNames, thumbnailOf, titleOf, visits,
+} from './kinds.js';
+import {
+  api, base, copyLink, countChange, countItems, deleteLater, loadModule, localAddress, Problem, refreshFolders,
+  refreshTags, restoreItems, setTrashed, showProblem, start, storage, tagColor, takeAnswer, view,
+} from './session.js';
 
 // ---- Sources ----
 
@@ -11,7 +21,10 @@ const filters = ['q', 'tag', 'tags', 'favorite', 'public', 'sort', 'folder', 'ty
 // A Source reads the lists of several kinds page by page and merges them, newest first.
 export class Source {
   constructor(names, params, page) {
-    this.heads = names.map((name) => ({ k: kinds[name], items: [], cursor: '', total: 0, first: takeAnswer(kinds[name].api) }));
+    this.heads = names.map((name) => {
+      const k = kinds[name];
+      return { k, items: [], cursor: '', total: 0, first: takeAnswer(k.api) };
+    });
     Object.assign(this, { params, page });
   }
 
@@ -22,7 +35,8 @@ export class Source {
     let answer = head.first;
     head.first = null;
     if (!answer) {
-      const query = new URLSearchParams([...new URLSearchParams(this.params)].filter(([name]) => filters.includes(name)));
+      const known = [...new URLSearchParams(this.params)].filter(([name]) => filters.includes(name));
+      const query = new URLSearchParams(known);
       query.set('limit', head.cursor ? n : this.page);
       query.set('brief', 'true');
       if (head.cursor) query.set('cursor', head.cursor);
@@ -81,8 +95,9 @@ export function sharing(r) {
   return out;
 }
 
-// tileHeight is the least height of the rows of a grid. At first a phone shows two pictures side by side. tileWidth tells the
-// browser about how wide a picture is, so that it chooses a file. A phone with a simple screen needs only the small ones.
+// tileHeight is the least height of the rows of a grid. At first a phone shows two pictures side by side. tileWidth
+// tells the browser about how wide a picture is, so that it chooses a file. A phone with a simple screen needs only the
+// small ones.
 const onPhone = () => innerWidth < 600;
 export const tileHeight = () => storage.get('tile', onPhone() ? 120 : 180);
 export const tileWidth = () => `${Math.round(tileHeight() * (onPhone() ? 1.2 : 1.8))}px`;
@@ -103,16 +118,17 @@ function thumbnail(r) {
   return pic;
 }
 
-// addCover shows the picture of a bookmark's page, a game or a recipe. The server may still have to fetch it: it is asked again
-// after each of the waits.
+// addCover shows the picture of a bookmark's page, a game or a recipe. The server may still have to fetch it: it is
+// asked again after each of the waits.
 function addCover(pic, r, [wait, ...more]) {
   const img = picture('img.cover', `${base}/t/${r.slug}?size=picture`);
-  img.onerror = () => wait && (r.imageUrl || r.coverUrl) && setTimeout(() => pic.isConnected && addCover(pic, r, more), wait);
+  const again = () => { if (pic.isConnected) addCover(pic, r, more); };
+  img.onerror = () => { if (wait && (r.imageUrl || r.coverUrl)) setTimeout(again, wait); };
   pic.append(img);
 }
 
-// shapes are the widths of pictures divided by their heights, by id. A grid learns them as the pictures load. The browser
-// keeps them, so that the tiles of the next visit are in their places from the beginning.
+// shapes are the widths of pictures divided by their heights, by id. A grid learns them as the pictures load. The
+// browser keeps them, so that the tiles of the next visit are in their places from the beginning.
 const shapes = new Map(storage.get('shapes', []));
 const maxShapes = 1000;
 addEventListener('pagehide', () => storage.set('shapes', [...shapes]));
@@ -121,7 +137,8 @@ document.addEventListener('load', (e) => {
   const row = e.target.matches?.('.pic img') && itemOf(e.target);
   if (!row) return;
   if (shapes.size >= maxShapes) shapes.clear();
-  shapes.set(row.dataset.id, Math.min(3, Math.max(0.4, e.target.naturalWidth / e.target.naturalHeight)).toFixed(3));
+  const shape = e.target.naturalWidth / e.target.naturalHeight;
+  shapes.set(row.dataset.id, Math.min(3, Math.max(0.4, shape)).toFixed(3));
   row.style.setProperty('--shape', shapes.get(row.dataset.id));
 }, true);
 
@@ -136,34 +153,51 @@ function marked(text, ranges) {
   return [...out, text.slice(at)].filter((part) => part !== '');
 }
 
+// excerptOf is the part of a record where a search found its words; '' if the title already shows it.
+function excerptOf(r, title) {
+  if (!(r.found?.highlight.ranges?.length > 0)) return '';
+  const { text, title: inTitle } = r.found.highlight;
+  return title.includes(text) || text === r.slug && inTitle?.length > 0 ? '' : text;
+}
+
+// shows reports whether a text of a row is an excerpt, or its beginning: long texts are cut off in the row.
+const shows = (text, excerpt) =>
+  text === excerpt || text.length > 80 && excerpt.startsWith(text.replace(/…$/, '').trim());
+
+// pickBox selects a row. Chromium stores the state of all fields after scrolling, but for those with autocomplete off:
+// 50 ms for 10 000.
+const pickBox = (r, title) => h('label.pick', {}, h('input', {
+  type: 'checkbox', autocomplete: 'off', 'aria-label': t('list.select', { title }), act: 'pick',
+  checked: selected.has(r.id),
+}));
+
+const rowTools = (r, title) => h('div.acts', {},
+  iconButton('star', 'star', t('list.favourite'), {
+    'aria-pressed': String(!!r.isFavorite), class: 'quiet square star',
+  }),
+  iconButton('share-item', 'share', t('list.shareOf', { title })),
+  iconButton('row-menu', 'more', t('list.more', { title }), { title: t('common.more'), 'aria-haspopup': 'true' }));
+
 function recordRow(r) {
   const k = kindOf(r), title = titleOf(r), href = k.href?.(r), hit = r.found;
   const asNodes = (parts) => parts.filter(Boolean).map((m) => typeof m === 'string' ? h('span', {}, m) : m);
+
   const name = hit?.title === title ? marked(title, hit.highlight.title) : title;
   const meta = asNodes(k.meta(r));
-  let excerpt = hit?.highlight.ranges?.length > 0 ? hit.highlight.text : '';
-  // The excerpt is left out if the title or the rest of the row already shows it.
-  if (title.includes(excerpt) || excerpt === r.slug && hit.highlight.title?.length > 0) excerpt = '';
-  // Long texts are cut off in the row.
-  const same = excerpt && meta.find(({ textContent: text }) => text === excerpt || text.length > 80 && excerpt.startsWith(text.replace(/…$/, '').trim()));
-  if (same) {
-    same.replaceChildren();
-    add(same, marked(excerpt, hit.highlight.ranges));
-    excerpt = '';
-  }
+  const excerpt = excerptOf(r, title), found = excerpt ? marked(excerpt, hit.highlight.ranges) : [];
+  const same = excerpt && meta.find((m) => shows(m.textContent, excerpt));
+  if (same) same.replaceChildren(...found);
+
   const open = href ? { href, target: '_blank', rel: 'noopener noreferrer' } : { href: pageOf(r) };
   const row = h(isMedia(r) ? 'div.item.media' : 'div.item', { role: 'listitem' },
-    // Chromium stores the state of all fields after scrolling, but for those with autocomplete off: 50 ms for 10 000.
-    h('label.pick', {}, h('input', { type: 'checkbox', autocomplete: 'off', 'aria-label': t('list.select', { title }), act: 'pick', checked: selected.has(r.id) })),
+    pickBox(r, title),
     h('a.see', { ...open, tabindex: '-1', 'aria-hidden': 'true' }, thumbnail(r)),
     h('div.what', {},
       h('a.name', open, name),
-      excerpt && h('div.excerpt', {}, marked(excerpt, hit.highlight.ranges)),
+      excerpt && !same && h('div.excerpt', {}, found),
       h('div.meta', {}, meta, asNodes(sharing(r)), r.createdAt && when(r.createdAt), tagNames(r).map(tagChip))),
-    h('div.acts', {},
-      iconButton('star', 'star', t('list.favourite'), { 'aria-pressed': String(!!r.isFavorite), class: 'quiet square star' }),
-      iconButton('share-item', 'share', t('list.shareOf', { title })),
-      iconButton('row-menu', 'more', t('list.more', { title }), { title: t('common.more'), 'aria-haspopup': 'true' })));
+    rowTools(r, title));
+
   row.record = r;
   row.classList.toggle('picked', selected.has(r.id));
   row.dataset.id = r.id;
@@ -175,18 +209,24 @@ function recordRow(r) {
 function fillMenu(menu) {
   const r = itemOf(menu).record;
   const item = (act, name, label) => button(act, label, {}, icon(name), label);
+  const at = r.kind === 'bookmark' ? r.url : localAddress(r.url);
+  const opened = { href: at, target: '_blank', rel: 'noopener noreferrer' };
+  const saved = { href: localAddress(r.url), download: r.originalName };
   const pop = find('.pop', menu);
   pop.replaceChildren(
-    h('a.button', { href: r.kind === 'bookmark' ? r.url : localAddress(r.url), target: '_blank', rel: 'noopener noreferrer' }, icon('open'), t('common.open')),
-    ...(r.kind === 'file' ? [h('a.button', { href: localAddress(r.url), download: r.originalName }, icon('download'), t('common.download'))] : []),
+    h('a.button', opened, icon('open'), t('common.open')),
+    ...(r.kind === 'file' ? [h('a.button', saved, icon('download'), t('common.download'))] : []),
     item('edit', 'edit', t('common.edit')),
     item('share-item', 'share', t('list.share')),
     item('copy', 'copy', t('common.copyLink')),
     ...(r.kind === 'collection' ? [item('arrange', 'list', t('list.arrange'))] : []),
     item('publish', r.isPublic ? 'lock' : 'check', r.isPublic ? t('list.private') : t('list.publish')),
     item('delete', 'trash', t('common.delete')));
+
+  // It opens upwards if it would end below the window and there is room above.
   pop.classList.remove('up');
-  pop.classList.toggle('up', pop.getBoundingClientRect().bottom > innerHeight - 70 && menu.getBoundingClientRect().top > pop.offsetHeight);
+  const low = pop.getBoundingClientRect().bottom > innerHeight - 70;
+  pop.classList.toggle('up', low && menu.getBoundingClientRect().top > pop.offsetHeight);
 }
 
 document.addEventListener('toggle', (e) => {
@@ -230,7 +270,9 @@ export function updateRows(r) {
 
 // redrawAll redraws every row that does not have the focus.
 export function redrawAll() {
-  for (const row of all('#main .item:not(.tile)')) if (row.record && !row.contains(document.activeElement)) row.replaceWith(recordRow(row.record));
+  for (const row of all('#main .item:not(.tile)')) {
+    if (row.record && !row.contains(document.activeElement)) row.replaceWith(recordRow(row.record));
+  }
 }
 
 // ---- The list of a page ----
@@ -245,11 +287,13 @@ const firstRows = 12;
 // rowsAtOnce is how many rows a list makes before it lets the browser handle events.
 const rowsAtOnce = 6;
 
-// listOf shows the records of a source, with a button for more and a bar for the selection. empty makes what replaces an
-// empty list; counted is called with the number of records. dated puts headings between days. The rows of a list without
-// pictures are in chunks. Browsers leave out chunks that are not in the window, so scrolling costs the same in a long list.
+// listOf shows the records of a source, with a button for more and a bar for the selection. empty makes what replaces
+// an empty list; counted is called with the number of records. dated puts headings between days. The rows of a list
+// without pictures are in chunks. Browsers leave out chunks that are not in the window, so scrolling costs the same in
+// a long list.
 export function listOf(source, { page = 50, empty, grid = false, cards = '', dated = false, counted = null }) {
-  const ul = h(cards ? `div.list.cardlist.${cards}` : grid ? 'div.list.grid' : 'div.list', { role: 'list', 'aria-label': t('list.items') });
+  const look = cards ? `.cardlist.${cards}` : grid ? '.grid' : '';
+  const ul = h(`div.list${look}`, { role: 'list', 'aria-label': t('list.items') });
   const state = h('div.state', { 'aria-live': 'polite' });
   const more = h('button.wide', { type: 'button', act: 'more', hidden: true });
   const bar = h('div.bulk', { role: 'toolbar', 'aria-label': t('list.selectionActions'), hidden: true });
@@ -296,10 +340,15 @@ export function listOf(source, { page = 50, empty, grid = false, cards = '', dat
   function append(row) {
     seen.add(row.dataset.id);
     const rowDay = dated && dayName(row.record.createdAt);
-    if (rowDay && rowDay !== day) ul.append(dateRow(day = rowDay));
+    if (rowDay && rowDay !== day) {
+      day = rowDay;
+      ul.append(dateRow(day));
+    }
     if (grid || cards) return ul.append(row);
+
     if (appended % (chunkSize * chunkSize) === 0) ul.append(h('div.chunk.large', { role: 'none' }));
-    if (appended++ % chunkSize === 0) ul.lastChild.append(h('div.chunk', { role: 'none' }));
+    if (appended % chunkSize === 0) ul.lastChild.append(h('div.chunk', { role: 'none' }));
+    appended++;
     return ul.lastChild.lastChild.append(row);
   }
 
@@ -328,21 +377,33 @@ export function listOf(source, { page = 50, empty, grid = false, cards = '', dat
     row.classList.add('new');
     if (!ul.firstChild) append(row);
     else (find('.chunk .chunk', ul) ?? ul).prepend(row);
-    if (dated && row.nextElementSibling?.textContent === dayName(r.createdAt)) row.before(row.nextElementSibling);
-    else if (dated && !row.previousElementSibling) row.before(dateRow(dayName(r.createdAt)));
+
+    // The row goes below the heading of its day, or gets one.
+    const next = row.nextElementSibling, name = dayName(r.createdAt);
+    if (dated && next?.textContent === name) row.before(next);
+    else if (dated && !row.previousElementSibling) row.before(dateRow(name));
     showState();
+  }
+
+  // keepShown keeps what is selected up to date, and drops what the list does not show any more.
+  function keepShown(shown) {
+    const now = new Map(shown.map((r) => [r.id, r]));
+    for (const id of selected.keys()) {
+      if (now.has(id)) selected.set(id, now.get(id));
+      else selected.delete(id);
+    }
   }
 
   function showSelection() {
     const rows = all('.item', ul), shown = rows.map((row) => row.record);
-    const now = new Map(shown.map((r) => [r.id, r]));
-    for (const id of selected.keys()) if (now.has(id)) selected.set(id, now.get(id)); else selected.delete(id);
+    keepShown(shown);
     for (const row of rows) row.classList.toggle('picked', selected.has(row.record.id));
     const n = selected.size;
     document.body.classList.toggle('selecting', n > 0);
     ul.classList.toggle('picking', n > 0);
     bar.hidden = !n;
     if (!n) return;
+
     const act = focusedAction(bar);
     const files = [...selected.values()].every((r) => r.kind === 'file');
     bar.replaceChildren();
@@ -358,8 +419,11 @@ export function listOf(source, { page = 50, empty, grid = false, cards = '', dat
     if (act) find(`[data-act="${act}"]`, bar)?.focus();
   }
 
-  const near = new IntersectionObserver((seen) => { if (seen.some((s) => s.isIntersecting) && !more.hidden) load(view?.signal); }, { rootMargin: '400px' });
-  return { ul, node: h('section', { 'aria-label': t('list.list') }, ul, state, more, bar), load, count, prepend, showSelection, ended: () => source.ended };
+  const near = new IntersectionObserver((entries) => {
+    if (entries.some((entry) => entry.isIntersecting) && !more.hidden) load(view?.signal);
+  }, { rootMargin: '400px' });
+  const node = h('section', { 'aria-label': t('list.list') }, ul, state, more, bar);
+  return { ul, node, load, count, prepend, showSelection, ended: () => source.ended };
 }
 
 // ---- The selection ----
@@ -387,9 +451,10 @@ addActions({
   more: () => view.list.load(view.signal),
   // Few rows need a menu, so the first press makes it.
   'row-menu'(el) {
-    const menu = h('details.menu', { open: true }, h('summary.quiet.square', { 'aria-label': el.ariaLabel, title: el.title }, icon('more')), h('div.pop'));
+    const summary = h('summary.quiet.square', { 'aria-label': el.ariaLabel, title: el.title }, icon('more'));
+    const menu = h('details.menu', { open: true }, summary, h('div.pop'));
     el.replaceWith(menu);
-    menu.firstChild.focus();
+    summary.focus();
   },
   pick(el, e) {
     const row = itemOf(el);
@@ -408,7 +473,10 @@ addActions({
     view.list.showSelection();
   },
   'pick-all'() {
-    for (const row of all('.item', view.list.ul)) { selected.set(row.record.id, row.record); find('.pick input', row).checked = true; }
+    for (const row of all('.item', view.list.ul)) {
+      selected.set(row.record.id, row.record);
+      find('.pick input', row).checked = true;
+    }
     view.list.showSelection();
   },
   'pick-none': deselectAll,
@@ -424,7 +492,8 @@ export function moveFocus(by) {
   const rows = all('#main .item');
   if (!rows.length) return;
   const at = rows.indexOf(currentRow());
-  const row = at < 0 ? rows[by > 0 ? 0 : rows.length - 1] : rows[Math.max(0, Math.min(rows.length - 1, at + by))];
+  const next = at < 0 ? (by > 0 ? 0 : rows.length - 1) : Math.max(0, Math.min(rows.length - 1, at + by));
+  const row = rows[next];
   (find('a.name', row) ?? find('a, button, input', row))?.focus();
   row.scrollIntoView({ block: 'nearest' });
 }
@@ -457,9 +526,9 @@ export async function change(r, body) {
   try {
     return await send(r.etag ?? anyTag);
   } catch (e) {
-    const now = e.record;
-    if (!now || Object.keys(body).some((name) => JSON.stringify(now[name]) !== JSON.stringify(r[name]))) throw e;
-    return await send(now.etag);
+    const clashes = (name) => JSON.stringify(e.record[name]) !== JSON.stringify(r[name]);
+    if (!e.record || Object.keys(body).some(clashes)) throw e;
+    return await send(e.record.etag);
   }
 }
 
@@ -492,7 +561,9 @@ function hide(records) {
   list?.count(listed, -1);
   return (back) => {
     const ids = new Set(back.map((r) => r.id));
-    for (const [row, mark] of removed) if (mark.isConnected && ids.has(row.record.id)) mark.replaceWith(row);
+    for (const [row, mark] of removed) {
+      if (mark.isConnected && ids.has(row.record.id)) mark.replaceWith(row);
+    }
     list?.count(listed.filter((r) => ids.has(r.id)), 1);
   };
 }
@@ -518,6 +589,8 @@ async function trash(records) {
   } catch (e) { return new Map([[records[0], e]]); }
 }
 
+const mostAtOnce = 500;
+
 // changeAll changes many records in one way (see POST /bulk) and returns the problems, by record.
 export async function changeAll(records, way, options) {
   const problems = new Map();
@@ -533,7 +606,10 @@ export async function changeAll(records, way, options) {
   }
   return problems;
 }
-const mostAtOnce = 500;
+
+const deletedText = (records) => records.length === 1
+  ? t('list.deletedOne', { title: shorten(titleOf(records[0])) })
+  : t('list.deleted', { n: records.length });
 
 // removeRecords moves records to the trash. The message offers to restore them. Without a trash, the server deletes
 // them when the message is gone.
@@ -541,8 +617,11 @@ export function removeRecords(records) {
   if (!records.length) return;
   countChange();
   const show = hide(records);
-  const unhide = (back) => { for (const r of back) countItems(r.kind, 1); show(back); };
-  const text = records.length === 1 ? t('list.deletedOne', { title: shorten(titleOf(records[0])) }) : t('list.deleted', { n: records.length });
+  const unhide = (back) => {
+    for (const r of back) countItems(r.kind, 1);
+    show(back);
+  };
+  const text = deletedText(records);
   const tags = records.map((r) => r.etag ?? anyTag);
   if (!start.trashDays) return deleteLater(text, records.map(apiPathOf), () => unhide(records), tags);
 
@@ -550,22 +629,23 @@ export function removeRecords(records) {
   const deleted = trash(records).then((problems) => {
     setTrashed(records.length - problems.size, true);
     for (const [r, problem] of problems) if (problem.status !== 404) failed.push(r);
-    if (failed.length) { unhide(failed); showProblem(problems.get(failed[0])); }
+    if (failed.length) {
+      unhide(failed);
+      showProblem(problems.get(failed[0]));
+    }
     for (const r of failed) if (problems.get(r).record) updateRows(problems.get(r).record);
     refreshTags();
   });
-  return toast(text, {
-    action: t('common.undo'),
-    run: async () => {
-      await deleted;
-      try {
-        const back = await restoreItems(records.filter((r) => !failed.includes(r)));
-        for (const r of records) delete r.etag; // it has another one now
-        show(records.filter((r) => back.some((b) => b.id === r.id)));
-        for (const b of back) if (b.formerSlug) updateRows(await fetchRecord(b));
-      } catch (e) { showProblem(e); }
-    },
-  });
+  const restore = async () => {
+    await deleted;
+    try {
+      const back = await restoreItems(records.filter((r) => !failed.includes(r)));
+      for (const r of records) delete r.etag; // it has another one now
+      show(records.filter((r) => back.some((b) => b.id === r.id)));
+      for (const b of back) if (b.formerSlug) updateRows(await fetchRecord(b));
+    } catch (e) { showProblem(e); }
+  };
+  return toast(text, { action: t('common.undo'), run: restore });
 }
 
 // ---- What follows a change ----
@@ -589,11 +669,16 @@ export function showSaved(r, fresh, duplicates) {
   // The module of bookmarks shows its own message for duplicates.
   if (duplicates?.length) return;
   const action = r.isPublic || r.kind === 'shortlink' ? t('common.copyLink') : t('common.share');
-  toast(t('editor.added', { kind: capitalize(kindOf(r).one) }), { action, run: () => r.isPublic ? copyLink(shareAddressOf(r)) : openShare(r) });
+  const run = () => r.isPublic ? copyLink(shareAddressOf(r)) : openShare(r);
+  toast(t('editor.added', { kind: capitalize(kindOf(r).one) }), { action, run });
 }
 
 // copyItemLink copies the link of an item. If only the owner can open it, the message says so.
-export const copyItemLink = (r) => (r.isPublic ? copyLink(shareAddressOf(r)) : copyLink(shareAddressOf(r), t('list.privateLinkCopied'), { action: t('common.share'), run: () => openShare(r) }));
+export function copyItemLink(r) {
+  if (r.isPublic) return copyLink(shareAddressOf(r));
+  const more = { action: t('common.share'), run: () => openShare(r) };
+  return copyLink(shareAddressOf(r), t('list.privateLinkCopied'), more);
+}
 
 // openShare opens the share dialog for a record as it is now. What a list has shown may be old.
 export async function openShare(r) {

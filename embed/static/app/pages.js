@@ -1,10 +1,18 @@
-// The pages that every visit loads: home and the kinds.
+// The pages that every visit loads: home and the kinds, and the field for searching. It fills view.out and sets list,
+// box, accepts, redraw, shown, grid and cards of view; it reads name, kind and params. The router calls the pages, and
+// app.js imports the module.
 import { addBox } from './add.js';
-import { add, addActions, all, button, bytes, emptyState, find, h, icon, iconButton, isAddress, lower, number, picture, t, toast } from './dom.js';
+import {
+  add, addActions, all, button, bytes, emptyState, find, h, icon, iconButton, isAddress, lower, number, picture, t,
+  toast,
+} from './dom.js';
 import { countOf, fieldOf, fileTypes, isPicture, kindOf, kinds, pageOf, thumbnailOf, titleOf } from './kinds.js';
 import { listOf, moveFocus, Source, tileHeight, tileWidth } from './list.js';
 import { addPages, go, rerender, withBulk, withParam } from './router.js';
-import { api, base, folderFields, folderOf, folders, heading, loadModule, me, pendingNow, showProblem, storage, tags, takeAnswer, view } from './session.js';
+import {
+  api, base, folderFields, folderOf, folders, heading, loadModule, me, pendingNow, showProblem, storage, tags,
+  takeAnswer, view,
+} from './session.js';
 
 // ---- Home and the pages of kinds ----
 
@@ -13,7 +21,8 @@ const filterNames = ['tag', 'favorite', 'public', 'type', 'status', 'folder', 'u
 
 // filter is a select that changes one parameter of the page's address.
 function filter(name, label, choices, params, otherwise = '') {
-  const el = h('select', { 'aria-label': label, 'data-param': name }, Object.entries(choices).map(([v, text]) => h('option', { value: v }, text)));
+  const options = Object.entries(choices).map(([v, text]) => h('option', { value: v }, text));
+  const el = h('select', { 'aria-label': label, 'data-param': name }, options);
   el.value = params.get(name) ?? otherwise;
   if (el.selectedIndex < 0) el.value = otherwise;
   return el;
@@ -27,160 +36,304 @@ document.addEventListener('change', async (e) => {
   find(`[data-param="${param}"]`)?.focus();
 });
 
+// chipTo is a link to the list as it is filtered otherwise.
+const chipTo = (href, isCurrent, ...inside) =>
+  h('a.chip.big', { href, 'aria-current': isCurrent ? 'true' : null }, inside);
+
 function tagFilter(k, p) {
-  const names = tags.filter((tag) => tag.counts?.[k.name] || p.get('tag') === tag.name).map((tag) => tag.name);
-  return names.length ? filter('tag', t('tags.tag'), { '': t('tags.all'), ...Object.fromEntries(names.map((n) => [n, n])) }, p) : document.createComment('');
+  const used = tags.filter((tag) => tag.counts?.[k.name] || p.get('tag') === tag.name);
+  if (!used.length) return document.createComment('');
+  const choices = { '': t('tags.all'), ...Object.fromEntries(used.map((tag) => [tag.name, tag.name])) };
+  return filter('tag', t('tags.tag'), choices, p);
 }
 
 function folderBar(p) {
-  const folder = folderOf(p);
-  const link = (label, value, count) => h('a.chip.big', { href: `${base}/files${withParam(p, 'folder', value)}`, 'aria-current': (p.get('folder') ?? '') === value ? 'true' : null }, value && value !== 'unfiled' ? icon('folder') : null, label, count !== undefined && h('small', {}, ' ' + number(count)));
-  return h('div.filters.folders', { role: 'group', 'aria-label': t('kind.folders') }, link(t('kind.allFiles'), ''), link(t('kind.unfiled'), 'unfiled'),
-    folders.map((f) => link(f.name, f.id, f.count)), iconButton('folder-new', 'plus', t('folder.new')),
-    folder && button('folder-share', '', { class: 'quiet', 'aria-label': t('folder.shareOf', { name: folder.name }) }, icon('share'), t('folder.share')),
-    folder && iconButton('folder-rename', 'edit', t('folder.renameOf', { name: folder.name })), folder && iconButton('folder-delete', 'trash', t('folder.deleteOf', { name: folder.name })));
+  const folder = folderOf(p), chosen = p.get('folder') ?? '';
+  const link = (label, value, count) => chipTo(`${base}/files${withParam(p, 'folder', value)}`, chosen === value,
+    value && value !== 'unfiled' ? icon('folder') : null, label,
+    count !== undefined && h('small', {}, ' ' + number(count)));
+
+  const shareLabel = folder && t('folder.shareOf', { name: folder.name });
+  return h('div.filters.folders', { role: 'group', 'aria-label': t('kind.folders') },
+    link(t('kind.allFiles'), ''),
+    link(t('kind.unfiled'), 'unfiled'),
+    folders.map((f) => link(f.name, f.id, f.count)),
+    iconButton('folder-new', 'plus', t('folder.new')),
+    folder && [
+      button('folder-share', '', { class: 'quiet', 'aria-label': shareLabel }, icon('share'), t('folder.share')),
+      iconButton('folder-rename', 'edit', t('folder.renameOf', { name: folder.name })),
+      iconButton('folder-delete', 'trash', t('folder.deleteOf', { name: folder.name })),
+    ]);
+}
+
+// pictureTile shows a picture in the strip of the home page.
+function pictureTile(r) {
+  const shown = picture('img', thumbnailOf(r, 'row'), { width: '96', height: '96' });
+  const tile = h('li.item.tile', { 'data-id': r.id },
+    h('a', { href: pageOf(r), 'aria-label': titleOf(r) }, shown));
+  tile.record = r;
+  return tile;
+}
+
+function favouriteChip(r) {
+  const out = kindOf(r).href && { href: r.url, target: '_blank', rel: 'noopener noreferrer' };
+  return h('a.chip.big', out || { href: pageOf(r) }, icon(kindOf(r).icon), h('span.cutoff', {}, titleOf(r)));
 }
 
 // overview shows what waits for review, the newest pictures and favourites.
 async function overview(v) {
-  const ask = async (name, path) => (takeAnswer(name) ?? await api('GET', path, undefined, { signal: v.signal }).catch(() => null))?.data ?? [];
-  const [files, hits] = await Promise.all([ask('pictures', 'files?brief=true&limit=25&type=image'), ask('favourites', 'search?limit=12&q=is:favorite')]);
-  const pictures = files.filter(isPicture).map((r) => {
-    const tile = h('li.item.tile', { 'data-id': r.id }, h('a', { href: pageOf(r), 'aria-label': titleOf(r) }, picture('img', thumbnailOf(r, 'row'), { width: '96', height: '96' })));
-    tile.record = r;
-    return tile;
-  });
-  const favourites = hits.filter((hit) => kinds[hit.kind]).map(({ record: r }) =>
-    h('a.chip.big', kindOf(r).href ? { href: r.url, target: '_blank', rel: 'noopener noreferrer' } : { href: pageOf(r) }, icon(kindOf(r).icon), h('span.cutoff', {}, titleOf(r))));
+  const ask = async (name, path) => {
+    const answer = takeAnswer(name) ?? await api('GET', path, undefined, { signal: v.signal }).catch(() => null);
+    return answer?.data ?? [];
+  };
+  const [files, hits] = await Promise.all([
+    ask('pictures', 'files?brief=true&limit=25&type=image'),
+    ask('favourites', 'search?limit=12&q=is:favorite'),
+  ]);
+  const pictures = files.filter(isPicture).map(pictureTile);
+  const favourites = hits.filter((hit) => kinds[hit.kind]).map((hit) => favouriteChip(hit.record));
+
   const part = (title, node) => h('section.overview', { 'aria-label': title }, h('h2', {}, title), node);
-  return [pendingNow() > 0 && h('p.note', {}, h('span', {}, t('home.review', { n: pendingNow() })), h('a.button', { href: `${base}/upload-requests` }, t('common.show'))),
-    pictures.length > 0 && part(fileTypes.image, h('ul.strip', {}, pictures)), favourites.length > 0 && part(t('kind.favourites'), h('div.filters', {}, favourites))];
+  return [
+    pendingNow() > 0 && h('p.note', {},
+      h('span', {}, t('home.review', { n: pendingNow() })),
+      h('a.button', { href: `${base}/upload-requests` }, t('common.show'))),
+    pictures.length > 0 && part(fileTypes.image, h('ul.strip', {}, pictures)),
+    favourites.length > 0 && part(t('kind.favourites'), h('div.filters', {}, favourites)),
+  ];
 }
 
 // setupNote says how many steps to set up the server are left, until they are done or the note is closed.
 function setupNote(left) {
-  const node = h('p.note', {}, h('span', {}, t('home.setup', { n: left })), h('button', { type: 'button' }, t('common.show')), iconButton('none', 'close', t('common.dismiss')));
+  const node = h('p.note', {},
+    h('span', {}, t('home.setup', { n: left })),
+    h('button', { type: 'button' }, t('common.show')),
+    iconButton('none', 'close', t('common.dismiss')));
   const [show, close] = all('button', node);
+
   // The steps may be done elsewhere, such as on the command line.
-  const read = () => loadModule('welcome').then((m) => m.setupLeft()).then((n) => {
-    if (!node.isConnected) return;
-    storage.set('setup', n);
-    if (n) find('span', node).textContent = t('home.setup', { n });
-    else node.remove();
-  }, () => {});
-  show.onclick = () => loadModule('welcome').then((m) => m.setupCard()).then((card) => node.replaceWith(card), showProblem);
-  close.onclick = () => { storage.set('setup', 0); node.remove(); };
+  async function read() {
+    try {
+      const n = await (await loadModule('welcome')).setupLeft();
+      if (!node.isConnected) return;
+      storage.set('setup', n);
+      if (n) find('span', node).textContent = t('home.setup', { n });
+      else node.remove();
+    } catch { /* it says what it said before */ }
+  }
+  show.onclick = async () => {
+    try { node.replaceWith(await (await loadModule('welcome')).setupCard()); } catch (e) { showProblem(e); }
+  };
+  close.onclick = () => {
+    storage.set('setup', 0);
+    node.remove();
+  };
   return { node, read };
 }
 
 document.addEventListener('visibilitychange', () => { if (!document.hidden) view?.shown?.(); });
 
-addPages({
-  async home(v) {
-    const total = Object.values(me.counts).reduce((a, b) => a + b, 0);
-    v.box = addBox();
-    // If another app shared something before the user signed in, the address has it.
-    const [title, text, url] = ['title', 'text', 'url'].map((n) => v.params.get(n) ?? '');
-    const shared = [title, text, url].filter(Boolean).join('\n'), page = [url, text].find(isAddress);
-    if (page) setTimeout(() => go(`${base}/bookmarks/new?${new URLSearchParams({ url: page.trim(), title, description: page === url ? text : '' })}`));
-    else if (shared) v.box.type(shared);
-    if (v.params.get('again') === 'share') toast(t('home.signedOut'), { bad: true });
-    if (v.params.get('again') === 'offline') toast(t('offline.files'), { bad: true });
-    if (shared || v.params.has('again')) history.replaceState(null, '', base + '/');
-    let greeting = null;
-    v.list = listOf(new Source(Object.keys(kinds), {}, 12), {
-      page: 40,
-      empty() {
-        find('main > #setup')?.remove(); // the greeting has it
-        const node = greeting = h('div', {}, emptyState(t('home.empty'), t('home.emptyHint')));
-        loadModule('welcome').then((m) => node.append(m.welcome()), () => {});
-        return node;
-      },
-      // The list of what to set up stays when the first item comes.
-      counted(n) { if (n && greeting) v.list.node.after(...all('#setup', greeting)); },
-    });
-    v.accepts = () => true;
-    const left = me.role === 'admin' && total > 0 ? storage.get('setup', 0) : 0;
-    const setup = left > 0 ? setupNote(left) : null;
-    v.shown = () => setup?.node.isConnected && setup.read();
-    add(v.out, v.box.node, setup?.node, total > 0 && await overview(v), h('div.head', {}, h('h1', {}, t('home.recent')), total > 0 && h('small.soft', {}, t('home.summary', { n: total, size: bytes(me.usedBytes ?? 0) }))), v.list.node);
-    return t('home.title');
-  },
+// takeShared takes over what another app shared before the user signed in: the address has it. A page becomes a
+// bookmark, and other texts go into the box.
+function takeShared(v) {
+  const [title, text, url] = ['title', 'text', 'url'].map((n) => v.params.get(n) ?? '');
+  const shared = [title, text, url].filter(Boolean).join('\n'), page = [url, text].find(isAddress);
+  if (page) {
+    const values = new URLSearchParams({ url: page.trim(), title, description: page === url ? text : '' });
+    setTimeout(() => go(`${base}/bookmarks/new?${values}`));
+  } else if (shared) {
+    v.box.type(shared);
+  }
+  if (v.params.get('again') === 'share') toast(t('home.signedOut'), { bad: true });
+  if (v.params.get('again') === 'offline') toast(t('offline.files'), { bad: true });
+  if (shared || v.params.has('again')) history.replaceState(null, '', base + '/');
+}
 
-  kind(v) {
-    const k = v.kind, p = v.params, file = k === kinds.file, home = `${base}/${k.path}`;
-    const count = h('small.soft');
-    const filtered = filterNames.some((n) => p.get(n));
-    const grid = file && storage.get('grid', ['image', 'video'].includes(p.get('type')));
-    const cards = [kinds.bookmark, kinds.game, kinds.recipe].includes(k) ? k.name : '';
-    v.grid = grid;
-    v.cards = cards && storage.get(`cards-${cards}`, false);
-    v.box = addBox({ kind: k.name, fields: () => ({ ...(file && folderFields(p)), ...(p.getAll('tag').length && { tags: p.getAll('tag') }) }) });
-    v.box.node.hidden = grid; // only an empty grid shows it
-    const query = new URLSearchParams();
-    for (const [name, value] of p) if ([...filterNames, 'sort'].includes(name)) query.append(name, value);
-    v.list = listOf(new Source([k.name], query, 50), {
-      grid, cards: v.cards && cards, dated: grid && !p.get('sort'),
-      counted: (n) => { count.textContent = countOf(k, n); filters.hidden = !n && !filtered; v.box.node.hidden = grid && n > 0; },
-      empty: () => filtered
-        ? emptyState(t('list.noMatches'), t('list.noMatchesHint'), h('a.button', { href: home }, t('list.showAll')))
-        : emptyState(t('list.none', { kinds: lower(k.many) }), k.none),
-    });
-    v.accepts = (r) => r.kind === k.name && !p.get('q') && !p.get('type') && (!p.get('folder') || [r.folder?.id ?? 'unfiled', r.folder?.name].includes(p.get('folder')));
+// recentList is the list of what is new in all kinds. An empty one greets the user.
+function recentList() {
+  let greeting = null;
+  const list = listOf(new Source(Object.keys(kinds), {}, 12), {
+    page: 40,
+    empty() {
+      find('main > #setup')?.remove(); // the greeting has it
+      greeting = h('div', {}, emptyState(t('home.empty'), t('home.emptyHint')));
+      const node = greeting;
+      loadModule('welcome').then((m) => node.append(m.welcome()), () => {});
+      return node;
+    },
+    // The list of what to set up stays when the first item comes.
+    counted(n) { if (n && greeting) list.node.after(...all('#setup', greeting)); },
+  });
+  return list;
+}
 
-    // Tags and folders can be loaded, or change, while the page is shown.
-    let byTag = tagFilter(k, p), bar = file && folderBar(p);
-    v.redraw = () => {
-      if (byTag !== document.activeElement) byTag.replaceWith(byTag = tagFilter(k, p));
-      if (!file) return;
-      const focused = bar.contains(document.activeElement) && document.activeElement.getAttribute('href');
-      bar.replaceWith(bar = folderBar(p));
-      if (focused) all('a', bar).find((a) => a.getAttribute('href') === focused)?.focus();
-    };
+async function homePage(v) {
+  const total = Object.values(me.counts).reduce((a, b) => a + b, 0);
+  v.box = addBox();
+  takeShared(v);
+  v.list = recentList();
+  v.accepts = () => true;
 
-    const toggle = (name, ...label) => h('a.chip.big', { href: home + withParam(p, name, p.get(name) ? '' : 'true'), 'aria-current': p.get(name) ? 'true' : null }, label);
-    const remove = (name, ...label) => h('a.chip', { href: home + withParam(p, name, '') }, label, icon('close'));
-    const filters = h('div.filters', {},
-      file && filter('type', t('kind.type'), { '': t('kind.allTypes'), ...fileTypes }, p),
-      byTag,
-      toggle('favorite', icon('star'), t('kind.favourites')),
-      k === kinds.bookmark && toggle('unreachable', t('kind.unreachableOnes')),
-      filter('public', t('kind.visibility'), { '': t('kind.anyVisibility'), true: t('kind.public'), false: t('kind.private') }, p),
-      filter('sort', t('kind.order'), { newest: t('kind.newest'), oldest: t('kind.oldest'), updated: t('kind.updated'), title: t('kind.byName'), views: t('kind.mostViewed'), ...(file && { size: t('kind.largest') }), ...(k === kinds.game && { rating: t('kind.bestRated'), playtime: t('kind.mostPlayed') }) }, p, 'newest'),
-      k === kinds.bookmark && p.get('url') && remove('url', h('span.cutoff', {}, p.get('url'))),
-      p.get('q') && remove('q', t('format.quoted', { text: p.get('q') })));
-    const title = (file && folderOf(p)?.name) || k.many;
-    const statuses = k === kinds.game && h('div.filters', { role: 'group', 'aria-label': fieldOf(k, 'status').label }, Object.entries({ '': t('search.all'), ...fieldOf(k, 'status').choices }).map(([value, label]) =>
-      h('a.chip.big', { href: home + withParam(p, 'status', value), 'aria-current': (p.get('status') ?? '') === value ? 'true' : null }, label)));
-    add(v.out, heading(title, count,
+  const left = me.role === 'admin' && total > 0 ? storage.get('setup', 0) : 0;
+  const setup = left > 0 ? setupNote(left) : null;
+  v.shown = () => setup?.node.isConnected && setup.read();
+
+  const summary = total > 0 && t('home.summary', { n: total, size: bytes(me.usedBytes ?? 0) });
+  add(v.out,
+    v.box.node,
+    setup?.node,
+    total > 0 && await overview(v),
+    h('div.head', {}, h('h1', {}, t('home.recent')), summary && h('small.soft', {}, summary)),
+    v.list.node);
+  return t('home.title');
+}
+
+// statusChips filter games by their status.
+function statusChips(k, p, home) {
+  const { label, choices } = fieldOf(k, 'status'), chosen = p.get('status') ?? '';
+  const chip = ([value, text]) => chipTo(home + withParam(p, 'status', value), chosen === value, text);
+  return h('div.filters', { role: 'group', 'aria-label': label },
+    Object.entries({ '': t('search.all'), ...choices }).map(chip));
+}
+
+// filterBar has what filters and sorts the list of a kind. byTag is the filter of tags.
+function filterBar(k, p, home, byTag) {
+  const file = k === kinds.file;
+  const toggle = (name, ...label) => {
+    const on = p.get(name);
+    return chipTo(home + withParam(p, name, on ? '' : 'true'), on, label);
+  };
+  const remove = (name, ...label) => h('a.chip', { href: home + withParam(p, name, '') }, label, icon('close'));
+  return h('div.filters', {},
+    file && filter('type', t('kind.type'), { '': t('kind.allTypes'), ...fileTypes }, p),
+    byTag,
+    toggle('favorite', icon('star'), t('kind.favourites')),
+    k === kinds.bookmark && toggle('unreachable', t('kind.unreachableOnes')),
+    filter('public', t('kind.visibility'), {
+      '': t('kind.anyVisibility'), true: t('kind.public'), false: t('kind.private'),
+    }, p),
+    filter('sort', t('kind.order'), {
+      newest: t('kind.newest'),
+      oldest: t('kind.oldest'),
+      updated: t('kind.updated'),
+      title: t('kind.byName'),
+      views: t('kind.mostViewed'),
+      ...(file && { size: t('kind.largest') }),
+      ...(k === kinds.game && { rating: t('kind.bestRated'), playtime: t('kind.mostPlayed') }),
+    }, p, 'newest'),
+    k === kinds.bookmark && p.get('url') && remove('url', h('span.cutoff', {}, p.get('url'))),
+    p.get('q') && remove('q', t('format.quoted', { text: p.get('q') })));
+}
+
+// belongs reports whether a new record is one of the list that the parameters ask for.
+function belongs(r, k, p) {
+  if (r.kind !== k.name || p.get('q') || p.get('type')) return false;
+  return !p.get('folder') || [r.folder?.id ?? 'unfiled', r.folder?.name].includes(p.get('folder'));
+}
+
+function kindPage(v) {
+  const k = v.kind, p = v.params, file = k === kinds.file, home = `${base}/${k.path}`;
+  const filtered = filterNames.some((n) => p.get(n));
+  const grid = file && storage.get('grid', ['image', 'video'].includes(p.get('type')));
+  const cards = [kinds.bookmark, kinds.game, kinds.recipe].includes(k) ? k.name : '';
+  v.grid = grid;
+  v.cards = cards && storage.get(`cards-${cards}`, false);
+
+  const fields = () => ({
+    ...(file && folderFields(p)),
+    ...(p.getAll('tag').length && { tags: p.getAll('tag') }),
+  });
+  v.box = addBox({ kind: k.name, fields });
+  v.box.node.hidden = grid; // only an empty grid shows it
+  v.accepts = (r) => belongs(r, k, p);
+
+  // The list.
+  const query = new URLSearchParams();
+  for (const [name, value] of p) if ([...filterNames, 'sort'].includes(name)) query.append(name, value);
+  const count = h('small.soft');
+  v.list = listOf(new Source([k.name], query, 50), {
+    grid, cards: v.cards && cards, dated: grid && !p.get('sort'),
+    counted(n) {
+      count.textContent = countOf(k, n);
+      filters.hidden = !n && !filtered;
+      v.box.node.hidden = grid && n > 0;
+    },
+    empty: () => filtered
+      ? emptyState(t('list.noMatches'), t('list.noMatchesHint'), h('a.button', { href: home }, t('list.showAll')))
+      : emptyState(t('list.none', { kinds: lower(k.many) }), k.none),
+  });
+
+  // Tags and folders can be loaded, or change, while the page is shown.
+  let byTag = tagFilter(k, p), bar = file && folderBar(p);
+  const filters = filterBar(k, p, home, byTag);
+  v.redraw = () => {
+    if (byTag !== document.activeElement) {
+      const next = tagFilter(k, p);
+      byTag.replaceWith(next);
+      byTag = next;
+    }
+    if (!file) return;
+    const focused = bar.contains(document.activeElement) && document.activeElement.getAttribute('href');
+    const next = folderBar(p);
+    bar.replaceWith(next);
+    bar = next;
+    if (focused) all('a', bar).find((a) => a.getAttribute('href') === focused)?.focus();
+  };
+
+  // The head.
+  const title = (file && folderOf(p)?.name) || k.many;
+  const make = { class: file ? 'main upload' : 'main', 'aria-keyshortcuts': 'n' };
+  const asList = { 'aria-pressed': String(!grid && !v.cards) }, asGrid = { 'aria-pressed': String(grid || v.cards) };
+  add(v.out,
+    heading(title, count,
       grid && tileSize(),
-      (file || cards) && iconButton('view-list', 'list', t('kind.asList'), { 'aria-pressed': String(!grid && !v.cards) }),
-      (file || cards) && iconButton('view-grid', 'grid', t('kind.asGrid'), { 'aria-pressed': String(grid || v.cards) }),
-      button('new', '', { class: file ? 'main upload' : 'main', 'aria-keyshortcuts': 'n' }, icon(file ? 'upload' : 'plus'), file ? t('common.upload') : t('common.new'))),
-    bar, v.box.node, statuses, filters, v.list.node);
-    return title;
-  },
-});
+      (file || cards) && iconButton('view-list', 'list', t('kind.asList'), asList),
+      (file || cards) && iconButton('view-grid', 'grid', t('kind.asGrid'), asGrid),
+      button('new', '', make, icon(file ? 'upload' : 'plus'), file ? t('common.upload') : t('common.new'))),
+    bar,
+    v.box.node,
+    k === kinds.game && statusChips(k, p, home),
+    filters,
+    v.list.node);
+  return title;
+}
+
+addPages({ home: homePage, kind: kindPage });
 
 // tileSize is a slider for the height of the rows of a grid.
 function tileSize() {
-  const el = h('input.tile', { type: 'range', min: 100, max: 340, step: 20, value: tileHeight(), 'aria-label': t('kind.tileSize') });
+  const el = h('input.tile', {
+    type: 'range', min: 100, max: 340, step: 20, value: tileHeight(), 'aria-label': t('kind.tileSize'),
+  });
   const show = () => document.documentElement.style.setProperty('--tile', el.value + 'px');
-  el.oninput = () => { storage.set('tile', Number(el.value)); show(); };
+  el.oninput = () => {
+    storage.set('tile', Number(el.value));
+    show();
+  };
   el.onchange = () => { for (const img of all('#main .grid .pic img')) img.sizes = tileWidth(); };
   show();
   return el;
 }
 
-const showAs = (grid) => { storage.set(view.kind === kinds.file ? 'grid' : `cards-${view.kind.name}`, grid); rerender(); };
+// showAs shows the page as a list or as a grid, now and the next time.
+function showAs(grid) {
+  storage.set(view.kind === kinds.file ? 'grid' : `cards-${view.kind.name}`, grid);
+  rerender();
+}
+
+// withFolder runs something with the module of bulk changes and the folder of the page as it is now.
+const withFolder = (run) => {
+  const folder = folderOf(view.params);
+  return withBulk((m) => run(m, folder));
+};
 
 addActions({
   'view-list': () => showAs(false),
   'view-grid': () => showAs(true),
 
   'folder-new': () => withBulk((m) => m.newFolder()),
-  'folder-rename'() { const f = folderOf(view.params); return withBulk((m) => m.renameFolder(f)); },
-  'folder-delete'() { const f = folderOf(view.params); return withBulk((m) => m.deleteFolder(f)); },
+  'folder-rename': () => withFolder((m, folder) => m.renameFolder(folder)),
+  'folder-delete': () => withFolder((m, folder) => m.deleteFolder(folder)),
 });
 
 // ---- Search ----
@@ -194,10 +347,14 @@ function search() {
   else if (view?.name === 'search') go(base + '/', { replace: true });
 }
 
-field.addEventListener('input', () => { clearTimeout(timer); timer = setTimeout(search, 250); });
+field.addEventListener('input', () => {
+  clearTimeout(timer);
+  timer = setTimeout(search, 250);
+});
 find('.top form').addEventListener('submit', (e) => {
   e.preventDefault();
   // If the results are already shown, Enter moves to the first of them.
-  if (view?.name === 'search' && view.params.get('q') === field.value.trim() && all('#main .item').length) moveFocus(1);
+  const shown = view?.name === 'search' && view.params.get('q') === field.value.trim();
+  if (shown && all('#main .item').length) moveFocus(1);
   else search();
 });

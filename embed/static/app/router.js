@@ -1,8 +1,13 @@
-// Finding and showing the page of an address, and the actions of its records.
+// Finding and showing the page of an address, and the actions of its records. It owns the history, the pages kept for
+// going back and the life of view: it makes view with name, kind, key, params, signal, aborter and out, and calls its
+// shown, list, box and aborter. Pages register with addPages; everything that leads elsewhere calls go or rerender.
 import { addActions, all, button, emptyState, find, h, itemOf, t, toast } from './dom.js';
 import { editorOf, isMedia, kindByPath, kinds, pageOf, shareAddressOf } from './kinds.js';
 import { clearSelection, copyItemLink, openShare, removeRecords, saveRecord, selection } from './list.js';
-import { api, base, changes, copyLink, countChange, draftKey, folderOf, loadModule, markCurrent, Problem, setView, showProblem, storage, takeAnswer, view } from './session.js';
+import {
+  api, base, changes, copyLink, countChange, draftKey, folderOf, loadModule, markCurrent, Problem, setView,
+  showProblem, storage, takeAnswer, view,
+} from './session.js';
 
 // ---- Addresses ----
 
@@ -21,7 +26,8 @@ function parse(url) {
   const key = place + withParam(params, '', '');
   if (path === 'account/security') return { name: 'security', key: path, params };
   if (!place) return { name: 'home', key: 'home', params };
-  if (kindByPath[place]) return { name: 'kind', kind: kindByPath[place], id: id && decodeURIComponent(id), edit, key, params };
+  const kind = kindByPath[place];
+  if (kind) return { name: 'kind', kind, id: id && decodeURIComponent(id), edit, key, params };
   if (pages[place] && !id && place !== 'home' && place !== 'kind') return { name: place, key, params };
   return null;
 }
@@ -45,6 +51,9 @@ const keptMilliseconds = 12e4;
 // opening ends what is still loading an item when the user goes elsewhere.
 let opening = new AbortController();
 
+const isCurrent = (to) => (a) =>
+  parse(new URL(a.href))?.name === to.name && (to.name !== 'kind' || a.dataset.nav === to.kind.name);
+
 // show draws a page. A single item opens above the current page.
 async function show(to, { back = false } = {}) {
   opening.abort();
@@ -55,20 +64,15 @@ async function show(to, { back = false } = {}) {
   }
   for (const dialog of all('dialog:is(.panel, .viewer)')) dialog.close('left');
   if (view && view.key === to.key && back) return;
+
   leave();
   const aborter = new AbortController();
   const page = { ...to, aborter, signal: aborter.signal };
   setView(page);
-  const kept = back && keptPages.get(to.key);
-  markCurrent((a) => parse(new URL(a.href))?.name === to.name && (to.name !== 'kind' || a.dataset.nav === to.kind.name));
-  if (kept && kept.changes === changes && Date.now() - kept.at < keptMilliseconds) {
-    Object.assign(page, kept.view, { aborter, signal: aborter.signal });
-    setMain(...kept.nodes);
-    document.title = kept.title;
-    scrollTo(0, kept.scroll);
-    page.shown?.();
-    return;
-  }
+  markCurrent(isCurrent(to));
+  const kept = back && keptFor(to.key);
+  if (kept) return showKept(page, kept);
+
   page.out = document.createDocumentFragment();
   try {
     const title = await pages[to.name](page);
@@ -81,9 +85,26 @@ async function show(to, { back = false } = {}) {
     if (e.name === 'AbortError') return;
     setMain(h('p.alert', { role: 'alert' }, e.message), button('again', t('common.again')));
   }
+
   if (!back) scrollTo(0, 0);
   await page.list?.load(page.signal);
   if (to.id && view === page) openItem(to);
+}
+
+// keptFor is the page of a key as it was left, if nothing has changed since and it is not old.
+function keptFor(key) {
+  const kept = keptPages.get(key);
+  return kept && kept.changes === changes && Date.now() - kept.at < keptMilliseconds ? kept : null;
+}
+
+// showKept shows a page as it was left.
+function showKept(page, kept) {
+  const { aborter, signal } = page;
+  Object.assign(page, kept.view, { aborter, signal });
+  setMain(...kept.nodes);
+  document.title = kept.title;
+  scrollTo(0, kept.scroll);
+  page.shown?.();
 }
 
 // setMain puts a page into the window. Grids use its whole width.
@@ -97,35 +118,41 @@ function leave() {
   clearSelection();
   if (!view) return;
   view.aborter.abort();
-  keptPages.set(view.key, { view, nodes: [...main.childNodes], title: document.title, scroll: scrollY, changes, at: Date.now() });
+  const nodes = [...main.childNodes];
+  keptPages.set(view.key, { view, nodes, title: document.title, scroll: scrollY, changes, at: Date.now() });
   if (keptPages.size > maxKept) keptPages.delete(keptPages.keys().next().value);
 }
 
-// lastFocused is what had the focus last outside of dialogs and messages, if it is part of the page. The button that was
-// pressed may be disabled or removed meanwhile, which takes the focus from it.
+// lastFocused is what had the focus last outside of dialogs and messages, if it is part of the page. The button that
+// was pressed may be disabled or removed meanwhile, which takes the focus from it.
 let lastFocused = null;
 document.addEventListener('focusin', ({ target }) => {
   if (!target.closest('dialog, #toasts')) lastFocused = target !== main && main.contains(target) ? target : null;
 });
-document.addEventListener('pointerdown', ({ target }) => { if (!target.closest('dialog, #toasts')) lastFocused = null; });
+document.addEventListener('pointerdown', ({ target }) => {
+  if (!target.closest('dialog, #toasts')) lastFocused = null;
+});
 
 const alike = (el) => all(el.dataset.act ? `[data-act="${el.dataset.act}"]` : el.localName, main);
 const nameOf = (el) => el && (el.ariaLabel ?? el.textContent);
 
-// rerender draws the page again. It keeps the scroll position, and the focus: on the button with the same name, or at the
-// same place if its name has changed.
+// rerender draws the page again. It keeps the scroll position, and the focus: on the button with the same name, or at
+// the same place if its name has changed.
 export async function rerender() {
   keptPages.clear();
   countChange();
   const { name, kind, key, params } = view;
   const scroll = scrollY, from = lastFocused, at = from ? alike(from).indexOf(from) : 0, called = nameOf(from);
+
   setView(null);
   await show({ name, kind, key, params });
   if (view?.key !== key) return; // the user has left
   scrollTo(0, scroll);
+
   if (!from || document.activeElement !== document.body || find('dialog[open]')) return;
   const now = alike(from);
-  ((nameOf(now[at]) !== called && now.find((el) => nameOf(el) === called)) || now[at] || main).focus({ preventScroll: true });
+  const sameName = nameOf(now[at]) !== called && now.find((el) => nameOf(el) === called);
+  (sameName || now[at] || main).focus({ preventScroll: true });
 }
 
 // ---- Showing an item ----
@@ -158,12 +185,17 @@ async function openNew(to, signal) {
     values[name] = to.params.get(name) ?? '';
     to.params.delete(name);
   }
-  if (values.url) return openEditor(to.kind, null, { values, draft: values.url, onclose: (reason) => closeItem(to, reason) });
+  if (values.url) {
+    return openEditor(to.kind, null, { values, draft: values.url, onclose: (reason) => closeItem(to, reason) });
+  }
+
   // The editor continues with what the user typed in the box.
   const box = view?.kind === to.kind && to.kind !== kinds.file ? view.box : null;
-  return openEditor(to.kind, null, {
-    values: box?.values() ?? {}, onclose: (reason) => { if (reason === 'done') box?.clear(); closeItem(to, reason); },
-  });
+  const onclose = (reason) => {
+    if (reason === 'done') box?.clear();
+    closeItem(to, reason);
+  };
+  return openEditor(to.kind, null, { values: box?.values() ?? {}, onclose });
 }
 
 // readItem reads the record of an address. Without the server, a record of the list does for reading.
@@ -184,18 +216,26 @@ function showMissing(kind, text) {
   main.replaceChildren(emptyState(text, '', h('a.button', { href: `${base}/${kind.path}` }, kind.many)));
 }
 
+const moduleFor = (r, edit) => loadModule(edit ? 'editor' : isMedia(r) ? 'viewer' : 'reader');
+
 async function openItem(to) {
   const { signal } = opening;
   const answer = takeAnswer(`${to.kind.api}/{${to.kind === kinds.file ? 'slug' : 'id'}}`);
   try {
-    if (to.id === 'new') return void await openNew(to, signal);
+    if (to.id === 'new') {
+      await openNew(to, signal);
+      return;
+    }
     const r = answer?.data ?? await readItem(to, signal);
     const onclose = (reason) => closeItem(to, reason);
+    const onmove = (next) => history.replaceState(history.state, '', pageOf(next));
+
     // What the user has not saved yet comes first.
-    const edit = to.edit || storage.get(draftKey(`${to.kind.name}.${r.id}`)), m = await loadModule(edit ? 'editor' : isMedia(r) ? 'viewer' : 'reader');
+    const edit = to.edit || storage.get(draftKey(`${to.kind.name}.${r.id}`));
+    const m = await moduleFor(r, edit);
     signal.throwIfAborted();
     if (edit) await m.openEditor(to.kind, r, { onclose });
-    else if (isMedia(r)) m.openViewer(r, { onclose, onmove: (next) => history.replaceState(history.state, '', pageOf(next)) });
+    else if (isMedia(r)) m.openViewer(r, { onclose, onmove });
     else await m.openReader(r, { onclose, signal });
   } catch (e) {
     if (e.name === 'AbortError') return;
@@ -208,15 +248,24 @@ async function openItem(to) {
 
 // ---- Moving ----
 
-// go shows the page of an address, or loads the address if the app has no page for it.
-export async function go(href, { replace = false } = {}) {
-  // The close event of a dialog comes later than its end, and may make a step back.
-  await Promise.all(all('dialog:not([open])').map((el) => new Promise((done) => { el.addEventListener('close', done, { once: true }); })));
+// closed waits until what is closing has closed. The close event of a dialog comes later than its end, and may make a
+// step back.
+async function closed() {
+  const end = (el) => new Promise((done) => { el.addEventListener('close', done, { once: true }); });
+  await Promise.all(all('dialog:not([open])').map(end));
   await goingBack;
   goingBack = null;
+}
+
+// go shows the page of an address, or loads the address if the app has no page for it.
+export async function go(href, { replace = false } = {}) {
+  await closed();
   const url = new URL(href, location.href);
   const to = ownPage(url);
-  if (!to) { location.href = href; return; }
+  if (!to) {
+    location.href = href;
+    return;
+  }
   history[replace ? 'replaceState' : 'pushState'](to.id ? { over: !replace } : null, '', url);
   await show(to);
 }
@@ -232,9 +281,13 @@ addEventListener('popstate', () => {
   else location.reload();
 });
 
+// opensHere reports whether a click on a link is for this tab.
+const opensHere = (a, e) =>
+  !a.target && !a.hasAttribute('download') && !e.button && !e.ctrlKey && !e.metaKey && !e.shiftKey && !e.altKey;
+
 document.addEventListener('click', (e) => {
   const a = e.target.closest('a[href]');
-  if (!a || a.target || a.hasAttribute('download') || e.button || e.ctrlKey || e.metaKey || e.shiftKey || e.altKey || a.classList.contains('skip')) return;
+  if (!a || !opensHere(a, e) || a.classList.contains('skip')) return;
   if (a.getAttribute('href').startsWith('#')) { // within a text
     e.preventDefault();
     document.getElementById(decodeURIComponent(a.hash.slice(1)))?.scrollIntoView();
@@ -254,12 +307,19 @@ addActions({ again: () => rerender() });
 
 // removeRow deletes the record of a row and moves the focus to a neighbouring row.
 export function removeRow(row) {
-  const rows = all('#main .item'), at = rows.indexOf(row), neighbour = rows[at + 1] ?? rows[at - 1];
+  const rows = all('#main .item'), at = rows.indexOf(row);
+  const neighbour = rows[at + 1] ?? rows[at - 1];
   removeRecords([row.record]);
   find('a.name', neighbour ?? find('#main'))?.focus();
 }
 
 const recordOf = (el) => itemOf(el).record;
+
+// together runs something with the module of bulk changes and the selection as it is now.
+const together = (run) => {
+  const records = selection();
+  return withBulk((m) => run(m, records));
+};
 
 addActions({
   star(el) {
@@ -279,9 +339,9 @@ addActions({
   delete: (el) => removeRow(itemOf(el)),
 
   'bulk-delete': () => removeRecords(selection()),
-  'bulk-tag'() { const all = selection(); return withBulk((m) => m.tagEach(all)); },
-  'bulk-folder'() { const all = selection(); return withBulk((m) => m.moveEach(all)); },
-  'bulk-share'() { const all = selection(); return withBulk((m) => m.shareEach(all)); },
+  'bulk-tag': () => together((m, records) => m.tagEach(records)),
+  'bulk-folder': () => together((m, records) => m.moveEach(records)),
+  'bulk-share': () => together((m, records) => m.shareEach(records)),
   'bulk-together': () => withCollections((m) => m.shareTogether(selection())),
   arrange: (el) => withCollections((m) => m.arrange(recordOf(el))),
   'folder-share': () => withCollections((m) => m.shareFolder(folderOf(view.params))),

@@ -1,4 +1,6 @@
-// State of the app: the user, the answers of the server, and the current page.
+// The state of the app: the user, the answers that came with the page, requests to the API, tags and folders, and the
+// current page. It owns view (see the end of this file) and uses its name and kind for the heading. Every module that
+// talks to the server calls it.
 import { ago, all, copyText, fill, find, h, known, t, toast } from './dom.js';
 
 // ---- The user ----
@@ -21,7 +23,8 @@ export function takeAnswer(name) {
 }
 
 // localAddress is an address of this server as the browser reached it. It can differ from the configured address.
-export const localAddress = (address) => address.startsWith(start.url) ? base + address.slice(start.url.length) : address;
+export const localAddress = (address) =>
+  address.startsWith(start.url) ? base + address.slice(start.url.length) : address;
 
 // storage keeps values in this browser. The app works without it, so errors are ignored.
 export const storage = {
@@ -41,8 +44,8 @@ export const storage = {
     } catch { return []; }
   },
 };
-// canOffline is whether this browser has service workers, which are only on HTTPS and on localhost, and wantsOffline whether
-// the user wants copies of items on this device.
+// canOffline is whether this browser has service workers, which are only on HTTPS and on localhost, and wantsOffline
+// whether the user wants copies of items on this device.
 export const canOffline = 'serviceWorker' in navigator && isSecureContext;
 export const wantsOffline = () => storage.get('offline', true);
 
@@ -59,32 +62,36 @@ export class Problem extends Error {
   }
 }
 
-// problemOf describes a failed request. Status 0 means that there was no answer. wait is after how many seconds it may be
-// tried again.
+// problemOf describes a failed request. Status 0 means that there was no answer. wait is after how many seconds it may
+// be tried again.
 export function problemOf(status, data, wait = 0) {
   if (status === 0) return new Problem(t('app.unreachable'));
   if (status === 401) {
     showSignedOut();
     return new Problem(t('app.signedOutHelp'), status);
   }
-  const text = (data?.code && fill(known(`errors.${data.code}`, data.error), { when: ago(Date.now() + wait * 1000) })) ?? data?.error ?? t('app.status', { status: String(status) });
-  return new Problem(status === 500 && data?.requestId ? `${text} (${data.requestId})` : text, status, data?.fields, data?.code, status === 412 ? data?.data : null);
+  const own = data?.code && fill(known(`errors.${data.code}`, data.error), { when: ago(Date.now() + wait * 1000) });
+  const text = own ?? data?.error ?? t('app.status', { status: String(status) });
+  const named = status === 500 && data?.requestId ? `${text} (${data.requestId})` : text;
+  return new Problem(named, status, data?.fields, data?.code, status === 412 ? data?.data : null);
 }
 
 // tagOf is the entity tag of an answer as the server has written it. A proxy that compresses answers marks their tags.
 const tagOf = (answer) => answer.headers.get('etag')?.replace(/^W\/|-\w+(?="$)/g, '');
 
-// api sends a request and returns the answer. A record in it gets its entity tag as etag. id is a key that makes repeats
-// safe, and etag the tag of the record as the user has seen it.
+// api sends a request and returns the answer. A record in it gets its entity tag as etag. id is a key that makes
+// repeats safe, and etag the tag of the record as the user has seen it.
 export async function api(method, path, body, { id = null, etag = null, ...options } = {}) {
   const form = body instanceof FormData;
   let answer;
   try {
     answer = await fetch(`${base}/api/v1/${path}`, {
-      method, ...options, body: form || body === undefined ? body : JSON.stringify(body),
+      method, ...options,
+      body: form || body === undefined ? body : JSON.stringify(body),
       headers: {
         ...(body !== undefined && !form && { 'content-type': 'application/json' }),
-        ...(id && { 'idempotency-key': id }), ...(etag && { 'if-match': etag }),
+        ...(id && { 'idempotency-key': id }),
+        ...(etag && { 'if-match': etag }),
       },
     });
   } catch (e) {
@@ -93,7 +100,10 @@ export async function api(method, path, body, { id = null, etag = null, ...optio
   }
   const data = await answer.json().catch(() => null);
   if (data?.data && tagOf(answer)) data.data.etag = tagOf(answer);
-  if (data?.code === 'recent_sign_in_required' && await (await loadModule('security')).confirm()) return api(method, path, body, { id, etag, ...options });
+  if (data?.code === 'recent_sign_in_required') {
+    const confirmed = await (await loadModule('security')).confirm();
+    if (confirmed) return api(method, path, body, { id, etag, ...options });
+  }
   if (!answer.ok) throw problemOf(answer.status, data, Number(answer.headers.get('retry-after')) || 1);
   return data;
 }
@@ -103,7 +113,10 @@ export function downloadLink(path, text) {
   const link = h('a.button', { href: `${base}/api/v1/${path}`, download: '' }, text);
   link.onclick = async (e) => {
     e.preventDefault();
-    try { if ((await api('GET', 'me/security')).data.recent || await (await loadModule('security')).confirm()) location.href = link.href; } catch (problem) { showProblem(problem); }
+    try {
+      const { recent } = (await api('GET', 'me/security')).data;
+      if (recent || await (await loadModule('security')).confirm()) location.href = link.href;
+    } catch (problem) { showProblem(problem); }
   };
   return link;
 }
@@ -120,7 +133,9 @@ export async function nowOrLater(send, request) {
   try {
     return await send();
   } catch (e) {
-    if (e.status !== 0 || !request.id || !await (await loadModule('offline')).sendLater(request)) throw e;
+    if (e.status !== 0 || !request.id) throw e;
+    const kept = await (await loadModule('offline')).sendLater(request);
+    if (!kept) throw e;
     return null;
   }
 }
@@ -150,7 +165,11 @@ export async function loadModule(name) {
 export async function copyLink(address, text = t('common.linkCopied'), more = {}) {
   if (await copyText(address)) return void toast(text, more);
   const forms = await loadModule('forms').catch(showProblem);
-  forms?.openForm({ title: t('forms.copyTitle'), text: t('forms.copyHint'), fields: [{ name: 'at', label: t('forms.link'), readonly: true }], values: { at: address }, button: '' });
+  forms?.openForm({
+    title: t('forms.copyTitle'), text: t('forms.copyHint'), button: '',
+    fields: [{ name: 'at', label: t('forms.link'), readonly: true }],
+    values: { at: address },
+  });
 }
 
 export const showProblem = (e) => { if (e.name !== 'AbortError') toast(e.message, { bad: true }); };
@@ -161,7 +180,10 @@ function showSignedOut() {
   signedOutShown = true;
   toast(t('app.signedOut'), {
     bad: true, action: t('app.signIn'), done: () => { signedOutShown = false; },
-    run: () => { location.href = `${base}/login?next=${encodeURIComponent(location.pathname.slice(base.length) + location.search)}`; },
+    run: () => {
+      const here = location.pathname.slice(base.length) + location.search;
+      location.href = `${base}/login?next=${encodeURIComponent(here)}`;
+    },
   });
 }
 
@@ -185,15 +207,22 @@ export const refreshFolders = () => readFolders().catch(() => {});
 const missing = [!start.answers.tags && readTags, !start.answers.folders && readFolders].filter(Boolean);
 export const labelsComeLater = missing.length > 0;
 
-// loadLabels waits for the tags and folders that did not come with the page. After a failure, the next call tries again.
+// loadLabels waits for the tags and folders that did not come with the page. After a failure, the next call tries
+// again.
 let loading = null;
-export const loadLabels = () => loading ??= Promise.all(missing.map((read) => read())).catch((e) => { loading = null; throw e; });
+export const loadLabels = () => loading ??= Promise.all(missing.map((read) => read())).catch((e) => {
+  loading = null;
+  throw e;
+});
 
 export const tagOptions = () => tags.map((tag) => h('option', { value: tag.name }));
 export const tagColor = (name) => tags.find((tag) => tag.name.toLowerCase() === name.toLowerCase())?.color;
 
 // folderOf is the folder named by the parameters of an address.
-export const folderOf = (params) => folders.find((f) => f.id === params.get('folder') || f.name === params.get('folder'));
+export function folderOf(params) {
+  const folder = params.get('folder');
+  return folders.find((f) => f.id === folder || f.name === folder);
+}
 
 // folderFields puts a file into the folder of an address. The folder may not be loaded yet.
 export function folderFields(params) {
@@ -267,9 +296,10 @@ document.addEventListener('visibilitychange', () => { if (document.hidden) endWa
 
 // ---- The current page ----
 
-// view is the current page. The router sets name, kind, key, params, signal and out, which the page fills.
-// A page can set list, box, accepts (whether a new record belongs on it), redraw (called when tags or folders change) and shown
-// (called when the page is shown, for the first time or again).
+// view is the current page. The router sets name, kind, key, params, signal, aborter and out, which the page fills. A
+// page can set list and box (its list of records and its box for new ones), grid and cards (how the list looks),
+// accepts (whether a new record belongs on it), redraw (called when tags or folders change) and shown (called when the
+// page is shown, for the first time or again). Other modules only read it.
 export let view = null;
 export const setView = (v) => { view = v; };
 
@@ -278,15 +308,23 @@ export let changes = 0;
 export const countChange = () => { changes++; };
 
 // topics are the handbook pages that explain pages of the app.
-const topics = { search: 'search', bookmark: 'bookmarks', 'upload-requests': 'collecting', keys: 'programs', webhooks: 'webhooks', import: 'moving', 'remote-upload': 'remote-upload', account: 'signing-in', security: 'second-steps', admin: 'configuration', trash: 'deleted' };
+const topics = {
+  search: 'search', bookmark: 'bookmarks', 'upload-requests': 'collecting', keys: 'programs', webhooks: 'webhooks',
+  import: 'moving', 'remote-upload': 'remote-upload', account: 'signing-in', security: 'second-steps',
+  admin: 'configuration', trash: 'deleted',
+};
 
+// heading begins a page: its title, a count, a link to the handbook, and what can be done on the page.
 export function heading(title, count, ...tools) {
   const topic = topics[view.kind?.name ?? view.name];
-  return h('div.head', {}, h('h1', {}, title), count, topic && h('a.button.quiet', { href: `${base}/help/${topic}` }, t('common.help')), h('div.row', {}, tools));
+  return h('div.head', {}, h('h1', {}, title), count,
+    topic && h('a.button.quiet', { href: `${base}/help/${topic}` }, t('common.help')),
+    h('div.row', {}, tools));
 }
 
 // subheading begins a part of a page.
-export const subheading = (title, count, ...tools) => h('div.head', {}, h('h2', {}, title), count, h('div.row', {}, tools));
+export const subheading = (title, count, ...tools) =>
+  h('div.head', {}, h('h2', {}, title), count, h('div.row', {}, tools));
 
 // markCurrent marks the navigation links that isCurrent accepts.
 export function markCurrent(isCurrent) {
@@ -294,7 +332,8 @@ export function markCurrent(isCurrent) {
     if (isCurrent(a)) a.setAttribute('aria-current', 'page');
     else a.removeAttribute('aria-current');
   }
-  find('.rail .all').toggleAttribute('aria-current', !all('.rail a[aria-current]').some((a) => !a.classList.contains('more')));
+  const onMore = !all('.rail a[aria-current]').some((a) => !a.classList.contains('more'));
+  find('.rail .all').toggleAttribute('aria-current', onMore);
 }
 
 // The navigation shows how many uploads from others are waiting for approval.
@@ -309,7 +348,10 @@ export function setPending(n) {
   }
 }
 setPending(start.pending ?? 0);
-setInterval(() => {
+setInterval(async () => {
   if (document.hidden) return;
-  fetch(`${base}/api/v1/upload-requests/queue?limit=1`).then((a) => a.ok && a.json()).then((q) => q && setPending(q.total), () => {});
+  try {
+    const answer = await fetch(`${base}/api/v1/upload-requests/queue?limit=1`);
+    if (answer.ok) setPending((await answer.json()).total);
+  } catch { /* the next time may succeed */ }
 }, 60e3);

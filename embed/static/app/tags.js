@@ -1,19 +1,36 @@
-// The page of tags.
+// The page of tags: their colours, and adding, renaming, merging and deleting them. It owns the rows of tags;
+// session.js owns the tags. It fills view.out. The router calls the page.
 import { add, addActions, all, button, emptyState, find, h, iconButton, itemOf, t, toast } from './dom.js';
 import { openForm } from './forms.js';
 import { countOf, kinds } from './kinds.js';
 import { rerender } from './router.js';
-import { api, base, countChange, deleteLater, heading, hideTag, loadLabels, refreshTags, showProblem, tags } from './session.js';
+import {
+  api, base, countChange, deleteLater, heading, hideTag, loadLabels, refreshTags, showProblem, tags,
+} from './session.js';
 
 const tagOf = (el) => itemOf(el).tag;
 
+// usesOf has a link for each kind of which items have a tag.
+function usesOf(tag, tagged) {
+  if (!tag.count) return h('span', {}, t('tags.unused'));
+  const used = Object.values(kinds).filter((k) => tag.counts?.[k.name]);
+  return used.map((k) => h('a', { href: `${base}/${k.path}?${tagged}` }, countOf(k, tag.counts[k.name])));
+}
+
 function tagRow(tag) {
-  const tagged = `tag=${encodeURIComponent(tag.name)}`;
-  const row = h('li.item.plain', {}, h('input.color', { type: 'color', value: tag.color.toLowerCase(), 'aria-label': t('tags.colour', { name: tag.name }), act: 'tag-color' }),
-    h('div.what', {}, h('a.name', { href: `${base}/search?${tagged}` }, tag.name),
-      h('div.meta', {}, tag.count ? Object.values(kinds).filter((k) => tag.counts?.[k.name]).map((k) =>
-        h('a', { href: `${base}/${k.path}?${tagged}` }, countOf(k, tag.counts[k.name]))) : h('span', {}, t('tags.unused')))),
-    h('div.acts', {}, iconButton('tag-rename', 'edit', t('tags.rename', { name: tag.name })), tags.length > 1 && button('tag-merge', t('tags.merge'), { 'aria-label': t('tags.mergeOf', { name: tag.name }) }), iconButton('tag-delete', 'trash', t('tags.deleteOf', { name: tag.name }))));
+  const { name } = tag, tagged = `tag=${encodeURIComponent(name)}`;
+  const color = h('input.color', {
+    type: 'color', value: tag.color.toLowerCase(), 'aria-label': t('tags.colour', { name }), act: 'tag-color',
+  });
+  const row = h('li.item.plain', {},
+    color,
+    h('div.what', {},
+      h('a.name', { href: `${base}/search?${tagged}` }, name),
+      h('div.meta', {}, usesOf(tag, tagged))),
+    h('div.acts', {},
+      iconButton('tag-rename', 'edit', t('tags.rename', { name })),
+      tags.length > 1 && button('tag-merge', t('tags.merge'), { 'aria-label': t('tags.mergeOf', { name }) }),
+      iconButton('tag-delete', 'trash', t('tags.deleteOf', { name }))));
   row.tag = tag;
   return row;
 }
@@ -22,7 +39,8 @@ export default async function (v) {
   await loadLabels();
   const sorted = [...tags].sort((a, b) => b.count - a.count || a.name.localeCompare(b.name));
   const input = h('input', { 'aria-label': t('tags.new'), placeholder: t('tags.new') });
-  const form = h('form', { novalidate: true, 'aria-label': t('tags.new') }, input, h('button.main', {}, t('common.add')));
+  const form = h('form', { novalidate: true, 'aria-label': t('tags.new') },
+    input, h('button.main', {}, t('common.add')));
   form.onsubmit = async (e) => {
     e.preventDefault();
     if (!input.value.trim()) return input.focus();
@@ -34,9 +52,16 @@ export default async function (v) {
     } catch (problem) { showProblem(problem); }
   };
   const search = h('input', { type: 'search', 'aria-label': t('tags.filter'), placeholder: t('tags.filter') });
-  search.oninput = () => { for (const row of all('#main .item')) row.hidden = !row.tag.name.toLowerCase().includes(search.value.trim().toLowerCase()); };
-  add(v.out, heading(t('tags.title'), h('small.soft', {}, t('tags.count', { n: tags.length }))), h('div.quick', {}, form, tags.length > 5 && search),
-    sorted.length ? h('ul.list', { 'aria-label': t('tags.title') }, sorted.map(tagRow)) : emptyState(t('tags.empty'), t('tags.emptyHint')));
+  search.oninput = () => {
+    const part = search.value.trim().toLowerCase();
+    for (const row of all('#main .item')) row.hidden = !row.tag.name.toLowerCase().includes(part);
+  };
+  add(v.out,
+    heading(t('tags.title'), h('small.soft', {}, t('tags.count', { n: tags.length }))),
+    h('div.quick', {}, form, tags.length > 5 && search),
+    sorted.length
+      ? h('ul.list', { 'aria-label': t('tags.title') }, sorted.map(tagRow))
+      : emptyState(t('tags.empty'), t('tags.emptyHint')));
   return t('tags.title');
 }
 
@@ -53,16 +78,28 @@ addActions({
   'tag-rename'(el) {
     const tag = tagOf(el);
     openForm({
-      title: t('tags.rename', { name: tag.name }), fields: [{ name: 'name', label: t('forms.name'), required: true }], values: tag,
-      run: async (now) => { await api('PATCH', `tags/${tag.id}`, now); await refreshTags(); rerender(); },
+      title: t('tags.rename', { name: tag.name }),
+      fields: [{ name: 'name', label: t('forms.name'), required: true }],
+      values: tag,
+      run: async (now) => {
+        await api('PATCH', `tags/${tag.id}`, now);
+        await refreshTags();
+        rerender();
+      },
     });
   },
   'tag-merge'(el) {
-    const tag = tagOf(el);
+    const tag = tagOf(el), { name } = tag;
+    const choices = Object.fromEntries(tags.filter((x) => x !== tag).map((x) => [x.id, x.name]));
     openForm({
-      title: t('tags.mergeTitle', { name: tag.name }), text: t('tags.mergeHint', { name: tag.name }), button: t('tags.merge'),
-      fields: [{ name: 'into', label: t('tags.into'), type: 'choice', required: true, choices: Object.fromEntries(tags.filter((x) => x !== tag).map((x) => [x.id, x.name])) }],
-      run: async (now) => { await api('POST', `tags/${tag.id}/merge`, now); await refreshTags(); rerender(); toast(t('tags.merged', { name: tag.name })); },
+      title: t('tags.mergeTitle', { name }), text: t('tags.mergeHint', { name }), button: t('tags.merge'),
+      fields: [{ name: 'into', label: t('tags.into'), type: 'choice', required: true, choices }],
+      run: async (now) => {
+        await api('POST', `tags/${tag.id}/merge`, now);
+        await refreshTags();
+        rerender();
+        toast(t('tags.merged', { name }));
+      },
     });
   },
   'tag-delete'(el) {
@@ -71,6 +108,11 @@ addActions({
     const restore = hideTag(tag);
     const count = () => { find('#main .head small').textContent = t('tags.count', { n: tags.length }); };
     count();
-    deleteLater(t('tags.deleted', { name: tag.name }), [`tags/${tag.id}`], () => { restore(); if (mark.isConnected) { mark.replaceWith(row); count(); } });
+    deleteLater(t('tags.deleted', { name: tag.name }), [`tags/${tag.id}`], () => {
+      restore();
+      if (!mark.isConnected) return;
+      mark.replaceWith(row);
+      count();
+    });
   },
 });
