@@ -49,8 +49,8 @@ var ways = map[Sort]struct {
 	by   byte
 	down bool
 }{
-	Newest: {0, true}, Oldest: {0, false}, Updated: {byUpdated, true}, Title: {byTitle, false}, Views: {byViews, true}, Size: {bySize, true},
-	Rating: {0, true}, Played: {0, true},
+	Newest: {0, true}, Oldest: {0, false}, Updated: {byUpdated, true}, Title: {byTitle, false},
+	Views: {byViews, true}, Size: {bySize, true}, Rating: {0, true}, Played: {0, true},
 }
 
 // gameOrders are the orders without an index: the list is sorted each time.
@@ -102,45 +102,87 @@ const rowSize = 1 << 10
 // Without filters, or by age with one facet (a tag, a folder, a class, favourite,
 // public, unfiled), the cost depends on the page only, not on the offset or the length
 // of the list, but for the first deep offset: see ranks. By views, and with facets of
-// bookmarked pages, it depends on the offset too. The orders and the status of games read all games of the owner. With several filters it walks all entries of the rarest facet,
-// to get the total. In other orders, and for records that are not favourite or not
-// public, it walks the list until the page is full. With Among and by age, the cost
-// depends on the length of Among, and with Since on the number of records that were changed
-// since; in other orders it walks the list, too. It reads only the rows of the page, unless Match
-// needs more.
+// bookmarked pages, it depends on the offset too. The orders and the status of games
+// read all games of the owner. With several filters it walks all entries of the rarest
+// facet, to get the total. In other orders, and for records that are not favourite or
+// not public, it walks the list until the page is full. With Among and by age, the cost
+// depends on the length of Among, and with Since on the number of records that were
+// changed since; in other orders it walks the list, too. It reads only the rows of the
+// page, unless Match needs more.
 func List(tx *kv.Tx, q Query) (Page, error) {
 	if q.Sort == "" {
 		q.Sort = Newest
 	}
-	way := ways[q.Sort]
-	want, without := q.facets()
 	after, err := q.position()
 	if err != nil {
 		return Page{}, err
 	}
-
 	if !q.Since.IsZero() && q.Among == nil {
 		q.Among = changedSince(tx, &q)
 	}
 
-	// The source is the table itself or the index of another order. For a list by age
-	// it may also be Among or the entries of the rarest facet.
-	from := source{tx: tx, q: &q, bucket: kv.RecordBucket, prefix: kv.OwnedKey(q.Owner, q.Kind.Code)}
-	total := RecordRows.Sum(tx.Tx, from.prefix)
-	if value := gameOrders[q.Sort]; value != nil {
-		if from.sorted, err = sortGames(tx, from.prefix, value); err != nil {
+	from, err := openList(tx, &q)
+	if err != nil {
+		return Page{}, err
+	}
+	q.matchMore()
+	total, known := from.total()
+	plain := known && len(from.tests) == 0 && !from.among && from.sorted == nil
+	if plain && after == nil {
+		if q.Offset > 0 && q.Offset >= int(total) {
+			return Page{Total: int(total), Records: []*record.Record{}}, nil
+		}
+		after, q.Offset = from.skip(q.Offset, int(total), from.down)
+	}
+
+	page := Page{Total: int(total)}
+	page.Records, page.Next, err = from.page(after)
+	if err != nil {
+		return Page{}, err
+	}
+	if !known {
+		page.Total, err = from.length()
+		if err != nil {
 			return Page{}, err
 		}
-		from.bucket = recordOrder
-	} else if way.by != 0 {
+	}
+	return page, nil
+}
+
+// openList chooses where a list comes from: the table itself or the index of another order. For a list
+// by age it may also be Among or the entries of the rarest facet.
+func openList(tx *kv.Tx, q *Query) (*source, error) {
+	way := ways[q.Sort]
+	want, without := q.facets()
+	from := &source{
+		tx: tx, q: q, down: way.down,
+		bucket: kv.RecordBucket, prefix: kv.OwnedKey(q.Owner, q.Kind.Code),
+	}
+	from.entries = RecordRows.Sum(tx.Tx, from.prefix)
+
+	switch value := gameOrders[q.Sort]; {
+	case value != nil:
+		sorted, err := sortGames(tx, from.prefix, value)
+		if err != nil {
+			return nil, err
+		}
+		from.bucket, from.sorted = recordOrder, sorted
+	case way.by != 0:
 		from.bucket, from.prefix = recordOrder, append(from.prefix, way.by)
-	} else if q.Among != nil {
+	case q.Among != nil:
 		from.among = true
-	} else if l, n := rarest(tx, q, want); n >= 0 {
-		from.bucket, from.prefix, total = recordFacet, l.key(q.Owner, q.Kind), n
-		want = slices.DeleteFunc(want, func(x facet) bool { return x == l })
+	default:
+		if l, n := rarest(tx, *q, want); n >= 0 {
+			from.bucket, from.prefix, from.entries = recordFacet, l.key(q.Owner, q.Kind), n
+			want = slices.DeleteFunc(want, func(x facet) bool { return x == l })
+		}
 	}
 	from.keep(want, without)
+	return from, nil
+}
+
+// matchMore makes Match check Status and Since, too.
+func (q *Query) matchMore() {
 	if more := q.Match; q.Status != "" {
 		q.Match = func(r *record.Record) bool {
 			b, err := r.Decode()
@@ -151,78 +193,87 @@ func List(tx *kv.Tx, q Query) (Page, error) {
 	if more := q.Match; !q.Since.IsZero() {
 		q.Match = func(r *record.Record) bool { return !r.Updated.Before(q.Since) && (more == nil || more(r)) }
 	}
-	known := true
-	switch {
-	case q.Match != nil:
-		known = false
-	case q.Among != nil:
-		if known = len(from.tests) == 0; known {
-			total = int64(len(q.Among))
-		}
-	case len(from.tests) == 0:
-	case len(from.tests) == 1 && from.bucket != recordFacet:
-		// A single filter: its sum is the total.
-		n := RecordRows.Sum(tx.Tx, from.tests[0].key[:labelSize])
-		if total -= n; from.tests[0].has {
-			total = n
-		}
-	default:
-		known = false
-	}
+}
 
-	if known && len(from.tests) == 0 && !from.among && from.sorted == nil && after == nil {
-		if q.Offset > 0 && q.Offset >= int(total) {
-			return Page{Total: int(total), Records: []*record.Record{}}, nil
+// total returns the length of the list, which is not always known without reading the entries.
+func (s *source) total() (n int64, known bool) {
+	switch {
+	case s.q.Match != nil:
+		return s.entries, false
+	case s.q.Among != nil && len(s.tests) == 0:
+		return int64(len(s.q.Among)), true
+	case s.q.Among != nil:
+		return s.entries, false
+	case len(s.tests) == 0:
+		return s.entries, true
+	case len(s.tests) == 1 && s.bucket != recordFacet:
+		// A single filter: its sum is the total.
+		only := s.tests[0]
+		n := RecordRows.Sum(s.tx.Tx, only.key[:labelSize])
+		if only.has {
+			return n, true
 		}
-		after, q.Offset = from.skip(q.Offset, int(total), way.down)
+		return s.entries - n, true
 	}
-	size := 0
-	page := Page{Total: int(total), Records: make([]*record.Record, 0, min(q.Limit, 50))}
+	return s.entries, false
+}
+
+// page reads the records of a page after a position, and returns the cursor of the next one, ""
+// at the end.
+func (s *source) page(after []byte) (records []*record.Record, next string, err error) {
+	q := s.q
+	records = make([]*record.Record, 0, min(q.Limit, 50))
+	skipped, size := 0, 0
 	var at []byte // position of the last record on the page
-	for k, v := range from.walk(after, way.down) {
-		r, ok, err := from.fits(k, v)
-		switch {
-		case err != nil:
-			return Page{}, err
-		case !ok:
-			continue
-		case q.Offset > 0:
-			q.Offset--
+	for k, v := range s.walk(after, s.down) {
+		r, ok, err := s.fits(k, v)
+		if err != nil {
+			return nil, "", err
+		}
+		if !ok {
 			continue
 		}
-		if len(page.Records) == q.Limit {
-			page.Next = q.cursor(at)
-			break
+		if skipped < q.Offset {
+			skipped++
+			continue
 		}
+		if len(records) == q.Limit {
+			return records, q.cursor(at), nil
+		}
+
 		if r == nil {
-			if r, err = from.read(k, v); err != nil {
-				return Page{}, err
+			r, err = s.read(k, v)
+			if err != nil {
+				return nil, "", err
 			}
 		}
 		if q.Brief {
-			if r, err = r.Brief(); err != nil {
-				return Page{}, err
-			}
-		}
-		if size += len(r.Body) + rowSize; q.Most > 0 && size > q.Most && len(page.Records) > 0 {
-			page.Next = q.cursor(at)
-			break
-		}
-		page.Records, at = append(page.Records, r), append(at[:0], k[len(from.prefix):]...)
-	}
-	if !known {
-		page.Total = 0
-		for k, v := range from.walk(nil, way.down) {
-			_, ok, err := from.fits(k, v)
+			r, err = r.Brief()
 			if err != nil {
-				return Page{}, err
-			}
-			if ok {
-				page.Total++
+				return nil, "", err
 			}
 		}
+		size += len(r.Body) + rowSize
+		if q.Most > 0 && size > q.Most && len(records) > 0 {
+			return records, q.cursor(at), nil
+		}
+		records, at = append(records, r), append(at[:0], k[len(s.prefix):]...)
 	}
-	return page, nil
+	return records, "", nil
+}
+
+// length reads all entries and counts those that belong to the list.
+func (s *source) length() (n int, err error) {
+	for k, v := range s.walk(nil, s.down) {
+		_, ok, err := s.fits(k, v)
+		if err != nil {
+			return 0, err
+		}
+		if ok {
+			n++
+		}
+	}
+	return n, nil
 }
 
 // changedSince returns the ids of the records that were changed at q.Since or later, in
@@ -242,13 +293,15 @@ func changedSince(tx *kv.Tx, q *Query) []record.ID {
 
 // source is where a list comes from, and the filters still to apply.
 type source struct {
-	tx     *kv.Tx
-	q      *Query
-	bucket table.Bucket
-	prefix []byte
-	among  bool     // read only the records in Among
-	sorted [][]byte // entries of an order without an index
-	tests  []test
+	tx      *kv.Tx
+	q       *Query
+	down    bool
+	bucket  table.Bucket
+	prefix  []byte
+	entries int64    // how many there are, before the filters
+	among   bool     // read only the records in Among
+	sorted  [][]byte // entries of an order without an index
+	tests   []test
 }
 
 // walk yields the entries of the source after a position.
@@ -291,7 +344,8 @@ func (s *source) walk(after []byte, down bool) iter.Seq2[[]byte, []byte] {
 	}
 }
 
-// sortGames makes the entries of an order of games, as an index would have them: the prefix, the value and the id.
+// sortGames makes the entries of an order of games, as an index would have them: the prefix,
+// the value and the id.
 func sortGames(tx *kv.Tx, prefix []byte, value func(*record.Game) int64) ([][]byte, error) {
 	entries := [][]byte{}
 	for k, v := range tx.Walk(kv.RecordBucket, prefix, nil, false) {
@@ -303,7 +357,8 @@ func sortGames(tx *kv.Tx, prefix []byte, value func(*record.Game) int64) ([][]by
 		if err != nil {
 			return nil, err
 		}
-		entry := binary.BigEndian.AppendUint64(append(make([]byte, 0, len(k)+8), prefix...), uint64(value(b.(*record.Game))+1)) // -1 is none
+		entry := append(make([]byte, 0, len(k)+8), prefix...)
+		entry = binary.BigEndian.AppendUint64(entry, uint64(value(b.(*record.Game))+1)) // -1 is none
 		entries = append(entries, append(entry, r.ID[:]...))
 	}
 	slices.SortFunc(entries, bytes.Compare)
@@ -312,7 +367,9 @@ func sortGames(tx *kv.Tx, prefix []byte, value func(*record.Game) int64) ([][]by
 
 // place is the position of an id in a sorted list, and whether the list has it.
 func place(all []record.ID, id []byte) (int, bool) {
-	return slices.BinarySearchFunc(all, id[:len(record.ID{})], func(x record.ID, id []byte) int { return bytes.Compare(x[:], id) })
+	return slices.BinarySearchFunc(all, id[:len(record.ID{})], func(x record.ID, id []byte) int {
+		return bytes.Compare(x[:], id)
+	})
 }
 
 // test is the key of a facet's entry, with room for a record's id in its last 16
