@@ -275,7 +275,7 @@ func readServiceWorker(c *web.Request) error {
 	}
 	h := c.W.Header()
 	h.Set("Content-Type", "text/javascript; charset=utf-8")
-	h.Set("Content-Security-Policy", strings.TrimSpace("default-src 'none'; connect-src 'self' "+c.Site.Content))
+	h.Set("Content-Security-Policy", web.PolicyWorker(c.Site.Content))
 	h.Set("Cache-Control", "no-cache")
 	_, _ = c.W.Write(b) // the client may be gone
 	return nil
@@ -324,7 +324,7 @@ func readQR(c *web.Request) error {
 	b := []byte(strings.Replace(string(code), "<svg", `<svg xmlns="http://www.w3.org/2000/svg"`, 1))
 	h := c.W.Header()
 	h.Set("Content-Type", "image/svg+xml")
-	h.Set("Content-Security-Policy", "default-src 'none'; sandbox")
+	h.Set("Content-Security-Policy", web.PolicyDrawing)
 	h.Set("Cache-Control", "private, max-age=86400")
 	h.Set("Content-Length", strconv.Itoa(len(b)))
 	c.W.WriteHeader(http.StatusOK)

@@ -20,16 +20,9 @@ func partOfPage(media string) bool {
 	return strings.HasPrefix(sub, "javascript")
 }
 
-// All stored bytes are treated as hostile: no script in them ever runs, even if the user
-// opens the file itself. The middleware adds nosniff to each answer. PDF viewers do not work in the sandbox.
-const (
-	policyBytes = "default-src 'none'; style-src 'unsafe-inline'; img-src 'self' data:; media-src 'self'; sandbox"
-	policyPDF   = "default-src 'none'; style-src 'unsafe-inline'; img-src 'self' data:; object-src 'self'; plugin-types application/pdf"
-)
-
-// SetContentHeaders sets the headers for stored bytes, whatever the status. open lets
-// pages of other origins embed the content: if everyone may see it, or at the origin for
-// content, where the address itself proves access.
+// SetContentHeaders sets the headers for stored bytes, whatever the status; the middleware has
+// added nosniff. open lets pages of other origins embed the content: if everyone may see it, or
+// at the origin for content, where the address itself proves access.
 func SetContentHeaders(h http.Header, mimeType, name string, save, open bool) {
 	policy := policyBytes
 	if mimeType == "application/pdf" {
