@@ -57,6 +57,13 @@ func (m *Message) summary(v *record.Shown, base string) (summary, error) {
 	return s, nil
 }
 
+// linkable reports whether other services accept an address in a message. Discord refuses whole messages because of hosts
+// like localhost.
+func linkable(address string) bool {
+	u, err := url.Parse(address)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && strings.Contains(u.Hostname(), ".") && len(address) <= 2000
+}
+
 func factsOf(v *record.Shown, b record.Body) []fact {
 	var all []fact
 	add := func(name, value string, inline bool) {

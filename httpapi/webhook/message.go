@@ -1,11 +1,8 @@
 package webhook
 
 import (
-	"encoding/json"
-	"net/url"
 	"strings"
 	"time"
-	"unicode/utf16"
 
 	"kist/kv/field"
 	"kist/kv/jobs"
@@ -64,40 +61,6 @@ func (m *Message) plain(v *record.Shown) []byte {
 	return append(dst, '}')
 }
 
-// Limits of Discord's messages, in characters. With these, its limit for the total (6000) cannot be
-// reached.
-const (
-	maxTitle = 256
-	maxValue = 1024
-)
-
-type discordField struct {
-	Name   string `json:"name"`
-	Value  string `json:"value"`
-	Inline bool   `json:"inline"`
-}
-
-type discordEmbed struct {
-	Title       string         `json:"title,omitempty"`
-	URL         string         `json:"url,omitempty"`
-	Description string         `json:"description,omitempty"`
-	Color       int            `json:"color"`
-	Timestamp   string         `json:"timestamp"`
-	Fields      []discordField `json:"fields,omitempty"`
-	Footer      struct {
-		Text string `json:"text"`
-	} `json:"footer"`
-}
-
-// discordMessage is the body for Discord's webhooks (Execute Webhook). It never mentions anyone,
-// whatever a name contains.
-type discordMessage struct {
-	Mentions struct {
-		Parse []string `json:"parse"`
-	} `json:"allowed_mentions"`
-	Embeds []discordEmbed `json:"embeds"`
-}
-
 // badColor is the colour of what ends.
 const badColor = 0xb45309
 
@@ -135,51 +98,4 @@ func eventWords(e jobs.Event) (words string, color int) {
 		return "The " + kind + " was restored.", good
 	}
 	return "A new " + kind + ".", good
-}
-
-func (s *summary) discord(m *Message) ([]byte, error) {
-	e := discordEmbed{Title: escape(s.title, maxTitle), URL: s.address, Description: s.words, Color: s.color, Timestamp: m.At.UTC().Format(field.TimeLayout)}
-	e.Footer.Text = string(m.Event)
-	for _, f := range s.facts {
-		e.Fields = append(e.Fields, discordField{f.name, escape(f.value, maxValue), f.inline})
-	}
-	var msg discordMessage
-	msg.Mentions.Parse = []string{}
-	msg.Embeds = []discordEmbed{e}
-	return json.Marshal(msg)
-}
-
-// linkable reports whether other services accept an address in a message. Discord refuses whole messages because of hosts
-// like localhost.
-func linkable(address string) bool {
-	u, err := url.Parse(address)
-	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && strings.Contains(u.Hostname(), ".") && len(address) <= 2000
-}
-
-// escape writes a name so that Discord shows it literally, in at most limit characters (UTF-16 code
-// units, the strictest count): no links, formatting or mentions. Control characters become spaces.
-func escape(t string, limit int) string {
-	var b strings.Builder
-	n, full := 0, false
-	for _, r := range t {
-		size := utf16.RuneLen(r)
-		switch {
-		case r < ' ' || r == 0x7f:
-			r, size = ' ', 1
-		case strings.ContainsRune("\\*_~`|<>[]()#@:-+", r):
-			size = 2
-		}
-		if n+size > limit-1 { // leave space for the ellipsis
-			full = true
-			break
-		}
-		if n += size; size == 2 && r < 0x80 {
-			b.WriteByte('\\')
-		}
-		b.WriteRune(r)
-	}
-	if full {
-		b.WriteString("…")
-	}
-	return b.String()
 }
