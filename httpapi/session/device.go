@@ -174,10 +174,7 @@ func decideDevice(c *web.Request, code string, approve bool) (*people.Device, er
 // tryCode runs look, which looks for a code, and counts a missing code as a wrong guess.
 func tryCode(c *web.Request, look func() error) error {
 	now, at, tries := c.Site.Store.Now(), "device:"+c.Owner().String(), people.TriesOf(c.Site.Store)
-	limits := []people.Limit{
-		{Kind: limit.KindFrom, Of: limit.Network(c.Addr).String() + " " + at, Most: limit.GuessesFrom},
-		{Kind: limit.KindOverall, Of: at, Most: limit.GuessesOverall},
-	}
+	limits := []people.Limit{limit.FromNetwork(limit.Network(c.Addr), at), limit.Overall(at)}
 	if wait := tries.Wait(now, limits...); wait > 0 {
 		return tooManyCodes(wait)
 	}

@@ -21,8 +21,8 @@ type Guess struct {
 	Hash     string // what it must match; "" matches nothing and costs the same
 	Password string
 	device   string // the browser, if it has signed in to the account before; otherwise ""
-	Proves   bool   // a proof of work allows guesses beyond GuessesOverall
-	perDay   int    // wrong guesses that a day allows; 0: any number
+	Proves   bool   // a proof of work allows guesses beyond limit.Overall
+	oneTime  bool   // it is a one-time code, of which there are few wrong ones a day
 }
 
 // CheckPassword reports whether a guess is right. It counts wrong guesses: a network with
@@ -40,37 +40,32 @@ func CheckPassword(c *web.Request, g Guess) (right bool, err error) {
 
 // check is CheckPassword with a function that compares the guess.
 func check(c *web.Request, g Guess, compare func(people.Seat) (bool, error)) (right bool, err error) {
-	now, tries := c.Site.Store.Now(), people.TriesOf(c.Site.Store)
-	from := limit.Network(c.Addr).String()
-	seat := people.Seat{Of: "network " + from, Known: tries.Familiar(from, now)}
-	limits := []people.Limit{{Kind: limit.KindFrom, Of: from + " " + g.At, Most: limit.GuessesFrom}, {Kind: limit.KindAll, Of: from, Most: limit.GuessesOfAll}}
-	overall := people.Limit{Kind: limit.KindOverall, Of: g.At, Most: limit.GuessesOverall}
+	now, tries, network := c.Site.Store.Now(), people.TriesOf(c.Site.Store), limit.Network(c.Addr)
+	seat := people.Seat{Of: "network " + network.String(), Known: tries.Familiar(network.String(), now)}
+	limits := []people.Limit{limit.FromNetwork(network, g.At), limit.AllFromNetwork(network)}
 	if g.device != "" {
 		seat = people.Seat{Of: "device " + g.device, Known: true}
-		limits = []people.Limit{{Kind: limit.KindDevice, Of: g.device + " " + g.At, Most: limit.GuessesOnDevice}}
+		limits = []people.Limit{limit.OnDevice(g.device, g.At)}
 	}
-	if g.perDay > 0 {
-		limits = append(limits, people.Limit{Kind: people.DayTries, Of: g.device + " " + g.At, Most: g.perDay})
+	if g.oneTime {
+		limits = append(limits, limit.CodesADay(g.device, g.At))
 	}
 	if wait := tries.Wait(now, limits...); wait > 0 {
 		return false, TooMany(wait)
 	}
 	if g.device == "" {
-		if wait := tries.Wait(now, overall); wait > 0 {
-			if !g.Proves {
-				return false, TooMany(wait)
-			}
-			if err := checkProof(c, wait); err != nil {
-				return false, err
-			}
-			overall.Most = 0 // 0: count the guess but do not stop it
+		overall, err := overallLimit(c, g)
+		if err != nil {
+			return false, err
 		}
 		limits = append(limits, overall)
 	}
+
 	right, err = compare(seat)
 	if err != nil {
 		return false, err
 	}
+
 	which, wait := tries.Settle(now, right, limits...)
 	switch {
 	case which < 0:
@@ -81,9 +76,28 @@ func check(c *web.Request, g Guess, compare func(people.Seat) (bool, error)) (ri
 	return false, TooMany(wait)
 }
 
+// overallLimit returns the limit of guesses from anywhere. If it is reached, a guess fails unless
+// it comes with a proof of work; then it is counted, and the limit does not stop it.
+func overallLimit(c *web.Request, g Guess) (people.Limit, error) {
+	overall := limit.Overall(g.At)
+	wait := people.TriesOf(c.Site.Store).Wait(c.Site.Store.Now(), overall)
+	if wait <= 0 {
+		return overall, nil
+	}
+	if !g.Proves {
+		return overall, TooMany(wait)
+	}
+	if err := checkProof(c, wait); err != nil {
+		return overall, err
+	}
+	overall.Most = 0
+	return overall, nil
+}
+
 var (
-	errSignInProof = captcha.ErrCaptcha("Too many wrong passwords. Solve the challenge in this answer and send the password again with the header x-captcha-token.")
-	errBadProof    = captcha.ErrCaptcha("The challenge was not solved or has expired. Solve the challenge in this answer.")
+	errSignInProof = captcha.ErrCaptcha("Too many wrong passwords. Solve the challenge in this answer " +
+		"and send the password again with the header x-captcha-token.")
+	errBadProof = captcha.ErrCaptcha("The challenge was not solved or has expired. Solve the challenge in this answer.")
 )
 
 // proofOf is the error that asks for a proof. Without one, guesses are possible after wait.
@@ -149,6 +163,10 @@ func device(c *web.Request, u *people.User) string {
 	return grant.GrantText.EncodeToString(b[:deviceSize])
 }
 
+// TooMany is the error for too many wrong passwords. Others are possible after wait.
 func TooMany(wait time.Duration) error {
-	return &record.Error{Fault: record.TooMany, Code: "too_many_guesses", Text: "Too many wrong passwords. Try again " + record.In(wait) + ".", Retry: wait}
+	return &record.Error{
+		Fault: record.TooMany, Code: "too_many_guesses", Retry: wait,
+		Text: "Too many wrong passwords. Try again " + record.In(wait) + ".",
+	}
 }

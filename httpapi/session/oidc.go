@@ -175,13 +175,14 @@ func (f *flow) finish(c *web.Request, code string) error {
 // wrong passwords, because each costs a request to the issuer.
 func (f *flow) identity(c *web.Request, code string) (*oidc.Identity, error) {
 	tries, now := people.TriesOf(c.Site.Store), c.Site.Store.Now()
-	limit := people.Limit{Kind: limit.KindFrom, Of: limit.Network(c.Addr).String() + " oidc", Most: limit.GuessesOfAll}
-	if wait := tries.Wait(now, limit); wait > 0 {
+	refused := limit.IssuerCodes(limit.Network(c.Addr))
+	if wait := tries.Wait(now, refused); wait > 0 {
 		return nil, tooManyCodes(wait)
 	}
+
 	id, err := c.Site.OIDC.Finish(c.R.Context(), code, f.Nonce, f.Verifier)
 	if e, ok := errors.AsType[*record.Error](err); !ok || e.Fault == record.Unauthorized {
-		tries.Settle(now, err == nil, limit)
+		tries.Settle(now, err == nil, refused)
 	}
 	return id, err
 }

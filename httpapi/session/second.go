@@ -167,10 +167,7 @@ func holder(c *web.Request, k grant.Ticket) (u *people.User, err error) {
 // After CodesPerDay wrong one-time codes only recovery codes, passkeys and browsers that have
 // signed in before still work. The codes themselves are checked by people.UseCode and people.UseRecovery.
 func checkStep(c *web.Request, u *people.User, f *StepForm) (bool, error) {
-	g := Guess{At: "code:" + u.ID.String(), device: device(c, u)}
-	if f.recovery == "" {
-		g.perDay = limit.CodesPerDay
-	}
+	g := Guess{At: "code:" + u.ID.String(), device: device(c, u), oneTime: f.recovery == ""}
 	right, err := check(c, g, func(people.Seat) (right bool, err error) {
 		return right, c.Site.Store.Update(func(tx *kv.Tx) (err error) {
 			if f.recovery != "" {
