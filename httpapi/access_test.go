@@ -214,7 +214,7 @@ func TestDoorScopes(t *testing.T) {
 	bob := a.addUser("bob", people.Member)
 	for _, scope := range []people.Scope{people.ScopeAll, people.ScopeRead, people.ScopeWrite, people.ScopeUpload, people.ScopeAdmin} {
 		admins, members := a.addKey(a.user, scope), a.addKey(bob, scope)
-		for _, r := range a.server.routes {
+		for _, r := range a.server.Routes() {
 			path := strings.NewReplacer("{slug}", "none", "{id}", "01890a5d-ac96-774b-bcce-b302099a8057", "{token}", "none", "{name}", "none").Replace(r.Path)
 			try := func(key string) (status int, code string) {
 				q := apiRequest{method: r.Method, path: path, key: key, anyone: key == "", raw: true}
@@ -280,7 +280,7 @@ func TestDoorScopes(t *testing.T) {
 			}
 		}
 	}
-	is.True(len(a.server.routes) > 60) // the table was walked
+	is.True(len(a.server.Routes()) > 60) // the table was walked
 }
 
 // TestDoorBadKeyAtOpenRoutes: a key that cannot be used shuts nobody out of

@@ -81,7 +81,7 @@ func TestDuplicateBookmarks(t *testing.T) {
 func (a *app) looking() (stop func()) {
 	ctx, end := context.WithCancel(a.Context())
 	var run sync.WaitGroup
-	run.Go(func() { a.server.links.Run(ctx) })
+	run.Go(func() { a.server.Links.Run(ctx) })
 	run.Go(func() { a.server.Pictures.Run(ctx) })
 	stop = func() { end(); run.Wait() }
 	a.Cleanup(stop)

@@ -80,7 +80,7 @@ func TestDocumentIsServedOnce(t *testing.T) {
 		res, body := a.coded("GET", "/api/v1/openapi", codings)
 		is.Equal(res.StatusCode, 200)
 		is.True(bytes.Contains(body, []byte(`"url": "https://kist.example.org"`)))
-		is.True(!bytes.Contains(body, []byte(placeholder)))
+		is.True(!bytes.Contains(body, []byte(Placeholder)))
 		tag := res.Header.Get("Etag")
 		is.True(strings.HasPrefix(tag, `"`) && len(tag) > 10) // strong
 		tags[tag] = true

@@ -40,7 +40,7 @@ func TestContentAlone(t *testing.T) {
 	a.post("/api/v1/shorten", `{"originalUrl":"https://example.org/","slug":"short","isPublic":true}`).want(201)
 	served := map[string]bool{"GET /x/open": true, "GET /healthz": true}
 	words := strings.NewReplacer("{slug}", "open", "{id}", a.user.ID.String(), "{username}", "ann", "{name}", "kist.css", "{token}", "x")
-	for _, r := range a.server.routes {
+	for _, r := range a.server.Routes() {
 		is.True(!r.AtContentOrigin || r.Access.Open) // nobody is known there
 		for _, method := range []string{r.Method, http.MethodHead, http.MethodOptions, http.MethodPost} {
 			path := words.Replace(r.Path)

@@ -246,7 +246,7 @@ func TestListsWaitForMemory(t *testing.T) {
 	cookie := a.sessionCookie() + "=" + a.session()
 	a.fillMemory()
 	n := 0
-	for _, r := range a.server.routes {
+	for _, r := range a.server.Routes() {
 		name, list := "", false
 		if r.Reply.Body != nil {
 			name, list = strings.CutSuffix(r.Reply.Body.Name, "List")

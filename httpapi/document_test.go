@@ -86,7 +86,7 @@ func makeDocument() ([]byte, error) {
 	var tags []web.Object
 	seen := map[string]bool{}
 	for _, r := range new(Server).table() {
-		if !r.Documented() {
+		if !documented(&r) {
 			continue
 		}
 		if paths[r.Path] == nil {
@@ -109,7 +109,7 @@ func makeDocument() ([]byte, error) {
 		"openapi": "3.0.3",
 		"info": web.Object{
 			"title": "kist", "version": "1.0.0", "license": web.Object{"name": "MIT", "url": "https://spdx.org/licenses/MIT.html"},
-			"contact": web.Object{"name": "The administrator of this server", "url": placeholder + "/about"},
+			"contact": web.Object{"name": "The administrator of this server", "url": Placeholder + "/about"},
 			"description": "Keeps and shares files, bookmarks, notes, snippets, recipes, games and short links. " +
 				"Booleans may also be sent as \"true\" and \"false\", numbers as decimal text. Unknown members are ignored, but refused with 422 if the request has Prefer: handling=strict. Unknown parameters of addresses that need a credential are refused with 400. When creating, null means absent. " +
 				"The tags of a file may be sent back in the form of an answer. " +
@@ -117,7 +117,7 @@ func makeDocument() ([]byte, error) {
 				"Any other method gets 405 with Allow. JSON answers of 1 KiB or more are compressed for clients that accept gzip. " +
 				"Bookmarks, notes, snippets, recipes and games are experimental: their shapes may change.",
 		},
-		"servers":  []web.Object{{"url": placeholder}},
+		"servers":  []web.Object{{"url": Placeholder}},
 		"security": []web.Object{{"ApiKeyAuth": []string{}}, {"Session": []string{}}},
 		"tags":     tags,
 		"paths":    paths,
@@ -377,13 +377,13 @@ func (d *document) operation(r Route) web.Object {
 	if r.Plain != nil {
 		answers[strconv.Itoa(r.Reply.Status)] = d.answer(r.Reply.Doc+" As text, to Accept: text/plain, "+r.Plain.Doc+".", d.media(r.ID, r.Reply.Body), textOf(r.Plain.Example))
 	}
-	if r.answersRecord() {
+	if answersRecord(&r) {
 		answers[strconv.Itoa(r.Reply.Status)].(web.Object)["headers"] = web.Object{"ETag": web.Object{
 			"description": "Entity tag of the record, for If-Match and If-None-Match. It changes with every change of the record, but not when it is opened.",
 			"schema":      web.Object{"type": "string"}, "example": `"5f2b6c0e9d1a4b7c"`,
 		}}
 	}
-	for _, status := range r.Statuses() {
+	for _, status := range statuses(&r) {
 		if status < 400 {
 			answers[strconv.Itoa(status)] = d.answer(statusText(status)+".", d.media(r.ID, map[int]*web.Content{http.StatusPartialContent: r.Reply.Body}[status]))
 		} else {
@@ -395,7 +395,7 @@ func (d *document) operation(r Route) web.Object {
 }
 
 // answersRecord reports whether the operation answers with one record.
-func (r *Route) answersRecord() bool {
+func answersRecord(r *Route) bool {
 	if r.Access.Open || r.Reply.Body == nil {
 		return false
 	}
@@ -645,13 +645,13 @@ func components() []component {
 
 // Documented reports whether the operation is in the OpenAPI document. Those of programs
 // are; pages are not.
-func (r *Route) Documented() bool {
+func documented(r *Route) bool {
 	return strings.HasPrefix(r.Path, web.APIPath) && r.ID != "readReference"
 }
 
 // Statuses are the statuses that the operation may answer with besides its usual one: errors,
 // 206, 304, and 200 with a page where the usual one is a redirect.
-func (r *Route) Statuses() []int {
+func statuses(r *Route) []int {
 	all := append([]int{http.StatusBadRequest, http.StatusMisdirectedRequest, http.StatusInternalServerError}, r.Fails...)
 	if !r.Access.Open {
 		all = append(all, http.StatusUnauthorized, http.StatusForbidden, http.StatusServiceUnavailable)
@@ -659,7 +659,7 @@ func (r *Route) Statuses() []int {
 			all = append(all, http.StatusInsufficientStorage)
 		}
 	}
-	if r.changes() {
+	if r.Changes() {
 		all = append(all, http.StatusTooManyRequests)
 	}
 	if r.Access.Confirms != nil { // with currentPassword

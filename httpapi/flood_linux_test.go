@@ -158,7 +158,7 @@ func TestVisitorRoutesUnderFlood(t *testing.T) {
 	}
 
 	f := &flood{T: t, pid: child.Process.Pid, at: strings.TrimPrefix(has.URL, "http://")}
-	for _, r := range start(t).server.routes {
+	for _, r := range start(t).server.Routes() {
 		if !r.Access.Open {
 			continue
 		}

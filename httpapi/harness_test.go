@@ -290,7 +290,7 @@ func (a *app) do(q apiRequest) *answer {
 	a.fatal(err)
 	out := &answer{app: a, status: res.StatusCode, header: res.Header, body: got}
 	a.conforms(req, sent, out, q.raw)
-	if row := a.routeOf(req, map[string]string{}); row != nil && row.answersRecord() && out.status == row.Reply.Status && mediaOf(out.header) == web.JSONType &&
+	if row := a.routeOf(req, map[string]string{}); row != nil && answersRecord(row) && out.status == row.Reply.Status && mediaOf(out.header) == web.JSONType &&
 		out.header.Get("Etag") == "" && header.Get("Idempotency-Key") == "" {
 		a.Errorf("%s %s: the record has no entity tag", q.method, q.path)
 	}
@@ -314,10 +314,11 @@ var document1 = sync.OnceValues(func() (*openapi3.T, error) {
 
 // routeOf is the route that answers the request, or nil. It fills in the parameters of its path.
 func (a *app) routeOf(req *http.Request, params map[string]string) (row *Route) {
-	for i := range a.server.routes {
-		r := &a.server.routes[i]
+	routes := a.server.Routes()
+	for i := range routes {
+		r := &routes[i]
 		if (r.Method == req.Method || r.Method == http.MethodGet && req.Method == http.MethodHead) && matches(r.Path, req.URL.Path, params) {
-			if row == nil || rank(r.Path) < rank(row.Path) {
+			if row == nil || r.Path < row.Path { // a word comes before a wildcard, which begins with {
 				row = r
 			}
 		}
@@ -338,8 +339,8 @@ func (a *app) conforms(req *http.Request, sent []byte, got *answer, raw bool) {
 	if raw && got.status == http.StatusNotFound || got.status == http.StatusMethodNotAllowed {
 		return
 	}
-	if !row.Documented() {
-		if got.status != row.Reply.Status && !slices.Contains(row.Statuses(), got.status) {
+	if !documented(row) {
+		if got.status != row.Reply.Status && !slices.Contains(statuses(row), got.status) {
 			a.Errorf("%s %s: status %d is not in its row", req.Method, req.URL.Path, got.status)
 		}
 		return

@@ -26,7 +26,7 @@ type judge struct {
 }
 
 var theJudge = sync.OnceValues(func() (*judge, error) {
-	text := bytes.ReplaceAll(embed.OpenAPI, []byte(placeholder), []byte("https://kist.example.org"))
+	text := bytes.ReplaceAll(embed.OpenAPI, []byte(Placeholder), []byte("https://kist.example.org"))
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 	if err != nil {
 		return nil, err

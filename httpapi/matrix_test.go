@@ -194,7 +194,7 @@ func TestAuthorisation(t *testing.T) {
 	t.Run("most", func(t *testing.T) {
 		t.Parallel()
 		a := start(t)
-		a.judge(rest, a.principals())
+		a.verdicts(rest, a.principals())
 	})
 	for _, op := range ops {
 		if !slices.Contains(ends, op.path) {
@@ -203,13 +203,13 @@ func TestAuthorisation(t *testing.T) {
 		t.Run(op.method+" "+op.path, func(t *testing.T) {
 			t.Parallel()
 			a := start(t)
-			a.judge([]operation{op}, a.principals())
+			a.verdicts([]operation{op}, a.principals())
 		})
 	}
 }
 
 // judge sends each operation as each principal.
-func (a *app) judge(ops []operation, callers []principal) {
+func (a *app) verdicts(ops []operation, callers []principal) {
 	a.Helper()
 	is := is.New(a.TB.(*testing.T))
 	args := regexp.MustCompile(`\{\w+\}`)

@@ -14,7 +14,7 @@ import (
 )
 
 // placeholder stands for the base address in the embedded document.
-const placeholder = "{base_url}"
+const Placeholder = "{base_url}"
 
 // A served document is the embedded one with the base address filled in.
 type served struct {
@@ -27,7 +27,7 @@ func serveDocument(base string) (*served, error) {
 	if err != nil {
 		return nil, fmt.Errorf("base address: %w", err)
 	}
-	v := &served{plain: bytes.ReplaceAll(embed.OpenAPI, []byte(placeholder), quoted[1:len(quoted)-1])}
+	v := &served{plain: bytes.ReplaceAll(embed.OpenAPI, []byte(Placeholder), quoted[1:len(quoted)-1])}
 	var packed bytes.Buffer
 	w := gzip.NewWriter(&packed)
 	_, err = w.Write(v.plain)

@@ -89,7 +89,7 @@ func TestOperatorErrors(t *testing.T) {
 		is.Equal(got["code"], "unknown_command")
 	}
 	for _, id := range slices.Concat(instanceOps, accountOps) {
-		is.True(slices.ContainsFunc(a.server.routes, func(r Route) bool { return r.ID == id })) // a row of the table
+		is.True(slices.ContainsFunc(a.server.Routes(), func(r Route) bool { return r.ID == id })) // a row of the table
 	}
 	is.NoErr(a.server.Store.Close())
 	status, got := operate(t, op, "GET", "/api/v1/admin/users", "")
@@ -107,7 +107,7 @@ func TestOperatorAlone(t *testing.T) {
 	a.delete("/api/v1/notes/" + deleted).want(200)
 	op := Operator(web.Config{Store: a.server.Store, Passwords: cheapPasswords(), Log: quiet, Access: quiet}, nil)
 	fill := strings.NewReplacer("{id}", a.user.ID.String())
-	for _, r := range a.server.routes {
+	for _, r := range a.server.Routes() {
 		if r.ID == "removeUser" || !slices.Contains(instanceOps, r.ID) && !slices.Contains(accountOps, r.ID) {
 			continue
 		}
@@ -134,7 +134,7 @@ func TestOperatorIsNotOnTheNetwork(t *testing.T) {
 	key := a.addKey(bob, people.ScopeAdmin)
 	fill := strings.NewReplacer("{id}", a.user.ID.String())
 	rows := 0
-	for _, r := range a.server.routes {
+	for _, r := range a.server.Routes() {
 		if !slices.Contains(instanceOps, r.ID) && !slices.Contains(accountOps, r.ID) {
 			continue
 		}
@@ -201,7 +201,7 @@ func TestOperatorCommands(t *testing.T) {
 		}
 	}
 	is.Equal(ran, 1)
-	for _, r := range a.server.routes {
+	for _, r := range a.server.Routes() {
 		is.True(!r.Access.Operator)
 	}
 	r := httptest.NewRequest("POST", "/gc", http.NoBody)

@@ -69,7 +69,7 @@ func TestRecentSignIn(t *testing.T) {
 			t.Errorf("%s %s: %d %s", q.method, q.path, got.status, got.body)
 		}
 	}
-	for _, r := range a.server.routes { // each such operation was tried
+	for _, r := range a.server.Routes() { // each such operation was tried
 		tried := slices.ContainsFunc(changes, func(q apiRequest) bool {
 			return q.method == r.Method && regexp.MustCompile("^"+wildPath.ReplaceAllString(r.Path, "[^/]+")+"$").MatchString(q.path)
 		})
@@ -153,7 +153,7 @@ func TestConfirmsByEffect(t *testing.T) {
 	t.Parallel()
 	a := start(t)
 	about := regexp.MustCompile(`^(/api/v1/(me|keys|setups|admin|auth|integrations|export|import|activity)\b|/login\b|/device$)`)
-	for _, r := range a.server.routes {
+	for _, r := range a.server.Routes() {
 		_, lasts := lasting[r.ID]
 		_, passes := passing[r.ID]
 		changes := r.Method != http.MethodGet && !(r.Access.Open && !lasts && !passes) // who signs in has no session yet

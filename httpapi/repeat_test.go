@@ -133,7 +133,7 @@ func TestCreatesAreOneCommit(t *testing.T) {
 		"remote-upload": `{"url":"https://example.org/a"}`,
 		"me/passkeys":   "", // see TestRepeatsOfSecrets
 	}
-	for _, r := range start(t).server.routes {
+	for _, r := range start(t).server.Routes() {
 		if !r.Repeatable() {
 			continue
 		}
@@ -413,7 +413,7 @@ func TestRepeatedImport(t *testing.T) {
 func TestEveryCreationTakesAKey(t *testing.T) {
 	t.Parallel()
 	n := 0
-	for _, r := range start(t).server.routes {
+	for _, r := range start(t).server.Routes() {
 		if r.Method != "POST" || r.Reply.Status != 201 && r.Reply.Status != 202 || r.Access.Open || r.Tus {
 			continue
 		}

@@ -27,6 +27,9 @@ type Route struct {
 	web.Operation
 }
 
+// Routes are the routes of the server, in the order of the table. The caller must not change them.
+func (s *Server) Routes() []Route { return s.routes }
+
 // table returns the operations as they are served. Repeatable ones have the extra parameter
 // and answer repeats.
 func (s *Server) table() []Route {
@@ -192,7 +195,7 @@ func (s *Server) allowed(path string) string {
 }
 
 // changes reports whether the operation may change something of its caller's, other than delete it.
-func (r *Route) changes() bool {
+func (r *Route) Changes() bool {
 	writes := r.Access.Scope == people.ScopeWrite || r.Access.Scope == people.ScopeUpload
 	return writes && r.Method != http.MethodDelete && r.Method != http.MethodGet
 }
@@ -203,7 +206,7 @@ func (r *Route) counts(c *web.Request) bool {
 	if c.Caller == nil {
 		return r.Body != nil && slices.Contains(r.Fails, http.StatusTooManyRequests)
 	}
-	return r.changes()
+	return r.Changes()
 }
 
 // authorize checks that the caller may use the operation, and has confirmed who they are if it asks for that.

@@ -28,7 +28,7 @@ func TestScopes(t *testing.T) {
 	for _, s := range scopes {
 		keys["ann "+string(s)], keys["bob "+string(s)] = a.addKey(a.user, s), a.addKey(bob, s)
 	}
-	for _, r := range a.server.routes {
+	for _, r := range a.server.Routes() {
 		if !strings.HasPrefix(r.Path, "/api/v1/") || r.Access.Open || r.Access.Browser {
 			continue
 		}

@@ -45,9 +45,9 @@ type Server struct {
 	schema    func() (*served, error)        // made on first use
 	extension func() (*embed.Archive, error) // made on first use
 	probe     probe
-	backups   flight.Turns // to write a backup
-	links     *linkcheck.Checker
-	meter     *meter // nil while /metrics is off
+	backups   flight.Turns       // to write a backup
+	Links     *linkcheck.Checker // Serve runs it
+	meter     *meter             // nil while /metrics is off
 
 	readiness readiness
 
@@ -63,7 +63,7 @@ func (s *Server) Busy() bool { return s.serving.Load() > 0 }
 func New(c web.Config) (*Server, error) {
 	s := &Server{
 		Site:  &web.Site{Config: c, Renew: web.WriteRenew, Webhooks: webhook.New(c.Store, c.Outbound, c.Base, c.Log), Plans: metadata.NewPlans(c.Store, c.Blobs, c.Log)},
-		links: linkcheck.New(c.Store, c.Outbound, c.Icons, c.Log),
+		Links: linkcheck.New(c.Store, c.Outbound, c.Icons, c.Log),
 	}
 	s.Renders = web.NewRenders()
 	s.Zips = archive.NewZips()
@@ -176,7 +176,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, t *tls.Config, grace
 	defer s.Plans.Close()
 	work.Go(func() { s.Webhooks.Run(ctx) })
 	work.Go(func() { s.Fetches.Run(ctx) })
-	work.Go(func() { s.links.Run(ctx) })
+	work.Go(func() { s.Links.Run(ctx) })
 	work.Go(func() { s.Plans.Run(ctx) })
 	work.Go(func() { s.Pictures.Run(ctx) })
 	failed := make(chan error, 1)

@@ -16,7 +16,7 @@ import (
 func TestUnknownParameters(t *testing.T) {
 	t.Parallel()
 	a := start(t)
-	for _, r := range a.server.routes {
+	for _, r := range a.server.Routes() {
 		if !strings.HasPrefix(r.Path, web.APIPath) || r.Access.Open || r.Access.Operator || r.Access.Browser {
 			continue
 		}
