@@ -57,8 +57,8 @@ func TestAppAddresses(t *testing.T) {
 	a := start(t)
 	a.post("/api/v1/notes", map[string]any{"title": "Shopping", "content": "</script><!-- milk"}).want(201)
 	uploads := a.as(a.addKey(a.user, people.ScopeUpload))
-	for _, p := range appPages() {
-		path := strings.NewReplacer("{id}", "new", "{slug}", "new").Replace(p.path)
+	for _, p := range AppPages() {
+		path := strings.NewReplacer("{id}", "new", "{slug}", "new").Replace(p.Path)
 		page := a.browse(path).want(200)
 		is.Equal(page.header.Get("Content-Security-Policy"), embed.AppPage{}.Policy())
 		is.Equal(page.header.Get("Cache-Control"), "no-store")
@@ -233,8 +233,8 @@ func TestAppIsLight(t *testing.T) {
 		a.leave(link, nil, map[string]string{"name": fmt.Sprint("Guest ", i), "message": fmt.Sprint("Here you are, number ", i)}, file{fmt.Sprintf("IMG_%d.jpg", i*7919), "", fmt.Sprint("picture ", i)}).want(201)
 		a.ask(map[string]any{"title": fmt.Sprint("Photos ", i)})
 	}
-	for _, p := range appPages() {
-		path := strings.NewReplacer("{id}", "new", "{slug}", "new").Replace(p.path)
+	for _, p := range AppPages() {
+		path := strings.NewReplacer("{id}", "new", "{slug}", "new").Replace(p.Path)
 		got := a.do(apiRequest{method: "GET", path: path, header: http.Header{"Accept-Encoding": {"gzip"}}}).want(200)
 		is.Equal(got.header.Get("Content-Encoding"), "gzip")
 		r, err := gzip.NewReader(bytes.NewReader(got.body))
@@ -247,7 +247,7 @@ func TestAppIsLight(t *testing.T) {
 		is.True(len(files) >= 4)
 		slices.Sort(files)
 		for _, file := range slices.Compact(files) { // a browser asks for each once
-			if m := onDemand.FindStringSubmatch(file); m != nil && m[1] != p.module && !slices.Contains(loadsLater[p.path], m[1]) {
+			if m := onDemand.FindStringSubmatch(file); m != nil && m[1] != p.Module && !slices.Contains(loadsLater[p.Path], m[1]) {
 				continue // named here, and loaded by another page or with a large file
 			}
 			asset := a.do(apiRequest{method: "GET", path: file, anyone: true, header: http.Header{"Accept-Encoding": {"gzip"}}}).want(200)
@@ -296,8 +296,8 @@ func TestQR(t *testing.T) {
 	is.Equal(got.header.Get("Content-Type"), "image/svg+xml")
 	is.True(bytes.HasPrefix(got.body, []byte("<svg ")))
 	a.get("/api/v1/qr").want(400)
-	a.get("/api/v1/qr?text=" + strings.Repeat("a", maxQRText+1)).want(400)
-	a.get("/api/v1/qr?text=" + strings.Repeat("%F0%9F%8D%8E", maxQRText/4)).want(200)
+	a.get("/api/v1/qr?text=" + strings.Repeat("a", MaxQRText+1)).want(400)
+	a.get("/api/v1/qr?text=" + strings.Repeat("%F0%9F%8D%8E", MaxQRText/4)).want(200)
 	a.do(apiRequest{method: "GET", path: "/api/v1/qr?text=a", anyone: true}).want(401)
 }
 

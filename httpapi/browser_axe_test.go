@@ -66,9 +66,9 @@ func TestBrowserAxe(t *testing.T) {
 		_, slug, _ := strings.Cut(at, "/")
 		paths = append(paths, "/"+at, "/"+at+"?edit=1", "/v/"+slug)
 	}
-	for _, p := range appPages() {
-		if !strings.Contains(p.path, "{") {
-			paths = append(paths, p.path)
+	for _, p := range AppPages() {
+		if !strings.Contains(p.Path, "{") {
+			paths = append(paths, p.Path)
 		}
 	}
 	// judge returns what axe-core finds wrong with the page.

@@ -1206,8 +1206,8 @@ func TestBrowserManners(t *testing.T) {
 	b.server.OIDC = p.client(t, b.url)
 	b.link(b.user, p, strings.Repeat("long", 50))
 	paths := []string{"/notes/" + tagged}
-	for _, p := range appPages() {
-		paths = append(paths, strings.NewReplacer("{id}", "new", "{slug}", "new").Replace(p.path))
+	for _, p := range AppPages() {
+		paths = append(paths, strings.NewReplacer("{id}", "new", "{slug}", "new").Replace(p.Path))
 	}
 	for _, path := range paths {
 		b.open(path)
@@ -1329,8 +1329,8 @@ func TestBrowserOneRound(t *testing.T) {
 	})
 	b.do(cdpnet.SetCacheDisabled(true)) // each page as the first
 	paths := []string{"/search?tag=x", "/notes/" + note, "/files/" + up}
-	for _, p := range appPages() {
-		paths = append(paths, strings.NewReplacer("{id}", "new", "{slug}", "new").Replace(p.path))
+	for _, p := range AppPages() {
+		paths = append(paths, strings.NewReplacer("{id}", "new", "{slug}", "new").Replace(p.Path))
 	}
 	for _, path := range paths {
 		b.do(chromedp.Navigate("about:blank")) // the page before asks for nothing more

@@ -35,11 +35,6 @@ func answers(conn net.Conn) bool {
 const begins = "POST /api/v1/auth/login HTTP/1.1\r\nHost: localhost\r\n" +
 	"Content-Type: application/json\r\nContent-Length: 2\r\n"
 
-// working is how many connections, and how many requests that are counted, are in progress.
-func (s *Server) working() (connections, requests int) {
-	return s.connections.Count(limit.Working), s.requests.Count(limit.Working)
-}
-
 // TestConnections: one network has so many connections and no more, all
 // together have a limit too, and one that ends makes room for another.
 func TestConnections(t *testing.T) {
@@ -72,7 +67,7 @@ func TestConnections(t *testing.T) {
 				is.True(answers(conn))
 				open = append(open, conn)
 				eventually(t, "the connection is not idle", func() bool { // so that the first is idle longest
-					connections, _ := a.server.working()
+					connections, _ := a.server.Working()
 					return connections == 0
 				})
 			}
@@ -92,7 +87,7 @@ func TestConnections(t *testing.T) {
 				is.NoErr(err)
 			}
 			eventually(t, "the requests do not begin", func() bool {
-				connections, _ := a.server.working()
+				connections, _ := a.server.Working()
 				return connections == row.most
 			})
 			is.True(!answers(dial()))
@@ -138,7 +133,7 @@ func TestCrowdBehindProxy(t *testing.T) {
 				}
 			}
 			eventually(t, "the requests do not begin", func() bool {
-				_, requests := a.server.working()
+				_, requests := a.server.Working()
 				return requests == row.working
 			})
 			if row.clients == 1 { // the next one is refused without waiting for its body

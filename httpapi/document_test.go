@@ -85,7 +85,7 @@ func makeDocument() ([]byte, error) {
 	paths := web.Object{}
 	var tags []web.Object
 	seen := map[string]bool{}
-	for _, r := range new(Server).table() {
+	for _, r := range Table() {
 		if !documented(&r) {
 			continue
 		}
@@ -584,7 +584,7 @@ func components() []component {
 		{"Settings", new(people.Settings), showing},
 		{"SettingsEdit", confirmable{new(people.Settings)}, editing},
 		{"Stats", new(api.Stats), showing},
-		{"Health", new(shownHealth), showing},
+		{"Health", new(ShownHealth), showing},
 		{"SearchResult", &api.Result{Shown: record.Shown{Record: record.Record{Kind: record.Notes}}}, showing},
 		{"Password", new(public.PasswordForm), creating},
 		{"Login", new(session.LoginForm), creating},

@@ -553,8 +553,8 @@ func TestDoorCutsOff(t *testing.T) {
 		"error": func(*web.Request) error { return web.ErrInternal },
 		"panic": func(*web.Request) error { panic("on the way") },
 	} {
-		h := a.server.middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			a.server.serveOperation(w, r, "half", nil, func(c *web.Request) error {
+		h := a.server.Middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			a.server.ServeOperation(w, r, "half", func(c *web.Request) error {
 				_, _ = c.W.Write(bytes.Repeat([]byte("half"), 1<<20))
 				return fail(c)
 			})
@@ -575,8 +575,8 @@ func TestDoorCutsOff(t *testing.T) {
 		}
 	}
 	// Before the answer has begun, a panic is an error like any other.
-	h := a.server.middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		a.server.serveOperation(w, r, "", nil, func(*web.Request) error { panic("at once") })
+	h := a.server.Middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		a.server.ServeOperation(w, r, "", func(*web.Request) error { panic("at once") })
 	}))
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	is.NoErr(err)

@@ -56,7 +56,7 @@ func openLair(t *testing.T, apart bool) *lair {
 			c.Content = "http://content.test:" + door.Listener.Addr().String()[strings.LastIndex(door.Listener.Addr().String(), ":")+1:]
 		}
 	})
-	inner := l.server.handler
+	inner := l.server.Handler()
 	site = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		l.mu.Lock()
 		bait, ok := l.bait[r.URL.Path]
@@ -83,7 +83,7 @@ func openLair(t *testing.T, apart bool) *lair {
 			}
 		}}, r)
 	})
-	l.server.handler = site
+	l.server.Handle(site)
 	door.Start()
 	t.Cleanup(door.Close)
 	t.Cleanup(l.forgive)

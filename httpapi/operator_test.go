@@ -88,7 +88,7 @@ func TestOperatorErrors(t *testing.T) {
 		is.Equal(status, 400)
 		is.Equal(got["code"], "unknown_command")
 	}
-	for _, id := range slices.Concat(instanceOps, accountOps) {
+	for _, id := range slices.Concat(InstanceOps, AccountOps) {
 		is.True(slices.ContainsFunc(a.server.Routes(), func(r Route) bool { return r.ID == id })) // a row of the table
 	}
 	is.NoErr(a.server.Store.Close())
@@ -108,7 +108,7 @@ func TestOperatorAlone(t *testing.T) {
 	op := Operator(web.Config{Store: a.server.Store, Passwords: cheapPasswords(), Log: quiet, Access: quiet}, nil)
 	fill := strings.NewReplacer("{id}", a.user.ID.String())
 	for _, r := range a.server.Routes() {
-		if r.ID == "removeUser" || !slices.Contains(instanceOps, r.ID) && !slices.Contains(accountOps, r.ID) {
+		if r.ID == "removeUser" || !slices.Contains(InstanceOps, r.ID) && !slices.Contains(AccountOps, r.ID) {
 			continue
 		}
 		body := map[string]string{
@@ -135,7 +135,7 @@ func TestOperatorIsNotOnTheNetwork(t *testing.T) {
 	fill := strings.NewReplacer("{id}", a.user.ID.String())
 	rows := 0
 	for _, r := range a.server.Routes() {
-		if !slices.Contains(instanceOps, r.ID) && !slices.Contains(accountOps, r.ID) {
+		if !slices.Contains(InstanceOps, r.ID) && !slices.Contains(AccountOps, r.ID) {
 			continue
 		}
 		rows++
@@ -161,7 +161,7 @@ func TestOperatorIsNotOnTheNetwork(t *testing.T) {
 			}
 		}
 	}
-	is.Equal(rows, len(instanceOps)+len(accountOps))
+	is.Equal(rows, len(InstanceOps)+len(AccountOps))
 }
 
 // Commands that are no operations of the API are rows of the operator alone: the

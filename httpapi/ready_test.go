@@ -22,10 +22,7 @@ func TestReady(t *testing.T) {
 	a := start(t)
 	is.Equal(string(a.visit("/readyz").want(200).body), "ok\n")
 	is.Equal(len(a.staged()), 0)
-	checking := func(fn func()) {
-		_, err := a.server.readiness.checks.Do(t.Context(), struct{}{}, func(context.Context) (error, error) { fn(); return nil, nil })
-		is.NoErr(err)
-	}
+	checking := func(fn func()) { is.NoErr(a.server.Checking(t.Context(), fn)) }
 	hangs, resume, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
@@ -38,7 +35,7 @@ func TestReady(t *testing.T) {
 	<-done
 
 	is.NoErr(a.server.Blobs.Close())
-	again := func() { checking(func() { a.server.readiness.checkedAt = time.Time{} }) }
+	again := func() { checking(a.server.ForgetCheck) }
 	again()
 	is.Equal(string(a.visit("/readyz").want(503).body), "The storage is not writable.\n")
 	is.NoErr(a.server.Store.Close())
@@ -103,7 +100,7 @@ func TestUploadWithoutRoom(t *testing.T) {
 // TestReadyHangs: anyone who asks is told that the storage hangs, the first too.
 func TestReadyHangs(t *testing.T) {
 	is := is.New(t)
-	t.Parallel() // it waits for readyWait
+	t.Parallel() // it waits for ReadyWait
 	a := start(t)
 	hangs, resume, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	go func() {
@@ -116,22 +113,22 @@ func TestReadyHangs(t *testing.T) {
 	<-hangs
 	ask := func() chan error {
 		found := make(chan error, 1)
-		go func() { found <- a.server.storage(context.Background()) }()
+		go func() { found <- a.server.Storage(context.Background()) }()
 		return found
 	}
 	first, second := ask(), ask()
 	for _, found := range []chan error{first, second} {
 		select {
 		case err := <-found:
-			is.Equal(err, errNoAnswer)
-		case <-time.After(8 * readyWait):
+			is.Equal(err, ErrNoAnswer)
+		case <-time.After(8 * ReadyWait):
 			close(resume)
 			t.Fatal("it hangs with the storage")
 		}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	is.Equal(a.server.storage(ctx), errNoAnswer) // who has gone waits no longer
+	is.Equal(a.server.Storage(ctx), ErrNoAnswer) // who has gone waits no longer
 	close(resume)
 	is.NoErr(<-done)
 	a.visit("/readyz").want(200)

@@ -556,7 +556,7 @@ func TestLinkLeadsBack(t *testing.T) {
 	add("old-few", "https://new.example.org/old-few", "maxClicks", 3).want(201)
 	moved, err := New(func() web.Config { c := a.server.Config; c.Base = "https://new.example.org"; return c }())
 	is.NoErr(err)
-	a.server.handler = moved.handler
+	a.server.Handle(moved)
 	for _, path := range []string{"/s/old", "/old", "/s/old-few", "/old-few"} {
 		got := a.guest().see("GET", path).want(200)
 		is.Equal(mediaOf(got.header), "text/html")

@@ -86,7 +86,7 @@ func TestMountSpreads(t *testing.T) {
 			}
 			s.mount()
 			is.Equal(len(s.routers), tt.routers)
-			is.Equal(len(s.registered()), 2*len(tt.paths)) // GET and HEAD of each
+			is.Equal(len(s.Registered()), 2*len(tt.paths)) // GET and HEAD of each
 			for _, p := range tt.paths {
 				if !strings.Contains(p, "{") {
 					h, args, _ := s.routers[0].Lookup("GET", p)
