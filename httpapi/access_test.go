@@ -1,4 +1,4 @@
-package httpapi
+package httpapi_test
 
 import (
 	"encoding/json"
@@ -14,78 +14,66 @@ import (
 
 	"github.com/matryer/is"
 
+	"kist/httpapi"
+	"kist/httpapi/apitest"
 	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/people"
 )
 
-// code is the code of an error answered in the API.
-func (g *answer) code() string {
-	g.app.Helper()
-	return g.text("code")
-}
-
-func withHeader(pairs ...string) http.Header {
-	h := http.Header{}
-	for i := 0; i+1 < len(pairs); i += 2 {
-		h[pairs[i]] = append(h[pairs[i]], pairs[i+1])
-	}
-	return h
-}
-
 func TestDoorCredentials(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	a := start(t)
-	other := a.addKey(a.user, people.ScopeAll)
+	a := apitest.Start(t)
+	other := a.AddKey(a.User, people.ScopeAll)
 	for name, c := range map[string]struct {
 		header http.Header
 		status int
 		code   string
 	}{
-		"x-api-key":                   {withHeader("X-Api-Key", a.key), 200, ""},
-		"ApiKey":                      {withHeader("Authorization", "ApiKey "+a.key), 200, ""},
-		"Bearer":                      {withHeader("Authorization", "Bearer "+a.key), 200, ""},
-		"lower case":                  {withHeader("Authorization", "apikey "+a.key), 200, ""},
-		"upper case":                  {withHeader("Authorization", "BEARER "+a.key), 200, ""},
-		"spaces":                      {withHeader("Authorization", "  ApiKey \t  "+a.key+"  "), 200, ""},
-		"tab":                         {withHeader("Authorization", "Bearer\t"+a.key), 200, ""},
-		"spaces in x-api-key":         {withHeader("X-Api-Key", "  "+a.key+"\t"), 200, ""},
-		"the same twice":              {withHeader("X-Api-Key", a.key, "X-Api-Key", a.key), 200, ""},
-		"the same in both":            {withHeader("X-Api-Key", a.key, "Authorization", "Bearer "+a.key), 200, ""},
-		"beside an empty one":         {withHeader("X-Api-Key", "", "Authorization", "Bearer "+a.key), 200, ""},
-		"before an empty one":         {withHeader("X-Api-Key", a.key, "Authorization", "Bearer "), 200, ""},
-		"beside Basic":                {withHeader("X-Api-Key", a.key, "Authorization", "Basic YTpi"), 200, ""},
-		"two good ones":               {withHeader("X-Api-Key", a.key, "Authorization", "Bearer "+other), 400, "conflicting_credentials"},
-		"two in one header":           {withHeader("X-Api-Key", a.key, "X-Api-Key", other), 400, "conflicting_credentials"},
-		"two schemes":                 {withHeader("Authorization", "ApiKey "+a.key, "Authorization", "Bearer "+other), 400, "conflicting_credentials"},
-		"good, bad, good":             {withHeader("X-Api-Key", a.key, "X-Api-Key", "kist_bad", "Authorization", "Bearer "+a.key), 400, "conflicting_credentials"},
+		"x-api-key":                   {apitest.WithHeader("X-Api-Key", a.Key), 200, ""},
+		"ApiKey":                      {apitest.WithHeader("Authorization", "ApiKey "+a.Key), 200, ""},
+		"Bearer":                      {apitest.WithHeader("Authorization", "Bearer "+a.Key), 200, ""},
+		"lower case":                  {apitest.WithHeader("Authorization", "apikey "+a.Key), 200, ""},
+		"upper case":                  {apitest.WithHeader("Authorization", "BEARER "+a.Key), 200, ""},
+		"spaces":                      {apitest.WithHeader("Authorization", "  ApiKey \t  "+a.Key+"  "), 200, ""},
+		"tab":                         {apitest.WithHeader("Authorization", "Bearer\t"+a.Key), 200, ""},
+		"spaces in x-api-key":         {apitest.WithHeader("X-Api-Key", "  "+a.Key+"\t"), 200, ""},
+		"the same twice":              {apitest.WithHeader("X-Api-Key", a.Key, "X-Api-Key", a.Key), 200, ""},
+		"the same in both":            {apitest.WithHeader("X-Api-Key", a.Key, "Authorization", "Bearer "+a.Key), 200, ""},
+		"beside an empty one":         {apitest.WithHeader("X-Api-Key", "", "Authorization", "Bearer "+a.Key), 200, ""},
+		"before an empty one":         {apitest.WithHeader("X-Api-Key", a.Key, "Authorization", "Bearer "), 200, ""},
+		"beside Basic":                {apitest.WithHeader("X-Api-Key", a.Key, "Authorization", "Basic YTpi"), 200, ""},
+		"two good ones":               {apitest.WithHeader("X-Api-Key", a.Key, "Authorization", "Bearer "+other), 400, "conflicting_credentials"},
+		"two in one header":           {apitest.WithHeader("X-Api-Key", a.Key, "X-Api-Key", other), 400, "conflicting_credentials"},
+		"two schemes":                 {apitest.WithHeader("Authorization", "ApiKey "+a.Key, "Authorization", "Bearer "+other), 400, "conflicting_credentials"},
+		"good, bad, good":             {apitest.WithHeader("X-Api-Key", a.Key, "X-Api-Key", "kist_bad", "Authorization", "Bearer "+a.Key), 400, "conflicting_credentials"},
 		"none":                        {nil, 401, "no_credential"},
-		"empty":                       {withHeader("X-Api-Key", ""), 401, "no_credential"},
-		"Basic":                       {withHeader("Authorization", "Basic "+a.key), 401, "no_credential"},
-		"no scheme":                   {withHeader("Authorization", a.key), 401, "no_credential"},
-		"unknown":                     {withHeader("X-Api-Key", "kist_unknown"), 401, "unknown_key"},
-		"a prefix of a good one":      {withHeader("X-Api-Key", a.key[:len(a.key)-1]), 401, "unknown_key"},
-		"longer than a good one":      {withHeader("X-Api-Key", a.key+"x"), 401, "unknown_key"},
-		"another case of a good one":  {withHeader("X-Api-Key", strings.ToUpper(a.key)), 401, "unknown_key"},
-		"very long":                   {withHeader("X-Api-Key", strings.Repeat("k", 20_000)), 401, "unknown_key"},
-		"two joined by a comma":       {withHeader("X-Api-Key", a.key+", "+other), 401, "unknown_key"},
-		"the digest instead":          {withHeader("X-Api-Key", strings.Repeat("0", 64)), 401, "unknown_key"},
-		"bytes that are not UTF-8":    {withHeader("X-Api-Key", "\xff\xfe"), 401, "unknown_key"},
-		"a name that is not a header": {withHeader("X-Apikey", a.key), 401, "no_credential"},
+		"empty":                       {apitest.WithHeader("X-Api-Key", ""), 401, "no_credential"},
+		"Basic":                       {apitest.WithHeader("Authorization", "Basic "+a.Key), 401, "no_credential"},
+		"no scheme":                   {apitest.WithHeader("Authorization", a.Key), 401, "no_credential"},
+		"unknown":                     {apitest.WithHeader("X-Api-Key", "kist_unknown"), 401, "unknown_key"},
+		"a prefix of a good one":      {apitest.WithHeader("X-Api-Key", a.Key[:len(a.Key)-1]), 401, "unknown_key"},
+		"longer than a good one":      {apitest.WithHeader("X-Api-Key", a.Key+"x"), 401, "unknown_key"},
+		"another case of a good one":  {apitest.WithHeader("X-Api-Key", strings.ToUpper(a.Key)), 401, "unknown_key"},
+		"very long":                   {apitest.WithHeader("X-Api-Key", strings.Repeat("k", 20_000)), 401, "unknown_key"},
+		"two joined by a comma":       {apitest.WithHeader("X-Api-Key", a.Key+", "+other), 401, "unknown_key"},
+		"the digest instead":          {apitest.WithHeader("X-Api-Key", strings.Repeat("0", 64)), 401, "unknown_key"},
+		"bytes that are not UTF-8":    {apitest.WithHeader("X-Api-Key", "\xff\xfe"), 401, "unknown_key"},
+		"a name that is not a header": {apitest.WithHeader("X-Apikey", a.Key), 401, "no_credential"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
-			got := a.do(apiRequest{method: "GET", path: "/api/v1/me", anyone: true, header: c.header})
-			is.Equal(got.status, c.status)
+			got := a.Do(apitest.ApiRequest{Method: "GET", Path: "/api/v1/me", Anyone: true, Header: c.header})
+			is.Equal(got.Status, c.status)
 			if c.code != "" {
-				is.Equal(got.code(), c.code)
+				is.Equal(got.Code(), c.code)
 			}
-			is.Equal(got.header.Get("WWW-Authenticate") != "", c.status == 401) // a challenge comes with 401 alone
+			is.Equal(got.Header.Get("WWW-Authenticate") != "", c.status == 401) // a challenge comes with 401 alone
 		})
 	}
 	// In the address a key is no key.
-	is.Equal(a.visit("/api/v1/me?x-api-key="+a.key+"&api_key="+a.key).status, 401)
+	is.Equal(a.Visit("/api/v1/me?x-api-key="+a.Key+"&api_key="+a.Key).Status, 401)
 }
 
 // TestDoorNextRequest turns credentials off in every way and back on; each
@@ -93,28 +81,28 @@ func TestDoorCredentials(t *testing.T) {
 func TestDoorNextRequest(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	a := start(t)
-	bob := a.addUser("bob", people.Member)
-	key := a.addKey(bob, people.ScopeAll)
-	me := func() *answer { return a.do(apiRequest{method: "GET", path: "/api/v1/me", key: key}) }
+	a := apitest.Start(t)
+	bob := a.AddUser("bob", people.Member)
+	key := a.AddKey(bob, people.ScopeAll)
+	me := func() *apitest.Answer { return a.Do(apitest.ApiRequest{Method: "GET", Path: "/api/v1/me", Key: key}) }
 	refused := func(code string) {
 		t.Helper()
-		is.Equal(me().want(401).code(), code)
+		is.Equal(me().Want(401).Code(), code)
 	}
-	me().want(200)
+	me().Want(200)
 
 	user := "/api/v1/admin/users/" + bob.ID.String()
-	a.patch(user, `{"apiTokensDisabled":true}`).want(200)
+	a.Patch(user, `{"apiTokensDisabled":true}`).Want(200)
 	refused("api_tokens_disabled")
-	a.patch(user, `{"apiTokensDisabled":false}`).want(200)
-	me().want(200)
-	a.patch(user, `{"disabled":true}`).want(200)
+	a.Patch(user, `{"apiTokensDisabled":false}`).Want(200)
+	me().Want(200)
+	a.Patch(user, `{"disabled":true}`).Want(200)
 	refused("user_disabled")
-	a.patch(user, `{"disabled":false}`).want(200)
-	me().want(200)
+	a.Patch(user, `{"disabled":false}`).Want(200)
+	me().Want(200)
 
 	settings := func(off bool) {
-		is.NoErr(a.server.Store.Update(func(tx *kv.Tx) error {
+		is.NoErr(a.Server.Store.Update(func(tx *kv.Tx) error {
 			set, err := people.ReadSettings(tx)
 			if err != nil {
 				return err
@@ -125,12 +113,12 @@ func TestDoorNextRequest(t *testing.T) {
 	}
 	settings(true)
 	refused("api_tokens_disabled")
-	a.do(apiRequest{method: "GET", path: "/api/v1/me"}).want(401) // administrators' keys too
+	a.Do(apitest.ApiRequest{Method: "GET", Path: "/api/v1/me"}).Want(401) // administrators' keys too
 	settings(false)
-	me().want(200)
+	me().Want(200)
 
 	edit := func(change func(*people.Key)) {
-		is.NoErr(a.server.Store.Update(func(tx *kv.Tx) error {
+		is.NoErr(a.Server.Store.Update(func(tx *kv.Tx) error {
 			keys, err := people.Keys(tx, bob.ID)
 			if err != nil {
 				return err
@@ -142,27 +130,29 @@ func TestDoorNextRequest(t *testing.T) {
 	edit(func(k *people.Key) { k.Disabled = true })
 	refused("key_disabled")
 	edit(func(k *people.Key) { k.Disabled = false })
-	me().want(200)
+	me().Want(200)
 	edit(func(k *people.Key) { k.Scopes = []people.Scope{people.ScopeUpload} })
-	is.Equal(me().want(403).code(), "scope_missing")
+	is.Equal(me().Want(403).Code(), "scope_missing")
 	edit(func(k *people.Key) {
-		k.Scopes, k.Expires = []people.Scope{people.ScopeAll}, a.server.Store.Now().Add(time.Hour)
+		k.Scopes, k.Expires = []people.Scope{people.ScopeAll}, a.Server.Store.Now().Add(time.Hour)
 	})
-	me().want(200)
-	a.clock.advance(time.Hour)
+	me().Want(200)
+	a.Clock.Advance(time.Hour)
 	refused("key_expired")
 	edit(func(k *people.Key) { k.Expires = time.Time{} })
-	me().want(200)
+	me().Want(200)
 
 	// A former administrator keeps the key but not the access to admin routes.
-	eve := a.addUser("eve", people.Admin)
-	admin := a.addKey(eve, people.ScopeAdmin)
-	stats := func() *answer { return a.do(apiRequest{method: "GET", path: "/api/v1/admin/stats", key: admin}) }
-	stats().want(200)
-	a.patch("/api/v1/admin/users/"+eve.ID.String(), `{"role":"user"}`).want(200)
-	is.Equal(stats().want(403).code(), "not_admin")
+	eve := a.AddUser("eve", people.Admin)
+	admin := a.AddKey(eve, people.ScopeAdmin)
+	stats := func() *apitest.Answer {
+		return a.Do(apitest.ApiRequest{Method: "GET", Path: "/api/v1/admin/stats", Key: admin})
+	}
+	stats().Want(200)
+	a.Patch("/api/v1/admin/users/"+eve.ID.String(), `{"role":"user"}`).Want(200)
+	is.Equal(stats().Want(403).Code(), "not_admin")
 
-	a.delete(user).want(200)
+	a.Delete(user).Want(200)
 	refused("unknown_key")
 }
 
@@ -171,7 +161,7 @@ func TestDoorNextRequest(t *testing.T) {
 func TestDoorScopes(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	a := start(t)
+	a := apitest.Start(t)
 	const anyScope, browserAlone people.Scope = "any", "browser"
 	opens := map[people.Scope][]people.Scope{ // by what is needed
 		people.ScopeRead:   {people.ScopeRead, people.ScopeAll, people.ScopeAdmin},
@@ -181,7 +171,7 @@ func TestDoorScopes(t *testing.T) {
 		people.ScopeAll:    {people.ScopeAll, people.ScopeAdmin},
 		anyScope:           {people.ScopeRead, people.ScopeWrite, people.ScopeUpload, people.ScopeAll, people.ScopeAdmin},
 	}
-	need := func(r Route) people.Scope {
+	need := func(r httpapi.Route) people.Scope {
 		p := strings.TrimPrefix(r.Path, "/api/v1/")
 		switch {
 		case p == "keys/current":
@@ -211,20 +201,20 @@ func TestDoorScopes(t *testing.T) {
 		}
 		return people.ScopeWrite
 	}
-	bob := a.addUser("bob", people.Member)
+	bob := a.AddUser("bob", people.Member)
 	for _, scope := range []people.Scope{people.ScopeAll, people.ScopeRead, people.ScopeWrite, people.ScopeUpload, people.ScopeAdmin} {
-		admins, members := a.addKey(a.user, scope), a.addKey(bob, scope)
-		for _, r := range a.server.Routes() {
+		admins, members := a.AddKey(a.User, scope), a.AddKey(bob, scope)
+		for _, r := range a.Server.Routes() {
 			path := strings.NewReplacer("{slug}", "none", "{id}", "01890a5d-ac96-774b-bcce-b302099a8057", "{token}", "none", "{name}", "none").Replace(r.Path)
 			try := func(key string) (status int, code string) {
-				q := apiRequest{method: r.Method, path: path, key: key, anyone: key == "", raw: true}
+				q := apitest.ApiRequest{Method: r.Method, Path: path, Key: key, Anyone: key == "", Raw: true}
 				if r.Method != "GET" && r.Method != "DELETE" {
-					q.json = "{"
+					q.JSON = "{"
 				}
-				got := a.do(q)
+				got := a.Do(q)
 				var e struct{ Code string }
-				_ = json.Unmarshal(got.body, &e) // some are no JSON
-				return got.status, e.Code
+				_ = json.Unmarshal(got.Body, &e) // some are no JSON
+				return got.Status, e.Code
 			}
 			at := fmt.Sprintf("%s key at %s %s", scope, r.Method, r.Path)
 			needed := need(r)
@@ -280,7 +270,7 @@ func TestDoorScopes(t *testing.T) {
 			}
 		}
 	}
-	is.True(len(a.server.Routes()) > 60) // the table was walked
+	is.True(len(a.Server.Routes()) > 60) // the table was walked
 }
 
 // TestDoorBadKeyAtOpenRoutes: a key that cannot be used shuts nobody out of
@@ -288,81 +278,81 @@ func TestDoorScopes(t *testing.T) {
 func TestDoorBadKeyAtOpenRoutes(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	a := start(t)
-	bob := a.addUser("bob", people.Member)
-	key := a.addKey(bob, people.ScopeAll)
+	a := apitest.Start(t)
+	bob := a.AddUser("bob", people.Member)
+	key := a.AddKey(bob, people.ScopeAll)
 	for _, slug := range []string{"open", "hidden"} {
-		a.do(apiRequest{method: "POST", path: "/api/v1/notes", key: key, json: map[string]any{"content": "x", "slug": slug, "isPublic": slug == "open"}}).want(201)
+		a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/notes", Key: key, JSON: map[string]any{"content": "x", "slug": slug, "isPublic": slug == "open"}}).Want(201)
 	}
-	a.do(apiRequest{method: "GET", path: "/x/hidden", key: key}).want(200) // to its owner
-	a.patch("/api/v1/admin/users/"+bob.ID.String(), `{"apiTokensDisabled":true}`).want(200)
-	page := regexp.MustCompile(`/static/[^"]+`).FindString(string(a.visit("/claim/none", "Accept", "text/html").want(404).body))
-	for _, bad := range []http.Header{withHeader("X-Api-Key", "kist_bad"), withHeader("X-Api-Key", key), withHeader("Authorization", "Bearer x")} {
+	a.Do(apitest.ApiRequest{Method: "GET", Path: "/x/hidden", Key: key}).Want(200) // to its owner
+	a.Patch("/api/v1/admin/users/"+bob.ID.String(), `{"apiTokensDisabled":true}`).Want(200)
+	page := regexp.MustCompile(`/static/[^"]+`).FindString(string(a.Visit("/claim/none", "Accept", "text/html").Want(404).Body))
+	for _, bad := range []http.Header{apitest.WithHeader("X-Api-Key", "kist_bad"), apitest.WithHeader("X-Api-Key", key), apitest.WithHeader("Authorization", "Bearer x")} {
 		for path, status := range map[string]int{
 			"/healthz": 200, "/api/v1/openapi": 200, "/api/v1/reference": 200, page: 200, "/claim/none": 404,
 			"/x/open": 200, "/x/hidden": 404, "/s/none": 404,
 		} {
-			is.Equal(a.do(apiRequest{method: "GET", path: path, anyone: true, header: bad}).status, status)
+			is.Equal(a.Do(apitest.ApiRequest{Method: "GET", Path: path, Anyone: true, Header: bad}).Status, status)
 		}
-		is.Equal(a.do(apiRequest{method: "POST", path: "/api/v1/notes/p/open", anyone: true, header: bad, json: "{}"}).status, 200)
-		is.Equal(a.do(apiRequest{method: "POST", path: "/api/v1/notes/p/hidden", anyone: true, header: bad, json: "{}"}).status, 404)
+		is.Equal(a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/notes/p/open", Anyone: true, Header: bad, JSON: "{}"}).Status, 200)
+		is.Equal(a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/notes/p/hidden", Anyone: true, Header: bad, JSON: "{}"}).Status, 404)
 	}
 	// Where a credential is looked at, two are still refused.
-	a.visit("/x/open", "X-Api-Key", a.key, "Authorization", "Bearer kist_bad").want(400)
-	a.visit("/healthz", "X-Api-Key", a.key, "Authorization", "Bearer kist_bad").want(200)
+	a.Visit("/x/open", "X-Api-Key", a.Key, "Authorization", "Bearer kist_bad").Want(400)
+	a.Visit("/healthz", "X-Api-Key", a.Key, "Authorization", "Bearer kist_bad").Want(200)
 	// Browsers and proxies send Basic on their own account.
-	a.visit("/x/open", "Authorization", "Basic YTpi").want(200)
-	a.visit("/x/open", "Authorization", "Digest username=\"a\"").want(200)
+	a.Visit("/x/open", "Authorization", "Basic YTpi").Want(200)
+	a.Visit("/x/open", "Authorization", "Digest username=\"a\"").Want(200)
 }
 
 func TestDoorCrossOrigin(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	a := start(t)
+	a := apitest.Start(t)
 	for _, origin := range []string{"chrome-extension://abcdefghijklmnopabcdefghijklmnop", "moz-extension://0d8b2a3c-5c3e-4d2f-9d51-0123456789ab", "null", "https://example.org"} {
 		t.Run(origin, func(t *testing.T) {
 			is := is.New(t)
 			for _, method := range []string{"GET", "POST", "PATCH", "DELETE"} {
-				got := a.do(apiRequest{method: "OPTIONS", path: "/api/v1/notes/x", anyone: true, header: withHeader(
+				got := a.Do(apitest.ApiRequest{Method: "OPTIONS", Path: "/api/v1/notes/x", Anyone: true, Header: apitest.WithHeader(
 					"Origin", origin, "Access-Control-Request-Method", method, "Access-Control-Request-Headers", "x-api-key,content-type")})
-				is.Equal(got.status, 204)
-				is.Equal(got.header.Get("Access-Control-Allow-Origin"), "*")
-				is.True(strings.Contains(got.header.Get("Access-Control-Allow-Methods"), method))
-				is.Equal(got.header.Get("Access-Control-Allow-Credentials"), "")
-				allowed := strings.Split(got.header.Get("Access-Control-Allow-Headers"), ", ")
+				is.Equal(got.Status, 204)
+				is.Equal(got.Header.Get("Access-Control-Allow-Origin"), "*")
+				is.True(strings.Contains(got.Header.Get("Access-Control-Allow-Methods"), method))
+				is.Equal(got.Header.Get("Access-Control-Allow-Credentials"), "")
+				allowed := strings.Split(got.Header.Get("Access-Control-Allow-Headers"), ", ")
 				for _, name := range strings.Split("content-type, x-api-key, authorization, x-upload-password, x-share-password, x-captcha-token, x-captcha-pass, idempotency-key, "+
 					"tus-resumable, upload-length, upload-offset, upload-metadata, upload-checksum", ", ") {
 					is.True(slices.Contains(allowed, name)) // the header may be sent
 				}
 				is.True(!slices.Contains(allowed, "*"))
 			}
-			for _, q := range []apiRequest{
-				{method: "GET", path: "/api/v1/me"},
-				{method: "POST", path: "/api/v1/notes", json: `{"content":"x"}`},
-				{method: "GET", path: "/api/v1/me", anyone: true},            // 401
-				{method: "GET", path: "/api/v1/nothing", anyone: true},       // 404
-				{method: "PUT", path: "/api/v1/me", anyone: true},            // 405
-				{method: "POST", path: "/api/v1/notes", json: `{`},           // 400
-				{method: "OPTIONS", path: "/api/v1/notes", anyone: true},     // no pre-flight
-				{method: "DELETE", path: "/api/v1/notes/none", anyone: true}, // 401
+			for _, q := range []apitest.ApiRequest{
+				{Method: "GET", Path: "/api/v1/me"},
+				{Method: "POST", Path: "/api/v1/notes", JSON: `{"content":"x"}`},
+				{Method: "GET", Path: "/api/v1/me", Anyone: true},            // 401
+				{Method: "GET", Path: "/api/v1/nothing", Anyone: true},       // 404
+				{Method: "PUT", Path: "/api/v1/me", Anyone: true},            // 405
+				{Method: "POST", Path: "/api/v1/notes", JSON: `{`},           // 400
+				{Method: "OPTIONS", Path: "/api/v1/notes", Anyone: true},     // no pre-flight
+				{Method: "DELETE", Path: "/api/v1/notes/none", Anyone: true}, // 401
 			} {
-				q.header, q.raw = withHeader("Origin", origin), true
-				got := a.do(q)
-				is.Equal(got.header.Get("Access-Control-Allow-Origin"), "*") // errors too: a page must be able to read them
-				is.Equal(got.header.Get("Access-Control-Allow-Credentials"), "")
-				is.Equal(got.header.Get("Vary"), "Origin, Accept-Encoding")
+				q.Header, q.Raw = apitest.WithHeader("Origin", origin), true
+				got := a.Do(q)
+				is.Equal(got.Header.Get("Access-Control-Allow-Origin"), "*") // errors too: a page must be able to read them
+				is.Equal(got.Header.Get("Access-Control-Allow-Credentials"), "")
+				is.Equal(got.Header.Get("Vary"), "Origin, Accept-Encoding")
 			}
 		})
 	}
-	is.Equal(a.get("/api/v1/me").header.Get("Access-Control-Allow-Origin"), "")
-	is.Equal(a.visit("/healthz", "Origin", "null").header.Get("Access-Control-Allow-Origin"), "")
-	is.Equal(a.do(apiRequest{method: "OPTIONS", path: "/x/none", anyone: true, header: withHeader("Origin", "null", "Access-Control-Request-Method", "GET")}).header.Get("Access-Control-Allow-Origin"), "")
+	is.Equal(a.Get("/api/v1/me").Header.Get("Access-Control-Allow-Origin"), "")
+	is.Equal(a.Visit("/healthz", "Origin", "null").Header.Get("Access-Control-Allow-Origin"), "")
+	is.Equal(a.Do(apitest.ApiRequest{Method: "OPTIONS", Path: "/x/none", Anyone: true, Header: apitest.WithHeader("Origin", "null", "Access-Control-Request-Method", "GET")}).Header.Get("Access-Control-Allow-Origin"), "")
 }
 
 func TestDoorRequestID(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	a := start(t)
+	a := apitest.Start(t)
 	for id, taken := range map[string]bool{
 		"abc-DEF_1.2": true, strings.Repeat("a", 64): true,
 		strings.Repeat("a", 65): false, "": false, "a b": false, "a\"b": false, "ä": false, "a{b": false, "<script>": false, "a\x1b[31m": false, "a/b": false,
@@ -371,22 +361,17 @@ func TestDoorRequestID(t *testing.T) {
 		r.Host = "localhost"
 		r.Header["X-Request-Id"] = []string{id}
 		w := httptest.NewRecorder()
-		a.server.ServeHTTP(w, r)
+		a.Server.ServeHTTP(w, r)
 		got := w.Header().Get("X-Request-Id")
 		is.Equal(got == id, taken)
 		is.True(web.SaneID(got))
 		var e struct{ RequestID string }
 		is.NoErr(json.Unmarshal(w.Body.Bytes(), &e))
 		is.Equal(e.RequestID, got)
-		is.True(strings.Contains(a.log.String(), `"requestId":"`+got+`"`))
+		is.True(strings.Contains(a.Logged.String(), `"requestId":"`+got+`"`))
 	}
-	one := a.visit("/healthz").header.Get("X-Request-Id")
-	is.True(a.visit("/healthz").header.Get("X-Request-Id") != one)
-}
-
-// lines are those of the log since mark.
-func (a *app) lines(mark int) []string {
-	return strings.Split(strings.TrimSuffix(a.log.String()[mark:], "\n"), "\n")
+	one := a.Visit("/healthz").Header.Get("X-Request-Id")
+	is.True(a.Visit("/healthz").Header.Get("X-Request-Id") != one)
 }
 
 // TestDoorLog: one line a request, in which no secret of a request stands,
@@ -394,46 +379,46 @@ func (a *app) lines(mark int) []string {
 func TestDoorLog(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	a := start(t)
-	a.post("/api/v1/notes", `{"content":"x","slug":"locked","isPublic":true,"password":"SECRET-pass"}`).want(201)
+	a := apitest.Start(t)
+	a.Post("/api/v1/notes", `{"content":"x","slug":"locked","isPublic":true,"password":"SECRET-pass"}`).Want(201)
 	const token = "kist_SECRETkeySECRETkeySECRETkeySECRETkeySECRE"
-	mark := len(a.log.String())
-	requests := []apiRequest{
-		{method: "GET", path: "/api/v1/me", key: token},
-		{method: "GET", path: "/api/v1/files/" + token, key: token},
-		{method: "GET", path: "/x/" + token + ".txt", anyone: true},
-		{method: "GET", path: "/x/locked?password=SECRET-query&key=" + token, anyone: true},
-		{method: "GET", path: "/x/locked", anyone: true, header: withHeader("X-Share-Password", "SECRET-guess")},
-		{method: "GET", path: "/x/locked", anyone: true, header: withHeader("X-Share-Password", "SECRET-pass")},
-		{method: "POST", path: "/api/v1/notes/p/locked", anyone: true, json: `{"password":"SECRET-body"}`},
-		{method: "POST", path: "/api/v1/notes", json: `{"content":"SECRET-content","password":"SECRET-new","sourceUrl":"SECRET-url"}`},
-		{method: "POST", path: "/api/v1/notes", json: `{"SECRET-broken"`},
-		{method: "GET", path: "/claim/SECRET-token", anyone: true},
-		{method: "HEAD", path: "/claim/SECRET-token", anyone: true},
-		{method: "PUT", path: "/claim/SECRET-token", anyone: true},
-		{method: "OPTIONS", path: "/claim/SECRET-token", anyone: true},
-		{method: "GET", path: "/claim/SECRET-token/", anyone: true},
-		{method: "GET", path: "/claim/a/SECRET-token", anyone: true},
-		{method: "GET", path: "/kist/claim/SECRET-token", anyone: true},
-		{method: "GET", path: "/Claim/SECRET-token", anyone: true},
-		{method: "GET", path: "//claim//SECRET-token", anyone: true},
-		{method: "GET", path: "/%63laim/SECRET-token", anyone: true},
-		{method: "GET", path: "/claim/SECRET-token?" + strings.Repeat("a", web.MaxQuery+1), anyone: true},
-		{method: "POST", path: "/claim/SECRET-token", anyone: true, body: strings.NewReader("username=a&password=SECRET-form"), header: withHeader("Content-Type", "application/x-www-form-urlencoded")},
-		{method: "PATCH", path: "/api/v1/me", json: `{"password":"SECRET-123456","currentPassword":"SECRET-123457"}`},
+	mark := len(a.Logged.String())
+	requests := []apitest.ApiRequest{
+		{Method: "GET", Path: "/api/v1/me", Key: token},
+		{Method: "GET", Path: "/api/v1/files/" + token, Key: token},
+		{Method: "GET", Path: "/x/" + token + ".txt", Anyone: true},
+		{Method: "GET", Path: "/x/locked?password=SECRET-query&key=" + token, Anyone: true},
+		{Method: "GET", Path: "/x/locked", Anyone: true, Header: apitest.WithHeader("X-Share-Password", "SECRET-guess")},
+		{Method: "GET", Path: "/x/locked", Anyone: true, Header: apitest.WithHeader("X-Share-Password", "SECRET-pass")},
+		{Method: "POST", Path: "/api/v1/notes/p/locked", Anyone: true, JSON: `{"password":"SECRET-body"}`},
+		{Method: "POST", Path: "/api/v1/notes", JSON: `{"content":"SECRET-content","password":"SECRET-new","sourceUrl":"SECRET-url"}`},
+		{Method: "POST", Path: "/api/v1/notes", JSON: `{"SECRET-broken"`},
+		{Method: "GET", Path: "/claim/SECRET-token", Anyone: true},
+		{Method: "HEAD", Path: "/claim/SECRET-token", Anyone: true},
+		{Method: "PUT", Path: "/claim/SECRET-token", Anyone: true},
+		{Method: "OPTIONS", Path: "/claim/SECRET-token", Anyone: true},
+		{Method: "GET", Path: "/claim/SECRET-token/", Anyone: true},
+		{Method: "GET", Path: "/claim/a/SECRET-token", Anyone: true},
+		{Method: "GET", Path: "/kist/claim/SECRET-token", Anyone: true},
+		{Method: "GET", Path: "/Claim/SECRET-token", Anyone: true},
+		{Method: "GET", Path: "//claim//SECRET-token", Anyone: true},
+		{Method: "GET", Path: "/%63laim/SECRET-token", Anyone: true},
+		{Method: "GET", Path: "/claim/SECRET-token?" + strings.Repeat("a", web.MaxQuery+1), Anyone: true},
+		{Method: "POST", Path: "/claim/SECRET-token", Anyone: true, Body: strings.NewReader("username=a&password=SECRET-form"), Header: apitest.WithHeader("Content-Type", "application/x-www-form-urlencoded")},
+		{Method: "PATCH", Path: "/api/v1/me", JSON: `{"password":"SECRET-123456","currentPassword":"SECRET-123457"}`},
 	}
 	for _, name := range []string{"Authorization", "Cookie", "Referer", "User-Agent", "Origin", "Idempotency-Key", "X-Upload-Password", "X-Forwarded-For", "Accept", "Range", "If-None-Match", "Sec-Purpose", "X-Anything"} {
-		requests = append(requests, apiRequest{method: "GET", path: "/x/locked", anyone: true, header: withHeader(name, "Bearer SECRET-header")})
+		requests = append(requests, apitest.ApiRequest{Method: "GET", Path: "/x/locked", Anyone: true, Header: apitest.WithHeader(name, "Bearer SECRET-header")})
 	}
 	for _, q := range requests {
-		q.raw = true
-		a.do(q)
+		q.Raw = true
+		a.Do(q)
 	}
-	up := a.uploadRequest(map[string]string{"password": "SECRET-field", "description": "SECRET-text", "slug": "!SECRET"}, file{"SECRET-name.txt", "text/SECRET-type", "SECRET-bytes"})
-	up.raw = true
-	a.do(up)
+	up := a.UploadRequest(map[string]string{"password": "SECRET-field", "description": "SECRET-text", "slug": "!SECRET"}, apitest.File("SECRET-name.txt", "text/SECRET-type", "SECRET-bytes"))
+	up.Raw = true
+	a.Do(up)
 
-	lines := a.lines(mark)
+	lines := a.Lines(mark)
 	is.Equal(len(lines), len(requests)+1) // one line a request
 	for _, line := range lines {
 		var l struct {
@@ -456,13 +441,13 @@ func TestDoorLog(t *testing.T) {
 func TestDoorLogEscapes(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	a := start(t)
-	mark := len(a.log.String())
+	a := apitest.Start(t)
+	mark := len(a.Logged.String())
 	paths := []string{"/x/a%0d%0a%7B%22level%22:%22ERROR%22%7D", "/x/%1b%5B31mred", "/x/%00", "/x/%ff%fe", "/x/%e2%80%ae", "/" + strings.Repeat("y", 20_000)}
 	for _, path := range paths {
-		a.do(apiRequest{method: "GET", path: path, anyone: true, raw: true})
+		a.Do(apitest.ApiRequest{Method: "GET", Path: path, Anyone: true, Raw: true})
 	}
-	lines := a.lines(mark)
+	lines := a.Lines(mark)
 	is.Equal(len(lines), len(paths))
 	for _, line := range lines {
 		is.True(json.Valid([]byte(line)))
@@ -513,18 +498,18 @@ func TestDoorClientAddress(t *testing.T) {
 		})
 	}
 	// Addresses are made of the base, whatever the request says.
-	a := start(t, func(c *web.Config) { c.TrustedProxies, c.AnyHost = proxies, true })
-	made := a.do(apiRequest{method: "POST", path: "/api/v1/notes", json: `{"content":"x"}`, header: withHeader(
-		"X-Forwarded-Host", "evil.example", "X-Forwarded-Proto", "ftp", "Forwarded", "host=evil.example", "X-Forwarded-For", "1.1.1.1")}).want(201)
-	is.True(strings.HasPrefix(made.text("url"), "https://kist.example.org/"))
-	is.True(strings.Contains(a.log.String(), `"client":"1.1.1.1"`))
+	a := apitest.Start(t, func(c *web.Config) { c.TrustedProxies, c.AnyHost = proxies, true })
+	made := a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/notes", JSON: `{"content":"x"}`, Header: apitest.WithHeader(
+		"X-Forwarded-Host", "evil.example", "X-Forwarded-Proto", "ftp", "Forwarded", "host=evil.example", "X-Forwarded-For", "1.1.1.1")}).Want(201)
+	is.True(strings.HasPrefix(made.Text("url"), "https://kist.example.org/"))
+	is.True(strings.Contains(a.Logged.String(), `"client":"1.1.1.1"`))
 }
 
 // TestDoorOddRequests sends what routers and muxes stumble over.
 func TestDoorOddRequests(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	a := start(t)
+	a := apitest.Start(t)
 	for _, c := range []struct {
 		method, target string
 		status         int
@@ -566,7 +551,7 @@ func TestDoorOddRequests(t *testing.T) {
 			t.Fatal(err)
 		}
 		w := httptest.NewRecorder()
-		a.server.ServeHTTP(w, r)
+		a.Server.ServeHTTP(w, r)
 		if w.Code != c.status {
 			t.Errorf("%s %s: %d, want %d", c.method, c.target, w.Code, c.status)
 		}
@@ -598,25 +583,25 @@ func TestDoorHome(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	for base, prefix := range map[string]string{"https://kist.example.org": "", "https://example.org/kist": "/kist"} {
-		a := start(t, func(c *web.Config) { c.Base = base })
-		is.Equal(a.visit("/").want(303).header.Get("Location"), prefix+"/login?next=%2F")
-		got := a.browse("/").want(200)
-		is.Equal(got.header.Get("Content-Type"), "text/html; charset=utf-8")
-		is.True(strings.HasPrefix(got.header.Get("Content-Security-Policy"), "default-src 'none'"))
-		page := string(got.body)
+		a := apitest.Start(t, func(c *web.Config) { c.Base = base })
+		is.Equal(a.Visit("/").Want(303).Header.Get("Location"), prefix+"/login?next=%2F")
+		got := browse(a, "/").Want(200)
+		is.Equal(got.Header.Get("Content-Type"), "text/html; charset=utf-8")
+		is.True(strings.HasPrefix(got.Header.Get("Content-Security-Policy"), "default-src 'none'"))
+		page := string(got.Body)
 		is.True(strings.Contains(page, `href="`+prefix+`/api/v1/reference"`))
 		is.True(strings.Contains(page, `href="`+prefix+`/"`))
 		is.True(strings.Contains(page, `href="`+prefix+`/static/`))
-		is.Equal(len(a.do(apiRequest{method: "HEAD", path: "/"}).want(200).body), 0)
+		is.Equal(len(a.Do(apitest.ApiRequest{Method: "HEAD", Path: "/"}).Want(200).Body), 0)
 	}
 }
 
 func TestDoorQueryBounds(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	a := start(t)
+	a := apitest.Start(t)
 	get := func(query string) int {
-		return a.do(apiRequest{method: "GET", path: "/api/v1/notes?" + query, raw: true}).status
+		return a.Do(apitest.ApiRequest{Method: "GET", Path: "/api/v1/notes?" + query, Raw: true}).Status
 	}
 	is.Equal(get("tag="+strings.Repeat("a", web.MaxQuery-4)), 200)
 	is.Equal(get("tag="+strings.Repeat("a", web.MaxQuery-3)), 400)
@@ -625,6 +610,6 @@ func TestDoorQueryBounds(t *testing.T) {
 	r := httptest.NewRequest("GET", "/api/v1/notes?"+strings.Repeat("a=b&", 1_000_000), nil)
 	r.Host = "localhost"
 	w := httptest.NewRecorder()
-	a.server.ServeHTTP(w, r)
+	a.Server.ServeHTTP(w, r)
 	is.Equal(w.Code, 400)
 }

@@ -1,4 +1,4 @@
-package httpapi
+package httpapi_test
 
 import (
 	"archive/zip"
@@ -20,6 +20,8 @@ import (
 	"github.com/matryer/is"
 
 	"kist/embed"
+	"kist/httpapi"
+	"kist/httpapi/apitest"
 	"kist/httpapi/upload"
 	"kist/httpapi/web"
 	"kist/kv"
@@ -32,20 +34,20 @@ import (
 var startData = regexp.MustCompile(`(?s)<script type="application/json" id="start">(.*?)</script>`)
 
 // browse asks for a page as a browser does.
-func (a *app) browse(path string) *answer {
+func browse(a *apitest.App, path string) *apitest.Answer {
 	a.Helper()
-	return a.do(apiRequest{method: "GET", path: path, header: http.Header{"Accept": {"text/html"}}})
+	return a.Do(apitest.ApiRequest{Method: "GET", Path: path, Header: http.Header{"Accept": {"text/html"}}})
 }
 
 // first returns the data that came with a page under a name.
-func (g *answer) first(name string) any {
-	g.app.Helper()
-	found := startData.FindSubmatch(g.body)
+func first(g *apitest.Answer, name string) any {
+	g.App.Helper()
+	found := startData.FindSubmatch(g.Body)
 	if found == nil {
-		g.app.Fatalf("no data in %s", cutText(g.body))
+		g.App.Fatalf("no data in %s", apitest.CutText(g.Body))
 	}
 	var start struct{ Answers map[string]any }
-	g.app.fatal(json.Unmarshal(found[1], &start))
+	g.App.NoErr(json.Unmarshal(found[1], &start))
 	return start.Answers[name]
 }
 
@@ -54,28 +56,28 @@ func (g *answer) first(name string) any {
 func TestAppAddresses(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	a := start(t)
-	a.post("/api/v1/notes", map[string]any{"title": "Shopping", "content": "</script><!-- milk"}).want(201)
-	uploads := a.as(a.addKey(a.user, people.ScopeUpload))
-	for _, p := range AppPages() {
+	a := apitest.Start(t)
+	a.Post("/api/v1/notes", map[string]any{"title": "Shopping", "content": "</script><!-- milk"}).Want(201)
+	uploads := a.As(a.AddKey(a.User, people.ScopeUpload))
+	for _, p := range httpapi.AppPages() {
 		path := strings.NewReplacer("{id}", "new", "{slug}", "new").Replace(p.Path)
-		page := a.browse(path).want(200)
-		is.Equal(page.header.Get("Content-Security-Policy"), embed.AppPage{}.Policy())
-		is.Equal(page.header.Get("Cache-Control"), "no-store")
-		is.True(page.first("me") != nil)
-		is.True(page.first("tags") != nil)
-		is.Equal(bytes.Count(page.body, []byte("</script>")), 3) // none of the data's
+		page := browse(a, path).Want(200)
+		is.Equal(page.Header.Get("Content-Security-Policy"), embed.AppPage{}.Policy())
+		is.Equal(page.Header.Get("Cache-Control"), "no-store")
+		is.True(first(page, "me") != nil)
+		is.True(first(page, "tags") != nil)
+		is.Equal(bytes.Count(page.Body, []byte("</script>")), 3) // none of the data's
 
-		for _, stranger := range []*answer{a.visit(path + "?q=a+b"), uploads.browse(path + "?q=a+b")} {
-			stranger.want(303)
-			is.Equal(stranger.header.Get("Location"), "/login?next="+strings.ReplaceAll(path, "/", "%2F")+"%3Fq%3Da%2Bb")
+		for _, stranger := range []*apitest.Answer{a.Visit(path + "?q=a+b"), browse(uploads, path+"?q=a+b")} {
+			stranger.Want(303)
+			is.Equal(stranger.Header.Get("Location"), "/login?next="+strings.ReplaceAll(path, "/", "%2F")+"%3Fq%3Da%2Bb")
 		}
 	}
-	home := a.browse("/")
-	notes := home.first("notes").(map[string]any)
+	home := browse(a, "/")
+	notes := first(home, "notes").(map[string]any)
 	is.Equal(notes["total"], 1.0)
-	is.True(home.first("files") != nil)
-	a.browse("/notes/none").want(200) // the script says that there is none
+	is.True(first(home, "files") != nil)
+	browse(a, "/notes/none").Want(200) // the script says that there is none
 }
 
 // TestAppFirstAnswers: what comes with a page is what the API answers to its
@@ -83,26 +85,26 @@ func TestAppAddresses(t *testing.T) {
 func TestAppFirstAnswers(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	a := start(t)
+	a := apitest.Start(t)
 	for i := range 3 {
-		a.post("/api/v1/notes", map[string]any{"title": fmt.Sprint("Note ", i), "content": strings.Repeat("long ", 1000), "tags": []string{[]string{"odd", "even"}[i%2]}}).want(201)
+		a.Post("/api/v1/notes", map[string]any{"title": fmt.Sprint("Note ", i), "content": strings.Repeat("long ", 1000), "tags": []string{[]string{"odd", "even"}[i%2]}}).Want(201)
 	}
-	slug := a.post("/api/v1/shorten", map[string]any{"originalUrl": "https://go.dev"}).want(201).text("data.slug")
+	slug := a.Post("/api/v1/shorten", map[string]any{"originalUrl": "https://go.dev"}).Want(201).Text("data.slug")
 
-	list := a.browse("/notes?tag=odd").first("notes").(map[string]any)
+	list := first(browse(a, "/notes?tag=odd"), "notes").(map[string]any)
 	is.Equal(list["total"], 2.0)
 	one := list["data"].([]any)[0].(map[string]any)
 	is.Equal(len(one["content"].(string)), 300) // lists are brief
-	is.Equal(a.browse("/notes?sort=nonsense").first("notes"), nil)
-	is.Equal(a.browse("/links/" + slug).first("shorten/{id}").(map[string]any)["data"].(map[string]any)["slug"], slug)
-	is.Equal(a.browse("/search?q=Note+1").first("search").(map[string]any)["total"], 1.0)
+	is.Equal(first(browse(a, "/notes?sort=nonsense"), "notes"), nil)
+	is.Equal(first(browse(a, "/links/"+slug), "shorten/{id}").(map[string]any)["data"].(map[string]any)["slug"], slug)
+	is.Equal(first(browse(a, "/search?q=Note+1"), "search").(map[string]any)["total"], 1.0)
 
-	is.True(a.browse("/admin").first("admin/users") != nil)
-	member := a.as(a.addKey(a.addUser("ben", people.Member), people.ScopeAdmin))
-	is.Equal(member.browse("/admin").first("admin/users"), nil)
-	is.Equal(member.browse("/notes").first("notes").(map[string]any)["total"], 0.0)
-	reads := a.as(a.addKey(a.user, people.ScopeRead))
-	is.Equal(reads.browse("/keys").first("keys"), nil)
+	is.True(first(browse(a, "/admin"), "admin/users") != nil)
+	member := a.As(a.AddKey(a.AddUser("ben", people.Member), people.ScopeAdmin))
+	is.Equal(first(browse(member, "/admin"), "admin/users"), nil)
+	is.Equal(first(browse(member, "/notes"), "notes").(map[string]any)["total"], 0.0)
+	reads := a.As(a.AddKey(a.User, people.ScopeRead))
+	is.Equal(first(browse(reads, "/keys"), "keys"), nil)
 }
 
 // TestAppWithManyTags: they weigh on no page, and are there when the script
@@ -110,17 +112,17 @@ func TestAppFirstAnswers(t *testing.T) {
 func TestAppWithManyTags(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	a := start(t)
+	a := apitest.Start(t)
 	for i := range 10 {
 		var names []string
 		for j := range 60 {
 			names = append(names, fmt.Sprintf("tag %d of many %d", i, j))
 		}
-		a.post("/api/v1/notes", map[string]any{"content": "x", "tags": names}).want(201)
+		a.Post("/api/v1/notes", map[string]any{"content": "x", "tags": names}).Want(201)
 	}
-	page := a.browse("/notes")
-	is.Equal(page.first("tags"), nil)
-	is.True(len(page.body) < 60_000)
+	page := browse(a, "/notes")
+	is.Equal(first(page, "tags"), nil)
+	is.True(len(page.Body) < 60_000)
 }
 
 // TestFormsMatchTheDocument: a form has fields that its kind takes, and their bounds
@@ -145,7 +147,7 @@ func TestFormsMatchTheDocument(t *testing.T) {
 	is.NoErr(json.Unmarshal(embed.OpenAPI, &document))
 	all := document.Components.Schemas
 	var came struct{ Kinds []record.View }
-	text := startData.FindSubmatch(start(t).browse("/").want(200).body)[1]
+	text := startData.FindSubmatch(browse(apitest.Start(t), "/").Want(200).Body)[1]
 	text = regexp.MustCompile(`"choices":\{[^}]*\}`).ReplaceAllFunc(text, func(object []byte) []byte { // the names alone
 		names := regexp.MustCompile(`"(\w+)":"([^"]*)"`).FindAllSubmatch(object[len(`"choices":`):], -1)
 		list := make(record.Choices, len(names))
@@ -195,21 +197,21 @@ func TestFormsMatchTheDocument(t *testing.T) {
 func TestListsCanBeBrief(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	a := start(t)
+	a := apitest.Start(t)
 	long := strings.Repeat("é", 400)
 	for path, members := range map[string]string{"notes": "content", "snippets": "content", "recipes": "ingredients instructions"} {
 		body := map[string]any{"title": "t"}
 		for name := range strings.FieldsSeq(members) {
 			body[name] = long
 		}
-		id := a.post("/api/v1/"+path, body).want(201).text("data.id")
+		id := a.Post("/api/v1/"+path, body).Want(201).Text("data.id")
 		for name := range strings.FieldsSeq(members) {
-			is.Equal(a.get("/api/v1/"+path+"?brief=true").want(200).text("data.0."+name), strings.Repeat("é", 300))
-			is.Equal(a.get("/api/v1/"+path+"?brief=false").want(200).text("data.0."+name), long)
-			is.Equal(a.get("/api/v1/"+path+"/"+id).want(200).text("data."+name), long) // it is cut for the list alone
+			is.Equal(a.Get("/api/v1/"+path+"?brief=true").Want(200).Text("data.0."+name), strings.Repeat("é", 300))
+			is.Equal(a.Get("/api/v1/"+path+"?brief=false").Want(200).Text("data.0."+name), long)
+			is.Equal(a.Get("/api/v1/"+path+"/"+id).Want(200).Text("data."+name), long) // it is cut for the list alone
 		}
 	}
-	a.get("/api/v1/notes?brief=perhaps").want(400)
+	a.Get("/api/v1/notes?brief=perhaps").Want(400)
 }
 
 var onDemand = regexp.MustCompile(`/static/(account|activity|admin|bookmarks|bulk|collections|film|help|keys|moving|remote|replace|requests|search|security|share|tags|trash|tus|uploads|versions|webhooks|welcome)\b`)
@@ -223,26 +225,26 @@ func TestAppIsLight(t *testing.T) {
 	needs.Time(t)
 	t.Parallel()
 	is := is.New(t)
-	a := start(t)
+	a := apitest.Start(t)
 	for i := range 60 {
-		a.post("/api/v1/notes", map[string]any{"title": fmt.Sprint("Note ", i), "content": strings.Repeat(fmt.Sprint("word", i*7919%1000, " "), 500), "tags": []string{fmt.Sprint("tag", i%9)}}).want(201)
-		a.post("/api/v1/bookmarks", map[string]any{"url": fmt.Sprint("https://example.org/", i*7919), "title": fmt.Sprint("Bookmark ", i)}).want(201)
+		a.Post("/api/v1/notes", map[string]any{"title": fmt.Sprint("Note ", i), "content": strings.Repeat(fmt.Sprint("word", i*7919%1000, " "), 500), "tags": []string{fmt.Sprint("tag", i%9)}}).Want(201)
+		a.Post("/api/v1/bookmarks", map[string]any{"url": fmt.Sprint("https://example.org/", i*7919), "title": fmt.Sprint("Bookmark ", i)}).Want(201)
 	}
-	_, link := a.ask(map[string]any{"description": strings.Repeat("Please give us all you took. ", 9)})
+	_, link := a.Ask(map[string]any{"description": strings.Repeat("Please give us all you took. ", 9)})
 	for i := range 60 {
-		a.leave(link, nil, map[string]string{"name": fmt.Sprint("Guest ", i), "message": fmt.Sprint("Here you are, number ", i)}, file{fmt.Sprintf("IMG_%d.jpg", i*7919), "", fmt.Sprint("picture ", i)}).want(201)
-		a.ask(map[string]any{"title": fmt.Sprint("Photos ", i)})
+		a.Leave(link, nil, map[string]string{"name": fmt.Sprint("Guest ", i), "message": fmt.Sprint("Here you are, number ", i)}, apitest.File(fmt.Sprintf("IMG_%d.jpg", i*7919), "", fmt.Sprint("picture ", i))).Want(201)
+		a.Ask(map[string]any{"title": fmt.Sprint("Photos ", i)})
 	}
-	for _, p := range AppPages() {
+	for _, p := range httpapi.AppPages() {
 		path := strings.NewReplacer("{id}", "new", "{slug}", "new").Replace(p.Path)
-		got := a.do(apiRequest{method: "GET", path: path, header: http.Header{"Accept-Encoding": {"gzip"}}}).want(200)
-		is.Equal(got.header.Get("Content-Encoding"), "gzip")
-		r, err := gzip.NewReader(bytes.NewReader(got.body))
+		got := a.Do(apitest.ApiRequest{Method: "GET", Path: path, Header: http.Header{"Accept-Encoding": {"gzip"}}}).Want(200)
+		is.Equal(got.Header.Get("Content-Encoding"), "gzip")
+		r, err := gzip.NewReader(bytes.NewReader(got.Body))
 		is.NoErr(err)
 		page, err := io.ReadAll(r)
 		is.NoErr(err)
 		is.True(path != "/notes" || bytes.Contains(page, []byte("Note 59")))
-		total := len(got.body)
+		total := len(got.Body)
 		files := regexp.MustCompile(`/static/[a-z0-9.-]+\.(?:css|js|svg)`).FindAllString(string(page), -1)
 		is.True(len(files) >= 4)
 		slices.Sort(files)
@@ -250,12 +252,12 @@ func TestAppIsLight(t *testing.T) {
 			if m := onDemand.FindStringSubmatch(file); m != nil && m[1] != p.Module && !slices.Contains(loadsLater[p.Path], m[1]) {
 				continue // named here, and loaded by another page or with a large file
 			}
-			asset := a.do(apiRequest{method: "GET", path: file, anyone: true, header: http.Header{"Accept-Encoding": {"gzip"}}}).want(200)
-			is.Equal(asset.header.Get("Cache-Control"), "public, max-age=31536000, immutable")
-			total += len(asset.body)
+			asset := a.Do(apitest.ApiRequest{Method: "GET", Path: file, Anyone: true, Header: http.Header{"Accept-Encoding": {"gzip"}}}).Want(200)
+			is.Equal(asset.Header.Get("Cache-Control"), "public, max-age=31536000, immutable")
+			total += len(asset.Body)
 		}
-		t.Logf("%s: %d bytes, %d of them the page", path, total, len(got.body))
-		is.True(total-len(got.body) < 75<<10) // its scripts and styles
+		t.Logf("%s: %d bytes, %d of them the page", path, total, len(got.Body))
+		is.True(total-len(got.Body) < 75<<10) // its scripts and styles
 	}
 }
 
@@ -263,55 +265,48 @@ func TestAppIsLight(t *testing.T) {
 func TestUnasked(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	a := start(t)
-	icon := a.visit("/favicon.ico").want(303)
-	is.Equal(a.visit(icon.header.Get("Location")).want(200).header.Get("Content-Type"), "image/png")
-	is.True(strings.Contains(string(a.visit("/robots.txt").want(200).body), "User-agent: *"))
+	a := apitest.Start(t)
+	icon := a.Visit("/favicon.ico").Want(303)
+	is.Equal(a.Visit(icon.Header.Get("Location")).Want(200).Header.Get("Content-Type"), "image/png")
+	is.True(strings.Contains(string(a.Visit("/robots.txt").Want(200).Body), "User-agent: *"))
 }
 
 func TestManifest(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	a := start(t, func(c *web.Config) { c.Base = "https://kist.example.org/kist" })
-	got := a.visit("/manifest.webmanifest").want(200)
-	is.Equal(got.header.Get("Content-Type"), "application/manifest+json")
-	is.Equal(got.text("start_url"), "/kist/")
-	is.Equal(got.text("share_target.action"), "/kist/share")
-	is.Equal(got.text("share_target.method"), "POST")
+	a := apitest.Start(t, func(c *web.Config) { c.Base = "https://kist.example.org/kist" })
+	got := a.Visit("/manifest.webmanifest").Want(200)
+	is.Equal(got.Header.Get("Content-Type"), "application/manifest+json")
+	is.Equal(got.Text("start_url"), "/kist/")
+	is.Equal(got.Text("share_target.action"), "/kist/share")
+	is.Equal(got.Text("share_target.method"), "POST")
 	for i, side := range []int{192, 512} {
-		src := got.text(fmt.Sprintf("icons.%d.src", i))
-		icon := a.visit(strings.TrimPrefix(src, "/kist")).want(200)
-		picture, err := png.DecodeConfig(bytes.NewReader(icon.body))
+		src := got.Text(fmt.Sprintf("icons.%d.src", i))
+		icon := a.Visit(strings.TrimPrefix(src, "/kist")).Want(200)
+		picture, err := png.DecodeConfig(bytes.NewReader(icon.Body))
 		is.NoErr(err)
 		is.Equal(picture.Width, side)
-		is.Equal(icon.header.Get("Content-Type"), "image/png")
+		is.Equal(icon.Header.Get("Content-Type"), "image/png")
 	}
 }
 
 func TestQR(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	a := start(t)
-	got := a.get("/api/v1/qr?text=https://kist.example.org/v/summer").want(200)
-	is.Equal(got.header.Get("Content-Type"), "image/svg+xml")
-	is.True(bytes.HasPrefix(got.body, []byte("<svg ")))
-	a.get("/api/v1/qr").want(400)
-	a.get("/api/v1/qr?text=" + strings.Repeat("a", MaxQRText+1)).want(400)
-	a.get("/api/v1/qr?text=" + strings.Repeat("%F0%9F%8D%8E", MaxQRText/4)).want(200)
-	a.do(apiRequest{method: "GET", path: "/api/v1/qr?text=a", anyone: true}).want(401)
-}
-
-// shareSheet sends the request of a phone's share sheet.
-func (a *app) shareSheet(fields map[string]string, files ...file) apiRequest {
-	q := a.uploadRequest(fields, files...)
-	q.path = "/share"
-	return q
+	a := apitest.Start(t)
+	got := a.Get("/api/v1/qr?text=https://kist.example.org/v/summer").Want(200)
+	is.Equal(got.Header.Get("Content-Type"), "image/svg+xml")
+	is.True(bytes.HasPrefix(got.Body, []byte("<svg ")))
+	a.Get("/api/v1/qr").Want(400)
+	a.Get("/api/v1/qr?text=" + strings.Repeat("a", httpapi.MaxQRText+1)).Want(400)
+	a.Get("/api/v1/qr?text=" + strings.Repeat("%F0%9F%8D%8E", httpapi.MaxQRText/4)).Want(200)
+	a.Do(apitest.ApiRequest{Method: "GET", Path: "/api/v1/qr?text=a", Anyone: true}).Want(401)
 }
 
 func TestShareTarget(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	a := start(t)
+	a := apitest.Start(t)
 	for _, c := range []struct {
 		fields           map[string]string
 		to, kind, member string
@@ -325,46 +320,46 @@ func TestShareTarget(t *testing.T) {
 		{map[string]string{"title": strings.Repeat("x", 600), "text": "t"}, "/notes/", "notes", "title", strings.Repeat("x", 512)},
 		{map[string]string{"url": "javascript:alert(1)"}, "/notes/", "notes", "content", "javascript:alert(1)"},
 	} {
-		got := a.do(a.shareSheet(c.fields)).want(303)
-		to := got.header.Get("Location")
+		got := a.Do(a.ShareSheet(c.fields)).Want(303)
+		to := got.Header.Get("Location")
 		is.True(strings.HasPrefix(to, c.to))
-		is.Equal(a.get("/api/v1/"+c.kind).want(200).text("data.0."+c.member), c.want)
-		is.Equal(a.get("/api/v1/"+c.kind).at("data.0.isPublic"), false)
+		is.Equal(a.Get("/api/v1/"+c.kind).Want(200).Text("data.0."+c.member), c.want)
+		is.Equal(a.Get("/api/v1/"+c.kind).At("data.0.isPublic"), false)
 	}
-	is.Equal(a.do(a.shareSheet(map[string]string{"title": ""})).want(303).header.Get("Location"), "/")
+	is.Equal(a.Do(a.ShareSheet(map[string]string{"title": ""})).Want(303).Header.Get("Location"), "/")
 
-	got := a.do(a.shareSheet(map[string]string{"text": "from the phone"}, file{"a.txt", "text/plain", "aaa"}, file{"b.txt", "text/plain", "bbb"})).want(303)
-	is.Equal(got.header.Get("Location"), "/files")
-	files := a.get("/api/v1/files").want(200)
-	is.Equal(files.at("total"), 2.0)
-	is.Equal(files.text("data.0.description"), "from the phone")
+	got := a.Do(a.ShareSheet(map[string]string{"text": "from the phone"}, apitest.File("a.txt", "text/plain", "aaa"), apitest.File("b.txt", "text/plain", "bbb"))).Want(303)
+	is.Equal(got.Header.Get("Location"), "/files")
+	files := a.Get("/api/v1/files").Want(200)
+	is.Equal(files.At("total"), 2.0)
+	is.Equal(files.Text("data.0.description"), "from the phone")
 }
 
 // TestShareTargetOfStrangers: nothing that a stranger shares is kept, or even read.
 func TestShareTargetOfStrangers(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	a := start(t)
-	before := a.state()
-	q := a.shareSheet(map[string]string{"text": "milk & bread"}, file{"a.txt", "text/plain", "aaa"})
-	q.anyone = true
-	is.Equal(a.do(q).want(303).header.Get("Location"), "/login?next=%2F%3Fagain%3Dshare")
-	other := apiRequest{method: "POST", path: "/share", body: strings.NewReader("no form"), anyone: true, raw: true}
-	is.Equal(a.do(other).want(303).header.Get("Location"), "/login?next=%2F%3Fagain%3Dshare")
-	is.Equal(a.state(), before)
+	a := apitest.Start(t)
+	before := a.State()
+	q := a.ShareSheet(map[string]string{"text": "milk & bread"}, apitest.File("a.txt", "text/plain", "aaa"))
+	q.Anyone = true
+	is.Equal(a.Do(q).Want(303).Header.Get("Location"), "/login?next=%2F%3Fagain%3Dshare")
+	other := apitest.ApiRequest{Method: "POST", Path: "/share", Body: strings.NewReader("no form"), Anyone: true, Raw: true}
+	is.Equal(a.Do(other).Want(303).Header.Get("Location"), "/login?next=%2F%3Fagain%3Dshare")
+	is.Equal(a.State(), before)
 
 	// With a session, what another site has the browser send is refused.
 	var secret string
-	a.fatal(a.server.Store.Update(func(tx *kv.Tx) (err error) {
-		_, secret, err = people.AddSession(tx, a.user.ID, "test", "192.0.2.1", tx.Now)
+	a.NoErr(a.Server.Store.Update(func(tx *kv.Tx) (err error) {
+		_, secret, err = people.AddSession(tx, a.User.ID, "test", "192.0.2.1", tx.Now)
 		return err
 	}))
 	for site, status := range map[string]int{"cross-site": 403, "same-site": 403, "none": 303, "same-origin": 303} {
-		q := a.shareSheet(map[string]string{"text": "milk"})
-		q.anyone = true
-		q.header.Set("Cookie", a.sessionCookie()+"="+secret)
-		q.header.Set("Sec-Fetch-Site", site)
-		a.do(q).want(status)
+		q := a.ShareSheet(map[string]string{"text": "milk"})
+		q.Anyone = true
+		q.Header.Set("Cookie", a.SessionCookie()+"="+secret)
+		q.Header.Set("Sec-Fetch-Site", site)
+		a.Do(q).Want(status)
 	}
 }
 
@@ -372,36 +367,36 @@ func TestShareTargetOfStrangers(t *testing.T) {
 // leaves nothing.
 func TestShareTargetBadBodies(t *testing.T) {
 	t.Parallel()
-	a := start(t, func(c *web.Config) { c.MaxUpload = 1000 })
+	a := apitest.Start(t, func(c *web.Config) { c.MaxUpload = 1000 })
 	var b bytes.Buffer
 	w := multipart.NewWriter(&b)
-	a.fatal(w.WriteField("text", strings.Repeat("x", upload.MaxField+1)))
-	a.fatal(w.Close())
+	a.NoErr(w.WriteField("text", strings.Repeat("x", upload.MaxField+1)))
+	a.NoErr(w.Close())
 	media := http.Header{"Content-Type": {w.FormDataContentType()}}
-	a.refused(apiRequest{method: "POST", path: "/share", body: &b, header: media, raw: true}, 413)
-	a.refused(apiRequest{method: "POST", path: "/share", json: `{"text":"x"}`, raw: true}, 415)
-	a.refused(a.shareSheet(nil, file{"a.bin", "", strings.Repeat("x", 1001)}), 413)
+	a.Refused(apitest.ApiRequest{Method: "POST", Path: "/share", Body: &b, Header: media, Raw: true}, 413)
+	a.Refused(apitest.ApiRequest{Method: "POST", Path: "/share", JSON: `{"text":"x"}`, Raw: true}, 415)
+	a.Refused(a.ShareSheet(nil, apitest.File("a.bin", "", strings.Repeat("x", 1001))), 413)
 }
 
 // Anyone gets the forms of the kinds, once; the archive of the extension has the same.
 func TestKinds(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	a := start(t)
-	got := a.visit("/kinds.json").want(200)
-	is.Equal(got.header.Get("Content-Type"), "application/json")
-	is.Equal(got.body, record.Views())
-	is.Equal(len(a.visit("/kinds.json", "If-None-Match", got.header.Get("Etag")).want(304).body), 0)
-	archive := a.visit("/extension.zip").want(200).body
+	a := apitest.Start(t)
+	got := a.Visit("/kinds.json").Want(200)
+	is.Equal(got.Header.Get("Content-Type"), "application/json")
+	is.Equal(got.Body, record.Views())
+	is.Equal(len(a.Visit("/kinds.json", "If-None-Match", got.Header.Get("Etag")).Want(304).Body), 0)
+	archive := a.Visit("/extension.zip").Want(200).Body
 	files, err := zip.NewReader(bytes.NewReader(archive), int64(len(archive)))
 	is.NoErr(err)
 	shipped, err := fs.ReadFile(files, "kinds.json")
 	is.NoErr(err)
 	is.Equal(shipped, record.Views())
 
-	german := a.visit("/kinds.json", "Accept-Language", "de-AT,de;q=0.9").want(200)
-	is.Equal(german.header.Get("Vary"), "Accept-Language")
-	is.True(bytes.Contains(german.body, []byte(`"one":"Lesezeichen"`)))
+	german := a.Visit("/kinds.json", "Accept-Language", "de-AT,de;q=0.9").Want(200)
+	is.Equal(german.Header.Get("Vary"), "Accept-Language")
+	is.True(bytes.Contains(german.Body, []byte(`"one":"Lesezeichen"`)))
 }
 
 // The translated views have all texts of the kinds, and no others.
@@ -434,11 +429,11 @@ func TestKindsInEveryLanguage(t *testing.T) {
 func TestExtensionZip(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	a := start(t)
-	got := a.visit("/extension.zip").want(200)
-	is.Equal(got.header.Get("Content-Type"), "application/zip")
-	is.Equal(got.header.Get("Content-Disposition"), `attachment; filename="kist-extension.zip"`)
-	archive, err := zip.NewReader(bytes.NewReader(got.body), int64(len(got.body)))
+	a := apitest.Start(t)
+	got := a.Visit("/extension.zip").Want(200)
+	is.Equal(got.Header.Get("Content-Type"), "application/zip")
+	is.Equal(got.Header.Get("Content-Disposition"), `attachment; filename="kist-extension.zip"`)
+	archive, err := zip.NewReader(bytes.NewReader(got.Body), int64(len(got.Body)))
 	is.NoErr(err)
 	f, err := archive.Open("server.json")
 	is.NoErr(err)
@@ -446,10 +441,10 @@ func TestExtensionZip(t *testing.T) {
 	from, err := io.ReadAll(f)
 	is.NoErr(err)
 	is.Equal(string(from), `{"url":"https://kist.example.org"}`)
-	tag := got.header.Get("Etag")
+	tag := got.Header.Get("Etag")
 	is.True(strings.HasPrefix(tag, `"`))
-	is.Equal(len(a.visit("/extension.zip", "If-None-Match", tag).want(304).body), 0)
-	a.visit("/extension.zip", "If-None-Match", `"other"`).want(200)
-	head := a.do(apiRequest{method: "HEAD", path: "/extension.zip", anyone: true}).want(200)
-	is.Equal(head.header.Get("Content-Length"), strconv.Itoa(len(got.body)))
+	is.Equal(len(a.Visit("/extension.zip", "If-None-Match", tag).Want(304).Body), 0)
+	a.Visit("/extension.zip", "If-None-Match", `"other"`).Want(200)
+	head := a.Do(apitest.ApiRequest{Method: "HEAD", Path: "/extension.zip", Anyone: true}).Want(200)
+	is.Equal(head.Header.Get("Content-Length"), strconv.Itoa(len(got.Body)))
 }

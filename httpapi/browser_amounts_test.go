@@ -1,4 +1,4 @@
-package httpapi
+package httpapi_test
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 // TestBrowserAmounts scales the lines of ingredients. A line whose amount is not certain stays as it is.
 func TestBrowserAmounts(t *testing.T) {
 	b := openBrowser(t)
-	slug := b.post("/api/v1/recipes", map[string]any{"title": "x", "ingredients": "- 1 x", "isPublic": true}).want(201).text("data.slug")
+	slug := b.Post("/api/v1/recipes", map[string]any{"title": "x", "ingredients": "- 1 x", "isPublic": true}).Want(201).Text("data.slug")
 	b.open("/v/" + slug)
 	const unclear = "unclear"
 	lines := []struct {
@@ -166,7 +166,7 @@ func TestBrowserAmountsShown(t *testing.T) {
 	is := is.New(t)
 	b := openBrowser(t)
 	const ingredients = "- **1½** cups flour\n- 28-oz can of *tomatoes*\n- 1 **to** 2 eggs\n- salt"
-	slug := b.post("/api/v1/recipes", map[string]any{"title": "Pie", "ingredients": ingredients, "isPublic": true}).want(201).text("data.slug")
+	slug := b.Post("/api/v1/recipes", map[string]any{"title": "Pie", "ingredients": ingredients, "isPublic": true}).Want(201).Text("data.slug")
 	for _, at := range []string{"/v/" + slug, "/recipes/" + slug} {
 		b.open(at)
 		b.until(`document.querySelectorAll('.field-ingredients .tick input').length === 4`)

@@ -1,4 +1,4 @@
-package httpapi
+package httpapi_test
 
 import (
 	"image/color"
@@ -7,10 +7,12 @@ import (
 	"strings"
 	"testing"
 
-	"kist/kv/history"
-
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
+
+	"kist/httpapi"
+	"kist/httpapi/apitest"
+	"kist/kv/history"
 )
 
 const npmAxe = "axe-core@4.11.0"
@@ -23,7 +25,7 @@ func TestBrowserAxe(t *testing.T) {
 	w := newWorkshop(t)
 	w.npm(npmAxe)
 	axe, err := os.ReadFile(filepath.Join(w.dir, "node_modules", "axe-core", "axe.min.js"))
-	b.fatal(err)
+	b.NoErr(err)
 
 	var slugs []string
 	for kind, in := range map[string]map[string]any{
@@ -34,39 +36,39 @@ func TestBrowserAxe(t *testing.T) {
 		"games":     {"title": "Chess", "status": "playing", "rating": 9},
 	} {
 		in["isPublic"] = true
-		slugs = append(slugs, kind+"/"+b.post("/api/v1/"+kind, in).want(201).text("data.slug"))
+		slugs = append(slugs, kind+"/"+b.Post("/api/v1/"+kind, in).Want(201).Text("data.slug"))
 	}
-	for _, f := range []file{{"photo.jpg", "image/jpeg", jpegOf(400, 300, color.RGBA{90, 120, 200, 255})}, {"table.csv", "text/csv", "a,b\n1,2\n"}, {"readme.md", "text/plain", "# Read\n\nme"}} {
-		slugs = append(slugs, "files/"+b.upload(map[string]string{"isPublic": "true"}, f).want(201).text("slug"))
+	for _, f := range []apitest.Part{apitest.File("photo.jpg", "image/jpeg", apitest.JpegOf(400, 300, color.RGBA{90, 120, 200, 255})), apitest.File("table.csv", "text/csv", "a,b\n1,2\n"), apitest.File("readme.md", "text/plain", "# Read\n\nme")} {
+		slugs = append(slugs, "files/"+b.Upload(map[string]string{"isPublic": "true"}, f).Want(201).Text("slug"))
 	}
-	locked := b.post("/api/v1/notes", map[string]any{"title": "Locked", "content": "x", "isPublic": true, "password": "a long secret"}).want(201).text("data.slug")
-	_, ask := b.app.ask(map[string]any{"title": "Photos of the day"})
-	b.leave(ask, nil, nil, file{"b.txt", "text/plain", "text"}).want(201)
+	locked := b.Post("/api/v1/notes", map[string]any{"title": "Locked", "content": "x", "isPublic": true, "password": "a long secret"}).Want(201).Text("data.slug")
+	_, ask := b.App.Ask(map[string]any{"title": "Photos of the day"})
+	b.Leave(ask, nil, nil, apitest.File("b.txt", "text/plain", "text")).Want(201)
 
 	photo := strings.TrimPrefix(slugs[len(slugs)-3], "files/")
-	changed := b.post("/api/v1/notes", map[string]any{"title": "List", "content": "Buy milk and eggs"}).want(201).text("data.slug")
-	b.clock.advance(history.VersionEvery)
-	b.patch("/api/v1/notes/"+changed, `{"content":"Buy oat milk"}`).want(200)
-	gone := b.post("/api/v1/notes", map[string]any{"title": "Gone", "content": "x"}).want(201).text("data.id")
-	b.delete("/api/v1/notes/" + gone).want(200)
-	photoID := b.get("/api/v1/files/" + photo).text("data.id")
-	album := b.post("/api/v1/collections", map[string]any{"title": "Summer", "isPublic": true, "source": map[string]any{"items": []string{photoID}}}).want(201).text("data.slug")
-	b.withPassword(b.user, "correct horse")
-	b.codesOn(b.sessionCookie() + "=" + b.session())
+	changed := b.Post("/api/v1/notes", map[string]any{"title": "List", "content": "Buy milk and eggs"}).Want(201).Text("data.slug")
+	b.Clock.Advance(history.VersionEvery)
+	b.Patch("/api/v1/notes/"+changed, `{"content":"Buy oat milk"}`).Want(200)
+	gone := b.Post("/api/v1/notes", map[string]any{"title": "Gone", "content": "x"}).Want(201).Text("data.id")
+	b.Delete("/api/v1/notes/" + gone).Want(200)
+	photoID := b.Get("/api/v1/files/" + photo).Text("data.id")
+	album := b.Post("/api/v1/collections", map[string]any{"title": "Summer", "isPublic": true, "source": map[string]any{"items": []string{photoID}}}).Want(201).Text("data.slug")
+	b.WithPassword(b.User, "correct horse")
+	b.CodesOn(b.SessionCookie() + "=" + b.Session())
 	b.signIn() // the new password ended the session
-	b.addNamed("laptop", "")
-	b.addNamed("phone", "phone")
-	b.addPasskeyNamed("stick")
-	p := newProvider(t)
-	b.server.OIDC = p.client(t, b.url)
-	b.link(b.user, p, "id-ann")
+	addNamed(b.App, "laptop", "")
+	addNamed(b.App, "phone", "phone")
+	addPasskeyNamed(b.App, "stick")
+	p := apitest.NewProvider(t)
+	b.Server.OIDC = p.Client(t, b.URL)
+	b.Link(b.User, p, "id-ann")
 
 	paths := []string{"/v/" + locked, "/up/" + ask, "/nothing-here", "/help", "/device"}
 	for _, at := range slugs {
 		_, slug, _ := strings.Cut(at, "/")
 		paths = append(paths, "/"+at, "/"+at+"?edit=1", "/v/"+slug)
 	}
-	for _, p := range AppPages() {
+	for _, p := range httpapi.AppPages() {
 		if !strings.Contains(p.Path, "{") {
 			paths = append(paths, p.Path)
 		}
@@ -140,7 +142,7 @@ func TestBrowserAxe(t *testing.T) {
 		b.until(state.shown)
 		both(b, state.what)
 	}
-	v := b.profile()
+	v := profile(b.App)
 	v.open("/login")
 	v.enterAs("ann", "correct horse")
 	v.until(`document.querySelector('[autocomplete=one-time-code]')`)

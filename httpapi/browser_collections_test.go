@@ -1,4 +1,4 @@
-package httpapi
+package httpapi_test
 
 import (
 	"fmt"
@@ -11,6 +11,8 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	"github.com/matryer/is"
+
+	"kist/httpapi/apitest"
 )
 
 // drag takes the middle of one element with the mouse and drops it on a part of another one, from 0 at its top to 1 at
@@ -52,13 +54,13 @@ func (b *tab) drag(from, to string, part float64) {
 func TestBrowserArrange(t *testing.T) {
 	is := is.New(t)
 	b := openBrowser(t)
-	one, two := b.app.note("one", ""), b.app.note("two", "")
-	photo := b.upload(nil, file{"sea.png", "image/png", picture(t)}).want(201).text("id")
-	at := "/api/v1/collections/" + b.collect("all", "", one, two, photo)
+	one, two := b.App.Note("one", ""), b.App.Note("two", "")
+	photo := b.Upload(nil, apitest.File("sea.png", "image/png", apitest.Picture(t))).Want(201).Text("id")
+	at := "/api/v1/collections/" + b.Collect("all", "", one, two, photo)
 	names := map[string]string{one: "one", two: "two", photo: "sea.png"}
 	ordered := func(want ...string) {
 		b.Helper()
-		b.app.until(at+"/items", func(g *answer) bool { return slices.Equal(g.ids(), want) })
+		b.App.Until(at+"/items", func(g *apitest.Answer) bool { return slices.Equal(g.IDs(), want) })
 		var shown []string
 		for _, id := range want {
 			shown = append(shown, names[id])
@@ -97,10 +99,10 @@ func TestBrowserArrange(t *testing.T) {
 	ordered(one, two, photo)
 
 	b.press("Use sea.png as the cover")
-	b.app.until(at, func(g *answer) bool { return g.at("data.cover") == photo })
+	b.App.Until(at, func(g *apitest.Answer) bool { return g.At("data.cover") == photo })
 	b.until(`document.querySelector('.arrange .star').getAttribute('aria-pressed') === 'true'`)
 	b.press("Use sea.png as the cover")
-	b.app.until(at, func(g *answer) bool { return g.at("data.cover") == nil })
+	b.App.Until(at, func(g *apitest.Answer) bool { return g.At("data.cover") == nil })
 	b.until(`document.querySelector('.arrange .star').getAttribute('aria-pressed') === 'false'`)
 
 	enter("Remove two from the collection")
@@ -110,16 +112,16 @@ func TestBrowserArrange(t *testing.T) {
 	ordered(one)
 	focused("Remove one from the collection")
 	b.press("Close")
-	is.Equal(b.get(at).want(200).at("data.itemCount"), 1.0)
+	is.Equal(b.Get(at).Want(200).At("data.itemCount"), 1.0)
 
-	b.app.post(at+"/items", `{"add":["`+two+`"]}`).want(200)
+	b.App.Post(at+"/items", `{"add":["`+two+`"]}`).Want(200)
 	b.press("More for All of it")
 	b.press("Items and order")
 	ordered(one, two)
-	b.app.delete(at).want(200) // somewhere else
+	b.App.Delete(at).Want(200) // somewhere else
 	b.press("Move two up")
 	b.until(`[...document.querySelectorAll('.arrange .grow')].map((e) => e.textContent).join() === 'one,two'`)
 	b.press("Remove one from the collection")
 	b.until(`[...document.querySelectorAll('.arrange .grow')].map((e) => e.textContent).join() === 'one,two'`)
-	is.True(b.sound())
+	is.True(b.Sound())
 }

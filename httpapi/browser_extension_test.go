@@ -1,4 +1,4 @@
-package httpapi
+package httpapi_test
 
 import (
 	"bytes"
@@ -27,6 +27,7 @@ import (
 	"github.com/matryer/is"
 
 	"kist/embed"
+	"kist/httpapi/apitest"
 	"kist/kv/people"
 	"kist/kv/record"
 )
@@ -36,21 +37,21 @@ import (
 // the extension the tab (activeTab), takes a person. What these would grant
 // stands in host_permissions of this copy's manifest. The address that its
 // pages begin with follows from the folder.
-func (a *app) unpacked(granted ...string) (dir, at string) {
+func unpacked(a *apitest.App, granted ...string) (dir, at string) {
 	a.Helper()
-	files := embed.Extension(a.url, record.Views())
+	files := embed.Extension(a.URL, record.Views())
 	var manifest map[string]any
-	a.fatal(json.Unmarshal(files["manifest.json"], &manifest))
+	a.NoErr(json.Unmarshal(files["manifest.json"], &manifest))
 	manifest["host_permissions"] = granted
 	text, err := json.Marshal(manifest)
 	files["manifest.json"] = text
-	a.fatal(err)
+	a.NoErr(err)
 	dir, err = filepath.EvalSymlinks(a.TempDir())
-	a.fatal(err)
+	a.NoErr(err)
 	for name, content := range files {
 		path := filepath.Join(dir, filepath.FromSlash(name))
-		a.fatal(os.MkdirAll(filepath.Dir(path), 0o700))
-		a.fatal(os.WriteFile(path, content, 0o600))
+		a.NoErr(os.MkdirAll(filepath.Dir(path), 0o700))
+		a.NoErr(os.WriteFile(path, content, 0o600))
 	}
 	var id []byte
 	for _, b := range sha256.Sum256([]byte(dir)) {
@@ -62,7 +63,7 @@ func (a *app) unpacked(granted ...string) (dir, at string) {
 // withExtensions starts a Chromium of its own with extensions in it: they live
 // in the first profile of a process alone. Once each has opened its page to
 // connect, below the addresses, it returns a tab of its own there.
-func (a *app) withExtensions(dirs, ats []string) *tab {
+func withExtensions(a *apitest.App, dirs, ats []string) *tab {
 	a.Helper()
 	ctx, stop := chromedp.NewExecAllocator(context.Background(), append(chromeOptions(browserPath(a)),
 		chromedp.Flag("headless", "new"), chromedp.Flag("disable-extensions", false),
@@ -76,15 +77,15 @@ func (a *app) withExtensions(dirs, ats []string) *tab {
 		leave()
 		stop()
 	})
-	a.fatal(chromedp.Run(ctx))
-	first := &tab{app: a, ctx: ctx}
+	a.NoErr(chromedp.Run(ctx))
+	first := &tab{App: a, ctx: ctx}
 	for _, at := range ats { // which may take the place of the first tab, as it is empty
 		first.other(at + "options.html")
 	}
 	own, shut := chromedp.NewContext(ctx)
 	a.Cleanup(shut)
-	b := &tab{app: a, ctx: own}
-	b.fatal(b.watch())
+	b := &tab{App: a, ctx: own}
+	b.NoErr(b.watch())
 	return b
 }
 
@@ -94,11 +95,11 @@ func (b *tab) other(address string) *tab {
 	b.Helper()
 	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		all, err := chromedp.Targets(b.ctx)
-		b.fatal(err)
+		b.NoErr(err)
 		for _, x := range all {
 			if strings.HasPrefix(x.URL, address) {
 				ctx, leave := chromedp.NewContext(b.ctx, chromedp.WithTargetID(x.TargetID))
-				o := &tab{app: b.app, ctx: ctx}
+				o := &tab{App: b.App, ctx: ctx}
 				b.Cleanup(leave)
 				err := chromedp.Run(ctx) // attaches to it
 				if err == nil && x.Type == "page" {
@@ -107,7 +108,7 @@ func (b *tab) other(address string) *tab {
 					err = chromedp.Run(ctx, runtime.Enable())
 				}
 				if !isLeaving(err) { // as an empty tab is that the page is opened in
-					b.fatal(err)
+					b.NoErr(err)
 					return o
 				}
 			}
@@ -122,7 +123,7 @@ func (b *tab) other(address string) *tab {
 func (b *tab) end() {
 	b.Helper()
 	c := chromedp.FromContext(b.ctx)
-	b.fatal(target.CloseTarget(c.Target.TargetID).Do(cdp.WithExecutor(b.ctx, c.Browser)))
+	b.NoErr(target.CloseTarget(c.Target.TargetID).Do(cdp.WithExecutor(b.ctx, c.Browser)))
 }
 
 // comes waits until what an expression promises holds a text.
@@ -268,7 +269,7 @@ func rules(page *tab) {
 		}
 	}
 	is.True(strings.HasPrefix(page.js(`import('./connect.js').then(({ begin }) => begin('http://127.0.0.1:1', 'x')).catch((e) => e.message)`).(string), "No answer from 127.0.0.1:1."))
-	is.True(strings.Contains(page.js(`import('./connect.js').then(({ begin }) => begin('`+page.url+`/elsewhere', 'x')).catch((e) => e.message)`).(string), "does not seem to be kist"))
+	is.True(strings.Contains(page.js(`import('./connect.js').then(({ begin }) => begin('`+page.URL+`/elsewhere', 'x')).catch((e) => e.message)`).(string), "does not seem to be kist"))
 	for given, want := range map[string]string{
 		`'', { type: 'image/png' }, 'https://example.org/a/b%20c.png?x'`: "b c.png",
 		`'', { type: 'text/html' }, 'https://example.org/'`:              "example-org.html",
@@ -286,12 +287,12 @@ func TestBrowserExtension(t *testing.T) {
 	is := is.New(t)
 	browserPath(t)
 	t.Parallel()
-	a := start(t, atHome)
-	a.post("/api/v1/tags", map[string]any{"name": "boats"}).want(201)
+	a := apitest.Start(t, apitest.AtHome)
+	a.Post("/api/v1/tags", map[string]any{"name": "boats"}).Want(201)
 	site, pictures, picture, taken := elsewhere(t)
-	dir, at := a.unpacked(a.url+"/*", site+"/*")
-	shotDir, shotAt := a.unpacked("<all_urls>") // of a tab's picture, see the end
-	b := a.withExtensions([]string{dir, shotDir}, []string{at, shotAt})
+	dir, at := unpacked(a, a.URL+"/*", site+"/*")
+	shotDir, shotAt := unpacked(a, "<all_urls>") // of a tab's picture, see the end
+	b := withExtensions(a, []string{dir, shotDir}, []string{at, shotAt})
 	b.signIn()
 	for _, name := range []string{"clipboard-read", "clipboard-write"} {
 		b.do(browser.SetPermission(&browser.PermissionDescriptor{Name: name}, browser.PermissionSettingGranted))
@@ -299,27 +300,27 @@ func TestBrowserExtension(t *testing.T) {
 
 	// It opens the page to connect on its own, once it is installed.
 	page := b.other(at + "options.html")
-	page.until(`document.querySelector('#server')?.value === ` + quoted(a.url))
+	page.until(`document.querySelector('#server')?.value === ` + quoted(a.URL))
 	rules(page)
 	is.Equal(page.js(`document.querySelectorAll('#keys kbd').length`), 4.0) // the browser has no other use for them
 	page.fill("Server URL", "ftp://kist.example.org")
 	page.click("#server-form button")
 	page.says("must begin with https:// or http://")
-	page.fill("Server URL", " "+a.url+"/ ")
+	page.fill("Server URL", " "+a.URL+"/ ")
 	page.hasten(50) // it polls too fast, and is told to slow down
 	page.click("#server-form button")
-	ask := b.other(a.url + "/device?user_code=")
+	ask := b.other(a.URL + "/device?user_code=")
 	ask.at("Connect a device")
 	page.until(`document.querySelector('#code')?.textContent`)
 	is.Equal(ask.js(`document.querySelector('.compare').textContent`), page.js(`document.querySelector('#code').textContent`))
 	is.True(strings.HasPrefix(ask.js(`document.querySelector('.sheet b').textContent`).(string), "kist extension (Chromium"))
 	ask.press("Allow")
 	ask.at("Connected")
-	a.clock.advance(5 * time.Minute) // which it has done
+	a.Clock.Advance(5 * time.Minute) // which it has done
 	page.until(`!document.querySelector('#connected').hidden && document.querySelector('#connected').textContent.includes(' as ann')`)
 	worker := b.other(at + "background.js")
 	key := worker.js(`chrome.storage.local.get('connection').then((s) => s.connection.key)`).(string)
-	a.as(key).get("/api/v1/keys").want(403)
+	a.As(key).Get("/api/v1/keys").Want(403)
 
 	// The pop-up, opened as a page: suggestions, sharing, what is there already.
 	b.do(chromedp.Navigate(site + "/tides?utm_source=x"))
@@ -331,8 +332,8 @@ func TestBrowserExtension(t *testing.T) {
 		p.until(`document.querySelector('#recent-section') && !document.querySelector('#form').hidden && document.activeElement.id === 'title'`)
 		return p
 	}
-	a.post("/api/v1/collections", `{"title":"Live","source":{"tag":"boats"}}`).want(201) // to which nothing can be added
-	trip := "/api/v1/collections/" + a.collect("trip", "") + "/items"
+	a.Post("/api/v1/collections", `{"title":"Live","source":{"tag":"boats"}}`).Want(201) // to which nothing can be added
+	trip := "/api/v1/collections/" + a.Collect("trip", "") + "/items"
 	p := popup()
 	told := func(text string) {
 		t.Helper()
@@ -360,37 +361,37 @@ func TestBrowserExtension(t *testing.T) {
 	is.Equal(p.js(`(() => { const e = document.querySelector('#collection'); e.selectedIndex = 1; return [...e.options].map((o) => o.text).join() + e.closest('.field').hidden; })()`), "—,All of itfalse")
 	p.click("#save")
 	told("Bookmark saved. Link copied.")
-	got := a.get("/api/v1/bookmarks").want(200)
-	is.Equal(a.get(trip).want(200).ids(), []string{got.text("data.0.id")})
-	is.Equal(got.at("total"), 1.0)
-	is.Equal(got.at("data.0.url"), site+"/tides?utm_source=x")
-	is.Equal(got.at("data.0.title"), "Tide tables")
-	is.Equal(got.at("data.0.tags"), []any{"sea", "boats"})
-	is.Equal(got.at("data.0.isPublic"), true)
-	is.Equal(got.at("data.0.hasPassword"), true)
-	is.Equal(got.at("data.0.maxViews"), 7.0)
-	is.Equal(got.at("data.0.maxViewsAction"), "make_private")
-	is.Equal(p.js(`navigator.clipboard.readText()`), got.at("data.0.shareUrl"))
+	got := a.Get("/api/v1/bookmarks").Want(200)
+	is.Equal(a.Get(trip).Want(200).IDs(), []string{got.Text("data.0.id")})
+	is.Equal(got.At("total"), 1.0)
+	is.Equal(got.At("data.0.url"), site+"/tides?utm_source=x")
+	is.Equal(got.At("data.0.title"), "Tide tables")
+	is.Equal(got.At("data.0.tags"), []any{"sea", "boats"})
+	is.Equal(got.At("data.0.isPublic"), true)
+	is.Equal(got.At("data.0.hasPassword"), true)
+	is.Equal(got.At("data.0.maxViews"), 7.0)
+	is.Equal(got.At("data.0.maxViewsAction"), "make_private")
+	is.Equal(p.js(`navigator.clipboard.readText()`), got.At("data.0.shareUrl"))
 	p.until(`document.querySelector('#recent')?.textContent.includes('Tide tables')`)
 	p.until(`document.querySelector('#save').textContent === 'Save changes'`)
 	p.fill("Title", "Tides")
 	p.click("#save")
 	told("Bookmark changed.")
-	is.Equal(a.get("/api/v1/bookmarks").want(200).at("total"), 1.0)
-	is.Equal(b.one("bookmarks", "title"), "Tides")
-	is.Equal(b.one("bookmarks", "maxViews"), 7.0) // what was not touched stays
+	is.Equal(a.Get("/api/v1/bookmarks").Want(200).At("total"), 1.0)
+	is.Equal(one(b.App, "bookmarks", "title"), "Tides")
+	is.Equal(one(b.App, "bookmarks", "maxViews"), 7.0) // what was not touched stays
 
 	// What was changed elsewhere meanwhile is told before it is replaced, and its tags stay.
-	a.patch("/api/v1/bookmarks/"+got.text("data.0.id"), `{"title":"High water","addTags":["phone"]}`).want(200)
+	a.Patch("/api/v1/bookmarks/"+got.Text("data.0.id"), `{"title":"High water","addTags":["phone"]}`).Want(200)
 	p.fill("Title", "Low water")
 	p.fill("Tags", "sea, moon")
 	p.click("#save")
 	p.says("Save again to replace the other text. Title: High water")
-	is.Equal(b.one("bookmarks", "title"), "High water")
+	is.Equal(one(b.App, "bookmarks", "title"), "High water")
 	p.click("#save")
 	told("Bookmark changed.")
-	is.Equal(b.one("bookmarks", "title"), "Low water")
-	is.Equal(b.one("bookmarks", "tags"), []any{"sea", "phone", "moon"})
+	is.Equal(one(b.App, "bookmarks", "title"), "Low water")
+	is.Equal(one(b.App, "bookmarks", "tags"), []any{"sea", "phone", "moon"})
 	p.until(`document.querySelector('#tags').value === 'sea, phone, moon'`)
 	p.fill("Title", "Tides")
 	p.click("#save")
@@ -403,16 +404,16 @@ func TestBrowserExtension(t *testing.T) {
 	is.Equal(p.js(`document.querySelector('#isPublic').value`), "") // that was the bookmark's
 	p.click("#save")
 	told("Short link created.")
-	is.Equal(a.get(trip).want(200).ids(), []string{got.text("data.0.id"), b.one("shorten", "id").(string)}) // the choice stays
+	is.Equal(a.Get(trip).Want(200).IDs(), []string{got.Text("data.0.id"), one(b.App, "shorten", "id").(string)}) // the choice stays
 	p.js(`document.querySelector('#collection').selectedIndex = 0`)
-	is.Equal(b.one("shorten", "originalUrl"), site+"/tides?utm_source=x")
+	is.Equal(one(b.App, "shorten", "originalUrl"), site+"/tides?utm_source=x")
 	p.click(`[value=file]`)
 	p.fill("File name", "tides")
 	p.click("#save")
 	told("File saved.")
-	is.Equal(b.one("files", "originalName"), "tides.html")
-	is.Equal(len(a.get(trip).want(200).ids()), 2)
-	is.True(strings.Contains(string(a.get("/x/"+b.one("files", "slug").(string)).want(200).body), "High at six."))
+	is.Equal(one(b.App, "files", "originalName"), "tides.html")
+	is.Equal(len(a.Get(trip).Want(200).IDs()), 2)
+	is.True(strings.Contains(string(a.Get("/x/"+one(b.App, "files", "slug").(string)).Want(200).Body), "High at six."))
 
 	// A kind that the pop-up has no place for is drawn from its form.
 	p.click(`[value="own:game"]`)
@@ -427,12 +428,12 @@ func TestBrowserExtension(t *testing.T) {
 	p.fill("Platform", "PC")
 	p.click("#save")
 	told("Game saved.")
-	game := a.get("/api/v1/games").want(200)
-	is.Equal(game.at("data.0.title"), "Tide tables")
-	is.Equal(game.at("data.0.status"), "playing")
-	is.Equal(game.at("data.0.rating"), 9.0)
-	is.Equal(game.at("data.0.coverUrl"), nil)
-	is.Equal(game.at("data.0.tags"), []any{"boats"})
+	game := a.Get("/api/v1/games").Want(200)
+	is.Equal(game.At("data.0.title"), "Tide tables")
+	is.Equal(game.At("data.0.status"), "playing")
+	is.Equal(game.At("data.0.rating"), 9.0)
+	is.Equal(game.At("data.0.coverUrl"), nil)
+	is.Equal(game.At("data.0.tags"), []any{"boats"})
 	p.until(`document.querySelector('#recent')?.textContent.includes('Game')`)
 
 	// The last forms of the server stay when it cannot be asked. An older server has
@@ -451,7 +452,7 @@ func TestBrowserExtension(t *testing.T) {
 		await freshForms();
 		return states.join(', ');
 	})`), strings.Repeat("file bookmark note snippet recipe game shortlink collection, ", 4)+"file bookmark note shortlink")
-	is.Equal(p.js(`chrome.storage.local.get('forms').then((s) => s.forms.server)`), a.url)
+	is.Equal(p.js(`chrome.storage.local.get('forms').then((s) => s.forms.server)`), a.URL)
 
 	// The menu and the keys: the same listeners as a click calls.
 	tabOf := `chrome.tabs.get(` + fmt.Sprintf("%.0f", id) + `)`
@@ -461,28 +462,28 @@ func TestBrowserExtension(t *testing.T) {
 		info["menuItemId"] = item
 		info["pageUrl"] = site + "/tides"
 		text, err := json.Marshal(info)
-		a.fatal(err)
+		a.NoErr(err)
 		w.js(tabOf + `.then((t) => chrome.contextMenus.onClicked.dispatch(` + string(text) + `, t))`)
 	}
-	a.post("/api/v1/notes", map[string]any{"content": "an older one"}).want(201)
+	a.Post("/api/v1/notes", map[string]any{"content": "an older one"}).Want(201)
 	b.js(`getSelection().selectAllChildren(document.body)`)
 	menu(worker, "selection:note", map[string]any{"selectionText": "Tides High at six. Low at noon."})
-	b.becomes("notes", "sourceUrl", site+"/tides")
-	is.Equal(b.one("notes", "content"), "Tides\nHigh at six.\n\nLow at noon.") // the lines of the page, which a menu does not tell
-	is.Equal(b.one("notes", "title"), "Tide tables")
-	is.Equal(b.one("notes", "isPublic"), false)
-	b.comes(`navigator.clipboard.readText()`, b.one("notes", "url").(string))
+	becomes(b.App, "notes", "sourceUrl", site+"/tides")
+	is.Equal(one(b.App, "notes", "content"), "Tides\nHigh at six.\n\nLow at noon.") // the lines of the page, which a menu does not tell
+	is.Equal(one(b.App, "notes", "title"), "Tide tables")
+	is.Equal(one(b.App, "notes", "isPublic"), false)
+	b.comes(`navigator.clipboard.readText()`, one(b.App, "notes", "url").(string))
 	menu(worker, "link:link", map[string]any{"linkUrl": "https://example.org/far"})
-	b.becomes("shorten", "originalUrl", "https://example.org/far")
+	becomes(b.App, "shorten", "originalUrl", "https://example.org/far")
 	menu(worker, "link:bookmark", map[string]any{"linkUrl": "https://example.org/near"})
-	b.becomes("bookmarks", "url", "https://example.org/near")
+	becomes(b.App, "bookmarks", "url", "https://example.org/near")
 	b.js(`document.cookie = 'member=1'`)
 	menu(worker, "media:file", map[string]any{"srcUrl": site + "/own.png"}) // with the page's cookies, as it is seen
-	b.becomes("files", "originalName", "own.png")
-	is.Equal(a.get("/x/"+b.one("files", "slug").(string)).want(200).body, picture)
+	becomes(b.App, "files", "originalName", "own.png")
+	is.Equal(a.Get("/x/"+one(b.App, "files", "slug").(string)).Want(200).Body, picture)
 	menu(worker, "media:file", map[string]any{"srcUrl": pictures + "/open/chart.png"}) // by way of the page
-	b.becomes("files", "originalName", "chart.png")
-	is.Equal(a.get("/x/"+b.one("files", "slug").(string)).want(200).body, picture)
+	becomes(b.App, "files", "originalName", "chart.png")
+	is.Equal(a.Get("/x/"+one(b.App, "files", "slug").(string)).Want(200).Body, picture)
 
 	// What neither the extension nor the page may read, the server fetches, if
 	// it may.
@@ -493,36 +494,36 @@ func TestBrowserExtension(t *testing.T) {
 	connection := func(server, key string) string {
 		return `chrome.storage.local.set({ connection: { server: ` + quoted(server) + `, key: ` + quoted(key) + `, user: 'ann' } })`
 	}
-	worker.js(connection(a.url, a.addKey(a.user, people.ScopeRead)))
+	worker.js(connection(a.URL, a.AddKey(a.User, people.ScopeRead)))
 	menu(worker, "media:file", map[string]any{"srcUrl": pictures + "/shut.png"})
 	worker.comes(problem, shut+". "+instead)
 	worker.comes(sign, "!")
-	worker.js(connection(a.url, key))
+	worker.js(connection(a.URL, key))
 	later := p.js(`import('./save.js').then(({ remote }) => {
 		let clock = 0;
 		return remote({ url: ` + quoted(pictures+"/later.png") + ` }, { sleep: async (seconds) => { clock += seconds * 1000; }, now: () => clock });
 	})`).(map[string]any)
 	is.Equal(later["text"], "Your server is still downloading the file. It will then appear in your files.")
-	is.Equal(later["see"], a.url+"/remote-upload")
-	a.fetching(t)
-	b.becomes("files", "originalName", "later.png")
+	is.Equal(later["see"], a.URL+"/remote-upload")
+	a.Fetching(t)
+	becomes(b.App, "files", "originalName", "later.png")
 	menu(worker, "media:file", map[string]any{"srcUrl": pictures + "/shut.png"})
-	b.becomes("files", "originalName", "shut.png")
-	is.Equal(a.get("/x/"+b.one("files", "slug").(string)).want(200).body, picture)
-	b.comes(`navigator.clipboard.readText()`, b.one("files", "viewUrl").(string))
+	becomes(b.App, "files", "originalName", "shut.png")
+	is.Equal(a.Get("/x/"+one(b.App, "files", "slug").(string)).Want(200).Body, picture)
+	b.comes(`navigator.clipboard.readText()`, one(b.App, "files", "viewUrl").(string))
 	asked := p.js(`chrome.runtime.sendMessage({ save: 'file', fields: {
 		url: ` + quoted(pictures+"/shut.png") + `, name: 'chart of May', text: 'From the harbour.', tags: 'sea, boats', isPublic: true, password: 'open sesame', limit: '3', atLimit: 'delete',
 	} })`).(map[string]any)
-	b.becomes("files", "originalName", "chart of May.png")
-	is.Equal(asked["saved"].(map[string]any)["address"], b.one("files", "viewUrl"))
+	becomes(b.App, "files", "originalName", "chart of May.png")
+	is.Equal(asked["saved"].(map[string]any)["address"], one(b.App, "files", "viewUrl"))
 	is.Equal(asked["saved"].(map[string]any)["text"], "Your server has downloaded the file and saved it.")
-	got = a.get("/api/v1/files").want(200)
-	is.Equal(got.at("data.0.description"), "From the harbour.")
-	is.Equal(got.at("data.0.tags.1.name"), "boats")
-	is.Equal(got.at("data.0.isPublic"), true)
-	is.Equal(got.at("data.0.hasPassword"), true)
-	is.Equal(got.at("data.0.maxViews"), 3.0)
-	is.Equal(got.at("data.0.maxViewsAction"), "delete")
+	got = a.Get("/api/v1/files").Want(200)
+	is.Equal(got.At("data.0.description"), "From the harbour.")
+	is.Equal(got.At("data.0.tags.1.name"), "boats")
+	is.Equal(got.At("data.0.isPublic"), true)
+	is.Equal(got.At("data.0.hasPassword"), true)
+	is.Equal(got.At("data.0.maxViews"), 3.0)
+	is.Equal(got.At("data.0.maxViewsAction"), "delete")
 	worker.comes(sign, "!") // it was not looked at
 	worker.js(`chrome.storage.session.remove('problem')`)
 	p.js(`chrome.runtime.sendMessage({ save: 'note', fields: { text: 'seen' } })`)
@@ -534,7 +535,7 @@ func TestBrowserExtension(t *testing.T) {
 	b.expects("Access to fetch at '" + pictures + "/none.png' from origin '" + site + "' has been blocked by CORS policy: ")
 	menu(worker, "media:file", map[string]any{"srcUrl": pictures + "/none.png"})
 	worker.comes(problem, shut+", and your server could not download it: The other server answered 404 Not Found. "+instead)
-	is.Equal(a.get("/api/v1/files").want(200).at("total"), 6.0)
+	is.Equal(a.Get("/api/v1/files").Want(200).At("total"), 6.0)
 
 	// What is in the page can neither read the key nor have anything saved.
 	inPage := func(do string) any {
@@ -542,7 +543,7 @@ func TestBrowserExtension(t *testing.T) {
 		return worker.js(`chrome.scripting.executeScript({ target: { tabId: ` + fmt.Sprint(id) + ` }, func: ` + do + ` }).then(([r]) => r.result)`)
 	}
 	is.Equal(inPage(`() => chrome.storage.local.get('connection').then(() => 'read', () => 'refused')`), "refused")
-	notes := a.get("/api/v1/notes").want(200).at("total")
+	notes := a.Get("/api/v1/notes").Want(200).At("total")
 	is.Equal(inPage(`() => chrome.runtime.sendMessage({ save: 'note', fields: { text: 'x' } }).then((r) => r ?? 'unheard', () => 'unheard')`), "unheard")
 
 	// The key goes to no other origin than that which the user has named; where
@@ -556,32 +557,32 @@ func TestBrowserExtension(t *testing.T) {
 	menu(worker, "page:bookmark", map[string]any{})
 	worker.comes(problem, "The browser no longer lets the extension reach")
 	page.until(`!document.querySelector('#barred').hidden && !document.querySelector('#allow').hidden`)
-	worker.js(connection(a.url, key))
+	worker.js(connection(a.URL, key))
 
 	// What is too long loses nothing without a word. What was under way when the
 	// browser ended the worker is told by the next one.
 	long := p.js(`chrome.runtime.sendMessage({ save: 'note', fields: { text: 'x'.repeat(1 << 21) } })`).(map[string]any)
 	is.True(strings.HasPrefix(fmt.Sprint(long["problem"]), "The "))
-	is.Equal(a.get("/api/v1/notes").want(200).at("total"), notes)
+	is.Equal(a.Get("/api/v1/notes").Want(200).At("total"), notes)
 	worker.js(`chrome.storage.session.remove('problem').then(() => chrome.storage.session.set({ saving: 1 }))`)
 	worker.end()
 	p.js(`chrome.runtime.sendMessage({ save: 'note', fields: { text: 'afterwards' } })`)
-	b.becomes("notes", "content", "afterwards")
+	becomes(b.App, "notes", "content", "afterwards")
 	worker = b.other(at + "background.js")
 	worker.comes(problem, "The browser stopped the extension while it was saving.")
 	worker.comes(sign, "!")
 	worker.js(tabOf + `.then((t) => chrome.commands.onCommand.dispatch('save-page', { ...t, url: t.url + '&by=key' }))`)
-	b.becomes("bookmarks", "url", site+"/tides?utm_source=x&by=key")
+	becomes(b.App, "bookmarks", "url", site+"/tides?utm_source=x&by=key")
 
 	// A picture of the tab: no origin is enough for that, but the click that
 	// cannot be done here, in whose place another copy may see all. It is
 	// handed the same key.
 	shooter := b.other(shotAt + "background.js")
-	shooter.js(connection(a.url, key))
+	shooter.js(connection(a.URL, key))
 	shooter.js(tabOf + `.then((t) => chrome.commands.onCommand.dispatch('save-screenshot', t))`)
-	b.becomes("files", "description", site+"/tides?utm_source=x")
-	is.True(strings.HasPrefix(b.one("files", "originalName").(string), "Tide tables 20"))
-	shot, err := png.Decode(bytes.NewReader(a.get("/x/" + b.one("files", "slug").(string)).want(200).body))
+	becomes(b.App, "files", "description", site+"/tides?utm_source=x")
+	is.True(strings.HasPrefix(one(b.App, "files", "originalName").(string), "Tide tables 20"))
+	shot, err := png.Decode(bytes.NewReader(a.Get("/x/" + one(b.App, "files", "slug").(string)).Want(200).Body))
 	is.NoErr(err)
 	is.True(shot.Bounds().Dx() >= 800 && shot.Bounds().Dy() >= 400)
 
@@ -589,7 +590,7 @@ func TestBrowserExtension(t *testing.T) {
 	// so, and what to do.
 	page.click("#disconnect")
 	page.until(`!document.querySelector('#connect').hidden`)
-	a.as(key).get("/api/v1/notes").want(401)
+	a.As(key).Get("/api/v1/notes").Want(401)
 	is.Equal(worker.js(`chrome.storage.local.get('connection').then((s) => s.connection ?? null)`), nil)
 	menu(shooter, "page:bookmark", map[string]any{})
 	shooter.comes(problem, "no longer accepts this connection")

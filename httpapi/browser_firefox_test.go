@@ -1,4 +1,4 @@
-package httpapi
+package httpapi_test
 
 import (
 	"bufio"
@@ -18,13 +18,14 @@ import (
 
 	"github.com/matryer/is"
 
+	"kist/httpapi/apitest"
 	"kist/kv/kvtest/needs"
 )
 
 // firefox is a Firefox that is driven by its protocol Marionette, which, unlike
 // WebDriver, reaches the browser's own windows, menus and keys as well.
 type firefox struct {
-	*app
+	*apitest.App
 	conn    net.Conn
 	in      *bufio.Reader
 	sent    int
@@ -43,7 +44,7 @@ const inFirefox = "the extension in Firefox"
 
 // openFirefox starts a Firefox that reaches this machine alone. The test ends where
 // there is none, or an older one than the extension is for.
-func (a *app) openFirefox() *firefox {
+func openFirefox(a *apitest.App) *firefox {
 	a.Helper()
 	at, err := exec.LookPath("firefox-esr")
 	if err != nil {
@@ -64,19 +65,19 @@ func (a *app) openFirefox() *firefox {
 		"browser.shell.checkDefaultBrowser": false, "browser.startup.page": 0, "toolkit.telemetry.reportingpolicy.firstRun": false, "services.settings.server": "data:,",
 	} {
 		text, err := json.Marshal(value)
-		a.fatal(err)
+		a.NoErr(err)
 		fmt.Fprintf(&prefs, "user_pref(%q, %s);\n", name, text)
 	}
-	a.fatal(os.WriteFile(filepath.Join(dir, "user.js"), prefs.Bytes(), 0o600))
+	a.NoErr(os.WriteFile(filepath.Join(dir, "user.js"), prefs.Bytes(), 0o600))
 	browser := exec.Command(at, "--headless", "--no-remote", "--profile", dir, "--marionette", "--remote-allow-system-access")
 	browser.Env = append(os.Environ(), "HOME="+dir, "XDG_CACHE_HOME="+dir, "XDG_CONFIG_HOME="+dir)
-	a.fatal(browser.Start())
+	a.NoErr(browser.Start())
 	ended := make(chan struct{})
 	go func() {
 		_ = browser.Wait() // it is told to end
 		close(ended)
 	}()
-	f := &firefox{app: a, context: "content"}
+	f := &firefox{App: a, context: "content"}
 	a.Cleanup(func() {
 		if f.conn != nil {
 			_, _ = f.try("Marionette:Quit", map[string]any{"flags": []string{"eForceQuit"}})
@@ -107,13 +108,13 @@ func (a *app) openFirefox() *firefox {
 	}
 	f.in = bufio.NewReader(f.conn)
 	_, err = f.read() // it says which protocol this is
-	a.fatal(err)
+	a.NoErr(err)
 	var session struct {
 		Capabilities struct {
 			Version string `json:"browserVersion"`
 		} `json:"capabilities"`
 	}
-	a.fatal(json.Unmarshal(f.send("WebDriver:NewSession", map[string]any{}), &session))
+	a.NoErr(json.Unmarshal(f.send("WebDriver:NewSession", map[string]any{}), &session))
 	major, _, _ := strings.Cut(session.Capabilities.Version, ".")
 	if n, err := strconv.Atoi(major); err != nil || n < 142 {
 		needs.LeaveOut(a, inFirefox, "Firefox "+session.Capabilities.Version+" is older than 142")
@@ -169,7 +170,7 @@ func (f *firefox) try(command string, parameters any) (json.RawMessage, error) {
 func (f *firefox) send(command string, parameters any) json.RawMessage {
 	f.Helper()
 	result, err := f.try(command, parameters)
-	f.fatal(err)
+	f.NoErr(err)
 	return result
 }
 
@@ -192,7 +193,7 @@ func (f *firefox) run(context, body string) (any, error) {
 		return nil, err
 	}
 	var got struct{ Value [2]any }
-	f.fatal(json.Unmarshal(result, &got))
+	f.NoErr(json.Unmarshal(result, &got))
 	if got.Value[1] != "" {
 		return nil, fmt.Errorf("%v, of %s", got.Value[1], body)
 	}
@@ -202,14 +203,14 @@ func (f *firefox) run(context, body string) (any, error) {
 func (f *firefox) js(expression string) any {
 	f.Helper()
 	v, err := f.run("content", "return await ("+expression+")")
-	f.fatal(err)
+	f.NoErr(err)
 	return v
 }
 
 func (f *firefox) inside(body string) any {
 	f.Helper()
 	v, err := f.run("chrome", firefoxSelf+body)
-	f.fatal(err)
+	f.NoErr(err)
 	return v
 }
 
@@ -232,7 +233,7 @@ func (f *firefox) other(address string) {
 	f.within("content")
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		var handles []string
-		f.fatal(json.Unmarshal(f.send("WebDriver:GetWindowHandles", map[string]any{}), &handles))
+		f.NoErr(json.Unmarshal(f.send("WebDriver:GetWindowHandles", map[string]any{}), &handles))
 		for _, handle := range handles {
 			if _, err := f.try("WebDriver:SwitchToWindow", map[string]any{"handle": handle, "focus": true}); err != nil {
 				continue // it was closed
@@ -251,7 +252,7 @@ func (f *firefox) open(address string) {
 	f.Helper()
 	f.within("content")
 	var made struct{ Handle string }
-	f.fatal(json.Unmarshal(f.send("WebDriver:NewWindow", map[string]any{"type": "tab", "focus": true}), &made))
+	f.NoErr(json.Unmarshal(f.send("WebDriver:NewWindow", map[string]any{"type": "tab", "focus": true}), &made))
 	f.send("WebDriver:SwitchToWindow", map[string]any{"handle": made.Handle, "focus": true})
 	f.send("WebDriver:Navigate", map[string]any{"url": address})
 }
@@ -260,7 +261,7 @@ func (f *firefox) element(selector string) map[string]string {
 	f.Helper()
 	f.within("content")
 	var found struct{ Value map[string]string }
-	f.fatal(json.Unmarshal(f.send("WebDriver:FindElement", map[string]any{"using": "css selector", "value": selector}), &found))
+	f.NoErr(json.Unmarshal(f.send("WebDriver:FindElement", map[string]any{"using": "css selector", "value": selector}), &found))
 	return found.Value
 }
 
@@ -316,26 +317,26 @@ func TestBrowserExtensionFirefox(t *testing.T) {
 	needs.Time(t)
 	is := is.New(t)
 	t.Parallel()
-	a := start(t, atHome)
-	f := a.openFirefox()
-	a.post("/api/v1/bookmarks", map[string]any{"url": "https://example.org/older"}).want(201)
-	a.post("/api/v1/notes", map[string]any{"content": "an older one"}).want(201)
-	a.upload(nil, file{"older.txt", "text/plain", "older"}).want(201)
+	a := apitest.Start(t, apitest.AtHome)
+	f := openFirefox(a)
+	a.Post("/api/v1/bookmarks", map[string]any{"url": "https://example.org/older"}).Want(201)
+	a.Post("/api/v1/notes", map[string]any{"content": "an older one"}).Want(201)
+	a.Upload(nil, apitest.File("older.txt", "text/plain", "older")).Want(201)
 	site, _, picture, _ := elsewhere(t)
 	site = strings.Replace(site, "127.0.0.1", "localhost", 1) // permissions know no ports
 	archive := filepath.Join(t.TempDir(), "kist.zip")
-	a.fatal(os.WriteFile(archive, a.visit("/extension.zip").want(200).body, 0o600))
+	a.NoErr(os.WriteFile(archive, a.Visit("/extension.zip").Want(200).Body, 0o600))
 
 	// It opens the page to connect on its own, and is let in.
-	f.send("WebDriver:Navigate", map[string]any{"url": a.url + "/healthz"})
-	f.send("WebDriver:AddCookie", map[string]any{"cookie": map[string]any{"name": a.sessionCookie(), "value": a.session()}})
+	f.send("WebDriver:Navigate", map[string]any{"url": a.URL + "/healthz"})
+	f.send("WebDriver:AddCookie", map[string]any{"cookie": map[string]any{"name": a.SessionCookie(), "value": a.Session()}})
 	f.within("chrome")
 	f.send("Addon:Install", map[string]any{"path": archive, "temporary": true})
 	f.other(firefoxPage + "options.html")
-	f.until(`document.querySelector('#server').value === ` + quoted(a.url))
+	f.until(`document.querySelector('#server').value === ` + quoted(a.URL))
 	is.Equal(f.js(`document.querySelectorAll('#keys kbd').length`), 4.0)
 	f.click("#server-form button")
-	f.other(a.url + "/device?user_code=")
+	f.other(a.URL + "/device?user_code=")
 	f.until(`[...document.querySelectorAll('button')].find((b) => b.textContent === 'Allow')`)
 	is.True(strings.HasPrefix(f.js(`document.querySelector('.sheet b').textContent`).(string), "kist extension (Firefox"))
 	f.js(`[...document.querySelectorAll('button')].find((b) => b.textContent === 'Allow').click()`)
@@ -349,22 +350,22 @@ func TestBrowserExtensionFirefox(t *testing.T) {
 	id := f.inside(`return ChromeUtils.importESModule('resource://gre/modules/ExtensionParent.sys.mjs').ExtensionParent.apiManager.global.tabTracker.getId(win.gBrowser.selectedTab)`)
 	f.inside(`await extension.terminateBackground()`)
 	f.keys("y")
-	a.becomes("bookmarks", "url", site+"/tides")
-	is.Equal(a.one("bookmarks", "title"), "Tide tables")
+	becomes(a, "bookmarks", "url", site+"/tides")
+	is.Equal(one(a, "bookmarks", "title"), "Tide tables")
 	f.js(`getSelection().selectAllChildren(document.body)`)
 	f.keys("j")
-	a.becomes("notes", "content", "Tides\n\nHigh at six.\n\nLow at noon.")
-	is.Equal(a.one("notes", "sourceUrl"), site+"/tides")
+	becomes(a, "notes", "content", "Tides\n\nHigh at six.\n\nLow at noon.")
+	is.Equal(one(a, "notes", "sourceUrl"), site+"/tides")
 	f.keys("q")
-	a.becomes("files", "description", site+"/tides")
-	_, err := png.Decode(bytes.NewReader(a.get("/x/" + a.one("files", "slug").(string)).want(200).body))
+	becomes(a, "files", "description", site+"/tides")
+	_, err := png.Decode(bytes.NewReader(a.Get("/x/" + one(a, "files", "slug").(string)).Want(200).Body))
 	is.NoErr(err)
 	f.js(`getSelection().removeAllRanges()`)
 	f.inside(`await extension.terminateBackground()`)
 	f.js(`(() => { document.cookie = 'member=1'; document.images[0].src = '/own.png'; return document.images[0].decode(); })()`)
 	f.menu("img", "media:file") // with the page's cookies, as it is seen
-	a.becomes("files", "originalName", "own.png")
-	is.Equal(a.get("/x/"+a.one("files", "slug").(string)).want(200).body, picture)
+	becomes(a, "files", "originalName", "own.png")
+	is.Equal(a.Get("/x/"+one(a, "files", "slug").(string)).Want(200).Body, picture)
 
 	// The pop-up, opened as a page, knows the page, and copies.
 	f.open(fmt.Sprintf("%spopup.html?tab=%.0f", firefoxPage, id))
@@ -372,15 +373,15 @@ func TestBrowserExtensionFirefox(t *testing.T) {
 	f.click(`[value=link]`)
 	f.click("#save")
 	f.until(`document.querySelector('#saved-text').textContent.startsWith('Short link created. Link copied')`)
-	is.Equal(a.one("shorten", "originalUrl"), site+"/tides")
-	is.Equal(f.inside(`return win.navigator.clipboard.readText()`), a.one("shorten", "url"))
+	is.Equal(one(a, "shorten", "originalUrl"), site+"/tides")
+	is.Equal(f.inside(`return win.navigator.clipboard.readText()`), one(a, "shorten", "url"))
 
 	// Disconnecting takes the key away, and gives the permission back.
 	f.other(firefoxPage + "options.html")
 	key := f.js(`browser.storage.local.get('connection').then((s) => s.connection.key)`).(string)
 	f.click("#disconnect")
 	f.until(`!document.querySelector('#connect').hidden`)
-	a.as(key).get("/api/v1/notes").want(401)
+	a.As(key).Get("/api/v1/notes").Want(401)
 	is.Equal(f.js(`browser.permissions.getAll().then((p) => p.origins.join())`), "")
 	is.Equal(f.inside(`return Services.console.getMessageArray().filter((m) => m.sourceName?.startsWith('moz-extension:')).map(String).join()`), "")
 }

@@ -1,4 +1,4 @@
-package httpapi
+package httpapi_test
 
 import (
 	"image/color"
@@ -6,6 +6,8 @@ import (
 
 	"github.com/chromedp/chromedp/kb"
 	"github.com/matryer/is"
+
+	"kist/httpapi/apitest"
 )
 
 // TestBrowserKeepsFocus: after a save with the keyboard the focus stays where it was, though the button is disabled meanwhile
@@ -13,7 +15,7 @@ import (
 func TestBrowserKeepsFocus(t *testing.T) {
 	is := is.New(t)
 	b := openBrowser(t)
-	b.addNamed("laptop", "")
+	addNamed(b.App, "laptop", "")
 	b.open("/account")
 	b.fill("Display name", "Ann")
 	b.js(`document.activeElement.form.querySelector('button').focus()`)
@@ -30,15 +32,15 @@ func TestBrowserKeepsFocus(t *testing.T) {
 	b.fill("Name", "desk")
 	b.keys(kb.Enter)
 	b.until(`document.activeElement.dataset.act === 'key-edit' && document.querySelector('#main').innerText.includes('desk')`)
-	is.True(b.sound())
+	is.True(b.Sound())
 }
 
 // TestBrowserNameTaken: a name that something else has is shown at its field.
 func TestBrowserNameTaken(t *testing.T) {
 	is := is.New(t)
 	b := openBrowser(t)
-	b.post("/api/v1/notes", map[string]any{"title": "First", "content": "x", "slug": "plan"}).want(201)
-	slug := b.post("/api/v1/notes", map[string]any{"title": "Second", "content": "x"}).want(201).text("data.slug")
+	b.Post("/api/v1/notes", map[string]any{"title": "First", "content": "x", "slug": "plan"}).Want(201)
+	slug := b.Post("/api/v1/notes", map[string]any{"title": "Second", "content": "x"}).Want(201).Text("data.slug")
 	b.open("/notes/" + slug + "?edit=1")
 	b.until(`document.querySelector('dialog details')`)
 	b.js(`document.querySelectorAll('dialog details').forEach((d) => { d.open = true; })`)
@@ -54,10 +56,10 @@ func TestBrowserTurning(t *testing.T) {
 	b := openBrowser(t)
 	var ids []string
 	for _, name := range []string{"a.jpg", "b.jpg"} {
-		slug := b.upload(map[string]string{"isPublic": "true"}, file{name, "image/jpeg", jpegOf(400, 300, color.RGBA{90, 120, 200, 255})}).want(201).text("slug")
-		ids = append(ids, b.get("/api/v1/files/"+slug).text("data.id"))
+		slug := b.Upload(map[string]string{"isPublic": "true"}, apitest.File(name, "image/jpeg", apitest.JpegOf(400, 300, color.RGBA{90, 120, 200, 255}))).Want(201).Text("slug")
+		ids = append(ids, b.Get("/api/v1/files/"+slug).Text("data.id"))
 	}
-	album := b.post("/api/v1/collections", map[string]any{"title": "Summer", "isPublic": true, "source": map[string]any{"items": ids}}).want(201).text("data.slug")
+	album := b.Post("/api/v1/collections", map[string]any{"title": "Summer", "isPublic": true, "source": map[string]any{"items": ids}}).Want(201).Text("data.slug")
 	b.open("/v/" + album + "/" + ids[0])
 	for _, step := range []struct{ key, path string }{{kb.ArrowRight, "/" + ids[1]}, {kb.ArrowRight, "/" + ids[1]}, {kb.ArrowLeft, "/" + ids[0]}, {kb.Escape, ""}} {
 		b.until(`document.querySelector('.among')`)

@@ -1,15 +1,12 @@
-package httpapi
+package httpapi_test
 
 import (
 	"context"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
-	goruntime "runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -25,6 +22,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
+	"kist/httpapi/apitest"
 	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/kvtest/needs"
@@ -40,7 +38,7 @@ const (
 
 // tab is a tab of a browser.
 type tab struct {
-	*app
+	*apitest.App
 	ctx  context.Context
 	acts int // clicks and keys so far
 
@@ -63,29 +61,13 @@ type process struct {
 var pagesOnly, wholeBrowser process
 
 func TestMain(m *testing.M) {
-	flag.Parse()
-	raiseParallel()
-	code := m.Run()
+	code := apitest.Run(m)
 	for _, p := range []*process{&pagesOnly, &wholeBrowser} {
 		if p.end != nil {
 			p.end()
 		}
 	}
-	needs.Print()
 	os.Exit(code)
-}
-
-// raiseParallel lets more tests run at once than there are cores, unless the command
-// line says how many. Many wait a second for the store to write what it has counted.
-func raiseParallel() {
-	given := false
-	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
-	if given {
-		return
-	}
-	if err := flag.Set("test.parallel", strconv.Itoa(4*goruntime.GOMAXPROCS(0))); err != nil {
-		panic(err)
-	}
 }
 
 // browserPath is where Chromium is. A test of the app ends where there is none, and
@@ -166,28 +148,28 @@ func openBrowser(t *testing.T, with ...func(*web.Config)) *tab {
 // openIn is openBrowser with a browser of the caller's choice.
 func openIn(t *testing.T, in context.Context, with ...func(*web.Config)) *tab {
 	t.Helper()
-	b := start(t, append([]func(*web.Config){atHome, func(c *web.Config) { c.MaxUpload = 8 << 20 }}, with...)...).profileIn(in)
+	b := profileIn(apitest.Start(t, append([]func(*web.Config){apitest.AtHome, func(c *web.Config) { c.MaxUpload = 8 << 20 }}, with...)...), in)
 	b.signIn()
 	return b
 }
 
 // profile opens a tab with a fresh profile, which is signed in nowhere.
-func (a *app) profile() *tab {
+func profile(a *apitest.App) *tab {
 	a.Helper()
-	return a.profileIn(chromium(a))
+	return profileIn(a, chromium(a))
 }
 
-func (a *app) profileIn(all context.Context) *tab {
+func profileIn(a *apitest.App, all context.Context) *tab {
 	a.Helper()
 	whole := cdp.WithExecutor(all, chromedp.FromContext(all).Browser)
 	profile, err := target.CreateBrowserContext().Do(whole)
-	a.fatal(err)
+	a.NoErr(err)
 	// A profile begins with a window: Chromium refuses it a tab alone.
 	at, err := target.CreateTarget("about:blank").WithBrowserContextID(profile).WithNewWindow(true).WithWidth(1280).WithHeight(900).Do(whole)
-	a.fatal(err)
+	a.NoErr(err)
 	ctx, leave := chromedp.NewContext(all, chromedp.WithTargetID(at))
 	ctx, cancel := context.WithTimeout(ctx, tabTime)
-	b := &tab{app: a, ctx: ctx}
+	b := &tab{App: a, ctx: ctx}
 	a.Cleanup(func() {
 		cancel()
 		leave()
@@ -195,7 +177,7 @@ func (a *app) profileIn(all context.Context) *tab {
 			a.Error(err)
 		}
 	})
-	b.fatal(b.watch())
+	b.NoErr(b.watch())
 	return b
 }
 
@@ -230,31 +212,21 @@ func (b *tab) watch() error {
 // another.
 func isLeaving(err error) bool { return err != nil && strings.Contains(err.Error(), "navigated") }
 
-// session is the secret of a new session of the app's user.
-func (a *app) session() (secret string) {
-	a.Helper()
-	a.fatal(a.server.Store.Update(func(tx *kv.Tx) (err error) {
-		_, secret, err = people.AddSession(tx, a.user.ID, "test", "127.0.0.1", tx.Now)
-		return err
-	}))
-	return secret
-}
-
 // addNamed gives the app's user an API key, or a connected device, that may read.
-func (a *app) addNamed(name, device string) (secret string) {
+func addNamed(a *apitest.App, name, device string) (secret string) {
 	a.Helper()
-	a.fatal(a.server.Store.Update(func(tx *kv.Tx) (err error) {
-		_, secret, err = people.AddKey(tx, people.Key{Owner: a.user.ID, Name: name, Device: device, Scopes: []people.Scope{people.ScopeRead}})
+	a.NoErr(a.Server.Store.Update(func(tx *kv.Tx) (err error) {
+		_, secret, err = people.AddKey(tx, people.Key{Owner: a.User.ID, Name: name, Device: device, Scopes: []people.Scope{people.ScopeRead}})
 		return err
 	}))
 	return secret
 }
 
 // addPasskeyNamed gives the app's user a passkey that no authenticator has.
-func (a *app) addPasskeyNamed(name string) {
+func addPasskeyNamed(a *apitest.App, name string) {
 	a.Helper()
-	a.fatal(a.server.Store.Update(func(tx *kv.Tx) error {
-		_, _, err := people.AddPasskey(tx, people.Passkey{Owner: a.user.ID, Name: name, Credential: []byte(name), Key: []byte("key")})
+	a.NoErr(a.Server.Store.Update(func(tx *kv.Tx) error {
+		_, _, err := people.AddPasskey(tx, people.Passkey{Owner: a.User.ID, Name: name, Credential: []byte(name), Key: []byte("key")})
 		return err
 	}))
 }
@@ -262,7 +234,7 @@ func (a *app) addPasskeyNamed(name string) {
 // signIn gives the browser a session of the app's user.
 func (b *tab) signIn() {
 	b.Helper()
-	b.do(cdpnet.SetCookie(b.sessionCookie(), b.session()).WithURL(b.url))
+	b.do(cdpnet.SetCookie(b.SessionCookie(), b.Session()).WithURL(b.URL))
 }
 
 func (b *tab) note(text string, what *runtime.RemoteObject) {
@@ -285,13 +257,13 @@ func (b *tab) expects(start string) {
 
 func (b *tab) do(actions ...chromedp.Action) {
 	b.Helper()
-	b.fatal(chromedp.Run(b.ctx, actions...))
+	b.NoErr(chromedp.Run(b.ctx, actions...))
 }
 
 // open goes to an address and waits until a page of the app is drawn.
 func (b *tab) open(path string) {
 	b.Helper()
-	b.do(chromedp.Navigate(b.url + path))
+	b.do(chromedp.Navigate(b.URL + path))
 	b.until(`(() => { const main = document.querySelector('#main'); return !main || main.querySelector(':scope > :not(noscript, [inert])') && !main.querySelector('[aria-busy=true]') && !main.querySelector('.state')?.textContent.includes('Loading') })()`)
 }
 
@@ -299,7 +271,7 @@ func (b *tab) open(path string) {
 func (b *tab) js(expression string) any {
 	b.Helper()
 	v, err := b.ask(expression)
-	b.fatal(err)
+	b.NoErr(err)
 	return v
 }
 
@@ -315,7 +287,7 @@ func (b *tab) until(expression string, as ...chromedp.EvaluateOption) {
 	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		v, err := b.ask("(async () => !!(await ("+expression+")))()", as...)
 		if !isLeaving(err) {
-			b.fatal(err)
+			b.NoErr(err)
 		}
 		if v == true {
 			return
@@ -425,17 +397,17 @@ func (b *tab) rows() float64 {
 }
 
 // one is a member of the newest record of a collection.
-func (a *app) one(path, member string) any {
+func one(a *apitest.App, path, member string) any {
 	a.Helper()
-	return a.get("/api/v1/" + path).want(200).at("data.0." + member)
+	return a.Get("/api/v1/" + path).Want(200).At("data.0." + member)
 }
 
 // becomes waits until the first of the list has the member.
-func (a *app) becomes(path, member string, want any) {
+func becomes(a *apitest.App, path, member string, want any) {
 	a.Helper()
-	for deadline := time.Now().Add(patience); a.one(path, member) != want; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); one(a, path, member) != want; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			a.Fatalf("%s of %s is %v and not %v", member, path, a.one(path, member), want)
+			a.Fatalf("%s of %s is %v and not %v", member, path, one(a, path, member), want)
 		}
 	}
 }
@@ -443,7 +415,7 @@ func (a *app) becomes(path, member string, want any) {
 // gone waits until a list is empty.
 func (b *tab) gone(path string) {
 	b.Helper()
-	for end := time.Now().Add(patience); b.get(path).want(200).at("total") != 0.0; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(patience); b.Get(path).Want(200).At("total") != 0.0; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
 			b.Fatalf("%s is never empty", path)
 		}

@@ -1,4 +1,4 @@
-package httpapi
+package httpapi_test
 
 import (
 	"net/http"
@@ -11,6 +11,7 @@ import (
 	"github.com/matryer/is"
 
 	"kist/embed"
+	"kist/httpapi/apitest"
 )
 
 // TestBrowserLanguage: the account chooses the language of the app, and a visitor's browser
@@ -18,19 +19,19 @@ import (
 func TestBrowserLanguage(t *testing.T) {
 	is := is.New(t)
 	b := openBrowser(t)
-	slug := b.post("/api/v1/notes", map[string]any{"title": "Ausflug", "content": "Morgen", "isPublic": true, "expiresAt": "2199-03-05T12:00:00Z"}).want(201).text("data.slug")
+	slug := b.Post("/api/v1/notes", map[string]any{"title": "Ausflug", "content": "Morgen", "isPublic": true, "expiresAt": "2199-03-05T12:00:00Z"}).Want(201).Text("data.slug")
 	b.open("/account")
 	is.Equal(b.js(`document.documentElement.lang + ' ' + document.documentElement.dir`), "en ltr")
 	is.Equal(b.js(`document.querySelectorAll('#main form').length + ' ' + document.querySelectorAll('#main [type=password]').length`), "2 0") // the account has no password
 	b.js(`(() => { const s = document.querySelector('[name=language]'); s.value = 'de'; s.form.requestSubmit(); })()`)
 	b.until(`document.documentElement?.lang === 'de' && document.querySelector('#main h1')?.textContent === 'Konto'`)
-	is.Equal(b.get("/api/v1/me").text("data.language"), "de")
+	is.Equal(b.Get("/api/v1/me").Text("data.language"), "de")
 
 	b.open("/")
 	is.Equal(b.js(`document.title`), "Start · kist")
 	is.Equal(b.js(`[...document.querySelectorAll('.rail a span')].slice(0, 4).map((e) => e.textContent).join()`), "Start,Dateien,Lesezeichen,Notizen")
 	b.until(`document.querySelector('#main .head small').textContent.startsWith('1 Eintrag · ')`)
-	b.post("/api/v1/notes", `{"title":"Zwei","content":"x"}`).want(201)
+	b.Post("/api/v1/notes", `{"title":"Zwei","content":"x"}`).Want(201)
 	b.open("/notes")
 	b.until(`document.querySelector('#main .head small').textContent === '2 Notizen'`)
 	is.Equal(b.js(`document.querySelector('#main .add textarea').placeholder`), "Notiz schreiben …")
@@ -55,7 +56,7 @@ func TestBrowserLanguage(t *testing.T) {
 	b.open("/notes?q=Ausflug")
 	b.shows("„Ausflug“")
 
-	b.addPasskeyNamed("Telefon")
+	addPasskeyNamed(b.App, "Telefon")
 	b.do(emulation.SetDeviceMetricsOverride(320, 640, 1, true)) // longer words fit a telephone
 	for _, path := range []string{"/", "/files", "/account", "/account/security", "/keys", "/upload-requests", "/webhooks", "/admin", "/import", "/tags"} {
 		b.open(path)
@@ -65,25 +66,25 @@ func TestBrowserLanguage(t *testing.T) {
 	}
 	b.do(emulation.ClearDeviceMetricsOverride())
 
-	v := b.profile()
-	v.do(cdpnet.SetExtraHTTPHeaders(cdpnet.Headers{"Accept-Language": "de-AT,de;q=0.9,en;q=0.8"}), chromedp.Navigate(b.url+"/v/"+slug))
+	v := profile(b.App)
+	v.do(cdpnet.SetExtraHTTPHeaders(cdpnet.Headers{"Accept-Language": "de-AT,de;q=0.9,en;q=0.8"}), chromedp.Navigate(b.URL+"/v/"+slug))
 	is.Equal(v.js(`document.documentElement.lang`), "de")
 	is.True(v.js(`document.querySelector('.meta').textContent.includes('bis 5. März 2199')`) == true)
 	is.Equal(v.js(`document.querySelector('summary').textContent`), "Details")
 	is.True(v.js(`document.querySelector('.foot').textContent.startsWith('geteilt über')`) == true)
 	is.Equal(v.js(`document.querySelector(':not(script)[data-copy]').parentNode.querySelector('button').textContent`), "Kopieren")
-	v.do(chromedp.Navigate(b.url + "/v/none"))
+	v.do(chromedp.Navigate(b.URL + "/v/none"))
 	is.True(v.js(`document.body.textContent.includes('Diese Seite gibt es nicht')`) == true)
 
-	_, link := b.app.ask(map[string]any{"maxUploads": 2})
-	v.do(chromedp.Navigate(b.url + "/up/" + link))
+	_, link := b.App.Ask(map[string]any{"maxUploads": 2})
+	v.do(chromedp.Navigate(b.URL + "/up/" + link))
 	v.until(`document.getElementById('left')?.textContent === 'Du kannst noch 2 Dateien senden.'`)
 	v.drop("a.txt", "1")
 	v.until(`getComputedStyle(document.getElementById('file')).color === 'rgba(0, 0, 0, 0)'`)
 	v.click("#send")
 	v.until(`document.getElementById('said').textContent === 'Danke! 1 Datei erhalten.'`)
 	is.Equal(v.js(`document.getElementById('left').textContent`), "Du kannst noch 1 Datei senden.")
-	is.True(b.sound())
+	is.True(b.Sound())
 }
 
 // TestLanguage: pages follow the account, then the browser, and say so to caches. The API
@@ -91,31 +92,31 @@ func TestBrowserLanguage(t *testing.T) {
 func TestLanguage(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	a := start(t)
+	a := apitest.Start(t)
 	german := http.Header{"Accept": {"text/html"}, "Accept-Language": {"de"}}
 	page := func(path string) string {
-		got := a.do(apiRequest{method: "GET", path: path, header: german.Clone()}).want(200)
-		is.True(strings.Contains(strings.Join(got.header.Values("Vary"), ", "), "Accept-Language"))
-		return string(got.body)
+		got := a.Do(apitest.ApiRequest{Method: "GET", Path: path, Header: german.Clone()}).Want(200)
+		is.True(strings.Contains(strings.Join(got.Header.Values("Vary"), ", "), "Accept-Language"))
+		return string(got.Body)
 	}
 	is.True(strings.Contains(page("/"), `<html lang="de"`))
-	a.patch("/api/v1/me", `{"language":"en"}`).want(200)
+	a.Patch("/api/v1/me", `{"language":"en"}`).Want(200)
 	is.True(strings.Contains(page("/"), `<html lang="en"`))
-	a.patch("/api/v1/me", `{"displayName":"Ann"}`).want(200)
-	is.Equal(a.get("/api/v1/me").text("data.language"), "en") // another change leaves it
-	a.patch("/api/v1/me", `{"language":null}`).want(200)
-	is.Equal(a.get("/api/v1/me").at("data.language"), nil)
-	a.patch("/api/v1/me", `{"language":"xx"}`).want(422)
+	a.Patch("/api/v1/me", `{"displayName":"Ann"}`).Want(200)
+	is.Equal(a.Get("/api/v1/me").Text("data.language"), "en") // another change leaves it
+	a.Patch("/api/v1/me", `{"language":null}`).Want(200)
+	is.Equal(a.Get("/api/v1/me").At("data.language"), nil)
+	a.Patch("/api/v1/me", `{"language":"xx"}`).Want(422)
 
-	missing := a.do(apiRequest{method: "GET", path: "/v/none", header: german.Clone(), anyone: true}).want(404)
-	is.True(strings.Contains(string(missing.body), embed.Lang("de").T("status.missing")))
-	nowhere := a.visit("/nowhere/at/all", "Accept", "text/html").want(404)
-	is.True(strings.Contains(string(nowhere.body), embed.English.T("status.missing")))
-	is.True(strings.Contains(string(nowhere.body), embed.English.T("page.home"))) // a way on
-	answer := a.do(apiRequest{method: "GET", path: "/api/v1/notes/none", header: http.Header{"Accept-Language": {"de"}}}).want(404)
-	is.True(strings.Contains(string(answer.body), "There is no such"))
-	manifest := a.visit("/manifest.webmanifest", "Accept-Language", "de").want(200)
-	is.True(strings.Contains(string(manifest.body), `"lang":"de"`))
+	missing := a.Do(apitest.ApiRequest{Method: "GET", Path: "/v/none", Header: german.Clone(), Anyone: true}).Want(404)
+	is.True(strings.Contains(string(missing.Body), embed.Lang("de").T("status.missing")))
+	nowhere := a.Visit("/nowhere/at/all", "Accept", "text/html").Want(404)
+	is.True(strings.Contains(string(nowhere.Body), embed.English.T("status.missing")))
+	is.True(strings.Contains(string(nowhere.Body), embed.English.T("page.home"))) // a way on
+	answer := a.Do(apitest.ApiRequest{Method: "GET", Path: "/api/v1/notes/none", Header: http.Header{"Accept-Language": {"de"}}}).Want(404)
+	is.True(strings.Contains(string(answer.Body), "There is no such"))
+	manifest := a.Visit("/manifest.webmanifest", "Accept-Language", "de").Want(200)
+	is.True(strings.Contains(string(manifest.Body), `"lang":"de"`))
 }
 
 // TestBrowserTheme: the account chooses the theme and the accent of the app. Pages for visitors follow the system.

@@ -1,4 +1,4 @@
-package httpapi
+package httpapi_test
 
 import (
 	"io"
@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/matryer/is"
+
+	"kist/httpapi/apitest"
 )
 
 // A gate stands before a server and can be shut, as if the server were off.
@@ -72,11 +74,11 @@ func (g *gate) shut() {
 func TestBrowserOffline(t *testing.T) {
 	is := is.New(t)
 	b := openBrowser(t)
-	slug := b.post("/api/v1/notes", map[string]any{"title": "Harbour", "content": "Boats arrive **daily**."}).want(201).text("data.slug")
-	b.post("/api/v1/bookmarks", map[string]any{"url": "https://go.dev/", "title": "Go"}).want(201)
-	g := newGate(t, strings.TrimPrefix(b.url, "http://"))
-	server := b.url
-	b.url = "http://" + g.at
+	slug := b.Post("/api/v1/notes", map[string]any{"title": "Harbour", "content": "Boats arrive **daily**."}).Want(201).Text("data.slug")
+	b.Post("/api/v1/bookmarks", map[string]any{"url": "https://go.dev/", "title": "Go"}).Want(201)
+	g := newGate(t, strings.TrimPrefix(b.URL, "http://"))
+	server := b.URL
+	b.URL = "http://" + g.at
 	b.signIn()
 	b.open("/account")
 	b.js(`localStorage.setItem('kist.offline', 'true')`)
@@ -108,12 +110,12 @@ func TestBrowserOffline(t *testing.T) {
 
 	g.open()
 	b.open("/")
-	there := b.url
-	b.url = server
-	b.becomes("notes", "content", "written on the train")
-	b.becomes("bookmarks", "url", "https://example.org/shared")
-	is.Equal(b.get("/api/v1/notes").at("total"), 2.0) // once
-	b.url = there
+	there := b.URL
+	b.URL = server
+	becomes(b.App, "notes", "content", "written on the train")
+	becomes(b.App, "bookmarks", "url", "https://example.org/shared")
+	is.Equal(b.Get("/api/v1/notes").At("total"), 2.0) // once
+	b.URL = there
 
 	// Nothing of the user stays after signing out.
 	b.open("/account")
@@ -122,9 +124,9 @@ func TestBrowserOffline(t *testing.T) {
 	b.until(`caches.has('kist-data').then((has) => !has)`)
 	// The page that was left may have told the worker late whose copies to keep.
 	for _, want := range []string{"owner", "keep"} {
-		before := strings.Count(b.log.String(), refusedMe)
-		b.js(`void navigator.serviceWorker.controller.postMessage({ want: ` + quoted(want) + `, user: ` + quoted(b.user.ID.String()) + ` })`)
-		eventually(t, "the worker does not ask who is signed in", func() bool { return strings.Count(b.log.String(), refusedMe) > before })
+		before := strings.Count(b.Logged.String(), refusedMe)
+		b.js(`void navigator.serviceWorker.controller.postMessage({ want: ` + quoted(want) + `, user: ` + quoted(b.User.ID.String()) + ` })`)
+		apitest.Eventually(t, "the worker does not ask who is signed in", func() bool { return strings.Count(b.Logged.String(), refusedMe) > before })
 		b.until(`caches.has('kist-data').then((has) => !has)`)
 	}
 }
@@ -171,7 +173,7 @@ func TestBrowserSignOut(t *testing.T) {
 	b := openBrowser(t)
 	b.open("/account")
 	b.js(`localStorage.setItem('kist.draft.someone.note.new', '1')`) // of another user
-	b.js(`localStorage.setItem('kist.tus.` + b.user.ID.String() + `.x', '"/api/v1/tus/x"')`)
+	b.js(`localStorage.setItem('kist.tus.` + b.User.ID.String() + `.x', '"/api/v1/tus/x"')`)
 	b.open("/notes/new")
 	b.fill("Title", "Letter to Bob")
 	b.until(`Object.keys(localStorage).some((k) => k.endsWith('.note.new') && localStorage[k].includes('Letter to Bob'))`)

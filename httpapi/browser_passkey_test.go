@@ -1,4 +1,4 @@
-package httpapi
+package httpapi_test
 
 import (
 	"context"
@@ -6,12 +6,13 @@ import (
 	"strings"
 	"testing"
 
-	"kist/kv/people"
-
 	cdpnet "github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/webauthn"
 	"github.com/chromedp/chromedp"
 	"github.com/matryer/is"
+
+	"kist/httpapi/apitest"
+	"kist/kv/people"
 )
 
 // openLocalhost is openBrowser at the name localhost, where browsers have passkeys.
@@ -19,12 +20,12 @@ func openLocalhost(t *testing.T) *tab {
 	t.Helper()
 	t.Parallel()
 	chromium(t)
-	a := start(t, atHome)
-	a.url = strings.Replace(a.url, "127.0.0.1", "localhost", 1)
-	u, err := url.Parse(a.url)
-	a.fatal(err)
-	a.server.Base, a.server.BaseURL, a.server.BaseName = a.url, u, "localhost"
-	b := a.profile()
+	a := apitest.Start(t, apitest.AtHome)
+	a.URL = strings.Replace(a.URL, "127.0.0.1", "localhost", 1)
+	u, err := url.Parse(a.URL)
+	a.NoErr(err)
+	a.Server.Base, a.Server.BaseURL, a.Server.BaseName = a.URL, u, "localhost"
+	b := profile(a)
 	b.do(webauthn.Enable())
 	return b
 }
@@ -64,7 +65,7 @@ func (b *tab) unplug(id webauthn.AuthenticatorID) *webauthn.Credential {
 func TestBrowserPasskeys(t *testing.T) {
 	b := openLocalhost(t)
 	is := is.New(t)
-	b.withPassword(b.user, "correct horse")
+	b.WithPassword(b.User, "correct horse")
 	b.signIn()
 	sees := func(text string) {
 		t.Helper()
@@ -93,7 +94,7 @@ func TestBrowserPasskeys(t *testing.T) {
 	signIn := func(says string, prepare func(id webauthn.AuthenticatorID) chromedp.Action, keys ...*webauthn.Credential) {
 		t.Helper()
 		id := b.authenticator(keys...)
-		b.do(cdpnet.ClearBrowserCookies(), chromedp.Navigate(b.url+"/login?next=/account/security"))
+		b.do(cdpnet.ClearBrowserCookies(), chromedp.Navigate(b.URL+"/login?next=/account/security"))
 		if prepare != nil {
 			b.do(prepare(id))
 		}
@@ -124,7 +125,7 @@ func TestBrowserPasskeys(t *testing.T) {
 	signIn("Recovery codes", nil, &good)
 
 	// Ten minutes later the app asks who it is, and then goes on.
-	b.clock.advance(people.RecentTime)
+	b.Clock.Advance(people.RecentTime)
 	good.SignCount = 50
 	b.authenticator(&good)
 	b.press("New recovery codes")

@@ -1,4 +1,4 @@
-package httpapi
+package httpapi_test
 
 import (
 	"bytes"
@@ -22,6 +22,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/matryer/is"
 
+	"kist/httpapi/apitest"
 	"kist/httpapi/limit"
 	"kist/httpapi/web"
 	"kist/kv/kvtest/needs"
@@ -78,33 +79,33 @@ const samplePDF = "%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj\n2 0 obj
 
 // publicPages makes one of everything that visitors see and returns the
 // addresses by name.
-func (a *app) publicPages(t *testing.T) map[string]string {
+func publicPages(a *apitest.App, t *testing.T) map[string]string {
 	t.Helper()
 	pages := map[string]string{"about": "/about", "login": "/login", "missing": "/v/nothing", "nobody": "/g/nobody"}
-	a.patch("/api/v1/me", `{"displayName":"Ann Lindqvist"}`).want(200)
+	a.Patch("/api/v1/me", `{"displayName":"Ann Lindqvist"}`).Want(200)
 	long := strings.Repeat("Donaudampfschifffahrtselektrizitätenhauptbetriebswerk", 3)
-	for name, f := range map[string]file{
-		"image": {"Résumé of the harbour, winter light.jpg", "", landscape(t)},
-		"svg":   {"plan.svg", "", samplePicture},
-		"video": {"first-steps-in-the-garden.mp4", "", "\x00\x00\x00\x18ftypmp42\x00\x00\x00\x00mp42isom" + strings.Repeat("\x00", 4000)},
-		"audio": {"Grandmother tells of the flood.wav", "", tone()},
-		"pdf":   {"Contract.pdf", "", samplePDF},
-		"text":  {"compose.yaml", "", strings.Repeat("services:\n  kist: # the chest\n    image: \"kist:latest\"\n    environment:\n      KIST_BASE_URL: https://kist.example.org/with/a/long/address/that/does/not/fit\n", 20)},
-		"other": {"photos 2026.zip", "", "PK\x03\x04" + strings.Repeat("\x00\x01", 90000)},
-		"long":  {long + ".bin", "", "\x00\x01\x02"},
+	for name, f := range map[string]apitest.Part{
+		"image": apitest.File("Résumé of the harbour, winter light.jpg", "", landscape(t)),
+		"svg":   apitest.File("plan.svg", "", apitest.SamplePicture),
+		"video": apitest.File("first-steps-in-the-garden.mp4", "", "\x00\x00\x00\x18ftypmp42\x00\x00\x00\x00mp42isom"+strings.Repeat("\x00", 4000)),
+		"audio": apitest.File("Grandmother tells of the flood.wav", "", tone()),
+		"pdf":   apitest.File("Contract.pdf", "", samplePDF),
+		"text":  apitest.File("compose.yaml", "", strings.Repeat("services:\n  kist: # the chest\n    image: \"kist:latest\"\n    environment:\n      KIST_BASE_URL: https://kist.example.org/with/a/long/address/that/does/not/fit\n", 20)),
+		"other": apitest.File("photos 2026.zip", "", "PK\x03\x04"+strings.Repeat("\x00\x01", 90000)),
+		"long":  apitest.File(long+".bin", "", "\x00\x01\x02"),
 	} {
 		fields := map[string]string{"isPublic": "true", "slug": "the-" + name, "newTags": "photos,harbour", "description": "Seen from the pier on the first clear morning.\nThe tide was out."}
 		if name == "long" {
 			fields["newTags"] = long[:60]
 		}
-		a.upload(fields, f).want(201)
+		a.Upload(fields, f).Want(201)
 		pages[name] = "/v/the-" + name
 	}
 	for name, body := range map[string]any{
-		"note":     map[string]any{"title": "Boiler reset, step by step", "content": sampleMarkdown + strings.Repeat("\n\nMore of it, in a paragraph that is long enough to need several lines on any screen, be it as wide as it may.", 12), "tags": []string{"home", "winter"}, "sourceUrl": "https://example.org/boiler"},
+		"note":     map[string]any{"title": "Boiler reset, step by step", "content": apitest.SampleMarkdown + strings.Repeat("\n\nMore of it, in a paragraph that is long enough to need several lines on any screen, be it as wide as it may.", 12), "tags": []string{"home", "winter"}, "sourceUrl": "https://example.org/boiler"},
 		"rtl":      map[string]any{"title": "רשימת קניות לשבת", "content": "חלה ויין, גם 2 ק״ג תפוחים.\n\n- מלח\n- קמח מלא\n\nAnd bread in English."},
 		"recipe":   map[string]any{"title": "Pancakes", "description": "Thin ones, for four.", "ingredients": "- 2 eggs\n- 250 ml milk\n- 120 g flour\n- a pinch of salt\n- butter", "instructions": "1. Whisk eggs, milk, flour and salt. Let it rest for 20 minutes.\n2. Fry thinly in butter, a minute on each side.\n3. Eat at once."},
-		"snippet":  map[string]any{"title": "retry with back-off", "language": "go", "content": sampleGo},
+		"snippet":  map[string]any{"title": "retry with back-off", "language": "go", "content": apitest.SampleGo},
 		"bookmark": map[string]any{"title": "The Go memory model", "url": "https://go.dev/ref/mem", "description": "What one goroutine sees of another."},
 		"game":     map[string]any{"title": "Outer Wilds", "platform": "Steam Deck", "status": "playing", "rating": 9, "playtime": 1265, "notes": "No spoilers, please.", "storeUrl": "https://shop.example.org/outer-wilds"},
 		"link":     map[string]any{"originalUrl": "https://example.org/a/long/path?with=a&query=" + strings.Repeat("x", 180), "description": "Tickets"},
@@ -118,14 +119,14 @@ func (a *app) publicPages(t *testing.T) map[string]string {
 		}
 		m := body.(map[string]any)
 		m["slug"], m["isPublic"] = "the-"+name, true
-		a.post("/api/v1/"+path, m).want(201)
+		a.Post("/api/v1/"+path, m).Want(201)
 		pages[name] = "/v/the-" + name
 	}
 	for _, g := range []string{`{"title":"Chess","platform":"board","status":"playing","isPublic":true}`, `{"title":"Elden Ring","platform":"PC","status":"backlog","playtime":300,"isPublic":true}`, `{"title":"` + long + `","isPublic":true}`} {
-		a.post("/api/v1/games", g).want(201)
+		a.Post("/api/v1/games", g).Want(201)
 	}
 	pages["games"] = "/g/ann"
-	a.clock.advance(2 * time.Hour)
+	a.Clock.Advance(2 * time.Hour)
 	return pages
 }
 
@@ -135,35 +136,35 @@ func TestPublicIsLight(t *testing.T) {
 	needs.Time(t)
 	t.Parallel()
 	is := is.New(t)
-	a := start(t)
-	pages := a.publicPages(t)
+	a := apitest.Start(t)
+	pages := publicPages(a, t)
 	source, err := os.ReadFile("public/raw.go")
 	is.NoErr(err)
-	a.upload(map[string]string{"isPublic": "true", "slug": "the-source"}, file{"raw.go", "", string(source)}).want(201)
-	a.upload(map[string]string{"isPublic": "true", "slug": "the-log"}, file{"a.log", "", strings.Repeat("2026-11-20T10:00:00Z request method=GET path=/v/item status=200 bytes=4821 ms=1.25\n", 3000)}).want(201)
+	a.Upload(map[string]string{"isPublic": "true", "slug": "the-source"}, apitest.File("raw.go", "", string(source))).Want(201)
+	a.Upload(map[string]string{"isPublic": "true", "slug": "the-log"}, apitest.File("a.log", "", strings.Repeat("2026-11-20T10:00:00Z request method=GET path=/v/item status=200 bytes=4821 ms=1.25\n", 3000))).Want(201)
 	pages["source"], pages["log"] = "/v/the-source", "/v/the-log"
 	gzipped := http.Header{"Accept-Encoding": {"gzip"}, "Accept": {"text/html"}}
-	fetch := func(path string) *answer {
-		return a.do(apiRequest{method: "GET", path: path, anyone: true, header: gzipped, raw: true})
+	fetch := func(path string) *apitest.Answer {
+		return a.Do(apitest.ApiRequest{Method: "GET", Path: path, Anyone: true, Header: gzipped, Raw: true})
 	}
 	for name, path := range pages {
 		got := fetch(path)
-		is.Equal(got.header.Get("Content-Encoding"), "gzip") // of every page, with any status
-		is.True(strings.Contains(got.header.Get("Vary"), "Accept-Encoding"))
-		r, err := gzip.NewReader(bytes.NewReader(got.body))
+		is.Equal(got.Header.Get("Content-Encoding"), "gzip") // of every page, with any status
+		is.True(strings.Contains(got.Header.Get("Vary"), "Accept-Encoding"))
+		r, err := gzip.NewReader(bytes.NewReader(got.Body))
 		is.NoErr(err)
 		page, err := io.ReadAll(r)
 		is.NoErr(err)
 		is.Equal(string(page[:15]), "<!doctype html>")
-		total := len(got.body)
+		total := len(got.Body)
 		for _, file := range regexp.MustCompile(`/static/[a-z0-9.-]+\.(?:css|js|svg)`).FindAllString(string(page), -1) {
-			total += len(fetch(file).want(200).body)
+			total += len(fetch(file).Want(200).Body)
 		}
-		t.Logf("%s: %d bytes, %d of them the page", name, total, len(got.body))
+		t.Logf("%s: %d bytes, %d of them the page", name, total, len(got.Body))
 		is.True(total < 15_000)
 	}
-	is.Equal(a.send("GET", "/about", "Accept-Encoding", "gzip;q=0, identity").header.Get("Content-Encoding"), "")
-	is.Equal(a.visit("/about").header.Get("Content-Encoding"), "")
+	is.Equal(a.Send("GET", "/about", "Accept-Encoding", "gzip;q=0, identity").Header.Get("Content-Encoding"), "")
+	is.Equal(a.Visit("/about").Header.Get("Content-Encoding"), "")
 }
 
 // faults lists what is wrong with a page for who cannot see it or point well:
@@ -210,13 +211,13 @@ const faults = `(() => {
 func TestBrowserPublic(t *testing.T) {
 	is := is.New(t)
 	b := openBrowser(t)
-	pages := b.publicPages(t)
+	pages := publicPages(b.App, t)
 	b.do(cdpnet.ClearBrowserCookies())
 	look := func(name string) {
 		t.Helper()
 		for _, scheme := range []string{"light", "dark"} {
 			for _, width := range []int64{320, 768, 1440} {
-				if *gallery == "" && (scheme == "dark") != (width == 768) {
+				if *apitest.Gallery == "" && (scheme == "dark") != (width == 768) {
 					continue
 				}
 				b.do(
@@ -228,23 +229,23 @@ func TestBrowserPublic(t *testing.T) {
 				if found := b.js(faults); found != "" {
 					t.Errorf("%s, %d, %s: %s", name, width, scheme, found)
 				}
-				if *gallery != "" {
+				if *apitest.Gallery != "" {
 					var picture []byte
 					b.do(chromedp.FullScreenshot(&picture, 100))
-					is.NoErr(os.MkdirAll(*gallery, 0o755))
-					is.NoErr(os.WriteFile(filepath.Join(*gallery, fmt.Sprintf("%s-%d-%s.png", name, width, scheme)), picture, 0o600))
+					is.NoErr(os.MkdirAll(*apitest.Gallery, 0o755))
+					is.NoErr(os.WriteFile(filepath.Join(*apitest.Gallery, fmt.Sprintf("%s-%d-%s.png", name, width, scheme)), picture, 0o600))
 				}
 			}
 		}
 	}
 	for name, path := range pages {
-		b.do(chromedp.Navigate(b.url + path))
+		b.do(chromedp.Navigate(b.URL + path))
 		look(name)
 	}
-	b.do(chromedp.Navigate(b.url + pages["snippet"]))
+	b.do(chromedp.Navigate(b.URL + pages["snippet"]))
 	b.js(`document.querySelector('summary').click()`)
 	look("details")
-	b.do(chromedp.Navigate(b.url + pages["locked"]))
+	b.do(chromedp.Navigate(b.URL + pages["locked"]))
 	guess := func(wanted string) {
 		t.Helper()
 		b.js(`document.querySelector('[type=password]').value = 'wrong', document.querySelector('form').requestSubmit()`)
@@ -253,7 +254,7 @@ func TestBrowserPublic(t *testing.T) {
 	guess("is wrong")
 	look("wrong")
 	for range limit.GuessesFrom {
-		b.guessed("127.0.0.1/32", b.get("/api/v1/notes/the-locked").want(200).text("data.id"))
+		b.Guessed("127.0.0.1/32", b.Get("/api/v1/notes/the-locked").Want(200).Text("data.id"))
 	}
 	guess("Too many")
 	look("toomany")
@@ -268,11 +269,11 @@ func TestBrowserFilePreview(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
 			b := openBrowser(t, with)
-			for slug, f := range map[string]file{
-				"sound": {"tone.wav", "", tone()}, "film": {"garden.mp4", "", "\x00\x00\x00\x18ftypmp42\x00\x00\x00\x00mp42isom" + strings.Repeat("\x00", 4000)},
-				"text": {"a.yaml", "", "a: <b>1</b>\n"}, "pdf": {"Contract.pdf", "", samplePDF}, "zip": {"a.zip", "", "PK\x03\x04" + strings.Repeat("\x00", 99)},
+			for slug, f := range map[string]apitest.Part{
+				"sound": apitest.File("tone.wav", "", tone()), "film": apitest.File("garden.mp4", "", "\x00\x00\x00\x18ftypmp42\x00\x00\x00\x00mp42isom"+strings.Repeat("\x00", 4000)),
+				"text": apitest.File("a.yaml", "", "a: <b>1</b>\n"), "pdf": apitest.File("Contract.pdf", "", samplePDF), "zip": apitest.File("a.zip", "", "PK\x03\x04"+strings.Repeat("\x00", 99)),
 			} {
-				b.upload(map[string]string{"slug": slug}, f).want(201)
+				b.Upload(map[string]string{"slug": slug}, f).Want(201)
 			}
 			b.open("/files/sound")
 			b.until(`document.querySelector('dialog.reader .shown audio')?.duration === 2`)
@@ -285,8 +286,8 @@ func TestBrowserFilePreview(t *testing.T) {
 			b.until(`document.querySelector('dialog.reader .shown iframe')?.getAttribute('src').includes('/x/pdf')`)
 			b.open("/files/zip")
 			b.until(`document.querySelector('dialog.reader a[download]')`)
-			is.True(b.sound())
-			is.Equal(b.get("/api/v1/files/sound").at("data.views"), 0.0)
+			is.True(b.Sound())
+			is.Equal(b.Get("/api/v1/files/sound").At("data.views"), 0.0)
 		})
 	}
 }

@@ -1,4 +1,4 @@
-package httpapi
+package httpapi_test
 
 import (
 	"bytes"
@@ -18,24 +18,15 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	"github.com/matryer/is"
-)
 
-// jpegOf is a picture of one colour.
-func jpegOf(w, h int, c color.Color) string {
-	m := image.NewRGBA(image.Rect(0, 0, w, h))
-	for i := range w * h {
-		m.Set(i%w, i/w, c)
-	}
-	var b bytes.Buffer
-	_ = jpeg.Encode(&b, m, nil) // a buffer takes everything
-	return b.String()
-}
+	"kist/httpapi/apitest"
+)
 
 // TestBrowserReads opens items to read them. The editor is one key away and leads back.
 func TestBrowserReads(t *testing.T) {
 	is := is.New(t)
 	b := openBrowser(t)
-	b.post("/api/v1/notes", map[string]any{"title": "Harbour", "content": "Boats arrive **daily**.", "tags": []string{"sea"}}).want(201)
+	b.Post("/api/v1/notes", map[string]any{"title": "Harbour", "content": "Boats arrive **daily**.", "tags": []string{"sea"}}).Want(201)
 	b.open("/notes")
 	b.click("#main a.name") // one action
 	b.until(`document.querySelector('dialog.reader .prose strong')?.textContent === 'daily'`)
@@ -45,7 +36,7 @@ func TestBrowserReads(t *testing.T) {
 
 	b.keys("f")
 	b.until(`document.querySelector('.reader .star').getAttribute('aria-pressed') === 'true'`)
-	is.Equal(b.one("notes", "isFavorite"), true)
+	is.Equal(one(b.App, "notes", "isFavorite"), true)
 	b.keys("e")
 	b.until(`document.querySelector('dialog.panel:not(.reader) [name=content]')`)
 	b.fill("Text", "Boats arrive *rarely*.")
@@ -58,10 +49,10 @@ func TestBrowserReads(t *testing.T) {
 	b.until(`!document.querySelector('dialog') && location.pathname === '/notes'`)
 
 	// A note that begins with its title as a heading shows it once on a screen. Its prints keep the heading.
-	b.post("/api/v1/notes", map[string]any{"content": "# Walls *and* paths\n\nRoses"}).want(201)
-	b.post("/api/v1/notes", map[string]any{"content": "# Garden & plan\n\nBeds"}).want(201)
+	b.Post("/api/v1/notes", map[string]any{"content": "# Walls *and* paths\n\nRoses"}).Want(201)
+	b.Post("/api/v1/notes", map[string]any{"content": "# Garden & plan\n\nBeds"}).Want(201)
 	headings := func(text string) any {
-		b.open("/notes/" + b.one("notes?q="+text, "slug").(string))
+		b.open("/notes/" + one(b.App, "notes?q="+text, "slug").(string))
 		b.until(`document.querySelector('dialog.reader .prose')?.textContent.includes(` + quoted(text) + `)`)
 		return b.js(`[...document.querySelectorAll('dialog.reader .prose > :is(h1, h2, h3)')].filter((e) => e.getClientRects().length).length`)
 	}
@@ -74,7 +65,7 @@ func TestBrowserReads(t *testing.T) {
 
 	// Ticks and amounts of a recipe, with a list, without one, and with one that begins as a list.
 	for _, lines := range []string{"- 250 g flour\n- 1/2 l milk\n- 1-2 eggs\n- salt", "250 g flour  \n1/2 l milk  \n1-2 eggs  \nsalt", "- 250 g flour\n1/2 l milk\n1-2 eggs\nsalt"} {
-		slug := b.post("/api/v1/recipes", map[string]any{"title": "Pancakes", "ingredients": lines, "instructions": "1. Whisk", "isPublic": true}).want(201).text("data.slug")
+		slug := b.Post("/api/v1/recipes", map[string]any{"title": "Pancakes", "ingredients": lines, "instructions": "1. Whisk", "isPublic": true}).Want(201).Text("data.slug")
 		for _, at := range []string{"/recipes/" + slug, "/v/" + slug} {
 			b.open(at)
 			b.until(`document.querySelectorAll('.field-ingredients .tick input').length === 4`)
@@ -91,9 +82,9 @@ func TestBrowserLooks(t *testing.T) {
 	is := is.New(t)
 	b := openBrowser(t)
 	for i, name := range []string{"a.jpg", "b.jpg", "c.jpg"} {
-		b.upload(nil, file{name, "image/jpeg", jpegOf(300, 200+i*50, color.RGBA{uint8(80 * i), 90, 120, 255})}).want(201)
+		b.Upload(nil, apitest.File(name, "image/jpeg", apitest.JpegOf(300, 200+i*50, color.RGBA{uint8(80 * i), 90, 120, 255}))).Want(201)
 	}
-	b.upload(nil, file{"text.txt", "text/plain", "not a picture"}).want(201)
+	b.Upload(nil, apitest.File("text.txt", "text/plain", "not a picture")).Want(201)
 	b.open("/files?type=image")
 	b.until(`document.querySelectorAll('.grid .media').length === 3`)
 	is.Equal(b.js(`document.querySelector('.date h2').textContent`), "Today")
@@ -131,7 +122,7 @@ func TestBrowserLooks(t *testing.T) {
 	b.open("/files?type=text")
 	b.click("#main .item [data-act=row-menu]")
 	b.until(`document.querySelector('#main .pop a[download="text.txt"]')?.getClientRects().length > 0`)
-	b.open("/files/" + b.one("files?type=image", "slug").(string))
+	b.open("/files/" + one(b.App, "files?type=image", "slug").(string))
 	b.until(`document.querySelector('.viewer .tools a[download]')?.getClientRects().length > 0`)
 	is.Equal(b.js(`[...document.querySelectorAll('.viewer .tools > *')].every((e) => e.getBoundingClientRect().right <= 360) && document.querySelector('.viewer .count').getBoundingClientRect().right <= document.querySelector('.viewer .tools').getBoundingClientRect().left`), true)
 	b.do(emulation.ClearDeviceMetricsOverride())
@@ -148,15 +139,15 @@ func TestBrowserTasks(t *testing.T) {
 	is := is.New(t)
 	b := openBrowser(t)
 	for i, name := range []string{"a.jpg", "b.jpg"} {
-		b.upload(nil, file{name, "image/jpeg", jpegOf(60, 40, color.RGBA{uint8(80 * i), 90, 120, 255})}).want(201)
+		b.Upload(nil, apitest.File(name, "image/jpeg", apitest.JpegOf(60, 40, color.RGBA{uint8(80 * i), 90, 120, 255}))).Want(201)
 	}
-	b.post("/api/v1/notes", map[string]any{"title": "Gone", "content": "x", "slug": "gone"}).want(201)
-	b.delete("/api/v1/notes/gone").want(200)
-	b.app.clock.advance(time.Hour)
+	b.Post("/api/v1/notes", map[string]any{"title": "Gone", "content": "x", "slug": "gone"}).Want(201)
+	b.Delete("/api/v1/notes/gone").Want(200)
+	b.App.Clock.Advance(time.Hour)
 	b.signIn() // the backup needs a recent one
-	slug := b.post("/api/v1/notes", map[string]any{"title": "Harbour", "content": "Boats arrive **daily**.", "isPublic": true, "logVisits": true}).want(201).text("data.slug")
-	b.guest().see("GET", "/v/"+slug, "Referer", "https://example.org/x").want(200)
-	is.NoErr(b.server.Store.Flush())
+	slug := b.Post("/api/v1/notes", map[string]any{"title": "Harbour", "content": "Boats arrive **daily**.", "isPublic": true, "logVisits": true}).Want(201).Text("data.slug")
+	b.Guest().See("GET", "/v/"+slug, "Referer", "https://example.org/x").Want(200)
+	is.NoErr(b.Server.Store.Flush())
 	saved := make(chan struct{}, 9)
 	chromedp.ListenTarget(b.ctx, func(event any) {
 		if e, ok := event.(*cdpnet.EventRequestWillBeSent); ok && strings.HasSuffix(e.Request.URL, "/api/v1/admin/backup") {
@@ -188,7 +179,7 @@ func TestBrowserTasks(t *testing.T) {
 			b.click(`.rail a[href$="/trash"]`)
 			b.press("Restore Gone")
 			b.until(`document.querySelector('#main .none')`)
-			b.get("/api/v1/notes/gone").want(200)
+			b.Get("/api/v1/notes/gone").Want(200)
 		}},
 		{"download a backup", 2, func() {
 			b.click(`.rail a[href$="/admin"]`)
@@ -208,7 +199,7 @@ func TestBrowserTasks(t *testing.T) {
 // TestBrowserActivity shows in the account what happened in it.
 func TestBrowserActivity(t *testing.T) {
 	b := openBrowser(t)
-	b.post("/api/v1/notes", map[string]any{"title": "Harbour", "content": "x", "isPublic": true}).want(201)
+	b.Post("/api/v1/notes", map[string]any{"title": "Harbour", "content": "x", "isPublic": true}).Want(201)
 	b.open("/account")
 	b.block("*/api/v1/activity?*")
 	b.click(".activity summary")
@@ -241,8 +232,8 @@ func TestBrowserHomeIsLight(t *testing.T) {
 	is := is.New(t)
 	b := openBrowser(t)
 	for i := range 25 {
-		b.upload(nil, file{fmt.Sprintf("photo-%d.jpg", i), "image/jpeg", photoOf(320, 240, uint64(i))}).want(201)
-		b.post("/api/v1/notes", map[string]any{"title": fmt.Sprint("Note ", i), "content": strings.Repeat(fmt.Sprint("word", i*7919%1000, " "), 60), "tags": []string{fmt.Sprint("tag", i%9)}}).want(201)
+		b.Upload(nil, apitest.File(fmt.Sprintf("photo-%d.jpg", i), "image/jpeg", photoOf(320, 240, uint64(i)))).Want(201)
+		b.Post("/api/v1/notes", map[string]any{"title": fmt.Sprint("Note ", i), "content": strings.Repeat(fmt.Sprint("word", i*7919%1000, " "), 60), "tags": []string{fmt.Sprint("tag", i%9)}}).Want(201)
 	}
 	var total atomic.Int64
 	chromedp.ListenTarget(b.ctx, func(event any) {
@@ -266,9 +257,9 @@ func TestBrowserOverview(t *testing.T) {
 	is := is.New(t)
 	b := openBrowser(t)
 	for i := range 3 {
-		b.upload(nil, file{fmt.Sprintf("photo-%d.jpg", i), "image/jpeg", jpegOf(60, 40, color.RGBA{uint8(90 * i), 120, 200, 255})}).want(201)
+		b.Upload(nil, apitest.File(fmt.Sprintf("photo-%d.jpg", i), "image/jpeg", apitest.JpegOf(60, 40, color.RGBA{uint8(90 * i), 120, 200, 255}))).Want(201)
 	}
-	b.post("/api/v1/notes", map[string]any{"title": "Harbour", "content": "x", "isFavorite": true}).want(201)
+	b.Post("/api/v1/notes", map[string]any{"title": "Harbour", "content": "x", "isFavorite": true}).Want(201)
 	b.open("/")
 	b.until(`document.querySelectorAll('#main .strip .item').length === 3 && document.querySelectorAll('#main .list .item').length === 4`)
 	is.Equal(b.js(`document.querySelector('.overview .chip').textContent`), "Harbour")
@@ -290,5 +281,5 @@ func TestBrowserOverview(t *testing.T) {
 	b.until(`document.querySelector('dialog.reader h2')?.textContent === 'Port'`)
 	b.keys(kb.Escape)
 	b.until(`!document.querySelector('dialog') && document.activeElement.matches('a.name') && document.activeElement.textContent === 'Port'`)
-	is.True(b.sound())
+	is.True(b.Sound())
 }

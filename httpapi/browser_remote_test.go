@@ -1,4 +1,4 @@
-package httpapi
+package httpapi_test
 
 import (
 	"net/http"
@@ -14,7 +14,7 @@ import (
 func TestBrowserRemote(t *testing.T) {
 	is := is.New(t)
 	b := openBrowser(t)
-	b.fetching(t)
+	b.Fetching(t)
 	var free atomic.Bool
 	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/holiday.mp4" {
@@ -42,7 +42,7 @@ func TestBrowserRemote(t *testing.T) {
 	b.open("/files")
 	b.press("From URL")
 	b.shows("No recent downloads")
-	is.True(b.sound())
+	is.True(b.Sound())
 	b.press("Download")
 	b.says("Enter the URL of a file.")
 	b.fill("URLs", target.URL+"/holiday.mp4\nnonsense")
@@ -53,17 +53,17 @@ func TestBrowserRemote(t *testing.T) {
 	b.press("Download")
 	b.shows("1\u00a0MB of 2\u00a0MB")
 	b.shows("The other server answered 404 Not Found.")
-	is.True(b.sound())
+	is.True(b.Sound())
 	is.Equal(b.js(`document.documentElement.scrollWidth <= innerWidth`), true)
 	b.press("Cancel holiday.mp4")
 	b.shows("cancelled")
 	free.Store(true)
 	b.press("Retry holiday.mp4")
 	b.until(`document.querySelector('#main .item a.name')?.textContent === 'holiday.mp4'`)
-	is.Equal(b.get("/api/v1/files?folder=Films").want(200).text("data.0.originalName"), "holiday.mp4")
+	is.Equal(b.Get("/api/v1/files?folder=Films").Want(200).Text("data.0.originalName"), "holiday.mp4")
 	b.press("Remove none")
 	b.until(`document.querySelectorAll('#main .item').length === 1`)
 	b.press("Clear finished")
 	b.shows("No recent downloads")
-	is.Equal(b.get("/api/v1/files").at("total"), 1.0)
+	is.Equal(b.Get("/api/v1/files").At("total"), 1.0)
 }

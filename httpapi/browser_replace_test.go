@@ -1,4 +1,4 @@
-package httpapi
+package httpapi_test
 
 import (
 	"image/color"
@@ -8,6 +8,8 @@ import (
 
 	"github.com/chromedp/chromedp"
 	"github.com/matryer/is"
+
+	"kist/httpapi/apitest"
 )
 
 // TestBrowserReplace: the owner puts another picture in the place of one, sees it in the list, and goes back.
@@ -15,10 +17,10 @@ func TestBrowserReplace(t *testing.T) {
 	is := is.New(t)
 	b := openBrowser(t)
 	dir := t.TempDir()
-	red, blue := jpegOf(60, 40, color.RGBA{200, 30, 30, 255}), jpegOf(40, 60, color.RGBA{30, 30, 200, 255})
+	red, blue := apitest.JpegOf(60, 40, color.RGBA{200, 30, 30, 255}), apitest.JpegOf(40, 60, color.RGBA{30, 30, 200, 255})
 	path := filepath.Join(dir, "blue.jpg")
 	is.NoErr(os.WriteFile(path, []byte(blue), 0o600))
-	slug := b.upload(map[string]string{"isPublic": "true"}, file{"red.jpg", "image/jpeg", red}).want(201).text("slug")
+	slug := b.Upload(map[string]string{"isPublic": "true"}, apitest.File("red.jpg", "image/jpeg", red)).Want(201).Text("slug")
 	wide := `(() => {
 		const img = document.querySelector('#main .item img');
 		return img?.complete && img.naturalWidth > 0 && img.naturalWidth > img.naturalHeight;
@@ -32,7 +34,7 @@ func TestBrowserReplace(t *testing.T) {
 	b.do(chromedp.SetUploadFiles("dialog input[type=file]", []string{path}, chromedp.NodeReady))
 	b.says("File replaced")
 	b.until(`document.querySelector('dialog.panel [name=originalName]').value === 'blue.jpg'`) // the editor goes on
-	is.Equal(string(b.visit("/x/"+slug).want(200).body), blue)
+	is.Equal(string(b.Visit("/x/"+slug).Want(200).Body), blue)
 	b.until(`(() => {
 		const img = document.querySelector('#main .item img');
 		return img?.complete && img.naturalWidth < img.naturalHeight;
@@ -43,5 +45,5 @@ func TestBrowserReplace(t *testing.T) {
 	b.press("Restore")
 	b.says("Version restored")
 	b.until(`document.querySelector('dialog.panel [name=originalName]').value === 'red.jpg'`)
-	is.Equal(string(b.visit("/x/"+slug).want(200).body), red)
+	is.Equal(string(b.Visit("/x/"+slug).Want(200).Body), red)
 }

@@ -1,4 +1,4 @@
-package httpapi
+package httpapi_test
 
 import (
 	"context"
@@ -21,6 +21,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/matryer/is"
 
+	"kist/httpapi/apitest"
 	"kist/httpapi/web"
 	"kist/kv/people"
 )
@@ -63,8 +64,8 @@ func TestBrowserRequests(t *testing.T) {
 	b.press("Close")
 
 	// Dropped, with the proof of work that the link asks for.
-	s := b.profile()
-	s.do(emulation.SetDeviceMetricsOverride(320, 640, 1, true), chromedp.Navigate(b.url+"/up/wedding"))
+	s := profile(b.App)
+	s.do(emulation.SetDeviceMetricsOverride(320, 640, 1, true), chromedp.Navigate(b.URL+"/up/wedding"))
 	is.Equal(s.js(`document.documentElement.scrollWidth <= 320`), true)
 	s.until(`getComputedStyle(document.getElementById('send')).backgroundColor === 'rgb(170, 0, 0)'`)
 	is.Equal(s.js(`getComputedStyle(document.getElementById('send')).color`), "rgb(255, 255, 255)")
@@ -81,16 +82,16 @@ func TestBrowserRequests(t *testing.T) {
 	s.fill("Message", "from the second roll")
 	s.click("#send")
 	s.until(`document.getElementById('said').textContent === 'Thank you! 2 files received.'`)
-	is.Equal(b.get("/api/v1/upload-requests/queue").want(200).at("total"), 2.0)
+	is.Equal(b.Get("/api/v1/upload-requests/queue").Want(200).At("total"), 2.0)
 
 	// The plain form, without JavaScript; that link asks for no captcha.
-	id := b.get("/api/v1/upload-requests").text("data.0.id")
-	s.do(emulation.SetScriptExecutionDisabled(true), chromedp.Navigate(b.url+"/up/wedding"))
+	id := b.Get("/api/v1/upload-requests").Text("data.0.id")
+	s.do(emulation.SetScriptExecutionDisabled(true), chromedp.Navigate(b.URL+"/up/wedding"))
 	s.until(`document.querySelector('noscript')?.textContent.includes('JavaScript')`)
-	b.patch("/api/v1/upload-requests/"+id, map[string]any{"requiresCaptcha": false}).want(200)
+	b.Patch("/api/v1/upload-requests/"+id, map[string]any{"requiresCaptcha": false}).Want(200)
 	at := filepath.Join(t.TempDir(), "third.png")
 	is.NoErr(os.WriteFile(at, []byte("\x89PNG\r\n\x1a\n"), 0o600))
-	s.do(chromedp.Navigate(b.url+"/up/wedding"), chromedp.SetUploadFiles("#file", []string{at}, chromedp.ByQuery), chromedp.Submit("#up", chromedp.ByQuery))
+	s.do(chromedp.Navigate(b.URL+"/up/wedding"), chromedp.SetUploadFiles("#file", []string{at}, chromedp.ByQuery), chromedp.Submit("#up", chromedp.ByQuery))
 	s.until(`document.querySelector('.good')?.textContent.includes('third.png')`)
 
 	// The owner sees that something waits, wherever the owner is.
@@ -106,7 +107,7 @@ func TestBrowserRequests(t *testing.T) {
 	b.until(`document.querySelectorAll('#main .queue .item').length === 2`)
 	b.press("Reject second.txt")
 	b.shows("Reject second.txt?")
-	is.Equal(b.get("/api/v1/upload-requests/queue").at("total"), 2.0) // nothing happens before the answer
+	is.Equal(b.Get("/api/v1/upload-requests/queue").At("total"), 2.0) // nothing happens before the answer
 	b.click("dialog .danger")
 	b.says("1 file rejected")
 	b.until(`document.querySelector('.rail .waits').textContent.startsWith('1')`)
@@ -119,19 +120,19 @@ func TestBrowserRequests(t *testing.T) {
 	b.press("Select all")
 	b.press("Approve 1")
 	b.until(`document.querySelector('.rail .waits').hidden`)
-	files := b.get("/api/v1/files").want(200)
-	is.Equal(files.at("total"), 2.0)
-	is.Equal(files.at("data.0.isPublic"), false)
-	is.Equal(files.at("data.1.folder.name"), "Wedding")
+	files := b.Get("/api/v1/files").Want(200)
+	is.Equal(files.At("total"), 2.0)
+	is.Equal(files.At("data.0.isPublic"), false)
+	is.Equal(files.At("data.1.folder.name"), "Wedding")
 	b.press("Photos of the wedding")
 	b.until(`document.querySelectorAll('#main ul[aria-label=Reviewed] .item').length === 3`)
 
 	// A link that is switched off, and one that is full.
-	b.patch("/api/v1/upload-requests/"+id, map[string]any{"isActive": false}).want(200)
-	s.do(emulation.SetScriptExecutionDisabled(false), chromedp.Navigate(b.url+"/up/wedding"))
+	b.Patch("/api/v1/upload-requests/"+id, map[string]any{"isActive": false}).Want(200)
+	s.do(emulation.SetScriptExecutionDisabled(false), chromedp.Navigate(b.URL+"/up/wedding"))
 	s.until(`document.body.textContent.includes('no such upload link')`)
-	b.patch("/api/v1/upload-requests/"+id, map[string]any{"isActive": true, "maxUploads": 4, "maxFileSize": 5}).want(200)
-	s.do(chromedp.Navigate(b.url + "/up/wedding"))
+	b.Patch("/api/v1/upload-requests/"+id, map[string]any{"isActive": true, "maxUploads": 4, "maxFileSize": 5}).Want(200)
+	s.do(chromedp.Navigate(b.URL + "/up/wedding"))
 	s.drop("big.txt", "too large for it", "a.txt", "1", "b.txt", "2")
 	s.click("#send")
 	s.until(`document.getElementById('list').textContent.includes('Too large') && document.getElementById('list').textContent.includes('file limit')`)
@@ -145,13 +146,13 @@ func TestBrowserRequests(t *testing.T) {
 func TestBrowserChosenEarly(t *testing.T) {
 	is := is.New(t)
 	b := openBrowser(t)
-	_, slug := b.app.ask(nil)
-	s := b.profile()
-	s.do(chromedp.Navigate(b.url + "/up/" + slug))
+	_, slug := b.App.Ask(nil)
+	s := profile(b.App)
+	s.do(chromedp.Navigate(b.URL + "/up/" + slug))
 	s.js(`(() => { const early = new DataTransfer(); early.items.add(new File(['salt'], 'early.txt')); document.getElementById('file').files = early.files; })()`) // without an event
 	s.click("#send")
 	s.until(`document.getElementById('said').textContent === 'Thank you! 1 file received.'`)
-	is.Equal(b.get("/api/v1/upload-requests/queue").at("total"), 1.0)
+	is.Equal(b.Get("/api/v1/upload-requests/queue").At("total"), 1.0)
 }
 
 // TestBrowserSending sends what is large in pieces: it is paused, the page is
@@ -159,12 +160,12 @@ func TestBrowserChosenEarly(t *testing.T) {
 func TestBrowserSending(t *testing.T) {
 	is := is.New(t)
 	b := openBrowser(t, func(c *web.Config) { c.MaxUpload = 64 << 20 })
-	id, slug := b.app.ask(map[string]any{"maxUploads": 1, "requiresCaptcha": true, "password": "sesame"})
+	id, slug := b.App.Ask(map[string]any{"maxUploads": 1, "requiresCaptcha": true, "password": "sesame"})
 	path := filepath.Join(t.TempDir(), "film.bin")
 	content := strings.Repeat("0123456789", 1<<20)
 	is.NoErr(os.WriteFile(path, []byte(content), 0o600))
-	s := b.profile()
-	s.do(chromedp.Navigate(b.url + "/up/" + slug))
+	s := profile(b.App)
+	s.do(chromedp.Navigate(b.URL + "/up/" + slug))
 	s.fill("Password", "sesame")
 	s.do(chromedp.Submit("form", chromedp.ByQuery))
 	begin := func() {
@@ -179,7 +180,7 @@ func TestBrowserSending(t *testing.T) {
 	s.press("Pause film.bin")
 	s.until(`document.getElementById('list').textContent.includes('Paused at')`)
 	s.until(`document.getElementById('said').textContent.startsWith('Paused.')`)
-	is.Equal(b.get("/api/v1/tus").at("total"), 0.0) // it is not the owner's
+	is.Equal(b.Get("/api/v1/tus").At("total"), 0.0) // it is not the owner's
 	s.press("Resume film.bin")
 	s.until(moved)
 	s.js(`BeforeUnloadEvent.prototype.preventDefault = () => {}`) // it asks whether to leave
@@ -192,25 +193,25 @@ func TestBrowserSending(t *testing.T) {
 	s.until(`document.getElementById('said').textContent === 'Thank you! 1 file received.'`)
 	is.Equal(s.js(`Object.keys(localStorage).filter((k) => k !== 'kist.offline').length`), 0.0)
 	is.Equal(s.js(`document.getElementById('left').textContent`), "You can send no more files.")
-	queue := b.get("/api/v1/upload-requests/" + id + "/queue").want(200)
-	is.Equal(queue.at("total"), 1.0)
-	is.Equal(queue.at("items.0.fileName"), "film.bin")
-	got := b.get("/api/v1/upload-requests/" + id + "/queue/" + queue.text("items.0.itemId") + "/content").want(200)
-	is.True(string(got.body) == content)
-	is.Equal(strings.Count(b.log.String(), `"op":"beginSending"`), 1)
+	queue := b.Get("/api/v1/upload-requests/" + id + "/queue").Want(200)
+	is.Equal(queue.At("total"), 1.0)
+	is.Equal(queue.At("items.0.fileName"), "film.bin")
+	got := b.Get("/api/v1/upload-requests/" + id + "/queue/" + queue.Text("items.0.itemId") + "/content").Want(200)
+	is.True(string(got.Body) == content)
+	is.Equal(strings.Count(b.Logged.String(), `"op":"beginSending"`), 1)
 
 	// What is cancelled leaves nothing on the server, and its place is free.
-	b.patch("/api/v1/upload-requests/"+id, map[string]any{"maxUploads": 2}).want(200)
+	b.Patch("/api/v1/upload-requests/"+id, map[string]any{"maxUploads": 2}).Want(200)
 	s.do(chromedp.Reload())
 	begin()
 	s.until(moved)
 	s.press("Cancel film.bin")
-	for deadline := time.Now().Add(patience); b.parts() > 0; runtime.Gosched() {
+	for deadline := time.Now().Add(patience); b.Parts() > 0; runtime.Gosched() {
 		if time.Now().After(deadline) {
 			t.Fatal("bytes are left")
 		}
 	}
-	b.leave(slug, http.Header{"X-Upload-Password": {"sesame"}, "X-Captcha-Token": {b.solve()}}, nil, file{"a", "", "x"}).want(201)
+	b.Leave(slug, http.Header{"X-Upload-Password": {"sesame"}, "X-Captcha-Token": {b.Solve()}}, nil, apitest.File("a", "", "x")).Want(201)
 }
 
 // widgets are what the providers' scripts do, as far as a page sees it: they
@@ -248,10 +249,10 @@ func TestBrowserCaptchaWidgets(t *testing.T) {
 		fmt.Fprintf(w, `{"success":%t}`, !twice && r.FormValue("secret") == "hush" && strings.HasPrefix(r.FormValue("response"), "token-of-site"))
 	}))
 	defer verifier.Close()
-	_, slug := b.app.ask(map[string]any{"requiresCaptcha": true})
+	_, slug := b.App.Ask(map[string]any{"requiresCaptcha": true})
 	for provider, w := range widgets {
-		b.patch("/api/v1/admin/settings", map[string]any{"captchaProvider": provider, "captchaSiteKey": "site" + w.code, "captchaSecret": "hush", "captchaVerifyUrl": verifier.URL}).want(200)
-		s := b.profile()
+		b.Patch("/api/v1/admin/settings", map[string]any{"captchaProvider": provider, "captchaSiteKey": "site" + w.code, "captchaSecret": "hush", "captchaVerifyUrl": verifier.URL}).Want(200)
+		s := profile(b.App)
 		var broken atomic.Bool
 		var mu sync.Mutex
 		var fetched []string
@@ -277,7 +278,7 @@ func TestBrowserCaptchaWidgets(t *testing.T) {
 
 		// A script that does not come is told, and asked for again.
 		broken.Store(true)
-		s.do(chromedp.Navigate(b.url + "/up/" + slug))
+		s.do(chromedp.Navigate(b.URL + "/up/" + slug))
 		is.Equal(s.js(`document.querySelectorAll('script[src*="//"]:not([src*="/static/"]), iframe').length`), 0.0) // nobody is asked for nothing
 		s.drop("a.txt", "1")
 		s.until(`document.getElementById('work').textContent.includes('could not be loaded')`)
@@ -299,7 +300,7 @@ func TestBrowserCaptchaWidgets(t *testing.T) {
 		is.Equal(s.js(`window.solved`), 1.0)
 
 		// A token that has expired is not sent.
-		s.do(chromedp.Navigate(b.url + "/up/" + slug))
+		s.do(chromedp.Navigate(b.URL + "/up/" + slug))
 		s.drop("d.txt", "4")
 		s.until(`window.asked`)
 		s.js(`(solve(), expire())`)
@@ -314,12 +315,12 @@ func TestBrowserCaptchaWidgets(t *testing.T) {
 		mu.Unlock()
 		tokens.Clear()
 	}
-	is.Equal(b.get("/api/v1/upload-requests/queue").want(200).at("total"), 8.0)
+	is.Equal(b.Get("/api/v1/upload-requests/queue").Want(200).At("total"), 8.0)
 
 	// With the proof of work, and where no captcha is asked for, no one else is let in.
-	b.patch("/api/v1/admin/settings", map[string]any{"captchaProvider": "pow"}).want(200)
-	_, plain := b.app.ask(nil)
+	b.Patch("/api/v1/admin/settings", map[string]any{"captchaProvider": "pow"}).Want(200)
+	_, plain := b.App.Ask(nil)
 	for _, at := range []string{slug, plain} {
-		is.True(!strings.Contains(b.visit("/up/"+at).want(200).header.Get("Content-Security-Policy"), "https:"))
+		is.True(!strings.Contains(b.Visit("/up/"+at).Want(200).Header.Get("Content-Security-Policy"), "https:"))
 	}
 }

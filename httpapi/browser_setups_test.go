@@ -1,4 +1,4 @@
-package httpapi
+package httpapi_test
 
 import (
 	"net/url"
@@ -8,6 +8,8 @@ import (
 
 	"github.com/chromedp/chromedp"
 	"github.com/matryer/is"
+
+	"kist/httpapi/apitest"
 )
 
 // TestBrowserSetups sets a program up, and saves the file that holds its key,
@@ -27,11 +29,11 @@ func TestBrowserSetups(t *testing.T) {
 	b.until(`window.saved?.startsWith('#!/bin/sh')`)
 	script := b.js(`window.saved`).(string)
 	is.True(strings.Contains(script, "public=true\n"))
-	key := b.as(regexp.MustCompile(`kist_\w+`).FindString(script))
-	key.upload(nil, file{"a.txt", "", "a"}).want(201)
+	key := b.As(regexp.MustCompile(`kist_\w+`).FindString(script))
+	key.Upload(nil, apitest.File("a.txt", "", "a")).Want(201)
 	b.press("Done")
 	b.until(`document.querySelector('#main .list .name')?.textContent === 'Shell script'`)
-	is.True(!strings.Contains(b.js(`document.documentElement.textContent`).(string), key.key))
+	is.True(!strings.Contains(b.js(`document.documentElement.textContent`).(string), key.Key))
 
 	b.press("Set up a program")
 	b.press("Apple Shortcut")
@@ -42,7 +44,7 @@ func TestBrowserSetups(t *testing.T) {
 		is.Equal(b.js(`document.querySelector('dialog').scrollWidth - document.querySelector('dialog').clientWidth`), 0.0)
 		is.Equal(b.js(manners), []any{})
 	}
-	is.True(b.sound())
+	is.True(b.Sound())
 }
 
 // TestBrowserBookmarklet runs the bookmarklet on a page, and keeps that page.
@@ -59,10 +61,10 @@ func TestBrowserBookmarklet(t *testing.T) {
 	b.says("Drag this to the bookmarks bar.")
 	code, err := url.PathUnescape(strings.TrimPrefix(b.js(`document.querySelector('dialog a[href^="javascript:"]').getAttribute('href')`).(string), "javascript:"))
 	is.NoErr(err)
-	is.Equal(b.get("/api/v1/keys").at("total"), 1.0) // none was made
+	is.Equal(b.Get("/api/v1/keys").At("total"), 1.0) // none was made
 
 	long := strings.Repeat("Ünïcode & \"more\" ☂ ", 200)
-	page := b.post("/api/v1/notes", map[string]any{"title": "A <b>page</b> & more", "content": long, "isPublic": true}).want(201).text("url")
+	page := b.Post("/api/v1/notes", map[string]any{"title": "A <b>page</b> & more", "content": long, "isPublic": true}).Want(201).Text("url")
 	b.do(chromedp.Navigate(page + "?a=1&b=%20#c"))
 	b.js(`getSelection().selectAllChildren(document.querySelector('article, main'))`)
 	b.js(`(window.open = (u) => { window.opened = u; }, 0)`)
@@ -74,10 +76,10 @@ func TestBrowserBookmarklet(t *testing.T) {
 	is.Equal(b.js(`location.href.includes('url=')`), true)
 	b.press("Add bookmark")
 	b.until(`!document.querySelector('dialog')`)
-	is.Equal(b.one("bookmarks", "url"), page+"?a=1&b=%20#c")
-	is.Equal(b.one("bookmarks", "title"), "A <b>page</b> & more · kist")
-	is.True(strings.Contains(b.one("bookmarks", "description").(string), `Ünïcode & "more" ☂`))
-	is.Equal(b.one("bookmarks", "isPublic"), false)
+	is.Equal(one(b.App, "bookmarks", "url"), page+"?a=1&b=%20#c")
+	is.Equal(one(b.App, "bookmarks", "title"), "A <b>page</b> & more · kist")
+	is.True(strings.Contains(one(b.App, "bookmarks", "description").(string), `Ünïcode & "more" ☂`))
+	is.Equal(one(b.App, "bookmarks", "isPublic"), false)
 	b.until(`location.pathname === '/bookmarks' && !location.search`)
-	is.True(b.sound())
+	is.True(b.Sound())
 }

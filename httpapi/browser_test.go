@@ -1,4 +1,4 @@
-package httpapi
+package httpapi_test
 
 import (
 	"crypto/sha256"
@@ -23,6 +23,8 @@ import (
 	"github.com/matryer/is"
 
 	"kist/embed"
+	"kist/httpapi"
+	"kist/httpapi/apitest"
 	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/people"
@@ -62,8 +64,8 @@ func TestBrowserKinds(t *testing.T) {
 		b.click("dialog .main")
 		b.says("Saved.")
 		b.until(`!document.querySelector('dialog') && location.pathname === ` + quoted("/"+c.page))
-		b.becomes(c.api, c.member, c.text) // the words may be those of the kind before
-		is.Equal(b.one(c.api, "tags.1"), "two")
+		becomes(b.App, c.api, c.member, c.text) // the words may be those of the kind before
+		is.Equal(one(b.App, c.api, "tags.1"), "two")
 		is.True(strings.HasPrefix(b.js(`document.querySelector('#main .item .name').textContent`).(string), c.shown))
 
 		b.js(`document.querySelector('#main .item :is([data-act=row-menu], .menu summary)').click()`)
@@ -71,7 +73,7 @@ func TestBrowserKinds(t *testing.T) {
 		b.until(`document.querySelectorAll('#main .item').length === 0`)
 		b.press("Undo")
 		b.until(`document.querySelectorAll('#main .item').length === 1`)
-		is.Equal(b.get("/api/v1/"+c.api).at("total"), 1.0)
+		is.Equal(b.Get("/api/v1/"+c.api).At("total"), 1.0)
 
 		// Nothing waits until the page is left.
 		b.js(`document.querySelector('#main .item :is([data-act=row-menu], .menu summary)').click()`)
@@ -80,14 +82,14 @@ func TestBrowserKinds(t *testing.T) {
 		b.open("/account")
 		b.gone("/api/v1/" + c.api)
 	}
-	is.True(b.sound())
+	is.True(b.Sound())
 }
 
 // TestBrowserDialogThenItem: an item that is opened just after a dialog has ended
 // stays open, although the dialog goes back in the history.
 func TestBrowserDialogThenItem(t *testing.T) {
 	b := openBrowser(t)
-	slug := b.post("/api/v1/recipes", map[string]any{"title": "One", "ingredients": "x"}).want(201).text("data.slug")
+	slug := b.Post("/api/v1/recipes", map[string]any{"title": "One", "ingredients": "x"}).Want(201).Text("data.slug")
 	b.open("/recipes")
 	b.press("Write recipe")
 	b.until(`document.querySelector('dialog[open] form') && location.pathname === '/recipes/new'`)
@@ -105,7 +107,7 @@ func TestBrowserDialogThenItem(t *testing.T) {
 func TestBrowserOpenMenu(t *testing.T) {
 	is := is.New(t)
 	b := openBrowser(t)
-	b.post("/api/v1/notes", map[string]any{"content": "Milk"}).want(201)
+	b.Post("/api/v1/notes", map[string]any{"content": "Milk"}).Want(201)
 	b.open("/notes")
 	b.until(`document.querySelectorAll('#main .item').length === 1`)
 	b.js(`(() => {
@@ -135,8 +137,8 @@ func TestBrowserOpenMenu(t *testing.T) {
 	b.until(`!('old' in document.querySelector('#main .item').dataset)`)
 	is.Equal(b.js(`document.activeElement === document.querySelector('#main .item.open .menu[open] summary')`), true)
 	b.press("Make public")
-	b.becomes("notes", "isPublic", true)
-	is.True(b.sound())
+	becomes(b.App, "notes", "isPublic", true)
+	is.True(b.Sound())
 }
 
 // TestBrowserHome: the box of the home page makes what was typed into what it
@@ -155,8 +157,8 @@ func TestBrowserHome(t *testing.T) {
 	b.press("Add note")
 	b.says("Note added.")
 	b.until(`document.querySelectorAll('#main .item').length === 3`)
-	is.Equal(b.one("notes", "content"), "milk and bread")
-	is.Equal(b.one("shorten", "originalUrl"), "https://go.dev/doc")
+	is.Equal(one(b.App, "notes", "content"), "milk and bread")
+	is.Equal(one(b.App, "shorten", "originalUrl"), "https://go.dev/doc")
 
 	b.open("/?text=shared+while+signed+out")
 	is.Equal(b.js(`document.querySelector('.add textarea').value`), "shared while signed out")
@@ -171,7 +173,7 @@ func TestBrowserUpload(t *testing.T) {
 	var paths []string
 	for name, size := range map[string]int{"small.txt": 10, "middle.bin": 600 << 10, "large.bin": 9 << 20} {
 		path := filepath.Join(dir, name)
-		b.fatal(os.WriteFile(path, []byte(strings.Repeat("x", size)), 0o600))
+		b.NoErr(os.WriteFile(path, []byte(strings.Repeat("x", size)), 0o600))
 		paths = append(paths, path)
 	}
 	b.open("/files")
@@ -188,10 +190,10 @@ func TestBrowserUpload(t *testing.T) {
 	b.fill("Title", "Trip")
 	b.press("Share")
 	b.until(`document.querySelector('dialog[open] .sharing, dialog[open].sharing')`)
-	is.Equal(b.one("collections", "itemCount"), 2.0)
+	is.Equal(one(b.App, "collections", "itemCount"), 2.0)
 	b.js(`document.querySelectorAll('dialog[open]').forEach((d) => d.close())`)
-	is.Equal(b.get("/api/v1/files").at("total"), 2.0)
-	is.Equal(b.one("files", "isPublic"), false)
+	is.Equal(b.Get("/api/v1/files").At("total"), 2.0)
+	is.Equal(one(b.App, "files", "isPublic"), false)
 
 	// Without a connection it tries again, and keeps the file once.
 	b.press("Close")
@@ -205,7 +207,7 @@ func TestBrowserUpload(t *testing.T) {
 	b.press("Share")
 	b.until(`document.querySelector('dialog[open].sharing')`)
 	b.js(`document.querySelectorAll('dialog[open]').forEach((d) => d.close())`)
-	is.Equal(b.get("/api/v1/files").at("total"), 3.0)
+	is.Equal(b.Get("/api/v1/files").At("total"), 3.0)
 
 	// What is cancelled leaves nothing, and what gave up can be tried again.
 	b.press("Close")
@@ -222,7 +224,7 @@ func TestBrowserUpload(t *testing.T) {
 	b.slow(-1)
 	b.press("Retry")
 	b.says("“middle.bin” uploaded.")
-	is.Equal(b.get("/api/v1/files").at("total"), 4.0)
+	is.Equal(b.Get("/api/v1/files").At("total"), 4.0)
 }
 
 // TestBrowserLargeUpload uploads what is large in pieces: it is paused, the
@@ -232,7 +234,7 @@ func TestBrowserLargeUpload(t *testing.T) {
 	b := openBrowser(t, func(c *web.Config) { c.MaxUpload = 64 << 20 })
 	path := filepath.Join(t.TempDir(), "film.bin")
 	content := strings.Repeat("0123456789", 1<<20)
-	b.fatal(os.WriteFile(path, []byte(content), 0o600))
+	b.NoErr(os.WriteFile(path, []byte(content), 0o600))
 	begin := func() {
 		b.open("/files")
 		b.slow(4 << 20)
@@ -243,7 +245,7 @@ func TestBrowserLargeUpload(t *testing.T) {
 	b.until(moved)
 	b.press("Pause")
 	b.until(`document.querySelector('#uploads').textContent.includes('Paused at')`)
-	is.Equal(b.get("/api/v1/tus").at("total"), 1.0)
+	is.Equal(b.Get("/api/v1/tus").At("total"), 1.0)
 
 	b.js(`BeforeUnloadEvent.prototype.preventDefault = () => {}`) // it asks whether to leave
 	begin()
@@ -252,25 +254,25 @@ func TestBrowserLargeUpload(t *testing.T) {
 	b.until(`document.querySelector('#uploads').textContent.includes('retrying in')`)
 	b.slow(-1)
 	b.says("“film.bin” uploaded.")
-	is.Equal(b.get("/api/v1/files").at("total"), 1.0)
+	is.Equal(b.Get("/api/v1/files").At("total"), 1.0)
 	sum := sha256.Sum256([]byte(content))
-	is.Equal(b.one("files", "sha256"), hex.EncodeToString(sum[:]))
-	is.Equal(strings.Count(b.log.String(), `"op":"beginUpload"`), 1)
-	is.Equal(b.parts(), 0)
+	is.Equal(one(b.App, "files", "sha256"), hex.EncodeToString(sum[:]))
+	is.Equal(strings.Count(b.Logged.String(), `"op":"beginUpload"`), 1)
+	is.Equal(b.Parts(), 0)
 
 	// What is cancelled leaves nothing on the server either.
 	b.press("Close")
-	b.fatal(os.WriteFile(path, []byte("!"+content), 0o600))
+	b.NoErr(os.WriteFile(path, []byte("!"+content), 0o600))
 	begin()
 	b.until(moved)
 	b.press("Cancel")
 	b.until(`document.querySelector('#uploads').hidden`)
-	for deadline := time.Now().Add(patience); b.parts() > 0; runtime.Gosched() {
+	for deadline := time.Now().Add(patience); b.Parts() > 0; runtime.Gosched() {
 		if time.Now().After(deadline) {
 			t.Fatal("bytes are left")
 		}
 	}
-	is.Equal(b.get("/api/v1/tus").at("total"), 0.0)
+	is.Equal(b.Get("/api/v1/tus").At("total"), 0.0)
 }
 
 // TestBrowserUploadOptions chooses who gets the next files, and how, before they are sent.
@@ -290,16 +292,16 @@ func TestBrowserUploadOptions(t *testing.T) {
 	b.fill("Folder", "Plans")
 	b.fill("Tags", "sea")
 	path := filepath.Join(t.TempDir(), "plan.txt")
-	b.fatal(os.WriteFile(path, []byte("x"), 0o600))
+	b.NoErr(os.WriteFile(path, []byte("x"), 0o600))
 	b.do(chromedp.SetUploadFiles("input[type=file]", []string{path}, chromedp.NodeReady))
 	b.says("“plan.txt” uploaded.")
-	is.Equal(b.one("files", "isPublic"), true)
-	is.Equal(b.one("files", "maxViews"), 1.0)
-	is.Equal(b.one("files", "hasPassword"), true)
-	is.True(b.one("files", "expiresAt") != nil)
-	files := b.get("/api/v1/files")
-	is.Equal(files.at("data.0.folder.name"), "Plans")
-	is.Equal(files.at("data.0.tags.0.name"), "sea")
+	is.Equal(one(b.App, "files", "isPublic"), true)
+	is.Equal(one(b.App, "files", "maxViews"), 1.0)
+	is.Equal(one(b.App, "files", "hasPassword"), true)
+	is.True(one(b.App, "files", "expiresAt") != nil)
+	files := b.Get("/api/v1/files")
+	is.Equal(files.At("data.0.folder.name"), "Plans")
+	is.Equal(files.At("data.0.tags.0.name"), "sea")
 
 	// What is not a file gets what applies to it.
 	b.open("/")
@@ -310,8 +312,8 @@ func TestBrowserUploadOptions(t *testing.T) {
 	b.fill("Add anything", "https://go.dev/doc")
 	b.press("Shorten")
 	b.says("Short link added.")
-	is.Equal(b.one("shorten", "maxClicks"), 1.0)
-	is.Equal(b.one("shorten", "isPublic"), true)
+	is.Equal(one(b.App, "shorten", "maxClicks"), 1.0)
+	is.Equal(one(b.App, "shorten", "isPublic"), true)
 }
 
 // TestBrowserDrop drops and pastes files, as far as a script can.
@@ -331,7 +333,7 @@ func TestBrowserDrop(t *testing.T) {
 		document.body.dispatchEvent(new ClipboardEvent('paste', { clipboardData: data, bubbles: true, cancelable: true }));
 	})()`)
 	b.says("“pasted ")
-	is.True(strings.HasPrefix(b.one("files", "originalName").(string), "pasted "))
+	is.True(strings.HasPrefix(one(b.App, "files", "originalName").(string), "pasted "))
 	b.js(`(() => {
 		const data = new DataTransfer();
 		data.setData('text/plain', 'pasted text');
@@ -359,7 +361,7 @@ func TestBrowserLateScripts(t *testing.T) {
 	b.says("“a.txt” uploaded.")
 	b.keys("?")
 	b.until(`document.querySelector('dialog h2')?.textContent === 'Keyboard and help'`)
-	is.Equal(b.get("/api/v1/files").at("total"), 1.0)
+	is.Equal(b.Get("/api/v1/files").At("total"), 1.0)
 }
 
 // TestBrowserBulk changes several files at once.
@@ -367,7 +369,7 @@ func TestBrowserBulk(t *testing.T) {
 	is := is.New(t)
 	b := openBrowser(t)
 	for i := range 5 {
-		b.upload(map[string]string{"newTags": "old"}, file{fmt.Sprintf("%d.txt", i), "text/plain", "text"}).want(201)
+		b.Upload(map[string]string{"newTags": "old"}, apitest.File(fmt.Sprintf("%d.txt", i), "text/plain", "text")).Want(201)
 	}
 	b.open("/files")
 	b.click(`#main .item:nth-child(1) .pick`)
@@ -378,22 +380,22 @@ func TestBrowserBulk(t *testing.T) {
 	b.click(`dialog .checks input`)
 	b.click(`dialog .main`)
 	b.says("Tags changed.")
-	is.Equal(b.get("/api/v1/files?tag=fresh").at("total"), 2.0)
-	is.Equal(b.get("/api/v1/files?tag=old").at("total"), 3.0)
+	is.Equal(b.Get("/api/v1/files?tag=fresh").At("total"), 2.0)
+	is.Equal(b.Get("/api/v1/files?tag=old").At("total"), 3.0)
 
 	b.click(`.bulk [data-act="bulk-share"]`)
 	b.until(`document.querySelector('dialog select') !== null`)
 	b.js(`(() => { const s = document.querySelector('dialog select'); s.value = 'true'; s.dispatchEvent(new Event('change', { bubbles: true })); })()`)
 	b.click(`dialog .main`)
 	b.says("Changed.")
-	is.Equal(b.get("/api/v1/files?public=true").at("total"), 2.0)
+	is.Equal(b.Get("/api/v1/files?public=true").At("total"), 2.0)
 
 	b.click(`.bulk [data-act="bulk-folder"]`)
 	b.fill("Folder", "Papers")
 	b.click(`dialog .main`)
 	b.says("Moved.")
 	b.until(`document.querySelector('.folders').textContent.includes('Papers 2')`)
-	is.Equal(b.get("/api/v1/files?folder=Papers").at("total"), 2.0)
+	is.Equal(b.Get("/api/v1/files?folder=Papers").At("total"), 2.0)
 
 	b.until(`document.querySelectorAll('#main .item').length === 5`)
 	b.click(`#main .item:nth-child(1) .pick`)
@@ -419,7 +421,7 @@ func TestBrowserHelp(t *testing.T) {
 		b.open(path)
 		b.until(`document.querySelector('#main .head a')`)
 		is.Equal(b.js(`document.querySelector('#main .head a').getAttribute('href')`), "/help/"+topic)
-		b.visit("/help/" + topic).want(200)
+		b.Visit("/help/" + topic).Want(200)
 	}
 	b.open("/notes")
 	b.keys("?")
@@ -453,8 +455,8 @@ func TestBrowserKeyboard(t *testing.T) {
 	b.write("text of the first")
 	b.do(chromedp.KeyEvent(kb.Enter, chromedp.KeyModifiers(2))) // Ctrl
 	b.until(`document.querySelectorAll('#main .item').length === 1 && location.pathname === '/notes'`)
-	is.Equal(b.one("notes", "title"), "First")
-	b.post("/api/v1/notes", map[string]any{"title": "Second", "content": ""}).want(201)
+	is.Equal(one(b.App, "notes", "title"), "First")
+	b.Post("/api/v1/notes", map[string]any{"title": "Second", "content": ""}).Want(201)
 	b.open("/notes")
 	at := func(title string) { b.Helper(); b.until(`document.activeElement.textContent === ` + quoted(title)) }
 	b.keys(kb.ArrowDown)
@@ -470,7 +472,7 @@ func TestBrowserKeyboard(t *testing.T) {
 	at("Second") // the focus comes back
 	b.keys("f")
 	b.until(`document.querySelector('#main .item .star').getAttribute('aria-pressed') === 'true'`)
-	is.Equal(b.one("notes", "isFavorite"), true)
+	is.Equal(one(b.App, "notes", "isFavorite"), true)
 	b.keys(kb.ArrowDown, "x")
 	b.until(`document.querySelector('.bulk').textContent.includes('1 selected')`)
 	b.keys(kb.Escape)
@@ -512,7 +514,7 @@ func TestBrowserKeyboard(t *testing.T) {
 func TestBrowserGrid(t *testing.T) {
 	b := openBrowser(t)
 	for i := range 9 {
-		b.upload(nil, file{fmt.Sprintf("%d.txt", i), "text/plain", "text"}).want(201)
+		b.Upload(nil, apitest.File(fmt.Sprintf("%d.txt", i), "text/plain", "text")).Want(201)
 	}
 	b.open("/files")
 	b.press("Grid view")
@@ -539,10 +541,10 @@ func TestBrowserGrid(t *testing.T) {
 func TestBrowserSearch(t *testing.T) {
 	is := is.New(t)
 	b := openBrowser(t)
-	b.indexed()
-	b.post("/api/v1/notes", map[string]any{"title": "Harbour <b>walk</b>", "content": "Along the 😀 harbour wall", "tags": []string{"sea"}}).want(201)
-	b.post("/api/v1/bookmarks", map[string]any{"title": "Harbours", "url": "https://example.org/x"}).want(201)
-	b.post("/api/v1/games", map[string]any{"title": "Chess"}).want(201)
+	b.Indexed()
+	b.Post("/api/v1/notes", map[string]any{"title": "Harbour <b>walk</b>", "content": "Along the 😀 harbour wall", "tags": []string{"sea"}}).Want(201)
+	b.Post("/api/v1/bookmarks", map[string]any{"title": "Harbours", "url": "https://example.org/x"}).Want(201)
+	b.Post("/api/v1/games", map[string]any{"title": "Chess"}).Want(201)
 	b.open("/")
 	b.keys("/")
 	b.keys("h", "a", "r", "b", "o", "u", "r")
@@ -559,21 +561,21 @@ func TestBrowserSearch(t *testing.T) {
 	b.until(`document.querySelectorAll('#main .item').length === 1`)
 	b.open("/search?q=kind:game")
 	b.until(`document.querySelectorAll('#main .item').length === 1 && document.querySelector('#main .name').textContent === 'Chess'`)
-	is.True(b.sound())
+	is.True(b.Sound())
 }
 
 // TestBrowserShare sets everything that sharing has, each with one action or in its own form, and shows who opened it.
 func TestBrowserShare(t *testing.T) {
 	is := is.New(t)
 	b := openBrowser(t)
-	slug := b.post("/api/v1/notes", map[string]any{"title": "Shared", "content": "x"}).want(201).text("data.slug")
+	slug := b.Post("/api/v1/notes", map[string]any{"title": "Shared", "content": "x"}).Want(201).Text("data.slug")
 	b.open("/notes")
 	b.press("Share Shared")
 	b.until(`document.querySelector('dialog.sharing')`)
 	is.Equal(b.js(`document.querySelector('dialog input[readonly]')`), nil) // nobody else can open it
 	b.press("Anyone with the link")
-	b.until(`document.querySelector('dialog input[readonly]')?.value === ` + quoted(b.url+"/v/"+slug))
-	is.Equal(b.one("notes", "isPublic"), true)
+	b.until(`document.querySelector('dialog input[readonly]')?.value === ` + quoted(b.URL+"/v/"+slug))
+	is.Equal(one(b.App, "notes", "isPublic"), true)
 	b.press("QR code")
 	b.until(`document.querySelector('.code').naturalWidth > 0`)
 
@@ -597,9 +599,9 @@ func TestBrowserShare(t *testing.T) {
 	b.until(`document.querySelector('[data-part=expires]').textContent === 'never expires'`)
 	b.press("For a week")
 	b.until(week + ` === 'true'`)
-	is.Equal(b.one("notes", "hasPassword"), true)
-	is.Equal(b.one("notes", "maxViews"), 3.0)
-	is.True(b.one("notes", "expiresAt") != nil)
+	is.Equal(one(b.App, "notes", "hasPassword"), true)
+	is.Equal(one(b.App, "notes", "maxViews"), 3.0)
+	is.True(one(b.App, "notes", "expiresAt") != nil)
 	b.until(`document.querySelector('#main .item .meta').textContent.includes('0 of 3')`)
 
 	b.press("password set")
@@ -613,19 +615,19 @@ func TestBrowserShare(t *testing.T) {
 	b.js(`(() => { const s = document.querySelector('dialog [name=ends]'); s.value = 'never'; s.dispatchEvent(new Event('change', { bubbles: true })); })()`)
 	b.click(`.part .main`)
 	b.until(`document.querySelector('[data-part=expires]').textContent === 'never expires'`)
-	is.Equal(b.one("notes", "hasPassword"), false)
-	is.Equal(b.one("notes", "maxViews"), nil)
-	is.Equal(b.one("notes", "expiresAt"), nil)
+	is.Equal(one(b.App, "notes", "hasPassword"), false)
+	is.Equal(one(b.App, "notes", "maxViews"), nil)
+	is.Equal(one(b.App, "notes", "expiresAt"), nil)
 
 	// Who opened it, and when: two actions from the list.
 	b.js(`document.querySelector('dialog .visits').open = true`)
 	b.until(`document.querySelector('dialog .visits').innerText.includes('Nobody has opened it')`)
 	b.press("Log visits. The page tells visitors about it.")
 	b.until(`document.querySelector('dialog .visits input').checked`)
-	b.becomes("notes", "logVisits", true)
+	becomes(b.App, "notes", "logVisits", true)
 	b.keys(kb.Escape)
-	b.guest().see("GET", "/v/"+slug, "Referer", "https://example.org/x", "User-Agent", "Mozilla/5.0 (iPhone) Mobile").want(200)
-	is.NoErr(b.server.Store.Flush())
+	b.Guest().See("GET", "/v/"+slug, "Referer", "https://example.org/x", "User-Agent", "Mozilla/5.0 (iPhone) Mobile").Want(200)
+	is.NoErr(b.Server.Store.Flush())
 	b.press("Share Shared")
 	b.until(`document.querySelector('dialog.sharing')`)
 	b.click("dialog .visits summary")
@@ -638,7 +640,7 @@ func TestBrowserShare(t *testing.T) {
 func TestBrowserShareTyped(t *testing.T) {
 	is := is.New(t)
 	b := openBrowser(t)
-	b.post("/api/v1/notes", map[string]any{"title": "Shared", "content": "x"}).want(201)
+	b.Post("/api/v1/notes", map[string]any{"title": "Shared", "content": "x"}).Want(201)
 	b.open("/notes")
 	b.press("Share Shared")
 	b.press("Anyone with the link")
@@ -646,14 +648,14 @@ func TestBrowserShareTyped(t *testing.T) {
 	b.fill("Password", "open sesame")
 	b.press("Copy link")
 	b.says("Link copied.")
-	is.Equal(b.one("notes", "hasPassword"), true)
+	is.Equal(one(b.App, "notes", "hasPassword"), true)
 	b.until(`!document.querySelector('dialog .part')`)
 
 	b.click("[data-part=limit]")
 	b.fill("View limit", "3")
 	b.click("[data-part=expires]")
 	b.until(`document.querySelector('dialog [name=ends]')`)
-	is.Equal(b.one("notes", "maxViews"), 3.0)
+	is.Equal(one(b.App, "notes", "maxViews"), 3.0)
 
 	// What cannot be saved stays, and nothing is copied meanwhile.
 	b.js(`document.querySelectorAll('.toast').forEach((message) => message.end())`)
@@ -667,23 +669,23 @@ func TestBrowserShareTyped(t *testing.T) {
 	b.keys(kb.Escape)
 	b.until(missing)
 	is.Equal(b.js(`document.querySelector('.toast')`), nil)
-	is.Equal(b.one("notes", "isPublic"), true)
-	is.Equal(b.one("notes", "expiresAt"), nil)
+	is.Equal(one(b.App, "notes", "isPublic"), true)
+	is.Equal(one(b.App, "notes", "expiresAt"), nil)
 	b.js(`(() => { const s = document.querySelector('dialog [name=ends]'); s.value = 'day'; s.dispatchEvent(new Event('change', { bubbles: true })); })()`)
 	b.press("Close")
 	b.until(`!document.querySelector('dialog')`)
-	is.True(b.one("notes", "expiresAt") != nil)
+	is.True(one(b.App, "notes", "expiresAt") != nil)
 
 	b.open("/files")
 	b.press("Options")
 	b.press("no password")
 	b.fill("Password", "open sesame")
 	path := filepath.Join(t.TempDir(), "plan.txt")
-	b.fatal(os.WriteFile(path, []byte("x"), 0o600))
+	b.NoErr(os.WriteFile(path, []byte("x"), 0o600))
 	b.do(chromedp.SetUploadFiles("input[type=file]", []string{path}, chromedp.NodeReady))
 	b.says("“plan.txt” uploaded.")
-	is.Equal(b.one("files", "hasPassword"), true)
-	is.True(b.sound())
+	is.Equal(one(b.App, "files", "hasPassword"), true)
+	is.True(b.Sound())
 }
 
 // TestBrowserDrafts: what was typed survives a server that is away, and a
@@ -691,7 +693,7 @@ func TestBrowserShareTyped(t *testing.T) {
 func TestBrowserDrafts(t *testing.T) {
 	is := is.New(t)
 	b := openBrowser(t)
-	slug := b.post("/api/v1/notes", map[string]any{"title": "Old", "content": "was"}).want(201).text("data.slug")
+	slug := b.Post("/api/v1/notes", map[string]any{"title": "Old", "content": "was"}).Want(201).Text("data.slug")
 	b.open("/notes/" + slug + "?edit=1")
 	b.until(`document.querySelector('dialog textarea')?.value === 'was'`)
 	b.fill("Text", "typed for an hour")
@@ -704,7 +706,7 @@ func TestBrowserDrafts(t *testing.T) {
 	b.until(`document.querySelector('dialog .note').textContent.includes('Draft restored')`)
 	b.click(`dialog .foot .main`)
 	b.says("Saved.")
-	is.Equal(b.one("notes", "content"), "typed for an hour")
+	is.Equal(one(b.App, "notes", "content"), "typed for an hour")
 	is.Equal(b.js(`Object.keys(localStorage).filter((k) => k.includes('draft')).length`), 0.0)
 
 	b.open("/notes")
@@ -731,10 +733,10 @@ func TestBrowserKeys(t *testing.T) {
 	b.until(`document.querySelector('dialog pre.copy')?.textContent.startsWith('kist_')`)
 	secret := b.js(`document.querySelector('dialog pre.copy').textContent`).(string)
 	b.press("Done")
-	b.as(secret).get("/api/v1/me").want(200)
+	b.As(secret).Get("/api/v1/me").Want(200)
 	b.press("Disable laptop")
 	b.until(`document.querySelector('#main .list')?.textContent.includes('Enable')`)
-	b.as(secret).get("/api/v1/me").want(401)
+	b.As(secret).Get("/api/v1/me").Want(401)
 	b.press("Enable laptop")
 	b.until(`document.querySelector('#main .list') && !document.querySelector('#main .list')?.textContent.includes('Enable')`)
 
@@ -744,34 +746,34 @@ func TestBrowserKeys(t *testing.T) {
 	b.press("Upload only")
 	b.click(`dialog .main`)
 	b.until(`document.querySelector('dialog pre.copy')?.textContent.startsWith('kist_')`)
-	camera := b.as(b.js(`document.querySelector('dialog pre.copy').textContent`).(string))
+	camera := b.As(b.js(`document.querySelector('dialog pre.copy').textContent`).(string))
 	b.press("Done")
 	b.until(`document.querySelector('#main .list .meta')?.textContent.includes('Upload only')`)
-	b.until(`!document.documentElement.textContent.includes(` + quoted(camera.key) + `)`) // shown once
-	camera.upload(nil, file{"p.txt", "text/plain", "p"}).want(201)
-	camera.get("/api/v1/files").want(403)
+	b.until(`!document.documentElement.textContent.includes(` + quoted(camera.Key) + `)`) // shown once
+	camera.Upload(nil, apitest.File("p.txt", "text/plain", "p")).Want(201)
+	camera.Get("/api/v1/files").Want(403)
 
 	b.press("Revoke laptop")
 	b.shows("loses access immediately")
-	b.as(secret).get("/api/v1/me").want(200)
+	b.As(secret).Get("/api/v1/me").Want(200)
 	b.press("Cancel")
 	b.until(`!document.querySelector('dialog[open]')`)
 	b.press("Revoke laptop")
 	b.click(`dialog .danger`)
 	b.says("Revoked “laptop”.")
-	is.Equal(b.as(secret).get("/api/v1/me").status, 401) // as soon as the page says so
+	is.Equal(b.As(secret).Get("/api/v1/me").Status, 401) // as soon as the page says so
 	b.until(`!document.querySelector('#main').textContent.includes('laptop')`)
-	is.True(b.sound())
+	is.True(b.Sound())
 }
 
 // TestBrowserSecurity revokes a key and a device on the page that shows all that signs in to the account.
 func TestBrowserSecurity(t *testing.T) {
 	is := is.New(t)
 	b := openBrowser(t)
-	b.withPassword(b.user, "correct horse")
+	b.WithPassword(b.User, "correct horse")
 	b.signIn() // the new password ended the session
-	laptop := b.addNamed("laptop", "")
-	phone := b.addNamed("phone", "phone")
+	laptop := addNamed(b.App, "laptop", "")
+	phone := addNamed(b.App, "phone", "phone")
 	b.open("/account/security")
 	b.js(`void (window.stays = true)`)
 	named := func(list string) any {
@@ -783,13 +785,13 @@ func TestBrowserSecurity(t *testing.T) {
 	is.Equal(named("Browsers that are signed in"), "test")
 	is.True(b.js(`!!document.querySelector('#main form[aria-label=Password]')`).(bool))
 	for name, secret := range map[string]string{"laptop": laptop, "phone": phone} {
-		b.as(secret).get("/api/v1/notes").want(200)
+		b.As(secret).Get("/api/v1/notes").Want(200)
 		b.press("Revoke " + name)
 		b.shows("loses access immediately")
-		b.as(secret).get("/api/v1/notes").want(200)
+		b.As(secret).Get("/api/v1/notes").Want(200)
 		b.click(`dialog .danger`)
 		b.says("Revoked “" + name + "”.")
-		is.Equal(b.as(secret).get("/api/v1/notes").status, 401) // as soon as the page says so
+		is.Equal(b.As(secret).Get("/api/v1/notes").Status, 401) // as soon as the page says so
 		b.until(`!document.querySelector('#main [aria-label="Revoke ` + name + `"]')`)
 	}
 	is.Equal(named("API keys"), "test")
@@ -803,7 +805,7 @@ func TestBrowserSecurity(t *testing.T) {
 	b.until(`document.querySelector('dialog pre.copy')?.textContent.startsWith('kist_')`)
 	b.press("Done")
 	b.until(`document.querySelector('#main [aria-label="Revoke tablet"]')`)
-	is.True(b.sound())
+	is.True(b.Sound())
 }
 
 // TestBrowserMoving tries an import, makes it, reads its report, and takes an
@@ -811,27 +813,27 @@ func TestBrowserSecurity(t *testing.T) {
 func TestBrowserMoving(t *testing.T) {
 	is := is.New(t)
 	b := openBrowser(t)
-	t.Cleanup(b.server.Imports.End)
+	t.Cleanup(b.Server.Imports.End)
 	name := filepath.Join(t.TempDir(), "bookmarks.html")
-	is.NoErr(os.WriteFile(name, []byte(browserBookmarks), 0o600))
+	is.NoErr(os.WriteFile(name, []byte(apitest.BrowserBookmarks), 0o600))
 	b.open("/import")
 	b.do(chromedp.SetUploadFiles("input[name=import]", []string{name}, chromedp.NodeReady))
 	b.js(`document.querySelector('form[aria-label=Import] [type=checkbox]').click()`)
 	b.click(`form[aria-label=Import] .main`)
 	b.shows("Would create: 1 bookmark. 1 to import, 0 duplicates, 1 to skip (of 2).")
 	b.says("Import of bookmarks.html: done.")
-	is.Equal(b.get("/api/v1/bookmarks").at("total"), 0.0)
+	is.Equal(b.Get("/api/v1/bookmarks").At("total"), 0.0)
 	b.js(`document.querySelector('form[aria-label=Import] [type=checkbox]').click()`)
 	b.click(`form[aria-label=Import] .main`)
 	b.shows("1 imported, 0 duplicates, 1 skipped (of 2).")
 	b.shows("Skipped line 4, evil: The URL must be an absolute http or https address.")
-	is.Equal(b.get("/api/v1/bookmarks").at("total"), 1.0)
+	is.Equal(b.Get("/api/v1/bookmarks").At("total"), 1.0)
 	b.open("/import") // what was done is remembered, and its report is fetched when it is opened
 	b.until(`document.querySelectorAll('main details').length === 2`)
 	b.js(`document.querySelector('main details summary').click()`)
 	b.shows("Skipped line 4, evil")
 	is.True(b.js(`fetch(document.querySelector('main a[download]').href).then(r => r.blob()).then(x => x.size > 200)`) == true)
-	is.True(b.sound())
+	is.True(b.Sound())
 }
 
 // TestBrowserWebhooks makes a webhook, tests it, looks into its log, sends a
@@ -839,8 +841,8 @@ func TestBrowserMoving(t *testing.T) {
 func TestBrowserWebhooks(t *testing.T) {
 	is := is.New(t)
 	b := openBrowser(t)
-	b.runDeliveries(t)
-	address, got := b.receiver(t, 200)
+	b.RunDeliveries(t)
+	address, got := b.Receiver(t, 200)
 	b.open("/webhooks")
 	b.shows("No webhooks yet")
 	b.press("New webhook")
@@ -856,19 +858,19 @@ func TestBrowserWebhooks(t *testing.T) {
 	b.press("Test automation")
 	b.says("Delivered. The target answered 200.")
 	b.shows("works")
-	is.Equal(next(t, got).event, "webhook.test")
-	b.post("/api/v1/notes", `{"title":"<b>T</b>","content":"c"}`).want(201)
-	sent := next(t, got)
-	is.Equal(sent.event, "note.created")
-	eventually(t, "it is not in the log", func() bool { return b.one("integrations/webhooks", "queued") == 0.0 })
+	is.Equal(apitest.Next(t, got).Event, "webhook.test")
+	b.Post("/api/v1/notes", `{"title":"<b>T</b>","content":"c"}`).Want(201)
+	sent := apitest.Next(t, got)
+	is.Equal(sent.Event, "note.created")
+	apitest.Eventually(t, "it is not in the log", func() bool { return one(b.App, "integrations/webhooks", "queued") == 0.0 })
 	b.press("Log of automation")
 	b.shows("note.created")
 	b.until(`document.querySelectorAll('dialog details').length === 2`)
 	b.js(`document.querySelector('dialog details summary').click()`)
-	b.shows(sent.id)
+	b.shows(sent.ID)
 	b.shows("heard")
 	b.press("Resend note.created")
-	is.Equal(next(t, got).id, sent.id)
+	is.Equal(apitest.Next(t, got).ID, sent.ID)
 	b.says("Sending again.")
 	b.press("Close")
 	b.until(`!document.querySelector('dialog')`)
@@ -886,21 +888,21 @@ func TestBrowserWebhooks(t *testing.T) {
 	b.press("Delete automation")
 	b.says("Deleted “automation”.")
 	b.open("/account")
-	eventually(t, "it is never deleted", func() bool { return len(b.get(hooksAt).at("data").([]any)) == 0 })
-	is.True(b.sound())
+	apitest.Eventually(t, "it is never deleted", func() bool { return len(b.Get(apitest.HooksAt).At("data").([]any)) == 0 })
+	is.True(b.Sound())
 }
 
 // TestBrowserAdmin turns all keys off and on, and makes and deletes a user.
 func TestBrowserAdmin(t *testing.T) {
 	is := is.New(t)
 	b := openBrowser(t)
-	b.upload(nil, file{"a.txt", "text/plain", "abc"}).want(201)
+	b.Upload(nil, apitest.File("a.txt", "text/plain", "abc")).Want(201)
 	b.open("/admin")
 	is.Equal(b.js(`document.querySelector('#storage .figure').textContent`), "3 bytes")
 	is.Equal(b.js(`[...document.querySelectorAll('#storage .soft')].some((p) => /[^\u00a0]·/.test(p.textContent))`), false) // the dot could begin a line
 	shown := `document.querySelector('#main .list .what').innerText.split('\n').filter((line) => line === 'ann').length`
 	is.Equal(b.js(shown), 1.0)
-	b.patch("/api/v1/me", `{"displayName":"Ann Lindqvist"}`).want(200)
+	b.Patch("/api/v1/me", `{"displayName":"Ann Lindqvist"}`).Want(200)
 	b.open("/admin")
 	is.Equal(b.js(shown), 1.0)
 	is.Equal(b.js(`document.querySelector('#main .list .name').textContent`), "Ann Lindqvist")
@@ -912,10 +914,10 @@ func TestBrowserAdmin(t *testing.T) {
 
 	b.press("Allow API keys")
 	b.says("API keys are blocked for everyone.")
-	is.Equal(b.get("/api/v1/me").want(401).text("code"), "api_tokens_disabled")
+	is.Equal(b.Get("/api/v1/me").Want(401).Text("code"), "api_tokens_disabled")
 	b.press("Allow API keys")
 	b.says("API keys are allowed again.")
-	b.get("/api/v1/me").want(200)
+	b.Get("/api/v1/me").Want(200)
 
 	b.fill("Default quota per user", "nonsense")
 	b.click(`form[aria-label=Limits] button`)
@@ -923,11 +925,11 @@ func TestBrowserAdmin(t *testing.T) {
 	b.fill("Default quota per user", "50 GB")
 	b.click(`form[aria-label=Limits] button`)
 	b.says("Saved.")
-	is.Equal(b.get("/api/v1/admin/settings").at("data.defaultQuotaBytes"), 50e9)
+	is.Equal(b.Get("/api/v1/admin/settings").At("data.defaultQuotaBytes"), 50e9)
 
 	b.press("Check bookmarked pages")
 	b.click(`form[aria-label="Bookmark checks"] button`)
-	b.app.until("/api/v1/admin/settings", func(g *answer) bool { return g.at("data.linkChecks") == false })
+	b.App.Until("/api/v1/admin/settings", func(g *apitest.Answer) bool { return g.At("data.linkChecks") == false })
 
 	b.press("New user")
 	b.fill("Username", "ben")
@@ -939,26 +941,26 @@ func TestBrowserAdmin(t *testing.T) {
 	b.until(`document.querySelector('[aria-label="Edit ben"]')`)
 	b.press("Edit ben")
 	var ben *people.User
-	b.fatal(b.server.Store.View(func(tx *kv.Tx) (err error) { ben, err = people.UserNamed(tx, "ben"); return err }))
-	his := b.as(b.addKey(ben, people.ScopeAll))
-	his.get("/api/v1/notes").want(200)
+	b.NoErr(b.Server.Store.View(func(tx *kv.Tx) (err error) { ben, err = people.UserNamed(tx, "ben"); return err }))
+	his := b.As(b.AddKey(ben, people.ScopeAll))
+	his.Get("/api/v1/notes").Want(200)
 	b.press("API keys disabled")
 	b.fill("Quota", "5 GB")
 	b.click(`dialog .main`)
 	b.until(`document.querySelector('#main').textContent.includes('API keys disabled')`)
 	b.until(`document.querySelector('#main').textContent.replaceAll('\u00a0', ' ').includes('0 bytes of 5 GB')`)
-	is.Equal(his.get("/api/v1/notes").want(401).text("code"), "api_tokens_disabled")
-	b.get("/api/v1/me").want(200) // another's goes on
+	is.Equal(his.Get("/api/v1/notes").Want(401).Text("code"), "api_tokens_disabled")
+	b.Get("/api/v1/me").Want(200) // another's goes on
 	b.press("Edit ben")
 	b.press("API keys disabled")
 	b.click(`dialog .main`)
 	b.until(`!document.querySelector('#main').textContent.includes('API keys disabled')`)
-	his.get("/api/v1/notes").want(200)
+	his.Get("/api/v1/notes").Want(200)
 	b.press("Delete ben")
 	b.fill("Type ben to confirm", "ben")
 	b.click(`dialog .danger`)
 	b.until(`!document.querySelector('[aria-label="Edit ben"]')`)
-	is.Equal(b.get("/api/v1/admin/users").at("total"), 1.0)
+	is.Equal(b.Get("/api/v1/admin/users").At("total"), 1.0)
 }
 
 // TestBrowserHealth shows what is well and what is not, and downloads a backup.
@@ -968,11 +970,11 @@ func TestBrowserHealth(t *testing.T) {
 		c.LastBackup = func() time.Time { return time.Now().Add(-8 * 24 * time.Hour) }
 		c.Version = "1.2.3"
 	})
-	b.upload(nil, file{"a.txt", "text/plain", "abc"}).want(201)
-	ben := b.addUser("ben", people.Member)
-	b.as(b.addKey(ben, people.ScopeAll)).upload(nil, file{"b.txt", "text/plain", "abcdef"}).want(201)
-	b.share("damaged")
-	is.True(b.server.Blobs.Check(b.flip("damaged")) != nil)
+	b.Upload(nil, apitest.File("a.txt", "text/plain", "abc")).Want(201)
+	ben := b.AddUser("ben", people.Member)
+	b.As(b.AddKey(ben, people.ScopeAll)).Upload(nil, apitest.File("b.txt", "text/plain", "abcdef")).Want(201)
+	b.Share("damaged")
+	is.True(b.Server.Blobs.Check(b.Flip("damaged")) != nil)
 	b.open("/admin")
 	check := func(name string) any {
 		return b.js(fmt.Sprintf(`[...document.querySelectorAll('#health li')].filter((li) => li.querySelector('span b').textContent === %q).map((li) => li.className + ' ' + li.querySelector('[role=img]').ariaLabel + ' ' + li.querySelector('.soft').textContent).join()`, name))
@@ -989,7 +991,7 @@ func TestBrowserHealth(t *testing.T) {
 	is.Equal(b.js(`[...document.querySelectorAll('[aria-label="Storage by user"] li > span')].map((li) => li.textContent.replace(/[0-9]+/, 'N')).join()`), "ann N bytes,ben N bytes")
 	is.Equal(b.js(`document.querySelector('#backup time') !== null`), true)
 	is.Equal(b.js(`(async () => { const a = await fetch(document.querySelector('#backup a[download]').href); return a.status + ' ' + a.headers.get('content-type'); })()`), "200 application/x-tar")
-	is.True(b.sound())
+	is.True(b.Sound())
 }
 
 // TestBrowserWelcome greets on an empty home page. What an administrator has done is ticked off.
@@ -1010,32 +1012,32 @@ func TestBrowserWelcome(t *testing.T) {
 	is.Equal(b.js(`document.querySelectorAll('.welcome > .card:not(#setup)').length`), 3.0)
 	b.until(`document.querySelector('.welcome img.qr').naturalWidth > 0`)
 	is.Equal(b.js(`document.querySelector('.welcome img.qr').alt`), "QR code of http://kist.example.org")
-	is.True(b.sound())
+	is.True(b.Sound())
 	now := time.Now()
 	backup.Store(&now)
-	ben := b.addUser("ben", people.Member)
+	ben := b.AddUser("ben", people.Member)
 	is.Equal(setup(), "To do: Use HTTPS,Done: Make a backup,Done: Add a second user")
 
 	// The list stays when the first item comes.
 	b.fill("Add anything", "A first note")
 	b.press("Add note")
 	b.until(`document.querySelector('#main .item') && !document.querySelector('.welcome') && document.querySelector('#setup li')`)
-	is.True(b.sound())
+	is.True(b.Sound())
 	// Later a line says what is left, until it is closed.
-	note := b.one("notes", "id").(string)
+	note := one(b.App, "notes", "id").(string)
 	b.open("/")
 	b.until(`document.querySelector('#main .note')?.textContent.startsWith('Set up kist: 1 step left.')`)
 	b.press("Show")
 	b.until(`document.querySelector('#setup') && !document.querySelector('#main .note')`)
-	is.True(b.sound())
+	is.True(b.Sound())
 	b.open("/")
 	b.press("Dismiss")
 	b.open("/")
 	is.Equal(b.js(`document.querySelector('#main .note')`), nil)
-	b.delete("/api/v1/notes/" + note).want(200)
+	b.Delete("/api/v1/notes/" + note).Want(200)
 
 	// Another user sees the cards alone, and no card once there is an item.
-	b.user = ben
+	b.User = ben
 	b.signIn()
 	b.open("/")
 	b.until(`document.querySelectorAll('.welcome > .card').length === 3`)
@@ -1054,7 +1056,7 @@ func TestBrowserSetupNote(t *testing.T) {
 	b := openBrowser(t, func(c *web.Config) { c.LastBackup = func() time.Time { return *backup.Load() } })
 	b.open("/")
 	b.until(`document.querySelector('#setup')`)
-	b.post("/api/v1/notes", map[string]any{"content": "x"}).want(201)
+	b.Post("/api/v1/notes", map[string]any{"content": "x"}).Want(201)
 	now := time.Now()
 	backup.Store(&now)
 	b.open("/")
@@ -1063,7 +1065,7 @@ func TestBrowserSetupNote(t *testing.T) {
 		b.until(`document.querySelector('#main .note span')?.textContent === ` + quoted("Set up kist: "+text+" left."))
 	}
 	left("2 steps")
-	b.addUser("ben", people.Member)
+	b.AddUser("ben", people.Member)
 	b.click(`.rail [data-nav=note]`)
 	b.until(`location.pathname === '/notes' && document.querySelector('#main h1').textContent === 'Notes'`)
 	b.js(`history.back()`)
@@ -1087,7 +1089,7 @@ func TestBrowserSetupNote(t *testing.T) {
 func TestBrowserTags(t *testing.T) {
 	is := is.New(t)
 	b := openBrowser(t)
-	b.post("/api/v1/notes", map[string]any{"content": "x", "tags": []string{"one", "two"}}).want(201)
+	b.Post("/api/v1/notes", map[string]any{"content": "x", "tags": []string{"one", "two"}}).Want(201)
 	b.open("/tags")
 	b.press("Rename one")
 	b.fill("Name", "first")
@@ -1097,10 +1099,10 @@ func TestBrowserTags(t *testing.T) {
 	b.press("Merge two")
 	b.click(`dialog .main`)
 	b.until(`document.querySelectorAll('#main .item').length === 1`)
-	got := b.get("/api/v1/tags").want(200)
-	is.Equal(got.at("0.name"), "first")
-	is.Equal(got.at("0.color"), "#123456")
-	is.Equal(got.at("0.count"), 1.0)
+	got := b.Get("/api/v1/tags").Want(200)
+	is.Equal(got.At("0.name"), "first")
+	is.Equal(got.At("0.color"), "#123456")
+	is.Equal(got.At("0.count"), 1.0)
 	b.fill("New tag", "third")
 	b.keys(kb.Enter)
 	b.until(`document.querySelectorAll('#main .item').length === 2`)
@@ -1112,7 +1114,7 @@ func TestBrowserTags(t *testing.T) {
 	b.press("Delete third")
 	b.until(`document.querySelector('.toast')?.dispatchEvent(new Event('pointermove'))`)
 	b.js(`void (Object.defineProperty(document, 'hidden', { value: true }), document.dispatchEvent(new Event('visibilitychange')))`)
-	b.app.until("/api/v1/tags", func(g *answer) bool { return !strings.Contains(string(g.body), "third") })
+	b.App.Until("/api/v1/tags", func(g *apitest.Answer) bool { return !strings.Contains(string(g.Body), "third") })
 }
 
 // TestBrowserManyTags: tags that are too many to come with a page are there a
@@ -1125,15 +1127,15 @@ func TestBrowserManyTags(t *testing.T) {
 		for j := range 60 {
 			names = append(names, fmt.Sprintf("tag %d of many %d", i, j))
 		}
-		b.post("/api/v1/notes", map[string]any{"content": "x", "tags": names}).want(201)
+		b.Post("/api/v1/notes", map[string]any{"content": "x", "tags": names}).Want(201)
 	}
-	id := b.get("/api/v1/tags").want(200).text("0.id")
-	b.patch("/api/v1/tags/"+id, map[string]any{"color": "#123456"}).want(200)
+	id := b.Get("/api/v1/tags").Want(200).Text("0.id")
+	b.Patch("/api/v1/tags/"+id, map[string]any{"color": "#123456"}).Want(200)
 	b.open("/notes")
 	b.until(`[...document.querySelectorAll('.chip')].some((c) => c.style.getPropertyValue('--tag').toUpperCase() === '#123456')`)
 	b.open("/tags")
 	b.until(`document.querySelectorAll('#main .item').length === 600`)
-	is.True(b.sound())
+	is.True(b.Sound())
 }
 
 // TestBrowserLate: what is too much to come with a page takes its place when it
@@ -1144,19 +1146,19 @@ func TestBrowserLate(t *testing.T) {
 	long := strings.Repeat("é", 240)
 	var folder string
 	for i := range 110 {
-		folder = b.post("/api/v1/folders", map[string]any{"name": fmt.Sprint(long, i)}).want(201).text("data.id")
+		folder = b.Post("/api/v1/folders", map[string]any{"name": fmt.Sprint(long, i)}).Want(201).Text("data.id")
 	}
 	for i := range 7 {
 		var names []string
 		for j := range 60 {
 			names = append(names, fmt.Sprintf("tag %d of a great many that there are %d", i, j))
 		}
-		b.post("/api/v1/notes", map[string]any{"content": "x", "tags": names}).want(201)
+		b.Post("/api/v1/notes", map[string]any{"content": "x", "tags": names}).Want(201)
 	}
-	b.upload(map[string]string{"newTags": "sea", "folderId": folder}, file{"a.txt", "text/plain", "text"}).want(201)
+	b.Upload(map[string]string{"newTags": "sea", "folderId": folder}, apitest.File("a.txt", "text/plain", "text")).Want(201)
 	tagged := `[...document.querySelectorAll('#main [data-param=tag] option')].some((o) => o.value === 'sea')`
-	is.Equal(b.browse("/files").first("tags"), nil)
-	is.Equal(b.browse("/files").first("folders"), nil)
+	is.Equal(first(browse(b.App, "/files"), "tags"), nil)
+	is.Equal(first(browse(b.App, "/files"), "folders"), nil)
 
 	// They do not come.
 	b.block("*/api/v1/tags", "*/api/v1/folders?*")
@@ -1166,7 +1168,7 @@ func TestBrowserLate(t *testing.T) {
 	// The file goes where the page says that one is.
 	b.drop("b.txt", "b")
 	b.says("“b.txt” uploaded.")
-	is.Equal(b.one("files", "folder.id"), folder)
+	is.Equal(one(b.App, "files", "folder.id"), folder)
 	b.until(`document.querySelectorAll('#main .item').length === 2`)
 	b.block()
 	b.press("Try again")
@@ -1190,23 +1192,23 @@ func TestBrowserLate(t *testing.T) {
 // large enough for a finger.
 func TestBrowserManners(t *testing.T) {
 	b := openBrowser(t)
-	b.upload(map[string]string{"newTags": "a tag with quite a long name", "folderName": "A folder with a long name"}, file{strings.Repeat("long", 40) + ".txt", "text/plain", "text"}).want(201)
-	b.post("/api/v1/bookmarks", map[string]any{"url": "https://example.org/" + strings.Repeat("x", 300)}).want(201)
-	b.post("/api/v1/notes", map[string]any{"title": strings.Repeat("word ", 60), "content": strings.Repeat("x", 500), "isPublic": true}).want(201)
-	b.post("/api/v1/shorten", map[string]any{"originalUrl": "https://example.org/", "maxClicks": 3, "isPublic": true, "expiresAt": "2999-01-01T00:00:00Z"}).want(201)
-	tagged := b.post("/api/v1/notes", map[string]any{"content": "x", "tags": []string{"one", "two"}}).want(201).text("data.slug")
-	_, ask := b.app.ask(nil)
-	b.leave(ask, nil, nil, file{strings.Repeat("long", 40) + ".txt", "text/plain", "text"}).want(201)
+	b.Upload(map[string]string{"newTags": "a tag with quite a long name", "folderName": "A folder with a long name"}, apitest.File(strings.Repeat("long", 40)+".txt", "text/plain", "text")).Want(201)
+	b.Post("/api/v1/bookmarks", map[string]any{"url": "https://example.org/" + strings.Repeat("x", 300)}).Want(201)
+	b.Post("/api/v1/notes", map[string]any{"title": strings.Repeat("word ", 60), "content": strings.Repeat("x", 500), "isPublic": true}).Want(201)
+	b.Post("/api/v1/shorten", map[string]any{"originalUrl": "https://example.org/", "maxClicks": 3, "isPublic": true, "expiresAt": "2999-01-01T00:00:00Z"}).Want(201)
+	tagged := b.Post("/api/v1/notes", map[string]any{"content": "x", "tags": []string{"one", "two"}}).Want(201).Text("data.slug")
+	_, ask := b.App.Ask(nil)
+	b.Leave(ask, nil, nil, apitest.File(strings.Repeat("long", 40)+".txt", "text/plain", "text")).Want(201)
 	for _, name := range []string{strings.Repeat("long", 50), strings.Repeat("word ", 39)} {
-		b.addNamed(name, "")
-		b.addNamed(name, "extension")
-		b.addPasskeyNamed(name)
+		addNamed(b.App, name, "")
+		addNamed(b.App, name, "extension")
+		addPasskeyNamed(b.App, name)
 	}
-	p := newProvider(t)
-	b.server.OIDC = p.client(t, b.url)
-	b.link(b.user, p, strings.Repeat("long", 50))
+	p := apitest.NewProvider(t)
+	b.Server.OIDC = p.Client(t, b.URL)
+	b.Link(b.User, p, strings.Repeat("long", 50))
 	paths := []string{"/notes/" + tagged}
-	for _, p := range AppPages() {
+	for _, p := range httpapi.AppPages() {
 		paths = append(paths, strings.NewReplacer("{id}", "new", "{slug}", "new").Replace(p.Path))
 	}
 	for _, path := range paths {
@@ -1258,7 +1260,7 @@ func TestBrowserPages(t *testing.T) {
 	is := is.New(t)
 	b := openBrowser(t)
 	for i := range 130 {
-		b.post("/api/v1/notes", map[string]any{"title": fmt.Sprint("Note ", i), "content": ""}).want(201)
+		b.Post("/api/v1/notes", map[string]any{"title": fmt.Sprint("Note ", i), "content": ""}).Want(201)
 	}
 	b.open("/notes")
 	is.Equal(b.rows(), 50.0)
@@ -1276,22 +1278,22 @@ func TestBrowserPages(t *testing.T) {
 func TestBrowserBeforeScripts(t *testing.T) {
 	is := is.New(t)
 	b := openBrowser(t)
-	b.post("/api/v1/notes", map[string]any{"title": "Note", "content": ""}).want(201)
+	b.Post("/api/v1/notes", map[string]any{"title": "Note", "content": ""}).Want(201)
 	const place = `[...document.querySelectorAll('#main h1, #main .add textarea, #main .add select')].map((e) => {
 		const at = e.getBoundingClientRect();
 		return [e.placeholder ?? e.value ?? e.textContent, at.x, at.y, at.height].join(' ');
 	})`
-	block := cdpnet.SetBlockedURLs().WithURLPatterns([]*cdpnet.BlockPattern{{URLPattern: b.url + "/static/app.*.js", Block: true}})
+	block := cdpnet.SetBlockedURLs().WithURLPatterns([]*cdpnet.BlockPattern{{URLPattern: b.URL + "/static/app.*.js", Block: true}})
 	for _, width := range []int64{412, 1280} {
 		for path, n := range map[string]int{"/notes": 3, "/snippets": 3, "/files": 1} {
-			b.do(chromedp.EmulateViewport(width, 800), block, chromedp.Navigate(b.url+path), cdpnet.SetBlockedURLs())
+			b.do(chromedp.EmulateViewport(width, 800), block, chromedp.Navigate(b.URL+path), cdpnet.SetBlockedURLs())
 			is.Equal(b.js(`document.querySelector('#main > :not([inert], noscript)')`), nil) // nobody types into it
 			early := b.js(place).([]any)
 			is.Equal(len(early), n)
 			b.open(path)
 			is.Equal(b.js(place).([]any)[:n], early)
 		}
-		b.do(block, chromedp.Navigate(b.url+"/"), cdpnet.SetBlockedURLs())
+		b.do(block, chromedp.Navigate(b.URL+"/"), cdpnet.SetBlockedURLs())
 		early := b.js(place).([]any)
 		is.Equal(len(early), 2)
 		b.open("/")
@@ -1307,11 +1309,11 @@ var idle = regexp.MustCompile(`^/static/(editor|forms|metadata|offline|page|read
 func TestBrowserOneRound(t *testing.T) {
 	is := is.New(t)
 	b := openBrowser(t)
-	note := b.post("/api/v1/notes", map[string]any{"title": "x", "content": "", "tags": []string{"x"}}).want(201).text("data.slug")
-	up := b.upload(nil, file{"a.txt", "text/plain", "text"}).want(201).text("slug")
-	_, ask := b.app.ask(nil)
-	b.leave(ask, nil, nil, file{"b.txt", "text/plain", "text"}).want(201)
-	b.server.OIDC = newProvider(t).client(t, b.url)
+	note := b.Post("/api/v1/notes", map[string]any{"title": "x", "content": "", "tags": []string{"x"}}).Want(201).Text("data.slug")
+	up := b.Upload(nil, apitest.File("a.txt", "text/plain", "text")).Want(201).Text("slug")
+	_, ask := b.App.Ask(nil)
+	b.Leave(ask, nil, nil, apitest.File("b.txt", "text/plain", "text")).Want(201)
+	b.Server.OIDC = apitest.NewProvider(t).Client(t, b.URL)
 	var mu sync.Mutex
 	asked := map[string]string{} // whose doing a request is
 	chromedp.ListenTarget(b.ctx, func(event any) {
@@ -1325,11 +1327,11 @@ func TestBrowserOneRound(t *testing.T) {
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		asked[strings.TrimPrefix(e.Request.URL, b.url)] = why
+		asked[strings.TrimPrefix(e.Request.URL, b.URL)] = why
 	})
 	b.do(cdpnet.SetCacheDisabled(true)) // each page as the first
 	paths := []string{"/search?tag=x", "/notes/" + note, "/files/" + up}
-	for _, p := range AppPages() {
+	for _, p := range httpapi.AppPages() {
 		paths = append(paths, strings.NewReplacer("{id}", "new", "{slug}", "new").Replace(p.Path))
 	}
 	for _, path := range paths {

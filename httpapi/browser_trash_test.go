@@ -1,13 +1,14 @@
-package httpapi
+package httpapi_test
 
 import (
 	"fmt"
 	"testing"
 	"time"
 
-	"kist/kv/history"
-
 	"github.com/matryer/is"
+
+	"kist/httpapi/apitest"
+	"kist/kv/history"
 )
 
 // TestBrowserTrash: the server deletes at once, Undo restores, and so does the trash an
@@ -16,7 +17,7 @@ func TestBrowserTrash(t *testing.T) {
 	is := is.New(t)
 	b := openBrowser(t)
 	for _, title := range []string{"one", "two", "three"} {
-		b.app.post("/api/v1/notes", fmt.Sprintf(`{"content":"c","title":%q,"slug":%q}`, title, title)).want(201)
+		b.App.Post("/api/v1/notes", fmt.Sprintf(`{"content":"c","title":%q,"slug":%q}`, title, title)).Want(201)
 	}
 	remove := func(title string) {
 		b.Helper()
@@ -29,7 +30,7 @@ func TestBrowserTrash(t *testing.T) {
 	}
 	trashed := func(n float64) {
 		b.Helper()
-		b.app.until("/api/v1/trash", func(g *answer) bool { return g.at("total") == n })
+		b.App.Until("/api/v1/trash", func(g *apitest.Answer) bool { return g.At("total") == n })
 	}
 	b.open("/notes")
 	b.until(`document.querySelectorAll('#main .item').length === 3`)
@@ -43,15 +44,15 @@ func TestBrowserTrash(t *testing.T) {
 	remove("two")
 	trashed(2)
 	b.until(`document.querySelector('.rail .trashed').textContent === '2'`)
-	b.app.post("/api/v1/notes", `{"content":"d","slug":"two"}`).want(201)
-	b.app.clock.advance(time.Hour)
+	b.App.Post("/api/v1/notes", `{"content":"d","slug":"two"}`).Want(201)
+	b.App.Clock.Advance(time.Hour)
 
 	b.open("/notes")
 	b.click(`.rail a[href$="/trash"]`)
 	b.until(`document.querySelectorAll('#main .item').length === 2`)
 	b.press("Restore one")
 	b.until(`document.querySelectorAll('#main .item').length === 1`)
-	is.Equal(b.get("/api/v1/notes/one").want(200).at("data.title"), "one")
+	is.Equal(b.Get("/api/v1/notes/one").Want(200).At("data.title"), "one")
 	b.press("Restore two")
 	b.says("Its link name was taken")
 	b.until(`document.querySelector('#main .none')`)
@@ -92,18 +93,18 @@ func TestBrowserTrash(t *testing.T) {
 	trashed(1)
 	days("0")
 	b.click("dialog .danger")
-	b.app.until("/api/v1/admin/settings", func(g *answer) bool { return g.at("data.trashDays") == 0.0 })
+	b.App.Until("/api/v1/admin/settings", func(g *apitest.Answer) bool { return g.At("data.trashDays") == 0.0 })
 	trashed(0)
-	is.True(b.sound())
+	is.True(b.Sound())
 }
 
 // TestBrowserVersions: the timeline of a note shows which words differ, and restores.
 func TestBrowserVersions(t *testing.T) {
 	is := is.New(t)
 	b := openBrowser(t)
-	id := b.app.post("/api/v1/notes", `{"content":"Buy milk and eggs\n\nSoon.","title":"List","slug":"n"}`).want(201).text("data.id")
-	b.app.patch("/api/v1/notes/"+id, `{"content":"Buy oat milk and bread\n\nSoon."}`).want(200)
-	b.app.clock.advance(history.VersionEvery)
+	id := b.App.Post("/api/v1/notes", `{"content":"Buy milk and eggs\n\nSoon.","title":"List","slug":"n"}`).Want(201).Text("data.id")
+	b.App.Patch("/api/v1/notes/"+id, `{"content":"Buy oat milk and bread\n\nSoon."}`).Want(200)
+	b.App.Clock.Advance(history.VersionEvery)
 	b.open("/notes/n")
 	b.press("Versions")
 	b.click("dialog .versions summary")
@@ -112,8 +113,8 @@ func TestBrowserVersions(t *testing.T) {
 	b.press("Restore this version")
 	b.says("Version restored.")
 	b.until(`document.querySelector('dialog.reader')?.textContent.includes('eggs')`)
-	is.Equal(b.get("/api/v1/notes/"+id).at("data.content"), "Buy milk and eggs\n\nSoon.")
-	is.Equal(b.get("/api/v1/notes/"+id+"/versions").at("total"), 2.0)
+	is.Equal(b.Get("/api/v1/notes/"+id).At("data.content"), "Buy milk and eggs\n\nSoon.")
+	is.Equal(b.Get("/api/v1/notes/"+id+"/versions").At("total"), 2.0)
 
 	// The runs of a difference, and what they say together.
 	for _, c := range []struct{ a, b, want string }{
@@ -141,5 +142,5 @@ func TestBrowserVersions(t *testing.T) {
 		difference(long, other);
 		return performance.now() - begun < 5000 ? 'equal' : 'slow';
 	})`), "equal")
-	is.True(b.sound())
+	is.True(b.Sound())
 }

@@ -1,4 +1,4 @@
-package httpapi
+package httpapi_test
 
 import (
 	"fmt"
@@ -12,6 +12,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 	"github.com/matryer/is"
 
+	"kist/httpapi/apitest"
 	"kist/httpapi/limit"
 	"kist/kv"
 	"kist/kv/people"
@@ -23,9 +24,9 @@ func openStranger(t *testing.T) *tab {
 	t.Helper()
 	t.Parallel()
 	chromium(t)
-	a := start(t, atHome)
-	a.withPassword(a.user, "correct horse")
-	return a.profile()
+	a := apitest.Start(t, apitest.AtHome)
+	a.WithPassword(a.User, "correct horse")
+	return profile(a)
 }
 
 // at waits for the page of a heading.
@@ -48,9 +49,9 @@ func TestBrowserClaim(t *testing.T) {
 	is := is.New(t)
 	t.Parallel()
 	chromium(t)
-	b := startEmpty(t, atHome).profile()
+	b := profile(apitest.StartEmpty(t, apitest.AtHome))
 	var token string
-	b.fatal(b.server.Store.Update(func(tx *kv.Tx) (err error) { token, err = people.Claim(tx); return err }))
+	b.NoErr(b.Server.Store.Update(func(tx *kv.Tx) (err error) { token, err = people.Claim(tx); return err }))
 	b.open("/")
 	b.at("Sign in")
 	b.until(`document.querySelector('.alert').textContent.startsWith('There is no account yet.')`)
@@ -69,7 +70,7 @@ func TestBrowserClaim(t *testing.T) {
 	b.keys(kb.Enter)
 	b.at("Your account is ready")
 	key := b.js(`document.querySelector('pre.copy').textContent`).(string)
-	b.as(key).get("/api/v1/admin/users").want(200)
+	b.As(key).Get("/api/v1/admin/users").Want(200)
 
 	b.press("Open kist")
 	b.until(`document.title === 'Home · kist'`)
@@ -94,7 +95,7 @@ func TestBrowserSignIn(t *testing.T) {
 	}
 	b.enterAs("ann", "correct horse")
 	b.until(`document.querySelector('[role=alert]')?.textContent.startsWith('Too many wrong passwords.')`)
-	b.clock.advance(limit.GuessWindow)
+	b.Clock.Advance(limit.GuessWindow)
 	b.enterAs("ann", "correct horse")
 	b.until(`location.pathname + location.search === '/notes?q=milk' && document.title === 'Notes · kist'`)
 
@@ -110,7 +111,7 @@ func TestBrowserSignIn(t *testing.T) {
 func TestBrowserSignInProof(t *testing.T) {
 	b := openStranger(t)
 	for i := range limit.GuessesOverall {
-		b.guessed(fmt.Sprint(i), "login:ann")
+		b.Guessed(fmt.Sprint(i), "login:ann")
 	}
 	b.open("/notes?q=milk")
 	b.enterAs("ann", "correct horse")
@@ -128,7 +129,7 @@ func TestBrowserSessions(t *testing.T) {
 	b.open("/account")
 	b.enterAs("ann", "correct horse")
 	b.at("Account")
-	other := b.profile()
+	other := profile(b.App)
 	other.open("/notes")
 	other.enterAs("ann", "correct horse")
 	other.at("Notes")
@@ -150,9 +151,9 @@ func TestBrowserSessions(t *testing.T) {
 	// A new password ends all sessions but the one that set it, and revokes what
 	// is marked: devices, unless the user says otherwise.
 	var phone, laptop string
-	b.fatal(b.server.Store.Update(func(tx *kv.Tx) (err error) {
-		if _, phone, err = people.AddKey(tx, people.Key{Owner: b.user.ID, Name: "phone", Device: "phone", Scopes: []people.Scope{people.ScopeRead}}); err == nil {
-			_, laptop, err = people.AddKey(tx, people.Key{Owner: b.user.ID, Name: "laptop", Scopes: []people.Scope{people.ScopeRead}})
+	b.NoErr(b.Server.Store.Update(func(tx *kv.Tx) (err error) {
+		if _, phone, err = people.AddKey(tx, people.Key{Owner: b.User.ID, Name: "phone", Device: "phone", Scopes: []people.Scope{people.ScopeRead}}); err == nil {
+			_, laptop, err = people.AddKey(tx, people.Key{Owner: b.User.ID, Name: "laptop", Scopes: []people.Scope{people.ScopeRead}})
 		}
 		return err
 	}))
@@ -166,8 +167,8 @@ func TestBrowserSessions(t *testing.T) {
 	b.fill("Current password", "correct horse")
 	b.press("Change password")
 	b.says("Password changed. Other browsers are signed out. 1 key revoked.")
-	b.as(phone).get("/api/v1/notes").want(401)
-	b.as(laptop).get("/api/v1/notes").want(200)
+	b.As(phone).Get("/api/v1/notes").Want(401)
+	b.As(laptop).Get("/api/v1/notes").Want(200)
 	other.open("/files")
 	other.enterAs("ann", "battery staple")
 	other.at("Files")
@@ -181,13 +182,13 @@ func TestBrowserDevice(t *testing.T) {
 	is := is.New(t)
 	b := openStranger(t)
 	begin := func(client string) (code, secret, at string) {
-		got := b.app.do(apiRequest{method: "POST", path: "/api/v1/auth/device/authorize", anyone: true, json: map[string]string{"extension_id": client}}).want(200)
-		return got.text("user_code"), got.text("device_code"), strings.TrimPrefix(got.text("verification_uri_complete"), b.url)
+		got := b.App.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/auth/device/authorize", Anyone: true, JSON: map[string]string{"extension_id": client}}).Want(200)
+		return got.Text("user_code"), got.Text("device_code"), strings.TrimPrefix(got.Text("verification_uri_complete"), b.URL)
 	}
-	impatient, patient := extension{b.app}, &script{a: b.app, every: 1}
+	impatient, patient := apitest.Extension{A: b.App}, &apitest.Script{A: b.App, Every: 1}
 
 	code, secret, at := begin("kist <b>extension")
-	_, done := impatient.poll(secret)
+	_, done := impatient.Poll(secret)
 	is.True(!done)
 	b.open(at)
 	b.enterAs("ann", "correct horse")
@@ -195,21 +196,21 @@ func TestBrowserDevice(t *testing.T) {
 	is.Equal(b.js(`document.querySelector('.compare').textContent`), code) // still filled in
 	is.Equal(b.js(`document.querySelector('.sheet b').textContent`), "kist <b>extension")
 	is.True(strings.Contains(b.js(`document.querySelector('.sheet').textContent`).(string), "The request came from 127.0.0.1"))
-	_, done = impatient.poll(secret)
+	_, done = impatient.Poll(secret)
 	is.True(!done) // looking approves nothing
 	b.press("Allow")
 	b.at("Connected")
-	key, _ := impatient.poll(secret)
-	b.as(key).get("/api/v1/notes").want(200)
-	b.as(key).get("/api/v1/keys").want(403)
+	key, _ := impatient.Poll(secret)
+	b.As(key).Get("/api/v1/notes").Want(200)
+	b.As(key).Get("/api/v1/keys").Want(403)
 
 	// The other client is told to slow down, and does; its code is typed.
 	code, secret, _ = begin("script")
 	for range 3 {
-		_, done = patient.poll(secret)
+		_, done = patient.Poll(secret)
 		is.True(!done)
 	}
-	is.Equal(patient.every, 10.0)
+	is.Equal(patient.Every, 10.0)
 	b.open("/keys")
 	b.press("Enter code")
 	b.at("Connect a device")
@@ -220,21 +221,21 @@ func TestBrowserDevice(t *testing.T) {
 	b.keys(kb.Enter)
 	b.press("Allow")
 	b.at("Connected")
-	key, _ = patient.poll(secret)
-	b.as(key).get("/api/v1/notes").want(200)
+	key, _ = patient.Poll(secret)
+	b.As(key).Get("/api/v1/notes").Want(200)
 
 	b.open("/keys")
 	b.until(`document.querySelectorAll('[aria-label="Connected devices"] .item').length === 2`)
 	b.press("Revoke script")
 	b.click(`dialog .danger`)
 	b.says("Revoked “script”.")
-	b.as(key).get("/api/v1/me").want(401)
+	b.As(key).Get("/api/v1/me").Want(401)
 
 	_, secret, at = begin("a stranger's")
 	b.open(at)
 	b.press("Deny")
 	b.at("Not connected")
-	is.Equal(b.app.do(apiRequest{method: "POST", path: "/api/v1/auth/device/token", anyone: true, json: map[string]string{"device_code": secret}}).want(400).text("error"), "access_denied")
+	is.Equal(b.App.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/auth/device/token", Anyone: true, JSON: map[string]string{"device_code": secret}}).Want(400).Text("error"), "access_denied")
 }
 
 // TestBrowserSharedWithPassword shares a note with a password, which another
@@ -242,8 +243,8 @@ func TestBrowserDevice(t *testing.T) {
 func TestBrowserSharedWithPassword(t *testing.T) {
 	is := is.New(t)
 	b := openBrowser(t)
-	slug := b.post("/api/v1/notes", map[string]any{"title": "Wifi", "content": "the **guests'** one"}).want(201).text("data.slug")
-	visitor := b.profile()
+	slug := b.Post("/api/v1/notes", map[string]any{"title": "Wifi", "content": "the **guests'** one"}).Want(201).Text("data.slug")
+	visitor := profile(b.App)
 	visitor.open("/v/" + slug)
 	visitor.at("Nothing here")
 
@@ -271,18 +272,18 @@ func TestBrowserSharedWithPassword(t *testing.T) {
 	visitor.at("Wifi")
 	visitor.open("/notes")
 	visitor.at("Sign in")
-	b.becomes("notes", "views", 1.0) // counts may be a second late
+	becomes(b.App, "notes", "views", 1.0) // counts may be a second late
 }
 
 // shareSheet posts from the page what a phone's share sheet does.
-func (b *tab) shareSheet(fields map[string]string, files ...file) {
+func (b *tab) shareSheet(fields map[string]string, files ...apitest.Part) {
 	b.Helper()
 	var script strings.Builder
 	for name, value := range fields {
 		script.WriteString(`field('input', ` + quoted(name) + `).value = ` + quoted(value) + `;`)
 	}
 	for _, f := range files {
-		script.WriteString(`data.items.add(new File([` + quoted(f.content) + `], ` + quoted(f.name) + `, { type: ` + quoted(f.media) + ` }));`)
+		script.WriteString(`data.items.add(new File([` + quoted(f.Content) + `], ` + quoted(f.Name) + `, { type: ` + quoted(f.Media) + ` }));`)
 	}
 	b.js(`(() => {
 		const form = document.createElement('form'), data = new DataTransfer();
@@ -310,16 +311,16 @@ func TestBrowserShareTarget(t *testing.T) {
 	b.shareSheet(map[string]string{"text": "milk & bread"})
 	b.until(`document.querySelector('dialog.panel [name=content]')?.value === 'milk & bread'`)
 	b.open("/account")
-	b.shareSheet(nil, file{"a.txt", "text/plain", "aaa"}, file{"b.txt", "text/plain", "bbb"})
+	b.shareSheet(nil, apitest.File("a.txt", "text/plain", "aaa"), apitest.File("b.txt", "text/plain", "bbb"))
 	b.until(`location.pathname === '/files' && document.querySelectorAll('#main .item').length === 2`)
 
 	b.open("/account")
 	b.do(cdpnet.ClearBrowserCookies())
-	b.shareSheet(map[string]string{"text": "read this https://example.org/"}, file{"c.txt", "text/plain", "ccc"})
+	b.shareSheet(map[string]string{"text": "read this https://example.org/"}, apitest.File("c.txt", "text/plain", "ccc"))
 	b.enterAs("ann", "correct horse")
 	b.says("Share it again")
 	is.Equal(b.js(`location.search`), "")
-	is.Equal(b.get("/api/v1/files").at("total"), 2.0)
+	is.Equal(b.Get("/api/v1/files").At("total"), 2.0)
 }
 
 // TestBrowserLockedLink: a person with the password gets where a short link
@@ -334,7 +335,7 @@ func TestBrowserLockedLink(t *testing.T) {
 	t.Cleanup(far.Close)
 	for i, path := range []string{"/s/", "/"} {
 		slug := fmt.Sprintf("far-%d", i)
-		b.post("/api/v1/shorten", map[string]any{"originalUrl": far.URL, "slug": slug, "isPublic": true, "password": "open sesame", "maxClicks": 1}).want(201)
+		b.Post("/api/v1/shorten", map[string]any{"originalUrl": far.URL, "slug": slug, "isPublic": true, "password": "open sesame", "maxClicks": 1}).Want(201)
 		b.open(path + slug)
 		b.fill("Password", "open barley")
 		b.keys(kb.Enter)
@@ -342,7 +343,7 @@ func TestBrowserLockedLink(t *testing.T) {
 		b.fill("Password", "open sesame")
 		b.keys(kb.Enter)
 		b.at("Far away")
-		is.Equal(b.counted("shorten", slug, "clicks"), 1)
+		is.Equal(b.Counted("shorten", slug, "clicks"), 1)
 	}
 }
 
@@ -354,13 +355,13 @@ func TestBrowserWithoutScripts(t *testing.T) {
 	b.do(emulation.SetScriptExecutionDisabled(true))
 	share := func(path string, body map[string]any) string {
 		body["isPublic"] = true
-		return b.post("/api/v1/"+path, body).want(201).text("data.slug")
+		return b.Post("/api/v1/"+path, body).Want(201).Text("data.slug")
 	}
 	note := share("notes", map[string]any{"title": "Plan", "content": "# One\n\n- two", "password": "open sesame"})
 	snippet := share("snippets", map[string]any{"title": "Loop", "language": "go", "content": "for range 3 {}"})
 	game := share("games", map[string]any{"title": "Chess", "status": "playing"})
-	link := share("shorten", map[string]any{"originalUrl": b.url + "/about"})
-	up := b.upload(map[string]string{"isPublic": "true"}, file{"hello.txt", "text/plain", "hello there"}).want(201).text("slug")
+	link := share("shorten", map[string]any{"originalUrl": b.URL + "/about"})
+	up := b.Upload(map[string]string{"isPublic": "true"}, apitest.File("hello.txt", "text/plain", "hello there")).Want(201).Text("slug")
 
 	b.open("/v/" + note)
 	b.fill("Password", "open sesame")
@@ -383,7 +384,7 @@ func TestBrowserWithoutScripts(t *testing.T) {
 	b.press("Sign in")
 	b.enterAs("ann", "correct horse")
 	b.until(`document.querySelector('noscript, main')?.textContent.includes('This page needs JavaScript.')`)
-	code := b.app.do(apiRequest{method: "POST", path: "/api/v1/auth/device/authorize", anyone: true, json: `{"extension_id":"script"}`}).want(200).text("user_code")
+	code := b.App.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/auth/device/authorize", Anyone: true, JSON: `{"extension_id":"script"}`}).Want(200).Text("user_code")
 	b.open("/device?user_code=" + code)
 	b.press("Allow")
 	b.at("Connected")

@@ -1,4 +1,4 @@
-package httpapi
+package httpapi_test
 
 import (
 	"strings"
@@ -6,27 +6,29 @@ import (
 
 	"github.com/chromedp/chromedp/kb"
 	"github.com/matryer/is"
+
+	"kist/httpapi/apitest"
 )
 
 // conflict opens a note in the editor, and types while the note is changed elsewhere. It ends with the question what stays.
 func conflict(t *testing.T) (b *tab, note string) {
 	t.Helper()
 	b = openBrowser(t)
-	made := b.post("/api/v1/notes", map[string]any{"title": "Shopping", "content": "milk and bread", "tags": []string{"old"}, "isPublic": true}).want(201)
-	note = "/api/v1/notes/" + made.text("data.id")
-	b.open("/notes/" + made.text("data.slug") + "?edit=1")
+	made := b.Post("/api/v1/notes", map[string]any{"title": "Shopping", "content": "milk and bread", "tags": []string{"old"}, "isPublic": true}).Want(201)
+	note = "/api/v1/notes/" + made.Text("data.id")
+	b.open("/notes/" + made.Text("data.slug") + "?edit=1")
 	b.fill("Text", "milk and butter")
-	b.patch(note, `{"content":"milk, cheese and bread","addTags":["phone"]}`).want(200)
+	b.Patch(note, `{"content":"milk, cheese and bread","addTags":["phone"]}`).Want(200)
 	b.press("Save")
 	b.shows("This was changed elsewhere")
 	return b, note
 }
 
 // versionsOf are the texts of the versions of a note, newest first.
-func versionsOf(a *app, note string) (all []string) {
-	list := a.get(note + "/versions").want(200)
-	for _, id := range list.ids() {
-		all = append(all, a.get(note+"/versions/"+id).want(200).text("data.content"))
+func versionsOf(a *apitest.App, note string) (all []string) {
+	list := a.Get(note + "/versions").Want(200)
+	for _, id := range list.IDs() {
+		all = append(all, a.Get(note+"/versions/"+id).Want(200).Text("data.content"))
 	}
 	return all
 }
@@ -51,9 +53,9 @@ func TestBrowserKeepMine(t *testing.T) {
 	b.press("Keep mine")
 	b.says("Saved")
 	b.until(`!` + textField)
-	is.Equal(b.get(note).text("data.content"), "milk and butter")
-	is.Equal(b.get(note).at("data.tags"), []any{"old", "phone"})
-	is.Equal(versionsOf(b.app, note)[0], "milk, cheese and bread")
+	is.Equal(b.Get(note).Text("data.content"), "milk and butter")
+	is.Equal(b.Get(note).At("data.tags"), []any{"old", "phone"})
+	is.Equal(versionsOf(b.App, note)[0], "milk, cheese and bread")
 }
 
 // TestBrowserTakeTheirs leaves no draft.
@@ -62,7 +64,7 @@ func TestBrowserTakeTheirs(t *testing.T) {
 	b, note := conflict(t)
 	b.press("Take theirs")
 	b.until(`!` + textField)
-	is.Equal(b.get(note).text("data.content"), "milk, cheese and bread")
+	is.Equal(b.Get(note).Text("data.content"), "milk, cheese and bread")
 	is.Equal(b.js(`Object.keys(localStorage).filter((k) => k.includes('draft')).length`), 0.0)
 }
 
@@ -72,11 +74,11 @@ func TestBrowserKeepBoth(t *testing.T) {
 	b, note := conflict(t)
 	b.press("Keep both")
 	b.until(`!` + textField)
-	is.Equal(b.get(note).text("data.content"), "milk, cheese and bread")
-	is.Equal(b.one("notes", "title"), "Shopping (my version)")
-	is.Equal(b.one("notes", "content"), "milk and butter")
-	is.Equal(b.one("notes", "isPublic"), false)
-	is.Equal(b.get("/api/v1/notes").at("total"), 2.0)
+	is.Equal(b.Get(note).Text("data.content"), "milk, cheese and bread")
+	is.Equal(one(b.App, "notes", "title"), "Shopping (my version)")
+	is.Equal(one(b.App, "notes", "content"), "milk and butter")
+	is.Equal(one(b.App, "notes", "isPublic"), false)
+	is.Equal(b.Get("/api/v1/notes").At("total"), 2.0)
 }
 
 // TestBrowserMerges: changes of different fields do not replace each other, and nobody is asked. A note that is gone can be
@@ -84,20 +86,20 @@ func TestBrowserKeepBoth(t *testing.T) {
 func TestBrowserMerges(t *testing.T) {
 	is := is.New(t)
 	b := openBrowser(t)
-	made := b.post("/api/v1/notes", map[string]any{"title": "Shopping", "content": "milk", "tags": []string{"old"}}).want(201)
-	note, page := "/api/v1/notes/"+made.text("data.id"), "/notes/"+made.text("data.slug")
+	made := b.Post("/api/v1/notes", map[string]any{"title": "Shopping", "content": "milk", "tags": []string{"old"}}).Want(201)
+	note, page := "/api/v1/notes/"+made.Text("data.id"), "/notes/"+made.Text("data.slug")
 	b.open(page + "?edit=1")
 	b.fill("Text", "butter")
-	b.patch(note, `{"title":"Market","addTags":["phone"],"removeTags":["old"],"isFavorite":true}`).want(200)
+	b.Patch(note, `{"title":"Market","addTags":["phone"],"removeTags":["old"],"isFavorite":true}`).Want(200)
 	b.press("Save")
 	b.says("Saved")
-	got := b.get(note)
-	is.Equal([]any{got.at("data.title"), got.at("data.content"), got.at("data.tags"), got.at("data.isFavorite")}, []any{"Market", "butter", []any{"phone"}, true})
+	got := b.Get(note)
+	is.Equal([]any{got.At("data.title"), got.At("data.content"), got.At("data.tags"), got.At("data.isFavorite")}, []any{"Market", "butter", []any{"phone"}, true})
 
 	b.open(page + "?edit=1")
 	b.fill("Text", "apples")
 	b.until(`Object.keys(localStorage).some((k) => k.includes('draft') && localStorage[k].includes('apples'))`)
-	b.patch(note, `{"content":"pears"}`).want(200)
+	b.Patch(note, `{"content":"pears"}`).Want(200)
 	b.open(page)
 	b.shows("This was changed elsewhere")
 	b.press("Close")
@@ -105,18 +107,18 @@ func TestBrowserMerges(t *testing.T) {
 	b.shows("This was changed elsewhere")
 	b.press("Keep mine")
 	b.says("Saved")
-	is.Equal(b.get(note).text("data.content"), "apples")
-	is.Equal(versionsOf(b.app, note)[0], "pears")
+	is.Equal(b.Get(note).Text("data.content"), "apples")
+	is.Equal(versionsOf(b.App, note)[0], "pears")
 
 	b.open(page + "?edit=1")
 	b.fill("Text", "plums")
-	b.delete(note).want(200)
+	b.Delete(note).Want(200)
 	b.press("Save")
 	b.shows("What you typed is still here")
 	b.press("Save as a new one")
 	b.until(`!` + textField)
-	is.Equal(b.one("notes", "content"), "plums")
-	is.Equal(b.get("/api/v1/notes").at("total"), 1.0)
+	is.Equal(one(b.App, "notes", "content"), "plums")
+	is.Equal(b.Get("/api/v1/notes").At("total"), 1.0)
 }
 
 // TestBrowserBulkTags: the tags that another device has added meanwhile stay.
@@ -125,11 +127,11 @@ func TestBrowserBulkTags(t *testing.T) {
 	b := openBrowser(t)
 	var ids []string
 	for _, title := range []string{"a", "b", "c"} {
-		ids = append(ids, b.post("/api/v1/notes", map[string]any{"title": title, "content": "x", "tags": []string{"old", "gone"}}).want(201).text("data.id"))
+		ids = append(ids, b.Post("/api/v1/notes", map[string]any{"title": title, "content": "x", "tags": []string{"old", "gone"}}).Want(201).Text("data.id"))
 	}
 	b.open("/notes")
 	for _, id := range ids {
-		b.patch("/api/v1/notes/"+id, `{"addTags":["phone"]}`).want(200)
+		b.Patch("/api/v1/notes/"+id, `{"addTags":["phone"]}`).Want(200)
 	}
 	b.js(`document.querySelectorAll('#main .pick input').forEach((box) => box.click())`)
 	b.click(`.bulk [data-act="bulk-tag"]`)
@@ -138,7 +140,7 @@ func TestBrowserBulkTags(t *testing.T) {
 	b.press("Apply")
 	b.says("Tags changed")
 	for _, id := range ids {
-		is.Equal(b.get("/api/v1/notes/"+id).at("data.tags"), []any{"old", "phone", "new"})
+		is.Equal(b.Get("/api/v1/notes/"+id).At("data.tags"), []any{"old", "phone", "new"})
 	}
 	b.until(`[...document.querySelectorAll('#main .item')].every((row) => row.textContent.includes('phone') && row.textContent.includes('new'))`)
 }
@@ -148,11 +150,11 @@ func TestBrowserBulkTags(t *testing.T) {
 func TestBrowserOfflineEdit(t *testing.T) {
 	is := is.New(t)
 	b := openBrowser(t)
-	made := b.post("/api/v1/notes", map[string]any{"title": "Shopping", "content": "milk"}).want(201)
-	note, page := "/api/v1/notes/"+made.text("data.id"), "/notes/"+made.text("data.slug")
-	g := newGate(t, strings.TrimPrefix(b.url, "http://"))
-	server, there := b.url, "http://"+g.at
-	b.url = there
+	made := b.Post("/api/v1/notes", map[string]any{"title": "Shopping", "content": "milk"}).Want(201)
+	note, page := "/api/v1/notes/"+made.Text("data.id"), "/notes/"+made.Text("data.slug")
+	g := newGate(t, strings.TrimPrefix(b.URL, "http://"))
+	server, there := b.URL, "http://"+g.at
+	b.URL = there
 	b.signIn()
 	b.open("/account")
 	b.js(`localStorage.setItem('kist.offline', 'true')`)
@@ -167,7 +169,7 @@ func TestBrowserOfflineEdit(t *testing.T) {
 		b.fill("Text", text)
 		b.press("Save")
 		b.says("Saved on this device")
-		b.url = server
+		b.URL = server
 	}
 
 	edit("butter")
@@ -175,12 +177,12 @@ func TestBrowserOfflineEdit(t *testing.T) {
 	g.open()
 	b.js(`void navigator.serviceWorker.controller.postMessage({ want: 'send' })`)
 	b.says("1 item saved on this device was sent")
-	is.Equal(b.get(note).text("data.content"), "butter")
+	is.Equal(b.Get(note).Text("data.content"), "butter")
 	is.Equal(b.js(draft), false)
 
-	b.url = there
+	b.URL = there
 	edit("cheese")
-	b.patch(note, `{"content":"bread"}`).want(200)
+	b.Patch(note, `{"content":"bread"}`).Want(200)
 	g.open()
 	b.js(`void navigator.serviceWorker.controller.postMessage({ want: 'send' })`)
 	b.says("Something you changed offline was changed elsewhere too")
@@ -188,6 +190,6 @@ func TestBrowserOfflineEdit(t *testing.T) {
 	b.shows("This was changed elsewhere")
 	b.press("Keep both")
 	b.until(`!` + textField)
-	is.Equal(b.get(note).text("data.content"), "bread")
-	is.Equal(b.one("notes", "content"), "cheese")
+	is.Equal(b.Get(note).Text("data.content"), "bread")
+	is.Equal(one(b.App, "notes", "content"), "cheese")
 }

@@ -1,4 +1,4 @@
-package httpapi
+package httpapi_test
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"kist/httpapi/apitest"
 	"kist/httpapi/web"
 )
 
@@ -34,9 +35,9 @@ func TestStrangersDialAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
-			a := start(t, func(c *web.Config) { c.MaxConnections = 100 })
-			a.withPassword(a.user, "correct horse")
-			addr, stop, _ := a.serve(itself, time.Millisecond)
+			a := apitest.Start(t, func(c *web.Config) { c.MaxConnections = 100 })
+			a.WithPassword(a.User, "correct horse")
+			addr, stop, _ := serve(a, itself, time.Millisecond)
 			t.Cleanup(func() { is.NoErr(stop()) })
 			ctx, end := context.WithCancel(t.Context())
 			var strangers, begun sync.WaitGroup

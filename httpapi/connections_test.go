@@ -1,4 +1,4 @@
-package httpapi
+package httpapi_test
 
 import (
 	"bufio"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"kist/httpapi/apitest"
 	"kist/httpapi/limit"
 	"kist/httpapi/web"
 )
@@ -52,8 +53,8 @@ func TestConnections(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
-			a := start(t, row.config)
-			addr, stop, _ := a.serve(itself, time.Minute)
+			a := apitest.Start(t, row.config)
+			addr, stop, _ := serve(a, itself, time.Minute)
 			t.Cleanup(func() { is.NoErr(stop()) })
 			dial := func() net.Conn {
 				conn, err := net.Dial("tcp", addr)
@@ -66,8 +67,8 @@ func TestConnections(t *testing.T) {
 				conn := dial()
 				is.True(answers(conn))
 				open = append(open, conn)
-				eventually(t, "the connection is not idle", func() bool { // so that the first is idle longest
-					connections, _ := a.server.Working()
+				apitest.Eventually(t, "the connection is not idle", func() bool { // so that the first is idle longest
+					connections, _ := a.Server.Working()
 					return connections == 0
 				})
 			}
@@ -86,8 +87,8 @@ func TestConnections(t *testing.T) {
 				_, err := io.WriteString(conn, begins+"\r\n")
 				is.NoErr(err)
 			}
-			eventually(t, "the requests do not begin", func() bool {
-				connections, _ := a.server.Working()
+			apitest.Eventually(t, "the requests do not begin", func() bool {
+				connections, _ := a.Server.Working()
 				return connections == row.most
 			})
 			is.True(!answers(dial()))
@@ -98,7 +99,7 @@ func TestConnections(t *testing.T) {
 			is.NoErr(err)
 			is.Equal(res.StatusCode, http.StatusUnprocessableEntity)
 			is.NoErr(open[1].Close())
-			eventually(t, "there is no room", func() bool { return answers(dial()) })
+			apitest.Eventually(t, "there is no room", func() bool { return answers(dial()) })
 		})
 	}
 }
@@ -114,10 +115,10 @@ func TestCrowdBehindProxy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
-			a := start(t, func(c *web.Config) {
+			a := apitest.Start(t, func(c *web.Config) {
 				c.MaxConnections, c.TrustedProxies = row.most, []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 			})
-			addr, stop, _ := a.serve(itself, time.Minute)
+			addr, stop, _ := serve(a, itself, time.Minute)
 			t.Cleanup(func() { is.NoErr(stop()) })
 			from := func(client int, request string) *bufio.Reader {
 				conn, err := net.Dial("tcp", addr)
@@ -132,8 +133,8 @@ func TestCrowdBehindProxy(t *testing.T) {
 					from(client, begins+"X-Forwarded-For: %s\r\n\r\n")
 				}
 			}
-			eventually(t, "the requests do not begin", func() bool {
-				_, requests := a.server.Working()
+			apitest.Eventually(t, "the requests do not begin", func() bool {
+				_, requests := a.Server.Working()
 				return requests == row.working
 			})
 			if row.clients == 1 { // the next one is refused without waiting for its body

@@ -1,4 +1,4 @@
-package httpapi
+package httpapi_test
 
 import (
 	"errors"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"kist/httpapi/apitest"
 	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/field"
@@ -21,13 +22,13 @@ import (
 func TestQueueCursor(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	a := start(t)
-	q := a.post(web.RequestsPath, map[string]any{"title": "T", "slug": "drop", "requiresApproval": true}).want(201).text("data.id")
+	a := apitest.Start(t)
+	q := a.Post(web.RequestsPath, map[string]any{"title": "T", "slug": "drop", "requiresApproval": true}).Want(201).Text("data.id")
 	const n = 7
 	for i := range n {
-		r := a.uploadRequest(nil, file{fmt.Sprintf("%d.txt", i), "text/plain", fmt.Sprint("content ", i)})
-		r.path, r.anyone = web.RequestsPath+"/p/drop/files", true
-		a.do(r).want(201)
+		r := a.UploadRequest(nil, apitest.File(fmt.Sprintf("%d.txt", i), "text/plain", fmt.Sprint("content ", i)))
+		r.Path, r.Anyone = web.RequestsPath+"/p/drop/files", true
+		a.Do(r).Want(201)
 	}
 	for _, path := range []string{web.RequestsPath + "/queue", web.RequestsPath + "/" + q + "/queue", web.RequestsPath + "/" + q + "/queue?status=pending"} {
 		join := "?"
@@ -40,11 +41,11 @@ func TestQueueCursor(t *testing.T) {
 			if cursor != "" {
 				at += "&cursor=" + cursor
 			}
-			page := a.get(at).want(200)
-			for i := range page.at("items").([]any) {
-				seen[page.text(fmt.Sprintf("items.%d.itemId", i))] = true
+			page := a.Get(at).Want(200)
+			for i := range page.At("items").([]any) {
+				seen[page.Text(fmt.Sprintf("items.%d.itemId", i))] = true
 			}
-			next, more := page.at("nextCursor").(string)
+			next, more := page.At("nextCursor").(string)
 			if !more {
 				break
 			}
@@ -52,63 +53,63 @@ func TestQueueCursor(t *testing.T) {
 		}
 		is.Equal(len(seen), n) // every item, on one page each
 	}
-	a.do(apiRequest{method: "GET", path: web.RequestsPath + "/queue?cursor=AQ", raw: true}).want(400)
-	a.do(apiRequest{method: "GET", path: web.RequestsPath + "/queue?cursor=AQ&offset=1", raw: true}).want(400)
+	a.Do(apitest.ApiRequest{Method: "GET", Path: web.RequestsPath + "/queue?cursor=AQ", Raw: true}).Want(400)
+	a.Do(apitest.ApiRequest{Method: "GET", Path: web.RequestsPath + "/queue?cursor=AQ&offset=1", Raw: true}).Want(400)
 
 	// Decide the first page; the cursor of it still leads to the next item.
 	queue := web.RequestsPath + "/" + q + "/queue"
-	first := a.get(queue + "?status=pending&limit=3").want(200)
-	ids := []string{first.text("items.0.itemId"), first.text("items.1.itemId"), first.text("items.2.itemId")}
-	second := a.get(queue + "?status=pending&limit=3&cursor=" + first.text("nextCursor")).want(200).text("items.0.itemId")
-	done := a.patch(queue, map[string]any{"items": append(ids, ids[0]), "action": "approve"}).want(200)
-	is.Equal(len(done.at("items").([]any)), 3)
-	is.Equal(done.text("items.2.itemId"), ids[2])
-	is.Equal(done.text("items.2.status"), "approved")
-	is.Equal(a.get(queue+"?status=pending&limit=3&cursor="+first.text("nextCursor")).want(200).text("items.0.itemId"), second)
+	first := a.Get(queue + "?status=pending&limit=3").Want(200)
+	ids := []string{first.Text("items.0.itemId"), first.Text("items.1.itemId"), first.Text("items.2.itemId")}
+	second := a.Get(queue + "?status=pending&limit=3&cursor=" + first.Text("nextCursor")).Want(200).Text("items.0.itemId")
+	done := a.Patch(queue, map[string]any{"items": append(ids, ids[0]), "action": "approve"}).Want(200)
+	is.Equal(len(done.At("items").([]any)), 3)
+	is.Equal(done.Text("items.2.itemId"), ids[2])
+	is.Equal(done.Text("items.2.status"), "approved")
+	is.Equal(a.Get(queue+"?status=pending&limit=3&cursor="+first.Text("nextCursor")).Want(200).Text("items.0.itemId"), second)
 
 	// All or none.
-	is.Equal(a.codeOf(a.patch(queue, map[string]any{"items": []string{second, ids[0]}, "action": "reject"}), 409), "already_decided")
-	a.patch(queue, map[string]any{"items": []string{second, q}, "action": "reject"}).want(404)
-	is.Equal(a.get(queue+"?status=rejected").want(200).at("total"), 0.0)
-	a.do(apiRequest{method: "PATCH", path: queue, json: map[string]any{"items": []string{}, "action": "reject"}, raw: true}).want(422)
-	a.do(apiRequest{method: "PATCH", path: queue, json: map[string]any{"action": "reject"}, raw: true}).want(422)
+	is.Equal(a.CodeOf(a.Patch(queue, map[string]any{"items": []string{second, ids[0]}, "action": "reject"}), 409), "already_decided")
+	a.Patch(queue, map[string]any{"items": []string{second, q}, "action": "reject"}).Want(404)
+	is.Equal(a.Get(queue+"?status=rejected").Want(200).At("total"), 0.0)
+	a.Do(apitest.ApiRequest{Method: "PATCH", Path: queue, JSON: map[string]any{"items": []string{}, "action": "reject"}, Raw: true}).Want(422)
+	a.Do(apitest.ApiRequest{Method: "PATCH", Path: queue, JSON: map[string]any{"action": "reject"}, Raw: true}).Want(422)
 }
 
 // TestContract holds what clients were found to stumble over.
 func TestContract(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	a := start(t)
+	a := apitest.Start(t)
 	const none = "00000000-0000-0000-0000-000000000000"
 	for _, path := range []string{"tags", "folders", "keys", "upload-requests", "integrations/webhooks"} {
-		a.delete(web.APIPath + path + "/" + none).want(404)
+		a.Delete(web.APIPath + path + "/" + none).Want(404)
 	}
-	slug := a.upload(nil, file{"a.txt", "text/plain", "a"}).want(201).text("slug")
+	slug := a.Upload(nil, apitest.File("a.txt", "text/plain", "a")).Want(201).Text("slug")
 	at := "/api/v1/files/" + slug
-	is.Equal(a.do(apiRequest{method: "PATCH", path: at, json: map[string]any{"slug": "one", "newSlug": "two"}, raw: true}).want(422).fields(), []string{"slug"})
-	a.get(at).want(200)
-	a.patch(at, map[string]any{"isFavorite": true}).want(200)
+	is.Equal(a.Do(apitest.ApiRequest{Method: "PATCH", Path: at, JSON: map[string]any{"slug": "one", "newSlug": "two"}, Raw: true}).Want(422).Fields(), []string{"slug"})
+	a.Get(at).Want(200)
+	a.Patch(at, map[string]any{"isFavorite": true}).Want(200)
 	for _, yes := range []string{"true", "1", "yes", "TRUE", "on"} {
-		is.Equal(a.do(apiRequest{method: "GET", path: "/api/v1/files?favorite=" + yes, raw: true}).want(200).at("total"), 1.0)
+		is.Equal(a.Do(apitest.ApiRequest{Method: "GET", Path: "/api/v1/files?favorite=" + yes, Raw: true}).Want(200).At("total"), 1.0)
 	}
 	for _, no := range []string{"false", "0", "no"} {
-		is.Equal(a.do(apiRequest{method: "GET", path: "/api/v1/files?favorite=" + no, raw: true}).want(200).at("total"), 0.0)
+		is.Equal(a.Do(apitest.ApiRequest{Method: "GET", Path: "/api/v1/files?favorite=" + no, Raw: true}).Want(200).At("total"), 0.0)
 	}
-	a.do(apiRequest{method: "GET", path: "/api/v1/files?favorite=maybe", raw: true}).want(400)
+	a.Do(apitest.ApiRequest{Method: "GET", Path: "/api/v1/files?favorite=maybe", Raw: true}).Want(400)
 }
 
 // TestBasePath: with a path in the base address, links work with it and without.
 func TestBasePath(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	a := start(t, func(c *web.Config) { c.Base = "https://example.org/kist" })
-	a.post("/api/v1/notes", map[string]any{"content": "hello", "slug": "one", "isPublic": true}).want(201)
+	a := apitest.Start(t, func(c *web.Config) { c.Base = "https://example.org/kist" })
+	a.Post("/api/v1/notes", map[string]any{"content": "hello", "slug": "one", "isPublic": true}).Want(201)
 	for _, path := range []string{"/v/one", "/kist/v/one", "/x/one", "/kist/x/one", "/kist/one", "/kist/login"} {
-		is.Equal(a.do(apiRequest{method: "GET", path: path, anyone: true, raw: true}).status, 200)
+		is.Equal(a.Do(apitest.ApiRequest{Method: "GET", Path: path, Anyone: true, Raw: true}).Status, 200)
 	}
-	is.Equal(a.do(apiRequest{method: "GET", path: "/kist/claim/none", anyone: true, raw: true}).status, 404)
-	is.Equal(a.do(apiRequest{method: "GET", path: "/kist/api/v1/notes", raw: true}).want(200).at("total"), 1.0)
-	is.Equal(a.do(apiRequest{method: "GET", path: "/kisto/api/v1/notes", raw: true}).status, 404)
+	is.Equal(a.Do(apitest.ApiRequest{Method: "GET", Path: "/kist/claim/none", Anyone: true, Raw: true}).Status, 404)
+	is.Equal(a.Do(apitest.ApiRequest{Method: "GET", Path: "/kist/api/v1/notes", Raw: true}).Want(200).At("total"), 1.0)
+	is.Equal(a.Do(apitest.ApiRequest{Method: "GET", Path: "/kisto/api/v1/notes", Raw: true}).Status, 404)
 }
 
 // The pages of approval queues end at 4 MiB, like those of other lists, and what
@@ -116,18 +117,18 @@ func TestBasePath(t *testing.T) {
 func TestQueueBytes(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	a := start(t)
-	id := a.post(web.RequestsPath, map[string]any{"title": "T", "slug": "drop"}).want(201).text("data.id")
+	a := apitest.Start(t)
+	id := a.Post(web.RequestsPath, map[string]any{"title": "T", "slug": "drop"}).Want(201).Text("data.id")
 	const n = 450
-	store := a.server.Store
+	store := a.Server.Store
 	var q *inbox.Request
-	a.fatal(store.View(func(tx *kv.Tx) (err error) {
-		q, err = inbox.ReadRequest(tx, a.user.ID, record.ID(mustID(t, id)))
+	a.NoErr(store.View(func(tx *kv.Tx) (err error) {
+		q, err = inbox.ReadRequest(tx, a.User.ID, record.ID(apitest.MustID(t, id)))
 		return err
 	}))
 	place, err := inbox.Reserve(store, t.Context(), q, "192.0.2.7", n, n)
 	is.NoErr(err)
-	a.fatal(store.Update(func(tx *kv.Tx) error {
+	a.NoErr(store.Update(func(tx *kv.Tx) error {
 		var came []inbox.Received
 		for i := range n {
 			came = append(came, inbox.Received{Name: fmt.Sprint(i), MimeType: "text/plain", Ref: [32]byte{byte(i), byte(i >> 8)}, Size: 1})
@@ -137,7 +138,7 @@ func TestQueueBytes(t *testing.T) {
 		return err
 	}))
 	for _, path := range []string{web.RequestsPath + "/queue?limit=500", web.RequestsPath + "/" + id + "/queue?limit=500"} {
-		sizes := a.wholeList(path, "items", "itemId", n)
+		sizes := wholeList(a, path, "items", "itemId", n)
 		is.Equal(len(sizes), 2)
 		is.True(sizes[0] > web.PageBytes-100_000) // a page is full before it ends
 	}
@@ -147,15 +148,15 @@ func TestQueueBytes(t *testing.T) {
 func TestDeliveryPages(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	a := start(t)
-	at := hooksAt + "/" + a.post(hooksAt, map[string]any{"url": "https://hooks.example.org/", "events": []string{"note.created"}}).want(201).text("data.id") + "/deliveries"
+	a := apitest.Start(t)
+	at := apitest.HooksAt + "/" + a.Post(apitest.HooksAt, map[string]any{"url": "https://hooks.example.org/", "events": []string{"note.created"}}).Want(201).Text("data.id") + "/deliveries"
 	const n = 110
 	for i := range n {
-		a.post("/api/v1/notes", fmt.Sprintf(`{"content":"%d"}`, i)).want(201)
+		a.Post("/api/v1/notes", fmt.Sprintf(`{"content":"%d"}`, i)).Want(201)
 	}
-	store := a.server.Store
+	store := a.Server.Store
 	for tried := 0; tried < n; {
-		a.fatal(store.Update(func(tx *kv.Tx) error {
+		a.NoErr(store.Update(func(tx *kv.Tx) error {
 			found, _, err := jobs.DueDeliveries(tx, func(*jobs.Webhook) int { return 50 }, func(jobs.Due) bool { return false })
 			for _, d := range found {
 				err = errors.Join(err, jobs.Tried(tx, d.Place, jobs.Try{Status: 200, Answer: strings.Repeat("\x01", 8000)}))
@@ -164,38 +165,38 @@ func TestDeliveryPages(t *testing.T) {
 			return err
 		}))
 	}
-	sizes := a.wholeList(at, "data", "id", n)
+	sizes := wholeList(a, at, "data", "id", n)
 	is.Equal(len(sizes), 2)
 	is.True(sizes[0] > web.PageBytes-100_000)
-	is.Equal(len(a.wholeList(at+"?limit=30", "data", "id", n)), 4)
-	is.Equal(len(a.wholeList(at+"?limit=110", "data", "id", n)), 2)
+	is.Equal(len(wholeList(a, at+"?limit=30", "data", "id", n)), 4)
+	is.Equal(len(wholeList(a, at+"?limit=110", "data", "id", n)), 2)
 	for _, bad := range []string{"?limit=0", "?limit=501", "?cursor=AQ", "?cursor=x"} {
-		a.do(apiRequest{method: "GET", path: at + bad, raw: true}).want(400)
+		a.Do(apitest.ApiRequest{Method: "GET", Path: at + bad, Raw: true}).Want(400)
 	}
 }
 
 // wholeList reads a list from page to page to its end: n things, each once. It
 // returns how many bytes each page has.
-func (a *app) wholeList(path, list, id string, n int) (sizes []int) {
+func wholeList(a *apitest.App, path, list, id string, n int) (sizes []int) {
 	a.Helper()
 	seen := map[string]bool{}
 	for at := path; ; {
-		page := a.get(at).want(200)
-		if page.at("total") != float64(n) {
-			a.Fatalf("total %v", page.at("total"))
+		page := a.Get(at).Want(200)
+		if page.At("total") != float64(n) {
+			a.Fatalf("total %v", page.At("total"))
 		}
-		if len(page.body) > web.PageBytes+200 {
-			a.Errorf("a page has %d bytes", len(page.body))
+		if len(page.Body) > web.PageBytes+200 {
+			a.Errorf("a page has %d bytes", len(page.Body))
 		}
-		sizes = append(sizes, len(page.body))
-		for _, row := range page.at(list).([]any) {
+		sizes = append(sizes, len(page.Body))
+		for _, row := range page.At(list).([]any) {
 			it, _ := row.(map[string]any)[id].(string)
 			if seen[it] {
 				a.Errorf("%s is there twice", it)
 			}
 			seen[it] = true
 		}
-		next, more := page.at("nextCursor").(string)
+		next, more := page.At("nextCursor").(string)
 		if !more {
 			break
 		}
@@ -212,41 +213,41 @@ func TestListsEndAtBytes(t *testing.T) {
 	needs.Time(t)
 	t.Parallel()
 	is := is.New(t)
-	a := start(t)
+	a := apitest.Start(t)
 	const n = 120
 	long := strings.Repeat("<", record.MaxDescription) // each is six bytes of JSON
 	address := "https://example.org/?" + strings.Repeat("&", field.MaxURL-30)
 	for i := range n {
-		a.post(web.RequestsPath, map[string]any{"title": fmt.Sprint(i), "description": long}).want(201)
-		id := a.post("/api/v1/bookmarks", map[string]any{"url": address + fmt.Sprint(i)}).want(201).text("data.id")
-		a.delete("/api/v1/bookmarks/" + id).want(200)
+		a.Post(web.RequestsPath, map[string]any{"title": fmt.Sprint(i), "description": long}).Want(201)
+		id := a.Post("/api/v1/bookmarks", map[string]any{"url": address + fmt.Sprint(i)}).Want(201).Text("data.id")
+		a.Delete("/api/v1/bookmarks/" + id).Want(200)
 	}
 	for _, path := range []string{web.RequestsPath + "?limit=500", web.RequestsPath + "?limit=500&sort=title", "/api/v1/trash?limit=500", "/api/v1/trash?limit=500&kind=bookmark"} {
-		sizes := a.wholeList(path, "data", "id", n)
+		sizes := wholeList(a, path, "data", "id", n)
 		is.Equal(len(sizes), 2)
 		is.True(sizes[0] > web.PageBytes-100_000)
 	}
 	for range 5 {
-		a.post("/api/v1/notes", map[string]any{"content": strings.Repeat("<", 200_000)}).want(201)
+		a.Post("/api/v1/notes", map[string]any{"content": strings.Repeat("<", 200_000)}).Want(201)
 	}
-	is.Equal(len(a.wholeList("/api/v1/notes?limit=500", "data", "id", 5)), 2)
+	is.Equal(len(wholeList(a, "/api/v1/notes?limit=500", "data", "id", 5)), 2)
 }
 
 // While there is no memory, all lists wait for it, and then say that the server
 // is busy.
 func TestListsWaitForMemory(t *testing.T) {
 	t.Parallel()
-	a := start(t)
+	a := apitest.Start(t)
 	ids := map[string]string{
-		"Version":       a.post("/api/v1/notes", `{"content":"c"}`).want(201).text("data.id"),
-		"CollectedItem": a.post("/api/v1/collections", `{"title":"c"}`).want(201).text("data.id"),
-		"UploadItem":    a.post(web.RequestsPath, `{"title":"T"}`).want(201).text("data.id"),
-		"Delivery":      a.post(hooksAt, `{"url":"https://hooks.example.org/"}`).want(201).text("data.id"),
+		"Version":       a.Post("/api/v1/notes", `{"content":"c"}`).Want(201).Text("data.id"),
+		"CollectedItem": a.Post("/api/v1/collections", `{"title":"c"}`).Want(201).Text("data.id"),
+		"UploadItem":    a.Post(web.RequestsPath, `{"title":"T"}`).Want(201).Text("data.id"),
+		"Delivery":      a.Post(apitest.HooksAt, `{"url":"https://hooks.example.org/"}`).Want(201).Text("data.id"),
 	}
-	cookie := a.sessionCookie() + "=" + a.session()
-	a.fillMemory()
+	cookie := a.SessionCookie() + "=" + a.Session()
+	a.FillMemory()
 	n := 0
-	for _, r := range a.server.Routes() {
+	for _, r := range a.Server.Routes() {
 		name, list := "", false
 		if r.Reply.Body != nil {
 			name, list = strings.CutSuffix(r.Reply.Body.Name, "List")
@@ -257,9 +258,9 @@ func TestListsWaitForMemory(t *testing.T) {
 		n++
 		t.Run(r.ID, func(t *testing.T) {
 			t.Parallel()
-			got := a.with(t).do(as(cookie, "GET", strings.Replace(r.Path, "{id}", ids[name], 1), nil)).want(503)
-			if got.code() != "busy" || got.header.Get("Retry-After") == "" {
-				t.Errorf("%s", got.body)
+			got := a.With(t).Do(apitest.As(cookie, "GET", strings.Replace(r.Path, "{id}", ids[name], 1), nil)).Want(503)
+			if got.Code() != "busy" || got.Header.Get("Retry-After") == "" {
+				t.Errorf("%s", got.Body)
 			}
 		})
 	}

@@ -1,4 +1,4 @@
-package httpapi
+package httpapi_test
 
 import (
 	"bytes"
@@ -18,6 +18,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"kist/httpapi/apitest"
 	"kist/httpapi/upload"
 	"kist/httpapi/web"
 	"kist/kv"
@@ -33,8 +34,8 @@ func TestQuarantine(t *testing.T) {
 	needs.Time(t)
 	t.Parallel()
 	is := is.New(t)
-	a := start(t)
-	id, slug := a.ask(map[string]any{"slug": "inbox", "folderName": "Quarantine-folder"})
+	a := apitest.Start(t)
+	id, slug := a.Ask(map[string]any{"slug": "inbox", "folderName": "Quarantine-folder"})
 	secrets := []string{"s3cret-sender", "s3cret-message", "Quarantine-folder"}
 	words := []string{id, slug}
 	var items []string
@@ -47,8 +48,8 @@ func TestQuarantine(t *testing.T) {
 		if state != "approved" { // a picture, which could be made small
 			text = picture.String() + text
 		}
-		left := a.leave(slug, nil, map[string]string{"name": "s3cret-sender", "message": "s3cret-message"}, file{name, "text/plain", text}).want(201)
-		item := left.text("items.0.itemId")
+		left := a.Leave(slug, nil, map[string]string{"name": "s3cret-sender", "message": "s3cret-message"}, apitest.File(name, "text/plain", text)).Want(201)
+		item := left.Text("items.0.itemId")
 		items = append(items, item)
 		ref := sha256.Sum256([]byte(text))
 		refs = append(refs, ref)
@@ -56,35 +57,35 @@ func TestQuarantine(t *testing.T) {
 		secrets = append(secrets, digest, base64.StdEncoding.EncodeToString(ref[:]))
 		words = append(words, item, digest, name)
 		if state != "pending" {
-			done := a.patch("/api/v1/upload-requests/"+id+"/queue/"+item, map[string]any{"action": strings.TrimSuffix(strings.TrimSuffix(state, "d"), "e") + map[bool]string{true: "e"}[state == "approved"]}).want(200)
-			if s, _ := done.at("data.fileSlug").(string); s != "" {
-				words = append(words, s, done.text("data.fileId"))
+			done := a.Patch("/api/v1/upload-requests/"+id+"/queue/"+item, map[string]any{"action": strings.TrimSuffix(strings.TrimSuffix(state, "d"), "e") + map[bool]string{true: "e"}[state == "approved"]}).Want(200)
+			if s, _ := done.At("data.fileSlug").(string); s != "" {
+				words = append(words, s, done.Text("data.fileId"))
 			}
 		}
 	}
 	// What a stranger has begun to send is told to nobody but who has its address.
 	const unfinished = "s3cret-name-unfinished.txt"
-	begun := a.stranger("POST", web.RequestsPath+"/p/"+slug+"/tus", "s3cret-content-unfinished", "Upload-Length", "100", "Upload-Metadata", meta("filename", unfinished)).want(201).header.Get("Location")
+	begun := a.Stranger("POST", web.RequestsPath+"/p/"+slug+"/tus", "s3cret-content-unfinished", "Upload-Length", "100", "Upload-Metadata", apitest.Meta("filename", unfinished)).Want(201).Header.Get("Location")
 	secrets = append(secrets, unfinished, "s3cret-content-unfinished", begun[len(web.SentPath)+1:])
-	is.NoErr(a.server.Store.View(func(tx *kv.Tx) error {
+	is.NoErr(a.Server.Store.View(func(tx *kv.Tx) error {
 		awaited, err := inbox.OpenUploads(tx)
 		for id := range awaited {
 			words = append(words, id)
 		}
 		return err
 	}))
-	admin := a.addUser("root", people.Admin)
-	bob := a.addUser("bob", people.Member)
+	admin := a.AddUser("root", people.Admin)
+	bob := a.AddUser("bob", people.Member)
 	var session string
-	a.fatal(a.server.Store.Update(func(tx *kv.Tx) (err error) {
+	a.NoErr(a.Server.Store.Update(func(tx *kv.Tx) (err error) {
 		_, session, err = people.AddSession(tx, bob.ID, "test", "192.0.2.1", tx.Now)
 		return err
 	}))
 	callers := map[string]http.Header{
 		"a stranger":       {},
-		"another user":     {"Cookie": {a.sessionCookie() + "=" + session}},
-		"another's key":    {"X-Api-Key": {a.addKey(bob, people.ScopeAll)}},
-		"an administrator": {"X-Api-Key": {a.addKey(admin, people.ScopeAdmin)}},
+		"another user":     {"Cookie": {a.SessionCookie() + "=" + session}},
+		"another's key":    {"X-Api-Key": {a.AddKey(bob, people.ScopeAll)}},
+		"an administrator": {"X-Api-Key": {a.AddKey(admin, people.ScopeAdmin)}},
 	}
 
 	var mu sync.Mutex
@@ -92,7 +93,7 @@ func TestQuarantine(t *testing.T) {
 	tried := 0
 	try := func(t *testing.T, who string, header http.Header, method, path, body, media string) {
 		is := is.New(t)
-		req, err := http.NewRequestWithContext(t.Context(), method, a.url+path, strings.NewReader(body))
+		req, err := http.NewRequestWithContext(t.Context(), method, a.URL+path, strings.NewReader(body))
 		if err != nil {
 			return // no address
 		}
@@ -100,7 +101,7 @@ func TestQuarantine(t *testing.T) {
 		if body != "" {
 			req.Header.Set("Content-Type", media)
 		}
-		res, err := plain.Do(req)
+		res, err := apitest.Plain.Do(req)
 		is.NoErr(err)
 		defer res.Body.Close()
 		var got bytes.Buffer
@@ -124,7 +125,7 @@ func TestQuarantine(t *testing.T) {
 		}
 	}
 	walk := func(t *testing.T, who string, header http.Header) {
-		for _, r := range a.server.Routes() {
+		for _, r := range a.Server.Routes() {
 			if r.ID == "logout" || r.ID == "removeUser" || strings.HasPrefix(r.ID, "removeSession") {
 				continue // it would end what the walk is made with
 			}
@@ -184,35 +185,35 @@ func TestQuarantine(t *testing.T) {
 		}
 	})
 	for who, header := range callers {
-		if got := a.do(apiRequest{method: "GET", path: "/api/v1/me", anyone: true, header: header}); (got.status == 200) != (who != "a stranger") {
-			t.Errorf("%s could not look any more: %d", who, got.status)
+		if got := a.Do(apitest.ApiRequest{Method: "GET", Path: "/api/v1/me", Anyone: true, Header: header}); (got.Status == 200) != (who != "a stranger") {
+			t.Errorf("%s could not look any more: %d", who, got.Status)
 		}
 	}
 	is.True(tried > 2000)
 	is.True(seen["GET 200"] && seen["GET 404"] && seen["PATCH 404"] && seen["DELETE 404"]) // it walks where something is
 
 	// Nobody has changed anything; the owner has all of it, in the queue alone.
-	is.Equal(a.stranger("HEAD", begun, "").want(200).header.Get("Upload-Offset"), "25")
-	is.Equal(a.get(upload.TusPath).want(200).at("total"), 0.0)
-	queue := a.get("/api/v1/upload-requests/" + id + "/queue").want(200)
+	is.Equal(a.Stranger("HEAD", begun, "").Want(200).Header.Get("Upload-Offset"), "25")
+	is.Equal(a.Get(upload.TusPath).Want(200).At("total"), 0.0)
+	queue := a.Get("/api/v1/upload-requests/" + id + "/queue").Want(200)
 	for i, state := range []string{"pending", "approved", "rejected"} {
-		is.Equal(queue.at(fmt.Sprintf("items.%d.status", i)), state)
+		is.Equal(queue.At(fmt.Sprintf("items.%d.status", i)), state)
 	}
-	is.Equal(string(a.get("/api/v1/upload-requests/"+id+"/queue/"+items[0]+"/content").want(200).body), picture.String()+"s3cret-content-0")
+	is.Equal(string(a.Get("/api/v1/upload-requests/"+id+"/queue/"+items[0]+"/content").Want(200).Body), picture.String()+"s3cret-content-0")
 	for _, i := range []int{0, 2} { // to the owner as well, they are no files
 		digest := hex.EncodeToString(refs[i][:])
 		for _, path := range []string{"/api/v1/files?limit=500", "/api/v1/files?q=s3cret-name-" + fmt.Sprint(i), "/api/v1/files/" + items[i], "/x/" + items[i], "/v/" + items[i], "/t/" + items[i], "/" + items[i], "/x/" + digest, "/api/v1/files/" + digest} {
-			got := a.get(path)
+			got := a.Get(path)
 			for _, s := range []string{fmt.Sprintf("s3cret-content-%d", i), digest} {
-				is.True(!bytes.Contains(got.body, []byte(s)) || strings.Contains(path, s))
+				is.True(!bytes.Contains(got.Body, []byte(s)) || strings.Contains(path, s))
 			}
-			is.True(!strings.Contains(string(got.body), fmt.Sprintf("s3cret-name-%d.txt", i)) || strings.Contains(path, "queue"))
+			is.True(!strings.Contains(string(got.Body), fmt.Sprintf("s3cret-name-%d.txt", i)) || strings.Contains(path, "queue"))
 		}
 	}
 
 	// No picture was made small of what waits or was rejected, and the log tells nothing of it.
 	thumbs := func() (n int) {
-		is.NoErr(filepath.WalkDir(filepath.Join(a.server.Store.Dir(), "cache", "thumbs"), func(_ string, d os.DirEntry, err error) error {
+		is.NoErr(filepath.WalkDir(filepath.Join(a.Server.Store.Dir(), "cache", "thumbs"), func(_ string, d os.DirEntry, err error) error {
 			if err == nil && !d.IsDir() {
 				n++
 			}
@@ -221,10 +222,10 @@ func TestQuarantine(t *testing.T) {
 		return n
 	}
 	is.Equal(thumbs(), 0)
-	done := a.patch("/api/v1/upload-requests/"+id+"/queue/"+items[0], map[string]any{"action": "approve"}).want(200)
-	a.get("/t/" + done.text("data.fileSlug")).want(200)
+	done := a.Patch("/api/v1/upload-requests/"+id+"/queue/"+items[0], map[string]any{"action": "approve"}).Want(200)
+	a.Get("/t/" + done.Text("data.fileSlug")).Want(200)
 	is.True(thumbs() > 0)
 	for _, s := range secrets[:2] {
-		is.True(!strings.Contains(a.log.String(), s))
+		is.True(!strings.Contains(a.Logged.String(), s))
 	}
 }

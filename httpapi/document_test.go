@@ -1,4 +1,4 @@
-package httpapi
+package httpapi_test
 
 import (
 	"bytes"
@@ -10,11 +10,11 @@ import (
 	"strconv"
 	"strings"
 
-	"kist/kv/transfer"
-
 	"github.com/google/uuid"
 
+	"kist/httpapi"
 	"kist/httpapi/api"
+	"kist/httpapi/apitest"
 	"kist/httpapi/public"
 	"kist/httpapi/session"
 	"kist/httpapi/upload"
@@ -26,6 +26,7 @@ import (
 	"kist/kv/jobs"
 	"kist/kv/people"
 	"kist/kv/record"
+	"kist/kv/transfer"
 	"kist/kv/transfer/format"
 	"kist/search"
 )
@@ -85,8 +86,8 @@ func makeDocument() ([]byte, error) {
 	paths := web.Object{}
 	var tags []web.Object
 	seen := map[string]bool{}
-	for _, r := range Table() {
-		if !documented(&r) {
+	for _, r := range httpapi.Table() {
+		if !apitest.Documented(&r) {
 			continue
 		}
 		if paths[r.Path] == nil {
@@ -109,7 +110,7 @@ func makeDocument() ([]byte, error) {
 		"openapi": "3.0.3",
 		"info": web.Object{
 			"title": "kist", "version": "1.0.0", "license": web.Object{"name": "MIT", "url": "https://spdx.org/licenses/MIT.html"},
-			"contact": web.Object{"name": "The administrator of this server", "url": Placeholder + "/about"},
+			"contact": web.Object{"name": "The administrator of this server", "url": httpapi.Placeholder + "/about"},
 			"description": "Keeps and shares files, bookmarks, notes, snippets, recipes, games and short links. " +
 				"Booleans may also be sent as \"true\" and \"false\", numbers as decimal text. Unknown members are ignored, but refused with 422 if the request has Prefer: handling=strict. Unknown parameters of addresses that need a credential are refused with 400. When creating, null means absent. " +
 				"The tags of a file may be sent back in the form of an answer. " +
@@ -117,7 +118,7 @@ func makeDocument() ([]byte, error) {
 				"Any other method gets 405 with Allow. JSON answers of 1 KiB or more are compressed for clients that accept gzip. " +
 				"Bookmarks, notes, snippets, recipes and games are experimental: their shapes may change.",
 		},
-		"servers":  []web.Object{{"url": Placeholder}},
+		"servers":  []web.Object{{"url": httpapi.Placeholder}},
 		"security": []web.Object{{"ApiKeyAuth": []string{}}, {"Session": []string{}}},
 		"tags":     tags,
 		"paths":    paths,
@@ -326,7 +327,7 @@ func (d *document) parameter(p web.Object) web.Object {
 	return web.Object{"$ref": "#/components/parameters/" + name}
 }
 
-func (d *document) operation(r Route) web.Object {
+func (d *document) operation(r httpapi.Route) web.Object {
 	op := web.Object{"operationId": r.ID, "tags": []string{r.Tag}, "summary": r.Summary}
 	if r.Deprecated {
 		op["deprecated"] = true
@@ -377,13 +378,13 @@ func (d *document) operation(r Route) web.Object {
 	if r.Plain != nil {
 		answers[strconv.Itoa(r.Reply.Status)] = d.answer(r.Reply.Doc+" As text, to Accept: text/plain, "+r.Plain.Doc+".", d.media(r.ID, r.Reply.Body), textOf(r.Plain.Example))
 	}
-	if answersRecord(&r) {
+	if apitest.AnswersRecord(&r) {
 		answers[strconv.Itoa(r.Reply.Status)].(web.Object)["headers"] = web.Object{"ETag": web.Object{
 			"description": "Entity tag of the record, for If-Match and If-None-Match. It changes with every change of the record, but not when it is opened.",
 			"schema":      web.Object{"type": "string"}, "example": `"5f2b6c0e9d1a4b7c"`,
 		}}
 	}
-	for _, status := range statuses(&r) {
+	for _, status := range apitest.Statuses(&r) {
 		if status < 400 {
 			answers[strconv.Itoa(status)] = d.answer(statusText(status)+".", d.media(r.ID, map[int]*web.Content{http.StatusPartialContent: r.Reply.Body}[status]))
 		} else {
@@ -392,16 +393,6 @@ func (d *document) operation(r Route) web.Object {
 	}
 	op["responses"] = answers
 	return op
-}
-
-// answersRecord reports whether the operation answers with one record.
-func answersRecord(r *Route) bool {
-	if r.Access.Open || r.Reply.Body == nil {
-		return false
-	}
-	return slices.ContainsFunc(record.Kinds, func(k *record.Kind) bool {
-		return r.Reply.Body.Name == web.Title(k.Name)+"Answer" || r.Reply.Body.Name == web.Title(k.Name)+"Created"
-	})
 }
 
 // recentDoc is what the document says of operations that need a recent sign-in.
@@ -584,7 +575,7 @@ func components() []component {
 		{"Settings", new(people.Settings), showing},
 		{"SettingsEdit", confirmable{new(people.Settings)}, editing},
 		{"Stats", new(api.Stats), showing},
-		{"Health", new(ShownHealth), showing},
+		{"Health", new(httpapi.ShownHealth), showing},
 		{"SearchResult", &api.Result{Shown: record.Shown{Record: record.Record{Kind: record.Notes}}}, showing},
 		{"Password", new(public.PasswordForm), creating},
 		{"Login", new(session.LoginForm), creating},
@@ -641,35 +632,6 @@ func components() []component {
 		}
 	}
 	return all
-}
-
-// Documented reports whether the operation is in the OpenAPI document. Those of programs
-// are; pages are not.
-func documented(r *Route) bool {
-	return strings.HasPrefix(r.Path, web.APIPath) && r.ID != "readReference"
-}
-
-// Statuses are the statuses that the operation may answer with besides its usual one: errors,
-// 206, 304, and 200 with a page where the usual one is a redirect.
-func statuses(r *Route) []int {
-	all := append([]int{http.StatusBadRequest, http.StatusMisdirectedRequest, http.StatusInternalServerError}, r.Fails...)
-	if !r.Access.Open {
-		all = append(all, http.StatusUnauthorized, http.StatusForbidden, http.StatusServiceUnavailable)
-		if r.Method != http.MethodGet {
-			all = append(all, http.StatusInsufficientStorage)
-		}
-	}
-	if r.Changes() {
-		all = append(all, http.StatusTooManyRequests)
-	}
-	if r.Access.Confirms != nil { // with currentPassword
-		all = append(all, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity, http.StatusTooManyRequests)
-	}
-	if r.Body != nil {
-		all = append(all, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity)
-	}
-	slices.Sort(all)
-	return slices.Compact(all)
 }
 
 // statusText names a status.

@@ -1,4 +1,4 @@
-package httpapi
+package httpapi_test
 
 import (
 	"bufio"
@@ -22,6 +22,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"kist/httpapi/apitest"
 	"kist/httpapi/web"
 	"kist/kv/kvtest/needs"
 )
@@ -84,15 +85,15 @@ func (c *watchedConn) Close() error {
 
 // serve runs the server on a real listener until stop is called, which
 // returns what Serve returned.
-func (a *app) serve(wrap func(net.Listener) net.Listener, grace time.Duration) (addr string, stop func() error, stopping context.CancelFunc) {
+func serve(a *apitest.App, wrap func(net.Listener) net.Listener, grace time.Duration) (addr string, stop func() error, stopping context.CancelFunc) {
 	a.Helper()
-	a.server.Renew = web.WriteRenew / hurry // in step with hasty
+	a.Server.Renew = web.WriteRenew / hurry // in step with hasty
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	a.fatal(err)
+	a.NoErr(err)
 	ctx, cancel := context.WithCancel(a.Context())
 	done := make(chan error, 1)
 	wrapped := wrap(l)
-	go func() { done <- a.server.Serve(ctx, wrapped, nil, grace) }()
+	go func() { done <- a.Server.Serve(ctx, wrapped, nil, grace) }()
 	return l.Addr().String(), func() error { cancel(); return <-done }, cancel
 }
 
@@ -101,12 +102,12 @@ func itself(l net.Listener) net.Listener { return l }
 func hastily(l net.Listener) net.Listener { return hasty{l} }
 
 // talk sends text and reads what comes until the server closes.
-func (a *app) talk(addr, text string) string {
+func talk(a *apitest.App, addr, text string) string {
 	a.Helper()
 	conn, err := net.Dial("tcp", addr)
-	a.fatal(err)
+	a.NoErr(err)
 	defer conn.Close()
-	a.fatal(conn.SetDeadline(time.Now().Add(20 * time.Second)))
+	a.NoErr(conn.SetDeadline(time.Now().Add(20 * time.Second)))
 	_, _ = io.WriteString(conn, text) // the server may close before it has all
 	var got bytes.Buffer
 	_, err = got.ReadFrom(conn)
@@ -121,21 +122,21 @@ func TestDoorSlowClients(t *testing.T) {
 	needs.Alone(t)
 	needs.Time(t)
 	is := is.New(t)
-	a := start(t)
-	big := a.share(strings.Repeat("0123456789abcdef", 1<<20)) // 16 MiB: more than the system buffers
-	addr, stop, _ := a.serve(hastily, time.Minute)
+	a := apitest.Start(t)
+	big := a.Share(strings.Repeat("0123456789abcdef", 1<<20)) // 16 MiB: more than the system buffers
+	addr, stop, _ := serve(a, hastily, time.Minute)
 	began := time.Now()
-	is.Equal(a.talk(addr, ""), "")
-	is.Equal(a.talk(addr, "GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Slow: "), "")
-	is.True(strings.HasPrefix(a.talk(addr, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"), "HTTP/1.1 200 OK\r\n")) // then idle
+	is.Equal(talk(a, addr, ""), "")
+	is.Equal(talk(a, addr, "GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Slow: "), "")
+	is.True(strings.HasPrefix(talk(a, addr, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"), "HTTP/1.1 200 OK\r\n")) // then idle
 	for _, length := range []string{"Content-Length: 1000000", "Transfer-Encoding: chunked"} {
-		upload := "POST /api/v1/upload HTTP/1.1\r\nHost: localhost\r\nX-Api-Key: " + a.key + "\r\nContent-Type: multipart/form-data; boundary=b\r\n" + length + "\r\n\r\n"
-		got := a.talk(addr, upload+"3e8\r\n--b\r\n")
+		upload := "POST /api/v1/upload HTTP/1.1\r\nHost: localhost\r\nX-Api-Key: " + a.Key + "\r\nContent-Type: multipart/form-data; boundary=b\r\n" + length + "\r\n\r\n"
+		got := talk(a, addr, upload+"3e8\r\n--b\r\n")
 		is.True(strings.HasPrefix(got, "HTTP/1.1 400 "))
 		note := strings.NewReplacer("upload ", "notes ", "multipart/form-data; boundary=b", "application/json").Replace(upload)
-		is.True(strings.HasPrefix(a.talk(addr, note+"3e8\r\n{"), "HTTP/1.1 400 "))
+		is.True(strings.HasPrefix(talk(a, addr, note+"3e8\r\n{"), "HTTP/1.1 400 "))
 	}
-	held := a.share("held")
+	held := a.Share("held")
 	var all sync.WaitGroup
 	for request, status := range map[string]string{ // whose bodies no handler reads
 		"GET /healthz":       "200",
@@ -148,7 +149,7 @@ func TestDoorSlowClients(t *testing.T) {
 		for _, length := range []string{"Content-Length: 10", "Content-Length: 10000000", "Transfer-Encoding: chunked"} {
 			for _, sent := range []string{"", "5\r\nh"} {
 				all.Go(func() {
-					got := a.talk(addr, request+" HTTP/1.1\r\nHost: localhost\r\n"+length+"\r\n\r\n"+sent)
+					got := talk(a, addr, request+" HTTP/1.1\r\nHost: localhost\r\n"+length+"\r\n\r\n"+sent)
 					if !strings.HasPrefix(got, "HTTP/1.1 "+status+" ") {
 						t.Errorf("%.40s, %s, %q: %.40q, want %s", request, length, sent, got, status)
 					}
@@ -157,7 +158,7 @@ func TestDoorSlowClients(t *testing.T) {
 		}
 	}
 	all.Wait()
-	a.delete("/api/v1/files/" + held).want(200)
+	a.Delete("/api/v1/files/" + held).Want(200)
 	is.True(time.Since(began) < 30*time.Second)
 
 	// A download that is not taken, the first of its connection or right after
@@ -179,20 +180,20 @@ func TestDoorSlowClients(t *testing.T) {
 		is.NoErr(err)
 	}
 	ended := make(chan struct{})
-	go func() { a.server.Running.Wait(); close(ended) }()
+	go func() { a.Server.Running.Wait(); close(ended) }()
 	select {
 	case <-ended:
 	case <-time.After(20 * time.Second):
 		t.Fatal("a download that is not taken goes on")
 	}
 	is.NoErr(stop())
-	a.delete("/api/v1/files/" + big).want(200)
-	a.sweep()
+	a.Delete("/api/v1/files/" + big).Want(200)
+	a.Sweep()
 	// The download that was cut off has the rest of the content checked.
-	for deadline := time.Now().Add(time.Minute); len(a.staged()) > 0 && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(time.Minute); len(a.Staged()) > 0 && time.Now().Before(deadline); {
 		runtime.Gosched()
 	}
-	a.nothingLeft()
+	a.NothingLeft()
 }
 
 // TestDoorCrowd: clients that send and take as slowly as they can, many at
@@ -201,18 +202,18 @@ func TestDoorCrowd(t *testing.T) {
 	needs.Time(t)
 	needs.Alone(t)
 	is := is.New(t)
-	a := start(t)
-	big := a.share(strings.Repeat("0123456789abcdef", 1<<20)) // 16 MiB: more than the system buffers
-	small := a.share("small")
+	a := apitest.Start(t)
+	big := a.Share(strings.Repeat("0123456789abcdef", 1<<20)) // 16 MiB: more than the system buffers
+	small := a.Share("small")
 	var accepted, closed atomic.Int64
-	addr, stop, _ := a.serve(func(l net.Listener) net.Listener { return watched{hasty{l}, &accepted, &closed} }, time.Minute)
-	upload := "POST /api/v1/upload HTTP/1.1\r\nHost: localhost\r\nX-Api-Key: " + a.key + "\r\nContent-Type: multipart/form-data; boundary=b\r\nContent-Length: 1000000\r\n\r\n--b\r\n"
+	addr, stop, _ := serve(a, func(l net.Listener) net.Listener { return watched{hasty{l}, &accepted, &closed} }, time.Minute)
+	upload := "POST /api/v1/upload HTTP/1.1\r\nHost: localhost\r\nX-Api-Key: " + a.Key + "\r\nContent-Type: multipart/form-data; boundary=b\r\nContent-Length: 1000000\r\n\r\n--b\r\n"
 	sorts := []struct {
 		begin, more string
 		slowly      bool // takes the answer in small pieces
 	}{
 		{"GET /x/" + small + " HTTP/1.1\r\nHost: localhost\r\n", "X: a\r\n", false},                                                    // never ends its head
-		{"POST /api/v1/notes HTTP/1.1\r\nHost: localhost\r\nX-Api-Key: " + a.key + "\r\nContent-Length: 1000000\r\n\r\n{", " ", false}, // nor its body
+		{"POST /api/v1/notes HTTP/1.1\r\nHost: localhost\r\nX-Api-Key: " + a.Key + "\r\nContent-Length: 1000000\r\n\r\n{", " ", false}, // nor its body
 		{upload, "x", false},
 		{"GET /x/" + big + " HTTP/1.1\r\nHost: localhost\r\n\r\n", "", true},
 		{"GET /x/" + big + " HTTP/1.1\r\nHost: localhost\r\nRange: bytes=" + strings.Repeat("0-,", 999) + "0-\r\n\r\n", "", true},
@@ -261,7 +262,7 @@ func TestDoorCrowd(t *testing.T) {
 	// long it takes, only if each of these is answered and each of those cut off.
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	for closed.Load() < int64(len(conns)) {
-		res, err := client.Get(a.url + "/x/" + small) // without the haste
+		res, err := client.Get(a.URL + "/x/" + small) // without the haste
 		is.NoErr(err)
 		is.NoErr(res.Body.Close())
 		is.Equal(res.StatusCode, 200)
@@ -280,13 +281,13 @@ func TestDoorAnswersAtOnce(t *testing.T) {
 	needs.Time(t)
 	t.Parallel()
 	is := is.New(t)
-	a := start(t)
-	addr, stop, _ := a.serve(itself, time.Minute) // whose time-outs are longer than talk's
+	a := apitest.Start(t)
+	addr, stop, _ := serve(a, itself, time.Minute) // whose time-outs are longer than talk's
 	for _, head := range []string{
 		"Content-Length: 10\r\nExpect: 100-continue", "Content-Length: 10000000\r\nExpect: 100-continue",
 		"Transfer-Encoding: chunked\r\nExpect: 100-continue", "Content-Length: 10000000",
 	} {
-		got := a.talk(addr, "POST /api/v1/notes HTTP/1.1\r\nHost: localhost\r\n"+head+"\r\n\r\n")
+		got := talk(a, addr, "POST /api/v1/notes HTTP/1.1\r\nHost: localhost\r\n"+head+"\r\n\r\n")
 		is.True(strings.HasPrefix(got, "HTTP/1.1 401 "))
 	}
 	is.NoErr(stop())
@@ -296,17 +297,17 @@ func TestDoorAnswersAtOnce(t *testing.T) {
 // programs and proxies do, gets the answer that refuses its body.
 func TestDoorRefusesLongBodies(t *testing.T) {
 	t.Parallel()
-	a := start(t)
-	link := a.post("/api/v1/upload-requests", `{"title":"In","password":"open sesame"}`).want(201).at("data.slug").(string)
-	addr, stop, _ := a.serve(itself, time.Minute)
+	a := apitest.Start(t)
+	link := a.Post("/api/v1/upload-requests", `{"title":"In","password":"open sesame"}`).Want(201).At("data.slug").(string)
+	addr, stop, _ := serve(a, itself, time.Minute)
 	const size = 40 << 20 // more than the system buffers
 	for name, c := range map[string]struct{ head, status string }{
 		"no key":                   {"POST /api/v1/upload", "401"},
 		"a bad key":                {"POST /api/v1/upload HTTP/1.1\r\nX-Api-Key: kist_nope", "401"},
 		"an unknown address":       {"POST /api/v1/nothing", "404"},
 		"a wrong method":           {"PUT /api/v1/upload", "405"},
-		"a wrong type":             {"POST /api/v1/upload HTTP/1.1\r\nX-Api-Key: " + a.key, "415"},
-		"too much JSON":            {"POST /api/v1/notes HTTP/1.1\r\nContent-Type: application/json\r\nX-Api-Key: " + a.key, "413"},
+		"a wrong type":             {"POST /api/v1/upload HTTP/1.1\r\nX-Api-Key: " + a.Key, "415"},
+		"too much JSON":            {"POST /api/v1/notes HTTP/1.1\r\nContent-Type: application/json\r\nX-Api-Key: " + a.Key, "413"},
 		"a link with a password":   {"POST /api/v1/upload-requests/p/" + link + "/files", "401"},
 		"a link that is not there": {"POST /api/v1/upload-requests/p/nothing/files", "404"},
 		"a page":                   {"POST /v/nothing", "415"},
@@ -342,19 +343,19 @@ func TestDoorRefusesLongBodies(t *testing.T) {
 // sendAtPace connects and sends the head of a request, then its body piece by
 // piece, and skips a time before each. It returns the connection, and whether the
 // server had read every piece but the last when the next was due.
-func (a *app) sendAtPace(addr string, l *skipping, head string, body []byte, piece int, pause time.Duration) (net.Conn, bool) {
+func sendAtPace(a *apitest.App, addr string, l *skipping, head string, body []byte, piece int, pause time.Duration) (net.Conn, bool) {
 	a.Helper()
 	conn, err := net.Dial("tcp", addr)
-	a.fatal(err)
+	a.NoErr(err)
 	a.Cleanup(func() { _ = conn.Close() })
 	there := <-l.accepted
 	sent, err := io.WriteString(conn, head)
-	a.fatal(err)
+	a.NoErr(err)
 	for len(body) > 0 {
 		if !there.caughtUp(sent) {
 			return conn, false
 		}
-		a.fatal(there.skip(pause))
+		a.NoErr(there.skip(pause))
 		n, err := conn.Write(body[:min(piece, len(body))])
 		if err != nil {
 			return conn, false
@@ -371,10 +372,10 @@ func (a *app) sendAtPace(addr string, l *skipping, head string, body []byte, pie
 func TestDoorSteadyClients(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	a := start(t)
+	a := apitest.Start(t)
 	var l *skipping
-	addr, stop, _ := a.serve(func(inner net.Listener) net.Listener {
-		a.server.Renew = 0 // the clock does not show what is skipped
+	addr, stop, _ := serve(a, func(inner net.Listener) net.Listener {
+		a.Server.Renew = 0 // the clock does not show what is skipped
 		l = newSkipping(inner)
 		return l
 	}, time.Minute)
@@ -389,10 +390,10 @@ func TestDoorSteadyClients(t *testing.T) {
 	}
 	const health = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
-	q := a.uploadRequest(nil, file{"a.txt", "", strings.Repeat("x", 10*web.PaceBytes)})
-	upload, err := io.ReadAll(q.body)
+	q := a.UploadRequest(nil, apitest.File("a.txt", "", strings.Repeat("x", 10*web.PaceBytes)))
+	upload, err := io.ReadAll(q.Body)
 	is.NoErr(err)
-	uploadHead := fmt.Sprintf("POST /api/v1/upload HTTP/1.1\r\nHost: localhost\r\nX-Api-Key: %s\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n", a.key, q.header.Get("Content-Type"), len(upload))
+	uploadHead := fmt.Sprintf("POST /api/v1/upload HTTP/1.1\r\nHost: localhost\r\nX-Api-Key: %s\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n", a.Key, q.Header.Get("Content-Type"), len(upload))
 	// A body that no handler reads, at the same pace: the answer is not cut
 	// off by it, and the connection goes on.
 	unread := make([]byte, 6*web.PaceBytes)
@@ -407,7 +408,7 @@ func TestDoorSteadyClients(t *testing.T) {
 		{unreadHead, unread, web.PaceTime / 2, 401},
 	} {
 		is.True(len(c.body)/web.PaceBytes*int(c.pause) > 2*int(web.PaceTime)) // longer than anyone may be silent
-		conn, all := a.sendAtPace(addr, l, c.head, c.body, web.PaceBytes, c.pause)
+		conn, all := sendAtPace(a, addr, l, c.head, c.body, web.PaceBytes, c.pause)
 		is.True(all)
 		in := bufio.NewReader(conn)
 		answers(in, c.status)
@@ -415,7 +416,7 @@ func TestDoorSteadyClients(t *testing.T) {
 		is.NoErr(err)
 		answers(in, 200)
 
-		_, all = a.sendAtPace(addr, l, c.head, c.body, web.PaceBytes/2, web.PaceTime*3/4)
+		_, all = sendAtPace(a, addr, l, c.head, c.body, web.PaceBytes/2, web.PaceTime*3/4)
 		is.True(!all)
 	}
 	is.NoErr(stop())
@@ -425,8 +426,8 @@ func TestDoorSteadyClients(t *testing.T) {
 func TestDoorMalformed(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	a := start(t)
-	addr, stop, _ := a.serve(itself, time.Minute)
+	a := apitest.Start(t)
+	addr, stop, _ := serve(a, itself, time.Minute)
 	const end = "\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 	for name, c := range map[string]struct{ send, status string }{
 		"no HTTP":                 {"\x16\x03\x01\x00\r\n\r\n", "400"},
@@ -457,13 +458,13 @@ func TestDoorMalformed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
-			got := a.talk(addr, c.send)
+			got := talk(a, addr, c.send)
 			_, status, _ := strings.Cut(got, " ")
 			is.Equal(status[:min(3, len(status))], c.status)
 			is.Equal(strings.Count(got, "HTTP/1."), 1) // one answer
 		})
 	}
-	key := "\r\nX-Api-Key: " + a.key
+	key := "\r\nX-Api-Key: " + a.Key
 	for name, send := range map[string]string{
 		"bad chunk":         "POST /api/v1/notes HTTP/1.1\r\nHost: localhost" + key + "\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n",
 		"bare line end":     "POST /api/v1/notes HTTP/1.1\r\nHost: localhost" + key + "\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n2;a\nxx\r\n{}\r\n0\r\n\r\n",
@@ -471,20 +472,20 @@ func TestDoorMalformed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
-			got := a.talk(addr, send)
+			got := talk(a, addr, send)
 			is.True(strings.HasPrefix(got, "HTTP/1.1 400 "))
 			is.Equal(strings.Count(got, "HTTP/1.1 "), 1)
-			is.True(!strings.Contains(a.log.String(), "smuggled"))
+			is.True(!strings.Contains(a.Logged.String(), "smuggled"))
 		})
 	}
-	is.Equal(a.get("/api/v1/notes").want(200).at("total"), 0.0)
+	is.Equal(a.Get("/api/v1/notes").Want(200).At("total"), 0.0)
 
 	// With a body that is good, the answer is the last on its connection.
-	got := a.talk(addr, "POST /api/v1/notes HTTP/1.1\r\nHost: localhost"+key+"\r\nContent-Type: application/json\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n"+
+	got := talk(a, addr, "POST /api/v1/notes HTTP/1.1\r\nHost: localhost"+key+"\r\nContent-Type: application/json\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n"+
 		"f\r\n{\"content\":\"x\"}\r\n0\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: localhost\r\n\r\n")
 	is.True(strings.HasPrefix(got, "HTTP/1.1 201 "))
 	is.Equal(strings.Count(got, "HTTP/1.1 "), 1)
-	is.True(!strings.Contains(a.log.String(), "smuggled"))
+	is.True(!strings.Contains(a.Logged.String(), "smuggled"))
 	is.NoErr(stop())
 }
 
@@ -493,9 +494,9 @@ func TestDoorMalformed(t *testing.T) {
 func TestDoorStops(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	a := start(t)
-	addr, stop, stopping := a.serve(itself, time.Minute)
-	conn := a.beginUpload(addr)
+	a := apitest.Start(t)
+	addr, stop, stopping := serve(a, itself, time.Minute)
+	conn := beginUpload(a, addr)
 	defer conn.Close()
 	in := bufio.NewReader(conn)
 	line, err := in.ReadString('\n')
@@ -511,36 +512,36 @@ func TestDoorStops(t *testing.T) {
 		}
 		_ = again.Close()
 	}
-	_, err = io.WriteString(conn, strings.ReplaceAll(aFile+"--b--\n", "\n", "\r\n"))
+	_, err = io.WriteString(conn, strings.ReplaceAll(apitest.FilePart+"--b--\n", "\n", "\r\n"))
 	is.NoErr(err)
 	res, err := http.ReadResponse(in, nil)
 	is.NoErr(err)
 	is.Equal(res.StatusCode, 201)
 	is.NoErr(res.Body.Close())
 	is.NoErr(stop())
-	is.Equal(a.get("/api/v1/files").want(200).at("total"), 1.0)
+	is.Equal(a.Get("/api/v1/files").Want(200).At("total"), 1.0)
 
 	// What does not finish within the grace is cut off, and leaves nothing.
-	addr, stop, _ = a.serve(itself, time.Millisecond)
-	conn = a.beginUpload(addr)
+	addr, stop, _ = serve(a, itself, time.Millisecond)
+	conn = beginUpload(a, addr)
 	defer conn.Close()
 	line, err = bufio.NewReader(conn).ReadString('\n')
 	is.NoErr(err)
 	is.Equal(line, "HTTP/1.1 100 Continue\r\n")
 	is.NoErr(stop())
-	is.Equal(len(a.staged()), 0)
-	is.Equal(a.get("/api/v1/files").want(200).at("total"), 1.0)
+	is.Equal(len(a.Staged()), 0)
+	is.Equal(a.Get("/api/v1/files").Want(200).At("total"), 1.0)
 }
 
 // beginUpload sends the head of an upload.
-func (a *app) beginUpload(addr string) net.Conn {
+func beginUpload(a *apitest.App, addr string) net.Conn {
 	a.Helper()
 	conn, err := net.Dial("tcp", addr)
-	a.fatal(err)
-	a.fatal(conn.SetDeadline(time.Now().Add(20 * time.Second)))
+	a.NoErr(err)
+	a.NoErr(conn.SetDeadline(time.Now().Add(20 * time.Second)))
 	_, err = fmt.Fprintf(conn, "POST /api/v1/upload HTTP/1.1\r\nHost: localhost\r\nX-Api-Key: %s\r\nContent-Type: multipart/form-data; boundary=b\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n",
-		a.key, len(strings.ReplaceAll(aFile+"--b--\n", "\n", "\r\n")))
-	a.fatal(err)
+		a.Key, len(strings.ReplaceAll(apitest.FilePart+"--b--\n", "\n", "\r\n")))
+	a.NoErr(err)
 	return conn
 }
 
@@ -548,13 +549,13 @@ func (a *app) beginUpload(addr string) net.Conn {
 func TestDoorCutsOff(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	a := start(t)
+	a := apitest.Start(t)
 	for name, fail := range map[string]func(*web.Request) error{
 		"error": func(*web.Request) error { return web.ErrInternal },
 		"panic": func(*web.Request) error { panic("on the way") },
 	} {
-		h := a.server.Middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			a.server.ServeOperation(w, r, "half", func(c *web.Request) error {
+		h := a.Server.Middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			a.Server.ServeOperation(w, r, "half", func(c *web.Request) error {
 				_, _ = c.W.Write(bytes.Repeat([]byte("half"), 1<<20))
 				return fail(c)
 			})
@@ -563,26 +564,26 @@ func TestDoorCutsOff(t *testing.T) {
 		is.NoErr(err)
 		srv := &http.Server{Handler: h, ReadHeaderTimeout: time.Minute}
 		go func() { _ = srv.Serve(l) }()
-		res, err := plain.Get("http://" + l.Addr().String() + "/healthz")
+		res, err := apitest.Plain.Get("http://" + l.Addr().String() + "/healthz")
 		is.NoErr(err)
 		_, err = io.Copy(io.Discard, res.Body)
 		is.True(err != nil) // the client is told
 		is.NoErr(res.Body.Close())
 		is.NoErr(srv.Close())
-		a.server.Running.Wait()
-		if !strings.Contains(a.log.String(), `"op":"half"`) {
+		a.Server.Running.Wait()
+		if !strings.Contains(a.Logged.String(), `"op":"half"`) {
 			t.Errorf("%s: no line in the log", name)
 		}
 	}
 	// Before the answer has begun, a panic is an error like any other.
-	h := a.server.Middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		a.server.ServeOperation(w, r, "", func(*web.Request) error { panic("at once") })
+	h := a.Server.Middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		a.Server.ServeOperation(w, r, "", func(*web.Request) error { panic("at once") })
 	}))
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	is.NoErr(err)
 	srv := &http.Server{Handler: h, ReadHeaderTimeout: time.Minute}
 	go func() { _ = srv.Serve(l) }()
-	res, err := plain.Get("http://" + l.Addr().String() + "/api/v1/me")
+	res, err := apitest.Plain.Get("http://" + l.Addr().String() + "/api/v1/me")
 	is.NoErr(err)
 	is.Equal(res.StatusCode, 500)
 	text, err := io.ReadAll(res.Body)
@@ -628,17 +629,17 @@ func (c filedConn) ReadFrom(r io.Reader) (int64, error) {
 func TestDoorSendsFiles(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	a := start(t)
+	a := apitest.Start(t)
 	const size = 1 << 20
-	slug := a.share(strings.Repeat("0123456789abcdef", size/16))
+	slug := a.Share(strings.Repeat("0123456789abcdef", size/16))
 	var sent atomic.Int64
-	addr, stop, _ := a.serve(func(l net.Listener) net.Listener { return filed{l, &sent} }, time.Minute)
+	addr, stop, _ := serve(a, func(l net.Listener) net.Listener { return filed{l, &sent} }, time.Minute)
 	for _, c := range []struct {
 		header string
 		length int64
 	}{{"", size}, {"Range: bytes=1000-\r\n", size - 1000}} {
 		sent.Store(0)
-		got := a.talk(addr, "GET /x/"+slug+" HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"+c.header+"\r\n")
+		got := talk(a, addr, "GET /x/"+slug+" HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"+c.header+"\r\n")
 		is.True(strings.HasPrefix(got, "HTTP/1.1 20"))
 		is.True(int64(len(got)) > c.length)
 		is.True(sent.Load() >= c.length-512) // net/http looks at the beginning

@@ -1,5 +1,5 @@
 //go:build !unix
 
-package httpapi
+package httpapi_test
 
 func smallWindow(uintptr) {}

@@ -1,6 +1,6 @@
 //go:build unix
 
-package httpapi
+package httpapi_test
 
 import (
 	"syscall"

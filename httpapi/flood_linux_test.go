@@ -1,4 +1,4 @@
-package httpapi
+package httpapi_test
 
 import (
 	"bufio"
@@ -19,6 +19,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"kist/httpapi/apitest"
 	"kist/kv"
 	"kist/kv/catalog"
 	"kist/kv/field"
@@ -38,10 +39,10 @@ type planted struct {
 }
 
 // plant stores the largest records that visitors may see, and collections of many.
-func (a *app) plant() planted {
+func plant(a *apitest.App) planted {
 	a.Helper()
 	add := func(k *record.Kind, n int, in func(n int) field.Object) (ids []string) {
-		a.fatal(a.server.Store.Update(func(tx *kv.Tx) error {
+		a.NoErr(a.Server.Store.Update(func(tx *kv.Tx) error {
 			for i := range n {
 				form := record.NewForm(k)
 				one := in(i)
@@ -49,7 +50,7 @@ func (a *app) plant() planted {
 				if err := field.Create(form, one); err != nil {
 					return err
 				}
-				r, err := catalog.Add(tx, catalog.Draft{Owner: a.user.ID, Kind: k, Form: form})
+				r, err := catalog.Add(tx, catalog.Draft{Owner: a.User.ID, Kind: k, Form: form})
 				if err != nil {
 					return err
 				}
@@ -78,17 +79,17 @@ func (a *app) plant() planted {
 			"coverUrl": address(n), "storeUrl": address(n),
 		}
 	})
-	text := file{"a.txt", "", strings.Repeat("text\n", 1_000_000)}
-	a.upload(map[string]string{"isPublic": "true", "slug": "the-file"}, text).want(201)
+	text := apitest.File("a.txt", "", strings.Repeat("text\n", 1_000_000))
+	a.Upload(map[string]string{"isPublic": "true", "slug": "the-file"}, text).Want(201)
 	for slug, items := range map[string][]string{"the-recipes": recipes, "the-marks": marks} {
 		source := map[string]any{"items": items}
-		a.post("/api/v1/collections", map[string]any{"title": "c", "slug": slug, "isPublic": true, "source": source}).want(201)
+		a.Post("/api/v1/collections", map[string]any{"title": "c", "slug": slug, "isPublic": true, "source": source}).Want(201)
 	}
-	a.post("/api/v1/upload-requests", map[string]any{"title": "inbox", "slug": "the-inbox"}).want(201)
+	a.Post("/api/v1/upload-requests", map[string]any{"title": "inbox", "slug": "the-inbox"}).Want(201)
 	slugs := []string{
 		"the-note", "the-snippet", "the-link", "recipe0", "mark0", "game0", "the-file", "the-recipes", "the-marks", "the-inbox",
 	}
-	return planted{a.url, map[string][]string{
+	return planted{a.URL, map[string][]string{
 		"slug": slugs, "item": {note, recipes[1], marks[0]}, "username": {"ann"}, "topic": {"limits"}, "name": {"app.js"},
 		"token": {"x"}, "secret": {"x"}, "id": {"x"},
 	}}
@@ -130,10 +131,10 @@ func from(n int64) *net.Dialer {
 func TestVisitorRoutesUnderFlood(t *testing.T) {
 	needs.Time(t)
 	if os.Getenv(floodChild) != "" {
-		a := start(t, atHome)
-		a.withPassword(a.user, "correct horse")
-		text, err := json.Marshal(a.plant())
-		a.fatal(err)
+		a := apitest.Start(t, apitest.AtHome)
+		a.WithPassword(a.User, "correct horse")
+		text, err := json.Marshal(plant(a))
+		a.NoErr(err)
 		fmt.Printf("planted %s\n", text)
 		_, _ = io.Copy(io.Discard, os.Stdin) // until the parent ends
 		return
@@ -158,7 +159,7 @@ func TestVisitorRoutesUnderFlood(t *testing.T) {
 	}
 
 	f := &flood{T: t, pid: child.Process.Pid, at: strings.TrimPrefix(has.URL, "http://")}
-	for _, r := range start(t).server.Routes() {
+	for _, r := range apitest.Start(t).Server.Routes() {
 		if !r.Access.Open {
 			continue
 		}
@@ -250,7 +251,7 @@ func (f *flood) route(method, path, media, body string) {
 	f.signIn()
 	work.Wait()
 	f.most = max(f.most, f.resident())
-	if f.resident() > floodMost && !raceEnabled { // the race detector needs several times as much
+	if f.resident() > floodMost && !apitest.RaceEnabled { // the race detector needs several times as much
 		f.Errorf("%s %s: %d MiB", method, path, f.resident()>>10)
 	}
 	for _, conn := range slow {
@@ -286,7 +287,7 @@ func (f *flood) signIn() {
 		f.Fatal(err)
 	}
 	req.Header.Set("Content-Type", "application/json")
-	res, err := plain.Do(req)
+	res, err := apitest.Plain.Do(req)
 	if err != nil {
 		f.Fatal(err)
 	}

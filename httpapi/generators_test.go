@@ -1,4 +1,4 @@
-package httpapi
+package httpapi_test
 
 import (
 	"errors"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"kist/httpapi/apitest"
 	"kist/kv/kvtest/needs"
 )
 
@@ -89,9 +90,9 @@ func (w *workshop) copies(from string) {
 func TestLinters(t *testing.T) {
 	fetches(t, "the linters redocly and spectral")
 	t.Parallel()
-	a := start(t, atHome)
+	a := apitest.Start(t, apitest.AtHome)
 	w := newWorkshop(t)
-	w.write("openapi.json", a.get("/api/v1/openapi").want(200).body)
+	w.write("openapi.json", a.Get("/api/v1/openapi").Want(200).Body)
 	w.write(".spectral.yaml", []byte("extends: [\"spectral:oas\"]\n"))
 	w.npm(npmLinters)
 	t.Run("redocly", func(t *testing.T) {
@@ -107,10 +108,10 @@ func TestLinters(t *testing.T) {
 func TestTypeScriptClient(t *testing.T) {
 	fetches(t, "a client in TypeScript")
 	t.Parallel()
-	a := start(t, atHome)
+	a := apitest.Start(t, apitest.AtHome)
 	w := newWorkshop(t)
-	w.env = []string{"KIST_URL=" + a.url, "KIST_KEY=" + a.key}
-	w.write("openapi.json", a.get("/api/v1/openapi").want(200).body)
+	w.env = []string{"KIST_URL=" + a.URL, "KIST_KEY=" + a.Key}
+	w.write("openapi.json", a.Get("/api/v1/openapi").Want(200).Body)
 	w.npm(npmGenerators)
 	w.copies("ts")
 	w.tool("openapi-typescript", "openapi.json", "-o", "schema.d.ts")
@@ -124,10 +125,10 @@ func TestGoClient(t *testing.T) {
 	fetches(t, "a client in Go")
 	t.Parallel()
 	is := is.New(t)
-	a := start(t, atHome)
+	a := apitest.Start(t, apitest.AtHome)
 	w := newWorkshop(t)
-	w.env = []string{"KIST_URL=" + a.url, "KIST_KEY=" + a.key}
-	w.write("openapi.json", a.get("/api/v1/openapi").want(200).body)
+	w.env = []string{"KIST_URL=" + a.URL, "KIST_KEY=" + a.Key}
+	w.write("openapi.json", a.Get("/api/v1/openapi").Want(200).Body)
 	w.copies("go")
 	is.NoErr(os.Mkdir(filepath.Join(w.dir, "kist"), 0o755))
 	w.run("go", "mod", "init", "drive")

@@ -1,4 +1,4 @@
-package httpapi
+package httpapi_test
 
 import (
 	"bytes"
@@ -22,6 +22,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/matryer/is"
 
+	"kist/httpapi/apitest"
 	"kist/httpapi/web"
 )
 
@@ -56,7 +57,7 @@ func openLair(t *testing.T, apart bool) *lair {
 			c.Content = "http://content.test:" + door.Listener.Addr().String()[strings.LastIndex(door.Listener.Addr().String(), ":")+1:]
 		}
 	})
-	inner := l.server.Handler()
+	inner := l.Server.Handler()
 	site = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		l.mu.Lock()
 		bait, ok := l.bait[r.URL.Path]
@@ -83,7 +84,7 @@ func openLair(t *testing.T, apart bool) *lair {
 			}
 		}}, r)
 	})
-	l.server.Handle(site)
+	l.Server.Handle(site)
 	door.Start()
 	t.Cleanup(door.Close)
 	t.Cleanup(l.forgive)
@@ -145,15 +146,15 @@ func (l *lair) script(name string) string {
 	try { fetch(at + '/api/v1/notes?canary=%[3]s', { method: 'POST', credentials: 'include', keepalive: true, headers: { 'content-type': 'application/json' }, body: '{"title":"canary %[3]s","content":""}' }); } catch (e) {}
 	try { navigator.sendBeacon(tell + '/beacon'); } catch (e) {}
 	try { top.location = at + '/login?canary=%[3]s'; } catch (e) {}
-})();`, l.url, l.beacon.URL, name)
+})();`, l.URL, l.beacon.URL, name)
 }
 
 // hostiles are uploads of many types that browsers could run as programs.
-func (l *lair) hostiles() map[string]file {
+func (l *lair) hostiles() map[string]apitest.Part {
 	html := func(name string) string {
-		return `<!DOCTYPE html><html><head><title>x</title><meta http-equiv="refresh" content="0;url=` + l.url + `/login?canary=` + name + `"></head><body>` +
+		return `<!DOCTYPE html><html><head><title>x</title><meta http-equiv="refresh" content="0;url=` + l.URL + `/login?canary=` + name + `"></head><body>` +
 			`<script>` + l.script(name) + `</script><img src=x onerror="` + strings.ReplaceAll(l.script(name), `"`, "&quot;") + `">` +
-			`<form id=f method=post action="` + l.url + `/logout?canary=` + name + `"></form><script>f.submit()</script></body></html>`
+			`<form id=f method=post action="` + l.URL + `/logout?canary=` + name + `"></form><script>f.submit()</script></body></html>`
 	}
 	cdata := func(name string) string { return "<![CDATA[" + l.script(name) + "]]>" }
 	svg := func(name string) string {
@@ -168,34 +169,34 @@ func (l *lair) hostiles() map[string]file {
 			cdata(name) + `</script></body></html></xsl:template></xsl:stylesheet>`
 	}
 	boundary := "MIME-Version: 1.0\r\nContent-Type: multipart/related; boundary=b; type=\"text/html\"\r\nSubject: x\r\n\r\n--b\r\nContent-Type: text/html\r\nContent-Location: http://x.test/\r\n\r\n"
-	return map[string]file{
-		"html":       {"page.html", "text/html", html("html")},
-		"htm":        {"page.HTM", "text/html", html("htm")},
-		"no-ext":     {"page", "", html("no-ext")},
-		"odd-ext":    {"page.thing", "text/html", html("odd-ext")},
-		"as-png":     {"page.png", "image/png", html("as-png")},
-		"as-text":    {"page.txt", "text/plain", html("as-text")},
-		"late":       {"late.txt", "text/html", strings.Repeat("a", 2000) + html("late")}, // beyond what sniffers look at
-		"utf-7":      {"page", "text/html; charset=utf-7", "+ADw-script+AD4-" + l.script("utf-7") + "+ADw-/script+AD4-"},
-		"utf-16":     {"page.txt", "text/plain", "\xff\xfe" + wide(html("utf-16"))},
-		"svg":        {"a.svg", "image/svg+xml", svg("svg")},
-		"svg-as-png": {"a.png", "image/svg+xml", svg("svg-as-png")},
-		"svg-no-ext": {"a", "image/svg+xml", "<!-- by hand -->\n" + svg("svg-no-ext")},
-		"xml":        {"a.xml", "text/xml", `<?xml version="1.0"?><?xml-stylesheet type="text/xsl" href="#s"?><!DOCTYPE a [<!ATTLIST xsl:stylesheet id ID #REQUIRED>]><a>` + xsl("xml") + `</a>`},
-		"xml-svg":    {"a.xml", "application/xml", `<?xml version="1.0"?>` + svg("xml-svg")},
-		"xslt":       {"a.xsl", "application/xslt+xml", `<?xml version="1.0"?>` + xsl("xslt")},
-		"xhtml":      {"a.xhtml", "application/xhtml+xml", `<?xml version="1.0"?><html xmlns="http://www.w3.org/1999/xhtml"><head><title>x</title><script>` + cdata("xhtml") + `</script></head><body/></html>`},
-		"mhtml":      {"a.mhtml", "multipart/related", boundary + html("mhtml") + "\r\n--b--\r\n"},
-		"mht":        {"a.mht", "message/rfc822", boundary + html("mht") + "\r\n--b--\r\n"},
-		"mixed":      {"a", "multipart/x-mixed-replace; boundary=b", "--b\r\nContent-Type: text/html\r\n\r\n" + html("mixed") + "\r\n--b--\r\n"},
-		"gif-html":   {"a.html", "text/html", "GIF89a\x01\x00\x01\x00\x00\x00\x00;" + html("gif-html")},
-		"gif-js":     {"a.gif", "text/javascript", "GIF89a=1;" + l.script("gif-js")},
-		"js":         {"a.js", "text/javascript", l.script("js")},
-		"js-no-ext":  {"a", "application/x-javascript", l.script("js-no-ext")},
-		"markdown":   {"a.md", "text/markdown", html("markdown")},
-		"pdf":        {"a.pdf", "application/pdf", pdfFile(l.script("pdf") + fmt.Sprintf("app.launchURL('%s/pdf', true); this.submitForm({cURL: '%s/api/v1/notes?canary=pdf', cSubmitAs: 'HTML'});", l.beacon.URL, l.url))},
-		"pdf-html":   {"a.html", "text/html", "%PDF-1.4\n" + html("pdf-html")},
-		"plain":      {"a.txt", "text/plain", "javascript:" + l.script("plain")},
+	return map[string]apitest.Part{
+		"html":       apitest.File("page.html", "text/html", html("html")),
+		"htm":        apitest.File("page.HTM", "text/html", html("htm")),
+		"no-ext":     apitest.File("page", "", html("no-ext")),
+		"odd-ext":    apitest.File("page.thing", "text/html", html("odd-ext")),
+		"as-png":     apitest.File("page.png", "image/png", html("as-png")),
+		"as-text":    apitest.File("page.txt", "text/plain", html("as-text")),
+		"late":       apitest.File("late.txt", "text/html", strings.Repeat("a", 2000)+html("late")), // beyond what sniffers look at
+		"utf-7":      apitest.File("page", "text/html; charset=utf-7", "+ADw-script+AD4-"+l.script("utf-7")+"+ADw-/script+AD4-"),
+		"utf-16":     apitest.File("page.txt", "text/plain", "\xff\xfe"+wide(html("utf-16"))),
+		"svg":        apitest.File("a.svg", "image/svg+xml", svg("svg")),
+		"svg-as-png": apitest.File("a.png", "image/svg+xml", svg("svg-as-png")),
+		"svg-no-ext": apitest.File("a", "image/svg+xml", "<!-- by hand -->\n"+svg("svg-no-ext")),
+		"xml":        apitest.File("a.xml", "text/xml", `<?xml version="1.0"?><?xml-stylesheet type="text/xsl" href="#s"?><!DOCTYPE a [<!ATTLIST xsl:stylesheet id ID #REQUIRED>]><a>`+xsl("xml")+`</a>`),
+		"xml-svg":    apitest.File("a.xml", "application/xml", `<?xml version="1.0"?>`+svg("xml-svg")),
+		"xslt":       apitest.File("a.xsl", "application/xslt+xml", `<?xml version="1.0"?>`+xsl("xslt")),
+		"xhtml":      apitest.File("a.xhtml", "application/xhtml+xml", `<?xml version="1.0"?><html xmlns="http://www.w3.org/1999/xhtml"><head><title>x</title><script>`+cdata("xhtml")+`</script></head><body/></html>`),
+		"mhtml":      apitest.File("a.mhtml", "multipart/related", boundary+html("mhtml")+"\r\n--b--\r\n"),
+		"mht":        apitest.File("a.mht", "message/rfc822", boundary+html("mht")+"\r\n--b--\r\n"),
+		"mixed":      apitest.File("a", "multipart/x-mixed-replace; boundary=b", "--b\r\nContent-Type: text/html\r\n\r\n"+html("mixed")+"\r\n--b--\r\n"),
+		"gif-html":   apitest.File("a.html", "text/html", "GIF89a\x01\x00\x01\x00\x00\x00\x00;"+html("gif-html")),
+		"gif-js":     apitest.File("a.gif", "text/javascript", "GIF89a=1;"+l.script("gif-js")),
+		"js":         apitest.File("a.js", "text/javascript", l.script("js")),
+		"js-no-ext":  apitest.File("a", "application/x-javascript", l.script("js-no-ext")),
+		"markdown":   apitest.File("a.md", "text/markdown", html("markdown")),
+		"pdf":        apitest.File("a.pdf", "application/pdf", pdfFile(l.script("pdf")+fmt.Sprintf("app.launchURL('%s/pdf', true); this.submitForm({cURL: '%s/api/v1/notes?canary=pdf', cSubmitAs: 'HTML'});", l.beacon.URL, l.URL))),
+		"pdf-html":   apitest.File("a.html", "text/html", "%PDF-1.4\n"+html("pdf-html")),
+		"plain":      apitest.File("a.txt", "text/plain", "javascript:"+l.script("plain")),
 	}
 }
 
@@ -253,7 +254,7 @@ func (l *lair) visits(address string) (title string) {
 }
 
 // notes is how many notes there are.
-func (l *lair) notes() float64 { return l.get("/api/v1/notes").want(200).at("total").(float64) }
+func (l *lair) notes() float64 { return l.Get("/api/v1/notes").Want(200).At("total").(float64) }
 
 // TestBrowserHostile: no upload runs a script, at whatever address it is
 // opened and whatever embeds it, while its owner is signed in.
@@ -271,16 +272,16 @@ func TestBrowserHostile(t *testing.T) {
 					continue
 				}
 				path := "/careless-" + name
-				l.lay(path, media+"\n"+all[name].content)
+				l.lay(path, media+"\n"+all[name].Content)
 				if media == "text/javascript" {
-					l.lay(path+".js", media+"\n"+all[name].content)
+					l.lay(path+".js", media+"\n"+all[name].Content)
 					l.lay(path, "text/html\n<!DOCTYPE html><script src="+path+".js></script>")
 				}
-				l.visits(l.url + path)
+				l.visits(l.URL + path)
 				l.eventually(func() bool { return l.notes() > 0 })
 				l.do(chromedp.Navigate("about:blank"))
 				for l.notes() > 0 {
-					l.delete("/api/v1/notes/" + l.one("notes", "id").(string)).want(200)
+					l.Delete("/api/v1/notes/" + one(l.App, "notes", "id").(string)).Want(200)
 				}
 				is.True(len(l.calls()) > 2)
 			}
@@ -288,33 +289,33 @@ func TestBrowserHostile(t *testing.T) {
 			var frames []string
 			for name, f := range all {
 				slug := "the-" + name
-				l.upload(map[string]string{"slug": slug, "isPublic": strconv.FormatBool(len(name)%2 == 0)}, f).want(201)
+				l.Upload(map[string]string{"slug": slug, "isPublic": strconv.FormatBool(len(name)%2 == 0)}, f).Want(201)
 				var addresses []string
 				if opened[name] {
 					addresses = []string{"/x/" + slug, "/v/" + slug}
 				}
 				switch {
 				case apart:
-					is.True(strings.HasPrefix(l.get("/x/"+slug).want(302).header.Get("Location"), l.server.Content))
+					is.True(strings.HasPrefix(l.Get("/x/"+slug).Want(302).Header.Get("Location"), l.Server.Content))
 				case name == "svg", name == "html", name == "gif-html":
 					addresses = append(addresses, "/x/"+slug+".html", "/"+slug, "/t/"+slug)
 				}
 				for _, path := range addresses {
-					if title := l.visits(l.url + path); strings.HasPrefix(title, "canary") {
+					if title := l.visits(l.URL + path); strings.HasPrefix(title, "canary") {
 						t.Errorf("%s at %s: the title is %q", name, path, title)
 					}
 				}
 				if calls := l.calls(); len(calls) > 0 {
 					t.Errorf("%s: %q", name, calls)
 				}
-				src := l.url + "/x/" + slug
+				src := l.URL + "/x/" + slug
 				frames = append(frames, fmt.Sprintf(
 					`<iframe src="%[1]s"></iframe><object data="%[1]s"></object><script src="%[1]s"></script><script type=module src="%[1]s"></script>`, src))
 			}
 			// In a page of ours that somebody got markup into.
 			for batch := range slices.Chunk(frames, 9) {
 				l.lay("/embeds", "text/html|script-src 'self'\n<!DOCTYPE html><title>embeds</title>"+strings.Join(batch, "\n"))
-				is.Equal(l.visits(l.url+"/embeds"), "embeds")
+				is.Equal(l.visits(l.URL+"/embeds"), "embeds")
 				is.Equal(l.calls(), nil)
 			}
 			l.do(chromedp.Navigate("about:blank"))
@@ -369,15 +370,15 @@ func TestBrowserShows(t *testing.T) {
 			is := is.New(t)
 			l := openLair(t, apart)
 			private := map[string]string{"slug": "film", "isPublic": "false"}
-			l.upload(private, file{"film.webm", "video/webm", film(60)}).want(201)
+			l.Upload(private, apitest.File("film.webm", "video/webm", film(60))).Want(201)
 			private["slug"] = "paper"
-			l.upload(private, file{"paper.pdf", "application/pdf", pdfFile("")}).want(201)
+			l.Upload(private, apitest.File("paper.pdf", "application/pdf", pdfFile(""))).Want(201)
 			var b bytes.Buffer
 			is.NoErr(png.Encode(&b, image.NewGray(image.Rect(0, 0, 900, 600))))
 			private["slug"] = "photo"
-			l.upload(private, file{"photo.png", "image/png", b.String()}).want(201)
+			l.Upload(private, apitest.File("photo.png", "image/png", b.String())).Want(201)
 
-			l.visits(l.url + "/v/film")
+			l.visits(l.URL + "/v/film")
 			l.until(`document.querySelector('video').readyState > 0`)
 			is.Equal(l.js(`Math.round(document.querySelector('video').duration)`), 60.0)
 			l.js(`document.querySelector('video').currentTime = 50.5`)
@@ -391,17 +392,17 @@ func TestBrowserShows(t *testing.T) {
 				return err == nil && from > 1<<20
 			}))
 
-			l.visits(l.url + "/v/photo")
+			l.visits(l.URL + "/v/photo")
 			l.until(`document.querySelector('.shown img').naturalWidth === 900`)
 			l.open("/files")
 			l.until(`[...document.querySelectorAll('#main .item img')].some((i) => i.naturalWidth === 128)`) // small, by way of the base
 
 			for _, path := range []string{"/v/paper", "/x/paper"} {
-				l.visits(l.url + path)
+				l.visits(l.URL + path)
 				l.eventually(l.red)
 			}
 			is.Equal(l.downloads(), 0)
-			l.visits(l.url + "/x/paper?download=1")
+			l.visits(l.URL + "/x/paper?download=1")
 			l.eventually(func() bool { return l.downloads() == 1 })
 		})
 	}
@@ -421,7 +422,7 @@ func (l *lair) red() bool {
 	var shot []byte
 	l.do(chromedp.CaptureScreenshot(&shot))
 	picture, err := png.Decode(bytes.NewReader(shot))
-	l.fatal(err)
+	l.NoErr(err)
 	n := 0
 	for x := 0; x < picture.Bounds().Dx(); x += 8 { // the race detector makes looking at all of them slow
 		for y := 0; y < picture.Bounds().Dy(); y += 8 {

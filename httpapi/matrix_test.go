@@ -1,4 +1,4 @@
-package httpapi
+package httpapi_test
 
 import (
 	"encoding/json"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"kist/httpapi/apitest"
 	"kist/kv"
 	"kist/kv/people"
 	"kist/kv/record"
@@ -31,9 +32,9 @@ type principal struct {
 }
 
 // principals makes one of each kind.
-func (a *app) principals() []principal {
+func principals(a *apitest.App) []principal {
 	a.Helper()
-	bob, off, mute := a.addUser("bob", people.Member), a.addUser("off", people.Member), a.addUser("mute", people.Member)
+	bob, off, mute := a.AddUser("bob", people.Member), a.AddUser("off", people.Member), a.AddUser("mute", people.Member)
 	var all []principal
 	key := func(name string, u *people.User, change func(*principal, *people.Key), scopes ...people.Scope) record.ID {
 		k := people.Key{Owner: u.ID, Name: "test", Scopes: scopes}
@@ -43,7 +44,7 @@ func (a *app) principals() []principal {
 		}
 		var made *people.Key
 		var secret string
-		a.fatal(a.server.Store.Update(func(tx *kv.Tx) (err error) { made, secret, err = people.AddKey(tx, k); return err }))
+		a.NoErr(a.Server.Store.Update(func(tx *kv.Tx) (err error) { made, secret, err = people.AddKey(tx, k); return err }))
 		p.header = append(p.header, "X-Api-Key", secret)
 		all = append(all, p)
 		return made.ID
@@ -52,11 +53,11 @@ func (a *app) principals() []principal {
 	session := func(name string, u *people.User, change func(*principal)) {
 		p := principal{name: name, session: true, admin: u.Role == people.Admin, scopes: []people.Scope{people.ScopeAdmin}}
 		var secret string
-		a.fatal(a.server.Store.Update(func(tx *kv.Tx) (err error) {
+		a.NoErr(a.Server.Store.Update(func(tx *kv.Tx) (err error) {
 			_, secret, err = people.AddSession(tx, u.ID, "test", "192.0.2.1", tx.Now)
 			return err
 		}))
-		p.header = []string{"Cookie", a.sessionCookie() + "=" + secret, "Sec-Fetch-Site", "same-origin"}
+		p.header = []string{"Cookie", a.SessionCookie() + "=" + secret, "Sec-Fetch-Site", "same-origin"}
 		if change != nil {
 			change(&p)
 		}
@@ -69,9 +70,9 @@ func (a *app) principals() []principal {
 		principal{name: "nobody", broken: true},
 		principal{name: "unknown key", broken: true, header: []string{"X-Api-Key", people.KeyPrefix + strings.Repeat("A", 43)}},
 		principal{name: "no key at all", broken: true, header: []string{"Authorization", "Bearer x"}},
-		principal{name: "unknown session", broken: true, header: []string{"Cookie", a.sessionCookie() + "=" + people.KeyPrefix + strings.Repeat("A", 43)}},
+		principal{name: "unknown session", broken: true, header: []string{"Cookie", a.SessionCookie() + "=" + people.KeyPrefix + strings.Repeat("A", 43)}},
 	)
-	key("expired key", bob, func(p *principal, k *people.Key) { p.broken, k.Expires = true, a.clock.now().Add(time.Second) }, people.ScopeAdmin)
+	key("expired key", bob, func(p *principal, k *people.Key) { p.broken, k.Expires = true, a.Clock.Now().Add(time.Second) }, people.ScopeAdmin)
 	key("disabled key", bob, func(p *principal, k *people.Key) { p.broken, k.Disabled = true, true }, people.ScopeAdmin)
 	key("key of a disabled user", off, broken, people.ScopeAdmin)
 	session("session of a disabled user", off, func(p *principal) { p.broken = true })
@@ -81,26 +82,26 @@ func (a *app) principals() []principal {
 		{people.ScopeRead}, {people.ScopeWrite}, {people.ScopeUpload}, {people.ScopeAll}, {people.ScopeAdmin}, {people.ScopeRead, people.ScopeWrite},
 	} {
 		key(fmt.Sprint("user's key for ", scopes), bob, nil, scopes...)
-		key(fmt.Sprint("administrator's key for ", scopes), a.user, nil, scopes...)
+		key(fmt.Sprint("administrator's key for ", scopes), a.User, nil, scopes...)
 	}
 	key("device key", bob, func(_ *principal, k *people.Key) {
-		k.Device, k.Slides, k.Expires = "swush-cli", people.SlideTime, a.clock.now().Add(people.SlideTime)
+		k.Device, k.Slides, k.Expires = "swush-cli", people.SlideTime, a.Clock.Now().Add(people.SlideTime)
 	}, people.ScopeRead, people.ScopeWrite, people.ScopeUpload)
-	session("user's session", a.addUser("cleo", people.Member), nil)
-	session("administrator's session", a.addUser("dan", people.Admin), nil)
-	session("session, from another site", a.addUser("fay", people.Admin), func(p *principal) { p.foreign, p.header[3] = true, "cross-site" })
-	session("session beside an unknown key", a.addUser("eve", people.Admin), func(p *principal) {
+	session("user's session", a.AddUser("cleo", people.Member), nil)
+	session("administrator's session", a.AddUser("dan", people.Admin), nil)
+	session("session, from another site", a.AddUser("fay", people.Admin), func(p *principal) { p.foreign, p.header[3] = true, "cross-site" })
+	session("session beside an unknown key", a.AddUser("eve", people.Admin), func(p *principal) {
 		p.broken, p.header = true, append(p.header, "X-Api-Key", people.KeyPrefix+strings.Repeat("A", 43))
 	})
 	gone := key("revoked key", bob, broken, people.ScopeAdmin)
-	key("two keys", a.user, func(p *principal, _ *people.Key) {
-		p.twice, p.header = true, []string{"Authorization", "ApiKey " + a.addKey(a.user, people.ScopeAdmin)}
+	key("two keys", a.User, func(p *principal, _ *people.Key) {
+		p.twice, p.header = true, []string{"Authorization", "ApiKey " + a.AddKey(a.User, people.ScopeAdmin)}
 	}, people.ScopeAdmin)
 
-	a.fatal(a.server.Store.Update(func(tx *kv.Tx) error { return people.RemoveKey(tx, bob.ID, gone) }))
-	a.clock.advance(2 * time.Second)
-	a.patch("/api/v1/admin/users/"+off.ID.String(), `{"disabled":true}`).want(200)
-	a.patch("/api/v1/admin/users/"+mute.ID.String(), `{"apiTokensDisabled":true}`).want(200)
+	a.NoErr(a.Server.Store.Update(func(tx *kv.Tx) error { return people.RemoveKey(tx, bob.ID, gone) }))
+	a.Clock.Advance(2 * time.Second)
+	a.Patch("/api/v1/admin/users/"+off.ID.String(), `{"disabled":true}`).Want(200)
+	a.Patch("/api/v1/admin/users/"+mute.ID.String(), `{"apiTokensDisabled":true}`).Want(200)
 	return all
 }
 
@@ -108,17 +109,17 @@ func (a *app) principals() []principal {
 type operation struct{ method, path, needs string }
 
 // operations reads the rows of the document that the server serves.
-func (a *app) operations() (all []operation) {
+func operations(a *apitest.App) (all []operation) {
 	a.Helper()
 	var doc struct {
 		Paths map[string]map[string]json.RawMessage
 	}
-	a.fatal(json.Unmarshal(a.get("/api/v1/openapi").want(200).body, &doc))
+	a.NoErr(json.Unmarshal(a.Get("/api/v1/openapi").Want(200).Body, &doc))
 	for path, item := range doc.Paths {
 		for method, raw := range item {
 			var op struct{ Description string }
 			if method = strings.ToUpper(method); method != "PARAMETERS" {
-				a.fatal(json.Unmarshal(raw, &op))
+				a.NoErr(json.Unmarshal(raw, &op))
 				all = append(all, operation{method, path, strings.TrimSuffix(op.Description, recentDoc)})
 			}
 		}
@@ -184,7 +185,7 @@ var refusals = []string{"no_credential", "unknown_key", "session_needed", "scope
 // kind of caller.
 func TestAuthorisation(t *testing.T) {
 	t.Parallel()
-	ops := start(t).operations()
+	ops := operations(apitest.Start(t))
 	if len(ops) < 150 {
 		t.Fatalf("the document has %d operations", len(ops))
 	}
@@ -193,8 +194,8 @@ func TestAuthorisation(t *testing.T) {
 	rest := slices.DeleteFunc(slices.Clone(ops), func(op operation) bool { return slices.Contains(ends, op.path) })
 	t.Run("most", func(t *testing.T) {
 		t.Parallel()
-		a := start(t)
-		a.verdicts(rest, a.principals())
+		a := apitest.Start(t)
+		verdicts(a, rest, principals(a))
 	})
 	for _, op := range ops {
 		if !slices.Contains(ends, op.path) {
@@ -202,14 +203,14 @@ func TestAuthorisation(t *testing.T) {
 		}
 		t.Run(op.method+" "+op.path, func(t *testing.T) {
 			t.Parallel()
-			a := start(t)
-			a.verdicts([]operation{op}, a.principals())
+			a := apitest.Start(t)
+			verdicts(a, []operation{op}, principals(a))
 		})
 	}
 }
 
 // judge sends each operation as each principal.
-func (a *app) verdicts(ops []operation, callers []principal) {
+func verdicts(a *apitest.App, ops []operation, callers []principal) {
 	a.Helper()
 	is := is.New(a.TB.(*testing.T))
 	args := regexp.MustCompile(`\{\w+\}`)
@@ -217,7 +218,7 @@ func (a *app) verdicts(ops []operation, callers []principal) {
 		path := args.ReplaceAllString(op.path, "01890000-0000-7000-8000-000000000000") // of nothing
 		for j, p := range callers {
 			from := fmt.Sprintf("10.%d.%d.1", i, j) // limits of visitors are no matter here
-			got := a.from(from, op.method, path, "kist.example.org", false, "", p.header...)
+			got := a.From(from, op.method, path, "kist.example.org", false, "", p.header...)
 			body, err := io.ReadAll(got.Body)
 			is.NoErr(err)
 			var e struct{ Code string }

@@ -1,4 +1,4 @@
-package httpapi
+package httpapi_test
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 	"github.com/matryer/is"
 
 	"kist/embed"
+	"kist/httpapi/apitest"
 	"kist/httpapi/web"
 )
 
@@ -50,7 +51,7 @@ func TestOpenAPIHoldsTheRoutes(t *testing.T) {
 	is := is.New(t)
 	doc, err := openapi3.NewLoader().LoadFromData(embed.OpenAPI)
 	is.NoErr(err)
-	a := start(t)
+	a := apitest.Start(t)
 	ids := map[string]bool{}
 	operations := 0
 	for path, item := range doc.Paths.Map() {
@@ -63,18 +64,18 @@ func TestOpenAPIHoldsTheRoutes(t *testing.T) {
 			// And the router leads there: it does not answer 404 for the
 			// address itself, nor 405.
 			path := strings.NewReplacer("{slug}", "none", "{id}", "01890a5d-ac96-774b-bcce-b302099a8057", "{token}", "none", "{name}", "none").Replace(path)
-			got := a.do(apiRequest{method: method, path: path, anyone: true, raw: true})
-			is.True(got.status != 405)
-			is.True(!strings.Contains(string(got.body), "There is no such address."))
+			got := a.Do(apitest.ApiRequest{Method: method, Path: path, Anyone: true, Raw: true})
+			is.True(got.Status != 405)
+			is.True(!strings.Contains(string(got.Body), "There is no such address."))
 		}
 	}
 	var rows []string
-	for _, r := range a.server.Routes() {
+	for _, r := range a.Server.Routes() {
 		rows = append(rows, r.Method+" "+r.Path)
 		if r.Method == "GET" {
 			rows = append(rows, "HEAD "+r.Path) // by the document's description
 		}
-		if !documented(&r) {
+		if !apitest.Documented(&r) {
 			is.True(!strings.HasPrefix(r.Path, web.APIPath) || r.ID == "readReference") // what is below the API's prefix is documented, but for a page
 			continue
 		}
@@ -84,5 +85,5 @@ func TestOpenAPIHoldsTheRoutes(t *testing.T) {
 	}
 	is.Equal(operations, 0) // every documented operation exists
 	slices.Sort(rows)
-	is.Equal(a.server.Registered(), rows) // every row is registered, once, and nothing else
+	is.Equal(a.Server.Registered(), rows) // every row is registered, once, and nothing else
 }

@@ -1,4 +1,4 @@
-package httpapi
+package httpapi_test
 
 import (
 	"encoding/json"
@@ -12,6 +12,8 @@ import (
 
 	"github.com/matryer/is"
 
+	"kist/httpapi"
+	"kist/httpapi/apitest"
 	"kist/httpapi/session"
 	"kist/httpapi/web"
 	"kist/kv"
@@ -37,8 +39,8 @@ func operate(t *testing.T, h http.Handler, method, target, body string) (int, ma
 func TestOperator(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	a := start(t)
-	op := a.server.Operator(nil)
+	a := apitest.Start(t)
+	op := a.Server.Operator(nil)
 	status, got := operate(t, op, "POST", "/api/v1/admin/users", `{"username":"bob","password":"correct horse"}`)
 	is.Equal(status, 201)
 	bob := got["data"].(map[string]any)["id"].(string)
@@ -52,16 +54,16 @@ func TestOperator(t *testing.T) {
 	status, got = operate(t, op, "POST", "/api/v1/keys?user=bob", `{"name":"laptop","scopes":["read"]}`)
 	is.Equal(status, 201)
 	key := got["key"].(string)
-	is.Equal(a.do(apiRequest{method: "GET", path: "/api/v1/me", key: key}).text("data.username"), "bob")
+	is.Equal(a.Do(apitest.ApiRequest{Method: "GET", Path: "/api/v1/me", Key: key}).Text("data.username"), "bob")
 	id := got["data"].(map[string]any)["id"].(string)
 	status, _ = operate(t, op, "DELETE", "/api/v1/keys/"+id+"?user=ann", "") // it is not hers
 	is.Equal(status, 404)
 	status, _ = operate(t, op, "DELETE", "/api/v1/keys/"+id+"?user=bob", "")
 	is.Equal(status, 200)
-	is.Equal(a.do(apiRequest{method: "GET", path: "/api/v1/me", key: key}).status, 401)
+	is.Equal(a.Do(apitest.ApiRequest{Method: "GET", Path: "/api/v1/me", Key: key}).Status, 401)
 	status, _ = operate(t, op, "PATCH", "/api/v1/admin/settings", `{"apiTokensDisabled":true}`)
 	is.Equal(status, 200)
-	is.Equal(a.do(apiRequest{method: "GET", path: "/api/v1/me"}).code(), "api_tokens_disabled")
+	is.Equal(a.Do(apitest.ApiRequest{Method: "GET", Path: "/api/v1/me"}).Code(), "api_tokens_disabled")
 
 	status, got = operate(t, op, "POST", "/api/v1/admin/users", `{"username":"no way","password":"x"}`)
 	is.Equal(status, 422) // the rules of the API's own form
@@ -71,7 +73,7 @@ func TestOperator(t *testing.T) {
 		is.Equal(status, 404)
 		is.True(strings.Contains(got["error"].(string), "kist user list shows the names"))
 	}
-	log := a.log.String()
+	log := a.Logged.String()
 	is.True(strings.Contains(log, `"op":"createKey","user":"operator","account":"bob"`))
 	is.True(!strings.Contains(log, key))
 }
@@ -80,18 +82,18 @@ func TestOperator(t *testing.T) {
 func TestOperatorErrors(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	a := start(t)
-	op := a.server.Operator(nil)
+	a := apitest.Start(t)
+	op := a.Server.Operator(nil)
 	for _, target := range []string{"GET /", "GET /healthz", "GET /api/v1/files", "POST /api/v1/auth/login", "PUT /api/v1/me", "GET /api/v1/export"} {
 		method, path, _ := strings.Cut(target, " ")
 		status, got := operate(t, op, method, path, "{}")
 		is.Equal(status, 400)
 		is.Equal(got["code"], "unknown_command")
 	}
-	for _, id := range slices.Concat(InstanceOps, AccountOps) {
-		is.True(slices.ContainsFunc(a.server.Routes(), func(r Route) bool { return r.ID == id })) // a row of the table
+	for _, id := range slices.Concat(httpapi.InstanceOps, httpapi.AccountOps) {
+		is.True(slices.ContainsFunc(a.Server.Routes(), func(r httpapi.Route) bool { return r.ID == id })) // a row of the table
 	}
-	is.NoErr(a.server.Store.Close())
+	is.NoErr(a.Server.Store.Close())
 	status, got := operate(t, op, "GET", "/api/v1/admin/users", "")
 	is.Equal(status, 503)
 	is.Equal(got["error"], "the store is closed")
@@ -101,14 +103,14 @@ func TestOperatorErrors(t *testing.T) {
 func TestOperatorAlone(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	a := start(t)
+	a := apitest.Start(t)
 	quiet := slog.New(slog.DiscardHandler)
-	deleted := a.post("/api/v1/notes", `{"content":"c"}`).want(201).text("data.id")
-	a.delete("/api/v1/notes/" + deleted).want(200)
-	op := Operator(web.Config{Store: a.server.Store, Passwords: cheapPasswords(), Log: quiet, Access: quiet}, nil)
-	fill := strings.NewReplacer("{id}", a.user.ID.String())
-	for _, r := range a.server.Routes() {
-		if r.ID == "removeUser" || !slices.Contains(InstanceOps, r.ID) && !slices.Contains(AccountOps, r.ID) {
+	deleted := a.Post("/api/v1/notes", `{"content":"c"}`).Want(201).Text("data.id")
+	a.Delete("/api/v1/notes/" + deleted).Want(200)
+	op := httpapi.Operator(web.Config{Store: a.Server.Store, Passwords: apitest.CheapPasswords(), Log: quiet, Access: quiet}, nil)
+	fill := strings.NewReplacer("{id}", a.User.ID.String())
+	for _, r := range a.Server.Routes() {
+		if r.ID == "removeUser" || !slices.Contains(httpapi.InstanceOps, r.ID) && !slices.Contains(httpapi.AccountOps, r.ID) {
 			continue
 		}
 		body := map[string]string{
@@ -120,7 +122,7 @@ func TestOperatorAlone(t *testing.T) {
 			t.Errorf("%s: %d %v", r.ID, status, got)
 		}
 	}
-	status, _ := operate(t, op, "DELETE", "/api/v1/admin/users/"+a.user.ID.String(), "")
+	status, _ := operate(t, op, "DELETE", "/api/v1/admin/users/"+a.User.ID.String(), "")
 	is.Equal(status, 409) // the last administrator
 }
 
@@ -129,39 +131,39 @@ func TestOperatorAlone(t *testing.T) {
 func TestOperatorIsNotOnTheNetwork(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	a := start(t)
-	bob := a.addUser("bob", people.Member)
-	key := a.addKey(bob, people.ScopeAdmin)
-	fill := strings.NewReplacer("{id}", a.user.ID.String())
+	a := apitest.Start(t)
+	bob := a.AddUser("bob", people.Member)
+	key := a.AddKey(bob, people.ScopeAdmin)
+	fill := strings.NewReplacer("{id}", a.User.ID.String())
 	rows := 0
-	for _, r := range a.server.Routes() {
-		if !slices.Contains(InstanceOps, r.ID) && !slices.Contains(AccountOps, r.ID) {
+	for _, r := range a.Server.Routes() {
+		if !slices.Contains(httpapi.InstanceOps, r.ID) && !slices.Contains(httpapi.AccountOps, r.ID) {
 			continue
 		}
 		rows++
 		for _, name := range []string{"ann", "operator", ""} {
-			q := apiRequest{method: r.Method, path: fill.Replace(r.Path), raw: true} // the network refuses the parameter user: see TestUnknownParameters
-			q.header = http.Header{"X-Kist-User": {name}, "X-Forwarded-For": {"@"}}
+			q := apitest.ApiRequest{Method: r.Method, Path: fill.Replace(r.Path), Raw: true} // the network refuses the parameter user: see TestUnknownParameters
+			q.Header = http.Header{"X-Kist-User": {name}, "X-Forwarded-For": {"@"}}
 			if r.Body != nil {
-				q.json = "{}"
+				q.JSON = "{}"
 			}
-			q.anyone = true
-			is.Equal(a.do(q).status, 401)
-			q.anyone, q.key = false, key
-			got := a.do(q)
+			q.Anyone = true
+			is.Equal(a.Do(q).Status, 401)
+			q.Anyone, q.Key = false, key
+			got := a.Do(q)
 			switch r.ID {
 			case "readMe":
-				is.Equal(got.text("data.username"), "bob")
+				is.Equal(got.Text("data.username"), "bob")
 			case "listWebhooks", "listTrash", "emptyTrash": // bob's own
-				is.Equal(got.status, 200)
+				is.Equal(got.Status, 200)
 			case "restoreTrash":
-				is.Equal(got.status, 422)
+				is.Equal(got.Status, 422)
 			default:
-				is.Equal(got.status, 403)
+				is.Equal(got.Status, 403)
 			}
 		}
 	}
-	is.Equal(rows, len(InstanceOps)+len(AccountOps))
+	is.Equal(rows, len(httpapi.InstanceOps)+len(httpapi.AccountOps))
 }
 
 // Commands that are no operations of the API are rows of the operator alone: the
@@ -169,7 +171,7 @@ func TestOperatorIsNotOnTheNetwork(t *testing.T) {
 func TestOperatorCommands(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	a := start(t)
+	a := apitest.Start(t)
 	ran := 0
 	commands := map[string]func(http.ResponseWriter, *http.Request) error{
 		"POST /gc":  func(w http.ResponseWriter, _ *http.Request) error { ran++; _, err := w.Write([]byte("{}")); return err },
@@ -179,11 +181,11 @@ func TestOperatorCommands(t *testing.T) {
 			return errors.Join(err, errors.New("the disk is gone"))
 		},
 	}
-	op := a.server.Operator(commands)
+	op := a.Server.Operator(commands)
 	status, _ := operate(t, op, "POST", "/gc", "{}")
 	is.Equal(status, 200)
 	is.Equal(ran, 1)
-	is.True(strings.Contains(a.log.String(), `"op":"postGc","user":"operator"`))
+	is.True(strings.Contains(a.Logged.String(), `"op":"postGc","user":"operator"`))
 	status, got := operate(t, op, "GET", "/copy", "")
 	is.Equal(status, 500)
 	is.Equal(got["error"], "the copy is not there") // all of it
@@ -194,17 +196,17 @@ func TestOperatorCommands(t *testing.T) {
 	for name := range commands {
 		method, path, _ := strings.Cut(name, " ")
 		for _, at := range []string{path, "/api/v1" + path, "/api/v1/admin" + path} {
-			q := apiRequest{method: method, path: at, raw: true} // by an administrator's key
-			if got := a.do(q).status; got != 404 && got != 405 {
+			q := apitest.ApiRequest{Method: method, Path: at, Raw: true} // by an administrator's key
+			if got := a.Do(q).Status; got != 404 && got != 405 {
 				t.Errorf("%s %s: %d", method, at, got)
 			}
 		}
 	}
 	is.Equal(ran, 1)
-	for _, r := range a.server.Routes() {
+	for _, r := range a.Server.Routes() {
 		is.True(!r.Access.Operator)
 	}
 	r := httptest.NewRequest("POST", "/gc", http.NoBody)
-	r.Header.Set("X-Api-Key", a.key)
-	is.True(kv.Missing(session.Authorize(&web.Request{Site: a.server.Site, R: r}, web.Operators)))
+	r.Header.Set("X-Api-Key", a.Key)
+	is.True(kv.Missing(session.Authorize(&web.Request{Site: a.Server.Site, R: r}, web.Operators)))
 }

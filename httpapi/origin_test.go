@@ -1,33 +1,18 @@
-package httpapi
+package httpapi_test
 
 import (
-	"crypto/tls"
 	"net/http"
-	"net/http/httptest"
 	"net/netip"
 	"strings"
 	"testing"
 
 	"github.com/matryer/is"
 
+	"kist/httpapi/apitest"
 	"kist/httpapi/web"
 )
 
 var trustsProxy = func(c *web.Config) { c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("192.0.2.1/32")} }
-
-// from has the server answer a request that comes from an address, as its
-// handler sees it. The others of the header are as withHeader takes them.
-func (a *app) from(peer, method, path, host string, encrypted bool, body string, header ...string) *http.Response {
-	a.Helper()
-	r := httptest.NewRequest(method, path, strings.NewReader(body))
-	r.RemoteAddr, r.Host, r.Header = peer+":5000", host, withHeader(header...)
-	if encrypted {
-		r.TLS = new(tls.ConnectionState)
-	}
-	w := httptest.NewRecorder()
-	a.server.ServeHTTP(w, r)
-	return w.Result()
-}
 
 func TestHSTS(t *testing.T) {
 	t.Parallel()
@@ -52,13 +37,13 @@ func TestHSTS(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
-			a := start(t, trustsProxy, func(cfg *web.Config) { cfg.Base = c.base })
+			a := apitest.Start(t, trustsProxy, func(cfg *web.Config) { cfg.Base = c.base })
 			for _, path := range []string{"/login", "/api/v1/me", "/x/none"} {
 				var header []string
 				for _, v := range c.proto {
 					header = append(header, "X-Forwarded-Proto", v)
 				}
-				got := a.from(c.peer, "GET", path, "kist.example.org", c.encrypted, "", header...)
+				got := a.From(c.peer, "GET", path, "kist.example.org", c.encrypted, "", header...)
 				is.Equal(got.Header.Get("Strict-Transport-Security"), c.want)
 			}
 		})
@@ -70,11 +55,11 @@ func TestHSTS(t *testing.T) {
 func TestSecureCookies(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	a := start(t, trustsProxy, func(c *web.Config) { c.Base, c.AnyHost = "http://nas:7080", true })
-	a.withPassword(a.user, "correct horse")
+	a := apitest.Start(t, trustsProxy, func(c *web.Config) { c.Base, c.AnyHost = "http://nas:7080", true })
+	a.WithPassword(a.User, "correct horse")
 	login := func(header ...string) (session *http.Cookie) {
 		header = append(header, "Content-Type", "application/json")
-		got := a.from("192.0.2.1", "POST", "/api/v1/auth/login", "nas:7080", false, `{"username":"ann","password":"correct horse"}`, header...)
+		got := a.From("192.0.2.1", "POST", "/api/v1/auth/login", "nas:7080", false, `{"username":"ann","password":"correct horse"}`, header...)
 		is.Equal(got.StatusCode, 200)
 		all := got.Cookies()
 		is.Equal(len(all), 2) // the session's and the device's
@@ -86,7 +71,7 @@ func TestSecureCookies(t *testing.T) {
 		return all[0]
 	}
 	me := func(name, value string, header ...string) int {
-		return a.from("192.0.2.1", "GET", "/api/v1/me", "nas:7080", false, "", append(header, "Cookie", name+"="+value)...).StatusCode
+		return a.From("192.0.2.1", "GET", "/api/v1/me", "nas:7080", false, "", append(header, "Cookie", name+"="+value)...).StatusCode
 	}
 	https := []string{"X-Forwarded-Proto", "https"}
 
@@ -98,18 +83,18 @@ func TestSecureCookies(t *testing.T) {
 
 	is.Equal(me("kist_session", plain.Value, https...), 401)
 	is.Equal(me("kist_session", safe.Value, https...), 401)
-	got := a.from("192.0.2.1", "GET", "/api/v1/me", "nas:7080", false, "", append(https, "Cookie", "kist_session="+plain.Value+"; "+safe.Name+"="+safe.Value)...)
+	got := a.From("192.0.2.1", "GET", "/api/v1/me", "nas:7080", false, "", append(https, "Cookie", "kist_session="+plain.Value+"; "+safe.Name+"="+safe.Value)...)
 	is.Equal(got.StatusCode, 200)
 	// What was there before the sign-in is not taken on.
 	is.True(login(append(https, "Cookie", "__Host-kist_session=kist_chosen")...).Value != "kist_chosen")
 
 	// A page of the app reads its answers by the same cookie.
-	page := a.from("192.0.2.1", "GET", "/account", "nas:7080", false, "", append(https, "Cookie", safe.Name+"="+safe.Value)...)
+	page := a.From("192.0.2.1", "GET", "/account", "nas:7080", false, "", append(https, "Cookie", safe.Name+"="+safe.Value)...)
 	is.Equal(page.StatusCode, 200)
 	// The grants of visitors are for HTTPS alone, too.
-	slug := a.upload(map[string]string{"isPublic": "true", "maxViews": "3"}, file{"a.txt", "text/plain", "x"}).want(201).text("slug")
+	slug := a.Upload(map[string]string{"isPublic": "true", "maxViews": "3"}, apitest.File("a.txt", "text/plain", "x")).Want(201).Text("slug")
 	for _, header := range [][]string{nil, https} {
-		got := a.from("192.0.2.1", "GET", "/x/"+slug, "nas:7080", false, "", header...)
+		got := a.From("192.0.2.1", "GET", "/x/"+slug, "nas:7080", false, "", header...)
 		is.Equal(got.StatusCode, 200)
 		is.Equal(got.Cookies()[0].Secure, header != nil)
 	}
@@ -118,7 +103,7 @@ func TestSecureCookies(t *testing.T) {
 func TestMisdirected(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	a := start(t, trustsProxy, func(c *web.Config) { c.Content = "https://content.example.net" })
+	a := apitest.Start(t, trustsProxy, func(c *web.Config) { c.Content = "https://content.example.net" })
 	for host, status := range map[string]int{
 		"kist.example.org":       200,
 		"KIST.example.org:7080":  200,
@@ -144,28 +129,28 @@ func TestMisdirected(t *testing.T) {
 	} {
 		t.Run(host, func(t *testing.T) {
 			is := is.New(t)
-			is.Equal(a.from("192.0.2.9", "GET", "/login", host, false, "").StatusCode, status)
-			is.Equal(a.from("192.0.2.9", "GET", "/healthz", host, false, "").StatusCode, 200)
-			is.Equal(a.from("192.0.2.9", "GET", "/readyz", host, false, "").StatusCode, 200)
+			is.Equal(a.From("192.0.2.9", "GET", "/login", host, false, "").StatusCode, status)
+			is.Equal(a.From("192.0.2.9", "GET", "/healthz", host, false, "").StatusCode, 200)
+			is.Equal(a.From("192.0.2.9", "GET", "/readyz", host, false, "").StatusCode, 200)
 			// What a stranger says of the host is not believed; what a proxy says, is.
-			is.Equal(a.from("192.0.2.9", "GET", "/login", host, false, "", "X-Forwarded-Host", "kist.example.org").StatusCode, status)
-			is.Equal(a.from("192.0.2.1", "GET", "/login", host, false, "", "X-Forwarded-Host", "kist.example.org").StatusCode, 200)
-			is.Equal(a.from("192.0.2.1", "GET", "/login", host, false, "", "X-Forwarded-Host", "evil.example").StatusCode, 421)
+			is.Equal(a.From("192.0.2.9", "GET", "/login", host, false, "", "X-Forwarded-Host", "kist.example.org").StatusCode, status)
+			is.Equal(a.From("192.0.2.1", "GET", "/login", host, false, "", "X-Forwarded-Host", "kist.example.org").StatusCode, 200)
+			is.Equal(a.From("192.0.2.1", "GET", "/login", host, false, "", "X-Forwarded-Host", "evil.example").StatusCode, 421)
 		})
 	}
-	is.Equal(a.from("192.0.2.9", "GET", "/x/none", "content.example.net", false, "").StatusCode, 404)
+	is.Equal(a.From("192.0.2.9", "GET", "/x/none", "content.example.net", false, "").StatusCode, 404)
 
 	// The answer is a plain sentence, for programs and browsers alike, whatever
 	// is asked with.
-	got := a.do(apiRequest{method: "GET", path: "/login", anyone: true, raw: true, header: withHeader("Host", "evil.example", "Accept", "text/html")}).want(421)
-	is.True(strings.HasPrefix(string(got.body), "This server does not answer at the address"))
-	is.Equal(mediaOf(got.header), "text/plain")
-	got = a.do(apiRequest{method: "GET", path: "/api/v1/me", header: withHeader("Host", "evil.example")}).want(421)
-	is.Equal(got.text("code"), "misdirected")
-	a.do(apiRequest{method: "OPTIONS", path: "/api/v1/me", anyone: true, raw: true, header: withHeader("Host", "evil.example", "Origin", "http://evil.example", "Access-Control-Request-Method", "GET")}).want(421)
+	got := a.Do(apitest.ApiRequest{Method: "GET", Path: "/login", Anyone: true, Raw: true, Header: apitest.WithHeader("Host", "evil.example", "Accept", "text/html")}).Want(421)
+	is.True(strings.HasPrefix(string(got.Body), "This server does not answer at the address"))
+	is.Equal(apitest.MediaOf(got.Header), "text/plain")
+	got = a.Do(apitest.ApiRequest{Method: "GET", Path: "/api/v1/me", Header: apitest.WithHeader("Host", "evil.example")}).Want(421)
+	is.Equal(got.Text("code"), "misdirected")
+	a.Do(apitest.ApiRequest{Method: "OPTIONS", Path: "/api/v1/me", Anyone: true, Raw: true, Header: apitest.WithHeader("Host", "evil.example", "Origin", "http://evil.example", "Access-Control-Request-Method", "GET")}).Want(421)
 
-	b := start(t, func(c *web.Config) { c.Base, c.AnyHost = "http://127.0.0.1:7080", true }) // no address was given
-	is.Equal(b.from("192.0.2.9", "GET", "/login", "nas:7080", false, "").StatusCode, 200)
+	b := apitest.Start(t, func(c *web.Config) { c.Base, c.AnyHost = "http://127.0.0.1:7080", true }) // no address was given
+	is.Equal(b.From("192.0.2.9", "GET", "/login", "nas:7080", false, "").StatusCode, 200)
 }
 
 // What proxies and the base URL disagree on is written to the log, once.
@@ -189,13 +174,13 @@ func TestProxyDisagrees(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
-			a := start(t, trustsProxy, func(c *web.Config) { c.Content = "https://content.example.net" })
+			a := apitest.Start(t, trustsProxy, func(c *web.Config) { c.Content = "https://content.example.net" })
 			for range 3 {
-				a.from(c.peer, "GET", "/healthz", "probe.lan", false, "", "X-Forwarded-Proto", "http") // of no account
-				a.from(c.peer, "GET", "/about", c.host, false, "", c.header...)
+				a.From(c.peer, "GET", "/healthz", "probe.lan", false, "", "X-Forwarded-Proto", "http") // of no account
+				a.From(c.peer, "GET", "/about", c.host, false, "", c.header...)
 			}
-			is.Equal(strings.Count(a.log.String(), "another scheme than"), c.proto)
-			is.Equal(strings.Count(a.log.String(), "for a host that is not"), c.other)
+			is.Equal(strings.Count(a.Logged.String(), "another scheme than"), c.proto)
+			is.Equal(strings.Count(a.Logged.String(), "for a host that is not"), c.other)
 		})
 	}
 }
@@ -204,8 +189,8 @@ func TestProxyDisagrees(t *testing.T) {
 func TestEscapedSegments(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	a := start(t, func(c *web.Config) { c.Base = "https://kist.example.org/kist" })
-	slug := a.share("x")
+	a := apitest.Start(t, func(c *web.Config) { c.Base = "https://kist.example.org/kist" })
+	slug := a.Share("x")
 	for path, status := range map[string]int{
 		"/x/" + slug:                       200,
 		"/%78/" + slug:                     200, // other escapes are as good as what they stand for
@@ -237,11 +222,11 @@ func TestEscapedSegments(t *testing.T) {
 	} {
 		t.Run(path, func(t *testing.T) {
 			is := is.New(t)
-			got := a.do(apiRequest{method: "GET", path: path, raw: true})
-			is.Equal(got.status, status)
+			got := a.Do(apitest.ApiRequest{Method: "GET", Path: path, Raw: true})
+			is.Equal(got.Status, status)
 		})
 	}
-	is.Equal(a.send("OPTIONS", "/x%2fa").status, 404) // nor does it tell methods
+	is.Equal(a.Send("OPTIONS", "/x%2fa").Status, 404) // nor does it tell methods
 }
 
 // Pages share no window with other sites and use no sensors; what the API
@@ -250,26 +235,26 @@ func TestEscapedSegments(t *testing.T) {
 func TestIsolation(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	a := start(t)
-	slug := a.post("/api/v1/notes", map[string]any{"content": "x", "isPublic": true}).want(201).text("data.slug")
-	html := withHeader("Accept", "text/html")
+	a := apitest.Start(t)
+	slug := a.Post("/api/v1/notes", map[string]any{"content": "x", "isPublic": true}).Want(201).Text("data.slug")
+	html := apitest.WithHeader("Accept", "text/html")
 	for _, path := range []string{"/login", "/about", "/v/" + slug, "/v/none", "/account", "/x/none", "/api/v1/reference"} {
-		got := a.do(apiRequest{method: "GET", path: path, raw: true, header: html})
-		is.Equal(mediaOf(got.header), "text/html")
-		is.Equal(got.header["Cross-Origin-Opener-Policy"], []string{"same-origin"})
-		is.Equal(len(got.header["Permissions-Policy"]), 1)
+		got := a.Do(apitest.ApiRequest{Method: "GET", Path: path, Raw: true, Header: html})
+		is.Equal(apitest.MediaOf(got.Header), "text/html")
+		is.Equal(got.Header["Cross-Origin-Opener-Policy"], []string{"same-origin"})
+		is.Equal(len(got.Header["Permissions-Policy"]), 1)
 		for _, needed := range []string{"clipboard", "web-share", "fullscreen", "screen-wake-lock", "autoplay"} {
-			is.True(!strings.Contains(got.header.Get("Permissions-Policy"), needed))
+			is.True(!strings.Contains(got.Header.Get("Permissions-Policy"), needed))
 		}
 		for _, feature := range []string{"camera=()", "microphone=()", "geolocation=()", "usb=()"} {
-			is.True(strings.Contains(got.header.Get("Permissions-Policy"), feature))
+			is.True(strings.Contains(got.Header.Get("Permissions-Policy"), feature))
 		}
 	}
 	for _, path := range []string{"/api/v1/me", "/api/v1/none", "/api/v1/openapi", "/api/v1/qr?text=a", "/api/v1/notes", "/api/v1/tags"} {
-		got := a.get(path)
-		is.Equal(got.header["Cross-Origin-Resource-Policy"], []string{"same-origin"})
+		got := a.Get(path)
+		is.Equal(got.Header["Cross-Origin-Resource-Policy"], []string{"same-origin"})
 	}
 	// The device flow and calls with a key work from an extension's page.
-	got := a.do(apiRequest{method: "POST", path: "/api/v1/auth/device/authorize", anyone: true, json: `{"extension_id":"x"}`, header: withHeader("Origin", "chrome-extension://abc")}).want(200)
-	is.Equal(got.header.Get("Access-Control-Allow-Origin"), "*")
+	got := a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/auth/device/authorize", Anyone: true, JSON: `{"extension_id":"x"}`, Header: apitest.WithHeader("Origin", "chrome-extension://abc")}).Want(200)
+	is.Equal(got.Header.Get("Access-Control-Allow-Origin"), "*")
 }

@@ -1,4 +1,4 @@
-package httpapi
+package httpapi_test
 
 import (
 	"context"
@@ -10,6 +10,8 @@ import (
 	"github.com/matryer/is"
 
 	"kist/blobs/disk"
+	"kist/httpapi"
+	"kist/httpapi/apitest"
 	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/tables"
@@ -19,29 +21,29 @@ import (
 func TestReady(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	a := start(t)
-	is.Equal(string(a.visit("/readyz").want(200).body), "ok\n")
-	is.Equal(len(a.staged()), 0)
-	checking := func(fn func()) { is.NoErr(a.server.Checking(t.Context(), fn)) }
+	a := apitest.Start(t)
+	is.Equal(string(a.Visit("/readyz").Want(200).Body), "ok\n")
+	is.Equal(len(a.Staged()), 0)
+	checking := func(fn func()) { is.NoErr(a.Server.Checking(t.Context(), fn)) }
 	hangs, resume, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
 		checking(func() { close(hangs); <-resume }) // as on a disk that hangs
 	}()
 	<-hangs
-	a.visit("/readyz").want(503)
-	a.visit("/healthz").want(200)
+	a.Visit("/readyz").Want(503)
+	a.Visit("/healthz").Want(200)
 	close(resume)
 	<-done
 
-	is.NoErr(a.server.Blobs.Close())
-	again := func() { checking(a.server.ForgetCheck) }
+	is.NoErr(a.Server.Blobs.Close())
+	again := func() { checking(a.Server.ForgetCheck) }
 	again()
-	is.Equal(string(a.visit("/readyz").want(503).body), "The storage is not writable.\n")
-	is.NoErr(a.server.Store.Close())
+	is.Equal(string(a.Visit("/readyz").Want(503).Body), "The storage is not writable.\n")
+	is.NoErr(a.Server.Store.Close())
 	again()
-	a.visit("/readyz").want(503)
-	a.visit("/healthz").want(200)
+	a.Visit("/readyz").Want(503)
+	a.Visit("/healthz").Want(200)
 }
 
 // TestReadyWithoutRoom: the answer says what the disk lacks, and the metric is 0.
@@ -63,13 +65,13 @@ func TestReadyWithoutRoom(t *testing.T) {
 			store, err := kv.Open(filepath.Join(t.TempDir(), "data"), kv.Options{Schema: tables.All, Space: func() (disk.Room, error) { return row.room, nil }})
 			is.NoErr(err)
 			t.Cleanup(func() { is.NoErr(store.Close()) })
-			a := start(t, func(c *web.Config) { c.Store, c.Metrics = store, true })
-			is.Equal(string(a.visit("/readyz").body), row.text)
+			a := apitest.Start(t, func(c *web.Config) { c.Store, c.Metrics = store, true })
+			is.Equal(string(a.Visit("/readyz").Body), row.text)
 			figure := "kist_writable 0\n"
 			if row.text == "ok\n" {
 				figure = "kist_writable 1\n"
 			}
-			is.True(strings.Contains(string(a.get("/metrics").want(200).body), figure))
+			is.True(strings.Contains(string(a.Get("/metrics").Want(200).Body), figure))
 		})
 	}
 }
@@ -87,12 +89,12 @@ func TestUploadWithoutRoom(t *testing.T) {
 			store, err := kv.Open(filepath.Join(t.TempDir(), "data"), kv.Options{Schema: tables.All, Space: func() (disk.Room, error) { return room, nil }})
 			is.NoErr(err)
 			t.Cleanup(func() { is.NoErr(store.Close()) })
-			a := start(t, func(c *web.Config) { c.Store = store })
-			is.Equal(a.do(a.uploadRequest(nil, file{name: "a.txt", content: "text"})).want(507).text("code"), code)
-			is.Equal(a.do(apiRequest{
-				method: "POST", path: "/api/v1/tus",
-				header: withHeader("Tus-Resumable", "1.0.0", "Upload-Length", "9"),
-			}).want(507).text("code"), code)
+			a := apitest.Start(t, func(c *web.Config) { c.Store = store })
+			is.Equal(a.Do(a.UploadRequest(nil, apitest.Part{Name: "a.txt", Content: "text"})).Want(507).Text("code"), code)
+			is.Equal(a.Do(apitest.ApiRequest{
+				Method: "POST", Path: "/api/v1/tus",
+				Header: apitest.WithHeader("Tus-Resumable", "1.0.0", "Upload-Length", "9"),
+			}).Want(507).Text("code"), code)
 		})
 	}
 }
@@ -101,10 +103,10 @@ func TestUploadWithoutRoom(t *testing.T) {
 func TestReadyHangs(t *testing.T) {
 	is := is.New(t)
 	t.Parallel() // it waits for ReadyWait
-	a := start(t)
+	a := apitest.Start(t)
 	hangs, resume, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	go func() {
-		done <- a.server.Store.Update(func(*kv.Tx) error {
+		done <- a.Server.Store.Update(func(*kv.Tx) error {
 			close(hangs)
 			<-resume
 			return nil
@@ -113,26 +115,26 @@ func TestReadyHangs(t *testing.T) {
 	<-hangs
 	ask := func() chan error {
 		found := make(chan error, 1)
-		go func() { found <- a.server.Storage(context.Background()) }()
+		go func() { found <- a.Server.Storage(context.Background()) }()
 		return found
 	}
 	first, second := ask(), ask()
 	for _, found := range []chan error{first, second} {
 		select {
 		case err := <-found:
-			is.Equal(err, ErrNoAnswer)
-		case <-time.After(8 * ReadyWait):
+			is.Equal(err, httpapi.ErrNoAnswer)
+		case <-time.After(8 * httpapi.ReadyWait):
 			close(resume)
 			t.Fatal("it hangs with the storage")
 		}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	is.Equal(a.server.Storage(ctx), ErrNoAnswer) // who has gone waits no longer
+	is.Equal(a.Server.Storage(ctx), httpapi.ErrNoAnswer) // who has gone waits no longer
 	close(resume)
 	is.NoErr(<-done)
-	a.visit("/readyz").want(200)
-	a.server.Running.Wait()
+	a.Visit("/readyz").Want(200)
+	a.Server.Running.Wait()
 }
 
 // TestReadyStopping: a server that is told to stop says so to those it still
@@ -140,10 +142,10 @@ func TestReadyHangs(t *testing.T) {
 func TestReadyStopping(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	a := start(t)
-	_, stop, _ := a.serve(itself, time.Minute)
-	a.visit("/readyz").want(200)
+	a := apitest.Start(t)
+	_, stop, _ := serve(a, itself, time.Minute)
+	a.Visit("/readyz").Want(200)
 	is.NoErr(stop())
-	is.Equal(string(a.visit("/readyz").want(503).body), "The server is stopping.\n")
-	a.visit("/healthz").want(200)
+	is.Equal(string(a.Visit("/readyz").Want(503).Body), "The server is stopping.\n")
+	a.Visit("/healthz").Want(200)
 }

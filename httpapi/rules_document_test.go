@@ -1,4 +1,4 @@
-package httpapi
+package httpapi_test
 
 import (
 	"slices"
@@ -7,6 +7,8 @@ import (
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/matryer/is"
+
+	"kist/httpapi/apitest"
 )
 
 // TestDocumentIsWhole: every parameter, body and answer has a schema and an
@@ -14,7 +16,7 @@ import (
 func TestDocumentIsWhole(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	doc, err := document1()
+	doc, err := apitest.Document()
 	is.NoErr(err)
 	is.Equal(len(doc.Servers), 1)
 	is.Equal(len(doc.Security), 2)

@@ -1,4 +1,4 @@
-package httpapi
+package httpapi_test
 
 import (
 	"encoding/json"
@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"kist/embed"
+	"kist/httpapi/apitest"
 )
 
 // sources are the files below some folders that use texts or that texts translate, by path.
@@ -113,18 +114,18 @@ func TestTranslationsOfCode(t *testing.T) {
 // Everything that a setup says is translated.
 func TestSetupsAreTranslated(t *testing.T) {
 	t.Parallel()
-	a := start(t)
+	a := apitest.Start(t)
 	german := func(english any) {
 		if !embed.Lang("de").Has("setups." + english.(string)) {
 			t.Errorf("no German for %q", english)
 		}
 	}
-	for _, p := range a.get("/api/v1/setups").want(200).at("data").([]any) {
+	for _, p := range a.Get("/api/v1/setups").Want(200).At("data").([]any) {
 		program := p.(map[string]any)
 		german(program["description"])
 		for _, public := range []bool{false, true} {
-			made := a.post("/api/v1/setups", map[string]any{"program": program["program"], "isPublic": public}).want(201)
-			for _, step := range made.at("data.steps").([]any) {
+			made := a.Post("/api/v1/setups", map[string]any{"program": program["program"], "isPublic": public}).Want(201)
+			for _, step := range made.At("data.steps").([]any) {
 				german(step.(map[string]any)["text"])
 			}
 		}

@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"kist/kv/kvtest/needs"
-
 	"github.com/matryer/is"
+
+	"kist/kv/kvtest/needs"
 )
 
 // sampleCode has a bit of what many languages have.

@@ -11,9 +11,9 @@ import (
 	"strconv"
 	"testing"
 
-	"kist/kv/kvtest/needs"
-
 	"github.com/matryer/is"
+
+	"kist/kv/kvtest/needs"
 )
 
 const memoryChild = "KIST_TEST_THUMB_CHILD"

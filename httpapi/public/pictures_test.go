@@ -1,0 +1,115 @@
+package public_test
+
+import (
+	"bytes"
+	"context"
+	"image"
+	"image/png"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+
+	"kist/httpapi/apitest"
+)
+
+// TestPictures: the picture of a bookmark's page and the cover of a game are fetched when their owner looks at them, made
+// small, and shown to everyone who may see the item. Nobody else has anything fetched.
+func TestPictures(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	asked := make(chan string, 10)
+	var b bytes.Buffer
+	is.NoErr(png.Encode(&b, image.NewGray(image.Rect(0, 0, 1200, 630))))
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked <- r.URL.Path
+		if r.URL.Path == "/text.png" {
+			_, _ = w.Write([]byte("no picture"))
+			return
+		}
+		_, _ = w.Write(b.Bytes())
+	}))
+	t.Cleanup(site.Close)
+	a := apitest.Start(t)
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); a.Server.Pictures.Run(ctx) }()
+	t.Cleanup(func() { stop(); <-done })
+
+	a.Post("/api/v1/bookmarks", map[string]any{"url": site.URL + "/", "imageUrl": site.URL + "/og.png", "slug": "book", "title": "T", "isPublic": true}).Want(201)
+	a.Post("/api/v1/games", map[string]any{"title": "G", "coverUrl": site.URL + "/cover.png", "slug": "gam", "isPublic": true}).Want(201)
+	a.Post("/api/v1/games", map[string]any{"title": "H", "coverUrl": site.URL + "/text.png", "slug": "bad"}).Want(201)
+	a.Post("/api/v1/games", map[string]any{"title": "I", "slug": "none"}).Want(201)
+
+	a.Post("/api/v1/recipes", map[string]any{"title": "R", "imageUrl": site.URL + "/dish.png", "slug": "rec", "isPublic": true}).Want(201)
+
+	for _, at := range []string{"/t/book?size=picture", "/t/gam", "/t/rec"} {
+		slug, _, _ := strings.Cut(strings.TrimPrefix(at, "/t/"), "?")
+		shown := func() bool {
+			return bytes.Contains(a.Visit("/v/"+slug).Want(200).Body, []byte(`<img src="/t/`+slug+`?size=picture"`))
+		}
+		is.True(!shown())
+		a.Send("GET", at).Want(404)
+		is.Equal(len(asked), 0) // not by visitors
+		a.Patch("/api/v1/admin/settings", `{"linkChecks":false}`).Want(200)
+		a.Get(at).Want(404)
+		if slug == "book" {
+			is.Equal(len(asked), 0) // not while pages are not checked
+			a.Patch("/api/v1/admin/settings", `{"linkChecks":true}`).Want(200)
+			a.Get(at).Want(404)
+		}
+		<-asked
+		for a.Get(at).Status != 200 {
+			select {
+			case <-t.Context().Done():
+				t.Fatal("it is not stored")
+			case <-time.After(5 * time.Millisecond):
+			}
+		}
+		got := a.Send("GET", at).Want(200)
+		small, _, err := image.Decode(bytes.NewReader(got.Body))
+		is.NoErr(err)
+		is.Equal(small.Bounds().Dx(), 480)
+		is.True(got.Header.Get("Etag") != "")
+		a.IsHostile(at, got.Header)
+		is.True(shown()) // visitors see the copy, and no address of another server
+		page := a.Visit("/v/" + slug).Want(200).Body
+		is.True(bytes.Contains(page, []byte(`<meta property="og:image" content="`+a.Server.Base+"/t/"+slug+`?size=picture">`)))
+		is.True(!bytes.Contains(page, []byte(site.URL+"/og.png")) && !bytes.Contains(page, []byte(site.URL+"/cover.png")) && !bytes.Contains(page, []byte(site.URL+"/dish.png")))
+	}
+	a.Get("/t/bad").Want(404)
+	is.Equal(<-asked, "/text.png")
+	a.Get("/t/bad").Want(404)
+	a.Get("/t/none").Want(404)
+	a.Get("/t/book").Want(404) // the icon
+	is.Equal(len(asked), 0)    // once a day
+	stored, err := filepath.Glob(filepath.Join(a.Server.Store.Dir(), "cache", "pictures", "*", "*"))
+	is.NoErr(err)
+	is.Equal(len(stored), 3)
+}
+
+// TestPictureOfPage: what a page says about its picture reaches only public addresses and its own host.
+func TestPictureOfPage(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	asked := make(chan string, 10)
+	site := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked <- r.URL.Path }))
+	t.Cleanup(site.Close)
+	a := apitest.Start(t)
+	a.Post("/api/v1/bookmarks", map[string]any{"url": "https://example.org/", "imageUrl": site.URL + "/inside.png", "slug": "book", "title": "T"}).Want(201)
+	ctx, stop := context.WithCancel(t.Context())
+	a.Get("/t/book?size=picture").Want(404)
+	own := a.Post("/api/v1/bookmarks", map[string]any{"url": site.URL + "/page", "imageUrl": site.URL + "/own.png", "slug": "own", "title": "T"}).Want(201)
+	is.True(own.Text("data.id") != "")
+	a.Get("/t/own?size=picture").Want(404)
+	done := make(chan struct{})
+	go func() { defer close(done); a.Server.Pictures.Run(ctx) }()
+	is.Equal(<-asked, "/own.png")
+	stop()
+	<-done
+	is.Equal(len(asked), 0)
+}

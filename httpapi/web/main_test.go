@@ -1,0 +1,10 @@
+package web_test
+
+import (
+	"os"
+	"testing"
+
+	"kist/httpapi/apitest"
+)
+
+func TestMain(m *testing.M) { os.Exit(apitest.Run(m)) }
