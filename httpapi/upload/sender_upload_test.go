@@ -10,12 +10,12 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/julienschmidt/httprouter"
 	"github.com/matryer/is"
 
 	"kist/httpapi/apitest"
@@ -145,9 +145,9 @@ func TestSendingWhileAsked(t *testing.T) {
 		}
 		return record.NotFound("upload") // as it was a moment ago
 	})
-	c := &web.Request{
-		Site: a.Server.Site, R: httptest.NewRequest("HEAD", "/", nil), Args: httprouter.Params{{Key: "secret", Value: secret}},
-	}
+	c := &web.Request{Site: a.Server.Site, R: httptest.NewRequest("HEAD", "/", nil)}
+	c.Args = slices.Grow(c.Args, 1)[:1]
+	c.Args[0].Key, c.Args[0].Value = "secret", secret
 	if err := asked(c); !kv.Missing(err) {
 		t.Error(err)
 	}
