@@ -21,7 +21,9 @@ func ItemOf(tx *kv.Tx, owner, id record.ID) (*record.Record, error) {
 // EachAlone calls change for each id, in several transactions. A change that is refused is undone
 // and holds up none of the others; refused has its error at the place of its id. end is called at
 // the end of every transaction. Any other error ends it: then earlier changes may be stored.
-func EachAlone(s *kv.Store, ids []record.ID, change func(*kv.Tx, record.ID) error, end func(*kv.Tx) error) (refused []error, err error) {
+func EachAlone(
+	s *kv.Store, ids []record.ID, change func(*kv.Tx, record.ID) error, end func(*kv.Tx) error,
+) (refused []error, err error) {
 	refused = make([]error, len(ids))
 	for from := 0; from < len(ids); {
 		to := from

@@ -49,7 +49,10 @@ var MemberRows = &table.Table[PickedItem]{
 		if len(key) != 48 || len(row) != 9 || record.KindOf(row[8]) == nil {
 			return nil, errors.New("the row of an item of a collection is damaged")
 		}
-		return &PickedItem{record.ID(key[:16]), record.ID(key[16:32]), record.ID(key[32:]), record.KindOf(row[8]), binary.BigEndian.Uint64(row)}, nil
+		return &PickedItem{
+			record.ID(key[:16]), record.ID(key[16:32]), record.ID(key[32:]),
+			record.KindOf(row[8]), binary.BigEndian.Uint64(row),
+		}, nil
 	},
 	Indexes: []table.Index[PickedItem]{{Bucket: memberOrder, Keys: func(m *PickedItem, file func([]byte)) {
 		file(append(binary.BigEndian.AppendUint64(slices.Concat(m.Owner[:], m.Collection[:]), m.Rank), m.Item[:]...))
@@ -128,7 +131,8 @@ func dropMembers(tx *kv.Tx, r *record.Record) error {
 // first. A collection cannot be an item.
 func ofAnyKind(tx *kv.Tx, owner, id record.ID, first *record.Kind) *record.Kind {
 	for i := range record.Kinds {
-		if k := record.Kinds[(int(first.Code)-1+i)%len(record.Kinds)]; k != record.Collections && tx.Get(kv.RecordBucket, record.RowKey(owner, k, id)) != nil {
+		k := record.Kinds[(int(first.Code)-1+i)%len(record.Kinds)]
+		if k != record.Collections && tx.Get(kv.RecordBucket, record.RowKey(owner, k, id)) != nil {
 			return k
 		}
 	}
@@ -159,7 +163,9 @@ func pick(tx *kv.Tx, r *record.Record, ids []string, name string) error {
 			return record.Bad(map[string]string{name: "names an item that you do not have: " + text})
 		}
 		if n++; n > record.MaxPicked {
-			return &record.Error{Fault: record.Denied, Code: "too_many_items", Text: fmt.Sprintf("The collection has %d items already, and more are not possible. Take out some first.", record.MaxPicked)}
+			text := fmt.Sprintf("The collection has %d items already, and more are not possible. Take out some first.",
+				record.MaxPicked)
+			return &record.Error{Fault: record.Denied, Code: "too_many_items", Text: text}
 		}
 		if err := MemberRows.Put(tx.Tx, &PickedItem{r.Owner, id, r.ID, k, rank}); err != nil {
 			return err
@@ -413,7 +419,9 @@ func MembersOf(tx *kv.Tx, r *record.Record) (*Members, error) {
 	case record.OldestFirst:
 		slices.SortFunc(all.All, age)
 	case record.ByTitle:
-		slices.SortFunc(all.All, func(x, y Member) int { return cmp.Or(strings.Compare(titles[x.ID], titles[y.ID]), age(x, y)) })
+		slices.SortFunc(all.All, func(x, y Member) int {
+			return cmp.Or(strings.Compare(titles[x.ID], titles[y.ID]), age(x, y))
+		})
 	}
 	all.Visible = all.All
 	if int64(len(all.All)) > all.Items {
@@ -466,7 +474,10 @@ func collected(tx *kv.Tx, r *record.Record, v *record.Shown) error {
 	if err != nil {
 		return err
 	}
-	v.Collected = record.Collected{Collection: *body.(*record.Collection), Inside: record.Inside{Items: all.Items, Bytes: all.Bytes, LeftOut: int64(len(all.All)) - all.Items}}
+	v.Collected = record.Collected{
+		Collection: *body.(*record.Collection),
+		Inside:     record.Inside{Items: all.Items, Bytes: all.Bytes, LeftOut: int64(len(all.All)) - all.Items},
+	}
 	if v.Collected.Tag == uuid.Nil {
 		return nil
 	}

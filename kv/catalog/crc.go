@@ -43,7 +43,8 @@ func KeepCRCs(tx *kv.Tx, sums map[CRCKey]uint32) error {
 // read, and a row more would make its upload a tenth slower.
 const summedFrom = 64 << 10
 
-// KeepCRCOf keeps the CRC-32 of a new content, unless it is short. The transaction that gives the content its record may call it.
+// KeepCRCOf keeps the CRC-32 of a new content, unless it is short. The transaction that gives the
+// content its record may call it.
 func KeepCRCOf(tx *kv.Tx, k *blobs.Kept) error {
 	if !k.Summed || k.Size < summedFrom {
 		return nil

@@ -14,10 +14,10 @@ import (
 
 // FolderRows is the table of folders.
 var FolderRows = func() *table.Table[record.Folder] {
-	all := kv.JsonTable(folderBucket, func(f *record.Folder) []byte { return kv.OwnedKey(f.Owner, f.ID[:]...) },
-		table.Index[record.Folder]{Bucket: folderName, Name: "folder", Unique: true, Keys: func(f *record.Folder, file func([]byte)) {
-			file(kv.OwnedNameKey(f.Owner, f.Name))
-		}})
+	key := func(f *record.Folder) []byte { return kv.OwnedKey(f.Owner, f.ID[:]...) }
+	byName := func(f *record.Folder, file func([]byte)) { file(kv.OwnedNameKey(f.Owner, f.Name)) }
+	all := kv.JsonTable(folderBucket, key,
+		table.Index[record.Folder]{Bucket: folderName, Name: "folder", Unique: true, Keys: byName})
 	all.Bytes = func(f *record.Folder, length int) (table.Bucket, []byte, int) { return kv.TextSum(f.Owner, length) }
 	return all
 }()
@@ -71,7 +71,9 @@ func addFolder(tx *kv.Tx, owner record.ID, name, color string) (*record.Folder, 
 			return nil, err
 		}
 	}
-	f := &record.Folder{ID: tx.NewID(), Owner: owner, Name: name, Color: cmp.Or(color, record.ColorOf(name)), Created: tx.Now}
+	f := &record.Folder{
+		ID: tx.NewID(), Owner: owner, Name: name, Color: cmp.Or(color, record.ColorOf(name)), Created: tx.Now,
+	}
 	return f, kv.UserError(FolderRows.Put(tx.Tx, f), "folder")
 }
 
@@ -109,10 +111,12 @@ func RemoveFolder(s *kv.Store, owner, id record.ID) error {
 		_, err := Folder(tx, owner, id)
 		return err
 	}
-	if err := retag(s, owner, facet{showsAll, id}, check, relive(id, uuid.Nil), func(*kv.Tx) error { return nil }); err != nil {
+	nothing := func(*kv.Tx) error { return nil }
+	if err := retag(s, owner, facet{showsAll, id}, check, relive(id, uuid.Nil), nothing); err != nil {
 		return err
 	}
-	return retag(s, owner, facet{inFolder, id}, check, func(r *record.Record) { r.Folder = uuid.Nil }, func(tx *kv.Tx) error {
+	leave := func(r *record.Record) { r.Folder = uuid.Nil }
+	return retag(s, owner, facet{inFolder, id}, check, leave, func(tx *kv.Tx) error {
 		_, err := FolderRows.Delete(tx.Tx, kv.OwnedKey(owner, id[:]...))
 		return kv.UserError(err, "folder")
 	})

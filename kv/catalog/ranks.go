@@ -184,7 +184,9 @@ func (s *source) positions(key []byte, found func(at []byte)) error {
 // part is the index of the part that has the position.
 func (r *ranked) part(at []byte) int {
 	last := len(r.parts) - 1
-	i, _ := slices.BinarySearchFunc(r.parts[:last], at, func(p rankPart, at []byte) int { return bytes.Compare(p.end, at) })
+	i, _ := slices.BinarySearchFunc(r.parts[:last], at, func(p rankPart, at []byte) int {
+		return bytes.Compare(p.end, at)
+	})
 	return i
 }
 

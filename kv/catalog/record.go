@@ -70,7 +70,10 @@ var RecordRows = &table.Table[record.Record]{
 var RecordTable = kv.Table{
 	Watched: []table.Bucket{kv.RecordBucket, people.UserBucket},
 	Changed: sharedCache.Renew,
-	Buckets: []table.Bucket{kv.RecordBucket, kv.RecordSlug, recordFacet, recordOrder, recordEnd, blobBucket, kv.ChangeBucket, kv.SumBucket},
+	Buckets: []table.Bucket{
+		kv.RecordBucket, kv.RecordSlug, recordFacet, recordOrder, recordEnd, blobBucket,
+		kv.ChangeBucket, kv.SumBucket,
+	},
 	Check: func(a *kv.Audit) {
 		known := a.Format() >= pagesFormat
 		kv.CheckRows(RecordRows, func(a *kv.Audit, r *record.Record) {
@@ -142,16 +145,17 @@ func holder(r *record.Record) kv.Holder {
 func refillRecords(r *kv.Refill) error {
 	if err := kv.CopyRows(r, RecordRows, kv.Mending[record.Record]{
 		Mend: func(r *kv.Refill, v *record.Record) error {
+			lost := func(b table.Bucket, id record.ID) bool { return r.Get(b, kv.OwnedKey(v.Owner, id[:]...)) == nil }
 			before := len(v.Tags)
-			v.Tags = slices.DeleteFunc(v.Tags, func(t record.ID) bool { return r.Get(tagBucket, kv.OwnedKey(v.Owner, t[:]...)) == nil })
+			v.Tags = slices.DeleteFunc(v.Tags, func(t record.ID) bool { return lost(tagBucket, t) })
 			if n := before - len(v.Tags); n > 0 {
 				r.Lost(fmt.Errorf("%s %s: %d of its tags are lost", v.Kind.Name, v.ID, n))
 			}
-			if v.Folder != uuid.Nil && r.Get(folderBucket, kv.OwnedKey(v.Owner, v.Folder[:]...)) == nil {
+			if v.Folder != uuid.Nil && lost(folderBucket, v.Folder) {
 				v.Folder = uuid.Nil
 				r.Lost(fmt.Errorf("%s %s: its folder is lost", v.Kind.Name, v.ID))
 			}
-			if id := liveOver(v); id != uuid.Nil && r.Get(tagBucket, kv.OwnedKey(v.Owner, id[:]...)) == nil && r.Get(folderBucket, kv.OwnedKey(v.Owner, id[:]...)) == nil {
+			if id := liveOver(v); id != uuid.Nil && lost(tagBucket, id) && lost(folderBucket, id) {
 				relive(id, uuid.Nil)(v)
 				r.Lost(fmt.Errorf("collection %s: the folder or tag that it shows is lost", v.ID))
 			}
@@ -487,10 +491,16 @@ func (d *Draft) store(tx *kv.Tx, r *record.Record) error {
 // NewSlug makes a slug that is free.
 func NewSlug(tx *kv.Tx) string {
 	for {
-		if s := record.NewSlug(kv.Random); tx.Get(kv.RecordSlug, []byte(s)) == nil && tx.Get(jobs.UploadSlug, []byte(s)) == nil {
+		s := record.NewSlug(kv.Random)
+		if !slugTaken(tx, []byte(s)) {
 			return s
 		}
 	}
+}
+
+// slugTaken reports whether a record or an unfinished upload has the slug.
+func slugTaken(tx *kv.Tx, slug []byte) bool {
+	return tx.Get(kv.RecordSlug, slug) != nil || tx.Get(jobs.UploadSlug, slug) != nil
 }
 
 // fileUnder gives the record the form's tags and folder, and creates those that the
@@ -625,7 +635,7 @@ func save(tx *kv.Tx, r *record.Record) error {
 // ZipTaken reports whether the slug is taken for a record of the kind because the address of
 // a collection's zip has ".zip" after the slug.
 func ZipTaken(tx *kv.Tx, k *record.Kind, slug string) bool {
-	if zip := []byte(slug + ".zip"); k == record.Collections && (tx.Get(kv.RecordSlug, zip) != nil || tx.Get(jobs.UploadSlug, zip) != nil) {
+	if k == record.Collections && slugTaken(tx, []byte(slug+".zip")) {
 		return true
 	}
 	of, zip := strings.CutSuffix(slug, ".zip")

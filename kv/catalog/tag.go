@@ -187,7 +187,8 @@ func RemoveTag(s *kv.Store, owner, id, into record.ID) error {
 		}
 		return err
 	}
-	if err := retag(s, owner, facet{showsAll, id}, check, relive(id, into), func(*kv.Tx) error { return nil }); err != nil {
+	nothing := func(*kv.Tx) error { return nil }
+	if err := retag(s, owner, facet{showsAll, id}, check, relive(id, into), nothing); err != nil {
 		return err
 	}
 	return retag(s, owner, facet{hasTag, id}, check, func(r *record.Record) {
@@ -222,7 +223,10 @@ func relive(id, into record.ID) func(*record.Record) {
 
 // retag changes every record that has the facet, one batch per transaction. The
 // transaction that finds no more of them also calls end.
-func retag(s *kv.Store, owner record.ID, l facet, check func(*kv.Tx) error, change func(*record.Record), end func(*kv.Tx) error) error {
+func retag(
+	s *kv.Store, owner record.ID, l facet,
+	check func(*kv.Tx) error, change func(*record.Record), end func(*kv.Tx) error,
+) error {
 	for {
 		done := false
 		err := s.Update(func(tx *kv.Tx) error {

@@ -158,14 +158,15 @@ func Untrash(tx *kv.Tx, t *record.Trashed) (*record.Record, error) {
 		return nil, err
 	}
 	r := t.Record
-	r.Tags = slices.DeleteFunc(r.Tags, func(id record.ID) bool { return tx.Get(tagBucket, kv.OwnedKey(r.Owner, id[:]...)) == nil })
+	gone := func(b table.Bucket, id record.ID) bool { return tx.Get(b, kv.OwnedKey(r.Owner, id[:]...)) == nil }
+	r.Tags = slices.DeleteFunc(r.Tags, func(id record.ID) bool { return gone(tagBucket, id) })
 	if r.Folder != uuid.Nil && tx.Get(folderBucket, kv.OwnedKey(r.Owner, r.Folder[:]...)) == nil {
 		r.Folder = uuid.Nil
 	}
-	if over := liveOver(&r); over != uuid.Nil && tx.Get(folderBucket, kv.OwnedKey(r.Owner, over[:]...)) == nil && tx.Get(tagBucket, kv.OwnedKey(r.Owner, over[:]...)) == nil {
+	if over := liveOver(&r); over != uuid.Nil && gone(folderBucket, over) && gone(tagBucket, over) {
 		relive(over, uuid.Nil)(&r)
 	}
-	if tx.Get(kv.RecordSlug, []byte(r.Slug)) != nil || tx.Get(jobs.UploadSlug, []byte(r.Slug)) != nil || ZipTaken(tx, r.Kind, r.Slug) {
+	if slugTaken(tx, []byte(r.Slug)) || ZipTaken(tx, r.Kind, r.Slug) {
 		r.Slug = NewSlug(tx)
 	}
 	if err := save(tx, &r); err != nil {

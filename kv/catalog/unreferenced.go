@@ -98,7 +98,8 @@ func FreeOrphans(tx *kv.Tx) error { return tx.Delete(workcopy.MetaBucket, kv.Met
 // content: it came with an upload that did not become a record. While orphans are to
 // be kept it is always false.
 func NeverReferenced(tx *kv.Tx, ref [32]byte) bool {
-	return !Referenced(tx, ref) && tx.Get(UnreferencedBucket, ref[:]) == nil && tx.Get(workcopy.MetaBucket, kv.MetaOrphans) == nil
+	return !Referenced(tx, ref) && tx.Get(UnreferencedBucket, ref[:]) == nil &&
+		tx.Get(workcopy.MetaBucket, kv.MetaOrphans) == nil
 }
 
 // ContentUnknown is NeverReferenced in a transaction of its own, for blobs.Store.Unlink.

@@ -339,7 +339,10 @@ func limitReached(tx *kv.Tx, r *record.Record) error {
 
 // SpentTable remembers records that were deleted on reaching their limit, and collections that
 // DropSpent will delete.
-var SpentTable = kv.Table{Buckets: []table.Bucket{spentBucket}, Refill: func(r *kv.Refill) error { return r.Copy(spentBucket, nil) }}
+var SpentTable = kv.Table{
+	Buckets: []table.Bucket{spentBucket},
+	Refill:  func(r *kv.Refill) error { return r.Copy(spentBucket, nil) },
+}
 
 // spentTime is how long such a record is remembered. The grant of its last visitor expires before that.
 const spentTime = time.Hour

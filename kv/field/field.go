@@ -403,7 +403,8 @@ func (f *Field) load(w *walker) error {
 func (s *Set) Strings() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for i := range s.fields {
-			if b, ok := s.fields[i].binding.(interface{ words() string }); ok && s.fields[i].Traits&ReadOnly == 0 && !yield(b.words()) {
+			b, ok := s.fields[i].binding.(interface{ words() string })
+			if ok && s.fields[i].Traits&ReadOnly == 0 && !yield(b.words()) {
 				return
 			}
 		}

@@ -333,7 +333,8 @@ func (w *walker) object(depth int) (Object, error) {
 		}
 		known := len(o)
 		if o[name] = v; len(o) == known {
-			return nil, Malformed(fmt.Sprintf("The body names %.64q twice.", name)) // a long name is cut, because it goes into the answer
+			// A long name is cut, because it goes into the answer.
+			return nil, Malformed(fmt.Sprintf("The body names %.64q twice.", name))
 		}
 	}
 }

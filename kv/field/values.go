@@ -130,7 +130,8 @@ func CleanName(limit int) Rule {
 // Bidi reports whether a character changes the direction of text and is
 // invisible.
 func Bidi(r rune) bool {
-	return r >= '\u202a' && r <= '\u202e' || r >= '\u2066' && r <= '\u2069' || r == '\u200e' || r == '\u200f' || r == '\u061c'
+	return r >= '\u202a' && r <= '\u202e' || r >= '\u2066' && r <= '\u2069' ||
+		r == '\u200e' || r == '\u200f' || r == '\u061c'
 }
 
 // A Secret is the input for a password.

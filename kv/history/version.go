@@ -55,7 +55,10 @@ func KeepVersion(tx *kv.Tx, r *record.Record, body []byte, by string, seen bool)
 		break
 	}
 	before := tx.Text(r.Owner)
-	v := &record.Version{Item: [record.KeySize]byte(r.Key()), ID: tx.NewID(), VersionHead: record.VersionHead{At: tx.Now, By: by}, Body: body}
+	v := &record.Version{
+		Item: [record.KeySize]byte(r.Key()), ID: tx.NewID(),
+		VersionHead: record.VersionHead{At: tx.Now, By: by}, Body: body,
+	}
 	if err := errors.Join(versionRows.Put(tx.Tx, v), thinVersions(tx, r)); err != nil {
 		return 0, err
 	}

@@ -45,7 +45,8 @@ func DeviceOf(agent string) DeviceClass {
 		return func(part string) bool { return strings.Contains(text, part) }
 	}
 	switch {
-	case !strings.HasPrefix(agent, "Mozilla/") && !strings.HasPrefix(agent, "Opera/"), slices.ContainsFunc(programs, in(strings.ToLower(agent))):
+	case !strings.HasPrefix(agent, "Mozilla/") && !strings.HasPrefix(agent, "Opera/"),
+		slices.ContainsFunc(programs, in(strings.ToLower(agent))):
 		return Program
 	case slices.ContainsFunc(phones, in(agent)):
 		return Phone

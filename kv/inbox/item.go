@@ -57,7 +57,8 @@ type Item struct {
 // Decide decides about the item; Taken unless it is pending.
 func (i *Item) Decide(to State, now time.Time) error {
 	if i.State != Pending {
-		return &record.Error{Fault: record.Taken, Code: "already_decided", Text: "This file was " + string(i.State) + " already."}
+		text := "This file was " + string(i.State) + " already."
+		return &record.Error{Fault: record.Taken, Code: "already_decided", Text: text}
 	}
 	i.State, i.Decided, i.Ref = to, now, [32]byte{}
 	return nil
@@ -69,10 +70,12 @@ func (i *Item) Fields(s *field.Set) {
 	s.ID("itemId", &i.ID, field.Always).Says("Id of the item.", id)
 	s.ID("id", &i.ID, field.Always).Says("The same as itemId.", id)
 	s.ID("uploadRequestId", &i.Request, field.Always).Says("Id of the upload request.", id)
-	field.Choice(s, "status", &i.State, States).Says("Whether the file waits for a decision, was approved or was rejected.", `"pending"`)
+	field.Choice(s, "status", &i.State, States).
+		Says("Whether the file waits for a decision, was approved or was rejected.", `"pending"`)
 	s.Text("fileName", &i.Name, record.MaxFileName).Says("The file's name, cleaned.", `"IMG_0042.jpg"`)
 	s.Number("fileSize", &i.Size, 0, 1<<53).Says("Size in bytes.", `48213`)
-	s.Text("mimeType", &i.MimeType, record.MaxMediaType).Says("Media type, worked out from the bytes and the name.", `"image/jpeg"`)
+	s.Text("mimeType", &i.MimeType, record.MaxMediaType).
+		Says("Media type, worked out from the bytes and the name.", `"image/jpeg"`)
 	s.Text("uploaderName", &i.Sender, MaxSenderName).Says("Name that the sender gave.", `"Bob"`)
 	s.Text("message", &i.Message, MaxMessage).Says("Message from the sender.", `"From the second roll"`)
 	s.Time("createdAt", &i.Created, field.Always).Says("When the file was received.", `"2026-01-02T03:04:05.678Z"`)
@@ -92,7 +95,8 @@ type Receipt struct{ *Item }
 // Fields is the shape of a receipt: everything that the sender may know.
 func (r Receipt) Fields(s *field.Set) {
 	s.ID("itemId", &r.ID, field.Always).Says("Id of the item.", `"01890a5d-ac96-774b-bcce-b302099a8057"`)
-	field.Choice(s, "status", &r.State, States).Says("Whether the file waits for approval, was approved or was rejected.", `"pending"`)
+	field.Choice(s, "status", &r.State, States).
+		Says("Whether the file waits for approval, was approved or was rejected.", `"pending"`)
 	s.Text("fileName", &r.Name, record.MaxFileName).Says("The file's name, cleaned.", `"IMG_0042.jpg"`)
 	s.Number("fileSize", &r.Size, 0, 1<<53).Says("Size in bytes.", `48213`)
 }
@@ -103,7 +107,8 @@ type SenderForm struct{ Name, Message string }
 // Fields is the shape of the input.
 func (f *SenderForm) Fields(s *field.Set) {
 	s.Name("name", &f.Name, MaxSenderName).Says("Name of the sender.", `"Bob"`)
-	s.Ruled("message", &f.Message, cleanMessage, "", MaxMessage).Says("Message to the owner; a line break counts as one character.", `"From the second roll"`)
+	s.Ruled("message", &f.Message, cleanMessage, "", MaxMessage).
+		Says("Message to the owner; a line break counts as one character.", `"From the second roll"`)
 }
 
 // cleanMessage is the rule for messages. Browsers count a line end as one
@@ -132,7 +137,8 @@ var Verdicts = []string{"approve", "reject"}
 
 // Fields is the shape of a decision.
 func (d *Decision) Fields(s *field.Set) {
-	field.Choice(s, "action", &d.Action, Verdicts, field.Required).Says("Whether to approve or reject the file.", `"approve"`)
+	field.Choice(s, "action", &d.Action, Verdicts, field.Required).
+		Says("Whether to approve or reject the file.", `"approve"`)
 	s.Bool("isPublic", &d.Public).Says("Whether others can see the file; false if absent.", `false`)
 	s.Name("folderName", &d.FolderName, record.MaxName).Says("Folder to use instead of the request's.", `"Wedding"`)
 	s.Texts("tags", &d.Tags, record.CleanTag, record.MaxTags, record.MaxTag).Says("Tag names for the file.", `["wedding"]`)
@@ -420,5 +426,6 @@ func Decide(tx *kv.Tx, owner, request, id record.ID, d *Decision) (*Item, error)
 
 // emitItem sends an event about an item, as the queue shows it, to the owner's webhooks.
 func emitItem(tx *kv.Tx, e jobs.Event, i *Item) error {
-	return jobs.Emit(tx, i.Owner, e, i.ID, jobs.Notice{Title: i.Name, Path: "/upload-requests", Data: field.AppendJSON(nil, i)})
+	n := jobs.Notice{Title: i.Name, Path: "/upload-requests", Data: field.AppendJSON(nil, i)}
+	return jobs.Emit(tx, i.Owner, e, i.ID, n)
 }

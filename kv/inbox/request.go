@@ -75,23 +75,30 @@ func (f *RequestForm) Fields(s *field.Set) {
 }
 
 func (q *Request) fields(s *field.Set) {
-	s.Name("title", &q.Title, record.MaxName, field.Required, field.Filled).Says("What the owner asks for.", `"Photos of the wedding"`)
+	s.Name("title", &q.Title, record.MaxName, field.Required, field.Filled).
+		Says("What the owner asks for.", `"Photos of the wedding"`)
 	s.Text("description", &q.Description, record.MaxDescription).Says("Free text for senders.", `"The originals, please."`)
 	s.Ruled("slug", &q.Slug, record.CleanSlug, record.SlugPattern, record.MaxSlug).
 		Says("Last part of the link, unique among all items; generated if absent.", `"wedding"`)
-	s.Name("folderName", &q.FolderName, record.MaxName).Says("Folder for received files; created if it does not exist.", `"Wedding"`)
+	s.Name("folderName", &q.FolderName, record.MaxName).
+		Says("Folder for received files; created if it does not exist.", `"Wedding"`)
 	s.Bool("isActive", &q.Active).Says("Whether the link takes files.", `true`)
 	s.Bool("requiresApproval", &q.Approval).Says("Whether files wait for the owner's approval.", `true`)
 	s.Bool("requiresCaptcha", &q.Captcha).Says("Whether senders must pass a captcha.", `false`)
 	s.Time("expiresAt", &q.Expires).Says("When the link expires.", `"2030-01-01T00:00:00.000Z"`)
-	s.Limit("maxUploads", &q.MaxUploads, field.MaxCount).Says("Maximum number of files in all; 0 or null is no limit.", `100`)
-	s.Limit("maxFileSize", &q.MaxFile, 1<<53).Says("Maximum size of one file in bytes; 0 or null is no limit.", `104857600`)
-	s.Limit("maxTotalSize", &q.MaxTotal, 1<<53).Says("Maximum size of all received files in bytes; 0 or null is no limit.", `1073741824`)
+	s.Limit("maxUploads", &q.MaxUploads, field.MaxCount).
+		Says("Maximum number of files in all; 0 or null is no limit.", `100`)
+	s.Limit("maxFileSize", &q.MaxFile, 1<<53).
+		Says("Maximum size of one file in bytes; 0 or null is no limit.", `104857600`)
+	s.Limit("maxTotalSize", &q.MaxTotal, 1<<53).
+		Says("Maximum size of all received files in bytes; 0 or null is no limit.", `1073741824`)
 	s.Texts("allowedTypes", &q.Types, CleanFileType, maxTypes, 128).
 		Says("Accepted media types (image/png, image/*) or extensions (.pdf); empty accepts all.", `["image/*",".pdf"]`)
-	s.Limit("perUserUploadLimit", &q.PerSender, field.MaxCount).Says("Maximum number of files from one sender within the window; 0 or null is no limit.", `10`)
+	s.Limit("perUserUploadLimit", &q.PerSender, field.MaxCount).
+		Says("Maximum number of files from one sender within the window; 0 or null is no limit.", `10`)
 	s.Limit("perUserWindowHours", &q.Window, maxWindow).Says("Length of the window in hours; 0 or null is 24.", `24`)
-	s.Ruled("brandColor", &q.Color, record.CleanColor, `^(#?([0-9A-Fa-f]{3}|[0-9A-Fa-f]{6}))?$`, 7).Says("Colour of the page; empty is the default colour.", `"#0F6B5C"`)
+	s.Ruled("brandColor", &q.Color, record.CleanColor, `^(#?([0-9A-Fa-f]{3}|[0-9A-Fa-f]{6}))?$`, 7).
+		Says("Colour of the page; empty is the default colour.", `"#0F6B5C"`)
 }
 
 // Finish sets the defaults after input was read into the form.
@@ -161,7 +168,9 @@ func (q *Request) Admit(taken, more Intake, again time.Duration) error {
 	case q.Approval && over(taken.Pending, more.Pending, MaxPending):
 		return errFull("Too many files wait for approval here. Try again when the owner has looked at them.")
 	case over(taken.Sender, more.Sender, q.PerSender):
-		return &record.Error{Fault: record.TooMany, Code: "sender_limit", Text: fmt.Sprintf("You have reached this link's limit per sender (%s in %s). Try again %s.", record.Plural(q.PerSender, "file"), record.Plural(q.Window, "hour"), record.In(again)), Retry: max(again, time.Second)}
+		text := fmt.Sprintf("You have reached this link's limit per sender (%s in %s). Try again %s.",
+			record.Plural(q.PerSender, "file"), record.Plural(q.Window, "hour"), record.In(again))
+		return &record.Error{Fault: record.TooMany, Code: "sender_limit", Text: text, Retry: max(again, time.Second)}
 	}
 	return nil
 }
@@ -175,7 +184,10 @@ var ErrNoRoom = errFull("This is more than the link has room for. Nothing was st
 
 // ErrWait says that there will be space for a transfer once others have ended,
 // because they may need less than they were promised.
-var ErrWait = &record.Error{Fault: record.Busy, Code: "busy", Text: "Others are sending files to this link at the moment. Try again soon.", Retry: 5 * time.Second}
+var ErrWait = &record.Error{
+	Fault: record.Busy, Code: "busy", Retry: 5 * time.Second,
+	Text: "Others are sending files to this link at the moment. Try again soon.",
+}
 
 // Promise says how many bytes of a limit to promise to a transfer that needs
 // minimum bytes, and no more than maximum for now. It is maximum if that much is free, or
@@ -207,7 +219,8 @@ func (q *Request) Remaining(files int64) int64 {
 // fileType is compiled on first use: that takes 1.4 MB and a tenth of the time
 // that the program takes to start.
 var fileType = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^(\.[\pL\pN][\pL\pN._+-]{0,31}|[a-z0-9][a-z0-9!#$&^_.+-]{0,62}/(\*|[a-z0-9][a-z0-9!#$&^_.+-]{0,62}))$`)
+	const subtype = `[a-z0-9][a-z0-9!#$&^_.+-]{0,62}`
+	return regexp.MustCompile(`^(\.[\pL\pN][\pL\pN._+-]{0,31}|` + subtype + `/(\*|` + subtype + `))$`)
 })
 
 // CleanFileType is the rule for allowed types: a media type, one with * for its

@@ -225,7 +225,9 @@ func requireOpenRequest(tx *kv.Tx, owner, request record.ID) (*Request, *people.
 // charged returns which of the owner's bytes count against the quota: people.ChargedBytes
 // for a new transfer, people.ContentBytes for one that already has its space. Before
 // refusing, it frees the space reserved for uploads that are over or lost their places.
-func checkReservation(tx *kv.Tx, r *Reservation, charged func(*kv.Tx, record.ID) int64, files, minimum, maximum int64) (q *Request, size int64, err error) {
+func checkReservation(
+	tx *kv.Tx, r *Reservation, charged func(*kv.Tx, record.ID) int64, files, minimum, maximum int64,
+) (q *Request, size int64, err error) {
 	if tx.DiskFull() {
 		return nil, 0, kv.ErrFull
 	}
@@ -249,7 +251,10 @@ func checkReservation(tx *kv.Tx, r *Reservation, charged func(*kv.Tx, record.ID)
 	return q, size, err
 }
 
-func checkLimits(tx *kv.Tx, q *Request, u *people.User, charged func(*kv.Tx, record.ID) int64, r *Reservation, files, minimum, limit int64) (size int64, err error) {
+func checkLimits(
+	tx *kv.Tx, q *Request, u *people.User, charged func(*kv.Tx, record.ID) int64,
+	r *Reservation, files, minimum, limit int64,
+) (size int64, err error) {
 	from := r.sender
 	begun := UploadRows.Sum(tx.Tx, senderUploadsAt(q.Owner, q.ID))
 	taken := Intake{
@@ -278,13 +283,15 @@ func checkLimits(tx *kv.Tx, q *Request, u *people.User, charged func(*kv.Tx, rec
 	if err := q.Admit(taken, Intake{Files: files, Pending: files, Sender: files}, again); err != nil {
 		return 0, err
 	}
-	came := r.bytes + ItemRows.Sum(tx.Tx, receivedBytes(q.Owner, q.ID)) + UploadRows.Sum(tx.Tx, senderBytesAt(q.Owner, q.ID))
+	came := r.bytes + ItemRows.Sum(tx.Tx, receivedBytes(q.Owner, q.ID)) +
+		UploadRows.Sum(tx.Tx, senderBytesAt(q.Owner, q.ID))
 	if limit, err = Promise(q.MaxTotal, came, promised, minimum, limit); err != nil {
 		return 0, err
 	}
 	quota, err := people.Quota(tx, u)
 	if err == nil { // no error of its own: the owner's quota is not a stranger's business
-		limit, err = Promise(quota, r.bytes+charged(tx, q.Owner), promises.Of(tx.Store()).owners[q.Owner]-r.bytes, minimum, limit)
+		others := promises.Of(tx.Store()).owners[q.Owner] - r.bytes
+		limit, err = Promise(quota, r.bytes+charged(tx, q.Owner), others, minimum, limit)
 	}
 	return limit, err
 }

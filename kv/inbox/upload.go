@@ -217,7 +217,11 @@ func AddUpload(tx *kv.Tx, u Upload) (*Upload, error) {
 		return nil, err
 	}
 	if UploadRows.Sum(tx.Tx, openUploadsKey(u.Owner)) >= maxUploads {
-		return nil, &record.Error{Fault: record.Denied, Code: "too_many_uploads", Text: "Too many uploads were started and not finished. Finish or cancel some; those that are not continued end after 24 hours."}
+		return nil, &record.Error{
+			Fault: record.Denied, Code: "too_many_uploads",
+			Text: "Too many uploads were started and not finished. Finish or cancel some; " +
+				"those that are not continued end after 24 hours.",
+		}
 	}
 	if u.Slug != "" && (tx.Get(kv.RecordSlug, []byte(u.Slug)) != nil || catalog.ZipTaken(tx, record.Files, u.Slug)) {
 		return nil, kv.UserError(&table.Taken{Index: "slug"}, "item")
@@ -250,7 +254,8 @@ func checkNotExpired(tx *kv.Tx, u *Upload) error {
 	if tx.Now.Before(u.Expires) {
 		return nil
 	}
-	return &record.Error{Fault: record.Gone, Code: CodeExpired, Text: "This upload was not continued in time; start it again."}
+	text := "This upload was not continued in time; start it again."
+	return &record.Error{Fault: record.Gone, Code: CodeExpired, Text: text}
 }
 
 // Uploads lists the owner's unfinished uploads, oldest first. It leaves out
@@ -432,7 +437,9 @@ func ReservedBytes(tx *kv.Tx) int64 {
 //
 // secret is "" or that of an upload that a repetition of the request must find: see
 // SenderKey. If that upload has begun, the error is ErrBegun.
-func BeginSenderUpload(s *kv.Store, ctx context.Context, q *Request, u Upload, from, secret string) (made *Upload, at string, err error) {
+func BeginSenderUpload(
+	s *kv.Store, ctx context.Context, q *Request, u Upload, from, secret string,
+) (made *Upload, at string, err error) {
 	disk := s.FreeForContent()
 	err = retryWhenFreed(s, ctx, func(tx *kv.Tx) (err error) {
 		if secret == "" {
@@ -508,10 +515,15 @@ func mayBegin(tx *kv.Tx, q *Request, by sender, announced int64) error {
 }
 
 func checkBegun(tx *kv.Tx, q *Request, by sender, announced int64) error {
-	own, all := UploadRows.Sum(tx.Tx, senderUploadsFrom(q.Owner, q.ID, by)), UploadRows.Sum(tx.Tx, senderUploadsAt(q.Owner, q.ID))
+	own := UploadRows.Sum(tx.Tx, senderUploadsFrom(q.Owner, q.ID, by))
+	all := UploadRows.Sum(tx.Tx, senderUploadsAt(q.Owner, q.ID))
 	switch {
 	case own >= maxSentBy, all >= maxSentAt:
-		return &record.Error{Fault: record.Denied, Code: "too_many_uploads", Text: "Too many uploads were started here and not finished. Finish or cancel some; those that are not continued end after 24 hours."}
+		return &record.Error{
+			Fault: record.Denied, Code: "too_many_uploads",
+			Text: "Too many uploads were started here and not finished. Finish or cancel some; " +
+				"those that are not continued end after 24 hours.",
+		}
 	}
 	return checkShare(tx, q, by, announced)
 }
@@ -711,7 +723,8 @@ func ReceiveUpload(tx *kv.Tx, u *Upload, one Received) error {
 	if err != nil {
 		return err
 	}
-	all, err := Receive(tx, &Reservation{owner: before.Owner, request: before.Request, sender: before.From}, &SenderForm{Name: before.Name, Message: before.Message}, []Received{one})
+	from := &Reservation{owner: before.Owner, request: before.Request, sender: before.From}
+	all, err := Receive(tx, from, &SenderForm{Name: before.Name, Message: before.Message}, []Received{one})
 	if err != nil {
 		return err
 	}

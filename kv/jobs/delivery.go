@@ -47,7 +47,9 @@ type Delivery struct {
 }
 
 // tries are the waits before each try of a delivery.
-var tries = []time.Duration{0, 5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, time.Hour, 6 * time.Hour, maxRetry}
+var tries = []time.Duration{
+	0, 5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, time.Hour, 6 * time.Hour, maxRetry,
+}
 
 // maxRetry is the longest time until a failed delivery is tried again.
 const maxRetry = 24 * time.Hour
@@ -178,7 +180,8 @@ var DeliveryTable = kv.Table{
 			a.Refers(hookBucket, kv.OwnedKey(d.Owner, d.Hook[:]...), "delivery", d.ID)
 			a.Refers(noticeBucket, noticeKey(d), "delivery", d.ID)
 			if misplaced(a.Tx, d) {
-				a.Say("delivery %s is due although an earlier one for its subject waits, or is not due although it is the first", d.ID)
+				a.Say("delivery %s is due although an earlier one for its subject waits, "+
+					"or is not due although it is the first", d.ID)
 			}
 		})(a)
 		for k, v := range a.Walk(noticeBucket, nil, nil, false) {
@@ -279,7 +282,8 @@ func Deliver(tx *kv.Tx, owner record.ID, e Event, subject record.ID, tell func()
 			}
 		}
 		d := &Delivery{
-			ID: id, Hook: h.ID, Owner: owner, Subject: subject, Event: e, At: tx.Now, Size: int64(len(notice)), State: DeliveryWaits,
+			ID: id, Hook: h.ID, Owner: owner, Subject: subject, Event: e,
+			At: tx.Now, Size: int64(len(notice)), State: DeliveryWaits,
 		}
 		if err := enqueue(tx, h, d); err != nil {
 			return err
@@ -421,7 +425,9 @@ type Due struct {
 // first. room says how many more a webhook may be sent; it is called for every
 // enabled webhook with waiting deliveries. busy says whether a delivery of the same
 // subject is being sent. wait is as in findDue, or until a target is held no more.
-func DueDeliveries(tx *kv.Tx, room func(*Webhook) int, busy func(Due) bool) (found []Due, wait time.Duration, err error) {
+func DueDeliveries(
+	tx *kv.Tx, room func(*Webhook) int, busy func(Due) bool,
+) (found []Due, wait time.Duration, err error) {
 	now, held := tx.Store().MonotonicNow(), time.Duration(0)
 	found, wait, err = findDue(tx, deliveryDue, nil, 32, func(hook []byte) (int, error) {
 		h, err := webhookRows.Get(tx.Tx, hook)
@@ -528,7 +534,8 @@ func Redeliver(tx *kv.Tx, p Place) error {
 		return err
 	}
 	if !h.Enabled || !h.Paused.IsZero() {
-		return &record.Error{Fault: record.Taken, Code: "webhook_off", Text: "This webhook is off or paused. Turn it on, or test it, first."}
+		text := "This webhook is off or paused. Turn it on, or test it, first."
+		return &record.Error{Fault: record.Taken, Code: "webhook_off", Text: text}
 	}
 	d, _, err := ReadDelivery(tx, p)
 	if err != nil {

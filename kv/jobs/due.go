@@ -15,7 +15,10 @@ import (
 // entry into a result and says whether to skip it. wait is how long until the next
 // entry is due, 0 if none is due later. The cost depends on the number of groups and
 // found entries, not on the length of the queue.
-func findDue[T any](tx *kv.Tx, b table.Bucket, prefix []byte, size int, room func(group []byte) (int, error), parse func(group, rest []byte) (T, bool)) (found []T, wait time.Duration, err error) {
+func findDue[T any](
+	tx *kv.Tx, b table.Bucket, prefix []byte, size int,
+	room func(group []byte) (int, error), parse func(group, rest []byte) (T, bool),
+) (found []T, wait time.Duration, err error) {
 	now := tx.Store().MonotonicNow().UnixMilli()
 	for after := []byte(nil); ; {
 		var group []byte

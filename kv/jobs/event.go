@@ -52,7 +52,8 @@ func Events() []Event {
 	for _, k := range record.Kinds {
 		all = append(all, Created(k), Edited(k), Removed(k), Restored(k))
 	}
-	return append(all, PageGone, UploadReceived, UploadApproved, UploadRejected, LimitReached, ShareOpened, ItemExpired, WebhookTest)
+	return append(all, PageGone, UploadReceived, UploadApproved, UploadRejected,
+		LimitReached, ShareOpened, ItemExpired, WebhookTest)
 }
 
 // CleanEvent is the rule for the events in a webhook's list.
@@ -85,7 +86,10 @@ type Notice struct {
 
 // NoticeOf returns a notice with the current state of a record.
 func NoticeOf(v *record.Shown) Notice {
-	n := Notice{Key: v.Key(), Row: v.AppendRow(nil), Views: v.Views, Tags: v.TagList, Folder: v.FolderName, NeverStrip: v.NeverStrip}
+	n := Notice{
+		Key: v.Key(), Row: v.AppendRow(nil), Views: v.Views,
+		Tags: v.TagList, Folder: v.FolderName, NeverStrip: v.NeverStrip,
+	}
 	switch v.Kind {
 	case record.Bookmarks:
 		page := v.Page

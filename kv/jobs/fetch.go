@@ -34,10 +34,12 @@ type Fetch struct {
 	ID       record.ID `json:"ID"`
 	Owner    record.ID `json:"Owner"`
 	URL      string    `json:"URL"`
-	Fields   string    `json:"Fields"`      // the file's fields as JSON, without the password
-	Password string    `json:"Password"`    // hash; "" means none
-	Slug     string    `json:"Slug"`        // reserved for the file; "" generates one
-	By       record.ID `json:"By,omitzero"` // the API key or session that requested it; zero: a session whose user has signed out, or one of a time before this was kept
+	Fields   string    `json:"Fields"`   // the file's fields as JSON, without the password
+	Password string    `json:"Password"` // hash; "" means none
+	Slug     string    `json:"Slug"`     // reserved for the file; "" generates one
+	// By is the API key or session that requested it; zero: a session whose user has signed
+	// out, or one of a time before this was kept.
+	By record.ID `json:"By,omitzero"`
 
 	State   FetchState `json:"State"`
 	Created time.Time  `json:"Created"`
@@ -138,7 +140,8 @@ var FetchRows = func() *table.Table[Fetch] {
 
 // FetchTable keeps remote uploads.
 var FetchTable = kv.Table{
-	Buckets: []table.Bucket{fetchBucket, fetchLine}, Check: people.CheckOwned(FetchRows, "remote upload"), Refill: people.RefillOwned(FetchRows),
+	Buckets: []table.Bucket{fetchBucket, fetchLine},
+	Check:   people.CheckOwned(FetchRows, "remote upload"), Refill: people.RefillOwned(FetchRows),
 	Text: kv.RowText(fetchBucket),
 	Drop: kv.DropRows(FetchRows),
 	Bytes: func(tx *kv.Tx, owner record.ID) (_, reserved int64) {
@@ -190,7 +193,9 @@ func AddFetch(tx *kv.Tx, f Fetch) (*Fetch, error) {
 
 func enqueueFetch(tx *kv.Tx, f *Fetch) error {
 	if countFetches(tx, lineWaiting, f.Owner)+countFetches(tx, lineRunning, f.Owner) >= MaxFetches {
-		return &record.Error{Fault: record.Denied, Code: "too_many_remote_uploads", Text: fmt.Sprintf("%d remote uploads wait already, and more are not possible. Wait until some are done, or cancel them.", MaxFetches)}
+		text := fmt.Sprintf("%d remote uploads wait already, and more are not possible. "+
+			"Wait until some are done, or cancel them.", MaxFetches)
+		return &record.Error{Fault: record.Denied, Code: "too_many_remote_uploads", Text: text}
 	}
 	if f.Slug != "" && tx.Get(kv.RecordSlug, []byte(f.Slug)) != nil {
 		return kv.UserError(&table.Taken{Index: "slug"}, "item")
@@ -220,7 +225,8 @@ type DueFetch struct{ Owner, ID record.ID }
 // longest due first. busy says which to skip. wait is as in findDue.
 func DueFetches(tx *kv.Tx, limit int, busy func(record.ID) bool) (found []DueFetch, wait time.Duration, err error) {
 	return findDue(tx, fetchLine, []byte{lineWaiting}, 16, func(owner []byte) (int, error) {
-		if disabled, err := people.Disabled(tx, record.ID(owner)); err != nil || disabled { // it waits until the account is enabled again
+		disabled, err := people.Disabled(tx, record.ID(owner))
+		if err != nil || disabled { // it waits until the account is enabled again
 			return -1, err
 		}
 		return limit, nil
@@ -232,7 +238,9 @@ func DueFetches(tx *kv.Tx, limit int, busy func(record.ID) bool) (found []DueFet
 
 // ErrNotRunning means that a try is no longer wanted, because the remote upload was
 // cancelled or started again.
-var ErrNotRunning = &record.Error{Fault: record.Taken, Code: "not_running", Text: "This remote upload is no longer running."}
+var ErrNotRunning = &record.Error{
+	Fault: record.Taken, Code: "not_running", Text: "This remote upload is no longer running.",
+}
 
 // ErrDisabled means that the owner's account was disabled during a try. The remote
 // upload waits until the account is enabled again.
@@ -266,7 +274,8 @@ func runningFetch(tx *kv.Tx, f *Fetch) (*Fetch, error) {
 // errAskerRevoked means that the API key or session that requested a remote upload is gone.
 var errAskerRevoked = &record.Error{
 	Fault: record.Denied, Code: "key_revoked",
-	Text: "The API key or browser that asked for this was revoked, turned off or signed out. Try again to fetch it in your own name.",
+	Text: "The API key or browser that asked for this was revoked, turned off or signed out. " +
+		"Try again to fetch it in your own name.",
 }
 
 // checkAsker fails if the API key or session that requested a remote upload was revoked
@@ -373,7 +382,8 @@ func RetryFetch(tx *kv.Tx, owner, id, by record.ID) error {
 		return err
 	}
 	if f.State != FetchFailed && f.State != FetchCancelled {
-		return &record.Error{Fault: record.Taken, Code: "remote_upload_not_failed", Text: "Only a remote upload that failed or was cancelled can be tried again."}
+		text := "Only a remote upload that failed or was cancelled can be tried again."
+		return &record.Error{Fault: record.Taken, Code: "remote_upload_not_failed", Text: text}
 	}
 	f.By = by
 	f.Again(tx.Store().MonotonicNow())

@@ -121,7 +121,8 @@ func findAnswer(tx *kv.Tx, owner record.ID, key string, room int) (*IdempotentAn
 	if answersKept.Of(tx.Store()).add(tx, owner, 0) >= room {
 		return nil, &record.Error{
 			Fault: record.Denied, Code: "too_many_answers",
-			Text: "Too many answers to requests with an Idempotency-Key are kept: " + strconv.Itoa(room>>20) + " MiB. Nothing was stored. Send the request without this header, or try again tomorrow.",
+			Text: "Too many answers to requests with an Idempotency-Key are kept: " + strconv.Itoa(room>>20) + " MiB. " +
+				"Nothing was stored. Send the request without this header, or try again tomorrow.",
 		}
 	}
 	return nil, record.NotFound("answer")

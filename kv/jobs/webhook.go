@@ -51,10 +51,10 @@ type Webhook struct {
 	LastTook      time.Duration `json:"LastTook"`
 	LastDelivered time.Time     `json:"LastDelivered"`
 	Failures      int           `json:"Failures"`      // failed tries in a row
-	Failing       time.Time     `json:"Failing"`       // when the current run of failures started; zero if the last try succeeded
+	Failing       time.Time     `json:"Failing"`       // when they started; zero if the last try succeeded
 	Tried         time.Time     `json:"Tried"`         // the last try, by the same clock as Failing
 	Held          time.Time     `json:"Held,omitzero"` // until when the target wants nothing, by the same clock
-	Paused        time.Time     `json:"Paused"`        // since when nothing is sent after a long run of failures; zero if it is not paused
+	Paused        time.Time     `json:"Paused"`        // since when nothing is sent, after many failures; may be zero
 }
 
 // Wants reports whether the webhook wants the event e.
@@ -165,7 +165,8 @@ var webhookRows = kv.JsonTable(hookBucket, func(h *Webhook) []byte { return kv.O
 
 // WebhookTable keeps webhooks.
 var WebhookTable = kv.Table{
-	Buckets: []table.Bucket{hookBucket}, Check: people.CheckOwned(webhookRows, "webhook"), Refill: people.RefillOwned(webhookRows),
+	Buckets: []table.Bucket{hookBucket},
+	Check:   people.CheckOwned(webhookRows, "webhook"), Refill: people.RefillOwned(webhookRows),
 	Drop: dropWebhooks,
 }
 
@@ -191,7 +192,8 @@ func AddWebhook(tx *kv.Tx, h Webhook) (Webhook, error) {
 		n++
 	}
 	if n >= MaxWebhooks {
-		return h, &record.Error{Fault: record.Denied, Code: "too_many_webhooks", Text: fmt.Sprintf("You have %d webhooks already, and more are not possible.", n)}
+		text := fmt.Sprintf("You have %d webhooks already, and more are not possible.", n)
+		return h, &record.Error{Fault: record.Denied, Code: "too_many_webhooks", Text: text}
 	}
 	h.ID, h.Created = tx.NewID(), tx.Now
 	return h, webhookRows.Put(tx.Tx, &h)

@@ -262,7 +262,8 @@ func ActivityOf(tx *kv.Tx, owner record.ID, after []byte, limit int) (ActivityPa
 // administrators see.
 func AdminActivity(tx *kv.Tx, after []byte, limit int) (ActivityPage, error) {
 	p := ActivityPage{Total: ActivityRows.Sum(tx.Tx, adminsSum)}
-	return p, p.read(tx, HistoryIndex, []byte{adminsActivity}, after, limit, func(k []byte) []byte { return slices.Concat(k[17:], k[1:17]) })
+	rest := func(k []byte) []byte { return slices.Concat(k[17:], k[1:17]) }
+	return p, p.read(tx, HistoryIndex, []byte{adminsActivity}, after, limit, rest)
 }
 
 func (p *ActivityPage) read(tx *kv.Tx, b table.Bucket, prefix, after []byte, limit int, key func([]byte) []byte) error {

@@ -30,7 +30,8 @@ func Claim(tx *kv.Tx) (string, error) {
 func Claimable(tx *kv.Tx, token string) error {
 	digest := sha256.Sum256([]byte(token))
 	if v := tx.Get(workcopy.MetaBucket, kv.MetaClaim); v == nil || string(v) != string(digest[:]) {
-		return &record.Error{Fault: record.Missing, Code: "not_found", Text: "This claim link is not valid, or has been used."}
+		text := "This claim link is not valid, or has been used."
+		return &record.Error{Fault: record.Missing, Code: "not_found", Text: text}
 	}
 	return nil
 }

@@ -28,10 +28,12 @@ type Identity struct {
 // maxIdentities is how many identities an account may be linked to.
 const maxIdentities = 20
 
-var identityRows = kv.JsonTable(identityBucket, func(l *Identity) []byte { return kv.OwnedKey(l.Owner, l.ID[:]...) },
-	table.Index[Identity]{Bucket: identitySubject, Name: "identity", Unique: true, Keys: func(l *Identity, file func([]byte)) {
-		file(identityKey(l.Issuer, l.Subject))
-	}})
+var identityRows = kv.JsonTable(identityBucket,
+	func(l *Identity) []byte { return kv.OwnedKey(l.Owner, l.ID[:]...) },
+	table.Index[Identity]{
+		Bucket: identitySubject, Name: "identity", Unique: true,
+		Keys: func(l *Identity, file func([]byte)) { file(identityKey(l.Issuer, l.Subject)) },
+	})
 
 func identityKey(issuer, subject string) []byte {
 	digest := sha256.Sum256([]byte(issuer + "\x00" + subject))
@@ -82,7 +84,10 @@ func AddIdentity(tx *kv.Tx, owner record.ID, issuer, subject, name, by string) e
 		return kv.TooMany("links", "too_many_links", maxIdentities)
 	}
 	l = &Identity{ID: tx.NewID(), Owner: owner, Issuer: issuer, Subject: subject, Name: name, Created: tx.Now}
-	return errors.Join(identityRows.Put(tx.Tx, l), Note(tx, Activity{Owner: owner, Event: LoginLinked, Name: linkName(l), By: by}))
+	if err := identityRows.Put(tx.Tx, l); err != nil {
+		return err
+	}
+	return Note(tx, Activity{Owner: owner, Event: LoginLinked, Name: linkName(l), By: by})
 }
 
 // linkName is how the activity calls a link.
@@ -142,7 +147,8 @@ func RemoveIdentity(tx *kv.Tx, owner, id record.ID) error {
 			return err
 		}
 		if u.Password == "" {
-			return &record.Error{Fault: record.Taken, Code: "last_link", Text: "This account has no password. Without this link you could not sign in any more."}
+			text := "This account has no password. Without this link you could not sign in any more."
+			return &record.Error{Fault: record.Taken, Code: "last_link", Text: text}
 		}
 	}
 	return keepWay(tx, owner, func() error { return removeIdentity(tx, &all[i], "") })

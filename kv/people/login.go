@@ -82,7 +82,8 @@ func keepWay(tx *kv.Tx, owner record.ID, remove func() error) error {
 	if after, err := canEnter(tx, owner); err != nil || after || !before {
 		return err
 	}
-	return &record.Error{Fault: record.Taken, Code: "last_way", Text: "Passwords are off here. Without this you could not sign in any more."}
+	text := "Passwords are off here. Without this you could not sign in any more."
+	return &record.Error{Fault: record.Taken, Code: "last_way", Text: text}
 }
 
 // AdminEnters reports whether an administrator can sign in, or there is no account yet.

@@ -67,19 +67,25 @@ func AddPasskey(tx *kv.Tx, p Passkey) (key *Passkey, recovery []string, err erro
 	if len(all) >= MaxPasskeys {
 		return nil, nil, kv.TooMany("passkeys", "too_many_passkeys", MaxPasskeys)
 	}
-	everyones, err := kv.Collect(passkeyRows, tx, nil) // an authenticator chooses the id, so it may copy another's (WebAuthn, section 7.1)
+	// An authenticator chooses the id, so it may copy another's (WebAuthn, section 7.1).
+	everyones, err := kv.Collect(passkeyRows, tx, nil)
 	if err != nil {
 		return nil, nil, err
 	}
-	if slices.ContainsFunc(everyones, func(other Passkey) bool { return bytes.Equal(other.Credential, p.Credential) }) {
-		return nil, nil, &record.Error{Fault: record.Taken, Code: "passkey_taken", Text: "This passkey is in an account already."}
+	same := func(other Passkey) bool { return bytes.Equal(other.Credential, p.Credential) }
+	if slices.ContainsFunc(everyones, same) {
+		text := "This passkey is in an account already."
+		return nil, nil, &record.Error{Fault: record.Taken, Code: "passkey_taken", Text: text}
 	}
 	l, err := LoginOf(tx, p.Owner)
 	if err != nil {
 		return nil, nil, err
 	}
 	p.ID, p.Created = tx.NewID(), tx.Now
-	if err := errors.Join(passkeyRows.Put(tx.Tx, &p), Note(tx, Activity{Owner: p.Owner, Event: PasskeyAdded, Name: p.Name})); err != nil {
+	if err := passkeyRows.Put(tx.Tx, &p); err != nil {
+		return nil, nil, err
+	}
+	if err := Note(tx, Activity{Owner: p.Owner, Event: PasskeyAdded, Name: p.Name}); err != nil {
 		return nil, nil, err
 	}
 	l.Reset, l.ResetEnds = [32]byte{}, time.Time{} // it would go around the passkey

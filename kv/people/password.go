@@ -22,7 +22,8 @@ import (
 	"kist/kv/record"
 )
 
-// MinPassword is how many characters of an account's password must remain: see Remains. maxPassword is its limit in bytes.
+// MinPassword is how many characters of an account's password must remain: see Remains.
+// maxPassword is its limit in bytes.
 const (
 	MinPassword = 8
 	maxPassword = field.MaxSecret
@@ -45,7 +46,8 @@ func CheckPassword(t string, names []string, common func(string) bool) error {
 	case common(strings.ToLower(t)):
 		return errors.New("is one of the most common passwords. Choose another")
 	case Remains(t, names) < MinPassword:
-		return errors.New("is easy to guess: repeats, rows such as 1234 or qwerty, and the names of user and server count as one character. Choose another")
+		return errors.New("is easy to guess: repeats, rows such as 1234 or qwerty, " +
+			"and the names of user and server count as one character. Choose another")
 	}
 	return nil
 }
@@ -53,7 +55,8 @@ func CheckPassword(t string, names []string, common func(string) bool) error {
 // keyRows are characters that follow one another on a keyboard. Alphabets and digits follow by their numbers.
 var keyboardRows = [][]rune{
 	[]rune("1234567890"), []rune("qwertyuiop"), []rune("asdfghjkl"), []rune("zxcvbnm"),
-	[]rune("qwertzuiopü"), []rune("asdfghjklöä"), []rune("yxcvbnm"), []rune("azertyuiop"), []rune("qsdfghjklm"), []rune("wxcvbn"),
+	[]rune("qwertzuiopü"), []rune("asdfghjklöä"), []rune("yxcvbnm"),
+	[]rune("azertyuiop"), []rune("qsdfghjklm"), []rune("wxcvbn"),
 	[]rune("1qaz2wsx3edc4rfv5tgb6yhn7ujm"), []rune("1q2w3e4r5t6y7u8i9o0p"), []rune("!@#$%^&*()"), []rune("!\"§$%&/()="),
 }
 
@@ -90,12 +93,16 @@ func Remains(t string, names []string) (n int) {
 // runAt is the length of the run with which a text begins.
 func runAt(t []rune) (longest int) {
 	for _, step := range []rune{-1, 0, 1} {
-		longest = max(longest, following(t, func(a, b rune) bool { return b-a == step && (step == 0 || letterOrDigit(a) && letterOrDigit(b)) }))
+		longest = max(longest, following(t, func(a, b rune) bool {
+			return b-a == step && (step == 0 || letterOrDigit(a) && letterOrDigit(b))
+		}))
 	}
 	for _, row := range keyboardRows {
 		place := func(r rune) int { return slices.Index(row, r) }
 		for _, step := range []int{-1, 1} {
-			longest = max(longest, following(t, func(a, b rune) bool { return place(a) >= 0 && place(b) >= 0 && place(b)-place(a) == step }))
+			longest = max(longest, following(t, func(a, b rune) bool {
+				return place(a) >= 0 && place(b) >= 0 && place(b)-place(a) == step
+			}))
 		}
 	}
 	return longest
@@ -112,7 +119,8 @@ func following(t []rune, follows func(a, b rune) bool) int {
 	return n
 }
 
-// repeatAt is how long the text from i on repeats what stands directly before it, at least once in full; 0 if it does not.
+// repeatAt is how long the text from i on repeats what stands directly before it, at least once in
+// full; 0 if it does not.
 func repeatAt(t []rune, i int) (longest int) {
 	for period := 2; period <= i && i+period <= len(t); period++ {
 		n := 0
@@ -172,7 +180,10 @@ const (
 
 // NewPasswords makes a hasher; a process needs one.
 func NewPasswords() *Passwords {
-	return &Passwords{Memory: argonMemory, Passes: argonTime, turns: make(flight.Turns, min(2, runtime.NumCPU())), occupied: map[string]int{}}
+	return &Passwords{
+		Memory: argonMemory, Passes: argonTime,
+		turns: make(flight.Turns, min(2, runtime.NumCPU())), occupied: map[string]int{},
+	}
 }
 
 // take takes a place in the queue and reports whether there was one.
@@ -205,7 +216,10 @@ func (p *Passwords) giveUp(seat Seat) {
 
 // enter waits for a turn; Busy if too many wait already or it takes too long.
 func (p *Passwords) enter(ctx context.Context, seat Seat, limit int) (leave func(), err error) {
-	busy := &record.Error{Fault: record.Busy, Code: "busy", Text: "Too many passwords are being checked; try again in a moment.", Retry: maxWait}
+	busy := &record.Error{
+		Fault: record.Busy, Code: "busy", Retry: maxWait,
+		Text: "Too many passwords are being checked; try again in a moment.",
+	}
 	if !p.take(seat, limit) {
 		return nil, busy
 	}
@@ -271,8 +285,9 @@ func parseHash(phc string) (h hash, err error) {
 	if len(parts) != 6 || parts[1] != "argon2id" {
 		return h, errPHC
 	}
-	if _, err := fmt.Sscanf(parts[2]+" "+parts[3], "v=%d m=%d,t=%d,p=%d", &version, &h.memory, &h.passes, &h.lanes); err != nil ||
-		version != argon2.Version || h.memory > 1<<20 || h.passes == 0 || h.passes > 64 || h.lanes == 0 {
+	_, err = fmt.Sscanf(parts[2]+" "+parts[3], "v=%d m=%d,t=%d,p=%d", &version, &h.memory, &h.passes, &h.lanes)
+	if err != nil || version != argon2.Version ||
+		h.memory > 1<<20 || h.passes == 0 || h.passes > 64 || h.lanes == 0 {
 		return h, errPHC
 	}
 	var err1, err2 error
@@ -288,7 +303,8 @@ func parseHash(phc string) (h hash, err error) {
 // Checking it then costs no more than checking one of ours.
 func ValidHash(phc string) bool {
 	h, err := parseHash(phc)
-	return err == nil && len(phc) <= 256 && h.memory <= argonMemory && h.passes <= argonTime && h.lanes <= argonLanes && len(h.salt) >= 8
+	return err == nil && len(phc) <= 256 && len(h.salt) >= 8 &&
+		h.memory <= argonMemory && h.passes <= argonTime && h.lanes <= argonLanes
 }
 
 var errPHC = errors.New("a stored password hash is damaged")

@@ -88,7 +88,8 @@ func withinQuota(tx *kv.Tx, owner record.ID, count func(*kv.Tx, record.ID) int64
 	if err != nil || size <= left {
 		return err
 	}
-	return &record.Error{Fault: record.Denied, Code: "quota_exceeded", Text: "This does not fit your storage quota of " + record.Plural(quota, "byte") + "."}
+	text := "This does not fit your storage quota of " + record.Plural(quota, "byte") + "."
+	return &record.Error{Fault: record.Denied, Code: "quota_exceeded", Text: text}
 }
 
 // Left is how many bytes the owner's quota has left, and the quota. Whatever stores something

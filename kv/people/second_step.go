@@ -71,7 +71,10 @@ func matchCode(tx *kv.Tx, secret []byte, code string, after int64) (step int64, 
 	return step, ok
 }
 
-var errWrongCode = &record.Error{Fault: record.Invalid, Code: "invalid_fields", Text: "The code is wrong.", Fields: map[string]string{"code": "is wrong. Check that the clocks of your phone and of the server are right"}}
+var errWrongCode = &record.Error{
+	Fault: record.Invalid, Code: "invalid_fields", Text: "The code is wrong.",
+	Fields: map[string]string{"code": "is wrong. Check that the clocks of your phone and of the server are right"},
+}
 
 // SetCodes turns one-time codes on, or replaces their secret. The code proves that the
 // user's app has the secret. It returns recovery codes if the account had no second step.
@@ -140,7 +143,10 @@ func RenewRecovery(tx *kv.Tx, owner record.ID) ([]string, error) {
 		return nil, err
 	}
 	if !has {
-		return nil, &record.Error{Fault: record.Taken, Code: "no_second_step", Text: "Recovery codes are for accounts with one-time codes or passkeys. Set up one of them first."}
+		return nil, &record.Error{
+			Fault: record.Taken, Code: "no_second_step",
+			Text: "Recovery codes are for accounts with one-time codes or passkeys. Set up one of them first.",
+		}
 	}
 	return addRecovery(tx, owner)
 }

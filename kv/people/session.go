@@ -11,7 +11,9 @@ import (
 // AddSession signs a browser in. confirmed is when its user proved who they are; zero if that
 // is not known. The secret is returned only here. It fails while the account's sign-in is reset,
 // whatever has named the user.
-func AddSession(tx *kv.Tx, owner record.ID, agent, address string, confirmed time.Time) (key *Key, secret string, err error) {
+func AddSession(
+	tx *kv.Tx, owner record.ID, agent, address string, confirmed time.Time,
+) (key *Key, secret string, err error) {
 	l, err := LoginOf(tx, owner)
 	if err != nil {
 		return nil, "", err
@@ -19,7 +21,8 @@ func AddSession(tx *kv.Tx, owner record.ID, agent, address string, confirmed tim
 	if l.Closed {
 		return nil, "", &record.Error{
 			Fault: record.Denied, Code: "login_reset",
-			Text: "The sign-in of this account was reset. Set a new password with the link first; an administrator can make another link.",
+			Text: "The sign-in of this account was reset. Set a new password with the link first; " +
+				"an administrator can make another link.",
 		}
 	}
 	return AddKey(tx, Key{

@@ -61,7 +61,8 @@ func (v *Settings) Largest(limit int64) int64 {
 
 // Check says what is wrong with the settings together.
 func (v *Settings) Check() error {
-	if p := v.Provider(); (p == CaptchaTurnstile || p == CaptchaHCaptcha) && (v.CaptchaSiteKey == "" || v.CaptchaSecret == "") {
+	p := v.Provider()
+	if (p == CaptchaTurnstile || p == CaptchaHCaptcha) && (v.CaptchaSiteKey == "" || v.CaptchaSecret == "") {
 		return record.Bad(map[string]string{"captchaProvider": "needs captchaSiteKey and captchaSecret"})
 	}
 	return nil
@@ -71,23 +72,30 @@ func (v *Settings) Check() error {
 func (v *Settings) Fields(s *field.Set) {
 	s.Bool("apiTokensDisabled", &v.TokensOff).Says("Turns all API keys off, from the next request on.", `false`)
 	s.MaybeNumber("defaultQuotaBytes", &v.DefaultQuota, 1, 1<<53).
-		Says("Default quota of a user in bytes, for usedBytes and unfinishedBytes together; null is no limit.", `107374182400`)
+		Says("Default quota of a user in bytes, for usedBytes and unfinishedBytes together; null is no limit.",
+			`107374182400`)
 	s.MaybeNumber("maxUploadBytes", &v.MaxUpload, 1, 1<<53).
 		Says("Maximum size of one file in bytes; null uses --max-upload-size, which it cannot exceed.", `5368709120`)
 	s.Bool("linkChecks", &v.LinkChecks).
-		Says("Whether the server fetches the pages of bookmarks to fill in missing titles, descriptions and icons, and to find pages that are gone.", `true`)
+		Says("Whether the server fetches the pages of bookmarks to fill in missing titles, descriptions and icons, "+
+			"and to find pages that are gone.", `true`)
 	s.Number("trashDays", &v.TrashDays, 0, maxTrashDays).
 		Says("How many days deleted items stay in the trash; 0 turns the trash off and empties it.", `30`)
 	s.Not("stripMetadata", &v.KeepMetadata).
-		Says("Whether visitors get pictures and films without their metadata, such as where a photo was taken; a file's own stripMetadata can only turn this off.", `true`)
+		Says("Whether visitors get pictures and films without their metadata, such as where a photo was taken; "+
+			"a file's own stripMetadata can only turn this off.", `true`)
 	field.MaybeChoice(s, "captchaProvider", &v.Captcha, CaptchaProviders).
-		Says("Captcha for the upload requests that ask for one: pow, a proof of work that needs no other server; turnstile; hcaptcha; or none. Null uses --captcha, with the keys given there.", `"pow"`)
+		Says("Captcha for the upload requests that ask for one: pow, a proof of work that needs no other server; "+
+			"turnstile; hcaptcha; or none. Null uses --captcha, with the keys given there.", `"pow"`)
 	s.Text("captchaSiteKey", &v.CaptchaSiteKey, 255).Says("Site key from turnstile or hcaptcha.", `"0x4AAAAAAA"`)
-	s.Text("captchaSecret", &v.CaptchaSecret, 255, field.WriteOnly).Says("Secret from turnstile or hcaptcha; it is never shown.", `"0x4AAAAAAA-secret"`)
+	s.Text("captchaSecret", &v.CaptchaSecret, 255, field.WriteOnly).
+		Says("Secret from turnstile or hcaptcha; it is never shown.", `"0x4AAAAAAA-secret"`)
 	s.Shown("hasCaptchaSecret", field.Schema{Type: "boolean"}, func(dst []byte) []byte {
 		return strconv.AppendBool(dst, v.CaptchaSecret != "")
 	}).Says("Whether there is a secret.", `false`)
-	s.URL("captchaVerifyUrl", &v.CaptchaURL).Says("Where tokens are verified; empty is the provider's own address.", `"https://challenges.cloudflare.com/turnstile/v0/siteverify"`)
+	s.URL("captchaVerifyUrl", &v.CaptchaURL).
+		Says("Where tokens are verified; empty is the provider's own address.",
+			`"https://challenges.cloudflare.com/turnstile/v0/siteverify"`)
 }
 
 // Settings reads the instance's settings.

@@ -107,7 +107,10 @@ var TryTable = kv.Table{
 var counted kv.Slot[Tries]
 
 func newTries(secret [32]byte) *Tries {
-	return &Tries{secret: secret, counts: map[tryKey]tries{}, networks: map[tryKey]time.Time{}, changed: map[tryKey]struct{}{}, keys: map[string]tryKey{}}
+	return &Tries{
+		secret: secret, counts: map[tryKey]tries{}, networks: map[tryKey]time.Time{},
+		changed: map[tryKey]struct{}{}, keys: map[string]tryKey{},
+	}
 }
 
 // TriesOf is the store's count of wrong tries.

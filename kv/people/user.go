@@ -58,8 +58,8 @@ type Accent string
 // Accents lists the colours. The style sheet of the app has their values.
 var Accents = []Accent{"blue", "violet", "rose", "amber"}
 
-// UserRows is the table of accounts.
-var UserRows = kv.JsonTable(UserBucket, func(u *User) []byte { return kv.OwnedKey(u.ID) }, // a copy: the key of a stored row must not change
+// UserRows is the table of accounts. Its key is a copy: that of a stored row must not change.
+var UserRows = kv.JsonTable(UserBucket, func(u *User) []byte { return kv.OwnedKey(u.ID) },
 	table.Index[User]{Bucket: userName, Name: "username", Unique: true, Keys: func(u *User, file func([]byte)) {
 		file([]byte(record.Fold(u.Name)))
 	}})
@@ -72,7 +72,9 @@ var PagesDue kv.Signal
 var UserTable = kv.Table{
 	Buckets: []table.Bucket{UserBucket, userName},
 	Check:   kv.CheckRows(UserRows, nil),
-	Refill:  kv.RefillRows(UserRows, kv.Mending[User]{Rename: func(r *kv.Refill, u *User) error { return r.Rename(&u.Name, "account", u.ID) }}),
+	Refill: kv.RefillRows(UserRows, kv.Mending[User]{
+		Rename: func(r *kv.Refill, u *User) error { return r.Rename(&u.Name, "account", u.ID) },
+	}),
 	Drop: func(tx *kv.Tx, owner record.ID) (bool, error) {
 		callers.Drop(tx)
 		_, err := UserRows.Delete(tx.Tx, owner[:])
@@ -92,7 +94,9 @@ func CheckOwned[T any](t *table.Table[T], what string) func(*kv.Audit) {
 // RefillOwned is the Refill of a table whose keys begin with the owner's id and
 // whose rows refer to nothing else.
 func RefillOwned[T any](t *table.Table[T]) func(*kv.Refill) error {
-	return kv.RefillRows(t, kv.Mending[T]{Mend: func(r *kv.Refill, v *T) error { return StandIn(r, record.ID(t.Key(v)[:16])) }})
+	return kv.RefillRows(t, kv.Mending[T]{
+		Mend: func(r *kv.Refill, v *T) error { return StandIn(r, record.ID(t.Key(v)[:16])) },
+	})
 }
 
 // StandIn creates a disabled account for rows whose owner is lost.
@@ -100,7 +104,10 @@ func StandIn(r *kv.Refill, owner record.ID) error {
 	if r.Get(UserBucket, owner[:]) != nil {
 		return nil
 	}
-	u := &User{ID: owner, Name: fmt.Sprintf("recovered-%x", owner[10:]), Role: Member, Disabled: true, Quota: -1, Created: time.UnixMilli(int64(binary.BigEndian.Uint64(owner[:8]) >> 16)).UTC()}
+	u := &User{
+		ID: owner, Name: fmt.Sprintf("recovered-%x", owner[10:]), Role: Member, Disabled: true, Quota: -1,
+		Created: time.UnixMilli(int64(binary.BigEndian.Uint64(owner[:8]) >> 16)).UTC(),
+	}
 	r.Lost(fmt.Errorf("account %s is lost; the disabled account %s takes its place", owner, u.Name))
 	return UserRows.Put(r.Tx.Tx, u)
 }
@@ -214,9 +221,14 @@ func keepAdmin(tx *kv.Tx, u *User) error {
 		}
 	}
 	if others {
-		return &record.Error{Fault: record.Taken, Code: "last_admin", Text: "This is the last administrator who can sign in while passwords are off; give another one a passkey or a link first."}
+		return &record.Error{
+			Fault: record.Taken, Code: "last_admin",
+			Text: "This is the last administrator who can sign in while passwords are off; " +
+				"give another one a passkey or a link first.",
+		}
 	}
-	return &record.Error{Fault: record.Taken, Code: "last_admin", Text: "This is the last administrator; make another one first."}
+	text := "This is the last administrator; make another one first."
+	return &record.Error{Fault: record.Taken, Code: "last_admin", Text: text}
 }
 
 // RemoveUser deletes an account and everything it owns: what the Drop of each table in
