@@ -14,7 +14,9 @@ func (c *Request) NeedScope(s people.Scope) error {
 	if c.Caller.Key.Allows(s) {
 		return nil
 	}
-	return &record.Error{Fault: record.Denied, Code: "scope_missing", Text: "This API key does not have the scope " + string(s) + "."}
+	return &record.Error{
+		Fault: record.Denied, Code: "scope_missing", Text: "This API key does not have the scope " + string(s) + ".",
+	}
 }
 
 // Safe reports whether a method changes nothing (RFC 9110, section 9.2.1).

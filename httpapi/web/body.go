@@ -70,6 +70,7 @@ type paced struct {
 	expect bool        // the client sends nothing until the body is read
 }
 
+// Pace makes the body of a request paced.
 func Pace(ctl *http.ResponseController, r *http.Request) *paced {
 	p := &paced{body: r.Body, ctl: ctl, left: r.ContentLength, expect: r.Header.Get("Expect") != ""}
 	p.extend()
@@ -97,7 +98,8 @@ func (p *paced) Read(b []byte) (int, error) {
 	}
 	n, err := p.body.Read(b)
 	p.left -= int64(n)
-	if p.due -= int64(n); p.due <= 0 {
+	p.due -= int64(n)
+	if p.due <= 0 {
 		p.extend()
 	}
 	if err != nil {
@@ -174,7 +176,10 @@ func (c *Request) ReadObject(limit int64, shape field.Shaped) (field.Object, err
 	}
 	media, params, err := mime.ParseMediaType(c.R.Header.Get("Content-Type"))
 	if err != nil || media != JSONType || params["charset"] != "" && !strings.EqualFold(params["charset"], "utf-8") {
-		return nil, &record.Error{Fault: record.WrongType, Code: "unsupported_media_type", Text: "The body must be JSON, with the Content-Type application/json."}
+		return nil, &record.Error{
+			Fault: record.WrongType, Code: "unsupported_media_type",
+			Text: "The body must be JSON, with the Content-Type application/json.",
+		}
 	}
 	data, err := c.ReadBody(limit)
 	if err != nil {
@@ -286,7 +291,8 @@ func (c *Request) strict() bool {
 	for preference := range strings.SplitSeq(strings.Join(c.R.Header["Prefer"], ","), ",") {
 		name, _, _ := strings.Cut(preference, ";")
 		name, value, _ := strings.Cut(name, "=")
-		if strings.EqualFold(strings.TrimSpace(name), "handling") && strings.EqualFold(strings.Trim(strings.TrimSpace(value), `"`), "strict") {
+		value = strings.Trim(strings.TrimSpace(value), `"`)
+		if strings.EqualFold(strings.TrimSpace(name), "handling") && strings.EqualFold(value, "strict") {
 			return true
 		}
 	}

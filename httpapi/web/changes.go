@@ -15,9 +15,9 @@ type counted struct {
 	n       int
 }
 
-// CountChanges counts n changes that the request makes: for the account of its caller, or for the network of a
-// stranger. It fails with TooMany if that had too many in the last minute, and does nothing for a stranger whose address
-// is not known. A request of many changes counts each.
+// CountChanges counts n changes that the request makes: for the account of its caller, or for the
+// network of a stranger. It fails with TooMany if that had too many in the last minute, and does
+// nothing for a stranger whose address is not known. A request of many changes counts each.
 func (c *Request) CountChanges(n int) error {
 	now := c.Site.Store.Now()
 	var wait time.Duration

@@ -22,7 +22,8 @@ func (s *Site) Client(r *http.Request) netip.Addr {
 		if err != nil {
 			break // earlier entries cannot be trusted
 		}
-		if addr = hop.Unmap().WithZone(""); !s.Trusts(addr) {
+		addr = hop.Unmap().WithZone("")
+		if !s.Trusts(addr) {
 			break
 		}
 	}

@@ -125,7 +125,8 @@ func (w *AnswerWriter) Write(p []byte) (total int, err error) {
 		n, err := w.ResponseWriter.Write(p[:min(len(p), writeBytes)]) // #nosec G705 -- the caller sets its type and policy
 		w.Bytes += int64(n)
 		total += n
-		if p = p[n:]; err != nil || len(p) == 0 {
+		p = p[n:]
+		if err != nil || len(p) == 0 {
 			return total, err
 		}
 		w.Extend()

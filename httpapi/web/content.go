@@ -13,7 +13,8 @@ import (
 // MIME Sniffing, section 4.6) or style sheet.
 func partOfPage(media string) bool {
 	_, sub, _ := strings.Cut(media, "/")
-	switch sub = strings.TrimPrefix(sub, "x-"); sub {
+	sub = strings.TrimPrefix(sub, "x-")
+	switch sub {
 	case "ecmascript", "jscript", "livescript", "css":
 		return true
 	}

@@ -68,31 +68,50 @@ func ClientError(err error) (*record.Error, int) {
 		errors.As(record.Bad(problems), &e)
 		return e, http.StatusUnprocessableEntity
 	case errors.As(err, &malformed):
-		return &record.Error{Code: "malformed", Text: string(malformed)}, http.StatusBadRequest
+		return told(http.StatusBadRequest, "malformed", string(malformed))
 	case errors.As(err, &large):
-		return &record.Error{Code: "too_large", Text: "The body is larger than " + record.Plural(large.Limit, "byte") + "."}, http.StatusRequestEntityTooLarge
+		return told(http.StatusRequestEntityTooLarge, "too_large",
+			"The body is larger than "+record.Plural(large.Limit, "byte")+".")
 	case errors.Is(err, ErrMethod):
-		return &record.Error{Code: "method_not_allowed", Text: "This address does not support this method."}, http.StatusMethodNotAllowed
+		return told(http.StatusMethodNotAllowed, "method_not_allowed", "This address does not support this method.")
 	case errors.Is(err, ErrMisdirected):
-		return &record.Error{Code: "misdirected", Text: "This server does not answer at the address in your request. Its operator sets the address with --base-url."}, http.StatusMisdirectedRequest
+		return told(http.StatusMisdirectedRequest, "misdirected",
+			"This server does not answer at the address in your request. Its operator sets the address with --base-url.")
 	case errors.Is(err, ErrRange):
-		return &record.Error{Code: "bad_range", Text: "The content does not have the requested range."}, http.StatusRequestedRangeNotSatisfiable
+		return told(http.StatusRequestedRangeNotSatisfiable, "bad_range",
+			"The content does not have the requested range.")
 	case errors.Is(err, ErrTusVersion):
-		return &record.Error{Code: "tus_version", Text: "The request must have Tus-Resumable: " + TusVersion + "."}, http.StatusPreconditionFailed
+		return told(http.StatusPreconditionFailed, "tus_version",
+			"The request must have Tus-Resumable: "+TusVersion+".")
 	case errors.Is(err, ErrTusChecksum):
-		return &record.Error{Code: "checksum_mismatch", Text: "The body does not match its checksum. Nothing was stored."}, StatusChecksum
+		return told(StatusChecksum, "checksum_mismatch", "The body does not match its checksum. Nothing was stored.")
 	case errors.Is(err, ErrPrecondition):
-		return &record.Error{Code: "precondition_failed", Text: "The content has changed: it does not match the request's conditions."}, http.StatusPreconditionFailed
+		return told(http.StatusPreconditionFailed, "precondition_failed",
+			"The content has changed: it does not match the request's conditions.")
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		return &record.Error{Code: "disk_full", Text: "The server's disk is full. Nothing was stored."}, http.StatusInsufficientStorage
+		return told(http.StatusInsufficientStorage, "disk_full", "The server's disk is full. Nothing was stored.")
 	case errors.Is(err, blobs.ErrAway):
-		return &record.Error{Code: "store_unreachable", Retry: unavailableTime, Text: "The bytes of this file are in the object store, and the server cannot reach it at the moment."}, http.StatusServiceUnavailable
+		return unavailable("store_unreachable",
+			"The bytes of this file are in the object store, and the server cannot reach it at the moment.")
 	case errors.As(err, new(*blobs.Unwritable)):
-		return &record.Error{Code: "unavailable", Retry: unavailableTime, Text: "The server cannot write to its folder for files at the moment. Nothing was stored. Existing files can be read."}, http.StatusServiceUnavailable
-	case errors.Is(err, syscall.EIO), errors.Is(err, syscall.EROFS), errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE), errors.Is(err, kv.ErrClosed):
-		return &record.Error{Code: "unavailable", Retry: unavailableTime, Text: "The server cannot use its disk at the moment. Nothing was stored."}, http.StatusServiceUnavailable
+		return unavailable("unavailable", "The server cannot write to its folder for files at the moment. "+
+			"Nothing was stored. Existing files can be read.")
+	case errors.Is(err, syscall.EIO), errors.Is(err, syscall.EROFS),
+		errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE), errors.Is(err, kv.ErrClosed):
+		return unavailable("unavailable", "The server cannot use its disk at the moment. Nothing was stored.")
 	}
-	return &record.Error{Code: "internal", Text: "Something went wrong on the server. The server's log has details under this request id."}, http.StatusInternalServerError
+	return told(http.StatusInternalServerError, "internal",
+		"Something went wrong on the server. The server's log has details under this request id.")
+}
+
+// told is an error for the client, with its status.
+func told(status int, code, text string) (*record.Error, int) {
+	return &record.Error{Code: code, Text: text}, status
+}
+
+// unavailable is an error for the client that may be over soon.
+func unavailable(code, text string) (*record.Error, int) {
+	return &record.Error{Code: code, Text: text, Retry: unavailableTime}, http.StatusServiceUnavailable
 }
 
 // inAPI reports whether a path belongs to the API: all answers there are JSON, errors
@@ -106,7 +125,10 @@ func TakesPage(w *AnswerWriter, r *http.Request) bool {
 }
 
 // errNoFiles is for what says that the disk is full, if that is because of inodes.
-var errNoFiles = &record.Error{Fault: record.Full, Code: "no_inodes", Text: "The server's disk can hold no more files (inodes). Nothing was stored."}
+var errNoFiles = &record.Error{
+	Fault: record.Full, Code: "no_inodes",
+	Text: "The server's disk can hold no more files (inodes). Nothing was stored.",
+}
 
 // Fail answers with an error: JSON in the API unless the client prefers text, a page
 // for browsers elsewhere, otherwise a sentence.
@@ -123,6 +145,7 @@ func (s *Site) Fail(w *AnswerWriter, r *http.Request, id string, err error) {
 		panic(http.ErrAbortHandler)
 	}
 	w.Code = e.Code
+
 	h := w.Header()
 	ClearContentHeaders(h)
 	if status != http.StatusRequestedRangeNotSatisfiable {
@@ -135,6 +158,7 @@ func (s *Site) Fail(w *AnswerWriter, r *http.Request, id string, err error) {
 	if status == http.StatusUnauthorized {
 		h.Set("WWW-Authenticate", `ApiKey realm="kist"`)
 	}
+
 	var body []byte
 	switch {
 	case inAPI(r.URL.Path) && !w.Plain:
@@ -146,17 +170,7 @@ func (s *Site) Fail(w *AnswerWriter, r *http.Request, id string, err error) {
 		}
 		body = errorAnswer(e, id, more)
 	case TakesPage(w, r) && !w.Plain && status != http.StatusMisdirectedRequest: // a page could not load its files
-		l := langOf(w.Caller, r)
-		page := embed.MessagePage{Base: s.Prefix(), Title: http.StatusText(status), Text: ErrorText(e, l), Home: status == http.StatusNotFound}
-		if e.Text == record.ErrMissing.Error() || e.Text == record.NotFound("address").Error() {
-			page.Text = l.T("status.missing")
-		}
-		if e.Code == CodeDamaged {
-			page.Title = l.T("status.damaged")
-		} else if key := titles[status]; key != "" {
-			page.Title = l.T(key)
-		}
-		m, err := makePage(r, l, page)
+		m, err := makePage(r, langOf(w.Caller, r), s.errorPage(langOf(w.Caller, r), e, status))
 		if err != nil {
 			s.Log.Error("page not rendered", "error", err)
 		}
@@ -169,11 +183,28 @@ func (s *Site) Fail(w *AnswerWriter, r *http.Request, id string, err error) {
 			body = slices.Concat(body, []byte{'{'}, proof.members(), []byte("}\n"))
 		}
 	}
+
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
 	if r.Method != http.MethodHead {
 		_, _ = w.Write(body) // the client may be gone
 	}
+}
+
+// errorPage is the page that tells a browser of an error.
+func (s *Site) errorPage(l embed.Lang, e *record.Error, status int) embed.MessagePage {
+	page := embed.MessagePage{
+		Base: s.Prefix(), Title: http.StatusText(status), Text: ErrorText(e, l), Home: status == http.StatusNotFound,
+	}
+	if e.Text == record.ErrMissing.Error() || e.Text == record.NotFound("address").Error() {
+		page.Text = l.T("status.missing")
+	}
+	if e.Code == CodeDamaged {
+		page.Title = l.T("status.damaged")
+	} else if key := titles[status]; key != "" {
+		page.Title = l.T(key)
+	}
+	return page
 }
 
 // tusStatus turns temporary failures into 423 for a tus client that asks for the offset.
@@ -197,7 +228,9 @@ func SetRetry(h http.Header, e *record.Error) {
 
 // ClearContentHeaders removes headers about content that is not sent after all.
 func ClearContentHeaders(h http.Header) {
-	for _, name := range []string{"Content-Length", "Content-Disposition", "Etag", "Last-Modified", "Content-Encoding", "Accept-Ranges"} {
+	for _, name := range []string{
+		"Content-Length", "Content-Disposition", "Etag", "Last-Modified", "Content-Encoding", "Accept-Ranges",
+	} {
 		h.Del(name)
 	}
 }
@@ -216,9 +249,8 @@ func errorAnswer(e *record.Error, id string, more []byte) []byte {
 	dst := field.AppendString([]byte(`{"error":`), e.Text)
 	dst = field.AppendString(append(dst, `,"code":`...), e.Code)
 	if len(e.Fields) > 0 {
-		dst = field.AppendMembers(append(dst, `,"fields":`...), SortedKeys(e.Fields), func(dst []byte, name string) []byte {
-			return field.AppendString(dst, e.Fields[name])
-		})
+		text := func(dst []byte, name string) []byte { return field.AppendString(dst, e.Fields[name]) }
+		dst = field.AppendMembers(append(dst, `,"fields":`...), SortedKeys(e.Fields), text)
 	}
 	dst = field.AppendString(append(append(dst, more...), `,"requestId":`...), id)
 	return append(dst, '}')
@@ -248,7 +280,10 @@ type StepNeeded struct {
 	Options json.RawMessage `json:"passkey,omitempty"` // for navigator.credentials.get
 }
 
-var errStepNeeded = &record.Error{Fault: record.Unauthorized, Code: "second_factor_required", Text: "The password is right. This account also needs a code or a passkey."}
+var errStepNeeded = &record.Error{
+	Fault: record.Unauthorized, Code: "second_factor_required",
+	Text: "The password is right. This account also needs a code or a passkey.",
+}
 
 func (e *StepNeeded) members() []byte {
 	b, _ := json.Marshal(e) // texts and JSON: it cannot fail
@@ -261,7 +296,9 @@ func (e *StepNeeded) Unwrap() error { return errStepNeeded }
 
 // ProofArg is the header of a proof of work.
 var ProofArg = Param{
-	"header", "x-captcha-token", "The solution of the challenge, if the last answer was 400 with the code captcha_required and a challenge; ALTCHA's payload in base64. It is valid once.",
+	"header", "x-captcha-token",
+	"The solution of the challenge, if the last answer was 400 with the code captcha_required and a challenge; " +
+		"ALTCHA's payload in base64. It is valid once.",
 	Object{"type": "string", "maxLength": captcha.MaxCaptcha},
 	"eyJhbGdvcml0aG0iOiJTSEEtMjU2Iiwi…",
 }

@@ -16,8 +16,8 @@ type held[H any] struct {
 	done chan struct{} // closed when it is released
 }
 
-// take waits for a key, until ctx ends. The caller has it until release is called. Unless hurry is nil, it is called for
-// each holder that the caller waits for, which cannot release the key meanwhile.
+// take waits for a key, until ctx ends. The caller has it until release is called. Unless hurry is
+// nil, it is called for each holder that the caller waits for, which cannot release the key meanwhile.
 func (all *handOvers[K, H]) take(ctx context.Context, key K, by H, hurry func(H)) (release func(), err error) {
 	for {
 		all.mu.Lock()

@@ -137,18 +137,22 @@ func (s *Site) WarnProxyMismatch(r *http.Request) {
 	if !s.ByProxy(r) {
 		return
 	}
-	name := HostName(s.host(r))
-	ours := s.Base
-	scheme := s.BaseURL.Scheme
+
+	ours, scheme := s.Base, s.BaseURL.Scheme
 	if s.AtContent(r) {
 		ours, scheme = s.Content, s.ContentScheme
 	}
-	if proto := s.proto(r); (proto == "http" || proto == "https") && proto != scheme && s.warnedProto.CompareAndSwap(false, true) {
-		s.Log.Warn("a trusted proxy reports another scheme than that of the base URL; set --base-url to the address that visitors use, or correct X-Forwarded-Proto",
+	proto, name := s.proto(r), HostName(s.host(r))
+	differs := (proto == "http" || proto == "https") && proto != scheme
+	if differs && s.warnedProto.CompareAndSwap(false, true) {
+		s.Log.Warn("a trusted proxy reports another scheme than that of the base URL; "+
+			"set --base-url to the address that visitors use, or correct X-Forwarded-Proto",
 			"address", ours, "proxySays", proto)
 	}
-	if !s.IsOwnHost(name) && !isFixedHost(name) && s.warnedHost.CompareAndSwap(false, true) {
-		s.Log.Warn("a trusted proxy forwards requests for a host that is not the base URL's; set --base-url to the address that visitors use, or make the proxy forward the Host header",
+	foreign := !s.IsOwnHost(name) && !isFixedHost(name)
+	if foreign && s.warnedHost.CompareAndSwap(false, true) {
+		s.Log.Warn("a trusted proxy forwards requests for a host that is not the base URL's; "+
+			"set --base-url to the address that visitors use, or make the proxy forward the Host header",
 			"address", ours, "proxySays", CutTo(name, maxLogged))
 	}
 }
@@ -160,7 +164,8 @@ func HidesPath(u *url.URL) bool {
 	if strings.Contains(u.Path, `\`) || strings.Contains(strings.ToLower(u.RawPath), "%2f") {
 		return true
 	}
-	return slices.ContainsFunc(strings.Split(u.Path, "/"), func(segment string) bool { return segment == "." || segment == ".." })
+	dots := func(segment string) bool { return segment == "." || segment == ".." }
+	return slices.ContainsFunc(strings.Split(u.Path, "/"), dots)
 }
 
 // Prefix is the path below which the server's addresses are, escaped: "" or "/kist".

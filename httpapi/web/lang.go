@@ -24,7 +24,8 @@ func langOf(caller *people.Caller, r *http.Request) embed.Lang {
 // ViewOf is the view of a kind in a language.
 func ViewOf(k *record.Kind, l embed.Lang) record.View {
 	return k.View().Translated(func(key, english string) string {
-		if key = "kinds." + k.Name + "." + key; l.Has(key) {
+		key = "kinds." + k.Name + "." + key
+		if l.Has(key) {
 			return l.T(key)
 		}
 		return english

@@ -84,7 +84,10 @@ func (a *Arguments) Err() error {
 	if len(a.bad) == 0 {
 		return nil
 	}
-	return &record.Error{Fault: record.Malformed, Code: "bad_query", Text: "The parameter " + strings.Join(a.bad, "; the parameter ") + "."}
+	return &record.Error{
+		Fault: record.Malformed, Code: "bad_query",
+		Text: "The parameter " + strings.Join(a.bad, "; the parameter ") + ".",
+	}
 }
 
 func Join[T ~string](words []T) string {
@@ -104,7 +107,12 @@ var ShortSorts = []catalog.Sort{catalog.Newest, catalog.Oldest, catalog.Title}
 
 // AnswerList answers a page of a short list. place returns the id and name of an entry.
 // show is called only for the entries on the page.
-func AnswerList[T any, S field.Shaped](c *Request, all func(*kv.Tx) ([]T, error), place func(*T) (record.ID, string), show func(*kv.Tx, *T) (S, error)) error {
+func AnswerList[T any, S field.Shaped](
+	c *Request,
+	all func(*kv.Tx) ([]T, error),
+	place func(*T) (record.ID, string),
+	show func(*kv.Tx, *T) (S, error),
+) error {
 	values, err := c.Query()
 	if err != nil {
 		return err
@@ -124,7 +132,8 @@ func AnswerList[T any, S field.Shaped](c *Request, all func(*kv.Tx) ([]T, error)
 				return err
 			}
 			total = len(things)
-			if order, err = pick(p, c.R.URL.Path, things, place); err != nil {
+			order, err = pick(p, c.R.URL.Path, things, place)
+			if err != nil {
 				return err
 			}
 			for i := range order[:min(len(order), p.Limit)] {
@@ -180,7 +189,8 @@ func RespondWhole[T field.Shaped](c *Request, all []T, before, after string) err
 // AppendEnd ends the answer of a list after its data.
 func AppendEnd(dst []byte, total int, next string) []byte {
 	dst = strconv.AppendInt(append(dst, `,"total":`...), int64(total), 10)
-	if dst = append(dst, `,"nextCursor":`...); next == "" {
+	dst = append(dst, `,"nextCursor":`...)
+	if next == "" {
 		return append(dst, "null}"...)
 	}
 	return append(field.AppendString(dst, next), '}')
@@ -258,8 +268,16 @@ var ErrCursor = &record.Error{Fault: record.Malformed, Code: "bad_cursor", Text:
 // PageParams are the parameters of every list.
 func PageParams(sorts []catalog.Sort) []Param {
 	return []Param{
-		{"query", "limit", "Maximum number of records on a page. A page also ends at 4 MiB. Continue with nextCursor.", Object{"type": "integer", "minimum": 1, "maximum": MaxPage, "default": DefaultPage}, 50},
-		{"query", "offset", "Number of records to skip; not together with cursor.", Object{"type": "integer", "minimum": 0, "maximum": MaxOffset}, 0},
+		{
+			"query", "limit", "Maximum number of records on a page. A page also ends at 4 MiB. Continue with nextCursor.",
+			Object{"type": "integer", "minimum": 1, "maximum": MaxPage, "default": DefaultPage},
+			50,
+		},
+		{
+			"query", "offset", "Number of records to skip; not together with cursor.",
+			Object{"type": "integer", "minimum": 0, "maximum": MaxOffset},
+			0,
+		},
 		{"query", "cursor", "nextCursor of the previous page.", Object{"type": "string"}, "AQ"},
 		{"query", "sort", "The order; default newest.", EnumOf(field.Words(sorts), false), "newest"},
 	}

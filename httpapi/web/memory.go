@@ -168,7 +168,8 @@ func (c *Request) readHeld(r io.Reader, length, limit int64) (data []byte, err e
 			if length >= 0 {
 				size = min(size, length+1) // one more byte, to find the end
 			}
-			if size = min(size, limit+1); size <= int64(cap(data)) {
+			size = min(size, limit+1)
+			if size <= int64(cap(data)) {
 				size = int64(cap(data)) + firstRead
 			}
 			if err := c.Hold(size - int64(cap(data))); err != nil {

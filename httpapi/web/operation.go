@@ -54,22 +54,34 @@ func FormOp(status int, serve func(*Request) error, fails ...int) Operation {
 
 // ReadOp answers with the thing that has the named schema.
 func ReadOp(tag, summary, doc, name string, serve func(*Request) error, fails ...int) Operation {
-	return Operation{Tag: tag, Summary: summary, Reply: Reply{http.StatusOK, doc, DataOf(name)}, Fails: fails, Serve: serve}
+	return Operation{
+		Tag: tag, Summary: summary, Reply: Reply{http.StatusOK, doc, DataOf(name)},
+		Fails: fails, Serve: serve,
+	}
 }
 
 // ListOp answers with a page of a short list of things that have the named schema.
 func ListOp(tag, summary, doc, name string, serve func(*Request) error) Operation {
-	return Operation{Tag: tag, Summary: summary, Args: PageParams(ShortSorts), Reply: Reply{http.StatusOK, doc, ListOf(name)}, Serve: serve}
+	return Operation{
+		Tag: tag, Summary: summary, Args: PageParams(ShortSorts),
+		Reply: Reply{http.StatusOK, doc, ListOf(name)}, Serve: serve,
+	}
 }
 
 // CreateOp makes a thing that has the named schema. That of its body ends in Create.
 func CreateOp(tag, summary, doc, name string, serve func(*Request) error, fails ...int) Operation {
-	return Operation{Tag: tag, Summary: summary, Body: BodyOf(name + "Create"), Reply: Reply{http.StatusCreated, doc, DataOf(name)}, Fails: fails, Serve: serve}
+	return Operation{
+		Tag: tag, Summary: summary, Body: BodyOf(name + "Create"),
+		Reply: Reply{http.StatusCreated, doc, DataOf(name)}, Fails: fails, Serve: serve,
+	}
 }
 
 // EditOp changes a thing that has the named schema. That of its body ends in Edit.
 func EditOp(tag, summary, doc, name string, serve func(*Request) error, fails ...int) Operation {
-	return Operation{Tag: tag, Summary: summary, Body: BodyOf(name + "Edit"), Reply: Reply{http.StatusOK, doc, DataOf(name)}, Fails: fails, Serve: serve}
+	return Operation{
+		Tag: tag, Summary: summary, Body: BodyOf(name + "Edit"),
+		Reply: Reply{http.StatusOK, doc, DataOf(name)}, Fails: fails, Serve: serve,
+	}
 }
 
 // DoneOp does something and answers only that it is done.

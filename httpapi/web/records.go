@@ -36,12 +36,15 @@ func weight(accept, media string) float64 {
 		name, params, _ := strings.Cut(entry, ";")
 		q := 1.0
 		for param := range strings.SplitSeq(params, ";") {
-			if text, got := strings.CutPrefix(strings.ToLower(strings.TrimSpace(param)), "q="); got {
-				var err error
-				if q, err = strconv.ParseFloat(text, 64); err != nil || !(q >= 0 && q <= 1) {
-					q = -1
-				}
+			text, got := strings.CutPrefix(strings.ToLower(strings.TrimSpace(param)), "q=")
+			if !got {
+				continue
 			}
+			number, err := strconv.ParseFloat(text, 64)
+			if err != nil || !(number >= 0 && number <= 1) {
+				number = -1
+			}
+			q = number
 		}
 		for i, r := range ranges[:min(narrowest+1, len(ranges))] {
 			if q < 0 || !strings.EqualFold(strings.TrimSpace(name), r) {
@@ -214,7 +217,9 @@ func AppendCounts(dst []byte, counts map[string]int64) []byte {
 
 // AppendNumbers appends the numbers with these names as an object.
 func AppendNumbers(dst []byte, names []string, numbers map[string]int64) []byte {
-	return field.AppendMembers(dst, names, func(dst []byte, name string) []byte { return strconv.AppendInt(dst, numbers[name], 10) })
+	return field.AppendMembers(dst, names, func(dst []byte, name string) []byte {
+		return strconv.AppendInt(dst, numbers[name], 10)
+	})
 }
 
 // KindNames are the names of the kinds of records.

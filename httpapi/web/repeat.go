@@ -117,7 +117,8 @@ func (e *AnsweredBefore) Error() string { return e.Unwrap().Error() }
 func (e *AnsweredBefore) Unwrap() error {
 	return &record.Error{
 		Fault: record.Taken, Code: "answered_before",
-		Text: "This request was answered before, and made a " + e.Kind + ". The answer had secrets, which are shown only once. " +
+		Text: "This request was answered before, and made a " + e.Kind + ". " +
+			"The answer had secrets, which are shown only once. " +
 			"If they are lost, remove the " + e.Kind + " and make another one.",
 	}
 }
@@ -134,7 +135,9 @@ func (e *AnsweredBefore) members() []byte {
 func IdempotencyKey(r *http.Request) (string, error) {
 	key := r.Header.Get("Idempotency-Key")
 	if len(key) > 255 {
-		return "", &record.Error{Fault: record.Malformed, Code: "bad_idempotency_key", Text: "The Idempotency-Key is longer than 255 bytes."}
+		return "", &record.Error{
+			Fault: record.Malformed, Code: "bad_idempotency_key", Text: "The Idempotency-Key is longer than 255 bytes.",
+		}
 	}
 	return key, nil
 }
@@ -165,7 +168,8 @@ func (all *repeatGuards) Enter(c *Request, key string) (leave func(), err error)
 	leave, err = all.of.take(ctx, key, struct{}{}, nil)
 	if err != nil {
 		return nil, &record.Error{
-			Fault: record.Busy, Code: "busy", Text: "Another request with this Idempotency-Key is in progress.", Retry: time.Second,
+			Fault: record.Busy, Code: "busy", Retry: time.Second,
+			Text: "Another request with this Idempotency-Key is in progress.",
 		}
 	}
 	return leave, nil

@@ -52,7 +52,8 @@ var (
 	headSameOrigin = []string{"same-origin"}
 	// Pages use the clipboard, the share sheet and full screen, which are allowed
 	// by default, and none of these.
-	headPermissions = []string{"accelerometer=(), camera=(), display-capture=(), geolocation=(), gyroscope=(), hid=(), magnetometer=(), microphone=(), midi=(), payment=(), serial=(), usb=()"}
+	headPermissions = []string{"accelerometer=(), camera=(), display-capture=(), geolocation=(), gyroscope=(), hid=(), " +
+		"magnetometer=(), microphone=(), midi=(), payment=(), serial=(), usb=()"}
 )
 
 // DeletionPath is the prefix of deletion addresses. Anyone who has such an address can
@@ -67,6 +68,7 @@ const RequestsPath = APIPath + "upload-requests"
 // all that is needed to continue the upload.
 const SentPath = RequestsPath + "/tus"
 
+// CutTo cuts a text to limit bytes, and says so.
 func CutTo(t string, limit int) string {
 	if len(t) > limit {
 		return t[:limit] + "…"

@@ -99,9 +99,10 @@ func (r *Resource[T, S]) answer(c *Request, run func(func(*kv.Tx) error) error, 
 	var shown S
 	if err := run(func(tx *kv.Tx) error {
 		t, err := get(tx)
-		if err == nil {
-			shown, err = r.Show(c, tx, t)
+		if err != nil {
+			return err
 		}
+		shown, err = r.Show(c, tx, t)
 		return err
 	}); err != nil {
 		return err
