@@ -39,117 +39,165 @@ func foundProblems(n int, advice string) error {
 
 // bytesMissing is the error of a copy in which n files have no bytes.
 func bytesMissing(n int) error {
-	return exit.Found("%s %s bytes; kist verify tells more", record.Plural(n, "file"), console.Word(n == 1, "is without its", "are without their"))
+	without := console.Word(n == 1, "is without its", "are without their")
+	return exit.Found("%s %s bytes; kist verify tells more", record.Plural(n, "file"), without)
 }
 
 func (cmd *verifyCommand) Run(c *Call) error {
 	if strings.HasPrefix(cmd.Dir, "s3:") {
 		return cmd.remote(c)
 	}
-	if cmd.Full {
-		return exit.Misused("--full needs an object store, such as s3://bucket/prefix; of a data directory all files are read")
-	}
 	dir := cmp.Or(cmd.Dir, c.DataDir)
+	if err := cmd.check(dir); err != nil {
+		return err
+	}
+
+	job := c.job(dir, cmd.Scratch)
+	if dir == c.DataDir {
+		remote, release, err := cmd.Remote()
+		if err != nil {
+			return err
+		}
+		defer release()
+		job.Remote = remote
+	}
+	v, err := cmd.verify(c, job)
+	if err != nil {
+		return err
+	}
+	if err := c.consult(dir, v); err != nil {
+		return err
+	}
+
+	if err := c.say(v, "%s", cmd.report(c, dir, v)); err != nil {
+		return err
+	}
+	return cmd.outcome(v)
+}
+
+// check refuses flags that do not fit together.
+func (cmd *verifyCommand) check(dir string) error {
+	if cmd.Full {
+		return exit.Misused("--full needs an object store, such as s3://bucket/prefix; " +
+			"of a data directory all files are read")
+	}
 	if !cmd.Repair && (cmd.DryRun || cmd.UnprovenCopy) {
 		return exit.Misused("--dry-run and --unproven-copy need --repair")
 	}
 	if _, err := os.Stat(dir); cmd.Repair && err != nil {
 		return exit.Absent("data directory at", dir)
 	}
-	job := c.job(dir, cmd.Scratch)
-	if dir == c.DataDir {
-		var release func()
-		var err error
-		if job.Remote, release, err = cmd.Remote(); err != nil {
-			return err
-		}
-		defer release()
+	return nil
+}
+
+// verify repairs the data directory if that was asked for, and reads everything in it. Of a dry
+// run it reads what there would be.
+func (cmd *verifyCommand) verify(c *Call, job ops.Job) (*ops.Verified, error) {
+	if !cmd.Repair {
+		return job.Verify()
 	}
-	var repaired *repair.Repaired
 	var v *ops.Verified
-	var err error
-	if cmd.Repair {
-		o := repair.RepairOptions{Schema: tables.All, DryRun: cmd.DryRun, Unproven: cmd.UnprovenCopy, Scratch: cmd.Scratch}
-		o.Look = func(r *repair.Repaired, rebuilt string) (err error) {
-			if err = c.sayRepaired(r); err == nil {
-				v, err = job.VerifyRebuilt(rebuilt)
+	repaired, err := repair.Repair(job.Dir, repair.RepairOptions{
+		Schema: tables.All, DryRun: cmd.DryRun, Unproven: cmd.UnprovenCopy, Scratch: cmd.Scratch,
+		Look: func(r *repair.Repaired, rebuilt string) (err error) {
+			if err := c.sayRepaired(r); err != nil {
+				return err
 			}
+			v, err = job.VerifyRebuilt(rebuilt)
 			return err
-		}
-		repaired, err = repair.Repair(dir, o)
-		if e, ok := errors.AsType[*datadir.InUse](err); ok {
-			return fmt.Errorf("%w; stop the server first", e)
-		}
-		if err != nil {
-			return fmt.Errorf("cannot repair %s: %w", dir, err)
-		}
+		},
+	})
+	if e, ok := errors.AsType[*datadir.InUse](err); ok {
+		return nil, fmt.Errorf("%w; stop the server first", e)
 	}
-	if v == nil {
-		if repaired != nil {
-			err = c.sayRepaired(repaired)
+	if err != nil {
+		return nil, fmt.Errorf("cannot repair %s: %w", job.Dir, err)
+	}
+
+	if v == nil { // it was no dry run
+		if err := c.sayRepaired(repaired); err != nil {
+			return nil, err
 		}
-		if err == nil {
-			v, err = job.Verify()
-		}
+		v, err = job.Verify()
 		if err != nil {
-			return err
+			return nil, err
 		}
 	}
 	v.Repaired = repaired
-	if err := c.consult(dir, v); err != nil {
-		return err
+	return v, nil
+}
+
+// report says what was found.
+func (cmd *verifyCommand) report(c *Call, dir string, v *ops.Verified) string {
+	var text strings.Builder
+	say := func(format string, args ...any) { fmt.Fprintf(&text, format, args...) }
+
+	if cmd.DryRun {
+		say("After the repair, this would be there:\n")
 	}
-	text := fmt.Sprintf("%s%s: %s, %d %s, %s of %s; state %s.",
-		console.Word(cmd.DryRun, "After the repair, this would be there:\n", ""), dir, record.Plural(v.Seq, "commit"), v.Entries, console.Word(v.Entries == 1, "entry", "entries"), record.Plural(v.Contents, "file"), console.Bytes(v.Bytes), v.Digest)
+	say("%s: %s, %d %s, %s of %s; state %s.", dir, record.Plural(v.Seq, "commit"),
+		v.Entries, console.Word(v.Entries == 1, "entry", "entries"),
+		record.Plural(v.Contents, "file"), console.Bytes(v.Bytes), v.Digest)
 	if v.Orphans > 0 && len(v.Problems) == 0 { // unreadable records may have them
-		text += fmt.Sprintf("\nThe bytes of %s belong to no item; the hourly sweep frees their space.", record.Plural(v.Orphans, "file"))
+		say("\nThe bytes of %s belong to no item; the hourly sweep frees their space.", record.Plural(v.Orphans, "file"))
 	}
+
+	away := fmt.Sprintf("\nThe bytes of %s (%s)", record.Plural(v.Elsewhere, "file"), console.Bytes(v.ElsewhereBytes))
 	switch {
 	case v.Store != "":
 		place := "" // --store is for the data directory
 		if dir != c.DataDir {
 			place = " --data-dir " + dir
 		}
-		text += fmt.Sprintf("\nThe bytes of %s (%s) are not on this disk and were not checked. They should be in the object store; to look for them there, run kist verify%s --store %s.", record.Plural(v.Elsewhere, "file"), console.Bytes(v.ElsewhereBytes), place, v.Store)
+		say("%s are not on this disk and were not checked. They should be in the object store; "+
+			"to look for them there, run kist verify%s --store %s.", away, place, v.Store)
 	case v.Elsewhere > 0:
-		text += fmt.Sprintf("\nThe bytes of %s (%s) are in the object store and not on this disk. Run kist verify %s to check them there.", record.Plural(v.Elsewhere, "file"), console.Bytes(v.ElsewhereBytes), cmd.Store)
+		say("%s are in the object store and not on this disk. Run kist verify %s to check them there.", away, cmd.Store)
 	}
+
 	for _, m := range v.Missing {
-		text += fmt.Sprintf("\nFile %s (%s): %s. To repair it, upload the same file again, or run kist restore --missing with a backup.", m.ID, console.Printable(m.Name), m.Why)
+		say("\nFile %s (%s): %s. To repair it, upload the same file again, or run kist restore --missing with a backup.",
+			m.ID, console.Printable(m.Name), m.Why)
 	}
 	for _, n := range v.Notes {
-		text += "\nNo harm: " + console.Printable(n) + "."
+		say("\nNo harm: %s.", console.Printable(n))
 	}
 	for _, p := range v.Problems {
-		text += "\n" + console.Printable(p)
+		say("\n%s", console.Printable(p))
 	}
 	if v.Told {
-		text += "\nThe running server checks this itself now, and repairs its journal if it can."
+		say("\nThe running server checks this itself now, and repairs its journal if it can.")
 	}
-	bad := len(v.Missing) + len(v.Problems)
+
+	lossy := v.Repaired != nil && !v.Repaired.Whole()
 	switch {
-	case repaired != nil && !repaired.Whole(), bad == 0 && v.Store != "":
-	case bad == 0 && len(v.Notes) == 0:
-		text += "\nNo problems found."
+	case lossy, found(v) > 0, v.Store != "":
+	case len(v.Notes) == 0:
+		say("\nNo problems found.")
+	default:
+		say("\nAll data that is needed is intact.")
+	}
+	return text.String()
+}
+
+// found is how many things are wrong.
+func found(v *ops.Verified) int { return len(v.Missing) + len(v.Problems) }
+
+// outcome is the error that the command ends with, nil if all is well.
+func (cmd *verifyCommand) outcome(v *ops.Verified) error {
+	bad := found(v)
+	switch {
+	case v.Repaired != nil && !v.Repaired.Whole():
+		return lossError(v.Repaired)
+	case bad == 0 && v.Store != "":
+		files := record.Plural(v.Elsewhere, "file") + console.Word(v.Elsewhere == 1, " was", " were")
+		return exit.Found("%s not checked; add --store %s", files, v.Store)
 	case bad == 0:
-		text += "\nAll data that is needed is intact."
-	}
-	if err := c.say(v, "%s", text); err != nil {
-		return err
-	}
-	if repaired != nil && !repaired.Whole() {
-		return lossError(repaired)
-	}
-	if bad == 0 && v.Store != "" {
-		return exit.Found("%s not checked; add --store %s", record.Plural(v.Elsewhere, "file")+console.Word(v.Elsewhere == 1, " was", " were"), v.Store)
-	}
-	if bad == 0 {
 		return nil
-	}
-	if len(v.Problems) > 0 && v.Told {
-		return foundProblems(bad, "; run kist verify again in a few minutes, and if it still finds some, stop the server and run kist verify --repair, or restore a backup")
-	}
-	if len(v.Problems) > 0 && !cmd.Repair {
+	case len(v.Problems) > 0 && v.Told:
+		return foundProblems(bad, "; run kist verify again in a few minutes, and if it still finds some, "+
+			"stop the server and run kist verify --repair, or restore a backup")
+	case len(v.Problems) > 0 && !cmd.Repair:
 		return foundProblems(bad, "; stop the server and run kist verify --repair, or restore a backup")
 	}
 	return foundProblems(bad, "")
@@ -179,7 +227,9 @@ func (cmd *verifyCommand) remote(c *Call) error {
 		return err
 	}
 	v.Source = cmd.Dir
-	text := fmt.Sprintf("%s: %s in %s, %s of %s, %d of them read; state %s.", cmd.Dir, record.Plural(v.Seq, "commit"), record.Plural(v.Slots, "slot"), record.Plural(v.Contents, "file"), console.Bytes(v.Bytes), v.Read, v.Digest)
+	text := fmt.Sprintf("%s: %s in %s, %s of %s, %d of them read; state %s.",
+		cmd.Dir, record.Plural(v.Seq, "commit"), record.Plural(v.Slots, "slot"),
+		record.Plural(v.Contents, "file"), console.Bytes(v.Bytes), v.Read, v.Digest)
 	for _, p := range v.Problems {
 		text += "\n" + console.Printable(p)
 	}
@@ -210,7 +260,8 @@ func repairReport(r *repair.Repaired) string {
 		line("commits %d to %d are lost", g.First, g.Last)
 	}
 	if r.Missing > 0 {
-		line("%s %s missing; they changed items up to %s", record.Plural(r.Missing, "commit"), console.Word(r.Missing == 1, "is", "are"), record.Plural(r.Changes, "time"))
+		line("%s %s missing; they changed items up to %s",
+			record.Plural(r.Missing, "commit"), console.Word(r.Missing == 1, "is", "are"), record.Plural(r.Changes, "time"))
 	}
 	for i, t := range r.Touched {
 		if i == maxShown {

@@ -18,6 +18,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -47,10 +48,12 @@ type Options struct {
 // the network or the server. It does not try again: the caller knows whether
 // that is safe.
 type Bucket struct {
+	// Set once.
 	bucket, prefix string
 	servers        []*server
 	transport      *http.Transport
-	current        atomic.Uint32 // counts failures; the server that is asked follows from it
+
+	current atomic.Uint32 // counts failures; the server that is asked follows from it
 }
 
 // How large objects are put.
@@ -68,7 +71,10 @@ func ParseURL(text string) (bucket, prefix string, err error) {
 	rest, ok := strings.CutPrefix(text, "s3://")
 	bucket, prefix, _ = strings.Cut(rest, "/")
 	prefix = strings.Trim(prefix, "/")
-	if !ok || bucket == "" || strings.ContainsAny(prefix, "?#\\") || strings.Contains("/"+prefix+"/", "/./") || strings.Contains("/"+prefix+"/", "/../") || strings.Contains(prefix, "//") {
+	parts := strings.Split(prefix, "/")
+	bad := strings.ContainsAny(prefix, "?#\\") || strings.Contains(prefix, "//") ||
+		slices.Contains(parts, ".") || slices.Contains(parts, "..")
+	if !ok || bucket == "" || bad {
 		return "", "", fmt.Errorf("%q is not the address of a bucket, such as s3://bucket/prefix", text)
 	}
 	if prefix != "" {
@@ -103,7 +109,8 @@ func Open(o Options) (*Bucket, error) {
 	}}
 	chain := []credentials.Provider{&credentials.EnvAWS{}, &credentials.FileAWSCredentials{}}
 	if o.KeyID != "" || o.Secret != "" {
-		chain = []credentials.Provider{&credentials.Static{Value: credentials.Value{AccessKeyID: o.KeyID, SecretAccessKey: o.Secret, SignerType: credentials.SignatureV4}}}
+		given := credentials.Value{AccessKeyID: o.KeyID, SecretAccessKey: o.Secret, SignerType: credentials.SignatureV4}
+		chain = []credentials.Provider{&credentials.Static{Value: given}}
 	}
 	creds := credentials.NewChainCredentials(chain)
 	region := cmp.Or(o.Region, "us-east-1")
@@ -174,11 +181,15 @@ func (b *Bucket) ask(what, name string, fn func(*server) error) error {
 		return nil
 	}
 	err = b.explain(what, name, err)
-	if status := (*Error)(nil); !errors.As(err, &status) || status.Status >= 500 || status.Status == http.StatusTooManyRequests {
-		b.current.CompareAndSwap(turn, turn+1)
-		if status != nil && status.wait > 0 {
-			return &blobs.Later{Err: err, Wait: status.wait}
-		}
+	var answer *Error
+	answered := errors.As(err, &answer)
+	if answered && answer.Status < 500 && answer.Status != http.StatusTooManyRequests {
+		return err
+	}
+
+	b.current.CompareAndSwap(turn, turn+1)
+	if answered && answer.wait > 0 {
+		return &blobs.Later{Err: err, Wait: answer.wait}
 	}
 	return err
 }
@@ -208,13 +219,18 @@ func (b *Bucket) explain(what, name string, err error) error {
 	case e.Code == "NoSuchKey", e.Status == http.StatusNotFound && e.Code == "NotFound":
 		return fs.ErrNotExist
 	case e.Code == "RequestTimeTooSkewed", e.Code == "RequestExpired", e.Code == "RequestInTheFuture":
-		e.text = "the object store refuses the request, because the clock of this machine and the store's differ too much; set the clock"
-	case e.Code == "InvalidAccessKeyId", e.Code == "SignatureDoesNotMatch", e.Code == "AccessDenied", e.Status == http.StatusForbidden, e.Status == http.StatusUnauthorized:
-		e.text = fmt.Sprintf("the object store refuses these credentials (%s); check KIST_STORE_KEY_ID and KIST_STORE_SECRET, and what they may do in bucket %s", cmp.Or(e.Code, strconv.Itoa(e.Status)), b.bucket)
-	case e.Status == http.StatusInsufficientStorage, e.Code == "QuotaExceeded", e.Code == "XMinioStorageFull", e.Code == "EntityTooLarge":
+		e.text = "the object store refuses the request, because the clock of this machine and the store's " +
+			"differ too much; set the clock"
+	case e.Code == "InvalidAccessKeyId", e.Code == "SignatureDoesNotMatch", e.Code == "AccessDenied",
+		e.Status == http.StatusForbidden, e.Status == http.StatusUnauthorized:
+		e.text = fmt.Sprintf("the object store refuses these credentials (%s); check KIST_STORE_KEY_ID and "+
+			"KIST_STORE_SECRET, and what they may do in bucket %s", cmp.Or(e.Code, strconv.Itoa(e.Status)), b.bucket)
+	case e.Code == "QuotaExceeded", e.Code == "XMinioStorageFull", e.Code == "EntityTooLarge",
+		e.Status == http.StatusInsufficientStorage:
 		e.text = fmt.Sprintf("the object store has no room (%s)", cmp.Or(e.Code, strconv.Itoa(e.Status)))
 	default:
-		e.text = fmt.Sprintf("the object store answered %d %s while %s %s%s: %s", e.Status, e.Code, what, b.prefix, name, e.text)
+		e.text = fmt.Sprintf("the object store answered %d %s while %s %s%s: %s",
+			e.Status, e.Code, what, b.prefix, name, e.text)
 	}
 	return e
 }
@@ -228,8 +244,9 @@ func (b *Bucket) Put(ctx context.Context, name string, body io.ReaderAt, size in
 	if err != nil {
 		return err
 	}
+	c := call{method: http.MethodPut, key: b.prefix + name, header: exclusive(), body: body, size: size, sum: sum}
 	return b.ask("writing", name, func(s *server) error {
-		_, err := s.do(ctx, call{method: http.MethodPut, key: b.prefix + name, header: exclusive(), body: body, size: size, sum: sum}, nil)
+		_, err := s.do(ctx, c, nil)
 		return err
 	})
 }
@@ -255,17 +272,16 @@ func (b *Bucket) putParts(ctx context.Context, name string, body io.ReaderAt, si
 	part := max(int64(partSize), (size+maxParts-1)/maxParts)
 	count := int((size + part - 1) / part)
 	id, done, err := b.unfinished(ctx, name, part, size)
-	if err == nil && id == "" {
-		err = b.ask("writing", name, func(s *server) error {
-			var begun upload
-			_, err := s.do(ctx, call{method: http.MethodPost, key: b.prefix + name, query: url.Values{"uploads": {""}}}, &begun)
-			id = begun.UploadID
-			return err
-		})
-	}
 	if err != nil {
 		return err
 	}
+	if id == "" {
+		id, err = b.begin(ctx, name)
+		if err != nil {
+			return err
+		}
+	}
+
 	// After a failure no more parts begin. Those under way go on: the next attempt uses them.
 	more, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -275,8 +291,11 @@ func (b *Bucket) putParts(ctx context.Context, name string, body io.ReaderAt, si
 	for range min(partsOnce, count) {
 		work.Go(func() {
 			for n := int(next.Add(1)); n <= count && more.Err() == nil; n = int(next.Add(1)) {
-				tag, err := b.putPart(ctx, name, id, n, done[n], io.NewSectionReader(body, int64(n-1)*part, min(part, size-int64(n-1)*part)))
-				if all[n-1] = (piece{PartNumber: n, ETag: tag}); err != nil {
+				from := int64(n-1) * part
+				bytes := io.NewSectionReader(body, from, min(part, size-from))
+				tag, err := b.putPart(ctx, name, id, n, done[n], bytes)
+				all[n-1] = piece{PartNumber: n, ETag: tag}
+				if err != nil {
 					stop(err)
 				}
 			}
@@ -286,6 +305,24 @@ func (b *Bucket) putParts(ctx context.Context, name string, body io.ReaderAt, si
 	if err := context.Cause(more); err != nil {
 		return err
 	}
+
+	return b.complete(ctx, name, id, all)
+}
+
+// begin begins an upload in parts and returns its id.
+func (b *Bucket) begin(ctx context.Context, name string) (id string, err error) {
+	err = b.ask("writing", name, func(s *server) error {
+		var begun upload
+		c := call{method: http.MethodPost, key: b.prefix + name, query: url.Values{"uploads": {""}}}
+		_, err := s.do(ctx, c, &begun)
+		id = begun.UploadID
+		return err
+	})
+	return id, err
+}
+
+// complete makes an object of the parts of an upload.
+func (b *Bucket) complete(ctx context.Context, name, id string, all []piece) error {
 	whole, err := xml.Marshal(struct {
 		XMLName xml.Name `xml:"CompleteMultipartUpload"`
 		Part    []piece
@@ -293,8 +330,12 @@ func (b *Bucket) putParts(ctx context.Context, name string, body io.ReaderAt, si
 	if err != nil {
 		return fmt.Errorf("cannot write the list of parts: %w", err)
 	}
-	c := call{method: http.MethodPost, key: b.prefix + name, query: url.Values{"uploadId": {id}}, header: exclusive(), body: bytes.NewReader(whole), size: int64(len(whole))}
-	if c.sum, err = hashOf(c.body, c.size); err != nil {
+	c := call{
+		method: http.MethodPost, key: b.prefix + name, query: url.Values{"uploadId": {id}}, header: exclusive(),
+		body: bytes.NewReader(whole), size: int64(len(whole)),
+	}
+	c.sum, err = hashOf(c.body, c.size)
+	if err != nil {
 		return err
 	}
 	return b.ask("writing", name, func(s *server) error {
@@ -305,24 +346,31 @@ func (b *Bucket) putParts(ctx context.Context, name string, body io.ReaderAt, si
 
 // putPart puts a part and returns its tag. The server may have a part with the
 // tag already; it stays if the tag is the MD5 of the same bytes.
-func (b *Bucket) putPart(ctx context.Context, name, id string, n int, tag string, body *io.SectionReader) (string, error) {
-	if tag = strings.Trim(tag, `"`); tag != "" {
+func (b *Bucket) putPart(
+	ctx context.Context, name, id string, n int, tag string, body *io.SectionReader,
+) (string, error) {
+	tag = strings.Trim(tag, `"`)
+	if tag != "" {
 		h := md5.New() // #nosec G401 -- the protocol's name of a part, not a protection
 		if _, err := io.Copy(h, body); err == nil && hex.EncodeToString(h.Sum(nil)) == tag {
 			return tag, nil
 		}
 	}
-	c := call{method: http.MethodPut, key: b.prefix + name, query: url.Values{"partNumber": {strconv.Itoa(n)}, "uploadId": {id}}, body: body, size: body.Size()}
-	var err error
-	if c.sum, err = hashOf(c.body, c.size); err != nil {
+	sum, err := hashOf(body, body.Size())
+	if err != nil {
 		return "", err
 	}
+	c := call{
+		method: http.MethodPut, key: b.prefix + name, body: body, size: body.Size(), sum: sum,
+		query: url.Values{"partNumber": {strconv.Itoa(n)}, "uploadId": {id}},
+	}
 	for try := range partTries {
-		if err = b.ask("writing", name, func(s *server) error {
+		err = b.ask("writing", name, func(s *server) error {
 			got, err := s.do(ctx, c, nil)
 			tag = strings.Trim(got.Get("ETag"), `"`)
 			return err
-		}); err == nil || ctx.Err() != nil || errors.As(err, new(*blobs.Later)) {
+		})
+		if err == nil || ctx.Err() != nil || errors.As(err, new(*blobs.Later)) {
 			break
 		}
 		select {
@@ -335,10 +383,13 @@ func (b *Bucket) putPart(ctx context.Context, name, id string, n int, tag string
 
 // unfinished returns an upload of the object that has begun, and the tags of its
 // whole parts by number.
-func (b *Bucket) unfinished(ctx context.Context, name string, part, size int64) (id string, done map[int]string, err error) {
+func (b *Bucket) unfinished(
+	ctx context.Context, name string, part, size int64,
+) (id string, done map[int]string, err error) {
 	err = b.ask("looking for", name, func(s *server) error {
 		var list struct{ Upload []upload }
-		_, err := s.do(ctx, call{method: http.MethodGet, query: url.Values{"uploads": {""}, "prefix": {b.prefix + name}, "max-uploads": {"100"}}}, &list)
+		query := url.Values{"uploads": {""}, "prefix": {b.prefix + name}, "max-uploads": {"100"}}
+		_, err := s.do(ctx, call{method: http.MethodGet, query: query}, &list)
 		for _, u := range list.Upload {
 			if u.Key == b.prefix+name {
 				id = u.UploadID
@@ -366,9 +417,10 @@ func (b *Bucket) unfinished(ctx context.Context, name string, part, size int64) 
 					done[p.PartNumber] = p.ETag
 				}
 			}
-			if marker = list.NextPartNumberMarker; !list.IsTruncated {
+			if !list.IsTruncated {
 				return nil
 			}
+			marker = list.NextPartNumberMarker
 		}
 	})
 	return id, done, err
@@ -448,7 +500,9 @@ func (b *Bucket) After(ctx context.Context, prefix, name string) iter.Seq2[blobs
 					if strings.HasSuffix(got.Key, "/") { // a folder of a gateway
 						continue
 					}
-					if stopped = !yield(blobs.Object{Name: strings.TrimPrefix(got.Key, b.prefix), Size: got.Size, ModTime: got.LastModified}, nil); stopped {
+					name := strings.TrimPrefix(got.Key, b.prefix)
+					stopped = !yield(blobs.Object{Name: name, Size: got.Size, ModTime: got.LastModified}, nil)
+					if stopped {
 						return nil
 					}
 				}
