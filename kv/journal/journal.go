@@ -2,7 +2,7 @@
 // has append-only logs, with one record and one sync for each commit, and
 // immutable snapshots of the whole store. These files alone can restore the
 // store, except after a power cut: then the file recent has the newest records.
-// DESIGN.md of package kv has the formats.
+// DESIGN.md has the formats.
 //
 // When Append returns, its record is on stable storage. A crash may leave one
 // record more than were acknowledged, never one less. A copy of the folder

@@ -16,7 +16,7 @@ import (
 // at the end of the newest log a second time, from the byte base of that log on.
 // It has a fixed size and is written over and over. A commit syncs only this file:
 // a log grows, so syncing it also writes metadata of the file system. The records
-// before base are on stable storage in the log. DESIGN.md of package kv has more.
+// before base are on stable storage in the log. DESIGN.md has more.
 //
 // Programs see each record in the log before it is acknowledged, so a copy does
 // not need recent. After a power cut the log may lack what recent has. A clean

@@ -1,7 +1,7 @@
 package ship
 
 // Once a day the writer removes from the remote what nothing in the history has needed for eight
-// days. DESIGN.md of package kv says why nothing that is needed goes.
+// days. DESIGN.md says why nothing that is needed goes.
 
 import (
 	"context"

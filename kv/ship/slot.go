@@ -1,6 +1,6 @@
 // Package ship keeps a copy of a store's history in an object store: the records of
 // the journal in numbered slots, snapshots, and the contents that they refer to. There
-// is one writer at a time. DESIGN.md of package kv describes the objects.
+// is one writer at a time. DESIGN.md describes the objects.
 package ship
 
 import (
@@ -27,7 +27,7 @@ type Slot struct {
 	Frames        []byte  // the records as in a log of layout 1
 }
 
-// The head of a slot. DESIGN.md of package kv has it as a table.
+// The head of a slot. DESIGN.md has it as a table.
 const (
 	slotMagic  = "kistslot"
 	slotLayout = 1
