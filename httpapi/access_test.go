@@ -64,7 +64,7 @@ func TestDoorCredentials(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
-			got := a.Do(apitest.ApiRequest{Method: "GET", Path: "/api/v1/me", Anyone: true, Header: c.header})
+			got := a.Do(apitest.Request{Method: "GET", Path: "/api/v1/me", Anyone: true, Header: c.header})
 			is.Equal(got.Status, c.status)
 			if c.code != "" {
 				is.Equal(got.Code(), c.code)
@@ -84,7 +84,7 @@ func TestDoorNextRequest(t *testing.T) {
 	a := apitest.Start(t)
 	bob := a.AddUser("bob", people.Member)
 	key := a.AddKey(bob, people.ScopeAll)
-	me := func() *apitest.Answer { return a.Do(apitest.ApiRequest{Method: "GET", Path: "/api/v1/me", Key: key}) }
+	me := func() *apitest.Answer { return a.Do(apitest.Request{Method: "GET", Path: "/api/v1/me", Key: key}) }
 	refused := func(code string) {
 		t.Helper()
 		is.Equal(me().Want(401).Code(), code)
@@ -113,7 +113,7 @@ func TestDoorNextRequest(t *testing.T) {
 	}
 	settings(true)
 	refused("api_tokens_disabled")
-	a.Do(apitest.ApiRequest{Method: "GET", Path: "/api/v1/me"}).Want(401) // administrators' keys too
+	a.Do(apitest.Request{Method: "GET", Path: "/api/v1/me"}).Want(401) // administrators' keys too
 	settings(false)
 	me().Want(200)
 
@@ -146,7 +146,7 @@ func TestDoorNextRequest(t *testing.T) {
 	eve := a.AddUser("eve", people.Admin)
 	admin := a.AddKey(eve, people.ScopeAdmin)
 	stats := func() *apitest.Answer {
-		return a.Do(apitest.ApiRequest{Method: "GET", Path: "/api/v1/admin/stats", Key: admin})
+		return a.Do(apitest.Request{Method: "GET", Path: "/api/v1/admin/stats", Key: admin})
 	}
 	stats().Want(200)
 	a.Patch("/api/v1/admin/users/"+eve.ID.String(), `{"role":"user"}`).Want(200)
@@ -207,7 +207,7 @@ func TestDoorScopes(t *testing.T) {
 		for _, r := range a.Server.Routes() {
 			path := strings.NewReplacer("{slug}", "none", "{id}", "01890a5d-ac96-774b-bcce-b302099a8057", "{token}", "none", "{name}", "none").Replace(r.Path)
 			try := func(key string) (status int, code string) {
-				q := apitest.ApiRequest{Method: r.Method, Path: path, Key: key, Anyone: key == "", Raw: true}
+				q := apitest.Request{Method: r.Method, Path: path, Key: key, Anyone: key == "", Raw: true}
 				if r.Method != "GET" && r.Method != "DELETE" {
 					q.JSON = "{"
 				}
@@ -282,9 +282,9 @@ func TestDoorBadKeyAtOpenRoutes(t *testing.T) {
 	bob := a.AddUser("bob", people.Member)
 	key := a.AddKey(bob, people.ScopeAll)
 	for _, slug := range []string{"open", "hidden"} {
-		a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/notes", Key: key, JSON: map[string]any{"content": "x", "slug": slug, "isPublic": slug == "open"}}).Want(201)
+		a.Do(apitest.Request{Method: "POST", Path: "/api/v1/notes", Key: key, JSON: map[string]any{"content": "x", "slug": slug, "isPublic": slug == "open"}}).Want(201)
 	}
-	a.Do(apitest.ApiRequest{Method: "GET", Path: "/x/hidden", Key: key}).Want(200) // to its owner
+	a.Do(apitest.Request{Method: "GET", Path: "/x/hidden", Key: key}).Want(200) // to its owner
 	a.Patch("/api/v1/admin/users/"+bob.ID.String(), `{"apiTokensDisabled":true}`).Want(200)
 	page := regexp.MustCompile(`/static/[^"]+`).FindString(string(a.Visit("/claim/none", "Accept", "text/html").Want(404).Body))
 	for _, bad := range []http.Header{apitest.WithHeader("X-Api-Key", "kist_bad"), apitest.WithHeader("X-Api-Key", key), apitest.WithHeader("Authorization", "Bearer x")} {
@@ -292,10 +292,10 @@ func TestDoorBadKeyAtOpenRoutes(t *testing.T) {
 			"/healthz": 200, "/api/v1/openapi": 200, "/api/v1/reference": 200, page: 200, "/claim/none": 404,
 			"/x/open": 200, "/x/hidden": 404, "/s/none": 404,
 		} {
-			is.Equal(a.Do(apitest.ApiRequest{Method: "GET", Path: path, Anyone: true, Header: bad}).Status, status)
+			is.Equal(a.Do(apitest.Request{Method: "GET", Path: path, Anyone: true, Header: bad}).Status, status)
 		}
-		is.Equal(a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/notes/p/open", Anyone: true, Header: bad, JSON: "{}"}).Status, 200)
-		is.Equal(a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/notes/p/hidden", Anyone: true, Header: bad, JSON: "{}"}).Status, 404)
+		is.Equal(a.Do(apitest.Request{Method: "POST", Path: "/api/v1/notes/p/open", Anyone: true, Header: bad, JSON: "{}"}).Status, 200)
+		is.Equal(a.Do(apitest.Request{Method: "POST", Path: "/api/v1/notes/p/hidden", Anyone: true, Header: bad, JSON: "{}"}).Status, 404)
 	}
 	// Where a credential is looked at, two are still refused.
 	a.Visit("/x/open", "X-Api-Key", a.Key, "Authorization", "Bearer kist_bad").Want(400)
@@ -313,7 +313,7 @@ func TestDoorCrossOrigin(t *testing.T) {
 		t.Run(origin, func(t *testing.T) {
 			is := is.New(t)
 			for _, method := range []string{"GET", "POST", "PATCH", "DELETE"} {
-				got := a.Do(apitest.ApiRequest{Method: "OPTIONS", Path: "/api/v1/notes/x", Anyone: true, Header: apitest.WithHeader(
+				got := a.Do(apitest.Request{Method: "OPTIONS", Path: "/api/v1/notes/x", Anyone: true, Header: apitest.WithHeader(
 					"Origin", origin, "Access-Control-Request-Method", method, "Access-Control-Request-Headers", "x-api-key,content-type")})
 				is.Equal(got.Status, 204)
 				is.Equal(got.Header.Get("Access-Control-Allow-Origin"), "*")
@@ -326,7 +326,7 @@ func TestDoorCrossOrigin(t *testing.T) {
 				}
 				is.True(!slices.Contains(allowed, "*"))
 			}
-			for _, q := range []apitest.ApiRequest{
+			for _, q := range []apitest.Request{
 				{Method: "GET", Path: "/api/v1/me"},
 				{Method: "POST", Path: "/api/v1/notes", JSON: `{"content":"x"}`},
 				{Method: "GET", Path: "/api/v1/me", Anyone: true},            // 401
@@ -346,7 +346,7 @@ func TestDoorCrossOrigin(t *testing.T) {
 	}
 	is.Equal(a.Get("/api/v1/me").Header.Get("Access-Control-Allow-Origin"), "")
 	is.Equal(a.Visit("/healthz", "Origin", "null").Header.Get("Access-Control-Allow-Origin"), "")
-	is.Equal(a.Do(apitest.ApiRequest{Method: "OPTIONS", Path: "/x/none", Anyone: true, Header: apitest.WithHeader("Origin", "null", "Access-Control-Request-Method", "GET")}).Header.Get("Access-Control-Allow-Origin"), "")
+	is.Equal(a.Do(apitest.Request{Method: "OPTIONS", Path: "/x/none", Anyone: true, Header: apitest.WithHeader("Origin", "null", "Access-Control-Request-Method", "GET")}).Header.Get("Access-Control-Allow-Origin"), "")
 }
 
 func TestDoorRequestID(t *testing.T) {
@@ -383,7 +383,7 @@ func TestDoorLog(t *testing.T) {
 	a.Post("/api/v1/notes", `{"content":"x","slug":"locked","isPublic":true,"password":"SECRET-pass"}`).Want(201)
 	const token = "kist_SECRETkeySECRETkeySECRETkeySECRETkeySECRE"
 	mark := len(a.Logged.String())
-	requests := []apitest.ApiRequest{
+	requests := []apitest.Request{
 		{Method: "GET", Path: "/api/v1/me", Key: token},
 		{Method: "GET", Path: "/api/v1/files/" + token, Key: token},
 		{Method: "GET", Path: "/x/" + token + ".txt", Anyone: true},
@@ -408,7 +408,7 @@ func TestDoorLog(t *testing.T) {
 		{Method: "PATCH", Path: "/api/v1/me", JSON: `{"password":"SECRET-123456","currentPassword":"SECRET-123457"}`},
 	}
 	for _, name := range []string{"Authorization", "Cookie", "Referer", "User-Agent", "Origin", "Idempotency-Key", "X-Upload-Password", "X-Forwarded-For", "Accept", "Range", "If-None-Match", "Sec-Purpose", "X-Anything"} {
-		requests = append(requests, apitest.ApiRequest{Method: "GET", Path: "/x/locked", Anyone: true, Header: apitest.WithHeader(name, "Bearer SECRET-header")})
+		requests = append(requests, apitest.Request{Method: "GET", Path: "/x/locked", Anyone: true, Header: apitest.WithHeader(name, "Bearer SECRET-header")})
 	}
 	for _, q := range requests {
 		q.Raw = true
@@ -445,7 +445,7 @@ func TestDoorLogEscapes(t *testing.T) {
 	mark := len(a.Logged.String())
 	paths := []string{"/x/a%0d%0a%7B%22level%22:%22ERROR%22%7D", "/x/%1b%5B31mred", "/x/%00", "/x/%ff%fe", "/x/%e2%80%ae", "/" + strings.Repeat("y", 20_000)}
 	for _, path := range paths {
-		a.Do(apitest.ApiRequest{Method: "GET", Path: path, Anyone: true, Raw: true})
+		a.Do(apitest.Request{Method: "GET", Path: path, Anyone: true, Raw: true})
 	}
 	lines := a.Lines(mark)
 	is.Equal(len(lines), len(paths))
@@ -499,7 +499,7 @@ func TestDoorClientAddress(t *testing.T) {
 	}
 	// Addresses are made of the base, whatever the request says.
 	a := apitest.Start(t, func(c *web.Config) { c.TrustedProxies, c.AnyHost = proxies, true })
-	made := a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/notes", JSON: `{"content":"x"}`, Header: apitest.WithHeader(
+	made := a.Do(apitest.Request{Method: "POST", Path: "/api/v1/notes", JSON: `{"content":"x"}`, Header: apitest.WithHeader(
 		"X-Forwarded-Host", "evil.example", "X-Forwarded-Proto", "ftp", "Forwarded", "host=evil.example", "X-Forwarded-For", "1.1.1.1")}).Want(201)
 	is.True(strings.HasPrefix(made.Text("url"), "https://kist.example.org/"))
 	is.True(strings.Contains(a.Logged.String(), `"client":"1.1.1.1"`))
@@ -592,7 +592,7 @@ func TestDoorHome(t *testing.T) {
 		is.True(strings.Contains(page, `href="`+prefix+`/api/v1/reference"`))
 		is.True(strings.Contains(page, `href="`+prefix+`/"`))
 		is.True(strings.Contains(page, `href="`+prefix+`/static/`))
-		is.Equal(len(a.Do(apitest.ApiRequest{Method: "HEAD", Path: "/"}).Want(200).Body), 0)
+		is.Equal(len(a.Do(apitest.Request{Method: "HEAD", Path: "/"}).Want(200).Body), 0)
 	}
 }
 
@@ -601,7 +601,7 @@ func TestDoorQueryBounds(t *testing.T) {
 	is := is.New(t)
 	a := apitest.Start(t)
 	get := func(query string) int {
-		return a.Do(apitest.ApiRequest{Method: "GET", Path: "/api/v1/notes?" + query, Raw: true}).Status
+		return a.Do(apitest.Request{Method: "GET", Path: "/api/v1/notes?" + query, Raw: true}).Status
 	}
 	is.Equal(get("tag="+strings.Repeat("a", web.MaxQuery-4)), 200)
 	is.Equal(get("tag="+strings.Repeat("a", web.MaxQuery-3)), 400)

@@ -36,7 +36,7 @@ var startData = regexp.MustCompile(`(?s)<script type="application/json" id="star
 // browse asks for a page as a browser does.
 func browse(a *apitest.App, path string) *apitest.Answer {
 	a.Helper()
-	return a.Do(apitest.ApiRequest{Method: "GET", Path: path, Header: http.Header{"Accept": {"text/html"}}})
+	return a.Do(apitest.Request{Method: "GET", Path: path, Header: http.Header{"Accept": {"text/html"}}})
 }
 
 // first returns the data that came with a page under a name.
@@ -237,7 +237,7 @@ func TestAppIsLight(t *testing.T) {
 	}
 	for _, p := range httpapi.AppPages() {
 		path := strings.NewReplacer("{id}", "new", "{slug}", "new").Replace(p.Path)
-		got := a.Do(apitest.ApiRequest{Method: "GET", Path: path, Header: http.Header{"Accept-Encoding": {"gzip"}}}).Want(200)
+		got := a.Do(apitest.Request{Method: "GET", Path: path, Header: http.Header{"Accept-Encoding": {"gzip"}}}).Want(200)
 		is.Equal(got.Header.Get("Content-Encoding"), "gzip")
 		r, err := gzip.NewReader(bytes.NewReader(got.Body))
 		is.NoErr(err)
@@ -252,7 +252,7 @@ func TestAppIsLight(t *testing.T) {
 			if m := onDemand.FindStringSubmatch(file); m != nil && m[1] != p.Module && !slices.Contains(loadsLater[p.Path], m[1]) {
 				continue // named here, and loaded by another page or with a large file
 			}
-			asset := a.Do(apitest.ApiRequest{Method: "GET", Path: file, Anyone: true, Header: http.Header{"Accept-Encoding": {"gzip"}}}).Want(200)
+			asset := a.Do(apitest.Request{Method: "GET", Path: file, Anyone: true, Header: http.Header{"Accept-Encoding": {"gzip"}}}).Want(200)
 			is.Equal(asset.Header.Get("Cache-Control"), "public, max-age=31536000, immutable")
 			total += len(asset.Body)
 		}
@@ -300,7 +300,7 @@ func TestQR(t *testing.T) {
 	a.Get("/api/v1/qr").Want(400)
 	a.Get("/api/v1/qr?text=" + strings.Repeat("a", httpapi.MaxQRText+1)).Want(400)
 	a.Get("/api/v1/qr?text=" + strings.Repeat("%F0%9F%8D%8E", httpapi.MaxQRText/4)).Want(200)
-	a.Do(apitest.ApiRequest{Method: "GET", Path: "/api/v1/qr?text=a", Anyone: true}).Want(401)
+	a.Do(apitest.Request{Method: "GET", Path: "/api/v1/qr?text=a", Anyone: true}).Want(401)
 }
 
 func TestShareTarget(t *testing.T) {
@@ -344,7 +344,7 @@ func TestShareTargetOfStrangers(t *testing.T) {
 	q := a.ShareSheet(map[string]string{"text": "milk & bread"}, apitest.File("a.txt", "text/plain", "aaa"))
 	q.Anyone = true
 	is.Equal(a.Do(q).Want(303).Header.Get("Location"), "/login?next=%2F%3Fagain%3Dshare")
-	other := apitest.ApiRequest{Method: "POST", Path: "/share", Body: strings.NewReader("no form"), Anyone: true, Raw: true}
+	other := apitest.Request{Method: "POST", Path: "/share", Body: strings.NewReader("no form"), Anyone: true, Raw: true}
 	is.Equal(a.Do(other).Want(303).Header.Get("Location"), "/login?next=%2F%3Fagain%3Dshare")
 	is.Equal(a.State(), before)
 
@@ -373,8 +373,8 @@ func TestShareTargetBadBodies(t *testing.T) {
 	a.NoErr(w.WriteField("text", strings.Repeat("x", upload.MaxField+1)))
 	a.NoErr(w.Close())
 	media := http.Header{"Content-Type": {w.FormDataContentType()}}
-	a.Refused(apitest.ApiRequest{Method: "POST", Path: "/share", Body: &b, Header: media, Raw: true}, 413)
-	a.Refused(apitest.ApiRequest{Method: "POST", Path: "/share", JSON: `{"text":"x"}`, Raw: true}, 415)
+	a.Refused(apitest.Request{Method: "POST", Path: "/share", Body: &b, Header: media, Raw: true}, 413)
+	a.Refused(apitest.Request{Method: "POST", Path: "/share", JSON: `{"text":"x"}`, Raw: true}, 415)
 	a.Refused(a.ShareSheet(nil, apitest.File("a.bin", "", strings.Repeat("x", 1001))), 413)
 }
 
@@ -445,6 +445,6 @@ func TestExtensionZip(t *testing.T) {
 	is.True(strings.HasPrefix(tag, `"`))
 	is.Equal(len(a.Visit("/extension.zip", "If-None-Match", tag).Want(304).Body), 0)
 	a.Visit("/extension.zip", "If-None-Match", `"other"`).Want(200)
-	head := a.Do(apitest.ApiRequest{Method: "HEAD", Path: "/extension.zip", Anyone: true}).Want(200)
+	head := a.Do(apitest.Request{Method: "HEAD", Path: "/extension.zip", Anyone: true}).Want(200)
 	is.Equal(head.Header.Get("Content-Length"), strconv.Itoa(len(got.Body)))
 }

@@ -95,7 +95,7 @@ func TestLanguage(t *testing.T) {
 	a := apitest.Start(t)
 	german := http.Header{"Accept": {"text/html"}, "Accept-Language": {"de"}}
 	page := func(path string) string {
-		got := a.Do(apitest.ApiRequest{Method: "GET", Path: path, Header: german.Clone()}).Want(200)
+		got := a.Do(apitest.Request{Method: "GET", Path: path, Header: german.Clone()}).Want(200)
 		is.True(strings.Contains(strings.Join(got.Header.Values("Vary"), ", "), "Accept-Language"))
 		return string(got.Body)
 	}
@@ -108,12 +108,12 @@ func TestLanguage(t *testing.T) {
 	is.Equal(a.Get("/api/v1/me").At("data.language"), nil)
 	a.Patch("/api/v1/me", `{"language":"xx"}`).Want(422)
 
-	missing := a.Do(apitest.ApiRequest{Method: "GET", Path: "/v/none", Header: german.Clone(), Anyone: true}).Want(404)
+	missing := a.Do(apitest.Request{Method: "GET", Path: "/v/none", Header: german.Clone(), Anyone: true}).Want(404)
 	is.True(strings.Contains(string(missing.Body), embed.Lang("de").T("status.missing")))
 	nowhere := a.Visit("/nowhere/at/all", "Accept", "text/html").Want(404)
 	is.True(strings.Contains(string(nowhere.Body), embed.English.T("status.missing")))
 	is.True(strings.Contains(string(nowhere.Body), embed.English.T("page.home"))) // a way on
-	answer := a.Do(apitest.ApiRequest{Method: "GET", Path: "/api/v1/notes/none", Header: http.Header{"Accept-Language": {"de"}}}).Want(404)
+	answer := a.Do(apitest.Request{Method: "GET", Path: "/api/v1/notes/none", Header: http.Header{"Accept-Language": {"de"}}}).Want(404)
 	is.True(strings.Contains(string(answer.Body), "There is no such"))
 	manifest := a.Visit("/manifest.webmanifest", "Accept-Language", "de").Want(200)
 	is.True(strings.Contains(string(manifest.Body), `"lang":"de"`))

@@ -145,7 +145,7 @@ func TestPublicIsLight(t *testing.T) {
 	pages["source"], pages["log"] = "/v/the-source", "/v/the-log"
 	gzipped := http.Header{"Accept-Encoding": {"gzip"}, "Accept": {"text/html"}}
 	fetch := func(path string) *apitest.Answer {
-		return a.Do(apitest.ApiRequest{Method: "GET", Path: path, Anyone: true, Header: gzipped, Raw: true})
+		return a.Do(apitest.Request{Method: "GET", Path: path, Anyone: true, Header: gzipped, Raw: true})
 	}
 	for name, path := range pages {
 		got := fetch(path)

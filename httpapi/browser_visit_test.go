@@ -182,7 +182,7 @@ func TestBrowserDevice(t *testing.T) {
 	is := is.New(t)
 	b := openStranger(t)
 	begin := func(client string) (code, secret, at string) {
-		got := b.App.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/auth/device/authorize", Anyone: true, JSON: map[string]string{"extension_id": client}}).Want(200)
+		got := b.App.Do(apitest.Request{Method: "POST", Path: "/api/v1/auth/device/authorize", Anyone: true, JSON: map[string]string{"extension_id": client}}).Want(200)
 		return got.Text("user_code"), got.Text("device_code"), strings.TrimPrefix(got.Text("verification_uri_complete"), b.URL)
 	}
 	impatient, patient := apitest.Extension{A: b.App}, &apitest.Script{A: b.App, Every: 1}
@@ -235,7 +235,7 @@ func TestBrowserDevice(t *testing.T) {
 	b.open(at)
 	b.press("Deny")
 	b.at("Not connected")
-	is.Equal(b.App.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/auth/device/token", Anyone: true, JSON: map[string]string{"device_code": secret}}).Want(400).Text("error"), "access_denied")
+	is.Equal(b.App.Do(apitest.Request{Method: "POST", Path: "/api/v1/auth/device/token", Anyone: true, JSON: map[string]string{"device_code": secret}}).Want(400).Text("error"), "access_denied")
 }
 
 // TestBrowserSharedWithPassword shares a note with a password, which another
@@ -384,7 +384,7 @@ func TestBrowserWithoutScripts(t *testing.T) {
 	b.press("Sign in")
 	b.enterAs("ann", "correct horse")
 	b.until(`document.querySelector('noscript, main')?.textContent.includes('This page needs JavaScript.')`)
-	code := b.App.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/auth/device/authorize", Anyone: true, JSON: `{"extension_id":"script"}`}).Want(200).Text("user_code")
+	code := b.App.Do(apitest.Request{Method: "POST", Path: "/api/v1/auth/device/authorize", Anyone: true, JSON: `{"extension_id":"script"}`}).Want(200).Text("user_code")
 	b.open("/device?user_code=" + code)
 	b.press("Allow")
 	b.at("Connected")

@@ -53,8 +53,8 @@ func TestQueueCursor(t *testing.T) {
 		}
 		is.Equal(len(seen), n) // every item, on one page each
 	}
-	a.Do(apitest.ApiRequest{Method: "GET", Path: web.RequestsPath + "/queue?cursor=AQ", Raw: true}).Want(400)
-	a.Do(apitest.ApiRequest{Method: "GET", Path: web.RequestsPath + "/queue?cursor=AQ&offset=1", Raw: true}).Want(400)
+	a.Do(apitest.Request{Method: "GET", Path: web.RequestsPath + "/queue?cursor=AQ", Raw: true}).Want(400)
+	a.Do(apitest.Request{Method: "GET", Path: web.RequestsPath + "/queue?cursor=AQ&offset=1", Raw: true}).Want(400)
 
 	// Decide the first page; the cursor of it still leads to the next item.
 	queue := web.RequestsPath + "/" + q + "/queue"
@@ -71,8 +71,8 @@ func TestQueueCursor(t *testing.T) {
 	is.Equal(a.CodeOf(a.Patch(queue, map[string]any{"items": []string{second, ids[0]}, "action": "reject"}), 409), "already_decided")
 	a.Patch(queue, map[string]any{"items": []string{second, q}, "action": "reject"}).Want(404)
 	is.Equal(a.Get(queue+"?status=rejected").Want(200).At("total"), 0.0)
-	a.Do(apitest.ApiRequest{Method: "PATCH", Path: queue, JSON: map[string]any{"items": []string{}, "action": "reject"}, Raw: true}).Want(422)
-	a.Do(apitest.ApiRequest{Method: "PATCH", Path: queue, JSON: map[string]any{"action": "reject"}, Raw: true}).Want(422)
+	a.Do(apitest.Request{Method: "PATCH", Path: queue, JSON: map[string]any{"items": []string{}, "action": "reject"}, Raw: true}).Want(422)
+	a.Do(apitest.Request{Method: "PATCH", Path: queue, JSON: map[string]any{"action": "reject"}, Raw: true}).Want(422)
 }
 
 // TestContract holds what clients were found to stumble over.
@@ -86,16 +86,16 @@ func TestContract(t *testing.T) {
 	}
 	slug := a.Upload(nil, apitest.File("a.txt", "text/plain", "a")).Want(201).Text("slug")
 	at := "/api/v1/files/" + slug
-	is.Equal(a.Do(apitest.ApiRequest{Method: "PATCH", Path: at, JSON: map[string]any{"slug": "one", "newSlug": "two"}, Raw: true}).Want(422).Fields(), []string{"slug"})
+	is.Equal(a.Do(apitest.Request{Method: "PATCH", Path: at, JSON: map[string]any{"slug": "one", "newSlug": "two"}, Raw: true}).Want(422).Fields(), []string{"slug"})
 	a.Get(at).Want(200)
 	a.Patch(at, map[string]any{"isFavorite": true}).Want(200)
 	for _, yes := range []string{"true", "1", "yes", "TRUE", "on"} {
-		is.Equal(a.Do(apitest.ApiRequest{Method: "GET", Path: "/api/v1/files?favorite=" + yes, Raw: true}).Want(200).At("total"), 1.0)
+		is.Equal(a.Do(apitest.Request{Method: "GET", Path: "/api/v1/files?favorite=" + yes, Raw: true}).Want(200).At("total"), 1.0)
 	}
 	for _, no := range []string{"false", "0", "no"} {
-		is.Equal(a.Do(apitest.ApiRequest{Method: "GET", Path: "/api/v1/files?favorite=" + no, Raw: true}).Want(200).At("total"), 0.0)
+		is.Equal(a.Do(apitest.Request{Method: "GET", Path: "/api/v1/files?favorite=" + no, Raw: true}).Want(200).At("total"), 0.0)
 	}
-	a.Do(apitest.ApiRequest{Method: "GET", Path: "/api/v1/files?favorite=maybe", Raw: true}).Want(400)
+	a.Do(apitest.Request{Method: "GET", Path: "/api/v1/files?favorite=maybe", Raw: true}).Want(400)
 }
 
 // TestBasePath: with a path in the base address, links work with it and without.
@@ -105,11 +105,11 @@ func TestBasePath(t *testing.T) {
 	a := apitest.Start(t, func(c *web.Config) { c.Base = "https://example.org/kist" })
 	a.Post("/api/v1/notes", map[string]any{"content": "hello", "slug": "one", "isPublic": true}).Want(201)
 	for _, path := range []string{"/v/one", "/kist/v/one", "/x/one", "/kist/x/one", "/kist/one", "/kist/login"} {
-		is.Equal(a.Do(apitest.ApiRequest{Method: "GET", Path: path, Anyone: true, Raw: true}).Status, 200)
+		is.Equal(a.Do(apitest.Request{Method: "GET", Path: path, Anyone: true, Raw: true}).Status, 200)
 	}
-	is.Equal(a.Do(apitest.ApiRequest{Method: "GET", Path: "/kist/claim/none", Anyone: true, Raw: true}).Status, 404)
-	is.Equal(a.Do(apitest.ApiRequest{Method: "GET", Path: "/kist/api/v1/notes", Raw: true}).Want(200).At("total"), 1.0)
-	is.Equal(a.Do(apitest.ApiRequest{Method: "GET", Path: "/kisto/api/v1/notes", Raw: true}).Status, 404)
+	is.Equal(a.Do(apitest.Request{Method: "GET", Path: "/kist/claim/none", Anyone: true, Raw: true}).Status, 404)
+	is.Equal(a.Do(apitest.Request{Method: "GET", Path: "/kist/api/v1/notes", Raw: true}).Want(200).At("total"), 1.0)
+	is.Equal(a.Do(apitest.Request{Method: "GET", Path: "/kisto/api/v1/notes", Raw: true}).Status, 404)
 }
 
 // The pages of approval queues end at 4 MiB, like those of other lists, and what
@@ -171,7 +171,7 @@ func TestDeliveryPages(t *testing.T) {
 	is.Equal(len(wholeList(a, at+"?limit=30", "data", "id", n)), 4)
 	is.Equal(len(wholeList(a, at+"?limit=110", "data", "id", n)), 2)
 	for _, bad := range []string{"?limit=0", "?limit=501", "?cursor=AQ", "?cursor=x"} {
-		a.Do(apitest.ApiRequest{Method: "GET", Path: at + bad, Raw: true}).Want(400)
+		a.Do(apitest.Request{Method: "GET", Path: at + bad, Raw: true}).Want(400)
 	}
 }
 

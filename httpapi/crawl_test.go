@@ -185,7 +185,7 @@ func TestQuarantine(t *testing.T) {
 		}
 	})
 	for who, header := range callers {
-		if got := a.Do(apitest.ApiRequest{Method: "GET", Path: "/api/v1/me", Anyone: true, Header: header}); (got.Status == 200) != (who != "a stranger") {
+		if got := a.Do(apitest.Request{Method: "GET", Path: "/api/v1/me", Anyone: true, Header: header}); (got.Status == 200) != (who != "a stranger") {
 			t.Errorf("%s could not look any more: %d", who, got.Status)
 		}
 	}

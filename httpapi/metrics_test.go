@@ -26,7 +26,7 @@ func TestMetrics(t *testing.T) {
 	a.Get("/x/missing").Want(404)
 
 	narrow := a.AddKey(a.User, people.ScopeUpload)
-	text := string(a.Do(apitest.ApiRequest{Method: "GET", Path: "/metrics", Key: narrow}).Want(200).Body)
+	text := string(a.Do(apitest.Request{Method: "GET", Path: "/metrics", Key: narrow}).Want(200).Body)
 	for _, line := range []string{
 		`kist_build_info{version="1.2.3"} 1`, "kist_users 1", `kist_records{kind="file"} 1`, `kist_records{kind="note"} 1`, `kist_records{kind="game"} 0`,
 		"kist_stored_bytes 7", "kist_uploads_pending 0", "kist_webhook_deliveries_waiting 0", "kist_journal_damaged 0", "kist_writable 1", "kist_collected 1",
@@ -40,6 +40,6 @@ func TestMetrics(t *testing.T) {
 	}
 
 	bob := a.AddUser("bob", people.Member)
-	a.Do(apitest.ApiRequest{Method: "GET", Path: "/metrics", Key: a.AddKey(bob, people.ScopeAll)}).Want(403)
-	a.Do(apitest.ApiRequest{Method: "GET", Path: "/metrics", Anyone: true}).Want(401)
+	a.Do(apitest.Request{Method: "GET", Path: "/metrics", Key: a.AddKey(bob, people.ScopeAll)}).Want(403)
+	a.Do(apitest.Request{Method: "GET", Path: "/metrics", Anyone: true}).Want(401)
 }

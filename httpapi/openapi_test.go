@@ -64,7 +64,7 @@ func TestOpenAPIHoldsTheRoutes(t *testing.T) {
 			// And the router leads there: it does not answer 404 for the
 			// address itself, nor 405.
 			path := strings.NewReplacer("{slug}", "none", "{id}", "01890a5d-ac96-774b-bcce-b302099a8057", "{token}", "none", "{name}", "none").Replace(path)
-			got := a.Do(apitest.ApiRequest{Method: method, Path: path, Anyone: true, Raw: true})
+			got := a.Do(apitest.Request{Method: method, Path: path, Anyone: true, Raw: true})
 			is.True(got.Status != 405)
 			is.True(!strings.Contains(string(got.Body), "There is no such address."))
 		}

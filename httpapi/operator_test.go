@@ -54,16 +54,16 @@ func TestOperator(t *testing.T) {
 	status, got = operate(t, op, "POST", "/api/v1/keys?user=bob", `{"name":"laptop","scopes":["read"]}`)
 	is.Equal(status, 201)
 	key := got["key"].(string)
-	is.Equal(a.Do(apitest.ApiRequest{Method: "GET", Path: "/api/v1/me", Key: key}).Text("data.username"), "bob")
+	is.Equal(a.Do(apitest.Request{Method: "GET", Path: "/api/v1/me", Key: key}).Text("data.username"), "bob")
 	id := got["data"].(map[string]any)["id"].(string)
 	status, _ = operate(t, op, "DELETE", "/api/v1/keys/"+id+"?user=ann", "") // it is not hers
 	is.Equal(status, 404)
 	status, _ = operate(t, op, "DELETE", "/api/v1/keys/"+id+"?user=bob", "")
 	is.Equal(status, 200)
-	is.Equal(a.Do(apitest.ApiRequest{Method: "GET", Path: "/api/v1/me", Key: key}).Status, 401)
+	is.Equal(a.Do(apitest.Request{Method: "GET", Path: "/api/v1/me", Key: key}).Status, 401)
 	status, _ = operate(t, op, "PATCH", "/api/v1/admin/settings", `{"apiTokensDisabled":true}`)
 	is.Equal(status, 200)
-	is.Equal(a.Do(apitest.ApiRequest{Method: "GET", Path: "/api/v1/me"}).Code(), "api_tokens_disabled")
+	is.Equal(a.Do(apitest.Request{Method: "GET", Path: "/api/v1/me"}).Code(), "api_tokens_disabled")
 
 	status, got = operate(t, op, "POST", "/api/v1/admin/users", `{"username":"no way","password":"x"}`)
 	is.Equal(status, 422) // the rules of the API's own form
@@ -142,7 +142,7 @@ func TestOperatorIsNotOnTheNetwork(t *testing.T) {
 		}
 		rows++
 		for _, name := range []string{"ann", "operator", ""} {
-			q := apitest.ApiRequest{Method: r.Method, Path: fill.Replace(r.Path), Raw: true} // the network refuses the parameter user: see TestUnknownParameters
+			q := apitest.Request{Method: r.Method, Path: fill.Replace(r.Path), Raw: true} // the network refuses the parameter user: see TestUnknownParameters
 			q.Header = http.Header{"X-Kist-User": {name}, "X-Forwarded-For": {"@"}}
 			if r.Body != nil {
 				q.JSON = "{}"
@@ -196,7 +196,7 @@ func TestOperatorCommands(t *testing.T) {
 	for name := range commands {
 		method, path, _ := strings.Cut(name, " ")
 		for _, at := range []string{path, "/api/v1" + path, "/api/v1/admin" + path} {
-			q := apitest.ApiRequest{Method: method, Path: at, Raw: true} // by an administrator's key
+			q := apitest.Request{Method: method, Path: at, Raw: true} // by an administrator's key
 			if got := a.Do(q).Status; got != 404 && got != 405 {
 				t.Errorf("%s %s: %d", method, at, got)
 			}

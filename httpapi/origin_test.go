@@ -142,12 +142,12 @@ func TestMisdirected(t *testing.T) {
 
 	// The answer is a plain sentence, for programs and browsers alike, whatever
 	// is asked with.
-	got := a.Do(apitest.ApiRequest{Method: "GET", Path: "/login", Anyone: true, Raw: true, Header: apitest.WithHeader("Host", "evil.example", "Accept", "text/html")}).Want(421)
+	got := a.Do(apitest.Request{Method: "GET", Path: "/login", Anyone: true, Raw: true, Header: apitest.WithHeader("Host", "evil.example", "Accept", "text/html")}).Want(421)
 	is.True(strings.HasPrefix(string(got.Body), "This server does not answer at the address"))
 	is.Equal(apitest.MediaOf(got.Header), "text/plain")
-	got = a.Do(apitest.ApiRequest{Method: "GET", Path: "/api/v1/me", Header: apitest.WithHeader("Host", "evil.example")}).Want(421)
+	got = a.Do(apitest.Request{Method: "GET", Path: "/api/v1/me", Header: apitest.WithHeader("Host", "evil.example")}).Want(421)
 	is.Equal(got.Text("code"), "misdirected")
-	a.Do(apitest.ApiRequest{Method: "OPTIONS", Path: "/api/v1/me", Anyone: true, Raw: true, Header: apitest.WithHeader("Host", "evil.example", "Origin", "http://evil.example", "Access-Control-Request-Method", "GET")}).Want(421)
+	a.Do(apitest.Request{Method: "OPTIONS", Path: "/api/v1/me", Anyone: true, Raw: true, Header: apitest.WithHeader("Host", "evil.example", "Origin", "http://evil.example", "Access-Control-Request-Method", "GET")}).Want(421)
 
 	b := apitest.Start(t, func(c *web.Config) { c.Base, c.AnyHost = "http://127.0.0.1:7080", true }) // no address was given
 	is.Equal(b.From("192.0.2.9", "GET", "/login", "nas:7080", false, "").StatusCode, 200)
@@ -222,7 +222,7 @@ func TestEscapedSegments(t *testing.T) {
 	} {
 		t.Run(path, func(t *testing.T) {
 			is := is.New(t)
-			got := a.Do(apitest.ApiRequest{Method: "GET", Path: path, Raw: true})
+			got := a.Do(apitest.Request{Method: "GET", Path: path, Raw: true})
 			is.Equal(got.Status, status)
 		})
 	}
@@ -239,7 +239,7 @@ func TestIsolation(t *testing.T) {
 	slug := a.Post("/api/v1/notes", map[string]any{"content": "x", "isPublic": true}).Want(201).Text("data.slug")
 	html := apitest.WithHeader("Accept", "text/html")
 	for _, path := range []string{"/login", "/about", "/v/" + slug, "/v/none", "/account", "/x/none", "/api/v1/reference"} {
-		got := a.Do(apitest.ApiRequest{Method: "GET", Path: path, Raw: true, Header: html})
+		got := a.Do(apitest.Request{Method: "GET", Path: path, Raw: true, Header: html})
 		is.Equal(apitest.MediaOf(got.Header), "text/html")
 		is.Equal(got.Header["Cross-Origin-Opener-Policy"], []string{"same-origin"})
 		is.Equal(len(got.Header["Permissions-Policy"]), 1)
@@ -255,6 +255,6 @@ func TestIsolation(t *testing.T) {
 		is.Equal(got.Header["Cross-Origin-Resource-Policy"], []string{"same-origin"})
 	}
 	// The device flow and calls with a key work from an extension's page.
-	got := a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/auth/device/authorize", Anyone: true, JSON: `{"extension_id":"x"}`, Header: apitest.WithHeader("Origin", "chrome-extension://abc")}).Want(200)
+	got := a.Do(apitest.Request{Method: "POST", Path: "/api/v1/auth/device/authorize", Anyone: true, JSON: `{"extension_id":"x"}`, Header: apitest.WithHeader("Origin", "chrome-extension://abc")}).Want(200)
 	is.Equal(got.Header.Get("Access-Control-Allow-Origin"), "*")
 }

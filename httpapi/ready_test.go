@@ -91,7 +91,7 @@ func TestUploadWithoutRoom(t *testing.T) {
 			t.Cleanup(func() { is.NoErr(store.Close()) })
 			a := apitest.Start(t, func(c *web.Config) { c.Store = store })
 			is.Equal(a.Do(a.UploadRequest(nil, apitest.Part{Name: "a.txt", Content: "text"})).Want(507).Text("code"), code)
-			is.Equal(a.Do(apitest.ApiRequest{
+			is.Equal(a.Do(apitest.Request{
 				Method: "POST", Path: "/api/v1/tus",
 				Header: apitest.WithHeader("Tus-Resumable", "1.0.0", "Upload-Length", "9"),
 			}).Want(507).Text("code"), code)

@@ -34,7 +34,7 @@ func TestDuplicateBookmarks(t *testing.T) {
 		DuplicateOf []struct{ ID, Slug string }
 	}
 	keep := func(address string) (made answered) {
-		is.NoErr(json.Unmarshal(a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/bookmarks", JSON: map[string]any{"url": address, "title": "T"}}).Want(201).Body, &made))
+		is.NoErr(json.Unmarshal(a.Do(apitest.Request{Method: "POST", Path: "/api/v1/bookmarks", JSON: map[string]any{"url": address, "title": "T"}}).Want(201).Body, &made))
 		return made
 	}
 	first := keep("https://example.org/a")
@@ -51,7 +51,7 @@ func TestDuplicateBookmarks(t *testing.T) {
 			Data  []struct{ ID string }
 			Total int
 		}
-		is.NoErr(json.Unmarshal(a.Do(apitest.ApiRequest{Method: "GET", Path: "/api/v1/bookmarks?" + query}).Want(200).Body, &list))
+		is.NoErr(json.Unmarshal(a.Do(apitest.Request{Method: "GET", Path: "/api/v1/bookmarks?" + query}).Want(200).Body, &list))
 		is.Equal(len(list.Data), list.Total)
 		return list.Total
 	}
@@ -59,16 +59,16 @@ func TestDuplicateBookmarks(t *testing.T) {
 	is.Equal(found("url="+url.QueryEscape("https://example.org/")), 0)
 	is.Equal(found("unreachable=true"), 0)
 	is.Equal(found("unreachable=false"), 4)
-	a.Do(apitest.ApiRequest{Method: "GET", Path: "/api/v1/bookmarks?url=javascript:1", Raw: true}).Want(400)
-	a.Do(apitest.ApiRequest{Method: "GET", Path: "/api/v1/bookmarks?unreachable=maybe", Raw: true}).Want(400)
+	a.Do(apitest.Request{Method: "GET", Path: "/api/v1/bookmarks?url=javascript:1", Raw: true}).Want(400)
+	a.Do(apitest.Request{Method: "GET", Path: "/api/v1/bookmarks?unreachable=maybe", Raw: true}).Want(400)
 
 	// Another user's are hidden.
 	bob := a.AddUser("bob", people.Member)
-	made := a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/bookmarks", Key: a.AddKey(bob, people.ScopeAll), JSON: map[string]any{"url": "https://example.org/a"}}).Want(201)
+	made := a.Do(apitest.Request{Method: "POST", Path: "/api/v1/bookmarks", Key: a.AddKey(bob, people.ScopeAll), JSON: map[string]any{"url": "https://example.org/a"}}).Want(201)
 	is.Equal(made.At("duplicateOf"), []any{})
 
 	// What it leads to now is what counts.
-	a.Do(apitest.ApiRequest{Method: "PATCH", Path: "/api/v1/bookmarks/" + first.Data.Slug, JSON: map[string]any{"url": "https://example.org/b"}}).Want(200)
+	a.Do(apitest.Request{Method: "PATCH", Path: "/api/v1/bookmarks/" + first.Data.Slug, JSON: map[string]any{"url": "https://example.org/b"}}).Want(200)
 	is.Equal(len(keep("https://example.org/b").DuplicateOf), 1)
 }
 
@@ -90,16 +90,16 @@ func TestBookmarkIsFilledIn(t *testing.T) {
 	}))
 	defer site.Close()
 	post := func(fields map[string]any) *apitest.Answer {
-		return a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/bookmarks", JSON: fields}).Want(201)
+		return a.Do(apitest.Request{Method: "POST", Path: "/api/v1/bookmarks", JSON: fields}).Want(201)
 	}
 	seen := func(g *apitest.Answer) bool { return g.At("data.reachable") != "unknown" }
 
-	a.Do(apitest.ApiRequest{Method: "PATCH", Path: "/api/v1/admin/settings", JSON: map[string]any{"linkChecks": false}}).Want(200)
+	a.Do(apitest.Request{Method: "PATCH", Path: "/api/v1/admin/settings", JSON: map[string]any{"linkChecks": false}}).Want(200)
 	made := post(map[string]any{"url": site.URL + "/a"})
 	is.Equal(made.At("data.reachable"), "unknown")
 	is.Equal(made.At("data.checkedAt"), nil)
 	stop := a.Looking() // before it is allowed to
-	on := a.Do(apitest.ApiRequest{Method: "PATCH", Path: "/api/v1/admin/settings", JSON: map[string]any{"linkChecks": true}}).Want(200)
+	on := a.Do(apitest.Request{Method: "PATCH", Path: "/api/v1/admin/settings", JSON: map[string]any{"linkChecks": true}}).Want(200)
 	is.Equal(on.At("data.linkChecks"), true)
 	path := "/api/v1/bookmarks/" + made.Text("data.id")
 	got := a.Until(path, seen)
@@ -158,13 +158,13 @@ func TestBookmarkIcon(t *testing.T) {
 	is.Equal(got.Header.Get("Cache-Control"), "private, no-cache")
 	tag := got.Header.Get("Etag")
 	is.True(tag != "")
-	a.Do(apitest.ApiRequest{Method: "GET", Path: "/t/own", Header: http.Header{"If-None-Match": {tag}}}).Want(304)
-	is.Equal(len(a.Do(apitest.ApiRequest{Method: "HEAD", Path: "/t/own"}).Want(200).Body), 0)
+	a.Do(apitest.Request{Method: "GET", Path: "/t/own", Header: http.Header{"If-None-Match": {tag}}}).Want(304)
+	is.Equal(len(a.Do(apitest.Request{Method: "HEAD", Path: "/t/own"}).Want(200).Body), 0)
 	is.True(bytes.Equal(a.Get("/t/own.png").Want(200).Body, got.Body))
 
 	bob := a.AddKey(a.AddUser("bob", people.Member), people.ScopeAll)
-	a.Do(apitest.ApiRequest{Method: "GET", Path: "/t/own", Key: bob}).Want(404)
-	a.Do(apitest.ApiRequest{Method: "GET", Path: "/t/own", Key: a.AddKey(a.User, people.ScopeUpload)}).Want(404)
+	a.Do(apitest.Request{Method: "GET", Path: "/t/own", Key: bob}).Want(404)
+	a.Do(apitest.Request{Method: "GET", Path: "/t/own", Key: a.AddKey(a.User, people.ScopeUpload)}).Want(404)
 	a.Visit("/t/own").Want(404)
 	is.Equal(a.Visit("/t/open").Want(200).Header.Get("Cache-Control"), "private, no-cache")
 	edit := func(fields string) { a.Patch("/api/v1/bookmarks/open", fields).Want(200) }

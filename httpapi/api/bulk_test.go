@@ -73,7 +73,7 @@ func TestBulk(t *testing.T) {
 	const nobody = "01890a5d-ac96-774b-bcce-b302099a8057"
 	is.Equal(bulk(`{"ids":["`+ids[0]+`","`+nobody+`","`+ids[0]+`","`+ids[1]+`"],"set":{"isFavorite":true}}`), "ok not_found ok")
 	other := a.AddKey(a.AddUser("eve", "user"), "all")
-	got := a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/bulk", Key: other, JSON: strings.ReplaceAll(`{"ids":IDS,"action":"trash"}`, "IDS", list)}).Want(200)
+	got := a.Do(apitest.Request{Method: "POST", Path: "/api/v1/bulk", Key: other, JSON: strings.ReplaceAll(`{"ids":IDS,"action":"trash"}`, "IDS", list)}).Want(200)
 	is.Equal(outcomes(got), strings.ReplaceAll(every, "ok", "not_found"))
 }
 
@@ -89,13 +89,13 @@ func TestBulkRefused(t *testing.T) {
 		`{"ids":["ID"],"set":{"isFavourite":true}}`, `{"ids":["ID"],"set":{"isFavorite":true,"title":"x"}}`, `{"ids":["ID"],"set":{"isFavorite":null}}`,
 		`{"ids":["ID"],"set":{"isFavorite":"maybe"}}`, `{"ids":["ID"],"set":{"isFavorite":true,"addTags":[""]}}`, `{"ids":["ID"],"set":[]}`,
 	} {
-		got := a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/bulk", JSON: strings.ReplaceAll(body, "ID\"", id+"\"")})
+		got := a.Do(apitest.Request{Method: "POST", Path: "/api/v1/bulk", JSON: strings.ReplaceAll(body, "ID\"", id+"\"")})
 		if got.Status != 422 {
 			t.Errorf("%s: %d %s", body, got.Status, got.Body)
 		}
 	}
 	is.True(strings.Contains(a.Post("/api/v1/bulk", `{"ids":["`+id+`"],"set":{"titel":"x"}}`).Want(422).Text("fields.set"), "titel"))
 	many := strings.TrimSuffix(strings.Repeat(`"`+id+`",`, 501), ",")
-	a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/bulk", JSON: `{"ids":[` + many + `],"set":{"isFavorite":true}}`}).Want(422)
+	a.Do(apitest.Request{Method: "POST", Path: "/api/v1/bulk", JSON: `{"ids":[` + many + `],"set":{"isFavorite":true}}`}).Want(422)
 	is.Equal(a.Get("/api/v1/notes/"+id).At("data.isFavorite"), false)
 }

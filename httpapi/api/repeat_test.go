@@ -57,7 +57,7 @@ func TestCreatesAreRepeatable(t *testing.T) {
 			is := is.New(t)
 			a := apitest.Start(t)
 			send := func(body, key string) *apitest.Answer {
-				return a.Do(apitest.ApiRequest{Method: "POST", Path: web.APIPath + tt.path, JSON: body, Header: http.Header{"Idempotency-Key": {key}}})
+				return a.Do(apitest.Request{Method: "POST", Path: web.APIPath + tt.path, JSON: body, Header: http.Header{"Idempotency-Key": {key}}})
 			}
 			first := send(tt.body, "one").Want(tt.status)
 			again := send(tt.body, "one").Want(tt.status)
@@ -77,7 +77,7 @@ func TestRepeatsAreBounded(t *testing.T) {
 	_, slug := a.Ask(nil)
 	key := func(name string) http.Header { return http.Header{"Idempotency-Key": {name}} }
 	send := func(name string) *apitest.Answer {
-		return a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/notes", JSON: `{"content":"a"}`, Header: key(name)})
+		return a.Do(apitest.Request{Method: "POST", Path: "/api/v1/notes", JSON: `{"content":"a"}`, Header: key(name)})
 	}
 	first := send("one").Want(201)
 	fill := func() {
@@ -104,14 +104,14 @@ func TestRepeatsAtOnce(t *testing.T) {
 	var wait sync.WaitGroup
 	for range 8 {
 		wait.Go(func() {
-			a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/notes", JSON: `{"content":"a"}`, Header: http.Header{"Idempotency-Key": {"one"}}}).Want(201)
+			a.Do(apitest.Request{Method: "POST", Path: "/api/v1/notes", JSON: `{"content":"a"}`, Header: http.Header{"Idempotency-Key": {"one"}}}).Want(201)
 		})
 	}
 	wait.Wait()
 	is.Equal(a.Get("/api/v1/notes").At("total"), 1.0)
 
 	text := func() string {
-		r := apitest.ApiRequest{Method: "POST", Path: "/api/v1/notes", JSON: `{"content":"b"}`, Header: http.Header{"Idempotency-Key": {"two"}, "Accept": {"text/plain"}}}
+		r := apitest.Request{Method: "POST", Path: "/api/v1/notes", JSON: `{"content":"b"}`, Header: http.Header{"Idempotency-Key": {"two"}, "Accept": {"text/plain"}}}
 		return string(a.Do(r).Want(201).Body)
 	}
 	is.Equal(text(), text())
@@ -156,7 +156,7 @@ func TestCreatesAreOneCommit(t *testing.T) {
 			a := apitest.StartAt(t, dir)
 			a.User = a.AddUser("ann", people.Admin)
 			a.Key = a.AddKey(a.User, people.ScopeAdmin)
-			q := apitest.ApiRequest{Method: "POST", Path: r.Path, JSON: body, Header: http.Header{"Idempotency-Key": {"one"}}}
+			q := apitest.Request{Method: "POST", Path: r.Path, JSON: body, Header: http.Header{"Idempotency-Key": {"one"}}}
 			first := a.Do(q).Want(r.Reply.Status)
 			a.Stop()
 
@@ -214,7 +214,7 @@ func TestRepeatOfUnsureCreate(t *testing.T) {
 	}
 	first := stored(filepath.Join(t.TempDir(), "data"), false)
 	a := apitest.Start(t, func(c *web.Config) { is.NoErr(c.Store.Close()); c.Store = first })
-	q := apitest.ApiRequest{Method: "POST", Path: "/api/v1/notes", JSON: `{"content":"a"}`, Header: http.Header{"Idempotency-Key": {"one"}}}
+	q := apitest.Request{Method: "POST", Path: "/api/v1/notes", JSON: `{"content":"a"}`, Header: http.Header{"Idempotency-Key": {"one"}}}
 
 	place := t.TempDir()
 	got, err := ship.Fetch(t.Context(), remote, time.Time{}, workcopy.Format, place)
@@ -311,7 +311,7 @@ func TestRepeatsOfRacingClients(t *testing.T) {
 	answers := map[string]map[any]bool{} // by kind and key
 	ask := func(kind, key string) {
 		path, body, _ := strings.Cut(kind, " ")
-		got := a.Do(apitest.ApiRequest{Method: "POST", Path: web.APIPath + path, JSON: body, Header: http.Header{"Idempotency-Key": {key + kind}}})
+		got := a.Do(apitest.Request{Method: "POST", Path: web.APIPath + path, JSON: body, Header: http.Header{"Idempotency-Key": {key + kind}}})
 		var id any
 		switch {
 		case got.Status == 201:

@@ -128,7 +128,7 @@ func TestSearchPages(t *testing.T) {
 		end() // the same without the index
 	}
 	for _, bad := range []string{"?limit=0", "?limit=501", "?kind=cat", "?cursor=x", "?q=" + strings.Repeat("x", 1001), "?q=" + strings.Repeat("a+", 33)} {
-		a.Do(apitest.ApiRequest{Method: "GET", Path: "/api/v1/search" + bad, Raw: true}).Want(400)
+		a.Do(apitest.Request{Method: "GET", Path: "/api/v1/search" + bad, Raw: true}).Want(400)
 	}
 }
 
@@ -168,7 +168,7 @@ func TestListsSearch(t *testing.T) {
 			is.Equal(list("q=%2B*"), "0:")
 			next := a.Get("/api/v1/notes?q=sea&limit=5").Want(200).Text("nextCursor")
 			is.Equal(list("q=sea&limit=5&cursor="+next), "12:fghij")
-			a.Do(apitest.ApiRequest{Method: "GET", Path: "/api/v1/notes?q=other&cursor=" + next, Raw: true}).Want(400)
+			a.Do(apitest.Request{Method: "GET", Path: "/api/v1/notes?q=other&cursor=" + next, Raw: true}).Want(400)
 		})
 	}
 }

@@ -55,7 +55,7 @@ func TestShareX(t *testing.T) {
 		at, shared := a.Path(u.Filled(u.DeletionURL, answer.Body)), a.Path(u.Filled(u.URL, answer.Body))
 		a.Visit(at).Want(200)
 		is.True(a.Visit(shared).Status < 400) // looking deletes nothing
-		a.Do(apitest.ApiRequest{Method: "POST", Path: at, Anyone: true}).Want(200)
+		a.Do(apitest.Request{Method: "POST", Path: at, Anyone: true}).Want(200)
 		a.Visit(shared).Want(404)
 	}
 
@@ -95,7 +95,7 @@ func TestSetups(t *testing.T) {
 	is.Equal(setUp(a, "sharex", false).Uploader(0).Arguments["isPublic"], "false")
 	a.Post("/api/v1/setups", `{"program":"telnet"}`).Want(422)
 	a.Post("/api/v1/setups", `{}`).Want(422)
-	a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/setups", JSON: `{"program":"shell"}`, Key: a.AddKey(a.User, people.ScopeAll)}).Want(403)
+	a.Do(apitest.Request{Method: "POST", Path: "/api/v1/setups", JSON: `{"program":"shell"}`, Key: a.AddKey(a.User, people.ScopeAll)}).Want(403)
 }
 
 // TestBareAddresses: who asks for text has the addresses alone, and sentences
@@ -104,7 +104,7 @@ func TestBareAddresses(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	a := apitest.Start(t)
-	bare := func(q apitest.ApiRequest) *apitest.Answer {
+	bare := func(q apitest.Request) *apitest.Answer {
 		if q.Header == nil {
 			q.Header = http.Header{}
 		}
@@ -125,18 +125,18 @@ func TestBareAddresses(t *testing.T) {
 	for path, body := range map[string]string{
 		"shorten": `{"originalUrl":"https://example.org","slug":"s-1"}`, "notes": `{"content":"x","slug":"v-1"}`, "bookmarks": `{"url":"https://example.org","slug":"v-2"}`,
 	} {
-		got := bare(apitest.ApiRequest{Method: "POST", Path: "/api/v1/" + path, JSON: body}).Want(201)
+		got := bare(apitest.Request{Method: "POST", Path: "/api/v1/" + path, JSON: body}).Want(201)
 		is.True(regexp.MustCompile(`^https://kist\.example\.org/(s/s|v/v)-\d\n$`).Match(got.Body))
 	}
 	for _, c := range []struct {
-		q      apitest.ApiRequest
+		q      apitest.Request
 		status int
 		says   string
 	}{
 		{a.UploadRequest(map[string]string{"slug": "one"}, apitest.File("a.txt", "", "a")), 409, "slug"},
 		{a.UploadRequest(map[string]string{"maxViews": "x"}), 422, "The file is required; the limit of views"},
-		{apitest.ApiRequest{Method: "POST", Path: "/api/v1/shorten", JSON: `{`}, 400, "JSON"},
-		{apitest.ApiRequest{Method: "POST", Path: "/api/v1/shorten", JSON: `{}`, Anyone: true}, 401, "API key"},
+		{apitest.Request{Method: "POST", Path: "/api/v1/shorten", JSON: `{`}, 400, "JSON"},
+		{apitest.Request{Method: "POST", Path: "/api/v1/shorten", JSON: `{}`, Anyone: true}, 401, "API key"},
 	} {
 		c.q.Raw = true
 		got := bare(c.q).Want(c.status)
@@ -144,5 +144,5 @@ func TestBareAddresses(t *testing.T) {
 		is.True(strings.HasSuffix(string(got.Body), ".\n") && !strings.Contains(string(got.Body), `"code"`))
 		is.True(strings.Contains(string(got.Body), c.says))
 	}
-	is.Equal(apitest.MediaOf(bare(apitest.ApiRequest{Method: "GET", Path: "/api/v1/notes"}).Want(200).Header), web.JSONType) // lists have no other form
+	is.Equal(apitest.MediaOf(bare(apitest.Request{Method: "GET", Path: "/api/v1/notes"}).Want(200).Header), web.JSONType) // lists have no other form
 }

@@ -76,7 +76,7 @@ func TestTrash(t *testing.T) {
 			break
 		}
 		cursor = page.Text("nextCursor")
-		is.Equal(a.Do(apitest.ApiRequest{Method: "GET", Path: "/api/v1/trash?q=x&cursor=" + cursor, Raw: true}).Status, 400)
+		is.Equal(a.Do(apitest.Request{Method: "GET", Path: "/api/v1/trash?q=x&cursor=" + cursor, Raw: true}).Status, 400)
 	}
 	is.Equal(paged, column(got, "id"))
 
@@ -91,8 +91,8 @@ func TestTrash(t *testing.T) {
 	is.Equal(row.Text(latest(row)+"event"), "restored")
 	is.Equal(row.At(latest(row)+"count"), 8.0)
 	a.Post("/api/v1/trash/restore", map[string]any{"ids": ids[:1]}).Want(404)
-	a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/trash/restore", JSON: `{"ids":[]}`, Raw: true}).Want(422)
-	a.Do(apitest.ApiRequest{Method: "GET", Path: "/api/v1/trash?kind=x", Raw: true}).Want(400)
+	a.Do(apitest.Request{Method: "POST", Path: "/api/v1/trash/restore", JSON: `{"ids":[]}`, Raw: true}).Want(422)
+	a.Do(apitest.Request{Method: "GET", Path: "/api/v1/trash?kind=x", Raw: true}).Want(400)
 }
 
 // A slug that somebody else has taken is replaced, and the answer says so.
@@ -145,7 +145,7 @@ func TestTrashScopes(t *testing.T) {
 	is.Equal(a.Get("/api/v1/trash").Want(200).At("total"), 1.0)
 	all.Delete("/api/v1/trash").Want(200)
 	is.Equal(a.Get("/api/v1/trash").Want(200).At("total"), 0.0)
-	a.Do(apitest.ApiRequest{Method: "DELETE", Path: "/api/v1/notes/x?permanent=maybe", Raw: true}).Want(400)
+	a.Do(apitest.Request{Method: "DELETE", Path: "/api/v1/notes/x?permanent=maybe", Raw: true}).Want(400)
 }
 
 // Without a trash, and at its limit, an item goes for good. A deletion link uses the trash.
@@ -156,16 +156,16 @@ func TestTrashIsLeftOut(t *testing.T) {
 	is.Equal(a.Get("/api/v1/admin/settings").Want(200).At("data.trashDays"), 30.0)
 	link := a.Post("/api/v1/notes", `{"content":"c"}`).Want(201).Text("deletionUrl")
 	at := link[strings.Index(link, "/share/"):]
-	a.Do(apitest.ApiRequest{Method: "POST", Path: at, Anyone: true}).Want(200)
+	a.Do(apitest.Request{Method: "POST", Path: at, Anyone: true}).Want(200)
 	is.Equal(a.Get("/api/v1/trash").Want(200).Text("data.0.deletedBy"), "")
-	a.Do(apitest.ApiRequest{Method: "POST", Path: at, Anyone: true, Raw: true}).Want(http.StatusGone)
+	a.Do(apitest.Request{Method: "POST", Path: at, Anyone: true, Raw: true}).Want(http.StatusGone)
 	a.Post("/api/v1/notes", `{"content":"c","slug":"n","isPublic":true,"maxViews":1,"maxViewsAction":"delete"}`).Want(201)
 	a.Visit("/v/n").Want(200)
 	is.Equal(a.Get("/api/v1/trash").Want(200).At("total"), 1.0)
 	a.Patch("/api/v1/admin/settings", `{"trashDays":0}`).Want(200)
 	a.Delete("/api/v1/notes/" + a.Post("/api/v1/notes", `{"content":"c"}`).Want(201).Text("data.id")).Want(200)
 	is.True(a.Get("/api/v1/trash").Want(200).At("total").(float64) <= 1) // the one before, which is emptied soon
-	a.Do(apitest.ApiRequest{Method: "PATCH", Path: "/api/v1/admin/settings", JSON: `{"trashDays":-1}`, Raw: true}).Want(422)
+	a.Do(apitest.Request{Method: "PATCH", Path: "/api/v1/admin/settings", JSON: `{"trashDays":-1}`, Raw: true}).Want(422)
 }
 
 // A text can be read and restored as it was before each change.

@@ -42,8 +42,8 @@ func TestWebhookScopes(t *testing.T) {
 		{[]people.Scope{people.ScopeAdmin}, true},
 	} {
 		key := a.AddKey(a.User, row.scopes...)
-		made := a.Do(apitest.ApiRequest{Method: "POST", Path: at, Key: key, JSON: `{"url":"https://example.org/hook"}`})
-		edited := a.Do(apitest.ApiRequest{Method: "PATCH", Path: at + "/" + hook, Key: key, JSON: `{"name":"x"}`})
+		made := a.Do(apitest.Request{Method: "POST", Path: at, Key: key, JSON: `{"url":"https://example.org/hook"}`})
+		edited := a.Do(apitest.Request{Method: "PATCH", Path: at + "/" + hook, Key: key, JSON: `{"name":"x"}`})
 		if row.may {
 			made.Want(201)
 			edited.Want(200)
@@ -53,7 +53,7 @@ func TestWebhookScopes(t *testing.T) {
 		edited.Want(403)
 	}
 	key := a.AddKey(a.User, people.ScopeWrite)
-	a.Do(apitest.ApiRequest{Method: "DELETE", Path: at + "/" + hook, Key: key}).Want(200)
+	a.Do(apitest.Request{Method: "DELETE", Path: at + "/" + hook, Key: key}).Want(200)
 }
 
 func TestWebhooks(t *testing.T) {
@@ -94,7 +94,7 @@ func TestWebhooks(t *testing.T) {
 	// Another's is not there.
 	bob := a.As(a.AddKey(a.AddUser("bob", people.Member), people.ScopeAll))
 	is.Equal(string(bob.Get(apitest.HooksAt).Want(200).Body), `{"webhooks":[],"data":[]}`)
-	for _, q := range []apitest.ApiRequest{
+	for _, q := range []apitest.Request{
 		{Method: "GET", Path: at},
 		{Method: "PATCH", Path: at, JSON: "{}"},
 		{Method: "DELETE", Path: at},
@@ -104,8 +104,8 @@ func TestWebhooks(t *testing.T) {
 	} {
 		is.Equal(bob.Do(q).Want(404).Text("error"), "There is no such webhook.")
 	}
-	a.Do(apitest.ApiRequest{Method: "POST", Path: at + "/deliveries/none/redeliver"}).Want(404)
-	a.Do(apitest.ApiRequest{Method: "POST", Path: at + "/deliveries/" + id + "/redeliver"}).Want(409) // it is off
+	a.Do(apitest.Request{Method: "POST", Path: at + "/deliveries/none/redeliver"}).Want(404)
+	a.Do(apitest.Request{Method: "POST", Path: at + "/deliveries/" + id + "/redeliver"}).Want(409) // it is off
 	is.Equal(string(a.Delete(at).Want(200).Body), `{"ok":true}`)
 	a.Get(at).Want(404)
 }
@@ -134,14 +134,14 @@ func TestBadWebhooks(t *testing.T) {
 		`{"url":"https://example.org/","secret":"whsec_short"}`:                "secret",
 		`{"url":"https://example.org/","enabled":"maybe"}`:                     "enabled",
 	} {
-		got := a.Do(apitest.ApiRequest{Method: "POST", Path: apitest.HooksAt, JSON: text, Raw: true}).Want(422)
+		got := a.Do(apitest.Request{Method: "POST", Path: apitest.HooksAt, JSON: text, Raw: true}).Want(422)
 		is.Equal(got.Fields(), []string{want})
 		if text != "{}" {
-			is.True(slices.Contains(a.Do(apitest.ApiRequest{Method: "PATCH", Path: apitest.HooksAt + "/" + id, JSON: strings.Replace(text, "null", `["*"]`, 1), Raw: true}).Want(422).Fields(), want))
+			is.True(slices.Contains(a.Do(apitest.Request{Method: "PATCH", Path: apitest.HooksAt + "/" + id, JSON: strings.Replace(text, "null", `["*"]`, 1), Raw: true}).Want(422).Fields(), want))
 		}
 	}
 	is.Equal(string(a.Get(apitest.HooksAt).Body), before)
-	got := a.Do(apitest.ApiRequest{Method: "POST", Path: apitest.HooksAt, JSON: `{"url":"http://192.168.1.1/","events":["x"],"secret":"whsec_x"}`, Raw: true}).Want(422)
+	got := a.Do(apitest.Request{Method: "POST", Path: apitest.HooksAt, JSON: `{"url":"http://192.168.1.1/","events":["x"],"secret":"whsec_x"}`, Raw: true}).Want(422)
 	is.Equal(got.Fields(), []string{"events", "secret", "url"}) // all at once
 	is.True(strings.Contains(got.Text("fields.url"), "--allow-outbound 192.168.1.1"))
 	is.True(strings.Contains(got.Text("fields.events"), "number 1 must be one of: file.uploaded, "))
@@ -193,7 +193,7 @@ func TestDelivery(t *testing.T) {
 	is.Equal(shown.At("data.lastStatus"), 200.0)
 	is.True(shown.At("data.lastDeliveredAt") != nil)
 
-	a.Do(apitest.ApiRequest{Method: "POST", Path: at + "/deliveries/" + d.ID + "/redeliver"}).Want(200)
+	a.Do(apitest.Request{Method: "POST", Path: at + "/deliveries/" + d.ID + "/redeliver"}).Want(200)
 	again := apitest.Next(t, got)
 	is.Equal(again.ID, d.ID)
 	is.Equal(string(again.Body), string(d.Body)) // as it was then
@@ -201,7 +201,7 @@ func TestDelivery(t *testing.T) {
 	apitest.Eventually(t, "it is not done again", done(1))
 	is.Equal(a.Get(at+"/deliveries").At("data.0.tries"), 1.0)
 
-	is.Equal(string(a.Do(apitest.ApiRequest{Method: "POST", Path: at + "/test"}).Want(200).Body), `{"ok":true,"status":200}`)
+	is.Equal(string(a.Do(apitest.Request{Method: "POST", Path: at + "/test"}).Want(200).Body), `{"ok":true,"status":200}`)
 	is.Equal(apitest.Next(t, got).Event, "webhook.test")
 	is.True(done(2)())
 	for _, text := range []string{a.Logged.String(), string(a.Get(apitest.HooksAt).Body), string(log.Body), string(d.Body)} {
@@ -256,7 +256,7 @@ func TestWebhookTest(t *testing.T) {
 	a := apitest.Start(t).With(t)
 	address, got := a.Receiver(t, 503)
 	at := apitest.HooksAt + "/" + a.Post(apitest.HooksAt, map[string]any{"url": address, "enabled": false, "format": "discord", "name": "n"}).Want(201).Text("data.id")
-	answer := a.Do(apitest.ApiRequest{Method: "POST", Path: at + "/test"}).Want(200)
+	answer := a.Do(apitest.Request{Method: "POST", Path: at + "/test"}).Want(200)
 	is.Equal(string(answer.Body), `{"ok":false,"status":503,"error":"The target answered 503 Service Unavailable."}`)
 	is.True(strings.Contains(string(apitest.Next(t, got).Body), `"embeds":[{"title":"n"`))
 	is.Equal(a.Get(at).At("data.lastError"), "The target answered 503 Service Unavailable.")
@@ -264,7 +264,7 @@ func TestWebhookTest(t *testing.T) {
 	is.Equal(a.Get(at+"/deliveries").At("data.0.state"), "parked")
 	a.Patch(at, map[string]any{"url": "https://does-not-exist.invalid/"}).Want(200)
 	is.Equal(a.Get(at).At("data.consecutiveFailures"), 0.0)
-	answer = a.Do(apitest.ApiRequest{Method: "POST", Path: at + "/test"}).Want(200)
+	answer = a.Do(apitest.Request{Method: "POST", Path: at + "/test"}).Want(200)
 	is.Equal(answer.At("status"), 0.0)
 	is.True(strings.Contains(answer.Text("error"), "does-not-exist.invalid"))
 }
@@ -288,7 +288,7 @@ func TestLogOfUnsent(t *testing.T) {
 	is.Equal(log.At("data.0.triedAt"), nil)
 	is.Equal(log.At("data.0.request"), nil)
 
-	a.Do(apitest.ApiRequest{Method: "POST", Path: at + "/test"}).Want(200)
+	a.Do(apitest.Request{Method: "POST", Path: at + "/test"}).Want(200)
 	sent := apitest.Next(t, got)
 	a.Patch(at, `{"format":"discord"}`).Want(200)
 	is.Equal(a.Get(at+"/deliveries").Want(200).At("data.0.request.body"), string(sent.Body))
@@ -328,8 +328,8 @@ func TestEventsOfEveryPath(t *testing.T) {
 		of()
 		a.Delete("/api/v1/" + k.Path + "/" + id).Want(200)
 		of(k.Name + ".deleted")
-		a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/" + k.Path, JSON: `{"maxViews":0}`, Raw: true}).Want(422)
-		a.Do(apitest.ApiRequest{Method: "PATCH", Path: "/api/v1/" + k.Path + "/" + id, JSON: `{"isPublic":true}`, Raw: true}).Want(404)
+		a.Do(apitest.Request{Method: "POST", Path: "/api/v1/" + k.Path, JSON: `{"maxViews":0}`, Raw: true}).Want(422)
+		a.Do(apitest.Request{Method: "PATCH", Path: "/api/v1/" + k.Path + "/" + id, JSON: `{"isPublic":true}`, Raw: true}).Want(404)
 		of()
 	}
 
@@ -428,7 +428,7 @@ func TestEventsOfEveryPath(t *testing.T) {
 	a.Visit("/x/" + slug).Want(200)
 	of("file.uploaded", "limit.reached", "file.deleted")
 	slug = a.Post("/api/v1/notes", `{"content":"c","isPublic":true,"maxViews":1}`).Want(201).Text("data.slug")
-	a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/notes/p/" + slug, Anyone: true, JSON: `{}`}).Want(200)
+	a.Do(apitest.Request{Method: "POST", Path: "/api/v1/notes/p/" + slug, Anyone: true, JSON: `{}`}).Want(200)
 	of("note.created", "limit.reached")
 	slug = a.Post("/api/v1/shorten", `{"originalUrl":"https://go.dev","isPublic":true,"expiresAt":"`+a.Clock.Now().Add(time.Hour).Format(time.RFC3339)+`"}`).Want(201).Text("data.slug")
 	of("shortlink.created")

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// looking has the server look at pages until the test ends, or stop is called.
+// Looking has the server look at pages until the test ends, or stop is called.
 func (a *App) Looking() (stop func()) {
 	ctx, end := context.WithCancel(a.Context())
 	var run sync.WaitGroup
@@ -27,11 +27,11 @@ func (a *App) Looking() (stop func()) {
 	return stop
 }
 
-// until asks for a record until it is as it should be.
+// Until asks for a record until it is as it should be.
 func (a *App) Until(path string, good func(*Answer) bool) *Answer {
 	a.Helper()
 	for end := time.Now().Add(20 * time.Second); ; {
-		got := a.Do(ApiRequest{Method: "GET", Path: path}).Want(200)
+		got := a.Do(Request{Method: "GET", Path: path}).Want(200)
 		if good(got) {
 			return got
 		}
@@ -42,7 +42,7 @@ func (a *App) Until(path string, good func(*Answer) bool) *Answer {
 	}
 }
 
-// iconSite is a site with an icon, which counts how often it is asked for it.
+// IconSite is a site with an icon, which counts how often it is asked for it.
 func IconSite(t testing.TB) (address string, asked *atomic.Int32) {
 	t.Helper()
 	var icon bytes.Buffer

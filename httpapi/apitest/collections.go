@@ -4,7 +4,7 @@ import (
 	"strings"
 )
 
-// collect makes a public collection of items with these slugs or ids and returns its id.
+// Collect makes a public collection of items with these slugs or ids and returns its id.
 func (a *App) Collect(slug string, more string, items ...string) string {
 	a.Helper()
 	list := strings.Join(items, `","`)

@@ -10,7 +10,7 @@ import (
 	"kist/kv/record"
 )
 
-// answersRecord reports whether the operation answers with one record.
+// AnswersRecord reports whether the operation answers with one record.
 func AnswersRecord(r *httpapi.Route) bool {
 	if r.Access.Open || r.Reply.Body == nil {
 		return false

@@ -27,7 +27,7 @@ import (
 	"kist/kv/people"
 )
 
-// provider is an issuer of OpenID Connect, made with the library of a certified one, with
+// Provider is an issuer of OpenID Connect, made with the library of a certified one, with
 // the users ann and bob, whose passwords are their names.
 type Provider struct {
 	*storage.Storage
@@ -162,7 +162,7 @@ func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// sign makes a token.
+// Sign makes a token.
 func (k *SigningKey) Sign(header string, claims map[string]any) string {
 	b, _ := json.Marshal(claims)
 	text := base64.RawURLEncoding.EncodeToString([]byte(header)) + "." + base64.RawURLEncoding.EncodeToString(b)
@@ -175,7 +175,7 @@ func (k *SigningKey) Sign(header string, claims map[string]any) string {
 	return text + "." + base64.RawURLEncoding.EncodeToString(sum)
 }
 
-// newProvider makes a provider, which starts with client.
+// NewProvider makes a provider, which starts with client.
 func NewProvider(t testing.TB) *Provider {
 	p := &Provider{Key: NewSigningKey("first"), Groups: []string{"family"}, front: httptest.NewUnstartedServer(nil)}
 	p.front.Config.Handler = p
@@ -184,7 +184,7 @@ func NewProvider(t testing.TB) *Provider {
 	return p
 }
 
-// client starts the provider and returns the client for a server with the address.
+// Client starts the provider and returns the client for a server with the address.
 func (p *Provider) Client(t testing.TB, base string, with ...func(*oidc.Options)) *oidc.Client {
 	t.Helper()
 	p.Options = oidc.Options{

@@ -44,7 +44,7 @@ func (k *SoftKey) data(flags byte) []byte {
 	return binary.BigEndian.AppendUint32(append(rp[:], flags), k.Count)
 }
 
-// create answers the options of navigator.credentials.create.
+// Create answers the options of navigator.credentials.create.
 func (k *SoftKey) Create(t testing.TB, options map[string]any) string {
 	t.Helper()
 	user, err := base64.RawURLEncoding.DecodeString(options["user"].(map[string]any)["id"].(string))
@@ -63,7 +63,7 @@ func (k *SoftKey) Create(t testing.TB, options map[string]any) string {
 		URLText(k.ID), URLText(k.ID), URLText(k.client("create", options["challenge"])), URLText(object))
 }
 
-// get answers the options of navigator.credentials.get, with the next count.
+// Get answers the options of navigator.credentials.get, with the next count.
 func (k *SoftKey) Get(t testing.TB, options map[string]any) string {
 	t.Helper()
 	k.Count++

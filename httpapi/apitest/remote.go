@@ -13,7 +13,7 @@ import (
 
 const RemoteAt = "/api/v1/remote-upload"
 
-// fetching runs the work on remote uploads until stop, or the end of the test.
+// Fetching runs the work on remote uploads until stop, or the end of the test.
 func (a *App) Fetching(t testing.TB) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var work sync.WaitGroup
@@ -23,13 +23,13 @@ func (a *App) Fetching(t testing.TB) (stop func()) {
 	return stop
 }
 
-// remote asks for a file and returns the path of the job.
+// Remote asks for a file and returns the path of the job.
 func (a *App) Remote(body any) string {
 	a.Helper()
 	return RemoteAt + "/" + a.Post(RemoteAt, body).Want(202).Text("jobs.0.id")
 }
 
-// stateOf waits for a job to be in a state.
+// StateOf waits for a job to be in a state.
 func (a *App) StateOf(at, state string) (now *Answer) {
 	a.Helper()
 	Eventually(a.TB, "it never is "+state, func() bool {
@@ -39,7 +39,7 @@ func (a *App) StateOf(at, state string) (now *Answer) {
 	return now
 }
 
-// clean looks whether the store is whole, nothing is reserved, and no content
+// Clean looks whether the store is whole, nothing is reserved, and no content
 // is there without a file.
 func (a *App) Clean() {
 	a.Helper()

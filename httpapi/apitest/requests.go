@@ -11,7 +11,7 @@ import (
 	"kist/httpapi/captcha"
 )
 
-// ask makes an upload request and answers its id and slug.
+// Ask makes an upload request and answers its id and slug.
 func (a *App) Ask(fields map[string]any) (id, slug string) {
 	a.Helper()
 	all := map[string]any{"title": "Photos"}
@@ -22,7 +22,7 @@ func (a *App) Ask(fields map[string]any) (id, slug string) {
 	return made.Text("data.id"), made.Text("data.slug")
 }
 
-// leave sends files to an upload link, as a stranger does.
+// Leave sends files to an upload link, as a stranger does.
 func (a *App) Leave(slug string, header http.Header, fields map[string]string, files ...Part) *Answer {
 	a.Helper()
 	q := a.UploadRequest(fields, files...)
@@ -35,7 +35,7 @@ func (a *App) Leave(slug string, header http.Header, fields map[string]string, f
 
 func (a *App) CodeOf(g *Answer, status int) string { a.Helper(); return g.Want(status).Text("code") }
 
-// solve works out a challenge as a widget does.
+// Solve works out a challenge as a widget does.
 func (a *App) Solve() string {
 	a.Helper()
 	c := a.Visit("/api/v1/captcha/challenge").Want(200)

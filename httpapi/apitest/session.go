@@ -1,15 +1,22 @@
 package apitest
 
 import (
+	"encoding/base32"
+	"fmt"
 	"net/http"
+	"net/netip"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
+	"kist/httpapi/limit"
+	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/people"
 )
 
-// withPassword gives a user a password.
+// WithPassword gives a user a password.
 func (a *App) WithPassword(u *people.User, password string) {
 	a.Helper()
 	hash, err := a.Server.Passwords.Hash(a.Context(), "", password)
@@ -24,34 +31,17 @@ func (a *App) WithPassword(u *people.User, password string) {
 	}))
 }
 
-// cookieOf is the cookie that an answer sets, as the browser sends it; "" if it is
-// to forget.
-func (got *Answer) CookieOf(name string) string {
-	got.App.Helper()
-	res := http.Response{Header: got.Header}
-	for _, c := range res.Cookies() {
-		if c.Name == name {
-			if c.MaxAge < 0 {
-				return ""
-			}
-			return c.Name + "=" + c.Value
-		}
-	}
-	got.App.Fatalf("no cookie %s", name)
-	return ""
-}
-
 const SessionName = "__Host-kist_session"
 
-// enter signs a browser in and returns its cookie.
+// Enter signs a browser in and returns its cookie.
 func (a *App) Enter(name, password string) string {
 	a.Helper()
-	return a.Do(ApiRequest{Method: "POST", Path: "/api/v1/auth/login", Anyone: true, JSON: map[string]string{"username": name, "password": password}}).Want(200).CookieOf(SessionName)
+	return a.Do(Request{Method: "POST", Path: "/api/v1/auth/login", Anyone: true, JSON: map[string]string{"username": name, "password": password}}).Want(200).CookieOf(SessionName)
 }
 
-// as is a request of a browser with the cookie, from the server's own pages.
-func As(cookie, method, path string, json any) ApiRequest {
-	return ApiRequest{Method: method, Path: path, Anyone: true, JSON: json, Header: http.Header{"Cookie": {cookie}, "Sec-Fetch-Site": {"same-origin"}}}
+// As is a request of a browser with the cookie, from the server's own pages.
+func As(cookie, method, path string, json any) Request {
+	return Request{Method: method, Path: path, Anyone: true, JSON: json, Header: http.Header{"Cookie": {cookie}, "Sec-Fetch-Site": {"same-origin"}}}
 }
 
 // A client of the device flow that polls as the browser extension does: it
@@ -60,7 +50,7 @@ type Extension struct{ A *App }
 
 func (e Extension) Poll(secret string) (key string, done bool) {
 	e.A.Helper()
-	got := e.A.Do(ApiRequest{Method: "POST", Path: "/api/v1/auth/device/token", Anyone: true, JSON: map[string]string{"device_code": secret}})
+	got := e.A.Do(Request{Method: "POST", Path: "/api/v1/auth/device/token", Anyone: true, JSON: map[string]string{"device_code": secret}})
 	if got.Status == 200 {
 		if got.At("expires_in") != 2592000.0 || got.At("interval") != 5.0 || got.Text("token_type") != "ApiKey" || !strings.HasPrefix(got.Text("api_key"), "kist_") {
 			e.A.Errorf("the client takes no such answer: %s", got.Body)
@@ -83,7 +73,7 @@ type Script struct {
 func (s *Script) Poll(secret string) (key string, done bool) {
 	s.A.Helper()
 	s.A.Clock.Advance(time.Duration(s.Every * float64(time.Second)))
-	got := s.A.Do(ApiRequest{Method: "POST", Path: "/api/v1/auth/device/token", Anyone: true, JSON: map[string]string{"device_code": secret}})
+	got := s.A.Do(Request{Method: "POST", Path: "/api/v1/auth/device/token", Anyone: true, JSON: map[string]string{"device_code": secret}})
 	if got.Status == 200 {
 		return got.Text("api_key"), true
 	}
@@ -91,4 +81,85 @@ func (s *Script) Poll(secret string) (key string, done bool) {
 		s.Every = got.At("interval").(float64)
 	}
 	return "", got.Text("error") != "authorization_pending" && got.Text("error") != "slow_down"
+}
+
+// Login signs in from an address, with further headers.
+func Login(a *App, from, name, password string, header ...string) *Answer {
+	a.Helper()
+	return a.Do(Request{
+		Method: "POST", Path: "/api/v1/auth/login", Anyone: true, JSON: map[string]string{"username": name, "password": password},
+		Header: WithHeader(append([]string{"X-Forwarded-For", from}, header...)...),
+	})
+}
+
+// CodesOn sets up one-time codes in the browser with the cookie.
+func (a *App) CodesOn(cookie string) (code func(steps int) string, recovery []string) {
+	a.Helper()
+	got := a.Do(As(cookie, "POST", "/api/v1/me/codes", nil)).Want(200)
+	secret, err := base32.StdEncoding.WithPadding(base32.NoPadding).DecodeString(got.Text("secret"))
+	a.NoErr(err)
+	code = func(steps int) string {
+		return people.OneTimeCode(secret, a.Clock.Now().Add(time.Duration(steps)*30*time.Second))
+	}
+	got = a.Do(As(cookie, "PUT", "/api/v1/me/codes", map[string]string{"secret": got.Text("secret"), "code": code(-1)})).Want(200)
+	for _, v := range got.At("recoveryCodes").([]any) {
+		recovery = append(recovery, v.(string))
+	}
+	return code, recovery
+}
+
+// Session is the secret of a new session of the app's user.
+func (a *App) Session() (secret string) {
+	a.Helper()
+	a.NoErr(a.Server.Store.Update(func(tx *kv.Tx) (err error) {
+		_, secret, err = people.AddSession(tx, a.User.ID, "test", "127.0.0.1", tx.Now)
+		return err
+	}))
+	return secret
+}
+
+// Guessed counts a wrong password for a thing, as if a visitor from the network
+// had sent it.
+func (a *App) Guessed(network, at string) {
+	a.Helper()
+	people.TriesOf(a.Server.Store).Settle(a.Server.Store.Now(), false,
+		people.Limit{Kind: limit.KindFrom, Of: network + " " + at}, people.Limit{Kind: limit.KindAll, Of: network}, people.Limit{Kind: limit.KindOverall, Of: at})
+}
+
+// BehindProxy has the server believe X-Forwarded-For, so that a test has many
+// addresses.
+func BehindProxy(c *web.Config) {
+	c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
+}
+
+// Flood sends sign-ins with ever new names until the returned function is
+// called: from one address, or each from the next of many.
+func (a *App) Flood(connections int, from func(n int) string) (end func()) {
+	var stop atomic.Bool
+	var n atomic.Int64
+	var all sync.WaitGroup
+	for range connections {
+		all.Go(func() {
+			for !stop.Load() {
+				i := int(n.Add(1))
+				body := fmt.Sprintf(`{"username":"u%d","password":"wrong horse"}`, i)
+				req, err := http.NewRequestWithContext(a.Context(), "POST", a.URL+"/api/v1/auth/login", strings.NewReader(body))
+				if err != nil {
+					a.Error(err)
+					return
+				}
+				req.Header = http.Header{"Content-Type": {web.JSONType}, "X-Forwarded-For": {from(i)}}
+				res, err := Plain.Do(req)
+				if err != nil {
+					a.Error(err)
+					return
+				}
+				_ = res.Body.Close()
+			}
+		})
+	}
+	return func() {
+		stop.Store(true)
+		all.Wait()
+	}
 }

@@ -15,26 +15,13 @@ import (
 	"kist/httpapi/api"
 )
 
-// uploader is a custom uploader as ShareX understands it.
+// Uploader is a custom uploader as ShareX understands it.
 type Uploader struct {
 	app *App
 	api.CustomUploader
 }
 
-func (g *Answer) Uploader(i int) *Uploader {
-	g.App.Helper()
-	var v struct {
-		Data struct{ Files []struct{ Content string } }
-	}
-	g.App.NoErr(json.Unmarshal(g.Body, &v))
-	u := &Uploader{app: g.App}
-	d := json.NewDecoder(strings.NewReader(v.Data.Files[i].Content))
-	d.DisallowUnknownFields()
-	g.App.NoErr(d.Decode(&u.CustomUploader))
-	return u
-}
-
-// filled is a text of an uploader with the functions that it calls filled in;
+// Filled is a text of an uploader with the functions that it calls filled in;
 // those of the answer are "" where it does not have them.
 func (u *Uploader) Filled(text string, answer []byte) string {
 	u.app.Helper()
@@ -67,12 +54,12 @@ func memberOf(a *App, body []byte, name string) string {
 	return text
 }
 
-// send sends a request like ShareX: a file, or text in place of {input}.
+// Send sends a request like ShareX: a file, or text in place of {input}.
 func (u *Uploader) Send(name, input string) *Answer {
 	u.app.Helper()
 	at, err := url.Parse(u.Filled(u.RequestURL, nil))
 	u.app.NoErr(err)
-	q := ApiRequest{Method: u.RequestMethod, Path: at.Path, Anyone: true, Header: http.Header{}}
+	q := Request{Method: u.RequestMethod, Path: at.Path, Anyone: true, Header: http.Header{}}
 	for name, value := range u.Headers {
 		q.Header.Set(name, u.Filled(value, nil))
 	}
@@ -100,7 +87,7 @@ func (u *Uploader) Send(name, input string) *Answer {
 	return u.app.Do(q)
 }
 
-// path is the path of an address of the server.
+// Path is the path of an address of the server.
 func (a *App) Path(address string) string {
 	a.Helper()
 	path, ok := strings.CutPrefix(address, a.Server.Base)

@@ -16,7 +16,7 @@ func (a *App) MoveIn(fields map[string]string, name, content string, key ...stri
 	return a.Do(q)
 }
 
-// movedIn waits for the end of the import that was answered with.
+// MovedIn waits for the end of the import that was answered with.
 func (a *App) MovedIn(begun *Answer) *Answer {
 	a.Helper()
 	var now *Answer

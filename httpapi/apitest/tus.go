@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"kist/httpapi/upload"
+	"kist/httpapi/web"
 )
 
 // tus sends a request of the protocol. Header is pairs; one that is empty is
@@ -25,7 +26,7 @@ func (a *App) SendTusBy(anyone bool, method, path, body string, header ...string
 			h.Set(header[i], header[i+1])
 		}
 	}
-	q := ApiRequest{Method: method, Path: path, Header: h, Raw: true, Anyone: anyone}
+	q := Request{Method: method, Path: path, Header: h, Raw: true, Anyone: anyone}
 	if body != "" {
 		q.Body = strings.NewReader(body)
 	}
@@ -44,7 +45,7 @@ func Meta(pairs ...string) string {
 	return strings.Join(all, ",")
 }
 
-// begin begins an upload and returns its address.
+// Begin begins an upload and returns its address.
 func (a *App) Begin(length int, pairs ...string) string {
 	a.Helper()
 	return a.SendTus("POST", upload.TusPath, "", "Upload-Length", fmt.Sprint(length), "Upload-Metadata", Meta(pairs...)).Want(201).Header.Get("Location")
@@ -55,7 +56,7 @@ func (a *App) Piece(at string, offset int, body string, header ...string) *Answe
 	return a.SendTus("PATCH", at, body, append([]string{"Upload-Offset", fmt.Sprint(offset)}, header...)...)
 }
 
-// offset asks where the upload is.
+// Offset asks where the upload is.
 func (a *App) Offset(at string) string {
 	a.Helper()
 	return a.SendTus("HEAD", at, "").Want(200).Header.Get("Upload-Offset")
@@ -66,4 +67,21 @@ func (a *App) Parts() int {
 	names, err := a.Server.Blobs.Parts.Names()
 	a.NoErr(err)
 	return len(names)
+}
+
+// Stranger sends a request of the protocol without a credential.
+func (a *App) Stranger(method, path, body string, header ...string) *Answer {
+	a.Helper()
+	return a.SendTusBy(true, method, path, body, header...)
+}
+
+// BeginSending begins an upload to a link and returns its address.
+func (a *App) BeginSending(slug string, length int, pairs ...string) string {
+	a.Helper()
+	return a.Stranger("POST", web.RequestsPath+"/p/"+slug+"/tus", "", "Upload-Length", fmt.Sprint(length), "Upload-Metadata", Meta(pairs...)).Want(201).Header.Get("Location")
+}
+
+func (a *App) SendPiece(at string, offset int, body string, header ...string) *Answer {
+	a.Helper()
+	return a.Stranger("PATCH", at, body, append([]string{"Upload-Offset", fmt.Sprint(offset)}, header...)...)
 }

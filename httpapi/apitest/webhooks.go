@@ -14,7 +14,7 @@ import (
 
 const HooksAt = "/api/v1/integrations/webhooks"
 
-// runDeliveries runs the courier until the end of the test.
+// RunDeliveries runs the courier until the end of the test.
 func (a *App) RunDeliveries(t testing.TB) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var work sync.WaitGroup
@@ -38,7 +38,7 @@ func (d delivered) Data(t testing.TB) map[string]any {
 	return v.Data
 }
 
-// receiver is a target that answers with a status and hands over what it gets.
+// Receiver is a target that answers with a status and hands over what it gets.
 func (a *App) Receiver(t testing.TB, status int) (address string, got chan delivered) {
 	got = make(chan delivered, 1000)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -54,7 +54,7 @@ func (a *App) Receiver(t testing.TB, status int) (address string, got chan deliv
 	return s.URL + "/hook", got
 }
 
-// next waits for something that is delivered.
+// Next waits for something that is delivered.
 func Next(t testing.TB, got chan delivered) delivered {
 	t.Helper()
 	select {
@@ -66,7 +66,7 @@ func Next(t testing.TB, got chan delivered) delivered {
 	}
 }
 
-// eventually waits for a condition.
+// Eventually waits for a condition.
 func Eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(10 * time.Second); !ok(); {

@@ -69,8 +69,8 @@ func TestCollections(t *testing.T) {
 	is.Equal(a.Patch("/api/v1/collections/"+live.Text("data.id"), `{"source":{"items":["`+one+`"]}}`).Want(200).At("data.source.tag"), nil)
 
 	bob := a.AddKey(a.AddUser("bob", people.Member), people.ScopeAll)
-	a.Do(apitest.ApiRequest{Method: "GET", Path: at + "/items", Key: bob}).Want(404)
-	a.Do(apitest.ApiRequest{Method: "POST", Path: at + "/items", Key: bob, JSON: `{"add":[]}`}).Want(404)
+	a.Do(apitest.Request{Method: "GET", Path: at + "/items", Key: bob}).Want(404)
+	a.Do(apitest.Request{Method: "POST", Path: at + "/items", Key: bob, JSON: `{"add":[]}`}).Want(404)
 	a.Delete(at).Want(200)
 	a.Get("/api/v1/notes/" + one).Want(200) // the items stay
 }
@@ -146,7 +146,7 @@ func TestCollectionMatrix(t *testing.T) {
 	for state, s := range states {
 		for visitor, want := range map[string]int{"stranger": s.stranger, "knowing": s.knowing, "owner": s.owner} {
 			ask := func(path string) *apitest.Answer {
-				q := apitest.ApiRequest{Method: "GET", Path: path, Anyone: visitor != "owner", Raw: true, Header: http.Header{}}
+				q := apitest.Request{Method: "GET", Path: path, Anyone: visitor != "owner", Raw: true, Header: http.Header{}}
 				if visitor == "knowing" {
 					q.Header.Set("X-Share-Password", "open sesame")
 				}

@@ -2,6 +2,7 @@ package public_test
 
 import (
 	"bytes"
+	"fmt"
 	"image"
 	"image/png"
 	"net/http"
@@ -15,6 +16,7 @@ import (
 
 	"kist/httpapi/apitest"
 	"kist/httpapi/grant"
+	"kist/httpapi/limit"
 	"kist/httpapi/public"
 	"kist/httpapi/web"
 	"kist/kv"
@@ -40,7 +42,7 @@ func TestContentAlone(t *testing.T) {
 			path := words.Replace(r.Path)
 			h := apitest.WithHeader("Host", apitest.ContentHost, "X-Api-Key", a.Key, "Cookie", session, "Origin", a.Server.Content, "Sec-Fetch-Site", "same-origin",
 				"Access-Control-Request-Method", "POST", "Content-Type", "application/x-www-form-urlencoded")
-			got := a.Do(apitest.ApiRequest{Method: method, Path: path, Anyone: true, Header: h, Raw: true})
+			got := a.Do(apitest.Request{Method: method, Path: path, Anyone: true, Header: h, Raw: true})
 			if served[method+" "+path] || method == http.MethodHead && served["GET "+path] {
 				is.Equal(got.Status, 200)
 			} else if got.Status != 404 {
@@ -419,7 +421,7 @@ func TestContentNetworks(t *testing.T) {
 			if !row.own {
 				header.Set("X-Share-Password", "open sesame")
 			}
-			s.at = apitest.RawApart(a.Do(apitest.ApiRequest{Method: "GET", Path: "/v/item", Anyone: !row.own, Header: header, Raw: true}).Want(200))
+			s.at = apitest.RawApart(a.Do(apitest.Request{Method: "GET", Path: "/v/item", Anyone: !row.own, Header: header, Raw: true}).Want(200))
 			if row.then != nil {
 				row.then(s)
 			}
@@ -431,4 +433,24 @@ func TestContentNetworks(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestContentMisses: who has missed too often has what a grant is for, and
+// nothing else.
+func TestContentMisses(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := apitest.Start(t, apitest.Apart)
+	a.Share("0123456789", "slug", "hidden", "isPublic", "false")
+	a.Share("0123456789", "slug", "other", "isPublic", "false")
+	at := apitest.RawApart(a.Get("/v/hidden").Want(200))
+	for i := range limit.MaxMisses {
+		a.Send("GET", fmt.Sprint("/x/none", i), "Host", apitest.ContentHost).Want(404)
+	}
+	a.Send("GET", "/x/hidden", "Host", apitest.ContentHost).Want(429)
+	a.Send("GET", strings.Replace(at, "/hidden?", "/other?", 1), "Host", apitest.ContentHost).Want(429)
+	is.Equal(string(a.Send("GET", at, "Host", apitest.ContentHost).Want(200).Body), "0123456789")
+	a.Send("GET", strings.Replace(at, "/hidden?", "/hidden.txt?", 1), "Host", apitest.ContentHost).Want(200)
+	a.Clock.Advance(limit.MissWindow)
+	a.Send("GET", "/x/other", "Host", apitest.ContentHost).Want(404)
 }

@@ -78,7 +78,7 @@ func TestDamagedContent(t *testing.T) {
 								h.Set("Range", more)
 							}
 							for _, method := range []string{"GET", "HEAD"} {
-								got := a.Do(apitest.ApiRequest{Method: method, Path: path, Anyone: true, Header: h, Raw: true})
+								got := a.Do(apitest.Request{Method: method, Path: path, Anyone: true, Header: h, Raw: true})
 								if got.Status != want {
 									t.Fatalf("%s %s %v: %d, want %d", method, path, h, got.Status, want)
 								}
@@ -88,7 +88,7 @@ func TestDamagedContent(t *testing.T) {
 						}
 					}
 				}
-				page := a.Do(apitest.ApiRequest{Method: "GET", Path: at, Header: apitest.WithHeader("Accept", "text/html")}).Want(503)
+				page := a.Do(apitest.Request{Method: "GET", Path: at, Header: apitest.WithHeader("Accept", "text/html")}).Want(503)
 				is.True(strings.Contains(string(page.Body), "kist restore --missing"))
 				is.True(strings.Contains(string(page.Body), "damaged"))
 				is.Equal(a.Get("/api/v1/files/"+slug).Want(200).At("data.size"), float64(size)) // the record stays
@@ -167,7 +167,7 @@ func TestDamagedElsewhere(t *testing.T) {
 	picture := b.String()
 	slug := a.Upload(map[string]string{"isPublic": "true"}, apitest.File("a.png", "image/png", picture)).Want(201).Text("slug")
 	at := func(path string) *apitest.Answer {
-		got := a.Do(apitest.ApiRequest{Method: "GET", Path: path, Anyone: true, Header: apitest.WithHeader("Host", apitest.ContentHost), Raw: true})
+		got := a.Do(apitest.Request{Method: "GET", Path: path, Anyone: true, Header: apitest.WithHeader("Host", apitest.ContentHost), Raw: true})
 		return got
 	}
 	at("/t/" + slug).Want(200) // is kept
@@ -224,7 +224,7 @@ func TestHealth(t *testing.T) {
 	is.Equal(got.At("data.store"), nil)
 	is.Equal(got.At("data.connection.forwarded"), false)
 	is.Equal(got.At("data.connection.trusted"), true)
-	got = a.Do(apitest.ApiRequest{Method: "GET", Path: "/api/v1/admin/health", Header: http.Header{"X-Forwarded-For": {"192.0.2.1"}}}).Want(200)
+	got = a.Do(apitest.Request{Method: "GET", Path: "/api/v1/admin/health", Header: http.Header{"X-Forwarded-For": {"192.0.2.1"}}}).Want(200)
 	is.Equal(got.At("data.connection.forwarded"), true)
 
 	a.Share("one")
@@ -246,6 +246,6 @@ func TestHealth(t *testing.T) {
 
 	a.Visit("/api/v1/admin/health").Want(401)
 	bob := a.AddUser("bob", people.Member)
-	a.Do(apitest.ApiRequest{Method: "GET", Path: "/api/v1/admin/health", Key: a.AddKey(bob, people.ScopeAll)}).Want(403)
-	a.Do(apitest.ApiRequest{Method: "GET", Path: "/api/v1/admin/health", Key: a.AddKey(a.User, people.ScopeRead)}).Want(403)
+	a.Do(apitest.Request{Method: "GET", Path: "/api/v1/admin/health", Key: a.AddKey(bob, people.ScopeAll)}).Want(403)
+	a.Do(apitest.Request{Method: "GET", Path: "/api/v1/admin/health", Key: a.AddKey(a.User, people.ScopeRead)}).Want(403)
 }

@@ -167,7 +167,7 @@ func TestVisitors(t *testing.T) {
 		"note, by its owner": {0, 0, func(g *apitest.Guest) {
 			g.Get("/v/item").Want(200)
 			g.Get("/x/item").Want(200)
-			g.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/notes/p/item"}).Want(200)
+			g.Do(apitest.Request{Method: "POST", Path: "/api/v1/notes/p/item"}).Want(200)
 		}},
 		"forged grant": {2, 2, func(g *apitest.Guest) {
 			g.See("GET", "/x/item").Want(200)

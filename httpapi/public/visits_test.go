@@ -37,9 +37,9 @@ func TestVisits(t *testing.T) {
 	a.Visit("/v/n", from(phoneAgent, "https://Forum.example:8443/thread?id=1", "192.0.2.77")...).Want(200)
 	a.Visit("/x/n", from("curl/8.5", "", "2001:db8:1:2:3::4")...).Want(200)
 	a.Visit("/n", from(desktopAgent, "https://kist.example.org/v/other", "198.51.100.78")...).Want(200)
-	a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/notes/p/n", Anyone: true, JSON: `{}`, Header: http.Header{"User-Agent": {desktopAgent}, "X-Forwarded-For": {"203.0.113.79"}}}).Want(200)
+	a.Do(apitest.Request{Method: "POST", Path: "/api/v1/notes/p/n", Anyone: true, JSON: `{}`, Header: http.Header{"User-Agent": {desktopAgent}, "X-Forwarded-For": {"203.0.113.79"}}}).Want(200)
 	a.Visit("/v/n", from(desktopAgent, "", "203.0.113.80")...).Want(200) // not logged: so soon after one of its network
-	for _, none := range []apitest.ApiRequest{                           // no views
+	for _, none := range []apitest.Request{                              // no views
 		{Method: "HEAD", Path: "/v/n", Anyone: true},
 		{Method: "GET", Path: "/v/n"},
 		{Method: "GET", Path: "/x/n"},
@@ -109,12 +109,12 @@ func TestVisitsOfDays(t *testing.T) {
 		is.True(strings.HasPrefix(got.Text("lastAt"), day(4)))
 	}
 	for _, bad := range []string{"?from=yesterday", "?to=2026-02-30", "?from=2026-01-01T00:00:00Z"} {
-		is.Equal(a.Do(apitest.ApiRequest{Method: "GET", Path: "/api/v1/notes/n/visits" + bad, Raw: true}).Status, 400)
+		is.Equal(a.Do(apitest.Request{Method: "GET", Path: "/api/v1/notes/n/visits" + bad, Raw: true}).Status, 400)
 	}
 	a.Get("/api/v1/notes/none/visits").Want(404)
 	a.Get("/api/v1/snippets/n/visits").Want(404)
 	bob := a.AddKey(a.AddUser("bob", people.Member), people.ScopeAll)
-	a.Do(apitest.ApiRequest{Method: "GET", Path: "/api/v1/notes/n/visits", Key: bob}).Want(404)
+	a.Do(apitest.Request{Method: "GET", Path: "/api/v1/notes/n/visits", Key: bob}).Want(404)
 }
 
 // Visitors are told that the owner sees them, on the page and in the answer.
@@ -127,7 +127,7 @@ func TestPageTellsOfLog(t *testing.T) {
 	is.True(!strings.Contains(string(a.Visit("/v/n").Want(200).Body), says))
 	is.Equal(a.Patch("/api/v1/notes/n", `{"logVisits":true}`).Want(200).At("data.logVisits"), true)
 	is.True(strings.Contains(string(a.Visit("/v/n").Want(200).Body), says))
-	is.Equal(a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/notes/p/n", Anyone: true, JSON: `{}`}).Want(200).At("data.logVisits"), true)
+	is.Equal(a.Do(apitest.Request{Method: "POST", Path: "/api/v1/notes/p/n", Anyone: true, JSON: `{}`}).Want(200).At("data.logVisits"), true)
 	is.Equal(a.Patch("/api/v1/notes/n", `{"title":"t"}`).Want(200).At("data.logVisits"), true) // kept
 	is.Equal(a.Patch("/api/v1/notes/n", `{"logVisits":false}`).Want(200).At("data.logVisits"), false)
 }
@@ -149,12 +149,12 @@ func TestActivity(t *testing.T) {
 		}
 		return people.SaveUser(tx, u)
 	}))
-	in := a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/auth/login", Anyone: true, JSON: `{"username":"bob","password":"correct horse"}`, Header: http.Header{"X-Forwarded-For": {"192.0.2.7"}, "User-Agent": {"Firefox"}}}).Want(200)
+	in := a.Do(apitest.Request{Method: "POST", Path: "/api/v1/auth/login", Anyone: true, JSON: `{"username":"bob","password":"correct horse"}`, Header: http.Header{"X-Forwarded-For": {"192.0.2.7"}, "User-Agent": {"Firefox"}}}).Want(200)
 	cookie := in.Header.Get("Set-Cookie")
 	session := http.Header{"Cookie": {cookie[:strings.Index(cookie, ";")]}, "Sec-Fetch-Site": {"same-origin"}}
 	key := a.AddKey(bob, people.ScopeAll)
 	as := func(method, path, json string) *apitest.Answer {
-		q := apitest.ApiRequest{Method: method, Path: path, Key: key, Header: home.Clone()}
+		q := apitest.Request{Method: method, Path: path, Key: key, Header: home.Clone()}
 		if json != "" {
 			q.JSON = json
 		}
@@ -168,7 +168,7 @@ func TestActivity(t *testing.T) {
 	a.Patch("/api/v1/admin/users/"+bob.ID.String(), `{"role":"admin","quotaBytes":null}`).Want(200)
 	is.NoErr(a.Server.Store.Flush())
 
-	list := func(q apitest.ApiRequest) (all []string) {
+	list := func(q apitest.Request) (all []string) {
 		q.Method, q.Header = "GET", session.Clone()
 		if q.Key == "" {
 			q.Anyone = true
@@ -190,7 +190,7 @@ func TestActivity(t *testing.T) {
 		"key_created|bob||test|||[]",
 		"signed_in|bob||Firefox|192.0.2.7||[]",
 	}
-	got := list(apitest.ApiRequest{Path: "/api/v1/activity"})
+	got := list(apitest.Request{Path: "/api/v1/activity"})
 	used := "key_used|bob||test|192.0.2.7||[]" // within a second of the first request
 	at := 0
 	for i, row := range got {
@@ -206,7 +206,7 @@ func TestActivity(t *testing.T) {
 	a.Patch("/api/v1/admin/settings", `{"linkChecks":false}`).Want(200) // changes nothing
 	made := a.Post("/api/v1/admin/users", `{"username":"eve","password":"correct horse"}`).Want(201).Text("data.id")
 	a.Delete("/api/v1/admin/users/" + made).Want(200)
-	whole := list(apitest.ApiRequest{Path: "/api/v1/admin/activity", Key: a.Key})
+	whole := list(apitest.Request{Path: "/api/v1/admin/activity", Key: a.Key})
 	admin := slices.DeleteFunc(slices.Clone(whole), func(row string) bool { return strings.HasPrefix(row, "key_used") })
 	is.Equal(admin[:4], []string{"account_removed||ann|eve|||[]", "account_created||ann|eve|||[]", "settings_changed||ann||||[defaultQuotaBytes linkChecks]", "account_changed|bob|ann|bob|||[role]"})
 	is.True(!strings.Contains(strings.Join(whole, "\n"), "Secret"))
@@ -225,5 +225,5 @@ func TestActivity(t *testing.T) {
 		cursor = got.Text("nextCursor")
 	}
 	is.Equal(len(paged), len(whole))
-	is.Equal(a.Do(apitest.ApiRequest{Method: "GET", Path: "/api/v1/admin/activity?cursor=AQ", Raw: true}).Status, 400)
+	is.Equal(a.Do(apitest.Request{Method: "GET", Path: "/api/v1/admin/activity?cursor=AQ", Raw: true}).Status, 400)
 }

@@ -44,10 +44,10 @@ func newIDPBrowser(a *apitest.App, p *apitest.Provider) *idpBrowser {
 // open asks the server as a browser does that comes from nowhere.
 func (b *idpBrowser) open(path string) *apitest.Answer {
 	b.a.Helper()
-	return b.send(apitest.ApiRequest{Method: "GET", Path: path, Anyone: true, Header: http.Header{"Accept": {"text/html"}, "Sec-Fetch-Site": {"cross-site"}}})
+	return b.send(apitest.Request{Method: "GET", Path: path, Anyone: true, Header: http.Header{"Accept": {"text/html"}, "Sec-Fetch-Site": {"cross-site"}}})
 }
 
-func (b *idpBrowser) send(q apitest.ApiRequest) *apitest.Answer {
+func (b *idpBrowser) send(q apitest.Request) *apitest.Answer {
 	b.a.Helper()
 	for name, value := range b.cookies {
 		q.Header.Add("Cookie", name+"="+value)
@@ -67,7 +67,7 @@ func (b *idpBrowser) send(q apitest.ApiRequest) *apitest.Answer {
 // own asks the server as its own pages do.
 func (b *idpBrowser) own(method, path string, json any) *apitest.Answer {
 	b.a.Helper()
-	return b.send(apitest.ApiRequest{Method: method, Path: path, Anyone: true, JSON: json, Header: http.Header{"Sec-Fetch-Site": {"same-origin"}}})
+	return b.send(apitest.Request{Method: method, Path: path, Anyone: true, JSON: json, Header: http.Header{"Sec-Fetch-Site": {"same-origin"}}})
 }
 
 // authorize signs the user in at the provider and returns the path and query of the
@@ -267,7 +267,7 @@ func TestOIDCState(t *testing.T) {
 	victim.cookies["__Host-kist_oidc"] = planted
 	victim.open(back).Want(401)
 	is.Equal(victim.own("GET", "/api/v1/me/identities", nil).Want(200).At("total"), 0.0)
-	a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/me/identities", JSON: "{}"}).Want(403) // an API key has no browser
+	a.Do(apitest.Request{Method: "POST", Path: "/api/v1/me/identities", JSON: "{}"}).Want(403) // an API key has no browser
 
 	// Guessing is limited.
 	for range limit.GuessesOfAll + 1 {
@@ -420,7 +420,7 @@ func TestOIDCAway(t *testing.T) {
 	got := newIDPBrowser(a, p).open("/login/oidc").Want(503)
 	is.True(got.Header.Get("Retry-After") != "")
 	is.True(!strings.Contains(string(got.Body), `name="password"`)) // passwords are off
-	a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/auth/login", Anyone: true, JSON: map[string]string{"username": "ann", "password": "correct horse"}}).Want(403)
+	a.Do(apitest.Request{Method: "POST", Path: "/api/v1/auth/login", Anyone: true, JSON: map[string]string{"username": "ann", "password": "correct horse"}}).Want(403)
 	h := a.Server.OIDC.Check(t.Context())
 	is.Equal(h.Problem, "The issuer closed the connection without an answer.")
 

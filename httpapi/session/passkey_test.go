@@ -27,8 +27,8 @@ func addPasskey(a *apitest.App, cookie string, k *apitest.SoftKey, name string) 
 // nameless signs in with the passkey alone.
 func nameless(a *apitest.App, k *apitest.SoftKey) *apitest.Answer {
 	a.Helper()
-	ask := a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/auth/passkey/options", Anyone: true}).Want(200)
-	return a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/auth/passkey", Anyone: true, JSON: map[string]string{"ticket": ask.Text("ticket"), "passkey": k.Get(a, ask.At("passkey").(map[string]any))}})
+	ask := a.Do(apitest.Request{Method: "POST", Path: "/api/v1/auth/passkey/options", Anyone: true}).Want(200)
+	return a.Do(apitest.Request{Method: "POST", Path: "/api/v1/auth/passkey", Anyone: true, JSON: map[string]string{"ticket": ask.Text("ticket"), "passkey": k.Get(a, ask.At("passkey").(map[string]any))}})
 }
 
 func TestPasskeys(t *testing.T) {
@@ -54,7 +54,7 @@ func TestPasskeys(t *testing.T) {
 	// As the second step.
 	ask := func() *apitest.Answer {
 		t.Helper()
-		got := login(a, "", "ann", "correct horse").Want(401)
+		got := apitest.Login(a, "", "ann", "correct horse").Want(401)
 		is.Equal(got.Code(), "second_factor_required")
 		is.Equal(fmt.Sprint(got.At("methods")), "[passkey recoveryCode]")
 		is.Equal(len(got.At("passkey.allowCredentials").([]any)), 2)
@@ -70,7 +70,7 @@ func TestPasskeys(t *testing.T) {
 	phone.Flags = 5
 
 	// A ticket is for one purpose.
-	open := a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/auth/passkey/options", Anyone: true}).Want(200)
+	open := a.Do(apitest.Request{Method: "POST", Path: "/api/v1/auth/passkey/options", Anyone: true}).Want(200)
 	is.Equal(step(a, "", open.Text("ticket"), map[string]string{"passkey": phone.Get(a, open.At("passkey").(map[string]any))}).Want(401).Code(), "ticket_ended")
 
 	// A copy of a passkey has an older counter.
@@ -100,8 +100,8 @@ func TestPasskeys(t *testing.T) {
 		phone.Count = wrong.Count
 	}
 	for _, bad := range []string{"x", "{}", "null", `{"id":"AA","rawId":"AA","type":"public-key","response":{}}`, strings.Repeat("a", 4096)} {
-		ask := a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/auth/passkey/options", Anyone: true}).Want(200)
-		is.Equal(a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/auth/passkey", Anyone: true, JSON: map[string]string{"ticket": ask.Text("ticket"), "passkey": bad}}).Want(401).Code(), "wrong_passkey")
+		ask := a.Do(apitest.Request{Method: "POST", Path: "/api/v1/auth/passkey/options", Anyone: true}).Want(200)
+		is.Equal(a.Do(apitest.Request{Method: "POST", Path: "/api/v1/auth/passkey", Anyone: true, JSON: map[string]string{"ticket": ask.Text("ticket"), "passkey": bad}}).Want(401).Code(), "wrong_passkey")
 		ask = a.Do(apitest.As(mine, "POST", "/api/v1/me/passkeys/options", nil)).Want(200)
 		a.Do(apitest.As(mine, "POST", "/api/v1/me/passkeys", map[string]string{"name": "x", "ticket": ask.Text("ticket"), "passkey": bad})).Want(422)
 	}
@@ -135,13 +135,13 @@ func TestPasskeyTwice(t *testing.T) {
 	phone := apitest.NewSoftKey(a)
 	addPasskey(a, mine, phone, "phone").Want(201)
 	for range 5 {
-		ask := a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/auth/passkey/options", Anyone: true}).Want(200)
+		ask := a.Do(apitest.Request{Method: "POST", Path: "/api/v1/auth/passkey/options", Anyone: true}).Want(200)
 		body := map[string]string{"ticket": ask.Text("ticket"), "passkey": phone.Get(a, ask.At("passkey").(map[string]any))}
 		var wg sync.WaitGroup
 		var got [4]*apitest.Answer
 		for i := range got {
 			wg.Go(func() {
-				got[i] = a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/auth/passkey", Anyone: true, JSON: body})
+				got[i] = a.Do(apitest.Request{Method: "POST", Path: "/api/v1/auth/passkey", Anyone: true, JSON: body})
 			})
 		}
 		wg.Wait()
@@ -172,9 +172,9 @@ func TestPasskeyForm(t *testing.T) {
 	is.True(strings.Contains(page.Header.Get("Content-Security-Policy"), "script-src 'self'"))
 	post := func(values url.Values) *apitest.Answer {
 		h := apitest.WithHeader("Content-Type", "application/x-www-form-urlencoded", "Sec-Fetch-Site", "same-origin", "Accept", "text/html")
-		return a.Do(apitest.ApiRequest{Method: "POST", Path: "/login/passkey", Anyone: true, Header: h, Body: strings.NewReader(values.Encode())})
+		return a.Do(apitest.Request{Method: "POST", Path: "/login/passkey", Anyone: true, Header: h, Body: strings.NewReader(values.Encode())})
 	}
-	ask := a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/auth/passkey/options", Anyone: true}).Want(200)
+	ask := a.Do(apitest.Request{Method: "POST", Path: "/api/v1/auth/passkey/options", Anyone: true}).Want(200)
 	values := url.Values{"ticket": {ask.Text("ticket")}, "passkey": {k.Get(a, ask.At("passkey").(map[string]any))}, "next": {"/files"}}
 	is.Equal(post(values).Want(303).Header.Get("Location"), "/files")
 	is.True(strings.Contains(string(post(values).Want(401).Body), "Begin again."))
@@ -189,7 +189,7 @@ func TestPasskeyAddresses(t *testing.T) {
 		"http://kist.example.org": 403, "https://192.0.2.1": 403, "http://127.0.0.1:7080": 403, "https://[2001:db8::1]": 403,
 	} {
 		a := apitest.Start(t, func(c *web.Config) { c.Base = base })
-		got := a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/auth/passkey/options", Anyone: true}).Want(want)
+		got := a.Do(apitest.Request{Method: "POST", Path: "/api/v1/auth/passkey/options", Anyone: true}).Want(want)
 		if want == 403 && got.Code() != "no_passkeys_here" {
 			t.Errorf("%s: %s", base, got.Code())
 		}
@@ -212,7 +212,7 @@ func FuzzPasskeyAnswer(f *testing.F) {
 		}
 		one := *a
 		one.TB = t
-		if got := one.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/auth/passkey", Anyone: true, JSON: string(body)}); got.Status == 200 || got.Status >= 500 {
+		if got := one.Do(apitest.Request{Method: "POST", Path: "/api/v1/auth/passkey", Anyone: true, JSON: string(body)}); got.Status == 200 || got.Status >= 500 {
 			t.Errorf("status %d", got.Status)
 		}
 	})

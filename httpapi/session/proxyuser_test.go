@@ -26,7 +26,7 @@ func TestProxyUser(t *testing.T) {
 		if cookie != "" {
 			h.Set("Cookie", cookie)
 		}
-		return a.Do(apitest.ApiRequest{Method: "GET", Path: path, Anyone: true, Header: h})
+		return a.Do(apitest.Request{Method: "GET", Path: path, Anyone: true, Header: h})
 	}
 	a := apitest.Start(t, behind)
 	bob := a.AddUser("bob", people.Member)
@@ -47,9 +47,9 @@ func TestProxyUser(t *testing.T) {
 
 	// The header is no credential in itself: what another site has a browser send is refused
 	// as always, and so is a request without a session.
-	a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/notes", Anyone: true, JSON: `{"content":"c"}`, Header: http.Header{"Remote-User": {"ann"}}}).Want(401)
-	a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/notes", Anyone: true, JSON: `{"content":"c"}`, Header: http.Header{"Remote-User": {"ann"}, "Cookie": {ann}, "Sec-Fetch-Site": {"cross-site"}}}).Want(403)
-	a.Do(apitest.ApiRequest{Method: "GET", Path: "/api/v1/me", Header: http.Header{"Remote-User": {"bob"}}}).Want(200) // an API key needs no session
+	a.Do(apitest.Request{Method: "POST", Path: "/api/v1/notes", Anyone: true, JSON: `{"content":"c"}`, Header: http.Header{"Remote-User": {"ann"}}}).Want(401)
+	a.Do(apitest.Request{Method: "POST", Path: "/api/v1/notes", Anyone: true, JSON: `{"content":"c"}`, Header: http.Header{"Remote-User": {"ann"}, "Cookie": {ann}, "Sec-Fetch-Site": {"cross-site"}}}).Want(403)
+	a.Do(apitest.Request{Method: "GET", Path: "/api/v1/me", Header: http.Header{"Remote-User": {"bob"}}}).Want(200) // an API key needs no session
 
 	// Somebody else at the same browser is not the user of its session.
 	is.Equal(get(a, "/notes", ann, "bob").Want(303).Header.Get("Location"), "/login?next=%2Fnotes")
@@ -76,7 +76,7 @@ func TestProxyUser(t *testing.T) {
 				h.Set(name, value)
 			}
 		}
-		got := a.Do(apitest.ApiRequest{Method: "GET", Path: "/login", Anyone: true, Header: h}).Want(row.want)
+		got := a.Do(apitest.Request{Method: "GET", Path: "/login", Anyone: true, Header: h}).Want(row.want)
 		is.Equal(got.Header.Get("Set-Cookie") != "", row.want == 303)
 	}
 

@@ -33,7 +33,7 @@ func TestRecentSignIn(t *testing.T) {
 	addPasskey(a, mine, phone, "phone").Want(201)
 	hook := a.Post("/api/v1/integrations/webhooks", `{"url":"https://example.org/hook"}`).Want(201).Text("data.id")
 	const none = "/01890a5d-ac96-774b-bcce-b302099a8057" // nobody looks whether there is one
-	changes := []apitest.ApiRequest{
+	changes := []apitest.Request{
 		apitest.As(mine, "POST", "/api/v1/keys", `{"name":"laptop"}`),
 		apitest.As(mine, "PATCH", "/api/v1/keys"+none, `{"disabled":true}`),
 		apitest.As(mine, "DELETE", "/api/v1/keys"+none, nil),
@@ -71,7 +71,7 @@ func TestRecentSignIn(t *testing.T) {
 		}
 	}
 	for _, r := range a.Server.Routes() { // each such operation was tried
-		tried := slices.ContainsFunc(changes, func(q apitest.ApiRequest) bool {
+		tried := slices.ContainsFunc(changes, func(q apitest.Request) bool {
 			return q.Method == r.Method && regexp.MustCompile("^"+wildPath.ReplaceAllString(r.Path, "[^/]+")+"$").MatchString(q.Path)
 		})
 		is.Equal(r.Access.Confirms != nil, tried)
@@ -115,7 +115,7 @@ func TestRecentSignIn(t *testing.T) {
 	confirm(`{"password":"correct horse"}`).Want(429)
 	a.Do(apitest.As(mine, "GET", "/api/v1/me", nil)).Want(200) // the session goes on
 
-	a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/auth/confirm", JSON: `{"password":"correct horse"}`, Key: a.Key}).Want(403)
+	a.Do(apitest.Request{Method: "POST", Path: "/api/v1/auth/confirm", JSON: `{"password":"correct horse"}`, Key: a.Key}).Want(403)
 }
 
 var wildPath = regexp.MustCompile(`\{[A-Za-z]+\}`)
@@ -204,7 +204,7 @@ func TestDevicePageConfirms(t *testing.T) {
 	a.WithPassword(a.User, "correct horse")
 	mine := a.Enter("ann", "correct horse")
 	a.Clock.Advance(people.RecentTime)
-	asked := a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/auth/device/authorize", Anyone: true, JSON: `{"extension_id":"phone"}`}).Want(200)
+	asked := a.Do(apitest.Request{Method: "POST", Path: "/api/v1/auth/device/authorize", Anyone: true, JSON: `{"extension_id":"phone"}`}).Want(200)
 	page := "/device?user_code=" + asked.Text("user_code")
 	post := func(path, form string) *apitest.Answer {
 		q := apitest.As(mine, "POST", path, form)
@@ -220,7 +220,7 @@ func TestDevicePageConfirms(t *testing.T) {
 	is.True(strings.Contains(show(), `value="approve"`))
 	post("/device", "action=approve&user_code="+asked.Text("user_code")).Want(200)
 	poll, _ := json.Marshal(map[string]string{"device_code": asked.Text("device_code")})
-	a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/auth/device/token", Anyone: true, JSON: string(poll)}).Want(200)
+	a.Do(apitest.Request{Method: "POST", Path: "/api/v1/auth/device/token", Anyone: true, JSON: string(poll)}).Want(200)
 }
 
 // A code confirms only the session of an account without a password.
@@ -293,7 +293,7 @@ func TestSilentSignIn(t *testing.T) {
 	change(b).Want(201)
 
 	b = newIDPBrowser(a, p)
-	b.send(apitest.ApiRequest{Method: "GET", Path: "/login", Anyone: true, Header: http.Header{"Remote-User": {"ann"}}}).Want(303)
+	b.send(apitest.Request{Method: "GET", Path: "/login", Anyone: true, Header: http.Header{"Remote-User": {"ann"}}}).Want(303)
 	refused(b)
 	b.own("POST", "/api/v1/auth/confirm", `{"password":"correct horse"}`).Want(200)
 	change(b).Want(201)

@@ -214,7 +214,7 @@ func TestFetchAfterSession(t *testing.T) {
 			a.Do(apitest.As(cookie, "POST", "/api/v1/auth/logout", nil)).Want(200)
 		}, "done"},
 		"signed in again": {func(a *apitest.App, cookie, _ string) {
-			login(a, "", "ann", "correct horse", "Cookie", cookie).Want(200)
+			apitest.Login(a, "", "ann", "correct horse", "Cookie", cookie).Want(200)
 		}, "done"},
 		"new password": {func(a *apitest.App, cookie, _ string) {
 			a.Do(apitest.As(cookie, "PATCH", "/api/v1/me", `{"password":"staple battery","currentPassword":"correct horse"}`)).Want(200)

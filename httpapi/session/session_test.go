@@ -30,7 +30,7 @@ func TestSignIn(t *testing.T) {
 	a := apitest.Start(t)
 	a.WithPassword(a.User, "correct horse")
 	login := func(name, password string) *apitest.Answer {
-		return a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/auth/login", Anyone: true, JSON: map[string]string{"username": name, "password": password}})
+		return a.Do(apitest.Request{Method: "POST", Path: "/api/v1/auth/login", Anyone: true, JSON: map[string]string{"username": name, "password": password}})
 	}
 	got := login("ann", "wrong horse").Want(401)
 	is.Equal(got.Text("code"), "wrong_login")
@@ -52,7 +52,7 @@ func TestSignIn(t *testing.T) {
 	is.True(!strings.Contains(a.Logged.String(), strings.TrimPrefix(mine, apitest.SessionName+"=")))
 
 	// The secret is no API key, and a bad key beside a good cookie is refused.
-	a.Do(apitest.ApiRequest{Method: "GET", Path: "/api/v1/me", Key: strings.TrimPrefix(mine, apitest.SessionName+"=")}).Want(401)
+	a.Do(apitest.Request{Method: "GET", Path: "/api/v1/me", Key: strings.TrimPrefix(mine, apitest.SessionName+"=")}).Want(401)
 	q := apitest.As(mine, "GET", "/api/v1/me", nil)
 	q.Header.Set("X-Api-Key", "kist_bad")
 	a.Do(q).Want(401)
@@ -115,7 +115,7 @@ func TestCrossOrigin(t *testing.T) {
 		t.Run(name, func(*testing.T) {
 			h := h.Clone()
 			h.Set("Cookie", cookie)
-			for _, q := range []apitest.ApiRequest{
+			for _, q := range []apitest.Request{
 				{Method: "POST", Path: "/api/v1/notes", JSON: `{"content":"c"}`},
 				{Method: "DELETE", Path: "/api/v1/notes/" + "01890a5d-ac96-774b-bcce-b302099a8057"},
 				{Method: "PATCH", Path: "/api/v1/me", JSON: `{"displayName":"x"}`},
@@ -128,11 +128,11 @@ func TestCrossOrigin(t *testing.T) {
 				is.Equal(a.Do(q).Want(403).Header.Get("Set-Cookie"), "")
 			}
 			h.Del("Cookie")
-			a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/notes", JSON: `{"content":"c"}`, Header: h}).Want(201)
+			a.Do(apitest.Request{Method: "POST", Path: "/api/v1/notes", JSON: `{"content":"c"}`, Header: h}).Want(201)
 		})
 	}
 	h := http.Header{"Cookie": {cookie}, "Origin": {"https://kist.example.org"}} // a proxy has changed the Host
-	a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/notes", JSON: `{"content":"c"}`, Anyone: true, Header: h}).Want(201)
+	a.Do(apitest.Request{Method: "POST", Path: "/api/v1/notes", JSON: `{"content":"c"}`, Anyone: true, Header: h}).Want(201)
 	a.Do(apitest.As(cookie, "GET", "/api/v1/me", nil)).Want(200)
 }
 
@@ -148,9 +148,9 @@ func TestSessionOfAUser(t *testing.T) {
 	key := a.Do(apitest.As(cookie, "POST", "/api/v1/keys", `{"name":"k"}`)).Want(201).Text("key")
 	is.Equal(a.Do(apitest.As(cookie, "GET", "/api/v1/keys", nil)).Want(200).At("total"), 1.0)
 	a.Do(apitest.As(cookie, "GET", "/api/v1/admin/users", nil)).Want(403)
-	a.Do(apitest.ApiRequest{Method: "GET", Path: "/api/v1/me", Key: key}).Want(200)
-	a.Do(apitest.ApiRequest{Method: "PATCH", Path: "/api/v1/admin/settings", JSON: `{"apiTokensDisabled":true}`}).Want(200)
-	a.Do(apitest.ApiRequest{Method: "GET", Path: "/api/v1/me", Key: key}).Want(401)
+	a.Do(apitest.Request{Method: "GET", Path: "/api/v1/me", Key: key}).Want(200)
+	a.Do(apitest.Request{Method: "PATCH", Path: "/api/v1/admin/settings", JSON: `{"apiTokensDisabled":true}`}).Want(200)
+	a.Do(apitest.Request{Method: "GET", Path: "/api/v1/me", Key: key}).Want(401)
 	a.Do(apitest.As(cookie, "GET", "/api/v1/me", nil)).Want(200)
 	a.NoErr(a.Server.Store.Update(func(tx *kv.Tx) error {
 		u, err := people.ReadUser(tx, bob.ID)
@@ -161,7 +161,7 @@ func TestSessionOfAUser(t *testing.T) {
 		return people.SaveUser(tx, u)
 	}))
 	a.Do(apitest.As(cookie, "GET", "/api/v1/me", nil)).Want(401)
-	a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/auth/login", Anyone: true, JSON: `{"username":"bob","password":"correct horse"}`}).Want(401)
+	a.Do(apitest.Request{Method: "POST", Path: "/api/v1/auth/login", Anyone: true, JSON: `{"username":"bob","password":"correct horse"}`}).Want(401)
 }
 
 // Passwords cannot be tried out, whether the name is there or not.
@@ -171,7 +171,7 @@ func TestSignInThrottle(t *testing.T) {
 	a := apitest.Start(t)
 	a.WithPassword(a.User, "correct horse")
 	try := func(name, password string) *apitest.Answer {
-		return a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/auth/login", Anyone: true, JSON: map[string]string{"username": name, "password": password}})
+		return a.Do(apitest.Request{Method: "POST", Path: "/api/v1/auth/login", Anyone: true, JSON: map[string]string{"username": name, "password": password}})
 	}
 	for _, name := range []string{"ann", "nobody"} {
 		for range limit.GuessesFrom {
@@ -196,13 +196,13 @@ func TestSignInPages(t *testing.T) {
 		if cookie != "" {
 			h.Set("Cookie", cookie)
 		}
-		return a.Do(apitest.ApiRequest{Method: "POST", Path: path, Anyone: true, Header: h, Body: strings.NewReader(values.Encode())})
+		return a.Do(apitest.Request{Method: "POST", Path: path, Anyone: true, Header: h, Body: strings.NewReader(values.Encode())})
 	}
 	for next, to := range map[string]string{
 		"/files?x=1": "/files?x=1", "/device?user_code=BCDF-GHJK": "/device?user_code=BCDF-GHJK", "": "/",
 		"//evil.example": "/", "/\\evil.example": "/", "https://evil.example/": "/", "javascript:alert(1)": "/", "/a\r\nSet-Cookie: x=1": "/", "/\t/evil.example": "/", "evil": "/",
 	} {
-		page := a.Do(apitest.ApiRequest{Method: "GET", Path: "/login?next=" + url.QueryEscape(next), Anyone: true}).Want(200)
+		page := a.Do(apitest.Request{Method: "GET", Path: "/login?next=" + url.QueryEscape(next), Anyone: true}).Want(200)
 		is.True(strings.Contains(string(page.Body), "password"))
 		got := post("/login", "", url.Values{"username": {"ann"}, "password": {"correct horse"}, "next": {next}}).Want(303)
 		is.Equal(got.Header.Get("Location"), to)
@@ -230,15 +230,15 @@ func TestDeviceNames(t *testing.T) {
 			a := apitest.Start(t)
 			a.WithPassword(a.User, "correct horse")
 			cookie := a.Enter("ann", "correct horse")
-			got := a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/auth/device/authorize", Anyone: true, JSON: map[string]string{"extension_id": id}}).Want(200)
+			got := a.Do(apitest.Request{Method: "POST", Path: "/api/v1/auth/device/authorize", Anyone: true, JSON: map[string]string{"extension_id": id}}).Want(200)
 			page := html.UnescapeString(string(a.Do(apitest.As(cookie, "GET", "/device?user_code="+got.Text("user_code"), nil)).Want(200).Body))
 			is.True(strings.Contains(page, name))
 			is.Equal(strings.Contains(page, id), id == name)
 			h := http.Header{"Content-Type": {"application/x-www-form-urlencoded"}, "Sec-Fetch-Site": {"same-origin"}, "Cookie": {cookie}}
 			form := url.Values{"user_code": {got.Text("user_code")}, "action": {"approve"}}
-			done := a.Do(apitest.ApiRequest{Method: "POST", Path: "/device", Anyone: true, Header: h, Body: strings.NewReader(form.Encode())}).Want(200)
+			done := a.Do(apitest.Request{Method: "POST", Path: "/device", Anyone: true, Header: h, Body: strings.NewReader(form.Encode())}).Want(200)
 			is.True(strings.Contains(html.UnescapeString(string(done.Body)), name+" is connected to your account."))
-			key := a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/auth/device/token", Anyone: true, JSON: map[string]string{"device_code": got.Text("device_code")}}).Want(200)
+			key := a.Do(apitest.Request{Method: "POST", Path: "/api/v1/auth/device/token", Anyone: true, JSON: map[string]string{"device_code": got.Text("device_code")}}).Want(200)
 			is.True(key.Text("api_key") != "")
 			keys := a.Do(apitest.As(cookie, "GET", "/api/v1/keys", nil)).Want(200)
 			var shown []string
@@ -259,7 +259,7 @@ func TestDeviceFlow(t *testing.T) {
 	a.WithPassword(a.User, "correct horse")
 	cookie := a.Enter("ann", "correct horse")
 	begin := func() *apitest.Answer {
-		got := a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/auth/device/authorize", Anyone: true, JSON: `{"extension_id":"kist <b>extension"}`}).Want(200)
+		got := a.Do(apitest.Request{Method: "POST", Path: "/api/v1/auth/device/authorize", Anyone: true, JSON: `{"extension_id":"kist <b>extension"}`}).Want(200)
 		for _, name := range []string{"device_code", "user_code", "verification_uri", "verification_uri_complete", "expires_in", "interval"} {
 			is.True(got.At(name) != nil)
 		}
@@ -281,7 +281,7 @@ func TestDeviceFlow(t *testing.T) {
 	}
 	is.True(patient.Every >= 10)
 
-	a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/auth/device/verify", JSON: map[string]string{"user_code": code, "action": "approve"}}).Want(403) // no API key decides
+	a.Do(apitest.Request{Method: "POST", Path: "/api/v1/auth/device/verify", JSON: map[string]string{"user_code": code, "action": "approve"}}).Want(403) // no API key decides
 	page := a.Do(apitest.As(cookie, "GET", "/device?user_code="+strings.ToLower(code), nil)).Want(200)
 	is.True(strings.Contains(string(page.Body), "kist &lt;b&gt;extension"))
 	is.True(strings.Contains(string(page.Body), code))
@@ -289,7 +289,7 @@ func TestDeviceFlow(t *testing.T) {
 	_, done := impatient.Poll(secret)
 	is.True(!done) // looking approves nothing
 	h := http.Header{"Content-Type": {"application/x-www-form-urlencoded"}, "Sec-Fetch-Site": {"same-origin"}, "Cookie": {cookie}}
-	a.Do(apitest.ApiRequest{Method: "POST", Path: "/device", Anyone: true, Header: h, Body: strings.NewReader(url.Values{"user_code": {code}, "action": {"approve"}}.Encode())}).Want(200)
+	a.Do(apitest.Request{Method: "POST", Path: "/device", Anyone: true, Header: h, Body: strings.NewReader(url.Values{"user_code": {code}, "action": {"approve"}}.Encode())}).Want(200)
 
 	var wg sync.WaitGroup
 	keys := make(chan string, 10)
@@ -303,18 +303,18 @@ func TestDeviceFlow(t *testing.T) {
 	wg.Wait()
 	is.Equal(len(keys), 1)
 	key := <-keys
-	a.Do(apitest.ApiRequest{Method: "GET", Path: "/api/v1/me", Key: key}).Want(200)
-	a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/notes", Key: key, JSON: `{"content":"c"}`}).Want(201)
-	a.Do(apitest.ApiRequest{Method: "GET", Path: "/api/v1/keys", Key: key}).Want(403)
-	a.Do(apitest.ApiRequest{Method: "GET", Path: "/api/v1/me/sessions", Key: key}).Want(403)
-	is.Equal(a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/auth/device/token", Anyone: true, JSON: map[string]string{"device_code": secret}}).Want(400).Text("error"), "invalid_grant")
+	a.Do(apitest.Request{Method: "GET", Path: "/api/v1/me", Key: key}).Want(200)
+	a.Do(apitest.Request{Method: "POST", Path: "/api/v1/notes", Key: key, JSON: `{"content":"c"}`}).Want(201)
+	a.Do(apitest.Request{Method: "GET", Path: "/api/v1/keys", Key: key}).Want(403)
+	a.Do(apitest.Request{Method: "GET", Path: "/api/v1/me/sessions", Key: key}).Want(403)
+	is.Equal(a.Do(apitest.Request{Method: "POST", Path: "/api/v1/auth/device/token", Anyone: true, JSON: map[string]string{"device_code": secret}}).Want(400).Text("error"), "invalid_grant")
 
 	got = begin()
 	a.Do(apitest.As(cookie, "POST", "/api/v1/auth/device/verify", map[string]string{"user_code": got.Text("user_code"), "action": "deny"})).Want(200)
-	is.Equal(a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/auth/device/token", Anyone: true, JSON: map[string]string{"device_code": got.Text("device_code")}}).Want(400).Text("error"), "access_denied")
+	is.Equal(a.Do(apitest.Request{Method: "POST", Path: "/api/v1/auth/device/token", Anyone: true, JSON: map[string]string{"device_code": got.Text("device_code")}}).Want(400).Text("error"), "access_denied")
 	got = begin()
 	a.Clock.Advance(people.DeviceTime)
-	is.Equal(a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/auth/device/token", Anyone: true, JSON: map[string]string{"device_code": got.Text("device_code")}}).Want(400).Text("error"), "expired_token")
+	is.Equal(a.Do(apitest.Request{Method: "POST", Path: "/api/v1/auth/device/token", Anyone: true, JSON: map[string]string{"device_code": got.Text("device_code")}}).Want(400).Text("error"), "expired_token")
 	cookie = a.Enter("ann", "correct horse") // who approves has signed in within the last ten minutes
 	a.Do(apitest.As(cookie, "GET", "/device?user_code="+got.Text("user_code"), nil)).Want(404)
 
@@ -362,7 +362,7 @@ func TestDeviceFlowBusy(t *testing.T) {
 	is := is.New(t)
 	a := apitest.Start(t)
 	ask := func() *apitest.Answer {
-		return a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/auth/device/authorize", Anyone: true, JSON: `{"extension_id":"x"}`})
+		return a.Do(apitest.Request{Method: "POST", Path: "/api/v1/auth/device/authorize", Anyone: true, JSON: `{"extension_id":"x"}`})
 	}
 	begun := time.Now()
 	for range 5 {
@@ -388,13 +388,13 @@ func TestDeviceFlowOff(t *testing.T) {
 	cookie := a.Enter("ann", "correct horse")
 	me := "/api/v1/admin/users/" + a.User.ID.String()
 	authorize := func() *apitest.Answer {
-		return a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/auth/device/authorize", Anyone: true, JSON: `{"extension_id":"x"}`})
+		return a.Do(apitest.Request{Method: "POST", Path: "/api/v1/auth/device/authorize", Anyone: true, JSON: `{"extension_id":"x"}`})
 	}
 	verify := func(code, action string) *apitest.Answer {
 		return a.Do(apitest.As(cookie, "POST", "/api/v1/auth/device/verify", map[string]string{"user_code": code, "action": action}))
 	}
 	poll := func(got *apitest.Answer) *apitest.Answer {
-		return a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/auth/device/token", Anyone: true, JSON: map[string]string{"device_code": got.Text("device_code")}})
+		return a.Do(apitest.Request{Method: "POST", Path: "/api/v1/auth/device/token", Anyone: true, JSON: map[string]string{"device_code": got.Text("device_code")}})
 	}
 	for _, path := range []string{"/api/v1/admin/settings", me} {
 		cookie = a.Enter("ann", "correct horse")
@@ -407,7 +407,7 @@ func TestDeviceFlowOff(t *testing.T) {
 		is.Equal(verify(waits.Text("user_code"), "approve").Want(403).Text("code"), "api_tokens_disabled")
 		h := http.Header{"Content-Type": {"application/x-www-form-urlencoded"}, "Sec-Fetch-Site": {"same-origin"}, "Cookie": {cookie}}
 		form := url.Values{"user_code": {waits.Text("user_code")}, "action": {"approve"}}
-		page := a.Do(apitest.ApiRequest{Method: "POST", Path: "/device", Anyone: true, Header: h, Body: strings.NewReader(form.Encode())}).Want(403)
+		page := a.Do(apitest.Request{Method: "POST", Path: "/device", Anyone: true, Header: h, Body: strings.NewReader(form.Encode())}).Want(403)
 		is.True(strings.Contains(string(page.Body), "API keys are turned off."))
 		if path == me { // nothing was decided
 			is.Equal(poll(waits).Want(400).Text("error"), "authorization_pending")
@@ -432,7 +432,7 @@ func TestDeviceAnswers(t *testing.T) {
 	a.WithPassword(a.User, "correct horse")
 	cookie := a.Enter("ann", "correct horse")
 	send := func(step string, body map[string]string) *apitest.Answer {
-		return a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/auth/device/" + step, Anyone: true, JSON: body})
+		return a.Do(apitest.Request{Method: "POST", Path: "/api/v1/auth/device/" + step, Anyone: true, JSON: body})
 	}
 	begin := func() (code, secret string) {
 		got := send("authorize", map[string]string{"extension_id": "kist extension"}).Want(200)
@@ -471,7 +471,7 @@ func TestDeviceAnswers(t *testing.T) {
 	made := a.Do(apitest.As(cookie, "GET", "/api/v1/keys", nil)).Want(200).Object("data.0")
 	is.Equal(made["name"], "kist extension")
 	is.Equal(made["scopes"], []any{"read", "write", "upload"})
-	use := func() int { return a.Do(apitest.ApiRequest{Method: "GET", Path: "/api/v1/me", Key: key}).Status }
+	use := func() int { return a.Do(apitest.Request{Method: "GET", Path: "/api/v1/me", Key: key}).Status }
 	for range 3 { // thirty days from its last use
 		a.Clock.Advance(29 * 24 * time.Hour)
 		is.Equal(use(), 200)
@@ -492,12 +492,12 @@ func TestDeviceFlowBadRequests(t *testing.T) {
 		"token":     {`{}`, `{"device_code":""}`, `{"device_code":"` + strings.Repeat("x", 257) + `"}`, `{`},
 	} {
 		for _, body := range bodies {
-			got := a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/auth/device/" + path, Anyone: true, JSON: body, Raw: true}).Want(400)
+			got := a.Do(apitest.Request{Method: "POST", Path: "/api/v1/auth/device/" + path, Anyone: true, JSON: body, Raw: true}).Want(400)
 			is.Equal(got.Text("error"), "invalid_request")
 			is.True(got.Text("error_description") != "")
 		}
 	}
-	got := a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/auth/device/authorize", Anyone: true, JSON: `{}`, Raw: true})
+	got := a.Do(apitest.Request{Method: "POST", Path: "/api/v1/auth/device/authorize", Anyone: true, JSON: `{}`, Raw: true})
 	is.True(strings.Contains(got.Text("error_description"), "xtension_id is required."))
 }
 
@@ -520,19 +520,19 @@ func TestDeviceRevoke(t *testing.T) {
 	a.WithPassword(a.User, "correct horse")
 	cookie := a.Enter("ann", "correct horse")
 	connect := func() string {
-		got := a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/auth/device/authorize", Anyone: true, JSON: `{"extension_id":"kist extension"}`}).Want(200)
+		got := a.Do(apitest.Request{Method: "POST", Path: "/api/v1/auth/device/authorize", Anyone: true, JSON: `{"extension_id":"kist extension"}`}).Want(200)
 		a.Do(apitest.As(cookie, "POST", "/api/v1/auth/device/verify", map[string]string{"user_code": got.Text("user_code"), "action": "approve"})).Want(200)
 		key, _ := apitest.Extension{A: a}.Poll(got.Text("device_code"))
 		return key
 	}
 	one, two := connect(), connect()
 	const path = "/api/v1/auth/device/revoke"
-	a.Do(apitest.ApiRequest{Method: "POST", Path: path, Key: one}).Want(200)
+	a.Do(apitest.Request{Method: "POST", Path: path, Key: one}).Want(200)
 	a.As(one).Get("/api/v1/notes").Want(401)
-	a.Do(apitest.ApiRequest{Method: "POST", Path: path, Key: one}).Want(401)
+	a.Do(apitest.Request{Method: "POST", Path: path, Key: one}).Want(401)
 	a.As(two).Get("/api/v1/notes").Want(200)
-	is.Equal(a.Do(apitest.ApiRequest{Method: "POST", Path: path}).Want(403).Text("code"), "no_device") // a key that was made by hand
+	is.Equal(a.Do(apitest.Request{Method: "POST", Path: path}).Want(403).Text("code"), "no_device") // a key that was made by hand
 	a.Get("/api/v1/notes").Want(200)
 	a.Do(apitest.As(cookie, "POST", path, nil)).Want(403) // nor a session
-	a.Do(apitest.ApiRequest{Method: "POST", Path: path, Anyone: true}).Want(401)
+	a.Do(apitest.Request{Method: "POST", Path: path, Anyone: true}).Want(401)
 }

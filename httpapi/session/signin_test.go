@@ -25,19 +25,9 @@ import (
 	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/jobs"
-	"kist/kv/kvtest/needs"
 	"kist/kv/people"
 	"kist/kv/record"
 )
-
-// login signs in from an address, with further headers.
-func login(a *apitest.App, from, name, password string, header ...string) *apitest.Answer {
-	a.Helper()
-	return a.Do(apitest.ApiRequest{
-		Method: "POST", Path: "/api/v1/auth/login", Anyone: true, JSON: map[string]string{"username": name, "password": password},
-		Header: apitest.WithHeader(append([]string{"X-Forwarded-For", from}, header...)...),
-	})
-}
 
 // solved solves the proof of work that an answer asks for.
 func solved(got *apitest.Answer) string {
@@ -83,69 +73,22 @@ func TestSignInGuessesOfNetwork(t *testing.T) {
 	a.WithPassword(a.User, "correct horse")
 	a.Share("x", "slug", "locked", "password", "secret")
 	for i := range limit.GuessesOfAll - 1 {
-		login(a, "2001:db8::"+strconv.Itoa(i+1), fmt.Sprint("nobody", i), "wrong horse").Want(401)
+		apitest.Login(a, "2001:db8::"+strconv.Itoa(i+1), fmt.Sprint("nobody", i), "wrong horse").Want(401)
 	}
 	a.Send("GET", "/x/locked", "X-Share-Password", "wrong", "X-Forwarded-For", "2001:db8::ffff").Want(401) // items count too
-	got := login(a, "2001:db8::1", "one-more", "wrong horse").Want(429)
+	got := apitest.Login(a, "2001:db8::1", "one-more", "wrong horse").Want(429)
 	is.Equal(got.Code(), "too_many_guesses")
 	is.True(retryAfter(got) > 200*time.Second)
-	login(a, "2001:db8::1", "ann", "correct horse").Want(429)
+	apitest.Login(a, "2001:db8::1", "ann", "correct horse").Want(429)
 	a.Send("GET", "/x/locked", "X-Share-Password", "secret", "X-Forwarded-For", "2001:db8::1").Want(429)
 	works := a.Server.Passwords
 	a.Server.Passwords = nil // nothing is hashed for them
-	login(a, "2001:db8::1", "ann", "correct horse").Want(429)
+	apitest.Login(a, "2001:db8::1", "ann", "correct horse").Want(429)
 	a.Send("GET", "/x/locked", "X-Share-Password", "secret", "X-Forwarded-For", "2001:db8::1").Want(429)
 	a.Server.Passwords = works
-	login(a, "2001:db8:0:1::1", "ann", "correct horse").Want(200) // another network
+	apitest.Login(a, "2001:db8:0:1::1", "ann", "correct horse").Want(200) // another network
 	a.Clock.Advance(retryAfter(got))
-	login(a, "2001:db8::1", "ann", "correct horse").Want(200)
-}
-
-// While one address floods sign-in, or many that the server does not know do,
-// the owner is signed in within two seconds.
-func TestSignInUnderFlood(t *testing.T) {
-	needs.Time(t)
-	needs.Alone(t)
-	for name, from := range map[string]func(int) string{
-		"one address":   func(int) string { return "192.0.2.66" },
-		"new addresses": func(n int) string { return fmt.Sprintf("2001:db8:%x:%x::1", n>>16, n&0xffff) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			a := apitest.Start(t, apitest.BehindProxy, apitest.RealPasswords)
-			a.WithPassword(a.User, "correct horse")
-			device := login(a, "192.0.2.7", "ann", "correct horse").Want(200).CookieOf("__Host-kist_device")
-			var quiet time.Duration // the longest of some, since others may use the machine
-			for range 5 {
-				begun := time.Now()
-				login(a, "192.0.2.7", "ann", "correct horse").Want(200)
-				quiet = max(quiet, time.Since(begun))
-			}
-			// A machine that is slow without a flood has no two seconds with it, and the
-			// race detector makes hashing many times slower, so that a turn may not come in
-			// time: the gate runs this without it, and with it for data races alone.
-			limit, rounds := max(2*2*time.Second, 16*quiet), 18
-			if apitest.RaceEnabled {
-				limit, rounds = time.Minute, 2
-			}
-			end := a.Flood(24, from)
-			defer end()
-			for range rounds {
-				begun := time.Now()
-				signIn := func(from string, header ...string) {
-					got := login(a, from, "ann", "correct horse", header...)
-					for apitest.RaceEnabled && got.Status == 503 && time.Since(begun) < limit {
-						got = login(a, from, "ann", "correct horse", header...)
-					}
-					got.Want(200)
-				}
-				signIn("192.0.2.7")                      // a network that has signed in before
-				signIn("198.51.100.9", "Cookie", device) // a browser that has, elsewhere
-				if took := time.Since(begun); took >= limit {
-					t.Errorf("signed in twice within %v, and within %v without a flood", took, quiet)
-				}
-			}
-		})
-	}
+	apitest.Login(a, "2001:db8::1", "ann", "correct horse").Want(200)
 }
 
 // When strangers have tried too often for one name, a browser that has signed
@@ -155,31 +98,31 @@ func TestSignInProof(t *testing.T) {
 	is := is.New(t)
 	a := apitest.Start(t, apitest.BehindProxy)
 	a.WithPassword(a.User, "correct horse")
-	device := login(a, "192.0.2.7", "ann", "correct horse").Want(200).CookieOf("__Host-kist_device")
+	device := apitest.Login(a, "192.0.2.7", "ann", "correct horse").Want(200).CookieOf("__Host-kist_device")
 	for round := range 2 {
 		for i := range limit.GuessesOverall { // from 32 networks; the last ones have to prove
-			got := login(a, fmt.Sprintf("2001:db8:%d:%d::1", round, i), "ann", "wrong horse")
+			got := apitest.Login(a, fmt.Sprintf("2001:db8:%d:%d::1", round, i), "ann", "wrong horse")
 			is.True(got.Status == 401 || got.Status == 400)
 		}
-		login(a, "198.51.100.9", "ann", "correct horse", "Cookie", device).Want(200)
-		got := login(a, "203.0.113.5", "ann", "correct horse").Want(400)
+		apitest.Login(a, "198.51.100.9", "ann", "correct horse", "Cookie", device).Want(200)
+		got := apitest.Login(a, "203.0.113.5", "ann", "correct horse").Want(400)
 		is.Equal(got.Code(), "captcha_required")
 		is.Equal(got.At("captcha.provider"), "pow")
 		is.True(retryAfter(got) <= limit.GuessWindow)
 		token := solved(got)
-		login(a, "203.0.113.5", "ann", "correct horse", "X-Captcha-Token", token[:len(token)-8]).Want(400)
-		login(a, "203.0.113.5", "ann", "correct horse", "X-Captcha-Token", token).Want(200)
-		login(a, "203.0.113.6", "ann", "correct horse", "X-Captcha-Token", token).Want(400) // once
+		apitest.Login(a, "203.0.113.5", "ann", "correct horse", "X-Captcha-Token", token[:len(token)-8]).Want(400)
+		apitest.Login(a, "203.0.113.5", "ann", "correct horse", "X-Captcha-Token", token).Want(200)
+		apitest.Login(a, "203.0.113.6", "ann", "correct horse", "X-Captcha-Token", token).Want(400) // once
 		a.Clock.Advance(time.Minute)
 	}
 	// A proof does not lift what holds for one network.
 	for range limit.GuessesFrom {
-		got := login(a, "203.0.113.77", "ann", "wrong horse").Want(400)
-		login(a, "203.0.113.77", "ann", "wrong horse", "X-Captcha-Token", solved(got)).Want(401)
+		got := apitest.Login(a, "203.0.113.77", "ann", "wrong horse").Want(400)
+		apitest.Login(a, "203.0.113.77", "ann", "wrong horse", "X-Captcha-Token", solved(got)).Want(401)
 	}
-	login(a, "203.0.113.77", "ann", "correct horse").Want(429)
+	apitest.Login(a, "203.0.113.77", "ann", "correct horse").Want(429)
 	a.Clock.Advance(limit.GuessWindow)
-	login(a, "203.0.113.77", "ann", "correct horse").Want(200)
+	apitest.Login(a, "203.0.113.77", "ann", "correct horse").Want(200)
 }
 
 // The form says so too, and works with the proof.
@@ -193,7 +136,7 @@ func TestSignInProofForm(t *testing.T) {
 	}
 	post := func(values url.Values) *apitest.Answer {
 		h := apitest.WithHeader("Content-Type", "application/x-www-form-urlencoded", "Sec-Fetch-Site", "same-origin", "X-Forwarded-For", "203.0.113.5")
-		return a.Do(apitest.ApiRequest{Method: "POST", Path: "/login", Anyone: true, Header: h, Body: strings.NewReader(values.Encode())})
+		return a.Do(apitest.Request{Method: "POST", Path: "/login", Anyone: true, Header: h, Body: strings.NewReader(values.Encode())})
 	}
 	got := post(url.Values{"username": {"ann"}, "password": {"correct horse"}, "next": {"/files"}}).Want(400)
 	is.True(strings.Contains(string(got.Body), "Turn it on, or try again in 5 minutes."))
@@ -220,7 +163,7 @@ func TestDeviceCookie(t *testing.T) {
 	a.WithPassword(a.User, "correct horse")
 	bob := a.AddUser("bob", people.Member)
 	a.WithPassword(bob, "correct horse")
-	got := login(a, "192.0.2.7", "ann", "correct horse").Want(200)
+	got := apitest.Login(a, "192.0.2.7", "ann", "correct horse").Want(200)
 	device := got.CookieOf("__Host-kist_device")
 	set := strings.Join(got.Header.Values("Set-Cookie"), "\n")
 	for _, part := range []string{"__Host-kist_device=", "Max-Age=31536000", "HttpOnly", "Secure", "SameSite=Lax", "Path=/"} {
@@ -230,33 +173,33 @@ func TestDeviceCookie(t *testing.T) {
 		a.Guessed("192.0.2.7/32", "login:ann")
 		a.Guessed("192.0.2.7/32", "login:bob")
 	}
-	login(a, "192.0.2.7", "ann", "correct horse").Want(429)
-	login(a, "192.0.2.7", "ann", "correct horse", "Cookie", device).Want(200)
-	login(a, "192.0.2.7", "bob", "correct horse", "Cookie", device).Want(429) // it is ann's
+	apitest.Login(a, "192.0.2.7", "ann", "correct horse").Want(429)
+	apitest.Login(a, "192.0.2.7", "ann", "correct horse", "Cookie", device).Want(200)
+	apitest.Login(a, "192.0.2.7", "bob", "correct horse", "Cookie", device).Want(429) // it is ann's
 	forged := []byte(device)
 	forged[len(forged)-1] ^= 4
 	for _, bad := range []string{string(forged), device[:len(device)-1], "__Host-kist_device=", "__Host-kist_device=AAAA", "kist_device=" + device[len("__Host-kist_device="):]} {
-		login(a, "192.0.2.7", "ann", "correct horse", "Cookie", bad).Want(429)
+		apitest.Login(a, "192.0.2.7", "ann", "correct horse", "Cookie", bad).Want(429)
 	}
 	for range limit.GuessesOnDevice {
-		login(a, "198.51.100.9", "ann", "wrong horse", "Cookie", device).Want(401)
+		apitest.Login(a, "198.51.100.9", "ann", "wrong horse", "Cookie", device).Want(401)
 	}
-	login(a, "198.51.100.9", "ann", "correct horse", "Cookie", device).Want(429)
-	login(a, "198.51.100.9", "ann", "correct horse").Want(200) // attempts with the cookie do not count for others
+	apitest.Login(a, "198.51.100.9", "ann", "correct horse", "Cookie", device).Want(429)
+	apitest.Login(a, "198.51.100.9", "ann", "correct horse").Want(200) // attempts with the cookie do not count for others
 	a.Clock.Advance(limit.GuessWindow)
 
 	a.WithPassword(a.User, "battery staple")
 	for range limit.GuessesFrom {
 		a.Guessed("192.0.2.7/32", "login:ann")
 	}
-	login(a, "192.0.2.7", "ann", "battery staple", "Cookie", device).Want(429)
+	apitest.Login(a, "192.0.2.7", "ann", "battery staple", "Cookie", device).Want(429)
 	a.Clock.Advance(limit.GuessWindow)
-	device = login(a, "192.0.2.7", "ann", "battery staple").Want(200).CookieOf("__Host-kist_device")
+	device = apitest.Login(a, "192.0.2.7", "ann", "battery staple").Want(200).CookieOf("__Host-kist_device")
 	a.Clock.Advance(session.DeviceTime)
 	for range limit.GuessesFrom {
 		a.Guessed("192.0.2.7/32", "login:ann")
 	}
-	login(a, "192.0.2.7", "ann", "battery staple", "Cookie", device).Want(429)
+	apitest.Login(a, "192.0.2.7", "ann", "battery staple", "Cookie", device).Want(429)
 }
 
 // Passwords that many use, and those with the user's name, are refused wherever
@@ -273,7 +216,7 @@ func TestCommonPasswords(t *testing.T) {
 		is.Equal(got.Text("fields.password"), why)
 		got = a.Patch("/api/v1/admin/users/"+a.User.ID.String(), map[string]string{"password": password}).Want(422)
 		is.Equal(got.Text("fields.password"), why)
-		got = a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/admin/users", JSON: map[string]string{"username": "ANNANN", "password": password}}).Want(422)
+		got = a.Do(apitest.Request{Method: "POST", Path: "/api/v1/admin/users", JSON: map[string]string{"username": "ANNANN", "password": password}}).Want(422)
 		is.Equal(got.Text("fields.password"), why)
 	}
 	a.Patch("/api/v1/admin/users/"+a.User.ID.String(), map[string]string{"username": "bea", "password": "annann4711"}).Want(200)
@@ -282,7 +225,7 @@ func TestCommonPasswords(t *testing.T) {
 	post := func(a *apitest.App, path, password string) *apitest.Answer {
 		h := apitest.WithHeader("Content-Type", "application/x-www-form-urlencoded", "Sec-Fetch-Site", "same-origin", "Accept", "text/html")
 		form := url.Values{"username": {"bea"}, "password": {password}, "repeat": {password}}
-		return a.Do(apitest.ApiRequest{Method: "POST", Path: path, Anyone: true, Header: h, Body: strings.NewReader(form.Encode())})
+		return a.Do(apitest.Request{Method: "POST", Path: path, Anyone: true, Header: h, Body: strings.NewReader(form.Encode())})
 	}
 	reset := strings.TrimPrefix(a.Post("/api/v1/admin/users/"+a.User.ID.String()+"/reset-login", nil).Want(200).Text("url"), "https://kist.example.org")
 	empty, token := apitest.StartEmpty(t), ""
@@ -335,7 +278,7 @@ func TestNewPasswordRevokes(t *testing.T) {
 				if slices.Contains(c.gone, name) {
 					want = 401
 				}
-				a.Do(apitest.ApiRequest{Method: "GET", Path: "/api/v1/notes", Key: secret}).Want(want)
+				a.Do(apitest.Request{Method: "GET", Path: "/api/v1/notes", Key: secret}).Want(want)
 			}
 		})
 	}
@@ -377,7 +320,7 @@ func TestPasswordResetRevokes(t *testing.T) {
 			path := "/api/v1/admin/users/" + bob.ID.String()
 			is.Equal(a.Patch(path, map[string]any{"displayName": "B", "revoke": []string{}}).Want(422).Text("fields.revoke"), "can only be given together with a new password")
 			for _, secret := range secrets {
-				a.Do(apitest.ApiRequest{Method: "GET", Path: "/api/v1/notes", Key: secret}).Want(200)
+				a.Do(apitest.Request{Method: "GET", Path: "/api/v1/notes", Key: secret}).Want(200)
 			}
 			form := map[string]any{"password": "battery staple"}
 			if c.revoke != nil {
@@ -390,7 +333,7 @@ func TestPasswordResetRevokes(t *testing.T) {
 				if slices.Contains(c.gone, name) {
 					want = 401
 				}
-				a.Do(apitest.ApiRequest{Method: "GET", Path: "/api/v1/notes", Key: secret}).Want(want)
+				a.Do(apitest.Request{Method: "GET", Path: "/api/v1/notes", Key: secret}).Want(want)
 			}
 			a.Enter("bob", "battery staple")
 		})
@@ -431,13 +374,13 @@ func TestUploadKeySeesItsOwn(t *testing.T) {
 	writer.Get(at).Want(200)
 	other.Get(at).Want(404)
 	other.Patch(at, `{"action":"cancel"}`).Want(404)
-	other.Do(apitest.ApiRequest{Method: "DELETE", Path: at, Key: other.Key}).Want(404)
+	other.Do(apitest.Request{Method: "DELETE", Path: at, Key: other.Key}).Want(404)
 	mine.Patch(at, `{"action":"cancel"}`).Want(200)
 
-	begun := mine.Do(apitest.ApiRequest{Method: "POST", Path: upload.TusPath, Key: mine.Key, Header: apitest.WithHeader("Tus-Resumable", web.TusVersion, "Upload-Length", "2"), Raw: true}).Want(201)
+	begun := mine.Do(apitest.Request{Method: "POST", Path: upload.TusPath, Key: mine.Key, Header: apitest.WithHeader("Tus-Resumable", web.TusVersion, "Upload-Length", "2"), Raw: true}).Want(201)
 	at = strings.TrimPrefix(begun.Header.Get("Location"), "https://kist.example.org")
 	head := func(a *apitest.App) *apitest.Answer {
-		return a.Do(apitest.ApiRequest{Method: "HEAD", Path: at, Key: a.Key, Header: apitest.WithHeader("Tus-Resumable", web.TusVersion), Raw: true})
+		return a.Do(apitest.Request{Method: "HEAD", Path: at, Key: a.Key, Header: apitest.WithHeader("Tus-Resumable", web.TusVersion), Raw: true})
 	}
 	head(mine).Want(200)
 	head(other).Want(404)
@@ -513,7 +456,7 @@ func TestHideAddresses(t *testing.T) {
 func TestRetryAfter(t *testing.T) {
 	t.Parallel()
 	ask := func(a *apitest.App) *apitest.Answer {
-		return a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/auth/device/authorize", Anyone: true, JSON: `{"extension_id":"x"}`})
+		return a.Do(apitest.Request{Method: "POST", Path: "/api/v1/auth/device/authorize", Anyone: true, JSON: `{"extension_id":"x"}`})
 	}
 	for name, one := range map[string]struct {
 		fill func(a *apitest.App)
@@ -539,7 +482,7 @@ func TestRetryAfter(t *testing.T) {
 			}
 		}, func(a *apitest.App) *apitest.Answer {
 			h := apitest.WithHeader("Content-Type", "application/x-www-form-urlencoded", "Sec-Fetch-Site", "same-origin")
-			return a.Do(apitest.ApiRequest{Method: "POST", Path: "/login", Anyone: true, Header: h, Body: strings.NewReader("username=ann&password=correct+horse")})
+			return a.Do(apitest.Request{Method: "POST", Path: "/login", Anyone: true, Header: h, Body: strings.NewReader("username=ann&password=correct+horse")})
 		}},
 		"the password of an item": {func(a *apitest.App) {
 			a.Share("x", "slug", "locked", "password", "secret")
@@ -548,7 +491,7 @@ func TestRetryAfter(t *testing.T) {
 			}
 		}, func(a *apitest.App) *apitest.Answer {
 			h := apitest.WithHeader("Content-Type", "application/x-www-form-urlencoded")
-			return a.Do(apitest.ApiRequest{Method: "POST", Path: "/v/locked", Anyone: true, Header: h, Body: strings.NewReader("password=secret")})
+			return a.Do(apitest.Request{Method: "POST", Path: "/v/locked", Anyone: true, Header: h, Body: strings.NewReader("password=secret")})
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

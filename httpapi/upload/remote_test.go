@@ -124,7 +124,7 @@ func TestRemoteUploadShares(t *testing.T) {
 			is := is.New(t)
 			a := apitest.Start(t)
 			a.Fetching(t)
-			jobs := a.Do(apitest.ApiRequest{Method: "POST", Path: apitest.RemoteAt, JSON: strings.ReplaceAll(tt.body, "T/", target.URL+"/"), Raw: true}).Want(202).At("jobs").([]any)
+			jobs := a.Do(apitest.Request{Method: "POST", Path: apitest.RemoteAt, JSON: strings.ReplaceAll(tt.body, "T/", target.URL+"/"), Raw: true}).Want(202).At("jobs").([]any)
 			is.Equal(len(jobs), len(tt.locked))
 			for i, job := range jobs {
 				done := a.StateOf(apitest.RemoteAt+"/"+job.(map[string]any)["id"].(string), "done")
@@ -181,7 +181,7 @@ func TestRemoteUploadRefuses(t *testing.T) {
 		{map[string]any{"items": bad}, map[string]any{"items": "has a bad entry: " + strings.Join(slices.Repeat([]string{"number X: url is required"}, upload.MaxReported), "; ") + "; and 2 more"}},
 		{map[string]any{"items": secrets}, map[string]any{"password": "must not be more than 10 different ones"}},
 	} {
-		got := a.Do(apitest.ApiRequest{Method: "POST", Path: apitest.RemoteAt, JSON: c.body, Raw: true}).Want(422).At("fields")
+		got := a.Do(apitest.Request{Method: "POST", Path: apitest.RemoteAt, JSON: c.body, Raw: true}).Want(422).At("fields")
 		for n := 1; n <= upload.MaxReported; n++ {
 			if t, ok := c.want["items"].(string); ok {
 				c.want["items"] = strings.Replace(t, "number X", fmt.Sprint("number ", n), 1)
@@ -189,15 +189,15 @@ func TestRemoteUploadRefuses(t *testing.T) {
 		}
 		is.Equal(got, c.want)
 	}
-	a.Do(apitest.ApiRequest{Method: "POST", Path: apitest.RemoteAt, JSON: `[]`, Raw: true}).Want(400)
+	a.Do(apitest.Request{Method: "POST", Path: apitest.RemoteAt, JSON: `[]`, Raw: true}).Want(400)
 	a.Post("/api/v1/notes", map[string]any{"content": "c", "slug": "mine"}).Want(201)
 	is.Equal(a.Post(apitest.RemoteAt, map[string]any{"items": []any{map[string]any{"url": fine}, map[string]any{"url": fine, "slug": "mine"}}}).Want(409).Text("code"), "slug_taken")
 	is.Equal(string(a.Get(apitest.RemoteAt).Body), `{"jobs":[]}`) // all or none
 	is.Equal(len(a.Post(apitest.RemoteAt, map[string]any{"urls": many(100)}).Want(202).At("jobs").([]any)), 100)
 	is.Equal(a.Post(apitest.RemoteAt, map[string]any{"url": fine}).Want(403).Text("code"), "too_many_remote_uploads")
 	at := apitest.RemoteAt + "/" + a.Get(apitest.RemoteAt).Text("jobs.0.id")
-	a.Do(apitest.ApiRequest{Method: "PATCH", Path: at, JSON: `{"action":"explode"}`, Raw: true}).Want(422)
-	a.Do(apitest.ApiRequest{Method: "PATCH", Path: at, JSON: `{}`, Raw: true}).Want(422)
+	a.Do(apitest.Request{Method: "PATCH", Path: at, JSON: `{"action":"explode"}`, Raw: true}).Want(422)
+	a.Do(apitest.Request{Method: "PATCH", Path: at, JSON: `{}`, Raw: true}).Want(422)
 	is.Equal(a.Patch(at, map[string]any{"action": "retry"}).Want(409).Text("code"), "remote_upload_not_failed")
 	a.Patch(apitest.RemoteAt+"/"+uuid.NewString(), map[string]any{"action": "retry"}).Want(404)
 	a.Get(apitest.RemoteAt + "/x").Want(404)
@@ -205,14 +205,14 @@ func TestRemoteUploadRefuses(t *testing.T) {
 	// They are their owner's alone.
 	ben := a.AddUser("ben", people.Member)
 	key := a.AddKey(ben, people.ScopeAll)
-	is.Equal(string(a.Do(apitest.ApiRequest{Method: "GET", Path: apitest.RemoteAt, Key: key}).Want(200).Body), `{"jobs":[]}`)
-	a.Do(apitest.ApiRequest{Method: "GET", Path: at, Key: key}).Want(404)
-	a.Do(apitest.ApiRequest{Method: "DELETE", Path: at, Key: key}).Want(404)
-	a.Do(apitest.ApiRequest{Method: "PATCH", Path: at, Key: key, JSON: `{"action":"cancel"}`}).Want(404)
+	is.Equal(string(a.Do(apitest.Request{Method: "GET", Path: apitest.RemoteAt, Key: key}).Want(200).Body), `{"jobs":[]}`)
+	a.Do(apitest.Request{Method: "GET", Path: at, Key: key}).Want(404)
+	a.Do(apitest.Request{Method: "DELETE", Path: at, Key: key}).Want(404)
+	a.Do(apitest.Request{Method: "PATCH", Path: at, Key: key, JSON: `{"action":"cancel"}`}).Want(404)
 	// A key that may only upload sees no list, nor what another key asked for.
 	key = a.AddKey(a.User, people.ScopeUpload)
-	is.Equal(string(a.Do(apitest.ApiRequest{Method: "GET", Path: apitest.RemoteAt, Key: key}).Want(200).Body), `{"jobs":[]}`)
-	a.Do(apitest.ApiRequest{Method: "GET", Path: at, Key: key}).Want(404)
+	is.Equal(string(a.Do(apitest.Request{Method: "GET", Path: apitest.RemoteAt, Key: key}).Want(200).Body), `{"jobs":[]}`)
+	a.Do(apitest.Request{Method: "GET", Path: at, Key: key}).Want(404)
 }
 
 // What is queued is what was understood, not how it was written: a small
@@ -227,7 +227,7 @@ func TestRemoteUploadKeeps(t *testing.T) {
 		`{"newTags":["` + blank + `x"],"tagIds":"[]"}`:         `{"newTags":["x"],"tagIds":[]}`,
 		`{"newTags":"a` + blank + `, b","folderName":" F  g"}`: `{"folderName":"F g","newTags":["a","b"]}`,
 	} {
-		a.Do(apitest.ApiRequest{Method: "POST", Path: apitest.RemoteAt, JSON: `{"url":"https://example.org/",` + body[1:], Raw: true}).Want(202)
+		a.Do(apitest.Request{Method: "POST", Path: apitest.RemoteAt, JSON: `{"url":"https://example.org/",` + body[1:], Raw: true}).Want(202)
 		is.NoErr(a.Server.Store.View(func(tx *kv.Tx) error {
 			all, err := jobs.Fetches(tx, a.User.ID)
 			is.Equal(all[len(all)-1].Fields, want)
@@ -544,7 +544,7 @@ func TestRemoteUploadTurns(t *testing.T) {
 		for i := range n {
 			all = append(all, fmt.Sprint(target.URL, "/", name, i))
 		}
-		a.Do(apitest.ApiRequest{Method: "POST", Path: apitest.RemoteAt, Key: key, JSON: map[string]any{"urls": all}}).Want(202)
+		a.Do(apitest.Request{Method: "POST", Path: apitest.RemoteAt, Key: key, JSON: map[string]any{"urls": all}}).Want(202)
 	}
 	key := func(name string) string { return a.AddKey(a.AddUser(name, people.Member), people.ScopeAll) }
 	next := func(n int) (of string) {
@@ -622,7 +622,7 @@ func TestRemoteUploadOfShutAccount(t *testing.T) {
 				}
 			}))
 			t.Cleanup(target.Close)
-			id := a.Do(apitest.ApiRequest{Method: "POST", Path: apitest.RemoteAt, Key: key, JSON: map[string]any{"url": target.URL + "/a.bin"}}).Want(202).Text("jobs.0.id")
+			id := a.Do(apitest.Request{Method: "POST", Path: apitest.RemoteAt, Key: key, JSON: map[string]any{"url": target.URL + "/a.bin"}}).Want(202).Text("jobs.0.id")
 			fetch := func() (f *jobs.Fetch) {
 				a.NoErr(a.Server.Store.View(func(tx *kv.Tx) (err error) { f, err = jobs.ReadFetch(tx, ben.ID, uuid.MustParse(id)); return err }))
 				return f

@@ -122,7 +122,7 @@ func TestSending(t *testing.T) {
 	is.Equal(a.Get("/api/v1/files").Want(200).At("data.0.isPublic"), false)
 	a.Visit("/x/" + a.Get("/api/v1/files").Text("data.0.slug")).Want(404)
 	for _, path := range []string{web.RequestsPath + "/p/" + slug + "/tus", at} {
-		is.Equal(a.Do(apitest.ApiRequest{Method: "OPTIONS", Path: path, Anyone: true}).Want(204).Header.Get("Tus-Extension"), "creation,creation-with-upload,expiration,checksum,termination")
+		is.Equal(a.Do(apitest.Request{Method: "OPTIONS", Path: path, Anyone: true}).Want(204).Header.Get("Tus-Extension"), "creation,creation-with-upload,expiration,checksum,termination")
 	}
 	part := a.Stranger("POST", web.RequestsPath+"/p/"+slug+"/tus", "abc", "Upload-Length", "3", "Upload-Concat", "partial")
 	is.Equal(part.Want(400).Code(), "malformed") // nobody joins parts

@@ -37,18 +37,18 @@ func TestTusDescribes(t *testing.T) {
 	is := is.New(t)
 	a := apitest.Start(t)
 	for _, path := range []string{upload.TusPath, upload.TusPath + "/01890a5d-ac96-774b-bcce-b302099a8057"} {
-		got := a.Do(apitest.ApiRequest{Method: "OPTIONS", Path: path, Anyone: true}).Want(204)
+		got := a.Do(apitest.Request{Method: "OPTIONS", Path: path, Anyone: true}).Want(204)
 		is.Equal(got.Header.Get("Tus-Version"), "1.0.0")
 		is.Equal(got.Header.Get("Tus-Extension"), "creation,creation-with-upload,creation-defer-length,expiration,checksum,termination")
 		is.Equal(got.Header.Get("Tus-Checksum-Algorithm"), "sha1,sha256")
 		is.Equal(got.Header.Get("Tus-Max-Size"), fmt.Sprint(64<<20))
 	}
 	// A page of another origin may send and read what the protocol needs.
-	got := a.Do(apitest.ApiRequest{Method: "OPTIONS", Path: upload.TusPath, Anyone: true, Header: apitest.WithHeader("Origin", "https://elsewhere.example", "Access-Control-Request-Method", "PATCH")}).Want(204)
+	got := a.Do(apitest.Request{Method: "OPTIONS", Path: upload.TusPath, Anyone: true, Header: apitest.WithHeader("Origin", "https://elsewhere.example", "Access-Control-Request-Method", "PATCH")}).Want(204)
 	for _, name := range []string{"tus-resumable", "upload-length", "upload-offset", "upload-metadata", "upload-defer-length", "upload-checksum"} {
 		is.True(strings.Contains(got.Header.Get("Access-Control-Allow-Headers"), name))
 	}
-	got = a.Do(apitest.ApiRequest{Method: "GET", Path: upload.TusPath, Header: apitest.WithHeader("Origin", "https://elsewhere.example")}).Want(200)
+	got = a.Do(apitest.Request{Method: "GET", Path: upload.TusPath, Header: apitest.WithHeader("Origin", "https://elsewhere.example")}).Want(200)
 	for _, name := range []string{"Location", "Upload-Offset", "Upload-Length", "Upload-Expires", "X-Kist-Url"} {
 		is.True(strings.Contains(got.Header.Get("Access-Control-Expose-Headers"), name))
 	}
@@ -61,14 +61,14 @@ func TestTusHead(t *testing.T) {
 	is := is.New(t)
 	a := apitest.Start(t)
 	at := a.Begin(5)
-	get, head := a.Get(at).Want(200), a.Do(apitest.ApiRequest{Method: "HEAD", Path: at}).Want(200)
+	get, head := a.Get(at).Want(200), a.Do(apitest.Request{Method: "HEAD", Path: at}).Want(200)
 	for _, name := range []string{"Content-Type", "Content-Length", "Upload-Offset", "Upload-Length", "Cache-Control"} {
 		is.Equal(head.Header.Get(name), get.Header.Get(name))
 	}
 	is.Equal(len(head.Body), 0)
 	a.SendTus("HEAD", at, "", "Tus-Resumable", "0.2.2").Want(412)
 	is.Equal(a.SendTus("POST", at, "", "X-HTTP-Method-Override", "PUT").Want(405).Header.Get("Allow"), "DELETE, GET, HEAD, OPTIONS, PATCH, POST")
-	is.Equal(a.Do(apitest.ApiRequest{Method: "PUT", Path: at, Raw: true}).Want(405).Header.Get("Allow"), "DELETE, GET, HEAD, OPTIONS, PATCH, POST")
+	is.Equal(a.Do(apitest.Request{Method: "PUT", Path: at, Raw: true}).Want(405).Header.Get("Allow"), "DELETE, GET, HEAD, OPTIONS, PATCH, POST")
 }
 
 // TestTusRepeatedBegin: a POST whose answer was lost can be sent again. It starts one upload, and a
@@ -311,7 +311,7 @@ func TestTusRefuses(t *testing.T) {
 	// Another's is not there.
 	bob := a.AddKey(a.AddUser("bob", people.Member), people.ScopeAll)
 	for _, method := range []string{"HEAD", "PATCH", "DELETE", "GET"} {
-		q := apitest.ApiRequest{Method: method, Path: at, Key: bob, Raw: true, Header: apitest.WithHeader("Tus-Resumable", "1.0.0", "Content-Type", upload.TusBody, "Upload-Offset", "0")}
+		q := apitest.Request{Method: method, Path: at, Key: bob, Raw: true, Header: apitest.WithHeader("Tus-Resumable", "1.0.0", "Content-Type", upload.TusBody, "Upload-Offset", "0")}
 		a.Do(q).Want(404)
 	}
 	is.Equal(a.Offset(at), "0")
@@ -628,7 +628,7 @@ func TestTusWithoutItsOwner(t *testing.T) {
 	a := apitest.Start(t)
 	bob := a.AddUser("bob", people.Member)
 	key := a.AddKey(bob, people.ScopeAll)
-	a.Do(apitest.ApiRequest{Method: "POST", Path: upload.TusPath, Key: key, Raw: true, Body: strings.NewReader("hel"), Header: apitest.WithHeader("Tus-Resumable", "1.0.0", "Content-Type", upload.TusBody, "Upload-Length", "5")}).Want(201)
+	a.Do(apitest.Request{Method: "POST", Path: upload.TusPath, Key: key, Raw: true, Body: strings.NewReader("hel"), Header: apitest.WithHeader("Tus-Resumable", "1.0.0", "Content-Type", upload.TusBody, "Upload-Length", "5")}).Want(201)
 	is.Equal(a.Parts(), 1)
 	a.Delete("/api/v1/admin/users/" + bob.ID.String()).Want(200)
 	is.NoErr(a.Server.Store.View(func(tx *kv.Tx) error {

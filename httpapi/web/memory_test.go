@@ -69,12 +69,12 @@ func TestPostedReadsHoldMemory(t *testing.T) {
 	}
 	free := a.FillMemory()
 	for _, slug := range []string{"short", "long"} {
-		answer := a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/notes/p/" + slug, Anyone: true})
+		answer := a.Do(apitest.Request{Method: "POST", Path: "/api/v1/notes/p/" + slug, Anyone: true})
 		is.True(answer.Want(503).Header.Get("Retry-After") != "")
 	}
 	free()
 	for _, slug := range []string{"short", "long"} {
-		a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/notes/p/" + slug, Anyone: true}).Want(200)
+		a.Do(apitest.Request{Method: "POST", Path: "/api/v1/notes/p/" + slug, Anyone: true}).Want(200)
 	}
 	is.True(memoryIsFree(a))
 }

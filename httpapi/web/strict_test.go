@@ -22,13 +22,13 @@ func TestUnknownParameters(t *testing.T) {
 			continue
 		}
 		path := strings.NewReplacer("{", "", "}", "").Replace(r.Path)
-		got := a.Do(apitest.ApiRequest{Method: r.Method, Path: path + "?favourite=true", Raw: true, Header: apitest.WithHeader("Tus-Resumable", "1.0.0")})
+		got := a.Do(apitest.Request{Method: r.Method, Path: path + "?favourite=true", Raw: true, Header: apitest.WithHeader("Tus-Resumable", "1.0.0")})
 		if got.Status != 400 || !strings.Contains(string(got.Body), "favourite") {
 			t.Errorf("%s %s: %d %s", r.Method, path, got.Status, apitest.CutText(got.Body))
 		}
 	}
 	for _, open := range []string{"/api/v1/openapi?x=1", "/api/v1/captcha/challenge?x=1", "/about?utm_source=x"} {
-		a.Do(apitest.ApiRequest{Method: "GET", Path: open, Anyone: true}).Want(200)
+		a.Do(apitest.Request{Method: "GET", Path: open, Anyone: true}).Want(200)
 	}
 	for _, kept := range []string{"limit=1&offset=1", "limit=1", "favorite=1", "public=false"} {
 		a.Get("/api/v1/notes?" + kept).Want(200)
@@ -49,7 +49,7 @@ func TestListFiltersByMemberNames(t *testing.T) {
 		is.Equal(got.At("total"), want)
 		is.Equal(len(got.At("data").([]any)), int(want))
 	}
-	a.Do(apitest.ApiRequest{Method: "GET", Path: "/api/v1/notes?isPublic=maybe", Raw: true}).Want(400)
+	a.Do(apitest.Request{Method: "GET", Path: "/api/v1/notes?isPublic=maybe", Raw: true}).Want(400)
 }
 
 func TestUpdatedSince(t *testing.T) {
@@ -66,7 +66,7 @@ func TestUpdatedSince(t *testing.T) {
 		is.Equal(a.Get(since(at)+sort).Want(200).At("total"), float64(1)) // the time itself counts
 		is.Equal(a.Get(since(at.Add(time.Millisecond))+sort).Want(200).At("total"), float64(0))
 	}
-	a.Do(apitest.ApiRequest{Method: "GET", Path: "/api/v1/notes?updatedSince=yesterday", Raw: true}).Want(400)
+	a.Do(apitest.Request{Method: "GET", Path: "/api/v1/notes?updatedSince=yesterday", Raw: true}).Want(400)
 }
 
 // A client may ask to be refused rather than misunderstood.
@@ -76,7 +76,7 @@ func TestStrictMembers(t *testing.T) {
 	a := apitest.Start(t)
 	send := func(prefer, method, path, body string) *apitest.Answer {
 		t.Helper()
-		return a.Do(apitest.ApiRequest{Method: method, Path: path, JSON: body, Raw: true, Header: apitest.WithHeader("Prefer", prefer)})
+		return a.Do(apitest.Request{Method: method, Path: path, JSON: body, Raw: true, Header: apitest.WithHeader("Prefer", prefer)})
 	}
 	const misspelt = `{"content":"","expiresIn":3600,"titel":"x"}`
 	for _, prefer := range []string{"handling=strict", `respond-async, Handling="STRICT"; x=1`} {
@@ -114,11 +114,11 @@ func TestCurrentKey(t *testing.T) {
 	is := is.New(t)
 	a := apitest.Start(t)
 	for _, scope := range []people.Scope{people.ScopeUpload, people.ScopeWrite, people.ScopeRead, people.ScopeAll, people.ScopeAdmin} {
-		got := a.Do(apitest.ApiRequest{Method: "GET", Path: "/api/v1/keys/current", Key: a.AddKey(a.User, scope)}).Want(200)
+		got := a.Do(apitest.Request{Method: "GET", Path: "/api/v1/keys/current", Key: a.AddKey(a.User, scope)}).Want(200)
 		is.Equal(got.Text("data.name"), "test")
 		is.Equal(got.At("data.scopes"), []any{string(scope)})
 		is.Equal(got.At("data.expiresAt"), nil)
 		is.Equal(got.Text("data.username"), a.User.Name)
 	}
-	a.Do(apitest.ApiRequest{Method: http.MethodGet, Path: "/api/v1/keys/current", Anyone: true}).Want(401)
+	a.Do(apitest.Request{Method: http.MethodGet, Path: "/api/v1/keys/current", Anyone: true}).Want(401)
 }

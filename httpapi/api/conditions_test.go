@@ -62,10 +62,10 @@ func TestEntityTags(t *testing.T) {
 				t.Errorf("%s: another tag because %s", at, because)
 			}
 			for _, held := range []string{tag, "W/" + tag, `"x", ` + tag, "*", strings.TrimSuffix(tag, `"`) + `-gzip"`} {
-				got := a.Do(apitest.ApiRequest{Method: "GET", Path: at, Header: apitest.WithHeader("If-None-Match", held)}).Want(304)
+				got := a.Do(apitest.Request{Method: "GET", Path: at, Header: apitest.WithHeader("If-None-Match", held)}).Want(304)
 				is.Equal(len(got.Body), 0)
 			}
-			a.Do(apitest.ApiRequest{Method: "GET", Path: at, Header: apitest.WithHeader("If-None-Match", `"x"`)}).Want(200)
+			a.Do(apitest.Request{Method: "GET", Path: at, Header: apitest.WithHeader("If-None-Match", `"x"`)}).Want(200)
 		}
 		changed := func(got *apitest.Answer) {
 			t.Helper()
@@ -108,7 +108,7 @@ func TestIfMatch(t *testing.T) {
 		stale := made.Header.Get("Etag")
 		tag := a.Patch(at, changeOf(at)).Want(200).Header.Get("Etag")
 		before := a.Get(at).At("data")
-		refused := func(q apitest.ApiRequest) {
+		refused := func(q apitest.Request) {
 			t.Helper()
 			for _, named := range []string{stale, `"x"`, stale + `, "y"`, "", "x"} {
 				q.Header = apitest.WithHeader("If-Match", named)
@@ -123,14 +123,14 @@ func TestIfMatch(t *testing.T) {
 			is.Equal(got.Header.Get("Etag"), "")
 			is.Equal(a.Get(at).At("data"), before)
 		}
-		refused(apitest.ApiRequest{Method: "PATCH", Path: at, JSON: `{"isFavorite":true}`})
-		refused(apitest.ApiRequest{Method: "DELETE", Path: at})
+		refused(apitest.Request{Method: "PATCH", Path: at, JSON: `{"isFavorite":true}`})
+		refused(apitest.Request{Method: "DELETE", Path: at})
 		for _, form := range []string{"T", "WEAK", `"x", T`, "*", "PACKED"} {
 			named := strings.NewReplacer("T", tag, "WEAK", "W/"+tag, "PACKED", strings.TrimSuffix(tag, `"`)+`-gzip"`).Replace(form)
-			tag = a.Do(apitest.ApiRequest{Method: "PATCH", Path: at, JSON: `{}`, Header: apitest.WithHeader("If-Match", named)}).Want(200).Header.Get("Etag")
+			tag = a.Do(apitest.Request{Method: "PATCH", Path: at, JSON: `{}`, Header: apitest.WithHeader("If-Match", named)}).Want(200).Header.Get("Etag")
 		}
-		a.Do(apitest.ApiRequest{Method: "DELETE", Path: at, Header: apitest.WithHeader("If-Match", tag)}).Want(200)
-		a.Do(apitest.ApiRequest{Method: "DELETE", Path: at, Header: apitest.WithHeader("If-Match", "*")}).Want(404)
+		a.Do(apitest.Request{Method: "DELETE", Path: at, Header: apitest.WithHeader("If-Match", tag)}).Want(200)
+		a.Do(apitest.Request{Method: "DELETE", Path: at, Header: apitest.WithHeader("If-Match", "*")}).Want(404)
 	}
 }
 
@@ -145,7 +145,7 @@ func TestIfMatchRace(t *testing.T) {
 	const writers = 8
 	for i := range writers {
 		go func() {
-			statuses <- a.Do(apitest.ApiRequest{Method: "PATCH", Path: at, JSON: fmt.Sprintf(`{"content":"writer %d"}`, i), Header: apitest.WithHeader("If-Match", tag)}).Status
+			statuses <- a.Do(apitest.Request{Method: "PATCH", Path: at, JSON: fmt.Sprintf(`{"content":"writer %d"}`, i), Header: apitest.WithHeader("If-Match", tag)}).Status
 		}()
 	}
 	got := map[int]int{}
@@ -184,7 +184,7 @@ func TestVersionsOfWriters(t *testing.T) {
 		{`{"title":"t","keepVersion":true}`, true, "f e c b start "},
 		{`{"isFavorite":true}`, false, "f e c b start "},
 	} {
-		q := apitest.ApiRequest{Method: "PATCH", Path: at, JSON: step.body}
+		q := apitest.Request{Method: "PATCH", Path: at, JSON: step.body}
 		if step.named {
 			q.Header = apitest.WithHeader("If-Match", tag)
 		}
@@ -192,8 +192,8 @@ func TestVersionsOfWriters(t *testing.T) {
 		is.Equal(versions(), step.want)
 	}
 	oldest := at + "/versions/" + a.Get(at+"/versions").Text("data.4.id") + "/restore"
-	a.Do(apitest.ApiRequest{Method: "POST", Path: oldest, Header: apitest.WithHeader("If-Match", made.Header.Get("Etag"))}).Want(412)
-	a.Do(apitest.ApiRequest{Method: "POST", Path: oldest, Header: apitest.WithHeader("If-Match", tag)}).Want(200)
+	a.Do(apitest.Request{Method: "POST", Path: oldest, Header: apitest.WithHeader("If-Match", made.Header.Get("Etag"))}).Want(412)
+	a.Do(apitest.Request{Method: "POST", Path: oldest, Header: apitest.WithHeader("If-Match", tag)}).Want(200)
 	is.Equal(versions(), "f f e c b start ") // restoring loses nothing
 }
 
@@ -244,10 +244,10 @@ func TestEntityTagsCrossOrigin(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	a := apitest.Start(t)
-	got := a.Do(apitest.ApiRequest{Method: http.MethodOptions, Path: "/api/v1/notes/x", Anyone: true, Header: apitest.WithHeader("Origin", "null", "Access-Control-Request-Method", "PUT")}).Want(204)
+	got := a.Do(apitest.Request{Method: http.MethodOptions, Path: "/api/v1/notes/x", Anyone: true, Header: apitest.WithHeader("Origin", "null", "Access-Control-Request-Method", "PUT")}).Want(204)
 	for _, name := range []string{"if-match", "if-none-match", "prefer"} {
 		is.True(strings.Contains(got.Header.Get("Access-Control-Allow-Headers"), name))
 	}
 	is.True(strings.Contains(got.Header.Get("Access-Control-Allow-Methods"), "PUT"))
-	is.True(strings.Contains(a.Do(apitest.ApiRequest{Method: "GET", Path: "/api/v1/notes", Header: apitest.WithHeader("Origin", "null")}).Header.Get("Access-Control-Expose-Headers"), "ETag"))
+	is.True(strings.Contains(a.Do(apitest.Request{Method: "GET", Path: "/api/v1/notes", Header: apitest.WithHeader("Origin", "null")}).Header.Get("Access-Control-Expose-Headers"), "ETag"))
 }

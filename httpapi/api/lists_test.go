@@ -55,10 +55,10 @@ func collection(t testing.TB, k *record.Kind, n int) *apitest.App {
 			for name, v := range said {
 				body[name] = v
 			}
-			a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/" + k.Path, JSON: body, Raw: true}).Want(201)
+			a.Do(apitest.Request{Method: "POST", Path: "/api/v1/" + k.Path, JSON: body, Raw: true}).Want(201)
 		}
 		for range i % 3 * b2i(i%2 == 0) { // views by others
-			a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/" + k.Path + "/p/" + slug, Anyone: true, JSON: "{}", Raw: true})
+			a.Do(apitest.Request{Method: "POST", Path: "/api/v1/" + k.Path + "/p/" + slug, Anyone: true, JSON: "{}", Raw: true})
 			if k == record.Files {
 				a.Visit("/x/" + slug)
 			}
@@ -252,22 +252,22 @@ func TestListQueries(t *testing.T) {
 			if strings.HasPrefix(q, "sort=size") && path != "notes" {
 				continue
 			}
-			got := a.Do(apitest.ApiRequest{Method: "GET", Path: "/api/v1/" + path + "?" + q, Raw: true}).Want(400)
+			got := a.Do(apitest.Request{Method: "GET", Path: "/api/v1/" + path + "?" + q, Raw: true}).Want(400)
 			is.True(slices.Contains([]string{"bad_query", "bad_cursor"}, got.Text("code")))
 		}
 	}
 	for _, q := range []string{"sort=size", "cursor=" + a.Get("/api/v1/files?limit=2").Text("nextCursor")} {
-		a.Do(apitest.ApiRequest{Method: "GET", Path: "/api/v1/notes?" + q, Raw: true}).Want(400) // of another list
+		a.Do(apitest.Request{Method: "GET", Path: "/api/v1/notes?" + q, Raw: true}).Want(400) // of another list
 	}
 	for _, q := range []string{"type=picture", "type=Image", "type=image,video"} {
-		a.Do(apitest.ApiRequest{Method: "GET", Path: "/api/v1/files?" + q, Raw: true}).Want(400)
+		a.Do(apitest.Request{Method: "GET", Path: "/api/v1/files?" + q, Raw: true}).Want(400)
 	}
-	text := a.Do(apitest.ApiRequest{Method: "GET", Path: "/api/v1/files?limit=0&offset=-1&favorite=x&public=x&sort=x&type=x", Raw: true}).Want(400).Text("error")
+	text := a.Do(apitest.Request{Method: "GET", Path: "/api/v1/files?limit=0&offset=-1&favorite=x&public=x&sort=x&type=x", Raw: true}).Want(400).Text("error")
 	for _, name := range []string{"limit", "offset", "favorite", "public", "sort", "type"} {
 		is.True(strings.Contains(strings.ToLower(text), name)) // all that is wrong is said at once
 	}
 	for _, q := range []string{"limit=1", "limit=500", "offset=10000000", "limit=", "q=%00", "q=%F0%9F%98%80", "tag=,&tags=a,,b", "limit=&offset=&cursor=&q=&tag=&tags=,,&favorite=&public=&sort="} {
-		a.Do(apitest.ApiRequest{Method: "GET", Path: "/api/v1/notes?" + q, Raw: true}).Want(200)
+		a.Do(apitest.Request{Method: "GET", Path: "/api/v1/notes?" + q, Raw: true}).Want(200)
 	}
 	is.Equal(len(a.Get("/api/v1/notes?limit=1").IDs()), 1)
 	for range 49 {
@@ -360,10 +360,10 @@ func TestListsOfAccounts(t *testing.T) {
 				"cursor=AQ&offset=0", "%zz", "sort=oldest&cursor=" + a.Get(path+"?limit=1").Text("nextCursor"),
 				"cursor=" + a.Get(other+"?limit=1").Text("nextCursor"),
 			} {
-				got := a.Do(apitest.ApiRequest{Method: "GET", Path: path + "?" + q, Raw: true}).Want(400)
+				got := a.Do(apitest.Request{Method: "GET", Path: path + "?" + q, Raw: true}).Want(400)
 				is.True(slices.Contains([]string{"bad_query", "bad_cursor"}, got.Text("code")))
 			}
-			text := a.Do(apitest.ApiRequest{Method: "GET", Path: path + "?limit=0&offset=-1&sort=x", Raw: true}).Want(400).Text("error")
+			text := a.Do(apitest.Request{Method: "GET", Path: path + "?limit=0&offset=-1&sort=x", Raw: true}).Want(400).Text("error")
 			for _, name := range []string{"the parameter limit", "offset", "sort"} {
 				is.True(strings.Contains(strings.ToLower(text), name)) // all that is wrong is said at once
 			}
@@ -395,5 +395,5 @@ func TestNewRecordsDoNotDisturbAWalk(t *testing.T) {
 		a.Post("/api/v1/notes", `{"content":"x"}`).Want(201)
 	}
 	is.Equal(walked, before)
-	is.Equal(a.Do(apitest.ApiRequest{Method: http.MethodHead, Path: "/api/v1/notes"}).Status, 200)
+	is.Equal(a.Do(apitest.Request{Method: http.MethodHead, Path: "/api/v1/notes"}).Status, 200)
 }

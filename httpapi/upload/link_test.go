@@ -90,12 +90,12 @@ func TestUploadRequests(t *testing.T) {
 	is.Equal(a.CodeOf(a.Patch(at, map[string]any{"slug": "note-1"}), 409), "slug_taken")
 
 	for _, bad := range []map[string]any{{}, {"title": " "}, {"title": "x", "slug": "up"}, {"title": "x", "maxUploads": -1}, {"title": "x", "allowedTypes": []string{"*"}}, {"title": "x", "expiresAt": "2001-01-01T00:00:00Z"}} {
-		a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/upload-requests", JSON: bad, Raw: true}).Want(422)
+		a.Do(apitest.Request{Method: "POST", Path: "/api/v1/upload-requests", JSON: bad, Raw: true}).Want(422)
 	}
 
 	// Another's are not there.
 	bob := a.AddKey(a.AddUser("bob", people.Member), people.ScopeAll)
-	for _, q := range []apitest.ApiRequest{
+	for _, q := range []apitest.Request{
 		{Method: "GET", Path: at},
 		{Method: "PATCH", Path: at, JSON: map[string]any{"title": "mine"}},
 		{Method: "DELETE", Path: at},
@@ -105,7 +105,7 @@ func TestUploadRequests(t *testing.T) {
 		q.Key = bob
 		a.Do(q).Want(404)
 	}
-	is.Equal(a.Do(apitest.ApiRequest{Method: "GET", Path: "/api/v1/upload-requests", Key: bob}).Want(200).At("total"), 0.0)
+	is.Equal(a.Do(apitest.Request{Method: "GET", Path: "/api/v1/upload-requests", Key: bob}).Want(200).At("total"), 0.0)
 
 	a.Delete(at).Want(200)
 	a.Delete(at).Want(404)
@@ -161,8 +161,8 @@ func TestUploadLink(t *testing.T) {
 	is.Equal(look.Header.Get("Content-Type"), "text/plain; charset=utf-8")
 	is.Equal(look.Header.Get("X-Content-Type-Options"), "nosniff")
 	is.Equal(look.Header.Get("Cache-Control"), "private, no-store")
-	is.Equal(string(a.Do(apitest.ApiRequest{Method: "GET", Path: queue + "/" + first + "/content", Header: http.Header{"Range": {"bytes=1-2"}}}).Want(206).Body), "ir")
-	a.Do(apitest.ApiRequest{Method: "GET", Path: queue + "/" + first + "/content", Header: http.Header{"Range": {"bytes=99-"}}}).Want(416)
+	is.Equal(string(a.Do(apitest.Request{Method: "GET", Path: queue + "/" + first + "/content", Header: http.Header{"Range": {"bytes=1-2"}}}).Want(206).Body), "ir")
+	a.Do(apitest.Request{Method: "GET", Path: queue + "/" + first + "/content", Header: http.Header{"Range": {"bytes=99-"}}}).Want(416)
 	is.True(strings.HasPrefix(a.Get(queue+"/"+second+"/content").Want(200).Header.Get("Content-Disposition"), "attachment"))
 	a.Flip("\x00\x01")
 	a.Get(queue + "/" + second + "/content").Want(503)
@@ -180,14 +180,14 @@ func TestUploadLink(t *testing.T) {
 		is.Equal(a.CodeOf(a.Patch(queue+"/"+first, map[string]any{"action": action}), 409), "already_decided")
 	}
 	a.Get(queue + "/" + first + "/content").Want(404)
-	a.Do(apitest.ApiRequest{Method: "PATCH", Path: queue + "/" + second, JSON: `{"action":"keep"}`, Raw: true}).Want(422)
-	a.Do(apitest.ApiRequest{Method: "PATCH", Path: queue + "/" + second, JSON: `{}`, Raw: true}).Want(422)
+	a.Do(apitest.Request{Method: "PATCH", Path: queue + "/" + second, JSON: `{"action":"keep"}`, Raw: true}).Want(422)
+	a.Do(apitest.Request{Method: "PATCH", Path: queue + "/" + second, JSON: `{}`, Raw: true}).Want(422)
 	is.Equal(a.Patch(queue+"/"+second, map[string]any{"action": "reject"}).Want(200).At("data.fileSlug"), nil)
 	a.Get(queue + "/" + second + "/content").Want(404)
 	is.Equal(a.Get(queue+"?status=rejected").Want(200).At("items.0.itemId"), second)
 	is.Equal(a.Get(queue+"?status=pending").Want(200).At("total"), 0.0)
 	is.Equal(a.Get(queue).Want(200).At("total"), 2.0)
-	a.Do(apitest.ApiRequest{Method: "GET", Path: queue + "?status=lost", Raw: true}).Want(400)
+	a.Do(apitest.Request{Method: "GET", Path: queue + "?status=lost", Raw: true}).Want(400)
 
 	// The bytes of what was rejected are free for the sweep; of what was approved they are not.
 	view := func(text string) (loose bool) {
@@ -275,7 +275,7 @@ func TestUploadLinkPassword(t *testing.T) {
 	is.True(strings.Contains(string(locked.Body), `action="/up/`+slug+`/unlock"`))
 	is.True(!strings.Contains(string(locked.Body), "Photos"))
 	unlock := func(password string) *apitest.Answer {
-		return a.Do(apitest.ApiRequest{
+		return a.Do(apitest.Request{
 			Method: "POST", Path: "/up/" + slug + "/unlock", Anyone: true, JSON: url.Values{"password": {password}}.Encode(),
 			Header: http.Header{"Content-Type": {"application/x-www-form-urlencoded"}},
 		})
@@ -299,7 +299,7 @@ func TestPlainForm(t *testing.T) {
 	id, slug := a.Ask(map[string]any{"maxUploads": 1, "brandColor": "#FF0000"})
 	page := a.Visit("/up/" + slug).Want(200)
 	is.True(strings.Contains(string(page.Body), `fill="#FF0000"`))
-	a.Do(apitest.ApiRequest{Method: "HEAD", Path: "/up/" + slug, Anyone: true}).Want(200)
+	a.Do(apitest.Request{Method: "HEAD", Path: "/up/" + slug, Anyone: true}).Want(200)
 	a.Get("/up/" + slug).Want(200) // the owner
 	post := func(files ...apitest.Part) *apitest.Answer {
 		q := a.UploadRequest(map[string]string{"name": "Bob"}, files...)
@@ -401,13 +401,13 @@ func TestBrokenTransfers(t *testing.T) {
 		apitest.Eventually(t, "the place is not given back", func() bool { return a.Leave(slug, nil, nil, large).Status == 413 })
 	}
 	for _, body := range []string{"", head, head + "abc", "--b\r\n" + strings.Repeat("x", 100_000), head + "x\r\n--b\r\nContent-Disposition: form-data; name=\"file\"\r\n\r\ny\r\n--b--"} {
-		g := a.Do(apitest.ApiRequest{
+		g := a.Do(apitest.Request{
 			Method: "POST", Path: "/api/v1/upload-requests/p/" + slug + "/files", Anyone: true, Raw: true, Body: strings.NewReader(body),
 			Header: http.Header{"Content-Type": {"multipart/form-data; boundary=b"}},
 		})
 		is.True(g.Status == 400 || g.Status == 403 && strings.Contains(body, "y\r\n"))
 	}
-	a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/upload-requests/p/" + slug + "/files", Anyone: true, Raw: true, JSON: `{}`}).Want(415)
+	a.Do(apitest.Request{Method: "POST", Path: "/api/v1/upload-requests/p/" + slug + "/files", Anyone: true, Raw: true, JSON: `{}`}).Want(415)
 	a.Leave(slug, nil, nil, apitest.File("b.txt", "", strings.Repeat("x", 150_000))).Want(201) // there is all the room there was
 	is.Equal(a.Get("/api/v1/upload-requests/queue").Want(200).At("total"), 1.0)
 	n := 0
@@ -456,7 +456,7 @@ func TestProofOfWork(t *testing.T) {
 	try("X-Captcha-Token", token).Want(201)
 	is.Equal(a.CodeOf(try("X-Captcha-Token", token), 400), "captcha_required") // once
 	verify := func(token string) *apitest.Answer {
-		return a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/captcha/verify", Anyone: true, JSON: map[string]any{"token": token}})
+		return a.Do(apitest.Request{Method: "POST", Path: "/api/v1/captcha/verify", Anyone: true, JSON: map[string]any{"token": token}})
 	}
 	is.Equal(a.CodeOf(verify(token), 400), "captcha_required")
 	got := verify(a.Solve()).Want(200)
@@ -554,7 +554,7 @@ func TestCaptchaProvider(t *testing.T) {
 	how(says(200, `{"success":true,"hostname":"x"}`))
 	try().Want(201)
 	is.Equal(*asked.Load(), url.Values{"secret": {"hush"}, "response": {"tok"}, "remoteip": {"127.0.0.1"}})
-	pass := a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/captcha/verify", Anyone: true, JSON: map[string]any{"token": "tok"}}).Want(200).Text("pass")
+	pass := a.Do(apitest.Request{Method: "POST", Path: "/api/v1/captcha/verify", Anyone: true, JSON: map[string]any{"token": "tok"}}).Want(200).Text("pass")
 	how(says(200, `{"success":false,"error-codes":["timeout-or-duplicate"]}`))
 	is.Equal(a.CodeOf(try(), 400), "captcha_required")
 	a.Leave(slug, http.Header{"X-Captcha-Pass": {pass}}, nil, apitest.File("a", "", "x")).Want(201)
@@ -682,4 +682,30 @@ func TestSendersBehindProxies(t *testing.T) {
 		}
 		is.Equal(got, want)
 	}
+}
+
+// TestRequestSlugsAreNotTriedOut: the links of upload requests are shared
+// addresses like all others.
+func TestRequestSlugsAreNotTriedOut(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := apitest.Start(t)
+	_, slug := a.Ask(nil)
+	for i := range limit.MaxMisses {
+		switch i % 3 {
+		case 0:
+			a.Visit(fmt.Sprintf("/up/guess%d", i)).Want(404)
+		case 1:
+			a.Visit(fmt.Sprintf("/api/v1/upload-requests/p/guess%d", i)).Want(404)
+		default:
+			a.Leave(fmt.Sprintf("guess%d", i), nil, nil, apitest.File("a", "", "x")).Want(404)
+		}
+	}
+	for _, g := range []*apitest.Answer{a.Visit("/up/" + slug), a.Visit("/api/v1/upload-requests/p/" + slug), a.Leave(slug, nil, nil, apitest.File("a", "", "x"))} {
+		is.Equal(g.Status, 429)
+		is.True(g.Header.Get("Retry-After") != "")
+	}
+	a.Get("/up/" + slug).Want(200) // who is known may look
+	a.Clock.Advance(limit.MissWindow)
+	a.Visit("/up/" + slug).Want(200)
 }

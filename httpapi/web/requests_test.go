@@ -1,4 +1,4 @@
-package api_test
+package web_test
 
 import (
 	"bytes"
@@ -80,7 +80,7 @@ func TestRequestsThatCannotBeRead(t *testing.T) {
 			is := is.New(t)
 			a := a.With(t)
 			id := a.Get("/api/v1/notes").IDs()[0]
-			for _, at := range []apitest.ApiRequest{{Method: "POST", Path: "/api/v1/notes"}, {Method: "PATCH", Path: "/api/v1/notes/" + id}} {
+			for _, at := range []apitest.Request{{Method: "POST", Path: "/api/v1/notes"}, {Method: "PATCH", Path: "/api/v1/notes/" + id}} {
 				at.Body, at.Header, at.Raw = strings.NewReader(q.body), q.header, true
 				is.Equal(a.Refused(at, q.status).Text("code"), q.code)
 			}
@@ -88,7 +88,7 @@ func TestRequestsThatCannotBeRead(t *testing.T) {
 	}
 	is.Equal(a.Get("/api/v1/notes").At("total"), 1.0)
 
-	for name, q := range map[string]apitest.ApiRequest{
+	for name, q := range map[string]apitest.Request{
 		"32 levels":                  {JSON: deep(31)},
 		"charset":                    {JSON: `{"content":"x"}`, Header: json("Content-Type", "application/json; charset=UTF-8")},
 		"type in capitals":           {JSON: `{"content":"x"}`, Header: json("Content-Type", "Application/JSON")},
@@ -119,13 +119,13 @@ func TestLenientScalars(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	a := apitest.Start(t)
-	got := a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/games", Raw: true, JSON: `{"title":"Go","isPublic":"true","isFavorite":"true","rating":"7","playtimeMinutes":"60.0","maxViews":"1e2"}`}).Want(201)
+	got := a.Do(apitest.Request{Method: "POST", Path: "/api/v1/games", Raw: true, JSON: `{"title":"Go","isPublic":"true","isFavorite":"true","rating":"7","playtimeMinutes":"60.0","maxViews":"1e2"}`}).Want(201)
 	is.Equal(got.At("data.isPublic"), true)
 	is.Equal(got.At("data.isFavorite"), true)
 	is.Equal(got.At("data.rating"), 7.0)
 	is.Equal(got.At("data.playtimeMinutes"), 60.0)
 	is.Equal(got.At("data.maxViews"), 100.0)
-	got = a.Do(apitest.ApiRequest{Method: "PATCH", Path: "/api/v1/games/" + got.Text("data.id"), Raw: true, JSON: `{"isPublic":"false","rating":"0"}`}).Want(200)
+	got = a.Do(apitest.Request{Method: "PATCH", Path: "/api/v1/games/" + got.Text("data.id"), Raw: true, JSON: `{"isPublic":"false","rating":"0"}`}).Want(200)
 	is.Equal(got.At("data.isPublic"), false)
 	is.Equal(got.At("data.rating"), 0.0)
 }
@@ -146,7 +146,7 @@ func TestBodyLimits(t *testing.T) {
 			size = 4 << 20
 		}
 		id := a.Made("/api/v1/"+k.Path, body)
-		for _, at := range []apitest.ApiRequest{{Method: "POST", Path: "/api/v1/" + k.Path}, {Method: "PATCH", Path: "/api/v1/" + k.Path + "/" + id}} {
+		for _, at := range []apitest.Request{{Method: "POST", Path: "/api/v1/" + k.Path}, {Method: "PATCH", Path: "/api/v1/" + k.Path + "/" + id}} {
 			at.Header, at.Raw = http.Header{"Content-Type": {"application/json"}}, true
 			hidden := func(n int) io.Reader { return io.MultiReader(strings.NewReader(pad(body, n))) } // its length
 			if at.Method == "POST" {
@@ -161,7 +161,7 @@ func TestBodyLimits(t *testing.T) {
 			}
 		}
 	}
-	for _, at := range []apitest.ApiRequest{
+	for _, at := range []apitest.Request{
 		{Method: "POST", Path: "/api/v1/tags"},
 		{Method: "POST", Path: "/api/v1/folders"},
 		{Method: "POST", Path: "/api/v1/keys"},
@@ -174,7 +174,7 @@ func TestBodyLimits(t *testing.T) {
 		a.Refused(at, 413)
 	}
 	// A body without end is not read to its end.
-	a.Refused(apitest.ApiRequest{
+	a.Refused(apitest.Request{
 		Method: "POST", Path: "/api/v1/notes", Raw: true, Header: http.Header{"Content-Type": {"application/json"}},
 		Body: io.MultiReader(strings.NewReader(`{"content":"`), endless('x')),
 	}, 413)
@@ -215,7 +215,7 @@ func TestOneAnswerNamesEveryBadField(t *testing.T) {
 			a := a.With(t)
 			id := a.Made("/api/v1/"+k.Path, apitest.Whole[k])
 			body := "{" + own.body + "," + strings.Replace(common, "%s", k.Limit, 1) + "}"
-			for _, q := range []apitest.ApiRequest{{Method: "POST", Path: "/api/v1/" + k.Path}, {Method: "PATCH", Path: "/api/v1/" + k.Path + "/" + id}} {
+			for _, q := range []apitest.Request{{Method: "POST", Path: "/api/v1/" + k.Path}, {Method: "PATCH", Path: "/api/v1/" + k.Path + "/" + id}} {
 				q.JSON = body
 				got := a.Refused(q, 422)
 				is.Equal(got.Fields(), names(k, own.names...))
@@ -236,7 +236,7 @@ func TestOneAnswerNamesEveryBadField(t *testing.T) {
 		is := is.New(t)
 		a := a.With(t)
 		post := func(path, body string) []string {
-			return a.Refused(apitest.ApiRequest{Method: "POST", Path: "/api/v1/" + path, JSON: body}, 422).Fields()
+			return a.Refused(apitest.Request{Method: "POST", Path: "/api/v1/" + path, JSON: body}, 422).Fields()
 		}
 		is.Equal(post("notes", `{"expiresAt":"2001-01-01T00:00:00Z"}`), []string{"content", "expiresAt"})
 		is.Equal(post("tags", `{"color":"red"}`), []string{"color", "name"})
@@ -244,8 +244,8 @@ func TestOneAnswerNamesEveryBadField(t *testing.T) {
 		is.Equal(post("keys", `{"scopes":["root"],"expiresAt":"2001-01-01T00:00:00Z"}`), []string{"expiresAt", "name", "scopes"})
 		is.Equal(post("admin/users", `{"username":"-","password":"short","role":"root","disabled":5,"quotaBytes":-1}`),
 			[]string{"disabled", "password", "quotaBytes", "role", "username"})
-		is.Equal(a.Refused(apitest.ApiRequest{Method: "PATCH", Path: "/api/v1/me", JSON: `{"displayName":5,"password":"short"}`}, 422).Fields(), []string{"displayName", "password"})
-		is.Equal(a.Refused(apitest.ApiRequest{Method: "PATCH", Path: "/api/v1/admin/settings", JSON: `{"apiTokensDisabled":5,"defaultQuotaBytes":0,"maxUploadBytes":1.5}`}, 422).Fields(),
+		is.Equal(a.Refused(apitest.Request{Method: "PATCH", Path: "/api/v1/me", JSON: `{"displayName":5,"password":"short"}`}, 422).Fields(), []string{"displayName", "password"})
+		is.Equal(a.Refused(apitest.Request{Method: "PATCH", Path: "/api/v1/admin/settings", JSON: `{"apiTokensDisabled":5,"defaultQuotaBytes":0,"maxUploadBytes":1.5}`}, 422).Fields(),
 			[]string{"apiTokensDisabled", "defaultQuotaBytes", "maxUploadBytes"})
 	})
 	is.True(a.Sound())
@@ -257,11 +257,11 @@ func TestRequestID(t *testing.T) {
 	a := apitest.Start(t)
 	for _, path := range []string{"/api/v1/notes", "/api/v1/notes/none", "/api/v1/nothing", "/healthz", "/x/none"} {
 		for _, id := range []string{"a", "abc-123_X.y", strings.Repeat("z", 64)} {
-			is.Equal(a.Do(apitest.ApiRequest{Method: "GET", Path: path, Header: http.Header{"X-Request-Id": {id}}}).Header.Get("X-Request-Id"), id)
+			is.Equal(a.Do(apitest.Request{Method: "GET", Path: path, Header: http.Header{"X-Request-Id": {id}}}).Header.Get("X-Request-Id"), id)
 			is.True(strings.Contains(a.Logged.String(), `"requestId":"`+id+`"`))
 		}
 		for _, id := range []string{"", strings.Repeat("z", 65), "a b", "a\"b", "<x>", "é", "a,b", "a\tb"} {
-			got := a.Do(apitest.ApiRequest{Method: "GET", Path: path, Header: http.Header{"X-Request-Id": {id}}}).Header.Get("X-Request-Id")
+			got := a.Do(apitest.Request{Method: "GET", Path: path, Header: http.Header{"X-Request-Id": {id}}}).Header.Get("X-Request-Id")
 			is.True(got != id && got != "")
 			is.True(strings.Contains(a.Logged.String(), `"requestId":"`+got+`"`))
 		}
@@ -301,12 +301,12 @@ func TestMethods(t *testing.T) {
 			if slices.Contains(methods, m) {
 				continue
 			}
-			got := a.Do(apitest.ApiRequest{Method: m, Path: path, Raw: true}).Want(405)
+			got := a.Do(apitest.Request{Method: m, Path: path, Raw: true}).Want(405)
 			allow := strings.Split(got.Header.Get("Allow"), ", ")
 			slices.Sort(allow)
 			is.Equal(allow, methods)
 		}
-		got := a.Do(apitest.ApiRequest{Method: "OPTIONS", Path: path, Raw: true}).Want(204)
+		got := a.Do(apitest.Request{Method: "OPTIONS", Path: path, Raw: true}).Want(204)
 		is.True(got.Header.Get("Allow") != "")
 	}
 }
@@ -320,11 +320,11 @@ func TestUnknownPaths(t *testing.T) {
 		"/api/v1/notes/%2e%2e", "/api/v1/notes/a%2Fb", "/api/v1/tags/merge", "/api/v1/admin", "/api/v1/game-tags",
 	} {
 		for _, m := range []string{"GET", "POST", "DELETE"} {
-			got := a.Do(apitest.ApiRequest{Method: m, Path: path, Raw: true})
+			got := a.Do(apitest.Request{Method: m, Path: path, Raw: true})
 			is.True(got.Status == 404 || got.Status == 405)
 			is.Equal(got.Header.Get("Content-Type"), "application/json")
 		}
-		a.Do(apitest.ApiRequest{Method: "GET", Path: path, Anyone: true, Raw: true})
+		a.Do(apitest.Request{Method: "GET", Path: path, Anyone: true, Raw: true})
 	}
 	is.Equal(a.Get("/api/v1/nothing").Want(404).Text("code"), "not_found")
 	// The document says the same of a thing that is not there.
@@ -347,7 +347,7 @@ func TestAnswersAreNotCached(t *testing.T) {
 		is.Equal(got.Header.Get("Content-Type"), "application/json")
 		is.Equal(got.Header.Get("Cache-Control"), "no-store")
 		is.Equal(got.Header.Get("X-Content-Type-Options"), "nosniff")
-		head := a.Do(apitest.ApiRequest{Method: "HEAD", Path: "/api/v1/" + path})
+		head := a.Do(apitest.Request{Method: "HEAD", Path: "/api/v1/" + path})
 		is.Equal(head.Status, got.Status)
 		is.Equal(len(head.Body), 0)
 		if got.Status != 200 {

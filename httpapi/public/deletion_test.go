@@ -1,4 +1,4 @@
-package httpapi_test
+package public_test
 
 import (
 	"bytes"
@@ -24,7 +24,7 @@ func TestDeletionAddress(t *testing.T) {
 	a := apitest.Start(t)
 	visit := func(path string) *apitest.Answer { return a.Visit(path, "Accept", "text/html") }
 	press := func(path string) *apitest.Answer {
-		return a.Do(apitest.ApiRequest{Method: "POST", Path: path, Anyone: true})
+		return a.Do(apitest.Request{Method: "POST", Path: path, Anyone: true})
 	}
 
 	made := a.Post("/api/v1/notes", `{"title":"Where <gold> is","content":"under the oak","password":"12345678"}`).Want(201)
@@ -33,7 +33,7 @@ func TestDeletionAddress(t *testing.T) {
 	is.True(bytes.Contains(page.Body, []byte("Where &lt;gold&gt; is")))
 	is.True(!bytes.Contains(page.Body, []byte("oak")))
 	is.Equal(page.Header.Get("Cache-Control"), "no-store")
-	a.Do(apitest.ApiRequest{Method: "HEAD", Path: at, Anyone: true}).Want(200)
+	a.Do(apitest.Request{Method: "HEAD", Path: at, Anyone: true}).Want(200)
 	a.Visit(at, "Sec-Purpose", "prefetch").Want(200)
 	a.Patch("/api/v1/notes/"+made.Text("data.id"), `{"slug":"moved"}`).Want(200)
 	is.True(!strings.Contains(string(a.Get("/api/v1/notes/moved").Want(200).Body), "deletionUrl"))

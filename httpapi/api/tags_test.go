@@ -45,7 +45,7 @@ func TestTagNames(t *testing.T) {
 	is.Equal(made.At("data.count"), 0.0)
 	id := made.Text("data.id")
 	for _, same := range []string{"straße und weg", "STRASSE UND WEG", "Straße  und Weg", "Strasse Und Weg"} {
-		a.Refused(apitest.ApiRequest{Method: "POST", Path: "/api/v1/tags", JSON: map[string]any{"name": same}}, 409)
+		a.Refused(apitest.Request{Method: "POST", Path: "/api/v1/tags", JSON: map[string]any{"name": same}}, 409)
 		got := a.Post("/api/v1/notes", map[string]any{"content": "x", "tags": []string{same, "straße und weg"}}).Want(201)
 		is.Equal(fmt.Sprint(got.At("data.tags")), "[Straße und Weg]") // as first written, once
 	}
@@ -55,11 +55,11 @@ func TestTagNames(t *testing.T) {
 	is.Equal(a.Tags(), []string{"Café", "Straße und Weg"})
 
 	for _, bad := range []any{"", " ", "\u2003", chars(65), "a,b", "a\x00", "a\x07", "a\u202eb", 5, true, []any{"a"}, nil} {
-		is.Equal(a.Refused(apitest.ApiRequest{Method: "POST", Path: "/api/v1/tags", JSON: map[string]any{"name": bad}}, 422).Fields(), []string{"name"})
-		is.Equal(a.Refused(apitest.ApiRequest{Method: "PATCH", Path: "/api/v1/tags/" + id, JSON: map[string]any{"name": bad}}, 422).Fields(), []string{"name"})
+		is.Equal(a.Refused(apitest.Request{Method: "POST", Path: "/api/v1/tags", JSON: map[string]any{"name": bad}}, 422).Fields(), []string{"name"})
+		is.Equal(a.Refused(apitest.Request{Method: "PATCH", Path: "/api/v1/tags/" + id, JSON: map[string]any{"name": bad}}, 422).Fields(), []string{"name"})
 	}
 	a.Made("/api/v1/tags", map[string]any{"name": chars(64)})
-	is.Equal(a.Refused(apitest.ApiRequest{Method: "PATCH", Path: "/api/v1/tags/" + id, JSON: `{"name":"café"}`}, 409).Text("code"), "tag_taken")
+	is.Equal(a.Refused(apitest.Request{Method: "PATCH", Path: "/api/v1/tags/" + id, JSON: `{"name":"café"}`}, 409).Text("code"), "tag_taken")
 	is.Equal(a.Patch("/api/v1/tags/"+id, `{"name":"strasse und WEG"}`).Want(200).Text("data.name"), "strasse und WEG") // its own name in another case
 }
 
@@ -144,9 +144,9 @@ func TestBadMerges(t *testing.T) {
 		`{}`, `{"into":null}`, `{"into":""}`, `{"into":5}`, `{"into":"one"}`, `{"into":"` + id + `"}`, `{"into":"01890a5d-ac96-774b-bcce-b302099a8057"}`,
 		`{"into":"00000000-0000-0000-0000-000000000000"}`, `{"into":["` + id + `"]}`,
 	} {
-		is.Equal(a.Refused(apitest.ApiRequest{Method: "POST", Path: "/api/v1/tags/" + id + "/merge", JSON: body}, 422).Fields(), []string{"into"})
+		is.Equal(a.Refused(apitest.Request{Method: "POST", Path: "/api/v1/tags/" + id + "/merge", JSON: body}, 422).Fields(), []string{"into"})
 	}
-	a.Refused(apitest.ApiRequest{Method: "POST", Path: "/api/v1/tags/01890a5d-ac96-774b-bcce-b302099a8057/merge", JSON: `{"into":"` + id + `"}`}, 404)
+	a.Refused(apitest.Request{Method: "POST", Path: "/api/v1/tags/01890a5d-ac96-774b-bcce-b302099a8057/merge", JSON: `{"into":"` + id + `"}`}, 404)
 }
 
 func TestFolders(t *testing.T) {
@@ -158,10 +158,10 @@ func TestFolders(t *testing.T) {
 	is.Equal(made.Text("data.name"), "Holi days")
 	is.Equal(made.Text("data.color"), "#AABBCC")
 	is.Equal(made.At("data.count"), 0.0)
-	a.Refused(apitest.ApiRequest{Method: "POST", Path: "/api/v1/folders", JSON: `{"name":"HOLI DAYS"}`}, 409)
+	a.Refused(apitest.Request{Method: "POST", Path: "/api/v1/folders", JSON: `{"name":"HOLI DAYS"}`}, 409)
 	for _, bad := range []any{"", " ", chars(513), "a\x00", "a\x07", 5, true, nil} {
-		is.Equal(a.Refused(apitest.ApiRequest{Method: "POST", Path: "/api/v1/folders", JSON: map[string]any{"name": bad}}, 422).Fields(), []string{"name"})
-		is.Equal(a.Refused(apitest.ApiRequest{Method: "PATCH", Path: "/api/v1/folders/" + id, JSON: map[string]any{"name": bad}}, 422).Fields(), []string{"name"})
+		is.Equal(a.Refused(apitest.Request{Method: "POST", Path: "/api/v1/folders", JSON: map[string]any{"name": bad}}, 422).Fields(), []string{"name"})
+		is.Equal(a.Refused(apitest.Request{Method: "PATCH", Path: "/api/v1/folders/" + id, JSON: map[string]any{"name": bad}}, 422).Fields(), []string{"name"})
 	}
 	up := a.Upload(map[string]string{"folderId": id}, apitest.File("a.txt", "", "x")).Want(201)
 	is.Equal(up.Text("folder.name"), "Holi days")
@@ -170,7 +170,7 @@ func TestFolders(t *testing.T) {
 	is.Equal(a.Get("/api/v1/folders").At("total"), 2.0)
 	is.Equal(a.Get("/api/v1/folders").At("data.1.count"), 2.0)
 	is.Equal(a.Patch("/api/v1/folders/"+id, `{"name":"Trips"}`).Want(200).At("data.count"), 2.0)
-	is.Equal(a.Refused(apitest.ApiRequest{Method: "PATCH", Path: "/api/v1/folders/" + id, JSON: `{"name":"new"}`}, 409).Text("code"), "folder_taken")
+	is.Equal(a.Refused(apitest.Request{Method: "PATCH", Path: "/api/v1/folders/" + id, JSON: `{"name":"new"}`}, 409).Text("code"), "folder_taken")
 	path := "/api/v1/files/" + up.Text("id")
 	is.Equal(a.Get(path).Text("data.folder.name"), "Trips")
 	is.Equal(a.Patch(path, `{"folderId":"`+other+`"}`).Want(200).Text("data.folder.name"), "New")
@@ -207,9 +207,9 @@ func TestTagsOfFiles(t *testing.T) {
 	is.Equal(names(a.Patch(path, map[string]any{"removeTagIds": []string{x}}).Want(200)), []string{"Z", "y"})
 	is.Equal(names(a.Patch(path, map[string]any{"addTagIds": []string{x}, "removeTagIds": []string{y, x}}).Want(200)), []string{"Z"})
 	is.Equal(names(a.Patch(path, `{"tags":["new","Y"]}`).Want(200)), []string{"new", "y"})
-	is.Equal(names(a.Do(apitest.ApiRequest{Method: "PATCH", Path: path, Raw: true, JSON: `{"tags":[{"name":"x"},"z"]}`}).Want(200)), []string{"x", "Z"})
+	is.Equal(names(a.Do(apitest.Request{Method: "PATCH", Path: path, Raw: true, JSON: `{"tags":[{"name":"x"},"z"]}`}).Want(200)), []string{"x", "Z"})
 	for _, bad := range []string{`[{}]`, `[{"name":5}]`, `[{"name":""}]`, `[["x"]]`, `[null]`} {
-		is.Equal(a.Refused(apitest.ApiRequest{Method: "PATCH", Path: path, JSON: `{"tags":` + bad + `}`}, 422).Fields(), []string{"tags"})
+		is.Equal(a.Refused(apitest.Request{Method: "PATCH", Path: path, JSON: `{"tags":` + bad + `}`}, 422).Fields(), []string{"tags"})
 	}
 	is.Equal(names(a.Patch(path, `{"tags":null}`).Want(200)), nil)
 }

@@ -25,7 +25,7 @@ func TestEveryKind(t *testing.T) {
 		a.Get("/api/v1/" + path + "/" + id).Want(200)
 		is.Equal(a.Get("/api/v1/"+path).Want(200).At("total"), 1.0)
 		a.Patch("/api/v1/"+path+"/"+slug, `{"isFavorite":true,"tags":["z"]}`).Want(200)
-		a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/" + path + "/p/" + slug, Anyone: true, JSON: "{}"}).Want(200)
+		a.Do(apitest.Request{Method: "POST", Path: "/api/v1/" + path + "/p/" + slug, Anyone: true, JSON: "{}"}).Want(200)
 		is.Equal(a.Delete("/api/v1/"+path+"/"+id).Want(200).At("ok"), true)
 		a.Get("/api/v1/" + path + "/" + id).Want(404)
 	}

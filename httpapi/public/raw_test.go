@@ -136,7 +136,7 @@ func TestPublicManyRanges(t *testing.T) {
 		{"bytes=1-1\nbytes=2-2", nil}, // two lines
 	} {
 		h := http.Header{"Range": strings.Split(c.ranges, "\n")}
-		got := a.Do(apitest.ApiRequest{Method: "GET", Path: "/x/" + slug, Anyone: true, Header: h, Raw: true})
+		got := a.Do(apitest.Request{Method: "GET", Path: "/x/" + slug, Anyone: true, Header: h, Raw: true})
 		a.IsHostile(c.ranges, got.Header)
 		switch {
 		case c.parts == nil:
@@ -167,7 +167,7 @@ func TestPublicManyRanges(t *testing.T) {
 			}
 			is.Equal(parts, c.parts)
 		}
-		head := a.Do(apitest.ApiRequest{Method: "HEAD", Path: "/x/" + slug, Anyone: true, Header: h.Clone(), Raw: true})
+		head := a.Do(apitest.Request{Method: "HEAD", Path: "/x/" + slug, Anyone: true, Header: h.Clone(), Raw: true})
 		is.Equal(head.Status, got.Status)
 		is.Equal(head.Header.Get("Content-Length"), got.Header.Get("Content-Length"))
 	}
@@ -480,7 +480,7 @@ func TestPublicOwner(t *testing.T) {
 	a := apitest.Start(t)
 	bob := a.AddUser("bob", people.Admin)
 	as := func(key, path string) *apitest.Answer {
-		return a.Do(apitest.ApiRequest{Method: "GET", Path: path, Key: key})
+		return a.Do(apitest.Request{Method: "GET", Path: path, Key: key})
 	}
 	a.Share("hidden", "slug", "hidden", "isPublic", "false", "password", "secret")
 	a.Share("once", "slug", "once", "maxViews", "2")
@@ -522,7 +522,7 @@ func TestPublicHidden(t *testing.T) {
 	dump := func(method, path string, header ...string) string {
 		h := apitest.WithHeader(header...)
 		h.Set("X-Request-Id", "same")
-		req := apitest.ApiRequest{Method: method, Path: path, Anyone: true, Header: h, Raw: true}
+		req := apitest.Request{Method: method, Path: path, Anyone: true, Header: h, Raw: true}
 		if method == "POST" {
 			req.JSON = "{}"
 		}
@@ -715,7 +715,7 @@ func TestOpensOfOneNetwork(t *testing.T) {
 	a.Share("content", "slug", "f", "maxViews", "1000")
 	a.Share("content", "slug", "free")
 	read := func(from string) *apitest.Answer {
-		return a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/notes/p/n", Anyone: true, JSON: `{}`, Header: apitest.WithHeader("X-Forwarded-For", from)})
+		return a.Do(apitest.Request{Method: "POST", Path: "/api/v1/notes/p/n", Anyone: true, JSON: `{}`, Header: apitest.WithHeader("X-Forwarded-For", from)})
 	}
 	const own, other = "192.0.2.1", "192.0.2.2"
 	for range 15 {
@@ -912,7 +912,7 @@ func TestPublicPasswords(t *testing.T) {
 
 	// In the API the password is in the body, or in the header.
 	read := func(body any, header ...string) *apitest.Answer {
-		return a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/notes/p/diary", Anyone: true, JSON: body, Header: apitest.WithHeader(header...), Raw: true})
+		return a.Do(apitest.Request{Method: "POST", Path: "/api/v1/notes/p/diary", Anyone: true, JSON: body, Header: apitest.WithHeader(header...), Raw: true})
 	}
 	is.Equal(read(`{"password":"secret"}`).Want(200).Text("data.content"), "text")
 	is.Equal(read(`{}`, "X-Share-Password", "secret").Want(200).Text("data.content"), "text")
@@ -923,7 +923,7 @@ func TestPublicPasswords(t *testing.T) {
 	read(`{"password":["secret"]}`).Want(422)
 	read(`{"password":1}`).Want(422)
 	read(`[`).Want(400)
-	is.Equal(a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/notes/p/diary?password=secret", Anyone: true, Raw: true}).Want(401).Code(), "password_required")
+	is.Equal(a.Do(apitest.Request{Method: "POST", Path: "/api/v1/notes/p/diary?password=secret", Anyone: true, Raw: true}).Want(401).Code(), "password_required")
 	a.Flush()
 	is.Equal(a.Counted("notes", "diary", "views"), 3)
 	// A new password ends what the old one opened.
@@ -1012,17 +1012,17 @@ func TestPublicReadCounts(t *testing.T) {
 		a.Post("/api/v1/"+k.Path, body).Want(201)
 		path := "/api/v1/" + k.Path + "/p/one-" + k.Name
 		read := func(key string) int {
-			return a.Do(apitest.ApiRequest{Method: "POST", Path: path, Key: key, Anyone: key == "", JSON: "{}"}).Status
+			return a.Do(apitest.Request{Method: "POST", Path: path, Key: key, Anyone: key == "", JSON: "{}"}).Status
 		}
 		is.Equal(read(a.Key), 200) // the owner
 		is.Equal(read(""), 200)
-		is.Equal(a.Do(apitest.ApiRequest{Method: "POST", Path: path, Anyone: true, Raw: true}).Status, 200) // without a body
+		is.Equal(a.Do(apitest.Request{Method: "POST", Path: path, Anyone: true, Raw: true}).Status, 200) // without a body
 		is.Equal(read(""), 410)
 		is.Equal(read(a.Key), 200)
 		is.Equal(a.Counted(k.Path, "one-"+k.Name, k.Counter), 2)
 		for _, other := range record.Kinds[1:] {
 			if other != k {
-				is.Equal(a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/" + other.Path + "/p/one-" + k.Name, Anyone: true, JSON: "{}"}).Status, 404)
+				is.Equal(a.Do(apitest.Request{Method: "POST", Path: "/api/v1/" + other.Path + "/p/one-" + k.Name, Anyone: true, JSON: "{}"}).Status, 404)
 			}
 		}
 	}
@@ -1040,7 +1040,7 @@ func TestPublicReadHides(t *testing.T) {
 		owners := a.Post("/api/v1/"+k.Path, body).Want(201).Object("data")
 		is.Equal(owners["isFavorite"], true)
 		for _, key := range []string{"", a.Key} {
-			got := a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/" + k.Path + "/p/one-" + k.Name, Key: key, Anyone: key == "", JSON: "{}"}).Want(200).Object("data")
+			got := a.Do(apitest.Request{Method: "POST", Path: "/api/v1/" + k.Path + "/p/one-" + k.Name, Key: key, Anyone: key == "", JSON: "{}"}).Want(200).Object("data")
 			_, there := got["isFavorite"]
 			is.True(!there)
 			hidden := []string{"isFavorite"}
@@ -1084,4 +1084,47 @@ func TestPublicLostContent(t *testing.T) {
 	is.True(strings.Contains(string(elsewhere.Get("/x/lost").Want(503).Body), "the server was started without it"))
 	a.Share("hello") // the same content again mends it
 	a.Visit("/x/lost").Want(200)
+}
+
+// TestPublicMisses: slugs cannot be tried out, and who has seen nothing but
+// what is shared, or is signed in, is not hindered.
+func TestPublicMisses(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := apitest.Start(t, func(c *web.Config) { c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")} })
+	a.Share("x", "slug", "there")
+	a.Share("x", "slug", "hidden", "isPublic", "false")
+	from := func(method, path, addr string) *apitest.Answer {
+		return a.Do(apitest.Request{Method: method, Path: path, Anyone: true, Raw: true, Header: apitest.WithHeader("X-Forwarded-For", addr)})
+	}
+	paths := []string{"/x/", "/v/", "/s/", "/t/", "/g/", "/"}
+	for i := range limit.MaxMisses - 2 {
+		path := fmt.Sprint(paths[i%len(paths)], "none", i)
+		if i%len(paths) < 2 { // an item of a collection
+			path += "/a"
+		}
+		from([]string{"GET", "HEAD"}[i%2], path, fmt.Sprintf("9.9.9.%d, 1.1.1.1", i)).Want(404)
+	}
+	from("GET", "/x/hidden", "1.1.1.1").Want(404)
+	from("GET", "/x/there", "1.1.1.1").Want(200) // is no miss
+	from("GET", "/x/there", "1.1.1.1").Want(200)
+	from("POST", "/api/v1/notes/p/none", "1.1.1.1").Want(404)
+	for _, path := range paths {
+		for _, slug := range []string{"there", "none", "hidden"} {
+			got := from("GET", path+slug, "1.1.1.1").Want(429)
+			seconds, err := strconv.Atoi(got.Header.Get("Retry-After"))
+			is.NoErr(err)
+			is.True(seconds > 0 && seconds <= 60)
+		}
+	}
+	is.Equal(from("POST", "/api/v1/notes/p/none", "1.1.1.1").Want(429).Code(), "too_many_misses")
+	from("GET", "/healthz", "1.1.1.1").Want(200)
+	from("GET", "/x/there", "1.1.1.2").Want(200)
+	for range limit.MaxMisses + 1 { // who is known may look for anything
+		a.Do(apitest.Request{Method: "GET", Path: "/x/none", Header: apitest.WithHeader("X-Forwarded-For", "1.1.1.1")}).Want(404)
+	}
+	a.Do(apitest.Request{Method: "GET", Path: "/x/hidden", Header: apitest.WithHeader("X-Forwarded-For", "1.1.1.1")}).Want(200)
+	a.Clock.Advance(limit.MissWindow)
+	from("GET", "/x/there", "1.1.1.1").Want(200)
+	from("GET", "/x/none", "1.1.1.1").Want(404)
 }

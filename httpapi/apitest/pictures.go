@@ -1,8 +1,28 @@
 package apitest
 
 import (
+	"bytes"
 	"flag"
+	"image"
+	"image/color"
+	"image/jpeg"
+	"io"
+	"os"
+	"testing"
+
+	"kist/httpapi/metadata"
 )
+
+// JpegOf is a picture of one colour.
+func JpegOf(w, h int, c color.Color) string {
+	m := image.NewRGBA(image.Rect(0, 0, w, h))
+	for i := range w * h {
+		m.Set(i%w, i/w, c)
+	}
+	var b bytes.Buffer
+	_ = jpeg.Encode(&b, m, nil) // a buffer takes everything
+	return b.String()
+}
 
 var Gallery = flag.String("gallery", "", "write sample pages to this directory, to look at")
 
@@ -60,3 +80,21 @@ func Do(ctx context.Context, f func() error) (err error) {
 `
 
 const SamplePicture = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 640 400" width="1600" height="1000"><rect width="640" height="400" fill="#b9d0d8"/><circle cx="470" cy="110" r="38" fill="#f2dfb8"/><path d="M0 270 150 170l90 60 120-110 130 120 150-60v220H0z" fill="#4b6a72"/><path d="M0 330l170-50 150 40 160-50 160 40v90H0z" fill="#2f474d"/></svg>`
+
+// Photo is a picture that says where it was taken, and what visitors get of it.
+func Photo(t testing.TB, name string) (original, clean string) {
+	t.Helper()
+	b, err := os.ReadFile("../metadata/testdata/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := metadata.Clean(bytes.NewReader(b), int64(len(b)), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := io.ReadAll(p.Over(bytes.NewReader(b)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b), string(out)
+}

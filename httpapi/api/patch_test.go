@@ -78,7 +78,7 @@ func TestPatchWithTheAnswer(t *testing.T) {
 		before := a.Get(path).Want(200).Object("data")
 		tags := a.Get("/api/v1/tags").Body
 		a.Clock.Advance(time.Second)
-		got := a.Do(apitest.ApiRequest{Method: "PATCH", Path: path, JSON: before, Raw: true}).Want(200).Object("data")
+		got := a.Do(apitest.Request{Method: "PATCH", Path: path, JSON: before, Raw: true}).Want(200).Object("data")
 		is.True(got["updatedAt"].(string) > before["updatedAt"].(string))
 		delete(got, "updatedAt")
 		delete(before, "updatedAt")
@@ -110,7 +110,7 @@ func TestPatchWithTheAnswer(t *testing.T) {
 		}
 		for _, path := range paths {
 			got := a.Patch("/api/v1/"+path, `{}`).Want(200).Object("data")
-			is.Equal(a.Do(apitest.ApiRequest{Method: "PATCH", Path: "/api/v1/" + path, JSON: got, Raw: true}).Want(200).Object("data"), got)
+			is.Equal(a.Do(apitest.Request{Method: "PATCH", Path: "/api/v1/" + path, JSON: got, Raw: true}).Want(200).Object("data"), got)
 		}
 	})
 	is.True(a.Sound())
@@ -130,19 +130,19 @@ func TestReadOnlyMembers(t *testing.T) {
 	for k, body := range apitest.Whole {
 		create := maps.Clone(own)
 		maps.Copy(create, apitest.Parse(t, body))
-		made := a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/" + k.Path, JSON: create, Raw: true}).Want(201).Object("data")
+		made := a.Do(apitest.Request{Method: "POST", Path: "/api/v1/" + k.Path, JSON: create, Raw: true}).Want(201).Object("data")
 		is.True(made["id"] != own["id"])
 		is.Equal(made["kind"], k.Name)
 		is.Equal(made["hasPassword"], false)
 		is.Equal(fmt.Sprint(made[k.Counter]), "0")
 		is.True(made["createdAt"].(string) > "2020")
-		got := a.Do(apitest.ApiRequest{Method: "PATCH", Path: "/api/v1/" + k.Path + "/" + made["id"].(string), JSON: own, Raw: true}).Want(200).Object("data")
+		got := a.Do(apitest.Request{Method: "PATCH", Path: "/api/v1/" + k.Path + "/" + made["id"].(string), JSON: own, Raw: true}).Want(200).Object("data")
 		delete(got, "updatedAt")
 		delete(made, "updatedAt")
 		is.Equal(got, made)
 	}
 	made := a.Upload(nil, apitest.File("a.txt", "", "hello")).Want(201)
-	got := a.Do(apitest.ApiRequest{Method: "PATCH", Path: "/api/v1/files/" + made.Text("id"), JSON: own, Raw: true}).Want(200).Object("data")
+	got := a.Do(apitest.Request{Method: "PATCH", Path: "/api/v1/files/" + made.Text("id"), JSON: own, Raw: true}).Want(200).Object("data")
 	is.Equal(got["mimeType"], made.At("mimeType"))
 	is.Equal(fmt.Sprint(got["size"]), "5")
 	is.Equal(got["sha256"], made.At("sha256"))
@@ -166,8 +166,8 @@ func TestTakenSlugs(t *testing.T) {
 			for _, slug := range []string{"taken", "bobs"} {
 				create := apitest.Parse(t, body)
 				create["slug"], create["tags"] = slug, []any{"left", "over"}
-				is.Equal(a.Refused(apitest.ApiRequest{Method: "POST", Path: path, JSON: create}, 409).Text("code"), "slug_taken")
-				is.Equal(a.Refused(apitest.ApiRequest{Method: "PATCH", Path: path + "/" + id, JSON: create}, 409).Text("code"), "slug_taken")
+				is.Equal(a.Refused(apitest.Request{Method: "POST", Path: path, JSON: create}, 409).Text("code"), "slug_taken")
+				is.Equal(a.Refused(apitest.Request{Method: "PATCH", Path: path + "/" + id, JSON: create}, 409).Text("code"), "slug_taken")
 			}
 			is.Equal(a.Tags(), []string{})
 			// Case counts, an item's own slug is free to it, and a slug is free
@@ -187,7 +187,7 @@ func TestTakenSlugs(t *testing.T) {
 		q := a.UploadRequest(map[string]string{"slug": "bobs", "newTags": "left,over", "folderName": "Left"}, apitest.File("b.txt", "", "x"))
 		is.Equal(a.Refused(q, 409).Text("code"), "slug_taken")
 		id := a.Upload(nil, apitest.File("c.txt", "", "x")).Want(201).Text("id")
-		is.Equal(a.Refused(apitest.ApiRequest{Method: "PATCH", Path: "/api/v1/files/" + id, JSON: `{"newSlug":"taken","folderName":"Left","tags":["left"]}`}, 409).Text("code"), "slug_taken")
+		is.Equal(a.Refused(apitest.Request{Method: "PATCH", Path: "/api/v1/files/" + id, JSON: `{"newSlug":"taken","folderName":"Left","tags":["left"]}`}, 409).Text("code"), "slug_taken")
 		is.Equal(a.Get("/api/v1/folders").At("total"), 0.0)
 	})
 	is.True(a.Sound())
@@ -289,14 +289,14 @@ func TestWhatClientsRead(t *testing.T) {
 		is := is.New(t)
 		a := a.With(t)
 		is.Equal(fmt.Sprint(a.Get("/api/v1/remote-upload").Want(200).At("jobs")), "[]")
-		a.Do(apitest.ApiRequest{Method: "GET", Path: "/api/v1/remote-upload", Key: "kist_wrong"}).Want(401)
-		a.Do(apitest.ApiRequest{Method: "GET", Path: "/api/v1/remote-upload", Anyone: true}).Want(401)
+		a.Do(apitest.Request{Method: "GET", Path: "/api/v1/remote-upload", Key: "kist_wrong"}).Want(401)
+		a.Do(apitest.Request{Method: "GET", Path: "/api/v1/remote-upload", Anyone: true}).Want(401)
 	})
 	t.Run("every origin", func(t *testing.T) {
 		is := is.New(t)
 		a := a.With(t)
 		for _, origin := range []string{"chrome-extension://abc", "moz-extension://0-1", "https://evil.example", "null"} {
-			got := a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/notes", JSON: `{"content":"x"}`, Header: http.Header{"Origin": {origin}}}).Want(201)
+			got := a.Do(apitest.Request{Method: "POST", Path: "/api/v1/notes", JSON: `{"content":"x"}`, Header: http.Header{"Origin": {origin}}}).Want(201)
 			is.Equal(got.Header.Get("Access-Control-Allow-Origin"), "*")
 			is.Equal(got.Header.Get("Access-Control-Allow-Credentials"), "")
 		}

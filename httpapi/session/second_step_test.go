@@ -25,7 +25,7 @@ import (
 func step(a *apitest.App, from, ticket string, answer map[string]string, header ...string) *apitest.Answer {
 	a.Helper()
 	answer["ticket"] = ticket
-	return a.Do(apitest.ApiRequest{
+	return a.Do(apitest.Request{
 		Method: "POST", Path: "/api/v1/auth/second-factor", Anyone: true, JSON: answer,
 		Header: apitest.WithHeader(append([]string{"X-Forwarded-For", from}, header...)...),
 	})
@@ -37,7 +37,7 @@ func TestSecondStep(t *testing.T) {
 	a := apitest.Start(t, apitest.BehindProxy)
 	a.WithPassword(a.User, "correct horse")
 	const here = "192.0.2.7"
-	mine := login(a, here, "ann", "correct horse").Want(200).CookieOf(apitest.SessionName)
+	mine := apitest.Login(a, here, "ann", "correct horse").Want(200).CookieOf(apitest.SessionName)
 	is.Equal(a.Do(apitest.As(mine, "GET", "/api/v1/me/security", nil)).Want(200).At("data.codesSince"), nil)
 	a.Do(apitest.As(mine, "POST", "/api/v1/me/recovery-codes", nil)).Want(409)
 	a.Do(apitest.As(mine, "DELETE", "/api/v1/me/codes", nil)).Want(404)
@@ -50,16 +50,16 @@ func TestSecondStep(t *testing.T) {
 	for _, bad := range []string{"", "AAAA", "not base32", strings.Repeat("A", 129)} {
 		a.Do(apitest.As(mine, "PUT", "/api/v1/me/codes", map[string]string{"secret": bad, "code": "123456"})).Want(422)
 	}
-	login(a, here, "ann", "correct horse").Want(200) // nothing is on yet
+	apitest.Login(a, here, "ann", "correct horse").Want(200) // nothing is on yet
 	code, recovery := a.CodesOn(mine)
 	is.Equal(len(recovery), people.RecoveryCodes)
 	a.Do(apitest.As(mine, "GET", "/api/v1/me", nil)).Want(200) // the session goes on
 
 	// The password first: whether there is a second step is only said after it.
-	is.Equal(login(a, here, "ann", "wrong horse").Want(401).Code(), "wrong_login")
+	is.Equal(apitest.Login(a, here, "ann", "wrong horse").Want(401).Code(), "wrong_login")
 	ask := func() string {
 		t.Helper()
-		got := login(a, here, "ann", "correct horse").Want(401)
+		got := apitest.Login(a, here, "ann", "correct horse").Want(401)
 		is.Equal(got.Code(), "second_factor_required")
 		is.Equal(got.Header.Get("Set-Cookie"), "")
 		is.Equal(fmt.Sprint(got.At("methods")), "[code recoveryCode]")
@@ -113,8 +113,10 @@ func TestSecondStepGuesses(t *testing.T) {
 	a := apitest.Start(t, apitest.BehindProxy)
 	a.WithPassword(a.User, "correct horse")
 	const here, there = "192.0.2.7", "198.51.100.1"
-	code, recovery := a.CodesOn(login(a, here, "ann", "correct horse").Want(200).CookieOf(apitest.SessionName))
-	ask := func(from string) string { return login(a, from, "ann", "correct horse").Want(401).Text("ticket") }
+	code, recovery := a.CodesOn(apitest.Login(a, here, "ann", "correct horse").Want(200).CookieOf(apitest.SessionName))
+	ask := func(from string) string {
+		return apitest.Login(a, from, "ann", "correct horse").Want(401).Text("ticket")
+	}
 	for range limit.GuessesFrom {
 		step(a, there, ask(there), map[string]string{"code": "000000"}).Want(401)
 	}
@@ -143,12 +145,12 @@ func TestSecondStepRace(t *testing.T) {
 	is := is.New(t)
 	a := apitest.Start(t, apitest.BehindProxy)
 	a.WithPassword(a.User, "correct horse")
-	code, recovery := a.CodesOn(login(a, "192.0.2.7", "ann", "correct horse").Want(200).CookieOf(apitest.SessionName))
+	code, recovery := a.CodesOn(apitest.Login(a, "192.0.2.7", "ann", "correct horse").Want(200).CookieOf(apitest.SessionName))
 	for _, with := range []map[string]string{{"code": code(0)}, {"recoveryCode": recovery[0]}} {
 		from := func(i int) string { return fmt.Sprintf("2001:db8:%x::1", i) }
 		var tickets [20]string
 		for i := range tickets {
-			tickets[i] = login(a, from(i), "ann", "correct horse").Want(401).Text("ticket")
+			tickets[i] = apitest.Login(a, from(i), "ann", "correct horse").Want(401).Text("ticket")
 		}
 		var wg sync.WaitGroup
 		var got [20]*apitest.Answer
@@ -177,12 +179,12 @@ func TestCodesOfOneDay(t *testing.T) {
 	a := apitest.Start(t, apitest.BehindProxy)
 	a.WithPassword(a.User, "correct horse")
 	const here = "192.0.2.7"
-	mine := login(a, here, "ann", "correct horse").Want(200)
+	mine := apitest.Login(a, here, "ann", "correct horse").Want(200)
 	code, recovery := a.CodesOn(mine.CookieOf(apitest.SessionName))
 	known := mine.CookieOf("__Host-kist_device")
 	try := func(from string, with map[string]string, header ...string) *apitest.Answer {
 		t.Helper()
-		return step(a, from, login(a, from, "ann", "correct horse").Want(401).Text("ticket"), with, header...)
+		return step(a, from, apitest.Login(a, from, "ann", "correct horse").Want(401).Text("ticket"), with, header...)
 	}
 	for i := range limit.CodesPerDay {
 		try(fmt.Sprintf("2001:db8:%x::1", i), map[string]string{"code": "000000"}).Want(401)
@@ -216,10 +218,10 @@ func TestSecondStepForm(t *testing.T) {
 	is := is.New(t)
 	a := apitest.Start(t, apitest.BehindProxy)
 	a.WithPassword(a.User, "correct horse")
-	code, recovery := a.CodesOn(login(a, "192.0.2.7", "ann", "correct horse").Want(200).CookieOf(apitest.SessionName))
+	code, recovery := a.CodesOn(apitest.Login(a, "192.0.2.7", "ann", "correct horse").Want(200).CookieOf(apitest.SessionName))
 	post := func(path string, values url.Values) *apitest.Answer {
 		h := apitest.WithHeader("Content-Type", "application/x-www-form-urlencoded", "Sec-Fetch-Site", "same-origin", "Accept", "text/html")
-		return a.Do(apitest.ApiRequest{Method: "POST", Path: path, Anyone: true, Header: h, Body: strings.NewReader(values.Encode())})
+		return a.Do(apitest.Request{Method: "POST", Path: path, Anyone: true, Header: h, Body: strings.NewReader(values.Encode())})
 	}
 	ask := func() string {
 		t.Helper()

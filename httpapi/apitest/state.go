@@ -2,33 +2,31 @@ package apitest
 
 import (
 	"encoding/json"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
 
-	"kist/httpapi/web"
 	"kist/kv/field"
 	"kist/kv/record"
 )
 
-// with is the same app, failing another test.
+// With is the same app, failing another test.
 func (a *App) With(t testing.TB) *App {
 	b := *a
 	b.TB = t
 	return &b
 }
 
-// as sends with another key.
+// As sends with another key.
 func (a *App) As(key string) *App {
 	b := *a
 	b.Key = key
 	return &b
 }
 
-// sound reports whether no request failed by the server's fault. It prints those that did.
+// Sound reports whether no request failed by the server's fault. It prints those that did.
 func (a *App) Sound() bool {
 	a.Helper()
 	sound := true
@@ -41,7 +39,7 @@ func (a *App) Sound() bool {
 	return sound
 }
 
-// state is everything that the app's user keeps, as the lists show it.
+// State is everything that the app's user keeps, as the lists show it.
 func (a *App) State() string {
 	a.Helper()
 	var all strings.Builder
@@ -63,9 +61,9 @@ func (a *App) State() string {
 	return all.String()
 }
 
-// refused sends a request that must be answered with the status and must
+// Refused sends a request that must be answered with the status and must
 // change nothing.
-func (a *App) Refused(q ApiRequest, status int) *Answer {
+func (a *App) Refused(q Request, status int) *Answer {
 	a.Helper()
 	before := a.State()
 	got := a.Do(q).Want(status)
@@ -75,37 +73,7 @@ func (a *App) Refused(q ApiRequest, status int) *Answer {
 	return got
 }
 
-// fields are the names of the bad fields of a 422 answer.
-func (g *Answer) Fields() []string {
-	g.App.Helper()
-	var e struct{ Fields map[string]string }
-	g.App.NoErr(json.Unmarshal(g.Body, &e))
-	return web.SortedKeys(e.Fields)
-}
-
-// ids are the ids of the records on a page.
-func (g *Answer) IDs() []string {
-	g.App.Helper()
-	var page struct{ Data []struct{ ID string } }
-	g.App.NoErr(json.Unmarshal(g.Body, &page))
-	all := []string{}
-	for _, r := range page.Data {
-		all = append(all, r.ID)
-	}
-	return all
-}
-
-// object is a member of the answer that is an object.
-func (g *Answer) Object(path string) map[string]any {
-	g.App.Helper()
-	o, ok := g.At(path).(map[string]any)
-	if !ok {
-		g.App.Fatalf("%s is no object in %s", path, CutText(g.Body))
-	}
-	return maps.Clone(o)
-}
-
-// tags are the names of the tags of the app's user, in order.
+// Tags are the names of the tags of the app's user, in order.
 func (a *App) Tags() []string {
 	a.Helper()
 	var all []struct{ Name string }
@@ -118,13 +86,13 @@ func (a *App) Tags() []string {
 	return names
 }
 
-// made makes a tag or another thing that is answered as {"data": {"id": …}}.
+// Made makes a tag or another thing that is answered as {"data": {"id": …}}.
 func (a *App) Made(path string, body any) string {
 	a.Helper()
 	return a.Post(path, body).Want(201).Text("data.id")
 }
 
-// whole is the least of each kind that can be made.
+// Whole is the least of each kind that can be made.
 var Whole = map[*record.Kind]string{
 	record.Bookmarks: `{"url":"https://go.dev"}`,
 	record.Notes:     `{"content":"x"}`,
@@ -154,7 +122,7 @@ func init() {
 	}
 }
 
-// parse is JSON of a test.
+// Parse is JSON of a test.
 func Parse(t testing.TB, text string) map[string]any {
 	t.Helper()
 	var v map[string]any
@@ -162,4 +130,13 @@ func Parse(t testing.TB, text string) map[string]any {
 		t.Fatal(err)
 	}
 	return v
+}
+
+func MustID(t *testing.T, text string) [16]byte {
+	t.Helper()
+	var id record.ID
+	if err := id.UnmarshalText([]byte(text)); err != nil {
+		t.Fatal(err)
+	}
+	return id
 }

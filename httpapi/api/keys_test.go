@@ -2,7 +2,6 @@ package api_test
 
 import (
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -36,7 +35,7 @@ func TestScopes(t *testing.T) {
 		if r.ID == "revokeDevice" { // takes a device's own key alone: see TestDeviceRevoke
 			continue
 		}
-		q := apitest.ApiRequest{Method: r.Method, Path: fill.Replace(r.Path), Raw: true}
+		q := apitest.Request{Method: r.Method, Path: fill.Replace(r.Path), Raw: true}
 		if r.Body != nil && r.Body.Media == web.JSONType {
 			q.JSON = "{}"
 		}
@@ -144,167 +143,6 @@ func TestKeyExpiry(t *testing.T) {
 	a.Get("/api/v1/notes").Want(200)
 }
 
-// TestMe changes the own account. The password of the user is set by the
-// administrator first.
-func TestMe(t *testing.T) {
-	is := is.New(t)
-	t.Parallel()
-	a := apitest.Start(t)
-	id := a.Made("/api/v1/admin/users", `{"username":"Bob","password":"first pass","role":"user"}`)
-	bob := a.As(a.AddKey(&people.User{ID: record.ID(apitest.MustID(t, id))}, people.ScopeAll))
-	got := bob.Get("/api/v1/me").Want(200)
-	is.Equal(got.Text("data.username"), "Bob")
-	is.Equal(got.At("data.quotaBytes"), nil)
-	is.Equal(got.At("data.usedBytes"), 0.0)
-	bob.Upload(nil, apitest.File("a.txt", "", "hello")).Want(201)
-	kept := bob.Get("/api/v1/me").Want(200)
-	is.True(kept.At("data.textBytes").(float64) > 0)
-	is.Equal(kept.At("data.usedBytes"), 5+kept.At("data.textBytes").(float64))
-	is.Equal(bob.Get("/api/v1/me").At("data.counts.file"), 1.0)
-
-	is.Equal(bob.Patch("/api/v1/me", `{"displayName":"  Bob \t B. "}`).Want(200).Text("data.displayName"), "Bob B.")
-	// Nothing else of an account is the user's to change.
-	got = bob.Do(apitest.ApiRequest{Method: "PATCH", Path: "/api/v1/me", JSON: `{"role":"admin","quotaBytes":1,"username":"root","disabled":true,"apiTokensDisabled":true}`, Raw: true}).Want(200)
-	is.Equal(got.Text("data.role"), "user")
-	is.Equal(got.Text("data.username"), "Bob")
-	is.Equal(got.Text("data.displayName"), "Bob B.")
-	is.Equal(got.At("data.disabled"), false)
-
-	change := func(now, next string) *apitest.Answer {
-		return bob.Patch("/api/v1/me", map[string]any{"currentPassword": now, "password": next})
-	}
-	is.Equal(change("wrong", "second pass").Want(422).Fields(), []string{"currentPassword"})
-	is.Equal(bob.Patch("/api/v1/me", `{"password":"second pass"}`).Want(422).Fields(), []string{"currentPassword"})
-	is.Equal(change("first pass", "short").Want(422).Fields(), []string{"password"})
-	is.Equal(change("first pass", "").Want(422).Fields(), []string{"password"})
-	is.Equal(bob.Patch("/api/v1/me", `{"currentPassword":"first pass","password":null}`).Want(422).Fields(), []string{"password"})
-	change("first pass", "second pass").Want(200)
-	is.Equal(change("first pass", "third pass").Want(422).Fields(), []string{"currentPassword"})
-	change("second pass", strings.Repeat("correct horse ba", 64)).Want(200)
-	is.Equal(bob.Get("/api/v1/me").Text("data.displayName"), "Bob B.")
-	// Wrong ones cannot be tried without end.
-	for change("wrong", "fourth pass").Status != 429 {
-		if strings.Count(a.Logged.String(), `"status":422`) > 40 {
-			t.Fatal("wrong passwords are taken without end")
-		}
-	}
-	is.True(change("wrong", "fourth pass").Want(429).Header.Get("Retry-After") != "")
-}
-
-func TestUsers(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	a := apitest.Start(t)
-	made := a.Post("/api/v1/admin/users", `{"username":"Bob","password":"long enough","quotaBytes":10}`).Want(201)
-	id := made.Text("data.id")
-	is.Equal(made.Text("data.role"), "user")
-	is.Equal(made.At("data.quotaBytes"), 10.0)
-	is.True(!strings.Contains(string(made.Body), "password"))
-	path := "/api/v1/admin/users/" + id
-	is.Equal(a.Get(path).Want(200).Object("data"), made.Object("data"))
-	is.Equal(a.Get("/api/v1/admin/users").Want(200).At("total"), 2.0)
-
-	is.Equal(a.Post("/api/v1/admin/users", `{"username":"bOB","password":"long enough"}`).Want(409).Text("code"), "username_taken")
-	is.Equal(a.Patch(path, `{"username":"ANN"}`).Want(409).Text("code"), "username_taken")
-	is.Equal(a.Patch(path, `{"username":"BOB"}`).Want(200).Text("data.username"), "BOB")
-	for body, field := range map[string]string{
-		`{"username":"x"}`: "password", `{"password":"long enough"}`: "username", `{"username":"","password":"long enough"}`: "username",
-		`{"username":"` + strings.Repeat("u", 65) + `","password":"long enough"}`: "username", `{"username":"a b","password":"long enough"}`: "username",
-		`{"username":"é","password":"long enough"}`: "username", `{"username":"x","password":"7 bytes"}`: "password", `{"username":"x","password":""}`: "password",
-		`{"username":"x","password":"` + strings.Repeat("p", 1025) + `"}`: "password", `{"username":"x","password":"long enough","role":"root"}`: "role",
-		`{"username":"x","password":"long enough","quotaBytes":-1}`: "quotaBytes", `{"username":"x","password":"long enough","quotaBytes":9007199254740993}`: "quotaBytes",
-	} {
-		is.Equal(a.Post("/api/v1/admin/users", body).Want(422).Fields(), []string{field})
-	}
-	is.Equal(a.Get("/api/v1/admin/users").Want(200).At("total"), 2.0)
-	for _, body := range []string{`{"role":null}`, `{"role":""}`, `{"disabled":null}`, `{"username":null}`, `{"username":" "}`, `{"password":null}`, `{"password":""}`, `{"quotaBytes":-1}`} {
-		a.Patch(path, body).Want(422)
-	}
-
-	// A user, or their keys, are turned off from the next request on.
-	bob := a.As(a.AddKey(&people.User{ID: record.ID(apitest.MustID(t, id))}, people.ScopeAll))
-	bob.Get("/api/v1/me").Want(200)
-	a.Patch(path, `{"apiTokensDisabled":true}`).Want(200)
-	is.Equal(bob.Get("/api/v1/me").Want(401).Text("code"), "api_tokens_disabled")
-	a.Patch(path, `{"apiTokensDisabled":false,"disabled":true}`).Want(200)
-	is.Equal(bob.Get("/api/v1/me").Want(401).Text("code"), "user_disabled")
-	a.Patch(path, `{"disabled":false}`).Want(200)
-	bob.Get("/api/v1/me").Want(200)
-
-	// A quota holds from the next upload on; null is the instance's.
-	bob.Upload(nil, apitest.File("a", "", "0123456789")).Want(201)
-	is.Equal(bob.Refused(bob.UploadRequest(nil, apitest.File("b", "", "x")), 403).Text("code"), "quota_exceeded")
-	a.Patch(path, `{"quotaBytes":null}`).Want(200)
-	bob.Upload(nil, apitest.File("b", "", "x")).Want(201)
-	a.Patch("/api/v1/admin/settings", `{"defaultQuotaBytes":11}`).Want(200)
-	is.Equal(bob.Get("/api/v1/me").At("data.quotaEffectiveBytes"), 11.0)
-	bob.Refused(bob.UploadRequest(nil, apitest.File("c", "", "x")), 403)
-	a.Patch(path, `{"quotaBytes":0}`).Want(200)
-	bob.Upload(nil, apitest.File("c", "", "x")).Want(201)
-
-	stats := a.Get("/api/v1/admin/stats").Want(200)
-	is.Equal(stats.At("data.users"), 2.0)
-	is.Equal(stats.At("data.bytes"), 12.0)
-	is.Equal(stats.At("data.counts.file"), 3.0)
-
-	a.Delete(path).Want(200)
-	is.Equal(bob.Get("/api/v1/me").Want(401).Text("code"), "unknown_key")
-	a.Get(path).Want(404)
-	a.Delete(path).Want(404)
-	is.Equal(a.Get("/api/v1/admin/stats").At("data.bytes"), 0.0)
-}
-
-// TestLastAdministrator: there is always one who can act.
-func TestLastAdministrator(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	a := apitest.Start(t)
-	me := "/api/v1/admin/users/" + a.User.ID.String()
-	refused := func() {
-		t.Helper()
-		for _, body := range []string{`{"role":"user"}`, `{"disabled":true}`, `{"role":"user","displayName":"x"}`} {
-			is.Equal(a.Patch(me, body).Want(409).Text("code"), "last_admin")
-		}
-		is.Equal(a.Delete(me).Want(409).Text("code"), "last_admin")
-		is.Equal(a.Get(me).Want(200).Text("data.displayName"), "")
-		is.Equal(a.Get(me).At("data.disabled"), false)
-	}
-	refused()
-	a.AddUser("bob", people.Member)
-	other := a.AddUser("eve", people.Admin)
-	a.Patch("/api/v1/admin/users/"+other.ID.String(), `{"disabled":true}`).Want(200)
-	refused()
-	a.Patch("/api/v1/admin/users/"+other.ID.String(), `{"disabled":false}`).Want(200)
-	a.Patch(me, `{"role":"user"}`).Want(200)
-	is.Equal(a.Get(me).Want(403).Text("code"), "not_admin") // at once
-}
-
-func TestSettings(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	a := apitest.Start(t)
-	got := a.Get("/api/v1/admin/settings").Want(200)
-	is.Equal(got.At("data.apiTokensDisabled"), false)
-	is.Equal(got.At("data.defaultQuotaBytes"), nil)
-	is.Equal(got.At("data.maxUploadBytes"), nil)
-	a.Patch("/api/v1/admin/settings", `{"maxUploadBytes":4}`).Want(200)
-	is.Equal(a.Get("/api/v1/admin/settings").At("data.maxUploadBytes"), 4.0)
-	a.Upload(nil, apitest.File("a", "", "1234")).Want(201)
-	a.Refused(a.UploadRequest(nil, apitest.File("a", "", "12345")), 413)
-	is.Equal(a.Patch("/api/v1/admin/settings", `{"maxUploadBytes":null}`).Want(200).At("data.maxUploadBytes"), nil)
-	a.Upload(nil, apitest.File("a", "", "12345")).Want(201)
-	for _, body := range []string{`{"maxUploadBytes":0}`, `{"maxUploadBytes":-1}`, `{"defaultQuotaBytes":"x"}`, `{"apiTokensDisabled":null}`, `{"apiTokensDisabled":"no"}`} {
-		a.Patch("/api/v1/admin/settings", body).Want(422)
-	}
-	// Turned off for all, keys are refused from the next request on; nothing
-	// that needs no key is.
-	a.Patch("/api/v1/admin/settings", `{"apiTokensDisabled":true}`).Want(200)
-	is.Equal(a.Get("/api/v1/notes").Want(401).Text("code"), "api_tokens_disabled")
-	is.Equal(a.Get("/api/v1/admin/settings").Want(401).Text("code"), "api_tokens_disabled")
-	a.Visit("/api/v1/openapi").Want(200)
-	a.Do(apitest.ApiRequest{Method: "GET", Path: "/healthz", Anyone: true, Header: http.Header{}}).Want(200)
-}
-
 // TestOthers sends one user's ids and slugs with another's key: every answer
 // is that to an unknown one.
 func TestOthers(t *testing.T) {
@@ -343,7 +181,7 @@ func TestOthers(t *testing.T) {
 			try := func(method, after string, body any) {
 				t.Helper()
 				of := func(id string) *apitest.Answer {
-					return other.Do(apitest.ApiRequest{Method: method, Path: "/api/v1/" + it.path + "/" + id + after, JSON: body})
+					return other.Do(apitest.Request{Method: method, Path: "/api/v1/" + it.path + "/" + id + after, JSON: body})
 				}
 				x := of(it.id).Want(404)
 				same(x, of(it.unknown))

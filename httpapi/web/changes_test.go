@@ -1,4 +1,4 @@
-package api_test
+package web_test
 
 import (
 	"fmt"
@@ -38,7 +38,7 @@ func TestChangesAreCounted(t *testing.T) {
 		is.Equal(got.Code(), "too_many_writes")
 		is.True(got.Header.Get("Retry-After") != "")
 	}
-	a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/notes", Key: bob, JSON: `{"content":"c"}`}).Want(http.StatusCreated)
+	a.Do(apitest.Request{Method: "POST", Path: "/api/v1/notes", Key: bob, JSON: `{"content":"c"}`}).Want(http.StatusCreated)
 	a.Get("/api/v1/tags").Want(http.StatusOK)
 	a.Delete(tag).Want(http.StatusOK)
 	a.Delete(key).Want(http.StatusOK)
@@ -88,10 +88,10 @@ func TestWhatCountsAsAChange(t *testing.T) {
 		}},
 		"an earlier text": {1, func() *apitest.Answer { return a.Post(at+"/versions/"+version+"/restore", nil) }},
 		"a body that is cut": {0, func() *apitest.Answer {
-			return a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/notes", JSON: `{`, Raw: true})
+			return a.Do(apitest.Request{Method: "POST", Path: "/api/v1/notes", JSON: `{`, Raw: true})
 		}},
 		"a wrong member": {0, func() *apitest.Answer {
-			return a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/notes", JSON: `{"no":1}`, Raw: true})
+			return a.Do(apitest.Request{Method: "POST", Path: "/api/v1/notes", JSON: `{"no":1}`, Raw: true})
 		}},
 		"no such note": {0, func() *apitest.Answer { return a.Patch("/api/v1/notes/"+uuid.NewString(), `{"content":"c"}`) }},
 	} {

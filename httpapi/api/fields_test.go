@@ -243,7 +243,7 @@ func fieldBounds(t *testing.T, a *apitest.App, k *record.Kind) {
 			is := is.New(t)
 			a := a.With(t)
 			path := "/api/v1/" + k.Path
-			post, patch := apitest.ApiRequest{Method: "POST", Path: path}, apitest.ApiRequest{Method: "PATCH", Path: path + "/" + a.Made(path, body)}
+			post, patch := apitest.Request{Method: "POST", Path: path}, apitest.Request{Method: "PATCH", Path: path + "/" + a.Made(path, body)}
 			for i, value := range v.takes {
 				want, given := v.shows[i]
 				_, lenient := value.(string)
@@ -365,7 +365,7 @@ func TestPasswordBounds(t *testing.T) {
 	t.Parallel()
 	a := apitest.Start(t)
 	id := a.Made("/api/v1/notes", `{"content":"x"}`)
-	patch := apitest.ApiRequest{Method: "PATCH", Path: "/api/v1/notes/" + id}
+	patch := apitest.Request{Method: "PATCH", Path: "/api/v1/notes/" + id}
 	for _, value := range passwordValues.takes {
 		patch.JSON = map[string]any{"password": value}
 		is.Equal(a.Do(patch).Want(200).At("data.hasPassword"), true)
@@ -377,7 +377,7 @@ func TestPasswordBounds(t *testing.T) {
 	for _, value := range passwordValues.refuses {
 		patch.JSON = map[string]any{"password": value}
 		is.Equal(a.Refused(patch, 422).Fields(), []string{"password"})
-		is.Equal(a.Refused(apitest.ApiRequest{Method: "POST", Path: "/api/v1/notes", JSON: map[string]any{"content": "x", "password": value}}, 422).Fields(), []string{"password"})
+		is.Equal(a.Refused(apitest.Request{Method: "POST", Path: "/api/v1/notes", JSON: map[string]any{"content": "x", "password": value}}, 422).Fields(), []string{"password"})
 	}
 	is.Equal(a.Patch("/api/v1/notes/"+id, `{"title":"t"}`).Want(200).At("data.hasPassword"), true) // absent keeps
 	is.Equal(a.Patch("/api/v1/notes/"+id, `{"password":""}`).Want(200).At("data.hasPassword"), false)
@@ -394,7 +394,7 @@ func TestExpiryInThePast(t *testing.T) {
 		create := apitest.Parse(t, body)
 		for _, past := range []string{"2001-01-01T00:00:00Z", "0001-01-01T00:00:00.001Z", "1969-12-31T23:59:59Z"} {
 			create["expiresAt"] = past
-			is.Equal(a.Refused(apitest.ApiRequest{Method: "POST", Path: "/api/v1/" + k.Path, JSON: create}, 422).Fields(), []string{"expiresAt"})
+			is.Equal(a.Refused(apitest.Request{Method: "POST", Path: "/api/v1/" + k.Path, JSON: create}, 422).Fields(), []string{"expiresAt"})
 		}
 		// An owner may end an item at once, and keep what has ended.
 		id := a.Made("/api/v1/"+k.Path, body)
@@ -437,18 +437,18 @@ func TestFileBounds(t *testing.T) {
 				if !given {
 					want = value
 				}
-				got := a.Do(apitest.ApiRequest{Method: "PATCH", Path: path, JSON: map[string]any{name: value}, Raw: given}).Want(200)
+				got := a.Do(apitest.Request{Method: "PATCH", Path: path, JSON: map[string]any{name: value}, Raw: given}).Want(200)
 				is.Equal(member(t, got, at, want), want)
 			}
 			before := a.State()
 			for _, value := range v.refuses {
-				is.Equal(a.Do(apitest.ApiRequest{Method: "PATCH", Path: path, JSON: map[string]any{name: value}}).Want(422).Fields(), []string{name})
+				is.Equal(a.Do(apitest.Request{Method: "PATCH", Path: path, JSON: map[string]any{name: value}}).Want(422).Fields(), []string{name})
 			}
 			is.Equal(a.State(), before) // what was refused changed nothing
 			if v.clears {
 				a.Patch(path, map[string]any{name: nil}).Want(200)
 			} else if name != "newSlug" && name != "description" {
-				a.Refused(apitest.ApiRequest{Method: "PATCH", Path: path, JSON: map[string]any{name: nil}}, 422)
+				a.Refused(apitest.Request{Method: "PATCH", Path: path, JSON: map[string]any{name: nil}}, 422)
 			}
 		})
 	}
@@ -499,13 +499,13 @@ func TestColours(t *testing.T) {
 		id := a.Made(path, `{"name":"n"}`)
 		is.Equal(a.Patch(path+"/"+id, `{}`).Want(200).Text("data.color"), record.ColorOf("n"))
 		for sent, shows := range map[string]string{"#3b82f6": "#3B82F6", "3B82F6": "#3B82F6", "#abc": "#AABBCC", "0Af": "#00AAFF", "": ""} {
-			is.Equal(a.Do(apitest.ApiRequest{Method: "PATCH", Path: path + "/" + id, JSON: map[string]any{"color": sent}, Raw: sent == ""}).Want(200).Text("data.color"), cmp.Or(shows, record.ColorOf("n")))
-			got := a.Do(apitest.ApiRequest{Method: "POST", Path: path, JSON: map[string]any{"name": "c" + sent, "color": sent}, Raw: sent == ""}).Want(201)
+			is.Equal(a.Do(apitest.Request{Method: "PATCH", Path: path + "/" + id, JSON: map[string]any{"color": sent}, Raw: sent == ""}).Want(200).Text("data.color"), cmp.Or(shows, record.ColorOf("n")))
+			got := a.Do(apitest.Request{Method: "POST", Path: path, JSON: map[string]any{"name": "c" + sent, "color": sent}, Raw: sent == ""}).Want(201)
 			is.Equal(got.Text("data.color"), cmp.Or(shows, record.ColorOf("c")))
 		}
 		for _, bad := range []any{"#12345g", "#12", "#1234", "#12345", "#1234567", "##123456", "#", "red", " #123456", "#123456 ", "#12345\u0660", 123456, true, []any{}} {
-			is.Equal(a.Refused(apitest.ApiRequest{Method: "PATCH", Path: path + "/" + id, JSON: map[string]any{"color": bad}}, 422).Fields(), []string{"color"})
-			is.Equal(a.Refused(apitest.ApiRequest{Method: "POST", Path: path, JSON: map[string]any{"name": "d", "color": bad}}, 422).Fields(), []string{"color"})
+			is.Equal(a.Refused(apitest.Request{Method: "PATCH", Path: path + "/" + id, JSON: map[string]any{"color": bad}}, 422).Fields(), []string{"color"})
+			is.Equal(a.Refused(apitest.Request{Method: "POST", Path: path, JSON: map[string]any{"name": "d", "color": bad}}, 422).Fields(), []string{"color"})
 		}
 		is.Equal(a.Patch(path+"/"+id, `{"color":null}`).Want(200).Text("data.color"), record.ColorOf("n"))
 	}

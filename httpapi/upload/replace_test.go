@@ -22,7 +22,7 @@ import (
 // replace sends other bytes for the file at an address of the API.
 func replace(a *apitest.App, at, content string, header ...string) *apitest.Answer {
 	a.Helper()
-	return a.Do(apitest.ApiRequest{Method: "PUT", Path: at, Body: strings.NewReader(content), Header: apitest.WithHeader(header...)})
+	return a.Do(apitest.Request{Method: "PUT", Path: at, Body: strings.NewReader(content), Header: apitest.WithHeader(header...)})
 }
 
 // Other bytes appear under the same link, with their name and type, and the former ones come back.
@@ -56,11 +56,11 @@ func TestReplaceContent(t *testing.T) {
 	is.Equal(a.Get(version).Want(200).Text("data.originalName"), "a.txt")
 	is.Equal(a.Get("/api/v1/trash").Want(200).Text("data.0.versionOf"), first.Text("id"))
 
-	third := a.Do(apitest.ApiRequest{Method: "POST", Path: version + "/restore", Header: apitest.WithHeader("If-Match", second.Header.Get("Etag"))}).Want(200)
+	third := a.Do(apitest.Request{Method: "POST", Path: version + "/restore", Header: apitest.WithHeader("If-Match", second.Header.Get("Etag"))}).Want(200)
 	is.Equal(third.Text("data.originalName"), "a.txt")
 	is.Equal(string(a.Visit("/x/"+slug).Want(200).Body), "one")
 	is.Equal(a.Get(at+"/versions").Want(200).At("data.0.size"), 21.0)
-	a.Do(apitest.ApiRequest{Method: "POST", Path: version + "/restore"}).Want(404) // is the present one
+	a.Do(apitest.Request{Method: "POST", Path: version + "/restore"}).Want(404) // is the present one
 	is.True(a.Sound())
 }
 
@@ -124,10 +124,10 @@ func TestReplaceRefused(t *testing.T) {
 	is.NoErr(got.Body.Close())
 	replace(a, at, "e", "Content-Range", "bytes 2-2/3").Want(400)
 	replace(a, "/api/v1/files/nothing/content", "two").Want(404)
-	a.Do(apitest.ApiRequest{Method: "PUT", Path: at, Anyone: true, Body: strings.NewReader("two")}).Want(401)
+	a.Do(apitest.Request{Method: "PUT", Path: at, Anyone: true, Body: strings.NewReader("two")}).Want(401)
 	other := a.AddKey(a.AddUser("bob", people.Member), people.ScopeRead, people.ScopeWrite)
-	a.Do(apitest.ApiRequest{Method: "PUT", Path: at, Key: other, Body: strings.NewReader("two")}).Want(404)
-	a.Do(apitest.ApiRequest{Method: "GET", Path: "/api/v1/files/" + slug + "/versions", Key: other}).Want(404)
+	a.Do(apitest.Request{Method: "PUT", Path: at, Key: other, Body: strings.NewReader("two")}).Want(404)
+	a.Do(apitest.Request{Method: "GET", Path: "/api/v1/files/" + slug + "/versions", Key: other}).Want(404)
 
 	is.Equal(a.Get("/api/v1/files/"+slug).Want(200).Text("data.originalName"), "a.txt")
 	is.Equal(a.Get("/api/v1/files/"+slug+"/versions").Want(200).At("total"), 0.0)
@@ -160,7 +160,7 @@ func TestReplacedFilm(t *testing.T) {
 	slug := a.Upload(nil, film).Want(201).Text("slug")
 	at := "/api/v1/files/" + slug
 	picture := func() {
-		a.Do(apitest.ApiRequest{
+		a.Do(apitest.Request{
 			Method: "PUT", Path: at + "/poster", Raw: true, Body: bytes.NewReader([]byte(apitest.JpegOf(9, 9, color.Black))),
 			Header: http.Header{"Content-Type": {"application/octet-stream"}},
 		}).Want(200)
@@ -171,7 +171,7 @@ func TestReplacedFilm(t *testing.T) {
 	a.Get("/t/" + slug).Want(204)
 	picture()
 	version := at + "/versions/" + a.Get(at+"/versions").Want(200).Text("data.0.id")
-	a.Do(apitest.ApiRequest{Method: "POST", Path: version + "/restore", Header: apitest.WithHeader("If-Match", `"other"`)}).Want(412)
+	a.Do(apitest.Request{Method: "POST", Path: version + "/restore", Header: apitest.WithHeader("If-Match", `"other"`)}).Want(412)
 	a.Post(at+"/versions/"+uuid.NewString()+"/restore", nil).Want(404)
 	a.Get("/t/" + slug).Want(200) // nothing was changed
 	a.Post(version+"/restore", nil).Want(200)

@@ -33,7 +33,7 @@ func TestProofOfWork2(t *testing.T) {
 	}
 	verify := func(payload string) *apitest.Answer {
 		token := base64.StdEncoding.EncodeToString([]byte(payload))
-		return a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/captcha/verify", Anyone: true, JSON: map[string]any{"token": token}})
+		return a.Do(apitest.Request{Method: "POST", Path: "/api/v1/captcha/verify", Anyone: true, JSON: map[string]any{"token": token}})
 	}
 	good := solve()
 	for _, change := range [][2]string{
@@ -53,7 +53,7 @@ func TestProofOfWork2(t *testing.T) {
 	late := solve()
 	a.Clock.Advance(captcha.PowTime)
 	verify(late).Want(400)
-	a.Do(apitest.ApiRequest{Method: "GET", Path: "/api/v1/captcha/challenge?version=3", Anyone: true, Raw: true}).Want(400)
+	a.Do(apitest.Request{Method: "GET", Path: "/api/v1/captcha/challenge?version=3", Anyone: true, Raw: true}).Want(400)
 
 	// The key of ALTCHA's own library for this counter.
 	v := captcha.Parameters2{Nonce: "000102030405060708090a0b0c0d0e0f", Salt: "101112131415161718191a1b1c1d1e1f"}

@@ -36,7 +36,7 @@ import (
 func form(a *apitest.App, body string, header ...string) *apitest.Answer {
 	a.Helper()
 	h := apitest.WithHeader(append([]string{"Content-Type", "multipart/form-data; boundary=b"}, header...)...)
-	return a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/upload", Raw: true, Header: h, Body: strings.NewReader(strings.ReplaceAll(body, "\n", "\r\n"))})
+	return a.Do(apitest.Request{Method: "POST", Path: "/api/v1/upload", Raw: true, Header: h, Body: strings.NewReader(strings.ReplaceAll(body, "\n", "\r\n"))})
 }
 
 func aField(name, value string) string {
@@ -189,7 +189,7 @@ func TestUploadRefused(t *testing.T) {
 		"multipart/form-data; boundary=" + strings.Repeat("b", 71): 400, "multipart/form-data; boundary=b; boundary=c": 415,
 		"multipart/form-data; boundary=" + strings.Repeat("b", 70): 400, "MULTIPART/FORM-DATA; BOUNDARY=b": 201, "multipart/form-data; boundary=\"b\"; charset=utf-8": 201,
 	} {
-		got := a.Do(apitest.ApiRequest{Method: "POST", Path: "/api/v1/upload", Raw: true, Header: apitest.WithHeader("Content-Type", media), Body: strings.NewReader(strings.ReplaceAll(apitest.FilePart+end, "\n", "\r\n"))})
+		got := a.Do(apitest.Request{Method: "POST", Path: "/api/v1/upload", Raw: true, Header: apitest.WithHeader("Content-Type", media), Body: strings.NewReader(strings.ReplaceAll(apitest.FilePart+end, "\n", "\r\n"))})
 		if got.Status != status {
 			t.Errorf("%q: %d, want %d", media, got.Status, status)
 		}
@@ -218,7 +218,7 @@ func TestUploadMisnamedFile(t *testing.T) {
 		_, err = p.Write(make([]byte, size))
 		is.NoErr(err)
 		is.NoErr(w.Close())
-		got := a.Refused(apitest.ApiRequest{Method: "POST", Path: "/api/v1/upload", Body: &b, Header: http.Header{"Content-Type": {w.FormDataContentType()}}}, 422)
+		got := a.Refused(apitest.Request{Method: "POST", Path: "/api/v1/upload", Body: &b, Header: http.Header{"Content-Type": {w.FormDataContentType()}}}, 422)
 		is.Equal(got.Code(), "invalid_fields")
 		is.True(strings.Contains(got.Text("error"), `must be in the field file; the form has one in the field "fil"`))
 	}
@@ -322,7 +322,7 @@ func TestUploadQuota(t *testing.T) {
 	is.Equal(send(60_000).Want(403).Code(), "quota_exceeded")
 	a.NothingLeft()
 	me := func() *apitest.Answer {
-		return a.Do(apitest.ApiRequest{Method: "GET", Path: "/api/v1/me", Key: key}).Want(200)
+		return a.Do(apitest.Request{Method: "GET", Path: "/api/v1/me", Key: key}).Want(200)
 	}
 	left := func(n float64) { // sets the quota
 		a.Patch("/api/v1/admin/users/"+bob.ID.String(), map[string]float64{"quotaBytes": me().At("data.usedBytes").(float64) + n}).Want(200)
@@ -331,7 +331,7 @@ func TestUploadQuota(t *testing.T) {
 	row := me().At("data.textBytes").(float64)
 	is.True(row > 100) // what is stored of a file beside its content
 	is.Equal(me().At("data.usedBytes"), 400+row)
-	a.Do(apitest.ApiRequest{Method: "DELETE", Path: "/api/v1/files/" + one + "?permanent=true", Key: key}).Want(200)
+	a.Do(apitest.Request{Method: "DELETE", Path: "/api/v1/files/" + one + "?permanent=true", Key: key}).Want(200)
 	send(600, 400).Want(403) // the first one's text counts already
 	left(1000 + row)
 	slug := send(600, 400).Want(201).Text("files.0.slug")
@@ -339,7 +339,7 @@ func TestUploadQuota(t *testing.T) {
 	left(0)
 	send(1).Want(403)
 	send(0).Want(201)
-	a.Do(apitest.ApiRequest{Method: "DELETE", Path: "/api/v1/files/" + slug + "?permanent=true", Key: key}).Want(200)
+	a.Do(apitest.Request{Method: "DELETE", Path: "/api/v1/files/" + slug + "?permanent=true", Key: key}).Want(200)
 	left(599)
 	send(600).Want(403)
 	left(600)
