@@ -1,32 +1,78 @@
-// The import and export page.
+// The import and export page. It owns the list of imports and follows those that run while the page is shown. It fills
+// view.out and stops with view.signal. The router calls the page.
 import { add, addActions, button, h, meter, newID, t, toast, when } from './dom.js';
 import { countOf, kinds } from './kinds.js';
 import { api, downloadLink, heading, load, showProblem } from './session.js';
 
 const formats = {
-  '': t('import.detect'), netscape: t('import.netscape'), firefox: t('import.firefox'), chrome: t('import.chrome'), linkding: 'linkding (JSON)', karakeep: 'Karakeep (JSON)',
-  linkwarden: 'Linkwarden (JSON)', wallabag: 'wallabag (JSON)', omnivore: 'Omnivore (zip)', pocket: t('import.pocket'), raindrop: 'Raindrop (CSV)', instapaper: 'Instapaper (CSV)', csv: t('import.csv'), shlink: 'Shlink (CSV)', folder: t('import.folder'), kist: t('import.kist'),
+  '': t('import.detect'),
+  netscape: t('import.netscape'),
+  firefox: t('import.firefox'),
+  chrome: t('import.chrome'),
+  linkding: 'linkding (JSON)',
+  karakeep: 'Karakeep (JSON)',
+  linkwarden: 'Linkwarden (JSON)',
+  wallabag: 'wallabag (JSON)',
+  omnivore: 'Omnivore (zip)',
+  pocket: t('import.pocket'),
+  raindrop: 'Raindrop (CSV)',
+  instapaper: 'Instapaper (CSV)',
+  csv: t('import.csv'),
+  shlink: 'Shlink (CSV)',
+  folder: t('import.folder'),
+  kist: t('import.kist'),
 };
-const states = { running: t('import.running'), done: t('import.done'), stopped: t('import.stopped'), failed: t('import.failed') };
-const made = (kind, n) => kind === 'tag' ? t('tags.count', { n }) : kind === 'folder' ? t('folder.count', { n }) : countOf(kinds[kind], n);
+const states = {
+  running: t('import.running'),
+  done: t('import.done'),
+  stopped: t('import.stopped'),
+  failed: t('import.failed'),
+};
+
+// made says how many items of a kind, tags or folders there are.
+function made(kind, n) {
+  if (kind === 'tag') return t('tags.count', { n });
+  return kind === 'folder' ? t('folder.count', { n }) : countOf(kinds[kind], n);
+}
 
 // summaryOf says what an import did: what it made, and how its entries ended.
 function summaryOf(x) {
-  const list = Object.entries(x.made).filter(([kind]) => kinds[kind] || ['tag', 'folder'].includes(kind)).map(([kind, n]) => made(kind, n)).join(', ');
+  const known = Object.entries(x.made).filter(([kind]) => kinds[kind] || ['tag', 'folder'].includes(kind));
+  const list = known.map(([kind, n]) => made(kind, n)).join(', ');
   const imported = Math.max(0, x.entries - x.there - x.refused);
-  const counts = t(x.dryRun ? 'import.wouldCounts' : 'import.counts', { n: x.entries, imported, there: x.there, refused: x.refused });
-  return [list && t(x.dryRun ? 'import.wouldMake' : 'import.made', { list }), counts, x.updated && t(x.dryRun ? 'import.wouldUpdate' : 'import.updated', { n: x.updated })].filter(Boolean).join(' ');
+  const counts = { n: x.entries, imported, there: x.there, refused: x.refused };
+  return [
+    list && t(x.dryRun ? 'import.wouldMake' : 'import.made', { list }),
+    t(x.dryRun ? 'import.wouldCounts' : 'import.counts', counts),
+    x.updated && t(x.dryRun ? 'import.wouldUpdate' : 'import.updated', { n: x.updated }),
+  ].filter(Boolean).join(' ');
 }
+
+// remarkOf says what happened to an entry that was not simply imported.
+const remarkOf = (r) => h('li', {},
+  h('b', {}, r.refused ? t('import.skipped') : t('import.note')),
+  ` ${r.at}${r.name ? `, ${r.name}` : ''}: ${r.text}`);
+
+const badgeOf = (state) => ({ done: 'span.badge.on', running: 'span.badge' }[state] ?? 'span.badge.warn');
 
 // draw shows an import in its row.
 function draw(row, x) {
   const running = x.state === 'running';
-  row.replaceChildren(h('summary', {}, h('span', {}, x.name), h(x.state === 'done' ? 'span.badge.on' : running ? 'span.badge' : 'span.badge.warn', {}, states[x.state]),
-    x.dryRun && h('span.badge', {}, t('import.dryRun')), when(x.createdAt)),
-  running ? meter(x.progress / 100) : '', h('p', {}, summaryOf(x)), x.error ? h('p.alert', {}, x.error) : '',
-  x.remarks.length ? h('section.report', {}, h('h3', {}, t('import.report')), h('ul', {}, x.remarks.map((r) => h('li', {}, h('b', {}, r.refused ? t('import.skipped') : t('import.note')), ` ${r.at}${r.name ? `, ${r.name}` : ''}: ${r.text}`)))) : '',
-  x.moreRemarks ? h('p.soft', {}, t('import.moreRemarks', { n: x.moreRemarks })) : '',
-  running ? h('div.row', {}, button('import-stop', t('import.stop'), { 'aria-label': t('import.stopOf', { name: x.name }) })) : '');
+  row.replaceChildren();
+  add(row,
+    h('summary', {},
+      h('span', {}, x.name),
+      h(badgeOf(x.state), {}, states[x.state]),
+      x.dryRun && h('span.badge', {}, t('import.dryRun')),
+      when(x.createdAt)),
+    running && meter(x.progress / 100),
+    h('p', {}, summaryOf(x)),
+    x.error && h('p.alert', {}, x.error),
+    x.remarks.length > 0 && h('section.report', {},
+      h('h3', {}, t('import.report')), h('ul', {}, x.remarks.map(remarkOf))),
+    x.moreRemarks > 0 && h('p.soft', {}, t('import.moreRemarks', { n: x.moreRemarks })),
+    running && h('div.row', {},
+      button('import-stop', t('import.stop'), { 'aria-label': t('import.stopOf', { name: x.name }) })));
   row.import = x;
 }
 
@@ -37,18 +83,28 @@ async function follow(row, signal) {
       await new Promise((done) => setTimeout(done, wait));
       draw(row, (await api('GET', `import/${row.import.id}`, undefined, { signal })).data);
     }
-    if (row.import.state !== 'running') toast(t('import.ended', { name: row.import.name, state: states[row.import.state] }), { bad: row.import.state === 'failed' });
+    const { name, state } = row.import;
+    if (state === 'running') return;
+    toast(t('import.ended', { name, state: states[state] }), { bad: state === 'failed' });
   } catch (e) { showProblem(e); }
 }
 
 function rowOf(x, signal) {
   const row = h('details', { 'data-id': x.id });
   draw(row, x);
-  if (x.state === 'running') { row.open = true; follow(row, signal); }
+  if (x.state === 'running') {
+    row.open = true;
+    follow(row, signal);
+  }
   row.addEventListener('toggle', async () => {
     if (!row.open || row.import.state === 'running' || row.import.remarks.length || row.full) return;
     row.full = true; // lists leave out the rows of the report
-    try { draw(row, (await api('GET', `import/${x.id}`)).data); } catch (e) { row.full = false; showProblem(e); }
+    try {
+      draw(row, (await api('GET', `import/${x.id}`)).data);
+    } catch (e) {
+      row.full = false;
+      showProblem(e);
+    }
   });
   return row;
 }
@@ -56,23 +112,32 @@ function rowOf(x, signal) {
 addActions({
   async 'import-stop'(el) {
     el.disabled = true;
-    try { await api('DELETE', `import/${el.closest('details').import.id}`); } catch (e) { el.disabled = false; showProblem(e); }
+    try {
+      await api('DELETE', `import/${el.closest('details').import.id}`);
+    } catch (e) {
+      el.disabled = false;
+      showProblem(e);
+    }
   },
 });
 
-export default async function page(v) {
-  const list = (await load('import', 'import', v.signal))?.data ?? [];
+// importForm sends a file. started is called with the import that the server has begun.
+function importForm(started) {
   const file = h('input', { type: 'file', id: newID(), name: 'import', required: true });
-  const format = h('select', { id: newID() }, Object.entries(formats).map(([value, label]) => h('option', { value }, label)));
+  const choices = Object.entries(formats).map(([value, label]) => h('option', { value }, label));
+  const format = h('select', { id: newID() }, choices);
   const update = h('input', { type: 'checkbox', id: newID() });
   const dry = h('input', { type: 'checkbox', id: newID() });
   const submit = h('button.main', {}, t('import.importFile'));
-  const rows = h('div', {}, list.map((x) => rowOf(x, v.signal))), earlier = h('div.head', { hidden: !list.length }, h('h2', {}, t('import.earlier')));
-  const form = h('form.card', { 'aria-label': t('import.title') }, h('h2', {}, t('import.title')),
+  const form = h('form.card', { 'aria-label': t('import.title') },
+    h('h2', {}, t('import.title')),
     h('p.soft', {}, t('import.intro')),
-    h('div.field', {}, h('label', { for: file.id }, t('import.file')), file), h('div.field', {}, h('label', { for: format.id }, t('import.format')), format),
+    h('div.field', {}, h('label', { for: file.id }, t('import.file')), file),
+    h('div.field', {}, h('label', { for: format.id }, t('import.format')), format),
     h('label.check', { for: dry.id }, dry, h('span', {}, t('import.dry'))),
-    h('label.check', { for: update.id }, update, h('span', {}, t('import.update'))), h('div.row', {}, submit));
+    h('label.check', { for: update.id }, update, h('span', {}, t('import.update'))),
+    h('div.row', {}, submit));
+
   form.onsubmit = async (e) => {
     e.preventDefault();
     const body = new FormData();
@@ -83,12 +148,29 @@ export default async function page(v) {
     submit.disabled = true;
     submit.textContent = t('import.sending');
     try {
-      rows.prepend(rowOf((await api('POST', 'import', body)).data, v.signal));
-      earlier.hidden = false;
-    } catch (problem) { showProblem(problem); } finally { submit.disabled = false; submit.textContent = t('import.importFile'); }
+      started((await api('POST', 'import', body)).data);
+    } catch (problem) {
+      showProblem(problem);
+    } finally {
+      submit.disabled = false;
+      submit.textContent = t('import.importFile');
+    }
   };
-  add(v.out, heading(t('import.pageTitle')), h('div.cards', {}, form,
-    h('div.card', {}, h('h2', {}, t('import.export')), h('p.soft', {}, t('import.exportHint')),
-      h('div.row', {}, downloadLink('export', t('import.exportAll'))))), earlier, rows);
+  return form;
+}
+
+export default async function page(v) {
+  const list = (await load('import', 'import', v.signal))?.data ?? [];
+  const rows = h('div', {}, list.map((x) => rowOf(x, v.signal)));
+  const earlier = h('div.head', { hidden: !list.length }, h('h2', {}, t('import.earlier')));
+  const form = importForm((x) => {
+    rows.prepend(rowOf(x, v.signal));
+    earlier.hidden = false;
+  });
+  const exportCard = h('div.card', {},
+    h('h2', {}, t('import.export')),
+    h('p.soft', {}, t('import.exportHint')),
+    h('div.row', {}, downloadLink('export', t('import.exportAll'))));
+  add(v.out, heading(t('import.pageTitle')), h('div.cards', {}, form, exportCard), earlier, rows);
   return t('import.pageTitle');
-};
+}

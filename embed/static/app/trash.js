@@ -1,5 +1,9 @@
-// The trash: what was deleted, to restore it or to delete it permanently.
-import { add, addActions, all, button, bytes, day, deviceName, emptyState, find, h, icon, itemOf, shorten, t, tn, toast, when } from './dom.js';
+// The trash: what was deleted, to restore it or to delete it permanently. It owns the rows of the trash; session.js
+// owns the number of items in it. It fills view.out, reads view.params and view.name, and stops with view.signal. The
+// router calls the page.
+import {
+  add, addActions, all, button, bytes, day, deviceName, emptyState, find, h, icon, itemOf, shorten, t, tn, toast, when,
+} from './dom.js';
 import { openForm } from './forms.js';
 import { kinds } from './kinds.js';
 import { go, rerender, withParam } from './router.js';
@@ -7,13 +11,21 @@ import { api, base, heading, load, restoreItems, setTrashed, showProblem, start,
 
 const titleOf = (item) => item.title || t('kind.untitled', { kind: kinds[item.kind].one });
 
+// lineOf says what an item is, and when and by what it was deleted.
+const lineOf = (item) => h('div.meta', {},
+  h('span', {}, item.versionOf ? t('trash.version') : kinds[item.kind].one),
+  h('span', {}, bytes(item.size)),
+  h('span', {}, tn('trash.deleted', { when: when(item.deletedAt) })),
+  item.deletedBy && h('span.cutoff', {}, t('common.by', { name: deviceName(item.deletedBy) })),
+  h('span', {}, t('trash.until', { date: day(item.purgedAt) })));
+
 function row(item) {
   const title = titleOf(item);
-  const el = h('li.item.plain', {}, h('span.pic', {}, icon(kinds[item.kind].icon)),
-    h('div.what', {}, h('span.name', {}, title),
-      h('div.meta', {}, h('span', {}, item.versionOf ? t('trash.version') : kinds[item.kind].one), h('span', {}, bytes(item.size)), h('span', {}, tn('trash.deleted', { when: when(item.deletedAt) })),
-        item.deletedBy && h('span.cutoff', {}, t('common.by', { name: deviceName(item.deletedBy) })), h('span', {}, t('trash.until', { date: day(item.purgedAt) })))),
-    h('div.acts', {}, button('trash-restore', t('trash.restore'), { 'aria-label': t('trash.restoreOf', { title }) }),
+  const el = h('li.item.plain', {},
+    h('span.pic', {}, icon(kinds[item.kind].icon)),
+    h('div.what', {}, h('span.name', {}, title), lineOf(item)),
+    h('div.acts', {},
+      button('trash-restore', t('trash.restore'), { 'aria-label': t('trash.restoreOf', { title }) }),
       button('trash-purge', t('trash.purge'), { class: 'danger', 'aria-label': t('trash.purgeOf', { title }) })));
   el.item = item;
   return el;
@@ -21,33 +33,58 @@ function row(item) {
 
 // show fills a list page by page with what an address asks for.
 function show(v, first, query) {
-  const ul = h('ul.list', { 'aria-label': t('trash.title') }), more = h('button.wide', { type: 'button' }, t('trash.more'));
+  const ul = h('ul.list', { 'aria-label': t('trash.title') });
+  const more = h('button.wide', { type: 'button' }, t('trash.more'));
   let cursor = '';
-  const append = (page) => { ul.append(...page.data.map(row)); cursor = page.nextCursor; more.hidden = !cursor; };
+  const append = (page) => {
+    ul.append(...page.data.map(row));
+    cursor = page.nextCursor;
+    more.hidden = !cursor;
+  };
   more.onclick = async () => {
     more.disabled = true;
-    try { append(await api('GET', `trash?${query}&cursor=${encodeURIComponent(cursor)}`, undefined, { signal: v.signal })); } catch (e) { showProblem(e); }
+    try {
+      append(await api('GET', `trash?${query}&cursor=${encodeURIComponent(cursor)}`, undefined, { signal: v.signal }));
+    } catch (e) { showProblem(e); }
     more.disabled = false;
   };
   append(first);
   return [ul, more];
 }
 
+// filterForm searches the trash, by kind or by words.
+function filterForm(params) {
+  const options = Object.values(kinds).map((k) => h('option', { value: k.name }, k.many));
+  const kind = h('select', { 'aria-label': t('trash.kind') }, h('option', { value: '' }, t('trash.all')), options);
+  kind.value = params.get('kind') ?? '';
+  kind.onchange = () => go(`${base}/trash${withParam(params, 'kind', kind.value)}`);
+  const words = h('input', {
+    type: 'search', 'aria-label': t('trash.search'), placeholder: t('trash.search'), value: params.get('q') ?? '',
+  });
+  const form = h('form.quick', {}, words, kind);
+  form.onsubmit = (e) => {
+    e.preventDefault();
+    go(`${base}/trash${withParam(params, 'q', words.value.trim())}`);
+  };
+  return form;
+}
+
 export default async function trash(v) {
   const query = new URLSearchParams({ limit: '50' });
   for (const name of ['kind', 'q']) if (v.params.get(name)) query.set(name, v.params.get(name));
   const filtered = v.params.has('kind') || v.params.has('q');
-  const page = await (filtered ? api('GET', `trash?${query}`, undefined, { signal: v.signal }) : load('trash', `trash?${query}`, v.signal));
+  const page = filtered
+    ? await api('GET', `trash?${query}`, undefined, { signal: v.signal })
+    : await load('trash', `trash?${query}`, v.signal);
   if (!page) return t('trash.title');
   if (!filtered) setTrashed(page.total);
-  const kind = h('select', { 'aria-label': t('trash.kind') }, h('option', { value: '' }, t('trash.all')), Object.values(kinds).map((k) => h('option', { value: k.name }, k.many)));
-  kind.value = v.params.get('kind') ?? '';
-  const words = h('input', { type: 'search', 'aria-label': t('trash.search'), placeholder: t('trash.search'), value: v.params.get('q') ?? '' });
-  const form = h('form.quick', {}, words, kind);
-  form.onsubmit = (e) => { e.preventDefault(); go(`${base}/trash${withParam(v.params, 'q', words.value.trim())}`); };
-  kind.onchange = () => go(`${base}/trash${withParam(v.params, 'kind', kind.value)}`);
-  add(v.out, heading(t('trash.title'), h('small.soft', {}, t('trash.count', { n: page.total })), page.total > 0 && !filtered && button('trash-empty', t('trash.empty'), { class: 'danger' })),
-    h('p.soft', {}, start.trashDays ? t('trash.hint', { n: start.trashDays }) : t('trash.off')), (filtered || page.total > 0) && form,
+
+  const any = page.total > 0;
+  add(v.out,
+    heading(t('trash.title'), h('small.soft', {}, t('trash.count', { n: page.total })),
+      any && !filtered && button('trash-empty', t('trash.empty'), { class: 'danger' })),
+    h('p.soft', {}, start.trashDays ? t('trash.hint', { n: start.trashDays }) : t('trash.off')),
+    (filtered || any) && filterForm(v.params),
     page.data.length ? show(v, page, query) : emptyState(filtered ? t('trash.noMatch') : t('trash.none')));
   return t('trash.title');
 }
@@ -68,20 +105,33 @@ addActions({
     try {
       const { item } = itemOf(el), [got] = await restoreItems([item]);
       gone(itemOf(el));
-      toast(t('list.restored', { n: 1 }), { action: t('common.open'), run: () => go(`${base}/${kinds[item.kind].path}/${got.slug}`) });
-    } catch (e) { showProblem(e); el.disabled = false; }
+      const open = () => go(`${base}/${kinds[item.kind].path}/${got.slug}`);
+      toast(t('list.restored', { n: 1 }), { action: t('common.open'), run: open });
+    } catch (e) {
+      showProblem(e);
+      el.disabled = false;
+    }
   },
   'trash-purge'(el) {
     const { item } = itemOf(el);
     openForm({
-      title: t('trash.purgeTitle', { title: shorten(titleOf(item)) }), text: t('trash.forGood'), button: t('trash.purge'), danger: true,
-      run: async () => { await api('DELETE', `trash/${item.id}`); setTrashed(-1, true); gone(itemOf(el)); },
+      title: t('trash.purgeTitle', { title: shorten(titleOf(item)) }), text: t('trash.forGood'),
+      button: t('trash.purge'), danger: true,
+      run: async () => {
+        await api('DELETE', `trash/${item.id}`);
+        setTrashed(-1, true);
+        gone(itemOf(el));
+      },
     });
   },
   'trash-empty'() {
     openForm({
       title: t('trash.emptyTitle'), text: t('trash.forGood'), button: t('trash.empty'), danger: true,
-      run: async () => { await api('DELETE', 'trash'); setTrashed(0); if (view?.name === 'trash') rerender(); },
+      run: async () => {
+        await api('DELETE', 'trash');
+        setTrashed(0);
+        if (view?.name === 'trash') rerender();
+      },
     });
   },
 });

@@ -1,5 +1,9 @@
-// The page of webhooks.
-import { add, addActions, all, button, capitalize, emptyState, find, h, hostOf, icon, iconButton, itemOf, number, shorten, t, tn, toast, when } from './dom.js';
+// The page of webhooks: addresses that are told what happens, and what was sent to each. It owns the rows of webhooks,
+// their form and the log of deliveries. It fills view.out and stops with view.signal. The router calls the page.
+import {
+  add, addActions, all, button, capitalize, emptyState, find, h, hostOf, icon, iconButton, itemOf, number, shorten, t,
+  tn, toast, when,
+} from './dom.js';
 import { openDialog, openForm } from './forms.js';
 import { kinds } from './kinds.js';
 import { rerender } from './router.js';
@@ -16,8 +20,13 @@ for (const [name, k] of Object.entries(kinds)) {
   events[`${name}.restored`] = t('webhooks.kindRestored', { kind: one });
 }
 Object.assign(events, {
-  'upload_request.received': t('webhooks.received'), 'upload_request.approved': t('webhooks.approved'), 'upload_request.rejected': t('webhooks.rejected'),
-  'bookmark.unreachable': t('webhooks.unreachable'), 'limit.reached': t('webhooks.limit'), 'share.opened': t('webhooks.opened'), 'item.expired': t('webhooks.expired'),
+  'upload_request.received': t('webhooks.received'),
+  'upload_request.approved': t('webhooks.approved'),
+  'upload_request.rejected': t('webhooks.rejected'),
+  'bookmark.unreachable': t('webhooks.unreachable'),
+  'limit.reached': t('webhooks.limit'),
+  'share.opened': t('webhooks.opened'),
+  'item.expired': t('webhooks.expired'),
 });
 const states = { done: t('webhooks.delivered'), waiting: t('webhooks.retrying'), parked: t('webhooks.failedState') };
 const nameOf = (hook) => hook.name || hostOf(hook.url);
@@ -30,17 +39,30 @@ function stateBadge(hook) {
   return hook.lastDeliveredAt ? h('span.badge.on', {}, t('webhooks.works')) : h('span.badge', {}, t('webhooks.unused'));
 }
 
+// hookLine says whether a webhook works, and what it is told.
+function hookLine(hook) {
+  const fails = hook.consecutiveFailures > 0 || hook.pausedAt;
+  const everything = hook.events.includes('*');
+  const told = everything ? t('webhooks.everything') : t('webhooks.eventCount', { n: hook.events.length });
+  return h('div.meta', {},
+    stateBadge(hook),
+    h('span.cutoff', {}, formatNames[hook.format] ?? hostOf(hook.url)),
+    h('span', {}, told),
+    hook.lastDeliveredAt && h('span', {}, tn('webhooks.lastDelivered', { when: when(hook.lastDeliveredAt) })),
+    hook.queued > 0 && h('span', {}, t('webhooks.waiting', { n: hook.queued })),
+    fails && hook.lastError && h('span', {}, hook.lastError));
+}
+
 function hookRow(hook) {
   const name = nameOf(hook);
-  const row = h('li.item.plain', {}, h('span.pic', {}, icon('hook')),
-    h('div.what', {}, h('span.name', {}, name),
-      h('div.meta', {}, stateBadge(hook), h('span.cutoff', {}, formatNames[hook.format] ?? hostOf(hook.url)),
-        h('span', {}, hook.events.includes('*') ? t('webhooks.everything') : t('webhooks.eventCount', { n: hook.events.length })),
-        hook.lastDeliveredAt && h('span', {}, tn('webhooks.lastDelivered', { when: when(hook.lastDeliveredAt) })),
-        hook.queued > 0 && h('span', {}, t('webhooks.waiting', { n: hook.queued })),
-        (hook.consecutiveFailures > 0 || hook.pausedAt) && hook.lastError && h('span', {}, hook.lastError))),
-    h('div.acts', {}, button('hook-test', t('webhooks.test'), { 'aria-label': t('webhooks.testOf', { name }) }), button('hook-log', t('webhooks.log'), { 'aria-label': t('webhooks.logOf', { name }) }),
-      iconButton('hook-edit', 'edit', t('webhooks.editOf', { name })), iconButton('hook-delete', 'trash', t('webhooks.deleteOf', { name }))));
+  const row = h('li.item.plain', {},
+    h('span.pic', {}, icon('hook')),
+    h('div.what', {}, h('span.name', {}, name), hookLine(hook)),
+    h('div.acts', {},
+      button('hook-test', t('webhooks.test'), { 'aria-label': t('webhooks.testOf', { name }) }),
+      button('hook-log', t('webhooks.log'), { 'aria-label': t('webhooks.logOf', { name }) }),
+      iconButton('hook-edit', 'edit', t('webhooks.editOf', { name })),
+      iconButton('hook-delete', 'trash', t('webhooks.deleteOf', { name }))));
   row.hook = hook;
   return row;
 }
@@ -48,9 +70,14 @@ function hookRow(hook) {
 export default async function page(v) {
   const answer = await load(path, path, v.signal);
   const list = answer?.data ?? [];
-  add(v.out, heading(t('webhooks.title'), h('small.soft', {}, t('webhooks.count', { n: list.length })), button('hook-new', '', { class: 'main', 'aria-label': t('webhooks.new') }, icon('plus'), t('common.new'))),
+  const make = { class: 'main', 'aria-label': t('webhooks.new') };
+  add(v.out,
+    heading(t('webhooks.title'), h('small.soft', {}, t('webhooks.count', { n: list.length })),
+      button('hook-new', '', make, icon('plus'), t('common.new'))),
     h('p.soft', {}, t('webhooks.intro'), ' ', h('a', { href: `${base}/api/v1/reference` }, t('common.reference'))),
-    list.length ? h('ul.list', { 'aria-label': t('webhooks.title') }, list.map(hookRow)) : emptyState(t('webhooks.none'), t('webhooks.noneHint')));
+    list.length
+      ? h('ul.list', { 'aria-label': t('webhooks.title') }, list.map(hookRow))
+      : emptyState(t('webhooks.none'), t('webhooks.noneHint')));
   return t('webhooks.title');
 }
 
@@ -59,16 +86,32 @@ const formatOf = (name) => t('webhooks.message', { name: formatNames[name] });
 
 let form = null; // of the edited webhook
 
+// secretField signs what is sent.
+const secretField = (hook) => ({
+  name: 'secret', label: hook?.hasSecret ? t('webhooks.newSecret') : t('webhooks.secret'), plain: true,
+  placeholder: hook?.hasSecret ? t('common.unchanged') : t('webhooks.unsigned'), hint: t('webhooks.secretHint'),
+});
+
 function edit(hook) {
   ({ form } = openForm({
-    title: hook ? t('webhooks.editTitle', { name: nameOf(hook) }) : t('webhooks.new'), button: hook ? t('common.save') : t('webhooks.add'),
+    title: hook ? t('webhooks.editTitle', { name: nameOf(hook) }) : t('webhooks.new'),
+    button: hook ? t('common.save') : t('webhooks.add'),
     text: hook?.pausedAt ? t('webhooks.pausedText') : '',
     fields: [
       { name: 'name', label: t('forms.name'), half: true, placeholder: t('webhooks.sample') },
-      { name: 'format', label: t('webhooks.format'), type: 'choice', required: true, half: true, choices: { json: 'JSON', discord: formatOf('discord'), slack: formatOf('slack'), ntfy: formatOf('ntfy'), gotify: formatOf('gotify') } },
+      {
+        name: 'format', label: t('webhooks.format'), type: 'choice', required: true, half: true,
+        choices: {
+          json: 'JSON',
+          discord: formatOf('discord'),
+          slack: formatOf('slack'),
+          ntfy: formatOf('ntfy'),
+          gotify: formatOf('gotify'),
+        },
+      },
       { name: 'url', label: t('webhooks.url'), type: 'url', required: true },
       { name: 'events', label: t('webhooks.events'), type: 'checks', choices: events },
-      { name: 'secret', label: hook?.hasSecret ? t('webhooks.newSecret') : t('webhooks.secret'), plain: true, placeholder: hook?.hasSecret ? t('common.unchanged') : t('webhooks.unsigned'), hint: t('webhooks.secretHint') },
+      secretField(hook),
       ...(hook?.hasSecret ? [{ name: 'unsigned', label: t('webhooks.stopSigning'), type: 'check' }] : []),
       { name: 'enabled', label: t('webhooks.send'), type: 'check' },
     ],
@@ -85,21 +128,33 @@ function edit(hook) {
   }));
 }
 
+// sentText is the request of a delivery as text; JSON is indented.
+function sentText({ url, headers, body }) {
+  let shown = body;
+  try { shown = JSON.stringify(JSON.parse(body), null, 2); } catch { /* shortened */ }
+  const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}`);
+  return [`POST ${url}`, ...lines, '', shown].join('\n');
+}
+
 // entry is a delivery in a log. It expands to show the request and the answer.
 function entry(hook, d) {
-  let sent = '';
-  if (d.request) {
-    let { body } = d.request;
-    try { body = JSON.stringify(JSON.parse(body), null, 2); } catch { /* shortened */ }
-    sent = [`POST ${d.request.url}`, ...Object.entries(d.request.headers).map(([name, value]) => `${name}: ${value}`), '', body].join('\n');
-  }
+  const sent = d.request ? sentText(d.request) : '';
+  const tried = [d.tries && t('webhooks.tries', { n: d.tries }), d.triedAt && `${number(d.tookMs)} ms`];
+  const part = (title, label, text) => [h('h3', {}, title), h('pre', { tabindex: '0', 'aria-label': label }, text)];
   const el = h('details', { 'data-id': d.id },
-    h('summary', {}, h('span', {}, d.event), h(d.state === 'done' ? 'span.badge.on' : 'span.badge.warn', {}, states[d.state]), d.status && h('span', {}, String(d.status)), when(d.triedAt ?? d.createdAt)),
+    h('summary', {},
+      h('span', {}, d.event),
+      h(d.state === 'done' ? 'span.badge.on' : 'span.badge.warn', {}, states[d.state]),
+      d.status && h('span', {}, String(d.status)),
+      when(d.triedAt ?? d.createdAt)),
     d.error && h('p.alert', {}, d.error),
-    h('p.soft', {}, [d.tries && t('webhooks.tries', { n: d.tries }), d.triedAt && `${number(d.tookMs)} ms`].filter(Boolean).join(' · '), d.nextTryAt && tn('webhooks.nextTry', { when: when(d.nextTryAt) })),
-    sent && [h('h3', {}, t('webhooks.sent')), h('pre', { tabindex: '0', 'aria-label': t('webhooks.whatSent') }, sent)],
-    d.answer && [h('h3', {}, t('webhooks.answered')), h('pre', { tabindex: '0', 'aria-label': t('webhooks.whatAnswered') }, d.answer)],
-    h('div.row', {}, button('hook-again', t('webhooks.again'), { 'aria-label': t('webhooks.againOf', { event: d.event }) })));
+    h('p.soft', {},
+      tried.filter(Boolean).join(' · '),
+      d.nextTryAt && tn('webhooks.nextTry', { when: when(d.nextTryAt) })),
+    sent && part(t('webhooks.sent'), t('webhooks.whatSent'), sent),
+    d.answer && part(t('webhooks.answered'), t('webhooks.whatAnswered'), d.answer),
+    h('div.row', {},
+      button('hook-again', t('webhooks.again'), { 'aria-label': t('webhooks.againOf', { event: d.event }) })));
   el.hook = hook;
   return el;
 }
@@ -108,14 +163,18 @@ async function log(hook) {
   const d = openDialog(t('webhooks.logTitle', { name: nameOf(hook) }), { panel: true });
   const fill = async () => {
     const { data } = await api('GET', `${path}/${hook.id}/deliveries`);
-    d.body.replaceChildren(h('div.row', {}, button('hook-reload', t('webhooks.reload'))),
-      ...(data.length ? data.map((x) => entry(hook, x)) : [emptyState(t('webhooks.logEmpty'), t('webhooks.logEmptyHint'))]));
+    const rows = data.length
+      ? data.map((x) => entry(hook, x))
+      : [emptyState(t('webhooks.logEmpty'), t('webhooks.logEmptyHint'))];
+    d.body.replaceChildren(h('div.row', {}, button('hook-reload', t('webhooks.reload'))), ...rows);
   };
   d.body.reload = fill;
   try { await fill(); } catch (e) { showProblem(e); }
 }
 
-const reload = async (el) => { try { await el.closest('.body').reload(); } catch (e) { showProblem(e); } };
+async function reload(el) {
+  try { await el.closest('.body').reload(); } catch (e) { showProblem(e); }
+}
 
 addActions({
   'hook-new': () => edit(null),
@@ -132,15 +191,26 @@ addActions({
     try {
       const answer = await api('POST', `${path}/${itemOf(el).hook.id}/test`);
       await rerender();
-      toast(answer.ok ? t('webhooks.deliveredText', { status: String(answer.status) }) : answer.error, { bad: !answer.ok });
-    } catch (e) { showProblem(e); } finally { el.disabled = false; }
+      const text = answer.ok ? t('webhooks.deliveredText', { status: String(answer.status) }) : answer.error;
+      toast(text, { bad: !answer.ok });
+    } catch (e) {
+      showProblem(e);
+    } finally {
+      el.disabled = false;
+    }
   },
   'hook-delete'(el) {
     const row = itemOf(el), mark = document.createComment('');
-    const count = () => { find('#main .head small').textContent = t('webhooks.count', { n: all('#main .item').length }); };
+    const count = () => {
+      find('#main .head small').textContent = t('webhooks.count', { n: all('#main .item').length });
+    };
     row.replaceWith(mark);
     count();
-    deleteLater(t('webhooks.deleted', { name: shorten(nameOf(row.hook)) }), [`${path}/${row.hook.id}`], () => { if (mark.isConnected) { mark.replaceWith(row); count(); } });
+    deleteLater(t('webhooks.deleted', { name: shorten(nameOf(row.hook)) }), [`${path}/${row.hook.id}`], () => {
+      if (!mark.isConnected) return;
+      mark.replaceWith(row);
+      count();
+    });
   },
   async 'hook-again'(el) {
     const d = el.closest('details');
