@@ -1,5 +1,5 @@
 // Messages about a new bookmark: that the page is already bookmarked, and the page's title and icon once the server has
-// read them.
+// read them. It owns nothing that stays, and uses nothing of view. list.js and the editor call it by withBookmarks.
 import { find, h, isAddress, t, toast } from './dom.js';
 import { fetchRecord, updateRows } from './list.js';
 import { go } from './router.js';
@@ -12,21 +12,29 @@ const listOfAddress = (url) => `${base}/bookmarks?url=${encodeURIComponent(url)}
 export function watch(control) {
   const hint = h('p.hint', { 'aria-live': 'polite' });
   let checked = '';
-  control.el.addEventListener('input', () => { checked = ''; hint.replaceChildren(); });
+  control.el.addEventListener('input', () => {
+    checked = '';
+    hint.replaceChildren();
+  });
   control.el.addEventListener('change', check);
   control.node.append(hint);
   check();
+
   async function check() {
-    const url = checked = control.get();
+    const url = control.get();
+    checked = url;
     if (!url || !isAddress(url)) return;
     const { total } = await api('GET', `bookmarks?limit=1&url=${encodeURIComponent(url)}`).catch(() => ({ total: 0 }));
-    if (total && checked === url) hint.replaceChildren(t('bookmark.known'), ' ', h('a', { href: listOfAddress(url) }, t('common.show')));
+    if (!total || checked !== url) return; // the user has typed another one meanwhile
+    hint.replaceChildren(t('bookmark.known'), ' ', h('a', { href: listOfAddress(url) }, t('common.show')));
   }
 }
 
 // showSaved says whether there are duplicates, and redraws the bookmark when the server has read the page.
 export function showSaved(r, duplicates) {
-  if (duplicates?.length) toast(t('bookmark.duplicate'), { action: t('common.show'), run: () => go(listOfAddress(r.url)) });
+  if (duplicates?.length) {
+    toast(t('bookmark.duplicate'), { action: t('common.show'), run: () => go(listOfAddress(r.url)) });
+  }
   awaitPage(r, [2000, 5000, 15000]);
 }
 

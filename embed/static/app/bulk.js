@@ -1,10 +1,13 @@
-// Changing the selected records, and folders.
+// Changing the selected records, and folders. It owns the forms that do so, and uses nothing of view. The router and
+// the pages call it by withBulk.
 import { shorten, t, toast } from './dom.js';
 import { openForm } from './forms.js';
 import { tagNames } from './kinds.js';
 import { change, changeAll, fetchRecord, updateRows } from './list.js';
 import { go, rerender } from './router.js';
-import { api, base, deleteLater, hideFolder, Problem, refreshFolders, refreshTags, showProblem } from './session.js';
+import {
+  api, base, deleteLater, hideFolder, Problem, refreshFolders, refreshTags, showProblem,
+} from './session.js';
 
 // saveEach changes several records in the same way, and redraws them. At the end it shows done, or how many could not
 // be changed.
@@ -12,9 +15,10 @@ async function saveEach(records, set, done) {
   const progress = records.length > 8 && toast(t('list.changing', { n: records.length }), { time: 60000 });
   const problems = await changeAll(records, { set });
   const queue = records.filter((r) => !problems.has(r));
-  await Promise.all(Array.from({ length: 4 }, async () => {
-    for (let r; (r = queue.shift());) await fetchRecord(r).then(updateRows, () => {}); // it is changed, if not shown
-  }));
+  const readQueue = async () => {
+    while (queue.length) await fetchRecord(queue.shift()).then(updateRows, () => {}); // it is changed, if not shown
+  };
+  await Promise.all(Array.from({ length: 4 }, readQueue));
   if (progress) progress.end();
   refreshTags();
   if (!problems.size) return void toast(done, { time: 3000 });
@@ -23,7 +27,8 @@ async function saveEach(records, set, done) {
 }
 
 export function tagEach(records) {
-  const present = [...new Set(records.flatMap(tagNames))], choices = Object.fromEntries(present.map((n) => [n, n]));
+  const present = [...new Set(records.flatMap(tagNames))];
+  const choices = Object.fromEntries(present.map((n) => [n, n]));
   const less = { name: 'removeTags', label: t('list.removeTags'), type: 'checks', choices };
   openForm({
     title: t('list.tagsTitle', { n: records.length }), button: t('common.apply'),
@@ -51,10 +56,14 @@ export function moveEach(records) {
 }
 
 export function shareEach(records) {
+  const whoSees = { true: t('common.anyone'), false: t('common.onlyMe') };
+  const marks = { true: t('list.mark'), false: t('list.unmark') };
   openForm({
     title: t('list.shareTitle', { n: records.length }), button: t('common.apply'),
-    fields: [{ name: 'isPublic', label: t('list.whoSeesThem'), type: 'choice', choices: { true: t('common.anyone'), false: t('common.onlyMe') } },
-      { name: 'isFavorite', label: t('kind.favourites'), type: 'choice', choices: { true: t('list.mark'), false: t('list.unmark') } }],
+    fields: [
+      { name: 'isPublic', label: t('list.whoSeesThem'), type: 'choice', choices: whoSees },
+      { name: 'isFavorite', label: t('kind.favourites'), type: 'choice', choices: marks },
+    ],
     run: (now) => {
       const chosen = Object.entries(now).filter(([, v]) => v !== null);
       const set = Object.fromEntries(chosen.map(([n, v]) => [n, v === 'true']));
@@ -64,7 +73,8 @@ export function shareEach(records) {
 }
 
 export const newFolder = () => openForm({
-  title: t('folder.new'), fields: [{ name: 'name', label: t('forms.name'), required: true }], button: t('folder.create'),
+  title: t('folder.new'), button: t('folder.create'),
+  fields: [{ name: 'name', label: t('forms.name'), required: true }],
   run: async (now) => {
     const folder = (await api('POST', 'folders', now)).data;
     await refreshFolders();
@@ -73,12 +83,21 @@ export const newFolder = () => openForm({
 });
 
 export const renameFolder = (folder) => openForm({
-  title: t('folder.rename', { name: folder.name }), fields: [{ name: 'name', label: t('forms.name'), required: true }], values: folder,
-  run: async (now) => { await api('PATCH', `folders/${folder.id}`, now); await refreshFolders(); rerender(); },
+  title: t('folder.rename', { name: folder.name }),
+  fields: [{ name: 'name', label: t('forms.name'), required: true }],
+  values: folder,
+  run: async (now) => {
+    await api('PATCH', `folders/${folder.id}`, now);
+    await refreshFolders();
+    rerender();
+  },
 });
 
 export function deleteFolder(folder) {
   const restore = hideFolder(folder);
   go(`${base}/files`);
-  deleteLater(t('folder.deleted', { name: shorten(folder.name) }), [`folders/${folder.id}`], () => { restore(); rerender(); });
+  deleteLater(t('folder.deleted', { name: shorten(folder.name) }), [`folders/${folder.id}`], () => {
+    restore();
+    rerender();
+  });
 }

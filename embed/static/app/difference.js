@@ -1,11 +1,12 @@
-// What differs between two texts, by lines and then by words.
+// What differs between two texts, by lines and then by words. It owns nothing that stays, and uses nothing of view.
+// versions.js and conflict.js call differing.
 import { add, h } from './dom.js';
 
 // The most differences that are looked for in a part of a text. Beyond them, the part counts as replaced.
 const maxEdits = 500;
 
-// edits compares two lists by the algorithm of Myers. It returns runs [op, items]: '=' for items in both, '-' only in a, '+'
-// only in b.
+// edits compares two lists by the algorithm of Myers. It returns runs [op, items]: '=' for items in both, '-' only in
+// a, '+' only in b.
 function edits(a, b) {
   let from = 0, end = 0;
   while (from < a.length && from < b.length && a[from] === b[from]) from++;
@@ -34,17 +35,29 @@ function middle(a, b) {
 // path reads the runs from the trace, from the end to the beginning.
 function path(a, b, trace) {
   const out = [];
-  const push = (op, item) => { if (out.at(-1)?.[0] === op) out.at(-1)[1].push(item); else out.push([op, [item]]); };
+  const push = (op, item) => {
+    if (out.at(-1)?.[0] === op) out.at(-1)[1].push(item);
+    else out.push([op, [item]]);
+  };
   let i = a.length, j = b.length;
   for (let d = trace.length - 1; d >= 0; d--) {
     const reach = trace[d], k = i - j, at = d + 1 + k;
     const down = k === -d || k !== d && reach[at - 1] < reach[at + 1];
     const before = d === 0 ? 0 : down ? reach[at + 1] : reach[at - 1];
     const start = d === 0 ? 0 : before - (down ? k + 1 : k - 1);
-    while (i > before && j > start && a[i - 1] === b[j - 1]) { push('=', a[i - 1]); i--; j--; }
+    while (i > before && j > start && a[i - 1] === b[j - 1]) {
+      push('=', a[i - 1]);
+      i--;
+      j--;
+    }
     if (d === 0) break;
-    if (down) push('+', b[--j]);
-    else push('-', a[--i]);
+    if (down) {
+      j--;
+      push('+', b[j]);
+    } else {
+      i--;
+      push('-', a[i]);
+    }
   }
   for (const run of out) run[1].reverse();
   return out.reverse();
@@ -56,10 +69,16 @@ const wordsOf = (text) => text.match(/\s+|[\p{L}\p{M}\p{N}_]+|[^\s\p{L}\p{M}\p{N
 // difference compares two texts: first their lines, then the words of lines that differ. It returns runs [op, text].
 export function difference(a, b) {
   const runs = edits(linesOf(a), linesOf(b)).map(([op, lines]) => [op, lines.join('')]), out = [];
-  const push = (op, text) => { if (out.at(-1)?.[0] === op) out.at(-1)[1] += text; else if (text) out.push([op, text]); };
+  const push = (op, text) => {
+    if (out.at(-1)?.[0] === op) out.at(-1)[1] += text;
+    else if (text) out.push([op, text]);
+  };
   for (let i = 0; i < runs.length; i++) {
     const [op, text] = runs[i], next = runs[i + 1];
-    if (op === '=' || !next || next[0] === '=') { push(op, text); continue; }
+    if (op === '=' || !next || next[0] === '=') {
+      push(op, text);
+      continue;
+    }
     const [old, now] = op === '-' ? [text, next[1]] : [next[1], text];
     for (const [o, words] of edits(wordsOf(old), wordsOf(now))) push(o, words.join(''));
     i++;

@@ -1,4 +1,5 @@
-// Posters of films. The server cannot decode films, so the browser sends it one of their pictures.
+// Posters of films. The server cannot decode films, so the browser sends it one of their pictures. It owns nothing that
+// stays, and uses nothing of view. uploads.js and replace.js call sendPoster, the viewer restorePoster.
 import { h } from './dom.js';
 import { updateRows } from './list.js';
 import { base } from './session.js';
@@ -8,10 +9,13 @@ const edge = 960, patience = 10e3;
 // sendFrame sends the picture that a video shows. A film that this browser cannot play gets none.
 async function sendFrame(r, video) {
   const scale = Math.min(1, edge / Math.max(video.videoWidth, video.videoHeight));
-  const canvas = h('canvas', { width: Math.round(video.videoWidth * scale), height: Math.round(video.videoHeight * scale) });
+  const width = Math.round(video.videoWidth * scale), height = Math.round(video.videoHeight * scale);
+  const canvas = h('canvas', { width, height });
   canvas.getContext('2d').drawImage(video, 0, 0, canvas.width, canvas.height);
   const body = await new Promise((done) => { canvas.toBlob(done, 'image/jpeg', 0.85); });
-  if ((await fetch(`${base}/api/v1/files/${r.slug}/poster`, { method: 'PUT', headers: { 'content-type': 'application/octet-stream' }, body })).ok) updateRows(r);
+  const headers = { 'content-type': 'application/octet-stream' };
+  const answer = await fetch(`${base}/api/v1/files/${r.slug}/poster`, { method: 'PUT', headers, body });
+  if (answer.ok) updateRows(r);
 }
 
 // sendPoster sends a picture of a file that was uploaded. The first second of many films is black.

@@ -1,5 +1,6 @@
-// What the app keeps on this device: items can be read and added while the server does not answer. The user can turn that
-// off on this device.
+// What the app keeps on this device: items can be read and added while the server does not answer. The user can turn
+// that off on this device. It owns the service worker (sw.js) and what waits to be sent, and uses nothing of view.
+// app.js starts it, session.js calls sendLater, and account.js lets the user choose and sign out.
 import { t, toast } from './dom.js';
 import { kinds } from './kinds.js';
 import { go } from './router.js';
@@ -17,7 +18,8 @@ async function start() {
   if (!canOffline) return;
   if (!wantsOffline()) return void await forget();
   try {
-    const registration = await navigator.serviceWorker.register(`${base}/sw.js`, { scope: `${base}/`, updateViaCache: 'none' });
+    const options = { scope: `${base}/`, updateViaCache: 'none' };
+    const registration = await navigator.serviceWorker.register(`${base}/sw.js`, options);
     worker = (await navigator.serviceWorker.ready).active ?? registration.active;
   } catch { return; /* for example in a private window */ }
   worker.postMessage({ want: 'owner', user: me.id });
@@ -28,9 +30,12 @@ async function start() {
 // end removes the service worker and everything that it keeps on this device, except what still waits to be sent.
 export async function end() {
   if (worker) await request({ want: 'stop' });
-  for (const registration of await navigator.serviceWorker.getRegistrations()) if (new URL(registration.scope).pathname === `${base}/`) await registration.unregister();
+  for (const registration of await navigator.serviceWorker.getRegistrations()) {
+    if (new URL(registration.scope).pathname === `${base}/`) await registration.unregister();
+  }
   await forget();
-  worker = started = null;
+  worker = null;
+  started = null;
 }
 
 async function forget() {
@@ -49,8 +54,14 @@ const eachWaiting = (run) => new Promise((done, fail) => {
       if (at.value.user === me.id) run(at);
       at.continue();
     };
-    transaction.oncomplete = () => { db.close(); done(); };
-    transaction.onabort = () => { db.close(); fail(transaction.error); };
+    transaction.oncomplete = () => {
+      db.close();
+      done();
+    };
+    transaction.onabort = () => {
+      db.close();
+      fail(transaction.error);
+    };
   };
 });
 
@@ -81,7 +92,8 @@ const request = (message) => new Promise((done) => {
   worker.postMessage(message, [channel.port2]);
 });
 
-// sendLater keeps a new record, or a change of one, on this device until the server answers. It reports whether it could.
+// sendLater keeps a new record, or a change of one, on this device until the server answers. It reports whether it
+// could.
 export async function sendLater({ path, body, ...entry }) {
   await begin();
   if (!worker) return false;
@@ -102,14 +114,16 @@ function sent({ sent: n, drafts }) {
   toast(t('offline.sent', { n }), { action: t('common.show'), run: () => location.reload() });
 }
 
-// refused keeps what the server refused as a draft. If a record was changed elsewhere meanwhile, its editor asks what stays.
+// refused keeps what the server refused as a draft. If a record was changed elsewhere meanwhile, its editor asks what
+// stays.
 function refused({ refused: why, status, entry }) {
   const { draft } = entry;
   if (draft && status !== 404) {
     const [name, id] = draft.name.split('.'), key = draftKey(draft.name);
     storage.set(key, storage.get(key) ?? draft); // the user may have typed more since
     const text = status === 412 ? t('offline.changed') : t('offline.refused', { why });
-    return void toast(text, { bad: true, action: t('common.show'), run: () => go(`${base}/${kinds[name].path}/${id}?edit=1`) });
+    const open = () => go(`${base}/${kinds[name].path}/${id}?edit=1`);
+    return void toast(text, { bad: true, action: t('common.show'), run: open });
   }
   const k = Object.values(kinds).find((x) => entry.path.startsWith(`${base}/api/v1/${x.api}`));
   const values = draft?.values ?? JSON.parse(entry.body);

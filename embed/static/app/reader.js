@@ -1,4 +1,5 @@
-// The reader shows one item as visitors see it, and what only its owner sees. The editor is one key away.
+// The reader shows one item as visitors see it, and what only its owner sees. The editor is one key away. It owns its
+// dialog and the wake lock of the screen, and uses nothing of view. The router calls openReader.
 import { add, ago, all, find, h, icon, iconButton, locale, t } from './dom.js';
 import { openEditor } from './editor.js';
 import { openDialog } from './forms.js';
@@ -12,11 +13,17 @@ import { base, loadModule, localAddress, problemOf, showProblem, storage } from 
 async function fetchShown(r, signal) {
   const at = new URL(`${base}/v/${r.slug}`, location.href);
   let answer;
-  try { answer = await fetch(at, { headers: { accept: 'text/html' }, signal }); } catch (e) { throw e.name === 'AbortError' ? e : problemOf(0); }
+  try {
+    answer = await fetch(at, { headers: { accept: 'text/html' }, signal });
+  } catch (e) { throw e.name === 'AbortError' ? e : problemOf(0); }
   if (!answer.ok) throw problemOf(answer.status);
+
   const page = new DOMParser().parseFromString(await answer.text(), 'text/html');
   for (const name of ['src', 'href']) {
-    for (const el of all(`article.sheet [${name}]`, page)) if (!el.getAttribute(name).startsWith('#') && URL.canParse(el.getAttribute(name), at)) el.setAttribute(name, new URL(el.getAttribute(name), at));
+    for (const el of all(`article.sheet [${name}]`, page)) {
+      const address = el.getAttribute(name);
+      if (!address.startsWith('#') && URL.canParse(address, at)) el.setAttribute(name, new URL(address, at));
+    }
   }
   return all('article.sheet > :not(header, details)', page);
 }
@@ -24,10 +31,12 @@ async function fetchShown(r, signal) {
 // stateLine says who can see an item, and when it was changed.
 function stateLine(r) {
   const edited = Date.parse(r.updatedAt) - Date.parse(r.createdAt) > 1000;
-  const shared = sharing(r);
-  return h('div.meta', {}, r.isPublic ? null : h('span', {}, icon('lock'), ' ', t('reader.private')),
-    shared.map((part) => typeof part === 'string' ? h('span', {}, part) : part),
-    h('time', { datetime: edited ? r.updatedAt : r.createdAt, title: new Date(edited ? r.updatedAt : r.createdAt).toLocaleString(locale) }, edited ? t('reader.edited', { when: ago(r.updatedAt) }) : t('reader.added', { when: ago(r.createdAt) })),
+  const at = edited ? r.updatedAt : r.createdAt;
+  const said = t(edited ? 'reader.edited' : 'reader.added', { when: ago(at) });
+  return h('div.meta', {},
+    r.isPublic ? null : h('span', {}, icon('lock'), ' ', t('reader.private')),
+    sharing(r).map((part) => typeof part === 'string' ? h('span', {}, part) : part),
+    h('time', { datetime: at, title: new Date(at).toLocaleString(locale) }, said),
     tagNames(r).map(tagChip));
 }
 
@@ -43,7 +52,11 @@ function keepAwake() {
   };
   document.addEventListener('visibilitychange', ask);
   ask();
-  return () => { over = true; document.removeEventListener('visibilitychange', ask); lock?.release(); };
+  return () => {
+    over = true;
+    document.removeEventListener('visibilitychange', ask);
+    lock?.release();
+  };
 }
 
 // openReader opens the reader for a record. onclose is called with the reason.
@@ -57,22 +70,46 @@ export async function openReader(r, { onclose, signal }) {
     showProblem(e);
     return openEditor(kindOf(r), r, { onclose });
   }
+
+  // The dialog, which follows changes of the record.
   const rest = r.kind === 'recipe' ? keepAwake() : null;
-  const d = openDialog(titleOf(r), { panel: true, onclose: (reason) => { rest?.(); document.removeEventListener('record', changed); onclose(reason); } });
+  const d = openDialog(titleOf(r), {
+    panel: true,
+    onclose: (reason) => {
+      rest?.();
+      document.removeEventListener('record', changed);
+      onclose(reason);
+    },
+  });
   d.el.classList.add('reader');
   const state = h('div');
   const body = h('article.shared', {}, shown.map((node) => document.importNode(node, true)));
   const star = iconButton('none', 'star', t('list.favourite'), { class: 'quiet square star' });
-  const draw = () => { star.setAttribute('aria-pressed', String(!!r.isFavorite)); state.replaceChildren(stateLine(r), metadataLine(r) ?? ''); };
-  const changed = (e) => { if (e.detail.id === r.id) { r = e.detail; draw(); } };
+  const draw = () => {
+    star.setAttribute('aria-pressed', String(!!r.isFavorite));
+    state.replaceChildren(stateLine(r), metadataLine(r) ?? '');
+  };
+  const changed = (e) => {
+    if (e.detail.id !== r.id) return;
+    r = e.detail;
+    draw();
+  };
   document.addEventListener('record', changed);
+
+  // What can be done, by key.
   const edit = async () => {
     try { if (r.brief || !r.etag) r = await fetchRecord(r); } catch (e) { return showProblem(e); }
     d.el.close('replaced');
-    return openEditor(kindOf(r), r, { onclose: (reason, saved) => reason === 'left' || reason === 'deleted' ? onclose(reason) : openReader(saved ?? r, { onclose }) });
+    const comeBack = (reason, saved) =>
+      reason === 'left' || reason === 'deleted' ? onclose(reason) : openReader(saved ?? r, { onclose });
+    return openEditor(kindOf(r), r, { onclose: comeBack });
+  };
+  const showRestored = (saved) => {
+    d.el.close('replaced');
+    openReader(saved, { onclose });
   };
   const timeline = kindOf(r).versioned && (async () => {
-    try { (await loadModule('versions')).openVersions(r, (saved) => { d.el.close('replaced'); openReader(saved, { onclose }); }); } catch (e) { showProblem(e); }
+    try { (await loadModule('versions')).openVersions(r, showRestored); } catch (e) { showProblem(e); }
   });
   const actions = {
     e: edit,
@@ -80,22 +117,38 @@ export async function openReader(r, { onclose, signal }) {
     c: () => copyItemLink(r),
     f: () => saveRecord(r, { isFavorite: !r.isFavorite }),
     h: timeline,
-    Delete: () => { d.el.close('deleted'); removeRecords([r]); },
+    Delete: () => {
+      d.el.close('deleted');
+      removeRecords([r]);
+    },
   };
-  const tool = (key, name, label) => {
-    const b = key === 'f' ? star : iconButton('none', name, label, { 'aria-keyshortcuts': key });
-    b.onclick = actions[key];
-    return b;
-  };
-  d.tools.prepend(tool('e', 'edit', t('common.edit')), tool('s', 'share', t('common.share')), tool('f'), ...(timeline ? [tool('h', 'history', t('reader.versions'))] : []),
-    h('a.button.quiet.square', { href: localAddress(r.kind === 'bookmark' ? r.url : shareAddressOf(r)), target: '_blank', rel: 'noopener noreferrer', 'aria-label': t('common.open'), title: t('common.open') }, icon('open')),
-    tool('Delete', 'trash', t('common.delete')));
   d.el.addEventListener('keydown', (e) => {
-    if (e.defaultPrevented || e.ctrlKey || e.metaKey || e.altKey || find('dialog[open] ~ dialog[open]') || e.target.closest('input:not([type=checkbox]), textarea, select')) return;
-    if (!actions[e.key] || e.key.length === 1 && !storage.get('keys', true)) return;
+    if (e.defaultPrevented || e.ctrlKey || e.metaKey || e.altKey || find('dialog[open] ~ dialog[open]')) return;
+    if (e.target.closest('input:not([type=checkbox]), textarea, select') || !actions[e.key]) return;
+    if (e.key.length === 1 && !storage.get('keys', true)) return;
     e.preventDefault();
     actions[e.key]();
   });
+
+  // The buttons above the item.
+  const tool = (key, name, label) => {
+    const b = iconButton('none', name, label, { 'aria-keyshortcuts': key });
+    b.onclick = actions[key];
+    return b;
+  };
+  star.onclick = actions.f;
+  const open = h('a.button.quiet.square', {
+    href: localAddress(r.kind === 'bookmark' ? r.url : shareAddressOf(r)), target: '_blank', rel: 'noopener noreferrer',
+    'aria-label': t('common.open'), title: t('common.open'),
+  }, icon('open'));
+  d.tools.prepend(
+    tool('e', 'edit', t('common.edit')),
+    tool('s', 'share', t('common.share')),
+    star,
+    ...(timeline ? [tool('h', 'history', t('reader.versions'))] : []),
+    open,
+    tool('Delete', 'trash', t('common.delete')));
+
   add(d.body, d.heading, state, body);
   d.heading.focus(); // moving it took the focus away
   draw();

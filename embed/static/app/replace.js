@@ -1,5 +1,5 @@
-// Other bytes for a file under its link, and the earlier ones. From session.js it uses the address and the settings of
-// the server; it owns the dialog.
+// Other bytes for a file under its link, and the earlier ones. It owns its dialog and sends the bytes. It uses nothing
+// of view. The editor calls openReplace.
 import { add, bytes, deviceName, h, t, tn, toast, when } from './dom.js';
 import { openDialog } from './forms.js';
 import { apiPathOf, isMedia, isPicture } from './kinds.js';
@@ -29,7 +29,9 @@ function send(r, file, progress) {
 export async function openReplace(r) {
   const at = `${apiPathOf(r)}/versions`;
   let list;
-  try { [list, r] = await Promise.all([api('GET', `${at}?limit=500`), fetchRecord(r)]); } catch (e) { return showProblem(e); }
+  try {
+    [list, r] = await Promise.all([api('GET', `${at}?limit=500`), fetchRecord(r)]);
+  } catch (e) { return showProblem(e); }
 
   const d = openDialog(t('replace.title'));
   const picker = h('input', { type: 'file', hidden: true });
@@ -50,7 +52,10 @@ export async function openReplace(r) {
       updateRows(await fetchRecord(saved));
       toast(said);
     } catch (e) {
-      if (e.record) updateRows(r = await fetchRecord(r));
+      if (e.record) {
+        r = await fetchRecord(r);
+        updateRows(r);
+      }
       showProblem(e);
     } finally {
       d.el.inert = false;
@@ -84,13 +89,19 @@ export async function openReplace(r) {
       return answer.data;
     }, t('versions.restored'));
     return h('li.item.plain', {},
-      h('div.what', {}, h('span.name', {}, tn('versions.before', { when: when(v.at) })),
-        h('div.meta', {}, h('span', {}, bytes(v.size)), v.by && h('span', {}, t('common.by', { name: deviceName(v.by) })))),
+      h('div.what', {},
+        h('span.name', {}, tn('versions.before', { when: when(v.at) })),
+        h('div.meta', {},
+          h('span', {}, bytes(v.size)),
+          v.by && h('span', {}, t('common.by', { name: deviceName(v.by) })))),
       h('div.acts', {}, restore));
   };
-  add(d.body, h('p.soft', {}, t('replace.hint')),
+
+  add(d.body,
+    h('p.soft', {}, t('replace.hint')),
     h('p.soft', {}, start.trashDays ? t('replace.kept', { n: start.trashDays }) : t('replace.gone')),
-    h('div.row', {}, choose, picker), track,
+    h('div.row', {}, choose, picker),
+    track,
     list.data.length > 0 && [h('h3', {}, t('replace.earlier')), h('ul.list', {}, list.data.map(earlier))]);
   return null;
 }

@@ -1,4 +1,5 @@
-// The page of search results.
+// The page of search results. It owns what reads them. It fills view.out, reads view.params and sets view.list. The
+// router calls the page; the field above all pages is in pages.js.
 import { add, emptyState, find, h, t } from './dom.js';
 import { kinds } from './kinds.js';
 import { listOf } from './list.js';
@@ -26,22 +27,35 @@ class Search {
   count(_, n) { this.total += n; }
 }
 
+// wordsFor is a search for tags as the user would type it.
+const wordsFor = (tagged) => tagged.map((name) => `tag:${name.includes(' ') ? `"${name}"` : name}`).join(' ');
+
+// kindChips choose the kind of what is shown.
+function kindChips(p, kind) {
+  const chip = (name, label) => h('a.chip.big', {
+    href: `${base}/search${withParam(p, 'kind', name)}`, 'aria-current': name === kind ? 'true' : null,
+  }, label);
+  return h('div.filters', { role: 'group', 'aria-label': t('search.kind') },
+    chip('', t('search.all')), Object.values(kinds).map((k) => chip(k.name, k.many)));
+}
+
 export default function (v) {
   const p = v.params, field = find('#q');
   const words = (p.get('q') ?? '').trim(), tagged = p.getAll('tag'), kind = kinds[p.get('kind')] ? p.get('kind') : '';
-  if (document.activeElement !== field) field.value = words || tagged.map((name) => `tag:${name.includes(' ') ? `"${name}"` : name}`).join(' ');
+  if (document.activeElement !== field) field.value = words || wordsFor(tagged);
+
   const query = new URLSearchParams(words && { q: words });
   if (kind) query.set('kind', kind);
   for (const name of tagged) query.append('tag', name);
   const count = h('small.soft', { 'aria-live': 'polite' });
   const source = new Search(query);
   v.list = listOf(source, {
-    page: 40, counted: (n) => { count.textContent = t(source.incomplete ? 'search.incomplete' : 'search.count', { n }); },
+    page: 40,
+    counted: (n) => { count.textContent = t(source.incomplete ? 'search.incomplete' : 'search.count', { n }); },
     empty: () => emptyState(t('search.empty'), t('search.emptyHint')),
   });
+
   const title = words ? t('format.quoted', { text: words }) : tagged.join(' + ') || t('search.everything');
-  add(v.out, heading(title, count), h('div.filters', { role: 'group', 'aria-label': t('search.kind') },
-    [['', t('search.all')], ...Object.values(kinds).map((k) => [k.name, k.many])].map(([n, label]) =>
-      h('a.chip.big', { href: `${base}/search${withParam(p, 'kind', n)}`, 'aria-current': n === kind ? 'true' : null }, label))), v.list.node);
+  add(v.out, heading(title, count), kindChips(p, kind), v.list.node);
   return words ? t('search.titleOf', { words }) : t('search.title');
 }

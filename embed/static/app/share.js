@@ -1,12 +1,20 @@
-// The share dialog: who can open an item, its link, the conditions, and who opened it. Every choice is saved at once. The box
-// for new items shows the same conditions.
+// The share dialog: who can open an item, its link, the conditions, and who opened it. Every choice is saved at once.
+// It owns the conditions and their form, and uses nothing of view. list.js calls share for a record; the box for new
+// items (add.js) calls optionsOf and shows the same conditions.
 import { add, all, ago, day, find, h, icon, locale, number, t, toast } from './dom.js';
 import { copyText, Form, openDialog } from './forms.js';
 import { apiPathOf, kindOf, kinds, shareAddressOf, titleOf, visits } from './kinds.js';
 import { change as changeRecord, updateRows } from './list.js';
 import { api, base, copyLink, Problem, showProblem } from './session.js';
 
-const ends = { never: t('share.never'), hour: t('share.hour'), day: t('share.day'), week: t('share.week'), month: t('share.month'), other: t('share.pick') };
+const ends = {
+  never: t('share.never'),
+  hour: t('share.hour'),
+  day: t('share.day'),
+  week: t('share.week'),
+  month: t('share.month'),
+  other: t('share.pick'),
+};
 const milliseconds = { hour: 36e5, day: 864e5, week: 6048e5, month: 2592e6 };
 const endOf = (span) => new Date(Date.now() + milliseconds[span]).toISOString();
 
@@ -30,7 +38,10 @@ const conditions = {
   password: {
     isSet: (r) => r.hasPassword,
     says: (r) => r.hasPassword ? t('share.hasPassword') : t('share.noPassword'),
-    fields: (r) => [{ name: 'password', label: r.hasPassword ? t('share.newPassword') : t('share.password'), type: 'password', autocomplete: 'new-password', required: true }],
+    fields: (r) => [{
+      name: 'password', label: r.hasPassword ? t('share.newPassword') : t('share.password'), type: 'password',
+      autocomplete: 'new-password', required: true,
+    }],
     values: () => ({ password: '' }),
     changes: (r, now) => ({ password: now.password }),
     remove: (r) => r.hasPassword && [t('share.removePassword'), { password: '' }],
@@ -39,17 +50,29 @@ const conditions = {
     isSet: (r) => !!r[kindOf(r).limit],
     says: (r) => r[kindOf(r).limit] ? visits(kindOf(r), r[kindOf(r).limit]) : t('common.noLimit'),
     fields: (r) => [
-      { name: kindOf(r).limit, label: kindOf(r).counter === 'clicks' ? t('share.clickLimit') : t('share.viewLimit'), type: 'number', min: 1, placeholder: t('common.noLimit') },
-      { name: 'maxViewsAction', label: t('share.atLimit'), type: 'choice', required: true, choices: { make_private: t('share.makePrivate'), delete: t('share.delete') } },
+      {
+        name: kindOf(r).limit, label: kindOf(r).counter === 'clicks' ? t('share.clickLimit') : t('share.viewLimit'),
+        type: 'number', min: 1, placeholder: t('common.noLimit'),
+      },
+      {
+        name: 'maxViewsAction', label: t('share.atLimit'), type: 'choice', required: true,
+        choices: { make_private: t('share.makePrivate'), delete: t('share.delete') },
+      },
     ],
     values: (r) => ({ [kindOf(r).limit]: r[kindOf(r).limit], maxViewsAction: r.maxViewsAction ?? 'make_private' }),
     changes: (r, now) => now[kindOf(r).limit] === null ? { [kindOf(r).limit]: null } : now,
   },
 };
 
-// termsOf shows the conditions of an item in one line whose parts open in place, and presets. item returns the item as it is
-// now. change is called with what the user changes, and returns a promise. settle saves what the user has typed but not applied,
-// and resolves to whether it could; it is called before anything that relies on the conditions.
+// oneLabel is the label of the preset that lets a record be opened once.
+function oneLabel(k) {
+  if (k === kinds.file) return t('share.oneDownload');
+  return k.counter === 'clicks' ? t('share.oneClick') : t('share.oneView');
+}
+
+// termsOf shows the conditions of an item in one line whose parts open in place, and presets. item returns the item as
+// it is now. change is called with what the user changes, and returns a promise. settle saves what the user has typed
+// but not applied, and resolves to whether it could; it is called before anything that relies on the conditions.
 export function termsOf(item, change) {
   const node = h('div.terms');
   const status = h('p.error', { role: 'alert', hidden: true });
@@ -82,15 +105,24 @@ export function termsOf(item, change) {
   // preset sets a condition, or takes it back if it is set so.
   const preset = (label, isSet, field, value) => {
     const b = h('button', { type: 'button', 'aria-pressed': String(isSet) }, label);
-    b.onclick = async () => { if (await settle()) await set(isSet ? { [field]: null } : { isPublic: true, [field]: value }); };
+    b.onclick = async () => {
+      if (!await settle()) return;
+      await set(isSet ? { [field]: null } : { isPublic: true, [field]: value });
+    };
     return b;
   };
 
   function formOf(name) {
-    const c = conditions[name], r = item(), form = new Form(c.fields(r), c.values(r)), removal = c.remove?.(r);
+    const c = conditions[name], r = item();
+    const form = new Form(c.fields(r), c.values(r)), removal = c.remove?.(r);
     const apply = h('button.main', { type: 'button' }, t('common.apply'));
-    const part = h('div.part', {}, form.node, h('div.row', {}, apply, h('button', { type: 'button', class: 'cancel' }, t('common.cancel')),
-      removal && h('button', { type: 'button', class: 'danger remove' }, removal[0])));
+    const part = h('div.part', {},
+      form.node,
+      h('div.row', {},
+        apply,
+        h('button', { type: 'button', class: 'cancel' }, t('common.cancel')),
+        removal && h('button', { type: 'button', class: 'danger remove' }, removal[0])));
+
     const before = JSON.stringify(form.values);
     const save = async () => {
       if (!form.check()) return false;
@@ -103,43 +135,60 @@ export function termsOf(item, change) {
         return false;
       }
     };
+
     apply.onclick = async () => { if (await save()) close(); };
     // The conditions may be part of a form, which must not be sent.
-    part.onkeydown = (e) => { if (e.key === 'Enter' && e.target.matches('input')) { e.preventDefault(); apply.click(); } };
+    part.onkeydown = (e) => {
+      if (e.key !== 'Enter' || !e.target.matches('input')) return;
+      e.preventDefault();
+      apply.click();
+    };
     find('.cancel', part).onclick = close;
     if (removal) find('.remove', part).onclick = () => set(removal[1]);
-    return { name, node: part, isChanged: () => form.isUnclear || JSON.stringify(form.values) !== before, save };
+    const isChanged = () => form.isUnclear || JSON.stringify(form.values) !== before;
+    return { name, node: part, isChanged, save };
+  }
+
+  // partButton opens and closes the form of a condition.
+  function partButton(r, [name, c]) {
+    const look = { type: 'button', 'aria-expanded': String(open === name), 'data-part': name };
+    const b = h(c.isSet(r) ? 'button.set' : 'button', look, c.says(r));
+    b.onclick = async () => {
+      const next = open === name ? '' : name;
+      if (!await settle()) return;
+      open = next;
+      draw();
+      find('.part input, .part select', node)?.focus();
+    };
+    return b;
   }
 
   function draw() {
-    const r = item(), k = kindOf(r), seen = r[k.counter] ?? 0;
-    const outside = () => all('button', node).filter((b) => !b.closest('.part')), active = document.activeElement, focused = outside().indexOf(active);
+    const r = item(), k = kindOf(r), once = (r[k.counter] ?? 0) + 1;
+    const outside = () => all('button', node).filter((b) => !b.closest('.part'));
+    const active = document.activeElement, focused = outside().indexOf(active);
     if (editor?.name !== open) editor = open ? formOf(open) : null;
-    const line = h('div.row.conditions', {}, Object.entries(conditions).map(([name, c]) => {
-      const b = h(c.isSet(r) ? 'button.set' : 'button', { type: 'button', 'aria-expanded': String(open === name), 'data-part': name }, c.says(r));
-      b.onclick = async () => {
-        const next = open === name ? '' : name;
-        if (!await settle()) return;
-        open = next;
-        draw();
-        find('.part input, .part select', node)?.focus();
-      };
-      return b;
-    }));
+
+    const line = h('div.row.conditions', {}, Object.entries(conditions).map((one) => partButton(r, one)));
+    const untilWeek = Date.parse(r.expiresAt) - Date.now() - milliseconds.week;
+    const presets = h('div.row', {},
+      preset(oneLabel(k), r[k.limit] === once, k.limit, once),
+      preset(t('share.aWeek'), Math.abs(untilWeek) < milliseconds.hour, 'expiresAt', endOf('week')));
     node.replaceChildren();
-    add(node, status, line, editor?.node, h('div.row', {},
-      preset(k === kinds.file ? t('share.oneDownload') : k.counter === 'clicks' ? t('share.oneClick') : t('share.oneView'), r[k.limit] === seen + 1, k.limit, seen + 1),
-      preset(t('share.aWeek'), Math.abs(Date.parse(r.expiresAt) - Date.now() - milliseconds.week) < milliseconds.hour, 'expiresAt', endOf('week'))));
+    add(node, status, line, editor?.node, presets);
     (node.contains(active) ? active : outside()[focused])?.focus();
   }
   draw();
   return { node, draw, settle };
 }
 
-// optionsOf are the choices for items that do not exist yet: the conditions, the folder of files, and tags. settle is that of
-// the conditions.
+// optionsOf are the choices for items that do not exist yet: the conditions, the folder of files, and tags. settle is
+// that of the conditions.
 export function optionsOf(item, change) {
-  const form = new Form([{ name: 'folderName', label: t('list.folder'), type: 'folder', half: true }, { name: 'tags', label: t('tags.title'), type: 'tags', half: true }], {});
+  const form = new Form([
+    { name: 'folderName', label: t('list.folder'), type: 'folder', half: true },
+    { name: 'tags', label: t('tags.title'), type: 'tags', half: true },
+  ], {});
   for (const event of ['input', 'change']) form.node.addEventListener(event, () => change(form.draft));
   const terms = termsOf(item, change);
   return { nodes: [form.node, terms.node], settle: terms.settle };
@@ -175,6 +224,8 @@ export function share(r) {
   // Browsers close a dialog at the second Escape, whatever its cancel event says.
   d.el.addEventListener('keydown', (e) => { if (e.key === 'Escape' && !e.isComposing) leave(e); });
 
+  // ---- Who can open it, and its link ----
+
   const segment = (isPublic, label) => {
     const b = h('button', { type: 'button', 'aria-pressed': String(r.isPublic === isPublic) }, label);
     b.onclick = settled(() => r.isPublic !== isPublic && change({ isPublic }).then(terms.draw, showProblem));
@@ -182,30 +233,41 @@ export function share(r) {
   };
 
   let coded = false; // whether the QR code is shown
+  const codeOf = (address) => h('img.code', {
+    alt: t('common.qrOf', { address }), width: '200', height: '200',
+    src: `${base}/api/v1/qr?text=${encodeURIComponent(address)}`,
+  });
+
   function linkRow() {
     const address = shareAddressOf(r);
     const link = h('input.mono', { readonly: true, value: address, 'aria-label': t('forms.link') });
     link.oncopy = terms.settle; // by hand
-    const code = coded && h('img.code', { alt: t('common.qrOf', { address }), width: '200', height: '200', src: `${base}/api/v1/qr?text=${encodeURIComponent(address)}` });
-    const show = h('button', { type: 'button', 'aria-expanded': String(coded) }, t('common.qr'));
-    show.onclick = settled(() => { coded = !coded; draw(); });
-    const send = navigator.share && h('button', { type: 'button' }, icon('share'), t('share.send'));
-    if (send) send.onclick = settled(() => navigator.share({ title: titleOf(r), url: address }).catch(() => {})); // the user may close it
     const copy = h('button.main', { type: 'button' }, icon('copy'), t('common.copyLink'));
     copy.onclick = settled(async () => {
       if (await copyText(address)) toast(t('common.linkCopied'), { time: 2500 });
       else find('input.mono', d.body).select();
     });
-    const file = r.kind === 'file' && h('button.quiet', { type: 'button', 'aria-label': t('common.copyOf', { label: t('share.file') }) }, t('share.file'));
+    const show = h('button', { type: 'button', 'aria-expanded': String(coded) }, t('common.qr'));
+    show.onclick = settled(() => {
+      coded = !coded;
+      draw();
+    });
+    const send = navigator.share && h('button', { type: 'button' }, icon('share'), t('share.send'));
+    const sent = { title: titleOf(r), url: address };
+    if (send) send.onclick = settled(() => navigator.share(sent).catch(() => {})); // the user may close it
+    const fileLabel = t('common.copyOf', { label: t('share.file') });
+    const file = r.kind === 'file' && h('button.quiet', { type: 'button', 'aria-label': fileLabel }, t('share.file'));
     if (file) file.onclick = settled(() => copyLink(r.url));
-    return [link, h('div.row', {}, copy, show, send, file), code];
+    return [link, h('div.row', {}, copy, show, send, file), coded && codeOf(address)];
   }
 
   function draw() {
     const active = document.activeElement, focused = all('button', d.body).indexOf(active);
+    const segments = h('div.segments', { role: 'group', 'aria-label': t('share.who') },
+      segment(false, t('common.onlyMe')), segment(true, t('common.anyone')));
     d.body.replaceChildren();
-    add(d.body, h('div.segments', { role: 'group', 'aria-label': t('share.who') }, segment(false, t('common.onlyMe')), segment(true, t('common.anyone'))),
-      r.isPublic ? linkRow() : h('p.soft', {}, t('share.onlyYou')), terms.node, visitsOf());
+    add(d.body,
+      segments, r.isPublic ? linkRow() : h('p.soft', {}, t('share.onlyYou')), terms.node, visitsOf());
     (d.body.contains(active) ? active : all('button', d.body)[focused])?.focus();
   }
 
@@ -213,14 +275,19 @@ export function share(r) {
 
   let shown = null; // the visits, once they are asked for
   function visitsOf() {
-    const box = h('details.visits', { open: shown !== null }, h('summary', {}, t('share.soFar', { count: visits(k, r[k.counter] ?? 0) })));
+    const summary = t('share.soFar', { count: visits(k, r[k.counter] ?? 0) });
+    const box = h('details.visits', { open: shown !== null }, h('summary', {}, summary));
     const fill = () => box.append(...visitsShown(shown), logChoice());
     if (shown) fill();
     box.ontoggle = async () => {
-      if (!box.open) { shown = null; return; }
+      if (!box.open) {
+        shown = null;
+        return;
+      }
       if (shown) return;
       try {
-        shown = await api('GET', apiPathOf(r).replace(/[^/]+$/, r.kind === 'file' ? r.slug : r.id) + '/visits');
+        const path = apiPathOf(r).replace(/[^/]+$/, r.kind === 'file' ? r.slug : r.id);
+        shown = await api('GET', `${path}/visits`);
         fill();
       } catch (e) { box.append(h('p.error', { role: 'alert' }, e.message)); }
     };
@@ -238,35 +305,62 @@ export function share(r) {
 
 const days = 30;
 
-// visitsShown are the parts that show visits: a curve of the last days, devices, hosts and the log.
-function visitsShown(v) {
-  const today = Math.floor(Date.now() / 864e5), counts = new Array(days).fill(0);
-  const devices = { phone: 0, desktop: 0, program: 0 }, hosts = {};
+// countsOf adds up the visits of each of the last days, and those by device and by host.
+function countsOf(v, today) {
+  const byDay = new Array(days).fill(0), devices = { phone: 0, desktop: 0, program: 0 }, hosts = {};
   for (const one of v.days) {
     const at = days - 1 - (today - Date.parse(one.day) / 864e5);
-    if (at >= 0) counts[at] = one.views;
+    if (at >= 0) byDay[at] = one.views;
     for (const name of Object.keys(devices)) devices[name] += one.devices[name];
     for (const [host, n] of Object.entries(one.referrers)) hosts[host] = (hosts[host] ?? 0) + n;
   }
+  return { byDay, devices, hosts };
+}
+
+function svg(name, attributes) {
+  const el = document.createElementNS('http://www.w3.org/2000/svg', name);
+  for (const [key, value] of Object.entries(attributes)) el.setAttribute(key, value);
+  return el;
+}
+
+// curveOf draws the visits of the last days.
+function curveOf(byDay) {
+  const most = Math.max(1, ...byDay), step = 300 / (days - 1);
+  const point = (n, i) => `${(i * step).toFixed(1)},${(50 - 50 * n / most).toFixed(1)}`;
+  const curve = svg('svg', {
+    viewBox: '-2 -2 304 54', preserveAspectRatio: 'none', class: 'curve', role: 'img',
+    'aria-label': t('share.curve', { n: byDay.reduce((a, b) => a + b, 0) }),
+  });
+  curve.append(svg('polyline', { points: byDay.map(point).join(' ') }));
+  return curve;
+}
+
+const deviceNames = { phone: t('share.phones'), desktop: t('share.computers'), program: t('share.programs') };
+
+// logRow says when and how someone opened an item.
+function logRow(one) {
+  const at = new Date(one.at).toLocaleString(locale, { dateStyle: 'medium', timeStyle: 'short' });
+  return h('li', {},
+    h('time', { datetime: one.at }, at),
+    ` · ${deviceNames[one.device]}`,
+    one.network && ` · ${one.network}`,
+    one.referrer && ` · ${one.referrer}`);
+}
+
+// visitsShown are the parts that show visits: a curve of the last days, devices, hosts and the log.
+function visitsShown(v) {
   if (!v.lastAt) return [h('p.soft', {}, t('share.noVisits'))];
-  const most = Math.max(1, ...counts), step = 300 / (days - 1);
-  const curve = document.createElementNS('http://www.w3.org/2000/svg', 'svg');
-  curve.setAttribute('viewBox', '-2 -2 304 54');
-  curve.setAttribute('preserveAspectRatio', 'none');
-  curve.setAttribute('class', 'curve');
-  curve.setAttribute('role', 'img');
-  curve.setAttribute('aria-label', t('share.curve', { n: counts.reduce((a, b) => a + b, 0) }));
-  const lineOf = document.createElementNS('http://www.w3.org/2000/svg', 'polyline');
-  lineOf.setAttribute('points', counts.map((n, i) => `${(i * step).toFixed(1)},${(50 - 50 * n / most).toFixed(1)}`).join(' '));
-  curve.append(lineOf);
+  const today = Math.floor(Date.now() / 864e5);
+  const { byDay, devices, hosts } = countsOf(v, today);
+  const used = Object.entries(devices).filter(([, n]) => n);
   const common = Object.entries(hosts).sort((a, b) => b[1] - a[1]).slice(0, 8);
-  const names = { phone: t('share.phones'), desktop: t('share.computers'), program: t('share.programs') };
+  const numbers = (list, nameOf) => list.map(([name, n]) => `${nameOf(name)} ${number(n)}`).join(' · ');
+  const dayLabels = [today - days + 1, today].map((n) => h('span', {}, day((n + 0.5) * 864e5)));
   return [
     h('p.soft', {}, t('share.last', { when: ago(v.lastAt) })),
-    h('div', {}, curve, h('div.ends', { 'aria-hidden': 'true' }, [today - days + 1, today].map((n) => h('span', {}, day((n + 0.5) * 864e5))))),
-    h('p', {}, Object.entries(devices).filter(([, n]) => n).map(([name, n]) => `${names[name]} ${number(n)}`).join(' · ')),
-    common.length > 0 && h('p', {}, common.map(([host, n]) => `${host} ${number(n)}`).join(' · ')),
-    v.log.length > 0 && h('ul.log', {}, v.log.slice(0, 100).map((one) => h('li', {}, h('time', { datetime: one.at }, new Date(one.at).toLocaleString(locale, { dateStyle: 'medium', timeStyle: 'short' })), ` · ${names[one.device]}`,
-      one.network && ` · ${one.network}`, one.referrer && ` · ${one.referrer}`))),
+    h('div', {}, curveOf(byDay), h('div.ends', { 'aria-hidden': 'true' }, dayLabels)),
+    h('p', {}, numbers(used, (name) => deviceNames[name])),
+    common.length > 0 && h('p', {}, numbers(common, (host) => host)),
+    v.log.length > 0 && h('ul.log', {}, v.log.slice(0, 100).map(logRow)),
   ].filter(Boolean);
 }

@@ -1,8 +1,13 @@
 // Uploads: a queue that sends a few files at once and shows their progress. It is loaded when the first file is added.
+// It owns the queue and its panel; tus.js sends large files in parts. Of view it uses list, accepts and redraw. add.js
+// calls sendFiles and filesIn.
 import { addActions, button, bytes, find, h, icon, itemOf, seconds, shorten, t, toast } from './dom.js';
 import { isMedia, isPicture, tagNames } from './kinds.js';
 import { copyItemLink } from './list.js';
-import { base, countChange, countItems, loadModule, me, problemOf, refreshFolders, refreshTags, showProblem, start, storage, tagColor, view } from './session.js';
+import {
+  base, countChange, countItems, loadModule, me, problemOf, refreshFolders, refreshTags, showProblem, start, storage,
+  tagColor, view,
+} from './session.js';
 
 const parallel = 3;
 const large = 8 << 20; // larger files are uploaded in parts, so that they can be resumed
@@ -18,23 +23,47 @@ const isOpen = (u) => ['waiting', 'running', 'retrying', 'paused'].includes(u.st
 const uploadOf = (el) => itemOf(el).upload;
 
 // idempotencyKey lets the server recognise a request that is sent again.
-const idempotencyKey = () => [...crypto.getRandomValues(new Uint8Array(16))].map((x) => x.toString(16).padStart(2, '0')).join('');
+const hex = (byte) => byte.toString(16).padStart(2, '0');
+const idempotencyKey = () => [...crypto.getRandomValues(new Uint8Array(16))].map(hex).join('');
+
+// drawPanel puts the head and an empty list into the panel.
+function drawPanel() {
+  panel.append(
+    h('div.head', {},
+      h('h2', {}, t('uploads.title')),
+      h('small.soft', { 'aria-live': 'polite' }),
+      button('uploads-clear', t('common.close'), { class: 'quiet' })),
+    h('ul.list'));
+}
+
+// uploadFor is a waiting upload of a file, with its row.
+function uploadFor(file, fields) {
+  const u = { file, fields, key: idempotencyKey(), state: 'waiting', sent: 0, rate: 0, tries: 0, text: '' };
+  u.bar = h('i');
+  u.status = h('span');
+  u.acts = h('div.acts');
+  u.track = h('div.bar', {
+    role: 'progressbar', 'aria-label': t('uploads.uploadOf', { name: file.name }), 'aria-valuemin': '0',
+    'aria-valuemax': '100',
+  }, u.bar);
+  u.row = h('li.item', {},
+    h('span.pic', {}, icon('upload')),
+    h('div.what', {}, h('span.name', {}, file.name), h('div.meta', {}, u.status), u.track),
+    u.acts);
+  u.row.upload = u;
+  return u;
+}
 
 // sendFiles queues files. The fields are sent with each of them.
 export function sendFiles(files, fields = {}) {
   if (!files.length) return;
-  if (!find('ul', panel)) panel.append(h('div.head', {}, h('h2', {}, t('uploads.title')), h('small.soft', { 'aria-live': 'polite' }), button('uploads-clear', t('common.close'), { class: 'quiet' })), h('ul.list'));
+  if (!find('ul', panel)) drawPanel();
   for (const file of files) {
-    const u = { file, fields: { ...fields, ...file.kist }, key: idempotencyKey(), state: 'waiting', sent: 0, rate: 0, tries: 0, text: '' };
-    u.bar = h('i');
-    u.status = h('span');
-    u.acts = h('div.acts');
-    u.track = h('div.bar', { role: 'progressbar', 'aria-label': t('uploads.uploadOf', { name: file.name }), 'aria-valuemin': '0', 'aria-valuemax': '100' }, u.bar);
-    u.row = h('li.item', {}, h('span.pic', {}, icon('upload')), h('div.what', {}, h('span.name', {}, file.name), h('div.meta', {}, u.status), u.track), u.acts);
-    u.row.upload = u;
+    const u = uploadFor(file, { ...fields, ...file.kist });
     queue.push(u);
     find('ul', panel).append(u.row);
-    if (file.size > start.maxUpload) fail(u, t('uploads.tooLarge', { size: bytes(file.size), limit: bytes(start.maxUpload) }), true);
+    if (file.size <= start.maxUpload) continue;
+    fail(u, t('uploads.tooLarge', { size: bytes(file.size), limit: bytes(start.maxUpload) }), true);
   }
   panel.hidden = false;
   startNext();
@@ -75,17 +104,20 @@ async function uploadInParts(u) {
   }
   if (u.state !== 'running') return; // paused or cancelled meanwhile
   const progress = follow(u);
-  u.tus.resume(u, { ...u.tus.ofOwner(me.id, base), storage, retry, done: showDone, progress: (_, sent) => progress(sent) });
+  const owner = u.tus.ofOwner(me.id, base);
+  u.tus.resume(u, { ...owner, storage, retry, done: showDone, progress: (_, sent) => progress(sent) });
 }
 
 function uploadWhole(u) {
-  const xhr = u.xhr = new XMLHttpRequest();
+  const xhr = new XMLHttpRequest();
+  u.xhr = xhr;
   const form = new FormData();
   for (const [name, value] of Object.entries(u.fields)) form.append(name, value);
   form.append('file', u.file, u.file.name);
   Object.assign(u, { state: 'running', sent: 0, rate: 0, text: '' });
   const progress = follow(u);
-  xhr.upload.onprogress = (e) => progress(Math.min(u.file.size, e.loaded / e.total * u.file.size)); // the fields do not count
+  // The fields do not count.
+  xhr.upload.onprogress = (e) => progress(Math.min(u.file.size, e.loaded / e.total * u.file.size));
   xhr.onload = () => {
     let data = null;
     try { data = JSON.parse(xhr.responseText); } catch { /* the status is enough */ }
@@ -98,14 +130,24 @@ function uploadWhole(u) {
   xhr.send(form);
 }
 
+// isTemporary reports whether a status suggests that another try can help. An upload in parts can begin again.
+function isTemporary(status, inParts) {
+  if (status === 0 || status === 408 || status === 425 || status === 429) return true;
+  return status >= 500 && status !== 507 || inParts && [404, 409, 410].includes(status);
+}
+
 // retry tries again later if the status suggests that this can help. Otherwise the upload fails.
 function retry(u, status, data) {
-  const temporary = status === 0 || status === 408 || status === 425 || status === 429 || status >= 500 && status !== 507 || u.at && [404, 409, 410].includes(status);
-  if (!temporary || u.tries >= (u.at ? maxTriesInParts : maxTries)) return fail(u, problemOf(status, data).message, !temporary);
+  const temporary = isTemporary(status, u.at), most = u.at ? maxTriesInParts : maxTries;
+  if (!temporary || u.tries >= most) return fail(u, problemOf(status, data).message, !temporary);
   u.state = 'retrying';
-  const wait = Math.min(30000, 1000 * 3 ** u.tries++);
+  const wait = Math.min(30000, 1000 * 3 ** u.tries);
+  u.tries++;
   u.text = t('uploads.retrying', { time: seconds(wait / 1000) });
-  u.timer = setTimeout(() => { u.state = 'waiting'; startNext(); }, wait);
+  u.timer = setTimeout(() => {
+    u.state = 'waiting';
+    startNext();
+  }, wait);
   startNext();
 }
 
@@ -125,7 +167,10 @@ function showDone(u, record) {
   me.usedBytes += record.size;
   if (view?.accepts?.(record)) view.list.prepend(record);
   if (isMedia(record) && !isPicture(record)) loadModule('film').then((m) => m.sendPoster(record, u.file), () => {});
-  setTimeout(() => { drop(u); draw(); }, 4000);
+  setTimeout(() => {
+    drop(u);
+    draw();
+  }, 4000);
   startNext();
   if (!queue.some(isOpen)) showAllDone();
 }
@@ -141,11 +186,13 @@ function showAllDone() {
   finished = [];
   if (records.some((r) => tagNames(r).some((n) => !tagColor(n)))) refreshTags();
   refreshFolders().then(() => view?.redraw?.());
-  const one = records.length === 1;
-  const text = one ? t('uploads.one', { name: shorten(records[0].originalName) }) : t('uploads.many', { n: records.length });
-  toast(records.every((r) => r.isPublic) ? text : `${text} ${t('uploads.private', { n: records.length })}`, {
+
+  const n = records.length, one = n === 1;
+  const text = one ? t('uploads.one', { name: shorten(records[0].originalName) }) : t('uploads.many', { n });
+  const together = () => loadModule('collections').then((m) => m.shareTogether(records)).catch(showProblem);
+  toast(records.every((r) => r.isPublic) ? text : `${text} ${t('uploads.private', { n })}`, {
     time: 10000, action: one ? t('uploads.copyLinks', { n: 1 }) : t('uploads.together'),
-    run: () => (one ? copyItemLink(records[0]) : loadModule('collections').then((m) => m.shareTogether(records)).catch(showProblem)),
+    run: () => one ? copyItemLink(records[0]) : together(),
   });
 }
 
@@ -172,24 +219,29 @@ function buttonsOf(u) {
     case 'running': return u.file.size > large ? [button('upload-pause', t('uploads.pause')), cancel] : [cancel];
     case 'paused': return [button('upload-retry', t('uploads.resume')), cancel];
     case 'retrying': return [button('upload-retry', t('uploads.retryNow')), cancel];
-    case 'failed': return [...(u.forGood ? [] : [button('upload-retry', t('uploads.retry'))]), button('upload-cancel', t('uploads.remove'), { class: 'quiet' })];
+    case 'failed': {
+      const remove = button('upload-cancel', t('uploads.remove'), { class: 'quiet' });
+      return u.forGood ? [remove] : [button('upload-retry', t('uploads.retry')), remove];
+    }
     default: return [button('upload-copy', t('common.copyLink'))];
   }
 }
 
+function drawRow(u) {
+  const part = u.file.size ? u.sent / u.file.size : u.state === 'done' ? 1 : 0;
+  u.bar.style.width = (part * 100).toFixed(1) + '%';
+  u.track.setAttribute('aria-valuenow', Math.round(part * 100));
+  u.row.dataset.state = u.state;
+  u.status.textContent = statusOf(u, part);
+  if (u.drawn === u.state) return;
+  u.drawn = u.state;
+  const focused = u.acts.contains(document.activeElement);
+  u.acts.replaceChildren(...buttonsOf(u));
+  if (focused) find('button', u.acts)?.focus();
+}
+
 function draw() {
-  for (const u of queue) {
-    const part = u.file.size ? u.sent / u.file.size : u.state === 'done' ? 1 : 0;
-    u.bar.style.width = (part * 100).toFixed(1) + '%';
-    u.track.setAttribute('aria-valuenow', Math.round(part * 100));
-    u.row.dataset.state = u.state;
-    u.status.textContent = statusOf(u, part);
-    if (u.drawn === u.state) continue;
-    u.drawn = u.state;
-    const focused = u.acts.contains(document.activeElement);
-    u.acts.replaceChildren(...buttonsOf(u));
-    if (focused) find('button', u.acts)?.focus();
-  }
+  for (const u of queue) drawRow(u);
   const open = queue.filter(isOpen).length, done = queue.filter((u) => u.state === 'done').length;
   const summary = open ? t('uploads.toGo', { n: open }) : done ? t('uploads.allDone', { n: uploaded }) : '';
   const label = find('small', panel);
@@ -256,9 +308,11 @@ export async function filesIn(entries) {
         const file = await new Promise((done, fail) => entry.file(done, fail));
         return void files.push(Object.assign(file, { kist: { folderName: folder } }));
       }
-      const path = folder ? `${folder}/${entry.name}` : entry.name, reader = entry.createReader();
+      const path = folder ? `${folder}/${entry.name}` : entry.name;
       const inside = path.length > longestName ? '…' + path.slice(1 - longestName) : path;
-      for (let part; (part = await new Promise((done, fail) => reader.readEntries(done, fail))).length;) {
+      const reader = entry.createReader();
+      const readPart = () => new Promise((done, fail) => reader.readEntries(done, fail));
+      for (let part = await readPart(); part.length; part = await readPart()) {
         for (const e of part) await walk(e, inside);
       }
     } catch { unread++; }

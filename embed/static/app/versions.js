@@ -1,4 +1,5 @@
-// Earlier texts of a note, snippet or recipe, with what differs from the current text.
+// Earlier texts of a note, snippet or recipe, with what differs from the current text. It owns its dialog and uses
+// nothing of view. The reader calls openVersions.
 import { differing } from './difference.js';
 import { add, bytes, deviceName, emptyState, h, t, tn, toast, when } from './dom.js';
 import { openDialog } from './forms.js';
@@ -13,18 +14,27 @@ function compared(k, old, now) {
   const text = (r, f) => f.choices?.[r[f.name]] ?? String(r[f.name] ?? '');
   const parts = k.fields.filter((f) => text(old, f) !== text(now, f))
     .map((f) => [h('h3', {}, f.label), differing(f, text(old, f), text(now, f))]);
-  return parts.length ? [h('p.soft', {}, tn('versions.legend', { del: h('del', {}, t('versions.then')), ins: h('ins', {}, t('versions.now')) })), parts] : h('p.soft', {}, t('versions.same'));
+  if (!parts.length) return h('p.soft', {}, t('versions.same'));
+  const del = h('del', {}, t('versions.then')), ins = h('ins', {}, t('versions.now'));
+  return [h('p.soft', {}, tn('versions.legend', { del, ins })), parts];
 }
 
 // openVersions shows the timeline of a record. restored is called with the record after a version was restored.
 export async function openVersions(r, restored) {
   const at = `${apiPathOf(r)}/versions`;
   let list, now;
-  try { [list, now] = await Promise.all([api('GET', `${at}?limit=500`), fetchRecord(r)]); } catch (e) { return showProblem(e); }
+  try {
+    [list, now] = await Promise.all([api('GET', `${at}?limit=500`), fetchRecord(r)]);
+  } catch (e) { return showProblem(e); }
+
   const d = openDialog(t('versions.title'), { panel: true });
   const entry = (v) => {
     const body = h('div', {}, h('p.soft', {}, t('common.loading')));
-    const el = h('details', {}, h('summary', {}, tn('versions.before', { when: when(v.at) }), v.by && h('span', {}, t('common.by', { name: deviceName(v.by) })), h('span.soft', {}, bytes(v.size))), body);
+    const summary = h('summary', {},
+      tn('versions.before', { when: when(v.at) }),
+      v.by && h('span', {}, t('common.by', { name: deviceName(v.by) })),
+      h('span.soft', {}, bytes(v.size)));
+    const el = h('details', {}, summary, body);
     el.addEventListener('toggle', async () => {
       if (!el.open || el.loaded) return;
       try {
@@ -57,6 +67,7 @@ export async function openVersions(r, restored) {
     });
     return el;
   };
-  add(d.body, list.data.length ? [h('p.soft', {}, t('versions.hint')), h('div.versions', {}, list.data.map(entry))] : emptyState(t('versions.none'), t('versions.noneHint')));
+  const shown = () => [h('p.soft', {}, t('versions.hint')), h('div.versions', {}, list.data.map(entry))];
+  add(d.body, list.data.length ? shown() : emptyState(t('versions.none'), t('versions.noneHint')));
   return null;
 }

@@ -1,11 +1,13 @@
-// The viewer shows the pictures and films of the current list, one at a time and as large as the screen.
+// The viewer shows the pictures and films of the current list, one at a time and as large as the screen. It owns its
+// dialog, the stage and the slides. Of view it uses list and signal, to know what comes next and to load more. The
+// router calls openViewer.
 import { add, all, bytes, find, h, icon, iconButton, t, when } from './dom.js';
 import { openEditor } from './editor.js';
 import { openDialog } from './forms.js';
 import { isMedia, isPicture, kinds, tagNames, thumbnailOf, titleOf } from './kinds.js';
 import { copyItemLink, fetchRecord, openShare, removeRecords, saveRecord, sharing, tagChip } from './list.js';
 import { metadataLine } from './metadata.js';
-import { base, loadModule, localAddress, showProblem, storage, view } from './session.js';
+import { loadModule, localAddress, showProblem, storage, view } from './session.js';
 
 // Larger pictures show a smaller version until they are loaded.
 const largePicture = 2e6;
@@ -21,13 +23,19 @@ function sequence(r) {
   return [r];
 }
 
+// filmOf shows a film. One without a picture in lists gets one, now that the browser has it.
+function filmOf(r, src) {
+  const video = h('video', {
+    src, poster: thumbnailOf(r), controls: true, playsinline: true, preload: 'metadata', 'aria-label': titleOf(r),
+  });
+  const restore = () => loadModule('film').then((m) => m.restorePoster(r, video), () => {});
+  video.addEventListener('loadeddata', restore, { once: true });
+  return video;
+}
+
 function stageOf(r) {
   const src = localAddress(r.url);
-  if (!isPicture(r)) {
-    const video = h('video', { src, poster: thumbnailOf(r), controls: true, playsinline: true, preload: 'metadata', 'aria-label': titleOf(r) });
-    video.addEventListener('loadeddata', () => loadModule('film').then((m) => m.restorePoster(r, video), () => {}), { once: true });
-    return video;
-  }
+  if (!isPicture(r)) return filmOf(r, src);
   const img = h('img', { src, alt: r.description || titleOf(r), draggable: 'false' });
   if (r.size < largePicture) return img;
   const box = h('div.loading', {}, h('img', { src: thumbnailOf(r, 'screen'), alt: '' }), img);
@@ -37,9 +45,24 @@ function stageOf(r) {
 
 function factsOf(r) {
   const fact = (label, ...value) => h('div', {}, h('dt', {}, label), h('dd', {}, value));
-  return h('div', {}, h('h3', {}, titleOf(r)), r.description && h('p.text', {}, r.description),
-    h('dl', {}, fact(t('viewer.size'), bytes(r.size)), fact(t('viewer.type'), r.mimeType), fact(t('viewer.added'), when(r.createdAt)), r.folder && fact(t('viewer.folder'), r.folder.name),
-      fact(t('viewer.visibility'), r.isPublic ? sharing(r) : t('reader.private'))), metadataLine(r), h('div.row', {}, tagNames(r).map(tagChip)));
+  return h('div', {},
+    h('h3', {}, titleOf(r)),
+    r.description && h('p.text', {}, r.description),
+    h('dl', {},
+      fact(t('viewer.size'), bytes(r.size)),
+      fact(t('viewer.type'), r.mimeType),
+      fact(t('viewer.added'), when(r.createdAt)),
+      r.folder && fact(t('viewer.folder'), r.folder.name),
+      fact(t('viewer.visibility'), r.isPublic ? sharing(r) : t('reader.private'))),
+    metadataLine(r),
+    h('div.row', {}, tagNames(r).map(tagChip)));
+}
+
+// isForField reports whether a key press belongs to a field, a button or a film rather than to the viewer.
+function isForField(e) {
+  const key = e.key, { target } = e;
+  if (target.closest('input, textarea, select')) return true;
+  return key === ' ' && target.closest('button, a, video') || target.matches('video') && /^Arrow/.test(key);
 }
 
 // openViewer opens the viewer for a record. onclose is called with the reason, onmove with each further record.
@@ -60,15 +83,19 @@ export function openViewer(r, { onclose, onmove }) {
   const count = h('span.count', { 'aria-live': 'polite' });
   const stage = h('div.stage');
   const panel = h('aside', { 'aria-label': t('viewer.details'), hidden: true });
-  const star = iconButton('none', 'star', t('list.favourite'), { class: 'quiet square star', 'aria-keyshortcuts': 'f' });
-  const download = h('a.button.quiet.square', { 'aria-label': t('common.download'), title: t('common.download') }, icon('download'));
-  const back = iconButton('none', 'back', t('viewer.previous'), { class: 'step back' }), next = iconButton('none', 'next', t('viewer.next'), { class: 'step next' });
+  const back = iconButton('none', 'back', t('viewer.previous'), { class: 'step back' });
+  const next = iconButton('none', 'next', t('viewer.next'), { class: 'step next' });
+
+  // ---- Showing a record ----
 
   const film = () => find('video', stage);
+  const canGrow = () => view?.list && !view.list.ended();
+
   function draw() {
     const list = sequence(r), at = list.findIndex((x) => x.id === r.id);
     d.heading.textContent = titleOf(r);
-    count.textContent = t(view?.list && !view.list.ended() && list.length > 1 ? 'viewer.countSoFar' : 'viewer.count', { at: at + 1, all: list.length });
+    const soFar = canGrow() && list.length > 1;
+    count.textContent = t(soFar ? 'viewer.countSoFar' : 'viewer.count', { at: at + 1, all: list.length });
     star.setAttribute('aria-pressed', String(!!r.isFavorite));
     Object.assign(download, { href: localAddress(r.url), download: r.originalName });
     back.hidden = at === 0;
@@ -77,14 +104,22 @@ export function openViewer(r, { onclose, onmove }) {
     if (!d.el.contains(document.activeElement) || document.activeElement.hidden) d.heading.focus();
     return [list, at];
   }
-  const changed = (e) => { if (e.detail.id === r.id) { r = e.detail; draw(); } };
+  const changed = (e) => {
+    if (e.detail.id !== r.id) return;
+    r = e.detail;
+    draw();
+  };
   document.addEventListener('record', changed);
+
+  // show shows a record, and loads its neighbours and more of the list.
   function show(to) {
     r = to;
     stage.replaceChildren(stageOf(r));
     const [list, at] = draw();
-    for (const near of [list[at + 1], list[at - 1]]) if (near && isPicture(near) && near.size < 10 * largePicture) new Image().src = localAddress(near.url);
-    if (at > list.length - 4 && view?.list && !view.list.ended()) view.list.load(view.signal).then(() => d.el.open && draw());
+    for (const near of [list[at + 1], list[at - 1]]) {
+      if (near && isPicture(near) && near.size < 10 * largePicture) new Image().src = localAddress(near.url);
+    }
+    if (at > list.length - 4 && canGrow()) view.list.load(view.signal).then(() => d.el.open && draw());
   }
   function move(by) {
     const list = sequence(r), to = list[list.findIndex((x) => x.id === r.id) + by];
@@ -93,51 +128,101 @@ export function openViewer(r, { onclose, onmove }) {
     onmove(to);
     return true;
   }
+
+  // ---- What can be done ----
+
+  function stopSlides() {
+    clearInterval(slides);
+    slides = 0;
+  }
+  function nextSlide() {
+    if (film()) return;
+    const moved = move(1);
+    if (!moved) stopSlides();
+  }
   function play() {
     const video = film();
     if (video) return video.paused ? video.play() : video.pause();
-    if (slides) { clearInterval(slides); slides = 0; return null; }
-    slides = setInterval(() => { if (!film() && !move(1)) { clearInterval(slides); slides = 0; } }, slideMilliseconds);
+    if (slides) stopSlides();
+    else slides = setInterval(nextSlide, slideMilliseconds);
     return null;
   }
+  function toggleDetails() {
+    panel.hidden = !panel.hidden;
+    d.el.classList.toggle('detailed', !panel.hidden);
+    info.setAttribute('aria-pressed', String(!panel.hidden));
+    draw();
+  }
+  // editRecord opens the editor in place of the viewer, which comes back afterwards.
+  async function editRecord() {
+    try { r = await fetchRecord(r); } catch (e) { return showProblem(e); }
+    d.el.close('replaced');
+    const comeBack = (reason, saved) => {
+      if (reason === 'left' || reason === 'deleted') return onclose(reason);
+      if (saved) onmove(saved);
+      return openViewer(saved ?? r, { onclose, onmove });
+    };
+    return openEditor(kinds.file, r, { onclose: comeBack });
+  }
+  function removeRecord() {
+    const gone = r;
+    const moved = move(1) || move(-1);
+    if (!moved) d.el.close('deleted');
+    removeRecords([gone]);
+    if (d.el.open) draw();
+  }
   const actions = {
-    ArrowRight: () => move(1), ArrowLeft: () => move(-1), ' ': play,
-    i: () => { panel.hidden = !panel.hidden; d.el.classList.toggle('detailed', !panel.hidden); info.setAttribute('aria-pressed', String(!panel.hidden)); draw(); },
-    e: async () => {
-      try { r = await fetchRecord(r); } catch (e) { return showProblem(e); }
-      d.el.close('replaced');
-      return openEditor(kinds.file, r, { onclose: (reason, saved) => { if (reason === 'left' || reason === 'deleted') return onclose(reason); if (saved) onmove(saved); return openViewer(saved ?? r, { onclose, onmove }); } });
-    },
+    ArrowRight: () => move(1),
+    ArrowLeft: () => move(-1),
+    ' ': play,
+    i: toggleDetails,
+    e: editRecord,
     s: () => openShare(r),
     c: () => copyItemLink(r),
     f: () => saveRecord(r, { isFavorite: !r.isFavorite }),
-    Delete: () => {
-      const gone = r;
-      if (!move(1) && !move(-1)) d.el.close('deleted');
-      removeRecords([gone]);
-      if (d.el.open) draw();
-    },
+    Delete: removeRecord,
   };
-  const tool = (key, name, label) => { const b = iconButton('none', name, label, { 'aria-keyshortcuts': key }); b.onclick = actions[key]; return b; };
+
+  // ---- Buttons, keys and gestures ----
+
+  const tool = (key, name, label) => {
+    const b = iconButton('none', name, label, { 'aria-keyshortcuts': key });
+    b.onclick = actions[key];
+    return b;
+  };
   const info = tool('i', 'info', t('viewer.details'));
+  const star = iconButton('none', 'star', t('list.favourite'), {
+    class: 'quiet square star', 'aria-keyshortcuts': 'f',
+  });
+  const saveLabel = t('common.download');
+  const download = h('a.button.quiet.square', { 'aria-label': saveLabel, title: saveLabel }, icon('download'));
   const edit = h('button', { type: 'button' }, icon('edit'), t('common.edit'));
-  edit.onclick = actions.e;
   star.onclick = actions.f;
+  edit.onclick = actions.e;
   back.onclick = actions.ArrowLeft;
   next.onclick = actions.ArrowRight;
-  d.tools.prepend(info, tool('s', 'share', t('common.share')), star, tool('e', 'edit', t('common.edit')), download, tool('Delete', 'trash', t('common.delete')));
+  d.tools.prepend(
+    info,
+    tool('s', 'share', t('common.share')),
+    star,
+    tool('e', 'edit', t('common.edit')),
+    download,
+    tool('Delete', 'trash', t('common.delete')));
   d.heading.after(count);
   add(d.body, stage, back, next, panel);
 
   d.el.addEventListener('keydown', (e) => {
-    if (e.defaultPrevented || e.ctrlKey || e.metaKey || e.altKey || e.target.closest('input, textarea, select') || e.target.closest('dialog') !== d.el) return;
-    if (e.key === ' ' && e.target.closest('button, a, video') || e.target.matches('video') && /^Arrow/.test(e.key)) return;
-    if (!actions[e.key] || e.key.length === 1 && e.key !== ' ' && !storage.get('keys', true)) return;
+    if (e.defaultPrevented || e.ctrlKey || e.metaKey || e.altKey || e.target.closest('dialog') !== d.el) return;
+    if (isForField(e) || !actions[e.key]) return;
+    if (e.key.length === 1 && e.key !== ' ' && !storage.get('keys', true)) return;
     e.preventDefault();
     actions[e.key]();
   });
-  let from = null;
-  stage.addEventListener('pointerdown', (e) => { from = e.isPrimary && e.pointerType !== 'mouse' && !e.target.matches('video') ? e : null; });
+
+  let from = null; // where a finger went down
+  stage.addEventListener('pointerdown', (e) => {
+    from = e.isPrimary && e.pointerType !== 'mouse' && !e.target.matches('video') ? e : null;
+  });
   stage.addEventListener('pointerup', (e) => {
     if (!from) return;
     const x = e.clientX - from.clientX, y = e.clientY - from.clientY;
@@ -146,5 +231,6 @@ export function openViewer(r, { onclose, onmove }) {
     else if (y > 2 * swipePixels && y > 2 * Math.abs(x)) d.el.close('');
   });
   stage.addEventListener('click', (e) => { if (e.target === stage) d.el.close(''); });
+
   show(r);
 }

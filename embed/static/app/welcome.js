@@ -1,4 +1,5 @@
-// What an empty home page suggests.
+// What an empty home page suggests, and what an administrator should set up. It owns the cards that say so. Of view it
+// uses box. The home page calls welcome, setupCard and setupLeft.
 import { addActions, button, h, icon, t } from './dom.js';
 import { api, base, me, start, storage, view } from './session.js';
 
@@ -8,9 +9,12 @@ const isLocal = (url) => /^(localhost|127\..*|\[::1\])$/.test(new URL(url).hostn
 const phoneAddress = () => [start.url, location.origin + base].find((url) => !isLocal(url)) ?? '';
 
 function phoneCard() {
-  const address = phoneAddress();
-  return h('div.card', {}, h('h2', {}, t('welcome.phone')), h('p.soft', {}, t(address ? 'welcome.phoneHint' : 'welcome.phoneLocal')),
-    address ? h('img.qr', { src: `${base}/api/v1/qr?text=${encodeURIComponent(address)}`, alt: t('common.qrOf', { address }), width: '160', height: '160' })
+  const address = phoneAddress(), code = `${base}/api/v1/qr?text=${encodeURIComponent(address)}`;
+  return h('div.card', {},
+    h('h2', {}, t('welcome.phone')),
+    h('p.soft', {}, t(address ? 'welcome.phoneHint' : 'welcome.phoneLocal')),
+    address
+      ? h('img.qr', { src: code, alt: t('common.qrOf', { address }), width: '160', height: '160' })
       : h('div.row', {}, h('a.button', { href: `${base}/help/proxy-and-tls` }, t('welcome.phoneHow'))));
 }
 
@@ -29,24 +33,33 @@ const leftOf = (steps) => steps.filter(([, , done]) => !done).length;
 // setupLeft is how many steps are left. The browser keeps the number for the next visit of the home page.
 export const setupLeft = async () => leftOf(await setupSteps());
 
+function setupStep([text, at, done]) {
+  const label = t(done ? 'welcome.done' : 'welcome.open');
+  return h(done ? 'li.ok' : 'li.todo', {},
+    h('b', { role: 'img', 'aria-label': label, title: label }, done && icon('check')),
+    h('span', {}, done ? text : h('a', { href: base + at }, text)));
+}
+
 // setupCard lists the steps, with what is done ticked off.
 export async function setupCard() {
   const steps = await setupSteps();
   storage.set('setup', leftOf(steps));
-  return h('div.card', { id: 'setup' }, h('h2', {}, t('welcome.setup')), h('ul.checks', {}, steps.map(([text, at, done]) => {
-    const label = t(done ? 'welcome.done' : 'welcome.open');
-    return h(done ? 'li.ok' : 'li.todo', {}, h('b', { role: 'img', 'aria-label': label, title: label }, done && icon('check')), h('span', {}, done ? text : h('a', { href: base + at }, text)));
-  })));
+  return h('div.card', { id: 'setup' },
+    h('h2', {}, t('welcome.setup')),
+    h('ul.checks', {}, steps.map(setupStep)));
 }
 
 // welcome is shown on a home page without items.
 export function welcome() {
+  const card = (title, hint, action) => h('div.card', {},
+    h('h2', {}, title), h('p.soft', {}, hint), h('div.row', {}, action));
+  const getExtension = h('a.button', { href: `${base}/help/browser-extension` }, t('welcome.extensionGet'));
   const cards = h('div.cards.welcome', {},
-    h('div.card', {}, h('h2', {}, t('welcome.file')), h('p.soft', {}, t('welcome.fileHint')), h('div.row', {}, button('choose-first', t('add.choose')))),
-    h('div.card', {}, h('h2', {}, t('welcome.extension')), h('p.soft', {}, t('welcome.extensionHint')), h('div.row', {}, h('a.button', { href: `${base}/help/browser-extension` }, t('welcome.extensionGet')))),
+    card(t('welcome.file'), t('welcome.fileHint'), button('choose-first', t('add.choose'))),
+    card(t('welcome.extension'), t('welcome.extensionHint'), getExtension),
     phoneCard());
   // The cards are of use without the list.
-  if (me.role === 'admin') setupCard().then((card) => cards.append(card), () => {});
+  if (me.role === 'admin') setupCard().then((setup) => cards.append(setup), () => {});
   return cards;
 }
 
