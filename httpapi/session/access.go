@@ -19,6 +19,7 @@ func Authorize(c *web.Request, d web.Access) error {
 	if d.Open && (!d.Optional || c.AtContentOrigin()) {
 		return nil
 	}
+
 	caller, err := authenticate(c)
 	if d.Open && err == errNoCredential { //nolint:errorlint // never wrapped; the usual case for visitors
 		return nil
@@ -35,10 +36,14 @@ func Authorize(c *web.Request, d web.Access) error {
 		}
 	}
 	c.Caller = caller
+
 	switch {
 	case d.Open, d.AnyKey && !d.Admin, caller.Key.Session && (d.Session || d.Browser):
 	case d.Browser:
-		return &record.Error{Fault: record.Denied, Code: "session_needed", Text: "Only a user who is signed in may do this. An API key may not."}
+		return &record.Error{
+			Fault: record.Denied, Code: "session_needed",
+			Text: "Only a user who is signed in may do this. An API key may not.",
+		}
 	case !d.AnyKey && !caller.Key.Allows(d.Scope):
 		return c.NeedScope(d.Scope)
 	case d.Reads && !caller.Key.Allows(people.ScopeRead):
@@ -50,7 +55,13 @@ func Authorize(c *web.Request, d web.Access) error {
 }
 
 var errNoCredential = &record.Error{
-	Fault: record.Unauthorized, Code: "no_credential", Text: "This needs an API key in the header x-api-key, or a browser that is signed in.",
+	Fault: record.Unauthorized, Code: "no_credential",
+	Text: "This needs an API key in the header x-api-key, or a browser that is signed in.",
+}
+
+var errTwoCredentials = &record.Error{
+	Fault: record.Malformed, Code: "conflicting_credentials",
+	Text: "The request carries two different credentials.",
 }
 
 // authenticate identifies the caller by an API key if there is one, otherwise by a session.
@@ -61,10 +72,13 @@ func authenticate(c *web.Request) (*people.Caller, error) {
 	}
 	if key != "" {
 		caller, err := people.Authenticate(c.Site.Store, key)
-		if err == nil && c.Addr.IsValid() {
+		if err != nil {
+			return nil, err
+		}
+		if c.Addr.IsValid() {
 			people.UsedFrom(c.Site.Store, &caller.Key, c.Addr, limit.Network(c.Addr))
 		}
-		return caller, err
+		return caller, nil
 	}
 	if secret := sessionSecret(c); secret != "" {
 		return authenticateSession(c, secret)
@@ -80,10 +94,13 @@ func authenticateSession(c *web.Request, secret string) (*people.Caller, error) 
 		return nil, err
 	}
 	name, err := proxyUser(c)
-	if err == nil && name != "" && record.Fold(name) != record.Fold(caller.User.Name) {
-		err = errNoCredential
+	if err != nil {
+		return nil, err
 	}
-	return caller, err
+	if name != "" && record.Fold(name) != record.Fold(caller.User.Name) {
+		return nil, errNoCredential
+	}
+	return caller, nil
 }
 
 // proxyUser is the name of the user whom a trusted proxy has signed in, or "". The
@@ -97,7 +114,7 @@ func proxyUser(c *web.Request) (string, error) {
 		return "", nil
 	}
 	if len(named) > 1 { // the proxy has added its header to the client's
-		return "", &record.Error{Fault: record.Malformed, Code: "conflicting_credentials", Text: "The request carries two different credentials."}
+		return "", errTwoCredentials
 	}
 	return strings.TrimSpace(named[0]), nil
 }
@@ -108,7 +125,8 @@ func credential(h http.Header) (string, error) {
 	var key string
 	differ := false
 	found := func(v string) {
-		if v = strings.TrimSpace(v); v == "" { // ignore an empty header
+		v = strings.TrimSpace(v)
+		if v == "" { // ignore an empty header
 			return
 		}
 		differ = differ || key != "" && v != key
@@ -124,7 +142,7 @@ func credential(h http.Header) (string, error) {
 		}
 	}
 	if differ {
-		return "", &record.Error{Fault: record.Malformed, Code: "conflicting_credentials", Text: "The request carries two different credentials."}
+		return "", errTwoCredentials
 	}
 	return key, nil
 }

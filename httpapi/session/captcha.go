@@ -26,8 +26,12 @@ var siteVerify = map[people.CaptchaProvider]string{
 	people.CaptchaHCaptcha:  "https://api.hcaptcha.com/siteverify",
 }
 
-var errProvider = &record.Error{Fault: record.Busy, Code: "captcha_unavailable", Text: "The captcha cannot be checked at the moment. Try again soon.", Retry: 10 * time.Second}
+var errProvider = &record.Error{
+	Fault: record.Busy, Code: "captcha_unavailable", Retry: 10 * time.Second,
+	Text: "The captcha cannot be checked at the moment. Try again soon.",
+}
 
+// askProvider asks the provider of the settings whether a token is that of a solved captcha.
 func askProvider(c *web.Request, set *people.Settings, token string) error {
 	ctx, cancel := context.WithTimeout(c.R.Context(), c.Site.Challenges.Wait)
 	defer cancel()
@@ -35,31 +39,48 @@ func askProvider(c *web.Request, set *people.Settings, token string) error {
 		return errProvider
 	}
 	defer c.Site.Challenges.Turns.Give()
+
 	form := url.Values{"secret": {set.CaptchaSecret}, "response": {token}}
 	if c.Addr.IsValid() {
 		form.Set("remoteip", c.Addr.String())
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, cmp.Or(set.CaptchaURL, siteVerify[set.Provider()]), strings.NewReader(form.Encode()))
+	address := cmp.Or(set.CaptchaURL, siteVerify[set.Provider()])
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, address, strings.NewReader(form.Encode()))
 	if err != nil {
 		return err
 	}
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	answer, err := c.Site.Outbound.Do(r, 0) // no redirects: the request has a secret
-	var body []byte
-	if err == nil {
-		body, err = io.ReadAll(io.LimitReader(answer.Body, captcha.VerifyBytes+1))
-		_ = answer.Body.Close() // the body has been read
-	}
-	var says struct{ Success *bool }
-	if err != nil || len(body) > captcha.VerifyBytes || answer.StatusCode >= 300 && answer.StatusCode < 400 || answer.StatusCode >= 500 ||
-		json.Unmarshal(bytes.TrimSpace(body), &says) != nil || says.Success == nil {
-		c.Site.Log.Warn("cannot verify a captcha", "requestId", c.ID, "provider", string(set.Provider()), "error", err)
+
+	success, err := verdict(c, r)
+	if err != nil || success == nil {
+		c.Site.Log.Warn("cannot verify a captcha",
+			"requestId", c.ID, "provider", string(set.Provider()), "error", err)
 		return errProvider
 	}
-	if !*says.Success {
+	if !*success {
 		return captcha.ErrBadCaptcha
 	}
 	return nil
+}
+
+// verdict is what a provider answers to the request; nil if that says neither yes nor no.
+func verdict(c *web.Request, r *http.Request) (success *bool, err error) {
+	answer, err := c.Site.Outbound.Do(r, 0) // no redirects: the request has a secret
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(answer.Body, captcha.VerifyBytes+1))
+	if err != nil {
+		return nil, err
+	}
+
+	redirect, failed := answer.StatusCode >= 300 && answer.StatusCode < 400, answer.StatusCode >= 500
+	var says struct{ Success *bool }
+	if redirect || failed || len(body) > captcha.VerifyBytes || json.Unmarshal(bytes.TrimSpace(body), &says) != nil {
+		return nil, nil
+	}
+	return says.Success, nil
 }
 
 // Settings are the effective settings: those of the administrator, with the captcha of the
@@ -111,11 +132,13 @@ func RequireCaptcha(c *web.Request, q *inbox.Request) error {
 var errCaptchaOff = record.NotFound("captcha")
 
 var ReadChallenge = web.Operation{
-	Tag:     "captcha",
-	Summary: "A challenge of the built-in proof of work in ALTCHA's format. Find the number that, appended to the salt, has the SHA-256 in the challenge. In version 2, find the counter for which the SHA-256 of salt, nonce and counter begins with the prefix.",
-	Args:    []web.Param{captchaVersion},
-	Reply:   web.Reply{Status: 200, Doc: "The challenge.", Body: web.BodyOf("CaptchaChallenges")},
-	Fails:   []int{404}, Serve: readChallenge,
+	Tag: "captcha",
+	Summary: "A challenge of the built-in proof of work in ALTCHA's format. " +
+		"Find the number that, appended to the salt, has the SHA-256 in the challenge. " +
+		"In version 2, find the counter for which the SHA-256 of salt, nonce and counter begins with the prefix.",
+	Args:  []web.Param{captchaVersion},
+	Reply: web.Reply{Status: 200, Doc: "The challenge.", Body: web.BodyOf("CaptchaChallenges")},
+	Fails: []int{404}, Serve: readChallenge,
 }
 
 func readChallenge(c *web.Request) error {
@@ -142,11 +165,14 @@ func readChallenge(c *web.Request) error {
 type TokenOfCaptcha struct{ token string }
 
 func (f *TokenOfCaptcha) Fields(s *field.Set) {
-	s.Text("token", &f.token, captcha.MaxCaptcha, field.Required, field.Filled).Says("The token from solving the captcha.", `"eyJhbGdvcml0aG0iOiJTSEEtMjU2Iiwi…"`)
+	s.Text("token", &f.token, captcha.MaxCaptcha, field.Required, field.Filled).
+		Says("The token from solving the captcha.", `"eyJhbGdvcml0aG0iOiJTSEEtMjU2Iiwi…"`)
 }
 
 var VerifyCaptcha = web.Operation{
-	Tag: "captcha", Summary: "Exchanges the token of a solved captcha, which is valid once, for a pass that is valid for ten minutes for the caller's address.",
+	Tag: "captcha",
+	Summary: "Exchanges the token of a solved captcha, which is valid once, " +
+		"for a pass that is valid for ten minutes for the caller's address.",
 	Body:  web.BodyOf("CaptchaToken"),
 	Reply: web.Reply{Status: 200, Doc: "The pass, for the header x-captcha-pass.", Body: web.BodyOf("CaptchaPass")},
 	Fails: []int{404, 503}, Serve: verifyCaptcha,
@@ -168,7 +194,11 @@ func verifyCaptcha(c *web.Request) error {
 		return err
 	}
 	pass, ends := c.Site.Challenges.Pass(c.Addr, c.Site.Store.Now())
-	return c.RespondJSON(http.StatusOK, []byte(`{"ok":true,"pass":"`+pass+`","expiresAt":"`+ends.UTC().Format(field.TimeLayout)+`"}`))
+	until := ends.UTC().Format(field.TimeLayout)
+	return c.RespondJSON(http.StatusOK, []byte(`{"ok":true,"pass":"`+pass+`","expiresAt":"`+until+`"}`))
 }
 
-var captchaVersion = web.Param{In: "query", Name: "version", Doc: "Version of ALTCHA's format: 1 (the default) or 2.", Schema: web.Object{"type": "string", "enum": []string{"1", "2"}}, Example: "2"}
+var captchaVersion = web.Param{
+	In: "query", Name: "version", Doc: "Version of ALTCHA's format: 1 (the default) or 2.",
+	Schema: web.Object{"type": "string", "enum": []string{"1", "2"}}, Example: "2",
+}

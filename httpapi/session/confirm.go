@@ -39,6 +39,7 @@ func RequireConfirmed(c *web.Request, d web.Access) error {
 	if !d.Confirms(in) {
 		return nil
 	}
+
 	u := &c.Caller.User
 	password, given := in[CurrentPassword].(string)
 	if !given || u.Password == "" {
@@ -90,13 +91,18 @@ type ConfirmForm struct {
 func (f *ConfirmForm) Fields(s *field.Set) {
 	s.Secret("password", &f.password).Says("The password.", `"correct horse battery"`)
 	s.Text(stepCode, &f.code, 32).Says("A one-time code, for an account without a password.", `"123456"`)
-	s.Text(stepRecovery, &f.recovery, 64).Says("A recovery code, for an account without a password. It is used up.", `"BCDF-GHJK-LMNP-QRST"`)
+	s.Text(stepRecovery, &f.recovery, 64).
+		Says("A recovery code, for an account without a password. It is used up.", `"BCDF-GHJK-LMNP-QRST"`)
 	s.Text("ticket", &f.ticket, 512).Says("The ticket that came with the options for the passkey.", `"2mUq…"`)
-	s.LongText(stepPasskey, &f.passkey, maxPasskeyAnswer).Says("The credential from the browser, as JSON text.", `"{\"id\":\"…\",\"type\":\"public-key\",…}"`)
+	s.LongText(stepPasskey, &f.passkey, maxPasskeyAnswer).
+		Says("The credential from the browser, as JSON text.", `"{\"id\":\"…\",\"type\":\"public-key\",…}"`)
 }
 
 var Confirm = web.Operation{
-	Tag: "session", Summary: "Confirms a session for ten minutes, with the password or a passkey, or with a code if the account has no password. A sign-in does the same, except through a proxy, and through an issuer that does not say when it asked its user.",
+	Tag: "session",
+	Summary: "Confirms a session for ten minutes, with the password or a passkey, " +
+		"or with a code if the account has no password. A sign-in does the same, except through a proxy, " +
+		"and through an issuer that does not say when it asked its user.",
 	Body: web.BodyOf("Confirm"), Reply: web.DoneReply, Fails: []int{409, 429}, Serve: confirm,
 }
 
@@ -119,8 +125,11 @@ func confirmBy(c *web.Request, form *ConfirmForm) error {
 	return c.Site.Store.Update(func(tx *kv.Tx) error { return people.ConfirmSession(tx, c.Owner(), c.Caller.Key.ID) })
 }
 
-var errNoProof = &record.Error{Fault: record.Taken, Code: "nothing_to_confirm_with", Text: "This account has no password to confirm with. " +
-	"Use its passkey or a one-time code, or let an administrator set a password for it, on the page Admin or with kist user passwd."}
+var errNoProof = &record.Error{
+	Fault: record.Taken, Code: "nothing_to_confirm_with",
+	Text: "This account has no password to confirm with. Use its passkey or a one-time code, " +
+		"or let an administrator set a password for it, on the page Admin or with kist user passwd.",
+}
 
 // proves fails unless the form proves who the caller is. It never fails with 401, because
 // the session goes on.
@@ -129,9 +138,13 @@ func proves(c *web.Request, f *ConfirmForm) error {
 	if f.passkey != "" {
 		return wrongly(provesByPasskey(c, f))
 	}
-	name, right, err := "password", false, error(nil)
+
+	var name string // of the member that is judged
+	var right bool
+	var err error
 	switch {
 	case u.Password != "":
+		name = "password"
 		if !f.password.Said {
 			return record.Bad(map[string]string{name: "is required: the account has one"})
 		}

@@ -24,7 +24,9 @@ func (f *DeviceForm) Fields(s *field.Set) {
 
 var AuthorizeDevice = web.Operation{
 	Tag: "session", Summary: "Starts the device flow (RFC 8628): a client asks to connect.",
-	Body: web.BodyOf("Device"), Reply: web.Reply{Status: 200, Doc: "The codes.", Body: web.BodyOf("DeviceCodes")}, Fails: []int{403, 429}, Serve: authorizeDevice,
+	Body:  web.BodyOf("Device"),
+	Reply: web.Reply{Status: 200, Doc: "The codes.", Body: web.BodyOf("DeviceCodes")},
+	Fails: []int{403, 429}, Serve: authorizeDevice,
 }
 
 // authorizeDevice starts the device flow (RFC 8628, section 3.1).
@@ -35,7 +37,10 @@ func authorizeDevice(c *web.Request) error {
 	}
 	if c.Addr.IsValid() {
 		if wait := c.Site.Limits.Devices.Take(limit.Network(c.Addr), 1, c.Site.Store.Now()); wait > 0 {
-			return slowDown(c, &record.Error{Fault: record.TooMany, Code: "slow_down", Text: "Too many devices asked to be let in.", Retry: wait})
+			return slowDown(c, &record.Error{
+				Fault: record.TooMany, Code: "slow_down", Retry: wait,
+				Text: "Too many devices asked to be let in.",
+			})
 		}
 	}
 	var d *people.Device
@@ -67,7 +72,8 @@ func authorizeDevice(c *web.Request) error {
 // slowDown answers a client that may not ask now.
 func slowDown(c *web.Request, e *record.Error) error {
 	web.SetRetry(c.W.Header(), e)
-	return deviceError(c, web.Statuses[e.Fault], &people.DeviceError{Code: e.Code, Text: e.Text, Interval: people.DeviceInterval})
+	says := &people.DeviceError{Code: e.Code, Text: e.Text, Interval: people.DeviceInterval}
+	return deviceError(c, web.Statuses[e.Fault], says)
 }
 
 // TokenForm is a poll.
@@ -79,7 +85,9 @@ func (f *TokenForm) Fields(s *field.Set) {
 
 var PollDevice = web.Operation{
 	Tag: "session", Summary: "Polls for the key of a device.",
-	Body: web.BodyOf("DevicePoll"), Reply: web.Reply{Status: 200, Doc: "The key, once.", Body: web.BodyOf("DeviceKey")}, Fails: []int{403}, Serve: pollDevice,
+	Body:  web.BodyOf("DevicePoll"),
+	Reply: web.Reply{Status: 200, Doc: "The key, once.", Body: web.BodyOf("DeviceKey")},
+	Fails: []int{403}, Serve: pollDevice,
 }
 
 // pollDevice answers a poll (RFC 8628, section 3.4).
@@ -100,17 +108,23 @@ func pollDevice(c *web.Request) error {
 		return deviceError(c, status, wait)
 	}
 	return c.RespondValue(http.StatusOK, map[string]any{
-		"token_type": "ApiKey", "api_key": key, "expires_in": int(people.SlideTime.Seconds()), "interval": int(people.DeviceInterval.Seconds()),
+		"token_type": "ApiKey", "api_key": key,
+		"expires_in": int(people.SlideTime.Seconds()), "interval": int(people.DeviceInterval.Seconds()),
 	})
 }
 
-var RevokeDevice = web.DoneOp("session", "Revokes the calling client's own key, if it comes from the device flow.", revokeDevice, 404)
+var RevokeDevice = web.DoneOp("session",
+	"Revokes the calling client's own key, if it comes from the device flow.", revokeDevice, 404)
 
 // revokeDevice revokes the key that the request was sent with, so that a client can
 // disconnect. It cannot revoke other keys.
 func revokeDevice(c *web.Request) error {
 	if c.Caller.Key.Device == "" {
-		return &record.Error{Fault: record.Denied, Code: "no_device", Text: "Only a client that connected with a code can revoke its key here. Revoke other keys under “Keys and devices”."}
+		return &record.Error{
+			Fault: record.Denied, Code: "no_device",
+			Text: "Only a client that connected with a code can revoke its key here. " +
+				"Revoke other keys under “Keys and devices”.",
+		}
 	}
 	if err := c.Site.Store.Update(func(tx *kv.Tx) error { return people.RevokeOne(tx, &c.Caller.Key, "") }); err != nil {
 		return err
@@ -148,12 +162,16 @@ var DeviceActions = []string{"approve", "deny"}
 
 func (f *VerifyForm) Fields(s *field.Set) {
 	s.Text("user_code", &f.code, 64, field.Required, field.Filled).Says("The code that the client shows.", `"BCDF-GHJK"`)
-	field.Choice(s, "action", &f.action, DeviceActions, field.Required).Says("Whether the client may connect.", `"approve"`)
+	field.Choice(s, "action", &f.action, DeviceActions, field.Required).
+		Says("Whether the client may connect.", `"approve"`)
 }
 
 // tooManyCodes is the error for too many wrong codes: of devices, second steps and issuers.
 func tooManyCodes(wait time.Duration) error {
-	return &record.Error{Fault: record.TooMany, Code: "too_many_guesses", Text: "Too many wrong codes. Try again " + record.In(wait) + ".", Retry: wait}
+	return &record.Error{
+		Fault: record.TooMany, Code: "too_many_guesses", Retry: wait,
+		Text: "Too many wrong codes. Try again " + record.In(wait) + ".",
+	}
 }
 
 // Approves reports whether a decision about a device may let it in.
@@ -166,7 +184,10 @@ func Approves(in field.Object) bool {
 func decideDevice(c *web.Request, code string, approve bool) (*people.Device, error) {
 	var d *people.Device
 	err := tryCode(c, func() (err error) {
-		return c.Site.Store.Update(func(tx *kv.Tx) (err error) { d, err = people.DecideDevice(tx, code, c.Owner(), approve); return err })
+		return c.Site.Store.Update(func(tx *kv.Tx) (err error) {
+			d, err = people.DecideDevice(tx, code, c.Owner(), approve)
+			return err
+		})
 	})
 	return d, err
 }
@@ -178,6 +199,7 @@ func tryCode(c *web.Request, look func() error) error {
 	if wait := tries.Wait(now, limits...); wait > 0 {
 		return tooManyCodes(wait)
 	}
+
 	err := look()
 	if _, wait := tries.Settle(now, !kv.Missing(err), limits...); wait > 0 {
 		return tooManyCodes(wait)
@@ -260,10 +282,11 @@ func postDevice(c *web.Request) error {
 	if err != nil {
 		return err
 	}
+
 	l, client := c.Lang(), people.ClientName(d.Client)
-	page := embed.MessagePage{Base: c.Site.Prefix(), Title: l.T("device.notConnected"), Text: l.T("device.denied", "client", client)}
+	title, text := l.T("device.notConnected"), l.T("device.denied", "client", client)
 	if approve {
-		page.Title, page.Text = l.T("device.connected"), l.T("device.allowed", "client", client)
+		title, text = l.T("device.connected"), l.T("device.allowed", "client", client)
 	}
-	return c.RespondPage(http.StatusOK, page)
+	return c.RespondPage(http.StatusOK, embed.MessagePage{Base: c.Site.Prefix(), Title: title, Text: text})
 }

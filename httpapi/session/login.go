@@ -30,7 +30,10 @@ func (f *LoginForm) Fields(s *field.Set) {
 	s.Secret("password", &f.password, field.Required).Says("The user's password.", `"correct horse battery"`)
 }
 
-var errLogin = &record.Error{Fault: record.Unauthorized, Code: "wrong_login", Text: "The name or the password is wrong."}
+var errLogin = &record.Error{
+	Fault: record.Unauthorized, Code: "wrong_login",
+	Text: "The name or the password is wrong.",
+}
 
 // signIn checks the password, starts a session and returns the user. If the account has a
 // second step, it starts none, and the error is a *web.StepNeeded. It counts a wrong password
@@ -71,12 +74,14 @@ func signIn(c *web.Request, name, password string) (*people.User, error) {
 
 func failedSignIn(c *web.Request, name string) {
 	client := cmp.Or(address(c), "local")
-	c.Site.Log.LogAttrs(c.R.Context(), slog.LevelWarn, "sign-in failed", slog.String("client", client), slog.String("user", web.CutTo(name, 64)))
+	c.Site.Log.LogAttrs(c.R.Context(), slog.LevelWarn, "sign-in failed",
+		slog.String("client", client), slog.String("user", web.CutTo(name, 64)))
 }
 
 var Login = web.Operation{
 	Tag: "session", Summary: "Signs a browser in and sets the session cookie.",
-	Args: []web.Param{web.ProofArg}, Body: web.BodyOf("Login"), Reply: web.Reply{Status: 200, Doc: "The account.", Body: web.DataOf("User")},
+	Args: []web.Param{web.ProofArg}, Body: web.BodyOf("Login"),
+	Reply: web.Reply{Status: 200, Doc: "The account.", Body: web.DataOf("User")},
 	Fails: []int{400, 401, 403, 429, 503}, Serve: login,
 }
 
@@ -98,7 +103,8 @@ func login(c *web.Request) error {
 // nextPath is the path on this server to go to after signing in. Any other address, and
 // anything that a browser could take for one, becomes the home page.
 func nextPath(next string) string {
-	if !strings.HasPrefix(next, "/") || strings.HasPrefix(next, "//") || strings.ContainsFunc(next, func(r rune) bool { return r < ' ' || r == '\\' || r == 0x7f }) {
+	odd := func(r rune) bool { return r < ' ' || r == '\\' || r == 0x7f }
+	if !strings.HasPrefix(next, "/") || strings.HasPrefix(next, "//") || strings.ContainsFunc(next, odd) {
 		return "/"
 	}
 	u, err := url.Parse(next)
@@ -118,12 +124,14 @@ func readLogin(c *web.Request) error {
 			return Redirect(c, next)
 		}
 	}
-	if named, err := proxyUser(c); err != nil || named != "" {
-		if err != nil {
-			return err
-		}
+	named, err := proxyUser(c)
+	if err != nil {
+		return err
+	}
+	if named != "" {
 		return enterByProxy(c, named, next)
 	}
+
 	page, err := loginPage(c, next)
 	if err != nil {
 		return err
@@ -135,33 +143,46 @@ func readLogin(c *web.Request) error {
 // not created this way. Just after signing out here, it only says that the proxy has not.
 func enterByProxy(c *web.Request, name, next string) error {
 	if c.R.URL.Query().Has("out") {
-		return c.RespondPage(http.StatusOK, embed.MessagePage{Base: c.Site.Prefix(), Title: c.Lang().T("login.left"), Text: c.Lang().T("login.proxyKnows", "name", web.CutTo(name, 64))})
+		return c.RespondPage(http.StatusOK, embed.MessagePage{
+			Base: c.Site.Prefix(), Title: c.Lang().T("login.left"),
+			Text: c.Lang().T("login.proxyKnows", "name", web.CutTo(name, 64)),
+		})
 	}
 	if !visits(c.R.Header) {
 		return &record.Error{Fault: record.Denied, Code: "cross_origin", Text: "The request comes from another site."}
 	}
-	var u *people.User
-	err := c.Site.Store.View(func(tx *kv.Tx) (err error) { u, err = people.UserNamed(tx, name); return err })
-	switch {
-	case kv.Missing(err):
-		err = &record.Error{Fault: record.Denied, Code: "proxy_user_unknown", Text: "There is no account here with the name that the proxy has signed you in with. Ask an administrator."}
-	case err == nil && u.Disabled:
-		err = errDisabled
-	case err == nil:
-		err = startSession(c, u, time.Time{}) // nobody says when the proxy asked for a password
-	}
-	if err != nil {
+	if err := startProxySession(c, name); err != nil {
 		failedSignIn(c, name)
 		return err
 	}
 	return Redirect(c, next)
 }
 
+// startProxySession starts a session for the account with the name.
+func startProxySession(c *web.Request, name string) error {
+	var u *people.User
+	err := c.Site.Store.View(func(tx *kv.Tx) (err error) { u, err = people.UserNamed(tx, name); return err })
+	if kv.Missing(err) {
+		return &record.Error{
+			Fault: record.Denied, Code: "proxy_user_unknown",
+			Text: "There is no account here with the name that the proxy has signed you in with. Ask an administrator.",
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if u.Disabled {
+		return errDisabled
+	}
+	return startSession(c, u, time.Time{}) // nobody says when the proxy asked for a password
+}
+
 // visits reports whether a browser goes to the page itself. It does not if a page of another site
 // contains the address as a picture or a frame. Following a link from there is a visit.
 func visits(h http.Header) bool {
 	site := h.Get("Sec-Fetch-Site")
-	return site != "cross-site" && site != "same-site" || h.Get("Sec-Fetch-Mode") == "navigate" && h.Get("Sec-Fetch-Dest") == "document"
+	foreign := site == "cross-site" || site == "same-site"
+	return !foreign || h.Get("Sec-Fetch-Mode") == "navigate" && h.Get("Sec-Fetch-Dest") == "document"
 }
 
 // Redirect redirects to a path of this server, with GET.
@@ -205,6 +226,7 @@ func postLogin(c *web.Request) error {
 	if err == nil {
 		return Redirect(c, next)
 	}
+
 	if step, ok := errors.AsType[*web.StepNeeded](err); ok {
 		return c.RespondPage(http.StatusOK, stepPage(c, next, step))
 	}

@@ -58,10 +58,15 @@ func begin(c *web.Request, next string, link, again bool) (string, error) {
 	if c.Site.OIDC == nil {
 		return "", record.NotFound("address")
 	}
-	if next = nextPath(next); len(next) > maxFlowNext {
+	next = nextPath(next)
+	if len(next) > maxFlowNext {
 		next = "/"
 	}
-	f := &flow{State: oauth2.GenerateVerifier(), Nonce: oauth2.GenerateVerifier(), Verifier: oauth2.GenerateVerifier(), Next: next}
+
+	f := &flow{
+		State: oauth2.GenerateVerifier(), Nonce: oauth2.GenerateVerifier(), Verifier: oauth2.GenerateVerifier(),
+		Next: next,
+	}
 	if link {
 		f.Link = f.linkOf(sessionSecret(c))
 	}
@@ -71,10 +76,14 @@ func begin(c *web.Request, next string, link, again bool) (string, error) {
 		return "", err
 	}
 	b, err := json.Marshal(f)
+	if err != nil {
+		return "", err
+	}
 	setCookie(c, flowCookie, base64.RawURLEncoding.EncodeToString(b), flowTime)
-	return at, err
+	return at, nil
 }
 
+// parseFlow reads the value of the flow's cookie; nil if there is none, or it is not a flow.
 func parseFlow(text string) *flow {
 	b, err := base64.RawURLEncoding.DecodeString(text)
 	f := new(flow)
@@ -107,14 +116,36 @@ func redirectAway(c *web.Request, at string) error {
 }
 
 var (
-	errFlowExpired = &record.Error{Fault: record.Unauthorized, Code: "sign_in_expired", Text: "This sign-in took too long, or it was started in another browser. Start again."}
-	errFlowState   = &record.Error{Fault: record.Unauthorized, Code: "sign_in_state", Text: "This answer does not belong to the sign-in that this browser started last. Start again."}
-	errFlowEnded   = &record.Error{Fault: record.Unauthorized, Code: "sign_in_cancelled", Text: "The sign-in service did not let you in, or you cancelled. Start again."}
-	errLinkSession = &record.Error{Fault: record.Unauthorized, Code: "link_session", Text: "You are no longer signed in here with the account that you wanted to link. Sign in and try again."}
-	errNotAllowed  = &record.Error{Fault: record.Denied, Code: "group_missing", Text: "Your account at the sign-in service may not use this server. Ask an administrator."}
-	errNotLinked   = &record.Error{Fault: record.Denied, Code: "not_linked", Text: "No account here is linked to your account at the sign-in service. Sign in as before and link it on the page Security of your account, or ask an administrator."}
+	errFlowExpired = &record.Error{
+		Fault: record.Unauthorized, Code: "sign_in_expired",
+		Text: "This sign-in took too long, or it was started in another browser. Start again.",
+	}
+	errFlowState = &record.Error{
+		Fault: record.Unauthorized, Code: "sign_in_state",
+		Text: "This answer does not belong to the sign-in that this browser started last. Start again.",
+	}
+	errFlowEnded = &record.Error{
+		Fault: record.Unauthorized, Code: "sign_in_cancelled",
+		Text: "The sign-in service did not let you in, or you cancelled. Start again.",
+	}
+	errLinkSession = &record.Error{
+		Fault: record.Unauthorized, Code: "link_session",
+		Text: "You are no longer signed in here with the account that you wanted to link. Sign in and try again.",
+	}
+	errNotAllowed = &record.Error{
+		Fault: record.Denied, Code: "group_missing",
+		Text: "Your account at the sign-in service may not use this server. Ask an administrator.",
+	}
+	errNotLinked = &record.Error{
+		Fault: record.Denied, Code: "not_linked",
+		Text: "No account here is linked to your account at the sign-in service. " +
+			"Sign in as before and link it on the page Security of your account, or ask an administrator.",
+	}
 	errDisabled    = &record.Error{Fault: record.Denied, Code: "user_disabled", Text: "This account is disabled."}
-	errPasswordOff = &record.Error{Fault: record.Denied, Code: "password_login_off", Text: "Signing in with a password is turned off on this server."}
+	errPasswordOff = &record.Error{
+		Fault: record.Denied, Code: "password_login_off",
+		Text: "Signing in with a password is turned off on this server.",
+	}
 )
 
 var FinishOIDC = web.PageOp(finishOIDC, 303, 401, 403, 404, 409, 429, 503)
@@ -129,18 +160,19 @@ func finishOIDC(c *web.Request) error {
 	if f == nil {
 		return oidcProblem(c, errFlowExpired, "")
 	}
+
 	q := c.R.URL.Query()
-	if subtle.ConstantTimeCompare([]byte(q.Get("state")), []byte(f.State)) != 1 || q.Has("iss") && q.Get("iss") != c.Site.OIDC.Issuer {
+	belongs := subtle.ConstantTimeCompare([]byte(q.Get("state")), []byte(f.State)) == 1
+	if !belongs || q.Has("iss") && q.Get("iss") != c.Site.OIDC.Issuer {
 		return oidcProblem(c, errFlowState, f.Next)
 	}
+
 	setCookie(c, flowCookie, "", -1)
-	err := error(errFlowEnded)
 	if code := q.Get("error"); code != "" {
 		logRefusal(c, fmt.Errorf("the issuer says %s", outbound.Printable([]byte(code), 64)))
-	} else {
-		err = f.finish(c, q.Get("code"))
+		return oidcProblem(c, errFlowEnded, f.Next)
 	}
-	if err != nil {
+	if err := f.finish(c, q.Get("code")); err != nil {
 		return oidcProblem(c, err, f.Next)
 	}
 	return Redirect(c, nextPath(f.Next))
@@ -160,7 +192,9 @@ func (f *flow) finish(c *web.Request, code string) error {
 		}
 		return startOIDCSession(c, u, id)
 	}
-	if c.Caller == nil || !c.Caller.Key.Session || subtle.ConstantTimeCompare(f.Link, f.linkOf(sessionSecret(c))) != 1 {
+
+	asked := subtle.ConstantTimeCompare(f.Link, f.linkOf(sessionSecret(c))) == 1
+	if c.Caller == nil || !c.Caller.Key.Session || !asked {
 		return errLinkSession
 	}
 	if !id.Allowed {
@@ -197,43 +231,53 @@ func nameOf(id *oidc.Identity) string {
 
 // userOf finds or makes the account of an identity and brings its role up to date. For an
 // identity that has lost the group it ends the sessions that came from it.
-func userOf(c *web.Request, id *oidc.Identity) (u *people.User, err error) {
+func userOf(c *web.Request, id *oidc.Identity) (*people.User, error) {
 	o := c.Site.OIDC
-	var refusal error
-	err = c.Site.Store.Update(func(tx *kv.Tx) error {
-		u, refusal = nil, nil
-		l, err := people.ReadIdentity(tx, o.Issuer, id.Subject)
-		switch {
-		case err != nil && !kv.Missing(err):
-			return err
-		case !id.Allowed:
-			refusal = errNotAllowed
-			if err == nil {
-				return lostGroup(tx, o, l)
-			}
-			return nil
-		case err != nil && !o.Create:
-			refusal = errNotLinked
-			return nil
-		case err != nil:
-			u, err = people.AddIdentityUser(tx, o.Issuer, id.Subject, id.UserName, id.Name, o.Name)
-		default:
-			u, err = people.ReadUser(tx, l.Owner)
-		}
-		if err == nil && u.Disabled {
-			refusal = errDisabled
-			return nil
-		}
-		if err == nil && o.AdminGroup != "" {
-			role := people.Member
-			if id.Admin {
-				role = people.Admin
-			}
-			err = people.SetRole(tx, u, role, o.Name)
-		}
+	var u *people.User
+	var refusal error // which leaves what the transaction has changed
+	if err := c.Site.Store.Update(func(tx *kv.Tx) (err error) {
+		u, refusal, err = updateUser(tx, o, id)
 		return err
-	})
-	return u, errors.Join(err, refusal)
+	}); err != nil {
+		return nil, err
+	}
+	return u, refusal
+}
+
+// updateUser is userOf in a transaction. refusal says why the identity may not sign in.
+func updateUser(tx *kv.Tx, o *oidc.Client, id *oidc.Identity) (u *people.User, refusal, err error) {
+	l, err := people.ReadIdentity(tx, o.Issuer, id.Subject)
+	linked := err == nil
+	if err != nil && !kv.Missing(err) {
+		return nil, nil, err
+	}
+	switch {
+	case !id.Allowed && linked:
+		return nil, errNotAllowed, lostGroup(tx, o, l)
+	case !id.Allowed:
+		return nil, errNotAllowed, nil
+	case linked:
+		u, err = people.ReadUser(tx, l.Owner)
+	case o.Create:
+		u, err = people.AddIdentityUser(tx, o.Issuer, id.Subject, id.UserName, id.Name, o.Name)
+	default:
+		return nil, errNotLinked, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+
+	if u.Disabled {
+		return u, errDisabled, nil
+	}
+	if o.AdminGroup == "" {
+		return u, nil, nil
+	}
+	role := people.Member
+	if id.Admin {
+		role = people.Admin
+	}
+	return u, nil, people.SetRole(tx, u, role, o.Name)
 }
 
 // lostGroup ends all sessions of the account of an identity that may not sign in any more. Its
@@ -242,11 +286,16 @@ func lostGroup(tx *kv.Tx, o *oidc.Client, l *people.Identity) error {
 	if err := people.EndIdentitySessions(tx, l); err != nil {
 		return err
 	}
-	u, err := people.ReadUser(tx, l.Owner)
-	if err == nil && o.AdminGroup != "" {
-		err = people.SetRole(tx, u, people.Member, o.Name)
+	if o.AdminGroup != "" {
+		u, err := people.ReadUser(tx, l.Owner)
+		if err != nil {
+			return err
+		}
+		if err := people.SetRole(tx, u, people.Member, o.Name); err != nil {
+			return err
+		}
 	}
-	return errors.Join(err, people.EndSessions(tx, l.Owner))
+	return people.EndSessions(tx, l.Owner)
 }
 
 // requireIssuer refuses a passkey of an account that has nothing else but the issuer to sign
@@ -258,10 +307,16 @@ func requireIssuer(c *web.Request, u *people.User) error {
 	}
 	return c.Site.Store.View(func(tx *kv.Tx) error {
 		all, err := people.Identities(tx, u.ID)
-		if err == nil && slices.ContainsFunc(all, func(l people.Identity) bool { return l.Issuer == o.Issuer }) {
-			err = &record.Error{Fault: record.Denied, Code: "issuer_needed", Text: "Sign in with " + o.Name + ". This account is managed there."}
+		if err != nil {
+			return err
 		}
-		return err
+		if slices.ContainsFunc(all, func(l people.Identity) bool { return l.Issuer == o.Issuer }) {
+			return &record.Error{
+				Fault: record.Denied, Code: "issuer_needed",
+				Text: "Sign in with " + o.Name + ". This account is managed there.",
+			}
+		}
+		return nil
 	})
 }
 
@@ -360,10 +415,13 @@ func (v *ShownIdentity) Fields(s *field.Set) {
 	s.Text("subject", &v.Subject, 255).Says("Who the account is at the issuer.", `"248289761001"`)
 	s.Text("name", &v.Name, record.MaxName).Says("How the issuer calls the user.", `"ann"`)
 	s.Time("createdAt", &v.Created, field.Always).Says("When it was linked.", `"2026-01-02T03:04:05.678Z"`)
-	s.Time("lastUsedAt", &v.LastUsed).Says("When it was last used to sign in, to the minute.", `"2026-02-03T04:05:00.000Z"`)
+	s.Time("lastUsedAt", &v.LastUsed).
+		Says("When it was last used to sign in, to the minute.", `"2026-02-03T04:05:00.000Z"`)
 }
 
-var ListIdentities = web.ListOp("session", "Lists the accounts at issuers of OpenID Connect that the caller's account is linked to.", "A page of identities.", "Identity", listIdentities)
+var ListIdentities = web.ListOp("session",
+	"Lists the accounts at issuers of OpenID Connect that the caller's account is linked to.",
+	"A page of identities.", "Identity", listIdentities)
 
 func listIdentities(c *web.Request) error {
 	return web.AnswerList(c,
@@ -383,12 +441,15 @@ func (f *LinkForm) Fields(s *field.Set) {
 type LinkAddress struct{ address string }
 
 func (f *LinkAddress) Fields(s *field.Set) {
-	s.Text("url", &f.address, 8192).Says("Address at the issuer that the browser has to open.", `"https://id.example.org/authorize?state=…"`)
+	s.Text("url", &f.address, 8192).
+		Says("Address at the issuer that the browser has to open.", `"https://id.example.org/authorize?state=…"`)
 }
 
 var LinkIdentity = web.Operation{
 	Tag: "session", Summary: "Starts to link the account to one at the issuer; only for a browser that is signed in.",
-	Body: web.BodyOf("IdentityLink"), Reply: web.Reply{Status: 200, Doc: "Where to go on.", Body: web.DataOf("IdentityAddress")}, Fails: []int{404, 503}, Serve: linkIdentity,
+	Body:  web.BodyOf("IdentityLink"),
+	Reply: web.Reply{Status: 200, Doc: "Where to go on.", Body: web.DataOf("IdentityAddress")},
+	Fails: []int{404, 503}, Serve: linkIdentity,
 }
 
 func linkIdentity(c *web.Request) error {
@@ -403,7 +464,8 @@ func linkIdentity(c *web.Request) error {
 	return c.RespondData(http.StatusOK, &LinkAddress{at})
 }
 
-var RemoveIdentity = web.DoneOp("session", "Removes a linked identity and ends the sessions that came from it.", removeIdentity, 404, 409)
+var RemoveIdentity = web.DoneOp("session",
+	"Removes a linked identity and ends the sessions that came from it.", removeIdentity, 404, 409)
 
 func removeIdentity(c *web.Request) error {
 	id, err := c.IDArg("link")

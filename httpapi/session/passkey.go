@@ -33,8 +33,12 @@ func relyingParty(c *web.Request) (*webauthn.WebAuthn, error) {
 		return nil, errNoPasskeys
 	}
 	return webauthn.New(&webauthn.Config{
-		RPID: u.Hostname(), RPDisplayName: "kist", RPOrigins: []string{u.Scheme + "://" + u.Host}, AttestationPreference: protocol.PreferNoAttestation,
-		AuthenticatorSelection: protocol.AuthenticatorSelection{ResidentKey: protocol.ResidentKeyRequirementPreferred, UserVerification: protocol.VerificationPreferred},
+		RPID: u.Hostname(), RPDisplayName: "kist", RPOrigins: []string{u.Scheme + "://" + u.Host},
+		AttestationPreference: protocol.PreferNoAttestation,
+		AuthenticatorSelection: protocol.AuthenticatorSelection{
+			ResidentKey:      protocol.ResidentKeyRequirementPreferred,
+			UserVerification: protocol.VerificationPreferred,
+		},
 	})
 }
 
@@ -47,9 +51,19 @@ func PasskeysAt(u *url.URL) bool {
 }
 
 var (
-	errNoPasskeys = &record.Error{Fault: record.Denied, Code: "no_passkeys_here", Text: "Passkeys need HTTPS and a name such as kist.example.org as the server's address. The operator sets it with --base-url."}
-	errPasskey    = &record.Error{Fault: record.Unauthorized, Code: "wrong_passkey", Text: "This passkey does not sign in here. It may have been removed from the account."}
-	errClone      = &record.Error{Fault: record.Unauthorized, Code: "passkey_refused", Text: "This passkey was refused, because there may be a copy of it. Sign in another way and remove it."}
+	errNoPasskeys = &record.Error{
+		Fault: record.Denied, Code: "no_passkeys_here",
+		Text: "Passkeys need HTTPS and a name such as kist.example.org as the server's address. " +
+			"The operator sets it with --base-url.",
+	}
+	errPasskey = &record.Error{
+		Fault: record.Unauthorized, Code: "wrong_passkey",
+		Text: "This passkey does not sign in here. It may have been removed from the account.",
+	}
+	errClone = &record.Error{
+		Fault: record.Unauthorized, Code: "passkey_refused",
+		Text: "This passkey was refused, because there may be a copy of it. Sign in another way and remove it.",
+	}
 )
 
 // passkeyUser is an account with its passkeys, for package webauthn.
@@ -78,9 +92,11 @@ func (u *passkeyUser) WebAuthnCredentials() (all []webauthn.Credential) {
 func withPasskeys(c *web.Request, id record.ID) (*passkeyUser, error) {
 	u := new(passkeyUser)
 	return u, c.Site.Store.View(func(tx *kv.Tx) (err error) {
-		if u.User, err = people.ReadUser(tx, id); err == nil {
-			u.keys, err = people.Passkeys(tx, id)
+		u.User, err = people.ReadUser(tx, id)
+		if err != nil {
+			return err
 		}
+		u.keys, err = people.Passkeys(tx, id)
 		return err
 	})
 }
@@ -97,16 +113,19 @@ func passkeyOptions(c *web.Request, purpose grant.Purpose, u *passkeyUser) (tick
 		owner = u.User
 	}
 	ticket, k := issue(c, purpose, owner)
-	with := []webauthn.LoginOption{webauthn.WithChallenge(k.Challenge[:]), webauthn.WithUserVerification(verification(purpose))}
+	with := []webauthn.LoginOption{
+		webauthn.WithChallenge(k.Challenge[:]), webauthn.WithUserVerification(verification(purpose)),
+	}
 	var ask *protocol.CredentialAssertion
 	if u == nil {
 		ask, _, err = rp.BeginDiscoverableLogin(with...)
 	} else {
 		ask, _, err = rp.BeginLogin(u, with...)
 	}
-	if err == nil {
-		options, err = json.Marshal(ask.Response)
+	if err != nil {
+		return "", nil, err
 	}
+	options, err = json.Marshal(ask.Response)
 	return ticket, options, err
 }
 
@@ -143,13 +162,20 @@ func checkPasskey(c *web.Request, k grant.Ticket, answer string) (*people.User, 
 		owner = record.ID(parsed.Response.UserHandle)
 	}
 	u, err := withPasskeys(c, owner)
-	if kv.Missing(err) || err == nil && u.Disabled {
+	if kv.Missing(err) {
 		return nil, errPasskey
 	}
 	if err != nil {
 		return nil, err
 	}
-	asked := webauthn.SessionData{Challenge: grant.GrantText.EncodeToString(k.Challenge[:]), UserID: owner[:], UserVerification: verification(k.For)}
+	if u.Disabled {
+		return nil, errPasskey
+	}
+
+	asked := webauthn.SessionData{
+		Challenge: grant.GrantText.EncodeToString(k.Challenge[:]), UserID: owner[:],
+		UserVerification: verification(k.For),
+	}
 	if _, err := rp.ValidateLogin(u, asked, parsed); err != nil {
 		return nil, refused(err)
 	}
@@ -157,25 +183,33 @@ func checkPasskey(c *web.Request, k grant.Ticket, answer string) (*people.User, 
 	if err := c.Site.Tickets.Use(k, c.Site.Store.Now()); err != nil {
 		return nil, err
 	}
+
 	i := slices.IndexFunc(u.keys, func(p people.Passkey) bool { return string(p.Credential) == string(parsed.RawID) })
 	ok := false
 	err = c.Site.Store.Update(func(tx *kv.Tx) (err error) {
 		ok, err = people.UsePasskey(tx, u.ID, u.keys[i].ID, int64(parsed.Response.AuthenticatorData.Counter), address(c))
 		return err
 	})
-	switch {
-	case kv.Missing(err):
+	if kv.Missing(err) {
 		return nil, errPasskey
-	case err == nil && !ok:
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
 		return nil, errClone
 	}
-	return u.User, err
+	return u.User, nil
 }
 
 var AskPasskey = web.Operation{
-	Tag: "session", Summary: "Begins a sign-in with a passkey, without a name. In a browser that is signed in, it begins a confirmation.",
-	Reply: web.Reply{Status: 200, Doc: "What the browser needs to ask for the passkey.", Body: web.BodyOf("PasskeyRequest")}, Fails: []int{403, 409},
-	Serve: askPasskey,
+	Tag: "session",
+	Summary: "Begins a sign-in with a passkey, without a name. " +
+		"In a browser that is signed in, it begins a confirmation.",
+	Reply: web.Reply{
+		Status: 200, Doc: "What the browser needs to ask for the passkey.", Body: web.BodyOf("PasskeyRequest"),
+	},
+	Fails: []int{403, 409}, Serve: askPasskey,
 }
 
 func askPasskey(c *web.Request) error {
@@ -183,7 +217,8 @@ func askPasskey(c *web.Request) error {
 	purpose := grant.ForPasskey
 	if c.Caller != nil && c.Caller.Key.Session {
 		var err error
-		if u, err = withPasskeys(c, c.Owner()); err != nil {
+		u, err = withPasskeys(c, c.Owner())
+		if err != nil {
 			return err
 		}
 		if len(u.keys) == 0 {
@@ -202,14 +237,16 @@ func askPasskey(c *web.Request) error {
 type PasskeyForm struct{ ticket, passkey string }
 
 func (f *PasskeyForm) Fields(s *field.Set) {
-	s.Text("ticket", &f.ticket, 512, field.Required, field.Filled).Says("The ticket that came with the options.", `"2mUq…"`)
-	s.LongText(stepPasskey, &f.passkey, maxPasskeyAnswer, field.Required, field.Filled).Says("The credential from the browser, as JSON text.", `"{\"id\":\"…\",\"type\":\"public-key\",…}"`)
+	s.Text("ticket", &f.ticket, 512, field.Required, field.Filled).
+		Says("The ticket that came with the options.", `"2mUq…"`)
+	s.LongText(stepPasskey, &f.passkey, maxPasskeyAnswer, field.Required, field.Filled).
+		Says("The credential from the browser, as JSON text.", `"{\"id\":\"…\",\"type\":\"public-key\",…}"`)
 }
 
 var PasskeyLogin = web.Operation{
 	Tag: "session", Summary: "Signs a browser in with a passkey.",
-	Body: web.BodyOf("PasskeyLogin"), Reply: web.Reply{Status: 200, Doc: "The account.", Body: web.DataOf("User")}, Fails: []int{401, 403, 429, 503},
-	Serve: passkeyLogin,
+	Body: web.BodyOf("PasskeyLogin"), Reply: web.Reply{Status: 200, Doc: "The account.", Body: web.DataOf("User")},
+	Fails: []int{401, 403, 429, 503}, Serve: passkeyLogin,
 }
 
 func passkeyLogin(c *web.Request) error {
@@ -283,10 +320,11 @@ func offerPasskey(c *web.Request) error {
 	for _, other := range u.WebAuthnCredentials() {
 		known = append(known, other.Descriptor())
 	}
-	creation, _, err := rp.BeginRegistration(u, webauthn.WithExclusions(known), func(o *protocol.PublicKeyCredentialCreationOptions) error {
+	challenge := func(o *protocol.PublicKeyCredentialCreationOptions) error {
 		o.Challenge = k.Challenge[:]
 		return nil
-	})
+	}
+	creation, _, err := rp.BeginRegistration(u, webauthn.WithExclusions(known), challenge)
 	if err != nil {
 		return err
 	}
@@ -301,13 +339,18 @@ type NewPasskeyForm struct {
 
 func (f *NewPasskeyForm) Fields(s *field.Set) {
 	f.PasskeyForm.Fields(s)
-	s.Name("name", &f.name, record.MaxName, field.Required, field.Filled).Says("A name to recognise the passkey by.", `"phone"`)
+	s.Name("name", &f.name, record.MaxName, field.Required, field.Filled).
+		Says("A name to recognise the passkey by.", `"phone"`)
 }
 
 var AddPasskey = web.Operation{
 	Tag: "session", Summary: "Adds a passkey. From then on, the password alone does not sign in.",
-	Body: web.BodyOf("PasskeyCreate"), Reply: web.Reply{Status: 201, Doc: "The passkey, and recovery codes if the account had none. They are shown only once.", Body: web.BodyOf("PasskeyCreated")}, Fails: []int{409, 429},
-	Once: web.MadePasskey, Serve: addPasskey,
+	Body: web.BodyOf("PasskeyCreate"),
+	Reply: web.Reply{
+		Status: 201, Doc: "The passkey, and recovery codes if the account had none. They are shown only once.",
+		Body: web.BodyOf("PasskeyCreated"),
+	},
+	Fails: []int{409, 429}, Once: web.MadePasskey, Serve: addPasskey,
 }
 
 func addPasskey(c *web.Request) error {
@@ -319,26 +362,21 @@ func addPasskey(c *web.Request) error {
 	if err != nil {
 		return err
 	}
+
 	now := c.Site.Store.Now()
 	k, err := c.Site.Tickets.Open(form.ticket, grant.ForAdding, network(c), now)
-	if err == nil && k.Owner != c.Owner() {
-		err = grant.ErrTicket
-	}
 	if err != nil {
 		return wrongly(err)
+	}
+	if k.Owner != c.Owner() {
+		return wrongly(grant.ErrTicket)
 	}
 	u, err := withPasskeys(c, k.Owner)
 	if err != nil {
 		return err
 	}
-	parsed, err := protocol.ParseCredentialCreationResponseBytes([]byte(form.passkey))
-	var made *webauthn.Credential
-	if err == nil {
-		made, err = rp.CreateCredential(u, webauthn.SessionData{
-			Challenge: grant.GrantText.EncodeToString(k.Challenge[:]), UserID: k.Owner[:], UserVerification: protocol.VerificationPreferred,
-			CredParams: webauthn.CredentialParametersDefault(),
-		}, parsed)
-	}
+
+	made, err := madePasskey(rp, u, k, form.passkey)
 	if err != nil {
 		c.Site.Log.Debug("passkey not added", "requestId", c.ID, "error", err)
 		return record.Bad(map[string]string{stepPasskey: "was not accepted"})
@@ -346,6 +384,7 @@ func addPasskey(c *web.Request) error {
 	if err := c.Site.Tickets.Use(k, now); err != nil {
 		return wrongly(err)
 	}
+
 	p := people.Passkey{
 		Owner: k.Owner, Name: form.name, Credential: made.ID, Key: made.PublicKey,
 		Count: int64(made.Authenticator.SignCount), Flags: int64(made.Flags.ProtocolValue()),
@@ -364,6 +403,18 @@ func addPasskey(c *web.Request) error {
 			return append(dst, '}'), nil
 		}}, nil
 	})
+}
+
+// madePasskey checks what a browser has answered to a ticket for adding a passkey.
+func madePasskey(rp *webauthn.WebAuthn, u *passkeyUser, k grant.Ticket, answer string) (*webauthn.Credential, error) {
+	parsed, err := protocol.ParseCredentialCreationResponseBytes([]byte(answer))
+	if err != nil {
+		return nil, err
+	}
+	return rp.CreateCredential(u, webauthn.SessionData{
+		Challenge: grant.GrantText.EncodeToString(k.Challenge[:]), UserID: k.Owner[:],
+		UserVerification: protocol.VerificationPreferred, CredParams: webauthn.CredentialParametersDefault(),
+	}, parsed)
 }
 
 // wrongly turns 401 into 409 for a caller who is signed in: 401 would say that the session

@@ -44,7 +44,8 @@ func needsStep(c *web.Request, u *people.User) error {
 		if len(l.Secret) > 0 {
 			step.Methods = append(step.Methods, stepCode)
 		}
-		if keys, err = people.Passkeys(tx, u.ID); err != nil {
+		keys, err = people.Passkeys(tx, u.ID)
+		if err != nil {
 			return err
 		}
 		if len(keys) > 0 {
@@ -57,13 +58,17 @@ func needsStep(c *web.Request, u *people.User) error {
 	}); err != nil || len(step.Methods) == 0 {
 		return err
 	}
+
 	if len(keys) > 0 {
 		var err error
-		if step.Ticket, step.Options, err = passkeyOptions(c, grant.ForSecondStep, &passkeyUser{u, keys}); err == nil {
+		step.Ticket, step.Options, err = passkeyOptions(c, grant.ForSecondStep, &passkeyUser{u, keys})
+		if err == nil {
 			return step
-		} else if !errors.Is(err, errNoPasskeys) { // the address has changed: the other ways are left
+		}
+		if !errors.Is(err, errNoPasskeys) {
 			return err
 		}
+		// The address has changed: the other ways are left.
 		step.Methods = slices.DeleteFunc(step.Methods, func(m string) bool { return m == stepPasskey })
 	}
 	step.Ticket, _ = issue(c, grant.ForSecondStep, u)
@@ -74,10 +79,14 @@ func needsStep(c *web.Request, u *people.User) error {
 type StepForm struct{ ticket, code, recovery, passkey string }
 
 func (f *StepForm) Fields(s *field.Set) {
-	s.Text("ticket", &f.ticket, 512, field.Required, field.Filled).Says("The ticket in the answer to the password. It is valid for five minutes, for one sign-in, from the network that it was given to.", `"2mUq…"`)
+	s.Text("ticket", &f.ticket, 512, field.Required, field.Filled).
+		Says("The ticket in the answer to the password. It is valid for five minutes, for one sign-in, "+
+			"from the network that it was given to.", `"2mUq…"`)
 	s.Text(stepCode, &f.code, 32).Says("A one-time code.", `"123456"`)
 	s.Text(stepRecovery, &f.recovery, 64).Says("A recovery code. It is used up.", `"BCDF-GHJK-LMNP-QRST"`)
-	s.LongText(stepPasskey, &f.passkey, maxPasskeyAnswer).Says("The credential from the browser for the options in the answer to the password, as JSON text.", `"{\"id\":\"…\",\"type\":\"public-key\",…}"`)
+	s.LongText(stepPasskey, &f.passkey, maxPasskeyAnswer).
+		Says("The credential from the browser for the options in the answer to the password, as JSON text.",
+			`"{\"id\":\"…\",\"type\":\"public-key\",…}"`)
 }
 
 var SecondFactor = web.Operation{
@@ -101,7 +110,10 @@ func secondFactor(c *web.Request) error {
 	return AnswerUser(c, u.ID)
 }
 
-var errStep = &record.Error{Fault: record.Unauthorized, Code: "wrong_second_factor", Text: "The code is wrong or was used before."}
+var errStep = &record.Error{
+	Fault: record.Unauthorized, Code: "wrong_second_factor",
+	Text: "The code is wrong or was used before.",
+}
 
 // finish signs in with a second step, or with a passkey alone. It counts and logs a wrong
 // code like a wrong password. Passkeys cannot be guessed and are not counted.
@@ -111,35 +123,26 @@ func finish(c *web.Request, purpose grant.Purpose, f *StepForm) (*people.User, e
 	if err != nil {
 		return nil, err
 	}
-	u := new(people.User)
-	if purpose != grant.ForPasskey {
-		if u, err = holder(c, k); err != nil {
-			return nil, err
-		}
+	if purpose == grant.ForPasskey {
+		return finishByPasskey(c, k, f.passkey, "")
 	}
-	if f.passkey != "" || purpose == grant.ForPasskey {
-		proved, err := checkPasskey(c, k, f.passkey)
-		if err != nil {
-			if _, shown := errors.AsType[*record.Error](err); shown {
-				failedSignIn(c, u.Name)
-			}
-			return nil, err
-		}
-		if purpose == grant.ForPasskey {
-			if err := requireIssuer(c, proved); err != nil {
-				return nil, err
-			}
-		}
-		return proved, StartSession(c, proved)
-	}
-	right, err := checkStep(c, u, f)
-	if _, limited := errors.AsType[*record.Error](err); limited || err == nil && !right {
-		failedSignIn(c, u.Name)
-	}
+	u, err := holder(c, k)
 	if err != nil {
 		return nil, err
 	}
+	if f.passkey != "" {
+		return finishByPasskey(c, k, f.passkey, u.Name)
+	}
+
+	right, err := checkStep(c, u, f)
+	if err != nil {
+		if _, limited := errors.AsType[*record.Error](err); limited {
+			failedSignIn(c, u.Name)
+		}
+		return nil, err
+	}
 	if !right {
+		failedSignIn(c, u.Name)
 		if err := c.Site.Store.Update(func(tx *kv.Tx) error {
 			return people.Note(tx, people.Activity{Owner: u.ID, Event: people.StepFailed, Address: address(c)})
 		}); err != nil {
@@ -153,13 +156,37 @@ func finish(c *web.Request, purpose grant.Purpose, f *StepForm) (*people.User, e
 	return u, StartSession(c, u)
 }
 
+// finishByPasskey is finish for a passkey. name is that of the account, if the sign-in has begun
+// with one.
+func finishByPasskey(c *web.Request, k grant.Ticket, answer, name string) (*people.User, error) {
+	u, err := checkPasskey(c, k, answer)
+	if err != nil {
+		if _, shown := errors.AsType[*record.Error](err); shown {
+			failedSignIn(c, name)
+		}
+		return nil, err
+	}
+	if k.For == grant.ForPasskey {
+		if err := requireIssuer(c, u); err != nil {
+			return nil, err
+		}
+	}
+	return u, StartSession(c, u)
+}
+
 // holder is the account of a ticket, if it is as it was when the ticket was made.
 func holder(c *web.Request, k grant.Ticket) (u *people.User, err error) {
 	err = c.Site.Store.View(func(tx *kv.Tx) (err error) { u, err = people.ReadUser(tx, k.Owner); return err })
-	if kv.Missing(err) || err == nil && (u.Disabled || sha256.Sum256([]byte(u.Password)) != k.Password) {
-		err = grant.ErrTicket
+	if kv.Missing(err) {
+		return nil, grant.ErrTicket
 	}
-	return u, err
+	if err != nil {
+		return nil, err
+	}
+	if u.Disabled || sha256.Sum256([]byte(u.Password)) != k.Password {
+		return nil, grant.ErrTicket
+	}
+	return u, nil
 }
 
 // checkStep reports whether a code is right, and uses it up. Only those who know the
@@ -178,19 +205,27 @@ func checkStep(c *web.Request, u *people.User, f *StepForm) (bool, error) {
 			return err
 		})
 	})
-	if e, ok := errors.AsType[*record.Error](err); ok && e.Fault == record.TooMany {
-		if err = tooManyCodes(e.Retry); e.Retry > limit.GuessWindow {
-			err = &record.Error{Fault: record.TooMany, Code: "too_many_codes", Text: "Too many wrong one-time codes in a day. Use a recovery code or a passkey, or try again " + record.In(e.Retry) + ".", Retry: e.Retry}
+	e, ok := errors.AsType[*record.Error](err)
+	switch {
+	case !ok || e.Fault != record.TooMany:
+		return right, err
+	case e.Retry > limit.GuessWindow:
+		return false, &record.Error{
+			Fault: record.TooMany, Code: "too_many_codes", Retry: e.Retry,
+			Text: "Too many wrong one-time codes in a day. Use a recovery code or a passkey, " +
+				"or try again " + record.In(e.Retry) + ".",
 		}
 	}
-	return right, err
+	return false, tooManyCodes(e.Retry)
 }
 
 // stepPage asks for the second step.
 func stepPage(c *web.Request, next string, step *web.StepNeeded) embed.StepPage {
 	page := embed.StepPage{Base: c.Site.Prefix(), Next: next, Ticket: step.Ticket}
 	if step.Options != nil {
-		page.Passkey = embed.PasskeyAsk{Action: "/login/second-factor", Next: next, Ticket: step.Ticket, Options: string(step.Options)}
+		page.Passkey = embed.PasskeyAsk{
+			Action: "/login/second-factor", Next: next, Ticket: step.Ticket, Options: string(step.Options),
+		}
 	}
 	return page
 }
@@ -236,15 +271,18 @@ func receiveStep(c *web.Request, purpose grant.Purpose) error {
 	}
 	next, f := nextPath(values.Get("next")), &StepForm{ticket: values.Get("ticket"), passkey: values.Get("passkey")}
 	f.code, f.recovery = splitCode(values.Get("code"))
-	if _, err = finish(c, purpose, f); err == nil {
+	_, err = finish(c, purpose, f)
+	if err == nil {
 		return Redirect(c, next)
 	}
+
 	login, e := loginPage(c, next)
 	if e != nil {
 		return e
 	}
 	return Problem(c, err, func(p embed.Problem) embed.Page {
-		if login.Problem = p; purpose == grant.ForPasskey || errors.Is(err, grant.ErrTicket) {
+		if purpose == grant.ForPasskey || errors.Is(err, grant.ErrTicket) {
+			login.Problem = p
 			return login
 		}
 		return embed.StepPage{Base: c.Site.Prefix(), Next: next, Ticket: f.ticket, Problem: p}

@@ -24,14 +24,17 @@ type ShownSecurity struct {
 
 func (v *ShownSecurity) Fields(s *field.Set) {
 	s.Bool("hasPassword", &v.password).Says("Whether the account has a password.", `true`)
-	s.Time("codesSince", &v.since).Says("When one-time codes were set up; null without them.", `"2026-01-02T03:04:05.678Z"`)
+	s.Time("codesSince", &v.since).
+		Says("When one-time codes were set up; null without them.", `"2026-01-02T03:04:05.678Z"`)
 	s.Number("passkeys", &v.passkeys, 0, people.MaxPasskeys).Says("Number of passkeys.", `2`)
-	s.Bool("passkeysPossible", &v.possible).Says("Whether passkeys work at the server's address: it needs HTTPS and a name.", `true`)
+	s.Bool("passkeysPossible", &v.possible).
+		Says("Whether passkeys work at the server's address: it needs HTTPS and a name.", `true`)
 	s.Bool("recent", &v.recent).Says("Whether the session was confirmed in the last ten minutes.", `true`)
 	s.Number("recoveryCodes", &v.recovery, 0, people.RecoveryCodes).Says("Number of unused recovery codes.", `10`)
 }
 
-var ReadSecurity = web.ReadOp("session", "Reads how the caller's account signs in.", "How it signs in.", "Security", readSecurity)
+var ReadSecurity = web.ReadOp("session",
+	"Reads how the caller's account signs in.", "How it signs in.", "Security", readSecurity)
 
 func readSecurity(c *web.Request) error {
 	var v ShownSecurity
@@ -45,7 +48,10 @@ func readSecurity(c *web.Request) error {
 			return err
 		}
 		keys, err := people.Passkeys(tx, u.ID)
-		v = ShownSecurity{password: u.Password != "", since: l.Since, recovery: int64(len(l.Recovery)), passkeys: int64(len(keys))}
+		v = ShownSecurity{
+			password: u.Password != "", since: l.Since,
+			recovery: int64(len(l.Recovery)), passkeys: int64(len(keys)),
+		}
 		return err
 	}); err != nil {
 		return err
@@ -59,7 +65,8 @@ var secretText = base32.StdEncoding.WithPadding(base32.NoPadding)
 
 var OfferCodes = web.Operation{
 	Tag: "session", Summary: "Makes a secret for one-time codes. Nothing is stored until it is confirmed with a code.",
-	Reply: web.Reply{Status: 200, Doc: "The secret, for an authenticator app.", Body: web.BodyOf("CodesOffer")}, Serve: offerCodes,
+	Reply: web.Reply{Status: 200, Doc: "The secret, for an authenticator app.", Body: web.BodyOf("CodesOffer")},
+	Serve: offerCodes,
 }
 
 func offerCodes(c *web.Request) error {
@@ -75,20 +82,27 @@ func offerCodes(c *web.Request) error {
 		return err
 	}
 	svg := strings.Replace(string(qr), "<svg", `<svg xmlns="http://www.w3.org/2000/svg"`, 1)
-	return c.RespondValue(http.StatusOK, map[string]any{"secret": text, "uri": uri, "qr": "data:image/svg+xml;base64," + base64.StdEncoding.EncodeToString([]byte(svg))})
+	picture := "data:image/svg+xml;base64," + base64.StdEncoding.EncodeToString([]byte(svg))
+	return c.RespondValue(http.StatusOK, map[string]any{"secret": text, "uri": uri, "qr": picture})
 }
 
 // CodesForm confirms a secret for one-time codes.
 type CodesForm struct{ secret, code string }
 
 func (f *CodesForm) Fields(s *field.Set) {
-	s.Text("secret", &f.secret, 128, field.Required, field.Filled).Says("The secret that was offered.", `"JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP"`)
+	s.Text("secret", &f.secret, 128, field.Required, field.Filled).
+		Says("The secret that was offered.", `"JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP"`)
 	s.Text("code", &f.code, 32, field.Required, field.Filled).Says("A code that the app shows for it.", `"123456"`)
 }
 
 var SetCodes = web.Operation{
 	Tag: "session", Summary: "Turns one-time codes on, or replaces their secret.",
-	Body: web.BodyOf("Codes"), Reply: web.Reply{Status: 200, Doc: "New recovery codes, if the account had none. They are shown only once.", Body: web.BodyOf("RecoveryCodes")}, Serve: setCodes,
+	Body: web.BodyOf("Codes"),
+	Reply: web.Reply{
+		Status: 200, Doc: "New recovery codes, if the account had none. They are shown only once.",
+		Body: web.BodyOf("RecoveryCodes"),
+	},
+	Serve: setCodes,
 }
 
 func setCodes(c *web.Request) error {
@@ -100,7 +114,9 @@ func setCodes(c *web.Request) error {
 	if err != nil {
 		secret = nil // SetCodes says what is wrong
 	}
-	return answerRecovery(c, func(tx *kv.Tx) ([]string, error) { return people.SetCodes(tx, c.Owner(), secret, form.code) })
+	return answerRecovery(c, func(tx *kv.Tx) ([]string, error) {
+		return people.SetCodes(tx, c.Owner(), secret, form.code)
+	})
 }
 
 var ClearCodes = web.DoneOp("session", "Turns one-time codes off.", clearCodes, 404)
@@ -114,7 +130,8 @@ func clearCodes(c *web.Request) error {
 
 var RenewRecovery = web.Operation{
 	Tag: "session", Summary: "Replaces the recovery codes.",
-	Reply: web.Reply{Status: 200, Doc: "The new ones. They are shown only once.", Body: web.BodyOf("RecoveryCodes")}, Fails: []int{409}, Serve: renewRecovery,
+	Reply: web.Reply{Status: 200, Doc: "The new ones. They are shown only once.", Body: web.BodyOf("RecoveryCodes")},
+	Fails: []int{409}, Serve: renewRecovery,
 }
 
 func renewRecovery(c *web.Request) error {

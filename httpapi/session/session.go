@@ -6,7 +6,6 @@
 package session
 
 import (
-	"errors"
 	"time"
 
 	"github.com/google/uuid"
@@ -32,13 +31,13 @@ func StartSession(c *web.Request, u *people.User) error {
 // startSession is StartSession for a user who proved at the instant confirmed who they are;
 // zero if that is not known. also runs in the same transaction, with the new session.
 func startSession(c *web.Request, u *people.User, confirmed time.Time, also ...func(*kv.Tx, *people.Key) error) error {
-	old := sessionSecret(c)
 	var before *people.Caller
-	if old != "" {
+	if old := sessionSecret(c); old != "" {
 		before, _ = people.AuthenticateSession(c.Site.Store, old) // an error means that it has ended
 	}
+
 	var secret string
-	err := c.Site.Store.Update(func(tx *kv.Tx) (err error) {
+	if err := c.Site.Store.Update(func(tx *kv.Tx) error {
 		now, err := people.ReadUser(tx, u.ID)
 		if err != nil || now.Disabled || now.Password != u.Password { // changed since the check
 			return errLogin
@@ -48,26 +47,32 @@ func startSession(c *web.Request, u *people.User, confirmed time.Time, also ...f
 				return err
 			}
 		}
-		var k *people.Key
-		k, secret, err = people.AddSession(tx, u.ID, web.CutTo(c.R.UserAgent(), maxAgent), address(c), confirmed)
-		for i := 0; err == nil && i < len(also); i++ {
-			err = also[i](tx, k)
+		k, made, err := people.AddSession(tx, u.ID, web.CutTo(c.R.UserAgent(), maxAgent), address(c), confirmed)
+		if err != nil {
+			return err
 		}
-		if before != nil && err == nil {
-			to := uuid.Nil
-			if before.User.ID == u.ID {
-				to = k.ID
+		secret = made
+		for _, run := range also {
+			if err := run(tx, k); err != nil {
+				return err
 			}
-			err = jobs.MoveFetches(tx, before.User.ID, before.Key.ID, to)
 		}
+		if before == nil {
+			return nil
+		}
+		to := uuid.Nil
+		if before.User.ID == u.ID {
+			to = k.ID
+		}
+		return jobs.MoveFetches(tx, before.User.ID, before.Key.ID, to)
+	}); err != nil {
 		return err
-	})
-	if err == nil {
-		setSession(c, secret)
-		setDevice(c, u)
-		people.TriesOf(c.Site.Store).SignedIn(limit.Network(c.Addr).String(), c.Site.Store.Now())
 	}
-	return err
+
+	setSession(c, secret)
+	setDevice(c, u)
+	people.TriesOf(c.Site.Store).SignedIn(limit.Network(c.Addr).String(), c.Site.Store.Now())
+	return nil
 }
 
 // address is the client's address; "" if it is unknown, such as on a socket without a proxy.
@@ -101,7 +106,10 @@ func endSession(c *web.Request) error {
 		return nil //nolint:nilerr // it has already ended
 	}
 	err = c.Site.Store.Update(func(tx *kv.Tx) error {
-		return errors.Join(jobs.MoveFetches(tx, caller.User.ID, caller.Key.ID, uuid.Nil), people.RemoveKey(tx, caller.User.ID, caller.Key.ID))
+		if err := jobs.MoveFetches(tx, caller.User.ID, caller.Key.ID, uuid.Nil); err != nil {
+			return err
+		}
+		return people.RemoveKey(tx, caller.User.ID, caller.Key.ID)
 	})
 	if kv.Missing(err) {
 		return nil
@@ -121,11 +129,13 @@ func (v *ShownSession) Fields(s *field.Set) {
 	s.Text("address", &v.Address, 64).Says("Where it signed in from.", `"192.0.2.7"`)
 	s.Bool("current", &v.current).Says("Whether this is the session of the request.", `true`)
 	s.Time("createdAt", &v.Created, field.Always).Says("When it signed in.", `"2026-01-02T03:04:05.678Z"`)
-	s.Time("lastUsedAt", &v.LastUsed, field.Always).Says("When it was last used, to the minute.", `"2026-01-02T03:04:00.000Z"`)
+	s.Time("lastUsedAt", &v.LastUsed, field.Always).
+		Says("When it was last used, to the minute.", `"2026-01-02T03:04:00.000Z"`)
 	s.Time("expiresAt", &v.Expires, field.Always).Says("When it ends if it is not used.", `"2026-02-01T03:04:05.678Z"`)
 }
 
-var ListSessions = web.ListOp("session", "Lists the browsers that are signed in.", "A page of sessions.", "Session", listSessions)
+var ListSessions = web.ListOp("session",
+	"Lists the browsers that are signed in.", "A page of sessions.", "Session", listSessions)
 
 func listSessions(c *web.Request) error {
 	return web.AnswerList(c,
@@ -160,12 +170,18 @@ var RemoveSessions = web.DoneOp("session", "Ends all sessions except that of the
 func removeSessions(c *web.Request) error {
 	if err := c.Site.Store.Update(func(tx *kv.Tx) error {
 		all, err := people.Sessions(tx, c.Owner())
-		for i := 0; err == nil && i < len(all); i++ {
-			if all[i].ID != c.Caller.Key.ID {
-				err = people.RevokeOne(tx, &all[i], "")
+		if err != nil {
+			return err
+		}
+		for i := range all {
+			if all[i].ID == c.Caller.Key.ID {
+				continue
+			}
+			if err := people.RevokeOne(tx, &all[i], ""); err != nil {
+				return err
 			}
 		}
-		return err
+		return nil
 	}); err != nil {
 		return err
 	}

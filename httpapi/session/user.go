@@ -22,22 +22,33 @@ func (v *ShownUser) Fields(s *field.Set) {
 	s.ID("id", &v.ID, field.Always).Says("Id of the user.", web.SampleID)
 	s.Ruled("username", &v.Name, record.CleanUserName, record.UserNamePattern, 64).Says("Name to sign in with.", `"ann"`)
 	s.Text("displayName", &v.DisplayName, record.MaxName).Says("Display name.", `"Ann"`)
-	field.MaybeChoice(s, "language", &v.Language, people.Languages).Says("Language of pages and the app; null leaves it to the browser.", `"de"`)
-	field.MaybeChoice(s, "theme", &v.Theme, people.Themes).Says("Brightness of the app; null follows the system.", `"dark"`)
-	field.MaybeChoice(s, "accent", &v.Accent, people.Accents).Says("Colour of what can be pressed in the app; null is the usual one.", `"blue"`)
+	field.MaybeChoice(s, "language", &v.Language, people.Languages).
+		Says("Language of pages and the app; null leaves it to the browser.", `"de"`)
+	field.MaybeChoice(s, "theme", &v.Theme, people.Themes).
+		Says("Brightness of the app; null follows the system.", `"dark"`)
+	field.MaybeChoice(s, "accent", &v.Accent, people.Accents).
+		Says("Colour of what can be pressed in the app; null is the usual one.", `"blue"`)
 	field.Choice(s, "role", &v.Role, people.Roles).Says("What the user may do.", `"user"`)
 	s.Bool("disabled", &v.Disabled).Says("Whether the account is disabled.", `false`)
 	s.Bool("apiTokensDisabled", &v.TokensOff).Says("Whether the user's API keys are off.", `false`)
-	s.Bool("secondFactor", &v.step).Says("Whether signing in needs more than the password: the account has one-time codes or a passkey.", `false`)
+	s.Bool("secondFactor", &v.step).
+		Says("Whether signing in needs more than the password: the account has one-time codes or a passkey.", `false`)
 	s.MaybeNumber("quotaBytes", &v.Quota, 0, 1<<53).
-		Says("Bytes that the user may store; 0 means no limit, null means the instance's default. The quota applies to the sum of usedBytes and unfinishedBytes.", `null`)
-	s.Number("usedBytes", &v.used, 0, 1<<53).Says("Bytes that the user stores: files, received files waiting for approval, and textBytes. A damaged file counts until it is deleted.", `48213`)
-	s.Number("textBytes", &v.usage.Text, 0, 1<<53).Says("Bytes of text: the stored records of every kind, tags, folders, upload requests, files received through them with their senders' names and messages, remote uploads, and the metadata of unfinished uploads.", `1873`)
-	s.Number("unfinishedBytes", &v.usage.Begun, 0, 1<<53).Says("Bytes reserved for unfinished uploads and remote uploads.", `0`)
+		Says("Bytes that the user may store; 0 means no limit, null means the instance's default. "+
+			"The quota applies to the sum of usedBytes and unfinishedBytes.", `null`)
+	s.Number("usedBytes", &v.used, 0, 1<<53).
+		Says("Bytes that the user stores: files, received files waiting for approval, and textBytes. "+
+			"A damaged file counts until it is deleted.", `48213`)
+	s.Number("textBytes", &v.usage.Text, 0, 1<<53).
+		Says("Bytes of text: the stored records of every kind, tags, folders, upload requests, "+
+			"files received through them with their senders' names and messages, remote uploads, "+
+			"and the metadata of unfinished uploads.", `1873`)
+	s.Number("unfinishedBytes", &v.usage.Begun, 0, 1<<53).
+		Says("Bytes reserved for unfinished uploads and remote uploads.", `0`)
 	s.Number("quotaEffectiveBytes", &v.usage.Quota, 0, 1<<53).Says("The effective quota; 0 means no limit.", `0`)
-	s.Shown("counts", field.Schema{Type: "object", Free: true, Items: &field.Schema{Type: "integer"}}, func(dst []byte) []byte {
-		return web.AppendCounts(dst, v.usage.Count)
-	}).Says("Number of the user's records, by kind.", `{"file":3,"note":1}`)
+	numbers := field.Schema{Type: "object", Free: true, Items: &field.Schema{Type: "integer"}}
+	counts := func(dst []byte) []byte { return web.AppendCounts(dst, v.usage.Count) }
+	s.Shown("counts", numbers, counts).Says("Number of the user's records, by kind.", `{"file":3,"note":1}`)
 	s.Time("createdAt", &v.Created, field.Always).Says("When the account was created.", `"2026-01-02T03:04:05.678Z"`)
 }
 
