@@ -478,7 +478,8 @@ func dropRequest(tx *kv.Tx, q *Request) (done bool, err error) {
 	}
 	err = errors.Join(err, dropSenderUploads(tx, q, func(*Upload) bool { return true }))
 	_, failed := RequestRows.Delete(tx.Tx, requestKey(q.Owner, q.ID))
-	return true, errors.Join(err, kv.UserError(failed, "upload request"), tx.Delete(catalog.ViewBucket, bytes.Clone(q.ID[:])))
+	err = errors.Join(err, kv.UserError(failed, "upload request"))
+	return true, errors.Join(err, tx.Delete(catalog.ViewBucket, bytes.Clone(q.ID[:])))
 }
 
 // dropRequests deletes requests of an account, with up to kv.RemoveBatch items of each,

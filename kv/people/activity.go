@@ -112,7 +112,7 @@ const (
 // ActivityRows is the table of what happened in accounts. Rows without an owner are about
 // the whole instance.
 var ActivityRows = func() *table.Table[Activity] {
-	t := kv.JsonTable(activityBucket, activityKey, table.Index[Activity]{Bucket: HistoryIndex, Keys: func(a *Activity, file func([]byte)) {
+	index := table.Index[Activity]{Bucket: HistoryIndex, Keys: func(a *Activity, file func([]byte)) {
 		key := activityKey(a)
 		file(AgeKey(agedActivity, a.At, key))
 		if a.Event.ForAdmins() {
@@ -121,7 +121,8 @@ var ActivityRows = func() *table.Table[Activity] {
 		if a.Event == KeyUsed {
 			file(append(placeKey(a.Key, a.Network), key...))
 		}
-	}})
+	}}
+	t := kv.JsonTable(activityBucket, activityKey, index)
 	t.Sums = kv.SumBucket
 	t.Tally = func(a *Activity, add func([]byte, int64)) {
 		add(activitySum(a.Owner), 1)

@@ -143,12 +143,12 @@ func AddDevice(tx *kv.Tx, client, address, network string) (d *Device, secret st
 		}
 	}
 	if from >= maxDevicesFrom {
-		return nil, "", &record.Error{Fault: record.TooMany, Code: "slow_down", Text: "Too many devices wait to be let in.", Retry: room.Sub(tx.Now)}
+		return nil, "", tooManyDevices(room.Sub(tx.Now))
 	}
 	if len(there) >= maxDevices {
 		over := leastOf(there, func(network string) bool { return TriesOf(tx.Store()).Familiar(network, tx.Now) })
 		if over == nil {
-			return nil, "", &record.Error{Fault: record.TooMany, Code: "slow_down", Text: "Too many devices wait to be let in.", Retry: DeviceTime}
+			return nil, "", tooManyDevices(DeviceTime)
 		}
 		if _, err := deviceRows.Delete(tx.Tx, over.Digest[:]); err != nil {
 			return nil, "", err
@@ -357,4 +357,11 @@ func (p *polls) next(d *Device, now time.Time) *DeviceError {
 	p.of[d.Digest] = polled{now, last.interval}
 	wait.Interval = last.interval
 	return wait
+}
+
+// tooManyDevices is the error while too many devices wait.
+func tooManyDevices(retry time.Duration) error {
+	return &record.Error{
+		Fault: record.TooMany, Code: "slow_down", Text: "Too many devices wait to be let in.", Retry: retry,
+	}
 }

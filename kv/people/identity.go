@@ -224,5 +224,8 @@ func SetRole(tx *kv.Tx, u *User, role Role, by string) error {
 		u.Role = before
 		return nil
 	}
-	return errors.Join(err, Note(tx, Activity{Owner: u.ID, Event: AccountChanged, Name: u.Name, By: by, Changes: []string{"role"}}))
+	if err != nil {
+		return err
+	}
+	return Note(tx, Activity{Owner: u.ID, Event: AccountChanged, Name: u.Name, By: by, Changes: []string{"role"}})
 }

@@ -63,9 +63,9 @@ var keyboardRows = [][]rune{
 // minRun is the shortest run that counts as one character, and the shortest name that does.
 const minRun = 3
 
-// Remains is how many characters of a password are left to guess, ignoring case: a run of one character, of neighbours in
-// an alphabet or on a keyboard in either direction, a repetition of what stands before it, and each of the names count as
-// one character.
+// Remains is how many characters of a password are left to guess, ignoring case: a run of one
+// character, of neighbours in an alphabet or on a keyboard in either direction, a repetition of what
+// stands before it, and each of the names count as one character.
 func Remains(t string, names []string) (n int) {
 	left := []rune(record.Fold(t))
 	var known [][]rune

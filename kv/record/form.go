@@ -78,7 +78,8 @@ func (f *Form) Fields(s *field.Set) {
 	f.Body.Fields(s)
 	if f.kind == Collections {
 		s.Nested("source", &f.Source, &f.Sourced, f.Source.check).
-			Says("What is in it: {\"folderId\"}, {\"tag\"} or {\"items\"}. Without any of them, items can be added to it.", `{"items":["01890a5d-ac96-774b-bcce-b302099a8057"]}`)
+			Says("What is in it: {\"folderId\"}, {\"tag\"} or {\"items\"}. Without any of them, items can be added to it.",
+				`{"items":["01890a5d-ac96-774b-bcce-b302099a8057"]}`)
 	}
 	f.slug(s, "slug")
 	f.sharing(s)
@@ -97,7 +98,8 @@ func (f *Form) tags(s *field.Set) {
 
 // TagChanges binds the fields that add tags and take some away.
 func (f *Form) TagChanges(s *field.Set) {
-	s.Texts("addTags", &f.NewTags, CleanTag, MaxTags, MaxTag).Says("Names of tags to add to those that it has; unknown tags are created.", `["travel"]`)
+	s.Texts("addTags", &f.NewTags, CleanTag, MaxTags, MaxTag).
+		Says("Names of tags to add to those that it has; unknown tags are created.", `["travel"]`)
 	s.Texts("removeTags", &f.OldTags, CleanTag, MaxTags, MaxTag).Says("Names of tags to take away.", `[]`)
 }
 
@@ -117,7 +119,8 @@ func (f *Form) sharing(s *field.Set) {
 	s.Time("expiresAt", &f.Expires).Says("When it expires for others; null is never.", `"2030-01-01T00:00:00.000Z"`)
 	s.Bool("logVisits", &f.Logged).Says("Whether its owner can see each visit. Its page says so to visitors.", `false`)
 	if f.kind == Files {
-		s.Not("stripMetadata", &f.KeepMetadata).Says("Whether visitors get a picture or film without its metadata; true unless said.", `true`)
+		s.Not("stripMetadata", &f.KeepMetadata).
+			Says("Whether visitors get a picture or film without its metadata; true unless said.", `true`)
 	}
 }
 
@@ -132,8 +135,10 @@ func (u Upload) Fields(s *field.Set) {
 	u.slug(s, "slug")
 	s.ID("folderId", &u.Folder).Says("Folder to put it in.", `"01890a5d-ac96-774b-bcce-b302099a8057"`)
 	u.folderName(s)
-	s.IDs("tagIds", &u.AddTags, MaxTags).Says("Tags to attach, by id (a JSON array).", `["01890a5d-ac96-774b-bcce-b302099a8057"]`)
-	s.Texts("newTags", &u.NewTags, CleanTag, MaxTags, MaxTag).Says("Tags to attach, by name, separated by commas.", `["beach","2024"]`)
+	s.IDs("tagIds", &u.AddTags, MaxTags).
+		Says("Tags to attach, by id (a JSON array).", `["01890a5d-ac96-774b-bcce-b302099a8057"]`)
+	s.Texts("newTags", &u.NewTags, CleanTag, MaxTags, MaxTag).
+		Says("Tags to attach, by name, separated by commas.", `["beach","2024"]`)
 	u.tags(s)
 	u.sharing(s)
 }
@@ -158,7 +163,8 @@ func (e Edit) Fields(s *field.Set) {
 	e.TagChanges(s)
 	if e.kind.Versioned() {
 		s.Bool("keepVersion", &e.KeepVersion, field.WriteOnly).
-			Says("Keeps the text that this replaces as a version, even if the same writer wrote it within the last five minutes.", `false`)
+			Says("Keeps the text that this replaces as a version, even if the same writer wrote it "+
+				"within the last five minutes.", `false`)
 	}
 }
 

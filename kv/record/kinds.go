@@ -49,20 +49,43 @@ type Body interface {
 
 // The kinds of content.
 var (
-	Files     = &Kind{1, "file", "files", 1, "views", "maxViews", 1 << 20, func() Body { return new(File) }, fileView}
-	Bookmarks = &Kind{2, "bookmark", "bookmarks", 2, "views", "maxViews", 1 << 20, func() Body { return new(Bookmark) }, bookmarkView}
-	Notes     = &Kind{3, "note", "notes", 1, "views", "maxViews", 4 << 20, func() Body { return new(Note) }, noteView}
-	Snippets  = &Kind{4, "snippet", "snippets", 1, "views", "maxViews", 4 << 20, func() Body { return new(Snippet) }, snippetView}
-	Recipes   = &Kind{5, "recipe", "recipes", 1, "views", "maxViews", 4 << 20, func() Body { return new(Recipe) }, recipeView}
-	Games     = &Kind{6, "game", "games", 2, "views", "maxViews", 1 << 20, func() Body { return &Game{Rating: -1, Playtime: -1} }, gameView}
-	Links     = &Kind{7, "shortlink", "shorten", 1, "clicks", "maxClicks", 1 << 20, func() Body { return new(Link) }, linkView}
-
-	Collections = &Kind{8, "collection", "collections", 1, "views", "maxViews", 1 << 20, func() Body { return &Collection{Sort: Manual, Download: true} }, collectionView}
+	Files = &Kind{
+		Code: 1, Name: "file", Path: "files", Shape: 1, Counter: "views", Limit: "maxViews", MaxBody: 1 << 20,
+		New: func() Body { return new(File) }, view: fileView,
+	}
+	Bookmarks = &Kind{
+		Code: 2, Name: "bookmark", Path: "bookmarks", Shape: 2, Counter: "views", Limit: "maxViews", MaxBody: 1 << 20,
+		New: func() Body { return new(Bookmark) }, view: bookmarkView,
+	}
+	Notes = &Kind{
+		Code: 3, Name: "note", Path: "notes", Shape: 1, Counter: "views", Limit: "maxViews", MaxBody: 4 << 20,
+		New: func() Body { return new(Note) }, view: noteView,
+	}
+	Snippets = &Kind{
+		Code: 4, Name: "snippet", Path: "snippets", Shape: 1, Counter: "views", Limit: "maxViews", MaxBody: 4 << 20,
+		New: func() Body { return new(Snippet) }, view: snippetView,
+	}
+	Recipes = &Kind{
+		Code: 5, Name: "recipe", Path: "recipes", Shape: 1, Counter: "views", Limit: "maxViews", MaxBody: 4 << 20,
+		New: func() Body { return new(Recipe) }, view: recipeView,
+	}
+	Games = &Kind{
+		Code: 6, Name: "game", Path: "games", Shape: 2, Counter: "views", Limit: "maxViews", MaxBody: 1 << 20,
+		New: func() Body { return &Game{Rating: -1, Playtime: -1} }, view: gameView,
+	}
+	Links = &Kind{
+		Code: 7, Name: "shortlink", Path: "shorten", Shape: 1, Counter: "clicks", Limit: "maxClicks", MaxBody: 1 << 20,
+		New: func() Body { return new(Link) }, view: linkView,
+	}
+	Collections = &Kind{
+		Code: 8, Name: "collection", Path: "collections", Shape: 1, Counter: "views", Limit: "maxViews", MaxBody: 1 << 20,
+		New: func() Body { return &Collection{Sort: Manual, Download: true} }, view: collectionView,
+	}
 )
 
 // Kinds lists every kind, Files first, each at the place of its Code. A new kind is one
-// struct with a Fields method and one row at the end. Its view may be empty: names, labels and controls then
-// follow from its fields.
+// struct with a Fields method and one row at the end. Its view may be empty: names, labels and
+// controls then follow from its fields.
 var Kinds = []*Kind{Files, Bookmarks, Notes, Snippets, Recipes, Games, Links, Collections}
 
 // Versioned reports whether earlier texts of records of the kind are kept.
@@ -90,7 +113,8 @@ func (b *File) Fields(f *field.Set) {
 		Says("The media type, worked out from the bytes and the name.", `"image/jpeg"`)
 	f.Number("size", &b.Size, 0, 1<<53, field.ReadOnly).Says("Size in bytes.", `48213`)
 	f.Text("sha256", &b.SHA256, 64, field.ReadOnly).
-		Says("SHA-256 of the content in lower-case hexadecimal.", `"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"`)
+		Says("SHA-256 of the content in lower-case hexadecimal.",
+			`"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"`)
 	f.Text("description", &b.Description, MaxDescription).Says("Free text.", `"Beach at noon"`)
 }
 
@@ -105,7 +129,9 @@ func (b *Bookmark) Fields(f *field.Set) {
 		Says("The page: an absolute http or https address.", `"https://go.dev/"`)
 	f.Ruled("title", &b.Name, CleanTitle, "", MaxName).Says("Title of the page.", `"The Go language"`)
 	f.Text("description", &b.Description, MaxDescription).Says("Free text.", `"Language home"`)
-	f.URL("imageUrl", &b.ImageURL).Says("Address of a picture of the page; filled in from the page while link checks are on.", `"https://go.dev/images/logo.svg"`)
+	f.URL("imageUrl", &b.ImageURL).
+		Says("Address of a picture of the page; filled in from the page while link checks are on.",
+			`"https://go.dev/images/logo.svg"`)
 }
 
 func (b *Bookmark) Title() string { return cmp.Or(b.Name, b.URL) }
@@ -144,7 +170,8 @@ func (b *Snippet) Named() string { return strings.TrimSpace(b.Name) }
 type Recipe struct{ Name, Description, Ingredients, Instructions, ImageURL string }
 
 func (b *Recipe) Fields(f *field.Set) {
-	f.Ruled("title", &b.Name, CleanTitle, "", MaxName, field.Required, field.Filled).Says("Name of the dish.", `"Pancakes"`)
+	f.Ruled("title", &b.Name, CleanTitle, "", MaxName, field.Required, field.Filled).
+		Says("Name of the dish.", `"Pancakes"`)
 	f.Text("description", &b.Description, MaxDescription).Says("Free text.", `"For four"`)
 	f.LongText("ingredients", &b.Ingredients, MaxContent).Says("Ingredients, in Markdown.", `"- 2 eggs\n- 250 ml milk"`)
 	f.LongText("instructions", &b.Instructions, MaxContent).Says("Steps, in Markdown.", `"1. Whisk\n2. Fry"`)
@@ -168,7 +195,8 @@ type Game struct {
 }
 
 func (b *Game) Fields(f *field.Set) {
-	f.Ruled("title", &b.Name, CleanTitle, "", MaxName, field.Required, field.Filled).Says("Name of the game.", `"Outer Wilds"`)
+	f.Ruled("title", &b.Name, CleanTitle, "", MaxName, field.Required, field.Filled).
+		Says("Name of the game.", `"Outer Wilds"`)
 	f.Text("platform", &b.Platform, MaxName).Says("What it is played on.", `"Steam Deck"`)
 	field.MaybeChoice(f, "status", &b.Status, GameStatuses).Says("Progress in the game.", `"playing"`)
 	f.MaybeNumber("rating", &b.Rating, 0, 10).Says("0 (worst) to 10 (best).", `9`)
@@ -233,11 +261,16 @@ func (b *Collection) Fields(f *field.Set) {
 
 // shared binds the fields that visitors see too.
 func (b *Collection) shared(f *field.Set) {
-	f.Ruled("title", &b.Name, CleanTitle, "", MaxName, field.Required, field.Filled).Says("Title of the collection.", `"Summer 2024"`)
+	f.Ruled("title", &b.Name, CleanTitle, "", MaxName, field.Required, field.Filled).
+		Says("Title of the collection.", `"Summer 2024"`)
 	f.Text("description", &b.Description, MaxDescription).Says("Free text.", `"Two weeks by the sea"`)
-	f.ID("cover", &b.Cover).Says("Item whose picture stands for the collection; null is the first picture.", `"01890a5d-ac96-774b-bcce-b302099a8057"`)
-	field.Choice(f, "sort", &b.Sort, Arrangements).Says("Order of the items; manual is the order in which they were put.", `"manual"`)
-	f.Bool("allowDownload", &b.Download).Says("Whether visitors are offered downloads. Anyone who can see an item can save it.", `true`)
+	f.ID("cover", &b.Cover).
+		Says("Item whose picture stands for the collection; null is the first picture.",
+			`"01890a5d-ac96-774b-bcce-b302099a8057"`)
+	field.Choice(f, "sort", &b.Sort, Arrangements).
+		Says("Order of the items; manual is the order in which they were put.", `"manual"`)
+	f.Bool("allowDownload", &b.Download).
+		Says("Whether visitors are offered downloads. Anyone who can see an item can save it.", `true`)
 }
 
 func (b *Collection) Title() string { return b.Name }

@@ -29,7 +29,8 @@ const SlugPattern = `^[A-Za-z0-9][A-Za-z0-9._~@-]{0,127}$`
 var reserved = func() map[string]bool {
 	words := map[string]bool{}
 	for w := range strings.FieldsSeq(`about account admin api app apps assets auth backup bookmarks callback captcha
-		claim collections css dashboard device docs download downloads edit embed error events extension extension.zip favicon.ico
+		claim collections css dashboard device docs download downloads edit embed error events extension
+		extension.zip favicon.ico
 		feed files folders g game games health healthz help home hook hooks i icon icons image images import export
 		index index.html install integrations js keys link links live login logout manifest.json manifest.webmanifest
 		me media metrics new note notes oauth openapi openapi.json p page pages password ping preview privacy public
@@ -194,8 +195,9 @@ func Spellings(address string) []string {
 // who follows a link.
 var tracking = func() map[string]bool {
 	names := map[string]bool{}
-	for n := range strings.FieldsSeq(`fbclid gclid gclsrc dclid gbraid wbraid msclkid yclid twclid ttclid li_fat_id igshid igsh mc_cid mc_eid
-		mkt_tok vero_id oly_anon_id oly_enc_id _hsenc _hsmi __hstc __hssc __hsfp srsltid _openstat wickedid rb_clickid s_cid ml_subscriber ml_subscriber_hash`) {
+	for n := range strings.FieldsSeq(`fbclid gclid gclsrc dclid gbraid wbraid msclkid yclid twclid ttclid
+		li_fat_id igshid igsh mc_cid mc_eid mkt_tok vero_id oly_anon_id oly_enc_id _hsenc _hsmi __hstc __hssc __hsfp
+		srsltid _openstat wickedid rb_clickid s_cid ml_subscriber ml_subscriber_hash`) {
 		names[n] = true
 	}
 	return names
@@ -399,6 +401,8 @@ func FolderForm(f Folder) *LabelForm {
 
 // Fields is the shape of a create and a patch.
 func (f *LabelForm) Fields(s *field.Set) {
-	s.Ruled("name", &f.Name, f.rule, "", f.max, field.Required, field.Filled).Says("Name; unique, ignoring case.", `"travel"`)
-	s.Ruled("color", &f.Color, CleanColor, `^#?([0-9A-Fa-f]{3}|[0-9A-Fa-f]{6})$`, 7).Says("Colour; # may be left out and three digits stand for six.", `"#3B82F6"`)
+	s.Ruled("name", &f.Name, f.rule, "", f.max, field.Required, field.Filled).
+		Says("Name; unique, ignoring case.", `"travel"`)
+	s.Ruled("color", &f.Color, CleanColor, `^#?([0-9A-Fa-f]{3}|[0-9A-Fa-f]{6})$`, 7).
+		Says("Colour; # may be left out and three digits stand for six.", `"#3B82F6"`)
 }

@@ -51,7 +51,8 @@ func (v *Shown) Fields(s *field.Set) {
 	s.Shown("kind", field.Schema{Type: "string", Enum: []string{k.Name}}, func(dst []byte) []byte {
 		return field.AppendString(dst, v.Kind.Name)
 	}).Says("Kind of the item.", strconv.Quote(k.Name))
-	s.Ruled("slug", &v.Slug, CleanSlug, SlugPattern, MaxSlug).Says("Public identifier, unique among all items.", `"summer-24"`)
+	s.Ruled("slug", &v.Slug, CleanSlug, SlugPattern, MaxSlug).
+		Says("Public identifier, unique among all items.", `"summer-24"`)
 	if k == Collections {
 		v.collectionFields(s)
 	} else {
@@ -75,14 +76,17 @@ func (v *Shown) Fields(s *field.Set) {
 		s.Shown("tags", field.Schema{Type: "array", Items: &field.Schema{Type: "string"}}, v.AppendTagNames).
 			Says("Names of its tags.", `["travel","2024"]`)
 	}
-	s.Number(k.Counter, &v.Views, 0, 1<<53, field.ReadOnly, field.Counter).Says("How many times others have opened it.", `3`)
+	s.Number(k.Counter, &v.Views, 0, 1<<53, field.ReadOnly, field.Counter).
+		Says("How many times others have opened it.", `3`)
 	s.Count(k.Limit, &v.Limit).Says("How many times others may open it; null is no limit.", `10`)
 	field.MaybeChoice(s, "maxViewsAction", &v.AtLimit, Actions).
 		Says("What happens when the limit is reached; null is make_private.", `"make_private"`)
 	s.Time("expiresAt", &v.Expires).Says("When it expires for others; null is never.", `"2030-01-01T00:00:00.000Z"`)
 	s.Bool("logVisits", &v.Logged).Says("Whether its owner can see each visit.", `false`)
-	s.Time("createdAt", &v.Created, field.ReadOnly, field.Always).Says("When it was created.", `"2026-01-02T03:04:05.678Z"`)
-	s.Time("updatedAt", &v.Updated, field.ReadOnly, field.Always).Says("When its owner last changed it.", `"2026-01-02T03:04:05.678Z"`)
+	s.Time("createdAt", &v.Created, field.ReadOnly, field.Always).
+		Says("When it was created.", `"2026-01-02T03:04:05.678Z"`)
+	s.Time("updatedAt", &v.Updated, field.ReadOnly, field.Always).
+		Says("When its owner last changed it.", `"2026-01-02T03:04:05.678Z"`)
 	if k == Bookmarks && !v.Visitor {
 		v.pageFields(s)
 	}
@@ -114,7 +118,8 @@ func (v *Shown) collectionFields(s *field.Set) {
 			Says("How many items visitors do not see in it, because they have a password, a limit or an end of their own.", `0`)
 		source := field.Schema{Type: "object", Members: field.Of(&SourceRef{}).Fields()}
 		s.Shown("source", source, func(dst []byte) []byte { return field.AppendJSON(dst, &SourceRef{c.Folder, c.TagName}) }).
-			Says("What is in it: a folder, a tag, or, if both are null, the items that were added to it.", `{"folderId":null,"tag":null}`)
+			Says("What is in it: a folder, a tag, or, if both are null, the items that were added to it.",
+				`{"folderId":null,"tag":null}`)
 	}
 	s.Shown("zipUrl", field.Schema{Type: "string", Format: "uri", Nullable: true}, func(dst []byte) []byte {
 		if !c.Download {
@@ -122,7 +127,8 @@ func (v *Shown) collectionFields(s *field.Set) {
 		}
 		dst = v.appendURL(dst, "/x/")
 		return append(dst[:len(dst)-1], `.zip"`...)
-	}).Says("Address of a zip of everything in it; null if it may not be downloaded.", `"https://kist.example.org/x/summer-24.zip"`)
+	}).Says("Address of a zip of everything in it; null if it may not be downloaded.",
+		`"https://kist.example.org/x/summer-24.zip"`)
 }
 
 // SourceRef is the source of a collection as the collection names it.
@@ -145,7 +151,8 @@ func (v *Shown) pageFields(s *field.Set) {
 	s.Shown("reachable", field.Schema{Type: "string", Enum: field.Words(Reaches)}, func(dst []byte) []byte {
 		return field.AppendString(dst, string(cmp.Or(v.Page.State, NotKnown)))
 	}).Says("Whether the page can be reached: no after three days of failures; unknown before the first check.", `"yes"`)
-	s.Time("checkedAt", &v.Page.Checked, field.ReadOnly).Says("When the page was last checked; null is never.", `"2026-01-02T03:04:05.678Z"`)
+	s.Time("checkedAt", &v.Page.Checked, field.ReadOnly).
+		Says("When the page was last checked; null is never.", `"2026-01-02T03:04:05.678Z"`)
 	s.Time("unreachableSince", &v.Page.Gone, field.ReadOnly).
 		Says("Since when the page has been unreachable; null if it is reachable or its state is unknown.", `null`)
 	s.Shown("iconUrl", field.Schema{Type: "string", Format: "uri", Nullable: true}, func(dst []byte) []byte {
@@ -153,7 +160,9 @@ func (v *Shown) pageFields(s *field.Set) {
 			return append(dst, "null"...)
 		}
 		return v.appendURL(dst, "/t/")
-	}).Says("Address on this server of the icon of the page's site, a PNG of at most 64 pixels, for everyone who may see the bookmark; null if there is none. The server fetches it in the background.", `"https://kist.example.org/t/summer-24"`)
+	}).Says("Address on this server of the icon of the page's site, a PNG of at most 64 pixels, "+
+		"for everyone who may see the bookmark; null if there is none. The server fetches it in the background.",
+		`"https://kist.example.org/t/summer-24"`)
 }
 
 // MetadataWords say what visitors get of the metadata in a file.
@@ -177,10 +186,13 @@ func (v *Shown) metadataFields(s *field.Set) {
 			word = "kept"
 		}
 		return field.AppendString(dst, word)
-	}).Says("What visitors get of the metadata in a picture or film, such as where it was taken: none, there is none; removed, they get the file without it; "+
-		"kept, they get it, because stripMetadata is false or nothing is removed from this format; unreadable, the structure of the file cannot be understood, so they get it as it is; "+
+	}).Says("What visitors get of the metadata in a picture or film, such as where it was taken: none, there is none; "+
+		"removed, they get the file without it; "+
+		"kept, they get it, because stripMetadata is false or nothing is removed from this format; "+
+		"unreadable, the structure of the file cannot be understood, so they get it as it is; "+
 		"null, nobody has looked yet. The owner always gets the uploaded bytes, of which sha256 and size are.", `"removed"`)
-	s.Shown("metadataFound", field.Schema{Type: "array", Items: &field.Schema{Type: "string", Enum: MetadataKinds}}, func(dst []byte) []byte {
+	found := field.Schema{Type: "array", Items: &field.Schema{Type: "string", Enum: MetadataKinds}}
+	s.Shown("metadataFound", found, func(dst []byte) []byte {
 		return field.AppendList(dst, v.metadata().kinds(), field.AppendString)
 	}).Says("What the metadata is about.", `["camera","gps","time"]`)
 }
@@ -223,7 +235,9 @@ func (v *Shown) AppendTagNames(dst []byte) []byte {
 }
 
 func (v *Shown) appendTagRefs(dst []byte) []byte {
-	return field.AppendList(dst, v.TagList, func(dst []byte, t Tag) []byte { return field.AppendJSON(dst, &TagRef{t.ID, t.Name, t.Color}) })
+	return field.AppendList(dst, v.TagList, func(dst []byte, t Tag) []byte {
+		return field.AppendJSON(dst, &TagRef{t.ID, t.Name, t.Color})
+	})
 }
 
 // FolderRef is a folder as a file names it.

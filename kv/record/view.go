@@ -45,7 +45,7 @@ type Input struct {
 	List  []string `json:"list,omitempty"` // suggestions
 
 	// These follow from the field.
-	Type       string  `json:"type,omitempty"` // url, text (of several lines), number, choice, check, time or folder; "" is a line
+	Type       string  `json:"type,omitempty"` // url, text (of lines), number, choice, check, time, folder; "" is a line
 	Choices    Choices `json:"choices,omitempty"`
 	Required   bool    `json:"required,omitempty"`   // must not be empty
 	KeepSpaces bool    `json:"keepSpaces,omitempty"` // is sent as it was typed, even if empty
@@ -74,7 +74,9 @@ func (c Choices) MarshalJSON() ([]byte, error) {
 	for i, choice := range c {
 		values[i] = choice.Value
 	}
-	return field.AppendMembers(nil, values, func(dst []byte, value string) []byte { return field.AppendString(dst, c.Words(value)) }), nil
+	return field.AppendMembers(nil, values, func(dst []byte, value string) []byte {
+		return field.AppendString(dst, c.Words(value))
+	}), nil
 }
 
 // Words are the words for a value.
@@ -97,7 +99,8 @@ func (v *View) Input(name string) Input {
 // and FIELD, FIELD.hint and FIELD.CHOICE.
 func (v View) Translated(word func(key, english string) string) View {
 	for key, text := range map[string]*string{
-		"one": &v.One, "many": &v.Many, "count.one": &v.Count.One, "count.other": &v.Count.Other, "prompt": &v.Prompt, "none": &v.None,
+		"one": &v.One, "many": &v.Many, "count.one": &v.Count.One, "count.other": &v.Count.Other,
+		"prompt": &v.Prompt, "none": &v.None,
 	} {
 		*text = word(key, *text)
 	}
@@ -181,7 +184,8 @@ func (k *Kind) filledView() View {
 		v.Inputs = append(v.Inputs, in.filled(all[i]))
 	}
 	for _, f := range field.Of(form.Body).Fields() {
-		if f.Traits&field.ReadOnly == 0 && f.Schema().Format != "uuid" && !slices.ContainsFunc(v.Inputs, func(in Input) bool { return in.Name == f.Name }) {
+		listed := slices.ContainsFunc(v.Inputs, func(in Input) bool { return in.Name == f.Name })
+		if f.Traits&field.ReadOnly == 0 && f.Schema().Format != "uuid" && !listed {
 			v.Inputs = append(v.Inputs, Input{Name: f.Name}.filled(f))
 		}
 	}
@@ -262,8 +266,13 @@ var (
 	}
 	bookmarkView = View{
 		Icon: "bookmark", Quick: "url", Prompt: "Paste a URL to save",
-		Inputs: []Input{{Name: "url", Label: "URL"}, {Name: "title"}, {Name: "description"}, {Name: "imageUrl", Label: "Image URL"}},
-		None:   "Paste a URL above, or use the browser extension. Kist fills in the title.",
+		Inputs: []Input{
+			{Name: "url", Label: "URL"},
+			{Name: "title"},
+			{Name: "description"},
+			{Name: "imageUrl", Label: "Image URL"},
+		},
+		None: "Paste a URL above, or use the browser extension. Kist fills in the title.",
 	}
 	noteView = View{
 		Icon: "note", Quick: "content", Prompt: "Write a note …",
@@ -279,8 +288,9 @@ var (
 		Inputs: []Input{
 			{Name: "title"},
 			{Name: "language", List: []string{
-				"bash", "c", "cpp", "csharp", "css", "diff", "docker", "go", "html", "ini", "java", "javascript", "json", "kotlin", "lua", "make",
-				"markdown", "nginx", "php", "powershell", "python", "ruby", "rust", "sql", "swift", "toml", "typescript", "xml", "yaml",
+				"bash", "c", "cpp", "csharp", "css", "diff", "docker", "go", "html", "ini", "java", "javascript",
+				"json", "kotlin", "lua", "make", "markdown", "nginx", "php", "powershell", "python", "ruby", "rust",
+				"sql", "swift", "toml", "typescript", "xml", "yaml",
 			}},
 			{Name: "content", Label: "Code", Code: true},
 		},
@@ -312,13 +322,19 @@ var (
 		None: "Type a title above. Wishlist, backlog, finished: the list can be shared.",
 	}
 	linkView = View{
-		Page: "links", One: "short link", Many: "Links", Icon: "shortlink", Quick: "originalUrl", Prompt: "Paste a long URL to shorten",
+		Page: "links", One: "short link", Many: "Links", Icon: "shortlink",
+		Quick: "originalUrl", Prompt: "Paste a long URL to shorten",
 		Inputs: []Input{{Name: "originalUrl", Label: "Target URL"}, {Name: "description", Lines: 1}},
 		None:   "Paste a long URL above to get a short link, and see how often it is used.",
 	}
 	collectionView = View{
 		Icon: "collection", Quick: "title", Prompt: "Name of a collection",
-		Inputs: []Input{{Name: "title"}, {Name: "description"}, {Name: "sort", Label: "Order", Half: true}, {Name: "allowDownload", Label: "Visitors may download"}},
-		None:   "Share many things behind one link: a folder, a tag, or items that you select.",
+		Inputs: []Input{
+			{Name: "title"},
+			{Name: "description"},
+			{Name: "sort", Label: "Order", Half: true},
+			{Name: "allowDownload", Label: "Visitors may download"},
+		},
+		None: "Share many things behind one link: a folder, a tag, or items that you select.",
 	}
 )

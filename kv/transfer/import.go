@@ -50,11 +50,12 @@ type Import struct {
 	report *Moved
 	batch  []*entry
 	volume int
-	seen   map[*record.Kind]map[[16]byte]record.ID // the owner's records, by identity; a zero id was created by this import
-	pages  map[[16]byte]bool                       // pages of the bookmarks that this import has created, or would create
-	slugs  map[string]bool                         // slugs that a dry run would have given
-	moved  map[string]record.ID                    // records that have another slug than in the source, by that slug
-	last   record.ID                               // the latest record that was created
+	// The owner's records, by identity; a zero id was created by this import.
+	seen  map[*record.Kind]map[[16]byte]record.ID
+	pages map[[16]byte]bool    // pages of the bookmarks that this import has created, or would create
+	slugs map[string]bool      // slugs that a dry run would have given
+	moved map[string]record.ID // records that have another slug than in the source, by that slug
+	last  record.ID            // the latest record that was created
 }
 
 // entry is a row on its way into the store.
@@ -311,7 +312,8 @@ func (m *Import) bytes(e *entry) error {
 	case err != nil:
 		return err
 	case size > m.MaxFile:
-		return &record.Error{Fault: record.TooLarge, Text: "The file is larger than " + record.Plural(m.MaxFile, "byte") + "."}
+		text := "The file is larger than " + record.Plural(m.MaxFile, "byte") + "."
+		return &record.Error{Fault: record.TooLarge, Text: text}
 	case size > room:
 		return kv.ErrFull
 	}
@@ -540,7 +542,8 @@ func (m *Import) keep(tx *kv.Tx, e *entry, now *progress) (o outcome, err error)
 			}
 			return o, nil
 		case e.Kind == record.Links:
-			return o, &record.Error{Fault: record.Taken, Text: fmt.Sprintf("The slug %q is in use already, for something else.", form.Slug)}
+			text := fmt.Sprintf("The slug %q is in use already, for something else.", form.Slug)
+			return o, &record.Error{Fault: record.Taken, Text: text}
 		default:
 			o.remark = fmt.Sprintf("The slug %q is in use already, so it got another one.", form.Slug)
 			form.Slug = ""

@@ -117,7 +117,7 @@ type Moved struct {
 	There   int              `json:"there"`   // entries that already existed
 	Updated int              `json:"updated"` // existing entries that were filled in
 	Refused int              `json:"refused"` // entries that cannot be kept
-	Remarks []Remark         `json:"remarks"` // a row for each refused entry, and for what could not be kept of other entries
+	Remarks []Remark         `json:"remarks"` // a row for each refused entry, and for what others could not keep
 	More    int              `json:"more"`    // remarks beyond MaxRemarks
 }
 

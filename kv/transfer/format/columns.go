@@ -209,7 +209,10 @@ func links(r io.Reader, left *unread) Rows {
 			b.title(title)
 		}
 		b.address("url", url)
-		b.text("description", join(l.cell("excerpt"), l.cell("description"), l.cell("summary"), l.cell("selection"), l.cell("note"), l.cell("notes"), l.cell("highlights")), record.MaxDescription)
+		b.text("description", join(
+			l.cell("excerpt"), l.cell("description"), l.cell("summary"), l.cell("selection"),
+			l.cell("note"), l.cell("notes"), l.cell("highlights"),
+		), record.MaxDescription)
 		if cover := l.cell("cover", "image", "thumbnail"); cover != "" && !b.picture(cover) {
 			b.note("The address of the picture cannot be kept: %s", shown(cover))
 		}

@@ -46,7 +46,8 @@ func Detect(s Source) (Format, error) {
 		}
 		return "", errUnknown
 	case bytes.HasPrefix(head, []byte("mozLz40\x00")):
-		return "", unreadable("It is a compressed backup of Firefox. In Firefox, open the bookmarks' library, choose Backup, and import that file.")
+		return "", unreadable("It is a compressed backup of Firefox. " +
+			"In Firefox, open the bookmarks' library, choose Backup, and import that file.")
 	}
 	columns := map[string]bool{}
 	line, _, _ := bytes.Cut(text, []byte("\n"))
@@ -68,7 +69,8 @@ func Detect(s Source) (Format, error) {
 	return CSV, nil
 }
 
-var errUnknown = unreadable("Unknown file format. Known formats: %s. Most programs can also export bookmarks as HTML: import that.", known())
+var errUnknown = unreadable("Unknown file format. Known formats: %s. "+
+	"Most programs can also export bookmarks as HTML: import that.", known())
 
 // detectJSON detects a format by members at the beginning of a document; "" if
 // the format is unknown.

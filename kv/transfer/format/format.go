@@ -45,7 +45,10 @@ const (
 )
 
 // Formats lists the formats.
-var Formats = []Format{Netscape, Firefox, Chrome, Linkding, Karakeep, Linkwarden, Wallabag, Omnivore, Pocket, Raindrop, Instapaper, CSV, Shlink, Folder, Kist}
+var Formats = []Format{
+	Netscape, Firefox, Chrome, Linkding, Karakeep, Linkwarden, Wallabag, Omnivore, Pocket, Raindrop, Instapaper,
+	CSV, Shlink, Folder, Kist,
+}
 
 // Bounds of a source.
 const (
@@ -324,7 +327,10 @@ func (b *builder) tags(names ...string) {
 }
 
 func contains(list []any, tag string) bool {
-	return slices.ContainsFunc(list, func(t any) bool { name, _ := t.(string); return record.Fold(name) == record.Fold(tag) })
+	return slices.ContainsFunc(list, func(t any) bool {
+		name, _ := t.(string)
+		return record.Fold(name) == record.Fold(tag)
+	})
 }
 
 // clean removes the characters that no text may have.

@@ -20,7 +20,10 @@ import (
 // of that name if the document is an object. other receives each other member
 // of the document; its value is a json.Delim if it is a list or an object that
 // is not empty. An entry that is not a valid object comes with the reason.
-func entries(r io.Reader, name string, other func(member string, value any), each func(n int, o field.Object, wrong error) bool) error {
+func entries(
+	r io.Reader, name string,
+	other func(member string, value any), each func(n int, o field.Object, wrong error) bool,
+) error {
 	limit := &gauge{r: bufio.NewReader(r), most: MaxEntry, left: MaxEntry}
 	d := json.NewDecoder(limit)
 	list := func() error {
@@ -130,7 +133,10 @@ func broken(err error, why string) error {
 // ofList makes rows from the entries of a list in JSON. other may make a row
 // from a member of the document, and reports whether it knows the member; nil
 // knows none.
-func ofList(r io.Reader, name string, left *unread, other func(member string, value any) (row *Row, known bool), row func(at string, e *entry) Row) Rows {
+func ofList(
+	r io.Reader, name string, left *unread,
+	other func(member string, value any) (row *Row, known bool), row func(at string, e *entry) Row,
+) Rows {
 	return func(yield func(Row, error) bool) {
 		more := true
 		err := entries(r, name, func(member string, value any) {
@@ -183,7 +189,8 @@ func number(o field.Object, name string) string {
 func linkding(s Source) Rows {
 	page := func(member string, value any) (*Row, bool) {
 		if member == "next" && value != nil {
-			return &Row{At: "the whole", Whole: true, Notes: []string{"This is one page of several: ask linkding's API with a larger limit, or import its HTML export."}}, true
+			note := "This is one page of several: ask linkding's API with a larger limit, or import its HTML export."
+			return &Row{At: "the whole", Whole: true, Notes: []string{note}}, true
 		}
 		return nil, member == "count" || member == "next" || member == "previous"
 	}
@@ -268,7 +275,8 @@ func karakeepRow(at string, e *entry, lists map[string]string) Row {
 		b = build(record.Bookmarks, at)
 		b.title(e.first("title"))
 		b.address("url", content.text("url"))
-		b.text("description", join(e.text("description"), content.text("description"), e.text("summary"), e.text("note")), record.MaxDescription)
+		all := join(e.text("description"), content.text("description"), e.text("summary"), e.text("note"))
+		b.text("description", all, record.MaxDescription)
 		b.pictureOf(e, "imageUrl")
 		if b.Fields["imageUrl"] == nil {
 			b.pictureOf(content, "imageUrl")
@@ -285,7 +293,7 @@ func karakeepRow(at string, e *entry, lists map[string]string) Row {
 			b.Name, _, _ = strings.Cut(body, "\n")
 		}
 	default:
-		return Row{At: at, Name: clean(e.text("title")), Refused: "It is a file that was uploaded, and the export does not have its bytes."}
+		return Row{At: at, Name: clean(e.text("title")), Refused: noBytes}
 	}
 	b.set("isFavorite", e.yes("favourited"))
 	b.tags(e.texts("tags")...)

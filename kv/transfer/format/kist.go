@@ -62,7 +62,10 @@ func (v *Carried) Fields(s *field.Set) {
 // AppendRecord appends the line of a record; used is the number of views
 // against its limit. c is for collections.
 func AppendRecord(dst []byte, v *record.Shown, used int64, c *Carried) []byte {
-	p := record.Past{Created: v.Created, Updated: v.Updated, Password: v.Password, Views: v.Views, Used: used, Reached: v.Reached}
+	p := record.Past{
+		Created: v.Created, Updated: v.Updated, Password: v.Password,
+		Views: v.Views, Used: used, Reached: v.Reached,
+	}
 	l := &line{v, past{&p, nil}, c}
 	if v.Kind == record.Files {
 		l.past.folder = &v.FolderName
@@ -114,7 +117,8 @@ func versionRow(left *unread) func(string, field.Object) Row {
 			return Row{At: at, Name: l.slug, Refused: sentence(err)}
 		}
 		leftOver(left, "versions.", o, known)
-		return Row{At: at, Name: l.slug, Kind: record.Kinds[i], Version: &Version{l.slug, l.VersionHead, field.AppendJSON(nil, b)}}
+		version := &Version{l.slug, l.VersionHead, field.AppendJSON(nil, b)}
+		return Row{At: at, Name: l.slug, Kind: record.Kinds[i], Version: version}
 	}
 }
 
@@ -210,7 +214,8 @@ func readKist(z *zip.Reader, left *unread, yield func(Row) bool) error {
 		return err
 	}
 	for _, k := range record.Kinds {
-		known := members(&line{&record.Shown{Record: record.Record{Kind: k, KeepMetadata: true, Share: record.Share{Logged: true}}}, past{new(record.Past), nil}, new(Carried)})
+		r := record.Record{Kind: k, KeepMetadata: true, Share: record.Share{Logged: true}}
+		known := members(&line{&record.Shown{Record: r}, past{new(record.Past), nil}, new(Carried)})
 		known["folderName"] = k == record.Files
 		if err := each(KindName(k), func(at string, o field.Object) Row {
 			row := kistRow(at, k, o, files)
@@ -276,7 +281,8 @@ func checkManifest(f *zip.File) error {
 		return unreadable("It is not an export of kist.")
 	}
 	if n, err := strconv.Atoi(number(o, "version")); err != nil || n < 1 || n > version {
-		return unreadable("It is an export of version %s, and this kist reads up to %d; use a newer kist.", number(o, "version"), version)
+		return unreadable("It is an export of version %s, and this kist reads up to %d; use a newer kist.",
+			number(o, "version"), version)
 	}
 	return nil
 }
@@ -348,7 +354,8 @@ func labelRow(isFolder bool, left *unread) func(string, field.Object) Row {
 }
 
 func kistRow(at string, k *record.Kind, o field.Object, files map[string]*zip.File) Row {
-	row := Row{At: at, Name: or(or(text(o, "title"), text(o, "originalName")), text(o, "slug")), Kind: k, Fields: o, Exact: true}
+	name := or(or(text(o, "title"), text(o, "originalName")), text(o, "slug"))
+	row := Row{At: at, Name: name, Kind: k, Fields: o, Exact: true}
 	if err := field.Create(past{&row.Past, &row.Folder}, o); err != nil {
 		return Row{At: at, Name: row.Name, Refused: sentence(err)}
 	}

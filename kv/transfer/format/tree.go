@@ -121,7 +121,8 @@ func (t tree) read(s Source) Rows {
 		if !more {
 			return
 		}
-		if beyond > 0 && !yield(Row{At: "folders", Whole: true, Notes: []string{fmt.Sprintf("Only the first %d folders became tags; %d did not.", maxTreeNames, beyond)}}, nil) {
+		note := fmt.Sprintf("Only the first %d folders became tags; %d did not.", maxTreeNames, beyond)
+		if beyond > 0 && !yield(Row{At: "folders", Whole: true, Notes: []string{note}}, nil) {
 			return
 		}
 		if err != nil {
@@ -350,7 +351,7 @@ var linkwarden = tree{
 		name := e.text("name")
 		address := e.text("url")
 		if kind := text(e.o, "type"); address == "" && kind != "" && kind != "url" {
-			return Row{At: at, Name: clean(name), Refused: "It is a file that was uploaded, and the export does not have its bytes."}
+			return Row{At: at, Name: clean(name), Refused: noBytes}
 		}
 		e.text("type")
 		b := build(record.Bookmarks, at)

@@ -56,7 +56,8 @@ func (u *unread) tell(yield func(Row, error) bool) bool {
 	if u.more == 0 {
 		return true
 	}
-	return yield(Row{At: "other " + u.what + "s", Whole: true, Notes: []string{fmt.Sprintf("These are not imported; they have %d values.", u.more)}}, nil)
+	note := fmt.Sprintf("These are not imported; they have %d values.", u.more)
+	return yield(Row{At: "other " + u.what + "s", Whole: true, Notes: []string{note}}, nil)
 }
 
 // after yields the rows, and then those about unread values. These come before
@@ -238,3 +239,6 @@ func shown(value string) string {
 	}
 	return value
 }
+
+// noBytes is why an entry that was a file is refused.
+const noBytes = "It is a file that was uploaded, and the export does not have its bytes."

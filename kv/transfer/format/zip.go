@@ -54,7 +54,8 @@ var errDirectory = unreadable("The zip has too many entries; unpack it yourself 
 var errFiles = unreadable("The export has too many files. Ask the operator of the server to import it: " +
 	"the command kist import takes about 500 000 files.")
 
-var errBomb = unreadable("The zip would unpack to more than %d times its size; unpack it yourself and import the folder, or a tar of it.", unpackedRatio)
+var errBomb = unreadable("The zip would unpack to more than %d times its size; "+
+	"unpack it yourself and import the folder, or a tar of it.", unpackedRatio)
 
 func openZip(s Source) (*zip.Reader, error) {
 	b := &budget{ReaderAt: s.R, left: maxDirectory, over: errDirectory}
@@ -153,7 +154,8 @@ func eachPart(z *zip.Reader, which func(*zip.File) bool, read func(io.Reader) Ro
 				yield(Row{}, unreadable("%q in the zip is damaged.", f.Name))
 				return
 			}
-			if note := ofCharset(charset); note != "" && !yield(Row{At: path.Base(f.Name), Whole: true, Notes: []string{note}}, nil) {
+			note := ofCharset(charset)
+			if note != "" && !yield(Row{At: path.Base(f.Name), Whole: true, Notes: []string{note}}, nil) {
 				return
 			}
 			r, err := f.Open()
