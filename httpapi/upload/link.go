@@ -216,12 +216,9 @@ func typeRefused(q *inbox.Request) error {
 
 // receiveFiles receives the files of a sender's form. A repetition with the same Idempotency-Key gets
 // the items of the first request.
-func receiveFiles(c *web.Request, q *inbox.Request) (items []*inbox.Item, err error) {
+func receiveFiles(c *web.Request, q *inbox.Request) ([]*inbox.Item, error) {
 	from := limit.Network(c.Addr).String()
-	key, err := web.IdempotencyKey(c.R)
-	if err == nil && key != "" {
-		key, err = inbox.SenderKey(c.Site.Store, q, from, "files "+key)
-	}
+	key, err := senderKey(c, q, from)
 	if err != nil {
 		return nil, err
 	}
@@ -229,37 +226,25 @@ func receiveFiles(c *web.Request, q *inbox.Request) (items []*inbox.Item, err er
 	if err != nil {
 		return nil, err
 	}
-	var earlier *jobs.IdempotentAnswer
 	if key != "" {
 		leave, err := c.Site.Repeats.Enter(c, key)
 		if err != nil {
 			return nil, err
 		}
 		defer leave()
-		err = c.Site.Store.View(func(tx *kv.Tx) error { earlier, err = jobs.FindSenderAnswer(tx, q.Owner, key); return err })
-		if err == nil {
-			return repeatFiles(c, m, key, earlier)
-		} else if !kv.Missing(err) {
-			return nil, err
-		}
+	}
+	earlier, err := earlierReceipts(c, q, key)
+	if err != nil && !kv.Missing(err) {
+		return nil, err
+	}
+	if earlier != nil {
+		return repeatFiles(c, m, key, earlier)
 	}
 	if err := session.RequireCaptcha(c, q); err != nil { // a repetition has used it up
 		return nil, err
 	}
-	minimum, limit := max(0, c.R.ContentLength-formOverhead), int64(reserved)
-	if m.File < limit/MaxParts { // the maximum for a body at this link
-		limit = m.File * MaxParts
-	}
-	if told := c.R.ContentLength; told >= 0 {
-		limit = min(limit, told)
-	}
-	switch {
-	case minimum > m.Disk:
-		return nil, kv.ErrFull
-	case minimum/MaxParts > m.File:
-		return nil, m.ErrTooLarge(m.File + 1)
-	}
-	place, err := inbox.Reserve(c.Site.Store, c.R.Context(), q, from, minimum, limit)
+
+	place, err := reserveForm(c, q, from, m)
 	if err != nil {
 		return nil, err
 	}
@@ -268,10 +253,69 @@ func receiveFiles(c *web.Request, q *inbox.Request) (items []*inbox.Item, err er
 			c.Site.Log.Error("cannot release the reservation of an upload", "requestId", c.ID, "error", err)
 		}
 	}()
+	m.within(c, q, place)
+
+	in := NewIntake(c.Site)
+	in.Strangers = true
+	defer in.Close()
+	form, fields, err := in.readSenderForm(c, m)
+	if err != nil {
+		return nil, err
+	}
+	if err := in.Keep(c.R.Context()); err != nil {
+		return nil, err
+	}
+	return in.receive(c, q, place, form, key, Fingerprint(c, key, in.Files, fields))
+}
+
+// senderKey is the key under which the answer to this request is kept, or "" if the sender gave none.
+func senderKey(c *web.Request, q *inbox.Request, from string) (string, error) {
+	key, err := web.IdempotencyKey(c.R)
+	if err != nil || key == "" {
+		return "", err
+	}
+	return inbox.SenderKey(c.Site.Store, q, from, "files "+key)
+}
+
+// earlierReceipts is the answer to an earlier request with the same key; Missing if there is none.
+func earlierReceipts(c *web.Request, q *inbox.Request, key string) (a *jobs.IdempotentAnswer, err error) {
+	if key == "" {
+		return nil, record.NotFound("answer")
+	}
+	err = c.Site.Store.View(func(tx *kv.Tx) error {
+		a, err = jobs.FindSenderAnswer(tx, q.Owner, key)
+		return err
+	})
+	return a, err
+}
+
+// reserveForm reserves what the body needs at least, and a little for its beginning.
+func reserveForm(c *web.Request, q *inbox.Request, from string, m *Budget) (*inbox.Reservation, error) {
+	told := c.R.ContentLength // -1 if the client does not say
+	minimum, first := max(0, told-formOverhead), int64(reserved)
+	if m.File < first/MaxParts { // the maximum for a body at this link
+		first = m.File * MaxParts
+	}
+	if told >= 0 {
+		first = min(first, told)
+	}
+	switch {
+	case minimum > m.Disk:
+		return nil, kv.ErrFull
+	case minimum/MaxParts > m.File:
+		return nil, m.ErrTooLarge(m.File + 1)
+	}
+	return inbox.Reserve(c.Site.Store, c.R.Context(), q, from, minimum, first)
+}
+
+// within makes the budget that of a reservation, which grows as files and bytes come. It takes only
+// files that the link accepts.
+func (m *Budget) within(c *web.Request, q *inbox.Request, place *inbox.Reservation) {
 	m.Left = place.Bytes()
 	files := 0
 	m.next = func() error {
-		if files++; files == 1 {
+		files++
+		if files == 1 {
 			return nil // its place is already reserved
 		}
 		return place.Another()
@@ -288,12 +332,13 @@ func receiveFiles(c *web.Request, q *inbox.Request) (items []*inbox.Item, err er
 		}
 		return nil
 	}
-	in := NewIntake(c.Site)
-	in.Strangers = true
-	defer in.Close()
+}
+
+// readSenderForm reads the form of a sender, and checks its fields.
+func (in *Intake) readSenderForm(c *web.Request, m *Budget) (*inbox.SenderForm, field.Object, error) {
 	fields, err := in.ReadForm(c, m)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	in.leaveOutUnchosen()
 	form := new(inbox.SenderForm)
@@ -301,23 +346,23 @@ func receiveFiles(c *web.Request, q *inbox.Request) (items []*inbox.Item, err er
 	if len(in.Files) == 0 {
 		none = field.Problems{"file": "is required"}
 	}
-	if err := web.JoinProblems(field.Create(form, fields), none); err != nil {
-		return nil, err
-	}
+	return form, fields, web.JoinProblems(field.Create(form, fields), none)
+}
 
-	if err := in.Keep(c.R.Context()); err != nil {
-		return nil, err
-	}
+// receive makes the kept files items of the owner's queue, or files if they need no approval.
+func (in *Intake) receive(
+	c *web.Request, q *inbox.Request, place *inbox.Reservation, form *inbox.SenderForm, key string, request []byte,
+) (items []*inbox.Item, err error) {
 	var came []inbox.Received
 	for _, f := range in.Files {
 		came = append(came, f.Received())
 	}
-	request := Fingerprint(c, key, in.Files, fields)
 	err = c.Site.Store.Update(func(tx *kv.Tx) (err error) {
 		if err := in.Carry(tx); err != nil {
 			return err
 		}
-		if items, err = inbox.Receive(tx, place, form, came); err != nil || key == "" {
+		items, err = inbox.Receive(tx, place, form, came)
+		if err != nil || key == "" {
 			return err
 		}
 		body, err := json.Marshal(receiptsOf(items))
