@@ -25,12 +25,14 @@ import (
 
 // appPage is a page of the owner's app, with the data that comes with it.
 type appPage struct {
-	path, id, title string       // title is the key of a text
-	asks            []string     // paths below the API's prefix, without the parameters of the page's address; after a name and | if it is not the path
-	filter          bool         // the query of the page's address filters the lists
-	kind            *record.Kind // whose list it is; nil for others
-	module          string       // the extra script that this page needs
-	admin           bool         // only for administrators
+	path, id, title string // title is the key of a text
+	// asks are paths below the API's prefix, without the parameters of the page's address. What is
+	// known under another name than its path has that and | before it.
+	asks   []string
+	filter bool         // the query of the page's address filters the lists
+	kind   *record.Kind // whose list it is; nil for others
+	module string       // the extra script that this page needs
+	admin  bool         // only for administrators
 }
 
 // The first page of a list; on the home page, of each kind.
@@ -51,18 +53,56 @@ func appPages() []appPage {
 		all = append(all, k.Path+firstOfHome)
 	}
 	pages = append(pages,
-		appPage{path: "/", id: "showHome", title: "home.title", asks: append(all, "pictures|files?brief=true&limit=25&type=image", "favourites|search?limit=12&q=is:favorite")},
-		appPage{path: "/search", id: "showSearch", title: "search.title", asks: []string{"search?limit=40"}, module: "search", filter: true},
-		appPage{path: "/upload-requests", id: "showUploadRequests", title: "requests.title", asks: []string{"upload-requests?limit=500", "upload-requests/queue?limit=50"}, module: "requests"},
+		appPage{
+			path: "/", id: "showHome", title: "home.title",
+			asks: append(all,
+				"pictures|files?brief=true&limit=25&type=image", "favourites|search?limit=12&q=is:favorite",
+			),
+		},
+		appPage{
+			path: "/search", id: "showSearch", title: "search.title", module: "search", filter: true,
+			asks: []string{"search?limit=40"},
+		},
+		appPage{
+			path: "/upload-requests", id: "showUploadRequests", title: "requests.title", module: "requests",
+			asks: []string{"upload-requests?limit=500", "upload-requests/queue?limit=50"},
+		},
 		appPage{path: "/tags", id: "showTags", title: "tags.title", module: "tags"},
-		appPage{path: "/trash", id: "showTrash", title: "trash.title", asks: []string{"trash?limit=50"}, module: "trash", filter: true},
-		appPage{path: "/keys", id: "showKeys", title: "keys.pageTitle", asks: []string{"keys?limit=500", "me/sessions?limit=500"}, module: "keys"},
-		appPage{path: "/webhooks", id: "showWebhooks", title: "webhooks.title", asks: []string{"integrations/webhooks"}, module: "webhooks"},
-		appPage{path: "/import", id: "showImport", title: "import.pageTitle", asks: []string{"import"}, module: "moving"},
-		appPage{path: "/remote-upload", id: "showRemoteUpload", title: "remote.title", asks: []string{"remote-upload"}, module: "remote"},
-		appPage{path: "/account", id: "showAccount", title: "account.title", asks: []string{"me/sessions?limit=500"}, module: "account"},
-		appPage{path: "/account/security", id: "showSecurity", title: "security.title", asks: []string{"me/security", "me/passkeys?limit=500", "me/identities?limit=500", "keys?limit=500", "me/sessions?limit=500", "activity?limit=10"}, module: "security"},
-		appPage{path: "/admin", id: "showAdmin", title: "admin.title", asks: []string{"admin/users?limit=500&sort=title", "admin/settings", "admin/stats", "admin/health"}, module: "admin", admin: true},
+		appPage{
+			path: "/trash", id: "showTrash", title: "trash.title", module: "trash", filter: true,
+			asks: []string{"trash?limit=50"},
+		},
+		appPage{
+			path: "/keys", id: "showKeys", title: "keys.pageTitle", module: "keys",
+			asks: []string{"keys?limit=500", "me/sessions?limit=500"},
+		},
+		appPage{
+			path: "/webhooks", id: "showWebhooks", title: "webhooks.title", module: "webhooks",
+			asks: []string{"integrations/webhooks"},
+		},
+		appPage{
+			path: "/import", id: "showImport", title: "import.pageTitle", module: "moving",
+			asks: []string{"import"},
+		},
+		appPage{
+			path: "/remote-upload", id: "showRemoteUpload", title: "remote.title", module: "remote",
+			asks: []string{"remote-upload"},
+		},
+		appPage{
+			path: "/account", id: "showAccount", title: "account.title", module: "account",
+			asks: []string{"me/sessions?limit=500"},
+		},
+		appPage{
+			path: "/account/security", id: "showSecurity", title: "security.title", module: "security",
+			asks: []string{
+				"me/security", "me/passkeys?limit=500", "me/identities?limit=500", "keys?limit=500",
+				"me/sessions?limit=500", "activity?limit=10",
+			},
+		},
+		appPage{
+			path: "/admin", id: "showAdmin", title: "admin.title", module: "admin", admin: true,
+			asks: []string{"admin/users?limit=500&sort=title", "admin/settings", "admin/stats", "admin/health"},
+		},
 	)
 	for _, k := range record.Kinds {
 		name, arg := k.View().Page, "{id}"
@@ -72,7 +112,10 @@ func appPages() []appPage {
 		asks := []string{k.Path + firstOfList}
 		pages = append(pages,
 			appPage{path: "/" + name, id: "show" + web.Title(name), kind: k, asks: asks, filter: true},
-			appPage{path: "/" + name + "/" + arg, id: "showOneOf" + web.Title(name), kind: k, asks: append(asks, k.Path+"/"+arg), filter: true, module: "reader"},
+			appPage{
+				path: "/" + name + "/" + arg, id: "showOneOf" + web.Title(name), kind: k, filter: true, module: "reader",
+				asks: append(asks, k.Path+"/"+arg),
+			},
 		)
 	}
 	return pages
@@ -237,13 +280,13 @@ func (s *Server) callAPI(c *web.Request, path, query string) []byte {
 		W: &web.AnswerWriter{ResponseWriter: answer, Ctl: http.NewResponseController(answer), Addr: c.Addr},
 	}
 	defer one.ReleaseMemory()
-	err := authorize(one, row.Access)
-	if err == nil {
-		err = row.Serve(one)
-	}
-	if err != nil || one.W.Status != http.StatusOK {
+	if err := authorize(one, row.Access); err != nil {
 		return nil
 	}
+	if err := row.Serve(one); err != nil || one.W.Status != http.StatusOK {
+		return nil
+	}
+
 	body := answer.body.Bytes()
 	if tag := answer.header.Get("Etag"); tag != "" { // the script gets no headers
 		body = slices.Concat([]byte(`{"etag":`), field.AppendString(nil, tag), []byte(","), body[1:])
@@ -301,7 +344,11 @@ const maxQRText = 1024
 
 var readQROp = web.Operation{
 	Tag: "app", Summary: "Draws a QR code.",
-	Args:  []web.Param{{In: "query", Name: "text", Doc: "The text of the code; at most 1024 bytes.", Schema: web.Object{"type": "string", "maxLength": maxQRText}, Example: "https://kist.example.org/v/summer-24"}},
+	Args: []web.Param{{
+		In: "query", Name: "text", Doc: "The text of the code; at most 1024 bytes.",
+		Schema:  web.Object{"type": "string", "maxLength": maxQRText},
+		Example: "https://kist.example.org/v/summer-24",
+	}},
 	Reply: web.Reply{Status: 200, Doc: "The picture.", Body: &web.Content{Media: "image/svg+xml"}},
 	Serve: readQR,
 }
@@ -314,7 +361,10 @@ func readQR(c *web.Request) error {
 	}
 	t := q.Get("text")
 	if t == "" || len(t) > maxQRText {
-		return &record.Error{Fault: record.Malformed, Code: "bad_query", Text: "The parameter text must be 1 to " + strconv.Itoa(maxQRText) + " bytes long."}
+		return &record.Error{
+			Fault: record.Malformed, Code: "bad_query",
+			Text: "The parameter text must be 1 to " + strconv.Itoa(maxQRText) + " bytes long.",
+		}
 	}
 	code, err := render.QR(t)
 	if err != nil {
@@ -390,7 +440,8 @@ func sharedRecord(title, text, link string) (*record.Kind, field.Object) {
 	title = record.Cut(strings.Join(strings.Fields(title), " "), record.MaxName)
 	switch {
 	case web(link):
-		return record.Bookmarks, field.Object{"url": link, "title": title, "description": record.Cut(text, record.MaxDescription)}
+		description := record.Cut(text, record.MaxDescription)
+		return record.Bookmarks, field.Object{"url": link, "title": title, "description": description}
 	case title == "" && text == "" && link == "":
 		return nil, nil
 	}

@@ -46,9 +46,11 @@ type filesHealth struct {
 func (v *filesHealth) Fields(s *field.Set) {
 	one := field.ObjectOf(new(damagedFile))
 	list := field.Schema{Type: "array", MaxItems: maxListed, Items: &one}
-	s.Time("checkedAt", &v.checked).Says("When all stored files were last read and checked; null if never.", `"2026-01-02T03:04:05.678Z"`)
+	s.Time("checkedAt", &v.checked).
+		Says("When all stored files were last read and checked; null if never.", `"2026-01-02T03:04:05.678Z"`)
 	s.Shown("damaged", list, func(dst []byte) []byte { return appendDamaged(dst, v.damaged) }).
-		Says("The first files whose stored bytes are damaged. Their owner gets 503, others get 410. To repair one, upload the same file again or run kist restore --missing.", `[]`)
+		Says("The first files whose stored bytes are damaged. Their owner gets 503, others get 410. To repair one, "+
+			"upload the same file again or run kist restore --missing.", `[]`)
 	s.Number("damagedTotal", &v.nDamaged, 0, 1<<53).Says("Number of damaged files.", `0`)
 	s.Shown("missing", list, func(dst []byte) []byte { return appendDamaged(dst, v.missing) }).
 		Says("The first files whose bytes are missing. The server checks this once a day and when it starts.", `[]`)
@@ -62,16 +64,21 @@ func appendDamaged(dst []byte, all []damagedFile) []byte {
 type journalHealth struct{ kv.JournalHealth }
 
 func (v *journalHealth) Fields(s *field.Set) {
-	s.Time("checkedAt", &v.Checked).Says("When the journal was last read completely since the server started; null if not yet.", `"2026-01-02T03:04:05.678Z"`)
-	s.Shown("damaged", field.Schema{Type: "array", Items: &field.Schema{Type: "string"}}, func(dst []byte) []byte { return field.AppendStrings(dst, v.Damaged) }).
+	s.Time("checkedAt", &v.Checked).
+		Says("When the journal was last read completely since the server started; null if not yet.",
+			`"2026-01-02T03:04:05.678Z"`)
+	names := field.Schema{Type: "array", Items: &field.Schema{Type: "string"}}
+	s.Shown("damaged", names, func(dst []byte) []byte { return field.AppendStrings(dst, v.Damaged) }).
 		Says("The damage that was found last.", `[]`)
-	s.Time("healedAt", &v.Healed).Says("When the damaged files were replaced; null if there was no damage or replacing them failed.", `null`)
+	s.Time("healedAt", &v.Healed).
+		Says("When the damaged files were replaced; null if there was no damage or replacing them failed.", `null`)
 }
 
 type diskHealth struct{ free, total, reserve int64 }
 
 func (v *diskHealth) Fields(s *field.Set) {
-	s.Number("freeBytes", &v.free, 0, 1<<62).Says("Bytes that are free on the disk of the data directory; 0 if that is unknown, as totalBytes is.", `60000000000`)
+	s.Number("freeBytes", &v.free, 0, 1<<62).
+		Says("Bytes that are free on the disk of the data directory; 0 if that is unknown, as totalBytes is.", `60000000000`)
 	s.Number("totalBytes", &v.total, 0, 1<<62).Says("Size of the disk; 0 if unknown.", `250000000000`)
 	s.Number("reserveBytes", &v.reserve, 0, 1<<62).Says("Uploads are refused while fewer bytes are free.", `1000000000`)
 }
@@ -83,7 +90,8 @@ type clockHealth struct {
 
 func (v *clockHealth) Fields(s *field.Set) {
 	s.Bool("doubted", &v.doubted).Says("Whether the machine's clock jumped and is not trusted yet.", `false`)
-	s.Number("aheadSeconds", &v.ahead, 0, 1<<53).Says("How far the server's time is ahead of the machine's clock, because the clock was ahead earlier.", `0`)
+	s.Number("aheadSeconds", &v.ahead, 0, 1<<53).
+		Says("How far the server's time is ahead of the machine's clock, because the clock was ahead earlier.", `0`)
 }
 
 // connectionHealth is how this request arrived.
@@ -105,14 +113,23 @@ type storeHealth struct {
 }
 
 func (v *storeHealth) Fields(s *field.Set) {
-	s.Number("lagSeconds", &v.lag, 0, 1<<53).Says("For how many seconds a commit has been missing from the object store; 0 if all are there. A restore gives what was stored before.", `0`)
+	s.Number("lagSeconds", &v.lag, 0, 1<<53).
+		Says("For how many seconds a commit has been missing from the object store; 0 if all are there. "+
+			"A restore gives what was stored before.", `0`)
 	s.Number("lagCommits", &v.commits, 0, 1<<53).Says("Number of commits that are not there.", `0`)
-	s.Time("lastSlotAt", &v.slot).Says("When this server last wrote commits there; null if never since it started.", `"2026-01-02T03:04:05.678Z"`)
-	s.Time("lastSnapshotAt", &v.snapshot).Says("When the latest snapshot was written; null if never.", `"2026-01-02T03:00:00.000Z"`)
-	s.Time("oldestAt", &v.oldest).Says("The oldest moment that a restore can give; null if that is not known yet.", `"2025-12-03T03:00:00.000Z"`)
-	s.Bool("complete", &v.complete).Says("Whether everything else is there. If not, it is still being copied, and a restore may give less or nothing.", `true`)
-	s.Bool("exact", &v.exact).Says("Whether the object store lets one of several writers win. If not, no other server can take over.", `true`)
-	s.LongText("problem", &v.problem, record.MaxContent).Says("Why the latest attempt failed, in English; empty if it did not.", `""`)
+	s.Time("lastSlotAt", &v.slot).
+		Says("When this server last wrote commits there; null if never since it started.", `"2026-01-02T03:04:05.678Z"`)
+	s.Time("lastSnapshotAt", &v.snapshot).
+		Says("When the latest snapshot was written; null if never.", `"2026-01-02T03:00:00.000Z"`)
+	s.Time("oldestAt", &v.oldest).
+		Says("The oldest moment that a restore can give; null if that is not known yet.", `"2025-12-03T03:00:00.000Z"`)
+	s.Bool("complete", &v.complete).
+		Says("Whether everything else is there. If not, it is still being copied, "+
+			"and a restore may give less or nothing.", `true`)
+	s.Bool("exact", &v.exact).
+		Says("Whether the object store lets one of several writers win. If not, no other server can take over.", `true`)
+	s.LongText("problem", &v.problem, record.MaxContent).
+		Says("Why the latest attempt failed, in English; empty if it did not.", `""`)
 }
 
 type shownHealth struct {
@@ -128,7 +145,9 @@ type shownHealth struct {
 
 func (v *shownHealth) Fields(s *field.Set) {
 	s.Text("version", &v.version, record.MaxName).Says("Version of the server.", `"1.2.3"`)
-	s.Time("lastBackupAt", &v.backup).Says("When the latest backup was made by kist backup or downloaded; null if never. Copies by other tools are not known.", `"2026-01-02T03:04:05.678Z"`)
+	s.Time("lastBackupAt", &v.backup).
+		Says("When the latest backup was made by kist backup or downloaded; null if never. "+
+			"Copies by other tools are not known.", `"2026-01-02T03:04:05.678Z"`)
 	store := field.ObjectOf(new(storeHealth))
 	store.Nullable = true
 	s.Shown("store", store, func(dst []byte) []byte {
@@ -138,10 +157,12 @@ func (v *shownHealth) Fields(s *field.Set) {
 		return field.AppendJSON(dst, v.store)
 	}).Says("The object store that everything is copied to; null without one.", `null`)
 	s.Shown("disk", field.ObjectOf(&v.disk), func(dst []byte) []byte { return field.AppendJSON(dst, &v.disk) }).
-		Says("The disk of the data directory.", `{"freeBytes":60000000000,"totalBytes":250000000000,"reserveBytes":1000000000}`)
+		Says("The disk of the data directory.",
+			`{"freeBytes":60000000000,"totalBytes":250000000000,"reserveBytes":1000000000}`)
 	s.Shown("clock", field.ObjectOf(&v.clock), func(dst []byte) []byte { return field.AppendJSON(dst, &v.clock) }).
 		Says("The clock.", `{"doubted":false,"aheadSeconds":0}`)
-	s.Shown("connection", field.ObjectOf(&v.connection), func(dst []byte) []byte { return field.AppendJSON(dst, &v.connection) }).
+	connection := func(dst []byte) []byte { return field.AppendJSON(dst, &v.connection) }
+	s.Shown("connection", field.ObjectOf(&v.connection), connection).
 		Says("How this request arrived.", `{"forwarded":true,"trusted":true}`)
 	s.Shown("journal", field.ObjectOf(&v.journal), func(dst []byte) []byte { return field.AppendJSON(dst, &v.journal) }).
 		Says("The records.", `{"checkedAt":"2026-01-02T03:04:05.678Z","damaged":[],"healedAt":null}`)
@@ -163,45 +184,53 @@ func assessHealth(s *web.Site) (*shownHealth, error) {
 	}
 	return v, s.Store.View(func(tx *kv.Tx) error {
 		owners := map[record.ID]string{}
-		list := func(to []damagedFile, total *int64, ref blobs.Ref, found time.Time) ([]damagedFile, error) {
-			for _, h := range tx.Having(ref) {
-				if *total++; len(to) == maxListed {
-					continue
-				}
-				if _, known := owners[h.Owner]; !known {
-					u, err := people.ReadUser(tx, h.Owner)
-					if err != nil {
-						return nil, err
-					}
-					owners[h.Owner] = u.Name
-				}
-				to = append(to, damagedFile{h.ID, h.Name, owners[h.Owner], ref.String(), found})
-			}
-			return to, nil
-		}
 		f := &v.files
-		var err error
 		for _, d := range s.Blobs.Damaged.List() {
-			if f.damaged, err = list(f.damaged, &f.nDamaged, d.Ref, d.Found); err != nil {
+			some, n, err := filesOf(tx, owners, d.Ref, d.Found, maxListed-len(f.damaged))
+			if err != nil {
 				return err
 			}
+			f.damaged, f.nDamaged = append(f.damaged, some...), f.nDamaged+n
 		}
+
 		back := 0 // files whose bytes exist again
 		for _, ref := range refs {
 			if _, err := s.Blobs.Stat(ref); !errors.Is(err, fs.ErrNotExist) {
 				back += len(tx.Having(ref))
 				continue
 			}
-			if f.missing, err = list(f.missing, &f.nAbsent, ref, looked); err != nil {
+			some, n, err := filesOf(tx, owners, ref, looked, maxListed-len(f.missing))
+			if err != nil {
 				return err
 			}
+			f.missing, f.nAbsent = append(f.missing, some...), f.nAbsent+n
 		}
 		f.nAbsent = max(f.nAbsent, int64(files-back))
 		return nil
 	})
 }
 
-var readHealthOp = web.ReadOp("admin", "Lists known problems of the instance's data.", "The known problems.", "Health", readHealth)
+// filesOf returns the first files that have a content, and how many have it. owners has the names
+// of accounts that are known already.
+func filesOf(
+	tx *kv.Tx, owners map[record.ID]string, ref blobs.Ref, found time.Time, most int,
+) (some []damagedFile, n int64, err error) {
+	all := tx.Having(ref)
+	for _, h := range all[:min(len(all), most)] {
+		if _, known := owners[h.Owner]; !known {
+			u, err := people.ReadUser(tx, h.Owner)
+			if err != nil {
+				return nil, 0, err
+			}
+			owners[h.Owner] = u.Name
+		}
+		some = append(some, damagedFile{h.ID, h.Name, owners[h.Owner], ref.String(), found})
+	}
+	return some, int64(len(all)), nil
+}
+
+var readHealthOp = web.ReadOp("admin",
+	"Lists known problems of the instance's data.", "The known problems.", "Health", readHealth)
 
 func readHealth(c *web.Request) error {
 	v, err := assessHealth(c.Site)
@@ -211,7 +240,10 @@ func readHealth(c *web.Request) error {
 	v.version, v.backup = c.Site.Version, c.Site.LastBackup()
 	if c.Site.Ship != nil {
 		st := c.Site.Ship.Status()
-		v.store = &storeHealth{int64(st.Lag.Seconds()), int64(min(st.Records, 1<<53)), st.LastPut, st.LastSnapshot, st.Oldest, st.Complete, st.Exact, st.Damage}
+		v.store = &storeHealth{
+			int64(st.Lag.Seconds()), int64(min(st.Records, 1<<53)),
+			st.LastPut, st.LastSnapshot, st.Oldest, st.Complete, st.Exact, st.Damage,
+		}
 		if st.Failure != nil {
 			v.store.problem = st.Failure.Error()
 		}
@@ -226,8 +258,13 @@ func readHealth(c *web.Request) error {
 }
 
 var readBackupOp = web.Operation{
-	Tag: "admin", Summary: "A backup of the whole instance as a tar, which kist restore takes. Only one is made at a time. It contains everything of everyone, so keep it private.",
-	Reply: web.Reply{Status: 200, Doc: "The backup. If the connection is cut off, the tar is not complete.", Body: &web.Content{Media: "application/x-tar"}},
+	Tag: "admin",
+	Summary: "A backup of the whole instance as a tar, which kist restore takes. Only one is made at a time. " +
+		"It contains everything of everyone, so keep it private.",
+	Reply: web.Reply{
+		Status: 200, Doc: "The backup. If the connection is cut off, the tar is not complete.",
+		Body: &web.Content{Media: "application/x-tar"},
+	},
 }
 
 // readBackup streams a backup to an administrator. If the client goes away, the next write
@@ -241,7 +278,10 @@ func (s *Server) readBackup(c *web.Request) error {
 		return nil
 	}
 	if !s.backups.Try() {
-		return &record.Error{Fault: record.Busy, Code: "busy", Text: "Another backup is being made. Try again in a moment.", Retry: backupRetry}
+		return &record.Error{
+			Fault: record.Busy, Code: "busy", Retry: backupRetry,
+			Text: "Another backup is being made. Try again in a moment.",
+		}
 	}
 	defer s.backups.Give()
 	return s.Backup(c.W)

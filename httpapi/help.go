@@ -17,7 +17,10 @@ func readHandbook(c *web.Request) error {
 	}
 	if words := strings.TrimSpace(q.Get("q")); words != "" {
 		found := embed.FindHelp(words)
-		return c.RespondPage(http.StatusOK, embed.HelpPage{Base: c.Site.Prefix(), Look: lookOf(c), Title: c.Lang().T("page.found", "n", len(found)), Query: words, Found: found})
+		return c.RespondPage(http.StatusOK, embed.HelpPage{
+			Base: c.Site.Prefix(), Look: lookOf(c), Title: c.Lang().T("page.found", "n", len(found)),
+			Query: words, Found: found,
+		})
 	}
 	return help(c, c.Lang().T("page.handbook"), embed.HelpIndex())
 }

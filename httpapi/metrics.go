@@ -16,6 +16,7 @@ import (
 	"kist/httpapi/api"
 	"kist/httpapi/web"
 	"kist/kv/record"
+	"kist/kv/ship"
 	"kist/search"
 )
 
@@ -120,11 +121,20 @@ func (f *figures) instance(c *web.Config) {
 	f.gauge("build_info", "1; the version is a label.", 1, "version", c.Version)
 	f.gauge("disk_room_bytes", "Bytes of new content that fit on the disk.", float64(c.Store.FreeForContent()))
 	index := c.Search.State()
-	f.gauge("search_ready", "1 if the search index is in use, 0 if searches read the records instead.", truth(index.Phase == search.Ready))
-	f.gauge("search_behind", "Changes that are not in the search index yet.", float64(index.Latest-min(index.Latest, index.Place)))
-	f.gauge("journal_damaged", "Damaged journal files found since the start, including repaired ones.", float64(len(c.Store.JournalHealth().Damaged)))
+	f.gauge("search_ready",
+		"1 if the search index is in use, 0 if searches read the records instead.",
+		truth(index.Phase == search.Ready))
+	f.gauge("search_behind",
+		"Changes that are not in the search index yet.",
+		float64(index.Latest-min(index.Latest, index.Place)))
+	f.gauge("journal_damaged",
+		"Damaged journal files found since the start, including repaired ones.",
+		float64(len(c.Store.JournalHealth().Damaged)))
 	if st, ok := c.Blobs.CacheStatus(); ok {
-		f.gauge("cache_hits", "Files that were opened on the disk since the start; only with an object store, like the others of the cache.", float64(st.Hits))
+		f.gauge("cache_hits",
+			"Files that were opened on the disk since the start; only with an object store, "+
+				"like the others of the cache.",
+			float64(st.Hits))
 		f.gauge("cache_misses", "Files that were not on the disk when they were needed.", float64(st.Misses))
 		f.gauge("cache_fetched_bytes", "Bytes read from the object store for files since the start.", float64(st.Fetched))
 		f.gauge("cache_bytes", "Bytes of files on the disk.", float64(st.Here))
@@ -133,37 +143,58 @@ func (f *figures) instance(c *web.Config) {
 
 // data writes the figures about the data and its copy in the object store.
 func (f *figures) data(ctx context.Context, s *Server) {
-	f.gauge("writable", "1 if the server can store things, 0 while /readyz says why it cannot.", truth(s.writable(ctx) == nil))
+	f.gauge("writable",
+		"1 if the server can store things, 0 while /readyz says why it cannot.",
+		truth(s.writable(ctx) == nil))
 	_, doubted := s.Store.ClockDoubt()
 	f.gauge("clock_doubted", "1 if the machine's clock jumped and is not trusted yet.", truth(doubted))
 	if s.Ship != nil {
-		st := s.Ship.Status()
-		f.gauge("store_lag_seconds", "How long ago the oldest change was made that is not in the object store; 0 if all are.", st.Lag.Seconds())
-		f.gauge("store_lag_commits", "Commits that are not in the object store yet.", float64(st.Records))
-		f.gauge("store_slots", "Pieces of the history put into the object store since the start.", float64(st.Slots))
-		f.gauge("store_bytes", "Bytes put into the object store since the start.", float64(st.Bytes))
-		f.gauge("store_removed", "Objects removed from the object store since the start, because only moments beyond --store-history needed them.", float64(st.Removed))
-		f.gauge("store_errors", "Failed attempts to write to the object store since the start.", float64(st.Errors))
-		f.gauge("store_complete", "1 if a restore from the object store gives everything but the commits that are not there yet, 0 while everything is being copied.", truth(st.Complete))
-		f.gauge("store_failing", "1 if the latest attempt to write to the object store failed, or another server has taken over.", truth(st.Failure != nil))
+		f.store(s.Ship.Status())
 	}
-	v, err := api.CollectStats(s.Site)
-	var sound *shownHealth
-	if err == nil {
-		sound, err = assessHealth(s.Site)
-	}
-	f.gauge("collected", "1 if the store could be read, 0 if its figures are missing.", truth(err == nil))
+	f.collected(s)
+}
+
+// store writes the figures about the object store.
+func (f *figures) store(st ship.Status) {
+	f.gauge("store_lag_seconds",
+		"How long ago the oldest change was made that is not in the object store; 0 if all are.",
+		st.Lag.Seconds())
+	f.gauge("store_lag_commits", "Commits that are not in the object store yet.", float64(st.Records))
+	f.gauge("store_slots", "Pieces of the history put into the object store since the start.", float64(st.Slots))
+	f.gauge("store_bytes", "Bytes put into the object store since the start.", float64(st.Bytes))
+	f.gauge("store_removed",
+		"Objects removed from the object store since the start, "+
+			"because only moments beyond --store-history needed them.",
+		float64(st.Removed))
+	f.gauge("store_errors", "Failed attempts to write to the object store since the start.", float64(st.Errors))
+	f.gauge("store_complete",
+		"1 if a restore from the object store gives everything but the commits that are not there yet, "+
+			"0 while everything is being copied.",
+		truth(st.Complete))
+	f.gauge("store_failing",
+		"1 if the latest attempt to write to the object store failed, or another server has taken over.",
+		truth(st.Failure != nil))
+}
+
+// collected writes the figures about the data, if it can be read.
+func (f *figures) collected(s *Server) {
+	const help = "1 if the store could be read, 0 if its figures are missing."
+	v, sound, err := collect(s.Site)
 	if err != nil {
+		f.gauge("collected", help, 0)
 		s.Log.Error("cannot collect the figures for metrics", "error", err)
 		return
 	}
+	f.gauge("collected", help, 1)
 	f.gauge("users", "Accounts.", float64(v.Users))
 	f.gauge("damaged_files", "Files whose stored bytes are known to be damaged.", float64(sound.files.nDamaged))
 	scrubbed := 0.0
 	if at := sound.files.checked; !at.IsZero() {
 		scrubbed = float64(at.Unix())
 	}
-	f.gauge("scrub_finished_seconds", "When all stored files were last read and checked, in Unix time; 0 if never.", scrubbed)
+	f.gauge("scrub_finished_seconds",
+		"When all stored files were last read and checked, in Unix time; 0 if never.",
+		scrubbed)
 	f.gauge("stored_bytes", "Bytes of all files, counted for each record.", float64(v.Bytes))
 	f.gauge("uploads_pending", "Received files waiting for approval.", float64(v.Pending))
 	f.gauge("webhook_deliveries_waiting", "Webhook deliveries that are still waiting.", float64(v.Waiting))
@@ -171,6 +202,16 @@ func (f *figures) data(ctx context.Context, s *Server) {
 	for _, k := range record.Kinds {
 		f.sample("records", float64(v.Counts[k.Name]), "kind", k.Name)
 	}
+}
+
+// collect reads the figures of the store.
+func collect(s *web.Site) (*api.Stats, *shownHealth, error) {
+	v, err := api.CollectStats(s)
+	if err != nil {
+		return nil, nil, err
+	}
+	sound, err := assessHealth(s)
+	return v, sound, err
 }
 
 func truth(got bool) float64 {

@@ -20,7 +20,10 @@ func (s *Server) middleware(next http.Handler) http.Handler {
 		defer s.Running.Done()
 		s.serving.Add(1)
 		defer s.serving.Add(-1)
-		aw := &web.AnswerWriter{ResponseWriter: w, Ctl: http.NewResponseController(w), Addr: s.Client(r), Away: s.AtContent(r), Renew: s.Renew, Conn: web.ConnectionOf(r)}
+		aw := &web.AnswerWriter{
+			ResponseWriter: w, Ctl: http.NewResponseController(w), Conn: web.ConnectionOf(r),
+			Addr: s.Client(r), Away: s.AtContent(r), Renew: s.Renew,
+		}
 		release, crowded := s.admit(aw, r)
 		if r.ContentLength != 0 {
 			aw.Body = web.Pace(aw.Ctl, r)
@@ -28,11 +31,13 @@ func (s *Server) middleware(next http.Handler) http.Handler {
 			r.Body = aw.Body
 			aw.Extend() // reading the body may send "100 Continue"
 		}
+
 		id := r.Header.Get("X-Request-Id")
 		if !web.SaneID(id) {
 			id = web.NewID()
 		}
 		aw.ID = id
+
 		h := w.Header()
 		h["X-Request-Id"] = []string{id}
 		h["X-Content-Type-Options"] = web.HeadNoSniff
@@ -48,6 +53,7 @@ func (s *Server) middleware(next http.Handler) http.Handler {
 		}
 		s.WarnProxyMismatch(r)
 		preflight := !aw.Away && web.CrossOrigin(h, r)
+
 		defer func() {
 			p := recover()
 			if p != nil && p != http.ErrAbortHandler { //nolint:errorlint // compared as net/http does
@@ -69,6 +75,7 @@ func (s *Server) middleware(next http.Handler) http.Handler {
 			}
 			aw.Linger(r)
 		}()
+
 		switch {
 		case crowded != nil:
 			aw.LeaveBody()
@@ -88,7 +95,9 @@ func (s *Server) middleware(next http.Handler) http.Handler {
 }
 
 // serveOperation answers a request with fn, or with the error that it returns.
-func (s *Server) serveOperation(w http.ResponseWriter, r *http.Request, op string, args httprouter.Params, fn func(*web.Request) error) {
+func (s *Server) serveOperation(
+	w http.ResponseWriter, r *http.Request, op string, args httprouter.Params, fn func(*web.Request) error,
+) {
 	aw := w.(*web.AnswerWriter) // made by middleware
 	aw.Op = op
 	c := &web.Request{Site: s.Site, W: aw, R: r, Args: args, ID: aw.ID, Addr: aw.Addr}

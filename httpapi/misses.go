@@ -20,7 +20,13 @@ func hasGrant(c *web.Request, name string) bool {
 	for _, slug := range []string{name, strings.TrimSuffix(name, path.Ext(name))} {
 		var r *record.Record
 		err := c.Site.Store.View(func(tx *kv.Tx) (err error) { r, err = catalog.Slug(tx, slug); return err })
-		if err == nil && (public.Granted(c, grant.ToRead, r) || public.Granted(c, grant.ToUnlock, r) || c.AtContentOrigin() && public.Granted(c, grant.ToOwn, r)) {
+		if err != nil {
+			continue
+		}
+		if public.Granted(c, grant.ToRead, r) || public.Granted(c, grant.ToUnlock, r) {
+			return true
+		}
+		if c.AtContentOrigin() && public.Granted(c, grant.ToOwn, r) {
 			return true
 		}
 	}

@@ -6,14 +6,13 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 
 	"kist/embed"
 	"kist/httpapi/web"
 )
 
-// placeholder stands for the base address in the embedded document.
+// Placeholder stands for the base address in the embedded document.
 const Placeholder = "{base_url}"
 
 // A served document is the embedded one with the base address filled in.
@@ -30,8 +29,10 @@ func serveDocument(base string) (*served, error) {
 	v := &served{plain: bytes.ReplaceAll(embed.OpenAPI, []byte(Placeholder), quoted[1:len(quoted)-1])}
 	var packed bytes.Buffer
 	w := gzip.NewWriter(&packed)
-	_, err = w.Write(v.plain)
-	if err = errors.Join(err, w.Close()); err != nil {
+	if _, err := w.Write(v.plain); err != nil {
+		return nil, err
+	}
+	if err := w.Close(); err != nil {
 		return nil, err
 	}
 	v.packed = packed.Bytes()

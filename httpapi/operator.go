@@ -43,8 +43,12 @@ func Operator(c web.Config, more map[string]func(http.ResponseWriter, *http.Requ
 // The operations that the operator may call: those of the instance, and those of an
 // account, which the parameter user names.
 var (
-	instanceOps = []string{"listUsers", "createUser", "readUser", "editUser", "removeUser", "resetUser", "readSettings", "editSettings"}
-	accountOps  = []string{"readMe", "listKeys", "createKey", "removeKey", "listWebhooks", "listTrash", "restoreTrash", "emptyTrash"}
+	instanceOps = []string{
+		"listUsers", "createUser", "readUser", "editUser", "removeUser", "resetUser", "readSettings", "editSettings",
+	}
+	accountOps = []string{
+		"readMe", "listKeys", "createKey", "removeKey", "listWebhooks", "listTrash", "restoreTrash", "emptyTrash",
+	}
 )
 
 // operatorName names the operator in the log.
@@ -66,7 +70,10 @@ func (o *operator) mount(more map[string]func(http.ResponseWriter, *http.Request
 	}
 	nothing := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		o.serve(w, r, "", nil, func(*web.Request) error {
-			return &record.Error{Fault: record.Malformed, Code: "unknown_command", Text: "The running server does not know this command; use the kist binary of the server's version."}
+			return &record.Error{
+				Fault: record.Malformed, Code: "unknown_command",
+				Text: "The running server does not know this command; use the kist binary of the server's version.",
+			}
 		})
 	})
 	return spread(rows, o.handle, nothing)[0]
@@ -76,24 +83,31 @@ func (o *operator) handle(row Route) httprouter.Handle {
 	return func(w http.ResponseWriter, r *http.Request, args httprouter.Params) {
 		o.serve(w, r, row.ID, args, func(c *web.Request) error {
 			c.Status = row.Reply.Status
-			var u *people.User
+			u := &people.User{Name: operatorName}
 			if slices.Contains(accountOps, row.ID) {
 				c.W.Account = r.URL.Query().Get("user")
-				err := o.Store.View(func(tx *kv.Tx) (err error) { u, err = people.UserNamed(tx, c.W.Account); return err })
-				if e, ok := errors.AsType[*record.Error](err); ok && e.Fault == record.Missing {
-					e.Text = fmt.Sprintf("There is no user named %q; kist user list shows the names.", c.W.Account)
-				}
+				account, err := o.account(c.W.Account)
 				if err != nil {
 					return err
 				}
-			} else {
-				u = &people.User{Name: operatorName}
+				u = account
 			}
-			c.Caller = &people.Caller{User: *u, Key: people.Key{Owner: u.ID, Scopes: []people.Scope{people.ScopeAdmin}}}
+			c.Caller = &people.Caller{
+				User: *u, Key: people.Key{Owner: u.ID, Scopes: []people.Scope{people.ScopeAdmin}},
+			}
 			c.Caller.User.Role = people.Admin // whatever the account's own
 			return row.Serve(c)
 		})
 	}
+}
+
+// account is the account that a command names.
+func (o *operator) account(name string) (u *people.User, err error) {
+	err = o.Store.View(func(tx *kv.Tx) (err error) { u, err = people.UserNamed(tx, name); return err })
+	if e, ok := errors.AsType[*record.Error](err); ok && e.Fault == record.Missing {
+		e.Text = fmt.Sprintf("There is no user named %q; kist user list shows the names.", name)
+	}
+	return u, err
 }
 
 // withoutDeadlines hides the connection of an answer, so that a command may take as
@@ -101,7 +115,9 @@ func (o *operator) handle(row Route) httprouter.Handle {
 type withoutDeadlines struct{ http.ResponseWriter }
 
 // serve answers a request by a function that answers or fails.
-func (o *operator) serve(w http.ResponseWriter, r *http.Request, op string, args httprouter.Params, fn func(*web.Request) error) {
+func (o *operator) serve(
+	w http.ResponseWriter, r *http.Request, op string, args httprouter.Params, fn func(*web.Request) error,
+) {
 	start := time.Now()
 	w = withoutDeadlines{w}
 	aw := &web.AnswerWriter{ResponseWriter: w, Ctl: http.NewResponseController(w), ID: web.NewID(), Op: op}
@@ -124,7 +140,8 @@ func (o *operator) fail(w *web.AnswerWriter, err error) {
 		panic(http.ErrAbortHandler) // the command must not take half an answer for a whole one
 	}
 	e, status := web.ClientError(err)
-	if status == http.StatusInternalServerError || status > http.StatusInternalServerError && !errors.As(err, new(*record.Error)) {
+	inner := status > http.StatusInternalServerError && !errors.As(err, new(*record.Error))
+	if status == http.StatusInternalServerError || inner {
 		e = &record.Error{Code: e.Code, Text: err.Error()}
 	}
 	w.Code = e.Code

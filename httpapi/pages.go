@@ -54,7 +54,9 @@ func readAsset(c *web.Request) error {
 // readRobots asks search engines to stay away from the API. Pages say for themselves that they are not to be listed.
 func readRobots(c *web.Request) error {
 	c.W.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	return c.UnlessUnchanged(`"1"`, func() []byte { return []byte("User-agent: *\nDisallow: " + c.Site.Prefix() + "/api/\n") })
+	return c.UnlessUnchanged(`"1"`, func() []byte {
+		return []byte("User-agent: *\nDisallow: " + c.Site.Prefix() + "/api/\n")
+	})
 }
 
 // readFavicon redirects programs that ask for the icon at its old address.

@@ -35,8 +35,11 @@ var (
 	errNoAnswer = &record.Error{Fault: record.Busy, Code: "not_ready", Text: "The storage does not answer."}
 	errNoRoom   = &record.Error{Fault: record.Busy, Code: "not_ready", Text: "The disk is full."}
 	errNoFiles  = &record.Error{Fault: record.Busy, Code: "not_ready", Text: "The disk can hold no more files (inodes)."}
-	errJournal  = &record.Error{Fault: record.Busy, Code: "not_ready", Text: "The journal is damaged and could not be replaced yet; the log names the file. Make a backup now."}
-	errNoWrite  = &record.Error{Fault: record.Busy, Code: "not_ready", Text: "The storage is not writable."}
+	errJournal  = &record.Error{
+		Fault: record.Busy, Code: "not_ready",
+		Text: "The journal is damaged and could not be replaced yet; the log names the file. Make a backup now.",
+	}
+	errNoWrite = &record.Error{Fault: record.Busy, Code: "not_ready", Text: "The storage is not writable."}
 )
 
 func health(c *web.Request) error {
@@ -66,7 +69,9 @@ func (s *Server) ready(c *web.Request) error {
 	if err := health(c); err != nil {
 		return err
 	}
-	_, _ = fmt.Fprintf(c.W, "journal: damage was found and healed at %s; the log names the file\n", h.Healed.Format(time.RFC3339)) // the client may be gone
+	at := h.Healed.Format(time.RFC3339)
+	const healed = "journal: damage was found and healed at %s; the log names the file\n"
+	_, _ = fmt.Fprintf(c.W, healed, at) // the client may be gone
 	return nil
 }
 
@@ -105,8 +110,7 @@ func (s *Server) storage(ctx context.Context) error {
 	return found
 }
 
-// tryStorage checks whether the latest commit failed, runs an empty write transaction, and
-// writes a byte to the disk, which it removes again.
+// tryStorage checks whether the disk has room, the latest commit failed, and writing works.
 func (s *Server) tryStorage() error {
 	if s.Store.NoFiles() {
 		return errNoFiles
@@ -117,10 +121,7 @@ func (s *Server) tryStorage() error {
 	if s.Store.Failing() {
 		return errNoWrite
 	}
-	err := s.Store.Update(func(*kv.Tx) error { return nil })
-	if err == nil {
-		err = s.Blobs.Try()
-	}
+	err := s.tryWrites()
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		return errNoRoom
 	}
@@ -129,4 +130,12 @@ func (s *Server) tryStorage() error {
 		return errNoWrite
 	}
 	return nil
+}
+
+// tryWrites runs an empty write transaction, and writes a byte to the disk, which it removes again.
+func (s *Server) tryWrites() error {
+	if err := s.Store.Update(func(*kv.Tx) error { return nil }); err != nil {
+		return err
+	}
+	return s.Blobs.Try()
 }

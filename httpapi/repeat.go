@@ -14,7 +14,8 @@ import (
 // Repeatable reports whether the operation creates something from a JSON body for a known
 // caller.
 func (r *Route) Repeatable() bool {
-	return r.Method == http.MethodPost && (r.Reply.Status == http.StatusCreated || r.Reply.Status == http.StatusAccepted) &&
+	creates := r.Reply.Status == http.StatusCreated || r.Reply.Status == http.StatusAccepted
+	return r.Method == http.MethodPost && creates &&
 		r.Body != nil && r.Body.Media == web.JSONType && !r.Access.Open
 }
 

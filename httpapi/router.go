@@ -156,7 +156,10 @@ func (s *Server) handleNothing() http.Handler {
 		}
 		allowed := s.allowed(c.R.URL.Path)
 		if allowed == "" && strings.HasPrefix(c.R.URL.Path, web.APIPath) {
-			return &record.Error{Fault: record.Missing, Code: "not_found", Text: "There is no such address. The reference is at " + web.APIPath + "reference."}
+			return &record.Error{
+				Fault: record.Missing, Code: "not_found",
+				Text: "There is no such address. The reference is at " + web.APIPath + "reference.",
+			}
 		}
 		if allowed == "" {
 			return record.NotFound("address")

@@ -10,7 +10,7 @@ import (
 )
 
 // operations lists every operation of the server: its method, path, operationId and access,
-// and its description and handler.
+// and its description and handler. A row is one line, however long, so that the list reads as a table.
 func (s *Server) operations() []Route {
 	all := []Route{
 		{"GET", "/healthz", "health", web.Anyone, web.Operation{Reply: web.Reply{Status: 200}, AtContentOrigin: true, Serve: health}},

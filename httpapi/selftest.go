@@ -5,7 +5,6 @@ import (
 	"crypto/subtle"
 	"net"
 	"net/http"
-	"slices"
 	"sync"
 	"time"
 
@@ -60,15 +59,18 @@ func (s *Server) probed(c *web.Request) error {
 	if err != nil {
 		host = ""
 	}
-	v := seen{Peer: host, Proto: c.R.Header.Get("X-Forwarded-Proto"), Host: c.R.Host, Apart: c.AtContentOrigin(), Refused: !c.Site.AnswersFor(c.R)}
+	v := seen{
+		Peer: host, Forwarded: isForwarded(c.R), Proto: c.R.Header.Get("X-Forwarded-Proto"), Host: c.R.Host,
+		Apart: c.AtContentOrigin(), Refused: !c.Site.AnswersFor(c.R),
+	}
 	if c.Addr.IsValid() {
 		v.Client = c.Addr.String()
 	}
-	v.Forwarded = isForwarded(c.R)
 	return c.RespondValue(http.StatusOK, v)
 }
 
 // isForwarded reports whether a request has headers of a proxy.
 func isForwarded(r *http.Request) bool {
-	return slices.ContainsFunc([]string{"X-Forwarded-For", "Forwarded", "Via"}, func(name string) bool { return r.Header.Get(name) != "" })
+	has := func(name string) bool { return r.Header.Get(name) != "" }
+	return has("X-Forwarded-For") || has("Forwarded") || has("Via")
 }

@@ -62,68 +62,93 @@ func (s *Server) Busy() bool { return s.serving.Load() > 0 }
 // New makes a server.
 func New(c web.Config) (*Server, error) {
 	s := &Server{
-		Site:  &web.Site{Config: c, Renew: web.WriteRenew, Webhooks: webhook.New(c.Store, c.Outbound, c.Base, c.Log), Plans: metadata.NewPlans(c.Store, c.Blobs, c.Log)},
-		Links: linkcheck.New(c.Store, c.Outbound, c.Icons, c.Log),
+		Site: &web.Site{
+			Config: c, Renew: web.WriteRenew, Renders: web.NewRenders(), Zips: archive.NewZips(),
+			Webhooks:   webhook.New(c.Store, c.Outbound, c.Base, c.Log),
+			Plans:      metadata.NewPlans(c.Store, c.Blobs, c.Log),
+			Challenges: captcha.NewIssuer(),
+		},
+		Links:   linkcheck.New(c.Store, c.Outbound, c.Icons, c.Log),
+		backups: make(flight.Turns, 1),
 	}
-	s.Renders = web.NewRenders()
-	s.Zips = archive.NewZips()
-	s.Methods = s.allowed
 	if s.Access == nil {
 		s.Access = s.Log
+	}
+	if c.Metrics {
+		s.meter = &meter{requests: map[counted]uint64{}}
 	}
 	s.MaxConnections = cmp.Or(s.MaxConnections, limit.MaxConnections)
 	s.connections = limit.ForConnections(s.MaxConnections, web.CloseAtOnce)
 	s.requests = limit.ForRequests(s.MaxConnections, (*web.AnswerWriter).Cut)
 	s.Limits = limit.New(s.familiar)
-	s.backups = make(flight.Turns, 1)
-	s.Imports.Begin()
-	s.Fetches = upload.NewFetches(s.Site)
-	s.routes = s.table()
+
 	pictures, err := c.Thumbs.Pictures(filepath.Join(c.Store.Dir(), "cache", "pictures"))
 	if err != nil {
 		return nil, err
 	}
 	s.Pictures = linkcheck.NewPictures(c.Outbound, pictures, c.Log)
-	secret, err := c.Store.Secret()
-	if err == nil {
-		s.Grants, err = grant.NewSigner(secret)
-	}
-	if err == nil {
-		s.Tickets, err = grant.NewTickets()
-	}
-	if err != nil {
+	if err := s.setKeys(); err != nil {
 		return nil, err
 	}
-	s.Challenges = captcha.NewIssuer()
-	s.CrossOrigin = http.NewCrossOriginProtection()
-	s.BaseURL, err = url.Parse(c.Base)
-	if err == nil { // a proxy may change the Host that Origin is compared with
-		err = s.CrossOrigin.AddTrustedOrigin(s.BaseURL.Scheme + "://" + s.BaseURL.Host)
+	if err := s.setAddresses(); err != nil {
+		return nil, err
 	}
-	if err != nil {
-		return nil, fmt.Errorf("the base address: %w", err)
+	in := people.Ways{
+		NoPasswords: c.NoPasswords, Passkeys: session.PasskeysAt(s.BaseURL), Proxy: c.AuthHeader != "",
 	}
-	s.BaseName = web.HostName(s.BaseURL.Host)
-	in := people.Ways{NoPasswords: c.NoPasswords, Passkeys: session.PasskeysAt(s.BaseURL), Proxy: c.AuthHeader != ""}
 	if c.OIDC != nil {
 		in.Issuer = c.OIDC.Issuer
 	}
 	people.SetWays(c.Store, in)
-	if c.Content != "" {
-		u, err := url.Parse(c.Content)
-		if err != nil {
-			return nil, fmt.Errorf("the address for content: %w", err)
-		}
-		s.ContentScheme, s.ContentHost = u.Scheme, u.Host
-		s.ContentName = web.HostName(u.Host)
-	}
-	if c.Metrics {
-		s.meter = &meter{requests: map[counted]uint64{}}
-	}
+
+	s.Imports.Begin()
+	s.Fetches = upload.NewFetches(s.Site)
+	s.Methods = s.allowed
+	s.routes = s.table()
 	s.schema = sync.OnceValues(func() (*served, error) { return serveDocument(c.Base) })
-	s.extension = sync.OnceValues(func() (*embed.Archive, error) { return embed.ExtensionZip(c.Base, record.Views()) })
+	s.extension = sync.OnceValues(func() (*embed.Archive, error) {
+		return embed.ExtensionZip(c.Base, record.Views())
+	})
 	s.handler = s.mount()
 	return s, nil
+}
+
+// setKeys makes what signs and seals: grants with the secret of the store, tickets with one of the process.
+func (s *Server) setKeys() error {
+	secret, err := s.Store.Secret()
+	if err != nil {
+		return err
+	}
+	s.Grants, err = grant.NewSigner(secret)
+	if err != nil {
+		return err
+	}
+	s.Tickets, err = grant.NewTickets()
+	return err
+}
+
+// setAddresses reads the addresses of the server.
+func (s *Server) setAddresses() error {
+	base, err := url.Parse(s.Base)
+	if err != nil {
+		return fmt.Errorf("the base address: %w", err)
+	}
+	s.BaseURL, s.BaseName = base, web.HostName(base.Host)
+	s.CrossOrigin = http.NewCrossOriginProtection()
+	// A proxy may change the Host that Origin is compared with.
+	if err := s.CrossOrigin.AddTrustedOrigin(base.Scheme + "://" + base.Host); err != nil {
+		return fmt.Errorf("the base address: %w", err)
+	}
+
+	if s.Content == "" {
+		return nil
+	}
+	content, err := url.Parse(s.Content)
+	if err != nil {
+		return fmt.Errorf("the address for content: %w", err)
+	}
+	s.ContentScheme, s.ContentHost, s.ContentName = content.Scheme, content.Host, web.HostName(content.Host)
+	return nil
 }
 
 // ServeHTTP answers one request.
@@ -155,9 +180,10 @@ const (
 	headBytes = 32 << 10
 )
 
-// Serve answers requests on the listener, delivers to webhooks, fetches remote uploads,
-// checks bookmarked pages, fetches pictures and examines the metadata of files until ctx ends. Then it accepts no more requests, lets running ones
-// finish for up to grace, and returns. With a TLS configuration it serves HTTPS.
+// Serve answers requests on the listener, delivers to webhooks, fetches remote uploads, checks
+// bookmarked pages, fetches pictures and examines the metadata of files until ctx ends. Then it
+// accepts no more requests, lets running ones finish for up to grace, and returns. With a TLS
+// configuration it serves HTTPS.
 func (s *Server) Serve(ctx context.Context, l net.Listener, t *tls.Config, grace time.Duration) error {
 	srv := &http.Server{
 		Handler: s, TLSConfig: t,
@@ -168,6 +194,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, t *tls.Config, grace
 		HTTP2:                        &http.HTTP2Config{MaxConcurrentStreams: streams},
 		ErrorLog:                     slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
 	}
+
 	ctx, stop := context.WithCancel(ctx)
 	var work sync.WaitGroup
 	defer work.Wait()
@@ -179,6 +206,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, t *tls.Config, grace
 	work.Go(func() { s.Links.Run(ctx) })
 	work.Go(func() { s.Plans.Run(ctx) })
 	work.Go(func() { s.Pictures.Run(ctx) })
+
 	failed := make(chan error, 1)
 	go func() {
 		if t != nil {
@@ -192,6 +220,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, t *tls.Config, grace
 		return err
 	case <-ctx.Done():
 	}
+
 	s.readiness.stopping.Store(true)
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 	defer cancel()

@@ -50,6 +50,7 @@ func catalogueOf(t *testing.T, lang string) map[string]map[string]any {
 var (
 	quotedKey   = regexp.MustCompile(`['"\x60]([a-z]+\.[a-zA-Z0-9]+)['"\x60]|data-t[a-z-]*="([^"]+)"`)
 	askedKey    = regexp.MustCompile(`\.(?:T|HTML)\("([a-zA-Z]+)\.([a-zA-Z0-9]+)"`)
+	brokenText  = regexp.MustCompile(`" \+\n\s*"`) // where a text goes on in the next line
 	manifestKey = regexp.MustCompile(`__MSG_([a-zA-Z]+)__`)
 )
 
@@ -84,7 +85,7 @@ func TestTranslationsOfCode(t *testing.T) {
 	t.Parallel()
 	var code strings.Builder
 	for _, source := range sources(t, "../kv", ".") {
-		code.WriteString(source)
+		code.WriteString(brokenText.ReplaceAllString(source, ""))
 	}
 	german, differs := catalogueOf(t, "de"), regexp.MustCompile(`\d+|\\\{[a-z]+\\\}`)
 	if len(german["errors"]) == 0 || len(german["problems"]) == 0 {
