@@ -1,8 +1,12 @@
-// What scripts add to an item, such as Copy buttons. The public page and the reader of the app share it. It stores nothing
-// and sends no requests. Without it the page is complete.
+// What scripts add to an item, such as Copy buttons. The public page and the reader of the app share it. It stores
+// nothing and sends no requests. Without it the page is complete.
 
 // el makes an element with properties.
-export const el = (name, props, ...children) => { const e = Object.assign(document.createElement(name), props); e.append(...children); return e; };
+export function el(name, props, ...children) {
+  const e = Object.assign(document.createElement(name), props);
+  e.append(...children);
+  return e;
+}
 
 // ---- Copying ----
 
@@ -26,28 +30,42 @@ function addCopy(node, place, texts) {
   const said = el('span', { className: 'sr', role: 'status' });
   let timer;
   button.addEventListener('click', async () => {
-    button.textContent = said.textContent = (await copy(node)) ? texts.copied : texts.select;
+    const text = await copy(node) ? texts.copied : texts.select;
+    button.textContent = text;
+    said.textContent = text;
     clearTimeout(timer);
-    timer = setTimeout(() => { button.textContent = texts.copy; said.textContent = ''; }, 2000);
+    timer = setTimeout(() => {
+      button.textContent = texts.copy;
+      said.textContent = '';
+    }, 2000);
   });
   place.append(button, said);
 }
 
-// addTurning lets the arrow keys, and a swipe over a picture, lead to the next and the previous item of a collection. Escape
-// leads back to the collection.
+// isPlain reports whether a key is pressed alone, and for the page.
+const isPlain = (e) =>
+  !e.altKey && !e.ctrlKey && !e.metaKey && !e.shiftKey && !e.defaultPrevented && !document.fullscreenElement;
+
+// addTurning lets the arrow keys, and a swipe over a picture, lead to the next and the previous item of a collection.
+// Escape leads back to the collection.
 function addTurning(among) {
   const ways = { ArrowRight: '[rel=next]', ArrowLeft: '[rel=prev]', Escape: 'a:not([rel])' };
   const turn = (way) => among.querySelector(way)?.click();
+  const keepsKeys = 'input,textarea,select,video,audio,pre,table,.table';
   document.addEventListener('keydown', (e) => {
-    const meant = !e.altKey && !e.ctrlKey && !e.metaKey && !e.shiftKey && !e.defaultPrevented && !document.fullscreenElement;
-    if (ways[e.key] && meant && !e.target.closest('input,textarea,select,video,audio,pre,table,.table')) turn(ways[e.key]);
+    if (ways[e.key] && isPlain(e) && !e.target.closest(keepsKeys)) turn(ways[e.key]);
   });
+
   const picture = document.querySelector('.shown-image');
   let from = null;
-  picture?.addEventListener('touchstart', (e) => { from = e.touches.length === 1 ? e.touches[0] : null; }, { passive: true });
+  picture?.addEventListener('touchstart', (e) => {
+    from = e.touches.length === 1 ? e.touches[0] : null;
+  }, { passive: true });
   picture?.addEventListener('touchend', (e) => {
-    const { clientX, clientY } = e.changedTouches[0], x = from && clientX - from.clientX;
-    if (Math.abs(x) > 60 && Math.abs(clientY - from.clientY) < 40 && !(visualViewport?.scale > 1)) turn(x < 0 ? ways.ArrowRight : ways.ArrowLeft);
+    if (!from || visualViewport?.scale > 1) return;
+    const { clientX, clientY } = e.changedTouches[0], x = clientX - from.clientX;
+    if (Math.abs(x) <= 60 || Math.abs(clientY - from.clientY) >= 40) return;
+    turn(x < 0 ? ways.ArrowRight : ways.ArrowLeft);
   });
 }
 

@@ -6,7 +6,9 @@
   if (!window.PublicKeyCredential) return;
   form.hidden = false; // the browser can use it
   const bytes = (text) => Uint8Array.from(atob(text.replace(/-/g, "+").replace(/_/g, "/")), (c) => c.charCodeAt(0));
-  const text = (buffer) => btoa(String.fromCharCode(...new Uint8Array(buffer))).replace(/\+/g, "-").replace(/\//g, "_").replace(/=/g, "");
+  const text = (buffer) => btoa(String.fromCharCode(...new Uint8Array(buffer)))
+    .replace(/\+/g, "-").replace(/\//g, "_").replace(/=/g, "");
+
   form.addEventListener("submit", async (e) => {
     e.preventDefault();
     try {
@@ -15,8 +17,15 @@
       for (const one of o.allowCredentials ?? []) one.id = bytes(one.id);
       const { rawId, type, response: r } = await navigator.credentials.get({ publicKey: o });
       form.elements.passkey.value = JSON.stringify({
-        id: text(rawId), rawId: text(rawId), type,
-        response: { clientDataJSON: text(r.clientDataJSON), authenticatorData: text(r.authenticatorData), signature: text(r.signature), userHandle: r.userHandle ? text(r.userHandle) : "" },
+        id: text(rawId),
+        rawId: text(rawId),
+        type,
+        response: {
+          clientDataJSON: text(r.clientDataJSON),
+          authenticatorData: text(r.authenticatorData),
+          signature: text(r.signature),
+          userHandle: r.userHandle ? text(r.userHandle) : "",
+        },
       });
       form.submit();
     } catch {

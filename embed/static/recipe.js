@@ -1,10 +1,10 @@
-// What scripts add to a recipe: ticks and amounts. The public page and the reader of the app share it. It stores nothing and
-// sends no requests. Without it the page is complete.
+// What scripts add to a recipe: ticks and amounts. The public page and the reader of the app share it. It stores
+// nothing and sends no requests. Without it the page is complete.
 import { changes } from './amounts.js';
 import { el } from './item.js';
 
-// lineOf is a line of a list of ingredients in the text nodes of an element. set shows it for a number of times the recipe.
-// A line whose amount is not certain stays, and note says so. scales is whether anything in the line changes.
+// lineOf is a line of a list of ingredients in the text nodes of an element. set shows it for a number of times the
+// recipe. A line whose amount is not certain stays, and note says so. scales is whether anything in the line changes.
 function lineOf(node, note) {
   const walker = document.createTreeWalker(node, NodeFilter.SHOW_TEXT), nodes = [];
   while (walker.nextNode()) nodes.push(walker.currentNode);
@@ -35,34 +35,47 @@ function lineOf(node, note) {
   return { set, scales: !!doubled && doubled.join('') !== line };
 }
 
+// makeList makes rows of lines that are no list: of a paragraph with breaks, or of a row of a list with breaks.
+function makeList(p) {
+  const lines = [[]];
+  for (const node of [...p.childNodes]) {
+    if (node.nodeName === 'BR') lines.push([]);
+    else lines.at(-1).push(node);
+  }
+  const rows = lines.map((line) => el('li', {}, ...line));
+  p.replaceWith(...(p.nodeName === 'LI' ? rows : [el('ul', {}, ...rows)]));
+}
+
+// addTick puts a box to tick before a row. Lists inside of the row stay outside of its label.
+function addTick(li) {
+  const inside = [...li.childNodes].filter((n) => !/^[UO]L$/.test(n.nodeName));
+  const label = el('label', {}, el('input', { type: 'checkbox' }), el('span', {}, ...inside));
+  li.prepend(label);
+  li.classList.add('tick');
+  return label.lastChild;
+}
+
+// timesButton shows all lines for a number of times the recipe.
+function timesButton(lines, times, textContent) {
+  const b = el('button', { type: 'button', className: 'quiet', textContent, ariaPressed: String(times === 1) });
+  b.addEventListener('click', () => {
+    for (const line of lines) line.set(times);
+    for (const other of b.parentNode.children) other.ariaPressed = String(other === b);
+  });
+  return b;
+}
+
 // addTicks lets a cook tick the lines of a list, and take half or twice of everything.
 function addTicks(section, texts) {
   const prose = section.querySelector('.prose');
   if (!prose || prose.querySelector('input')) return;
-  // Lines that are no list are a paragraph with breaks, or follow a line of a list with breaks.
-  for (const p of prose.querySelectorAll(':scope > p:has(br), li:has(> br)')) {
-    const lines = [[]];
-    for (const node of [...p.childNodes]) if (node.nodeName === 'BR') lines.push([]); else lines.at(-1).push(node);
-    const rows = lines.map((line) => el('li', {}, ...line));
-    p.replaceWith(...(p.nodeName === 'LI' ? rows : [el('ul', {}, ...rows)]));
-  }
-  const lines = [];
-  for (const li of prose.querySelectorAll('li')) {
-    const label = el('label', {}, el('input', { type: 'checkbox' }), el('span', {}, ...[...li.childNodes].filter((n) => !/^[UO]L$/.test(n.nodeName))));
-    li.prepend(label);
-    li.classList.add('tick');
-    lines.push(lineOf(label.lastChild, texts.unscaled));
-  }
+  for (const p of prose.querySelectorAll(':scope > p:has(br), li:has(> br)')) makeList(p);
+  const lines = [...prose.querySelectorAll('li')].map((li) => lineOf(addTick(li), texts.unscaled));
   if (!lines.some((line) => line.scales)) return;
-  const choices = [[0.5, '½×'], [1, '1×'], [2, '2×'], [3, '3×']].map(([times, label]) => {
-    const b = el('button', { type: 'button', className: 'quiet', textContent: label, ariaPressed: String(times === 1) });
-    b.addEventListener('click', () => {
-      for (const line of lines) line.set(times);
-      for (const other of b.parentNode.children) other.ariaPressed = String(other === b);
-    });
-    return b;
-  });
-  const group = el('div', { className: 'amounts', ariaLabel: texts.amounts }, ...choices);
+
+  const choices = [[0.5, '½×'], [1, '1×'], [2, '2×'], [3, '3×']];
+  const buttons = choices.map(([times, label]) => timesButton(lines, times, label));
+  const group = el('div', { className: 'amounts', ariaLabel: texts.amounts }, ...buttons);
   group.setAttribute('role', 'group');
   section.querySelector('h2').after(group);
 }

@@ -1,7 +1,7 @@
-// The service worker. Pages and records come from the server as long as it answers; otherwise what this browser has seen
-// of them. What is added or shared meanwhile waits here and is sent later. settings comes from the server:
-// version names the scripts and styles of this build, assets are their paths, kinds are the paths of records below the
-// API's prefix, and base is the prefix of all paths.
+// The service worker. Pages and records come from the server as long as it answers; otherwise what this browser has
+// seen of them. What is added or shared meanwhile waits here and is sent later. offline.js starts it and talks to it by
+// messages. settings comes from the server: version names the scripts and styles of this build, assets are their paths,
+// kinds are the paths of records below the API's prefix, and base is the prefix of all paths.
 /* global settings */
 const { base, version, assets, kinds } = settings;
 const files = `kist-files-${version}`, data = 'kist-data', waiting = 'kist-waiting';
@@ -72,10 +72,11 @@ async function page(request) {
 
 // list returns a list of the API. Offline every list of a kind is its newest items.
 async function list(request, path) {
+  const newestOf = kinds.includes(path) && absolute(newest(path));
   try {
-    return await fresh(request, !path.includes('/') && (!kinds.includes(path) || request.url === absolute(newest(path))));
+    return await fresh(request, newestOf ? request.url === newestOf : !path.includes('/'));
   } catch (problem) {
-    const kept = kinds.includes(path) && await caches.match(absolute(newest(path)), { cacheName: data });
+    const kept = newestOf && await caches.match(newestOf, { cacheName: data });
     if (kept) return kept;
     throw problem;
   }
@@ -90,7 +91,12 @@ async function trim() {
   await Promise.all(kept.slice(0, Math.max(0, kept.length - pictures)).map((r) => cache.delete(r)));
 }
 
-const appPages = ['', 'search', 'tags', 'upload-requests', 'keys', 'webhooks', 'import', 'remote-upload', 'account', ...settings.pages];
+const appPages = [
+  '', 'search', 'tags', 'upload-requests', 'keys', 'webhooks', 'import', 'remote-upload', 'account', ...settings.pages,
+];
+
+// isKept reports whether the answer of a path of the API can come from here.
+const isKept = (path) => ['me', 'tags', 'folders'].includes(path) || kinds.includes(path.split('/')[0]);
 
 addEventListener('fetch', (e) => {
   const { request } = e, url = new URL(request.url);
@@ -98,28 +104,43 @@ addEventListener('fetch', (e) => {
   const path = url.pathname.slice(base.length + 1), [place] = path.split('/');
   if (request.method === 'POST' && path === 'share') e.respondWith(share(request));
   if (request.method !== 'GET') return;
-  if (place === 'static') e.respondWith(caches.match(request).then((kept) => kept ?? fetch(request)));
-  else if (path === 'login') e.waitUntil(forget());
-  else if (request.mode === 'navigate') { if (appPages.includes(place)) e.respondWith(page(request)); }
-  else if (url.pathname.startsWith(api)) {
+
+  if (place === 'static') {
+    e.respondWith(caches.match(request).then((kept) => kept ?? fetch(request)));
+  } else if (path === 'login') {
+    e.waitUntil(forget());
+  } else if (request.mode === 'navigate') {
+    if (appPages.includes(place)) e.respondWith(page(request));
+  } else if (url.pathname.startsWith(api)) {
     const asked = url.pathname.slice(api.length);
-    if (['me', 'tags', 'folders'].includes(asked) || kinds.includes(asked.split('/')[0])) e.respondWith(list(request, asked));
-  } else if (place === 'v' || place === 't') e.respondWith(fresh(request, true));
+    if (isKept(asked)) e.respondWith(list(request, asked));
+  } else if (place === 'v' || place === 't') {
+    e.respondWith(fresh(request, true));
+  }
 });
 
 // ---- What can be read offline ----
+
+// readNewest reads the newest items of all kinds, newest first.
+async function readNewest() {
+  const lists = await Promise.all(kinds.map(async (kind) => {
+    const answer = await fresh(new Request(absolute(newest(kind))), true);
+    return (await answer.json()).data;
+  }));
+  return lists.flat().sort((a, b) => b.createdAt.localeCompare(a.createdAt)).slice(0, readable);
+}
 
 // keep fetches the page of the app, and the newest items that this browser does not have yet, until the user signs out.
 async function keep(user) {
   if (await owner() !== user) return;
   const cache = await caches.open(data), last = await cache.match(keptKey);
   if (last && Math.abs(Date.now() - Number(await last.text())) < keepMilliseconds) return;
+
   // On the first visit, the page came without this worker.
   await fresh(new Request(shell, { headers: { accept: 'text/html' } }), true);
-  const lists = await Promise.all(kinds.map(async (kind) => (await (await fresh(new Request(absolute(newest(kind))), true)).json()).data));
-  const records = lists.flat().sort((a, b) => b.createdAt.localeCompare(a.createdAt)).slice(0, readable);
+
   const wanted = new Set();
-  for (const r of records) {
+  for (const r of await readNewest()) {
     const at = absolute(`${base}/v/${r.slug}`);
     wanted.add(at);
     const kept = await cache.match(at);
@@ -128,7 +149,10 @@ async function keep(user) {
     // Without a session this must not count as a view.
     await fresh(new Request(at, { headers: { accept: 'text/html', 'x-purpose': 'prefetch' } }), true);
   }
-  for (const r of await cache.keys()) if (new URL(r.url).pathname.startsWith(`${base}/v/`) && !wanted.has(r.url)) await cache.delete(r);
+
+  for (const r of await cache.keys()) {
+    if (new URL(r.url).pathname.startsWith(`${base}/v/`) && !wanted.has(r.url)) await cache.delete(r);
+  }
   if (await owner() !== user) return;
   await trim();
   await store(keptKey, new Response(String(Date.now())));
@@ -161,10 +185,13 @@ async function ask(mode, request) {
 const ownerKey = absolute(`${base}/sw.js?user`);
 const owner = async () => (await caches.match(ownerKey, { cacheName: data }))?.text() ?? '';
 
-// setOwner begins to keep copies for a user. A page can tell the worker after its user has signed out, so the server says
-// whether they are signed in.
+// setOwner begins to keep copies for a user. A page can tell the worker after its user has signed out, so the server
+// says whether they are signed in.
 let owning = Promise.resolve(); // one at a time, because each may forget what the other has kept
-const setOwner = (user) => { owning = owning.catch(() => {}).then(() => own(user)); return owning; };
+const setOwner = (user) => {
+  owning = owning.catch(() => {}).then(() => own(user));
+  return owning;
+};
 
 async function own(user) {
   stopped = false;
@@ -175,11 +202,13 @@ async function own(user) {
   await (await caches.open(data)).put(ownerKey, new Response(user));
 }
 
-// later stores a request: its method, path and body, the id that makes repeats safe, and the user whose session may send it. A
-// change also has the entity tag of the record as the user has seen it, and a draft with all that they typed. It has what
-// an earlier change to the same record has, which it replaces in one transaction: if it cannot be stored, that one stays.
+// later stores a request: its method, path and body, the id that makes repeats safe, and the user whose session may
+// send it. A change also has the entity tag of the record as the user has seen it, and a draft with all that they
+// typed. It has what an earlier change to the same record has, which it replaces in one transaction: if it cannot be
+// stored, that one stays.
 async function later(entry) {
-  const same = (old) => entry.draft && old.draft?.name === entry.draft.name && old.etag === entry.etag && old.user === entry.user;
+  const { draft, etag, user } = entry;
+  const same = (old) => draft && old.draft?.name === draft.name && old.etag === etag && old.user === user;
   await ask('readwrite', (store) => {
     const asked = store.openCursor();
     let others = 0;
@@ -222,9 +251,23 @@ async function tell(message) {
 
 let sending = null;
 
-// send sends what waits, in order, and returns how much still waits. What the server refuses goes back to the page, which
-// keeps it as a draft; without a page it stays.
-const send = () => sending ??= (async () => {
+// deliver sends an entry and returns the answer.
+function deliver({ method = 'POST', path, body, etag, id }) {
+  const safe = etag ? { 'if-match': etag } : { 'idempotency-key': id };
+  return fetch(path, { method, body, headers: { ...safe, 'content-type': 'application/json' } });
+}
+
+// hand gives what the server refused back to a page, and reports whether there is one.
+async function hand(answer, entry) {
+  const why = (await answer.json().catch(() => null))?.error ?? String(answer.status);
+  return tell({ refused: why, status: answer.status, entry });
+}
+
+// send sends what waits, in order, and returns how much still waits. What the server refuses goes back to the page,
+// which keeps it as a draft; without a page it stays.
+const send = () => sending ??= sendAll().finally(() => { sending = null; });
+
+async function sendAll() {
   const keys = await ask('readonly', (store) => store.getAllKeys());
   const drafts = [];
   let sent = 0, left = keys.length;
@@ -234,15 +277,14 @@ const send = () => sending ??= (async () => {
     for (const key of user ? keys : []) {
       const entry = await ask('readonly', (store) => store.get(key));
       if (entry?.user !== user) continue;
-      const safe = entry.etag ? { 'if-match': entry.etag } : { 'idempotency-key': entry.id };
-      const answer = await fetch(entry.path, { method: entry.method ?? 'POST', body: entry.body, headers: { ...safe, 'content-type': 'application/json' } });
+      const answer = await deliver(entry);
       if ([401, 408, 429].includes(answer.status) || answer.status >= 500) break; // later
       if (answer.ok) {
         sent++;
         if (entry.draft) drafts.push(entry.draft);
       } else {
-        const why = (await answer.json().catch(() => null))?.error ?? String(answer.status);
-        if (!await tell({ refused: why, status: answer.status, entry })) continue;
+        const handed = await hand(answer, entry);
+        if (!handed) continue;
       }
       await ask('readwrite', (store) => store.delete(key));
       left--;
@@ -250,10 +292,14 @@ const send = () => sending ??= (async () => {
   } catch { /* still no server */ }
   if (sent) await tell({ sent, drafts });
   return left;
-})().finally(() => { sending = null; });
+}
 
 // A failure makes the browser try again.
-addEventListener('sync', (e) => { if (e.tag === 'send') e.waitUntil(send().then((left) => { if (left) throw new Error('still waiting'); })); });
+async function sendOrFail() {
+  const left = await send();
+  if (left) throw new Error('still waiting');
+}
+addEventListener('sync', (e) => { if (e.tag === 'send') e.waitUntil(sendOrFail()); });
 
 addEventListener('message', (e) => {
   const { later: entry, want, user } = e.data;
@@ -262,5 +308,8 @@ addEventListener('message', (e) => {
   if (want === 'send') e.waitUntil(send());
   if (want === 'owner') e.waitUntil(setOwner(user));
   if (want === 'keep') e.waitUntil(setOwner(user).then(() => keep(user)).catch(() => {}));
-  if (want === 'stop') { stopped = true; e.waitUntil(forget().then(answer)); }
+  if (want === 'stop') {
+    stopped = true;
+    e.waitUntil(forget().then(answer));
+  }
 });

@@ -5,9 +5,12 @@ export const { lang } = globalThis.kist;
 
 export const locale = (navigator.languages ?? []).find((l) => l.split('-')[0] === lang) ?? lang;
 
-// lazily makes a value when it is first used. A browser's first use of Intl takes as long as drawing a page, so no script
-// uses it while it loads.
-export const lazily = (make) => { let value; return () => value ??= make(); };
+// lazily makes a value when it is first used. A browser's first use of Intl takes as long as drawing a page, so no
+// script uses it while it loads.
+export const lazily = (make) => {
+  let value;
+  return () => value ??= make();
+};
 
 const numbers = lazily(() => new Intl.NumberFormat(locale));
 const tenths = lazily(() => new Intl.NumberFormat(locale, { maximumFractionDigits: 1 }));
@@ -20,23 +23,32 @@ const form = (text, n) => typeof text === 'object' ? text[plurals().select(n)] ?
 const shown = (value) => typeof value === 'number' ? number(value) : value;
 
 // fill replaces the names in braces of a text by the values.
-export const fill = (text, values = {}) => form(text, values.n).replace(/\{(\w+)\}/g, (whole, name) => name in values ? shown(values[name]) : whole);
+export const fill = (text, values = {}) => form(text, values.n)
+  .replace(/\{(\w+)\}/g, (whole, name) => name in values ? shown(values[name]) : whole);
 
 // t is the text of a key. The value n chooses its plural form.
 export const t = (key, values) => fill(texts[key] ?? key, values);
 
 // tn is t for a text with elements in it: the result is a list of texts and nodes.
-export const tn = (key, values) => form(texts[key], values.n).split(/\{(\w+)\}/).map((part, i) => i % 2 ? shown(values[part]) : part);
+export const tn = (key, values) => form(texts[key], values.n)
+  .split(/\{(\w+)\}/).map((part, i) => i % 2 ? shown(values[part]) : part);
 
 // known is the text of a key, or the other text if the key has no text.
 export const known = (key, otherwise) => texts[key] ?? otherwise;
 
-// problemText is what the server says is wrong with a field. Its English is the key; names in braces stand for what differs.
+// escaped is a text for a regular expression that matches it.
+const escaped = (text) => text.replace(/[.*+?^${}()|[\]\\]/g, '\\$&');
+
+// problemText is what the server says is wrong with a field. Its English is the key; names in braces stand for what
+// differs.
 export function problemText(text) {
   for (const key of Object.keys(texts).filter((name) => name.startsWith('problems.'))) {
     const parts = key.slice('problems.'.length).split(/\{(\w+)\}/);
-    const found = new RegExp(`^${parts.map((part, i) => i % 2 ? '(\\S+)' : part.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')).join('')}$`).exec(text);
-    if (found) return t(key, Object.fromEntries(parts.filter((_, i) => i % 2).map((name, i) => [name, found[i + 1]])));
+    const pattern = parts.map((part, i) => i % 2 ? '(\\S+)' : escaped(part)).join('');
+    const found = new RegExp(`^${pattern}$`).exec(text);
+    if (!found) continue;
+    const names = parts.filter((_, i) => i % 2);
+    return t(key, Object.fromEntries(names.map((name, i) => [name, found[i + 1]])));
   }
   return text;
 }
@@ -44,8 +56,12 @@ export function problemText(text) {
 export function bytes(n) {
   if (n < 1000) return t('format.bytes', { n });
   let unit = -1;
-  do { n /= 1000; unit++; } while (n >= 999.5 && unit < 4);
-  return `${n < 99.95 ? tenths().format(n) : number(Math.round(n))}\u00a0${['kB', 'MB', 'GB', 'TB', 'PB'][unit]}`;
+  do {
+    n /= 1000;
+    unit++;
+  } while (n >= 999.5 && unit < 4);
+  const shortened = n < 99.95 ? tenths().format(n) : number(Math.round(n));
+  return `${shortened}\u00a0${['kB', 'MB', 'GB', 'TB', 'PB'][unit]}`;
 }
 
 // seconds writes a duration.

@@ -25,42 +25,60 @@ export const ofSender = (api, slug, ask) => ({
   resultOf: (data) => data.item,
 });
 
+// metadataOf writes the name and the fields of an upload as the header Upload-Metadata has them.
+const metadataOf = (u, fields) => Object.entries({ filename: u.file.name, ...fields })
+  .map(([name, value]) => `${name} ${base64(String(value))}`.trim()).join(',');
+
 // resume sends the part of u.file that the server does not have. It sets u.sent and u.xhr, and calls client.done or
 // client.retry at the end.
 export async function resume(u, client) {
-  const turn = u.turn = {}; // pause or another call replaces it, which ends this call
+  const turn = {}; // pause or another call replaces it, which ends this call
+  u.turn = turn;
   const key = client.storageKey(u);
   u.at ??= key && client.storage.get(key);
-  const forget = () => { u.at = null; if (key) client.storage.set(key, null); };
+  const forget = () => {
+    u.at = null;
+    if (key) client.storage.set(key, null);
+  };
+  const retry = (status, data) => turn === u.turn && client.retry(u, status, data);
   try {
+    // How much does the server have?
     let offset = 0;
     if (u.at) {
       const got = await send('HEAD', u.at);
+      if (got.status === 423) return retry(503, got.data); // another request holds it
       if ([404, 410].includes(got.status)) forget();
-      else if (got.status !== 200) return turn === u.turn && client.retry(u, got.status === 423 ? 503 : got.status, got.data); // 423: locked by another request
+      else if (got.status !== 200) return retry(got.status, got.data);
       else offset = got.offset;
     }
+
+    // A new upload.
     if (!u.at) {
       const { path, fields, headers } = await client.begin(u);
       if (turn !== u.turn) return;
-      const metadata = Object.entries({ filename: u.file.name, ...fields }).map(([name, value]) => `${name} ${base64(String(value))}`.trim()).join(',');
-      const got = await send('POST', path, null, { ...headers, 'Upload-Length': u.file.size, 'Upload-Metadata': metadata });
-      if (got.status !== 201) return turn === u.turn && client.retry(u, got.status, got.data);
+      const lengths = { 'Upload-Length': u.file.size, 'Upload-Metadata': metadataOf(u, fields) };
+      const got = await send('POST', path, null, { ...headers, ...lengths });
+      if (got.status !== 201) return retry(got.status, got.data);
       u.at = got.location;
       if (key) client.storage.set(key, u.at);
     }
+
+    // Its parts.
+    const progress = (n) => { if (turn === u.turn) client.progress(u, offset + n); };
     while (offset < u.file.size) {
       if (turn !== u.turn) return;
       u.sent = offset;
-      const got = await send('PATCH', u.at, u.file.slice(offset, offset + partSize), { 'Upload-Offset': offset, 'Content-Type': 'application/offset+octet-stream' }, (n) => {
-        if (turn === u.turn) client.progress(u, offset + n);
-      });
+      const part = u.file.slice(offset, offset + partSize);
+      const headers = { 'Upload-Offset': offset, 'Content-Type': 'application/offset+octet-stream' };
+      const got = await send('PATCH', u.at, part, headers, progress);
       if (turn !== u.turn) return;
       if (got.status !== 204) return client.retry(u, got.status, got.data);
       if (!(got.offset > offset)) throw new Error('the server stored nothing');
       offset = got.offset;
       u.tries = 0;
     }
+
+    // What it has become.
     const end = await send('GET', u.at);
     if (turn !== u.turn) return;
     const result = end.data && client.resultOf(end.data);
@@ -68,17 +86,23 @@ export async function resume(u, client) {
     forget();
     client.done(u, result);
   } catch {
-    if (turn === u.turn) client.retry(u, 0, null);
+    retry(0, null);
   }
 
   function send(method, path, body, headers, progress) {
     return new Promise((done) => {
-      const xhr = u.xhr = new XMLHttpRequest();
+      const xhr = new XMLHttpRequest();
+      u.xhr = xhr;
       if (progress) xhr.upload.onprogress = (e) => progress(e.loaded);
       xhr.onloadend = () => {
         let data = null;
         try { data = JSON.parse(xhr.responseText); } catch { /* the status is enough */ }
-        done({ status: xhr.status, data, offset: Number(xhr.getResponseHeader('Upload-Offset')), location: xhr.getResponseHeader('Location') });
+        done({
+          status: xhr.status,
+          data,
+          offset: Number(xhr.getResponseHeader('Upload-Offset')),
+          location: xhr.getResponseHeader('Location'),
+        });
       };
       xhr.open(method, path);
       for (const [name, value] of Object.entries({ ...version, ...headers })) xhr.setRequestHeader(name, value);

@@ -1,6 +1,6 @@
-// Sends files from the page of an upload link, one after another, and shows the progress. It sends large files in pieces.
-// They continue after a pause or a lost connection, and when the user closes the page and chooses the same file again.
-// Without this script, the form itself sends the files.
+// Sends files from the page of an upload link, one after another, and shows the progress. It sends large files in
+// pieces. They continue after a pause or a lost connection, and when the user closes the page and chooses the same file
+// again. Without this script, the form itself sends the files.
 import { bytes as size, seconds as time, t } from './text.js';
 
 (() => {
@@ -25,16 +25,28 @@ import { bytes as size, seconds as time, t } from './text.js';
 
   // ---- The list ----
 
+  // rowFor makes the row of a file, with its buttons.
+  function rowFor(file) {
+    const f = { file, state: "waits", row: make("li"), note: make("small", size(file.size)) };
+    f.bar = make("progress", "", { max: 1, value: 0, hidden: true });
+    f.bar.setAttribute("aria-label", t("up.progressOf", { name: file.name }));
+    f.again = make("button", "", { type: "button", className: "quiet" });
+    f.again.onclick = () => {
+      if (f.state === "sends") return halt(f);
+      mark(f, "waits", size(file.size));
+      run();
+    };
+    f.drop = make("button", "", { type: "button", className: "quiet", onclick: () => remove(f) });
+    const tools = make("span");
+    tools.append(f.again, f.drop);
+    f.row.append(make("b", file.name), f.note, tools, f.bar);
+    return f;
+  }
+
   function add(all) {
     for (const file of all) {
-      const f = { file, state: "waits", row: make("li"), note: make("small", size(file.size)), bar: make("progress", "", { max: 1, value: 0, hidden: true }) };
-      f.again = make("button", "", { type: "button", className: "quiet", onclick: () => { if (f.state === "sends") return halt(f); mark(f, "waits", size(file.size)); run(); } });
-      f.drop = make("button", "", { type: "button", className: "quiet", onclick: () => remove(f) });
+      const f = rowFor(file);
       mark(f, "waits", size(file.size));
-      f.bar.setAttribute("aria-label", t("up.progressOf", { name: file.name }));
-      const tools = make("span");
-      tools.append(f.again, f.drop);
-      f.row.append(make("b", file.name), f.note, tools, f.bar);
       files.push(f);
       list.append(f.row);
       if (file.size > max) mark(f, "refused", t("up.tooLarge", { size: size(file.size), limit: size(max) }));
@@ -66,15 +78,23 @@ import { bytes as size, seconds as time, t } from './text.js';
       b.textContent = text;
       b.setAttribute("aria-label", `${text} ${f.file.name}`);
     };
-    label(f.again, { failed: t("up.retry"), halts: t("up.resume"), sends: f.file.size > large ? t("up.pause") : "" }[state] ?? "");
+    const pauses = f.file.size > large ? t("up.pause") : "";
+    label(f.again, { failed: t("up.retry"), halts: t("up.resume"), sends: pauses }[state] ?? "");
     label(f.drop, { sends: t("up.cancel"), halts: t("up.cancel"), done: "" }[state] ?? t("up.remove"));
   }
 
   input.addEventListener("change", take);
   let depth = 0;
-  const over = (by) => { depth = Math.max(0, depth + by); drop.classList.toggle("over", depth > 0); };
+  const over = (by) => {
+    depth = Math.max(0, depth + by);
+    drop.classList.toggle("over", depth > 0);
+  };
   const carries = (e) => [...(e.dataTransfer?.types ?? [])].includes("Files");
-  addEventListener("dragenter", (e) => { if (carries(e)) { e.preventDefault(); over(1); } });
+  addEventListener("dragenter", (e) => {
+    if (!carries(e)) return;
+    e.preventDefault();
+    over(1);
+  });
   addEventListener("dragleave", () => over(-1));
   addEventListener("dragover", (e) => { if (carries(e)) e.preventDefault(); });
   addEventListener("drop", (e) => {
@@ -91,7 +111,8 @@ import { bytes as size, seconds as time, t } from './text.js';
   let held = null; // {pass, until}, or the promise of it
 
   async function json(path, body) {
-    const answer = await fetch(api + path, body && { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
+    const headers = { "content-type": "application/json" };
+    const answer = await fetch(api + path, body && { method: "POST", headers, body: JSON.stringify(body) });
     const data = await answer.json().catch(() => ({}));
     if (!answer.ok) throw new Error(data.error ?? t("up.unreachable"));
     return data;
@@ -102,17 +123,27 @@ import { bytes as size, seconds as time, t } from './text.js';
     return { pass, until: Date.parse(expiresAt) - 60000 };
   }
 
+  // solve finds the number that a challenge asks for.
+  const solve = (challenge) => new Promise((done, fail) => {
+    const w = new Worker(worker);
+    w.onmessage = (e) => {
+      w.terminate();
+      done(e.data);
+    };
+    w.onerror = () => {
+      w.terminate();
+      fail(new Error(t("up.captchaFailed")));
+    };
+    w.postMessage(challenge);
+  });
+
   async function prove() {
     work.textContent = t("up.checking");
     try {
       const c = await json("captcha/challenge");
-      const number = await new Promise((done, fail) => {
-        const w = new Worker(worker);
-        w.onmessage = (e) => { w.terminate(); done(e.data); };
-        w.onerror = () => { w.terminate(); fail(new Error(t("up.captchaFailed"))); };
-        w.postMessage(c);
-      });
-      return await trade(btoa(JSON.stringify({ algorithm: c.algorithm, challenge: c.challenge, number, salt: c.salt, signature: c.signature })));
+      const number = await solve(c);
+      const { algorithm, challenge, salt, signature } = c;
+      return await trade(btoa(JSON.stringify({ algorithm, challenge, number, salt, signature })));
     } finally {
       work.textContent = "";
     }
@@ -122,7 +153,8 @@ import { bytes as size, seconds as time, t } from './text.js';
 
   function widget() {
     if (shown) return;
-    const mine = shown = {};
+    const mine = {};
+    shown = mine;
     const broken = () => { // this widget is lost: the next try makes a new one
       if (shown === mine) shown = null;
       mine.script.remove();
@@ -139,7 +171,10 @@ import { bytes as size, seconds as time, t } from './text.js';
           sitekey: key,
           size: place.clientWidth < 304 ? "compact" : "normal",
           theme: matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light",
-          callback: (token) => { mine.token = token; mine.wake?.(); },
+          callback: (token) => {
+            mine.token = token;
+            mine.wake?.();
+          },
           "expired-callback": () => { mine.token = null; },
           "error-callback": () => { mine.token = null; },
         });
@@ -153,7 +188,10 @@ import { bytes as size, seconds as time, t } from './text.js';
     const mine = shown;
     if (!mine.token) {
       work.textContent = t("up.solve");
-      await new Promise((done, fail) => { mine.wake = done; mine.fail = fail; });
+      await new Promise((done, fail) => {
+        mine.wake = done;
+        mine.fail = fail;
+      });
       work.textContent = "";
     }
     const token = mine.token;
@@ -185,7 +223,9 @@ import { bytes as size, seconds as time, t } from './text.js';
       rate = rate ? rate * 0.7 + speed * 0.3 : speed;
       since = now;
       before = gone;
-      f.note.textContent = t(rate ? "up.progressLeft" : "up.progress", { sent: size(gone), all: size(total), rate: size(rate), time: rate && time((total - gone) / rate) });
+      const left = rate && time((total - gone) / rate);
+      const values = { sent: size(gone), all: size(total), rate: size(rate), time: left };
+      f.note.textContent = t(rate ? "up.progressLeft" : "up.progress", values);
     };
   }
 
@@ -203,7 +243,9 @@ import { bytes as size, seconds as time, t } from './text.js';
   // missed shows why a file was not received, and whether another try may help.
   function missed(f, status, text) {
     if (status === 401) return location.reload();
-    mark(f, status === 0 || status >= 429 || status === 400 ? "failed" : "refused", text ?? (status ? t("up.status", { status: String(status) }) : t("up.unreachable")));
+    const mayHelp = status === 0 || status >= 429 || status === 400;
+    const why = text ?? (status ? t("up.status", { status: String(status) }) : t("up.unreachable"));
+    mark(f, mayHelp ? "failed" : "refused", why);
   }
 
   // ---- In pieces ----
@@ -225,6 +267,12 @@ import { bytes as size, seconds as time, t } from './text.js';
     f.leave?.();
   }
 
+  // passes reports whether a status is likely to be gone at the next try. An upload in pieces can begin again.
+  function passes(status, inPieces) {
+    if (status === 0 || status === 408 || status === 425) return true;
+    return status >= 500 && status !== 507 || inPieces && [404, 409, 410].includes(status);
+  }
+
   // pieces returns when the file was received, or when only the user can continue.
   async function pieces(f) {
     mark(f, "sends", t("up.sending"));
@@ -237,33 +285,44 @@ import { bytes as size, seconds as time, t } from './text.js';
       f.leave = done;
       let why, fresh = false;
       const shows = meter(f);
-      const go = () => { f.timer = 0; tus.resume(f, f.client); };
+      const go = () => {
+        f.timer = 0;
+        tus.resume(f, f.client);
+      };
       const ask = async () => {
         why = undefined;
         try {
           const proof = await pass();
-          return { fields: { name: $("name").value, message: $("message").value }, headers: proof && { "x-captcha-pass": proof } };
+          const fields = { name: $("name").value, message: $("message").value };
+          return { fields, headers: proof && { "x-captcha-pass": proof } };
         } catch (e) {
           why = e.message;
           throw e;
         }
       };
       f.client = {
-        ...tus.ofSender(api, slug, ask), storage,
-        done: (_, item) => { arrived(f, item); done(); },
-        progress: (_, gone) => { f.sent = gone; shows(gone, f.file.size); },
+        ...tus.ofSender(api, slug, ask),
+        storage,
+        done: (_, item) => {
+          arrived(f, item);
+          done();
+        },
+        progress: (_, gone) => {
+          f.sent = gone;
+          shows(gone, f.file.size);
+        },
         retry(_, status, data) {
           if (status === 400 && data?.code === "captcha_required" && !fresh) {
             held = null;
             fresh = true;
             return go();
           }
-          const passes = !why && (status === 0 || status === 408 || status === 425 || status >= 500 && status !== 507 || f.at && [404, 409, 410].includes(status));
-          if (!passes || f.tries >= 10) {
+          if (why || !passes(status, f.at) || f.tries >= 10) {
             missed(f, status, why ?? data?.error);
             return done();
           }
-          const wait = Math.min(30000, 1000 * 3 ** f.tries++);
+          const wait = Math.min(30000, 1000 * 3 ** f.tries);
+          f.tries++;
           f.note.textContent = t("up.retrying", { time: time(wait / 1000) });
           f.timer = setTimeout(go, wait);
         },
@@ -274,13 +333,19 @@ import { bytes as size, seconds as time, t } from './text.js';
     f.leave = null;
   }
 
-  addEventListener("online", () => { for (const f of files) if (f.timer) { clearTimeout(f.timer); f.go(); } });
+  addEventListener("online", () => {
+    for (const f of files.filter((one) => one.timer)) {
+      clearTimeout(f.timer);
+      f.go();
+    }
+  });
 
   // ---- In one piece ----
 
   function transfer(f, proof) {
     return new Promise((done) => {
-      const x = f.xhr = new XMLHttpRequest();
+      const x = new XMLHttpRequest();
+      f.xhr = x;
       const body = new FormData();
       body.append("name", $("name").value);
       body.append("message", $("message").value);
@@ -300,33 +365,50 @@ import { bytes as size, seconds as time, t } from './text.js';
     });
   }
 
+  // attempt sends a file once, with a proof if the link asks for one. The answer is null if the file was removed.
+  async function attempt(f) {
+    try {
+      return await transfer(f, await pass());
+    } catch (e) { return { status: 0, data: { error: e.message } }; }
+  }
+
   async function one(f) {
     if (f.file.size > large) return pieces(f);
     mark(f, "sends", t("up.sending"));
-    for (let tries = 0; ; tries++) {
-      let answer;
-      try { answer = await transfer(f, await pass()); } catch (e) { answer = { status: 0, data: { error: e.message } }; }
-      if (!answer) return; // removed
-      const { status, data } = answer;
-      if (status === 400 && data.code === "captcha_required" && tries === 0) { held = null; continue; }
-      if (status === 201) return arrived(f, data.items?.[0]);
-      return missed(f, status, data.error);
+    let answer = await attempt(f);
+    if (answer?.status === 400 && answer.data.code === "captcha_required") { // the proof was used or is too old
+      held = null;
+      answer = await attempt(f);
     }
+    if (!answer) return; // removed
+    if (answer.status === 201) return arrived(f, answer.data.items?.[0]);
+    missed(f, answer.status, answer.data.error);
+  }
+
+  // summary says how the sending ended.
+  function summary() {
+    const halts = files.filter((f) => f.state === "halts").length;
+    const left = files.filter((f) => f.state !== "done").length - halts;
+    if (left) return t("up.notSent", { left, n: files.length });
+    if (halts) return t("up.pausedHelp", { n: halts });
+    return sent ? t("up.thanks", { n: sent }) : "";
   }
 
   async function run() {
     if (busy) return;
-    busy = send.disabled = true;
+    busy = true;
+    send.disabled = true;
     said.textContent = "";
-    for (let f; (f = files.find((x) => x.state === "waits"));) await one(f);
-    busy = send.disabled = false;
-    const halts = files.filter((f) => f.state === "halts").length;
-    const left = files.filter((f) => f.state !== "done").length - halts;
-    said.textContent = halts && !left ? t("up.pausedHelp", { n: halts }) : sent && !left ? t("up.thanks", { n: sent }) : left ? t("up.notSent", { left, n: files.length }) : "";
+    const next = () => files.find((f) => f.state === "waits");
+    for (let f = next(); f; f = next()) await one(f);
+    busy = false;
+    send.disabled = false;
+    said.textContent = summary();
     said.scrollIntoView({ block: "nearest" });
   }
 
-  // take adds the files in the field to the list. They may have been chosen before this script ran, or restored by the browser.
+  // take adds the files in the field to the list. They may have been chosen before this script ran, or restored by the
+  // browser.
   function take() {
     if (!input.files.length) return;
     add([...input.files]);
@@ -338,6 +420,9 @@ import { bytes as size, seconds as time, t } from './text.js';
     e.preventDefault();
     take();
     if (files.some((f) => f.state === "waits")) run();
-    else { said.textContent = t("up.chooseFirst"); input.focus(); }
+    else {
+      said.textContent = t("up.chooseFirst");
+      input.focus();
+    }
   });
 })();
