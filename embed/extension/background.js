@@ -1,4 +1,5 @@
-// The part that runs without a page: menus, shortcuts and the saving itself. Closing the pop-up does not stop an upload.
+// The part that runs without a page: menus, shortcuts and the saving itself. Closing the pop-up does not stop an
+// upload.
 import { ext } from './browser.js';
 import { connection, settings } from './client.js';
 import { copy, isWeb, kinds, selectionOf } from './save.js';
@@ -28,11 +29,18 @@ ext.runtime.onInstalled.addListener(async ({ reason }) => {
   if (reason === 'install' && !await connection()) ext.runtime.openOptionsPage();
 });
 
+/** clickedOn is what a menu was opened on: its address and its title. */
+function clickedOn(what, info, tab) {
+  switch (what) {
+    case 'link': return { url: info.linkUrl, title: info.linkText ?? info.selectionText };
+    case 'media': return { url: info.srcUrl, title: '' };
+    default: return { url: info.pageUrl ?? tab?.url, title: tab?.title };
+  }
+}
+
 ext.contextMenus.onClicked.addListener((info, tab) => {
   const [what, kind] = info.menuItemId.split(':');
-  const address = { page: info.pageUrl ?? tab?.url, selection: info.pageUrl ?? tab?.url, link: info.linkUrl, media: info.srcUrl }[what];
-  const title = what === 'page' || what === 'selection' ? tab?.title : what === 'link' ? info.linkText ?? info.selectionText : '';
-  quickly(kind, { url: address, title, tab, frame: info.frameId ?? 0, fallback: info.selectionText });
+  quickly(kind, { ...clickedOn(what, info, tab), tab, frame: info.frameId ?? 0, fallback: info.selectionText });
 });
 
 ext.commands.onCommand.addListener(async (command, given) => {
@@ -50,8 +58,9 @@ async function quickly(kind, f) {
       if (kind === 'note') f.text = await selectionOf(f.tab, f.frame) || f.fallback;
       return kinds[kind]({ ...f, isPublic: chosen.isPublic });
     });
-    const told = chosen.copy && saved.address && await copy(saved.address, f.tab) ? `${saved.text} ${t(chosen.isPublic ? 'extension.linkCopied' : 'extension.linkCopiedPrivate')}` : saved.text;
-    if (chosen.notify) await tell(told, saved.address || saved.see);
+    const copied = chosen.copy && saved.address && await copy(saved.address, f.tab);
+    const said = copied && t(chosen.isPublic ? 'extension.linkCopied' : 'extension.linkCopiedPrivate');
+    if (chosen.notify) await tell(said ? `${saved.text} ${said}` : saved.text, saved.address || saved.see);
   } catch (e) {
     await tell(e.message, e.connect ? own + 'options.html' : '');
   }
@@ -112,7 +121,8 @@ async function work(save) {
 
 /** over shows how a save ended, unless an earlier failure is still unseen or another save is in progress. */
 async function over(sign) {
-  if (!--savings) await ext.storage.session.remove('saving');
+  savings--;
+  if (!savings) await ext.storage.session.remove('saving');
   const { problem } = await ext.storage.session.get('problem');
   await badge(problem ? '!' : savings ? '…' : sign);
 }
@@ -131,9 +141,13 @@ ext.notifications.onClicked.addListener(async (id) => {
 
 ext.notifications.onClosed.addListener((id) => ext.storage.session.remove(`at:${id}`));
 
-// The pop-up asks this script to save. The answer is {saved} or {problem, connect, record}. Messages from web pages are ignored.
+// The pop-up asks this script to save. The answer is {saved} or {problem, connect, record}. Messages from web pages are
+// ignored.
 ext.runtime.onMessage.addListener((message, sender, answer) => {
-  if (sender.id !== ext.runtime.id || !sender.url?.startsWith(own) || !Object.hasOwn(kinds, message?.save ?? '')) return false;
-  work(() => kinds[message.save](message.fields)).then((saved) => answer({ saved }), (e) => answer({ problem: e.message, connect: !!e.connect, record: e.record }));
+  if (sender.id !== ext.runtime.id || !sender.url?.startsWith(own)) return false;
+  if (!Object.hasOwn(kinds, message?.save ?? '')) return false;
+  const failure = (e) => ({ problem: e.message, connect: !!e.connect, record: e.record });
+  work(() => kinds[message.save](message.fields))
+    .then((saved) => answer({ saved }), (e) => answer(failure(e)));
   return true;
 });

@@ -10,7 +10,9 @@ export async function settings() {
   return { ...defaults, ...(await ext.storage.local.get('settings')).settings };
 }
 
-export const setSettings = (changed) => settings().then((old) => ext.storage.local.set({ settings: { ...old, ...changed } }));
+export async function setSettings(changed) {
+  await ext.storage.local.set({ settings: { ...await settings(), ...changed } });
+}
 
 /** connection is {server, key, user}, or null if the extension is not connected. */
 export async function connection() {
@@ -67,8 +69,8 @@ export async function disconnect() {
 }
 
 /**
- * api sends a request to the connected server and returns the answer. A record in it gets its entity tag as etag. With etag,
- * the record is changed only if it still has that tag. api throws a Problem.
+ * api sends a request to the connected server and returns the answer. A record in it gets its entity tag as etag. With
+ * etag, the record is changed only if it still has that tag. api throws a Problem.
  */
 export async function api(method, path, body, etag) {
   const at = await connection();
@@ -97,10 +99,13 @@ export const formOf = async (name) => (await forms()).find((k) => k.name === nam
 export async function freshForms() {
   const { server } = await connection() ?? {};
   if (!server) return;
-  const answer = await fetch(`${server}/kinds.json`, { credentials: 'omit', cache: 'no-cache', redirect: 'manual', signal: AbortSignal.timeout(patience.json) }).catch(() => null);
+  const answer = await fetch(`${server}/kinds.json`, {
+    credentials: 'omit', cache: 'no-cache', redirect: 'manual', signal: AbortSignal.timeout(patience.json),
+  }).catch(() => null);
   if (answer?.status === 404) await ext.storage.local.remove('forms');
   const kinds = answer?.ok && await answer.json().catch(() => null);
-  if (Array.isArray(kinds) && common.every((name) => kinds.some((k) => k.name === name))) await ext.storage.local.set({ forms: { server, kinds } });
+  const isWhole = Array.isArray(kinds) && common.every((name) => kinds.some((k) => k.name === name));
+  if (isWhole) await ext.storage.local.set({ forms: { server, kinds } });
 }
 
 const patience = { json: 10_000, form: 10 * 60_000 };
@@ -112,8 +117,13 @@ async function request({ server, key }, method, path, body, etag) {
   let answer;
   try {
     answer = await fetch(`${server}/api/v1/${path}`, {
-      method, credentials: 'omit', cache: 'no-store', redirect: 'manual', signal: AbortSignal.timeout(form ? patience.form : patience.json),
-      headers: { 'x-api-key': key, ...(body && !form && { 'content-type': 'application/json' }), ...(etag && { 'if-match': etag }) },
+      method, credentials: 'omit', cache: 'no-store', redirect: 'manual',
+      signal: AbortSignal.timeout(form ? patience.form : patience.json),
+      headers: {
+        'x-api-key': key,
+        ...(body && !form && { 'content-type': 'application/json' }),
+        ...(etag && { 'if-match': etag }),
+      },
       body: form || !body ? body : JSON.stringify(body),
     });
   } catch {
@@ -123,23 +133,35 @@ async function request({ server, key }, method, path, body, etag) {
   if (answer.type === 'opaqueredirect') {
     throw new Problem(t('extension.redirects', { host }), { connect: true });
   }
+  const { status } = answer;
   const json = await answer.json().catch(() => null);
   // A proxy that compresses answers marks their tags.
   if (json?.data) json.data.etag = answer.headers.get('etag')?.replace(/^W\/|-\w+(?="$)/g, '');
   if (answer.ok && json) return json;
-  if (answer.status === 401 && json?.code === 'api_tokens_disabled') {
+  if (status === 401 && json?.code === 'api_tokens_disabled') {
     throw new Problem(t('extension.keysBlocked', { host }), { status: 401, code: json.code });
   }
-  if (answer.status === 401 && json?.requestId) { // kist's answers have a request id; those of a proxy do not
+  if (status === 401 && json?.requestId) { // kist's answers have a request id; those of a proxy do not
     const why = t('extension.lost', { host });
     await lost(key, why);
     throw new Problem(why, { status: 401, connect: true });
   }
-  const fields = Object.entries(json?.fields ?? {}).map(([name, what]) => `${labels[name] ?? name} ${problemText(what)}.`);
-  throw new Problem(fields.join(' ') || json?.error || t('extension.unexpected', { host, status: String(answer.status) }), { status: answer.status, code: json?.code, fields: json?.fields, record: answer.status === 412 ? json?.data : null });
+  const named = ([name, what]) => `${labels[name] ?? name} ${problemText(what)}.`;
+  const wrong = Object.entries(json?.fields ?? {}).map(named).join(' ');
+  const text = wrong || json?.error || t('extension.unexpected', { host, status: String(status) });
+  const record = status === 412 ? json?.data : null;
+  throw new Problem(text, { status, code: json?.code, fields: json?.fields, record });
 }
 
 const labels = {
-  url: t('extension.theURL'), originalUrl: t('extension.theURL'), title: t('extension.theTitle'), content: t('extension.theText'), description: t('extension.theDescription'), tags: t('extension.aTag'), newTags: t('extension.aTag'),
-  password: t('extension.thePassword'), maxViews: t('extension.theLimit'), maxClicks: t('extension.theLimit'),
+  url: t('extension.theURL'),
+  originalUrl: t('extension.theURL'),
+  title: t('extension.theTitle'),
+  content: t('extension.theText'),
+  description: t('extension.theDescription'),
+  tags: t('extension.aTag'),
+  newTags: t('extension.aTag'),
+  password: t('extension.thePassword'),
+  maxViews: t('extension.theLimit'),
+  maxClicks: t('extension.theLimit'),
 };

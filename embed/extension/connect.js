@@ -4,8 +4,8 @@ import { t } from './text.js';
 /** A Problem is an error to show to the user. Its message is a sentence. */
 export class Problem extends Error {
   /**
-   * more can have status (of the answer), code, fields (what is wrong with each, by name), offline (true if there was no
-   * answer), connect (true if connecting again would help) and record (what was changed elsewhere, as it is now).
+   * more can have status (of the answer), code, fields (what is wrong with each, by name), offline (true if there was
+   * no answer), connect (true if connecting again would help) and record (what was changed elsewhere, as it is now).
    */
   constructor(text, more = {}) {
     super(text);
@@ -16,10 +16,12 @@ export class Problem extends Error {
 /** passes says whether the same request may succeed in a moment. */
 export const passes = (e) => !!e.offline || e.status === 429 || e.status >= 500;
 
+const localNetwork = /^(10|127|192\.168|169\.254|172\.(1[6-9]|2\d|3[01])|100\.(6[4-9]|[7-9]\d|1[01]\d|12[0-7]))\./;
+
 /** isLocal says whether a host is this machine or in the local network, where servers often have no certificate. */
 function isLocal(host) {
   const name = host.toLowerCase().replace(/^\[|\]$/g, '').replace(/\.$/, '');
-  if (/^\d+(\.\d+){3}$/.test(name)) return /^(10|127|192\.168|169\.254|172\.(1[6-9]|2\d|3[01])|100\.(6[4-9]|[7-9]\d|1[01]\d|12[0-7]))\./.test(name);
+  if (/^\d+(\.\d+){3}$/.test(name)) return localNetwork.test(name);
   if (name.includes(':')) return name === '::1' || /^(f[cd]|fe[89ab])/.test(name);
   return !name.includes('.') || /\.(localhost|local|lan|home|internal|home\.arpa|localdomain)$/.test(name);
 }
@@ -53,7 +55,8 @@ export function unsafe(server) {
 /** unreachable describes a server that did not answer. */
 export function unreachable(server) {
   const { protocol, host } = new URL(server);
-  return new Problem(t(protocol === 'https:' ? 'extension.noAnswerHTTPS' : 'extension.noAnswerHTTP', { host }), { offline: true });
+  const text = t(protocol === 'https:' ? 'extension.noAnswerHTTPS' : 'extension.noAnswerHTTP', { host });
+  return new Problem(text, { offline: true });
 }
 
 /**
@@ -70,7 +73,8 @@ async function post(server, path, json, redirect) {
   } catch {
     throw unreachable(server);
   }
-  return { status: answer.status, url: answer.url, redirected: answer.redirected, body: await answer.json().catch(() => null) };
+  const { status, url, redirected } = answer;
+  return { status, url, redirected, body: await answer.json().catch(() => null) };
 }
 
 /**
@@ -78,14 +82,21 @@ async function post(server, path, json, redirect) {
  * (where the user decides), secret, interval in seconds, and ends in milliseconds of the clock.
  */
 export async function begin(server, client, now = Date.now()) {
-  const { status, url, redirected, body } = await post(server, 'authorize', { extension_id: client }, 'follow'); // to report the target of a redirect
+  // It follows redirects, to report where they lead.
+  const { status, url, redirected, body } = await post(server, 'authorize', { extension_id: client }, 'follow');
   if (status === 200 && body?.device_code && body.user_code) {
     return {
-      server, code: body.user_code, page: `${server}/device?user_code=${encodeURIComponent(body.user_code)}`, secret: body.device_code,
-      interval: Math.max(1, Number(body.interval) || 5), ends: now + (Number(body.expires_in) || 600) * 1000,
+      server,
+      code: body.user_code,
+      page: `${server}/device?user_code=${encodeURIComponent(body.user_code)}`,
+      secret: body.device_code,
+      interval: Math.max(1, Number(body.interval) || 5),
+      ends: now + (Number(body.expires_in) || 600) * 1000,
     };
   }
-  if (redirected && new URL(url).origin !== new URL(server).origin) throw new Problem(t('extension.redirectsTo', { url: new URL(url).origin }));
+  if (redirected && new URL(url).origin !== new URL(server).origin) {
+    throw new Problem(t('extension.redirectsTo', { url: new URL(url).origin }));
+  }
   if (status === 403) throw new Problem(t('extension.keysOff'));
   if (status === 429) throw new Problem(t('extension.tooMany'));
   if (status >= 500) throw new Problem(t('extension.failed', { status: String(status) }));
@@ -114,16 +125,24 @@ export function after({ status, body }, interval) {
 
 /** pause waits for a number of seconds, or throws the reason of the signal. */
 export const pause = (seconds, signal) => new Promise((resolve, reject) => {
-  const end = () => { clearTimeout(timer); reject(signal.reason); };
-  const timer = setTimeout(() => { signal?.removeEventListener('abort', end); resolve(); }, seconds * 1000);
+  const end = () => {
+    clearTimeout(timer);
+    reject(signal.reason);
+  };
+  const timer = setTimeout(() => {
+    signal?.removeEventListener('abort', end);
+    resolve();
+  }, seconds * 1000);
   signal?.addEventListener('abort', end, { once: true });
 });
+
+const askForKey = (p) => post(p.server, 'token', { device_code: p.secret }, 'manual');
 
 /**
  * poll asks until the user has decided and returns the key. If the server cannot be reached, it asks again until the
  * code expires. It throws a Problem, or the reason of the signal.
  */
-export async function poll(pending, { signal, ask = (p) => post(p.server, 'token', { device_code: p.secret }, 'manual'), sleep = pause, now = Date.now } = {}) {
+export async function poll(pending, { signal, ask = askForKey, sleep = pause, now = Date.now } = {}) {
   for (let wait = pending.interval; ;) {
     await sleep(wait, signal);
     signal?.throwIfAborted();

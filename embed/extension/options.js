@@ -1,6 +1,8 @@
 // The settings page: it connects the extension and has the settings for saving.
 import { clientName, ext, firefox, originsOf } from './browser.js';
-import { allowed, connected, connection, disconnect, ended, giveBack, pending, setPending, setSettings, settings } from './client.js';
+import {
+  allowed, connected, connection, disconnect, ended, giveBack, pending, setPending, setSettings, settings,
+} from './client.js';
 import { begin, poll, Problem, serverOf, unsafe } from './connect.js';
 import { t } from './text.js';
 import { translate } from './translate.js';
@@ -128,7 +130,10 @@ at('disconnect').onclick = async () => {
   at('server').focus();
 };
 
-at('settings').onchange = ({ target }) => setSettings({ [target.name]: target.type === 'checkbox' ? target.checked : !!target.value });
+at('settings').onchange = ({ target }) => {
+  const value = target.type === 'checkbox' ? target.checked : !!target.value;
+  return setSettings({ [target.name]: value });
+};
 
 ext.storage.onChanged.addListener((changed, area) => {
   if (area === 'local' && ('connection' in changed || 'ended' in changed)) show();

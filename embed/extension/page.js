@@ -11,8 +11,9 @@ export function selected() {
 }
 
 /**
- * fetched reads an address as the page would, with cookies for the page's own site. own says whether the address must be
- * of that site (true) or of another (false). null if it is not, if the page may not read it, or if it exceeds limit bytes.
+ * fetched reads an address as the page would, with cookies for the page's own site. own says whether the address must
+ * be of that site (true) or of another (false). null if it is not, if the page may not read it, or if it exceeds limit
+ * bytes.
  */
 export async function fetched(address, limit, own) {
   try {

@@ -55,7 +55,8 @@ const places = { bookmark: 'bookmark', note: 'note', shortlink: 'link', file: 'f
 function showOthers() {
   const others = all.filter((k) => !places[k.name] && k.name !== 'collection'), chosen = kindNow();
   at('others').replaceChildren(at('others').firstElementChild, ...others.map((k) => {
-    const choice = h('input', { type: 'radio', name: 'kind', value: `own:${k.name}`, checked: chosen === `own:${k.name}` });
+    const value = `own:${k.name}`;
+    const choice = h('input', { type: 'radio', name: 'kind', value, checked: chosen === value });
     return h('label', {}, choice, capitalized(k.one));
   }));
   at('others').hidden = !others.length;
@@ -64,7 +65,8 @@ function showOthers() {
 
 /** showCollections offers the collections that items can be added to. */
 async function showCollections() {
-  const list = (await api('GET', 'collections?limit=200&sort=updated')).data.filter((r) => !r.source.folderId && !r.source.tag);
+  const all = (await api('GET', 'collections?limit=200&sort=updated')).data;
+  const list = all.filter((r) => !r.source.folderId && !r.source.tag);
   const select = at('collection');
   select.append(...list.map((r) => h('option', { value: r.id }, r.title)));
   at('collection-field').hidden = !list.length;
@@ -76,30 +78,57 @@ function showOwn(k) {
   at('own').hidden = !k;
   if (k === drawn) return;
   drawn = k;
-  at('own').replaceChildren(...(k ? draw(k.fields, { url: isWeb(tab.url) ? tab.url : '', title: tab.title ?? '', text: selection }) : []));
+  const page = { url: isWeb(tab.url) ? tab.url : '', title: tab.title ?? '', text: selection };
+  at('own').replaceChildren(...(k ? draw(k.fields, page) : []));
 }
 
+// What the form calls the fields of its kinds, and the button.
+const titles = {
+  note: t('extension.formTitle'),
+  bookmark: t('extension.formTitle'),
+  link: t('extension.formDescription'),
+  file: t('extension.formFileName'),
+  screenshot: t('extension.formName'),
+};
+const titleFields = { link: 'description', file: 'originalName', screenshot: 'originalName' };
+const saveLabels = {
+  bookmark: t('extension.saveBookmark'),
+  note: t('extension.saveNote'),
+  link: t('extension.saveLink'),
+  file: t('extension.saveFile'),
+  screenshot: t('extension.saveShot'),
+};
+
+/** adapt shows the form for the chosen kind. */
 function adapt() {
   const kind = kindNow();
   const own = all.find((k) => `own:${k.name}` === kind);
   showOwn(own ?? null);
-  if (own) {
-    at('limit-label').textContent = own.counter === 'clicks' ? t('extension.clickLimit') : t('extension.viewLimit');
-    at('save').textContent = t('extension.saveOf', { kind: own.one });
-    at('already').hidden = true;
-    return;
-  }
-  const fields = all.find((k) => places[k.name] === (kind === 'screenshot' ? 'file' : kind)).fields;
+  if (own) adaptOwn(own);
+  else adaptKnown(kind);
+}
+
+/** adaptOwn names what is around the form of a kind that the form has no place for. */
+function adaptOwn(k) {
+  at('limit-label').textContent = k.counter === 'clicks' ? t('extension.clickLimit') : t('extension.viewLimit');
+  at('save').textContent = t('extension.saveOf', { kind: k.one });
+  at('already').hidden = true;
+}
+
+/** adaptKnown names the fields for a kind and fills in those that the user has not edited. */
+function adaptKnown(kind) {
+  const { fields } = all.find((k) => places[k.name] === (kind === 'screenshot' ? 'file' : kind));
   const most = (name) => fields.find((f) => f.name === name).maxLength;
   const edits = kind === 'bookmark' && kept;
-  at('title-label').textContent = { note: t('extension.formTitle'), bookmark: t('extension.formTitle'), link: t('extension.formDescription'), file: t('extension.formFileName'), screenshot: t('extension.formName') }[kind];
+  at('title-label').textContent = titles[kind];
   at('text-label').textContent = kind === 'note' ? t('extension.formText') : t('extension.formDescription');
   at('text-field').hidden = kind === 'link';
   at('limit-label').textContent = kind === 'link' ? t('extension.clickLimit') : t('extension.viewLimit');
-  at('save').textContent = edits ? t('extension.saveChanges') : { bookmark: t('extension.saveBookmark'), note: t('extension.saveNote'), link: t('extension.saveLink'), file: t('extension.saveFile'), screenshot: t('extension.saveShot') }[kind];
+  at('save').textContent = edits ? t('extension.saveChanges') : saveLabels[kind];
   at('already').hidden = !edits;
-  at('title').maxLength = most({ link: 'description', file: 'originalName', screenshot: 'originalName' }[kind] ?? 'title');
+  at('title').maxLength = most(titleFields[kind] ?? 'title');
   at('text').maxLength = most(kind === 'note' ? 'content' : 'description');
+
   const fill = (name, text) => {
     const field = form.elements[name];
     if (!wrote.has(name)) field.value = field.maxLength > 0 ? cut(text, field.maxLength) : text;
@@ -110,6 +139,39 @@ function adapt() {
   fill('isPublic', edits ? (kept.isPublic ? '1' : '') : usual);
 }
 form.addEventListener('change', ({ target }) => { if (target.name === 'kind') adapt(); });
+
+/** fieldsOf are what the form f has for a kind. */
+const fieldsOf = (kind, f) => ({
+  url: tab.url,
+  title: f.title,
+  name: f.title,
+  text: kind === 'link' ? '' : f.text,
+  tags: f.tags,
+  isPublic: !!f.isPublic,
+  password: f.password,
+  limit: f.limit.trim(),
+  atLimit: f.atLimit,
+  tab: { id: tab.id, windowId: tab.windowId },
+  ...(kind === 'bookmark' && kept && { seen: kept }),
+  ...(drawn && { kind: drawn.name, values: valuesOf(drawn.fields, at('own')) }),
+});
+
+/** showSaved shows what was saved, and makes the form ready for the next item. */
+async function showSaved(f, done) {
+  saved = done.address;
+  if (f.collection && done.record) {
+    await api('POST', `collections/${f.collection}/items`, { add: [done.record.id] }).catch(failed);
+  }
+  const copied = (await settings()).copy && saved && await copy(saved);
+  const said = copied && t(f.isPublic ? 'extension.linkCopied' : 'extension.linkCopiedPrivate');
+  at('saved').hidden = false;
+  at('saved-text').textContent = [done.text, said].filter(Boolean).join(' ');
+  at('copy-saved').hidden = !saved;
+  drawn = null;
+  for (const name of ['password', 'limit']) form.elements[name].value = '';
+  await showRecent().catch(failed);
+  freshTags();
+}
 
 form.onsubmit = async (event) => {
   event.preventDefault();
@@ -123,34 +185,23 @@ form.onsubmit = async (event) => {
     at('limit').focus();
     return;
   }
-  const fields = {
-    url: tab.url, title: f.title, name: f.title, text: kind === 'link' ? '' : f.text, tags: f.tags, isPublic: !!f.isPublic,
-    password: f.password, limit: f.limit.trim(), atLimit: f.atLimit, tab: { id: tab.id, windowId: tab.windowId }, ...(kind === 'bookmark' && kept && { seen: kept }),
-  };
+  const fields = fieldsOf(kind, f), what = drawn ? 'record' : kind;
   at('save').disabled = true;
   at('save').textContent = t('extension.saving');
   const sent = [...wrote];
   wrote.clear(); // what is typed from now on is for the next time
-  if (drawn) Object.assign(fields, { kind: drawn.name, values: valuesOf(drawn.fields, at('own')) });
-  const answer = await ext.runtime.sendMessage({ save: drawn ? 'record' : kind, fields }).catch((e) => ({ problem: e.message }));
+  const answer = await ext.runtime.sendMessage({ save: what, fields }).catch((e) => ({ problem: e.message }));
   at('save').disabled = false;
   if (document.activeElement === document.body) at('save').focus(); // disabling the button took the focus away
+
   if (answer?.saved) {
-    saved = answer.saved.address;
     if (kind === 'bookmark') kept = answer.saved.record; // as this save left it, not as others have changed it since
-    if (f.collection && answer.saved.record) await api('POST', `collections/${f.collection}/items`, { add: [answer.saved.record.id] }).catch(failed);
-    const copied = (await settings()).copy && saved && await copy(saved);
-    at('saved').hidden = false;
-    at('saved-text').textContent = [answer.saved.text, copied && t(f.isPublic ? 'extension.linkCopied' : 'extension.linkCopiedPrivate')].filter(Boolean).join(' ');
-    at('copy-saved').hidden = !saved;
-    drawn = null;
-    for (const name of ['password', 'limit']) form.elements[name].value = '';
-    await showRecent().catch(failed);
-    freshTags();
+    await showSaved(f, answer.saved);
   } else {
     sent.forEach((name) => wrote.add(name));
     if (answer) await seen();
-    const message = answer?.record ? changed(fields.seen, answer.record) : answer?.problem ?? t('extension.interrupted');
+    const why = answer?.problem ?? t('extension.interrupted');
+    const message = answer?.record ? changed(fields.seen, answer.record) : why;
     failed({ connect: answer?.connect, message });
     if (answer?.record) { // the user has seen it now, and what they typed stays
       kept = answer.record;
@@ -176,8 +227,13 @@ form.onkeydown = (event) => {
 async function copying(button, text) {
   clearTimeout(button.timer);
   button.label ??= button.textContent;
-  at('said').textContent = button.textContent = await copy(text) ? t('extension.copied') : t('extension.notCopied');
-  button.timer = setTimeout(() => { button.textContent = button.label; at('said').textContent = ''; }, 1500);
+  const said = await copy(text) ? t('extension.copied') : t('extension.notCopied');
+  button.textContent = said;
+  at('said').textContent = said;
+  button.timer = setTimeout(() => {
+    button.textContent = button.label;
+    at('said').textContent = '';
+  }, 1500);
 }
 
 at('copy-saved').onclick = () => copying(at('copy-saved'), saved);
@@ -187,16 +243,21 @@ at('options').onclick = at('connect').onclick = async () => {
 };
 
 const capitalized = (word) => word[0].toUpperCase() + word.slice(1);
+
+/** recentRow shows a saved item, with a button that copies its link. */
+function recentRow(r) {
+  const title = r.title || r.originalName || r.description || r.originalUrl || r.content?.split('\n')[0] || r.url;
+  const button = h('button', { className: 'quiet', type: 'button', textContent: t('extension.copy') });
+  button.setAttribute('aria-label', t('extension.copyOf', { title }));
+  button.onclick = () => copying(button, addressOf(r));
+  const link = h('a', { href: addressOf(r), target: '_blank', rel: 'noopener', title }, h('span', {}, title));
+  const kind = capitalized(all.find((k) => k.name === r.kind)?.one ?? 'file');
+  return h('li', {}, link, h('small', {}, kind), button);
+}
+
 async function showRecent() {
   const list = await recent();
-  at('recent').replaceChildren(...list.map((r) => {
-    const title = r.title || r.originalName || r.description || r.originalUrl || r.content?.split('\n')[0] || r.url;
-    const button = h('button', { className: 'quiet', type: 'button', textContent: t('extension.copy') });
-    button.setAttribute('aria-label', t('extension.copyOf', { title }));
-    button.onclick = () => copying(button, addressOf(r));
-    return h('li', {}, h('a', { href: addressOf(r), target: '_blank', rel: 'noopener', title }, h('span', {}, title)),
-      h('small', {}, capitalized(all.find((k) => k.name === r.kind)?.one ?? 'file')), button);
-  }));
+  at('recent').replaceChildren(...list.map(recentRow));
   at('recent-section').hidden = !list.length;
 }
 
@@ -211,15 +272,27 @@ async function freshTags() {
   if (document.activeElement === input) suggest(); // the user typed before the tags came
 }
 
+/** suggestionsFor are tags that begin with what is typed, and then those that have it inside. */
+function suggestionsFor(part, had) {
+  if (!part) return [];
+  const nameOf = (tag) => tag.name.toLowerCase();
+  const left = tags.filter((tag) => !had.has(nameOf(tag)) && nameOf(tag) !== part);
+  const begin = left.filter((tag) => nameOf(tag).startsWith(part));
+  const have = left.filter((tag) => nameOf(tag).includes(part));
+  return [...new Set([...begin, ...have])].slice(0, 6);
+}
+
 function suggest() {
   const names = input.value.split(',');
   const part = names.pop().trim().toLowerCase();
-  const had = new Set(names.map((n) => n.trim().toLowerCase()));
-  const left = tags.filter(({ name }) => !had.has(name.toLowerCase()) && name.toLowerCase() !== part);
-  const found = !part ? [] : [...new Set([...left.filter(({ name }) => name.toLowerCase().startsWith(part)), ...left.filter(({ name }) => name.toLowerCase().includes(part))])].slice(0, 6);
+  const found = suggestionsFor(part, new Set(names.map((n) => n.trim().toLowerCase())));
   list.replaceChildren(...found.map(({ name, count }, i) => {
-    const el = h('li', { id: `tag-${i}`, role: 'option' }, h('span', {}, name), h('small', { className: 'hint' }, String(count)));
-    el.onpointerdown = (event) => { event.preventDefault(); choose(name); };
+    const el = h('li', { id: `tag-${i}`, role: 'option' },
+      h('span', {}, name), h('small', { className: 'hint' }, String(count)));
+    el.onpointerdown = (event) => {
+      event.preventDefault();
+      choose(name);
+    };
     el.dataset.name = name;
     return el;
   }));
@@ -243,7 +316,10 @@ function choose(name) {
 }
 
 input.oninput = suggest;
-input.onblur = () => { list.hidden = true; input.setAttribute('aria-expanded', 'false'); };
+input.onblur = () => {
+  list.hidden = true;
+  input.setAttribute('aria-expanded', 'false');
+};
 input.onkeydown = (event) => {
   if (list.hidden) return;
   const n = list.children.length;
@@ -261,6 +337,15 @@ input.onkeydown = (event) => {
 async function shown() {
   const id = Number(new URLSearchParams(location.search).get('tab'));
   return id ? ext.tabs.get(id) : (await ext.tabs.query({ active: true, currentWindow: true }))[0];
+}
+
+/** showKept says below the address that the page has a bookmark, which the form then changes. */
+function showKept(b) {
+  kept = b;
+  if (!b) return;
+  const date = new Date(b.createdAt).toLocaleDateString(locale);
+  const link = h('a', { href: addressOf(b), target: '_blank', rel: 'noopener' }, t('extension.showIt'));
+  at('already').replaceChildren(t('extension.savedOn', { date }), ' ', link);
 }
 
 tab = await shown();
@@ -285,11 +370,10 @@ if (!now) {
   at('title').select();
   await Promise.all([
     selectionOf(tab, 0).then((text) => { selection = text; }),
-    bookmarkOf(tab.url).then((b) => {
-      kept = b;
-      if (b) at('already').replaceChildren(t('extension.savedOn', { date: new Date(b.createdAt).toLocaleDateString(locale) }), ' ', h('a', { href: addressOf(b), target: '_blank', rel: 'noopener' }, t('extension.showIt')));
-    }),
-    freshTags(), showRecent(), showCollections().catch(() => {}), // a server may be too old to have them
+    bookmarkOf(tab.url).then(showKept),
+    freshTags(),
+    showRecent(),
+    showCollections().catch(() => {}), // a server may be too old to have them
     freshForms().then(forms).then((kinds) => {
       if (JSON.stringify(kinds) === JSON.stringify(all)) return; // what was typed stays
       all = kinds;

@@ -17,7 +17,8 @@ export const cut = (text, max) => [...(text ?? '').slice(0, 2 * max)].slice(0, m
 async function inPage(tab, func, args = [], frame = 0) {
   if (!tab?.id) return null;
   try {
-    const [{ result }] = await ext.scripting.executeScript({ target: { tabId: tab.id, frameIds: [frame] }, func, args });
+    const target = { tabId: tab.id, frameIds: [frame] };
+    const [{ result }] = await ext.scripting.executeScript({ target, func, args });
     return result ?? null;
   } catch {
     return null;
@@ -25,7 +26,10 @@ async function inPage(tab, func, args = [], frame = 0) {
 }
 
 /** selectionOf is the text selected in a tab, with its line breaks; '' if nothing is selected or it cannot be read. */
-export const selectionOf = async (tab, frame) => ((await inPage(tab, selected, [], frame)) ?? '').replace(/^\s*\n|\s+$/g, '');
+export async function selectionOf(tab, frame) {
+  const text = await inPage(tab, selected, [], frame) ?? '';
+  return text.replace(/^\s*\n|\s+$/g, '');
+}
 
 /** copy puts text on the clipboard. If the browser refuses and a tab is given, a script in that tab tries. */
 export async function copy(text, tab) {
@@ -42,7 +46,9 @@ export const fit = (k, name, text) => cut(text, k.fields.find((f) => f.name === 
 
 /** share has the fields that all kinds have. */
 const share = ({ isPublic, password, limit, atLimit }, name = 'maxViews') => ({
-  isPublic: !!isPublic, ...(password && { password }), ...(limit && { [name]: Number(limit), maxViewsAction: atLimit || 'make_private' }),
+  isPublic: !!isPublic,
+  ...(password && { password }),
+  ...(limit && { [name]: Number(limit), maxViewsAction: atLimit || 'make_private' }),
 });
 
 /** tagsOf are the names in a list that a person typed, separated by commas. */
@@ -76,8 +82,8 @@ export function tagsAfter(seen, typed, now) {
 
 /**
  * change sends what differs between a bookmark as the user has seen it and what they want, and returns the bookmark. It
- * names the tags that come and go, because others may have changed meanwhile. If the same field was changed elsewhere, the
- * problem has the present bookmark as record.
+ * names the tags that come and go, because others may have changed meanwhile. If the same field was changed elsewhere,
+ * the problem has the present bookmark as record.
  */
 async function change(seen, fields, tags) {
   const body = Object.fromEntries(Object.entries(fields).filter(([name, v]) => v !== (seen[name] ?? '')));
@@ -88,7 +94,8 @@ async function change(seen, fields, tags) {
   try {
     return await send(seen.etag);
   } catch (e) {
-    if (!e.record || Object.keys(body).some((name) => (e.record[name] ?? '') !== (seen[name] ?? ''))) throw e;
+    const clashes = (name) => (e.record[name] ?? '') !== (seen[name] ?? '');
+    if (!e.record || Object.keys(body).some(clashes)) throw e;
     return await send(e.record.etag);
   }
 }
@@ -96,7 +103,13 @@ async function change(seen, fields, tags) {
 /** note saves a text with the address of its page. */
 export async function note(f) {
   if (!f.text?.trim() && !f.title?.trim()) throw new Problem(t('extension.noText'));
-  const { data } = await api('POST', 'notes', { title: fit(await formOf('note'), 'title', f.title), content: f.text ?? '', ...(isWeb(f.url) && { sourceUrl: f.url }), tags: tagsOf(f.tags), ...share(f) });
+  const { data } = await api('POST', 'notes', {
+    title: fit(await formOf('note'), 'title', f.title),
+    content: f.text ?? '',
+    ...(isWeb(f.url) && { sourceUrl: f.url }),
+    tags: tagsOf(f.tags),
+    ...share(f),
+  });
   return done(data, t('extension.noteSaved'));
 }
 
@@ -104,7 +117,12 @@ export async function note(f) {
 export async function link(f) {
   needWeb(f.url);
   const k = await formOf('shortlink');
-  const { data } = await api('POST', 'shorten', { originalUrl: f.url, ...(f.title && { description: fit(k, 'description', f.title) }), tags: tagsOf(f.tags), ...share(f, k.limit) });
+  const { data } = await api('POST', 'shorten', {
+    originalUrl: f.url,
+    ...(f.title && { description: fit(k, 'description', f.title) }),
+    tags: tagsOf(f.tags),
+    ...share(f, k.limit),
+  });
   return done(data, t('extension.linkCreated'));
 }
 
@@ -117,14 +135,22 @@ export async function record(f) {
     return done(data, t('extension.kindSaved', { kind: k.one[0].toUpperCase() + k.one.slice(1) }));
   } catch (e) {
     const label = (name) => k.fields.find((x) => x.name === name)?.label ?? name;
-    if (e.fields) e.message = Object.entries(e.fields).map(([name, what]) => `${label(name)} ${problemText(what)}.`).join(' ');
+    const say = ([name, what]) => `${label(name)} ${problemText(what)}.`;
+    if (e.fields) e.message = Object.entries(e.fields).map(say).join(' ');
     throw e;
   }
 }
 
+/** described has the description of a file, if there is one. */
+const described = async (f) => f.text && { description: fit(await formOf('file'), 'description', f.text) };
+
 async function upload(blob, name, f) {
   const form = new FormData();
-  const fields = { ...(f.text && { description: fit(await formOf('file'), 'description', f.text) }), ...(f.tags && { newTags: tagsOf(f.tags).join(',') }), ...share(f) };
+  const fields = {
+    ...await described(f),
+    ...(f.tags && { newTags: tagsOf(f.tags).join(',') }),
+    ...share(f),
+  };
   for (const [field, value] of Object.entries(fields)) form.append(field, String(value));
   form.append('file', blob, name);
   return api('POST', 'upload', form);
@@ -148,24 +174,36 @@ export async function file(f) {
 const following = 25_000;
 
 /**
+ * remoteName is a typed name for what the server fetches. It gets the extension of the address, if that says the type.
+ */
+function remoteName(f) {
+  const typed = cut(f.name?.trim(), 200);
+  // The extension of an address is often that of a script, such as php.
+  const said = /\.([a-z0-9]+)$/i.exec(new URL(f.url).pathname)?.[1].toLowerCase();
+  return typed && [...Object.values(endings), 'jpeg'].includes(said) ? ended(typed, said) : typed;
+}
+
+/** startRemote has the server fetch a file and returns the job. */
+async function startRemote(f) {
+  const name = remoteName(f);
+  try {
+    const body = { url: f.url, ...(name && { name }), ...await described(f), tags: tagsOf(f.tags), ...share(f) };
+    return (await api('POST', 'remote-upload', body)).jobs[0];
+  } catch (e) {
+    // The server does not fetch files, or this key does not allow it.
+    if ([403, 404, 405].includes(e.status)) throw new Problem(t('extension.notReadable'));
+    if (e.fields?.url) throw new Problem(t('extension.refused', { why: e.fields.url }));
+    throw e;
+  }
+}
+
+/**
  * remote has the server fetch a file and follows the fetch for a while. If it is still running then, the result has
  * later, and see is the address of the page that shows it.
  */
 export async function remote(f, { sleep = pause, now = Date.now } = {}) {
   const ends = now() + following;
-  const typed = cut(f.name?.trim(), 200);
-  const said = /\.([a-z0-9]+)$/i.exec(new URL(f.url).pathname)?.[1].toLowerCase(); // often the extension of a script, such as php
-  const name = typed && [...Object.values(endings), 'jpeg'].includes(said) ? ended(typed, said) : typed;
-  let job;
-  try {
-    ({ jobs: [job] } = await api('POST', 'remote-upload', {
-      url: f.url, ...(name && { name }), ...(f.text && { description: fit(await formOf('file'), 'description', f.text) }), tags: tagsOf(f.tags), ...share(f),
-    }));
-  } catch (e) {
-    if ([403, 404, 405].includes(e.status)) throw new Problem(t('extension.notReadable')); // the server does not fetch files, or this key does not allow it
-    if (e.fields?.url) throw new Problem(t('extension.refused', { why: e.fields.url }));
-    throw e;
-  }
+  let job = await startRemote(f);
   const { id } = job;
   for (let wait = 0.25; ['waiting', 'running'].includes(job.state) && now() < ends; wait = Math.min(2, wait * 1.5)) {
     await sleep(wait);
@@ -215,7 +253,8 @@ async function byExtension(address) {
   try {
     const answer = await fetch(address, { credentials: 'omit', signal: stop.signal });
     clearTimeout(timer); // the time limit is for the beginning of the answer
-    return answer.ok ? { blob: await answer.blob(), disposition: answer.headers.get('content-disposition') ?? '' } : null;
+    if (!answer.ok) return null;
+    return { blob: await answer.blob(), disposition: answer.headers.get('content-disposition') ?? '' };
   } catch {
     return null;
   } finally {
@@ -224,8 +263,19 @@ async function byExtension(address) {
 }
 
 const endings = {
-  'image/png': 'png', 'image/jpeg': 'jpg', 'image/gif': 'gif', 'image/webp': 'webp', 'image/avif': 'avif', 'image/svg+xml': 'svg',
-  'text/html': 'html', 'text/plain': 'txt', 'application/pdf': 'pdf', 'video/mp4': 'mp4', 'video/webm': 'webm', 'audio/mpeg': 'mp3', 'audio/ogg': 'ogg',
+  'image/png': 'png',
+  'image/jpeg': 'jpg',
+  'image/gif': 'gif',
+  'image/webp': 'webp',
+  'image/avif': 'avif',
+  'image/svg+xml': 'svg',
+  'text/html': 'html',
+  'text/plain': 'txt',
+  'application/pdf': 'pdf',
+  'video/mp4': 'mp4',
+  'video/webm': 'webm',
+  'audio/mpeg': 'mp3',
+  'audio/ogg': 'ogg',
 };
 
 /** namedBy is the file name in a Content-Disposition header (RFC 6266), or '' if it has none. */
@@ -238,12 +288,15 @@ function namedBy(disposition = '') {
 /** ended adds an extension to a name that has none. */
 const ended = (name, ending) => !ending || /\.[a-z0-9]{1,5}$/i.test(name) ? name : `${name}.${ending}`;
 
-/** nameOf is the name of a file: the given one, else the server's, else the address's. It gets a matching extension. */
+/**
+ * nameOf is the name of a file: the given one, else the server's, else the address's. It gets a matching extension.
+ */
 export function nameOf(given, { blob, disposition }, address) {
   let name = (given ?? '').trim();
   if (!name) name = namedBy(disposition);
   if (!name && isWeb(address)) {
-    const last = new URL(address).pathname.split('/').filter(Boolean).pop() ?? new URL(address).hostname.replaceAll('.', '-');
+    const { pathname, hostname } = new URL(address);
+    const last = pathname.split('/').filter(Boolean).pop() ?? hostname.replaceAll('.', '-');
     try { name = decodeURIComponent(last); } catch { name = last; }
   }
   name = cut(name.replace(/[\u0000-\u001f\u007f/\\:*?"<>|]+/g, ' ').trim(), 200) || 'file';
@@ -259,8 +312,10 @@ export async function screenshot(f) {
     throw new Problem(t('extension.noShot'));
   }
   const blob = await (await fetch(shot)).blob();
+
   const now = new Date(Date.now() - new Date().getTimezoneOffset() * 60_000).toISOString();
-  const name = `${cut(f.title || t('extension.screenshot'), 120)} ${now.slice(0, 10)} ${now.slice(11, 19).replaceAll(':', '.')}.png`;
+  const title = cut(f.title || t('extension.screenshot'), 120);
+  const name = [title, now.slice(0, 10), now.slice(11, 19).replaceAll(':', '.')].join(' ') + '.png';
   const note = f.text || (isWeb(f.url) ? f.url : '');
   return done(await upload(blob, nameOf(name, { blob }, ''), { ...f, text: note }), t('extension.shotSaved'));
 }
