@@ -1,8 +1,9 @@
 // Amounts of ingredients. A line is scaled only if it is certain which of its numbers are amounts. All of it is pure.
 
 const vulgar = {
-  '½': 1 / 2, '⅓': 1 / 3, '⅔': 2 / 3, '¼': 1 / 4, '¾': 3 / 4, '⅕': 1 / 5, '⅖': 2 / 5, '⅗': 3 / 5, '⅘': 4 / 5,
-  '⅙': 1 / 6, '⅚': 5 / 6, '⅐': 1 / 7, '⅛': 1 / 8, '⅜': 3 / 8, '⅝': 5 / 8, '⅞': 7 / 8, '⅑': 1 / 9, '⅒': 1 / 10,
+  '½': 1 / 2, '⅓': 1 / 3, '⅔': 2 / 3, '¼': 1 / 4, '¾': 3 / 4,
+  '⅕': 1 / 5, '⅖': 2 / 5, '⅗': 3 / 5, '⅘': 4 / 5, '⅙': 1 / 6, '⅚': 5 / 6, '⅐': 1 / 7,
+  '⅛': 1 / 8, '⅜': 3 / 8, '⅝': 5 / 8, '⅞': 7 / 8, '⅑': 1 / 9, '⅒': 1 / 10,
 };
 
 // Words of a line, in English and German. Measures are what an amount can be given in as well as a count.
@@ -73,8 +74,8 @@ function read(text) {
   return { kind: 'plain', decimal: /[.,]/.exec(text)?.[0], value: Number(text.replace(',', '.')) };
 }
 
-// written writes a value as the number that it comes from: 1½ and not 1.5 in a kitchen, and no more digits than a scale
-// shows. It is null if two readings of the number lead to different texts.
+// written writes a value as the number that it comes from: 1½ and not 1.5 in a kitchen, and no more digits than a
+// scale shows. It is null if two readings of the number lead to different texts.
 function written(value, from, decimal) {
   const whole = Math.round(value);
   const text = (n) => String(n).replace('.', from.decimal ?? decimal);
