@@ -72,7 +72,8 @@ func (c *Call) sayCopied(done *ops.BackedUp, what, proof string) error {
 	if len(done.Missing) > 0 {
 		proof = "It is incomplete."
 	}
-	text := fmt.Sprintf("%s%s: %s, %d of them (%s) copied now; checksum of the records %s. %s", what, to, record.Plural(done.Files, "file"), done.Copied, console.Bytes(done.Bytes), done.Digest, proof)
+	text := fmt.Sprintf("%s%s: %s, %d of them (%s) copied now; checksum of the records %s. %s", what, to,
+		record.Plural(done.Files, "file"), done.Copied, console.Bytes(done.Bytes), done.Digest, proof)
 	text = strings.TrimRight(text, " ")
 	for _, m := range done.Missing {
 		if done.Store != "" {
@@ -95,7 +96,8 @@ func (c *Call) sayCopied(done *ops.BackedUp, what, proof string) error {
 	case n == 0:
 		return nil
 	case done.Store != "":
-		return exit.Found("%s missing or damaged on this disk; the object store should have all files: run this command again with --store %s", record.Plural(n, "file")+console.Word(n == 1, " is", " are"), done.Store)
+		return exit.Found("%s missing or damaged on this disk; the object store should have all files: "+
+			"run this command again with --store %s", record.Plural(n, "file")+console.Word(n == 1, " is", " are"), done.Store)
 	}
 	return bytesMissing(n)
 }

@@ -75,16 +75,20 @@ func (cmd doctorCommand) Run(c *Call) error {
 func (d *checkup) server(compare bool) {
 	client, err := control.Running(context.Background(), d.Dir)
 	if err != nil && !errors.Is(err, socket.ErrNobody) {
-		d.Add(ops.Problem, "server", "it cannot be asked: "+err.Error(), "run this command as the user of the server or as root")
+		d.Add(ops.Problem, "server", "it cannot be asked: "+err.Error(),
+			"run this command as the user of the server or as root")
 		return
 	}
 	if err != nil {
-		d.Add(ops.Warning, "server", "no server is running on this data directory", "start it with kist serve to have its address checked too")
+		d.Add(ops.Warning, "server", "no server is running on this data directory",
+			"start it with kist serve to have its address checked too")
 		return
 	}
 	if compare {
-		if err := client.Call(context.Background(), http.MethodPost, "/store", control.Nothing{}, &control.Nothing{}); err != nil {
-			d.Add(ops.Warning, "object store", "the server could not compare it with what should be there: "+err.Error(), "look at the store and at the server's log, and run this command again")
+		err := client.Call(context.Background(), http.MethodPost, "/store", control.Nothing{}, &control.Nothing{})
+		if err != nil {
+			d.Add(ops.Warning, "object store", "the server could not compare it with what should be there: "+err.Error(),
+				"look at the store and at the server's log, and run this command again")
 		}
 	}
 	var about control.About
@@ -102,11 +106,17 @@ func (d *checkup) server(compare bool) {
 	d.Storeless = about.Store == nil
 	d.OK("server", "version %s listens on %s", about.Version, about.Listen)
 	if about.Doubt != nil {
-		d.Add(ops.Problem, "clock", fmt.Sprintf("it jumped to %s and is not believed yet; the store's time is %s", about.Doubt.Clock.Format(time.RFC3339), about.Now.Format(time.RFC3339)),
-			fmt.Sprintf("set the clock (timedatectl set-ntp true); a clock that stays where it is is believed in %s", about.Doubt.Wait.Round(time.Minute)))
+		clock, now := about.Doubt.Clock.Format(time.RFC3339), about.Now.Format(time.RFC3339)
+		d.Add(ops.Problem, "clock",
+			fmt.Sprintf("it jumped to %s and is not believed yet; the store's time is %s", clock, now),
+			fmt.Sprintf("set the clock (timedatectl set-ntp true); a clock that stays where it is is believed in %s",
+				about.Doubt.Wait.Round(time.Minute)))
 	} else if ahead := time.Until(about.Now); ahead > time.Minute {
-		d.Add(ops.Problem, "clock", fmt.Sprintf("the store has seen a time %s ahead of the clock and stays there until the clock catches up", ahead.Round(time.Second)),
-			"if this machine's clock is wrong, set it (timedatectl set-ntp true); if it is right, wait, or do what kist help repair says; what expires does so early until then")
+		d.Add(ops.Problem, "clock",
+			fmt.Sprintf("the store has seen a time %s ahead of the clock and stays there until the clock catches up",
+				ahead.Round(time.Second)),
+			"if this machine's clock is wrong, set it (timedatectl set-ntp true); if it is right, wait, "+
+				"or do what kist help repair says; what expires does so early until then")
 	} else {
 		d.OK("clock", "%s", time.Now().Format(time.RFC3339))
 	}
@@ -128,12 +138,18 @@ func (d *checkup) server(compare bool) {
 func (d *checkup) issuer(h control.SignInHealth) {
 	switch {
 	case h.Problem != "":
-		d.Add(ops.Problem, "issuer", fmt.Sprintf("%s: %s", h.Issuer, strings.TrimSuffix(h.Problem, ".")), "look at --oidc-issuer and at the issuer; users with a password can sign in meanwhile, unless --password-login is off")
+		d.Add(ops.Problem, "issuer", fmt.Sprintf("%s: %s", h.Issuer, strings.TrimSuffix(h.Problem, ".")),
+			"look at --oidc-issuer and at the issuer; users with a password can sign in meanwhile, "+
+				"unless --password-login is off")
 		return
 	case h.Refused != "":
-		d.Add(ops.Problem, "issuer", fmt.Sprintf("%s refuses to start a sign-in (%s)", h.Issuer, h.Refused), fmt.Sprintf("there, look at the client's id and allow the redirect address %s", h.Redirect))
+		d.Add(ops.Problem, "issuer", fmt.Sprintf("%s refuses to start a sign-in (%s)", h.Issuer, h.Refused),
+			fmt.Sprintf("there, look at the client's id and allow the redirect address %s", h.Redirect))
 	case h.Ahead.Abs() > issuerSkew:
-		d.Add(ops.Problem, "issuer", fmt.Sprintf("its clock differs by %s, and its tokens count as expired or not valid yet", h.Ahead.Abs().Round(time.Second)), "set both clocks (timedatectl set-ntp true)")
+		d.Add(ops.Problem, "issuer",
+			fmt.Sprintf("its clock differs by %s, and its tokens count as expired or not valid yet",
+				h.Ahead.Abs().Round(time.Second)),
+			"set both clocks (timedatectl set-ntp true)")
 	default:
 		d.OK("issuer", "%s answers and sends browsers back to %s", h.Issuer, h.Redirect)
 	}
@@ -148,9 +164,11 @@ func (d *checkup) journal(h kv.JournalHealth) {
 	switch {
 	case damage == "":
 	case h.Healed.IsZero():
-		d.Add(ops.Problem, "journal", damage+"; a new one could not be written", "run kist backup DEST now, while the server runs, and look at the disk and at the server's log")
+		d.Add(ops.Problem, "journal", damage+"; a new one could not be written",
+			"run kist backup DEST now, while the server runs, and look at the disk and at the server's log")
 	default:
-		d.Add(ops.Warning, "journal", fmt.Sprintf("%s; that was healed at %s and nothing was lost", damage, h.Healed.Format(time.RFC3339)),
+		d.Add(ops.Warning, "journal",
+			fmt.Sprintf("%s; that was healed at %s and nothing was lost", damage, h.Healed.Format(time.RFC3339)),
 			"look at the health of the disk (smartctl -a) and of the memory: something has changed bytes that were written")
 	}
 }
@@ -162,7 +180,8 @@ func (d *checkup) shipped(h *control.StoreHealth) {
 		gives = fmt.Sprintf("everything was sent to %s; whether all of it is still there is not known yet", h.Address)
 	}
 	if h.Commits > 0 {
-		gives += fmt.Sprintf(" up to %s ago; %s not there yet", h.Lag.Round(time.Second), record.Plural(h.Commits, "commit")+console.Word(h.Commits == 1, " is", " are"))
+		gives += fmt.Sprintf(" up to %s ago; %s not there yet", h.Lag.Round(time.Second),
+			record.Plural(h.Commits, "commit")+console.Word(h.Commits == 1, " is", " are"))
 	}
 	change := "look at the store, and run: kist doctor --store " + h.Address
 	if h.Healed != "" {
@@ -176,24 +195,32 @@ func (d *checkup) shipped(h *control.StoreHealth) {
 	case h.Problem != "":
 		problem := h.Problem + "; last write: " + when(h.LastSlot)
 		if !h.Complete {
-			problem += "; when the store can be reached, everything is copied again, because the history there has a gap or is not complete yet"
+			problem += "; when the store can be reached, everything is copied again, " +
+				"because the history there has a gap or is not complete yet"
 		}
 		d.Add(ops.Problem, "copying to the object store", problem, change)
 	case !h.Complete:
-		d.Add(ops.Warning, "copying to the object store", "everything is still being copied to "+h.Address+", and a restore from there may give nothing yet", "wait until the log says that everything is in the object store")
+		d.Add(ops.Warning, "copying to the object store",
+			"everything is still being copied to "+h.Address+", and a restore from there may give nothing yet",
+			"wait until the log says that everything is in the object store")
 	case h.Lag > time.Minute:
 		d.Add(ops.Warning, "copying to the object store", gives, change)
 	default:
 		if !h.Oldest.IsZero() {
 			gives += ", or any moment since " + when(h.Oldest)
 		}
-		d.OK("copying to the object store", "%s; last write: %s, last snapshot: %s", gives, when(h.LastSlot), when(h.LastSnapshot))
+		d.OK("copying to the object store", "%s; last write: %s, last snapshot: %s",
+			gives, when(h.LastSlot), when(h.LastSnapshot))
 	}
 	if h.Damage != "" && h.Lacks == "" {
-		d.Add(ops.Problem, "history in the object store", h.Damage+"; moments around it may be lost, and old files are not removed", "run kist verify "+h.Address+"; if you have a copy of the bucket, put the object back from there")
+		d.Add(ops.Problem, "history in the object store",
+			h.Damage+"; moments around it may be lost, and old files are not removed",
+			"run kist verify "+h.Address+"; if you have a copy of the bucket, put the object back from there")
 	}
 	if !h.Exact && h.Problem == "" {
-		d.Add(ops.Warning, "copying to the object store", "the store lets several writers win, so no other server can take over", "use it as a backup only, or another version of the store")
+		d.Add(ops.Warning, "copying to the object store",
+			"the store lets several writers win, so no other server can take over",
+			"use it as a backup only, or another version of the store")
 	}
 }
 
@@ -249,9 +276,11 @@ func (d *checkup) webhooks(targets []target) {
 			host = u.Host
 		}
 		what := fmt.Sprintf("%q of %s, to %s, fails: %s", t.Name, t.user, host, t.Error)
-		change := "look at the target, and at the log of the webhook in the app; a target in your own network needs --allow-outbound"
+		change := "look at the target, and at the log of the webhook in the app; " +
+			"a target in your own network needs --allow-outbound"
 		if t.Paused != nil {
-			d.Add(ops.Problem, "webhook", fmt.Sprintf("%s; nothing is sent since %s", what, t.Paused.Format(time.RFC3339)), change+"; test it there to go on")
+			d.Add(ops.Problem, "webhook", fmt.Sprintf("%s; nothing is sent since %s", what, t.Paused.Format(time.RFC3339)),
+				change+"; test it there to go on")
 		} else {
 			d.Add(ops.Warning, "webhook", what, change)
 		}
@@ -282,10 +311,13 @@ func (d *checkup) address(about control.About) {
 	}
 	d.OK("base URL", "%s leads here", about.Base)
 	if seen.Refused {
-		d.Add(ops.Problem, "proxy", fmt.Sprintf("requests arrive with Host %q, not %q, and are refused with status 421", seen.Host, base.Host),
-			"have the proxy pass the Host on (nginx: proxy_set_header Host $http_host), or tell it in X-Forwarded-Host and trust the proxy")
+		d.Add(ops.Problem, "proxy",
+			fmt.Sprintf("requests arrive with Host %q, not %q, and are refused with status 421", seen.Host, base.Host),
+			"have the proxy pass the Host on (nginx: proxy_set_header Host $http_host), "+
+				"or tell it in X-Forwarded-Host and trust the proxy")
 	} else if seen.Host != base.Host {
-		d.Add(ops.Warning, "proxy", fmt.Sprintf("requests arrive with Host %q, not %q", seen.Host, base.Host), "nothing has to change: kist makes its links of --base-url")
+		d.Add(ops.Warning, "proxy", fmt.Sprintf("requests arrive with Host %q, not %q", seen.Host, base.Host),
+			"nothing has to change: kist makes its links of --base-url")
 	}
 	peer, err := netip.ParseAddr(seen.Peer)
 	trusted := err != nil && len(about.TrustedProxies) > 0
@@ -294,15 +326,19 @@ func (d *checkup) address(about control.About) {
 	}
 	switch {
 	case seen.Forwarded && !trusted:
-		d.Add(ops.Problem, "proxy", "requests come by way of a proxy that is not trusted: all visitors look alike, and limits of guesses hold for all together",
+		d.Add(ops.Problem, "proxy",
+			"requests come by way of a proxy that is not trusted: all visitors look alike, "+
+				"and limits of guesses hold for all together",
 			"set --trusted-proxies "+cmp.Or(seen.Peer, "127.0.0.1"))
 	case !seen.Forwarded && trusted && len(about.TrustedProxies) > 0:
 		d.Add(ops.Problem, "proxy", "the proxy is trusted but does not say for whom it asks", "have it set X-Forwarded-For")
 	case seen.Forwarded && seen.Proto != "" && !strings.EqualFold(seen.Proto, base.Scheme):
-		d.Add(ops.Warning, "proxy", fmt.Sprintf("it says that visitors use %s, and the base URL is %s", seen.Proto, base.Scheme),
+		d.Add(ops.Warning, "proxy",
+			fmt.Sprintf("it says that visitors use %s, and the base URL is %s", seen.Proto, base.Scheme),
 			"set --base-url to the address that visitors use, or correct X-Forwarded-Proto")
 	case seen.Forwarded && seen.Proto == "" && base.Scheme == "https":
-		d.Add(ops.Warning, "proxy", "it does not say whether visitors use HTTPS, so browsers are not told to stay with it", "have it set X-Forwarded-Proto")
+		d.Add(ops.Warning, "proxy", "it does not say whether visitors use HTTPS, so browsers are not told to stay with it",
+			"have it set X-Forwarded-Proto")
 	case seen.Forwarded:
 		d.OK("proxy", "it says for whom it asks; this request was taken to come from %s", seen.Client)
 	default:
@@ -338,7 +374,8 @@ func (d *checkup) content(about control.About) {
 	switch {
 	case seen == nil:
 	case !seen.Apart:
-		d.Add(ops.Problem, "content URL", fmt.Sprintf("requests to %s arrive with Host %q, as if they were for the base URL", about.Content, seen.Host),
+		d.Add(ops.Problem, "content URL",
+			fmt.Sprintf("requests to %s arrive with Host %q, as if they were for the base URL", about.Content, seen.Host),
 			"have the proxy pass the Host on, or tell it in X-Forwarded-Host and trust the proxy")
 	default:
 		d.OK("content URL", "%s leads here", about.Content)
@@ -356,11 +393,15 @@ func (d *checkup) bodies(address string, limit int64) {
 		_, status, err := probe(http.MethodPost, address, n)
 		switch {
 		case status == http.StatusRequestEntityTooLarge:
-			d.Add(ops.Problem, "uploads", fmt.Sprintf("the proxy refuses bodies of %s; %s pass, and kist takes up to %s", console.Bytes(n), console.Bytes(passes), console.Bytes(limit)),
+			d.Add(ops.Problem, "uploads",
+				fmt.Sprintf("the proxy refuses bodies of %s; %s pass, and kist takes up to %s",
+					console.Bytes(n), console.Bytes(passes), console.Bytes(limit)),
 				"raise the proxy's limit (nginx: client_max_body_size 0; Apache: LimitRequestBody 0), or lower --max-upload-size")
 			return
 		case err != nil || status != http.StatusOK:
-			d.Add(ops.Warning, "uploads", fmt.Sprintf("it cannot be found out whether bodies of %s pass (status %d, %v)", console.Bytes(n), status, err), "try an upload")
+			d.Add(ops.Warning, "uploads",
+				fmt.Sprintf("it cannot be found out whether bodies of %s pass (status %d, %v)", console.Bytes(n), status, err),
+				"try an upload")
 			return
 		}
 		passes = n
@@ -386,7 +427,8 @@ func probe(method, address string, length int64) (*seen, int, error) {
 		req.Header.Set("Expect", "100-continue")
 	}
 	t := &http.Transport{ExpectContinueTimeout: probeTime, DisableKeepAlives: true}
-	client := &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	client := &http.Client{Transport: t, CheckRedirect: stay}
 	resp, err := client.Do(req)
 	if err != nil {
 		if u, ok := errors.AsType[*url.Error](err); ok {
@@ -397,7 +439,8 @@ func probe(method, address string, length int64) (*seen, int, error) {
 	defer resp.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
 	var s seen
-	if err != nil || resp.StatusCode != http.StatusOK || json.Unmarshal(text, &s) != nil || !bytes.Contains(text, []byte(`"forwarded"`)) {
+	if err != nil || resp.StatusCode != http.StatusOK ||
+		json.Unmarshal(text, &s) != nil || !bytes.Contains(text, []byte(`"forwarded"`)) {
 		return nil, resp.StatusCode, err
 	}
 	return &s, resp.StatusCode, nil

@@ -43,8 +43,9 @@ func (cmd *extensionCommand) Run(c *Call) error {
 		Dir   string `json:"dir"`
 		Files int    `json:"files"`
 	}{cmd.Dir, len(files)}
-	return c.say(answer, "The extension is in %s. In Chromium, open chrome://extensions, turn on Developer mode, press Load unpacked and choose that folder; "+
-		"in Firefox, open about:debugging#/runtime/this-firefox, press Load Temporary Add-on and choose its manifest.json.", cmd.Dir)
+	return c.say(answer, "The extension is in %s. In Chromium, open chrome://extensions, turn on Developer mode, "+
+		"press Load unpacked and choose that folder; in Firefox, open about:debugging#/runtime/this-firefox, "+
+		"press Load Temporary Add-on and choose its manifest.json.", cmd.Dir)
 }
 
 const manifestFile = "manifest.json"
@@ -64,7 +65,8 @@ func takesExtension(dir string, manifest []byte) error {
 	if err == nil && sameExtension(there, manifest) {
 		return nil
 	}
-	return fmt.Errorf("the folder %s is not empty, and what is in it is not the extension of kist; choose another folder (nothing was changed)", dir)
+	return fmt.Errorf("the folder %s is not empty, and what is in it is not the extension of kist; "+
+		"choose another folder (nothing was changed)", dir)
 }
 
 // sameExtension compares manifests by the extension's id for Firefox, which is the

@@ -62,7 +62,9 @@ type trashList struct {
 }
 
 func (cmd *trashList) Run(c *Call) error {
-	all, err := reach(c, false, func(to *control.Client) ([]trashed, error) { return list[trashed](to, trashPath, cmd.User) })
+	all, err := reach(c, false, func(to *control.Client) ([]trashed, error) {
+		return list[trashed](to, trashPath, cmd.User)
+	})
 	if err != nil {
 		return err
 	}
@@ -71,7 +73,10 @@ func (cmd *trashList) Run(c *Call) error {
 	}
 	rows := [][]string{{"ID", "KIND", "TITLE", "SIZE", "DELETED", "UNTIL"}}
 	for _, t := range all {
-		rows = append(rows, []string{t.ID.String(), t.Kind, console.Printable(t.Title), console.Bytes(t.Size), console.Day(&t.Deleted), console.Day(&t.Purged)})
+		rows = append(rows, []string{
+			t.ID.String(), t.Kind, console.Printable(t.Title), console.Bytes(t.Size),
+			console.Day(&t.Deleted), console.Day(&t.Purged),
+		})
 	}
 	return c.say(all, "%s", console.Table(rows))
 }
@@ -91,7 +96,9 @@ type restored struct {
 
 func (cmd *trashRestore) Run(c *Call) error {
 	missing := func(id string) error {
-		return &record.Error{Fault: record.Missing, Code: "not_found", Text: fmt.Sprintf("The trash of %s has no item with the id %q; kist trash list --user %[1]s shows the ids.", cmd.User, id)}
+		text := fmt.Sprintf("The trash of %s has no item with the id %q; kist trash list --user %[1]s shows the ids.",
+			cmd.User, id)
+		return &record.Error{Fault: record.Missing, Code: "not_found", Text: text}
 	}
 	all, err := reach(c, false, func(to *control.Client) ([]restored, error) {
 		if _, err := accountNamed(to, cmd.User); err != nil {

@@ -50,7 +50,8 @@ func (cmd *healthcheckCommand) ask(ctx context.Context, c *Call) error {
 	case cmd.Listen == "":
 		cmd.Listen = serve.DefaultListen
 	default:
-		return fmt.Errorf("--listen %s leaves the port to the system, and it is not known in %s: %w; say with --url where the server is found", cmd.Listen, c.DataDir, err)
+		return fmt.Errorf("--listen %s leaves the port to the system, and it is not known in %s: %w; "+
+			"say with --url where the server is found", cmd.Listen, c.DataDir, err)
 	}
 	return nil
 }

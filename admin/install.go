@@ -81,13 +81,17 @@ func (cmd *installCommand) Run(c *Call) error {
 }
 
 func (cmd *installCommand) text() (string, error) {
-	in := installation{Base: strings.TrimRight(cmd.BaseURL, "/"), Content: strings.TrimRight(cmd.ContentURL, "/"), AuthHeader: cmd.AuthHeader, Listen: cmd.Listen}
+	in := installation{
+		Base: strings.TrimRight(cmd.BaseURL, "/"), Content: strings.TrimRight(cmd.ContentURL, "/"),
+		AuthHeader: cmd.AuthHeader, Listen: cmd.Listen,
+	}
 	u, err := serve.PublicAddress("--base-url", in.Base)
 	if err != nil {
 		return "", err
 	}
 	if !serve.PlainHost(strings.ReplaceAll(u.Path, "/", "")) {
-		return "", exit.Misused("--base-url must have a path of letters, digits, dots, hyphens and underscores to stand in a file; it is %q", in.Base)
+		return "", exit.Misused("--base-url must have a path of letters, digits, dots, "+
+			"hyphens and underscores to stand in a file; it is %q", in.Base)
 	}
 	if in.AuthHeader != "" && !(serve.CanNameUser(in.AuthHeader) && serve.PlainHost(in.AuthHeader)) {
 		return "", exit.Misused("--auth-header must name a header for the user, such as Remote-User; it is %q", in.AuthHeader)

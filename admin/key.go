@@ -50,7 +50,9 @@ func (cmd *keyCreate) Run(c *Call) error {
 	if k.Data.Expires != nil {
 		until = "expires at " + k.Data.Expires.Format(time.RFC3339)
 	}
-	fmt.Fprintln(c.Stderr, console.Printable(fmt.Sprintf("The key %q of %s (id %s) %s. It is shown only once. Keep it safe.", k.Data.Name, k.Data.User, k.Data.ID, until)))
+	told := fmt.Sprintf("The key %q of %s (id %s) %s. It is shown only once. Keep it safe.",
+		k.Data.Name, k.Data.User, k.Data.ID, until)
+	fmt.Fprintln(c.Stderr, console.Printable(told))
 	return c.say(k, "%s", k.Secret)
 }
 
@@ -167,7 +169,10 @@ func (cmd *keyList) Run(c *Call) error {
 	}
 	rows := [][]string{{"ID", "USER", "NAME", "SCOPES", "STATE", "EXPIRES", "LAST USED"}}
 	for _, k := range all {
-		rows = append(rows, []string{k.ID.String(), k.User, k.Name, strings.Join(field.Words(k.Scopes), ","), k.state(), console.Day(k.Expires), console.Day(k.LastUsed)})
+		rows = append(rows, []string{
+			k.ID.String(), k.User, k.Name, strings.Join(field.Words(k.Scopes), ","), k.state(),
+			console.Day(k.Expires), console.Day(k.LastUsed),
+		})
 	}
 	return c.say(all, "%s", console.Table(rows))
 }
@@ -185,14 +190,16 @@ func (cmd *keyRevoke) Run(c *Call) error {
 		id, err := uuid.Parse(cmd.ID)
 		i := slices.IndexFunc(all, func(k key) bool { return k.ID == id })
 		if err != nil || i < 0 {
-			return key{}, &record.Error{Fault: record.Missing, Code: "not_found", Text: fmt.Sprintf("There is no key with the id %q; kist key list shows the ids.", cmd.ID)}
+			text := fmt.Sprintf("There is no key with the id %q; kist key list shows the ids.", cmd.ID)
+			return key{}, &record.Error{Fault: record.Missing, Code: "not_found", Text: text}
 		}
 		return all[i], revoke(to, all[i])
 	})
 	if err != nil {
 		return err
 	}
-	return c.say(k, "The key %q of %s is revoked: it is refused from the next request on.", console.Printable(k.Name), k.User)
+	return c.say(k, "The key %q of %s is revoked: it is refused from the next request on.",
+		console.Printable(k.Name), k.User)
 }
 
 type tokenCommands struct {

@@ -111,12 +111,16 @@ func (c *Call) denied(err error) error {
 	if below, outside := filepath.Rel(c.DataDir, at.Path); outside != nil || !filepath.IsLocal(below) {
 		return err
 	}
-	return fmt.Errorf("this user cannot use the data directory %s: %w; run kist as the user that the directory belongs to, or as root", c.DataDir, err)
+	return fmt.Errorf("this user cannot use the data directory %s: %w; run kist as the user that the directory "+
+		"belongs to, or as root", c.DataDir, err)
 }
 
 func (c *Call) run(cli any, args []string) error {
 	parser, err := kong.New(cli, kong.Name("kist"), kong.Vars{"listen": serve.DefaultListen}, kong.PostBuild(setVariables),
-		kong.Description("Keeps and shares files, notes and links.\n\nA flag that configures kist can be set by the environment variable that is shown with it, or by a file whose path is in that variable with _FILE at the end. Flags that tell a command what to do have no variable."),
+		kong.Description("Keeps and shares files, notes and links.\n\n"+
+			"A flag that configures kist can be set by the environment variable that is shown with it, "+
+			"or by a file whose path is in that variable with _FILE at the end. "+
+			"Flags that tell a command what to do have no variable."),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}), kong.Help(printHelp), kong.ValueFormatter(describe))
 	if err != nil {
 		return fmt.Errorf("the commands are declared wrongly: %w", err)
@@ -134,7 +138,8 @@ func (c *Call) run(cli any, args []string) error {
 		}
 		if len(words) > 2 {
 			if _, ok := embed.HelpTopic(words[1]); ok {
-				return exit.Misused("kist help %s prints a page of the handbook and takes no more words; to search the handbook, open /help on your server", words[1])
+				return exit.Misused("kist help %s prints a page of the handbook and takes no more words; "+
+					"to search the handbook, open /help on your server", words[1])
 			}
 		}
 		if err := helpOn(parser.Model.Node, words[1:]); err != nil {
@@ -207,7 +212,8 @@ func describe(v *kong.Value) string {
 }
 
 func (c *Call) logHandler(to io.Writer) slog.Handler {
-	o := &slog.HandlerOptions{Level: map[string]slog.Level{"debug": slog.LevelDebug, "warn": slog.LevelWarn, "error": slog.LevelError}[c.LogLevel]}
+	levels := map[string]slog.Level{"debug": slog.LevelDebug, "warn": slog.LevelWarn, "error": slog.LevelError}
+	o := &slog.HandlerOptions{Level: levels[c.LogLevel]}
 	if c.LogFormat == "json" {
 		return slog.NewJSONHandler(to, o)
 	}
@@ -262,7 +268,8 @@ func list[T any](from *control.Client, path, user string) ([]T, error) {
 			Data []T
 			Next string `json:"nextCursor"`
 		}
-		if err := from.Call(context.Background(), http.MethodGet, as(user, path)+"&sort=oldest&limit=500&cursor="+url.QueryEscape(next), nil, &page); err != nil {
+		at := as(user, path) + "&sort=oldest&limit=500&cursor=" + url.QueryEscape(next)
+		if err := from.Call(context.Background(), http.MethodGet, at, nil, &page); err != nil {
 			return nil, err
 		}
 		all = append(all, page.Data...)
@@ -363,7 +370,9 @@ func readEnvironment(app *kong.Application, args []string) (warnings []string, e
 		case goneVariable(name) != "":
 			warnings = append(warnings, goneVariable(name))
 		default:
-			warnings = append(warnings, console.Printable(fmt.Sprintf("The environment variable %s is not known and has no effect; kist --help shows those that are known.", name)))
+			text := fmt.Sprintf("The environment variable %s is not known and has no effect; "+
+				"kist --help shows those that are known.", name)
+			warnings = append(warnings, console.Printable(text))
 		}
 		if err != nil {
 			return nil, fmt.Errorf("cannot prepare the environment: %w", err)

@@ -50,5 +50,6 @@ func (cmd *reindexCommand) Run(c *Call) (err error) {
 	if got.Phase != search.Ready {
 		return fmt.Errorf("the search index could not be made: %s", cmp.Or(got.Problem, "the server is ending"))
 	}
-	return c.say(got, "Indexed %s in %s.", record.Plural(got.Documents, "record"), time.Since(started).Round(10*time.Millisecond))
+	return c.say(got, "Indexed %s in %s.", record.Plural(got.Documents, "record"),
+		time.Since(started).Round(10*time.Millisecond))
 }

@@ -30,8 +30,8 @@ type restoreCommand struct {
 	Missing  bool `help:"Put back only the content of files that are missing or damaged, and change nothing else. The server may be running."`
 }
 
-// Run restores. It overwrites nothing: ops.Restore refuses a data directory that is not empty. With --missing it only adds
-// contents that are missing or damaged.
+// Run restores. It overwrites nothing: ops.Restore refuses a data directory that is not empty. With
+// --missing it only adds contents that are missing or damaged.
 func (cmd *restoreCommand) Run(c *Call) error {
 	remote := strings.HasPrefix(cmd.Source, "s3:")
 	switch {
@@ -90,14 +90,16 @@ func (cmd *restoreCommand) fetch(c *Call) error {
 	case err != nil:
 		return err
 	case got.Damage != nil:
-		return exit.Found("a restore from %s gives %s. Before you go on: a server that still has its data directory puts what is "+
-			"missing there again. For an earlier moment, restore into another directory with --at. To continue with what was restored, "+
+		return exit.Found("a restore from %s gives %s. Before you go on: a server that still has its data directory "+
+			"puts what is missing there again. For an earlier moment, restore into another directory with --at. "+
+			"To continue with what was restored, "+
 			"give kist serve another address with --store, or none", cmd.Source, ship.Gives(got, nil))
 	case c.JSON || got.Whole && !elsewhere:
 		return nil
 	case elsewhere:
 		return c.say(nil, "The files that were not copied are still in the object store: each is there with its full size, "+
-			"and its content was not read. Start kist serve with --store %s --take-over, which fetches them when they are needed. The server that wrote there stops storing then.", cmd.Source)
+			"and its content was not read. Start kist serve with --store %s --take-over, which fetches them "+
+			"when they are needed. The server that wrote there stops storing then.", cmd.Source)
 	}
 	return c.say(nil, "The object store has later changes. Give kist serve another address with --store, or none.")
 }
@@ -143,14 +145,17 @@ func (cmd *restoreCommand) putBackMissing(c *Call) error {
 		text = "No file that could be read is missing or damaged. Nothing was changed."
 	}
 	if n := len(out.Missing); out.Files > 0 || n > 0 {
-		text = fmt.Sprintf("Restored the content of %s (%s) from %s.", record.Plural(out.Files, "file"), console.Bytes(out.Bytes), cmd.Source)
+		text = fmt.Sprintf("Restored the content of %s (%s) from %s.",
+			record.Plural(out.Files, "file"), console.Bytes(out.Bytes), cmd.Source)
 	}
 	for _, m := range out.Missing {
-		text += fmt.Sprintf("\nFile %s (%s): %s, and %s does not have them.", m.ID, console.Printable(m.Name), m.Why, cmd.Source)
+		text += fmt.Sprintf("\nFile %s (%s): %s, and %s does not have them.",
+			m.ID, console.Printable(m.Name), m.Why, cmd.Source)
 	}
 	for i, u := range out.Unreadable {
 		if i == maxShown {
-			text += fmt.Sprintf("\n… and %s more; --json lists up to %d", record.Plural(out.UnreadableTotal-i, "file"), maxUnreadable)
+			text += fmt.Sprintf("\n… and %s more; --json lists up to %d",
+				record.Plural(out.UnreadableTotal-i, "file"), maxUnreadable)
 			break
 		}
 		text += fmt.Sprintf("\nFile %s (%s) was skipped: %s.", u.ID, console.Printable(u.Name), console.Printable(u.Why))
@@ -160,10 +165,13 @@ func (cmd *restoreCommand) putBackMissing(c *Call) error {
 	}
 	var bad []string
 	if n := len(out.Missing); n > 0 {
-		bad = append(bad, record.Plural(n, "file")+console.Word(n == 1, " is", " are")+" still missing or damaged; try another backup, or upload the same "+console.Word(n == 1, "file", "files")+" again")
+		bad = append(bad, record.Plural(n, "file")+console.Word(n == 1, " is", " are")+
+			" still missing or damaged; try another backup, or upload the same "+
+			console.Word(n == 1, "file", "files")+" again")
 	}
 	if n := out.UnreadableTotal; n > 0 {
-		bad = append(bad, record.Plural(n, "file")+" could not be read and "+console.Word(n == 1, "was", "were")+" skipped; let the user who runs kist read the data directory, then run this again")
+		bad = append(bad, record.Plural(n, "file")+" could not be read and "+console.Word(n == 1, "was", "were")+
+			" skipped; let the user who runs kist read the data directory, then run this again")
 	}
 	if len(bad) == 0 {
 		return nil
@@ -211,7 +219,9 @@ func (cmd *restoreCommand) fetchMissing(ctx context.Context, c *Call, client *co
 // unsound makes the handler read all contents. It returns the files of missing and
 // damaged contents and how many bytes those contents should have. It notes the files
 // that cannot be read in out.
-func (c *Call) unsound(ctx context.Context, client *control.Client, out *Refilled) (wanted map[blobs.Ref][]ops.Lost, total int64, err error) {
+func (c *Call) unsound(
+	ctx context.Context, client *control.Client, out *Refilled,
+) (wanted map[blobs.Ref][]ops.Lost, total int64, err error) {
 	res, err := client.Do(ctx, http.MethodGet, "/contents", http.NoBody)
 	if err != nil {
 		return nil, 0, err

@@ -53,7 +53,8 @@ func (cmd *importCommand) Run(c *Call) error {
 	if err := c.say(done, "%s", importReport(done.Moved)); err != nil || done.Problem == "" {
 		return err
 	}
-	return fmt.Errorf("the import stopped early: %s What was imported stays. Importing again creates no duplicates", console.Sentence(done.Problem))
+	return fmt.Errorf("the import stopped early: %s What was imported stays. Importing again creates no duplicates",
+		console.Sentence(done.Problem))
 }
 
 // load imports the source and, unless it is a dry run, waits until what it brought can be found.
@@ -104,7 +105,8 @@ func (cmd *importCommand) send(ctx context.Context, c *Call, to *control.Client,
 		return to.Send(ctx, http.MethodPost, "/import?"+ask.Encode(), f, done)
 	}
 	if cmd.Format != "" && cmd.Format != string(format.Folder) {
-		return exit.Misused("%s is a folder, whose files would be imported; --format %s is for a file", cmd.Source, cmd.Format)
+		return exit.Misused("%s is a folder, whose files would be imported; --format %s is for a file",
+			cmd.Source, cmd.Format)
 	}
 	ask.Set("format", string(format.Folder))
 	ask.Set("stream", "true")
@@ -188,10 +190,14 @@ func importReport(m transfer.Moved) string {
 	if m.Updated > 0 {
 		filled = fmt.Sprintf(" (%d %sfilled in)", m.Updated, console.Word(m.DryRun, "would be ", ""))
 	}
-	text := fmt.Sprintf("%s (%s): %s. Of %d %s, %d %s there already%s and %d %s skipped.", verb, m.Format, cmp.Or(strings.Join(made, ", "), "nothing"),
-		m.Entries, console.Word(m.Entries == 1, "entry", "entries"), m.There, console.Word(m.There == 1, "was", "were"), filled, m.Refused, console.Word(m.Refused == 1, "is", "are"))
+	text := fmt.Sprintf("%s (%s): %s. Of %d %s, %d %s there already%s and %d %s skipped.",
+		verb, m.Format, cmp.Or(strings.Join(made, ", "), "nothing"),
+		m.Entries, console.Word(m.Entries == 1, "entry", "entries"),
+		m.There, console.Word(m.There == 1, "was", "were"), filled,
+		m.Refused, console.Word(m.Refused == 1, "is", "are"))
 	for _, r := range m.Remarks {
-		text += fmt.Sprintf("\n%s %s%s: %s", console.Word(r.Refused, "Skipped:", "Note:"), r.At, console.Word(r.Name == "", "", ", "+console.Printable(r.Name)), console.Printable(r.Text))
+		text += fmt.Sprintf("\n%s %s%s: %s", console.Word(r.Refused, "Skipped:", "Note:"), r.At,
+			console.Word(r.Name == "", "", ", "+console.Printable(r.Name)), console.Printable(r.Text))
 	}
 	if m.More > 0 {
 		text += fmt.Sprintf("\n… and %d more.", m.More)
@@ -203,7 +209,8 @@ func (cmd *exportCommand) Run(c *Call) error {
 	ctx := context.Background()
 	if cmd.Dest == "-" {
 		if f, ok := c.Stdout.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-			return exit.Misused("a zip is not for the terminal; send it somewhere, such as: kist export --user %s - > kist.zip", cmd.User)
+			return exit.Misused("a zip is not for the terminal; send it somewhere, such as: kist export --user %s - > kist.zip",
+				cmd.User)
 		}
 	} else if err := unused(cmd.Dest); err != nil {
 		return err
@@ -219,8 +226,10 @@ func (cmd *exportCommand) Run(c *Call) error {
 	if cmd.Dest == "-" {
 		return nil
 	}
-	if err := c.say(x, "Exported %s to %s: %s and the bytes of %s (%s). It was read back and is intact. It contains the password hashes of locked items: keep it private.",
-		x.User, cmd.Dest, record.Plural(x.Records, "item"), record.Plural(x.Files, "file"), console.Bytes(x.Bytes)); err != nil || x.Missing == 0 {
+	err = c.say(x, "Exported %s to %s: %s and the bytes of %s (%s). It was read back and is intact. "+
+		"It contains the password hashes of locked items: keep it private.",
+		x.User, cmd.Dest, record.Plural(x.Records, "item"), record.Plural(x.Files, "file"), console.Bytes(x.Bytes))
+	if err != nil || x.Missing == 0 {
 		return err
 	}
 	return bytesMissing(x.Missing)

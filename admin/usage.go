@@ -21,7 +21,10 @@ var plainWords = []struct {
 	plain string
 }{
 	{regexp.MustCompile(`^(-[\w-]+): expected \w+ value but got "EOL".*`), `$1 needs a value`},
-	{regexp.MustCompile(`^(-[\w-]+): expected \w+ value but got (".*") \(.*; perhaps try (.*)\?$`), `$1 needs a value, and $2 looks like another flag; if it is the value, write $3`},
+	{
+		regexp.MustCompile(`^(-[\w-]+): expected \w+ value but got (".*") \(.*; perhaps try (.*)\?$`),
+		`$1 needs a value, and $2 looks like another flag; if it is the value, write $3`,
+	},
 	{regexp.MustCompile(`^expected "(.*)"$`), `$1 is missing`},
 	{regexp.MustCompile(`^missing flags: ([^,]*)$`), `$1 is missing`},
 	{regexp.MustCompile(`^missing flags: `), `these are missing: `},
@@ -103,11 +106,13 @@ func (c *Call) misread(p *kong.Kong, err *kong.ParseError) error {
 var otherNames = map[string][]string{
 	"start": {"serve"}, "run": {"serve"}, "server": {"serve"}, "up": {"serve"},
 	"add": {"create"}, "create": {"add"}, "new": {"add", "create"},
-	"delete": {"remove", "revoke"}, "remove": {"revoke"}, "rm": {"remove", "revoke"}, "del": {"remove", "revoke"}, "revoke": {"remove"},
-	"ls": {"list"}, "password": {"passwd"}, "check": {"verify", "doctor"}, "repair": {"verify"}, "status": {"healthcheck", "doctor"},
+	"delete": {"remove", "revoke"}, "remove": {"revoke"}, "rm": {"remove", "revoke"}, "del": {"remove", "revoke"},
+	"revoke": {"remove"}, "ls": {"list"}, "password": {"passwd"}, "check": {"verify", "doctor"},
+	"repair": {"verify"}, "status": {"healthcheck", "doctor"},
 	"index": {"reindex"}, "token": {"key"}, "apikey": {"key"}, "account": {"user"},
 
-	"--port": {"--listen"}, "--host": {"--listen"}, "--addr": {"--listen"}, "--address": {"--listen"}, "--bind": {"--listen"},
+	"--port": {"--listen"}, "--host": {"--listen"}, "--addr": {"--listen"}, "--address": {"--listen"},
+	"--bind": {"--listen"},
 	"--data": {"--data-dir"}, "--dir": {"--data-dir"}, "--url": {"--base-url"}, "--domain": {"--tls-domain"},
 	"--verbose": {"--log-level"}, "--debug": {"--log-level"},
 }
@@ -159,7 +164,8 @@ func split(root *kong.Node, args []string) (words, flags []string) {
 			continue
 		}
 		flags = append(flags, args[i])
-		if i+1 < len(args) && slices.ContainsFunc(root.Flags, func(f *kong.Flag) bool { return args[i] == "--"+f.Name && !f.IsBool() }) {
+		takesValue := func(f *kong.Flag) bool { return args[i] == "--"+f.Name && !f.IsBool() }
+		if i+1 < len(args) && slices.ContainsFunc(root.Flags, takesValue) {
 			i++
 			flags = append(flags, args[i])
 		}

@@ -58,7 +58,9 @@ func (cmd *userAdd) Run(c *Call) error {
 	if cmd.Admin {
 		in["role"] = people.Admin
 	}
-	u, err := reach(c, true, func(to *control.Client) (user, error) { return call[user](to, http.MethodPost, usersPath, in) })
+	u, err := reach(c, true, func(to *control.Client) (user, error) {
+		return call[user](to, http.MethodPost, usersPath, in)
+	})
 	if e, ok := errors.AsType[*record.Error](err); ok && e.Fault == record.Taken {
 		err = fmt.Errorf("there is a user named %q already; choose another name", cmd.Name)
 	}
@@ -118,7 +120,10 @@ func (userList) Run(c *Call) error {
 	}
 	rows := [][]string{{"NAME", "ROLE", "STATE", "API KEYS", "CREATED", "DISPLAY NAME"}}
 	for _, u := range all {
-		rows = append(rows, []string{u.Name, string(u.Role), console.Word(u.Disabled, "disabled", "active"), console.Word(u.TokensOff, "off", "on"), console.Day(&u.Created), u.DisplayName})
+		rows = append(rows, []string{
+			u.Name, string(u.Role), console.Word(u.Disabled, "disabled", "active"),
+			console.Word(u.TokensOff, "off", "on"), console.Day(&u.Created), u.DisplayName,
+		})
 	}
 	return c.say(all, "%s", console.Table(rows))
 }
@@ -273,7 +278,8 @@ func (cmd *userReset) Run(c *Call) error {
 	if strings.HasPrefix(link.URL, "/") { // no server runs
 		link.URL = strings.TrimRight(base.String(), "/") + link.URL
 	}
-	return c.say(link, "The password of %s no longer works, nor do the sessions, connected devices, one-time codes, passkeys and linked sign-ins. %s\n"+
+	return c.say(link, "The password of %s no longer works, nor do the sessions, connected devices, one-time codes, "+
+		"passkeys and linked sign-ins. %s\n"+
 		"Nothing signs in to the account before %s sets a new password with this link, once, until %s:\n%s",
 		cmd.Name, link.keys(), cmd.Name, link.Ends.Local().Format("2006-01-02 15:04"), link.URL)
 }
@@ -292,7 +298,8 @@ func (l *resetLink) keys() string {
 	case l.Revoked > 0:
 		return record.Plural(l.Revoked, "API key") + " revoked."
 	case l.Kept > 0:
-		return record.Plural(l.Kept, "API key") + " still " + console.Word(l.Kept == 1, "works", "work") + ". --revoke-keys revokes them too."
+		return record.Plural(l.Kept, "API key") + " still " + console.Word(l.Kept == 1, "works", "work") +
+			". --revoke-keys revokes them too."
 	}
 	return "The account has no API key."
 }
@@ -304,7 +311,9 @@ type userLink struct {
 }
 
 func (cmd *userLink) Run(c *Call) error {
-	if u, err := url.Parse(cmd.Issuer); err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || cmd.Subject == "" || len(cmd.Subject) > 255 {
+	u, err := url.Parse(cmd.Issuer)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" ||
+		cmd.Subject == "" || len(cmd.Subject) > 255 {
 		return exit.Misused("--issuer must be an http or https address, and --subject 1 to 255 bytes")
 	}
 	in := control.IdentityInput{User: cmd.Name, Issuer: cmd.Issuer, Subject: cmd.Subject}
@@ -322,7 +331,8 @@ type userUnlink struct {
 
 func (cmd *userUnlink) Run(c *Call) error {
 	removed := []control.Identity{}
-	if err := c.ask(http.MethodPost, "/unlink", control.IdentityInput{User: cmd.Name, Issuer: cmd.Issuer, Subject: cmd.Subject}, &removed); err != nil {
+	in := control.IdentityInput{User: cmd.Name, Issuer: cmd.Issuer, Subject: cmd.Subject}
+	if err := c.ask(http.MethodPost, "/unlink", in, &removed); err != nil {
 		return err
 	}
 	return c.say(removed, "Removed %s of %s.", record.Plural(int64(len(removed)), "link"), cmd.Name)
@@ -389,7 +399,8 @@ func (s passwordSource) given(c *Call, name string) (string, error) {
 		}
 		return chomp(text), nil
 	case !c.terminal():
-		return "", exit.Misused("a password is needed and there is no terminal to ask on: use --password-stdin, or set %s or %s", passwordVar, passwordVar+fileSuffix)
+		return "", exit.Misused("a password is needed and there is no terminal to ask on: "+
+			"use --password-stdin, or set %s or %s", passwordVar, passwordVar+fileSuffix)
 	}
 	first, err := c.typed("Password: ")
 	if err != nil {

@@ -318,7 +318,8 @@ func (c *Call) consult(dir string, v *ops.Verified) error {
 	client, err := control.Running(context.Background(), dir)
 	if err != nil {
 		v.Notes = append(v.Notes, v.Mended...) // a power cut leaves such a log
-		return nil                             //nolint:nilerr // without a server: the working copy is derived, and the next start checks it
+		// Without a server: the working copy is derived, and the next start checks it.
+		return nil //nolint:nilerr // see above
 	}
 	v.Problems = append(v.Problems, v.Mended...)
 	var problems []string

@@ -35,6 +35,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"kist/blobs/disk"
@@ -145,8 +146,8 @@ type Info struct {
 // Open opens the store in dir, which it creates with mode 0700 when it is
 // missing; its parent must exist. Open removes temporary files that a crash
 // left behind. Files the store makes have mode 0600 and folders 0700, unless the
-// umask takes away more, or the disk keeps no modes, as network shares do. Dir itself may be a symbolic link; the store follows no other
-// link.
+// umask takes away more, or the disk keeps no modes, as network shares do. Dir itself may be a
+// symbolic link; the store follows no other link.
 //
 // Unfinished uploads are kept in dir as well; OpenIn keeps them elsewhere.
 func Open(dir string) (*Store, error) { return openStore(dir, "") }
@@ -455,7 +456,7 @@ func (s *Store) After(last string) iter.Seq2[Info, error] {
 		for _, folder := range folders {
 			b, ok := parseFolder(folder.Name())
 			switch {
-			case (folder.Name() == tempFolder || folder.Name() == partFolder || folder.Name() == damagedFolder) && folder.IsDir():
+			case folder.IsDir() && slices.Contains([]string{tempFolder, partFolder, damagedFolder}, folder.Name()):
 				continue
 			case !ok || !folder.IsDir():
 				if !yield(Info{}, errForeign(folder.Name())) {

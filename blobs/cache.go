@@ -281,7 +281,9 @@ func (c *cache) over() bool {
 func (c *cache) spares() ([]spare, error) {
 	var all []spare
 	sort := func() {
-		slices.SortFunc(all, func(a, b spare) int { return cmp.Or(cmp.Compare(a.used, b.used), bytes.Compare(a.Ref[:], b.Ref[:])) })
+		slices.SortFunc(all, func(a, b spare) int {
+			return cmp.Or(cmp.Compare(a.used, b.used), bytes.Compare(a.Ref[:], b.Ref[:]))
+		})
 		all = all[:min(len(all), evictBatch)]
 	}
 	before, total := c.here.Load(), int64(0)

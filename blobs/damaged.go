@@ -76,7 +76,8 @@ func (q *Quarantine) Err(ref Ref) error {
 func (q *Quarantine) load() error {
 	q.found = map[Ref]time.Time{}
 	folder, err := q.root.Lstat(damagedFolder)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && !folder.IsDir() { // All reports a damagedFolder that is not a folder
+	// All reports a damagedFolder that is not a folder.
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !folder.IsDir() {
 		return nil
 	}
 	if err != nil {
@@ -211,7 +212,8 @@ func (q *Quarantine) end(ref Ref, f *os.File) error {
 			return err
 		}
 		do := q.root.steps.do
-		err = errors.Join(do("sync file", f.Sync), do("sync folder", func() error { return disk.SyncFolder(folder) }), folder.Close())
+		syncFolder := func() error { return disk.SyncFolder(folder) }
+		err = errors.Join(do("sync file", f.Sync), do("sync folder", syncFolder), folder.Close())
 		if err != nil {
 			return fmt.Errorf("blobs: syncing a blob that was damaged: %w", err)
 		}

@@ -91,7 +91,8 @@ func (s *Store) Try() error {
 	if err == nil {
 		err = st.try(inRoot)
 	}
-	if err != nil && !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, syscall.EISDIR) { // the file system may not support files without a name
+	// The file system may not support files without a name.
+	if err != nil && !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, syscall.EISDIR) {
 		return err
 	}
 	if inUploads || !s.unnamed {

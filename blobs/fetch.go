@@ -170,7 +170,8 @@ func (c *cache) pass(ref Ref, size int64) (io.ReadSeekCloser, error) {
 
 // away wraps an error of the object store.
 func away(err error) error {
-	if err == nil || elsewhere(err) || errors.Is(err, ErrAway) || errors.Is(err, syscall.ENOSPC) || errors.As(err, new(*Unwritable)) {
+	if err == nil || elsewhere(err) || errors.Is(err, ErrAway) || errors.Is(err, syscall.ENOSPC) ||
+		errors.As(err, new(*Unwritable)) {
 		return err
 	}
 	return fmt.Errorf("blobs: %w: %w", ErrAway, err)
@@ -385,7 +386,8 @@ func (f *fetch) pull(ctx context.Context, st *Stage) error {
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) && ctx.Err() == nil {
 		if there, failed := c.remote.Head(ctx, f.ref.RemoteName()); failed == nil && there.Size != f.size {
-			err = fmt.Errorf("blobs: the object store has %d bytes of %s in place of %d: %w", there.Size, f.ref, f.size, ErrDamaged)
+			err = fmt.Errorf("blobs: the object store has %d bytes of %s in place of %d: %w",
+				there.Size, f.ref, f.size, ErrDamaged)
 		}
 	}
 	return err

@@ -205,7 +205,8 @@ func (st *Stage) readConcurrently(r io.Reader) (err error) {
 		b *copyBuffer
 		n int
 	}
-	full, written, free := make(chan filled, moreBuffers), make(chan filled, moreBuffers), make(chan *copyBuffer, moreBuffers)
+	full, written := make(chan filled, moreBuffers), make(chan filled, moreBuffers)
+	free := make(chan *copyBuffer, moreBuffers)
 	var failed atomic.Bool
 	var work sync.WaitGroup
 	work.Go(func() {

@@ -14,8 +14,9 @@ import (
 	"kist/kv/datadir"
 )
 
-// proof is written at a clean stop. It says which store the index belongs to and which place it has reached, and proves
-// that its files are intact. An index without a proof is not opened, because the library may panic or hang on a damaged one.
+// proof is written at a clean stop. It says which store the index belongs to and which place it has
+// reached, and proves that its files are intact. An index without a proof is not opened, because the
+// library may panic or hang on a damaged one.
 type proof struct {
 	Mapping int              `json:"Mapping"`
 	Store   string           `json:"Store"`
@@ -48,8 +49,9 @@ func (x *Index) prove(at uint64) error {
 	return datadir.WriteFile(x.o.Dir, proofName, text)
 }
 
-// mustRebuild decides whether the index is built from scratch: if asked is true, if Rebuild was called, or if no proof shows
-// that the existing one is intact. Otherwise it returns the place that the existing one has reached.
+// mustRebuild decides whether the index is built from scratch: if asked is true, if Rebuild was called,
+// or if no proof shows that the existing one is intact. Otherwise it returns the place that the existing
+// one has reached.
 func (x *Index) mustRebuild(asked bool, latest, trimmed uint64) (at uint64, rebuild bool) {
 	select {
 	case <-x.rebuildNow:
@@ -66,8 +68,8 @@ func (x *Index) mustRebuild(asked bool, latest, trimmed uint64) (at uint64, rebu
 	return at, err != nil
 }
 
-// proven reads the proof and checks it against the files. It returns the place that the index has reached. The error says why
-// the index cannot be used, and is os.ErrNotExist if there is none.
+// proven reads the proof and checks it against the files. It returns the place that the index has
+// reached. The error says why the index cannot be used, and is os.ErrNotExist if there is none.
 func (x *Index) proven(latest, trimmed uint64) (at uint64, err error) {
 	text, err := os.ReadFile(x.proofFile())
 	if errors.Is(err, os.ErrNotExist) {
@@ -143,7 +145,8 @@ func checksum(path string, last int64) (sum uint32, end []byte, err error) {
 		return 0, nil, err
 	}
 	all := crc32.NewIEEE()
-	if _, err := io.CopyBuffer(all, struct{ io.Reader }{io.LimitReader(f, info.Size()-last)}, make([]byte, 64<<10)); err != nil {
+	rest := struct{ io.Reader }{io.LimitReader(f, info.Size()-last)}
+	if _, err := io.CopyBuffer(all, rest, make([]byte, 64<<10)); err != nil {
 		return 0, nil, err
 	}
 	end, err = io.ReadAll(io.LimitReader(f, last))

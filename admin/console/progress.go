@@ -35,7 +35,10 @@ const (
 func NewProgress(w io.Writer, what string, total int64) *Progress {
 	f, ok := w.(*os.File)
 	now := time.Now()
-	return &Progress{Total: total, Unit: Bytes, w: w, terminal: ok && term.IsTerminal(int(f.Fd())), what: what, started: now, said: now}
+	return &Progress{
+		Total: total, Unit: Bytes, w: w, terminal: ok && term.IsTerminal(int(f.Fd())),
+		what: what, started: now, said: now,
+	}
 }
 
 // Add says that n more are done.
@@ -58,7 +61,8 @@ func (p *Progress) say(now time.Time) {
 	rate := float64(p.done) / max(now.Sub(p.started).Seconds(), 0.001)
 	text := fmt.Sprintf("%s: %s, %s/s", p.what, p.Unit(p.done), p.Unit(int64(rate)))
 	if p.Total > 0 {
-		text = fmt.Sprintf("%s: %s of %s (%d %%), %s/s", p.what, p.Unit(p.done), p.Unit(p.Total), min(100, p.done*100/p.Total), p.Unit(int64(rate)))
+		text = fmt.Sprintf("%s: %s of %s (%d %%), %s/s", p.what, p.Unit(p.done), p.Unit(p.Total),
+			min(100, p.done*100/p.Total), p.Unit(int64(rate)))
 		if left := float64(p.Total-p.done) / rate; left > 0 && left < longest.Seconds() {
 			text += ", " + time.Duration(left*float64(time.Second)).Round(time.Second).String() + " left"
 		}

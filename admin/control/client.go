@@ -108,7 +108,10 @@ func (c *Client) Do(ctx context.Context, method, path string, body io.Reader) (*
 }
 
 // faults are the classes of errors, by status, that commands tell apart.
-var faults = map[int]record.Fault{http.StatusNotFound: record.Missing, http.StatusConflict: record.Taken, http.StatusUnprocessableEntity: record.Invalid}
+var faults = map[int]record.Fault{
+	http.StatusNotFound: record.Missing, http.StatusConflict: record.Taken,
+	http.StatusUnprocessableEntity: record.Invalid,
+}
 
 type inProcess struct{ handler http.Handler }
 

@@ -54,7 +54,8 @@ func Connect(ctx context.Context, o Options) (*Client, error) {
 			if there, err := ops.HasData(dir); err != nil {
 				return nil, err
 			} else if !there && !o.Create {
-				return nil, exit.Absent("data directory at", dir+"; kist serve and kist user add make one, and --data-dir names another")
+				return nil, exit.Absent("data directory at",
+					dir+"; kist serve and kist user add make one, and --data-dir names another")
 			}
 		}
 		store, err := kv.Open(dir, kv.Options{Schema: tables.All, Log: o.Log})
@@ -102,8 +103,13 @@ func Running(ctx context.Context, dir string) (*Client, error) {
 }
 
 func overSocket(path string) *Client {
-	t := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return socket.Dial(ctx, path) }}
-	return &Client{http: http.Client{Transport: t}, end: func() error { t.CloseIdleConnections(); return nil }}
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) { return socket.Dial(ctx, path) }
+	t := &http.Transport{DialContext: dial}
+	end := func() error {
+		t.CloseIdleConnections()
+		return nil
+	}
+	return &Client{http: http.Client{Transport: t}, end: end}
 }
 
 // inThisProcess runs the handler on a store that is open in this process.

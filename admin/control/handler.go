@@ -35,7 +35,7 @@ type Backend struct {
 	Index    func() (*search.Index, error)                   // returns the running search index
 	Contents func(fn func(content *blobs.Store) error) error // runs fn while the stored files are open
 	About    func() About                                    // what the server knows about itself; nil if no server runs
-	Compare  func(context.Context) error                     // compares the object store with what should be there; nil without a server
+	Compare  func(context.Context) error                     // compares the object store; nil without a server
 	SignIn   func(context.Context) SignInHealth              // asks the issuer of OpenID Connect; nil without an issuer
 }
 
@@ -70,7 +70,9 @@ func NewCommands(b Backend) Commands {
 		},
 	}
 	if b.SignIn != nil {
-		all["POST /signin"] = verb(func(r *http.Request, _ Nothing) (SignInHealth, error) { return b.SignIn(r.Context()), nil })
+		all["POST /signin"] = verb(func(r *http.Request, _ Nothing) (SignInHealth, error) {
+			return b.SignIn(r.Context()), nil
+		})
 	}
 	if b.Compare != nil {
 		all["POST /store"] = verb(func(r *http.Request, _ Nothing) (Nothing, error) {

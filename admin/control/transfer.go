@@ -48,7 +48,10 @@ func (v handler) importRecords(r *http.Request) (out Imported, err error) {
 			}
 			rows = format.Read(name, s)
 		}
-		m := &transfer.Import{Store: v.Store, Blobs: content, Owner: u.ID, DryRun: ask.Get("dryRun") != "", Update: ask.Get("update") != "", MaxFile: math.MaxInt64 - 1}
+		m := &transfer.Import{
+			Store: v.Store, Blobs: content, Owner: u.ID,
+			DryRun: ask.Get("dryRun") != "", Update: ask.Get("update") != "", MaxFile: math.MaxInt64 - 1,
+		}
 		done, err := m.Run(r.Context(), name, rows)
 		out.Moved = *done
 		if err != nil && done.Entries > 0 { // what was done is returned, too

@@ -90,7 +90,8 @@ func (j Job) Backup(dest string, stdout io.Writer) (*BackedUp, error) {
 		}
 		return &b.result, nil
 	}
-	if err := os.WriteFile(filepath.Join(j.Dir, backupMark), []byte(time.Now().UTC().Format(time.RFC3339)+"\n"), 0o600); err != nil {
+	now := time.Now().UTC().Format(time.RFC3339) + "\n"
+	if err := os.WriteFile(filepath.Join(j.Dir, backupMark), []byte(now), 0o600); err != nil {
 		j.Log.Warn("the time of the backup is not noted", "error", err)
 	}
 	return &b.result, nil
@@ -144,7 +145,8 @@ func (b *snapshot) toFolder(dest string) error {
 		return err
 	}
 	return b.state.View(func(tx *kv.Tx) error {
-		_, err := to.Sweep(context.Background(), time.Now(), func(ref blobs.Ref) (bool, error) { return !catalog.Referenced(tx, ref), nil })
+		loose := func(ref blobs.Ref) (bool, error) { return !catalog.Referenced(tx, ref), nil }
+		_, err := to.Sweep(context.Background(), time.Now(), loose)
 		return err
 	})
 }
@@ -166,7 +168,8 @@ func claim(dest string) (release func(), err error) {
 	err = disk.TryLock(f)
 	mine, mineErr := f.Stat()
 	named, namedErr := os.Stat(path)
-	if errors.Is(err, disk.ErrLocked) || errors.Join(mineErr, namedErr) != nil || !os.SameFile(mine, named) { // the other one may have just ended
+	// The other one may have just ended.
+	if errors.Is(err, disk.ErrLocked) || mineErr != nil || namedErr != nil || !os.SameFile(mine, named) {
 		_ = f.Close() // nothing was written
 		return nil, fmt.Errorf("another backup is being written to %s; wait until it is done", dest)
 	}
@@ -204,8 +207,11 @@ func (j Job) usable(dest string) error {
 		return fmt.Errorf("%s is a data directory that kist has run on; name another folder", dest)
 	}
 	for _, e := range entries {
-		if name := e.Name(); name != "journal" && name != "blobs" && name != datadir.InstanceName && !strings.HasPrefix(name, hiddenScratch) {
-			return fmt.Errorf("%s has things in it that are no backup of kist, such as %s; name another folder", dest, console.Printable(name))
+		name := e.Name()
+		ours := name == "journal" || name == "blobs" || name == datadir.InstanceName
+		if !ours && !strings.HasPrefix(name, hiddenScratch) {
+			return fmt.Errorf("%s has things in it that are no backup of kist, such as %s; name another folder",
+				dest, console.Printable(name))
 		}
 	}
 	return nil
@@ -229,7 +235,8 @@ func (b *snapshot) older(dest string) error {
 	case there != mine:
 		return fmt.Errorf("%s is a backup of another instance; name another folder", dest)
 	case seq > now:
-		return fmt.Errorf("%s is a backup of a later state (%d commits) than the data directory has (%d); name another folder", dest, seq, now)
+		return fmt.Errorf("%s is a backup of a later state (%d commits) than the data directory has (%d); "+
+			"name another folder", dest, seq, now)
 	}
 	return nil
 }

@@ -73,7 +73,8 @@ func ExpectData(dir string) error {
 	if there, err := HasData(dir); err != nil {
 		return err
 	} else if !there {
-		return fmt.Errorf("there is no data in %s, and --expect-data is set: see that the disk is mounted and --data-dir is right, or start once without it (nothing was changed)", dir)
+		return fmt.Errorf("there is no data in %s, and --expect-data is set: see that the disk is mounted "+
+			"and --data-dir is right, or start once without it (nothing was changed)", dir)
 	}
 	return nil
 }

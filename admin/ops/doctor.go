@@ -87,7 +87,8 @@ func (d *Checkup) disk() {
 		d.OK("disk", "%s", text)
 	}
 	if room.Files > 0 && room.FreeFiles < room.Files/100 {
-		d.Add(Problem, "disk", fmt.Sprintf("only %d more files can be made (inodes)", room.FreeFiles), "remove small files elsewhere on this disk, or move the data directory")
+		d.Add(Problem, "disk", fmt.Sprintf("only %d more files can be made (inodes)", room.FreeFiles),
+			"remove small files elsewhere on this disk, or move the data directory")
 	}
 }
 
@@ -120,7 +121,9 @@ func (d *Checkup) modes() {
 	case err != nil:
 		d.Add(Problem, "files", err.Error(), "run this as the user that the server runs as")
 	case len(open) > 0:
-		d.Add(Warning, "files", fmt.Sprintf("others on this machine may reach %d files and folders, such as %s", len(open), open[0]), "run: chmod -R go= "+d.Dir)
+		d.Add(Warning, "files",
+			fmt.Sprintf("others on this machine may reach %d files and folders, such as %s", len(open), open[0]),
+			"run: chmod -R go= "+d.Dir)
 	default:
 		d.OK("files", "no other user of this machine can read them")
 	}
@@ -134,11 +137,13 @@ func (d *Checkup) backup() {
 	age := time.Since(at)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		d.Add(Warning, "backup", "kist backup was never run here", "run kist backup DEST now and then, or copy the data directory with your own tool")
+		d.Add(Warning, "backup", "kist backup was never run here",
+			"run kist backup DEST now and then, or copy the data directory with your own tool")
 	case err != nil:
 		d.Add(Problem, "backup", err.Error(), "look at the file "+backupMark)
 	case age > oldBackup:
-		d.Add(Warning, "backup", fmt.Sprintf("the latest is %d days old", int(age.Hours()/24)), "run kist backup DEST, or copy the data directory with your own tool")
+		d.Add(Warning, "backup", fmt.Sprintf("the latest is %d days old", int(age.Hours()/24)),
+			"run kist backup DEST, or copy the data directory with your own tool")
 	default:
 		d.OK("backup", "the latest is of %s", at.Local().Format("2006-01-02 15:04"))
 	}
@@ -157,9 +162,11 @@ func (d *Checkup) copies() {
 	if r.For < journal.Keep {
 		limit = "the free space"
 	}
-	text := fmt.Sprintf("a plain copy of the data directory (cp, rsync) is good if it takes less than %d h (limited by %s, at %s of changes an hour)", int(r.For.Hours()), limit, console.Bytes(r.PerHour))
+	text := fmt.Sprintf("a plain copy of the data directory (cp, rsync) is good if it takes less than %d h "+
+		"(limited by %s, at %s of changes an hour)", int(r.For.Hours()), limit, console.Bytes(r.PerHour))
 	if r.For < shortCopy {
-		d.Add(Warning, "copies", text, "make room on the disk, or use kist backup, which does not depend on how long it takes")
+		d.Add(Warning, "copies", text,
+			"make room on the disk, or use kist backup, which does not depend on how long it takes")
 		return
 	}
 	d.OK("copies", "%s", text)
@@ -182,7 +189,8 @@ func (d *Checkup) records() error {
 		d.Add(Problem, "journal", broken.Error(), change)
 		_ = holders.Begin() // some of them may be removed later in the journal
 	} else {
-		d.OK("journal", "intact; %s, %d of them since the latest usable snapshot", record.Plural(done.Seq, "commit"), done.Records)
+		d.OK("journal", "intact; %s, %d of them since the latest usable snapshot",
+			record.Plural(done.Seq, "commit"), done.Records)
 	}
 	store, err := blobs.Read(filepath.Join(d.Dir, "blobs"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -225,7 +233,9 @@ func (d *Checkup) records() error {
 	heal := change + "; to repair it, upload the same file again, or run kist restore --missing with a backup"
 	for i, q := range store.Damaged.List() {
 		if bad++; i < sample {
-			d.Add(Problem, "contents", fmt.Sprintf("the bytes of %s are damaged, which was found at %s", q.Ref, q.Found.UTC().Format(time.RFC3339)), heal)
+			d.Add(Problem, "contents",
+				fmt.Sprintf("the bytes of %s are damaged, which was found at %s", q.Ref, q.Found.UTC().Format(time.RFC3339)),
+				heal)
 		}
 	}
 	if more := bad - sample; more > 0 {
@@ -266,12 +276,16 @@ func (d *Checkup) missing(n int) {
 	switch at := ship.FilesIn(d.Dir); {
 	case n == 0:
 	case at != "" && d.Storeless:
-		d.Add(Problem, "contents", record.Plural(n, "file")+console.Word(n == 1, " is", " are")+" not on this disk but in "+at+", and the server was started without it",
+		d.Add(Problem, "contents",
+			record.Plural(n, "file")+console.Word(n == 1, " is", " are")+" not on this disk but in "+at+
+				", and the server was started without it",
 			"start it with --store "+at)
 	case at != "":
-		d.OK("contents", "%s not on this disk; kist verify --store %s tells whether %s has them", record.Plural(n, "file")+console.Word(n == 1, " is", " are"), at, at)
+		d.OK("contents", "%s not on this disk; kist verify --store %s tells whether %s has them",
+			record.Plural(n, "file")+console.Word(n == 1, " is", " are"), at, at)
 	default:
-		d.Add(Problem, "contents", record.Plural(n, "file")+console.Word(n == 1, " is without its bytes and answers", " are without their bytes and answer")+" 404",
+		without := console.Word(n == 1, " is without its bytes and answers", " are without their bytes and answer")
+		d.Add(Problem, "contents", record.Plural(n, "file")+without+" 404",
 			"kist verify names them; upload the same files again, or run kist restore --missing with a backup")
 	}
 }

@@ -24,7 +24,8 @@ func NewIndex(store *kv.Store, content *blobs.Store, log *slog.Logger) (*search.
 	name := sha256.Sum256(append([]byte("search index of "), secret[:]...))
 	return search.New(search.Options{
 		Dir: filepath.Join(store.Dir(), "cache", "index"), Store: hex.EncodeToString(name[:]),
-		Feed: store.Feed, Trim: store.Trim, Wake: store.Changed(), FreeSpace: store.FreeForContent, Relax: store.SetRelaxed, Mapped: workcopy.FileMemory, Log: log,
+		Feed: store.Feed, Trim: store.Trim, Wake: store.Changed(), FreeSpace: store.FreeForContent,
+		Relax: store.SetRelaxed, Mapped: workcopy.FileMemory, Log: log,
 		Content: func(r *record.Record) ([]byte, error) {
 			return content.Head(blobs.Ref(r.Bytes.Ref), search.MaxContent)
 		},

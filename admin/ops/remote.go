@@ -82,22 +82,29 @@ func (d *Checkup) Remote(ctx context.Context, address string, b *s3.Bucket) {
 	const small, large, slow, skew = 1 << 10, 8 << 20, time.Second, time.Minute
 	few, err := ship.Probe(ctx, b, small)
 	if err != nil {
-		d.Add(Problem, what, fmt.Sprintf("%s: %v", address, err), "look at --store, --store-endpoint and the key; kist must list, read, write and remove objects there")
+		d.Add(Problem, what, fmt.Sprintf("%s: %v", address, err),
+			"look at --store, --store-endpoint and the key; kist must list, read, write and remove objects there")
 		return
 	}
-	text := fmt.Sprintf("%s takes 1 kB in %s and returns it in %s", address, few.Put.Round(time.Millisecond), few.Get.Round(time.Millisecond))
+	text := fmt.Sprintf("%s takes 1 kB in %s and returns it in %s",
+		address, few.Put.Round(time.Millisecond), few.Get.Round(time.Millisecond))
 	if few.Put > slow {
 		d.Add(Warning, what, text, "in sync mode each change waits for that; use a nearer store")
 	} else {
 		d.OK(what, "%s", text)
 	}
 	if many, err := ship.Probe(ctx, b, large); err != nil {
-		d.Add(Problem, what, fmt.Sprintf("it does not take %s: %v", console.Bytes(large), err), "make room there; the protocol does not say how much is left")
+		d.Add(Problem, what, fmt.Sprintf("it does not take %s: %v", console.Bytes(large), err),
+			"make room there; the protocol does not say how much is left")
 	} else {
-		d.OK(what, "it took %s in %s; the protocol does not say how much room is left", console.Bytes(large), many.Put.Round(time.Millisecond))
+		d.OK(what, "it took %s in %s; the protocol does not say how much room is left",
+			console.Bytes(large), many.Put.Round(time.Millisecond))
 	}
 	if few.Ahead.Abs() > skew {
-		d.Add(Problem, what, fmt.Sprintf("its clock differs by %s; stores refuse requests from 15 minutes on", few.Ahead.Abs().Round(time.Second)), "set both clocks (timedatectl set-ntp true)")
+		d.Add(Problem, what,
+			fmt.Sprintf("its clock differs by %s; stores refuse requests from 15 minutes on",
+				few.Ahead.Abs().Round(time.Second)),
+			"set both clocks (timedatectl set-ntp true)")
 	} else {
 		d.OK(what, "its clock differs by less than a minute")
 	}
@@ -107,17 +114,22 @@ func (d *Checkup) Remote(ctx context.Context, address string, b *s3.Bucket) {
 	}
 	switch exact, err := ship.Race(ctx, ends...); {
 	case err != nil:
-		d.Add(Problem, what, fmt.Sprintf("it failed when 16 writers wrote one object at once: %v", err), "look at each address of --store-endpoint")
+		d.Add(Problem, what, fmt.Sprintf("it failed when 16 writers wrote one object at once: %v", err),
+			"look at each address of --store-endpoint")
 	case !exact:
-		d.Add(Warning, what, "if 16 writers write one object at once, several win, so no other server can take over", "use it as a backup only, or another version of the store")
+		d.Add(Warning, what, "if 16 writers write one object at once, several win, so no other server can take over",
+			"use it as a backup only, or another version of the store")
 	default:
-		d.OK(what, "if 16 writers write one object at once, one wins, through %d %s", len(ends), console.Word(len(ends) == 1, "address", "addresses"))
+		d.OK(what, "if 16 writers write one object at once, one wins, through %d %s",
+			len(ends), console.Word(len(ends) == 1, "address", "addresses"))
 	}
 	switch rules, err := b.Removes(ctx); {
 	case err != nil:
-		d.Add(Warning, what, "it does not say whether a lifecycle rule removes objects", "look at the lifecycle rules of the bucket; none may remove objects of kist")
+		d.Add(Warning, what, "it does not say whether a lifecycle rule removes objects",
+			"look at the lifecycle rules of the bucket; none may remove objects of kist")
 	case len(rules) > 0:
-		d.Add(Problem, what, "it removes objects that kist needs, by the lifecycle rule "+strings.Join(rules, ", "), "remove that rule, or leave the prefix out of it")
+		d.Add(Problem, what, "it removes objects that kist needs, by the lifecycle rule "+strings.Join(rules, ", "),
+			"remove that rule, or leave the prefix out of it")
 	default:
 		d.OK(what, "no lifecycle rule removes objects")
 	}
@@ -151,7 +163,9 @@ func (d *Checkup) History(ctx context.Context, address string, remote blobs.Remo
 	case err != nil:
 		d.Add(Problem, what, fmt.Sprintf("the files in %s cannot be listed: %v", address, err), "look at the object store")
 	case lost > 0:
-		d.Add(Problem, what, fmt.Sprintf("%s not in %s, such as the one with the SHA-256 %s", record.Plural(lost, "file")+console.Word(lost == 1, " is", " are"), address, first),
+		d.Add(Problem, what,
+			fmt.Sprintf("%s not in %s, such as the one with the SHA-256 %s",
+				record.Plural(lost, "file")+console.Word(lost == 1, " is", " are"), address, first),
 			"the server sends it again within a day if it has it; kist verify "+address+" names all")
 	default:
 		d.OK(what, "%s there", record.Plural(holders.Len(), "file")+console.Word(holders.Len() == 1, " is", " are"))
@@ -198,7 +212,9 @@ func absentThere(ctx context.Context, remote blobs.Remote, holders *kv.Holders) 
 }
 
 // contents checks the contents. Both lists have the same order.
-func (v *RemoteVerified) contents(ctx context.Context, tx *kv.Tx, remote blobs.Remote, full bool, problem func(error)) error {
+func (v *RemoteVerified) contents(
+	ctx context.Context, tx *kv.Tx, remote blobs.Remote, full bool, problem func(error),
+) error {
 	for range tx.Contents() {
 		v.Contents++
 	}

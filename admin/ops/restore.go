@@ -51,7 +51,9 @@ func (j Job) Fetch(
 }
 
 // fetch makes a data directory in the folder work from an object store, and reads it.
-func (j Job) fetch(ctx context.Context, remote blobs.Remote, at time.Time, all bool, work string) (*snapshot, *ship.Fetched, error) {
+func (j Job) fetch(
+	ctx context.Context, remote blobs.Remote, at time.Time, all bool, work string,
+) (*snapshot, *ship.Fetched, error) {
 	content, err := blobs.Open(filepath.Join(work, "blobs"))
 	if err != nil {
 		return nil, nil, err
@@ -121,7 +123,8 @@ func (j Job) restore(fill func(work string) (*snapshot, error)) (*BackedUp, erro
 		}
 		for _, e := range entries {
 			if !strings.HasPrefix(e.Name(), restoring) {
-				return fmt.Errorf("the data directory %s is not empty; name an empty one with --data-dir, or move this one away first", j.Dir)
+				return fmt.Errorf("the data directory %s is not empty; name an empty one with --data-dir, "+
+					"or move this one away first", j.Dir)
 			}
 		}
 		return nil
@@ -216,7 +219,8 @@ func (j Job) fill(source string, stdin io.Reader, work string) (*snapshot, error
 		defer in.Close()
 	}
 	p := j.progress("Reading the backup", 0)
-	err = unpack(io.TeeReader(in, p), tarName(source), filepath.Join(work, "journal"), func(ref blobs.Ref, r io.Reader) error {
+	to := filepath.Join(work, "journal")
+	err = unpack(io.TeeReader(in, p), tarName(source), to, func(ref blobs.Ref, r io.Reader) error {
 		if err := keep(content, ref, r); !errors.Is(err, blobs.ErrDamaged) { // a damaged content is listed as missing later
 			return err
 		}

@@ -42,7 +42,8 @@ func newScratch(named string, usual place) (*disk.Scratch, error) {
 	}
 	s, err := disk.NewScratch(usual.parent, usual.prefix)
 	if err != nil {
-		return nil, fmt.Errorf("cannot write to %s, where this command keeps files while it runs (%w); name another folder with --scratch", usual.parent, err)
+		return nil, fmt.Errorf("cannot write to %s, where this command keeps files while it runs (%w); "+
+			"name another folder with --scratch", usual.parent, err)
 	}
 	return s, nil
 }
@@ -137,7 +138,8 @@ func needSpace(folder string, need int64) error {
 		return nil //nolint:nilerr // a full disk will say so itself
 	}
 	if need > int64(min(got.Free, 1<<62)) {
-		return fmt.Errorf("%s has %s free, and this needs about %s there; make room there, or choose a folder on another disk", folder, console.Bytes(int64(got.Free)), console.Bytes(need))
+		return fmt.Errorf("%s has %s free, and this needs about %s there; make room there, "+
+			"or choose a folder on another disk", folder, console.Bytes(int64(got.Free)), console.Bytes(need))
 	}
 	return nil
 }

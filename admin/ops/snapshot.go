@@ -113,7 +113,9 @@ func (j Job) freeze(dir, scratch string) (_ *snapshot, err error) {
 		}
 	}
 	var problems []error
-	if b.state, err = tables.All.Inspect(b.scratch, b.scratch, func(int64) {}, func(err error) { problems = append(problems, err) }); err != nil {
+	problem := func(err error) { problems = append(problems, err) }
+	b.state, err = tables.All.Inspect(b.scratch, b.scratch, func(int64) {}, problem)
+	if err != nil {
 		return nil, err
 	}
 	if len(problems) > 0 {
@@ -131,7 +133,9 @@ func (j Job) freeze(dir, scratch string) (_ *snapshot, err error) {
 
 // each calls copy with each content of the snapshot and its size, and notes the
 // contents that cannot be read. copy returns whether the content was there already.
-func (b *snapshot) each(what string, copy func(ref blobs.Ref, n int64, p *console.Progress) (had bool, err error)) error {
+func (b *snapshot) each(
+	what string, copy func(ref blobs.Ref, n int64, p *console.Progress) (had bool, err error),
+) error {
 	p := b.job.progress(what, b.contents())
 	defer p.End()
 	return b.state.View(func(tx *kv.Tx) error {

@@ -113,7 +113,8 @@ func (s *Sweeper) missing(ctx context.Context) error {
 		if err := s.Store.View(func(tx *kv.Tx) error {
 			for _, r := range tx.Having(ref) {
 				if n++; n <= maxLogged {
-					s.Log.Warn("a file is without its bytes and is skipped", "id", r.ID.String(), "name", r.Name, "sha256", ref.String())
+					s.Log.Warn("a file is without its bytes and is skipped",
+						"id", r.ID.String(), "name", r.Name, "sha256", ref.String())
 				}
 			}
 			return nil
@@ -185,7 +186,8 @@ func (s *Sweeper) Hourly(ctx context.Context) {
 			s.Log.Error("the sweep has failed; it is tried again in an hour", "error", err)
 		}
 		if swept != (Swept{}) {
-			s.Log.Info("swept", "blobs", swept.Blobs, "bytes", swept.Bytes, "temporary", swept.Temps, "failed", swept.Failed, "thumbnails", swept.Thumbs, "icons", swept.Icons)
+			s.Log.Info("swept", "blobs", swept.Blobs, "bytes", swept.Bytes, "temporary", swept.Temps,
+				"failed", swept.Failed, "thumbnails", swept.Thumbs, "icons", swept.Icons)
 		}
 		select {
 		case <-ctx.Done():
@@ -222,9 +224,13 @@ func (s *Sweeper) Sweep(ctx context.Context, now bool) (Swept, error) {
 	if cause := context.Cause(ctx); cause != nil {
 		return w.swept, fmt.Errorf("the sweep was cut short: %w", cause)
 	}
-	err = errors.Join(err, jobs.DropIdempotentAnswers(s.Store), s.Store.Update(people.DropSessions), s.Store.Update(catalog.DropSpent), s.Store.Update(inbox.DropSenders))
+	err = errors.Join(err, jobs.DropIdempotentAnswers(s.Store))
+	for _, drop := range []func(*kv.Tx) error{people.DropSessions, catalog.DropSpent, inbox.DropSenders} {
+		err = errors.Join(err, s.Store.Update(drop))
+	}
 	if w.failed != nil {
-		err = errors.Join(err, fmt.Errorf("blobs that cannot be unlinked: %d, the first for this reason: %w", w.swept.Failed, w.failed))
+		err = errors.Join(err, fmt.Errorf("blobs that cannot be unlinked: %d, the first for this reason: %w",
+			w.swept.Failed, w.failed))
 	}
 	return w.swept, err
 }

@@ -34,7 +34,8 @@ func (b *snapshot) writeTar(w io.Writer) error {
 	t := tar.NewWriter(w)
 	now := time.Now().Truncate(time.Second)
 	put := func(name string, n int64, r io.Reader) error {
-		if err := t.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Size: n, Mode: 0o600, ModTime: now}); err != nil {
+		head := &tar.Header{Typeflag: tar.TypeReg, Name: name, Size: n, Mode: 0o600, ModTime: now}
+		if err := t.WriteHeader(head); err != nil {
 			return err
 		}
 		_, err := io.Copy(t, r)

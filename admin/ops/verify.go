@@ -26,22 +26,23 @@ import (
 
 // Verified is what was found in a data directory.
 type Verified struct {
-	Dir            string           `json:"dir"`
-	Seq            uint64           `json:"seq"`    // commits that led there
-	Digest         string           `json:"digest"` // of everything the store holds
-	Entries        int              `json:"entries"`
-	Contents       int              `json:"contents"`            // that records have
-	Bytes          int64            `json:"bytes"`               // of them
-	Elsewhere      int              `json:"elsewhere,omitempty"` // contents that are only in the object store
-	ElsewhereBytes int64            `json:"elsewhereBytes,omitempty"`
-	Store          string           `json:"store,omitempty"` // the object store that should have them, if it was not asked
-	Orphans        int              `json:"orphans"`         // contents that no record has; the sweep removes them
-	Missing        []Lost           `json:"missing"`         // records without their bytes
-	Problems       []string         `json:"problems"`
-	Notes          []string         `json:"notes,omitempty"`      // what is wrong but does no harm
-	Mended         []string         `json:"-"`                    // damage to the newest log that the next start mends; it is a problem if a server runs
-	Told           bool             `json:"toldServer,omitempty"` // the running server now checks what was found
-	Repaired       *repair.Repaired `json:"repaired,omitempty"`
+	Dir            string   `json:"dir"`
+	Seq            uint64   `json:"seq"`    // commits that led there
+	Digest         string   `json:"digest"` // of everything the store holds
+	Entries        int      `json:"entries"`
+	Contents       int      `json:"contents"`            // that records have
+	Bytes          int64    `json:"bytes"`               // of them
+	Elsewhere      int      `json:"elsewhere,omitempty"` // contents that are only in the object store
+	ElsewhereBytes int64    `json:"elsewhereBytes,omitempty"`
+	Store          string   `json:"store,omitempty"` // the object store that should have them, if it was not asked
+	Orphans        int      `json:"orphans"`         // contents that no record has; the sweep removes them
+	Missing        []Lost   `json:"missing"`         // records without their bytes
+	Problems       []string `json:"problems"`
+	Notes          []string `json:"notes,omitempty"` // what is wrong but does no harm
+	// Mended is damage to the newest log that the next start mends; it is a problem if a server runs.
+	Mended   []string         `json:"-"`
+	Told     bool             `json:"toldServer,omitempty"` // the running server now checks what was found
+	Repaired *repair.Repaired `json:"repaired,omitempty"`
 }
 
 // Verify reads everything in the data directory, which may also be a copy or a
@@ -54,7 +55,8 @@ func (j Job) Verify() (*Verified, error) {
 		return nil, exit.Absent("data directory at", dir)
 	}
 	if !info.IsDir() {
-		return nil, exit.Misused("there is a file at %s, not a folder; to check a tar, restore it into an empty folder: kist restore %[1]s --data-dir FOLDER", dir)
+		return nil, exit.Misused("there is a file at %s, not a folder; to check a tar, restore it into an empty folder: "+
+			"kist restore %[1]s --data-dir FOLDER", dir)
 	}
 	if err := workcopy.Readable(dir); err != nil { // before anything is written
 		return nil, err
@@ -162,7 +164,11 @@ func (v *Verified) carried(snapshot uint64) error {
 		gone[ref] = append(gone[ref], m)
 	}
 	before := len(gone)
-	if err := carriedOf(v.Dir, snapshot, gone, func(ref blobs.Ref, _ []byte) error { delete(gone, ref); return nil }); err != nil {
+	found := func(ref blobs.Ref, _ []byte) error {
+		delete(gone, ref)
+		return nil
+	}
+	if err := carriedOf(v.Dir, snapshot, gone, found); err != nil {
 		return err
 	}
 	if n := before - len(gone); n > 0 {
@@ -170,7 +176,8 @@ func (v *Verified) carried(snapshot uint64) error {
 			ref, err := blobs.ParseRef(m.Content)
 			return err == nil && gone[ref] == nil
 		})
-		v.Mended = append(v.Mended, record.Plural(n, "small file")+console.Word(n == 1, " is", " are")+" only in the journal; the next start writes "+console.Word(n == 1, "it", "them")+" to blobs/")
+		v.Mended = append(v.Mended, record.Plural(n, "small file")+console.Word(n == 1, " is", " are")+
+			" only in the journal; the next start writes "+console.Word(n == 1, "it", "them")+" to blobs/")
 	}
 	return nil
 }
@@ -267,7 +274,8 @@ func (v *Verified) contents(j Job, i *kv.Inspection, store *blobs.Store) error {
 		for info, err := range store.All() {
 			switch {
 			case errors.Is(err, blobs.ErrForeign):
-				v.Notes = append(v.Notes, "blobs/ has a name that is not one of kist's: "+strings.TrimSuffix(strings.TrimPrefix(err.Error(), "blobs: "), ": "+blobs.ErrForeign.Error()))
+				what := strings.TrimSuffix(strings.TrimPrefix(err.Error(), "blobs: "), ": "+blobs.ErrForeign.Error())
+				v.Notes = append(v.Notes, "blobs/ has a name that is not one of kist's: "+what)
 			case err != nil:
 				v.Problems = append(v.Problems, err.Error())
 			case !catalog.Referenced(tx, info.Ref):

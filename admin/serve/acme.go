@@ -27,7 +27,8 @@ import (
 func (f *CertificateFlags) acme(folder string, log *slog.Logger) (*tls.Config, error) {
 	for _, name := range f.TLSDomain {
 		u, err := url.Parse("https://" + name)
-		if err != nil || u.Hostname() != name || !strings.Contains(strings.Trim(name, "."), ".") || net.ParseIP(name) != nil || strings.Contains(name, "*") {
+		if err != nil || u.Hostname() != name || !strings.Contains(strings.Trim(name, "."), ".") ||
+			net.ParseIP(name) != nil || strings.Contains(name, "*") {
 			return nil, exit.Misused("--tls-domain must be public host names such as kist.example.org; it has %q", name)
 		}
 	}

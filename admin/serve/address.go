@@ -37,7 +37,8 @@ func (f *AddressFlags) Base(certificates *CertificateFlags) (string, error) {
 	case f.BaseURL == "" && len(certificates.TLSDomain) > 0:
 		return "https://" + certificates.TLSDomain[0], nil
 	case f.BaseURL == "" && onSocket:
-		return "", exit.Misused("with --listen %s, --base-url must say under which address visitors reach the server", f.Listen)
+		return "", exit.Misused("with --listen %s, --base-url must say under which address visitors reach the server",
+			f.Listen)
 	case f.BaseURL == "":
 		return local, nil
 	}
@@ -60,7 +61,8 @@ func ReadListen(listen string) (host, port string, err error) {
 		_, err = net.DefaultResolver.LookupPort(context.Background(), "tcp", port)
 	}
 	if err != nil {
-		return "", "", exit.Misused("--listen must be an address and a port of 0 to 65535, such as 127.0.0.1:7080, or unix: and a path; it is %q", listen)
+		return "", "", exit.Misused("--listen must be an address and a port of 0 to 65535, such as 127.0.0.1:7080, "+
+			"or unix: and a path; it is %q", listen)
 	}
 	return host, port, nil
 }
@@ -94,11 +96,15 @@ func LocalAddress(listen string, secure bool) (string, error) {
 // be a PlainHost. The error is one of usage and names the flag.
 func PublicAddress(flag, address string) (*url.URL, error) {
 	u, err := url.Parse(address)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" {
-		return nil, exit.Misused("%s must be an absolute http or https address without query and fragment, such as https://kist.example.org; it is %q", flag, address)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil ||
+		u.RawQuery != "" || u.ForceQuery || u.Fragment != "" {
+		return nil, exit.Misused("%s must be an absolute http or https address without query and fragment, "+
+			"such as https://kist.example.org; it is %q", flag, address)
 	}
 	if !PlainHost(u.Host) {
-		return nil, exit.Misused("%s must have a host of letters, digits, dots and hyphens, such as https://kist.example.org; names in other scripts in their form that begins with xn--; it is %q", flag, address)
+		return nil, exit.Misused("%s must have a host of letters, digits, dots and hyphens, "+
+			"such as https://kist.example.org; names in other scripts in their form that begins with xn--; it is %q",
+			flag, address)
 	}
 	return u, nil
 }

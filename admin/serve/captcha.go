@@ -24,7 +24,8 @@ func (f *CaptchaFlags) Check() error {
 	case external && (f.CaptchaSiteKey == "" || f.CaptchaSecret == ""):
 		return exit.Misused("--captcha %s needs --captcha-site-key and --captcha-secret", f.Captcha)
 	case !external && (f.CaptchaSiteKey != "" || f.CaptchaSecret != "" || f.CaptchaURL != ""):
-		return exit.Misused("--captcha-site-key, --captcha-secret and --captcha-verify-url belong to --captcha turnstile or hcaptcha")
+		return exit.Misused("--captcha-site-key, --captcha-secret and --captcha-verify-url belong to --captcha turnstile " +
+			"or hcaptcha")
 	case f.CaptchaURL != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == ""):
 		return exit.Misused("--captcha-verify-url must be an absolute http or https address; it is %q", f.CaptchaURL)
 	}

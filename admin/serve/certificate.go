@@ -65,8 +65,10 @@ func (f *CertificateFlags) Cover(content string) error {
 	if err != nil {
 		return err
 	}
-	if len(f.TLSDomain) > 0 && !slices.ContainsFunc(f.TLSDomain, func(name string) bool { return strings.EqualFold(name, u.Hostname()) }) {
-		return exit.Misused("--tls-domain must have %s too, the host of --content-url, for there to be a certificate", u.Hostname())
+	isContent := func(name string) bool { return strings.EqualFold(name, u.Hostname()) }
+	if len(f.TLSDomain) > 0 && !slices.ContainsFunc(f.TLSDomain, isContent) {
+		return exit.Misused("--tls-domain must have %s too, the host of --content-url, for there to be a certificate",
+			u.Hostname())
 	}
 	return nil
 }
@@ -76,7 +78,9 @@ func (f *CertificateFlags) Cover(content string) error {
 func (f *CertificateFlags) WarnScheme(log *slog.Logger, base string, proxies bool) {
 	switch https := strings.HasPrefix(base, "https:"); {
 	case https && !f.secure() && !proxies:
-		log.Warn("the base URL is https, but this server speaks plain HTTP and trusts no proxy; set --trusted-proxies to the address of the proxy that speaks HTTPS, or --tls-cert or --tls-domain", "address", base)
+		log.Warn("the base URL is https, but this server speaks plain HTTP and trusts no proxy; "+
+			"set --trusted-proxies to the address of the proxy that speaks HTTPS, or --tls-cert or --tls-domain",
+			"address", base)
 	case !https && f.secure():
 		log.Warn("the base URL is http, but this server speaks HTTPS; set --base-url to the https address", "address", base)
 	}

@@ -24,7 +24,8 @@ func OpenContent(dir string, log *slog.Logger) (*blobs.Store, error) {
 		log.Error("files cannot be stored; what is stored can be read", "folder", filepath.Join(dir, "blobs"), "error", err)
 	})
 	content.Damaged.OnDamage(func(ref blobs.Ref, reason error) {
-		log.Warn("the stored bytes of a file are damaged; upload the same file again, or run kist restore --missing with a backup", "sha256", ref.String(), "error", reason)
+		log.Warn("the stored bytes of a file are damaged; upload the same file again, "+
+			"or run kist restore --missing with a backup", "sha256", ref.String(), "error", reason)
 	})
 	return content, nil
 }

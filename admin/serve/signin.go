@@ -34,10 +34,13 @@ type SignInFlags struct {
 func (f *SignInFlags) Check(proxies []netip.Prefix) error {
 	u, err := url.Parse(f.OIDCIssuer)
 	switch {
-	case f.OIDCIssuer == "" && (f.OIDCClientID != "" || f.OIDCClientSecret != "" || f.OIDCName != "" || f.OIDCAllowGroup != "" || f.OIDCAdminGroup != "" || f.OIDCCreate):
+	case f.OIDCIssuer == "" && (f.OIDCClientID != "" || f.OIDCClientSecret != "" || f.OIDCName != "" ||
+		f.OIDCAllowGroup != "" || f.OIDCAdminGroup != "" || f.OIDCCreate):
 		return exit.Misused("the other flags that begin with --oidc need --oidc-issuer")
-	case f.OIDCIssuer != "" && (err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Scheme != "https" && !(u.Scheme == "http" && isLocal(u.Hostname()))):
-		return exit.Misused("--oidc-issuer must be an absolute https address without query and fragment; http only for this machine; it is %q", f.OIDCIssuer)
+	case f.OIDCIssuer != "" && (err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" ||
+		u.Scheme != "https" && !(u.Scheme == "http" && isLocal(u.Hostname()))):
+		return exit.Misused("--oidc-issuer must be an absolute https address without query and fragment; "+
+			"http only for this machine; it is %q", f.OIDCIssuer)
 	case f.OIDCIssuer != "" && f.OIDCClientID == "":
 		return exit.Misused("--oidc-issuer needs --oidc-client-id")
 	case f.OIDCIssuer != "" && !slices.Contains(f.OIDCScopes, "openid"):
@@ -50,7 +53,8 @@ func (f *SignInFlags) Check(proxies []netip.Prefix) error {
 	case len(proxies) == 0:
 		return exit.Misused("--auth-header needs --trusted-proxies: anybody could send the header")
 	case slices.ContainsFunc(proxies, func(p netip.Prefix) bool { return p.Bits() == 0 }):
-		return exit.Misused("--auth-header needs narrower --trusted-proxies: every address is one, so anybody could send the header")
+		return exit.Misused("--auth-header needs narrower --trusted-proxies: every address is one, " +
+			"so anybody could send the header")
 	}
 	if f.OIDCName == "" && u != nil {
 		f.OIDCName = u.Hostname()
@@ -60,7 +64,8 @@ func (f *SignInFlags) Check(proxies []netip.Prefix) error {
 
 // CanNameUser reports whether a proxy can name the user in a header of that name.
 func CanNameUser(header string) bool {
-	own := slices.Contains(ownHeaders, textproto.CanonicalMIMEHeaderKey(header)) || strings.HasPrefix(strings.ToLower(header), "x-forwarded-")
+	own := slices.Contains(ownHeaders, textproto.CanonicalMIMEHeaderKey(header)) ||
+		strings.HasPrefix(strings.ToLower(header), "x-forwarded-")
 	return httpguts.ValidHeaderFieldName(header) && !own
 }
 
@@ -73,14 +78,19 @@ func (f *SignInFlags) CheckAdmins(store *kv.Store) error {
 	return store.View(func(tx *kv.Tx) error {
 		enters, err := people.AdminEnters(tx)
 		if err == nil && !enters {
-			err = exit.Misused("--password-login off would lock out every administrator: none has a passkey or a link to %s. Start without the flag, link an account on its Security page, and stop again; or use kist user link", f.OIDCIssuer)
+			err = exit.Misused("--password-login off would lock out every administrator: "+
+				"none has a passkey or a link to %s. Start without the flag, link an account on its Security page, "+
+				"and stop again; or use kist user link", f.OIDCIssuer)
 		}
 		return err
 	})
 }
 
 // ownHeaders are read for other purposes.
-var ownHeaders = []string{"Accept", "Authorization", "Connection", "Content-Length", "Content-Type", "Cookie", "Host", "Origin", "User-Agent", "X-Api-Key", "X-Request-Id"}
+var ownHeaders = []string{
+	"Accept", "Authorization", "Connection", "Content-Length", "Content-Type", "Cookie", "Host", "Origin",
+	"User-Agent", "X-Api-Key", "X-Request-Id",
+}
 
 func isLocal(host string) bool {
 	ip := net.ParseIP(host)

@@ -151,7 +151,9 @@ func (s *Starting) report(ctx context.Context) {
 	tick := time.NewTicker(startingReport)
 	defer tick.Stop()
 	for {
-		if _, err := daemon.SdNotify(false, fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d\nSTATUS=Reading the journal, %s done", startingExtend.Microseconds(), s.done())); err != nil {
+		state := fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d\nSTATUS=Reading the journal, %s done",
+			startingExtend.Microseconds(), s.done())
+		if _, err := daemon.SdNotify(false, state); err != nil {
 			s.Log.Error("systemd cannot be told that the start takes longer", "error", err)
 		}
 		select {

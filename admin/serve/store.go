@@ -22,7 +22,9 @@ type AccessFlags struct {
 
 // Open returns the bucket that an address such as s3://bucket/prefix names.
 func (f *AccessFlags) Open(address string) (*s3.Bucket, error) {
-	b, err := s3.Open(s3.Options{URL: address, Endpoints: f.StoreEndpoint, Region: f.StoreRegion, KeyID: f.StoreKeyID, Secret: f.StoreSecret})
+	b, err := s3.Open(s3.Options{
+		URL: address, Endpoints: f.StoreEndpoint, Region: f.StoreRegion, KeyID: f.StoreKeyID, Secret: f.StoreSecret,
+	})
 	if err != nil {
 		return nil, exit.Misused("%v", err)
 	}
@@ -61,7 +63,9 @@ const defaultHistory = 30 * 24 * time.Hour
 
 // Open returns the object store that everything is copied to, and a function that releases it
 // when the store is closed. Without one, o.Remote is nil.
-func (f *StoreFlags) Open(base string, evicts bool, history time.Duration, log *slog.Logger) (o ship.Options, release func(), err error) {
+func (f *StoreFlags) Open(
+	base string, evicts bool, history time.Duration, log *slog.Logger,
+) (o ship.Options, release func(), err error) {
 	switch {
 	case f.Store == "" && f.given(evicts, history) != "":
 		return o, nil, exit.Misused("there is no --store, so leave out %s, or add --store", f.given(evicts, history))

@@ -99,7 +99,8 @@ func syncsAll(fd int) bool {
 	if unix.Fstatfs(fd, &s) != nil {
 		return false
 	}
-	return slices.Contains([]int64{unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.F2FS_SUPER_MAGIC}, int64(s.Type)) //nolint:unconvert // its type differs between systems
+	known := []int64{unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.F2FS_SUPER_MAGIC}
+	return slices.Contains(known, int64(s.Type)) //nolint:unconvert // its type differs between systems
 }
 
 // reportsSync reports whether syncfs reports failed writes, as it does since

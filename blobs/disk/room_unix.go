@@ -11,6 +11,11 @@ func Space(path string) (Room, error) {
 	if err := unix.Statfs(path, &s); err != nil {
 		return Room{}, err
 	}
-	size := uint64(s.Bsize)                                                                                                             //nolint:unconvert // its type differs between systems
-	return Room{Free: uint64(s.Bavail) * size, Total: uint64(s.Blocks) * size, FreeFiles: uint64(s.Ffree), Files: uint64(s.Files)}, nil //nolint:unconvert // as above
+	//nolint:unconvert // the types of fields differ between systems
+	size := uint64(s.Bsize)
+	//nolint:unconvert // as above
+	return Room{
+		Free: uint64(s.Bavail) * size, Total: uint64(s.Blocks) * size,
+		FreeFiles: uint64(s.Ffree), Files: uint64(s.Files),
+	}, nil
 }

@@ -35,12 +35,15 @@ type server struct {
 
 // newServer returns the endpoint. The name of the bucket goes into the host where
 // the operator of the service wants it there.
-func newServer(endpoint, bucket, region string, creds *credentials.Credentials, transport http.RoundTripper) (*server, error) {
+func newServer(
+	endpoint, bucket, region string, creds *credentials.Credentials, transport http.RoundTripper,
+) (*server, error) {
 	u, err := url.Parse(endpoint)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || strings.Trim(u.Path, "/") != "" {
 		return nil, fmt.Errorf("%q is not the address of an S3 server, such as https://s3.example.org", endpoint)
 	}
-	u = &url.URL{Scheme: u.Scheme, Path: "/" + bucket + "/", Host: strings.TrimSuffix(u.Host, map[string]string{"http": ":80", "https": ":443"}[u.Scheme])}
+	defaultPort := map[string]string{"http": ":80", "https": ":443"}[u.Scheme]
+	u = &url.URL{Scheme: u.Scheme, Path: "/" + bucket + "/", Host: strings.TrimSuffix(u.Host, defaultPort)}
 	if u.Host == "s3.amazonaws.com" { // it redirects to the region
 		u.Host = amazon(region)
 	}
@@ -48,8 +51,9 @@ func newServer(endpoint, bucket, region string, creds *credentials.Credentials, 
 		u.Host, u.Path = bucket+"."+u.Host, "/"
 	}
 	return &server{bucket: u, region: region, creds: creds, client: &http.Client{
-		Transport:     transport,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // the signature is for this host
+		Transport: transport,
+		// The signature is for this host.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
 }
 
@@ -152,7 +156,8 @@ func refusal(answer *http.Response, object bool, body []byte) *Error {
 		code = "NoSuchKey"
 	}
 	return &Error{
-		Status: answer.StatusCode, Code: cmp.Or(told.Code, answer.Header.Get("X-Minio-Error-Code"), code), text: cmp.Or(told.Message, answer.Status),
+		Status: answer.StatusCode, Code: cmp.Or(told.Code, answer.Header.Get("X-Minio-Error-Code"), code),
+		text: cmp.Or(told.Message, answer.Status),
 		wait: retryAfter(answer.Header),
 	}
 }

@@ -112,7 +112,8 @@ func (s *Scrubber) load(folder *disk.Folder) {
 		err = json.Unmarshal(b, &at)
 	}
 	if _, bad := blobs.ParseRef(at.After); err != nil || at.After != "" && bad != nil {
-		s.Log.Warn("the progress of checking the stored files cannot be read; the check starts again", "error", errors.Join(err, bad))
+		s.Log.Warn("the progress of checking the stored files cannot be read; the check starts again",
+			"error", errors.Join(err, bad))
 		return
 	}
 	// A time in the future comes from a wrong clock. It must not make an
@@ -217,7 +218,8 @@ func (s *Scrubber) round(ctx context.Context, folder *disk.Folder) error {
 	s.at.Finished = time.Now().UTC()
 	s.mu.Unlock()
 	if first != nil {
-		s.Log.Error("some stored files could not be checked; the next attempt is in a week", "files", unread, "begun", s.at.Begun, "damaged", s.at.Damaged, "error", first)
+		s.Log.Error("some stored files could not be checked; the next attempt is in a week",
+			"files", unread, "begun", s.at.Begun, "damaged", s.at.Damaged, "error", first)
 		return nil
 	}
 	s.Log.Info("all stored files were checked", "begun", s.at.Begun, "damaged", s.at.Damaged)

@@ -61,7 +61,9 @@ func (s *Server) Start() string {
 		}
 		addr := l.Addr().String()
 		_ = l.Close()
-		cmd := exec.Command("versitygw", "--port", addr, "--access", KeyID, "--secret", Secret, "--quiet", "--keep-alive", "posix", s.Dir) // #nosec G204 -- the folder of a test
+		// #nosec G204 -- the folder of a test
+		cmd := exec.Command("versitygw", "--port", addr, "--access", KeyID, "--secret", Secret,
+			"--quiet", "--keep-alive", "posix", s.Dir)
 		cmd.Env = append(os.Environ(), "GOMAXPROCS=2")
 		if err := cmd.Start(); err != nil {
 			s.t.Fatal(err)
@@ -114,7 +116,10 @@ func (s *Server) kill(which func(*exec.Cmd) bool) {
 
 // Options returns the options of a bucket with a prefix of the test.
 func Options(prefix string, endpoints ...string) s3.Options {
-	return s3.Options{URL: "s3://" + BucketName + "/" + prefix, Endpoints: endpoints, KeyID: KeyID, Secret: Secret, Idle: 2 * time.Second}
+	return s3.Options{
+		URL: "s3://" + BucketName + "/" + prefix, Endpoints: endpoints,
+		KeyID: KeyID, Secret: Secret, Idle: 2 * time.Second,
+	}
 }
 
 // A Fault is what a Proxy does with requests.
@@ -140,7 +145,10 @@ const (
 var Faults = []Fault{Cut, Stall, Busy, BusyFor, ResetBody, LoseAnswer, Truncate, Slow, Full, Skewed}
 
 func (f Fault) String() string {
-	return [...]string{"none", "cut", "stall", "503", "503 with Retry-After", "reset after the body", "lost answer", "truncated answer", "slow answer", "full", "clocks differ", "late put"}[f]
+	return [...]string{
+		"none", "cut", "stall", "503", "503 with Retry-After", "reset after the body", "lost answer",
+		"truncated answer", "slow answer", "full", "clocks differ", "late put",
+	}[f]
 }
 
 // A Proxy stands between a client and a gateway.
