@@ -30,11 +30,17 @@ func withBuffer(make func(dst []byte) ([]byte, error), use func([]byte) (keeps b
 	if cap(b) <= largestKept {
 		*buffer = b // which may have grown
 	}
-	if err == nil && use(b) {
+	if err != nil {
+		answerBuffers.Put(buffer)
+		return nil, err
+	}
+
+	keeps := use(b)
+	if keeps {
 		return buffer, nil
 	}
 	answerBuffers.Put(buffer)
-	return nil, err
+	return nil, nil
 }
 
 // Respond answers with JSON that write appends to what it is given. The request holds the answer while it is
