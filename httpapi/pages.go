@@ -23,11 +23,17 @@ func viewAnything(c *web.Request) error {
 			return session.Redirect(c, "/up/"+url.PathEscape(q.Slug))
 		}
 	}
-	err = public.Unlock(c, r, owned, err)
-	if r != nil && r.Kind == record.Links {
-		return public.RedirectLink(c, r, owned, err)
+	if err != nil {
+		return public.NotOpen(c, err) // it needs no password then
 	}
-	return public.View(c, r, owned, err)
+	refuse, show := public.RefuseItem, public.View
+	if r.Kind == record.Links {
+		refuse, show = public.RefuseLink, public.RedirectLink
+	}
+	if err := public.Unlock(c, r, owned); err != nil {
+		return refuse(c, r, err)
+	}
+	return show(c, r, owned)
 }
 
 func readReference(c *web.Request) error { return c.RespondPage(http.StatusOK, embed.ReferencePage{}) }

@@ -109,9 +109,10 @@ func readVisits(k *record.Kind, arg string) func(*web.Request) error {
 		v := new(ShownVisits)
 		if err := c.Site.Store.View(func(tx *kv.Tx) error {
 			r, err := catalog.Borrow(tx, c.Owner(), k, c.Arg(arg))
-			if err == nil {
-				v.Visits, err = history.VisitsOf(tx, r, first, last)
+			if err != nil {
+				return err
 			}
+			v.Visits, err = history.VisitsOf(tx, r, first, last)
 			return err
 		}); err != nil {
 			return err

@@ -260,9 +260,12 @@ func listRecords(k *record.Kind) func(*web.Request) error {
 			defer done()
 			q := q
 			err := ViewWithIndex(c, q.Text != "", func(tx *kv.Tx, look IndexLookup) error {
-				var page catalog.Page
 				known, err := narrow(tx, &q, names, folder)
-				if err == nil && known {
+				if err != nil {
+					return err
+				}
+				var page catalog.Page // empty if there is no such folder or tag
+				if known {
 					page, err = list(c, tx, q, text, look)
 				}
 				if err != nil {
@@ -375,10 +378,11 @@ func narrow(tx *kv.Tx, q *catalog.Query, tags []string, folder string) (bool, er
 	if kv.Missing(err) {
 		return false, nil
 	}
-	if err == nil {
-		q.Folder = &f.ID
+	if err != nil {
+		return false, err
 	}
-	return err == nil, err
+	q.Folder = &f.ID
+	return true, nil
 }
 
 func listParams(k *record.Kind) []web.Param {

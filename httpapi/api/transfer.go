@@ -111,7 +111,8 @@ func startImport(c *web.Request) error {
 		}
 	}()
 	// Another request with the same key may have ended before this one had its claim.
-	if earlier, err = upload.LoadIdempotentAnswer(c, key); err == nil {
+	earlier, err = upload.LoadIdempotentAnswer(c, key)
+	if err == nil {
 		return repeatImport(c, key, earlier)
 	}
 	if !kv.Missing(err) {

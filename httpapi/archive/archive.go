@@ -194,13 +194,15 @@ func (a *Archive) piece(p []byte) (int, error) {
 	header := func(starts []int64, make func(int, uint32) []byte) (i int, at int64, text []byte, err error) {
 		i = sort.Search(last, func(i int) bool { return starts[i+1] > a.at })
 		at = a.at - starts[i]
-		if text = make(i, 0); at < int64(len(text)) {
-			var crc uint32
-			if crc, err = a.entries[i].CRC(); err == nil {
-				text = make(i, crc)
-			}
+		text = make(i, 0)
+		if at >= int64(len(text)) {
+			return i, at, text, nil
 		}
-		return i, at, text, err
+		crc, err := a.entries[i].CRC()
+		if err != nil {
+			return i, at, text, err
+		}
+		return i, at, make(i, crc), nil
 	}
 	switch {
 	case a.at >= a.central[last]:

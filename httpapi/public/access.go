@@ -2,10 +2,12 @@ package public
 
 import (
 	"bytes"
+	"net/http"
 	"path"
 	"slices"
 	"strings"
 
+	"kist/embed"
 	"kist/httpapi/grant"
 	"kist/httpapi/limit"
 	"kist/httpapi/session"
@@ -21,7 +23,10 @@ import (
 // the kinds.
 func shared(c *web.Request, slug string, kinds ...*record.Kind) (r *record.Record, owned bool, err error) {
 	r, owned, err = Find(c, slug, kinds)
-	return r, owned, Unlock(c, r, owned, err)
+	if err != nil {
+		return r, owned, NotOpen(c, err)
+	}
+	return r, owned, Unlock(c, r, owned)
 }
 
 // sharedFile is shared for addresses that may have an extension after the slug. A slug that
@@ -32,7 +37,10 @@ func sharedFile(c *web.Request, name string, kinds ...*record.Kind) (r *record.R
 	if ext := path.Ext(name); kv.Missing(err) && ext != "" && ext != name {
 		r, owned, err = Find(c, strings.TrimSuffix(name, ext), kinds)
 	}
-	return r, owned, Unlock(c, r, owned, err)
+	if err != nil {
+		return r, owned, NotOpen(c, err)
+	}
+	return r, owned, Unlock(c, r, owned)
 }
 
 // Find is shared without the check of the password. Whether the conditions of an item let a visitor in is decided by
@@ -116,21 +124,40 @@ var errLocked = &record.Error{
 	Text: "This item needs a password in the header x-share-password.",
 }
 
-// Unlock checks the visitor's password for a found item. found is the error of Find. A
-// password for a missing item costs the same work.
-func Unlock(c *web.Request, r *record.Record, owned bool, found error) error {
+// Unlock checks the visitor's password for an item that Find found.
+func Unlock(c *web.Request, r *record.Record, owned bool) error {
+	if owned || r.Password == "" || Granted(c, grant.ToUnlock, r) || Granted(c, grant.ToRead, r) {
+		return nil
+	}
 	password := c.R.Header.Get("X-Share-Password")
-	switch {
-	case kv.Missing(found) && password != "":
-		_ = CheckItemPassword(c, "missing", "", password, false)
-		return found
-	case found != nil, owned, r.Password == "", Granted(c, grant.ToUnlock, r), Granted(c, grant.ToRead, r):
-		return found
-	case password == "":
+	if password == "" {
 		return errLocked
 	}
 	return CheckItemPassword(c, r.ID.String(), r.Password, password, true)
 }
+
+// NotOpen takes an error of Find and returns it. A password for a missing item costs the same work as one for an
+// item that is there.
+func NotOpen(c *web.Request, err error) error {
+	password := c.R.Header.Get("X-Share-Password")
+	if kv.Missing(err) && password != "" {
+		_ = CheckItemPassword(c, "missing", "", password, false)
+	}
+	return err
+}
+
+// refuse answers a visitor who may not have r: with the page that asks for its password if err says that it is
+// needed, and else with err. After the password, the page leads on to then, a key of leads.
+func refuse(c *web.Request, r *record.Record, then string, err error) error {
+	if err != errLocked { //nolint:errorlint // never wrapped
+		return err
+	}
+	return c.RespondPage(http.StatusUnauthorized, locked(c, r.Slug, then, embed.Problem{}))
+}
+
+// RefuseItem answers a visitor who may not see the page of r: with the page that asks for its password if err says
+// that it is needed, and else with err.
+func RefuseItem(c *web.Request, r *record.Record, err error) error { return refuse(c, r, "", err) }
 
 // CheckItemPassword checks a password for an item against a hash. proves is Guess.Proves.
 func CheckItemPassword(c *web.Request, item, hash, password string, proves bool) error {
@@ -138,10 +165,13 @@ func CheckItemPassword(c *web.Request, item, hash, password string, proves bool)
 		return errWrong
 	}
 	right, err := session.CheckPassword(c, session.Guess{At: item, Hash: hash, Password: password, Proves: proves})
-	if err == nil && !right {
-		err = errWrong
+	if err != nil {
+		return err
 	}
-	return err
+	if !right {
+		return errWrong
+	}
+	return nil
 }
 
 var errWrong = &record.Error{Fault: record.Unauthorized, Code: "wrong_password", Text: "The password is wrong."}

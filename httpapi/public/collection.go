@@ -41,8 +41,11 @@ func through(c *web.Request, r *record.Record) (*record.Record, error) {
 
 // viewCollectionItem shows an item of a collection, with links to those before and after it.
 func viewCollectionItem(c *web.Request) error {
-	r, owned, found := shared(c, c.Arg("slug"), record.Collections)
-	return viewAs(c, r, owned, found, func() (embed.Page, error) {
+	r, owned, err := shared(c, c.Arg("slug"), record.Collections)
+	if err != nil {
+		return RefuseItem(c, r, err)
+	}
+	return viewAs(c, r, owned, func() (embed.Page, error) {
 		item, err := through(c, r)
 		if err != nil {
 			return nil, err
@@ -82,7 +85,14 @@ func viewCollectionItem(c *web.Request) error {
 // readCollectionItem answers with the bytes of an item of a collection.
 func readCollectionItem(c *web.Request) error {
 	r, owned, err := shared(c, c.Arg("slug"), record.Collections)
-	return rawAs(c, r, owned, err, func() (*record.Record, error) { return through(c, r) })
+	if err != nil {
+		return refuseRaw(c, r, err)
+	}
+	item, err := through(c, r)
+	if err != nil {
+		return err
+	}
+	return rawAs(c, r, item, owned)
 }
 
 // readCollectionThumbnail answers with the small version of a picture in a collection, or the picture of another item.

@@ -5,7 +5,6 @@ import (
 	"path"
 	"strings"
 
-	"kist/embed"
 	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/catalog"
@@ -20,19 +19,23 @@ var FollowLink = web.Operation{Tag: "public", Reply: web.Reply{Status: 302}, Fai
 // followLink redirects to the target of a short link.
 func followLink(c *web.Request) error {
 	r, owned, err := shared(c, c.Arg("slug"), record.Links)
-	return RedirectLink(c, r, owned, err)
+	if err != nil {
+		return RefuseLink(c, r, err)
+	}
+	return RedirectLink(c, r, owned)
 }
 
-// RedirectLink redirects a short link (RFC 9110, section 15.4.3) and counts the click. found
-// is the error of looking for the link. The target of a link with a limit is shown only in
-// exchange for a click.
-func RedirectLink(c *web.Request, r *record.Record, owned bool, found error) error {
-	if found == errLocked && web.TakesPage(c.W, c.R) { //nolint:errorlint // never wrapped
-		return c.RespondPage(http.StatusUnauthorized, locked(c, r.Slug, thenLink, embed.Problem{}))
+// RefuseLink is RefuseItem for a short link. A client that takes no pages gets the error.
+func RefuseLink(c *web.Request, r *record.Record, err error) error {
+	if !web.TakesPage(c.W, c.R) {
+		return err
 	}
-	if found != nil {
-		return found
-	}
+	return refuse(c, r, thenLink, err)
+}
+
+// RedirectLink redirects a short link (RFC 9110, section 15.4.3) and counts the click. The
+// target of a link with a limit is shown only in exchange for a click.
+func RedirectLink(c *web.Request, r *record.Record, owned bool) error {
 	b, err := r.Decode()
 	if err != nil {
 		return err
@@ -44,7 +47,7 @@ func RedirectLink(c *web.Request, r *record.Record, owned bool, found error) err
 			return err
 		}
 		if back { // a loop, maybe because the server's address changed
-			return View(c, r, owned, nil)
+			return View(c, r, owned)
 		}
 	}
 	h := c.W.Header()

@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"kist/blobs"
-	"kist/embed"
 	"kist/httpapi/archive"
 	"kist/httpapi/grant"
 	"kist/httpapi/metadata"
@@ -42,10 +41,11 @@ func readRaw(c *web.Request) error {
 	if of, zip := strings.CutSuffix(c.Arg("slug"), ".zip"); zip {
 		r, owned, err = Find(c, of, []*record.Kind{record.Collections})
 	}
-	if kv.Missing(err) {
+	switch {
+	case kv.Missing(err):
 		r, owned, err = sharedFile(c, c.Arg("slug"), record.Files, record.Notes, record.Snippets, record.Collections)
-	} else {
-		err = Unlock(c, r, owned, err)
+	case err == nil:
+		err = Unlock(c, r, owned)
 	}
 	if kv.Missing(err) {
 		if p, gone := RemovedFileAt(c, c.Arg("slug")); gone == nil {
@@ -55,26 +55,26 @@ func readRaw(c *web.Request) error {
 			return sendRemovedFile(c, p)
 		}
 	}
-	return rawAs(c, r, owned, err, func() (*record.Record, error) { return r, nil })
+	if err != nil {
+		return refuseRaw(c, r, err)
+	}
+	return rawAs(c, r, r, owned)
 }
 
-// rawAs answers with the bytes of the item that find returns. The password, limit and grants
-// of r apply.
-func rawAs(c *web.Request, r *record.Record, owned bool, err error, find func() (*record.Record, error)) error {
-	if err == errLocked && web.TakesPage(c.W, c.R) { //nolint:errorlint // never wrapped
-		then := thenContent
-		if r.Kind == record.Collections {
-			then = ""
-		}
-		return c.RespondPage(http.StatusUnauthorized, locked(c, r.Slug, then, embed.Problem{}))
-	}
-	var item *record.Record
-	if err == nil {
-		item, err = find()
-	}
-	if err != nil {
+// refuseRaw is RefuseItem for the bytes of r. A client that takes no pages gets the error.
+func refuseRaw(c *web.Request, r *record.Record, err error) error {
+	if !web.TakesPage(c.W, c.R) {
 		return err
 	}
+	then := thenContent
+	if r != nil && r.Kind == record.Collections {
+		then = ""
+	}
+	return refuse(c, r, then, err)
+}
+
+// rawAs answers with the bytes of an item. The password, limit and grants of r apply.
+func rawAs(c *web.Request, r, item *record.Record, owned bool) error {
 	if c.Site.Content != "" && !c.AtContentOrigin() {
 		return redirectToContent(c, r, owned, "/x/")
 	}
@@ -187,16 +187,21 @@ const saveParam = "download"
 // openContent opens the bytes of a file to send them. If a view is to be counted against a
 // limit, that of r, it first checks all of the bytes.
 func openContent(c *web.Request, r, item *record.Record, media string, owned bool) (f io.ReadSeekCloser, of shownContent, err error) {
+	unreadable := func(err error) error { return Unreadable(c, item.ID, owned, err) }
 	if r.Limit > 0 && !owned {
-		err = c.Site.Blobs.Prove(item.Bytes.Ref)
+		if err := c.Site.Blobs.Prove(item.Bytes.Ref); err != nil {
+			return nil, of, unreadable(err)
+		}
 	}
-	if err == nil {
-		of, err = contentOf(c, item, media, owned)
+	of, err = contentOf(c, item, media, owned)
+	if err != nil {
+		return nil, of, unreadable(err)
 	}
-	if err == nil {
-		f, err = of.Open(c.R.Context(), wantsPart(c))
+	f, err = of.Open(c.R.Context(), wantsPart(c))
+	if err != nil {
+		return nil, of, unreadable(err)
 	}
-	return f, of, Unreadable(c, item.ID, owned, err)
+	return f, of, nil
 }
 
 // A shownContent is the bytes of a file as its owner or a visitor gets them.
@@ -343,12 +348,14 @@ type countingWriter struct {
 }
 
 func (g *countingWriter) WriteHeader(status int) {
-	if g.err == nil {
-		g.err = g.pay(status)
+	if g.err != nil {
+		return
 	}
-	if g.err == nil {
-		g.AnswerWriter.WriteHeader(status)
+	g.err = g.pay(status)
+	if g.err != nil {
+		return
 	}
+	g.AnswerWriter.WriteHeader(status)
 }
 
 func (g *countingWriter) Write(p []byte) (int, error) {

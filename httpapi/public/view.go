@@ -31,13 +31,16 @@ var ViewItem = web.PageOp(viewItem, 401, 404, 410, 429, 503).ForVisitors()
 // addresses at the origin for content that redirect here may have one.
 func viewItem(c *web.Request) error {
 	r, owned, err := sharedFile(c, c.Arg("slug"), record.Kinds...)
-	return View(c, r, owned, err)
+	if err != nil {
+		return RefuseItem(c, r, err)
+	}
+	return View(c, r, owned)
 }
 
-// View shows the found item; found is the error of looking for it. Showing the page is a view.
+// View shows an item to a caller who may see it. Showing the page is a view.
 // The page's own requests for the bytes belong to the same view.
-func View(c *web.Request, r *record.Record, owned bool, found error) error {
-	return viewAs(c, r, owned, found, func() (embed.Page, error) {
+func View(c *web.Request, r *record.Record, owned bool) error {
+	return viewAs(c, r, owned, func() (embed.Page, error) {
 		if r.Kind == record.Collections {
 			return collectionPage(c, r, owned)
 		}
@@ -50,13 +53,7 @@ func View(c *web.Request, r *record.Record, owned bool, found error) error {
 }
 
 // viewAs shows a page under the conditions of r, the item or collection that was found.
-func viewAs(c *web.Request, r *record.Record, owned bool, found error, make func() (embed.Page, error)) error {
-	if found == errLocked { //nolint:errorlint // never wrapped
-		return c.RespondPage(http.StatusUnauthorized, locked(c, r.Slug, "", embed.Problem{}))
-	}
-	if found != nil {
-		return found
-	}
+func viewAs(c *web.Request, r *record.Record, owned bool, make func() (embed.Page, error)) error {
 	counts, err := counts(c, r, owned)
 	if r.Kind == record.Links { // its page says where it leads; to follow it counts
 		counts, err = false, nil
@@ -272,12 +269,18 @@ func unlockItem(c *web.Request) error {
 		then = ""
 	}
 	c.R.Header.Set("X-Share-Password", values.Get("password"))
+	problem := func(err error) error {
+		return session.Problem(c, err, func(p embed.Problem) embed.Page { return locked(c, slug, then, p) })
+	}
 	r, owned, err := Find(c, slug, record.Kinds)
-	if err == nil && values.Get("password") == "" && r.Password != "" && !owned {
+	if err != nil {
+		return problem(NotOpen(c, err))
+	}
+	if values.Get("password") == "" && r.Password != "" && !owned {
 		return c.RespondPage(http.StatusUnauthorized, locked(c, slug, then, embed.Problem{Text: c.Lang().T("locked.type")}))
 	}
-	if err = Unlock(c, r, owned, err); err != nil {
-		return session.Problem(c, err, func(p embed.Problem) embed.Page { return locked(c, slug, then, p) })
+	if err := Unlock(c, r, owned); err != nil {
+		return problem(err)
 	}
 	if r.Password != "" {
 		if err := SetGrantCookie(c, grant.ToUnlock, r); err != nil {

@@ -51,15 +51,19 @@ var keptNames = func() (names []string) {
 
 // FetchForm reads the form of a queued file.
 func FetchForm(fields string) (*record.Form, error) {
-	in, err := field.Parse([]byte(fields))
 	form := record.NewForm(record.Files)
-	if err == nil {
-		err = field.Create(record.Upload{Form: form}, in)
-	}
-	if err != nil { // not an error of the current request
+	if err := fillFetchForm(form, fields); err != nil { // not an error of the current request
 		return nil, fmt.Errorf("the fields of a remote upload: %w", errors.New(err.Error()))
 	}
 	return form, nil
+}
+
+func fillFetchForm(form *record.Form, fields string) error {
+	in, err := field.Parse([]byte(fields))
+	if err != nil {
+		return err
+	}
+	return field.Create(record.Upload{Form: form}, in)
 }
 
 // remoteFile is one file of a request: its place in the request and its form.
@@ -313,10 +317,11 @@ func showFetch(s *web.Site, tx *kv.Tx, f *jobs.Fetch) (*ShownFetch, error) {
 	if kv.Missing(err) {
 		return v, nil
 	}
-	if err == nil {
-		v.file = field.AppendJSON(nil, &madeFile{record.Shown{Record: *r, Base: s.Base}})
+	if err != nil {
+		return nil, err
 	}
-	return v, err
+	v.file = field.AppendJSON(nil, &madeFile{record.Shown{Record: *r, Base: s.Base}})
+	return v, nil
 }
 
 func showFetches(c *web.Request, tx *kv.Tx, all []jobs.Fetch) (shown []*ShownFetch, err error) {
@@ -379,13 +384,15 @@ func answerFetch(c *web.Request, id record.ID) error {
 	var v *ShownFetch
 	if err := c.Site.Store.View(func(tx *kv.Tx) error {
 		f, err := requestedFetch(c, tx, id)
-		if err == nil {
-			v, err = showFetch(c.Site, tx, f)
+		if err != nil {
+			return err
 		}
-		if err == nil {
-			v.Problem = Hide(c, v.Problem)
+		v, err = showFetch(c.Site, tx, f)
+		if err != nil {
+			return err
 		}
-		return err
+		v.Problem = Hide(c, v.Problem)
+		return nil
 	}); err != nil {
 		return err
 	}

@@ -203,9 +203,10 @@ func decideUploads(c *web.Request) error {
 	}
 	var all []*inbox.Item
 	if err := c.Site.Store.Update(func(tx *kv.Tx) (err error) {
-		if _, err = inbox.ReadRequest(tx, c.Owner(), request); err == nil {
-			all, err = inbox.DecideAll(tx, c.Owner(), request, ids, &form.Decision)
+		if _, err := inbox.ReadRequest(tx, c.Owner(), request); err != nil {
+			return err
 		}
+		all, err = inbox.DecideAll(tx, c.Owner(), request, ids, &form.Decision)
 		return err
 	}); err != nil {
 		return err
@@ -216,12 +217,14 @@ func decideUploads(c *web.Request) error {
 // place reads which item is in the path.
 func place(c *web.Request) (request, item record.ID, err error) {
 	request, err = c.IDArg("upload request")
-	if err == nil {
-		if item, err = uuid.Parse(c.Arg("itemId")); err != nil {
-			err = record.NotFound("upload")
-		}
+	if err != nil {
+		return uuid.Nil, uuid.Nil, err
 	}
-	return request, item, err
+	item, err = uuid.Parse(c.Arg("itemId"))
+	if err != nil {
+		return uuid.Nil, uuid.Nil, record.NotFound("upload")
+	}
+	return request, item, nil
 }
 
 var DecideUpload = web.Operation{

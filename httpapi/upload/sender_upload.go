@@ -69,13 +69,13 @@ func beginSending(c *web.Request) error {
 		}
 	}
 	budget, err := uploadBudgetAt(c, q)
-	if err == nil {
-		err = budget.ErrTooLarge(b.length)
-	}
-	if err == nil {
-		err = session.RequireCaptcha(c, q)
-	}
 	if err != nil {
+		return err
+	}
+	if err := budget.ErrTooLarge(b.length); err != nil {
+		return err
+	}
+	if err := session.RequireCaptcha(c, q); err != nil {
 		return err
 	}
 	made, at, err := inbox.BeginSenderUpload(c.Site.Store, c.R.Context(), q, u, from, secret)

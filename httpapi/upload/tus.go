@@ -197,13 +197,14 @@ func setUploadHeaders(c *web.Request, u *inbox.Upload) error {
 	}
 	err := c.Site.Store.View(func(tx *kv.Tx) error {
 		r, err := catalog.Record(tx, u.Owner, record.Files, u.File.String())
-		if err == nil {
-			v := record.Shown{Record: *r, Base: c.Site.Base}
-			h.Set("X-Kist-Id", r.ID.String())
-			h.Set("X-Kist-Slug", r.Slug)
-			h.Set("X-Kist-Url", strings.Trim(string(v.AppendURL(nil)), `"`))
+		if err != nil {
+			return err
 		}
-		return err
+		v := record.Shown{Record: *r, Base: c.Site.Base}
+		h.Set("X-Kist-Id", r.ID.String())
+		h.Set("X-Kist-Slug", r.Slug)
+		h.Set("X-Kist-Url", strings.Trim(string(v.AppendURL(nil)), `"`))
+		return nil
 	})
 	if kv.Missing(err) { // the file was deleted
 		return nil
@@ -226,9 +227,10 @@ func answerUpload(c *web.Request, status int, u *inbox.Upload) error {
 		if u.Done() {
 			err = c.Site.Store.View(func(tx *kv.Tx) error {
 				r, err := catalog.Record(tx, u.Owner, record.Files, u.File.String())
-				if err == nil {
-					dst, err = c.Site.Show(tx, dst, r)
+				if err != nil {
+					return err
 				}
+				dst, err = c.Site.Show(tx, dst, r)
 				return err
 			})
 		}
@@ -432,10 +434,10 @@ func beginUpload(c *web.Request) error {
 		}
 	}
 	budget, err := BudgetOf(c.Site, c.Owner())
-	if err == nil {
-		err = budget.ErrTooLarge(max(u.Length, 0))
-	}
 	if err != nil {
+		return err
+	}
+	if err := budget.ErrTooLarge(max(u.Length, 0)); err != nil {
 		return err
 	}
 	if u.Password, err = c.Hash(form.Password); err != nil {
@@ -445,9 +447,11 @@ func beginUpload(c *web.Request) error {
 	var begun *inbox.Upload
 	err = c.Site.Store.Update(func(tx *kv.Tx) (err error) {
 		if earlier != nil {
-			if _, err = earlier(tx); err == nil {
+			_, err := earlier(tx)
+			if err == nil {
 				return inbox.ErrBegun
-			} else if !kv.Missing(err) {
+			}
+			if !kv.Missing(err) {
 				return err
 			}
 		}
