@@ -550,7 +550,8 @@ func (a *arriving) readDirect(p []byte) (n int, err error) {
 		return n, err
 	}
 	a.hash.Write(p[:n])
-	if a.hashed += int64(n); a.hashed == a.size && Ref(a.hash.Sum(nil)) != a.ref {
+	a.hashed += int64(n)
+	if a.hashed == a.size && Ref(a.hash.Sum(nil)) != a.ref {
 		return 0, fmt.Errorf("blobs: the bytes of %s in the object store are others: %w", a.ref, ErrDamaged)
 	}
 	return n, nil

@@ -127,7 +127,8 @@ func (n *nameLocks) drop(ref Ref) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	lock := n.held[ref]
-	if lock.users--; lock.users == 0 {
+	lock.users--
+	if lock.users == 0 {
 		delete(n.held, ref)
 	}
 }

@@ -127,7 +127,8 @@ func (h *behind) write(v view) *table.Tx {
 // show makes the latest version the one that readers see.
 func (h *behind) show() {
 	h.version.Store(h.latest)
-	if h.commits++; h.commits == 1 {
+	h.commits++
+	if h.commits == 1 {
 		h.timer.Reset(behindTime)
 	}
 }

@@ -33,7 +33,8 @@ func TooMany(what, code string, limit int64) error {
 func (tx *Tx) CheckBound(b table.Bucket, owner record.ID, what, code string) error {
 	n := int64(0)
 	for range tx.Walk(b, owner[:], nil, false) {
-		if n++; n >= tx.s.most.Each {
+		n++
+		if n >= tx.s.most.Each {
 			return TooMany(what, code, n)
 		}
 	}

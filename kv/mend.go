@@ -116,7 +116,8 @@ func RefillRows[T any](t *table.Table[T], m Mending[T]) func(*Refill) error {
 func CopyRows[T any](r *Refill, t *table.Table[T], m Mending[T]) error {
 	n := 0
 	for v, err := range t.All(r.Before.Tx, nil) {
-		if n++; n%RefillBatch == 0 {
+		n++
+		if n%RefillBatch == 0 {
 			if err := r.Renew(); err != nil {
 				return err
 			}

@@ -119,7 +119,8 @@ func (s *Store) unmapped(v view, all func(func(journal.Op) bool)) func(func(jour
 	return func(yield func(journal.Op) bool) {
 		read := 0
 		all(func(op journal.Op) bool {
-			if read += len(op.Key) + len(op.Value); read > 2<<20 {
+			read += len(op.Key) + len(op.Value)
+			if read > 2<<20 {
 				if read = 0; workcopy.FileMemory() > workcopy.MostMapped {
 					_ = workcopy.Relax(v.bolt) // if this fails, the memory is given back later
 				}

@@ -262,7 +262,8 @@ func (tx *Tx) ContentsAfter(ref []byte) iter.Seq2[[32]byte, int64] {
 func following(ref []byte) (next []byte, found bool) {
 	next = bytes.Clone(ref)
 	for i := len(next) - 1; i >= 0; i-- {
-		if next[i]++; next[i] != 0 {
+		next[i]++
+		if next[i] != 0 {
 			return next, true
 		}
 	}

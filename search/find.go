@@ -247,7 +247,8 @@ func (e *lookup) anyOf(field string, a segment.Automaton, from, to []byte) *roar
 func prefixEnd(prefix string) []byte {
 	b := []byte(prefix)
 	for i := len(b) - 1; i >= 0; i-- {
-		if b[i]++; b[i] != 0 {
+		b[i]++
+		if b[i] != 0 {
 			return b[:i+1]
 		}
 	}

@@ -91,7 +91,8 @@ func pairs(text string, i int, yield func(token) bool) (int, bool) {
 	for {
 		end := i
 		if r, _ := utf8.DecodeRuneInString(text[i:]); i < len(text) && isUnspaced(r) {
-			if end += norm.NFKC.NextBoundaryInString(text[i:], true); end == i {
+			end += norm.NFKC.NextBoundaryInString(text[i:], true)
+			if end == i {
 				end = len(text)
 			}
 			for end < len(text) { // vowel signs belong to their letter

@@ -222,7 +222,8 @@ func (d *Checkup) records() error {
 			d.Add(Warning, "contents", err.Error(), "move it away")
 			continue
 		}
-		if n++; len(some) < sample {
+		n++
+		if len(some) < sample {
 			some = append(some, info.Ref)
 		} else if i := rand.IntN(n); i < sample { // #nosec G404 -- a sample, no secret
 			some[i] = info.Ref
@@ -232,7 +233,8 @@ func (d *Checkup) records() error {
 	wrong := map[blobs.Ref][]Lost{}
 	heal := change + "; to repair it, upload the same file again, or run kist restore --missing with a backup"
 	for i, q := range store.Damaged.List() {
-		if bad++; i < sample {
+		bad++
+		if i < sample {
 			d.Add(Problem, "contents",
 				fmt.Sprintf("the bytes of %s are damaged, which was found at %s", q.Ref, q.Found.UTC().Format(time.RFC3339)),
 				heal)

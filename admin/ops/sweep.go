@@ -112,7 +112,8 @@ func (s *Sweeper) missing(ctx context.Context) error {
 		}
 		if err := s.Store.View(func(tx *kv.Tx) error {
 			for _, r := range tx.Having(ref) {
-				if n++; n <= maxLogged {
+				n++
+				if n <= maxLogged {
 					s.Log.Warn("a file is without its bytes and is skipped",
 						"id", r.ID.String(), "name", r.Name, "sha256", ref.String())
 				}
@@ -402,7 +403,8 @@ func (w *sweep) unlink(ref blobs.Ref) (gone bool) {
 	switch {
 	case err != nil:
 		w.Log.Error("a blob cannot be unlinked; the next sweep tries again", "sha256", ref, "error", err)
-		if w.swept.Failed++; w.failed == nil {
+		w.swept.Failed++
+		if w.failed == nil {
 			w.failed = err
 		}
 	case removed:

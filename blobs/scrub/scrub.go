@@ -201,7 +201,8 @@ func (s *Scrubber) round(ctx context.Context, folder *disk.Folder) error {
 		case errors.Is(err, blobs.ErrDamaged):
 			s.at.Damaged++
 		case err != nil && !errors.Is(err, fs.ErrNotExist):
-			if unread++; first == nil {
+			unread++
+			if first == nil {
 				first = err
 			}
 		}

@@ -162,7 +162,8 @@ func pick(tx *kv.Tx, r *record.Record, ids []string, name string) error {
 		if k = ofAnyKind(tx, r.Owner, id, k); k == nil {
 			return record.Bad(map[string]string{name: "names an item that you do not have: " + text})
 		}
-		if n++; n > record.MaxPicked {
+		n++
+		if n > record.MaxPicked {
 			text := fmt.Sprintf("The collection has %d items already, and more are not possible. Take out some first.",
 				record.MaxPicked)
 			return &record.Error{Fault: record.Denied, Code: "too_many_items", Text: text}

@@ -76,7 +76,8 @@ func expiredKeys(tx *kv.Tx) func(func([]byte) bool) {
 	return func(yield func([]byte) bool) {
 		n := 0
 		for k := range tx.Walk(recordEnd, nil, nil, false) {
-			if n++; n > endBatch || binary.BigEndian.Uint64(k) > kv.Signed(tx.Now) || !yield(k[8:]) {
+			n++
+			if n > endBatch || binary.BigEndian.Uint64(k) > kv.Signed(tx.Now) || !yield(k[8:]) {
 				return
 			}
 		}

@@ -23,7 +23,8 @@ const maxUnexamined = 10_000
 func Unexamined(tx *kv.Tx, since uint64, limit int, rules byte) (all []*record.Record, next uint64) {
 	n := 0
 	for k, v := range tx.Walk(kv.ChangeBucket, nil, binary.BigEndian.AppendUint64(nil, since), false) {
-		if n++; n > maxUnexamined || len(all) == limit {
+		n++
+		if n > maxUnexamined || len(all) == limit {
 			break
 		}
 		next = binary.BigEndian.Uint64(k)

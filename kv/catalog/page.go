@@ -277,7 +277,8 @@ func DuePages(tx *kv.Tx, take func(DuePage) (more bool)) (wait time.Duration, er
 	next := binary.BigEndian.AppendUint64(nil, kv.Signed(now.Add(time.Millisecond)))
 	n := 0
 	for k := range tx.Walk(pageDue, nil, next, true) {
-		if n++; n > maxDuePages || !take(DuePage{
+		n++
+		if n > maxDuePages || !take(DuePage{
 			Owner: record.ID(k[17:]), ID: record.ID(k[33:]), Host: binary.BigEndian.Uint64(k[9:]), Fill: k[8] == lookFill,
 		}) {
 			break
@@ -376,7 +377,8 @@ func Icons(s *kv.Store) ([]record.ID, error) {
 				if p, err := PageRows.Decode(k, row); err == nil && p.Icon != (record.ID{}) {
 					sites[p.Icon] = true
 				}
-				if n++; n == pagesAtOnce {
+				n++
+				if n == pagesAtOnce {
 					after = bytes.Clone(k)
 					break
 				}

@@ -131,7 +131,8 @@ func (r *ranked) recount(s *source, total int) bool {
 	changed, seen := map[int]bool{}, 0
 	owned := kv.OwnedKey(s.q.Owner, s.q.Kind.Code)
 	for _, key := range s.tx.Walk(kv.ChangeBucket, nil, binary.BigEndian.AppendUint64(nil, r.place), false) {
-		if seen++; seen > rankFeed {
+		seen++
+		if seen > rankFeed {
 			return false
 		}
 		if !bytes.HasPrefix(key, owned) {

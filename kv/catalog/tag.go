@@ -105,7 +105,8 @@ var errTooManyTags = kv.TooMany("tags", "too_many_tags", record.MaxOwnTags)
 func tagsLeft(tx *kv.Tx, owner record.ID) int {
 	left := record.MaxOwnTags
 	for range tx.Walk(tagName, owner[:], nil, false) {
-		if left--; left == 0 {
+		left--
+		if left == 0 {
 			break
 		}
 	}
@@ -146,7 +147,8 @@ func tagIDs(tx *kv.Tx, owner record.ID, names []string) ([]record.ID, error) {
 			if left < 0 {
 				left = tagsLeft(tx, owner)
 			}
-			if left--; left < 0 {
+			left--
+			if left < 0 {
 				return nil, errTooManyTags
 			}
 			t, err := makeTag(tx, owner, name, "")

@@ -268,7 +268,8 @@ func (w *walker) value(depth int) (any, error) {
 }
 
 func (w *walker) count() error {
-	if w.values++; w.values > MaxValues {
+	w.values++
+	if w.values > MaxValues {
 		return errMany
 	}
 	return nil

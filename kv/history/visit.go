@@ -169,7 +169,8 @@ func (d *VisitDay) refer(host string, n int64) {
 	if d.Hosts == nil {
 		d.Hosts = map[string]int64{}
 	}
-	if d.Hosts[host] += n; len(d.Hosts) <= keptHosts {
+	d.Hosts[host] += n
+	if len(d.Hosts) <= keptHosts {
 		return
 	}
 	rarest := host

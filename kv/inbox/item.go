@@ -225,7 +225,8 @@ func ListQueue(tx *kv.Tx, q Queue) (page []*Item, total int64, err error) {
 		received := int64(0)
 		for _, s := range States {
 			n := ItemRows.Sum(tx.Tx, inRequest(q.Owner, q.Request, s))
-			if received += n; q.State == "" || q.State == s {
+			received += n
+			if q.State == "" || q.State == s {
 				total += n
 			}
 		}

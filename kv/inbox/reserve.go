@@ -184,10 +184,12 @@ func (in *reservations) drop(r *Reservation) {
 	}
 	p.files -= r.files
 	p.bytes -= r.bytes
-	if p.senders[r.sender] -= r.files; p.senders[r.sender] == 0 {
+	p.senders[r.sender] -= r.files
+	if p.senders[r.sender] == 0 {
 		delete(p.senders, r.sender)
 	}
-	if in.owners[r.owner] -= r.bytes; in.owners[r.owner] == 0 {
+	in.owners[r.owner] -= r.bytes
+	if in.owners[r.owner] == 0 {
 		delete(in.owners, r.owner)
 	}
 	if len(p.senders) == 0 {
@@ -266,7 +268,8 @@ func checkLimits(
 		since, oldest := tx.Now.Add(-time.Duration(q.Window)*time.Hour).UnixMilli(), tx.Now
 		for _, at := range tx.Walk(senderBucket, itemKey(q.Owner, q.ID, from[:]...), nil, false) {
 			if ms := int64(binary.BigEndian.Uint64(at)); ms > since {
-				if taken.Sender++; time.UnixMilli(ms).Before(oldest) {
+				taken.Sender++
+				if time.UnixMilli(ms).Before(oldest) {
 					oldest = time.UnixMilli(ms)
 				}
 			}

@@ -567,7 +567,8 @@ func DeliveryLog(tx *kv.Tx, hook record.ID) ([]Delivery, error) {
 	for _, part := range []byte{logOver, logRetried} {
 		n := 0
 		for k := range tx.Walk(deliveryLog, kv.OwnedKey(hook, part), nil, true) {
-			if n++; n > LogLength {
+			n++
+			if n > LogLength {
 				break
 			}
 			d, err := DeliveryRows.Get(tx.Tx, kv.OwnedKey(hook, k[len(k)-16:]...))

@@ -143,7 +143,8 @@ func (w *Webhook) Record(t Try, now, monotonic time.Time) {
 		w.Resume()
 		return
 	}
-	if w.Failures++; w.Failing.IsZero() || monotonic.Sub(w.Tried) > maxGap {
+	w.Failures++
+	if w.Failing.IsZero() || monotonic.Sub(w.Tried) > maxGap {
 		w.Failing = monotonic // an old failure says nothing about the time since
 	}
 	w.Tried = monotonic

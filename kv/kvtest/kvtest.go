@@ -459,7 +459,8 @@ func Audit(tx *kv.Tx) error {
 	for i := range ds {
 		d := &ds[i]
 		told := string(slices.Concat(d.Owner[:], []byte{'n'}, d.ID[:]))
-		if queued[told]++; queued[told] == 1 {
+		queued[told]++
+		if queued[told] == 1 {
 			notices++
 		}
 		if d.State != jobs.DeliveryWaits {

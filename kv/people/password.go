@@ -206,7 +206,8 @@ func (p *Passwords) giveUp(seat Seat) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.all--
-	if p.occupied[seat.Of]--; p.occupied[seat.Of] == 0 {
+	p.occupied[seat.Of]--
+	if p.occupied[seat.Of] == 0 {
 		delete(p.occupied, seat.Of)
 	}
 	if !seat.Known {

@@ -182,7 +182,8 @@ const (
 func batch(all []span) []span {
 	size := int64(0)
 	for n, s := range all {
-		if size += s.size; n == readAtOnce || n > 0 && size > readBytes {
+		size += s.size
+		if n == readAtOnce || n > 0 && size > readBytes {
 			return all[:n]
 		}
 	}

@@ -341,7 +341,8 @@ func (tx *Tx) Walk(b Bucket, prefix, after []byte, down bool) iter.Seq2[[]byte, 
 // such key.
 func past(key []byte) []byte {
 	for i := len(key) - 1; i >= 0; i-- {
-		if key[i]++; key[i] != 0 {
+		key[i]++
+		if key[i] != 0 {
 			return key[:i+1]
 		}
 	}

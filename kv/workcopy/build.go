@@ -433,7 +433,8 @@ func (o *batch) put(key, value []byte) error {
 	if err := o.bucket.Put(key[1:], value); err != nil {
 		return fmt.Errorf("cannot write the working copy: bucket %s: %w", o.buckets[key[0]].Name, err)
 	}
-	if o.bytes += len(key) + len(value); o.bytes < batchBytes {
+	o.bytes += len(key) + len(value)
+	if o.bytes < batchBytes {
 		return nil
 	}
 	return o.flush()

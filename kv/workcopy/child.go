@@ -95,7 +95,8 @@ func export(o order) error {
 		size := int64(0)
 		for op := range Everything(table.On(tx, 0), o.Buckets) {
 			scratch = at.Digest.Add(op, scratch)
-			if size += int64(len(scratch)); size > info.Size() {
+			size += int64(len(scratch))
+			if size > info.Size() {
 				return errors.New("its pages form a cycle")
 			}
 		}

@@ -80,7 +80,8 @@ func entries(
 				}
 				other(member, value)
 			}
-			if depth += nesting(t); depth == 0 {
+			depth += nesting(t)
+			if depth == 0 {
 				break
 			}
 		}

@@ -30,7 +30,8 @@ func notRead(what string) *unread { return &unread{what: what, counts: map[strin
 // add counts a value under the name.
 func (u *unread) add(name string) {
 	name = record.Cut(clean(name), 100)
-	if u.counts[name]++; u.counts[name] > 1 {
+	u.counts[name]++
+	if u.counts[name] > 1 {
 		return
 	}
 	if len(u.names) == maxUnread {

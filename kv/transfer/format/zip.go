@@ -35,7 +35,8 @@ type budget struct {
 
 func (b *budget) ReadAt(p []byte, at int64) (int, error) {
 	if !b.free {
-		if b.left -= int64(len(p)); b.left < 0 {
+		b.left -= int64(len(p))
+		if b.left < 0 {
 			return 0, b.over
 		}
 	}
