@@ -38,9 +38,15 @@ func (f *BulkForm) Fields(s *field.Set) {
 	if f.set.Form == nil {
 		f.set.Form = new(record.Form)
 	}
-	s.IDs("ids", &f.IDs, maxBulk, field.Required, field.Filled).Says("Ids of the items, of any kind.", "["+web.SampleID+"]")
-	s.Nested("set", f.set, &f.Set, func() error { return nil }).Says("What to change of all items.", `{"addTags":["travel"]}`)
-	field.MaybeChoice(s, "action", &f.Action, BulkActions).Says("What to do with the items instead: move them to the trash, or restore them from it.", `"trash"`)
+	s.IDs("ids", &f.IDs, maxBulk, field.Required, field.Filled).Says(
+		"Ids of the items, of any kind.", "["+web.SampleID+"]",
+	)
+	s.Nested("set", f.set, &f.Set, func() error {
+		return nil
+	}).Says("What to change of all items.", `{"addTags":["travel"]}`)
+	field.MaybeChoice(s, "action", &f.Action, BulkActions).Says(
+		"What to do with the items instead: move them to the trash, or restore them from it.", `"trash"`,
+	)
 }
 
 // check says what is wrong with the form as a whole.
@@ -89,8 +95,12 @@ func (v *BulkOutcome) Fields(s *field.Set) {
 
 var ChangeMany = web.Operation{
 	Tag: "records", Summary: "Changes up to " + strconv.Itoa(maxBulk) + " items of any kind, or moves them to the trash or back.",
-	Body:  web.BodyOf("Bulk"),
-	Reply: web.Reply{Status: 200, Doc: "What became of each item, in the order given. Each is one change: one that is refused holds up none of the others.", Body: web.BodyOf("BulkDone")},
+	Body: web.BodyOf("Bulk"),
+	Reply: web.Reply{
+		Status: 200,
+		Doc:    "What became of each item, in the order given. Each is one change: one that is refused holds up none of the others.",
+		Body:   web.BodyOf("BulkDone"),
+	},
 	Serve: changeMany,
 }
 
@@ -123,10 +133,14 @@ func changeMany(c *web.Request) error {
 	case bulkRestore:
 		refused, err = catalog.UntrashEach(c.Site.Store, c.Owner(), ids)
 	case bulkTrash:
-		refused, err = eachItem(c, ids, func(tx *kv.Tx, r *record.Record) error { return catalog.Trash(tx, r, c.Caller.Client()) })
+		refused, err = eachItem(c, ids, func(tx *kv.Tx, r *record.Record) error {
+			return catalog.Trash(tx, r, c.Caller.Client())
+		})
 	default:
 		changes := in["set"].(field.Object) // check has seen it
-		refused, err = eachItem(c, ids, func(tx *kv.Tx, r *record.Record) error { return setOf(tx, r, changes, c.Caller.Client()) })
+		refused, err = eachItem(c, ids, func(tx *kv.Tx, r *record.Record) error {
+			return setOf(tx, r, changes, c.Caller.Client())
+		})
 	}
 	if err != nil {
 		return err

@@ -30,7 +30,11 @@ type claimForm struct {
 func (f *claimForm) Fields(s *field.Set) {
 	s.Ruled("username", &f.name, record.CleanUserName, record.UserNamePattern, 64, field.Required, field.Filled).
 		Says("Name of the first administrator.", `"ann"`)
-	s.Secret("password", &f.password, field.Required).Says("Password of at least 8 characters. Repeats, rows such as 1234 or qwerty, the user name and the first part of the server's name count as one character each. Common passwords are refused.", `"correct horse battery"`)
+	s.Secret("password", &f.password, field.Required).Says(
+		"Password of at least 8 characters. Repeats, rows such as 1234 or qwerty, the user name and the first part of the "+
+			"server's name count as one character each. Common passwords are refused.",
+		`"correct horse battery"`,
+	)
 	s.Secret("repeat", &f.repeat).Says("The same password again.", `"correct horse battery"`)
 }
 
@@ -62,7 +66,11 @@ func claim(c *web.Request) error {
 	if e, ok := errors.AsType[*record.Error](err); ok && e.Fault == record.Invalid {
 		return c.RespondPage(http.StatusUnprocessableEntity, embed.ClaimPage{
 			Base: c.Site.Prefix(), UserName: values.Get("username"), Shortest: people.MinPassword,
-			Errors: embed.ClaimErrors{UserName: claimProblem(c, "claim.nameProblem", e.Fields["username"]), Password: claimProblem(c, "claim.passwordProblem", e.Fields["password"]), Repeat: claimProblem(c, "claim.repeatProblem", e.Fields["repeat"])},
+			Errors: embed.ClaimErrors{
+				UserName: claimProblem(c, "claim.nameProblem", e.Fields["username"]),
+				Password: claimProblem(c, "claim.passwordProblem", e.Fields["password"]),
+				Repeat:   claimProblem(c, "claim.repeatProblem", e.Fields["repeat"]),
+			},
 		})
 	}
 	if err != nil {
@@ -86,7 +94,9 @@ func claim(c *web.Request) error {
 		if err := people.Note(tx, people.Activity{Event: people.AccountCreated, Name: u.Name}); err != nil {
 			return err
 		}
-		_, secret, err = people.AddKey(tx, people.Key{Owner: u.ID, Name: "first key", Scopes: []people.Scope{people.ScopeAdmin}})
+		_, secret, err = people.AddKey(
+			tx, people.Key{Owner: u.ID, Name: "first key", Scopes: []people.Scope{people.ScopeAdmin}},
+		)
 		return err
 	}); err != nil {
 		return err
@@ -94,7 +104,10 @@ func claim(c *web.Request) error {
 	if err := session.StartSession(c, first); err != nil { // sign the new administrator in
 		return err
 	}
-	return c.RespondPage(http.StatusCreated, embed.ClaimedPage{Base: c.Site.Prefix(), UserName: form.name, APIKey: secret, Address: c.Site.Base})
+	return c.RespondPage(
+		http.StatusCreated,
+		embed.ClaimedPage{Base: c.Site.Prefix(), UserName: form.name, APIKey: secret, Address: c.Site.Base},
+	)
 }
 
 // claimProblem is a sentence about a field; "" if nothing is wrong with it.

@@ -17,8 +17,14 @@ import (
 var ListCollectionItems = web.Operation{
 	Tag: "collections", Summary: "Lists the items of a collection, in its order.",
 	Args: append(web.PageParams(nil)[:3:3],
-		web.Param{In: "query", Name: "brief", Doc: "Cuts contents, ingredients and instructions to 300 characters.", Schema: web.Object{"type": "boolean"}, Example: false}),
-	Reply: web.Reply{Status: 200, Doc: "A page of records of any kind, and which of them visitors do not see.", Body: web.BodyOf("CollectedItemList")},
+		web.Param{
+			In: "query", Name: "brief", Doc: "Cuts contents, ingredients and instructions to 300 characters.",
+			Schema: web.Object{"type": "boolean"}, Example: false,
+		}),
+	Reply: web.Reply{
+		Status: 200, Doc: "A page of records of any kind, and which of them visitors do not see.",
+		Body: web.BodyOf("CollectedItemList"),
+	},
 	Fails: []int{404}, Serve: listCollectionItems,
 }
 
@@ -85,7 +91,9 @@ func listCollectionItems(c *web.Request) error {
 				}
 			}
 			dst = append(dst, `],"leftOut":`...)
-			dst = field.AppendList(dst, out, func(dst []byte, m catalog.Member) []byte { return field.AppendJSON(dst, &LeftOut{m.ID, m.LeftOut}) })
+			dst = field.AppendList(dst, out, func(dst []byte, m catalog.Member) []byte {
+				return field.AppendJSON(dst, &LeftOut{m.ID, m.LeftOut})
+			})
 			next := ""
 			if at += n; n > 0 && at < len(all.All) {
 				next = p.Write(c.R.URL.Path, binary.BigEndian.AppendUint32(slices.Clone(all.All[at-1].ID[:]), uint32(at)))
@@ -105,20 +113,26 @@ type LeftOut struct {
 
 func (v *LeftOut) Fields(s *field.Set) {
 	s.ID("id", &v.ID, field.Always).Says("Id of the item.", web.SampleID)
-	field.Choice(s, "reason", &v.Reason, record.Exclusions).Says("What the item has that a collection must not get around.", `"password"`)
+	field.Choice(s, "reason", &v.Reason, record.Exclusions).Says(
+		"What the item has that a collection must not get around.", `"password"`,
+	)
 }
 
 // ItemsForm is which items to add to a collection and which to take out.
 type ItemsForm struct{ Add, Remove []string }
 
 func (f *ItemsForm) Fields(s *field.Set) {
-	s.IDs("add", &f.Add, record.MaxPicked).Says("Items to add at the end. Those that are in it stay where they are.", `[`+web.SampleID+`]`)
+	s.IDs("add", &f.Add, record.MaxPicked).Says(
+		"Items to add at the end. Those that are in it stay where they are.", `[`+web.SampleID+`]`,
+	)
 	s.IDs("remove", &f.Remove, record.MaxPicked).Says("Items to take out. They are not deleted.", `[]`)
 }
 
 var EditCollectionItems = web.Operation{
 	Tag: "collections", Summary: "Adds items to a collection and takes others out.",
-	Body: web.BodyOf("CollectionItems"), Reply: web.Reply{Status: 200, Doc: "The collection.", Body: web.DataOf("Collection")}, Fails: []int{404, 409}, Serve: editCollectionItems,
+	Body:  web.BodyOf("CollectionItems"),
+	Reply: web.Reply{Status: 200, Doc: "The collection.", Body: web.DataOf("Collection")},
+	Fails: []int{404, 409}, Serve: editCollectionItems,
 }.Conditional()
 
 func editCollectionItems(c *web.Request) error {
@@ -138,7 +152,9 @@ func (f *PlaceForm) Fields(s *field.Set) {
 
 var MoveCollectionItem = web.Operation{
 	Tag: "collections", Summary: "Moves an item to another place in a collection.",
-	Body: web.BodyOf("CollectionPlace"), Reply: web.Reply{Status: 200, Doc: "The collection.", Body: web.DataOf("Collection")}, Fails: []int{404, 409}, Serve: moveCollectionItem,
+	Body:  web.BodyOf("CollectionPlace"),
+	Reply: web.Reply{Status: 200, Doc: "The collection.", Body: web.DataOf("Collection")},
+	Fails: []int{404, 409}, Serve: moveCollectionItem,
 }.Conditional()
 
 func moveCollectionItem(c *web.Request) error {
@@ -161,7 +177,10 @@ func changeItems(c *web.Request, fn func(*kv.Tx, *record.Record) error) error {
 			return err
 		}
 		if b.(*record.Collection).Live() { // the kind is asked for
-			return &record.Error{Fault: record.Taken, Code: "live_collection", Text: "This collection shows a folder or a tag, so its items cannot be picked. Change its source first."}
+			return &record.Error{
+				Fault: record.Taken, Code: "live_collection",
+				Text: "This collection shows a folder or a tag, so its items cannot be picked. Change its source first.",
+			}
 		}
 		return fn(tx, r)
 	})

@@ -33,25 +33,39 @@ type ShownDelivery struct {
 func (v *ShownDelivery) Fields(s *field.Set) {
 	text := field.Schema{Type: "string"}
 	s.ID("id", &v.ID, field.Always).Says("Id of the delivery; also its webhook-id.", web.SampleID)
-	s.Shown("event", field.Schema{Type: "string", Enum: EventNames}, func(dst []byte) []byte { return field.AppendString(dst, string(v.Event)) }).Says("The event.", `"note.created"`)
+	s.Shown("event", field.Schema{Type: "string", Enum: EventNames}, func(dst []byte) []byte {
+		return field.AppendString(dst, string(v.Event))
+	}).Says("The event.", `"note.created"`)
 	s.Shown("state", field.Schema{Type: "string", Enum: DeliveryStates}, func(dst []byte) []byte {
 		return field.AppendString(dst, string(v.State))
 	}).Says("done; waiting for another attempt; or parked, which means given up.", `"done"`)
 	s.Time("createdAt", &v.At, field.Always).Says("When the event happened.", `"2026-02-03T04:05:06.789Z"`)
-	s.Shown("tries", field.Schema{Type: "integer"}, func(dst []byte) []byte { return strconv.AppendInt(dst, int64(v.Tries), 10) }).
+	s.Shown("tries", field.Schema{Type: "integer"}, func(dst []byte) []byte {
+		return strconv.AppendInt(dst, int64(v.Tries), 10)
+	}).
 		Says("Number of attempts.", `1`)
 	s.Time("triedAt", &v.Try.At).Says("When it was last sent; null if never.", `"2026-02-03T04:05:06.789Z"`)
 	s.Time("nextTryAt", &v.Due).Says("When it will be sent again; null if it will not.", `null`)
-	s.Shown("tookMs", field.Schema{Type: "integer"}, func(dst []byte) []byte { return strconv.AppendInt(dst, v.Took.Milliseconds(), 10) }).
+	s.Shown("tookMs", field.Schema{Type: "integer"}, func(dst []byte) []byte {
+		return strconv.AppendInt(dst, v.Took.Milliseconds(), 10)
+	}).
 		Says("Duration of the last attempt.", `38`)
-	s.Shown("status", field.Schema{Type: "integer", Nullable: true}, func(dst []byte) []byte { return appendKnown(dst, int64(v.Status)) }).
+	s.Shown("status", field.Schema{Type: "integer", Nullable: true}, func(dst []byte) []byte {
+		return appendKnown(dst, int64(v.Status))
+	}).
 		Says("Status of the target's answer; null if it did not answer.", `204`)
 	s.Shown("error", text, func(dst []byte) []byte { return field.AppendString(dst, v.Error) }).
 		Says("The error; empty if there was none.", `""`)
 	s.Shown("answer", text, func(dst []byte) []byte { return field.AppendString(dst, v.Answer) }).
 		Says("The beginning of the answer's body.", `"ok"`)
-	s.Shown("request", field.Schema{Type: "object", Nullable: true, Members: field.Of(new(sentOptions)).Members()}, v.appendRequest).
-		Says("The last request: url, headers without the signatures, and the first 8 KiB of the body as text; null if nothing was sent.", `{"url":"https://hooks.example.org/kist","headers":{"webhook-id":"01890a5d-ac96-774b-bcce-b302099a8057"},"body":"{}"}`)
+	s.Shown(
+		"request", field.Schema{Type: "object", Nullable: true, Members: field.Of(new(sentOptions)).Members()},
+		v.appendRequest,
+	).
+		Says(
+			"The last request: url, headers without the signatures, and the first 8 KiB of the body as text; null if nothing was sent.",
+			`{"url":"https://hooks.example.org/kist","headers":{"webhook-id":"01890a5d-ac96-774b-bcce-b302099a8057"},"body":"{}"}`,
+		)
 }
 
 // sentOptions is the shape of appendRequest's output.
@@ -73,7 +87,9 @@ func (v *ShownDelivery) appendRequest(dst []byte) []byte {
 	for i, name := range names {
 		names[i] = strings.ToLower(name)
 	}
-	dst = field.AppendMembers(append(dst, `,"headers":`...), names, func(dst []byte, name string) []byte { return field.AppendString(dst, v.headers.Get(name)) })
+	dst = field.AppendMembers(append(dst, `,"headers":`...), names, func(dst []byte, name string) []byte {
+		return field.AppendString(dst, v.headers.Get(name))
+	})
 	dst = field.AppendString(append(dst, `,"body":`...), strings.ToValidUTF8(string(v.body), ""))
 	return append(dst, '}')
 }
@@ -81,10 +97,18 @@ func (v *ShownDelivery) appendRequest(dst []byte) []byte {
 var ListDeliveries = web.Operation{
 	Tag: "webhooks", Summary: "Lists the last 200 deliveries that were attempted or given up, latest first.",
 	Args: []web.Param{
-		{In: "query", Name: "limit", Doc: "Maximum number of deliveries on a page. A page also ends at 4 MiB. Continue with nextCursor.", Schema: web.Object{"type": "integer", "minimum": 1, "maximum": web.MaxPage, "default": jobs.LogLength}, Example: 50},
-		{In: "query", Name: "cursor", Doc: "nextCursor of the previous page.", Schema: web.Object{"type": "string"}, Example: "AQ"},
+		{
+			In: "query", Name: "limit",
+			Doc:    "Maximum number of deliveries on a page. A page also ends at 4 MiB. Continue with nextCursor.",
+			Schema: web.Object{"type": "integer", "minimum": 1, "maximum": web.MaxPage, "default": jobs.LogLength}, Example: 50,
+		},
+		{
+			In: "query", Name: "cursor", Doc: "nextCursor of the previous page.", Schema: web.Object{"type": "string"},
+			Example: "AQ",
+		},
 	},
-	Reply: web.Reply{Status: 200, Doc: "A page of the deliveries.", Body: web.ListOf("Delivery")}, Fails: []int{404}, Serve: listDeliveries,
+	Reply: web.Reply{Status: 200, Doc: "A page of the deliveries.", Body: web.ListOf("Delivery")},
+	Fails: []int{404}, Serve: listDeliveries,
 }
 
 func listDeliveries(c *web.Request) error {
@@ -97,7 +121,9 @@ func listDeliveries(c *web.Request) error {
 		return err
 	}
 	args := web.Arguments{Values: values}
-	p := web.Page{Limit: args.Number("limit", 1, web.MaxPage, jobs.LogLength), Cursor: args.Get("cursor"), Sort: catalog.Newest}
+	p := web.Page{
+		Limit: args.Number("limit", 1, web.MaxPage, jobs.LogLength), Cursor: args.Get("cursor"), Sort: catalog.Newest,
+	}
 	if err := args.Err(); err != nil {
 		return err
 	}
@@ -166,7 +192,11 @@ func showDelivery(c *web.Request, tx *kv.Tx, h *jobs.Webhook, d *jobs.Delivery) 
 	return v
 }
 
-var Redeliver = web.DoneOp("webhooks", "Sends a delivery again with the same webhook-id and all retries. The answer is 409 if the webhook is off or paused.", redeliver, 404, 409)
+var Redeliver = web.DoneOp(
+	"webhooks",
+	"Sends a delivery again with the same webhook-id and all retries. The answer is 409 if the webhook is off or paused.",
+	redeliver, 404, 409,
+)
 
 func redeliver(c *web.Request) error {
 	id, err := c.IDArg("webhook")

@@ -25,7 +25,9 @@ func (v *ShownCurrent) Fields(s *field.Set) {
 	s.Text("username", &v.user, record.MaxName).Says("Name of the account that the key belongs to.", `"ann"`)
 }
 
-var ReadCurrentKey = web.ReadOp("account", "Tells an API key its own name, scopes, end and user.", "The key.", "CurrentKey", readCurrentKey, 404)
+var ReadCurrentKey = web.ReadOp(
+	"account", "Tells an API key its own name, scopes, end and user.", "The key.", "CurrentKey", readCurrentKey, 404,
+)
 
 func readCurrentKey(c *web.Request) error {
 	if c.Caller.Key.Session {
@@ -37,9 +39,15 @@ func readCurrentKey(c *web.Request) error {
 func (v *ShownKey) Fields(s *field.Set) {
 	s.ID("id", &v.ID, field.Always).Says("Id of the key.", web.SampleID)
 	s.Text("name", &v.Name, record.MaxName).Says("Its name.", `"laptop"`)
-	s.Shown("scopes", field.Schema{Type: "array", Items: &field.Schema{Type: "string", Enum: ScopeNames}}, func(dst []byte) []byte { return field.AppendStrings(dst, v.Scopes) }).Says("What the key may be used for.", `["all"]`)
+	s.Shown("scopes", field.Schema{
+		Type: "array", Items: &field.Schema{Type: "string", Enum: ScopeNames},
+	}, func(dst []byte) []byte {
+		return field.AppendStrings(dst, v.Scopes)
+	}).Says("What the key may be used for.", `["all"]`)
 	s.Bool("disabled", &v.Disabled).Says("Whether it is turned off.", `false`)
-	s.Text("device", &v.Device, record.MaxName).Says("The client that got the key by the device flow; empty for other keys.", `""`)
+	s.Text("device", &v.Device, record.MaxName).Says(
+		"The client that got the key by the device flow; empty for other keys.", `""`,
+	)
 	s.Time("createdAt", &v.Created, field.Always).Says("When the key was created.", `"2026-01-02T03:04:05.678Z"`)
 	s.Time("expiresAt", &v.Expires).Says("When the key expires; null means never.", `null`)
 	s.Time("lastUsedAt", &v.LastUsed).Says("When the key was last used, to the minute.", `"2026-02-03T04:05:00.000Z"`)
@@ -57,7 +65,9 @@ type KeyForm struct {
 }
 
 func (f *KeyForm) Fields(s *field.Set) {
-	s.Name("name", &f.name, record.MaxName, field.Required, field.Filled).Says("A name to recognise the key by.", `"laptop"`)
+	s.Name("name", &f.name, record.MaxName, field.Required, field.Filled).Says(
+		"A name to recognise the key by.", `"laptop"`,
+	)
 	if f.Fresh {
 		s.Texts("scopes", &f.scopes, people.CleanScope, 5, 16, field.Filled).
 			Says("What the key may be used for: all, read, write, upload, admin. Default: all.", `["all"]`).Among(ScopeNames)

@@ -12,19 +12,26 @@ import (
 type Markdown struct{ text string }
 
 func (m *Markdown) Fields(s *field.Set) {
-	s.LongText("text", &m.text, record.MaxContent, field.Required).Says("The text, in Markdown.", `"Boats arrive **daily**."`)
+	s.LongText("text", &m.text, record.MaxContent, field.Required).Says(
+		"The text, in Markdown.", `"Boats arrive **daily**."`,
+	)
 }
 
 // HTML is a rendered text.
 type HTML struct{ html string }
 
 func (h *HTML) Fields(s *field.Set) {
-	s.LongText("html", &h.html, 0, field.ReadOnly).Says("The text as pages show it: without scripts, styles and addresses that a browser would fetch from other hosts.", `"<p>Boats arrive <strong>daily</strong>.</p>\n"`)
+	s.LongText("html", &h.html, 0, field.ReadOnly).Says(
+		"The text as pages show it: without scripts, styles and addresses that a browser would fetch from other hosts.",
+		`"<p>Boats arrive <strong>daily</strong>.</p>\n"`,
+	)
 }
 
 var RenderMarkdown = web.Operation{
 	Tag: "app", Summary: "Renders Markdown as the page of a note shows it. Nothing is stored.",
-	Body: web.BodyOf("Markdown"), Reply: web.Reply{Status: http.StatusOK, Doc: "The text as HTML.", Body: web.DataOf("HTML")}, Fails: []int{503}, Serve: renderMarkdown,
+	Body:  web.BodyOf("Markdown"),
+	Reply: web.Reply{Status: http.StatusOK, Doc: "The text as HTML.", Body: web.DataOf("HTML")},
+	Fails: []int{503}, Serve: renderMarkdown,
 }
 
 func renderMarkdown(c *web.Request) error {

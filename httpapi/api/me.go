@@ -29,10 +29,20 @@ type MeForm struct {
 
 func (f *MeForm) Fields(s *field.Set) {
 	s.Name("displayName", &f.name, record.MaxName).Says("Display name.", `"Ann"`)
-	field.MaybeChoice(s, "language", &f.language, people.Languages).Says("Language of pages and the app; null leaves it to the browser.", `"de"`)
-	field.MaybeChoice(s, "theme", &f.theme, people.Themes).Says("Brightness of the app; null follows the system.", `"dark"`)
-	field.MaybeChoice(s, "accent", &f.accent, people.Accents).Says("Colour of what can be pressed in the app; null is the usual one.", `"blue"`)
-	s.Secret("password", &f.password).Says("A new password of at least 8 characters. Repeats, rows such as 1234 or qwerty, the user name and the first part of the server's name count as one character each. Common passwords are refused.", `"correct horse battery"`)
+	field.MaybeChoice(s, "language", &f.language, people.Languages).Says(
+		"Language of pages and the app; null leaves it to the browser.", `"de"`,
+	)
+	field.MaybeChoice(s, "theme", &f.theme, people.Themes).Says(
+		"Brightness of the app; null follows the system.", `"dark"`,
+	)
+	field.MaybeChoice(s, "accent", &f.accent, people.Accents).Says(
+		"Colour of what can be pressed in the app; null is the usual one.", `"blue"`,
+	)
+	s.Secret("password", &f.password).Says(
+		"A new password of at least 8 characters. Repeats, rows such as 1234 or qwerty, the user name and the first part "+
+			"of the server's name count as one character each. Common passwords are refused.",
+		`"correct horse battery"`,
+	)
 	s.Secret("currentPassword", &f.current).Says("The current password; required with a new one.", `"open sesame"`)
 	f.revoke.Fields(s)
 }
@@ -42,7 +52,12 @@ type revoke []string
 
 func (f *revoke) Fields(s *field.Set) {
 	s.IDs("revoke", (*[]string)(f), maxRevoked).
-		Says("Only with a new password: ids of the account's API keys to revoke, including those of connected devices. If absent, the keys of all connected devices are revoked, except the key of this request, and no other keys. A new password always ends all other sessions of the account.", `[]`)
+		Says(
+			"Only with a new password: ids of the account's API keys to revoke, including those of connected devices. If "+
+				"absent, the keys of all connected devices are revoked, except the key of this request, and no other keys. A "+
+				"new password always ends all other sessions of the account.",
+			`[]`,
+		)
 }
 
 func (f revoke) check(in field.Object, p *field.Secret) error {
@@ -78,7 +93,9 @@ func readMe(c *web.Request) error {
 
 var EditMe = web.Operation{
 	Tag: "account", Summary: "Changes the caller's name, language or password.",
-	Body: web.BodyOf("MeEdit"), Reply: web.Reply{Status: 200, Doc: "The account.", Body: web.DataOf("User")}, Fails: []int{409, 429}, Serve: editMe,
+	Body:  web.BodyOf("MeEdit"),
+	Reply: web.Reply{Status: 200, Doc: "The account.", Body: web.DataOf("User")},
+	Fails: []int{409, 429}, Serve: editMe,
 }
 
 func editMe(c *web.Request) error {
@@ -103,7 +120,9 @@ func editMe(c *web.Request) error {
 		}); err != nil {
 			return err
 		}
-		right, err := session.CheckPassword(c, session.Guess{At: "user:" + c.Owner().String(), Hash: read, Password: form.current.Text})
+		right, err := session.CheckPassword(
+			c, session.Guess{At: "user:" + c.Owner().String(), Hash: read, Password: form.current.Text},
+		)
 		if err != nil {
 			return err
 		}
@@ -127,7 +146,9 @@ func editMe(c *web.Request) error {
 		u.DisplayName, u.Language, u.Theme, u.Accent = form.name, form.language, form.theme, form.accent
 		if form.password.Said {
 			if u.Password != read {
-				return &record.Error{Fault: record.Taken, Code: "password_changed", Text: "Another request has just changed the password."}
+				return &record.Error{
+					Fault: record.Taken, Code: "password_changed", Text: "Another request has just changed the password.",
+				}
 			}
 			u.Password = hash
 			if _, err := people.Revoke(tx, u.ID, "", form.revoke.names(c)); err != nil {

@@ -24,7 +24,9 @@ import (
 func CreateRecord(k *record.Kind) web.Operation {
 	return web.Operation{
 		Tag: k.Path, Summary: "Creates a " + k.Name + ".",
-		Body: web.BodyOf(web.Title(k.Name) + "Create"), Reply: web.Reply{Status: 201, Doc: "The record and its address.", Body: web.BodyOf(web.Title(k.Name) + "Created")},
+		Body: web.BodyOf(web.Title(k.Name) + "Create"), Reply: web.Reply{
+			Status: 201, Doc: "The record and its address.", Body: web.BodyOf(web.Title(k.Name) + "Created"),
+		},
 		Fails: []int{409}, Plain: web.BareAddress, Serve: createRecord(k),
 	}
 }
@@ -105,10 +107,14 @@ func borrow(c *web.Request, k *record.Kind, named string) func(*kv.Tx) (*record.
 	return func(tx *kv.Tx) (*record.Record, error) { return catalog.Borrow(tx, c.Owner(), k, named) }
 }
 
-var EditFile = web.EditOp("files", "Changes the record of a file.", "The record.", "File", editRecord(record.Files, "slug"), 404, 409).Conditional()
+var EditFile = web.EditOp(
+	"files", "Changes the record of a file.", "The record.", "File", editRecord(record.Files, "slug"), 404, 409,
+).Conditional()
 
 func EditRecord(k *record.Kind) web.Operation {
-	return web.EditOp(k.Path, "Changes a "+k.Name+".", "The record.", web.Title(k.Name), editRecord(k, "id"), 404, 409).Conditional()
+	return web.EditOp(
+		k.Path, "Changes a "+k.Name+".", "The record.", web.Title(k.Name), editRecord(k, "id"), 404, 409,
+	).Conditional()
 }
 
 func editRecord(k *record.Kind, arg string) func(*web.Request) error {
@@ -227,7 +233,9 @@ var ListUploads = web.Operation{
 func ListRecords(k *record.Kind) web.Operation {
 	return web.Operation{
 		Tag: k.Path, Summary: "Lists the caller's " + k.Name + "s.",
-		Args: listParams(k), Reply: web.Reply{Status: 200, Doc: "A page of records.", Body: web.ListOf(web.Title(k.Name))}, Serve: listRecords(k),
+		Args:  listParams(k),
+		Reply: web.Reply{Status: 200, Doc: "A page of records.", Body: web.ListOf(web.Title(k.Name))},
+		Serve: listRecords(k),
 	}
 }
 
@@ -294,7 +302,9 @@ func listArgs(q *catalog.Query, values url.Values) (tags []string, folder string
 	args := web.Arguments{Values: values}
 	page := args.Page(catalog.Sorts(q.Kind))
 	q.Limit, q.Offset, q.After, q.Sort = page.Limit, page.Offset, page.Cursor, page.Sort
-	q.Favorite, q.Public = cmp.Or(args.Flag("favorite"), args.Flag("isFavorite")), cmp.Or(args.Flag("public"), args.Flag("isPublic"))
+	q.Favorite, q.Public = cmp.Or(
+		args.Flag("favorite"), args.Flag("isFavorite"),
+	), cmp.Or(args.Flag("public"), args.Flag("isPublic"))
 	if t := args.Get("updatedSince"); t != "" {
 		since, err := time.Parse(time.RFC3339, t)
 		if err != nil {
@@ -390,27 +400,56 @@ func listParams(k *record.Kind) []web.Param {
 	flag := web.Object{"type": "boolean"}
 	all := append(web.PageParams(catalog.Sorts(k)),
 		web.Param{In: "query", Name: "q", Doc: "Text to look for.", Schema: text, Example: "beach"},
-		web.Param{In: "query", Name: "tag", Doc: "Name of a tag. Repeat it for several tags; all must match.", Schema: web.Object{"type": "array", "items": text}, Example: []string{"travel"}},
-		web.Param{In: "query", Name: "tags", Doc: "Names of tags, separated by commas; all must match.", Schema: text, Example: "travel,2024"},
-		web.Param{In: "query", Name: "favorite", Doc: "true for favourites only, false for all others.", Schema: flag, Example: true},
-		web.Param{In: "query", Name: "public", Doc: "true for public records only, false for all others.", Schema: flag, Example: true},
+		web.Param{
+			In: "query", Name: "tag", Doc: "Name of a tag. Repeat it for several tags; all must match.",
+			Schema: web.Object{"type": "array", "items": text}, Example: []string{"travel"},
+		},
+		web.Param{
+			In: "query", Name: "tags", Doc: "Names of tags, separated by commas; all must match.", Schema: text,
+			Example: "travel,2024",
+		},
+		web.Param{
+			In: "query", Name: "favorite", Doc: "true for favourites only, false for all others.", Schema: flag, Example: true,
+		},
+		web.Param{
+			In: "query", Name: "public", Doc: "true for public records only, false for all others.", Schema: flag, Example: true,
+		},
 		web.Param{In: "query", Name: "isFavorite", Doc: "As favorite.", Schema: flag, Example: true},
 		web.Param{In: "query", Name: "isPublic", Doc: "As public.", Schema: flag, Example: true},
-		web.Param{In: "query", Name: "updatedSince", Doc: "Only records that were changed at this time or later. Deleted ones are in the trash.", Schema: web.Object{"type": "string", "format": "date-time"}, Example: "2026-01-02T03:04:05Z"},
-		web.Param{In: "query", Name: "brief", Doc: "Cuts contents, ingredients and instructions to 300 characters.", Schema: flag, Example: false},
+		web.Param{
+			In: "query", Name: "updatedSince",
+			Doc:    "Only records that were changed at this time or later. Deleted ones are in the trash.",
+			Schema: web.Object{"type": "string", "format": "date-time"}, Example: "2026-01-02T03:04:05Z",
+		},
+		web.Param{
+			In: "query", Name: "brief", Doc: "Cuts contents, ingredients and instructions to 300 characters.", Schema: flag,
+			Example: false,
+		},
 	)
 	if k == record.Files {
 		all = append(all,
-			web.Param{In: "query", Name: "folder", Doc: "Id or name of a folder, or unfiled.", Schema: text, Example: "Holidays"},
+			web.Param{
+				In: "query", Name: "folder", Doc: "Id or name of a folder, or unfiled.", Schema: text, Example: "Holidays",
+			},
 			web.Param{In: "query", Name: "type", Doc: "Kind of file.", Schema: web.Ref("FileType"), Example: "image"})
 	}
 	if k == record.Games {
-		all = append(all, web.Param{In: "query", Name: "status", Doc: "State of the game.", Schema: web.Ref("GameStatus"), Example: "playing"})
+		all = append(
+			all,
+			web.Param{In: "query", Name: "status", Doc: "State of the game.", Schema: web.Ref("GameStatus"), Example: "playing"},
+		)
 	}
 	if k == record.Bookmarks {
 		all = append(all,
-			web.Param{In: "query", Name: "url", Doc: "Bookmarks of the page at this address. A fragment, tracking parameters and a final slash do not count.", Schema: web.Object{"type": "string", "format": "uri"}, Example: "https://go.dev/"},
-			web.Param{In: "query", Name: "unreachable", Doc: "true for bookmarks whose page cannot be reached, false for all others.", Schema: flag, Example: true})
+			web.Param{
+				In: "query", Name: "url",
+				Doc:    "Bookmarks of the page at this address. A fragment, tracking parameters and a final slash do not count.",
+				Schema: web.Object{"type": "string", "format": "uri"}, Example: "https://go.dev/",
+			},
+			web.Param{
+				In: "query", Name: "unreachable", Doc: "true for bookmarks whose page cannot be reached, false for all others.",
+				Schema: flag, Example: true,
+			})
 	}
 	return all
 }

@@ -21,10 +21,13 @@ func (f *ResetUserForm) Fields(s *field.Set) {
 }
 
 var ResetUser = web.Operation{
-	Tag: "admin", Summary: "Makes an account's password unusable, ends its sessions and connected devices, removes its one-time codes, recovery codes, passkeys and links, " +
-		"and makes a link with which its user sets a new password. Nothing signs in before the link is used. API keys stay unless revokeKeys is set.",
+	Tag: "admin", Summary: "Makes an account's password unusable, ends its sessions and connected devices, removes its " +
+		"one-time codes, recovery codes, passkeys and links, " +
+		"and makes a link with which its user sets a new password. Nothing signs in before the link is used. API keys " +
+		"stay unless revokeKeys is set.",
 	Body:  &web.Content{Media: web.JSONType, Name: "ResetCreate", Optional: true},
-	Reply: web.Reply{Status: 200, Doc: "The link. It works once, for 24 hours.", Body: web.BodyOf("Reset")}, Fails: []int{404}, Serve: resetUser,
+	Reply: web.Reply{Status: 200, Doc: "The link. It works once, for 24 hours.", Body: web.BodyOf("Reset")},
+	Fails: []int{404}, Serve: resetUser,
 }
 
 func resetUser(c *web.Request) error {
@@ -63,10 +66,15 @@ var ReadReset = web.PageOp(readReset, 404)
 
 func readReset(c *web.Request) error {
 	var u *people.User
-	if err := c.Site.Store.View(func(tx *kv.Tx) (err error) { u, err = people.ResetOf(tx, c.Arg("token")); return err }); err != nil {
+	if err := c.Site.Store.View(func(tx *kv.Tx) (err error) {
+		u, err = people.ResetOf(tx, c.Arg("token"))
+		return err
+	}); err != nil {
 		return err
 	}
-	return c.RespondPage(http.StatusOK, embed.ClaimPage{Reset: true, Base: c.Site.Prefix(), UserName: u.Name, Shortest: people.MinPassword})
+	return c.RespondPage(
+		http.StatusOK, embed.ClaimPage{Reset: true, Base: c.Site.Prefix(), UserName: u.Name, Shortest: people.MinPassword},
+	)
 }
 
 var Reset = web.FormOp(303, reset, 400, 403, 404, 413, 415, 422, 503)
@@ -81,7 +89,10 @@ func reset(c *web.Request) error {
 		return err
 	}
 	var u *people.User
-	if err := c.Site.Store.View(func(tx *kv.Tx) (err error) { u, err = people.ResetOf(tx, c.Arg("token")); return err }); err != nil {
+	if err := c.Site.Store.View(func(tx *kv.Tx) (err error) {
+		u, err = people.ResetOf(tx, c.Arg("token"))
+		return err
+	}); err != nil {
 		return err
 	}
 	form, mismatch := new(resetForm), error(nil)
@@ -93,7 +104,10 @@ func reset(c *web.Request) error {
 	if e, ok := errors.AsType[*record.Error](err); ok && e.Fault == record.Invalid {
 		return c.RespondPage(http.StatusUnprocessableEntity, embed.ClaimPage{
 			Reset: true, Base: c.Site.Prefix(), UserName: u.Name, Shortest: people.MinPassword,
-			Errors: embed.ClaimErrors{Password: claimProblem(c, "claim.passwordProblem", e.Fields["password"]), Repeat: claimProblem(c, "claim.repeatProblem", e.Fields["repeat"])},
+			Errors: embed.ClaimErrors{
+				Password: claimProblem(c, "claim.passwordProblem", e.Fields["password"]),
+				Repeat:   claimProblem(c, "claim.repeatProblem", e.Fields["repeat"]),
+			},
 		})
 	}
 	if err != nil {
@@ -110,7 +124,9 @@ func reset(c *web.Request) error {
 		u.Password = hash
 		// Somebody else who knew the old password may have added a second step meanwhile.
 		return errors.Join(people.SaveUser(tx, u), people.ClearLogin(tx, u.ID, ""),
-			people.Note(tx, people.Activity{Owner: u.ID, Event: people.AccountChanged, Name: u.Name, Changes: []string{"password"}}))
+			people.Note(
+				tx, people.Activity{Owner: u.ID, Event: people.AccountChanged, Name: u.Name, Changes: []string{"password"}},
+			))
 	}); err != nil {
 		return err
 	}

@@ -165,11 +165,25 @@ func list(c *web.Request, tx *kv.Tx, q catalog.Query, text *search.Query, look I
 func searchParams() []web.Param {
 	text := web.Object{"type": "string"}
 	return []web.Param{
-		{In: "query", Name: "q", Doc: "Words or their beginnings, \"words in a row\", tag:x, kind:note, is:public, is:private, is:favorite. A minus before any of these excludes it.", Schema: web.Object{"type": "string", "maxLength": search.MaxText}, Example: "summer tag:travel"},
+		{
+			In: "query", Name: "q",
+			Doc: "Words or their beginnings, \"words in a row\", tag:x, kind:note, is:public, is:private, is:favorite. A " +
+				"minus before any of these excludes it.",
+			Schema: web.Object{"type": "string", "maxLength": search.MaxText}, Example: "summer tag:travel",
+		},
 		{In: "query", Name: "kind", Doc: "Only this kind, by its name or that of its list.", Schema: text, Example: "note"},
-		{In: "query", Name: "tag", Doc: "Name of a tag. Repeat it for several tags; all must match.", Schema: web.Object{"type": "array", "items": text}, Example: []string{"travel"}},
-		{In: "query", Name: "tags", Doc: "Names of tags, separated by commas; all must match.", Schema: text, Example: "travel,2024"},
-		{In: "query", Name: "limit", Doc: "Maximum number of results on a page.", Schema: web.Object{"type": "integer", "minimum": 1, "maximum": web.MaxPage, "default": web.DefaultPage}, Example: 20},
+		{
+			In: "query", Name: "tag", Doc: "Name of a tag. Repeat it for several tags; all must match.",
+			Schema: web.Object{"type": "array", "items": text}, Example: []string{"travel"},
+		},
+		{
+			In: "query", Name: "tags", Doc: "Names of tags, separated by commas; all must match.", Schema: text,
+			Example: "travel,2024",
+		},
+		{
+			In: "query", Name: "limit", Doc: "Maximum number of results on a page.",
+			Schema: web.Object{"type": "integer", "minimum": 1, "maximum": web.MaxPage, "default": web.DefaultPage}, Example: 20,
+		},
 		{In: "query", Name: "cursor", Doc: "nextCursor of the previous page.", Schema: text, Example: "AQ"},
 	}
 }
@@ -200,16 +214,24 @@ func (v *Result) Fields(s *field.Set) {
 		Says("Address for others.", `"https://kist.example.org/v/summer-24"`)
 	s.Bool("isPublic", &v.Public, field.ReadOnly).Says("Whether others can see it.", `true`)
 	s.Bool("isFavorite", &v.Favorite, field.ReadOnly).Says("Whether it is a favourite.", `false`)
-	s.Time("createdAt", &v.Created, field.ReadOnly, field.Always).Says("When it was created.", `"2026-01-02T03:04:05.678Z"`)
-	s.Time("updatedAt", &v.Updated, field.ReadOnly, field.Always).Says("When its owner last changed it.", `"2026-01-02T03:04:05.678Z"`)
-	s.Shown("record", field.Schema{Type: "object", Free: true}, func(dst []byte) []byte { return append(dst, v.whole...) }).
+	s.Time("createdAt", &v.Created, field.ReadOnly, field.Always).Says(
+		"When it was created.", `"2026-01-02T03:04:05.678Z"`,
+	)
+	s.Time("updatedAt", &v.Updated, field.ReadOnly, field.Always).Says(
+		"When its owner last changed it.", `"2026-01-02T03:04:05.678Z"`,
+	)
+	s.Shown("record", field.Schema{Type: "object", Free: true}, func(dst []byte) []byte {
+		return append(dst, v.whole...)
+	}).
 		Says("The record as in the list of its kind with brief=true.", `{"id":"01890a5d-ac96-774b-bcce-b302099a8057"}`)
 }
 
 // The schemas of a result's members, made once because every found record needs them.
 var (
-	schemaOfKind      = field.Schema{Type: "string", Enum: web.KindNames()}
-	schemaOfMarks     = field.Schema{Type: "array", Items: &field.Schema{Type: "array", Items: &field.Schema{Type: "integer"}}}
+	schemaOfKind  = field.Schema{Type: "string", Enum: web.KindNames()}
+	schemaOfMarks = field.Schema{
+		Type: "array", Items: &field.Schema{Type: "array", Items: &field.Schema{Type: "integer"}},
+	}
 	schemaOfHighlight = field.ObjectOf(&highlight{new(search.Highlight)})
 	schemaOfNames     = field.Schema{Type: "array", Items: &field.Schema{Type: "string"}}
 )
@@ -218,19 +240,29 @@ var (
 type highlight struct{ *search.Highlight }
 
 func (h *highlight) Fields(s *field.Set) {
-	s.Shown("title", schemaOfMarks, func(dst []byte) []byte { return appendMarks(dst, h.TitleMarks) }).Says("Ranges in the title.", `[[0,6]]`)
+	s.Shown("title", schemaOfMarks, func(dst []byte) []byte {
+		return appendMarks(dst, h.TitleMarks)
+	}).Says("Ranges in the title.", `[[0,6]]`)
 	s.LongText("text", &h.Text, record.MaxContent, field.ReadOnly).Says("An excerpt of the rest.", `"A summer by the sea"`)
-	s.Shown("ranges", schemaOfMarks, func(dst []byte) []byte { return appendMarks(dst, h.TextMarks) }).Says("Ranges in the text.", `[[2,8]]`)
+	s.Shown("ranges", schemaOfMarks, func(dst []byte) []byte {
+		return appendMarks(dst, h.TextMarks)
+	}).Says("Ranges in the text.", `[[2,8]]`)
 }
 
 func appendMarks(dst []byte, marks []search.Range) []byte {
-	return field.AppendList(dst, marks, func(dst []byte, m search.Range) []byte { return fmt.Appendf(dst, "[%d,%d]", m[0], m[1]) })
+	return field.AppendList(dst, marks, func(dst []byte, m search.Range) []byte {
+		return fmt.Appendf(dst, "[%d,%d]", m[0], m[1])
+	})
 }
 
 var Search = web.Operation{
 	Tag: "search", Summary: "Searches records of all kinds. The best matches come first, and the newest among equals.",
-	Args:  searchParams(),
-	Reply: web.Reply{Status: 200, Doc: "A page of results. incomplete means that the index is being built and not all records could be read.", Body: web.ListOf("SearchResult")},
+	Args: searchParams(),
+	Reply: web.Reply{
+		Status: 200,
+		Doc:    "A page of results. incomplete means that the index is being built and not all records could be read.",
+		Body:   web.ListOf("SearchResult"),
+	},
 	Serve: searchAll,
 }
 
@@ -323,7 +355,9 @@ func searchAll(c *web.Request) error {
 }
 
 // searchHits searches the index, or reads records for a limited time.
-func searchHits(c *web.Request, tx *kv.Tx, f *search.Finder, kind *record.Kind, look IndexLookup) (*search.Hits, bool, error) {
+func searchHits(
+	c *web.Request, tx *kv.Tx, f *search.Finder, kind *record.Kind, look IndexLookup,
+) (*search.Hits, bool, error) {
 	hits, err := look(f)
 	if !errors.Is(err, search.ErrUnusable) {
 		return hits, true, err
@@ -377,7 +411,8 @@ func searchPrint(text string, kind *record.Kind, tags []string) []byte {
 	if kind != nil {
 		name = kind.Name
 	}
-	_, _ = io.WriteString(h, "search\x00"+strings.TrimSpace(text)+"\x00"+name+"\x00"+strings.Join(tags, "\x00")) // cannot fail
+	// cannot fail
+	_, _ = io.WriteString(h, "search\x00"+strings.TrimSpace(text)+"\x00"+name+"\x00"+strings.Join(tags, "\x00"))
 	return h.Sum([]byte{web.CursorVersion})
 }
 

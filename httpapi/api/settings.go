@@ -23,7 +23,9 @@ func readSettings(c *web.Request) error {
 	return c.RespondData(http.StatusOK, &set)
 }
 
-var EditSettings = web.EditOp("admin", "Changes the settings of the instance.", "The settings.", "Settings", editSettings)
+var EditSettings = web.EditOp(
+	"admin", "Changes the settings of the instance.", "The settings.", "Settings", editSettings,
+)
 
 func editSettings(c *web.Request) error {
 	in, err := c.DecodePatch(new(people.Settings))
@@ -47,7 +49,10 @@ func editSettings(c *web.Request) error {
 		if len(names) == 0 {
 			return nil
 		}
-		return errors.Join(people.SetSettings(tx, set), people.Note(tx, people.Activity{Event: people.SettingsChanged, By: c.Caller.User.Name, Changes: names}))
+		return errors.Join(
+			people.SetSettings(tx, set),
+			people.Note(tx, people.Activity{Event: people.SettingsChanged, By: c.Caller.User.Name, Changes: names}),
+		)
 	}); err != nil {
 		return err
 	}

@@ -52,16 +52,34 @@ func (f *setupFile) Fields(s *field.Set) {
 type setupStep struct{ Text, Copy string }
 
 func (t *setupStep) Fields(s *field.Set) {
-	s.LongText("text", &t.Text, record.MaxDescription).Says("What to do, as a sentence.", `"Open each file with a double click."`)
+	s.LongText("text", &t.Text, record.MaxDescription).Says(
+		"What to do, as a sentence.", `"Open each file with a double click."`,
+	)
 	s.LongText("copy", &t.Copy, record.MaxDescription).Says("What to copy for it; may be empty.", `""`)
 }
 
 // Setups lists the programs.
 var Setups = []*setup{
-	{"sharex", "ShareX", "Screenshots, files, text and short links from Windows.", []people.Scope{people.ScopeWrite}, sharex},
-	{"flameshot", "Flameshot", "Screenshots from Linux: a script to bind to a keyboard shortcut.", []people.Scope{people.ScopeUpload}, flameshot},
-	{"shell", "Shell script", "Files, or the output of a command, from a terminal.", []people.Scope{people.ScopeUpload}, shell},
-	{"shortcut", "Apple Shortcut", "Photos and files from the share sheet of an iPhone, iPad or Mac.", []people.Scope{people.ScopeUpload}, shortcut},
+	{
+		"sharex", "ShareX", "Screenshots, files, text and short links from Windows.",
+		[]people.Scope{people.ScopeWrite},
+		sharex,
+	},
+	{
+		"flameshot", "Flameshot", "Screenshots from Linux: a script to bind to a keyboard shortcut.",
+		[]people.Scope{people.ScopeUpload},
+		flameshot,
+	},
+	{
+		"shell", "Shell script", "Files, or the output of a command, from a terminal.",
+		[]people.Scope{people.ScopeUpload},
+		shell,
+	},
+	{
+		"shortcut", "Apple Shortcut", "Photos and files from the share sheet of an iPhone, iPad or Mac.",
+		[]people.Scope{people.ScopeUpload},
+		shortcut,
+	},
 	{"bookmarklet", "Bookmarklet", "The page that is open, from the bookmarks bar of any browser.", nil, bookmarklet},
 }
 
@@ -80,8 +98,14 @@ type ShownSetup struct{ setup }
 func (v *ShownSetup) Fields(s *field.Set) {
 	s.Text("program", &v.Program, record.MaxName).Says("Name of the program in requests.", `"sharex"`)
 	s.Text("name", &v.Name, record.MaxName).Says("Its name.", `"ShareX"`)
-	s.Text("description", &v.does, record.MaxDescription).Says("What it sends, and from where.", `"Screenshots, files, text and short links from Windows."`)
-	s.Shown("scopes", field.Schema{Type: "array", Items: &field.Schema{Type: "string", Enum: ScopeNames}}, func(dst []byte) []byte { return field.AppendStrings(dst, v.Scopes) }).
+	s.Text("description", &v.does, record.MaxDescription).Says(
+		"What it sends, and from where.", `"Screenshots, files, text and short links from Windows."`,
+	)
+	s.Shown("scopes", field.Schema{
+		Type: "array", Items: &field.Schema{Type: "string", Enum: ScopeNames},
+	}, func(dst []byte) []byte {
+		return field.AppendStrings(dst, v.Scopes)
+	}).
 		Says("The scopes of its API key; empty if it needs none.", `["write"]`)
 }
 
@@ -117,7 +141,10 @@ func (v *MadeSetup) Fields(s *field.Set) {
 	s.Shown("files", arrayAs(new(setupFile)), func(dst []byte) []byte {
 		return field.AppendList(dst, v.files, func(dst []byte, f setupFile) []byte { return field.AppendJSON(dst, &f) })
 	}).
-		Says("Files to save. They may contain the secret of the key.", `[{"name":"kist-files.sxcu","mediaType":"application/json","content":"{…}"}]`)
+		Says(
+			"Files to save. They may contain the secret of the key.",
+			`[{"name":"kist-files.sxcu","mediaType":"application/json","content":"{…}"}]`,
+		)
 	s.Shown("steps", arrayAs(new(setupStep)), func(dst []byte) []byte {
 		return field.AppendList(dst, v.steps, func(dst []byte, s setupStep) []byte { return field.AppendJSON(dst, &s) })
 	}).
@@ -146,9 +173,12 @@ func listSetups(c *web.Request) error {
 }
 
 var CreateSetup = web.Operation{
-	Tag: "account", Summary: "Sets up a program: creates its API key and returns the necessary files and steps. The secret of the key is shown only once.",
-	Body: web.BodyOf("SetupCreate"), Reply: web.Reply{Status: 201, Doc: "The key, files and steps.", Body: web.DataOf("SetupMade")}, Fails: []int{409},
-	Once: web.MadeKey, Serve: createSetup,
+	Tag: "account", Summary: "Sets up a program: creates its API key and returns the necessary files and steps. The " +
+		"secret of the key is shown only once.",
+	Body:  web.BodyOf("SetupCreate"),
+	Reply: web.Reply{Status: 201, Doc: "The key, files and steps.", Body: web.DataOf("SetupMade")},
+	Fails: []int{409},
+	Once:  web.MadeKey, Serve: createSetup,
 }
 
 func createSetup(c *web.Request) error {
@@ -184,7 +214,10 @@ func audience(public bool) setupStep {
 	if public {
 		return setupStep{Text: "Anyone with the link to something that it sent can see it."}
 	}
-	return setupStep{Text: "Everything that it sends is private. Only you can open the links, in a browser that is signed in, until you make the item public."}
+	return setupStep{
+		Text: "Everything that it sends is private. Only you can open the links, in a browser that is signed in, until " +
+			"you make the item public.",
+	}
 }
 
 // CustomUploader is a custom uploader of ShareX (getsharex.com/docs/custom-uploader).
@@ -238,7 +271,9 @@ func sharex(to setupTarget) (setupResult, error) {
 	out.steps = []setupStep{
 		{Text: "Save the files: one is for screenshots and files, one for text, one for short links."},
 		{Text: "Open each file with a double click. ShareX asks whether to make it the default. Answer yes."},
-		{Text: "To delete something that it sent, open its deletion URL from the history of ShareX, and press the button there."},
+		{
+			Text: "To delete something that it sent, open its deletion URL from the history of ShareX, and press the button there.",
+		},
 		audience(to.public),
 	}
 	return out, nil
@@ -247,17 +282,36 @@ func sharex(to setupTarget) (setupResult, error) {
 const scriptMedia = "application/x-sh"
 
 func shell(to setupTarget) (setupResult, error) {
-	return setupResult{[]setupFile{{"kist-upload", scriptMedia, embed.ShellScript(to.base, to.key, to.public)}}, []setupStep{
-		{Text: "Save the file to a folder on your PATH, such as ~/.local/bin, and make sure that only you can read and run it, because it contains the key.", Copy: "chmod 700 ~/.local/bin/kist-upload"},
-		{Text: "Run it with the names of files, or pipe the output of a command into it. It prints the links and copies them to the clipboard.", Copy: "kist-upload photo.jpg"},
+	return setupResult{[]setupFile{
+		{"kist-upload", scriptMedia, embed.ShellScript(to.base, to.key, to.public)},
+	}, []setupStep{
+		{
+			Text: "Save the file to a folder on your PATH, such as ~/.local/bin, and make sure that only you can read and " +
+				"run it, because it contains the key.",
+			Copy: "chmod 700 ~/.local/bin/kist-upload",
+		},
+		{
+			Text: "Run it with the names of files, or pipe the output of a command into it. It prints the links and copies " +
+				"them to the clipboard.",
+			Copy: "kist-upload photo.jpg",
+		},
 		audience(to.public),
 	}}, nil
 }
 
 func flameshot(to setupTarget) (setupResult, error) {
-	return setupResult{[]setupFile{{"kist-screenshot", scriptMedia, embed.FlameshotScript(to.base, to.key, to.public)}}, []setupStep{
-		{Text: "Save the file to a folder on your PATH, such as ~/.local/bin, and make sure that only you can read and run it, because it contains the key.", Copy: "chmod 700 ~/.local/bin/kist-screenshot"},
-		{Text: "In your desktop's settings, assign the command to a key. The link to each screenshot is copied to the clipboard.", Copy: "kist-screenshot"},
+	return setupResult{[]setupFile{
+		{"kist-screenshot", scriptMedia, embed.FlameshotScript(to.base, to.key, to.public)},
+	}, []setupStep{
+		{
+			Text: "Save the file to a folder on your PATH, such as ~/.local/bin, and make sure that only you can read and " +
+				"run it, because it contains the key.",
+			Copy: "chmod 700 ~/.local/bin/kist-screenshot",
+		},
+		{
+			Text: "In your desktop's settings, assign the command to a key. The link to each screenshot is copied to the clipboard.",
+			Copy: "kist-screenshot",
+		},
 		audience(to.public),
 	}}, nil
 }
@@ -265,16 +319,28 @@ func flameshot(to setupTarget) (setupResult, error) {
 func shortcut(to setupTarget) (setupResult, error) {
 	public := strconv.FormatBool(to.public)
 	var steps []setupStep
-	if base, err := url.Parse(to.base); err == nil && (base.Hostname() == "localhost" || net.ParseIP(base.Hostname()).IsLoopback()) {
-		steps = append(steps, setupStep{Text: "A phone cannot reach this server, because this URL leads only to the machine that it runs on. Start the server with --base-url and a URL that the phone can reach, then set this up again.", Copy: to.base})
+	if base, err := url.Parse(to.base); err == nil && isHere(base.Hostname()) {
+		steps = append(
+			steps,
+			setupStep{
+				Text: "A phone cannot reach this server, because this URL leads only to the machine that it runs on. Start the " +
+					"server with --base-url and a URL that the phone can reach, then set this up again.",
+				Copy: to.base,
+			},
+		)
 	}
 	return setupResult{nil, append(steps, []setupStep{
-		{Text: "In Shortcuts, create a new shortcut. In its details, turn on “Show in Share Sheet” and let it receive images, media and files."},
+		{
+			Text: "In Shortcuts, create a new shortcut. In its details, turn on “Show in Share Sheet” and let it receive " +
+				"images, media and files.",
+		},
 		{Text: "Add the action “Get Contents of URL” with this URL.", Copy: to.base + web.APIPath + "upload"},
 		{Text: "Expand the action and choose the method POST."},
 		{Text: "Add a header x-api-key with this value.", Copy: to.key},
 		{Text: "Add a header Accept with this value, so that the answer is only the link.", Copy: web.TextMedia},
-		{Text: "Choose Form as the request body. Add a field of the type File with the key file and the value Shortcut Input."},
+		{
+			Text: "Choose Form as the request body. Add a field of the type File with the key file and the value Shortcut Input.",
+		},
 		{Text: "Add a field of the type Text with the key isPublic and this value.", Copy: public},
 		{Text: "Add the action “Copy to Clipboard” for the contents of the URL. Now share a photo and choose the shortcut."},
 		audience(to.public),
@@ -292,9 +358,20 @@ func bookmarklet(to setupTarget) (setupResult, error) {
 	code := `void(()=>{let d=String(getSelection()).slice(0,2000),u;` +
 		`do{u=` + string(at) + `+new URLSearchParams({url:location.href,title:document.title.slice(0,200),description:d});d=d.slice(0,d.length*.8)}while(u.length>4000&&d);` +
 		`open(u,'_blank','noopener')})()`
-	return setupResult{[]setupFile{{"kist-bookmarklet.txt", web.TextMedia, "javascript:" + url.PathEscape(code) + "\n"}}, []setupStep{
-		{Text: "Drag the link to the bookmarks bar, or create a bookmark with this URL.", Copy: "javascript:" + url.PathEscape(code)},
-		{Text: "On a page that you want to save, select some text if you like, then click the bookmark. A form with a new bookmark opens. Save it."},
+	return setupResult{[]setupFile{
+		{"kist-bookmarklet.txt", web.TextMedia, "javascript:" + url.PathEscape(code) + "\n"},
+	}, []setupStep{
+		{
+			Text: "Drag the link to the bookmarks bar, or create a bookmark with this URL.",
+			Copy: "javascript:" + url.PathEscape(code),
+		},
+		{
+			Text: "On a page that you want to save, select some text if you like, then click the bookmark. A form with a new " +
+				"bookmark opens. Save it.",
+		},
 		{Text: "It contains no key, so it works only in a browser that is signed in here."},
 	}}, nil
 }
+
+// isHere reports whether the host is the machine itself, for whoever reads its name.
+func isHere(host string) bool { return host == "localhost" || net.ParseIP(host).IsLoopback() }

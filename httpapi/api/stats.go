@@ -27,7 +27,9 @@ type Stats struct {
 func (v *Stats) Fields(s *field.Set) {
 	s.Number("users", &v.Users, 0, 1<<53).Says("Number of accounts.", `3`)
 	s.Number("bytes", &v.Bytes, 0, 1<<53).Says("Bytes of all files, counted for each record.", `48213`)
-	s.Shown("counts", field.Schema{Type: "object", Free: true, Items: &field.Schema{Type: "integer"}}, func(dst []byte) []byte {
+	s.Shown("counts", field.Schema{
+		Type: "object", Free: true, Items: &field.Schema{Type: "integer"},
+	}, func(dst []byte) []byte {
 		return web.AppendCounts(dst, v.Counts)
 	}).Says("Number of records, by kind.", `{"file":3,"note":1}`)
 	s.Number("trashed", &v.Trashed, 0, 1<<53).Says("Number of records in the trash.", `5`)
@@ -46,11 +48,15 @@ func (v *indexState) Fields(s *field.Set) {
 		return field.AppendString(dst, string(v.Phase))
 	}).Says("ready, or why searches read the records instead.", `"ready"`)
 	s.Number("documents", &v.Documents, 0, 1<<53).Says("Records indexed since the server started.", `4`)
-	s.Number("behind", &behind, 0, 1<<53).Says("Changes that are not in the index yet. Searches find them nevertheless.", `0`)
+	s.Number("behind", &behind, 0, 1<<53).Says(
+		"Changes that are not in the index yet. Searches find them nevertheless.", `0`,
+	)
 	s.LongText("problem", &v.Problem, record.MaxContent).Says("The problem, if there is one.", `""`)
 }
 
-var ReadStats = web.ReadOp("admin", "Counts accounts, records and bytes of the instance.", "The figures.", "Stats", readStats)
+var ReadStats = web.ReadOp(
+	"admin", "Counts accounts, records and bytes of the instance.", "The figures.", "Stats", readStats,
+)
 
 func readStats(c *web.Request) error {
 	v, err := CollectStats(c.Site)

@@ -85,7 +85,9 @@ func createTag(c *web.Request) error {
 	if err := c.DecodeNew(form); err != nil {
 		return err
 	}
-	return tags.Create(c, func(tx *kv.Tx) (*record.Tag, error) { return catalog.AddTag(tx, c.Owner(), form.Name, form.Color) })
+	return tags.Create(c, func(tx *kv.Tx) (*record.Tag, error) {
+		return catalog.AddTag(tx, c.Owner(), form.Name, form.Color)
+	})
 }
 
 var EditTag = web.EditOp("tags", "Renames or recolours a tag.", "The tag.", "Tag", editTag, 404, 409)
@@ -110,7 +112,9 @@ func (f *MergeForm) Fields(s *field.Set) {
 
 var MergeTag = web.Operation{
 	Tag: "tags", Summary: "Replaces this tag by another one.",
-	Body: web.BodyOf("TagMerge"), Reply: web.Reply{Status: 200, Doc: "The other tag.", Body: web.DataOf("Tag")}, Fails: []int{404}, Serve: mergeTag,
+	Body:  web.BodyOf("TagMerge"),
+	Reply: web.Reply{Status: 200, Doc: "The other tag.", Body: web.DataOf("Tag")},
+	Fails: []int{404}, Serve: mergeTag,
 }
 
 func mergeTag(c *web.Request) error {

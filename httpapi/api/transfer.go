@@ -33,26 +33,41 @@ type ShownImport struct {
 
 func (v *ShownImport) Fields(s *field.Set) {
 	count := func(name, doc, example string, n *int) {
-		s.Shown(name, field.Schema{Type: "integer"}, func(dst []byte) []byte { return strconv.AppendInt(dst, int64(*n), 10) }).Says(doc, example)
+		s.Shown(name, field.Schema{Type: "integer"}, func(dst []byte) []byte {
+			return strconv.AppendInt(dst, int64(*n), 10)
+		}).Says(doc, example)
 	}
 	s.ID("id", &v.ID, field.Always).Says("Id of the import.", web.SampleID)
 	s.Text("name", &v.Name, record.MaxFileName).Says("Name of the file.", `"bookmarks.html"`)
 	s.Text("format", &v.Moved.Format, 32).Says("Its format.", `"netscape"`)
 	s.Bool("dryRun", &v.Moved.DryRun).Says("Whether this is a dry run, which imports nothing.", `false`)
 	field.Choice(s, "state", &v.State, transfer.ImportStates).
-		Says("State of the import. It is stopped by its owner, or when the server stops. Items that were imported before that stay, and the same file may be imported again.", `"done"`)
+		Says(
+			"State of the import. It is stopped by its owner, or when the server stops. Items that were imported before that "+
+				"stay, and the same file may be imported again.",
+			`"done"`,
+		)
 	s.Number("progress", &v.Progress, 0, 100).Says("Part of the file that was read, in per cent.", `100`)
 	count("entries", "Entries read.", `120`, &v.Moved.Entries)
-	s.Shown("made", field.Schema{Type: "object", Free: true, Items: &field.Schema{Type: "integer"}}, func(dst []byte) []byte {
+	s.Shown("made", field.Schema{
+		Type: "object", Free: true, Items: &field.Schema{Type: "integer"},
+	}, func(dst []byte) []byte {
 		return web.AppendNumbers(dst, web.SortedKeys(v.Moved.Made), v.Moved.Made)
-	}).Says("Number of created items of each kind, tags and folders; for a dry run, what would be created.", `{"bookmark":117}`)
+	}).Says(
+		"Number of created items of each kind, tags and folders; for a dry run, what would be created.", `{"bookmark":117}`,
+	)
 	count("there", "Entries that already existed. Without update they were not changed.", `1`, &v.Moved.There)
-	count("updated", "Number of existing entries that were filled in, or would be without the dry run.", `0`, &v.Moved.Updated)
+	count(
+		"updated", "Number of existing entries that were filled in, or would be without the dry run.", `0`, &v.Moved.Updated,
+	)
 	count("refused", "Entries that could not be imported.", `2`, &v.Moved.Refused)
 	remark := field.ObjectOf(new(shownRemark))
 	s.Shown("remarks", field.Schema{Type: "array", Items: &remark}, func(dst []byte) []byte {
-		return field.AppendList(dst, v.Moved.Remarks, func(dst []byte, r transfer.Remark) []byte { return field.AppendJSON(dst, &shownRemark{r}) })
-	}).Says("A row for each entry that was refused or filled in, for data of other entries that could not be imported, and for each column or member that was not read; at most 5000 rows. Lists of imports leave them out.",
+		return field.AppendList(dst, v.Moved.Remarks, func(dst []byte, r transfer.Remark) []byte {
+			return field.AppendJSON(dst, &shownRemark{r})
+		})
+	}).Says("A row for each entry that was refused or filled in, for data of other entries that could not be imported, "+
+		"and for each column or member that was not read; at most 5000 rows. Lists of imports leave them out.",
 		`[{"at":"line 12","name":"A bookmarklet","refused":true,"text":"The URL must be an absolute http or https address."}]`)
 	count("moreRemarks", "Number of further rows.", `0`, &v.Moved.More)
 	s.Text("error", &v.Problem, 1000).Says("Why the import failed or was stopped; otherwise empty.", `""`)
@@ -67,7 +82,9 @@ func (v *shownRemark) Fields(s *field.Set) {
 	s.Text("at", &v.At, record.MaxName).Says("Place of the entry in the file.", `"line 12"`)
 	s.Text("name", &v.Name, record.MaxName).Says("Name of the entry for people.", `"A bookmarklet"`)
 	s.Bool("refused", &v.Refused).Says("Whether the entry was skipped.", `true`)
-	s.Text("text", &v.Text, record.MaxName).Says("Why it was skipped, or which data could not be imported.", `"The URL must be an absolute http or https address."`)
+	s.Text("text", &v.Text, record.MaxName).Says(
+		"Why it was skipped, or which data could not be imported.", `"The URL must be an absolute http or https address."`,
+	)
 }
 
 // ImportForm has the options of an import.
@@ -77,13 +94,18 @@ type ImportForm struct {
 }
 
 func (f *ImportForm) Fields(s *field.Set) {
-	field.MaybeChoice(s, "format", &f.format, format.Formats).Says("The format. If absent, it is detected from the content.", `"netscape"`)
+	field.MaybeChoice(s, "format", &f.format, format.Formats).Says(
+		"The format. If absent, it is detected from the content.", `"netscape"`,
+	)
 	s.Bool("dryRun", &f.dry).Says("Reports what would be imported, and imports nothing.", `false`)
-	s.Bool("update", &f.update).Says("Fills in empty fields of existing items and adds tags. Nothing is overwritten.", `false`)
+	s.Bool("update", &f.update).Says(
+		"Fills in empty fields of existing items and adds tags. Nothing is overwritten.", `false`,
+	)
 }
 
 var StartImport = web.Operation{
-	Tag: "moving", Summary: "Imports an export of another program or of kist. The import runs in the background; ask for its state by its id.",
+	Tag: "moving", Summary: "Imports an export of another program or of kist. The import runs in the background; ask " +
+		"for its state by its id.",
 	Args: []web.Param{web.IdempotencyArg}, Body: web.MultipartForm,
 	Reply: web.Reply{Status: 202, Doc: "The import, which has started.", Body: web.DataOf("Import")}, Fails: []int{409},
 	Serve: startImport,
@@ -161,7 +183,12 @@ func startImport(c *web.Request) error {
 	source.R = worker.Counting{ReaderAt: source.R, N: &m.Read}
 	var body []byte
 	if err := c.Site.Store.Update(func(tx *kv.Tx) error {
-		i, err := transfer.AddImport(tx, c.Owner(), came.Files[0].Name, transfer.Moved{Format: string(form.format), DryRun: form.dry, Made: map[string]int64{}, Remarks: []transfer.Remark{}})
+		i, err := transfer.AddImport(
+			tx, c.Owner(), came.Files[0].Name,
+			transfer.Moved{
+				Format: string(form.format), DryRun: form.dry, Made: map[string]int64{}, Remarks: []transfer.Remark{},
+			},
+		)
 		if err != nil {
 			return err
 		}
@@ -170,7 +197,9 @@ func startImport(c *web.Request) error {
 		if key == "" {
 			return nil
 		}
-		return jobs.SaveIdempotentAnswer(tx, c.Owner(), key, jobs.IdempotentAnswer{Request: upload.Fingerprint(c, key, came.Files, fields), Body: body})
+		return jobs.SaveIdempotentAnswer(
+			tx, c.Owner(), key, jobs.IdempotentAnswer{Request: upload.Fingerprint(c, key, came.Files, fields), Body: body},
+		)
 	}); err != nil {
 		return err
 	}
@@ -252,7 +281,8 @@ func showImport(s *web.Site, i *transfer.ImportRun) *ShownImport {
 	}
 	v := &ShownImport{*i, 100}
 	if i.State == transfer.ImportRuns {
-		v.State, v.Problem = transfer.ImportStopped, "The server was stopped during the import. Imported items stay. To continue, import the file again."
+		v.State, v.Problem = transfer.ImportStopped, "The server was stopped during the import. Imported items stay. To "+
+			"continue, import the file again."
 	}
 	return v
 }
@@ -279,7 +309,9 @@ func importInPath(c *web.Request) (i *transfer.ImportRun, err error) {
 	return i, err
 }
 
-var ReadImport = web.ReadOp("moving", "Shows the state and the result of an import.", "The import.", "Import", readImport, 404)
+var ReadImport = web.ReadOp(
+	"moving", "Shows the state and the result of an import.", "The import.", "Import", readImport, 404,
+)
 
 func readImport(c *web.Request) error {
 	i, err := importInPath(c)
@@ -304,7 +336,8 @@ func stopImport(c *web.Request) error {
 }
 
 var Export = web.Operation{
-	Tag: "moving", Summary: "Everything that the caller has, as one zip. It contains the password hashes of items, so keep it private.",
+	Tag: "moving", Summary: "Everything that the caller has, as one zip. It contains the password hashes of items, so " +
+		"keep it private.",
 	Reply: web.Reply{Status: 200, Doc: "The export.", Body: &web.Content{Media: "application/zip"}},
 	Serve: export,
 }
@@ -315,7 +348,9 @@ func export(c *web.Request) error {
 	}
 	defer c.Site.Imports.EndExport(c.Owner())
 	h := c.W.Header()
-	web.SetContentHeaders(h, "application/zip", "kist-"+c.Caller.User.Name+c.Site.Store.Now().Format("-2006-01-02")+".zip", true, false)
+	web.SetContentHeaders(
+		h, "application/zip", "kist-"+c.Caller.User.Name+c.Site.Store.Now().Format("-2006-01-02")+".zip", true, false,
+	)
 	h.Set("Cache-Control", "private, no-store")
 	if c.R.Method == http.MethodHead {
 		c.W.WriteHeader(http.StatusOK)

@@ -18,7 +18,8 @@ import (
 
 // permanentParam is the parameter of the operations that delete a record.
 var permanentParam = []web.Param{{
-	In: "query", Name: "permanent", Doc: "true deletes it for good instead of moving it to the trash. That needs a session or the scope all.",
+	In: "query", Name: "permanent", Doc: "true deletes it for good instead of moving it to the trash. That needs a " +
+		"session or the scope all.",
 	Schema: web.Object{"type": "boolean"}, Example: false,
 }}
 
@@ -64,23 +65,46 @@ type ShownTrash struct {
 
 func (v *ShownTrash) Fields(s *field.Set) {
 	s.ID("id", &v.ID, field.ReadOnly, field.Always).Says("Id of the item.", web.SampleID)
-	s.Shown("kind", schemaOfKind, func(dst []byte) []byte { return field.AppendString(dst, v.Kind.Name) }).Says("Kind of the item.", `"note"`)
-	s.Text("slug", &v.Slug, record.MaxSlug, field.ReadOnly).Says("Its public identifier, which somebody else may have by now.", `"summer-24"`)
+	s.Shown("kind", schemaOfKind, func(dst []byte) []byte {
+		return field.AppendString(dst, v.Kind.Name)
+	}).Says("Kind of the item.", `"note"`)
+	s.Text("slug", &v.Slug, record.MaxSlug, field.ReadOnly).Says(
+		"Its public identifier, which somebody else may have by now.", `"summer-24"`,
+	)
 	s.LongText("title", &v.Title, field.MaxURL, field.ReadOnly).Says("Its title or file name.", `"Summer"`)
 	s.Number("size", &v.Size, 0, 1<<53, field.ReadOnly).Says("What it counts against the quota, in bytes.", `48213`)
 	s.Time("deletedAt", &v.At, field.ReadOnly, field.Always).Says("When it was deleted.", `"2026-01-02T03:04:05.678Z"`)
-	s.Text("deletedBy", &v.By, 255, field.ReadOnly).Says("The browser, key or device that deleted it; empty for its deletion link.", `"kist-cli"`)
-	s.ID("versionOf", &v.Of, field.ReadOnly).Says("The file whose earlier bytes these are; null for a deleted item. Restoring makes a file of its own.", `null`)
-	s.Time("purgedAt", &v.Purged, field.ReadOnly, field.Always).Says("When it will be deleted for good.", `"2026-02-01T03:04:05.678Z"`)
+	s.Text("deletedBy", &v.By, 255, field.ReadOnly).Says(
+		"The browser, key or device that deleted it; empty for its deletion link.", `"kist-cli"`,
+	)
+	s.ID("versionOf", &v.Of, field.ReadOnly).Says(
+		"The file whose earlier bytes these are; null for a deleted item. Restoring makes a file of its own.", `null`,
+	)
+	s.Time("purgedAt", &v.Purged, field.ReadOnly, field.Always).Says(
+		"When it will be deleted for good.", `"2026-02-01T03:04:05.678Z"`,
+	)
 }
 
 var ListTrash = web.Operation{
 	Tag: "trash", Summary: "Lists deleted items, the latest deletion first.",
 	Args: []web.Param{
-		{In: "query", Name: "kind", Doc: "Only this kind, by its name or that of its list.", Schema: web.Object{"type": "string"}, Example: "note"},
-		{In: "query", Name: "q", Doc: "Part of the title.", Schema: web.Object{"type": "string", "maxLength": search.MaxText}, Example: "beach"},
-		{In: "query", Name: "limit", Doc: "Maximum number of entries on a page. A page also ends at 4 MiB. Continue with nextCursor.", Schema: web.Object{"type": "integer", "minimum": 1, "maximum": web.MaxPage, "default": web.DefaultPage}, Example: 20},
-		{In: "query", Name: "cursor", Doc: "nextCursor of the previous page.", Schema: web.Object{"type": "string"}, Example: "AQ"},
+		{
+			In: "query", Name: "kind", Doc: "Only this kind, by its name or that of its list.",
+			Schema: web.Object{"type": "string"}, Example: "note",
+		},
+		{
+			In: "query", Name: "q", Doc: "Part of the title.", Schema: web.Object{"type": "string", "maxLength": search.MaxText},
+			Example: "beach",
+		},
+		{
+			In: "query", Name: "limit",
+			Doc:    "Maximum number of entries on a page. A page also ends at 4 MiB. Continue with nextCursor.",
+			Schema: web.Object{"type": "integer", "minimum": 1, "maximum": web.MaxPage, "default": web.DefaultPage}, Example: 20,
+		},
+		{
+			In: "query", Name: "cursor", Doc: "nextCursor of the previous page.", Schema: web.Object{"type": "string"},
+			Example: "AQ",
+		},
 	},
 	Reply: web.Reply{Status: 200, Doc: "A page of the trash.", Body: web.ListOf("TrashItem")}, Serve: listTrash,
 }
@@ -121,7 +145,8 @@ func listTrash(c *web.Request) error {
 			if err != nil {
 				return err
 			}
-			page, err = catalog.ListTrash(tx, c.Owner(), kind, text, after, p.Limit+1) // one more, to see whether there is another page
+			// one more, to see whether there is another page
+			page, err = catalog.ListTrash(tx, c.Owner(), kind, text, after, p.Limit+1)
 			return err
 		}); err != nil {
 			return dst, err
@@ -154,7 +179,9 @@ type ShownRestored struct{ catalog.Restored }
 
 func (v *ShownRestored) Fields(s *field.Set) {
 	s.ID("id", &v.ID, field.ReadOnly, field.Always).Says("Id of the item.", web.SampleID)
-	s.Shown("kind", schemaOfKind, func(dst []byte) []byte { return field.AppendString(dst, v.Kind.Name) }).Says("Kind of the item.", `"note"`)
+	s.Shown("kind", schemaOfKind, func(dst []byte) []byte {
+		return field.AppendString(dst, v.Kind.Name)
+	}).Says("Kind of the item.", `"note"`)
 	s.Text("slug", &v.Slug, record.MaxSlug, field.ReadOnly).Says("Its public identifier.", `"summer-24"`)
 	s.Shown("formerSlug", field.Schema{Type: "string", Nullable: true}, func(dst []byte) []byte {
 		if v.Former == v.Slug {
@@ -166,8 +193,11 @@ func (v *ShownRestored) Fields(s *field.Set) {
 
 var RestoreTrash = web.Operation{
 	Tag: "trash", Summary: "Restores items from the trash as they were, " + strconv.Itoa(maxRestored) + " at most. Tags and folders that were deleted meanwhile are left out.",
-	Body:  web.BodyOf("TrashRestore"),
-	Reply: web.Reply{Status: 200, Doc: "The restored items, in the order given. Those that are not in the trash are left out.", Body: web.BodyOf("TrashRestored")},
+	Body: web.BodyOf("TrashRestore"),
+	Reply: web.Reply{
+		Status: 200, Doc: "The restored items, in the order given. Those that are not in the trash are left out.",
+		Body: web.BodyOf("TrashRestored"),
+	},
 	Fails: []int{404}, Serve: restoreTrash,
 }
 

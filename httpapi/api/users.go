@@ -29,13 +29,21 @@ func (f *userForm) Fields(s *field.Set) {
 	}
 	s.Ruled("username", &f.u.Name, record.CleanUserName, record.UserNamePattern, 64, field.Required, field.Filled).
 		Says("Name to sign in with; unique, ignoring case.", `"ann"`)
-	s.Secret("password", &f.password, required...).Says("Password of at least 8 characters. Repeats, rows such as 1234 or qwerty, the user name and the first part of the server's name count as one character each. Common passwords are refused.", `"correct horse battery"`)
+	s.Secret("password", &f.password, required...).Says(
+		"Password of at least 8 characters. Repeats, rows such as 1234 or qwerty, the user name and the first part of the "+
+			"server's name count as one character each. Common passwords are refused.",
+		`"correct horse battery"`,
+	)
 	s.Name("displayName", &f.u.DisplayName, record.MaxName).Says("Display name.", `"Ann"`)
 	field.Choice(s, "role", &f.u.Role, people.Roles).Says("What the user may do.", `"user"`)
 	s.Bool("disabled", &f.u.Disabled).Says("Disables the account.", `false`)
 	s.Bool("apiTokensDisabled", &f.u.TokensOff).Says("Turns the user's API keys off.", `false`)
 	s.MaybeNumber("quotaBytes", &f.u.Quota, 0, 1<<53).
-		Says("Bytes that the user may store; 0 means no limit, null means the instance's default. The quota applies to the sum of usedBytes and unfinishedBytes.", `10737418240`)
+		Says(
+			"Bytes that the user may store; 0 means no limit, null means the instance's default. The quota applies to the "+
+				"sum of usedBytes and unfinishedBytes.",
+			`10737418240`,
+		)
 	if !f.fresh {
 		f.revoke.Fields(s)
 	}
@@ -139,7 +147,10 @@ func noteAccount(c *web.Request, tx *kv.Tx, before, got people.User) error {
 	if len(names) == 0 {
 		return nil
 	}
-	return people.Note(tx, people.Activity{Owner: got.ID, Event: people.AccountChanged, Name: got.Name, By: doneBy(c, got.ID), Changes: names})
+	return people.Note(
+		tx,
+		people.Activity{Owner: got.ID, Event: people.AccountChanged, Name: got.Name, By: doneBy(c, got.ID), Changes: names},
+	)
 }
 
 // changes are the names of the shown fields that differ.

@@ -22,9 +22,13 @@ type ShownVersion struct {
 func (v *ShownVersion) Fields(s *field.Set) {
 	s.ID("id", &v.ID, field.ReadOnly, field.Always).Says("Id of the version.", web.SampleID)
 	s.Time("at", &v.At, field.ReadOnly, field.Always).Says("When it was replaced.", `"2026-01-02T03:04:05.678Z"`)
-	s.Text("by", &v.By, 255, field.ReadOnly).Says("The browser, key or device that replaced it; empty if that is not known.", `"kist-cli"`)
+	s.Text("by", &v.By, 255, field.ReadOnly).Says(
+		"The browser, key or device that replaced it; empty if that is not known.", `"kist-cli"`,
+	)
 	if v.Kind != record.Files { // whose own fields say it
-		s.Number("size", &v.Size, 0, 1<<53, field.ReadOnly).Says("Its length in bytes, as it counts against the quota.", `213`)
+		s.Number("size", &v.Size, 0, 1<<53, field.ReadOnly).Says(
+			"Its length in bytes, as it counts against the quota.", `213`,
+		)
 	}
 	if v.Kind != nil {
 		s.Splice(&v.Body, v.Kind.New())
@@ -32,14 +36,25 @@ func (v *ShownVersion) Fields(s *field.Set) {
 }
 
 func ListVersions(k *record.Kind) web.Operation {
-	return listVersions(k, "id", "Lists the earlier texts of a "+k.Name+". Changes by the same browser, key or device within five minutes are one, if each named the one before with If-Match.")
+	return listVersions(
+		k, "id",
+		"Lists the earlier texts of a "+k.Name+". Changes by the same browser, key or device within five minutes are one, "+
+			"if each named the one before with If-Match.",
+	)
 }
 
 // ListFileVersions and the two after it are about the earlier bytes of files.
 var (
-	ListFileVersions   = listVersions(record.Files, "slug", "Lists the earlier bytes of a file. They are kept as long as deleted items.")
-	ReadFileVersion    = readVersion(record.Files, "slug", "Reads what is known about earlier bytes of a file.", "The version.")
-	RestoreFileVersion = restoreVersion(record.Files, "slug", "Changes a file back to earlier bytes, with their name and type. The present ones become a version.")
+	ListFileVersions = listVersions(
+		record.Files, "slug", "Lists the earlier bytes of a file. They are kept as long as deleted items.",
+	)
+	ReadFileVersion = readVersion(
+		record.Files, "slug", "Reads what is known about earlier bytes of a file.", "The version.",
+	)
+	RestoreFileVersion = restoreVersion(
+		record.Files, "slug",
+		"Changes a file back to earlier bytes, with their name and type. The present ones become a version.",
+	)
 )
 
 func listVersions(k *record.Kind, arg, summary string) web.Operation {

@@ -60,14 +60,23 @@ func mask(c *web.Request, address string) string {
 func (v *ShownWebhook) Fields(s *field.Set) {
 	s.ID("id", &v.ID, field.Always).Says("Id of the webhook.", web.SampleID)
 	s.Text("name", &v.Name, record.MaxName).Says("Its name.", `"home automation"`)
-	s.URL("url", &v.URL, field.Always).Says("Where events are sent. A key without the scope write sees *** instead of path and query.", `"https://hooks.example.org/kist"`)
-	s.Shown("events", field.Schema{Type: "array", Items: &field.Schema{Type: "string", Enum: WebhookEvents}}, func(dst []byte) []byte { return field.AppendStrings(dst, v.Events) }).
+	s.URL("url", &v.URL, field.Always).Says(
+		"Where events are sent. A key without the scope write sees *** instead of path and query.",
+		`"https://hooks.example.org/kist"`,
+	)
+	s.Shown("events", field.Schema{
+		Type: "array", Items: &field.Schema{Type: "string", Enum: WebhookEvents},
+	}, func(dst []byte) []byte {
+		return field.AppendStrings(dst, v.Events)
+	}).
 		Says("The events to send; * means all.", `["file.uploaded","note.created"]`)
 	field.Choice(s, "format", &v.Format, jobs.Formats).Says("The format of deliveries.", `"json"`)
 	s.Shown("hasSecret", field.Schema{Type: "boolean"}, func(dst []byte) []byte {
 		return strconv.AppendBool(dst, v.Secret != "")
 	}).Says("Whether deliveries are signed.", `true`)
-	s.Shown("formerSecretEndsAt", field.Schema{Type: "string", Format: "date-time", Nullable: true}, func(dst []byte) []byte {
+	s.Shown("formerSecretEndsAt", field.Schema{
+		Type: "string", Format: "date-time", Nullable: true,
+	}, func(dst []byte) []byte {
 		if v.Former == "" {
 			return append(dst, "null"...)
 		}
@@ -86,7 +95,10 @@ func (v *ShownWebhook) Fields(s *field.Set) {
 	s.Shown("consecutiveFailures", field.Schema{Type: "integer"}, func(dst []byte) []byte {
 		return strconv.AppendInt(dst, int64(v.Failures), 10)
 	}).Says("Number of failed attempts in a row.", `0`)
-	s.Time("pausedAt", &v.Paused).Says("Since when the webhook is paused because the target failed for three days. A change or a successful test ends the pause.", `null`)
+	s.Time("pausedAt", &v.Paused).Says(
+		"Since when the webhook is paused because the target failed for three days. A change or a successful test ends the pause.",
+		`null`,
+	)
 	s.Time("createdAt", &v.Created, field.Always).Says("When the webhook was created.", `"2026-01-02T03:04:05.678Z"`)
 }
 
@@ -106,12 +118,23 @@ func BlankWebhook() *webhookForm {
 
 func (f *webhookForm) Fields(s *field.Set) {
 	s.Name("name", &f.h.Name, record.MaxName).Says("A name to recognise the webhook by.", `"home automation"`)
-	s.URL("url", &f.h.URL, field.Required, field.Filled).Says("Where to send events: an absolute http or https address. An administrator must allow addresses that are not public.", `"https://hooks.example.org/kist"`)
+	s.URL("url", &f.h.URL, field.Required, field.Filled).Says(
+		"Where to send events: an absolute http or https address. An administrator must allow addresses that are not public.",
+		`"https://hooks.example.org/kist"`,
+	)
 	s.Texts("events", &f.events, jobs.CleanEvent, len(jobs.Events())+1, 64, field.Filled).
 		Says("The events to send; * means all. Default: all.", `["file.uploaded","note.created"]`).Among(WebhookEvents)
-	field.Choice(s, "format", &f.h.Format, jobs.Formats).Says("json (the default); or a message for people: discord and slack for the address of such a webhook, ntfy for that of a topic, gotify for that of an application (/message?token=…).", `"json"`)
+	field.Choice(s, "format", &f.h.Format, jobs.Formats).Says(
+		"json (the default); or a message for people: discord and slack for the address of such a webhook, ntfy for that "+
+			"of a topic, gotify for that of an application (/message?token=…).",
+		`"json"`,
+	)
 	s.Secret("secret", &f.secret).
-		Says("Signs deliveries: whsec_ and 24 to 64 bytes in base64 (Standard Webhooks), or any text. After a change, the previous secret stays valid for 24 hours. An empty text stops signing.", `"whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"`)
+		Says(
+			"Signs deliveries: whsec_ and 24 to 64 bytes in base64 (Standard Webhooks), or any text. After a change, the "+
+				"previous secret stays valid for 24 hours. An empty text stops signing.",
+			`"whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"`,
+		)
 	s.Bool("enabled", &f.h.Enabled).Says("Whether to send events.", `true`)
 }
 
@@ -184,7 +207,9 @@ var webhooks = &web.Resource[jobs.Webhook, *ShownWebhook]{
 	},
 }
 
-var CreateWebhook = web.CreateOp("webhooks", "Creates a webhook.", "The webhook, under both names.", "Webhook", createWebhook)
+var CreateWebhook = web.CreateOp(
+	"webhooks", "Creates a webhook.", "The webhook, under both names.", "Webhook", createWebhook,
+)
 
 func createWebhook(c *web.Request) error {
 	form := BlankWebhook()
@@ -199,9 +224,14 @@ func createWebhook(c *web.Request) error {
 	})
 }
 
-var ReadWebhook = web.ReadOp("webhooks", "Reads a webhook.", "The webhook, under both names.", "Webhook", webhooks.Read, 404)
+var ReadWebhook = web.ReadOp(
+	"webhooks", "Reads a webhook.", "The webhook, under both names.", "Webhook", webhooks.Read, 404,
+)
 
-var EditWebhook = web.EditOp("webhooks", "Changes a webhook. This also ends a pause.", "The webhook, under both names.", "Webhook", editWebhook, 404)
+var EditWebhook = web.EditOp(
+	"webhooks", "Changes a webhook. This also ends a pause.", "The webhook, under both names.", "Webhook", editWebhook,
+	404,
+)
 
 // RedirectsWebhook reports whether a change of a webhook may send more to somebody, or to somebody else.
 func RedirectsWebhook(in field.Object) bool {
@@ -257,7 +287,10 @@ func testWebhook(c *web.Request) error {
 	if err != nil {
 		return err
 	}
-	m := webhook.Message{ID: delivery, Event: jobs.WebhookTest, At: c.Site.Store.Now(), Notice: &jobs.Notice{Title: cmp.Or(h.Name, "Webhook"), Path: "/webhooks", Data: data}}
+	m := webhook.Message{
+		ID: delivery, Event: jobs.WebhookTest, At: c.Site.Store.Now(),
+		Notice: &jobs.Notice{Title: cmp.Or(h.Name, "Webhook"), Path: "/webhooks", Data: data},
+	}
 	// If the client stops waiting, the target has not failed.
 	try, err := c.Site.Webhooks.Test(context.WithoutCancel(c.R.Context()), h, m)
 	if err != nil {

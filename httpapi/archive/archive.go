@@ -53,7 +53,9 @@ const (
 
 // New lays out a zip of the entries.
 func New(entries []Entry) *Archive {
-	a := &Archive{entries: entries, start: make([]int64, len(entries)+1), central: make([]int64, len(entries)+1), opened: -1}
+	a := &Archive{
+		entries: entries, start: make([]int64, len(entries)+1), central: make([]int64, len(entries)+1), opened: -1,
+	}
 	for i := range entries {
 		a.start[i+1] = a.start[i] + int64(len(a.local(i, 0))) + entries[i].Size
 	}

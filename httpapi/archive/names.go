@@ -25,7 +25,8 @@ func init() {
 // Safe makes a name that can be a file on Windows, macOS and Linux.
 func Safe(name string) string {
 	name = strings.Map(func(r rune) rune {
-		if r < ' ' || strings.ContainsRune(`<>:"/\|?*`, r) || r == utf8.RuneError || r == 0x7f || unicode.Is(unicode.Bidi_Control, r) {
+		if r < ' ' || strings.ContainsRune(`<>:"/\|?*`, r) || r == utf8.RuneError || r == 0x7f ||
+			unicode.Is(unicode.Bidi_Control, r) {
 			return '_'
 		}
 		return r

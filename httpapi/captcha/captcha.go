@@ -165,7 +165,10 @@ func (p *Issuer) spend(challenge string, ends int64, now time.Time) error {
 			}
 		}
 		if len(p.Spent) >= MaxSpent {
-			return &record.Error{Fault: record.Busy, Code: "busy", Text: "Too many captchas are being solved. Try again in a moment.", Retry: time.Minute}
+			return &record.Error{
+				Fault: record.Busy, Code: "busy", Text: "Too many captchas are being solved. Try again in a moment.",
+				Retry: time.Minute,
+			}
 		}
 	}
 	p.Spent[id] = time.Unix(ends, 0)

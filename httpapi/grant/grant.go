@@ -72,7 +72,10 @@ func NewSigner(secret [32]byte) (*Signer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("grants: %w", err)
 	}
-	return &Signer{[32]byte(derive("kist grants")), seal, [32]byte(derive("kist deletion addresses")), [32]byte(derive("kist device cookies"))}, nil
+	return &Signer{
+		[32]byte(derive("kist grants")), seal, [32]byte(derive("kist deletion addresses")),
+		[32]byte(derive("kist device cookies")),
+	}, nil
 }
 
 // DeviceMAC signs a device cookie of the account. It changes with the account's password.
@@ -125,7 +128,9 @@ func (g *Signer) Make(kind Kind, r *record.Record, ends time.Time, by record.ID,
 
 // Holds reports whether the text is a valid grant for the item at the time now, when it
 // ends and, for ToOwn, which credential it names. The caller must check that credential.
-func (g *Signer) Holds(text string, kind Kind, r *record.Record, now time.Time, visitor string) (ends time.Time, by record.ID, ok bool) {
+func (g *Signer) Holds(
+	text string, kind Kind, r *record.Record, now time.Time, visitor string,
+) (ends time.Time, by record.ID, ok bool) {
 	b, err := GrantText.DecodeString(text)
 	size := GrantSize
 	if kind == ToOwn {

@@ -74,7 +74,10 @@ func (t *Tickets) Issue(k Ticket, now time.Time) (string, Ticket) {
 }
 
 // ErrTicket is the error for a ticket that is not valid.
-var ErrTicket = &record.Error{Fault: record.Unauthorized, Code: "ticket_ended", Text: "This sign-in took too long or was completed already. Begin again."}
+var ErrTicket = &record.Error{
+	Fault: record.Unauthorized, Code: "ticket_ended",
+	Text: "This sign-in took too long or was completed already. Begin again.",
+}
 
 // Open reads a ticket that is valid for a purpose.
 func (t *Tickets) Open(text string, purpose Purpose, network [32]byte, now time.Time) (Ticket, error) {
@@ -87,7 +90,8 @@ func (t *Tickets) Open(text string, purpose Purpose, network [32]byte, now time.
 	if err != nil {
 		return k, ErrTicket
 	}
-	if _, err := binary.Decode(plain, binary.BigEndian, &k); err != nil || k.For != purpose || k.Network != network || now.UnixMilli() >= k.Ends {
+	if _, err := binary.Decode(plain, binary.BigEndian, &k); err != nil || k.For != purpose || k.Network != network ||
+		now.UnixMilli() >= k.Ends {
 		return k, ErrTicket
 	}
 	t.mu.Lock()
@@ -117,9 +121,14 @@ func (t *Tickets) Use(k Ticket, now time.Time) error {
 	switch {
 	case ofOwner >= MaxUsedByOne:
 		wait := time.UnixMilli(ends).Sub(now)
-		return &record.Error{Fault: record.TooMany, Code: "too_many_sign_ins", Text: "This account has signed in too often in the last minutes. Try again " + record.In(wait) + ".", Retry: wait}
+		return &record.Error{
+			Fault: record.TooMany, Code: "too_many_sign_ins",
+			Text: "This account has signed in too often in the last minutes. Try again " + record.In(wait) + ".", Retry: wait,
+		}
 	case len(t.used) >= maxUsed:
-		return &record.Error{Fault: record.Busy, Code: "busy", Text: "Too many people are signing in. Try again in a moment.", Retry: time.Minute}
+		return &record.Error{
+			Fault: record.Busy, Code: "busy", Text: "Too many people are signing in. Try again in a moment.", Retry: time.Minute,
+		}
 	}
 	t.used[k.Challenge] = usedTicket{k.Owner, k.Ends}
 	return nil

@@ -22,11 +22,12 @@ import (
 
 // Limits for the load on sites and the server.
 const (
-	maxOut       = 4                // checks at the same time, each of another host
-	checkGap     = 30 * time.Second // between two checks of a host
-	fillGap      = 2 * time.Second  // the same, if someone is waiting for the title
-	maxCheckTime = 10 * time.Minute // at most between two checks of the queue, and the longest pause after errors of the store
-	maxHosts     = 10_000           // hosts whose last check is remembered
+	maxOut   = 4                // checks at the same time, each of another host
+	checkGap = 30 * time.Second // between two checks of a host
+	fillGap  = 2 * time.Second  // the same, if someone is waiting for the title
+	// at most between two checks of the queue, and the longest pause after errors of the store
+	maxCheckTime = 10 * time.Minute
+	maxHosts     = 10_000 // hosts whose last check is remembered
 )
 
 // queue is the part of the store that a Checker needs.

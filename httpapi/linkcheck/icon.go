@@ -117,7 +117,9 @@ func compareIcons(a, b iconLink) int {
 		}
 		return 1
 	}
-	return cmp.Or(cmp.Compare(a.suits(), b.suits()), got(a.png)-got(b.png), got(!a.touch)-got(!b.touch), larger, got(a.ico)-got(b.ico))
+	return cmp.Or(
+		cmp.Compare(a.suits(), b.suits()), got(a.png)-got(b.png), got(!a.touch)-got(!b.touch), larger, got(a.ico)-got(b.ico),
+	)
 }
 
 // iconsOf are the addresses where the icon of page p may be, best first. at is the page's address.
@@ -128,7 +130,9 @@ func iconsOf(p page, at *url.URL) (all []*url.URL) {
 	}
 	add := func(u *url.URL) {
 		u.Fragment, u.RawFragment = "", ""
-		if (u.Scheme == "http" || u.Scheme == "https") && !slices.ContainsFunc(all, func(x *url.URL) bool { return *x == *u }) {
+		if (u.Scheme == "http" || u.Scheme == "https") && !slices.ContainsFunc(all, func(x *url.URL) bool {
+			return *x == *u
+		}) {
 			all = append(all, u)
 		}
 	}
@@ -150,7 +154,8 @@ func (c *client) icon(ctx context.Context, by response, read func() response) re
 	site := record.SiteKey(by.at)
 	if !by.busy && c.icons.Wants(site) {
 		if p := read(); p.at != nil && !p.busy && record.SiteKey(p.at) == site {
-			owned := &client{c.Only(p.at.Hostname()), c.icons, c.log} // only the page names other hosts, so do not extend what is allowed
+			// only the page names other hosts, so do not extend what is allowed
+			owned := &client{c.Only(p.at.Hostname()), c.icons, c.log}
 			owned.fetch(ctx, site, iconsOf(p.page, p.at))
 		}
 	}

@@ -26,7 +26,8 @@ type client struct {
 
 // Bounds of a check.
 const (
-	lookTime  = 30 * time.Second // for the whole check; GET after a failed HEAD has as much again. A resolver without an answer gives up earlier
+	// for the whole check; GET after a failed HEAD has as much again. A resolver without an answer gives up earlier
+	lookTime  = 30 * time.Second
 	redirects = 5
 	maxDrain  = 4 << 10 // bytes of an unwanted body
 )
@@ -44,7 +45,8 @@ func (c *client) ask(all context.Context, address string, fill bool) record.Look
 	}
 	res, err := c.head(ctx, http.MethodHead, address)
 	found := judge(res, err)
-	if found.Verdict == record.Fails || err == nil && res.StatusCode >= 400 && res.StatusCode != http.StatusTooManyRequests {
+	if found.Verdict == record.Fails || err == nil && res.StatusCode >= 400 &&
+		res.StatusCode != http.StatusTooManyRequests {
 		// Some sites do not support HEAD, and say so in various ways or not at all.
 		ctx, cancel = context.WithTimeout(all, lookTime)
 		defer cancel()

@@ -65,8 +65,13 @@ func parse(r io.Reader, contentType string) page {
 		}
 	}
 	p.title = cmp.Or(oneLine(p.text.String()), oneLine(p.meta["og:title"]), oneLine(p.meta["twitter:title"]))
-	p.description = cmp.Or(oneLine(p.meta["description"]), oneLine(p.meta["og:description"]), oneLine(p.meta["twitter:description"]))
-	p.image = cmp.Or(oneLine(p.meta["og:image:secure_url"]), oneLine(p.meta["og:image"]), oneLine(p.meta["og:image:url"]), oneLine(p.meta["twitter:image"]), oneLine(p.meta["twitter:image:src"]))
+	p.description = cmp.Or(
+		oneLine(p.meta["description"]), oneLine(p.meta["og:description"]), oneLine(p.meta["twitter:description"]),
+	)
+	p.image = cmp.Or(
+		oneLine(p.meta["og:image:secure_url"]), oneLine(p.meta["og:image"]), oneLine(p.meta["og:image:url"]),
+		oneLine(p.meta["twitter:image"]), oneLine(p.meta["twitter:image:src"]),
+	)
 	return p.page
 }
 

@@ -24,7 +24,8 @@ func imageOf(p page, at *url.URL) string {
 		at = base
 	}
 	u, err := at.Parse(p.image)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || len(u.String()) > field.MaxURL {
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil ||
+		len(u.String()) > field.MaxURL {
 		return ""
 	}
 	return u.String()

@@ -150,16 +150,24 @@ func (f *film) says(b box) error {
 
 // topBoxes, filmBoxes and itemBoxes are what a file, a film and a picture need. Makers of cameras add boxes of their own.
 var (
-	topBoxes  = map[string]bool{"ftyp": true, "styp": true, "mdat": true, "imda": true, "mfra": true, "sidx": true, "ssix": true, "pdin": true, "prft": true}
+	topBoxes = map[string]bool{
+		"ftyp": true, "styp": true, "mdat": true, "imda": true, "mfra": true, "sidx": true, "ssix": true, "pdin": true,
+		"prft": true,
+	}
 	filmBoxes = map[string]bool{"mvhd": true, "mvex": true, "iods": true, "pssh": true, "ainf": true, "mfhd": true}
-	itemBoxes = map[string]bool{"hdlr": true, "pitm": true, "iloc": true, "iinf": true, "iprp": true, "iref": true, "idat": true, "dinf": true, "ipro": true, "grpl": true}
+	itemBoxes = map[string]bool{
+		"hdlr": true, "pitm": true, "iloc": true, "iinf": true, "iprp": true, "iref": true, "idat": true, "dinf": true,
+		"ipro": true, "grpl": true,
+	}
 )
 
 func (f *film) top(b box) error {
 	switch b.kind {
 	case "ftyp":
 		brand, err := f.some(b.inner, min(b.end-b.inner, 4))
-		f.picture = slices.Contains([]string{"heic", "heix", "heim", "heis", "hevc", "hevx", "mif1", "msf1", "avif", "avis"}, string(brand))
+		f.picture = slices.Contains(
+			[]string{"heic", "heix", "heim", "heis", "hevc", "hevx", "mif1", "msf1", "avif", "avis"}, string(brand),
+		)
 		return err
 	case "mdat":
 		f.media = append(f.media, b)
@@ -240,8 +248,10 @@ func (f *film) times(b box) error {
 
 // What a track is, by its handler. Others are metadata, such as the places of a drone's flight.
 var (
-	mediaTracks = map[string]bool{"vide": true, "soun": true, "auxv": true, "pict": true, "hint": true, "tmcd": true, "subp": true, "clcp": true}
-	textTracks  = map[string]bool{"text": true, "sbtl": true, "subt": true}
+	mediaTracks = map[string]bool{
+		"vide": true, "soun": true, "auxv": true, "pict": true, "hint": true, "tmcd": true, "subp": true, "clcp": true,
+	}
+	textTracks = map[string]bool{"text": true, "sbtl": true, "subt": true}
 )
 
 // telling matches the text that a drone or a dash camera writes for a picture: a place, or a sentence of a receiver.

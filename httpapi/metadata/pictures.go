@@ -129,7 +129,8 @@ func (p *Plan) application(marker byte, at, end int64, data []byte, turnedOnce *
 		*turnedOnce = true
 		exif = slices.Concat(exifHead, turned(orientation))
 		return p.put(append([]byte{0xff, markAPP1, 0, byte(2 + len(exif))}, exif...))
-	case marker == markAPPE && bytes.HasPrefix(data, []byte("Adobe")) && len(data) >= 12: // says how the colours are stored
+	// says how the colours are stored
+	case marker == markAPPE && bytes.HasPrefix(data, []byte("Adobe")) && len(data) >= 12:
 		if len(data) == 12 {
 			return p.keep(at, end)
 		}

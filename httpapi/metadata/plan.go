@@ -255,7 +255,9 @@ var notFilms = []string{"M4A ", "M4B ", "M4P ", "crx ", "jp2 ", "jpx ", "jxl "}
 // to look for.
 func formatOf(head []byte, mediaType string) string {
 	is := func(at int, magic ...string) bool {
-		return slices.ContainsFunc(magic, func(m string) bool { return len(head) > at && bytes.HasPrefix(head[at:], []byte(m)) })
+		return slices.ContainsFunc(magic, func(m string) bool {
+			return len(head) > at && bytes.HasPrefix(head[at:], []byte(m))
+		})
 	}
 	top, _, _ := strings.Cut(mediaType, "/")
 	switch {

@@ -101,8 +101,14 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // Errors for people. They are wrapped with the cause.
 var (
-	errUnavailable = &record.Error{Fault: record.Busy, Code: "issuer_unavailable", Text: "The sign-in service cannot be reached at the moment. Try again soon.", Retry: retryTime}
-	errRefused     = &record.Error{Fault: record.Unauthorized, Code: "issuer_refused", Text: "The sign-in service did not confirm this sign-in. Start again."}
+	errUnavailable = &record.Error{
+		Fault: record.Busy, Code: "issuer_unavailable",
+		Text: "The sign-in service cannot be reached at the moment. Try again soon.", Retry: retryTime,
+	}
+	errRefused = &record.Error{
+		Fault: record.Unauthorized, Code: "issuer_refused",
+		Text: "The sign-in service did not confirm this sign-in. Start again.",
+	}
 )
 
 func unavailable(err error) error { return fmt.Errorf("%w (%w)", errUnavailable, err) }
@@ -152,7 +158,9 @@ func (c *Client) config(m *metadata) *oauth2.Config {
 	if c.ClientSecret == "" {
 		end.AuthStyle = oauth2.AuthStyleInParams
 	}
-	return &oauth2.Config{ClientID: c.ClientID, ClientSecret: c.ClientSecret, Endpoint: end, RedirectURL: c.Redirect, Scopes: c.Scopes}
+	return &oauth2.Config{
+		ClientID: c.ClientID, ClientSecret: c.ClientSecret, Endpoint: end, RedirectURL: c.Redirect, Scopes: c.Scopes,
+	}
 }
 
 // Begin returns the address at the issuer where a browser signs in. With again, the issuer asks its
@@ -199,7 +207,9 @@ func (c *Client) Finish(ctx context.Context, code, nonce, verifier string) (*Ide
 		return nil, unavailable(err)
 	}
 	raw, _ := tokens.Extra("id_token").(string)
-	token, err := m.provider.Verifier(&oidc.Config{ClientID: c.ClientID, Now: func() time.Time { return time.Now().Add(-skew) }}).Verify(ctx, raw)
+	token, err := m.provider.Verifier(&oidc.Config{ClientID: c.ClientID, Now: func() time.Time {
+		return time.Now().Add(-skew)
+	}}).Verify(ctx, raw)
 	if err != nil {
 		return nil, refused(err)
 	}
@@ -220,7 +230,8 @@ func (c *Client) Finish(ctx context.Context, code, nonce, verifier string) (*Ide
 	signedIn := said.signedIn(time.Now()) // from the signed token only
 	groups, known := said.groups(c.GroupsClaim)
 	needed := !known && (c.AllowGroup != "" || c.AdminGroup != "")
-	if (needed || said.text("preferred_username") == "") && m.provider.UserInfoEndpoint() != "" { // some issuers say little in the token
+	// some issuers say little in the token
+	if (needed || said.text("preferred_username") == "") && m.provider.UserInfoEndpoint() != "" {
 		info, err := m.provider.UserInfo(ctx, oauth2.StaticTokenSource(tokens))
 		var more claims
 		if err == nil {
@@ -325,7 +336,10 @@ func (c *Client) Check(ctx context.Context) Health {
 	h.Leaves = m.end != ""
 	// An issuer that knows the redirect address sends the browser back there even with an error
 	// (OpenID Connect Core 1.0, section 3.1.2.6).
-	at := c.config(m).AuthCodeURL("doctor", oidc.Nonce("doctor"), oauth2.S256ChallengeOption(oauth2.GenerateVerifier()), oauth2.SetAuthURLParam("prompt", "none"))
+	at := c.config(m).AuthCodeURL(
+		"doctor", oidc.Nonce("doctor"), oauth2.S256ChallengeOption(oauth2.GenerateVerifier()),
+		oauth2.SetAuthURLParam("prompt", "none"),
+	)
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, at, http.NoBody)
 	if err != nil {
 		h.Problem = err.Error()

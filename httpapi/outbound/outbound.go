@@ -252,7 +252,9 @@ func (c *Client) refuse(host string, a netip.Addr) error {
 	case anyone:
 		return nil
 	case allowed:
-		if (c.only == nil || *c.only == host) && slices.ContainsFunc(c.allow, func(x Allowed) bool { return x.covers(host, a.Unmap().WithZone("")) }) {
+		if (c.only == nil || *c.only == host) && slices.ContainsFunc(c.allow, func(x Allowed) bool {
+			return x.covers(host, a.Unmap().WithZone(""))
+		}) {
 			return nil
 		}
 	}

@@ -74,7 +74,10 @@ func viewCollectionItem(c *web.Request) error {
 			}
 			return c.Site.Prefix() + "/v/" + url.PathEscape(r.Slug) + "/" + seen[i].ID.String()
 		}
-		p.Among = &embed.AmongView{Title: body.Name, Address: c.Site.Prefix() + "/v/" + url.PathEscape(r.Slug), N: at + 1, Of: len(seen), Previous: address(at - 1), Next: address(at + 1)}
+		p.Among = &embed.AmongView{
+			Title: body.Name, Address: c.Site.Prefix() + "/v/" + url.PathEscape(r.Slug), N: at + 1, Of: len(seen),
+			Previous: address(at - 1), Next: address(at + 1),
+		}
 		if n := at / pageItems; n > 0 {
 			p.Among.Address += "?page=" + strconv.Itoa(n+1)
 		}
@@ -176,7 +179,10 @@ func collectionPage(c *web.Request, r *record.Record, owned bool) (embed.Page, e
 			if err != nil {
 				return err
 			}
-			t := embed.Tile{Address: at + "/" + m.ID.String(), Title: titleOf(b), Kind: web.Title(web.ViewOf(m.Kind, c.Lang()).One), Size: m.Size, Film: m.Class == record.Video}
+			t := embed.Tile{
+				Address: at + "/" + m.ID.String(), Title: titleOf(b), Kind: web.Title(web.ViewOf(m.Kind, c.Lang()).One),
+				Size: m.Size, Film: m.Class == record.Video,
+			}
 			small := c.Site.Prefix() + "/t/" + url.PathEscape(r.Slug) + "/" + m.ID.String()
 			f, isFile := b.(*record.File)
 			if isFile {

@@ -176,7 +176,9 @@ func (z *zipping) add(r *record.Record, some []catalog.Member) error {
 
 // netscape is a line of a file of bookmarks.
 func netscape(address, title string, added time.Time) string {
-	return fmt.Sprintf("<DT><A HREF=\"%s\" ADD_DATE=\"%d\">%s</A>\n", html.EscapeString(address), added.Unix(), html.EscapeString(title))
+	return fmt.Sprintf(
+		"<DT><A HREF=\"%s\" ADD_DATE=\"%d\">%s</A>\n", html.EscapeString(address), added.Unix(), html.EscapeString(title),
+	)
 }
 
 // addFile adds the bytes of a file as the owner or a visitor gets them. A lost file must not keep the others back.
@@ -323,7 +325,10 @@ func (z *zipping) keep() {
 // lost reports whether bytes are missing or damaged.
 func lost(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, blobs.ErrDamaged) }
 
-var errLost = &record.Error{Fault: record.Busy, Code: "busy", Text: "A file of this collection can no longer be read. Try again, and get the others.", Retry: time.Second}
+var errLost = &record.Error{
+	Fault: record.Busy, Code: "busy",
+	Text: "A file of this collection can no longer be read. Try again, and get the others.", Retry: time.Second,
+}
 
 // zipReady reads ahead and returns the error, while nothing has been sent yet. The next layout leaves out a lost file.
 func zipReady(a *archive.Archive) error {
@@ -347,7 +352,10 @@ func (z *zipping) addText(item *record.Record) error {
 		if err != nil {
 			return err
 		}
-		f = archive.Fact{Name: archive.Safe(name), Size: int64(len(text)), CRC: crc32.ChecksumIEEE([]byte(text)), Content: sha256.Sum256([]byte(text))}
+		f = archive.Fact{
+			Name: archive.Safe(name), Size: int64(len(text)), CRC: crc32.ChecksumIEEE([]byte(text)),
+			Content: sha256.Sum256([]byte(text)),
+		}
 		z.c.Site.Zips.Remember(archive.Item{ID: item.ID, Seq: seq}, f)
 	}
 	if item.Kind == record.Bookmarks || item.Kind == record.Links {
@@ -408,8 +416,9 @@ func (z *zipping) same(key []byte, f archive.Fact) (string, error) {
 }
 
 const (
-	linksBegin = "<!DOCTYPE NETSCAPE-Bookmark-file-1>\n<META HTTP-EQUIV=\"Content-Type\" CONTENT=\"text/html; charset=UTF-8\">\n<TITLE>Bookmarks</TITLE>\n<H1>Bookmarks</H1>\n<DL><p>\n"
-	linksEnd   = "</DL><p>\n"
+	linksBegin = "<!DOCTYPE NETSCAPE-Bookmark-file-1>\n<META HTTP-EQUIV=\"Content-Type\" CONTENT=\"text/html; " +
+		"charset=UTF-8\">\n<TITLE>Bookmarks</TITLE>\n<H1>Bookmarks</H1>\n<DL><p>\n"
+	linksEnd = "</DL><p>\n"
 )
 
 // addLinks adds the file of the bookmarks and short links.
@@ -527,7 +536,9 @@ func asText(b record.Body) (name, text string) {
 		switch {
 		case path.Ext(b.Name) != "" && !strings.Contains(path.Ext(b.Name), " "):
 			return b.Name, b.Content
-		case ext == "" && len(language) > 0 && len(language) <= 10 && strings.Trim(language, "abcdefghijklmnopqrstuvwxyz0123456789") == "":
+		case ext == "" && len(language) > 0 && len(language) <= 10 && strings.Trim(
+			language, "abcdefghijklmnopqrstuvwxyz0123456789",
+		) == "":
 			ext = "." + language
 		case ext == "":
 			ext = ".txt"

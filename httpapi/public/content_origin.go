@@ -28,9 +28,15 @@ func ContentOrigin(address, base string) (string, error) {
 	origin := u.Scheme + "://" + web.CanonicalHost(u.Scheme, u.Host)
 	switch {
 	case u.Hostname() == "", u.User != nil, u.Path != "" && u.Path != "/", u.RawQuery != "", u.ForceQuery, u.Fragment != "", !embed.IsOrigin(origin):
-		return "", fmt.Errorf("must be an absolute http or https address without path, query and fragment, such as https://kist-content.example.org; it is %q", address)
+		return "", fmt.Errorf(
+			"must be an absolute http or https address without path, query and fragment, such as "+
+				"https://kist-content.example.org; it is %q",
+			address,
+		)
 	case web.CanonicalHost(u.Scheme, u.Host) == web.CanonicalHost(u.Scheme, of.Host), web.CanonicalHost(of.Scheme, u.Host) == web.CanonicalHost(of.Scheme, of.Host):
-		return "", fmt.Errorf("must have another host than the base URL, %s, so that stored bytes have a separate origin", base)
+		return "", fmt.Errorf(
+			"must have another host than the base URL, %s, so that stored bytes have a separate origin", base,
+		)
 	case of.Scheme == "https" && u.Scheme == "http":
 		return "", errors.New("must be an https address like the base URL, because browsers block http content in https pages")
 	}
@@ -149,7 +155,8 @@ func contentGrants(c *web.Request, r *record.Record, owned, paid bool) ([]string
 func BackToPage(c *web.Request, err error) error {
 	_, status := web.ClientError(err)
 	slug := c.Arg("slug")
-	if slug == "" || status != http.StatusNotFound && status != http.StatusUnauthorized || c.R.Header.Get("Sec-Fetch-Dest") != "document" {
+	if slug == "" || status != http.StatusNotFound && status != http.StatusUnauthorized ||
+		c.R.Header.Get("Sec-Fetch-Dest") != "document" {
 		return err
 	}
 	return redirectContent(c, c.Site.Base+"/v/"+url.PathEscape(slug), false)

@@ -78,5 +78,8 @@ func deleteByAddress(c *web.Request) error {
 	}); err != nil {
 		return err
 	}
-	return c.RespondPage(http.StatusOK, embed.MessagePage{Base: c.Site.Prefix(), Title: c.Lang().T("delete.deleted"), Text: c.Lang().T("delete.done")})
+	return c.RespondPage(
+		http.StatusOK,
+		embed.MessagePage{Base: c.Site.Prefix(), Title: c.Lang().T("delete.deleted"), Text: c.Lang().T("delete.done")},
+	)
 }

@@ -180,7 +180,10 @@ func removedFileOf(c *web.Request, slug string) (grant.RemovedFile, error) {
 
 	for _, p := range found {
 		var spent bool // removed by its limit, not by its owner
-		err := c.Site.Store.View(func(tx *kv.Tx) (err error) { spent, err = catalog.Spent(tx, p.Owner, p.ID, p.Terms); return err })
+		err := c.Site.Store.View(func(tx *kv.Tx) (err error) {
+			spent, err = catalog.Spent(tx, p.Owner, p.ID, p.Terms)
+			return err
+		})
 		if err == nil && spent {
 			return p, nil
 		}
@@ -221,7 +224,9 @@ func SetGrantCookie(c *web.Request, kind grant.Kind, r *record.Record) error {
 
 // newAddressGrant makes a grant for the item. If the item's limit may delete it, the grant also
 // has a sealed RemovedFile, with which it can be read to the end.
-func newAddressGrant(c *web.Request, kind grant.Kind, r *record.Record, ends time.Time, visitor string) (string, error) {
+func newAddressGrant(
+	c *web.Request, kind grant.Kind, r *record.Record, ends time.Time, visitor string,
+) (string, error) {
 	var by record.ID
 	if kind == grant.ToOwn {
 		by = c.Caller.Key.ID // the only thing that identifies the owner there
@@ -239,7 +244,10 @@ func newAddressGrant(c *web.Request, kind grant.Kind, r *record.Record, ends tim
 		ends = r.Expires
 	}
 	p, err := c.Site.Grants.SealRemovedFile(grant.RemovedFile{
-		RemovedFileHead: grant.RemovedFileHead{ID: r.ID, Owner: r.Owner, Ref: r.Bytes.Ref, Size: r.Bytes.Size, Ends: uint32(ends.Unix()), Terms: r.Terms(), KeepMetadata: r.KeepMetadata}, Media: f.MimeType, Name: f.OriginalName, Slug: r.Slug, Visitor: visitor,
+		RemovedFileHead: grant.RemovedFileHead{
+			ID: r.ID, Owner: r.Owner, Ref: r.Bytes.Ref, Size: r.Bytes.Size, Ends: uint32(ends.Unix()), Terms: r.Terms(),
+			KeepMetadata: r.KeepMetadata,
+		}, Media: f.MimeType, Name: f.OriginalName, Slug: r.Slug, Visitor: visitor,
 	})
 	return text + "." + p, err
 }

@@ -411,7 +411,9 @@ func GamesPage(s *web.Site, l embed.Lang, owner people.User, address string, gam
 func mediaName(l embed.Lang, mimeType, name string) string {
 	_, sub, _ := strings.Cut(mimeType, "/")
 	sub = strings.ToUpper(strings.TrimSuffix(strings.TrimPrefix(sub, "x-"), "+xml"))
-	if other := map[string]string{"MPEG": "MP3", "QUICKTIME": "QuickTime", "MATROSKA": "Matroska", "VND.MICROSOFT.ICON": "Icon"}[sub]; other != "" {
+	if other := map[string]string{
+		"MPEG": "MP3", "QUICKTIME": "QuickTime", "MATROSKA": "Matroska", "VND.MICROSOFT.ICON": "Icon",
+	}[sub]; other != "" {
 		sub = other
 	}
 	known := media.Inline(mimeType) || len(sub) <= len("QuickTime")

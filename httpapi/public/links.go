@@ -14,7 +14,10 @@ import (
 	"kist/kv/record"
 )
 
-var FollowLink = web.Operation{Tag: "public", Reply: web.Reply{Status: 302}, Fails: []int{200, 401, 404, 410, 429, 503}, Slugs: true, Serve: followLink}
+var FollowLink = web.Operation{
+	Tag: "public", Reply: web.Reply{Status: 302}, Fails: []int{200, 401, 404, 410, 429, 503}, Slugs: true,
+	Serve: followLink,
+}
 
 // followLink redirects to the target of a short link.
 func followLink(c *web.Request) error {
@@ -43,7 +46,10 @@ func RedirectLink(c *web.Request, r *record.Record, owned bool) error {
 	target := b.(*record.Link).URL // the kind is checked
 	if linkAt(c.Site, target) != "" {
 		var back bool
-		if err := c.Site.Store.View(func(tx *kv.Tx) (err error) { back, err = leadsBack(c.Site, tx, r.Slug, target); return err }); err != nil {
+		if err := c.Site.Store.View(func(tx *kv.Tx) (err error) {
+			back, err = leadsBack(c.Site, tx, r.Slug, target)
+			return err
+		}); err != nil {
 			return err
 		}
 		if back { // a loop, maybe because the server's address changed
@@ -79,7 +85,9 @@ func linkAt(s *web.Site, address string) string {
 		return ""
 	}
 	u, err := field.ParseURL(address)
-	if err != nil || strings.TrimSuffix(web.CanonicalHost(u.Scheme, u.Host), ".") != web.CanonicalHost(base.Scheme, base.Host) || strings.HasSuffix(u.Path, "/") {
+	if err != nil || strings.TrimSuffix(
+		web.CanonicalHost(u.Scheme, u.Host), ".",
+	) != web.CanonicalHost(base.Scheme, base.Host) || strings.HasSuffix(u.Path, "/") {
 		return ""
 	}
 	name, ok := strings.CutPrefix(path.Clean(u.Path), strings.TrimSuffix(base.Path, "/")+"/")

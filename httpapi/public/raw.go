@@ -29,7 +29,10 @@ import (
 	"kist/kv/record"
 )
 
-var ReadRaw = web.Operation{Tag: "public", Reply: web.Reply{Status: 200}, Fails: []int{206, 302, 304, 401, 404, 410, 412, 416, 429, 503}, Slugs: true, AtContentOrigin: true, Serve: readRaw}
+var ReadRaw = web.Operation{
+	Tag: "public", Reply: web.Reply{Status: 200}, Fails: []int{206, 302, 304, 401, 404, 410, 412, 416, 429, 503},
+	Slugs: true, AtContentOrigin: true, Serve: readRaw,
+}
 
 // readRaw answers with the bytes of a file, or the text of a note or snippet. The address may
 // have an extension after the slug. The zip of a collection comes before an item that has got its
@@ -114,7 +117,10 @@ func rawAs(c *web.Request, r, item *record.Record, owned bool) error {
 
 // sendBytes answers with bytes under the conditions of r. The headers that keep hostile
 // content from running are those of web.SetContentHeaders in httpapi/web/content.go.
-func sendBytes(c *web.Request, r *record.Record, owned bool, media, name string, digest [sha256.Size]byte, content io.ReadSeeker, size int64) error {
+func sendBytes(
+	c *web.Request, r *record.Record, owned bool, media, name string, digest [sha256.Size]byte, content io.ReadSeeker,
+	size int64,
+) error {
 	h := c.W.Header()
 	web.SetContentHeaders(h, media, name, AsDownload(c), r.OpenToAll() || c.AtContentOrigin())
 	h.Set("Etag", etag(r, digest))
@@ -158,7 +164,9 @@ func RemovedFileAt(c *web.Request, name string) (grant.RemovedFile, error) {
 // sendRemovedFile answers with the bytes of a file whose record was removed, to the visitor
 // whose view removed it.
 func sendRemovedFile(c *web.Request, p grant.RemovedFile) error {
-	r := &record.Record{ID: p.ID, Kind: record.Files, Bytes: &record.Content{Ref: p.Ref, Size: p.Size}, KeepMetadata: p.KeepMetadata}
+	r := &record.Record{
+		ID: p.ID, Kind: record.Files, Bytes: &record.Content{Ref: p.Ref, Size: p.Size}, KeepMetadata: p.KeepMetadata,
+	}
 	of, err := contentOf(c, r, p.Media, false)
 	if err != nil {
 		return Unreadable(c, p.ID, false, err)
@@ -186,7 +194,9 @@ const saveParam = "download"
 
 // openContent opens the bytes of a file to send them. If a view is to be counted against a
 // limit, that of r, it first checks all of the bytes.
-func openContent(c *web.Request, r, item *record.Record, media string, owned bool) (f io.ReadSeekCloser, of shownContent, err error) {
+func openContent(
+	c *web.Request, r, item *record.Record, media string, owned bool,
+) (f io.ReadSeekCloser, of shownContent, err error) {
 	unreadable := func(err error) error { return Unreadable(c, item.ID, owned, err) }
 	if r.Limit > 0 && !owned {
 		if err := c.Site.Blobs.Prove(item.Bytes.Ref); err != nil {
@@ -230,7 +240,8 @@ func contentOf(c *web.Request, r *record.Record, media string, owned bool) (show
 		return of, err
 	}
 	if m.Rules != metadata.Rules {
-		if m, err = c.Site.Plans.Examine(c.R.Context(), r.Bytes.Ref, media); err != nil || m.State != record.MetadataRemovable {
+		if m, err = c.Site.Plans.Examine(c.R.Context(), r.Bytes.Ref, media); err != nil ||
+			m.State != record.MetadataRemovable {
 			return of, err
 		}
 	}
@@ -272,13 +283,18 @@ func wantsPart(c *web.Request) bool {
 var (
 	errDamaged = &record.Error{
 		Fault: record.Busy, Code: web.CodeDamaged,
-		Text: "The stored bytes of this file are damaged, so the server does not send them. To repair the file, upload it again, or run kist restore --missing with a backup.",
+		Text: "The stored bytes of this file are damaged, so the server does not send them. To repair the file, upload it " +
+			"again, or run kist restore --missing with a backup.",
 	}
 	errElsewhere = &record.Error{
 		Fault: record.Busy, Code: "store_missing",
-		Text: "The bytes of this file are in the object store, and the server was started without it. Its operator starts it with --store.",
+		Text: "The bytes of this file are in the object store, and the server was started without it. Its operator starts " +
+			"it with --store.",
 	}
-	errDamagedVisit = &record.Error{Fault: record.Gone, Code: web.CodeDamaged, Text: "The stored bytes of this file are damaged, so the server does not send them. Its owner can repair the file."}
+	errDamagedVisit = &record.Error{
+		Fault: record.Gone, Code: web.CodeDamaged,
+		Text: "The stored bytes of this file are damaged, so the server does not send them. Its owner can repair the file.",
+	}
 )
 
 // Unreadable turns the error of opening a content into the error for its owner or a visitor.
@@ -332,7 +348,8 @@ func conditions(h http.Header, size int64) {
 	if ranges == "" {
 		return
 	}
-	if size == 0 || len(h["Range"]) > 1 || len(ranges) < len(unit) || !strings.EqualFold(ranges[:len(unit)], unit) || strings.Count(ranges, ",") >= MaxRanges {
+	if size == 0 || len(h["Range"]) > 1 || len(ranges) < len(unit) || !strings.EqualFold(ranges[:len(unit)], unit) ||
+		strings.Count(ranges, ",") >= MaxRanges {
 		h.Del("Range")
 		return
 	}
@@ -370,7 +387,8 @@ func (g *countingWriter) ReadFrom(r io.Reader) (int64, error) {
 		return 0, g.err
 	}
 	n, err := g.copy(r)
-	if errors.Is(err, blobs.ErrDamaged) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.EIO) || errors.Is(err, blobs.ErrAway) {
+	if errors.Is(err, blobs.ErrDamaged) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.EIO) ||
+		errors.Is(err, blobs.ErrAway) {
 		// Some bytes were sent. The client must notice that they are not all.
 		g.err = errDamaged
 	}
@@ -418,7 +436,8 @@ func Refusal(c *web.Request, status int, size int64) error {
 	switch {
 	case status == http.StatusPreconditionFailed:
 		return web.ErrPrecondition
-	case status == http.StatusRequestedRangeNotSatisfiable, status == http.StatusPartialContent && h.Get("Content-Length") == "0":
+	case status == http.StatusRequestedRangeNotSatisfiable, status == http.StatusPartialContent &&
+		h.Get("Content-Length") == "0":
 		h.Set("Content-Range", "bytes */"+strconv.FormatInt(size, 10))
 		return web.ErrRange
 	case status != http.StatusOK && status != http.StatusPartialContent && status != http.StatusNotModified:

@@ -103,7 +103,10 @@ func viewing(c *web.Request, r, item *record.Record, owned bool) (Viewing, error
 		return Viewing{}, err
 	}
 	at := addressOf(r, item)
-	v := Viewing{Lang: c.Lang(), Shown: &record.Shown{Visitor: r != item}, Body: body, Own: owned && r == item, Address: c.Site.Base + "/v/" + at}
+	v := Viewing{
+		Lang: c.Lang(), Shown: &record.Shown{Visitor: r != item}, Body: body, Own: owned && r == item,
+		Address: c.Site.Base + "/v/" + at,
+	}
 	if err := c.Site.Store.View(func(tx *kv.Tx) error {
 		u, err := people.ReadUser(tx, r.Owner)
 		if err != nil {
@@ -241,7 +244,10 @@ func card(c *web.Request, r *record.Record) error {
 		return err
 	}
 	var u *people.User
-	if err := c.Site.Store.View(func(tx *kv.Tx) (err error) { u, err = people.ReadUser(tx, r.Owner); return err }); err != nil {
+	if err := c.Site.Store.View(func(tx *kv.Tx) (err error) {
+		u, err = people.ReadUser(tx, r.Owner)
+		return err
+	}); err != nil {
 		return err
 	}
 	page := embed.CardPage{
@@ -290,7 +296,10 @@ func unlockItem(c *web.Request) error {
 	return session.Redirect(c, leads[then]+url.PathEscape(slug))
 }
 
-var ReadThumbnail = web.Operation{Tag: "public", Reply: web.Reply{Status: 200}, Fails: []int{204, 206, 302, 304, 401, 404, 410, 412, 416, 429, 503}, Slugs: true, AtContentOrigin: true, Serve: readThumbnail}
+var ReadThumbnail = web.Operation{
+	Tag: "public", Reply: web.Reply{Status: 200}, Fails: []int{204, 206, 302, 304, 401, 404, 410, 412, 416, 429, 503},
+	Slugs: true, AtContentOrigin: true, Serve: readThumbnail,
+}
 
 // readThumbnail answers with a small version of a picture, or the icon of a bookmark's site, or the
 // picture of its page, the cover of a game, or the photo of a recipe.
@@ -312,7 +321,8 @@ func thumbnailAs(c *web.Request, r *record.Record, owned bool, find func() (*rec
 	switch {
 	case err != nil:
 		return err
-	case item.Kind == record.Games, item.Kind == record.Recipes, item.Kind == record.Bookmarks && c.R.URL.Query().Get(sizeParam) == "picture":
+	case item.Kind == record.Games, item.Kind == record.Recipes, item.Kind == record.Bookmarks &&
+		c.R.URL.Query().Get(sizeParam) == "picture":
 		return cover(c, r, item, owned)
 	case item.Kind == record.Bookmarks:
 		return icon(c, r, item, owned)
@@ -389,7 +399,8 @@ func games(c *web.Request, name string) (owner people.User, games []ListedGame, 
 				if err != nil {
 					return err
 				}
-				games = append(games, ListedGame{b.(*record.Game), c.Site.Prefix() + "/v/" + url.PathEscape(r.Slug)}) // the kind is asked for
+				// the kind is asked for
+				games = append(games, ListedGame{b.(*record.Game), c.Site.Prefix() + "/v/" + url.PathEscape(r.Slug)})
 			}
 			return nil
 		}); err != nil {
@@ -421,7 +432,10 @@ func respondThumb(c *web.Request, r, item *record.Record, owned bool) error {
 	case errors.Is(err, thumb.ErrNone):
 		return record.ErrMissing
 	case errors.Is(err, thumb.ErrBusy):
-		return &record.Error{Fault: record.Busy, Code: "busy", Text: "The server is busy with other pictures. Try again in a moment.", Retry: time.Second}
+		return &record.Error{
+			Fault: record.Busy, Code: "busy", Text: "The server is busy with other pictures. Try again in a moment.",
+			Retry: time.Second,
+		}
 	case err != nil:
 		return err
 	}
@@ -471,7 +485,9 @@ func small(c *web.Request, r *record.Record, t *thumb.Thumb, caching string) err
 	if err := c.Hold(size); err != nil {
 		return err
 	}
-	return SendContent(c, bytes.NewReader(t.Bytes), size, func(status int) error { return countView(c, r, true, status, size) })
+	return SendContent(c, bytes.NewReader(t.Bytes), size, func(status int) error {
+		return countView(c, r, true, status, size)
+	})
 }
 
 // icon answers with the icon of a bookmark's site, under the conditions of r. This server has drawn it, so it needs no
@@ -481,7 +497,10 @@ func icon(c *web.Request, r, item *record.Record, owned bool) error {
 		return record.ErrMissing
 	}
 	var site record.ID
-	if err := c.Site.Store.View(func(tx *kv.Tx) (err error) { site, err = catalog.PageIcon(tx, item); return err }); err != nil {
+	if err := c.Site.Store.View(func(tx *kv.Tx) (err error) {
+		site, err = catalog.PageIcon(tx, item)
+		return err
+	}); err != nil {
 		return err
 	}
 	if site == (record.ID{}) {
@@ -491,7 +510,10 @@ func icon(c *web.Request, r, item *record.Record, owned bool) error {
 	if !got {
 		if owned && c.Site.Icons.Missed(site) {
 			if err := c.Site.Store.Update(func(tx *kv.Tx) error { return catalog.RecheckPage(tx, item) }); err != nil {
-				c.Site.Log.Error("a lost icon is not fetched before the next check of the page", "requestId", c.ID, "id", item.ID.String(), "error", err)
+				c.Site.Log.Error(
+					"a lost icon is not fetched before the next check of the page", "requestId", c.ID, "id", item.ID.String(), "error",
+					err,
+				)
 			}
 		}
 		return record.ErrMissing
@@ -545,7 +567,10 @@ func pictureOf(body record.Body) (address, by string) {
 // that of a game or a recipe is what its owner has entered.
 func wantPicture(c *web.Request, r *record.Record, address, by string) error {
 	var set people.Settings
-	if err := c.Site.Store.View(func(tx *kv.Tx) (err error) { set, err = people.ReadSettings(tx); return err }); err != nil {
+	if err := c.Site.Store.View(func(tx *kv.Tx) (err error) {
+		set, err = people.ReadSettings(tx)
+		return err
+	}); err != nil {
 		return err
 	}
 	u, err := url.Parse(by)

@@ -121,7 +121,9 @@ func newConverter(options ...html.Option) goldmark.Markdown {
 		)),
 		goldmark.WithRenderer(renderer.NewRenderer(renderer.WithNodeRenderers(
 			util.Prioritized(nodes{}, 100),
-			util.Prioritized(extension.NewTableHTMLRenderer(extension.WithTableCellAlignMethod(extension.TableCellAlignAttribute)), 500),
+			util.Prioritized(
+				extension.NewTableHTMLRenderer(extension.WithTableCellAlignMethod(extension.TableCellAlignAttribute)), 500,
+			),
 			util.Prioritized(extension.NewStrikethroughHTMLRenderer(), 500),
 			util.Prioritized(html.NewRenderer(options...), 1000),
 		))),
@@ -344,7 +346,8 @@ func address(destination []byte) (href string, local, ok bool) {
 	if err != nil || u.Scheme != "" && !schemes[strings.ToLower(u.Scheme)] {
 		return "", false, false
 	}
-	local = u.Scheme == "" && !strings.HasPrefix(dest, "//") // backslashes are escaped, because browsers treat them as slashes
+	// backslashes are escaped, because browsers treat them as slashes
+	local = u.Scheme == "" && !strings.HasPrefix(dest, "//")
 	if strings.HasPrefix(dest, "#") {
 		dest = "#" + headingPrefix + dest[1:]
 	}

@@ -5,7 +5,10 @@ import "github.com/alecthomas/chroma/v2"
 // ours are grammars for languages whose grammar in chroma is Go code, which cannot be guarded.
 var ours = []*grammar{
 	{Name: "Go", Aliases: []string{"golang"}, Files: []string{"*.go"}, Priority: 1, rules: goRules},
-	{Name: "Markdown", Aliases: []string{"md", "mkd"}, Files: []string{"*.md", "*.mkd", "*.markdown"}, Priority: 1, rules: markdownRules},
+	{
+		Name: "Markdown", Aliases: []string{"md", "mkd"}, Files: []string{"*.md", "*.mkd", "*.markdown"}, Priority: 1,
+		rules: markdownRules,
+	},
 	{Name: "HTTP", Files: []string{"*.http"}, Priority: 1, rules: httpRules},
 }
 
@@ -16,7 +19,10 @@ func goRules() chroma.Rules {
 		{Pattern: `"`, Type: chroma.String, Mutator: chroma.Push("string")},
 		{Pattern: "`[^`]*`?", Type: chroma.String},
 		{Pattern: `'(?:\\[^\n]|[^'\\\n])*'?`, Type: chroma.String},
-		{Pattern: `(?:0[xX][\da-fA-F_.]+(?:[pP][+-]?\d+)?|0[bBoO][0-7_]+|(?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:[eE][+-]?\d+)?)i?`, Type: chroma.Number},
+		{
+			Pattern: `(?:0[xX][\da-fA-F_.]+(?:[pP][+-]?\d+)?|0[bBoO][0-7_]+|(?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:[eE][+-]?\d+)?)i?`,
+			Type:    chroma.Number,
+		},
 		{Pattern: chroma.Words(``, `\b`, "break", "case", "chan", "const", "continue", "default", "defer", "else", "fallthrough", "for", "func", "go", "goto", "if",
 			"import", "interface", "map", "package", "range", "return", "select", "struct", "switch", "type", "var"), Type: chroma.Keyword},
 		{Pattern: chroma.Words(``, `\b`, "true", "false", "nil", "iota"), Type: chroma.KeywordConstant},
@@ -44,7 +50,10 @@ func markdownRules() chroma.Rules {
 		{Pattern: "`[^`\\n]+`", Type: chroma.String},
 		{Pattern: `\*\*[^*\n]+\*\*|__[^_\n]+__`, Type: chroma.GenericStrong},
 		{Pattern: `\*[^*\s][^*\n]*\*`, Type: chroma.GenericEmph},
-		{Pattern: `(!?\[)([^\]\n]*)(\]\()([^)\n]*)(\))`, Type: chroma.ByGroups(chroma.Text, chroma.NameTag, chroma.Text, chroma.NameAttribute, chroma.Text)},
+		{
+			Pattern: `(!?\[)([^\]\n]*)(\]\()([^)\n]*)(\))`,
+			Type:    chroma.ByGroups(chroma.Text, chroma.NameTag, chroma.Text, chroma.NameAttribute, chroma.Text),
+		},
 		{Pattern: `https?://[^\s<>]+`, Type: chroma.NameAttribute},
 		{Pattern: `\\[^\n]`, Type: chroma.StringEscape},
 		{Pattern: "[^\\n`*_!\\[h\\\\]+|[\\s\\S]", Type: chroma.Text},
@@ -53,8 +62,15 @@ func markdownRules() chroma.Rules {
 
 func httpRules() chroma.Rules {
 	return chroma.Rules{"root": {
-		{Pattern: `([A-Z]+)( +)([^ \n]+)( +HTTP/[\d.]+)?(\n)`, Type: chroma.ByGroups(chroma.Keyword, chroma.Text, chroma.Name, chroma.Comment, chroma.Text), Mutator: chroma.Push("head")},
-		{Pattern: `(HTTP/[\d.]+)( +)(\d{3})([^\n]*\n)`, Type: chroma.ByGroups(chroma.Keyword, chroma.Text, chroma.Number, chroma.Text), Mutator: chroma.Push("head")},
+		{
+			Pattern: `([A-Z]+)( +)([^ \n]+)( +HTTP/[\d.]+)?(\n)`,
+			Type:    chroma.ByGroups(chroma.Keyword, chroma.Text, chroma.Name, chroma.Comment, chroma.Text),
+			Mutator: chroma.Push("head"),
+		},
+		{
+			Pattern: `(HTTP/[\d.]+)( +)(\d{3})([^\n]*\n)`,
+			Type:    chroma.ByGroups(chroma.Keyword, chroma.Text, chroma.Number, chroma.Text), Mutator: chroma.Push("head"),
+		},
 		{Pattern: `[^\n]*\n`, Type: chroma.Text},
 	}, "head": {
 		{Pattern: `([^:\s]+)(:)([^\n]*\n)`, Type: chroma.ByGroups(chroma.NameAttribute, chroma.Text, chroma.String)},

@@ -54,7 +54,9 @@ func icoEntries(data []byte) (all []icoEntry) {
 			continue
 		}
 		edge := func(b byte) int { return cmp.Or(int(b), maxICOEdge) }
-		all = append(all, icoEntry{max(edge(list[0]), edge(list[1])), int(binary.LittleEndian.Uint16(list[6:])), data[at : at+size]})
+		all = append(
+			all, icoEntry{max(edge(list[0]), edge(list[1])), int(binary.LittleEndian.Uint16(list[6:])), data[at : at+size]},
+		)
 	}
 	rank := func(e icoEntry) int {
 		if e.edge < IconEdge {

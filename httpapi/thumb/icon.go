@@ -36,8 +36,9 @@ const (
 	iconAge             = 30 * 24 * time.Hour // age from which an icon is fetched again
 	iconRetryTime       = 24 * time.Hour      // minimum time between two requests to a site
 	iconMissedRetryTime = time.Hour           // the same if its icon was lost
-	iconYoung           = time.Hour           // an unused icon stays this long, because its bookmark may be about to be stored
-	maxAsked            = 10_000              // sites whose last request is remembered
+	// an unused icon stays this long, because its bookmark may be about to be stored
+	iconYoung = time.Hour
+	maxAsked  = 10_000 // sites whose last request is remembered
 )
 
 // Icons stores the icons of sites as PNG, in a folder like that of thumbnails. A site is identified by a key,

@@ -35,13 +35,18 @@ func UnlimitedBudget() *Budget {
 func (m *Budget) ErrTooLarge(size int64) error {
 	switch {
 	case size > m.File:
-		return &record.Error{Fault: record.TooLarge, Code: "too_large", Text: "The file is larger than " + record.Plural(m.File, "byte") + "."}
+		return &record.Error{
+			Fault: record.TooLarge, Code: "too_large", Text: "The file is larger than " + record.Plural(m.File, "byte") + ".",
+		}
 	case size > m.Left && m.full != nil:
 		return m.full
 	case size > m.Disk:
 		return kv.ErrFull
 	case size > m.Left:
-		return &record.Error{Fault: record.Denied, Code: "quota_exceeded", Text: "This does not fit your storage quota of " + record.Plural(m.quota, "byte") + "."}
+		return &record.Error{
+			Fault: record.Denied, Code: "quota_exceeded",
+			Text: "This does not fit your storage quota of " + record.Plural(m.quota, "byte") + ".",
+		}
 	}
 	return nil
 }

@@ -120,9 +120,14 @@ func explainFetch(s *web.Site, f *jobs.Fetch, err error) *fetchError {
 	e, status := web.ClientError(err)
 	if status == http.StatusInternalServerError {
 		s.Log.Error("a remote upload failed", "id", f.ID, "error", err)
-		return &fetchError{text: "Something went wrong on the server. The server's log has details under the id of the remote upload.", passes: true}
+		return &fetchError{
+			text:   "Something went wrong on the server. The server's log has details under the id of the remote upload.",
+			passes: true,
+		}
 	}
-	return &fetchError{text: e.Text, passes: status == http.StatusServiceUnavailable || status == http.StatusInsufficientStorage}
+	return &fetchError{
+		text: e.Text, passes: status == http.StatusServiceUnavailable || status == http.StatusInsufficientStorage,
+	}
 }
 
 // otherServer is the subject of sentences about the other server.
@@ -193,7 +198,12 @@ func stageFetched(s *web.Site, f *jobs.Fetch, body io.Reader, st *blobs.Stage, m
 		_, err := st.ReadFrom(some)
 		switch {
 		case from.err != nil && errors.Is(from.err, outbound.ErrSlow):
-			return &fetchError{text: fmt.Sprintf("%s stopped sending or became too slow after %s.", otherServer, record.Plural(st.Size(), "byte")), passes: true}
+			return &fetchError{
+				text: fmt.Sprintf(
+					"%s stopped sending or became too slow after %s.", otherServer, record.Plural(st.Size(), "byte"),
+				),
+				passes: true,
+			}
 		case from.err != nil:
 			return &fetchError{text: "The connection broke off after " + record.Plural(st.Size(), "byte") + ".", passes: true}
 		case err != nil:
@@ -238,7 +248,9 @@ func checkResponse(res *http.Response, now time.Time) error {
 	case code >= 300 && code < 400 && res.Header.Get("Location") != "":
 		return &fetchError{text: fmt.Sprintf("The address has more than %d redirects.", fetchRedirects)}
 	}
-	e := &fetchError{text: strings.TrimSpace(fmt.Sprintf("%s answered %d %s", otherServer, code, http.StatusText(code))) + "."}
+	e := &fetchError{
+		text: strings.TrimSpace(fmt.Sprintf("%s answered %d %s", otherServer, code, http.StatusText(code))) + ".",
+	}
 	switch {
 	case code >= 500, code == http.StatusTooManyRequests, code == http.StatusRequestTimeout, code == http.StatusTooEarly:
 		e.passes, e.asked = true, outbound.RetryAfter(res.Header, now)

@@ -21,7 +21,10 @@ import (
 var UploadFiles = web.Operation{
 	Tag: "files", Summary: "Uploads one or more files.",
 	Args: []web.Param{web.IdempotencyArg}, Body: web.MultipartForm,
-	Reply: web.Reply{Status: 201, Doc: "The record of the file. For several files, a list in files.", Body: web.BodyOf("Uploaded")}, Fails: []int{409},
+	Reply: web.Reply{
+		Status: 201, Doc: "The record of the file. For several files, a list in files.", Body: web.BodyOf("Uploaded"),
+	},
+	Fails: []int{409},
 	Plain: web.BareAddress, Serve: uploadFiles,
 }
 

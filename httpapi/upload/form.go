@@ -68,7 +68,9 @@ var errMultipart = &record.Error{Fault: record.Malformed, Code: "malformed", Tex
 func (in *Intake) ReadForm(c *web.Request, m *Budget) (fields field.Object, err error) {
 	media, params, err := mime.ParseMediaType(c.R.Header.Get("Content-Type"))
 	if err != nil || media != "multipart/form-data" {
-		return nil, &record.Error{Fault: record.WrongType, Code: "unsupported_media_type", Text: "The body must be multipart/form-data."}
+		return nil, &record.Error{
+			Fault: record.WrongType, Code: "unsupported_media_type", Text: "The body must be multipart/form-data.",
+		}
 	}
 	if params["boundary"] == "" || len(params["boundary"]) > 70 {
 		return nil, errMultipart
@@ -101,7 +103,10 @@ func (in *Intake) ReadForm(c *web.Request, m *Budget) (fields field.Object, err 
 			return nil, unreadable(err)
 		}
 		if n == MaxParts {
-			return nil, &record.Error{Fault: record.Malformed, Code: "malformed", Text: "The multipart body has more than " + strconv.Itoa(MaxParts) + " parts."}
+			return nil, &record.Error{
+				Fault: record.Malformed, Code: "malformed",
+				Text: "The multipart body has more than " + strconv.Itoa(MaxParts) + " parts.",
+			}
 		}
 		p, err := decode(raw)
 		if err != nil {
@@ -109,7 +114,10 @@ func (in *Intake) ReadForm(c *web.Request, m *Budget) (fields field.Object, err 
 		}
 		name := p.FormName()
 		if name == "" && nameless(raw) { // the part may be a password or one of several files
-			return nil, &record.Error{Fault: record.Malformed, Code: "malformed", Text: "The multipart body has a part whose Content-Disposition cannot be read."}
+			return nil, &record.Error{
+				Fault: record.Malformed, Code: "malformed",
+				Text: "The multipart body has a part whose Content-Disposition cannot be read.",
+			}
 		}
 		if name == "file" {
 			if m.next != nil {
@@ -136,11 +144,15 @@ func (in *Intake) ReadForm(c *web.Request, m *Budget) (fields field.Object, err 
 			return nil, errMisnamed(name)
 		}
 		if long {
-			return nil, &record.Error{Fault: record.TooLarge, Code: "too_large", Text: "The text fields of the form are too large."}
+			return nil, &record.Error{
+				Fault: record.TooLarge, Code: "too_large", Text: "The text fields of the form are too large.",
+			}
 		}
 		texts -= int64(len(value))
 		if _, twice := fields[name]; twice {
-			return nil, &record.Error{Fault: record.Malformed, Code: "malformed", Text: "The form names " + strconv.Quote(shorten(name)) + " twice."}
+			return nil, &record.Error{
+				Fault: record.Malformed, Code: "malformed", Text: "The form names " + strconv.Quote(shorten(name)) + " twice.",
+			}
 		}
 		if name != "" {
 			fields[name] = value
@@ -183,7 +195,9 @@ func decode(raw *multipart.Part) (*formPart, error) {
 
 // errMisnamed is the error for a file in a field with another name.
 func errMisnamed(name string) error {
-	return record.Bad(map[string]string{"file": "must be in the field file; the form has one in the field " + strconv.Quote(shorten(name))})
+	return record.Bad(map[string]string{
+		"file": "must be in the field file; the form has one in the field " + strconv.Quote(shorten(name)),
+	})
 }
 
 // endDetector reads at most left bytes. At the end of the input it returns an error, because

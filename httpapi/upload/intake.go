@@ -233,7 +233,9 @@ func (in *Intake) release(kept *blobs.Kept) {
 	if in.recorded || in.Stays {
 		return
 	}
-	_, err := in.site.Blobs.Unlink(kept.Ref, func() (bool, error) { return catalog.ContentUnknown(in.site.Store, kept.Ref) })
+	_, err := in.site.Blobs.Unlink(kept.Ref, func() (bool, error) {
+		return catalog.ContentUnknown(in.site.Store, kept.Ref)
+	})
 	if err != nil {
 		in.site.Log.Warn("cannot remove content without a record; the sweep will remove it", "error", err)
 	}

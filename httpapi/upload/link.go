@@ -27,10 +27,20 @@ import (
 )
 
 var (
-	uploadPassword = web.Param{In: "header", Name: "x-upload-password", Doc: "Password of the link, if it has one.", Schema: web.Object{"type": "string", "maxLength": field.MaxSecret}, Example: "open sesame"}
-	captchaArgs    = []web.Param{
-		{In: "header", Name: "x-captcha-token", Doc: "The token of a solved captcha, if the link asks for one. It is valid once.", Schema: web.Object{"type": "string"}, Example: "eyJhbGdvcml0aG0iOiJTSEEtMjU2Iiwi…"},
-		{In: "header", Name: "x-captcha-pass", Doc: "A pass of /captcha/verify instead of a token.", Schema: web.Object{"type": "string"}, Example: "AAABm4…"},
+	uploadPassword = web.Param{
+		In: "header", Name: "x-upload-password", Doc: "Password of the link, if it has one.",
+		Schema: web.Object{"type": "string", "maxLength": field.MaxSecret}, Example: "open sesame",
+	}
+	captchaArgs = []web.Param{
+		{
+			In: "header", Name: "x-captcha-token",
+			Doc:    "The token of a solved captcha, if the link asks for one. It is valid once.",
+			Schema: web.Object{"type": "string"}, Example: "eyJhbGdvcml0aG0iOiJTSEEtMjU2Iiwi…",
+		},
+		{
+			In: "header", Name: "x-captcha-pass", Doc: "A pass of /captcha/verify instead of a token.",
+			Schema: web.Object{"type": "string"}, Example: "AAABm4…",
+		},
 	}
 )
 
@@ -48,7 +58,8 @@ func Lock(q *inbox.Request) *record.Record {
 }
 
 var errUploadLocked = &record.Error{
-	Fault: record.Unauthorized, Code: "password_required", Text: "This upload link needs a password in the header x-upload-password.",
+	Fault: record.Unauthorized, Code: "password_required", Text: "This upload link needs a password in the header " +
+		"x-upload-password.",
 }
 
 // requireOpenRequest checks that the visitor may use the upload link with the slug: by its
@@ -67,12 +78,14 @@ func requireOpenRequest(c *web.Request, slug string) (*inbox.Request, error) {
 	case password == "":
 		return q, errUploadLocked
 	}
-	return q, public.CheckItemPassword(c, q.ID.String(), q.Password, password, false) // x-captcha-token is for the link's own captcha
+	// x-captcha-token is for the link's own captcha
+	return q, public.CheckItemPassword(c, q.ID.String(), q.Password, password, false)
 }
 
 // countRequestView counts a visit by someone other than the owner.
 func countRequestView(c *web.Request, q *inbox.Request) {
-	if owned := c.Caller != nil && c.Caller.User.ID == q.Owner; !owned && c.R.Method != http.MethodHead && !public.IsPrefetchOrPreview(c) {
+	if owned := c.Caller != nil && c.Caller.User.ID == q.Owner; !owned && c.R.Method != http.MethodHead &&
+		!public.IsPrefetchOrPreview(c) {
 		inbox.RequestSeen(c.Site.Store, q)
 	}
 }
@@ -171,7 +184,10 @@ func findLink(c *web.Request, q *inbox.Request) (l link, err error) {
 		if err != nil {
 			return err
 		}
-		l = link{owner: public.DisplayName(*u), file: largest(c, q, &set), left: inbox.Remaining(tx, q), captcha: people.CaptchaNone, siteKey: set.CaptchaSiteKey}
+		l = link{
+			owner: public.DisplayName(*u), file: largest(c, q, &set), left: inbox.Remaining(tx, q), captcha: people.CaptchaNone,
+			siteKey: set.CaptchaSiteKey,
+		}
 		if q.Captcha {
 			l.captcha = set.Provider()
 		}
@@ -211,7 +227,10 @@ func uploadBudgetAt(c *web.Request, q *inbox.Request) (*Budget, error) {
 const codeType = "type_not_allowed"
 
 func typeRefused(q *inbox.Request) error {
-	return &record.Error{Fault: record.WrongType, Code: codeType, Text: "This link accepts only " + strings.Join(q.Types, ", ") + ". Nothing was stored."}
+	return &record.Error{
+		Fault: record.WrongType, Code: codeType,
+		Text: "This link accepts only " + strings.Join(q.Types, ", ") + ". Nothing was stored.",
+	}
 }
 
 // receiveFiles receives the files of a sender's form. A repetition with the same Idempotency-Key gets
@@ -436,9 +455,14 @@ func (in *Intake) leaveOutUnchosen() {
 var LeaveFiles = web.Operation{
 	Tag: "public", Summary: "Sends files to an upload link. Either all of them are stored, or none.",
 	Args: append([]web.Param{uploadPassword, web.IdempotencyArg}, captchaArgs...), Body: web.MultipartForm,
-	Reply: web.Reply{Status: 201, Doc: "The received files, which are waiting for approval or already approved.", Body: web.ListOf("UploadReceipt")},
+	Reply: web.Reply{
+		Status: 201, Doc: "The received files, which are waiting for approval or already approved.",
+		Body: web.ListOf("UploadReceipt"),
+	},
 	Fails: []int{401, 403, 404, 410, 429, 503, 507}, Slugs: true,
-	Plain: &web.TextForm{Doc: "a sentence about each file, one per line", Example: "IMG_0042.jpg is waiting for approval.\n"}, Serve: leaveFiles,
+	Plain: &web.TextForm{
+		Doc: "a sentence about each file, one per line", Example: "IMG_0042.jpg is waiting for approval.\n",
+	}, Serve: leaveFiles,
 }
 
 func leaveFiles(c *web.Request) error {

@@ -11,7 +11,8 @@ import (
 )
 
 var SetPoster = web.Operation{
-	Tag: "files", Summary: "Gives a film a picture for its thumbnail: a JPEG, PNG, GIF or WebP of at most 512 KiB. The server cannot decode films, so clients send one. It is kept with the other thumbnails and may get lost.",
+	Tag: "files", Summary: "Gives a film a picture for its thumbnail: a JPEG, PNG, GIF or WebP of at most 512 KiB. The " +
+		"server cannot decode films, so clients send one. It is kept with the other thumbnails and may get lost.",
 	Body: &web.Content{Media: "application/octet-stream"}, Reply: web.DoneReply, Fails: []int{404}, Serve: setPoster,
 }
 
@@ -36,7 +37,9 @@ func setPoster(c *web.Request) error {
 	}
 	err = c.Site.Thumbs.SetPoster(c.R.Context(), c.Owner(), r.ID, picture)
 	if errors.Is(err, thumb.ErrNone) {
-		return &record.Error{Fault: record.WrongType, Code: "unsupported_media_type", Text: "The body must be a picture: JPEG, PNG, GIF or WebP."}
+		return &record.Error{
+			Fault: record.WrongType, Code: "unsupported_media_type", Text: "The body must be a picture: JPEG, PNG, GIF or WebP.",
+		}
 	}
 	if err != nil {
 		return err

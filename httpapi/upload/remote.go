@@ -210,8 +210,11 @@ func decodeRemoteFiles(c *web.Request, all []remoteFile) error {
 }
 
 var StartRemoteUpload = web.Operation{
-	Tag: "remote upload", Summary: "Makes the server fetch files from addresses in the background. Either all of them are queued, or none. At most 100 can be waiting.",
-	Body: web.BodyOf("RemoteUploadCreate"), Reply: web.Reply{Status: 202, Doc: "The queued remote uploads.", Body: web.ListOf("RemoteUpload")}, Fails: []int{409},
+	Tag: "remote upload", Summary: "Makes the server fetch files from addresses in the background. Either all of them " +
+		"are queued, or none. At most 100 can be waiting.",
+	Body:  web.BodyOf("RemoteUploadCreate"),
+	Reply: web.Reply{Status: 202, Doc: "The queued remote uploads.", Body: web.ListOf("RemoteUpload")},
+	Fails: []int{409},
 	Serve: startRemoteUpload,
 }
 
@@ -279,19 +282,29 @@ func (v *ShownFetch) Fields(s *field.Set) {
 	s.URL("url", &v.URL, field.Always).Says("Address of the file.", `"https://example.org/holiday.mp4"`)
 	s.Text("name", &v.Name, record.MaxFileName).Says("Name of the file; empty while unknown.", `"holiday.mp4"`)
 	field.Choice(s, "state", &v.State, jobs.FetchStates).
-		Says("State of the remote upload; waiting means for a free slot or for another attempt. Finished ones are listed for a week.", `"running"`)
+		Says(
+			"State of the remote upload; waiting means for a free slot or for another attempt. Finished ones are listed for a week.",
+			`"running"`,
+		)
 	s.Number("bytes", &v.Bytes, 0, 1<<62).Says("Bytes received.", `1048576`)
 	s.MaybeNumber("total", &v.Total, 0, 1<<62).Says("Total bytes; null if unknown.", `20971520`)
-	s.Shown("tries", field.Schema{Type: "integer"}, func(dst []byte) []byte { return fmt.Append(dst, v.Tries) }).Says("Number of attempts, at most five.", `1`)
+	s.Shown("tries", field.Schema{Type: "integer"}, func(dst []byte) []byte {
+		return fmt.Append(dst, v.Tries)
+	}).Says("Number of attempts, at most five.", `1`)
 	s.Time("nextTryAt", &v.Due).Says("When the next attempt may start; null if it is not waiting.", `null`)
 	s.Shown("error", text, func(dst []byte) []byte { return field.AppendString(dst, v.Problem) }).
 		Says("The error of the last attempt; empty if there was none.", `""`)
-	s.Shown("file", field.Schema{Type: "object", Nullable: true, Members: field.Of(new(madeFile)).Members()}, func(dst []byte) []byte {
+	s.Shown("file", field.Schema{
+		Type: "object", Nullable: true, Members: field.Of(new(madeFile)).Members(),
+	}, func(dst []byte) []byte {
 		if v.file == nil {
 			return append(dst, "null"...)
 		}
 		return append(dst, v.file...)
-	}).Says("The resulting file; null before it exists and after it was deleted.", `{"id":`+web.SampleID+`,"slug":"summer-24","url":"https://kist.example.org/x/summer-24"}`)
+	}).Says(
+		"The resulting file; null before it exists and after it was deleted.",
+		`{"id":`+web.SampleID+`,"slug":"summer-24","url":"https://kist.example.org/x/summer-24"}`,
+	)
 	s.Time("createdAt", &v.Created, field.Always).Says("When it was requested.", `"2026-01-02T03:04:05.678Z"`)
 	s.Time("endedAt", &v.Ended).Says("When it ended; null if it has not.", `null`)
 }
@@ -301,8 +314,12 @@ type madeFile struct{ record.Shown }
 func (v *madeFile) Fields(s *field.Set) {
 	text := field.Schema{Type: "string"}
 	s.ID("id", &v.ID, field.Always).Says("Id of the file.", web.SampleID)
-	s.Shown("slug", text, func(dst []byte) []byte { return field.AppendString(dst, v.Slug) }).Says("Its slug.", `"summer-24"`)
-	s.Shown("url", field.Schema{Type: "string", Format: "uri"}, v.AppendURL).Says("Address for others.", `"https://kist.example.org/x/summer-24"`)
+	s.Shown("slug", text, func(dst []byte) []byte {
+		return field.AppendString(dst, v.Slug)
+	}).Says("Its slug.", `"summer-24"`)
+	s.Shown("url", field.Schema{Type: "string", Format: "uri"}, v.AppendURL).Says(
+		"Address for others.", `"https://kist.example.org/x/summer-24"`,
+	)
 }
 
 func showFetch(s *web.Site, tx *kv.Tx, f *jobs.Fetch) (*ShownFetch, error) {
@@ -338,9 +355,10 @@ func showFetches(c *web.Request, tx *kv.Tx, all []jobs.Fetch) (shown []*ShownFet
 }
 
 var ListRemoteUploads = web.Operation{
-	Tag:     "remote upload",
-	Summary: "Lists the files that the server is fetching or has fetched, newest first. A key without the scope read sees only those that it requested. Clients may use this to check a key of any scope.",
-	Reply:   web.Reply{Status: 200, Doc: "The remote uploads.", Body: web.ListOf("RemoteUpload")}, Serve: listRemoteUploads,
+	Tag: "remote upload",
+	Summary: "Lists the files that the server is fetching or has fetched, newest first. A key without the scope read " +
+		"sees only those that it requested. Clients may use this to check a key of any scope.",
+	Reply: web.Reply{Status: 200, Doc: "The remote uploads.", Body: web.ListOf("RemoteUpload")}, Serve: listRemoteUploads,
 }
 
 // listRemoteUploads lists the caller's remote uploads, newest first. Clients use it to check any
@@ -399,7 +417,10 @@ func answerFetch(c *web.Request, id record.ID) error {
 	return c.RespondData(http.StatusOK, v)
 }
 
-var ReadRemoteUpload = web.ReadOp("remote upload", "Shows the state and the result of a remote upload.", "The remote upload.", "RemoteUpload", readRemoteUpload, 404)
+var ReadRemoteUpload = web.ReadOp(
+	"remote upload", "Shows the state and the result of a remote upload.", "The remote upload.", "RemoteUpload",
+	readRemoteUpload, 404,
+)
 
 func readRemoteUpload(c *web.Request) error {
 	id, err := c.IDArg("remote upload")
@@ -428,7 +449,8 @@ func (f *FetchAction) Fields(s *field.Set) {
 var DecideRemoteUpload = web.Operation{
 	Tag: "remote upload", Summary: "Cancels or retries a remote upload.",
 	Body:  web.BodyOf("RemoteUploadDecision"),
-	Reply: web.Reply{Status: 200, Doc: "The remote upload.", Body: web.DataOf("RemoteUpload")}, Fails: []int{404, 409}, Serve: decideRemoteUpload,
+	Reply: web.Reply{Status: 200, Doc: "The remote upload.", Body: web.DataOf("RemoteUpload")},
+	Fails: []int{404, 409}, Serve: decideRemoteUpload,
 }
 
 func decideRemoteUpload(c *web.Request) error {
@@ -461,7 +483,10 @@ func decideRemoteUpload(c *web.Request) error {
 	return answerFetch(c, id)
 }
 
-var RemoveRemoteUpload = web.DoneOp("remote upload", "Forgets a remote upload, and cancels it if it has not ended. Its file stays.", removeRemoteUpload, 404)
+var RemoveRemoteUpload = web.DoneOp(
+	"remote upload", "Forgets a remote upload, and cancels it if it has not ended. Its file stays.", removeRemoteUpload,
+	404,
+)
 
 func removeRemoteUpload(c *web.Request) error {
 	id, err := c.IDArg("remote upload")
@@ -480,7 +505,9 @@ func removeRemoteUpload(c *web.Request) error {
 	return c.RespondOK()
 }
 
-var ClearRemoteUploads = web.DoneOp("remote upload", "Forgets all remote uploads that have ended. Their files stay.", clearRemoteUploads)
+var ClearRemoteUploads = web.DoneOp(
+	"remote upload", "Forgets all remote uploads that have ended. Their files stay.", clearRemoteUploads,
+)
 
 func clearRemoteUploads(c *web.Request) error {
 	if err := c.Site.Store.Update(func(tx *kv.Tx) error { return jobs.ClearFetches(tx, c.Owner()) }); err != nil {

@@ -19,7 +19,8 @@ var ReplaceContent = web.Operation{
 		"in the field file. Their type is worked out as for uploads. The former bytes become a version of the file. " +
 		"Versions are kept as long as deleted items, 200 a file at most, and count.",
 	Args: []web.Param{{
-		In: "query", Name: "name", Doc: "The new name of the file. Without it the name in Content-Disposition is taken; without both the name stays.",
+		In: "query", Name: "name", Doc: "The new name of the file. Without it the name in Content-Disposition is taken; " +
+			"without both the name stays.",
 		Schema: web.Object{"type": "string", "maxLength": record.MaxFileName}, Example: "report-2.pdf",
 	}},
 	Body:  web.BytesOf(),
@@ -142,7 +143,10 @@ func replaceBudget(c *web.Request, of *record.Record) (*Budget, error) {
 		return nil, err
 	}
 	var set people.Settings
-	if err := c.Site.Store.View(func(tx *kv.Tx) (err error) { set, err = people.ReadSettings(tx); return err }); err != nil {
+	if err := c.Site.Store.View(func(tx *kv.Tx) (err error) {
+		set, err = people.ReadSettings(tx)
+		return err
+	}); err != nil {
 		return nil, err
 	}
 	if set.TrashDays == 0 && budget.quota > 0 {

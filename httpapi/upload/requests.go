@@ -21,10 +21,24 @@ import (
 // queueParams are the parameters of a queue. status is the default status.
 func queueParams(status string) []web.Param {
 	return []web.Param{
-		{In: "query", Name: "status", Doc: "Status of the items; default " + status + ".", Schema: web.Ref("UploadState"), Example: "pending"},
-		{In: "query", Name: "limit", Doc: "Maximum number of items on a page. A page also ends at 4 MiB. Continue with nextCursor.", Schema: web.Object{"type": "integer", "minimum": 1, "maximum": web.MaxPage, "default": web.DefaultPage}, Example: 50},
-		{In: "query", Name: "offset", Doc: "Number of items to skip; not together with cursor.", Schema: web.Object{"type": "integer", "minimum": 0, "maximum": web.MaxOffset}, Example: 0},
-		{In: "query", Name: "cursor", Doc: "nextCursor of the previous page. Decisions between two pages do not hide any items.", Schema: web.Object{"type": "string"}, Example: "AQ"},
+		{
+			In: "query", Name: "status", Doc: "Status of the items; default " + status + ".", Schema: web.Ref("UploadState"),
+			Example: "pending",
+		},
+		{
+			In: "query", Name: "limit",
+			Doc:    "Maximum number of items on a page. A page also ends at 4 MiB. Continue with nextCursor.",
+			Schema: web.Object{"type": "integer", "minimum": 1, "maximum": web.MaxPage, "default": web.DefaultPage}, Example: 50,
+		},
+		{
+			In: "query", Name: "offset", Doc: "Number of items to skip; not together with cursor.",
+			Schema: web.Object{"type": "integer", "minimum": 0, "maximum": web.MaxOffset}, Example: 0,
+		},
+		{
+			In: "query", Name: "cursor",
+			Doc:    "nextCursor of the previous page. Decisions between two pages do not hide any items.",
+			Schema: web.Object{"type": "string"}, Example: "AQ",
+		},
 	}
 }
 
@@ -38,9 +52,14 @@ var requests = &web.Resource[inbox.Request, *inbox.ShownRequest]{
 	},
 }
 
-var ListUploadRequests = web.ListOp("upload-requests", "Lists the caller's upload requests.", "A page of upload requests.", "UploadRequest", requests.List)
+var ListUploadRequests = web.ListOp(
+	"upload-requests", "Lists the caller's upload requests.", "A page of upload requests.", "UploadRequest", requests.List,
+)
 
-var CreateUploadRequest = web.CreateOp("upload-requests", "Creates an upload request: a link where others can send files.", "The upload request.", "UploadRequest", createUploadRequest, 409)
+var CreateUploadRequest = web.CreateOp(
+	"upload-requests", "Creates an upload request: a link where others can send files.", "The upload request.",
+	"UploadRequest", createUploadRequest, 409,
+)
 
 func createUploadRequest(c *web.Request) error {
 	form := &inbox.RequestForm{Request: inbox.NewRequest()}
@@ -57,12 +76,18 @@ func createUploadRequest(c *web.Request) error {
 	if err != nil {
 		return err
 	}
-	return requests.Create(c, func(tx *kv.Tx) (*inbox.Request, error) { return inbox.AddRequest(tx, c.Owner(), form, hash) })
+	return requests.Create(c, func(tx *kv.Tx) (*inbox.Request, error) {
+		return inbox.AddRequest(tx, c.Owner(), form, hash)
+	})
 }
 
-var ReadUploadRequest = web.ReadOp("upload-requests", "Reads an upload request.", "The upload request.", "UploadRequest", requests.Read, 404)
+var ReadUploadRequest = web.ReadOp(
+	"upload-requests", "Reads an upload request.", "The upload request.", "UploadRequest", requests.Read, 404,
+)
 
-var EditUploadRequest = web.EditOp("upload-requests", "Changes an upload request.", "The upload request.", "UploadRequest", editUploadRequest, 404, 409)
+var EditUploadRequest = web.EditOp(
+	"upload-requests", "Changes an upload request.", "The upload request.", "UploadRequest", editUploadRequest, 404, 409,
+)
 
 func editUploadRequest(c *web.Request) error {
 	id, err := c.IDArg("upload request")
@@ -92,16 +117,23 @@ func editUploadRequest(c *web.Request) error {
 	})
 }
 
-var RemoveUploadRequest = web.DoneOp("upload-requests", "Deletes an upload request and the files waiting in its queue. Approved files stay.", requests.Remove, 404)
+var RemoveUploadRequest = web.DoneOp(
+	"upload-requests", "Deletes an upload request and the files waiting in its queue. Approved files stay.",
+	requests.Remove, 404,
+)
 
 var ListPendingUploads = web.Operation{
 	Tag: "upload-requests", Summary: "Lists the files received through all upload requests, oldest first.",
-	Args: queueParams("pending"), Reply: web.Reply{Status: 200, Doc: "A page of the queue.", Body: web.ListOf("UploadItem")}, Serve: listQueue,
+	Args:  queueParams("pending"),
+	Reply: web.Reply{Status: 200, Doc: "A page of the queue.", Body: web.ListOf("UploadItem")},
+	Serve: listQueue,
 }
 
 var ListUploadItems = web.Operation{
 	Tag: "upload-requests", Summary: "Lists the files received through one upload request, oldest first.",
-	Args: queueParams("any"), Reply: web.Reply{Status: 200, Doc: "A page of the queue.", Body: web.ListOf("UploadItem")}, Fails: []int{404}, Serve: listQueue,
+	Args:  queueParams("any"),
+	Reply: web.Reply{Status: 200, Doc: "A page of the queue.", Body: web.ListOf("UploadItem")},
+	Fails: []int{404}, Serve: listQueue,
 }
 
 // listQueue lists the items of one request, or the pending ones of all.
@@ -175,7 +207,9 @@ type Decisions struct {
 }
 
 func (d *Decisions) Fields(s *field.Set) {
-	s.IDs("items", &d.items, maxDecided, field.Required, field.Filled).Says("Ids of the items.", `["01890a5d-ac96-774b-bcce-b302099a8057"]`)
+	s.IDs("items", &d.items, maxDecided, field.Required, field.Filled).Says(
+		"Ids of the items.", `["01890a5d-ac96-774b-bcce-b302099a8057"]`,
+	)
 	d.Decision.Fields(s)
 }
 
@@ -229,7 +263,9 @@ func place(c *web.Request) (request, item record.ID, err error) {
 
 var DecideUpload = web.Operation{
 	Tag: "upload-requests", Summary: "Approves a pending item, which turns it into a file, or rejects it.",
-	Body: web.BodyOf("UploadDecision"), Reply: web.Reply{Status: 200, Doc: "The item.", Body: web.DataOf("UploadItem")}, Fails: []int{404, 409},
+	Body:  web.BodyOf("UploadDecision"),
+	Reply: web.Reply{Status: 200, Doc: "The item.", Body: web.DataOf("UploadItem")},
+	Fails: []int{404, 409},
 	Serve: decideUpload,
 }
 
@@ -254,7 +290,9 @@ func decideUpload(c *web.Request) error {
 
 var ReadUploadContent = web.Operation{
 	Tag: "upload-requests", Summary: "The bytes of a pending item; only for its owner.",
-	Args: web.Conditional, Reply: web.Reply{Status: 200, Doc: "The content.", Body: web.BytesOf()}, Fails: []int{206, 304, 404, 412, 416, 503},
+	Args:  web.Conditional,
+	Reply: web.Reply{Status: 200, Doc: "The content.", Body: web.BytesOf()},
+	Fails: []int{206, 304, 404, 412, 416, 503},
 	Serve: readUploadContent,
 }
 
@@ -266,7 +304,10 @@ func readUploadContent(c *web.Request) error {
 		return err
 	}
 	var i *inbox.Item
-	if err := c.Site.Store.View(func(tx *kv.Tx) (err error) { i, err = inbox.ReadItem(tx, c.Owner(), request, item); return err }); err != nil {
+	if err := c.Site.Store.View(func(tx *kv.Tx) (err error) {
+		i, err = inbox.ReadItem(tx, c.Owner(), request, item)
+		return err
+	}); err != nil {
 		return err
 	}
 	if i.State != inbox.Pending {

@@ -15,7 +15,8 @@ import (
 	"kist/kv/record"
 )
 
-const aboutSentItem = "When the upload is complete, the headers X-Kist-Item and X-Kist-Status of the answer have the id of the item and its status."
+const aboutSentItem = "When the upload is complete, the headers X-Kist-Item and X-Kist-Status of the answer have " +
+	"the id of the item and its status."
 
 var DescribeSending = web.Operation{
 	Tag: "public", Summary: "Describes the supported parts of the protocol for resumable uploads (tus).",
@@ -25,16 +26,20 @@ var DescribeSending = web.Operation{
 // sendingKey is the header that makes repeats of a request of BeginSending safe.
 var sendingKey = web.Param{
 	In: "header", Name: "Idempotency-Key",
-	Doc:     "If the same request comes again from the same network, it gets the upload that the first one started, as long as that exists. Each upload needs its own key, which nobody can guess, such as a random UUID.",
+	Doc: "If the same request comes again from the same network, it gets the upload that the first one started, as " +
+		"long as that exists. Each upload needs its own key, which nobody can guess, such as a random UUID.",
 	Schema:  web.Object{"type": "string", "maxLength": 255},
 	Example: "3f1c9b1e-6d3b-4d68-9c0c-5a1f7e0d2b41",
 }
 
 var BeginSending = web.Operation{
-	Tag:     "public",
-	Summary: "Starts a resumable upload to an upload link. Location has its secret address. A body has the first bytes. Its place and its bytes are reserved from now on. " + aboutSentItem,
+	Tag: "public",
+	Summary: "Starts a resumable upload to an upload link. Location has its secret address. A body has the first " +
+		"bytes. Its place and its bytes are reserved from now on. " + aboutSentItem,
 	Args: append([]web.Param{
-		tusArgs.version, tusArgs.length, tusMetadata("filename, and the sender's name and message.", "filename YS50eHQ=,name Qm9i"), tusArgs.sum, uploadPassword, sendingKey,
+		tusArgs.version, tusArgs.length, tusMetadata(
+			"filename, and the sender's name and message.", "filename YS50eHQ=,name Qm9i",
+		), tusArgs.sum, uploadPassword, sendingKey,
 	}, captchaArgs...),
 	Body: tusPiece, Reply: web.Reply{Status: 201, Doc: "The state of the upload.", Body: web.DataOf("SentUpload")},
 	Fails: []int{401, 403, 404, 409, 410, 412, 429, 460, 503, 507}, Slugs: true, Tus: true, Serve: tus(beginSending),
@@ -119,7 +124,9 @@ func (b *uploadOptions) sending(q *inbox.Request) (u inbox.Upload, err error) {
 	if !q.MayTake(b.meta.fileName()) {
 		return u, typeRefused(q)
 	}
-	return inbox.Upload{Length: b.length, Metadata: b.meta.ofSender(form).shown(), Name: form.Name, Message: form.Message}, nil
+	return inbox.Upload{
+		Length: b.length, Metadata: b.meta.ofSender(form).shown(), Name: form.Name, Message: form.Message,
+	}, nil
 }
 
 // SenderOperation wraps an operation at the address of a sender's upload. It removes an upload that

@@ -49,24 +49,48 @@ const (
 )
 
 var tusArgs = struct{ version, offset, length, sum, override web.Param }{
-	version:  web.Param{In: "header", Name: "Tus-Resumable", Doc: "The version of tus. Another version gives 412.", Schema: web.Object{"type": "string", "enum": []string{web.TusVersion}}, Example: web.TusVersion},
-	offset:   web.Param{In: "header", Name: "Upload-Offset", Doc: "Offset of the body's first byte. If the upload is at another offset, the answer is 409.", Schema: web.Object{"type": "integer", "minimum": 0}, Example: 1048576},
-	length:   web.Param{In: "header", Name: "Upload-Length", Doc: "Total bytes.", Schema: web.Object{"type": "integer", "minimum": 0}, Example: 20971520},
-	sum:      web.Param{In: "header", Name: "Upload-Checksum", Doc: "Algorithm (" + tusChecksums + ") and checksum of the body in base64. If it does not match, the answer is 460 and nothing is stored.", Schema: web.Object{"type": "string"}, Example: "sha1 Kq5sNclPz7QV2+lfQIuc6R7oRu0="},
-	override: web.Param{In: "header", Name: "X-HTTP-Method-Override", Doc: "PATCH, DELETE or HEAD.", Schema: web.Object{"type": "string", "enum": []string{"PATCH", "DELETE", "HEAD"}}, Example: "PATCH"},
+	version: web.Param{
+		In: "header", Name: "Tus-Resumable", Doc: "The version of tus. Another version gives 412.",
+		Schema: web.Object{"type": "string", "enum": []string{web.TusVersion}}, Example: web.TusVersion,
+	},
+	offset: web.Param{
+		In: "header", Name: "Upload-Offset",
+		Doc:    "Offset of the body's first byte. If the upload is at another offset, the answer is 409.",
+		Schema: web.Object{"type": "integer", "minimum": 0}, Example: 1048576,
+	},
+	length: web.Param{
+		In: "header", Name: "Upload-Length", Doc: "Total bytes.", Schema: web.Object{"type": "integer", "minimum": 0},
+		Example: 20971520,
+	},
+	sum: web.Param{
+		In: "header", Name: "Upload-Checksum",
+		Doc: "Algorithm (" + tusChecksums + ") and checksum of the body in base64. If it does not match, the answer is " +
+			"460 and nothing is stored.",
+		Schema: web.Object{"type": "string"}, Example: "sha1 Kq5sNclPz7QV2+lfQIuc6R7oRu0=",
+	},
+	override: web.Param{
+		In: "header", Name: "X-HTTP-Method-Override", Doc: "PATCH, DELETE or HEAD.",
+		Schema: web.Object{"type": "string", "enum": []string{"PATCH", "DELETE", "HEAD"}}, Example: "PATCH",
+	},
 }
 
 // tusPiece is a body with bytes of an upload.
 var tusPiece = &web.Content{Media: TusBody, Optional: true}
 
 func tusMetadata(doc, example string) web.Param {
-	return web.Param{In: "header", Name: "Upload-Metadata", Doc: "Pairs of a name and a value in base64, separated by commas: " + doc, Schema: web.Object{"type": "string"}, Example: example}
+	return web.Param{
+		In: "header", Name: "Upload-Metadata", Doc: "Pairs of a name and a value in base64, separated by commas: " + doc,
+		Schema: web.Object{"type": "string"}, Example: example,
+	}
 }
 
-const aboutUploadedFile = "When the upload is complete, the headers X-Kist-Id, X-Kist-Slug and X-Kist-Url of the answer have the file's id, slug and address."
+const aboutUploadedFile = "When the upload is complete, the headers X-Kist-Id, X-Kist-Slug and X-Kist-Url of the " +
+	"answer have the file's id, slug and address."
 
 // tusDescribed is the answer that describes the protocol.
-var tusDescribed = web.Reply{Status: 204, Doc: "In the headers Tus-Version, Tus-Extension, Tus-Max-Size and Tus-Checksum-Algorithm.", Body: nil}
+var tusDescribed = web.Reply{
+	Status: 204, Doc: "In the headers Tus-Version, Tus-Extension, Tus-Max-Size and Tus-Checksum-Algorithm.", Body: nil,
+}
 
 var DescribeTus = web.Operation{
 	Tag: "tus", Summary: "Describes the supported parts of the protocol for resumable uploads.",
@@ -124,7 +148,9 @@ func (v *ShownUpload) Fields(s *field.Set) {
 	s.Number("offset", &v.Offset, 0, math.MaxInt64).Says("Bytes received.", `1048576`)
 	s.Bool("complete", &v.done).Says("Whether the upload has become a file.", `false`)
 	s.Time("createdAt", &v.Created, field.Always).Says("When the upload was started.", `"2026-01-02T03:04:05.678Z"`)
-	s.Time("expiresAt", &v.Expires, field.Always).Says("When the upload is removed if no more bytes arrive.", `"2026-01-03T03:04:05.678Z"`)
+	s.Time("expiresAt", &v.Expires, field.Always).Says(
+		"When the upload is removed if no more bytes arrive.", `"2026-01-03T03:04:05.678Z"`,
+	)
 }
 
 func showUpload(u *inbox.Upload) *ShownUpload {
@@ -137,7 +163,9 @@ func showUpload(u *inbox.Upload) *ShownUpload {
 
 var ListUploadsBegun = web.Operation{
 	Tag: "tus", Summary: "Lists incomplete resumable uploads.",
-	Args: web.PageParams(web.ShortSorts), Reply: web.Reply{Status: 200, Doc: "A page of uploads.", Body: web.ListOf("ResumableUpload")}, Tus: true,
+	Args:  web.PageParams(web.ShortSorts),
+	Reply: web.Reply{Status: 200, Doc: "A page of uploads.", Body: web.ListOf("ResumableUpload")},
+	Tus:   true,
 	Serve: listUploadsBegun,
 }
 
@@ -242,17 +270,21 @@ func answerUpload(c *web.Request, status int, u *inbox.Upload) error {
 }
 
 var ReadUpload = web.Operation{
-	Tag:     "tus",
-	Summary: "Shows the state of a resumable upload and, for a day, the resulting file. HEAD with Tus-Resumable ends a request that is still sending bytes. 423 means that the client must ask again later.",
-	Reply:   web.Reply{Status: 200, Doc: "The state of the upload.", Body: web.DataOf("ResumableUpload")}, Fails: []int{403, 404, 409, 410, 412, 413, 423, 507}, Tus: true,
+	Tag: "tus",
+	Summary: "Shows the state of a resumable upload and, for a day, the resulting file. HEAD with Tus-Resumable ends a " +
+		"request that is still sending bytes. 423 means that the client must ask again later.",
+	Reply: web.Reply{Status: 200, Doc: "The state of the upload.", Body: web.DataOf("ResumableUpload")},
+	Fails: []int{403, 404, 409, 410, 412, 413, 423, 507}, Tus: true,
 	Serve: readUpload,
 }
 
 var ReadSending = web.Operation{
-	Tag:     "public",
-	Summary: "Shows the state of the upload and, for a day, the resulting item. HEAD with Tus-Resumable ends a request that is still sending bytes. 423 means that the client must ask again later.",
-	Reply:   web.Reply{Status: 200, Doc: "The state of the upload.", Body: web.DataOf("SentUpload")}, Fails: []int{403, 404, 409, 410, 412, 413, 415, 423, 429, 503, 507},
-	Tus: true, Serve: SenderOperation(readUpload),
+	Tag: "public",
+	Summary: "Shows the state of the upload and, for a day, the resulting item. HEAD with Tus-Resumable ends a request " +
+		"that is still sending bytes. 423 means that the client must ask again later.",
+	Reply: web.Reply{Status: 200, Doc: "The state of the upload.", Body: web.DataOf("SentUpload")},
+	Fails: []int{403, 404, 409, 410, 412, 413, 415, 423, 429, 503, 507},
+	Tus:   true, Serve: SenderOperation(readUpload),
 }
 
 // readUpload shows an upload. With HEAD and the version of tus, a client finds out where to
@@ -295,7 +327,9 @@ var OverrideUpload = web.Operation{
 var OverrideSending = web.Operation{
 	Tag: "public", Summary: "Runs the method in X-HTTP-Method-Override, for clients that can only use GET and POST.",
 	Args: []web.Param{tusArgs.version, tusArgs.override, tusArgs.offset, tusArgs.length, tusArgs.sum}, Body: tusPiece,
-	Reply: web.Reply{Status: 204, Doc: "Done.", Body: nil}, Fails: []int{403, 404, 405, 409, 410, 412, 429, 460, 503, 507}, Tus: true,
+	Reply: web.Reply{Status: 204, Doc: "Done.", Body: nil}, Fails: []int{
+		403, 404, 405, 409, 410, 412, 429, 460, 503, 507,
+	}, Tus: true,
 	Serve: SenderOperation(tus(overrideUpload)),
 }
 
@@ -340,7 +374,9 @@ func cancelUpload(c *web.Request) error {
 	}
 	defer release()
 	if u.Done() {
-		return &record.Error{Fault: record.Taken, Code: "upload_complete", Text: "The upload is complete and cannot be cancelled."}
+		return &record.Error{
+			Fault: record.Taken, Code: "upload_complete", Text: "The upload is complete and cannot be cancelled.",
+		}
 	}
 	if err := forgetUpload(c, u); err != nil {
 		return err
@@ -397,11 +433,19 @@ var BeginUpload = web.Operation{
 	Tag: "tus", Summary: "Starts a resumable upload. Location has its address. A body has the first bytes. " + aboutUploadedFile,
 	Args: []web.Param{
 		tusArgs.version, tusArgs.length,
-		{In: "header", Name: "Upload-Defer-Length", Doc: "1 instead of Upload-Length, if the length is still unknown.", Schema: web.Object{"type": "integer", "enum": []int{1}}, Example: 1},
-		tusMetadata("filename, filetype, and the fields of an upload. They are checked now, and the slug is reserved.", "filename YS50eHQ=,isPublic dHJ1ZQ=="),
+		{
+			In: "header", Name: "Upload-Defer-Length", Doc: "1 instead of Upload-Length, if the length is still unknown.",
+			Schema: web.Object{"type": "integer", "enum": []int{1}}, Example: 1,
+		},
+		tusMetadata(
+			"filename, filetype, and the fields of an upload. They are checked now, and the slug is reserved.",
+			"filename YS50eHQ=,isPublic dHJ1ZQ==",
+		),
 		tusArgs.sum, web.IdempotencyArg,
 	},
-	Body: tusPiece, Reply: web.Reply{Status: 201, Doc: "The state of the upload.", Body: web.DataOf("ResumableUpload")}, Fails: []int{404, 409, 410, 412, 460}, Tus: true,
+	Body:  tusPiece,
+	Reply: web.Reply{Status: 201, Doc: "The state of the upload.", Body: web.DataOf("ResumableUpload")},
+	Fails: []int{404, 409, 410, 412, 460}, Tus: true,
 	Serve: tus(beginUpload),
 }
 
@@ -458,7 +502,9 @@ func beginUpload(c *web.Request) error {
 		if begun, err = inbox.AddUpload(tx, *u); err != nil || earlier == nil {
 			return err
 		}
-		return jobs.SaveIdempotentAnswer(tx, c.Owner(), key, jobs.IdempotentAnswer{Request: request, Body: []byte(begun.ID.String())})
+		return jobs.SaveIdempotentAnswer(
+			tx, c.Owner(), key, jobs.IdempotentAnswer{Request: request, Body: []byte(begun.ID.String())},
+		)
 	})
 	if errors.Is(err, inbox.ErrBegun) { // a request at the same time was faster
 		return orBusy(repeat())
@@ -572,7 +618,10 @@ func finishBegin(c *web.Request, u *inbox.Upload, b uploadOptions, budget *Budge
 // client does not know about it, and has to send its request again.
 func orBusy(err error) error {
 	if kv.Missing(err) {
-		return &record.Error{Fault: record.Busy, Code: "upload_busy", Text: "An earlier request for this upload has just ended. Send this one again.", Retry: time.Second}
+		return &record.Error{
+			Fault: record.Busy, Code: "upload_busy",
+			Text: "An earlier request for this upload has just ended. Send this one again.", Retry: time.Second,
+		}
 	}
 	return err
 }
@@ -588,15 +637,17 @@ func current(u *inbox.Upload, err error) (*inbox.Upload, error) {
 var ContinueUpload = web.Operation{
 	Tag: "tus", Summary: "Adds bytes to a resumable upload. This ends another request that adds bytes to it. " + aboutUploadedFile,
 	Args: []web.Param{tusArgs.version, tusArgs.offset, tusArgs.length, tusArgs.sum}, Body: tusPiece,
-	Reply: web.Reply{Status: 204, Doc: "The new offset, in Upload-Offset.", Body: nil}, Fails: []int{403, 404, 409, 410, 412, 460}, Tus: true,
+	Reply: web.Reply{Status: 204, Doc: "The new offset, in Upload-Offset.", Body: nil},
+	Fails: []int{403, 404, 409, 410, 412, 460}, Tus: true,
 	Serve: tus(continueUpload),
 }
 
 var ContinueSending = web.Operation{
 	Tag: "public", Summary: "Adds bytes to the upload. This ends another request that adds bytes to it. " + aboutSentItem,
 	Args: []web.Param{tusArgs.version, tusArgs.offset, tusArgs.length, tusArgs.sum}, Body: tusPiece,
-	Reply: web.Reply{Status: 204, Doc: "The new offset, in Upload-Offset.", Body: nil}, Fails: []int{403, 404, 409, 410, 412, 429, 460, 503, 507},
-	Tus: true, Serve: SenderOperation(tus(continueUpload)),
+	Reply: web.Reply{Status: 204, Doc: "The new offset, in Upload-Offset.", Body: nil},
+	Fails: []int{403, 404, 409, 410, 412, 429, 460, 503, 507},
+	Tus:   true, Serve: SenderOperation(tus(continueUpload)),
 }
 
 func continueUpload(c *web.Request) error {
@@ -624,7 +675,13 @@ func continueUpload(c *web.Request) error {
 		return err
 	}
 	if at != u.Offset {
-		return withOffset(c, u, &record.Error{Fault: record.Taken, Code: "offset_mismatch", Text: "The upload is at " + strconv.FormatInt(u.Offset, 10) + ", not at " + strconv.FormatInt(at, 10) + "."})
+		return withOffset(
+			c, u,
+			&record.Error{
+				Fault: record.Taken, Code: "offset_mismatch",
+				Text: "The upload is at " + strconv.FormatInt(u.Offset, 10) + ", not at " + strconv.FormatInt(at, 10) + ".",
+			},
+		)
 	}
 	budget := new(Budget)
 	if !u.BySender() { // that is limited only by its known length
@@ -697,8 +754,12 @@ func number(values []string) (int64, error) {
 // isPiece refuses a body that is not bytes of an upload.
 func isPiece(c *web.Request) error {
 	media, _, err := mime.ParseMediaType(c.R.Header.Get("Content-Type"))
-	if enc := c.R.Header.Get("Content-Encoding"); err != nil || media != TusBody || enc != "" && !strings.EqualFold(enc, "identity") {
-		return &record.Error{Fault: record.WrongType, Code: "unsupported_media_type", Text: "The body must be bytes of the upload, with the Content-Type " + TusBody + "."}
+	if enc := c.R.Header.Get("Content-Encoding"); err != nil || media != TusBody ||
+		enc != "" && !strings.EqualFold(enc, "identity") {
+		return &record.Error{
+			Fault: record.WrongType, Code: "unsupported_media_type",
+			Text: "The body must be bytes of the upload, with the Content-Type " + TusBody + ".",
+		}
 	}
 	return nil
 }
@@ -842,7 +903,10 @@ func keepFromSweep(c *web.Request, u *inbox.Upload, size int64) error {
 // errPastEnd is the error for too many bytes.
 func errPastEnd(u *inbox.Upload, m *Budget) error {
 	if u.Length >= 0 {
-		return &record.Error{Fault: record.TooLarge, Code: "too_large", Text: "The body goes beyond the length of the upload, " + record.Plural(u.Length, "byte") + "."}
+		return &record.Error{
+			Fault: record.TooLarge, Code: "too_large",
+			Text: "The body goes beyond the length of the upload, " + record.Plural(u.Length, "byte") + ".",
+		}
 	}
 	if m.Left < m.File-u.Offset {
 		return m.ErrTooLarge(m.Left + 1)

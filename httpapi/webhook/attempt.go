@@ -79,7 +79,9 @@ func (c *Sender) try(ctx context.Context, h *jobs.Webhook, m Message) jobs.Try {
 
 // post sends a message and reads the beginning of the answer, for at most bodyTime. Only the status of
 // the answer counts. Errors while reading the body are ignored.
-func (c *Sender) post(ctx context.Context, h *jobs.Webhook, m Message, at time.Time) (status int, wait time.Duration, answer []byte, err error) {
+func (c *Sender) post(
+	ctx context.Context, h *jobs.Webhook, m Message, at time.Time,
+) (status int, wait time.Duration, answer []byte, err error) {
 	body, err := m.Body(h.Format, h.URL, c.base)
 	if err != nil {
 		return 0, 0, nil, err

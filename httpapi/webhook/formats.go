@@ -61,7 +61,8 @@ func (m *Message) summary(v *record.Shown, base string) (summary, error) {
 // like localhost.
 func linkable(address string) bool {
 	u, err := url.Parse(address)
-	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && strings.Contains(u.Hostname(), ".") && len(address) <= 2000
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && strings.Contains(u.Hostname(), ".") &&
+		len(address) <= 2000
 }
 
 func factsOf(v *record.Shown, b record.Body) []fact {

@@ -76,7 +76,9 @@ type storeQueue struct{ *kv.Store }
 
 func (s storeQueue) Due() <-chan struct{} { return jobs.DueSignal(s.Store) }
 
-func (s storeQueue) Find(room func(*jobs.Webhook) int, busy func(jobs.Due) bool) (found []jobs.Due, wait time.Duration, err error) {
+func (s storeQueue) Find(
+	room func(*jobs.Webhook) int, busy func(jobs.Due) bool,
+) (found []jobs.Due, wait time.Duration, err error) {
 	err = s.View(func(tx *kv.Tx) error {
 		found, wait, err = jobs.DueDeliveries(tx, room, busy)
 		return err
