@@ -373,5 +373,5 @@ func bookmarklet(to setupTarget) (setupResult, error) {
 	}}, nil
 }
 
-// isHere reports whether the host is the machine itself, for whoever reads its name.
+// isHere reports whether a host is the very machine on which its name is read.
 func isHere(host string) bool { return host == "localhost" || net.ParseIP(host).IsLoopback() }
