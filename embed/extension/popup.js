@@ -34,6 +34,7 @@ const kindNow = () => form.elements.kind.value;
 
 // A field that the user edited keeps its text when the kind changes. The pop-up fills in the others again.
 const wrote = new Set();
+let sending = new Set(); // the fields that the user edited before the save that is under way
 form.addEventListener('input', ({ target }) => wrote.add(target.name));
 
 /** seen clears the sign on the button and returns the problem that it stood for. */
@@ -131,7 +132,7 @@ function adaptKnown(kind) {
 
   const fill = (name, text) => {
     const field = form.elements[name];
-    if (!wrote.has(name)) field.value = field.maxLength > 0 ? cut(text, field.maxLength) : text;
+    if (!wrote.has(name) && !sending.has(name)) field.value = field.maxLength > 0 ? cut(text, field.maxLength) : text;
   };
   fill('title', edits ? kept.title : kind === 'file' ? '' : tab.title ?? '');
   fill('text', edits ? kept.description ?? '' : kind === 'note' || kind === 'bookmark' ? selection : '');
@@ -188,7 +189,7 @@ form.onsubmit = async (event) => {
   const fields = fieldsOf(kind, f), what = drawn ? 'record' : kind;
   at('save').disabled = true;
   at('save').textContent = t('extension.saving');
-  const sent = [...wrote];
+  sending = new Set(wrote);
   wrote.clear(); // what is typed from now on is for the next time
   const answer = await ext.runtime.sendMessage({ save: what, fields }).catch((e) => ({ problem: e.message }));
   at('save').disabled = false;
@@ -198,7 +199,7 @@ form.onsubmit = async (event) => {
     if (kind === 'bookmark') kept = answer.saved.record; // as this save left it, not as others have changed it since
     await showSaved(f, answer.saved);
   } else {
-    sent.forEach((name) => wrote.add(name));
+    sending.forEach((name) => wrote.add(name)); // the text of the user stays
     if (answer) await seen();
     const why = answer?.problem ?? t('extension.interrupted');
     const message = answer?.record ? changed(fields.seen, answer.record) : why;
@@ -208,6 +209,7 @@ form.onsubmit = async (event) => {
       form.elements.tags.value = tagsAfter(fields.seen, f.tags, kept);
     }
   }
+  sending.clear();
   adapt();
 };
 
