@@ -96,6 +96,7 @@ func (cmd *serveCommand) Run(c *admin.Call) (err error) {
 
 	s := &server{serveCommand: cmd, call: c, secure: secure}
 	defer func() { err = errors.Join(err, s.close()) }()
+	defer cancel() // from here on, one signal ends the process, also while it closes
 	if err := s.open(); err != nil {
 		return err
 	}
