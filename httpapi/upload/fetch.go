@@ -182,7 +182,7 @@ func fetchOne(s *web.Site, ctx context.Context, f *jobs.Fetch, read *atomic.Int6
 		if err := in.Carry(tx); err != nil {
 			return err
 		}
-		return inbox.FinishFetch(tx, f, one.Form(form, true), one.Content())
+		return inbox.FinishFetch(tx, f, one.Form(form), one.Content())
 	}); err != nil {
 		return err
 	}

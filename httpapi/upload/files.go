@@ -67,6 +67,7 @@ func uploadFiles(c *web.Request) error {
 		return err
 	}
 
+	in.NameFirst(form)
 	if err := in.Keep(c.R.Context()); err != nil {
 		return err
 	}
@@ -150,7 +151,7 @@ func (in *Intake) AddFiles(c *web.Request, tx *kv.Tx, form *record.Form, hash st
 	var body []byte
 	for i, f := range in.Files {
 		r, err := catalog.Add(tx, catalog.Draft{
-			Owner: c.Owner(), Kind: record.Files, Form: f.Form(form, i == 0), Password: hash, Content: f.Content(),
+			Owner: c.Owner(), Kind: record.Files, Form: f.Form(form), Password: hash, Content: f.Content(),
 		})
 		if err != nil {
 			return nil, err

@@ -47,7 +47,8 @@ func NewIntake(s *web.Site) *Intake { return &Intake{site: s} }
 
 // A File is one file of an intake.
 type File struct {
-	Name    string // as the client gave it, cleaned
+	Name    string // as the client gave it with the bytes, cleaned
+	Named   string // the name that its form gives it instead, cleaned; "" if it gives none
 	Unnamed bool   // the client gave no name
 	Claimed string // media type according to the client
 	Head    []byte // the first bytes
@@ -121,6 +122,16 @@ func readHead(from io.Reader) (head []byte, err error) {
 	return head[:n], err
 }
 
+// NameFirst gives the first file the name that the form of the upload has, if it has one. It comes before Keep,
+// because the type of a file, and so what is looked for in it, may follow from its name.
+func (in *Intake) NameFirst(form *record.Form) {
+	name := form.Body.(*record.File).OriginalName // the form is a file's
+	if name == "" {
+		return
+	}
+	in.Files[0].Named, _ = record.CleanFileName(name) // never fails
+}
+
 // Begin adds a file whose bytes the caller writes to the stage.
 func (in *Intake) Begin(f *File) (*blobs.Stage, error) {
 	stage, err := in.site.Blobs.StageSmall()
@@ -166,7 +177,7 @@ func (in *Intake) keep(ctx context.Context, f *File) (err error) {
 		return nil
 	}
 
-	f.MimeType = media.Of(f.Claimed, f.Name, f.Head)
+	f.MimeType = media.Of(f.Claimed, cmp.Or(f.Named, f.Name), f.Head)
 	f.metadata, err = in.site.Plans.Examine(ctx, f.kept.Ref, f.MimeType)
 	if err != nil { // it is tried again later
 		in.site.Log.Warn("cannot examine the metadata of an upload", "error", err)
@@ -251,19 +262,13 @@ func (f *File) Content() *record.Content {
 
 // Body is the body of the file's record.
 func (f *File) Body() *record.File {
-	return &record.File{OriginalName: f.Name, MimeType: f.MimeType, Size: f.Size, SHA256: hex.EncodeToString(f.Sum[:])}
+	return &record.File{OriginalName: cmp.Or(f.Named, f.Name), MimeType: f.MimeType, Size: f.Size, SHA256: hex.EncodeToString(f.Sum[:])}
 }
 
-// Form is the form of the file's record, with what the form of the upload says about all of its files. If that has a
-// name, the first file gets it.
-func (f *File) Form(form *record.Form, first bool) *record.Form {
-	said := form.Body.(*record.File) // the form is a file's
+// Form is the form of the file's record, with what the form of the upload says about all of its files.
+func (f *File) Form(form *record.Form) *record.Form {
 	body := f.Body()
-	body.Description = said.Description
-	if said.OriginalName != "" && first {
-		body.OriginalName, _ = record.CleanFileName(said.OriginalName) // never fails
-		body.MimeType = media.Of(f.Claimed, body.OriginalName, f.Head)
-	}
+	body.Description = form.Body.(*record.File).Description // the form is a file's
 	one := *form
 	one.Body = body
 	return &one

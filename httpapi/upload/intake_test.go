@@ -103,7 +103,7 @@ func TestIntakeLeavesNothing(t *testing.T) {
 			}
 			f := in.Files[0]
 			_, err := catalog.Add(tx, catalog.Draft{
-				Owner: a.User.ID, Kind: record.Files, Form: f.Form(form, true), Content: f.Content(),
+				Owner: a.User.ID, Kind: record.Files, Form: f.Form(form), Content: f.Content(),
 			})
 			return errors.Join(err, after)
 		})

@@ -7,6 +7,7 @@ import (
 	"io"
 	"mime"
 	"mime/multipart"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -158,4 +159,36 @@ func TestMetadataLater(t *testing.T) {
 	})
 	stop()
 	<-done
+}
+
+// The type of a file, and so what is looked for in it, follows from the name that it gets.
+func TestMetadataByName(t *testing.T) {
+	t.Parallel()
+	a := apitest.Start(t)
+	film, _ := apitest.Photo(t, "all.mp4")
+	// A QuickTime film that does not say what it is: the box that says so becomes a free one.
+	i := strings.Index(film, "ftyp")
+	film = "\x00\x00\x00\x08wide" + film[:i] + "free" + film[i+4:]
+	for way, send := range map[string]func() string{
+		"tus, filename": func() string {
+			return a.Piece(a.Begin(len(film), "filename", "x.mov"), 0, film).Want(http.StatusNoContent).Header.Get("X-Kist-Slug")
+		},
+		"tus, name": func() string {
+			return a.Piece(a.Begin(len(film), "name", "x.mov"), 0, film).Want(http.StatusNoContent).Header.Get("X-Kist-Slug")
+		},
+		"form, file name": func() string {
+			return a.Upload(nil, apitest.File("x.mov", "", film)).Want(http.StatusCreated).Text("slug")
+		},
+		"form, name": func() string {
+			return a.Upload(map[string]string{"name": "x.mov"}, apitest.File("blob", "", film)).Want(http.StatusCreated).Text("slug")
+		},
+	} {
+		t.Run(way, func(t *testing.T) {
+			is := is.New(t)
+			got := a.Get("/api/v1/files/" + send()).Want(http.StatusOK)
+			is.Equal(got.At("data.mimeType"), "video/quicktime")
+			is.Equal(got.At("data.originalName"), "x.mov")
+			is.Equal(got.At("data.metadata"), "removed")
+		})
+	}
 }

@@ -989,21 +989,26 @@ func finishUpload(c *web.Request, u *inbox.Upload) error {
 	if err != nil {
 		return err
 	}
-	if err := in.Keep(c.R.Context()); err != nil {
-		return err
-	}
 	if u.BySender() {
+		if err := in.Keep(c.R.Context()); err != nil {
+			return err
+		}
 		return finishSenderUpload(c, u, in)
 	}
+
 	form, problems := meta.form()
 	if problems != nil {
 		return problems
+	}
+	in.NameFirst(form)
+	if err := in.Keep(c.R.Context()); err != nil {
+		return err
 	}
 	if err := c.UpdateAsCaller(func(tx *kv.Tx) error {
 		if err := in.Carry(tx); err != nil {
 			return err
 		}
-		return inbox.FinishUpload(tx, u, one.Form(form, true), one.Content())
+		return inbox.FinishUpload(tx, u, one.Form(form), one.Content())
 	}); err != nil {
 		u.File = uuid.Nil
 		return err
