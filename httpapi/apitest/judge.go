@@ -110,7 +110,8 @@ func (j *judge) schema(method, path string, status int) (*jsonschema.Schema, err
 func (j *judge) find(at []string) (found map[string]any, ok bool) {
 	found, ok = j.doc, true
 	for _, part := range at {
-		if found, ok = found[part].(map[string]any); !ok {
+		found, ok = found[part].(map[string]any)
+		if !ok {
 			return nil, false
 		}
 	}

@@ -113,7 +113,8 @@ func (p *Provider) SigningKey(context.Context) (op.SigningKey, error) { return p
 func (p *Provider) KeySet(context.Context) ([]op.Key, error) { return []op.Key{publicKey{p.Key}}, nil }
 
 func (p *Provider) SetUserinfoFromRequest(ctx context.Context, info *zoidc.UserInfo, r op.IDTokenRequest, scopes []string) error {
-	if info.Subject = r.GetSubject(); p.Slim {
+	info.Subject = r.GetSubject()
+	if p.Slim {
 		return nil
 	}
 	info.AppendClaims("groups", p.Groups)

@@ -155,7 +155,8 @@ func (g *Guest) See(method, path string, header ...string) *Answer {
 	}
 	got := g.Do(q)
 	for _, c := range (&http.Response{Header: got.Header}).Cookies() {
-		if g.Cookies[c.Name] = c.Value; c.MaxAge < 0 {
+		g.Cookies[c.Name] = c.Value
+		if c.MaxAge < 0 {
 			delete(g.Cookies, c.Name)
 		}
 	}

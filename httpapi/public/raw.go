@@ -240,8 +240,8 @@ func contentOf(c *web.Request, r *record.Record, media string, owned bool) (show
 		return of, err
 	}
 	if m.Rules != metadata.Rules {
-		if m, err = c.Site.Plans.Examine(c.R.Context(), r.Bytes.Ref, media); err != nil ||
-			m.State != record.MetadataRemovable {
+		m, err = c.Site.Plans.Examine(c.R.Context(), r.Bytes.Ref, media)
+		if err != nil || m.State != record.MetadataRemovable {
 			return of, err
 		}
 	}

@@ -162,7 +162,8 @@ func (in *Intake) Keep(ctx context.Context) error {
 
 func (in *Intake) keep(ctx context.Context, f *File) (err error) {
 	if f.kept == nil {
-		if f.kept, err = f.stage.KeepLater(); err != nil {
+		f.kept, err = f.stage.KeepLater()
+		if err != nil {
 			return err
 		}
 	}
