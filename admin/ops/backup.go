@@ -30,59 +30,26 @@ const backupMark = "BACKUP"
 // at any time, and stored contents never change. If files are missing from the
 // backup, the result lists them and err is nil.
 func (j Job) Backup(dest string, stdout io.Writer) (*BackedUp, error) {
-	where := within(j.Dir)
-	switch {
-	case dest == "-":
-	case strings.HasSuffix(dest, ".tar"):
-		path, err := target(dest)
-		if err == nil {
-			err = needParent(path)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("no backup was made: %w", err)
-		}
-		where = place{filepath.Dir(path), hiddenScratch}
-	default:
-		if err := j.usable(dest); err != nil {
-			return nil, fmt.Errorf("no backup was made: %w", err)
-		}
-		err := os.Mkdir(dest, 0o700)
-		switch {
-		case err == nil:
-			defer os.Remove(dest) //nolint:errcheck // it fails if the folder is not empty, as it should
-		case !errors.Is(err, fs.ErrExist):
-			return nil, fmt.Errorf("no backup was made: %w", err)
-		}
-		release, err := claim(dest)
-		if err != nil {
-			return nil, fmt.Errorf("no backup was made: %w", err)
-		}
-		defer release()
-		where = place{dest, hiddenScratch}
+	where, release, err := j.prepare(dest)
+	if err != nil {
+		return nil, fmt.Errorf("no backup was made: %w", err)
 	}
+	defer release()
 	work, err := newScratch(j.Scratch, where)
 	if err != nil {
 		return nil, fmt.Errorf("no backup was made: %w", err)
 	}
 	defer work.Close() //nolint:errcheck // the next run removes what is left
+
 	b, err := j.freeze(j.Dir, work.Path)
 	if err != nil {
 		return nil, err
 	}
 	defer b.close()
-	switch {
-	case dest == "-":
-		err = b.writeTar(stdout)
-	case strings.HasSuffix(dest, ".tar"):
-		err = b.toTar(dest)
-		b.result.NoModes = exposed(dest)
-	default:
-		err = b.toFolder(dest)
-		b.result.NoModes = exposed(filepath.Join(dest, "journal"))
-	}
-	if err != nil {
+	if err := b.write(dest, stdout); err != nil {
 		return nil, fmt.Errorf("no backup was made: %w", err)
 	}
+
 	b.result.Dest = dest
 	if len(b.result.Missing) > 0 {
 		if j.Remote == nil {
@@ -95,6 +62,76 @@ func (j Job) Backup(dest string, stdout io.Writer) (*BackedUp, error) {
 		j.Log.Warn("the time of the backup is not noted", "error", err)
 	}
 	return &b.result, nil
+}
+
+// prepare makes sure that a backup can be written to dest. It returns where the scratch folder of
+// the backup goes, and a function that must be called when the backup has ended.
+func (j Job) prepare(dest string) (scratch place, release func(), err error) {
+	switch {
+	case dest == "-":
+		return within(j.Dir), func() {}, nil
+	case strings.HasSuffix(dest, ".tar"):
+		path, err := target(dest)
+		if err != nil {
+			return place{}, nil, err
+		}
+		if err := needParent(path); err != nil {
+			return place{}, nil, err
+		}
+		return place{filepath.Dir(path), hiddenScratch}, func() {}, nil
+	}
+	release, err = j.prepareFolder(dest)
+	if err != nil {
+		return place{}, nil, err
+	}
+	return place{dest, hiddenScratch}, release, nil
+}
+
+// prepareFolder creates the folder dest if it is not there, and keeps other backups out of it until
+// release is called. A folder that it created is removed again if nothing was put into it.
+func (j Job) prepareFolder(dest string) (release func(), err error) {
+	if err := j.usable(dest); err != nil {
+		return nil, err
+	}
+	err = os.Mkdir(dest, 0o700)
+	created := err == nil
+	if !created && !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	undo := func() {
+		if created {
+			_ = os.Remove(dest) // it fails if the folder is not empty, as it should
+		}
+	}
+
+	unlock, err := claim(dest)
+	if err != nil {
+		undo()
+		return nil, err
+	}
+	return func() {
+		unlock()
+		undo()
+	}, nil
+}
+
+// write copies the snapshot to dest, which is as for Backup.
+func (b *snapshot) write(dest string, stdout io.Writer) error {
+	switch {
+	case dest == "-":
+		return b.writeTar(stdout)
+	case strings.HasSuffix(dest, ".tar"):
+		if err := b.toTar(dest); err != nil {
+			return err
+		}
+		b.result.NoModes = exposed(dest)
+		return nil
+	}
+	if err := b.toFolder(dest); err != nil {
+		return err
+	}
+	b.result.NoModes = exposed(filepath.Join(dest, "journal"))
+	return nil
 }
 
 // Stream writes a backup to w as a tar and logs which files are missing from it. It
@@ -121,6 +158,7 @@ func (b *snapshot) toFolder(dest string) error {
 		return err
 	}
 	defer to.Close()
+
 	// The bytes come before the records that refer to them.
 	if err := b.each("Copying the files", func(ref blobs.Ref, n int64, p *console.Progress) (bool, error) {
 		if to.Check(ref) == nil { // it is read: disks lose data, too
@@ -134,16 +172,13 @@ func (b *snapshot) toFolder(dest string) error {
 	}); err != nil {
 		return err
 	}
-	instance, err := b.state.Instance()
-	if err == nil {
-		err = datadir.WriteInstance(dest, instance)
-	}
-	if err == nil {
-		err = b.copyJournal(dest)
-	}
-	if err != nil {
+	if err := b.writeInstance(dest); err != nil {
 		return err
 	}
+	if err := b.copyJournal(dest); err != nil {
+		return err
+	}
+
 	return b.state.View(func(tx *kv.Tx) error {
 		loose := func(ref blobs.Ref) (bool, error) { return !catalog.Referenced(tx, ref), nil }
 		_, err := to.Sweep(context.Background(), time.Now(), loose)
@@ -189,13 +224,17 @@ func (j Job) usable(dest string) error {
 		return fmt.Errorf("there is a file at %s; name a folder, or a file that ends in .tar", dest)
 	}
 	here, err := filepath.Abs(j.Dir)
-	there, err2 := filepath.Abs(dest)
-	if err := errors.Join(err, err2); err != nil {
+	if err != nil {
+		return err
+	}
+	there, err := filepath.Abs(dest)
+	if err != nil {
 		return err
 	}
 	if there == here || strings.HasPrefix(there, here+string(filepath.Separator)) {
 		return fmt.Errorf("%s is in the data directory; name a folder elsewhere, best on another disk", dest)
 	}
+
 	entries, err := os.ReadDir(dest)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

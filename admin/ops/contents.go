@@ -133,25 +133,31 @@ func WriteContents(w io.Writer, source string, stdin io.Reader, wanted map[blobs
 	b := bufio.NewWriterSize(w, 256<<10)
 	t := tar.NewWriter(b)
 	put := func(ref blobs.Ref, n int64, r io.Reader) error {
-		if err := t.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: ref.String(), Size: n, Mode: 0o600}); err != nil {
+		head := &tar.Header{Typeflag: tar.TypeReg, Name: ref.String(), Size: n, Mode: 0o600}
+		if err := t.WriteHeader(head); err != nil {
 			return err
 		}
 		_, err := io.Copy(t, r)
 		return err
 	}
-	info, err := os.Stat(source)
-	if source != "-" && err == nil && info.IsDir() {
-		err = fromFolder(source, wanted, put)
-	} else {
-		err = fromTar(source, stdin, wanted, put)
-	}
-	if err != nil {
+	if err := putWanted(source, stdin, wanted, put); err != nil {
 		return err
 	}
-	return errors.Join(t.Close(), b.Flush())
+	if err := t.Close(); err != nil {
+		return err
+	}
+	return b.Flush()
 }
 
 type putFunc func(ref blobs.Ref, n int64, r io.Reader) error
+
+// putWanted puts the wanted contents that the source has.
+func putWanted(source string, stdin io.Reader, wanted map[blobs.Ref][]Lost, put putFunc) error {
+	if info, err := os.Stat(source); source != "-" && err == nil && info.IsDir() {
+		return fromFolder(source, wanted, put)
+	}
+	return fromTar(source, stdin, wanted, put)
+}
 
 func fromFolder(source string, wanted map[blobs.Ref][]Lost, put putFunc) error {
 	from, err := blobs.Read(filepath.Join(source, "blobs"))
@@ -169,18 +175,11 @@ func fromFolder(source string, wanted map[blobs.Ref][]Lost, put putFunc) error {
 			continue
 		}
 		delete(left, ref)
-		f, err := from.Get(ref)
-		if err != nil {
-			return err
-		}
-		info, err := f.Stat()
-		if err == nil {
-			err = put(ref, info.Size(), f)
-		}
-		if err = errors.Join(err, f.Close()); err != nil {
+		if err := putContent(from, ref, put); err != nil {
 			return err
 		}
 	}
+
 	// A copy that was made while the server ran may have small files only in its journal.
 	err = carriedOf(source, 0, left, func(ref blobs.Ref, b []byte) error {
 		delete(left, ref)
@@ -192,15 +191,26 @@ func fromFolder(source string, wanted map[blobs.Ref][]Lost, put putFunc) error {
 	return err
 }
 
-func fromTar(source string, stdin io.Reader, wanted map[blobs.Ref][]Lost, put putFunc) error {
-	in := io.NopCloser(stdin)
-	if source != "-" {
-		var err error
-		if in, err = os.Open(source); err != nil {
-			return err
-		}
-		defer in.Close()
+// putContent puts a content of a store.
+func putContent(from *blobs.Store, ref blobs.Ref, put putFunc) error {
+	f, err := from.Get(ref)
+	if err != nil {
+		return err
 	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	return put(ref, info.Size(), f)
+}
+
+func fromTar(source string, stdin io.Reader, wanted map[blobs.Ref][]Lost, put putFunc) error {
+	in, err := openTar(source, stdin)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
 	sent := map[blobs.Ref]bool{}
 	t := tar.NewReader(in)
 	for first := true; ; first = false {
@@ -252,15 +262,20 @@ func ReadContents(r io.Reader, store *kv.Store, content *blobs.Store) (refs []st
 			return refs, bytes, err
 		}
 		needed := false
-		if err := store.View(func(tx *kv.Tx) error { needed = catalog.Referenced(tx, ref); return nil }); err != nil {
+		if err := store.View(func(tx *kv.Tx) error {
+			needed = catalog.Referenced(tx, ref)
+			return nil
+		}); err != nil {
 			return refs, bytes, err
 		}
 		if !needed { // its records were removed meanwhile
 			continue
 		}
-		if err := keep(content, ref, t); errors.Is(err, blobs.ErrDamaged) {
+		err = keep(content, ref, t)
+		if errors.Is(err, blobs.ErrDamaged) {
 			continue // it is still missing
-		} else if err != nil {
+		}
+		if err != nil {
 			return refs, bytes, err
 		}
 		refs = append(refs, ref.String())

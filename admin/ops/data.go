@@ -59,9 +59,11 @@ func HasData(dir string) (bool, error) {
 
 // RequireData fails with exit.Absent if kist has never used the directory.
 func RequireData(dir string) error {
-	if there, err := HasData(dir); err != nil {
+	there, err := HasData(dir)
+	if err != nil {
 		return err
-	} else if !there {
+	}
+	if !there {
 		return exit.Absent("data directory at", dir)
 	}
 	return nil
@@ -70,9 +72,11 @@ func RequireData(dir string) error {
 // ExpectData is the check of serve --expect-data: it fails if the directory has no
 // data.
 func ExpectData(dir string) error {
-	if there, err := HasData(dir); err != nil {
+	there, err := HasData(dir)
+	if err != nil {
 		return err
-	} else if !there {
+	}
+	if !there {
 		return fmt.Errorf("there is no data in %s, and --expect-data is set: see that the disk is mounted "+
 			"and --data-dir is right, or start once without it (nothing was changed)", dir)
 	}
@@ -83,15 +87,24 @@ func ExpectData(dir string) error {
 // about a journal that is missing or empty.
 func readJournal(dir string) (*journal.Journal, error) {
 	j, err := journal.Read(filepath.Join(dir, "journal"), workcopy.Format)
-	none := errors.Is(err, fs.ErrNotExist)
-	if err == nil {
-		none, err = j.Empty()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, noJournal(dir)
 	}
-	if none {
-		err = cmp.Or(kv.Unused(dir), exit.Absent("journal in", dir))
+	if err != nil {
+		return nil, err
 	}
-	if err != nil && j != nil {
+	none, err := j.Empty()
+	if none || err != nil {
 		_ = j.Close() // nothing was written
 	}
-	return j, err
+	if none {
+		return nil, noJournal(dir)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return j, nil
 }
+
+// noJournal says what to do about a journal that is missing or empty.
+func noJournal(dir string) error { return cmp.Or(kv.Unused(dir), exit.Absent("journal in", dir)) }

@@ -20,10 +20,13 @@ func (b *snapshot) check(path string) error {
 	}
 	defer j.Close()
 	done, err := j.Replay(func() error { return nil }, func([]journal.Op) error { return nil })
-	if err == nil && done.State != b.state.State {
-		err = errors.New("the copy of the journal is not what was written")
+	if err != nil {
+		return err
 	}
-	return err
+	if done.State != b.state.State {
+		return errors.New("the copy of the journal is not what was written")
+	}
+	return nil
 }
 
 // checkTar reads a tar back.

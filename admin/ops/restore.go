@@ -16,7 +16,6 @@ import (
 	"kist/blobs"
 	"kist/blobs/disk"
 	"kist/kv"
-	"kist/kv/datadir"
 	"kist/kv/ship"
 	"kist/kv/workcopy"
 )
@@ -53,7 +52,7 @@ func (j Job) Fetch(
 // fetch makes a data directory in the folder work from an object store, and reads it.
 func (j Job) fetch(
 	ctx context.Context, remote blobs.Remote, at time.Time, all bool, work string,
-) (*snapshot, *ship.Fetched, error) {
+) (_ *snapshot, _ *ship.Fetched, err error) {
 	content, err := blobs.Open(filepath.Join(work, "blobs"))
 	if err != nil {
 		return nil, nil, err
@@ -63,6 +62,7 @@ func (j Job) fetch(
 	if err := os.Mkdir(scratch, 0o700); err != nil {
 		return nil, nil, err
 	}
+
 	p := j.progress("Reading the object store", 0)
 	got, err := ship.Fetch(ctx, remote, at, workcopy.Format, work)
 	p.End()
@@ -72,64 +72,72 @@ func (j Job) fetch(
 	for _, bad := range got.Bad {
 		j.Log.Warn("an older snapshot and the slots after it were used", "error", bad)
 	}
-	from, err := j.freeze(work, scratch)
+
+	b, err := j.freeze(work, scratch)
 	if err != nil {
 		return nil, nil, err
 	}
-	all = all || !got.Whole // a directory that cannot continue there cannot fetch them later
-	if err = got.Confirm(from.state.State); err == nil && all {
-		err = needSpace(work, from.contents())
+	defer func() {
+		if err != nil {
+			b.close()
+		}
+	}()
+	if err := got.Confirm(b.state.State); err != nil {
+		return nil, nil, err
 	}
+	if all || !got.Whole { // a directory that cannot continue there cannot fetch them later
+		if err := needSpace(work, b.contents()); err != nil {
+			return nil, nil, err
+		}
+		err = b.fetchAll(ctx, remote, content)
+	} else {
+		err = b.lookForAll(ctx, remote, content)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(b.result.Missing) > 0 { // what the moment needs may have been removed meanwhile
+		if err := ship.Early(ctx, remote, at); err != nil {
+			return nil, nil, err
+		}
+	}
+	return b, got, nil
+}
+
+// fetchAll copies all files to content, from the journal or from remote.
+func (b *snapshot) fetchAll(ctx context.Context, remote blobs.Remote, content *blobs.Store) error {
+	return b.each("Fetching the files", func(ref blobs.Ref, _ int64, p *console.Progress) (bool, error) {
+		if _, ok := b.carries(ref); ok {
+			return false, b.copyContent(content, ref, p)
+		}
+		return false, fetchContent(ctx, remote, content, ref, p)
+	})
+}
+
+// lookForAll looks whether remote has all files. It copies only those to content that the journal
+// carries.
+func (b *snapshot) lookForAll(ctx context.Context, remote blobs.Remote, content *blobs.Store) error {
 	objects := list(ctx, remote)
 	defer objects.close()
-	switch {
-	case err != nil:
-	case all:
-		err = from.each("Fetching the files", func(ref blobs.Ref, _ int64, p *console.Progress) (bool, error) {
-			if from.carried != nil && from.of(ref) == from.carried {
-				return false, from.copyContent(content, ref, p)
-			}
-			return false, fetchContent(ctx, remote, content, ref, p)
-		})
-	default:
-		err = from.each("Looking for the files", func(ref blobs.Ref, n int64, p *console.Progress) (bool, error) {
-			if from.carried != nil && from.of(ref) == from.carried {
-				return false, from.copyContent(content, ref, p)
-			}
-			p.Add(n)
-			there, err := objects.find(ref)
-			if err == nil && there.Size != n {
-				err = blobs.ErrDamaged
-			}
+	return b.each("Looking for the files", func(ref blobs.Ref, n int64, p *console.Progress) (bool, error) {
+		if _, ok := b.carries(ref); ok {
+			return false, b.copyContent(content, ref, p)
+		}
+		p.Add(n)
+		there, err := objects.find(ref)
+		if err != nil {
 			return true, err
-		})
-	}
-	if err == nil && len(from.result.Missing) > 0 { // what the moment needs may have been removed meanwhile
-		err = ship.Early(ctx, remote, at)
-	}
-	if err != nil {
-		from.close()
-		return nil, nil, err
-	}
-	return from, got, nil
+		}
+		if there.Size != n {
+			return true, blobs.ErrDamaged
+		}
+		return true, nil
+	})
 }
 
 // restore restores what fill puts into the folder work.
 func (j Job) restore(fill func(work string) (*snapshot, error)) (*BackedUp, error) {
-	empty := func() error {
-		entries, err := os.ReadDir(j.Dir)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("cannot look into the data directory: %w", err)
-		}
-		for _, e := range entries {
-			if !strings.HasPrefix(e.Name(), restoring) {
-				return fmt.Errorf("the data directory %s is not empty; name an empty one with --data-dir, "+
-					"or move this one away first", j.Dir)
-			}
-		}
-		return nil
-	}
-	if err := empty(); err != nil {
+	if err := j.requireEmpty(); err != nil {
 		return nil, err
 	}
 	if err := os.MkdirAll(j.Dir, 0o700); err != nil {
@@ -140,6 +148,7 @@ func (j Job) restore(fill func(work string) (*snapshot, error)) (*BackedUp, erro
 		return nil, fmt.Errorf("cannot write to the data directory: %w", err)
 	}
 	defer work.Close() //nolint:errcheck // the next run, or the next start, removes what is left
+
 	b, err := fill(work.Path)
 	if kv.Missing(err) {
 		return nil, err // it is a sentence
@@ -148,7 +157,8 @@ func (j Job) restore(fill func(work string) (*snapshot, error)) (*BackedUp, erro
 		return nil, fmt.Errorf("nothing was restored: %w", err)
 	}
 	defer b.close()
-	if err := empty(); err != nil { // still
+
+	if err := j.requireEmpty(); err != nil { // still
 		return nil, err
 	}
 	for _, name := range []string{"blobs", "journal"} { // without the journal it is no data directory
@@ -156,23 +166,31 @@ func (j Job) restore(fill func(work string) (*snapshot, error)) (*BackedUp, erro
 			return nil, fmt.Errorf("cannot move what was restored into place: %w", err)
 		}
 	}
-	instance, err := b.state.Instance()
-	if err == nil {
-		err = datadir.WriteInstance(j.Dir, instance)
-	}
-	if err != nil {
+	if err := b.writeInstance(j.Dir); err != nil {
 		return nil, err
 	}
-	d, err := disk.ReadFolder(j.Dir)
-	if err != nil {
+	if err := syncFolder(j.Dir); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(d.Sync(), d.Close()); err != nil {
-		return nil, err
-	}
+
 	b.result.Dest = j.Dir
 	b.result.NoModes = exposed(filepath.Join(j.Dir, "journal"))
 	return &b.result, nil
+}
+
+// requireEmpty refuses a data directory that has anything in it, except what restores left behind.
+func (j Job) requireEmpty() error {
+	entries, err := os.ReadDir(j.Dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("cannot look into the data directory: %w", err)
+	}
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), restoring) {
+			return fmt.Errorf("the data directory %s is not empty; name an empty one with --data-dir, "+
+				"or move this one away first", j.Dir)
+		}
+	}
+	return nil
 }
 
 // fill makes a data directory in the folder work from the source, and reads it.
@@ -186,67 +204,84 @@ func (j Job) fill(source string, stdin io.Reader, work string) (*snapshot, error
 	if err := os.Mkdir(scratch, 0o700); err != nil {
 		return nil, err
 	}
-	var from *snapshot
 	if info, err := os.Stat(source); err == nil && info.IsDir() {
-		if from, err = j.freeze(source, scratch); err != nil {
-			return nil, err
-		}
-		if err = needSpace(work, from.contents()); err == nil {
-			err = from.copyJournal(work)
-		}
-		if err == nil {
-			err = from.each("Copying the files", func(ref blobs.Ref, _ int64, p *console.Progress) (bool, error) {
-				return false, from.copyContent(content, ref, p)
-			})
-		}
-		if err == nil {
-			err = from.check(filepath.Join(work, "journal"))
-		}
-		if err != nil {
-			from.close()
-			return nil, err
-		}
-		return from, nil
+		return j.fillFromFolder(source, work, scratch, content)
 	}
-	in := io.NopCloser(stdin)
-	if source != "-" {
-		if in, err = os.Open(source); err != nil {
-			if errors.Is(err, fs.ErrNotExist) {
-				return nil, exit.Absent("backup at", source)
-			}
-			return nil, err
-		}
-		defer in.Close()
-	}
-	p := j.progress("Reading the backup", 0)
-	to := filepath.Join(work, "journal")
-	err = unpack(io.TeeReader(in, p), tarName(source), to, func(ref blobs.Ref, r io.Reader) error {
-		if err := keep(content, ref, r); !errors.Is(err, blobs.ErrDamaged) { // a damaged content is listed as missing later
-			return err
-		}
-		return nil
-	})
-	p.End()
+	return j.fillFromTar(source, stdin, work, scratch, content)
+}
+
+func (j Job) fillFromFolder(source, work, scratch string, content *blobs.Store) (_ *snapshot, err error) {
+	b, err := j.freeze(source, scratch)
 	if err != nil {
 		return nil, err
 	}
-	if from, err = j.freeze(work, scratch); err != nil {
+	defer func() {
+		if err != nil {
+			b.close()
+		}
+	}()
+	if err := needSpace(work, b.contents()); err != nil {
 		return nil, err
 	}
-	err = from.each("Checking the files", func(ref blobs.Ref, n int64, p *console.Progress) (bool, error) {
+	if err := b.copyJournal(work); err != nil {
+		return nil, err
+	}
+	if err := b.each("Copying the files", func(ref blobs.Ref, _ int64, p *console.Progress) (bool, error) {
+		return false, b.copyContent(content, ref, p)
+	}); err != nil {
+		return nil, err
+	}
+	if err := b.check(filepath.Join(work, "journal")); err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+func (j Job) fillFromTar(
+	source string, stdin io.Reader, work, scratch string, content *blobs.Store,
+) (*snapshot, error) {
+	if err := j.unpackTo(source, stdin, work, content); err != nil {
+		return nil, err
+	}
+	b, err := j.freeze(work, scratch)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.each("Checking the files", func(ref blobs.Ref, n int64, p *console.Progress) (bool, error) {
 		info, err := content.Stat(ref)
 		if err == nil && info.Size != n {
 			err = blobs.ErrDamaged
 		}
-		if err != nil && from.of(ref) == from.carried {
-			return false, from.copyContent(content, ref, p)
+		if _, ok := b.carries(ref); ok && err != nil {
+			return false, b.copyContent(content, ref, p)
 		}
 		p.Add(n)
 		return false, err
-	})
-	if err != nil {
-		from.close()
+	}); err != nil {
+		b.close()
 		return nil, err
 	}
-	return from, nil
+	return b, nil
+}
+
+// unpackTo writes the journal of a tar into the folder work, and its files to content.
+func (j Job) unpackTo(source string, stdin io.Reader, work string, content *blobs.Store) error {
+	in, err := openTar(source, stdin)
+	if errors.Is(err, fs.ErrNotExist) {
+		return exit.Absent("backup at", source)
+	}
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	p := j.progress("Reading the backup", 0)
+	defer p.End()
+	to := filepath.Join(work, "journal")
+	return unpack(io.TeeReader(in, p), tarName(source), to, func(ref blobs.Ref, r io.Reader) error {
+		err := keep(content, ref, r)
+		if errors.Is(err, blobs.ErrDamaged) { // it is listed as missing later
+			return nil
+		}
+		return err
+	})
 }

@@ -53,45 +53,58 @@ func newScratch(named string, usual place) (*disk.Scratch, error) {
 // that it leads to is replaced.
 func WriteFile(dest string, fill, check func(*os.File) error) error {
 	dest, err := target(dest)
-	if err == nil {
-		err = needParent(dest)
-	}
 	if err != nil {
+		return err
+	}
+	if err := needParent(dest); err != nil {
 		return err
 	}
 	if info, err := os.Stat(dest); err == nil && info.IsDir() {
 		return fmt.Errorf("there is a folder at %s; name another file", dest)
 	}
+
 	beside, err := disk.NewScratch(filepath.Dir(dest), hiddenScratch)
 	if err != nil {
 		return err
 	}
 	defer beside.Close() //nolint:errcheck // the next run removes what is left
-	f, err := os.OpenFile(filepath.Join(beside.Path, "file"), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	path := filepath.Join(beside.Path, "file")
+	if err := writeNew(path, fill, check); err != nil {
+		return err
+	}
+	if err := os.Rename(path, dest); err != nil {
+		return err
+	}
+	return syncFolder(filepath.Dir(dest))
+}
+
+// writeNew creates the file at the path, which fill writes and check reads back.
+func writeNew(path string, fill, check func(*os.File) error) (err error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
-	err = fill(f)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err == nil {
-		_, err = f.Seek(0, io.SeekStart)
-	}
-	if err == nil {
-		err = check(f)
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
+	defer func() { err = errors.Join(err, f.Close()) }()
+
+	if err := fill(f); err != nil {
 		return err
 	}
-	if err := os.Rename(f.Name(), dest); err != nil {
+	if err := f.Sync(); err != nil {
 		return err
 	}
-	dir, err := disk.ReadFolder(filepath.Dir(dest))
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	return check(f)
+}
+
+// syncFolder makes the names in a folder durable.
+func syncFolder(path string) error {
+	folder, err := disk.ReadFolder(path)
 	if err != nil {
 		return err
 	}
-	return errors.Join(dir.Sync(), dir.Close())
+	return errors.Join(folder.Sync(), folder.Close())
 }
 
 // target returns where the symbolic links at the path lead to. There may be no file yet.
@@ -151,8 +164,9 @@ func needSpaceToRead(dir, scratch string) error {
 	if err != nil {
 		return nil //nolint:nilerr // the code that reads it says what is wrong
 	}
+	defer j.Close()
 	parts, err := j.Files()
-	if err = errors.Join(err, j.Close()); err != nil {
+	if err != nil {
 		return nil //nolint:nilerr // as above
 	}
 	_, raw := sizes(parts)

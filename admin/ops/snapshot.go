@@ -13,6 +13,7 @@ import (
 	"kist/blobs"
 	"kist/blobs/disk"
 	"kist/kv"
+	"kist/kv/datadir"
 	"kist/kv/journal"
 	"kist/kv/ship"
 	"kist/kv/tables"
@@ -54,12 +55,19 @@ func (b *snapshot) close() {
 	}
 }
 
+// carries returns the size of a content that carried has. ok is false if it does not have it.
+func (b *snapshot) carries(ref blobs.Ref) (size int64, ok bool) {
+	if b.carried == nil {
+		return 0, false
+	}
+	info, err := b.carried.Stat(ref)
+	return info.Size, err == nil
+}
+
 // of returns the store that has the content.
 func (b *snapshot) of(ref blobs.Ref) *blobs.Store {
-	if b.carried != nil {
-		if _, err := b.carried.Stat(ref); err == nil {
-			return b.carried
-		}
+	if _, ok := b.carries(ref); ok {
+		return b.carried
 	}
 	return b.blobs
 }
@@ -90,45 +98,84 @@ func (j Job) freeze(dir, scratch string) (_ *snapshot, err error) {
 			b.close()
 		}
 	}()
+	if err := b.takeJournal(dir); err != nil {
+		return nil, err
+	}
+	if err := b.inspect(dir); err != nil {
+		return nil, err
+	}
+	b.blobs, err = readBlobs(dir, scratch)
+	if err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+// takeJournal copies the journal of a data directory to scratch.
+func (b *snapshot) takeJournal(dir string) error {
 	from, err := readJournal(dir)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer from.Close()
-	if b.parts, err = from.Files(); err != nil {
-		return nil, err
+	b.parts, err = from.Files()
+	if err != nil {
+		return err
 	}
 	onDisk, raw := sizes(b.parts)
-	if err := needSpace(scratch, onDisk+workingCopies*raw); err != nil {
-		return nil, err
+	if err := needSpace(b.scratch, onDisk+workingCopies*raw); err != nil {
+		return err
 	}
+
 	to, err := disk.OpenFolder(filepath.Join(b.scratch, "journal"))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer to.Close()
 	for _, p := range b.parts {
 		if err := to.Publish(p.Name, func(w io.Writer) error { return from.Copy(w, p) }); err != nil {
-			return nil, err
+			return err
 		}
 	}
+	return nil
+}
+
+// inspect reads the copy of the journal of dir.
+func (b *snapshot) inspect(dir string) (err error) {
 	var problems []error
 	problem := func(err error) { problems = append(problems, err) }
 	b.state, err = tables.All.Inspect(b.scratch, b.scratch, func(int64) {}, problem)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if len(problems) > 0 {
-		return nil, fmt.Errorf("%s is damaged: %w; kist verify tells more", dir, problems[0])
+		return fmt.Errorf("%s is damaged: %w; kist verify tells more", dir, problems[0])
 	}
 	b.result.Seq, b.result.Digest = b.state.Seq, fmt.Sprintf("%016x", uint64(b.state.Digest))
-	b.blobs, err = blobs.Read(filepath.Join(dir, "blobs"))
-	if errors.Is(err, fs.ErrNotExist) { // no file was ever uploaded
-		if err = os.Mkdir(filepath.Join(b.scratch, "blobs"), 0o700); err == nil {
-			b.blobs, err = blobs.Read(filepath.Join(b.scratch, "blobs"))
-		}
+	return nil
+}
+
+// readBlobs opens the stored files of a data directory. If it has none, because no file was ever
+// uploaded, it opens an empty folder that it makes in the folder scratch.
+func readBlobs(dir, scratch string) (*blobs.Store, error) {
+	store, err := blobs.Read(filepath.Join(dir, "blobs"))
+	if !errors.Is(err, fs.ErrNotExist) {
+		return store, err
 	}
-	return b, err
+	none := filepath.Join(scratch, "blobs")
+	if err := os.Mkdir(none, 0o700); err != nil {
+		return nil, err
+	}
+	return blobs.Read(none)
+}
+
+// writeInstance notes in the folder dest which instance the snapshot is of.
+func (b *snapshot) writeInstance(dest string) error {
+	instance, err := b.state.Instance()
+	if err != nil {
+		return err
+	}
+	return datadir.WriteInstance(dest, instance)
 }
 
 // each calls copy with each content of the snapshot and its size, and notes the
@@ -168,20 +215,20 @@ func (b *snapshot) each(
 			}
 			return nil
 		}
+
 		for ref, n := range tx.Contents() {
 			if err := one(ref, n); err != nil {
 				return err
 			}
 		}
+
 		if err := b.carry(lost); err != nil {
 			return err
 		}
 		for _, ref := range SortedRefs(lost) {
-			if b.carried != nil {
-				if info, err := b.carried.Stat(ref); err == nil {
-					if err := one(ref, info.Size); err != nil {
-						return err
-					}
+			if n, ok := b.carries(ref); ok {
+				if err := one(ref, n); err != nil {
+					return err
 				}
 			}
 			b.result.Missing = append(b.result.Missing, lost[ref]...)
@@ -259,6 +306,7 @@ func (b *snapshot) copyJournal(dest string) error {
 		return err
 	}
 	defer to.Close()
+
 	mine := map[string]bool{}
 	// Logs come first: a snapshot is used as soon as it is there, and needs its log.
 	for i := len(b.parts) - 1; i >= 0; i-- {
@@ -276,6 +324,7 @@ func (b *snapshot) copyJournal(dest string) error {
 			return err
 		}
 	}
+
 	if err := b.check(filepath.Join(dest, "journal")); err != nil { // before the old journal is removed
 		return err
 	}

@@ -41,26 +41,33 @@ func (b *snapshot) writeTar(w io.Writer) error {
 		_, err := io.Copy(t, r)
 		return err
 	}
+
 	instance, err := b.state.Instance()
 	if err != nil {
 		return err
 	}
 	text, err := datadir.InstanceText(instance)
-	if err == nil {
-		err = put(datadir.InstanceName, int64(len(text)), bytes.NewReader(text))
-	}
 	if err != nil {
 		return err
 	}
-	for _, p := range b.parts {
+	if err := put(datadir.InstanceName, int64(len(text)), bytes.NewReader(text)); err != nil {
+		return err
+	}
+
+	putPart := func(p journal.Part) error {
 		f, err := os.Open(filepath.Join(b.scratch, "journal", p.Name))
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(put("journal/"+p.Name, p.Size, f), f.Close()); err != nil {
+		defer f.Close()
+		return put("journal/"+p.Name, p.Size, f)
+	}
+	for _, p := range b.parts {
+		if err := putPart(p); err != nil {
 			return err
 		}
 	}
+
 	if err := b.each("Writing the files", func(ref blobs.Ref, n int64, p *console.Progress) (bool, error) {
 		if err := b.of(ref).Check(ref); err != nil { // before it is in the tar
 			return false, err
@@ -104,6 +111,14 @@ func tarName(source string) string {
 	return source
 }
 
+// openTar opens the tar at source. It must be closed, which leaves stdin open.
+func openTar(source string, stdin io.Reader) (io.ReadCloser, error) {
+	if source == "-" {
+		return io.NopCloser(stdin), nil
+	}
+	return os.Open(source)
+}
+
 // unpack writes the journal of a tar into a folder and calls content with each
 // content. It skips everything else in the tar. Errors call the tar by the name.
 func unpack(r io.Reader, name, folder string, content func(blobs.Ref, io.Reader) error) error {
@@ -113,6 +128,13 @@ func unpack(r io.Reader, name, folder string, content func(blobs.Ref, io.Reader)
 	}
 	defer to.Close()
 	t := tar.NewReader(r)
+	store := func(hash string) error {
+		ref, err := blobs.ParseRef(hash)
+		if err != nil {
+			return err
+		}
+		return content(ref, t)
+	}
 	root, seen := "", map[string]bool{}
 	for first, whole := true, false; ; first = false {
 		h, err := t.Next()
@@ -125,6 +147,7 @@ func unpack(r io.Reader, name, folder string, content func(blobs.Ref, io.Reader)
 		if err != nil {
 			return tarError(name, first, err)
 		}
+
 		if h.Typeflag != tar.TypeReg {
 			continue
 		}
@@ -145,14 +168,12 @@ func unpack(r io.Reader, name, folder string, content func(blobs.Ref, io.Reader)
 			return fmt.Errorf("the tar has %s twice", console.Printable(entry))
 		}
 		seen[m[2]] = true
+
 		if records {
 			whole = whole || m[2] != journal.RecentName && m[2] != journal.CarriedName // they alone are no journal
 			err = to.Create(m[2], t)
 		} else {
-			var ref blobs.Ref
-			if ref, err = blobs.ParseRef(m[2]); err == nil {
-				err = content(ref, t)
-			}
+			err = store(m[2])
 		}
 		if errors.Is(err, io.ErrUnexpectedEOF) {
 			return tarError(name, false, err)
