@@ -112,10 +112,13 @@ func (d *Checkup) modes() {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
-		if err == nil && info.Mode().Perm()&0o077 != 0 && info.Mode()&fs.ModeSymlink == 0 {
+		if err != nil {
+			return err
+		}
+		if info.Mode().Perm()&0o077 != 0 && info.Mode()&fs.ModeSymlink == 0 {
 			open = append(open, path)
 		}
-		return err
+		return nil
 	})
 	switch {
 	case err != nil:
@@ -174,24 +177,27 @@ func (d *Checkup) copies() {
 
 const sample = 50
 
+// readAll is what to do about damage.
+const readAll = "run kist verify, which reads all data"
+
 // records reads the journal and some of the contents.
 func (d *Checkup) records() error {
-	change := "run kist verify, which reads all data"
 	j, err := readJournal(d.Dir)
 	if err != nil {
-		d.Add(Problem, "journal", err.Error(), change)
+		d.Add(Problem, "journal", err.Error(), readAll)
 		return nil
 	}
 	defer j.Close()
 	holders := tables.All.Holders()
 	done, broken := j.Replay(holders.Begin, holders.Note)
 	if broken != nil {
-		d.Add(Problem, "journal", broken.Error(), change)
+		d.Add(Problem, "journal", broken.Error(), readAll)
 		_ = holders.Begin() // some of them may be removed later in the journal
 	} else {
 		d.OK("journal", "intact; %s, %d of them since the latest usable snapshot",
 			record.Plural(done.Seq, "commit"), done.Records)
 	}
+
 	store, err := blobs.Read(filepath.Join(d.Dir, "blobs"))
 	if errors.Is(err, fs.ErrNotExist) {
 		d.missing(holders.Len())
@@ -201,13 +207,21 @@ func (d *Checkup) records() error {
 		return err
 	}
 	defer store.Close()
+	if err := d.absent(store, holders, done.Snapshot); err != nil {
+		return err
+	}
+	return d.damaged(store, done.Snapshot)
+}
+
+// absent reports how many files have no content in the store. snapshot is as for carried.
+func (d *Checkup) absent(store *blobs.Store, holders *kv.Holders, snapshot uint64) error {
 	gone := map[blobs.Ref][]Lost{}
 	for ref := range holders.Refs() {
 		if _, err := store.Stat(ref); errors.Is(err, fs.ErrNotExist) {
 			gone[ref] = append(gone[ref], Lost{})
 		}
 	}
-	if err := d.carried(done.Snapshot, gone); err != nil {
+	if err := d.carried(snapshot, gone); err != nil {
 		return err
 	}
 	n := 0
@@ -215,8 +229,11 @@ func (d *Checkup) records() error {
 		n += len(files)
 	}
 	d.missing(n)
-	var some []blobs.Ref
-	n = 0
+	return nil
+}
+
+// choose returns some of the n contents in the store.
+func (d *Checkup) choose(store *blobs.Store) (some []blobs.Ref, n int) {
 	for info, err := range store.All() {
 		if err != nil {
 			d.Add(Warning, "contents", err.Error(), "move it away")
@@ -229,20 +246,29 @@ func (d *Checkup) records() error {
 			some[i] = info.Ref
 		}
 	}
+	return some, n
+}
+
+// damaged reports the contents that are known to be damaged, reads some of the others and reports
+// what is wrong with them. snapshot is as for carried.
+func (d *Checkup) damaged(store *blobs.Store, snapshot uint64) error {
+	some, n := d.choose(store)
 	bad := 0
-	wrong := map[blobs.Ref][]Lost{}
-	heal := change + "; to repair it, upload the same file again, or run kist restore --missing with a backup"
+	heal := readAll + "; to repair it, upload the same file again, or run kist restore --missing with a backup"
 	for i, q := range store.Damaged.List() {
 		bad++
 		if i < sample {
 			d.Add(Problem, "contents",
-				fmt.Sprintf("the bytes of %s are damaged, which was found at %s", q.Ref, q.Found.UTC().Format(time.RFC3339)),
+				fmt.Sprintf("the bytes of %s are damaged, which was found at %s",
+					q.Ref, q.Found.UTC().Format(time.RFC3339)),
 				heal)
 		}
 	}
 	if more := bad - sample; more > 0 {
 		d.Add(Problem, "contents", fmt.Sprintf("%d more are damaged", more), heal)
 	}
+
+	wrong := map[blobs.Ref][]Lost{}
 	for _, ref := range some {
 		if store.Damaged.Err(ref) != nil {
 			continue
@@ -251,7 +277,7 @@ func (d *Checkup) records() error {
 			wrong[ref] = nil
 		}
 	}
-	if err := d.carried(done.Snapshot, wrong); err != nil {
+	if err := d.carried(snapshot, wrong); err != nil {
 		return err
 	}
 	for _, ref := range SortedRefs(wrong) {

@@ -48,6 +48,7 @@ func (j Job) VerifyRemote(ctx context.Context, remote blobs.Remote, full bool) (
 	defer os.RemoveAll(dir) //nolint:errcheck // a folder for temporary files
 	v := &RemoteVerified{Problems: []string{}}
 	problem := func(err error) { v.Problems = append(v.Problems, err.Error()) }
+
 	p := j.progress("Reading the object store", 0)
 	defer p.End()
 	got, err := ship.Fetch(ctx, remote, time.Time{}, workcopy.Format, dir)
@@ -61,9 +62,11 @@ func (j Job) VerifyRemote(ctx context.Context, remote blobs.Remote, full bool) (
 		problem(fmt.Errorf("a restore gives %s", ship.Gives(got, nil)))
 	}
 	v.Seq, v.Digest, v.Last = got.State.Seq, fmt.Sprintf("%016x", uint64(got.State.Digest)), got.Last
-	if v.Slots, err = ship.Check(ctx, remote, workcopy.Format, got.Instance, problem); err != nil {
+	v.Slots, err = ship.Check(ctx, remote, workcopy.Format, got.Instance, problem)
+	if err != nil {
 		return nil, err
 	}
+
 	state, err := tables.All.Inspect(dir, dir, func(int64) {}, problem)
 	if err != nil {
 		return nil, err
@@ -86,6 +89,7 @@ func (d *Checkup) Remote(ctx context.Context, address string, b *s3.Bucket) {
 			"look at --store, --store-endpoint and the key; kist must list, read, write and remove objects there")
 		return
 	}
+
 	text := fmt.Sprintf("%s takes 1 kB in %s and returns it in %s",
 		address, few.Put.Round(time.Millisecond), few.Get.Round(time.Millisecond))
 	if few.Put > slow {
@@ -100,6 +104,7 @@ func (d *Checkup) Remote(ctx context.Context, address string, b *s3.Bucket) {
 		d.OK(what, "it took %s in %s; the protocol does not say how much room is left",
 			console.Bytes(large), many.Put.Round(time.Millisecond))
 	}
+
 	if few.Ahead.Abs() > skew {
 		d.Add(Problem, what,
 			fmt.Sprintf("its clock differs by %s; stores refuse requests from 15 minutes on",
@@ -108,6 +113,7 @@ func (d *Checkup) Remote(ctx context.Context, address string, b *s3.Bucket) {
 	} else {
 		d.OK(what, "its clock differs by less than a minute")
 	}
+
 	var ends []blobs.Remote
 	for _, one := range b.Endpoints() {
 		ends = append(ends, one)
@@ -123,6 +129,7 @@ func (d *Checkup) Remote(ctx context.Context, address string, b *s3.Bucket) {
 		d.OK(what, "if 16 writers write one object at once, one wins, through %d %s",
 			len(ends), console.Word(len(ends) == 1, "address", "addresses"))
 	}
+
 	switch rules, err := b.Removes(ctx); {
 	case err != nil:
 		d.Add(Warning, what, "it does not say whether a lifecycle rule removes objects",
@@ -161,7 +168,8 @@ func (d *Checkup) History(ctx context.Context, address string, remote blobs.Remo
 	lost, first, err := absentThere(ctx, remote, holders)
 	switch {
 	case err != nil:
-		d.Add(Problem, what, fmt.Sprintf("the files in %s cannot be listed: %v", address, err), "look at the object store")
+		d.Add(Problem, what,
+			fmt.Sprintf("the files in %s cannot be listed: %v", address, err), "look at the object store")
 	case lost > 0:
 		d.Add(Problem, what,
 			fmt.Sprintf("%s not in %s, such as the one with the SHA-256 %s",
@@ -218,6 +226,7 @@ func (v *RemoteVerified) contents(
 	for range tx.Contents() {
 		v.Contents++
 	}
+
 	all := list(ctx, remote)
 	defer all.close()
 	for sum, size := range tx.Contents() {
@@ -227,6 +236,7 @@ func (v *RemoteVerified) contents(
 			return err
 		}
 		v.Bytes += size
+
 		why := ""
 		switch {
 		case err != nil:
@@ -235,17 +245,12 @@ func (v *RemoteVerified) contents(
 			why = fmt.Sprintf("the object store has %d bytes of it in place of %d", there.Size, size)
 		case full || rand.IntN(v.Contents) < sampled: // #nosec G404 -- a sample, no secret
 			v.Read++
-			if err := ship.Again(ctx, func() error {
-				r, err := remote.Get(ctx, ref.RemoteName(), 0, -1)
-				if err != nil {
-					return err
-				}
-				defer r.Close()
-				return blobs.CheckBytes(ref, r)
-			}); errors.Is(err, blobs.ErrDamaged) {
-				why = "its bytes in the object store are damaged"
-			} else if err != nil {
+			err := checkThere(ctx, remote, ref)
+			if err != nil && !errors.Is(err, blobs.ErrDamaged) {
 				return err
+			}
+			if err != nil {
+				why = "its bytes in the object store are damaged"
 			}
 		}
 		if why == "" {
@@ -256,6 +261,18 @@ func (v *RemoteVerified) contents(
 		}
 	}
 	return nil
+}
+
+// checkThere reads a content in a remote. It fails with blobs.ErrDamaged if its bytes are wrong.
+func checkThere(ctx context.Context, remote blobs.Remote, ref blobs.Ref) error {
+	return ship.Again(ctx, func() error {
+		r, err := remote.Get(ctx, ref.RemoteName(), 0, -1)
+		if err != nil {
+			return err
+		}
+		defer r.Close()
+		return blobs.CheckBytes(ref, r)
+	})
 }
 
 // A listing looks for blobs in the list of a blobs.Remote. It asks for the list when it
@@ -298,7 +315,8 @@ func (l *listing) advance() error {
 		l.close()
 		return err
 	}
-	if l.end = !more; more {
+	l.end = !more
+	if more {
 		l.there = o
 	}
 	return nil

@@ -91,20 +91,23 @@ func (s *Sweeper) missing(ctx context.Context) error {
 		all = list(ctx, s.Remote)
 		defer all.close()
 	}
+
 	n := 0
 	var refs []blobs.Ref
 	for ref, err := range contents(s.Store) {
 		if err != nil || ctx.Err() != nil {
 			return err
 		}
-		if _, there := s.Blobs.Stat(ref); !errors.Is(there, fs.ErrNotExist) {
+		if _, err := s.Blobs.Stat(ref); !errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if all != nil {
-			if _, there := all.find(ref); there == nil {
+			_, err := all.find(ref)
+			if err == nil {
 				continue
-			} else if !errors.Is(there, fs.ErrNotExist) {
-				return there
+			}
+			if !errors.Is(err, fs.ErrNotExist) {
+				return err
 			}
 		}
 		if len(refs) < maxAbsent {
@@ -126,6 +129,7 @@ func (s *Sweeper) missing(ctx context.Context) error {
 	if n > maxLogged {
 		s.Log.Warn("more files are without their bytes; kist verify lists them", "files", n)
 	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.absent, s.files, s.looked = refs, n, time.Now()
@@ -140,7 +144,8 @@ func contents(store *kv.Store) iter.Seq2[blobs.Ref, error] {
 			var page []blobs.Ref
 			err := store.View(func(tx *kv.Tx) error {
 				for ref := range tx.ContentsAfter(last) {
-					if page = append(page, ref); len(page) == listedAtOnce {
+					page = append(page, ref)
+					if len(page) == listedAtOnce {
 						break
 					}
 				}
@@ -214,26 +219,28 @@ func (s *Sweeper) Sweep(ctx context.Context, now bool) (Swept, error) {
 		delay, age = 0, orphanAgeNow
 	}
 	at := s.Store.Now()
-	var err error
-	if now { // a person decided it
-		err = s.Store.Update(catalog.FreeOrphans)
+	var failed []error // each step is taken, whatever the others came to
+	if now {           // a person decided it
+		failed = append(failed, s.Store.Update(catalog.FreeOrphans))
 	}
+
 	w := sweep{Sweeper: s, stay: map[blobs.Ref]bool{}}
-	err = errors.Join(err, w.orphans(ctx, at.Add(-age)))
+	failed = append(failed, w.orphans(ctx, at.Add(-age)))
 	w.since = s.Store.Now().Add(-delay)
-	err = errors.Join(err, w.loose(ctx), w.thumbs(ctx), w.posters(ctx), w.icons(ctx), w.parts())
+	failed = append(failed, w.loose(ctx), w.thumbs(ctx), w.posters(ctx), w.icons(ctx), w.parts())
 	if cause := context.Cause(ctx); cause != nil {
 		return w.swept, fmt.Errorf("the sweep was cut short: %w", cause)
 	}
-	err = errors.Join(err, jobs.DropIdempotentAnswers(s.Store))
+
+	failed = append(failed, jobs.DropIdempotentAnswers(s.Store))
 	for _, drop := range []func(*kv.Tx) error{people.DropSessions, catalog.DropSpent, inbox.DropSenders} {
-		err = errors.Join(err, s.Store.Update(drop))
+		failed = append(failed, s.Store.Update(drop))
 	}
 	if w.failed != nil {
-		err = errors.Join(err, fmt.Errorf("blobs that cannot be unlinked: %d, the first for this reason: %w",
+		failed = append(failed, fmt.Errorf("blobs that cannot be unlinked: %d, the first for this reason: %w",
 			w.swept.Failed, w.failed))
 	}
-	return w.swept, err
+	return w.swept, errors.Join(failed...)
 }
 
 // Within returns Sweep, but one that also ends when ctx does.
@@ -357,37 +364,54 @@ func (w *sweep) orphans(ctx context.Context, olderThan time.Time) error {
 		return false, nil
 	})
 	w.swept.Temps = found.Temps
-	for len(refs) > 0 && err == nil && ctx.Err() == nil {
+	if err != nil {
+		return err
+	}
+	for len(refs) > 0 && ctx.Err() == nil {
 		n := min(len(refs), sweepBatch)
-		err = w.Store.Update(func(tx *kv.Tx) error { return catalog.NoteOrphans(tx, refs[:n]) })
+		if err := w.Store.Update(func(tx *kv.Tx) error { return catalog.NoteOrphans(tx, refs[:n]) }); err != nil {
+			return err
+		}
 		refs = refs[n:]
 	}
-	return err
+	return nil
 }
 
 // parts drops expired uploads, remote ones too, and removes bytes that no upload
 // waits for. An upload is noted before its first byte is stored.
 func (w *sweep) parts() error {
-	err := w.Store.Update(func(tx *kv.Tx) error { return errors.Join(inbox.DropUploads(tx), jobs.DropFetches(tx)) })
-	names, err2 := w.Blobs.Parts.Names()
-	var awaited map[string]bool
-	if err = errors.Join(err, err2); err == nil && len(names) > 0 {
-		err = w.Store.View(func(tx *kv.Tx) (err error) { awaited, err = inbox.OpenUploads(tx); return err })
-	}
-	if err != nil {
+	if err := w.Store.Update(func(tx *kv.Tx) error {
+		if err := inbox.DropUploads(tx); err != nil {
+			return err
+		}
+		return jobs.DropFetches(tx)
+	}); err != nil {
 		return err
 	}
+	names, err := w.Blobs.Parts.Names()
+	if err != nil || len(names) == 0 {
+		return err
+	}
+	var awaited map[string]bool
+	if err := w.Store.View(func(tx *kv.Tx) (err error) {
+		awaited, err = inbox.OpenUploads(tx)
+		return err
+	}); err != nil {
+		return err
+	}
+
+	var failed []error
 	for _, name := range names {
 		if awaited[name] {
 			continue
 		}
-		if e := w.Blobs.Parts.Drop(name); e != nil {
-			err = errors.Join(err, e)
-		} else {
-			w.swept.Temps++
+		if err := w.Blobs.Parts.Drop(name); err != nil {
+			failed = append(failed, err)
+			continue
 		}
+		w.swept.Temps++
 	}
-	return err
+	return errors.Join(failed...)
 }
 
 // unlink removes the content if nothing needs it, and reports whether it is gone.
@@ -396,22 +420,29 @@ func (w *sweep) unlink(ref blobs.Ref) (gone bool) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return true // it was removed before a crash
 	}
-	removed := false
-	if err == nil {
-		removed, err = w.Blobs.Unlink(ref, func() (bool, error) { return w.free(ref) })
+	if err != nil {
+		w.fail(ref, err)
+		return false
 	}
-	switch {
-	case err != nil:
-		w.Log.Error("a blob cannot be unlinked; the next sweep tries again", "sha256", ref, "error", err)
-		w.swept.Failed++
-		if w.failed == nil {
-			w.failed = err
-		}
-	case removed:
+	removed, err := w.Blobs.Unlink(ref, func() (bool, error) { return w.free(ref) })
+	if err != nil {
+		w.fail(ref, err)
+		return removed
+	}
+	if removed {
 		w.swept.Blobs++
 		w.swept.Bytes += info.Size
 	}
 	return removed
+}
+
+// fail notes that the content could not be removed.
+func (w *sweep) fail(ref blobs.Ref, err error) {
+	w.Log.Error("a blob cannot be unlinked; the next sweep tries again", "sha256", ref, "error", err)
+	w.swept.Failed++
+	if w.failed == nil {
+		w.failed = err
+	}
 }
 
 // note records in the store that the contents are gone.

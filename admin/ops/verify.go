@@ -55,8 +55,8 @@ func (j Job) Verify() (*Verified, error) {
 		return nil, exit.Absent("data directory at", dir)
 	}
 	if !info.IsDir() {
-		return nil, exit.Misused("there is a file at %s, not a folder; to check a tar, restore it into an empty folder: "+
-			"kist restore %[1]s --data-dir FOLDER", dir)
+		return nil, exit.Misused("there is a file at %s, not a folder; "+
+			"to check a tar, restore it into an empty folder: kist restore %[1]s --data-dir FOLDER", dir)
 	}
 	if err := workcopy.Readable(dir); err != nil { // before anything is written
 		return nil, err
@@ -66,6 +66,7 @@ func (j Job) Verify() (*Verified, error) {
 		return nil, err
 	}
 	defer work.Close() //nolint:errcheck // the next run removes what is left
+
 	v, snapshot, err := j.verify(dir, work.Path)
 	if err != nil {
 		return nil, err
@@ -99,28 +100,18 @@ func (j Job) VerifyRebuilt(rebuilt string) (*Verified, error) {
 func (j Job) verify(records, work string) (_ *Verified, snapshot uint64, err error) {
 	v := &Verified{Dir: j.Dir, Missing: []Lost{}, Problems: []string{}}
 	all, err := readJournal(records)
-	if err == nil {
-		err = all.Close()
-	}
 	if err != nil {
+		return nil, 0, err
+	}
+	if err := all.Close(); err != nil {
 		return nil, 0, err
 	}
 	if err := needSpaceToRead(records, work); err != nil {
 		return nil, 0, err
 	}
+
 	p := j.progress("Reading the journal", 0)
-	problem := func(err error) {
-		if errors.As(err, new(*journal.Superseded)) {
-			v.Notes = append(v.Notes, err.Error())
-			return
-		}
-		if errors.As(err, new(*journal.Mended)) {
-			v.Mended = append(v.Mended, err.Error())
-			return
-		}
-		v.Problems = append(v.Problems, err.Error())
-	}
-	i, err := tables.All.Inspect(records, work, p.Add, problem)
+	i, err := tables.All.Inspect(records, work, p.Add, v.problem)
 	p.End()
 	if err != nil {
 		return nil, 0, err
@@ -128,25 +119,33 @@ func (j Job) verify(records, work string) (_ *Verified, snapshot uint64, err err
 	defer i.Close()
 	v.Seq, v.Digest, v.Entries = i.Seq, fmt.Sprintf("%016x", uint64(i.Digest)), i.Entries
 	if err := i.View(func(tx *kv.Tx) error {
-		tx.Audit(problem)
+		tx.Audit(v.problem)
 		return nil
 	}); err != nil {
 		return nil, 0, err
 	}
-	store, err := blobs.Read(filepath.Join(j.Dir, "blobs"))
-	if errors.Is(err, fs.ErrNotExist) { // there were no files when it was copied
-		if err = os.Mkdir(filepath.Join(work, "blobs"), 0o700); err == nil {
-			store, err = blobs.Read(filepath.Join(work, "blobs"))
-		}
-	}
-	if err == nil {
-		err = v.contents(j, i, store)
-		_ = store.Close() // it was only read
-	}
+
+	store, err := readBlobs(j.Dir, work)
 	if err != nil {
 		return nil, 0, err
 	}
+	defer store.Close()
+	if err := v.contents(j, i, store); err != nil {
+		return nil, 0, err
+	}
 	return v, i.Snapshot, nil
+}
+
+// problem notes what is wrong with the journal or the records.
+func (v *Verified) problem(err error) {
+	switch {
+	case errors.As(err, new(*journal.Superseded)):
+		v.Notes = append(v.Notes, err.Error())
+	case errors.As(err, new(*journal.Mended)):
+		v.Mended = append(v.Mended, err.Error())
+	default:
+		v.Problems = append(v.Problems, err.Error())
+	}
 }
 
 // carried removes from the missing contents those that a power cut has lost and that
@@ -163,6 +162,7 @@ func (v *Verified) carried(snapshot uint64) error {
 		}
 		gone[ref] = append(gone[ref], m)
 	}
+
 	before := len(gone)
 	found := func(ref blobs.Ref, _ []byte) error {
 		delete(gone, ref)
@@ -218,6 +218,7 @@ func (v *Verified) miss(tx *kv.Tx, ref blobs.Ref, why string) {
 	}
 }
 
+// contents reads all files and notes what is wrong with them.
 func (v *Verified) contents(j Job, i *kv.Inspection, store *blobs.Store) error {
 	return i.View(func(tx *kv.Tx) error {
 		for _, n := range tx.Contents() {
@@ -226,62 +227,93 @@ func (v *Verified) contents(j Job, i *kv.Inspection, store *blobs.Store) error {
 		}
 		p := j.progress("Reading the files", v.Bytes)
 		defer p.End()
-		there := func(blobs.Ref, int64) (bool, error) { return false, nil }
+		away := elsewhere{}
 		if j.Remote != nil {
-			all := list(context.Background(), j.Remote)
-			defer all.close()
-			there = func(ref blobs.Ref, n int64) (bool, error) {
-				o, err := all.find(ref)
-				if errors.Is(err, fs.ErrNotExist) {
-					err = nil
-				}
-				return o.Size == n && o.Name != "", err
-			}
+			away.remote = list(context.Background(), j.Remote)
+			defer away.remote.close()
+		} else {
+			away.store = ship.FilesIn(v.Dir)
 		}
-		elsewhere := ""
-		if j.Remote == nil {
-			elsewhere = ship.FilesIn(v.Dir)
-		}
+
 		for ref, n := range tx.Contents() {
-			switch info, err := store.Stat(ref); {
-			case errors.Is(err, fs.ErrNotExist):
-				found, err := there(ref, n)
-				if err != nil {
-					return err
-				}
-				if found || elsewhere != "" {
-					v.Elsewhere++
-					v.ElsewhereBytes += n
-					v.Store = elsewhere
-				} else {
-					v.miss(tx, ref, "its bytes are missing")
-				}
-			case err == nil && info.Size != n:
-				v.miss(tx, ref, fmt.Sprintf("its bytes are %d and should be %d", info.Size, n))
-			default:
-				if err := store.Check(ref); errors.Is(err, blobs.ErrDamaged) {
-					why := "its bytes are damaged"
-					if found, _ := there(ref, n); found {
-						why += " on this disk; the server fetches them from the object store again"
-					}
-					v.miss(tx, ref, why)
-				} else if err != nil {
-					v.miss(tx, ref, "its bytes cannot be read: "+err.Error())
-				}
+			if err := v.content(tx, store, away, ref, n); err != nil {
+				return err
 			}
 			p.Add(n)
 		}
-		for info, err := range store.All() {
-			switch {
-			case errors.Is(err, blobs.ErrForeign):
-				what := strings.TrimSuffix(strings.TrimPrefix(err.Error(), "blobs: "), ": "+blobs.ErrForeign.Error())
-				v.Notes = append(v.Notes, "blobs/ has a name that is not one of kist's: "+what)
-			case err != nil:
-				v.Problems = append(v.Problems, err.Error())
-			case !catalog.Referenced(tx, info.Ref):
-				v.Orphans++
-			}
-		}
+		v.strays(tx, store)
 		return nil
 	})
+}
+
+// elsewhere is where contents may be that are not on the disk.
+type elsewhere struct {
+	remote *listing // the object store, in the order of the refs; nil if it is not asked
+	store  string   // the object store that should have them, if it is not asked
+}
+
+// has reports whether the object store has a content of n bytes.
+func (e elsewhere) has(ref blobs.Ref, n int64) (bool, error) {
+	if e.remote == nil {
+		return false, nil
+	}
+	o, err := e.remote.find(ref)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return o.Size == n, nil
+}
+
+// content reads one content, which should have n bytes.
+func (v *Verified) content(tx *kv.Tx, store *blobs.Store, away elsewhere, ref blobs.Ref, n int64) error {
+	info, err := store.Stat(ref)
+	if errors.Is(err, fs.ErrNotExist) {
+		found, err := away.has(ref, n)
+		if err != nil {
+			return err
+		}
+		if !found && away.store == "" {
+			v.miss(tx, ref, "its bytes are missing")
+			return nil
+		}
+		v.Elsewhere++
+		v.ElsewhereBytes += n
+		v.Store = away.store
+		return nil
+	}
+	if err == nil && info.Size != n {
+		v.miss(tx, ref, fmt.Sprintf("its bytes are %d and should be %d", info.Size, n))
+		return nil
+	}
+
+	err = store.Check(ref)
+	switch {
+	case errors.Is(err, blobs.ErrDamaged):
+		why := "its bytes are damaged"
+		if found, _ := away.has(ref, n); found {
+			why += " on this disk; the server fetches them from the object store again"
+		}
+		v.miss(tx, ref, why)
+	case err != nil:
+		v.miss(tx, ref, "its bytes cannot be read: "+err.Error())
+	}
+	return nil
+}
+
+// strays counts the stored contents that no record has, and notes what else is among them.
+func (v *Verified) strays(tx *kv.Tx, store *blobs.Store) {
+	for info, err := range store.All() {
+		switch {
+		case errors.Is(err, blobs.ErrForeign):
+			what := strings.TrimSuffix(strings.TrimPrefix(err.Error(), "blobs: "), ": "+blobs.ErrForeign.Error())
+			v.Notes = append(v.Notes, "blobs/ has a name that is not one of kist's: "+what)
+		case err != nil:
+			v.Problems = append(v.Problems, err.Error())
+		case !catalog.Referenced(tx, info.Ref):
+			v.Orphans++
+		}
+	}
 }
