@@ -54,8 +54,8 @@ func StoreHealthOf(address string, s *ship.Shipper) *StoreHealth {
 	st := s.Status()
 	h := &StoreHealth{
 		Address: address, Commits: st.Records, Lag: st.Lag, LastSlot: st.LastPut, LastSnapshot: st.LastSnapshot,
-		Oldest:   st.Oldest,
-		Complete: st.Complete, Exact: st.Exact, Damage: st.Damage, Lacks: st.Lacks, Healed: st.Healed, Compared: st.Compared,
+		Oldest: st.Oldest, Complete: st.Complete, Exact: st.Exact,
+		Damage: st.Damage, Lacks: st.Lacks, Healed: st.Healed, Compared: st.Compared,
 	}
 	if st.Failure != nil {
 		h.Problem = st.Failure.Error()

@@ -139,8 +139,8 @@ func (p inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 	}()
 	<-a.started
 	return &http.Response{
-		Status: http.StatusText(a.status), StatusCode: a.status, ProtoMajor: 1, ProtoMinor: 1, Header: a.header, Request: r,
-		Body: answerBody{from, a.done}, ContentLength: -1,
+		Status: http.StatusText(a.status), StatusCode: a.status, ProtoMajor: 1, ProtoMinor: 1,
+		Header: a.header, Request: r, Body: answerBody{from, a.done}, ContentLength: -1,
 	}, nil
 }
 

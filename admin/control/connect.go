@@ -50,10 +50,13 @@ func Connect(ctx context.Context, o Options) (*Client, error) {
 		if !errors.Is(err, socket.ErrNobody) {
 			return nil, fmt.Errorf("cannot reach the running server: %w", err)
 		}
+
 		if deadline.IsZero() { // the first time: as far as is known, nobody has it open
-			if there, err := ops.HasData(dir); err != nil {
+			there, err := ops.HasData(dir)
+			if err != nil {
 				return nil, err
-			} else if !there && !o.Create {
+			}
+			if !there && !o.Create {
 				return nil, exit.Absent("data directory at",
 					dir+"; kist serve and kist user add make one, and --data-dir names another")
 			}
@@ -62,6 +65,7 @@ func Connect(ctx context.Context, o Options) (*Client, error) {
 		if err == nil {
 			return inThisProcess(store, o), nil
 		}
+
 		held, ok := errors.AsType[*datadir.InUse](err)
 		if !ok {
 			return nil, err
@@ -156,7 +160,8 @@ func indexOf(store *kv.Store, log *slog.Logger) (index func() (*search.Index, er
 			return x, nil
 		}
 		var err error
-		if content, err = blobs.OpenIn(store.Dir()); err != nil {
+		content, err = blobs.OpenIn(store.Dir())
+		if err != nil {
 			return nil, fmt.Errorf("cannot open the content: %w", err)
 		}
 		made, err := ops.NewIndex(store, content, log)

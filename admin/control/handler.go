@@ -60,13 +60,19 @@ func NewCommands(b Backend) Commands {
 		"POST /unlink": verb(v.unlink),
 		"POST /import": func(w http.ResponseWriter, r *http.Request) error {
 			out, err := v.importRecords(r)
-			return answerWith(w, out, err)
+			if err != nil {
+				return err
+			}
+			return answerWith(w, out)
 		},
 		"GET /export":   v.exportRecords,
 		"GET /contents": v.listContents,
 		"POST /contents": func(w http.ResponseWriter, r *http.Request) error {
 			out, err := v.putContents(r)
-			return answerWith(w, out, err)
+			if err != nil {
+				return err
+			}
+			return answerWith(w, out)
 		},
 	}
 	if b.SignIn != nil {
@@ -113,20 +119,20 @@ func Serve(l net.Listener, handler http.Handler, log *slog.Logger) (stop func(gr
 func verb[In, Out any](fn func(*http.Request, In) (Out, error)) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		var in In
-		var out Out
 		err := json.NewDecoder(io.LimitReader(r.Body, maxBody)).Decode(&in)
-		if err == nil || errors.Is(err, io.EOF) {
-			out, err = fn(r, in)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return err
 		}
-		return answerWith(w, out, err)
+		out, err := fn(r, in)
+		if err != nil {
+			return err
+		}
+		return answerWith(w, out)
 	}
 }
 
-// answerWith writes an answer unless there is an error.
-func answerWith(w http.ResponseWriter, out any, err error) error {
-	if err != nil {
-		return err
-	}
+// answerWith writes an answer.
+func answerWith(w http.ResponseWriter, out any) error {
 	w.Header().Set("Content-Type", "application/json")
 	return json.NewEncoder(w).Encode(out)
 }

@@ -34,10 +34,10 @@ const operator = "operator"
 func (v handler) link(_ *http.Request, in IdentityInput) (Nothing, error) {
 	return Nothing{}, v.Store.Update(func(tx *kv.Tx) error {
 		u, err := named(tx, in.User)
-		if err == nil {
-			err = people.AddIdentity(tx, u.ID, in.Issuer, in.Subject, "", operator)
+		if err != nil {
+			return err
 		}
-		return err
+		return people.AddIdentity(tx, u.ID, in.Issuer, in.Subject, "", operator)
 	})
 }
 

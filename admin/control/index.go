@@ -34,8 +34,9 @@ func (v handler) reindex(r *http.Request, in Nothing) (Indexing, error) {
 		return before, err
 	}
 	x, err := v.Index()
-	if err == nil {
-		x.Rebuild()
+	if err != nil {
+		return before, err
 	}
-	return before, err
+	x.Rebuild()
+	return before, nil
 }

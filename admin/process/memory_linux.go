@@ -17,18 +17,17 @@ func memory() (bytes int64, limited, ok bool) {
 	groups, err := os.ReadFile("/proc/self/cgroup")
 	mounts, err2 := os.ReadFile("/proc/self/mountinfo")
 	if err == nil && err2 == nil {
-		if bytes, ok = groupLimit(string(groups), string(mounts), os.ReadFile); ok {
-			limited = true
-		}
+		bytes, limited = groupLimit(string(groups), string(mounts), os.ReadFile)
 	}
 	var s unix.Sysinfo_t
-	if err := unix.Sysinfo(&s); err == nil {
-		total := int64(uint64(s.Totalram) * uint64(s.Unit)) //nolint:unconvert // its type differs between systems
-		if !ok || total <= bytes {
-			return total, false, true
-		}
+	if unix.Sysinfo(&s) != nil {
+		return bytes, limited, limited
 	}
-	return bytes, limited, ok
+	total := int64(uint64(s.Totalram) * uint64(s.Unit)) //nolint:unconvert // its type differs between systems
+	if !limited || total <= bytes {
+		return total, false, true
+	}
+	return bytes, true, true
 }
 
 // groupLimit reads the limit of a memory cgroup, given the text of
@@ -52,11 +51,9 @@ func groupLimit(groups, mounts string, read func(string) ([]byte, error)) (bytes
 		}
 		root, mount := at[3], at[4]
 		for path := groupPath(groups, controller, root); ; path = filepath.Dir(path) {
-			if text, err := read(filepath.Join(mount, path, file)); err == nil {
-				// "max", or a number beyond any memory, means no limit.
-				if n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil && n > 0 && (!ok || n < bytes) {
-					bytes, ok = n, true
-				}
+			n, limited := readLimit(read, filepath.Join(mount, path, file))
+			if limited && (!ok || n < bytes) {
+				bytes, ok = n, true
 			}
 			if path == "/" {
 				break
@@ -64,6 +61,16 @@ func groupLimit(groups, mounts string, read func(string) ([]byte, error)) (bytes
 		}
 	}
 	return bytes, ok
+}
+
+// readLimit reads the limit in a file of a group. "max", or a number beyond any memory, means no limit.
+func readLimit(read func(string) ([]byte, error), path string) (bytes int64, ok bool) {
+	text, err := read(path)
+	if err != nil {
+		return 0, false
+	}
+	bytes, err = strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	return bytes, err == nil && bytes > 0
 }
 
 // groupPath returns the path of this process's group below a mount of root.

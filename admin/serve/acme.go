@@ -65,7 +65,8 @@ func (f *CertificateFlags) acme(folder string, log *slog.Logger) (*tls.Config, e
 // accountBinding returns the external account binding (RFC 8555, 7.3.4), or nil if
 // the flags give none. It fails if the flags do not go together.
 func (f *CertificateFlags) accountBinding() (*acme.ExternalAccountBinding, error) {
-	if u, err := url.Parse(f.ACMEDirectory); f.ACMEDirectory != "" && (err != nil || u.Scheme != "https" || u.Host == "") {
+	u, err := url.Parse(f.ACMEDirectory)
+	if f.ACMEDirectory != "" && (err != nil || u.Scheme != "https" || u.Host == "") {
 		return nil, exit.Misused("--acme-directory must be an absolute https address; it is %q", f.ACMEDirectory)
 	}
 	if (f.ACMEKeyID == "") != (f.ACMEKey == "") {

@@ -56,13 +56,14 @@ func SocketPath(listen string) (path string, ok bool) { return strings.CutPrefix
 // ReadListen splits a listen address on TCP into host and port. It fails with an
 // error of usage, which names the flag.
 func ReadListen(listen string) (host, port string, err error) {
+	misused := exit.Misused("--listen must be an address and a port of 0 to 65535, such as 127.0.0.1:7080, "+
+		"or unix: and a path; it is %q", listen)
 	host, port, err = net.SplitHostPort(listen)
-	if err == nil {
-		_, err = net.DefaultResolver.LookupPort(context.Background(), "tcp", port)
-	}
 	if err != nil {
-		return "", "", exit.Misused("--listen must be an address and a port of 0 to 65535, such as 127.0.0.1:7080, "+
-			"or unix: and a path; it is %q", listen)
+		return "", "", misused
+	}
+	if _, err := net.DefaultResolver.LookupPort(context.Background(), "tcp", port); err != nil {
+		return "", "", misused
 	}
 	return host, port, nil
 }

@@ -26,11 +26,16 @@ const claimFile = "CLAIM"
 // is an administrator. The link stays the same over restarts until it is used.
 func ClaimLink(store *kv.Store, base string) (link string, err error) {
 	token, err := openClaim(store)
-	if err == nil && token == "" {
-		err = store.Update(func(tx *kv.Tx) (err error) { token, err = people.Claim(tx); return err })
-	}
-	if err != nil || token == "" {
+	if err != nil {
 		return "", err
+	}
+	if token == "" {
+		if err := store.Update(func(tx *kv.Tx) (err error) { token, err = people.Claim(tx); return err }); err != nil {
+			return "", err
+		}
+	}
+	if token == "" { // there is an administrator
+		return "", nil
 	}
 	link = base + "/claim/" + token
 	if err := keepClaim(store.Dir(), link+"\n"); err != nil {
@@ -39,7 +44,8 @@ func ClaimLink(store *kv.Store, base string) (link string, err error) {
 	return link, nil
 }
 
-// WatchClaim removes the file of the claim link as soon as there is an administrator, however made, until ctx ends.
+// WatchClaim removes the file of the claim link as soon as there is an administrator, however
+// made, until ctx ends.
 func WatchClaim(ctx context.Context, store *kv.Store, log *slog.Logger) {
 	for {
 		select {

@@ -21,7 +21,8 @@ func OpenContent(dir string, log *slog.Logger) (*blobs.Store, error) {
 			log.Warn("files can be stored again")
 			return
 		}
-		log.Error("files cannot be stored; what is stored can be read", "folder", filepath.Join(dir, "blobs"), "error", err)
+		log.Error("files cannot be stored; what is stored can be read",
+			"folder", filepath.Join(dir, "blobs"), "error", err)
 	})
 	content.Damaged.OnDamage(func(ref blobs.Ref, reason error) {
 		log.Warn("the stored bytes of a file are damaged; upload the same file again, "+

@@ -31,7 +31,8 @@ func listenPublic(listen string) (net.Listener, error) {
 	l, err := config.Listen(context.Background(), "tcp", listen)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, fmt.Errorf("cannot listen on %s: %w; end what uses it, or choose another --listen", listen, Cause(err))
+		return nil, fmt.Errorf("cannot listen on %s: %w; end what uses it, or choose another --listen",
+			listen, Cause(err))
 	case err != nil:
 		return nil, fmt.Errorf("cannot listen on %s: %w; choose another --listen", listen, Cause(err))
 	}

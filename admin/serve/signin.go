@@ -49,7 +49,8 @@ func (f *SignInFlags) Check(proxies []netip.Prefix) error {
 		return exit.Misused("--password-login off needs --oidc-issuer or --auth-header: nobody could sign in")
 	case f.AuthHeader == "":
 	case !CanNameUser(f.AuthHeader):
-		return exit.Misused("--auth-header must name a header for the user, such as Remote-User; it is %q", f.AuthHeader)
+		return exit.Misused("--auth-header must name a header for the user, such as Remote-User; it is %q",
+			f.AuthHeader)
 	case len(proxies) == 0:
 		return exit.Misused("--auth-header needs --trusted-proxies: anybody could send the header")
 	case slices.ContainsFunc(proxies, func(p netip.Prefix) bool { return p.Bits() == 0 }):
@@ -77,12 +78,15 @@ func (f *SignInFlags) CheckAdmins(store *kv.Store) error {
 	}
 	return store.View(func(tx *kv.Tx) error {
 		enters, err := people.AdminEnters(tx)
-		if err == nil && !enters {
-			err = exit.Misused("--password-login off would lock out every administrator: "+
+		if err != nil {
+			return err
+		}
+		if !enters {
+			return exit.Misused("--password-login off would lock out every administrator: "+
 				"none has a passkey or a link to %s. Start without the flag, link an account on its Security page, "+
 				"and stop again; or use kist user link", f.OIDCIssuer)
 		}
-		return err
+		return nil
 	})
 }
 

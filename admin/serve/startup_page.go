@@ -68,13 +68,15 @@ func (s *Starting) answer() error {
 		return err
 	}
 	s.server = &http.Server{
-		Handler: s, TLSConfig: s.Secure, MaxHeaderBytes: 8 << 10, ReadTimeout: 5 * time.Second, WriteTimeout: 5 * time.Second,
+		Handler: s, TLSConfig: s.Secure, MaxHeaderBytes: 8 << 10,
+		ReadTimeout: 5 * time.Second, WriteTimeout: 5 * time.Second,
 		ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
 	}
 	s.server.SetKeepAlivesEnabled(false) // the next request may be for the ready server
 	s.work.Go(func() {
 		var err error
-		if l := (lent{s.front}); s.Secure != nil {
+		l := lent{s.front}
+		if s.Secure != nil {
 			err = s.server.ServeTLS(l, "", "")
 		} else {
 			err = s.server.Serve(l)
@@ -107,12 +109,12 @@ func (s *Starting) hush() error {
 // End stops answering and returns the listener. If nothing was answered yet, End opens
 // the listener. Visitors who connect meanwhile wait.
 func (s *Starting) End() (net.Listener, error) {
+	defer func() { s.front = nil }()
 	front, err := s.Open()
-	if err == nil {
-		err = s.hush()
+	if err != nil {
+		return front, err
 	}
-	s.front = nil
-	return front, err
+	return front, s.hush()
 }
 
 // Close ends a start that failed. After End it does nothing.
