@@ -41,12 +41,12 @@ func (cmd *backupCommand) Run(c *Call) error {
 		return exit.Misused("a backup is a folder or a tar, not a zip; name a folder or a file that ends in .tar")
 	}
 	job := c.job(c.DataDir, cmd.Scratch)
-	var release func()
-	var err error
-	if job.Remote, release, err = cmd.Remote(); err != nil {
+	remote, release, err := cmd.Remote()
+	if err != nil {
 		return err
 	}
 	defer release()
+	job.Remote = remote
 	done, err := job.Backup(cmd.Dest, c.Stdout)
 	if err != nil {
 		return err
@@ -97,7 +97,8 @@ func (c *Call) sayCopied(done *ops.BackedUp, what, proof string) error {
 		return nil
 	case done.Store != "":
 		return exit.Found("%s missing or damaged on this disk; the object store should have all files: "+
-			"run this command again with --store %s", record.Plural(n, "file")+console.Word(n == 1, " is", " are"), done.Store)
+			"run this command again with --store %s",
+			record.Plural(n, "file")+console.Word(n == 1, " is", " are"), done.Store)
 	}
 	return bytesMissing(n)
 }

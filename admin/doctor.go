@@ -52,6 +52,7 @@ func (cmd doctorCommand) Run(c *Call) error {
 	if err := d.Data(); err != nil {
 		return err
 	}
+
 	var text strings.Builder
 	bad := 0
 	for _, f := range d.Findings {
@@ -84,27 +85,63 @@ func (d *checkup) server(compare bool) {
 			"start it with kist serve to have its address checked too")
 		return
 	}
+
 	if compare {
 		err := client.Call(context.Background(), http.MethodPost, "/store", control.Nothing{}, &control.Nothing{})
 		if err != nil {
-			d.Add(ops.Warning, "object store", "the server could not compare it with what should be there: "+err.Error(),
+			d.Add(ops.Warning, "object store",
+				"the server could not compare it with what should be there: "+err.Error(),
 				"look at the store and at the server's log, and run this command again")
 		}
 	}
-	var about control.About
-	targets, err := listTargets(client)
-	err = errors.Join(client.Call(context.Background(), http.MethodGet, "/about", control.Nothing{}, &about), err)
-	var issuer control.SignInHealth
-	if err == nil && about.Issuer != "" {
-		err = client.Call(context.Background(), http.MethodPost, "/signin", control.Nothing{}, &issuer)
-	}
+	got, err := question(client)
 	err = errors.Join(err, client.Close())
 	if err != nil {
 		d.Add(ops.Problem, "server", "it does not answer: "+err.Error(), "use the kist binary of the server's version")
 		return
 	}
+
+	about := got.about
 	d.Storeless = about.Store == nil
 	d.OK("server", "version %s listens on %s", about.Version, about.Listen)
+	d.clock(about)
+	d.journal(about.Journal)
+	if about.Store != nil {
+		d.shipped(about.Store)
+	}
+	d.address(about)
+	if about.Content != "" {
+		d.content(about)
+	}
+	d.webhooks(got.targets)
+	if about.Issuer != "" {
+		d.issuer(got.issuer)
+	}
+}
+
+// answers are what a running server said.
+type answers struct {
+	targets []target
+	about   control.About
+	issuer  control.SignInHealth // if it has one
+}
+
+// question asks a running server for everything that is checked.
+func question(client *control.Client) (got answers, err error) {
+	got.targets, err = listTargets(client)
+	if err != nil {
+		return got, err
+	}
+	err = client.Call(context.Background(), http.MethodGet, "/about", control.Nothing{}, &got.about)
+	if err != nil || got.about.Issuer == "" {
+		return got, err
+	}
+	err = client.Call(context.Background(), http.MethodPost, "/signin", control.Nothing{}, &got.issuer)
+	return got, err
+}
+
+// clock compares the clocks of the server and of its store.
+func (d *checkup) clock(about control.About) {
 	if about.Doubt != nil {
 		clock, now := about.Doubt.Clock.Format(time.RFC3339), about.Now.Format(time.RFC3339)
 		d.Add(ops.Problem, "clock",
@@ -119,18 +156,6 @@ func (d *checkup) server(compare bool) {
 				"or do what kist help repair says; what expires does so early until then")
 	} else {
 		d.OK("clock", "%s", time.Now().Format(time.RFC3339))
-	}
-	d.journal(about.Journal)
-	if about.Store != nil {
-		d.shipped(about.Store)
-	}
-	d.address(about)
-	if about.Content != "" {
-		d.content(about)
-	}
-	d.webhooks(targets)
-	if about.Issuer != "" {
-		d.issuer(issuer)
 	}
 }
 
@@ -184,6 +209,7 @@ func (d *checkup) shipped(h *control.StoreHealth) {
 			record.Plural(h.Commits, "commit")+console.Word(h.Commits == 1, " is", " are"))
 	}
 	change := "look at the store, and run: kist doctor --store " + h.Address
+
 	if h.Healed != "" {
 		d.Add(ops.Warning, "object store", h.Healed+"; the server has put everything there again",
 			"find out what removes or changes objects in the bucket; moments of the past may be lost: kist verify "+h.Address)
@@ -212,6 +238,7 @@ func (d *checkup) shipped(h *control.StoreHealth) {
 		d.OK("copying to the object store", "%s; last write: %s, last snapshot: %s",
 			gives, when(h.LastSlot), when(h.LastSnapshot))
 	}
+
 	if h.Damage != "" && h.Lacks == "" {
 		d.Add(ops.Problem, "history in the object store",
 			h.Damage+"; moments around it may be lost, and old files are not removed",
@@ -255,7 +282,8 @@ func listTargets(from *control.Client) ([]target, error) {
 			return nil, err
 		}
 		for _, t := range some {
-			if t.user = u.Name; t.Enabled {
+			t.user = u.Name
+			if t.Enabled {
 				all = append(all, t)
 			}
 		}
@@ -279,7 +307,8 @@ func (d *checkup) webhooks(targets []target) {
 		change := "look at the target, and at the log of the webhook in the app; " +
 			"a target in your own network needs --allow-outbound"
 		if t.Paused != nil {
-			d.Add(ops.Problem, "webhook", fmt.Sprintf("%s; nothing is sent since %s", what, t.Paused.Format(time.RFC3339)),
+			d.Add(ops.Problem, "webhook",
+				fmt.Sprintf("%s; nothing is sent since %s", what, t.Paused.Format(time.RFC3339)),
 				change+"; test it there to go on")
 		} else {
 			d.Add(ops.Warning, "webhook", what, change)
@@ -302,14 +331,22 @@ func (d *checkup) address(about control.About) {
 	}
 	host := base.Hostname()
 	if ip, err := netip.ParseAddr(host); host == "localhost" || err == nil && ip.IsLoopback() {
-		d.Add(ops.Warning, "base URL", about.Base+" can only be reached from this machine, and shared links begin with it",
+		d.Add(ops.Warning, "base URL",
+			about.Base+" can only be reached from this machine, and shared links begin with it",
 			"put a reverse proxy in front of kist and set --base-url to its address")
 	}
+
 	seen := d.reach("base URL", about.Base, about)
 	if seen == nil {
 		return
 	}
 	d.OK("base URL", "%s leads here", about.Base)
+	d.proxy(seen, base, about)
+	d.bodies(about.Base+"/healthz/"+about.Probe, about.MaxUpload)
+}
+
+// proxy checks what a proxy in between passes on of a request to the base URL.
+func (d *checkup) proxy(seen *seen, base *url.URL, about control.About) {
 	if seen.Refused {
 		d.Add(ops.Problem, "proxy",
 			fmt.Sprintf("requests arrive with Host %q, not %q, and are refused with status 421", seen.Host, base.Host),
@@ -319,6 +356,7 @@ func (d *checkup) address(about control.About) {
 		d.Add(ops.Warning, "proxy", fmt.Sprintf("requests arrive with Host %q, not %q", seen.Host, base.Host),
 			"nothing has to change: kist makes its links of --base-url")
 	}
+
 	peer, err := netip.ParseAddr(seen.Peer)
 	trusted := err != nil && len(about.TrustedProxies) > 0
 	for _, p := range about.TrustedProxies {
@@ -331,20 +369,21 @@ func (d *checkup) address(about control.About) {
 				"and limits of guesses hold for all together",
 			"set --trusted-proxies "+cmp.Or(seen.Peer, "127.0.0.1"))
 	case !seen.Forwarded && trusted && len(about.TrustedProxies) > 0:
-		d.Add(ops.Problem, "proxy", "the proxy is trusted but does not say for whom it asks", "have it set X-Forwarded-For")
+		d.Add(ops.Problem, "proxy", "the proxy is trusted but does not say for whom it asks",
+			"have it set X-Forwarded-For")
 	case seen.Forwarded && seen.Proto != "" && !strings.EqualFold(seen.Proto, base.Scheme):
 		d.Add(ops.Warning, "proxy",
 			fmt.Sprintf("it says that visitors use %s, and the base URL is %s", seen.Proto, base.Scheme),
 			"set --base-url to the address that visitors use, or correct X-Forwarded-Proto")
 	case seen.Forwarded && seen.Proto == "" && base.Scheme == "https":
-		d.Add(ops.Warning, "proxy", "it does not say whether visitors use HTTPS, so browsers are not told to stay with it",
+		d.Add(ops.Warning, "proxy",
+			"it does not say whether visitors use HTTPS, so browsers are not told to stay with it",
 			"have it set X-Forwarded-Proto")
 	case seen.Forwarded:
 		d.OK("proxy", "it says for whom it asks; this request was taken to come from %s", seen.Client)
 	default:
 		d.OK("proxy", "none in between")
 	}
-	d.bodies(about.Base+"/healthz/"+about.Probe, about.MaxUpload)
 }
 
 // reach asks the server at one of its addresses. If the server does not answer there,
@@ -354,14 +393,16 @@ func (d *checkup) reach(what, address string, about control.About) *seen {
 	switch {
 	case err != nil:
 		d.Add(ops.Problem, what, fmt.Sprintf("%s cannot be reached from here (%v)", address, err),
-			"look at the name's address, the proxy and its certificate; if only this machine cannot reach it, ask from another")
+			"look at the name's address, the proxy and its certificate; "+
+				"if only this machine cannot reach it, ask from another")
 		return nil
 	case status != http.StatusOK || seen == nil:
 		change := "have the proxy pass every path on, unchanged, to " + about.Listen
 		if u, err := url.Parse(address); err == nil && u.Path != "" {
 			change = fmt.Sprintf("have the proxy pass every path below %s on to %s", u.Path, about.Listen)
 		}
-		d.Add(ops.Problem, what, fmt.Sprintf("%s is answered with status %d, not by this server", address, status), change)
+		d.Add(ops.Problem, what,
+			fmt.Sprintf("%s is answered with status %d, not by this server", address, status), change)
 		return nil
 	}
 	return seen
@@ -375,7 +416,8 @@ func (d *checkup) content(about control.About) {
 	case seen == nil:
 	case !seen.Apart:
 		d.Add(ops.Problem, "content URL",
-			fmt.Sprintf("requests to %s arrive with Host %q, as if they were for the base URL", about.Content, seen.Host),
+			fmt.Sprintf("requests to %s arrive with Host %q, as if they were for the base URL",
+				about.Content, seen.Host),
 			"have the proxy pass the Host on, or tell it in X-Forwarded-Host and trust the proxy")
 	default:
 		d.OK("content URL", "%s leads here", about.Content)
@@ -396,11 +438,13 @@ func (d *checkup) bodies(address string, limit int64) {
 			d.Add(ops.Problem, "uploads",
 				fmt.Sprintf("the proxy refuses bodies of %s; %s pass, and kist takes up to %s",
 					console.Bytes(n), console.Bytes(passes), console.Bytes(limit)),
-				"raise the proxy's limit (nginx: client_max_body_size 0; Apache: LimitRequestBody 0), or lower --max-upload-size")
+				"raise the proxy's limit (nginx: client_max_body_size 0; Apache: LimitRequestBody 0), "+
+					"or lower --max-upload-size")
 			return
 		case err != nil || status != http.StatusOK:
 			d.Add(ops.Warning, "uploads",
-				fmt.Sprintf("it cannot be found out whether bodies of %s pass (status %d, %v)", console.Bytes(n), status, err),
+				fmt.Sprintf("it cannot be found out whether bodies of %s pass (status %d, %v)",
+					console.Bytes(n), status, err),
 				"try an upload")
 			return
 		}

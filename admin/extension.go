@@ -31,11 +31,7 @@ func (cmd *extensionCommand) Run(c *Call) error {
 	names := slices.DeleteFunc(slices.Sorted(maps.Keys(files)), func(name string) bool { return name == manifestFile })
 	for _, name := range slices.Insert(names, 0, manifestFile) {
 		at := filepath.Join(cmd.Dir, filepath.FromSlash(name))
-		err := os.MkdirAll(filepath.Dir(at), 0o777) // #nosec G301 -- others may read it, as far as the umask lets them
-		if err == nil {
-			err = os.WriteFile(at, files[name], 0o666) // #nosec G306 -- others may read it, as far as the umask lets them
-		}
-		if err != nil {
+		if err := writeShared(at, files[name]); err != nil {
 			return fmt.Errorf("cannot write the extension: %w", err)
 		}
 	}
@@ -46,6 +42,14 @@ func (cmd *extensionCommand) Run(c *Call) error {
 	return c.say(answer, "The extension is in %s. In Chromium, open chrome://extensions, turn on Developer mode, "+
 		"press Load unpacked and choose that folder; in Firefox, open about:debugging#/runtime/this-firefox, "+
 		"press Load Temporary Add-on and choose its manifest.json.", cmd.Dir)
+}
+
+// writeShared writes a file, and the folder it is in. Others may read both, as far as the umask lets them.
+func writeShared(at string, text []byte) error {
+	if err := os.MkdirAll(filepath.Dir(at), 0o777); err != nil { // #nosec G301 -- see above
+		return err
+	}
+	return os.WriteFile(at, text, 0o666) // #nosec G306 -- see above
 }
 
 const manifestFile = "manifest.json"

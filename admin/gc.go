@@ -109,7 +109,8 @@ func (cmd *trashRestore) Run(c *Call) error {
 				return nil, missing(id)
 			}
 		}
-		all, err := call[[]restored](to, http.MethodPost, as(cmd.User, trashPath+"/restore"), map[string]any{"ids": cmd.IDs})
+		in := map[string]any{"ids": cmd.IDs}
+		all, err := call[[]restored](to, http.MethodPost, as(cmd.User, trashPath+"/restore"), in)
 		if kv.Missing(err) {
 			err = missing(cmd.IDs[0])
 		}
@@ -118,6 +119,7 @@ func (cmd *trashRestore) Run(c *Call) error {
 	if err != nil {
 		return err
 	}
+
 	text := "Restored " + record.Plural(len(all), "item") + "."
 	for _, r := range all {
 		if r.Former != nil {

@@ -39,11 +39,7 @@ func (cmd *healthcheckCommand) ask(ctx context.Context, c *Call) error {
 			return err
 		}
 	}
-	var about control.About
-	server, err := control.Running(ctx, c.DataDir)
-	if err == nil {
-		err = errors.Join(server.Call(ctx, http.MethodGet, "/about", control.Nothing{}, &about), server.Close())
-	}
+	about, err := askServer(ctx, c.DataDir)
 	switch {
 	case err == nil:
 		cmd.Listen, cmd.TLSDomain, cmd.secure = about.Listen, about.TLSDomain, about.Secure
@@ -56,6 +52,17 @@ func (cmd *healthcheckCommand) ask(ctx context.Context, c *Call) error {
 	return nil
 }
 
+// askServer returns what the server of a data directory says about itself.
+func askServer(ctx context.Context, dir string) (about control.About, err error) {
+	server, err := control.Running(ctx, dir)
+	if err != nil {
+		return about, err
+	}
+	defer func() { err = errors.Join(err, server.Close()) }()
+	err = server.Call(ctx, http.MethodGet, "/about", control.Nothing{}, &about)
+	return about, err
+}
+
 func (cmd *healthcheckCommand) Run(c *Call) error {
 	ctx, cancel := context.WithTimeout(context.Background(), healthTime)
 	defer cancel()
@@ -63,16 +70,20 @@ func (cmd *healthcheckCommand) Run(c *Call) error {
 	if err := cmd.ask(ctx, c); err != nil {
 		return err
 	}
+
 	transport := &http.Transport{DisableKeepAlives: true}
 	base := strings.TrimRight(cmd.URL, "/")
 	if path, ok := serve.SocketPath(cmd.Listen); ok && base == "" {
 		base = "http://localhost"
-		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return socket.Dial(ctx, path) }
+		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return socket.Dial(ctx, path)
+		}
 	} else if base == "" {
-		var err error
-		if base, err = serve.LocalAddress(cmd.Listen, cmd.secure); err != nil {
+		local, err := serve.LocalAddress(cmd.Listen, cmd.secure)
+		if err != nil {
 			return err
 		}
+		base = local
 		// The certificate is for the name that visitors use. The check sends no
 		// secret and only trusts that somebody answers.
 		transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: true} // #nosec G402 -- see above
@@ -83,6 +94,7 @@ func (cmd *healthcheckCommand) Run(c *Call) error {
 	if u, err := url.Parse(base); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return exit.Misused("--url must be an http or https address, such as http://127.0.0.1:7080; it is %q", cmd.URL)
 	}
+
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/healthz", http.NoBody)
 	if err != nil {
 		return fmt.Errorf("cannot make the request: %w", err)

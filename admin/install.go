@@ -94,11 +94,14 @@ func (cmd *installCommand) text() (string, error) {
 			"hyphens and underscores to stand in a file; it is %q", in.Base)
 	}
 	if in.AuthHeader != "" && !(serve.CanNameUser(in.AuthHeader) && serve.PlainHost(in.AuthHeader)) {
-		return "", exit.Misused("--auth-header must name a header for the user, such as Remote-User; it is %q", in.AuthHeader)
+		return "", exit.Misused("--auth-header must name a header for the user, such as Remote-User; it is %q",
+			in.AuthHeader)
 	}
+
 	in.Sites = []site{siteOf(u)}
 	if in.Content != "" {
-		if u, err = serve.PublicAddress("--content-url", in.Content); err != nil {
+		u, err := serve.PublicAddress("--content-url", in.Content)
+		if err != nil {
 			return "", err
 		}
 		one, other := &in.Sites[0], siteOf(u)
@@ -113,14 +116,21 @@ func (cmd *installCommand) text() (string, error) {
 			in.Sites = append(in.Sites, other)
 		}
 	}
-	if path, ok := serve.SocketPath(cmd.Listen); ok {
+
+	path, onSocket := serve.SocketPath(cmd.Listen)
+	if onSocket {
 		in.Socket = path
-	} else if _, in.Port, err = serve.ReadListen(cmd.Listen); err != nil {
-		return "", err
+	} else {
+		_, port, err := serve.ReadListen(cmd.Listen)
+		if err != nil {
+			return "", err
+		}
+		in.Port = port
 	}
 	if in.Socket != "" && (cmd.What == "docker" || cmd.What == "traefik") {
 		return "", exit.Misused("%s needs a port: give --listen an address such as 127.0.0.1:7080", cmd.What)
 	}
+
 	all, err := template.New("").Delims("<<", ">>").ParseFS(installFiles, "install/*")
 	if err != nil {
 		return "", fmt.Errorf("the files are badly made: %w", err)

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -37,11 +38,14 @@ func (cmd *keyCreate) Run(c *Call) error {
 	}
 	k, err := reach(c, false, func(to *control.Client) (k newKey, err error) {
 		owner, err := accountNamed(to, cmd.User)
-		if err == nil {
-			err = to.Call(context.Background(), http.MethodPost, as(cmd.User, keysPath), in, &k)
+		if err != nil {
+			return k, err
+		}
+		if err := to.Call(context.Background(), http.MethodPost, as(cmd.User, keysPath), in, &k); err != nil {
+			return k, err
 		}
 		k.Data.User = owner.Name
-		return k, err
+		return k, nil
 	})
 	if err != nil {
 		return err
@@ -129,6 +133,15 @@ func listKeys(from *control.Client, name string) ([]key, error) {
 
 func revoke(to *control.Client, k key) error {
 	return to.Call(context.Background(), http.MethodDelete, as(k.User, keysPath+"/"+k.ID.String()), nil, new(struct{}))
+}
+
+// revokeAll revokes the keys, each even if another cannot be revoked.
+func revokeAll(to *control.Client, keys []key) error {
+	var failed []error
+	for _, k := range keys {
+		failed = append(failed, revoke(to, k))
+	}
+	return errors.Join(failed...)
 }
 
 type scope string
@@ -258,23 +271,33 @@ func (s tokenScope) run(c *Call, change func(to *control.Client) error) error {
 			return t, err
 		}
 		t.Disabled = set.Off
-		users, err := listUsers(to)
-		if s.User != "" {
-			var one account
-			one, err = accountNamed(to, s.User)
-			users = []user{one.user}
+		users, err := s.users(to)
+		if err != nil {
+			return t, err
 		}
 		for _, u := range users {
 			if u.TokensOff {
 				t.Users = append(t.Users, u.Name)
 			}
 		}
-		return t, err
+		return t, nil
 	})
 	if err != nil {
 		return err
 	}
 	return s.say(c, t)
+}
+
+// users returns the user named, or all.
+func (s tokenScope) users(from *control.Client) ([]user, error) {
+	if s.User == "" {
+		return listUsers(from)
+	}
+	one, err := accountNamed(from, s.User)
+	if err != nil {
+		return nil, err
+	}
+	return []user{one.user}, nil
 }
 
 func (s tokenScope) say(c *Call, t tokens) error {

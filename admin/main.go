@@ -84,7 +84,9 @@ type Operator func(*kv.Store, *slog.Logger, control.Commands) http.Handler
 // the command fails, Main prints why in one sentence on standard error.
 func Main(cli any, g *Globals, version string, operator Operator) int {
 	process.Private()
-	call := &Call{Globals: g, Version: version, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, operator: operator}
+	call := &Call{
+		Globals: g, Version: version, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, operator: operator,
+	}
 	err := call.denied(call.run(cli, os.Args[1:]))
 	if err != nil && err.Error() != "" {
 		fmt.Fprintln(os.Stderr, failure(err, g.JSON || slices.Contains(os.Args[1:], "--json")))
@@ -116,7 +118,8 @@ func (c *Call) denied(err error) error {
 }
 
 func (c *Call) run(cli any, args []string) error {
-	parser, err := kong.New(cli, kong.Name("kist"), kong.Vars{"listen": serve.DefaultListen}, kong.PostBuild(setVariables),
+	parser, err := kong.New(cli, kong.Name("kist"), kong.Vars{"listen": serve.DefaultListen},
+		kong.PostBuild(setVariables),
 		kong.Description("Keeps and shares files, notes and links.\n\n"+
 			"A flag that configures kist can be set by the environment variable that is shown with it, "+
 			"or by a file whose path is in that variable with _FILE at the end. "+
@@ -129,6 +132,7 @@ func (c *Call) run(cli any, args []string) error {
 	if err != nil {
 		return err
 	}
+
 	words, flags := split(parser.Model.Node, args)
 	if len(words) > 0 && words[0] == "help" {
 		if len(words) == 2 {
@@ -149,6 +153,7 @@ func (c *Call) run(cli any, args []string) error {
 	} else if len(words) == 0 && slices.Contains(flags, "--version") {
 		args = append(slices.DeleteFunc(flags, func(f string) bool { return f == "--version" }), "version")
 	}
+
 	ctx, err := parser.Parse(args)
 	if unread, ok := errors.AsType[*kong.ParseError](err); ok {
 		return c.misread(parser, unread)
@@ -165,6 +170,7 @@ func (c *Call) run(cli any, args []string) error {
 	for _, w := range warnings {
 		fmt.Fprintln(c.Stderr, w)
 	}
+
 	lines := newLogWriter(c.Stderr)
 	defer lines.Close()
 	c.Log, c.Access = slog.New(c.logHandler(lines)), slog.New(c.logHandler(lines.late()))
@@ -273,7 +279,8 @@ func list[T any](from *control.Client, path, user string) ([]T, error) {
 			return nil, err
 		}
 		all = append(all, page.Data...)
-		if next = page.Next; next == "" {
+		next = page.Next
+		if next == "" {
 			return all, nil
 		}
 	}
@@ -346,6 +353,7 @@ func readEnvironment(app *kong.Application, args []string) (warnings []string, e
 		}
 	}
 	walk(app.Node)
+
 	for _, pair := range slices.Sorted(slices.Values(os.Environ())) {
 		name, value, _ := strings.Cut(pair, "=")
 		if !strings.HasPrefix(name, envPrefix) {
@@ -354,17 +362,21 @@ func readEnvironment(app *kong.Application, args []string) (warnings []string, e
 		base, isFile := strings.CutSuffix(name, fileSuffix)
 		switch {
 		case value == "":
-			err = os.Unsetenv(name)
+			if err := os.Unsetenv(name); err != nil {
+				return nil, fmt.Errorf("cannot prepare the environment: %w", err)
+			}
 		case known[name] || name == passwordVar || name == passwordVar+fileSuffix:
 		case isFile && known[base]:
 			if os.Getenv(base) != "" {
 				return nil, exit.Misused("%s and %s are both set; keep one of them", base, name)
 			}
-			var text string
-			if text, err = readValue(value); err != nil {
+			text, err := readValue(value)
+			if err != nil {
 				return nil, exit.Misused("cannot read the file that %s names: %v", name, err)
 			}
-			err = os.Setenv(base, strings.TrimSpace(text))
+			if err := os.Setenv(base, strings.TrimSpace(text)); err != nil {
+				return nil, fmt.Errorf("cannot prepare the environment: %w", err)
+			}
 		case goneVariable(name) != "" && slices.Contains(args, "serve"):
 			return nil, exit.Misused("%s", goneVariable(name))
 		case goneVariable(name) != "":
@@ -373,9 +385,6 @@ func readEnvironment(app *kong.Application, args []string) (warnings []string, e
 			text := fmt.Sprintf("The environment variable %s is not known and has no effect; "+
 				"kist --help shows those that are known.", name)
 			warnings = append(warnings, console.Printable(text))
-		}
-		if err != nil {
-			return nil, fmt.Errorf("cannot prepare the environment: %w", err)
 		}
 	}
 	return warnings, nil
@@ -393,10 +402,13 @@ func readValue(path string) (string, error) {
 
 func readAll(r io.Reader) (string, error) {
 	b, err := io.ReadAll(io.LimitReader(r, maxValueFile+1))
-	if err == nil && len(b) > maxValueFile {
-		err = fmt.Errorf("it is longer than %d bytes", maxValueFile)
+	if err != nil {
+		return "", err
 	}
-	return string(b), err
+	if len(b) > maxValueFile {
+		return "", fmt.Errorf("it is longer than %d bytes", maxValueFile)
+	}
+	return string(b), nil
 }
 
 func (c *Call) progress(what string, total int64) *console.Progress {

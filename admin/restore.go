@@ -53,15 +53,9 @@ func (cmd *restoreCommand) Run(c *Call) error {
 
 // fetch restores from an object store.
 func (cmd *restoreCommand) fetch(c *Call) error {
-	var at time.Time
-	if cmd.At != "" {
-		var err error
-		if at, err = time.Parse(time.RFC3339, cmd.At); err != nil {
-			return exit.Misused("--at must be a time such as 2026-11-22T05:00:00Z; it is %q", cmd.At)
-		}
-		if at.After(time.Now()) {
-			return exit.Misused("--at must be a moment in the past; %s is in the future", cmd.At)
-		}
+	at, err := cmd.moment()
+	if err != nil {
+		return err
 	}
 	from, err := cmd.Open(cmd.Source)
 	if err != nil {
@@ -73,6 +67,7 @@ func (cmd *restoreCommand) fetch(c *Call) error {
 	if err != nil {
 		return err
 	}
+
 	what := "Restored " + cmd.Source
 	if got.Damage != nil {
 		what += " up to " + got.Reached().UTC().Format(time.RFC3339)
@@ -85,10 +80,11 @@ func (cmd *restoreCommand) fetch(c *Call) error {
 	if elsewhere {
 		proof = "The records and what was copied were read back and are intact."
 	}
-	err = c.sayCopied(done, what, proof)
-	switch {
-	case err != nil:
+	if err := c.sayCopied(done, what, proof); err != nil {
 		return err
+	}
+
+	switch {
 	case got.Damage != nil:
 		return exit.Found("a restore from %s gives %s. Before you go on: a server that still has its data directory "+
 			"puts what is missing there again. For an earlier moment, restore into another directory with --at. "+
@@ -102,6 +98,21 @@ func (cmd *restoreCommand) fetch(c *Call) error {
 			"when they are needed. The server that wrote there stops storing then.", cmd.Source)
 	}
 	return c.say(nil, "The object store has later changes. Give kist serve another address with --store, or none.")
+}
+
+// moment reads --at, and returns a zero time without it.
+func (cmd *restoreCommand) moment() (time.Time, error) {
+	if cmd.At == "" {
+		return time.Time{}, nil
+	}
+	at, err := time.Parse(time.RFC3339, cmd.At)
+	if err != nil {
+		return time.Time{}, exit.Misused("--at must be a time such as 2026-11-22T05:00:00Z; it is %q", cmd.At)
+	}
+	if at.After(time.Now()) {
+		return time.Time{}, exit.Misused("--at must be a moment in the past; %s is in the future", cmd.At)
+	}
+	return at, nil
 }
 
 // Refilled is what restore --missing did.
@@ -122,24 +133,29 @@ const maxUnreadable = 1000
 // changes. The server may be running.
 func (cmd *restoreCommand) putBackMissing(c *Call) error {
 	if cmd.Source != "-" {
-		if _, err := os.Stat(cmd.Source); errors.Is(err, fs.ErrNotExist) {
+		_, err := os.Stat(cmd.Source)
+		if errors.Is(err, fs.ErrNotExist) {
 			return exit.Absent("backup at", cmd.Source)
-		} else if err != nil {
+		}
+		if err != nil {
 			return err
 		}
 		if err := ops.RequireBackup(cmd.Source); err != nil {
 			return err
 		}
 	}
-	ctx := context.Background()
-	client, err := c.connect(ctx, false)
+	out, err := cmd.fetchMissing(context.Background(), c)
 	if err != nil {
 		return err
 	}
-	out, err := cmd.fetchMissing(ctx, c, client)
-	if err = errors.Join(err, client.Close()); err != nil {
+	if err := c.say(out, "%s", cmd.report(out)); err != nil {
 		return err
 	}
+	return cmd.outcome(out)
+}
+
+// report says what was put back, and what was not.
+func (cmd *restoreCommand) report(out *Refilled) string {
 	text := "No file is missing or damaged. Nothing was changed."
 	if out.UnreadableTotal > 0 {
 		text = "No file that could be read is missing or damaged. Nothing was changed."
@@ -158,11 +174,14 @@ func (cmd *restoreCommand) putBackMissing(c *Call) error {
 				record.Plural(out.UnreadableTotal-i, "file"), maxUnreadable)
 			break
 		}
-		text += fmt.Sprintf("\nFile %s (%s) was skipped: %s.", u.ID, console.Printable(u.Name), console.Printable(u.Why))
+		text += fmt.Sprintf("\nFile %s (%s) was skipped: %s.",
+			u.ID, console.Printable(u.Name), console.Printable(u.Why))
 	}
-	if err := c.say(out, "%s", text); err != nil {
-		return err
-	}
+	return text
+}
+
+// outcome is the error that the command ends with, nil if all is well.
+func (cmd *restoreCommand) outcome(out *Refilled) error {
 	var bad []string
 	if n := len(out.Missing); n > 0 {
 		bad = append(bad, record.Plural(n, "file")+console.Word(n == 1, " is", " are")+
@@ -179,31 +198,24 @@ func (cmd *restoreCommand) putBackMissing(c *Call) error {
 	return exit.Found("%s", strings.Join(bad, ". "))
 }
 
-func (cmd *restoreCommand) fetchMissing(ctx context.Context, c *Call, client *control.Client) (*Refilled, error) {
+// fetchMissing finds out which contents are missing or damaged, and puts back those that the source has.
+func (cmd *restoreCommand) fetchMissing(ctx context.Context, c *Call) (_ *Refilled, err error) {
+	client, err := c.connect(ctx, false)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, client.Close()) }()
+
 	out := &Refilled{Source: cmd.Source, Missing: []ops.Lost{}, Unreadable: []ops.Lost{}}
 	wanted, total, err := c.unsound(ctx, client, out)
 	if err != nil || len(wanted) == 0 {
 		return out, err
 	}
-	p := c.progress("Fetching the files", total)
-	defer p.End()
-	client.Progress = p
-	from, to := io.Pipe()
-	sent := make(chan error, 1)
-	go func() {
-		err := ops.WriteContents(to, cmd.Source, c.Stdin, wanted)
-		_ = to.CloseWithError(err) // never fails
-		sent <- err
-	}()
-	var done control.PutBack
-	err = client.Send(ctx, http.MethodPost, "/contents", from, &done)
-	_ = from.Close() // ends the sending if the handler failed
-	if e := <-sent; e != nil && !errors.Is(e, io.ErrClosedPipe) {
-		err = e // it caused the other error
-	}
+	done, err := cmd.putBack(ctx, c, client, wanted, total)
 	if err != nil {
 		return nil, fmt.Errorf("not all files were fetched; what was put back stays: %w", err)
 	}
+
 	for _, text := range done.Refs {
 		if ref, err := blobs.ParseRef(text); err == nil {
 			delete(wanted, ref)
@@ -214,6 +226,28 @@ func (cmd *restoreCommand) fetchMissing(ctx context.Context, c *Call, client *co
 		out.Missing = append(out.Missing, wanted[ref]...)
 	}
 	return out, nil
+}
+
+// putBack sends the wanted contents that the source has, of total bytes at most.
+func (cmd *restoreCommand) putBack(
+	ctx context.Context, c *Call, client *control.Client, wanted map[blobs.Ref][]ops.Lost, total int64,
+) (done control.PutBack, err error) {
+	p := c.progress("Fetching the files", total)
+	defer p.End()
+	client.Progress = p
+	from, to := io.Pipe()
+	sent := make(chan error, 1)
+	go func() {
+		err := ops.WriteContents(to, cmd.Source, c.Stdin, wanted)
+		_ = to.CloseWithError(err) // never fails
+		sent <- err
+	}()
+	err = client.Send(ctx, http.MethodPost, "/contents", from, &done)
+	_ = from.Close() // ends the sending if the handler failed
+	if cause := <-sent; cause != nil && !errors.Is(cause, io.ErrClosedPipe) {
+		return done, cause // of the other error
+	}
+	return done, err
 }
 
 // unsound makes the handler read all contents. It returns the files of missing and
@@ -241,7 +275,8 @@ func (c *Call) unsound(
 		p.Add(one.Size)
 		if one.Unread {
 			out.UnreadableTotal += len(one.Files)
-			out.Unreadable = append(out.Unreadable, one.Files[:min(len(one.Files), maxUnreadable-len(out.Unreadable))]...)
+			room := maxUnreadable - len(out.Unreadable)
+			out.Unreadable = append(out.Unreadable, one.Files[:min(len(one.Files), room)]...)
 			continue
 		}
 		if len(one.Files) == 0 {

@@ -75,6 +75,7 @@ func (cmd *importCommand) load(c *Call) (done control.Imported, err error) {
 	return done, nil
 }
 
+// send sends the source to the handler, which imports it.
 func (cmd *importCommand) send(ctx context.Context, c *Call, to *control.Client, done *control.Imported) error {
 	ask := url.Values{"user": {cmd.User}, "format": {cmd.Format}}
 	if cmd.DryRun {
@@ -85,6 +86,7 @@ func (cmd *importCommand) send(ctx context.Context, c *Call, to *control.Client,
 	}
 	to.Progress = c.progress("Importing", 0)
 	defer to.Progress.End()
+
 	if cmd.Source == "-" {
 		return to.Send(ctx, http.MethodPost, "/import?"+ask.Encode(), c.Stdin, done)
 	}
@@ -110,6 +112,13 @@ func (cmd *importCommand) send(ctx context.Context, c *Call, to *control.Client,
 	}
 	ask.Set("format", string(format.Folder))
 	ask.Set("stream", "true")
+	return cmd.sendFolder(ctx, c, to, "/import?"+ask.Encode(), done)
+}
+
+// sendFolder sends the source as a tar to a path of the handler.
+func (cmd *importCommand) sendFolder(
+	ctx context.Context, c *Call, to *control.Client, path string, done *control.Imported,
+) error {
 	r, w := io.Pipe()
 	unread := make(chan error, 1)
 	go func() {
@@ -119,7 +128,7 @@ func (cmd *importCommand) send(ctx context.Context, c *Call, to *control.Client,
 		_ = w.CloseWithError(err) // never fails
 		unread <- err
 	}()
-	err = to.Send(ctx, http.MethodPost, "/import?"+ask.Encode(), r, done)
+	err := to.Send(ctx, http.MethodPost, path, r, done)
 	_ = r.Close() // ends pack if the handler stopped reading
 	if failed := <-unread; failed != nil && !errors.Is(failed, io.ErrClosedPipe) {
 		return fmt.Errorf("cannot read the folder: %w", failed)
@@ -154,6 +163,7 @@ func pack(w io.Writer, dir string, skip func(string, error)) error {
 			h.Size = 0
 			return t.WriteHeader(h)
 		}
+
 		f, err := root.Open(name)
 		if err != nil {
 			skip(name, err)
@@ -163,14 +173,19 @@ func pack(w io.Writer, dir string, skip func(string, error)) error {
 		if err := t.WriteHeader(h); err != nil {
 			return err
 		}
-		if n, err := io.Copy(t, io.LimitReader(f, h.Size)); err != nil {
+		n, err := io.Copy(t, io.LimitReader(f, h.Size))
+		if err != nil {
 			return err
-		} else if n < h.Size {
+		}
+		if n < h.Size {
 			return fmt.Errorf("the file %s became shorter while it was read", name)
 		}
 		return nil
 	})
-	return errors.Join(err, t.Close())
+	if err != nil {
+		return err
+	}
+	return t.Close()
 }
 
 func importReport(m transfer.Moved) string {
@@ -186,6 +201,7 @@ func importReport(m transfer.Moved) string {
 	if m.Entries == 0 {
 		return fmt.Sprintf("It has no entries in the format %s.", m.Format)
 	}
+
 	filled := ""
 	if m.Updated > 0 {
 		filled = fmt.Sprintf(" (%d %sfilled in)", m.Updated, console.Word(m.DryRun, "would be ", ""))
@@ -206,21 +222,16 @@ func importReport(m transfer.Moved) string {
 }
 
 func (cmd *exportCommand) Run(c *Call) error {
-	ctx := context.Background()
 	if cmd.Dest == "-" {
 		if f, ok := c.Stdout.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-			return exit.Misused("a zip is not for the terminal; send it somewhere, such as: kist export --user %s - > kist.zip",
-				cmd.User)
+			return exit.Misused("a zip is not for the terminal; send it somewhere, "+
+				"such as: kist export --user %s - > kist.zip", cmd.User)
 		}
 	} else if err := unused(cmd.Dest); err != nil {
 		return err
 	}
-	client, err := c.connect(ctx, false)
+	x, err := cmd.fetch(context.Background(), c)
 	if err != nil {
-		return err
-	}
-	x, err := cmd.fetch(ctx, c, client)
-	if err := errors.Join(err, client.Close()); err != nil {
 		return err
 	}
 	if cmd.Dest == "-" {
@@ -236,7 +247,13 @@ func (cmd *exportCommand) Run(c *Call) error {
 }
 
 // fetch writes the export of the handler and reads it back.
-func (cmd *exportCommand) fetch(ctx context.Context, c *Call, from *control.Client) (x transfer.Exported, err error) {
+func (cmd *exportCommand) fetch(ctx context.Context, c *Call) (x transfer.Exported, err error) {
+	from, err := c.connect(ctx, false)
+	if err != nil {
+		return x, err
+	}
+	defer func() { err = errors.Join(err, from.Close()) }()
+
 	p := c.progress("Exporting", 0)
 	defer p.End()
 	res, err := from.Do(ctx, http.MethodGet, "/export?"+url.Values{"user": {cmd.User}}.Encode(), nil)
@@ -244,6 +261,7 @@ func (cmd *exportCommand) fetch(ctx context.Context, c *Call, from *control.Clie
 		return x, err
 	}
 	defer res.Body.Close()
+
 	if cmd.Dest == "-" {
 		_, err := io.Copy(io.MultiWriter(c.Stdout, p), res.Body)
 		return x, err
@@ -253,10 +271,14 @@ func (cmd *exportCommand) fetch(ctx context.Context, c *Call, from *control.Clie
 		return err
 	}, func(f *os.File) error {
 		info, err := f.Stat()
-		if err == nil {
-			x, err = readBack(format.Source{R: f, Size: info.Size(), Operator: true})
+		if err != nil {
+			return err
 		}
-		return errors.Join(err, unused(cmd.Dest)) // still
+		x, err = readBack(format.Source{R: f, Size: info.Size(), Operator: true})
+		if err != nil {
+			return err
+		}
+		return unused(cmd.Dest) // still
 	})
 	if err != nil {
 		return x, fmt.Errorf("no export was made: %w", err)
@@ -277,6 +299,7 @@ func unused(path string) error {
 	return fmt.Errorf("there is already a file at %s; name another one", path)
 }
 
+// readBack reads an export from end to end.
 func readBack(s format.Source) (x transfer.Exported, err error) {
 	seen := map[[32]byte]bool{}
 	for row, err := range format.Read(format.Kist, s) {
@@ -293,16 +316,11 @@ func readBack(s format.Source) (x transfer.Exported, err error) {
 		if row.Open == nil || seen[*row.Sum] {
 			continue
 		}
-		r, err := row.Open()
+		sum, n, err := sumOf(row.Open)
 		if err != nil {
 			return x, err
 		}
-		sum := sha256.New()
-		n, err := io.Copy(sum, r)
-		if err = errors.Join(err, r.Close()); err != nil {
-			return x, err
-		}
-		if [32]byte(sum.Sum(nil)) != *row.Sum {
+		if sum != *row.Sum {
 			x.Missing++
 			continue
 		}
@@ -311,4 +329,16 @@ func readBack(s format.Source) (x transfer.Exported, err error) {
 		x.Bytes += n
 	}
 	return x, nil
+}
+
+// sumOf reads a file that open opens. It returns its SHA-256 and how many bytes it has.
+func sumOf(open func() (io.ReadCloser, error)) (sum [32]byte, n int64, err error) {
+	r, err := open()
+	if err != nil {
+		return sum, 0, err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	h := sha256.New()
+	n, err = io.Copy(h, r)
+	return [32]byte(h.Sum(nil)), n, err
 }

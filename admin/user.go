@@ -54,7 +54,9 @@ func (cmd *userAdd) Run(c *Call) error {
 	if err != nil {
 		return err
 	}
-	in := map[string]any{"username": cmd.Name, "displayName": cmd.DisplayName, "password": password, "role": people.Member}
+	in := map[string]any{
+		"username": cmd.Name, "displayName": cmd.DisplayName, "password": password, "role": people.Member,
+	}
 	if cmd.Admin {
 		in["role"] = people.Admin
 	}
@@ -168,25 +170,32 @@ func (cmd *userPasswd) set(to *control.Client, u user, password string) (user, e
 		}
 		edit["revoke"] = ids
 	}
-	if u, err = editUser(to, u.Name, edit); err != nil {
+	u, err = editUser(to, u.Name, edit)
+	if err != nil {
 		return u, err
 	}
+
 	after, err := keysOf(to, u)
-	for cmd.Revoke == "all" && err == nil && len(after) > 0 { // keys that were made meanwhile
-		for _, k := range after {
-			err = errors.Join(err, revoke(to, k))
+	if err != nil {
+		return u, err
+	}
+	for cmd.Revoke == "all" && len(after) > 0 { // keys that were made meanwhile
+		if err := revokeAll(to, after); err != nil {
+			return u, err
 		}
 		before = append(before, after...)
-		if err == nil {
-			after, err = keysOf(to, u)
+		after, err = keysOf(to, u)
+		if err != nil {
+			return u, err
 		}
 	}
+
 	for _, k := range before {
 		if !slices.ContainsFunc(after, func(left key) bool { return left.ID == k.ID }) {
 			u.Revoked = append(u.Revoked, k.Name)
 		}
 	}
-	return u, err
+	return u, nil
 }
 
 type userRole struct {
@@ -238,7 +247,8 @@ func (cmd *userRemove) Run(c *Call) error {
 	}
 	if !cmd.Yes {
 		if !c.terminal() {
-			return exit.Misused("this removes the account and everything it keeps (%s): add --yes to confirm", contentsOf(&u))
+			return exit.Misused("this removes the account and everything it keeps (%s): add --yes to confirm",
+				contentsOf(&u))
 		}
 		fmt.Fprintf(c.Stderr, "Remove %s and everything the account keeps (%s)? [y/N] ", u.Name, contentsOf(&u))
 		reply, err := bufio.NewReader(c.Stdin).ReadString('\n')
@@ -270,7 +280,9 @@ func (cmd *userReset) Run(c *Call) error {
 			return link, err
 		}
 		in := map[string]any{"revokeKeys": cmd.RevokeKeys}
-		return link, to.Call(context.Background(), http.MethodPost, usersPath+"/"+a.ID.String()+"/reset-login", in, &link)
+		path := usersPath + "/" + a.ID.String() + "/reset-login"
+		err = to.Call(context.Background(), http.MethodPost, path, in, &link)
+		return link, err
 	})
 	if err != nil {
 		return err

@@ -251,6 +251,7 @@ func repairReport(r *repair.Repaired) string {
 	for _, d := range r.Damage {
 		line("%s", d)
 	}
+
 	line("the journal is rebuilt from %s, up to commit %d", r.From, r.Seq)
 	for i, g := range r.Gaps {
 		if i == maxShown {
@@ -263,6 +264,7 @@ func repairReport(r *repair.Repaired) string {
 		line("%s %s missing; they changed items up to %s",
 			record.Plural(r.Missing, "commit"), console.Word(r.Missing == 1, "is", "are"), record.Plural(r.Changes, "time"))
 	}
+
 	for i, t := range r.Touched {
 		if i == maxShown {
 			break
@@ -272,6 +274,7 @@ func repairReport(r *repair.Repaired) string {
 	if n := r.TouchedTotal - maxShown; n > 0 {
 		line("… and %d more items that missing commits may have changed; --json lists up to 100", n)
 	}
+
 	for i, l := range r.Lost {
 		if i == maxShown {
 			line("… and %d more; --json lists them", len(r.Lost)-i)
@@ -285,6 +288,7 @@ func repairReport(r *repair.Repaired) string {
 	for _, e := range r.Earlier {
 		line("an earlier repair lost something: %s/report.json says what, until you remove that folder", e)
 	}
+
 	if r.Whole() {
 		line("no commit is lost")
 	}
@@ -314,26 +318,33 @@ func lossError(r *repair.Repaired) error {
 
 // consult makes a running server check its working copy and, if anything is wrong,
 // its journal and the contents in question.
-func (c *Call) consult(dir string, v *ops.Verified) error {
+func (c *Call) consult(dir string, v *ops.Verified) (err error) {
 	client, err := control.Running(context.Background(), dir)
 	if err != nil {
 		v.Notes = append(v.Notes, v.Mended...) // a power cut leaves such a log
 		// Without a server: the working copy is derived, and the next start checks it.
 		return nil //nolint:nilerr // see above
 	}
+	defer func() { err = errors.Join(err, client.Close()) }()
+
 	v.Problems = append(v.Problems, v.Mended...)
 	var problems []string
 	err = client.Call(context.Background(), http.MethodGet, "/copy", control.Nothing{}, &problems)
-	v.Problems = append(v.Problems, problems...)
-	if err == nil && len(v.Missing)+len(v.Problems) > 0 {
-		in := control.Suspects{}
-		for _, m := range v.Missing[:min(len(v.Missing), maxSuspects)] {
-			in.Contents = append(in.Contents, m.Content)
-		}
-		// A server of another version may not know how.
-		v.Told = client.Call(context.Background(), http.MethodPost, "/scrub", in, &control.Nothing{}) == nil
+	if err != nil {
+		return err
 	}
-	return errors.Join(err, client.Close())
+	v.Problems = append(v.Problems, problems...)
+	if found(v) == 0 {
+		return nil
+	}
+
+	in := control.Suspects{}
+	for _, m := range v.Missing[:min(len(v.Missing), maxSuspects)] {
+		in.Contents = append(in.Contents, m.Content)
+	}
+	// A server of another version may not know how.
+	v.Told = client.Call(context.Background(), http.MethodPost, "/scrub", in, &control.Nothing{}) == nil
+	return nil
 }
 
 // maxSuspects is how many contents a server is asked to check at once. It checks the
