@@ -181,22 +181,38 @@ func openStore(dir, cache string) (*Store, error) {
 		return nil, fmt.Errorf("blobs: opening the folder: %w", err)
 	}
 	s := newStore(root, false)
-	if cache != "" {
-		err = s.openUploads(cache, disk.CanMove)
-	}
-	if err = errors.Join(err, s.recover(), s.Damaged.load()); err != nil {
+	if err := s.start(cache); err != nil {
 		_ = s.closeFolders()
 		return nil, err
 	}
-	s.unnamed = s.canLink()
-	if s.unnamed {
-		s.later.top, err = root.Open(".")
-		if err != nil {
-			_ = s.closeFolders()
-			return nil, fmt.Errorf("blobs: opening the folder: %w", err)
+	return s, nil
+}
+
+// start opens the folder for uploads, unless cache is empty, removes what a crash left, and finds out
+// what the file system can do.
+func (s *Store) start(cache string) error {
+	if cache != "" {
+		if err := s.openUploads(cache, disk.CanMove); err != nil {
+			return err
 		}
 	}
-	return s, nil
+	if err := s.recover(); err != nil {
+		return err
+	}
+	if err := s.Damaged.load(); err != nil {
+		return err
+	}
+
+	s.unnamed = s.canLink()
+	if !s.unnamed {
+		return nil
+	}
+	top, err := s.root.Open(".")
+	if err != nil {
+		return fmt.Errorf("blobs: opening the folder: %w", err)
+	}
+	s.later.top = top
+	return nil
 }
 
 // Read opens an existing store for reading. It changes nothing, and another
@@ -219,13 +235,12 @@ func Read(dir string) (*Store, error) {
 // moved from there to the store's folder, as canMove says.
 func (s *Store) openUploads(cache string, canMove func(from, to *os.File) bool) error {
 	dir := filepath.Join(cache, uploadsFolder)
-	err := disk.MakeFolder(cache)
-	if err == nil {
-		err = disk.MakeFolder(dir)
+	for _, folder := range []string{cache, dir} {
+		if err := disk.MakeFolder(folder); err != nil {
+			return fmt.Errorf("blobs: creating the folder for uploads: %w", err)
+		}
 	}
-	if err != nil {
-		return fmt.Errorf("blobs: creating the folder for uploads: %w", err)
-	}
+
 	uploads, err := os.OpenRoot(dir)
 	if err != nil {
 		return fmt.Errorf("blobs: opening the folder for uploads: %w", err)
@@ -243,18 +258,28 @@ func (s *Store) openUploads(cache string, canMove func(from, to *os.File) bool) 
 	if !canMove(from, to) {
 		return uploads.Close()
 	}
+
 	s.uploads = &tree{Root: uploads, steps: s.steps, syncStep: "sync uploads"}
 	s.Parts.uploads = s.uploads
 	// A process may have died after making these folders and before syncing
 	// them.
-	above, err := os.Open(cache)
-	if err == nil {
-		err = errors.Join(disk.SyncFolder(above), above.Close(), disk.SyncFolder(from))
-	}
-	if err != nil {
+	if err := syncBoth(cache, from); err != nil {
 		return fmt.Errorf("blobs: syncing the folder for uploads: %w", err)
 	}
 	return s.moveIn()
+}
+
+// syncBoth syncs the cache and then the folder for uploads in it.
+func syncBoth(cache string, uploads *os.File) error {
+	above, err := os.Open(cache)
+	if err != nil {
+		return err
+	}
+	defer above.Close()
+	if err := disk.SyncFolder(above); err != nil {
+		return err
+	}
+	return disk.SyncFolder(uploads)
 }
 
 // moveIn moves unfinished uploads from the store's folder, where earlier
@@ -264,6 +289,7 @@ func (s *Store) moveIn() error {
 		return err
 	}
 	_ = s.root.Remove(tempFolder) // fails if the folder is missing or has foreign files
+
 	old, err := s.root.openFolder(partFolder)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrForeign) {
 		return nil
@@ -280,13 +306,16 @@ func (s *Store) moveIn() error {
 		return fmt.Errorf("blobs: opening the folder of parts: %w", err)
 	}
 	defer to.Close()
+
+	// A part that cannot be moved does not stop the others.
 	names, err := old.Readdirnames(-1)
 	for _, name := range names {
 		if _, taken := s.uploads.Lstat(partFolder + "/" + name); partName(name) && errors.Is(taken, fs.ErrNotExist) {
 			err = errors.Join(err, disk.Rename(old, name, to, name))
 		}
 	}
-	if err = errors.Join(err, disk.SyncFolder(to), disk.SyncFolder(old)); err != nil {
+	err = errors.Join(err, disk.SyncFolder(to), disk.SyncFolder(old))
+	if err != nil {
 		return fmt.Errorf("blobs: moving parts: %w", err)
 	}
 	_ = s.root.Remove(partFolder) // as above
@@ -302,6 +331,7 @@ func (s *Store) recover() error {
 	if _, err := s.uploads.Lstat(partFolder); err == nil {
 		s.uploads.setDurable(partFolder) // the sync below, or in openUploads, makes it true
 	}
+
 	top, err := s.root.openFolder(".")
 	if err != nil {
 		return fmt.Errorf("blobs: opening the folder: %w", err)
@@ -357,7 +387,11 @@ func (s *Store) Get(ref Ref) (*os.File, error) {
 	if s.cache == nil {
 		return f, err
 	}
-	return s.cache.get(ref, f, err)
+	if !elsewhere(err) {
+		s.cache.hit(ref)
+		return f, err
+	}
+	return s.cache.get(ref, err)
 }
 
 // getHere is Get for the disk alone.

@@ -139,7 +139,8 @@ func (c *cache) grow(n int64) {
 	if c == nil {
 		return
 	}
-	if c.here.Add(n); n > 0 && c.over() {
+	c.here.Add(n)
+	if n > 0 && c.over() {
 		select {
 		case c.wake <- struct{}{}:
 		default:
@@ -243,6 +244,7 @@ func (c *cache) evict() bool {
 		if err != nil || c.limit == 0 || need <= 0 {
 			break
 		}
+
 		need += c.limit / 10
 		gone, refused := 0, 0
 		for _, one := range all {
@@ -250,7 +252,8 @@ func (c *cache) evict() bool {
 				break
 			}
 			var ok bool
-			if ok, err = c.evictOne(one); err != nil {
+			ok, err = c.evictOne(one)
+			if err != nil {
 				break
 			}
 			if !ok {
@@ -261,6 +264,7 @@ func (c *cache) evict() bool {
 			need -= one.Size
 			gone++
 		}
+
 		if err != nil || gone == 0 {
 			c.resting = min(max(2*c.resting, evictRest), evictMost)
 			c.rest = time.Now().Add(c.resting)
@@ -286,6 +290,7 @@ func (c *cache) spares() ([]spare, error) {
 		})
 		all = all[:min(len(all), evictBatch)]
 	}
+
 	before, total := c.here.Load(), int64(0)
 	for info, err := range c.store.All() {
 		if errors.Is(err, ErrForeign) {
@@ -298,7 +303,8 @@ func (c *cache) spares() ([]spare, error) {
 		if c.limit == 0 {
 			continue
 		}
-		if all = append(all, spare{info, c.usedAt(info)}); len(all) == 2*evictBatch {
+		all = append(all, spare{info, c.usedAt(info)})
+		if len(all) == 2*evictBatch {
 			sort()
 		}
 	}
@@ -327,6 +333,7 @@ func (c *cache) evictOne(one spare) (done bool, err error) {
 	if bad { // the object store has other bytes
 		return false, nil
 	}
+
 	ctx, cancel := context.WithTimeout(c.ctx, evictWait)
 	defer cancel()
 	_, err = c.store.Alone(one.Ref, func() error {

@@ -128,6 +128,7 @@ func (q *Quarantine) add(ref Ref, f *os.File, reason error) {
 	}
 	tell := q.onDamage
 	q.mu.Unlock()
+
 	if tell != nil {
 		tell(ref, errors.Join(reason, err))
 	}
@@ -159,10 +160,10 @@ func (q *Quarantine) mark(ref Ref) error {
 		}
 		return f.Close()
 	})
-	if err == nil {
-		err = q.root.syncFolder(damagedFolder, "sync damaged")
-	}
 	if err != nil {
+		return fmt.Errorf("blobs: marking a blob as damaged: %w", err)
+	}
+	if err := q.root.syncFolder(damagedFolder, "sync damaged"); err != nil {
 		return fmt.Errorf("blobs: marking a blob as damaged: %w", err)
 	}
 	return nil
@@ -183,16 +184,22 @@ func (q *Quarantine) unmark(ref Ref) error {
 		return nil
 	}
 	if !q.reading {
-		err := q.root.steps.do("unmark", func() error { return q.root.Remove(damagedFolder + "/" + ref.String()) })
-		if err == nil {
-			err = q.root.syncFolder(damagedFolder, "sync damaged")
-		}
+		err := q.removeMarker(ref)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("blobs: removing the marker of a damaged blob: %w", err)
 		}
 	}
 	delete(q.found, ref)
 	return nil
+}
+
+// removeMarker removes the marker of a blob and makes that durable.
+func (q *Quarantine) removeMarker(ref Ref) error {
+	err := q.root.steps.do("unmark", func() error { return q.root.Remove(damagedFolder + "/" + ref.String()) })
+	if err != nil {
+		return err
+	}
+	return q.root.syncFolder(damagedFolder, "sync damaged")
 }
 
 // end ends the quarantine of a blob, if any. The bytes of the open file were
@@ -211,10 +218,11 @@ func (q *Quarantine) end(ref Ref, f *os.File) error {
 		if err != nil {
 			return err
 		}
-		do := q.root.steps.do
-		syncFolder := func() error { return disk.SyncFolder(folder) }
-		err = errors.Join(do("sync file", f.Sync), do("sync folder", syncFolder), folder.Close())
-		if err != nil {
+		defer folder.Close()
+		if err := q.root.steps.do("sync file", f.Sync); err != nil {
+			return fmt.Errorf("blobs: syncing a blob that was damaged: %w", err)
+		}
+		if err := q.root.steps.do("sync folder", func() error { return disk.SyncFolder(folder) }); err != nil {
 			return fmt.Errorf("blobs: syncing a blob that was damaged: %w", err)
 		}
 	}
@@ -249,28 +257,30 @@ func (s *Store) prove(ref Ref, f *os.File, through func(io.Reader) io.Reader) er
 		return fmt.Errorf("blobs: examining a blob: %w", err)
 	}
 	for range 2 { // a disk error may be temporary
-		if _, err = f.Seek(0, io.SeekStart); err != nil {
+		if _, err := f.Seek(0, io.SeekStart); err != nil {
 			return fmt.Errorf("blobs: reading a blob: %w", err)
 		}
 		r := io.Reader(f)
 		if through != nil {
 			r = through(r)
 		}
-		if err = CheckBytes(ref, r); !errors.Is(err, syscall.EIO) {
+		err = CheckBytes(ref, r)
+		if !errors.Is(err, syscall.EIO) {
 			break
 		}
 	}
-	if err == nil {
-		s.proven.add(ref, before)
-		return s.Damaged.end(ref, f)
-	}
+
 	if errors.Is(err, syscall.EIO) {
 		err = fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
 	if errors.Is(err, ErrDamaged) {
 		s.Damaged.add(ref, f, err)
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	s.proven.add(ref, before)
+	return s.Damaged.end(ref, f)
 }
 
 // maxQueued bounds the queue of the background check. The weekly check reads

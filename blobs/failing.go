@@ -57,8 +57,11 @@ func (f *failing) note(folder *tree, err error) {
 			f.in = map[string]bool{}
 		}
 		f.in[folder.Name()] = true
-	} else if delete(f.in, folder.Name()); len(f.in) > 0 {
-		return // another folder still fails
+	} else {
+		delete(f.in, folder.Name())
+		if len(f.in) > 0 {
+			return // another folder still fails
+		}
 	}
 	if f.notify != nil {
 		f.notify(err)
@@ -83,26 +86,17 @@ const tryPart = "00000000-0000-0000-0000-000000000000"
 // that, so that it does not report success too early.
 func (s *Store) Try() error {
 	inRoot, inUploads := s.failing.failed(s.root), s.failing.failed(s.uploads)
-	stage := s.Stage
-	if !s.unnamed { // Stage does not write to the folder of finished content
-		stage = s.stageInRoot
-	}
-	st, err := stage()
-	if err == nil {
-		err = st.try(inRoot)
-	}
+	err := s.tryRoot(inRoot)
 	// The file system may not support files without a name.
 	if err != nil && !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, syscall.EISDIR) {
 		return err
 	}
 	if inUploads || !s.unnamed {
-		if st, err = s.Resume(tryPart, 0, nil); err == nil {
-			err = errors.Join(st.try(inUploads), s.Parts.Drop(tryPart))
-		}
-		if err != nil {
+		if err := s.tryUploads(inUploads); err != nil {
 			return err
 		}
 	}
+
 	if inRoot {
 		s.failing.note(s.root, nil)
 	}
@@ -112,18 +106,43 @@ func (s *Store) Try() error {
 	return nil
 }
 
-func (st *Stage) try(thoroughly bool) error {
+// tryRoot writes to the folder of finished content.
+func (s *Store) tryRoot(thoroughly bool) error {
+	stage := s.Stage
+	if !s.unnamed { // Stage does not write to this folder
+		stage = s.stageInRoot
+	}
+	st, err := stage()
+	if err != nil {
+		return err
+	}
+	return st.try(thoroughly)
+}
+
+// tryUploads writes to the folder for uploads.
+func (s *Store) tryUploads(thoroughly bool) error {
+	st, err := s.Resume(tryPart, 0, nil)
+	if err != nil {
+		return err
+	}
+	return errors.Join(st.try(thoroughly), s.Parts.Drop(tryPart))
+}
+
+// try writes a byte and drops the stage. Thoroughly means more bytes, and a sync.
+func (st *Stage) try(thoroughly bool) (err error) {
+	defer func() { err = errors.Join(err, st.Drop()) }()
 	n := 1
 	if thoroughly {
 		n = tryBytes
 	}
-	_, err := st.Write(make([]byte, n))
-	if err == nil && thoroughly {
-		if err = st.store.steps.do("sync file", st.file.Sync); err != nil {
-			err = st.store.failing.wrap(st.folder(), "trying the disk", err)
-		}
+	_, err = st.Write(make([]byte, n))
+	if err != nil || !thoroughly {
+		return err
 	}
-	return errors.Join(err, st.Drop())
+	if err := st.store.steps.do("sync file", st.file.Sync); err != nil {
+		return st.store.failing.wrap(st.folder(), "trying the disk", err)
+	}
+	return nil
 }
 
 // stageInRoot stages content in a file without a name in the store's folder. It

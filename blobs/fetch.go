@@ -64,23 +64,19 @@ func worse(here, there error) error {
 	return there
 }
 
-// get is Store.Get after the disk was asked.
-func (c *cache) get(ref Ref, f *os.File, err error) (*os.File, error) {
-	if !elsewhere(err) {
-		c.hit(ref)
-		return f, err
-	}
+// get is Store.Get for a content that the disk does not have; here says why.
+func (c *cache) get(ref Ref, here error) (f *os.File, err error) {
 	c.misses.Add(1)
 	for range fetchTries { // it may be evicted at once
-		if failed := c.whole(ref, -1, true); failed != nil {
-			return nil, worse(err, failed)
+		if err := c.whole(ref, -1, true); err != nil {
+			return nil, worse(here, err)
 		}
-		f, err = c.store.getHere(ref)
-		if !elsewhere(err) {
+		f, here = c.store.getHere(ref)
+		if !elsewhere(here) {
 			break
 		}
 	}
-	return f, err
+	return f, here
 }
 
 // whole fetches a content and waits until it is on the disk.
@@ -109,10 +105,13 @@ func (c *cache) head(ref Ref, limit int64, here error) (b []byte, err error) {
 		defer r.Close()
 		b, err = io.ReadAll(io.LimitReader(r, limit))
 		c.fetched.Add(int64(len(b)))
-		if err == nil && int64(len(b)) < limit && Ref(sha256.Sum256(b)) != ref {
-			err = io.ErrUnexpectedEOF // or it is damaged
+		if err != nil {
+			return false, err
 		}
-		return false, err
+		if int64(len(b)) < limit && Ref(sha256.Sum256(b)) != ref {
+			return false, io.ErrUnexpectedEOF // or it is damaged
+		}
+		return false, nil
 	})
 	if err != nil {
 		return nil, worse(here, err)
@@ -124,31 +123,34 @@ func (c *cache) head(ref Ref, limit int64, here error) (b []byte, err error) {
 // disk if it returns neither a reader nor an error.
 func (c *cache) send(ref Ref, size int64, here error) (io.ReadSeekCloser, error) {
 	c.misses.Add(1)
-	var err error
-	switch {
-	case c.store.failing.failed(c.store.root) || c.store.failing.failed(c.store.uploads):
-		err = errNoRoom
-	case size <= provenFirst:
-		if err = c.whole(ref, size, false); err == nil {
-			return nil, nil
-		}
-	default:
-		var f *fetch
-		f, err = c.join(ref, size, false)
-		if err != nil {
-			break
-		}
-		err = f.begins()
-		if err != nil {
-			f.leave()
-			break
-		}
-		return &arriving{cache: c, ref: ref, size: size, from: f}, nil
-	}
+	r, err := c.sendKept(ref, size)
 	if errors.Is(err, syscall.ENOSPC) || errors.As(err, new(*Unwritable)) {
 		return c.pass(ref, size)
 	}
-	return nil, worse(here, err)
+	if err != nil {
+		return nil, worse(here, err)
+	}
+	return r, nil
+}
+
+// sendKept is send for a content that is kept on the disk.
+func (c *cache) sendKept(ref Ref, size int64) (io.ReadSeekCloser, error) {
+	if c.store.failing.failed(c.store.root) || c.store.failing.failed(c.store.uploads) {
+		return nil, errNoRoom
+	}
+	if size <= provenFirst {
+		return nil, c.whole(ref, size, false)
+	}
+
+	f, err := c.join(ref, size, false)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.begins(); err != nil {
+		f.leave()
+		return nil, err
+	}
+	return &arriving{cache: c, ref: ref, size: size, from: f}, nil
 }
 
 // pass returns a reader that keeps nothing on the disk.
@@ -158,14 +160,19 @@ func (c *cache) pass(ref Ref, size int64) (io.ReadSeekCloser, error) {
 		return nil, errCrowd
 	}
 	there, err := c.remote.Head(c.ctx, ref.RemoteName())
-	if err == nil && there.Size != size {
-		err = fmt.Errorf("blobs: the object store has %d bytes of %s in place of %d: %w", there.Size, ref, size, ErrDamaged)
-	}
 	if err != nil {
 		_ = a.Close()
 		return nil, away(err)
 	}
+	if there.Size != size {
+		_ = a.Close()
+		return nil, wrongSize(ref, there.Size, size)
+	}
 	return a, nil
+}
+
+func wrongSize(ref Ref, got, want int64) error {
+	return fmt.Errorf("blobs: the object store has %d bytes of %s in place of %d: %w", got, ref, want, ErrDamaged)
 }
 
 // away wraps an error of the object store.
@@ -257,6 +264,7 @@ func (f *fetch) leave() {
 func (f *fetch) run(ctx context.Context) {
 	c := f.cache
 	err := f.fetch(ctx)
+
 	c.mu.Lock()
 	if c.fetches[f.ref] == f {
 		delete(c.fetches, f.ref) // before others see that it is done, and fetch again
@@ -271,6 +279,7 @@ func (f *fetch) run(ctx context.Context) {
 		c.bad[f.ref] = time.Now()
 	}
 	c.mu.Unlock()
+
 	f.End(away(err))
 	f.mu.Lock()
 	f.moved.Broadcast()
@@ -287,18 +296,11 @@ func (f *fetch) fetch(ctx context.Context) error {
 	}
 	defer c.pulls.Give()
 	if f.size < 0 {
-		var there Object
-		err := c.again(ctx, func() (_ bool, err error) {
-			there, err = c.remote.Head(ctx, f.ref.RemoteName())
-			return false, err
-		})
-		if err != nil {
+		if err := f.ask(ctx); err != nil {
 			return err
 		}
-		f.mu.Lock()
-		f.size = there.Size
-		f.mu.Unlock()
 	}
+
 	arrived := func() {}
 	if c.room(f.size) {
 		arrived = sync.OnceFunc(func() { c.coming.Add(-f.size) })
@@ -306,6 +308,7 @@ func (f *fetch) fetch(ctx context.Context) error {
 		return errNoRoom
 	}
 	defer arrived()
+
 	st, err := c.store.Stage()
 	if err != nil {
 		return err
@@ -317,6 +320,7 @@ func (f *fetch) fetch(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	arrived() // counted twice, it would be evicted for itself
 	kept, err := st.keepHere()
 	if err != nil {
@@ -324,6 +328,22 @@ func (f *fetch) fetch(ctx context.Context) error {
 	}
 	kept.Release()
 	c.touch(f.ref)
+	return nil
+}
+
+// ask asks the object store for the size of the content.
+func (f *fetch) ask(ctx context.Context) error {
+	var there Object
+	err := f.cache.again(ctx, func() (_ bool, err error) {
+		there, err = f.cache.remote.Head(ctx, f.ref.RemoteName())
+		return false, err
+	})
+	if err != nil {
+		return err
+	}
+	f.mu.Lock()
+	f.size = there.Size
+	f.mu.Unlock()
 	return nil
 }
 
@@ -356,41 +376,50 @@ func (f *fetch) pull(ctx context.Context, st *Stage) error {
 	c := f.cache
 	buf := copyBuffers.Get().(*copyBuffer)
 	defer copyBuffers.Put(buf)
-	err := c.again(ctx, func() (further bool, err error) {
-		before := st.Size()
-		r, err := c.remote.Get(ctx, f.ref.RemoteName(), before, f.size-before)
-		if err != nil {
-			return false, err
+	err := c.again(ctx, func() (further bool, err error) { return f.pullOnce(ctx, st, buf) })
+	if err == nil && st.Ref() != f.ref {
+		return fmt.Errorf("blobs: the bytes of %s in the object store hash to %s: %w", f.ref, st.Ref(), ErrDamaged)
+	}
+	if err == nil || errors.Is(err, fs.ErrNotExist) || ctx.Err() != nil {
+		return err
+	}
+
+	there, failed := c.remote.Head(ctx, f.ref.RemoteName())
+	if failed == nil && there.Size != f.size {
+		return wrongSize(f.ref, there.Size, f.size)
+	}
+	return err
+}
+
+// pullOnce reads one answer of the object store into the stage, from where the stage ends. further
+// says whether it read anything.
+func (f *fetch) pullOnce(ctx context.Context, st *Stage, buf *copyBuffer) (further bool, err error) {
+	before := st.Size()
+	r, err := f.cache.remote.Get(ctx, f.ref.RemoteName(), before, f.size-before)
+	if err != nil {
+		return false, err
+	}
+	defer r.Close()
+
+	f.move(before)
+	for st.Size() < f.size {
+		n, err := r.Read(buf[:min(int64(len(buf)), f.size-st.Size())])
+		f.cache.fetched.Add(int64(n))
+		if _, failed := st.Write(buf[:n]); failed != nil {
+			return false, failed
 		}
-		defer r.Close()
-		f.move(before)
-		for st.Size() < f.size && err == nil {
-			var n int
-			n, err = r.Read(buf[:min(int64(len(buf)), f.size-st.Size())])
-			c.fetched.Add(int64(n))
-			if _, failed := st.Write(buf[:n]); failed != nil {
-				return false, failed
-			}
-			f.move(st.Size())
-		}
+		f.move(st.Size())
 		if st.Size() == f.size {
-			err = nil
+			break // whatever comes with the last byte
 		}
 		if errors.Is(err, io.EOF) {
 			err = io.ErrUnexpectedEOF
 		}
-		return st.Size() > before, err
-	})
-	if err == nil && st.Ref() != f.ref {
-		return fmt.Errorf("blobs: the bytes of %s in the object store hash to %s: %w", f.ref, st.Ref(), ErrDamaged)
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) && ctx.Err() == nil {
-		if there, failed := c.remote.Head(ctx, f.ref.RemoteName()); failed == nil && there.Size != f.size {
-			err = fmt.Errorf("blobs: the object store has %d bytes of %s in place of %d: %w",
-				there.Size, f.ref, f.size, ErrDamaged)
+		if err != nil {
+			return st.Size() > before, err
 		}
 	}
-	return err
+	return st.Size() > before, nil
 }
 
 // move tells the readers how much has come.
@@ -465,9 +494,12 @@ func (a *arriving) Read(p []byte) (n int, err error) {
 		return 0, nil
 	}
 	p = p[:min(int64(len(p)), a.size-a.at)]
-	if a.from == nil || a.stream != nil && a.next == a.at {
-		n, err = a.readDirect(p)
-	} else if n, err = a.readHere(p); n == 0 && err == nil {
+	direct := a.from == nil || a.stream != nil && a.next == a.at
+	if !direct {
+		n, err = a.readHere(p)
+		direct = n == 0 && err == nil
+	}
+	if direct {
 		n, err = a.readDirect(p)
 	}
 	a.at += int64(n)
@@ -528,11 +560,11 @@ func (a *arriving) readDirect(p []byte) (n int, err error) {
 			a.drop()
 		}
 		if a.stream == nil {
-			if a.stream, err = a.cache.remote.Get(a.cache.ctx, a.ref.RemoteName(), a.at, a.size-a.at); err != nil {
-				a.stream = nil
+			stream, err := a.cache.remote.Get(a.cache.ctx, a.ref.RemoteName(), a.at, a.size-a.at)
+			if err != nil {
 				return false, err
 			}
-			a.next = a.at
+			a.stream, a.next = stream, a.at
 		}
 		n, err = a.stream.Read(p)
 		if n > 0 {
@@ -549,6 +581,7 @@ func (a *arriving) readDirect(p []byte) (n int, err error) {
 	if err != nil || a.hash == nil || a.at != a.hashed {
 		return n, err
 	}
+
 	a.hash.Write(p[:n])
 	a.hashed += int64(n)
 	if a.hashed == a.size && Ref(a.hash.Sum(nil)) != a.ref {

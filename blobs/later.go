@@ -59,15 +59,14 @@ func (s *Store) StageSmall() (*Stage, error) {
 
 // spill moves the content from memory to a file.
 func (st *Stage) spill() error {
-	held := st.held
-	err := st.open()
-	if err == nil {
-		err = st.store.steps.do("write", func() error { _, err := st.file.Write(held); return err })
-		if err != nil {
-			st.err = st.store.failing.wrap(st.folder(), "writing staged content", err)
-		}
+	defer st.letGo()
+	if err := st.open(); err != nil {
+		return err
 	}
-	st.letGo()
+	err := st.store.steps.do("write", func() error { _, err := st.file.Write(st.held); return err })
+	if err != nil {
+		st.err = st.store.failing.wrap(st.folder(), "writing staged content", err)
+	}
 	return st.err
 }
 
@@ -149,10 +148,12 @@ func (s *Store) settle(refs map[Ref]struct{}) (left map[Ref]struct{}, err error)
 	if len(refs) >= s.later.all && s.later.top != nil {
 		// One sync costs a thirtieth of the CPU time of a thousand. But it waits
 		// for what other programs have written, too.
-		if all = s.steps.do("sync all", func() error { return s.later.syncAll(s.later.top) }); all == nil {
+		all = s.steps.do("sync all", func() error { return s.later.syncAll(s.later.top) })
+		if all == nil {
 			return nil, nil
 		}
 	}
+
 	left = map[Ref]struct{}{}
 	folders := map[string]error{}
 	for ref := range refs {
@@ -174,9 +175,11 @@ func (s *Store) settle(refs map[Ref]struct{}) (left map[Ref]struct{}, err error)
 		}
 		folders[ref.folder()] = nil
 	}
+
 	for name := range folders {
-		if folders[name] = s.root.syncFolder(name, "sync folder"); folders[name] != nil {
-			err = errors.Join(err, folders[name])
+		failed := s.root.syncFolder(name, "sync folder")
+		if failed != nil {
+			folders[name], err = failed, errors.Join(err, failed)
 		}
 	}
 	for ref := range refs {
@@ -259,10 +262,11 @@ func (s *Store) Redo(ref Ref, b []byte) error {
 		return err
 	}
 	kept, err := st.Keep()
-	if err == nil {
-		kept.Release()
+	if err != nil {
+		return err
 	}
-	return err
+	kept.Release()
+	return nil
 }
 
 // touch writes the bytes of a blob again, if they are right. A process that was

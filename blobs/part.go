@@ -68,10 +68,10 @@ func (s *sums) Write(p []byte) (int, error) {
 // state is the state of the hash, and after it the CRC-32 if that is known.
 func (s *sums) state() ([]byte, error) {
 	b, err := s.Hash.(encoding.BinaryMarshaler).MarshalBinary() //nolint:errcheck // package sha256 promises it
-	if err == nil && s.summed {
-		b = binary.BigEndian.AppendUint32(b, s.crc)
+	if err != nil || !s.summed {
+		return b, err
 	}
-	return b, err
+	return binary.BigEndian.AppendUint32(b, s.crc), nil
 }
 
 // restored returns the sums of the first size bytes from their saved state. Earlier versions saved no CRC-32.
@@ -82,7 +82,8 @@ func restored(size int64, state []byte) (*sums, error) {
 	}
 	h := s.Hash.(encoding.BinaryUnmarshaler) //nolint:errcheck // package sha256 promises it
 	err := h.UnmarshalBinary(state)
-	if s.summed = err != nil && len(state) > 4; s.summed {
+	s.summed = err != nil && len(state) > 4
+	if s.summed {
 		end := len(state) - 4
 		s.crc, err = binary.BigEndian.Uint32(state[end:]), h.UnmarshalBinary(state[:end])
 	}
@@ -107,7 +108,8 @@ func (st *Stage) openPart() error {
 	info, err := s.uploads.Lstat(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && st.size == 0:
-		if st.file, err = s.uploads.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
+		st.file, err = s.uploads.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+		if err != nil {
 			return err
 		}
 		return s.uploads.syncFolder(partFolder, "sync parts")
@@ -120,7 +122,9 @@ func (st *Stage) openPart() error {
 	case info.Size() < st.size:
 		return ErrPartLost
 	}
-	if st.file, err = s.uploads.OpenFile(name, os.O_RDWR, 0); err != nil {
+
+	st.file, err = s.uploads.OpenFile(name, os.O_RDWR, 0)
+	if err != nil {
 		return err
 	}
 	if info.Size() > st.size {
@@ -169,30 +173,38 @@ func (s *Store) Adopt(size int64, state []byte) (*Kept, error) {
 		return nil, err
 	}
 	kept.CRC, kept.Summed = h.crc, h.summed
-	if s.Damaged.Err(kept.Ref) != nil {
-		// Keep may have written the right bytes and not removed the marker.
-		if err = s.Check(kept.Ref); errors.Is(err, ErrDamaged) {
-			err = fmt.Errorf("%w: %w", err, fs.ErrNotExist)
-		}
-	}
-	if err == nil && kept.Size != size {
-		err = fmt.Errorf("blobs: %s has another size: %w", kept.Ref, fs.ErrNotExist)
-	}
-	if err == nil {
-		err = s.syncSmall(kept.Ref, size)
-	}
-	if err == nil {
-		var folder *os.File
-		if folder, err = s.root.folderFor(kept.Ref); err == nil {
-			err = s.steps.do("sync folder", func() error { return disk.SyncFolder(folder) })
-			_ = folder.Close()
-		}
-	}
-	if err != nil {
+	if err := s.adopt(kept, size); err != nil {
 		kept.Release()
 		return nil, err
 	}
 	return s.handOver(kept)
+}
+
+// adopt checks a pinned content of the given size, and puts its name on stable storage.
+func (s *Store) adopt(kept *Kept, size int64) error {
+	if s.Damaged.Err(kept.Ref) != nil {
+		// Keep may have written the right bytes and not removed the marker.
+		err := s.Check(kept.Ref)
+		if errors.Is(err, ErrDamaged) {
+			return fmt.Errorf("%w: %w", err, fs.ErrNotExist)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if kept.Size != size {
+		return fmt.Errorf("blobs: %s has another size: %w", kept.Ref, fs.ErrNotExist)
+	}
+
+	if err := s.syncSmall(kept.Ref, size); err != nil {
+		return err
+	}
+	folder, err := s.root.folderFor(kept.Ref)
+	if err != nil {
+		return err
+	}
+	defer folder.Close()
+	return s.steps.do("sync folder", func() error { return disk.SyncFolder(folder) })
 }
 
 // Parts holds unfinished content that arrives in pieces.

@@ -28,18 +28,25 @@ func (k *Kept) Release() { k.release() }
 // The error is fs.ErrNotExist when the blob is gone.
 func (s *Store) pin(ref Ref) (*Kept, error) {
 	kept := s.names.pin(ref)
-	info, err := s.Stat(ref)
-	if s.cache != nil && errors.Is(err, fs.ErrNotExist) {
-		if err = s.cache.whole(ref, -1, true); err == nil {
-			info, err = s.Stat(ref)
-		}
-	}
+	info, err := s.bring(ref)
 	if err != nil {
 		kept.Release()
 		return nil, err
 	}
 	kept.Size = info.Size
 	return kept, nil
+}
+
+// bring is Stat. With an object store, it fetches a blob that is missing here.
+func (s *Store) bring(ref Ref) (Info, error) {
+	info, err := s.Stat(ref)
+	if s.cache == nil || !errors.Is(err, fs.ErrNotExist) {
+		return info, err
+	}
+	if err := s.cache.whole(ref, -1, true); err != nil {
+		return Info{}, err
+	}
+	return s.Stat(ref)
 }
 
 // Unlink removes the blob if nothing needs it, and reports whether it did.

@@ -124,6 +124,7 @@ func (s *Store) Send(ref Ref, size int64) (io.ReadSeekCloser, error) {
 		s.cache.hit(ref)
 		return memory{bytes.NewReader(b)}, nil
 	}
+
 	f, err := s.getHere(ref)
 	if errors.Is(err, ErrDamaged) && s.Damaged.Err(ref) == nil { // it is not a regular file
 		s.Damaged.add(ref, nil, err)
@@ -143,25 +144,37 @@ func (s *Store) Send(ref Ref, size int64) (io.ReadSeekCloser, error) {
 	if err != nil {
 		return nil, err
 	}
-	info, err := observe(f)
-	if err == nil && !s.proven.has(ref, info) {
-		if info.Size() == size && size > provenFirst {
-			return &unproven{store: s, ref: ref, file: f, opened: info, size: size, hash: sha256.New()}, nil
-		}
-		if size <= provenFirst && info.Size() <= provenFirst {
-			if err = s.proven.once(ref, info.FileInfo, func() error { return s.prove(ref, f, nil) }); err == nil {
-				_, err = f.Seek(0, io.SeekStart)
-			}
-		} else {
-			s.CheckSoon(ref)
-		}
-	}
-	if err == nil && info.Size() != size {
-		err = fmt.Errorf("%d bytes in place of %d: %w", info.Size(), size, ErrDamaged)
-	}
+
+	r, err := s.provenOrProving(ref, f, size)
 	if err != nil {
 		_ = f.Close()
 		return nil, fmt.Errorf("blobs: opening %s to send it: %w", ref, err)
+	}
+	return r, nil
+}
+
+// provenOrProving returns the open file of a blob when it was hashed, or a reader that hashes it.
+func (s *Store) provenOrProving(ref Ref, f *os.File, size int64) (io.ReadSeekCloser, error) {
+	info, err := observe(f)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case s.proven.has(ref, info):
+	case info.Size() == size && size > provenFirst:
+		return &unproven{store: s, ref: ref, file: f, opened: info, size: size, hash: sha256.New()}, nil
+	case info.Size() <= provenFirst && size <= provenFirst:
+		if err := s.proven.once(ref, info.FileInfo, func() error { return s.prove(ref, f, nil) }); err != nil {
+			return nil, err
+		}
+		if _, err := f.Seek(0, io.SeekStart); err != nil {
+			return nil, err
+		}
+	default:
+		s.CheckSoon(ref)
+	}
+	if info.Size() != size {
+		return nil, fmt.Errorf("%d bytes in place of %d: %w", info.Size(), size, ErrDamaged)
 	}
 	return f, nil
 }
@@ -190,7 +203,8 @@ func (s *Store) Prove(ref Ref) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(f.Close(), s.proveHere(ref))
+	_ = f.Close() // Get was called to fetch the blob
+	return s.proveHere(ref)
 }
 
 func (s *Store) proveHere(ref Ref) error {
@@ -237,10 +251,11 @@ type unproven struct {
 
 func (u *unproven) Seek(offset int64, whence int) (int64, error) {
 	at, err := u.file.Seek(offset, whence)
-	if err == nil {
-		u.at = at
+	if err != nil {
+		return at, err
 	}
-	return at, err
+	u.at = at
+	return at, nil
 }
 
 func (u *unproven) Read(p []byte) (int, error) {
@@ -251,6 +266,7 @@ func (u *unproven) Read(p []byte) (int, error) {
 	if u.at != u.hashed && !u.pending {
 		u.store.CheckSoon(u.ref)
 	}
+
 	n, err := u.file.Read(p)
 	if errors.Is(err, syscall.EIO) {
 		u.store.CheckSoon(u.ref)
@@ -261,6 +277,7 @@ func (u *unproven) Read(p []byte) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+
 	if u.at == u.hashed {
 		u.hash.Write(p[:n])
 		u.hashed += int64(n)

@@ -180,25 +180,39 @@ const (
 // returns an error of r, io.ErrUnexpectedEOF included, unchanged; that error
 // does not make the stage fail.
 func (st *Stage) ReadFrom(r io.Reader) (total int64, err error) {
-	buf, before := copyBuffers.Get().(*copyBuffer), st.size
-	for err == nil && st.size-before < inline {
-		var n int
-		n, err = buf.fill(r)
-		if _, failed := st.Write(buf[:n]); failed != nil {
-			err = failed
-		}
-	}
-	copyBuffers.Put(buf)
-	if err == nil {
-		err = st.readConcurrently(r)
-	}
+	before := st.size
+	err = st.readAll(r)
 	if err == io.EOF { // readers return it unwrapped
 		err = nil
 	}
 	return st.size - before, err
 }
 
-// readConcurrently is ReadFrom beyond inline. It returns only when everything is
+// readAll is ReadFrom. The error is io.EOF at the end of r.
+func (st *Stage) readAll(r io.Reader) error {
+	if err := st.readInline(r); err != nil {
+		return err
+	}
+	return st.readConcurrently(r)
+}
+
+// readInline is readAll for the first inline bytes.
+func (st *Stage) readInline(r io.Reader) error {
+	buf := copyBuffers.Get().(*copyBuffer)
+	defer copyBuffers.Put(buf)
+	for end := st.size + inline; st.size < end; {
+		n, err := buf.fill(r)
+		if _, failed := st.Write(buf[:n]); failed != nil {
+			return failed
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readConcurrently is readAll beyond inline. It returns only when everything is
 // written and hashed. The error is io.EOF at the end of r.
 func (st *Stage) readConcurrently(r io.Reader) (err error) {
 	type filled struct {
@@ -209,6 +223,7 @@ func (st *Stage) readConcurrently(r io.Reader) (err error) {
 	free := make(chan *copyBuffer, moreBuffers)
 	var failed atomic.Bool
 	var work sync.WaitGroup
+
 	work.Go(func() {
 		defer close(written)
 		for f := range full {
@@ -224,6 +239,7 @@ func (st *Stage) readConcurrently(r io.Reader) (err error) {
 			free <- f.b
 		}
 	})
+
 	for taken := 0; err == nil && !failed.Load(); {
 		if len(free) == 0 && taken < moreBuffers {
 			taken++
@@ -233,6 +249,7 @@ func (st *Stage) readConcurrently(r io.Reader) (err error) {
 		f.n, err = f.b.fill(r)
 		full <- f
 	}
+
 	close(full)
 	work.Wait()
 	for b := range free {
@@ -337,6 +354,7 @@ func (st *Stage) keepHere() (*Kept, error) {
 	ref := Ref(st.hash.Sum(nil))
 	kept := st.store.names.pin(ref)
 	kept.Size, kept.CRC, kept.Summed = st.size, st.hash.crc, st.hash.summed
+
 	if err := st.keep(ref); err != nil {
 		kept.Release()
 		st.err = st.store.failing.wrap(st.store.root, "keeping staged content", err)
@@ -379,6 +397,7 @@ func (st *Stage) matches(ref Ref) bool {
 		return false
 	}
 	defer copied.Close()
+
 	a, b := copyBuffers.Get().(*copyBuffer), copyBuffers.Get().(*copyBuffer)
 	defer copyBuffers.Put(a)
 	defer copyBuffers.Put(b)
@@ -416,6 +435,7 @@ func (st *Stage) publish(ref Ref, folder *os.File) error {
 			return err
 		}
 	}
+
 	// Some systems cannot rename an open file.
 	_ = st.file.Close()
 	in, name := tempFolder, st.temp
@@ -427,13 +447,15 @@ func (st *Stage) publish(ref Ref, folder *os.File) error {
 		return err
 	}
 	defer from.Close()
+
 	rename := func() error { return disk.Rename(from, name, folder, ref.String()) }
 	err = s.steps.do("rename", rename)
 	if errors.Is(err, syscall.EISDIR) {
-		aside := ref.path() + "-folder-" + rand.Text()
-		if err = s.root.Rename(ref.path(), aside); err == nil { // All lists the renamed folder as foreign
-			err = s.steps.do("rename", rename)
+		aside := ref.path() + "-folder-" + rand.Text() // All lists it as foreign
+		if err := s.root.Rename(ref.path(), aside); err != nil {
+			return err
 		}
+		err = s.steps.do("rename", rename)
 	}
 	if err != nil {
 		return err

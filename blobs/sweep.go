@@ -115,19 +115,23 @@ func (t *temps) sweep(in *tree, stale func(fs.FileInfo) bool) (removed int, err 
 		if t.isUsed(name) {
 			continue
 		}
-		file, err := in.Lstat(tempFolder + "/" + name)
-		if err == nil && (file.IsDir() || !stale(file)) {
-			continue
-		}
-		if err == nil {
-			err = in.Remove(tempFolder + "/" + name)
-		}
-		switch {
-		case err == nil:
-			removed++
-		case !errors.Is(err, fs.ErrNotExist):
+		done, err := removeStale(in, tempFolder+"/"+name, stale)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return removed, fmt.Errorf("blobs: removing a temporary file: %w", err)
+		}
+		if done {
+			removed++
 		}
 	}
 	return removed, nil
+}
+
+// removeStale removes a file if it is stale.
+func removeStale(in *tree, name string, stale func(fs.FileInfo) bool) (removed bool, err error) {
+	file, err := in.Lstat(name)
+	if err != nil || file.IsDir() || !stale(file) {
+		return false, err
+	}
+	err = in.Remove(name)
+	return err == nil, err
 }

@@ -45,7 +45,10 @@ func WriteNew(top *os.File, folder, name string, b []byte) error {
 	}
 	var failed error
 	err = conn.Control(func(fd uintptr) { failed = writeNew(int(fd), folder, name, b) })
-	return errors.Join(err, failed)
+	if err != nil {
+		return err
+	}
+	return failed
 }
 
 // writeNew uses bare system calls: an os.File would need a dozen more.
@@ -55,10 +58,12 @@ func writeNew(top int, folder, name string, b []byte) error {
 		return err
 	}
 	defer unix.Close(dir) //nolint:errcheck // it was only read
+
 	var info unix.Stat_t
 	if unix.Fstatat(dir, name, &info, unix.AT_SYMLINK_NOFOLLOW) == nil {
 		return fs.ErrExist
 	}
+
 	file, err := unix.Openat(dir, ".", unix.O_TMPFILE|unix.O_WRONLY|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return err
@@ -83,13 +88,16 @@ func SyncAll(file *os.File) error {
 	if err != nil {
 		return err
 	}
-	var failed error
+	failed := errors.ErrUnsupported
 	err = conn.Control(func(fd uintptr) {
-		if failed = errors.ErrUnsupported; reportsSync() && syncsAll(int(fd)) {
+		if reportsSync() && syncsAll(int(fd)) {
 			failed = unix.Syncfs(int(fd))
 		}
 	})
-	return errors.Join(err, failed)
+	if err != nil {
+		return err
+	}
+	return failed
 }
 
 // syncsAll reports whether syncfs waits for the disk. For FUSE, for instance, it

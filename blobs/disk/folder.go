@@ -176,11 +176,10 @@ func (f *Folder) rename(name string, fill func(io.Writer) error) error {
 	if err != nil {
 		return err
 	}
-	err = finish(file, fill)
-	if err == nil {
-		err = f.root.Rename(temp, name)
+	if err := finish(file, fill); err != nil {
+		return errors.Join(err, f.root.Remove(temp))
 	}
-	if err != nil {
+	if err := f.root.Rename(temp, name); err != nil {
 		return errors.Join(err, f.root.Remove(temp))
 	}
 	return nil
@@ -227,6 +226,7 @@ func (f *Folder) linkNew(name string, fill func(io.Writer) error) (done bool, er
 	if !linkable() {
 		return false, nil
 	}
+
 	if err := fill(&early{file: file}); err != nil {
 		return false, err
 	}

@@ -36,28 +36,33 @@ func NewScratch(parent, prefix string) (*Scratch, error) {
 		return nil, err
 	}
 	for {
-		s := &Scratch{Path: filepath.Join(parent, prefix+rand.Text())}
-		if err := os.Mkdir(s.Path, 0o700); err != nil {
+		path := filepath.Join(parent, prefix+rand.Text())
+		if err := os.Mkdir(path, 0o700); err != nil {
 			return nil, err
 		}
-		var err error
-		s.owner, err = os.OpenFile(filepath.Join(s.Path, ownerName), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
-		if err == nil {
-			err = TryLock(s.owner)
+		s, err := ownScratch(path)
+		if errors.Is(err, ErrLocked) || errors.Is(err, fs.ErrNotExist) {
+			continue // a sweep removed it meanwhile
 		}
-		if err == nil {
-			_, err = os.Lstat(s.owner.Name())
-		}
-		if err == nil {
-			return s, nil
-		}
-		if s.owner != nil {
-			err = errors.Join(err, s.Close())
-		}
-		if !errors.Is(err, ErrLocked) && !errors.Is(err, fs.ErrNotExist) { // a sweep removed it meanwhile
-			return nil, err
-		}
+		return s, err
 	}
+}
+
+// ownScratch makes this process the owner of a new scratch folder. The error is ErrLocked or
+// fs.ErrNotExist if a sweep takes the folder for a left-over one.
+func ownScratch(path string) (*Scratch, error) {
+	owner, err := os.OpenFile(filepath.Join(path, ownerName), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	s := &Scratch{Path: path, owner: owner}
+	if err := TryLock(owner); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	if _, err := os.Lstat(owner.Name()); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
 }
 
 // Close removes the folder and its files.

@@ -107,12 +107,14 @@ func Open(o Options) (*Bucket, error) {
 			return &impatient{c, idle}, nil
 		},
 	}}
+
 	chain := []credentials.Provider{&credentials.EnvAWS{}, &credentials.FileAWSCredentials{}}
 	if o.KeyID != "" || o.Secret != "" {
 		given := credentials.Value{AccessKeyID: o.KeyID, SecretAccessKey: o.Secret, SignerType: credentials.SignatureV4}
 		chain = []credentials.Provider{&credentials.Static{Value: given}}
 	}
 	creds := credentials.NewChainCredentials(chain)
+
 	region := cmp.Or(o.Region, "us-east-1")
 	endpoints := o.Endpoints
 	if len(endpoints) == 0 {
@@ -356,6 +358,7 @@ func (b *Bucket) putPart(
 			return tag, nil
 		}
 	}
+
 	sum, err := hashOf(body, body.Size())
 	if err != nil {
 		return "", err
@@ -400,6 +403,7 @@ func (b *Bucket) unfinished(
 	if err != nil || id == "" {
 		return "", nil, err
 	}
+
 	done = map[int]string{}
 	err = b.ask("looking for", name, func(s *server) error {
 		for marker := 0; ; {
@@ -409,7 +413,8 @@ func (b *Bucket) unfinished(
 				Part                 []piece
 			}
 			query := url.Values{"uploadId": {id}, "part-number-marker": {strconv.Itoa(marker)}, "max-parts": {"1000"}}
-			if _, err := s.do(ctx, call{method: http.MethodGet, key: b.prefix + name, query: query}, &list); err != nil {
+			c := call{method: http.MethodGet, key: b.prefix + name, query: query}
+			if _, err := s.do(ctx, c, &list); err != nil {
 				return err
 			}
 			for _, p := range list.Part {
@@ -461,7 +466,8 @@ func (b *Bucket) Head(ctx context.Context, name string) (o blobs.Object, err err
 			return err
 		}
 		o.Name = name
-		if o.Size, err = strconv.ParseInt(got.Get("Content-Length"), 10, 64); err != nil {
+		o.Size, err = strconv.ParseInt(got.Get("Content-Length"), 10, 64)
+		if err != nil {
 			return err
 		}
 		o.ModTime, err = http.ParseTime(got.Get("Last-Modified"))

@@ -85,6 +85,7 @@ func (s *server) open(ctx context.Context, c call) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	u := *s.bucket
 	u.Path += c.key
 	u.RawPath = s3utils.EncodePath(u.Path) // as the signature has it
@@ -102,6 +103,7 @@ func (s *server) open(ctx context.Context, c call) (*http.Response, error) {
 	r.Header.Set("User-Agent", "kist")
 	r.Header.Set("X-Amz-Content-Sha256", cmp.Or(c.sum, emptySum))
 	r = signer.SignV4(*r, who.AccessKeyID, who.SecretAccessKey, who.SessionToken, s.region)
+
 	answer, err := s.client.Do(r)
 	if err != nil {
 		return nil, err
@@ -201,14 +203,15 @@ type page struct {
 
 // list asks for a page.
 func (s *server) list(ctx context.Context, query url.Values) (p page, err error) {
-	if _, err = s.do(ctx, call{method: http.MethodGet, query: query}, &p); err != nil {
+	if _, err := s.do(ctx, call{method: http.MethodGet, query: query}, &p); err != nil {
 		return page{}, err
 	}
 	for i, o := range p.Contents {
 		if p.EncodingType != "url" {
 			break
 		}
-		if p.Contents[i].Key, err = url.QueryUnescape(o.Key); err != nil {
+		p.Contents[i].Key, err = url.QueryUnescape(o.Key)
+		if err != nil {
 			return page{}, fmt.Errorf("the answer has a broken name: %w", err)
 		}
 	}

@@ -2,6 +2,7 @@
 package scrub
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -38,9 +39,10 @@ const (
 // It saves its progress on disk, so that it continues there after a restart.
 type Scrubber struct {
 	Store *blobs.Store
-	Dir   string      // the folder for the progress, made when it is missing; its parent must exist
-	Busy  func() bool // whether others need the machine more, which makes the scrubber ten times as slow; nil means never
-	Log   *slog.Logger
+	Dir   string // the folder for the progress, made when it is missing; its parent must exist
+	// Busy says whether others need the machine more, which makes the scrubber ten times as slow. Nil means never.
+	Busy func() bool
+	Log  *slog.Logger
 
 	every time.Duration // scrubEvery, except in tests
 	rate  int64         // scrubRate, except in tests
@@ -106,16 +108,12 @@ func (s *Scrubber) load(folder *disk.Folder) {
 		return
 	}
 	defer f.Close()
-	var at progress
-	b, err := io.ReadAll(io.LimitReader(f, 4096))
-	if err == nil {
-		err = json.Unmarshal(b, &at)
-	}
-	if _, bad := blobs.ParseRef(at.After); err != nil || at.After != "" && bad != nil {
-		s.Log.Warn("the progress of checking the stored files cannot be read; the check starts again",
-			"error", errors.Join(err, bad))
+	at, err := readProgress(f)
+	if err != nil {
+		s.Log.Warn("the progress of checking the stored files cannot be read; the check starts again", "error", err)
 		return
 	}
+
 	// A time in the future comes from a wrong clock. It must not make an
 	// unfinished round look finished.
 	now := time.Now().UTC()
@@ -128,6 +126,24 @@ func (s *Scrubber) load(folder *disk.Folder) {
 	s.mu.Lock()
 	s.at = at
 	s.mu.Unlock()
+}
+
+// readProgress reads what save has written.
+func readProgress(r io.Reader) (progress, error) {
+	b, err := io.ReadAll(io.LimitReader(r, 4096))
+	if err != nil {
+		return progress{}, err
+	}
+	var at progress
+	if err := json.Unmarshal(b, &at); err != nil {
+		return progress{}, err
+	}
+	if at.After != "" {
+		if _, err := blobs.ParseRef(at.After); err != nil {
+			return progress{}, err
+		}
+	}
+	return at, nil
 }
 
 func (s *Scrubber) save(folder *disk.Folder) error {
@@ -183,8 +199,15 @@ func (s *Scrubber) round(ctx context.Context, folder *disk.Folder) error {
 			return err
 		}
 	}
+
 	var first error // the first error about a blob that is not known to be damaged
 	unread := 0
+	note := func(err error) {
+		if !errors.Is(err, fs.ErrNotExist) {
+			unread++
+			first = cmp.Or(first, err)
+		}
+	}
 	for info, err := range s.Store.After(s.at.After) {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -192,29 +215,28 @@ func (s *Scrubber) round(ctx context.Context, folder *disk.Folder) error {
 		if errors.Is(err, blobs.ErrForeign) {
 			continue // verify reports it
 		}
-		if err == nil {
-			err = check(info.Ref)
+		if err != nil {
+			note(err)
+			continue
 		}
+
+		err = check(info.Ref)
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case errors.Is(err, blobs.ErrDamaged):
 			s.at.Damaged++
-		case err != nil && !errors.Is(err, fs.ErrNotExist):
-			unread++
-			if first == nil {
-				first = err
-			}
+		case err != nil:
+			note(err)
 		}
-		if info != (blobs.Info{}) {
-			s.at.After = info.Ref.String()
-		}
+		s.at.After = info.Ref.String()
 		if time.Since(s.last) > scrubSave {
 			if err := s.save(folder); err != nil {
 				return err
 			}
 		}
 	}
+
 	s.mu.Lock()
 	s.at.Finished = time.Now().UTC()
 	s.mu.Unlock()

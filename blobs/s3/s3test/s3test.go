@@ -232,7 +232,8 @@ func NewProxy(t testing.TB, gateway string) *Proxy {
 				w.Header().Set("Retry-After", "1")
 			}
 			w.WriteHeader(http.StatusServiceUnavailable)
-			_, _ = io.WriteString(w, "<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>")
+			_, _ = io.WriteString(w,
+				"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>")
 		case Full, Skewed:
 			_, _ = io.Copy(io.Discard, r.Body)
 			status, code := http.StatusInsufficientStorage, "XMinioStorageFull"
