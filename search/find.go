@@ -65,6 +65,7 @@ func (v *View) Find(ctx context.Context, f *Finder, tail []kv.Change) (h *Hits, 
 	if f.nothing {
 		return h, nil
 	}
+
 	var newer []string // their documents are outdated
 	for i := range tail {
 		c := &tail[i]
@@ -83,6 +84,7 @@ func (v *View) Find(ctx context.Context, f *Finder, tail []kv.Change) (h *Hits, 
 		}
 	}
 	h.sort()
+
 	for _, s := range v.snap.Segments() {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -270,6 +272,7 @@ func (e *lookup) base(deleted *roaring.Bitmap, newer []string) error {
 		}
 		e.all.AndNot(old)
 	}
+
 	for _, x := range e.f.filters {
 		if e.all.IsEmpty() {
 			break
@@ -307,6 +310,7 @@ func (e *lookup) scores() (map[int]*roaring.Bitmap, error) {
 	if e.all.IsEmpty() || e.err != nil {
 		return nil, e.err
 	}
+
 	scores := map[int]*roaring.Bitmap{0: e.all}
 	for i := range e.f.must {
 		next := map[int]*roaring.Bitmap{}
@@ -340,11 +344,13 @@ func (e *lookup) levels(c *resolvedClause) map[int]*roaring.Bitmap {
 	done := roaring.New()
 	take := func(level int, some ...*roaring.Bitmap) {
 		b := roaring.FastOr(some...)
-		if b.AndNot(done); !b.IsEmpty() {
+		b.AndNot(done)
+		if !b.IsEmpty() {
 			levels[level] = b
 			done.Or(b)
 		}
 	}
+
 	take(titleLevel, title, e.tagged(c.tags[exactly]))
 	take(titlePrefixLevel, titleBegun, e.tagged(c.tags[begun]))
 	take(textLevel, text)

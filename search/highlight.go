@@ -37,6 +37,7 @@ func (x *Index) Highlight(f *Finder, r *record.Record) (Highlight, error) {
 	h := Highlight{Title: d.title}
 	var best fit
 	best, h.TitleMarks = f.marks(d.title)
+
 	shown, at, found := "", 0, nowhere
 	look := func(t string) {
 		for s := range f.spans(t) {
@@ -59,6 +60,7 @@ func (x *Index) Highlight(f *Finder, r *record.Record) (Highlight, error) {
 	if found == nowhere && len(d.texts) > 0 {
 		shown = d.texts[0]
 	}
+
 	markdown := r.Kind == record.Notes || r.Kind == record.Recipes
 	h.Text = excerpt(shown, at, markdown)
 	_, h.TextMarks = f.marks(h.Text)
@@ -90,6 +92,7 @@ func unmarked(t string) string {
 				rest = rest[3:]
 			}
 		}
+
 		for rest != "" {
 			at := strings.IndexAny(rest, "*~`[")
 			if at < 0 {
@@ -202,6 +205,7 @@ func (f *Finder) marks(text string) (best fit, _ []Range) {
 	for _, s := range found {
 		best = max(best, s.fit)
 	}
+
 	marks := []Range{}
 	units, at := 0, 0 // UTF-16 code units before the byte at
 	count := func(to int) int {
@@ -211,6 +215,7 @@ func (f *Finder) marks(text string) (best fit, _ []Range) {
 		at = max(at, to)
 		return units
 	}
+
 	for i := 0; i < len(found); {
 		end := found[i].end
 		j := i + 1

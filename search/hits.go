@@ -65,6 +65,7 @@ func (h *Hits) Page(after *Hit, limit int) []Hit {
 	for _, l := range h.loose {
 		scores[l.Score] = true
 	}
+
 	var page []Hit
 	down := slices.SortedFunc(maps.Keys(scores), func(a, b int) int { return cmp.Compare(b, a) })
 	for _, s := range down {
@@ -158,6 +159,7 @@ func (o *order) newest(to []Hit, b *roaring.Bitmap, score int, after *Hit, limit
 			from++
 		}
 	}
+
 	add := func(doc uint32) { to = append(to, Hit{record.KindOf(o.kind[doc]), o.ids[doc], score}) }
 	// If there are few, sort them. If there are many, the newest are found quickly.
 	if n := b.GetCardinality(); n < uint64(len(o.down))/64+uint64(limit) {

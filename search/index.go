@@ -157,8 +157,9 @@ var errDamaged = errors.New("the search index is damaged")
 func New(o Options) *Index {
 	o.idle = cmp.Or(o.idle, idle)
 	x := &Index{
-		o: o, state: State{Phase: Closed}, moved: make(chan struct{}), orders: map[segment.Segment]func() (*order, error){},
-		flood: make(chan struct{}, 1), hurry: make(chan struct{}, 1),
+		o: o, state: State{Phase: Closed}, moved: make(chan struct{}),
+		orders: map[segment.Segment]func() (*order, error){},
+		flood:  make(chan struct{}, 1), hurry: make(chan struct{}, 1),
 		broken: make(chan error, 1), rebuildNow: make(chan struct{}, 1),
 	}
 	x.leaveCore(false)
@@ -320,11 +321,13 @@ func (x *Index) Run(ctx context.Context) {
 	listeners.Store(x.folder(), x)
 	defer listeners.Delete(x.folder())
 	defer x.change(func(s *State) { s.Phase = Closed })
+
 	var work sync.WaitGroup
 	defer work.Wait()
 	within, end := context.WithCancel(ctx)
 	defer end()
 	work.Go(func() { x.watchFloods(within) })
+
 	wipe := false
 	for ctx.Err() == nil {
 		err := x.openAndFollow(ctx, wipe)
@@ -340,6 +343,7 @@ func (x *Index) Run(ctx context.Context) {
 			debug.FreeOSMemory() // building the index takes more memory than using it
 			continue
 		}
+
 		var needed *rebuild
 		wipe = errors.As(err, &needed)
 		if wipe {
@@ -348,6 +352,7 @@ func (x *Index) Run(ctx context.Context) {
 			}
 			continue
 		}
+
 		x.o.Log.Error("the search index failed and will try again; searches take longer in the meantime",
 			"error", err, "after", retryAfter)
 		x.change(func(s *State) { s.Phase, s.Problem = Failed, err.Error() })
@@ -447,6 +452,7 @@ func (x *Index) end(live *scorch.Scorch, well bool) (err error) {
 	x.live = nil
 	x.mu.Unlock()
 	x.forget(nil)
+
 	at := uint64(0)
 	if snap, err := snapshot(live); err == nil {
 		at = placeOf(snap)
@@ -472,6 +478,7 @@ func (x *Index) open(large bool) (s *scorch.Scorch, err error) {
 	if err := os.MkdirAll(x.folder(), 0o700); err != nil {
 		return nil, err
 	}
+
 	config := map[string]any{"path": x.folder(), "bolt_timeout": "1s", "asyncErrorCallbackName": listener}
 	if large {
 		config["scorchMergePlanOptions"] = map[string]any{
@@ -553,11 +560,7 @@ func (x *Index) follow(ctx context.Context, live *scorch.Scorch, at uint64, buil
 				x.leaveCore(true)
 			}
 			at = some[len(some)-1].Seq
-			for _, c := range some {
-				if c.Record == nil {
-					gone = append(gone, c.Seq)
-				}
-			}
+			gone = append(gone, removals(some)...)
 		}
 
 		caught := len(some) == 0 || at >= latest
@@ -587,9 +590,9 @@ func (x *Index) follow(ctx context.Context, live *scorch.Scorch, at uint64, buil
 
 		if caught && building {
 			building = false
-			n := x.State().Documents
-			if n > 0 {
-				x.o.Log.Info("the search index was rebuilt", "documents", n, "took", time.Since(begun).Round(time.Millisecond))
+			if n := x.State().Documents; n > 0 {
+				x.o.Log.Info("the search index was rebuilt",
+					"documents", n, "took", time.Since(begun).Round(time.Millisecond))
 			}
 			if large {
 				return x.mergeSegments(ctx, live)
@@ -613,6 +616,16 @@ func (x *Index) follow(ctx context.Context, live *scorch.Scorch, at uint64, buil
 			return err
 		}
 	}
+}
+
+// removals are the places of the changes that removed a record.
+func removals(some []kv.Change) (places []uint64) {
+	for _, c := range some {
+		if c.Record == nil {
+			places = append(places, c.Seq)
+		}
+	}
+	return places
 }
 
 // trim removes the marks of applied removals, and returns those that have to be tried again.
@@ -646,6 +659,7 @@ func (x *Index) tidy(ctx context.Context, live *scorch.Scorch) (woken bool, err 
 	if err != nil {
 		return false, err
 	}
+
 	volume, all, largest := int64(0), int64(0), int64(0)
 	for _, s := range snap.Segments() {
 		volume += s.FileSize()
@@ -657,6 +671,7 @@ func (x *Index) tidy(ctx context.Context, live *scorch.Scorch) (woken bool, err 
 	if rest < tidyFrom || rest < all/tidyShare || x.o.FreeSpace != nil && x.o.FreeSpace() <= volume {
 		return false, nil
 	}
+
 	within, stop := context.WithCancel(ctx)
 	defer stop()
 	ended := make(chan time.Time)

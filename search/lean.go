@@ -36,6 +36,7 @@ func (x *Index) leanFlood(ctx context.Context) {
 		debug.SetMemoryLimit(before)
 		debug.FreeOSMemory()
 	}()
+
 	use := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	tick := time.NewTicker(leanEvery)
 	defer tick.Stop()

@@ -122,6 +122,7 @@ func clauseOf(text string, exact bool) clause {
 	if n == 0 {
 		return c
 	}
+
 	last := &c.parts[n-1]
 	first, _ := utf8.DecodeRuneInString(last.term)
 	switch long := utf8.RuneCountInString(last.term); {
@@ -165,6 +166,7 @@ func (p *parser) next() bool {
 		p.whole = p.text
 		return true
 	}
+
 	end := strings.IndexFunc(p.rest, func(r rune) bool {
 		return unicode.IsSpace(r) || quotes[r] != "" && r != '»' && r != '”'
 	})
@@ -181,6 +183,7 @@ func (p *parser) next() bool {
 		p.text, p.whole = word, word // tag: and a space
 		return true
 	}
+
 	p.rest = p.rest[end:]
 	p.text, p.whole = word, word
 	if name, value, ok := strings.Cut(word, ":"); ok && value != "" && names[strings.ToLower(name)] {

@@ -34,15 +34,17 @@ const (
 
 // prove writes the proof of an index that was closed at a place.
 func (x *Index) prove(at uint64) error {
-	p := proof{Mapping: mappingVersion, Store: x.o.Store, Place: at}
-	var err error
-	if p.Files, err = sizes(x.folder()); err != nil {
+	files, err := sizes(x.folder())
+	if err != nil {
 		return err
 	}
-	if p.Root, _, err = checksum(filepath.Join(x.folder(), rootName), 0); err != nil {
+	root, _, err := checksum(filepath.Join(x.folder(), rootName), 0)
+	if err != nil {
 		return err
 	}
-	text, err := json.Marshal(p)
+	text, err := json.Marshal(proof{
+		Mapping: mappingVersion, Store: x.o.Store, Place: at, Root: root, Files: files,
+	})
 	if err != nil {
 		return err
 	}
@@ -80,6 +82,7 @@ func (x *Index) proven(latest, trimmed uint64) (at uint64, err error) {
 	if err != nil {
 		return 0, err
 	}
+
 	var p proof
 	if err := json.Unmarshal(text, &p); err != nil {
 		return 0, fmt.Errorf("its proof cannot be read: %w", err)
@@ -94,6 +97,7 @@ func (x *Index) proven(latest, trimmed uint64) (at uint64, err error) {
 	case p.Place < trimmed:
 		return 0, fmt.Errorf("it is at change %d but removals up to %d are forgotten", p.Place, trimmed)
 	}
+
 	files, err := sizes(x.folder())
 	if err != nil {
 		return 0, err

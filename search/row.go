@@ -89,6 +89,7 @@ func (r *row) text(name string, l line) {
 		before[i] = t.Frequency()
 		t.SetFrequency(i + 1)
 	}
+
 	var places []uint32
 	for i := range all {
 		places = places[:0]
@@ -126,6 +127,7 @@ func (x *Index) row(c *kv.Change) *row {
 	for _, t := range text.texts {
 		d.volume += len(t)
 	}
+
 	d.words(ownerField, string(r.Owner[:]))
 	d.words(kindField, string(r.Kind.Code))
 	tags := make([]string, len(r.Tags))

@@ -45,7 +45,8 @@ func words(text string) iter.Seq[token] {
 			switch end := i + size; {
 			case isUnspaced(r):
 				var ok bool
-				if i, ok = pairs(text, i, yield); !ok {
+				i, ok = pairs(text, i, yield)
+				if !ok {
 					return
 				}
 			case inWord(r):
@@ -71,7 +72,8 @@ func words(text string) iter.Seq[token] {
 				if !plain {
 					term = fold(term)
 				}
-				if term = record.Cut(term, maxTerm); term != "" && !yield(token{term: term, start: i, end: end}) {
+				term = record.Cut(term, maxTerm)
+				if term != "" && !yield(token{term: term, start: i, end: end}) {
 					return
 				}
 				i = end
