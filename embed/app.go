@@ -44,15 +44,16 @@ func (p AppPage) Start() template.JS {
 	return template.JS(safe.String()) // #nosec G203 -- it is JSON, with <, > and & escaped
 }
 
-// Policy implements [Page]. It allows data and blob URLs for pictures and films, to show files that are being sent. Stored
-// bytes are shown as on item pages.
+// Policy implements [Page]. It allows data and blob URLs for pictures and films, to show files that are being sent.
+// Stored bytes are shown as on item pages.
 func (p AppPage) Policy() string {
 	content := ""
 	if p.Content != "" {
 		content = " " + p.Content
 	}
 	return "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; manifest-src 'self'; " +
-		"img-src 'self' data: blob:" + content + "; media-src 'self' blob:" + content + "; frame-src 'self'" + content + "; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+		"img-src 'self' data: blob:" + content + "; media-src 'self' blob:" + content + "; frame-src 'self'" + content +
+		"; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 }
 
 func (AppPage) file() string { return "app.html" }
@@ -72,8 +73,8 @@ func (p AppPage) Modules() ([]string, error) {
 	return slices.DeleteFunc(unique(names), func(name string) bool { return name == app.Name }), nil
 }
 
-// Worker is the script of the app's service worker. base is the prefix of all addresses, kinds are the paths of the kinds
-// in the API and pages their paths in the app. Its bytes change when a script or a style of the app does.
+// Worker is the script of the app's service worker. base is the prefix of all addresses, kinds are the paths of the
+// kinds in the API and pages their paths in the app. Its bytes change when a script or a style of the app does.
 func Worker(base string, kinds, pages []string) ([]byte, error) {
 	files := []string{"app.css", "kist.css", "kist.svg", "page.js", "tus.js"}
 	for _, entry := range must(fs.ReadDir(staticFiles, "static/app")) {
@@ -86,6 +87,7 @@ func Worker(base string, kinds, pages []string) ([]byte, error) {
 			}
 		}
 	}
+
 	var assets []string
 	for _, file := range files {
 		assets = append(assets, base+"/static/"+must(Name(file)))
@@ -93,7 +95,9 @@ func Worker(base string, kinds, pages []string) ([]byte, error) {
 	slices.Sort(assets)
 	assets = slices.Compact(assets) // parts of app.js have its name
 	sum := sha256.Sum256([]byte(strings.Join(assets, "\n")))
-	settings, err := json.Marshal(map[string]any{"base": base, "version": hex.EncodeToString(sum[:5]), "assets": assets, "kinds": kinds, "pages": pages})
+	settings, err := json.Marshal(map[string]any{
+		"base": base, "version": hex.EncodeToString(sum[:5]), "assets": assets, "kinds": kinds, "pages": pages,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -104,8 +108,8 @@ func Worker(base string, kinds, pages []string) ([]byte, error) {
 	return slices.Concat([]byte("const settings = "), settings, []byte(";\n"), asset.Bytes()), nil
 }
 
-// Manifest describes the app to a browser that installs it, in a language. base is the prefix of all addresses. The result is JSON of
-// the type application/manifest+json.
+// Manifest describes the app to a browser that installs it, in a language. base is the prefix of all addresses. The
+// result is JSON of the type application/manifest+json.
 func Manifest(base string, l Lang) ([]byte, error) {
 	type object = map[string]any
 	icon := func(logical, size, media string) object {
@@ -114,13 +118,20 @@ func Manifest(base string, l Lang) ([]byte, error) {
 	maskable := icon("app-512.png", "512x512", "image/png")
 	maskable["purpose"] = "maskable"
 	at := func(name, path string) object { return object{"name": name, "url": base + path} }
+
 	return json.Marshal(object{
 		"id": base + "/", "name": "kist", "short_name": "kist", "lang": l, "dir": l.T("format.dir"),
 		"description": l.T("manifest.description"),
 		"start_url":   base + "/", "scope": base + "/", "display": "standalone",
 		"background_color": "#fbfaf8", "theme_color": "#0f6b5c",
-		"icons":     []object{icon("app-192.png", "192x192", "image/png"), icon("app-512.png", "512x512", "image/png"), maskable},
-		"shortcuts": []object{at(l.T("manifest.newNote"), "/notes/new"), at(l.T("manifest.newBookmark"), "/bookmarks/new"), at(l.T("manifest.files"), "/files")},
+		"icons": []object{
+			icon("app-192.png", "192x192", "image/png"), icon("app-512.png", "512x512", "image/png"), maskable,
+		},
+		"shortcuts": []object{
+			at(l.T("manifest.newNote"), "/notes/new"),
+			at(l.T("manifest.newBookmark"), "/bookmarks/new"),
+			at(l.T("manifest.files"), "/files"),
+		},
 		"share_target": object{
 			"action": base + "/share", "method": "POST", "enctype": "multipart/form-data",
 			"params": object{

@@ -28,14 +28,15 @@ const (
 )
 
 // Extension returns the files of the browser extension by slash-separated path. Chromium and Firefox can load a folder
-// with these files. server is the suggested address to connect to; "" suggests none. kinds are the views of the kinds as
-// JSON.
+// with these files. server is the suggested address to connect to; "" suggests none. kinds are the views of the kinds
+// as JSON.
 func Extension(server string, kinds []byte) map[string][]byte {
 	files := make(map[string][]byte)
 	_ = must(0, fs.WalkDir(extensionFiles, "extension", func(at string, d fs.DirEntry, err error) error {
-		if err == nil && !d.IsDir() {
-			files[strings.TrimPrefix(at, "extension/")], err = extensionFiles.ReadFile(at)
+		if err != nil || d.IsDir() {
+			return err
 		}
+		files[strings.TrimPrefix(at, "extension/")], err = extensionFiles.ReadFile(at)
 		return err
 	}))
 	files["kist.css"] = must(staticFiles.ReadFile("static/kist.css")) // the extension looks like the app
@@ -62,15 +63,18 @@ func ExtensionZip(server string, kinds []byte) (*Archive, error) {
 	files := Extension(server, kinds)
 	var b bytes.Buffer
 	w := zip.NewWriter(&b)
-	w.RegisterCompressor(zip.Deflate, func(out io.Writer) (io.WriteCloser, error) { return flate.NewWriter(out, flate.BestCompression) })
+	w.RegisterCompressor(zip.Deflate, func(out io.Writer) (io.WriteCloser, error) {
+		return flate.NewWriter(out, flate.BestCompression)
+	})
+	earliest := time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC) // that the format has
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		head := &zip.FileHeader{Name: name, Method: zip.Deflate, Modified: time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC)} // the earliest time that the format has
+		head := &zip.FileHeader{Name: name, Method: zip.Deflate, Modified: earliest}
 		head.SetMode(0o644)
 		f, err := w.CreateHeader(head)
-		if err == nil {
-			_, err = f.Write(files[name])
-		}
 		if err != nil {
+			return nil, fmt.Errorf("cannot pack %s: %w", name, err)
+		}
+		if _, err := f.Write(files[name]); err != nil {
 			return nil, fmt.Errorf("cannot pack %s: %w", name, err)
 		}
 	}

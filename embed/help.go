@@ -47,8 +47,9 @@ type book struct {
 var handbook = sync.OnceValue(func() book {
 	read := func(name string) string { return string(must(helpFiles.ReadFile("help/" + name + ".md"))) }
 	b := book{index: read("index")}
+	entry := regexp.MustCompile(`(?m)^- \[(.+)\]\(([a-z-]+)\.md\): (.+)$`)
 	markup := regexp.MustCompile("\\]\\([^)]*\\)|[`\\[]|\\*\\*") // links, code and strong words
-	for _, line := range regexp.MustCompile(`(?m)^- \[(.+)\]\(([a-z-]+)\.md\): (.+)$`).FindAllStringSubmatch(b.index, -1) {
+	for _, line := range entry.FindAllStringSubmatch(b.index, -1) {
 		text := read(line[2])
 		b.topics = append(b.topics, Topic{line[2], line[1], line[3], text, markup.ReplaceAllString(text, "")})
 	}
@@ -58,8 +59,8 @@ var handbook = sync.OnceValue(func() book {
 // maxHelpWords bounds the work of a search.
 const maxHelpWords = 16
 
-// FindHelp returns the pages of the handbook that have all words of the query, in any case. Pages whose title or summary
-// has them come first.
+// FindHelp returns the pages of the handbook that have all words of the query, in any case. Pages whose title or
+// summary has them come first.
 func FindHelp(query string) []HelpHit {
 	words := strings.Fields(strings.ToLower(query))
 	words = words[:min(len(words), maxHelpWords)]
@@ -72,6 +73,7 @@ func FindHelp(query string) []HelpHit {
 		}
 		return n
 	}
+
 	var first, rest []HelpHit
 	for _, t := range Topics() {
 		switch {

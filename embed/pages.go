@@ -95,8 +95,8 @@ type LoginPage struct {
 	NoPassword bool   // passwords are not accepted
 }
 
-// StepPage asks for the code of the second step. The form is posted to /login/second-factor, with the fields ticket, code
-// and next.
+// StepPage asks for the code of the second step. The form is posted to /login/second-factor, with the fields ticket,
+// code and next.
 type StepPage struct {
 	Base, Next, Ticket string
 	Passkey            PasskeyAsk
@@ -126,7 +126,8 @@ type Problem struct {
 }
 
 // policyProof is policyPage for a page that solves a proof of work.
-var policyProof = strings.Replace(policyPage, "default-src 'none'; ", "default-src 'none'; script-src 'self'; worker-src 'self'; ", 1)
+var policyProof = strings.Replace(policyPage,
+	"default-src 'none'; ", "default-src 'none'; script-src 'self'; worker-src 'self'; ", 1)
 
 // policy is the policy for a page with the problem.
 func (p Problem) policy() string {
@@ -191,8 +192,8 @@ type HomePage struct {
 	Base string
 }
 
-// ReferencePage is the interactive view of the schema. Its addresses are relative to its own, two segments below the root
-// (/api/v1/reference, without a final slash), so that it needs no Base field.
+// ReferencePage is the interactive view of the schema. Its addresses are relative to its own, two segments below the
+// root (/api/v1/reference, without a final slash), so that it needs no Base field.
 type ReferencePage struct{}
 
 // Base is the relative path from the page to the root.
@@ -238,18 +239,23 @@ var templates = sync.OnceValue(func() map[Lang]map[string]*template.Template {
 func (l Lang) templates() map[string]*template.Template {
 	element := func(name, attributes string) func(string) template.HTML {
 		return func(text string) template.HTML {
-			return template.HTML("<" + name + attributes + ">" + template.HTMLEscapeString(text) + "</" + name + ">") // #nosec G203 -- the text is escaped
+			// #nosec G203 -- the text is escaped
+			return template.HTML("<" + name + attributes + ">" + template.HTMLEscapeString(text) + "</" + name + ">")
 		}
 	}
 	layout := must(template.New("layout.html").Funcs(template.FuncMap{
 		"static": Name, "texts": func(name string) (string, error) { return Name(l.scriptName(name)) },
 		"moduleTexts": func(module string) string { return l.ModuleTexts()[module] }, // "" if it has none
-		"lang":        func() Lang { return l }, "t": l.T, "th": l.HTML, "bdi": element("bdi", ""), "bold": element("b", ` dir="auto"`), "code": element("code", ""),
+		"lang":        func() Lang { return l }, "t": l.T, "th": l.HTML,
+		"bdi": element("bdi", ""), "bold": element("b", ` dir="auto"`), "code": element("code", ""),
 		"link": func(address, text string) template.HTML {
-			return template.HTML(`<a href="` + template.HTMLEscapeString(address) + `">` + template.HTMLEscapeString(text) + "</a>") // #nosec G203 -- both are escaped, and the address is ours
+			start := `<a href="` + template.HTMLEscapeString(address) + `">`
+			// #nosec G203 -- both are escaped, and the address is ours
+			return template.HTML(start + template.HTMLEscapeString(text) + "</a>")
 		},
 		"at": func(t time.Time, text string) template.HTML {
-			return template.HTML(`<time datetime="` + instant(t) + `">` + template.HTMLEscapeString(text) + "</time>") // #nosec G203 -- the text is escaped
+			// #nosec G203 -- the text is escaped
+			return template.HTML(`<time datetime="` + instant(t) + `">` + template.HTMLEscapeString(text) + "</time>")
 		},
 		"date": l.Date, "time": l.Time, "instant": instant, "size": l.Size, "number": l.Number,
 	}).ParseFS(pageFiles, "pages/layout.html"))

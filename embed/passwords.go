@@ -42,7 +42,9 @@ var passwordWords = sync.OnceValue(func() map[string]bool {
 })
 
 // letters are what signs in a word stand for.
-var letters = strings.NewReplacer("0", "o", "1", "i", "3", "e", "4", "a", "5", "s", "7", "t", "@", "a", "$", "s", "!", "i")
+var letters = strings.NewReplacer(
+	"0", "o", "1", "i", "3", "e", "4", "a", "5", "s", "7", "t", "@", "a", "$", "s", "!", "i",
+)
 
 // wordOf is the word in a password, and how many characters are around it.
 func wordOf(t string) (word string, around int) {

@@ -3,6 +3,7 @@ package embed
 import (
 	"cmp"
 	"html/template"
+	"slices"
 	"strings"
 	"time"
 )
@@ -218,8 +219,8 @@ type GameGroup struct {
 }
 
 // policyShared is policyPage with a script from this server, and content in pictures, players and frames.
-const policyShared = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:%; media-src 'self'%; " +
-	"frame-src 'self'%; form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
+const policyShared = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:%; " +
+	"media-src 'self'%; frame-src 'self'%; form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
 
 // Policy implements [Page]. It leaves out an invalid origin.
 func (p ItemPage) Policy() string {
@@ -257,7 +258,10 @@ func (GamesPage) file() string      { return "games.html" }
 
 // Wide reports whether the page needs more space than a column of text.
 func (p ItemPage) Wide() bool {
-	return p.Snippet != nil || p.File != nil && (p.File.Show == ShowImage || p.File.Show == ShowText || p.File.Show == ShowPDF || p.File.Show == ShowTable)
+	if p.File == nil {
+		return p.Snippet != nil
+	}
+	return p.Snippet != nil || slices.Contains([]Show{ShowImage, ShowText, ShowPDF, ShowTable}, p.File.Show)
 }
 
 // Summary is the beginning of the description in one line, for cards in other programs.

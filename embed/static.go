@@ -86,8 +86,8 @@ func (s source) bytes(modules map[string]*Asset) ([]byte, error) {
 	return b, nil
 }
 
-// styleComment and styleSpace match what a style sheet is served without. It does not parse the language, so a line must
-// end where no space is needed: after a comma, or beside a brace, a semicolon or a combinator.
+// styleComment and styleSpace match what a style sheet is served without. They do not parse the language, so a line
+// must end where no space is needed: after a comma, or beside a brace, a semicolon or a combinator.
 var (
 	styleComment = regexp.MustCompile(`(?s)/\*.*?\*/`)
 	styleSpace   = regexp.MustCompile(`\s*([{};])\s*|\s*\n\s*`)
@@ -104,14 +104,16 @@ var sources = sync.OnceValue(func() []source {
 	}
 	for _, l := range Langs() {
 		for _, name := range pageScripts() {
-			all = append(all, source{logical: l.scriptName(name), read: func() ([]byte, error) { return l.script(name) }})
+			read := func() ([]byte, error) { return l.script(name) }
+			all = append(all, source{logical: l.scriptName(name), read: read})
 		}
 	}
 	_ = must(0, fs.WalkDir(staticFiles, "static", func(name string, entry fs.DirEntry, err error) error {
-		if err == nil && !entry.IsDir() {
-			all = append(all, source{logical: path.Base(name), read: file(staticFiles, name)})
+		if err != nil || entry.IsDir() {
+			return err
 		}
-		return err
+		all = append(all, source{logical: path.Base(name), read: file(staticFiles, name)})
+		return nil
 	}))
 	// The app's style sheet begins with that of all pages, so that a page of the app asks for one.
 	sheet := slices.IndexFunc(all, func(s source) bool { return s.logical == "app.css" })
@@ -125,15 +127,16 @@ var sources = sync.OnceValue(func() []source {
 	return must(bundle(all, "app.js"))
 })
 
-// bundle joins a script with all that it imports, in the order in which a browser would run them. The parts cannot be had
-// alone any more, but for those in keep, which pages of other scripts need. A script that imports a part gets the whole,
-// which exports what its parts do. So names at the top level of parts must differ. What is in another bundle already stays
-// there. A page of the app then asks for two scripts of 12 kB instead of nine of 29 kB. A server's first packets of a
-// connection take 14 kB, and browsers open several connections.
+// bundle joins a script with all that it imports, in the order in which a browser would run them. The parts cannot be
+// had alone any more, but for those in keep, which pages of other scripts need. A script that imports a part gets the
+// whole, which exports what its parts do. So names at the top level of parts must differ. What is in another bundle
+// already stays there. A page of the app then asks for two scripts of 12 kB instead of nine of 29 kB. A server's first
+// packets of a connection take 14 kB, and browsers open several connections.
 func bundle(all []source, entry string, keep ...string) ([]source, error) {
 	var whole bytes.Buffer
 	var parts []string
 	taken := make(map[string][]string) // what it imports, by the bundle that has it
+
 	var add func(name string) error
 	add = func(name string) error {
 		if slices.Contains(parts, name) {
@@ -155,16 +158,23 @@ func bundle(all []source, entry string, keep ...string) ([]source, error) {
 				continue
 			}
 			imported := string(found[2])
-			if i := slices.IndexFunc(all, func(s source) bool { return s.parts != nil && slices.Contains(append(s.parts, s.logical), imported) }); i >= 0 {
+			bundled := slices.IndexFunc(all, func(s source) bool {
+				return s.parts != nil && slices.Contains(append(s.parts, s.logical), imported)
+			})
+			if bundled >= 0 {
+				other := all[bundled].logical
 				_, names, listed := strings.Cut(string(line), "{")
 				names, _, closed := strings.Cut(names, "}")
 				if !listed || !closed || !bytes.HasPrefix(line, []byte("import")) {
-					return fmt.Errorf("%s must import names from %s, which is in %s", name, imported, all[i].logical)
+					return fmt.Errorf("%s must import names from %s, which is in %s", name, imported, other)
 				}
-				taken[all[i].logical] = append(taken[all[i].logical], strings.Split(strings.TrimSpace(names), ", ")...)
-			} else if slices.ContainsFunc(all, func(s source) bool { return slices.Contains(s.keep, imported) }) {
+				taken[other] = append(taken[other], strings.Split(strings.TrimSpace(names), ", ")...)
+				continue
+			}
+			if slices.ContainsFunc(all, func(s source) bool { return slices.Contains(s.keep, imported) }) {
 				return fmt.Errorf("%s must not import %s, of which another bundle has a copy", name, imported)
-			} else if err := add(imported); err != nil {
+			}
+			if err := add(imported); err != nil {
 				return err
 			}
 		}
@@ -173,14 +183,17 @@ func bundle(all []source, entry string, keep ...string) ([]source, error) {
 	if err := add(entry); err != nil {
 		return nil, err
 	}
+
 	var head bytes.Buffer
 	for _, other := range slices.Sorted(maps.Keys(taken)) {
 		slices.Sort(taken[other])
 		fmt.Fprintf(&head, "import { %s } from './%s';\n", strings.Join(slices.Compact(taken[other]), ", "), other)
 	}
+
 	gone := slices.DeleteFunc(parts, func(name string) bool { return slices.Contains(keep, name) })
 	rest := slices.DeleteFunc(all, func(s source) bool { return slices.Contains(gone, s.logical) })
-	return append(rest, source{logical: entry, read: func() ([]byte, error) { return slices.Concat(head.Bytes(), whole.Bytes()), nil }, parts: gone[1:], keep: keep}), nil
+	read := func() ([]byte, error) { return slices.Concat(head.Bytes(), whole.Bytes()), nil }
+	return append(rest, source{logical: entry, read: read, parts: gone[1:], keep: keep}), nil
 }
 
 // lean removes comment lines and the white space at the beginning of lines from a script, and puts a list of imports on
@@ -192,14 +205,16 @@ func lean(script []byte) []byte {
 	})
 	out := make([]byte, 0, len(script))
 	for line := range bytes.Lines(script) {
-		if line = bytes.TrimLeft(line, " \t"); !bytes.HasPrefix(line, []byte("//")) {
+		line = bytes.TrimLeft(line, " \t")
+		if !bytes.HasPrefix(line, []byte("//")) {
 			out = append(out, line...)
 		}
 	}
 	return out
 }
 
-// joined takes out the line breaks of a script where a line cannot end a statement. A line with a comment keeps its break.
+// joined takes out the line breaks of a script where a line cannot end a statement. A line with a comment keeps its
+// break.
 func joined(script []byte) []byte {
 	out := make([]byte, 0, len(script))
 	for line := range bytes.Lines(script) {
@@ -261,6 +276,7 @@ func newAssets(sources []source) (assets, error) {
 			files[name] = s
 		}
 	}
+
 	var add func(logical string, importers ...string) (*Asset, error)
 	add = func(logical string, importers ...string) (*Asset, error) {
 		if a, ok := all.byLogical[logical]; ok {
@@ -274,6 +290,7 @@ func newAssets(sources []source) (assets, error) {
 		if slices.Contains(importers, logical) {
 			return nil, fmt.Errorf("scripts import each other: %s", strings.Join(append(importers, logical), ", "))
 		}
+
 		var modules []string
 		if s.isScript() {
 			script, err := s.read()
@@ -293,6 +310,7 @@ func newAssets(sources []source) (assets, error) {
 				return nil, err
 			}
 		}
+
 		a, err := newAsset(s, all.byLogical)
 		if err != nil {
 			return nil, err
@@ -304,6 +322,7 @@ func newAssets(sources []source) (assets, error) {
 		}
 		return a, nil
 	}
+
 	for _, s := range sources {
 		if _, err := add(s.logical); err != nil {
 			return all, err

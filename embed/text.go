@@ -30,8 +30,8 @@ const English Lang = "en"
 // Langs lists the languages.
 func Langs() []Lang { return slices.Sorted(maps.Keys(texts())) }
 
-// Preferred is the language of a request with the Accept-Language header (RFC 9110, section 12.5.4), for people whose account
-// has not chosen one: see langOf in httpapi/web/lang.go. A region is ignored.
+// Preferred is the language of a request with the Accept-Language header (RFC 9110, section 12.5.4), for people whose
+// account has not chosen one: see langOf in httpapi/web/lang.go. A region is ignored.
 func Preferred(header string) Lang {
 	best, weight := English, 0.0
 	for part := range strings.SplitSeq(header, ",") {
@@ -118,8 +118,8 @@ func (l Lang) T(key string, args ...any) string {
 	return l.fill(key, args, func(s string) string { return s })
 }
 
-// Problem is what the API says is wrong with a field, in English, for a page. It is returned as it is if the language has
-// no text for it.
+// Problem is what the API says is wrong with a field, in English, for a page. It is returned as it is if the language
+// has no text for it.
 func (l Lang) Problem(english string) string {
 	if m := texts()[l]["problems"][english]; m != nil {
 		return m[""]
@@ -224,8 +224,9 @@ const laterText = "-later"
 // scriptTexts are the groups of texts that the scripts of pages use, by the name of the script that has them.
 var scriptTexts = map[string][]string{
 	"app-text": {
-		"account", "add", "app", "bookmark", "common", "editor", "errors", "folder", "format", "forms", "home", "kind", "list", "metadata", "offline",
-		"problems", "reader", "requests", "search", "sessions", "share", "shortcuts", "tags", "uploads", "viewer",
+		"account", "add", "app", "bookmark", "common", "editor", "errors", "folder", "format", "forms", "home", "kind",
+		"list", "metadata", "offline", "problems", "reader", "requests", "search", "sessions", "share", "shortcuts",
+		"tags", "uploads", "viewer",
 	},
 	"activity-later":    {"activity"},
 	"admin-later":       {"admin", "instance"},
@@ -235,13 +236,14 @@ var scriptTexts = map[string][]string{
 	"moving-later":      {"import"},
 	"remote-later":      {"remote"},
 	"replace-later":     {"replace", "trash", "versions"},
-	"security-later":    {"activity", "identities", "keys", "security", "setups"}, // it imports the scripts of keys and activity
-	"trash-later":       {"trash"},
-	"versions-later":    {"versions"},
-	"webhooks-later":    {"webhooks"},
-	"welcome-later":     {"welcome"},
-	"up-text":           {"format", "up"},
-	"extension":         {"extension", "format", "problems"},
+	// Its script imports those of keys and activity.
+	"security-later": {"activity", "identities", "keys", "security", "setups"},
+	"trash-later":    {"trash"},
+	"versions-later": {"versions"},
+	"webhooks-later": {"webhooks"},
+	"welcome-later":  {"welcome"},
+	"up-text":        {"format", "up"},
+	"extension":      {"extension", "format", "problems"},
 }
 
 // manifestTexts are the texts of the extension's manifest, which the browser reads, in its format.
@@ -261,7 +263,9 @@ func extensionTexts() ([]byte, error) {
 		all[l] = l.groups(scriptTexts["extension"])
 	}
 	b, err := marshal(all)
-	return fmt.Appendf(nil, "const texts = %s;\nconst lang = [...navigator.languages, '%s'].map((l) => l.split('-')[0]).find((l) => texts[l]);\nglobalThis.kist = { lang, texts: texts[lang] };\n", b, English), err
+	return fmt.Appendf(nil, "const texts = %s;\n"+
+		"const lang = [...navigator.languages, '%s'].map((l) => l.split('-')[0]).find((l) => texts[l]);\n"+
+		"globalThis.kist = { lang, texts: texts[lang] };\n", b, English), err
 }
 
 // groups are the messages of some groups, by key.
@@ -280,7 +284,8 @@ func (l Lang) scriptName(name string) string { return name + "-" + string(l) + "
 
 // pageScripts are the names of the scripts of scriptTexts that pages load, without that of the browser extension.
 func pageScripts() []string {
-	return slices.DeleteFunc(slices.Sorted(maps.Keys(scriptTexts)), func(name string) bool { return name == "extension" })
+	names := slices.Sorted(maps.Keys(scriptTexts))
+	return slices.DeleteFunc(names, func(name string) bool { return name == "extension" })
 }
 
 // ModuleTexts are the served names of the scripts with the texts of modules of the app, by module. The app loads such a
@@ -305,5 +310,6 @@ func (l Lang) script(name string) ([]byte, error) {
 	b, err := marshal(map[string]any{"lang": l, "texts": all})
 	// A browser's first use of Intl takes as long as drawing a page. Here it does not
 	// wait for the larger script, and what came with the HTML is drawn before.
-	return fmt.Appendf(nil, "globalThis.kist=%s;\nrequestAnimationFrame(() => setTimeout(() => new Intl.NumberFormat('%s')));\n", b, l), err
+	return fmt.Appendf(nil, "globalThis.kist=%s;\n"+
+		"requestAnimationFrame(() => setTimeout(() => new Intl.NumberFormat('%s')));\n", b, l), err
 }

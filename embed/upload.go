@@ -34,8 +34,14 @@ type CameView struct{ Name, Size string }
 
 // widgets are the scripts of captcha providers, and the origins from which these load everything else.
 var widgets = map[string]struct{ script, origins string }{
-	"turnstile": {"https://challenges.cloudflare.com/turnstile/v0/api.js?render=explicit", "https://challenges.cloudflare.com"},
-	"hcaptcha":  {"https://js.hcaptcha.com/1/api.js?render=explicit", "https://hcaptcha.com https://*.hcaptcha.com"},
+	"turnstile": {
+		script:  "https://challenges.cloudflare.com/turnstile/v0/api.js?render=explicit",
+		origins: "https://challenges.cloudflare.com",
+	},
+	"hcaptcha": {
+		script:  "https://js.hcaptcha.com/1/api.js?render=explicit",
+		origins: "https://hcaptcha.com https://*.hcaptcha.com",
+	},
 }
 
 // Script is the address of the provider's script; "" if none is needed.
@@ -50,8 +56,9 @@ func (p UploadPage) Policy() string {
 			more = " " + w.origins
 		}
 	}
-	return "default-src 'none'; script-src " + script + "; worker-src 'self'; style-src 'self'" + more + "; img-src 'self' data:; " +
-		"connect-src 'self'" + more + "; frame-src " + frame + "; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+	return "default-src 'none'; script-src " + script + "; worker-src 'self'; style-src 'self'" + more +
+		"; img-src 'self' data:; connect-src 'self'" + more + "; frame-src " + frame +
+		"; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 }
 
 func (UploadPage) file() string { return "up.html" }
@@ -65,8 +72,8 @@ func (p UploadPage) TypeList() string { return strings.Join(p.Types, ", ") }
 // Full reports whether the link accepts no more files.
 func (p UploadPage) Full() bool { return p.Left == 0 }
 
-// Brand is the colour if it is valid, or "". An SVG attribute draws it and the script sets it, because a style attribute
-// would need a wider policy.
+// Brand is the colour if it is valid, or "". An SVG attribute draws it and the script sets it, because a style
+// attribute would need a wider policy.
 func (p UploadPage) Brand() string { return Chip{Color: p.Color}.Dot() }
 
 // Ink is black or white, whichever is easier to read on the colour (WCAG 2.2, contrast ratio). On every colour, one of
