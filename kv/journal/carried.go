@@ -71,10 +71,10 @@ func remove(f Folder, name string) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if err == nil {
-		err = f.Sync()
+	if err != nil {
+		return err
 	}
-	return err
+	return f.Sync()
 }
 
 // Records passes the ops of each whole record in the logs that begin at or after
@@ -89,18 +89,20 @@ func (j *Journal) Records(from uint64, apply func([]Op) error) error {
 		if seq < from {
 			continue
 		}
-		next := uint64(0)
-		if i+1 < len(g.logs) {
-			next = g.logs[i+1]
-		}
-		h, failed := j.files.header(fileName(logName, seq))
-		if failed == nil {
-			failed = j.files.readLog(&Replayed{State: h.State}, seq, next, apply)
-		}
+		failed := j.records(seq, g.after(i), apply)
 		if failed != nil && !unusable(failed) {
 			return failed
 		}
 		err = errors.Join(err, failed)
 	}
 	return err
+}
+
+// records is Records for one log. The next one begins at next; 0 means that it is the last.
+func (j *Journal) records(seq, next uint64, apply func([]Op) error) error {
+	h, err := j.files.header(fileName(logName, seq))
+	if err != nil {
+		return err
+	}
+	return j.files.readLog(&Replayed{State: h.State}, seq, next, apply)
 }

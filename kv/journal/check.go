@@ -34,22 +34,11 @@ func (j *Journal) Check(read func(bytes int64), problem func(error)) error {
 	if err != nil {
 		return err
 	}
-	first := uint64(0) // a start needs no files older than this one
-	found := map[uint64]error{}
-	for _, seq := range g.snaps {
-		_, err := j.files.readSnapshot(seq, nothing)
-		switch {
-		case err == nil:
-			first = seq
-		case unusable(err):
-			found[seq] = err
-		default:
-			return err
-		}
-		if _, size, err := j.files.measure(fileName(snapName, seq)); err == nil {
-			read(size)
-		}
+	first, found, err := j.checkSnapshots(g.snaps, read)
+	if err != nil {
+		return err
 	}
+
 	tell := func(seq uint64, err error) {
 		if seq < first && !errors.As(err, new(*Newer)) {
 			err = &Superseded{err}
@@ -64,30 +53,58 @@ func (j *Journal) Check(read func(bytes int64), problem func(error)) error {
 	if len(g.logs)+len(g.snaps) > 0 && !slices.Contains(g.logs, first) {
 		problem(lacks(g, first))
 	}
+
 	// Read each log on its own, to include the logs after a gap.
-	for i := 0; i < len(g.logs); i++ {
-		name := fileName(logName, g.logs[i])
-		h, size, err := j.files.measure(name)
-		next := uint64(0)
-		if i+1 < len(g.logs) {
-			next = g.logs[i+1]
-		}
-		if err == nil {
-			err = j.files.readLog(&Replayed{State: h.State}, g.logs[i], next, nothing)
-		}
-		if err == nil && next == 0 {
-			if err := j.files.unmended(g.logs[i], h.State); unusable(err) {
-				problem(&Mended{err})
-			}
-		}
+	for i, seq := range g.logs {
+		size, err := j.checkLog(seq, g.after(i), problem)
 		if unusable(err) {
-			tell(g.logs[i], err)
+			tell(seq, err)
 		} else if err != nil {
 			return err
 		}
 		read(size)
 	}
 	return nil
+}
+
+// checkSnapshots reads the snapshots. It returns the newest one that is whole, or 0, and what is
+// wrong with the others. A start needs no files older than first.
+func (j *Journal) checkSnapshots(
+	snaps []uint64, read func(bytes int64),
+) (first uint64, found map[uint64]error, err error) {
+	found = map[uint64]error{}
+	for _, seq := range snaps {
+		_, err := j.files.readSnapshot(seq, nothing)
+		switch {
+		case err == nil:
+			first = seq
+		case unusable(err):
+			found[seq] = err
+		default:
+			return 0, nil, err
+		}
+		if _, size, err := j.files.measure(fileName(snapName, seq)); err == nil {
+			read(size)
+		}
+	}
+	return first, found, nil
+}
+
+// checkLog reads a log and returns its size in bytes. The next log begins at next; 0 means that this
+// is the last one. problem is called if it is Mended.
+func (j *Journal) checkLog(seq, next uint64, problem func(error)) (size int64, err error) {
+	h, size, err := j.files.measure(fileName(logName, seq))
+	if err != nil {
+		return size, err
+	}
+	err = j.files.readLog(&Replayed{State: h.State}, seq, next, nothing)
+	if err != nil || next != 0 {
+		return size, err
+	}
+	if err := j.files.unmended(seq, h.State); unusable(err) {
+		problem(&Mended{err})
+	}
+	return size, nil
 }
 
 func nothing([]Op) error { return nil }
@@ -103,25 +120,18 @@ func (j *Journal) Files() ([]Part, error) {
 	}
 	var from uint64
 	var parts []Part
-	for i := len(g.snaps) - 1; i >= 0; i-- {
-		var raw int64
-		if _, err = j.files.readSnapshot(g.snaps[i], func(ops []Op) error {
-			for _, op := range ops {
-				raw += int64(len(op.Key) + len(op.Value) + opOverhead)
-			}
-			return nil
-		}); err == nil {
-			var p Part
-			if p, err = j.part(fileName(snapName, g.snaps[i])); err == nil {
-				p.Raw = raw
-				parts, from = append(parts, p), g.snaps[i]
-				break
-			}
+	for _, seq := range slices.Backward(g.snaps) {
+		p, err := j.wholeSnapshot(seq)
+		if unusable(err) {
+			continue
 		}
-		if !unusable(err) {
+		if err != nil {
 			return nil, err
 		}
+		parts, from = append(parts, p), seq
+		break
 	}
+
 	if !slices.Contains(g.logs, from) {
 		return nil, lacks(g, from)
 	}
@@ -136,6 +146,26 @@ func (j *Journal) Files() ([]Part, error) {
 		parts = append(parts, p)
 	}
 	return parts, nil
+}
+
+// wholeSnapshot reads a snapshot, to check it, and describes it.
+func (j *Journal) wholeSnapshot(seq uint64) (Part, error) {
+	var raw int64
+	_, err := j.files.readSnapshot(seq, func(ops []Op) error {
+		for _, op := range ops {
+			raw += int64(len(op.Key) + len(op.Value) + opOverhead)
+		}
+		return nil
+	})
+	if err != nil {
+		return Part{}, err
+	}
+	p, err := j.part(fileName(snapName, seq))
+	if err != nil {
+		return Part{}, err
+	}
+	p.Raw = raw
+	return p, nil
 }
 
 // Size is the approximate size of the journal's files in bytes.
@@ -192,8 +222,11 @@ const packedShare = 5
 // if the file is shorter now, because an Append has failed since.
 func (j *Journal) Copy(w io.Writer, p Part) error {
 	n, err := io.Copy(w, io.NewSectionReader(p.file, 0, p.Size))
-	if err == nil && n < p.Size {
-		err = fmt.Errorf("copying journal/%s: %w", p.Name, io.ErrUnexpectedEOF)
+	if err != nil {
+		return err
 	}
-	return err
+	if n < p.Size {
+		return fmt.Errorf("copying journal/%s: %w", p.Name, io.ErrUnexpectedEOF)
+	}
+	return nil
 }

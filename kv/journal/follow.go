@@ -39,11 +39,11 @@ func (j *Journal) Tail(from State) (*Tail, error) {
 	if err := t.open(g.logs[i]); err != nil {
 		return nil, err
 	}
-	if err = t.Read(from.Seq, func(Framed) (bool, error) { return true, nil }); err == nil && t.at != from {
-		err = ErrOther
-	}
-	if err != nil {
+	if err := t.Read(from.Seq, func(Framed) (bool, error) { return true, nil }); err != nil {
 		return nil, errors.Join(err, t.Close())
+	}
+	if t.at != from {
+		return nil, errors.Join(ErrOther, t.Close())
 	}
 	return t, nil
 }
@@ -78,25 +78,37 @@ func (t *Tail) Read(to uint64, take func(Framed) (more bool, err error)) error {
 	if t.at.Seq >= to {
 		return nil
 	}
+	if err := t.readLogs(to, take); err != nil {
+		return fmt.Errorf("cannot read the records after %d: %w", t.at.Seq, err)
+	}
+	return nil
+}
+
+// readLogs is Read, log by log.
+func (t *Tail) readLogs(to uint64, take func(Framed) (bool, error)) error {
 	g, err := t.files.list()
-	for more := true; more && err == nil && t.at.Seq < to; {
+	if err != nil {
+		return err
+	}
+	for more := true; more && t.at.Seq < to; {
 		i, begins := slices.BinarySearch(g.logs, t.at.Seq)
-		end := to
 		if begins { // also if it is the open one, which may have been replaced
-			err = t.open(t.at.Seq)
+			if err := t.open(t.at.Seq); err != nil {
+				return err
+			}
 			i++
 		} else if i == 0 || fileName(logName, g.logs[i-1]) != t.name {
-			err = gone(t.at.Seq)
+			return gone(t.at.Seq)
 		}
+
+		end := to
 		if i < len(g.logs) {
 			end = min(end, g.logs[i])
 		}
-		if err == nil {
-			more, err = t.readLog(end, take)
+		more, err = t.readLog(end, take)
+		if err != nil {
+			return err
 		}
-	}
-	if err != nil {
-		return fmt.Errorf("cannot read the records after %d: %w", t.at.Seq, err)
 	}
 	return nil
 }
@@ -104,18 +116,11 @@ func (t *Tail) Read(to uint64, take func(Framed) (more bool, err error)) error {
 // readLog is Read for the records up to the one with the number end, all of which are
 // in the open log. What follows them there was never acknowledged.
 func (t *Tail) readLog(end uint64, take func(Framed) (bool, error)) (more bool, err error) {
-	if t.r.size, err = t.file.Size(); err != nil {
+	t.r.size, err = t.file.Size()
+	if err != nil {
 		return false, fmt.Errorf("cannot read journal/%s: %w", t.name, err)
 	}
-	for more = true; more && err == nil && t.at.Seq < end; {
-		var payload []byte
-		payload, err = t.r.next()
-		if err != nil {
-			break
-		}
-		frame := append(make([]byte, frameHead, frameHead+len(payload)), payload...)
-		more, err = framed(&t.at, t.r, payload, sealFrame(frame), take)
-	}
+	more, err = t.readFrames(end, take)
 	if t.r.kind == plainFrames {
 		t.r.buf = nil // bytes after the last record may change
 	}
@@ -123,6 +128,21 @@ func (t *Tail) readLog(end uint64, take func(Framed) (bool, error)) (more bool, 
 		err = gone(t.at.Seq)
 	}
 	return more, err
+}
+
+func (t *Tail) readFrames(end uint64, take func(Framed) (bool, error)) (more bool, err error) {
+	for more = true; more && t.at.Seq < end; {
+		payload, err := t.r.next()
+		if err != nil {
+			return more, err
+		}
+		frame := append(make([]byte, frameHead, frameHead+len(payload)), payload...)
+		more, err = framed(&t.at, t.r, payload, sealFrame(frame), take)
+		if err != nil {
+			return more, err
+		}
+	}
+	return more, nil
 }
 
 // gone says that a log was removed before its records were used.
@@ -161,10 +181,10 @@ func Frames(b []byte, from State, take func(Framed) (more bool, err error)) (Sta
 		if err == io.EOF { //nolint:errorlint // a wrapped one is of a read, not the end
 			return from, nil
 		}
-		more := false
-		if err == nil {
-			more, err = framed(&from, r, payload, b[start:r.at], take)
+		if err != nil {
+			return from, err
 		}
+		more, err := framed(&from, r, payload, b[start:r.at], take)
 		if err != nil || !more {
 			return from, err
 		}
@@ -246,7 +266,8 @@ func (j *Journal) unwanted(logs []uint64, n int) int {
 	if !found {
 		i-- // the log that has the first record
 	}
-	if i = max(i, 0); i >= n {
+	i = max(i, 0)
+	if i >= n {
 		return n
 	}
 	limit := int64(maxWanted)

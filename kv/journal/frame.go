@@ -51,11 +51,13 @@ func parseOps(ops []Op, b []byte) ([]Op, error) {
 		op := Op{Bucket: b[0] &^ removal}
 		gone := b[0]&removal != 0
 		b = b[1:]
-		if op.Key = text(); op.Key == nil {
+		op.Key = text()
+		if op.Key == nil {
 			return nil, errOps
 		}
 		if !gone {
-			if op.Value = text(); op.Value == nil {
+			op.Value = text()
+			if op.Value == nil {
 				return nil, errOps
 			}
 		}
@@ -197,12 +199,15 @@ func (r *reader) frame() ([]byte, error) {
 	if n > keepBytes {
 		// Check the sum in pieces first: a wrong length must not allocate
 		// memory.
-		if got, err := r.sum(r.at+frameHead, n); err != nil {
+		got, err := r.sum(r.at+frameHead, n)
+		if err != nil {
 			return nil, err
-		} else if got != sum {
+		}
+		if got != sum {
 			return nil, fmt.Errorf("%w: its checksum differs", errFrame)
 		}
 	}
+
 	frame, err := r.peek(frameHead + int(n))
 	if err != nil {
 		return nil, err
@@ -223,10 +228,11 @@ func (r *reader) ops(payload []byte) ([]Op, error) {
 		r.list = nil
 	}
 	list, err := parseOps(r.list[:0], payload)
-	if err == nil {
-		r.list = list
+	if err != nil {
+		return nil, err
 	}
-	return list, err
+	r.list = list
+	return list, nil
 }
 
 // peek returns the next n bytes, valid until the next call.
@@ -237,6 +243,7 @@ func (r *reader) peek(n int) ([]byte, error) {
 	if int64(n) > r.size-r.at {
 		return nil, fmt.Errorf("%w: the file ends within it", errFrame)
 	}
+
 	more := int64(ahead)
 	if r.at == 0 {
 		more = aheadFirst

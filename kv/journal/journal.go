@@ -255,6 +255,14 @@ func (generations) names(kind string, seqs []uint64) []string {
 	return names
 }
 
+// after is the number in the name of the log that follows the one with an index; 0 if there is none.
+func (g generations) after(log int) uint64 {
+	if log+1 == len(g.logs) {
+		return 0
+	}
+	return g.logs[log+1]
+}
+
 // files reads the files of a journal.
 type files struct {
 	folder Folder
@@ -300,28 +308,26 @@ func (j *Journal) Begin(at State) error {
 	if name == j.name && j.data == j.files.format && j.pending == nil && !j.failed {
 		return nil // nothing was written since it began
 	}
-	if err := errors.Join(j.harden(), j.flush()); err != nil {
+	if err := j.harden(); err != nil {
 		return fmt.Errorf("cannot begin a log: %w", err)
 	}
+	if err := j.flush(); err != nil {
+		return fmt.Errorf("cannot begin a log: %w", err)
+	}
+
 	h := header{plainLayout, j.files.format, at, j.now().UnixMilli()}
 	if old, err := j.files.header(name); err == nil { // recent tells logs apart by their heads
 		h.created = max(h.created, old.created+1)
 	}
 	head := h.append(nil, logMagic)
-	// Publish may replace a log that began here and has no acknowledged record.
-	// Its bytes were never acknowledged, or Replay would have reached past
-	// them.
-	err := j.files.folder.Publish(name, func(w io.Writer) error { _, err := w.Write(head); return err })
-	var log File
-	if err == nil {
-		log, err = j.files.folder.Open(name)
-	}
+	log, err := j.makeLog(name, head)
 	if err != nil {
 		if g, listed := j.files.list(); listed != nil || slices.Contains(g.logs, at.Seq) {
 			j.pending = &at
 		}
 		return fmt.Errorf("cannot begin a log: %w", err)
 	}
+
 	if j.log != nil {
 		err = j.log.Close() // its acknowledged records are synced
 	}
@@ -335,6 +341,18 @@ func (j *Journal) Begin(at State) error {
 	j.stale, j.lost, j.wantRecent = false, false, j.recent == nil
 	j.aim(j.end, at.Seq)
 	return err
+}
+
+// makeLog makes a log that has only a head, and opens it.
+func (j *Journal) makeLog(name string, head []byte) (File, error) {
+	// Publish may replace a log that began here and has no acknowledged record.
+	// Its bytes were never acknowledged, or Replay would have reached past
+	// them.
+	err := j.files.folder.Publish(name, func(w io.Writer) error { _, err := w.Write(head); return err })
+	if err != nil {
+		return nil, err
+	}
+	return j.files.folder.Open(name)
 }
 
 // harden puts the last record that Replay read, and all that recent has, on
@@ -354,14 +372,21 @@ func (j *Journal) harden() error {
 	if m, mended := f.(*mendedLog); mended {
 		from = min(from, m.base)
 	}
-	_, err = io.Copy(io.NewOffsetWriter(f, from), io.NewSectionReader(f, from, end-from))
-	if err == nil {
-		err = f.Datasync()
+	err = errors.Join(rewrite(f, from, end), f.Close())
+	if err != nil {
+		return err
 	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		j.unsynced = extent{}
+	j.unsynced = extent{}
+	return nil
+}
+
+// rewrite writes bytes of a file again and syncs them.
+func rewrite(f File, from, end int64) error {
+	_, err := io.Copy(io.NewOffsetWriter(f, from), io.NewSectionReader(f, from, end-from))
+	if err != nil {
+		return err
 	}
-	return err
+	return f.Datasync()
 }
 
 // Resume continues the newest log, which was closed with the given state and
@@ -407,8 +432,8 @@ func (j *Journal) End() (name string, size int64) { return j.name, j.end }
 // log after the last acknowledged record.
 func (j *Journal) Append(r *Record, to State) error {
 	if n := len(r.buf); n > j.maxRecord {
-		return fmt.Errorf("cannot write to the journal: a change of %d bytes is more than the %d that a record may have",
-			n, j.maxRecord)
+		return fmt.Errorf("cannot write to the journal: "+
+			"a change of %d bytes is more than the %d that a record may have", n, j.maxRecord)
 	}
 	if j.pending != nil {
 		if err := j.Begin(*j.pending); err != nil {
@@ -427,24 +452,30 @@ func (j *Journal) Append(r *Record, to State) error {
 		j.wantRecent = false
 		_ = j.renewRecent() // without it each commit syncs the log
 	}
+
 	frame := r.seal(to)
 	if n := int64(len(frame)); j.recent != nil && n <= recentSize && j.end-j.base+n > recentSize {
 		if err := j.drain(); err != nil {
 			return fmt.Errorf("cannot write to the journal: %w", err)
 		}
 	}
+
 	j.dirty = true
-	_, err := j.log.WriteAt(frame, j.end)
-	if err == nil {
-		err = j.keep(frame)
-	}
-	if err != nil {
+	if err := j.write(frame); err != nil {
 		return errors.Join(fmt.Errorf("cannot write to the journal: %w", err), j.settle())
 	}
 	j.end += int64(len(frame))
 	j.at = to
 	j.dirty = false
 	return nil
+}
+
+// write writes a frame to the end of the log and puts it on stable storage.
+func (j *Journal) write(frame []byte) error {
+	if _, err := j.log.WriteAt(frame, j.end); err != nil {
+		return err
+	}
+	return j.keep(frame)
 }
 
 // settle cuts off bytes that were not acknowledged.
@@ -455,22 +486,30 @@ func (j *Journal) settle() error {
 	if err := j.log.Truncate(j.end); err != nil {
 		return fmt.Errorf("cannot cut the journal back: %w", err)
 	}
-	err := error(nil)
-	if j.recent != nil {
-		if j.stale { // as programs see it; renewRecent makes it permanent
-			_, _ = j.recent.WriteAt(make([]byte, frameHead), recentHead+max(0, j.end-j.base))
-		}
-		err = j.flush()
-	} else {
-		err = j.sync()
-	}
-	if err == nil && j.stale {
-		err = j.renewRecent()
-	}
-	if err != nil {
+	if err := j.syncCut(); err != nil {
 		return fmt.Errorf("cannot cut the journal back: %w", err)
 	}
 	j.dirty = false
+	return nil
+}
+
+// syncCut syncs the log, which was cut, and cuts recent as well.
+func (j *Journal) syncCut() error {
+	if j.recent == nil {
+		if err := j.sync(); err != nil {
+			return err
+		}
+	} else {
+		if j.stale { // as programs see it; renewRecent makes it permanent
+			_, _ = j.recent.WriteAt(make([]byte, frameHead), recentHead+max(0, j.end-j.base))
+		}
+		if err := j.flush(); err != nil {
+			return err
+		}
+	}
+	if j.stale {
+		return j.renewRecent()
+	}
 	return nil
 }
 

@@ -54,6 +54,7 @@ func (r *reader) next() ([]byte, error) {
 		r.plain, err = unpack(r.plain, []byte{entriesFrame}, payload[1:])
 		return r.plain, err
 	}
+
 	if len(payload) <= stateSize {
 		return nil, fmt.Errorf("%w: it is too short", errFrame)
 	}
@@ -62,7 +63,8 @@ func (r *reader) next() ([]byte, error) {
 	case plainRecord:
 		return payload[:len(payload)-1], nil
 	case packedRecords:
-		if r.plain, err = unpack(r.plain, nil, body); err != nil {
+		r.plain, err = unpack(r.plain, nil, body)
+		if err != nil {
 			return nil, err
 		}
 		r.rest, r.last = r.plain, last

@@ -67,6 +67,7 @@ func (s *Survey) standIn(g *generations) error {
 	if _, err := recent.ReadAt(head, 0); err != nil {
 		return unread(err)
 	}
+
 	sum := crc32.Checksum(head[:recentSums], castagnoli)
 	own, err := parseHeader(head[headerSize:2*headerSize], logMagic)
 	if err != nil || sum != binary.BigEndian.Uint32(head[recentSums:]) || !bytes.Equal(head[:headerSize], recentMark) {
@@ -178,6 +179,7 @@ func (s *files) mend(f File) (File, error) {
 		return nil, err
 	}
 	defer recent.Close()
+
 	head, own := make([]byte, recentSums+4), make([]byte, headerSize)
 	if _, err := recent.ReadAt(head, 0); err != nil {
 		return f, unread(err)
@@ -196,6 +198,7 @@ func (s *files) mend(f File) (File, error) {
 	if !whole || !bytes.Equal(head[headerSize:recentSums-16], own) || at < headerSize || at > size {
 		return f, nil
 	}
+
 	room, err := recent.Size()
 	if err != nil {
 		return nil, err
@@ -209,7 +212,8 @@ func (s *files) mend(f File) (File, error) {
 		return m, nil
 	}
 	m.at = end
-	if m.rest, _, err = consecutive(recent, recentHead+end-at, room, has); err != nil {
+	m.rest, _, err = consecutive(recent, recentHead+end-at, room, has)
+	if err != nil {
 		return nil, err
 	}
 	return m, nil
@@ -304,21 +308,22 @@ func (j *Journal) keep(frame []byte) error {
 		return j.sync()
 	}
 	if int64(len(frame)) > recentSize {
-		err := j.flush()
-		if err == nil {
-			j.aim(j.end+int64(len(frame)), j.at.Seq+1)
+		if err := j.flush(); err != nil {
+			return err
 		}
+		j.aim(j.end+int64(len(frame)), j.at.Seq+1)
+		return nil
+	}
+
+	j.stale = true
+	if _, err := j.recent.WriteAt(frame, recentHead+j.end-j.base); err != nil {
 		return err
 	}
-	j.stale = true
-	_, err := j.recent.WriteAt(frame, recentHead+j.end-j.base)
-	if err == nil {
-		err = j.recent.Datasync()
+	if err := j.recent.Datasync(); err != nil {
+		return err
 	}
-	if err == nil {
-		j.stale = false
-	}
-	return err
+	j.stale = false
+	return nil
 }
 
 // Drain syncs the log if recent is nearly full, so that no Append has to. If
@@ -345,15 +350,20 @@ func (j *Journal) flush() error {
 	if j.recent == nil {
 		return nil
 	}
-	var err error
-	if j.lost && j.end > j.base {
-		_, err = io.Copy(io.NewOffsetWriter(j.log, j.base), io.NewSectionReader(j.recent, recentHead, j.end-j.base))
-	}
-	if err == nil {
-		err = j.log.Datasync()
-	}
+	err := j.syncRecords()
 	j.lost = err != nil
 	return err
+}
+
+// syncRecords is flush, without noting whether the sync has failed.
+func (j *Journal) syncRecords() error {
+	if j.lost && j.end > j.base {
+		to, from := io.NewOffsetWriter(j.log, j.base), io.NewSectionReader(j.recent, recentHead, j.end-j.base)
+		if _, err := io.Copy(to, from); err != nil {
+			return err
+		}
+	}
+	return j.log.Datasync()
 }
 
 // aim lets recent begin at a byte of the log, after the record with the number
@@ -388,31 +398,45 @@ func (j *Journal) renewRecent() error {
 		_ = j.recent.Close() // it is replaced
 		j.recent = nil
 	}
-	s, known := j.disk()
-	err := error(nil)
-	if !known || s.Free-s.Reserve > 2*recentSize {
-		if err = j.files.folder.Publish(RecentName, func(w io.Writer) error {
-			// In small pieces: Linux keeps a large write in the cache as one piece
-			// and would write all of it again with each record.
-			_, err := w.Write(append(j.recentHead(j.end, j.at.Seq), make([]byte, recentHead-recentSums-4)...))
-			zeros := make([]byte, 4<<10)
-			for n := int64(0); n < recentSize && err == nil; n += int64(len(zeros)) {
-				_, err = w.Write(zeros[:min(int64(len(zeros)), recentSize-n)])
-			}
-			return err
-		}); err == nil {
-			j.stale = false
-			if f, err := j.files.folder.Open(RecentName); err == nil {
-				j.recent, j.base, j.lost = f, j.end, false
-			}
-			return nil
-		}
+	made, err := j.makeRecent()
+	if made || !j.stale {
+		return nil //nolint:nilerr // no record that was not acknowledged is in it
 	}
-	if j.stale {
-		if failed := remove(j.files.folder, RecentName); failed != nil {
-			return errors.Join(err, failed)
+	if failed := remove(j.files.folder, RecentName); failed != nil {
+		return errors.Join(err, failed)
+	}
+	j.stale = false
+	return nil
+}
+
+// makeRecent replaces recent by an empty file if there is room, and opens it if it can.
+func (j *Journal) makeRecent() (made bool, err error) {
+	s, known := j.disk()
+	if known && s.Free-s.Reserve <= 2*recentSize {
+		return false, nil
+	}
+	if err := j.files.folder.Publish(RecentName, j.writeRecent); err != nil {
+		return false, err
+	}
+	j.stale = false
+	if f, err := j.files.folder.Open(RecentName); err == nil {
+		j.recent, j.base, j.lost = f, j.end, false
+	}
+	return true, nil
+}
+
+// writeRecent writes recent without records. It does so in small pieces: Linux keeps a large write
+// in the cache as one piece and would write all of it again with each record.
+func (j *Journal) writeRecent(w io.Writer) error {
+	head := append(j.recentHead(j.end, j.at.Seq), make([]byte, recentHead-recentSums-4)...)
+	if _, err := w.Write(head); err != nil {
+		return err
+	}
+	zeros := make([]byte, 4<<10)
+	for n := int64(0); n < recentSize; n += int64(len(zeros)) {
+		if _, err := w.Write(zeros[:min(int64(len(zeros)), recentSize-n)]); err != nil {
+			return err
 		}
-		j.stale = false
 	}
 	return nil
 }

@@ -99,10 +99,11 @@ type Torn struct {
 // be read. By then apply has received the changes before them.
 func (j *Journal) Replay(start func() error, apply func([]Op) error) (Replayed, error) {
 	done, err := j.files.replay(start, apply)
-	if err == nil {
-		j.unsynced = done.last
+	if err != nil {
+		return done, err
 	}
-	return done, err
+	j.unsynced = done.last
+	return done, nil
 }
 
 func (s *files) replay(start func() error, apply func([]Op) error) (Replayed, error) {
@@ -117,17 +118,19 @@ func (s *files) replay(start func() error, apply func([]Op) error) (Replayed, er
 			return done, err
 		}
 		done.State, err = s.readSnapshot(g.snaps[i], apply)
-		if err == nil {
-			done.Snapshot = g.snaps[i]
-			err = s.readLogs(&done, g, apply)
+		if unusable(err) {
+			done.Bad = append(done.Bad, err.Error())
+			bad = append(bad, err)
+			continue
+		}
+		if err != nil {
 			return done, err
 		}
-		if !unusable(err) {
-			return done, err
-		}
-		done.Bad = append(done.Bad, err.Error())
-		bad = append(bad, err)
+		done.Snapshot = g.snaps[i]
+		err = s.readLogs(&done, g, apply)
+		return done, err
 	}
+
 	done.State = State{}
 	if err := start(); err != nil {
 		return done, err
@@ -212,29 +215,37 @@ func (s *files) open(name string) (File, *reader, header, error) {
 	if err != nil {
 		return nil, nil, header{}, errors.Join(fmt.Errorf("cannot read journal/%s: %w", name, err), f.Close())
 	}
+
 	r := &reader{file: f, size: size, onRead: s.onRead}
 	magic := logMagic
 	if strings.HasPrefix(name, snapName) {
 		magic = snapMagic
 	}
-	b, err := r.peek(headerSize)
-	if errors.Is(err, errFrame) || err == nil {
-		var h header
-		if h, err = parseHeader(b, magic); err == nil && h.layout > layout {
-			return nil, nil, h, errors.Join(&Newer{name, h.layout, h.format, s.format}, f.Close())
-		}
-		if err == nil {
-			r.at, r.buf = headerSize, r.buf[headerSize:]
-			if h.layout != plainLayout {
-				r.kind = packedLog
-				if magic == snapMagic {
-					r.kind = packedSnapshot
-				}
-			}
-			return f, r, h, nil
+	h, err := r.header(magic)
+	if err != nil {
+		return nil, nil, header{}, errors.Join(damaged(name, 0, err), f.Close())
+	}
+	if h.layout > layout {
+		return nil, nil, h, errors.Join(&Newer{name, h.layout, h.format, s.format}, f.Close())
+	}
+
+	r.at, r.buf = headerSize, r.buf[headerSize:]
+	if h.layout != plainLayout {
+		r.kind = packedLog
+		if magic == snapMagic {
+			r.kind = packedSnapshot
 		}
 	}
-	return nil, nil, header{}, errors.Join(damaged(name, 0, err), f.Close())
+	return f, r, h, nil
+}
+
+// header reads the head of the file and stays before it.
+func (r *reader) header(magic string) (header, error) {
+	b, err := r.peek(headerSize)
+	if err != nil && !errors.Is(err, errFrame) { // parseHeader says that a file is too short
+		return header{}, err
+	}
+	return parseHeader(b, magic)
 }
 
 func (s *files) header(name string) (header, error) {
@@ -260,11 +271,7 @@ func (s *files) readLogs(done *Replayed, g generations, apply func([]Op) error) 
 		return lacks(g, done.Seq)
 	}
 	for i := from; i < len(g.logs); i++ {
-		next := uint64(0)
-		if i+1 < len(g.logs) {
-			next = g.logs[i+1]
-		}
-		if err := s.readLog(done, g.logs[i], next, apply); err != nil {
+		if err := s.readLog(done, g.logs[i], g.after(i), apply); err != nil {
 			return err
 		}
 	}
@@ -281,47 +288,62 @@ func (s *files) readLog(done *Replayed, seq, next uint64, apply func([]Op) error
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	if h.State != done.State {
-		return &Damaged{Name: name, Why: fmt.Sprintf("it continues record %d with digest %016x, "+
-			"but the logs before it lead to record %d with %016x", h.Seq, uint64(h.Digest), done.Seq, uint64(done.Digest))}
+		why := fmt.Sprintf("it continues record %d with digest %016x, "+
+			"but the logs before it lead to record %d with %016x",
+			h.Seq, uint64(h.Digest), done.Seq, uint64(done.Digest))
+		return &Damaged{Name: name, Why: why}
 	}
-	for next == 0 || done.Seq < next {
-		at := r.at
-		payload, err := r.next()
-		if err == nil {
-			err = record(done, r, payload, apply)
+
+	at, err := readRecords(done, r, name, next, apply)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, ErrRead):
+		return fmt.Errorf("cannot read journal/%s at byte %d: %w", name, at, err)
+	case !errors.Is(err, errFrame) && err != io.EOF: //nolint:errorlint // a wrapped one is of a read, not the end
+		return err // the error of apply: the file is not its cause
+	case next != 0:
+		lost := fmt.Sprintf("records %d to %d cannot be read, and journal/%s continues after them",
+			done.Seq+1, next, fileName(logName, next))
+		bad := &Damaged{Name: name, At: at, Why: err.Error(), Lost: lost}
+		if err == io.EOF { //nolint:errorlint // as above
+			bad.Why = "it ends too early"
 		}
-		if err == nil {
-			done.last = extent{name, at, r.at - at}
-			continue
-		}
-		switch {
-		case errors.Is(err, ErrRead):
-			return fmt.Errorf("cannot read journal/%s at byte %d: %w", name, at, err)
-		case !errors.Is(err, errFrame) && err != io.EOF: //nolint:errorlint // a wrapped one is of a read, not the end
-			return err // the error of apply: the file is not its cause
-		case next != 0 && done.Seq < next:
-			lost := fmt.Sprintf("records %d to %d cannot be read, and journal/%s continues after them",
-				done.Seq+1, next, fileName(logName, next))
-			bad := &Damaged{Name: name, At: at, Why: err.Error(), Lost: lost}
-			if err == io.EOF { //nolint:errorlint // as above
-				bad.Why = "it ends too early"
-			}
-			return bad
-		case err == io.EOF: //nolint:errorlint // as above
-			return nil
-		}
-		r.at = at
-		if whole, found := r.resync(done.Seq); found {
-			lost := fmt.Sprintf("whole records follow from byte %d on", whole)
-			return &Damaged{Name: name, At: at, Why: err.Error(), Lost: lost}
-		}
-		done.Cut = r.size - at
-		if to, ok := r.claim(at); ok && to.Seq == done.Seq+1 && r.fills(at) {
-			done.Torn = &Torn{Damaged{Name: name, At: at, Why: err.Error()}, to}
-		}
+		return bad
+	case err == io.EOF: //nolint:errorlint // as above
 		return nil
 	}
+
+	// The last log has no whole record at this place.
+	r.at = at
+	if whole, found := r.resync(done.Seq); found {
+		lost := fmt.Sprintf("whole records follow from byte %d on", whole)
+		return &Damaged{Name: name, At: at, Why: err.Error(), Lost: lost}
+	}
+	done.Cut = r.size - at
+	if to, ok := r.claim(at); ok && to.Seq == done.Seq+1 && r.fills(at) {
+		done.Torn = &Torn{Damaged{Name: name, At: at, Why: err.Error()}, to}
+	}
 	return nil
+}
+
+// readRecords passes the records of an open log to apply, up to the one with the number next, or to
+// the end if next is 0. An error comes with the place of its frame.
+func readRecords(
+	done *Replayed, r *reader, name string, next uint64, apply func([]Op) error,
+) (at int64, err error) {
+	for next == 0 || done.Seq < next {
+		at = r.at
+		payload, err := r.next()
+		if err != nil {
+			return at, err
+		}
+		if err := record(done, r, payload, apply); err != nil {
+			return at, err
+		}
+		done.last = extent{name, at, r.at - at}
+	}
+	return at, nil
 }
 
 // record passes the ops of one record to apply.

@@ -71,51 +71,25 @@ func (j *Journal) Survey(like Digest, read func(bytes int64)) (*Survey, error) {
 		return nil, err
 	}
 	s.zero = slices.Contains(g.logs, 0)
-	for _, name := range slices.Concat(g.names(snapName, g.snaps), g.names(logName, g.logs)) {
-		f, err := j.files.folder.Open(name)
-		if isLink(err) {
-			s.harm(err)
-		} else if err == nil {
-			_ = f.Close() // the survey reads it later
-		}
-	}
-	same := func(at State) {
-		if at.Digest == like && !slices.Contains(s.Like, at.Seq) {
-			s.Like = append(s.Like, at.Seq)
-		}
-	}
-	all := g
+	s.links(j.files.folder, g)
+	logs := g.logs
 	unread, err := s.setAside(&g)
 	if err != nil {
 		return nil, err
 	}
+
 	for _, seq := range g.snaps {
-		at, err := s.files.readSnapshot(seq, nothing)
-		switch {
-		case err == nil:
-			same(at)
-		case errors.As(err, new(*Newer)):
+		whole, err := s.snapshot(seq, read)
+		if err != nil {
 			return nil, err
-		case !isLink(err): // a link is reported above
-			s.harm(err)
 		}
-		if h, size, err := s.files.measure(fileName(snapName, seq)); err == nil {
-			read(size)
-			same(h.State)
-		}
-		s.snaps = append(s.snaps, foundSnapshot{seq, err == nil})
-		s.Reached = max(s.Reached, seq)
-		if err == nil && !slices.Contains(all.logs, seq) {
+		if whole && !slices.Contains(logs, seq) {
 			s.harm(lacks(g, seq))
 		}
 	}
 	for i, seq := range g.logs {
-		next := uint64(0)
-		if i+1 < len(g.logs) {
-			next = g.logs[i+1]
-		}
 		s.Reached = max(s.Reached, seq)
-		if err := s.scan(seq, next, same); err != nil {
+		if err := s.scan(seq, g.after(i)); err != nil {
 			return nil, err
 		}
 		if _, size, err := s.files.measure(fileName(logName, seq)); err == nil {
@@ -123,6 +97,53 @@ func (j *Journal) Survey(like Digest, read func(bytes int64)) (*Survey, error) {
 		}
 	}
 	slices.Sort(s.Like)
+
+	s.judgeUnread(unread, g)
+	return s, nil
+}
+
+// links reports files that are symbolic links.
+func (s *Survey) links(folder Folder, g generations) {
+	for _, name := range slices.Concat(g.names(snapName, g.snaps), g.names(logName, g.logs)) {
+		f, err := folder.Open(name)
+		if isLink(err) {
+			s.harm(err)
+		} else if err == nil {
+			_ = f.Close() // the survey reads it later
+		}
+	}
+}
+
+// same notes a state if its digest is the wanted one.
+func (s *Survey) same(at State) {
+	if at.Digest == s.like && !slices.Contains(s.Like, at.Seq) {
+		s.Like = append(s.Like, at.Seq)
+	}
+}
+
+// snapshot reads a snapshot and reports whether it is whole.
+func (s *Survey) snapshot(seq uint64, read func(bytes int64)) (whole bool, err error) {
+	at, err := s.files.readSnapshot(seq, nothing)
+	whole = err == nil
+	switch {
+	case whole:
+		s.same(at)
+	case errors.As(err, new(*Newer)):
+		return false, err
+	case !isLink(err): // a link is reported already
+		s.harm(err)
+	}
+	if h, size, err := s.files.measure(fileName(snapName, seq)); err == nil {
+		read(size)
+		s.same(h.State)
+	}
+	s.snaps = append(s.snaps, foundSnapshot{seq, whole})
+	s.Reached = max(s.Reached, seq)
+	return whole, nil
+}
+
+// judgeUnread tells whether unreadable files may have records after those that were found.
+func (s *Survey) judgeUnread(unread []named, g generations) {
 	for _, f := range unread {
 		// Only its name tells where the file belongs. The newest log follows
 		// the last record before it, which may never have been acknowledged.
@@ -137,7 +158,6 @@ func (j *Journal) Survey(like Digest, read func(bytes int64)) (*Survey, error) {
 	if n := len(g.snaps); n > 0 && (len(g.logs) == 0 || g.logs[len(g.logs)-1] < g.snaps[n-1]) {
 		s.Blind = true
 	}
-	return s, nil
 }
 
 // named is the content of a file's name.
@@ -151,65 +171,90 @@ type named struct {
 // whole. Any file may have such a name. So the name alone must not decide how
 // long other logs are, or how many records there were.
 func (s *Survey) setAside(g *generations) (unread []named, err error) {
-	doubt := func(
-		kind string, all []uint64, sure func(seq uint64) bool, likely func(seq uint64) func(first []byte) bool,
-	) []uint64 {
-		return slices.DeleteFunc(slices.Clone(all), func(seq uint64) bool {
-			if sure(seq) {
-				return false
-			}
-			name := fileName(kind, seq)
-			h, wrong := s.files.header(name)
-			if errors.As(wrong, new(*Newer)) {
-				err = errors.Join(err, wrong)
-			}
-			if err != nil || wrong == nil && h.Seq == seq {
-				return false
-			}
-			if f, r, failed := s.files.behindHead(name); failed == nil {
-				_, found := r.find(r.at, likely(seq))
-				_ = f.Close() // the file was only read
-				if found {
-					return false
-				}
-			}
-			if wrong == nil {
-				wrong = &Damaged{Name: name, Why: fmt.Sprintf("its head is that of record %d", h.Seq)}
-			}
-			if !isLink(wrong) { // a link is reported already
-				s.harm(wrong)
-			}
-			unread = append(unread, named{kind, seq})
-			return true
-		})
+	var kept generations
+	for _, seq := range g.logs {
+		likely := func(first []byte) bool { return claims(first, seq, seq+maxRecords) }
+		readable, err := s.readable(logName, seq, likely)
+		if err != nil {
+			return nil, err
+		}
+		if readable {
+			kept.logs = append(kept.logs, seq)
+		} else {
+			unread = append(unread, named{logName, seq})
+		}
 	}
-	g.logs = doubt(logName, g.logs, func(uint64) bool { return false }, func(seq uint64) func([]byte) bool {
-		return func(first []byte) bool { return claims(first, seq, seq+maxRecords) }
-	})
-	continued := func(seq uint64) bool { return slices.Contains(g.logs, seq) }
-	g.snaps = doubt(snapName, g.snaps, continued, func(uint64) func([]byte) bool { return likelyEntries() })
-	return unread, err
+	for _, seq := range g.snaps {
+		readable := slices.Contains(kept.logs, seq) // a log continues it
+		if !readable {
+			readable, err = s.readable(snapName, seq, likelyEntries())
+			if err != nil {
+				return nil, err
+			}
+		}
+		if readable {
+			kept.snaps = append(kept.snaps, seq)
+		} else {
+			unread = append(unread, named{snapName, seq})
+		}
+	}
+	*g = kept
+	return unread, nil
+}
+
+// readable reports whether the head of a file has the number in the name, or a frame after it is
+// whole. If neither is so, that is harm.
+func (s *Survey) readable(kind string, seq uint64, likely func(first []byte) bool) (bool, error) {
+	name := fileName(kind, seq)
+	h, wrong := s.files.header(name)
+	if errors.As(wrong, new(*Newer)) {
+		return false, wrong
+	}
+	if wrong == nil && h.Seq == seq || s.hasFrame(name, likely) {
+		return true, nil
+	}
+
+	if wrong == nil {
+		wrong = &Damaged{Name: name, Why: fmt.Sprintf("its head is that of record %d", h.Seq)}
+	}
+	if !isLink(wrong) { // a link is reported already
+		s.harm(wrong)
+	}
+	return false, nil
+}
+
+// hasFrame reports whether a file has a whole frame.
+func (s *Survey) hasFrame(name string, likely func(first []byte) bool) bool {
+	f, r, err := s.files.behindHead(name)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	_, found := r.find(r.at, likely)
+	return found
 }
 
 // scan searches one log for whole records. The next log begins at next; 0 means
 // that this is the last log.
-func (s *Survey) scan(seq, next uint64, same func(State)) error {
+func (s *Survey) scan(seq, next uint64) error {
 	name := fileName(logName, seq)
 	f, r, h, err := s.files.open(name)
 	switch {
 	case err == nil:
-		same(h.State)
+		s.same(h.State)
 	case errors.As(err, new(*Newer)):
 		return err
 	default:
 		if !isLink(err) { // a link is reported already
 			s.harm(err)
 		}
-		if f, r, err = s.files.behindHead(name); err != nil {
+		f, r, err = s.files.behindHead(name)
+		if err != nil {
 			return nil //nolint:nilerr // it is in Harm
 		}
 	}
 	defer f.Close()
+
 	last := seq
 	limit := next
 	if next == 0 {
@@ -222,25 +267,7 @@ func (s *Survey) scan(seq, next uint64, same func(State)) error {
 		if len(r.rest) == 0 {
 			at = r.at
 		}
-		payload, err := r.next()
-		var to State
-		if err == nil {
-			to, err = r.wholeRecord(payload, last, limit)
-		}
-		if err == nil {
-			if open && to.Seq == last+1 {
-				s.runs[len(s.runs)-1].last, s.runs[len(s.runs)-1].end = to.Seq, r.at
-			} else {
-				if to.Seq != last+1 && !afterDamage {
-					s.harm(&Damaged{Name: name, At: at, Why: fmt.Sprintf("records %d to %d are missing", last+1, to.Seq-1)})
-				}
-				s.runs = append(s.runs, run{seq, r.kind, at, r.at, to.Seq, to.Seq})
-				open, afterDamage = true, false
-			}
-			last = to.Seq
-			same(to)
-			continue
-		}
+		to, err := r.wholeRecord(last, limit)
 		if err == io.EOF { //nolint:errorlint // a wrapped one is of a read, not the end
 			if next != 0 {
 				why := fmt.Sprintf("it ends too early; records %d to %d are missing", last+1, next)
@@ -248,39 +275,66 @@ func (s *Survey) scan(seq, next uint64, same func(State)) error {
 			}
 			break
 		}
-		open = false
-		// A damaged record may still have the right state. A match of 64 bits
-		// with a digest is no accident.
-		if claim, ok := r.claim(at); ok && claim.Seq > last && claim.Seq <= limit {
-			same(claim)
-		}
-		r.rest = nil
-		found, ok := r.find(at+1, func(first []byte) bool { return claims(first, last, limit) })
-		switch {
-		case ok:
-			lost := fmt.Sprintf("whole records follow from byte %d on", found)
-			s.harm(&Damaged{Name: name, At: at, Why: err.Error(), Lost: lost})
-			r.at, r.buf, afterDamage = found, nil, true
+		if err != nil {
+			if !s.skip(r, &Damaged{Name: name, At: at, Why: err.Error()}, last, next, limit) {
+				break
+			}
+			open, afterDamage = false, true
 			continue
-		case next != 0:
-			lost := fmt.Sprintf("records %d to %d cannot be read", last+1, next)
-			s.harm(&Damaged{Name: name, At: at, Why: err.Error(), Lost: lost})
-		default:
-			s.Tail = r.size - at
 		}
-		break
+
+		if open && to.Seq == last+1 {
+			s.runs[len(s.runs)-1].last, s.runs[len(s.runs)-1].end = to.Seq, r.at
+		} else {
+			if to.Seq != last+1 && !afterDamage {
+				why := fmt.Sprintf("records %d to %d are missing", last+1, to.Seq-1)
+				s.harm(&Damaged{Name: name, At: at, Why: why})
+			}
+			s.runs = append(s.runs, run{seq, r.kind, at, r.at, to.Seq, to.Seq})
+			open, afterDamage = true, false
+		}
+		last = to.Seq
+		s.same(to)
 	}
 	s.Reached = max(s.Reached, last)
 	return nil
+}
+
+// skip moves the reader from a bad frame to the next whole one, and reports whether there is one. If
+// not, what is left is the tail of the last log, or harm.
+func (s *Survey) skip(r *reader, bad *Damaged, last, next, limit uint64) bool {
+	// A damaged record may still have the right state. A match of 64 bits
+	// with a digest is no accident.
+	if claim, ok := r.claim(bad.At); ok && claim.Seq > last && claim.Seq <= limit {
+		s.same(claim)
+	}
+	r.rest = nil
+	at, found := r.find(bad.At+1, func(first []byte) bool { return claims(first, last, limit) })
+	switch {
+	case found:
+		bad.Lost = fmt.Sprintf("whole records follow from byte %d on", at)
+		s.harm(bad)
+		r.at, r.buf = at, nil
+	case next != 0:
+		bad.Lost = fmt.Sprintf("records %d to %d cannot be read", last+1, next)
+		s.harm(bad)
+	default:
+		s.Tail = r.size - bad.At
+	}
+	return found
 }
 
 // maxRecords is the maximum number of records in a log. A number that is farther off
 // is not a record's number.
 const maxRecords = 1 << 32
 
-// wholeRecord returns the state that a record leads to. Its number must be
-// above last and at most limit.
-func (r *reader) wholeRecord(payload []byte, last, limit uint64) (State, error) {
+// wholeRecord reads the next record and returns the state that it leads to. Its
+// number must be above last and at most limit. The errors are those of next.
+func (r *reader) wholeRecord(last, limit uint64) (State, error) {
+	payload, err := r.next()
+	if err != nil {
+		return State{}, err
+	}
 	if len(payload) < stateSize {
 		return State{}, fmt.Errorf("%w: it is too short", errFrame)
 	}
@@ -288,7 +342,7 @@ func (r *reader) wholeRecord(payload []byte, last, limit uint64) (State, error) 
 	if to.Seq <= last || to.Seq > limit {
 		return State{}, fmt.Errorf("%w: it has number %d after %d", errFrame, to.Seq, last)
 	}
-	_, err := r.ops(payload[stateSize:])
+	_, err = r.ops(payload[stateSize:])
 	return to, err
 }
 
@@ -332,6 +386,7 @@ func (r *reader) find(from int64, likely func(first []byte) bool) (at int64, fou
 		m, _ := r.file.ReadAt(b, from) // see cut
 		cut := m < len(b)              // the disk cannot read what follows
 		b = b[:m]
+
 		o := 0
 		for ; o+frameHead < len(b); o++ {
 			if o == window { // the next window begins here
@@ -349,6 +404,7 @@ func (r *reader) find(from int64, likely func(first []byte) bool) (at int64, fou
 				return from + int64(o), true
 			}
 		}
+
 		if cut {
 			break
 		}
@@ -442,35 +498,14 @@ func (s *Survey) Last() uint64 {
 // the caller already holds the store as it was after that record. Each argument
 // is valid until its call returns.
 func (s *Survey) Salvage(from *uint64, to Source) (Salvaged, error) {
-	base, whole := s.Best()
-	var done Salvaged
 	if err := to.Start(); err != nil {
+		return Salvaged{}, err
+	}
+	done, err := s.begin(from, to)
+	if err != nil {
 		return done, err
 	}
-	switch {
-	case from != nil:
-		done.Base, done.Digest = *from, s.like
-	case whole:
-		done.Base = base
-		if base > 0 {
-			at, err := s.files.readSnapshot(base, to.Entries)
-			if err != nil {
-				return done, err
-			}
-			done.Digest = at.Digest
-		}
-	case len(s.snaps) > 0: // no snapshot is whole, and the records before the first are gone
-		done.Base, done.Partial = s.snaps[0].seq, true
-		if err := s.pieces(done.Base, to.Entries); err != nil {
-			return done, err
-		}
-	default:
-		done.Partial = true
-		if len(s.runs) > 0 {
-			done.Base = s.runs[0].first - 1
-		}
-	}
-	done.Seq = done.Base
+
 	snaps := slices.DeleteFunc(slices.Clone(s.snaps), func(f foundSnapshot) bool { return f.seq <= done.Base })
 	// reach records a gap before the record with the given number, if there is
 	// one, and passes what damaged snapshots have of it.
@@ -500,11 +535,12 @@ func (s *Survey) Salvage(from *uint64, to Source) (Salvaged, error) {
 		}
 		return nil
 	}
+
 	for _, run := range s.runs {
 		if run.last <= done.Seq {
 			continue
 		}
-		if err := s.files.readRun(run, func(at State, ops []Op) error {
+		err := s.files.readRun(run, func(at State, ops []Op) error {
 			if at.Seq <= done.Seq {
 				return nil
 			}
@@ -513,13 +549,46 @@ func (s *Survey) Salvage(from *uint64, to Source) (Salvaged, error) {
 			}
 			done.Seq, done.Digest = at.Seq, at.Digest
 			return to.Record(at.Seq, ops)
-		}); err != nil {
+		})
+		if err != nil {
 			return done, err
 		}
 	}
+
 	if s.Reached > done.Seq || len(snaps) > 0 {
-		return done, reach(max(s.Reached, done.Seq) + 1)
+		err = reach(max(s.Reached, done.Seq) + 1)
 	}
+	return done, err
+}
+
+// begin passes what the records are added to: the newest whole snapshot, or else what the oldest one
+// still has.
+func (s *Survey) begin(from *uint64, to Source) (done Salvaged, err error) {
+	base, whole := s.Best()
+	switch {
+	case from != nil:
+		done.Base, done.Digest = *from, s.like
+	case whole:
+		done.Base = base
+		if base > 0 {
+			at, err := s.files.readSnapshot(base, to.Entries)
+			if err != nil {
+				return done, err
+			}
+			done.Digest = at.Digest
+		}
+	case len(s.snaps) > 0: // no snapshot is whole, and the records before the first are gone
+		done.Base, done.Partial = s.snaps[0].seq, true
+		if err := s.pieces(done.Base, to.Entries); err != nil {
+			return done, err
+		}
+	default:
+		done.Partial = true
+		if len(s.runs) > 0 {
+			done.Base = s.runs[0].first - 1
+		}
+	}
+	done.Seq = done.Base
 	return done, nil
 }
 
@@ -588,22 +657,22 @@ func (s *Survey) pieces(seq uint64, apply func([]Op) error) error {
 	for {
 		at := r.at
 		payload, err := r.next()
-		if err == nil {
-			if ops, ok := entries(payload); ok {
-				if err := apply(ops); err != nil {
-					return err
-				}
-			}
-			continue
-		}
 		if err == io.EOF { //nolint:errorlint // a wrapped one is of a read, not the end
 			return nil
 		}
-		found, ok := r.find(at+1, likely)
-		if !ok {
-			return nil
+		if err != nil {
+			found, ok := r.find(at+1, likely)
+			if !ok {
+				return nil
+			}
+			r.at, r.buf = found, nil
+			continue
 		}
-		r.at, r.buf = found, nil
+		if ops, ok := entries(payload); ok {
+			if err := apply(ops); err != nil {
+				return err
+			}
+		}
 	}
 }
 

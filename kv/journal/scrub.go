@@ -45,9 +45,11 @@ func (s *files) scrub(to Mark) error {
 	if !slices.Contains(g.names(logName, g.logs), to.Log) {
 		return &Missing{to.Log, "it is the log that is being written"}
 	}
+
 	var done Replayed
 	if len(g.snaps) > 0 {
-		if done.State, err = s.readSnapshot(g.snaps[len(g.snaps)-1], nothing); err != nil {
+		done.State, err = s.readSnapshot(g.snaps[len(g.snaps)-1], nothing)
+		if err != nil {
 			return vanished(err, fileName(snapName, g.snaps[len(g.snaps)-1]))
 		}
 	}

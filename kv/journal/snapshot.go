@@ -29,66 +29,88 @@ func (j *Journal) Snapshot(ctx context.Context, at State, format uint32, all ite
 	if err := j.carried.settle(); err != nil {
 		return fmt.Errorf("cannot write a snapshot: %w", err)
 	}
+	version := uint32(layout)
+	if format < j.files.format {
+		version = plainLayout
+	}
 	err := j.files.folder.Publish(fileName(snapName, at.Seq), func(file io.Writer) error {
-		w := bufio.NewWriterSize(file, writeSize)
-		version := uint32(layout)
-		if format < j.files.format {
-			version = plainLayout
-		}
-		if _, err := w.Write(header{version, format, at, j.now().UnixMilli()}.append(nil, snapMagic)); err != nil {
-			return err
-		}
-		var frame, packed, check []byte
-		entries := func() (err error) {
-			if n := len(frame) - frameHead - 1; version != plainLayout && n > 0 && n <= maxPacked {
-				if packed, check, err = pack(packed, check, frame[frameHead+1:]); err != nil {
-					return err
-				}
-				frame = append(append(frame[:frameHead], packedFrame), packed...)
-			}
-			_, err = w.Write(sealFrame(frame))
-			return err
-		}
-		begin := func(kind byte) { frame = append(append(frame[:0], make([]byte, frameHead)...), kind) }
-		count, digest := uint64(0), Digest(0)
-		begin(entriesFrame)
-		for op := range all {
-			start := len(frame)
-			frame = op.append(frame)
-			digest.add(frame[start:])
-			count++
-			if len(frame) < packTarget {
-				continue
-			}
-			if err := entries(); err != nil {
-				return err
-			}
-			begin(entriesFrame)
-			if err := context.Cause(ctx); err != nil {
-				return err
-			}
-		}
-		if len(frame) > frameHead+1 {
-			if err := entries(); err != nil {
-				return err
-			}
-		}
-		if digest != at.Digest {
-			return fmt.Errorf("the store has the digest %016x, and its journal %016x: "+
-				"cache/kist.db does not have the data that was written", uint64(digest), uint64(at.Digest))
-		}
-		begin(lastFrame)
-		frame = binary.BigEndian.AppendUint64(frame, count)
-		frame = binary.BigEndian.AppendUint64(frame, uint64(digest))
-		if _, err := w.Write(sealFrame(frame)); err != nil {
-			return err
-		}
-		return w.Flush()
+		h := header{version, format, at, j.now().UnixMilli()}
+		return writeSnapshot(ctx, bufio.NewWriterSize(file, writeSize), h, all)
 	})
 	if err != nil {
 		return fmt.Errorf("cannot write a snapshot: %w", err)
 	}
 	return nil
+}
+
+// writeSnapshot writes a snapshot whose content must lead to the digest in the head.
+func writeSnapshot(ctx context.Context, w *bufio.Writer, h header, all iter.Seq[Op]) error {
+	if _, err := w.Write(h.append(nil, snapMagic)); err != nil {
+		return err
+	}
+
+	s := &snapshotFrames{to: w, pack: h.layout != plainLayout}
+	count, digest := uint64(0), Digest(0)
+	s.begin(entriesFrame)
+	for op := range all {
+		start := len(s.frame)
+		s.frame = op.append(s.frame)
+		digest.add(s.frame[start:])
+		count++
+		if len(s.frame) < packTarget {
+			continue
+		}
+		if err := s.entries(); err != nil {
+			return err
+		}
+		s.begin(entriesFrame)
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+	}
+	if len(s.frame) > frameHead+1 {
+		if err := s.entries(); err != nil {
+			return err
+		}
+	}
+	if digest != h.Digest {
+		return fmt.Errorf("the store has the digest %016x, and its journal %016x: "+
+			"cache/kist.db does not have the data that was written", uint64(digest), uint64(h.Digest))
+	}
+
+	s.begin(lastFrame)
+	s.frame = binary.BigEndian.AppendUint64(s.frame, count)
+	s.frame = binary.BigEndian.AppendUint64(s.frame, uint64(digest))
+	if _, err := w.Write(sealFrame(s.frame)); err != nil {
+		return err
+	}
+	return w.Flush()
+}
+
+// snapshotFrames writes the frames of a snapshot.
+type snapshotFrames struct {
+	to    io.Writer
+	pack  bool
+	frame []byte // the one that is being filled
+
+	packed, check []byte // reused by pack
+}
+
+func (s *snapshotFrames) begin(kind byte) {
+	s.frame = append(append(s.frame[:0], make([]byte, frameHead)...), kind)
+}
+
+// entries writes a frame of entries, compressed if that is wanted and the frame is not too long.
+func (s *snapshotFrames) entries() (err error) {
+	if n := len(s.frame) - frameHead - 1; s.pack && n > 0 && n <= maxPacked {
+		s.packed, s.check, err = pack(s.packed, s.check, s.frame[frameHead+1:])
+		if err != nil {
+			return err
+		}
+		s.frame = append(append(s.frame[:frameHead], packedFrame), s.packed...)
+	}
+	_, err = s.to.Write(sealFrame(s.frame))
+	return err
 }
 
 // readSnapshot passes the entries of a snapshot to apply.
@@ -99,6 +121,7 @@ func (s *files) readSnapshot(seq uint64, apply func([]Op) error) (_ State, err e
 		return State{}, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
+
 	var count uint64
 	var digest Digest
 	var scratch []byte
@@ -115,7 +138,8 @@ func (s *files) readSnapshot(seq uint64, apply func([]Op) error) (_ State, err e
 			switch {
 			case len(payload) != 17 || r.at != r.size:
 				err = fmt.Errorf("%w: it does not end where it should", errFrame)
-			case binary.BigEndian.Uint64(payload[1:]) != count || binary.BigEndian.Uint64(payload[9:]) != uint64(digest):
+			case binary.BigEndian.Uint64(payload[1:]) != count,
+				binary.BigEndian.Uint64(payload[9:]) != uint64(digest):
 				err = fmt.Errorf("%w: its content does not match its end", errFrame)
 			case h.Seq != seq || h.Digest != digest:
 				err = fmt.Errorf("%w: its number does not match its name", errFrame)
@@ -124,6 +148,7 @@ func (s *files) readSnapshot(seq uint64, apply func([]Op) error) (_ State, err e
 			}
 			return State{}, damaged(name, at, err)
 		}
+
 		ops, err := r.ops(payload[1:])
 		if err != nil {
 			return State{}, damaged(name, at, err)
@@ -146,11 +171,11 @@ func ReadSnapshot(file io.ReaderAt, size int64, seq uint64, format uint32, apply
 	s := &files{folder: &lone{from: file, size: size}, format: format}
 	name := fileName(snapName, seq)
 	h, err := s.header(name)
-	if err == nil && h.format > format {
-		err = &Newer{name, h.layout, h.format, format}
-	}
 	if err != nil {
 		return State{}, err
+	}
+	if h.format > format {
+		return State{}, &Newer{name, h.layout, h.format, format}
 	}
 	return s.readSnapshot(seq, apply)
 }
