@@ -22,6 +22,7 @@ func (s *Shipper) Compare(ctx context.Context, c Contents) error {
 		return errMerging
 	}
 	defer s.merging.Unlock()
+
 	lacks, bad, err := s.lacking(ctx)
 	if err != nil {
 		return err
@@ -42,6 +43,7 @@ func (s *Shipper) Compare(ctx context.Context, c Contents) error {
 			s.with(func() { s.status.Healed = "a restore gave " + was })
 		}
 	}
+
 	hole, err := s.history.hole(ctx)
 	if err != nil {
 		return err
@@ -92,6 +94,7 @@ func (s *Shipper) heal(ctx context.Context, bad []uint64) error {
 		return err
 	}
 	defer snap.Close() //nolint:errcheck // it was only read
+
 	if slices.Contains(bad, snap.Seq) {
 		if err := s.o.Remote.Delete(ctx, snapName(snap.Seq)); err != nil {
 			return err
@@ -122,6 +125,7 @@ const (
 func (s *Shipper) contents(ctx context.Context, c Contents) error {
 	next, stop := iter.Pull2(s.o.Remote.After(ctx, "blobs/", ""))
 	defer stop()
+
 	there, err, more := next()
 	var lacking []blobs.Ref
 	for ref, failed := range c.Here {
@@ -134,6 +138,7 @@ func (s *Shipper) contents(ctx context.Context, c Contents) error {
 		if err != nil {
 			return err
 		}
+
 		info, failed := c.Store.Stat(ref)
 		if failed != nil { // it may be in the store only
 			continue

@@ -69,6 +69,7 @@ func (c *storedContents) putAll(ctx context.Context) error {
 func (c *storedContents) putLacking(ctx context.Context, here iter.Seq2[blobs.Info, error]) error {
 	next, stop := iter.Pull2(c.remote.After(ctx, "blobs/", ""))
 	defer stop()
+
 	there, err, more := next()
 	var refs []blobs.Ref
 	for info, failed := range here {
@@ -87,7 +88,8 @@ func (c *storedContents) putLacking(ctx context.Context, here iter.Seq2[blobs.In
 		if more && there.Name == info.Ref.RemoteName() {
 			continue
 		}
-		if refs = append(refs, info.Ref); len(refs) == 1000 {
+		refs = append(refs, info.Ref)
+		if len(refs) == 1000 {
 			if err := c.put(ctx, refs); err != nil {
 				return err
 			}
@@ -115,6 +117,7 @@ func (c *storedContents) put(ctx context.Context, refs []blobs.Ref) error {
 	if err := c.open(); err != nil {
 		return err
 	}
+
 	for len(all) > 0 {
 		c.mu.Lock()
 		some := all[:min(len(all), c.width)]
@@ -184,6 +187,7 @@ func (c *storedContents) putOne(ctx context.Context, ref blobs.Ref) error {
 	if err != nil {
 		return err
 	}
+
 	if info.Size() >= askFirst {
 		select {
 		case c.large <- struct{}{}:

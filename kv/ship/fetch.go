@@ -98,6 +98,7 @@ func Fetch(ctx context.Context, remote blobs.Remote, at time.Time, format uint32
 	if err != nil {
 		return nil, err
 	}
+
 	name, head := journal.LogHead(f.State, format, time.Now())
 	start := *f
 	err = folder.Publish(name, func(w io.Writer) error {
@@ -106,10 +107,11 @@ func Fetch(ctx context.Context, remote blobs.Remote, at time.Time, format uint32
 		if _, err := b.Write(head); err != nil {
 			return err
 		}
-		if err := f.slots(ctx, h, all, at, func(r journal.Framed) error {
+		err := f.slots(ctx, h, all, at, func(r journal.Framed) error {
 			_, err := b.Write(r.Frame)
 			return err
-		}); err != nil {
+		})
+		if err != nil {
 			return err
 		}
 		return b.Flush()
@@ -151,6 +153,7 @@ func (h history) instance(ctx context.Context, all []span) (last string, err err
 		last = meta.Instance
 		votes[last]++
 	}
+
 	for _, o := range slices.Backward(all) {
 		got, err := h.slots(ctx, o)
 		if isFlaw(err) || absent(err) {
@@ -175,19 +178,20 @@ func (h history) instance(ctx context.Context, all []span) (last string, err err
 func (h history) keep(
 	ctx context.Context, seq uint64, format uint32, folder *disk.Folder, path string,
 ) (journal.State, error) {
-	if err := Again(ctx, func() error {
-		return folder.Publish(journal.SnapshotName(seq), func(w io.Writer) error {
-			r, err := h.remote.Get(ctx, snapName(seq), 0, -1)
-			if err != nil {
-				return err
-			}
-			defer r.Close()
-			_, err = io.Copy(w, r)
+	fill := func(w io.Writer) error {
+		r, err := h.remote.Get(ctx, snapName(seq), 0, -1)
+		if err != nil {
 			return err
-		})
-	}); err != nil {
+		}
+		defer r.Close()
+		_, err = io.Copy(w, r)
+		return err
+	}
+	err := Again(ctx, func() error { return folder.Publish(journal.SnapshotName(seq), fill) })
+	if err != nil {
 		return journal.State{}, fmt.Errorf("cannot fetch %s: %w", snapName(seq), err)
 	}
+
 	j, err := journal.Read(path, format)
 	if err != nil {
 		return journal.State{}, err
@@ -268,39 +272,46 @@ func (f *Fetched) snapshot(
 		f.Begun, err = h.begun(ctx, seq)
 		return err
 	}
+	refuse := func(seq uint64, why string) error {
+		f.bad = append(f.bad, seq)
+		f.Bad = append(f.Bad, snapName(seq)+" in the object store "+why)
+		return drop(seq)
+	}
+
 	for _, seq := range slices.Backward(snaps) {
 		at, err := keep(seq)
 		if err != nil && (absent(err) || !isFlaw(err)) {
 			return err
 		}
-		why := "is damaged"
-		if err == nil {
-			confirmed := false
-			all, err = h.among(ctx, all, func(all []span) (err error) {
-				confirmed, err = h.confirms(ctx, all, at)
-				return err
-			})
-			if err != nil && !isFlaw(err) {
-				return err
-			}
-			if confirmed {
-				return use(seq, at)
-			}
-			why = "does not belong to the history that the slots have"
-			if err != nil {
-				unsure = max(unsure, seq)
-				why = "cannot be compared with the slots: " + err.Error()
-			}
-		}
-		if why == "is damaged" {
+		if err != nil {
 			f.rotten = append(f.rotten, seq)
+			if err := refuse(seq, "is damaged"); err != nil {
+				return err
+			}
+			continue
 		}
-		f.bad = append(f.bad, seq)
-		f.Bad = append(f.Bad, snapName(seq)+" in the object store "+why)
-		if err := drop(seq); err != nil {
+
+		confirmed := false
+		all, err = h.among(ctx, all, func(all []span) (err error) {
+			confirmed, err = h.confirms(ctx, all, at)
+			return err
+		})
+		if err != nil && !isFlaw(err) {
+			return err
+		}
+		if confirmed {
+			return use(seq, at)
+		}
+		why := "does not belong to the history that the slots have"
+		if err != nil {
+			unsure = max(unsure, seq)
+			why = "cannot be compared with the slots: " + err.Error()
+		}
+		if err := refuse(seq, why); err != nil {
 			return err
 		}
 	}
+
 	if unsure == 0 {
 		return nil // from the empty store
 	}
@@ -320,6 +331,7 @@ func (f *Fetched) slots(
 	if len(all) == 0 {
 		return nil
 	}
+
 	// A snapshot may follow a gap in the slots, so begin with the slot that reaches its state.
 	var first int
 	all, err := h.among(ctx, all, func(all []span) (err error) {
@@ -329,6 +341,7 @@ func (f *Fetched) slots(
 	if err != nil {
 		return err
 	}
+
 	next := all[first].first
 	var bad error // what cannot be read before the next slot
 	for rest := all[first:]; len(rest) > 0; {
@@ -355,7 +368,8 @@ func (f *Fetched) slots(
 					continue
 				}
 				if s.Format > f.format {
-					return fmt.Errorf("%s in the object store has data of format %d; this version of kist reads formats up to %d: "+
+					return fmt.Errorf("%s in the object store has data of format %d; "+
+						"this version of kist reads formats up to %d: "+
 						"install the version that wrote it or a newer one", slotName(s.Number), s.Format, f.format)
 				}
 				more, err := f.slot(s, at, bad, take)
@@ -436,6 +450,7 @@ func (f *Fetched) slot(s *Slot, at time.Time, bad error, take func(journal.Frame
 		}
 		return false, f.ends(f.broken(s), at)
 	}
+
 	_, err = journal.Frames(s.Frames, s.Before, func(r journal.Framed) (bool, error) {
 		made := time.UnixMilli(s.Times[r.To.Seq-s.Before.Seq-1])
 		switch {
@@ -495,22 +510,20 @@ func Check(
 	if err != nil {
 		return 0, err
 	}
+	for _, seq := range slices.Compact(append([]uint64{begin.snap}, snaps...)) {
+		err := h.examine(ctx, all, seq, format, seq == begin.snap)
+		if err != nil && !isFlaw(err) {
+			return 0, err
+		}
+		if err != nil && !h.removedSnapshot(ctx, seq) {
+			problem(err)
+		}
+	}
+
 	// removed reports whether the slots up to one were removed since they were listed.
 	removed := func(last uint64) bool {
 		now, err := h.begin(ctx)
 		return err == nil && last < now.slot
-	}
-	for _, seq := range slices.Compact(append([]uint64{begin.snap}, snaps...)) {
-		err := h.examine(ctx, all, seq, format, seq == begin.snap)
-		if err == nil {
-			continue
-		}
-		if !isFlaw(err) {
-			return 0, err
-		}
-		if now, failed := h.begin(ctx); failed != nil || seq >= now.snap {
-			problem(err)
-		}
 	}
 	next, last := begin.slot, Slot{}
 	lastTime := time.Time{} // of the latest record
@@ -537,6 +550,7 @@ func Check(
 			next, last = s.last+1, Slot{}
 			return nil
 		}
+
 		from := next
 		next = s.last + 1
 		for _, slot := range got {
@@ -549,7 +563,8 @@ func Check(
 			case hex.EncodeToString(slot.Instance[:]) != instance:
 				problem((&Fetched{Instance: instance}).foreign(slot))
 			case last.Number > 0 && slot.Epoch < last.Epoch:
-				problem(fmt.Errorf("%s in the object store has epoch %d after %d", slotName(slot.Number), slot.Epoch, last.Epoch))
+				problem(fmt.Errorf("%s in the object store has epoch %d after %d",
+					slotName(slot.Number), slot.Epoch, last.Epoch))
 			case last.Number > 0 && slot.Before != last.After && !anchored && slot.Before.Seq >= begin.snap:
 				problem((&Fetched{State: last.After}).broken(slot))
 			}
@@ -561,6 +576,12 @@ func Check(
 		return nil
 	})
 	return slots, err
+}
+
+// removedSnapshot reports whether the history has begun after a snapshot since that was listed.
+func (h history) removedSnapshot(ctx context.Context, seq uint64) bool {
+	now, err := h.begin(ctx)
+	return err == nil && seq < now.snap
 }
 
 // around adds to an error about an object which moments cannot be restored without it: those

@@ -37,15 +37,18 @@ func (h history) spans(ctx context.Context, from uint64) (all []span, err error)
 		after = slotName(from - 1)
 	}
 	for range listTries {
-		if all, err = h.objects(ctx, after); err != nil {
+		all, err = h.objects(ctx, after)
+		if err != nil {
 			return nil, err
 		}
 		var m mark
 		if after == "" {
-			if m, err = h.begin(ctx); err != nil { // after the list, so that it explains what the list lacks
+			m, err = h.begin(ctx) // after the list, so that it explains what the list lacks
+			if err != nil {
 				return nil, err
 			}
 		}
+
 		gap := from > 0 && (len(all) == 0 || all[0].first > from)
 		covered, some := uint64(0), false
 		all = slices.DeleteFunc(all, func(s span) bool {
@@ -72,15 +75,17 @@ const listTries = 3
 func parseSpan(o blobs.Object) (span, bool) {
 	first, last, merged := strings.Cut(strings.TrimPrefix(o.Name, logPrefix), "-")
 	a, err := strconv.ParseUint(first, 16, 64)
-	s := span{o.Name, a, a, o.Size}
-	if merged && err == nil {
-		s.last, err = strconv.ParseUint(last, 16, 64)
+	if err != nil {
+		return span{}, false
 	}
-	want := slotName(s.first)
-	if merged {
-		want = mergedName(s.first, s.last)
+	if !merged {
+		return span{o.Name, a, a, o.Size}, slotName(a) == o.Name
 	}
-	return s, err == nil && want == o.Name && s.first <= s.last
+	b, err := strconv.ParseUint(last, 16, 64)
+	if err != nil {
+		return span{}, false
+	}
+	return span{o.Name, a, b, o.Size}, mergedName(a, b) == o.Name && a <= b
 }
 
 // maxObject bounds the object that is read at once.
@@ -99,7 +104,8 @@ func (h history) piece(ctx context.Context, name string, from, n int64) (b []byt
 			return err
 		}
 		defer r.Close()
-		if b, err = io.ReadAll(io.LimitReader(r, maxObject)); err != nil {
+		b, err = io.ReadAll(io.LimitReader(r, maxObject))
+		if err != nil {
 			return fmt.Errorf("cannot read %s in the object store: %w", name, err)
 		}
 		return nil
@@ -156,14 +162,14 @@ func (h history) slots(ctx context.Context, s span) (all []*Slot, err error) {
 		return nil, err
 	}
 	for n := s.first; n <= s.last; n++ {
-		var slot *Slot
-		if slot, b, err = parseSlot(b); err != nil {
+		slot, rest, err := parseSlot(b)
+		if err != nil {
 			return all, s.damaged("%w", err)
 		}
 		if slot.Number != n {
 			return all, s.damaged("it has slot %d in the place of slot %d", slot.Number, n)
 		}
-		all = append(all, slot)
+		all, b = append(all, slot), rest
 	}
 	if len(b) > 0 {
 		return all, s.damaged("it is too long")
@@ -223,7 +229,8 @@ func (h history) among(ctx context.Context, all []span, fn func([]span) error) (
 		if try == listTries {
 			return all, fmt.Errorf("the object store lists an object that it does not have: %w", err)
 		}
-		if all, err = h.spans(ctx, 0); err != nil {
+		all, err = h.spans(ctx, 0)
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -256,13 +263,16 @@ func (h history) confirms(ctx context.Context, all []span, at journal.State) (bo
 	if err != nil {
 		return false, err
 	}
+
 	got, err := h.slots(ctx, all[i])
 	found, reached := false, false
 	for _, s := range got {
 		reached = reached || s.Before.Seq <= at.Seq && at.Seq <= s.After.Seq
 		found = found || s.Before == at || s.After == at
 		if s.Before.Seq < at.Seq && at.Seq < s.After.Seq {
-			to, err := journal.Frames(s.Frames, s.Before, func(f journal.Framed) (bool, error) { return f.To.Seq < at.Seq, nil })
+			to, err := journal.Frames(s.Frames, s.Before, func(f journal.Framed) (bool, error) {
+				return f.To.Seq < at.Seq, nil
+			})
 			if err != nil {
 				return false, err
 			}
@@ -326,7 +336,7 @@ func (h history) head(ctx context.Context, s span) (*Slot, error) {
 // snaps lists the numbers of the snapshots up to an instant, in order; of all if it is
 // zero. What the history does not have any more is left out.
 func (h history) snaps(ctx context.Context, at time.Time) (all []uint64, err error) {
-	if err := Again(ctx, func() error {
+	err = Again(ctx, func() error {
 		all = nil
 		for o, err := range h.remote.After(ctx, snapPrefix, "") {
 			if err != nil {
@@ -337,9 +347,11 @@ func (h history) snaps(ctx context.Context, at time.Time) (all []uint64, err err
 			}
 		}
 		return nil
-	}); err != nil {
+	})
+	if err != nil {
 		return nil, err
 	}
+
 	m, err := h.begin(ctx)
 	if err != nil {
 		return nil, err
@@ -426,10 +438,12 @@ const pieceBytes = 4 << 20
 func (p *pieces) ReadAt(b []byte, from int64) (n int, err error) {
 	for n < len(b) {
 		if at := from + int64(n); at < p.at || at >= p.at+int64(len(p.b)) {
-			if p.b, err = p.piece(p.ctx, p.name, at, pieceBytes); err != nil {
+			p.b, err = p.piece(p.ctx, p.name, at, pieceBytes)
+			if err != nil {
 				return n, err
 			}
-			if p.at = at; len(p.b) == 0 {
+			p.at = at
+			if len(p.b) == 0 {
 				return n, io.EOF
 			}
 		}
@@ -458,13 +472,7 @@ func (h history) marks(ctx context.Context) (all []mark, err error) {
 			if err != nil {
 				return err
 			}
-			slot, snap, _ := strings.Cut(strings.TrimPrefix(o.Name, markPrefix), "-")
-			var m mark
-			m.slot, err = strconv.ParseUint(slot, 16, 64)
-			if err == nil {
-				m.snap, err = strconv.ParseUint(snap, 16, 64)
-			}
-			if err == nil && m.name() == o.Name {
+			if m, ok := parseMark(o.Name); ok {
 				all = append(all, m)
 			}
 		}
@@ -472,6 +480,20 @@ func (h history) marks(ctx context.Context) (all []mark, err error) {
 	})
 	slices.SortStableFunc(all, func(a, b mark) int { return cmp.Compare(a.snap, b.snap) })
 	return all, err
+}
+
+func parseMark(name string) (mark, bool) {
+	slot, snap, _ := strings.Cut(strings.TrimPrefix(name, markPrefix), "-")
+	a, err := strconv.ParseUint(slot, 16, 64)
+	if err != nil {
+		return mark{}, false
+	}
+	b, err := strconv.ParseUint(snap, 16, 64)
+	if err != nil {
+		return mark{}, false
+	}
+	m := mark{slot: a, snap: b}
+	return m, m.name() == name
 }
 
 // begin returns where the history begins. What was listed before the call may lack what

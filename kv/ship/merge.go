@@ -44,6 +44,7 @@ func (s *Shipper) merge(ctx context.Context, mine Slot, to uint64) error {
 	if last == nil || last.Writer != mine.Writer || last.Epoch != mine.Epoch {
 		return errors.New("another server has taken over")
 	}
+
 	var whole, group []span // objects of several slots, and single slots for the next one
 	size := int64(0)
 	put := func() error {
@@ -57,6 +58,7 @@ func (s *Shipper) merge(ctx context.Context, mine Slot, to uint64) error {
 		group, size = nil, 0
 		return nil
 	}
+
 	covered := uint64(0)
 	for _, o := range all {
 		if o.last > to {
@@ -81,6 +83,7 @@ func (s *Shipper) merge(ctx context.Context, mine Slot, to uint64) error {
 	if err := put(); err != nil {
 		return err
 	}
+
 	for _, one := range whole {
 		if one.last > s.merged {
 			if err := s.removeMerged(ctx, one, all); err != nil {
@@ -96,15 +99,21 @@ func (s *Shipper) merge(ctx context.Context, mine Slot, to uint64) error {
 // so that the others can still be read, and the slots around it are in two objects.
 func (s *Shipper) putMerged(ctx context.Context, group []span) (whole []span, err error) {
 	bodies := make([][]byte, len(group)) // nil for a damaged one
-	if err := together(ctx, atOnce, len(group), func(ctx context.Context, i int) error {
+	err = together(ctx, atOnce, len(group), func(ctx context.Context, i int) error {
 		b, err := s.history.read(ctx, group[i].name, -1)
-		if slot, rest, bad := parseSlot(b); err == nil && bad == nil && len(rest) == 0 && slot.Number == group[i].first {
+		if err != nil {
+			return err
+		}
+		slot, rest, bad := parseSlot(b)
+		if bad == nil && len(rest) == 0 && slot.Number == group[i].first {
 			bodies[i] = b
 		}
-		return err
-	}); err != nil {
+		return nil
+	})
+	if err != nil {
 		return nil, err
 	}
+
 	for from, to := 0, 0; to <= len(group); to++ {
 		if to < len(group) && bodies[to] != nil {
 			continue

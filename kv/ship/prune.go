@@ -301,14 +301,15 @@ func (p *pruning) slots(ctx context.Context) (names []string, err error) {
 		return o.first < o.last || o.first > p.begin.slot
 	})
 	empty := make([]bool, len(single))
-	if err := together(ctx, atOnce, len(single), func(ctx context.Context, i int) error {
+	err = together(ctx, atOnce, len(single), func(ctx context.Context, i int) error {
 		slot, err := p.history.head(ctx, single[i])
 		if err != nil && !isFlaw(err) {
 			return err
 		}
 		empty[i] = err != nil || slot.Before == slot.After
 		return nil
-	}); err != nil {
+	})
+	if err != nil {
 		return nil, err
 	}
 
@@ -469,9 +470,10 @@ func (p *pruning) spareReferred(ctx context.Context, to uint64) error {
 					return (&Fetched{State: at}).broken(slot)
 				}
 			}
-			if _, err := journal.Frames(slot.Frames, slot.Before, func(r journal.Framed) (bool, error) {
+			_, err := journal.Frames(slot.Frames, slot.Before, func(r journal.Framed) (bool, error) {
 				return true, spare(r.Ops)
-			}); err != nil {
+			})
+			if err != nil {
 				return err
 			}
 			next, last = slot.Number+1, *slot

@@ -66,11 +66,13 @@ func Probe(ctx context.Context, remote blobs.Remote, size int64) (p Probed, err 
 	}
 	p.Put = time.Since(began)
 	defer func() { err = errors.Join(err, remote.Delete(ctx, name)) }()
+
 	o, err := remote.Head(ctx, name)
 	if err != nil {
 		return p, err
 	}
 	p.Ahead = o.ModTime.Add(time.Second / 2).Sub(began.Add(p.Put / 2)) // it is in whole seconds
+
 	began = time.Now()
 	r, err := remote.Get(ctx, name, 0, -1)
 	if err != nil {

@@ -154,7 +154,8 @@ const (
 var (
 	ErrOver = &record.Error{
 		Fault: record.Busy, Code: "not_the_writer", Retry: time.Minute,
-		Text: "Another server has taken over this data. This server stores nothing any more. Its log names the other server.",
+		Text: "Another server has taken over this data. This server stores nothing any more. " +
+			"Its log names the other server.",
 	}
 	ErrUnreachable = &record.Error{
 		Fault: record.Busy, Code: "store_unreachable", Retry: 10 * time.Second,
@@ -265,14 +266,17 @@ func (s *Shipper) Close() error {
 			"commits", s.at.Seq-s.shipped.Seq)
 	}
 	s.mu.Unlock()
+
 	timer := time.AfterFunc(closing, s.stop)
 	s.work.Wait()
 	timer.Stop()
 	s.stop()
+
 	s.mu.Lock()
 	s.over = cmp.Or(s.over, errClosed)
 	s.waits(time.Time{})
 	s.mu.Unlock()
+
 	err := s.remember()
 	if s.tail != nil {
 		err = errors.Join(err, s.tail.Close())
@@ -330,6 +334,7 @@ func (s *Shipper) Committed(to journal.State, n int) error {
 	}
 	over := s.over
 	s.mu.Unlock()
+
 	raise(s.wake)
 	if full || s.o.Sync {
 		raise(s.full)
@@ -340,6 +345,7 @@ func (s *Shipper) Committed(to journal.State, n int) error {
 		}
 		return nil
 	}
+
 	wait := time.NewTimer(patience)
 	defer wait.Stop()
 	for {
@@ -395,7 +401,8 @@ func (s *Shipper) warn() {
 	}
 	s.warned = true
 	s.o.Log.Warn("the object store is behind; if this machine is lost now, so are the changes that are not there yet",
-		"store", s.o.Address, "seconds", int(time.Since(s.since).Seconds()), "commits", s.at.Seq-min(s.at.Seq, s.shipped.Seq))
+		"store", s.o.Address, "seconds", int(time.Since(s.since).Seconds()),
+		"commits", s.at.Seq-min(s.at.Seq, s.shipped.Seq))
 }
 
 func raise(c chan struct{}) {
@@ -409,7 +416,8 @@ func raise(c chan struct{}) {
 func (s *Shipper) note(err error) {
 	s.mu.Lock()
 	before, over := s.failure, s.over != nil
-	if s.failure = err; err != nil {
+	s.failure = err
+	if err != nil {
 		s.failed.Add(1)
 		if fatal := (*overError)(nil); errors.As(err, &fatal) && s.over == nil {
 			s.over = err
@@ -417,6 +425,7 @@ func (s *Shipper) note(err error) {
 	}
 	over = !over && s.over != nil
 	s.mu.Unlock()
+
 	raise(s.progress)
 	switch {
 	case over:
@@ -456,6 +465,7 @@ func (s *Shipper) run(ctx context.Context) {
 			}
 			s.pause(ctx)
 		}
+
 		done := s.done.Load()
 		err := s.step(ctx)
 		if wanted.answer != nil {
@@ -467,6 +477,7 @@ func (s *Shipper) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
+
 		s.note(err)
 		switch {
 		case s.over != nil, err == nil && hurry == nil:
@@ -475,18 +486,7 @@ func (s *Shipper) run(ctx context.Context) {
 			retry = 0
 			timer.Reset(upkeepEvery)
 			if time.Since(s.upkeep) >= upkeepEvery {
-				s.upkeep = time.Now()
-				if err := s.remember(); err != nil {
-					s.o.Log.Warn("the latest slot could not be noted; the next start takes longer", "error", err)
-				}
-				mine, to := s.last, s.older
-				s.older = mine.Number
-				s.work.Go(func() {
-					s.shipSnapshot(aside)
-					if err := s.merge(aside, mine, to); err != nil && aside.Err() == nil {
-						s.o.Log.Warn("slots in the object store were not merged; trying again in an hour", "error", err)
-					}
-				})
+				s.keepUp(aside)
 			}
 		case hurry == nil:
 			timer.Reset(max(firstRetry, asked(err)))
@@ -498,6 +498,22 @@ func (s *Shipper) run(ctx context.Context) {
 			timer.Reset(max(retry, asked(err)))
 		}
 	}
+}
+
+// keepUp notes the latest slot, and begins to put a snapshot and to merge slots beside the shipping.
+func (s *Shipper) keepUp(ctx context.Context) {
+	s.upkeep = time.Now()
+	if err := s.remember(); err != nil {
+		s.o.Log.Warn("the latest slot could not be noted; the next start takes longer", "error", err)
+	}
+	mine, to := s.last, s.older
+	s.older = mine.Number
+	s.work.Go(func() {
+		s.shipSnapshot(ctx)
+		if err := s.merge(ctx, mine, to); err != nil && ctx.Err() == nil {
+			s.o.Log.Warn("slots in the object store were not merged; trying again in an hour", "error", err)
+		}
+	})
 }
 
 // pause waits for more records until the oldest one has waited for a second.
@@ -690,6 +706,7 @@ func (s *Shipper) Ahead(ref blobs.Ref, size int64) error {
 	s.work.Add(1)
 	s.mu.Unlock()
 	defer s.work.Done()
+
 	if err := s.stored.put(s.ctx, []blobs.Ref{ref}); err != nil {
 		s.o.Log.Warn("a file could not be put in the object store", "sha256", ref.String(), "error", err)
 		return ErrUnreachable
@@ -735,7 +752,9 @@ func (s *Shipper) shipSnapshot(ctx context.Context) {
 	if busy {
 		return
 	}
+
 	err := s.shipNewest(ctx, after, shipped.Seq)
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.putting = false

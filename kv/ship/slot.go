@@ -100,6 +100,7 @@ func parseSlot(b []byte) (s *Slot, rest []byte, err error) {
 	if size > int64(len(b)) {
 		return nil, nil, errSlot
 	}
+
 	b, rest = b[:size:size], b[size:]
 	h := sha256.New()
 	h.Write(b[:sumAt])
@@ -108,6 +109,7 @@ func parseSlot(b []byte) (s *Slot, rest []byte, err error) {
 	if [sha256.Size]byte(h.Sum(nil)) != [sha256.Size]byte(b[sumAt:]) {
 		return nil, nil, fmt.Errorf("%w: its checksum differs", errSlot)
 	}
+
 	url, times := binary.BigEndian.Uint32(b[128:]), binary.BigEndian.Uint32(b[132:])
 	if url > maxURL || int64(url)+8*int64(times) > size-slotHead || uint64(times) != s.After.Seq-s.Before.Seq {
 		return nil, nil, errSlot
@@ -120,10 +122,13 @@ func parseSlot(b []byte) (s *Slot, rest []byte, err error) {
 	}
 	s.Frames = b
 	after, err := journal.Frames(s.Frames, s.Before, func(journal.Framed) (bool, error) { return true, nil })
-	if err == nil && after != s.After {
-		err = errSlot
+	if err != nil {
+		return s, rest, err
 	}
-	return s, rest, err
+	if after != s.After {
+		return s, rest, errSlot
+	}
+	return s, rest, nil
 }
 
 // The names of objects.

@@ -219,7 +219,8 @@ func (s *Shipper) meta(ctx context.Context) error {
 	switch {
 	case last != nil && last.Instance == s.instance:
 	case bad != nil:
-		return &overError{fmt.Sprintf("%s has an object %s that is not kist's; use another prefix", s.o.Address, metaName)}
+		return &overError{fmt.Sprintf("%s has an object %s that is not kist's; use another prefix",
+			s.o.Address, metaName)}
 	default:
 		return &overError{fmt.Sprintf("%s has the data of instance %s, and this data directory belongs to "+
 			"instance %s; use another prefix", s.o.Address, got.Instance, s.src.Instance)}
@@ -258,13 +259,15 @@ func (s *Shipper) continues(last *Slot) (complete bool, err error) {
 	if last.After.Seq == 0 { // there are only fences
 		return false, nil
 	}
+
 	tail, err := s.src.Journal.Tail(last.After)
 	switch {
 	case errors.As(err, new(*journal.Missing)):
 		return false, nil
 	case errors.Is(err, journal.ErrOther):
-		return false, &overError{fmt.Sprintf("%s and this data directory have different commits with the same numbers, "+
-			"up to %d; restore from it into an empty data directory, or use another prefix", s.o.Address, last.After.Seq)}
+		return false, &overError{fmt.Sprintf("%s and this data directory have different commits "+
+			"with the same numbers, up to %d; restore from it into an empty data directory, or use another prefix",
+			s.o.Address, last.After.Seq)}
 	case err != nil:
 		return false, err
 	}
@@ -299,6 +302,7 @@ func (s *Shipper) put(ctx context.Context, slot Slot) error {
 	}
 	slot.Number, slot.Epoch, slot.Format = s.last.Number+1, s.last.Epoch, s.src.Format
 	slot.Instance, slot.Writer, slot.Process, slot.URL = s.instance, [8]byte(writer), s.process, s.o.URL
+
 	b := slot.encode()
 	began := time.Now()
 	err = s.request(ctx, func() error {
@@ -317,6 +321,7 @@ func (s *Shipper) put(ctx context.Context, slot Slot) error {
 	} else if err != nil {
 		return err
 	}
+
 	since := time.Now()
 	if n := len(slot.Times); n > 0 {
 		since = since.Add(time.UnixMilli(slot.Times[n-1]).Sub(s.src.Now()))
@@ -327,6 +332,7 @@ func (s *Shipper) put(ctx context.Context, slot Slot) error {
 	if further {
 		s.src.Journal.KeepFrom(slot.After.Seq)
 	}
+
 	s.mu.Lock()
 	s.shipped, s.good = slot.After, began
 	s.status.Slots++
@@ -409,14 +415,22 @@ func readLineage(dir string) (l lineage, err error) {
 	if absent(err) {
 		return lineage{Format: 1}, nil
 	}
-	if err == nil {
-		err = json.Unmarshal(b, &l)
+	if err != nil {
+		return l, unreadable(err)
 	}
-	if err != nil || l.Format != 1 {
-		return l, fmt.Errorf("the file %s in the data directory cannot be read (%w); "+
-			"remove it if no other server writes to the object store", lineageName, cmp.Or(err, errors.ErrUnsupported))
+	if err := json.Unmarshal(b, &l); err != nil {
+		return l, unreadable(err)
+	}
+	if l.Format != 1 {
+		return l, unreadable(errors.ErrUnsupported)
 	}
 	return l, nil
+}
+
+// unreadable is the error for a lineage that cannot be read.
+func unreadable(err error) error {
+	return fmt.Errorf("the file %s in the data directory cannot be read (%w); "+
+		"remove it if no other server writes to the object store", lineageName, err)
 }
 
 func writeLineage(dir string, l lineage) error {
